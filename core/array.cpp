@@ -1,0 +1,191 @@
+#include "halftape/core/array.h"
+
+#include <algorithm>
+
+#include "halftape/core/backend.h"
+
+namespace halftape {
+
+Array::Array(const Shape& shape, Dtype dtype, Device device)
+    : shape_(shape),
+      strides_(contiguous_strides(shape)),
+      numel_(halftape::numel(shape)),
+      dtype_(dtype) {
+  const int64_t bytes = checked_mul(numel_, static_cast<int64_t>(element_size(dtype)));
+  buffer_ = backend(device).allocate(static_cast<size_t>(bytes));
+}
+
+Array::Array(BufferPtr buffer, const Shape& shape, const Strides& strides, int64_t offset,
+             Dtype dtype)
+    : buffer_(std::move(buffer)),
+      shape_(shape),
+      strides_(strides),
+      offset_(offset),
+      numel_(halftape::numel(shape)),
+      dtype_(dtype) {
+  int64_t first = offset, last = offset;  // the furthest elements this layout reaches
+  for (int i = 0; i < shape.size(); ++i) {
+    const int64_t reach = checked_mul(std::max<int64_t>(shape[i], 1) - 1, strides[i]);
+    (reach < 0 ? first : last) = checked_add(reach < 0 ? first : last, reach);
+  }
+  const auto end = checked_mul(checked_add(last, 1), static_cast<int64_t>(element_size(dtype)));
+  HALFTAPE_CHECK(numel_ == 0 || (first >= 0 && static_cast<size_t>(end) <= buffer_->size()),
+                 "as_strided: shape ", shape, " with strides ", strides, " and offset ", offset,
+                 " reaches outside the ", buffer_->size(), " bytes of its buffer");
+}
+
+Array Array::as_strided(const Shape& shape, const Strides& strides, int64_t offset) const {
+  return {buffer_, shape, strides, offset, dtype_};
+}
+
+Array Array::expand(const Shape& shape) const {
+  HALFTAPE_CHECK(broadcasts_to(shape_, shape), "expand: ", shape_, " does not broadcast to ",
+                 shape);
+  Strides strides = Dims::filled(shape.size(), 0);
+  const int lead = shape.size() - dim();
+  for (int i = 0; i < dim(); ++i)
+    strides[lead + i] = shape_[i] == shape[lead + i] ? strides_[i] : 0;
+  return {buffer_, shape, strides, offset_, dtype_};
+}
+
+Array Array::transpose(int a, int b) const {
+  Array out = *this;
+  if (dim() == 0) return out;
+  std::swap(out.shape_[a], out.shape_[b]);
+  std::swap(out.strides_[a], out.strides_[b]);
+  return out;
+}
+
+Array Array::permute(const Dims& order) const {
+  Array out = *this;
+  for (int i = 0; i < dim(); ++i) {
+    out.shape_[i] = shape_[static_cast<int>(order[i])];
+    out.strides_[i] = strides_[static_cast<int>(order[i])];
+  }
+  return out;
+}
+
+Array Array::slice(int d, int64_t start, int64_t end, int64_t step) const {
+  HALFTAPE_CHECK(step > 0, "slice: step ", step, " must be positive");
+  const int64_t n = shape_[d];
+  auto clip = [n](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + n : i, 0, n); };
+  const int64_t from = clip(start), to = std::max(clip(end), from);
+  Array out = *this;
+  out.shape_[d] = (to - from + step - 1) / step;
+  out.strides_[d] = checked_mul(strides_[d], step);
+  out.offset_ = offset_ + from * strides_[d];
+  out.numel_ = halftape::numel(out.shape_);
+  return out;
+}
+
+Array Array::select(int d, int64_t index) const {
+  const int64_t n = shape_[d], i = index < 0 ? index + n : index;
+  HALFTAPE_CHECK(i >= 0 && i < n, "select: index ", index, " is out of range for dimension ", d,
+                 " of ", shape_);
+  Array out = slice(d, i, i + 1);
+  out.shape_.erase(d);
+  out.strides_.erase(d);
+  return out;
+}
+
+Array Array::unsqueeze(int d) const {
+  Array out = *this;
+  out.strides_.insert(d, d < dim() ? strides_[d] * shape_[d] : 1);
+  out.shape_.insert(d, 1);
+  return out;
+}
+
+Array Array::squeeze(int d) const {
+  Array out = *this;
+  out.shape_.erase(d);
+  out.strides_.erase(d);
+  return out;
+}
+
+bool Array::try_view(const Shape& shape, Array& out) const {
+  Strides strides = contiguous_strides(shape);
+  if (!contiguous()) {
+    // Walk both shapes from the right: a run of old dimensions that lie behind one another in
+    // memory may be cut anew as long as the run's size is matched exactly.
+    int to = shape.size() - 1, from = dim() - 1;
+    while (to >= 0 && from >= 0) {
+      int64_t old_run = shape_[from], new_run = shape[to], step = strides_[from];
+      strides[to] = step;
+      while (old_run != new_run) {
+        if (new_run < old_run) {
+          if (--to < 0) return false;
+          strides[to] = step * new_run;
+          new_run *= shape[to];
+        } else {
+          if (--from < 0) return false;
+          if (shape_[from] != 1 && strides_[from] != step * old_run) return false;
+          old_run *= shape_[from];
+        }
+      }
+      --to, --from;
+    }
+  }
+  out = Array(buffer_, shape, strides, offset_, dtype_);
+  return true;
+}
+
+Array Array::reshape(const Shape& shape) const {
+  Array out;
+  if (numel_ > 0 && try_view(shape, out)) return out;
+  const Array copy = to_contiguous();
+  return {copy.buffer_, shape, contiguous_strides(shape), copy.offset_, dtype_};
+}
+
+Array Array::to_contiguous() const { return contiguous() ? *this : clone(); }
+
+Array Array::clone() const {
+  Array out(shape_, dtype_, device());
+  backend(device()).copy(out, *this);
+  return out;
+}
+
+Array Array::to(Dtype dtype) const {
+  if (dtype == dtype_) return *this;
+  Array out(shape_, dtype, device());
+  backend(device()).copy(out, *this);
+  return out;
+}
+
+Array Array::to(Device target) const {
+  if (target == device()) return *this;
+  Array out(shape_, dtype_, target);
+  // The device that is not the CPU knows how to talk to the host.
+  backend(target.is_cpu() ? device() : target).copy_across(out, to_contiguous());
+  return out;
+}
+
+Array empty_like(const Array& a) { return {a.shape(), a.dtype(), a.device()}; }
+Array empty_like(const Array& a, Dtype dtype) { return {a.shape(), dtype, a.device()}; }
+
+Array full(const Shape& shape, Scalar value, Dtype dtype, Device device) {
+  Array out(shape, dtype, device);
+  backend(device).fill(out, value);
+  return out;
+}
+
+double read_double(const Array& one) {
+  HALFTAPE_CHECK(one.numel() == 1, "item: a tensor of shape ", one.shape(), " has ", one.numel(),
+                 " elements; item() needs exactly one");
+  return visit(one.dtype(), [&](auto t) {
+    typename decltype(t)::type value{};
+    backend(one.device()).read(&value, one);
+    return convert<double>(value);
+  });
+}
+
+int64_t read_int64(const Array& one) {
+  HALFTAPE_CHECK(one.numel() == 1, "item: a tensor of shape ", one.shape(), " has ", one.numel(),
+                 " elements; item() needs exactly one");
+  return visit(one.dtype(), [&](auto t) {
+    typename decltype(t)::type value{};
+    backend(one.device()).read(&value, one);
+    return convert<int64_t>(value);
+  });
+}
+
+}  // namespace halftape

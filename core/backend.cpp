@@ -1,0 +1,20 @@
+#include "halftape/core/backend.h"
+
+namespace halftape {
+namespace {
+std::atomic<Backend*> replaced[kDeviceTypes];
+}
+
+Backend& backend(Device device) {
+  if (Backend* b = replaced[static_cast<size_t>(device.type)].load(std::memory_order_acquire))
+    return *b;
+  HALFTAPE_CHECK(device.is_cpu(), "no backend for ", device,
+                 ": this build of halftape is CPU only; use \"cpu\"");
+  return cpu_backend();
+}
+
+Backend* swap_backend(DeviceType type, Backend* b) {
+  return replaced[static_cast<size_t>(type)].exchange(b, std::memory_order_acq_rel);
+}
+
+}  // namespace halftape

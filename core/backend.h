@@ -1,0 +1,114 @@
+// The contract: what a device can do. Outputs are allocated by the caller; all calls may run
+// asynchronously, and none but read() and copy_across() to the host waits. Arguments have been
+// checked by the caller (shapes, dtypes, devices). Every kernel loads its elements, computes in
+// float (double for float64, int64 for integers), and rounds once on the way out. Reductions and
+// products accumulate in float (double), in an order that depends on the logical shape alone: same
+// bits for any thread count, alignment and layout.
+#pragma once
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "halftape/core/array.h"
+#include "halftape/core/formula/scaler.h"
+#include "halftape/core/formula/update.h"
+#include "halftape/core/random.h"
+
+namespace halftape {
+
+/// d = alpha·a·b + beta·d (+ bias along the last dimension).
+/// d (…, m, n), a (…, m, k), b (…, k, n), bias (n); the leading dimensions are equal. Strides say
+/// what is transposed. a and b have equal dtypes; d may be wider. bias has any floating dtype.
+struct Gemm {
+  Array d, a, b;
+  const Array* bias = nullptr;
+  double alpha = 1, beta = 0;
+};
+
+enum class Distribution : uint8_t {
+  Uniform,    // a + (b − a)·u, u in [0, 1)
+  Normal,     // mean a, standard deviation b
+  Bernoulli,  // 1 with probability a
+  Bits,       // integers in [a, b)
+};
+
+/// One parameter in a list-wise optimizer update. Arrays beyond grad may be undefined where an
+/// option does not need them.
+struct SgdSlot {
+  Array param, grad, momentum;
+  Array step;  // one float32 element: updates applied so far; raised by the update itself
+};
+struct AdamSlot {
+  Array param, grad, exp_avg, exp_avg_sq, max_exp_avg_sq;
+  Array step;  // one float32 element on the device; raised by the update itself
+};
+/// What a GradScaler hands to an update: decided on the device. Undefined: not used.
+struct StepControl {
+  Array found_inf;  // one float32; non-zero: leave parameters and state bit for bit as they are
+  Array inv_scale;  // one float32; gradients are multiplied by it as they are read
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual const char* name() const = 0;
+
+  // Memory. copy: any strides, any dtypes; this is also the cast. copy_across: contiguous, between
+  // host and device.
+  virtual BufferPtr allocate(size_t bytes) = 0;
+  virtual void copy(const Array& to, const Array& from) = 0;
+  virtual void copy_across(const Array& to, const Array& from) = 0;
+  virtual void read(void* host, const Array& from) = 0;  // contiguous elements, in from's dtype
+  virtual void fill(const Array& to, Scalar value) = 0;
+
+  // Element-wise. Inputs have y's shape; broadcasting is a stride of 0. Dtypes may differ from each
+  // other.
+  virtual void unary(OpId op, const Array& y, const Array& x, Params<double> p) = 0;
+  virtual void unary_grad(OpId op, const Array& dx, const Array& g, const Array& saved,
+                          Params<double> p) = 0;
+  virtual void binary(OpId op, const Array& y, const Array& a, const Array& b) = 0;
+  virtual void where(const Array& y, const Array& condition, const Array& a, const Array& b) = 0;
+
+  // Reductions over `dims` (wrapped, sorted) of x; y has the kept dimensions. argmax: first of
+  // equals; NaN wins.
+  virtual void reduce(OpId op, const Array& y, const Array& x, const Dims& dims) = 0;
+  virtual void argmax(const Array& y, const Array& x, int dim) = 0;  // y: int64
+
+  // Matrix products and rows. Rows are the last dimension; leading dimensions are free.
+  virtual void gemm(const Gemm&) = 0;
+  virtual void softmax(const Array& y, const Array& x, bool log) = 0;
+  virtual void softmax_grad(const Array& dx, const Array& g, const Array& y, bool log) = 0;
+
+  // Indexing along `dim`. index: int64, checked in range by the kernel (throws, naming value and
+  // position). gather: y[i…] = x[… index[i…] …]; scatter_add: y[… index[i…] …] += g[i…], in the
+  // order of i.
+  virtual void gather(const Array& y, const Array& x, int dim, const Array& index) = 0;
+  virtual void scatter_add(const Array& y, const Array& g, int dim, const Array& index) = 0;
+
+  virtual void random(const Array& y, Distribution kind, double a, double b, RandomKey key) = 0;
+
+  // Lists of arrays in one launch. unscale: g ← g·inv_scale; found_inf ← 1 if any g is non-finite
+  // before or after.
+  virtual void unscale(std::span<const Array> grads, const Array& inv_scale,
+                       const Array& found_inf) = 0;
+  virtual void sgd(std::span<const SgdSlot>, const SgdScalars&, const StepControl&) = 0;
+  virtual void adam(std::span<const AdamSlot>, const AdamScalars&, const StepControl&) = 0;
+  // state ← next(state, found_inf != 0, law); scale: float32, growth_tracker: int32, one element
+  // each.
+  virtual void scaler_update(const Array& scale, const Array& growth_tracker,
+                             const Array& found_inf, const ScalerLaw& law) = 0;
+
+  virtual void synchronize() = 0;
+};
+
+/// The backend of a device; throws with the reason when this build or machine has none.
+Backend& backend(Device);
+
+// One per device folder.
+Backend& cpu_backend();
+
+/// Replaces the backend of a device type for this process, for tests that watch calls; returns the
+/// former one.
+Backend* swap_backend(DeviceType, Backend*);
+
+}  // namespace halftape

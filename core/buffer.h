@@ -1,0 +1,39 @@
+// Reference-counted bytes with a version: every in-place write raises it, so that stale saved
+// tensors are noticed.
+#pragma once
+#include <cstddef>
+
+#include "halftape/core/device.h"
+#include "halftape/core/ref.h"
+
+namespace halftape {
+
+/// Bytes on a device, given back to where they came from when the last handle goes.
+class Buffer : public RefCounted {
+ public:
+  /// `give_back(bytes, size, context)` is called once; it must not throw.
+  using GiveBack = void (*)(void* bytes, size_t size, void* context) noexcept;
+  Buffer(void* bytes, size_t size, Device device, GiveBack give_back, void* context = nullptr);
+  ~Buffer();
+  void* bytes() const { return bytes_; }
+  size_t size() const { return size_; }
+  Device device() const { return device_; }
+  uint64_t version() const { return version_.load(std::memory_order_relaxed); }
+  void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
+
+  /// Buffers and bytes alive in this process, for leak tests and out-of-memory messages.
+  static int64_t live_count();
+  static int64_t live_bytes();
+
+ private:
+  void* bytes_;
+  size_t size_;
+  Device device_;
+  GiveBack give_back_;
+  void* context_;
+  std::atomic<uint64_t> version_{0};
+};
+
+using BufferPtr = Ref<Buffer>;
+
+}  // namespace halftape

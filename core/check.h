@@ -1,0 +1,38 @@
+// Errors: one exception type, and a check that says what was wrong, with which values, and the way
+// out.
+#pragma once
+#include <sstream>
+#include <stdexcept>
+#include <string>
+
+namespace halftape {
+
+/// Everything the library throws for wrong arguments or wrong state. Nothing aborts.
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Memory could not be had; the message says how much was asked for and how much is live.
+class OutOfMemoryError : public Error {
+ public:
+  using Error::Error;
+};
+
+namespace detail {
+template <class... Parts>
+[[noreturn]] void fail(const Parts&... parts) {
+  std::ostringstream text;
+  (text << ... << parts);
+  throw Error(text.str());
+}
+}  // namespace detail
+}  // namespace halftape
+
+/// HALFTAPE_CHECK(condition, parts...): throws Error with the parts joined when the condition is
+/// false.
+#define HALFTAPE_CHECK(condition, ...)       \
+  do {                                       \
+    if (!(condition)) [[unlikely]]           \
+      ::halftape::detail::fail(__VA_ARGS__); \
+  } while (false)

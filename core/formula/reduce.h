@@ -1,0 +1,51 @@
+// Reductions: where they start, how they take one more element, how two parts join.
+#pragma once
+#include <limits>
+
+#include "halftape/core/formula/words.h"
+
+namespace halftape {
+
+struct Sum {
+  static constexpr auto name = "sum";
+  template <class S>
+  HALFTAPE_HD static S start() {
+    return S(0);
+  }
+  template <class T>
+  HALFTAPE_HD static T step(const T& acc, const T& x) {
+    return acc + x;
+  }
+};
+struct Max {  // NaN wins
+  static constexpr auto name = "amax";
+  template <class S>
+  HALFTAPE_HD static S start() {
+    if constexpr (std::is_floating_point_v<S>)
+      return -std::numeric_limits<S>::infinity();
+    else
+      return std::numeric_limits<S>::min();
+  }
+  template <class T>
+  HALFTAPE_HD static T step(const T& acc, const T& x) {
+    return where(acc != acc, acc, where(acc > x, acc, x));
+  }
+};
+struct Min {
+  static constexpr auto name = "amin";
+  template <class S>
+  HALFTAPE_HD static S start() {
+    if constexpr (std::is_floating_point_v<S>)
+      return std::numeric_limits<S>::infinity();
+    else
+      return std::numeric_limits<S>::max();
+  }
+  template <class T>
+  HALFTAPE_HD static T step(const T& acc, const T& x) {
+    return where(acc != acc, acc, where(acc < x, acc, x));
+  }
+};
+
+using ReduceOps = Ops<Sum, Max, Min>;
+
+}  // namespace halftape

@@ -1,0 +1,48 @@
+#include "halftape/core/random.h"
+
+#include <map>
+#include <mutex>
+#include <utility>
+
+namespace halftape {
+namespace {
+struct Streams {
+  std::mutex mutex;
+  uint64_t seed = Generator{}.seed;
+  std::map<std::pair<int, int>, Generator> of;
+  Generator& at(Device d) {
+    return of.try_emplace({static_cast<int>(d.type), d.index}, Generator{.seed = seed})
+        .first->second;
+  }
+};
+Streams& streams() {
+  static Streams all;
+  return all;
+}
+}  // namespace
+
+Generator get_generator(Device device) {
+  const std::lock_guard lock(streams().mutex);
+  return streams().at(device);
+}
+
+void set_generator(const Generator& generator, Device device) {
+  const std::lock_guard lock(streams().mutex);
+  streams().at(device) = generator;
+}
+
+void manual_seed(uint64_t seed) {
+  const std::lock_guard lock(streams().mutex);
+  streams().seed = seed;
+  streams().of.clear();
+}
+
+RandomKey random_reserve(Device device, int64_t count) {
+  const std::lock_guard lock(streams().mutex);
+  Generator& g = streams().at(device);
+  const RandomKey key{g.seed, g.offset};
+  g.offset += (static_cast<uint64_t>(count) + 3) / 4;
+  return key;
+}
+
+}  // namespace halftape

@@ -1,0 +1,77 @@
+// Intrusive reference counting: one word beside the object, moved rather than copied where
+// possible.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+namespace halftape {
+
+/// Base of objects held by Ref<T>. The count is atomic: handles may be copied in any thread.
+class RefCounted {
+ public:
+  RefCounted() = default;
+  RefCounted(const RefCounted&) = delete;
+  RefCounted& operator=(const RefCounted&) = delete;
+  int64_t use_count() const noexcept { return count_.load(std::memory_order_acquire); }
+
+ protected:
+  ~RefCounted() = default;
+
+ private:
+  template <class T>
+  friend class Ref;
+  void add_ref() const noexcept { count_.fetch_add(1, std::memory_order_relaxed); }
+  bool drop_ref() const noexcept {
+    // A unique holder needs no locked instruction: nobody else can copy the handle meanwhile.
+    if (count_.load(std::memory_order_acquire) == 1) return true;
+    return count_.fetch_sub(1, std::memory_order_acq_rel) == 1;
+  }
+  mutable std::atomic<int64_t> count_{0};
+};
+
+/// How the last Ref disposes of its object; overloaded where destruction must not recurse (nodes).
+template <class T>
+void dispose(T* object) noexcept {
+  delete object;
+}
+
+/// A shared handle to a RefCounted object; null by default.
+template <class T>
+class Ref {
+ public:
+  Ref() = default;
+  explicit Ref(T* object) noexcept : object_(object) {
+    if (object_) object_->add_ref();
+  }
+  Ref(const Ref& other) noexcept : Ref(other.object_) {}
+  Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  template <class U>
+  requires std::is_convertible_v<U*, T*> Ref(Ref<U> other)
+  noexcept : object_(other.leak()) {}  // NOLINT: a derived handle is a base handle
+  Ref& operator=(Ref other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  ~Ref() {
+    if (object_ && object_->drop_ref()) dispose(object_);
+  }
+  T* get() const noexcept { return object_; }
+  T* operator->() const noexcept { return object_; }
+  T& operator*() const noexcept { return *object_; }
+  explicit operator bool() const noexcept { return object_ != nullptr; }
+  bool operator==(const Ref&) const = default;
+  /// Gives the reference away without releasing it.
+  T* leak() noexcept { return std::exchange(object_, nullptr); }
+
+ private:
+  T* object_ = nullptr;
+};
+
+template <class T, class... Args>
+Ref<T> make_ref(Args&&... args) {
+  return Ref<T>(
+      new T(std::forward<Args>(args)...));  // NOLINT: the one place that news a counted object
+}
+
+}  // namespace halftape

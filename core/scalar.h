@@ -1,0 +1,42 @@
+// A number without a dtype: it takes part in an operation without raising the tensor's precision.
+#pragma once
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+
+#include "halftape/core/dtype.h"
+
+namespace halftape {
+
+/// A boolean, integer or floating point number, remembered as such (LibTorch's Scalar).
+class Scalar {
+ public:
+  Scalar() = default;
+  template <class T>
+  requires std::is_arithmetic_v<T> Scalar(T v)  // NOLINT: implicit on purpose, `x * 2`
+      : float_(static_cast<double>(v)),
+        int_(std::is_integral_v<T> ? static_cast<int64_t>(v) : 0),
+        kind_(std::is_same_v<T, bool> ? kBool
+              : std::is_integral_v<T> ? kInt64
+                                      : kFloat64) {}
+  Dtype kind() const { return kind_; }  // kBool, kInt64 or kFloat64
+  bool is_floating_point() const { return kind_ == kFloat64; }
+  double to_double() const { return float_; }
+  int64_t to_int64() const { return is_floating_point() ? convert<int64_t>(float_) : int_; }
+  template <class T>
+  T to() const {
+    if constexpr (std::is_same_v<T, bool>)
+      return float_ != 0;
+    else if constexpr (std::is_integral_v<T>)
+      return convert<T>(to_int64());
+    else
+      return T(float_);
+  }
+
+ private:
+  double float_ = 0;
+  int64_t int_ = 0;
+  Dtype kind_ = kInt64;
+};
+
+}  // namespace halftape

@@ -1,0 +1,148 @@
+#include "halftape/core/shape.h"
+
+#include <algorithm>
+
+namespace halftape {
+
+void Dims::insert(int at, int64_t v) {
+  HALFTAPE_CHECK(size_ < kMaxDims, "shapes have at most ", kMaxDims, " dimensions");
+  std::copy_backward(begin() + at, end(), end() + 1);
+  values_[static_cast<size_t>(at)] = v;
+  ++size_;
+}
+
+void Dims::erase(int at) {
+  std::copy(begin() + at + 1, end(), begin() + at);
+  --size_;
+}
+
+bool Dims::contains(int64_t v) const { return std::find(begin(), end(), v) != end(); }
+
+bool Dims::operator==(const Dims& other) const {
+  return std::equal(begin(), end(), other.begin(), other.end());
+}
+
+std::ostream& operator<<(std::ostream& out, const Dims& dims) {
+  out << '(';
+  for (int i = 0; i < dims.size(); ++i) out << (i ? ", " : "") << dims[i];
+  return out << ')';
+}
+
+int64_t checked_mul(int64_t a, int64_t b) {
+  int64_t r = 0;
+  HALFTAPE_CHECK(!__builtin_mul_overflow(a, b, &r), "size ", a, " x ", b, " does not fit 64 bits");
+  return r;
+}
+
+int64_t checked_add(int64_t a, int64_t b) {
+  int64_t r = 0;
+  HALFTAPE_CHECK(!__builtin_add_overflow(a, b, &r), "size ", a, " + ", b, " does not fit 64 bits");
+  return r;
+}
+
+int64_t numel(const Shape& shape) {
+  int64_t n = 1;
+  for (int64_t s : shape) {
+    HALFTAPE_CHECK(s >= 0, "shape ", shape, " has a negative size");
+    // Zero is not absorbing here: (2^40, 2^40, 0) must not look harmless, since its strides
+    // overflow.
+    n = checked_mul(n, std::max<int64_t>(s, 1));
+  }
+  return std::find(shape.begin(), shape.end(), 0) == shape.end() ? n : 0;
+}
+
+Strides contiguous_strides(const Shape& shape) {
+  Strides strides = Dims::filled(shape.size(), 1);
+  for (int i = shape.size() - 2; i >= 0; --i)
+    strides[i] = checked_mul(strides[i + 1], std::max<int64_t>(shape[i + 1], 1));
+  return strides;
+}
+
+bool is_contiguous(const Shape& shape, const Strides& strides) {
+  int64_t expected = 1;
+  for (int i = shape.size() - 1; i >= 0; --i) {
+    if (shape[i] == 0) return true;
+    if (shape[i] != 1 && strides[i] != expected) return false;
+    expected *= shape[i];
+  }
+  return true;
+}
+
+Shape broadcast(const char* op, const Shape& a, const Shape& b) {
+  Shape out = a.size() >= b.size() ? a : b;
+  const int n = out.size();
+  for (int i = 1; i <= n; ++i) {
+    const int64_t x = i <= a.size() ? a[a.size() - i] : 1, y = i <= b.size() ? b[b.size() - i] : 1;
+    HALFTAPE_CHECK(x == y || x == 1 || y == 1, op, ": shapes ", a, " and ", b,
+                   " do not broadcast: dimension ", n - i, " is ", x, " against ", y,
+                   " (equal sizes or 1 are needed)");
+    out[n - i] = x == 1 ? y : x;
+  }
+  return out;
+}
+
+bool broadcasts_to(const Shape& from, const Shape& to) {
+  if (from.size() > to.size()) return false;
+  for (int i = 1; i <= from.size(); ++i) {
+    const int64_t x = from[from.size() - i];
+    if (x != 1 && x != to[to.size() - i]) return false;
+  }
+  return true;
+}
+
+int wrap_dim(const char* op, int64_t dim, int rank) {
+  const int64_t n = std::max(rank, 1);
+  HALFTAPE_CHECK(dim >= -n && dim < n, op, ": dimension ", dim, " is out of range for ", rank,
+                 " dimensions (expected ", -n, " to ", n - 1, ")");
+  return static_cast<int>(dim < 0 ? dim + n : dim);
+}
+
+Dims wrap_dims(const char* op, const Dims& dims, int rank) {
+  Dims out;
+  if (dims.empty())
+    for (int i = 0; i < rank; ++i) out.push_back(i);
+  for (int64_t d : dims) {
+    const int w = wrap_dim(op, d, rank);
+    HALFTAPE_CHECK(!out.contains(w), op, ": dimension ", w, " appears twice in ", dims);
+    if (rank > 0) out.push_back(w);
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+Shape reduced_shape(const Shape& shape, const Dims& dims, bool keepdim) {
+  Shape out;
+  for (int i = 0; i < shape.size(); ++i) {
+    if (!dims.contains(i))
+      out.push_back(shape[i]);
+    else if (keepdim)
+      out.push_back(1);
+  }
+  return out;
+}
+
+Shape infer_shape(const char* op, const Shape& wanted, int64_t count, const Shape& from) {
+  Shape out = wanted;
+  int unknown = -1;
+  int64_t known = 1;
+  for (int i = 0; i < wanted.size(); ++i) {
+    HALFTAPE_CHECK(wanted[i] >= -1, op, ": size ", wanted[i], " in ", wanted, " is negative");
+    if (wanted[i] == -1) {
+      HALFTAPE_CHECK(unknown < 0, op, ": only one size of ", wanted, " can be -1");
+      unknown = i;
+    } else {
+      known = checked_mul(known, wanted[i]);
+    }
+  }
+  if (unknown >= 0) {
+    HALFTAPE_CHECK(known != 0 && count % known == 0, op, ": ", from, " has ", count,
+                   " elements, which ", wanted, " cannot hold");
+    out[unknown] = count / known;
+    known = count;
+  }
+  HALFTAPE_CHECK(known == count, op, ": ", from, " has ", count, " elements, but ", wanted, " has ",
+                 known);
+  return out;
+}
+
+}  // namespace halftape

@@ -1,0 +1,81 @@
+// Shapes and strides: up to eight dimensions, held inline, with checked 64-bit size arithmetic.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <ostream>
+#include <span>
+#include <vector>
+
+#include "halftape/core/check.h"
+
+namespace halftape {
+
+inline constexpr int kMaxDims = 8;
+
+/// A short list of 64-bit integers without heap memory: sizes, strides, or dimension numbers.
+class Dims {
+ public:
+  Dims() = default;
+  Dims(std::initializer_list<int64_t> values) : Dims(std::span(values.begin(), values.size())) {}
+  Dims(const std::vector<int64_t>& values) : Dims(std::span(values)) {}  // NOLINT: as IntArrayRef
+  explicit Dims(std::span<const int64_t> values) {
+    for (int64_t v : values) push_back(v);
+  }
+  static Dims filled(int count, int64_t value) {
+    Dims d;
+    for (int i = 0; i < count; ++i) d.push_back(value);
+    return d;
+  }
+
+  int size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  int64_t operator[](int i) const { return values_[static_cast<size_t>(i)]; }
+  int64_t& operator[](int i) { return values_[static_cast<size_t>(i)]; }
+  const int64_t* begin() const { return values_.data(); }
+  const int64_t* end() const { return values_.data() + size_; }
+  int64_t* begin() { return values_.data(); }
+  int64_t* end() { return values_.data() + size_; }
+  int64_t front() const { return values_[0]; }
+  int64_t back() const { return values_[static_cast<size_t>(size_ - 1)]; }
+  std::vector<int64_t> vec() const { return {begin(), end()}; }
+
+  void push_back(int64_t v) { insert(size_, v); }
+  void insert(int at, int64_t v);
+  void erase(int at);
+  bool contains(int64_t v) const;
+  bool operator==(const Dims& other) const;
+
+ private:
+  std::array<int64_t, kMaxDims> values_{};
+  int size_ = 0;
+};
+
+using Shape = Dims;
+using Strides = Dims;
+using IntArrayRef = Dims;
+
+/// "(2, 3)", "()" for a scalar.
+std::ostream& operator<<(std::ostream&, const Dims&);
+
+/// Number of elements; throws when it does not fit 63 bits or when a size is negative.
+int64_t numel(const Shape&);
+/// Row-major strides, in elements.
+Strides contiguous_strides(const Shape&);
+bool is_contiguous(const Shape&, const Strides&);
+/// The shape both broadcast to (NumPy's rule); throws with both shapes and the dimension at fault.
+Shape broadcast(const char* op, const Shape& a, const Shape& b);
+bool broadcasts_to(const Shape& from, const Shape& to);
+/// A dimension number in [-rank, rank) as one in [0, rank); scalars accept 0 and -1.
+int wrap_dim(const char* op, int64_t dim, int rank);
+/// Wrapped, sorted, without repetition; an empty list means all dimensions.
+Dims wrap_dims(const char* op, const Dims& dims, int rank);
+/// The shape left after reducing `dims` (wrapped).
+Shape reduced_shape(const Shape&, const Dims& dims, bool keepdim);
+/// Replaces one -1 by what the number of elements demands; throws when that is impossible.
+Shape infer_shape(const char* op, const Shape& wanted, int64_t numel, const Shape& from);
+
+int64_t checked_mul(int64_t a, int64_t b);
+int64_t checked_add(int64_t a, int64_t b);
+
+}  // namespace halftape
