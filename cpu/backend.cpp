@@ -1,0 +1,77 @@
+// The CPU's side of the contract: calls run at once, on the caller and the pool.
+#include <cstring>
+
+#include "halftape/cpu/allocator.h"
+#include "halftape/cpu/kernels.h"
+
+namespace halftape {
+namespace {
+
+class CpuBackend final : public Backend {
+ public:
+  const char* name() const override { return "cpu"; }
+  BufferPtr allocate(size_t bytes) override { return cpu::allocate(bytes); }
+  void copy(const Array& to, const Array& from) override { cpu::copy(to, from); }
+  void copy_across(const Array& to, const Array& from) override { cpu::copy(to, from); }
+  void read(void* host, const Array& from) override {
+    std::memcpy(host, from.raw(), static_cast<size_t>(from.numel()) * element_size(from.dtype()));
+  }
+  void fill(const Array& to, Scalar value) override { cpu::fill(to, value); }
+  void unary(OpId op, const Array& y, const Array& x, Params<double> p) override {
+    cpu::unary(op, y, x, p);
+  }
+  void unary_grad(OpId op, const Array& dx, const Array& g, const Array& saved,
+                  Params<double> p) override {
+    cpu::unary_grad(op, dx, g, saved, p);
+  }
+  void binary(OpId op, const Array& y, const Array& a, const Array& b) override {
+    cpu::binary(op, y, a, b);
+  }
+  void where(const Array& y, const Array& condition, const Array& a, const Array& b) override {
+    cpu::where(y, condition, a, b);
+  }
+  void reduce(OpId op, const Array& y, const Array& x, const Dims& dims) override {
+    cpu::reduce(op, y, x, dims);
+  }
+  void argmax(const Array& y, const Array& x, int dim) override { cpu::argmax(y, x, dim); }
+  void gemm(const Gemm& g) override { cpu::gemm(g); }
+  void softmax(const Array& y, const Array& x, bool log) override { cpu::softmax(y, x, log); }
+  void softmax_grad(const Array& dx, const Array& g, const Array& y, bool log) override {
+    cpu::softmax_grad(dx, g, y, log);
+  }
+  void gather(const Array& y, const Array& x, int dim, const Array& index) override {
+    cpu::gather(y, x, dim, index);
+  }
+  void scatter_add(const Array& y, const Array& g, int dim, const Array& index) override {
+    cpu::scatter_add(y, g, dim, index);
+  }
+  void random(const Array& y, Distribution kind, double a, double b, RandomKey key) override {
+    cpu::random(y, kind, a, b, key);
+  }
+  void unscale(std::span<const Array> grads, const Array& inv_scale,
+               const Array& found_inf) override {
+    cpu::unscale(grads, inv_scale, found_inf);
+  }
+  void sgd(std::span<const SgdSlot> slots, const SgdScalars& o,
+           const StepControl& control) override {
+    cpu::sgd(slots, o, control);
+  }
+  void adam(std::span<const AdamSlot> slots, const AdamScalars& o,
+            const StepControl& control) override {
+    cpu::adam(slots, o, control);
+  }
+  void scaler_update(const Array& scale, const Array& tracker, const Array& found_inf,
+                     const ScalerLaw& law) override {
+    cpu::scaler_update(scale, tracker, found_inf, law);
+  }
+  void synchronize() override {}
+};
+
+}  // namespace
+
+Backend& cpu_backend() {
+  static CpuBackend* instance = new CpuBackend;  // NOLINT: outlives every static tensor
+  return *instance;
+}
+
+}  // namespace halftape

@@ -1,0 +1,85 @@
+// Matrix products: operands become row-major float32 (float64), fixed tiles of the result are
+// single-threaded Eigen products over the whole depth, and the epilogue rounds once. The canonical
+// form is what makes every layout give the same bits; the fixed tiles, every thread count.
+#include <Eigen/Core>
+#include <mutex>
+
+#include "halftape/cpu/allocator.h"
+#include "halftape/cpu/kernels.h"
+#include "halftape/cpu/loop.h"
+
+namespace halftape::cpu {
+namespace {
+
+constexpr int64_t kTileRows = 128, kTileColumns = 256;
+
+template <class S>
+using Matrix = Eigen::Matrix<S, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+template <class S>
+using ConstView = Eigen::Map<const Matrix<S>, 0, Eigen::OuterStride<>>;
+
+/// Row-major in the dtype that is computed in; itself when it is that already.
+Array canonical(const Array& x, Dtype type) {
+  if (x.dtype() == type && x.contiguous()) return x;
+  Array y(x.shape(), type, x.device());
+  copy(y, x);
+  return y;
+}
+
+template <class S>
+void gemm_as(const Gemm& g) {
+  const Dtype type = dtype_of<S>;
+  const int rank = g.d.dim();
+  const int64_t m = g.d.size(rank - 2), n = g.d.size(rank - 1), k = g.a.size(rank - 1);
+  if (g.d.numel() == 0) return;
+  const Array a = canonical(g.a, type), b = canonical(g.b, type);
+  const bool direct =
+      g.d.dtype() == type && g.d.contiguous() && g.beta == 0;  // write tiles where they belong
+  const Array product = direct ? g.d : Array(g.d.shape(), type, g.d.device());
+  const Array bias = g.bias ? canonical(*g.bias, type) : Array();
+  const Array before = g.beta != 0 ? canonical(g.d, type) : Array();
+  const int64_t batches = g.d.numel() / (m * n);
+  const int64_t down = (m + kTileRows - 1) / kTileRows,
+                across = (n + kTileColumns - 1) / kTileColumns;
+  const S alpha = static_cast<S>(g.alpha), beta = static_cast<S>(g.beta);
+  parallel_for(batches * down * across, [&](int64_t tile) {
+    const int64_t batch = tile / (down * across), row = tile / across % down * kTileRows,
+                  column = tile % across * kTileColumns;
+    const int64_t rows = std::min(kTileRows, m - row), columns = std::min(kTileColumns, n - column);
+    S* out = product.data<S>() + (batch * m + row) * n + column;
+    Eigen::Map<Matrix<S>, 0, Eigen::OuterStride<>> d(out, rows, columns, Eigen::OuterStride<>(n));
+    if (k == 0) {
+      d.setZero();
+    } else {
+      const ConstView<S> left(a.data<S>() + (batch * m + row) * k, rows, k,
+                              Eigen::OuterStride<>(k));
+      const ConstView<S> right(b.data<S>() + batch * k * n + column, k, columns,
+                               Eigen::OuterStride<>(n));
+      d.noalias() = left * right;
+    }
+    if (alpha == S(1) && beta == S(0) && !bias.defined()) return;
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t c = 0; c < columns; ++c) {
+        S v = alpha * out[r * n + c];
+        if (beta != S(0)) v += beta * before.data<S>()[(batch * m + row + r) * n + column + c];
+        if (bias.defined()) v += bias.data<S>()[column + c];
+        out[r * n + c] = v;
+      }
+    }
+  });
+  if (!direct) copy(g.d, product);
+}
+
+}  // namespace
+
+void gemm(const Gemm& g) {
+  static std::once_flag once;
+  // Eigen blocks by the cache sizes it finds; fixed ones give the same bits on every machine.
+  std::call_once(once, [] { Eigen::setCpuCacheSizes(32 * 1024, 512 * 1024, 4 * 1024 * 1024); });
+  if (g.a.dtype() == kFloat64)
+    gemm_as<double>(g);
+  else
+    gemm_as<float>(g);
+}
+
+}  // namespace halftape::cpu

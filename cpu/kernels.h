@@ -1,0 +1,27 @@
+// The CPU's kernels, one file per family; the contract is documented in core/backend.h.
+#pragma once
+#include "halftape/core/backend.h"
+
+namespace halftape::cpu {
+
+void copy(const Array& to, const Array& from);
+void fill(const Array& to, Scalar value);
+void random(const Array& y, Distribution kind, double a, double b, RandomKey key);
+void unary(OpId op, const Array& y, const Array& x, Params<double> p);
+void unary_grad(OpId op, const Array& dx, const Array& g, const Array& saved, Params<double> p);
+void binary(OpId op, const Array& y, const Array& a, const Array& b);
+void where(const Array& y, const Array& condition, const Array& a, const Array& b);
+void reduce(OpId op, const Array& y, const Array& x, const Dims& dims);
+void argmax(const Array& y, const Array& x, int dim);
+void gemm(const Gemm&);
+void softmax(const Array& y, const Array& x, bool log);
+void softmax_grad(const Array& dx, const Array& g, const Array& y, bool log);
+void gather(const Array& y, const Array& x, int dim, const Array& index);
+void scatter_add(const Array& y, const Array& g, int dim, const Array& index);
+void unscale(std::span<const Array> grads, const Array& inv_scale, const Array& found_inf);
+void sgd(std::span<const SgdSlot>, const SgdScalars&, const StepControl&);
+void adam(std::span<const AdamSlot>, const AdamScalars&, const StepControl&);
+void scaler_update(const Array& scale, const Array& growth_tracker, const Array& found_inf,
+                   const ScalerLaw& law);
+
+}  // namespace halftape::cpu

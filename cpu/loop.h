@@ -1,0 +1,138 @@
+// Loading and storing chunks of any dtype and stride, and the walk over strided arrays in fixed
+// tiles.
+#pragma once
+#include <array>
+
+#include "halftape/core/array.h"
+#include "halftape/cpu/chunk.h"
+#include "halftape/cpu/parallel.h"
+
+namespace halftape::cpu {
+
+/// n ≤ 32 elements, `stride` apart, into lanes; the rest of the lanes is 1, harmless to every
+/// formula.
+template <class T, class S>
+void load(const void* from, int64_t stride, int n, S* lanes) {
+  const T* x = static_cast<const T*>(from);
+  if (n == kLanes && stride == 1) {
+    for (int k = 0; k < kLanes; ++k) lanes[k] = convert<S>(x[k]);
+  } else if (stride == 0) {
+    const S one = convert<S>(x[0]);
+    for (int k = 0; k < kLanes; ++k) lanes[k] = one;
+  } else {
+    for (int k = 0; k < n; ++k) lanes[k] = convert<S>(x[k * stride]);
+    for (int k = n; k < kLanes; ++k) lanes[k] = S(1);
+  }
+}
+template <class T, class S>
+void store(const S* lanes, int n, void* to, int64_t stride) {
+  T* y = static_cast<T*>(to);
+  if (n == kLanes && stride == 1) {
+    for (int k = 0; k < kLanes; ++k) y[k] = convert<T>(lanes[k]);
+  } else {
+    for (int k = 0; k < n; ++k) y[k * stride] = convert<T>(lanes[k]);
+  }
+}
+
+template <class S>
+using Load = void (*)(const void* from, int64_t stride, int n, S* lanes);
+template <class S>
+using Store = void (*)(const S* lanes, int n, void* to, int64_t stride);
+template <class S>
+Load<S> loader(Dtype d) {
+  return visit(d, [](auto t) -> Load<S> { return &load<typename decltype(t)::type, S>; });
+}
+template <class S>
+Store<S> storer(Dtype d) {
+  return visit(d, [](auto t) -> Store<S> { return &store<typename decltype(t)::type, S>; });
+}
+
+/// Calls f(Type<S>{}) with the type a dtype computes in: double, float, or int64 for integers and
+/// bool.
+template <class F>
+void with_compute_type(Dtype d, F&& f) {
+  if (d == kFloat64)
+    f(Type<double>{});
+  else if (is_floating_point(d))
+    f(Type<float>{});
+  else
+    f(Type<int64_t>{});
+}
+
+/// One array of a strided walk: where it is and how far its elements lie apart, in bytes.
+struct Operand {
+  char* base;
+  Strides strides;  // in bytes, of the merged shape
+  int64_t item;     // bytes of an element
+};
+
+/// Arrays of one shape, with dimensions merged where all of them allow it.
+template <size_t N>
+struct Walk {
+  Shape shape;
+  std::array<Operand, N> operands;
+
+  explicit Walk(const std::array<const Array*, N>& arrays) {
+    const Shape& full = arrays[0]->shape();
+    for (size_t a = 0; a < N; ++a)
+      operands[a] = {static_cast<char*>(arrays[a]->raw()),
+                     {},
+                     static_cast<int64_t>(element_size(arrays[a]->dtype()))};
+    for (int d = 0; d < full.size(); ++d) {
+      if (full[d] == 1) continue;
+      bool merges = !shape.empty();
+      for (size_t a = 0; a < N && merges; ++a)
+        merges = operands[a].strides.back() == arrays[a]->strides()[d] * operands[a].item * full[d];
+      if (merges)
+        shape[shape.size() - 1] *= full[d];
+      else
+        shape.push_back(full[d]);
+      for (size_t a = 0; a < N; ++a) {
+        const int64_t step = arrays[a]->strides()[d] * operands[a].item;
+        if (merges)
+          operands[a].strides[shape.size() - 1] = step;
+        else
+          operands[a].strides.push_back(step);
+      }
+    }
+    if (shape.empty()) {
+      shape.push_back(1);
+      for (Operand& o : operands) o.strides.push_back(o.item);
+    }
+  }
+
+  /// f(pointers, strides in elements, n): every run of the innermost dimension, cut into fixed
+  /// tiles over the pool.
+  template <class F>
+  void run(const F& f) const {
+    const int inner = shape.size() - 1;
+    const int64_t length = shape[inner];
+    int64_t rows = 1;
+    for (int d = 0; d < inner; ++d) rows *= shape[d];
+    if (rows == 0 || length == 0) return;
+    constexpr int64_t kTile = 16384;
+    const int64_t pieces = (length + kTile - 1) / kTile;  // of a long row
+    const int64_t rows_per_tile = std::max<int64_t>(1, kTile / std::min(length, kTile));
+    const int64_t row_tiles = (rows + rows_per_tile - 1) / rows_per_tile;
+    std::array<int64_t, N> steps;
+    for (size_t a = 0; a < N; ++a) steps[a] = operands[a].strides[inner] / operands[a].item;
+    parallel_for(row_tiles * pieces, [&](int64_t tile) {
+      const int64_t start = tile % pieces * kTile, n = std::min(kTile, length - start);
+      const int64_t first = tile / pieces * rows_per_tile,
+                    last = std::min(rows, first + rows_per_tile);
+      for (int64_t row = first; row < last; ++row) {
+        std::array<char*, N> at;
+        for (size_t a = 0; a < N; ++a)
+          at[a] = operands[a].base + start * operands[a].strides[inner];
+        int64_t rest = row;
+        for (int d = inner - 1; d >= 0; --d) {
+          for (size_t a = 0; a < N; ++a) at[a] += rest % shape[d] * operands[a].strides[d];
+          rest /= shape[d];
+        }
+        f(at, steps, n);
+      }
+    });
+  }
+};
+
+}  // namespace halftape::cpu

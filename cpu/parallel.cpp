@@ -1,0 +1,151 @@
+#include "halftape/cpu/parallel.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "halftape/core/check.h"
+
+namespace halftape {
+namespace cpu {
+namespace {
+
+thread_local bool inside = false;  // in a task already: nested loops run serially
+
+/// One parallel loop. Helpers hold it by shared_ptr: the caller may be gone when a late helper
+/// looks at it.
+struct Job {
+  void (*task)(int64_t, void*);
+  void* context;
+  int64_t count;
+  std::atomic<int64_t> next{0}, done{0};
+  std::mutex mutex;
+  std::condition_variable finished;
+  std::exception_ptr error;
+
+  /// Claims and runs tasks until none is left.
+  void work() {
+    inside = true;
+    for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) {
+      try {
+        task(i, context);
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (!error) error = std::current_exception();
+      }
+      if (done.fetch_add(1, std::memory_order_acq_rel) + 1 == count) {
+        const std::lock_guard lock(mutex);
+        finished.notify_all();
+      }
+    }
+    inside = false;
+  }
+};
+
+class Pool {
+ public:
+  ~Pool() { stop(); }
+  void run(const std::shared_ptr<Job>& job, int helpers) {
+    {
+      const std::lock_guard lock(mutex_);
+      while (static_cast<int>(threads_.size()) < helpers)
+        threads_.emplace_back([this] { serve(); });
+      job_ = job;
+      wanted_ = helpers;
+      ++round_;
+    }
+    wake_.notify_all();
+    job->work();
+    std::unique_lock lock(job->mutex);
+    job->finished.wait(lock,
+                       [&] { return job->done.load(std::memory_order_acquire) == job->count; });
+    if (job->error) std::rethrow_exception(job->error);
+  }
+  void stop() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    wake_.notify_all();
+    for (std::thread& t : threads_) t.join();
+    threads_.clear();
+    stopping_ = false;
+  }
+
+ private:
+  void serve() {
+    uint64_t seen = 0;
+    for (;;) {
+      std::shared_ptr<Job> job;
+      {
+        std::unique_lock lock(mutex_);
+        wake_.wait(lock, [&] { return stopping_ || (round_ != seen && wanted_ > 0); });
+        if (stopping_) return;
+        seen = round_;
+        --wanted_;
+        job = job_;
+      }
+      job->work();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::vector<std::thread> threads_;
+  std::shared_ptr<Job> job_;
+  uint64_t round_ = 0;
+  int wanted_ = 0;
+  bool stopping_ = false;
+};
+
+int default_threads() {
+  if (const char* text = std::getenv("HALFTAPE_NUM_THREADS")) {
+    const int n = std::atoi(text);
+    if (n > 0) return n;
+  }
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+std::atomic<int>& thread_count() {
+  static std::atomic<int> count{default_threads()};
+  return count;
+}
+
+/// Leaked on purpose where a fork would otherwise join threads that the child does not have.
+Pool& pool() {
+  static Pool instance;
+  return instance;
+}
+std::mutex pool_in_use;  // one loop at a time; another thread's loop runs serially meanwhile
+
+}  // namespace
+
+void parallel_for(int64_t count, void (*task)(int64_t, void*), void* context) {
+  const int helpers = static_cast<int>(std::min<int64_t>(get_num_threads(), count)) - 1;
+  std::unique_lock free(pool_in_use, std::defer_lock);
+  if (helpers <= 0 || inside || !free.try_lock()) {
+    for (int64_t i = 0; i < count; ++i) task(i, context);
+    return;
+  }
+  auto job = std::make_shared<Job>();
+  job->task = task;
+  job->context = context;
+  job->count = count;
+  pool().run(job, helpers);
+}
+
+}  // namespace cpu
+
+void set_num_threads(int n) {
+  HALFTAPE_CHECK(n >= 1, "set_num_threads: ", n, " threads; at least 1 is needed");
+  cpu::thread_count().store(n);
+}
+int get_num_threads() { return cpu::thread_count().load(std::memory_order_relaxed); }
+
+}  // namespace halftape

@@ -1,0 +1,180 @@
+// Reductions in a fixed order: it depends on the shape and the reduced dimensions alone.
+#include "halftape/core/formula/reduce.h"
+
+#include "halftape/cpu/allocator.h"
+#include "halftape/cpu/kernels.h"
+#include "halftape/cpu/loop.h"
+
+namespace halftape::cpu {
+namespace {
+
+constexpr int64_t kBlock = 4096;  // elements of a partial result
+
+/// Kept dimensions first, reduced ones last, each group flattened: x as a row-major (outer, count)
+/// matrix.
+struct Matrix {
+  int64_t outer = 1, count = 1;
+  Array rows;  // contiguous; when `by_column`, (count, outer) instead
+  bool by_column = false;
+};
+
+Matrix as_matrix(const Array& x, const Dims& dims) {
+  Dims kept, order;
+  Matrix m;
+  for (int d = 0; d < x.dim(); ++d) {
+    if (dims.contains(d)) {
+      m.count *= x.size(d);
+    } else {
+      kept.push_back(d);
+      m.outer *= x.size(d);
+    }
+  }
+  // Reduced dimensions in front (a sum over a batch): keep them there and add whole rows, which are
+  // contiguous.
+  m.by_column = !dims.empty() && !kept.empty() && dims.back() < kept.front();
+  for (int64_t d : m.by_column ? dims : kept) order.push_back(d);
+  for (int64_t d : m.by_column ? kept : dims) order.push_back(d);
+  m.rows = x.permute(order).to_contiguous();
+  return m;
+}
+
+template <class Op, class S>
+S combine_lanes(const Chunk<S>& acc) {
+  S lanes[kLanes];
+  for (int k = 0; k < kLanes; ++k) lanes[k] = acc.v[k];
+  for (int half = kLanes / 2; half > 0; half /= 2)
+    for (int k = 0; k < half; ++k) lanes[k] = Op::step(lanes[k], lanes[k + half]);
+  return lanes[0];
+}
+
+/// One block of at most kBlock consecutive elements: 32 running results, joined by a tree.
+template <class Op, class S>
+S reduce_block(const char* x, int64_t item, Load<S> read, int64_t n) {
+  Chunk<S> acc(Op::template start<S>()), v;
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    read(x + i * item, 1, kLanes, v.v);
+    if constexpr (std::is_same_v<S, int64_t>)
+      for (int k = 0; k < kLanes; ++k) acc.v[k] = Op::step(acc.v[k], v.v[k]);
+    else
+      acc = Op::step(acc, v);
+  }
+  const int rest = static_cast<int>(n - i);
+  if (rest > 0) {
+    read(x + i * item, 1, rest, v.v);
+    for (int k = 0; k < rest; ++k) acc.v[k] = Op::step(acc.v[k], v.v[k]);
+  }
+  return combine_lanes<Op, S>(acc);
+}
+
+template <class Op, class S>
+void reduce_rows(const Matrix& m, const Array& y) {
+  const Load<S> read = loader<S>(m.rows.dtype());
+  const Store<S> write = storer<S>(y.dtype());
+  const auto item = static_cast<int64_t>(element_size(m.rows.dtype())),
+             out = static_cast<int64_t>(element_size(y.dtype()));
+  const char* x = static_cast<const char*>(m.rows.raw());
+  char* to = static_cast<char*>(y.raw());
+  const int64_t blocks = std::max<int64_t>(1, (m.count + kBlock - 1) / kBlock);
+  const Scratch scratch(static_cast<size_t>(m.outer * blocks) * sizeof(S));
+  S* partial = scratch.as<S>();
+  const int64_t grain =
+      std::max<int64_t>(1, 16384 / std::max<int64_t>(1, std::min(m.count, kBlock)));
+  parallel_ranges(m.outer * blocks, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t j = begin; j < end; ++j) {
+      const int64_t start = j % blocks * kBlock;
+      partial[j] = reduce_block<Op, S>(x + (j / blocks * m.count + start) * item, item, read,
+                                       std::min(kBlock, m.count - start));
+    }
+  });
+  for (int64_t r = 0; r < m.outer; ++r) {
+    // Pairs of neighbours until one is left: the error grows with the logarithm of the count.
+    S* p = partial + r * blocks;
+    for (int64_t n = blocks; n > 1; n = (n + 1) / 2)
+      for (int64_t j = 0; j < (n + 1) / 2; ++j)
+        p[j] = 2 * j + 1 < n ? Op::step(p[2 * j], p[2 * j + 1]) : p[2 * j];
+    write(p, 1, to + r * out, 1);
+  }
+}
+
+/// Sums down the columns of a (count, outer) matrix, 32 columns at a time, in blocks of rows.
+template <class Op, class S>
+void reduce_columns(const Matrix& m, const Array& y) {
+  constexpr int64_t kRows = 128;
+  const Load<S> read = loader<S>(m.rows.dtype());
+  const Store<S> write = storer<S>(y.dtype());
+  const auto item = static_cast<int64_t>(element_size(m.rows.dtype())),
+             out = static_cast<int64_t>(element_size(y.dtype()));
+  const char* x = static_cast<const char*>(m.rows.raw());
+  char* to = static_cast<char*>(y.raw());
+  parallel_for((m.outer + kLanes - 1) / kLanes, [&](int64_t group) {
+    const int64_t column = group * kLanes;
+    const int n = static_cast<int>(std::min<int64_t>(kLanes, m.outer - column));
+    Chunk<S> total(Op::template start<S>()), v;
+    for (int64_t start = 0; start < m.count; start += kRows) {
+      Chunk<S> acc(Op::template start<S>());
+      for (int64_t r = start; r < std::min(m.count, start + kRows); ++r) {
+        read(x + (r * m.outer + column) * item, 1, n, v.v);
+        for (int k = 0; k < kLanes; ++k) acc.v[k] = Op::step(acc.v[k], v.v[k]);
+      }
+      for (int k = 0; k < kLanes; ++k) total.v[k] = Op::step(total.v[k], acc.v[k]);
+    }
+    write(total.v, n, to + column * out, 1);
+  });
+}
+
+template <class Op, class S>
+void reduce_as(const Matrix& m, const Array& y) {
+  if (m.by_column)
+    reduce_columns<Op, S>(m, y);
+  else
+    reduce_rows<Op, S>(m, y);
+}
+
+}  // namespace
+
+void reduce(OpId op, const Array& y, const Array& x, const Dims& dims) {
+  if (y.numel() == 0) return;
+  const Matrix m = as_matrix(x, dims);
+  const Array out = y.contiguous() ? y : empty_like(y);
+  with_compute_type(promote(x.dtype(), y.dtype()), [&](auto t) {
+    using S = typename decltype(t)::type;
+    constexpr auto table =
+        ReduceOps::table([](auto o) { return &reduce_as<typename decltype(o)::type, S>; });
+    table[static_cast<size_t>(op)](m, out);
+  });
+  if (!y.contiguous()) copy(y, out);
+}
+
+void argmax(const Array& y, const Array& x, int dim) {
+  if (y.numel() == 0) return;
+  const Matrix m = [&] {
+    Matrix rows = as_matrix(x, {dim});
+    if (!rows.by_column) return rows;
+    rows.rows = rows.rows.reshape({rows.count, rows.outer}).transpose(0, 1).to_contiguous();
+    rows.by_column = false;
+    return rows;
+  }();
+  const Array out = y.contiguous() ? y : empty_like(y);
+  int64_t* at = out.data<int64_t>();
+  visit(x.dtype(), [&](auto t) {
+    using T = typename decltype(t)::type;
+    const T* v = static_cast<const T*>(m.rows.raw());
+    parallel_ranges(m.outer, std::max<int64_t>(1, 16384 / m.count),
+                    [&](int64_t begin, int64_t end) {
+                      for (int64_t r = begin; r < end; ++r) {
+                        const T* row = v + r * m.count;
+                        int64_t best = 0;
+                        double top = convert<double>(row[0]);
+                        for (int64_t j = 1; j < m.count && top == top; ++j) {
+                          const double c = convert<double>(row[j]);
+                          if (c > top || c != c) top = c, best = j;
+                        }
+                        at[r] = best;
+                      }
+                    });
+  });
+  if (!y.contiguous()) copy(y, out);
+}
+
+}  // namespace halftape::cpu
