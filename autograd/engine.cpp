@@ -1,0 +1,153 @@
+#include "halftape/autograd/engine.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "halftape/autograd/grad_mode.h"
+#include "halftape/autograd/node.h"
+#include "halftape/autograd/ops/binary.h"
+#include "halftape/autograd/ops/create.h"
+#include "halftape/autograd/policy.h"
+
+namespace halftape::autograd {
+namespace {
+
+using Pending = std::unordered_map<Node*, Grads>;
+
+/// Every node that the roots reach, youngest first: creation order is a topological order.
+std::vector<Ref<Node>> reachable(const std::vector<Edge>& roots) {
+  std::vector<Ref<Node>> order;
+  std::unordered_set<Node*> seen;
+  auto visit = [&](const Edge& e) {
+    if (e && seen.insert(e.node.get()).second) order.push_back(e.node);
+  };
+  for (const Edge& e : roots) visit(e);
+  for (size_t i = 0; i < order.size(); ++i) {
+    Node* n = order[i].get();
+    for (const Edge& e : n->next) visit(e);
+  }
+  std::sort(order.begin(), order.end(), [](auto& a, auto& b) { return a->seq() > b->seq(); });
+  return order;
+}
+
+/// Adds `g` to what has arrived at an edge. The first arrival is moved in; later ones are added.
+void arrive(Pending& pending, const Edge& edge, Tensor g) {
+  if (!edge || !g.defined()) return;
+  const Node& node = *edge.node;
+  HALFTAPE_CHECK(g.sizes() == node.shape, "backward: a gradient of shape ", g.sizes(),
+                 " arrived at `", node.name(), "`, whose output has shape ", node.shape);
+  if (g.dtype() != node.dtype) g = g.to(node.dtype);
+  Grads& slots = pending[edge.node.get()];
+  if (slots.size() <= edge.output) slots.resize(edge.output + 1);
+  Tensor& slot = slots[edge.output];
+  slot = slot.defined() ? add(slot, g) : std::move(g);
+}
+
+struct Request {
+  std::vector<Edge> roots;
+  Grads root_grads;
+  const std::vector<Edge>* wanted = nullptr;  // null: accumulate into leaves
+  bool retain_graph = false, create_graph = false;
+};
+
+/// The whole of the backward pass. Gives the gradients at `wanted`, if asked.
+Grads run(Request request) {
+  const AutoGradMode recording(request.create_graph);
+  const PolicyScope plain(nullptr);  // dtypes were decided in the forward pass
+  std::vector<Ref<Node>> order = reachable(request.roots);
+
+  std::unordered_set<Node*> needed;  // with `wanted`: only the nodes on a path to one of them
+  if (request.wanted) {
+    for (const Edge& e : *request.wanted)
+      if (e) needed.insert(e.node.get());
+    for (auto n = order.rbegin(); n != order.rend(); ++n)
+      if (std::any_of((*n)->next.begin(), (*n)->next.end(),
+                      [&](auto& e) { return needed.count(e.node.get()); }))
+        needed.insert(n->get());
+  }
+
+  Pending pending;
+  for (size_t i = 0; i < request.roots.size(); ++i)
+    arrive(pending, request.roots[i], std::move(request.root_grads[i]));
+  request.roots.clear();
+
+  Grads captured(request.wanted ? request.wanted->size() : 0);
+  for (Ref<Node>& n : order) {
+    const auto found = pending.find(n.get());
+    if (found == pending.end() || (request.wanted && !needed.count(n.get()))) continue;
+    Grads g = std::move(found->second);
+    pending.erase(found);
+    if (request.wanted) {
+      for (size_t i = 0; i < captured.size(); ++i) {
+        const Edge& e = (*request.wanted)[i];
+        if (e.node == n && e.output < g.size()) captured[i] = g[e.output];
+      }
+      if (n->next.empty()) continue;  // an accumulator: captured, not accumulated
+    }
+    Grads d = n->vjp(std::move(g));
+    HALFTAPE_CHECK(d.size() == n->next.size(), "backward: `", n->name(), "` gave ", d.size(),
+                   " gradients for ", n->next.size(), " inputs");
+    for (size_t i = 0; i < d.size(); ++i) arrive(pending, n->next[i], std::move(d[i]));
+    if (!request.retain_graph) n->release();
+    n = {};
+  }
+  return captured;
+}
+
+Request prepare(const char* who, const TensorList& outputs, const TensorList& grad_outputs,
+                std::optional<bool> retain_graph, bool create_graph) {
+  HALFTAPE_CHECK(grad_outputs.empty() || grad_outputs.size() == outputs.size(), who, ": ",
+                 grad_outputs.size(), " gradients for ", outputs.size(), " outputs");
+  Request r;
+  r.retain_graph = retain_graph.value_or(create_graph);
+  r.create_graph = create_graph;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const Tensor& y = outputs[i];
+    HALFTAPE_CHECK(y.defined(), who, ": output ", i, " is undefined");
+    HALFTAPE_CHECK(y.requires_grad(), who, ": output ", i, " of shape ", y.sizes(),
+                   " does not require grad and has no history; was it made under NoGradGuard or "
+                   "from detached tensors?");
+    Tensor g = grad_outputs.empty() ? Tensor() : grad_outputs[i];
+    if (!g.defined()) {
+      HALFTAPE_CHECK(y.numel() == 1, who,
+                     ": the gradient can be left out only for a one-element tensor, not for ",
+                     y.sizes(), "; pass one, or reduce with sum() or mean()");
+      g = ones(y.sizes(), y.options());
+    }
+    HALFTAPE_CHECK(g.sizes() == y.sizes(), who, ": gradient ", g.sizes(),
+                   " for an output of shape ", y.sizes());
+    HALFTAPE_CHECK(g.device() == y.device(), who, ": gradient on ", g.device(),
+                   " for an output on ", y.device());
+    r.roots.push_back(y.gradient_edge());
+    r.root_grads.push_back(g);
+  }
+  return r;
+}
+
+}  // namespace
+
+void backward(const TensorList& outputs, const TensorList& grad_outputs,
+              std::optional<bool> retain_graph, bool create_graph) {
+  run(prepare("backward", outputs, grad_outputs, retain_graph, create_graph));
+}
+
+TensorList grad(const TensorList& outputs, const TensorList& inputs, const TensorList& grad_outputs,
+                std::optional<bool> retain_graph, bool create_graph, bool allow_unused) {
+  Request r = prepare("grad", outputs, grad_outputs, retain_graph, create_graph);
+  std::vector<Edge> wanted;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    HALFTAPE_CHECK(inputs[i].defined() && inputs[i].requires_grad(), "grad: input ", i,
+                   " does not require grad");
+    wanted.push_back(inputs[i].gradient_edge());
+  }
+  r.wanted = &wanted;
+  TensorList grads = run(std::move(r));
+  for (size_t i = 0; i < grads.size(); ++i)
+    HALFTAPE_CHECK(allow_unused || grads[i].defined(), "grad: the outputs do not depend on input ",
+                   i, " of shape ", inputs[i].sizes(),
+                   "; pass allow_unused=true to get an undefined tensor for it");
+  return grads;
+}
+
+}  // namespace halftape::autograd

@@ -1,0 +1,20 @@
+// backward() and grad(): one iterative walk over the tape, youngest node first.
+#pragma once
+#include "halftape/autograd/tensor.h"
+
+namespace halftape::autograd {
+
+/// Accumulates the gradients of `outputs` into every leaf that requires grad.
+/// grad_outputs: one per output, in its shape; may be left out (or undefined) for one-element
+/// outputs. retain_graph defaults to create_graph. Throws when an output has no history, or a graph
+/// was already released.
+void backward(const TensorList& outputs, const TensorList& grad_outputs = {},
+              std::optional<bool> retain_graph = {}, bool create_graph = false);
+
+/// d(outputs)/d(inputs), without touching any grad(). An input that the outputs do not depend on
+/// throws, or gives an undefined tensor with allow_unused.
+TensorList grad(const TensorList& outputs, const TensorList& inputs,
+                const TensorList& grad_outputs = {}, std::optional<bool> retain_graph = {},
+                bool create_graph = false, bool allow_unused = false);
+
+}  // namespace halftape::autograd

@@ -1,0 +1,104 @@
+#include "halftape/autograd/gradcheck.h"
+
+#include <cmath>
+
+#include "halftape/autograd/engine.h"
+#include "halftape/autograd/grad_mode.h"
+#include "halftape/autograd/ops/binary.h"
+#include "halftape/autograd/ops/create.h"
+#include "halftape/autograd/ops/reduce.h"
+
+namespace halftape::autograd {
+namespace {
+
+/// ∂f(inputs)/∂inputs[which][element], every output element, by central differences.
+std::vector<double> numeric_column(const GradcheckFunction& f, const TensorList& inputs,
+                                   size_t which, size_t element, double eps) {
+  auto moved = [&](double by) {
+    TensorList at;
+    for (const Tensor& t : inputs) at.push_back(t.detach().clone());
+    std::vector<double> values = at[which].to_vector();
+    values[element] += by;
+    at[which] = tensor(values, kFloat64).reshape(inputs[which].sizes());
+    for (size_t i = 0; i < at.size(); ++i)  // f may itself ask for gradients
+      if (inputs[i].requires_grad()) at[i].requires_grad_();
+    return f(at).detach().to_vector();
+  };
+  std::vector<double> up = moved(eps);
+  const std::vector<double> down = moved(-eps);
+  for (size_t i = 0; i < up.size(); ++i) up[i] = (up[i] - down[i]) / (2 * eps);
+  return up;
+}
+
+}  // namespace
+
+bool gradcheck(const GradcheckFunction& f, const TensorList& inputs, const GradcheckOptions& o) {
+  TensorList leaves;
+  std::vector<size_t> which;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    leaves.push_back(inputs[i].detach());
+    if (!inputs[i].requires_grad()) continue;
+    HALFTAPE_CHECK(inputs[i].dtype() == kFloat64, "gradcheck: input ", i, " is ", inputs[i].dtype(),
+                   "; finite differences need float64");
+    leaves[i].requires_grad_();
+    which.push_back(i);
+  }
+  HALFTAPE_CHECK(!which.empty(), "gradcheck: no input requires grad");
+  TensorList wanted;
+  for (size_t i : which) wanted.push_back(leaves[i]);
+
+  const Tensor y = f(leaves);
+  const auto outputs = static_cast<size_t>(y.numel());
+  // Row by row: analytic[output][input] holds the gradient of one output element.
+  std::vector<std::vector<std::vector<double>>> analytic(outputs);
+  for (size_t out = 0; out < outputs; ++out) {
+    std::vector<double> one(outputs, 0.0);
+    one[out] = 1;
+    const Tensor v = tensor(one, kFloat64).reshape(y.sizes());
+    const TensorList g =
+        y.requires_grad() ? grad({y}, wanted, {v}, true, false, true) : TensorList(wanted.size());
+    for (size_t i = 0; i < wanted.size(); ++i)
+      analytic[out].push_back(
+          g[i].defined() ? g[i].to_vector()
+                         : std::vector<double>(static_cast<size_t>(wanted[i].numel()), 0.0));
+  }
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    for (size_t e = 0; e < static_cast<size_t>(wanted[i].numel()); ++e) {
+      const std::vector<double> numeric = numeric_column(f, leaves, which[i], e, o.eps);
+      for (size_t out = 0; out < outputs; ++out) {
+        const double a = analytic[out][i][e], n = numeric[out];
+        HALFTAPE_CHECK(std::abs(a - n) <= o.atol + o.rtol * std::abs(n), "gradcheck: d output[",
+                       out, "] / d input ", which[i], "[", e, "] is ", a, " by backward and ", n,
+                       " by finite differences");
+      }
+    }
+  }
+  return true;
+}
+
+bool gradgradcheck(const GradcheckFunction& f, const TensorList& inputs,
+                   const GradcheckOptions& o) {
+  auto gradient = [&](const TensorList& at) {
+    TensorList wanted;
+    for (const Tensor& t : at)
+      if (t.requires_grad()) wanted.push_back(t);
+    const AutoGradMode recording(true);
+    const Tensor y = f(at);
+    // Fixed weights without symmetry, so that no term can hide by cancelling.
+    auto weights = [](const Tensor& like, double phase) {
+      std::vector<double> w(static_cast<size_t>(like.numel()));
+      for (size_t i = 0; i < w.size(); ++i)
+        w[i] = std::sin(phase + 1.3 * static_cast<double>(i)) + 1.5;
+      return tensor(w, kFloat64).reshape(like.sizes());
+    };
+    const TensorList g = y.requires_grad() ? grad({y}, wanted, {weights(y, 0.4)}, true, true, true)
+                                           : TensorList(wanted.size());
+    Tensor total = zeros({}, kFloat64);
+    for (size_t i = 0; i < g.size(); ++i)
+      if (g[i].defined()) total = total + sum(g[i] * weights(g[i], 1.1 + static_cast<double>(i)));
+    return total;
+  };
+  return gradcheck(gradient, inputs, o);
+}
+
+}  // namespace halftape::autograd

@@ -1,0 +1,28 @@
+// Analytic gradients against finite differences.
+#pragma once
+#include <functional>
+#include <string>
+
+#include "halftape/autograd/tensor.h"
+
+namespace halftape::autograd {
+
+struct GradcheckOptions {
+  double eps = 1e-6;  // step of the central difference
+  double atol = 1e-5, rtol = 1e-3;
+};
+
+using GradcheckFunction = std::function<Tensor(const TensorList&)>;
+
+/// Compares the Jacobian of f from backward passes with the one from central differences, element
+/// by element, for every input that requires grad. Inputs must be float64. Throws with the first
+/// element at fault; true otherwise.
+bool gradcheck(const GradcheckFunction& f, const TensorList& inputs,
+               const GradcheckOptions& options = {});
+
+/// The same for the gradient: checks d/dx of ⟨grad f, v⟩ with a fixed v, and so every second
+/// derivative.
+bool gradgradcheck(const GradcheckFunction& f, const TensorList& inputs,
+                   const GradcheckOptions& options = {});
+
+}  // namespace halftape::autograd

@@ -1,0 +1,127 @@
+// Tensor's methods that are functions of autograd/ops under another spelling.
+#include "halftape/autograd/ops/binary.h"
+#include "halftape/autograd/ops/index.h"
+#include "halftape/autograd/ops/matmul.h"
+#include "halftape/autograd/ops/reduce.h"
+#include "halftape/autograd/ops/softmax.h"
+#include "halftape/autograd/ops/unary.h"
+#include "halftape/autograd/ops/view.h"
+#include "halftape/autograd/record.h"
+
+namespace halftape {
+
+namespace ht = halftape;  // inside a method the plain name would be the method
+
+Tensor Tensor::to(Dtype dtype) const { return ht::cast(*this, dtype); }
+Tensor Tensor::to(Device target) const {
+  if (target == device()) return *this;
+  return record("to", array().to(target), {this},
+                [from = device()](Node&, const Tensor& g) -> Grads { return {g.to(from)}; });
+}
+Tensor Tensor::to(const TensorOptions& o) const { return to(o.device()).to(o.dtype_or(dtype())); }
+Tensor Tensor::clone() const { return ht::clone(*this); }
+Tensor Tensor::contiguous() const { return ht::contiguous(*this); }
+Tensor Tensor::view(const Shape& shape) const { return ht::view(*this, shape); }
+Tensor Tensor::reshape(const Shape& shape) const { return ht::reshape(*this, shape); }
+Tensor Tensor::flatten(int64_t a, int64_t b) const { return ht::flatten(*this, a, b); }
+Tensor Tensor::squeeze() const { return ht::squeeze(*this); }
+Tensor Tensor::squeeze(int64_t d) const { return ht::squeeze(*this, d); }
+Tensor Tensor::unsqueeze(int64_t d) const { return ht::unsqueeze(*this, d); }
+Tensor Tensor::transpose(int64_t a, int64_t b) const { return ht::transpose(*this, a, b); }
+Tensor Tensor::t() const {
+  HALFTAPE_CHECK(dim() <= 2, "t: expected at most 2 dimensions, got ", sizes());
+  return dim() == 2 ? ht::transpose(*this, 0, 1) : *this;
+}
+Tensor Tensor::permute(const Dims& order) const { return ht::permute(*this, order); }
+Tensor Tensor::expand(const Shape& shape) const { return ht::expand(*this, shape); }
+Tensor Tensor::slice(int64_t d, int64_t start, int64_t end, int64_t step) const {
+  return ht::slice(*this, d, start, end, step);
+}
+Tensor Tensor::narrow(int64_t d, int64_t start, int64_t length) const {
+  const int64_t n = size(d), from = start < 0 ? start + n : start;
+  HALFTAPE_CHECK(from >= 0 && length >= 0 && from + length <= n, "narrow: start ", start,
+                 " and length ", length, " do not lie in dimension ", d, " of ", sizes());
+  return ht::slice(*this, d, from, from + length);
+}
+Tensor Tensor::select(int64_t d, int64_t index) const { return ht::select(*this, d, index); }
+Tensor Tensor::index_select(int64_t d, const Tensor& index) const {
+  return ht::index_select(*this, d, index);
+}
+Tensor Tensor::gather(int64_t d, const Tensor& index) const { return ht::gather(*this, d, index); }
+
+Tensor Tensor::operator-() const { return ht::neg(*this); }
+Tensor Tensor::add(const Tensor& o, Scalar alpha) const {
+  return ht::add(*this, alpha.to_double() == 1 ? o : o * alpha);
+}
+Tensor Tensor::sub(const Tensor& o, Scalar alpha) const {
+  return ht::sub(*this, alpha.to_double() == 1 ? o : o * alpha);
+}
+Tensor Tensor::mul(const Tensor& o) const { return ht::mul(*this, o); }
+Tensor Tensor::div(const Tensor& o) const { return ht::div(*this, o); }
+Tensor Tensor::add(Scalar o) const { return ht::add(*this, o); }
+Tensor Tensor::sub(Scalar o) const { return ht::sub(*this, o); }
+Tensor Tensor::mul(Scalar o) const { return ht::mul(*this, o); }
+Tensor Tensor::div(Scalar o) const { return ht::div(*this, o); }
+Tensor Tensor::pow(Scalar e) const { return ht::pow(*this, e); }
+Tensor Tensor::abs() const { return ht::abs(*this); }
+Tensor Tensor::sign() const { return ht::sign(*this); }
+Tensor Tensor::square() const { return ht::square(*this); }
+Tensor Tensor::exp() const { return ht::exp(*this); }
+Tensor Tensor::log() const { return ht::log(*this); }
+Tensor Tensor::log1p() const { return ht::log1p(*this); }
+Tensor Tensor::sqrt() const { return ht::sqrt(*this); }
+Tensor Tensor::rsqrt() const { return ht::rsqrt(*this); }
+Tensor Tensor::reciprocal() const { return ht::reciprocal(*this); }
+Tensor Tensor::tanh() const { return ht::tanh(*this); }
+Tensor Tensor::sigmoid() const { return ht::sigmoid(*this); }
+Tensor Tensor::relu() const { return ht::relu(*this); }
+Tensor Tensor::erf() const { return ht::erf(*this); }
+Tensor Tensor::clamp(std::optional<Scalar> min, std::optional<Scalar> max) const {
+  return ht::clamp(*this, min, max);
+}
+Tensor Tensor::eq(const Tensor& o) const { return ht::eq(*this, o); }
+Tensor Tensor::ne(const Tensor& o) const { return ht::ne(*this, o); }
+Tensor Tensor::lt(const Tensor& o) const { return ht::lt(*this, o); }
+Tensor Tensor::le(const Tensor& o) const { return ht::le(*this, o); }
+Tensor Tensor::gt(const Tensor& o) const { return ht::gt(*this, o); }
+Tensor Tensor::ge(const Tensor& o) const { return ht::ge(*this, o); }
+
+bool Tensor::equal(const Tensor& o) const {
+  if (sizes() != o.sizes() || dtype() != o.dtype()) return false;
+  return numel() == 0 || ht::eq(detach(), o.detach()).to(kInt64).sum().item<int64_t>() == numel();
+}
+
+bool Tensor::allclose(const Tensor& o, double rtol, double atol, bool equal_nan) const {
+  const NoGradGuard no_grad;
+  const auto a = (sizes() == o.sizes() ? *this : expand(broadcast("allclose", sizes(), o.sizes())))
+                     .to_vector();
+  const auto b =
+      (sizes() == o.sizes() ? o : o.expand(broadcast("allclose", sizes(), o.sizes()))).to_vector();
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i] == b[i] || (equal_nan && a[i] != a[i] && b[i] != b[i])) continue;
+    // Written so that NaN and infinite differences fail.
+    if (!(std::abs(a[i] - b[i]) <= atol + rtol * std::abs(b[i])) || std::isinf(b[i])) return false;
+  }
+  return true;
+}
+
+Tensor Tensor::sum(std::optional<Dtype> d) const { return ht::sum(*this, {}, false, d); }
+Tensor Tensor::sum(const Dims& dims, bool keepdim, std::optional<Dtype> d) const {
+  return ht::sum(*this, dims, keepdim, d);
+}
+Tensor Tensor::mean() const { return ht::mean(*this); }
+Tensor Tensor::mean(const Dims& dims, bool keepdim) const { return ht::mean(*this, dims, keepdim); }
+Tensor Tensor::amax(const Dims& dims, bool keepdim) const { return ht::amax(*this, dims, keepdim); }
+Tensor Tensor::amin(const Dims& dims, bool keepdim) const { return ht::amin(*this, dims, keepdim); }
+Tensor Tensor::argmax(std::optional<int64_t> d, bool keepdim) const {
+  return ht::argmax(*this, d, keepdim);
+}
+Tensor Tensor::softmax(int64_t d, std::optional<Dtype> dt) const {
+  return ht::softmax(*this, d, dt);
+}
+Tensor Tensor::log_softmax(int64_t d, std::optional<Dtype> dt) const {
+  return ht::log_softmax(*this, d, dt);
+}
+Tensor Tensor::matmul(const Tensor& o) const { return ht::matmul(*this, o); }
+
+}  // namespace halftape

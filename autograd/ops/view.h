@@ -1,0 +1,37 @@
+// Other layouts of the same bytes, and copies. A view shares its base's bytes and version.
+#pragma once
+#include "halftape/autograd/tensor.h"
+
+namespace halftape {
+
+/// The same elements in another shape, row-major; one size may be −1. Throws where strides do not
+/// allow a view.
+Tensor view(const Tensor& x, const Shape& shape);
+/// view() where possible, otherwise a copy.
+Tensor reshape(const Tensor& x, const Shape& shape);
+/// Dimensions start_dim … end_dim made one.
+Tensor flatten(const Tensor& x, int64_t start_dim = 0, int64_t end_dim = -1);
+/// Without dimensions of size 1 (all of them, or one if it is 1).
+Tensor squeeze(const Tensor& x);
+Tensor squeeze(const Tensor& x, int64_t dim);
+/// With a dimension of size 1 before `dim`.
+Tensor unsqueeze(const Tensor& x, int64_t dim);
+Tensor transpose(const Tensor& x, int64_t a, int64_t b);
+/// Dimensions in another order.
+Tensor permute(const Tensor& x, const Dims& order);
+/// Sizes of 1 repeated without copying; −1 keeps a size.
+Tensor expand(const Tensor& x, const Shape& shape);
+/// Elements start, start + step, … below end of a dimension; out-of-range ends are clipped.
+Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t end, int64_t step = 1);
+/// One index of a dimension, which disappears.
+Tensor select(const Tensor& x, int64_t dim, int64_t index);
+
+/// Summed to a shape that broadcasts to x's: the derivative of broadcasting.
+Tensor sum_to(const Tensor& x, const Shape& shape);
+/// x converted to a dtype, rounded once; the gradient is converted back. x itself when it has the
+/// dtype.
+Tensor cast(const Tensor& x, Dtype dtype);
+Tensor clone(const Tensor& x);
+Tensor contiguous(const Tensor& x);
+
+}  // namespace halftape

@@ -1,0 +1,247 @@
+// The public type: a shared handle to an array, its gradient, and the node that made it. Spelled as
+// LibTorch's. The methods are the functions of autograd/ops/*.h; documentation stands there.
+#pragma once
+#include <optional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "halftape/autograd/tensor_options.h"
+#include "halftape/core/array.h"
+
+namespace halftape {
+
+class Node;
+void dispose(Node*) noexcept;
+class Tensor;
+using TensorList = std::vector<Tensor>;
+
+/// Where a gradient flows: output number `output` of `node`. Empty where no gradient is wanted.
+struct Edge {
+  Ref<Node> node;
+  uint32_t output = 0;
+  explicit operator bool() const { return static_cast<bool>(node); }
+};
+
+namespace detail {
+struct TensorImpl;
+void dispose(TensorImpl*) noexcept;
+}  // namespace detail
+
+class Tensor {
+ public:
+  Tensor() = default;
+  /// A leaf over an array, without history.
+  explicit Tensor(Array value);
+
+  bool defined() const { return static_cast<bool>(impl_); }
+  const Array& array() const;
+
+  // Layout
+  const Shape& sizes() const { return array().shape(); }
+  int64_t size(int64_t dim) const;
+  const Strides& strides() const { return array().strides(); }
+  int64_t dim() const { return array().dim(); }
+  int64_t ndimension() const { return dim(); }
+  int64_t numel() const { return array().numel(); }
+  Dtype dtype() const { return array().dtype(); }
+  Dtype scalar_type() const { return dtype(); }
+  Device device() const { return array().device(); }
+  bool is_cuda() const { return device().is_cuda(); }
+  bool is_floating_point() const { return halftape::is_floating_point(dtype()); }
+  bool is_contiguous() const { return array().contiguous(); }
+  TensorOptions options() const { return TensorOptions(dtype()).device(device()); }
+
+  // Autograd
+  bool requires_grad() const;
+  /// Only for floating-point leaves; throws otherwise.
+  const Tensor& requires_grad_(bool on = true) const;
+  const Tensor& set_requires_grad(bool on) const { return requires_grad_(on); }
+  bool is_leaf() const;
+  /// The gradient, undefined when there is none.
+  const Tensor& grad() const;
+  Tensor& mutable_grad() const;
+  /// The node that made this tensor; null for a leaf.
+  const Ref<Node>& grad_fn() const;
+  /// Where the gradient of this tensor goes: its node, or its accumulator if it is a leaf that
+  /// requires grad.
+  Edge gradient_edge() const;
+  /// Accumulates d(this)/d(leaf) into every leaf's grad(). `gradient` may be left out for a
+  /// one-element tensor.
+  void backward(const Tensor& gradient = {}, std::optional<bool> retain_graph = {},
+                bool create_graph = false) const;
+  /// The same bytes without history.
+  Tensor detach() const;
+  Tensor data() const { return detach(); }
+  Tensor& detach_();
+  /// Raised by every in-place write to the bytes.
+  uint64_t version() const { return array().version(); }
+  uint64_t _version() const { return version(); }
+  bool is_same(const Tensor& other) const { return impl_ == other.impl_; }
+
+  // Values on the host
+  /// The only element, converted. Waits for the device. Throws unless numel() == 1.
+  template <class T = double>
+  T item() const {
+    if constexpr (std::is_integral_v<T>)
+      return convert<T>(read_int64(array()));
+    else
+      return T(read_double(array()));
+  }
+  /// Address of the first element of a CPU tensor of this dtype, for reading.
+  template <class T>
+  const T* const_data_ptr() const {
+    return host_array("const_data_ptr").template data<T>();
+  }
+  /// The same for writing: counts as an in-place write, so that saved tensors notice.
+  template <class T>
+  T* data_ptr() const {
+    const Array& a = host_array("data_ptr");
+    a.bump_version();
+    return a.template data<T>();
+  }
+  template <class T>
+  T* mutable_data_ptr() const {
+    return data_ptr<T>();
+  }
+  /// All elements in row-major order, converted.
+  template <class T = double>
+  std::vector<T> to_vector() const;
+
+  // Copies and views
+  Tensor to(Dtype dtype) const;
+  Tensor to(Device device) const;
+  Tensor to(const TensorOptions& options) const;
+  Tensor cpu() const { return to(Device(kCPU)); }
+  Tensor clone() const;
+  Tensor contiguous() const;
+  Tensor view(const Shape& shape) const;
+  Tensor reshape(const Shape& shape) const;
+  Tensor view_as(const Tensor& other) const { return view(other.sizes()); }
+  Tensor flatten(int64_t start_dim = 0, int64_t end_dim = -1) const;
+  Tensor squeeze() const;
+  Tensor squeeze(int64_t dim) const;
+  Tensor unsqueeze(int64_t dim) const;
+  Tensor transpose(int64_t a, int64_t b) const;
+  Tensor t() const;
+  Tensor mT() const { return transpose(-2, -1); }
+  Tensor permute(const Dims& order) const;
+  Tensor expand(const Shape& shape) const;
+  Tensor expand_as(const Tensor& other) const { return expand(other.sizes()); }
+  Tensor slice(int64_t dim, int64_t start, int64_t end, int64_t step = 1) const;
+  Tensor narrow(int64_t dim, int64_t start, int64_t length) const;
+  Tensor select(int64_t dim, int64_t index) const;
+  Tensor operator[](int64_t index) const { return select(0, index); }
+  Tensor index_select(int64_t dim, const Tensor& index) const;
+  Tensor gather(int64_t dim, const Tensor& index) const;
+
+  // Element by element
+  Tensor operator-() const;
+  Tensor add(const Tensor& other, Scalar alpha = 1) const;
+  Tensor sub(const Tensor& other, Scalar alpha = 1) const;
+  Tensor mul(const Tensor& other) const;
+  Tensor div(const Tensor& other) const;
+  Tensor add(Scalar other) const;
+  Tensor sub(Scalar other) const;
+  Tensor mul(Scalar other) const;
+  Tensor div(Scalar other) const;
+  Tensor pow(Scalar exponent) const;
+  Tensor abs() const;
+  Tensor sign() const;
+  Tensor square() const;
+  Tensor exp() const;
+  Tensor log() const;
+  Tensor log1p() const;
+  Tensor sqrt() const;
+  Tensor rsqrt() const;
+  Tensor reciprocal() const;
+  Tensor tanh() const;
+  Tensor sigmoid() const;
+  Tensor relu() const;
+  Tensor erf() const;
+  Tensor neg() const { return -*this; }
+  Tensor clamp(std::optional<Scalar> min, std::optional<Scalar> max = {}) const;
+  Tensor eq(const Tensor& other) const;
+  Tensor ne(const Tensor& other) const;
+  Tensor lt(const Tensor& other) const;
+  Tensor le(const Tensor& other) const;
+  Tensor gt(const Tensor& other) const;
+  Tensor ge(const Tensor& other) const;
+  /// Same shape, dtype and values?
+  bool equal(const Tensor& other) const;
+  /// |this − other| ≤ atol + rtol·|other| everywhere.
+  bool allclose(const Tensor& other, double rtol = 1e-5, double atol = 1e-8,
+                bool equal_nan = false) const;
+
+  // Reductions. An empty list of dimensions means all.
+  Tensor sum(std::optional<Dtype> dtype = {}) const;
+  Tensor sum(const Dims& dims, bool keepdim = false, std::optional<Dtype> dtype = {}) const;
+  Tensor mean() const;
+  Tensor mean(const Dims& dims, bool keepdim = false) const;
+  Tensor amax(const Dims& dims = {}, bool keepdim = false) const;
+  Tensor amin(const Dims& dims = {}, bool keepdim = false) const;
+  Tensor argmax(std::optional<int64_t> dim = {}, bool keepdim = false) const;
+  Tensor softmax(int64_t dim, std::optional<Dtype> dtype = {}) const;
+  Tensor log_softmax(int64_t dim, std::optional<Dtype> dtype = {}) const;
+
+  Tensor matmul(const Tensor& other) const;
+  Tensor mm(const Tensor& other) const { return matmul(other); }
+
+  // In place: the bytes change, the version rises, the history continues. Throws on a leaf that
+  // requires grad (outside NoGradGuard), on a view that would need history, and when the result
+  // does not fit the shape or dtype.
+  Tensor& add_(const Tensor& other, Scalar alpha = 1);
+  Tensor& sub_(const Tensor& other, Scalar alpha = 1);
+  Tensor& mul_(const Tensor& other);
+  Tensor& div_(const Tensor& other);
+  Tensor& add_(Scalar other);
+  Tensor& sub_(Scalar other);
+  Tensor& mul_(Scalar other);
+  Tensor& div_(Scalar other);
+  Tensor& copy_(const Tensor& source);
+  Tensor& fill_(Scalar value);
+  Tensor& zero_() { return fill_(0); }
+  Tensor& uniform_(double from = 0, double to = 1);
+  Tensor& normal_(double mean = 0, double std = 1);
+  Tensor& bernoulli_(double p = 0.5);
+  Tensor& operator+=(const Tensor& o) { return add_(o); }
+  Tensor& operator-=(const Tensor& o) { return sub_(o); }
+  Tensor& operator*=(const Tensor& o) { return mul_(o); }
+  Tensor& operator/=(const Tensor& o) { return div_(o); }
+  Tensor& operator+=(Scalar o) { return add_(o); }
+  Tensor& operator-=(Scalar o) { return sub_(o); }
+  Tensor& operator*=(Scalar o) { return mul_(o); }
+  Tensor& operator/=(Scalar o) { return div_(o); }
+
+  /// The object behind the handle; for the library.
+  detail::TensorImpl* impl() const { return impl_.get(); }
+  /// True when no other handle shares this tensor and no other array its bytes.
+  bool unique() const;
+
+ private:
+  const Array& host_array(const char* who) const;
+  Ref<detail::TensorImpl> impl_;
+};
+
+namespace detail {
+/// What a Tensor points to.
+struct TensorImpl final : RefCounted {
+  explicit TensorImpl(Array v);
+  ~TensorImpl();
+  Array value;
+  Tensor grad;
+  Edge history;           // the node that made it; empty for a leaf
+  Ref<Node> accumulator;  // of a leaf that requires grad: receives its gradient
+  bool is_view = false;   // shares bytes with the tensor it was cut from
+  static int64_t live_count();
+};
+}  // namespace detail
+
+/// The dtype of factories and of integer-to-float conversions: float32 unless set. Process-wide.
+Dtype get_default_dtype();
+void set_default_dtype(Dtype);
+
+/// Values like LibTorch's printing: rows in brackets, then "[ CPUFloatType{2,3} ]".
+std::ostream& operator<<(std::ostream&, const Tensor&);
+
+}  // namespace halftape
