@@ -1,0 +1,70 @@
+// Adam and AdamW. Values as PyTorch's; the update is core/formula/update.h.
+#pragma once
+#include <tuple>
+
+#include "halftape/core/options.h"
+#include "halftape/optim/optimizer.h"
+
+namespace halftape::optim {
+
+class AdamOptions : public OptimizerOptions {
+ public:
+  explicit AdamOptions(double lr = 1e-3) : lr_(lr) {}
+  std::unique_ptr<OptimizerOptions> clone() const override {
+    return std::make_unique<AdamOptions>(*this);
+  }
+  double get_lr() const override { return lr_; }
+  void set_lr(double lr) override { lr_ = lr; }
+  void validate() const override;
+  std::map<std::string, double> to_map() const override;
+  void from_map(const std::map<std::string, double>&) override;
+
+  using Betas = std::tuple<double, double>;
+  HALFTAPE_ARG(double, lr) = 1e-3;
+  HALFTAPE_ARG(Betas, betas) = std::make_tuple(0.9, 0.999);
+  HALFTAPE_ARG(double, eps) = 1e-8;
+  HALFTAPE_ARG(double, weight_decay) = 0;  // Adam: added to the gradient; AdamW: shrinks the weight
+  HALFTAPE_ARG(bool, amsgrad) = false;
+  HALFTAPE_ARG(bool, maximize) = false;
+};
+
+/// The same with AdamW's default weight decay, 0.01.
+class AdamWOptions : public AdamOptions {
+ public:
+  explicit AdamWOptions(double lr = 1e-3) : AdamOptions(lr) { weight_decay(1e-2); }
+  std::unique_ptr<OptimizerOptions> clone() const override {
+    return std::make_unique<AdamWOptions>(*this);
+  }
+};
+
+/// Kingma & Ba 2014, arXiv:1412.6980; amsgrad: Reddi et al. 2018.
+class Adam : public Optimizer {
+ public:
+  explicit Adam(std::vector<OptimizerParamGroup> groups, AdamOptions defaults = AdamOptions())
+      : Optimizer(std::move(groups), defaults.clone()) {}
+  explicit Adam(std::vector<Tensor> params, AdamOptions defaults = AdamOptions())
+      : Adam(std::vector<OptimizerParamGroup>{OptimizerParamGroup(std::move(params))},
+             std::move(defaults)) {}
+
+ protected:
+  Adam(std::vector<OptimizerParamGroup> groups, std::unique_ptr<OptimizerOptions> defaults,
+       bool decoupled)
+      : Optimizer(std::move(groups), std::move(defaults)), decoupled_(decoupled) {}
+  void update(const OptimizerOptions& options, const std::vector<Tensor>& params,
+              const StepControl& control) override;
+
+ private:
+  bool decoupled_ = false;
+};
+
+/// Decoupled weight decay: Loshchilov & Hutter 2017, arXiv:1711.05101.
+class AdamW : public Adam {
+ public:
+  explicit AdamW(std::vector<OptimizerParamGroup> groups, AdamWOptions defaults = AdamWOptions())
+      : Adam(std::move(groups), defaults.clone(), true) {}
+  explicit AdamW(std::vector<Tensor> params, AdamWOptions defaults = AdamWOptions())
+      : AdamW(std::vector<OptimizerParamGroup>{OptimizerParamGroup(std::move(params))},
+              std::move(defaults)) {}
+};
+
+}  // namespace halftape::optim

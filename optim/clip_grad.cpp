@@ -1,0 +1,63 @@
+#include "halftape/optim/clip_grad.h"
+
+#include <cmath>
+
+#include "halftape/autograd/grad_mode.h"
+#include "halftape/autograd/ops/binary.h"
+#include "halftape/autograd/ops/create.h"
+#include "halftape/autograd/ops/reduce.h"
+#include "halftape/autograd/ops/unary.h"
+#include "halftape/autograd/policy.h"
+
+namespace halftape::nn::utils {
+namespace {
+
+std::vector<Tensor> gradients(const std::vector<Tensor>& parameters) {
+  std::vector<Tensor> grads;
+  for (const Tensor& p : parameters)
+    if (p.grad().defined()) grads.push_back(p.grad());
+  return grads;
+}
+
+}  // namespace
+
+Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, double norm_type,
+                       bool error_if_nonfinite) {
+  HALFTAPE_CHECK(max_norm > 0, "clip_grad_norm_: max_norm ", max_norm, " must be positive");
+  HALFTAPE_CHECK(norm_type > 0, "clip_grad_norm_: norm_type ", norm_type, " must be positive");
+  const NoGradGuard no_grad;
+  const PolicyScope plain(nullptr);
+  const std::vector<Tensor> grads = gradients(parameters);
+  if (grads.empty()) return zeros({});
+  Dtype wide = kFloat32;
+  for (const Tensor& g : grads) wide = promote(wide, g.dtype());
+
+  // Squares of numbers beyond 1e19 leave float32: take the largest element out first.
+  Tensor largest = zeros({}, TensorOptions(wide).device(grads[0].device()));
+  for (const Tensor& g : grads)
+    if (g.numel() > 0) largest = maximum(largest, abs(g).amax().to(wide));
+  Tensor norm = largest;
+  if (!std::isinf(norm_type)) {
+    const Tensor unit = where(largest > 0, largest, 1);
+    Tensor total = zeros_like(largest);
+    for (const Tensor& g : grads)
+      total = total + sum(pow(abs(g.to(wide)) / unit, norm_type), {}, false, wide);
+    norm = where(largest > 0, unit * pow(total, 1 / norm_type), 0);
+  }
+  const Tensor finite = norm - norm == 0;
+  HALFTAPE_CHECK(!error_if_nonfinite || finite.item<int>() != 0,
+                 "clip_grad_norm_: the total norm of order ", norm_type, " is not finite (",
+                 norm.item(), "); find its cause, or pass error_if_nonfinite=false");
+  const Tensor factor = where(finite, clamp(max_norm / (norm + 1e-6), {}, 1.0), 1);
+  for (Tensor g : grads) g.mul_(factor);
+  return norm;
+}
+
+void clip_grad_value_(const std::vector<Tensor>& parameters, double clip_value) {
+  HALFTAPE_CHECK(clip_value >= 0, "clip_grad_value_: clip_value ", clip_value,
+                 " must not be negative");
+  const NoGradGuard no_grad;
+  for (Tensor g : gradients(parameters)) g.copy_(clamp(g, -clip_value, clip_value));
+}
+
+}  // namespace halftape::nn::utils

@@ -1,0 +1,43 @@
+// Stochastic gradient descent. Values as PyTorch's; the update is core/formula/update.h.
+#pragma once
+#include "halftape/core/options.h"
+#include "halftape/optim/optimizer.h"
+
+namespace halftape::optim {
+
+class SGDOptions : public OptimizerOptions {
+ public:
+  explicit SGDOptions(double lr = 1e-3) : lr_(lr) {}
+  std::unique_ptr<OptimizerOptions> clone() const override {
+    return std::make_unique<SGDOptions>(*this);
+  }
+  double get_lr() const override { return lr_; }
+  void set_lr(double lr) override { lr_ = lr; }
+  void validate() const override;
+  std::map<std::string, double> to_map() const override;
+  void from_map(const std::map<std::string, double>&) override;
+
+  HALFTAPE_ARG(double, lr) = 1e-3;
+  HALFTAPE_ARG(double, momentum) = 0;
+  HALFTAPE_ARG(double, dampening) = 0;
+  HALFTAPE_ARG(double, weight_decay) = 0;  // added to the gradient
+  HALFTAPE_ARG(bool, nesterov) = false;    // needs momentum, and no dampening
+  HALFTAPE_ARG(bool, maximize) = false;
+};
+
+/// v ← momentum·v + (1 − dampening)·g;  p ← p − lr·v.   Sutskever et al. 2013, as PyTorch writes
+/// it.
+class SGD : public Optimizer {
+ public:
+  explicit SGD(std::vector<OptimizerParamGroup> groups, SGDOptions defaults = SGDOptions())
+      : Optimizer(std::move(groups), defaults.clone()) {}
+  explicit SGD(std::vector<Tensor> params, SGDOptions defaults = SGDOptions())
+      : SGD(std::vector<OptimizerParamGroup>{OptimizerParamGroup(std::move(params))},
+            std::move(defaults)) {}
+
+ protected:
+  void update(const OptimizerOptions& options, const std::vector<Tensor>& params,
+              const StepControl& control) override;
+};
+
+}  // namespace halftape::optim
