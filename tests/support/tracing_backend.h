@@ -1,0 +1,106 @@
+// A backend that notes every call and passes it on: what a machine without a GPU can say about
+// launches, host reads and allocations.
+#pragma once
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "halftape/core/backend.h"
+#include "halftape/core/formula/binary.h"
+#include "halftape/core/formula/unary.h"
+
+namespace halftape::testing {
+
+class TracingBackend final : public Backend {
+ public:
+  TracingBackend() : former_(swap_backend(kCPU, this)) {}
+  ~TracingBackend() override { swap_backend(kCPU, former_); }
+
+  std::vector<std::string> calls;
+  std::vector<size_t> allocations;
+  int64_t count(const std::string& call) const {
+    return std::count(calls.begin(), calls.end(), call);
+  }
+  void clear() { calls.clear(), allocations.clear(); }
+
+  const char* name() const override { return "tracing"; }
+  BufferPtr allocate(size_t bytes) override {
+    return allocations.push_back(bytes), cpu().allocate(bytes);
+  }
+  void copy(const Array& to, const Array& from) override {
+    note(to.dtype() == from.dtype() ? "copy" : "cast"), cpu().copy(to, from);
+  }
+  void copy_across(const Array& to, const Array& from) override {
+    note("copy_across"), cpu().copy_across(to, from);
+  }
+  void read(void* host, const Array& from) override { note("read"), cpu().read(host, from); }
+  void fill(const Array& to, Scalar value) override { note("fill"), cpu().fill(to, value); }
+  void unary(OpId op, const Array& y, const Array& x, Params<double> p) override {
+    note(name_of<UnaryOps>(op)), cpu().unary(op, y, x, p);
+  }
+  void unary_grad(OpId op, const Array& dx, const Array& g, const Array& saved,
+                  Params<double> p) override {
+    note(name_of<UnaryOps>(op) + "_grad"), cpu().unary_grad(op, dx, g, saved, p);
+  }
+  void binary(OpId op, const Array& y, const Array& a, const Array& b) override {
+    note(name_of<BinaryOps>(op)), cpu().binary(op, y, a, b);
+  }
+  void where(const Array& y, const Array& c, const Array& a, const Array& b) override {
+    note("where"), cpu().where(y, c, a, b);
+  }
+  void reduce(OpId op, const Array& y, const Array& x, const Dims& dims) override {
+    note("reduce"), cpu().reduce(op, y, x, dims);
+  }
+  void argmax(const Array& y, const Array& x, int dim) override {
+    note("argmax"), cpu().argmax(y, x, dim);
+  }
+  void gemm(const Gemm& g) override { note("gemm"), cpu().gemm(g); }
+  void softmax(const Array& y, const Array& x, bool log) override {
+    note("softmax"), cpu().softmax(y, x, log);
+  }
+  void softmax_grad(const Array& dx, const Array& g, const Array& y, bool log) override {
+    note("softmax_grad"), cpu().softmax_grad(dx, g, y, log);
+  }
+  void gather(const Array& y, const Array& x, int dim, const Array& index) override {
+    note("gather"), cpu().gather(y, x, dim, index);
+  }
+  void scatter_add(const Array& y, const Array& g, int dim, const Array& index) override {
+    note("scatter_add"), cpu().scatter_add(y, g, dim, index);
+  }
+  void random(const Array& y, Distribution kind, double a, double b, RandomKey key) override {
+    note("random"), cpu().random(y, kind, a, b, key);
+  }
+  void unscale(std::span<const Array> grads, const Array& inv_scale,
+               const Array& found_inf) override {
+    note("unscale"), cpu().unscale(grads, inv_scale, found_inf);
+  }
+  void sgd(std::span<const SgdSlot> slots, const SgdScalars& o,
+           const StepControl& control) override {
+    note("sgd"), cpu().sgd(slots, o, control);
+  }
+  void adam(std::span<const AdamSlot> slots, const AdamScalars& o,
+            const StepControl& control) override {
+    note("adam"), cpu().adam(slots, o, control);
+  }
+  void scaler_update(const Array& scale, const Array& tracker, const Array& found,
+                     const ScalerLaw& law) override {
+    note("scaler_update"), cpu().scaler_update(scale, tracker, found, law);
+  }
+  void synchronize() override { note("synchronize"), cpu().synchronize(); }
+
+ private:
+  static Backend& cpu() { return cpu_backend(); }
+  void note(std::string call) { calls.push_back(std::move(call)); }
+  template <class List>
+  static std::string name_of(OpId op) {
+    std::string found;
+    OpId at = 0;
+    List::each([&](auto tag) {
+      if (at++ == op) found = decltype(tag)::type::name;
+    });
+    return found;
+  }
+  Backend* former_;
+};
+
+}  // namespace halftape::testing
