@@ -19,7 +19,7 @@ struct GradScalerOptions {
   double backoff_factor = 0.5;     // in (0, 1)
   int64_t growth_interval = 2000;  // good steps in a row before the scale grows
   bool enabled = true;             // false: every call passes through
-  std::optional<double> min_scale, max_scale;
+  std::optional<double> min_scale = {}, max_scale = {};
   bool allow_fp16_grads = false;
 
   /// A scale that never changes; steps with non-finite gradients are still skipped.
