@@ -3,6 +3,7 @@
 // is not 0, log and logistic lose digits in their tails, select() is not vectorised, and packet and
 // tail give different bits for the same x.
 #pragma once
+#include <bit>
 #include <cmath>
 
 #include "halftape/core/formula/words.h"
@@ -78,10 +79,14 @@ HALFTAPE_CHUNK_COMPARISON(>)
 HALFTAPE_CHUNK_COMPARISON(>=)
 #undef HALFTAPE_CHUNK_COMPARISON
 
+/// By bits, since a conditional per lane is left branchy by the compiler.
 template <class S>
 Chunk<S> where(const Mask<S>& c, const Chunk<S>& a, const Chunk<S>& b) {
+  using Word = typename Mask<S>::Word;
   Chunk<S> r;
-  for (int k = 0; k < kLanes; ++k) r.v[k] = c.v[k] ? a.v[k] : b.v[k];
+  for (int k = 0; k < kLanes; ++k)
+    r.v[k] = std::bit_cast<S>((std::bit_cast<Word>(a.v[k]) & c.v[k]) |
+                              (std::bit_cast<Word>(b.v[k]) & ~c.v[k]));
   return r;
 }
 template <class S, class A>
