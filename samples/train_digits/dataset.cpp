@@ -1,0 +1,62 @@
+// Bytes to tensors, and the list of precisions.
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+
+#include "train.h"
+
+using namespace halftape;
+
+namespace {
+
+using Levels = std::array<double, 256>;
+
+/// What each pixel value becomes: mean 0 and standard deviation 1 over all pixels of `images`.
+Levels normalisation(const data::Images& images) {
+  Levels count{};
+  for (const uint8_t p : images.pixels) ++count[p];
+  const auto n = static_cast<double>(images.pixels.size());
+  double mean = 0, variance = 0;
+  for (size_t v = 0; v < count.size(); ++v) mean += count[v] / n * static_cast<double>(v);
+  for (size_t v = 0; v < count.size(); ++v)
+    variance += count[v] / n * std::pow(static_cast<double>(v) - mean, 2);
+  Levels level;
+  for (size_t v = 0; v < level.size(); ++v)  // images of one grey stay at 0
+    level[v] = (static_cast<double>(v) - mean) / std::sqrt(variance > 0 ? variance : 1);
+  return level;
+}
+
+Samples samples(const data::Images& images, const Levels& level, Device device) {
+  Samples s;
+  s.images = empty({images.count, images.rows * images.cols});
+  auto* x = s.images.data_ptr<float>();
+  for (size_t i = 0; i < images.pixels.size(); ++i)
+    x[i] = static_cast<float>(level[images.pixels[i]]);
+  s.labels = tensor(std::vector<int64_t>(images.labels.begin(), images.labels.end()), kInt64);
+  s.images = s.images.to(device);
+  s.labels = s.labels.to(device);
+  return s;
+}
+
+}  // namespace
+
+Dataset make_dataset(const data::Split& split, const std::string& name, Device device) {
+  const Levels level = normalisation(split.train);
+  return {
+      .train = samples(split.train, level, device),
+      .test = samples(split.test, level, device),
+      .pixels = split.train.rows * split.train.cols,
+      .classes = split.train.classes,
+      .text = fmt::format("{}, {}x{} pixels: {} images to train on, {} to test on", name,
+                          split.train.rows, split.train.cols, split.train.count, split.test.count)};
+}
+
+const std::vector<Precision>& precisions() {
+  static const std::vector<Precision> list{
+      {.name = "float32", .title = "float32", .autocast = {}},
+      {.name = "fp16", .title = "fp16, not scaled", .autocast = kFloat16},
+      {.name = "amp", .title = "fp16 + GradScaler", .autocast = kFloat16, .scaler = true},
+      {.name = "bf16", .title = "bf16", .autocast = kBFloat16}};
+  return list;
+}

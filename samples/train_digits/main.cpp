@@ -1,0 +1,226 @@
+// Trains the same small network in several precisions and shows what loss scaling is for.
+//
+//     train_digits                        the four precisions on the digits in the box, seconds
+//     train_digits --loss-weight 1        the same where plain fp16 needs no scaling
+//     train_digits --data FOLDER          MNIST or Fashion-MNIST from its four IDX files
+//
+// Last line: "accuracy float32=… fp16=… amp=… bf16=…", in percent. Exit code 2: wrong arguments or
+// data; the message says what to do.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+
+#include "progress.h"
+#include "report.h"
+#include "train.h"
+
+using namespace halftape;
+
+namespace {
+
+/// What the user asked for wrongly; the text says what to do.
+struct UserError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct Arguments {
+  std::vector<std::string> precision{"all"};
+  std::string data, device = "cpu", report = "report.html";
+  std::optional<int> epochs;
+  int threads = 0;
+  bool hash = false;
+  Settings settings;
+};
+
+void declare(CLI::App& app, Arguments& a) {
+  app.add_option("--precision", a.precision, "float32, fp16, amp, bf16, or all; several allowed")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"all", "float32", "fp16", "amp", "bf16"}))
+      ->capture_default_str();
+  app.add_option("--data", a.data,
+                 "folder with the four IDX files of MNIST or Fashion-MNIST, plain or .gz; "
+                 "without it: the 8x8 digits in the program");
+  app.add_option("--loss-weight", a.settings.loss_weight,
+                 "what the loss is multiplied by; 1: plain fp16 then trains as well as the others")
+      ->capture_default_str();
+  app.add_option("--epochs", a.epochs, "passes over the data (default: 60 for the digits, else 5)")
+      ->check(CLI::Range(1, 10000));
+  app.add_option("--batch-size", a.settings.batch_size, "images per step")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--lr", a.settings.lr, "learning rate of Adam")->capture_default_str();
+  app.add_option("--growth-interval", a.settings.growth_interval,
+                 "good steps in a row after which the scale grows")
+      ->check(CLI::Range(1, 1 << 30))
+      ->capture_default_str();
+  app.add_option("--seed", a.settings.seed, "of the first weights and of the batches")
+      ->capture_default_str();
+  app.add_option("--device", a.device, "cpu or cuda")->capture_default_str();
+  app.add_option("--threads", a.threads, "of the CPU; results do not depend on it")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--report", a.report, "where to write the page; \"\" for none")
+      ->capture_default_str();
+  app.add_flag("--hash", a.hash, "print a hash of the trained weights, to compare runs bit by bit");
+}
+
+void require_positive(const char* option, double value) {
+  if (std::isfinite(value) && value > 0) return;
+  throw UserError(fmt::format("{}: expected a number above 0, found {}", option, value));
+}
+
+Device device(const std::string& text) {
+  try {
+    const Device d(text);
+    empty({1}, d);  // throws where this build or machine has none
+    return d;
+  } catch (const Error& e) {
+    throw UserError(fmt::format("--device {}: {}", text, e.what()));
+  }
+}
+
+Dataset load(const Arguments& a) {
+  if (a.data.empty()) return make_dataset(data::digits(), "digits", a.settings.device);
+  try {
+    const data::Split split = data::mnist(a.data);
+    if (split.train.count == 0 || split.test.count == 0)
+      throw data::DataError("--data " + a.data +
+                            ": expected images to train and to test on, found none in one part");
+    return make_dataset(split, a.data, a.settings.device);
+  } catch (const data::DataError& e) {
+    throw UserError(fmt::format(
+        "{}\nWithout --data the program trains on the digits that it carries.", e.what()));
+  }
+}
+
+std::vector<Precision> chosen(const std::vector<std::string>& names) {
+  const auto has = [&](const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  std::vector<Precision> out;
+  for (const Precision& p : precisions())
+    if (has("all") || has(p.name)) out.push_back(p);
+  return out;
+}
+
+std::string network(const Dataset& data, const Settings& s) {
+  int64_t parameters = 0;
+  for (const Tensor& p : make_model(data, s)->parameters()) parameters += p.numel();
+  return fmt::format("{}-{}-{}-{} with ReLU, {} parameters", data.pixels, s.hidden, s.hidden,
+                     data.classes, parameters);
+}
+
+void introduce(const Dataset& data, const std::vector<Precision>& list, const Settings& s) {
+  fmt::print("{}\nnetwork {}; Adam, lr {:g}, batch {}, seed {}; {}, {} threads\n\n", data.text,
+             network(data, s), s.lr, s.batch_size, s.seed, s.device.is_cpu() ? "cpu" : "cuda",
+             get_num_threads());
+  if (s.loss_weight == 1) {
+    fmt::print("The loss is not weighted: a network this small then trains in plain fp16 too.\n");
+  } else {
+    fmt::print(
+        "The loss is multiplied by {:g}, on purpose: the gradients are then as small as those of\n"
+        "losses averaged over very many values, and fp16 rounds most of them to zero. At weight 1\n"
+        "this network trains in plain fp16 just as well: try --loss-weight 1.\n",
+        s.loss_weight);
+  }
+  const bool scaled = std::any_of(list.begin(), list.end(), [](auto& p) { return p.scaler; });
+  if (scaled) {
+    fmt::print(
+        "The scale grows after {} good steps in a row, not after 2000 as by default: this run is\n"
+        "short.\n",
+        s.growth_interval);
+  }
+  fmt::print("\n");
+}
+
+std::string command_line(int argc, char** argv) {
+  std::string line = std::filesystem::path(argv[0]).filename().string();
+  for (int i = 1; i < argc; ++i) line += fmt::format(" {}", *argv[i] ? argv[i] : "\"\"");
+  return line;
+}
+
+void check_report(const std::string& path) {
+  if (path.empty()) return;
+  try {
+    report::check_writable(path);
+  } catch (const std::exception& e) {
+    throw UserError(
+        fmt::format("--report: {}; name a file in a folder that exists and can be "
+                    "written to, or \"\" for no report",
+                    e.what()));
+  }
+}
+
+int run(const Arguments& a, const std::string& command) {
+  const Dataset data = load(a);
+  const Settings& s = a.settings;
+  const std::vector<Precision> list = chosen(a.precision);
+  introduce(data, list, s);
+
+  report::Report page;
+  page.command = command;
+  page.data = data.text;
+  page.model = network(data, s);
+  page.seed = fmt::format("{}", s.seed);
+  page.version = "halftape 0.1.0";
+  page.loss_weight = s.loss_weight;
+  page.steps_per_epoch = (data.train.size() + s.batch_size - 1) / s.batch_size;
+  std::string accuracies = "accuracy", hashes;
+  for (const Precision& precision : list) {
+    Outcome outcome = train(data, precision, s);
+    accuracies += fmt::format(" {}={:.2f}", precision.name, outcome.run.test_accuracy.back());
+    hashes += fmt::format("hash {}={:016x}\n", precision.name, outcome.hash);
+    if (page.before.empty() || precision.scaler) {
+      page.before = std::move(outcome.gradients);
+      page.after = std::move(outcome.scaled_gradients);
+      page.scale_shown = outcome.scale_shown;
+      page.gradients = fmt::format(
+          "gradients of the weighted loss on the first {} training images, computed in float32 "
+          "with the weights that the run \"{}\" had after epoch {}",
+          std::min(s.batch_size, data.train.size()), precision.title, outcome.gradients_epoch);
+    }
+    page.runs.push_back(std::move(outcome.run));
+  }
+
+  fmt::print("\n");
+  print_table(page.runs);
+  if (!a.report.empty()) {
+    report::write_html(a.report, page);
+    fmt::print("\nreport: {}\n", std::filesystem::absolute(a.report).string());
+  }
+  if (a.hash) fmt::print("{}", hashes);
+  fmt::print("{}\n", accuracies);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{
+      "Trains one small network in float32, in fp16 with and without loss scaling, and in "
+      "bf16, and compares them."};
+  Arguments a;
+  declare(app, a);
+  try {
+    app.parse(argc, argv);
+    if (!a.data.empty()) a.settings.hidden = 256;
+    a.settings.epochs = a.epochs.value_or(a.data.empty() ? 60 : 5);
+    require_positive("--lr", a.settings.lr);
+    require_positive("--loss-weight", a.settings.loss_weight);
+    a.settings.device = device(a.device);
+    if (a.threads > 0) set_num_threads(a.threads);
+    check_report(a.report);
+    return run(a, command_line(argc, argv));
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  } catch (const UserError& e) {
+    fmt::print(stderr, "train_digits: {}\n", e.what());
+    return 2;
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "train_digits: {}\n", e.what());
+    return 1;
+  }
+}

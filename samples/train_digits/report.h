@@ -1,0 +1,55 @@
+// What the runs of train_digits leave behind, and the HTML page that shows them side by side.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace report {
+
+/// How the elements of one layer's gradient are spread over the powers of two.
+struct Histogram {
+  std::string layer;  // "fc1.weight"
+  static constexpr int kLow = -60, kHigh = 40;
+  // Bin b counts the elements with 2^(kLow+b) <= |g| < 2^(kLow+b+1); the two end bins also take
+  // what lies beyond them.
+  std::array<int64_t, kHigh - kLow> bins{};
+  int64_t zeros = 0, nonfinite = 0, total = 0;
+};
+
+/// One training of the network in one precision.
+struct Run {
+  std::string name;                    // "float32", "fp16", "amp" or "bf16"; chooses the colour
+  std::string title;                   // "fp16 + GradScaler"
+  std::vector<double> loss;            // training loss per step, unweighted; may be nan or inf
+  std::vector<double> test_accuracy;   // per epoch, percent
+  std::vector<double> scale;           // per step; empty when the run has no scaler
+  std::vector<int64_t> skipped_steps;  // counted from 0, as the indices of `loss`
+  double seconds = 0;
+};
+
+/// Everything the page shows.
+struct Report {
+  std::string command, data, model, seed, version;
+  double loss_weight = 1;
+  int64_t steps_per_epoch = 0;
+  std::vector<Run> runs;
+  std::vector<Histogram> before;  // gradients of the weighted loss, not scaled
+  std::vector<Histogram> after;   // the same, multiplied by the scale
+  double scale_shown = 1;         // the scale used in `after`
+  std::string gradients;          // whose they are: "gradients of … after epoch 3"
+};
+
+/// Mean training loss over the last epoch of `run`; nan when a step of it was not finite.
+double last_loss(const Run& run);
+
+/// Throws std::runtime_error, as write_html would, when `path` cannot be written; leaves nothing
+/// behind.
+void check_writable(const std::string& path);
+
+/// Writes a self-contained page: inline SVG, no script, nothing loaded from elsewhere, fit to
+/// print. The file appears whole or not at all. Throws std::runtime_error with path and reason.
+void write_html(const std::string& path, const Report& report);
+
+}  // namespace report

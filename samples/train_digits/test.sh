@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# The program's promises: the comparison in small, and every kind of bad input named, with exit code 2 and nothing written.
+set -uo pipefail
+program=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+fail() { echo "FAILED: $1"; exit 1; }
+
+out=$("$program" --report page.html) || fail "a plain run"
+last=$(tail -n 1 <<<"$out")
+echo "$last"
+read -r f32 f16 amp bf16 < <(sed -E 's/accuracy float32=([0-9.]+) fp16=([0-9.]+) amp=([0-9.]+) bf16=([0-9.]+)/\1 \2 \3 \4/' <<<"$last")
+awk -v a="$f32" -v b="$f16" -v c="$amp" 'BEGIN { exit !(a > 95 && c > 95 && a - c < 1 && c - a < 1 && b < 40) }' ||
+  fail "float32 and amp above 95 and within a point, fp16 below 40: $last"
+grep -q '<svg' page.html || fail "the report has pictures"
+! grep -qE '(src|href)="?https?:' page.html || fail "the report loads nothing"
+rm page.html
+
+for threads in 1 2 3 4 8; do
+  "$program" --epochs 3 --hash --report "" --threads $threads | grep '^hash'
+done | sort | uniq -c | awk '$1 != 5 { bad = 1 } END { exit bad }' || fail "the same weights for 1, 2, 3, 4 and 8 threads"
+
+refused() {  # refused WHAT TEXT ARGS...: exit code 2, TEXT in the message, no file left behind
+  local what=$1 text=$2
+  shift 2
+  message=$("$program" "$@" 2>&1 >/dev/null)
+  code=$?
+  [ "$code" = 2 ] || fail "$what: exit code $code"
+  grep -qi -- "$text" <<<"$message" || fail "$what: \"$text\" is not in: $message"
+  [ ! -e report.html ] || fail "$what: a report was written"
+  echo "$what: $message" | head -c 300 | head -n 1
+}
+mkdir empty truncated html
+printf '\x00\x00\x08\x03\x00\x00' >truncated/train-images-idx3-ubyte
+cp truncated/train-images-idx3-ubyte truncated/train-labels-idx1-ubyte
+cp truncated/train-images-idx3-ubyte truncated/t10k-images-idx3-ubyte
+cp truncated/train-images-idx3-ubyte truncated/t10k-labels-idx1-ubyte
+for name in train-images-idx3 train-labels-idx1 t10k-images-idx3 t10k-labels-idx1; do
+  echo '<!DOCTYPE html><html>not found</html>' >html/$name-ubyte.gz
+done
+refused "a folder that is not there" "nowhere" --data nowhere
+refused "an empty folder" "train-images" --data empty
+refused "a truncated file" "truncated" --data truncated
+refused "a web page named .gz" "html" --data html
+refused "an unknown precision" "precision" --precision fp8
+refused "a device this build has not" "cpu only" --device cuda
+refused "a report in no folder" "report" --report nowhere/page.html
+echo "train_digits keeps its promises"

@@ -1,0 +1,75 @@
+// The training loop, as one writes it with torch.amp.
+#include "train.h"
+
+#include <chrono>
+
+#include "progress.h"
+#include "record.h"
+
+using namespace halftape;
+namespace F = halftape::nn::functional;
+
+nn::Sequential make_model(const Dataset& data, const Settings& s) {
+  nn::Sequential model;
+  model->push_back("fc1", nn::Linear(data.pixels, s.hidden));
+  model->push_back("relu1", nn::ReLU());
+  model->push_back("fc2", nn::Linear(s.hidden, s.hidden));
+  model->push_back("relu2", nn::ReLU());
+  model->push_back("fc3", nn::Linear(s.hidden, data.classes));
+  model->to(s.device);
+  return model;
+}
+
+namespace {
+
+/// The share of test images that the network names rightly, in percent.
+double test_accuracy(const nn::Sequential& model, const Samples& test, const Precision& precision) {
+  const NoGradGuard no_grad;
+  const amp::autocast region(test.images.device().type, precision.autocast,
+                             precision.autocast.has_value());
+  constexpr int64_t kBatch = 1024;
+  double right = 0;
+  for (int64_t i = 0; i < test.size(); i += kBatch) {
+    const Tensor guess = model->forward(test.images.slice(0, i, i + kBatch)).argmax(1);
+    right += (guess == test.labels.slice(0, i, i + kBatch)).sum().item();
+  }
+  return 100 * right / static_cast<double>(test.size());
+}
+
+}  // namespace
+
+Outcome train(const Dataset& data, const Precision& precision, const Settings& s) {
+  manual_seed(s.seed);  // every precision starts from the same weights and sees the same batches
+  nn::Sequential model = make_model(data, s);
+
+  // Adam divides a gradient by its own size, so a weight on the loss cancels out, except against
+  // eps. The default eps, 1e-8, is as large as many gradients of a loss weighted by 1e-5; weighted
+  // alike, it leaves float32 training as it is at weight 1.
+  optim::Adam optimizer(model->parameters(), optim::AdamOptions(s.lr).eps(1e-8 * s.loss_weight));
+  amp::GradScaler scaler({.growth_interval = s.growth_interval, .enabled = precision.scaler});
+
+  Record record(precision, data, s);
+  for (int epoch = 1; epoch <= s.epochs; ++epoch) {
+    const Tensor order = randperm(data.train.size()).to(s.device);
+    for (int64_t i = 0; i < data.train.size(); i += s.batch_size) {
+      const Tensor batch = order.slice(0, i, i + s.batch_size);
+      const Tensor x = data.train.images.index_select(0, batch);
+      const Tensor y = data.train.labels.index_select(0, batch);
+
+      optimizer.zero_grad();
+      Tensor loss;
+      {
+        const amp::autocast region(s.device.type, precision.autocast,
+                                   precision.autocast.has_value());
+        loss = F::cross_entropy(model->forward(x), y);
+      }
+      scaler.scale(loss * s.loss_weight).backward();
+      const amp::StepResult result = scaler.step(optimizer);  // skipped if a gradient is not finite
+      record.step(loss.item(), scaler.get_scale(), result.applied());
+      scaler.update();
+    }
+    record.epoch(test_accuracy(model, data.test, precision));
+    if (epoch == (s.epochs + 1) / 2) record.gradients(model, scaler.get_scale());
+  }
+  return record.finish(model);
+}
