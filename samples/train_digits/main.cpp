@@ -29,7 +29,8 @@ struct UserError : std::runtime_error {
 
 struct Arguments {
   std::vector<std::string> precision{"all"};
-  std::string data, device = "cpu", report = "report.html";
+  std::optional<std::string> data;
+  std::string device = "cpu", report = "report.html";
   std::optional<int> epochs;
   int threads = 0;
   bool hash = false;
@@ -58,6 +59,9 @@ void declare(CLI::App& app, Arguments& a) {
       ->check(CLI::Range(1, 1 << 30))
       ->capture_default_str();
   app.add_option("--seed", a.settings.seed, "of the first weights and of the batches")
+      ->check([](const std::string& text) {  // CLI11 would take -1 for 2^64 − 1
+        return text.starts_with('-') ? "expected 0 or more, found " + text : std::string();
+      })
       ->capture_default_str();
   app.add_option("--device", a.device, "cpu or cuda")->capture_default_str();
   app.add_option("--threads", a.threads, "of the CPU; results do not depend on it")
@@ -83,16 +87,17 @@ Device device(const std::string& text) {
 }
 
 Dataset load(const Arguments& a) {
-  if (a.data.empty()) return make_dataset(data::digits(), "digits", a.settings.device);
+  if (!a.data)
+    return make_dataset(data::digits(), "digits (E. Alpaydin and C. Kaynak, CC BY 4.0)",
+                        a.settings.device);
   try {
-    const data::Split split = data::mnist(a.data);
-    if (split.train.count == 0 || split.test.count == 0)
-      throw data::DataError("--data " + a.data +
-                            ": expected images to train and to test on, found none in one part");
-    return make_dataset(split, a.data, a.settings.device);
+    const data::Split split = data::mnist(*a.data);
+    if (split.train.pixels.empty() || split.test.pixels.empty())
+      throw UserError(*a.data +
+                      ": expected images to train and to test on, found a part with none");
+    return make_dataset(split, *a.data, a.settings.device);
   } catch (const data::DataError& e) {
-    throw UserError(fmt::format(
-        "{}\nWithout --data the program trains on the digits that it carries.", e.what()));
+    throw UserError(e.what());
   }
 }
 
@@ -117,21 +122,24 @@ void introduce(const Dataset& data, const std::vector<Precision>& list, const Se
   fmt::print("{}\nnetwork {}; Adam, lr {:g}, batch {}, seed {}; {}, {} threads\n\n", data.text,
              network(data, s), s.lr, s.batch_size, s.seed, s.device.is_cpu() ? "cpu" : "cuda",
              get_num_threads());
-  if (s.loss_weight == 1) {
-    fmt::print("The loss is not weighted: a network this small then trains in plain fp16 too.\n");
-  } else {
+  if (s.loss_weight < 1) {
     fmt::print(
         "The loss is multiplied by {:g}, on purpose: the gradients are then as small as those of\n"
         "losses averaged over very many values, and fp16 rounds most of them to zero. At weight 1\n"
         "this network trains in plain fp16 just as well: try --loss-weight 1.\n",
         s.loss_weight);
+  } else if (s.loss_weight == 1) {
+    fmt::print("The loss is not weighted: a network this small then trains in plain fp16 too.\n");
+  } else {
+    fmt::print("The loss is multiplied by {:g}: gradients above 65504 are infinite in fp16.\n",
+               s.loss_weight);
   }
   const bool scaled = std::any_of(list.begin(), list.end(), [](auto& p) { return p.scaler; });
-  if (scaled) {
+  if (scaled && s.growth_interval != amp::GradScalerOptions().growth_interval) {
     fmt::print(
-        "The scale grows after {} good steps in a row, not after 2000 as by default: this run is\n"
-        "short.\n",
-        s.growth_interval);
+        "The scale doubles after {} good steps in a row; the library waits for {}, too long for a\n"
+        "run as short as this to show it.\n",
+        s.growth_interval, amp::GradScalerOptions().growth_interval);
   }
   fmt::print("\n");
 }
@@ -165,7 +173,6 @@ int run(const Arguments& a, const std::string& command) {
   page.data = data.text;
   page.model = network(data, s);
   page.seed = fmt::format("{}", s.seed);
-  page.version = "halftape 0.1.0";
   page.loss_weight = s.loss_weight;
   page.steps_per_epoch = (data.train.size() + s.batch_size - 1) / s.batch_size;
   std::string accuracies = "accuracy", hashes;
@@ -206,8 +213,8 @@ int main(int argc, char** argv) {
   declare(app, a);
   try {
     app.parse(argc, argv);
-    if (!a.data.empty()) a.settings.hidden = 256;
-    a.settings.epochs = a.epochs.value_or(a.data.empty() ? 60 : 5);
+    if (a.data) a.settings.hidden = 256;
+    a.settings.epochs = a.epochs.value_or(a.data ? 5 : 60);
     require_positive("--lr", a.settings.lr);
     require_positive("--loss-weight", a.settings.loss_weight);
     a.settings.device = device(a.device);

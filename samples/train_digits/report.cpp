@@ -708,7 +708,7 @@ void provenance(Page& page, const Report& r) {
   page.raw("<h2>How this was made</h2>\n<dl>\n");
   if (!r.command.empty()) page.add("<dt>command</dt><dd><code>{}</code></dd>\n", escape(r.command));
   const std::pair<std::string_view, const std::string&> lines[] = {
-      {"data", r.data}, {"model", r.model}, {"seed", r.seed}, {"version", r.version}};
+      {"data", r.data}, {"model", r.model}, {"seed", r.seed}};
   for (const auto& [name, value] : lines) {
     if (!value.empty()) page.add("<dt>{}</dt><dd>{}</dd>\n", name, escape(value));
   }

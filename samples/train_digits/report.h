@@ -31,7 +31,7 @@ struct Run {
 
 /// Everything the page shows.
 struct Report {
-  std::string command, data, model, seed, version;
+  std::string command, data, model, seed;
   double loss_weight = 1;
   int64_t steps_per_epoch = 0;
   std::vector<Run> runs;
