@@ -53,6 +53,9 @@ Tensor& randomize(const char* op, Tensor& x, Distribution kind, double a, double
   return overwritten(x);
 }
 
+/// x as a factor whose value the gradient of `other` will need: a copy, since x is about to change.
+Tensor factor(const Tensor& x, const Tensor& other) { return records({&other}) ? clone(x) : x; }
+
 Tensor scaled(const Tensor& x, Scalar alpha) { return alpha.to_double() == 1 ? x : mul(x, alpha); }
 
 }  // namespace
@@ -70,11 +73,11 @@ Tensor& Tensor::sub_(const Tensor& o, Scalar alpha) {
 }
 Tensor& Tensor::mul_(const Tensor& o) {
   HALFTAPE_PLAIN;
-  return assign("mul_", *this, halftape::mul(*this, o));
+  return assign("mul_", *this, halftape::mul(factor(*this, o), o));
 }
 Tensor& Tensor::div_(const Tensor& o) {
   HALFTAPE_PLAIN;
-  return assign("div_", *this, halftape::div(*this, o));
+  return assign("div_", *this, halftape::div(factor(*this, o), o));
 }
 Tensor& Tensor::add_(Scalar o) {
   HALFTAPE_PLAIN;
