@@ -57,14 +57,15 @@ Grads run(Request request) {
   const PolicyScope plain(nullptr);  // dtypes were decided in the forward pass
   std::vector<Ref<Node>> order = reachable(request.roots);
 
-  std::unordered_set<Node*> needed;  // with `wanted`: only the nodes on a path to one of them
+  // With `wanted`, only the nodes above one of them run: `above`; what lies below keeps its graph.
+  std::unordered_set<Node*> above, targets;
   if (request.wanted) {
-    for (const Edge& e : *request.wanted)
-      if (e) needed.insert(e.node.get());
+    for (const Edge& e : *request.wanted) targets.insert(e.node.get());
     for (auto n = order.rbegin(); n != order.rend(); ++n)
-      if (std::any_of((*n)->next.begin(), (*n)->next.end(),
-                      [&](auto& e) { return needed.count(e.node.get()); }))
-        needed.insert(n->get());
+      if (std::any_of((*n)->next.begin(), (*n)->next.end(), [&](const Edge& e) {
+            return e && (targets.count(e.node.get()) || above.count(e.node.get()));
+          }))
+        above.insert(n->get());
   }
 
   Pending pending;
@@ -75,7 +76,7 @@ Grads run(Request request) {
   Grads captured(request.wanted ? request.wanted->size() : 0);
   for (Ref<Node>& n : order) {
     const auto found = pending.find(n.get());
-    if (found == pending.end() || (request.wanted && !needed.count(n.get()))) continue;
+    if (found == pending.end()) continue;
     Grads g = std::move(found->second);
     pending.erase(found);
     if (request.wanted) {
@@ -83,7 +84,7 @@ Grads run(Request request) {
         const Edge& e = (*request.wanted)[i];
         if (e.node == n && e.output < g.size()) captured[i] = g[e.output];
       }
-      if (n->next.empty()) continue;  // an accumulator: captured, not accumulated
+      if (!above.count(n.get())) continue;
     }
     Grads d = n->vjp(std::move(g));
     HALFTAPE_CHECK(d.size() == n->next.size(), "backward: `", n->name(), "` gave ", d.size(),
