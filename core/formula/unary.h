@@ -312,12 +312,13 @@ struct ScalarDiv {  // y = a/x,  y' = −a/x²
     return -((p.a * g / x) / x);
   }
 };
-struct PowScalar {  // y = xᵃ,  y' = a·xᵃ⁻¹, 0 where a = 0
+struct PowScalar {  // y = xᵃ, 1 where a = 0, for NaN too;  y' = a·xᵃ⁻¹, 0 where a = 0
   static constexpr auto name = "pow_scalar";
   static constexpr Cast cast = Cast::Float32;
   static constexpr Saves saves = Saves::Input;
   template <class T, class S>
   HALFTAPE_HD static T f(const T& x, const Params<S>& p) {
+    if (p.a == S(0)) return T(1);
     return pow(x, p.a);
   }
   template <class T, class S>
