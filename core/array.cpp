@@ -71,8 +71,8 @@ Array Array::slice(int d, int64_t start, int64_t end, int64_t step) const {
   auto clip = [n](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + n : i, 0, n); };
   const int64_t from = clip(start), to = std::max(clip(end), from);
   Array out = *this;
-  out.shape_[d] = (to - from + step - 1) / step;
-  out.strides_[d] = checked_mul(strides_[d], step);
+  out.shape_[d] = to == from ? 0 : (to - from - 1) / step + 1;
+  if (out.shape_[d] > 1) out.strides_[d] *= step;  // otherwise the step may be any number
   out.offset_ = offset_ + from * strides_[d];
   out.numel_ = halftape::numel(out.shape_);
   return out;
@@ -107,9 +107,14 @@ bool Array::try_view(const Shape& shape, Array& out) const {
   if (!contiguous()) {
     // Walk both shapes from the right: a run of old dimensions that lie behind one another in
     // memory may be cut anew as long as the run's size is matched exactly.
-    int to = shape.size() - 1, from = dim() - 1;
+    Shape old;
+    Strides steps;
+    for (int d = 0; d < dim(); ++d)
+      if (shape_[d] != 1) old.push_back(shape_[d]), steps.push_back(strides_[d]);
+    int to = shape.size() - 1, from = old.size() - 1;
     while (to >= 0 && from >= 0) {
-      int64_t old_run = shape_[from], new_run = shape[to], step = strides_[from];
+      int64_t old_run = old[from], new_run = shape[to];
+      const int64_t step = steps[from];
       strides[to] = step;
       while (old_run != new_run) {
         if (new_run < old_run) {
@@ -117,9 +122,8 @@ bool Array::try_view(const Shape& shape, Array& out) const {
           strides[to] = step * new_run;
           new_run *= shape[to];
         } else {
-          if (--from < 0) return false;
-          if (shape_[from] != 1 && strides_[from] != step * old_run) return false;
-          old_run *= shape_[from];
+          if (--from < 0 || steps[from] != step * old_run) return false;
+          old_run *= old[from];
         }
       }
       --to, --from;

@@ -101,8 +101,13 @@ constexpr To convert(From x) {
   } else if constexpr (std::is_same_v<To, bool>) {
     return x != From(0);
   } else if constexpr (std::is_same_v<To, Half> || std::is_same_v<To, BFloat16>) {
-    // Integers beyond 2^24 would round twice through float; double holds what a 16-bit format can
-    // tell apart.
+    // Through double, since integers beyond 2^24 would round twice through float. Where double
+    // rounds too (beyond 2^53), the digits it cannot hold leave their mark in the last bit that it
+    // can.
+    if constexpr (std::is_same_v<From, int64_t>) {
+      constexpr int64_t exact = int64_t{1} << 53, unit = int64_t{1} << 11;
+      if (x > exact || x < -exact) x = (x & -unit) | ((x & (unit - 1)) ? unit : 0);
+    }
     if constexpr (std::is_floating_point_v<From>)
       return To(x);
     else

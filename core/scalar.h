@@ -22,15 +22,10 @@ class Scalar {
   Dtype kind() const { return kind_; }  // kBool, kInt64 or kFloat64
   bool is_floating_point() const { return kind_ == kFloat64; }
   double to_double() const { return float_; }
-  int64_t to_int64() const { return is_floating_point() ? convert<int64_t>(float_) : int_; }
+  int64_t to_int64() const { return to<int64_t>(); }
   template <class T>
   T to() const {
-    if constexpr (std::is_same_v<T, bool>)
-      return float_ != 0;
-    else if constexpr (std::is_integral_v<T>)
-      return convert<T>(to_int64());
-    else
-      return T(float_);
+    return is_floating_point() ? convert<T>(float_) : convert<T>(int_);
   }
 
  private:

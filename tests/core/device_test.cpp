@@ -1,0 +1,93 @@
+// Devices: how they are written, and what happens where there is none; and what an error says.
+#include <doctest/doctest.h>
+
+#include <sstream>
+#include <string>
+
+#include "halftape/core/backend.h"
+#include "halftape/core/check.h"
+
+using namespace halftape;
+
+namespace {
+
+template <class F>
+std::string message(F f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return {};
+}
+
+std::string text(Device d) {
+  std::ostringstream out;
+  out << d;
+  return out.str();
+}
+
+}  // namespace
+
+TEST_CASE("a device is parsed from the text that it prints") {
+  CHECK(Device("cpu") == Device(kCPU));
+  CHECK(Device("cuda") == Device(kCUDA, 0));
+  CHECK(Device("cuda:0") == Device(kCUDA, 0));
+  CHECK(Device("cuda:12") == Device(kCUDA, 12));
+  CHECK_FALSE(Device("cuda:1") == Device("cuda:2"));
+  CHECK_FALSE(Device("cuda") == Device("cpu"));
+  CHECK(text(Device("cpu")) == "cpu");
+  CHECK(text(Device("cuda:3")) == "cuda:3");
+  CHECK(Device().is_cpu());
+  CHECK(Device("cuda:3").is_cuda());
+  CHECK(Device("cuda:3").index == 3);
+}
+
+TEST_CASE("text that is not a device is quoted in the error") {
+  for (const char* wrong :
+       {"", "gpu", "CPU", " cpu", "cuda ", "cud", "cuda1", ":0", "cuda:", "cuda:-1", "cuda:1x",
+        "cuda: 1", "cuda:+1", "cuda:99999", "cuda:0:1", "cpu:", "cpu:1"}) {
+    CAPTURE(wrong);
+    CHECK_THROWS_AS(Device{wrong}, Error);
+    CHECK(message([&] { Device{wrong}; }).find("\"" + std::string(wrong) + "\"") !=
+          std::string::npos);
+  }
+  CHECK(message([] { Device{"gpu"}; }) ==
+        "device \"gpu\" is not known; use \"cpu\", \"cuda\" or \"cuda:N\"");
+}
+
+TEST_CASE("the CPU has a backend, and a device without one says what to use instead") {
+  CHECK(&backend(kCPU) == &cpu_backend());
+  CHECK(std::string(cpu_backend().name()) == "cpu");
+  if (Backend* none = swap_backend(kCUDA, nullptr)) {
+    swap_backend(kCUDA, none);
+  } else {
+    const std::string m = message([] { backend(Device("cuda:1")); });
+    CHECK(m.find("cuda:1") != std::string::npos);
+    CHECK(m.find("use \"cpu\"") != std::string::npos);
+  }
+}
+
+TEST_CASE("a check joins its parts only when it fails") {
+  int evaluated = 0;
+  auto part = [&] { return ++evaluated; };
+  HALFTAPE_CHECK(true, "never read ", part());
+  CHECK(evaluated == 0);
+  const auto failing = [&] {
+    HALFTAPE_CHECK(1 > 2, "sum: ", Shape{2, 3}, " of ", kFloat16, " on ", Device("cuda:1"), ' ',
+                   part());
+  };
+  CHECK(message(failing) == "sum: (2, 3) of float16 on cuda:1 1");
+}
+
+TEST_CASE("all errors of the library are of one type, and of std::runtime_error's") {
+  CHECK_THROWS_AS(throw OutOfMemoryError("x"), Error);
+  CHECK_THROWS_AS(throw Error("x"), std::runtime_error);
+  // A dangling else must belong to its own if.
+  bool reached = false;
+  if (reached)
+    HALFTAPE_CHECK(false, "not reached");
+  else
+    reached = true;
+  CHECK(reached);
+}

@@ -1,0 +1,82 @@
+// Scalars: what kind of number they remember, and that they give back what was put in.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "halftape/core/backend.h"
+
+using namespace halftape;
+
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+}  // namespace
+
+TEST_CASE("a scalar remembers whether it was a bool, an integer or a floating point number") {
+  CHECK(Scalar(true).kind() == kBool);
+  CHECK(Scalar(1).kind() == kInt64);
+  CHECK(Scalar(int64_t{1}).kind() == kInt64);
+  CHECK(Scalar(uint8_t{1}).kind() == kInt64);
+  CHECK(Scalar('a').kind() == kInt64);
+  CHECK(Scalar(1.0f).kind() == kFloat64);
+  CHECK(Scalar(1.0).kind() == kFloat64);
+  CHECK(Scalar().kind() == kInt64);
+  CHECK_FALSE(Scalar(1).is_floating_point());
+  CHECK(Scalar(0.5f).is_floating_point());
+}
+
+TEST_CASE("a 64-bit integer comes back exactly although double could not hold it") {
+  for (const int64_t x : {int64_t{0}, int64_t{-1}, (int64_t{1} << 53) + 1,
+                          std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()})
+    CHECK(Scalar(x).to<int64_t>() == x);
+  CHECK(Scalar().to_int64() == 0);
+  CHECK(Scalar(0.1).to_double() == 0.1);
+  CHECK(Scalar(3).to_double() == 3);
+  CHECK(Scalar(true).to_int64() == 1);
+}
+
+TEST_CASE("floating point scalars turn into integers as elements do") {
+  CHECK(Scalar(2.9).to<int32_t>() == 2);
+  CHECK(Scalar(-2.9).to_int64() == -2);
+  CHECK(Scalar(1e30).to_int64() == std::numeric_limits<int64_t>::max());
+  CHECK(Scalar(-kInf).to_int64() == std::numeric_limits<int64_t>::min());
+  CHECK(Scalar(kNaN).to_int64() == 0);
+}
+
+TEST_CASE("a floating point scalar beyond a narrow integer saturates as an element does") {
+  CHECK(Scalar(300.0).to<uint8_t>() == convert<uint8_t>(300.0));
+  CHECK(Scalar(-1.0).to<uint8_t>() == convert<uint8_t>(-1.0));
+  CHECK(Scalar(1e10).to<int32_t>() == convert<int32_t>(1e10));
+}
+
+TEST_CASE("a scalar is true unless it is zero") {
+  CHECK(Scalar(0.5).to<bool>());
+  CHECK(Scalar(kNaN).to<bool>());
+  CHECK(Scalar(-3).to<bool>());
+  CHECK_FALSE(Scalar(0).to<bool>());
+  CHECK_FALSE(Scalar(-0.0).to<bool>());
+  CHECK_FALSE(Scalar(false).to<bool>());
+}
+
+TEST_CASE("a scalar is rounded once on its way into an array of any dtype") {
+  // Just above the middle of the halves 1 and 1 + 2^-10: through float it would be the middle.
+  const double above = 1 + 0x1p-11 + 0x1p-40;
+  CHECK(Scalar(above).to<Half>().bits == 0x3c01);
+  CHECK(read_double(full({1}, above, kFloat16, kCPU)) == 1 + 0x1p-10);
+  CHECK(read_double(full({1}, 1 + 0x1p-8 + 0x1p-40, kBFloat16, kCPU)) == 1 + 0x1p-7);
+  CHECK(read_double(full({1}, 0.1, kFloat32, kCPU)) == static_cast<double>(0.1f));
+  CHECK(read_double(full({1}, 0.1, kFloat64, kCPU)) == 0.1);
+  CHECK(read_int64(full({1}, (int64_t{1} << 53) + 1, kInt64, kCPU)) == (int64_t{1} << 53) + 1);
+  CHECK(read_double(full({1}, 7, kBool, kCPU)) == 1);
+  CHECK(std::isnan(read_double(full({1}, kNaN, kFloat16, kCPU))));
+  CHECK(std::isinf(read_double(full({1}, 1e30, kFloat16, kCPU))));
+}
+
+TEST_CASE("an integer scalar beyond 2^53 is rounded once to float32") {
+  // Just above the middle of two floats; double rounds the one away, and the tie goes down.
+  const int64_t above = (int64_t{1} << 54) + (int64_t{1} << 30) + 1;
+  CHECK(Scalar(above).to<float>() == static_cast<float>(above));
+}

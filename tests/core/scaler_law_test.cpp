@@ -1,0 +1,116 @@
+// The law of the loss scale, core/formula/scaler.h, as a table: state and verdict in, state out.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "halftape/core/formula/scaler.h"
+
+using namespace halftape;
+
+namespace {
+
+constexpr float largest = std::numeric_limits<float>::max();
+constexpr float smallest = std::numeric_limits<float>::denorm_min();
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+ScalerLaw every(int64_t interval) {
+  ScalerLaw law;
+  law.growth_interval = interval;
+  return law;
+}
+ScalerLaw bounded(double low, double high) {
+  ScalerLaw law = every(1);
+  law.min_scale = low;
+  law.max_scale = high;
+  return law;
+}
+ScalerLaw factors(double growth, double backoff) {
+  ScalerLaw law = every(1);
+  law.growth_factor = growth;
+  law.backoff_factor = backoff;
+  return law;
+}
+
+struct Row {
+  const char* what;
+  ScalerState before;
+  bool found_inf;
+  ScalerLaw law;
+  ScalerState after;
+};
+
+}  // namespace
+
+TEST_CASE("the scaler's law turns every state of the table into its successor") {
+  const std::vector<Row> table = {
+      {"a good step counts", {1024, 0}, false, every(3), {1024, 1}},
+      {"one step before growth", {1024, 1}, false, every(3), {1024, 2}},
+      {"growth resets the counter", {1024, 2}, false, every(3), {2048, 0}},
+      {"an interval of 1 grows each time", {1024, 0}, false, every(1), {2048, 0}},
+      {"an interval of 0 does too", {1024, 0}, false, every(0), {2048, 0}},
+      {"a tracker beyond a lowered interval grows", {8, 100}, false, every(10), {16, 0}},
+      {"an overflow halves and resets", {1024, 2}, true, every(3), {512, 0}},
+      {"on the very step that would have grown", {1024, 2}, true, every(3), {512, 0}},
+      {"other factors", {100, 0}, false, factors(1.5, 0.25), {150, 0}},
+      {"other factors, back", {100, 0}, true, factors(1.5, 0.25), {25, 0}},
+      {"growth stops at the upper bound", {768, 0}, false, bounded(0, 1000), {1000, 0}},
+      {"and stays there", {1000, 0}, false, bounded(0, 1000), {1000, 0}},
+      {"backoff stops at the lower bound", {1.5f, 0}, true, bounded(1, 1000), {1, 0}},
+      {"and stays there", {1, 0}, true, bounded(1, 1000), {1, 0}},
+      {"growth beyond float's range is not taken", {0x1p127f, 0}, false, every(1), {0x1p127f, 0}},
+      {"nor from the largest float", {largest, 0}, false, every(1), {largest, 0}},
+      {"backoff below the smallest float gives 0", {smallest, 0}, true, every(1), {0, 0}},
+      {"unless there is a bound", {smallest, 0}, true, bounded(smallest, kInf), {smallest, 0}},
+  };
+  for (const Row& row : table) {
+    CAPTURE(row.what);
+    const ScalerState after = next(row.before, row.found_inf, row.law);
+    CHECK(after.scale == row.after.scale);
+    CHECK(after.growth_tracker == row.after.growth_tracker);
+  }
+}
+
+TEST_CASE("the law's defaults are those of torch.amp") {
+  const ScalerLaw law;
+  CHECK(law.growth_factor == 2);
+  CHECK(law.backoff_factor == 0.5);
+  CHECK(law.growth_interval == 2000);
+  CHECK(ScalerState{}.scale == 65536);
+  CHECK(ScalerState{}.growth_tracker == 0);
+  ScalerState s;
+  for (int i = 0; i < 1999; ++i) s = next(s, false, law);
+  CHECK(s.scale == 65536);
+  CHECK(s.growth_tracker == 1999);
+  s = next(s, false, law);
+  CHECK(s.scale == 131072);
+  CHECK(s.growth_tracker == 0);
+}
+
+TEST_CASE("the scale is finite and not NaN after any history") {
+  // Whatever a user sets it to, and whichever way the steps fall.
+  for (const float start : {0.0f, smallest, 1.0f, 0x1p127f, largest}) {
+    for (const double growth : {1.0, 2.0, 1e10, 1e300}) {
+      CAPTURE(start);
+      CAPTURE(growth);
+      ScalerState s{start, 0};
+      const ScalerLaw law = factors(growth, 0.5);
+      uint32_t coin = 12345;
+      for (int i = 0; i < 500; ++i) {
+        coin = coin * 1664525u + 1013904223u;
+        s = next(s, (coin >> 28) == 0, law);
+        REQUIRE(std::isfinite(s.scale));
+        REQUIRE(s.scale >= 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("a scale that was set to infinity or NaN becomes finite at the next overflow") {
+  for (const double bad : {kInf, std::numeric_limits<double>::quiet_NaN()}) {
+    const ScalerState s = next({static_cast<float>(bad), 0}, true, ScalerLaw{});
+    CHECK(std::isfinite(s.scale));
+    CHECK(s.growth_tracker == 0);
+  }
+}
