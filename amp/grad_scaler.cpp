@@ -70,6 +70,7 @@ Tensor GradScaler::scale(const Tensor& loss) {
 
 std::vector<Tensor> GradScaler::scale(const std::vector<Tensor>& losses) {
   std::vector<Tensor> scaled;
+  scaled.reserve(losses.size());
   for (const Tensor& loss : losses) scaled.push_back(scale(loss));
   return scaled;
 }

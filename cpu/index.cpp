@@ -9,7 +9,7 @@ namespace {
 
 /// The indices in row-major order, checked: nothing is written before all are known to be in range.
 Array checked(const char* op, const Array& index, int64_t limit) {
-  const Array flat = index.to_contiguous();
+  Array flat = index.to_contiguous();
   const int64_t* at = flat.data<int64_t>();
   for (int64_t i = 0; i < flat.numel(); ++i)
     HALFTAPE_CHECK(at[i] >= 0 && at[i] < limit, op, ": index ", at[i], " at position ", i,

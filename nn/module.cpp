@@ -113,22 +113,22 @@ void Module::zero_grad(bool set_to_none) {
   }
 }
 
-Tensor& Module::register_parameter(std::string name, Tensor tensor, bool requires_grad) {
+Tensor& Module::register_parameter(const std::string& name, Tensor tensor, bool requires_grad) {
   check_name("parameter", name, parameters_.contains(name));
   if (tensor.defined()) tensor.requires_grad_(requires_grad);
-  return parameters_.insert(std::move(name), std::move(tensor));
+  return parameters_.insert(name, std::move(tensor));
 }
 
-Tensor& Module::register_buffer(std::string name, Tensor tensor) {
+Tensor& Module::register_buffer(const std::string& name, Tensor tensor) {
   check_name("buffer", name, buffers_.contains(name));
-  return buffers_.insert(std::move(name), std::move(tensor));
+  return buffers_.insert(name, std::move(tensor));
 }
 
-void Module::insert_module(std::string name, std::shared_ptr<Module> module) {
+void Module::insert_module(const std::string& name, std::shared_ptr<Module> module) {
   check_name("module", name, children_.contains(name));
   HALFTAPE_CHECK(module && module.get() != this, "register_module: \"", name,
                  "\" is empty or the module itself");
-  children_.insert(std::move(name), std::move(module));
+  children_.insert(name, std::move(module));
 }
 
 void Module::pretty_print(std::ostream& out) const { out << name_; }

@@ -48,12 +48,12 @@ class Module : public std::enable_shared_from_this<Module> {
   void zero_grad(bool set_to_none = true);
 
   /// Names may be anything without a dot; each once. Gives back what was registered.
-  Tensor& register_parameter(std::string name, Tensor tensor, bool requires_grad = true);
-  Tensor& register_buffer(std::string name, Tensor tensor);
+  Tensor& register_parameter(const std::string& name, Tensor tensor, bool requires_grad = true);
+  Tensor& register_buffer(const std::string& name, Tensor tensor);
   template <class M>
   requires std::is_base_of_v<Module, M> std::shared_ptr<M> register_module(
-      std::string name, std::shared_ptr<M> module) {
-    insert_module(std::move(name), module);
+      const std::string& name, std::shared_ptr<M> module) {
+    insert_module(name, module);
     return module;
   }
   template <class Holder>
@@ -61,8 +61,8 @@ class Module : public std::enable_shared_from_this<Module> {
     typename Holder::ContainedType;
     h.ptr();
   }
-  Holder register_module(std::string name, Holder holder) {
-    insert_module(std::move(name), holder.ptr());
+  Holder register_module(const std::string& name, Holder holder) {
+    insert_module(name, holder.ptr());
     return holder;
   }
 
@@ -78,7 +78,7 @@ class Module : public std::enable_shared_from_this<Module> {
 
  private:
   friend std::ostream& operator<<(std::ostream& out, const Module& module);
-  void insert_module(std::string name, std::shared_ptr<Module> module);
+  void insert_module(const std::string& name, std::shared_ptr<Module> module);
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> pairs() const;
   template <class F>
   void for_each_tensor(const F& f);

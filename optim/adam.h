@@ -40,16 +40,16 @@ class AdamWOptions : public AdamOptions {
 /// Kingma & Ba 2014, arXiv:1412.6980; amsgrad: Reddi et al. 2018.
 class Adam : public Optimizer {
  public:
-  explicit Adam(std::vector<OptimizerParamGroup> groups, AdamOptions defaults = AdamOptions())
-      : Optimizer(std::move(groups), defaults.clone()) {}
-  explicit Adam(std::vector<Tensor> params, AdamOptions defaults = AdamOptions())
-      : Adam(std::vector<OptimizerParamGroup>{OptimizerParamGroup(std::move(params))},
-             std::move(defaults)) {}
+  explicit Adam(const std::vector<OptimizerParamGroup>& groups,
+                const AdamOptions& defaults = AdamOptions())
+      : Optimizer(groups, defaults.clone()) {}
+  explicit Adam(std::vector<Tensor> params, const AdamOptions& defaults = AdamOptions())
+      : Adam(std::vector<OptimizerParamGroup>{OptimizerParamGroup(std::move(params))}, defaults) {}
 
  protected:
-  Adam(std::vector<OptimizerParamGroup> groups, std::unique_ptr<OptimizerOptions> defaults,
+  Adam(const std::vector<OptimizerParamGroup>& groups, std::unique_ptr<OptimizerOptions> defaults,
        bool decoupled)
-      : Optimizer(std::move(groups), std::move(defaults)), decoupled_(decoupled) {}
+      : Optimizer(groups, std::move(defaults)), decoupled_(decoupled) {}
   void update(const OptimizerOptions& options, const std::vector<Tensor>& params,
               const StepControl& control) override;
 
@@ -60,11 +60,11 @@ class Adam : public Optimizer {
 /// Decoupled weight decay: Loshchilov & Hutter 2017, arXiv:1711.05101.
 class AdamW : public Adam {
  public:
-  explicit AdamW(std::vector<OptimizerParamGroup> groups, AdamWOptions defaults = AdamWOptions())
-      : Adam(std::move(groups), defaults.clone(), true) {}
-  explicit AdamW(std::vector<Tensor> params, AdamWOptions defaults = AdamWOptions())
-      : AdamW(std::vector<OptimizerParamGroup>{OptimizerParamGroup(std::move(params))},
-              std::move(defaults)) {}
+  explicit AdamW(const std::vector<OptimizerParamGroup>& groups,
+                 const AdamWOptions& defaults = AdamWOptions())
+      : Adam(groups, defaults.clone(), true) {}
+  explicit AdamW(std::vector<Tensor> params, const AdamWOptions& defaults = AdamWOptions())
+      : AdamW(std::vector<OptimizerParamGroup>{OptimizerParamGroup(std::move(params))}, defaults) {}
 };
 
 }  // namespace halftape::optim

@@ -15,7 +15,7 @@ OptimizerParamGroup& OptimizerParamGroup::operator=(OptimizerParamGroup other) {
   return *this;
 }
 
-Optimizer::Optimizer(std::vector<OptimizerParamGroup> groups,
+Optimizer::Optimizer(const std::vector<OptimizerParamGroup>& groups,
                      std::unique_ptr<OptimizerOptions> defaults)
     : defaults_(std::move(defaults)) {
   defaults_->validate();

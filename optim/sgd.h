@@ -29,11 +29,11 @@ class SGDOptions : public OptimizerOptions {
 /// it.
 class SGD : public Optimizer {
  public:
-  explicit SGD(std::vector<OptimizerParamGroup> groups, SGDOptions defaults = SGDOptions())
-      : Optimizer(std::move(groups), defaults.clone()) {}
-  explicit SGD(std::vector<Tensor> params, SGDOptions defaults = SGDOptions())
-      : SGD(std::vector<OptimizerParamGroup>{OptimizerParamGroup(std::move(params))},
-            std::move(defaults)) {}
+  explicit SGD(const std::vector<OptimizerParamGroup>& groups,
+               const SGDOptions& defaults = SGDOptions())
+      : Optimizer(groups, defaults.clone()) {}
+  explicit SGD(std::vector<Tensor> params, const SGDOptions& defaults = SGDOptions())
+      : SGD(std::vector<OptimizerParamGroup>{OptimizerParamGroup(std::move(params))}, defaults) {}
 
  protected:
   void update(const OptimizerOptions& options, const std::vector<Tensor>& params,

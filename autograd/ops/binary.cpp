@@ -41,7 +41,9 @@ Dtype out_dtype(const char* op, bool compares, const Tensor& a, const Tensor& b)
 
 /// A gradient in the shape and dtype of the input it belongs to: broadcasting undone, promotion
 /// undone.
-Tensor like_input(Tensor g, const Shape& shape, Dtype dtype) { return sum_to(g, shape).to(dtype); }
+Tensor like_input(const Tensor& g, const Shape& shape, Dtype dtype) {
+  return sum_to(g, shape).to(dtype);
+}
 
 }  // namespace
 

@@ -83,7 +83,7 @@ Tensor cross_entropy(const Tensor& in, const Tensor& target, const Tensor& weigh
   }
   const Tensor log_p = log_softmax(in, -1);
   const Targets t(log_p, target, weight, ignore_index);
-  const Tensor hard = nll(log_p, t, reduction);
+  Tensor hard = nll(log_p, t, reduction);
   if (label_smoothing == 0) return hard;
   const double classes = static_cast<double>(in.size(1));
   const Tensor weighted = weight.defined() ? log_p * weight.to(log_p.dtype()) : log_p;
