@@ -29,9 +29,9 @@ refused() {  # refused WHAT TEXT ARGS...: exit code 2, TEXT in the message, no f
   [ "$code" = 2 ] || fail "$what: exit code $code"
   grep -qi -- "$text" <<<"$message" || fail "$what: \"$text\" is not in: $message"
   [ ! -e report.html ] || fail "$what: a report was written"
-  echo "$what: $message" | head -c 300 | head -n 1
+  echo "$what: $message" | head -n 1 | cut -c1-300
 }
-mkdir empty truncated html
+mkdir empty truncated html labels
 printf '\x00\x00\x08\x03\x00\x00' >truncated/train-images-idx3-ubyte
 cp truncated/train-images-idx3-ubyte truncated/train-labels-idx1-ubyte
 cp truncated/train-images-idx3-ubyte truncated/t10k-images-idx3-ubyte
@@ -39,10 +39,17 @@ cp truncated/train-images-idx3-ubyte truncated/t10k-labels-idx1-ubyte
 for name in train-images-idx3 train-labels-idx1 t10k-images-idx3 t10k-labels-idx1; do
   echo '<!DOCTYPE html><html>not found</html>' >html/$name-ubyte.gz
 done
+# One image of 28 by 28 each, whose label is 11 in the training part.
+for part in train t10k; do
+  { printf '\x00\x00\x08\x03\x00\x00\x00\x01\x00\x00\x00\x1c\x00\x00\x00\x1c'; head -c 784 /dev/zero; } >labels/$part-images-idx3-ubyte
+done
+printf '\x00\x00\x08\x01\x00\x00\x00\x01\x0b' >labels/train-labels-idx1-ubyte
+printf '\x00\x00\x08\x01\x00\x00\x00\x01\x05' >labels/t10k-labels-idx1-ubyte
 refused "a folder that is not there" "nowhere" --data nowhere
 refused "an empty folder" "train-images" --data empty
 refused "a truncated file" "truncated" --data truncated
 refused "a web page named .gz" "html" --data html
+refused "a label out of range" "labels/train-labels-idx1-ubyte.*11" --data labels
 refused "an unknown precision" "precision" --precision fp8
 refused "a device this build has not" "cpu only" --device cuda
 refused "a report in no folder" "report" --report nowhere/page.html
