@@ -53,7 +53,8 @@ void declare(CLI::App& app, Arguments& a) {
   app.add_option("--batch-size", a.settings.batch_size, "images per step")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  app.add_option("--lr", a.settings.lr, "learning rate of Adam")->capture_default_str();
+  app.add_option("--lr", a.settings.lr, "learning rate of Adam at first; falls with every epoch")
+      ->capture_default_str();
   app.add_option("--growth-interval", a.settings.growth_interval,
                  "good steps in a row after which the scale grows")
       ->check(CLI::Range(1, 1 << 30))
@@ -119,9 +120,10 @@ std::string network(const Dataset& data, const Settings& s) {
 }
 
 void introduce(const Dataset& data, const std::vector<Precision>& list, const Settings& s) {
-  fmt::print("{}\nnetwork {}; Adam, lr {:g}, batch {}, seed {}; {}, {} threads\n\n", data.text,
-             network(data, s), s.lr, s.batch_size, s.seed, s.device.is_cpu() ? "cpu" : "cuda",
-             get_num_threads());
+  fmt::print(
+      "{}\nnetwork {}; Adam, lr {:g} falling linearly, batch {}, seed {}; {}, {} threads\n\n",
+      data.text, network(data, s), s.lr, s.batch_size, s.seed, s.device.is_cpu() ? "cpu" : "cuda",
+      get_num_threads());
   if (s.loss_weight < 1) {
     fmt::print(
         "The loss is multiplied by {:g}, on purpose: the gradients are then as small as those of\n"

@@ -50,6 +50,8 @@ Outcome train(const Dataset& data, const Precision& precision, const Settings& s
 
   Record record(precision, data, s);
   for (int epoch = 1; epoch <= s.epochs; ++epoch) {
+    // Falling, so that the last accuracy does not hang on the last batches.
+    optimizer.param_groups()[0].options().set_lr(s.lr * (1 - (epoch - 1.0) / s.epochs));
     const Tensor order = randperm(data.train.size()).to(s.device);
     for (int64_t i = 0; i < data.train.size(); i += s.batch_size) {
       const Tensor batch = order.slice(0, i, i + s.batch_size);
