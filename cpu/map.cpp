@@ -33,7 +33,7 @@ void grad_lanes(const S* g, const S* s, S* dx, const Params<S>& p) {
 template <class Op, class S>
 void zip_lanes(const S* a, const S* b, S* y) {
   if constexpr (std::is_same_v<S, int64_t>) {
-    if constexpr (!std::is_same_v<Op, Div>)
+    if constexpr (!needs_floats<Op>)
       for (int k = 0; k < kLanes; ++k) y[k] = Op::f(a[k], b[k]);
   } else {
     const auto& left = *reinterpret_cast<const Chunk<S>*>(a);

@@ -33,10 +33,11 @@ Tensor beside(Scalar s, const Tensor& like) {
   return Tensor(full({}, s, d, like.device()));
 }
 
-Dtype out_dtype(const char* op, bool compares, const Tensor& a, const Tensor& b) {
-  if (compares) return kBool;
+template <class Op>
+Dtype out_dtype(const Tensor& a, const Tensor& b) {
+  if (Op::compares) return kBool;
   const Dtype d = result_type(a, b);
-  return std::string_view(op) == Div::name && !is_floating_point(d) ? get_default_dtype() : d;
+  return needs_floats<Op> && !is_floating_point(d) ? get_default_dtype() : d;
 }
 
 /// A gradient in the shape and dtype of the input it belongs to: broadcasting undone, promotion
@@ -63,7 +64,7 @@ Tensor binary(const Tensor& a_in, const Tensor& b_in) {
   const auto [a, b] = cast_inputs(Cast::Keep, Op::name, a_in, b_in);
   same_device(Op::name, a, b);
   const Shape shape = broadcast(Op::name, a.sizes(), b.sizes());
-  const Array y(shape, out_dtype(Op::name, Op::compares, a, b), a.device());
+  const Array y(shape, out_dtype<Op>(a, b), a.device());
   backend(a.device())
       .binary(BinaryOps::index<Op>(), y, a.array().expand(shape), b.array().expand(shape));
   if constexpr (Op::compares) {

@@ -15,6 +15,7 @@ struct Mul;
 struct Div;
 struct Maximum;
 struct Minimum;
+struct BinaryCrossEntropy;
 struct Eq;
 struct Ne;
 struct Lt;

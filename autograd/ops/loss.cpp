@@ -116,8 +116,7 @@ Tensor binary_cross_entropy(const Tensor& a, const Tensor& b, const Tensor& weig
                             Reduction reduction) {
   const auto [p, y, w] = cast_inputs(Cast::Refuse, "binary_cross_entropy", a, b, weight);
   same_shape("binary_cross_entropy", p, y);
-  auto safe_log = [](const Tensor& v) { return clamp(log(v), -100.0); };
-  Tensor losses = -(y * safe_log(p) + (1 - y) * safe_log(1 - p));
+  Tensor losses = binary<BinaryCrossEntropy>(p, y);
   if (w.defined()) losses = losses * w;
   return reduced(losses, reduction);
 }

@@ -1,5 +1,5 @@
 // Element-wise formulas of two arguments. `da`, `db` are the gradients; comparisons have none and
-// give bool.
+// give bool. `of_floats`: for floating-point numbers alone.
 #pragma once
 #include "halftape/core/formula/words.h"
 
@@ -53,9 +53,10 @@ struct Mul {
     return g * a;
   }
 };
-struct Div {  // integers divide as float32, as in PyTorch
+struct Div {
   static constexpr auto name = "div";
   static constexpr bool compares = false;
+  static constexpr bool of_floats = true;
   template <class T>
   HALFTAPE_HD static T f(const T& a, const T& b) {
     return a / b;
@@ -101,6 +102,36 @@ struct Minimum {
     return where(a == b, K<T>(0.5) * g, where(a < b, 0, g));
   }
 };
+/// −y·ln p − (1 − y)·ln(1 − p), each logarithm at least −100; ∂p: (p − y) / (p(1 − p)) with a
+/// divisor of at least 10⁻¹². The bounds are PyTorch's: a saturated p costs 100 and has a finite
+/// gradient.
+struct BinaryCrossEntropy {
+  static constexpr auto name = "binary_cross_entropy";
+  static constexpr bool compares = false;
+  static constexpr bool of_floats = true;
+  template <class T>
+  HALFTAPE_HD static T at_least(double low, const T& x) {
+    return where(x < K<T>(low), K<T>(low), x);
+  }
+  template <class T>
+  HALFTAPE_HD static T f(const T& p, const T& y) {
+    return (y - 1) * at_least(-100, log1p(-p)) - y * at_least(-100, log(p));
+  }
+  template <class T>
+  HALFTAPE_HD static T da(const T& g, const T& p, const T& y) {
+    return g * (p - y) / at_least(1e-12, (1 - p) * p);
+  }
+  template <class T>
+  HALFTAPE_HD static T db(const T& g, const T& p, const T&) {
+    return g * (at_least(-100, log1p(-p)) - at_least(-100, log(p)));
+  }
+};
+
+/// Whether integers must become floats before they take part.
+template <class Op>
+inline constexpr bool needs_floats = requires {
+  Op::of_floats;
+};
 
 #define HALFTAPE_COMPARISON(Name, text, op)          \
   struct Name {                                      \
@@ -119,6 +150,7 @@ HALFTAPE_COMPARISON(Gt, "gt", >)
 HALFTAPE_COMPARISON(Ge, "ge", >=)
 #undef HALFTAPE_COMPARISON
 
-using BinaryOps = Ops<Add, Sub, Mul, Div, Maximum, Minimum, Eq, Ne, Lt, Le, Gt, Ge>;
+using BinaryOps =
+    Ops<Add, Sub, Mul, Div, Maximum, Minimum, BinaryCrossEntropy, Eq, Ne, Lt, Le, Gt, Ge>;
 
 }  // namespace halftape

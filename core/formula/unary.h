@@ -213,8 +213,9 @@ struct GeluTanh {  // y = x/2·(1 + tanh(√(2/π)(x + 0.044715x³))) = x·σ(2u
   template <class T>
   HALFTAPE_HD static T df(const T& g, const T& x) {
     const T m = where(x < -1000, -1000, where(x > 1000, 1000, x));
-    const T s = sigmoid(K<T>(2 * k) * (m * (1 + K<T>(c) * (m * m))));
-    return g * (s + K<T>(2 * k) * (m * (s * (1 - s)) * (1 + K<T>(3 * c) * (m * m))));
+    const T v = K<T>(2 * k) * (m * (1 + K<T>(c) * (m * m)));
+    const T s = sigmoid(v), rest = sigmoid(-v);  // 1 − s, which subtraction would leave no digits
+    return g * (s + K<T>(2 * k) * (m * (s * rest) * (1 + K<T>(3 * c) * (m * m))));
   }
 };
 struct Silu {  // y = x·σ(x),  y' = σ(1 + x(1 − σ))

@@ -22,11 +22,12 @@ inline double ulp(double value, Dtype dtype) {
   return std::max(std::ldexp(epsilon(dtype), std::ilogb(value)), smallest);
 }
 
-/// Empty when every |got − expected| ≤ ulps·ulp(expected) + eps·epsilon·scale, where `scale` is the
-/// largest |expected|; otherwise the first element at fault. NaN equals NaN.
+/// Empty when every |got − expected| ≤ ulps·ulp(expected) + eps·epsilon·scale; otherwise the first
+/// element at fault. NaN equals NaN.
 struct Tolerance {
-  double ulps = 0;  // of each element
-  double eps = 0;   // of the largest
+  double ulps = 0;   // of each element
+  double eps = 0;    // of `scale`
+  double scale = 0;  // the largest intermediate result, when it exceeds the largest |expected|
 };
 
 inline std::string differ(const Tensor& got, const std::vector<double>& expected,
@@ -38,7 +39,7 @@ inline std::string differ(const Tensor& got, const std::vector<double>& expected
     out << values.size() << " elements, expected " << expected.size();
     return out.str();
   }
-  double scale = 0;
+  double scale = allowed.scale;
   for (double e : expected)
     if (std::isfinite(e)) scale = std::max(scale, std::abs(e));
   for (size_t i = 0; i < values.size(); ++i) {
