@@ -64,8 +64,7 @@ void scatter_add(const Array& y, const Array& g, int dim, const Array& index) {
   const Array add = g.to(wide).to_contiguous();
   visit(wide, [&](auto t) {
     using T = typename decltype(t)::type;
-    if constexpr (!std::is_same_v<T, Half> && !std::is_same_v<T, BFloat16> &&
-                  !std::is_same_v<T, bool>) {
+    if constexpr (!std::is_same_v<T, Half> && !std::is_same_v<T, BFloat16>) {
       T* out = static_cast<T*>(sum.raw());
       const T* in = add.data<T>();
       positions(

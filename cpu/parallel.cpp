@@ -1,5 +1,9 @@
 #include "halftape/cpu/parallel.h"
 
+#ifndef _WIN32
+#include <pthread.h>
+#endif
+
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -51,6 +55,7 @@ struct Job {
 class Pool {
  public:
   ~Pool() { stop(); }
+  std::mutex in_use;  // one loop at a time; another thread's loop runs serially meanwhile
   void run(const std::shared_ptr<Job>& job, int helpers) {
     {
       const std::lock_guard lock(mutex_);
@@ -117,27 +122,43 @@ std::atomic<int>& thread_count() {
   return count;
 }
 
-/// Leaked on purpose where a fork would otherwise join threads that the child does not have.
-Pool& pool() {
-  static Pool instance;
-  return instance;
-}
-std::mutex pool_in_use;  // one loop at a time; another thread's loop runs serially meanwhile
+/// The pool of this process.
+class SharedPool {
+ public:
+  SharedPool() {
+#ifndef _WIN32
+    pthread_atfork(nullptr, nullptr, [] { shared().pool_ = new Pool; });
+#endif
+  }
+  ~SharedPool() { delete pool_; }
+  static SharedPool& shared() {
+    static SharedPool instance;
+    return instance;
+  }
+  Pool& pool() { return *pool_; }
+
+ private:
+  // A forked child has none of the threads, and may find a lock held by one of them: it leaves the
+  // parent's pool as it is and starts another.
+  Pool* pool_ = new Pool;
+};
 
 }  // namespace
 
 void parallel_for(int64_t count, void (*task)(int64_t, void*), void* context) {
   const int helpers = static_cast<int>(std::min<int64_t>(get_num_threads(), count)) - 1;
-  std::unique_lock free(pool_in_use, std::defer_lock);
-  if (helpers <= 0 || inside || !free.try_lock()) {
+  auto serially = [&] {
     for (int64_t i = 0; i < count; ++i) task(i, context);
-    return;
-  }
+  };
+  if (helpers <= 0 || inside) return serially();
+  Pool& pool = SharedPool::shared().pool();
+  const std::unique_lock free(pool.in_use, std::try_to_lock);
+  if (!free) return serially();
   auto job = std::make_shared<Job>();
   job->task = task;
   job->context = context;
   job->count = count;
-  pool().run(job, helpers);
+  pool.run(job, helpers);
 }
 
 }  // namespace cpu

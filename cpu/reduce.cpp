@@ -97,6 +97,32 @@ void reduce_rows(const Matrix& m, const Array& y) {
   }
 }
 
+/// Joins partial results as a binary counter carries: equal halves meet, so that the error grows
+/// with the logarithm of their number, without keeping them all.
+template <class Op, class S>
+class Cascade {
+ public:
+  void add(Chunk<S> block) {
+    int level = 0;
+    for (int64_t b = blocks_++; b & 1; b >>= 1) join(block, levels_[level++]);
+    levels_[level] = block;
+  }
+  Chunk<S> total() const {
+    Chunk<S> all(Op::template start<S>());
+    int level = 0;
+    for (int64_t b = blocks_; b; b >>= 1, ++level)
+      if (b & 1) join(all, levels_[level]);
+    return all;
+  }
+
+ private:
+  static void join(Chunk<S>& into, const Chunk<S>& earlier) {
+    for (int k = 0; k < kLanes; ++k) into.v[k] = Op::step(earlier.v[k], into.v[k]);
+  }
+  Chunk<S> levels_[48];  // level i holds 2^i blocks where bit i of the count is set
+  int64_t blocks_ = 0;
+};
+
 /// Sums down the columns of a (count, outer) matrix, 32 columns at a time, in blocks of rows.
 template <class Op, class S>
 void reduce_columns(const Matrix& m, const Array& y) {
@@ -110,15 +136,17 @@ void reduce_columns(const Matrix& m, const Array& y) {
   parallel_for((m.outer + kLanes - 1) / kLanes, [&](int64_t group) {
     const int64_t column = group * kLanes;
     const int n = static_cast<int>(std::min<int64_t>(kLanes, m.outer - column));
-    Chunk<S> total(Op::template start<S>()), v;
+    Cascade<Op, S> blocks;
+    Chunk<S> v;
     for (int64_t start = 0; start < m.count; start += kRows) {
       Chunk<S> acc(Op::template start<S>());
       for (int64_t r = start; r < std::min(m.count, start + kRows); ++r) {
         read(x + (r * m.outer + column) * item, 1, n, v.v);
         for (int k = 0; k < kLanes; ++k) acc.v[k] = Op::step(acc.v[k], v.v[k]);
       }
-      for (int k = 0; k < kLanes; ++k) total.v[k] = Op::step(total.v[k], acc.v[k]);
+      blocks.add(acc);
     }
+    const Chunk<S> total = blocks.total();
     write(total.v, n, to + column * out, 1);
   });
 }
@@ -159,15 +187,16 @@ void argmax(const Array& y, const Array& x, int dim) {
   int64_t* at = out.data<int64_t>();
   visit(x.dtype(), [&](auto t) {
     using T = typename decltype(t)::type;
+    using C = std::conditional_t<std::is_integral_v<T>, int64_t, double>;  // compares exactly
     const T* v = static_cast<const T*>(m.rows.raw());
     parallel_ranges(m.outer, std::max<int64_t>(1, 16384 / m.count),
                     [&](int64_t begin, int64_t end) {
                       for (int64_t r = begin; r < end; ++r) {
                         const T* row = v + r * m.count;
                         int64_t best = 0;
-                        double top = convert<double>(row[0]);
+                        C top = convert<C>(row[0]);
                         for (int64_t j = 1; j < m.count && top == top; ++j) {
-                          const double c = convert<double>(row[j]);
+                          const C c = convert<C>(row[j]);
                           if (c > top || c != c) top = c, best = j;
                         }
                         at[r] = best;

@@ -97,19 +97,22 @@ void softmax_grad_as(const Array& dx, const Array& g, const Array& y, bool log) 
 }  // namespace
 
 void softmax(const Array& y, const Array& x, bool log) {
-  const Array in = x.to_contiguous();
+  const Array in = x.to_contiguous(), out = y.contiguous() ? y : empty_like(y);
   if (y.dtype() == kFloat64)
-    softmax_as<double>(y, in, log);
+    softmax_as<double>(out, in, log);
   else
-    softmax_as<float>(y, in, log);
+    softmax_as<float>(out, in, log);
+  if (!y.contiguous()) copy(y, out);
 }
 
 void softmax_grad(const Array& dx, const Array& g, const Array& y, bool log) {
   const Array gradient = g.to_contiguous(), value = y.to_contiguous();
+  const Array out = dx.contiguous() ? dx : empty_like(dx);
   if (dx.dtype() == kFloat64)
-    softmax_grad_as<double>(dx, gradient, value, log);
+    softmax_grad_as<double>(out, gradient, value, log);
   else
-    softmax_grad_as<float>(dx, gradient, value, log);
+    softmax_grad_as<float>(out, gradient, value, log);
+  if (!dx.contiguous()) copy(dx, out);
 }
 
 }  // namespace halftape::cpu

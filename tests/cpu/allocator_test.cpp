@@ -1,0 +1,141 @@
+// Memory of the CPU: aligned, reused, counted, and refused in words when there is not that much.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cstring>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "halftape/core/array.h"
+#include "halftape/cpu/allocator.h"
+
+using namespace halftape;
+
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool reuses = false;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+constexpr bool reuses = false;
+#else
+constexpr bool reuses = true;
+#endif
+#else
+constexpr bool reuses = true;
+#endif
+
+template <class F>
+std::string message(F f) {
+  try {
+    f();
+  } catch (const OutOfMemoryError& e) {
+    return e.what();
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("blocks of every size start at a multiple of 64 bytes and hold what was asked for") {
+  std::vector<BufferPtr> held;
+  std::set<std::pair<char*, char*>> ranges;
+  for (size_t size = 0; size < 5000; size += size < 600 ? 1 : 61)
+    held.push_back(cpu::allocate(size));
+  for (size_t size = 5000; size < 3000000; size = size * 5 / 4 + 1)
+    held.push_back(cpu::allocate(size));
+  for (const BufferPtr& b : held) {
+    auto* p = static_cast<char*>(b->bytes());
+    CHECK(reinterpret_cast<uintptr_t>(p) % 64 == 0);
+    std::memset(p, 1, b->size());
+    ranges.insert({p, p + b->size()});
+  }
+  const char* end = nullptr;
+  for (const auto& [from, to] : ranges) {
+    CHECK(from >= end);  // nobody else's bytes
+    end = to;
+  }
+  CHECK(ranges.size() == held.size());
+}
+
+TEST_CASE("a block is at least as large as asked for and not much larger") {
+  for (size_t size = 0; size < 100000; size = size * 9 / 8 + 1) {
+    CAPTURE(size);
+    const BufferPtr b = cpu::allocate(size);
+    CHECK(b->size() >= size);
+    CHECK(b->size() <= std::max(size * 5 / 4 + 64, size_t{64}));
+    CHECK(b->device() == Device(kCPU));
+    CHECK(b->version() == 0);
+  }
+}
+
+TEST_CASE("freed memory is used again for what has the same rounded size") {
+  if (!reuses) return;  // AddressSanitizer wants every block to be new
+  for (const size_t size :
+       {size_t{1}, size_t{64}, size_t{65}, size_t{1000}, size_t{4097}, size_t{1000000}}) {
+    CAPTURE(size);
+    const void* first = cpu::allocate(size)->bytes();
+    const BufferPtr again = cpu::allocate(size), other = cpu::allocate(size);
+    CHECK(again->bytes() == first);
+    CHECK(other->bytes() != first);
+  }
+  // A block is never given to someone for whom it is too small.
+  for (size_t size = 1; size < 70000; size = size * 17 / 16 + 1) {
+    const BufferPtr small = cpu::allocate(size);
+    const size_t room = small->size();
+    const BufferPtr next = cpu::allocate(room + 1);
+    CHECK(next->size() > room);
+  }
+}
+
+TEST_CASE("live buffers and bytes are counted, and views do not count") {
+  const int64_t buffers = Buffer::live_count(), bytes = Buffer::live_bytes();
+  {
+    const Array a({1000}, kFloat32, kCPU);
+    const Array view = a.slice(0, 10, 20), same = a.reshape({10, 100});
+    CHECK(Buffer::live_count() == buffers + 1);
+    CHECK(Buffer::live_bytes() == bytes + static_cast<int64_t>(a.buffer()->size()));
+    const Array copy = a.clone();
+    CHECK(Buffer::live_count() == buffers + 2);
+  }
+  CHECK(Buffer::live_count() == buffers);
+  CHECK(Buffer::live_bytes() == bytes);
+}
+
+TEST_CASE("an absurd size is an OutOfMemoryError that says how much was asked for and is live") {
+  const Array a({1000}, kFloat32, kCPU);
+  const int64_t buffers = Buffer::live_count();
+  const std::string m = message([] { Array({int64_t{1} << 50}, kFloat32, kCPU); });
+  CHECK(m.find("out of memory: 4503599627370496 bytes asked for on cpu") == 0);
+  CHECK(m.find(std::to_string(Buffer::live_bytes()) + " bytes live") != std::string::npos);
+  CHECK(message([] { cpu::allocate(~size_t{0}); }) != "");
+  CHECK(message([] { cpu::allocate(~size_t{0} / 2 + 1); }) != "");
+  CHECK(Buffer::live_count() == buffers);
+  CHECK_THROWS_AS(Array({int64_t{1} << 40, int64_t{1} << 40}, kFloat32, kCPU), Error);
+  CHECK(full({3}, 1, kFloat32, kCPU).numel() == 3);  // life goes on
+}
+
+TEST_CASE("memory may be taken and given back in different threads") {
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&wrong, t] {
+      std::vector<BufferPtr> held;
+      for (int i = 0; i < 2000; ++i) {
+        const size_t size = static_cast<size_t>(i * 37 % 5000);
+        BufferPtr b = cpu::allocate(size);
+        std::memset(b->bytes(), t, b->size());
+        held.push_back(std::move(b));
+        if (held.size() < 20) continue;
+        const BufferPtr& old = held[static_cast<size_t>(i * 7 % 20)];
+        const char* p = static_cast<const char*>(old->bytes());
+        for (size_t j = 0; j < old->size(); j += 64) wrong += p[j] != t;
+        if (i % 3 == 0) std::thread([gone = std::move(held)] {}).join();
+        if (i % 3 == 0) held.clear();
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  CHECK(wrong == 0);
+}

@@ -1,0 +1,462 @@
+// The contract of core/backend.h, call by call: the same bits for any number of threads, any
+// alignment and any layout, and no byte written beside the output.
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "halftape/core/backend.h"
+#include "halftape/core/formula/binary.h"
+#include "halftape/core/formula/reduce.h"
+#include "halftape/core/formula/unary.h"
+#include "halftape/core/threads.h"
+
+using namespace halftape;
+
+namespace {
+
+using Arrays = std::vector<Array>;
+Backend& cpu() { return cpu_backend(); }
+
+/// f(bytes of the element, their number) for every element of a strided array, in row-major order.
+template <class F>
+void elements(const Array& a, F f) {
+  Dims at = Dims::filled(a.dim(), 0);
+  const auto item = static_cast<int64_t>(element_size(a.dtype()));
+  const int last = a.dim() - 1;
+  const int64_t length = a.dim() ? a.size(last) : 1, step = a.dim() ? a.strides()[last] : 0;
+  for (int64_t i = 0; i < a.numel(); i += length) {
+    int64_t offset = 0;
+    for (int d = 0; d < last; ++d) offset += at[d] * a.strides()[d];
+    for (int64_t j = 0; j < length; ++j)
+      f(static_cast<char*>(a.raw()) + (offset + j * step) * item, static_cast<size_t>(item));
+    for (int d = last - 1; d >= 0 && ++at[d] == a.size(d); --d) at[d] = 0;
+  }
+}
+
+constexpr char kGuard = 0x5a;  // what lies between and around the elements
+
+enum class Layout { AsIs, Plain, Offset, Transposed, Stepped };
+constexpr const char* names[] = {"as is", "plain", "offset", "transposed", "stepped"};
+
+/// The elements of `from` in another layout; the rest of the buffer is guard bytes. Not made with
+/// copy(), which is itself under test.
+Array placed(const Array& from, Layout layout) {
+  if (layout == Layout::AsIs) return from;
+  const Shape& shape = from.shape();
+  const int last = from.dim() - 1;
+  Shape room = shape;
+  Array to;
+  if (layout == Layout::Transposed && last > 0) {
+    for (int d = 0; d <= last; ++d) room[d] = shape[last - d];
+    Dims order;
+    for (int d = 0; d <= last; ++d) order.push_back(last - d);
+    to = Array(room, from.dtype(), kCPU).permute(order);
+  } else if (layout == Layout::Stepped && last >= 0) {
+    room[last] = 3 * shape[last] + 2;
+    to = Array(room, from.dtype(), kCPU).slice(last, 1, 1 + 3 * shape[last], 3);
+  } else if (layout == Layout::Plain) {
+    to = Array(shape, from.dtype(), kCPU);
+  } else {  // one element beside every alignment
+    to = Array({from.numel() + 2}, from.dtype(), kCPU)
+             .as_strided(shape, contiguous_strides(shape), 1);
+  }
+  std::memset(to.buffer()->bytes(), kGuard, to.buffer()->size());
+  std::string bytes;
+  elements(from, [&](char* p, size_t n) { bytes.append(p, n); });
+  const char* next = bytes.data();
+  elements(to, [&](char* p, size_t n) { std::memcpy(p, next, n), next += n; });
+  return to;
+}
+
+/// The elements' bytes, which become guard bytes; "touched" appended if other bytes have changed.
+/// All NaNs are one: which sign a NaN of two NaNs has is left open by IEEE, and by compilers.
+std::string taken(const Array& a) {
+  std::string bytes;
+  visit(a.dtype(), [&](auto t) {
+    using T = typename decltype(t)::type;
+    elements(a, [&](char* p, size_t n) {
+      T x;
+      std::memcpy(&x, p, n);
+      const bool nan = convert<double>(x) != convert<double>(x);
+      bytes.append(nan ? "NaN\0\0\0\0\0" : p, n);
+      std::memset(p, kGuard, n);
+    });
+  });
+  const auto* all = static_cast<const char*>(a.buffer()->bytes());
+  for (size_t i = 0; i < a.buffer()->size(); ++i)
+    if (all[i] != kGuard) return bytes + "touched";
+  return bytes;
+}
+
+/// One call: `out` are written or changed in place from what they hold, `in` are read.
+struct Call {
+  std::string name;
+  Arrays out, in;
+  std::function<void(const Arrays& y, const Arrays& x)> go;
+  bool rows_out = false;  // outputs are only tried contiguous
+};
+
+std::string run(const Call& c, int threads, Layout out, Layout in) {
+  set_num_threads(threads);
+  Arrays y, x;
+  for (const Array& a : c.out) y.push_back(placed(a, out));
+  for (const Array& a : c.in) x.push_back(placed(a, in));
+  c.go(y, x);
+  std::string bytes;
+  for (const Array& a : y) bytes += taken(a);
+  return bytes;
+}
+
+/// Which way of running the call gives other bits than one thread on contiguous arrays. Empty:
+/// none.
+std::string differs(const Call& c) {
+  const int before = get_num_threads();
+  const std::string expected = run(c, 1, Layout::Plain, Layout::Plain);
+  std::string wrong = expected.ends_with("touched") ? " [writes beside its output]" : "";
+  auto check = [&](int threads, Layout out, Layout in) {
+    if (c.rows_out && out > Layout::Offset) out = Layout::Plain;
+    if (run(c, threads, out, in) == expected) return;
+    wrong += " [" + std::to_string(threads) + " threads, out " + names[static_cast<int>(out)] +
+             ", in " + names[static_cast<int>(in)] + "]";
+  };
+  for (const int threads : {2, 3, 4, 8}) check(threads, Layout::Plain, Layout::Plain);
+  const Layout others[] = {Layout::Offset, Layout::Transposed, Layout::Stepped};
+  for (const Layout l : others) check(1, l, l), check(3, l, l);
+  for (const Layout l : others) check(2, Layout::Plain, l), check(4, l, Layout::Plain);
+  check(1, Layout::Stepped, Layout::Transposed);
+  // A dimension of stride 0 against its own copy, one input and dimension at a time.
+  for (size_t i = 0; i < c.in.size(); ++i) {
+    for (int d = 0; d < c.in[i].dim() && c.in[i].numel() > 0; ++d) {
+      Call repeated = c;
+      repeated.in[i] = c.in[i].slice(d, 0, 1).expand(c.in[i].shape());
+      if (run(repeated, 1, Layout::Plain, Layout::Plain) !=
+          run(repeated, 3, Layout::Plain, Layout::AsIs))
+        wrong += " [input " + std::to_string(i) + " repeated along " + std::to_string(d) + "]";
+    }
+  }
+  set_num_threads(before);
+  return wrong;
+}
+
+void check(const Call& c) {
+  std::ostringstream what;
+  what << c.name << ' ' << c.out[0].dtype() << ' ' << c.out[0].shape() << differs(c);
+  CHECK_MESSAGE(!what.str().ends_with(']'), what.str());
+}
+
+/// Numbers of every kind, the same for the same seed: mostly in [-8, 8), a few of them special.
+Array numbers(const Shape& shape, Dtype dtype, uint32_t seed = 1, bool special = true) {
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  const double specials[] = {
+      inf,    -inf, std::numeric_limits<double>::quiet_NaN(), -0.0, 0.0, 1e-40, 6e-8, 65504, -1e30,
+      1e-310, 1};
+  const Array a(shape, dtype, kCPU);
+  visit(dtype, [&](auto t) {
+    using T = typename decltype(t)::type;
+    T* out = a.data<T>();
+    uint32_t state = seed;
+    for (int64_t i = 0; i < a.numel(); ++i) {
+      state = state * 1664525u + 1013904223u;
+      const double x = static_cast<double>(state >> 8) * 0x1p-20 - 8;
+      out[i] = convert<T>(
+          special && is_floating_point(dtype) && i % 37 == 5 ? specials[state >> 16 & 7] : x);
+    }
+  });
+  return a;
+}
+Array integers(const Shape& shape, int64_t limit, uint32_t seed = 1) {
+  const Array a(shape, kInt64, kCPU);
+  for (int64_t i = 0; i < a.numel(); ++i)
+    a.data<int64_t>()[i] = (seed = seed * 1664525u + 1013904223u, (seed >> 8) % limit);
+  return a;
+}
+
+const std::vector<Dtype> floats = {kFloat32, kFloat64, kFloat16, kBFloat16};
+const std::vector<Dtype> whole = {kBool, kUInt8, kInt32, kInt64};
+// Around a chunk of 32 lanes and across the tiles of 16384 elements; dimensions that merge and that
+// do not.
+const std::vector<Shape> small = {{},   {0},    {1},       {7},     {31},
+                                  {33}, {1000}, {3, 0, 2}, {7, 33}, {3, 5, 2}};
+const std::vector<Shape> large = {{100003}, {517, 193}, {2, 20011}};
+
+}  // namespace
+
+TEST_CASE("copies, casts, constants and reads give the same bits anyhow") {
+  for (const Dtype to : {kBool, kUInt8, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64})
+    for (const Dtype from : {kBool, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64})
+      for (const Shape& s : {Shape{7, 33}, Shape{33}, Shape{0}, Shape{130, 130}})
+        check({"copy", {numbers(s, to)}, {numbers(s, from)}, [](const Arrays& y, const Arrays& x) {
+                 cpu().copy(y[0], x[0]);
+               }});
+  for (const Dtype d : floats) {
+    for (const Shape& s : small)
+      check({"fill", {numbers(s, d)}, {}, [](const Arrays& y, const Arrays&) {
+               cpu().fill(y[0], 0.1);
+             }});
+    check({"copy",
+           {numbers({2, 20011}, d)},
+           {numbers({2, 20011}, kFloat32)},
+           [](const Arrays& y, const Arrays& x) { cpu().copy(y[0], x[0]); }});
+    check({"copy_across and read",
+           {numbers({1000}, d), numbers({1000}, d)},
+           {numbers({1000}, d)},
+           [](const Arrays& y, const Arrays& x) {
+             cpu().copy_across(y[0], x[0]);
+             const Array from = x[0].to_contiguous(), to(y[1].shape(), y[1].dtype(), kCPU);
+             cpu().read(to.raw(), from);
+             cpu().copy(y[1], to);
+           }});
+  }
+}
+
+TEST_CASE("element-wise kernels of one argument and their gradients give the same bits anyhow") {
+  const Params<double> p{1.5, 2.5};
+  UnaryOps::each([&](auto tag) {
+    using Op = typename decltype(tag)::type;
+    const OpId op = UnaryOps::index<Op>();
+    auto value = [&](const Shape& s, Dtype d) {
+      check({Op::name, {numbers(s, d)}, {numbers(s, d, 2)}, [=](const Arrays& y, const Arrays& x) {
+               cpu().unary(op, y[0], x[0], p);
+             }});
+    };
+    for (const Dtype d : floats) {
+      for (const Shape& s : {Shape{33}, Shape{0}, Shape{7, 33}}) {
+        value(s, d);
+        check(
+            {std::string(Op::name) + "_grad",
+             {numbers(s, d)},
+             {numbers(s, d, 2), numbers(s, d, 3)},
+             [=](const Arrays& y, const Arrays& x) { cpu().unary_grad(op, y[0], x[0], x[1], p); }});
+      }
+    }
+    value({65, 257}, kFloat32);
+    if constexpr (works_on_integers<Op>)
+      for (const Dtype d : {kUInt8, kInt32, kInt64}) value({7, 33}, d);
+  });
+  for (const Dtype d : floats)
+    for (const auto* shapes : {&small, &large})
+      for (const Shape& s : *shapes)
+        check({"gelu", {numbers(s, d)}, {numbers(s, d, 2)}, [&](const Arrays& y, const Arrays& x) {
+                 cpu().unary(UnaryOps::index<Gelu>(), y[0], x[0], p);
+               }});
+}
+
+TEST_CASE("element-wise kernels of two arguments and where give the same bits anyhow") {
+  auto binary = [](const char* name, OpId op, const Shape& s, Dtype y, Dtype a, Dtype b) {
+    check({name,
+           {numbers(s, y)},
+           {numbers(s, a, 2), numbers(s, b, 3)},
+           [op](const Arrays& to, const Arrays& x) { cpu().binary(op, to[0], x[0], x[1]); }});
+  };
+  BinaryOps::each([&](auto tag) {
+    using Op = typename decltype(tag)::type;
+    const OpId op = BinaryOps::index<Op>();
+    for (const Shape& s : {Shape{33}, Shape{0}, Shape{7, 33}}) {
+      for (const Dtype d : floats) binary(Op::name, op, s, Op::compares ? kBool : d, d, d);
+      if (!needs_floats<Op>)
+        for (const Dtype d : whole) binary(Op::name, op, s, Op::compares ? kBool : d, d, d);
+      binary(Op::name, op, s, Op::compares ? kBool : kFloat32, kFloat16, kBFloat16);
+      binary(Op::name, op, s, Op::compares ? kBool : kFloat16, kInt64, kFloat16);
+    }
+  });
+  for (const Shape& s : large)
+    for (const Dtype d : floats) binary("mul", BinaryOps::index<Mul>(), s, d, d, d);
+  for (const auto* dtypes : {&floats, &whole})
+    for (const Dtype d : *dtypes)
+      for (const Shape& s : {Shape{7, 33}, Shape{1000}, Shape{130, 130}})
+        check({"where",
+               {numbers(s, d)},
+               {numbers(s, kBool, 2), numbers(s, d, 3), numbers(s, d, 4)},
+               [](const Arrays& y, const Arrays& x) { cpu().where(y[0], x[0], x[1], x[2]); }});
+}
+
+TEST_CASE("reductions and argmax give the same bits anyhow") {
+  auto reduce = [](const Shape& s, const Dims& dims, Dtype from, Dtype to) {
+    ReduceOps::each([&](auto tag) {
+      using Op = typename decltype(tag)::type;
+      check({Op::name,
+             {numbers(reduced_shape(s, dims, false), to)},
+             {numbers(s, from, 2)},
+             [dims](const Arrays& y, const Arrays& x) {
+               cpu().reduce(ReduceOps::index<Op>(), y[0], x[0], dims);
+             }});
+    });
+  };
+  auto argmax = [](const Shape& s, int dim, Dtype d) {
+    check({"argmax",
+           {numbers(reduced_shape(s, {dim}, false), kInt64)},
+           {numbers(s, d, 2, dim == 0)},
+           [dim](const Arrays& y, const Arrays& x) { cpu().argmax(y[0], x[0], dim); }});
+  };
+  for (const Dtype d : floats) {
+    for (const Dims& dims :
+         {Dims{0}, Dims{1}, Dims{2}, Dims{0, 1}, Dims{0, 2}, Dims{1, 2}, Dims{}}) {
+      reduce({13, 131, 5}, dims, d, d);
+      if (dims.size() == 1) argmax({13, 131, 5}, static_cast<int>(dims[0]), d);
+    }
+    for (const int64_t n : {0, 1, 7, 31, 33, 1000, 4097, 100003}) {
+      reduce({n}, {0}, d, is_16bit(d) ? kFloat32 : d);
+      if (n > 0) argmax({n}, 0, d);
+    }
+    for (const Shape& s : {Shape{3, 8200}, Shape{8200, 3}, Shape{260, 130}}) {
+      reduce(s, {0}, d, d);
+      reduce(s, {1}, d, d);
+      argmax(s, 0, d), argmax(s, 1, d);
+    }
+  }
+  for (const Dtype d : whole) {
+    for (const Dims& dims : {Dims{0}, Dims{1}, Dims{0, 1}}) reduce({65, 257}, dims, d, kInt64);
+    argmax({65, 257}, 0, d), argmax({65, 257}, 1, d);
+  }
+}
+
+TEST_CASE("matrix products give the same bits anyhow") {
+  struct Size {
+    int64_t m, n, k;
+  };
+  // Single tiles, several, one row or column beyond a tile of 128 x 256, and products so small that
+  // Eigen takes another path.
+  for (const Size z : {Size{1, 1, 1}, Size{2, 5, 3}, Size{5, 6, 7}, Size{33, 31, 9},
+                       Size{1, 1, 1000}, Size{129, 1, 100}, Size{1, 257, 100}, Size{129, 257, 40},
+                       Size{70, 260, 300}, Size{3, 4, 0}, Size{0, 4, 3}, Size{3, 0, 3}}) {
+    for (const Dtype d : floats) {
+      const auto random = [d](const Shape& s, uint32_t seed) { return numbers(s, d, seed, false); };
+      for (const double beta : {0.0, 0.5})
+        check({"gemm",
+               {random({z.m, z.n}, 1)},
+               {random({z.m, z.k}, 2), random({z.k, z.n}, 3)},
+               [beta](const Arrays& y, const Arrays& x) {
+                 cpu().gemm({.d = y[0], .a = x[0], .b = x[1], .alpha = 1, .beta = beta});
+               }});
+      check({"gemm, batched with bias",
+             {random({2, z.m, z.n}, 1)},
+             {random({2, z.m, z.k}, 2), random({2, z.k, z.n}, 3), random({z.n}, 4)},
+             [](const Arrays& y, const Arrays& x) {
+               cpu().gemm({.d = y[0], .a = x[0], .b = x[1], .bias = &x[2], .alpha = -1.5});
+             }});
+    }
+  }
+}
+
+TEST_CASE("the sign of a zero in a small product does not depend on the layout") {
+  for (const Dtype d : {kFloat32, kFloat64}) {
+    const Array a = numbers({3, 1}, d, 2, false), b = full({1, 7}, -0.0, d, kCPU);
+    check({"gemm of zeros", {numbers({3, 7}, d)}, {a, b}, [](const Arrays& y, const Arrays& x) {
+             cpu().gemm({.d = y[0], .a = x[0], .b = x[1]});
+           }});
+  }
+}
+
+TEST_CASE("softmax and its gradient give the same bits anyhow") {
+  for (const Dtype d : floats) {
+    for (const bool log : {false, true}) {
+      for (const Shape& s : {Shape{}, Shape{1}, Shape{0}, Shape{3, 0}, Shape{7, 31},
+                             Shape{3, 5, 33}, Shape{3000, 10}, Shape{3, 9001}}) {
+        check({"softmax",
+               {numbers(s, d)},
+               {numbers(s, d, 2, s.size() != 2)},
+               [log](const Arrays& y, const Arrays& x) { cpu().softmax(y[0], x[0], log); },
+               true});
+        check(
+            {"softmax_grad",
+             {numbers(s, d)},
+             {numbers(s, d, 2, false), numbers(s, d, 3, false)},
+             [log](const Arrays& y, const Arrays& x) { cpu().softmax_grad(y[0], x[0], x[1], log); },
+             true});
+      }
+    }
+  }
+}
+
+TEST_CASE("softmax writes an output of any layout, as the other kernels do") {
+  const Array x = numbers({7, 31}, kFloat32, 2, false), y = numbers({7, 31}, kFloat32, 3, false);
+  check({"softmax", {x}, {x}, [](const Arrays& to, const Arrays& from) {
+           cpu().softmax(to[0], from[0], false);
+         }});
+  check({"softmax_grad", {x}, {x, y}, [](const Arrays& to, const Arrays& from) {
+           cpu().softmax_grad(to[0], from[0], from[1], false);
+         }});
+}
+
+TEST_CASE("gather, scatter_add and random numbers give the same bits anyhow") {
+  for (const auto* dtypes : {&floats, &whole}) {
+    for (const Dtype d : *dtypes) {
+      for (const int dim : {0, 1, 2}) {
+        const Shape s{9, 11, 7};
+        Shape picked = s;
+        picked[dim] = 40;
+        check({"gather",
+               {numbers(picked, d)},
+               {numbers(s, d, 2), integers(picked, s[dim])},
+               [dim](const Arrays& y, const Arrays& x) { cpu().gather(y[0], x[0], dim, x[1]); }});
+        if (d == kBool) continue;
+        check({"scatter_add",
+               {numbers(s, d, 3, false)},
+               {numbers(picked, d, 2, false), integers(picked, s[dim])},
+               [dim](const Arrays& y, const Arrays& x) {
+                 cpu().scatter_add(y[0], x[0], dim, x[1]);
+               }});
+      }
+      check({"gather of rows",
+             {numbers({300, 33}, d)},
+             {numbers({50, 33}, d, 2), integers({300, 33}, 50)},
+             [](const Arrays& y, const Arrays& x) { cpu().gather(y[0], x[0], 0, x[1]); }});
+    }
+  }
+  for (const auto kind :
+       {Distribution::Uniform, Distribution::Normal, Distribution::Bernoulli, Distribution::Bits})
+    for (const Dtype d : {kFloat32, kFloat64, kFloat16, kBFloat16, kInt64})
+      for (const Shape& s : {Shape{0}, Shape{1}, Shape{7, 33}, Shape{3, 8193}})
+        check({"random", {numbers(s, d)}, {}, [kind](const Arrays& y, const Arrays&) {
+                 cpu().random(y[0], kind, 0.25, 5, {.seed = 7, .offset = 3});
+               }});
+}
+
+TEST_CASE("unscale and the optimizer updates give the same bits anyhow") {
+  const Array half = full({1}, 0.5, kFloat32, kCPU), zero = full({1}, 0, kFloat32, kCPU);
+  for (const Dtype d : floats) {
+    for (const Shape& s : {Shape{}, Shape{0}, Shape{31}, Shape{7, 33}, Shape{3, 5477}}) {
+      const auto random = [&](uint32_t seed) { return numbers(s, d, seed, false); };
+      for (const bool special : {false, true})
+        check({"unscale",
+               {numbers(s, d, 1, special), random(2), zero},
+               {},
+               [&](const Arrays& y, const Arrays&) {
+                 cpu().unscale(std::span(y.data(), 2), half, y[2]);
+               }});
+      for (const double momentum : {0.0, 0.9})
+        check({"sgd",
+               {random(1), random(2), zero},
+               {random(3)},
+               [&](const Arrays& y, const Arrays& x) {
+                 const SgdSlot slot{.param = y[0],
+                                    .grad = x[0],
+                                    .momentum = momentum != 0 ? y[1] : Array(),
+                                    .step = y[2]};
+                 cpu().sgd({&slot, 1}, {.lr = 0.1, .momentum = momentum, .weight_decay = 0.01},
+                           {.found_inf = zero, .inv_scale = half});
+               }});
+      for (const bool amsgrad : {false, true})
+        check({"adam",
+               {random(1), random(2), numbers(s, d, 5, false), numbers(s, d, 6, false), zero},
+               {random(3)},
+               [&](const Arrays& y, const Arrays& x) {
+                 for (const int i : {2, 3}) cpu().unary(UnaryOps::index<Abs>(), y[i], y[i], {});
+                 const AdamSlot slot{y[0], x[0], y[1], y[2], amsgrad ? y[3] : Array(), y[4]};
+                 cpu().adam(
+                     {&slot, 1},
+                     {.lr = 0.1, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .amsgrad = amsgrad},
+                     {.found_inf = zero, .inv_scale = half});
+               }});
+    }
+  }
+  check({"scaler_update",
+         {full({1}, 1024, kFloat32, kCPU), full({1}, 3, kInt32, kCPU)},
+         {half},
+         [](const Arrays& y, const Arrays& x) { cpu().scaler_update(y[0], y[1], x[0], {}); }});
+}

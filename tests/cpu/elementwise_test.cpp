@@ -1,0 +1,163 @@
+// Copies and element-wise kernels: one conversion and one rounding per element, exact integers, and
+// NaN passes.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "halftape/core/backend.h"
+#include "halftape/core/formula/binary.h"
+#include "halftape/core/formula/unary.h"
+
+using namespace halftape;
+
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+using Values = std::vector<double>;
+
+template <class T>
+Array list(const std::vector<T>& v) {
+  const Array a({static_cast<int64_t>(v.size())}, dtype_of<T>, kCPU);
+  for (size_t i = 0; i < v.size(); ++i) a.data<T>()[i] = v[i];
+  return a;
+}
+Values values(const Array& a) {
+  const Array wide = a.to(kFloat64);
+  return {wide.data<double>(), wide.data<double>() + wide.numel()};
+}
+template <class Op>
+Array unary(const Array& x, Params<double> p = {}) {
+  Array y(x.shape(), x.dtype(), kCPU);
+  cpu_backend().unary(UnaryOps::index<Op>(), y, x, p);
+  return y;
+}
+template <class Op>
+Array binary(const Array& a, const Array& b, Dtype to) {
+  Array y(a.shape(), to, kCPU);
+  cpu_backend().binary(BinaryOps::index<Op>(), y, a, b);
+  return y;
+}
+/// Numbers that conversions find hard: out of range, between, subnormal, not a number.
+const Values hard = {0,     -0.0,   1,       -1,      0.5,       -1.5,       255.5,
+                     300,   2049,   65519,   65520,   -65520,    16777217,   2147483647.5,
+                     -3e9,  9.3e18, -1e19,   1e300,   -1e300,    0x1p-25,    0x1.004p-24,
+                     1e-40, 5e-324, 1.00049, 1.00391, 3.403e38,  kInf,       -kInf,
+                     kNaN,  0.1,    127,     128,     -0x1p-133, 0x1.8p-134, 33.3};
+
+}  // namespace
+
+TEST_CASE("a copy between any two dtypes is convert() of every element") {
+  Values more = hard;  // whole chunks and a rest, contiguous and not
+  while (more.size() < 100) more.push_back(hard[more.size() % hard.size()] / 3);
+  for (const Dtype from :
+       {kBool, kUInt8, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64}) {
+    for (const Dtype to :
+         {kBool, kUInt8, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64}) {
+      CAPTURE(from);
+      CAPTURE(to);
+      visit(from, [&](auto f) {
+        visit(to, [&](auto t) {
+          using From = typename decltype(f)::type;
+          using To = typename decltype(t)::type;
+          const Array x({static_cast<int64_t>(more.size())}, from, kCPU);
+          for (size_t i = 0; i < more.size(); ++i) x.data<From>()[i] = convert<From>(more[i]);
+          const Array y = x.to(to), wide({x.numel(), 2}, to, kCPU);
+          cpu_backend().copy(wide.select(1, 1), x);
+          int64_t wrong = 0;
+          for (int64_t i = 0; i < x.numel(); ++i) {
+            const To expected = convert<To>(x.data<From>()[i]);
+            wrong += std::memcmp(&y.data<To>()[i], &expected, sizeof(To)) != 0;
+            wrong += std::memcmp(&wide.data<To>()[2 * i + 1], &expected, sizeof(To)) != 0;
+          }
+          CHECK(wrong == 0);
+        });
+      });
+    }
+  }
+}
+
+TEST_CASE_TEMPLATE("arithmetic on halves is exact and then rounded once", T, Half, BFloat16) {
+  // Rounding to 53 bits first (as here) or to 24 (as the kernel) changes nothing for numbers of 11
+  // and 8 bits: p >= 2q + 2, Figueroa 1995. Except where float itself is subnormal.
+  std::vector<T> a, b;
+  for (uint32_t i = 0; i < 200000; ++i) {
+    a.push_back(T::from_bits(static_cast<uint16_t>(i * 40503u >> 3)));
+    b.push_back(T::from_bits(static_cast<uint16_t>(i * 2654435761u >> 11)));
+  }
+  const Array x = list(a), y = list(b);
+  const Dtype d = dtype_of<T>;
+  const Array sum = binary<Add>(x, y, d), difference = binary<Sub>(x, y, d),
+              product = binary<Mul>(x, y, d), quotient = binary<Div>(x, y, d);
+  int64_t wrong = 0;
+  auto check = [&](T got, double exact) {
+    const T expected(exact);
+    wrong += std::isnan(exact) ? !std::isnan(static_cast<float>(got)) : got.bits != expected.bits;
+  };
+  auto tiny = [](double v) { return v != 0 && std::abs(v) < 0x1p-126; };
+  for (size_t i = 0; i < a.size(); ++i) {
+    const auto p = static_cast<double>(a[i]), q = static_cast<double>(b[i]);
+    check(sum.data<T>()[i], p + q);
+    check(difference.data<T>()[i], p - q);
+    if (!tiny(p * q)) check(product.data<T>()[i], p * q);
+    if (!tiny(p / q)) check(quotient.data<T>()[i], p / q);
+  }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("several steps inside one kernel are not rounded to half in between") {
+  // 300² leaves half's range; 300²·2⁻¹⁰ in one kernel does not.
+  const Array x = list<Half>({Half(300.0)});
+  CHECK(values(unary<Square>(x)) == Values{kInf});
+  CHECK(values(unary<Affine>(x, {.a = 1000, .b = -299000})) == Values{1000});
+  // 2048 + 1 is 2048 in half, so that the second step shows.
+  CHECK(values(unary<Affine>(list<Half>({Half(1.0)}), {.a = 2049, .b = -2048})) == Values{1});
+}
+
+TEST_CASE("kernels of mixed dtypes compute in the wider and round to the result's") {
+  const Array a = list<Half>({Half(1.0)}), b = list<float>({0x1p-20f}), c = list<double>({0x1p-40});
+  CHECK(values(binary<Add>(a, b, kFloat32)) == Values{1 + 0x1p-20});
+  CHECK(values(binary<Add>(a, c, kFloat64)) == Values{1 + 0x1p-40});
+  CHECK(values(binary<Mul>(list<int64_t>({3}), b, kFloat32)) == Values{3 * 0x1p-20});
+  CHECK(values(binary<Div>(list<int32_t>({7}), list<int32_t>({2}), kFloat32)) == Values{3.5});
+}
+
+TEST_CASE("64-bit integers are added, multiplied and compared exactly") {
+  constexpr int64_t big = int64_t{1} << 53;
+  const Array a = list<int64_t>({big, -big}), b = list<int64_t>({big + 1, -big - 1});
+  CHECK(binary<Sub>(b, a, kInt64).data<int64_t>()[0] == 1);
+  CHECK(binary<Add>(a, list<int64_t>({1, 1}), kInt64).data<int64_t>()[0] == big + 1);
+  CHECK(binary<Mul>(b, list<int64_t>({3, 3}), kInt64).data<int64_t>()[1] == -3 * big - 3);
+  CHECK(values(binary<Lt>(a, b, kBool)) == Values{1, 0});
+  CHECK(values(binary<Eq>(a, b, kBool)) == Values{0, 0});
+  CHECK(binary<Maximum>(a, b, kInt64).data<int64_t>()[0] == big + 1);
+  CHECK(unary<Neg>(b).data<int64_t>()[0] == -big - 1);
+  CHECK(unary<Affine>(b, {.a = 1, .b = 1}).data<int64_t>()[0] == big + 2);
+  CHECK(values(binary<Add>(list<uint8_t>({200}), list<uint8_t>({100}), kUInt8)) == Values{44});
+}
+
+TEST_CASE("NaN passes through every rectifier, maximum and clamp, and compares unequal") {
+  for (const Dtype d : {kFloat16, kBFloat16, kFloat32, kFloat64}) {
+    const Array x = list<double>({kNaN, -1, 3, kInf, -kInf}).to(d);
+    const Array one = full({5}, 1, d, kCPU), nan = full({5}, kNaN, d, kCPU);
+    for (const Array& y : {unary<Relu>(x), unary<Clamp>(x, {.a = 0, .b = 2}), unary<Sign>(x),
+                           binary<Maximum>(x, one, d), binary<Maximum>(one, x, d),
+                           binary<Minimum>(x, one, d), binary<Minimum>(one, x, d)}) {
+      CHECK(std::isnan(values(y)[0]));
+      CHECK_FALSE(std::isnan(values(y)[1]));
+    }
+    CHECK(values(unary<Relu>(x))[3] == kInf);
+    for (const double v : values(binary<Maximum>(nan, one, d))) CHECK(std::isnan(v));
+    CHECK(values(binary<Eq>(nan, nan, kBool)) == Values(5, 0));
+    CHECK(values(binary<Ne>(nan, nan, kBool)) == Values(5, 1));
+    CHECK(values(binary<Le>(x, one, kBool)) == Values{0, 1, 0, 0, 1});
+    const Array y(x.shape(), d, kCPU), c = list<int32_t>({1, 0, 1, 0, 1}).to(kBool);
+    cpu_backend().where(y, c, one, nan);  // what is not chosen does not matter
+    CHECK(values(y)[0] == 1);
+    CHECK(values(y)[2] == 1);
+    CHECK(std::isnan(values(y)[1]));
+  }
+}

@@ -1,0 +1,195 @@
+// Matrix products: accumulated in float32 (float64), rounded once, with bias, alpha and beta.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "halftape/core/backend.h"
+
+using namespace halftape;
+
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+Array random(const Shape& shape, Dtype dtype, uint64_t seed) {
+  const Array a(shape, dtype, kCPU);
+  backend(kCPU).random(a, Distribution::Normal, 0, 1, {.seed = seed, .offset = 0});
+  return a;
+}
+std::vector<double> values(const Array& a) {
+  const Array wide = a.to(kFloat64).to_contiguous();
+  return {wide.data<double>(), wide.data<double>() + wide.numel()};
+}
+Array filled(const Shape& shape, double value, Dtype dtype) {
+  return full(shape, value, dtype, kCPU);
+}
+bool all_are(const Array& a, double value) {
+  for (const double v : values(a))
+    if (v != value) return false;
+  return true;
+}
+
+/// The largest |got − exact| in units of its bound. Of the k products and the sum of them in
+/// precision `inner`: (k + 1)·eps·Σ|a||b|; of the result: half a unit in its last place.
+double worst(const Array& d, const Array& a, const Array& b, Dtype inner) {
+  const int64_t m = d.size(0), n = d.size(1), k = a.size(1);
+  const auto x = values(a), y = values(b), got = values(d);
+  double out = 0;
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t j = 0; j < n; ++j) {
+      long double exact = 0, size = 0;
+      for (int64_t l = 0; l < k; ++l) {
+        const long double p = static_cast<long double>(x[static_cast<size_t>(i * k + l)]) *
+                              static_cast<long double>(y[static_cast<size_t>(l * n + j)]);
+        exact += p, size += std::abs(p);
+      }
+      const auto sum_error =
+          static_cast<double>(size) * static_cast<double>(k + 1) * epsilon(inner);
+      const double result = std::abs(static_cast<double>(exact)) + sum_error;
+      const double bound = sum_error / 2 + std::ldexp(epsilon(d.dtype()), std::ilogb(result)) / 2;
+      const auto error = static_cast<double>(
+          std::abs(static_cast<long double>(got[static_cast<size_t>(i * n + j)]) - exact));
+      out = std::max(out, error / bound);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("4096 ones in half sum to exactly 4096, where a half accumulator would stop at 2048") {
+  for (const Dtype d : {kFloat16, kBFloat16, kFloat32, kFloat64}) {
+    for (const Shape& s :
+         {Shape{1, 1}, Shape{3, 5}, Shape{1, 300}, Shape{200, 1}, Shape{130, 260}}) {
+      CAPTURE(d);
+      CAPTURE(s);
+      const int64_t m = s[0], n = s[1];
+      const Array y({m, n}, d, kCPU);
+      cpu_backend().gemm({.d = y, .a = filled({m, 4096}, 1, d), .b = filled({4096, n}, 1, d)});
+      CHECK(all_are(y, 4096));
+    }
+  }
+}
+
+TEST_CASE("random products are within the bound of float accumulation and one rounding") {
+  struct Size {
+    int64_t m, n, k;
+  };
+  for (const Size z : {Size{1, 1, 7}, Size{17, 33, 5}, Size{130, 260, 40}, Size{5, 3, 5000}}) {
+    CAPTURE(z.k);
+    for (const Dtype d : {kFloat16, kBFloat16, kFloat32, kFloat64}) {
+      CAPTURE(d);
+      const Array a = random({z.m, z.k}, d, 1), b = random({z.k, z.n}, d, 2);
+      const Dtype inner = d == kFloat64 ? kFloat64 : kFloat32;
+      const Array y({z.m, z.n}, d, kCPU);
+      cpu_backend().gemm({.d = y, .a = a, .b = b});
+      CHECK(worst(y, a, b, inner) <= 1);
+      // Transposed operands and a transposed result are the same product.
+      const Array at = a.transpose(0, 1).to_contiguous().transpose(0, 1);
+      const Array yt = Array({z.n, z.m}, d, kCPU).transpose(0, 1);
+      cpu_backend().gemm({.d = yt, .a = at, .b = b});
+      CHECK(values(yt) == values(y));
+      if (!is_16bit(d)) continue;
+      const Array wide({z.m, z.n}, kFloat32, kCPU);  // unrounded, when the result is wider
+      cpu_backend().gemm({.d = wide, .a = a, .b = b});
+      CHECK(worst(wide, a, b, inner) <= 1);
+      CHECK(values(wide.to(d)) == values(y));
+    }
+  }
+}
+
+TEST_CASE("a half product overflows only in its result, never on the way") {
+  // 300·300 leaves half's range; the sum of it and its negative does not.
+  const Array a = filled({1, 2}, 300, kFloat16), y({1, 1}, kFloat16, kCPU);
+  const Array b({2, 1}, kFloat16, kCPU);
+  b.data<Half>()[0] = Half(300.0), b.data<Half>()[1] = Half(-299.0);
+  cpu_backend().gemm({.d = y, .a = a, .b = b});
+  CHECK(all_are(y, 300));
+  cpu_backend().gemm({.d = y, .a = a, .b = filled({2, 1}, 300, kFloat16)});
+  CHECK(all_are(y, kInf));
+}
+
+TEST_CASE("d = alpha a b + beta d + bias, in that precision, rounded once") {
+  for (const Dtype d : {kFloat16, kBFloat16, kFloat32, kFloat64}) {
+    CAPTURE(d);
+    const Array a = filled({2, 3}, 2, d), b = filled({3, 130}, 1, d);
+    const Array y = filled({2, 130}, 8, d);
+    const Array bias({130}, kFloat32, kCPU);
+    for (int i = 0; i < 130; ++i) bias.data<float>()[i] = static_cast<float>(i);
+    cpu_backend().gemm({.d = y, .a = a, .b = b, .bias = &bias, .alpha = 0.5, .beta = 0.25});
+    const auto v = values(y);  // 0.5·6 + 0.25·8 + i
+    for (size_t i = 0; i < v.size(); ++i) REQUIRE(v[i] == 5 + static_cast<double>(i % 130));
+    cpu_backend().gemm({.d = y, .a = a, .b = b, .alpha = -1});
+    CHECK(all_are(y, -6));
+    cpu_backend().gemm({.d = y, .a = a, .b = b, .alpha = 0, .beta = 1});
+    CHECK(all_are(y, -6));
+  }
+  // 2048 + 1 − 1: with a rounding to half in between the one would be lost.
+  const Array one = filled({1}, 1, kFloat16), y = filled({1, 1}, -1, kFloat16);
+  const Array a = filled({1, 1}, 2048, kFloat16), b = filled({1, 1}, 1, kFloat16);
+  const Array three = filled({1}, 3, kFloat32);
+  cpu_backend().gemm({.d = y, .a = a, .b = b, .bias = &three, .beta = 1});
+  CHECK(all_are(y, 2050));
+  cpu_backend().gemm({.d = y, .a = b, .b = b, .bias = &one});
+  CHECK(all_are(y, 2));
+}
+
+TEST_CASE("what d held does not matter when beta is 0") {
+  for (const Dtype d : {kFloat16, kFloat32, kFloat64}) {
+    for (const double rubbish : {kNaN, kInf}) {
+      const Array y = filled({3, 4}, rubbish, d);
+      cpu_backend().gemm({.d = y, .a = filled({3, 2}, 1, d), .b = filled({2, 4}, 1, d)});
+      CHECK(all_are(y, 2));
+    }
+  }
+}
+
+TEST_CASE("a depth of 0 gives beta d + bias, and no rows or columns give nothing") {
+  for (const Dtype d : {kFloat16, kFloat32, kFloat64}) {
+    const Array y = filled({3, 4}, 5, d), bias = filled({4}, 7, d);
+    const Array a({3, 0}, d, kCPU), b({0, 4}, d, kCPU);
+    cpu_backend().gemm({.d = y, .a = a, .b = b, .beta = 2});
+    CHECK(all_are(y, 10));
+    cpu_backend().gemm({.d = y, .a = a, .b = b, .bias = &bias});
+    CHECK(all_are(y, 7));
+    cpu_backend().gemm({.d = y, .a = a, .b = b});
+    CHECK(all_are(y, 0));
+    const Array none({0, 4}, d, kCPU), no_columns({2, 3, 0}, d, kCPU);
+    cpu_backend().gemm({.d = none, .a = Array({0, 3}, d, kCPU), .b = filled({3, 4}, 1, d)});
+    cpu_backend().gemm(
+        {.d = no_columns, .a = filled({2, 3, 5}, 1, d), .b = Array({2, 5, 0}, d, kCPU)});
+  }
+}
+
+TEST_CASE("leading dimensions are a batch, whose matrices may be repeated") {
+  const Array a = random({2, 3, 5, 7}, kFloat32, 1), b = random({7, 4}, kFloat32, 2);
+  const Array y({2, 3, 5, 4}, kFloat32, kCPU), single({5, 4}, kFloat32, kCPU);
+  cpu_backend().gemm({.d = y, .a = a, .b = b.expand({2, 3, 7, 4})});
+  for (int i = 0; i < 2; ++i) {
+    for (int j = 0; j < 3; ++j) {
+      cpu_backend().gemm({.d = single, .a = a.select(0, i).select(0, j), .b = b});
+      CHECK(values(single) == values(y.select(0, i).select(0, j)));
+    }
+  }
+}
+
+TEST_CASE("one NaN or infinity spoils its row and column and no more") {
+  for (const Dtype d : {kFloat16, kFloat32}) {
+    const Array a = filled({140, 9}, 1, d), b = filled({9, 270}, 1, d), y({140, 270}, d, kCPU);
+    backend(kCPU).fill(a.select(0, 131).select(0, 4), kNaN);
+    backend(kCPU).fill(b.select(1, 260).select(0, 2), kInf);
+    cpu_backend().gemm({.d = y, .a = a, .b = b});
+    const auto v = values(y);
+    int64_t wrong = 0;
+    for (size_t i = 0; i < 140; ++i) {
+      for (size_t j = 0; j < 270; ++j) {
+        const double x = v[i * 270 + j];
+        wrong += !(i == 131 ? std::isnan(x) : x == (j == 260 ? kInf : 9));
+      }
+    }
+    CHECK(wrong == 0);
+  }
+}

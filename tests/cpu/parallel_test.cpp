@@ -1,0 +1,204 @@
+// The pool: every task runs once, nested loops, exceptions, and many callers at a time.
+#include <doctest/doctest.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "halftape/core/backend.h"
+#include "halftape/core/formula/reduce.h"
+#include "halftape/cpu/parallel.h"
+
+using namespace halftape;
+using cpu::parallel_for;
+using cpu::parallel_ranges;
+
+namespace {
+
+/// Puts the number of threads back.
+struct Threads {
+  int before = get_num_threads();
+  explicit Threads(int n) { set_num_threads(n); }
+  ~Threads() { set_num_threads(before); }
+};
+
+bool each_once(int64_t count) {
+  std::vector<std::atomic<int>> runs(static_cast<size_t>(count));
+  parallel_for(count, [&](int64_t i) { ++runs[static_cast<size_t>(i)]; });
+  for (const auto& n : runs)
+    if (n != 1) return false;
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("every task runs exactly once, for any number of tasks and threads") {
+  for (const int threads : {1, 2, 3, 4, 8, 16, 2}) {
+    const Threads use(threads);
+    CHECK(get_num_threads() == threads);
+    for (const int64_t count : {0, 1, 2, 3, 7, 8, 9, 1000}) {
+      CAPTURE(threads);
+      CAPTURE(count);
+      CHECK(each_once(count));
+    }
+  }
+}
+
+TEST_CASE("ranges cover everything without overlap") {
+  const Threads use(4);
+  for (const int64_t total : {0, 1, 7, 99, 100, 101, 1000}) {
+    std::vector<std::atomic<int>> runs(static_cast<size_t>(total));
+    std::atomic<int64_t> longest{0};
+    parallel_ranges(total, 100, [&](int64_t begin, int64_t end) {
+      if (end - begin > longest) longest = end - begin;
+      for (int64_t i = begin; i < end; ++i) ++runs[static_cast<size_t>(i)];
+    });
+    for (const auto& n : runs) CHECK(n == 1);
+    CHECK(longest <= 100);
+  }
+}
+
+TEST_CASE("tasks run on other threads too, and never on more than were asked for") {
+  const Threads use(3);
+  std::mutex mutex;
+  std::set<std::thread::id> seen;
+  std::atomic<int> inside{0}, most{0};
+  parallel_for(60, [&](int64_t) {
+    const int now = ++inside;
+    for (int m = most; now > m && !most.compare_exchange_weak(m, now);) {
+    }
+    {
+      const std::lock_guard lock(mutex);
+      seen.insert(std::this_thread::get_id());
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    --inside;
+  });
+  CHECK(seen.size() > 1);
+  CHECK(seen.size() <= 3);
+  CHECK(most <= 3);
+  seen.clear();
+  set_num_threads(1);
+  parallel_for(60, [&](int64_t) { seen.insert(std::this_thread::get_id()); });
+  CHECK(seen == std::set{std::this_thread::get_id()});
+}
+
+TEST_CASE("fewer than one thread is refused with the number, and changes nothing") {
+  const Threads use(3);
+  for (const int n : {0, -1, -1000}) {
+    try {
+      set_num_threads(n);
+      FAIL_CHECK("no error");
+    } catch (const Error& e) {
+      CHECK(std::string(e.what()) ==
+            "set_num_threads: " + std::to_string(n) + " threads; at least 1 is needed");
+    }
+    CHECK(get_num_threads() == 3);
+  }
+}
+
+TEST_CASE("a loop inside a task runs on the task's own thread") {
+  const Threads use(4);
+  std::atomic<int64_t> sum{0}, strangers{0};
+  parallel_for(20, [&](int64_t i) {
+    const auto self = std::this_thread::get_id();
+    parallel_for(30, [&](int64_t j) {
+      sum += i * 30 + j;
+      strangers += std::this_thread::get_id() != self;
+      parallel_for(2, [&](int64_t) { strangers += std::this_thread::get_id() != self; });
+    });
+  });
+  CHECK(sum == 600 * 599 / 2);
+  CHECK(strangers == 0);
+  CHECK(each_once(1000));  // and afterwards loops are parallel again, and whole
+}
+
+TEST_CASE("an exception of a task reaches the caller, and the pool stays usable") {
+  for (const int threads : {1, 2, 4}) {
+    const Threads use(threads);
+    for (const int64_t count : {1, 2, 100}) {
+      for (const int64_t bad : {int64_t{0}, count / 2, count - 1}) {
+        std::atomic<int64_t> running{0};
+        CHECK_THROWS_WITH_AS(parallel_for(count,
+                                          [&](int64_t i) {
+                                            ++running;
+                                            std::this_thread::yield();
+                                            --running;
+                                            if (i == bad) throw std::out_of_range("task");
+                                          }),
+                             "task", std::out_of_range);
+        CHECK(running == 0);  // nobody is still at work on what the caller may now destroy
+        CHECK(each_once(100));
+      }
+    }
+    CHECK_THROWS_AS(parallel_for(10, [](int64_t) { throw Error("every one"); }), Error);
+    CHECK_THROWS_AS(parallel_for(4,
+                                 [](int64_t) {
+                                   parallel_for(4, [](int64_t j) {
+                                     if (j == 3) throw Error("nested");
+                                   });
+                                 }),
+                    Error);
+    CHECK(each_once(100));
+  }
+}
+
+TEST_CASE("many threads may call at the same time, and change the number of threads meanwhile") {
+  const Threads use(4);
+  const Array x({70001}, kFloat32, kCPU);
+  cpu_backend().random(x, Distribution::Normal, 0, 1, {.seed = 1, .offset = 0});
+  auto sum = [&] {
+    const Array y({}, kFloat32, kCPU);
+    cpu_backend().reduce(ReduceOps::index<Sum>(), y, x, {0});
+    return read_double(y);
+  };
+  const double expected = sum();
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> callers;
+  for (int t = 0; t < 8; ++t)
+    callers.emplace_back([&, t] {
+      for (int round = 0; round < 60; ++round) {
+        if (t == 0) set_num_threads(1 + round % 5);
+        const Array y = x.clone();
+        cpu_backend().fill(y, t);
+        wrong += read_double(y.slice(0, 70000, 70001)) != t;
+        wrong += sum() != expected;
+        try {
+          parallel_for(8, [&](int64_t i) {
+            if (i == t) throw Error("expected");
+          });
+          ++wrong;
+        } catch (const Error&) {
+        }
+      }
+    });
+  for (std::thread& c : callers) c.join();
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("a forked child, which has none of the pool's threads, computes and exits") {
+  const Threads use(4);
+  CHECK(each_once(100));  // the pool has threads now
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    alarm(10);  // rather than wait forever for a thread that is not there
+    const bool right = each_once(100);
+    std::exit(right ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+}

@@ -1,0 +1,211 @@
+// List-wise updates: where an infinity is found, and that a skipped step leaves every byte.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "halftape/core/backend.h"
+
+using namespace halftape;
+
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+const std::vector<Dtype> floats = {kFloat16, kBFloat16, kFloat32, kFloat64};
+
+Array one(double value) { return full({1}, value, kFloat32, kCPU); }
+double at(const Array& a, int64_t i) {
+  return read_double(a.reshape({a.numel()}).slice(0, i, i + 1));
+}
+void set(const Array& a, int64_t i, double value) {
+  cpu_backend().fill(a.reshape({a.numel()}).slice(0, i, i + 1), value);
+}
+std::string bytes(const Array& a) {
+  return {static_cast<const char*>(a.raw()),
+          static_cast<size_t>(a.numel()) * element_size(a.dtype())};
+}
+bool finds(const std::vector<Array>& grads, double inv_scale) {
+  const Array found = one(0);
+  cpu_backend().unscale(grads, one(inv_scale), found);
+  const double verdict = at(found, 0);
+  CHECK((verdict == 0 || verdict == 1));
+  return verdict != 0;
+}
+
+/// What an optimizer changes, filled with numbers that a stray write would be seen in.
+struct State {
+  std::vector<Array> arrays;
+  Array operator[](size_t i) const { return arrays[i]; }
+  State(const Shape& shape, Dtype d, size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+      arrays.push_back(Array(shape, d, kCPU));
+      cpu_backend().random(arrays.back(), Distribution::Uniform, 0.5, 2, {.seed = i, .offset = 0});
+    }
+    arrays.push_back(one(3));  // the step
+  }
+  std::string all() const {
+    std::string s;
+    for (const Array& a : arrays) s += bytes(a);
+    return s;
+  }
+  std::vector<uint64_t> versions() const {
+    std::vector<uint64_t> v;
+    for (const Array& a : arrays) v.push_back(a.version());
+    return v;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("unscale multiplies every gradient and reports nothing when all are finite") {
+  for (const Dtype d : floats) {
+    CAPTURE(d);
+    std::vector<Array> grads;
+    for (const int64_t n : {0, 1, 31, 33, 1000, 100003}) grads.push_back(full({n}, 3, d, kCPU));
+    grads.push_back(full({}, 3, d, kCPU));
+    grads.push_back(full({7, 66}, 3, d, kCPU).slice(1, 0, 66, 2));
+    CHECK_FALSE(finds(grads, 0.25));
+    for (const Array& g : grads) {
+      const Array wide = g.to(kFloat64).to_contiguous();
+      int64_t wrong = 0;
+      for (int64_t i = 0; i < wide.numel(); ++i) wrong += wide.data<double>()[i] != 0.75;
+      CHECK(wrong == 0);
+      CHECK(g.version() == 1);
+    }
+  }
+}
+
+TEST_CASE("unscale finds one infinity or NaN in any position of any gradient of any dtype") {
+  for (const Dtype d : floats) {
+    CAPTURE(d);
+    for (const double bad : {kInf, -kInf, kNaN}) {
+      for (const double inv_scale : {1.0, 0.5, 0x1p-16}) {
+        int64_t missed = 0;
+        for (const size_t which : {size_t{0}, size_t{2}, size_t{3}}) {
+          const std::vector<int64_t> sizes = {1, 0, 70, 17000};
+          const int64_t n = sizes[which];
+          for (int64_t i = 0; i<n; i += n> 1000 ? 997 : 1) {
+            std::vector<Array> grads;
+            for (const int64_t size : sizes) grads.push_back(full({size}, 1, d, kCPU));
+            set(grads[which], i, bad);
+            missed += !finds(grads, inv_scale);
+            const double after = at(grads[which], i);
+            missed += std::isnan(bad) ? !std::isnan(after) : after != bad;
+          }
+        }
+        CHECK(missed == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("unscale finds it among gradients of different dtypes, and nothing in an empty list") {
+  for (size_t which = 0; which < floats.size(); ++which) {
+    std::vector<Array> grads;
+    for (const Dtype d : floats) grads.push_back(full({2, 3}, 1, d, kCPU));
+    CHECK_FALSE(finds(grads, 0.5));
+    set(grads[which], 5, kInf);
+    CHECK(finds(grads, 0.5));
+  }
+  CHECK_FALSE(finds({}, 0.5));
+  CHECK_FALSE(finds({Array({0}, kFloat16, kCPU), Array({3, 0}, kFloat32, kCPU)}, 0.5));
+}
+
+TEST_CASE("unscale notices an overflow that it causes itself") {
+  CHECK(finds({full({40}, 60000, kFloat16, kCPU)}, 2));
+  CHECK_FALSE(finds({full({40}, 60000, kFloat16, kCPU)}, 1));
+  // 32760·2 rounds to infinity in half, but not in float: the rounding is what overflows.
+  CHECK(finds({full({1}, 32760, kFloat16, kCPU)}, 2.001));
+  CHECK_FALSE(finds({full({1}, 32752, kFloat16, kCPU)}, 2));
+  CHECK(finds({full({1}, 3e38, kBFloat16, kCPU)}, 4));
+  CHECK(finds({full({1}, 3e38, kFloat32, kCPU)}, 4));
+  CHECK_FALSE(finds({full({1}, 3e38, kFloat64, kCPU)}, 4));
+  CHECK(finds({full({1}, 1e308, kFloat64, kCPU)}, 4));
+  CHECK(finds({full({1}, 1, kFloat32, kCPU)}, kInf));
+  CHECK(finds({full({1}, 1, kFloat32, kCPU)}, kNaN));
+}
+
+TEST_CASE("a verdict is raised and never taken back") {
+  const Array found = one(1);
+  const Array g = full({3}, 1, kFloat32, kCPU);
+  cpu_backend().unscale(std::span(&g, 1), one(0.5), found);
+  CHECK(at(found, 0) == 1);
+}
+
+TEST_CASE("a skipped update leaves every byte and version, whatever the gradient holds") {
+  for (const Dtype d : floats) {
+    CAPTURE(d);
+    for (const Shape& shape : {Shape{}, Shape{33}, Shape{130, 130}}) {
+      for (const double gradient : {1.0, kInf, kNaN}) {
+        const Array g = full(shape, gradient, d, kCPU), found = one(1), inverse = one(0.5);
+        const StepControl skip{.found_inf = found, .inv_scale = inverse};
+        const State s(shape, d, 4);
+        const std::string before = s.all();
+        const SgdSlot sgd{.param = s[0], .grad = g, .momentum = s[1], .step = s[4]};
+        cpu_backend().sgd({&sgd, 1}, {.lr = 0.1, .momentum = 0.9, .weight_decay = 0.1}, skip);
+        const SgdSlot plain{.param = s[0], .grad = g, .momentum = {}, .step = {}};
+        cpu_backend().sgd({&plain, 1}, {.lr = 0.1}, skip);
+        const AdamSlot adam{s[0], g, s[1], s[2], s[3], s[4]};
+        cpu_backend().adam({&adam, 1},
+                           {.lr = 0.1,
+                            .beta1 = 0.9,
+                            .beta2 = 0.99,
+                            .eps = 1e-8,
+                            .weight_decay = 0.1,
+                            .decoupled = true,
+                            .amsgrad = true},
+                           skip);
+        CHECK((s.all() == before));  // not printed: bytes
+        CHECK(s.versions() == std::vector<uint64_t>(5, 0));
+        // The same calls with a verdict of 0 change all of it, so the above could have failed.
+        const StepControl go{.found_inf = one(0), .inv_scale = inverse};
+        cpu_backend().sgd({&sgd, 1}, {.lr = 0.1, .momentum = 0.9}, go);
+        CHECK((bytes(s[0]) + bytes(s[1]) != before.substr(0, 2 * bytes(s[0]).size())));
+        CHECK(s[0].version() == 1);
+        CHECK(at(s[4], 0) == 4);
+      }
+    }
+  }
+}
+
+TEST_CASE("updates follow their formulas, and inv_scale divides the gradient as it is read") {
+  const Array p = full({40}, 1, kFloat64, kCPU), g = full({40}, 8, kFloat64, kCPU);
+  const Array v = full({40}, 0, kFloat64, kCPU), steps = one(0);
+  const StepControl control{.found_inf = one(0), .inv_scale = one(0.25)};  // the gradient is 2
+  const SgdSlot slot{.param = p, .grad = g, .momentum = v, .step = steps};
+  const SgdScalars o{.lr = 0.5, .momentum = 0.5, .dampening = 0.25};
+  cpu_backend().sgd({&slot, 1}, o, control);  // the first step takes v = g: 1 − 0.5·2
+  CHECK(at(v, 39) == 2);
+  CHECK(at(p, 39) == 0);
+  cpu_backend().sgd({&slot, 1}, o, control);  // v = 0.5·2 + 0.75·2, p = 0 − 0.5·2.5
+  CHECK(at(v, 0) == 2.5);
+  CHECK(at(p, 0) == -1.25);
+  CHECK(at(steps, 0) == 2);
+  CHECK(at(g, 0) == 8);  // the gradient itself stays scaled
+  // Adam's first step is lr·sign(g), its second moment (1 − β2)·g².
+  const Array q = full({40}, 1, kFloat64, kCPU), m = full({40}, 0, kFloat64, kCPU), t = one(0);
+  cpu_backend().fill(v, 0);
+  const AdamSlot adam{q, g, m, v, {}, t};
+  cpu_backend().adam({&adam, 1}, {.lr = 0.125, .beta1 = 0.5, .beta2 = 0.75, .eps = 0}, control);
+  CHECK(at(q, 39) == 0.875);
+  CHECK(at(m, 39) == 1);
+  CHECK(at(v, 39) == 1);
+  CHECK(at(t, 0) == 1);
+}
+
+TEST_CASE("scaler_update is next() on arrays of one element") {
+  for (const bool found : {false, true}) {
+    const ScalerLaw law{.growth_interval = 4};
+    const Array scale = one(1024), tracker = full({1}, 3, kInt32, kCPU);
+    cpu_backend().scaler_update(scale, tracker, one(found ? 1 : 0), law);
+    const ScalerState expected = next({1024, 3}, found, law);
+    CHECK(at(scale, 0) == expected.scale);
+    CHECK(read_int64(tracker) == expected.growth_tracker);
+    CHECK(scale.version() == 1);
+  }
+}
