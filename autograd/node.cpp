@@ -2,6 +2,7 @@
 
 #include "halftape/autograd/grad_mode.h"
 #include "halftape/autograd/ops/binary.h"
+#include "halftape/autograd/ops/view.h"
 #include "halftape/autograd/policy.h"
 #include "halftape/core/backend.h"
 #include "halftape/core/formula/binary.h"
@@ -55,7 +56,8 @@ Grads Accumulate::vjp(Grads gs) {
   gs.clear();
   Tensor& grad = leaf_->grad;
   if (GradMode::is_enabled()) {
-    grad = grad.defined() ? add(grad, g) : g;
+    grad =
+        grad.defined() ? add(grad, g) : clone(g);  // its own bytes: gradients are changed in place
   } else if (!grad.defined()) {
     // Take the bytes when nobody else can see them; otherwise a later in-place addition would reach
     // others.

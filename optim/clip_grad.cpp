@@ -32,17 +32,18 @@ Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, d
   Dtype wide = kFloat32;
   for (const Tensor& g : grads) wide = promote(wide, g.dtype());
 
-  // Squares of numbers beyond 1e19 leave float32: take the largest element out first.
+  // Squares of numbers beyond 1e19 leave float32: take the largest element out first, if it is a
+  // number to divide by.
   Tensor largest = zeros({}, TensorOptions(wide).device(grads[0].device()));
   for (const Tensor& g : grads)
     if (g.numel() > 0) largest = maximum(largest, abs(g).amax().to(wide));
   Tensor norm = largest;
   if (!std::isinf(norm_type)) {
-    const Tensor unit = where(largest > 0, largest, 1);
+    const Tensor unit = where(largest - largest == 0, where(largest > 0, largest, 1), 1);
     Tensor total = zeros_like(largest);
     for (const Tensor& g : grads)
       total = total + sum(pow(abs(g.to(wide)) / unit, norm_type), {}, false, wide);
-    norm = where(largest > 0, unit * pow(total, 1 / norm_type), 0);
+    norm = unit * pow(total, 1 / norm_type);
   }
   const Tensor finite = norm - norm == 0;
   HALFTAPE_CHECK(!error_if_nonfinite || finite.item<int>() != 0,

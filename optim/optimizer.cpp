@@ -126,9 +126,13 @@ void Optimizer::load_state_dict(const OptimizerState& saved) {
   std::map<const detail::TensorImpl*, ParamState> loaded;
   for (size_t i = 0; i < params.size(); ++i) {
     for (const auto& [key, value] : saved.state[i]) {
-      HALFTAPE_CHECK(value.numel() == 1 || value.shape() == params[i].sizes(),
-                     "optimizer: saved \"", key, "\" of parameter ", i, " has shape ",
-                     value.shape(), ", the parameter ", params[i].sizes());
+      // The count of steps is one float32; all else is kept element by element.
+      const bool counts = key == "step";
+      const Shape shape = counts ? Shape() : params[i].sizes();
+      const Dtype dtype = counts ? kFloat32 : params[i].dtype();
+      HALFTAPE_CHECK(value.shape() == shape && value.dtype() == dtype, "optimizer: saved \"", key,
+                     "\" of parameter ", i, " is ", value.dtype(), " ", value.shape(),
+                     ", expected ", dtype, " ", shape);
       loaded[params[i].impl()][key] = value.to(params[i].device()).clone();
     }
   }

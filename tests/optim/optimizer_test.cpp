@@ -1,0 +1,406 @@
+// What all optimizers share: groups and their options, state, zero_grad, closures, saving, and the
+// promise that nothing changes when something is refused.
+#include <doctest/doctest.h>
+
+#include <halftape/halftape.h>
+
+#include <cmath>
+
+#include "halftape/tests/support/close.h"
+
+using namespace halftape;
+using optim::Adam;
+using optim::AdamOptions;
+using optim::OptimizerParamGroup;
+using optim::SGD;
+using optim::SGDOptions;
+
+namespace {
+
+using Groups = std::vector<OptimizerParamGroup>;
+
+OptimizerParamGroup group(std::vector<Tensor> params) {
+  return OptimizerParamGroup(std::move(params));
+}
+OptimizerParamGroup group(std::vector<Tensor> params, const SGDOptions& options) {
+  return OptimizerParamGroup(std::move(params), options.clone());
+}
+Tensor leaf(const Shape& shape, double value = 1) { return full(shape, value, requires_grad()); }
+void give_gradients(const optim::Optimizer& optimizer, double value) {
+  for (const Tensor& p : optimizer.parameters()) p.mutable_grad() = full_like(p, value).detach();
+}
+
+/// Forgets what was learnt, on the host alone.
+class UsersOwn : public optim::Optimizer {
+ public:
+  explicit UsersOwn(std::vector<Tensor> params)
+      : Optimizer(Groups{group(std::move(params))}, SGDOptions(0.5).clone()) {}
+  bool supports_control() const override { return false; }
+
+ protected:
+  void update(const optim::OptimizerOptions& options, const std::vector<Tensor>& params,
+              const StepControl&) override {
+    for (Tensor p : params) p.sub_(p.grad() * options.get_lr());
+  }
+};
+
+}  // namespace
+
+TEST_CASE("groups use their own options, and the defaults where they have none") {
+  const Tensor a = leaf({2}), b = leaf({3}), c = leaf({1});
+  SGD optimizer(Groups{group({a}), group({b}, SGDOptions(0.5)), group({c})}, SGDOptions(0.25));
+  give_gradients(optimizer, 1);
+  optimizer.step();
+  CHECK(a.equal(full({2}, 0.75)));
+  CHECK(b.equal(full({3}, 0.5)));
+  CHECK(c.equal(full({1}, 0.75)));
+  CHECK(optimizer.param_groups().size() == 3);
+  const auto all = optimizer.parameters();
+  REQUIRE(all.size() == 3);
+  CHECK(all[0].is_same(a));
+  CHECK(all[1].is_same(b));
+  CHECK(all[2].is_same(c));
+}
+
+TEST_CASE("set_lr on one group counts from the next step and for that group alone") {
+  const Tensor a = leaf({2}), b = leaf({2});
+  SGD optimizer(Groups{group({a}), group({b})}, SGDOptions(0.25));
+  optimizer.param_groups()[1].options().set_lr(0.125);
+  CHECK(optimizer.param_groups()[1].options().get_lr() == 0.125);
+  give_gradients(optimizer, 1);
+  optimizer.step();
+  CHECK(a.equal(full({2}, 0.75)));
+  CHECK(b.equal(full({2}, 0.875)));
+}
+
+TEST_CASE("changed defaults hold for groups added later, not for those that are there") {
+  const Tensor a = leaf({1}), b = leaf({1});
+  SGD optimizer({a}, SGDOptions(0.5));
+  optimizer.defaults().set_lr(0.25);
+  optimizer.add_param_group(group({b}));
+  give_gradients(optimizer, 1);
+  optimizer.step();
+  CHECK(a.item() == 0.5);
+  CHECK(b.item() == 0.75);
+}
+
+TEST_CASE("a group that was added is a copy, and its options are not shared") {
+  const Tensor a = leaf({1}), b = leaf({1});
+  OptimizerParamGroup mine = group({a}, SGDOptions(0.5));
+  OptimizerParamGroup copy = mine;
+  copy.options().set_lr(7);
+  CHECK(mine.options().get_lr() == 0.5);
+  SGD optimizer(Groups{mine}, SGDOptions(1));
+  mine.options().set_lr(9);
+  CHECK(optimizer.param_groups()[0].options().get_lr() == 0.5);
+  copy = group({b});
+  CHECK_FALSE(copy.has_options());
+}
+
+TEST_CASE("a parameter belongs to one group, once") {
+  const Tensor a = leaf({2}), b = leaf({3});
+  CHECK_THROWS_WITH_AS(SGD({a, b, a}, SGDOptions()), doctest::Contains("(2) appears twice"), Error);
+  CHECK_THROWS_WITH_AS(SGD(Groups{group({a}), group({b, a})}), doctest::Contains("appears twice"),
+                       Error);
+  SGD optimizer({a}, SGDOptions(0.5));
+  CHECK_THROWS_WITH_AS(optimizer.add_param_group(group({b, a})), doctest::Contains("appears twice"),
+                       Error);
+  CHECK(optimizer.param_groups().size() == 1);
+  CHECK_NOTHROW(optimizer.add_param_group(group({b})));
+  CHECK_THROWS_AS(optimizer.add_param_group(group({b})), Error);
+  CHECK(optimizer.param_groups().size() == 2);
+}
+
+TEST_CASE("what cannot be trained is refused when the group is made") {
+  const Tensor a = leaf({2});
+  CHECK_THROWS_WITH_AS(SGD({a * 2}, SGDOptions()), doctest::Contains("non-leaf"), Error);
+  CHECK_THROWS_WITH_AS(SGD({a, Tensor()}, SGDOptions()), doctest::Contains("undefined"), Error);
+  CHECK_THROWS_WITH_AS(SGD({zeros({2}, kInt64)}, SGDOptions()),
+                       doctest::Contains("not floating-point"), Error);
+  CHECK_THROWS_WITH_AS(SGD(Groups{}), doctest::Contains("no parameters"), Error);
+  SGD optimizer({a}, SGDOptions());
+  CHECK_THROWS_WITH_AS(optimizer.add_param_group(group({leaf({1})}, SGDOptions(-1))),
+                       doctest::Contains("lr -1"), Error);
+  CHECK(optimizer.param_groups().size() == 1);
+}
+
+TEST_CASE("a leaf that does not require grad may be given, and is trained once it has a gradient") {
+  const Tensor frozen = full({2}, 1.0);
+  SGD optimizer({frozen}, SGDOptions(0.5));
+  optimizer.step();
+  CHECK(frozen.equal(ones({2})));
+  frozen.mutable_grad() = ones({2});
+  optimizer.step();
+  CHECK(frozen.equal(full({2}, 0.5)));
+}
+
+TEST_CASE("a parameter without a gradient stays, and nothing is remembered of it") {
+  const Tensor a = leaf({2}), b = leaf({2});
+  Adam optimizer({a, b}, AdamOptions(0.5));
+  a.mutable_grad() = ones({2});
+  const auto version = b.version();
+  optimizer.step();
+  CHECK(b.equal(ones({2})));
+  CHECK(b.version() == version);
+  CHECK(optimizer.state_of(b).empty());
+  CHECK_FALSE(optimizer.state_of(a).empty());
+  CHECK(optimizer.state_of(leaf({1})).empty());
+}
+
+TEST_CASE("zero_grad forgets the gradients, or fills them where they are") {
+  const Tensor a = leaf({2}), b = leaf({3}), c = leaf({1});
+  SGD optimizer(Groups{group({a, c}), group({b})}, SGDOptions());
+  a.mutable_grad() = ones({2});
+  b.mutable_grad() = ones({3});
+  const Tensor seen = b.grad();
+  optimizer.zero_grad(false);
+  CHECK(a.grad().equal(zeros({2})));
+  CHECK(b.grad().is_same(seen));
+  CHECK(seen.equal(zeros({3})));
+  CHECK_FALSE(c.grad().defined());
+  optimizer.zero_grad();
+  CHECK_FALSE(a.grad().defined());
+  CHECK_FALSE(b.grad().defined());
+}
+
+TEST_CASE("zero_grad(false) does not write into a gradient that a graph may still need") {
+  const Tensor a = leaf({2}, 3);
+  SGD optimizer({a}, SGDOptions());
+  (a * a * a).sum().backward({}, true, true);
+  const Tensor first = a.grad();
+  REQUIRE(first.requires_grad());
+  optimizer.zero_grad(false);
+  CHECK(first.equal(full({2}, 27.0)));
+  CHECK(a.grad().equal(zeros({2})));
+  CHECK_FALSE(a.grad().requires_grad());
+}
+
+TEST_CASE("gradients add up until zero_grad") {
+  const Tensor a = leaf({2});
+  SGD optimizer({a}, SGDOptions());
+  for (int i = 1; i <= 3; ++i) {
+    a.sum().backward();
+    CHECK(a.grad().equal(full({2}, static_cast<double>(i))));
+  }
+  optimizer.zero_grad(false);
+  a.sum().backward();
+  CHECK(a.grad().equal(ones({2})));
+}
+
+TEST_CASE("a closure runs once, records even under NoGradGuard, and its value is given back") {
+  const Tensor a = leaf({2}, 2);
+  SGD optimizer({a}, SGDOptions(0.25));
+  int calls = 0;
+  const NoGradGuard no_grad;
+  const Tensor loss = optimizer.step([&] {
+    ++calls;
+    optimizer.zero_grad();
+    const Tensor l = (a * a).sum();
+    l.backward();
+    return l;
+  });
+  CHECK(calls == 1);
+  CHECK(loss.item() == 8);
+  CHECK(a.equal(ones({2})));
+  CHECK_FALSE(GradMode::is_enabled());
+  CHECK_FALSE(optimizer.step().defined());
+}
+
+TEST_CASE("a closure that throws leaves the parameters and the recording switch as they were") {
+  const Tensor a = leaf({2}, 2);
+  SGD optimizer({a}, SGDOptions(0.25));
+  a.mutable_grad() = ones({2});
+  const NoGradGuard no_grad;
+  CHECK_THROWS_AS(optimizer.step([]() -> Tensor { throw Error("stop"); }), Error);
+  CHECK(a.equal(full({2}, 2.0)));
+  CHECK_FALSE(GradMode::is_enabled());
+}
+
+TEST_CASE("a gradient of a wrong shape or dtype is refused before any group has changed") {
+  const Tensor a = leaf({2}), b = leaf({2, 3});
+  SGD optimizer(Groups{group({a}), group({b})}, SGDOptions(0.5).momentum(0.9));
+  a.mutable_grad() = ones({2});
+  b.mutable_grad() = ones({3, 2});
+  CHECK_THROWS_WITH_AS(optimizer.step(), doctest::Contains("(3, 2)"), Error);
+  b.mutable_grad() = ones({2, 3}, kInt64);
+  CHECK_THROWS_WITH_AS(optimizer.step(), doctest::Contains("int64"), Error);
+  b.mutable_grad() = ones({2, 3});
+  static_cast<SGDOptions&>(optimizer.param_groups()[1].options()).momentum(-1);
+  CHECK_THROWS_WITH_AS(optimizer.step(), doctest::Contains("momentum -1"), Error);
+  CHECK(a.equal(ones({2})));
+  CHECK(b.equal(ones({2, 3})));
+  CHECK(optimizer.state_of(a).empty());
+}
+
+TEST_CASE("a step is not recorded, and a graph that saved the old values notices it") {
+  const Tensor a = leaf({2}, 3);
+  SGD optimizer({a}, SGDOptions(0.5));
+  const Tensor y = (a * a).sum();
+  a.mutable_grad() = ones({2});
+  optimizer.step();
+  CHECK(a.is_leaf());
+  CHECK(a.requires_grad());
+  CHECK_THROWS_WITH_AS(y.backward(), doctest::Contains("changed in place"), Error);
+}
+
+TEST_CASE("parameters and gradients of any layout are stepped like contiguous ones") {
+  manual_seed(3);
+  const Tensor start = randn({3, 4}), slope = randn({3, 4});
+  const Tensor plain = start.clone().requires_grad_();
+  const Tensor turned = start.t().contiguous().t().detach().requires_grad_();
+  REQUIRE_FALSE(turned.is_contiguous());
+  auto train = [&](const Tensor& p, const Tensor& g) {
+    Adam optimizer({p}, AdamOptions(0.1).weight_decay(0.1));
+    for (int i = 0; i < 3; ++i) p.mutable_grad() = g, optimizer.step();
+  };
+  train(plain, slope);
+  train(turned, slope.t().contiguous().t());
+  CHECK(testing::same_bits(plain.detach(), turned.detach()));
+}
+
+TEST_CASE("parameters of one element, of none, and of several sizes step together") {
+  const Tensor scalar = full({}, 2.0, requires_grad()), none = zeros({0, 3}, requires_grad()),
+               large = leaf({7, 11});
+  SGD optimizer({scalar, none, large}, SGDOptions(0.5).momentum(0.5));
+  give_gradients(optimizer, 1);
+  optimizer.step();
+  optimizer.step();  // buffers 1 and 1.5
+  CHECK(scalar.item() == 2 - 0.5 - 0.75);
+  CHECK(large.equal(full({7, 11}, -0.25)));
+}
+
+TEST_CASE("control decides on the device: found_inf skips bit for bit, inv_scale scales") {
+  const Tensor a = leaf({3}), b = leaf({3});
+  Adam scaled({a}, AdamOptions(0.1)), plain({b}, AdamOptions(0.1));
+  auto step = [&](double found, double inverse, double gradient) {
+    a.mutable_grad() = full({3}, gradient);
+    scaled.step(StepControl{full({}, found).array(), full({}, inverse).array()});
+  };
+  step(0, 0.25, 8);
+  b.mutable_grad() = full({3}, 2.0);
+  plain.step();
+  CHECK(testing::same_bits(a.detach(), b.detach()));
+  const auto before = scaled.state_dict();
+  step(1, 0.25, 8);
+  CHECK(testing::same_bits(a.detach(), b.detach()));
+  for (const auto& [key, value] : before.state[0])
+    CHECK(testing::same_bits(Tensor(scaled.state_of(a).at(key)), Tensor(value)));
+  CHECK(a.grad().equal(full({3}, 8.0)));
+}
+
+TEST_CASE(
+    "a user's optimizer steps with the base's services, and refuses control it cannot honour") {
+  const Tensor a = leaf({2});
+  UsersOwn optimizer({a});
+  a.sum().backward();
+  optimizer.step();
+  CHECK(a.equal(full({2}, 0.5)));
+  CHECK_THROWS_WITH_AS(optimizer.step(StepControl{}), doctest::Contains("step()"), Error);
+  CHECK(a.equal(full({2}, 0.5)));
+}
+
+TEST_CASE("a saved state is a copy: later steps do not reach it") {
+  const Tensor a = leaf({2});
+  SGD optimizer({a}, SGDOptions(0.5).momentum(0.5));
+  give_gradients(optimizer, 1);
+  optimizer.step();
+  const auto saved = optimizer.state_dict();
+  optimizer.step();
+  CHECK(Tensor(saved.state[0].at("momentum_buffer")).equal(ones({2})));
+  optimizer.load_state_dict(saved);
+  optimizer.step();
+  CHECK(Tensor(saved.state[0].at("momentum_buffer")).equal(ones({2})));
+}
+
+TEST_CASE("a run that was saved and loaded goes on bit for bit, options included") {
+  auto gradient = [](const Tensor& p, int t) {
+    const NoGradGuard no_grad;
+    p.mutable_grad() = p.detach() * 0.5 + std::sin(t);
+  };
+  auto check = [&](auto make) {
+    const Tensor a = leaf({3}, 2), b = leaf({2}, -1);
+    const auto whole = make(Groups{group({a}), group({b})});
+    whole->param_groups()[1].options().set_lr(0.01);
+    auto step = [&](optim::Optimizer& o, int t) {
+      for (const Tensor& p : o.parameters()) gradient(p, t);
+      o.step();
+    };
+    for (int t = 0; t < 5; ++t) step(*whole, t);
+    const Tensor c = a.detach().clone().requires_grad_(), d = b.detach().clone().requires_grad_();
+    const auto resumed = make(Groups{group({c}), group({d})});
+    resumed->load_state_dict(whole->state_dict());
+    CHECK(resumed->param_groups()[1].options().get_lr() == 0.01);
+    for (int t = 5; t < 10; ++t) step(*whole, t), step(*resumed, t);
+    CHECK(testing::same_bits(a.detach(), c.detach()));
+    CHECK(testing::same_bits(b.detach(), d.detach()));
+  };
+  check([](Groups g) { return std::make_unique<SGD>(g, SGDOptions(0.1).momentum(0.9)); });
+  check([](Groups g) { return std::make_unique<Adam>(g, AdamOptions(0.1).amsgrad(true)); });
+  check([](Groups g) { return std::make_unique<optim::AdamW>(g); });
+}
+
+TEST_CASE("every option survives saving and loading") {
+  const Tensor a = leaf({1});
+  Adam one({a}, AdamOptions(0.1)
+                    .betas(AdamOptions::Betas(0.5, 0.25))
+                    .eps(1e-3)
+                    .weight_decay(0.2)
+                    .amsgrad(true)
+                    .maximize(true));
+  Adam two({a}, AdamOptions());
+  two.load_state_dict(one.state_dict());
+  CHECK(two.param_groups()[0].options().to_map() == one.param_groups()[0].options().to_map());
+  CHECK(static_cast<AdamOptions&>(two.param_groups()[0].options()).betas() ==
+        AdamOptions::Betas(0.5, 0.25));
+  SGD three({a}, SGDOptions(0.1).momentum(0.5).weight_decay(0.2).nesterov(true).maximize(true));
+  SGD four({a}, SGDOptions());
+  four.load_state_dict(three.state_dict());
+  CHECK(four.param_groups()[0].options().to_map() == three.param_groups()[0].options().to_map());
+}
+
+TEST_CASE("a state that does not fit is refused by what is wrong, and changes nothing") {
+  const Tensor a = leaf({2}), b = leaf({3});
+  SGD optimizer(Groups{group({a, b})}, SGDOptions(0.5).momentum(0.5));
+  give_gradients(optimizer, 1);
+  optimizer.step();
+  const auto good = optimizer.state_dict();
+  auto refused = [&](const char* what, auto change) {
+    CAPTURE(what);
+    auto state = good;
+    change(state);
+    CHECK_THROWS_WITH_AS(optimizer.load_state_dict(state), doctest::Contains(what), Error);
+    const auto after = optimizer.state_dict();
+    CHECK(after.groups == good.groups);
+    for (size_t i = 0; i < good.state.size(); ++i)
+      for (const auto& [key, value] : good.state[i])
+        CHECK(testing::same_bits(Tensor(after.state[i].at(key)), Tensor(value)));
+  };
+  refused("2 groups", [](auto& s) { s.groups.push_back(s.groups[0]); });
+  refused("3 parameters", [](auto& s) { s.state.push_back(s.state[0]); });
+  refused("momentum_buffer", [](auto& s) { std::swap(s.state[0], s.state[1]); });
+  refused("\"momentum\"", [](auto& s) { s.groups[0].erase("momentum"); });
+  refused("lr -1", [](auto& s) { s.groups[0]["lr"] = -1; });
+  CHECK_THROWS_WITH_AS(Adam({a, b}, AdamOptions()).load_state_dict(good),
+                       doctest::Contains("\"eps\""), Error);
+}
+
+TEST_CASE("a saved moment of another dtype does not fit") {
+  const Tensor a = leaf({2});
+  SGD optimizer({a}, SGDOptions(0.5).momentum(0.5));
+  give_gradients(optimizer, 1);
+  optimizer.step();
+  auto state = optimizer.state_dict();
+  state.state[0]["momentum_buffer"] = ones({2}, kInt64).array();
+  CHECK_THROWS_AS(optimizer.load_state_dict(state), Error);
+}
+
+TEST_CASE("a saved moment of one element does not fit a larger parameter") {
+  const Tensor a = leaf({3});
+  SGD optimizer({a}, SGDOptions(0.5).momentum(0.5));
+  give_gradients(optimizer, 1);
+  optimizer.step();
+  auto state = optimizer.state_dict();
+  state.state[0]["momentum_buffer"] = ones({1}).array();
+  CHECK_THROWS_WITH_AS(optimizer.load_state_dict(state), doctest::Contains("momentum_buffer"),
+                       Error);
+}
