@@ -8,13 +8,20 @@
 namespace halftape {
 namespace {
 
-std::string number(double v, bool integer) {
+std::string number(int64_t v) { return std::to_string(v); }
+std::string number(double v) {
+  if (std::isnan(v)) return "nan";  // its sign says nothing
+  const double size = std::abs(v);
+  const bool exponent = std::isfinite(v) && v != 0 && (size >= 1e5 || size < 1e-4);
   char text[40];
-  std::snprintf(text, sizeof text,
-                integer                                                                    ? "%.0f"
-                : std::isfinite(v) && v != 0 && (std::abs(v) >= 1e5 || std::abs(v) < 1e-4) ? "%.4e"
-                                                                                           : "%.4f",
-                v);
+  std::snprintf(text, sizeof text, exponent ? "%.4e" : "%.4f", v);
+  return text;
+}
+
+template <class T>
+std::vector<std::string> numbers(const Tensor& t) {
+  std::vector<std::string> text;
+  for (T v : t.to_vector<T>()) text.push_back(number(v));
   return text;
 }
 
@@ -28,19 +35,17 @@ const char* type_name(Dtype d) {
 
 std::ostream& operator<<(std::ostream& out, const Tensor& t) {
   if (!t.defined()) return out << "[ Tensor (undefined) ]";
-  const std::vector<double> v = t.detach().to_vector();
-  const bool integer = !t.is_floating_point();
-  std::vector<std::string> text;
+  const auto text = t.is_floating_point() ? numbers<double>(t) : numbers<int64_t>(t);
   size_t width = 0;
-  for (double x : v) width = std::max(width, text.emplace_back(number(x, integer)).size());
+  for (const std::string& s : text) width = std::max(width, s.size());
   const auto rank = static_cast<int>(t.dim());
   if (rank == 0) {
     out << text[0] << '\n';
   } else if (rank == 1) {
     for (const auto& s : text) out << std::string(width + 1 - s.size(), ' ') << s << '\n';
-  } else if (!v.empty()) {
+  } else if (!text.empty()) {
     const auto rows = static_cast<size_t>(t.size(-2)), columns = static_cast<size_t>(t.size(-1));
-    for (size_t start = 0; start < v.size(); start += rows * columns) {
+    for (size_t start = 0; start < text.size(); start += rows * columns) {
       if (rank > 2) {  // which matrix of the leading dimensions this is, counted from 1
         Dims at;
         size_t rest = start / (rows * columns);

@@ -19,8 +19,9 @@ Optimizer::Optimizer(const std::vector<OptimizerParamGroup>& groups,
                      std::unique_ptr<OptimizerOptions> defaults)
     : defaults_(std::move(defaults)) {
   defaults_->validate();
-  HALFTAPE_CHECK(!groups.empty(), "optimizer: no parameters were given");
   for (const OptimizerParamGroup& group : groups) add_param_group(group);
+  HALFTAPE_CHECK(!parameters().empty(),
+                 "optimizer: no parameters were given; are the modules registered?");
 }
 
 void Optimizer::add_param_group(const OptimizerParamGroup& group) {

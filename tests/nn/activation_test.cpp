@@ -38,7 +38,8 @@ TEST_CASE("activations and their derivatives are PyTorch's at 31 points") {
       {"tanh", [](const Tensor& x) { return F::tanh(x); }},
       {"relu", [](const Tensor& x) { return F::relu(x); }},
   };
-  for (const auto& [name, f] : table) {
+  for (const auto& [key, f] : table) {
+    const std::string& name = key;
     CAPTURE(name);
     const Tensor x = torch.tensor("x", {31}).requires_grad_();
     const Tensor y = f(x);
