@@ -90,9 +90,9 @@ TEST_CASE("the default dtype is bfloat16 on the CPU and other dtypes are refused
     const autocast region(kCPU);
     CHECK(amp::get_autocast_dtype(kCPU) == kBFloat16);
   }
-  CHECK_THROWS_WITH_AS(autocast(kCPU, kFloat32),
+  CHECK_THROWS_WITH_AS(const autocast region(kCPU, kFloat32),
                        doctest::Contains("float32 is not float16 or bfloat16"), Error);
-  CHECK_NOTHROW(autocast(kCPU, kFloat32, false));
+  CHECK_NOTHROW(const autocast region(kCPU, kFloat32, false));
 }
 
 TEST_CASE("a region is the thread's own") {

@@ -36,10 +36,9 @@ class Real {
     return y;
   }
   friend Real operator+(const Real& a, const Real& b) { return of(mpfr_add, a, b); }
-  friend Real operator-(const Real& a, const Real& b) { return of(mpfr_sub, a, b); }
+  friend Real operator-(const Real& a) { return of(mpfr_neg, a); }
   friend Real operator*(const Real& a, const Real& b) { return of(mpfr_mul, a, b); }
   friend Real operator/(const Real& a, const Real& b) { return of(mpfr_div, a, b); }
-  friend Real operator-(const Real& a) { return of(mpfr_neg, a); }
   friend bool operator<(const Real& a, const Real& b) { return mpfr_less_p(a.value_, b.value_); }
   friend bool operator>(const Real& a, const Real& b) { return b < a; }
 

@@ -79,7 +79,8 @@ TEST_CASE("clip_grad_value_ gives PyTorch's gradients") {
 }
 
 TEST_CASE("gradients 3 and 4 have norm 5, 7 or 4, and are scaled to the limit") {
-  for (const auto& [order, norm] : {std::pair{2.0, 5.0}, {1.0, 7.0}, {kInf, 4.0}}) {
+  for (const auto& [p, norm] : {std::pair{2.0, 5.0}, {1.0, 7.0}, {kInf, 4.0}}) {
+    const double order = p;
     CAPTURE(order);
     const Tensor a = with_gradient({3}), b = with_gradient({-4, 0});
     CHECK(differ(clip_grad_norm_({a, b}, 1, order), {norm}, {.ulps = 4}) == "");
