@@ -2,6 +2,7 @@
 #pragma once
 #include "halftape/amp/autocast.h"
 #include "halftape/amp/grad_scaler.h"
+#include "halftape/autograd/anomaly_mode.h"
 #include "halftape/autograd/engine.h"
 #include "halftape/autograd/grad_mode.h"
 #include "halftape/autograd/gradcheck.h"

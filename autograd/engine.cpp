@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "halftape/autograd/anomaly_mode.h"
 #include "halftape/autograd/grad_mode.h"
 #include "halftape/autograd/node.h"
 #include "halftape/autograd/ops/binary.h"
@@ -34,10 +35,10 @@ std::vector<Ref<Node>> reachable(const std::vector<Edge>& roots) {
 /// Adds `g` to what has arrived at an edge. The first arrival is moved in; later ones are added.
 void arrive(Pending& pending, const Edge& edge, Tensor g) {
   if (!edge || !g.defined()) return;
-  const Node& node = *edge.node;
-  HALFTAPE_CHECK(g.sizes() == node.shape, "backward: a gradient of shape ", g.sizes(),
-                 " arrived at `", node.name(), "`, whose output has shape ", node.shape);
-  if (g.dtype() != node.dtype) g = g.to(node.dtype);
+  const Node::Output& output = edge.node->output(edge.output);
+  HALFTAPE_CHECK(g.sizes() == output.shape, "backward: a gradient of shape ", g.sizes(),
+                 " arrived at `", edge.node->name(), "`, whose output has shape ", output.shape);
+  if (g.dtype() != output.dtype) g = g.to(output.dtype);
   Grads& slots = pending[edge.node.get()];
   if (slots.size() <= edge.output) slots.resize(edge.output + 1);
   Tensor& slot = slots[edge.output];
@@ -79,6 +80,7 @@ Grads run(Request request) {
     if (found == pending.end()) continue;
     Grads g = std::move(found->second);
     pending.erase(found);
+    n->announce(g);
     if (request.wanted) {
       for (size_t i = 0; i < captured.size(); ++i) {
         const Edge& e = (*request.wanted)[i];
@@ -87,6 +89,7 @@ Grads run(Request request) {
       if (!above.count(n.get())) continue;
     }
     Grads d = n->vjp(std::move(g));
+    if (AnomalyMode::is_enabled()) refuse_nan(*n, d);
     HALFTAPE_CHECK(d.size() == n->next.size(), "backward: `", n->name(), "` gave ", d.size(),
                    " gradients for ", n->next.size(), " inputs");
     for (size_t i = 0; i < d.size(); ++i) arrive(pending, n->next[i], std::move(d[i]));
@@ -126,22 +129,45 @@ Request prepare(const char* who, const TensorList& outputs, const TensorList& gr
   return r;
 }
 
+std::vector<Edge> edges_of(const char* who, const TensorList& inputs) {
+  std::vector<Edge> edges;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    HALFTAPE_CHECK(inputs[i].defined() && inputs[i].requires_grad(), who, ": input ", i,
+                   " does not require grad");
+    edges.push_back(inputs[i].gradient_edge());
+  }
+  return edges;
+}
+
 }  // namespace
 
 void backward(const TensorList& outputs, const TensorList& grad_outputs,
-              std::optional<bool> retain_graph, bool create_graph) {
-  run(prepare("backward", outputs, grad_outputs, retain_graph, create_graph));
+              std::optional<bool> retain_graph, bool create_graph,
+              const std::optional<TensorList>& inputs) {
+  Request r = prepare("backward", outputs, grad_outputs, retain_graph, create_graph);
+  if (!inputs) {
+    run(std::move(r));
+    return;
+  }
+  HALFTAPE_CHECK(!inputs->empty(),
+                 "backward: inputs is an empty list; leave it out for all leaves");
+  const std::vector<Edge> wanted = edges_of("backward", *inputs);
+  r.wanted = &wanted;
+  const Grads grads = run(std::move(r));
+  const AutoGradMode recording(create_graph);
+  for (size_t i = 0; i < grads.size(); ++i) {
+    if (!grads[i].defined()) continue;
+    if ((*inputs)[i].is_leaf())
+      wanted[i].node->vjp({grads[i]});
+    else
+      accumulate((*inputs)[i].mutable_grad(), grads[i]);
+  }
 }
 
 TensorList grad(const TensorList& outputs, const TensorList& inputs, const TensorList& grad_outputs,
                 std::optional<bool> retain_graph, bool create_graph, bool allow_unused) {
   Request r = prepare("grad", outputs, grad_outputs, retain_graph, create_graph);
-  std::vector<Edge> wanted;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    HALFTAPE_CHECK(inputs[i].defined() && inputs[i].requires_grad(), "grad: input ", i,
-                   " does not require grad");
-    wanted.push_back(inputs[i].gradient_edge());
-  }
+  const std::vector<Edge> wanted = edges_of("grad", inputs);
   r.wanted = &wanted;
   TensorList grads = run(std::move(r));
   for (size_t i = 0; i < grads.size(); ++i)

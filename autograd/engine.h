@@ -7,9 +7,10 @@ namespace halftape::autograd {
 /// Accumulates the gradients of `outputs` into every leaf that requires grad.
 /// grad_outputs: one per output, in its shape; may be left out (or undefined) for one-element
 /// outputs. retain_graph defaults to create_graph. Throws when an output has no history, or a graph
-/// was already released.
+/// was already released. With `inputs` (leaves or not), into their grad() alone.
 void backward(const TensorList& outputs, const TensorList& grad_outputs = {},
-              std::optional<bool> retain_graph = {}, bool create_graph = false);
+              std::optional<bool> retain_graph = {}, bool create_graph = false,
+              const std::optional<TensorList>& inputs = {});
 
 /// d(outputs)/d(inputs), without touching any grad(). An input that the outputs do not depend on
 /// throws, or gives an undefined tensor with allow_unused.

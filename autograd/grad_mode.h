@@ -1,4 +1,4 @@
-// Whether operations are recorded: one flag per thread.
+// Whether operations are recorded: flags of the thread.
 #pragma once
 
 namespace halftape {
@@ -28,6 +28,22 @@ class [[nodiscard]] AutoGradMode {
 class [[nodiscard]] NoGradGuard : public AutoGradMode {
  public:
   NoGradGuard() : AutoGradMode(false) {}
+};
+
+/// Nothing is recorded while it lives, and the tensors made meanwhile stay outside all graphs for
+/// good: a later op that would need them in its backward pass says so.
+class [[nodiscard]] InferenceMode {
+ public:
+  explicit InferenceMode(bool on = true) : grad_mode_(!on), before_(enabled) { enabled = on; }
+  ~InferenceMode() { enabled = before_; }
+  InferenceMode(const InferenceMode&) = delete;
+  InferenceMode& operator=(const InferenceMode&) = delete;
+  static bool is_enabled() { return enabled; }
+
+ private:
+  static inline thread_local bool enabled = false;
+  AutoGradMode grad_mode_;
+  bool before_;
 };
 
 }  // namespace halftape

@@ -1,5 +1,6 @@
 #include "halftape/autograd/node.h"
 
+#include "halftape/autograd/anomaly_mode.h"
 #include "halftape/autograd/grad_mode.h"
 #include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/ops/view.h"
@@ -13,11 +14,13 @@ namespace {
 std::atomic<uint64_t> next_seq{1};
 std::atomic<int64_t> live_nodes{0};
 thread_local DtypePolicy* current_policy = nullptr;
+thread_local SavedHooks* current_hooks = nullptr;
 
 }  // namespace
 
 Node::Node(const char* name) : seq_(next_seq.fetch_add(1, std::memory_order_relaxed)), name_(name) {
   live_nodes.fetch_add(1, std::memory_order_relaxed);
+  if (autograd::AnomalyMode::is_enabled()) extras().origin = autograd::call_site();
 }
 Node::~Node() { live_nodes.fetch_sub(1, std::memory_order_relaxed); }
 int64_t Node::live_count() { return live_nodes.load(std::memory_order_relaxed); }
@@ -38,26 +41,52 @@ void dispose(Node* node) noexcept {
   draining = false;
 }
 
-Accumulate::Accumulate(detail::TensorImpl* leaf) : Node("accumulate"), leaf_(leaf) {
+void GradSlot::cut() {
+  const std::lock_guard lock(mutex_);
+  owner_ = nullptr;
+}
+
+void GradSlot::with(const std::function<void(Tensor&)>& f) {
+  const std::lock_guard lock(mutex_);
+  if (owner_) f(owner_->grad);
+}
+
+Tensor GradSlot::owner() {
+  const std::lock_guard lock(mutex_);
+  return owner_ ? Tensor(Ref<detail::TensorImpl>::if_alive(owner_)) : Tensor();
+}
+
+Node::Extras& Node::extras() {
+  if (!extras_) extras_ = std::make_unique<Extras>();
+  return *extras_;
+}
+
+void Node::announce(Grads& g) const {
+  if (!extras_) return;
+  auto arrived = [&](uint32_t i) { return i < g.size() && g[i].defined(); };
+  // By index: a hook may register or remove another.
+  for (size_t i = 0; i < extras_->hooks.size(); ++i) {
+    const auto [output, hook] = extras_->hooks[i];
+    if (!hook || !arrived(output)) continue;
+    const Tensor changed = hook(g[output]);
+    if (!changed.defined()) continue;
+    HALFTAPE_CHECK(changed.sizes() == g[output].sizes(), "backward: a hook on the output of `",
+                   name_, "` gave a gradient of shape ", changed.sizes(), " for one of shape ",
+                   g[output].sizes());
+    g[output] = changed.to(g[output].dtype());
+  }
+  for (const auto& [output, slot] : extras_->retained)
+    if (arrived(output)) slot->with([&](Tensor& grad) { accumulate(grad, g[output]); });
+}
+
+Accumulate::Accumulate(detail::TensorImpl* leaf) : Node("accumulate"), slot_(leaf) {
   seq_ = 0;  // after every op, whenever the leaf was made
-  shape = leaf->value.shape();
-  dtype = leaf->value.dtype();
+  first = {leaf->value.shape(), leaf->value.dtype(), leaf->value.device()};
 }
 
-void Accumulate::detach_leaf() {
-  const std::lock_guard lock(mutex_);
-  leaf_ = nullptr;
-}
-
-Grads Accumulate::vjp(Grads gs) {
-  const std::lock_guard lock(mutex_);
-  if (!leaf_) return {};
-  Tensor g = std::move(gs[0]);
-  gs.clear();
-  Tensor& grad = leaf_->grad;
+void accumulate(Tensor& grad, Tensor g) {
   if (GradMode::is_enabled()) {
-    grad =
-        grad.defined() ? add(grad, g) : clone(g);  // its own bytes: gradients are changed in place
+    grad = grad.defined() ? add(grad, g) : clone(g);
   } else if (!grad.defined()) {
     // Take the bytes when nobody else can see them; otherwise a later in-place addition would reach
     // others.
@@ -69,15 +98,50 @@ Grads Accumulate::vjp(Grads gs) {
     backend(into.device()).binary(BinaryOps::index<Add>(), into, into, g.array());
     into.bump_version();
   }
+}
+
+Grads Accumulate::vjp(Grads gs) {
+  Tensor g = std::move(gs[0]);
+  gs.clear();
+  slot_.with([&](Tensor& grad) { accumulate(grad, std::move(g)); });
+  if (!after.empty())
+    if (const Tensor leaf = slot_.owner(); leaf.defined())
+      for (size_t i = 0; i < after.size(); ++i)
+        if (const auto hook = after[i]) hook(leaf);
   return {};
 }
 
-Saved::Saved(const Tensor& input)
-    : array_(input.array()), edge_(input.gradient_edge()), version_(input.version()) {}
+SavedHooks* SavedHooks::current() { return current_hooks; }
+SavedHooks::Scope::Scope(SavedHooks* hooks) : before_(std::exchange(current_hooks, hooks)) {}
+SavedHooks::Scope::~Scope() { current_hooks = before_; }
 
-Saved::Saved(const Array& output) : array_(output), version_(output.version()), output_(true) {}
+Saved::Saved(const Tensor& input)
+    : array_(input.array()), edge_(input.gradient_edge()), version_(input.version()) {
+  HALFTAPE_CHECK(!input.is_inference(), "a tensor of shape ", input.sizes(),
+                 " made in InferenceMode cannot be saved for backward; clone() it outside");
+  if (!input.is_leaf()) pack();
+}
+
+Saved::Saved(const Array& output, uint32_t number)
+    : array_(output), edge_{{}, number}, version_(output.version()), output_(true) {
+  pack();
+}
+
+void Saved::pack() {
+  SavedHooks* hooks = SavedHooks::current();
+  if (!hooks) return;
+  key_ = hooks->pack(array_);
+  hooks_ = Ref<SavedHooks>(hooks);
+  array_ = {};
+}
 
 const Array& Saved::array(const Node& by) const {
+  if (hooks_) {
+    array_ = hooks_->unpack(key_);
+    version_ = array_.version();
+    hooks_ = {};
+    return array_;
+  }
   HALFTAPE_CHECK(array_.version() == version_, "backward: a tensor of shape ", array_.shape(),
                  " that `", by.name(), "` needs was changed in place after it was saved (version ",
                  array_.version(), ", saved at ", version_,
@@ -88,10 +152,7 @@ const Array& Saved::array(const Node& by) const {
 Tensor Saved::tensor(Node& by) const {
   Tensor t(array(by));
   t.impl()->is_view = true;
-  if (output_)
-    t.impl()->history = {Ref<Node>(&by), 0};
-  else
-    t.impl()->history = edge_;
+  t.impl()->history = output_ ? Edge{Ref<Node>(&by), edge_.output} : edge_;
   return t;
 }
 

@@ -1,5 +1,7 @@
 // One recorded operation, what it saved, and where its gradients go.
 #pragma once
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -10,6 +12,23 @@ namespace halftape {
 
 /// Gradients of a node's outputs or inputs. An undefined Tensor means zero.
 using Grads = std::vector<Tensor>;
+
+/// A way from a node to the tensor whose gradient it fills. The tensor owns the node, so the node
+/// must not own the tensor: the way is cut when the tensor dies.
+class GradSlot {
+ public:
+  explicit GradSlot(detail::TensorImpl* owner) : owner_(owner) {}
+  void cut();
+  /// f(the tensor's gradient), unless the tensor is gone. One thread at a time: two may run
+  /// backward over graphs that share a leaf.
+  void with(const std::function<void(Tensor& grad)>& f);
+  /// The tensor itself, undefined when it is gone.
+  Tensor owner();
+
+ private:
+  std::mutex mutex_;
+  detail::TensorImpl* owner_;
+};
 
 /// A recorded operation. `seq` counts creations, so that descending seq is a topological order of
 /// any graph.
@@ -30,9 +49,28 @@ class Node : public RefCounted {
   bool wants(size_t i) const { return static_cast<bool>(next[i]); }
 
   std::vector<Edge> next;  // one per input
-  // The forward output's layout: gradients arrive in this shape and dtype.
-  Shape shape;
-  Dtype dtype = Dtype::Float32;
+
+  /// The layout of a forward output: gradients arrive in this shape and dtype.
+  struct Output {
+    Shape shape;
+    Dtype dtype = Dtype::Float32;
+    Device device = kCPU;
+  };
+  Output first;                // nearly every op has one output
+  std::vector<Output> others;  // those after it
+  const Output& output(uint32_t i) const { return i == 0 ? first : others[i - 1]; }
+
+  /// What users hang on the node; most nodes have none.
+  struct Extras {
+    using Hook = std::function<Tensor(const Tensor&)>;
+    std::vector<std::pair<uint32_t, Hook>> hooks;  // see a gradient first …
+    std::vector<std::pair<uint32_t, std::shared_ptr<GradSlot>>> retained;  // … then it is kept
+    std::string origin;  // where the op was called, in anomaly mode
+  };
+  Extras& extras();
+  const Extras* has_extras() const { return extras_.get(); }
+  /// Runs the hooks on arrived gradients, and keeps those that a tensor retains.
+  void announce(Grads& g) const;
 
   static int64_t live_count();
 
@@ -42,6 +80,7 @@ class Node : public RefCounted {
  private:
   friend void dispose(Node* node) noexcept;
   const char* name_;
+  std::unique_ptr<Extras> extras_;
   Node* waiting_ = nullptr;  // the next node to be deleted
 };
 
@@ -55,11 +94,36 @@ class Accumulate final : public Node {
   Grads vjp(Grads g) override;
   void release() override {}
   /// The leaf is gone: later gradients have nowhere to go.
-  void detach_leaf();
+  void detach_leaf() { slot_.cut(); }
+  std::vector<std::function<void(Tensor)>> after;  // hooks that see the leaf once it has its sum
 
  private:
-  std::mutex mutex_;          // two threads may run backward over graphs that share this leaf
-  detail::TensorImpl* leaf_;  // not owned: the leaf owns this node
+  GradSlot slot_;
+};
+/// grad ← grad + g, with bytes of its own, in place where nobody can notice.
+void accumulate(Tensor& grad, Tensor g);
+
+/// Takes over what nodes save while it is installed, to give it back when a rule asks (PyTorch's
+/// saved_tensors_hooks). Bytes of leaves and of inputs that are kept anyway are not offered.
+class SavedHooks : public RefCounted {
+ public:
+  virtual ~SavedHooks() = default;
+  /// A key for the bytes.
+  virtual size_t pack(const Array& saved) = 0;
+  virtual Array unpack(size_t key) = 0;
+
+  static SavedHooks* current();
+  /// Installs hooks for a scope; null: none.
+  class [[nodiscard]] Scope {
+   public:
+    explicit Scope(SavedHooks* hooks);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    SavedHooks* before_;
+  };
 };
 
 /// A tensor kept for the backward pass: its bytes as they were (checked by version) and where its
@@ -71,23 +135,26 @@ class Saved {
   /// An input of the op.
   explicit Saved(const Tensor& input);
   /// The op's own output: its history is the node itself and is hung back on when the rule runs.
-  explicit Saved(const Array& output);
+  explicit Saved(const Array& output, uint32_t number = 0);
   /// Saved when `wanted`, otherwise empty.
   static Saved if_wanted(bool wanted, const Tensor& input) {
     return wanted ? Saved(input) : Saved();
   }
-
-  bool defined() const { return array_.defined(); }
+  bool defined() const { return hooks_ || array_.defined(); }
   /// The bytes; throws when they were changed in place since they were saved.
   const Array& array(const Node& by) const;
   /// The tensor with its history.
   Tensor tensor(Node& by) const;
 
  private:
-  Array array_;
-  Edge edge_;
-  uint64_t version_ = 0;
+  void pack();
+
+  mutable Array array_;
+  Edge edge_;  // without node: the number of the node's own output
+  mutable uint64_t version_ = 0;
   bool output_ = false;
+  mutable Ref<SavedHooks> hooks_;  // who has the bytes, until they are asked for
+  size_t key_ = 0;
 };
 
 }  // namespace halftape

@@ -38,20 +38,24 @@ inline bool records(std::initializer_list<const Tensor*> inputs) {
 
 /// A tensor over `value` that remembers how it was made. The rule is dropped when nobody will ask
 /// for it.
+/// `view_of`: the input whose bytes the value shares.
 template <class Rule>
 Tensor record(const char* name, Array value, std::initializer_list<const Tensor*> inputs,
-              Rule&& rule, bool is_view = false) {
+              Rule&& rule, const Tensor* view_of = nullptr) {
   Tensor out(std::move(value));
-  out.impl()->is_view = is_view;
+  if (view_of) out.impl()->becomes_view_of(*view_of);
   if (!records(inputs) || !out.is_floating_point()) return out;
   Ref<Node> node(
       new RuleNode<std::decay_t<Rule>>(name, std::forward<Rule>(rule)));  // NOLINT: counted
   node->next.reserve(inputs.size());
   for (const Tensor* t : inputs) node->next.push_back(t->gradient_edge());
-  node->shape = out.sizes();
-  node->dtype = out.dtype();
+  node->first = {out.sizes(), out.dtype(), out.device()};
   out.impl()->history = {std::move(node), 0};
   return out;
 }
+
+/// After an in-place write: x's gradients go where those of `value`, which it now equals, go. When
+/// x is a view, its base's do so within the view.
+void take_history(Tensor& x, const Tensor& value);
 
 }  // namespace halftape

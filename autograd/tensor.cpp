@@ -3,6 +3,7 @@
 #include "halftape/autograd/engine.h"
 #include "halftape/autograd/grad_mode.h"
 #include "halftape/autograd/node.h"
+#include "halftape/autograd/ops/view.h"
 #include "halftape/core/backend.h"
 
 namespace halftape {
@@ -11,12 +12,45 @@ namespace {
 std::atomic<int64_t> live_impls{0};
 }
 TensorImpl::TensorImpl(Array v) : value(std::move(v)) {
+  inference = InferenceMode::is_enabled();
   live_impls.fetch_add(1, std::memory_order_relaxed);
 }
 TensorImpl::~TensorImpl() {
   if (accumulator) static_cast<Accumulate&>(*accumulator).detach_leaf();
+  if (retained) retained->cut();
   live_impls.fetch_sub(1, std::memory_order_relaxed);
 }
+
+void TensorImpl::becomes_view_of(const Tensor& x) {
+  is_view = true;
+  if (!GradMode::is_enabled()) return;
+  const detail::TensorImpl* parent = x.impl();
+  base = parent->is_view ? parent->base : Ref(x.impl());
+  seen = base ? base->rewritten : 0;
+}
+
+void TensorImpl::set_history(Edge edge) {
+  if (retained) {
+    auto& kept = history.node->extras().retained;
+    std::erase_if(kept, [&](const auto& entry) { return entry.second == retained; });
+    if (edge) edge.node->extras().retained.emplace_back(edge.output, retained);
+  }
+  history = std::move(edge);
+  if (!is_view) ++rewritten;
+}
+
+namespace {
+/// The history of a view whose base has a new one.
+void renew(const Tensor& view) {
+  TensorImpl& v = *view.impl();
+  const AutoGradMode recording(true);
+  const Tensor base(v.base);
+  const Tensor again = as_strided(base, v.value.shape(), v.value.strides(), v.value.offset());
+  v.set_history(again.impl()->history);
+  v.seen = v.base->rewritten;
+}
+}  // namespace
+
 int64_t TensorImpl::live_count() { return live_impls.load(std::memory_order_relaxed); }
 void dispose(TensorImpl* impl) noexcept { delete impl; }  // NOLINT: the counterpart of make_ref
 }  // namespace detail
@@ -39,13 +73,26 @@ const Array& Tensor::host_array(const char* who) const {
 
 int64_t Tensor::size(int64_t d) const { return sizes()[wrap_dim("size", d, sizes().size())]; }
 
-bool Tensor::requires_grad() const { return impl_ && (impl_->history || impl_->accumulator); }
-bool Tensor::is_leaf() const { return !impl_ || !impl_->history; }
+bool Tensor::requires_grad() const {
+  if (!impl_) return false;
+  if (impl_->outdated()) detail::renew(*this);
+  return impl_->history || impl_->accumulator;
+}
+bool Tensor::is_leaf() const { return !requires_grad() || !impl_->history; }
+bool Tensor::is_inference() const { return impl_ && impl_->inference; }
+bool Tensor::is_view() const { return impl_ && impl_->is_view; }
+Tensor Tensor::_base() const {
+  array();
+  HALFTAPE_CHECK(impl_->base, "_base: the tensor ", sizes(), " is not a view made while recording");
+  return Tensor(impl_->base);
+}
 bool Tensor::unique() const { return impl_ && impl_->use_count() == 1 && impl_->value.unique(); }
 
 const Tensor& Tensor::requires_grad_(bool on) const {
   array();
   if (on == requires_grad()) return *this;
+  HALFTAPE_CHECK(!on || !is_inference(), "requires_grad_: a tensor made in InferenceMode stays ",
+                 "outside all graphs; clone() it outside the mode");
   HALFTAPE_CHECK(is_leaf(), "requires_grad_: only leaves can be changed; this tensor was made by `",
                  impl_->history.node->name(), "`; use detach() to get a leaf");
   HALFTAPE_CHECK(!on || is_floating_point(),
@@ -67,29 +114,63 @@ Tensor& Tensor::mutable_grad() const {
 
 const Ref<Node>& Tensor::grad_fn() const {
   array();
+  requires_grad();  // brings a view's history up to date
   return impl_->history.node;
 }
 
 Edge Tensor::gradient_edge() const {
-  if (!impl_) return {};
+  if (!requires_grad()) return {};
   return impl_->history ? impl_->history : Edge{impl_->accumulator, 0};
 }
 
-void Tensor::backward(const Tensor& gradient, std::optional<bool> retain_graph,
-                      bool create_graph) const {
+void Tensor::backward(const Tensor& gradient, std::optional<bool> retain_graph, bool create_graph,
+                      std::optional<TensorList> inputs) const {
   autograd::backward({*this}, gradient.defined() ? TensorList{gradient} : TensorList{},
-                     retain_graph, create_graph);
+                     retain_graph, create_graph, inputs);
+}
+
+void Tensor::retain_grad() const {
+  const Edge edge = gradient_edge();
+  HALFTAPE_CHECK(edge, "retain_grad: the tensor does not require grad");
+  if (is_leaf() || impl_->retained) return;
+  impl_->retained = std::make_shared<GradSlot>(impl_.get());
+  edge.node->extras().retained.emplace_back(edge.output, impl_->retained);
+}
+bool Tensor::retains_grad() const { return impl_ && impl_->retained; }
+
+unsigned Tensor::add_hook(std::function<Tensor(const Tensor&)> hook) const {
+  const Edge edge = gradient_edge();
+  HALFTAPE_CHECK(edge, "register_hook: the tensor does not require grad; no gradient will come");
+  auto& hooks = edge.node->extras().hooks;
+  hooks.emplace_back(edge.output, std::move(hook));
+  return static_cast<unsigned>(hooks.size() - 1);
+}
+void Tensor::remove_hook(unsigned number) const {
+  const Edge edge = gradient_edge();
+  HALFTAPE_CHECK(edge && number < edge.node->extras().hooks.size(),
+                 "remove_hook: there is no hook ", number);
+  edge.node->extras().hooks[number].second = nullptr;  // the others keep their numbers
+}
+unsigned Tensor::register_post_accumulate_grad_hook(std::function<void(Tensor)> hook) const {
+  HALFTAPE_CHECK(
+      requires_grad() && is_leaf(),
+      "register_post_accumulate_grad_hook: only leaves that require grad accumulate one");
+  impl_->watch();
+  auto& hooks = static_cast<Accumulate&>(*impl_->accumulator).after;
+  hooks.push_back(std::move(hook));
+  return static_cast<unsigned>(hooks.size() - 1);
 }
 
 Tensor Tensor::detach() const {
   Tensor t(array());
-  t.impl_->is_view = impl_->is_view;
+  t.impl_->inference |= impl_->inference;
   return t;
 }
 
 Tensor& Tensor::detach_() {
   array();
-  impl_->history = {};
+  HALFTAPE_CHECK(!impl_->is_view, "detach_: a view cannot leave its base's graph; use detach()");
+  impl_->set_history({});
   return *this;
 }
 

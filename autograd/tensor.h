@@ -1,6 +1,8 @@
 // The public type: a shared handle to an array, its gradient, and the node that made it. Spelled as
 // LibTorch's. The methods are the functions of autograd/ops/*.h; documentation stands there.
 #pragma once
+#include <functional>
+#include <memory>
 #include <optional>
 #include <ostream>
 #include <string>
@@ -11,6 +13,7 @@
 
 namespace halftape {
 
+class GradSlot;
 class Node;
 void dispose(Node*) noexcept;
 class Tensor;
@@ -58,7 +61,12 @@ class Tensor {
   const Tensor& requires_grad_(bool on = true) const;
   const Tensor& set_requires_grad(bool on) const { return requires_grad_(on); }
   bool is_leaf() const;
-  /// The gradient, undefined when there is none.
+  /// Made in InferenceMode, and so outside every graph for good.
+  bool is_inference() const;
+  bool is_view() const;
+  /// The tensor whose bytes this view shares.
+  Tensor _base() const;
+  /// The gradient, undefined when there is none. Only leaves have one, and those of retain_grad().
   const Tensor& grad() const;
   Tensor& mutable_grad() const;
   /// The node that made this tensor; null for a leaf.
@@ -68,8 +76,24 @@ class Tensor {
   Edge gradient_edge() const;
   /// Accumulates d(this)/d(leaf) into every leaf's grad(). `gradient` may be left out for a
   /// one-element tensor.
+  /// With `inputs`, into theirs alone.
   void backward(const Tensor& gradient = {}, std::optional<bool> retain_graph = {},
-                bool create_graph = false) const;
+                bool create_graph = false, std::optional<TensorList> inputs = {}) const;
+  /// Keeps the gradient of a non-leaf in grad(), as if it were a leaf.
+  void retain_grad() const;
+  bool retains_grad() const;
+  /// `hook` sees the gradient of this tensor as soon as it is complete, before it goes on; what it
+  /// returns, if defined, takes its place. Returns a number for remove_hook().
+  template <class Hook>
+  unsigned register_hook(Hook hook) const {
+    if constexpr (std::is_void_v<decltype(hook(std::declval<Tensor>()))>)
+      return add_hook([hook](const Tensor& g) { return hook(g), Tensor(); });
+    else
+      return add_hook(hook);
+  }
+  void remove_hook(unsigned number) const;
+  /// `hook` is called with this leaf after each addition to its grad().
+  unsigned register_post_accumulate_grad_hook(std::function<void(Tensor)> hook) const;
   /// The same bytes without history.
   Tensor detach() const;
   Tensor data() const { return detach(); }
@@ -217,8 +241,10 @@ class Tensor {
   detail::TensorImpl* impl() const { return impl_.get(); }
   /// True when no other handle shares this tensor and no other array its bytes.
   bool unique() const;
+  explicit Tensor(Ref<detail::TensorImpl> impl) : impl_(std::move(impl)) {}
 
  private:
+  unsigned add_hook(std::function<Tensor(const Tensor&)> hook) const;
   const Array& host_array(const char* who) const;
   Ref<detail::TensorImpl> impl_;
 };
@@ -230,9 +256,21 @@ struct TensorImpl final : RefCounted {
   ~TensorImpl();
   Array value;
   Tensor grad;
-  Edge history;           // the node that made it; empty for a leaf
-  Ref<Node> accumulator;  // of a leaf that requires grad: receives its gradient
-  bool is_view = false;   // shares bytes with the tensor it was cut from
+  Edge history;                        // the node that made it; empty for a leaf
+  Ref<Node> accumulator;               // of a leaf that requires grad: receives its gradient
+  std::shared_ptr<GradSlot> retained;  // of a non-leaf that keeps its gradient
+
+  // A view shares bytes with the tensor it was cut from. When those are written, by whatever name,
+  // the base's history changes, and the views take theirs from it anew.
+  bool is_view = false;
+  bool inference = false;  // made in InferenceMode: outside all graphs
+  uint32_t rewritten = 0;  // of a base: how often its history changed
+  uint32_t seen = 0;       // of a view: the base's count when the view's history was made
+  Ref<TensorImpl> base;    // of a view made while recording; never a view itself
+  void becomes_view_of(const Tensor& x);
+  bool outdated() const { return base && base->rewritten != seen; }
+  /// Another edge for what retain_grad() was asked of, too.
+  void set_history(Edge edge);
   static int64_t live_count();
 };
 }  // namespace detail

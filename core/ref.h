@@ -13,6 +13,8 @@ class RefCounted {
   RefCounted() = default;
   RefCounted(const RefCounted&) = delete;
   RefCounted& operator=(const RefCounted&) = delete;
+  /// Announces that Ref::if_alive() will be asked for this object.
+  void watch() const noexcept { watched_ = true; }
   int64_t use_count() const noexcept { return count_.load(std::memory_order_acquire); }
 
  protected:
@@ -24,10 +26,17 @@ class RefCounted {
   void add_ref() const noexcept { count_.fetch_add(1, std::memory_order_relaxed); }
   bool drop_ref() const noexcept {
     // A unique holder needs no locked instruction: nobody else can copy the handle meanwhile.
-    if (count_.load(std::memory_order_acquire) == 1) return true;
+    if (!watched_ && count_.load(std::memory_order_acquire) == 1) return true;
     return count_.fetch_sub(1, std::memory_order_acq_rel) == 1;
   }
+  bool add_ref_if_alive() const noexcept {
+    int64_t n = count_.load(std::memory_order_relaxed);
+    while (n > 0 && !count_.compare_exchange_weak(n, n + 1, std::memory_order_acq_rel)) {
+    }
+    return n > 0;
+  }
   mutable std::atomic<int64_t> count_{0};
+  mutable bool watched_ = false;
 };
 
 /// How the last Ref disposes of its object; overloaded where destruction must not recurse (nodes).
@@ -55,6 +64,13 @@ class Ref {
   }
   ~Ref() {
     if (object_ && object_->drop_ref()) dispose(object_);
+  }
+  /// A handle from a plain pointer to a watched object that may be on its way out: null then. The
+  /// object's memory must still be there.
+  static Ref if_alive(T* object) noexcept {
+    Ref ref;
+    if (object->add_ref_if_alive()) ref.object_ = object;
+    return ref;
   }
   T* get() const noexcept { return object_; }
   T* operator->() const noexcept { return object_; }

@@ -12,18 +12,21 @@ namespace {
 
 /// May `x` be written, given that the new value does or does not carry history?
 void check_writable(const char* op, const Tensor& x, bool history) {
+  HALFTAPE_CHECK(!x.is_inference() || InferenceMode::is_enabled(), op, ": the tensor ", x.sizes(),
+                 " was made in InferenceMode and cannot be changed outside; clone() it first");
   const Array& a = x.array();
   for (int i = 0; i < a.dim(); ++i)
     HALFTAPE_CHECK(
         a.strides()[i] != 0 || a.size(i) <= 1, op, ": the tensor ", a.shape(),
         " was expanded: several of its elements are one place in memory; clone() it first");
   if (!GradMode::is_enabled()) return;
-  HALFTAPE_CHECK(!(x.is_leaf() && x.requires_grad()), op,
-                 ": a leaf that requires grad cannot be changed in place; ",
+  const auto leaf = [](const Tensor& t) { return t.is_leaf() && t.requires_grad(); };
+  HALFTAPE_CHECK(!leaf(x) && !(x.impl()->base && leaf(Tensor(x.impl()->base))), op,
+                 ": a leaf that requires grad, or a view of it, cannot be changed in place; ",
                  "use NoGradGuard to update a parameter");
-  HALFTAPE_CHECK(!(x.impl()->is_view && (history || x.requires_grad())), op,
-                 ": in-place operations on views are not recorded; apply it to the base tensor, or "
-                 "use the out-of-place form");
+  HALFTAPE_CHECK(!x.impl()->is_view || x.impl()->base || !(history || x.requires_grad()), op,
+                 ": the view ", x.sizes(), " was made under NoGradGuard: a recorded change of it ",
+                 "would not reach its base; make the view while recording");
 }
 
 /// x ← y: same shape and dtype; x takes over y's history.
@@ -36,21 +39,23 @@ Tensor& assign(const char* op, Tensor& x, const Tensor& y) {
   const Tensor same = cast(y, x.dtype());
   backend(x.device()).copy(x.array(), same.array());
   x.array().bump_version();
-  if (GradMode::is_enabled()) x.impl()->history = same.impl()->history;
+  take_history(x, same);
   return x;
 }
 
-/// x ← value that carries no history; what came before is forgotten.
-Tensor& overwritten(Tensor& x) {
+/// x ← constants: no gradient reaches what it was before.
+Tensor& overwritten(const char* op, Tensor& x) {
   x.array().bump_version();
-  if (GradMode::is_enabled()) x.impl()->history = {};
+  take_history(x, x.impl()->base ? Tensor(x.array())
+                                 : record(op, x.array(), {&x},
+                                          [](Node&, const Tensor&) -> Grads { return {{}}; }));
   return x;
 }
 
 Tensor& randomize(const char* op, Tensor& x, Distribution kind, double a, double b) {
   check_writable(op, x, false);
   backend(x.device()).random(x.array(), kind, a, b, random_reserve(x.device(), x.numel()));
-  return overwritten(x);
+  return overwritten(op, x);
 }
 
 /// x as a factor whose value the gradient of `other` will need: a copy, since x is about to change.
@@ -59,6 +64,14 @@ Tensor factor(const Tensor& x, const Tensor& other) { return records({&other}) ?
 Tensor scaled(const Tensor& x, Scalar alpha) { return alpha.to_double() == 1 ? x : mul(x, alpha); }
 
 }  // namespace
+
+void take_history(Tensor& x, const Tensor& value) {
+  if (!GradMode::is_enabled()) return;
+  if (!x.impl()->base) return x.impl()->set_history(value.impl()->history);
+  Tensor base(x.impl()->base);
+  if (base.requires_grad() || value.requires_grad())
+    base.impl()->set_history(history_of_write(base, x, value));  // x takes its own from there
+}
 
 // In-place operations run in the dtypes they are given: no policy applies to them.
 #define HALFTAPE_PLAIN const PolicyScope plain(nullptr)
@@ -107,18 +120,17 @@ Tensor& Tensor::copy_(const Tensor& source) {
   backend(device()).copy(array(), same.array());
   array().bump_version();
   // The gradient goes to the source alone; a node of its own, since `same` may be a leaf.
-  if (GradMode::is_enabled()) {
-    const Tensor tie =
-        record("copy_", same.array(), {&same}, [](Node&, const Tensor& g) -> Grads { return {g}; });
-    impl_->history = tie.impl()->history;
-  }
+  take_history(*this,
+               record("copy_", same.array(), {this, &same}, [](Node&, const Tensor& g) -> Grads {
+                 return {{}, g};
+               }));
   return *this;
 }
 
 Tensor& Tensor::fill_(Scalar value) {
   check_writable("fill_", *this, false);
   backend(device()).fill(array(), value);
-  return overwritten(*this);
+  return overwritten("fill_", *this);
 }
 Tensor& Tensor::uniform_(double from, double to) {
   return randomize("uniform_", *this, Distribution::Uniform, from, to);

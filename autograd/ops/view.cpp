@@ -1,7 +1,10 @@
 #include "halftape/autograd/ops/view.h"
 
+#include <algorithm>
+
 #include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/ops/create.h"
+#include "halftape/autograd/ops/index.h"
 #include "halftape/autograd/ops/reduce.h"
 #include "halftape/autograd/record.h"
 #include "halftape/core/backend.h"
@@ -13,8 +16,7 @@ namespace {
 template <class Back>
 Tensor view_op(const char* name, const Tensor& x, Array y, Back back) {
   return record(
-      name, std::move(y), {&x}, [back](Node&, const Tensor& g) -> Grads { return {back(g)}; },
-      true);
+      name, std::move(y), {&x}, [back](Node&, const Tensor& g) -> Grads { return {back(g)}; }, &x);
 }
 
 /// g placed into zeros of `shape` where a slice was cut from: the derivative of slicing, and sliced
@@ -28,7 +30,113 @@ Tensor slice_backward(const Tensor& g, const Shape& shape, int dim, int64_t star
   });
 }
 
+/// Elements of a contiguous tensor under another layout; `offset` counts from its first one.
+struct Window {
+  Shape size;
+  Strides stride;
+  int64_t offset;
+
+  int64_t end() const {  // one past the last element
+    int64_t last = offset;
+    for (int i = 0; i < size.size(); ++i) last += (size[i] - 1) * stride[i];
+    return last + 1;
+  }
+  /// May two positions be one element?
+  bool overlaps() const {
+    std::vector<std::pair<int64_t, int64_t>> dims;
+    for (int i = 0; i < size.size(); ++i)
+      if (size[i] > 1) dims.emplace_back(stride[i], size[i]);
+    std::sort(dims.begin(), dims.end());
+    int64_t extent = 0;
+    for (const auto& [step, n] : dims) {
+      if (step <= extent) return true;
+      extent += (n - 1) * step;
+    }
+    return false;
+  }
+  Array of(const Array& x) const { return x.as_strided(size, stride, x.offset() + offset); }
+};
+
+Tensor seen_through(const Tensor& x, const Window& w);
+
+/// g in the places of a window, zero elsewhere; where places coincide, their sum.
+Tensor window_backward(const Tensor& g, const Window& w, const Shape& shape) {
+  if (w.overlaps()) {
+    const Tensor places = arange(numel(shape), TensorOptions(kInt64).device(g.device()));
+    const Tensor flat = zeros({numel(shape)}, g.options());
+    const Tensor index = reshape(Tensor(w.of(places.array())), {-1});
+    return reshape(scatter_add(flat, 0, index, reshape(g, {-1})), shape);
+  }
+  const Array y = full(shape, 0, g.dtype(), g.device());
+  backend(g.device()).copy(w.of(y), g.array());
+  return record("as_strided_backward", y, {&g}, [w](Node&, const Tensor& gg) -> Grads {
+    return {seen_through(contiguous(gg), w)};
+  });
+}
+
+Tensor seen_through(const Tensor& x, const Window& w) {
+  return view_op("as_strided", x, w.of(x.array()),
+                 [w, shape = x.sizes()](const Tensor& g) { return window_backward(g, w, shape); });
+}
+
+/// The record of writing y into a window of x; `value`: the outcome.
+Tensor record_write(const Array& value, const Tensor& x, const Tensor& y, const Window& w);
+
+Tensor written(const Tensor& x, const Tensor& y, const Window& w) {
+  const Array value = x.array().clone();
+  backend(x.device()).copy(w.of(value), y.array());
+  return record_write(value, x, y, w);
+}
+
+Tensor record_write(const Array& value, const Tensor& x, const Tensor& y, const Window& w) {
+  return record("as_strided_scatter", value, {&x, &y},
+                [w](Node& self, const Tensor& grad) -> Grads {
+                  const Tensor g = contiguous(grad);
+                  Grads d(2);
+                  if (self.wants(0)) d[0] = written(g, zeros(w.size, g.options()), w);
+                  if (self.wants(1)) d[1] = seen_through(g, w);
+                  return d;
+                });
+}
+
+Window checked_window(const char* op, const Tensor& x, const Shape& size, const Strides& stride,
+                      std::optional<int64_t> storage_offset) {
+  HALFTAPE_CHECK(size.size() == stride.size(), op, ": ", size.size(), " sizes and ", stride.size(),
+                 " strides");
+  for (int i = 0; i < size.size(); ++i)
+    HALFTAPE_CHECK(size[i] >= 0 && stride[i] >= 0, op, ": sizes ", size, " and strides ", stride,
+                   " must not be negative");
+  HALFTAPE_CHECK(x.is_contiguous(), op, ": the tensor ", x.sizes(), " with strides ", x.strides(),
+                 " is not contiguous; call contiguous() first");
+  const Window w{size, stride, storage_offset.value_or(x.array().offset()) - x.array().offset()};
+  HALFTAPE_CHECK(numel(size) == 0 || (w.offset >= 0 && w.end() <= x.numel()), op, ": size ", size,
+                 ", stride ", stride, " and offset ", w.offset, " reach beyond the ", x.numel(),
+                 " elements of the tensor");
+  return w;
+}
+
 }  // namespace
+
+Tensor as_strided(const Tensor& x, const Shape& size, const Strides& stride,
+                  std::optional<int64_t> storage_offset) {
+  return seen_through(x, checked_window("as_strided", x, size, stride, storage_offset));
+}
+
+Tensor as_strided_scatter(const Tensor& x, const Tensor& window, const Shape& size,
+                          const Strides& stride, std::optional<int64_t> storage_offset) {
+  const Window w = checked_window("as_strided_scatter", x, size, stride, storage_offset);
+  HALFTAPE_CHECK(window.sizes() == size, "as_strided_scatter: window ", window.sizes(),
+                 " for size ", size);
+  HALFTAPE_CHECK(!w.overlaps(), "as_strided_scatter: size ", size, " and stride ", stride,
+                 " name one element twice");
+  return written(x, cast(window, x.dtype()), w);
+}
+
+Edge history_of_write(const Tensor& base, const Tensor& view, const Tensor& value) {
+  const Array& v = view.array();
+  const Window w = checked_window("in-place on a view", base, v.shape(), v.strides(), v.offset());
+  return record_write(base.array(), base, value, w).impl()->history;
+}
 
 Tensor view(const Tensor& x, const Shape& wanted) {
   const Shape shape = infer_shape("view", wanted, x.numel(), x.sizes());

@@ -26,6 +26,16 @@ Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t end, int64_t s
 /// One index of a dimension, which disappears.
 Tensor select(const Tensor& x, int64_t dim, int64_t index);
 
+/// The bytes of x under any layout: element (i, j, …) lies at storage_offset + i·stride[0] +
+/// j·stride[1] + … elements of the memory that x begins in. x itself must be contiguous, and all of
+/// it within the memory.
+Tensor as_strided(const Tensor& x, const Shape& size, const Strides& stride,
+                  std::optional<int64_t> storage_offset = {});
+/// A copy of x in which the elements that as_strided() shows are those of `window`.
+Tensor as_strided_scatter(const Tensor& x, const Tensor& window, const Shape& size,
+                          const Strides& stride, std::optional<int64_t> storage_offset = {});
+/// The history of `base` once `value` was written to its view.
+Edge history_of_write(const Tensor& base, const Tensor& view, const Tensor& value);
 /// Summed to a shape that broadcasts to x's: the derivative of broadcasting.
 Tensor sum_to(const Tensor& x, const Shape& shape);
 /// x converted to a dtype, rounded once; the gradient is converted back. x itself when it has the

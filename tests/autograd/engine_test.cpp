@@ -196,7 +196,8 @@ TEST_CASE("an in-place op continues the history") {
   CHECK(only(x.grad()) == 13);
   Tensor z = x * 5;
   z.fill_(1);
-  CHECK_FALSE(z.requires_grad());
+  CHECK(z.requires_grad());  // of what it was, nothing is left
+  CHECK_FALSE(autograd::grad({z}, {x}, {}, {}, false, true)[0].defined());
   Tensor c = zeros({1}, kFloat64);
   c.copy_(x * 4);
   c.backward();
@@ -206,8 +207,8 @@ TEST_CASE("an in-place op continues the history") {
 TEST_CASE("in-place writes are refused where they would lose or corrupt a gradient") {
   Tensor x = leaf({1, 2});
   CHECK_THROWS_WITH_AS(x.add_(1), Contains("leaf that requires grad"), Error);
-  Tensor view = (x * 2).slice(0, 0, 1);
-  CHECK_THROWS_WITH_AS(view.add_(1), Contains("view"), Error);
+  Tensor view = x.slice(0, 0, 1);
+  CHECK_THROWS_WITH_AS(view.add_(1), Contains("a view of it"), Error);
   Tensor wide = tensor({1.0}, kFloat64).expand({3});
   CHECK_THROWS_WITH_AS(wide.add_(1), Contains("clone()"), Error);
   Tensor small = ones({2}), integer = ones({2}, kInt64);

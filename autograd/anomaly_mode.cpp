@@ -1,0 +1,109 @@
+#include "halftape/autograd/anomaly_mode.h"
+
+#include <array>
+#include <cstdio>
+#include <memory>
+#include <sstream>
+#include <vector>
+
+#include "halftape/autograd/grad_mode.h"
+#include "halftape/autograd/ops/binary.h"
+#include "halftape/autograd/ops/reduce.h"
+
+#if __has_include(<dlfcn.h>) && __has_include(<execinfo.h>)
+#include <dlfcn.h>
+#include <execinfo.h>
+#define HALFTAPE_HAVE_BACKTRACE 1
+#endif
+
+namespace halftape::autograd {
+
+#ifdef HALFTAPE_HAVE_BACKTRACE
+namespace {
+
+std::string output_of(const std::string& command) {
+  std::string text;
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), &pclose);
+  if (!pipe) return text;
+  std::array<char, 256> part;
+  while (std::fgets(part.data(), part.size(), pipe.get())) text += part.data();
+  return text;
+}
+
+/// "file:line (function)" of an offset in a binary, what was inlined there first, by binutils'
+/// addr2line; without it or without debug information, the offset.
+std::vector<std::string> places(const std::string& binary, uintptr_t offset) {
+  std::ostringstream command, plain;
+  plain << binary << "+0x" << std::hex << offset;
+  // A path with a quote in it is left alone: it goes through a shell.
+  if (binary.find('\'') != std::string::npos) return {plain.str()};
+  command << "addr2line -Cife '" << binary << "' 0x" << std::hex << offset << " 2>/dev/null";
+  std::istringstream answer(output_of(command.str()));
+  std::vector<std::string> all;
+  for (std::string function, where; std::getline(answer, function) && std::getline(answer, where);)
+    if (where.compare(0, 2, "??") != 0)
+      all.push_back(where.substr(0, where.find(' ')) + " (" + function + ")");
+  if (all.empty()) all.push_back(plain.str());
+  return all;
+}
+
+}  // namespace
+
+std::string call_site() {
+  std::array<void*, 24> frames;
+  const int n = backtrace(frames.data(), static_cast<int>(frames.size()));
+  return {reinterpret_cast<const char*>(frames.data()), static_cast<size_t>(n) * sizeof(void*)};
+}
+
+namespace {
+
+/// Does "file:line (function)" name a function that is neither ours nor the standard library's?
+bool is_users(const std::string& where) {
+  const size_t open = where.find(" (");
+  if (open == std::string::npos) return false;
+  std::string name = where.substr(open + 2);
+  name = name.substr(0, name.find_first_of("<("));  // of templates the return type comes first
+  name = name.substr(name.rfind(' ') + 1);
+  return !name.starts_with("halftape::") && !name.starts_with("std::");
+}
+
+/// The first frame outside the library; the frames themselves are what call_site() kept.
+std::string resolved(const std::string& origin) {
+  std::string first;
+  for (size_t i = 0; i + sizeof(void*) <= origin.size(); i += sizeof(void*)) {
+    uintptr_t address;
+    origin.copy(reinterpret_cast<char*>(&address), sizeof address, i);
+    Dl_info info;
+    if (!dladdr(reinterpret_cast<void*>(address), &info) || !info.dli_fname) continue;
+    // One back: the address is where the call returns to.
+    const auto offset = address - 1 - reinterpret_cast<uintptr_t>(info.dli_fbase);
+    for (const std::string& here : places(info.dli_fname, offset)) {
+      if (first.empty()) first = here;
+      if (is_users(here)) return here;
+    }
+  }
+  return first;
+}
+
+}  // namespace
+#else
+std::string call_site() { return {}; }
+namespace {
+std::string resolved(const std::string&) { return {}; }
+}  // namespace
+#endif
+
+void refuse_nan(const Node& node, const Grads& grads) {
+  const NoGradGuard no_grad;
+  for (size_t i = 0; i < grads.size(); ++i) {
+    const Tensor& g = grads[i];
+    if (!g.defined() || g.numel() == 0 || amax(g != g).item<int>() == 0) continue;
+    const Node::Extras* extras = node.has_extras();
+    const std::string where = extras ? resolved(extras->origin) : "";
+    HALFTAPE_CHECK(false, "backward: `", node.name(), "` gave a NaN in the gradient of its input ",
+                   i, " (", g.dtype(), " ", g.sizes(), "); it was called ",
+                   where.empty() ? "while anomaly mode was off" : "at " + where);
+  }
+}
+
+}  // namespace halftape::autograd

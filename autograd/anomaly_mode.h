@@ -1,0 +1,41 @@
+// Finding the first NaN of a backward pass, and the call that led to it.
+#pragma once
+#include <atomic>
+#include <string>
+
+#include "halftape/autograd/node.h"
+
+namespace halftape::autograd {
+
+/// The process-wide switch. While it is on, every recorded op remembers where it was called, and a
+/// backward pass stops at the first op whose rule makes a NaN. Slow: for debugging.
+class AnomalyMode {
+ public:
+  static bool is_enabled() { return enabled.load(std::memory_order_relaxed); }
+  static void set_enabled(bool on) { enabled.store(on, std::memory_order_relaxed); }
+
+ private:
+  static inline std::atomic<bool> enabled{false};
+};
+
+/// AnomalyMode for a scope.
+class [[nodiscard]] DetectAnomalyGuard {
+ public:
+  explicit DetectAnomalyGuard(bool on = true) : before_(AnomalyMode::is_enabled()) {
+    AnomalyMode::set_enabled(on);
+  }
+  ~DetectAnomalyGuard() { AnomalyMode::set_enabled(before_); }
+  DetectAnomalyGuard(const DetectAnomalyGuard&) = delete;
+  DetectAnomalyGuard& operator=(const DetectAnomalyGuard&) = delete;
+
+ private:
+  bool before_;
+};
+
+/// The frames that led here from outside the library, as addresses: resolved when an error is
+/// reported.
+std::string call_site();
+/// Throws when a rule's result has a NaN, naming the op, its input and where it was called.
+void refuse_nan(const Node& node, const Grads& grads);
+
+}  // namespace halftape::autograd

@@ -1,0 +1,82 @@
+// Anomaly mode and inference mode.
+#include <doctest/doctest.h>
+
+#include <halftape/halftape.h>
+
+#include <string>
+
+using namespace halftape;
+
+namespace {
+
+Tensor leaf(std::vector<double> v) { return tensor(v, kFloat64).requires_grad_(); }
+
+// Its gradient at 0 is 0·inf.
+Tensor broken(const Tensor& x) { return sqrt(x) * 0.0; }
+
+std::string message(const Tensor& loss) {
+  try {
+    loss.backward();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("anomaly mode names the op whose rule made the first NaN, and the line of its call") {
+  const Tensor x = leaf({0, 1});
+  Tensor loss;
+  {
+    const autograd::DetectAnomalyGuard guard;
+    CHECK(autograd::AnomalyMode::is_enabled());
+    loss = (exp(broken(x)) * 3).sum();
+    const std::string text = message(loss);
+    CHECK(text.find("`sqrt` gave a NaN in the gradient of its input 0") != std::string::npos);
+    CHECK(text.find("(float64 (2))") != std::string::npos);
+    // The line of broken(), or where binutils is missing the offset of its code.
+    CHECK_MESSAGE((text.find("modes_test.cpp:15") != std::string::npos ||
+                   text.find("+0x") != std::string::npos),
+                  text);
+  }
+  CHECK_FALSE(autograd::AnomalyMode::is_enabled());
+  CHECK(message((broken(x) * 3).sum()).empty());  // off: the NaN goes through
+}
+
+TEST_CASE("anomaly mode leaves sound gradients alone, and says when it was off in the forward") {
+  const Tensor x = leaf({1, 4}), y = leaf({0});
+  const Tensor before = broken(y).sum();
+  const autograd::DetectAnomalyGuard guard;
+  CHECK(message(sqrt(x).sum()).empty());
+  CHECK(x.grad().to_vector() == std::vector<double>{0.5, 0.25});
+  CHECK(message(before).find("while anomaly mode was off") != std::string::npos);
+}
+
+TEST_CASE("in inference mode nothing is recorded, and its tensors stay outside graphs") {
+  const Tensor x = leaf({1, 2});
+  Tensor y;
+  {
+    const InferenceMode mode;
+    CHECK(InferenceMode::is_enabled());
+    CHECK_FALSE(GradMode::is_enabled());
+    y = x * 2;
+    CHECK_FALSE(y.requires_grad());
+    CHECK(y.is_inference());
+    y.add_(1);  // fine here
+    CHECK_FALSE(x.is_inference());
+    {
+      const InferenceMode off(false);
+      CHECK((x * 2).requires_grad());
+    }
+  }
+  CHECK_FALSE(InferenceMode::is_enabled());
+  CHECK(GradMode::is_enabled());
+  CHECK(y.to_vector() == std::vector<double>{3, 5});
+  CHECK_THROWS_WITH_AS(y.requires_grad_(), doctest::Contains("InferenceMode"), Error);
+  CHECK_THROWS_WITH_AS(y.mul_(2), doctest::Contains("InferenceMode"), Error);
+  CHECK_THROWS_WITH_AS(x * y, doctest::Contains("cannot be saved for backward"), Error);
+  CHECK((x + y).requires_grad());  // needs neither value later
+  CHECK((x * y.clone()).requires_grad());
+  CHECK_FALSE(y.clone().is_inference());
+}

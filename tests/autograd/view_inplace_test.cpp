@@ -1,0 +1,228 @@
+// Writing through views: values, versions, and gradients against the out-of-place form.
+#include <doctest/doctest.h>
+
+#include <halftape/halftape.h>
+
+#include <functional>
+#include <random>
+
+#include "halftape/tests/support/close.h"
+
+using namespace halftape;
+using testing::differ;
+
+namespace {
+
+Tensor leaf(const Shape& shape, double from = 0.3) {
+  std::vector<double> v(static_cast<size_t>(numel(shape)));
+  for (size_t i = 0; i < v.size(); ++i) v[i] = from + 0.37 * static_cast<double>(i % 11);
+  return tensor(v, kFloat64).reshape(shape).detach().requires_grad_();
+}
+
+/// The gradient of f(x) weighted without symmetry.
+std::vector<double> gradient(const std::function<Tensor(const Tensor&)>& f, const Shape& shape) {
+  const Tensor x = leaf(shape);
+  const Tensor y = f(x);
+  std::vector<double> w(static_cast<size_t>(y.numel()));
+  for (size_t i = 0; i < w.size(); ++i) w[i] = 1 + 0.25 * static_cast<double>(i * i % 7);
+  (y * tensor(w, kFloat64).reshape(y.sizes())).sum().backward();
+  return x.grad().to_vector();
+}
+
+}  // namespace
+
+TEST_CASE("a change through a view is a change of the base, in values and gradients") {
+  const auto plain = gradient(
+      [](const Tensor& x) {
+        const Tensor y = x * 2;
+        const Tensor row = y.select(0, 1) * 3;  // the out-of-place form
+        return as_strided_scatter(y, row, {4}, {1}, 4);
+      },
+      {3, 4});
+  const auto written = gradient(
+      [](const Tensor& x) {
+        Tensor y = x * 2;
+        y.select(0, 1).mul_(3);
+        return y;
+      },
+      {3, 4});
+  CHECK(written == plain);
+  CHECK(written[0] == doctest::Approx(2));
+  CHECK(written[4] == doctest::Approx(6 * (1 + 0.25 * 2)));
+}
+
+TEST_CASE("views made before a change follow it, and the written view too") {
+  const Tensor x = leaf({2, 3});
+  Tensor y = x * 1;
+  const Tensor before = y.view({6}), turned = y.t();
+  Tensor row = y.select(0, 0);
+  row.mul_(10);
+  CHECK(before.to_vector()[1] == 10 * x.to_vector()[1]);
+  for (const Tensor& v : {before, turned, y, row}) {
+    CHECK(v.requires_grad());
+    const auto g = autograd::grad({v.sum()}, {x}, {}, true)[0].to_vector();
+    CHECK(g[0] == 10);
+    CHECK(g[5] == (v.is_same(row) ? 0 : 1));
+  }
+  CHECK(std::string(row.grad_fn()->name()) == "as_strided");
+  CHECK(std::string(y.grad_fn()->name()) == "as_strided_scatter");
+}
+
+TEST_CASE("a change of the base reaches the views' histories") {
+  const Tensor x = leaf({4});
+  Tensor y = x * 1;
+  const Tensor v = y.slice(0, 1, 3);
+  y.mul_(5);
+  CHECK(autograd::grad({v.sum()}, {x})[0].to_vector() == std::vector<double>{0, 5, 5, 0});
+  CHECK(v.to_vector()[0] == 5 * x.to_vector()[1]);
+}
+
+TEST_CASE("rows of a tensor without history, filled from parameters, have their gradients") {
+  const Tensor a = leaf({3}), b = leaf({3}, 2);
+  Tensor y = zeros({4, 3}, kFloat64);
+  Tensor first = y.select(0, 0);
+  first.copy_(a);
+  y.select(0, 2).add_(b * b);
+  y.select(0, 3).fill_(7);
+  CHECK(y.requires_grad());
+  CHECK_FALSE(y.is_leaf());
+  y.sum().backward();
+  CHECK(a.grad().to_vector() == std::vector<double>{1, 1, 1});
+  CHECK(differ(b.grad(), (2 * b).to_vector(), {.ulps = 1}) == "");
+  CHECK(y.to_vector()[9] == 7);
+}
+
+TEST_CASE("filled parts pass no gradient on, the rest does") {
+  const Tensor x = leaf({2, 2});
+  Tensor y = x * 3;
+  y.select(1, 0).zero_();
+  y.sum().backward();
+  CHECK(x.grad().to_vector() == std::vector<double>{0, 3, 0, 3});
+
+  const Tensor z = leaf({2});
+  Tensor w = z * 3;
+  w.fill_(1);
+  CHECK(w.requires_grad());
+  w.sum().backward();
+  CHECK((!z.grad().defined() || z.grad().to_vector() == std::vector<double>{0, 0}));
+}
+
+TEST_CASE("random chains of views and writes have the gradients of their out-of-place forms") {
+  std::mt19937 random(1);
+  for (int round = 0; round < 300; ++round) {
+    // The same moves on both: as a view that is written, and as an index list that is scattered to.
+    const Shape shape{3, 4, 2};
+    const Tensor x = leaf(shape), p = x.detach().requires_grad_();
+    Tensor y = x * 1;
+    Tensor q = p * 1;
+    for (int write = 0; write < 3; ++write) {
+      Tensor view = y;
+      Tensor places = arange(24, kInt64).reshape(shape);
+      for (int move = 0; move < 3; ++move) {
+        const auto d = static_cast<int64_t>(random() % static_cast<unsigned>(view.dim()));
+        auto both = [&](auto f) { view = f(view), places = f(places); };
+        switch (random() % 4) {
+          case 0:
+            both([&](const Tensor& t) { return t.transpose(0, d); });
+            break;
+          case 1:
+            if (view.dim() > 1) both([&](const Tensor& t) { return t.select(d, t.size(d) - 1); });
+            break;
+          case 2:
+            both([&](const Tensor& t) { return t.slice(d, 0, 4, 2); });
+            break;
+          default:
+            both([&](const Tensor& t) { return t.unsqueeze(d); });
+        }
+      }
+      const double factor = 1.5 + write;
+      const Tensor index = places.reshape({-1});
+      const Tensor flat = q.reshape({24}), picked = index_select(flat, 0, index);
+      if (random() % 2) {
+        view.mul_(factor);
+        q = scatter_add(flat, 0, index, picked * factor - picked).reshape(shape);
+      } else {
+        const Tensor add = (x.sum() * 0.1).expand(view.sizes());
+        view.add_(add);
+        q = scatter_add(flat, 0, index, (p.sum() * 0.1).expand(index.sizes())).reshape(shape);
+      }
+    }
+    const Tensor weights = arange(24, kFloat64).reshape(shape);
+    REQUIRE(differ(y, q, {.ulps = 8, .eps = 4}) == "");
+    (y * y * weights).sum().backward();
+    (q * q * weights).sum().backward();
+    REQUIRE(differ(x.grad(), p.grad(), {.ulps = 64, .eps = 16}) == "");
+  }
+}
+
+TEST_CASE("second derivatives pass through a written view") {
+  auto f = [](const TensorList& in) {
+    Tensor y = in[0] * in[0];
+    y.select(0, 1).mul_(in[1]);
+    y.slice(1, 0, 2).add_(1);
+    return y;
+  };
+  const TensorList in{leaf({2, 3}), leaf({3}, 1)};
+  CHECK(autograd::gradcheck(f, in));
+  CHECK(autograd::gradgradcheck(f, in));
+}
+
+TEST_CASE("what was saved before a write through a view is noticed, with op, shape and versions") {
+  const Tensor x = leaf({2, 2});
+  Tensor y = x * 1;
+  const Tensor z = y * y;  // saves y
+  y.select(0, 0).zero_();
+  CHECK_THROWS_WITH_AS(z.sum().backward(),
+                       doctest::Contains("shape (2, 2) that `mul` needs was changed in place after "
+                                         "it was saved (version 1, saved at 0)"),
+                       Error);
+}
+
+TEST_CASE("views that may not be written say why") {
+  const Tensor x = leaf({3});
+  CHECK_THROWS_WITH_AS(x.slice(0, 0, 1).zero_(), doctest::Contains("a view of it"), Error);
+  {
+    const NoGradGuard no_grad;
+    x.slice(0, 0, 1).zero_();  // a parameter may be written without recording
+  }
+  CHECK(x.to_vector()[0] == 0);
+  Tensor y = x * 2;
+  CHECK_THROWS_WITH_AS(y.expand({2, 3}).mul_(2), doctest::Contains("expanded"), Error);
+  Tensor quiet;
+  {
+    const NoGradGuard no_grad;
+    quiet = y.slice(0, 0, 2);
+  }
+  CHECK_THROWS_WITH_AS(quiet.mul_(y.slice(0, 0, 2)), doctest::Contains("NoGradGuard"), Error);
+  Tensor apart = y.detach();
+  apart.mul_(2);  // shares the bytes, but no history
+  CHECK_FALSE(apart.requires_grad());
+}
+
+TEST_CASE("_base and is_view tell what a view was cut from") {
+  const Tensor x = leaf({2, 3});
+  const Tensor v = x.t().select(0, 1);
+  CHECK(v.is_view());
+  CHECK(v._base().is_same(x));
+  CHECK_FALSE(x.is_view());
+  CHECK_THROWS_WITH_AS(x._base(), doctest::Contains("not a view"), Error);
+}
+
+TEST_CASE("as_strided sees windows, overlapping ones too, and refuses what lies beyond") {
+  const Tensor x = leaf({6});
+  const Tensor w = as_strided(x, {4, 3}, {1, 1});  // sliding windows
+  CHECK(w.to_vector()[5] == x.to_vector()[3]);
+  w.sum().backward();
+  CHECK(x.grad().to_vector() == std::vector<double>{1, 2, 3, 3, 2, 1});
+  auto f = [](const TensorList& in) {
+    return as_strided(in[0], {2, 2}, {2, 1}, 1) * as_strided(in[0], {2, 2}, {1, 1});
+  };
+  CHECK(autograd::gradcheck(f, {leaf({6})}));
+  CHECK(autograd::gradgradcheck(f, {leaf({6})}));
+  CHECK_THROWS_WITH_AS(as_strided(x, {4, 4}, {1, 1}), doctest::Contains("reach beyond the 6"),
+                       Error);
+  CHECK_THROWS_WITH_AS(as_strided(x, {2}, {1, 1}), doctest::Contains("1 sizes and 2 strides"),
+                       Error);
+  CHECK_THROWS_WITH_AS(as_strided(leaf({2, 3}).t(), {2}, {1}), doctest::Contains("contiguous"),
+                       Error);
+}
