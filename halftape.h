@@ -4,6 +4,7 @@
 #include "halftape/amp/grad_scaler.h"
 #include "halftape/autograd/anomaly_mode.h"
 #include "halftape/autograd/engine.h"
+#include "halftape/autograd/function.h"
 #include "halftape/autograd/grad_mode.h"
 #include "halftape/autograd/gradcheck.h"
 #include "halftape/autograd/ops/binary.h"

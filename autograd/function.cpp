@@ -1,0 +1,120 @@
+#include "halftape/autograd/function.h"
+
+#include <algorithm>
+
+#include "halftape/autograd/ops/create.h"
+#include "halftape/autograd/ops/view.h"
+#include "halftape/autograd/record.h"
+
+namespace halftape::autograd {
+namespace {
+
+/// Place of a tensor in a list, −1 when it is not there.
+int find(const variable_list& list, const Tensor& t) {
+  const auto at =
+      std::find_if(list.begin(), list.end(), [&](const Tensor& o) { return o.is_same(t); });
+  return at == list.end() ? -1 : static_cast<int>(at - list.begin());
+}
+
+}  // namespace
+
+variable_list AutogradContext::get_saved_variables() const {
+  HALFTAPE_CHECK(node_, "get_saved_variables: only backward() can ask");
+  HALFTAPE_CHECK(!node_->released_, "backward: `", node_->name(),
+                 "` was already released by an earlier backward(); ",
+                 "pass retain_graph=true there to use the graph twice");
+  variable_list out;
+  for (const Saved& s : saved_)
+    out.push_back(s.defined() ? s.tensor(const_cast<FunctionNode&>(*node_))  // NOLINT
+                              : Tensor());
+  return out;
+}
+
+bool AutogradContext::needs_input_grad(size_t argument) const {
+  HALFTAPE_CHECK(node_, "needs_input_grad: only backward() can ask");
+  HALFTAPE_CHECK(argument < node_->arguments.size(), "needs_input_grad: `", node_->name(),
+                 "` has no argument ", argument);
+  const int at = node_->arguments[argument];
+  return at >= 0 && node_->wants(static_cast<size_t>(at));
+}
+
+variable_list FunctionNode::finish(variable_list outputs, const variable_list& inputs) {
+  const variable_list to_save = std::move(context.to_save_), dirty = std::move(context.dirty_),
+                      constant = std::move(context.non_differentiable_);
+  context.to_save_ = context.dirty_ = context.non_differentiable_ = {};
+  for (const Tensor& t : dirty)
+    HALFTAPE_CHECK(find(inputs, t) >= 0, name(), ": mark_dirty() of a tensor that is no input");
+  const bool recording =
+      GradMode::is_enabled() &&
+      std::any_of(inputs.begin(), inputs.end(), [](const Tensor& t) { return t.requires_grad(); });
+  if (!recording) return outputs;
+
+  for (const Tensor& t : inputs) next.push_back(t.gradient_edge());
+  std::vector<Output> layouts;
+  const Ref<Node> self(this);
+  variable_list results = outputs;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    Tensor& y = results[i];
+    layouts.push_back(y.defined() ? Output{y.sizes(), y.dtype(), y.device()} : Output{});
+    if (!y.defined() || !y.is_floating_point()) continue;
+    const bool changed = find(dirty, y) >= 0;
+    // An input handed through is another tensor from here on, with a history of its own.
+    if (!changed && (find(inputs, y) >= 0 || y.requires_grad())) {
+      y = Tensor(y.array());
+      y.impl()->is_view = true;
+    }
+    if (find(constant, outputs[i]) >= 0) continue;
+    const Edge edge{self, static_cast<uint32_t>(i)};
+    if (changed) {
+      HALFTAPE_CHECK(!(y.is_leaf() && y.requires_grad()), name(),
+                     ": a leaf that requires grad cannot be changed in place");
+      Tensor value(y.array());
+      value.impl()->set_history(edge);
+      take_history(y, value);
+    } else {
+      y.impl()->set_history(edge);
+    }
+  }
+  if (!layouts.empty()) {
+    first = layouts[0];
+    others.assign(layouts.begin() + 1, layouts.end());
+  }
+  for (const Tensor& t : to_save) {
+    const int output = find(outputs, t);
+    context.saved_.push_back(!t.defined()  ? Saved()
+                             : output >= 0 ? Saved(t.array(), static_cast<uint32_t>(output))
+                                           : Saved(t));
+  }
+  context.node_ = this;
+  return results;
+}
+
+Grads FunctionNode::vjp(Grads g) {
+  g.resize(1 + others.size());
+  if (context.materialize_)
+    for (size_t i = 0; i < g.size(); ++i)
+      if (const Output& o = output(static_cast<uint32_t>(i)); !g[i].defined())
+        g[i] = zeros(o.shape, TensorOptions(o.dtype).device(o.device));
+  variable_list given = backward_(&context, std::move(g));
+  while (given.size() > arguments.size() && !given.back().defined()) given.pop_back();
+  HALFTAPE_CHECK(given.size() == arguments.size(), "backward: `", name(), "` gave ", given.size(),
+                 " gradients for the ", arguments.size(), " arguments of forward()");
+  Grads d(next.size());
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (!given[i].defined()) continue;
+    HALFTAPE_CHECK(arguments[i] >= 0, "backward: `", name(), "` gave a gradient for argument ", i,
+                   ", which is no tensor");
+    const auto at = static_cast<size_t>(arguments[i]);
+    if (!wants(at)) continue;
+    const Output& o = next[at].node->output(next[at].output);
+    d[at] = broadcasts_to(o.shape, given[i].sizes()) ? sum_to(given[i], o.shape) : given[i];
+  }
+  return d;
+}
+
+void FunctionNode::release() {
+  released_ = !context.saved_.empty();
+  context.saved_.clear();
+}
+
+}  // namespace halftape::autograd

@@ -1,0 +1,146 @@
+// Ops written by users: a forward and a backward function, as torch::autograd::Function.
+#pragma once
+#include <map>
+#include <string>
+#include <type_traits>
+#include <variant>
+
+#include "halftape/autograd/grad_mode.h"
+#include "halftape/autograd/node.h"
+
+namespace halftape::autograd {
+
+using Variable = Tensor;
+using variable_list = TensorList;
+
+/// A value of AutogradContext::saved_data.
+class SavedValue {
+ public:
+  SavedValue() = default;
+  SavedValue(bool v) : value_(v) {}                      // NOLINT: assigned from plain values
+  SavedValue(double v) : value_(v) {}                    // NOLINT
+  SavedValue(std::string v) : value_(std::move(v)) {}    // NOLINT
+  SavedValue(const char* v) : value_(std::string(v)) {}  // NOLINT
+  SavedValue(Tensor v) : value_(std::move(v)) {}         // NOLINT
+  SavedValue(TensorList v) : value_(std::move(v)) {}     // NOLINT
+  template <class T>
+  requires std::is_integral_v<T> SavedValue(T v) : value_(static_cast<int64_t>(v)) {}  // NOLINT
+
+  bool toBool() const { return get<bool>("bool"); }
+  int64_t toInt() const { return get<int64_t>("integer"); }
+  double toDouble() const { return get<double>("double"); }
+  const std::string& toStringRef() const { return get<std::string>("string"); }
+  const Tensor& toTensor() const { return get<Tensor>("tensor"); }
+  const TensorList& toTensorVector() const { return get<TensorList>("list of tensors"); }
+
+ private:
+  template <class T>
+  const T& get(const char* kind) const {
+    const T* v = std::get_if<T>(&value_);
+    HALFTAPE_CHECK(v, "saved_data: the value is not a ", kind);
+    return *v;
+  }
+  std::variant<std::monostate, bool, int64_t, double, std::string, Tensor, TensorList> value_;
+};
+
+class FunctionNode;
+
+/// What forward() leaves for backward().
+class AutogradContext {
+ public:
+  /// Values that are not tensors. Tensors belong in save_for_backward(), which notices when they
+  /// are changed in place and keeps no cycle of references.
+  std::map<std::string, SavedValue> saved_data;
+
+  /// Inputs and outputs of forward() that backward() needs. Undefined tensors stay undefined.
+  void save_for_backward(variable_list tensors) { to_save_ = std::move(tensors); }
+  /// In backward(): what was saved, with its history.
+  variable_list get_saved_variables() const;
+  /// Inputs that forward() changed in place; they must be returned.
+  void mark_dirty(const variable_list& inputs) { dirty_ = inputs; }
+  /// Outputs without a gradient.
+  void mark_non_differentiable(const variable_list& outputs) { non_differentiable_ = outputs; }
+  /// false: gradients of outputs nobody used arrive undefined instead of zero.
+  void set_materialize_grads(bool on) { materialize_ = on; }
+  /// In backward(): does argument i of forward() want a gradient? Arguments that are no tensors
+  /// count, too.
+  bool needs_input_grad(size_t argument) const;
+
+ private:
+  friend class FunctionNode;
+  variable_list to_save_, dirty_, non_differentiable_;
+  std::vector<Saved> saved_;
+  bool materialize_ = true;
+  const FunctionNode* node_ = nullptr;
+};
+
+/// The node behind a Function: outputs and gradients as lists.
+class FunctionNode : public Node {
+ public:
+  using Backward = variable_list (*)(AutogradContext*, variable_list);
+  FunctionNode(const char* name, Backward backward) : Node(name), backward_(backward) {}
+  Grads vjp(Grads g) override;
+  void release() override;
+
+  AutogradContext context;
+  // For each argument of forward(), and each tensor of a list: its place in `next`, or −1.
+  std::vector<int> arguments;
+
+  /// Gives the outputs of forward() their history. `inputs`: the tensors among its arguments.
+  variable_list finish(variable_list outputs, const variable_list& inputs);
+
+ private:
+  friend class AutogradContext;
+  Backward backward_;
+  bool released_ = false;
+};
+
+/// struct Twice : Function<Twice> {
+///   static Tensor forward(AutogradContext* ctx, Tensor x, double factor);
+///   static variable_list backward(AutogradContext* ctx, variable_list grad_outputs);
+/// };
+/// Tensor y = Twice::apply(x, 2.0);
+///
+/// forward() runs unrecorded. It returns a Tensor or a variable_list, and so does apply().
+/// backward() gives one gradient for each argument of forward(), undefined for those that are no
+/// tensors or need none; written in Tensor ops, it can itself be differentiated.
+template <class T>
+struct Function {
+  template <class... Args>
+  static auto apply(Args&&... args) {
+    // Not a list of braces: the node must know its arguments before forward() runs.
+    Ref<FunctionNode> node(new FunctionNode(op_name(), &T::backward));  // NOLINT: counted
+    variable_list inputs;
+    (collect(*node, inputs, args), ...);
+    using Result = decltype(T::forward(&node->context, args...));
+    Result result = [&] {
+      const NoGradGuard unrecorded;
+      return T::forward(&node->context, std::forward<Args>(args)...);
+    }();
+    if constexpr (std::is_same_v<Result, Tensor>)
+      return node->finish({std::move(result)}, inputs)[0];
+    else
+      return node->finish(std::move(result), inputs);
+  }
+
+ private:
+  static const char* op_name() {
+    if constexpr (requires { T::name; })
+      return T::name;
+    else
+      return "Function";
+  }
+  template <class A>
+  static void collect(FunctionNode& node, variable_list& inputs, const A& argument) {
+    if constexpr (std::is_convertible_v<const A&, const Tensor&>) {
+      node.arguments.push_back(static_cast<int>(inputs.size()));
+      inputs.push_back(argument);
+    } else if constexpr (std::is_same_v<A, TensorList>) {
+      for (const Tensor& t : argument) collect(node, inputs, t);
+    } else {
+      node.arguments.push_back(-1);
+    }
+  }
+};
+
+}  // namespace halftape::autograd
