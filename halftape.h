@@ -3,6 +3,7 @@
 #include "halftape/amp/autocast.h"
 #include "halftape/amp/grad_scaler.h"
 #include "halftape/autograd/anomaly_mode.h"
+#include "halftape/autograd/checkpoint.h"
 #include "halftape/autograd/engine.h"
 #include "halftape/autograd/function.h"
 #include "halftape/autograd/grad_mode.h"

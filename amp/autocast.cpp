@@ -48,6 +48,11 @@ class Autocaster final : public DtypePolicy {
                                                  : widest(lower, all);
     return x.dtype() == target ? x : cached(x, target);
   }
+  std::shared_ptr<DtypePolicy> snapshot() const override {
+    auto copy = std::make_shared<Autocaster>();
+    copy->state = state;
+    return copy;
+  }
 
  private:
   const AutocastState& of(const Tensor& x) const {

@@ -16,6 +16,8 @@ class DtypePolicy {
   /// undefined ones are left out.
   virtual Tensor cast(Cast rule, const char* op, const Tensor& x,
                       std::span<const Tensor* const> all) = 0;
+  /// A policy that decides as this one does now, for work done later or in another thread.
+  virtual std::shared_ptr<DtypePolicy> snapshot() const = 0;
 };
 
 /// The thread's policy; null: leave dtypes alone.

@@ -1,0 +1,90 @@
+#include "halftape/autograd/checkpoint.h"
+
+#include "halftape/autograd/grad_mode.h"
+#include "halftape/autograd/node.h"
+#include "halftape/autograd/policy.h"
+#include "halftape/core/random.h"
+
+namespace halftape::autograd {
+namespace {
+
+/// One checkpointed call. Its nodes save numbers in place of bytes; the bytes come from a second
+/// run, in which the same ops save in the same order.
+class Segment final : public SavedHooks {
+ public:
+  Segment(std::function<TensorList(const TensorList&)> f, const TensorList& inputs)
+      : f_(std::move(f)), inputs_(inputs), policy_(snapshot()), random_(get_generator()) {
+    for (const Tensor& t : inputs_) versions_.push_back(t.defined() ? t.version() : 0);
+  }
+
+  TensorList run() {
+    const Scope hooks(this);
+    return f_(inputs_);
+  }
+
+  size_t pack(const Array& saved) override {
+    if (again_) bytes_.push_back(saved);
+    return count_++;
+  }
+
+  Array unpack(size_t key) override {
+    const std::lock_guard lock(mutex_);
+    if (bytes_.empty()) run_again();
+    HALFTAPE_CHECK(key < bytes_.size(), "checkpoint: the function saved ", bytes_.size(),
+                   " tensors when it ran again, and more the first time; it must do the same work");
+    return bytes_[key];
+  }
+
+ private:
+  static std::shared_ptr<DtypePolicy> snapshot() {
+    const DtypePolicy* policy = dtype_policy();
+    return policy ? policy->snapshot() : nullptr;
+  }
+
+  void run_again() {
+    for (size_t i = 0; i < inputs_.size(); ++i)
+      HALFTAPE_CHECK(!inputs_[i].defined() || inputs_[i].version() == versions_[i],
+                     "checkpoint: input ", i, " of shape ", inputs_[i].sizes(),
+                     " was changed in place after the call; clone() it before the change");
+    const AutoGradMode recording(true);
+    const PolicyScope policy(policy_.get());
+    const Generator now = get_generator();
+    set_generator(random_);
+    again_ = true;
+    count_ = 0;
+    try {
+      run();
+    } catch (...) {
+      bytes_.clear();
+      again_ = false;
+      set_generator(now);
+      throw;
+    }
+    again_ = false;
+    set_generator(now);
+  }
+
+  std::mutex mutex_;
+  std::function<TensorList(const TensorList&)> f_;
+  TensorList inputs_;
+  std::vector<uint64_t> versions_;
+  std::shared_ptr<DtypePolicy> policy_;
+  Generator random_;
+  bool again_ = false;
+  size_t count_ = 0;
+  std::vector<Array> bytes_;
+};
+
+}  // namespace
+
+TensorList checkpoint(const std::function<TensorList(const TensorList&)>& f,
+                      const TensorList& inputs) {
+  if (!GradMode::is_enabled()) return f(inputs);
+  return make_ref<Segment>(f, inputs)->run();
+}
+
+Tensor checkpoint(const std::function<Tensor(const TensorList&)>& f, const TensorList& inputs) {
+  return checkpoint([f](const TensorList& x) { return TensorList{f(x)}; }, inputs)[0];
+}
+
+}  // namespace halftape::autograd
