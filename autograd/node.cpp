@@ -7,23 +7,24 @@
 #include "halftape/autograd/policy.h"
 #include "halftape/core/backend.h"
 #include "halftape/core/formula/binary.h"
+#include "halftape/core/per_thread.h"
 
 namespace halftape {
 namespace {
 
 std::atomic<uint64_t> next_seq{1};
-std::atomic<int64_t> live_nodes{0};
+using LiveNodes = Counter<struct OfNodes>;
 thread_local DtypePolicy* current_policy = nullptr;
 thread_local SavedHooks* current_hooks = nullptr;
 
 }  // namespace
 
 Node::Node(const char* name) : seq_(next_seq.fetch_add(1, std::memory_order_relaxed)), name_(name) {
-  live_nodes.fetch_add(1, std::memory_order_relaxed);
+  LiveNodes::add(1);
   if (autograd::AnomalyMode::is_enabled()) extras().origin = autograd::call_site();
 }
-Node::~Node() { live_nodes.fetch_sub(1, std::memory_order_relaxed); }
-int64_t Node::live_count() { return live_nodes.load(std::memory_order_relaxed); }
+Node::~Node() { LiveNodes::add(-1); }
+int64_t Node::live_count() { return LiveNodes::total(); }
 
 void dispose(Node* node) noexcept {
   // Deleting a node drops its edges and saved tensors, which may drop further nodes: those join

@@ -2,7 +2,9 @@
 // are decided. amp plugs in from above; with no policy installed the dtypes are left alone.
 #pragma once
 #include <array>
+#include <memory>
 #include <span>
+#include <tuple>
 
 #include "halftape/autograd/tensor.h"
 #include "halftape/core/formula/ops.h"
@@ -36,15 +38,37 @@ class [[nodiscard]] PolicyScope {
   DtypePolicy* before_;
 };
 
-/// The first line of every frontend: the inputs as the policy wants them, through differentiable
-/// casts.
+/// An op's inputs as the policy wants them: what was given, or a cast of it.
+template <size_t N>
+class CastInputs {
+ public:
+  std::array<const Tensor*, N> given;
+  std::array<Tensor, N> cast;  // undefined: as given
+  template <size_t I>
+  const Tensor& get() const {
+    return cast[I].defined() ? cast[I] : *given[I];
+  }
+};
+
+/// The first line of every frontend: `const auto [a, b] = cast_inputs(Cast::Lower, "matmul", a_in,
+/// b_in);` makes a and b references to the inputs, or to differentiable casts of them.
 template <class... T>
-std::array<Tensor, sizeof...(T)> cast_inputs(Cast rule, const char* op, const T&... inputs) {
+CastInputs<sizeof...(T)> cast_inputs(Cast rule, const char* op, T&&... inputs) {
+  static_assert((std::is_lvalue_reference_v<T> && ...), "temporaries would not live long enough");
+  CastInputs<sizeof...(T)> in{{&inputs...}, {}};
   DtypePolicy* policy = dtype_policy();
-  if (!policy) [[likely]]
-    return {inputs...};
-  const Tensor* const all[] = {&inputs...};
-  return {(inputs.defined() ? policy->cast(rule, op, inputs, all) : inputs)...};
+  if (!policy || rule == Cast::Keep) [[likely]]
+    return in;
+  for (size_t i = 0; i < in.given.size(); ++i)
+    if (in.given[i]->defined()) in.cast[i] = policy->cast(rule, op, *in.given[i], in.given);
+  return in;
 }
 
 }  // namespace halftape
+
+template <size_t N>
+struct std::tuple_size<halftape::CastInputs<N>> : std::integral_constant<size_t, N> {};
+template <size_t I, size_t N>
+struct std::tuple_element<I, halftape::CastInputs<N>> {
+  using type = const halftape::Tensor&;
+};

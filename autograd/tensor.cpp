@@ -5,20 +5,21 @@
 #include "halftape/autograd/node.h"
 #include "halftape/autograd/ops/view.h"
 #include "halftape/core/backend.h"
+#include "halftape/core/per_thread.h"
 
 namespace halftape {
 namespace detail {
 namespace {
-std::atomic<int64_t> live_impls{0};
+using LiveTensors = Counter<struct OfTensors>;
 }
 TensorImpl::TensorImpl(Array v) : value(std::move(v)) {
   inference = InferenceMode::is_enabled();
-  live_impls.fetch_add(1, std::memory_order_relaxed);
+  LiveTensors::add(1);
 }
 TensorImpl::~TensorImpl() {
   if (accumulator) static_cast<Accumulate&>(*accumulator).detach_leaf();
   if (retained) retained->cut();
-  live_impls.fetch_sub(1, std::memory_order_relaxed);
+  LiveTensors::add(-1);
 }
 
 void TensorImpl::becomes_view_of(const Tensor& x) {
@@ -51,7 +52,7 @@ void renew(const Tensor& view) {
 }
 }  // namespace
 
-int64_t TensorImpl::live_count() { return live_impls.load(std::memory_order_relaxed); }
+int64_t TensorImpl::live_count() { return LiveTensors::total(); }
 void dispose(TensorImpl* impl) noexcept { delete impl; }  // NOLINT: the counterpart of make_ref
 }  // namespace detail
 

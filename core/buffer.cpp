@@ -1,24 +1,46 @@
 #include "halftape/core/buffer.h"
 
+#include <new>
+
+#include "halftape/core/per_thread.h"
+
 namespace halftape {
 namespace {
-std::atomic<int64_t> live_buffers{0};
-std::atomic<int64_t> live_buffer_bytes{0};
+using LiveBuffers = Counter<struct OfBuffers>;
+using LiveBytes = Counter<struct OfBytes>;
 }  // namespace
 
 Buffer::Buffer(void* bytes, size_t size, Device device, GiveBack give_back, void* context)
     : bytes_(bytes), size_(size), device_(device), give_back_(give_back), context_(context) {
-  live_buffers.fetch_add(1, std::memory_order_relaxed);
-  live_buffer_bytes.fetch_add(static_cast<int64_t>(size), std::memory_order_relaxed);
+  LiveBuffers::add(1);
+  LiveBytes::add(static_cast<int64_t>(size));
+}
+
+Ref<Buffer> Buffer::in_block(void* block, size_t size, Device device, GiveBack give_back) {
+  static_assert(sizeof(Buffer) <= kHead);
+  return Ref<Buffer>(
+      new (block) Buffer(static_cast<char*>(block) + kHead, size, device, give_back));  // NOLINT
 }
 
 Buffer::~Buffer() {
-  live_buffers.fetch_sub(1, std::memory_order_relaxed);
-  live_buffer_bytes.fetch_sub(static_cast<int64_t>(size_), std::memory_order_relaxed);
-  if (give_back_) give_back_(bytes_, size_, context_);
+  LiveBuffers::add(-1);
+  LiveBytes::add(-static_cast<int64_t>(size_));
 }
 
-int64_t Buffer::live_count() { return live_buffers.load(std::memory_order_relaxed); }
-int64_t Buffer::live_bytes() { return live_buffer_bytes.load(std::memory_order_relaxed); }
+void dispose(Buffer* b) noexcept {
+  void *const bytes = b->bytes_, *const context = b->context_;
+  const size_t size = b->size_;
+  const Buffer::GiveBack give_back = b->give_back_;
+  if (bytes == reinterpret_cast<char*>(b) + Buffer::kHead) {
+    b->~Buffer();
+    give_back(b, size + Buffer::kHead, context);
+  } else {
+    delete b;  // NOLINT: the counterpart of make_ref
+    if (give_back) give_back(bytes, size, context);
+  }
+}
+
+int64_t Buffer::live_count() { return LiveBuffers::total(); }
+int64_t Buffer::live_bytes() { return LiveBytes::total(); }
 
 }  // namespace halftape

@@ -8,13 +8,19 @@
 
 namespace halftape {
 
+class Buffer;
+void dispose(Buffer*) noexcept;
+
 /// Bytes on a device, given back to where they came from when the last handle goes.
 class Buffer : public RefCounted {
  public:
   /// `give_back(bytes, size, context)` is called once; it must not throw.
   using GiveBack = void (*)(void* bytes, size_t size, void* context) noexcept;
   Buffer(void* bytes, size_t size, Device device, GiveBack give_back, void* context = nullptr);
-  ~Buffer();
+  /// A Buffer at the head of its own block of kHead + size bytes, which `give_back` receives.
+  static Ref<Buffer> in_block(void* block, size_t size, Device device, GiveBack give_back);
+  static constexpr size_t kHead = 64;  // keeps the bytes aligned as the block is
+
   void* bytes() const { return bytes_; }
   size_t size() const { return size_; }
   Device device() const { return device_; }
@@ -26,6 +32,8 @@ class Buffer : public RefCounted {
   static int64_t live_bytes();
 
  private:
+  friend void dispose(Buffer*) noexcept;
+  ~Buffer();
   void* bytes_;
   size_t size_;
   Device device_;

@@ -1,11 +1,17 @@
 #include "halftape/core/shape.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace halftape {
 
+void Dims::too_many() {
+  HALFTAPE_CHECK(false, "shapes have at most ", kMaxDims, " dimensions");
+  std::abort();
+}
+
 void Dims::insert(int at, int64_t v) {
-  HALFTAPE_CHECK(size_ < kMaxDims, "shapes have at most ", kMaxDims, " dimensions");
+  if (size_ == kMaxDims) too_many();
   std::copy_backward(begin() + at, end(), end() + 1);
   values_[static_cast<size_t>(at)] = v;
   ++size_;
@@ -18,26 +24,15 @@ void Dims::erase(int at) {
 
 bool Dims::contains(int64_t v) const { return std::find(begin(), end(), v) != end(); }
 
-bool Dims::operator==(const Dims& other) const {
-  return std::equal(begin(), end(), other.begin(), other.end());
-}
-
 std::ostream& operator<<(std::ostream& out, const Dims& dims) {
   out << '(';
   for (int i = 0; i < dims.size(); ++i) out << (i ? ", " : "") << dims[i];
   return out << ')';
 }
 
-int64_t checked_mul(int64_t a, int64_t b) {
-  int64_t r = 0;
-  HALFTAPE_CHECK(!__builtin_mul_overflow(a, b, &r), "size ", a, " x ", b, " does not fit 64 bits");
-  return r;
-}
-
-int64_t checked_add(int64_t a, int64_t b) {
-  int64_t r = 0;
-  HALFTAPE_CHECK(!__builtin_add_overflow(a, b, &r), "size ", a, " + ", b, " does not fit 64 bits");
-  return r;
+void size_overflow(int64_t a, const char* op, int64_t b) {
+  HALFTAPE_CHECK(false, "size ", a, op, b, " does not fit 64 bits");
+  std::abort();
 }
 
 int64_t numel(const Shape& shape) {
@@ -69,6 +64,7 @@ bool is_contiguous(const Shape& shape, const Strides& strides) {
 }
 
 Shape broadcast(const char* op, const Shape& a, const Shape& b) {
+  if (a == b) return a;
   Shape out = a.size() >= b.size() ? a : b;
   const int n = out.size();
   for (int i = 1; i <= n; ++i) {

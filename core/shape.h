@@ -16,15 +16,23 @@ inline constexpr int kMaxDims = 8;
 /// A short list of 64-bit integers without heap memory: sizes, strides, or dimension numbers.
 class Dims {
  public:
-  Dims() = default;
+  Dims() {}  // NOLINT: leaves what lies beyond size() as it is; most shapes are short
+  Dims(const Dims& other) { *this = other; }
+  Dims& operator=(const Dims& other) {
+    size_ = other.size_;
+    for (int i = 0; i < size_; ++i) (*this)[i] = other[i];
+    return *this;
+  }
   Dims(std::initializer_list<int64_t> values) : Dims(std::span(values.begin(), values.size())) {}
   Dims(const std::vector<int64_t>& values) : Dims(std::span(values)) {}  // NOLINT: as IntArrayRef
   explicit Dims(std::span<const int64_t> values) {
     for (int64_t v : values) push_back(v);
   }
   static Dims filled(int count, int64_t value) {
+    if (count > kMaxDims) too_many();
     Dims d;
-    for (int i = 0; i < count; ++i) d.push_back(value);
+    for (int i = 0; i < count; ++i) d[i] = value;
+    d.size_ = count;
     return d;
   }
 
@@ -40,14 +48,24 @@ class Dims {
   int64_t back() const { return values_[static_cast<size_t>(size_ - 1)]; }
   std::vector<int64_t> vec() const { return {begin(), end()}; }
 
-  void push_back(int64_t v) { insert(size_, v); }
+  void push_back(int64_t v) {
+    if (size_ == kMaxDims) [[unlikely]]
+      too_many();
+    values_[static_cast<size_t>(size_++)] = v;
+  }
   void insert(int at, int64_t v);
   void erase(int at);
   bool contains(int64_t v) const;
-  bool operator==(const Dims& other) const;
+  bool operator==(const Dims& other) const {
+    if (size_ != other.size_) return false;
+    for (int i = 0; i < size_; ++i)
+      if ((*this)[i] != other[i]) return false;
+    return true;
+  }
 
  private:
-  std::array<int64_t, kMaxDims> values_{};
+  [[noreturn]] static void too_many();
+  std::array<int64_t, kMaxDims> values_;
   int size_ = 0;
 };
 
@@ -75,7 +93,18 @@ Shape reduced_shape(const Shape&, const Dims& dims, bool keepdim);
 /// Replaces one -1 by what the number of elements demands; throws when that is impossible.
 Shape infer_shape(const char* op, const Shape& wanted, int64_t numel, const Shape& from);
 
-int64_t checked_mul(int64_t a, int64_t b);
-int64_t checked_add(int64_t a, int64_t b);
+[[noreturn]] void size_overflow(int64_t a, const char* op, int64_t b);
+inline int64_t checked_mul(int64_t a, int64_t b) {
+  int64_t r = 0;
+  if (__builtin_mul_overflow(a, b, &r)) [[unlikely]]
+    size_overflow(a, " x ", b);
+  return r;
+}
+inline int64_t checked_add(int64_t a, int64_t b) {
+  int64_t r = 0;
+  if (__builtin_add_overflow(a, b, &r)) [[unlikely]]
+    size_overflow(a, " + ", b);
+  return r;
+}
 
 }  // namespace halftape

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "halftape/core/check.h"
+#include "halftape/core/per_thread.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define HALFTAPE_CACHES_MEMORY 0
@@ -34,11 +35,19 @@ size_t round_up(size_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
+/// Which of the sizes that round_up() makes: its power of two, and which of the four steps in it.
+constexpr size_t bin_of(size_t size) {
+  const int top = std::bit_width(size - 1);  // two bits below the leading one
+  const size_t quarter = size <= 4 * kAlignment ? size / kAlignment : ((size - 1) >> (top - 3)) & 3;
+  return static_cast<size_t>(top) * 8 + quarter;
+}
+
+/// Large blocks, shared by all threads.
 class Cache {
  public:
   void* take(size_t size) {
     const std::lock_guard lock(mutex_);
-    auto& blocks = bin(size);
+    auto& blocks = bins_[bin_of(size)];
     if (blocks.empty()) return nullptr;
     void* p = blocks.back();
     blocks.pop_back();
@@ -49,7 +58,7 @@ class Cache {
     const std::lock_guard lock(mutex_);
     if (held_ + size > kCacheLimit) return false;
     try {
-      bin(size).push_back(p);
+      bins_[bin_of(size)].push_back(p);
     } catch (...) {
       return false;
     }
@@ -66,15 +75,8 @@ class Cache {
   }
 
  private:
-  std::vector<void*>& bin(size_t size) {
-    // Which of the four steps of its power of two: two bits below the leading one.
-    const int top = std::bit_width(size - 1);
-    const size_t quarter =
-        size <= 4 * kAlignment ? size / kAlignment : ((size - 1) >> (top - 3)) & 3;
-    return bins_[static_cast<size_t>(top) * 8 + quarter];
-  }
   std::mutex mutex_;
-  std::array<std::vector<void*>, 64 * 8> bins_;
+  std::array<std::vector<void*>, 512> bins_;
   size_t held_ = 0;
 };
 
@@ -83,30 +85,81 @@ Cache& cache() {
   return *instance;
 }
 
-void give_back(void* bytes, size_t size, void*) noexcept {
-  if (!HALFTAPE_CACHES_MEMORY || !cache().keep(bytes, size)) std::free(bytes);
+/// The small blocks that a thread keeps for itself, so that taking one needs no lock.
+class ThreadCache {
+ public:
+  static constexpr size_t kLargestKept = 32768, kMostKept = size_t{1} << 20;
+  ThreadCache() = default;
+  ThreadCache(const ThreadCache&) = delete;
+  ThreadCache& operator=(const ThreadCache&) = delete;
+  ~ThreadCache() {
+    for (auto& blocks : bins_)
+      for (void* p : blocks) std::free(p);
+  }
+  void* take(size_t size) {
+    auto& blocks = bins_[bin_of(size)];
+    if (blocks.empty()) return nullptr;
+    void* p = blocks.back();
+    blocks.pop_back();
+    held_ -= size;
+    return p;
+  }
+  bool keep(void* p, size_t size) noexcept {
+    if (held_ + size > kMostKept) return false;
+    try {
+      bins_[bin_of(size)].push_back(p);
+    } catch (...) {
+      return false;
+    }
+    held_ += size;
+    return true;
+  }
+
+ private:
+  std::array<std::vector<void*>, bin_of(kLargestKept) + 1> bins_;
+  size_t held_ = 0;
+};
+
+/// The calling thread's cache for blocks of this size, null where there is none.
+ThreadCache* own_cache(size_t size) {
+  return size <= ThreadCache::kLargestKept ? per_thread<ThreadCache>() : nullptr;
+}
+
+void give_back(void* block, size_t size, void*) noexcept {
+  if (HALFTAPE_CACHES_MEMORY) {
+    ThreadCache* own = own_cache(size);
+    if (own ? own->keep(block, size) : cache().keep(block, size)) return;
+  }
+  std::free(block);
+}
+
+void* take(size_t size) {
+  if (HALFTAPE_CACHES_MEMORY) {
+    ThreadCache* own = own_cache(size);
+    if (void* p = own ? own->take(size) : cache().take(size)) return p;
+  }
+  if (void* p = std::aligned_alloc(kAlignment, size)) return p;
+  cache().clear();
+  return std::aligned_alloc(kAlignment, size);
 }
 
 }  // namespace
 
 BufferPtr allocate(size_t bytes) {
-  const size_t size = bytes <= kLargest ? round_up(bytes) : bytes;
-  void* p = nullptr;
-  if (bytes <= kLargest) {
-    if (HALFTAPE_CACHES_MEMORY) p = cache().take(size);
-    if (!p) p = std::aligned_alloc(kAlignment, size);
-    if (!p) {
-      cache().clear();
-      p = std::aligned_alloc(kAlignment, size);
-    }
-  }
-  if (!p) {
+  // Small ones carry their head; large ones would round up past the power of two they often are.
+  const bool small = bytes <= ThreadCache::kLargestKept - Buffer::kHead;
+  const size_t size = small               ? round_up(bytes + Buffer::kHead)
+                      : bytes <= kLargest ? round_up(bytes)
+                                          : 0;
+  void* block = size > 0 ? take(size) : nullptr;
+  if (!block) {
     std::ostringstream text;
     text << "out of memory: " << bytes << " bytes asked for on cpu, " << Buffer::live_bytes()
          << " bytes live in " << Buffer::live_count() << " buffers";
     throw OutOfMemoryError(text.str());
   }
-  return make_ref<Buffer>(p, size, Device(kCPU), &give_back);
+  if (small) return Buffer::in_block(block, size - Buffer::kHead, Device(kCPU), &give_back);
+  return make_ref<Buffer>(block, size, Device(kCPU), &give_back);
 }
 
 }  // namespace halftape::cpu

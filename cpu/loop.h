@@ -59,6 +59,8 @@ void with_compute_type(Dtype d, F&& f) {
     f(Type<int64_t>{});
 }
 
+inline constexpr int64_t kTile = 16384;  // elements that one task works on
+
 /// One array of a strided walk: where it is and how far its elements lie apart, in bytes.
 struct Operand {
   char* base;
@@ -110,7 +112,6 @@ struct Walk {
     int64_t rows = 1;
     for (int d = 0; d < inner; ++d) rows *= shape[d];
     if (rows == 0 || length == 0) return;
-    constexpr int64_t kTile = 16384;
     const int64_t pieces = (length + kTile - 1) / kTile;  // of a long row
     const int64_t rows_per_tile = std::max<int64_t>(1, kTile / std::min(length, kTile));
     const int64_t row_tiles = (rows + rows_per_tile - 1) / rows_per_tile;

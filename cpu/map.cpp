@@ -46,22 +46,34 @@ void zip_lanes(const S* a, const S* b, S* y) {
 template <class S, size_t N, class F>
 void run(const std::array<const Array*, N>& arrays, const F& f) {
   std::array<Load<S>, N> loads;
-  for (size_t a = 1; a < N; ++a) loads[a] = loader<S>(arrays[a]->dtype());
+  std::array<int64_t, N> items, steps;
+  std::array<char*, N> first;
+  bool plain = arrays[0]->numel() <= kTile;
+  for (size_t a = 0; a < N; ++a) {
+    if (a > 0) loads[a] = loader<S>(arrays[a]->dtype());
+    items[a] = static_cast<int64_t>(element_size(arrays[a]->dtype()));
+    first[a] = static_cast<char*>(arrays[a]->raw());
+    steps[a] = 1;
+    plain = plain && arrays[a]->contiguous();
+  }
   const Store<S> write = storer<S>(arrays[0]->dtype());
-  const Walk<N> walk(arrays);
-  walk.run([&](std::array<char*, N> at, const std::array<int64_t, N>& steps, int64_t length) {
+  auto chunks = [&](std::array<char*, N> at, const std::array<int64_t, N>& by, int64_t length) {
     alignas(64) S lanes[N][kLanes];
     for (int64_t i = 0; i < length; i += kLanes) {
       const int n = static_cast<int>(std::min<int64_t>(kLanes, length - i));
       for (size_t a = 1; a < N; ++a) {
-        loads[a](at[a], steps[a], n, lanes[a]);
-        at[a] += kLanes * steps[a] * walk.operands[a].item;
+        loads[a](at[a], by[a], n, lanes[a]);
+        at[a] += kLanes * by[a] * items[a];
       }
       f(lanes);
-      write(lanes[0], n, at[0], steps[0]);
-      at[0] += kLanes * steps[0] * walk.operands[0].item;
+      write(lanes[0], n, at[0], by[0]);
+      at[0] += kLanes * by[0] * items[0];
     }
-  });
+  };
+  if (plain)
+    chunks(first, steps, arrays[0]->numel());  // one tile: no walk to plan
+  else
+    Walk<N>(arrays).run(chunks);
 }
 
 template <class S>

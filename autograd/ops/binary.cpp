@@ -40,6 +40,11 @@ Dtype out_dtype(const Tensor& a, const Tensor& b) {
   return needs_floats<Op> && !is_floating_point(d) ? get_default_dtype() : d;
 }
 
+/// `a` under a shape that it broadcasts to; `room` is for the view, where one is needed.
+const Array& as_large(const Array& a, const Shape& shape, Array& room) {
+  return a.shape() == shape ? a : room = a.expand(shape);
+}
+
 /// A gradient in the shape and dtype of the input it belongs to: broadcasting undone, promotion
 /// undone.
 Tensor like_input(const Tensor& g, const Shape& shape, Dtype dtype) {
@@ -64,20 +69,22 @@ Tensor binary(const Tensor& a_in, const Tensor& b_in) {
   const auto [a, b] = cast_inputs(Cast::Keep, Op::name, a_in, b_in);
   same_device(Op::name, a, b);
   const Shape shape = broadcast(Op::name, a.sizes(), b.sizes());
-  const Array y(shape, out_dtype<Op>(a, b), a.device());
+  Array y(shape, out_dtype<Op>(a, b), a.device());
+  Array a_room, b_room;
   backend(a.device())
-      .binary(BinaryOps::index<Op>(), y, a.array().expand(shape), b.array().expand(shape));
+      .binary(BinaryOps::index<Op>(), y, as_large(a.array(), shape, a_room),
+              as_large(b.array(), shape, b_room));
   if constexpr (Op::compares) {
-    return Tensor(y);
+    return Tensor(std::move(y));
   } else {
-    if (!records({&a, &b})) return Tensor(y);
+    if (!records({&a, &b})) return Tensor(std::move(y));
     // Sums need neither input; a product needs each for the other's gradient; a quotient needs b
     // for both.
     constexpr bool sum = std::is_same_v<Op, Add> || std::is_same_v<Op, Sub>;
     constexpr bool product = std::is_same_v<Op, Mul>, quotient = std::is_same_v<Op, Div>;
     const bool keep_a = !sum && (b.requires_grad() || !(product || quotient));
     const bool keep_b = !sum && (a.requires_grad() || !product);
-    return record(Op::name, y, {&a, &b},
+    return record(Op::name, std::move(y), {&a, &b},
                   [a = Saved::if_wanted(keep_a, a), b = Saved::if_wanted(keep_b, b),
                    a_shape = a.sizes(), b_shape = b.sizes(), a_type = a.dtype(),
                    b_type = b.dtype()](Node& self, const Tensor& g) -> Grads {

@@ -48,7 +48,7 @@ Tensor extremum(const Tensor& in, const Dims& wanted, bool keepdim) {
 }  // namespace
 
 Tensor sum(const Tensor& in, const Dims& wanted, bool keepdim, std::optional<Dtype> dtype) {
-  const auto [x] = dtype ? std::array{in} : cast_inputs(Cast::Float32, Sum::name, in);
+  const auto [x] = cast_inputs(dtype ? Cast::Keep : Cast::Float32, Sum::name, in);
   const Dims dims = wrap_dims(Sum::name, wanted, static_cast<int>(x.dim()));
   const Dtype out = dtype.value_or(is_floating_point(x.dtype()) ? x.dtype() : kInt64);
   const Tensor y =

@@ -30,7 +30,7 @@ Tensor softmax_rows(const char* name, const Tensor& x, bool log) {
 
 Tensor softmax_along(const char* name, const Tensor& in, int64_t dim, std::optional<Dtype> dtype,
                      bool log) {
-  const auto [cast_in] = dtype ? std::array{in} : cast_inputs(Cast::Float32, name, in);
+  const auto [cast_in] = cast_inputs(dtype ? Cast::Keep : Cast::Float32, name, in);
   const Tensor x = dtype ? cast_in.to(*dtype) : cast_in;
   HALFTAPE_CHECK(x.is_floating_point(), name, ": of a ", x.dtype(), " tensor; pass dtype=kFloat32");
   if (x.dim() == 0) return squeeze(softmax_rows(name, unsqueeze(x, 0), log), 0);

@@ -40,9 +40,9 @@ template <class Op>
 Tensor unary(const Tensor& in, Params<double> p) {
   const auto [cast] = cast_inputs(Op::cast, Op::name, in);
   const Tensor x = as_supported<Op>(cast);
-  const Array y = empty_like(x.array());
+  Array y = empty_like(x.array());
   backend(x.device()).unary(UnaryOps::index<Op>(), y, x.array(), p);
-  if (!records({&x})) return Tensor(y);
+  if (!records({&x})) return Tensor(std::move(y));
   return record(Op::name, y, {&x},
                 [saved = save_for<Op>(x, y), p](Node& self, const Tensor& g) -> Grads {
                   if (GradMode::is_enabled())  // the formula, read with Tensors
