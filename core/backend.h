@@ -32,6 +32,13 @@ enum class Distribution : uint8_t {
   Bits,       // integers in [a, b)
 };
 
+/// Who indexes with what, for the message of an index out of range:
+/// "one_hot: class 7 at position 2 is out of range [0, 5)".
+struct IndexUse {
+  const char* op;
+  const char* argument = "index";
+};
+
 /// One parameter in a list-wise optimizer update. Arrays beyond grad may be undefined where an
 /// option does not need them.
 struct SgdSlot {
@@ -79,11 +86,23 @@ class Backend {
   virtual void softmax(const Array& y, const Array& x, bool log) = 0;
   virtual void softmax_grad(const Array& dx, const Array& g, const Array& y, bool log) = 0;
 
-  // Indexing along `dim`. index: int64, checked in range by the kernel (throws, naming value and
-  // position). gather: y[i…] = x[… index[i…] …]; scatter_add: y[… index[i…] …] += g[i…], in the
-  // order of i.
-  virtual void gather(const Array& y, const Array& x, int dim, const Array& index) = 0;
-  virtual void scatter_add(const Array& y, const Array& g, int dim, const Array& index) = 0;
+  // Indexing along `dim`. index: int64, checked by the kernel before anything is written (throws,
+  // naming value and position; dimensions along which the index repeats by a stride of 0 count
+  // once). gather: y[i…] = x[… index[i…] …]; scatter: y[… index[i…] …] = x[i…], of equal positions
+  // the last in the order of i stays; scatter_add: y[… index[i…] …] += g[i…], in the order of i.
+  virtual void gather(const Array& y, const Array& x, int dim, const Array& index,
+                      IndexUse use = {"gather"}) = 0;
+  virtual void scatter(const Array& y, const Array& x, int dim, const Array& index,
+                       IndexUse use = {"scatter"}) = 0;
+  virtual void scatter_add(const Array& y, const Array& g, int dim, const Array& index,
+                           IndexUse use = {"scatter_add"}) = 0;
+  // Indices into neighbouring dimensions of these sizes, all of y's shape and checked as above, as
+  // one index into those dimensions made one. Negative ones count from the end. y: contiguous.
+  virtual void flat_index(const Array& y, std::span<const Array> indices, const Shape& sizes,
+                          IndexUse use) = 0;
+  // y (n, x.dim()), contiguous: where the n elements of x that are not zero lie, in row-major
+  // order.
+  virtual void nonzero(const Array& y, const Array& x) = 0;
 
   virtual void random(const Array& y, Distribution kind, double a, double b, RandomKey key) = 0;
 

@@ -39,12 +39,21 @@ class CpuBackend final : public Backend {
   void softmax_grad(const Array& dx, const Array& g, const Array& y, bool log) override {
     cpu::softmax_grad(dx, g, y, log);
   }
-  void gather(const Array& y, const Array& x, int dim, const Array& index) override {
-    cpu::gather(y, x, dim, index);
+  void gather(const Array& y, const Array& x, int dim, const Array& index, IndexUse use) override {
+    cpu::gather(y, x, dim, index, use);
   }
-  void scatter_add(const Array& y, const Array& g, int dim, const Array& index) override {
-    cpu::scatter_add(y, g, dim, index);
+  void scatter(const Array& y, const Array& x, int dim, const Array& index, IndexUse use) override {
+    cpu::scatter(y, x, dim, index, use);
   }
+  void scatter_add(const Array& y, const Array& g, int dim, const Array& index,
+                   IndexUse use) override {
+    cpu::scatter_add(y, g, dim, index, use);
+  }
+  void flat_index(const Array& y, std::span<const Array> indices, const Shape& sizes,
+                  IndexUse use) override {
+    cpu::flat_index(y, indices, sizes, use);
+  }
+  void nonzero(const Array& y, const Array& x) override { cpu::nonzero(y, x); }
   void random(const Array& y, Distribution kind, double a, double b, RandomKey key) override {
     cpu::random(y, kind, a, b, key);
   }

@@ -1,4 +1,4 @@
-// Gather and its transpose, in a fixed order.
+// Gather and scatter in a fixed order; positions from index arrays and from masks.
 #include <cstring>
 
 #include "halftape/cpu/kernels.h"
@@ -7,72 +7,156 @@
 namespace halftape::cpu {
 namespace {
 
-/// The indices in row-major order, checked: nothing is written before all are known to be in range.
-Array checked(const char* op, const Array& index, int64_t limit) {
-  Array flat = index.to_contiguous();
+/// Throws unless low ≤ index < limit everywhere. A dimension along which the index repeats is
+/// looked at once, so that the position is one in what the caller wrote.
+void check(const Array& index, int64_t low, int64_t limit, IndexUse use) {
+  Array distinct = index;
+  for (int d = 0; d < index.dim(); ++d)
+    if (index.strides()[d] == 0) distinct = distinct.slice(d, 0, 1);
+  const Array flat = distinct.to_contiguous();
   const int64_t* at = flat.data<int64_t>();
   for (int64_t i = 0; i < flat.numel(); ++i)
-    HALFTAPE_CHECK(at[i] >= 0 && at[i] < limit, op, ": index ", at[i], " at position ", i,
-                   " is out of range [0, ", limit, ")");
-  return flat;
+    HALFTAPE_CHECK(at[i] >= low && at[i] < limit, use.op, ": ", use.argument, " ", at[i],
+                   " at position ", i, " is out of range [", low, ", ", limit, ")");
 }
 
-/// f(position in the index, element offset in an array of these strides) for every index, in
-/// row-major order.
-template <class F>
-void positions(const Shape& shape, const Strides& strides, int dim, const int64_t* index,
-               const F& f) {
-  Dims at = Dims::filled(shape.size(), 0);
-  const int64_t total = numel(shape);
-  for (int64_t i = 0; i < total; ++i) {
-    int64_t offset = 0;
-    for (int d = 0; d < shape.size(); ++d) offset += (d == dim ? index[i] : at[d]) * strides[d];
-    f(i, offset);
-    for (int d = shape.size() - 1; d >= 0 && ++at[d] == shape[d]; --d) at[d] = 0;
+/// The walk along an index in row-major order: n neighbours that move together between an offset in
+/// `far`, where the index says to go along `dim`, and one in `near`, which has the index's shape.
+class Runs {
+ public:
+  Runs(const Array& index, const Array& far, int dim, const Array& near)
+      : index_(index), far_(far), near_(near), dim_(dim) {
+    const Shape& shape = index.shape();
+    // Behind an index that repeats along the last dimensions (whole rows, say) lies one piece.
+    int last = shape.size();
+    while (last - 1 > dim && (shape[last - 1] == 1 ||
+                              (index.strides()[last - 1] == 0 && far.strides()[last - 1] == n_ &&
+                               near.strides()[last - 1] == n_)))
+      n_ *= shape[--last];
+    inner_ = last - 1;
+    for (int d = 0; d < last; ++d) count_ *= shape[d];
+    if (n_ == 0) count_ = 0;
   }
+  int64_t count() const { return count_; }
+  int64_t length() const { return n_; }
+
+  /// f(offset in far, offset in near) for the runs number begin … end − 1.
+  template <class F>
+  void each(int64_t begin, int64_t end, const F& f) const {
+    const Shape& shape = index_.shape();
+    const int64_t* number = index_.data<int64_t>();
+    const int64_t reach = far_.strides()[dim_], step = index_.strides()[inner_],
+                  far_step = inner_ == dim_ ? 0 : far_.strides()[inner_],
+                  near_step = near_.strides()[inner_];
+    for (int64_t r = begin; r < end;) {
+      int64_t i = 0, to = 0, from = 0, rest = r / shape[inner_];
+      for (int d = inner_ - 1; d >= 0; --d) {
+        const int64_t at = rest % shape[d];
+        rest /= shape[d];
+        i += at * index_.strides()[d];
+        to += d == dim_ ? 0 : at * far_.strides()[d];
+        from += at * near_.strides()[d];
+      }
+      const int64_t first = r % shape[inner_], stop = std::min(shape[inner_], first + end - r);
+      for (int64_t j = first; j < stop; ++j)
+        f(to + number[i + j * step] * reach + j * far_step, from + j * near_step);
+      r += stop - first;
+    }
+  }
+  template <class F>
+  void each(const F& f) const {
+    each(0, count_, f);
+  }
+
+ private:
+  const Array &index_, &far_, &near_;
+  int dim_, inner_ = 0;
+  int64_t n_ = 1, count_ = 1;
+};
+
+template <class T>
+void move(T* to, const T* from, int64_t n) {
+  if (n == 1)
+    *to = *from;
+  else
+    std::memcpy(to, from, static_cast<size_t>(n) * sizeof(T));
 }
 
 }  // namespace
 
-void gather(const Array& y, const Array& x, int dim, const Array& index) {
-  const Array flat = checked("gather", index, x.size(dim));
-  const Array out = y.contiguous() ? y : empty_like(y);
-  // A whole row behind each index (index_select of rows): copy rows instead of elements.
-  const auto item = static_cast<int64_t>(element_size(x.dtype()));
-  const char* from = static_cast<const char*>(x.raw());
-  char* to = static_cast<char*>(out.raw());
-  if (dim == 0 && index.dim() == 2 && index.strides()[1] == 0 && x.strides()[1] == 1 &&
-      y.size(1) > 0) {
-    for (int64_t r = 0; r < y.size(0); ++r) {
-      const int64_t row = flat.data<int64_t>()[r * y.size(1)];
-      std::memcpy(to + r * y.size(1) * item, from + row * x.strides()[0] * item,
-                  static_cast<size_t>(y.size(1) * item));
-    }
-  } else {
-    positions(y.shape(), x.strides(), dim, flat.data<int64_t>(), [&](int64_t i, int64_t offset) {
-      std::memcpy(to + i * item, from + offset * item, static_cast<size_t>(item));
-    });
-  }
-  if (!y.contiguous()) copy(y, out);
+void gather(const Array& y, const Array& x, int dim, const Array& index, IndexUse use) {
+  check(index, 0, x.size(dim), use);
+  visit(y.dtype(), [&](auto t) {
+    using T = typename decltype(t)::type;
+    const T* from = x.data<T>();
+    T* to = y.data<T>();
+    const Runs runs(index, x, dim, y);
+    const int64_t n = runs.length();
+    parallel_ranges(runs.count(), std::max<int64_t>(1, 16384 / std::max<int64_t>(n, 1)),
+                    [&](int64_t begin, int64_t end) {
+                      runs.each(begin, end,
+                                [&](int64_t far, int64_t near) { move(to + near, from + far, n); });
+                    });
+  });
 }
 
-void scatter_add(const Array& y, const Array& g, int dim, const Array& index) {
-  const Array flat = checked("scatter_add", index, y.size(dim));
+void scatter(const Array& y, const Array& x, int dim, const Array& index, IndexUse use) {
+  check(index, 0, y.size(dim), use);
+  visit(y.dtype(), [&](auto t) {
+    using T = typename decltype(t)::type;
+    const T* from = x.data<T>();
+    T* to = y.data<T>();
+    const Runs runs(index, y, dim, x);
+    runs.each([&](int64_t far, int64_t near) { move(to + far, from + near, runs.length()); });
+  });
+}
+
+void scatter_add(const Array& y, const Array& g, int dim, const Array& index, IndexUse use) {
+  check(index, 0, y.size(dim), use);
   // 16-bit sums are kept in float and rounded once.
   const Dtype wide = is_16bit(y.dtype()) ? kFloat32 : y.dtype();
-  const Array sum = is_16bit(y.dtype()) ? y.to(wide) : y;
-  const Array add = g.to(wide).to_contiguous();
+  const Array sum = y.to(wide), add = g.to(wide).to_contiguous();
   visit(wide, [&](auto t) {
     using T = typename decltype(t)::type;
     if constexpr (!std::is_same_v<T, Half> && !std::is_same_v<T, BFloat16>) {
-      T* out = static_cast<T*>(sum.raw());
-      const T* in = add.data<T>();
-      positions(
-          g.shape(), sum.strides(), dim, flat.data<int64_t>(),
-          [&](int64_t i, int64_t offset) { out[offset] = static_cast<T>(out[offset] + in[i]); });
+      T* to = sum.data<T>();
+      const T* from = add.data<T>();
+      const Runs runs(index, sum, dim, add);
+      const int64_t n = runs.length();
+      runs.each([&](int64_t far, int64_t near) {
+        for (int64_t k = 0; k < n; ++k) to[far + k] = static_cast<T>(to[far + k] + from[near + k]);
+      });
     }
   });
   if (is_16bit(y.dtype())) copy(y, sum);
+}
+
+void flat_index(const Array& y, std::span<const Array> indices, const Shape& sizes, IndexUse use) {
+  for (size_t k = 0; k < indices.size(); ++k)
+    check(indices[k], -sizes[static_cast<int>(k)], sizes[static_cast<int>(k)], use);
+  int64_t* out = y.data<int64_t>();
+  std::fill(out, out + y.numel(), 0);
+  for (size_t k = 0; k < indices.size(); ++k) {
+    const Array flat = indices[k].to_contiguous();
+    const int64_t* at = flat.data<int64_t>();
+    const int64_t size = sizes[static_cast<int>(k)];
+    for (int64_t i = 0; i < y.numel(); ++i)
+      out[i] = out[i] * size + (at[i] < 0 ? at[i] + size : at[i]);
+  }
+}
+
+void nonzero(const Array& y, const Array& x) {
+  const Array flat = x.to_contiguous();
+  int64_t* out = y.data<int64_t>();
+  visit(x.dtype(), [&](auto t) {
+    using T = typename decltype(t)::type;
+    const T* v = flat.data<T>();
+    Dims at = Dims::filled(x.dim(), 0);
+    for (int64_t i = 0; i < x.numel(); ++i) {
+      if (convert<bool>(v[i])) out = std::copy(at.begin(), at.end(), out);
+      for (int d = x.dim() - 1; d >= 0 && ++at[d] == x.size(d); --d) at[d] = 0;
+    }
+  });
 }
 
 }  // namespace halftape::cpu

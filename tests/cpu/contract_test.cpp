@@ -383,7 +383,7 @@ TEST_CASE("softmax writes an output of any layout, as the other kernels do") {
          }});
 }
 
-TEST_CASE("gather, scatter_add and random numbers give the same bits anyhow") {
+TEST_CASE("gather, the scatters and random numbers give the same bits anyhow") {
   for (const auto* dtypes : {&floats, &whole}) {
     for (const Dtype d : *dtypes) {
       for (const int dim : {0, 1, 2}) {
@@ -394,6 +394,10 @@ TEST_CASE("gather, scatter_add and random numbers give the same bits anyhow") {
                {numbers(picked, d)},
                {numbers(s, d, 2), integers(picked, s[dim])},
                [dim](const Arrays& y, const Arrays& x) { cpu().gather(y[0], x[0], dim, x[1]); }});
+        check({"scatter",
+               {numbers(s, d, 3)},
+               {numbers(picked, d, 2), integers(picked, s[dim])},
+               [dim](const Arrays& y, const Arrays& x) { cpu().scatter(y[0], x[0], dim, x[1]); }});
         if (d == kBool) continue;
         check({"scatter_add",
                {numbers(s, d, 3, false)},

@@ -1,6 +1,8 @@
-// Gather and scatter_add: what they pick, the order of their sums, and indices out of range.
+// Gather and the scatters: what they pick, the order of their sums, and indices out of range;
+// positions from index arrays and from masks.
 #include <doctest/doctest.h>
 
+#include <bit>
 #include <cstring>
 #include <limits>
 #include <string>
@@ -104,6 +106,69 @@ TEST_CASE("an index out of range is named with its position, and nothing is writ
   CHECK(message([&] {
           cpu_backend().gather(y, none, 0, indices({2, 2}, {0, 0, 0, 0}));
         }) == "gather: index 0 at position 0 is out of range [0, 0)");
+}
+
+TEST_CASE("where an index repeats, its position is one in what was written once") {
+  const Array x({3, 4}, kFloat32, kCPU), y({2, 4}, kFloat32, kCPU);
+  const Array rows = indices({2, 1}, {0, 3}).expand({2, 4});
+  CHECK(message([&] {
+          cpu_backend().gather(y, x, 0, rows, {"embedding", "token"});
+        }) == "embedding: token 3 at position 1 is out of range [0, 3)");
+  CHECK(message([&] { cpu_backend().scatter(x, y, 0, rows); }) ==
+        "scatter: index 3 at position 1 is out of range [0, 3)");
+}
+
+TEST_CASE("scatter writes where the index points, and the last of equal positions stays") {
+  for (const Dtype d : all) {
+    CAPTURE(d);
+    const Array y = list({2, 3}, Values(6, 0), d);
+    cpu_backend().scatter(y, list({2, 2}, {0, 1, 1, 0}, d), 1, indices({2, 2}, {2, 2, 0, 1}));
+    CHECK(values(y) == Values{0, 0, 1, 1, 0, 0});
+    cpu_backend().scatter(y.transpose(0, 1), list({1, 2}, {1, 1}, d), 0, indices({1, 2}, {1, 2}));
+    CHECK(values(y) == Values{0, 1, 1, 1, 0, 1});
+    cpu_backend().scatter(y, Array({0, 3}, d, kCPU), 0, indices({0, 3}, {}));
+    CHECK(values(y) == Values{0, 1, 1, 1, 0, 1});
+  }
+  // Whole rows at once, also into rows that lie apart.
+  const Array wide = full({4, 5}, 7, kFloat16, kCPU),
+              rows = list({3, 2}, {1, 2, 3, 4, 5, 6}, kFloat16);
+  cpu_backend().scatter(wide.slice(1, 1, 3), rows, 0, indices({3, 1}, {2, 0, 2}).expand({3, 2}));
+  CHECK(values(wide) == Values{7, 3, 4, 7, 7, 7, 7, 7, 7, 7, 7, 5, 6, 7, 7, 7, 7, 7, 7, 7});
+  // A NaN keeps its payload: nothing is computed.
+  const Array nan = full({1}, 0, kFloat32, kCPU), to = full({1}, 0, kFloat32, kCPU);
+  nan.data<float>()[0] = std::bit_cast<float>(0x7fc12345u);
+  cpu_backend().scatter(to, nan, 0, indices({1}, {0}));
+  CHECK(std::bit_cast<uint32_t>(to.data<float>()[0]) == 0x7fc12345u);
+}
+
+TEST_CASE("flat_index counts from both ends, in the dimensions made one") {
+  const Array y({3}, kInt64, kCPU);
+  const Array a = indices({3}, {0, -1, 1}), b = indices({3}, {-3, 2, 0});
+  const Array both[] = {a, b};
+  cpu_backend().flat_index(y, both, {2, 3}, {"index"});
+  CHECK(values(y) == Values{0, 5, 3});
+  const Array grid({2, 2}, kInt64, kCPU);
+  const Array spread[] = {indices({2, 1}, {1, -2}).expand({2, 2}),
+                          indices({2}, {0, -1}).expand({2, 2})};
+  cpu_backend().flat_index(grid, spread, {2, 4}, {"index"});
+  CHECK(values(grid) == Values{4, 7, 0, 3});
+  CHECK(message([&] {
+          cpu_backend().flat_index(y, both, {2, 2}, {"index_put"});
+        }) == "index_put: index -3 at position 0 is out of range [-2, 2)");
+  CHECK(message([&] {
+          cpu_backend().flat_index(y, both, {0, 3}, {"index"});
+        }) == "index: index 0 at position 0 is out of range [0, 0)");
+}
+
+TEST_CASE("nonzero lists positions in row-major order, for every dtype and layout") {
+  for (const Dtype d : all) {
+    CAPTURE(d);
+    const Array x = list({2, 3}, {0, 1, 0, 1, 0, 1}, d), y({3, 2}, kInt64, kCPU);
+    cpu_backend().nonzero(y, x);
+    CHECK(values(y) == Values{0, 1, 1, 0, 1, 2});
+    cpu_backend().nonzero(y, x.transpose(0, 1));
+    CHECK(values(y) == Values{0, 1, 1, 0, 2, 1});
+  }
 }
 
 TEST_CASE("scatter_add adds where the index points, as often as it points there") {
