@@ -1,6 +1,8 @@
 // Tensor's methods that are functions of autograd/ops under another spelling.
+#include "halftape/autograd/indexing.h"
 #include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/ops/index.h"
+#include "halftape/autograd/ops/mask.h"
 #include "halftape/autograd/ops/matmul.h"
 #include "halftape/autograd/ops/reduce.h"
 #include "halftape/autograd/ops/softmax.h"
@@ -47,7 +49,58 @@ Tensor Tensor::select(int64_t d, int64_t index) const { return ht::select(*this,
 Tensor Tensor::index_select(int64_t d, const Tensor& index) const {
   return ht::index_select(*this, d, index);
 }
-Tensor Tensor::gather(int64_t d, const Tensor& index) const { return ht::gather(*this, d, index); }
+Tensor Tensor::tril(int64_t diagonal) const { return ht::tril(*this, diagonal); }
+Tensor Tensor::triu(int64_t diagonal) const { return ht::triu(*this, diagonal); }
+
+Tensor Tensor::operator[](const Tensor& i) const { return ht::index(*this, {i}); }
+Tensor Tensor::index(std::initializer_list<indexing::TensorIndex> indices) const {
+  return ht::index(*this, indices);
+}
+Tensor Tensor::index(const std::vector<indexing::TensorIndex>& indices) const {
+  return ht::index(*this, indices);
+}
+Tensor Tensor::index(const Tensor& indices) const { return ht::index(*this, {indices}); }
+Tensor Tensor::index_put(const std::vector<indexing::TensorIndex>& indices, const Tensor& values,
+                         bool accumulate) const {
+  return ht::index_put(*this, indices, values, accumulate);
+}
+Tensor Tensor::index_add(int64_t d, const Tensor& i, const Tensor& source, Scalar alpha) const {
+  return ht::index_add(*this, d, i, source, alpha);
+}
+Tensor Tensor::index_copy(int64_t d, const Tensor& i, const Tensor& source) const {
+  return ht::index_copy(*this, d, i, source);
+}
+Tensor Tensor::index_fill(int64_t d, const Tensor& i, Scalar value) const {
+  return ht::index_fill(*this, d, i, value);
+}
+Tensor Tensor::index_fill(int64_t d, const Tensor& i, const Tensor& value) const {
+  return ht::index_fill(*this, d, i, value);
+}
+Tensor Tensor::gather(int64_t d, const Tensor& i) const { return ht::gather(*this, d, i); }
+Tensor Tensor::scatter(int64_t d, const Tensor& i, const Tensor& src) const {
+  return ht::scatter(*this, d, i, src);
+}
+Tensor Tensor::scatter(int64_t d, const Tensor& i, Scalar value) const {
+  return ht::scatter(*this, d, i, value);
+}
+Tensor Tensor::scatter_add(int64_t d, const Tensor& i, const Tensor& src) const {
+  return ht::scatter_add(*this, d, i, src);
+}
+Tensor Tensor::take(const Tensor& i) const { return ht::take(*this, i); }
+Tensor Tensor::take_along_dim(const Tensor& i, std::optional<int64_t> d) const {
+  return ht::take_along_dim(*this, i, d);
+}
+Tensor Tensor::masked_fill(const Tensor& mask, Scalar value) const {
+  return ht::masked_fill(*this, mask, value);
+}
+Tensor Tensor::masked_fill(const Tensor& mask, const Tensor& value) const {
+  return ht::masked_fill(*this, mask, value);
+}
+Tensor Tensor::masked_select(const Tensor& mask) const { return ht::masked_select(*this, mask); }
+Tensor Tensor::masked_scatter(const Tensor& mask, const Tensor& source) const {
+  return ht::masked_scatter(*this, mask, source);
+}
+Tensor Tensor::nonzero() const { return ht::nonzero(*this); }
 
 Tensor Tensor::operator-() const { return ht::neg(*this); }
 Tensor Tensor::add(const Tensor& o, Scalar alpha) const {

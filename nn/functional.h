@@ -1,5 +1,6 @@
 // Functions with options, as torch::nn::functional. What they compute stands in autograd/ops.
 #pragma once
+#include "halftape/autograd/ops/index.h"
 #include "halftape/autograd/ops/loss.h"
 #include "halftape/autograd/ops/matmul.h"
 #include "halftape/autograd/ops/random.h"
@@ -51,6 +52,7 @@ using halftape::flatten;
 using halftape::gelu;
 using halftape::linear;
 using halftape::log_softmax;
+using halftape::one_hot;
 using halftape::relu;
 using halftape::sigmoid;
 using halftape::silu;

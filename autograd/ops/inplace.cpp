@@ -1,7 +1,10 @@
 // Tensor's in-place methods: the bytes change, the version rises, the history goes on.
 #include "halftape/autograd/grad_mode.h"
+#include "halftape/autograd/indexing.h"
 #include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/ops/create.h"
+#include "halftape/autograd/ops/index.h"
+#include "halftape/autograd/ops/mask.h"
 #include "halftape/autograd/ops/view.h"
 #include "halftape/autograd/policy.h"
 #include "halftape/autograd/record.h"
@@ -107,6 +110,73 @@ Tensor& Tensor::mul_(Scalar o) {
 Tensor& Tensor::div_(Scalar o) {
   HALFTAPE_PLAIN;
   return assign("div_", *this, halftape::div(*this, o));
+}
+
+Tensor& Tensor::index_put_(const std::vector<indexing::TensorIndex>& indices, const Tensor& values,
+                           bool accumulate) {
+  HALFTAPE_PLAIN;
+  return assign("index_put_", *this, halftape::index_put(*this, indices, values, accumulate));
+}
+Tensor& Tensor::index_put_(const std::vector<indexing::TensorIndex>& indices, Scalar value,
+                           bool accumulate) {
+  HALFTAPE_PLAIN;
+  return assign("index_put_", *this, halftape::index_put(*this, indices, value, accumulate));
+}
+Tensor& Tensor::index_put_(std::initializer_list<indexing::TensorIndex> indices,
+                           const Tensor& values, bool accumulate) {
+  return index_put_(std::vector(indices), values, accumulate);
+}
+Tensor& Tensor::index_put_(std::initializer_list<indexing::TensorIndex> indices, Scalar value,
+                           bool accumulate) {
+  return index_put_(std::vector(indices), value, accumulate);
+}
+Tensor& Tensor::index_add_(int64_t d, const Tensor& i, const Tensor& source, Scalar alpha) {
+  HALFTAPE_PLAIN;
+  return assign("index_add_", *this, halftape::index_add(*this, d, i, source, alpha));
+}
+Tensor& Tensor::index_copy_(int64_t d, const Tensor& i, const Tensor& source) {
+  HALFTAPE_PLAIN;
+  return assign("index_copy_", *this, halftape::index_copy(*this, d, i, source));
+}
+Tensor& Tensor::index_fill_(int64_t d, const Tensor& i, Scalar value) {
+  HALFTAPE_PLAIN;
+  return assign("index_fill_", *this, halftape::index_fill(*this, d, i, value));
+}
+Tensor& Tensor::index_fill_(int64_t d, const Tensor& i, const Tensor& value) {
+  HALFTAPE_PLAIN;
+  return assign("index_fill_", *this, halftape::index_fill(*this, d, i, value));
+}
+Tensor& Tensor::scatter_(int64_t d, const Tensor& i, const Tensor& src) {
+  HALFTAPE_PLAIN;
+  return assign("scatter_", *this, halftape::scatter(*this, d, i, src));
+}
+Tensor& Tensor::scatter_(int64_t d, const Tensor& i, Scalar value) {
+  HALFTAPE_PLAIN;
+  return assign("scatter_", *this, halftape::scatter(*this, d, i, value));
+}
+Tensor& Tensor::scatter_add_(int64_t d, const Tensor& i, const Tensor& src) {
+  HALFTAPE_PLAIN;
+  return assign("scatter_add_", *this, halftape::scatter_add(*this, d, i, src));
+}
+Tensor& Tensor::masked_fill_(const Tensor& mask, Scalar value) {
+  HALFTAPE_PLAIN;
+  return assign("masked_fill_", *this, halftape::masked_fill(*this, mask, value));
+}
+Tensor& Tensor::masked_fill_(const Tensor& mask, const Tensor& value) {
+  HALFTAPE_PLAIN;
+  return assign("masked_fill_", *this, halftape::masked_fill(*this, mask, value));
+}
+Tensor& Tensor::masked_scatter_(const Tensor& mask, const Tensor& source) {
+  HALFTAPE_PLAIN;
+  return assign("masked_scatter_", *this, halftape::masked_scatter(*this, mask, source));
+}
+Tensor& Tensor::tril_(int64_t diagonal) {
+  HALFTAPE_PLAIN;
+  return assign("tril_", *this, halftape::tril(*this, diagonal));
+}
+Tensor& Tensor::triu_(int64_t diagonal) {
+  HALFTAPE_PLAIN;
+  return assign("triu_", *this, halftape::triu(*this, diagonal));
 }
 #undef HALFTAPE_PLAIN
 

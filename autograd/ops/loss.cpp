@@ -8,6 +8,7 @@
 #include "halftape/autograd/ops/unary.h"
 #include "halftape/autograd/ops/view.h"
 #include "halftape/autograd/policy.h"
+#include "halftape/core/backend.h"
 
 namespace halftape {
 namespace {
@@ -41,18 +42,23 @@ struct Targets {
   Tensor counted;  // bool (N)
   Tensor classes;  // int64 (N, 1), 0 where not counted
   Tensor weights;  // (N) in the input's dtype, 0 where not counted
-  Targets(const Tensor& x, const Tensor& target, const Tensor& weight, int64_t ignore_index) {
+  IndexUse use;    // a class out of range is the user's target
+  Targets(const char* op, const Tensor& x, const Tensor& target, const Tensor& weight,
+          int64_t ignore_index)
+      : use{op, "target"} {
     counted = target != ignore_index;
     classes = unsqueeze(where(counted, target, 0), -1);
-    const Tensor each = weight.defined() ? gather(weight.to(x.dtype()), 0, squeeze(classes, -1))
-                                         : ones(target.sizes(), x.options());
+    const Tensor each = weight.defined()
+                            ? detail::gather(weight.to(x.dtype()), 0, squeeze(classes, -1), use)
+                            : ones(target.sizes(), x.options());
     weights = where(counted, each, 0);
   }
 };
 
 Tensor nll(const Tensor& x, const Targets& t, Reduction reduction) {
+  const Tensor picked = detail::gather(x, -1, t.classes, t.use);
   // where, not a product: an ignored −inf must not become NaN.
-  const Tensor losses = where(t.counted, -(squeeze(gather(x, -1, t.classes), -1) * t.weights), 0);
+  const Tensor losses = where(t.counted, -(squeeze(picked, -1) * t.weights), 0);
   if (reduction != Reduction::Mean) return reduced(losses, reduction);
   return sum(losses) / sum(t.weights);
 }
@@ -68,7 +74,7 @@ Tensor nll_loss(const Tensor& in, const Tensor& target, const Tensor& weight, Re
         nll_loss(unsqueeze(x, 0), unsqueeze(target, 0), weight, reduction, ignore_index);
     return reduction == Reduction::None ? squeeze(y, 0) : y;
   }
-  return nll(x, Targets(x, target, weight, ignore_index), reduction);
+  return nll(x, Targets("nll_loss", x, target, weight, ignore_index), reduction);
 }
 
 Tensor cross_entropy(const Tensor& in, const Tensor& target, const Tensor& weight,
@@ -82,7 +88,7 @@ Tensor cross_entropy(const Tensor& in, const Tensor& target, const Tensor& weigh
     return reduction == Reduction::None ? squeeze(y, 0) : y;
   }
   const Tensor log_p = log_softmax(in, -1);
-  const Targets t(log_p, target, weight, ignore_index);
+  const Targets t("cross_entropy", log_p, target, weight, ignore_index);
   Tensor hard = nll(log_p, t, reduction);
   if (label_smoothing == 0) return hard;
   const double classes = static_cast<double>(in.size(1));

@@ -162,6 +162,28 @@ inline std::vector<double> as_reduced(std::vector<double> losses, Reduction redu
   return {reduction == Reduction::Sum ? sum : sum / static_cast<double>(losses.size())};
 }
 
+/// The row, and one with the square of its result: there the gradient of the gradient is not zero,
+/// also where the op itself is linear.
+inline void with_square(std::vector<OpRow>& rows, OpRow row) {
+  rows.push_back(row);
+  if (!row.differentiable) return;
+  row.name += " squared";
+  row.call = [call = row.call](const TensorList& x) {
+    const Tensor y = call(x);
+    return y * y;
+  };
+  row.reference = [plain = row.reference](const std::vector<Values>& in) {
+    std::vector<double> out = plain(in);
+    for (double& y : out) y *= y;
+    return out;
+  };
+  row.one_kernel = false;
+  rows.push_back(row);
+}
+
+// Families of rows.
+void index_rows(std::vector<OpRow>& rows);
+
 std::vector<OpRow> op_table();
 
 }  // namespace halftape::testing

@@ -1,0 +1,89 @@
+// What stands between the brackets of PyTorch's x[…]:
+//
+//   using namespace halftape::indexing;
+//   x.index({0, Slice(1, None, 2), "..."})     x[0, 1::2, ...]
+//   x.index({rows, columns})                   x[rows, columns], int64 tensors that broadcast
+//   x.index_put_({x < 0}, 0)                   x[x < 0] = 0
+#pragma once
+#include <limits>
+#include <type_traits>
+#include <variant>
+
+#include "halftape/autograd/tensor.h"
+
+namespace halftape {
+namespace indexing {
+
+struct EllipsisIndexType {};
+/// As many full slices as there are dimensions that nothing else names.
+inline constexpr EllipsisIndexType Ellipsis{};
+/// A new dimension of size 1; in a Slice, a bound left out.
+inline constexpr std::nullopt_t None = std::nullopt;
+
+/// start, start + step, … below stop; negative bounds count from the end, those outside are
+/// clipped.
+class Slice {
+ public:
+  Slice(std::optional<int64_t> start = {},  // NOLINT: as LibTorch
+        std::optional<int64_t> stop = {}, std::optional<int64_t> step = {})
+      : start_(start.value_or(0)),
+        stop_(stop.value_or(std::numeric_limits<int64_t>::max())),
+        step_(step.value_or(1)) {}
+  int64_t start() const { return start_; }
+  int64_t stop() const { return stop_; }
+  int64_t step() const { return step_; }
+  bool is_full() const {
+    return start_ == 0 && stop_ == std::numeric_limits<int64_t>::max() && step_ == 1;
+  }
+
+ private:
+  int64_t start_, stop_, step_;
+};
+
+/// One of: None, Ellipsis (or "..."), a number, true or false, a Slice, a tensor. A bool tensor is
+/// a mask over as many dimensions as it has; an integer one holds numbers, and its shape takes the
+/// place of the dimension. Of several, the shapes broadcast, and the common one takes the place of
+/// their dimensions, or the first place when something stands between them.
+class TensorIndex {
+ public:
+  using Value = std::variant<std::nullopt_t, EllipsisIndexType, int64_t, bool, Slice, Tensor>;
+  TensorIndex(std::nullopt_t) : value_(None) {}              // NOLINT: as LibTorch
+  TensorIndex(EllipsisIndexType) : value_(Ellipsis) {}       // NOLINT
+  TensorIndex(const char* dots);                             // NOLINT
+  TensorIndex(Slice slice) : value_(slice) {}                // NOLINT
+  TensorIndex(Tensor tensor) : value_(std::move(tensor)) {}  // NOLINT
+  template <class T>
+  requires std::is_integral_v<T> TensorIndex(T number) : value_(None) {  // NOLINT
+    if constexpr (std::is_same_v<T, bool>)
+      value_ = number;
+    else
+      value_ = static_cast<int64_t>(number);
+  }
+  const Value& value() const { return value_; }
+
+ private:
+  Value value_;
+};
+
+}  // namespace indexing
+
+/// x[indices] as PyTorch has it: a view as long as no tensor is among them. Numbers and slices
+/// apply first, so x.index({0, Slice(), t}) picks along the last dimension of x[0]. An index out of
+/// range throws. In x.index_put_({…}, value) the value broadcasts to the shape of x.index({…}).
+Tensor index(const Tensor& x, const std::vector<indexing::TensorIndex>& indices);
+
+/// x, with x[indices] = values, which broadcast to its shape; `accumulate`: added to what is there,
+/// once for each time a position is named, in a fixed order. Otherwise the last of equal positions
+/// stays. Under autocast: the widest dtype.
+Tensor index_put(const Tensor& x, const std::vector<indexing::TensorIndex>& indices,
+                 const Tensor& values, bool accumulate = false);
+Tensor index_put(const Tensor& x, const std::vector<indexing::TensorIndex>& indices, Scalar value,
+                 bool accumulate = false);
+
+/// x, with `src` in the place of what slice() or select() would show.
+Tensor slice_scatter(const Tensor& x, const Tensor& src, int64_t dim = 0,
+                     std::optional<int64_t> start = {}, std::optional<int64_t> end = {},
+                     int64_t step = 1);
+Tensor select_scatter(const Tensor& x, const Tensor& src, int64_t dim, int64_t index);
+
+}  // namespace halftape

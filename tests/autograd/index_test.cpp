@@ -1,0 +1,472 @@
+// Picking and placing: Tensor::index against a brute-force reference over random expressions,
+// dtypes, corners, in-place forms, and errors.
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include <halftape/halftape.h>
+
+#include "halftape/tests/support/close.h"
+#include "halftape/tests/support/index_expression.h"
+
+using namespace halftape;
+using indexing::Ellipsis;
+using indexing::None;
+using indexing::Slice;
+using indexing::TensorIndex;
+using testing::same_bits;
+
+namespace {
+
+using Values = std::vector<double>;
+const std::vector<Dtype> kAll = {kBool,    kUInt8,    kInt32,   kInt64,
+                                 kFloat16, kBFloat16, kFloat32, kFloat64};
+
+Tensor counted(const Shape& shape, Dtype dtype = kFloat32) {
+  return arange(numel(shape)).reshape(shape).to(dtype);
+}
+Tensor longs(const std::vector<int64_t>& v) { return tensor(v); }
+
+template <class F>
+std::string message(F f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "(no error)";
+}
+
+/// The same values with the bytes in reverse order of dimensions.
+Tensor turned(const Tensor& x) {
+  Dims back;
+  for (int64_t d = x.dim() - 1; d >= 0; --d) back.push_back(d);
+  return x.permute(back).clone().permute(back);
+}
+
+}  // namespace
+
+TEST_CASE("index, its gradient and index_put are what their definition says, 3000 times") {
+  testing::IndexDice dice(20240229);
+  for (int round = 0; round < 3000; ++round) {
+    const Dtype dtype = kAll[static_cast<size_t>(round) % kAll.size()];
+    const Tensor plain = counted(dice.draw_shape(4), dtype);
+    const testing::IndexExpression e = dice.draw(plain.sizes());
+    CAPTURE(round);
+    CAPTURE(plain.sizes());
+    CAPTURE(e.text);
+    const Values before = plain.to_vector();
+    Values picked, after = before, sums(before.size()), written;
+    for (size_t i = 0; i < e.position.size(); ++i) {
+      const auto at = static_cast<size_t>(e.position[i]);
+      picked.push_back(before[at]);
+      written.push_back(dtype == kBool ? static_cast<double>(i % 3 == 0)
+                                       : static_cast<double>(i % 50 + 1));
+      after[at] = written.back();
+      sums[at] += written.back();
+    }
+    for (const Tensor& x : {plain, turned(plain)}) {
+      const Tensor y = x.index(e.items);
+      REQUIRE(y.sizes() == e.shape);
+      CHECK(y.dtype() == dtype);
+      CHECK(y.to_vector() == picked);
+      const Tensor v = tensor(written).reshape(e.shape).to(dtype);
+      const Tensor put = index_put(x, e.items, v);
+      CHECK(put.sizes() == x.sizes());
+      // Which of several values stays is settled only along the indices, not across dimensions.
+      std::vector<int64_t> sorted = e.position;
+      std::sort(sorted.begin(), sorted.end());
+      const bool once = std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end();
+      if (once) CHECK(put.to_vector() == after);
+      Tensor in_place = x.clone();
+      in_place.index_put_(e.items, v);
+      CHECK(same_bits(in_place, put));
+      if (dtype == kBool) continue;
+      Values added = before;
+      for (size_t i = 0; i < sums.size(); ++i) added[i] += sums[i];
+      if (dtype != kUInt8 && dtype != kBFloat16)  // in which the sums may not fit
+        CHECK(index_put(x, e.items, v, true).to_vector() == added);
+      if (!y.is_floating_point()) continue;
+      const Tensor leaf = x.detach().requires_grad_();
+      leaf.index(e.items).backward(v);
+      CHECK(testing::differ(leaf.grad(), sums, {.ulps = 1}) == "");
+      // What was overwritten has no gradient, and each value has that of its place.
+      const Tensor base = x.detach().requires_grad_(), value = v.detach().requires_grad_();
+      if (!once) continue;
+      index_put(base, e.items, value).backward(x);
+      Values kept = before, of_value = picked;
+      for (int64_t at : e.position) kept[static_cast<size_t>(at)] = 0;
+      CHECK(base.grad().to_vector() == kept);
+      CHECK(value.grad().to_vector() == of_value);
+    }
+    CHECK(plain.to_vector() == before);  // nothing but the in-place form writes
+  }
+}
+
+TEST_CASE("index without tensors is a view, with them a copy") {
+  const Tensor x = counted({3, 4});
+  CHECK(x.index({1, Slice(1, None, 2)}).array().raw() == x[1][1].array().raw());
+  CHECK(x.index({None, "..."}).array().buffer() == x.array().buffer());
+  CHECK(x.index({longs({0, 1, 2})}).array().buffer() != x.array().buffer());
+  CHECK(x.index({tensor(1, kInt64)}).array().buffer() == x.array().buffer());
+  CHECK(x.index({true}).array().buffer() != x.array().buffer());
+}
+
+TEST_CASE("brackets and a lone tensor index, too") {
+  const Tensor x = counted({3, 4});
+  CHECK(x[2][-1].item() == 11);
+  CHECK(x[tensor(-1, kInt64)].to_vector() == Values{8, 9, 10, 11});
+  CHECK(x[longs({2, 0})].to_vector() == Values{8, 9, 10, 11, 0, 1, 2, 3});
+  CHECK(x.index(x > 9).to_vector() == Values{10, 11});
+  CHECK(x.index({x > 9}).to_vector() == Values{10, 11});
+  const Tensor mask = tensor({1, 0, 1}, kUInt8);  // a mask, as in PyTorch
+  CHECK(x.index({mask}).to_vector() == Values{0, 1, 2, 3, 8, 9, 10, 11});
+  CHECK(tensor(5.0).index({true}).sizes() == Shape{1});
+  CHECK(tensor(5.0).index({false}).sizes() == Shape{0});
+  CHECK(tensor(5.0).index({tensor(true)}).to_vector() == Values{5});
+  CHECK(tensor(5.0).index({}).item() == 5);
+  CHECK(tensor(5.0).index({Ellipsis, None}).sizes() == Shape{1});
+  CHECK(x.index({Slice(), TensorIndex(0)}).sizes() == Shape{3});
+}
+
+TEST_CASE("index_put broadcasts its values and converts numbers") {
+  Tensor x = zeros({2, 3});
+  x.index_put_({0}, 1.5);
+  x.index_put_({Slice(), 2}, tensor({3, 4}, kInt64));  // no tensor among the indices: converted
+  CHECK(x.to_vector() == Values{1.5, 1.5, 3, 0, 0, 4});
+  x.index_put_({1}, ones({1, 1, 3}));  // leading ones are let go
+  CHECK(x.to_vector() == Values{1.5, 1.5, 3, 1, 1, 1});
+  x.index_put_({x > 2}, -1);
+  CHECK(x.to_vector() == Values{1.5, 1.5, -1, 1, 1, 1});
+  x.index_put_({longs({0, 0, 0})}, ones({}), true);
+  CHECK(x.to_vector() == Values{4.5, 4.5, 2, 1, 1, 1});
+  x.index_put_({Slice(), longs({1, 1})}, tensor({7.0, 8.0}, kFloat32));  // the last one stays
+  CHECK(x.to_vector() == Values{4.5, 8, 2, 1, 8, 1});
+  Tensor n = zeros({3}, kInt32);
+  n.index_put_({longs({-1})}, 2.9);
+  CHECK(n.to_vector() == Values{0, 0, 2});
+  x.index_put_({false}, 9);
+  x.index_put_({x > 100}, 9);
+  CHECK(x.to_vector() == Values{4.5, 8, 2, 1, 8, 1});
+  x.index_put_({}, 3);
+  CHECK(x.to_vector() == Values(6, 3));
+}
+
+TEST_CASE("scatter and index_copy keep the last of equal positions") {
+  const Tensor x = zeros({3});
+  CHECK(scatter(x, 0, longs({1, 1, 0}), tensor({5.0, 6.0, 7.0}, kFloat32)).to_vector() ==
+        Values{7, 6, 0});
+  CHECK(index_copy(zeros({2, 2}), 0, longs({1, 1}), counted({2, 2})).to_vector() ==
+        Values{0, 0, 2, 3});
+  // The gradient goes to both, as PyTorch's does.
+  const Tensor src = ones({2}).requires_grad_();
+  scatter(x, 0, longs({1, 1}), src).backward(tensor({2.0, 3.0, 4.0}, kFloat32));
+  CHECK(src.grad().to_vector() == Values{3, 3});
+}
+
+TEST_CASE("picking and placing work in every dtype") {
+  for (const Dtype d : kAll) {
+    CAPTURE(d);
+    const Tensor x = counted({2, 3}, d), one = ones({2, 1}, d);
+    const Values v = x.to_vector();
+    CHECK(take(x, longs({-1, 0})).to_vector() == Values{v[5], v[0]});
+    CHECK(index_select(x, 1, longs({2})).to_vector() == Values{v[2], v[5]});
+    CHECK(scatter(x, 1, longs({0, 2}).unsqueeze(1), one).to_vector() ==
+          Values{1, v[1], v[2], v[3], v[4], 1});
+    CHECK(scatter(x, 0, longs({1, 1, 1}).unsqueeze(0), 0).to_vector() ==
+          Values{v[0], v[1], v[2], 0, 0, 0});
+    CHECK(index_fill(x, 1, longs({-1}), 1).to_vector() == Values{v[0], v[1], 1, v[3], v[4], 1});
+    CHECK(index_copy(x, 1, longs({1}), one).to_vector() == Values{v[0], 1, v[2], v[3], 1, v[5]});
+    CHECK(masked_fill(x, x > 3, 1).to_vector() == (d == kBool ? v : Values{0, 1, 2, 3, 1, 1}));
+    CHECK(masked_select(x, x.eq(x.index({0, 1}))).dtype() == d);
+    CHECK(masked_scatter(x, tensor({true, false, false}), ones({2}, d)).to_vector() ==
+          Values{1, v[1], v[2], 1, v[4], v[5]});
+    CHECK(nonzero(x).to_vector() == Values{0, 1, 0, 2, 1, 0, 1, 1, 1, 2});
+    if (d != kBool)
+      CHECK(index_add(x, 1, longs({1, 1}), ones({2, 2}, d)).to_vector() ==
+            Values{0, 3, 2, 3, 6, 5});
+    for (const Tensor& y : {take(x, longs({0})), scatter(x, 1, longs({0}).unsqueeze(0), 1),
+                            index_fill(x, 0, longs({0}), 1), masked_fill(x, x.eq(x), 1),
+                            index_put(x, {0}, 1), index_put(x, {longs({0})}, 1)})
+      CHECK(y.dtype() == d);
+  }
+}
+
+TEST_CASE("masked_fill keeps the dtype, whatever the value") {
+  const Tensor n = ones({2}, kInt64), mask = tensor({true, false});
+  CHECK(masked_fill(n, mask, 0.5).to_vector() == Values{0, 1});
+  CHECK(masked_fill(n, mask, tensor(2.5)).to_vector() == Values{2, 1});
+  CHECK(masked_fill(ones({2}, kFloat16), mask, tensor(2.5)).dtype() == kFloat16);
+  CHECK(masked_fill(tensor(1.0, kFloat32), tensor(true), tensor(2.0, kFloat64)).dtype() ==
+        kFloat32);
+  // NaN under the mask reaches neither the value nor the gradient.
+  const Tensor x = full({2}, std::nan("")).requires_grad_();
+  const Tensor y = masked_fill(x, mask, 0);
+  CHECK(y[0].item() == 0);
+  y.backward(ones({2}));
+  CHECK(x.grad().to_vector() == Values{0, 1});
+}
+
+TEST_CASE("nonzero lists positions, NaN among them") {
+  const Tensor x = tensor({{0.0, 2.0}, {std::nan(""), -0.0}});
+  CHECK(nonzero(x).sizes() == Shape{2, 2});
+  CHECK(nonzero(x).to_vector() == Values{0, 1, 1, 0});
+  CHECK(nonzero(x.t()).to_vector() == Values{0, 1, 1, 0});
+  CHECK(same_bits(argwhere(x), nonzero(x)));
+  const TensorList at = where(x != 0);
+  REQUIRE(at.size() == 2);
+  CHECK(at[0].to_vector() == Values{0, 1});
+  CHECK(at[1].to_vector() == Values{1, 0});
+  CHECK(nonzero(tensor(3.0)).sizes() == Shape{1, 0});
+  CHECK(nonzero(tensor(0.0)).sizes() == Shape{0, 0});
+  CHECK(where(tensor(true)).at(0).to_vector() == Values{0});
+  CHECK(nonzero(zeros({2, 0, 3})).sizes() == Shape{0, 3});
+  CHECK(nonzero(zeros({4})).sizes() == Shape{0, 1});
+  CHECK(nonzero(x).dtype() == kInt64);
+}
+
+TEST_CASE("triangles as indices are in row-major order") {
+  CHECK(tril_indices(3, 2).to_vector() == Values{0, 1, 1, 2, 2, 0, 0, 1, 0, 1});
+  CHECK(triu_indices(2, 3, 1).to_vector() == Values{0, 0, 1, 1, 2, 2});
+  CHECK(triu_indices(2, 2, 5).sizes() == Shape{2, 0});
+  CHECK(tril_indices(2, 2, 0, kInt32).dtype() == kInt32);
+  CHECK_THROWS_AS(tril_indices(-1, 2), Error);
+}
+
+TEST_CASE("one_hot has a one in the column of the class") {
+  const Tensor y = one_hot(tensor({{0.0, 2.0}, {1.0, 0.0}}).to(kInt64));
+  CHECK(y.sizes() == Shape{2, 2, 3});
+  CHECK(y.dtype() == kInt64);
+  CHECK(y.to_vector() == Values{1, 0, 0, 0, 0, 1, 0, 1, 0, 1, 0, 0});
+  CHECK(nn::functional::one_hot(tensor(2, kInt64), 4).to_vector() == Values{0, 0, 1, 0});
+  CHECK(one_hot(zeros({0}, kInt64), 3).sizes() == Shape{0, 3});
+  CHECK(message([&] {
+          one_hot(longs({0, 1, 5}), 5);
+        }) == "one_hot: class 5 at position 2 is out of range [0, 5)");
+  CHECK(message([&] {
+          one_hot(longs({0, -1}));
+        }) == "one_hot: class -1 at position 1 is out of range [0, 1)");
+  CHECK_THROWS_AS(one_hot(longs({-1})), Error);
+  CHECK_THROWS_AS(one_hot(zeros({0}, kInt64)), Error);
+  CHECK_THROWS_AS(one_hot(longs({0}), 0), Error);
+  CHECK_THROWS_AS(one_hot(tensor({1.0})), Error);
+}
+
+TEST_CASE("numbers take part as tensors of one element") {
+  const Tensor five = tensor(5.0);
+  CHECK(gather(five, 0, tensor(0, kInt64)).sizes() == Shape{});
+  CHECK(gather(five, 0, longs({0, 0})).to_vector() == Values{5, 5});
+  CHECK(index_select(five, 0, longs({0})).sizes() == Shape{});
+  CHECK(index_select(counted({3}), 0, tensor(1, kInt64)).to_vector() == Values{1});
+  CHECK(scatter(five, 0, tensor(0, kInt64), tensor(7.0)).sizes() == Shape{});
+  CHECK(scatter_add(five, 0, tensor(0, kInt64), tensor(7.0)).item() == 12);
+  CHECK(index_add(five, 0, longs({0}), tensor(7.0)).item() == 12);
+  CHECK(index_copy(five, 0, longs({0}), tensor(7.0)).item() == 7);
+  CHECK(index_fill(five, 0, longs({-1}), 7).sizes() == Shape{});
+  CHECK(take(five, longs({0, -1})).to_vector() == Values{5, 5});
+  CHECK(masked_fill(five, tensor(true), 7).sizes() == Shape{});
+  CHECK(masked_select(five, tensor(true)).to_vector() == Values{5});
+  CHECK(take_along_dim(five, tensor(0, kInt64), 0).item() == 5);
+}
+
+TEST_CASE("sums of halves in index_add and index_put are rounded once") {
+  const Tensor x = full({1}, 2048, kFloat16), two = ones({4}, kFloat16);
+  CHECK(index_add(x, 0, longs({0, 0, 0, 0}), two).item() == 2052);
+  CHECK(index_add(x, 0, longs({0, 0, 0, 0}), two, 0.5).item() == 2050);
+  CHECK(index_put(x, {longs({0, 0, 0, 0})}, two, true).item() == 2052);
+  // So is the gradient of an element that was picked four times.
+  const Tensor leaf = ones({1}, kFloat16).requires_grad_();
+  leaf.index({longs({0, 0, 0, 0})}).backward(tensor({2048.0, 1.0, 1.0, 2.0}, kFloat16));
+  CHECK(leaf.grad().item() == 2052);
+}
+
+TEST_CASE("under autocast index_put and scatter_add take the widest dtype") {
+  const Tensor h = ones({2}, kFloat16), f = ones({2}, kFloat32);
+  CHECK_THROWS_AS(index_put(f, {longs({0, 1})}, h), Error);
+  CHECK_THROWS_AS(scatter_add(f, 0, longs({0, 1}), h), Error);
+  {
+    const amp::autocast region(kCPU, kFloat16);
+    CHECK(index_put(f, {longs({0, 1})}, h).dtype() == kFloat32);
+    CHECK(index_put(h, {longs({0, 1})}, f).dtype() == kFloat32);
+    CHECK(scatter_add(h, 0, longs({0, 1}), f).dtype() == kFloat32);
+    CHECK(index_put(h, {longs({0, 1})}, h).dtype() == kFloat16);
+    const Tensor b = h.to(kBFloat16);  // index_add is in no list
+    CHECK(index_add(b, 0, longs({0, 1}), b).dtype() == kBFloat16);
+    Tensor y = h.clone();
+    CHECK_THROWS_AS(y.index_put_({longs({0, 1})}, f), Error);  // in place nothing is cast
+  }
+}
+
+TEST_CASE("in-place forms write, raise the version, and continue the history") {
+  const Tensor leaf = ones({2, 2}).requires_grad_();
+  Tensor y = leaf * 3;
+  const uint64_t version = y.version();
+  CHECK(y.masked_fill_(tensor({true, false}), 0).is_same(y));
+  CHECK(y.version() == version + 1);
+  y.index_put_({0}, 5);
+  y.scatter_(1, longs({1, 1}).unsqueeze(1), 2.5);
+  CHECK(y.to_vector() == Values{5, 2.5, 0, 2.5});
+  y.index_add_(0, longs({1}), leaf.index({Slice(0, 1)}));
+  CHECK(y.to_vector() == Values{5, 2.5, 1, 3.5});
+  y.backward(ones({2, 2}));
+  CHECK(leaf.grad().to_vector() == Values{1, 1, 0, 0});
+  Tensor p = ones({2}).requires_grad_();
+  CHECK_THROWS_AS(p.index_put_({0}, 1), Error);
+  CHECK_THROWS_AS(p.masked_fill_(tensor({true, false}), 1), Error);
+  CHECK(p.to_vector() == Values{1, 1});
+  const NoGradGuard guard;
+  p.index_put_({0}, 7);
+  CHECK(p.to_vector() == Values{7, 1});
+}
+
+TEST_CASE("what is written to a view made by index reaches the base's history") {
+  const Tensor leaf = ones({3, 3}).requires_grad_();
+  Tensor y = leaf * 1;
+  y.index({Slice(), 0}).mul_(2);
+  y.index({Slice(1, None), "..."}).index_put_({longs({-1}), 1}, 5);
+  y.index({0, Slice(1, None)}).masked_fill_(tensor({true, false}), 7);
+  CHECK(y.to_vector() == Values{2, 7, 1, 2, 1, 1, 2, 5, 1});
+  y.backward(ones({3, 3}));
+  CHECK(leaf.grad().to_vector() == Values{2, 0, 1, 2, 1, 1, 2, 0, 1});
+}
+
+TEST_CASE("an index out of range names the function, the value, the position and the range") {
+  const Tensor x = counted({2, 3});
+  Tensor y = x.clone();
+  CHECK(message([&] {
+          x.index({Slice(), longs({0, 3})});
+        }) == "index: index 3 at position 1 is out of range [-3, 3)");
+  CHECK(message([&] {
+          x.index({longs({0, -3}).unsqueeze(1)});
+        }) == "index: index -3 at position 1 is out of range [-2, 2)");
+  CHECK(message([&] {
+          x.index({longs({0, 0}), longs({1, 7})});
+        }) == "index: index 7 at position 1 is out of range [-3, 3)");
+  CHECK(message([&] {
+          x.index({0, 5});
+        }) == "index: index 5 at dimension 1 of (2, 3) is out of range [-3, 3)");
+  CHECK(message([&] {
+          y.index_put_({longs({0, 2})}, 1);
+        }) == "index_put: index 2 at position 1 is out of range [-2, 2)");
+  CHECK(message([&] { y.index_put_({-3}, 1); }) ==
+        "index_put: index -3 at dimension 0 of (2, 3) is out of range [-2, 2)");
+  CHECK(message([&] {
+          index_select(x, 1, longs({0, 1, 3}));
+        }) == "index_select: index 3 at position 2 is out of range [0, 3)");
+  CHECK(message([&] { index_select(x, 0, longs({-1})); }) ==
+        "index_select: index -1 at position 0 is out of range [0, 2)");
+  CHECK(message([&] {
+          y.index_add_(1, longs({0, 4}), ones({2, 2}));
+        }) == "index_add: index 4 at position 1 is out of range [0, 3)");
+  CHECK(message([&] {
+          y.index_copy_(1, longs({0, 4}), ones({2, 2}));
+        }) == "index_copy: index 4 at position 1 is out of range [0, 3)");
+  CHECK(message([&] {
+          y.index_fill_(1, longs({0, -4}), 1);
+        }) == "index_fill: index -4 at position 1 is out of range [-3, 3)");
+  CHECK(message([&] {
+          y.scatter_(1, longs({0, -1}).unsqueeze(0), 1);
+        }) == "scatter: index -1 at position 1 is out of range [0, 3)");
+  CHECK(message([&] {
+          y.scatter_add_(1, longs({0, 3}).unsqueeze(0), ones({1, 2}));
+        }) == "scatter_add: index 3 at position 1 is out of range [0, 3)");
+  CHECK(message([&] { take(x, longs({-7})); }) ==
+        "take: index -7 at position 0 is out of range [-6, 6)");
+  CHECK(message([&] { take_along_dim(x, longs({3}).unsqueeze(0), 1); }) ==
+        "take_along_dim: index 3 at position 0 is out of range [0, 3)");
+  CHECK(message([&] {
+          cross_entropy(zeros({2, 3}), longs({0, 3}));
+        }) == "cross_entropy: target 3 at position 1 is out of range [0, 3)");
+  CHECK(message([&] {
+          cross_entropy(zeros({2, 3}), longs({0, 3}), ones({3}));
+        }) == "cross_entropy: target 3 at position 1 is out of range [0, 3)");
+  CHECK(message([&] {
+          nll_loss(zeros({2, 3}), longs({-100, -1}));
+        }) == "nll_loss: target -1 at position 1 is out of range [0, 3)");
+  CHECK_THROWS_AS(take(zeros({0}), longs({0})), Error);
+  CHECK(same_bits(x, y));
+}
+
+TEST_CASE("indexing names what is wrong") {
+  const Tensor x = counted({2, 3});
+  CHECK(message([&] {
+          x.index({0, 0, 0});
+        }) == "index: indices for 3 dimensions of a tensor (2, 3)");
+  CHECK_THROWS_AS(x.index({zeros({2, 3, 1}, kBool)}), Error);
+  CHECK(message([&] { x.index({"...", Ellipsis}); }) == "index: \"...\" appears 2 times");
+  CHECK(message([&] { x.index({".."}); }) == "index: \"..\"; expected \"...\"");
+  CHECK(message([&] { x.index({Slice(None, None, -1)}); }) ==
+        "index: the step -1 of a slice must be positive; use flip()");
+  CHECK(message([&] {
+          x.index({Slice(), tensor({true, false})});
+        }) == "index: mask (2) at dimension 1 of (2, 3): 2 against 3");
+  CHECK(message([&] { x.index({tensor({0.0})}); }) ==
+        "index: an index tensor is float32, expected int64, int32 or bool");
+  CHECK(message([&] {
+          x.index({longs({0, 1}), longs({0, 1, 2})});
+        }).find("index: shapes (2) and (3)") == 0);
+  CHECK_THROWS_AS(x.index({Tensor()}), Error);
+  CHECK_THROWS_AS(Tensor().index({0}), Error);
+  CHECK(message([&] { index_put(x, {longs({0})}, ones({2})); }) ==
+        "index_put: values (2) do not broadcast to the indexed shape (1, 3)");
+  CHECK(message([&] { index_put(x, {0}, ones({2})); }) ==
+        "index_put: values (2) do not broadcast to the indexed shape (3)");
+  CHECK(message([&] { index_put(x, {longs({0})}, ones({3}, kFloat64)); }) ==
+        "index_put: values are float64, the tensor float32; convert them with .to(dtype)");
+  CHECK(message([&] { gather(x, 0, longs({0})); }) ==
+        "gather: index (1) and tensor (2, 3) must have the same number of dimensions");
+  CHECK(message([&] {
+          gather(x, 0, zeros({1, 4}, kInt64));
+        }) == "gather: index (1, 4) is larger than the tensor (2, 3) in dimension 1");
+  CHECK(message([&] {
+          gather(x, 0, zeros({1, 1}));
+        }) == "gather: index is float32, expected int64");
+  CHECK(message([&] {
+          scatter(x, 1, zeros({2, 2}, kInt64), ones({2, 1}));
+        }) == "scatter: index (2, 2) is larger than the source (2, 1) in dimension 1");
+  CHECK(message([&] {
+          scatter(x, 1, zeros({2, 1}, kInt64), ones({2, 1}, kFloat64));
+        }) == "scatter: source is float64, the tensor float32");
+  CHECK_THROWS_AS(scatter(x, 1, zeros({2, 1}, kInt64), ones({2})), Error);
+  CHECK(message([&] {
+          index_select(x, 0, zeros({1, 1}, kInt64));
+        }) == "index_select: index (1, 1) must have one dimension");
+  CHECK(message([&] {
+          index_select(tensor(1.0), 0, longs({0, 0}));
+        }) == "index_select: index (2) into a 0-dim tensor; expected one number");
+  CHECK(message([&] {
+          index_add(x, 0, longs({0}), ones({2, 3}));
+        }) == "index_add: source (2, 3) for 1 slices in dimension 0 of (2, 3)");
+  CHECK_THROWS_AS(index_add(x.to(kInt64), 0, longs({0}), ones({1, 3}, kInt64), 0.5), Error);
+  CHECK_THROWS_AS(index_add(x, 0, longs({0}), ones({3})), Error);
+  CHECK(message([&] {
+          index_copy(x, 0, longs({0}), ones({1, 2}));
+        }) == "index_copy: source (1, 2) for 1 slices in dimension 0 of (2, 3)");
+  CHECK(message([&] {
+          index_copy(x, 0, longs({0}).to(kInt32), ones({1, 3}));
+        }) == "index_copy: index is int32, expected int64");
+  CHECK(message([&] { index_fill(x, 0, longs({0}), ones({1})); }) ==
+        "index_fill: value (1) must be 0-dim");
+  CHECK(message([&] {
+          masked_fill(x, ones({2, 3}), 0);
+        }) == "masked_fill: the mask is float32, expected bool (compare it with something)");
+  CHECK(message([&] { masked_fill(x, x > 1, ones({1})); }) ==
+        "masked_fill: value (1) must be 0-dim");
+  CHECK_THROWS_AS(masked_fill(x, tensor({true, false}), 0), Error);
+  Tensor narrow = ones({2});
+  CHECK_THROWS_AS(narrow.masked_fill_(tensor({{1.0, 0.0}, {1.0, 0.0}}) > 0, 1), Error);
+  CHECK(narrow.to_vector() == Values{1, 1});
+  CHECK_THROWS_AS(masked_select(x, ones({3})), Error);
+  CHECK(message([&] { masked_scatter(x, x > 1, ones({2})); }) ==
+        "masked_scatter: the mask is true 4 times, source (2) has 2 elements");
+  CHECK_THROWS_AS(masked_scatter(x, x > 1, ones({9}, kFloat64)), Error);
+  CHECK(message([&] {
+          slice_scatter(x, ones({2, 1}), 1, 0, 2);
+        }) == "slice_scatter: source (2, 1) in the place of (2, 2)");
+  CHECK(message([&] { select_scatter(x, ones({2}), 1, 3); }) ==
+        "select_scatter: index 3 at dimension 1 of (2, 3) is out of range [-3, 3)");
+  CHECK_THROWS_AS(slice_scatter(tensor(1.0), tensor(1.0)), Error);
+  CHECK_THROWS_AS(take(x, tensor({0.0})), Error);
+  CHECK_THROWS_AS(take_along_dim(x, longs({0}), 0), Error);
+  CHECK_THROWS_AS(x[longs({0, 1, 2})], Error);
+}

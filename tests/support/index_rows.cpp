@@ -1,0 +1,370 @@
+// Rows of the op table: picking and placing by number and by condition.
+#include "halftape/tests/support/ops.h"
+
+namespace halftape::testing {
+namespace {
+
+using indexing::Ellipsis;
+using indexing::None;
+using indexing::Slice;
+using indexing::TensorIndex;
+
+Tensor numbers(const std::vector<int64_t>& values) { return tensor(values); }
+
+/// (3, 4): true where the column is even, but for the first row.
+Tensor some() {
+  Tensor mask = zeros({3, 4}, kBool);
+  mask.index_put_({Slice(1, None), Slice(None, None, 2)}, true);
+  return mask;
+}
+bool in_some(const Dims& i) { return i[0] > 0 && i[1] % 2 == 0; }
+
+/// x (of the shape of the first input) with y[i] placed or added at where(i), in the order of i.
+auto placed(Shape shape, std::function<Dims(Dims)> where, bool add = false, double alpha = 1) {
+  return [=](const std::vector<Values>& in) {
+    std::vector<double> out = in[0].v;
+    each_index(shape, [&](const Dims& i) {
+      double& slot = out[position(in[0].shape, where(i))];
+      slot = (add ? slot : 0) + alpha * in[1].v[position(in[1].shape, i)];
+    });
+    return out;
+  };
+}
+/// x with a number where `inside` says so.
+auto filled(std::function<bool(Dims)> inside, double value) {
+  return [=](const std::vector<Values>& in) {
+    std::vector<double> out;
+    each_index(in[0].shape, [&](const Dims& i) {
+      out.push_back(inside(i) ? value : in[0].v[position(in[0].shape, i)]);
+    });
+    return out;
+  };
+}
+
+}  // namespace
+
+void index_rows(std::vector<OpRow>& rows) {
+  using Reference = std::function<std::vector<double>(const std::vector<Values>&)>;
+  auto row = [&](const char* name, const std::vector<Shape>& shapes,
+                 std::function<Tensor(const TensorList&)> call, Reference reference,
+                 Cast cast = Cast::Keep) {
+    with_square(rows, {.name = name,
+                       .call = std::move(call),
+                       .shapes = shapes,
+                       .reference = std::move(reference),
+                       .cast = cast});
+  };
+
+  // Along one dimension.
+  row(
+      "gather of a number", {{}},
+      [](const TensorList& x) {
+        return gather(x[0], 0, numbers({0, 0}));
+      },
+      picked({2}, [](Dims) { return Dims{}; }));
+  row(
+      "gather to a number", {{3}},
+      [](const TensorList& x) { return gather(x[0], 0, tensor(2, kInt64)); },
+      picked({}, [](Dims) { return Dims{2}; }));
+  row(
+      "scatter", {{3, 4}, {2, 3}},
+      [](const TensorList& x) {
+        return scatter(x[0], 1, numbers({3, 0, 1, 2, 3, 0}).reshape({2, 3}), x[1]);
+      },
+      placed({2, 3}, [](Dims i) {
+        return Dims{i[0], std::vector<int64_t>{3, 0, 1, 2, 3, 0}[size_t(i[0] * 3 + i[1])]};
+      }));
+  row(
+      "scatter of a corner", {{3, 4}, {3, 3}},
+      [](const TensorList& x) {
+        return scatter(x[0], 0, numbers({2, 0}).reshape({1, 2}), x[1]);
+      },
+      placed({1, 2}, [](Dims i) {
+        return Dims{2 - 2 * i[1], i[1]};
+      }));
+  row(
+      "scatter of a value", {{3, 4}},
+      [](const TensorList& x) {
+        return scatter(x[0], 0, numbers({2, 0, 2, 2}).reshape({2, 2}), 1.5);
+      },
+      filled([](Dims i) { return (i[0] == 2 && i[1] < 2) || (i[0] == 0 && i[1] == 1); }, 1.5));
+  row(
+      "scatter_add of a corner", {{3, 4}, {3, 3}},
+      [](const TensorList& x) {
+        return scatter_add(x[0], 1, numbers({3, 3, 0, 3}).reshape({2, 2}), x[1]);
+      },
+      placed(
+          {2, 2},
+          [](Dims i) {
+            return Dims{i[0], std::vector<int64_t>{3, 3, 0, 3}[size_t(2 * i[0] + i[1])]};
+          },
+          true),
+      Cast::Widest);
+  for (const int dim : {0, 1, 2}) {
+    auto along = [dim](int64_t count, auto to) {
+      Shape shape{3, 4, 3};
+      shape[dim] = count;
+      return std::pair{shape, std::function<Dims(Dims)>([dim, to](Dims i) {
+                         i[dim] = to(i[dim]);
+                         return i;
+                       })};
+    };
+    const auto [doubled, twice] = along(5, [](int64_t i) {
+      return std::vector<int64_t>{2, 0, 2, 1, 2}[size_t(i)];
+    });
+    const auto [single, once] = along(2, [](int64_t i) { return 2 - 2 * i; });
+    row(
+        "index_select", {{3, 4, 3}},
+        [dim](const TensorList& x) {
+          return index_select(x[0], dim, numbers({2, 0, 2, 1, 2}).to(kInt32));
+        },
+        picked(doubled, twice));
+    row(
+        "index_add", {{3, 4, 3}, doubled},
+        [dim](const TensorList& x) {
+          return index_add(x[0], dim, numbers({2, 0, 2, 1, 2}), x[1]);
+        },
+        placed(doubled, twice, true));
+    row(
+        "index_add of multiples", {{3, 4, 3}, doubled},
+        [dim](const TensorList& x) {
+          return index_add(x[0], dim, numbers({2, 0, 2, 1, 2}), x[1], 2.5);
+        },
+        placed(doubled, twice, true, 2.5));
+    row(
+        "index_copy", {{3, 4, 3}, single},
+        [dim](const TensorList& x) {
+          return index_copy(x[0], dim, numbers({2, 0}), x[1]);
+        },
+        placed(single, once));
+    row(
+        "index_fill", {{3, 4, 3}},
+        [dim](const TensorList& x) {
+          return index_fill(x[0], dim, numbers({-1, 0}), 1.5);
+        },
+        filled([dim](Dims i) { return i[dim] == 0 || i[dim] == (dim == 1 ? 3 : 2); }, 1.5));
+  }
+  row(
+      "index_fill with a tensor", {{3, 4}, {}},
+      [](const TensorList& x) {
+        return index_fill(x[0], 1, numbers({-1, 0}), x[1]);
+      },
+      [](const std::vector<Values>& in) {
+        return filled([](Dims i) { return i[1] == 0 || i[1] == 3; }, in[1].v[0])(in);
+      });
+  row(
+      "index_select of nothing", {{3, 4}},
+      [](const TensorList& x) { return index_select(x[0], 0, zeros({0}, kInt64)); },
+      picked({0, 4}, [](Dims) {
+        return Dims{0, 0};
+      }));
+  row(
+      "take", {{3, 4}},
+      [](const TensorList& x) {
+        return take(x[0], numbers({-1, 0, 5, 5}).reshape({2, 2}));
+      },
+      picked({2, 2}, [](Dims i) {
+        const int64_t at = std::vector<int64_t>{11, 0, 5, 5}[size_t(2 * i[0] + i[1])];
+        return Dims{at / 4, at % 4};
+      }));
+  row(
+      "take_along_dim", {{3, 1, 2}},
+      [](const TensorList& x) {
+        return take_along_dim(x[0], numbers({2, 0, 1, 2}).reshape({1, 4, 1}).transpose(0, 1), 0);
+      },
+      picked({1, 4, 2}, [](Dims i) {
+        return Dims{std::vector<int64_t>{2, 0, 1, 2}[size_t(i[1])], 0, i[2]};
+      }));
+  row(
+      "take_along_dim of all", {{2, 2}},
+      [](const TensorList& x) {
+        return take_along_dim(x[0], numbers({3, 1, 3}).unsqueeze(0));
+      },
+      picked({3}, [](Dims i) {
+        return Dims{i[0] == 1 ? 0 : 1, 1};
+      }));
+
+  // By condition.
+  row(
+      "masked_fill", {{3, 4}}, [](const TensorList& x) { return masked_fill(x[0], some(), -1.5); },
+      filled(in_some, -1.5));
+  row(
+      "masked_fill with a tensor", {{3, 4}, {}},
+      [](const TensorList& x) { return masked_fill(x[0], some(), x[1]); },
+      [](const std::vector<Values>& in) { return filled(in_some, in[1].v[0])(in); });
+  row(
+      "masked_fill by a wider mask", {{4}},
+      [](const TensorList& x) { return masked_fill(x[0], some(), 2); },
+      [](const std::vector<Values>& in) {
+        std::vector<double> out;
+        each_index({3, 4},
+                   [&](const Dims& i) { out.push_back(in_some(i) ? 2 : in[0].v[size_t(i[1])]); });
+        return out;
+      });
+  row(
+      "masked_select", {{3, 1}}, [](const TensorList& x) { return masked_select(x[0], some()); },
+      picked({4}, [](Dims i) {
+        return Dims{1 + i[0] / 2, 0};
+      }));
+  row(
+      "masked_scatter", {{3, 4}, {5}},
+      [](const TensorList& x) { return masked_scatter(x[0], some(), x[1]); },
+      placed({4}, [](Dims i) {
+        return Dims{1 + i[0] / 2, i[0] % 2 * 2};
+      }));
+
+  // Any mixture.
+  auto get = [&](const char* name, const std::vector<TensorIndex>& indices, const Shape& shape,
+                 std::function<Dims(Dims)> where) {
+    row(
+        name, {{3, 4, 5}}, [indices](const TensorList& x) { return x[0].index(indices); },
+        picked(shape, std::move(where)));
+  };
+  get("index by slices", {-1, None, Slice(None, None, 3), "...", Slice(-2, None)}, {1, 2, 2},
+      [](Dims i) {
+        return Dims{2, 3 * i[1], 3 + i[2]};
+      });
+  get("index by numbers", {Slice(), numbers({-1, 0, 3, 3})}, {3, 4, 5}, [](Dims i) {
+    return Dims{i[0], std::vector<int64_t>{3, 0, 3, 3}[size_t(i[1])], i[2]};
+  });
+  get("index by pairs", {Slice(), numbers({1, -1}).unsqueeze(1), numbers({0, 2, 2})}, {3, 2, 3},
+      [](Dims i) {
+        return Dims{i[0], i[1] == 0 ? 1 : 3, i[2] == 0 ? 0 : 2};
+      });
+  get("index around a slice", {numbers({1, -1, 1}), Slice(1, 3), numbers({0, 2, 0})}, {3, 2},
+      [](Dims i) {
+        return Dims{i[0] == 1 ? 2 : 1, 1 + i[1], i[0] == 1 ? 2 : 0};
+      });
+  get("index by a mask", {some(), Slice(None, 2)}, {4, 2}, [](Dims i) {
+    return Dims{1 + i[0] / 2, i[0] % 2 * 2, i[1]};
+  });
+  get("index by nothing", {zeros({3, 4}, kBool)}, {0, 5}, [](Dims) { return Dims{0, 0, 0}; });
+
+  auto set = [&](const char* name, const std::vector<TensorIndex>& indices, const Shape& values,
+                 const Shape& shape, std::function<Dims(Dims)> where, bool add) {
+    row(
+        name, {{3, 4, 5}, values},
+        [indices, add](const TensorList& x) { return index_put(x[0], indices, x[1], add); },
+        placed(shape, std::move(where), add), Cast::Widest);
+  };
+  for (const bool add : {false, true}) {
+    set(
+        "index_put by slices", {-1, Slice(None, None, 3), "...", Slice(-2, None)}, {1, 2, 2},
+        {2, 2},
+        [](Dims i) {
+          return Dims{2, 3 * i[0], 3 + i[1]};
+        },
+        add);
+    set(
+        "index_put by numbers", {Slice(), numbers({-1, 0})}, {2, 1}, {3, 2, 5},
+        [](Dims i) {
+          return Dims{i[0], i[1] == 0 ? 3 : 0, i[2]};
+        },
+        add);
+    set(
+        "index_put around a slice", {numbers({1, -1}), Slice(1, 3), numbers({0, 2})}, {}, {2, 2},
+        [](Dims i) {
+          return Dims{i[0] == 1 ? 2 : 1, 1 + i[1], i[0] == 1 ? 2 : 0};
+        },
+        add);
+    set(
+        "index_put by a mask", {some(), Slice(None, 2)}, {4, 2}, {4, 2},
+        [](Dims i) {
+          return Dims{1 + i[0] / 2, i[0] % 2 * 2, i[1]};
+        },
+        add);
+    set(
+        "index_put after a number", {1, Slice(), numbers({4, 0, 2})}, {4, 3}, {4, 3},
+        [](Dims i) {
+          return Dims{1, i[0], std::vector<int64_t>{4, 0, 2}[size_t(i[1])]};
+        },
+        add);
+  }
+  set(
+      "index_put of repeated numbers", {numbers({2, 0, 2}), Ellipsis}, {3, 4, 5}, {3, 4, 5},
+      [](Dims i) {
+        return Dims{i[0] == 1 ? 0 : 2, i[1], i[2]};
+      },
+      true);
+
+  row(
+      "slice_scatter", {{3, 4}, {3, 2}},
+      [](const TensorList& x) { return slice_scatter(x[0], x[1], -1, {}, {}, 2); },
+      placed({3, 2}, [](Dims i) {
+        return Dims{i[0], 2 * i[1]};
+      }));
+  row(
+      "select_scatter", {{3, 4}, {3}},
+      [](const TensorList& x) { return select_scatter(x[0], x[1], 1, -1); },
+      placed({3}, [](Dims i) {
+        return Dims{i[0], 3};
+      }));
+
+  // In-place forms, on a copy: the history goes through them.
+  auto in_place = [&](const char* name, const std::vector<Shape>& shapes,
+                      std::function<Tensor(Tensor&, const TensorList&)> write,
+                      Reference reference) {
+    row(
+        name, shapes,
+        [write](const TensorList& x) {
+          Tensor y = x[0].clone();
+          return write(y, x);
+        },
+        std::move(reference));
+  };
+  const auto second = [](Dims i) { return Dims{i[0], 2 * i[1]}; };
+  in_place(
+      "index_put_", {{3, 4}, {3, 2}},
+      [](Tensor& y, const TensorList& x) {
+        return y.index_put_({Slice(), Slice(None, None, 2)}, x[1]);
+      },
+      placed({3, 2}, second));
+  in_place(
+      "index_copy_", {{3, 4}, {3, 2}},
+      [](Tensor& y, const TensorList& x) {
+        return y.index_copy_(1, numbers({0, 2}), x[1]);
+      },
+      placed({3, 2}, second));
+  in_place(
+      "index_add_", {{3, 4}, {3, 2}},
+      [](Tensor& y, const TensorList& x) {
+        return y.index_add_(1, numbers({0, 2}), x[1]);
+      },
+      placed({3, 2}, second, true));
+  in_place(
+      "index_fill_", {{3, 4}},
+      [](Tensor& y, const TensorList&) {
+        return y.index_fill_(1, numbers({0, 2}), 3);
+      },
+      filled([](Dims i) { return i[1] % 2 == 0; }, 3));
+  in_place(
+      "scatter_", {{3, 4}, {3, 2}},
+      [](Tensor& y, const TensorList& x) {
+        return y.scatter_(1, numbers({0, 2}).unsqueeze(0).expand({3, 2}), x[1]);
+      },
+      placed({3, 2}, second));
+  in_place(
+      "scatter_add_", {{3, 4}, {3, 2}},
+      [](Tensor& y, const TensorList& x) {
+        return y.scatter_add_(1, numbers({0, 2}).unsqueeze(0).expand({3, 2}), x[1]);
+      },
+      placed({3, 2}, second, true));
+  in_place(
+      "masked_fill_", {{3, 4}},
+      [](Tensor& y, const TensorList&) { return y.masked_fill_(some(), -1.5); },
+      filled(in_some, -1.5));
+  in_place(
+      "masked_scatter_", {{3, 4}, {5}},
+      [](Tensor& y, const TensorList& x) { return y.masked_scatter_(some(), x[1]); },
+      placed({4}, [](Dims i) {
+        return Dims{1 + i[0] / 2, i[0] % 2 * 2};
+      }));
+  in_place(
+      "tril_", {{3, 4}}, [](Tensor& y, const TensorList&) { return y.tril_(-1); },
+      filled([](Dims i) { return i[1] >= i[0]; }, 0));
+  in_place(
+      "triu_", {{3, 4}}, [](Tensor& y, const TensorList&) { return y.triu_(1); },
+      filled([](Dims i) { return i[1] <= i[0]; }, 0));
+}
+
+}  // namespace halftape::testing
