@@ -17,6 +17,7 @@
 #include "halftape/autograd/ops/matmul.h"
 #include "halftape/autograd/ops/random.h"
 #include "halftape/autograd/ops/reduce.h"
+#include "halftape/autograd/ops/shape.h"
 #include "halftape/autograd/ops/softmax.h"
 #include "halftape/autograd/ops/unary.h"
 #include "halftape/autograd/ops/view.h"

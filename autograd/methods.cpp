@@ -5,6 +5,7 @@
 #include "halftape/autograd/ops/mask.h"
 #include "halftape/autograd/ops/matmul.h"
 #include "halftape/autograd/ops/reduce.h"
+#include "halftape/autograd/ops/shape.h"
 #include "halftape/autograd/ops/softmax.h"
 #include "halftape/autograd/ops/unary.h"
 #include "halftape/autograd/ops/view.h"
@@ -26,8 +27,12 @@ Tensor Tensor::contiguous() const { return ht::contiguous(*this); }
 Tensor Tensor::view(const Shape& shape) const { return ht::view(*this, shape); }
 Tensor Tensor::reshape(const Shape& shape) const { return ht::reshape(*this, shape); }
 Tensor Tensor::flatten(int64_t a, int64_t b) const { return ht::flatten(*this, a, b); }
+Tensor Tensor::unflatten(int64_t d, const Shape& sizes) const {
+  return ht::unflatten(*this, d, sizes);
+}
 Tensor Tensor::squeeze() const { return ht::squeeze(*this); }
 Tensor Tensor::squeeze(int64_t d) const { return ht::squeeze(*this, d); }
+Tensor Tensor::squeeze(const Dims& dims) const { return ht::squeeze(*this, dims); }
 Tensor Tensor::unsqueeze(int64_t d) const { return ht::unsqueeze(*this, d); }
 Tensor Tensor::transpose(int64_t a, int64_t b) const { return ht::transpose(*this, a, b); }
 Tensor Tensor::t() const {
@@ -35,22 +40,69 @@ Tensor Tensor::t() const {
   return dim() == 2 ? ht::transpose(*this, 0, 1) : *this;
 }
 Tensor Tensor::permute(const Dims& order) const { return ht::permute(*this, order); }
+Tensor Tensor::movedim(int64_t source, int64_t destination) const {
+  return ht::movedim(*this, source, destination);
+}
+Tensor Tensor::movedim(const Dims& source, const Dims& destination) const {
+  return ht::movedim(*this, source, destination);
+}
 Tensor Tensor::expand(const Shape& shape) const { return ht::expand(*this, shape); }
-Tensor Tensor::slice(int64_t d, int64_t start, int64_t end, int64_t step) const {
+Tensor Tensor::slice(int64_t d, std::optional<int64_t> start, std::optional<int64_t> end,
+                     int64_t step) const {
   return ht::slice(*this, d, start, end, step);
 }
 Tensor Tensor::narrow(int64_t d, int64_t start, int64_t length) const {
-  const int64_t n = size(d), from = start < 0 ? start + n : start;
-  HALFTAPE_CHECK(from >= 0 && length >= 0 && from + length <= n, "narrow: start ", start,
-                 " and length ", length, " do not lie in dimension ", d, " of ", sizes());
-  return ht::slice(*this, d, from, from + length);
+  return ht::narrow(*this, d, start, length);
 }
 Tensor Tensor::select(int64_t d, int64_t index) const { return ht::select(*this, d, index); }
 Tensor Tensor::index_select(int64_t d, const Tensor& index) const {
   return ht::index_select(*this, d, index);
 }
+Tensor Tensor::unfold(int64_t d, int64_t size, int64_t step) const {
+  return ht::unfold(*this, d, size, step);
+}
+Tensor Tensor::diagonal(int64_t offset, int64_t dim1, int64_t dim2) const {
+  return ht::diagonal(*this, offset, dim1, dim2);
+}
+Tensor Tensor::diag_embed(int64_t offset, int64_t dim1, int64_t dim2) const {
+  return ht::diag_embed(*this, offset, dim1, dim2);
+}
+Tensor Tensor::diag(int64_t diagonal) const { return ht::diag(*this, diagonal); }
 Tensor Tensor::tril(int64_t diagonal) const { return ht::tril(*this, diagonal); }
 Tensor Tensor::triu(int64_t diagonal) const { return ht::triu(*this, diagonal); }
+TensorList Tensor::split(int64_t size, int64_t d) const { return ht::split(*this, size, d); }
+TensorList Tensor::split(const std::vector<int64_t>& sizes, int64_t d) const {
+  return ht::split(*this, sizes, d);
+}
+TensorList Tensor::split_with_sizes(const std::vector<int64_t>& sizes, int64_t d) const {
+  return ht::split_with_sizes(*this, sizes, d);
+}
+TensorList Tensor::chunk(int64_t chunks, int64_t d) const { return ht::chunk(*this, chunks, d); }
+TensorList Tensor::tensor_split(int64_t sections, int64_t d) const {
+  return ht::tensor_split(*this, sections, d);
+}
+TensorList Tensor::tensor_split(const std::vector<int64_t>& indices, int64_t d) const {
+  return ht::tensor_split(*this, indices, d);
+}
+TensorList Tensor::unbind(int64_t d) const { return ht::unbind(*this, d); }
+Tensor Tensor::repeat(const Shape& repeats) const { return ht::repeat(*this, repeats); }
+Tensor Tensor::tile(const Shape& repeats) const { return ht::tile(*this, repeats); }
+Tensor Tensor::repeat_interleave(int64_t repeats, std::optional<int64_t> d) const {
+  return ht::repeat_interleave(*this, repeats, d);
+}
+Tensor Tensor::repeat_interleave(const Tensor& repeats, std::optional<int64_t> d) const {
+  return ht::repeat_interleave(*this, repeats, d);
+}
+Tensor Tensor::flip(const Dims& dims) const { return ht::flip(*this, dims); }
+Tensor Tensor::fliplr() const { return ht::fliplr(*this); }
+Tensor Tensor::flipud() const { return ht::flipud(*this); }
+Tensor Tensor::roll(const Dims& shifts, const Dims& dims) const {
+  return ht::roll(*this, shifts, dims);
+}
+Tensor Tensor::roll(int64_t shift, std::optional<int64_t> d) const {
+  return ht::roll(*this, shift, d);
+}
+Tensor Tensor::rot90(int64_t k, const Dims& dims) const { return ht::rot90(*this, k, dims); }
 
 Tensor Tensor::operator[](const Tensor& i) const { return ht::index(*this, {i}); }
 Tensor Tensor::index(std::initializer_list<indexing::TensorIndex> indices) const {

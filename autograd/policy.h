@@ -64,6 +64,17 @@ CastInputs<sizeof...(T)> cast_inputs(Cast rule, const char* op, T&&... inputs) {
   return in;
 }
 
+/// The same for a list.
+inline TensorList cast_inputs(Cast rule, const char* op, const TensorList& inputs) {
+  DtypePolicy* policy = dtype_policy();
+  if (!policy) return inputs;
+  std::vector<const Tensor*> all;
+  for (const Tensor& t : inputs) all.push_back(&t);
+  TensorList out;
+  for (const Tensor& t : inputs) out.push_back(t.defined() ? policy->cast(rule, op, t, all) : t);
+  return out;
+}
+
 }  // namespace halftape
 
 template <size_t N>

@@ -146,21 +146,52 @@ class Tensor {
   Tensor view(const Shape& shape) const;
   Tensor reshape(const Shape& shape) const;
   Tensor view_as(const Tensor& other) const { return view(other.sizes()); }
+  Tensor reshape_as(const Tensor& other) const { return reshape(other.sizes()); }
   Tensor flatten(int64_t start_dim = 0, int64_t end_dim = -1) const;
+  Tensor unflatten(int64_t dim, const Shape& sizes) const;
   Tensor squeeze() const;
   Tensor squeeze(int64_t dim) const;
+  Tensor squeeze(const Dims& dims) const;
   Tensor unsqueeze(int64_t dim) const;
   Tensor transpose(int64_t a, int64_t b) const;
   Tensor t() const;
   Tensor mT() const { return transpose(-2, -1); }
+  Tensor swapaxes(int64_t a, int64_t b) const { return transpose(a, b); }
+  Tensor swapdims(int64_t a, int64_t b) const { return transpose(a, b); }
   Tensor permute(const Dims& order) const;
+  Tensor movedim(int64_t source, int64_t destination) const;
+  Tensor movedim(const Dims& source, const Dims& destination) const;
+  Tensor ravel() const { return flatten(); }
   Tensor expand(const Shape& shape) const;
   Tensor expand_as(const Tensor& other) const { return expand(other.sizes()); }
-  Tensor slice(int64_t dim, int64_t start, int64_t end, int64_t step = 1) const;
+  Tensor broadcast_to(const Shape& shape) const { return expand(shape); }
+  Tensor slice(int64_t dim = 0, std::optional<int64_t> start = {}, std::optional<int64_t> end = {},
+               int64_t step = 1) const;
   Tensor narrow(int64_t dim, int64_t start, int64_t length) const;
   Tensor select(int64_t dim, int64_t index) const;
+  Tensor unfold(int64_t dim, int64_t size, int64_t step) const;
+  Tensor diagonal(int64_t offset = 0, int64_t dim1 = 0, int64_t dim2 = 1) const;
+  Tensor diag_embed(int64_t offset = 0, int64_t dim1 = -2, int64_t dim2 = -1) const;
+  Tensor diag(int64_t diagonal = 0) const;
   Tensor tril(int64_t diagonal = 0) const;
   Tensor triu(int64_t diagonal = 0) const;
+  TensorList split(int64_t split_size, int64_t dim = 0) const;
+  TensorList split(const std::vector<int64_t>& split_sizes, int64_t dim = 0) const;
+  TensorList split_with_sizes(const std::vector<int64_t>& split_sizes, int64_t dim = 0) const;
+  TensorList chunk(int64_t chunks, int64_t dim = 0) const;
+  TensorList tensor_split(int64_t sections, int64_t dim = 0) const;
+  TensorList tensor_split(const std::vector<int64_t>& indices, int64_t dim = 0) const;
+  TensorList unbind(int64_t dim = 0) const;
+  Tensor repeat(const Shape& repeats) const;
+  Tensor tile(const Shape& repeats) const;
+  Tensor repeat_interleave(int64_t repeats, std::optional<int64_t> dim = {}) const;
+  Tensor repeat_interleave(const Tensor& repeats, std::optional<int64_t> dim = {}) const;
+  Tensor flip(const Dims& dims) const;
+  Tensor fliplr() const;
+  Tensor flipud() const;
+  Tensor roll(const Dims& shifts, const Dims& dims = {}) const;
+  Tensor roll(int64_t shift, std::optional<int64_t> dim = {}) const;
+  Tensor rot90(int64_t k = 1, const Dims& dims = {0, 1}) const;
 
   // By number and by condition. What the lists may hold stands in autograd/indexing.h.
   Tensor operator[](int64_t index) const { return select(0, index); }

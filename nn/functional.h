@@ -4,6 +4,7 @@
 #include "halftape/autograd/ops/loss.h"
 #include "halftape/autograd/ops/matmul.h"
 #include "halftape/autograd/ops/random.h"
+#include "halftape/autograd/ops/shape.h"
 #include "halftape/autograd/ops/softmax.h"
 #include "halftape/autograd/ops/unary.h"
 #include "halftape/autograd/ops/view.h"
@@ -66,6 +67,18 @@ using MSELossFuncOptions = MSELossOptions;
 using BinaryCrossEntropyFuncOptions = BCELossOptions;
 using BinaryCrossEntropyWithLogitsFuncOptions = BCEWithLogitsLossOptions;
 
+/// `pad`: two numbers for each dimension, from the last one on.
+class PadFuncOptions {
+ public:
+  PadFuncOptions(std::vector<int64_t> pad) : pad_(std::move(pad)) {}  // NOLINT: as LibTorch
+  HALFTAPE_ARG(std::vector<int64_t>, pad);
+  HALFTAPE_ARG(PadMode, mode) = kConstant;
+  HALFTAPE_ARG(double, value) = 0;
+};
+
+inline Tensor pad(const Tensor& x, const PadFuncOptions& o) {
+  return halftape::pad(x, o.pad(), o.mode(), o.value());
+}
 inline Tensor cross_entropy(const Tensor& x, const Tensor& target,
                             const CrossEntropyFuncOptions& o = {}) {
   return halftape::cross_entropy(x, target, o.weight(), o.reduction(), o.ignore_index(),

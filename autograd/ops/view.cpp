@@ -1,6 +1,7 @@
 #include "halftape/autograd/ops/view.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/ops/create.h"
@@ -19,15 +20,22 @@ Tensor view_op(const char* name, const Tensor& x, Array y, Back back) {
       name, std::move(y), {&x}, [back](Node&, const Tensor& g) -> Grads { return {back(g)}; }, &x);
 }
 
-/// g placed into zeros of `shape` where a slice was cut from: the derivative of slicing, and sliced
-/// back in turn.
-Tensor slice_backward(const Tensor& g, const Shape& shape, int dim, int64_t start, int64_t end,
-                      int64_t step) {
+/// g placed into zeros of `shape` where a view was cut from: the derivative of cutting, and cut out
+/// in turn.
+template <class View>
+Tensor put_back(const char* name, const Tensor& g, const Shape& shape, View view) {
   const Array y = full(shape, 0, g.dtype(), g.device());
-  backend(g.device()).copy(y.slice(dim, start, end, step), g.array());
-  return record("slice_backward", y, {&g}, [=](Node&, const Tensor& gg) -> Grads {
-    return {slice(gg, dim, start, end, step)};
-  });
+  backend(g.device()).copy(view(Tensor(y)).array(), g.array());
+  return record(name, y, {&g}, [view](Node&, const Tensor& gg) -> Grads { return {view(gg)}; });
+}
+
+/// Windows added to where they were cut from.
+Tensor unfold_backward(const Tensor& g, const Shape& shape, int dim, int64_t size, int64_t step) {
+  const TensorOptions there(g.device());
+  const Tensor start = unsqueeze(arange(g.size(dim), there) * step, 1);
+  const Tensor at = reshape(start + arange(size, there), {-1});
+  const Tensor lined = flatten(movedim(g, -1, dim + 1), dim, dim + 1);
+  return index_add(zeros(shape, g.options()), dim, at, lined);
 }
 
 /// Elements of a contiguous tensor under another layout; `offset` counts from its first one.
@@ -184,6 +192,14 @@ Tensor squeeze(const Tensor& x, int64_t dim) {
                  [d](const Tensor& g) { return unsqueeze(g, d); });
 }
 
+Tensor squeeze(const Tensor& x, const Dims& dims) {
+  const int rank = static_cast<int>(x.dim());
+  const Dims named = dims.empty() ? dims : wrap_dims("squeeze", dims, rank);
+  Tensor y = x;
+  for (int i = named.size() - 1; i >= 0; --i) y = squeeze(y, named[i]);
+  return y;
+}
+
 Tensor unsqueeze(const Tensor& x, int64_t dim) {
   const int d = wrap_dim("unsqueeze", dim, static_cast<int>(x.dim()) + 1);
   return view_op("unsqueeze", x, x.array().unsqueeze(d),
@@ -212,6 +228,35 @@ Tensor permute(const Tensor& x, const Dims& order) {
                  [back](const Tensor& g) { return permute(g, back); });
 }
 
+Tensor movedim(const Tensor& x, const Dims& source, const Dims& destination) {
+  const int rank = static_cast<int>(x.dim());
+  HALFTAPE_CHECK(source.size() == destination.size(), "movedim: from ", source, " to ", destination,
+                 ": as many of the one as of the other are needed");
+  if (rank == 0 || source.empty()) return x;
+  Dims order = Dims::filled(rank, -1), rest;
+  wrap_dims("movedim", source, rank), wrap_dims("movedim", destination, rank);  // no repetitions
+  for (int i = 0; i < source.size(); ++i)
+    order[wrap_dim("movedim", destination[i], rank)] = wrap_dim("movedim", source[i], rank);
+  for (int d = 0; d < rank; ++d)
+    if (!order.contains(d)) rest.push_back(d);
+  for (int d = 0, next = 0; d < rank; ++d)
+    if (order[d] < 0) order[d] = rest[next++];
+  return permute(x, order);
+}
+
+Tensor unflatten(const Tensor& x, int64_t dim, const Shape& sizes) {
+  HALFTAPE_CHECK(x.dim() > 0, "unflatten: a 0-dim tensor has no dimension to cut");
+  HALFTAPE_CHECK(!sizes.empty(), "unflatten: into no sizes");
+  const int d = wrap_dim("unflatten", dim, static_cast<int>(x.dim()));
+  Shape shape;
+  for (int i = 0; i < x.dim(); ++i) {
+    if (i != d) shape.push_back(x.size(i));
+    if (i == d)
+      for (int64_t n : infer_shape("unflatten", sizes, x.size(d), {x.size(d)})) shape.push_back(n);
+  }
+  return view(x, shape);
+}
+
 Tensor expand(const Tensor& x, const Shape& wanted) {
   Shape shape = wanted;
   const int lead = shape.size() - static_cast<int>(x.dim());
@@ -221,13 +266,25 @@ Tensor expand(const Tensor& x, const Shape& wanted) {
                  [from = x.sizes()](const Tensor& g) { return sum_to(g, from); });
 }
 
-Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t end, int64_t step) {
+Tensor slice(const Tensor& x, int64_t dim, std::optional<int64_t> first,
+             std::optional<int64_t> last, int64_t step) {
+  const int64_t start = first.value_or(0), end = last.value_or(std::numeric_limits<int64_t>::max());
   HALFTAPE_CHECK(x.dim() > 0, "slice: a 0-dim tensor has no dimension to slice");
   const int d = wrap_dim("slice", dim, static_cast<int>(x.dim()));
   return view_op("slice", x, x.array().slice(d, start, end, step),
                  [=, from = x.sizes()](const Tensor& g) {
-                   return slice_backward(g, from, d, start, end, step);
+                   return put_back("slice_backward", g, from,
+                                   [=](const Tensor& y) { return slice(y, d, start, end, step); });
                  });
+}
+
+Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length) {
+  HALFTAPE_CHECK(x.dim() > 0, "narrow: a 0-dim tensor has no dimension to cut");
+  const int d = wrap_dim("narrow", dim, static_cast<int>(x.dim()));
+  const int64_t n = x.size(d), from = start < 0 ? start + n : start;
+  HALFTAPE_CHECK(from >= 0 && from <= n && length >= 0 && length <= n - from, "narrow: start ",
+                 start, " and length ", length, " do not lie in dimension ", d, " of ", x.sizes());
+  return slice(x, d, from, from + length);
 }
 
 Tensor select(const Tensor& x, int64_t dim, int64_t index) {
@@ -237,6 +294,59 @@ Tensor select(const Tensor& x, int64_t dim, int64_t index) {
                  " is out of range for dimension ", d, " of ", x.sizes());
   const int64_t i = index < 0 ? index + x.size(d) : index;
   return squeeze(slice(x, d, i, i + 1), d);
+}
+
+Tensor unfold(const Tensor& x, int64_t dim, int64_t size, int64_t step) {
+  const int d = wrap_dim("unfold", dim, static_cast<int>(x.dim()));
+  const int64_t n = x.dim() == 0 ? 1 : x.size(d);
+  HALFTAPE_CHECK(size >= 0 && size <= n, "unfold: windows of ", size, " in the ", n,
+                 " elements of dimension ", d, " of ", x.sizes());
+  HALFTAPE_CHECK(step > 0, "unfold: step ", step, " must be positive");
+  if (x.dim() == 0) return slice(unsqueeze(x, 0), 0, 0, size);
+  const Array& a = x.array();
+  Shape shape = a.shape();
+  Strides strides = a.strides();
+  shape[d] = (n - size) / step + 1;
+  shape.push_back(size);
+  strides.push_back(strides[d]);
+  if (shape[d] > 1) strides[d] *= step;  // otherwise the step may be any number
+  return view_op(
+      "unfold", x, a.as_strided(shape, strides, a.offset()),
+      [=, from = x.sizes()](const Tensor& g) { return unfold_backward(g, from, d, size, step); });
+}
+
+Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
+  HALFTAPE_CHECK(x.dim() >= 2, "diagonal: of a tensor ", x.sizes(), "; expected two dimensions");
+  const int rank = static_cast<int>(x.dim()), i = wrap_dim("diagonal", dim1, rank),
+            j = wrap_dim("diagonal", dim2, rank);
+  HALFTAPE_CHECK(i != j, "diagonal: dimensions ", dim1, " and ", dim2, " are the same");
+  const Array& a = x.array();
+  Shape shape;
+  Strides strides;
+  for (int d = 0; d < rank; ++d)
+    if (d != i && d != j) shape.push_back(a.size(d)), strides.push_back(a.strides()[d]);
+  const int64_t down = std::max<int64_t>(-offset, 0), right = std::max<int64_t>(offset, 0);
+  const int64_t length = std::max<int64_t>(std::min(a.size(i) - down, a.size(j) - right), 0);
+  shape.push_back(length);
+  strides.push_back(a.strides()[i] + a.strides()[j]);
+  const int64_t start = length > 0 ? down * a.strides()[i] + right * a.strides()[j] : 0;
+  return view_op("diagonal", x, a.as_strided(shape, strides, a.offset() + start),
+                 [=, from = x.sizes()](const Tensor& g) {
+                   return put_back("diagonal_backward", g, from,
+                                   [=](const Tensor& y) { return diagonal(y, offset, i, j); });
+                 });
+}
+
+Tensor diag_embed(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
+  HALFTAPE_CHECK(x.dim() > 0, "diag_embed: a 0-dim tensor has no diagonal");
+  const int rank = static_cast<int>(x.dim()) + 1, i = wrap_dim("diag_embed", dim1, rank),
+            j = wrap_dim("diag_embed", dim2, rank);
+  HALFTAPE_CHECK(i != j, "diag_embed: dimensions ", dim1, " and ", dim2, " are the same");
+  Shape shape;
+  const int64_t n = checked_add(x.size(-1), std::abs(offset));
+  for (int d = 0, next = 0; d < rank; ++d) shape.push_back(d == i || d == j ? n : x.size(next++));
+  return put_back("diag_embed", x, shape,
+                  [=](const Tensor& y) { return diagonal(y, offset, i, j); });
 }
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {

@@ -11,20 +11,48 @@ Tensor view(const Tensor& x, const Shape& shape);
 Tensor reshape(const Tensor& x, const Shape& shape);
 /// Dimensions start_dim … end_dim made one.
 Tensor flatten(const Tensor& x, int64_t start_dim = 0, int64_t end_dim = -1);
+inline Tensor ravel(const Tensor& x) { return flatten(x); }
 /// Without dimensions of size 1 (all of them, or one if it is 1).
 Tensor squeeze(const Tensor& x);
 Tensor squeeze(const Tensor& x, int64_t dim);
+Tensor squeeze(const Tensor& x, const Dims& dims);
 /// With a dimension of size 1 before `dim`.
 Tensor unsqueeze(const Tensor& x, int64_t dim);
 Tensor transpose(const Tensor& x, int64_t a, int64_t b);
+inline Tensor swapaxes(const Tensor& x, int64_t a, int64_t b) { return transpose(x, a, b); }
+inline Tensor swapdims(const Tensor& x, int64_t a, int64_t b) { return transpose(x, a, b); }
 /// Dimensions in another order.
 Tensor permute(const Tensor& x, const Dims& order);
+/// Dimensions `source` at the places `destination`, the others in their order around them.
+Tensor movedim(const Tensor& x, const Dims& source, const Dims& destination);
+inline Tensor movedim(const Tensor& x, int64_t source, int64_t destination) {
+  return movedim(x, Dims{source}, Dims{destination});
+}
+inline Tensor moveaxis(const Tensor& x, const Dims& source, const Dims& destination) {
+  return movedim(x, source, destination);
+}
+inline Tensor moveaxis(const Tensor& x, int64_t source, int64_t destination) {
+  return movedim(x, source, destination);
+}
+/// A dimension cut into several; one size may be −1.
+Tensor unflatten(const Tensor& x, int64_t dim, const Shape& sizes);
 /// Sizes of 1 repeated without copying; −1 keeps a size.
 Tensor expand(const Tensor& x, const Shape& shape);
+inline Tensor broadcast_to(const Tensor& x, const Shape& shape) { return expand(x, shape); }
 /// Elements start, start + step, … below end of a dimension; out-of-range ends are clipped.
-Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t end, int64_t step = 1);
+Tensor slice(const Tensor& x, int64_t dim = 0, std::optional<int64_t> start = {},
+             std::optional<int64_t> end = {}, int64_t step = 1);
+/// `length` elements of a dimension from `start` on; throws when they do not lie inside.
+Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length);
 /// One index of a dimension, which disappears.
 Tensor select(const Tensor& x, int64_t dim, int64_t index);
+/// Windows of `size` along a dimension, `step` apart: (…, windows, …, size).
+Tensor unfold(const Tensor& x, int64_t dim, int64_t size, int64_t step);
+/// The diagonal of two dimensions as the last one, `offset` above the main diagonal.
+Tensor diagonal(const Tensor& x, int64_t offset = 0, int64_t dim1 = 0, int64_t dim2 = 1);
+/// The last dimension as the diagonal of two new ones, zero elsewhere: diagonal's derivative. A
+/// copy.
+Tensor diag_embed(const Tensor& x, int64_t offset = 0, int64_t dim1 = -2, int64_t dim2 = -1);
 
 /// The bytes of x under any layout: element (i, j, …) lies at storage_offset + i·stride[0] +
 /// j·stride[1] + … elements of the memory that x begins in. x itself must be contiguous, and all of

@@ -528,6 +528,7 @@ std::vector<OpRow> op_table() {
   matrix_rows(rows);
   view_rows(rows);
   loss_rows(rows);
+  shape_rows(rows);
   index_rows(rows);
   return rows;
 }

@@ -182,6 +182,7 @@ inline void with_square(std::vector<OpRow>& rows, OpRow row) {
 }
 
 // Families of rows.
+void shape_rows(std::vector<OpRow>& rows);
 void index_rows(std::vector<OpRow>& rows);
 
 std::vector<OpRow> op_table();
