@@ -76,10 +76,17 @@ class Backend {
   virtual void binary(OpId op, const Array& y, const Array& a, const Array& b) = 0;
   virtual void where(const Array& y, const Array& condition, const Array& a, const Array& b) = 0;
 
-  // Reductions over `dims` (wrapped, sorted) of x; y has the kept dimensions. argmax: first of
-  // equals; NaN wins.
+  // Reductions over `dims` (wrapped, sorted) of x; y has the kept dimensions. argmax, argmin: first
+  // of equals; NaN wins.
   virtual void reduce(OpId op, const Array& y, const Array& x, const Dims& dims) = 0;
   virtual void argmax(const Array& y, const Array& x, int dim) = 0;  // y: int64
+  virtual void argmin(const Array& y, const Array& x, int dim) = 0;  // y: int64
+  // Running reductions: y[i] is the reduction (op of ReduceOps) of x[0] … x[i] along `dim`, from
+  // the other end when `reverse`. y has x's shape. Sums and products of floats are kept in double.
+  virtual void scan(OpId op, const Array& y, const Array& x, int dim, bool reverse) = 0;
+  // The order that sorts x along `dim`: y (int64, x's shape) holds positions. Stable both ways; NaN
+  // is greater than every number, zeros are equal.
+  virtual void argsort(const Array& y, const Array& x, int dim, bool descending) = 0;
 
   // Matrix products and rows. Rows are the last dimension; leading dimensions are free.
   virtual void gemm(const Gemm&) = 0;

@@ -34,6 +34,13 @@ class CpuBackend final : public Backend {
     cpu::reduce(op, y, x, dims);
   }
   void argmax(const Array& y, const Array& x, int dim) override { cpu::argmax(y, x, dim); }
+  void argmin(const Array& y, const Array& x, int dim) override { cpu::argmin(y, x, dim); }
+  void scan(OpId op, const Array& y, const Array& x, int dim, bool reverse) override {
+    cpu::scan(op, y, x, dim, reverse);
+  }
+  void argsort(const Array& y, const Array& x, int dim, bool descending) override {
+    cpu::argsort(y, x, dim, descending);
+  }
   void gemm(const Gemm& g) override { cpu::gemm(g); }
   void softmax(const Array& y, const Array& x, bool log) override { cpu::softmax(y, x, log); }
   void softmax_grad(const Array& dx, const Array& g, const Array& y, bool log) override {

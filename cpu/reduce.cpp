@@ -174,7 +174,11 @@ void reduce(OpId op, const Array& y, const Array& x, const Dims& dims) {
   if (!y.contiguous()) copy(y, out);
 }
 
-void argmax(const Array& y, const Array& x, int dim) {
+namespace {
+
+/// Position of the first element better than all before it, or of the first NaN.
+template <class Better>
+void arg_extremum(const Array& y, const Array& x, int dim, Better better) {
   if (y.numel() == 0) return;
   const Matrix m = [&] {
     Matrix rows = as_matrix(x, {dim});
@@ -197,13 +201,22 @@ void argmax(const Array& y, const Array& x, int dim) {
                         C top = convert<C>(row[0]);
                         for (int64_t j = 1; j < m.count && top == top; ++j) {
                           const C c = convert<C>(row[j]);
-                          if (c > top || c != c) top = c, best = j;
+                          if (better(c, top) || c != c) top = c, best = j;
                         }
                         at[r] = best;
                       }
                     });
   });
   if (!y.contiguous()) copy(y, out);
+}
+
+}  // namespace
+
+void argmax(const Array& y, const Array& x, int dim) {
+  arg_extremum(y, x, dim, [](auto a, auto b) { return a > b; });
+}
+void argmin(const Array& y, const Array& x, int dim) {
+  arg_extremum(y, x, dim, [](auto a, auto b) { return a < b; });
 }
 
 }  // namespace halftape::cpu

@@ -17,6 +17,21 @@ struct Sum {
     return acc + x;
   }
 };
+struct Prod {
+  static constexpr auto name = "prod";
+  template <class S>
+  HALFTAPE_HD static S start() {
+    return S(1);
+  }
+  template <class T>
+  HALFTAPE_HD static T step(const T& acc, const T& x) {
+    if constexpr (std::is_integral_v<T>)  // wraps, as PyTorch's does; a signed overflow is
+                                          // undefined
+      return static_cast<T>(static_cast<uint64_t>(acc) * static_cast<uint64_t>(x));
+    else
+      return acc * x;
+  }
+};
 struct Max {  // NaN wins
   static constexpr auto name = "amax";
   template <class S>
@@ -46,6 +61,6 @@ struct Min {
   }
 };
 
-using ReduceOps = Ops<Sum, Max, Min>;
+using ReduceOps = Ops<Sum, Prod, Max, Min>;
 
 }  // namespace halftape

@@ -275,7 +275,7 @@ TEST_CASE("element-wise kernels of two arguments and where give the same bits an
                [](const Arrays& y, const Arrays& x) { cpu().where(y[0], x[0], x[1], x[2]); }});
 }
 
-TEST_CASE("reductions and argmax give the same bits anyhow") {
+TEST_CASE("reductions, argmax and argmin give the same bits anyhow") {
   auto reduce = [](const Shape& s, const Dims& dims, Dtype from, Dtype to) {
     ReduceOps::each([&](auto tag) {
       using Op = typename decltype(tag)::type;
@@ -292,6 +292,10 @@ TEST_CASE("reductions and argmax give the same bits anyhow") {
            {numbers(reduced_shape(s, {dim}, false), kInt64)},
            {numbers(s, d, 2, dim == 0)},
            [dim](const Arrays& y, const Arrays& x) { cpu().argmax(y[0], x[0], dim); }});
+    check({"argmin",
+           {numbers(reduced_shape(s, {dim}, false), kInt64)},
+           {numbers(s, d, 2, dim == 0)},
+           [dim](const Arrays& y, const Arrays& x) { cpu().argmin(y[0], x[0], dim); }});
   };
   for (const Dtype d : floats) {
     for (const Dims& dims :
@@ -313,6 +317,38 @@ TEST_CASE("reductions and argmax give the same bits anyhow") {
     for (const Dims& dims : {Dims{0}, Dims{1}, Dims{0, 1}}) reduce({65, 257}, dims, d, kInt64);
     argmax({65, 257}, 0, d), argmax({65, 257}, 1, d);
   }
+}
+
+TEST_CASE("running reductions and sorting orders give the same bits anyhow") {
+  auto scan = [](const Shape& s, int dim, Dtype from, Dtype to) {
+    for (const bool reverse : {false, true})
+      ReduceOps::each([&](auto tag) {
+        using Op = typename decltype(tag)::type;
+        check({std::string("scan of ") + Op::name,
+               {numbers(s, to)},
+               {numbers(s, from, 2)},
+               [=](const Arrays& y, const Arrays& x) {
+                 cpu().scan(ReduceOps::index<Op>(), y[0], x[0], dim, reverse);
+               }});
+      });
+  };
+  auto argsort = [](const Shape& s, int dim, Dtype d) {
+    for (const bool descending : {false, true})
+      check(
+          {"argsort",
+           {numbers(s, kInt64)},
+           {numbers(s, d, 2)},
+           [=](const Arrays& y, const Arrays& x) { cpu().argsort(y[0], x[0], dim, descending); }});
+  };
+  for (const Dtype d : floats) {
+    for (const Shape& s : {Shape{5, 33, 3}, Shape{3, 0, 2}, Shape{2, 7, 40}})
+      for (const int dim : {0, 1, 2}) scan(s, dim, d, d), argsort(s, dim, d);
+    for (const Shape& s : {Shape{}, Shape{1}, Shape{31}, Shape{33}, Shape{20011}})
+      scan(s, 0, d, is_16bit(d) ? kFloat32 : d), argsort(s, 0, d);
+    for (const int dim : {0, 1}) scan({3, 9001}, dim, d, d), argsort({3, 9001}, dim, d);
+  }
+  for (const Dtype d : whole)
+    for (const int dim : {0, 1}) scan({65, 131}, dim, d, kInt64), argsort({65, 131}, dim, d);
 }
 
 TEST_CASE("matrix products give the same bits anyhow") {

@@ -54,6 +54,15 @@ class TracingBackend final : public Backend {
   void argmax(const Array& y, const Array& x, int dim) override {
     note("argmax"), cpu().argmax(y, x, dim);
   }
+  void argmin(const Array& y, const Array& x, int dim) override {
+    note("argmin"), cpu().argmin(y, x, dim);
+  }
+  void scan(OpId op, const Array& y, const Array& x, int dim, bool reverse) override {
+    note("scan"), cpu().scan(op, y, x, dim, reverse);
+  }
+  void argsort(const Array& y, const Array& x, int dim, bool descending) override {
+    note("argsort"), cpu().argsort(y, x, dim, descending);
+  }
   void gemm(const Gemm& g) override { note("gemm"), cpu().gemm(g); }
   void softmax(const Array& y, const Array& x, bool log) override {
     note("softmax"), cpu().softmax(y, x, log);

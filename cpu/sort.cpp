@@ -1,0 +1,61 @@
+// The order that sorts each line of a dimension. Stable, so that it is the only one: the same for
+// any thread count and algorithm.
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "halftape/cpu/kernels.h"
+#include "halftape/cpu/loop.h"
+
+namespace halftape::cpu {
+namespace {
+
+/// A strict order in which NaN is greater than every number.
+template <class C>
+bool less(C a, C b) {
+  return a < b || (a == a && b != b);
+}
+
+template <class T>
+void argsort_rows(int64_t* at, const T* x, int64_t rows, int64_t n, bool descending) {
+  using C = std::conditional_t<std::is_integral_v<T>, int64_t,  // compares exactly
+                               std::conditional_t<std::is_same_v<T, double>, double, float>>;
+  const int64_t grain = std::max<int64_t>(1, 4096 / n);
+  parallel_ranges(rows, grain, [&](int64_t begin, int64_t end) {
+    struct Item {
+      C key;
+      int64_t place;
+    };
+    std::vector<Item> items(static_cast<size_t>(n));
+    for (int64_t r = begin; r < end; ++r) {
+      for (int64_t i = 0; i < n; ++i) items[static_cast<size_t>(i)] = {convert<C>(x[r * n + i]), i};
+      // Equal keys in the order of their places: a total order, which needs no stable algorithm.
+      auto before = [descending](const Item& a, const Item& b) {
+        if (descending ? less(b.key, a.key) : less(a.key, b.key)) return true;
+        if (descending ? less(a.key, b.key) : less(b.key, a.key)) return false;
+        return a.place < b.place;
+      };
+      std::sort(items.begin(), items.end(), before);
+      for (int64_t i = 0; i < n; ++i) at[r * n + i] = items[static_cast<size_t>(i)].place;
+    }
+  });
+}
+
+}  // namespace
+
+void argsort(const Array& y, const Array& x, int dim, bool descending) {
+  if (y.numel() == 0) return;
+  const int last = x.dim() - 1;
+  const int64_t n = x.dim() ? x.size(dim) : 1;
+  const Array in = x.dim() ? x.transpose(dim, last).to_contiguous() : x.to_contiguous();
+  const Array target = x.dim() ? y.transpose(dim, last) : y;
+  const Array out = target.contiguous() ? target : empty_like(target);
+  visit(x.dtype(), [&](auto t) {
+    using T = typename decltype(t)::type;
+    argsort_rows(out.data<int64_t>(), static_cast<const T*>(in.raw()), x.numel() / n, n,
+                 descending);
+  });
+  if (!target.contiguous()) copy(target, out);
+}
+
+}  // namespace halftape::cpu
