@@ -1,12 +1,16 @@
 // Tensor's methods that are functions of autograd/ops under another spelling.
 #include "halftape/autograd/indexing.h"
 #include "halftape/autograd/ops/binary.h"
+#include "halftape/autograd/ops/einsum.h"
 #include "halftape/autograd/ops/index.h"
 #include "halftape/autograd/ops/mask.h"
 #include "halftape/autograd/ops/matmul.h"
 #include "halftape/autograd/ops/reduce.h"
+#include "halftape/autograd/ops/scan.h"
 #include "halftape/autograd/ops/shape.h"
 #include "halftape/autograd/ops/softmax.h"
+#include "halftape/autograd/ops/sort.h"
+#include "halftape/autograd/ops/statistics.h"
 #include "halftape/autograd/ops/unary.h"
 #include "halftape/autograd/ops/view.h"
 #include "halftape/autograd/record.h"
@@ -210,23 +214,118 @@ bool Tensor::allclose(const Tensor& o, double rtol, double atol, bool equal_nan)
   return true;
 }
 
-Tensor Tensor::sum(std::optional<Dtype> d) const { return ht::sum(*this, {}, false, d); }
-Tensor Tensor::sum(const Dims& dims, bool keepdim, std::optional<Dtype> d) const {
+using Pair = std::tuple<Tensor, Tensor>;
+using MaybeDtype = std::optional<Dtype>;
+
+Tensor Tensor::sum(MaybeDtype d) const { return ht::sum(*this, {}, false, d); }
+Tensor Tensor::sum(const Dims& dims, bool keepdim, MaybeDtype d) const {
   return ht::sum(*this, dims, keepdim, d);
 }
-Tensor Tensor::mean() const { return ht::mean(*this); }
-Tensor Tensor::mean(const Dims& dims, bool keepdim) const { return ht::mean(*this, dims, keepdim); }
+Tensor Tensor::nansum(const Dims& dims, bool keepdim, MaybeDtype d) const {
+  return ht::nansum(*this, dims, keepdim, d);
+}
+Tensor Tensor::mean(MaybeDtype d) const { return ht::mean(*this, {}, false, d); }
+Tensor Tensor::mean(const Dims& dims, bool keepdim, MaybeDtype d) const {
+  return ht::mean(*this, dims, keepdim, d);
+}
+Tensor Tensor::nanmean(const Dims& dims, bool keepdim, MaybeDtype d) const {
+  return ht::nanmean(*this, dims, keepdim, d);
+}
+Tensor Tensor::prod(MaybeDtype d) const { return ht::prod(*this, d); }
+Tensor Tensor::prod(int64_t d, bool keepdim, MaybeDtype dt) const {
+  return ht::prod(*this, d, keepdim, dt);
+}
 Tensor Tensor::amax(const Dims& dims, bool keepdim) const { return ht::amax(*this, dims, keepdim); }
 Tensor Tensor::amin(const Dims& dims, bool keepdim) const { return ht::amin(*this, dims, keepdim); }
+Pair Tensor::aminmax(std::optional<int64_t> d, bool keepdim) const {
+  return ht::aminmax(*this, d, keepdim);
+}
 Tensor Tensor::argmax(std::optional<int64_t> d, bool keepdim) const {
   return ht::argmax(*this, d, keepdim);
 }
-Tensor Tensor::softmax(int64_t d, std::optional<Dtype> dt) const {
-  return ht::softmax(*this, d, dt);
+Tensor Tensor::argmin(std::optional<int64_t> d, bool keepdim) const {
+  return ht::argmin(*this, d, keepdim);
 }
-Tensor Tensor::log_softmax(int64_t d, std::optional<Dtype> dt) const {
-  return ht::log_softmax(*this, d, dt);
+Tensor Tensor::max() const { return ht::max(*this); }
+Tensor Tensor::min() const { return ht::min(*this); }
+Pair Tensor::max(int64_t d, bool keepdim) const { return ht::max(*this, d, keepdim); }
+Pair Tensor::min(int64_t d, bool keepdim) const { return ht::min(*this, d, keepdim); }
+Tensor Tensor::max(const Tensor& o) const { return ht::max(*this, o); }
+Tensor Tensor::min(const Tensor& o) const { return ht::min(*this, o); }
+Tensor Tensor::any(const Dims& dims, bool keepdim) const { return ht::any(*this, dims, keepdim); }
+Tensor Tensor::all(const Dims& dims, bool keepdim) const { return ht::all(*this, dims, keepdim); }
+Tensor Tensor::count_nonzero(const Dims& dims) const { return ht::count_nonzero(*this, dims); }
+Tensor Tensor::var(const Dims& dims, std::optional<Scalar> correction, bool keepdim) const {
+  return ht::var(*this, dims, correction, keepdim);
 }
+Tensor Tensor::std(const Dims& dims, std::optional<Scalar> correction, bool keepdim) const {
+  return ht::std(*this, dims, correction, keepdim);
+}
+Tensor Tensor::norm(Scalar p) const { return ht::norm(*this, p); }
+Tensor Tensor::norm(std::optional<Scalar> p, const Dims& dims, bool keepdim, MaybeDtype d) const {
+  return ht::norm(*this, p, dims, keepdim, d);
+}
+Tensor Tensor::norm(std::optional<Scalar> p, Dtype d) const { return ht::norm(*this, p, d); }
+Tensor Tensor::dist(const Tensor& o, Scalar p) const { return ht::dist(*this, o, p); }
+Tensor Tensor::logsumexp(const Dims& dims, bool keepdim) const {
+  return ht::logsumexp(*this, dims, keepdim);
+}
+Tensor Tensor::softmax(int64_t d, MaybeDtype dt) const { return ht::softmax(*this, d, dt); }
+Tensor Tensor::log_softmax(int64_t d, MaybeDtype dt) const { return ht::log_softmax(*this, d, dt); }
+Tensor Tensor::cumsum(int64_t d, MaybeDtype dt) const { return ht::cumsum(*this, d, dt); }
+Tensor Tensor::cumprod(int64_t d, MaybeDtype dt) const { return ht::cumprod(*this, d, dt); }
+Pair Tensor::cummax(int64_t d) const { return ht::cummax(*this, d); }
+Pair Tensor::cummin(int64_t d) const { return ht::cummin(*this, d); }
+Tensor Tensor::diff(int64_t n, int64_t d) const { return ht::diff(*this, n, d); }
+
+Pair Tensor::sort(int64_t d, bool descending) const { return ht::sort(*this, d, descending); }
+Pair Tensor::sort(std::optional<bool> stable, int64_t d, bool descending) const {
+  return ht::sort(*this, stable, d, descending);
+}
+Tensor Tensor::argsort(int64_t d, bool descending) const {
+  return ht::argsort(*this, d, descending);
+}
+Tensor Tensor::argsort(bool stable, int64_t d, bool descending) const {
+  return ht::argsort(*this, stable, d, descending);
+}
+Tensor Tensor::msort() const { return ht::msort(*this); }
+Pair Tensor::topk(int64_t k, int64_t d, bool largest, bool sorted) const {
+  return ht::topk(*this, k, d, largest, sorted);
+}
+Pair Tensor::kthvalue(int64_t k, int64_t d, bool keepdim) const {
+  return ht::kthvalue(*this, k, d, keepdim);
+}
+Tensor Tensor::median() const { return ht::median(*this); }
+Pair Tensor::median(int64_t d, bool keepdim) const { return ht::median(*this, d, keepdim); }
+Tensor Tensor::bincount(const Tensor& weights, int64_t minlength) const {
+  return ht::bincount(*this, weights, minlength);
+}
+
 Tensor Tensor::matmul(const Tensor& o) const { return ht::matmul(*this, o); }
+Tensor Tensor::mm(const Tensor& o) const { return ht::mm(*this, o); }
+Tensor Tensor::bmm(const Tensor& o) const { return ht::bmm(*this, o); }
+Tensor Tensor::mv(const Tensor& v) const { return ht::mv(*this, v); }
+Tensor Tensor::dot(const Tensor& o) const { return ht::dot(*this, o); }
+Tensor Tensor::vdot(const Tensor& o) const { return ht::vdot(*this, o); }
+Tensor Tensor::inner(const Tensor& o) const { return ht::inner(*this, o); }
+Tensor Tensor::outer(const Tensor& o) const { return ht::outer(*this, o); }
+Tensor Tensor::addmm(const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) const {
+  return ht::addmm(*this, a, b, beta, alpha);
+}
+Tensor Tensor::addmv(const Tensor& a, const Tensor& v, Scalar beta, Scalar alpha) const {
+  return ht::addmv(*this, a, v, beta, alpha);
+}
+Tensor Tensor::addr(const Tensor& u, const Tensor& v, Scalar beta, Scalar alpha) const {
+  return ht::addr(*this, u, v, beta, alpha);
+}
+Tensor Tensor::baddbmm(const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) const {
+  return ht::baddbmm(*this, a, b, beta, alpha);
+}
+Tensor Tensor::addbmm(const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) const {
+  return ht::addbmm(*this, a, b, beta, alpha);
+}
+Tensor Tensor::matrix_power(int64_t n) const { return ht::matrix_power(*this, n); }
+Tensor Tensor::trace() const { return ht::trace(*this); }
+Tensor Tensor::kron(const Tensor& o) const { return ht::kron(*this, o); }
 
 }  // namespace halftape

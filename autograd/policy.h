@@ -44,9 +44,10 @@ class CastInputs {
  public:
   std::array<const Tensor*, N> given;
   std::array<Tensor, N> cast;  // undefined: as given
+  const Tensor& operator[](size_t i) const { return cast[i].defined() ? cast[i] : *given[i]; }
   template <size_t I>
   const Tensor& get() const {
-    return cast[I].defined() ? cast[I] : *given[I];
+    return (*this)[I];
   }
 };
 

@@ -1,11 +1,13 @@
 // The public type: a shared handle to an array, its gradient, and the node that made it. Spelled as
 // LibTorch's. The methods are the functions of autograd/ops/*.h; documentation stands there.
 #pragma once
+#include <concepts>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <ostream>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "halftape/autograd/tensor_options.h"
@@ -261,16 +263,98 @@ class Tensor {
   // Reductions. An empty list of dimensions means all.
   Tensor sum(std::optional<Dtype> dtype = {}) const;
   Tensor sum(const Dims& dims, bool keepdim = false, std::optional<Dtype> dtype = {}) const;
-  Tensor mean() const;
-  Tensor mean(const Dims& dims, bool keepdim = false) const;
+  Tensor nansum(const Dims& dims = {}, bool keepdim = false, std::optional<Dtype> dtype = {}) const;
+  Tensor mean(std::optional<Dtype> dtype = {}) const;
+  Tensor mean(const Dims& dims, bool keepdim = false, std::optional<Dtype> dtype = {}) const;
+  Tensor nanmean(const Dims& dims = {}, bool keepdim = false,
+                 std::optional<Dtype> dtype = {}) const;
+  Tensor prod(std::optional<Dtype> dtype = {}) const;
+  Tensor prod(int64_t dim, bool keepdim = false, std::optional<Dtype> dtype = {}) const;
   Tensor amax(const Dims& dims = {}, bool keepdim = false) const;
   Tensor amin(const Dims& dims = {}, bool keepdim = false) const;
+  std::tuple<Tensor, Tensor> aminmax(std::optional<int64_t> dim = {}, bool keepdim = false) const;
   Tensor argmax(std::optional<int64_t> dim = {}, bool keepdim = false) const;
+  Tensor argmin(std::optional<int64_t> dim = {}, bool keepdim = false) const;
+  Tensor max() const;
+  Tensor min() const;
+  std::tuple<Tensor, Tensor> max(int64_t dim, bool keepdim = false) const;
+  std::tuple<Tensor, Tensor> min(int64_t dim, bool keepdim = false) const;
+  Tensor max(const Tensor& other) const;
+  Tensor min(const Tensor& other) const;
+  Tensor any(const Dims& dims = {}, bool keepdim = false) const;
+  Tensor all(const Dims& dims = {}, bool keepdim = false) const;
+  Tensor count_nonzero(const Dims& dims = {}) const;
+  Tensor var(const Dims& dims = {}, std::optional<Scalar> correction = {},
+             bool keepdim = false) const;
+  Tensor std(const Dims& dims = {}, std::optional<Scalar> correction = {},
+             bool keepdim = false) const;
+  // With a flag instead of a correction; var(1) is refused, as a dimension or a flag.
+  template <std::same_as<bool> Flag>
+  Tensor var(const Dims& dims, Flag unbiased, bool keepdim = false) const {
+    return var(dims, std::optional<Scalar>(unbiased ? 1 : 0), keepdim);
+  }
+  template <std::same_as<bool> Flag>
+  Tensor std(const Dims& dims, Flag unbiased, bool keepdim = false) const {
+    return this->std(dims, std::optional<Scalar>(unbiased ? 1 : 0), keepdim);
+  }
+  template <std::same_as<bool> Flag>
+  Tensor var(Flag unbiased) const {
+    return var(Dims(), unbiased);
+  }
+  template <std::same_as<bool> Flag>
+  Tensor std(Flag unbiased) const {
+    return this->std(Dims(), unbiased);
+  }
+  template <std::same_as<int> Number>
+  Tensor var(Number) const = delete;
+  template <std::same_as<int> Number>
+  Tensor std(Number) const = delete;
+  Tensor norm(Scalar p = 2) const;
+  Tensor norm(std::optional<Scalar> p, const Dims& dims, bool keepdim = false,
+              std::optional<Dtype> dtype = {}) const;
+  Tensor norm(std::optional<Scalar> p, Dtype dtype) const;
+  Tensor dist(const Tensor& other, Scalar p = 2) const;
+  Tensor logsumexp(const Dims& dims, bool keepdim = false) const;
   Tensor softmax(int64_t dim, std::optional<Dtype> dtype = {}) const;
   Tensor log_softmax(int64_t dim, std::optional<Dtype> dtype = {}) const;
+  Tensor cumsum(int64_t dim, std::optional<Dtype> dtype = {}) const;
+  Tensor cumprod(int64_t dim, std::optional<Dtype> dtype = {}) const;
+  std::tuple<Tensor, Tensor> cummax(int64_t dim) const;
+  std::tuple<Tensor, Tensor> cummin(int64_t dim) const;
+  Tensor diff(int64_t n = 1, int64_t dim = -1) const;
 
+  // Order
+  std::tuple<Tensor, Tensor> sort(int64_t dim = -1, bool descending = false) const;
+  std::tuple<Tensor, Tensor> sort(std::optional<bool> stable, int64_t dim,
+                                  bool descending = false) const;
+  Tensor argsort(int64_t dim = -1, bool descending = false) const;
+  Tensor argsort(bool stable, int64_t dim, bool descending = false) const;
+  Tensor msort() const;
+  std::tuple<Tensor, Tensor> topk(int64_t k, int64_t dim = -1, bool largest = true,
+                                  bool sorted = true) const;
+  std::tuple<Tensor, Tensor> kthvalue(int64_t k, int64_t dim = -1, bool keepdim = false) const;
+  Tensor median() const;
+  std::tuple<Tensor, Tensor> median(int64_t dim, bool keepdim = false) const;
+  Tensor bincount(const Tensor& weights = {}, int64_t minlength = 0) const;
+
+  // Matrix products
   Tensor matmul(const Tensor& other) const;
-  Tensor mm(const Tensor& other) const { return matmul(other); }
+  Tensor mm(const Tensor& other) const;
+  Tensor bmm(const Tensor& other) const;
+  Tensor mv(const Tensor& vector) const;
+  Tensor dot(const Tensor& other) const;
+  Tensor vdot(const Tensor& other) const;
+  Tensor inner(const Tensor& other) const;
+  Tensor outer(const Tensor& other) const;
+  Tensor ger(const Tensor& other) const { return outer(other); }
+  Tensor addmm(const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1) const;
+  Tensor addmv(const Tensor& a, const Tensor& v, Scalar beta = 1, Scalar alpha = 1) const;
+  Tensor addr(const Tensor& u, const Tensor& v, Scalar beta = 1, Scalar alpha = 1) const;
+  Tensor baddbmm(const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1) const;
+  Tensor addbmm(const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1) const;
+  Tensor matrix_power(int64_t n) const;
+  Tensor trace() const;
+  Tensor kron(const Tensor& other) const;
 
   // In place: the bytes change, the version rises, the history continues. Throws on a leaf that
   // requires grad (outside NoGradGuard), on a view that would need history, and when the result
@@ -283,6 +367,13 @@ class Tensor {
   Tensor& sub_(Scalar other);
   Tensor& mul_(Scalar other);
   Tensor& div_(Scalar other);
+  Tensor& addmm_(const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1);
+  Tensor& addmv_(const Tensor& a, const Tensor& v, Scalar beta = 1, Scalar alpha = 1);
+  Tensor& addr_(const Tensor& u, const Tensor& v, Scalar beta = 1, Scalar alpha = 1);
+  Tensor& baddbmm_(const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1);
+  Tensor& addbmm_(const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1);
+  Tensor& cumsum_(int64_t dim, std::optional<Dtype> dtype = {});
+  Tensor& cumprod_(int64_t dim, std::optional<Dtype> dtype = {});
   Tensor& copy_(const Tensor& source);
   Tensor& fill_(Scalar value);
   Tensor& zero_() { return fill_(0); }

@@ -25,6 +25,7 @@ class Dims {
   }
   Dims(std::initializer_list<int64_t> values) : Dims(std::span(values.begin(), values.size())) {}
   Dims(const std::vector<int64_t>& values) : Dims(std::span(values)) {}  // NOLINT: as IntArrayRef
+  Dims(int64_t only) { push_back(only); }  // NOLINT: sum(x, 1) as sum(x, {1})
   explicit Dims(std::span<const int64_t> values) {
     for (int64_t v : values) push_back(v);
   }

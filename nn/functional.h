@@ -1,11 +1,13 @@
 // Functions with options, as torch::nn::functional. What they compute stands in autograd/ops.
 #pragma once
+#include "halftape/autograd/ops/einsum.h"
 #include "halftape/autograd/ops/index.h"
 #include "halftape/autograd/ops/loss.h"
 #include "halftape/autograd/ops/matmul.h"
 #include "halftape/autograd/ops/random.h"
 #include "halftape/autograd/ops/shape.h"
 #include "halftape/autograd/ops/softmax.h"
+#include "halftape/autograd/ops/statistics.h"
 #include "halftape/autograd/ops/unary.h"
 #include "halftape/autograd/ops/view.h"
 #include "halftape/core/options.h"
@@ -45,9 +47,21 @@ class BCEWithLogitsLossOptions {
   HALFTAPE_ARG(Tensor, pos_weight) = {};
   HALFTAPE_ARG(Reduction, reduction) = kMean;
 };
+class CosineSimilarityOptions {
+ public:
+  HALFTAPE_ARG(int64_t, dim) = 1;
+  HALFTAPE_ARG(double, eps) = 1e-8;
+};
+class PairwiseDistanceOptions {
+ public:
+  HALFTAPE_ARG(double, p) = 2;
+  HALFTAPE_ARG(double, eps) = 1e-6;
+  HALFTAPE_ARG(bool, keepdim) = false;
+};
 
 namespace functional {
 
+using halftape::bilinear;
 using halftape::dropout;
 using halftape::flatten;
 using halftape::gelu;
@@ -58,6 +72,7 @@ using halftape::relu;
 using halftape::sigmoid;
 using halftape::silu;
 using halftape::softmax;
+using halftape::softmin;
 using halftape::softplus;
 using halftape::tanh;
 
@@ -66,6 +81,18 @@ using NLLLossFuncOptions = NLLLossOptions;
 using MSELossFuncOptions = MSELossOptions;
 using BinaryCrossEntropyFuncOptions = BCELossOptions;
 using BinaryCrossEntropyWithLogitsFuncOptions = BCEWithLogitsLossOptions;
+
+using CosineSimilarityFuncOptions = CosineSimilarityOptions;
+using PairwiseDistanceFuncOptions = PairwiseDistanceOptions;
+
+inline Tensor cosine_similarity(const Tensor& a, const Tensor& b,
+                                const CosineSimilarityFuncOptions& o = {}) {
+  return halftape::cosine_similarity(a, b, o.dim(), o.eps());
+}
+inline Tensor pairwise_distance(const Tensor& a, const Tensor& b,
+                                const PairwiseDistanceFuncOptions& o = {}) {
+  return halftape::pairwise_distance(a, b, o.p(), o.eps(), o.keepdim());
+}
 
 /// `pad`: two numbers for each dimension, from the last one on.
 class PadFuncOptions {

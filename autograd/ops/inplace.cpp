@@ -5,6 +5,8 @@
 #include "halftape/autograd/ops/create.h"
 #include "halftape/autograd/ops/index.h"
 #include "halftape/autograd/ops/mask.h"
+#include "halftape/autograd/ops/matmul.h"
+#include "halftape/autograd/ops/scan.h"
 #include "halftape/autograd/ops/view.h"
 #include "halftape/autograd/policy.h"
 #include "halftape/autograd/record.h"
@@ -177,6 +179,36 @@ Tensor& Tensor::tril_(int64_t diagonal) {
 Tensor& Tensor::triu_(int64_t diagonal) {
   HALFTAPE_PLAIN;
   return assign("triu_", *this, halftape::triu(*this, diagonal));
+}
+Tensor& Tensor::addmm_(const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+  HALFTAPE_PLAIN;
+  return assign("addmm_", *this, halftape::addmm(*this, a, b, beta, alpha));
+}
+Tensor& Tensor::addmv_(const Tensor& a, const Tensor& v, Scalar beta, Scalar alpha) {
+  HALFTAPE_PLAIN;
+  return assign("addmv_", *this, halftape::addmv(*this, a, v, beta, alpha));
+}
+Tensor& Tensor::addr_(const Tensor& u, const Tensor& v, Scalar beta, Scalar alpha) {
+  HALFTAPE_PLAIN;
+  return assign("addr_", *this, halftape::addr(*this, u, v, beta, alpha));
+}
+Tensor& Tensor::baddbmm_(const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+  HALFTAPE_PLAIN;
+  return assign("baddbmm_", *this, halftape::baddbmm(*this, a, b, beta, alpha));
+}
+Tensor& Tensor::addbmm_(const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+  HALFTAPE_PLAIN;
+  return assign("addbmm_", *this, halftape::addbmm(*this, a, b, beta, alpha));
+}
+Tensor& Tensor::cumsum_(int64_t dim, std::optional<Dtype> dtype) {
+  HALFTAPE_PLAIN;
+  return assign("cumsum_", *this, halftape::cumsum(*this, dim, dtype));
+}
+Tensor& Tensor::cumprod_(int64_t dim, std::optional<Dtype> dtype) {
+  HALFTAPE_PLAIN;
+  // A copy, since the gradient needs the value that is about to change.
+  return assign("cumprod_", *this,
+                halftape::cumprod(records({this}) ? clone() : *this, dim, dtype));
 }
 #undef HALFTAPE_PLAIN
 

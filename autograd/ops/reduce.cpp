@@ -1,7 +1,10 @@
 #include "halftape/core/formula/reduce.h"
 
 #include "halftape/autograd/ops/binary.h"
+#include "halftape/autograd/ops/create.h"
+#include "halftape/autograd/ops/index.h"
 #include "halftape/autograd/ops/reduce.h"
+#include "halftape/autograd/ops/scan.h"
 #include "halftape/autograd/ops/view.h"
 #include "halftape/autograd/policy.h"
 #include "halftape/autograd/record.h"
@@ -26,17 +29,24 @@ Tensor finish(const Tensor& y, const Shape& in, const Dims& dims, bool keepdim) 
   return keepdim ? keep_dims(y, in, dims) : y;
 }
 
+/// What a sum or product of this dtype comes in.
+Dtype accumulated(Dtype d) { return is_floating_point(d) ? d : kInt64; }
+
+/// The dtype to add up in when a division follows: a sum of halves may leave half's range where the
+/// mean does not.
+Dtype wide(Dtype d) { return is_16bit(d) ? kFloat32 : d; }
+
 template <class Op>
-Tensor extremum(const Tensor& in, const Dims& wanted, bool keepdim) {
-  const auto [x] = cast_inputs(Cast::Keep, Op::name, in);
-  const Dims dims = wrap_dims(Op::name, wanted, static_cast<int>(x.dim()));
+Tensor extremum(const char* op, const Tensor& in, const Dims& wanted, bool keepdim) {
+  const auto [x] = cast_inputs(Cast::Keep, op, in);
+  const Dims dims = wrap_dims(op, wanted, static_cast<int>(x.dim()));
   for (int64_t d : dims)
-    HALFTAPE_CHECK(x.size(d) > 0, Op::name, ": dimension ", d, " of ", x.sizes(),
+    HALFTAPE_CHECK(x.size(d) > 0, op, ": dimension ", d, " of ", x.sizes(),
                    " is empty and has no such value");
   const Array y = reduce<Op>(x, dims, x.dtype());
   if (!records({&x})) return finish(Tensor(y), x.sizes(), dims, keepdim);
-  const Tensor out = record(
-      Op::name, y, {&x}, [x = Saved(x), y = Saved(y), dims](Node& self, const Tensor& g) -> Grads {
+  const Tensor out =
+      record(op, y, {&x}, [x = Saved(x), y = Saved(y), dims](Node& self, const Tensor& g) -> Grads {
         const Tensor from = x.tensor(self);
         const Shape& shape = from.sizes();
         const Tensor hits = (from == keep_dims(y.tensor(self).detach(), shape, dims)).to(g.dtype());
@@ -45,12 +55,41 @@ Tensor extremum(const Tensor& in, const Dims& wanted, bool keepdim) {
   return finish(out, x.sizes(), dims, keepdim);
 }
 
+using ArgKernel = void (Backend::*)(const Array& y, const Array& x, int dim);
+
+Tensor arg_extremum(const char* op, ArgKernel kernel, const Tensor& x, std::optional<int64_t> dim,
+                    bool keepdim) {
+  const int rank = static_cast<int>(x.dim());
+  const bool along = dim && rank > 0;
+  const int d = dim ? wrap_dim(op, *dim, rank) : 0;
+  const Tensor in = along ? x.detach() : reshape(x.detach(), {-1});
+  HALFTAPE_CHECK(in.size(d) > 0, op, ": dimension ", d, " of ", x.sizes(),
+                 " is empty and has no such value");
+  const Array y(reduced_shape(in.sizes(), {d}, false), kInt64, x.device());
+  (backend(x.device()).*kernel)(y, in.array(), d);
+  if (!keepdim) return Tensor(y);
+  return reshape(Tensor(y), along ? reduced_shape(x.sizes(), {d}, true) : Dims::filled(rank, 1));
+}
+
+/// Values and indices along one dimension; the gradient goes where the indices point.
+std::tuple<Tensor, Tensor> extremum_along(const char* op, ArgKernel kernel, const Tensor& x,
+                                          int64_t dim, bool keepdim) {
+  const Tensor index = arg_extremum(op, kernel, x, dim, true);
+  if (x.dim() == 0) return {clone(x), index};
+  const int d = wrap_dim(op, dim, static_cast<int>(x.dim()));
+  const Tensor values = gather(x, d, index);
+  if (keepdim) return {values, index};
+  return {squeeze(values, d), squeeze(index, d)};
+}
+
 }  // namespace
 
 Tensor sum(const Tensor& in, const Dims& wanted, bool keepdim, std::optional<Dtype> dtype) {
-  const auto [x] = cast_inputs(dtype ? Cast::Keep : Cast::Float32, Sum::name, in);
-  const Dims dims = wrap_dims(Sum::name, wanted, static_cast<int>(x.dim()));
-  const Dtype out = dtype.value_or(is_floating_point(x.dtype()) ? x.dtype() : kInt64);
+  const auto [cast_in] = cast_inputs(dtype ? Cast::Keep : Cast::Float32, Sum::name, in);
+  const Dims dims = wrap_dims(Sum::name, wanted, static_cast<int>(cast_in.dim()));
+  const Dtype out = dtype.value_or(accumulated(cast_in.dtype()));
+  // Whole numbers are summed as such: 1.5 + 1.5 in int64 is 2.
+  const Tensor x = is_floating_point(out) ? cast_in : cast_in.to(out);
   const Tensor y =
       record(Sum::name, reduce<Sum>(x, dims, out), {&x},
              [from = x.sizes(), type = x.dtype(), dims](Node&, const Tensor& g) -> Grads {
@@ -59,35 +98,87 @@ Tensor sum(const Tensor& in, const Dims& wanted, bool keepdim, std::optional<Dty
   return finish(y, x.sizes(), dims, keepdim);
 }
 
-Tensor mean(const Tensor& in, const Dims& wanted, bool keepdim) {
-  const auto [x] = cast_inputs(Cast::Keep, "mean", in);
+Tensor nansum(const Tensor& x, const Dims& dims, bool keepdim, std::optional<Dtype> dtype) {
+  return sum(x.is_floating_point() ? where(x == x, x, 0) : x, dims, keepdim,
+             dtype.value_or(accumulated(x.dtype())));
+}
+
+Tensor mean(const Tensor& in, const Dims& wanted, bool keepdim, std::optional<Dtype> dtype) {
+  const auto [cast_in] = cast_inputs(Cast::Keep, "mean", in);
+  const Tensor x = cast_in.to(dtype.value_or(cast_in.dtype()));
   HALFTAPE_CHECK(x.is_floating_point(), "mean: of a ", x.dtype(),
-                 " tensor; convert it with .to(kFloat32) first");
+                 " tensor; convert it with .to(kFloat32), or pass dtype=kFloat32");
   int64_t count = 1;
   for (int64_t d : wrap_dims("mean", wanted, static_cast<int>(x.dim())))
     count = checked_mul(count, x.size(d));
-  // The sum of halves may leave half's range where the mean does not: sum in float32 and round the
-  // quotient.
-  const Dtype wide = is_16bit(x.dtype()) ? kFloat32 : x.dtype();
-  return (sum(x, wanted, keepdim, wide) / count).to(x.dtype());
+  return (sum(x, wanted, keepdim, wide(x.dtype())) / count).to(x.dtype());
+}
+
+Tensor nanmean(const Tensor& in, const Dims& dims, bool keepdim, std::optional<Dtype> dtype) {
+  const Tensor x = in.to(dtype.value_or(in.dtype()));
+  HALFTAPE_CHECK(x.is_floating_point(), "nanmean: of a ", x.dtype(),
+                 " tensor; convert it with .to(kFloat32), or pass dtype=kFloat32");
+  const Dtype type = wide(x.dtype());
+  return (nansum(x, dims, keepdim, type) / sum(x == x, dims, keepdim, type)).to(x.dtype());
+}
+
+Tensor prod(const Tensor& in, int64_t dim, bool keepdim, std::optional<Dtype> dtype) {
+  const auto [cast_in] = cast_inputs(dtype ? Cast::Keep : Cast::Float32, Prod::name, in);
+  const int d = wrap_dim(Prod::name, dim, static_cast<int>(cast_in.dim()));
+  const Tensor x = cast_in.to(dtype.value_or(accumulated(cast_in.dtype())));
+  if (x.dim() == 0) return clone(x);
+  const Array y = reduce<Prod>(x, {d}, x.dtype());
+  if (!records({&x})) return finish(Tensor(y), x.sizes(), {d}, keepdim);
+  const Tensor out =
+      record(Prod::name, y, {&x}, [d, saved = Saved(x)](Node& self, const Tensor& g) -> Grads {
+        // The product of all before times that of all after. In float64, whose range holds partial
+        // products that the result does not.
+        const Tensor from = saved.tensor(self).to(kFloat64);
+        const Tensor before = detail::shifted(detail::cumprod(from, d, false), d, 1, 1),
+                     after = detail::shifted(detail::cumprod(from, d, true), d, -1, 1);
+        return {(unsqueeze(g, d) * (before * after)).to(g.dtype())};
+      });
+  return finish(out, x.sizes(), {d}, keepdim);
+}
+Tensor prod(const Tensor& x, std::optional<Dtype> dtype) {
+  return prod(reshape(x, {-1}), 0, false, dtype);
 }
 
 Tensor amax(const Tensor& x, const Dims& dims, bool keepdim) {
-  return extremum<Max>(x, dims, keepdim);
+  return extremum<Max>("amax", x, dims, keepdim);
 }
 Tensor amin(const Tensor& x, const Dims& dims, bool keepdim) {
-  return extremum<Min>(x, dims, keepdim);
+  return extremum<Min>("amin", x, dims, keepdim);
+}
+std::tuple<Tensor, Tensor> aminmax(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
+  const Dims dims = dim ? Dims{*dim} : Dims{};
+  return {extremum<Min>("aminmax", x, dims, keepdim), extremum<Max>("aminmax", x, dims, keepdim)};
 }
 
 Tensor argmax(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
-  HALFTAPE_CHECK(x.numel() > 0, "argmax: the tensor is empty");
-  const Tensor in = dim && x.dim() > 0 ? x.detach() : reshape(x.detach(), {-1});
-  const int d = dim && x.dim() > 0 ? wrap_dim("argmax", *dim, static_cast<int>(x.dim())) : 0;
-  const Array y(reduced_shape(in.sizes(), {d}, false), kInt64, x.device());
-  backend(x.device()).argmax(y, in.array(), d);
-  if (!keepdim) return Tensor(y);
-  return reshape(Tensor(y), dim ? reduced_shape(x.sizes(), x.dim() > 0 ? Dims{d} : Dims{}, true)
-                                : Dims::filled(static_cast<int>(x.dim()), 1));
+  return arg_extremum("argmax", &Backend::argmax, x, dim, keepdim);
 }
+Tensor argmin(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
+  return arg_extremum("argmin", &Backend::argmin, x, dim, keepdim);
+}
+
+Tensor max(const Tensor& x) { return extremum<Max>("max", x, {}, false); }
+Tensor min(const Tensor& x) { return extremum<Min>("min", x, {}, false); }
+std::tuple<Tensor, Tensor> max(const Tensor& x, int64_t dim, bool keepdim) {
+  return extremum_along("max", &Backend::argmax, x, dim, keepdim);
+}
+std::tuple<Tensor, Tensor> min(const Tensor& x, int64_t dim, bool keepdim) {
+  return extremum_along("min", &Backend::argmin, x, dim, keepdim);
+}
+Tensor max(const Tensor& a, const Tensor& b) { return maximum(a, b); }
+Tensor min(const Tensor& a, const Tensor& b) { return minimum(a, b); }
+
+Tensor any(const Tensor& x, const Dims& dims, bool keepdim) {
+  return sum(x != 0, dims, keepdim) != 0;
+}
+Tensor all(const Tensor& x, const Dims& dims, bool keepdim) {
+  return sum(x == 0, dims, keepdim) == 0;
+}
+Tensor count_nonzero(const Tensor& x, const Dims& dims) { return sum(x != 0, dims); }
 
 }  // namespace halftape

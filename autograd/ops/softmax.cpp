@@ -48,4 +48,8 @@ Tensor log_softmax(const Tensor& x, int64_t dim, std::optional<Dtype> dtype) {
   return softmax_along("log_softmax", x, dim, dtype, true);
 }
 
+Tensor softmin(const Tensor& x, int64_t dim, std::optional<Dtype> dtype) {
+  return softmax(-x, dim, dtype);
+}
+
 }  // namespace halftape

@@ -5,7 +5,6 @@ namespace halftape::testing {
 namespace {
 
 using Rows = std::vector<OpRow>;
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 double normal_cdf(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
 double logistic(double x) { return 1 / (1 + std::exp(-x)); }
@@ -146,139 +145,6 @@ void binary_rows(Rows& rows) {
                         });
                         return out;
                       }});
-}
-
-void reduction_rows(Rows& rows) {
-  auto plus = [](double a, double b) { return a + b; };
-  auto larger = [](double a, double b) { return std::max(a, b); };
-  auto smaller = [](double a, double b) { return std::min(a, b); };
-  for (const Dims& dims : {Dims{}, Dims{0}, Dims{-1}, Dims{0, 2}, Dims{1}}) {
-    for (const bool keep : {false, true}) {
-      const std::vector<Shape> shapes{{3, 4, 5}};
-      rows.push_back({.name = "sum",
-                      .call = [=](const TensorList& x) { return sum(x[0], dims, keep); },
-                      .shapes = shapes,
-                      .reference = folded(dims, 0, plus),
-                      .cast = Cast::Float32});
-      rows.push_back({.name = "mean",
-                      .call = [=](const TensorList& x) { return mean(x[0], dims, keep); },
-                      .shapes = shapes,
-                      .reference = folded(dims, 0, plus, true)});
-      rows.push_back({.name = "amax",
-                      .call = [=](const TensorList& x) { return amax(x[0], dims, keep); },
-                      .shapes = shapes,
-                      .reference = folded(dims, -kInf, larger)});
-      rows.push_back({.name = "amin",
-                      .call = [=](const TensorList& x) { return amin(x[0], dims, keep); },
-                      .shapes = shapes,
-                      .reference = folded(dims, kInf, smaller)});
-    }
-  }
-  rows.push_back({.name = "sum of nothing",
-                  .call = [](const TensorList& x) { return sum(x[0], {1}); },
-                  .shapes = {{3, 0}},
-                  .reference = folded({1}, 0, plus),
-                  .cast = Cast::Float32});
-  rows.push_back({.name = "sum of a number",
-                  .call = [](const TensorList& x) { return sum(x[0]); },
-                  .shapes = {{}},
-                  .reference = same,
-                  .cast = Cast::Float32});
-  rows.push_back({.name = "argmax",
-                  .call = [](const TensorList& x) { return argmax(x[0], 1); },
-                  .shapes = {{3, 7}},
-                  .reference =
-                      [](const std::vector<Values>& in) {
-                        std::vector<double> out;
-                        for (auto row = in[0].v.begin(); row != in[0].v.end(); row += 7)
-                          out.push_back(static_cast<double>(std::max_element(row, row + 7) - row));
-                        return out;
-                      },
-                  .differentiable = false});
-  for (const bool log : {false, true}) {
-    auto call = log ? [](const TensorList& x) { return log_softmax(x[0], -1); }
-                    : [](const TensorList& x) { return softmax(x[0], -1); };
-    rows.push_back(
-        {.name = log ? "log_softmax" : "softmax",
-         .call = call,
-         .shapes = {{3, 5}},
-         .reference =
-             [log](const std::vector<Values>& in) { return softmax_rows(in[0].v, 5, log); },
-         .cast = Cast::Float32});
-    rows.push_back({.name = log ? "log_softmax of columns" : "softmax of columns",
-                    .call =
-                        [log](const TensorList& x) {
-                          return log ? log_softmax(x[0].t(), 1) : softmax(x[0].t(), 1);
-                        },
-                    .shapes = {{5, 3}},
-                    .reference =
-                        [log](const std::vector<Values>& in) {
-                          std::vector<double> turned(15);
-                          for (size_t i = 0; i < 15; ++i) turned[i % 3 * 5 + i / 3] = in[0].v[i];
-                          return softmax_rows(turned, 5, log);
-                        },
-                    .cast = Cast::Float32});
-  }
-  rows.push_back({.name = "softmax along 0",
-                  .call = [](const TensorList& x) { return softmax(x[0], 0).t(); },
-                  .shapes = {{5, 2}},
-                  .reference =
-                      [](const std::vector<Values>& in) {
-                        std::vector<double> turned(10);
-                        for (size_t i = 0; i < 10; ++i) turned[i % 2 * 5 + i / 2] = in[0].v[i];
-                        return softmax_rows(turned, 5, false);
-                      },
-                  .cast = Cast::Float32});
-}
-
-void matrix_rows(Rows& rows) {
-  const std::pair<Shape, Shape> pairs[] = {{{3, 4}, {4, 5}},          {{2, 3, 4}, {4, 5}},
-                                           {{2, 1, 3, 4}, {3, 4, 2}}, {{1, 4}, {4, 1}},
-                                           {{3, 0}, {0, 2}},          {{0, 4}, {4, 2}}};
-  for (const auto& [a, b] : pairs)
-    rows.push_back(
-        {.name = "matmul",
-         .call = [](const TensorList& x) { return matmul(x[0], x[1]); },
-         .shapes = {a, b},
-         .reference =
-             [](const std::vector<Values>& in) { return matmul_reference(in[0], in[1], false); },
-         .cast = Cast::Lower});
-  rows.push_back({.name = "matmul of vectors",
-                  .call = [](const TensorList& x) { return matmul(x[0], x[1]); },
-                  .shapes = {{4}, {4}},
-                  .reference =
-                      [](const std::vector<Values>& in) {
-                        return matmul_reference({{1, 4}, in[0].v}, {{4, 1}, in[1].v}, false);
-                      },
-                  .cast = Cast::Lower});
-  rows.push_back({.name = "matmul of a matrix and a vector",
-                  .call = [](const TensorList& x) { return matmul(x[0], x[1]); },
-                  .shapes = {{3, 4}, {4}},
-                  .reference =
-                      [](const std::vector<Values>& in) {
-                        return matmul_reference(in[0], {{4, 1}, in[1].v}, false);
-                      },
-                  .cast = Cast::Lower});
-  for (const Shape& x : {Shape{3, 4}, Shape{4}, Shape{2, 3, 4}, Shape{0, 4}}) {
-    rows.push_back({.name = "linear",
-                    .call = [](const TensorList& in) { return linear(in[0], in[1], in[2]); },
-                    .shapes = {x, {2, 4}, {2}},
-                    .reference =
-                        [](const std::vector<Values>& in) {
-                          const auto n = static_cast<int64_t>(in[0].v.size() / 4);
-                          std::vector<double> y = matmul_reference({{n, 4}, in[0].v}, in[1], true);
-                          for (size_t i = 0; i < y.size(); ++i) y[i] += in[2].v[i % 2];
-                          return y;
-                        },
-                    .cast = Cast::Lower});
-  }
-  rows.push_back(
-      {.name = "linear without bias",
-       .call = [](const TensorList& in) { return linear(in[0], in[1]); },
-       .shapes = {{3, 4}, {2, 4}},
-       .reference =
-           [](const std::vector<Values>& in) { return matmul_reference(in[0], in[1], true); },
-       .cast = Cast::Lower});
 }
 
 void view_rows(Rows& rows) {
@@ -524,7 +390,7 @@ std::vector<OpRow> op_table() {
   Rows rows;
   unary_rows(rows);
   binary_rows(rows);
-  reduction_rows(rows);
+  reduce_rows(rows);
   matrix_rows(rows);
   view_rows(rows);
   loss_rows(rows);

@@ -181,10 +181,11 @@ inline void with_square(std::vector<OpRow>& rows, OpRow row) {
   rows.push_back(row);
 }
 
-// Families of rows.
+// The table is made of families, a file each.
 void shape_rows(std::vector<OpRow>& rows);
 void index_rows(std::vector<OpRow>& rows);
-
+void reduce_rows(std::vector<OpRow>&);
+void matrix_rows(std::vector<OpRow>&);
 std::vector<OpRow> op_table();
 
 }  // namespace halftape::testing

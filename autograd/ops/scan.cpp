@@ -1,0 +1,123 @@
+#include "halftape/autograd/ops/scan.h"
+
+#include "halftape/autograd/ops/binary.h"
+#include "halftape/autograd/ops/create.h"
+#include "halftape/autograd/ops/index.h"
+#include "halftape/autograd/ops/view.h"
+#include "halftape/autograd/policy.h"
+#include "halftape/autograd/record.h"
+#include "halftape/core/backend.h"
+#include "halftape/core/formula/reduce.h"
+
+namespace halftape {
+namespace {
+
+template <class Op>
+Array scan(const Tensor& x, int dim, bool reverse) {
+  const Array y = empty_like(x.array(), x.dtype());
+  backend(x.device()).scan(ReduceOps::index<Op>(), y, x.array(), dim, reverse);
+  return y;
+}
+
+/// r[i] = b[i] + a[i]·r[i + s], s = ±1, in log n steps of the whole dimension: pairs (a, b)
+/// compose.
+Tensor recurrence(Tensor a, Tensor b, int dim, int64_t s) {
+  for (int64_t reach = 1; reach < b.size(dim); reach *= 2) {
+    b = b + a * detail::shifted(b, dim, -s * reach, 0);
+    a = a * detail::shifted(a, dim, -s * reach, 0);
+  }
+  return b;
+}
+
+/// The start that running sums and products share: casts, dtypes, and a dimension for a number.
+template <class F>
+Tensor accumulated(const char* op, const Tensor& in, int64_t dim, std::optional<Dtype> dtype,
+                   F along) {
+  const auto [cast_in] = cast_inputs(dtype ? Cast::Keep : Cast::Float32, op, in);
+  const int d = wrap_dim(op, dim, static_cast<int>(cast_in.dim()));
+  const Tensor x =
+      cast_in.to(dtype.value_or(cast_in.is_floating_point() ? cast_in.dtype() : kInt64));
+  return x.dim() == 0 ? squeeze(along(unsqueeze(x, 0), 0), 0) : along(x, d);
+}
+
+template <class Op>
+std::tuple<Tensor, Tensor> cumulative_extremum(const char* op, const Tensor& x, int64_t dim) {
+  const int d = wrap_dim(op, dim, static_cast<int>(x.dim()));
+  if (x.dim() == 0) return {clone(x), zeros({}, TensorOptions(kInt64).device(x.device()))};
+  const Tensor plain = x.detach(), best(scan<Op>(plain, d, false));
+  // A new best stands where the element is what the best is; or is NaN, of which the last one
+  // counts.
+  const Tensor marked = where(plain == plain, plain == best, true);
+  Shape thin = Dims::filled(static_cast<int>(x.dim()), 1);
+  thin[d] = x.size(d);
+  const Tensor place = reshape(arange(x.size(d)).to(x.device()), thin);
+  const Tensor index(scan<Max>(where(marked, place, 0), d, false));
+  return {gather(x, d, index), index};
+}
+
+}  // namespace
+
+namespace detail {
+
+Tensor cumsum(const Tensor& x, int dim, bool reverse) {
+  return record("cumsum", scan<Sum>(x, dim, reverse), {&x},
+                [=](Node&, const Tensor& g) -> Grads { return {cumsum(g, dim, !reverse)}; });
+}
+
+Tensor cumprod(const Tensor& x, int dim, bool reverse) {
+  const Array y = scan<Prod>(x, dim, reverse);
+  if (!records({&x})) return Tensor(y);
+  return record("cumprod", y, {&x}, [=, saved = Saved(x)](Node& self, const Tensor& g) -> Grads {
+    // ∂/∂x[i] = (product before i) · r[i], where r[i] = g[i] + x[i + 1]·r[i + 1]. In float64,
+    // whose range holds partial products that the result does not.
+    const int64_t s = reverse ? -1 : 1;
+    const Tensor wide = saved.tensor(self).to(kFloat64);
+    const Tensor before = shifted(cumprod(wide, dim, reverse), dim, s, 1);
+    const Tensor after = recurrence(shifted(wide, dim, -s, 0), g.to(kFloat64), dim, s);
+    return {(before * after).to(g.dtype())};
+  });
+}
+
+Tensor shifted(const Tensor& x, int dim, int64_t steps, Scalar value) {
+  const int64_t n = x.size(dim), k = std::min(n, std::abs(steps));
+  const Array y = full(x.sizes(), value, x.dtype(), x.device());
+  const bool up = steps > 0;
+  backend(x.device())
+      .copy(y.slice(dim, up ? k : 0, up ? n : n - k),
+            x.array().slice(dim, up ? 0 : k, up ? n - k : n));
+  return record("shifted", y, {&x},
+                [=](Node&, const Tensor& g) -> Grads { return {shifted(g, dim, -steps, 0)}; });
+}
+
+}  // namespace detail
+
+Tensor cumsum(const Tensor& x, int64_t dim, std::optional<Dtype> dtype) {
+  return accumulated("cumsum", x, dim, dtype,
+                     [](const Tensor& t, int d) { return detail::cumsum(t, d, false); });
+}
+Tensor cumprod(const Tensor& x, int64_t dim, std::optional<Dtype> dtype) {
+  return accumulated("cumprod", x, dim, dtype,
+                     [](const Tensor& t, int d) { return detail::cumprod(t, d, false); });
+}
+std::tuple<Tensor, Tensor> cummax(const Tensor& x, int64_t dim) {
+  return cumulative_extremum<Max>("cummax", x, dim);
+}
+std::tuple<Tensor, Tensor> cummin(const Tensor& x, int64_t dim) {
+  return cumulative_extremum<Min>("cummin", x, dim);
+}
+
+Tensor diff(const Tensor& x, int64_t n, int64_t dim) {
+  HALFTAPE_CHECK(n >= 0, "diff: order ", n, " is negative");
+  HALFTAPE_CHECK(x.dim() > 0, "diff: a 0-dim tensor has no dimension to take differences along");
+  const int d = wrap_dim("diff", dim, static_cast<int>(x.dim()));
+  Tensor y = x;
+  for (int64_t i = 0; i < std::min(n, x.size(d)); ++i) {
+    const int64_t count = y.size(d);
+    const Tensor right = slice(y, d, 1, count),
+                 left = slice(y, d, 0, std::max<int64_t>(count - 1, 0));
+    y = x.dtype() == kBool ? right != left : right - left;
+  }
+  return y;
+}
+
+}  // namespace halftape

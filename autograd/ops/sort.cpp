@@ -1,0 +1,150 @@
+#include "halftape/autograd/ops/sort.h"
+
+#include <limits>
+
+#include "halftape/autograd/ops/binary.h"
+#include "halftape/autograd/ops/create.h"
+#include "halftape/autograd/ops/index.h"
+#include "halftape/autograd/ops/reduce.h"
+#include "halftape/autograd/ops/scan.h"
+#include "halftape/autograd/ops/view.h"
+#include "halftape/autograd/record.h"
+#include "halftape/core/backend.h"
+
+namespace halftape {
+namespace {
+
+Tensor order(const char* op, const Tensor& x, int64_t dim, bool descending) {
+  const int d = wrap_dim(op, dim, static_cast<int>(x.dim()));
+  const Array y(x.sizes(), kInt64, x.device());
+  backend(x.device()).argsort(y, x.array(), d, descending);
+  return Tensor(y);
+}
+
+/// Indices along `dim` (kept), and the values they point to.
+std::tuple<Tensor, Tensor> taken(const Tensor& x, int64_t dim, const Tensor& index, bool keepdim) {
+  if (x.dim() == 0) return {clone(x), index};
+  const Tensor values = gather(x, dim, index);
+  if (keepdim) return {values, index};
+  return {squeeze(values, dim), squeeze(index, dim)};
+}
+
+}  // namespace
+
+std::tuple<Tensor, Tensor> sort(const Tensor& x, int64_t dim, bool descending) {
+  return taken(x, dim, order("sort", x, dim, descending), true);
+}
+std::tuple<Tensor, Tensor> sort(const Tensor& x, std::optional<bool>, int64_t dim,
+                                bool descending) {
+  return sort(x, dim, descending);
+}
+Tensor argsort(const Tensor& x, int64_t dim, bool descending) {
+  return order("argsort", x, dim, descending);
+}
+Tensor argsort(const Tensor& x, bool, int64_t dim, bool descending) {
+  return argsort(x, dim, descending);
+}
+Tensor msort(const Tensor& x) { return std::get<0>(sort(x, 0)); }
+
+std::tuple<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t dim, bool largest, bool) {
+  const int d = wrap_dim("topk", dim, static_cast<int>(x.dim()));
+  const int64_t n = x.dim() ? x.size(d) : 1;
+  HALFTAPE_CHECK(k >= 0 && k <= n, "topk: k = ", k, " of the ", n, " elements of dimension ", d,
+                 " of ", x.sizes());
+  const Tensor all = order("topk", x, d, largest);
+  return taken(x, d, x.dim() ? contiguous(slice(all, d, 0, k)) : all, true);
+}
+
+std::tuple<Tensor, Tensor> kthvalue(const Tensor& x, int64_t k, int64_t dim, bool keepdim) {
+  const int d = wrap_dim("kthvalue", dim, static_cast<int>(x.dim()));
+  const int64_t n = x.dim() ? x.size(d) : 1;
+  HALFTAPE_CHECK(k >= 1 && k <= n, "kthvalue: k = ", k, " of the ", n, " elements of dimension ", d,
+                 " of ", x.sizes(), "; expected 1 to ", n);
+  const Tensor all = order("kthvalue", x, d, false);
+  return taken(x, d, x.dim() ? contiguous(slice(all, d, k - 1, k)) : all, keepdim);
+}
+
+std::tuple<Tensor, Tensor> median(const Tensor& x, int64_t dim, bool keepdim) {
+  const int d = wrap_dim("median", dim, static_cast<int>(x.dim()));
+  const Tensor all = order("median", x, d, false);
+  if (x.dim() == 0) return {clone(x), all};
+  const int64_t n = x.size(d);
+  HALFTAPE_CHECK(n > 0, "median: dimension ", d, " of ", x.sizes(), " is empty and has no middle");
+  // NaNs stand last: the first of them has the place that numbers leave.
+  const Tensor plain = x.detach(), numbers = sum(plain == plain, {d}, true);
+  return taken(x, d, gather(all, d, where(numbers == n, (n - 1) / 2, numbers)), keepdim);
+}
+
+Tensor median(const Tensor& x) {
+  HALFTAPE_CHECK(x.numel() > 0, "median: of ", x.sizes(), ", which has no elements");
+  const Tensor y = std::get<0>(median(reshape(x.detach(), {-1}), 0));
+  if (!records({&x})) return y;
+  return record("median", y.array(), {&x}, [x = Saved(x), y](Node& self, const Tensor& g) -> Grads {
+    const Tensor from = x.tensor(self).detach();  // as for max(): equals share
+    const Tensor hits = where(y == y, from == y, from != from).to(g.dtype());
+    return {g * (hits / sum(hits))};
+  });
+}
+
+std::tuple<Tensor, Tensor, Tensor> _unique2(const Tensor& in, bool, bool return_inverse,
+                                            bool return_counts) {
+  const Tensor x = reshape(in.detach(), {-1});
+  const TensorOptions whole = TensorOptions(kInt64).device(x.device());
+  const int64_t n = x.size(0);
+  if (n == 0) return {x, zeros(in.sizes(), whole), zeros({0}, whole)};
+  const auto [sorted, places] = sort(x, 0);
+  const Tensor number = arange(n, whole);
+  const Tensor first = where(number == 0, true, sorted != detail::shifted(sorted, 0, 1, 0));
+  const Tensor rank = cumsum(first, 0) - 1;
+  const int64_t count = select(rank, 0, n - 1).item<int64_t>() + 1;
+  const Tensor none = zeros({count}, whole);
+  const Tensor starts = scatter_add(none, 0, rank, where(first, number, 0));
+  Tensor inverse, counts;
+  if (return_inverse) inverse = reshape(gather(rank, 0, argsort(places)), in.sizes());
+  if (return_counts) counts = scatter_add(none, 0, rank, ones({n}, whole));
+  return {gather(sorted, 0, starts), inverse, counts};
+}
+
+Tensor searchsorted(const Tensor& boundaries, const Tensor& values, bool out_int32, bool right) {
+  HALFTAPE_CHECK(boundaries.dim() > 0, "searchsorted: boundaries are a 0-dim tensor");
+  const bool shared = boundaries.dim() == 1;
+  HALFTAPE_CHECK(shared || boundaries.dim() == values.dim(), "searchsorted: boundaries ",
+                 boundaries.sizes(), " and values ", values.sizes(),
+                 "; expected one dimension, or equal leading ones");
+  for (int i = 0; !shared && i + 1 < boundaries.dim(); ++i)
+    HALFTAPE_CHECK(boundaries.size(i) == values.size(i), "searchsorted: boundaries ",
+                   boundaries.sizes(), " and values ", values.sizes(), " differ in dimension ", i);
+  const Tensor b = shared ? boundaries.detach() : unsqueeze(boundaries.detach(), -2);
+  const Tensor v = unsqueeze(values.detach(), -1);
+  // All that are not beyond the value; so a NaN comes last, as when it is sorted.
+  const Tensor beyond = right ? b > v : b >= v;
+  return sum(beyond == false, {-1}).to(out_int32 ? kInt32 : kInt64);
+}
+Tensor bucketize(const Tensor& values, const Tensor& boundaries, bool out_int32, bool right) {
+  HALFTAPE_CHECK(boundaries.dim() == 1, "bucketize: boundaries ", boundaries.sizes(),
+                 " must have one dimension");
+  return searchsorted(boundaries, values, out_int32, right);
+}
+
+Tensor bincount(const Tensor& x, const Tensor& weights, int64_t minlength) {
+  HALFTAPE_CHECK(x.dim() == 1 && !x.is_floating_point() && x.dtype() != kBool, "bincount: of a ",
+                 x.dtype(), " tensor ", x.sizes(), "; expected one dimension of integers");
+  HALFTAPE_CHECK(minlength >= 0, "bincount: minlength ", minlength, " is negative");
+  HALFTAPE_CHECK(!weights.defined() || weights.sizes() == x.sizes(), "bincount: weights ",
+                 weights.defined() ? weights.sizes() : Shape(), " for ", x.sizes(), " numbers");
+  const Tensor at = x.to(kInt64);
+  int64_t count = minlength;
+  if (x.numel() > 0) {
+    const int64_t low = min(at).item<int64_t>();
+    HALFTAPE_CHECK(low >= 0, "bincount: ", low, " is negative");
+    count = std::max(count, max(at).item<int64_t>() + 1);
+  }
+  const Dtype type = !weights.defined()            ? kInt64
+                     : weights.dtype() == kFloat32 ? kFloat32
+                                                   : kFloat64;
+  const Tensor amounts =
+      weights.defined() ? weights.detach().to(type) : ones(x.sizes(), x.options().dtype(kInt64));
+  return scatter_add(zeros({count}, x.options().dtype(type)), 0, at, amounts);
+}
+
+}  // namespace halftape

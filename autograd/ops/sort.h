@@ -1,0 +1,44 @@
+// Sorting and what follows from it. Along `dim`, stable; NaN counts as greater than every number.
+// Values carry gradients, to where they came from; indices (int64) do not.
+#pragma once
+#include <tuple>
+
+#include "halftape/autograd/tensor.h"
+
+namespace halftape {
+
+/// Values in order, and where they were.
+std::tuple<Tensor, Tensor> sort(const Tensor& x, int64_t dim = -1, bool descending = false);
+/// The same; every sort is stable, whatever `stable` says.
+std::tuple<Tensor, Tensor> sort(const Tensor& x, std::optional<bool> stable, int64_t dim,
+                                bool descending = false);
+Tensor argsort(const Tensor& x, int64_t dim = -1, bool descending = false);
+Tensor argsort(const Tensor& x, bool stable, int64_t dim, bool descending = false);
+/// Sorted along the first dimension.
+Tensor msort(const Tensor& x);
+/// The k largest (smallest) values, in order (also when `sorted` is false), and where they were.
+std::tuple<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t dim = -1, bool largest = true,
+                                bool sorted = true);
+/// The k-th smallest value, k from 1, and where it was.
+std::tuple<Tensor, Tensor> kthvalue(const Tensor& x, int64_t k, int64_t dim = -1,
+                                    bool keepdim = false);
+/// The middle value, the lower one of two; NaN if there is one.
+Tensor median(const Tensor& x);
+std::tuple<Tensor, Tensor> median(const Tensor& x, int64_t dim, bool keepdim = false);
+
+/// The different values in order; for each element which one it is; how often each occurs. The
+/// number of values is read back from the device. LibTorch's spelling of torch.unique.
+std::tuple<Tensor, Tensor, Tensor> _unique2(const Tensor& x, bool sorted = true,
+                                            bool return_inverse = false,
+                                            bool return_counts = false);
+/// Where `values` fit into the increasing one-dimensional `boundaries`: before equal ones, or after
+/// them when `right`. int64, or int32 when `out_int32`.
+Tensor bucketize(const Tensor& values, const Tensor& boundaries, bool out_int32 = false,
+                 bool right = false);
+Tensor searchsorted(const Tensor& boundaries, const Tensor& values, bool out_int32 = false,
+                    bool right = false);
+/// How often each number occurs in a list of integers ≥ 0, or the sum of its weights. At least
+/// `minlength` entries; their number is read back from the device.
+Tensor bincount(const Tensor& x, const Tensor& weights = {}, int64_t minlength = 0);
+
+}  // namespace halftape
