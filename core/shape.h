@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <ostream>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "halftape/core/check.h"
@@ -25,7 +26,11 @@ class Dims {
   }
   Dims(std::initializer_list<int64_t> values) : Dims(std::span(values.begin(), values.size())) {}
   Dims(const std::vector<int64_t>& values) : Dims(std::span(values)) {}  // NOLINT: as IntArrayRef
-  Dims(int64_t only) { push_back(only); }  // NOLINT: sum(x, 1) as sum(x, {1})
+  /// One number is a list of one: zeros(3), x.sum(0).
+  template <class T>
+  requires(std::is_integral_v<T> && !std::is_same_v<T, bool>) Dims(T value) {  // NOLINT
+    push_back(static_cast<int64_t>(value));
+  }
   explicit Dims(std::span<const int64_t> values) {
     for (int64_t v : values) push_back(v);
   }

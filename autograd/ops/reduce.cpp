@@ -49,7 +49,8 @@ Tensor extremum(const char* op, const Tensor& in, const Dims& wanted, bool keepd
       record(op, y, {&x}, [x = Saved(x), y = Saved(y), dims](Node& self, const Tensor& g) -> Grads {
         const Tensor from = x.tensor(self);
         const Shape& shape = from.sizes();
-        const Tensor hits = (from == keep_dims(y.tensor(self).detach(), shape, dims)).to(g.dtype());
+        const Tensor best = keep_dims(y.tensor(self).detach(), shape, dims);
+        const Tensor hits = where(best == best, from == best, from != from).to(g.dtype());
         return {keep_dims(g, shape, dims) * (hits / keep_dims(sum(hits, dims), shape, dims))};
       });
   return finish(out, x.sizes(), dims, keepdim);

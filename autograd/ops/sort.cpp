@@ -76,7 +76,9 @@ std::tuple<Tensor, Tensor> median(const Tensor& x, int64_t dim, bool keepdim) {
 }
 
 Tensor median(const Tensor& x) {
-  HALFTAPE_CHECK(x.numel() > 0, "median: of ", x.sizes(), ", which has no elements");
+  HALFTAPE_CHECK(x.numel() > 0 || x.is_floating_point(), "median: of ", x.sizes(),
+                 ", which has no elements");
+  if (x.numel() == 0) return full({}, std::numeric_limits<double>::quiet_NaN(), x.options());
   const Tensor y = std::get<0>(median(reshape(x.detach(), {-1}), 0));
   if (!records({&x})) return y;
   return record("median", y.array(), {&x}, [x = Saved(x), y](Node& self, const Tensor& g) -> Grads {

@@ -74,6 +74,10 @@ Tensor wide_norm(const Tensor& x, double p, const Dims& dims, bool keepdim) {
     const Tensor count = sum(x != 0, dims, keepdim, x.dtype());
     return record("norm", count.array(), {&x}, [](Node&, const Tensor&) { return Grads(1); });
   }
+  if (p < 0 || std::isinf(p))
+    for (int64_t d : wrap_dims("norm", dims, static_cast<int>(x.dim())))
+      HALFTAPE_CHECK(x.size(d) > 0, "norm: dimension ", d, " of ", x.sizes(),
+                     " is empty and has no norm of order ", p);
   if (std::isinf(p)) return p > 0 ? amax(abs(x), dims, keepdim) : amin(abs(x), dims, keepdim);
   const Tensor s = power_sum(x, p, dims, keepdim);
   if (p == 1) return s;

@@ -1,0 +1,153 @@
+// Sorting and its relatives beyond the op table: stability, NaN, dtypes, errors.
+#include <doctest/doctest.h>
+
+#include <halftape/halftape.h>
+
+#include <limits>
+
+#include "halftape/tests/support/close.h"
+
+using namespace halftape;
+using testing::differ;
+
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+using List = std::vector<double>;
+
+Tensor list(const List& v, Dtype dtype = kFloat64) { return tensor(v, dtype); }
+
+#define CHECK_REFUSED(expression, text) \
+  CHECK_THROWS_WITH_AS(expression, doctest::Contains(text), Error)
+
+}  // namespace
+
+TEST_CASE("NaN is sorted as greater than infinity") {
+  for (const Dtype d : {kFloat16, kBFloat16, kFloat32, kFloat64}) {
+    const Tensor x = list({3, kNaN, 1, -kInf, kInf}, d);
+    const auto [up, from] = sort(x);
+    CHECK(differ(up, {-kInf, 1, 3, kInf, kNaN}, {}) == "");
+    CHECK(from.to_vector() == List{3, 2, 0, 4, 1});
+    const auto [down, from_down] = sort(x, 0, true);
+    CHECK(differ(down, {kNaN, kInf, 3, 1, -kInf}, {}) == "");
+    CHECK(from_down.to_vector() == List{1, 4, 0, 2, 3});
+    CHECK(up.dtype() == d);
+    CHECK(from.dtype() == kInt64);
+  }
+  CHECK(std::get<1>(topk(list({3, kNaN, 1}), 2)).to_vector() == List{1, 0});
+  CHECK(std::get<1>(kthvalue(list({3, kNaN, 1}), 3)).item<int64_t>() == 1);
+  CHECK(differ(std::get<0>(median(list({3, kNaN, 2, kNaN}), 0)), {kNaN}, {}) == "");
+  CHECK(std::get<1>(median(list({3, 5, kNaN, 4}), 0)).item<int64_t>() == 2);
+}
+
+TEST_CASE("equal elements keep their order, ascending and descending") {
+  const Tensor x = tensor({1, 0, 1, 0, 1});
+  CHECK(argsort(x).to_vector() == List{1, 3, 0, 2, 4});
+  CHECK(argsort(x, 0, true).to_vector() == List{0, 2, 4, 1, 3});
+  CHECK(argsort(x, true, 0, true).to_vector() == List{0, 2, 4, 1, 3});
+  CHECK(argsort(list({0.0, -0.0, 0.0})).to_vector() == List{0, 1, 2});
+  CHECK(argsort(list({kNaN, 1, kNaN})).to_vector() == List{1, 0, 2});
+  const auto [values, from] = x.sort(std::optional<bool>(true), -1, true);
+  CHECK(values.to_vector() == List{1, 1, 1, 0, 0});
+  CHECK(from.to_vector() == List{0, 2, 4, 1, 3});
+  // Many equal keys in a long line, over which a fast algorithm would stumble.
+  std::vector<int64_t> many(10000);
+  for (size_t i = 0; i < many.size(); ++i) many[i] = static_cast<int64_t>(i * 7919 % 13);
+  const Tensor keys = tensor(many), order = argsort(keys);
+  const std::vector<int64_t> at = order.to_vector<int64_t>();
+  int64_t wrong = 0;
+  for (size_t i = 1; i < at.size(); ++i) {
+    const int64_t a = many[static_cast<size_t>(at[i - 1])], b = many[static_cast<size_t>(at[i])];
+    wrong += !(a < b || (a == b && at[i - 1] < at[i]));
+  }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("whole numbers are sorted exactly, and every dtype is kept") {
+  const int64_t big = int64_t{1} << 53;
+  CHECK(argsort(tensor({big + 1, big, big + 2})).to_vector() == List{1, 0, 2});
+  for (const Dtype d : {kBool, kUInt8, kInt32, kInt64}) {
+    const Tensor x = list({1, 0, 1}).to(d);
+    CHECK(std::get<0>(sort(x)).dtype() == d);
+    CHECK(std::get<0>(sort(x)).to_vector() == List{0, 1, 1});
+    CHECK(std::get<0>(topk(x, 1)).to_vector() == List{1});
+    CHECK(std::get<0>(median(x, 0)).to_vector() == List{1});
+    CHECK(median(x).dtype() == d);
+  }
+}
+
+TEST_CASE("sorting a number, nothing, and a transposed matrix") {
+  const auto [value, from] = sort(tensor(3.0));
+  CHECK(value.item() == 3);
+  CHECK(from.item<int64_t>() == 0);
+  CHECK(std::get<0>(topk(tensor(3.0), 1)).item() == 3);
+  CHECK(std::get<0>(kthvalue(tensor(3.0), 1)).item() == 3);
+  CHECK(std::get<0>(median(tensor(3.0), 0)).item() == 3);
+  CHECK(std::get<0>(sort(zeros({2, 0}))).sizes() == Shape{2, 0});
+  CHECK(std::get<0>(topk(zeros({2, 3}), 0)).sizes() == Shape{2, 0});
+  const Tensor x = list({3, 1, 2, 6, 5, 4}).reshape({3, 2});
+  CHECK(std::get<0>(x.t().sort(1)).to_vector() == List{2, 3, 5, 1, 4, 6});
+  CHECK(std::get<0>(x.sort(0)).to_vector() == List{2, 1, 3, 4, 5, 6});
+}
+
+TEST_CASE("k and dimensions out of range are refused") {
+  const Tensor x = zeros({2, 3});
+  CHECK_REFUSED(sort(x, 2), "sort: dimension 2 is out of range");
+  CHECK_REFUSED(argsort(x, -3), "argsort: dimension -3 is out of range");
+  CHECK_REFUSED(sort(Tensor()), "undefined tensor");
+  CHECK_REFUSED(topk(x, 4), "topk: k = 4 of the 3 elements of dimension 1 of (2, 3)");
+  CHECK_REFUSED(topk(x, -1), "topk: k = -1");
+  CHECK_REFUSED(topk(x, 1, 2), "topk: dimension 2");
+  CHECK_REFUSED(kthvalue(x, 0), "kthvalue: k = 0 of the 3 elements");
+  CHECK_REFUSED(kthvalue(x, 3, 0), "kthvalue: k = 3 of the 2 elements");
+  CHECK_REFUSED(median(x, 2), "median: dimension 2");
+  CHECK_REFUSED(topk(tensor(1.0), 2), "topk: k = 2 of the 1 elements");
+}
+
+TEST_CASE("unique values, which of them each element is, and how many") {
+  const auto [values, inverse, counts] =
+      _unique2(tensor({3, 1, 3, 2, 1, 3}).reshape({2, 3}), true, true, true);
+  CHECK(values.to_vector() == List{1, 2, 3});
+  CHECK(inverse.sizes() == Shape{2, 3});
+  CHECK(inverse.to_vector() == List{2, 0, 2, 1, 0, 2});
+  CHECK(counts.to_vector() == List{2, 1, 3});
+  const auto [bools, no_inverse, no_counts] = _unique2(tensor({true, true}));
+  CHECK(bools.dtype() == kBool);
+  CHECK(bools.numel() == 1);
+  CHECK_FALSE(no_inverse.defined());
+  CHECK_FALSE(no_counts.defined());
+  // No NaN equals another.
+  CHECK(std::get<0>(_unique2(list({kNaN, 1, kNaN}))).numel() == 3);
+  CHECK(std::get<0>(_unique2(zeros({0, 2}))).numel() == 0);
+  CHECK(std::get<0>(_unique2(list({0, 0, 5}))).to_vector() == List{0, 5});
+}
+
+TEST_CASE("buckets lie before equal boundaries, or after them on the right") {
+  const Tensor edges = list({1, 2, 3}), v = list({0, 1, 1.5, 9, kNaN});
+  CHECK(bucketize(v, edges).to_vector() == List{0, 0, 1, 3, 3});
+  CHECK(bucketize(v, edges, false, true).to_vector() == List{0, 1, 1, 3, 3});
+  CHECK(bucketize(v, edges, true).dtype() == kInt32);
+  const Tensor rows = list({1, 2, 3, 10, 20, 30}).reshape({2, 3});
+  CHECK(searchsorted(rows, list({2, 5, 5, 25}).reshape({2, 2})).to_vector() == List{1, 3, 0, 2});
+  CHECK(searchsorted(edges, tensor(2.5)).item<int64_t>() == 2);
+  CHECK_REFUSED(bucketize(v, rows), "bucketize: boundaries (2, 3)");
+  CHECK_REFUSED(searchsorted(rows, v), "searchsorted: boundaries (2, 3) and values (5)");
+  CHECK_REFUSED(searchsorted(rows, zeros({3, 2})), "differ in dimension 0");
+  CHECK_REFUSED(searchsorted(tensor(1.0), v), "boundaries are a 0-dim tensor");
+}
+
+TEST_CASE("bincount counts, or adds up weights") {
+  const Tensor x = tensor({1, 1, 3});
+  CHECK(bincount(x).to_vector() == List{0, 2, 0, 1});
+  CHECK(bincount(x).dtype() == kInt64);
+  CHECK(bincount(x, list({0.5, 0.5, 1}, kFloat32)).to_vector() == List{0, 1, 0, 1});
+  CHECK(bincount(x, list({1, 1, 1}, kFloat16)).dtype() == kFloat64);
+  CHECK(x.bincount({}, 6).numel() == 6);
+  CHECK(bincount(zeros({0}, kInt64)).numel() == 0);
+  CHECK(bincount(zeros({0}, kInt64), {}, 2).to_vector() == List{0, 0});
+  CHECK_REFUSED(bincount(tensor({1, -2})), "bincount: -2 is negative");
+  CHECK_REFUSED(bincount(list({1})), "bincount: of a float64 tensor");
+  CHECK_REFUSED(bincount(x, list({1})), "bincount: weights (1) for (3)");
+  CHECK_REFUSED(bincount(x, {}, -1), "minlength -1");
+}
