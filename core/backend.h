@@ -84,8 +84,9 @@ class Backend {
   // Running reductions: y[i] is the reduction (op of ReduceOps) of x[0] … x[i] along `dim`, from
   // the other end when `reverse`. y has x's shape. Sums and products of floats are kept in double.
   virtual void scan(OpId op, const Array& y, const Array& x, int dim, bool reverse) = 0;
-  // The order that sorts x along `dim`: y (int64, x's shape) holds positions. Stable both ways; NaN
-  // is greater than every number, zeros are equal.
+  // The order that sorts x along `dim`: y (int64, x's shape) holds positions, or the first ones
+  // where it is shorter along `dim`. Stable both ways; NaN is greater than every number, zeros are
+  // equal.
   virtual void argsort(const Array& y, const Array& x, int dim, bool descending) = 0;
 
   // Matrix products and rows. Rows are the last dimension; leading dimensions are free.

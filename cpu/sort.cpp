@@ -1,7 +1,6 @@
 // The order that sorts each line of a dimension. Stable, so that it is the only one: the same for
 // any thread count and algorithm.
 #include <algorithm>
-#include <numeric>
 #include <vector>
 
 #include "halftape/cpu/kernels.h"
@@ -17,7 +16,7 @@ bool less(C a, C b) {
 }
 
 template <class T>
-void argsort_rows(int64_t* at, const T* x, int64_t rows, int64_t n, bool descending) {
+void argsort_rows(int64_t* at, int64_t k, const T* x, int64_t n, int64_t rows, bool descending) {
   using C = std::conditional_t<std::is_integral_v<T>, int64_t,  // compares exactly
                                std::conditional_t<std::is_same_v<T, double>, double, float>>;
   const int64_t grain = std::max<int64_t>(1, 4096 / n);
@@ -35,8 +34,10 @@ void argsort_rows(int64_t* at, const T* x, int64_t rows, int64_t n, bool descend
         if (descending ? less(a.key, b.key) : less(b.key, a.key)) return false;
         return a.place < b.place;
       };
-      std::sort(items.begin(), items.end(), before);
-      for (int64_t i = 0; i < n; ++i) at[r * n + i] = items[static_cast<size_t>(i)].place;
+      const auto cut = items.begin() + k;
+      if (k < n) std::nth_element(items.begin(), cut, items.end(), before);
+      std::sort(items.begin(), cut, before);
+      for (int64_t i = 0; i < k; ++i) at[r * k + i] = items[static_cast<size_t>(i)].place;
     }
   });
 }
@@ -46,13 +47,13 @@ void argsort_rows(int64_t* at, const T* x, int64_t rows, int64_t n, bool descend
 void argsort(const Array& y, const Array& x, int dim, bool descending) {
   if (y.numel() == 0) return;
   const int last = x.dim() - 1;
-  const int64_t n = x.dim() ? x.size(dim) : 1;
+  const int64_t n = x.dim() ? x.size(dim) : 1, k = x.dim() ? y.size(dim) : 1;
   const Array in = x.dim() ? x.transpose(dim, last).to_contiguous() : x.to_contiguous();
   const Array target = x.dim() ? y.transpose(dim, last) : y;
   const Array out = target.contiguous() ? target : empty_like(target);
   visit(x.dtype(), [&](auto t) {
     using T = typename decltype(t)::type;
-    argsort_rows(out.data<int64_t>(), static_cast<const T*>(in.raw()), x.numel() / n, n,
+    argsort_rows(out.data<int64_t>(), k, static_cast<const T*>(in.raw()), n, x.numel() / n,
                  descending);
   });
   if (!target.contiguous()) copy(target, out);

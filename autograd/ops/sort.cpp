@@ -14,9 +14,13 @@
 namespace halftape {
 namespace {
 
-Tensor order(const char* op, const Tensor& x, int64_t dim, bool descending) {
+/// The order along `dim`, or its first `count` places.
+Tensor order(const char* op, const Tensor& x, int64_t dim, bool descending,
+             std::optional<int64_t> count = {}) {
   const int d = wrap_dim(op, dim, static_cast<int>(x.dim()));
-  const Array y(x.sizes(), kInt64, x.device());
+  Shape shape = x.sizes();
+  if (count && x.dim() > 0) shape[d] = *count;
+  const Array y(shape, kInt64, x.device());
   backend(x.device()).argsort(y, x.array(), d, descending);
   return Tensor(y);
 }
@@ -27,6 +31,19 @@ std::tuple<Tensor, Tensor> taken(const Tensor& x, int64_t dim, const Tensor& ind
   const Tensor values = gather(x, dim, index);
   if (keepdim) return {values, index};
   return {squeeze(values, dim), squeeze(index, dim)};
+}
+
+/// The sorted element at the place that `of(count of numbers, count of elements)` says.
+template <class Place>
+std::tuple<Tensor, Tensor> middle(const char* op, const Tensor& x, int64_t dim, bool keepdim,
+                                  Place of) {
+  const int d = wrap_dim(op, dim, static_cast<int>(x.dim()));
+  const Tensor all = order(op, x, d, false);
+  if (x.dim() == 0) return {clone(x), all};
+  HALFTAPE_CHECK(x.size(d) > 0, op, ": dimension ", d, " of ", x.sizes(),
+                 " is empty and has no middle");
+  const Tensor plain = x.detach(), numbers = sum(plain == plain, {d}, true);
+  return taken(x, d, gather(all, d, of(numbers, x.size(d))), keepdim);
 }
 
 }  // namespace
@@ -51,8 +68,7 @@ std::tuple<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t dim, bool la
   const int64_t n = x.dim() ? x.size(d) : 1;
   HALFTAPE_CHECK(k >= 0 && k <= n, "topk: k = ", k, " of the ", n, " elements of dimension ", d,
                  " of ", x.sizes());
-  const Tensor all = order("topk", x, d, largest);
-  return taken(x, d, x.dim() ? contiguous(slice(all, d, 0, k)) : all, true);
+  return taken(x, d, order("topk", x, d, largest, k), true);
 }
 
 std::tuple<Tensor, Tensor> kthvalue(const Tensor& x, int64_t k, int64_t dim, bool keepdim) {
@@ -60,19 +76,20 @@ std::tuple<Tensor, Tensor> kthvalue(const Tensor& x, int64_t k, int64_t dim, boo
   const int64_t n = x.dim() ? x.size(d) : 1;
   HALFTAPE_CHECK(k >= 1 && k <= n, "kthvalue: k = ", k, " of the ", n, " elements of dimension ", d,
                  " of ", x.sizes(), "; expected 1 to ", n);
-  const Tensor all = order("kthvalue", x, d, false);
-  return taken(x, d, x.dim() ? contiguous(slice(all, d, k - 1, k)) : all, keepdim);
+  const Tensor first = order("kthvalue", x, d, false, k);
+  return taken(x, d, x.dim() ? contiguous(slice(first, d, k - 1, k)) : first, keepdim);
 }
 
 std::tuple<Tensor, Tensor> median(const Tensor& x, int64_t dim, bool keepdim) {
-  const int d = wrap_dim("median", dim, static_cast<int>(x.dim()));
-  const Tensor all = order("median", x, d, false);
-  if (x.dim() == 0) return {clone(x), all};
-  const int64_t n = x.size(d);
-  HALFTAPE_CHECK(n > 0, "median: dimension ", d, " of ", x.sizes(), " is empty and has no middle");
   // NaNs stand last: the first of them has the place that numbers leave.
-  const Tensor plain = x.detach(), numbers = sum(plain == plain, {d}, true);
-  return taken(x, d, gather(all, d, where(numbers == n, (n - 1) / 2, numbers)), keepdim);
+  return middle("median", x, dim, keepdim, [](const Tensor& numbers, int64_t n) {
+    return where(numbers == n, (n - 1) / 2, numbers);
+  });
+}
+std::tuple<Tensor, Tensor> nanmedian(const Tensor& x, int64_t dim, bool keepdim) {
+  return middle("nanmedian", x, dim, keepdim, [](const Tensor& numbers, int64_t) {
+    return ((numbers - 1).to(kFloat64) / 2).to(kInt64);  // towards 0: the first NaN of none but NaN
+  });
 }
 
 Tensor median(const Tensor& x) {

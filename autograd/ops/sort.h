@@ -25,6 +25,8 @@ std::tuple<Tensor, Tensor> kthvalue(const Tensor& x, int64_t k, int64_t dim = -1
 /// The middle value, the lower one of two; NaN if there is one.
 Tensor median(const Tensor& x);
 std::tuple<Tensor, Tensor> median(const Tensor& x, int64_t dim, bool keepdim = false);
+/// The same of what is not NaN; NaN where nothing is left.
+std::tuple<Tensor, Tensor> nanmedian(const Tensor& x, int64_t dim, bool keepdim = false);
 
 /// The different values in order; for each element which one it is; how often each occurs. The
 /// number of values is read back from the device. LibTorch's spelling of torch.unique.

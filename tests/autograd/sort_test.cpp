@@ -39,6 +39,9 @@ TEST_CASE("NaN is sorted as greater than infinity") {
   CHECK(std::get<1>(kthvalue(list({3, kNaN, 1}), 3)).item<int64_t>() == 1);
   CHECK(differ(std::get<0>(median(list({3, kNaN, 2, kNaN}), 0)), {kNaN}, {}) == "");
   CHECK(std::get<1>(median(list({3, 5, kNaN, 4}), 0)).item<int64_t>() == 2);
+  CHECK(std::get<0>(nanmedian(list({9, kNaN, 2, kNaN, 5}), 0)).item() == 5);
+  CHECK(std::get<0>(nanmedian(list({9, kNaN, 2, 7, 5}), 0)).item() == 5);
+  CHECK(differ(std::get<0>(nanmedian(list({kNaN, kNaN}), 0)), {kNaN}, {}) == "");
 }
 
 TEST_CASE("equal elements keep their order, ascending and descending") {

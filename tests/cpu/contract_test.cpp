@@ -333,12 +333,16 @@ TEST_CASE("running reductions and sorting orders give the same bits anyhow") {
       });
   };
   auto argsort = [](const Shape& s, int dim, Dtype d) {
+    Shape few = s;  // the first third of the order only
+    if (!s.empty()) few[dim] = s[dim] / 3;
     for (const bool descending : {false, true})
-      check(
-          {"argsort",
-           {numbers(s, kInt64)},
-           {numbers(s, d, 2)},
-           [=](const Arrays& y, const Arrays& x) { cpu().argsort(y[0], x[0], dim, descending); }});
+      for (const Shape& wanted : {s, few})
+        check({"argsort",
+               {numbers(wanted, kInt64)},
+               {numbers(s, d, 2)},
+               [=](const Arrays& y, const Arrays& x) {
+                 cpu().argsort(y[0], x[0], dim, descending);
+               }});
   };
   for (const Dtype d : floats) {
     for (const Shape& s : {Shape{5, 33, 3}, Shape{3, 0, 2}, Shape{2, 7, 40}})
