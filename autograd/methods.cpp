@@ -297,6 +297,7 @@ Pair Tensor::kthvalue(int64_t k, int64_t d, bool keepdim) const {
 }
 Tensor Tensor::median() const { return ht::median(*this); }
 Pair Tensor::median(int64_t d, bool keepdim) const { return ht::median(*this, d, keepdim); }
+Tensor Tensor::nanmedian() const { return ht::nanmedian(*this); }
 Pair Tensor::nanmedian(int64_t d, bool keepdim) const { return ht::nanmedian(*this, d, keepdim); }
 Tensor Tensor::bincount(const Tensor& weights, int64_t minlength) const {
   return ht::bincount(*this, weights, minlength);

@@ -325,7 +325,7 @@ class Tensor {
 
   // Order
   std::tuple<Tensor, Tensor> sort(int64_t dim = -1, bool descending = false) const;
-  std::tuple<Tensor, Tensor> sort(std::optional<bool> stable, int64_t dim,
+  std::tuple<Tensor, Tensor> sort(std::optional<bool> stable, int64_t dim = -1,
                                   bool descending = false) const;
   Tensor argsort(int64_t dim = -1, bool descending = false) const;
   Tensor argsort(bool stable, int64_t dim, bool descending = false) const;
@@ -335,6 +335,7 @@ class Tensor {
   std::tuple<Tensor, Tensor> kthvalue(int64_t k, int64_t dim = -1, bool keepdim = false) const;
   Tensor median() const;
   std::tuple<Tensor, Tensor> median(int64_t dim, bool keepdim = false) const;
+  Tensor nanmedian() const;
   std::tuple<Tensor, Tensor> nanmedian(int64_t dim, bool keepdim = false) const;
   Tensor bincount(const Tensor& weights = {}, int64_t minlength = 0) const;
 

@@ -46,6 +46,21 @@ std::tuple<Tensor, Tensor> middle(const char* op, const Tensor& x, int64_t dim, 
   return taken(x, d, gather(all, d, of(numbers, x.size(d))), keepdim);
 }
 
+/// The median of all elements, which equals share as they do for max().
+Tensor median_of_all(const char* op, const Tensor& x,
+                     std::tuple<Tensor, Tensor> (*along)(const Tensor&, int64_t, bool)) {
+  HALFTAPE_CHECK(x.numel() > 0 || x.is_floating_point(), op, ": of ", x.sizes(),
+                 ", which has no elements");
+  if (x.numel() == 0) return full({}, std::numeric_limits<double>::quiet_NaN(), x.options());
+  const Tensor y = std::get<0>(along(reshape(x.detach(), {-1}), 0, false));
+  if (!records({&x})) return y;
+  return record(op, y.array(), {&x}, [x = Saved(x), y](Node& self, const Tensor& g) -> Grads {
+    const Tensor from = x.tensor(self).detach();
+    const Tensor hits = where(y == y, from == y, from != from).to(g.dtype());
+    return {g * (hits / sum(hits))};
+  });
+}
+
 }  // namespace
 
 std::tuple<Tensor, Tensor> sort(const Tensor& x, int64_t dim, bool descending) {
@@ -92,18 +107,8 @@ std::tuple<Tensor, Tensor> nanmedian(const Tensor& x, int64_t dim, bool keepdim)
   });
 }
 
-Tensor median(const Tensor& x) {
-  HALFTAPE_CHECK(x.numel() > 0 || x.is_floating_point(), "median: of ", x.sizes(),
-                 ", which has no elements");
-  if (x.numel() == 0) return full({}, std::numeric_limits<double>::quiet_NaN(), x.options());
-  const Tensor y = std::get<0>(median(reshape(x.detach(), {-1}), 0));
-  if (!records({&x})) return y;
-  return record("median", y.array(), {&x}, [x = Saved(x), y](Node& self, const Tensor& g) -> Grads {
-    const Tensor from = x.tensor(self).detach();  // as for max(): equals share
-    const Tensor hits = where(y == y, from == y, from != from).to(g.dtype());
-    return {g * (hits / sum(hits))};
-  });
-}
+Tensor median(const Tensor& x) { return median_of_all("median", x, &median); }
+Tensor nanmedian(const Tensor& x) { return median_of_all("nanmedian", x, &nanmedian); }
 
 std::tuple<Tensor, Tensor, Tensor> _unique2(const Tensor& in, bool, bool return_inverse,
                                             bool return_counts) {

@@ -10,7 +10,7 @@ namespace halftape {
 /// Values in order, and where they were.
 std::tuple<Tensor, Tensor> sort(const Tensor& x, int64_t dim = -1, bool descending = false);
 /// The same; every sort is stable, whatever `stable` says.
-std::tuple<Tensor, Tensor> sort(const Tensor& x, std::optional<bool> stable, int64_t dim,
+std::tuple<Tensor, Tensor> sort(const Tensor& x, std::optional<bool> stable, int64_t dim = -1,
                                 bool descending = false);
 Tensor argsort(const Tensor& x, int64_t dim = -1, bool descending = false);
 Tensor argsort(const Tensor& x, bool stable, int64_t dim, bool descending = false);
@@ -26,6 +26,7 @@ std::tuple<Tensor, Tensor> kthvalue(const Tensor& x, int64_t k, int64_t dim = -1
 Tensor median(const Tensor& x);
 std::tuple<Tensor, Tensor> median(const Tensor& x, int64_t dim, bool keepdim = false);
 /// The same of what is not NaN; NaN where nothing is left.
+Tensor nanmedian(const Tensor& x);
 std::tuple<Tensor, Tensor> nanmedian(const Tensor& x, int64_t dim, bool keepdim = false);
 
 /// The different values in order; for each element which one it is; how often each occurs. The

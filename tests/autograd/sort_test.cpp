@@ -42,6 +42,9 @@ TEST_CASE("NaN is sorted as greater than infinity") {
   CHECK(std::get<0>(nanmedian(list({9, kNaN, 2, kNaN, 5}), 0)).item() == 5);
   CHECK(std::get<0>(nanmedian(list({9, kNaN, 2, 7, 5}), 0)).item() == 5);
   CHECK(differ(std::get<0>(nanmedian(list({kNaN, kNaN}), 0)), {kNaN}, {}) == "");
+  const Tensor x = list({9, kNaN, 5, 5, kNaN}).requires_grad_();
+  CHECK(nanmedian(x).item() == 5);
+  CHECK(autograd::grad({x.nanmedian()}, {x})[0].to_vector() == List{0, 0, 0.5, 0.5, 0});
 }
 
 TEST_CASE("equal elements keep their order, ascending and descending") {
