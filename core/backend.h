@@ -69,8 +69,8 @@ class Backend {
   virtual void fill(const Array& to, Scalar value) = 0;
 
   // Element-wise. Inputs have y's shape; broadcasting is a stride of 0. Dtypes may differ from each
-  // other.
-  virtual void unary(OpId op, const Array& y, const Array& x, Params<double> p) = 0;
+  // other. Integers wrap around; an integer divided by zero throws where a kernel can, else is 0.
+  virtual void unary(OpId op, const Array& y, const Array& x, const Params<Scalar>& p) = 0;
   virtual void unary_grad(OpId op, const Array& dx, const Array& g, const Array& saved,
                           Params<double> p) = 0;
   virtual void binary(OpId op, const Array& y, const Array& a, const Array& b) = 0;

@@ -17,7 +17,7 @@ class CpuBackend final : public Backend {
     std::memcpy(host, from.raw(), static_cast<size_t>(from.numel()) * element_size(from.dtype()));
   }
   void fill(const Array& to, Scalar value) override { cpu::fill(to, value); }
-  void unary(OpId op, const Array& y, const Array& x, Params<double> p) override {
+  void unary(OpId op, const Array& y, const Array& x, const Params<Scalar>& p) override {
     cpu::unary(op, y, x, p);
   }
   void unary_grad(OpId op, const Array& dx, const Array& g, const Array& saved,

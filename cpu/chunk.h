@@ -104,25 +104,65 @@ requires std::is_arithmetic_v<A> Chunk<S> where(const Mask<S>& c, const Chunk<S>
     return each(a, [](S x) { return math::word(x); }); \
   }
 HALFTAPE_CHUNK_WORD(exp)
+HALFTAPE_CHUNK_WORD(exp2)
+HALFTAPE_CHUNK_WORD(expm1)
 HALFTAPE_CHUNK_WORD(log)
 HALFTAPE_CHUNK_WORD(log1p)
+HALFTAPE_CHUNK_WORD(log2)
+HALFTAPE_CHUNK_WORD(log10)
+HALFTAPE_CHUNK_WORD(sin)
+HALFTAPE_CHUNK_WORD(cos)
+HALFTAPE_CHUNK_WORD(tan)
+HALFTAPE_CHUNK_WORD(asin)
+HALFTAPE_CHUNK_WORD(acos)
+HALFTAPE_CHUNK_WORD(atan)
+HALFTAPE_CHUNK_WORD(sinh)
+HALFTAPE_CHUNK_WORD(cosh)
 HALFTAPE_CHUNK_WORD(tanh)
+HALFTAPE_CHUNK_WORD(asinh)
+HALFTAPE_CHUNK_WORD(acosh)
+HALFTAPE_CHUNK_WORD(atanh)
+HALFTAPE_CHUNK_WORD(sinpi)
+HALFTAPE_CHUNK_WORD(cospi)
 HALFTAPE_CHUNK_WORD(sigmoid)
 HALFTAPE_CHUNK_WORD(erf)
 HALFTAPE_CHUNK_WORD(erfc)
 #undef HALFTAPE_CHUNK_WORD
-template <class S>
-Chunk<S> sqrt(const Chunk<S>& a) {
-  return each(a, [](S x) { return std::sqrt(x); });
-}
-template <class S>
-Chunk<S> abs(const Chunk<S>& a) {
-  return each(a, [](S x) { return std::fabs(x); });
-}
+// Exact, or right in float already.
+#define HALFTAPE_CHUNK_EXACT(word, function)         \
+  template <class S>                                 \
+  Chunk<S> word(const Chunk<S>& a) {                 \
+    return each(a, [](S x) { return function(x); }); \
+  }
+HALFTAPE_CHUNK_EXACT(sqrt, std::sqrt)
+HALFTAPE_CHUNK_EXACT(abs, std::fabs)
+HALFTAPE_CHUNK_EXACT(floor, std::floor)
+HALFTAPE_CHUNK_EXACT(ceil, std::ceil)
+HALFTAPE_CHUNK_EXACT(trunc, std::trunc)
+HALFTAPE_CHUNK_EXACT(round, std::nearbyint)
+#undef HALFTAPE_CHUNK_EXACT
+
 template <class S>
 Chunk<S> pow(const Chunk<S>& a, S p) {
   return each(a, [p](S x) { return std::pow(x, p); });
 }
+template <class S>
+Chunk<S> pow(S a, const Chunk<S>& p) {
+  return each(p, [a](S x) { return std::pow(a, x); });
+}
+#define HALFTAPE_CHUNK_WORD2(word)                                       \
+  template <class S>                                                     \
+  Chunk<S> word(const Chunk<S>& a, const Chunk<S>& b) {                  \
+    Chunk<S> r;                                                          \
+    for (int k = 0; k < kLanes; ++k) r.v[k] = std::word(a.v[k], b.v[k]); \
+    return r;                                                            \
+  }
+HALFTAPE_CHUNK_WORD2(pow)
+HALFTAPE_CHUNK_WORD2(atan2)
+HALFTAPE_CHUNK_WORD2(fmod)
+HALFTAPE_CHUNK_WORD2(hypot)
+HALFTAPE_CHUNK_WORD2(copysign)
+#undef HALFTAPE_CHUNK_WORD2
 
 }  // namespace halftape::cpu
 

@@ -7,7 +7,7 @@ namespace halftape::cpu {
 void copy(const Array& to, const Array& from);
 void fill(const Array& to, Scalar value);
 void random(const Array& y, Distribution kind, double a, double b, RandomKey key);
-void unary(OpId op, const Array& y, const Array& x, Params<double> p);
+void unary(OpId op, const Array& y, const Array& x, const Params<Scalar>& p);
 void unary_grad(OpId op, const Array& dx, const Array& g, const Array& saved, Params<double> p);
 void binary(OpId op, const Array& y, const Array& a, const Array& b);
 void where(const Array& y, const Array& condition, const Array& a, const Array& b);

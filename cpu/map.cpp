@@ -1,5 +1,7 @@
 // Element-wise kernels: one per formula and compute type; dtypes and strides are the loaders'
 // business.
+#include <algorithm>
+
 #include "halftape/core/formula/binary.h"
 #include "halftape/core/formula/unary.h"
 #include "halftape/cpu/kernels.h"
@@ -11,6 +13,10 @@ namespace {
 template <class S>
 Params<S> narrow(const Params<double>& p) {
   return {convert<S>(p.a), convert<S>(p.b)};
+}
+template <class S>
+Params<S> narrow(const Params<Scalar>& p) {
+  return {p.a.to<S>(), p.b.to<S>()};
 }
 
 /// The scalar reading, for integers; the chunk reading otherwise.
@@ -33,9 +39,12 @@ void grad_lanes(const S* g, const S* s, S* dx, const Params<S>& p) {
 template <class Op, class S>
 void zip_lanes(const S* a, const S* b, S* y) {
   if constexpr (std::is_same_v<S, int64_t>) {
+    if constexpr (divides_integers<Op>)
+      HALFTAPE_CHECK(std::find(b, b + kLanes, S(0)) == b + kLanes, Op::name,
+                     ": an integer divided by zero");
     if constexpr (!needs_floats<Op>)
       for (int k = 0; k < kLanes; ++k) y[k] = Op::f(a[k], b[k]);
-  } else {
+  } else if constexpr (!needs_integers<Op>) {
     const auto& left = *reinterpret_cast<const Chunk<S>*>(a);
     const auto& right = *reinterpret_cast<const Chunk<S>*>(b);
     *reinterpret_cast<Chunk<S>*>(y) = Op::f(left, right);
@@ -91,7 +100,7 @@ constexpr auto zip_table = BinaryOps::table([](auto op) {
 
 }  // namespace
 
-void unary(OpId op, const Array& y, const Array& x, Params<double> p) {
+void unary(OpId op, const Array& y, const Array& x, const Params<Scalar>& p) {
   with_compute_type(y.dtype(), [&](auto t) {
     using S = typename decltype(t)::type;
     const auto kernel = map_table<S>[static_cast<size_t>(op)];

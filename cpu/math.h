@@ -2,24 +2,37 @@
 #pragma once
 #include <cmath>
 
+#include "halftape/core/formula/words.h"
+
 namespace halftape::cpu::math {
 
-inline double exp(double x) { return std::exp(x); }
-inline double log(double x) { return std::log(x); }
-inline double log1p(double x) { return std::log1p(x); }
-inline double tanh(double x) { return std::tanh(x); }
-inline double erf(double x) { return std::erf(x); }
-inline double erfc(double x) { return std::erfc(x); }
-inline double sigmoid(double x) {
-  const double e = std::exp(-std::fabs(x));
-  return (x >= 0 ? 1 : e) / (1 + e);
-}
-inline float exp(float x) { return static_cast<float>(exp(static_cast<double>(x))); }
-inline float log(float x) { return static_cast<float>(log(static_cast<double>(x))); }
-inline float log1p(float x) { return static_cast<float>(log1p(static_cast<double>(x))); }
-inline float tanh(float x) { return static_cast<float>(tanh(static_cast<double>(x))); }
-inline float erf(float x) { return static_cast<float>(erf(static_cast<double>(x))); }
-inline float erfc(float x) { return static_cast<float>(erfc(static_cast<double>(x))); }
-inline float sigmoid(float x) { return static_cast<float>(sigmoid(static_cast<double>(x))); }
+#define HALFTAPE_MATH_WORD(word, from)                   \
+  inline double word(double x) { return from::word(x); } \
+  inline float word(float x) { return static_cast<float>(from::word(static_cast<double>(x))); }
+HALFTAPE_MATH_WORD(exp, std)
+HALFTAPE_MATH_WORD(exp2, std)
+HALFTAPE_MATH_WORD(expm1, std)
+HALFTAPE_MATH_WORD(log, std)
+HALFTAPE_MATH_WORD(log1p, std)
+HALFTAPE_MATH_WORD(log2, std)
+HALFTAPE_MATH_WORD(log10, std)
+HALFTAPE_MATH_WORD(sin, std)
+HALFTAPE_MATH_WORD(cos, std)
+HALFTAPE_MATH_WORD(tan, std)
+HALFTAPE_MATH_WORD(asin, std)
+HALFTAPE_MATH_WORD(acos, std)
+HALFTAPE_MATH_WORD(atan, std)
+HALFTAPE_MATH_WORD(sinh, std)
+HALFTAPE_MATH_WORD(cosh, std)
+HALFTAPE_MATH_WORD(tanh, std)
+HALFTAPE_MATH_WORD(asinh, std)
+HALFTAPE_MATH_WORD(acosh, std)
+HALFTAPE_MATH_WORD(atanh, std)
+HALFTAPE_MATH_WORD(erf, std)
+HALFTAPE_MATH_WORD(erfc, std)
+HALFTAPE_MATH_WORD(sigmoid, halftape)
+HALFTAPE_MATH_WORD(sinpi, halftape)
+HALFTAPE_MATH_WORD(cospi, halftape)
+#undef HALFTAPE_MATH_WORD
 
 }  // namespace halftape::cpu::math

@@ -35,8 +35,15 @@ Tensor beside(Scalar s, const Tensor& like) {
 
 template <class Op>
 Dtype out_dtype(const Tensor& a, const Tensor& b) {
-  if (Op::compares) return kBool;
   const Dtype d = result_type(a, b);
+  if (std::is_same_v<Op, Sub>)
+    HALFTAPE_CHECK(a.dtype() != kBool && b.dtype() != kBool,
+                   "sub: not for bool; to invert a mask use ~ or logical_not()");
+  if (needs_numbers<Op>) HALFTAPE_CHECK(d != kBool, Op::name, ": not for bool");
+  if (needs_integers<Op>)
+    HALFTAPE_CHECK(!is_floating_point(d), Op::name, ": tensors of ", a.dtype(), " and ", b.dtype(),
+                   "; only integers and bool have bits");
+  if (Op::compares) return kBool;
   return needs_floats<Op> && !is_floating_point(d) ? get_default_dtype() : d;
 }
 
@@ -53,20 +60,21 @@ Tensor like_input(const Tensor& g, const Shape& shape, Dtype dtype) {
 
 }  // namespace
 
-Dtype result_type(const Tensor& a, const Tensor& b) {
+Dtype result_type(std::initializer_list<const Tensor*> inputs) {
   // As PyTorch: dimensioned tensors decide; a 0-dim one only counts when its kind (bool < integer <
   // float) is higher.
-  const bool scalar_a = a.dim() == 0, scalar_b = b.dim() == 0;
-  if (scalar_a == scalar_b) return promote(a.dtype(), b.dtype());
-  const Tensor& strong = scalar_a ? b : a;
-  const Tensor& weak = scalar_a ? a : b;
-  return kind(weak.dtype()) > kind(strong.dtype()) ? promote(strong.dtype(), weak.dtype())
-                                                   : strong.dtype();
+  std::optional<Dtype> strong, weak;
+  for (const Tensor* t : inputs) {
+    std::optional<Dtype>& d = t->dim() == 0 ? weak : strong;
+    d = d ? promote(*d, t->dtype()) : t->dtype();
+  }
+  if (!strong || !weak) return strong ? *strong : *weak;
+  return kind(*weak) > kind(*strong) ? promote(*strong, *weak) : *strong;
 }
 
 template <class Op>
 Tensor binary(const Tensor& a_in, const Tensor& b_in) {
-  const auto [a, b] = cast_inputs(Cast::Keep, Op::name, a_in, b_in);
+  const auto [a, b] = cast_inputs(cast_of<Op>(), Op::name, a_in, b_in);
   same_device(Op::name, a, b);
   const Shape shape = broadcast(Op::name, a.sizes(), b.sizes());
   Array y(shape, out_dtype<Op>(a, b), a.device());
@@ -74,7 +82,7 @@ Tensor binary(const Tensor& a_in, const Tensor& b_in) {
   backend(a.device())
       .binary(BinaryOps::index<Op>(), y, as_large(a.array(), shape, a_room),
               as_large(b.array(), shape, b_room));
-  if constexpr (Op::compares) {
+  if constexpr (Op::compares || needs_integers<Op>) {
     return Tensor(std::move(y));
   } else {
     if (!records({&a, &b})) return Tensor(std::move(y));
@@ -87,9 +95,13 @@ Tensor binary(const Tensor& a_in, const Tensor& b_in) {
     return record(Op::name, std::move(y), {&a, &b},
                   [a = Saved::if_wanted(keep_a, a), b = Saved::if_wanted(keep_b, b),
                    a_shape = a.sizes(), b_shape = b.sizes(), a_type = a.dtype(),
-                   b_type = b.dtype()](Node& self, const Tensor& g) -> Grads {
-                    const Tensor x = a.defined() ? a.tensor(self) : g,
-                                 z = b.defined() ? b.tensor(self) : g;
+                   b_type = b.dtype()](Node& self, const Tensor& g_in) -> Grads {
+                    // Derivatives of several steps take them in float32, not to round each.
+                    auto wide = [](const Tensor& t) {
+                      return !sum && !product && is_16bit(t.dtype()) ? t.to(kFloat32) : t;
+                    };
+                    const Tensor g = wide(g_in), x = a.defined() ? wide(a.tensor(self)) : g,
+                                 z = b.defined() ? wide(b.tensor(self)) : g;
                     Grads d(2);
                     if (self.wants(0)) d[0] = like_input(Op::da(g, x, z), a_shape, a_type);
                     if (self.wants(1)) d[1] = like_input(Op::db(g, x, z), b_shape, b_type);
@@ -100,7 +112,7 @@ Tensor binary(const Tensor& a_in, const Tensor& b_in) {
 
 static constexpr auto entries = BinaryOps::table([](auto op) {
   using Op = typename decltype(op)::type;
-  return BinaryEntry{Op::name, Op::compares, &binary<Op>};
+  return BinaryEntry{Op::name, Op::compares, cast_of<Op>(), &binary<Op>};
 });
 std::span<const BinaryEntry> binary_ops() { return entries; }
 
@@ -132,23 +144,130 @@ Tensor where(const Tensor& condition, const Tensor& a, Scalar b) {
   return where(condition, a, beside(b, a));
 }
 
-Tensor add(const Tensor& a, Scalar b) { return affine(a, 1, b); }
+Tensor where(const Tensor& condition, Scalar a, Scalar b) {
+  const Dtype d = a.is_floating_point() || b.is_floating_point() ? get_default_dtype()
+                                                                 : promote(a.kind(), b.kind());
+  return where(condition, full({}, a, TensorOptions(d).device(condition.device())),
+               full({}, b, TensorOptions(d).device(condition.device())));
+}
+
+namespace {
+
+/// alpha·b beside a, in float32 for halves: the sum rounds.
+Tensor with_alpha(const char* op, Tensor (*sum)(const Tensor&, const Tensor&), const Tensor& a,
+                  const Tensor& b, Scalar alpha) {
+  const Dtype d = result_type(a, b);
+  HALFTAPE_CHECK(is_floating_point(d) || !alpha.is_floating_point(), op, ": alpha is ",
+                 alpha.to_double(), ", but the tensors are ", d, ", which need a whole one");
+  if (alpha.to_double() == 1) return sum(a, b);
+  if (!is_16bit(d)) return sum(a, mul(b, alpha));
+  return sum(a.to(kFloat32), mul(b.to(kFloat32), alpha)).to(d);
+}
+
+bool bools(const Tensor& a, Scalar b) { return a.dtype() == kBool && b.kind() == kBool; }
+
+Scalar product(Scalar a, Scalar b) {
+  if (a.is_floating_point() || b.is_floating_point()) return a.to_double() * b.to_double();
+  return static_cast<int64_t>(static_cast<uint64_t>(a.to_int64()) *
+                              static_cast<uint64_t>(b.to_int64()));
+}
+
+}  // namespace
+
+Tensor add(const Tensor& a, Scalar b) {
+  return bools(a, b) ? add(a, beside(b, a)) : affine(a, 1, b);
+}
 Tensor sub(const Tensor& a, Scalar b) {
-  return b.is_floating_point() ? affine(a, 1, -b.to_double()) : affine(a, 1, -b.to_int64());
+  HALFTAPE_CHECK(a.dtype() != kBool && b.kind() != kBool,
+                 "sub: not for bool; to invert a mask use ~ or logical_not()");
+  return affine(a, 1, product(b, -1));
 }
 Tensor mul(const Tensor& a, Scalar b) {
-  if (!b.is_floating_point()) return affine(a, b, 0);
+  if (bools(a, b)) return mul(a, beside(b, a));
+  if (!a.is_floating_point() && !b.is_floating_point()) return affine(a, b, 0);
   return affine(a, b, -0.0);  // adding −0 changes no bit, adding +0 would turn −0 into 0
 }
-Tensor div(const Tensor& a, Scalar b) { return unary<DivScalar>(a, {b.to_double(), 0}); }
-Tensor operator-(Scalar a, const Tensor& b) { return affine(b, -1, a); }
-Tensor operator/(Scalar a, const Tensor& b) { return unary<ScalarDiv>(b, {a.to_double(), 0}); }
+Tensor div(const Tensor& a, Scalar b) { return unary<DivScalar>(a, {b, 0}); }
+Tensor operator/(Scalar a, const Tensor& b) { return unary<ScalarDiv>(b, {a, 0}); }
 
-Tensor operator==(const Tensor& a, Scalar b) { return eq(a, beside(b, a)); }
-Tensor operator!=(const Tensor& a, Scalar b) { return ne(a, beside(b, a)); }
-Tensor operator<(const Tensor& a, Scalar b) { return lt(a, beside(b, a)); }
-Tensor operator<=(const Tensor& a, Scalar b) { return le(a, beside(b, a)); }
-Tensor operator>(const Tensor& a, Scalar b) { return gt(a, beside(b, a)); }
-Tensor operator>=(const Tensor& a, Scalar b) { return ge(a, beside(b, a)); }
+Tensor add(const Tensor& a, const Tensor& b, Scalar alpha) {
+  return with_alpha("add", add, a, b, alpha);
+}
+Tensor sub(const Tensor& a, const Tensor& b, Scalar alpha) {
+  return with_alpha("sub", sub, a, b, alpha);
+}
+Tensor add(const Tensor& a, Scalar b, Scalar alpha) { return add(a, product(b, alpha)); }
+Tensor sub(const Tensor& a, Scalar b, Scalar alpha) { return sub(a, product(b, alpha)); }
+Tensor rsub(const Tensor& a, const Tensor& b, Scalar alpha) { return sub(b, a, alpha); }
+Tensor rsub(const Tensor& a, Scalar b, Scalar alpha) {
+  HALFTAPE_CHECK(a.dtype() != kBool && b.kind() != kBool,
+                 "sub: not for bool; to invert a mask use ~ or logical_not()");
+  return affine(a, product(alpha, -1), b);
+}
+
+Tensor div(const Tensor& a, const Tensor& b, std::optional<std::string_view> rounding_mode) {
+  if (!rounding_mode) return div(a, b);
+  HALFTAPE_CHECK(rounding_mode == "trunc" || rounding_mode == "floor", "div: rounding_mode is \"",
+                 *rounding_mode, "\", expected \"trunc\" or \"floor\"");
+  return rounding_mode == "trunc" ? binary<TruncDivide>(a, b) : binary<FloorDivide>(a, b);
+}
+Tensor div(const Tensor& a, Scalar b, std::optional<std::string_view> rounding_mode) {
+  return rounding_mode ? div(a, beside(b, a), rounding_mode) : div(a, b);
+}
+
+Tensor pow(Scalar a, const Tensor& b) {
+  if (a.is_floating_point() || b.is_floating_point()) return unary<ScalarPow>(b, {a, 0});
+  return pow(beside(a, b), b);
+}
+Tensor remainder(Scalar a, const Tensor& b) { return remainder(beside(a, b), b); }
+Tensor xlogy(Scalar a, const Tensor& b) { return xlogy(beside(a, b), b); }
+
+Tensor clamp(const Tensor& x, const std::optional<Tensor>& min, const std::optional<Tensor>& max) {
+  HALFTAPE_CHECK(min || max, "clamp: at least one of min and max is needed");
+  const Tensor y = min ? clamp_min(x, *min) : x;
+  return max ? clamp_max(y, *max) : y;
+}
+
+Tensor prelu(const Tensor& x, const Tensor& weight) {
+  if (weight.numel() == 1) return binary<Prelu>(x, reshape(weight, {}));
+  HALFTAPE_CHECK(x.dim() >= 2 && weight.dim() == 1 && weight.size(0) == x.size(1), "prelu: weight ",
+                 weight.sizes(), " for ", x.sizes(),
+                 "; expected one element, or (C) for an input (N, C, …)");
+  Shape channels = Dims::filled(static_cast<int>(x.dim() - 1), 1);
+  channels[0] = weight.size(0);
+  return binary<Prelu>(x, reshape(weight, channels));
+}
+
+#define HALFTAPE_WITH_NUMBER(function) \
+  Tensor function(const Tensor& a, Scalar b) { return function(a, beside(b, a)); }
+HALFTAPE_WITH_NUMBER(floor_divide)
+HALFTAPE_WITH_NUMBER(fmod)
+HALFTAPE_WITH_NUMBER(remainder)
+HALFTAPE_WITH_NUMBER(xlogy)
+HALFTAPE_WITH_NUMBER(copysign)
+HALFTAPE_WITH_NUMBER(eq)
+HALFTAPE_WITH_NUMBER(ne)
+HALFTAPE_WITH_NUMBER(lt)
+HALFTAPE_WITH_NUMBER(le)
+HALFTAPE_WITH_NUMBER(gt)
+HALFTAPE_WITH_NUMBER(ge)
+HALFTAPE_WITH_NUMBER(bitwise_and)
+HALFTAPE_WITH_NUMBER(bitwise_or)
+HALFTAPE_WITH_NUMBER(bitwise_xor)
+#undef HALFTAPE_WITH_NUMBER
+
+Tensor logical_not(const Tensor& x) { return eq(x, 0); }
+Tensor bitwise_not(const Tensor& x) {
+  HALFTAPE_CHECK(!x.is_floating_point(), "bitwise_not: a tensor of ", x.dtype(),
+                 "; only integers and bool have bits");
+  return x.dtype() == kBool ? logical_not(x) : affine(x, -1, -1);
+}
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+Tensor isnan(const Tensor& x) { return ne(x, x); }
+Tensor isinf(const Tensor& x) { return eq(abs(x.detach()), kInf); }
+Tensor isfinite(const Tensor& x) { return lt(abs(x.detach()), kInf); }
+Tensor isposinf(const Tensor& x) { return eq(x, kInf); }
+Tensor isneginf(const Tensor& x) { return eq(x, -kInf); }
 
 }  // namespace halftape

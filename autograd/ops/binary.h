@@ -2,7 +2,10 @@
 // core/formula/binary.h. The dtype follows PyTorch: a dimensioned tensor outranks a 0-dim one of
 // the same kind, a 0-dim one a plain number.
 #pragma once
+#include <initializer_list>
+#include <optional>
 #include <span>
+#include <string_view>
 
 #include "halftape/autograd/tensor.h"
 #include "halftape/core/formula/ops.h"
@@ -15,6 +18,20 @@ struct Mul;
 struct Div;
 struct Maximum;
 struct Minimum;
+struct Fmax;
+struct Fmin;
+struct ClampMin;
+struct ClampMax;
+struct Pow;
+struct Atan2;
+struct Hypot;
+struct Xlogy;
+struct Copysign;
+struct Fmod;
+struct Remainder;
+struct FloorDivide;
+struct TruncDivide;
+struct Prelu;
 struct BinaryCrossEntropy;
 struct Eq;
 struct Ne;
@@ -22,72 +39,163 @@ struct Lt;
 struct Le;
 struct Gt;
 struct Ge;
+struct LogicalAnd;
+struct LogicalOr;
+struct LogicalXor;
+struct BitwiseAnd;
+struct BitwiseOr;
+struct BitwiseXor;
 
 /// Any formula of BinaryOps applied to two tensors, recorded.
 template <class Op>
 Tensor binary(const Tensor& a, const Tensor& b);
 
-/// The dtype of an operation on these two.
-Dtype result_type(const Tensor& a, const Tensor& b);
+/// The dtype of an operation on these.
+Dtype result_type(std::initializer_list<const Tensor*> inputs);
+inline Dtype result_type(const Tensor& a, const Tensor& b) { return result_type({&a, &b}); }
 
+// A plain number takes part without raising the dtype: x * 2 is x's dtype.
 inline Tensor add(const Tensor& a, const Tensor& b) { return binary<Add>(a, b); }
+Tensor add(const Tensor& a, Scalar b);
+/// a + alpha·b. Integers take an integer alpha.
+Tensor add(const Tensor& a, const Tensor& b, Scalar alpha);
+Tensor add(const Tensor& a, Scalar b, Scalar alpha);
+/// Throws for bool: to invert a mask use ~.
 inline Tensor sub(const Tensor& a, const Tensor& b) { return binary<Sub>(a, b); }
+Tensor sub(const Tensor& a, Scalar b);
+/// a − alpha·b.
+Tensor sub(const Tensor& a, const Tensor& b, Scalar alpha);
+Tensor sub(const Tensor& a, Scalar b, Scalar alpha);
+/// b − alpha·a.
+Tensor rsub(const Tensor& a, const Tensor& b, Scalar alpha = 1);
+Tensor rsub(const Tensor& a, Scalar b, Scalar alpha = 1);
 inline Tensor mul(const Tensor& a, const Tensor& b) { return binary<Mul>(a, b); }
+Tensor mul(const Tensor& a, Scalar b);
 /// a / b; integers give the default float dtype.
 inline Tensor div(const Tensor& a, const Tensor& b) { return binary<Div>(a, b); }
+Tensor div(const Tensor& a, Scalar b);
+/// a / b; rounding_mode "trunc" (towards 0) or "floor" makes it a whole number, of integers an
+/// integer.
+Tensor div(const Tensor& a, const Tensor& b, std::optional<std::string_view> rounding_mode);
+Tensor div(const Tensor& a, Scalar b, std::optional<std::string_view> rounding_mode);
+
+// Division with a remainder. An integer divided by zero throws.
+/// The whole number at or below a/b.
+inline Tensor floor_divide(const Tensor& a, const Tensor& b) { return binary<FloorDivide>(a, b); }
+Tensor floor_divide(const Tensor& a, Scalar b);
+/// a − b·trunc(a/b), exactly; the sign of a.
+inline Tensor fmod(const Tensor& a, const Tensor& b) { return binary<Fmod>(a, b); }
+Tensor fmod(const Tensor& a, Scalar b);
+/// a − b·floor(a/b): the sign of b, as Python's %.
+inline Tensor remainder(const Tensor& a, const Tensor& b) { return binary<Remainder>(a, b); }
+Tensor remainder(const Tensor& a, Scalar b);
+Tensor remainder(Scalar a, const Tensor& b);
+
+/// aᵇ. Integers stay integers; of 1/aⁿ they keep the whole part.
+inline Tensor pow(const Tensor& a, const Tensor& b) { return binary<Pow>(a, b); }
+Tensor pow(Scalar a, const Tensor& b);
+/// The angle of the point (x = b, y = a), in (−π, π].
+inline Tensor atan2(const Tensor& a, const Tensor& b) { return binary<Atan2>(a, b); }
+/// √(a² + b²) without overflow on the way.
+inline Tensor hypot(const Tensor& a, const Tensor& b) { return binary<Hypot>(a, b); }
+/// a·ln b, 0 where a is 0 (and b not NaN).
+inline Tensor xlogy(const Tensor& a, const Tensor& b) { return binary<Xlogy>(a, b); }
+Tensor xlogy(const Tensor& a, Scalar b);
+Tensor xlogy(Scalar a, const Tensor& b);
+/// |a| with the sign of b.
+inline Tensor copysign(const Tensor& a, const Tensor& b) { return binary<Copysign>(a, b); }
+Tensor copysign(const Tensor& a, Scalar b);
+
 /// The larger one; NaN wins; equal values share the gradient.
 inline Tensor maximum(const Tensor& a, const Tensor& b) { return binary<Maximum>(a, b); }
 inline Tensor minimum(const Tensor& a, const Tensor& b) { return binary<Minimum>(a, b); }
-// Comparisons give bool and have no gradient.
+/// The larger one; NaN only where both are.
+inline Tensor fmax(const Tensor& a, const Tensor& b) { return binary<Fmax>(a, b); }
+inline Tensor fmin(const Tensor& a, const Tensor& b) { return binary<Fmin>(a, b); }
+/// x, at least min: maximum() but for equal values, whose gradient is x's.
+inline Tensor clamp_min(const Tensor& x, const Tensor& min) { return binary<ClampMin>(x, min); }
+inline Tensor clamp_max(const Tensor& x, const Tensor& max) { return binary<ClampMax>(x, max); }
+/// min(max(x, min), max), element by element.
+Tensor clamp(const Tensor& x, const std::optional<Tensor>& min,
+             const std::optional<Tensor>& max = {});
+/// x, weight·x where x ≤ 0. weight: one element, or one for each channel of x (N, C, …).
+/// He et al. 2015, arXiv:1502.01852. Under autocast: Lower.
+Tensor prelu(const Tensor& x, const Tensor& weight);
+
+// Comparisons and logic give bool and have no gradient. True is what is not 0.
 inline Tensor eq(const Tensor& a, const Tensor& b) { return binary<Eq>(a, b); }
 inline Tensor ne(const Tensor& a, const Tensor& b) { return binary<Ne>(a, b); }
 inline Tensor lt(const Tensor& a, const Tensor& b) { return binary<Lt>(a, b); }
 inline Tensor le(const Tensor& a, const Tensor& b) { return binary<Le>(a, b); }
 inline Tensor gt(const Tensor& a, const Tensor& b) { return binary<Gt>(a, b); }
 inline Tensor ge(const Tensor& a, const Tensor& b) { return binary<Ge>(a, b); }
+Tensor eq(const Tensor& a, Scalar b);
+Tensor ne(const Tensor& a, Scalar b);
+Tensor lt(const Tensor& a, Scalar b);
+Tensor le(const Tensor& a, Scalar b);
+Tensor gt(const Tensor& a, Scalar b);
+Tensor ge(const Tensor& a, Scalar b);
+inline Tensor logical_and(const Tensor& a, const Tensor& b) { return binary<LogicalAnd>(a, b); }
+inline Tensor logical_or(const Tensor& a, const Tensor& b) { return binary<LogicalOr>(a, b); }
+inline Tensor logical_xor(const Tensor& a, const Tensor& b) { return binary<LogicalXor>(a, b); }
+Tensor logical_not(const Tensor& x);
+Tensor isnan(const Tensor& x);
+Tensor isinf(const Tensor& x);
+Tensor isfinite(const Tensor& x);
+Tensor isposinf(const Tensor& x);
+Tensor isneginf(const Tensor& x);
+
+// Bits of integers; of bool, its logic. Floats throw.
+inline Tensor bitwise_and(const Tensor& a, const Tensor& b) { return binary<BitwiseAnd>(a, b); }
+inline Tensor bitwise_or(const Tensor& a, const Tensor& b) { return binary<BitwiseOr>(a, b); }
+inline Tensor bitwise_xor(const Tensor& a, const Tensor& b) { return binary<BitwiseXor>(a, b); }
+Tensor bitwise_and(const Tensor& a, Scalar b);
+Tensor bitwise_or(const Tensor& a, Scalar b);
+Tensor bitwise_xor(const Tensor& a, Scalar b);
+Tensor bitwise_not(const Tensor& x);
 
 /// condition ? a : b, element by element; condition is bool. All three broadcast; NaN in the branch
 /// not taken reaches neither the value nor the gradients.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 Tensor where(const Tensor& condition, Scalar a, const Tensor& b);
 Tensor where(const Tensor& condition, const Tensor& a, Scalar b);
+/// Of two numbers: the default float dtype if one is a fraction, else int64, or bool for bools.
+Tensor where(const Tensor& condition, Scalar a, Scalar b);
 
-// A plain number takes part without raising the dtype: x * 2 is x's dtype.
-Tensor add(const Tensor& a, Scalar b);
-Tensor sub(const Tensor& a, Scalar b);
-Tensor mul(const Tensor& a, Scalar b);
-Tensor div(const Tensor& a, Scalar b);
-
-inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
-inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
-inline Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
-inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
-inline Tensor operator+(const Tensor& a, Scalar b) { return add(a, b); }
-inline Tensor operator-(const Tensor& a, Scalar b) { return sub(a, b); }
-inline Tensor operator*(const Tensor& a, Scalar b) { return mul(a, b); }
-inline Tensor operator/(const Tensor& a, Scalar b) { return div(a, b); }
+#define HALFTAPE_OPERATOR(op, function)                                                  \
+  inline Tensor operator op(const Tensor& a, const Tensor& b) { return function(a, b); } \
+  inline Tensor operator op(const Tensor& a, Scalar b) { return function(a, b); }
+HALFTAPE_OPERATOR(+, add)
+HALFTAPE_OPERATOR(-, sub)
+HALFTAPE_OPERATOR(*, mul)
+HALFTAPE_OPERATOR(/, div)
+HALFTAPE_OPERATOR(%, remainder)
+HALFTAPE_OPERATOR(==, eq)
+HALFTAPE_OPERATOR(!=, ne)
+HALFTAPE_OPERATOR(<, lt)
+HALFTAPE_OPERATOR(<=, le)
+HALFTAPE_OPERATOR(>, gt)
+HALFTAPE_OPERATOR(>=, ge)
+HALFTAPE_OPERATOR(&, bitwise_and)
+HALFTAPE_OPERATOR(|, bitwise_or)
+HALFTAPE_OPERATOR(^, bitwise_xor)
+#undef HALFTAPE_OPERATOR
 inline Tensor operator+(Scalar a, const Tensor& b) { return add(b, a); }
-Tensor operator-(Scalar a, const Tensor& b);
+inline Tensor operator-(Scalar a, const Tensor& b) { return rsub(b, a); }
 inline Tensor operator*(Scalar a, const Tensor& b) { return mul(b, a); }
 Tensor operator/(Scalar a, const Tensor& b);
-
-inline Tensor operator==(const Tensor& a, const Tensor& b) { return eq(a, b); }
-inline Tensor operator!=(const Tensor& a, const Tensor& b) { return ne(a, b); }
-inline Tensor operator<(const Tensor& a, const Tensor& b) { return lt(a, b); }
-inline Tensor operator<=(const Tensor& a, const Tensor& b) { return le(a, b); }
-inline Tensor operator>(const Tensor& a, const Tensor& b) { return gt(a, b); }
-inline Tensor operator>=(const Tensor& a, const Tensor& b) { return ge(a, b); }
-Tensor operator==(const Tensor& a, Scalar b);
-Tensor operator!=(const Tensor& a, Scalar b);
-Tensor operator<(const Tensor& a, Scalar b);
-Tensor operator<=(const Tensor& a, Scalar b);
-Tensor operator>(const Tensor& a, Scalar b);
-Tensor operator>=(const Tensor& a, Scalar b);
+inline Tensor operator%(Scalar a, const Tensor& b) { return remainder(a, b); }
+inline Tensor operator&(Scalar a, const Tensor& b) { return bitwise_and(b, a); }
+inline Tensor operator|(Scalar a, const Tensor& b) { return bitwise_or(b, a); }
+inline Tensor operator^(Scalar a, const Tensor& b) { return bitwise_xor(b, a); }
+inline Tensor operator~(const Tensor& x) { return bitwise_not(x); }
+inline Tensor operator!(const Tensor& x) { return logical_not(x); }
 
 /// Every binary op by name, for the op table.
 struct BinaryEntry {
   const char* name;
   bool compares;
+  Cast cast;
   Tensor (*call)(const Tensor&, const Tensor&);
 };
 std::span<const BinaryEntry> binary_ops();

@@ -110,9 +110,9 @@ Tensor binary_cross_entropy_with_logits(const Tensor& a, const Tensor& b, const 
   const auto [x, y, w, p] =
       cast_inputs(Cast::Float32, "binary_cross_entropy_with_logits", a, b, weight, pos_weight);
   same_shape("binary_cross_entropy_with_logits", x, y);
-  // ln σ(x) = −softplus(−x) and ln(1 − σ(x)) = −softplus(x) = −softplus(−x) − x.
+  // ln(1 − σ(x)) = ln σ(x) − x.
   const Tensor left = (1 - y) * x;
-  const Tensor tail = softplus(-x);
+  const Tensor tail = -log_sigmoid(x);
   Tensor losses = p.defined() ? left + (1 + (p - 1) * y) * tail : left + tail;
   if (w.defined()) losses = losses * w;
   return reduced(losses, reduction);

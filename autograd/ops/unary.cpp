@@ -1,6 +1,9 @@
 #include "halftape/core/formula/unary.h"
 
+#include <algorithm>
+
 #include "halftape/autograd/ops/binary.h"
+#include "halftape/autograd/ops/create.h"
 #include "halftape/autograd/ops/unary.h"
 #include "halftape/autograd/ops/view.h"
 #include "halftape/autograd/policy.h"
@@ -30,26 +33,35 @@ Saved save_for(const Tensor& x, const Array& y) {
 /// Without gradients in integers, a formula on integers means: on the floats they convert to.
 template <class Op>
 Tensor as_supported(const Tensor& x) {
-  if (x.is_floating_point() || (works_on_integers<Op> && x.dtype() != kBool)) return x;
-  return x.to(get_default_dtype());
+  if (x.is_floating_point()) return x;
+  if (!works_on_integers<Op>) return x.to(get_default_dtype());
+  return x.dtype() == kBool ? x.to(kInt64) : x;
+}
+
+/// x where numbers take part: fractions make floats of integers.
+Tensor beside_numbers(const Tensor& x, std::initializer_list<Scalar> numbers) {
+  const bool fractions = std::any_of(numbers.begin(), numbers.end(),
+                                     [](const Scalar& s) { return s.is_floating_point(); });
+  return fractions && !x.is_floating_point() ? x.to(get_default_dtype()) : x;
 }
 
 }  // namespace
 
 template <class Op>
-Tensor unary(const Tensor& in, Params<double> p) {
+Tensor unary(const Tensor& in, const Params<Scalar>& p) {
   const auto [cast] = cast_inputs(Op::cast, Op::name, in);
   const Tensor x = as_supported<Op>(cast);
   Array y = empty_like(x.array());
   backend(x.device()).unary(UnaryOps::index<Op>(), y, x.array(), p);
   if (!records({&x})) return Tensor(std::move(y));
+  const Params<double> q{p.a.to_double(), p.b.to_double()};
   return record(Op::name, y, {&x},
-                [saved = save_for<Op>(x, y), p](Node& self, const Tensor& g) -> Grads {
+                [saved = save_for<Op>(x, y), q](Node& self, const Tensor& g) -> Grads {
                   if (GradMode::is_enabled())  // the formula, read with Tensors
-                    return {formula_df<Op>(g, saved.defined() ? saved.tensor(self) : g, p)};
+                    return {formula_df<Op>(g, saved.defined() ? saved.tensor(self) : g, q)};
                   const Array dx = empty_like(g.array());  // the formula, read with floats
                   const Array& s = saved.defined() ? saved.array(self) : g.array();
-                  backend(g.device()).unary_grad(UnaryOps::index<Op>(), dx, g.array(), s, p);
+                  backend(g.device()).unary_grad(UnaryOps::index<Op>(), dx, g.array(), s, q);
                   return {Tensor(dx)};
                 });
 }
@@ -61,30 +73,84 @@ static constexpr auto entries = UnaryOps::table([](auto op) {
 });
 std::span<const UnaryEntry> unary_ops() { return entries; }
 
-Tensor gelu(const Tensor& x, const std::string& approximate) {
-  HALFTAPE_CHECK(approximate == "none" || approximate == "tanh", "gelu: approximate is \"",
-                 approximate, "\", expected \"none\" or \"tanh\"");
-  return approximate == "none" ? unary<Gelu>(x) : unary<GeluTanh>(x);
+Tensor neg(const Tensor& x) {
+  HALFTAPE_CHECK(x.dtype() != kBool, "neg: not for bool; to invert a mask use ~ or logical_not()");
+  return unary<Neg>(x);
+}
+Tensor positive(const Tensor& x) {
+  HALFTAPE_CHECK(x.dtype() != kBool, "positive: not for bool");
+  return x;
 }
 
 Tensor affine(const Tensor& x, Scalar a, Scalar b) {
-  const bool fractions = a.is_floating_point() || b.is_floating_point();
-  const bool integer = x.defined() && !x.is_floating_point();
-  const Tensor in = integer && fractions            ? x.to(get_default_dtype())
-                    : integer && x.dtype() == kBool ? x.to(kInt64)
-                                                    : x;
-  return unary<Affine>(in, {a.to_double(), b.to_double()});
+  return unary<Affine>(beside_numbers(x, {a, b}), {a, b});
 }
+Tensor deg2rad(const Tensor& x) { return affine(x, 0.017453292519943295769, -0.0); }
+Tensor rad2deg(const Tensor& x) { return affine(x, 57.295779513082320877, -0.0); }
 
 Tensor pow(const Tensor& x, Scalar exponent) {
-  if (exponent.to_double() == 2) return square(x);
-  return unary<PowScalar>(x, {exponent.to_double(), 0});
+  HALFTAPE_CHECK(x.is_floating_point() || exponent.is_floating_point() || exponent.to_int64() >= 0,
+                 "pow: ", x.dtype(), " to the negative integer power ", exponent.to_int64(),
+                 "; convert the tensor with .to(kFloat32)");
+  const Tensor in = beside_numbers(x, {exponent});
+  if (exponent.to_double() == 2) return square(in);
+  return unary<PowScalar>(in, {exponent, 0});
 }
 
 Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) {
   HALFTAPE_CHECK(min || max, "clamp: at least one of min and max is needed");
   constexpr double inf = std::numeric_limits<double>::infinity();
-  return unary<Clamp>(x, {min ? min->to_double() : -inf, max ? max->to_double() : inf});
+  const Tensor in = beside_numbers(x, {min.value_or(0), max.value_or(0)});
+  for (const auto& bound : {min, max})
+    if (bound && std::isnan(bound->to_double())) return affine(in, 0, *bound);
+  const Scalar high = max.value_or(inf), low = min.value_or(-inf);
+  // Where the bounds cross, the upper one wins.
+  const bool crossed = low.is_floating_point() || high.is_floating_point()
+                           ? low.to_double() > high.to_double()
+                           : low.to_int64() > high.to_int64();
+  return unary<Clamp>(in, {crossed ? high : low, high});
+}
+
+Tensor logit(const Tensor& x, std::optional<double> eps) {
+  if (!eps) return unary<Logit>(x);
+  HALFTAPE_CHECK(*eps >= 0 && *eps <= 0.5, "logit: eps ", *eps, " is not between 0 and 1/2");
+  // In float32: 1 − eps would be 1 in half.
+  const Tensor in = is_16bit(x.dtype()) ? x.to(kFloat32) : beside_numbers(x, {*eps});
+  const Tensor y = unary<Logit>(clamp(in, *eps, 1 - *eps));
+  return is_16bit(x.dtype()) ? y.to(x.dtype()) : y;
+}
+
+Tensor relu6(const Tensor& x) { return hardtanh(x, 0, 6); }
+Tensor leaky_relu(const Tensor& x, Scalar slope) { return unary<LeakyRelu>(x, {slope, 0}); }
+Tensor elu(const Tensor& x, Scalar alpha, Scalar scale) { return unary<Elu>(x, {alpha, scale}); }
+Tensor selu(const Tensor& x) {
+  return unary<Elu>(x, {1.6732632423543772848, 1.0507009873554804934});
+}
+Tensor celu(const Tensor& x, Scalar alpha) {
+  HALFTAPE_CHECK(alpha.to_double() != 0, "celu: alpha must not be 0");
+  return unary<Celu>(x, {alpha, 0});
+}
+Tensor gelu(const Tensor& x, const std::string& approximate) {
+  HALFTAPE_CHECK(approximate == "none" || approximate == "tanh", "gelu: approximate is \"",
+                 approximate, "\", expected \"none\" or \"tanh\"");
+  return approximate == "none" ? unary<Gelu>(x) : unary<GeluTanh>(x);
+}
+Tensor softplus(const Tensor& x, Scalar beta, Scalar threshold) {
+  HALFTAPE_CHECK(beta.to_double() != 0, "softplus: beta must not be 0");
+  return unary<Softplus>(x, {beta, threshold});
+}
+Tensor hardtanh(const Tensor& x, Scalar min_val, Scalar max_val) {
+  HALFTAPE_CHECK(min_val.to_double() <= max_val.to_double(), "hardtanh: min_val ",
+                 min_val.to_double(), " is above max_val ", max_val.to_double());
+  return unary<Hardtanh>(beside_numbers(x, {min_val, max_val}), {min_val, max_val});
+}
+Tensor softshrink(const Tensor& x, Scalar lambd) {
+  HALFTAPE_CHECK(lambd.to_double() >= 0, "softshrink: lambd ", lambd.to_double(), " is negative");
+  return unary<Softshrink>(x, {lambd, 0});
+}
+Tensor hardshrink(const Tensor& x, Scalar lambd) { return unary<Hardshrink>(x, {lambd, 0}); }
+Tensor threshold(const Tensor& x, Scalar threshold, Scalar value) {
+  return unary<Threshold>(beside_numbers(x, {threshold, value}), {threshold, value});
 }
 
 }  // namespace halftape

@@ -13,74 +13,191 @@ struct Neg;
 struct Abs;
 struct Sign;
 struct Square;
-struct Exp;
-struct Log;
-struct Log1p;
 struct Sqrt;
 struct Rsqrt;
 struct Reciprocal;
-struct Tanh;
-struct Sigmoid;
-struct Relu;
-struct Gelu;
-struct GeluTanh;
-struct Silu;
-struct Softplus;
-struct Erf;
-struct Erfc;
+struct Floor;
+struct Ceil;
+struct Trunc;
+struct Round;
+struct Frac;
 struct Affine;
 struct DivScalar;
 struct ScalarDiv;
 struct PowScalar;
+struct ScalarPow;
 struct Clamp;
+struct Exp;
+struct Exp2;
+struct Expm1;
+struct Log;
+struct Log1p;
+struct Log2;
+struct Log10;
+struct Sin;
+struct Cos;
+struct Tan;
+struct Asin;
+struct Acos;
+struct Atan;
+struct Sinh;
+struct Cosh;
+struct Tanh;
+struct Asinh;
+struct Acosh;
+struct Atanh;
+struct Erf;
+struct Erfc;
+struct Sinpi;
+struct Cospi;
+struct Sinc;
+struct Logit;
+struct Sigmoid;
+struct Relu;
+struct LeakyRelu;
+struct Elu;
+struct Celu;
+struct Gelu;
+struct GeluTanh;
+struct Silu;
+struct Mish;
+struct Softplus;
+struct LogSigmoid;
+struct Softsign;
+struct Hardtanh;
+struct Hardsigmoid;
+struct Hardswish;
+struct Tanhshrink;
+struct Softshrink;
+struct Hardshrink;
+struct Threshold;
 
 /// Any formula of UnaryOps applied to a tensor, recorded.
 template <class Op>
-Tensor unary(const Tensor& x, Params<double> p = {});
+Tensor unary(const Tensor& x, const Params<Scalar>& p = {});
 
-inline Tensor neg(const Tensor& x) { return unary<Neg>(x); }
+// Arithmetic and roundings. The derivative of a rounding is 0.
+/// −x; throws for bool.
+Tensor neg(const Tensor& x);
+inline Tensor negative(const Tensor& x) { return neg(x); }
+/// x itself; throws for bool.
+Tensor positive(const Tensor& x);
 /// |x|; the derivative at 0 is 0.
 inline Tensor abs(const Tensor& x) { return unary<Abs>(x); }
 /// −1, 0 or 1.
 inline Tensor sign(const Tensor& x) { return unary<Sign>(x); }
+inline Tensor sgn(const Tensor& x) { return unary<Sign>(x); }
 inline Tensor square(const Tensor& x) { return unary<Square>(x); }
-inline Tensor exp(const Tensor& x) { return unary<Exp>(x); }
-/// ln x.
-inline Tensor log(const Tensor& x) { return unary<Log>(x); }
-/// ln(1 + x), accurate near 0.
-inline Tensor log1p(const Tensor& x) { return unary<Log1p>(x); }
 inline Tensor sqrt(const Tensor& x) { return unary<Sqrt>(x); }
 /// 1/√x.
 inline Tensor rsqrt(const Tensor& x) { return unary<Rsqrt>(x); }
 /// 1/x.
 inline Tensor reciprocal(const Tensor& x) { return unary<Reciprocal>(x); }
+inline Tensor floor(const Tensor& x) { return unary<Floor>(x); }
+inline Tensor ceil(const Tensor& x) { return unary<Ceil>(x); }
+/// Towards 0.
+inline Tensor trunc(const Tensor& x) { return unary<Trunc>(x); }
+/// Halves to the even neighbour.
+inline Tensor round(const Tensor& x) { return unary<Round>(x); }
+/// x − trunc(x); its derivative is 1.
+inline Tensor frac(const Tensor& x) { return unary<Frac>(x); }
+/// a·x + b, one rounding. Integer a and b keep an integer dtype.
+Tensor affine(const Tensor& x, Scalar a, Scalar b);
+/// x·π/180.
+Tensor deg2rad(const Tensor& x);
+/// x·180/π.
+Tensor rad2deg(const Tensor& x);
+/// xᵃ. An integer tensor stays one if a is an integer, which then must not be negative.
+Tensor pow(const Tensor& x, Scalar exponent);
+/// min(max(x, min), max); a bound that is left out does not bind; a NaN bound makes all NaN.
+Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max = {});
+inline Tensor clamp_min(const Tensor& x, Scalar min) { return clamp(x, min); }
+inline Tensor clamp_max(const Tensor& x, Scalar max) { return clamp(x, {}, max); }
+
+// Exponentials, logarithms, trigonometry.
+inline Tensor exp(const Tensor& x) { return unary<Exp>(x); }
+/// 2ˣ.
+inline Tensor exp2(const Tensor& x) { return unary<Exp2>(x); }
+/// eˣ − 1, accurate near 0.
+inline Tensor expm1(const Tensor& x) { return unary<Expm1>(x); }
+/// ln x.
+inline Tensor log(const Tensor& x) { return unary<Log>(x); }
+/// ln(1 + x), accurate near 0.
+inline Tensor log1p(const Tensor& x) { return unary<Log1p>(x); }
+inline Tensor log2(const Tensor& x) { return unary<Log2>(x); }
+inline Tensor log10(const Tensor& x) { return unary<Log10>(x); }
+inline Tensor sin(const Tensor& x) { return unary<Sin>(x); }
+inline Tensor cos(const Tensor& x) { return unary<Cos>(x); }
+inline Tensor tan(const Tensor& x) { return unary<Tan>(x); }
+inline Tensor asin(const Tensor& x) { return unary<Asin>(x); }
+inline Tensor acos(const Tensor& x) { return unary<Acos>(x); }
+inline Tensor atan(const Tensor& x) { return unary<Atan>(x); }
+inline Tensor sinh(const Tensor& x) { return unary<Sinh>(x); }
+inline Tensor cosh(const Tensor& x) { return unary<Cosh>(x); }
 inline Tensor tanh(const Tensor& x) { return unary<Tanh>(x); }
+inline Tensor asinh(const Tensor& x) { return unary<Asinh>(x); }
+inline Tensor acosh(const Tensor& x) { return unary<Acosh>(x); }
+inline Tensor atanh(const Tensor& x) { return unary<Atanh>(x); }
+/// sin(πx), exact zeros at whole x.
+inline Tensor sinpi(const Tensor& x) { return unary<Sinpi>(x); }
+/// cos(πx).
+inline Tensor cospi(const Tensor& x) { return unary<Cospi>(x); }
+/// sin(πx)/(πx), 1 at 0.
+inline Tensor sinc(const Tensor& x) { return unary<Sinc>(x); }
+inline Tensor erf(const Tensor& x) { return unary<Erf>(x); }
+/// 1 − erf(x), accurate for large x.
+inline Tensor erfc(const Tensor& x) { return unary<Erfc>(x); }
+/// ln(x/(1 − x)), the inverse of sigmoid; with eps, of x clamped to [eps, 1 − eps].
+Tensor logit(const Tensor& x, std::optional<double> eps = {});
+
+// Activations; core/formula/activation.h has their definitions, and their derivatives at kinks.
 /// 1/(1 + e⁻ˣ).
 inline Tensor sigmoid(const Tensor& x) { return unary<Sigmoid>(x); }
 /// max(x, 0); NaN stays NaN, the derivative at 0 is 0.
 inline Tensor relu(const Tensor& x) { return unary<Relu>(x); }
+/// min(max(x, 0), 6).
+Tensor relu6(const Tensor& x);
+/// x, negative_slope·x where x ≤ 0.
+Tensor leaky_relu(const Tensor& x, Scalar negative_slope = 0.01);
+/// scale·x, scale·alpha·(eˣ − 1) where x ≤ 0. Clevert et al. 2015, arXiv:1511.07289.
+Tensor elu(const Tensor& x, Scalar alpha = 1, Scalar scale = 1);
+/// elu with the constants that keep mean 0 and variance 1. Klambauer et al. 2017, arXiv:1706.02515.
+Tensor selu(const Tensor& x);
+/// x, alpha·(e^(x/alpha) − 1) where x ≤ 0; alpha not 0. Barron 2017, arXiv:1704.07483.
+Tensor celu(const Tensor& x, Scalar alpha = 1.0);
 /// x·Φ(x); `approximate` "none" (exact) or "tanh". Hendrycks & Gimpel 2016, arXiv:1606.08415.
 Tensor gelu(const Tensor& x, const std::string& approximate = "none");
 /// x·sigmoid(x).
 inline Tensor silu(const Tensor& x) { return unary<Silu>(x); }
-/// ln(1 + eˣ).
-inline Tensor softplus(const Tensor& x) { return unary<Softplus>(x); }
-inline Tensor erf(const Tensor& x) { return unary<Erf>(x); }
-/// 1 − erf(x), accurate for large x.
-inline Tensor erfc(const Tensor& x) { return unary<Erfc>(x); }
-/// a·x + b, one rounding. Integer a and b keep an integer dtype.
-Tensor affine(const Tensor& x, Scalar a, Scalar b);
-/// xᵃ.
-Tensor pow(const Tensor& x, Scalar exponent);
-/// min(max(x, min), max); a bound that is left out does not bind.
-Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max = {});
+/// x·tanh(softplus(x)). Misra 2019, arXiv:1908.08681.
+inline Tensor mish(const Tensor& x) { return unary<Mish>(x); }
+/// ln(1 + e^(beta·x))/beta; x itself where beta·x > threshold. beta not 0.
+Tensor softplus(const Tensor& x, Scalar beta = 1, Scalar threshold = 20);
+/// ln(sigmoid(x)).
+inline Tensor log_sigmoid(const Tensor& x) { return unary<LogSigmoid>(x); }
+/// x/(1 + |x|).
+inline Tensor softsign(const Tensor& x) { return unary<Softsign>(x); }
+/// min(max(x, min_val), max_val); at the bounds the derivative is 0, where clamp's is 1.
+Tensor hardtanh(const Tensor& x, Scalar min_val = -1, Scalar max_val = 1);
+/// (x + 3)/6 between 0 and 1.
+inline Tensor hardsigmoid(const Tensor& x) { return unary<Hardsigmoid>(x); }
+/// x·hardsigmoid(x). Howard et al. 2019, arXiv:1905.02244.
+inline Tensor hardswish(const Tensor& x) { return unary<Hardswish>(x); }
+/// x − tanh(x).
+inline Tensor tanhshrink(const Tensor& x) { return unary<Tanhshrink>(x); }
+/// x moved towards 0 by lambd ≥ 0, at most to 0.
+Tensor softshrink(const Tensor& x, Scalar lambd = 0.5);
+/// x, but 0 where |x| ≤ lambd.
+Tensor hardshrink(const Tensor& x, Scalar lambd = 0.5);
+/// x, but value where x ≤ threshold.
+Tensor threshold(const Tensor& x, Scalar threshold, Scalar value);
 
 /// Every unary op by name: what the op table of the tests, and documentation, walk over.
 struct UnaryEntry {
   const char* name;
   Cast cast;
   bool integers;
-  Tensor (*call)(const Tensor&, Params<double>);
+  Tensor (*call)(const Tensor&, const Params<Scalar>&);
 };
 std::span<const UnaryEntry> unary_ops();
 

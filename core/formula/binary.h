@@ -1,7 +1,9 @@
 // Element-wise formulas of two arguments. `da`, `db` are the gradients; comparisons have none and
-// give bool. `of_floats`: for floating-point numbers alone.
+// give bool. What else a formula may say: `of_floats`: integers become floats first; `of_integers`:
+// for integers and bool alone; `numbers`: not for bool; `divides`: an integer b must not be 0;
+// `cast`: its category under autocast, Keep when it says nothing.
 #pragma once
-#include "halftape/core/formula/words.h"
+#include "halftape/core/formula/predicate.h"
 
 namespace halftape {
 
@@ -102,6 +104,268 @@ struct Minimum {
     return where(a == b, K<T>(0.5) * g, where(a < b, 0, g));
   }
 };
+struct Fmax {  // The larger one; NaN only where both are; equal values: the gradient is a's
+  static constexpr auto name = "fmax";
+  static constexpr bool compares = false;
+  template <class T>
+  HALFTAPE_HD static T f(const T& a, const T& b) {
+    return where(a != a, b, where(b != b, a, where(a > b, a, b)));
+  }
+  template <class T>
+  HALFTAPE_HD static T da(const T& g, const T& a, const T& b) {
+    return where(b != b, g, where(a >= b, g, 0));
+  }
+  template <class T>
+  HALFTAPE_HD static T db(const T& g, const T& a, const T& b) {
+    return where(b != b, 0, where(a >= b, 0, g));
+  }
+};
+struct Fmin {  // The smaller one, likewise
+  static constexpr auto name = "fmin";
+  static constexpr bool compares = false;
+  template <class T>
+  HALFTAPE_HD static T f(const T& a, const T& b) {
+    return where(a != a, b, where(b != b, a, where(a < b, a, b)));
+  }
+  template <class T>
+  HALFTAPE_HD static T da(const T& g, const T& a, const T& b) {
+    return where(b != b, g, where(a <= b, g, 0));
+  }
+  template <class T>
+  HALFTAPE_HD static T db(const T& g, const T& a, const T& b) {
+    return where(b != b, 0, where(a <= b, 0, g));
+  }
+};
+struct ClampMin {  // a, at least b; NaN of either side wins; equal values: the gradient is a's
+  static constexpr auto name = "clamp_min";
+  static constexpr bool compares = false;
+  template <class T>
+  HALFTAPE_HD static T f(const T& a, const T& b) {
+    return where(a < b, b, where(b == b, a, b));
+  }
+  template <class T>
+  HALFTAPE_HD static T da(const T& g, const T& a, const T& b) {
+    return where(a < b, 0, where(b == b, g, 0));
+  }
+  template <class T>
+  HALFTAPE_HD static T db(const T& g, const T& a, const T& b) {
+    return where(a < b, g, where(b == b, 0, g));
+  }
+};
+struct ClampMax {  // a, at most b, likewise
+  static constexpr auto name = "clamp_max";
+  static constexpr bool compares = false;
+  template <class T>
+  HALFTAPE_HD static T f(const T& a, const T& b) {
+    return where(a > b, b, where(b == b, a, b));
+  }
+  template <class T>
+  HALFTAPE_HD static T da(const T& g, const T& a, const T& b) {
+    return where(a > b, 0, where(b == b, g, 0));
+  }
+  template <class T>
+  HALFTAPE_HD static T db(const T& g, const T& a, const T& b) {
+    return where(a > b, g, where(b == b, 0, g));
+  }
+};
+struct Pow {  // aᵇ;  ∂a: b·aᵇ⁻¹, 0 where b = 0;  ∂b: aᵇ·ln a, 0 where a = 0 and b ≥ 0
+  static constexpr auto name = "pow";
+  static constexpr bool compares = false;
+  static constexpr Cast cast = Cast::Float32;
+  static constexpr bool numbers = true;
+  template <class T>
+  HALFTAPE_HD static T f(const T& a, const T& b) {
+    return pow(a, b);
+  }
+  template <class T>
+  HALFTAPE_HD static T da(const T& g, const T& a, const T& b) {
+    const T m = where(b == 0, 1, b);
+    return g * (b * pow(a, m - 1));
+  }
+  template <class T>
+  HALFTAPE_HD static T db(const T& g, const T& a, const T& b) {
+    const T m = where(a == 0, where(b >= 0, 1, a), a);
+    return g * (pow(m, b) * log(m));
+  }
+};
+struct Atan2 {  // the angle of the point (b, a);  ∂a: b/(a² + b²),  ∂b: −a/(a² + b²)
+  static constexpr auto name = "atan2";
+  static constexpr bool compares = false;
+  static constexpr Cast cast = Cast::Widest;
+  static constexpr bool of_floats = true;
+  template <class T>
+  HALFTAPE_HD static T f(const T& a, const T& b) {
+    return atan2(a, b);
+  }
+  template <class T>
+  HALFTAPE_HD static T da(const T& g, const T& a, const T& b) {
+    const T h = hypot(a, b);  // its square could overflow
+    return g * (b / h) / h;
+  }
+  template <class T>
+  HALFTAPE_HD static T db(const T& g, const T& a, const T& b) {
+    const T h = hypot(a, b);
+    return -(g * (a / h) / h);
+  }
+};
+struct Hypot {  // √(a² + b²) without overflow
+  static constexpr auto name = "hypot";
+  static constexpr bool compares = false;
+  static constexpr bool of_floats = true;
+  template <class T>
+  HALFTAPE_HD static T f(const T& a, const T& b) {
+    return hypot(a, b);
+  }
+  template <class T>
+  HALFTAPE_HD static T da(const T& g, const T& a, const T& b) {
+    return g * (a / hypot(a, b));
+  }
+  template <class T>
+  HALFTAPE_HD static T db(const T& g, const T& a, const T& b) {
+    return g * (b / hypot(a, b));
+  }
+};
+struct Xlogy {  // a·ln b, 0 where a = 0 unless b is NaN
+  static constexpr auto name = "xlogy";
+  static constexpr bool compares = false;
+  static constexpr bool of_floats = true;
+  template <class T>
+  HALFTAPE_HD static T f(const T& a, const T& b) {
+    return where(b != b, b, where(a == 0, T(0), a * log(b)));
+  }
+  template <class T>
+  HALFTAPE_HD static T da(const T& g, const T& a, const T& b) {
+    const T m = where(a == 0, where(b <= 0, 1, b), b);
+    return g * log(m);
+  }
+  template <class T>
+  HALFTAPE_HD static T db(const T& g, const T& a, const T& b) {
+    return g * a / b;
+  }
+};
+struct Copysign {  // |a| with the sign of b, of −0 too;  ∂a: ±1, 0 where a = 0
+  static constexpr auto name = "copysign";
+  static constexpr bool compares = false;
+  static constexpr bool of_floats = true;
+  template <class T>
+  HALFTAPE_HD static T f(const T& a, const T& b) {
+    return copysign(a, b);
+  }
+  template <class T>
+  HALFTAPE_HD static T da(const T& g, const T& a, const T& b) {
+    return where(a == 0, 0, where(copysign(a, b) == a, g, -g));
+  }
+  template <class T>
+  HALFTAPE_HD static T db(const T& g, const T&, const T&) {
+    return zeros_like(g);
+  }
+};
+struct Fmod {  // a − b·trunc(a/b), exactly: what division towards zero leaves, with the sign of a
+  static constexpr auto name = "fmod";
+  static constexpr bool compares = false;
+  static constexpr bool numbers = true;
+  static constexpr bool divides = true;
+  template <class T>
+  HALFTAPE_HD static T f(const T& a, const T& b) {
+    return fmod(a, b);
+  }
+  template <class T>
+  HALFTAPE_HD static T da(const T& g, const T&, const T&) {
+    return g;
+  }
+  template <class T>
+  HALFTAPE_HD static T db(const T& g, const T& a, const T& b) {
+    return -(g * round((a - fmod(a, b)) / b));
+  }
+};
+struct Remainder {  // a − b·floor(a/b): the same with the sign of b, as Python's %
+  static constexpr auto name = "remainder";
+  static constexpr bool compares = false;
+  static constexpr bool numbers = true;
+  static constexpr bool divides = true;
+  template <class T>
+  HALFTAPE_HD static T f(const T& a, const T& b) {
+    const T r = fmod(a, b);
+    if constexpr (std::is_integral_v<T>)
+      return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+    else
+      return where(r == 0, r, where(copysign(T(1), r) == copysign(T(1), b), r, r + b));
+  }
+  template <class T>
+  HALFTAPE_HD static T da(const T& g, const T&, const T&) {
+    return g;
+  }
+  template <class T>
+  HALFTAPE_HD static T db(const T& g, const T& a, const T& b) {
+    return -(g * round((a - remainder(a, b)) / b));
+  }
+};
+/// The whole number at or below a/b, from the exact remainder: a/b itself may round up to the next.
+/// Its derivatives are 0.
+struct FloorDivide {
+  static constexpr auto name = "floor_divide";
+  static constexpr bool compares = false;
+  static constexpr bool numbers = true;
+  static constexpr bool divides = true;
+  template <class T>
+  HALFTAPE_HD static T f(const T& a, const T& b) {
+    const T r = fmod(a, b);
+    if constexpr (std::is_integral_v<T>) {
+      return quotient(a, b) - (r != 0 && (r < 0) != (b < 0) ? 1 : 0);
+    } else {
+      const T q = (a - r) / b;
+      const T floor =
+          round(where(r == 0, q, where(copysign(T(1), r) == copysign(T(1), b), q, q - 1)));
+      return where(b == 0, a / b, where(floor == 0, copysign(T(0), a / b), floor));
+    }
+  }
+  template <class T>
+  HALFTAPE_HD static T da(const T& g, const T&, const T&) {
+    return zeros_like(g);
+  }
+  template <class T>
+  HALFTAPE_HD static T db(const T& g, const T&, const T&) {
+    return zeros_like(g);
+  }
+};
+struct TruncDivide {  // a/b without its fraction; derivatives 0
+  static constexpr auto name = "trunc_divide";
+  static constexpr bool compares = false;
+  static constexpr bool numbers = true;
+  static constexpr bool divides = true;
+  template <class T>
+  HALFTAPE_HD static T f(const T& a, const T& b) {
+    if constexpr (std::is_integral_v<T>)
+      return quotient(a, b);
+    else
+      return trunc(a / b);
+  }
+  template <class T>
+  HALFTAPE_HD static T da(const T& g, const T&, const T&) {
+    return zeros_like(g);
+  }
+  template <class T>
+  HALFTAPE_HD static T db(const T& g, const T&, const T&) {
+    return zeros_like(g);
+  }
+};
+struct Prelu {  // a, b·a where a ≤ 0.  He et al. 2015, arXiv:1502.01852
+  static constexpr auto name = "prelu";
+  static constexpr bool compares = false;
+  static constexpr Cast cast = Cast::Lower;
+  template <class T>
+  HALFTAPE_HD static T f(const T& a, const T& b) {
+    return where(a > 0, a, b * a);
+  }
+  template <class T>
+  HALFTAPE_HD static T da(const T& g, const T& a, const T& b) {
+    return where(a > 0, g, g * b);
+  }
+  template <class T>
+  HALFTAPE_HD static T db(const T& g, const T& a, const T&) {
+    return where(a > 0, 0, g * a);
+  }
+};
 /// −y·ln p − (1 − y)·ln(1 − p), each logarithm at least −100; ∂p: (p − y) / (p(1 − p)) with a
 /// divisor of at least 10⁻¹². The bounds are PyTorch's: a saturated p costs 100 and has a finite
 /// gradient.
@@ -132,25 +396,29 @@ template <class Op>
 inline constexpr bool needs_floats = requires {
   Op::of_floats;
 };
-
-#define HALFTAPE_COMPARISON(Name, text, op)          \
-  struct Name {                                      \
-    static constexpr auto name = text;               \
-    static constexpr bool compares = true;           \
-    template <class T>                               \
-    HALFTAPE_HD static T f(const T& a, const T& b) { \
-      return where(a op b, T(1), T(0));              \
-    }                                                \
-  };
-HALFTAPE_COMPARISON(Eq, "eq", ==)
-HALFTAPE_COMPARISON(Ne, "ne", !=)
-HALFTAPE_COMPARISON(Lt, "lt", <)
-HALFTAPE_COMPARISON(Le, "le", <=)
-HALFTAPE_COMPARISON(Gt, "gt", >)
-HALFTAPE_COMPARISON(Ge, "ge", >=)
-#undef HALFTAPE_COMPARISON
+template <class Op>
+inline constexpr bool needs_integers = requires {
+  Op::of_integers;
+};
+template <class Op>
+inline constexpr bool needs_numbers = requires {
+  Op::numbers;
+};
+template <class Op>
+inline constexpr bool divides_integers = requires {
+  Op::divides;
+};
+template <class Op>
+constexpr Cast cast_of() {
+  if constexpr (requires { Op::cast; })
+    return Op::cast;
+  else
+    return Cast::Keep;
+}
 
 using BinaryOps =
-    Ops<Add, Sub, Mul, Div, Maximum, Minimum, BinaryCrossEntropy, Eq, Ne, Lt, Le, Gt, Ge>;
+    Ops<Add, Sub, Mul, Div, Maximum, Minimum, Fmax, Fmin, ClampMin, ClampMax, Pow, Atan2, Hypot,
+        Xlogy, Copysign, Fmod, Remainder, FloorDivide, TruncDivide, Prelu, BinaryCrossEntropy, Eq,
+        Ne, Lt, Le, Gt, Ge, LogicalAnd, LogicalOr, LogicalXor, BitwiseAnd, BitwiseOr, BitwiseXor>;
 
 }  // namespace halftape

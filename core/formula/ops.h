@@ -44,7 +44,8 @@ HALFTAPE_HD constexpr scalar_t<T> K(double value) {
   return static_cast<scalar_t<T>>(value);
 }
 
-/// Two numbers that some formulas take: `a·x + b`, `x^a`, `clamp(x, a, b)`.
+/// Two numbers that some formulas take: `a·x + b`, `x^a`, `clamp(x, a, b)`. A backend is given them
+/// as Scalars, exact for every dtype, and hands the formula those of its reading.
 template <class S>
 struct Params {
   S a{}, b{};

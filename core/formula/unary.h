@@ -1,9 +1,11 @@
-// Element-wise formulas of one argument. `f` is the value; `df(g, saved)` is the gradient g times
+// Element-wise formulas of one argument: arithmetic and roundings here, elementary.h, activation.h;
+// and the list of them all. `f` is the value; `df(g, saved)` is the gradient g times
 // the derivative. f is read with T = float, double or Chunk; df with those and, when the backward
 // pass is itself recorded, with Tensor. Constants are exact in the wider type where it matters, so
 // that T = double is a reference.
 #pragma once
-#include "halftape/core/formula/words.h"
+#include "halftape/core/formula/activation.h"
+#include "halftape/core/formula/elementary.h"
 
 namespace halftape {
 
@@ -46,7 +48,7 @@ struct Sign {  // −1, 0 or 1; NaN stays NaN
   }
   template <class T>
   HALFTAPE_HD static T df(const T& g, const T&) {
-    return 0 * g;
+    return zeros_like(g);
   }
 };
 struct Square {  // y = x²,  y' = 2x
@@ -63,45 +65,6 @@ struct Square {  // y = x²,  y' = 2x
     return 2 * (g * x);
   }
 };
-struct Exp {  // y = eˣ,  y' = y
-  static constexpr auto name = "exp";
-  static constexpr Cast cast = Cast::Float32;
-  static constexpr Saves saves = Saves::Output;
-  template <class T>
-  HALFTAPE_HD static T f(const T& x) {
-    return exp(x);
-  }
-  template <class T>
-  HALFTAPE_HD static T df(const T& g, const T& y) {
-    return g * y;
-  }
-};
-struct Log {  // y = ln x,  y' = 1/x
-  static constexpr auto name = "log";
-  static constexpr Cast cast = Cast::Float32;
-  static constexpr Saves saves = Saves::Input;
-  template <class T>
-  HALFTAPE_HD static T f(const T& x) {
-    return log(x);
-  }
-  template <class T>
-  HALFTAPE_HD static T df(const T& g, const T& x) {
-    return g / x;
-  }
-};
-struct Log1p {  // y = ln(1 + x),  y' = 1/(1 + x)
-  static constexpr auto name = "log1p";
-  static constexpr Cast cast = Cast::Float32;
-  static constexpr Saves saves = Saves::Input;
-  template <class T>
-  HALFTAPE_HD static T f(const T& x) {
-    return log1p(x);
-  }
-  template <class T>
-  HALFTAPE_HD static T df(const T& g, const T& x) {
-    return g / (1 + x);
-  }
-};
 struct Sqrt {  // y = √x,  y' = 1/(2y); infinite at 0
   static constexpr auto name = "sqrt";
   static constexpr Cast cast = Cast::Keep;
@@ -112,7 +75,7 @@ struct Sqrt {  // y = √x,  y' = 1/(2y); infinite at 0
   }
   template <class T>
   HALFTAPE_HD static T df(const T& g, const T& y) {
-    return g / (2 * y);
+    return K<T>(0.5) * g / y;
   }
 };
 struct Rsqrt {  // y = 1/√x,  y' = −y³/2
@@ -125,7 +88,7 @@ struct Rsqrt {  // y = 1/√x,  y' = −y³/2
   }
   template <class T>
   HALFTAPE_HD static T df(const T& g, const T& y) {
-    return K<T>(-0.5) * (g * (y * y * y));
+    return g * ((K<T>(-0.5) * y) * (y * y));
   }
 };
 struct Reciprocal {  // y = 1/x,  y' = −y²
@@ -141,136 +104,73 @@ struct Reciprocal {  // y = 1/x,  y' = −y²
     return -(g * (y * y));
   }
 };
-struct Tanh {  // y = tanh(x),  y' = 1 − y²
-  static constexpr auto name = "tanh";
+struct Floor {  // down;  y' = 0
+  static constexpr auto name = "floor";
   static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Output;
-  template <class T>
-  HALFTAPE_HD static T f(const T& x) {
-    return tanh(x);
-  }
-  template <class T>
-  HALFTAPE_HD static T df(const T& g, const T& y) {
-    return g * (1 - y * y);
-  }
-};
-struct Sigmoid {  // y = 1/(1 + e⁻ˣ),  y' = y(1 − y)
-  static constexpr auto name = "sigmoid";
-  static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Output;
-  template <class T>
-  HALFTAPE_HD static T f(const T& x) {
-    return sigmoid(x);
-  }
-  template <class T>
-  HALFTAPE_HD static T df(const T& g, const T& y) {
-    return g * (y * (1 - y));
-  }
-};
-struct Relu {  // y = max(x, 0); NaN passes, y'(0) = 0
-  static constexpr auto name = "relu";
-  static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Output;
+  static constexpr Saves saves = Saves::Nothing;
   static constexpr bool integers = true;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
-    return where(x <= 0, T(0), x);
+    return floor(x);
   }
   template <class T>
-  HALFTAPE_HD static T df(const T& g, const T& y) {
-    return where(y <= 0, 0, g);
+  HALFTAPE_HD static T df(const T& g, const T&) {
+    return zeros_like(g);
   }
 };
-struct Gelu {  // y = x·Φ(x), Φ the normal distribution.  Hendrycks & Gimpel 2016, arXiv:1606.08415
-  static constexpr auto name = "gelu";
+struct Ceil {  // up;  y' = 0
+  static constexpr auto name = "ceil";
   static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Input;
-  // erfc keeps the digits of the left tail that 1 + erf would cancel; the clamp keeps −inf·0 from
-  // being NaN.
+  static constexpr Saves saves = Saves::Nothing;
+  static constexpr bool integers = true;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
-    const T m = where(x < -1000, -1000, x);
-    return (K<T>(0.5) * m) * erfc(K<T>(-0.70710678118654752440) * m);
+    return ceil(x);
   }
   template <class T>
-  HALFTAPE_HD static T df(const T& g, const T& x) {
-    const T m = where(x < -1000, -1000, where(x > 1000, 1000, x));
-    const T cdf = K<T>(0.5) * erfc(K<T>(-0.70710678118654752440) * m);
-    const T pdf = K<T>(0.39894228040143267794) * exp(K<T>(-0.5) * (m * m));
-    return g * (cdf + m * pdf);
+  HALFTAPE_HD static T df(const T& g, const T&) {
+    return zeros_like(g);
   }
 };
-struct GeluTanh {  // y = x/2·(1 + tanh(√(2/π)(x + 0.044715x³))) = x·σ(2u); the same source
-  static constexpr auto name = "gelu_tanh";
+struct Trunc {  // towards 0;  y' = 0
+  static constexpr auto name = "trunc";
   static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Input;
-  static constexpr double k = 0.79788456080286535588, c = 0.044715;
+  static constexpr Saves saves = Saves::Nothing;
+  static constexpr bool integers = true;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
-    const T m = where(x < -1000, -1000, x);
-    return m * sigmoid(K<T>(2 * k) * (m * (1 + K<T>(c) * (m * m))));
+    return trunc(x);
   }
   template <class T>
-  HALFTAPE_HD static T df(const T& g, const T& x) {
-    const T m = where(x < -1000, -1000, where(x > 1000, 1000, x));
-    const T v = K<T>(2 * k) * (m * (1 + K<T>(c) * (m * m)));
-    const T s = sigmoid(v), rest = sigmoid(-v);  // 1 − s, which subtraction would leave no digits
-    return g * (s + K<T>(2 * k) * (m * (s * rest) * (1 + K<T>(3 * c) * (m * m))));
+  HALFTAPE_HD static T df(const T& g, const T&) {
+    return zeros_like(g);
   }
 };
-struct Silu {  // y = x·σ(x),  y' = σ(1 + x(1 − σ))
-  static constexpr auto name = "silu";
+struct Round {  // to the nearest whole number, halves to the even one
+  static constexpr auto name = "round";
   static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Input;
+  static constexpr Saves saves = Saves::Nothing;
+  static constexpr bool integers = true;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
-    const T m = where(x < -10000, -10000, x);
-    return m * sigmoid(m);
+    return round(x);
   }
   template <class T>
-  HALFTAPE_HD static T df(const T& g, const T& x) {
-    const T m = where(x < -10000, -10000, where(x > 10000, 10000, x));
-    const T s = sigmoid(m);
-    return g * (s * (1 + m * (1 - s)));
+  HALFTAPE_HD static T df(const T& g, const T&) {
+    return zeros_like(g);
   }
 };
-struct Softplus {  // y = ln(1 + eˣ) = max(x, 0) + ln(1 + e^−|x|),  y' = σ(x)
-  static constexpr auto name = "softplus";
-  static constexpr Cast cast = Cast::Float32;
-  static constexpr Saves saves = Saves::Input;
-  template <class T>
-  HALFTAPE_HD static T f(const T& x) {
-    return where(x <= 0, T(0), x) + log1p(exp(-abs(x)));
-  }
-  template <class T>
-  HALFTAPE_HD static T df(const T& g, const T& x) {
-    return g * sigmoid(x);
-  }
-};
-struct Erf {  // y' = 2/√π·e^−x²
-  static constexpr auto name = "erf";
+struct Frac {  // y = x − trunc x,  y' = 1
+  static constexpr auto name = "frac";
   static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Input;
+  static constexpr Saves saves = Saves::Nothing;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
-    return erf(x);
+    return x - trunc(x);
   }
   template <class T>
-  HALFTAPE_HD static T df(const T& g, const T& x) {
-    return K<T>(1.12837916709551257390) * (g * exp(-(x * x)));
-  }
-};
-struct Erfc {  // 1 − erf(x), accurate in the right tail
-  static constexpr auto name = "erfc";
-  static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Input;
-  template <class T>
-  HALFTAPE_HD static T f(const T& x) {
-    return erfc(x);
-  }
-  template <class T>
-  HALFTAPE_HD static T df(const T& g, const T& x) {
-    return K<T>(-1.12837916709551257390) * (g * exp(-(x * x)));
+  HALFTAPE_HD static T df(const T& g, const T&) {
+    return g;
   }
 };
 struct Affine {  // y = a·x + b
@@ -317,6 +217,7 @@ struct PowScalar {  // y = xᵃ, 1 where a = 0, for NaN too;  y' = a·xᵃ⁻¹,
   static constexpr auto name = "pow_scalar";
   static constexpr Cast cast = Cast::Float32;
   static constexpr Saves saves = Saves::Input;
+  static constexpr bool integers = true;
   template <class T, class S>
   HALFTAPE_HD static T f(const T& x, const Params<S>& p) {
     if (p.a == S(0)) return T(1);
@@ -324,8 +225,22 @@ struct PowScalar {  // y = xᵃ, 1 where a = 0, for NaN too;  y' = a·xᵃ⁻¹,
   }
   template <class T, class S>
   HALFTAPE_HD static T df(const T& g, const T& x, const Params<S>& p) {
-    if (p.a == S(0)) return 0 * g;
+    if (p.a == S(0)) return zeros_like(g);
     return p.a * (g * pow(x, S(p.a - 1)));
+  }
+};
+struct ScalarPow {  // y = aˣ,  y' = y·ln a; where a = 0: 0, but −∞ for x < 0
+  static constexpr auto name = "scalar_pow";
+  static constexpr Cast cast = Cast::Float32;
+  static constexpr Saves saves = Saves::Output;
+  template <class T, class S>
+  HALFTAPE_HD static T f(const T& x, const Params<S>& p) {
+    return pow(p.a, x);
+  }
+  template <class T, class S>
+  HALFTAPE_HD static T df(const T& g, const T& y, const Params<S>& p) {
+    if (p.a == S(0)) return where(y > 1, -(g * y), 0);
+    return g * (y * log(p.a));
   }
 };
 struct Clamp {  // y = min(max(x, a), b); NaN passes; the gradient passes where a ≤ x ≤ b
@@ -344,8 +259,12 @@ struct Clamp {  // y = min(max(x, a), b); NaN passes; the gradient passes where 
 };
 
 using UnaryOps =
-    Ops<Neg, Abs, Sign, Square, Exp, Log, Log1p, Sqrt, Rsqrt, Reciprocal, Tanh, Sigmoid, Relu, Gelu,
-        GeluTanh, Silu, Softplus, Erf, Erfc, Affine, DivScalar, ScalarDiv, PowScalar, Clamp>;
+    Ops<Neg, Abs, Sign, Square, Sqrt, Rsqrt, Reciprocal, Floor, Ceil, Trunc, Round, Frac, Affine,
+        DivScalar, ScalarDiv, PowScalar, ScalarPow, Clamp, Exp, Exp2, Expm1, Log, Log1p, Log2,
+        Log10, Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Tanh, Asinh, Acosh, Atanh, Erf, Erfc,
+        Sinpi, Cospi, Sinc, Logit, Sigmoid, Relu, LeakyRelu, Elu, Celu, Gelu, GeluTanh, Silu, Mish,
+        Softplus, LogSigmoid, Softsign, Hardtanh, Hardsigmoid, Hardswish, Tanhshrink, Softshrink,
+        Hardshrink, Threshold>;
 
 /// Does the formula make sense on integers (and keep their dtype)?
 template <class Op>

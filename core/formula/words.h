@@ -8,22 +8,81 @@
 
 namespace halftape {
 
-HALFTAPE_HD float exp(float x) { return ::expf(x); }
-HALFTAPE_HD double exp(double x) { return ::exp(x); }
-HALFTAPE_HD float log(float x) { return ::logf(x); }
-HALFTAPE_HD double log(double x) { return ::log(x); }
-HALFTAPE_HD float log1p(float x) { return ::log1pf(x); }
-HALFTAPE_HD double log1p(double x) { return ::log1p(x); }
-HALFTAPE_HD float sqrt(float x) { return ::sqrtf(x); }
-HALFTAPE_HD double sqrt(double x) { return ::sqrt(x); }
-HALFTAPE_HD float tanh(float x) { return ::tanhf(x); }
-HALFTAPE_HD double tanh(double x) { return ::tanh(x); }
-HALFTAPE_HD float erf(float x) { return ::erff(x); }
-HALFTAPE_HD double erf(double x) { return ::erf(x); }
-HALFTAPE_HD float erfc(float x) { return ::erfcf(x); }
-HALFTAPE_HD double erfc(double x) { return ::erfc(x); }
-HALFTAPE_HD float pow(float x, float p) { return ::powf(x, p); }
-HALFTAPE_HD double pow(double x, double p) { return ::pow(x, p); }
+#define HALFTAPE_WORD(word)                                \
+  HALFTAPE_HD float word(float x) { return ::word##f(x); } \
+  HALFTAPE_HD double word(double x) { return ::word(x); }
+#define HALFTAPE_WORD2(word)                                           \
+  HALFTAPE_HD float word(float x, float y) { return ::word##f(x, y); } \
+  HALFTAPE_HD double word(double x, double y) { return ::word(x, y); }
+HALFTAPE_WORD(exp)
+HALFTAPE_WORD(exp2)
+HALFTAPE_WORD(expm1)
+HALFTAPE_WORD(log)
+HALFTAPE_WORD(log1p)
+HALFTAPE_WORD(log2)
+HALFTAPE_WORD(log10)
+HALFTAPE_WORD(sqrt)
+HALFTAPE_WORD(sin)
+HALFTAPE_WORD(cos)
+HALFTAPE_WORD(tan)
+HALFTAPE_WORD(asin)
+HALFTAPE_WORD(acos)
+HALFTAPE_WORD(atan)
+HALFTAPE_WORD(sinh)
+HALFTAPE_WORD(cosh)
+HALFTAPE_WORD(tanh)
+HALFTAPE_WORD(asinh)
+HALFTAPE_WORD(acosh)
+HALFTAPE_WORD(atanh)
+HALFTAPE_WORD(erf)
+HALFTAPE_WORD(erfc)
+HALFTAPE_WORD(floor)
+HALFTAPE_WORD(ceil)
+HALFTAPE_WORD(trunc)
+HALFTAPE_WORD2(pow)
+HALFTAPE_WORD2(atan2)
+HALFTAPE_WORD2(fmod)
+HALFTAPE_WORD2(hypot)
+HALFTAPE_WORD2(copysign)
+#undef HALFTAPE_WORD
+#undef HALFTAPE_WORD2
+// Half to even, in the rounding mode that everybody runs in.
+HALFTAPE_HD float round(float x) { return ::rintf(x); }
+HALFTAPE_HD double round(double x) { return ::rint(x); }
+
+// sin(πx) and cos(πx), right for every x: whole turns are taken off first, which is exact, and the
+// rest is brought to [−½, ½], so that whole numbers give exact zeros, of x's sign.
+template <class S>
+requires std::is_floating_point_v<S> HALFTAPE_HD S sinpi(S x) {
+  const S r = x - S(2) * round(x / S(2));
+  const S t = r > S(0.5) ? S(1) - r : r < S(-0.5) ? S(-1) - r : r;
+  return t == S(0) ? copysign(S(0), x) : sin(S(3.14159265358979323846) * t);
+}
+template <class S>
+requires std::is_floating_point_v<S> HALFTAPE_HD S cospi(S x) {
+  const S r = x - S(2) * round(x / S(2));
+  return sinpi(S(0.5) - (r < S(0) ? -r : r));
+}
+
+// Integers: whole already; arithmetic wraps around, as two's complement does.
+HALFTAPE_HD int64_t floor(int64_t x) { return x; }
+HALFTAPE_HD int64_t ceil(int64_t x) { return x; }
+HALFTAPE_HD int64_t trunc(int64_t x) { return x; }
+HALFTAPE_HD int64_t round(int64_t x) { return x; }
+/// xᵖ modulo 2⁶⁴; for p < 0 the whole part of the fraction.
+HALFTAPE_HD int64_t pow(int64_t x, int64_t p) {
+  if (p < 0) return x == 1 ? 1 : x == -1 ? (p % 2 ? -1 : 1) : 0;
+  uint64_t y = 1;
+  for (auto power = static_cast<uint64_t>(x); p; p >>= 1, power *= power)
+    if (p & 1) y *= power;
+  return static_cast<int64_t>(y);
+}
+/// a/b towards zero and the rest that it leaves. A zero divisor, which a kernel that can throw
+/// refuses, gives 0; a divisor of −1 never divides, because the lowest integer has no opposite.
+HALFTAPE_HD int64_t quotient(int64_t a, int64_t b) {
+  return b == 0 ? 0 : b == -1 ? static_cast<int64_t>(0 - static_cast<uint64_t>(a)) : a / b;
+}
+HALFTAPE_HD int64_t fmod(int64_t a, int64_t b) { return b == 0 || b == -1 ? 0 : a % b; }
 
 template <class A, class B>
 requires std::is_arithmetic_v<A> && std::is_arithmetic_v<B> HALFTAPE_HD std::common_type_t<A, B>
@@ -33,6 +92,11 @@ where(bool c, A a, B b) {
 template <class S>
 requires std::is_arithmetic_v<S> HALFTAPE_HD S abs(S x) {
   return x < S(0) ? S(-x) : x == S(0) ? S(0) : x;  // abs(-0) is +0
+}
+/// Of g's shape and kind; Tensor has its own.
+template <class T>
+HALFTAPE_HD T zeros_like(const T&) {
+  return T(0);
 }
 // 1 / (1 + e^-x) without overflow on either side: e^-|x| lies in (0, 1].
 template <class S>

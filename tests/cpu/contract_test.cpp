@@ -2,6 +2,7 @@
 // alignment and any layout, and no byte written beside the output.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -169,6 +170,15 @@ Array numbers(const Shape& shape, Dtype dtype, uint32_t seed = 1, bool special =
   });
   return a;
 }
+/// The same with 1 for 0, to divide by.
+Array divisors(const Shape& shape, Dtype dtype, uint32_t seed) {
+  const Array a = numbers(shape, dtype, seed);
+  visit(dtype, [&](auto t) {
+    using T = typename decltype(t)::type;
+    std::replace(a.data<T>(), a.data<T>() + a.numel(), convert<T>(0), convert<T>(1));
+  });
+  return a;
+}
 Array integers(const Shape& shape, int64_t limit, uint32_t seed = 1) {
   const Array a(shape, kInt64, kCPU);
   for (int64_t i = 0; i < a.numel(); ++i)
@@ -216,12 +226,13 @@ TEST_CASE("copies, casts, constants and reads give the same bits anyhow") {
 
 TEST_CASE("element-wise kernels of one argument and their gradients give the same bits anyhow") {
   const Params<double> p{1.5, 2.5};
+  const Params<Scalar> numbered{p.a, p.b};
   UnaryOps::each([&](auto tag) {
     using Op = typename decltype(tag)::type;
     const OpId op = UnaryOps::index<Op>();
     auto value = [&](const Shape& s, Dtype d) {
       check({Op::name, {numbers(s, d)}, {numbers(s, d, 2)}, [=](const Arrays& y, const Arrays& x) {
-               cpu().unary(op, y[0], x[0], p);
+               cpu().unary(op, y[0], x[0], numbered);
              }});
     };
     for (const Dtype d : floats) {
@@ -242,7 +253,7 @@ TEST_CASE("element-wise kernels of one argument and their gradients give the sam
     for (const auto* shapes : {&small, &large})
       for (const Shape& s : *shapes)
         check({"gelu", {numbers(s, d)}, {numbers(s, d, 2)}, [&](const Arrays& y, const Arrays& x) {
-                 cpu().unary(UnaryOps::index<Gelu>(), y[0], x[0], p);
+                 cpu().unary(UnaryOps::index<Gelu>(), y[0], x[0], numbered);
                }});
 }
 
@@ -250,13 +261,17 @@ TEST_CASE("element-wise kernels of two arguments and where give the same bits an
   auto binary = [](const char* name, OpId op, const Shape& s, Dtype y, Dtype a, Dtype b) {
     check({name,
            {numbers(s, y)},
-           {numbers(s, a, 2), numbers(s, b, 3)},
+           {numbers(s, a, 2), is_floating_point(b) ? numbers(s, b, 3) : divisors(s, b, 3)},
            [op](const Arrays& to, const Arrays& x) { cpu().binary(op, to[0], x[0], x[1]); }});
   };
   BinaryOps::each([&](auto tag) {
     using Op = typename decltype(tag)::type;
     const OpId op = BinaryOps::index<Op>();
     for (const Shape& s : {Shape{33}, Shape{0}, Shape{7, 33}}) {
+      if constexpr (needs_integers<Op>) {
+        for (const Dtype d : whole) binary(Op::name, op, s, d, d, d);
+        continue;
+      }
       for (const Dtype d : floats) binary(Op::name, op, s, Op::compares ? kBool : d, d, d);
       if (!needs_floats<Op>)
         for (const Dtype d : whole) binary(Op::name, op, s, Op::compares ? kBool : d, d, d);

@@ -30,7 +30,7 @@ Values values(const Array& a) {
   return {wide.data<double>(), wide.data<double>() + wide.numel()};
 }
 template <class Op>
-Array unary(const Array& x, Params<double> p = {}) {
+Array unary(const Array& x, const Params<Scalar>& p = {}) {
   Array y(x.shape(), x.dtype(), kCPU);
   cpu_backend().unary(UnaryOps::index<Op>(), y, x, p);
   return y;

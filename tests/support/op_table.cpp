@@ -60,7 +60,8 @@ void unary_rows(Rows& rows) {
   row(
       "silu", silu, [](double x) { return x * logistic(x); }, Cast::Keep, -4, 4);
   row(
-      "softplus", softplus, [](double x) { return std::log1p(std::exp(x)); }, f32, -4, 4);
+      "softplus", [](const Tensor& x) { return softplus(x); },
+      [](double x) { return std::log1p(std::exp(x)); }, f32, -4, 4);
   row("erf", erf, [](double x) { return std::erf(x); });
   row("erfc", erfc, [](double x) { return std::erfc(x); });
   row(
@@ -394,6 +395,7 @@ std::vector<OpRow> op_table() {
   matrix_rows(rows);
   view_rows(rows);
   loss_rows(rows);
+  elementwise_rows(rows);
   shape_rows(rows);
   index_rows(rows);
   return rows;

@@ -186,6 +186,8 @@ void shape_rows(std::vector<OpRow>& rows);
 void index_rows(std::vector<OpRow>& rows);
 void reduce_rows(std::vector<OpRow>&);
 void matrix_rows(std::vector<OpRow>&);
+void elementwise_rows(std::vector<OpRow>& rows);
+
 std::vector<OpRow> op_table();
 
 }  // namespace halftape::testing

@@ -35,7 +35,7 @@ class TracingBackend final : public Backend {
   }
   void read(void* host, const Array& from) override { note("read"), cpu().read(host, from); }
   void fill(const Array& to, Scalar value) override { note("fill"), cpu().fill(to, value); }
-  void unary(OpId op, const Array& y, const Array& x, Params<double> p) override {
+  void unary(OpId op, const Array& y, const Array& x, const Params<Scalar>& p) override {
     note(name_of<UnaryOps>(op)), cpu().unary(op, y, x, p);
   }
   void unary_grad(OpId op, const Array& dx, const Array& g, const Array& saved,

@@ -1,0 +1,304 @@
+// Activations as formulas of one argument; at a kink each says which side its derivative takes, as
+// PyTorch's does. core/formula/unary.h says how a formula is read.
+#pragma once
+#include "halftape/core/formula/words.h"
+
+namespace halftape {
+
+struct Sigmoid {  // y = 1/(1 + e⁻ˣ),  y' = y(1 − y)
+  static constexpr auto name = "sigmoid";
+  static constexpr Cast cast = Cast::Keep;
+  static constexpr Saves saves = Saves::Output;
+  template <class T>
+  HALFTAPE_HD static T f(const T& x) {
+    return sigmoid(x);
+  }
+  template <class T>
+  HALFTAPE_HD static T df(const T& g, const T& y) {
+    return g * (y * (1 - y));
+  }
+};
+struct Relu {  // y = max(x, 0); NaN passes, y'(0) = 0
+  static constexpr auto name = "relu";
+  static constexpr Cast cast = Cast::Keep;
+  static constexpr Saves saves = Saves::Output;
+  static constexpr bool integers = true;
+  template <class T>
+  HALFTAPE_HD static T f(const T& x) {
+    return where(x <= 0, T(0), x);
+  }
+  template <class T>
+  HALFTAPE_HD static T df(const T& g, const T& y) {
+    return where(y <= 0, 0, g);
+  }
+};
+struct LeakyRelu {  // y = x, a·x where x ≤ 0;  y'(0) = a
+  static constexpr auto name = "leaky_relu";
+  static constexpr Cast cast = Cast::Keep;
+  static constexpr Saves saves = Saves::Input;
+  template <class T, class S>
+  HALFTAPE_HD static T f(const T& x, const Params<S>& p) {
+    return where(x > 0, x, p.a * x);
+  }
+  template <class T, class S>
+  HALFTAPE_HD static T df(const T& g, const T& x, const Params<S>& p) {
+    return where(x > 0, g, p.a * g);
+  }
+};
+struct Elu {  // y = b·x, b·a·(eˣ − 1) where x ≤ 0.  Clevert et al. 2015, arXiv:1511.07289
+  static constexpr auto name = "elu";
+  static constexpr Cast cast = Cast::Keep;
+  static constexpr Saves saves = Saves::Input;
+  template <class T, class S>
+  HALFTAPE_HD static T f(const T& x, const Params<S>& p) {
+    const T m = where(x > 0, 0, x);  // of the branch that is taken
+    return p.b * where(x > 0, x, p.a * expm1(m));
+  }
+  template <class T, class S>
+  HALFTAPE_HD static T df(const T& g, const T& x, const Params<S>& p) {
+    const T m = where(x > 0, 0, x);
+    return p.b * where(x > 0, g, p.a * (g * exp(m)));
+  }
+};
+struct Celu {  // y = x, a·(e^(x/a) − 1) where x ≤ 0.  Barron 2017, arXiv:1704.07483
+  static constexpr auto name = "celu";
+  static constexpr Cast cast = Cast::Keep;
+  static constexpr Saves saves = Saves::Input;
+  template <class T, class S>
+  HALFTAPE_HD static T f(const T& x, const Params<S>& p) {
+    const T m = where(x > 0, 0, x / p.a);
+    return where(x > 0, x, p.a * expm1(m));
+  }
+  template <class T, class S>
+  HALFTAPE_HD static T df(const T& g, const T& x, const Params<S>& p) {
+    const T m = where(x > 0, 0, x / p.a);
+    return where(x > 0, g, g * exp(m));
+  }
+};
+struct Gelu {  // y = x·Φ(x), Φ the normal distribution.  Hendrycks & Gimpel 2016, arXiv:1606.08415
+  static constexpr auto name = "gelu";
+  static constexpr Cast cast = Cast::Keep;
+  static constexpr Saves saves = Saves::Input;
+  // erfc keeps the digits of the left tail that 1 + erf would cancel; the clamp keeps −inf·0 from
+  // being NaN.
+  template <class T>
+  HALFTAPE_HD static T f(const T& x) {
+    const T m = where(x < -1000, -1000, x);
+    return (K<T>(0.5) * m) * erfc(K<T>(-0.70710678118654752440) * m);
+  }
+  template <class T>
+  HALFTAPE_HD static T df(const T& g, const T& x) {
+    const T m = where(x < -1000, -1000, where(x > 1000, 1000, x));
+    const T cdf = K<T>(0.5) * erfc(K<T>(-0.70710678118654752440) * m);
+    const T pdf = K<T>(0.39894228040143267794) * exp(K<T>(-0.5) * (m * m));
+    return g * (cdf + m * pdf);
+  }
+};
+struct GeluTanh {  // y = x/2·(1 + tanh(√(2/π)(x + 0.044715x³))) = x·σ(2u); the same source
+  static constexpr auto name = "gelu_tanh";
+  static constexpr Cast cast = Cast::Keep;
+  static constexpr Saves saves = Saves::Input;
+  static constexpr double k = 0.79788456080286535588, c = 0.044715;
+  template <class T>
+  HALFTAPE_HD static T f(const T& x) {
+    const T m = where(x < -1000, -1000, x);
+    return m * sigmoid(K<T>(2 * k) * (m * (1 + K<T>(c) * (m * m))));
+  }
+  template <class T>
+  HALFTAPE_HD static T df(const T& g, const T& x) {
+    const T m = where(x < -1000, -1000, where(x > 1000, 1000, x));
+    const T v = K<T>(2 * k) * (m * (1 + K<T>(c) * (m * m)));
+    const T s = sigmoid(v), rest = sigmoid(-v);  // 1 − s, which subtraction would leave no digits
+    return g * (s + K<T>(2 * k) * (m * (s * rest) * (1 + K<T>(3 * c) * (m * m))));
+  }
+};
+struct Silu {  // y = x·σ(x),  y' = σ(1 + x(1 − σ))
+  static constexpr auto name = "silu";
+  static constexpr Cast cast = Cast::Keep;
+  static constexpr Saves saves = Saves::Input;
+  template <class T>
+  HALFTAPE_HD static T f(const T& x) {
+    const T m = where(x < -10000, -10000, x);
+    return m * sigmoid(m);
+  }
+  template <class T>
+  HALFTAPE_HD static T df(const T& g, const T& x) {
+    const T m = where(x < -10000, -10000, where(x > 10000, 10000, x));
+    const T s = sigmoid(m);
+    return g * (s * (1 + m * (1 - s)));
+  }
+};
+/// x·tanh(ln(1 + eˣ)).  Misra 2019, arXiv:1908.08681
+/// With u = e^−|x| the tangent is n/d, both polynomials in u, so that neither tail cancels or
+/// overflows: n = 1 + 2u, d = n + 2u² on the right, n = u(u + 2), d = n + 2 on the left.
+struct Mish {
+  static constexpr auto name = "mish";
+  static constexpr Cast cast = Cast::Keep;
+  static constexpr Saves saves = Saves::Input;
+  template <class T>
+  HALFTAPE_HD static T f(const T& x) {
+    const T m = where(x < -1000, -1000, x), u = exp(-abs(m));
+    const T n = where(m > 0, 1 + 2 * u, u * (u + 2)), d = n + where(m > 0, 2 * (u * u), 2);
+    return m * (n / d);
+  }
+  template <class T>
+  HALFTAPE_HD static T df(const T& g, const T& x) {
+    const T m = where(x < -1000, -1000, where(x > 1000, 1000, x)), u = exp(-abs(m));
+    const T n = where(m > 0, 1 + 2 * u, u * (u + 2)), d = n + where(m > 0, 2 * (u * u), 2);
+    const T slope = 4 * (u * (1 + u)) * where(m > 0, u, 1) / (d * d);
+    return g * (n / d + m * slope);
+  }
+};
+/// y = ln(1 + e^(a·x))/a,  y' = σ(a·x);  y = x where a·x > b: beyond 20 no float32 tells them apart
+/// ln(1 + eᵗ) = max(t, 0) + ln(1 + e^−|t|).
+struct Softplus {
+  static constexpr auto name = "softplus";
+  static constexpr Cast cast = Cast::Float32;
+  static constexpr Saves saves = Saves::Input;
+  template <class T, class S>
+  HALFTAPE_HD static T f(const T& x, const Params<S>& p) {
+    const T t = p.a * x;
+    return where(t > p.b, x, (where(t <= 0, T(0), t) + log1p(exp(-abs(t)))) / p.a);
+  }
+  template <class T, class S>
+  HALFTAPE_HD static T df(const T& g, const T& x, const Params<S>& p) {
+    const T t = p.a * x;
+    return where(t > p.b, g, g * sigmoid(t));
+  }
+};
+struct LogSigmoid {  // y = ln σ(x) = min(x, 0) − ln(1 + e^−|x|),  y' = σ(−x)
+  static constexpr auto name = "log_sigmoid";
+  static constexpr Cast cast = Cast::Keep;
+  static constexpr Saves saves = Saves::Input;
+  template <class T>
+  HALFTAPE_HD static T f(const T& x) {
+    return where(x < 0, x, where(x >= 0, K<T>(-0.0), x)) - log1p(exp(-abs(x)));
+  }
+  template <class T>
+  HALFTAPE_HD static T df(const T& g, const T& x) {
+    return g * sigmoid(-x);
+  }
+};
+struct Softsign {  // y = x/(1 + |x|),  y' = 1/(1 + |x|)²; ±1 at ±∞
+  static constexpr auto name = "softsign";
+  static constexpr Cast cast = Cast::Keep;
+  static constexpr Saves saves = Saves::Input;
+  template <class T>
+  HALFTAPE_HD static T f(const T& x) {
+    const T m = where(x < -1e30, -1e30, where(x > 1e30, 1e30, x));
+    return m / (1 + abs(m));
+  }
+  template <class T>
+  HALFTAPE_HD static T df(const T& g, const T& x) {
+    const T d = 1 + abs(x);
+    return (g / d) / d;
+  }
+};
+struct Hardtanh {  // y = min(max(x, a), b); NaN passes; the gradient passes where a < x < b
+  static constexpr auto name = "hardtanh";
+  static constexpr Cast cast = Cast::Keep;
+  static constexpr Saves saves = Saves::Input;
+  static constexpr bool integers = true;
+  template <class T, class S>
+  HALFTAPE_HD static T f(const T& x, const Params<S>& p) {
+    return where(x > p.b, T(p.b), where(x < p.a, T(p.a), x));
+  }
+  template <class T, class S>
+  HALFTAPE_HD static T df(const T& g, const T& x, const Params<S>& p) {
+    return where(x >= p.b, 0, where(x <= p.a, 0, g));
+  }
+};
+struct Hardsigmoid {  // y = (x + 3)/6 between 0 and 1;  y'(±3) = 0
+  static constexpr auto name = "hardsigmoid";
+  static constexpr Cast cast = Cast::Keep;
+  static constexpr Saves saves = Saves::Input;
+  template <class T>
+  HALFTAPE_HD static T f(const T& x) {
+    return where(x <= -3, T(0), where(x >= 3, T(1), (x + 3) / 6));
+  }
+  template <class T>
+  HALFTAPE_HD static T df(const T& g, const T& x) {
+    return where(x <= -3, 0, where(x >= 3, 0, g / 6));
+  }
+};
+struct Hardswish {  // y = x·hardsigmoid(x);  y'(−3) = 0, y'(3) = 1.  Howard et al. 2019,
+                    // arXiv:1905.02244
+  static constexpr auto name = "hardswish";
+  static constexpr Cast cast = Cast::Keep;
+  static constexpr Saves saves = Saves::Input;
+  template <class T>
+  HALFTAPE_HD static T f(const T& x) {
+    return where(x <= -3, T(0), where(x >= 3, x, x * (x + 3) / 6));
+  }
+  template <class T>
+  HALFTAPE_HD static T df(const T& g, const T& x) {
+    return where(x <= -3, 0, where(x >= 3, g, g * (2 * x + 3) / 6));
+  }
+};
+struct Tanhshrink {  // y = x − tanh x,  y' = tanh² x
+  static constexpr auto name = "tanhshrink";
+  static constexpr Cast cast = Cast::Keep;
+  static constexpr Saves saves = Saves::Input;
+  template <class T>
+  HALFTAPE_HD static T f(const T& x) {
+    // Near 0 the two cancel: x³ times the rest of tanh's series.
+    const T near = where(abs(x) < K<T>(0.3), x, 0), t = near * near;
+    const T series =
+        (near * t) *
+        (K<T>(1.0 / 3) +
+         t * (K<T>(-2.0 / 15) +
+              t * (K<T>(17.0 / 315) + t * (K<T>(-62.0 / 2835) +
+                                           t * (K<T>(1382.0 / 155925) +
+                                                t * (K<T>(-21844.0 / 6081075) +
+                                                     t * (K<T>(929569.0 / 638512875) +
+                                                          t * K<T>(-6404582.0 / 10854718875))))))));
+    return where(abs(x) < K<T>(0.3), series, x - tanh(x));
+  }
+  template <class T>
+  HALFTAPE_HD static T df(const T& g, const T& x) {
+    const T t = tanh(x);
+    return g * (t * t);
+  }
+};
+struct Softshrink {  // x moved towards 0 by a, 0 where |x| ≤ a; NaN passes
+  static constexpr auto name = "softshrink";
+  static constexpr Cast cast = Cast::Keep;
+  static constexpr Saves saves = Saves::Input;
+  template <class T, class S>
+  HALFTAPE_HD static T f(const T& x, const Params<S>& p) {
+    return where(x > p.a, x - p.a, where(x < -p.a, x + p.a, where(x == x, T(0), x)));
+  }
+  template <class T, class S>
+  HALFTAPE_HD static T df(const T& g, const T& x, const Params<S>& p) {
+    return where(abs(x) <= p.a, 0, g);
+  }
+};
+struct Hardshrink {  // x, but 0 where |x| ≤ a
+  static constexpr auto name = "hardshrink";
+  static constexpr Cast cast = Cast::Keep;
+  static constexpr Saves saves = Saves::Input;
+  template <class T, class S>
+  HALFTAPE_HD static T f(const T& x, const Params<S>& p) {
+    return where(abs(x) <= p.a, T(0), x);
+  }
+  template <class T, class S>
+  HALFTAPE_HD static T df(const T& g, const T& x, const Params<S>& p) {
+    return where(abs(x) <= p.a, 0, g);
+  }
+};
+struct Threshold {  // x, but b where x ≤ a
+  static constexpr auto name = "threshold";
+  static constexpr Cast cast = Cast::Keep;
+  static constexpr Saves saves = Saves::Input;
+  static constexpr bool integers = true;
+  template <class T, class S>
+  HALFTAPE_HD static T f(const T& x, const Params<S>& p) {
+    return where(x <= p.a, T(p.b), x);
+  }
+  template <class T, class S>
+  HALFTAPE_HD static T df(const T& g, const T& x, const Params<S>& p) {
+    return where(x <= p.a, 0, g);
+  }
+};
+
+}  // namespace halftape

@@ -1,0 +1,323 @@
+// Rows of the op table: the element-wise functions beyond arithmetic.
+#include "halftape/tests/support/ops.h"
+
+namespace halftape::testing {
+namespace {
+
+using Rows = std::vector<OpRow>;
+using Real = double;
+
+Real logistic(Real x) { return 1 / (1 + std::exp(-x)); }
+const Real kPi = std::acos(-1.0);
+
+struct Use {
+  Real low = -2, high = 2;
+  std::vector<double> kinks = {};
+  Cast cast = Cast::Keep;
+  bool differentiable = true;
+};
+
+void of_one(Rows& rows) {
+  auto row = [&](const char* name, Tensor (*call)(const Tensor&), Real (*f)(Real), Use use = {}) {
+    for (const Shape& shape : {Shape{3, 5}, Shape{}, Shape{2, 0, 3}})
+      rows.push_back({.name = name,
+                      .call = [call](const TensorList& x) { return call(x[0]); },
+                      .shapes = {shape},
+                      .reference = elementwise(f),
+                      .low = use.low,
+                      .high = use.high,
+                      .kinks = use.kinks,
+                      .cast = use.cast});
+  };
+  const Cast f32 = Cast::Float32;
+  const std::vector<double> whole{-2, -1, 0, 1, 2}, middle{-1.5, -0.5, 0.5, 1.5};
+  row("exp2", exp2, [](Real x) { return std::exp2(x); });
+  row("expm1", expm1, [](Real x) { return std::expm1(x); }, {.cast = f32});
+  row("log2", log2, [](Real x) { return std::log2(x); }, {.low = 0.1, .high = 4, .cast = f32});
+  row("log10", log10, [](Real x) { return std::log10(x); }, {.low = 0.1, .high = 4, .cast = f32});
+  row("sin", sin, [](Real x) { return std::sin(x); });
+  row("cos", cos, [](Real x) { return std::cos(x); });
+  row("tan", tan, [](Real x) { return std::tan(x); }, {.low = -1.2, .high = 1.2, .cast = f32});
+  row("asin", asin, [](Real x) { return std::asin(x); }, {.low = -0.9, .high = 0.9, .cast = f32});
+  row("acos", acos, [](Real x) { return std::acos(x); }, {.low = -0.9, .high = 0.9, .cast = f32});
+  row("atan", atan, [](Real x) { return std::atan(x); });
+  row("sinh", sinh, [](Real x) { return std::sinh(x); }, {.cast = f32});
+  row("cosh", cosh, [](Real x) { return std::cosh(x); }, {.cast = f32});
+  row("asinh", asinh, [](Real x) { return std::asinh(x); });
+  row("acosh", acosh, [](Real x) { return std::acosh(x); }, {.low = 1.2, .high = 4});
+  row("atanh", atanh, [](Real x) { return std::atanh(x); }, {.low = -0.9, .high = 0.9});
+  row("sinpi", sinpi, [](Real x) { return std::sin(kPi * x); });
+  row("cospi", cospi, [](Real x) { return std::cos(kPi * x); });
+  row("sinc", sinc, [](Real x) { return std::sin(kPi * x) / (kPi * x); });
+  row(
+      "logit", [](const Tensor& x) { return logit(x); },
+      [](Real x) { return std::log(x / (1 - x)); }, {.low = 0.05, .high = 0.95});
+  row(
+      "logit with eps", [](const Tensor& x) { return logit(x, 0.2); },
+      [](Real x) {
+        const Real c = std::min(std::max(x, 0.2), 0.8);
+        return std::log(c / (1 - c));
+      },
+      {.low = 0.05, .high = 0.95, .kinks = {0.2, 0.8}});
+  row("floor", floor, [](Real x) { return std::floor(x); }, {.kinks = whole});
+  row("ceil", ceil, [](Real x) { return std::ceil(x); }, {.kinks = whole});
+  row("trunc", trunc, [](Real x) { return std::trunc(x); }, {.kinks = whole});
+  row("round", round, [](Real x) { return std::nearbyint(x); }, {.kinks = middle});
+  row("frac", frac, [](Real x) { return x - std::trunc(x); }, {.kinks = whole});
+  row("sgn", sgn, [](Real x) { return x > 0 ? 1.0 : -1.0; }, {.kinks = {0}});
+  row("positive", positive, [](Real x) { return x; });
+  row("deg2rad", deg2rad, [](Real x) { return x * (kPi / 180); }, {.low = -180, .high = 180});
+  row("rad2deg", rad2deg, [](Real x) { return x * (180 / kPi); });
+  row(
+      "scalar_pow", [](const Tensor& x) { return pow(2.5, x); },
+      [](Real x) { return std::pow(2.5, x); }, {.cast = f32});
+  row(
+      "scalar_pow", [](const Tensor& x) { return pow(0.0, x); }, [](Real) { return 0.0; },
+      {.low = 0.5, .cast = f32});
+  row(
+      "clamp_min", [](const Tensor& x) { return clamp_min(x, -0.5); },
+      [](Real x) { return std::max(x, -0.5); }, {.kinks = {-0.5}});
+  row(
+      "clamp_max", [](const Tensor& x) { return clamp_max(x, 1); },
+      [](Real x) { return std::min(x, 1.0); }, {.kinks = {1}});
+  row(
+      "rsub", [](const Tensor& x) { return rsub(x, 2.5, 3); }, [](Real x) { return 2.5 - 3 * x; });
+  row(
+      "add with alpha", [](const Tensor& x) { return add(x, 2.5, 3); },
+      [](Real x) { return x + 7.5; });
+  // Activations
+  row("relu6", relu6, [](Real x) { return std::min(std::max(x, 0.0), 6.0); },
+      {.low = -2, .high = 8, .kinks = {0, 6}});
+  row(
+      "leaky_relu", [](const Tensor& x) { return leaky_relu(x, 0.1); },
+      [](Real x) { return x > 0 ? x : 0.1 * x; }, {.kinks = {0}});
+  row(
+      "elu", [](const Tensor& x) { return elu(x, 1.5, 0.75); },
+      [](Real x) { return 0.75 * (x > 0 ? x : 1.5 * std::expm1(x)); }, {.kinks = {0}});
+  row("selu", selu,
+      [](Real x) {
+        return 1.0507009873554804934 * (x > 0 ? x : 1.6732632423543772848 * std::expm1(x));
+      },
+      {.kinks = {0}});
+  row(
+      "celu", [](const Tensor& x) { return celu(x, 0.7); },
+      [](Real x) { return x > 0 ? x : 0.7 * std::expm1(x / 0.7); }, {.kinks = {0}});
+  row("mish", mish, [](Real x) { return x * std::tanh(std::log1p(std::exp(x))); },
+      {.low = -5, .high = 4});
+  row(
+      "softplus of steepness 2.5", [](const Tensor& x) { return softplus(x, 2.5, 5); },
+      [](Real x) { return 2.5 * x > 5 ? x : std::log1p(std::exp(2.5 * x)) / 2.5; },
+      {.low = -4, .high = 4, .kinks = {2}, .cast = f32});
+  row("log_sigmoid", log_sigmoid, [](Real x) { return std::log(logistic(x)); },
+      {.low = -6, .high = 6});
+  row("softsign", softsign, [](Real x) { return x / (1 + std::abs(x)); }, {.kinks = {0}});
+  row(
+      "hardtanh", [](const Tensor& x) { return hardtanh(x); },
+      [](Real x) { return std::min(std::max(x, -1.0), 1.0); }, {.kinks = {-1, 1}});
+  row("hardsigmoid", hardsigmoid, [](Real x) { return std::min(std::max(x + 3, 0.0), 6.0) / 6; },
+      {.low = -5, .high = 5, .kinks = {-3, 3}});
+  row("hardswish", hardswish, [](Real x) { return x * std::min(std::max(x + 3, 0.0), 6.0) / 6; },
+      {.low = -5, .high = 5, .kinks = {-3, 3}});
+  row("tanhshrink", tanhshrink, [](Real x) { return x - std::tanh(x); }, {.kinks = {-0.3, 0.3}});
+  row(
+      "softshrink", [](const Tensor& x) { return softshrink(x); },
+      [](Real x) { return x > 0.5    ? x - 0.5
+                          : x < -0.5 ? x + 0.5
+                                     : 0; }, {.kinks = {-0.5, 0.5}});
+  row(
+      "hardshrink", [](const Tensor& x) { return hardshrink(x); },
+      [](Real x) { return std::abs(x) > 0.5 ? x : 0; }, {.kinks = {-0.5, 0.5}});
+  row(
+      "threshold", [](const Tensor& x) { return threshold(x, 0.5, -3); },
+      [](Real x) { return x > 0.5 ? x : -3; }, {.kinks = {0.5}});
+  row(
+      "nan_to_num", [](const Tensor& x) { return nan_to_num(x); }, [](Real x) { return x; });
+}
+
+void of_two(Rows& rows) {
+  auto row = [&](const char* name, Tensor (*call)(const Tensor&, const Tensor&),
+                 Real (*f)(Real, Real), Use use = {}) {
+    const std::pair<Shape, Shape> pairs[] = {
+        {{3, 4}, {3, 4}}, {{3, 1}, {4}}, {{}, {2, 3}}, {{0, 3}, {3}}, {{}, {}}};
+    for (const auto& [a, b] : pairs)
+      rows.push_back({.name = name,
+                      .call = [call](const TensorList& x) { return call(x[0], x[1]); },
+                      .shapes = {a, b},
+                      .reference = elementwise2(f),
+                      .low = use.low,
+                      .high = use.high,
+                      .kinks = use.kinks,
+                      .cast = use.cast,
+                      .differentiable = use.differentiable});
+  };
+  const Use positive{.low = 0.3, .high = 3}, no_gradient{.differentiable = false};
+  row("pow", pow, [](Real a, Real b) { return std::pow(a, b); },
+      {.low = 0.3, .high = 3, .cast = Cast::Float32});
+  row("atan2", atan2, [](Real a, Real b) { return std::atan2(a, b); },
+      {.kinks = {0}, .cast = Cast::Widest});
+  row("hypot", hypot, [](Real a, Real b) { return std::hypot(a, b); }, {.kinks = {0}});
+  row(
+      "xlogy", xlogy, [](Real a, Real b) { return a * std::log(b); }, positive);
+  row("copysign", copysign, [](Real a, Real b) { return std::copysign(a, b); }, {.kinks = {0}});
+  row(
+      "fmod", fmod, [](Real a, Real b) { return std::fmod(a, b); }, positive);
+  row(
+      "remainder", remainder, [](Real a, Real b) { return a - b * std::floor(a / b); }, positive);
+  row("remainder of either sign", remainder,
+      [](Real a, Real b) { return a - b * std::floor(a / b); },
+      {.low = -0.9, .high = 4, .kinks = {0}});
+  row(
+      "floor_divide", floor_divide, [](Real a, Real b) { return std::floor(a / b); }, positive);
+  row(
+      "trunc_divide", [](const Tensor& a, const Tensor& b) { return div(a, b, "trunc"); },
+      [](Real a, Real b) { return std::trunc(a / b); }, positive);
+  row(
+      "div to the floor", [](const Tensor& a, const Tensor& b) { return div(a, b, "floor"); },
+      [](Real a, Real b) { return std::floor(a / b); }, positive);
+  row("fmax", fmax, [](Real a, Real b) { return std::max(a, b); });
+  row("fmin", fmin, [](Real a, Real b) { return std::min(a, b); });
+  row("clamp_min", clamp_min, [](Real a, Real b) { return std::max(a, b); });
+  row("clamp_max", clamp_max, [](Real a, Real b) { return std::min(a, b); });
+  row(
+      "add with alpha", [](const Tensor& a, const Tensor& b) { return add(a, b, 2.5); },
+      [](Real a, Real b) { return a + 2.5 * b; });
+  row(
+      "sub with alpha", [](const Tensor& a, const Tensor& b) { return sub(a, b, 2.5); },
+      [](Real a, Real b) { return a - 2.5 * b; });
+  row(
+      "rsub", [](const Tensor& a, const Tensor& b) { return rsub(a, b); },
+      [](Real a, Real b) { return b - a; });
+  row(
+      "lerp", [](const Tensor& a, const Tensor& b) { return lerp(a, b, 0.3); },
+      [](Real a, Real b) { return a + 0.3 * (b - a); });
+  row(
+      "lerp", [](const Tensor& a, const Tensor& b) { return lerp(a, b, 0.8); },
+      [](Real a, Real b) { return a + 0.8 * (b - a); });
+  // Logic of whole parts, some of which are 0; bits of sixteenths.
+  row(
+      "logical_and",
+      [](const Tensor& a, const Tensor& b) { return logical_and(trunc(a), trunc(b)); },
+      [](Real a, Real b) { return Real(std::trunc(a) != 0 && std::trunc(b) != 0); }, no_gradient);
+  row(
+      "logical_or", [](const Tensor& a, const Tensor& b) { return logical_or(trunc(a), trunc(b)); },
+      [](Real a, Real b) { return Real(std::trunc(a) != 0 || std::trunc(b) != 0); }, no_gradient);
+  row(
+      "logical_xor",
+      [](const Tensor& a, const Tensor& b) { return logical_xor(trunc(a), trunc(b)); },
+      [](Real a, Real b) { return Real((std::trunc(a) != 0) != (std::trunc(b) != 0)); },
+      no_gradient);
+  row(
+      "bitwise_and",
+      [](const Tensor& a, const Tensor& b) { return (16 * a).to(kInt32) & (16 * b).to(kInt32); },
+      [](Real a, Real b) { return Real(int(16 * a) & int(16 * b)); }, no_gradient);
+  row(
+      "bitwise_or",
+      [](const Tensor& a, const Tensor& b) { return (16 * a).to(kInt32) | (16 * b).to(kInt32); },
+      [](Real a, Real b) { return Real(int(16 * a) | int(16 * b)); }, no_gradient);
+  row(
+      "bitwise_xor",
+      [](const Tensor& a, const Tensor& b) { return (16 * a).to(kInt32) ^ (16 * b).to(kInt32); },
+      [](Real a, Real b) { return Real(int(16 * a) ^ int(16 * b)); }, no_gradient);
+  for (const auto& [x, weight] : {std::pair<Shape, Shape>{{2, 3, 4}, {3}},
+                                  {{2, 3}, {3}},
+                                  {{5}, {1}},
+                                  {{}, {}},
+                                  {{0, 3}, {3}}})
+    rows.push_back({.name = "prelu",
+                    .call = [](const TensorList& in) { return prelu(in[0], in[1]); },
+                    .shapes = {x, weight},
+                    .reference =
+                        [](const std::vector<Values>& in) {
+                          std::vector<double> out;
+                          each_index(in[0].shape, [&](const Dims& i) {
+                            const double v = in[0].v[position(in[0].shape, i)];
+                            const size_t c = in[1].v.size() == 1 ? 0 : static_cast<size_t>(i[1]);
+                            out.push_back(v > 0 ? v : in[1].v[c] * v);
+                          });
+                          return out;
+                        },
+                    .kinks = {0},
+                    .cast = Cast::Lower});
+}
+
+void of_three(Rows& rows) {
+  auto row = [&](const char* name, Tensor (*call)(const Tensor&, const Tensor&, const Tensor&),
+                 Real (*f)(Real, Real, Real), Use use = {}) {
+    const std::array<Shape, 3> triples[] = {{Shape{3, 4}, Shape{3, 4}, Shape{3, 4}},
+                                            {Shape{3, 1}, Shape{4}, Shape{2, 1, 1}},
+                                            {Shape{}, Shape{}, Shape{}},
+                                            {Shape{0, 3}, Shape{3}, Shape{}}};
+    for (const auto& [a, b, c] : triples)
+      rows.push_back({.name = name,
+                      .call = [call](const TensorList& x) { return call(x[0], x[1], x[2]); },
+                      .shapes = {a, b, c},
+                      .reference =
+                          [f](const std::vector<Values>& in) {
+                            std::vector<double> out;
+                            const Shape both = broadcast("reference", in[0].shape, in[1].shape);
+                            each_index(broadcast("reference", both, in[2].shape),
+                                       [&](const Dims& i) {
+                                         out.push_back(f(in[0].v[position(in[0].shape, i)],
+                                                         in[1].v[position(in[1].shape, i)],
+                                                         in[2].v[position(in[2].shape, i)]));
+                                       });
+                            return out;
+                          },
+                      .low = use.low,
+                      .high = use.high,
+                      .kinks = use.kinks,
+                      .cast = use.cast});
+  };
+  row(
+      "lerp by tensor",
+      [](const Tensor& a, const Tensor& b, const Tensor& w) { return lerp(a, b, w); },
+      [](Real a, Real b, Real w) { return a + w * (b - a); }, {.kinks = {-0.5, 0.5}});
+  row(
+      "addcmul",
+      [](const Tensor& x, const Tensor& a, const Tensor& b) { return addcmul(x, a, b, -1.5); },
+      [](Real x, Real a, Real b) { return x - 1.5 * a * b; }, {.cast = Cast::Widest});
+  row(
+      "addcdiv", [](const Tensor& x, const Tensor& a, const Tensor& b) { return addcdiv(x, a, b); },
+      [](Real x, Real a, Real b) { return x + a / b; },
+      {.low = 0.3, .high = 3, .cast = Cast::Widest});
+  row(
+      "clamp by tensors",
+      [](const Tensor& x, const Tensor& low, const Tensor& high) { return clamp(x, low, high); },
+      [](Real x, Real low, Real high) { return std::min(std::max(x, low), high); });
+}
+
+void of_parts(Rows& rows) {
+  for (const int dim : {-1, 0})
+    rows.push_back({.name = "glu",
+                    .call = [dim](const TensorList& x) { return glu(x[0], dim); },
+                    .shapes = {{4, 6}},
+                    .reference =
+                        [dim](const std::vector<Values>& in) {
+                          std::vector<double> out;
+                          const size_t rows_kept = dim == 0 ? 2 : 4, kept = dim == 0 ? 6 : 3,
+                                       other = dim == 0 ? 12 : 3;
+                          for (size_t i = 0; i < rows_kept; ++i)
+                            for (size_t j = 0; j < kept; ++j)
+                              out.push_back(in[0].v[i * 6 + j] *
+                                            logistic(in[0].v[i * 6 + j + other]));
+                          return out;
+                        }});
+  rows.push_back({.name = "heaviside",
+                  .call = [](const TensorList& x) { return heaviside(trunc(x[0]), x[1]); },
+                  .shapes = {{3, 4}, {4}},
+                  .reference = elementwise2([](double x, double v) {
+                    return std::trunc(x) == 0 ? v : x > 0 ? 1.0 : 0.0;
+                  }),
+                  .kinks = {-1, 1}});
+}
+
+}  // namespace
+
+void elementwise_rows(Rows& rows) {
+  of_one(rows);
+  of_two(rows);
+  of_three(rows);
+  of_parts(rows);
+}
+
+}  // namespace halftape::testing
