@@ -5,6 +5,7 @@
 #include "halftape/autograd/ops/index.h"
 #include "halftape/autograd/ops/mask.h"
 #include "halftape/autograd/ops/matmul.h"
+#include "halftape/autograd/ops/pointwise.h"
 #include "halftape/autograd/ops/reduce.h"
 #include "halftape/autograd/ops/scan.h"
 #include "halftape/autograd/ops/shape.h"
@@ -158,42 +159,58 @@ Tensor Tensor::masked_scatter(const Tensor& mask, const Tensor& source) const {
 }
 Tensor Tensor::nonzero() const { return ht::nonzero(*this); }
 
-Tensor Tensor::operator-() const { return ht::neg(*this); }
-Tensor Tensor::add(const Tensor& o, Scalar alpha) const {
-  return ht::add(*this, alpha.to_double() == 1 ? o : o * alpha);
+#define HALFTAPE_METHOD(name) \
+  Tensor Tensor::name() const { return ht::name(*this); }
+#define HALFTAPE_METHOD_OF_TENSOR(name) \
+  Tensor Tensor::name(const Tensor& o) const { return ht::name(*this, o); }
+#define HALFTAPE_METHOD_OF_EITHER(name) \
+  HALFTAPE_METHOD_OF_TENSOR(name)       \
+  Tensor Tensor::name(Scalar o) const { return ht::name(*this, o); }
+HALFTAPE_UNARY_METHODS(HALFTAPE_METHOD)
+HALFTAPE_PURE_UNARY_METHODS(HALFTAPE_METHOD)
+HALFTAPE_TENSOR_METHODS(HALFTAPE_METHOD_OF_TENSOR)
+HALFTAPE_PURE_BINARY_METHODS(HALFTAPE_METHOD_OF_TENSOR)
+HALFTAPE_BINARY_METHODS(HALFTAPE_METHOD_OF_EITHER)
+HALFTAPE_METHOD_OF_EITHER(mul)
+#undef HALFTAPE_METHOD
+#undef HALFTAPE_METHOD_OF_TENSOR
+#undef HALFTAPE_METHOD_OF_EITHER
+Tensor Tensor::add(const Tensor& o, Scalar alpha) const { return ht::add(*this, o, alpha); }
+Tensor Tensor::add(Scalar o, Scalar alpha) const { return ht::add(*this, o, alpha); }
+Tensor Tensor::sub(const Tensor& o, Scalar alpha) const { return ht::sub(*this, o, alpha); }
+Tensor Tensor::sub(Scalar o, Scalar alpha) const { return ht::sub(*this, o, alpha); }
+Tensor Tensor::div(const Tensor& o, std::optional<std::string_view> mode) const {
+  return ht::div(*this, o, mode);
 }
-Tensor Tensor::sub(const Tensor& o, Scalar alpha) const {
-  return ht::sub(*this, alpha.to_double() == 1 ? o : o * alpha);
+Tensor Tensor::div(Scalar o, std::optional<std::string_view> mode) const {
+  return ht::div(*this, o, mode);
 }
-Tensor Tensor::mul(const Tensor& o) const { return ht::mul(*this, o); }
-Tensor Tensor::div(const Tensor& o) const { return ht::div(*this, o); }
-Tensor Tensor::add(Scalar o) const { return ht::add(*this, o); }
-Tensor Tensor::sub(Scalar o) const { return ht::sub(*this, o); }
-Tensor Tensor::mul(Scalar o) const { return ht::mul(*this, o); }
-Tensor Tensor::div(Scalar o) const { return ht::div(*this, o); }
-Tensor Tensor::pow(Scalar e) const { return ht::pow(*this, e); }
-Tensor Tensor::abs() const { return ht::abs(*this); }
-Tensor Tensor::sign() const { return ht::sign(*this); }
-Tensor Tensor::square() const { return ht::square(*this); }
-Tensor Tensor::exp() const { return ht::exp(*this); }
-Tensor Tensor::log() const { return ht::log(*this); }
-Tensor Tensor::log1p() const { return ht::log1p(*this); }
-Tensor Tensor::sqrt() const { return ht::sqrt(*this); }
-Tensor Tensor::rsqrt() const { return ht::rsqrt(*this); }
-Tensor Tensor::reciprocal() const { return ht::reciprocal(*this); }
-Tensor Tensor::tanh() const { return ht::tanh(*this); }
-Tensor Tensor::sigmoid() const { return ht::sigmoid(*this); }
-Tensor Tensor::relu() const { return ht::relu(*this); }
-Tensor Tensor::erf() const { return ht::erf(*this); }
+Tensor Tensor::addcmul(const Tensor& a, const Tensor& b, Scalar value) const {
+  return ht::addcmul(*this, a, b, value);
+}
+Tensor Tensor::addcdiv(const Tensor& a, const Tensor& b, Scalar value) const {
+  return ht::addcdiv(*this, a, b, value);
+}
+Tensor Tensor::lerp(const Tensor& end, Scalar w) const { return ht::lerp(*this, end, w); }
+Tensor Tensor::lerp(const Tensor& end, const Tensor& w) const { return ht::lerp(*this, end, w); }
 Tensor Tensor::clamp(std::optional<Scalar> min, std::optional<Scalar> max) const {
   return ht::clamp(*this, min, max);
 }
-Tensor Tensor::eq(const Tensor& o) const { return ht::eq(*this, o); }
-Tensor Tensor::ne(const Tensor& o) const { return ht::ne(*this, o); }
-Tensor Tensor::lt(const Tensor& o) const { return ht::lt(*this, o); }
-Tensor Tensor::le(const Tensor& o) const { return ht::le(*this, o); }
-Tensor Tensor::gt(const Tensor& o) const { return ht::gt(*this, o); }
-Tensor Tensor::ge(const Tensor& o) const { return ht::ge(*this, o); }
+Tensor Tensor::clamp(const std::optional<Tensor>& min, const std::optional<Tensor>& max) const {
+  return ht::clamp(*this, min, max);
+}
+Tensor Tensor::logit(std::optional<double> eps) const { return ht::logit(*this, eps); }
+Tensor Tensor::hardshrink(Scalar lambd) const { return ht::hardshrink(*this, lambd); }
+Tensor Tensor::nan_to_num(std::optional<double> nan, std::optional<double> posinf,
+                          std::optional<double> neginf) const {
+  return ht::nan_to_num(*this, nan, posinf, neginf);
+}
+Tensor Tensor::where(const Tensor& condition, const Tensor& o) const {
+  return ht::where(condition, *this, o);
+}
+Tensor Tensor::where(const Tensor& condition, Scalar o) const {
+  return ht::where(condition, *this, o);
+}
 
 bool Tensor::equal(const Tensor& o) const {
   if (sizes() != o.sizes() || dtype() != o.dtype()) return false;

@@ -7,9 +7,11 @@
 #include <optional>
 #include <ostream>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
+#include "halftape/autograd/methods.h"
 #include "halftape/autograd/tensor_options.h"
 #include "halftape/core/array.h"
 
@@ -222,38 +224,44 @@ class Tensor {
   Tensor nonzero() const;
   Tensor argwhere() const { return nonzero(); }
 
-  // Element by element
-  Tensor operator-() const;
+  // Element by element; most of it in autograd/methods.h
+  Tensor operator-() const { return neg(); }
+  Tensor operator~() const { return bitwise_not(); }
+  Tensor operator!() const { return logical_not(); }
+#define HALFTAPE_METHOD(name) Tensor name() const;
+#define HALFTAPE_METHOD_OF_TENSOR(name) Tensor name(const Tensor& other) const;
+#define HALFTAPE_METHOD_OF_EITHER(name) \
+  HALFTAPE_METHOD_OF_TENSOR(name)       \
+  Tensor name(Scalar other) const;
+  HALFTAPE_UNARY_METHODS(HALFTAPE_METHOD)
+  HALFTAPE_PURE_UNARY_METHODS(HALFTAPE_METHOD)
+  HALFTAPE_TENSOR_METHODS(HALFTAPE_METHOD_OF_TENSOR)
+  HALFTAPE_PURE_BINARY_METHODS(HALFTAPE_METHOD_OF_TENSOR)
+  HALFTAPE_BINARY_METHODS(HALFTAPE_METHOD_OF_EITHER)
+#undef HALFTAPE_METHOD
+#undef HALFTAPE_METHOD_OF_TENSOR
+#undef HALFTAPE_METHOD_OF_EITHER
   Tensor add(const Tensor& other, Scalar alpha = 1) const;
+  Tensor add(Scalar other, Scalar alpha = 1) const;
   Tensor sub(const Tensor& other, Scalar alpha = 1) const;
+  Tensor sub(Scalar other, Scalar alpha = 1) const;
   Tensor mul(const Tensor& other) const;
-  Tensor div(const Tensor& other) const;
-  Tensor add(Scalar other) const;
-  Tensor sub(Scalar other) const;
   Tensor mul(Scalar other) const;
-  Tensor div(Scalar other) const;
-  Tensor pow(Scalar exponent) const;
-  Tensor abs() const;
-  Tensor sign() const;
-  Tensor square() const;
-  Tensor exp() const;
-  Tensor log() const;
-  Tensor log1p() const;
-  Tensor sqrt() const;
-  Tensor rsqrt() const;
-  Tensor reciprocal() const;
-  Tensor tanh() const;
-  Tensor sigmoid() const;
-  Tensor relu() const;
-  Tensor erf() const;
-  Tensor neg() const { return -*this; }
+  Tensor div(const Tensor& other, std::optional<std::string_view> rounding_mode = {}) const;
+  Tensor div(Scalar other, std::optional<std::string_view> rounding_mode = {}) const;
+  Tensor addcmul(const Tensor& a, const Tensor& b, Scalar value = 1) const;
+  Tensor addcdiv(const Tensor& a, const Tensor& b, Scalar value = 1) const;
+  Tensor lerp(const Tensor& end, Scalar weight) const;
+  Tensor lerp(const Tensor& end, const Tensor& weight) const;
   Tensor clamp(std::optional<Scalar> min, std::optional<Scalar> max = {}) const;
-  Tensor eq(const Tensor& other) const;
-  Tensor ne(const Tensor& other) const;
-  Tensor lt(const Tensor& other) const;
-  Tensor le(const Tensor& other) const;
-  Tensor gt(const Tensor& other) const;
-  Tensor ge(const Tensor& other) const;
+  Tensor clamp(const std::optional<Tensor>& min, const std::optional<Tensor>& max = {}) const;
+  Tensor logit(std::optional<double> eps = {}) const;
+  Tensor hardshrink(Scalar lambd = 0.5) const;
+  Tensor nan_to_num(std::optional<double> nan = {}, std::optional<double> posinf = {},
+                    std::optional<double> neginf = {}) const;
+  /// this where condition, else other.
+  Tensor where(const Tensor& condition, const Tensor& other) const;
+  Tensor where(const Tensor& condition, Scalar other) const;
   /// Same shape, dtype and values?
   bool equal(const Tensor& other) const;
   /// |this − other| ≤ atol + rtol·|other| everywhere.
@@ -361,14 +369,34 @@ class Tensor {
   // In place: the bytes change, the version rises, the history continues. Throws on a leaf that
   // requires grad (outside NoGradGuard), on a view that would need history, and when the result
   // does not fit the shape or dtype.
+#define HALFTAPE_IN_PLACE(name) Tensor& name##_();
+#define HALFTAPE_IN_PLACE_OF_TENSOR(name) Tensor& name##_(const Tensor& other);
+#define HALFTAPE_IN_PLACE_OF_EITHER(name) \
+  HALFTAPE_IN_PLACE_OF_TENSOR(name)       \
+  Tensor& name##_(Scalar other);
+  HALFTAPE_UNARY_METHODS(HALFTAPE_IN_PLACE)
+  HALFTAPE_TENSOR_METHODS(HALFTAPE_IN_PLACE_OF_TENSOR)
+  HALFTAPE_BINARY_METHODS(HALFTAPE_IN_PLACE_OF_EITHER)
+#undef HALFTAPE_IN_PLACE
+#undef HALFTAPE_IN_PLACE_OF_TENSOR
+#undef HALFTAPE_IN_PLACE_OF_EITHER
   Tensor& add_(const Tensor& other, Scalar alpha = 1);
+  Tensor& add_(Scalar other, Scalar alpha = 1);
   Tensor& sub_(const Tensor& other, Scalar alpha = 1);
+  Tensor& sub_(Scalar other, Scalar alpha = 1);
   Tensor& mul_(const Tensor& other);
-  Tensor& div_(const Tensor& other);
-  Tensor& add_(Scalar other);
-  Tensor& sub_(Scalar other);
   Tensor& mul_(Scalar other);
-  Tensor& div_(Scalar other);
+  Tensor& div_(const Tensor& other, std::optional<std::string_view> rounding_mode = {});
+  Tensor& div_(Scalar other, std::optional<std::string_view> rounding_mode = {});
+  Tensor& addcmul_(const Tensor& a, const Tensor& b, Scalar value = 1);
+  Tensor& addcdiv_(const Tensor& a, const Tensor& b, Scalar value = 1);
+  Tensor& lerp_(const Tensor& end, Scalar weight);
+  Tensor& lerp_(const Tensor& end, const Tensor& weight);
+  Tensor& clamp_(std::optional<Scalar> min, std::optional<Scalar> max = {});
+  Tensor& clamp_(const std::optional<Tensor>& min, const std::optional<Tensor>& max = {});
+  Tensor& logit_(std::optional<double> eps = {});
+  Tensor& nan_to_num_(std::optional<double> nan = {}, std::optional<double> posinf = {},
+                      std::optional<double> neginf = {});
   Tensor& addmm_(const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1);
   Tensor& addmv_(const Tensor& a, const Tensor& v, Scalar beta = 1, Scalar alpha = 1);
   Tensor& addr_(const Tensor& u, const Tensor& v, Scalar beta = 1, Scalar alpha = 1);
@@ -410,6 +438,9 @@ class Tensor {
   Tensor& operator-=(Scalar o) { return sub_(o); }
   Tensor& operator*=(Scalar o) { return mul_(o); }
   Tensor& operator/=(Scalar o) { return div_(o); }
+  Tensor& operator&=(const Tensor& o) { return bitwise_and_(o); }
+  Tensor& operator|=(const Tensor& o) { return bitwise_or_(o); }
+  Tensor& operator^=(const Tensor& o) { return bitwise_xor_(o); }
 
   /// The object behind the handle; for the library.
   detail::TensorImpl* impl() const { return impl_.get(); }

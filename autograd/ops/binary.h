@@ -188,8 +188,6 @@ inline Tensor operator%(Scalar a, const Tensor& b) { return remainder(a, b); }
 inline Tensor operator&(Scalar a, const Tensor& b) { return bitwise_and(b, a); }
 inline Tensor operator|(Scalar a, const Tensor& b) { return bitwise_or(b, a); }
 inline Tensor operator^(Scalar a, const Tensor& b) { return bitwise_xor(b, a); }
-inline Tensor operator~(const Tensor& x) { return bitwise_not(x); }
-inline Tensor operator!(const Tensor& x) { return logical_not(x); }
 
 /// Every binary op by name, for the op table.
 struct BinaryEntry {

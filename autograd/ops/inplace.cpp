@@ -6,7 +6,9 @@
 #include "halftape/autograd/ops/index.h"
 #include "halftape/autograd/ops/mask.h"
 #include "halftape/autograd/ops/matmul.h"
+#include "halftape/autograd/ops/pointwise.h"
 #include "halftape/autograd/ops/scan.h"
+#include "halftape/autograd/ops/unary.h"
 #include "halftape/autograd/ops/view.h"
 #include "halftape/autograd/policy.h"
 #include "halftape/autograd/record.h"
@@ -66,7 +68,11 @@ Tensor& randomize(const char* op, Tensor& x, Distribution kind, double a, double
 /// x as a factor whose value the gradient of `other` will need: a copy, since x is about to change.
 Tensor factor(const Tensor& x, const Tensor& other) { return records({&other}) ? clone(x) : x; }
 
-Tensor scaled(const Tensor& x, Scalar alpha) { return alpha.to_double() == 1 ? x : mul(x, alpha); }
+/// x for an op whose derivative may need it as it was: a copy where the op is recorded.
+template <class... T>
+Tensor before(const Tensor& x, const T&... others) {
+  return records({&x, &others...}) ? clone(x) : x;
+}
 
 }  // namespace
 
@@ -81,49 +87,116 @@ void take_history(Tensor& x, const Tensor& value) {
 // In-place operations run in the dtypes they are given: no policy applies to them.
 #define HALFTAPE_PLAIN const PolicyScope plain(nullptr)
 
-Tensor& Tensor::add_(const Tensor& o, Scalar alpha) {
-  HALFTAPE_PLAIN;
-  return assign("add_", *this, halftape::add(*this, scaled(o, alpha)));
-}
-Tensor& Tensor::sub_(const Tensor& o, Scalar alpha) {
-  HALFTAPE_PLAIN;
-  return assign("sub_", *this, halftape::sub(*this, scaled(o, alpha)));
-}
-Tensor& Tensor::mul_(const Tensor& o) {
-  HALFTAPE_PLAIN;
-  return assign("mul_", *this, halftape::mul(factor(*this, o), o));
-}
-Tensor& Tensor::div_(const Tensor& o) {
-  HALFTAPE_PLAIN;
-  return assign("div_", *this, halftape::div(factor(*this, o), o));
-}
-Tensor& Tensor::add_(Scalar o) {
-  HALFTAPE_PLAIN;
-  return assign("add_", *this, halftape::add(*this, o));
-}
-Tensor& Tensor::sub_(Scalar o) {
-  HALFTAPE_PLAIN;
-  return assign("sub_", *this, halftape::sub(*this, o));
-}
-Tensor& Tensor::mul_(Scalar o) {
-  HALFTAPE_PLAIN;
-  return assign("mul_", *this, halftape::mul(*this, o));
-}
-Tensor& Tensor::div_(Scalar o) {
-  HALFTAPE_PLAIN;
-  return assign("div_", *this, halftape::div(*this, o));
-}
+#define HALFTAPE_IN_PLACE(name, parameters, value) \
+  Tensor& Tensor::name parameters {                \
+    HALFTAPE_PLAIN;                                \
+    return assign(#name, *this, halftape::value);  \
+  }
+#define HALFTAPE_IN_PLACE_UNARY(name) HALFTAPE_IN_PLACE(name##_, (), name(before(*this)))
+#define HALFTAPE_IN_PLACE_OF_TENSOR(name) \
+  HALFTAPE_IN_PLACE(name##_, (const Tensor& o), name(before(*this, o), o))
+#define HALFTAPE_IN_PLACE_OF_EITHER(name) \
+  HALFTAPE_IN_PLACE_OF_TENSOR(name)       \
+  HALFTAPE_IN_PLACE(name##_, (Scalar o), name(before(*this), o))
+HALFTAPE_UNARY_METHODS(HALFTAPE_IN_PLACE_UNARY)
+HALFTAPE_TENSOR_METHODS(HALFTAPE_IN_PLACE_OF_TENSOR)
+HALFTAPE_BINARY_METHODS(HALFTAPE_IN_PLACE_OF_EITHER)
+HALFTAPE_IN_PLACE(add_, (const Tensor& o, Scalar alpha), add(*this, o, alpha))
+HALFTAPE_IN_PLACE(add_, (Scalar o, Scalar alpha), add(*this, o, alpha))
+HALFTAPE_IN_PLACE(sub_, (const Tensor& o, Scalar alpha), sub(*this, o, alpha))
+HALFTAPE_IN_PLACE(sub_, (Scalar o, Scalar alpha), sub(*this, o, alpha))
+HALFTAPE_IN_PLACE(mul_, (const Tensor& o), mul(factor(*this, o), o))
+HALFTAPE_IN_PLACE(mul_, (Scalar o), mul(*this, o))
+HALFTAPE_IN_PLACE(div_, (const Tensor& o, std::optional<std::string_view> mode),
+                  div(mode ? before(*this, o) : factor(*this, o), o, mode))
+HALFTAPE_IN_PLACE(div_, (Scalar o, std::optional<std::string_view> mode),
+                  div(mode ? before(*this) : *this, o, mode))
+HALFTAPE_IN_PLACE(addcmul_, (const Tensor& a, const Tensor& b, Scalar value),
+                  addcmul(*this, a, b, value))
+HALFTAPE_IN_PLACE(addcdiv_, (const Tensor& a, const Tensor& b, Scalar value),
+                  addcdiv(*this, a, b, value))
+HALFTAPE_IN_PLACE(lerp_, (const Tensor& end, Scalar weight), lerp(*this, end, weight))
+HALFTAPE_IN_PLACE(lerp_, (const Tensor& end, const Tensor& weight),
+                  lerp(before(*this, end, weight), end, weight))
+HALFTAPE_IN_PLACE(clamp_, (std::optional<Scalar> min, std::optional<Scalar> max),
+                  clamp(before(*this), min, max))
+HALFTAPE_IN_PLACE(clamp_, (const std::optional<Tensor>& min, const std::optional<Tensor>& max),
+                  clamp(before(*this, min ? *min : *this, max ? *max : *this), min, max))
+HALFTAPE_IN_PLACE(logit_, (std::optional<double> eps), logit(before(*this), eps))
+HALFTAPE_IN_PLACE(nan_to_num_,
+                  (std::optional<double> nan, std::optional<double> posinf,
+                   std::optional<double> neginf),
+                  nan_to_num(*this, nan, posinf, neginf))
+HALFTAPE_IN_PLACE(index_put_,
+                  (const std::vector<indexing::TensorIndex>& indices, const Tensor& values,
+                   bool accumulate),
+                  index_put(*this, indices, values, accumulate))
+HALFTAPE_IN_PLACE(index_put_,
+                  (const std::vector<indexing::TensorIndex>& indices, Scalar value,
+                   bool accumulate),
+                  index_put(*this, indices, value, accumulate))
+HALFTAPE_IN_PLACE(index_add_, (int64_t d, const Tensor& i, const Tensor& source, Scalar alpha),
+                  index_add(*this, d, i, source, alpha))
+HALFTAPE_IN_PLACE(index_copy_, (int64_t d, const Tensor& i, const Tensor& source),
+                  index_copy(*this, d, i, source))
+HALFTAPE_IN_PLACE(index_fill_, (int64_t d, const Tensor& i, Scalar value),
+                  index_fill(*this, d, i, value))
+HALFTAPE_IN_PLACE(index_fill_, (int64_t d, const Tensor& i, const Tensor& value),
+                  index_fill(*this, d, i, value))
+HALFTAPE_IN_PLACE(scatter_, (int64_t d, const Tensor& i, const Tensor& src),
+                  scatter(*this, d, i, src))
+HALFTAPE_IN_PLACE(scatter_, (int64_t d, const Tensor& i, Scalar value), scatter(*this, d, i, value))
+HALFTAPE_IN_PLACE(scatter_add_, (int64_t d, const Tensor& i, const Tensor& src),
+                  scatter_add(*this, d, i, src))
+HALFTAPE_IN_PLACE(masked_fill_, (const Tensor& mask, Scalar value), masked_fill(*this, mask, value))
+HALFTAPE_IN_PLACE(masked_fill_, (const Tensor& mask, const Tensor& value),
+                  masked_fill(*this, mask, value))
+HALFTAPE_IN_PLACE(masked_scatter_, (const Tensor& mask, const Tensor& source),
+                  masked_scatter(*this, mask, source))
+HALFTAPE_IN_PLACE(tril_, (int64_t diagonal), tril(*this, diagonal))
+HALFTAPE_IN_PLACE(triu_, (int64_t diagonal), triu(*this, diagonal))
+HALFTAPE_IN_PLACE(addmm_, (const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha),
+                  addmm(*this, a, b, beta, alpha))
+HALFTAPE_IN_PLACE(addmv_, (const Tensor& a, const Tensor& v, Scalar beta, Scalar alpha),
+                  addmv(*this, a, v, beta, alpha))
+HALFTAPE_IN_PLACE(addr_, (const Tensor& u, const Tensor& v, Scalar beta, Scalar alpha),
+                  addr(*this, u, v, beta, alpha))
+HALFTAPE_IN_PLACE(baddbmm_, (const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha),
+                  baddbmm(*this, a, b, beta, alpha))
+HALFTAPE_IN_PLACE(addbmm_, (const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha),
+                  addbmm(*this, a, b, beta, alpha))
+HALFTAPE_IN_PLACE(cumsum_, (int64_t dim, std::optional<Dtype> dtype), cumsum(*this, dim, dtype))
+HALFTAPE_IN_PLACE(cumprod_, (int64_t dim, std::optional<Dtype> dtype),
+                  cumprod(before(*this), dim, dtype))
+#undef HALFTAPE_IN_PLACE_UNARY
+#undef HALFTAPE_IN_PLACE_OF_TENSOR
+#undef HALFTAPE_IN_PLACE_OF_EITHER
+#undef HALFTAPE_IN_PLACE
 
-Tensor& Tensor::index_put_(const std::vector<indexing::TensorIndex>& indices, const Tensor& values,
-                           bool accumulate) {
-  HALFTAPE_PLAIN;
-  return assign("index_put_", *this, halftape::index_put(*this, indices, values, accumulate));
-}
-Tensor& Tensor::index_put_(const std::vector<indexing::TensorIndex>& indices, Scalar value,
-                           bool accumulate) {
-  HALFTAPE_PLAIN;
-  return assign("index_put_", *this, halftape::index_put(*this, indices, value, accumulate));
-}
+// Activations in place are functions, as in LibTorch.
+#define HALFTAPE_ACTIVATION(name, parameters, value) \
+  Tensor& name parameters {                          \
+    HALFTAPE_PLAIN;                                  \
+    return assign(#name, x, value);                  \
+  }
+HALFTAPE_ACTIVATION(relu_, (Tensor & x), relu(before(x)))
+HALFTAPE_ACTIVATION(relu6_, (Tensor & x), relu6(before(x)))
+HALFTAPE_ACTIVATION(leaky_relu_, (Tensor & x, Scalar slope), leaky_relu(before(x), slope))
+HALFTAPE_ACTIVATION(elu_, (Tensor & x, Scalar alpha, Scalar scale), elu(before(x), alpha, scale))
+HALFTAPE_ACTIVATION(selu_, (Tensor & x), selu(before(x)))
+HALFTAPE_ACTIVATION(celu_, (Tensor & x, Scalar alpha), celu(before(x), alpha))
+HALFTAPE_ACTIVATION(gelu_, (Tensor & x, const std::string& approximate),
+                    gelu(before(x), approximate))
+HALFTAPE_ACTIVATION(silu_, (Tensor & x), silu(before(x)))
+HALFTAPE_ACTIVATION(mish_, (Tensor & x), mish(before(x)))
+HALFTAPE_ACTIVATION(hardtanh_, (Tensor & x, Scalar min_val, Scalar max_val),
+                    hardtanh(before(x), min_val, max_val))
+HALFTAPE_ACTIVATION(hardsigmoid_, (Tensor & x), hardsigmoid(before(x)))
+HALFTAPE_ACTIVATION(hardswish_, (Tensor & x), hardswish(before(x)))
+HALFTAPE_ACTIVATION(threshold_, (Tensor & x, Scalar limit, Scalar value),
+                    threshold(before(x), limit, value))
+#undef HALFTAPE_ACTIVATION
+
 Tensor& Tensor::index_put_(std::initializer_list<indexing::TensorIndex> indices,
                            const Tensor& values, bool accumulate) {
   return index_put_(std::vector(indices), values, accumulate);
@@ -131,84 +204,6 @@ Tensor& Tensor::index_put_(std::initializer_list<indexing::TensorIndex> indices,
 Tensor& Tensor::index_put_(std::initializer_list<indexing::TensorIndex> indices, Scalar value,
                            bool accumulate) {
   return index_put_(std::vector(indices), value, accumulate);
-}
-Tensor& Tensor::index_add_(int64_t d, const Tensor& i, const Tensor& source, Scalar alpha) {
-  HALFTAPE_PLAIN;
-  return assign("index_add_", *this, halftape::index_add(*this, d, i, source, alpha));
-}
-Tensor& Tensor::index_copy_(int64_t d, const Tensor& i, const Tensor& source) {
-  HALFTAPE_PLAIN;
-  return assign("index_copy_", *this, halftape::index_copy(*this, d, i, source));
-}
-Tensor& Tensor::index_fill_(int64_t d, const Tensor& i, Scalar value) {
-  HALFTAPE_PLAIN;
-  return assign("index_fill_", *this, halftape::index_fill(*this, d, i, value));
-}
-Tensor& Tensor::index_fill_(int64_t d, const Tensor& i, const Tensor& value) {
-  HALFTAPE_PLAIN;
-  return assign("index_fill_", *this, halftape::index_fill(*this, d, i, value));
-}
-Tensor& Tensor::scatter_(int64_t d, const Tensor& i, const Tensor& src) {
-  HALFTAPE_PLAIN;
-  return assign("scatter_", *this, halftape::scatter(*this, d, i, src));
-}
-Tensor& Tensor::scatter_(int64_t d, const Tensor& i, Scalar value) {
-  HALFTAPE_PLAIN;
-  return assign("scatter_", *this, halftape::scatter(*this, d, i, value));
-}
-Tensor& Tensor::scatter_add_(int64_t d, const Tensor& i, const Tensor& src) {
-  HALFTAPE_PLAIN;
-  return assign("scatter_add_", *this, halftape::scatter_add(*this, d, i, src));
-}
-Tensor& Tensor::masked_fill_(const Tensor& mask, Scalar value) {
-  HALFTAPE_PLAIN;
-  return assign("masked_fill_", *this, halftape::masked_fill(*this, mask, value));
-}
-Tensor& Tensor::masked_fill_(const Tensor& mask, const Tensor& value) {
-  HALFTAPE_PLAIN;
-  return assign("masked_fill_", *this, halftape::masked_fill(*this, mask, value));
-}
-Tensor& Tensor::masked_scatter_(const Tensor& mask, const Tensor& source) {
-  HALFTAPE_PLAIN;
-  return assign("masked_scatter_", *this, halftape::masked_scatter(*this, mask, source));
-}
-Tensor& Tensor::tril_(int64_t diagonal) {
-  HALFTAPE_PLAIN;
-  return assign("tril_", *this, halftape::tril(*this, diagonal));
-}
-Tensor& Tensor::triu_(int64_t diagonal) {
-  HALFTAPE_PLAIN;
-  return assign("triu_", *this, halftape::triu(*this, diagonal));
-}
-Tensor& Tensor::addmm_(const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
-  HALFTAPE_PLAIN;
-  return assign("addmm_", *this, halftape::addmm(*this, a, b, beta, alpha));
-}
-Tensor& Tensor::addmv_(const Tensor& a, const Tensor& v, Scalar beta, Scalar alpha) {
-  HALFTAPE_PLAIN;
-  return assign("addmv_", *this, halftape::addmv(*this, a, v, beta, alpha));
-}
-Tensor& Tensor::addr_(const Tensor& u, const Tensor& v, Scalar beta, Scalar alpha) {
-  HALFTAPE_PLAIN;
-  return assign("addr_", *this, halftape::addr(*this, u, v, beta, alpha));
-}
-Tensor& Tensor::baddbmm_(const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
-  HALFTAPE_PLAIN;
-  return assign("baddbmm_", *this, halftape::baddbmm(*this, a, b, beta, alpha));
-}
-Tensor& Tensor::addbmm_(const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
-  HALFTAPE_PLAIN;
-  return assign("addbmm_", *this, halftape::addbmm(*this, a, b, beta, alpha));
-}
-Tensor& Tensor::cumsum_(int64_t dim, std::optional<Dtype> dtype) {
-  HALFTAPE_PLAIN;
-  return assign("cumsum_", *this, halftape::cumsum(*this, dim, dtype));
-}
-Tensor& Tensor::cumprod_(int64_t dim, std::optional<Dtype> dtype) {
-  HALFTAPE_PLAIN;
-  // A copy, since the gradient needs the value that is about to change.
-  return assign("cumprod_", *this,
-                halftape::cumprod(records({this}) ? clone() : *this, dim, dtype));
 }
 #undef HALFTAPE_PLAIN
 

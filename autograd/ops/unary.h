@@ -192,6 +192,21 @@ Tensor hardshrink(const Tensor& x, Scalar lambd = 0.5);
 /// x, but value where x ≤ threshold.
 Tensor threshold(const Tensor& x, Scalar threshold, Scalar value);
 
+// The same in place: x is overwritten, its history goes on.
+Tensor& relu_(Tensor& x);
+Tensor& relu6_(Tensor& x);
+Tensor& leaky_relu_(Tensor& x, Scalar negative_slope = 0.01);
+Tensor& elu_(Tensor& x, Scalar alpha = 1, Scalar scale = 1);
+Tensor& selu_(Tensor& x);
+Tensor& celu_(Tensor& x, Scalar alpha = 1.0);
+Tensor& gelu_(Tensor& x, const std::string& approximate = "none");
+Tensor& silu_(Tensor& x);
+Tensor& mish_(Tensor& x);
+Tensor& hardtanh_(Tensor& x, Scalar min_val = -1, Scalar max_val = 1);
+Tensor& hardsigmoid_(Tensor& x);
+Tensor& hardswish_(Tensor& x);
+Tensor& threshold_(Tensor& x, Scalar threshold, Scalar value);
+
 /// Every unary op by name: what the op table of the tests, and documentation, walk over.
 struct UnaryEntry {
   const char* name;

@@ -1,0 +1,502 @@
+// Element-wise functions where they are more than a value in the table: methods and in-place forms,
+// integers and bool, numbers beside tensors, special values, and what they refuse.
+#include <doctest/doctest.h>
+
+#include <limits>
+
+#include "halftape/tests/support/close.h"
+#include "halftape/tests/support/ops.h"
+
+using namespace halftape;
+using testing::differ;
+using testing::same_bits;
+
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+using Doubles = std::vector<double>;
+using Ints = std::vector<int64_t>;
+
+Tensor points() { return tensor({0.1, 0.35, 0.62, 0.9}, kFloat64); }
+Tensor others() { return tensor({0.7, 0.3, 1.2, 0.45}, kFloat64); }
+Tensor ints(const Ints& v, Dtype d = kInt64) { return tensor(v, d); }
+Ints whole(const Tensor& x) { return x.to_vector<int64_t>(); }
+std::string message(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "nothing was thrown";
+}
+bool mentions(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// The function, the method and the in-place method agree in value and gradients.
+void check_forms(const std::string& name, const std::function<Tensor(const TensorList&)>& function,
+                 const std::function<Tensor(const TensorList&)>& method,
+                 const std::function<Tensor(Tensor&, const TensorList&)>& in_place,
+                 const TensorList& inputs) {
+  CAPTURE(name);
+  TensorList x;
+  for (const Tensor& i : inputs) x.push_back(i.detach().requires_grad_(i.is_floating_point()));
+  const Tensor y = function(x);
+  CHECK(same_bits(method(x), y));
+  const Tensor base = x[0].clone();
+  Tensor z = base.clone();
+  const uint64_t version = z.version();
+  const Tensor returned = in_place(z, x);
+  CHECK(returned.is_same(z));
+  CHECK(z.version() > version);
+  CHECK(same_bits(z, y.to(z.dtype())));
+  if (!y.requires_grad()) return;
+  auto gradient = [](const Tensor& i) { return i.grad().defined() ? i.grad() : zeros_like(i); };
+  y.sum().backward();
+  TensorList plain;
+  for (const Tensor& i : x) plain.push_back(gradient(i)), i.mutable_grad() = Tensor();
+  z.sum().backward();
+  for (size_t i = 0; i < x.size(); ++i) CHECK(same_bits(gradient(x[i]), plain[i]));
+}
+
+}  // namespace
+
+TEST_CASE("every unary method is its function, and in place gives the same bits and gradients") {
+  auto input = [](const std::string& name) {
+    return name == "bitwise_not" ? ints({5, -3, 0, 7}) : name == "acosh" ? points() + 1 : points();
+  };
+#define HALFTAPE_FORMS(name)                                           \
+  check_forms(                                                         \
+      #name, [](const TensorList& x) { return halftape::name(x[0]); }, \
+      [](const TensorList& x) { return x[0].name(); },                 \
+      [](Tensor& y, const TensorList&) { return y.name##_(); }, {input(#name)});
+  HALFTAPE_UNARY_METHODS(HALFTAPE_FORMS)
+#undef HALFTAPE_FORMS
+#define HALFTAPE_FORMS(name) CHECK(same_bits(points().name(), halftape::name(points())));
+  HALFTAPE_PURE_UNARY_METHODS(HALFTAPE_FORMS)
+#undef HALFTAPE_FORMS
+}
+
+TEST_CASE("every binary method is its function, and in place gives the same bits and gradients") {
+  auto inputs = [](const std::string& name) -> TensorList {
+    if (mentions(name, "bitwise")) return {ints({5, -3, 0, 7}), ints({1, 2, 3, 4})};
+    return {points(), others()};
+  };
+  auto second = [](const std::string& name) {
+    return name == "prelu" ? tensor({0.25}, kFloat64) : others();
+  };
+#define HALFTAPE_FORMS(name)                                                 \
+  check_forms(                                                               \
+      #name, [](const TensorList& x) { return halftape::name(x[0], x[1]); }, \
+      [](const TensorList& x) { return x[0].name(x[1]); },                   \
+      [](Tensor& y, const TensorList& x) { return y.name##_(x[1]); }, inputs(#name));
+  HALFTAPE_TENSOR_METHODS(HALFTAPE_FORMS)
+  HALFTAPE_BINARY_METHODS(HALFTAPE_FORMS)
+  HALFTAPE_FORMS(add)
+  HALFTAPE_FORMS(sub)
+  HALFTAPE_FORMS(mul)
+  HALFTAPE_FORMS(div)
+#undef HALFTAPE_FORMS
+#define HALFTAPE_FORMS(name)                                                   \
+  check_forms(                                                                 \
+      #name " 3", [](const TensorList& x) { return halftape::name(x[0], 3); }, \
+      [](const TensorList& x) { return x[0].name(3); },                        \
+      [](Tensor& y, const TensorList&) { return y.name##_(3); }, {inputs(#name)[0]});
+  HALFTAPE_BINARY_METHODS(HALFTAPE_FORMS)
+  HALFTAPE_FORMS(add)
+  HALFTAPE_FORMS(sub)
+  HALFTAPE_FORMS(mul)
+  HALFTAPE_FORMS(div)
+#undef HALFTAPE_FORMS
+#define HALFTAPE_FORMS(name) \
+  CHECK(same_bits(points().name(second(#name)), halftape::name(points(), second(#name))));
+  HALFTAPE_PURE_BINARY_METHODS(HALFTAPE_FORMS)
+#undef HALFTAPE_FORMS
+}
+
+TEST_CASE("methods with more arguments are their functions, in place too") {
+  using List = const TensorList&;
+  const TensorList three{points(), others(), points() + 0.25};
+#define HALFTAPE_FORMS(name, inputs, ...)                                       \
+  check_forms(                                                                  \
+      #name, [](List x) { return (void)x, halftape::name(x[0], __VA_ARGS__); }, \
+      [](List x) { return (void)x, x[0].name(__VA_ARGS__); },                   \
+      [](Tensor& y, List x) { return (void)x, y.name##_(__VA_ARGS__); }, inputs);
+  HALFTAPE_FORMS(addcmul, three, x[1], x[2], 1.5)
+  HALFTAPE_FORMS(addcdiv, three, x[1], x[2], 1.5)
+  HALFTAPE_FORMS(lerp, three, x[1], x[2])
+  HALFTAPE_FORMS(lerp, (TensorList{three[0], three[1]}), x[1], 0.3)
+  HALFTAPE_FORMS(clamp, (TensorList{three[0]}), 0.2, 0.7)
+  HALFTAPE_FORMS(clamp, (TensorList{three[0], three[1]}), std::nullopt, x[1])
+  HALFTAPE_FORMS(add, (TensorList{three[0], three[1]}), x[1], 2.5)
+  HALFTAPE_FORMS(sub, (TensorList{three[0], three[1]}), x[1], 2.5)
+  HALFTAPE_FORMS(div, (TensorList{three[0], three[1]}), x[1], "floor")
+  HALFTAPE_FORMS(div, (TensorList{three[0]}), 0.3, "trunc")
+  HALFTAPE_FORMS(logit, (TensorList{three[0]}), 0.2)
+  HALFTAPE_FORMS(nan_to_num, (TensorList{three[0]}), 0.5)
+#undef HALFTAPE_FORMS
+  CHECK(same_bits(points().hardshrink(0.4), hardshrink(points(), 0.4)));
+  CHECK(same_bits(points().where(points() > 0.4, others()),
+                  where(points() > 0.4, points(), others())));
+}
+
+TEST_CASE("activations in place are the functions") {
+#define HALFTAPE_FORMS(name)                                           \
+  check_forms(                                                         \
+      #name, [](const TensorList& x) { return halftape::name(x[0]); }, \
+      [](const TensorList& x) { return halftape::name(x[0]); },        \
+      [](Tensor& y, const TensorList&) { return halftape::name##_(y); }, {points() - 0.5});
+  HALFTAPE_FORMS(relu)
+  HALFTAPE_FORMS(relu6)
+  HALFTAPE_FORMS(leaky_relu)
+  HALFTAPE_FORMS(elu)
+  HALFTAPE_FORMS(selu)
+  HALFTAPE_FORMS(celu)
+  HALFTAPE_FORMS(gelu)
+  HALFTAPE_FORMS(silu)
+  HALFTAPE_FORMS(mish)
+  HALFTAPE_FORMS(hardtanh)
+  HALFTAPE_FORMS(hardsigmoid)
+  HALFTAPE_FORMS(hardswish)
+#undef HALFTAPE_FORMS
+  Tensor x = points();
+  CHECK(same_bits(threshold_(x, 0.5, -1), threshold(points(), 0.5, -1)));
+}
+
+TEST_CASE("integers beyond 2^53 are exact beside numbers, in clamp and in comparisons") {
+  constexpr int64_t big = (int64_t{1} << 53) + 1;
+  const Tensor x = ints({big, -big, 3});
+  CHECK(whole(x + 1) == Ints{big + 1, -big + 1, 4});
+  CHECK(whole(x - big) == Ints{0, -2 * big, 3 - big});
+  CHECK(whole(x * 3) == Ints{3 * big, -3 * big, 9});
+  CHECK(whole(big - x) == Ints{0, 2 * big, big - 3});
+  CHECK(whole(affine(x, -1, big + 1)) == Ints{1, 2 * big + 1, big - 2});
+  CHECK(whole(x.clamp(-big + 1, big - 1)) == Ints{big - 1, -big + 1, 3});
+  CHECK(whole(x.clamp_max(big - 1)) == Ints{big - 1, -big, 3});
+  CHECK(whole(hardtanh(x, -big + 1, big - 1)) == Ints{big - 1, -big + 1, 3});
+  CHECK(whole(threshold(x, big - 1, 0)) == Ints{big, 0, 0});
+  CHECK(whole(x == big) == Ints{1, 0, 0});
+  CHECK(whole(x < big + 1) == Ints{1, 1, 1});
+  CHECK(whole(x > big - 1) == Ints{1, 0, 0});
+  CHECK(whole(x % 10) == Ints{big % 10, 10 - big % 10, 3});
+  CHECK(whole(pow(ints({3, -3, 2}), 39)) ==
+        Ints{4052555153018976267, -4052555153018976267, int64_t{1} << 39});
+  constexpr int64_t root = (int64_t{1} << 30) + 7;
+  CHECK(whole(square(ints({root}))) == Ints{root * root});
+}
+
+TEST_CASE("integers wrap around and never trap") {
+  constexpr int64_t low = std::numeric_limits<int64_t>::min(),
+                    high = std::numeric_limits<int64_t>::max();
+  const Tensor x = ints({low, high});
+  CHECK(whole(x - 1) == Ints{high, high - 1});
+  CHECK(whole(-x) == Ints{low, -high});
+  CHECK(whole(abs(x)) == Ints{low, high});
+  CHECK(whole(x * x) == Ints{0, 1});
+  CHECK(whole(floor_divide(x, -1)) == Ints{low, -high});
+  CHECK(whole(div(x, -1, "trunc")) == Ints{low, -high});
+  CHECK(whole(x % -1) == Ints{0, 0});
+  CHECK(whole(fmod(x, -1)) == Ints{0, 0});
+  CHECK(whole(ints({200}, kUInt8) + 100) == Ints{44});
+  CHECK((ints({200}, kUInt8) + 100).dtype() == kUInt8);
+  CHECK(whole(~ints({200}, kUInt8)) == Ints{55});
+}
+
+TEST_CASE("division with a remainder has PyTorch's signs, for integers and floats") {
+  const Ints a{7, -7, 7, -7, 6}, b{2, 2, -2, -2, -3};
+  for (const Dtype d : {kInt32, kInt64, kFloat16, kFloat32, kFloat64}) {
+    CAPTURE(d);
+    const Tensor x = ints(a, d), y = ints(b, d);
+    CHECK(floor_divide(x, y).dtype() == d);
+    CHECK(whole(floor_divide(x, y)) == Ints{3, -4, -4, 3, -2});
+    CHECK(whole(div(x, y, "trunc")) == Ints{3, -3, -3, 3, -2});
+    CHECK(whole(x % y) == Ints{1, 1, -1, -1, 0});
+    CHECK(whole(fmod(x, y)) == Ints{1, -1, 1, -1, 0});
+    CHECK(whole(remainder(7, y)) == Ints{1, 1, -1, -1, -2});
+  }
+  CHECK(div(ints({7}), ints({2})).item() == 3.5);
+  CHECK(div(ints({7}), 2.5, "floor").item() == 2);
+  CHECK(div(ints({7}), 2.5, "floor").dtype() == kFloat32);
+  // 1 / 0.1 is a little below 10 in exact numbers, and rounds to 10.
+  CHECK(floor_divide(tensor({1.0}, kFloat64), 0.1).item() == 9);
+  const Tensor zero = tensor({0.0, -0.0}, kFloat64);
+  CHECK(differ(floor_divide(tensor({1.0, 1.0}, kFloat64), zero), Doubles{kInf, -kInf}, {}) == "");
+  CHECK(differ(fmod(tensor({1.0, kInf}, kFloat64), tensor({kInf, 1.0}, kFloat64)), Doubles{1, kNaN},
+               {}) == "");
+  CHECK(differ(remainder(tensor({1.0, -1.0, kNaN}, kFloat64), 0.0), Doubles{kNaN, kNaN, kNaN},
+               {}) == "");
+  CHECK(std::signbit(floor_divide(tensor({-0.0}, kFloat64), 2).item()));
+}
+
+TEST_CASE("an integer divided by zero throws and leaves the tensor as it was") {
+  Tensor x = ints({7, 8});
+  for (const auto& f : std::vector<std::function<void()>>{[&] { x % 0; },
+                                                          [&] {
+                                                            fmod(x, ints({1, 0}));
+                                                          },
+                                                          [&] { floor_divide(x, 0); },
+                                                          [&] {
+                                                            div(x, ints({1, 0}), "trunc");
+                                                          },
+                                                          [&] { x.remainder_(0); }})
+    CHECK(mentions(message(f), "an integer divided by zero"));
+  CHECK(whole(x) == Ints{7, 8});
+}
+
+TEST_CASE("logic takes what is not 0 for true and gives bool; bits are of integers alone") {
+  const Tensor a = tensor({0.0, 2.0, kNaN, -0.0}), b = tensor({1.0, 0.0, 3.0, 0.0});
+  CHECK(whole(logical_and(a, b)) == Ints{0, 0, 1, 0});
+  CHECK(whole(logical_or(a, b)) == Ints{1, 1, 1, 0});
+  CHECK(whole(logical_xor(a, b)) == Ints{1, 1, 0, 0});
+  CHECK(whole(!a) == Ints{1, 0, 0, 1});
+  for (const Tensor& y : {logical_and(a, b), logical_or(a, b), logical_xor(a, b), !a})
+    CHECK(y.dtype() == kBool);
+  const Tensor m = a > 1, n = b > 0.5;
+  for (const Tensor& y : {m & n, m | n, m ^ n, ~m, m & true}) CHECK(y.dtype() == kBool);
+  CHECK(whole(m & n) == Ints{0, 0, 0, 0});
+  CHECK(whole(m | n) == Ints{1, 1, 1, 0});
+  CHECK(whole(m ^ n) == Ints{1, 1, 1, 0});
+  CHECK(whole(~m) == Ints{1, 0, 1, 1});
+  const Tensor x = ints({12, -1}, kInt32);
+  CHECK(whole(x & 10) == Ints{8, 10});
+  CHECK(whole(3 | x) == Ints{15, -1});
+  CHECK(whole(x ^ ints({5, 5})) == Ints{9, -6});
+  CHECK((x ^ ints({5, 5})).dtype() == kInt64);
+  CHECK((x & m.slice(0, 0, 2)).dtype() == kInt32);
+  CHECK(mentions(message([&] { a& b; }), "bitwise_and: tensors of float32 and float32"));
+  CHECK(mentions(message([&] { ~a; }), "bitwise_not"));
+  CHECK(mentions(message([&] { x | 1.5; }), "bitwise_or"));
+  Tensor in_place = m.clone();
+  in_place &= n;
+  in_place |= m;
+  in_place ^= n;
+  CHECK(whole(in_place) == whole(m ^ n));
+}
+
+TEST_CASE("bool has no sign: negation and subtraction throw, sums and products are logic") {
+  const Tensor m = tensor(std::vector<bool>{true, false});
+  for (const auto& f : std::vector<std::function<void()>>{[&] { -m; }, [&] { m - m; },
+                                                          [&] { m - 1; }, [&] { 1 - m; },
+                                                          [&] {
+                                                            ints({1, 2}) - m;
+                                                          },
+                                                          [&] {
+                                                            ints({1, 2}) - true;
+                                                          }})
+    CHECK(mentions(message(f), "use ~ or logical_not()"));
+  CHECK(mentions(message([&] { positive(m); }), "positive: not for bool"));
+  for (const auto& f : std::vector<std::function<void()>>{
+           [&] { fmod(m, m); }, [&] { m % m; }, [&] { pow(m, m); }, [&] { floor_divide(m, m); }})
+    CHECK(mentions(message(f), "not for bool"));
+  CHECK((m + m).dtype() == kBool);
+  CHECK(whole(m + m) == Ints{1, 0});
+  CHECK((m + true).dtype() == kBool);
+  CHECK((m * true).dtype() == kBool);
+  CHECK((m + 1).dtype() == kInt64);
+  CHECK(whole(m * 3) == Ints{3, 0});
+  CHECK((m / m).dtype() == kFloat32);
+  CHECK(square(m).dtype() == kInt64);
+  CHECK(m.clamp(0, 1).dtype() == kInt64);
+}
+
+TEST_CASE("integers keep their dtype where the result is whole and become float where not") {
+  const Tensor x = ints({-2, 0, 3}, kInt32);
+  for (const Tensor& y : {abs(x), sign(x), square(x), relu(x), floor(x), ceil(x), trunc(x),
+                          round(x), clamp(x, -1, 2), pow(x, 3), pow(x, x), relu6(x), maximum(x, x),
+                          fmax(x, x), clamp_min(x, x), x % 2, nan_to_num(x), threshold(x, 0, 7)})
+    CHECK(y.dtype() == kInt32);
+  for (const Tensor& y : {sin(x), exp2(x), frac(x), leaky_relu(x), elu(x), softsign(x), atan2(x, x),
+                          hypot(x, x), xlogy(x, x), copysign(x, x), clamp(x, 0.5), pow(x, 0.5),
+                          pow(2.5, x), threshold(x, 0.5, 7), deg2rad(x), logit(x)})
+    CHECK(y.dtype() == kFloat32);
+  CHECK(whole(pow(x, 3)) == Ints{-8, 0, 27});
+  CHECK(whole(pow(2, ints({10, 0, 62}))) == Ints{1024, 1, int64_t{1} << 62});
+  CHECK(whole(pow(ints({2, 1, -1, -1}), ints({-1, -5, -2, -3}))) == Ints{0, 1, 1, -1});
+  CHECK(mentions(message([&] { pow(x, -1); }), "negative integer power"));
+  CHECK(mentions(message([&] { Tensor(x.clone()).exp_(); }), "float32 result does not fit"));
+  CHECK(mentions(message([&] { Tensor(x.clone()).fmod_(2.5); }), "float32 result does not fit"));
+}
+
+TEST_CASE("a number beside a half tensor keeps the half, and a fused number its own precision") {
+  const Tensor x = tensor({2.0, 5.0}, kFloat16);
+  for (const Tensor& y : {x + 0.1, x * 3, x / 3, pow(x, 2.5), pow(2.5, x), fmod(x, 1.5), x % 1.5,
+                          xlogy(x, 3.0), xlogy(0.5, x), copysign(x, -1), lerp(x, x, 0.5),
+                          add(x, x, 0.1), add(x, 2.0, 0.1), rsub(x, 1.0), clamp(x, 0.1, 3)})
+    CHECK(y.dtype() == kFloat16);
+  // 0.1 in float32, not in half, multiplies.
+  CHECK(same_bits(x * 0.1, (x.to(kFloat32) * 0.1).to(kFloat16)));
+  CHECK(same_bits(x * -1 * 0, tensor({-0.0, -0.0}, kFloat16)));
+}
+
+TEST_CASE("classes of numbers are told apart in every dtype") {
+  for (const Dtype d : {kFloat16, kBFloat16, kFloat32, kFloat64}) {
+    const Tensor x = tensor({kNaN, kInf, -kInf, 0.0, 65504.0}, d);
+    CHECK(whole(isnan(x)) == Ints{1, 0, 0, 0, 0});
+    CHECK(whole(isinf(x)) == Ints{0, 1, 1, 0, 0});
+    CHECK(whole(isposinf(x)) == Ints{0, 1, 0, 0, 0});
+    CHECK(whole(isneginf(x)) == Ints{0, 0, 1, 0, 0});
+    CHECK(whole(isfinite(x)) == Ints{0, 0, 0, 1, 1});
+    const Tensor y = nan_to_num(x);
+    CHECK(whole(isfinite(y)) == Ints{1, 1, 1, 1, 1});
+    CHECK(same_bits(y.slice(0, 2, 3), -y.slice(0, 1, 2)));
+    // The next number is infinite.
+    CHECK(whole(isinf(y.slice(0, 1, 2) * (1 + epsilon(d)))) == Ints{1});
+    CHECK(differ(nan_to_num(x, 1, 2, 3), Doubles{1, 2, 3, 0, x[4].item()}, {}) == "");
+  }
+  for (const Dtype d : {kBool, kUInt8, kInt64}) {
+    const Tensor x = ints({0, 1}, kInt64).to(d);
+    CHECK(whole(isfinite(x)) == Ints{1, 1});
+    CHECK(whole(isnan(x)) == Ints{0, 0});
+    CHECK(whole(isinf(x)) == Ints{0, 0});
+  }
+}
+
+TEST_CASE("NaN passes where it should, and fmax and fmin alone step over it") {
+  const Tensor nan = tensor({kNaN}), one = tensor({1.0});
+  for (const Tensor& y : {pow(nan, one),
+                          atan2(nan, one),
+                          hypot(one, nan),
+                          xlogy(tensor({0.0}), nan),
+                          fmod(nan, one),
+                          nan % one,
+                          floor_divide(nan, one),
+                          clamp_min(nan, one),
+                          clamp_min(one, nan),
+                          clamp_max(nan, one),
+                          clamp_max(one, nan),
+                          copysign(nan, one),
+                          lerp(nan, one, 0.3),
+                          heaviside(nan, one),
+                          prelu(nan, one),
+                          clamp(one, kNaN),
+                          hardtanh(nan),
+                          relu6(nan),
+                          hardswish(nan),
+                          hardsigmoid(nan),
+                          softshrink(nan),
+                          hardshrink(nan),
+                          threshold(nan, 0, 1),
+                          leaky_relu(nan),
+                          elu(nan),
+                          celu(nan),
+                          mish(nan),
+                          softplus(nan),
+                          log_sigmoid(nan),
+                          softsign(nan),
+                          round(nan),
+                          sinc(nan),
+                          sinpi(nan),
+                          logit(nan),
+                          tanhshrink(nan)})
+    CHECK(std::isnan(y.item()));
+  CHECK(fmax(nan, one).item() == 1);
+  CHECK(fmin(one, nan).item() == 1);
+  CHECK(std::isnan(fmax(nan, nan).item()));
+  CHECK(xlogy(tensor({0.0}), tensor({0.0})).item() == 0);
+}
+
+TEST_CASE("at kinks and ties the gradient goes where the definition says") {
+  auto slope = [](const std::function<Tensor(const Tensor&)>& f, const Doubles& at) {
+    const Tensor x = tensor(at, kFloat64).requires_grad_();
+    f(x).sum().backward();
+    return x.grad().to_vector();
+  };
+  CHECK(slope([](const Tensor& x) { return relu6(x); }, {0, 6}) == Doubles{0, 0});
+  CHECK(slope([](const Tensor& x) { return clamp(x, 0, 6); }, {0, 6}) == Doubles{1, 1});
+  CHECK(slope([](const Tensor& x) { return leaky_relu(x, 0.25); }, {0}) == Doubles{0.25});
+  CHECK(slope([](const Tensor& x) { return elu(x, 0.5); }, {0}) == Doubles{0.5});
+  CHECK(slope([](const Tensor& x) { return hardswish(x); }, {-3, 3}) == Doubles{0, 1});
+  CHECK(slope([](const Tensor& x) { return hardsigmoid(x); }, {-3, 3}) == Doubles{0, 0});
+  CHECK(slope([](const Tensor& x) { return clamp_min(x, zeros_like(x)); }, {0}) == Doubles{1});
+  CHECK(slope([](const Tensor& x) { return clamp_min(zeros_like(x), x); }, {0}) == Doubles{0});
+  CHECK(slope([](const Tensor& x) { return fmax(x, zeros_like(x)); }, {0}) == Doubles{1});
+  CHECK(slope([](const Tensor& x) { return maximum(x, zeros_like(x)); }, {0}) == Doubles{0.5});
+  CHECK(slope([](const Tensor& x) { return pow(x, 0); }, {0, kNaN}) == Doubles{0, 0});
+  CHECK(slope([](const Tensor& x) { return pow(x, zeros_like(x)); }, {0}) == Doubles{0});
+  CHECK(slope([](const Tensor& x) { return pow(zeros_like(x), x); }, {0, 2}) == Doubles{0, 0});
+  CHECK(slope([](const Tensor& x) { return copysign(x, -ones_like(x)); }, {0, 2, -2}) ==
+        Doubles{0, -1, 1});
+  CHECK(slope([](const Tensor& x) { return nan_to_num(x); }, {kInf, kNaN, 2}) == Doubles{0, 0, 1});
+  CHECK(slope([](const Tensor& x) { return logit(x, 0.25); }, {0.1, 0.5}) == Doubles{0, 4});
+  CHECK(slope([](const Tensor& x) { return round(x) * x; }, {2.5, 3.5}) == Doubles{2, 4});
+}
+
+TEST_CASE("half gradients of several steps do not overflow or round on the way") {
+  // 300² leaves float16's range.
+  const Tensor y = tensor({300.0}, kFloat16).requires_grad_(),
+               x = tensor({400.0}, kFloat16).requires_grad_();
+  atan2(y, x).backward();
+  CHECK(differ(y.grad(), Doubles{400.0 / 250000}, {.ulps = 0.5}) == "");
+  CHECK(differ(x.grad(), Doubles{-300.0 / 250000}, {.ulps = 0.5}) == "");
+  const Tensor a = tensor({3000.0}, kFloat16).requires_grad_(),
+               b = tensor({50.0}, kFloat16).requires_grad_();
+  (a / b).backward(tensor({30.0}, kFloat16));
+  CHECK(differ(b.grad(), Doubles{-30 * 3000.0 / 2500}, {.ulps = 0.5}) == "");
+}
+
+TEST_CASE("round goes to even, whole numbers of half turns give exact zeros") {
+  CHECK(round(tensor({0.5, 1.5, 2.5, -0.5, -1.5}, kFloat64)).to_vector() ==
+        Doubles{0, 2, 2, -0.0, -2});
+  const Tensor far = tensor({1.0, 1001.0, 65504.0, -3.0}, kFloat16);
+  CHECK(sinpi(far).to_vector() == Doubles{0, 0, 0, 0});
+  CHECK(sinc(far).to_vector() == Doubles{0, 0, 0, 0});
+  CHECK(cospi(far).to_vector() == Doubles{-1, -1, 1, -1});
+  CHECK(sinc(zeros({1})).item() == 1);
+}
+
+TEST_CASE("where of two numbers has their dtype") {
+  const Tensor c = tensor(std::vector<bool>{true, false});
+  CHECK(where(c, 1, 2).dtype() == kInt64);
+  CHECK(where(c, 1, 2.5).dtype() == kFloat32);
+  CHECK(where(c, true, false).dtype() == kBool);
+  CHECK(where(c, 1, 2.5).to_vector() == Doubles{1, 2.5});
+}
+
+TEST_CASE("element-wise functions refuse with the op, the values and the way out") {
+  const Tensor x = points(), n = ints({1, 2, 3, 4});
+  const Tensor none;
+  auto says = [](const std::function<void()>& f, const std::string& part) {
+    const std::string text = message(f);
+    CHECK_MESSAGE(mentions(text, part), text);
+  };
+  says([&] { clamp(x, std::nullopt, std::optional<Scalar>()); }, "clamp: at least one");
+  says([&] { clamp(x, std::optional<Tensor>()); }, "clamp: at least one");
+  says([&] { logit(x, 0.7); }, "logit: eps 0.7");
+  says([&] { celu(x, 0); }, "celu: alpha must not be 0");
+  says([&] { softplus(x, 0); }, "softplus: beta must not be 0");
+  says([&] { hardtanh(x, 2, 1); }, "hardtanh: min_val 2 is above max_val 1");
+  says([&] { softshrink(x, -1); }, "softshrink: lambd -1 is negative");
+  says([&] { div(x, x, "round"); }, "div: rounding_mode is \"round\"");
+  says([&] { add(n, n, 1.5); }, "add: alpha is 1.5, but the tensors are int64");
+  says([&] { lerp(n, n, 0.5); }, "lerp: tensors of int64");
+  says([&] { addcdiv(n, n, n); }, "addcdiv: int64 divided by int64");
+  says([&] { glu(x.reshape({2, 2}).slice(1, 0, 1)); }, "glu: dimension 1 of (2, 1) is odd");
+  says([&] { glu(x[0]); }, "glu: a 0-dim tensor");
+  says([&] { glu(x, 1); }, "glu");
+  says([&] { prelu(x.reshape({2, 2}), ones({3})); }, "prelu: weight (3) for (2, 2)");
+  says([&] { prelu(x, ones({4})); }, "prelu: weight (4) for (4)");
+  says([&] { fmod(x, ones({3})); }, "fmod");
+  says([&] { atan2(x, ones({2, 3})); }, "atan2");
+  says([&] { addcmul(x, ones({3}), x); }, "(3)");
+  for (const auto& f : std::vector<std::function<void()>>{
+           [&] { sin(none); }, [&] { none.floor(); }, [&] { neg(none); }, [&] { clamp(none, 0); },
+           [&] { pow(2, none); }, [&] { pow(none, 3); }, [&] { none % 3; }, [&] { fmax(x, none); },
+           [&] { lerp(x, none, 0.5); }, [&] { prelu(x, none); }, [&] { nan_to_num(none); },
+           [&] { glu(none); }, [&] { isfinite(none); }, [&] { !none; },
+           [&] { addcmul(x, x, none); }, [&] { where(none, 1, 2); }, [&] { add(x, none, 2); }})
+    says(f, "undefined");
+}
+
+TEST_CASE("in place: a leaf that requires grad and a result that does not fit are refused") {
+  Tensor leaf = points().requires_grad_();
+  CHECK(mentions(message([&] { leaf.exp_(); }), "exp_: a leaf that requires grad"));
+  CHECK(mentions(message([&] { relu_(leaf); }), "relu_: a leaf that requires grad"));
+  Tensor small = ones({1});
+  CHECK(mentions(message([&] { small.atan2_(ones({3})); }), "atan2_: the result has shape (3)"));
+  CHECK(small.item() == 1);
+  Tensor x = points().requires_grad_() * 1;
+  const Tensor y = x.sin();
+  x.cos_();
+  CHECK(mentions(message([&] { y.sum().backward(); }), "`sin` needs was changed in place"));
+}
