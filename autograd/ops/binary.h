@@ -20,8 +20,6 @@ struct Maximum;
 struct Minimum;
 struct Fmax;
 struct Fmin;
-struct ClampMin;
-struct ClampMax;
 struct Pow;
 struct Atan2;
 struct Hypot;
@@ -112,9 +110,8 @@ inline Tensor minimum(const Tensor& a, const Tensor& b) { return binary<Minimum>
 /// The larger one; NaN only where both are.
 inline Tensor fmax(const Tensor& a, const Tensor& b) { return binary<Fmax>(a, b); }
 inline Tensor fmin(const Tensor& a, const Tensor& b) { return binary<Fmin>(a, b); }
-/// x, at least min: maximum() but for equal values, whose gradient is x's.
-inline Tensor clamp_min(const Tensor& x, const Tensor& min) { return binary<ClampMin>(x, min); }
-inline Tensor clamp_max(const Tensor& x, const Tensor& max) { return binary<ClampMax>(x, max); }
+inline Tensor clamp_min(const Tensor& x, const Tensor& min) { return maximum(x, min); }
+inline Tensor clamp_max(const Tensor& x, const Tensor& max) { return minimum(x, max); }
 /// min(max(x, min), max), element by element.
 Tensor clamp(const Tensor& x, const std::optional<Tensor>& min,
              const std::optional<Tensor>& max = {});

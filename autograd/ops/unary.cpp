@@ -142,7 +142,7 @@ Tensor softplus(const Tensor& x, Scalar beta, Scalar threshold) {
 Tensor hardtanh(const Tensor& x, Scalar min_val, Scalar max_val) {
   HALFTAPE_CHECK(min_val.to_double() <= max_val.to_double(), "hardtanh: min_val ",
                  min_val.to_double(), " is above max_val ", max_val.to_double());
-  return unary<Hardtanh>(beside_numbers(x, {min_val, max_val}), {min_val, max_val});
+  return unary<Clamp>(beside_numbers(x, {min_val, max_val}), {min_val, max_val});
 }
 Tensor softshrink(const Tensor& x, Scalar lambd) {
   HALFTAPE_CHECK(lambd.to_double() >= 0, "softshrink: lambd ", lambd.to_double(), " is negative");

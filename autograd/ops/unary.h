@@ -64,7 +64,6 @@ struct Mish;
 struct Softplus;
 struct LogSigmoid;
 struct Softsign;
-struct Hardtanh;
 struct Hardsigmoid;
 struct Hardswish;
 struct Tanhshrink;
@@ -109,7 +108,8 @@ Tensor deg2rad(const Tensor& x);
 Tensor rad2deg(const Tensor& x);
 /// xᵃ. An integer tensor stays one if a is an integer, which then must not be negative.
 Tensor pow(const Tensor& x, Scalar exponent);
-/// min(max(x, min), max); a bound that is left out does not bind; a NaN bound makes all NaN.
+/// min(max(x, min), max); a bound that is left out does not bind; a NaN bound makes all NaN. The
+/// derivative at a bound is 0.
 Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max = {});
 inline Tensor clamp_min(const Tensor& x, Scalar min) { return clamp(x, min); }
 inline Tensor clamp_max(const Tensor& x, Scalar max) { return clamp(x, {}, max); }
@@ -177,7 +177,7 @@ Tensor softplus(const Tensor& x, Scalar beta = 1, Scalar threshold = 20);
 inline Tensor log_sigmoid(const Tensor& x) { return unary<LogSigmoid>(x); }
 /// x/(1 + |x|).
 inline Tensor softsign(const Tensor& x) { return unary<Softsign>(x); }
-/// min(max(x, min_val), max_val); at the bounds the derivative is 0, where clamp's is 1.
+/// min(max(x, min_val), max_val).
 Tensor hardtanh(const Tensor& x, Scalar min_val = -1, Scalar max_val = 1);
 /// (x + 3)/6 between 0 and 1.
 inline Tensor hardsigmoid(const Tensor& x) { return unary<Hardsigmoid>(x); }

@@ -194,20 +194,6 @@ struct Softsign {  // y = x/(1 + |x|),  y' = 1/(1 + |x|)²; ±1 at ±∞
     return (g / d) / d;
   }
 };
-struct Hardtanh {  // y = min(max(x, a), b); NaN passes; the gradient passes where a < x < b
-  static constexpr auto name = "hardtanh";
-  static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Input;
-  static constexpr bool integers = true;
-  template <class T, class S>
-  HALFTAPE_HD static T f(const T& x, const Params<S>& p) {
-    return where(x > p.b, T(p.b), where(x < p.a, T(p.a), x));
-  }
-  template <class T, class S>
-  HALFTAPE_HD static T df(const T& g, const T& x, const Params<S>& p) {
-    return where(x >= p.b, 0, where(x <= p.a, 0, g));
-  }
-};
 struct Hardsigmoid {  // y = (x + 3)/6 between 0 and 1;  y'(±3) = 0
   static constexpr auto name = "hardsigmoid";
   static constexpr Cast cast = Cast::Keep;

@@ -104,7 +104,7 @@ struct Minimum {
     return where(a == b, K<T>(0.5) * g, where(a < b, 0, g));
   }
 };
-struct Fmax {  // The larger one; NaN only where both are; equal values: the gradient is a's
+struct Fmax {  // the larger one; NaN only where both are; equal values share the gradient
   static constexpr auto name = "fmax";
   static constexpr bool compares = false;
   template <class T>
@@ -113,14 +113,14 @@ struct Fmax {  // The larger one; NaN only where both are; equal values: the gra
   }
   template <class T>
   HALFTAPE_HD static T da(const T& g, const T& a, const T& b) {
-    return where(b != b, g, where(a >= b, g, 0));
+    return where(b != b, g, where(a == b, K<T>(0.5) * g, where(a > b, g, 0)));
   }
   template <class T>
   HALFTAPE_HD static T db(const T& g, const T& a, const T& b) {
-    return where(b != b, 0, where(a >= b, 0, g));
+    return where(b != b, 0, where(a == b, K<T>(0.5) * g, where(a > b, 0, g)));
   }
 };
-struct Fmin {  // The smaller one, likewise
+struct Fmin {
   static constexpr auto name = "fmin";
   static constexpr bool compares = false;
   template <class T>
@@ -129,43 +129,11 @@ struct Fmin {  // The smaller one, likewise
   }
   template <class T>
   HALFTAPE_HD static T da(const T& g, const T& a, const T& b) {
-    return where(b != b, g, where(a <= b, g, 0));
+    return where(b != b, g, where(a == b, K<T>(0.5) * g, where(a < b, g, 0)));
   }
   template <class T>
   HALFTAPE_HD static T db(const T& g, const T& a, const T& b) {
-    return where(b != b, 0, where(a <= b, 0, g));
-  }
-};
-struct ClampMin {  // a, at least b; NaN of either side wins; equal values: the gradient is a's
-  static constexpr auto name = "clamp_min";
-  static constexpr bool compares = false;
-  template <class T>
-  HALFTAPE_HD static T f(const T& a, const T& b) {
-    return where(a < b, b, where(b == b, a, b));
-  }
-  template <class T>
-  HALFTAPE_HD static T da(const T& g, const T& a, const T& b) {
-    return where(a < b, 0, where(b == b, g, 0));
-  }
-  template <class T>
-  HALFTAPE_HD static T db(const T& g, const T& a, const T& b) {
-    return where(a < b, g, where(b == b, 0, g));
-  }
-};
-struct ClampMax {  // a, at most b, likewise
-  static constexpr auto name = "clamp_max";
-  static constexpr bool compares = false;
-  template <class T>
-  HALFTAPE_HD static T f(const T& a, const T& b) {
-    return where(a > b, b, where(b == b, a, b));
-  }
-  template <class T>
-  HALFTAPE_HD static T da(const T& g, const T& a, const T& b) {
-    return where(a > b, 0, where(b == b, g, 0));
-  }
-  template <class T>
-  HALFTAPE_HD static T db(const T& g, const T& a, const T& b) {
-    return where(a > b, g, where(b == b, 0, g));
+    return where(b != b, 0, where(a == b, K<T>(0.5) * g, where(a < b, 0, g)));
   }
 };
 struct Pow {  // aᵇ;  ∂a: b·aᵇ⁻¹, 0 where b = 0;  ∂b: aᵇ·ln a, 0 where a = 0 and b ≥ 0
@@ -188,7 +156,8 @@ struct Pow {  // aᵇ;  ∂a: b·aᵇ⁻¹, 0 where b = 0;  ∂b: aᵇ·ln a, 0 
     return g * (pow(m, b) * log(m));
   }
 };
-struct Atan2 {  // the angle of the point (b, a);  ∂a: b/(a² + b²),  ∂b: −a/(a² + b²)
+struct Atan2 {  // the angle of the point (b, a);  ∂a: b/(a² + b²),  ∂b: −a/(a² + b²); 0 at the
+                // origin
   static constexpr auto name = "atan2";
   static constexpr bool compares = false;
   static constexpr Cast cast = Cast::Widest;
@@ -199,12 +168,12 @@ struct Atan2 {  // the angle of the point (b, a);  ∂a: b/(a² + b²),  ∂b: �
   }
   template <class T>
   HALFTAPE_HD static T da(const T& g, const T& a, const T& b) {
-    const T h = hypot(a, b);  // its square could overflow
+    const T r = hypot(a, b), h = where(r == 0, 1, r);  // its square could overflow
     return g * (b / h) / h;
   }
   template <class T>
   HALFTAPE_HD static T db(const T& g, const T& a, const T& b) {
-    const T h = hypot(a, b);
+    const T r = hypot(a, b), h = where(r == 0, 1, r);
     return -(g * (a / h) / h);
   }
 };
@@ -417,8 +386,8 @@ constexpr Cast cast_of() {
 }
 
 using BinaryOps =
-    Ops<Add, Sub, Mul, Div, Maximum, Minimum, Fmax, Fmin, ClampMin, ClampMax, Pow, Atan2, Hypot,
-        Xlogy, Copysign, Fmod, Remainder, FloorDivide, TruncDivide, Prelu, BinaryCrossEntropy, Eq,
-        Ne, Lt, Le, Gt, Ge, LogicalAnd, LogicalOr, LogicalXor, BitwiseAnd, BitwiseOr, BitwiseXor>;
+    Ops<Add, Sub, Mul, Div, Maximum, Minimum, Fmax, Fmin, Pow, Atan2, Hypot, Xlogy, Copysign, Fmod,
+        Remainder, FloorDivide, TruncDivide, Prelu, BinaryCrossEntropy, Eq, Ne, Lt, Le, Gt, Ge,
+        LogicalAnd, LogicalOr, LogicalXor, BitwiseAnd, BitwiseOr, BitwiseXor>;
 
 }  // namespace halftape

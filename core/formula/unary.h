@@ -243,7 +243,7 @@ struct ScalarPow {  // y = aˣ,  y' = y·ln a; where a = 0: 0, but −∞ for x 
     return g * (y * log(p.a));
   }
 };
-struct Clamp {  // y = min(max(x, a), b); NaN passes; the gradient passes where a ≤ x ≤ b
+struct Clamp {  // y = min(max(x, a), b); NaN passes; the gradient passes where a < x < b
   static constexpr auto name = "clamp";
   static constexpr Cast cast = Cast::Keep;
   static constexpr Saves saves = Saves::Input;
@@ -254,7 +254,7 @@ struct Clamp {  // y = min(max(x, a), b); NaN passes; the gradient passes where 
   }
   template <class T, class S>
   HALFTAPE_HD static T df(const T& g, const T& x, const Params<S>& p) {
-    return where(x > p.b, 0, where(x < p.a, 0, g));
+    return where(x >= p.b, 0, where(x <= p.a, 0, g));
   }
 };
 
@@ -263,8 +263,8 @@ using UnaryOps =
         DivScalar, ScalarDiv, PowScalar, ScalarPow, Clamp, Exp, Exp2, Expm1, Log, Log1p, Log2,
         Log10, Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Tanh, Asinh, Acosh, Atanh, Erf, Erfc,
         Sinpi, Cospi, Sinc, Logit, Sigmoid, Relu, LeakyRelu, Elu, Celu, Gelu, GeluTanh, Silu, Mish,
-        Softplus, LogSigmoid, Softsign, Hardtanh, Hardsigmoid, Hardswish, Tanhshrink, Softshrink,
-        Hardshrink, Threshold>;
+        Softplus, LogSigmoid, Softsign, Hardsigmoid, Hardswish, Tanhshrink, Softshrink, Hardshrink,
+        Threshold>;
 
 /// Does the formula make sense on integers (and keep their dtype)?
 template <class Op>

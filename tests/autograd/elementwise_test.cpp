@@ -403,14 +403,15 @@ TEST_CASE("at kinks and ties the gradient goes where the definition says") {
     return x.grad().to_vector();
   };
   CHECK(slope([](const Tensor& x) { return relu6(x); }, {0, 6}) == Doubles{0, 0});
-  CHECK(slope([](const Tensor& x) { return clamp(x, 0, 6); }, {0, 6}) == Doubles{1, 1});
+  CHECK(slope([](const Tensor& x) { return clamp(x, 0, 6); }, {0, 6}) == Doubles{0, 0});
   CHECK(slope([](const Tensor& x) { return leaky_relu(x, 0.25); }, {0}) == Doubles{0.25});
   CHECK(slope([](const Tensor& x) { return elu(x, 0.5); }, {0}) == Doubles{0.5});
   CHECK(slope([](const Tensor& x) { return hardswish(x); }, {-3, 3}) == Doubles{0, 1});
   CHECK(slope([](const Tensor& x) { return hardsigmoid(x); }, {-3, 3}) == Doubles{0, 0});
-  CHECK(slope([](const Tensor& x) { return clamp_min(x, zeros_like(x)); }, {0}) == Doubles{1});
-  CHECK(slope([](const Tensor& x) { return clamp_min(zeros_like(x), x); }, {0}) == Doubles{0});
-  CHECK(slope([](const Tensor& x) { return fmax(x, zeros_like(x)); }, {0}) == Doubles{1});
+  CHECK(slope([](const Tensor& x) { return clamp_min(x, zeros_like(x)); }, {0}) == Doubles{0.5});
+  CHECK(slope([](const Tensor& x) { return atan2(x, zeros_like(x)); }, {0}) == Doubles{0});
+  CHECK(slope([](const Tensor& x) { return fmax(x, zeros_like(x)); }, {0, kNaN}) ==
+        Doubles{0.5, 0});
   CHECK(slope([](const Tensor& x) { return maximum(x, zeros_like(x)); }, {0}) == Doubles{0.5});
   CHECK(slope([](const Tensor& x) { return pow(x, 0); }, {0, kNaN}) == Doubles{0, 0});
   CHECK(slope([](const Tensor& x) { return pow(x, zeros_like(x)); }, {0}) == Doubles{0});

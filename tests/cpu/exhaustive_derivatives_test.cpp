@@ -61,7 +61,8 @@ const std::map<std::string, Derivative>& derivatives() {
       {"scalar_div", {[](const Real& x, P p) { return -p.a / (x * x); }, {3, 0}}},
       {"pow_scalar", {[](const Real& x, P p) { return p.a * power(x, p.a - 1); }, {2.5, 0}}},
       {"scalar_pow", {[](const Real& y, P p) { return y * log(Real(p.a)); }, {2.5, 0}}},
-      {"clamp", {[](const Real& x, P p) { return step(!(x < p.a) && !(x > p.b)); }, {-0.5, 1}}},
+      {"clamp",
+       {[](const Real& x, P p) { return step(x.is_nan() || (x > p.a && x < p.b)); }, {-0.5, 1}}},
       {"exp", {[](const Real& y, P) { return y; }}},
       {"exp2", {[](const Real& y, P) { return y * ln2(); }}},
       {"expm1", {[](const Real& y, P) { return y + 1.0; }}},
@@ -131,8 +132,6 @@ const std::map<std::string, Derivative>& derivatives() {
        {[](const Real& x, P p) { return p.a * x > p.b ? Real(1) : logistic(p.a * x); }, {2.5, 5}}},
       {"log_sigmoid", {[](const Real& x, P) { return logistic(-x); }}},
       {"softsign", {[](const Real& x, P) { return 1.0 / ((1.0 + abs(x)) * (1.0 + abs(x))); }}},
-      {"hardtanh",
-       {[](const Real& x, P p) { return step(x.is_nan() || (x > p.a && x < p.b)); }, {-0.5, 1}}},
       {"hardsigmoid", {[](const Real& x, P) {
          return x.is_nan() || (x > -3.0 && x < 3.0) ? Real(1) / 6.0 : zero();
        }}},

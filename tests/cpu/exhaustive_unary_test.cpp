@@ -110,11 +110,6 @@ const std::map<std::string, Reference>& references() {
       {"softsign", {[](const Real& x, P) {
          return is_infinity(x) ? Real(x > 0 ? 1 : -1) : x / (1.0 + abs(x));
        }}},
-      {"hardtanh",
-       {[](const Real& x, P p) { return x < p.a   ? Real(p.a)
-                                        : x > p.b ? Real(p.b)
-                                                  : x; },
-        {{-0.5, 1}}}},
       {"hardsigmoid", {[](const Real& x, P) {
          return x.is_nan() ? x : x < -3.0 ? Real(0) : x > 3.0 ? Real(1) : (x + 3.0) / 6.0;
        }}},
