@@ -116,7 +116,8 @@ Tensor logit(const Tensor& x, std::optional<double> eps) {
   HALFTAPE_CHECK(*eps >= 0 && *eps <= 0.5, "logit: eps ", *eps, " is not between 0 and 1/2");
   // In float32: 1 − eps would be 1 in half.
   const Tensor in = is_16bit(x.dtype()) ? x.to(kFloat32) : beside_numbers(x, {*eps});
-  const Tensor y = unary<Logit>(clamp(in, *eps, 1 - *eps));
+  const Tensor above = where(in < *eps, *eps, in);  // not clamp(): at eps itself there is a slope
+  const Tensor y = unary<Logit>(where(above > 1 - *eps, 1 - *eps, above));
   return is_16bit(x.dtype()) ? y.to(x.dtype()) : y;
 }
 

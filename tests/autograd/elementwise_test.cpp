@@ -419,7 +419,8 @@ TEST_CASE("at kinks and ties the gradient goes where the definition says") {
   CHECK(slope([](const Tensor& x) { return copysign(x, -ones_like(x)); }, {0, 2, -2}) ==
         Doubles{0, -1, 1});
   CHECK(slope([](const Tensor& x) { return nan_to_num(x); }, {kInf, kNaN, 2}) == Doubles{0, 0, 1});
-  CHECK(slope([](const Tensor& x) { return logit(x, 0.25); }, {0.1, 0.5}) == Doubles{0, 4});
+  CHECK(slope([](const Tensor& x) { return logit(x, 0.25); }, {0.1, 0.5, 0.75}) ==
+        Doubles{0, 4, 1 / 0.1875});
   CHECK(slope([](const Tensor& x) { return round(x) * x; }, {2.5, 3.5}) == Doubles{2, 4});
 }
 
