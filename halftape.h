@@ -10,6 +10,7 @@
 #include "halftape/autograd/gradcheck.h"
 #include "halftape/autograd/indexing.h"
 #include "halftape/autograd/ops/binary.h"
+#include "halftape/autograd/ops/compare.h"
 #include "halftape/autograd/ops/create.h"
 #include "halftape/autograd/ops/einsum.h"
 #include "halftape/autograd/ops/index.h"

@@ -56,7 +56,7 @@ class Autocaster final : public DtypePolicy {
 
  private:
   const AutocastState& of(const Tensor& x) const {
-    return state[static_cast<size_t>(x.device().type)];
+    return state[static_cast<size_t>(x.device().type())];
   }
   bool eligible(const Tensor& x) const {
     return x.defined() && x.is_floating_point() && x.dtype() != kFloat64 && of(x).enabled;

@@ -61,8 +61,9 @@ Tensor GradScaler::scale(const Tensor& loss) {
     scale_ = Tensor(full({}, initial_.scale, kFloat32, loss.device()));
     growth_tracker_ = full({}, initial_.growth_tracker, kInt32, loss.device());
   }
-  HALFTAPE_CHECK(loss.device().type == scale_.device().type, "GradScaler::scale: the loss is on ",
-                 loss.device(), ", the scaler's state on ", scale_.device());
+  HALFTAPE_CHECK(loss.device().type() == scale_.device().type(),
+                 "GradScaler::scale: the loss is on ", loss.device(), ", the scaler's state on ",
+                 scale_.device());
   const PolicyScope plain(nullptr);
   // A copy of the scale: update() changes the scaler's own in place, and backward may come later.
   return loss * scale_.detach().clone();

@@ -20,13 +20,6 @@ namespace halftape {
 
 namespace ht = halftape;  // inside a method the plain name would be the method
 
-Tensor Tensor::to(Dtype dtype) const { return ht::cast(*this, dtype); }
-Tensor Tensor::to(Device target) const {
-  if (target == device()) return *this;
-  return record("to", array().to(target), {this},
-                [from = device()](Node&, const Tensor& g) -> Grads { return {g.to(from)}; });
-}
-Tensor Tensor::to(const TensorOptions& o) const { return to(o.device()).to(o.dtype_or(dtype())); }
 Tensor Tensor::clone() const { return ht::clone(*this); }
 Tensor Tensor::contiguous() const { return ht::contiguous(*this); }
 Tensor Tensor::view(const Shape& shape) const { return ht::view(*this, shape); }
@@ -210,25 +203,6 @@ Tensor Tensor::where(const Tensor& condition, const Tensor& o) const {
 }
 Tensor Tensor::where(const Tensor& condition, Scalar o) const {
   return ht::where(condition, *this, o);
-}
-
-bool Tensor::equal(const Tensor& o) const {
-  if (sizes() != o.sizes() || dtype() != o.dtype()) return false;
-  return numel() == 0 || ht::eq(detach(), o.detach()).to(kInt64).sum().item<int64_t>() == numel();
-}
-
-bool Tensor::allclose(const Tensor& o, double rtol, double atol, bool equal_nan) const {
-  const NoGradGuard no_grad;
-  const auto a = (sizes() == o.sizes() ? *this : expand(broadcast("allclose", sizes(), o.sizes())))
-                     .to_vector();
-  const auto b =
-      (sizes() == o.sizes() ? o : o.expand(broadcast("allclose", sizes(), o.sizes()))).to_vector();
-  for (size_t i = 0; i < a.size(); ++i) {
-    if (a[i] == b[i] || (equal_nan && a[i] != a[i] && b[i] != b[i])) continue;
-    // Written so that NaN and infinite differences fail.
-    if (!(std::abs(a[i] - b[i]) <= atol + rtol * std::abs(b[i])) || std::isinf(b[i])) return false;
-  }
-  return true;
 }
 
 using Pair = std::tuple<Tensor, Tensor>;

@@ -1,29 +1,103 @@
-// Printing in LibTorch's manner: rows of numbers, matrices one after another, then type and shape.
+// Printing as LibTorch's: rows of numbers of one width, matrices one after another, then type and
+// shape.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <iostream>
 
 #include "halftape/autograd/tensor.h"
 
 namespace halftape {
 namespace {
 
-std::string number(int64_t v) { return std::to_string(v); }
-std::string number(double v) {
-  if (std::isnan(v)) return "nan";  // its sign says nothing
-  const double size = std::abs(v);
-  const bool exponent = std::isfinite(v) && v != 0 && (size >= 1e5 || size < 1e-4);
-  char text[40];
-  std::snprintf(text, sizeof text, exponent ? "%.4e" : "%.4f", v);
-  return text;
+/// How all numbers of one vector or matrix are written: printf's conversion, width, common factor.
+struct Format {
+  char conversion = 'g';  // g: six digits as needed; f: four decimals; e: four decimals, exponent
+  int width = 0;
+  double scale = 1;
+
+  std::string operator()(double v) const {
+    char text[64];
+    if (std::isnan(v))  // its sign says nothing
+      std::snprintf(text, sizeof text, "%*s", width, "nan");
+    else if (conversion == 'g')
+      std::snprintf(text, sizeof text, "%*g", width, v / scale);
+    else
+      std::snprintf(text, sizeof text, conversion == 'f' ? "%*.4f" : "%*.4e", width, v / scale);
+    return text;
+  }
+  std::string factor() const {
+    char text[40];
+    std::snprintf(text, sizeof text, "%g *\n", scale);
+    return scale == 1 ? "" : text;
+  }
+};
+
+/// Digits before the point of the smallest and the largest magnitude decide; infinities and NaN do
+/// not count.
+Format format_of(const double* v, int64_t n) {
+  bool integers = true;
+  double least = 0, most = 0;
+  int64_t finite = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    if (!std::isfinite(v[i])) continue;
+    integers = integers && v[i] == std::ceil(v[i]);
+    const double size = std::abs(v[i]);
+    least = finite == 0 ? size : std::min(least, size);
+    most = std::max(most, size);
+    ++finite;
+  }
+  auto digits = [](double size) {
+    return size == 0 ? 1 : static_cast<int>(std::floor(std::log10(size))) + 1;
+  };
+  const int low = digits(least), high = digits(most);
+  if (integers) return high > 9 ? Format{'e', 11} : Format{'g', high + 1};
+  if (high - low > 4) return {'e', high > 99 || std::abs(low) > 99 ? 12 : 11};
+  if (high > 5 || high < 0) return {'f', 7, std::pow(10, high - 1)};
+  return {'f', high == 0 ? 7 : high + 6};
 }
 
-template <class T>
-std::vector<std::string> numbers(const Tensor& t) {
-  std::vector<std::string> text;
-  for (T v : t.to_vector<T>()) text.push_back(number(v));
-  return text;
+/// In as many blocks of columns as the line needs.
+void print_matrix(std::ostream& out, const double* v, int64_t rows, int64_t columns,
+                  int64_t line_width, int indent) {
+  const Format format = format_of(v, rows * columns);
+  const std::string margin(static_cast<size_t>(indent), ' ');
+  const int64_t fit = std::max<int64_t>((line_width - indent) / (format.width + 1), 1);
+  out << margin;
+  for (int64_t first = 0; first < columns; first += fit) {
+    const int64_t last = std::min(first + fit, columns);
+    if (fit < columns)
+      out << (first ? "\n" : "") << "Columns " << first + 1 << " to " << last << margin;
+    if (format.scale != 1) out << format.factor() << margin;
+    for (int64_t r = 0; r < rows; ++r) {
+      if (r > 0) out << margin << (format.scale != 1 ? " " : "");
+      for (int64_t c = first; c < last; ++c)
+        out << format(v[r * columns + c]) << (c + 1 < last ? " " : "\n");
+    }
+  }
 }
+
+/// The matrices of the last two dimensions. As in LibTorch the first index runs fastest.
+void print_matrices(std::ostream& out, const double* v, const Shape& shape, int64_t line_width) {
+  const int lead = shape.size() - 2;
+  const int64_t rows = shape[lead], columns = shape[lead + 1];
+  Dims at = Dims::filled(lead, 0);
+  for (bool first = true, done = false; !done; first = false) {
+    int64_t offset = 0;
+    out << (first ? "(" : "\n(");
+    for (int d = 0; d < lead; ++d) {
+      offset = offset * shape[d] + at[d];
+      out << at[d] + 1 << ',';
+    }
+    out << ".,.) = \n";
+    print_matrix(out, v + offset * rows * columns, rows, columns, line_width, 1);
+    int d = 0;
+    while (d < lead && ++at[d] == shape[d]) at[d++] = 0;
+    done = d == lead;
+  }
+}
+
+}  // namespace
 
 const char* type_name(Dtype d) {
   constexpr const char* names[] = {"Bool", "Byte",     "Int",   "Long",
@@ -31,42 +105,32 @@ const char* type_name(Dtype d) {
   return names[static_cast<size_t>(d)];
 }
 
-}  // namespace
-
-std::ostream& operator<<(std::ostream& out, const Tensor& t) {
+std::ostream& print(std::ostream& out, const Tensor& t, int64_t line_width) {
   if (!t.defined()) return out << "[ Tensor (undefined) ]";
-  const auto text = t.is_floating_point() ? numbers<double>(t) : numbers<int64_t>(t);
-  size_t width = 0;
-  for (const std::string& s : text) width = std::max(width, s.size());
-  const auto rank = static_cast<int>(t.dim());
-  if (rank == 0) {
-    out << text[0] << '\n';
-  } else if (rank == 1) {
-    for (const auto& s : text) out << std::string(width + 1 - s.size(), ' ') << s << '\n';
-  } else if (!text.empty()) {
-    const auto rows = static_cast<size_t>(t.size(-2)), columns = static_cast<size_t>(t.size(-1));
-    for (size_t start = 0; start < text.size(); start += rows * columns) {
-      if (rank > 2) {  // which matrix of the leading dimensions this is, counted from 1
-        Dims at;
-        size_t rest = start / (rows * columns);
-        for (int d = rank - 3; d >= 0; --d) {
-          at.insert(0, static_cast<int64_t>(rest % static_cast<size_t>(t.size(d))) + 1);
-          rest /= static_cast<size_t>(t.size(d));
-        }
-        out << '(';
-        for (int64_t i : at) out << i << ',';
-        out << ".,.) = \n";
-      }
-      for (size_t r = 0; r < rows; ++r, out << '\n')
-        for (size_t c = 0; c < columns; ++c) {
-          const std::string& s = text[start + r * columns + c];
-          out << std::string(width + 1 - s.size(), ' ') << s;
-        }
+  const Shape& shape = t.sizes();
+  if (t.dim() == 0 && !t.is_floating_point()) {
+    out << t.item<int64_t>() << '\n';  // every digit, where LibTorch's go through double
+  } else if (t.dim() == 0) {
+    out << Format{}(t.item<double>()) << '\n';
+  } else if (t.numel() > 0) {
+    const auto v = t.detach().to_vector();
+    if (t.dim() == 1) {
+      const Format format = format_of(v.data(), t.numel());
+      out << format.factor();
+      for (double x : v) out << format(x) << '\n';
+    } else if (t.dim() == 2) {
+      print_matrix(out, v.data(), shape[0], shape[1], line_width, 0);
+    } else {
+      print_matrices(out, v.data(), shape, line_width);
     }
   }
   out << "[ " << (t.device().is_cpu() ? "CPU" : "CUDA") << type_name(t.dtype()) << "Type{";
-  for (int i = 0; i < rank; ++i) out << (i ? "," : "") << t.size(i);
+  for (int i = 0; i < shape.size(); ++i) out << (i ? "," : "") << shape[i];
   return out << "} ]";
 }
+
+void print(const Tensor& t, int64_t line_width) { print(std::cout, t, line_width); }
+
+std::ostream& operator<<(std::ostream& out, const Tensor& t) { return print(out, t, 80); }
 
 }  // namespace halftape

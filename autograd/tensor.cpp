@@ -1,5 +1,7 @@
 #include "halftape/autograd/tensor.h"
 
+#include <cmath>
+
 #include "halftape/autograd/engine.h"
 #include "halftape/autograd/grad_mode.h"
 #include "halftape/autograd/node.h"
@@ -74,6 +76,44 @@ const Array& Tensor::host_array(const char* who) const {
 
 int64_t Tensor::size(int64_t d) const { return sizes()[wrap_dim("size", d, sizes().size())]; }
 
+int64_t Tensor::stride(int64_t d) const { return strides()[wrap_dim("stride", d, sizes().size())]; }
+
+void* Tensor::data_ptr() const {
+  array().bump_version();
+  return array().raw();
+}
+
+bool Tensor::is_nonzero() const {
+  HALFTAPE_CHECK(numel() == 1, "is_nonzero: a tensor of shape ", sizes(), " has ", numel(),
+                 " elements; it needs exactly one");
+  return is_floating_point() ? read_double(array()) != 0 : read_int64(array()) != 0;
+}
+
+int64_t Tensor::integer_item() const {
+  const double v = std::trunc(read_double(array()));
+  HALFTAPE_CHECK(v >= -0x1p63 && v < 0x1p63, "item: value ", v,
+                 " cannot be converted to an integer without overflow");
+  return static_cast<int64_t>(v);
+}
+
+int64_t Tensor::output_nr() const { return is_leaf() ? 0 : impl_->history.output; }
+
+void Tensor::set_data(const Tensor& other) const {
+  const Array &mine = array(), &theirs = other.array();
+  const bool trains = requires_grad();
+  HALFTAPE_CHECK(is_leaf(), "set_data: only of leaves; this tensor was made by `",
+                 impl_->history.node->name(), "`");
+  HALFTAPE_CHECK(!trains || other.is_floating_point(), "set_data: ", other.dtype(),
+                 " values for a tensor that requires grad; only floating-point tensors have "
+                 "gradients");
+  // The accumulator knows shape and dtype, and keeps the hooks: it goes only if it must.
+  const bool fits = mine.shape() == theirs.shape() && mine.dtype() == theirs.dtype() &&
+                    mine.device() == theirs.device();
+  if (!fits) requires_grad_(false);
+  impl_->value = theirs;
+  requires_grad_(trains);
+}
+
 bool Tensor::requires_grad() const {
   if (!impl_) return false;
   if (impl_->outdated()) detail::renew(*this);
@@ -94,10 +134,14 @@ const Tensor& Tensor::requires_grad_(bool on) const {
   if (on == requires_grad()) return *this;
   HALFTAPE_CHECK(!on || !is_inference(), "requires_grad_: a tensor made in InferenceMode stays ",
                  "outside all graphs; clone() it outside the mode");
-  HALFTAPE_CHECK(is_leaf(), "requires_grad_: only leaves can be changed; this tensor was made by `",
+  HALFTAPE_CHECK(is_leaf(),
+                 "requires_grad_: you can only change requires_grad flags of leaf variables. This "
+                 "tensor was made by `",
                  impl_->history.node->name(), "`; use detach() to get a leaf");
   HALFTAPE_CHECK(!on || is_floating_point(),
-                 "requires_grad_: only floating-point tensors have gradients, this is ", dtype());
+                 "requires_grad_: Only Tensors of floating point and complex dtype can require "
+                 "gradients, and this is ",
+                 dtype());
   if (on)
     impl_->accumulator = make_ref<Accumulate>(impl_.get());
   else {
@@ -189,14 +233,5 @@ template std::vector<int64_t> Tensor::to_vector() const;
 template std::vector<uint8_t> Tensor::to_vector() const;
 template std::vector<Half> Tensor::to_vector() const;
 template std::vector<BFloat16> Tensor::to_vector() const;
-
-namespace {
-std::atomic<Dtype> default_dtype{Dtype::Float32};
-}
-Dtype get_default_dtype() { return default_dtype.load(std::memory_order_relaxed); }
-void set_default_dtype(Dtype d) {
-  HALFTAPE_CHECK(is_floating_point(d), "set_default_dtype: ", d, " is not a floating-point dtype");
-  default_dtype.store(d, std::memory_order_relaxed);
-}
 
 }  // namespace halftape

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "halftape/autograd/methods.h"
@@ -39,6 +40,31 @@ struct TensorImpl;
 void dispose(TensorImpl*) noexcept;
 }  // namespace detail
 
+/// What Tensor::accessor() gives: the last dimension's elements, or accessors of one dimension
+/// less.
+template <class T, size_t N>
+class TensorAccessor {
+ public:
+  TensorAccessor(T* data, const int64_t* sizes, const int64_t* strides)
+      : data_(data), sizes_(sizes), strides_(strides) {}
+  T* data() const { return data_; }
+  int64_t size(int64_t dim) const { return sizes_[dim]; }
+  int64_t stride(int64_t dim) const { return strides_[dim]; }
+  Shape sizes() const { return Shape(std::span(sizes_, N)); }
+  Strides strides() const { return Strides(std::span(strides_, N)); }
+  decltype(auto) operator[](int64_t i) const {
+    T* const at = data_ + i * strides_[0];
+    if constexpr (N == 1)
+      return static_cast<T&>(*at);
+    else
+      return TensorAccessor<T, N - 1>(at, sizes_ + 1, strides_ + 1);
+  }
+
+ private:
+  T* data_;
+  const int64_t *sizes_, *strides_;
+};
+
 class Tensor {
  public:
   Tensor() = default;
@@ -52,13 +78,26 @@ class Tensor {
   const Shape& sizes() const { return array().shape(); }
   int64_t size(int64_t dim) const;
   const Strides& strides() const { return array().strides(); }
+  int64_t stride(int64_t dim) const;
+  int64_t storage_offset() const { return array().offset(); }  // in elements
   int64_t dim() const { return array().dim(); }
   int64_t ndimension() const { return dim(); }
   int64_t numel() const { return array().numel(); }
   Dtype dtype() const { return array().dtype(); }
   Dtype scalar_type() const { return dtype(); }
+  size_t element_size() const { return halftape::element_size(dtype()); }
+  size_t itemsize() const { return element_size(); }
+  size_t nbytes() const { return static_cast<size_t>(numel()) * element_size(); }
   Device device() const { return array().device(); }
   bool is_cuda() const { return device().is_cuda(); }
+  bool is_cpu() const { return device().is_cpu(); }
+  /// The number of its GPU; −1 on the CPU.
+  int64_t get_device() const { return is_cuda() ? device().index() : -1; }
+  Layout layout() const { return Layout::Strided; }
+  bool is_sparse() const { return false; }
+  bool is_complex() const { return false; }
+  bool is_signed() const { return dtype() != kBool && dtype() != kUInt8; }
+  bool is_same_size(const Tensor& other) const { return sizes() == other.sizes(); }
   bool is_floating_point() const { return halftape::is_floating_point(dtype()); }
   bool is_contiguous() const { return array().contiguous(); }
   TensorOptions options() const { return TensorOptions(dtype()).device(device()); }
@@ -82,6 +121,8 @@ class Tensor {
   /// Where the gradient of this tensor goes: its node, or its accumulator if it is a leaf that
   /// requires grad.
   Edge gradient_edge() const;
+  /// Which output of grad_fn() this is.
+  int64_t output_nr() const;
   /// Accumulates d(this)/d(leaf) into every leaf's grad(). `gradient` may be left out for a
   /// one-element tensor.
   /// With `inputs`, into theirs alone.
@@ -105,6 +146,8 @@ class Tensor {
   /// The same bytes without history.
   Tensor detach() const;
   Tensor data() const { return detach(); }
+  /// Other bytes behind this leaf: from now on they are shared with `other`.
+  void set_data(const Tensor& other) const;
   Tensor& detach_();
   /// Raised by every in-place write to the bytes.
   uint64_t version() const { return array().version(); }
@@ -113,13 +156,18 @@ class Tensor {
 
   // Values on the host
   /// The only element, converted. Waits for the device. Throws unless numel() == 1.
+  /// An integer or bool T throws when it cannot hold the value; fractions are cut off.
   template <class T = double>
   T item() const {
-    if constexpr (std::is_integral_v<T>)
-      return convert<T>(read_int64(array()));
+    if constexpr (std::is_same_v<T, bool>)
+      return is_nonzero();
+    else if constexpr (std::is_integral_v<T>)
+      return narrowed<T>(is_floating_point() ? integer_item() : read_int64(array()));
     else
       return T(read_double(array()));
   }
+  /// Is the only element other than 0?
+  bool is_nonzero() const;
   /// Address of the first element of a CPU tensor of this dtype, for reading.
   template <class T>
   const T* const_data_ptr() const {
@@ -132,6 +180,17 @@ class Tensor {
     a.bump_version();
     return a.template data<T>();
   }
+  void* data_ptr() const;
+  const void* const_data_ptr() const { return array().raw(); }
+  /// Fast access to a CPU tensor of N dimensions, without bounds checks: a[i][j]. Counts as a write
+  /// unless T is const. Valid while this tensor lives.
+  template <class T, size_t N>
+  TensorAccessor<T, N> accessor() const {
+    HALFTAPE_CHECK(dim() == N, "accessor: expected ", N, " dimensions, got ", sizes());
+    const Array& a = host_array("accessor");
+    if constexpr (!std::is_const_v<T>) a.bump_version();
+    return {a.template data<std::remove_const_t<T>>(), sizes().begin(), strides().begin()};
+  }
   template <class T>
   T* mutable_data_ptr() const {
     return data_ptr<T>();
@@ -141,10 +200,27 @@ class Tensor {
   std::vector<T> to_vector() const;
 
   // Copies and views
-  Tensor to(Dtype dtype) const;
-  Tensor to(Device device) const;
-  Tensor to(const TensorOptions& options) const;
+  /// Converted (rounded once) and moved; itself when nothing changes, unless `copy`. The gradient
+  /// takes the way back. Copies never wait for the host, whatever non_blocking says.
+  Tensor to(Dtype dtype, bool non_blocking = false, bool copy = false) const;
+  Tensor to(Device device, bool non_blocking = false, bool copy = false) const;
+  Tensor to(DeviceType device, bool non_blocking = false, bool copy = false) const {
+    return to(Device(device), non_blocking, copy);
+  }
+  Tensor to(Device device, Dtype dtype, bool non_blocking = false, bool copy = false) const;
+  /// What options leave open stays. Throws when they ask for requires_grad.
+  Tensor to(const TensorOptions& options, bool non_blocking = false, bool copy = false) const;
+  /// The device and dtype of another tensor.
+  Tensor to(const Tensor& other, bool non_blocking = false, bool copy = false) const;
+  Tensor toType(Dtype dtype) const { return to(dtype); }
+  Tensor type_as(const Tensor& other) const { return to(other); }
   Tensor cpu() const { return to(Device(kCPU)); }
+  Tensor cuda() const { return to(Device(kCUDA)); }
+  // Without history; dtype and device are this tensor's where options say nothing.
+  Tensor new_empty(const Shape& shape, const TensorOptions& options = {}) const;
+  Tensor new_zeros(const Shape& shape, const TensorOptions& options = {}) const;
+  Tensor new_ones(const Shape& shape, const TensorOptions& options = {}) const;
+  Tensor new_full(const Shape& shape, Scalar value, const TensorOptions& options = {}) const;
   Tensor clone() const;
   Tensor contiguous() const;
   Tensor view(const Shape& shape) const;
@@ -267,6 +343,8 @@ class Tensor {
   /// |this − other| ≤ atol + rtol·|other| everywhere.
   bool allclose(const Tensor& other, double rtol = 1e-5, double atol = 1e-8,
                 bool equal_nan = false) const;
+  Tensor isclose(const Tensor& other, double rtol = 1e-5, double atol = 1e-8,
+                 bool equal_nan = false) const;
 
   // Reductions. An empty list of dimensions means all.
   Tensor sum(std::optional<Dtype> dtype = {}) const;
@@ -451,6 +529,13 @@ class Tensor {
  private:
   unsigned add_hook(std::function<Tensor(const Tensor&)> hook) const;
   const Array& host_array(const char* who) const;
+  int64_t integer_item() const;  // of a floating-point tensor
+  template <class T>
+  static T narrowed(int64_t v) {
+    HALFTAPE_CHECK(std::in_range<T>(v), "item: value ", v,
+                   " cannot be converted to this integer type without overflow");
+    return static_cast<T>(v);
+  }
   Ref<detail::TensorImpl> impl_;
 };
 
@@ -480,11 +565,13 @@ struct TensorImpl final : RefCounted {
 };
 }  // namespace detail
 
-/// The dtype of factories and of integer-to-float conversions: float32 unless set. Process-wide.
-Dtype get_default_dtype();
-void set_default_dtype(Dtype);
-
-/// Values like LibTorch's printing: rows in brackets, then "[ CPUFloatType{2,3} ]".
+/// LibTorch's printing: rows of numbers, then "[ CPUFloatType{2,3} ]". Matrices wider than the line
+/// are cut into blocks of columns.
 std::ostream& operator<<(std::ostream&, const Tensor&);
+std::ostream& print(std::ostream&, const Tensor&, int64_t line_width);
+/// To std::cout.
+void print(const Tensor&, int64_t line_width = 80);
+/// "Float", as it stands in a printed tensor's type.
+const char* type_name(Dtype);
 
 }  // namespace halftape

@@ -11,6 +11,8 @@ namespace halftape {
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+  /// LibTorch's name for what(), in which there is no backtrace.
+  const char* what_without_backtrace() const noexcept { return what(); }
 };
 
 /// Memory could not be had; the message says how much was asked for and how much is live.

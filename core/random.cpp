@@ -11,7 +11,7 @@ struct Streams {
   uint64_t seed = Generator{}.seed;
   std::map<std::pair<int, int>, Generator> of;
   Generator& at(Device d) {
-    return of.try_emplace({static_cast<int>(d.type), d.index}, Generator{.seed = seed})
+    return of.try_emplace({static_cast<int>(d.type()), d.index()}, Generator{.seed = seed})
         .first->second;
   }
 };

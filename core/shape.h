@@ -79,7 +79,7 @@ using Shape = Dims;
 using Strides = Dims;
 using IntArrayRef = Dims;
 
-/// "(2, 3)", "()" for a scalar.
+/// "[2, 3]", "[]" for a scalar, as LibTorch prints sizes.
 std::ostream& operator<<(std::ostream&, const Dims&);
 
 /// Number of elements; throws when it does not fit 63 bits or when a size is negative.

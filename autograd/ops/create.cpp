@@ -1,10 +1,10 @@
 #include "halftape/autograd/ops/create.h"
 
 #include <algorithm>
-#include <numeric>
+#include <cmath>
+#include <memory>
 
 #include "halftape/core/backend.h"
-#include "halftape/core/formula/philox.h"
 
 namespace halftape {
 namespace {
@@ -16,154 +16,201 @@ Tensor leaf(Array a, const TensorOptions& o) {
 }
 
 /// Host values converted to the wanted dtype (rounded once) and device.
-template <class T>
-Tensor from_host(const std::vector<T>& values, const Shape& shape, Dtype fallback,
-                 const TensorOptions& o) {
-  Array host(shape, dtype_of<T>, Device(kCPU));
-  std::copy(values.begin(), values.end(), static_cast<T*>(host.raw()));
+Tensor from_host(const std::vector<double>& values, Dtype fallback, const TensorOptions& o) {
+  const Array host(static_cast<int64_t>(values.size()), kFloat64, Device(kCPU));
+  std::copy(values.begin(), values.end(), host.data<double>());
   return leaf(host.to(o.dtype_or(fallback)).to(o.device()), o);
 }
 
-Tensor random(const Shape& shape, Distribution kind, double a, double b, Dtype fallback,
+/// Throws unless `value` is one that `dtype` can hold, rounded if need be. Infinities fit every
+/// float; negative numbers wrap in uint8, as LibTorch's.
+void check_fits(const char* op, Scalar value, Dtype dtype) {
+  const double v = value.to_double();
+  bool fits = true;
+  if (is_floating_point(dtype)) {
+    visit(dtype, [&](auto t) {
+      const auto rounded = convert<double>(convert<typename decltype(t)::type>(v));
+      fits = !std::isfinite(v) || std::isfinite(rounded);
+    });
+  } else if (dtype == kUInt8) {
+    fits = std::abs(v) < 256;
+  } else if (dtype == kInt32) {
+    fits = v > -0x1p31 - 1 && v < 0x1p31;
+  } else if (dtype == kInt64 && value.is_floating_point()) {
+    fits = v >= -0x1p63 && v < 0x1p63;
+  }
+  HALFTAPE_CHECK(fits, op, ": value cannot be converted to type ", dtype, " without overflow: ", v);
+}
+
+Tensor filled(const char* op, const Shape& shape, Scalar value, Dtype fallback,
               const TensorOptions& o) {
-  Array y(shape, o.dtype_or(fallback), o.device());
-  backend(y.device()).random(y, kind, a, b, random_reserve(y.device(), y.numel()));
-  return leaf(y, o);
+  const Dtype dtype = o.dtype_or(fallback);
+  check_fits(op, value, dtype);
+  return leaf(full(shape, value, dtype, o.device()), o);
+}
+
+TensorOptions like(const Tensor& x, const TensorOptions& o, std::optional<MemoryFormat> format) {
+  return x.options().merge_in(o).memory_format(format ? format : o.memory_format_opt());
+}
+
+/// Elements between the first and the last that these strides reach, both included.
+int64_t span_of(const char* op, const Shape& shape, const Strides& strides) {
+  if (numel(shape) == 0) return 0;
+  int64_t last = 0;
+  for (int i = 0; i < shape.size(); ++i) {
+    HALFTAPE_CHECK(strides[i] >= 0, op, ": stride ", strides[i], " in ", strides, " is negative");
+    last = checked_add(last, checked_mul(shape[i] - 1, strides[i]));
+  }
+  return checked_add(last, 1);
+}
+
+int64_t sequence_length(const char* op, double steps) {
+  HALFTAPE_CHECK(steps < 0x1p62, op, ": ", steps, " elements are too many");
+  return static_cast<int64_t>(steps);
 }
 
 }  // namespace
 
-Tensor empty(const Shape& shape, const TensorOptions& o) {
-  return leaf(Array(shape, o.dtype_or(get_default_dtype()), o.device()), o);
+Tensor empty(const Shape& shape, const TensorOptions& given, std::optional<MemoryFormat> format) {
+  const TensorOptions o = format ? given.memory_format(format) : given;
+  return leaf(Array(shape, o.dtype(), o.device()), o);
+}
+
+Tensor empty_strided(const Shape& shape, const Strides& strides, const TensorOptions& o) {
+  HALFTAPE_CHECK(shape.size() == strides.size(), "empty_strided: ", shape, " has ", shape.size(),
+                 " sizes, but there are ", strides.size(), " strides ", strides);
+  const Array space(span_of("empty_strided", shape, strides), o.dtype(), o.device());
+  return leaf(space.as_strided(shape, strides, 0), o);
 }
 
 Tensor full(const Shape& shape, Scalar value, const TensorOptions& o) {
-  const Dtype inferred = value.is_floating_point() ? get_default_dtype() : value.kind();
-  return leaf(full(shape, value, o.dtype_or(inferred), o.device()), o);
+  return filled("full", shape, value,
+                value.is_floating_point() ? get_default_dtype() : value.kind(), o);
 }
-
 Tensor zeros(const Shape& shape, const TensorOptions& o) {
-  return leaf(full(shape, 0, o.dtype_or(get_default_dtype()), o.device()), o);
+  return filled("zeros", shape, 0, get_default_dtype(), o);
 }
 Tensor ones(const Shape& shape, const TensorOptions& o) {
-  return leaf(full(shape, 1, o.dtype_or(get_default_dtype()), o.device()), o);
+  return filled("ones", shape, 1, get_default_dtype(), o);
+}
+Tensor scalar_tensor(Scalar value, const TensorOptions& o) {
+  return filled("scalar_tensor", {}, value, get_default_dtype(), o);
 }
 
-Tensor eye(int64_t n, const TensorOptions& o) {
-  HALFTAPE_CHECK(n >= 0, "eye: n = ", n, " is negative");
-  Array y = full({n, n}, 0, o.dtype_or(get_default_dtype()), o.device());
-  if (n > 0) backend(y.device()).fill(y.as_strided({n}, {n + 1}, 0), 1);
+Tensor eye(int64_t n, const TensorOptions& o) { return eye(n, n, o); }
+Tensor eye(int64_t n, int64_t m, const TensorOptions& o) {
+  HALFTAPE_CHECK(n >= 0 && m >= 0, "eye: the size (", n, ", ", m, ") is negative");
+  Array y = full({n, m}, 0, o.dtype(), o.device());
+  if (n > 0 && m > 0) backend(y.device()).fill(y.as_strided({std::min(n, m)}, {m + 1}, 0), 1);
   return leaf(y, o);
 }
 
-Tensor empty_like(const Tensor& x) { return Tensor(empty_like(x.array())); }
-Tensor full_like(const Tensor& x, Scalar value) {
-  return Tensor(full(x.sizes(), value, x.dtype(), x.device()));
+Tensor empty_like(const Tensor& x, const TensorOptions& o, std::optional<MemoryFormat> format) {
+  return empty(x.sizes(), like(x, o, format));
 }
-Tensor zeros_like(const Tensor& x) { return full_like(x, 0); }
-Tensor ones_like(const Tensor& x) { return full_like(x, 1); }
+Tensor full_like(const Tensor& x, Scalar value, const TensorOptions& o,
+                 std::optional<MemoryFormat> format) {
+  return filled("full_like", x.sizes(), value, x.dtype(), like(x, o, format));
+}
+Tensor zeros_like(const Tensor& x, const TensorOptions& o, std::optional<MemoryFormat> format) {
+  return full_like(x, 0, o, format);
+}
+Tensor ones_like(const Tensor& x, const TensorOptions& o, std::optional<MemoryFormat> format) {
+  return full_like(x, 1, o, format);
+}
 
 Tensor arange(Scalar start, Scalar end, Scalar step, const TensorOptions& o) {
-  HALFTAPE_CHECK(step.to_double() != 0, "arange: the step is zero");
-  const bool floating =
-      start.is_floating_point() || end.is_floating_point() || step.is_floating_point();
-  if (floating) {
-    const double a = start.to_double(), d = step.to_double();
-    const double count = std::ceil((end.to_double() - a) / d);
-    HALFTAPE_CHECK(count < 0x1p62, "arange: ", count, " elements are too many");
-    std::vector<double> v(count > 0 ? static_cast<size_t>(count) : 0);
-    for (size_t i = 0; i < v.size(); ++i) v[i] = a + d * static_cast<double>(i);
-    return from_host(v, {static_cast<int64_t>(v.size())}, get_default_dtype(), o);
+  const double a = start.to_double(), b = end.to_double(), d = step.to_double();
+  HALFTAPE_CHECK(std::isfinite(a) && std::isfinite(b) && std::isfinite(d), "arange: from ", a,
+                 " to ", b, " in steps of ", d, " is not a finite sequence");
+  HALFTAPE_CHECK(d != 0, "arange: the step is zero");
+  HALFTAPE_CHECK(d > 0 ? a <= b : a >= b, "arange: a step of ", d, " does not lead from ", a,
+                 " to ", b, "; give it the other sign");
+  if (start.is_floating_point() || end.is_floating_point() || step.is_floating_point()) {
+    const int64_t count = sequence_length("arange", std::ceil((b - a) / d));
+    std::vector<double> v(static_cast<size_t>(count));
+    for (int64_t i = 0; i < count; ++i) v[static_cast<size_t>(i)] = a + d * static_cast<double>(i);
+    return from_host(v, get_default_dtype(), o);
   }
-  std::vector<int64_t> v;
-  const int64_t d = step.to_int64(), stop = end.to_int64();
-  for (int64_t i = start.to_int64(); d > 0 ? i < stop : i > stop; i += d) v.push_back(i);
-  return from_host(v, {static_cast<int64_t>(v.size())}, kInt64, o);
+  // Unsigned, so that the distance between any two integers fits and the last step may overflow.
+  const auto from = static_cast<uint64_t>(start.to_int64());
+  const auto to = static_cast<uint64_t>(end.to_int64());
+  const auto by = static_cast<uint64_t>(step.to_int64());
+  const uint64_t distance = d > 0 ? to - from : from - to, stride = d > 0 ? by : -by;
+  const uint64_t count = distance / stride + (distance % stride != 0);
+  const Array host(sequence_length("arange", static_cast<double>(count)), kInt64, Device(kCPU));
+  for (uint64_t i = 0; i < count; ++i)
+    host.data<int64_t>()[i] = static_cast<int64_t>(from + i * by);
+  return leaf(host.to(o.dtype_or(kInt64)).to(o.device()), o);
 }
-
+Tensor arange(Scalar start, Scalar end, const TensorOptions& o) { return arange(start, end, 1, o); }
 Tensor arange(Scalar end, const TensorOptions& o) { return arange(0, end, 1, o); }
 
-Tensor linspace(double start, double end, int64_t steps, const TensorOptions& o) {
-  HALFTAPE_CHECK(steps >= 0, "linspace: ", steps, " steps");
+namespace {
+/// Computed from both ends, so that `end` is met exactly.
+std::vector<double> equal_distances(const char* op, double start, double end, int64_t steps) {
+  HALFTAPE_CHECK(steps >= 0, op, ": number of steps must be non-negative, not ", steps);
   std::vector<double> v(static_cast<size_t>(steps));
   const double d = steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0;
-  for (int64_t i = 0; i < steps; ++i)  // from both ends, so that `end` is met exactly
+  for (int64_t i = 0; i < steps; ++i)
     v[static_cast<size_t>(i)] = i < steps / 2 || steps == 1
                                     ? start + d * static_cast<double>(i)
                                     : end - d * static_cast<double>(steps - 1 - i);
-  return from_host(v, {steps}, get_default_dtype(), o);
+  return v;
 }
+}  // namespace
 
-Tensor tensor(Scalar value, const TensorOptions& o) { return full({}, value, o); }
-
-template <class T>
-requires std::is_arithmetic_v<T> Tensor tensor(const std::vector<T>& values,
-                                               const TensorOptions& o) {
-  const Shape shape{static_cast<int64_t>(values.size())};
-  if constexpr (std::is_floating_point_v<T>)
-    return from_host(values, shape, get_default_dtype(), o);
-  else
-    return from_host(values, shape, std::is_same_v<T, bool> ? kBool : kInt64, o);
-}
-template Tensor tensor(const std::vector<float>&, const TensorOptions&);
-template Tensor tensor(const std::vector<double>&, const TensorOptions&);
-template Tensor tensor(const std::vector<int32_t>&, const TensorOptions&);
-template Tensor tensor(const std::vector<int64_t>&, const TensorOptions&);
-template Tensor tensor(const std::vector<uint8_t>&, const TensorOptions&);
-template Tensor tensor(const std::vector<bool>&, const TensorOptions&);
-
-Tensor tensor(const std::vector<std::vector<double>>& rows, const TensorOptions& o) {
-  std::vector<double> flat;
-  for (const auto& row : rows) {
-    HALFTAPE_CHECK(row.size() == rows[0].size(), "tensor: rows of ", rows[0].size(), " and ",
-                   row.size(), " values");
-    flat.insert(flat.end(), row.begin(), row.end());
-  }
-  const auto columns = rows.empty() ? size_t{0} : rows[0].size();
-  return from_host(flat, {static_cast<int64_t>(rows.size()), static_cast<int64_t>(columns)},
+Tensor linspace(Scalar start, Scalar end, int64_t steps, const TensorOptions& o) {
+  return from_host(equal_distances("linspace", start.to_double(), end.to_double(), steps),
                    get_default_dtype(), o);
 }
 
-Tensor from_blob(void* data, const Shape& shape, void (*deleter)(void*), const TensorOptions& o) {
+Tensor logspace(Scalar start, Scalar end, int64_t steps, double base, const TensorOptions& o) {
+  auto v = equal_distances("logspace", start.to_double(), end.to_double(), steps);
+  for (double& x : v) x = std::pow(base, x);
+  return from_host(v, get_default_dtype(), o);
+}
+
+Tensor tensor(const detail::TensorDataContainer& values, const TensorOptions& o) {
+  const Dtype given = values.scalar_type();
+  const Dtype inferred = given == kInt32                          ? kInt64
+                         : given == kFloat32 || given == kFloat64 ? get_default_dtype()
+                                                                  : given;
+  if (values.is_scalar()) return filled("tensor", {}, values.scalar(), inferred, o);
+  return leaf(values.flatten(o.dtype_or(inferred)).to(o.device()), o);
+}
+
+Tensor from_blob(void* data, const Shape& shape, const Strides& strides,
+                 const std::function<void(void*)>& deleter, const TensorOptions& o) {
   HALFTAPE_CHECK(o.device().is_cpu(), "from_blob: only CPU memory, not ", o.device());
-  const Dtype dtype = o.dtype_or(get_default_dtype());
-  const auto bytes =
-      static_cast<size_t>(checked_mul(numel(shape), static_cast<int64_t>(element_size(dtype))));
+  HALFTAPE_CHECK(shape.size() == strides.size(), "from_blob: ", shape, " has ", shape.size(),
+                 " sizes, but there are ", strides.size(), " strides ", strides);
+  const Dtype dtype = o.dtype();
+  HALFTAPE_CHECK(!o.requires_grad() || is_floating_point(dtype),
+                 "from_blob: only floating-point tensors have gradients, this is ", dtype);
+  const int64_t bytes =
+      checked_mul(span_of("from_blob", shape, strides), static_cast<int64_t>(element_size(dtype)));
+  HALFTAPE_CHECK(data || bytes == 0, "from_blob: a null pointer for ", bytes, " bytes");
+  using Deleter = std::function<void(void*)>;
   auto give_back = [](void* p, size_t, void* context) noexcept {
-    if (context) reinterpret_cast<void (*)(void*)>(context)(p);
+    const std::unique_ptr<Deleter> own(static_cast<Deleter*>(context));
+    if (own) (*own)(p);
   };
+  auto own = deleter ? std::make_unique<Deleter>(deleter) : nullptr;
   auto buffer =
-      make_ref<Buffer>(data, bytes, Device(kCPU), give_back, reinterpret_cast<void*>(deleter));
-  return leaf(Array(std::move(buffer), shape, contiguous_strides(shape), 0, dtype), o);
+      make_ref<Buffer>(data, static_cast<size_t>(bytes), Device(kCPU), give_back, own.get());
+  static_cast<void>(own.release());  // the buffer's from here on
+  return leaf(Array(std::move(buffer), shape, strides, 0, dtype), o);
+}
+Tensor from_blob(void* data, const Shape& shape, const Strides& strides, const TensorOptions& o) {
+  return from_blob(data, shape, strides, nullptr, o);
+}
+Tensor from_blob(void* data, const Shape& shape, const std::function<void(void*)>& deleter,
+                 const TensorOptions& o) {
+  return from_blob(data, shape, contiguous_strides(shape), deleter, o);
 }
 Tensor from_blob(void* data, const Shape& shape, const TensorOptions& o) {
-  return from_blob(data, shape, nullptr, o);
-}
-
-Tensor rand(const Shape& shape, const TensorOptions& o) {
-  return random(shape, Distribution::Uniform, 0, 1, get_default_dtype(), o);
-}
-Tensor randn(const Shape& shape, const TensorOptions& o) {
-  return random(shape, Distribution::Normal, 0, 1, get_default_dtype(), o);
-}
-Tensor randint(int64_t low, int64_t high, const Shape& shape, const TensorOptions& o) {
-  HALFTAPE_CHECK(low < high, "randint: the range [", low, ", ", high, ") is empty");
-  return random(shape, Distribution::Bits, static_cast<double>(low), static_cast<double>(high),
-                kInt64, o);
-}
-
-Tensor randperm(int64_t n, const TensorOptions& o) {
-  HALFTAPE_CHECK(n >= 0, "randperm: n = ", n, " is negative");
-  std::vector<int64_t> order(static_cast<size_t>(n));
-  std::iota(order.begin(), order.end(), 0);
-  const RandomKey key = random_reserve(Device(kCPU), 2 * n);
-  for (int64_t i = n - 1; i > 0; --i) {  // Fisher–Yates; 64 bits a draw leave a bias below 2^-32
-    const auto at = static_cast<uint64_t>(2 * i);
-    const uint64_t bits = uint64_t{random_bits(key.seed, key.offset, at)} << 32 |
-                          random_bits(key.seed, key.offset, at + 1);
-    std::swap(order[static_cast<size_t>(i)], order[bits % static_cast<uint64_t>(i + 1)]);
-  }
-  return from_host(order, {n}, kInt64, o);
+  return from_blob(data, shape, contiguous_strides(shape), nullptr, o);
 }
 
 }  // namespace halftape

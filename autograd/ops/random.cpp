@@ -1,11 +1,192 @@
 #include "halftape/autograd/ops/random.h"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "halftape/autograd/grad_mode.h"
 #include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/ops/create.h"
 #include "halftape/autograd/policy.h"
 #include "halftape/core/backend.h"
+#include "halftape/core/formula/philox.h"
 
 namespace halftape {
+namespace {
+
+Tensor drawn(const Shape& shape, Distribution kind, double a, double b, Dtype fallback,
+             const TensorOptions& o) {
+  const Array y(shape, o.dtype_or(fallback), o.device());
+  backend(y.device()).random(y, kind, a, b, random_reserve(y.device(), y.numel()));
+  Tensor t(y);
+  if (o.requires_grad()) t.requires_grad_();
+  return t;
+}
+
+Tensor drawn_floats(const char* op, const Shape& shape, Distribution kind, double a, double b,
+                    const TensorOptions& o) {
+  HALFTAPE_CHECK(is_floating_point(o.dtype()), op, ": a ", o.dtype(),
+                 " tensor cannot hold it; use a floating-point dtype, or randint()");
+  return drawn(shape, kind, a, b, o.dtype(), o);
+}
+
+/// Are all elements of x at least 0 (and not NaN)?
+bool no_negative(const Tensor& x) { return x.numel() == 0 || x.detach().amin().item() >= 0; }
+
+/// Uniform doubles in (0, 1) from the CPU's stream; 52 bits and a half, so that 1 is never rounded
+/// to.
+std::vector<double> uniform_doubles(int64_t count) {
+  const RandomKey key = random_reserve(Device(kCPU), 2 * count);
+  std::vector<double> u(static_cast<size_t>(count));
+  for (size_t i = 0; i < u.size(); ++i) {
+    const uint64_t bits = uint64_t{random_bits(key.seed, key.offset, 2 * i)} << 32 |
+                          random_bits(key.seed, key.offset, 2 * i + 1);
+    u[i] = (static_cast<double>(bits >> 12) + 0.5) * 0x1p-52;
+  }
+  return u;
+}
+
+}  // namespace
+
+Tensor rand(const Shape& shape, const TensorOptions& o) {
+  return drawn_floats("rand", shape, Distribution::Uniform, 0, 1, o);
+}
+Tensor randn(const Shape& shape, const TensorOptions& o) {
+  return drawn_floats("randn", shape, Distribution::Normal, 0, 1, o);
+}
+
+Tensor randint(int64_t low, int64_t high, const Shape& shape, const TensorOptions& o) {
+  HALFTAPE_CHECK(low < high, "randint: the range [", low, ", ", high, ") is empty");
+  const Dtype dtype = o.dtype_or(kInt64);
+  // Every integer of the range has to be one of the dtype.
+  constexpr int64_t whole[] = {1,
+                               255,
+                               std::numeric_limits<int32_t>::max(),
+                               int64_t{1} << 53,
+                               1 << 11,
+                               1 << 8,
+                               1 << 24,
+                               int64_t{1} << 53};
+  const int64_t most = whole[static_cast<size_t>(dtype)];
+  const int64_t least = dtype == kBool || dtype == kUInt8 ? 0 : -most;
+  HALFTAPE_CHECK(low >= least && high - 1 <= most, "randint: the range [", low, ", ", high,
+                 ") is not within the integers of ", dtype, ", ", least, " to ", most);
+  return drawn(shape, Distribution::Bits, static_cast<double>(low), static_cast<double>(high),
+               kInt64, o);
+}
+Tensor randint(int64_t high, const Shape& shape, const TensorOptions& o) {
+  return randint(0, high, shape, o);
+}
+
+Tensor randperm(int64_t n, const TensorOptions& o) {
+  HALFTAPE_CHECK(n >= 0, "randperm: n = ", n, " is negative");
+  const Array host(n, kInt64, Device(kCPU));
+  int64_t* const order = host.data<int64_t>();
+  std::iota(order, order + n, 0);
+  const RandomKey key = random_reserve(Device(kCPU), 2 * n);
+  for (int64_t i = n - 1; i > 0; --i) {  // Fisher–Yates; 64 bits a draw leave a bias below 2^-32
+    const auto at = static_cast<uint64_t>(2 * i);
+    const uint64_t bits = uint64_t{random_bits(key.seed, key.offset, at)} << 32 |
+                          random_bits(key.seed, key.offset, at + 1);
+    std::swap(order[i], order[bits % static_cast<uint64_t>(i + 1)]);
+  }
+  Tensor t(host.to(o.dtype_or(kInt64)).to(o.device()));
+  if (o.requires_grad()) t.requires_grad_();
+  return t;
+}
+
+Tensor rand_like(const Tensor& x, const TensorOptions& o) {
+  return rand(x.sizes(), x.options().merge_in(o));
+}
+Tensor randn_like(const Tensor& x, const TensorOptions& o) {
+  return randn(x.sizes(), x.options().merge_in(o));
+}
+Tensor randint_like(const Tensor& x, int64_t low, int64_t high, const TensorOptions& o) {
+  return randint(low, high, x.sizes(), x.options().merge_in(o));
+}
+Tensor randint_like(const Tensor& x, int64_t high, const TensorOptions& o) {
+  return randint_like(x, 0, high, o);
+}
+
+Tensor bernoulli(const Tensor& p) {
+  HALFTAPE_CHECK(p.is_floating_point(), "bernoulli: the probabilities are ", p.dtype(),
+                 "; they need a floating-point dtype");
+  HALFTAPE_CHECK(no_negative(p) && no_negative(1 - p.detach()),
+                 "bernoulli: the probabilities are not all between 0 and 1");
+  // Uniform numbers in float32: in half precision they would be too coarse for small p.
+  const TensorOptions fine = p.dtype() == kFloat64 ? kFloat64 : kFloat32;
+  return lt(rand_like(p, fine), p.detach().to(fine)).to(p.dtype());
+}
+Tensor bernoulli(const Tensor& x, double p) {
+  HALFTAPE_CHECK(p >= 0 && p <= 1, "bernoulli: probability ", p, " is not between 0 and 1");
+  return drawn(x.sizes(), Distribution::Bernoulli, p, 0, x.dtype(), x.options());
+}
+
+Tensor normal(double mean, double std, const Shape& shape, const TensorOptions& o) {
+  HALFTAPE_CHECK(std >= 0, "normal: the standard deviation ", std, " is negative");
+  return drawn_floats("normal", shape, Distribution::Normal, mean, std, o);
+}
+Tensor normal(const Tensor& mean, double std) {
+  HALFTAPE_CHECK(std >= 0, "normal: the standard deviation ", std, " is negative");
+  return mean.detach() + randn_like(mean) * std;
+}
+Tensor normal(double mean, const Tensor& std) {
+  HALFTAPE_CHECK(no_negative(std), "normal: a standard deviation is negative");
+  return randn_like(std) * std.detach() + mean;
+}
+Tensor normal(const Tensor& mean, const Tensor& std) {
+  HALFTAPE_CHECK(no_negative(std), "normal: a standard deviation is negative");
+  const Shape shape = broadcast("normal", mean.sizes(), std.sizes());
+  return mean.detach() + randn(shape, mean.options()) * std.detach();
+}
+
+Tensor multinomial(const Tensor& p, int64_t n, bool replacement) {
+  HALFTAPE_CHECK(p.dim() == 1 || p.dim() == 2, "multinomial: the probabilities have shape ",
+                 p.sizes(), ", expected (C) or (R, C)");
+  HALFTAPE_CHECK(p.is_floating_point(), "multinomial: the probabilities are ", p.dtype(),
+                 "; they need a floating-point dtype");
+  HALFTAPE_CHECK(n > 0, "multinomial: cannot draw ", n, " samples; draw at least one");
+  const int64_t classes = p.size(-1), rows = p.dim() == 2 ? p.size(0) : 1;
+  const std::vector<double> weights = p.detach().to_vector();
+  for (int64_t r = 0; r < rows; ++r) {
+    const double* w = weights.data() + r * classes;
+    int64_t possible = 0;
+    for (int64_t c = 0; c < classes; ++c) {
+      HALFTAPE_CHECK(std::isfinite(w[c]) && w[c] >= 0, "multinomial: probability ", w[c],
+                     " at position ", c, " of row ", r, " is negative or not finite");
+      possible += w[c] > 0;
+    }
+    HALFTAPE_CHECK(possible > 0, "multinomial: all probabilities of row ", r, " are 0");
+    HALFTAPE_CHECK(replacement || possible >= n, "multinomial: row ", r, " has ", possible,
+                   " non-zero probabilities, too few for ", n, " samples without replacement");
+  }
+  const Array out(Shape{rows, n}, kInt64, Device(kCPU));
+  const auto u = uniform_doubles(rows * (replacement ? n : classes));
+  for (int64_t r = 0; r < rows; ++r) {
+    const double* w = weights.data() + r * classes;
+    int64_t* to = out.data<int64_t>() + r * n;
+    if (replacement) {
+      std::vector<double> upto(static_cast<size_t>(classes));
+      std::partial_sum(w, w + classes, upto.begin());
+      // Where the running sum first exceeds the draw: a class of weight 0 is never it.
+      for (int64_t i = 0; i < n; ++i) {
+        const double draw = u[static_cast<size_t>(r * n + i)] * upto.back();
+        to[i] = std::upper_bound(upto.begin(), upto.end(), draw) - upto.begin();
+      }
+    } else {
+      // The n earliest of exponential clocks at these rates: Efraimidis & Spirakis 2006.
+      std::vector<std::pair<double, int64_t>> clock;
+      for (int64_t c = 0; c < classes; ++c)
+        if (w[c] > 0)
+          clock.emplace_back(-std::log(u[static_cast<size_t>(r * classes + c)]) / w[c], c);
+      std::partial_sort(clock.begin(), clock.begin() + n, clock.end());
+      for (int64_t i = 0; i < n; ++i) to[i] = clock[static_cast<size_t>(i)].second;
+    }
+  }
+  const Tensor all(out.to(p.device()));
+  return p.dim() == 1 ? all.select(0, 0) : all;
+}
 
 Tensor dropout(const Tensor& in, double p, bool training) {
   HALFTAPE_CHECK(p >= 0 && p <= 1, "dropout: probability ", p, " is not between 0 and 1");

@@ -5,6 +5,39 @@
 
 namespace halftape {
 
+/// Uniform in [0, 1), floating-point dtypes only. All random functions draw from the device's
+/// default generator (manual_seed), and none has a gradient to what it was drawn from.
+Tensor rand(const Shape& shape, const TensorOptions& options = {});
+/// Standard normal.
+Tensor randn(const Shape& shape, const TensorOptions& options = {});
+/// Integers in [low, high), int64 by default. Throws when the range is empty, or beyond the dtype
+/// or 2^53.
+Tensor randint(int64_t low, int64_t high, const Shape& shape, const TensorOptions& options = {});
+Tensor randint(int64_t high, const Shape& shape, const TensorOptions& options = {});
+/// A random order of 0 … n − 1, int64.
+Tensor randperm(int64_t n, const TensorOptions& options = {});
+
+// The shape of x, and its dtype and device where options say nothing.
+Tensor rand_like(const Tensor& x, const TensorOptions& options = {});
+Tensor randn_like(const Tensor& x, const TensorOptions& options = {});
+Tensor randint_like(const Tensor& x, int64_t low, int64_t high, const TensorOptions& options = {});
+Tensor randint_like(const Tensor& x, int64_t high, const TensorOptions& options = {});
+
+/// 1 with the probability that stands in p, otherwise 0; shape and dtype of p.
+Tensor bernoulli(const Tensor& p);
+/// The same with one probability; of x only shape and dtype count.
+Tensor bernoulli(const Tensor& x, double p);
+/// Normal with mean and standard deviation from tensors (broadcast) or numbers. Throws for a
+/// negative standard deviation.
+Tensor normal(double mean, double std, const Shape& shape, const TensorOptions& options = {});
+Tensor normal(const Tensor& mean, double std = 1);
+Tensor normal(double mean, const Tensor& std);
+Tensor normal(const Tensor& mean, const Tensor& std);
+/// n indices for each row of p, (C) or (R, C), drawn in proportion to its values, which need not
+/// sum to 1: int64, (n) or (R, n). Without replacement no index comes twice. Throws for negative or
+/// non-finite values, a row of zeros, or fewer than n non-zero values without replacement.
+Tensor multinomial(const Tensor& p, int64_t n, bool replacement = false);
+
 /// Each element is 0 with probability p and x/(1 − p) otherwise; x itself when not training.
 /// Srivastava et al. 2014. Throws unless 0 ≤ p ≤ 1.
 Tensor dropout(const Tensor& x, double p = 0.5, bool training = true);

@@ -25,7 +25,7 @@ namespace {
 /// The share of test images that the network names rightly, in percent.
 double test_accuracy(const nn::Sequential& model, const Samples& test, const Precision& precision) {
   const NoGradGuard no_grad;
-  const amp::autocast region(test.images.device().type, precision.autocast,
+  const amp::autocast region(test.images.device().type(), precision.autocast,
                              precision.autocast.has_value());
   constexpr int64_t kBatch = 1024;
   double right = 0;
@@ -61,7 +61,7 @@ Outcome train(const Dataset& data, const Precision& precision, const Settings& s
       optimizer.zero_grad();
       Tensor loss;
       {
-        const amp::autocast region(s.device.type, precision.autocast,
+        const amp::autocast region(s.device.type(), precision.autocast,
                                    precision.autocast.has_value());
         loss = F::cross_entropy(model->forward(x), y);
       }

@@ -40,7 +40,7 @@ TEST_CASE("a device is parsed from the text that it prints") {
   CHECK(text(Device("cuda:3")) == "cuda:3");
   CHECK(Device().is_cpu());
   CHECK(Device("cuda:3").is_cuda());
-  CHECK(Device("cuda:3").index == 3);
+  CHECK(Device("cuda:3").index() == 3);
 }
 
 TEST_CASE("text that is not a device is quoted in the error") {

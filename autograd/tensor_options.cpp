@@ -1,0 +1,70 @@
+#include "halftape/autograd/tensor_options.h"
+
+#include <atomic>
+
+namespace halftape {
+namespace {
+std::atomic<Dtype> default_dtype{Dtype::Float32};
+}
+
+Dtype get_default_dtype() { return default_dtype.load(std::memory_order_relaxed); }
+void set_default_dtype(Dtype d) {
+  HALFTAPE_CHECK(is_floating_point(d), "set_default_dtype: ", d, " is not a floating-point dtype");
+  default_dtype.store(d, std::memory_order_relaxed);
+}
+
+std::ostream& operator<<(std::ostream& out, Layout l) {
+  return out << (l == Layout::Strided ? "Strided" : "Sparse");
+}
+
+std::ostream& operator<<(std::ostream& out, MemoryFormat format) {
+  constexpr const char* names[] = {"Contiguous", "Preserve", "ChannelsLast", "ChannelsLast3d"};
+  return out << names[static_cast<size_t>(format)];
+}
+
+TensorOptions TensorOptions::layout(std::optional<Layout> l) const {
+  HALFTAPE_CHECK(!l || *l == Layout::Strided,
+                 "TensorOptions: there are no sparse tensors; leave out layout, or use kStrided");
+  return with([&](auto& o) { o.layout_ = l; });
+}
+
+TensorOptions TensorOptions::pinned_memory(std::optional<bool> on) const {
+  HALFTAPE_CHECK(!on.value_or(false),
+                 "TensorOptions: pinned memory belongs to a GPU, and this build has none; leave "
+                 "out pinned_memory(true)");
+  return with([&](auto& o) { o.pinned_ = on; });
+}
+
+TensorOptions TensorOptions::memory_format(std::optional<MemoryFormat> format) const {
+  HALFTAPE_CHECK(!format || *format <= MemoryFormat::Preserve, "TensorOptions: memory format ",
+                 *format, " is not supported; tensors are row-major, use Contiguous");
+  return with([&](auto& o) { o.format_ = format; });
+}
+
+TensorOptions TensorOptions::merge_in(const TensorOptions& over) const {
+  return with([&](auto& o) {
+    if (over.dtype_) o.dtype_ = over.dtype_;
+    if (over.device_) o.device_ = over.device_;
+    if (over.requires_grad_) o.requires_grad_ = over.requires_grad_;
+    if (over.layout_) o.layout_ = over.layout_;
+    if (over.pinned_) o.pinned_ = over.pinned_;
+    if (over.format_) o.format_ = over.format_;
+  });
+}
+
+std::ostream& operator<<(std::ostream& out, const TensorOptions& o) {
+  auto is_default = [](bool given) { return given ? "" : " (default)"; };
+  auto yes = [](bool on) { return on ? "true" : "false"; };
+  out << "TensorOptions(dtype=" << o.dtype() << is_default(o.has_dtype())
+      << ", device=" << o.device() << is_default(o.has_device()) << ", layout=" << o.layout()
+      << is_default(o.has_layout()) << ", requires_grad=" << yes(o.requires_grad())
+      << is_default(o.has_requires_grad()) << ", pinned_memory=" << yes(o.pinned_memory())
+      << is_default(o.has_pinned_memory()) << ", memory_format=";
+  if (o.has_memory_format())
+    out << *o.memory_format_opt();
+  else
+    out << "(nullopt)";
+  return out << ')';
+}
+
+}  // namespace halftape

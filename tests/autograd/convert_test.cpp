@@ -1,0 +1,155 @@
+// Conversions, comparisons of whole tensors, and ways to the numbers of a tensor.
+#include <doctest/doctest.h>
+
+#include <halftape/halftape.h>
+
+#include <limits>
+
+using namespace halftape;
+
+namespace {
+constexpr double inf = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+}  // namespace
+
+TEST_CASE("to() changes what it is told and gives the tensor itself when nothing changes") {
+  const Tensor x = tensor({1.5, -2.5});
+  CHECK(x.to(kInt).dtype() == kInt32);
+  CHECK(x.to(kInt).to_vector<int32_t>() == std::vector<int32_t>{1, -2});
+  CHECK(x.to(kFloat).is_same(x));
+  CHECK(x.to(x.options()).is_same(x));
+  CHECK(x.to(TensorOptions()).is_same(x));
+  CHECK(x.to(kCPU).is_same(x));
+  CHECK(x.to(x).is_same(x));
+  CHECK(x.to(Device(kCPU), kHalf).dtype() == kFloat16);
+  CHECK(x.to(kDouble, /*non_blocking=*/true).dtype() == kFloat64);
+  CHECK(x.to(ones(1, kBFloat16)).dtype() == kBFloat16);
+  CHECK(x.type_as(ones(1, kLong)).dtype() == kInt64);
+  CHECK(x.toType(kByte).dtype() == kUInt8);
+  CHECK_THROWS_AS(x.to(requires_grad()), Error);
+  CHECK_THROWS_AS(x.to(Device(kCUDA)), Error);
+}
+
+TEST_CASE("to() with copy gives other bytes with the same history") {
+  const Tensor x = ones(2, requires_grad());
+  for (const Tensor& y :
+       {x.to(kFloat, false, true), x.to(kCPU, false, true), x.to(x, false, true),
+        x.to(TensorOptions(), false, true), x.to(Device(), kFloat, false, true)}) {
+    CHECK(y.const_data_ptr<float>() != x.const_data_ptr<float>());
+    CHECK(y.equal(x));
+    CHECK(y.requires_grad());
+  }
+  x.to(kDouble, false, true).sum().backward();
+  CHECK(x.grad().equal(ones(2)));
+}
+
+TEST_CASE("item() reads every dtype and throws where the value does not fit") {
+  for (Dtype d : {kBool, kUInt8, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64}) {
+    CAPTURE(d);
+    const Tensor one = ones({1, 1}, d);
+    CHECK(one.item() == 1);
+    CHECK(one.item<float>() == 1.f);
+    CHECK(one.item<int>() == 1);
+    CHECK(one.item<int64_t>() == 1);
+    CHECK(one.item<uint8_t>() == 1);
+    CHECK(one.item<bool>());
+    CHECK(one.item<Half>() == Half(1.f));
+    CHECK(one.item<BFloat16>() == BFloat16(1.f));
+    CHECK_FALSE(zeros(1, d).item<bool>());
+  }
+  CHECK(tensor(0.25).item<bool>());
+  CHECK(tensor(-2.75).item<int>() == -2);
+  CHECK(tensor(255).item<uint8_t>() == 255);
+  CHECK_THROWS_AS(tensor(256).item<uint8_t>(), Error);
+  CHECK_THROWS_AS(tensor(-1).item<uint8_t>(), Error);
+  CHECK_THROWS_AS(tensor(3e9).item<int>(), Error);
+  CHECK_THROWS_AS(tensor(1e30).item<int64_t>(), Error);
+  CHECK_THROWS_AS(tensor(kNaN).item<int64_t>(), Error);
+  CHECK_THROWS_AS(ones(2).item(), Error);
+  CHECK(tensor(3).is_nonzero());
+  CHECK_FALSE(is_nonzero(tensor(-0.0)));
+  CHECK_THROWS_AS(ones(2).is_nonzero(), Error);
+}
+
+TEST_CASE("a tensor knows its layout and size in bytes") {
+  const Tensor x = zeros({2, 3, 4}, kFloat16), y = x.transpose(0, 2)[1];
+  CHECK(x.element_size() == 2);
+  CHECK(x.itemsize() == 2);
+  CHECK(x.nbytes() == 48);
+  CHECK(x.stride(-1) == 1);
+  CHECK(x.stride(0) == 12);
+  CHECK(x.size(-2) == 3);
+  CHECK(y.storage_offset() == 1);
+  CHECK(y.sizes() == std::vector<int64_t>{3, 2});
+  CHECK(y.data_ptr() == x.data_ptr<Half>() + 1);
+  CHECK(x.layout() == kStrided);
+  CHECK(x.get_device() == -1);
+  CHECK(x.is_cpu());
+  CHECK(x.is_signed());
+  CHECK_FALSE(ones(1, kUInt8).is_signed());
+  CHECK(x.is_same_size(zeros({2, 3, 4})));
+  CHECK_FALSE(is_same_size(x, y));
+  CHECK(is_floating_point(x));
+  CHECK(x.output_nr() == 0);
+  CHECK_THROWS_AS(x.stride(3), Error);
+}
+
+TEST_CASE("an accessor reads and writes elements wherever the strides lead") {
+  const Tensor x = arange(6.0).view({2, 3}), y = x.t();
+  auto a = y.accessor<float, 2>();
+  CHECK(a.size(0) == 3);
+  CHECK(a.stride(0) == 1);
+  CHECK(a.sizes() == y.sizes());
+  CHECK(a[2].size(0) == 2);
+  CHECK(a[2][1] == 5);
+  const uint64_t before = x.version();
+  y.accessor<float, 2>()[0][1] = 7;
+  CHECK(x[1][0].item() == 7);
+  CHECK(x.version() > before);
+  const uint64_t read = x.version();
+  CHECK(x.accessor<const float, 2>()[1][0] == 7);
+  CHECK(x.version() == read);
+  CHECK_THROWS_AS((x.accessor<float, 1>()), Error);
+  CHECK_THROWS_AS((x.accessor<double, 2>()), Error);
+}
+
+TEST_CASE("equal wants the same shape, dtype and values") {
+  const Tensor x = tensor({1.0, 2.0});
+  CHECK(equal(x, x.clone()));
+  CHECK_FALSE(equal(x, x.to(kDouble)));
+  CHECK_FALSE(equal(x, x.view({1, 2})));
+  CHECK_FALSE(equal(x, tensor({1.0, 2.5})));
+  CHECK_FALSE(equal(full(1, kNaN), full(1, kNaN)));
+  CHECK(equal(zeros({0, 2}), zeros({0, 2})));
+}
+
+TEST_CASE("isclose and allclose follow the tolerances, infinities and NaN") {
+  const Tensor a = tensor({1.0, 1.0, inf, inf, kNaN, 1.0, -inf}),
+               b = tensor({1.0001, 1.1, inf, -inf, kNaN, inf, 1.0});
+  CHECK(isclose(a, b, 1e-3).to_vector<int64_t>() == std::vector<int64_t>{1, 0, 1, 0, 0, 0, 0});
+  CHECK(isclose(a, b, 1e-3, 0, true).to_vector<int64_t>() ==
+        std::vector<int64_t>{1, 0, 1, 0, 1, 0, 0});
+  CHECK(isclose(a, b).dtype() == kBool);
+  CHECK(allclose(ones({2, 3}), ones(3)));
+  CHECK(allclose(tensor({1, 2}), tensor({1.0, 2.0})));
+  CHECK_FALSE(allclose(tensor({1.0}), tensor({1.001})));
+  CHECK(allclose(tensor({1.0}), tensor({1.001}), 0, 0.01));
+  CHECK(allclose(zeros(0), zeros(0)));
+  CHECK_THROWS_AS(isclose(a, b, -1), Error);
+  CHECK_THROWS_AS(isclose(ones(2), ones(3)), Error);
+}
+
+TEST_CASE("set_data puts other bytes behind a leaf and keeps its gradient's way") {
+  const Tensor x = ones(2, requires_grad()), y = tensor({2.0, 3.0}), wide = zeros({3}, kFloat64);
+  x.set_data(y);
+  CHECK(x.const_data_ptr<float>() == y.const_data_ptr<float>());
+  (x * x).sum().backward();
+  CHECK(x.grad().equal(y * 2));
+  x.mutable_grad() = Tensor();
+  x.set_data(wide);
+  CHECK(x.requires_grad());
+  x.sum().backward();
+  CHECK(x.grad().equal(ones(3, kFloat64)));
+  CHECK_THROWS_AS(x.set_data(ones(2, kInt64)), Error);
+  CHECK_THROWS_AS((x * 2).set_data(wide), Error);
+}
