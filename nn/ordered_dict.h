@@ -1,5 +1,6 @@
 // Names and values in the order they were put in. Spelled as LibTorch's OrderedDict.
 #pragma once
+#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +9,7 @@
 
 namespace halftape {
 
+/// Lookup is a walk: the dictionaries of modules are short.
 template <class Key, class Value>
 class OrderedDict {
  public:
@@ -27,11 +29,30 @@ class OrderedDict {
     std::pair<Key, Value> pair_;
   };
 
+  /// key_description: what errors call a key.
+  explicit OrderedDict(std::string key_description = "Key") : what_(std::move(key_description)) {}
+  OrderedDict(std::initializer_list<Item> items) : OrderedDict() {
+    for (const Item& item : items) insert(item.key(), item.value());
+  }
+
   /// Throws when the key is there already.
   Value& insert(Key key, Value value) {
-    HALFTAPE_CHECK(!contains(key), "\"", key, "\" is defined already");
+    HALFTAPE_CHECK(!contains(key), what_, " '", key, "' already defined");
     return items_.emplace_back(std::move(key), std::move(value)).value();
   }
+  /// All items of another one; throws, changing nothing, when a key is there already.
+  void update(const OrderedDict& other) {
+    for (const Item& item : other)
+      HALFTAPE_CHECK(!contains(item.key()), what_, " '", item.key(), "' already defined");
+    items_.insert(items_.end(), other.begin(), other.end());
+  }
+  void update(OrderedDict&& other) { update(std::as_const(other)); }
+  /// Throws when the key is not there.
+  void erase(const Key& key) { items_.erase(items_.begin() + (&at(key) - items_.data())); }
+  void clear() { items_.clear(); }
+  void reserve(size_t count) { items_.reserve(count); }
+
+  /// Null when the key is not there.
   Value* find(const Key& key) {
     for (Item& item : items_)
       if (item.key() == key) return &item.value();
@@ -39,12 +60,25 @@ class OrderedDict {
   }
   const Value* find(const Key& key) const { return const_cast<OrderedDict*>(this)->find(key); }
   bool contains(const Key& key) const { return find(key) != nullptr; }
-  Value& operator[](const Key& key) {
-    Value* found = find(key);
-    HALFTAPE_CHECK(found, "\"", key, "\" is not defined");
-    return *found;
-  }
+  Value& operator[](const Key& key) { return at(key).value(); }
   const Value& operator[](const Key& key) const { return const_cast<OrderedDict&>(*this)[key]; }
+  /// The item at a position.
+  Item& operator[](size_t index) {
+    HALFTAPE_CHECK(index < size(), "OrderedDict: index ", index, " of ", size(), " items");
+    return items_[index];
+  }
+  const Item& operator[](size_t index) const { return const_cast<OrderedDict&>(*this)[index]; }
+  Item& front() {
+    HALFTAPE_CHECK(!is_empty(), "Called front() on an empty OrderedDict");
+    return items_.front();
+  }
+  const Item& front() const { return const_cast<OrderedDict*>(this)->front(); }
+  Item& back() {
+    HALFTAPE_CHECK(!is_empty(), "Called back() on an empty OrderedDict");
+    return items_.back();
+  }
+  const Item& back() const { return const_cast<OrderedDict*>(this)->back(); }
+
   std::vector<Key> keys() const {
     std::vector<Key> all;
     for (const Item& item : items_) all.push_back(item.key());
@@ -55,6 +89,13 @@ class OrderedDict {
     for (const Item& item : items_) all.push_back(item.value());
     return all;
   }
+  std::vector<std::pair<Key, Value>> pairs() const {
+    std::vector<std::pair<Key, Value>> all;
+    for (const Item& item : items_) all.push_back(item.pair());
+    return all;
+  }
+  const std::vector<Item>& items() const { return items_; }
+  const std::string& key_description() const { return what_; }
   size_t size() const { return items_.size(); }
   bool is_empty() const { return items_.empty(); }
   auto begin() { return items_.begin(); }
@@ -63,7 +104,13 @@ class OrderedDict {
   auto end() const { return items_.end(); }
 
  private:
+  Item& at(const Key& key) {
+    for (Item& item : items_)
+      if (item.key() == key) return item;
+    detail::fail(what_, " '", key, "' is not defined");
+  }
   std::vector<Item> items_;
+  std::string what_;
 };
 
 }  // namespace halftape
