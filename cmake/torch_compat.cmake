@@ -1,0 +1,24 @@
+# halftape::torch_compat: <torch/torch.h> and its relatives over this library, so that one source
+# compiles against either. Headers alone.
+add_library(halftape_torch_compat INTERFACE)
+add_library(halftape::torch_compat ALIAS halftape_torch_compat)
+set_target_properties(halftape_torch_compat PROPERTIES EXPORT_NAME torch_compat)
+target_link_libraries(halftape_torch_compat INTERFACE halftape)
+
+# What programs include instead of, or beside, <torch/torch.h>.
+set(forwards ${PROJECT_BINARY_DIR}/torch_compat)
+foreach(header torch/all.h torch/autograd.h torch/cuda.h torch/enum.h torch/nn.h torch/optim.h torch/types.h torch/utils.h
+        torch/ordered_dict.h torch/nn/cloneable.h torch/nn/functional.h torch/nn/init.h torch/nn/module.h torch/nn/modules.h
+        torch/nn/options.h torch/nn/pimpl.h torch/nn/utils.h torch/csrc/utils/memory.h torch/csrc/autograd/variable.h
+        torch/csrc/autograd/custom_function.h ATen/ATen.h ATen/TensorIndexing.h c10/core/ScalarType.h
+        c10/core/TensorOptions.h c10/core/Device.h c10/util/ArrayRef.h c10/util/Exception.h c10/util/Optional.h
+        c10/util/irange.h)
+  file(CONFIGURE OUTPUT ${forwards}/${header} CONTENT "#pragma once\n#include <torch/torch.h>\n")
+endforeach()
+
+target_include_directories(halftape_torch_compat INTERFACE
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/cmake/torch_compat> $<BUILD_INTERFACE:${forwards}>
+  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/torch_compat>)
+install(TARGETS halftape_torch_compat EXPORT halftape)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/cmake/torch_compat/ ${forwards}/
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/torch_compat FILES_MATCHING PATTERN "*.h")

@@ -1,0 +1,223 @@
+// LibTorch's names for this library: a program that includes <torch/torch.h> and says torch::, at::
+// and c10:: compiles against halftape::torch_compat unchanged, as far as what it names exists.
+//
+// torch, at and c10 are namespaces that see all of halftape, rather than aliases of it, so that a
+// program may put names of its own into them.
+#pragma once
+#include <halftape/halftape.h>
+
+#include <iostream>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <tuple>
+
+namespace halftape::torch_compat {
+
+using std::make_optional;
+using std::make_unique;
+using std::nullopt;
+using std::nullopt_t;
+using std::optional;
+using std::string_view;
+
+// LibTorch has two words for an element's type; here both are Dtype.
+using ScalarType = Dtype;
+inline Dtype typeMetaToScalarType(Dtype d) { return d; }
+inline Dtype scalarTypeToTypeMeta(Dtype d) { return d; }
+inline const char* toString(Dtype d) { return type_name(d); }
+
+/// A look at contiguous elements that somebody else owns.
+template <class T>
+class ArrayRef {
+ public:
+  using value_type = T;
+  ArrayRef() = default;
+  ArrayRef(const T& one) : data_(&one), size_(1) {}  // NOLINT
+  ArrayRef(const T* data, size_t size) : data_(data), size_(size) {}
+  ArrayRef(const T* begin, const T* end) : data_(begin), size_(static_cast<size_t>(end - begin)) {}
+  ArrayRef(const std::vector<T>& v) : data_(v.data()), size_(v.size()) {}             // NOLINT
+  ArrayRef(const std::initializer_list<T>& v) : data_(v.begin()), size_(v.size()) {}  // NOLINT
+  const T* data() const { return data_; }
+  size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  const T* begin() const { return data_; }
+  const T* end() const { return data_ + size_; }
+  const T& operator[](size_t i) const { return data_[i]; }
+  const T& front() const { return data_[0]; }
+  const T& back() const { return data_[size_ - 1]; }
+  std::vector<T> vec() const { return {begin(), end()}; }
+  ArrayRef slice(size_t from, size_t count) const { return {data_ + from, count}; }
+  bool equals(ArrayRef other) const { return vec() == other.vec(); }
+  friend bool operator==(ArrayRef a, ArrayRef b) { return a.equals(b); }
+  operator Dims() const  // NOLINT: where LibTorch says IntArrayRef
+      requires std::is_same_v<T, int64_t> {
+    return Dims(std::span(data_, size_));
+  }
+
+ private:
+  const T* data_ = nullptr;
+  size_t size_ = 0;
+};
+using OptionalIntArrayRef = std::optional<IntArrayRef>;
+
+/// The integers from `begin` up to but without `end`, for range-based for.
+template <class T>
+struct Integers {
+  struct Iterator {
+    T at;
+    T operator*() const { return at; }
+    Iterator& operator++() {
+      ++at;
+      return *this;
+    }
+    bool operator==(const Iterator&) const = default;
+  };
+  T first, last;
+  Iterator begin() const { return {first}; }
+  Iterator end() const { return {last < first ? first : last}; }
+};
+template <class T>
+Integers<T> irange(T end) {
+  return {T(0), end};
+}
+template <class A, class T>
+Integers<T> irange(A begin, T end) {
+  return {static_cast<T>(begin), end};
+}
+
+/// Everything printed one after another.
+template <class... Parts>
+std::string str(const Parts&... parts) {
+  std::ostringstream text;
+  (text << ... << parts);
+  return text.str();
+}
+template <class List>
+std::string Join(const std::string& between, const List& list) {
+  std::ostringstream text;
+  bool first = true;
+  for (const auto& part : list) {
+    if (!first) text << between;
+    text << part;
+    first = false;
+  }
+  return text.str();
+}
+
+// Warnings go to std::cerr, or to the handler that the program installs.
+struct SourceLocation {
+  const char* function = "";
+  const char* file = "";
+  uint32_t line = 0;
+};
+class WarningHandler {
+ public:
+  virtual ~WarningHandler() = default;
+  virtual void process(const SourceLocation& at, const std::string& message,
+                       const bool /*verbatim*/) {
+    std::cerr << "Warning: " << message << " (" << at.file << ':' << at.line << ")\n";
+  }
+};
+namespace Warning {
+inline WarningHandler*& current() {
+  static WarningHandler plain;
+  static thread_local WarningHandler* handler = &plain;
+  return handler;
+}
+inline WarningHandler* get_warning_handler() { return current(); }
+inline void set_warning_handler(WarningHandler* handler) { current() = handler; }
+inline void warn(const SourceLocation& at, const std::string& message, bool verbatim = false) {
+  current()->process(at, message, verbatim);
+}
+/// LibTorch's switch for repeated warnings; here TORCH_WARN_ONCE alone decides.
+struct WarnAlways {
+  explicit WarnAlways(bool = true) {}
+  ~WarnAlways() {}  // so that a guard is not an unused variable
+};
+}  // namespace Warning
+
+}  // namespace halftape::torch_compat
+
+namespace halftape::autograd {
+using Variable = Tensor;
+using variable_list = std::vector<Tensor>;
+}  // namespace halftape::autograd
+
+namespace torch {
+using namespace halftape;
+using namespace halftape::torch_compat;
+
+namespace cuda {
+/// Can tensors be put on a GPU in this build, on this machine?
+inline bool is_available() {
+  try {
+    halftape::backend(halftape::kCUDA);
+    return true;
+  } catch (const halftape::Error&) {
+    return false;
+  }
+}
+inline size_t device_count() { return is_available() ? 1 : 0; }
+inline void manual_seed(uint64_t seed) { halftape::manual_seed(seed); }
+inline void manual_seed_all(uint64_t seed) { halftape::manual_seed(seed); }
+inline void synchronize() {
+  if (is_available()) halftape::backend(halftape::kCUDA).synchronize();
+}
+}  // namespace cuda
+}  // namespace torch
+
+namespace at {
+using namespace halftape;
+using namespace halftape::torch_compat;
+}  // namespace at
+
+namespace c10 {
+using namespace halftape;
+using namespace halftape::torch_compat;
+}  // namespace c10
+
+namespace caffe2 {
+/// LibTorch's run-time type of an element.
+struct TypeMeta {
+  template <class T>
+  static halftape::Dtype Make() {
+    return halftape::dtype_of<T>;
+  }
+};
+}  // namespace caffe2
+
+#define TORCH_MODULE(Name) HALFTAPE_MODULE(Name)
+#define TORCH_ARG(T, name) HALFTAPE_ARG(T, name)
+
+/// Throws c10::Error with the parts joined when the condition is false.
+#define TORCH_CHECK(condition, ...)                                                     \
+  do {                                                                                  \
+    if (!(condition)) [[unlikely]]                                                      \
+      ::halftape::detail::fail(                                                         \
+          ::halftape::torch_compat::check_text(#condition __VA_OPT__(, ) __VA_ARGS__)); \
+  } while (false)
+#define TORCH_INTERNAL_ASSERT(...) TORCH_CHECK(__VA_ARGS__)
+#define AT_ASSERT(...) TORCH_CHECK(__VA_ARGS__)
+#define AT_ASSERTM(...) TORCH_CHECK(__VA_ARGS__)
+#define AT_ERROR(...) ::halftape::detail::fail(__VA_ARGS__)
+
+#define TORCH_WARN(...)                                                   \
+  ::halftape::torch_compat::Warning::warn({__func__, __FILE__, __LINE__}, \
+                                          ::halftape::torch_compat::str(__VA_ARGS__))
+#define TORCH_WARN_ONCE(...)                                  \
+  do {                                                        \
+    static std::once_flag warned;                             \
+    std::call_once(warned, [&] { TORCH_WARN(__VA_ARGS__); }); \
+  } while (false)
+
+namespace halftape::torch_compat {
+inline std::string check_text(const char* condition) {
+  return str("Expected ", condition, " to be true, but got false.");
+}
+template <class... Parts>
+requires(sizeof...(Parts) > 0) std::string check_text(const char*, const Parts&... parts) {
+  return str(parts...);
+}
+}  // namespace halftape::torch_compat
