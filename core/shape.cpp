@@ -25,9 +25,9 @@ void Dims::erase(int at) {
 bool Dims::contains(int64_t v) const { return std::find(begin(), end(), v) != end(); }
 
 std::ostream& operator<<(std::ostream& out, const Dims& dims) {
-  out << '(';
+  out << '[';
   for (int i = 0; i < dims.size(); ++i) out << (i ? ", " : "") << dims[i];
-  return out << ')';
+  return out << ']';
 }
 
 void size_overflow(int64_t a, const char* op, int64_t b) {

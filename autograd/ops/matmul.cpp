@@ -267,7 +267,7 @@ Tensor linear(const Tensor& x_in, const Tensor& w_in, const Tensor& b_in) {
   if (b.defined()) {
     same_kind("linear", x, b);
     HALFTAPE_CHECK(b.sizes() == Shape{w.size(0)}, "linear: bias ", b.sizes(), ", weight ",
-                   w.sizes(), " expects (", w.size(0), ")");
+                   w.sizes(), " expects ", Shape{w.size(0)});
   }
   Shape out = x.sizes();
   out[out.size() - 1] = w.size(0);

@@ -95,7 +95,7 @@ TEST_CASE("inputs that changed meanwhile are noticed, and a throwing function le
   std::function<Tensor(const TensorList&)> f = [](const TensorList& in) { return tanh(in[0] * 2); };
   const Tensor y = checkpoint(f, {x});
   x.mul_(2);
-  CHECK_THROWS_WITH_AS(y.sum().backward(), doctest::Contains("input 0 of shape (3) was changed"),
+  CHECK_THROWS_WITH_AS(y.sum().backward(), doctest::Contains("input 0 of shape [3] was changed"),
                        Error);
   const Tensor z = leaf({3}, 1);
   bool fails = false;

@@ -473,14 +473,14 @@ TEST_CASE("element-wise functions refuse with the op, the values and the way out
   says([&] { add(n, n, 1.5); }, "add: alpha is 1.5, but the tensors are int64");
   says([&] { lerp(n, n, 0.5); }, "lerp: tensors of int64");
   says([&] { addcdiv(n, n, n); }, "addcdiv: int64 divided by int64");
-  says([&] { glu(x.reshape({2, 2}).slice(1, 0, 1)); }, "glu: dimension 1 of (2, 1) is odd");
+  says([&] { glu(x.reshape({2, 2}).slice(1, 0, 1)); }, "glu: dimension 1 of [2, 1] is odd");
   says([&] { glu(x[0]); }, "glu: a 0-dim tensor");
   says([&] { glu(x, 1); }, "glu");
-  says([&] { prelu(x.reshape({2, 2}), ones({3})); }, "prelu: weight (3) for (2, 2)");
-  says([&] { prelu(x, ones({4})); }, "prelu: weight (4) for (4)");
+  says([&] { prelu(x.reshape({2, 2}), ones({3})); }, "prelu: weight [3] for [2, 2]");
+  says([&] { prelu(x, ones({4})); }, "prelu: weight [4] for [4]");
   says([&] { fmod(x, ones({3})); }, "fmod");
   says([&] { atan2(x, ones({2, 3})); }, "atan2");
-  says([&] { addcmul(x, ones({3}), x); }, "(3)");
+  says([&] { addcmul(x, ones({3}), x); }, "[3]");
   for (const auto& f : std::vector<std::function<void()>>{
            [&] { sin(none); }, [&] { none.floor(); }, [&] { neg(none); }, [&] { clamp(none, 0); },
            [&] { pow(2, none); }, [&] { pow(none, 3); }, [&] { none % 3; }, [&] { fmax(x, none); },
@@ -495,7 +495,7 @@ TEST_CASE("in place: a leaf that requires grad and a result that does not fit ar
   CHECK(mentions(message([&] { leaf.exp_(); }), "exp_: a leaf that requires grad"));
   CHECK(mentions(message([&] { relu_(leaf); }), "relu_: a leaf that requires grad"));
   Tensor small = ones({1});
-  CHECK(mentions(message([&] { small.atan2_(ones({3})); }), "atan2_: the result has shape (3)"));
+  CHECK(mentions(message([&] { small.atan2_(ones({3})); }), "atan2_: the result has shape [3]"));
   CHECK(small.item() == 1);
   Tensor x = points().requires_grad_() * 1;
   const Tensor y = x.sin();

@@ -146,7 +146,7 @@ TEST_CASE("backward explains what it cannot do") {
   const Tensor x = leaf({1, 2});
   CHECK_THROWS_WITH_AS((x * 2).backward(), Contains("one-element"), Error);
   CHECK_THROWS_WITH_AS(sum(x.detach()).backward(), Contains("does not require grad"), Error);
-  CHECK_THROWS_WITH_AS((x * 2).backward(ones({3}, kFloat64)), Contains("(3)"), Error);
+  CHECK_THROWS_WITH_AS((x * 2).backward(ones({3}, kFloat64)), Contains("[3]"), Error);
   CHECK_THROWS_AS(Tensor().backward(), Error);
   CHECK_THROWS_WITH_AS(tensor({1, 2}).requires_grad_(), Contains("int64"), Error);
   CHECK_THROWS_AS((x * 2).requires_grad_(false), Error);
@@ -180,7 +180,7 @@ TEST_CASE("a saved tensor that changes in place is noticed, with op, shape and v
   y.add_(1);
   sum(z).backward({}, true);
   CHECK_THROWS_WITH_AS(sum(w).backward(), Contains("`mul`"), Error);
-  CHECK_THROWS_WITH_AS(sum(w).backward(), Contains("(2)"), Error);
+  CHECK_THROWS_WITH_AS(sum(w).backward(), Contains("[2]"), Error);
   CHECK_THROWS_WITH_AS(sum(w).backward(), Contains("version 1, saved at 0"), Error);
   Tensor t = tanh(x);
   t.mul_(2);
@@ -212,7 +212,7 @@ TEST_CASE("in-place writes are refused where they would lose or corrupt a gradie
   Tensor wide = tensor({1.0}, kFloat64).expand({3});
   CHECK_THROWS_WITH_AS(wide.add_(1), Contains("clone()"), Error);
   Tensor small = ones({2}), integer = ones({2}, kInt64);
-  CHECK_THROWS_WITH_AS(small.add_(ones({3, 2})), Contains("(3, 2)"), Error);
+  CHECK_THROWS_WITH_AS(small.add_(ones({3, 2})), Contains("[3, 2]"), Error);
   CHECK_THROWS_WITH_AS(integer.add_(0.5), Contains("int64"), Error);
   CHECK(x.to_vector() == std::vector<double>{1, 2});
   CHECK(small.to_vector() == std::vector<double>{1, 1});

@@ -34,7 +34,7 @@ TEST_CASE("anomaly mode names the op whose rule made the first NaN, and the line
     loss = (exp(broken(x)) * 3).sum();
     const std::string text = message(loss);
     CHECK(text.find("`sqrt` gave a NaN in the gradient of its input 0") != std::string::npos);
-    CHECK(text.find("(float64 (2))") != std::string::npos);
+    CHECK(text.find("(float64 [2])") != std::string::npos);
     // The line of broken(), or where binutils is missing the offset of its code.
     CHECK_MESSAGE((text.find("modes_test.cpp:15") != std::string::npos ||
                    text.find("+0x") != std::string::npos),

@@ -238,24 +238,24 @@ TEST_CASE("ops of shape name what is wrong") {
   CHECK(message([&] { cat({}); }) == "cat: of no tensors");
   CHECK(message([&] {
           cat({x, zeros({2, 4})});
-        }) == "cat: tensor 1 (2, 4) does not continue (2, 3) along dimension 0");
+        }) == "cat: tensor 1 [2, 4] does not continue [2, 3] along dimension 0");
   CHECK(message([&] {
           cat({x, zeros({2})});
-        }) == "cat: tensor 1 (2) does not continue (2, 3) along dimension 0");
+        }) == "cat: tensor 1 [2] does not continue [2, 3] along dimension 0");
   CHECK(message([&] { cat({number, number}); }) == "cat: a 0-dim tensor has no dimensions");
   CHECK(message([&] { cat({x, x}, 2); }).find("cat: dimension 2 is out of range") == 0);
   CHECK_THROWS_AS(cat({x, Tensor()}), Error);
   CHECK(message([&] {
           stack({x, zeros({3, 2})});
-        }) == "stack: tensor 1 is (3, 2), the first (2, 3)");
+        }) == "stack: tensor 1 is [3, 2], the first [2, 3]");
   CHECK(message([&] { stack({}); }) == "stack: of no tensors");
   CHECK(message([&] { hstack({}); }) == "hstack: of no tensors");
   CHECK(message([&] { split(x, 0); }) ==
-        "split: size 0 for dimension 0 of (2, 3) must be positive");
+        "split: size 0 for dimension 0 of [2, 3] must be positive");
   CHECK_THROWS_AS(split(x, -1), Error);
   CHECK(message([&] {
           x.split({1, 1}, 1);
-        }) == "split: the sizes add up to 2, dimension 1 of (2, 3) has 3");
+        }) == "split: the sizes add up to 2, dimension 1 of [2, 3] has 3");
   CHECK(message([&] {
           split_with_sizes(x, {4, -1}, 1);
         }) == "split_with_sizes: size -1 is negative");
@@ -263,12 +263,12 @@ TEST_CASE("ops of shape name what is wrong") {
   CHECK(message([&] { tensor_split(x, 0); }) ==
         "tensor_split: into 0 sections; expected at least one");
   CHECK(message([&] { unbind(number); }) == "unbind: a 0-dim tensor has no dimensions");
-  CHECK(message([&] { repeat(x, {2}); }) == "repeat: (2) names 1 of 2 dimensions");
-  CHECK(message([&] { repeat(x, {-1, 2}); }) == "repeat: -1 times in (-1, 2)");
+  CHECK(message([&] { repeat(x, {2}); }) == "repeat: [2] names 1 of 2 dimensions");
+  CHECK(message([&] { repeat(x, {-1, 2}); }) == "repeat: -1 times in [-1, 2]");
   CHECK(message([&] { repeat_interleave(x, -1); }) == "repeat_interleave: -1 times");
   CHECK(message([&] {
           repeat_interleave(x, tensor({1, 2, 3}, kInt64), 0);
-        }) == "repeat_interleave: repeats (3) for the 2 slices of dimension 0 of (2, 3)");
+        }) == "repeat_interleave: repeats [3] for the 2 slices of dimension 0 of [2, 3]");
   CHECK(message([&] {
           repeat_interleave(x, tensor({1, -2}, kInt64), 0);
         }) == "repeat_interleave: repeats -2 at position 1 is negative");
@@ -276,24 +276,24 @@ TEST_CASE("ops of shape name what is wrong") {
   CHECK_THROWS_AS(number.repeat_interleave(2, 1), Error);
   CHECK(message([&] { flip(x, {0, -2}); }).find("flip: dimension 0 appears twice") == 0);
   CHECK_THROWS_AS(flip(x, {2}), Error);
-  CHECK(message([&] { roll(x, {1, 2}); }) == "roll: shifts (1, 2) for dimensions ()");
+  CHECK(message([&] { roll(x, {1, 2}); }) == "roll: shifts [1, 2] for dimensions []");
   CHECK_THROWS_AS(roll(number, 1, 0), Error);
   CHECK_THROWS_AS(rot90(x, 1, {0, 0}), Error);
   CHECK_THROWS_AS(rot90(x, 1, {0}), Error);
   CHECK(message([&] { pad(x, {1}); }) ==
-        "pad: 1 numbers for (2, 3); expected two for each of at most 2 dimensions");
+        "pad: 1 numbers for [2, 3]; expected two for each of at most 2 dimensions");
   CHECK_THROWS_AS(pad(x, {1, 1, 1, 1, 1, 1}), Error);
   CHECK(message([&] {
           pad(x, {-2, -2});
-        }) == "pad: -2 and -2 cut more than the 3 elements of dimension 1 of (2, 3)");
+        }) == "pad: -2 and -2 cut more than the 3 elements of dimension 1 of [2, 3]");
   CHECK(message([&] {
           pad(x, {3, 0}, kReflect);
         }) ==
-        "pad: mode reflect makes at most 2 elements of the 3 in dimension 1 of (2, 3), not 3");
+        "pad: mode reflect makes at most 2 elements of the 3 in dimension 1 of [2, 3], not 3");
   CHECK(message([&] {
           pad(x, {4, 0}, kCircular);
         }) ==
-        "pad: mode circular makes at most 3 elements of the 3 in dimension 1 of (2, 3), not 4");
+        "pad: mode circular makes at most 3 elements of the 3 in dimension 1 of [2, 3], not 4");
   CHECK_THROWS_AS(pad(zeros({2, 0}), {1, 0}, kReplicate), Error);
   CHECK_THROWS_AS(pad(zeros({2, 0}), {1, 0}, kReflect), Error);
   CHECK(message([&] {
@@ -305,7 +305,7 @@ TEST_CASE("ops of shape name what is wrong") {
   CHECK_THROWS_AS(meshgrid({counted({2})}, "yx"), Error);
   CHECK_THROWS_AS(broadcast_tensors({x, zeros({2})}), Error);
   CHECK(message([&] { unfold(x, 1, 4, 1); }) ==
-        "unfold: windows of 4 in the 3 elements of dimension 1 of (2, 3)");
+        "unfold: windows of 4 in the 3 elements of dimension 1 of [2, 3]");
   CHECK(message([&] { unfold(x, 1, 2, 0); }) == "unfold: step 0 must be positive");
   CHECK_THROWS_AS(diagonal(counted({3})), Error);
   CHECK_THROWS_AS(diagonal(x, 0, 1, -1), Error);
@@ -313,12 +313,12 @@ TEST_CASE("ops of shape name what is wrong") {
   CHECK_THROWS_AS(diag_embed(number), Error);
   CHECK_THROWS_AS(diag(zeros({2, 2, 2})), Error);
   CHECK(message([&] { tril(counted({3})); }) ==
-        "tril: of a tensor (3); expected two dimensions or more");
+        "tril: of a tensor [3]; expected two dimensions or more");
   CHECK_THROWS_AS(triu(number), Error);
   CHECK_THROWS_AS(unflatten(x, 1, {2, 2}), Error);
   CHECK_THROWS_AS(unflatten(number, 0, {1}), Error);
   CHECK_THROWS_AS(movedim(x, {0, 0}, {0, 1}), Error);
   CHECK_THROWS_AS(movedim(x, {0}, {0, 1}), Error);
   CHECK(message([&] { narrow(x, 1, 2, 2); }) ==
-        "narrow: start 2 and length 2 do not lie in dimension 1 of (2, 3)");
+        "narrow: start 2 and length 2 do not lie in dimension 1 of [2, 3]");
 }

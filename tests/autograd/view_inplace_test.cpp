@@ -173,7 +173,7 @@ TEST_CASE("what was saved before a write through a view is noticed, with op, sha
   const Tensor z = y * y;  // saves y
   y.select(0, 0).zero_();
   CHECK_THROWS_WITH_AS(z.sum().backward(),
-                       doctest::Contains("shape (2, 2) that `mul` needs was changed in place after "
+                       doctest::Contains("shape [2, 2] that `mul` needs was changed in place after "
                                          "it was saved (version 1, saved at 0)"),
                        Error);
 }

@@ -97,7 +97,7 @@ TEST_CASE("views of views compose") {
   CHECK(b.to_contiguous().contiguous());
   CHECK(a.to_contiguous().raw() == a.raw());
   CHECK(a.clone().raw() != a.raw());
-  CHECK(has(message([&] { b.select(0, 3); }), "index 3 is out of range for dimension 0 of (3, 4)"));
+  CHECK(has(message([&] { b.select(0, 3); }), "index 3 is out of range for dimension 0 of [3, 4]"));
   CHECK(has(message([&] { b.select(1, -5); }), "index -5"));
 }
 
@@ -109,7 +109,7 @@ TEST_CASE("expanding repeats an element by a stride of 0 and copies nothing") {
   CHECK(values(column.expand({2, 3})) == Values{0, 0, 0, 1, 1, 1});
   CHECK(row.expand({0, 3}).numel() == 0);
   CHECK(values(row.expand({2, 3}).transpose(0, 1)) == Values{0, 0, 1, 1, 2, 2});
-  CHECK(message([&] { row.expand({3, 2}); }) == "expand: (3) does not broadcast to (3, 2)");
+  CHECK(message([&] { row.expand({3, 2}); }) == "expand: [3] does not broadcast to [3, 2]");
   CHECK_THROWS_AS(row.expand({1}), Error);
   CHECK_THROWS_AS(iota({1}).expand({int64_t{1} << 40, int64_t{1} << 40}), Error);
 }
@@ -179,7 +179,7 @@ TEST_CASE("a layout that reaches outside its buffer is refused with the numbers"
   CHECK(values(a.as_strided({3}, {-2}, 6)) == Values{6, 4, 2});
   CHECK(a.as_strided({0}, {1}, 100).numel() == 0);
   const std::string m = message([&] { a.as_strided({2, 2}, {7, 1}, 0); });
-  CHECK(has(m, "as_strided: shape (2, 2) with strides (7, 1) and offset 0"));
+  CHECK(has(m, "as_strided: shape [2, 2] with strides [7, 1] and offset 0"));
   CHECK(has(m, "64 bytes"));
   CHECK_THROWS_AS(a.as_strided({2}, {1}, 7), Error);
   CHECK_THROWS_AS(a.as_strided({2}, {-1}, 0), Error);
@@ -193,6 +193,6 @@ TEST_CASE("one element is read back exactly, and more than one is refused") {
   CHECK(read_int64(iota({3}).slice(0, 2, 3)) == 2);
   CHECK(read_double(full({}, 0.1, kFloat64, kCPU)) == 0.1);
   CHECK(read_int64(full({1, 1}, int64_t{0x7ffffffffffffffd}, kInt64, kCPU)) == 0x7ffffffffffffffd);
-  CHECK(has(message([] { read_double(iota({2, 3})); }), "(2, 3) has 6 elements"));
+  CHECK(has(message([] { read_double(iota({2, 3})); }), "[2, 3] has 6 elements"));
   CHECK(has(message([] { read_int64(iota({0})); }), "needs exactly one"));
 }

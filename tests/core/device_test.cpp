@@ -77,7 +77,7 @@ TEST_CASE("a check joins its parts only when it fails") {
     HALFTAPE_CHECK(1 > 2, "sum: ", Shape{2, 3}, " of ", kFloat16, " on ", Device("cuda:1"), ' ',
                    part());
   };
-  CHECK(message(failing) == "sum: (2, 3) of float16 on cuda:1 1");
+  CHECK(message(failing) == "sum: [2, 3] of float16 on cuda:1 1");
 }
 
 TEST_CASE("all errors of the library are of one type, and of std::runtime_error's") {

@@ -37,9 +37,9 @@ bool has(const std::string& whole, const std::string& part) {
 }  // namespace
 
 TEST_CASE("shapes print as tuples and compare by rank and sizes") {
-  CHECK(text(Shape{}) == "()");
-  CHECK(text(Shape{2}) == "(2)");
-  CHECK(text(Shape{2, 3}) == "(2, 3)");
+  CHECK(text(Shape{}) == "[]");
+  CHECK(text(Shape{2}) == "[2]");
+  CHECK(text(Shape{2, 3}) == "[2, 3]");
   CHECK(Shape{2, 3} == Shape{2, 3});
   CHECK_FALSE(Shape{2, 3} == Shape{2});
   CHECK_FALSE(Shape{2} == Shape{2, 1});
@@ -88,7 +88,7 @@ TEST_CASE("a number of elements beyond 63 bits is an error, also beside a size o
 }
 
 TEST_CASE("a negative size is an error that shows the shape") {
-  CHECK(message([] { numel({2, -3}); }) == "shape (2, -3) has a negative size");
+  CHECK(message([] { numel({2, -3}); }) == "shape [2, -3] has a negative size");
   CHECK(has(message([] { numel({0, -1}); }), "negative"));
 }
 
@@ -133,9 +133,9 @@ TEST_CASE("shapes broadcast by NumPy's rule") {
 
 TEST_CASE("shapes that do not broadcast are both named, with the dimension at fault") {
   const std::string m = message([] { broadcast("add", {4, 2, 3}, {4, 3}); });
-  CHECK(has(m, "add: shapes (4, 2, 3) and (4, 3)"));
+  CHECK(has(m, "add: shapes [4, 2, 3] and [4, 3]"));
   CHECK(has(m, "dimension 1 is 2 against 4"));
-  CHECK(has(message([] { broadcast("mul", {0}, {2}); }), "mul: shapes (0) and (2)"));
+  CHECK(has(message([] { broadcast("mul", {0}, {2}); }), "mul: shapes [0] and [2]"));
 }
 
 TEST_CASE("negative dimensions count from the end, and a scalar takes 0 and -1") {
@@ -168,10 +168,10 @@ TEST_CASE("one size of -1 is inferred and the impossible is refused with both co
   CHECK(infer_shape("view", {3, 2}, 6, {6}) == Shape{3, 2});
   CHECK(message([] {
           infer_shape("view", {4}, 6, {2, 3});
-        }) == "view: (2, 3) has 6 elements, but (4) has 4");
-  CHECK(has(message([] { infer_shape("view", {4, -1}, 6, {6}); }), "(4, -1) cannot hold"));
+        }) == "view: [2, 3] has 6 elements, but [4] has 4");
+  CHECK(has(message([] { infer_shape("view", {4, -1}, 6, {6}); }), "[4, -1] cannot hold"));
   CHECK(has(message([] { infer_shape("view", {0, -1}, 0, {0}); }), "cannot hold"));
   CHECK(has(message([] { infer_shape("view", {-1, -1}, 4, {4}); }), "only one size"));
-  CHECK(has(message([] { infer_shape("view", {-2}, 4, {4}); }), "size -2 in (-2) is negative"));
+  CHECK(has(message([] { infer_shape("view", {-2}, 4, {4}); }), "size -2 in [-2] is negative"));
   CHECK(has(message([] { infer_shape("view", {big, big}, 4, {4}); }), "does not fit"));
 }

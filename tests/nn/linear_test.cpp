@@ -83,9 +83,9 @@ TEST_CASE("reset_parameters draws new values into the same tensors") {
 TEST_CASE("an input that does not fit is refused with both shapes and both dtypes") {
   const nn::Linear layer(784, 256);
   CHECK_THROWS_WITH_AS(layer(zeros({32, 783})),
-                       "linear: input (32, 783) has 783 features, weight (256, 784) expects 784",
+                       "linear: input [32, 783] has 783 features, weight [256, 784] expects 784",
                        Error);
-  CHECK_THROWS_WITH_AS(layer(zeros({})), doctest::Contains("input ()"), Error);
+  CHECK_THROWS_WITH_AS(layer(zeros({})), doctest::Contains("input []"), Error);
   CHECK_THROWS_WITH_AS(layer(zeros({2, 784}, kFloat64)), doctest::Contains("float64 and float32"),
                        Error);
   CHECK_THROWS_WITH_AS(layer(zeros({2, 784}, kInt64)), doctest::Contains("int64"), Error);
@@ -101,9 +101,9 @@ TEST_CASE("the function linear refuses weights and biases of other shapes") {
   namespace F = nn::functional;
   const Tensor x = zeros({4, 2});
   CHECK_THROWS_WITH_AS(F::linear(x, zeros({2})), doctest::Contains("(out, in)"), Error);
-  CHECK_THROWS_WITH_AS(F::linear(x, zeros({3, 2}), zeros({2})), doctest::Contains("expects (3)"),
+  CHECK_THROWS_WITH_AS(F::linear(x, zeros({3, 2}), zeros({2})), doctest::Contains("expects [3]"),
                        Error);
-  CHECK_THROWS_WITH_AS(F::linear(x, zeros({3, 2}), zeros({3, 1})), doctest::Contains("(3, 1)"),
+  CHECK_THROWS_WITH_AS(F::linear(x, zeros({3, 2}), zeros({3, 1})), doctest::Contains("[3, 1]"),
                        Error);
 }
 

@@ -132,11 +132,11 @@ TEST_CASE("classes and shapes that do not fit are refused with both") {
     const char* name = nll ? "nll_loss" : "cross_entropy";
     CHECK_THROWS_WITH_AS(loss(x, zeros({2})), doctest::Contains("expected int64"), Error);
     CHECK_THROWS_WITH_AS(loss(x, zeros({2})), doctest::Contains(name), Error);
-    CHECK_THROWS_WITH_AS(loss(x, target({0, 1, 2})), doctest::Contains("target (3)"), Error);
-    CHECK_THROWS_WITH_AS(loss(zeros({2, 3, 4}), target({0, 1})), doctest::Contains("(2, 3, 4)"),
+    CHECK_THROWS_WITH_AS(loss(x, target({0, 1, 2})), doctest::Contains("target [3]"), Error);
+    CHECK_THROWS_WITH_AS(loss(zeros({2, 3, 4}), target({0, 1})), doctest::Contains("[2, 3, 4]"),
                          Error);
     CHECK_THROWS_WITH_AS(loss(x, target({0, 1}), ones({2})),
-                         doctest::Contains("weight (2) for 3 classes"), Error);
+                         doctest::Contains("weight [2] for 3 classes"), Error);
     CHECK_THROWS_AS(loss(x, target({0, 3})), Error);
     CHECK_THROWS_AS(loss(x, target({-1, 0})), Error);
   }
@@ -207,11 +207,11 @@ TEST_CASE("binary_cross_entropy_with_logits is binary_cross_entropy of the sigmo
 
 TEST_CASE("the element-wise losses do not broadcast: that hides mistakes") {
   const Tensor x = rand({4, 1}), y = rand({4});
-  CHECK_THROWS_WITH_AS(F::mse_loss(x, y), doctest::Contains("(4, 1) and target (4)"), Error);
-  CHECK_THROWS_WITH_AS(F::binary_cross_entropy(x, y), doctest::Contains("(4, 1) and target (4)"),
+  CHECK_THROWS_WITH_AS(F::mse_loss(x, y), doctest::Contains("[4, 1] and target [4]"), Error);
+  CHECK_THROWS_WITH_AS(F::binary_cross_entropy(x, y), doctest::Contains("[4, 1] and target [4]"),
                        Error);
   CHECK_THROWS_WITH_AS(F::binary_cross_entropy_with_logits(x, y),
-                       doctest::Contains("(4, 1) and target (4)"), Error);
+                       doctest::Contains("[4, 1] and target [4]"), Error);
 }
 
 TEST_CASE("losses as modules take the functions' options") {
