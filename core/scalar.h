@@ -23,6 +23,18 @@ class Scalar {
   bool is_floating_point() const { return kind_ == kFloat64; }
   double to_double() const { return float_; }
   int64_t to_int64() const { return to<int64_t>(); }
+  // LibTorch's spellings.
+  double toDouble() const { return float_; }
+  float toFloat() const { return to<float>(); }
+  int64_t toLong() const { return to_int64(); }
+  int32_t toInt() const { return to<int32_t>(); }
+  bool toBool() const { return to<bool>(); }
+  bool isFloatingPoint() const { return is_floating_point(); }
+  bool isIntegral(bool include_bool) const {
+    return kind_ == kInt64 || (include_bool && isBoolean());
+  }
+  bool isBoolean() const { return kind_ == kBool; }
+  Dtype type() const { return kind_; }
   template <class T>
   T to() const {
     return is_floating_point() ? convert<T>(float_) : convert<T>(int_);

@@ -80,3 +80,19 @@ TEST_CASE("an integer scalar beyond 2^53 is rounded once to float32") {
   const int64_t above = (int64_t{1} << 54) + (int64_t{1} << 30) + 1;
   CHECK(Scalar(above).to<float>() == static_cast<float>(above));
 }
+
+TEST_CASE("a scalar converts and says what it is in LibTorch's words") {
+  const Scalar half = 2.5, three = 3, yes = true;
+  CHECK(half.toDouble() == 2.5);
+  CHECK(half.toFloat() == 2.5f);
+  CHECK(half.toInt() == 2);
+  CHECK(three.toLong() == 3);
+  CHECK(half.toBool());
+  CHECK(half.isFloatingPoint());
+  CHECK_FALSE(three.isFloatingPoint());
+  CHECK(three.isIntegral(false));
+  CHECK(yes.isIntegral(true));
+  CHECK_FALSE(yes.isIntegral(false));
+  CHECK(yes.isBoolean());
+  CHECK(three.type() == kInt64);
+}
