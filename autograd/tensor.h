@@ -70,6 +70,13 @@ class Tensor {
   Tensor() = default;
   /// A leaf over an array, without history.
   explicit Tensor(Array value);
+  Tensor(const Tensor&) = default;
+  Tensor(Tensor&&) noexcept = default;
+  // A name is given another tensor, but x[0] = y writes into the elements of x.
+  Tensor& operator=(const Tensor&) & = default;
+  Tensor& operator=(Tensor&&) & noexcept = default;
+  Tensor& operator=(const Tensor& values) && { return copy_(values); }
+  Tensor& operator=(Scalar value) && { return fill_(value); }
 
   bool defined() const { return static_cast<bool>(impl_); }
   const Array& array() const;

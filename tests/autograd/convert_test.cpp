@@ -153,3 +153,23 @@ TEST_CASE("set_data puts other bytes behind a leaf and keeps its gradient's way"
   CHECK_THROWS_AS(x.set_data(ones(2, kInt64)), Error);
   CHECK_THROWS_AS((x * 2).set_data(wide), Error);
 }
+
+TEST_CASE("assigning to a part of a tensor writes into it, assigning to a name does not") {
+  Tensor x = zeros({2, 2});
+  const Tensor first = x[0];
+  x[0] = 5;
+  x[1] = tensor({1.0, 2.0});
+  CHECK(x.to_vector() == std::vector<double>{5, 5, 1, 2});
+  x[1][1] = x[0][1];
+  x.select(1, 0) = 7.5;
+  CHECK(x.to_vector() == std::vector<double>{7.5, 5, 7.5, 5});
+  CHECK(first.to_vector() == std::vector<double>{7.5, 5});
+  CHECK_THROWS_AS(x[0] = ones(3), Error);
+  Tensor y = x;
+  y = ones(1);
+  CHECK(x.sizes() == Shape{2, 2});
+  Tensor flags = empty(2, kBool);
+  flags[0] = true;
+  flags[1] = false;
+  CHECK(flags.equal(tensor({true, false})));
+}
