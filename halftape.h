@@ -30,6 +30,7 @@
 #include "halftape/autograd/tensor.h"
 #include "halftape/core/random.h"
 #include "halftape/core/threads.h"
+#include "halftape/core/warn.h"
 #include "halftape/io/digits.h"
 #include "halftape/io/idx.h"
 #include "halftape/nn/functional.h"

@@ -185,7 +185,7 @@ void GradScaler::update(const Tensor& new_scale) {
 
 double GradScaler::get_scale() const {
   if (!options_.enabled) return 1;
-  return initialised() ? scale_.item() : initial_.scale;
+  return initialised() ? scale_.item<double>() : initial_.scale;
 }
 
 int64_t GradScaler::get_growth_tracker() const {

@@ -1,6 +1,8 @@
 #include "halftape/autograd/engine.h"
 
 #include <algorithm>
+#include <exception>
+#include <thread>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -37,7 +39,7 @@ void arrive(Pending& pending, const Edge& edge, Tensor g) {
   if (!edge || !g.defined()) return;
   const Node::Output& output = edge.node->output(edge.output);
   HALFTAPE_CHECK(g.sizes() == output.shape, "backward: a gradient of shape ", g.sizes(),
-                 " arrived at `", edge.node->name(), "`, whose output has shape ", output.shape);
+                 " arrived at `", edge.node->name(), "`, expected shape ", output.shape);
   if (g.dtype() != output.dtype) g = g.to(output.dtype);
   Grads& slots = pending[edge.node.get()];
   if (slots.size() <= edge.output) slots.resize(edge.output + 1);
@@ -52,8 +54,39 @@ struct Request {
   bool retain_graph = false, create_graph = false;
 };
 
+/// A rule may run backward in turn. Now and then that continues on another thread's stack, for as
+/// deep as the memory goes.
+class Nested {
+ public:
+  Nested() { ++depth; }
+  ~Nested() { --depth; }
+  Nested(const Nested&) = delete;
+  Nested& operator=(const Nested&) = delete;
+  static bool too_deep() { return depth >= 48; }
+
+ private:
+  static inline thread_local int depth = 0;
+};
+
+Grads run(Request request);
+Grads run_elsewhere(Request request) {
+  Grads result;
+  std::exception_ptr error;
+  std::thread([&] {
+    try {
+      result = run(std::move(request));
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }).join();
+  if (error) std::rethrow_exception(error);
+  return result;
+}
+
 /// The whole of the backward pass. Gives the gradients at `wanted`, if asked.
 Grads run(Request request) {
+  if (Nested::too_deep()) return run_elsewhere(std::move(request));
+  const Nested nested;
   const AutoGradMode recording(request.create_graph);
   const PolicyScope plain(nullptr);  // dtypes were decided in the forward pass
   std::vector<Ref<Node>> order = reachable(request.roots);
@@ -150,7 +183,7 @@ void backward(const TensorList& outputs, const TensorList& grad_outputs,
     return;
   }
   HALFTAPE_CHECK(!inputs->empty(),
-                 "backward: inputs is an empty list; leave it out for all leaves");
+                 "backward: inputs cannot be empty; leave them out for all leaves");
   const std::vector<Edge> wanted = edges_of("backward", *inputs);
   r.wanted = &wanted;
   const Grads grads = run(std::move(r));
@@ -167,13 +200,14 @@ void backward(const TensorList& outputs, const TensorList& grad_outputs,
 TensorList grad(const TensorList& outputs, const TensorList& inputs, const TensorList& grad_outputs,
                 std::optional<bool> retain_graph, bool create_graph, bool allow_unused) {
   Request r = prepare("grad", outputs, grad_outputs, retain_graph, create_graph);
+  HALFTAPE_CHECK(!inputs.empty(), "grad requires non-empty inputs.");
   const std::vector<Edge> wanted = edges_of("grad", inputs);
   r.wanted = &wanted;
   TensorList grads = run(std::move(r));
   for (size_t i = 0; i < grads.size(); ++i)
     HALFTAPE_CHECK(allow_unused || grads[i].defined(), "grad: the outputs do not depend on input ",
                    i, " of shape ", inputs[i].sizes(),
-                   "; pass allow_unused=true to get an undefined tensor for it");
+                   ". Set allow_unused=True to get an undefined tensor for it");
   return grads;
 }
 

@@ -38,6 +38,13 @@ bool AutogradContext::needs_input_grad(size_t argument) const {
   return at >= 0 && node_->wants(static_cast<size_t>(at));
 }
 
+bool AutogradContext::needs_input_grad(std::initializer_list<IndexRange> ranges) const {
+  for (const auto& [first, end] : ranges)
+    for (size_t i = first; i < end; ++i)
+      if (needs_input_grad(i)) return true;
+  return false;
+}
+
 variable_list FunctionNode::finish(variable_list outputs, const variable_list& inputs) {
   const variable_list to_save = std::move(context.to_save_), dirty = std::move(context.dirty_),
                       constant = std::move(context.non_differentiable_);
@@ -67,7 +74,7 @@ variable_list FunctionNode::finish(variable_list outputs, const variable_list& i
     const Edge edge{self, static_cast<uint32_t>(i)};
     if (changed) {
       HALFTAPE_CHECK(!(y.is_leaf() && y.requires_grad()), name(),
-                     ": a leaf that requires grad cannot be changed in place");
+                     ": a leaf Variable that requires grad is being used in an in-place operation");
       Tensor value(y.array());
       value.impl()->set_history(edge);
       take_history(y, value);

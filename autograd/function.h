@@ -12,6 +12,7 @@ namespace halftape::autograd {
 
 using Variable = Tensor;
 using variable_list = TensorList;
+using IndexRange = std::pair<size_t, size_t>;
 
 /// A value of AutogradContext::saved_data.
 class SavedValue {
@@ -65,6 +66,8 @@ class AutogradContext {
   /// In backward(): does argument i of forward() want a gradient? Arguments that are no tensors
   /// count, too.
   bool needs_input_grad(size_t argument) const;
+  /// Does any argument of these ranges (first, one past the last)?
+  bool needs_input_grad(std::initializer_list<IndexRange> ranges) const;
 
  private:
   friend class FunctionNode;

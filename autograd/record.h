@@ -56,6 +56,6 @@ Tensor record(const char* name, Array value, std::initializer_list<const Tensor*
 
 /// After an in-place write: x's gradients go where those of `value`, which it now equals, go. When
 /// x is a view, its base's do so within the view.
-void take_history(Tensor& x, const Tensor& value);
+void take_history(const Tensor& x, const Tensor& value);
 
 }  // namespace halftape

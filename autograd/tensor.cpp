@@ -8,6 +8,7 @@
 #include "halftape/autograd/ops/view.h"
 #include "halftape/core/backend.h"
 #include "halftape/core/per_thread.h"
+#include "halftape/core/warn.h"
 
 namespace halftape {
 namespace detail {
@@ -89,6 +90,11 @@ bool Tensor::is_nonzero() const {
   return is_floating_point() ? read_double(array()) != 0 : read_int64(array()) != 0;
 }
 
+Scalar Tensor::item() const {
+  if (is_floating_point()) return read_double(array());
+  return dtype() == kBool ? Scalar(read_int64(array()) != 0) : Scalar(read_int64(array()));
+}
+
 int64_t Tensor::integer_item() const {
   const double v = std::trunc(read_double(array()));
   HALFTAPE_CHECK(v >= -0x1p63 && v < 0x1p63, "item: value ", v,
@@ -151,7 +157,13 @@ const Tensor& Tensor::requires_grad_(bool on) const {
   return *this;
 }
 
-const Tensor& Tensor::grad() const { return mutable_grad(); }
+const Tensor& Tensor::grad() const {
+  if (impl_ && !impl_->grad.defined() && !impl_->retained && impl_->history)
+    warn(
+        "the grad() of a tensor that is not a leaf is asked for; it has none unless retain_grad() "
+        "was called before the backward pass");
+  return mutable_grad();
+}
 Tensor& Tensor::mutable_grad() const {
   array();
   return impl_->grad;
@@ -174,6 +186,11 @@ void Tensor::backward(const Tensor& gradient, std::optional<bool> retain_graph, 
                      retain_graph, create_graph, inputs);
 }
 
+void Tensor::backward(const Tensor& gradient, std::optional<bool> retain_graph, bool create_graph,
+                      std::initializer_list<Tensor> inputs) const {
+  backward(gradient, retain_graph, create_graph, TensorList(inputs));
+}
+
 void Tensor::retain_grad() const {
   const Edge edge = gradient_edge();
   HALFTAPE_CHECK(edge, "retain_grad: the tensor does not require grad");
@@ -192,8 +209,8 @@ unsigned Tensor::add_hook(std::function<Tensor(const Tensor&)> hook) const {
 }
 void Tensor::remove_hook(unsigned number) const {
   const Edge edge = gradient_edge();
-  HALFTAPE_CHECK(edge && number < edge.node->extras().hooks.size(),
-                 "remove_hook: there is no hook ", number);
+  HALFTAPE_CHECK(edge && number < edge.node->extras().hooks.size(), "remove_hook: Invalid index ",
+                 number);
   edge.node->extras().hooks[number].second = nullptr;  // the others keep their numbers
 }
 unsigned Tensor::register_post_accumulate_grad_hook(std::function<void(Tensor)> hook) const {
@@ -212,11 +229,11 @@ Tensor Tensor::detach() const {
   return t;
 }
 
-Tensor& Tensor::detach_() {
+Tensor& Tensor::detach_() const {
   array();
   HALFTAPE_CHECK(!impl_->is_view, "detach_: a view cannot leave its base's graph; use detach()");
   impl_->set_history({});
-  return *this;
+  return const_cast<Tensor&>(*this);  // NOLINT: const as LibTorch's
 }
 
 template <class T>

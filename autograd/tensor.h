@@ -135,6 +135,8 @@ class Tensor {
   /// With `inputs`, into theirs alone.
   void backward(const Tensor& gradient = {}, std::optional<bool> retain_graph = {},
                 bool create_graph = false, std::optional<TensorList> inputs = {}) const;
+  void backward(const Tensor& gradient, std::optional<bool> retain_graph, bool create_graph,
+                std::initializer_list<Tensor> inputs) const;
   /// Keeps the gradient of a non-leaf in grad(), as if it were a leaf.
   void retain_grad() const;
   bool retains_grad() const;
@@ -153,9 +155,11 @@ class Tensor {
   /// The same bytes without history.
   Tensor detach() const;
   Tensor data() const { return detach(); }
+  Tensor tensor_data() const { return detach(); }
+  Tensor variable_data() const { return detach(); }
   /// Other bytes behind this leaf: from now on they are shared with `other`.
   void set_data(const Tensor& other) const;
-  Tensor& detach_();
+  Tensor& detach_() const;
   /// Raised by every in-place write to the bytes.
   uint64_t version() const { return array().version(); }
   uint64_t _version() const { return version(); }
@@ -164,7 +168,7 @@ class Tensor {
   // Values on the host
   /// The only element, converted. Waits for the device. Throws unless numel() == 1.
   /// An integer or bool T throws when it cannot hold the value; fractions are cut off.
-  template <class T = double>
+  template <class T>
   T item() const {
     if constexpr (std::is_same_v<T, bool>)
       return is_nonzero();
@@ -173,6 +177,8 @@ class Tensor {
     else
       return T(read_double(array()));
   }
+  /// As a Scalar, which remembers whether it is an integer and converts to double by itself.
+  Scalar item() const;
   /// Is the only element other than 0?
   bool is_nonzero() const;
   /// Address of the first element of a CPU tensor of this dtype, for reading.
@@ -454,67 +460,68 @@ class Tensor {
   // In place: the bytes change, the version rises, the history continues. Throws on a leaf that
   // requires grad (outside NoGradGuard), on a view that would need history, and when the result
   // does not fit the shape or dtype.
-#define HALFTAPE_IN_PLACE(name) Tensor& name##_();
-#define HALFTAPE_IN_PLACE_OF_TENSOR(name) Tensor& name##_(const Tensor& other);
+#define HALFTAPE_IN_PLACE(name) Tensor& name##_() const;
+#define HALFTAPE_IN_PLACE_OF_TENSOR(name) Tensor& name##_(const Tensor& other) const;
 #define HALFTAPE_IN_PLACE_OF_EITHER(name) \
   HALFTAPE_IN_PLACE_OF_TENSOR(name)       \
-  Tensor& name##_(Scalar other);
+  Tensor& name##_(Scalar other) const;
   HALFTAPE_UNARY_METHODS(HALFTAPE_IN_PLACE)
   HALFTAPE_TENSOR_METHODS(HALFTAPE_IN_PLACE_OF_TENSOR)
   HALFTAPE_BINARY_METHODS(HALFTAPE_IN_PLACE_OF_EITHER)
 #undef HALFTAPE_IN_PLACE
 #undef HALFTAPE_IN_PLACE_OF_TENSOR
 #undef HALFTAPE_IN_PLACE_OF_EITHER
-  Tensor& add_(const Tensor& other, Scalar alpha = 1);
-  Tensor& add_(Scalar other, Scalar alpha = 1);
-  Tensor& sub_(const Tensor& other, Scalar alpha = 1);
-  Tensor& sub_(Scalar other, Scalar alpha = 1);
-  Tensor& mul_(const Tensor& other);
-  Tensor& mul_(Scalar other);
-  Tensor& div_(const Tensor& other, std::optional<std::string_view> rounding_mode = {});
-  Tensor& div_(Scalar other, std::optional<std::string_view> rounding_mode = {});
-  Tensor& addcmul_(const Tensor& a, const Tensor& b, Scalar value = 1);
-  Tensor& addcdiv_(const Tensor& a, const Tensor& b, Scalar value = 1);
-  Tensor& lerp_(const Tensor& end, Scalar weight);
-  Tensor& lerp_(const Tensor& end, const Tensor& weight);
-  Tensor& clamp_(std::optional<Scalar> min, std::optional<Scalar> max = {});
-  Tensor& clamp_(const std::optional<Tensor>& min, const std::optional<Tensor>& max = {});
-  Tensor& logit_(std::optional<double> eps = {});
+  Tensor& add_(const Tensor& other, Scalar alpha = 1) const;
+  Tensor& add_(Scalar other, Scalar alpha = 1) const;
+  Tensor& sub_(const Tensor& other, Scalar alpha = 1) const;
+  Tensor& sub_(Scalar other, Scalar alpha = 1) const;
+  Tensor& mul_(const Tensor& other) const;
+  Tensor& mul_(Scalar other) const;
+  Tensor& div_(const Tensor& other, std::optional<std::string_view> rounding_mode = {}) const;
+  Tensor& div_(Scalar other, std::optional<std::string_view> rounding_mode = {}) const;
+  Tensor& addcmul_(const Tensor& a, const Tensor& b, Scalar value = 1) const;
+  Tensor& addcdiv_(const Tensor& a, const Tensor& b, Scalar value = 1) const;
+  Tensor& lerp_(const Tensor& end, Scalar weight) const;
+  Tensor& lerp_(const Tensor& end, const Tensor& weight) const;
+  Tensor& clamp_(std::optional<Scalar> min, std::optional<Scalar> max = {}) const;
+  Tensor& clamp_(const std::optional<Tensor>& min, const std::optional<Tensor>& max = {}) const;
+  Tensor& logit_(std::optional<double> eps = {}) const;
   Tensor& nan_to_num_(std::optional<double> nan = {}, std::optional<double> posinf = {},
-                      std::optional<double> neginf = {});
-  Tensor& addmm_(const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1);
-  Tensor& addmv_(const Tensor& a, const Tensor& v, Scalar beta = 1, Scalar alpha = 1);
-  Tensor& addr_(const Tensor& u, const Tensor& v, Scalar beta = 1, Scalar alpha = 1);
-  Tensor& baddbmm_(const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1);
-  Tensor& addbmm_(const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1);
-  Tensor& cumsum_(int64_t dim, std::optional<Dtype> dtype = {});
-  Tensor& cumprod_(int64_t dim, std::optional<Dtype> dtype = {});
-  Tensor& copy_(const Tensor& source);
-  Tensor& fill_(Scalar value);
-  Tensor& zero_() { return fill_(0); }
+                      std::optional<double> neginf = {}) const;
+  Tensor& addmm_(const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1) const;
+  Tensor& addmv_(const Tensor& a, const Tensor& v, Scalar beta = 1, Scalar alpha = 1) const;
+  Tensor& addr_(const Tensor& u, const Tensor& v, Scalar beta = 1, Scalar alpha = 1) const;
+  Tensor& baddbmm_(const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1) const;
+  Tensor& addbmm_(const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1) const;
+  Tensor& cumsum_(int64_t dim, std::optional<Dtype> dtype = {}) const;
+  Tensor& cumprod_(int64_t dim, std::optional<Dtype> dtype = {}) const;
+  Tensor& copy_(const Tensor& source) const;
+  Tensor& fill_(Scalar value) const;
+  Tensor& zero_() const { return fill_(0); }
   Tensor& index_put_(std::initializer_list<indexing::TensorIndex> indices, const Tensor& values,
-                     bool accumulate = false);
+                     bool accumulate = false) const;
   Tensor& index_put_(std::initializer_list<indexing::TensorIndex> indices, Scalar value,
-                     bool accumulate = false);
+                     bool accumulate = false) const;
   Tensor& index_put_(const std::vector<indexing::TensorIndex>& indices, const Tensor& values,
-                     bool accumulate = false);
+                     bool accumulate = false) const;
   Tensor& index_put_(const std::vector<indexing::TensorIndex>& indices, Scalar value,
-                     bool accumulate = false);
-  Tensor& index_add_(int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha = 1);
-  Tensor& index_copy_(int64_t dim, const Tensor& index, const Tensor& source);
-  Tensor& index_fill_(int64_t dim, const Tensor& index, Scalar value);
-  Tensor& index_fill_(int64_t dim, const Tensor& index, const Tensor& value);
-  Tensor& scatter_(int64_t dim, const Tensor& index, const Tensor& src);
-  Tensor& scatter_(int64_t dim, const Tensor& index, Scalar value);
-  Tensor& scatter_add_(int64_t dim, const Tensor& index, const Tensor& src);
-  Tensor& masked_fill_(const Tensor& mask, Scalar value);
-  Tensor& masked_fill_(const Tensor& mask, const Tensor& value);
-  Tensor& masked_scatter_(const Tensor& mask, const Tensor& source);
-  Tensor& tril_(int64_t diagonal = 0);
-  Tensor& triu_(int64_t diagonal = 0);
-  Tensor& uniform_(double from = 0, double to = 1);
-  Tensor& normal_(double mean = 0, double std = 1);
-  Tensor& bernoulli_(double p = 0.5);
+                     bool accumulate = false) const;
+  Tensor& index_add_(int64_t dim, const Tensor& index, const Tensor& source,
+                     Scalar alpha = 1) const;
+  Tensor& index_copy_(int64_t dim, const Tensor& index, const Tensor& source) const;
+  Tensor& index_fill_(int64_t dim, const Tensor& index, Scalar value) const;
+  Tensor& index_fill_(int64_t dim, const Tensor& index, const Tensor& value) const;
+  Tensor& scatter_(int64_t dim, const Tensor& index, const Tensor& src) const;
+  Tensor& scatter_(int64_t dim, const Tensor& index, Scalar value) const;
+  Tensor& scatter_add_(int64_t dim, const Tensor& index, const Tensor& src) const;
+  Tensor& masked_fill_(const Tensor& mask, Scalar value) const;
+  Tensor& masked_fill_(const Tensor& mask, const Tensor& value) const;
+  Tensor& masked_scatter_(const Tensor& mask, const Tensor& source) const;
+  Tensor& tril_(int64_t diagonal = 0) const;
+  Tensor& triu_(int64_t diagonal = 0) const;
+  Tensor& uniform_(double from = 0, double to = 1) const;
+  Tensor& normal_(double mean = 0, double std = 1) const;
+  Tensor& bernoulli_(double p = 0.5) const;
   Tensor& operator+=(const Tensor& o) { return add_(o); }
   Tensor& operator-=(const Tensor& o) { return sub_(o); }
   Tensor& operator*=(const Tensor& o) { return mul_(o); }

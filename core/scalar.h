@@ -21,6 +21,7 @@ class Scalar {
                                       : kFloat64) {}
   Dtype kind() const { return kind_; }  // kBool, kInt64 or kFloat64
   bool is_floating_point() const { return kind_ == kFloat64; }
+  operator double() const { return float_; }  // NOLINT: implicit on purpose, `2 * x.item()`
   double to_double() const { return float_; }
   int64_t to_int64() const { return to<int64_t>(); }
   // LibTorch's spellings.

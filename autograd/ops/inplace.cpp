@@ -28,16 +28,21 @@ void check_writable(const char* op, const Tensor& x, bool history) {
         " was expanded: several of its elements are one place in memory; clone() it first");
   if (!GradMode::is_enabled()) return;
   const auto leaf = [](const Tensor& t) { return t.is_leaf() && t.requires_grad(); };
-  HALFTAPE_CHECK(!leaf(x) && !(x.impl()->base && leaf(Tensor(x.impl()->base))), op,
-                 ": a leaf that requires grad, or a view of it, cannot be changed in place; ",
-                 "use NoGradGuard to update a parameter");
-  HALFTAPE_CHECK(!x.impl()->is_view || x.impl()->base || !(history || x.requires_grad()), op,
-                 ": the view ", x.sizes(), " was made under NoGradGuard: a recorded change of it ",
-                 "would not reach its base; make the view while recording");
+  HALFTAPE_CHECK(
+      !leaf(x) && !(x.impl()->base && leaf(Tensor(x.impl()->base))), op,
+      ": a leaf Variable that requires grad, or a view of it, is being used in an in-place ",
+      "operation; use NoGradGuard to update a parameter");
+  HALFTAPE_CHECK(
+      !x.impl()->is_view || x.impl()->base || !(history || x.requires_grad()), op,
+      ": A view was created in no_grad mode and is being modified inplace: the change of ",
+      x.sizes(), " would not reach its base's history; make the view while recording");
 }
 
+/// In-place methods are const, as LibTorch's: what changes is what the handle points to.
+Tensor& same_handle(const Tensor& x) { return const_cast<Tensor&>(x); }  // NOLINT
+
 /// x ← y: same shape and dtype; x takes over y's history.
-Tensor& assign(const char* op, Tensor& x, const Tensor& y) {
+Tensor& assign(const char* op, const Tensor& x, const Tensor& y) {
   check_writable(op, x, y.requires_grad());
   HALFTAPE_CHECK(y.sizes() == x.sizes(), op, ": the result has shape ", y.sizes(),
                  " and does not fit the tensor ", x.sizes());
@@ -47,19 +52,19 @@ Tensor& assign(const char* op, Tensor& x, const Tensor& y) {
   backend(x.device()).copy(x.array(), same.array());
   x.array().bump_version();
   take_history(x, same);
-  return x;
+  return same_handle(x);
 }
 
 /// x ← constants: no gradient reaches what it was before.
-Tensor& overwritten(const char* op, Tensor& x) {
+Tensor& overwritten(const char* op, const Tensor& x) {
   x.array().bump_version();
   take_history(x, x.impl()->base ? Tensor(x.array())
                                  : record(op, x.array(), {&x},
                                           [](Node&, const Tensor&) -> Grads { return {{}}; }));
-  return x;
+  return same_handle(x);
 }
 
-Tensor& randomize(const char* op, Tensor& x, Distribution kind, double a, double b) {
+Tensor& randomize(const char* op, const Tensor& x, Distribution kind, double a, double b) {
   check_writable(op, x, false);
   backend(x.device()).random(x.array(), kind, a, b, random_reserve(x.device(), x.numel()));
   return overwritten(op, x);
@@ -76,7 +81,7 @@ Tensor before(const Tensor& x, const T&... others) {
 
 }  // namespace
 
-void take_history(Tensor& x, const Tensor& value) {
+void take_history(const Tensor& x, const Tensor& value) {
   if (!GradMode::is_enabled()) return;
   if (!x.impl()->base) return x.impl()->set_history(value.impl()->history);
   Tensor base(x.impl()->base);
@@ -88,7 +93,7 @@ void take_history(Tensor& x, const Tensor& value) {
 #define HALFTAPE_PLAIN const PolicyScope plain(nullptr)
 
 #define HALFTAPE_IN_PLACE(name, parameters, value) \
-  Tensor& Tensor::name parameters {                \
+  Tensor& Tensor::name parameters const {          \
     HALFTAPE_PLAIN;                                \
     return assign(#name, *this, halftape::value);  \
   }
@@ -198,16 +203,16 @@ HALFTAPE_ACTIVATION(threshold_, (Tensor & x, Scalar limit, Scalar value),
 #undef HALFTAPE_ACTIVATION
 
 Tensor& Tensor::index_put_(std::initializer_list<indexing::TensorIndex> indices,
-                           const Tensor& values, bool accumulate) {
+                           const Tensor& values, bool accumulate) const {
   return index_put_(std::vector(indices), values, accumulate);
 }
 Tensor& Tensor::index_put_(std::initializer_list<indexing::TensorIndex> indices, Scalar value,
-                           bool accumulate) {
+                           bool accumulate) const {
   return index_put_(std::vector(indices), value, accumulate);
 }
 #undef HALFTAPE_PLAIN
 
-Tensor& Tensor::copy_(const Tensor& source) {
+Tensor& Tensor::copy_(const Tensor& source) const {
   HALFTAPE_CHECK(broadcasts_to(source.sizes(), sizes()), "copy_: source ", source.sizes(),
                  " does not broadcast to ", sizes());
   const Tensor here = source.device() == device() ? source : source.to(device());
@@ -221,21 +226,21 @@ Tensor& Tensor::copy_(const Tensor& source) {
                record("copy_", same.array(), {this, &same}, [](Node&, const Tensor& g) -> Grads {
                  return {{}, g};
                }));
-  return *this;
+  return same_handle(*this);
 }
 
-Tensor& Tensor::fill_(Scalar value) {
+Tensor& Tensor::fill_(Scalar value) const {
   check_writable("fill_", *this, false);
   backend(device()).fill(array(), value);
   return overwritten("fill_", *this);
 }
-Tensor& Tensor::uniform_(double from, double to) {
+Tensor& Tensor::uniform_(double from, double to) const {
   return randomize("uniform_", *this, Distribution::Uniform, from, to);
 }
-Tensor& Tensor::normal_(double mean, double std) {
+Tensor& Tensor::normal_(double mean, double std) const {
   return randomize("normal_", *this, Distribution::Normal, mean, std);
 }
-Tensor& Tensor::bernoulli_(double p) {
+Tensor& Tensor::bernoulli_(double p) const {
   HALFTAPE_CHECK(p >= 0 && p <= 1, "bernoulli_: probability ", p, " is not between 0 and 1");
   return randomize("bernoulli_", *this, Distribution::Bernoulli, p, 0);
 }

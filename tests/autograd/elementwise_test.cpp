@@ -492,8 +492,8 @@ TEST_CASE("element-wise functions refuse with the op, the values and the way out
 
 TEST_CASE("in place: a leaf that requires grad and a result that does not fit are refused") {
   Tensor leaf = points().requires_grad_();
-  CHECK(mentions(message([&] { leaf.exp_(); }), "exp_: a leaf that requires grad"));
-  CHECK(mentions(message([&] { relu_(leaf); }), "relu_: a leaf that requires grad"));
+  CHECK(mentions(message([&] { leaf.exp_(); }), "exp_: a leaf Variable that requires grad"));
+  CHECK(mentions(message([&] { relu_(leaf); }), "relu_: a leaf Variable that requires grad"));
   Tensor small = ones({1});
   CHECK(mentions(message([&] { small.atan2_(ones({3})); }), "atan2_: the result has shape [3]"));
   CHECK(small.item() == 1);

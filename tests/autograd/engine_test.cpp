@@ -206,7 +206,7 @@ TEST_CASE("an in-place op continues the history") {
 
 TEST_CASE("in-place writes are refused where they would lose or corrupt a gradient") {
   Tensor x = leaf({1, 2});
-  CHECK_THROWS_WITH_AS(x.add_(1), Contains("leaf that requires grad"), Error);
+  CHECK_THROWS_WITH_AS(x.add_(1), Contains("leaf Variable that requires grad"), Error);
   Tensor view = x.slice(0, 0, 1);
   CHECK_THROWS_WITH_AS(view.add_(1), Contains("a view of it"), Error);
   Tensor wide = tensor({1.0}, kFloat64).expand({3});

@@ -137,7 +137,8 @@ TEST_CASE("a changed input takes the op's history, a constant output has none") 
   CHECK_FALSE(out[1].requires_grad());
   y.sum().backward();
   CHECK(x.grad().to_vector() == Values{2, 2});
-  CHECK_THROWS_WITH_AS(Doubled::apply(x), doctest::Contains("leaf that requires grad"), Error);
+  CHECK_THROWS_WITH_AS(Doubled::apply(x), doctest::Contains("leaf Variable that requires grad"),
+                       Error);
 }
 
 TEST_CASE("a changed view changes its base") {

@@ -200,7 +200,7 @@ TEST_CASE("in-place products change nothing when refused, and continue the histo
   CHECK(y.to_vector() == List{9, 12, 17, 24});
   CHECK(autograd::grad({sum(y)}, {a})[0].to_vector() == List{3, 7, 3, 7});
   Tensor parameter = matrix(2, 2).requires_grad_();
-  CHECK_REFUSED(parameter.addmm_(a, a), "a leaf that requires grad");
+  CHECK_REFUSED(parameter.addmm_(a, a), "a leaf Variable that requires grad");
 }
 
 TEST_CASE("chains are multiplied in the cheapest order") {

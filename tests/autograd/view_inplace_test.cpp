@@ -193,7 +193,7 @@ TEST_CASE("views that may not be written say why") {
     const NoGradGuard no_grad;
     quiet = y.slice(0, 0, 2);
   }
-  CHECK_THROWS_WITH_AS(quiet.mul_(y.slice(0, 0, 2)), doctest::Contains("NoGradGuard"), Error);
+  CHECK_THROWS_WITH_AS(quiet.mul_(y.slice(0, 0, 2)), doctest::Contains("no_grad mode"), Error);
   Tensor apart = y.detach();
   apart.mul_(2);  // shares the bytes, but no history
   CHECK_FALSE(apart.requires_grad());

@@ -187,7 +187,7 @@ void added_rows(Rows& rows) {
   for (const Shape& input : {Shape{3, 5}, Shape{5}})
     row("addbmm", addbmm, {input, {2, 3, 4}, {2, 4, 5}}, "bij,bjk->ik", {3, 5});
 
-  using InPlace = Tensor& (Tensor::*)(const Tensor&, const Tensor&, Scalar, Scalar);
+  using InPlace = Tensor& (Tensor::*)(const Tensor&, const Tensor&, Scalar, Scalar) const;
   auto in_place = [&](const char* name, InPlace write, std::vector<Shape> shapes,
                       const char* equation) {
     rows.push_back({.name = name,

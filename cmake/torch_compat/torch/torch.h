@@ -127,7 +127,12 @@ inline WarningHandler*& current() {
   return handler;
 }
 inline WarningHandler* get_warning_handler() { return current(); }
-inline void set_warning_handler(WarningHandler* handler) { current() = handler; }
+inline void set_warning_handler(WarningHandler* handler) {
+  current() = handler;
+  // The library's own warnings go the same way.
+  ::halftape::set_warning_handler(
+      [](const std::string& message) { current()->process({}, message, false); });
+}
 inline void warn(const SourceLocation& at, const std::string& message, bool verbatim = false) {
   current()->process(at, message, verbatim);
 }
@@ -141,8 +146,25 @@ struct WarnAlways {
 }  // namespace halftape::torch_compat
 
 namespace halftape::autograd {
-using Variable = Tensor;
-using variable_list = std::vector<Tensor>;
+
+inline Variable make_variable(const Tensor& data, bool requires_grad = false,
+                              bool /*allow_tensor_metadata_change*/ = true) {
+  return data.detach().requires_grad_(requires_grad);
+}
+
+/// Passes its inputs on and gives no gradient: what a rule must be able to take.
+struct UndefinedGrad {
+  variable_list apply(const variable_list& inputs) { return Op::apply(inputs); }
+
+ private:
+  struct Op : Function<Op> {
+    static variable_list forward(AutogradContext*, const variable_list& inputs) { return inputs; }
+    static variable_list backward(AutogradContext*, variable_list grads) {
+      return variable_list(grads.size());
+    }
+  };
+};
+
 }  // namespace halftape::autograd
 
 namespace torch {
@@ -169,6 +191,9 @@ inline void synchronize() {
 }  // namespace torch
 
 namespace at {
+namespace native {
+inline bool is_nonzero(const ::halftape::Tensor& x) { return x.is_nonzero(); }
+}  // namespace native
 using namespace halftape;
 using namespace halftape::torch_compat;
 }  // namespace at

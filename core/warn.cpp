@@ -1,0 +1,35 @@
+#include "halftape/core/warn.h"
+
+#include <cstdio>
+#include <mutex>
+#include <utility>
+
+namespace halftape {
+namespace {
+
+std::mutex mutex;
+WarningHandler& current() {
+  static auto* handler = new WarningHandler;  // NOLINT: warnings may come while statics die
+  return *handler;
+}
+
+}  // namespace
+
+WarningHandler set_warning_handler(WarningHandler handler) {
+  const std::lock_guard lock(mutex);
+  return std::exchange(current(), std::move(handler));
+}
+
+void warn(const std::string& message) {
+  WarningHandler handler;
+  {
+    const std::lock_guard lock(mutex);
+    handler = current();  // called outside the lock: it may install another
+  }
+  if (handler)
+    handler(message);
+  else
+    std::fprintf(stderr, "halftape: warning: %s\n", message.c_str());
+}
+
+}  // namespace halftape
