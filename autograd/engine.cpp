@@ -102,6 +102,9 @@ Grads run(Request request) {
         above.insert(n->get());
   }
 
+  // Rules ask wants(), and need not compute what no wanted gradient depends on.
+  targets.insert(above.begin(), above.end());
+  const Node::Wanted wanted(request.wanted ? &targets : nullptr);
   Pending pending;
   for (size_t i = 0; i < request.roots.size(); ++i)
     arrive(pending, request.roots[i], std::move(request.root_grads[i]));
@@ -142,13 +145,13 @@ Request prepare(const char* who, const TensorList& outputs, const TensorList& gr
   for (size_t i = 0; i < outputs.size(); ++i) {
     const Tensor& y = outputs[i];
     HALFTAPE_CHECK(y.defined(), who, ": output ", i, " is undefined");
-    HALFTAPE_CHECK(y.requires_grad(), who, ": output ", i, " of shape ", y.sizes(),
-                   " does not require grad and has no history; was it made under NoGradGuard or "
-                   "from detached tensors?");
+    HALFTAPE_CHECK(y.requires_grad(), who, ": element ", i,
+                   " of tensors does not require grad and does not have a grad_fn (shape ",
+                   y.sizes(), "); was it made under NoGradGuard or from detached tensors?");
     Tensor g = grad_outputs.empty() ? Tensor() : grad_outputs[i];
     if (!g.defined()) {
       HALFTAPE_CHECK(y.numel() == 1, who,
-                     ": the gradient can be left out only for a one-element tensor, not for ",
+                     ": grad can be implicitly created only for scalar outputs, not for one of ",
                      y.sizes(), "; pass one, or reduce with sum() or mean()");
       g = ones(y.sizes(), y.options());
     }

@@ -4,6 +4,8 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "halftape/autograd/tensor.h"
@@ -46,7 +48,21 @@ class Node : public RefCounted {
   const char* name() const { return name_; }
   uint64_t seq() const { return seq_; }
   /// Does input i want a gradient?
-  bool wants(size_t i) const { return static_cast<bool>(next[i]); }
+  bool wants(size_t i) const {
+    return next[i] && (!wanted || wanted->count(next[i].node.get()) > 0);
+  }
+  /// For a scope: the only nodes that gradients are to reach. Null: all.
+  class [[nodiscard]] Wanted {
+   public:
+    explicit Wanted(const std::unordered_set<Node*>* nodes)
+        : before_(std::exchange(wanted, nodes)) {}
+    ~Wanted() { wanted = before_; }
+    Wanted(const Wanted&) = delete;
+    Wanted& operator=(const Wanted&) = delete;
+
+   private:
+    const std::unordered_set<Node*>* before_;
+  };
 
   std::vector<Edge> next;  // one per input
 
@@ -79,6 +95,7 @@ class Node : public RefCounted {
 
  private:
   friend void dispose(Node* node) noexcept;
+  static inline thread_local const std::unordered_set<Node*>* wanted = nullptr;
   const char* name_;
   std::unique_ptr<Extras> extras_;
   Node* waiting_ = nullptr;  // the next node to be deleted

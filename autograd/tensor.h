@@ -65,6 +65,24 @@ class TensorAccessor {
   const int64_t *sizes_, *strides_;
 };
 
+/// The memory behind a tensor, in LibTorch's words.
+class Storage {
+ public:
+  explicit Storage(BufferPtr buffer) : buffer_(std::move(buffer)) {}
+  struct DataPtr {
+    void* bytes;
+    void* context;
+    void* get() const { return bytes; }
+    void* get_context() const { return context; }  // what a deleter of the caller's was given
+  };
+  DataPtr data_ptr() const { return {buffer_->bytes(), buffer_->context()}; }
+  size_t nbytes() const { return buffer_->size(); }
+  bool is_alias_of(const Storage& other) const { return buffer_ == other.buffer_; }
+
+ private:
+  BufferPtr buffer_;
+};
+
 class Tensor {
  public:
   Tensor() = default;
@@ -179,6 +197,8 @@ class Tensor {
   }
   /// As a Scalar, which remembers whether it is an integer and converts to double by itself.
   Scalar item() const;
+  /// The bytes, with those of all other views of them.
+  Storage storage() const { return Storage(array().buffer()); }
   /// Is the only element other than 0?
   bool is_nonzero() const;
   /// Address of the first element of a CPU tensor of this dtype, for reading.
@@ -404,10 +424,6 @@ class Tensor {
   Tensor std(Flag unbiased) const {
     return this->std(Dims(), unbiased);
   }
-  template <std::same_as<int> Number>
-  Tensor var(Number) const = delete;
-  template <std::same_as<int> Number>
-  Tensor std(Number) const = delete;
   Tensor norm(Scalar p = 2) const;
   Tensor norm(std::optional<Scalar> p, const Dims& dims, bool keepdim = false,
               std::optional<Dtype> dtype = {}) const;

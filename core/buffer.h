@@ -24,6 +24,7 @@ class Buffer : public RefCounted {
   void* bytes() const { return bytes_; }
   size_t size() const { return size_; }
   Device device() const { return device_; }
+  void* context() const { return context_; }
   uint64_t version() const { return version_.load(std::memory_order_relaxed); }
   void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
 

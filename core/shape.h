@@ -12,7 +12,7 @@
 
 namespace halftape {
 
-inline constexpr int kMaxDims = 8;
+inline constexpr int kMaxDims = 10;
 
 /// A short list of 64-bit integers without heap memory: sizes, strides, or dimension numbers.
 class Dims {

@@ -8,20 +8,20 @@ namespace halftape {
 namespace {
 
 std::mutex mutex;
-WarningHandler& current() {
-  static auto* handler = new WarningHandler;  // NOLINT: warnings may come while statics die
+WarningFunction& current() {
+  static auto* handler = new WarningFunction;  // NOLINT: warnings may come while statics die
   return *handler;
 }
 
 }  // namespace
 
-WarningHandler set_warning_handler(WarningHandler handler) {
+WarningFunction set_warning_handler(WarningFunction handler) {
   const std::lock_guard lock(mutex);
   return std::exchange(current(), std::move(handler));
 }
 
 void warn(const std::string& message) {
-  WarningHandler handler;
+  WarningFunction handler;
   {
     const std::lock_guard lock(mutex);
     handler = current();  // called outside the lock: it may install another

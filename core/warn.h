@@ -6,9 +6,9 @@
 namespace halftape {
 
 /// Where warnings go; standard error at first.
-using WarningHandler = std::function<void(const std::string& message)>;
+using WarningFunction = std::function<void(const std::string& message)>;
 /// Sets the handler of the process; returns the former one. An empty one: standard error again.
-WarningHandler set_warning_handler(WarningHandler handler);
+WarningFunction set_warning_handler(WarningFunction handler);
 void warn(const std::string& message);
 
 }  // namespace halftape

@@ -9,8 +9,8 @@ namespace halftape {
 /// Einstein's summation: "bij,bjk->bik" names the dimensions of each input and of the result; names
 /// that the result lacks are summed over. A name twice in one input takes its diagonal; "..."
 /// stands for leading dimensions that broadcast; without "->" the result has the names that occur
-/// once, in alphabetical order. Inputs are contracted from left to right. At most 8 dimensions meet
-/// in one step. Under autocast: the lower dtype.
+/// once, in alphabetical order. Inputs are contracted from left to right. At most 10 dimensions
+/// meet in one step. Under autocast: the lower dtype.
 Tensor einsum(std::string_view equation, const TensorList& tensors);
 /// Sums over dims_a[i] of a and dims_b[i] of b: the dimensions left of a, then those of b. Under
 /// autocast, as the next one: the widest dtype given.

@@ -30,8 +30,8 @@ void check_writable(const char* op, const Tensor& x, bool history) {
   const auto leaf = [](const Tensor& t) { return t.is_leaf() && t.requires_grad(); };
   HALFTAPE_CHECK(
       !leaf(x) && !(x.impl()->base && leaf(Tensor(x.impl()->base))), op,
-      ": a leaf Variable that requires grad, or a view of it, is being used in an in-place ",
-      "operation; use NoGradGuard to update a parameter");
+      ": a leaf Variable that requires grad is being used in an in-place operation, itself or ",
+      "a view of it; use NoGradGuard to update a parameter");
   HALFTAPE_CHECK(
       !x.impl()->is_view || x.impl()->base || !(history || x.requires_grad()), op,
       ": A view was created in no_grad mode and is being modified inplace: the change of ",

@@ -19,8 +19,8 @@ std::tuple<Tensor, Tensor> var_mean(const Tensor& x, const Dims& dims = {},
                                     std::optional<Scalar> correction = {}, bool keepdim = false);
 std::tuple<Tensor, Tensor> std_mean(const Tensor& x, const Dims& dims = {},
                                     std::optional<Scalar> correction = {}, bool keepdim = false);
-// LibTorch's older forms with a flag. `var(x, 1)` is refused: a dimension, as var(x, {1}), or a
-// flag, as var(x, true)?
+// LibTorch's older forms with a flag: var(x, true) is about the divisor, var(x, 1) about
+// dimension 1.
 #define HALFTAPE_WITH_FLAG(name, Result)                                                \
   template <std::same_as<bool> Flag>                                                    \
   Result name(const Tensor& x, const Dims& dims, Flag unbiased, bool keepdim = false) { \
@@ -29,9 +29,7 @@ std::tuple<Tensor, Tensor> std_mean(const Tensor& x, const Dims& dims = {},
   template <std::same_as<bool> Flag>                                                    \
   Result name(const Tensor& x, Flag unbiased) {                                         \
     return name(x, Dims(), std::optional<Scalar>(unbiased ? 1 : 0), false);             \
-  }                                                                                     \
-  template <std::same_as<int> Number>                                                   \
-  Result name(const Tensor& x, Number) = delete;
+  }
 HALFTAPE_WITH_FLAG(var, Tensor)
 HALFTAPE_WITH_FLAG(std, Tensor)
 using TensorPair = std::tuple<Tensor, Tensor>;

@@ -52,7 +52,7 @@ TEST_CASE("the strict products take the shapes of their names only") {
   CHECK_REFUSED(chain_matmul({m, v}), "is not a matrix");
   CHECK_REFUSED(matrix_power(m, 2), "matrix_power:");
   CHECK_REFUSED(matrix_power(ones({2, 2}), -1), "the power -1 is negative");
-  CHECK_REFUSED(kron(ones({1, 1, 1, 1, 1}), v), "; at most 4");
+  CHECK_REFUSED(kron(ones({1, 1, 1, 1, 1, 1}), v), "; at most 5");
 }
 
 TEST_CASE("the added products check input and factors") {

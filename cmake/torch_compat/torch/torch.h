@@ -169,6 +169,9 @@ struct UndefinedGrad {
 
 namespace torch {
 using namespace halftape;
+inline Tensor _reshape_alias(const Tensor& x, const Shape& size, const Strides& stride) {
+  return as_strided(x, size, stride);
+}
 using namespace halftape::torch_compat;
 
 namespace cuda {
