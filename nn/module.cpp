@@ -113,6 +113,11 @@ void Module::zero_grad(bool set_to_none) {
   }
 }
 
+std::shared_ptr<Module> Module::clone(const std::optional<Device>&) const {
+  halftape::detail::fail("clone() has not been implemented for ", name_,
+                         "; override Module::clone in its class");
+}
+
 Tensor& Module::register_parameter(const std::string& name, Tensor tensor, bool requires_grad) {
   check_name("parameter", name, parameters_.contains(name));
   if (tensor.defined()) tensor.requires_grad_(requires_grad);

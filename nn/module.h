@@ -2,6 +2,7 @@
 // torch::nn::Module.
 #pragma once
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <type_traits>
@@ -46,6 +47,10 @@ class Module : public std::enable_shared_from_this<Module> {
   void to(Dtype dtype);
   void to(Device device, Dtype dtype);
   void zero_grad(bool set_to_none = true);
+
+  /// Another module of the same class with values of its own, on `device` if one is given. Throws
+  /// for a class that does not say how.
+  virtual std::shared_ptr<Module> clone(const std::optional<Device>& device = {}) const;
 
   /// Names may be anything without a dot; each once. Gives back what was registered.
   Tensor& register_parameter(const std::string& name, Tensor tensor, bool requires_grad = true);

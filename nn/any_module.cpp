@@ -1,0 +1,56 @@
+#include "halftape/nn/any_module.h"
+
+#include <cxxabi.h>
+
+#include <cstdlib>
+
+namespace halftape::nn {
+
+std::string detail::name_of(const std::type_info& type) {
+  int failed = 0;
+  const std::unique_ptr<char, decltype(&std::free)> name(
+      abi::__cxa_demangle(type.name(), nullptr, nullptr, &failed), &std::free);
+  return failed ? type.name() : name.get();
+}
+
+void detail::complete_arguments(const std::type_info& module, size_t count,
+                                DefaultArguments defaults, std::vector<AnyValue>& arguments) {
+  const size_t given = arguments.size();
+  const std::string name = name_of(module);
+  if (defaults.empty()) {
+    HALFTAPE_CHECK(given == count, name, "'s forward() method expects ", count,
+                   " argument(s), but received ", given, ". If ", name,
+                   "'s forward() method has default arguments, please make sure the forward() "
+                   "method is declared with a corresponding `FORWARD_HAS_DEFAULT_ARGS` macro.");
+    return;
+  }
+  const size_t least = defaults.front().first;
+  HALFTAPE_CHECK(least <= given && given <= count, name, "'s forward() method expects at least ",
+                 least, " argument(s) and at most ", count, " argument(s), but received ", given,
+                 ".");
+  for (auto& [position, value] : defaults)
+    if (position == arguments.size()) arguments.push_back(std::move(value));
+  HALFTAPE_CHECK(arguments.size() == count, name, ": FORWARD_HAS_DEFAULT_ARGS has to give #", least,
+                 " to #", count - 1, " of forward(), in order");
+}
+
+void AnyModule::check_holds(const char* call) const {
+  HALFTAPE_CHECK(module_, "Cannot call ", call, "() on an empty AnyModule");
+}
+
+std::shared_ptr<Module> AnyModule::ptr() const {
+  check_holds("ptr");
+  return module_;
+}
+const std::type_info& AnyModule::type_info() const {
+  check_holds("type_info");
+  return *type_;
+}
+
+AnyModule AnyModule::clone(std::optional<Device> device) const {
+  AnyModule copy;
+  if (module_) clone_(copy, module_->clone(device));
+  return copy;
+}
+
+}  // namespace halftape::nn

@@ -1,0 +1,197 @@
+// A module of any type, whatever its forward() takes and gives. Spelled as torch::nn::AnyModule.
+#pragma once
+#include <any>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <typeinfo>
+#include <utility>
+#include <vector>
+
+#include "halftape/autograd/tensor.h"
+#include "halftape/nn/module.h"
+
+namespace halftape::nn {
+namespace detail {
+/// The name of a type as it is written in a program.
+std::string name_of(const std::type_info& type);
+}  // namespace detail
+
+/// A value of any type that can be copied, without references and const; a string literal is a
+/// const char*.
+class AnyValue {
+ public:
+  template <class T>
+  requires(!std::is_same_v<std::decay_t<T>, AnyValue>) explicit AnyValue(T&& value)
+      : value_(std::forward<T>(value)) {}
+
+  /// Null when the value is not a T. There are no conversions: an int is not a float.
+  template <class T>
+  T* try_get() {
+    return std::any_cast<T>(&value_);
+  }
+  template <class T>
+  T get() {
+    T* value = try_get<T>();
+    HALFTAPE_CHECK(value, "Attempted to cast AnyValue to ", detail::name_of(typeid(T)),
+                   ", but its actual type is ", detail::name_of(type_info()));
+    return *value;
+  }
+  const std::type_info& type_info() const { return value_.type(); }
+
+ private:
+  std::any value_;
+};
+
+namespace detail {
+
+using DefaultArguments = std::vector<std::pair<size_t, AnyValue>>;
+
+/// What FORWARD_HAS_DEFAULT_ARGS says; it makes this struct a friend, as modules may keep it to
+/// themselves.
+struct ForwardDefaults {
+  template <class M>
+  static DefaultArguments of() {
+    if constexpr (requires { M::forward_default_arguments(); })
+      return M::forward_default_arguments();
+    else
+      return {};
+  }
+};
+
+/// Appends the defaults that are missing; throws when the number of arguments is not that of
+/// forward().
+void complete_arguments(const std::type_info& module, size_t count, DefaultArguments defaults,
+                        std::vector<AnyValue>& arguments);
+
+/// An argument as forward() takes it: by value, by const reference, or as an rvalue.
+template <class T>
+std::decay_t<T>&& argument(std::vector<AnyValue>& arguments, size_t index) {
+  static_assert(!std::is_lvalue_reference_v<T> || std::is_const_v<std::remove_reference_t<T>>,
+                "AnyModule: forward() must not take references to what it changes; use pointers");
+  auto* value = arguments[index].try_get<std::decay_t<T>>();
+  HALFTAPE_CHECK(value, "Expected argument #", index, " to be of type ", name_of(typeid(T)),
+                 ", but received value of type ", name_of(arguments[index].type_info()));
+  return std::move(*value);
+}
+
+using AnyForward = std::function<AnyValue(std::vector<AnyValue>)>;
+
+template <class M, class Method, class R, class... Args>
+AnyForward erased(M& module, Method method, R (*)(Args...)) {
+  static_assert(!std::is_void_v<R>, "AnyModule: forward() has to return a value");
+  return [&module, method](std::vector<AnyValue> arguments) {
+    complete_arguments(typeid(M), sizeof...(Args), ForwardDefaults::of<M>(), arguments);
+    return [&]<size_t... I>(std::index_sequence<I...>) {
+      return AnyValue((module.*method)(argument<Args>(arguments, I)...));
+    }
+    (std::index_sequence_for<Args...>());
+  };
+}
+template <class M, class C, class R, class... Args>
+AnyForward erased(M& module, R (C::*method)(Args...)) {
+  return erased(module, method, static_cast<R (*)(Args...)>(nullptr));
+}
+template <class M, class C, class R, class... Args>
+AnyForward erased(M& module, R (C::*method)(Args...) const) {
+  return erased(module, method, static_cast<R (*)(Args...)>(nullptr));
+}
+
+}  // namespace detail
+
+/// Holds a module whose forward() is not overloaded, and calls it with arguments whose types are
+/// checked at run time, exactly: an int is no float. Copies share the module.
+///
+///     AnyModule any(Linear(3, 4));
+///     Tensor y = any.forward(x);
+///     int n = AnyModule(Count()).forward<int>(x);
+class AnyModule {
+ public:
+  /// Holds nothing; every call but is_empty(), clone() and = throws.
+  AnyModule() = default;
+  template <class M>
+  explicit AnyModule(std::shared_ptr<M> module) {
+    HALFTAPE_CHECK(module, "AnyModule: the pointer to a ", detail::name_of(typeid(M)), " is null");
+    type_ = &typeid(M);
+    forward_ = detail::erased(*module, &M::forward);
+    clone_ = [](AnyModule& any, std::shared_ptr<Module> copy) {
+      any = AnyModule(std::dynamic_pointer_cast<M>(std::move(copy)));
+    };
+    module_ = std::move(module);
+  }
+  template <class M>
+  requires std::is_base_of_v<Module, std::decay_t<M>>
+  explicit AnyModule(M&& module)
+      : AnyModule(std::make_shared<std::decay_t<M>>(std::forward<M>(module))) {}
+  template <class Contained>
+  explicit AnyModule(const ModuleHolder<Contained>& holder) : AnyModule(holder.ptr()) {}
+
+  template <class M>
+  AnyModule& operator=(std::shared_ptr<M> module) {
+    return *this = AnyModule(std::move(module));
+  }
+
+  /// Another AnyModule with a clone() of the module.
+  AnyModule clone(std::optional<Device> device = {}) const;
+
+  /// forward() of the module. Throws when the arguments or the type of the result differ from those
+  /// of the module's forward().
+  template <class R = Tensor, class... Args>
+  R forward(Args&&... args) const {
+    return any_forward(std::forward<Args>(args)...).template get<R>();
+  }
+  template <class... Args>
+  AnyValue any_forward(Args&&... args) const {
+    check_holds("forward");
+    std::vector<AnyValue> arguments;
+    arguments.reserve(sizeof...(Args));
+    (arguments.push_back(AnyValue(std::forward<Args>(args))), ...);
+    return forward_(std::move(arguments));
+  }
+
+  /// The module, as the type that it was put in as.
+  template <class M>
+  requires std::is_base_of_v<Module, M> M& get() const { return cast<M>("get"); }
+  /// The same for holders: get<Linear>().
+  template <class Holder, class Contained = typename Holder::ContainedType>
+  Holder get() const {
+    cast<Contained>("get");
+    return Holder(ptr<Contained>());
+  }
+  std::shared_ptr<Module> ptr() const;
+  template <class M>
+  std::shared_ptr<M> ptr() const {
+    return {module_, &cast<M>("ptr")};
+  }
+  const std::type_info& type_info() const;
+  bool is_empty() const { return module_ == nullptr; }
+
+ private:
+  void check_holds(const char* call) const;
+  template <class M>
+  M& cast(const char* call) const {
+    check_holds(call);
+    HALFTAPE_CHECK(*type_ == typeid(M), "Attempted to cast module of type ",
+                   detail::name_of(*type_), " to type ", detail::name_of(typeid(M)));
+    return static_cast<M&>(*module_);
+  }
+
+  std::shared_ptr<Module> module_;
+  const std::type_info* type_ = nullptr;
+  detail::AnyForward forward_;
+  void (*clone_)(AnyModule&, std::shared_ptr<Module>) = nullptr;
+};
+
+}  // namespace halftape::nn
+
+/// In a module, the defaults of forward()'s last arguments for AnyModule, in order, with the
+/// position of each:
+///
+///     Tensor forward(Tensor x, int n = 2, double scale = 3.0);
+///     FORWARD_HAS_DEFAULT_ARGS({1, nn::AnyValue(2)}, {2, nn::AnyValue(3.0)})
+#define FORWARD_HAS_DEFAULT_ARGS(...)                                           \
+  friend struct ::halftape::nn::detail::ForwardDefaults;                        \
+  static ::halftape::nn::detail::DefaultArguments forward_default_arguments() { \
+    return {__VA_ARGS__};                                                       \
+  }
