@@ -1,8 +1,12 @@
 #include "halftape/nn/init.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "halftape/autograd/grad_mode.h"
+#include "halftape/autograd/ops/create.h"
+#include "halftape/autograd/ops/matmul.h"
+#include "halftape/autograd/ops/random.h"
 
 namespace halftape::nn::init {
 namespace {
@@ -33,6 +37,54 @@ Tensor constant_(Tensor t, Scalar value) {
 }
 Tensor ones_(Tensor t) { return constant_(std::move(t), 1); }
 Tensor zeros_(Tensor t) { return constant_(std::move(t), 0); }
+
+Tensor eye_(Tensor t) {
+  HALFTAPE_CHECK(t.dim() == 2, "eye_: needs 2 dimensions, the tensor is ", t.sizes());
+  const NoGradGuard no_grad;
+  return t.copy_(eye(t.size(0), t.size(1), t.options()));
+}
+
+Tensor dirac_(Tensor t) {
+  HALFTAPE_CHECK(3 <= t.dim() && t.dim() <= 5, "dirac_: needs 3 to 5 dimensions, the tensor is ",
+                 t.sizes());
+  const NoGradGuard no_grad;
+  t.zero_();
+  Tensor middle = t;
+  for (int64_t d = t.dim() - 1; d >= 2; --d) middle = middle.select(d, t.size(d) / 2);
+  middle.copy_(eye(t.size(0), t.size(1), t.options()));
+  return t;
+}
+
+Tensor orthogonal_(Tensor t, double gain) {
+  HALFTAPE_CHECK(t.dim() >= 2, "orthogonal_: needs at least 2 dimensions, the tensor is ",
+                 t.sizes());
+  const NoGradGuard no_grad;
+  if (t.numel() == 0) return t;
+  const int64_t rows = t.size(0), columns = t.numel() / rows;
+  const Tensor q = randn({std::min(rows, columns), std::max(rows, columns)},
+                         TensorOptions().dtype(kFloat64).device(t.device()));
+  for (int64_t i = 0; i < q.size(0); ++i) {
+    Tensor row = q.select(0, i);
+    const Tensor done = q.narrow(0, 0, i);
+    // Twice is enough: once loses digits where a row is nearly in the span of those before it.
+    for (int pass = 0; i > 0 && pass < 2; ++pass) row.sub_(mv(done.t(), mv(done, row)));
+    row.div_(row.norm());
+  }
+  return t.copy_((rows <= columns ? q : q.t()).reshape(t.sizes()).mul(gain));
+}
+
+Tensor sparse_(Tensor t, double sparsity, double std) {
+  HALFTAPE_CHECK(t.dim() == 2, "sparse_: needs 2 dimensions, the tensor is ", t.sizes());
+  HALFTAPE_CHECK(0 <= sparsity && sparsity <= 1, "sparse_: the sparsity ", sparsity,
+                 " is not in [0, 1]");
+  const NoGradGuard no_grad;
+  t.normal_(0, std);
+  const auto zeros = static_cast<int64_t>(std::ceil(sparsity * static_cast<double>(t.size(0))));
+  for (int64_t column = 0; column < t.size(1); ++column)
+    t.select(1, column).index_fill_(
+        0, randperm(t.size(0), kInt64).narrow(0, 0, zeros).to(t.device()), 0);
+  return t;
+}
 
 std::pair<int64_t, int64_t> calculate_fan_in_and_fan_out(const Tensor& t) {
   HALFTAPE_CHECK(t.dim() >= 2,

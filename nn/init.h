@@ -6,18 +6,31 @@
 
 namespace halftape::nn::init {
 
+/// Spelled kFanIn and kFanOut, kLinear, kReLU and so on, as below.
 enum class FanMode : uint8_t { FanIn, FanOut };
 enum class Nonlinearity : uint8_t { Linear, ReLU, LeakyReLU, Tanh, Sigmoid };
+using FanModeType = FanMode;
+using NonlinearityType = Nonlinearity;
 
 Tensor uniform_(Tensor tensor, double low = 0, double high = 1);
 Tensor normal_(Tensor tensor, double mean = 0, double std = 1);
 Tensor constant_(Tensor tensor, Scalar value);
 Tensor ones_(Tensor tensor);
 Tensor zeros_(Tensor tensor);
+/// The identity, for a tensor of two dimensions.
+Tensor eye_(Tensor matrix);
+/// A convolution (out, in, kernel...) that passes its inputs on: channel i to channel i, from the
+/// middle of the kernel. Three to five dimensions.
+Tensor dirac_(Tensor tensor);
+/// gain times a random matrix (sizes 1 and up as one) with orthonormal rows, or columns where those
+/// are fewer.  Saxe et al. 2013, arXiv:1312.6120. Gram and Schmidt's, in float64: n³ operations.
+Tensor orthogonal_(Tensor tensor, double gain = 1);
+/// N(0, std²), and in each column of the matrix ⌈sparsity·rows⌉ zeros at random.  Martens 2010.
+Tensor sparse_(Tensor matrix, double sparsity, double std = 0.01);
 /// Inputs and outputs of one unit: sizes 1 and 0, times the receptive field of a convolution. Needs
 /// two dimensions.
 std::pair<int64_t, int64_t> calculate_fan_in_and_fan_out(const Tensor& tensor);
-/// The recommended gain; `a` is leaky_relu's negative slope.
+/// The recommended gain, 1 for a layer without a nonlinearity; `a` is leaky_relu's negative slope.
 double calculate_gain(Nonlinearity nonlinearity, double a = 0.01);
 /// U(−b, b) with b = gain·√(3/fan).  He et al. 2015, arXiv:1502.01852.
 Tensor kaiming_uniform_(Tensor tensor, double a = 0, FanMode mode = FanMode::FanIn,
@@ -29,3 +42,13 @@ Tensor xavier_uniform_(Tensor tensor, double gain = 1);
 Tensor xavier_normal_(Tensor tensor, double gain = 1);
 
 }  // namespace halftape::nn::init
+
+namespace halftape {
+inline constexpr auto kFanIn = nn::init::FanMode::FanIn, kFanOut = nn::init::FanMode::FanOut;
+inline constexpr auto kLinear = nn::init::Nonlinearity::Linear, kConv1D = kLinear,
+                      kConv2D = kLinear, kConv3D = kLinear, kConvTranspose1D = kLinear,
+                      kConvTranspose2D = kLinear, kConvTranspose3D = kLinear,
+                      kSigmoid = nn::init::Nonlinearity::Sigmoid,
+                      kTanh = nn::init::Nonlinearity::Tanh, kReLU = nn::init::Nonlinearity::ReLU,
+                      kLeakyReLU = nn::init::Nonlinearity::LeakyReLU;
+}  // namespace halftape

@@ -136,6 +136,59 @@ TEST_CASE("xavier_normal_ has the standard deviation gain*sqrt(2/(fan_in + fan_o
   check_normal(init::xavier_normal_(empty({400, 100}), 3), 0, 3 * std::sqrt(2.0 / 500));
 }
 
+TEST_CASE("LibTorch's names for modes and nonlinearities are those of the enums") {
+  CHECK(init::calculate_gain(kTanh) == doctest::Approx(5.0 / 3).epsilon(1e-15));
+  CHECK(init::calculate_gain(kReLU) == std::sqrt(2.0));
+  CHECK(init::calculate_gain(kLeakyReLU, 1) == 1);
+  for (const init::NonlinearityType layer : {kLinear, kSigmoid, kConv1D, kConv2D, kConv3D,
+                                             kConvTranspose1D, kConvTranspose2D, kConvTranspose3D})
+    CHECK(init::calculate_gain(layer) == 1);
+  manual_seed(8);
+  check_normal(init::kaiming_normal_(empty({100, 400}), 0, kFanOut, kLinear), 0, 0.1);
+  check_normal(init::kaiming_normal_(empty({100, 400}), 0, kFanIn, kLinear), 0, 0.05);
+}
+
+TEST_CASE("eye_ and dirac_ pass on what comes in") {
+  CHECK(init::eye_(full({2, 3}, 7)).equal(eye(2, 3, kInt64)));
+  CHECK(init::eye_(full({3, 2}, 7.0, kFloat16)).equal(eye(3, 2, kFloat16)));
+  for (const Shape& shape : {Shape{2, 3, 3}, Shape{3, 2, 4, 5}, Shape{2, 2, 1, 2, 3}}) {
+    const Tensor t = init::dirac_(full(shape, 7.0));
+    CHECK(t.sum().item() == 2);
+    Tensor middle = t;
+    for (int64_t d = t.dim() - 1; d >= 2; --d) middle = middle.select(d, t.size(d) / 2);
+    CHECK(middle.equal(eye(t.size(0), t.size(1))));
+  }
+  CHECK_THROWS_WITH_AS(init::eye_(empty({3})), doctest::Contains("the tensor is [3]"), Error);
+  CHECK_THROWS_WITH_AS(init::dirac_(empty({3, 3})), doctest::Contains("3 to 5"), Error);
+}
+
+TEST_CASE("orthogonal_ makes orthonormal rows or columns, whichever are fewer, times the gain") {
+  manual_seed(9);
+  for (const Shape& shape : {Shape{4, 9}, Shape{9, 4}, Shape{30, 30}, Shape{5, 3, 2, 2}}) {
+    const Tensor t = init::orthogonal_(empty(shape, kFloat64), 3).reshape({shape[0], -1});
+    const bool wide = t.size(0) <= t.size(1);
+    const Tensor gram = wide ? t.matmul(t.t()) : t.t().matmul(t);
+    CHECK(gram.allclose(9 * eye(gram.size(0), kFloat64), 0, 1e-13));
+  }
+  CHECK(init::orthogonal_(empty({0, 3})).numel() == 0);
+  CHECK_THROWS_WITH_AS(init::orthogonal_(empty({3})), doctest::Contains("the tensor is [3]"),
+                       Error);
+}
+
+TEST_CASE("sparse_ sets the same number of zeros in every column, in random rows") {
+  manual_seed(10);
+  const Tensor t = init::sparse_(empty({300, 200}), 0.25, 2);
+  const Tensor zero = t.eq(0);
+  CHECK(zero.sum(0).equal(full({200}, 75)));
+  // Each row is chosen 50 ± 6.1 times: five standard errors.
+  CHECK(zero.sum(1).min().item() > 50 - 31);
+  CHECK(zero.sum(1).max().item() < 50 + 31);
+  check_normal(t.masked_select(t.ne(0)), 0, 2);
+  CHECK(init::sparse_(empty({3, 2}), 1.0 / 6).eq(0).sum().item() == 2);  // ⌈0.5⌉ of each column
+  CHECK_THROWS_WITH_AS(init::sparse_(empty({3}), 0.5), doctest::Contains("2 dimensions"), Error);
+  CHECK_THROWS_WITH_AS(init::sparse_(empty({3, 3}), 1.5), doctest::Contains("1.5"), Error);
+}
+
 TEST_CASE("Linear starts in U(-1/sqrt(in), 1/sqrt(in)), weight and bias") {
   manual_seed(6);
   const nn::Linear layer(256, 5000);
@@ -152,6 +205,9 @@ TEST_CASE("initialisation writes into parameters without history, and gives the 
            [](Tensor t) { return init::uniform_(std::move(t)); },
            [](Tensor t) { return init::normal_(std::move(t)); },
            [](Tensor t) { return init::ones_(std::move(t)); },
+           [](Tensor t) { return init::eye_(std::move(t)); },
+           [](Tensor t) { return init::orthogonal_(std::move(t)); },
+           [](Tensor t) { return init::sparse_(std::move(t), 0.5); },
            [](Tensor t) { return init::kaiming_uniform_(std::move(t)); },
            [](Tensor t) { return init::kaiming_normal_(std::move(t)); },
            [](Tensor t) { return init::xavier_uniform_(std::move(t)); },
