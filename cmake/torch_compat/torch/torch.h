@@ -191,6 +191,14 @@ inline void synchronize() {
   if (is_available()) halftape::backend(halftape::kCUDA).synchronize();
 }
 }  // namespace cuda
+
+#ifdef HALFTAPE_OPEN_TORCH_NN
+// For a program that puts names of its own into torch::nn. Not for all: after `using namespace
+// torch`, nn:: would then be either this one or halftape's.
+namespace nn {
+using namespace halftape::nn;
+}
+#endif
 }  // namespace torch
 
 namespace at {
