@@ -76,8 +76,9 @@ void Node::announce(Grads& g) const {
                    g[output].sizes());
     g[output] = changed.to(g[output].dtype());
   }
-  for (const auto& [output, slot] : extras_->retained)
-    if (arrived(output)) slot->with([&](Tensor& grad) { accumulate(grad, g[output]); });
+  for (const auto& kept : extras_->retained)
+    if (arrived(kept.first))
+      kept.second->with([&](Tensor& grad) { accumulate(grad, g[kept.first]); });
 }
 
 Accumulate::Accumulate(detail::TensorImpl* leaf) : Node("accumulate"), slot_(leaf) {
