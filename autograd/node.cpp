@@ -76,9 +76,11 @@ void Node::announce(Grads& g) const {
                    g[output].sizes());
     g[output] = changed.to(g[output].dtype());
   }
-  for (const auto& kept : extras_->retained)
-    if (arrived(kept.first))
-      kept.second->with([&](Tensor& grad) { accumulate(grad, g[kept.first]); });
+  for (const auto& kept : extras_->retained) {
+    if (!arrived(kept.first)) continue;
+    const Tensor shared = g[kept.first];  // goes on: its bytes are not for the taking
+    kept.second->with([&](Tensor& grad) { accumulate(grad, shared); });
+  }
 }
 
 Accumulate::Accumulate(detail::TensorImpl* leaf) : Node("accumulate"), slot_(leaf) {
@@ -86,7 +88,7 @@ Accumulate::Accumulate(detail::TensorImpl* leaf) : Node("accumulate"), slot_(lea
   first = {leaf->value.shape(), leaf->value.dtype(), leaf->value.device()};
 }
 
-void accumulate(Tensor& grad, Tensor g) {
+void accumulate(Tensor& grad, const Tensor& g) {
   if (GradMode::is_enabled()) {
     grad = grad.defined() ? add(grad, g) : clone(g);
   } else if (!grad.defined()) {
@@ -103,9 +105,9 @@ void accumulate(Tensor& grad, Tensor g) {
 }
 
 Grads Accumulate::vjp(Grads gs) {
-  Tensor g = std::move(gs[0]);
+  const Tensor g = std::move(gs[0]);
   gs.clear();
-  slot_.with([&](Tensor& grad) { accumulate(grad, std::move(g)); });
+  slot_.with([&](Tensor& grad) { accumulate(grad, g); });
   if (!after.empty())
     if (const Tensor leaf = slot_.owner(); leaf.defined())
       for (size_t i = 0; i < after.size(); ++i)

@@ -118,7 +118,7 @@ class Accumulate final : public Node {
   GradSlot slot_;
 };
 /// grad ← grad + g, with bytes of its own, in place where nobody can notice.
-void accumulate(Tensor& grad, Tensor g);
+void accumulate(Tensor& grad, const Tensor& g);
 
 /// Takes over what nodes save while it is installed, to give it back when a rule asks (PyTorch's
 /// saved_tensors_hooks). Bytes of leaves and of inputs that are kept anyway are not offered.
