@@ -26,7 +26,6 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 constexpr size_t kLargest = size_t{1} << 46;  // beyond any machine: refused before malloc is asked
-constexpr size_t kCacheLimit = size_t{1} << 30;
 
 /// Sizes are rounded up to one of four steps per power of two.
 size_t round_up(size_t bytes) {
@@ -42,11 +41,14 @@ constexpr size_t bin_of(size_t size) {
   return static_cast<size_t>(top) * 8 + quarter;
 }
 
-/// Large blocks, shared by all threads.
-class Cache {
+/// Blocks to be used again, by size, up to a limit of bytes altogether.
+class Bins {
  public:
+  explicit Bins(size_t limit) : limit_(limit) {}
+  Bins(const Bins&) = delete;
+  Bins& operator=(const Bins&) = delete;
+  ~Bins() { clear(); }
   void* take(size_t size) {
-    const std::lock_guard lock(mutex_);
     auto& blocks = bins_[bin_of(size)];
     if (blocks.empty()) return nullptr;
     void* p = blocks.back();
@@ -55,8 +57,7 @@ class Cache {
     return p;
   }
   bool keep(void* p, size_t size) noexcept {
-    const std::lock_guard lock(mutex_);
-    if (held_ + size > kCacheLimit) return false;
+    if (held_ + size > limit_) return false;
     try {
       bins_[bin_of(size)].push_back(p);
     } catch (...) {
@@ -66,7 +67,6 @@ class Cache {
     return true;
   }
   void clear() {
-    const std::lock_guard lock(mutex_);
     for (auto& blocks : bins_) {
       for (void* p : blocks) std::free(p);
       blocks.clear();
@@ -75,9 +75,29 @@ class Cache {
   }
 
  private:
-  std::mutex mutex_;
   std::array<std::vector<void*>, 512> bins_;
-  size_t held_ = 0;
+  size_t limit_, held_ = 0;
+};
+
+/// Large blocks, shared by all threads.
+class Cache {
+ public:
+  void* take(size_t size) {
+    const std::lock_guard lock(mutex_);
+    return bins_.take(size);
+  }
+  bool keep(void* p, size_t size) noexcept {
+    const std::lock_guard lock(mutex_);
+    return bins_.keep(p, size);
+  }
+  void clear() {
+    const std::lock_guard lock(mutex_);
+    bins_.clear();
+  }
+
+ private:
+  std::mutex mutex_;
+  Bins bins_{size_t{1} << 30};
 };
 
 Cache& cache() {
@@ -86,38 +106,9 @@ Cache& cache() {
 }
 
 /// The small blocks that a thread keeps for itself, so that taking one needs no lock.
-class ThreadCache {
- public:
-  static constexpr size_t kLargestKept = 32768, kMostKept = size_t{1} << 20;
-  ThreadCache() = default;
-  ThreadCache(const ThreadCache&) = delete;
-  ThreadCache& operator=(const ThreadCache&) = delete;
-  ~ThreadCache() {
-    for (auto& blocks : bins_)
-      for (void* p : blocks) std::free(p);
-  }
-  void* take(size_t size) {
-    auto& blocks = bins_[bin_of(size)];
-    if (blocks.empty()) return nullptr;
-    void* p = blocks.back();
-    blocks.pop_back();
-    held_ -= size;
-    return p;
-  }
-  bool keep(void* p, size_t size) noexcept {
-    if (held_ + size > kMostKept) return false;
-    try {
-      bins_[bin_of(size)].push_back(p);
-    } catch (...) {
-      return false;
-    }
-    held_ += size;
-    return true;
-  }
-
- private:
-  std::array<std::vector<void*>, bin_of(kLargestKept) + 1> bins_;
-  size_t held_ = 0;
+struct ThreadCache : Bins {
+  static constexpr size_t kLargestKept = 32768;
+  ThreadCache() : Bins(size_t{1} << 20) {}
 };
 
 /// The calling thread's cache for blocks of this size, null where there is none.
