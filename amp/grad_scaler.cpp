@@ -100,7 +100,7 @@ void GradScaler::unscale_(optim::Optimizer& optimizer) {
   if (!grads.empty()) {
     const Device device = scale_.device();
     const Array inverse = empty_like(scale_.array());
-    backend(device).unary(UnaryOps::index<Reciprocal>(), inverse, scale_.array(), {});
+    backend(device).unary(UnaryOps::index<formula::Reciprocal>(), inverse, scale_.array(), {});
     mine.found_inf = full({}, 0, kFloat32, device);
     backend(device).unscale(grads, inverse, mine.found_inf);
   }
@@ -150,7 +150,7 @@ void GradScaler::update() {
       continue;
     }
     const Array sum = empty_like(found);
-    backend(sum.device()).binary(BinaryOps::index<Add>(), sum, found, mine.found_inf);
+    backend(sum.device()).binary(BinaryOps::index<formula::Add>(), sum, found, mine.found_inf);
     found = sum;
   }
   // Without any gradient there was nothing to learn about the scale: it stays.

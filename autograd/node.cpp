@@ -99,7 +99,7 @@ void accumulate(Tensor& grad, const Tensor& g) {
     grad = Tensor(add(grad, g).array());  // the old one belongs to a graph somebody may still use
   } else {
     const Array& into = grad.array();
-    backend(into.device()).binary(BinaryOps::index<Add>(), into, into, g.array());
+    backend(into.device()).binary(BinaryOps::index<formula::Add>(), into, into, g.array());
     into.bump_version();
   }
 }

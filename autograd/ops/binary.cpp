@@ -36,7 +36,7 @@ Tensor beside(Scalar s, const Tensor& like) {
 template <class Op>
 Dtype out_dtype(const Tensor& a, const Tensor& b) {
   const Dtype d = result_type(a, b);
-  if (std::is_same_v<Op, Sub>)
+  if (std::is_same_v<Op, formula::Sub>)
     HALFTAPE_CHECK(a.dtype() != kBool && b.dtype() != kBool,
                    "sub: not for bool; to invert a mask use ~ or logical_not()");
   if (needs_numbers<Op>) HALFTAPE_CHECK(d != kBool, Op::name, ": not for bool");
@@ -88,8 +88,9 @@ Tensor binary(const Tensor& a_in, const Tensor& b_in) {
     if (!records({&a, &b})) return Tensor(std::move(y));
     // Sums need neither input; a product needs each for the other's gradient; a quotient needs b
     // for both.
-    constexpr bool sum = std::is_same_v<Op, Add> || std::is_same_v<Op, Sub>;
-    constexpr bool product = std::is_same_v<Op, Mul>, quotient = std::is_same_v<Op, Div>;
+    constexpr bool sum = std::is_same_v<Op, formula::Add> || std::is_same_v<Op, formula::Sub>;
+    constexpr bool product = std::is_same_v<Op, formula::Mul>,
+                   quotient = std::is_same_v<Op, formula::Div>;
     const bool keep_a = !sum && (b.requires_grad() || !(product || quotient));
     const bool keep_b = !sum && (a.requires_grad() || !product);
     return record(Op::name, std::move(y), {&a, &b},
@@ -187,8 +188,8 @@ Tensor mul(const Tensor& a, Scalar b) {
   if (!a.is_floating_point() && !b.is_floating_point()) return affine(a, b, 0);
   return affine(a, b, -0.0);  // adding −0 changes no bit, adding +0 would turn −0 into 0
 }
-Tensor div(const Tensor& a, Scalar b) { return unary<DivScalar>(a, {b, 0}); }
-Tensor operator/(Scalar a, const Tensor& b) { return unary<ScalarDiv>(b, {a, 0}); }
+Tensor div(const Tensor& a, Scalar b) { return unary<formula::DivScalar>(a, {b, 0}); }
+Tensor operator/(Scalar a, const Tensor& b) { return unary<formula::ScalarDiv>(b, {a, 0}); }
 
 Tensor add(const Tensor& a, const Tensor& b, Scalar alpha) {
   return with_alpha("add", add, a, b, alpha);
@@ -209,14 +210,15 @@ Tensor div(const Tensor& a, const Tensor& b, std::optional<std::string_view> rou
   if (!rounding_mode) return div(a, b);
   HALFTAPE_CHECK(rounding_mode == "trunc" || rounding_mode == "floor", "div: rounding_mode is \"",
                  *rounding_mode, "\", expected \"trunc\" or \"floor\"");
-  return rounding_mode == "trunc" ? binary<TruncDivide>(a, b) : binary<FloorDivide>(a, b);
+  return rounding_mode == "trunc" ? binary<formula::TruncDivide>(a, b)
+                                  : binary<formula::FloorDivide>(a, b);
 }
 Tensor div(const Tensor& a, Scalar b, std::optional<std::string_view> rounding_mode) {
   return rounding_mode ? div(a, beside(b, a), rounding_mode) : div(a, b);
 }
 
 Tensor pow(Scalar a, const Tensor& b) {
-  if (a.is_floating_point() || b.is_floating_point()) return unary<ScalarPow>(b, {a, 0});
+  if (a.is_floating_point() || b.is_floating_point()) return unary<formula::ScalarPow>(b, {a, 0});
   return pow(beside(a, b), b);
 }
 Tensor remainder(Scalar a, const Tensor& b) { return remainder(beside(a, b), b); }
@@ -229,13 +231,13 @@ Tensor clamp(const Tensor& x, const std::optional<Tensor>& min, const std::optio
 }
 
 Tensor prelu(const Tensor& x, const Tensor& weight) {
-  if (weight.numel() == 1) return binary<Prelu>(x, reshape(weight, {}));
+  if (weight.numel() == 1) return binary<formula::Prelu>(x, reshape(weight, {}));
   HALFTAPE_CHECK(x.dim() >= 2 && weight.dim() == 1 && weight.size(0) == x.size(1), "prelu: weight ",
                  weight.sizes(), " for ", x.sizes(),
                  "; expected one element, or (C) for an input (N, C, …)");
   Shape channels = Dims::filled(static_cast<int>(x.dim() - 1), 1);
   channels[0] = weight.size(0);
-  return binary<Prelu>(x, reshape(weight, channels));
+  return binary<formula::Prelu>(x, reshape(weight, channels));
 }
 
 #define HALFTAPE_WITH_NUMBER(function) \

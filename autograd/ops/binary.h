@@ -12,6 +12,7 @@
 
 namespace halftape {
 
+namespace formula {
 struct Add;
 struct Sub;
 struct Mul;
@@ -43,6 +44,7 @@ struct LogicalXor;
 struct BitwiseAnd;
 struct BitwiseOr;
 struct BitwiseXor;
+}  // namespace formula
 
 /// Any formula of BinaryOps applied to two tensors, recorded.
 template <class Op>
@@ -53,13 +55,13 @@ Dtype result_type(std::initializer_list<const Tensor*> inputs);
 inline Dtype result_type(const Tensor& a, const Tensor& b) { return result_type({&a, &b}); }
 
 // A plain number takes part without raising the dtype: x * 2 is x's dtype.
-inline Tensor add(const Tensor& a, const Tensor& b) { return binary<Add>(a, b); }
+inline Tensor add(const Tensor& a, const Tensor& b) { return binary<formula::Add>(a, b); }
 Tensor add(const Tensor& a, Scalar b);
 /// a + alpha·b. Integers take an integer alpha.
 Tensor add(const Tensor& a, const Tensor& b, Scalar alpha);
 Tensor add(const Tensor& a, Scalar b, Scalar alpha);
 /// Throws for bool: to invert a mask use ~.
-inline Tensor sub(const Tensor& a, const Tensor& b) { return binary<Sub>(a, b); }
+inline Tensor sub(const Tensor& a, const Tensor& b) { return binary<formula::Sub>(a, b); }
 Tensor sub(const Tensor& a, Scalar b);
 /// a − alpha·b.
 Tensor sub(const Tensor& a, const Tensor& b, Scalar alpha);
@@ -67,10 +69,10 @@ Tensor sub(const Tensor& a, Scalar b, Scalar alpha);
 /// b − alpha·a.
 Tensor rsub(const Tensor& a, const Tensor& b, Scalar alpha = 1);
 Tensor rsub(const Tensor& a, Scalar b, Scalar alpha = 1);
-inline Tensor mul(const Tensor& a, const Tensor& b) { return binary<Mul>(a, b); }
+inline Tensor mul(const Tensor& a, const Tensor& b) { return binary<formula::Mul>(a, b); }
 Tensor mul(const Tensor& a, Scalar b);
 /// a / b; integers give the default float dtype.
-inline Tensor div(const Tensor& a, const Tensor& b) { return binary<Div>(a, b); }
+inline Tensor div(const Tensor& a, const Tensor& b) { return binary<formula::Div>(a, b); }
 Tensor div(const Tensor& a, Scalar b);
 /// a / b; rounding_mode "trunc" (towards 0) or "floor" makes it a whole number, of integers an
 /// integer.
@@ -79,37 +81,41 @@ Tensor div(const Tensor& a, Scalar b, std::optional<std::string_view> rounding_m
 
 // Division with a remainder. An integer divided by zero throws.
 /// The whole number at or below a/b.
-inline Tensor floor_divide(const Tensor& a, const Tensor& b) { return binary<FloorDivide>(a, b); }
+inline Tensor floor_divide(const Tensor& a, const Tensor& b) {
+  return binary<formula::FloorDivide>(a, b);
+}
 Tensor floor_divide(const Tensor& a, Scalar b);
 /// a − b·trunc(a/b), exactly; the sign of a.
-inline Tensor fmod(const Tensor& a, const Tensor& b) { return binary<Fmod>(a, b); }
+inline Tensor fmod(const Tensor& a, const Tensor& b) { return binary<formula::Fmod>(a, b); }
 Tensor fmod(const Tensor& a, Scalar b);
 /// a − b·floor(a/b): the sign of b, as Python's %.
-inline Tensor remainder(const Tensor& a, const Tensor& b) { return binary<Remainder>(a, b); }
+inline Tensor remainder(const Tensor& a, const Tensor& b) {
+  return binary<formula::Remainder>(a, b);
+}
 Tensor remainder(const Tensor& a, Scalar b);
 Tensor remainder(Scalar a, const Tensor& b);
 
 /// aᵇ. Integers stay integers; of 1/aⁿ they keep the whole part.
-inline Tensor pow(const Tensor& a, const Tensor& b) { return binary<Pow>(a, b); }
+inline Tensor pow(const Tensor& a, const Tensor& b) { return binary<formula::Pow>(a, b); }
 Tensor pow(Scalar a, const Tensor& b);
 /// The angle of the point (x = b, y = a), in (−π, π].
-inline Tensor atan2(const Tensor& a, const Tensor& b) { return binary<Atan2>(a, b); }
+inline Tensor atan2(const Tensor& a, const Tensor& b) { return binary<formula::Atan2>(a, b); }
 /// √(a² + b²) without overflow on the way.
-inline Tensor hypot(const Tensor& a, const Tensor& b) { return binary<Hypot>(a, b); }
+inline Tensor hypot(const Tensor& a, const Tensor& b) { return binary<formula::Hypot>(a, b); }
 /// a·ln b, 0 where a is 0 (and b not NaN).
-inline Tensor xlogy(const Tensor& a, const Tensor& b) { return binary<Xlogy>(a, b); }
+inline Tensor xlogy(const Tensor& a, const Tensor& b) { return binary<formula::Xlogy>(a, b); }
 Tensor xlogy(const Tensor& a, Scalar b);
 Tensor xlogy(Scalar a, const Tensor& b);
 /// |a| with the sign of b.
-inline Tensor copysign(const Tensor& a, const Tensor& b) { return binary<Copysign>(a, b); }
+inline Tensor copysign(const Tensor& a, const Tensor& b) { return binary<formula::Copysign>(a, b); }
 Tensor copysign(const Tensor& a, Scalar b);
 
 /// The larger one; NaN wins; equal values share the gradient.
-inline Tensor maximum(const Tensor& a, const Tensor& b) { return binary<Maximum>(a, b); }
-inline Tensor minimum(const Tensor& a, const Tensor& b) { return binary<Minimum>(a, b); }
+inline Tensor maximum(const Tensor& a, const Tensor& b) { return binary<formula::Maximum>(a, b); }
+inline Tensor minimum(const Tensor& a, const Tensor& b) { return binary<formula::Minimum>(a, b); }
 /// The larger one; NaN only where both are.
-inline Tensor fmax(const Tensor& a, const Tensor& b) { return binary<Fmax>(a, b); }
-inline Tensor fmin(const Tensor& a, const Tensor& b) { return binary<Fmin>(a, b); }
+inline Tensor fmax(const Tensor& a, const Tensor& b) { return binary<formula::Fmax>(a, b); }
+inline Tensor fmin(const Tensor& a, const Tensor& b) { return binary<formula::Fmin>(a, b); }
 inline Tensor clamp_min(const Tensor& x, const Tensor& min) { return maximum(x, min); }
 inline Tensor clamp_max(const Tensor& x, const Tensor& max) { return minimum(x, max); }
 /// min(max(x, min), max), element by element.
@@ -120,21 +126,27 @@ Tensor clamp(const Tensor& x, const std::optional<Tensor>& min,
 Tensor prelu(const Tensor& x, const Tensor& weight);
 
 // Comparisons and logic give bool and have no gradient. True is what is not 0.
-inline Tensor eq(const Tensor& a, const Tensor& b) { return binary<Eq>(a, b); }
-inline Tensor ne(const Tensor& a, const Tensor& b) { return binary<Ne>(a, b); }
-inline Tensor lt(const Tensor& a, const Tensor& b) { return binary<Lt>(a, b); }
-inline Tensor le(const Tensor& a, const Tensor& b) { return binary<Le>(a, b); }
-inline Tensor gt(const Tensor& a, const Tensor& b) { return binary<Gt>(a, b); }
-inline Tensor ge(const Tensor& a, const Tensor& b) { return binary<Ge>(a, b); }
+inline Tensor eq(const Tensor& a, const Tensor& b) { return binary<formula::Eq>(a, b); }
+inline Tensor ne(const Tensor& a, const Tensor& b) { return binary<formula::Ne>(a, b); }
+inline Tensor lt(const Tensor& a, const Tensor& b) { return binary<formula::Lt>(a, b); }
+inline Tensor le(const Tensor& a, const Tensor& b) { return binary<formula::Le>(a, b); }
+inline Tensor gt(const Tensor& a, const Tensor& b) { return binary<formula::Gt>(a, b); }
+inline Tensor ge(const Tensor& a, const Tensor& b) { return binary<formula::Ge>(a, b); }
 Tensor eq(const Tensor& a, Scalar b);
 Tensor ne(const Tensor& a, Scalar b);
 Tensor lt(const Tensor& a, Scalar b);
 Tensor le(const Tensor& a, Scalar b);
 Tensor gt(const Tensor& a, Scalar b);
 Tensor ge(const Tensor& a, Scalar b);
-inline Tensor logical_and(const Tensor& a, const Tensor& b) { return binary<LogicalAnd>(a, b); }
-inline Tensor logical_or(const Tensor& a, const Tensor& b) { return binary<LogicalOr>(a, b); }
-inline Tensor logical_xor(const Tensor& a, const Tensor& b) { return binary<LogicalXor>(a, b); }
+inline Tensor logical_and(const Tensor& a, const Tensor& b) {
+  return binary<formula::LogicalAnd>(a, b);
+}
+inline Tensor logical_or(const Tensor& a, const Tensor& b) {
+  return binary<formula::LogicalOr>(a, b);
+}
+inline Tensor logical_xor(const Tensor& a, const Tensor& b) {
+  return binary<formula::LogicalXor>(a, b);
+}
 Tensor logical_not(const Tensor& x);
 Tensor isnan(const Tensor& x);
 Tensor isinf(const Tensor& x);
@@ -143,9 +155,15 @@ Tensor isposinf(const Tensor& x);
 Tensor isneginf(const Tensor& x);
 
 // Bits of integers; of bool, its logic. Floats throw.
-inline Tensor bitwise_and(const Tensor& a, const Tensor& b) { return binary<BitwiseAnd>(a, b); }
-inline Tensor bitwise_or(const Tensor& a, const Tensor& b) { return binary<BitwiseOr>(a, b); }
-inline Tensor bitwise_xor(const Tensor& a, const Tensor& b) { return binary<BitwiseXor>(a, b); }
+inline Tensor bitwise_and(const Tensor& a, const Tensor& b) {
+  return binary<formula::BitwiseAnd>(a, b);
+}
+inline Tensor bitwise_or(const Tensor& a, const Tensor& b) {
+  return binary<formula::BitwiseOr>(a, b);
+}
+inline Tensor bitwise_xor(const Tensor& a, const Tensor& b) {
+  return binary<formula::BitwiseXor>(a, b);
+}
 Tensor bitwise_and(const Tensor& a, Scalar b);
 Tensor bitwise_or(const Tensor& a, Scalar b);
 Tensor bitwise_xor(const Tensor& a, Scalar b);

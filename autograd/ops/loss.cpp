@@ -122,7 +122,7 @@ Tensor binary_cross_entropy(const Tensor& a, const Tensor& b, const Tensor& weig
                             Reduction reduction) {
   const auto [p, y, w] = cast_inputs(Cast::Refuse, "binary_cross_entropy", a, b, weight);
   same_shape("binary_cross_entropy", p, y);
-  Tensor losses = binary<BinaryCrossEntropy>(p, y);
+  Tensor losses = binary<formula::BinaryCrossEntropy>(p, y);
   if (w.defined()) losses = losses * w;
   return reduced(losses, reduction);
 }

@@ -86,13 +86,13 @@ std::tuple<Tensor, Tensor> extremum_along(const char* op, ArgKernel kernel, cons
 }  // namespace
 
 Tensor sum(const Tensor& in, const Dims& wanted, bool keepdim, std::optional<Dtype> dtype) {
-  const auto [cast_in] = cast_inputs(dtype ? Cast::Keep : Cast::Float32, Sum::name, in);
-  const Dims dims = wrap_dims(Sum::name, wanted, static_cast<int>(cast_in.dim()));
+  const auto [cast_in] = cast_inputs(dtype ? Cast::Keep : Cast::Float32, formula::Sum::name, in);
+  const Dims dims = wrap_dims(formula::Sum::name, wanted, static_cast<int>(cast_in.dim()));
   const Dtype out = dtype.value_or(accumulated(cast_in.dtype()));
   // Whole numbers are summed as such: 1.5 + 1.5 in int64 is 2.
   const Tensor x = is_floating_point(out) ? cast_in : cast_in.to(out);
   const Tensor y =
-      record(Sum::name, reduce<Sum>(x, dims, out), {&x},
+      record(formula::Sum::name, reduce<formula::Sum>(x, dims, out), {&x},
              [from = x.sizes(), type = x.dtype(), dims](Node&, const Tensor& g) -> Grads {
                return {expand(keep_dims(g, from, dims), from).to(type)};
              });
@@ -124,14 +124,14 @@ Tensor nanmean(const Tensor& in, const Dims& dims, bool keepdim, std::optional<D
 }
 
 Tensor prod(const Tensor& in, int64_t dim, bool keepdim, std::optional<Dtype> dtype) {
-  const auto [cast_in] = cast_inputs(dtype ? Cast::Keep : Cast::Float32, Prod::name, in);
-  const int d = wrap_dim(Prod::name, dim, static_cast<int>(cast_in.dim()));
+  const auto [cast_in] = cast_inputs(dtype ? Cast::Keep : Cast::Float32, formula::Prod::name, in);
+  const int d = wrap_dim(formula::Prod::name, dim, static_cast<int>(cast_in.dim()));
   const Tensor x = cast_in.to(dtype.value_or(accumulated(cast_in.dtype())));
   if (x.dim() == 0) return clone(x);
-  const Array y = reduce<Prod>(x, {d}, x.dtype());
+  const Array y = reduce<formula::Prod>(x, {d}, x.dtype());
   if (!records({&x})) return finish(Tensor(y), x.sizes(), {d}, keepdim);
-  const Tensor out =
-      record(Prod::name, y, {&x}, [d, saved = Saved(x)](Node& self, const Tensor& g) -> Grads {
+  const Tensor out = record(
+      formula::Prod::name, y, {&x}, [d, saved = Saved(x)](Node& self, const Tensor& g) -> Grads {
         // The product of all before times that of all after. In float64, whose range holds partial
         // products that the result does not.
         const Tensor from = saved.tensor(self).to(kFloat64);
@@ -146,14 +146,15 @@ Tensor prod(const Tensor& x, std::optional<Dtype> dtype) {
 }
 
 Tensor amax(const Tensor& x, const Dims& dims, bool keepdim) {
-  return extremum<Max>("amax", x, dims, keepdim);
+  return extremum<formula::Max>("amax", x, dims, keepdim);
 }
 Tensor amin(const Tensor& x, const Dims& dims, bool keepdim) {
-  return extremum<Min>("amin", x, dims, keepdim);
+  return extremum<formula::Min>("amin", x, dims, keepdim);
 }
 std::tuple<Tensor, Tensor> aminmax(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
   const Dims dims = dim ? Dims{*dim} : Dims{};
-  return {extremum<Min>("aminmax", x, dims, keepdim), extremum<Max>("aminmax", x, dims, keepdim)};
+  return {extremum<formula::Min>("aminmax", x, dims, keepdim),
+          extremum<formula::Max>("aminmax", x, dims, keepdim)};
 }
 
 Tensor argmax(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
@@ -163,8 +164,8 @@ Tensor argmin(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
   return arg_extremum("argmin", &Backend::argmin, x, dim, keepdim);
 }
 
-Tensor max(const Tensor& x) { return extremum<Max>("max", x, {}, false); }
-Tensor min(const Tensor& x) { return extremum<Min>("min", x, {}, false); }
+Tensor max(const Tensor& x) { return extremum<formula::Max>("max", x, {}, false); }
+Tensor min(const Tensor& x) { return extremum<formula::Min>("min", x, {}, false); }
 std::tuple<Tensor, Tensor> max(const Tensor& x, int64_t dim, bool keepdim) {
   return extremum_along("max", &Backend::argmax, x, dim, keepdim);
 }

@@ -51,7 +51,7 @@ std::tuple<Tensor, Tensor> cumulative_extremum(const char* op, const Tensor& x, 
   Shape thin = Dims::filled(static_cast<int>(x.dim()), 1);
   thin[d] = x.size(d);
   const Tensor place = reshape(arange(x.size(d)).to(x.device()), thin);
-  const Tensor index(scan<Max>(where(marked, place, 0), d, false));
+  const Tensor index(scan<formula::Max>(where(marked, place, 0), d, false));
   return {gather(x, d, index), index};
 }
 
@@ -60,12 +60,12 @@ std::tuple<Tensor, Tensor> cumulative_extremum(const char* op, const Tensor& x, 
 namespace detail {
 
 Tensor cumsum(const Tensor& x, int dim, bool reverse) {
-  return record("cumsum", scan<Sum>(x, dim, reverse), {&x},
+  return record("cumsum", scan<formula::Sum>(x, dim, reverse), {&x},
                 [=](Node&, const Tensor& g) -> Grads { return {cumsum(g, dim, !reverse)}; });
 }
 
 Tensor cumprod(const Tensor& x, int dim, bool reverse) {
-  const Array y = scan<Prod>(x, dim, reverse);
+  const Array y = scan<formula::Prod>(x, dim, reverse);
   if (!records({&x})) return Tensor(y);
   return record("cumprod", y, {&x}, [=, saved = Saved(x)](Node& self, const Tensor& g) -> Grads {
     // ∂/∂x[i] = (product before i) · r[i], where r[i] = g[i] + x[i + 1]·r[i + 1]. In float64,
@@ -100,10 +100,10 @@ Tensor cumprod(const Tensor& x, int64_t dim, std::optional<Dtype> dtype) {
                      [](const Tensor& t, int d) { return detail::cumprod(t, d, false); });
 }
 std::tuple<Tensor, Tensor> cummax(const Tensor& x, int64_t dim) {
-  return cumulative_extremum<Max>("cummax", x, dim);
+  return cumulative_extremum<formula::Max>("cummax", x, dim);
 }
 std::tuple<Tensor, Tensor> cummin(const Tensor& x, int64_t dim) {
-  return cumulative_extremum<Min>("cummin", x, dim);
+  return cumulative_extremum<formula::Min>("cummin", x, dim);
 }
 
 Tensor diff(const Tensor& x, int64_t n, int64_t dim) {

@@ -75,7 +75,7 @@ std::span<const UnaryEntry> unary_ops() { return entries; }
 
 Tensor neg(const Tensor& x) {
   HALFTAPE_CHECK(x.dtype() != kBool, "neg: not for bool; to invert a mask use ~ or logical_not()");
-  return unary<Neg>(x);
+  return unary<formula::Neg>(x);
 }
 Tensor positive(const Tensor& x) {
   HALFTAPE_CHECK(x.dtype() != kBool, "positive: not for bool");
@@ -83,7 +83,7 @@ Tensor positive(const Tensor& x) {
 }
 
 Tensor affine(const Tensor& x, Scalar a, Scalar b) {
-  return unary<Affine>(beside_numbers(x, {a, b}), {a, b});
+  return unary<formula::Affine>(beside_numbers(x, {a, b}), {a, b});
 }
 Tensor deg2rad(const Tensor& x) { return affine(x, 0.017453292519943295769, -0.0); }
 Tensor rad2deg(const Tensor& x) { return affine(x, 57.295779513082320877, -0.0); }
@@ -94,7 +94,7 @@ Tensor pow(const Tensor& x, Scalar exponent) {
                  "; convert the tensor with .to(kFloat32)");
   const Tensor in = beside_numbers(x, {exponent});
   if (exponent.to_double() == 2) return square(in);
-  return unary<PowScalar>(in, {exponent, 0});
+  return unary<formula::PowScalar>(in, {exponent, 0});
 }
 
 Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) {
@@ -108,50 +108,56 @@ Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> m
   const bool crossed = low.is_floating_point() || high.is_floating_point()
                            ? low.to_double() > high.to_double()
                            : low.to_int64() > high.to_int64();
-  return unary<Clamp>(in, {crossed ? high : low, high});
+  return unary<formula::Clamp>(in, {crossed ? high : low, high});
 }
 
 Tensor logit(const Tensor& x, std::optional<double> eps) {
-  if (!eps) return unary<Logit>(x);
+  if (!eps) return unary<formula::Logit>(x);
   HALFTAPE_CHECK(*eps >= 0 && *eps <= 0.5, "logit: eps ", *eps, " is not between 0 and 1/2");
   // In float32: 1 − eps would be 1 in half.
   const Tensor in = is_16bit(x.dtype()) ? x.to(kFloat32) : beside_numbers(x, {*eps});
   const Tensor above = where(in < *eps, *eps, in);  // not clamp(): at eps itself there is a slope
-  const Tensor y = unary<Logit>(where(above > 1 - *eps, 1 - *eps, above));
+  const Tensor y = unary<formula::Logit>(where(above > 1 - *eps, 1 - *eps, above));
   return is_16bit(x.dtype()) ? y.to(x.dtype()) : y;
 }
 
 Tensor relu6(const Tensor& x) { return hardtanh(x, 0, 6); }
-Tensor leaky_relu(const Tensor& x, Scalar slope) { return unary<LeakyRelu>(x, {slope, 0}); }
-Tensor elu(const Tensor& x, Scalar alpha, Scalar scale) { return unary<Elu>(x, {alpha, scale}); }
+Tensor leaky_relu(const Tensor& x, Scalar slope) {
+  return unary<formula::LeakyRelu>(x, {slope, 0});
+}
+Tensor elu(const Tensor& x, Scalar alpha, Scalar scale) {
+  return unary<formula::Elu>(x, {alpha, scale});
+}
 Tensor selu(const Tensor& x) {
-  return unary<Elu>(x, {1.6732632423543772848, 1.0507009873554804934});
+  return unary<formula::Elu>(x, {1.6732632423543772848, 1.0507009873554804934});
 }
 Tensor celu(const Tensor& x, Scalar alpha) {
   HALFTAPE_CHECK(alpha.to_double() != 0, "celu: alpha must not be 0");
-  return unary<Celu>(x, {alpha, 0});
+  return unary<formula::Celu>(x, {alpha, 0});
 }
 Tensor gelu(const Tensor& x, const std::string& approximate) {
   HALFTAPE_CHECK(approximate == "none" || approximate == "tanh", "gelu: approximate is \"",
                  approximate, "\", expected \"none\" or \"tanh\"");
-  return approximate == "none" ? unary<Gelu>(x) : unary<GeluTanh>(x);
+  return approximate == "none" ? unary<formula::Gelu>(x) : unary<formula::GeluTanh>(x);
 }
 Tensor softplus(const Tensor& x, Scalar beta, Scalar threshold) {
   HALFTAPE_CHECK(beta.to_double() != 0, "softplus: beta must not be 0");
-  return unary<Softplus>(x, {beta, threshold});
+  return unary<formula::Softplus>(x, {beta, threshold});
 }
 Tensor hardtanh(const Tensor& x, Scalar min_val, Scalar max_val) {
   HALFTAPE_CHECK(min_val.to_double() <= max_val.to_double(), "hardtanh: min_val ",
                  min_val.to_double(), " is above max_val ", max_val.to_double());
-  return unary<Clamp>(beside_numbers(x, {min_val, max_val}), {min_val, max_val});
+  return unary<formula::Clamp>(beside_numbers(x, {min_val, max_val}), {min_val, max_val});
 }
 Tensor softshrink(const Tensor& x, Scalar lambd) {
   HALFTAPE_CHECK(lambd.to_double() >= 0, "softshrink: lambd ", lambd.to_double(), " is negative");
-  return unary<Softshrink>(x, {lambd, 0});
+  return unary<formula::Softshrink>(x, {lambd, 0});
 }
-Tensor hardshrink(const Tensor& x, Scalar lambd) { return unary<Hardshrink>(x, {lambd, 0}); }
+Tensor hardshrink(const Tensor& x, Scalar lambd) {
+  return unary<formula::Hardshrink>(x, {lambd, 0});
+}
 Tensor threshold(const Tensor& x, Scalar threshold, Scalar value) {
-  return unary<Threshold>(beside_numbers(x, {threshold, value}), {threshold, value});
+  return unary<formula::Threshold>(beside_numbers(x, {threshold, value}), {threshold, value});
 }
 
 }  // namespace halftape

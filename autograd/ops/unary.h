@@ -9,6 +9,7 @@
 
 namespace halftape {
 
+namespace formula {
 struct Neg;
 struct Abs;
 struct Sign;
@@ -70,6 +71,7 @@ struct Tanhshrink;
 struct Softshrink;
 struct Hardshrink;
 struct Threshold;
+}  // namespace formula
 
 /// Any formula of UnaryOps applied to a tensor, recorded.
 template <class Op>
@@ -82,24 +84,24 @@ inline Tensor negative(const Tensor& x) { return neg(x); }
 /// x itself; throws for bool.
 Tensor positive(const Tensor& x);
 /// |x|; the derivative at 0 is 0.
-inline Tensor abs(const Tensor& x) { return unary<Abs>(x); }
+inline Tensor abs(const Tensor& x) { return unary<formula::Abs>(x); }
 /// −1, 0 or 1.
-inline Tensor sign(const Tensor& x) { return unary<Sign>(x); }
-inline Tensor sgn(const Tensor& x) { return unary<Sign>(x); }
-inline Tensor square(const Tensor& x) { return unary<Square>(x); }
-inline Tensor sqrt(const Tensor& x) { return unary<Sqrt>(x); }
+inline Tensor sign(const Tensor& x) { return unary<formula::Sign>(x); }
+inline Tensor sgn(const Tensor& x) { return unary<formula::Sign>(x); }
+inline Tensor square(const Tensor& x) { return unary<formula::Square>(x); }
+inline Tensor sqrt(const Tensor& x) { return unary<formula::Sqrt>(x); }
 /// 1/√x.
-inline Tensor rsqrt(const Tensor& x) { return unary<Rsqrt>(x); }
+inline Tensor rsqrt(const Tensor& x) { return unary<formula::Rsqrt>(x); }
 /// 1/x.
-inline Tensor reciprocal(const Tensor& x) { return unary<Reciprocal>(x); }
-inline Tensor floor(const Tensor& x) { return unary<Floor>(x); }
-inline Tensor ceil(const Tensor& x) { return unary<Ceil>(x); }
+inline Tensor reciprocal(const Tensor& x) { return unary<formula::Reciprocal>(x); }
+inline Tensor floor(const Tensor& x) { return unary<formula::Floor>(x); }
+inline Tensor ceil(const Tensor& x) { return unary<formula::Ceil>(x); }
 /// Towards 0.
-inline Tensor trunc(const Tensor& x) { return unary<Trunc>(x); }
+inline Tensor trunc(const Tensor& x) { return unary<formula::Trunc>(x); }
 /// Halves to the even neighbour.
-inline Tensor round(const Tensor& x) { return unary<Round>(x); }
+inline Tensor round(const Tensor& x) { return unary<formula::Round>(x); }
 /// x − trunc(x); its derivative is 1.
-inline Tensor frac(const Tensor& x) { return unary<Frac>(x); }
+inline Tensor frac(const Tensor& x) { return unary<formula::Frac>(x); }
 /// a·x + b, one rounding. Integer a and b keep an integer dtype.
 Tensor affine(const Tensor& x, Scalar a, Scalar b);
 /// x·π/180.
@@ -115,46 +117,46 @@ inline Tensor clamp_min(const Tensor& x, Scalar min) { return clamp(x, min); }
 inline Tensor clamp_max(const Tensor& x, Scalar max) { return clamp(x, {}, max); }
 
 // Exponentials, logarithms, trigonometry.
-inline Tensor exp(const Tensor& x) { return unary<Exp>(x); }
+inline Tensor exp(const Tensor& x) { return unary<formula::Exp>(x); }
 /// 2ˣ.
-inline Tensor exp2(const Tensor& x) { return unary<Exp2>(x); }
+inline Tensor exp2(const Tensor& x) { return unary<formula::Exp2>(x); }
 /// eˣ − 1, accurate near 0.
-inline Tensor expm1(const Tensor& x) { return unary<Expm1>(x); }
+inline Tensor expm1(const Tensor& x) { return unary<formula::Expm1>(x); }
 /// ln x.
-inline Tensor log(const Tensor& x) { return unary<Log>(x); }
+inline Tensor log(const Tensor& x) { return unary<formula::Log>(x); }
 /// ln(1 + x), accurate near 0.
-inline Tensor log1p(const Tensor& x) { return unary<Log1p>(x); }
-inline Tensor log2(const Tensor& x) { return unary<Log2>(x); }
-inline Tensor log10(const Tensor& x) { return unary<Log10>(x); }
-inline Tensor sin(const Tensor& x) { return unary<Sin>(x); }
-inline Tensor cos(const Tensor& x) { return unary<Cos>(x); }
-inline Tensor tan(const Tensor& x) { return unary<Tan>(x); }
-inline Tensor asin(const Tensor& x) { return unary<Asin>(x); }
-inline Tensor acos(const Tensor& x) { return unary<Acos>(x); }
-inline Tensor atan(const Tensor& x) { return unary<Atan>(x); }
-inline Tensor sinh(const Tensor& x) { return unary<Sinh>(x); }
-inline Tensor cosh(const Tensor& x) { return unary<Cosh>(x); }
-inline Tensor tanh(const Tensor& x) { return unary<Tanh>(x); }
-inline Tensor asinh(const Tensor& x) { return unary<Asinh>(x); }
-inline Tensor acosh(const Tensor& x) { return unary<Acosh>(x); }
-inline Tensor atanh(const Tensor& x) { return unary<Atanh>(x); }
+inline Tensor log1p(const Tensor& x) { return unary<formula::Log1p>(x); }
+inline Tensor log2(const Tensor& x) { return unary<formula::Log2>(x); }
+inline Tensor log10(const Tensor& x) { return unary<formula::Log10>(x); }
+inline Tensor sin(const Tensor& x) { return unary<formula::Sin>(x); }
+inline Tensor cos(const Tensor& x) { return unary<formula::Cos>(x); }
+inline Tensor tan(const Tensor& x) { return unary<formula::Tan>(x); }
+inline Tensor asin(const Tensor& x) { return unary<formula::Asin>(x); }
+inline Tensor acos(const Tensor& x) { return unary<formula::Acos>(x); }
+inline Tensor atan(const Tensor& x) { return unary<formula::Atan>(x); }
+inline Tensor sinh(const Tensor& x) { return unary<formula::Sinh>(x); }
+inline Tensor cosh(const Tensor& x) { return unary<formula::Cosh>(x); }
+inline Tensor tanh(const Tensor& x) { return unary<formula::Tanh>(x); }
+inline Tensor asinh(const Tensor& x) { return unary<formula::Asinh>(x); }
+inline Tensor acosh(const Tensor& x) { return unary<formula::Acosh>(x); }
+inline Tensor atanh(const Tensor& x) { return unary<formula::Atanh>(x); }
 /// sin(πx), exact zeros at whole x.
-inline Tensor sinpi(const Tensor& x) { return unary<Sinpi>(x); }
+inline Tensor sinpi(const Tensor& x) { return unary<formula::Sinpi>(x); }
 /// cos(πx).
-inline Tensor cospi(const Tensor& x) { return unary<Cospi>(x); }
+inline Tensor cospi(const Tensor& x) { return unary<formula::Cospi>(x); }
 /// sin(πx)/(πx), 1 at 0.
-inline Tensor sinc(const Tensor& x) { return unary<Sinc>(x); }
-inline Tensor erf(const Tensor& x) { return unary<Erf>(x); }
+inline Tensor sinc(const Tensor& x) { return unary<formula::Sinc>(x); }
+inline Tensor erf(const Tensor& x) { return unary<formula::Erf>(x); }
 /// 1 − erf(x), accurate for large x.
-inline Tensor erfc(const Tensor& x) { return unary<Erfc>(x); }
+inline Tensor erfc(const Tensor& x) { return unary<formula::Erfc>(x); }
 /// ln(x/(1 − x)), the inverse of sigmoid; with eps, of x clamped to [eps, 1 − eps].
 Tensor logit(const Tensor& x, std::optional<double> eps = {});
 
 // Activations; core/formula/activation.h has their definitions, and their derivatives at kinks.
 /// 1/(1 + e⁻ˣ).
-inline Tensor sigmoid(const Tensor& x) { return unary<Sigmoid>(x); }
+inline Tensor sigmoid(const Tensor& x) { return unary<formula::Sigmoid>(x); }
 /// max(x, 0); NaN stays NaN, the derivative at 0 is 0.
-inline Tensor relu(const Tensor& x) { return unary<Relu>(x); }
+inline Tensor relu(const Tensor& x) { return unary<formula::Relu>(x); }
 /// min(max(x, 0), 6).
 Tensor relu6(const Tensor& x);
 /// x, negative_slope·x where x ≤ 0.
@@ -168,23 +170,23 @@ Tensor celu(const Tensor& x, Scalar alpha = 1.0);
 /// x·Φ(x); `approximate` "none" (exact) or "tanh". Hendrycks & Gimpel 2016, arXiv:1606.08415.
 Tensor gelu(const Tensor& x, const std::string& approximate = "none");
 /// x·sigmoid(x).
-inline Tensor silu(const Tensor& x) { return unary<Silu>(x); }
+inline Tensor silu(const Tensor& x) { return unary<formula::Silu>(x); }
 /// x·tanh(softplus(x)). Misra 2019, arXiv:1908.08681.
-inline Tensor mish(const Tensor& x) { return unary<Mish>(x); }
+inline Tensor mish(const Tensor& x) { return unary<formula::Mish>(x); }
 /// ln(1 + e^(beta·x))/beta; x itself where beta·x > threshold. beta not 0.
 Tensor softplus(const Tensor& x, Scalar beta = 1, Scalar threshold = 20);
 /// ln(sigmoid(x)).
-inline Tensor log_sigmoid(const Tensor& x) { return unary<LogSigmoid>(x); }
+inline Tensor log_sigmoid(const Tensor& x) { return unary<formula::LogSigmoid>(x); }
 /// x/(1 + |x|).
-inline Tensor softsign(const Tensor& x) { return unary<Softsign>(x); }
+inline Tensor softsign(const Tensor& x) { return unary<formula::Softsign>(x); }
 /// min(max(x, min_val), max_val).
 Tensor hardtanh(const Tensor& x, Scalar min_val = -1, Scalar max_val = 1);
 /// (x + 3)/6 between 0 and 1.
-inline Tensor hardsigmoid(const Tensor& x) { return unary<Hardsigmoid>(x); }
+inline Tensor hardsigmoid(const Tensor& x) { return unary<formula::Hardsigmoid>(x); }
 /// x·hardsigmoid(x). Howard et al. 2019, arXiv:1905.02244.
-inline Tensor hardswish(const Tensor& x) { return unary<Hardswish>(x); }
+inline Tensor hardswish(const Tensor& x) { return unary<formula::Hardswish>(x); }
 /// x − tanh(x).
-inline Tensor tanhshrink(const Tensor& x) { return unary<Tanhshrink>(x); }
+inline Tensor tanhshrink(const Tensor& x) { return unary<formula::Tanhshrink>(x); }
 /// x moved towards 0 by lambd ≥ 0, at most to 0.
 Tensor softshrink(const Tensor& x, Scalar lambd = 0.5);
 /// x, but 0 where |x| ≤ lambd.

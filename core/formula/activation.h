@@ -3,7 +3,7 @@
 #pragma once
 #include "halftape/core/formula/words.h"
 
-namespace halftape {
+namespace halftape::formula {
 
 struct Sigmoid {  // y = 1/(1 + e⁻ˣ),  y' = y(1 − y)
   static constexpr auto name = "sigmoid";
@@ -287,4 +287,4 @@ struct Threshold {  // x, but b where x ≤ a
   }
 };
 
-}  // namespace halftape
+}  // namespace halftape::formula

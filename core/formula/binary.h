@@ -5,7 +5,7 @@
 #pragma once
 #include "halftape/core/formula/predicate.h"
 
-namespace halftape {
+namespace halftape::formula {
 
 struct Add {
   static constexpr auto name = "add";
@@ -360,6 +360,15 @@ struct BinaryCrossEntropy {
   }
 };
 
+using Binary =
+    Ops<Add, Sub, Mul, Div, Maximum, Minimum, Fmax, Fmin, Pow, Atan2, Hypot, Xlogy, Copysign, Fmod,
+        Remainder, FloorDivide, TruncDivide, Prelu, BinaryCrossEntropy, Eq, Ne, Lt, Le, Gt, Ge,
+        LogicalAnd, LogicalOr, LogicalXor, BitwiseAnd, BitwiseOr, BitwiseXor>;
+
+}  // namespace halftape::formula
+
+namespace halftape {
+
 /// Whether integers must become floats before they take part.
 template <class Op>
 inline constexpr bool needs_floats = requires {
@@ -385,9 +394,6 @@ constexpr Cast cast_of() {
     return Cast::Keep;
 }
 
-using BinaryOps =
-    Ops<Add, Sub, Mul, Div, Maximum, Minimum, Fmax, Fmin, Pow, Atan2, Hypot, Xlogy, Copysign, Fmod,
-        Remainder, FloorDivide, TruncDivide, Prelu, BinaryCrossEntropy, Eq, Ne, Lt, Le, Gt, Ge,
-        LogicalAnd, LogicalOr, LogicalXor, BitwiseAnd, BitwiseOr, BitwiseXor>;
+using BinaryOps = formula::Binary;
 
 }  // namespace halftape

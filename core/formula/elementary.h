@@ -3,7 +3,7 @@
 #pragma once
 #include "halftape/core/formula/words.h"
 
-namespace halftape {
+namespace halftape::formula {
 
 struct Exp {  // y = eˣ,  y' = y
   static constexpr auto name = "exp";
@@ -347,4 +347,4 @@ struct Logit {  // y = ln(x/(1 − x)),  y' = 1/(x(1 − x)); NaN beyond 0 and 1
   }
 };
 
-}  // namespace halftape
+}  // namespace halftape::formula

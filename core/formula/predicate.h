@@ -2,7 +2,7 @@
 #pragma once
 #include "halftape/core/formula/words.h"
 
-namespace halftape {
+namespace halftape::formula {
 
 #define HALFTAPE_PREDICATE(Name, text, yes)          \
   struct Name {                                      \
@@ -41,4 +41,4 @@ HALFTAPE_BITWISE(BitwiseOr, "bitwise_or", |)
 HALFTAPE_BITWISE(BitwiseXor, "bitwise_xor", ^)
 #undef HALFTAPE_BITWISE
 
-}  // namespace halftape
+}  // namespace halftape::formula

@@ -4,7 +4,7 @@
 
 #include "halftape/core/formula/words.h"
 
-namespace halftape {
+namespace halftape::formula {
 
 struct Sum {
   static constexpr auto name = "sum";
@@ -61,6 +61,12 @@ struct Min {
   }
 };
 
-using ReduceOps = Ops<Sum, Prod, Max, Min>;
+using Reduce = Ops<Sum, Prod, Max, Min>;
+
+}  // namespace halftape::formula
+
+namespace halftape {
+
+using ReduceOps = formula::Reduce;
 
 }  // namespace halftape

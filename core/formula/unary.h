@@ -7,7 +7,7 @@
 #include "halftape/core/formula/activation.h"
 #include "halftape/core/formula/elementary.h"
 
-namespace halftape {
+namespace halftape::formula {
 
 struct Neg {  // y = −x
   static constexpr auto name = "neg";
@@ -258,13 +258,18 @@ struct Clamp {  // y = min(max(x, a), b); NaN passes; the gradient passes where 
   }
 };
 
-using UnaryOps =
-    Ops<Neg, Abs, Sign, Square, Sqrt, Rsqrt, Reciprocal, Floor, Ceil, Trunc, Round, Frac, Affine,
-        DivScalar, ScalarDiv, PowScalar, ScalarPow, Clamp, Exp, Exp2, Expm1, Log, Log1p, Log2,
-        Log10, Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Tanh, Asinh, Acosh, Atanh, Erf, Erfc,
-        Sinpi, Cospi, Sinc, Logit, Sigmoid, Relu, LeakyRelu, Elu, Celu, Gelu, GeluTanh, Silu, Mish,
-        Softplus, LogSigmoid, Softsign, Hardsigmoid, Hardswish, Tanhshrink, Softshrink, Hardshrink,
-        Threshold>;
+using Unary = Ops<Neg, Abs, Sign, Square, Sqrt, Rsqrt, Reciprocal, Floor, Ceil, Trunc, Round, Frac,
+                  Affine, DivScalar, ScalarDiv, PowScalar, ScalarPow, Clamp, Exp, Exp2, Expm1, Log,
+                  Log1p, Log2, Log10, Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Tanh, Asinh,
+                  Acosh, Atanh, Erf, Erfc, Sinpi, Cospi, Sinc, Logit, Sigmoid, Relu, LeakyRelu, Elu,
+                  Celu, Gelu, GeluTanh, Silu, Mish, Softplus, LogSigmoid, Softsign, Hardsigmoid,
+                  Hardswish, Tanhshrink, Softshrink, Hardshrink, Threshold>;
+
+}  // namespace halftape::formula
+
+namespace halftape {
+
+using UnaryOps = formula::Unary;
 
 /// Does the formula make sense on integers (and keep their dtype)?
 template <class Op>

@@ -254,7 +254,7 @@ TEST_CASE("element-wise kernels of one argument and their gradients give the sam
     for (const auto* shapes : {&small, &large})
       for (const Shape& s : *shapes)
         check({"gelu", {numbers(s, d)}, {numbers(s, d, 2)}, [&](const Arrays& y, const Arrays& x) {
-                 cpu().unary(UnaryOps::index<Gelu>(), y[0], x[0], numbered);
+                 cpu().unary(UnaryOps::index<formula::Gelu>(), y[0], x[0], numbered);
                }});
 }
 
@@ -281,7 +281,7 @@ TEST_CASE("element-wise kernels of two arguments and where give the same bits an
     }
   });
   for (const Shape& s : large)
-    for (const Dtype d : floats) binary("mul", BinaryOps::index<Mul>(), s, d, d, d);
+    for (const Dtype d : floats) binary("mul", BinaryOps::index<formula::Mul>(), s, d, d, d);
   for (const auto* dtypes : {&floats, &whole})
     for (const Dtype d : *dtypes)
       for (const Shape& s : {Shape{7, 33}, Shape{1000}, Shape{130, 130}})
@@ -506,7 +506,8 @@ TEST_CASE("unscale and the optimizer updates give the same bits anyhow") {
                {random(1), random(2), numbers(s, d, 5, false), numbers(s, d, 6, false), zero},
                {random(3)},
                [&](const Arrays& y, const Arrays& x) {
-                 for (const int i : {2, 3}) cpu().unary(UnaryOps::index<Abs>(), y[i], y[i], {});
+                 for (const int i : {2, 3})
+                   cpu().unary(UnaryOps::index<formula::Abs>(), y[i], y[i], {});
                  const AdamSlot slot{y[0], x[0], y[1], y[2], amsgrad ? y[3] : Array(), y[4]};
                  cpu().adam(
                      {&slot, 1},

@@ -90,8 +90,8 @@ TEST_CASE_TEMPLATE("arithmetic on halves is exact and then rounded once", T, Hal
   }
   const Array x = list(a), y = list(b);
   const Dtype d = dtype_of<T>;
-  const Array sum = binary<Add>(x, y, d), difference = binary<Sub>(x, y, d),
-              product = binary<Mul>(x, y, d), quotient = binary<Div>(x, y, d);
+  const Array sum = binary<formula::Add>(x, y, d), difference = binary<formula::Sub>(x, y, d),
+              product = binary<formula::Mul>(x, y, d), quotient = binary<formula::Div>(x, y, d);
   int64_t wrong = 0;
   auto check = [&](T got, double exact) {
     const T expected(exact);
@@ -111,49 +111,53 @@ TEST_CASE_TEMPLATE("arithmetic on halves is exact and then rounded once", T, Hal
 TEST_CASE("several steps inside one kernel are not rounded to half in between") {
   // 300² leaves half's range; 300²·2⁻¹⁰ in one kernel does not.
   const Array x = list<Half>({Half(300.0)});
-  CHECK(values(unary<Square>(x)) == Values{kInf});
-  CHECK(values(unary<Affine>(x, {.a = 1000, .b = -299000})) == Values{1000});
+  CHECK(values(unary<formula::Square>(x)) == Values{kInf});
+  CHECK(values(unary<formula::Affine>(x, {.a = 1000, .b = -299000})) == Values{1000});
   // 2048 + 1 is 2048 in half, so that the second step shows.
-  CHECK(values(unary<Affine>(list<Half>({Half(1.0)}), {.a = 2049, .b = -2048})) == Values{1});
+  CHECK(values(unary<formula::Affine>(list<Half>({Half(1.0)}), {.a = 2049, .b = -2048})) ==
+        Values{1});
 }
 
 TEST_CASE("kernels of mixed dtypes compute in the wider and round to the result's") {
   const Array a = list<Half>({Half(1.0)}), b = list<float>({0x1p-20f}), c = list<double>({0x1p-40});
-  CHECK(values(binary<Add>(a, b, kFloat32)) == Values{1 + 0x1p-20});
-  CHECK(values(binary<Add>(a, c, kFloat64)) == Values{1 + 0x1p-40});
-  CHECK(values(binary<Mul>(list<int64_t>({3}), b, kFloat32)) == Values{3 * 0x1p-20});
-  CHECK(values(binary<Div>(list<int32_t>({7}), list<int32_t>({2}), kFloat32)) == Values{3.5});
+  CHECK(values(binary<formula::Add>(a, b, kFloat32)) == Values{1 + 0x1p-20});
+  CHECK(values(binary<formula::Add>(a, c, kFloat64)) == Values{1 + 0x1p-40});
+  CHECK(values(binary<formula::Mul>(list<int64_t>({3}), b, kFloat32)) == Values{3 * 0x1p-20});
+  CHECK(values(binary<formula::Div>(list<int32_t>({7}), list<int32_t>({2}), kFloat32)) ==
+        Values{3.5});
 }
 
 TEST_CASE("64-bit integers are added, multiplied and compared exactly") {
   constexpr int64_t big = int64_t{1} << 53;
   const Array a = list<int64_t>({big, -big}), b = list<int64_t>({big + 1, -big - 1});
-  CHECK(binary<Sub>(b, a, kInt64).data<int64_t>()[0] == 1);
-  CHECK(binary<Add>(a, list<int64_t>({1, 1}), kInt64).data<int64_t>()[0] == big + 1);
-  CHECK(binary<Mul>(b, list<int64_t>({3, 3}), kInt64).data<int64_t>()[1] == -3 * big - 3);
-  CHECK(values(binary<Lt>(a, b, kBool)) == Values{1, 0});
-  CHECK(values(binary<Eq>(a, b, kBool)) == Values{0, 0});
-  CHECK(binary<Maximum>(a, b, kInt64).data<int64_t>()[0] == big + 1);
-  CHECK(unary<Neg>(b).data<int64_t>()[0] == -big - 1);
-  CHECK(unary<Affine>(b, {.a = 1, .b = 1}).data<int64_t>()[0] == big + 2);
-  CHECK(values(binary<Add>(list<uint8_t>({200}), list<uint8_t>({100}), kUInt8)) == Values{44});
+  CHECK(binary<formula::Sub>(b, a, kInt64).data<int64_t>()[0] == 1);
+  CHECK(binary<formula::Add>(a, list<int64_t>({1, 1}), kInt64).data<int64_t>()[0] == big + 1);
+  CHECK(binary<formula::Mul>(b, list<int64_t>({3, 3}), kInt64).data<int64_t>()[1] == -3 * big - 3);
+  CHECK(values(binary<formula::Lt>(a, b, kBool)) == Values{1, 0});
+  CHECK(values(binary<formula::Eq>(a, b, kBool)) == Values{0, 0});
+  CHECK(binary<formula::Maximum>(a, b, kInt64).data<int64_t>()[0] == big + 1);
+  CHECK(unary<formula::Neg>(b).data<int64_t>()[0] == -big - 1);
+  CHECK(unary<formula::Affine>(b, {.a = 1, .b = 1}).data<int64_t>()[0] == big + 2);
+  CHECK(values(binary<formula::Add>(list<uint8_t>({200}), list<uint8_t>({100}), kUInt8)) ==
+        Values{44});
 }
 
 TEST_CASE("NaN passes through every rectifier, maximum and clamp, and compares unequal") {
   for (const Dtype d : {kFloat16, kBFloat16, kFloat32, kFloat64}) {
     const Array x = list<double>({kNaN, -1, 3, kInf, -kInf}).to(d);
     const Array one = full({5}, 1, d, kCPU), nan = full({5}, kNaN, d, kCPU);
-    for (const Array& y : {unary<Relu>(x), unary<Clamp>(x, {.a = 0, .b = 2}), unary<Sign>(x),
-                           binary<Maximum>(x, one, d), binary<Maximum>(one, x, d),
-                           binary<Minimum>(x, one, d), binary<Minimum>(one, x, d)}) {
+    for (const Array& y : {unary<formula::Relu>(x), unary<formula::Clamp>(x, {.a = 0, .b = 2}),
+                           unary<formula::Sign>(x), binary<formula::Maximum>(x, one, d),
+                           binary<formula::Maximum>(one, x, d), binary<formula::Minimum>(x, one, d),
+                           binary<formula::Minimum>(one, x, d)}) {
       CHECK(std::isnan(values(y)[0]));
       CHECK_FALSE(std::isnan(values(y)[1]));
     }
-    CHECK(values(unary<Relu>(x))[3] == kInf);
-    for (const double v : values(binary<Maximum>(nan, one, d))) CHECK(std::isnan(v));
-    CHECK(values(binary<Eq>(nan, nan, kBool)) == Values(5, 0));
-    CHECK(values(binary<Ne>(nan, nan, kBool)) == Values(5, 1));
-    CHECK(values(binary<Le>(x, one, kBool)) == Values{0, 1, 0, 0, 1});
+    CHECK(values(unary<formula::Relu>(x))[3] == kInf);
+    for (const double v : values(binary<formula::Maximum>(nan, one, d))) CHECK(std::isnan(v));
+    CHECK(values(binary<formula::Eq>(nan, nan, kBool)) == Values(5, 0));
+    CHECK(values(binary<formula::Ne>(nan, nan, kBool)) == Values(5, 1));
+    CHECK(values(binary<formula::Le>(x, one, kBool)) == Values{0, 1, 0, 0, 1});
     const Array y(x.shape(), d, kCPU), c = list<int32_t>({1, 0, 1, 0, 1}).to(kBool);
     cpu_backend().where(y, c, one, nan);  // what is not chosen does not matter
     CHECK(values(y)[0] == 1);

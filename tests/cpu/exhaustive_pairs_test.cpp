@@ -56,10 +56,10 @@ void check_pairs() {
     for (int low = 0; low < kSlices; ++low) {
       if (!all && low != (slice + 37 * high) % kSlices) continue;
       left.data<T>()[0] = T::from_bits(static_cast<uint16_t>(high * kSlices + low));
-      check_row<T, Add>(left, right, out);
-      check_row<T, Sub>(left, right, out);
-      check_row<T, Mul>(left, right, out);
-      check_row<T, Div>(left, right, out);
+      check_row<T, formula::Add>(left, right, out);
+      check_row<T, formula::Sub>(left, right, out);
+      check_row<T, formula::Mul>(left, right, out);
+      check_row<T, formula::Div>(left, right, out);
     }
 }
 

@@ -177,7 +177,7 @@ TEST_CASE("many threads may call at the same time, and change the number of thre
   cpu_backend().random(x, Distribution::Normal, 0, 1, {.seed = 1, .offset = 0});
   auto sum = [&] {
     const Array y({}, kFloat32, kCPU);
-    cpu_backend().reduce(ReduceOps::index<Sum>(), y, x, {0});
+    cpu_backend().reduce(ReduceOps::index<formula::Sum>(), y, x, {0});
     return read_double(y);
   };
   const double expected = sum();

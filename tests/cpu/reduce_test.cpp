@@ -55,7 +55,8 @@ TEST_CASE("sums of up to ten million tenths are right to some units in the last 
     CAPTURE(n);
     const double exact = static_cast<double>(n) * static_cast<double>(0.1f);
     const double unit = std::ldexp(epsilon(kFloat32), std::ilogb(exact));
-    CHECK(std::abs(reduce<Sum>(full({n}, 0.1, kFloat32, kCPU), kFloat32) - exact) <= 20 * unit);
+    CHECK(std::abs(reduce<formula::Sum>(full({n}, 0.1, kFloat32, kCPU), kFloat32) - exact) <=
+          20 * unit);
   }
 }
 
@@ -65,7 +66,7 @@ TEST_CASE("sums of a million tenths down a column are as good as along a row") {
     const double exact = static_cast<double>(n) * static_cast<double>(0.1f);
     const double unit = std::ldexp(epsilon(kFloat32), std::ilogb(exact));
     const Array x = full({n, 3}, 0.1, kFloat32, kCPU);
-    CHECK(std::abs(values(reduce<Sum>(x, {0}, kFloat32))[0] - exact) <= 20 * unit);
+    CHECK(std::abs(values(reduce<formula::Sum>(x, {0}, kFloat32))[0] - exact) <= 20 * unit);
   }
 }
 
@@ -74,9 +75,9 @@ TEST_CASE("sums of random numbers err by a few units of the sum of their sizes")
   cpu_backend().random(x, Distribution::Normal, 0, 1, {.seed = 3, .offset = 0});
   long double exact = 0, size = 0;
   for (const double v : values(x)) exact += v, size += std::abs(v);
-  CHECK(std::abs(reduce<Sum>(x, kFloat32) - static_cast<double>(exact)) <=
+  CHECK(std::abs(reduce<formula::Sum>(x, kFloat32) - static_cast<double>(exact)) <=
         4 * epsilon(kFloat32) * static_cast<double>(size));
-  CHECK(std::abs(reduce<Sum>(x.to(kFloat64), kFloat64) - static_cast<double>(exact)) <=
+  CHECK(std::abs(reduce<formula::Sum>(x.to(kFloat64), kFloat64) - static_cast<double>(exact)) <=
         16 * epsilon(kFloat64) * static_cast<double>(size));
 }
 
@@ -84,25 +85,25 @@ TEST_CASE("a sum of halves is exact before it is rounded, and rounded once") {
   for (const int64_t n : {2049, 4095, 10000, 65503}) {
     CAPTURE(n);
     const Array x = full({n}, 1, kFloat16, kCPU);
-    CHECK(reduce<Sum>(x, kFloat32) == static_cast<double>(n));
-    CHECK(reduce<Sum>(x, kFloat16) == static_cast<double>(Half(static_cast<double>(n))));
-    CHECK(reduce<Sum>(x.to(kBFloat16), kFloat32) == static_cast<double>(n));
+    CHECK(reduce<formula::Sum>(x, kFloat32) == static_cast<double>(n));
+    CHECK(reduce<formula::Sum>(x, kFloat16) == static_cast<double>(Half(static_cast<double>(n))));
+    CHECK(reduce<formula::Sum>(x.to(kBFloat16), kFloat32) == static_cast<double>(n));
   }
-  CHECK(reduce<Sum>(full({65536}, 1, kFloat16, kCPU), kFloat16) == kInf);
+  CHECK(reduce<formula::Sum>(full({65536}, 1, kFloat16, kCPU), kFloat16) == kInf);
   // On the way the sum leaves half's range and comes back.
   const Array x = full({2, 3}, 60000, kFloat16, kCPU);
   cpu_backend().fill(x.select(0, 1), -60000);
-  CHECK(reduce<Sum>(x, kFloat16) == 0);
+  CHECK(reduce<formula::Sum>(x, kFloat16) == 0);
 }
 
 TEST_CASE("integers and bools are summed exactly in 64 bits") {
-  CHECK(reduce<Sum>(full({100003}, 255, kUInt8, kCPU), kInt64) == 255.0 * 100003);
-  CHECK(reduce<Sum>(full({100003}, true, kBool, kCPU), kInt64) == 100003);
+  CHECK(reduce<formula::Sum>(full({100003}, 255, kUInt8, kCPU), kInt64) == 255.0 * 100003);
+  CHECK(reduce<formula::Sum>(full({100003}, true, kBool, kCPU), kInt64) == 100003);
   const Array x = list<int64_t>({(int64_t{1} << 60) + 1, int64_t{1} << 60, -5});
-  CHECK(read_int64(reduce<Sum>(x, {0}, kInt64)) == (int64_t{1} << 61) - 4);
-  CHECK(reduce<Sum>(full({4}, 0x7fffffff, kInt32, kCPU), kInt64) == 4.0 * 0x7fffffff);
-  CHECK(read_int64(reduce<Max>(x, {0}, kInt64)) == (int64_t{1} << 60) + 1);
-  CHECK(read_int64(reduce<Min>(x, {0}, kInt64)) == -5);
+  CHECK(read_int64(reduce<formula::Sum>(x, {0}, kInt64)) == (int64_t{1} << 61) - 4);
+  CHECK(reduce<formula::Sum>(full({4}, 0x7fffffff, kInt32, kCPU), kInt64) == 4.0 * 0x7fffffff);
+  CHECK(read_int64(reduce<formula::Max>(x, {0}, kInt64)) == (int64_t{1} << 60) + 1);
+  CHECK(read_int64(reduce<formula::Min>(x, {0}, kInt64)) == -5);
 }
 
 TEST_CASE("every element counts once, wherever it stands") {
@@ -112,9 +113,10 @@ TEST_CASE("every element counts once, wherever it stands") {
     int64_t wrong = 0;
     for (int64_t i = 0; i < n; i += 1 + n / 61) {
       set(x, i, 3);
-      wrong += reduce<Sum>(x, kFloat32) != 3 || reduce<Max>(x, kFloat32) != 3 || argmax(x) != i;
+      wrong += reduce<formula::Sum>(x, kFloat32) != 3 || reduce<formula::Max>(x, kFloat32) != 3 ||
+               argmax(x) != i;
       set(x, i, -3);
-      wrong += reduce<Sum>(x, kFloat32) != -3 || reduce<Min>(x, kFloat32) != -3;
+      wrong += reduce<formula::Sum>(x, kFloat32) != -3 || reduce<formula::Min>(x, kFloat32) != -3;
       set(x, i, 0);
     }
     CHECK(wrong == 0);
@@ -139,9 +141,9 @@ TEST_CASE("reductions of any dimensions agree with plain loops") {
       const auto j = static_cast<size_t>(to);
       sum[j] += v, most[j] = std::max(most[j], v), least[j] = std::min(least[j], v);
     }
-    CHECK(values(reduce<Sum>(x, dims, kFloat32)) == sum);
-    CHECK(values(reduce<Max>(x, dims, kFloat32)) == most);
-    CHECK(values(reduce<Min>(x, dims, kFloat32)) == least);
+    CHECK(values(reduce<formula::Sum>(x, dims, kFloat32)) == sum);
+    CHECK(values(reduce<formula::Max>(x, dims, kFloat32)) == most);
+    CHECK(values(reduce<formula::Min>(x, dims, kFloat32)) == least);
   }
 }
 
@@ -152,20 +154,20 @@ TEST_CASE("NaN wins every maximum and minimum, wherever it stands, and infinitie
       for (const int64_t i : {int64_t{0}, n / 2, n - 1}) {
         const Array x = full({n}, 1, d, kCPU), columns = full({n, 3}, 1, d, kCPU);
         set(x, i, kNaN);
-        CHECK(std::isnan(reduce<Max>(x, d)));
-        CHECK(std::isnan(reduce<Min>(x, d)));
-        CHECK(std::isnan(reduce<Sum>(x, d)));
+        CHECK(std::isnan(reduce<formula::Max>(x, d)));
+        CHECK(std::isnan(reduce<formula::Min>(x, d)));
+        CHECK(std::isnan(reduce<formula::Sum>(x, d)));
         CHECK(argmax(x) == i);
         set(columns.select(1, 1), i, kNaN);
-        const auto down = values(reduce<Max>(columns, {0}, d));
+        const auto down = values(reduce<formula::Max>(columns, {0}, d));
         CHECK(down[0] == 1);
         CHECK(std::isnan(down[1]));
         CHECK(down[2] == 1);
         set(x, i, -kInf);
-        CHECK(reduce<Min>(x, d) == -kInf);
-        CHECK(reduce<Max>(x, d) == (n == 1 ? -kInf : 1));
+        CHECK(reduce<formula::Min>(x, d) == -kInf);
+        CHECK(reduce<formula::Max>(x, d) == (n == 1 ? -kInf : 1));
         set(x, i, kInf);
-        CHECK(reduce<Max>(x, d) == kInf);
+        CHECK(reduce<formula::Max>(x, d) == kInf);
         CHECK(argmax(x) == i);
       }
     }
@@ -193,13 +195,13 @@ TEST_CASE("argmax tells 64-bit integers apart that double cannot") {
 TEST_CASE("nothing sums to 0, and its maximum is where a maximum starts") {
   for (const Dtype d : floats) {
     const Array none({0}, d, kCPU), flat({3, 0, 2}, d, kCPU);
-    CHECK(reduce<Sum>(none, d) == 0);
-    CHECK(reduce<Max>(none, d) == -kInf);
-    CHECK(reduce<Min>(none, d) == kInf);
-    CHECK(values(reduce<Sum>(flat, {1}, d)) == std::vector<double>(6, 0));
-    CHECK(values(reduce<Sum>(flat, {0, 1}, d)) == std::vector<double>(2, 0));
-    CHECK(reduce<Sum>(flat, {0}, d).numel() == 0);
-    CHECK(reduce<Sum>(flat, d) == 0);
+    CHECK(reduce<formula::Sum>(none, d) == 0);
+    CHECK(reduce<formula::Max>(none, d) == -kInf);
+    CHECK(reduce<formula::Min>(none, d) == kInf);
+    CHECK(values(reduce<formula::Sum>(flat, {1}, d)) == std::vector<double>(6, 0));
+    CHECK(values(reduce<formula::Sum>(flat, {0, 1}, d)) == std::vector<double>(2, 0));
+    CHECK(reduce<formula::Sum>(flat, {0}, d).numel() == 0);
+    CHECK(reduce<formula::Sum>(flat, d) == 0);
   }
-  CHECK(reduce<Sum>(Array({0}, kBool, kCPU), kInt64) == 0);
+  CHECK(reduce<formula::Sum>(Array({0}, kBool, kCPU), kInt64) == 0);
 }
