@@ -18,12 +18,6 @@ inline constexpr int kMaxDims = 10;
 class Dims {
  public:
   Dims() {}  // NOLINT: leaves what lies beyond size() as it is; most shapes are short
-  Dims(const Dims& other) { *this = other; }
-  Dims& operator=(const Dims& other) {
-    size_ = other.size_;
-    for (int i = 0; i < size_; ++i) (*this)[i] = other[i];
-    return *this;
-  }
   Dims(std::initializer_list<int64_t> values) : Dims(std::span(values.begin(), values.size())) {}
   Dims(const std::vector<int64_t>& values) : Dims(std::span(values)) {}  // NOLINT: as IntArrayRef
   /// One number is a list of one: zeros(3), x.sum(0).

@@ -1,6 +1,7 @@
 // Loading and storing chunks of any dtype and stride, and the walk over strided arrays in fixed
 // tiles.
 #pragma once
+#include <algorithm>
 #include <array>
 
 #include "halftape/core/array.h"
@@ -20,8 +21,8 @@ void load(const void* from, int64_t stride, int n, S* lanes) {
     const S one = convert<S>(x[0]);
     for (int k = 0; k < kLanes; ++k) lanes[k] = one;
   } else {
+    std::fill_n(lanes, kLanes, S(1));
     for (int k = 0; k < n; ++k) lanes[k] = convert<S>(x[k * stride]);
-    for (int k = n; k < kLanes; ++k) lanes[k] = S(1);
   }
 }
 template <class T, class S>
