@@ -1,5 +1,6 @@
 // One recorded operation, what it saved, and where its gradients go.
 #pragma once
+#include <array>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -30,6 +31,29 @@ class GradSlot {
  private:
   std::mutex mutex_;
   detail::TensorImpl* owner_;
+};
+
+/// The ways onward of a node. Two have room in it, as nearly every op has no more inputs.
+class Edges {
+ public:
+  size_t size() const { return size_; }
+  const Edge* begin() const { return size_ <= few_.size() ? few_.data() : many_.data(); }
+  const Edge* end() const { return begin() + size_; }
+  const Edge& operator[](size_t i) const { return begin()[i]; }
+  void push_back(Edge edge) {
+    if (size_ == few_.size()) many_.assign(few_.begin(), few_.end());
+    if (size_ < few_.size())
+      few_[size_] = std::move(edge);
+    else
+      many_.push_back(std::move(edge));
+    ++size_;
+  }
+  void clear() { *this = Edges(); }
+
+ private:
+  std::array<Edge, 2> few_;
+  std::vector<Edge> many_;  // all of them, where there are more than two
+  size_t size_ = 0;
 };
 
 /// A recorded operation. `seq` counts creations, so that descending seq is a topological order of
@@ -64,7 +88,7 @@ class Node : public RefCounted {
     const std::unordered_set<Node*>* before_;
   };
 
-  std::vector<Edge> next;  // one per input
+  Edges next;  // one per input
 
   /// The layout of a forward output: gradients arrive in this shape and dtype.
   struct Output {
@@ -172,6 +196,13 @@ class Saved {
   bool output_ = false;
   mutable Ref<SavedHooks> hooks_;  // who has the bytes, until they are asked for
   size_t key_ = 0;
+};
+
+/// Stands where other ops have a Saved: a sum's derivatives need neither input.
+struct NeverSaved {
+  static NeverSaved if_wanted(bool, const Tensor&) { return {}; }
+  static bool defined() { return false; }
+  static Tensor tensor(Node&) { return {}; }
 };
 
 }  // namespace halftape

@@ -47,7 +47,6 @@ Tensor record(const char* name, Array value, std::initializer_list<const Tensor*
   if (!records(inputs) || !out.is_floating_point()) return out;
   Ref<Node> node(
       new RuleNode<std::decay_t<Rule>>(name, std::forward<Rule>(rule)));  // NOLINT: counted
-  node->next.reserve(inputs.size());
   for (const Tensor* t : inputs) node->next.push_back(t->gradient_edge());
   node->first = {out.sizes(), out.dtype(), out.device()};
   out.impl()->history = {std::move(node), 0};

@@ -91,10 +91,11 @@ Tensor binary(const Tensor& a_in, const Tensor& b_in) {
     constexpr bool sum = std::is_same_v<Op, formula::Add> || std::is_same_v<Op, formula::Sub>;
     constexpr bool product = std::is_same_v<Op, formula::Mul>,
                    quotient = std::is_same_v<Op, formula::Div>;
+    using Kept = std::conditional_t<sum, NeverSaved, Saved>;
     const bool keep_a = !sum && (b.requires_grad() || !(product || quotient));
     const bool keep_b = !sum && (a.requires_grad() || !product);
     return record(Op::name, std::move(y), {&a, &b},
-                  [a = Saved::if_wanted(keep_a, a), b = Saved::if_wanted(keep_b, b),
+                  [a = Kept::if_wanted(keep_a, a), b = Kept::if_wanted(keep_b, b),
                    a_shape = a.sizes(), b_shape = b.sizes(), a_type = a.dtype(),
                    b_type = b.dtype()](Node& self, const Tensor& g_in) -> Grads {
                     // Derivatives of several steps take them in float32, not to round each.
