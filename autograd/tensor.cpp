@@ -15,7 +15,7 @@ namespace detail {
 namespace {
 using LiveTensors = Counter<struct OfTensors>;
 }
-TensorImpl::TensorImpl(Array v) : value(std::move(v)) {
+TensorImpl::TensorImpl(Array&& v) : value(std::move(v)) {
   inference = InferenceMode::is_enabled();
   LiveTensors::add(1);
 }
@@ -43,30 +43,25 @@ void TensorImpl::set_history(Edge edge) {
   if (!is_view) ++rewritten;
 }
 
-namespace {
-/// The history of a view whose base has a new one.
-void renew(const Tensor& view) {
-  TensorImpl& v = *view.impl();
+void TensorImpl::renew() {
   const AutoGradMode recording(true);
-  const Tensor base(v.base);
-  const Tensor again = as_strided(base, v.value.shape(), v.value.strides(), v.value.offset());
-  v.set_history(again.impl()->history);
-  v.seen = v.base->rewritten;
+  const Tensor again = as_strided(Tensor(base), value.shape(), value.strides(), value.offset());
+  set_history(again.impl()->history);
+  seen = base->rewritten;
 }
-}  // namespace
+
+void undefined_tensor() {
+  HALFTAPE_CHECK(
+      false,
+      "an undefined tensor was used: a default-constructed Tensor has no shape, dtype or values");
+  std::abort();
+}
 
 int64_t TensorImpl::live_count() { return LiveTensors::total(); }
 void dispose(TensorImpl* impl) noexcept { delete impl; }  // NOLINT: the counterpart of make_ref
 }  // namespace detail
 
 Tensor::Tensor(Array value) : impl_(make_ref<detail::TensorImpl>(std::move(value))) {}
-
-const Array& Tensor::array() const {
-  HALFTAPE_CHECK(
-      impl_,
-      "an undefined tensor was used: a default-constructed Tensor has no shape, dtype or values");
-  return impl_->value;
-}
 
 const Array& Tensor::host_array(const char* who) const {
   const Array& a = array();
@@ -120,11 +115,6 @@ void Tensor::set_data(const Tensor& other) const {
   requires_grad_(trains);
 }
 
-bool Tensor::requires_grad() const {
-  if (!impl_) return false;
-  if (impl_->outdated()) detail::renew(*this);
-  return impl_->history || impl_->accumulator;
-}
 bool Tensor::is_leaf() const { return !requires_grad() || !impl_->history; }
 bool Tensor::is_inference() const { return impl_ && impl_->inference; }
 bool Tensor::is_view() const { return impl_ && impl_->is_view; }

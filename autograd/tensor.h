@@ -97,7 +97,7 @@ class Tensor {
   Tensor& operator=(Scalar value) && { return fill_(value); }
 
   bool defined() const { return static_cast<bool>(impl_); }
-  const Array& array() const;
+  inline const Array& array() const;
 
   // Layout
   const Shape& sizes() const { return array().shape(); }
@@ -128,7 +128,7 @@ class Tensor {
   TensorOptions options() const { return TensorOptions(dtype()).device(device()); }
 
   // Autograd
-  bool requires_grad() const;
+  inline bool requires_grad() const;
   /// Only for floating-point leaves; throws otherwise.
   const Tensor& requires_grad_(bool on = true) const;
   const Tensor& set_requires_grad(bool on) const { return requires_grad_(on); }
@@ -572,7 +572,7 @@ class Tensor {
 namespace detail {
 /// What a Tensor points to.
 struct TensorImpl final : RefCounted {
-  explicit TensorImpl(Array v);
+  explicit TensorImpl(Array&& v);
   ~TensorImpl();
   Array value;
   Tensor grad;
@@ -589,11 +589,25 @@ struct TensorImpl final : RefCounted {
   Ref<TensorImpl> base;    // of a view made while recording; never a view itself
   void becomes_view_of(const Tensor& x);
   bool outdated() const { return base && base->rewritten != seen; }
+  void renew();
   /// Another edge for what retain_grad() was asked of, too.
   void set_history(Edge edge);
   static int64_t live_count();
 };
+[[noreturn]] void undefined_tensor();
 }  // namespace detail
+
+const Array& Tensor::array() const {
+  if (!impl_) [[unlikely]]
+    detail::undefined_tensor();
+  return impl_->value;
+}
+bool Tensor::requires_grad() const {
+  if (!impl_) return false;
+  if (impl_->outdated()) [[unlikely]]
+    impl_->renew();
+  return impl_->history || impl_->accumulator;
+}
 
 /// LibTorch's printing: rows of numbers, then "[ CPUFloatType{2,3} ]". Matrices wider than the line
 /// are cut into blocks of columns.

@@ -23,7 +23,13 @@ class RefCounted {
  private:
   template <class T>
   friend class Ref;
-  void add_ref() const noexcept { count_.fetch_add(1, std::memory_order_relaxed); }
+  void add_ref() const noexcept {
+    // Only its maker can see a new object: the first reference needs no locked instruction.
+    if (count_.load(std::memory_order_relaxed) == 0)
+      count_.store(1, std::memory_order_relaxed);
+    else
+      count_.fetch_add(1, std::memory_order_relaxed);
+  }
   bool drop_ref() const noexcept {
     // A unique holder needs no locked instruction: nobody else can copy the handle meanwhile.
     if (!watched_ && count_.load(std::memory_order_acquire) == 1) return true;
