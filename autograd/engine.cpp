@@ -145,7 +145,8 @@ Request prepare(const char* who, const TensorList& outputs, const TensorList& gr
   for (size_t i = 0; i < outputs.size(); ++i) {
     const Tensor& y = outputs[i];
     HALFTAPE_CHECK(y.defined(), who, ": output ", i, " is undefined");
-    HALFTAPE_CHECK(y.requires_grad(), who, ": element ", i,
+    const Edge root = y.gradient_edge();
+    HALFTAPE_CHECK(root, who, ": element ", i,
                    " of tensors does not require grad and does not have a grad_fn (shape ",
                    y.sizes(), "); was it made under NoGradGuard or from detached tensors?");
     Tensor g = grad_outputs.empty() ? Tensor() : grad_outputs[i];
@@ -159,7 +160,7 @@ Request prepare(const char* who, const TensorList& outputs, const TensorList& gr
                    " for an output of shape ", y.sizes());
     HALFTAPE_CHECK(g.device() == y.device(), who, ": gradient on ", g.device(),
                    " for an output on ", y.device());
-    r.roots.push_back(y.gradient_edge());
+    r.roots.push_back(root);
     r.root_grads.push_back(g);
   }
   return r;
@@ -168,9 +169,8 @@ Request prepare(const char* who, const TensorList& outputs, const TensorList& gr
 std::vector<Edge> edges_of(const char* who, const TensorList& inputs) {
   std::vector<Edge> edges;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    HALFTAPE_CHECK(inputs[i].defined() && inputs[i].requires_grad(), who, ": input ", i,
-                   " does not require grad");
-    edges.push_back(inputs[i].gradient_edge());
+    edges.push_back(inputs[i].defined() ? inputs[i].gradient_edge() : Edge{});
+    HALFTAPE_CHECK(edges.back(), who, ": input ", i, " does not require grad");
   }
   return edges;
 }

@@ -27,7 +27,11 @@ TensorImpl::~TensorImpl() {
 
 void TensorImpl::becomes_view_of(const Tensor& x) {
   is_view = true;
-  if (!GradMode::is_enabled()) return;
+  if (!GradMode::is_enabled()) {
+    // As in PyTorch (issue 11390): it says that it requires grad, but gradients end here.
+    unrecorded = x.requires_grad();
+    return;
+  }
   const detail::TensorImpl* parent = x.impl();
   base = parent->is_view ? parent->base : Ref(x.impl());
   seen = base ? base->rewritten : 0;
@@ -127,7 +131,10 @@ bool Tensor::unique() const { return impl_ && impl_->use_count() == 1 && impl_->
 
 const Tensor& Tensor::requires_grad_(bool on) const {
   array();
-  if (on == requires_grad()) return *this;
+  requires_grad();  // brings a view's history up to date
+  const bool own = impl_->history || impl_->accumulator;
+  if (!on) impl_->unrecorded = false;
+  if (on == own) return *this;
   HALFTAPE_CHECK(!on || !is_inference(), "requires_grad_: a tensor made in InferenceMode stays ",
                  "outside all graphs; clone() it outside the mode");
   HALFTAPE_CHECK(is_leaf(),
@@ -205,7 +212,7 @@ void Tensor::remove_hook(unsigned number) const {
 }
 unsigned Tensor::register_post_accumulate_grad_hook(std::function<void(Tensor)> hook) const {
   HALFTAPE_CHECK(
-      requires_grad() && is_leaf(),
+      impl_ && impl_->accumulator,
       "register_post_accumulate_grad_hook: only leaves that require grad accumulate one");
   impl_->watch();
   auto& hooks = static_cast<Accumulate&>(*impl_->accumulator).after;

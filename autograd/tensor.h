@@ -552,6 +552,7 @@ class Tensor {
 
   /// The object behind the handle; for the library.
   detail::TensorImpl* impl() const { return impl_.get(); }
+  detail::TensorImpl* unsafeGetTensorImpl() const { return impl_.get(); }
   /// True when no other handle shares this tensor and no other array its bytes.
   bool unique() const;
   explicit Tensor(Ref<detail::TensorImpl> impl) : impl_(std::move(impl)) {}
@@ -569,6 +570,11 @@ class Tensor {
   Ref<detail::TensorImpl> impl_;
 };
 
+namespace autograd {
+/// How a view came about: recorded, or under NoGradGuard, where it may not be written later.
+enum class CreationMeta : uint8_t { DEFAULT, NO_GRAD_MODE };
+}  // namespace autograd
+
 namespace detail {
 /// What a Tensor points to.
 struct TensorImpl final : RefCounted {
@@ -583,15 +589,23 @@ struct TensorImpl final : RefCounted {
   // A view shares bytes with the tensor it was cut from. When those are written, by whatever name,
   // the base's history changes, and the views take theirs from it anew.
   bool is_view = false;
-  bool inference = false;  // made in InferenceMode: outside all graphs
-  uint32_t rewritten = 0;  // of a base: how often its history changed
-  uint32_t seen = 0;       // of a view: the base's count when the view's history was made
-  Ref<TensorImpl> base;    // of a view made while recording; never a view itself
+  bool unrecorded = false;  // a view made under NoGradGuard of a tensor that requires grad
+  bool inference = false;   // made in InferenceMode: outside all graphs
+  uint32_t rewritten = 0;   // of a base: how often its history changed
+  uint32_t seen = 0;        // of a view: the base's count when the view's history was made
+  Ref<TensorImpl> base;     // of a view made while recording; never a view itself
   void becomes_view_of(const Tensor& x);
   bool outdated() const { return base && base->rewritten != seen; }
   void renew();
   /// Another edge for what retain_grad() was asked of, too.
   void set_history(Edge edge);
+  /// What PyTorch's internals say of a view, in their words.
+  bool has_bw_view() const { return is_view; }
+  autograd::CreationMeta get_creation_meta() const {
+    return is_view && !base ? autograd::CreationMeta::NO_GRAD_MODE
+                            : autograd::CreationMeta::DEFAULT;
+  }
+  TensorImpl* autograd_meta() { return this; }
   static int64_t live_count();
 };
 [[noreturn]] void undefined_tensor();
@@ -606,7 +620,7 @@ bool Tensor::requires_grad() const {
   if (!impl_) return false;
   if (impl_->outdated()) [[unlikely]]
     impl_->renew();
-  return impl_->history || impl_->accumulator;
+  return impl_->history || impl_->accumulator || impl_->unrecorded;
 }
 
 /// LibTorch's printing: rows of numbers, then "[ CPUFloatType{2,3} ]". Matrices wider than the line

@@ -27,15 +27,15 @@ void check_writable(const char* op, const Tensor& x, bool history) {
         a.strides()[i] != 0 || a.size(i) <= 1, op, ": the tensor ", a.shape(),
         " was expanded: several of its elements are one place in memory; clone() it first");
   if (!GradMode::is_enabled()) return;
+  HALFTAPE_CHECK(
+      !x.impl()->is_view || x.impl()->base || !(history || x.requires_grad()), op,
+      ": A view was created in no_grad mode and is being modified inplace: the change of ",
+      x.sizes(), " would not reach its base's history; make the view while recording");
   const auto leaf = [](const Tensor& t) { return t.is_leaf() && t.requires_grad(); };
   HALFTAPE_CHECK(
       !leaf(x) && !(x.impl()->base && leaf(Tensor(x.impl()->base))), op,
       ": a leaf Variable that requires grad is being used in an in-place operation, itself or ",
       "a view of it; use NoGradGuard to update a parameter");
-  HALFTAPE_CHECK(
-      !x.impl()->is_view || x.impl()->base || !(history || x.requires_grad()), op,
-      ": A view was created in no_grad mode and is being modified inplace: the change of ",
-      x.sizes(), " would not reach its base's history; make the view while recording");
 }
 
 /// In-place methods are const, as LibTorch's: what changes is what the handle points to.

@@ -146,7 +146,7 @@ TEST_CASE("the gradients of all parts are put side by side in one pass") {
   CHECK(z.grad().to_vector() == Values{0, 0, 6, 8});
   CHECK_FALSE(split(counted({4}, kInt64), 2)[0].requires_grad());
   const NoGradGuard guard;
-  CHECK_FALSE(split(z, 2)[0].requires_grad());
+  CHECK_FALSE(split(z, 2)[0].grad_fn());
 }
 
 TEST_CASE("splits have PyTorch's sizes") {

@@ -194,6 +194,22 @@ TEST_CASE("views that may not be written say why") {
     quiet = y.slice(0, 0, 2);
   }
   CHECK_THROWS_WITH_AS(quiet.mul_(y.slice(0, 0, 2)), doctest::Contains("no_grad mode"), Error);
+  // As in PyTorch: it says what its base says, but gradients end at it.
+  CHECK(quiet.requires_grad());
+  CHECK(quiet.is_leaf());
+  const Tensor end = (quiet * quiet).sum();
+  CHECK(end.requires_grad());
+  end.backward();
+  CHECK_FALSE(quiet.grad().defined());
+  CHECK_THROWS_WITH_AS(quiet.sum().backward({}, {}, false, {quiet}),
+                       doctest::Contains("input 0 does not require grad"), Error);
+  CHECK_THROWS_WITH_AS(quiet.register_hook([](const Tensor& g) { return g; }),
+                       doctest::Contains("no gradient will come"), Error);
+  quiet.requires_grad_(false);
+  CHECK_FALSE((quiet * quiet).requires_grad());
+  quiet.requires_grad_();
+  (quiet * quiet).sum().backward();
+  CHECK(quiet.grad().equal(quiet * 2));
   Tensor apart = y.detach();
   apart.mul_(2);  // shares the bytes, but no history
   CHECK_FALSE(apart.requires_grad());

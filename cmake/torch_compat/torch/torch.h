@@ -152,6 +152,8 @@ inline Variable make_variable(const Tensor& data, bool requires_grad = false,
   return data.detach().requires_grad_(requires_grad);
 }
 
+using DifferentiableViewMeta = halftape::detail::TensorImpl;
+
 /// Passes its inputs on and gives no gradient: what a rule must be able to take.
 struct UndefinedGrad {
   variable_list apply(const variable_list& inputs) { return Op::apply(inputs); }
