@@ -1,7 +1,9 @@
 // Everything a user needs, in one include.
 #pragma once
 #include "halftape/amp/autocast.h"
+#include "halftape/amp/explain.h"
 #include "halftape/amp/grad_scaler.h"
+#include "halftape/amp/policy.h"
 #include "halftape/autograd/anomaly_mode.h"
 #include "halftape/autograd/checkpoint.h"
 #include "halftape/autograd/engine.h"
@@ -10,6 +12,7 @@
 #include "halftape/autograd/gradcheck.h"
 #include "halftape/autograd/indexing.h"
 #include "halftape/autograd/ops/binary.h"
+#include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/compare.h"
 #include "halftape/autograd/ops/create.h"
 #include "halftape/autograd/ops/einsum.h"

@@ -1,124 +1,172 @@
 #include "halftape/amp/autocast.h"
 
-#include <unordered_map>
-
+#include "halftape/amp/autocaster.h"
+#include "halftape/amp/explain.h"
 #include "halftape/autograd/ops/view.h"
 #include "halftape/autograd/record.h"
 
 namespace halftape::amp {
-namespace {
 
-constexpr std::array<AutocastState, kDeviceTypes> kDefaults = {AutocastState{false, kBFloat16},
-                                                               AutocastState{false, kFloat16}};
+// Regions.
 
-/// A leaf's bytes in a lower dtype. Only bytes: every use records a cast of its own, so that
-/// gradients of several uses meet in float32, and a cast made under NoGradGuard serves a later
-/// recorded use.
-struct CachedCast {
-  Tensor leaf;  // keeps the key's address from being reused
-  Array source, lowered;
-  uint64_t version = 0;
-};
-
-/// What autocast means: the DtypePolicy that amp plugs into autograd. One for each thread.
-class Autocaster final : public DtypePolicy {
- public:
-  std::array<AutocastState, kDeviceTypes> state = kDefaults;
-  bool cache_enabled = true;
-  int nesting = 0;
-  std::unordered_map<const detail::TensorImpl*, CachedCast> cache;
-
-  bool any_enabled() const {
-    for (const AutocastState& s : state)
-      if (s.enabled) return true;
-    return false;
-  }
-
-  Tensor cast(Cast rule, const char* op, const Tensor& x,
-              std::span<const Tensor* const> all) override {
-    if (rule == Cast::Keep || !eligible(x)) return x;
-    HALFTAPE_CHECK(
-        rule != Cast::Refuse, op,
-        ": unsafe under autocast: a probability near 0 or 1 has no digits left in ", of(x).dtype,
-        "; use the form that takes logits, binary_cross_entropy_with_logits, or run this op in an ",
-        "autocast region with enabled=false on float32 inputs");
-    const Dtype lower = of(x).dtype;
-    const Dtype target = rule == Cast::Lower     ? lower
-                         : rule == Cast::Float32 ? kFloat32
-                                                 : widest(lower, all);
-    return x.dtype() == target ? x : cached(x, target);
-  }
-  std::shared_ptr<DtypePolicy> snapshot() const override {
-    auto copy = std::make_shared<Autocaster>();
-    copy->state = state;
-    return copy;
-  }
-
- private:
-  const AutocastState& of(const Tensor& x) const {
-    return state[static_cast<size_t>(x.device().type())];
-  }
-  bool eligible(const Tensor& x) const {
-    return x.defined() && x.is_floating_point() && x.dtype() != kFloat64 && of(x).enabled;
-  }
-  /// float32 as soon as one input is something other than the region's dtype.
-  Dtype widest(Dtype lower, std::span<const Tensor* const> all) const {
-    for (const Tensor* t : all)
-      if (eligible(*t) && t->dtype() != lower) return kFloat32;
-    return lower;
-  }
-
-  Tensor cached(const Tensor& x, Dtype target) {
-    const bool worth_it = cache_enabled && x.dtype() == kFloat32 && x.is_leaf() &&
-                          x.requires_grad() && !x.impl()->is_view;
-    if (!worth_it) return halftape::cast(x, target);
-    CachedCast& entry = cache[x.impl()];
-    const bool hit = entry.lowered.defined() && entry.lowered.dtype() == target &&
-                     entry.version == x.version() && entry.source.buffer() == x.array().buffer();
-    if (!hit) entry = {x, x.array(), x.array().to(target), x.version()};
-    return record("to", entry.lowered, {&x},
-                  [](Node&, const Tensor& g) -> Grads { return {halftape::cast(g, kFloat32)}; });
-  }
-};
-
-Autocaster& autocaster() {
-  thread_local Autocaster instance;
-  return instance;
+AutocastState capture() {
+  AutocastState state = Autocaster::current().state;
+  if (!Autocaster::active())
+    for (AutocastState::PerDevice& device : state.devices) device.enabled = false;
+  return state;
 }
-
-}  // namespace
 
 autocast::autocast(DeviceType device, std::optional<Dtype> dtype, bool enabled,
                    std::optional<bool> cache_enabled) {
-  const auto d = static_cast<size_t>(device);
-  const Dtype lower = dtype.value_or(kDefaults[d].dtype);
-  HALFTAPE_CHECK(!enabled || is_16bit(lower), "autocast: dtype ", lower,
+  AutocastState state = capture();
+  AutocastState::PerDevice& d = state[device];
+  d.enabled = enabled;
+  d.dtype = dtype.value_or(AutocastState()[device].dtype);
+  HALFTAPE_CHECK(!enabled || is_16bit(d.dtype), "autocast: dtype ", d.dtype,
                  " is not float16 or bfloat16");
-  Autocaster& a = autocaster();
-  before_ = a.state;
-  cache_before_ = a.cache_enabled;
-  a.state[d] = {enabled, lower};
-  a.cache_enabled = cache_enabled.value_or(cache_before_);
-  ++a.nesting;
-  scope_.emplace(a.any_enabled() ? &a : nullptr);
+  state.cache_enabled = cache_enabled.value_or(state.cache_enabled);
+  enter(state);
+}
+
+autocast::autocast(DeviceType device, std::optional<Dtype> dtype, Policy policy, bool enabled,
+                   std::optional<bool> cache_enabled)
+    : autocast(device, dtype, enabled, cache_enabled) {
+  by_->state[device].policy = std::make_shared<const Policy>(std::move(policy));
+  by_->install();
+}
+
+autocast::autocast(const AutocastState& state) { enter(state); }
+
+void autocast::enter(const AutocastState& state) {
+  by_ = &Autocaster::current();
+  before_ = by_->state;
+  policy_before_ = dtype_policy();
+  ++by_->nesting;
+  by_->state = state;
+  by_->install();
 }
 
 autocast::~autocast() {
-  Autocaster& a = autocaster();
-  scope_.reset();
-  a.state = before_;
-  a.cache_enabled = cache_before_;
-  if (--a.nesting == 0) a.cache.clear();
+  by_->state = std::move(before_);
+  if (--by_->nesting == 0) by_->cache.clear();
+  by_->install();
+  set_dtype_policy(policy_before_);
 }
 
+// State.
+
 bool is_autocast_enabled(DeviceType device) {
-  return autocaster().state[static_cast<size_t>(device)].enabled;
+  const Autocaster* a = Autocaster::active();
+  return a && a->state[device].enabled;
 }
-Dtype get_autocast_dtype(DeviceType device) {
-  return autocaster().state[static_cast<size_t>(device)].dtype;
+Dtype get_autocast_dtype(DeviceType device) { return Autocaster::current().state[device].dtype; }
+bool is_autocast_cache_enabled() { return Autocaster::current().state.cache_enabled; }
+
+void set_autocast_enabled(DeviceType device, bool enabled) {
+  AutocastState state = capture();
+  state[device].enabled = enabled;
+  Autocaster& a = Autocaster::current();
+  a.state = state;
+  a.install();
+  if (a.nesting == 0 && !Autocaster::active()) a.cache.clear();
 }
-bool is_autocast_cache_enabled() { return autocaster().cache_enabled; }
-void clear_autocast_cache() { autocaster().cache.clear(); }
-size_t autocast_cache_size() { return autocaster().cache.size(); }
+void set_autocast_dtype(DeviceType device, Dtype dtype) {
+  HALFTAPE_CHECK(is_16bit(dtype), "set_autocast_dtype: dtype ", dtype,
+                 " is not float16 or bfloat16");
+  Autocaster::current().state[device].dtype = dtype;
+}
+void set_autocast_cache_enabled(bool enabled) {
+  Autocaster::current().state.cache_enabled = enabled;
+}
+bool is_autocast_available(DeviceType device) { return static_cast<size_t>(device) < kDeviceTypes; }
+
+void clear_autocast_cache() { Autocaster::current().cache.clear(); }
+size_t autocast_cache_size() { return Autocaster::current().cache.size(); }
+int increment_autocast_nesting() { return ++Autocaster::current().nesting; }
+int decrement_autocast_nesting() {
+  Autocaster& a = Autocaster::current();
+  HALFTAPE_CHECK(a.nesting > 0, "decrement_autocast_nesting: no region is open");
+  if (--a.nesting == 0) a.cache.clear();
+  return a.nesting;
+}
+
+Tensor cast_if_eligible(const Tensor& x, Dtype dtype) {
+  const Autocaster* a = Autocaster::active();
+  return a && a->eligible(x) ? halftape::cast(x, dtype) : x;
+}
+
+// What happens at each op.
+
+Autocaster& Autocaster::current() {
+  thread_local Autocaster own;
+  Autocaster* carried = active();
+  return carried ? *carried : own;
+}
+
+void Autocaster::install() {
+  bool any = false;
+  every_op = plan != nullptr;
+  for (const AutocastState::PerDevice& d : state.devices) {
+    if (!d.enabled) continue;
+    any = true;
+    every_op |= d.policy && d.policy->overrides();
+  }
+  set_dtype_policy(any ? this : nullptr);
+}
+
+void Autocaster::cast(const CastOp& op, std::span<const Tensor* const> given,
+                      std::span<Tensor> casts) {
+  const AutocastState::PerDevice* region = nullptr;
+  for (const Tensor* t : given)
+    if (!region && eligible(*t)) region = &of(*t);
+  if (!region) return;
+  const Cast rule = op.decided ? Cast::Keep : region->policy ? region->policy->get(op) : op.cast;
+  if (rule != Cast::Keep) {
+    HALFTAPE_CHECK(
+        rule != Cast::Refuse || op.cast == Cast::Refuse, op.name,
+        ": refused by the region's policy; run it in an autocast region with enabled=false");
+    HALFTAPE_CHECK(
+        rule != Cast::Refuse, op.name,
+        ": unsafe under autocast: a probability near 0 or 1 has no digits left in ", region->dtype,
+        "; use the form that takes logits, binary_cross_entropy_with_logits, or run this op in an ",
+        "autocast region with enabled=false on float32 inputs");
+    const Dtype target = rule == Cast::Lower     ? region->dtype
+                         : rule == Cast::Float32 ? kFloat32
+                                                 : widest(region->dtype, given);
+    for (size_t i = 0; i < given.size(); ++i)
+      if (eligible(*given[i]) && given[i]->dtype() != target) casts[i] = cached(*given[i], target);
+  }
+  if (plan) plan->note(op, rule, *region, given, casts);
+}
+
+/// float32 as soon as one input is something other than the region's dtype.
+Dtype Autocaster::widest(Dtype lower, std::span<const Tensor* const> given) const {
+  for (const Tensor* t : given)
+    if (eligible(*t) && t->dtype() != lower) return kFloat32;
+  return lower;
+}
+
+/// For later work: with what is decided now, but neither the cache nor the plan.
+std::shared_ptr<DtypePolicy> Autocaster::snapshot() const {
+  auto copy = std::make_shared<Autocaster>();
+  copy->state = state;
+  copy->every_op = every_op;
+  return copy;
+}
+
+bool Autocaster::cacheable(const Tensor& x) const {
+  return state.cache_enabled && x.dtype() == kFloat32 && x.is_leaf() && x.requires_grad() &&
+         !x.impl()->is_view && !InferenceMode::is_enabled();
+}
+
+Tensor Autocaster::cached(const Tensor& x, Dtype target) {
+  if (!cacheable(x)) return halftape::cast(x, target);
+  CachedCast& entry = cache[{x.impl(), target}];
+  const bool hit = entry.lowered.defined() && entry.version == x.version() &&
+                   entry.source.buffer() == x.array().buffer();
+  if (!hit) entry = {x, x.array(), x.array().to(target), x.version()};
+  return record("to", entry.lowered, {&x},
+                [](Node&, const Tensor& g) -> Grads { return {halftape::cast(g, kFloat32)}; });
+}
 
 }  // namespace halftape::amp

@@ -47,7 +47,9 @@ class Segment final : public SavedHooks {
                      "checkpoint: input ", i, " of shape ", inputs_[i].sizes(),
                      " was changed in place after the call; clone() it before the change");
     const AutoGradMode recording(true);
-    const PolicyScope policy(policy_.get());
+    // A copy for this run alone, whose cached casts end with it.
+    const std::shared_ptr<DtypePolicy> policy = policy_ ? policy_->snapshot() : nullptr;
+    const PolicyScope region(policy.get());
     const Generator now = get_generator();
     set_generator(random_);
     again_ = true;

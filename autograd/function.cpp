@@ -102,6 +102,9 @@ Grads FunctionNode::vjp(Grads g) {
     for (size_t i = 0; i < g.size(); ++i)
       if (const Output& o = output(static_cast<uint32_t>(i)); !g[i].defined())
         g[i] = zeros(o.shape, TensorOptions(o.dtype).device(o.device));
+  const auto& carried = context.policy_of_backward;
+  const std::shared_ptr<DtypePolicy> policy = carried ? carried->snapshot() : nullptr;
+  const PolicyScope region(policy.get());
   variable_list given = backward_(&context, std::move(g));
   while (given.size() > arguments.size() && !given.back().defined()) given.pop_back();
   HALFTAPE_CHECK(given.size() == arguments.size(), "backward: `", name(), "` gave ", given.size(),

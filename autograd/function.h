@@ -1,12 +1,14 @@
 // Ops written by users: a forward and a backward function, as torch::autograd::Function.
 #pragma once
 #include <map>
+#include <memory>
 #include <string>
 #include <type_traits>
 #include <variant>
 
 #include "halftape/autograd/grad_mode.h"
 #include "halftape/autograd/node.h"
+#include "halftape/autograd/policy.h"
 
 namespace halftape::autograd {
 
@@ -68,6 +70,9 @@ class AutogradContext {
   bool needs_input_grad(size_t argument) const;
   /// Does any argument of these ranges (first, one past the last)?
   bool needs_input_grad(std::initializer_list<IndexRange> ranges) const;
+
+  /// The dtype policy under which backward() runs. Null: none, as all rules (amp/function.h).
+  std::shared_ptr<const DtypePolicy> policy_of_backward;
 
  private:
   friend class FunctionNode;

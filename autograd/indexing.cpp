@@ -3,11 +3,11 @@
 #include <cstring>
 
 #include "halftape/autograd/ops/binary.h"
+#include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/create.h"
 #include "halftape/autograd/ops/index.h"
 #include "halftape/autograd/ops/mask.h"
 #include "halftape/autograd/ops/view.h"
-#include "halftape/autograd/policy.h"
 #include "halftape/autograd/record.h"
 #include "halftape/core/backend.h"
 
@@ -242,7 +242,7 @@ Tensor index(const Tensor& x, const std::vector<TensorIndex>& indices) {
 
 Tensor index_put(const Tensor& x_in, const std::vector<TensorIndex>& indices,
                  const Tensor& values_in, bool accumulate) {
-  const auto [x, given] = cast_inputs(Cast::Widest, "index_put", x_in, values_in);
+  const auto [x, given] = cast_inputs(cast_list::index_put, x_in, values_in);
   HALFTAPE_CHECK(given.device() == x.device() || given.dim() == 0, "index_put: values on ",
                  given.device(), ", the tensor on ", x.device(), "; move one with .to(device)");
   const Tensor values = given.to(x.device());

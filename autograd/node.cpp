@@ -161,6 +161,7 @@ Tensor Saved::tensor(Node& by) const {
 }
 
 DtypePolicy* dtype_policy() { return current_policy; }
+void set_dtype_policy(DtypePolicy* policy) { current_policy = policy; }
 PolicyScope::PolicyScope(DtypePolicy* policy) : before_(std::exchange(current_policy, policy)) {}
 PolicyScope::~PolicyScope() { current_policy = before_; }
 

@@ -3,27 +3,45 @@
 #pragma once
 #include <array>
 #include <memory>
+#include <optional>
 #include <span>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "halftape/autograd/tensor.h"
 #include "halftape/core/formula/ops.h"
 
 namespace halftape {
 
+/// An op as policies know it: its name and its nature, declared once, in its formula or in
+/// autograd/ops/cast_list.h.
+struct CastOp {
+  const char* name;
+  Cast cast;
+  bool decided = false;  // the caller named a dtype, which wins over every policy
+
+  /// For ops with an optional dtype argument.
+  CastOp unless(const std::optional<Dtype>& dtype) const { return {name, cast, dtype.has_value()}; }
+};
+
 class DtypePolicy {
  public:
   virtual ~DtypePolicy() = default;
-  /// `x` in the dtype in which `op` is to run. `all`: the op's tensor inputs, `x` among them;
-  /// undefined ones are left out.
-  virtual Tensor cast(Cast rule, const char* op, const Tensor& x,
-                      std::span<const Tensor* const> all) = 0;
+  /// Decides for one op. casts[i] becomes given[i] in the dtype in which `op` is to run, or stays
+  /// undefined where given[i] is right as it is. Undefined inputs are skipped.
+  virtual void cast(const CastOp& op, std::span<const Tensor* const> given,
+                    std::span<Tensor> casts) = 0;
   /// A policy that decides as this one does now, for work done later or in another thread.
   virtual std::shared_ptr<DtypePolicy> snapshot() const = 0;
+
+  /// Is cast() to be asked about Keep ops, too?
+  bool every_op = false;
 };
 
 /// The thread's policy; null: leave dtypes alone.
 DtypePolicy* dtype_policy();
+void set_dtype_policy(DtypePolicy* policy);
 
 /// Installs a policy for a scope. The engine runs rules under PolicyScope(nullptr): dtypes were
 /// decided in the forward pass.
@@ -38,41 +56,60 @@ class [[nodiscard]] PolicyScope {
   DtypePolicy* before_;
 };
 
-/// An op's inputs as the policy wants them: what was given, or a cast of it.
+/// An op's inputs as the policy wants them: what was given, or a cast of it. While it lives the
+/// policy is off, so that the ops of which this one is made are not asked again.
 template <size_t N>
 class CastInputs {
  public:
-  std::array<const Tensor*, N> given;
-  std::array<Tensor, N> cast;  // undefined: as given
-  const Tensor& operator[](size_t i) const { return cast[i].defined() ? cast[i] : *given[i]; }
+  explicit CastInputs(std::array<const Tensor*, N> given) : given_(given) {}
+  CastInputs(CastInputs&& other) noexcept
+      : given_(other.given_),
+        cast_(std::move(other.cast_)),
+        resume_(std::exchange(other.resume_, nullptr)) {}
+  CastInputs& operator=(CastInputs&&) = delete;
+  ~CastInputs() {
+    if (resume_) set_dtype_policy(resume_);
+  }
+
+  void decide(DtypePolicy& policy, const CastOp& op) {
+    if (op.cast == Cast::Keep && !policy.every_op) return;
+    policy.cast(op, given_, cast_);
+    set_dtype_policy(nullptr);
+    resume_ = &policy;
+  }
+  const Tensor& operator[](size_t i) const { return cast_[i].defined() ? cast_[i] : *given_[i]; }
   template <size_t I>
   const Tensor& get() const {
     return (*this)[I];
   }
+
+ private:
+  std::array<const Tensor*, N> given_;
+  std::array<Tensor, N> cast_;  // undefined: as given
+  DtypePolicy* resume_ = nullptr;
 };
 
-/// The first line of every frontend: `const auto [a, b] = cast_inputs(Cast::Lower, "matmul", a_in,
+/// The first line of every frontend: `const auto [a, b] = cast_inputs(cast_list::matmul, a_in,
 /// b_in);` makes a and b references to the inputs, or to differentiable casts of them.
 template <class... T>
-CastInputs<sizeof...(T)> cast_inputs(Cast rule, const char* op, T&&... inputs) {
+CastInputs<sizeof...(T)> cast_inputs(const CastOp& op, T&&... inputs) {
   static_assert((std::is_lvalue_reference_v<T> && ...), "temporaries would not live long enough");
-  CastInputs<sizeof...(T)> in{{&inputs...}, {}};
-  DtypePolicy* policy = dtype_policy();
-  if (!policy || rule == Cast::Keep) [[likely]]
-    return in;
-  for (size_t i = 0; i < in.given.size(); ++i)
-    if (in.given[i]->defined()) in.cast[i] = policy->cast(rule, op, *in.given[i], in.given);
+  CastInputs<sizeof...(T)> in({&inputs...});
+  if (DtypePolicy* policy = dtype_policy()) [[unlikely]]
+    in.decide(*policy, op);
   return in;
 }
 
-/// The same for a list.
-inline TensorList cast_inputs(Cast rule, const char* op, const TensorList& inputs) {
+/// The same for a list; what follows it in a frontend stands under PolicyScope(nullptr).
+inline TensorList cast_inputs(const CastOp& op, const TensorList& inputs) {
   DtypePolicy* policy = dtype_policy();
-  if (!policy) return inputs;
-  std::vector<const Tensor*> all;
-  for (const Tensor& t : inputs) all.push_back(&t);
-  TensorList out;
-  for (const Tensor& t : inputs) out.push_back(t.defined() ? policy->cast(rule, op, t, all) : t);
+  if (!policy || (op.cast == Cast::Keep && !policy->every_op)) return inputs;
+  std::vector<const Tensor*> given;
+  for (const Tensor& t : inputs) given.push_back(&t);
+  TensorList out(inputs.size());
+  policy->cast(op, given, out);
+  for (size_t i = 0; i < out.size(); ++i)
+    if (!out[i].defined()) out[i] = inputs[i];
   return out;
 }
 

@@ -1,10 +1,10 @@
 #include "halftape/core/formula/binary.h"
 
 #include "halftape/autograd/ops/binary.h"
+#include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/create.h"
 #include "halftape/autograd/ops/unary.h"
 #include "halftape/autograd/ops/view.h"
-#include "halftape/autograd/policy.h"
 #include "halftape/autograd/record.h"
 #include "halftape/core/backend.h"
 
@@ -74,7 +74,7 @@ Dtype result_type(std::initializer_list<const Tensor*> inputs) {
 
 template <class Op>
 Tensor binary(const Tensor& a_in, const Tensor& b_in) {
-  const auto [a, b] = cast_inputs(cast_of<Op>(), Op::name, a_in, b_in);
+  const auto [a, b] = cast_inputs(CastOp{called<Op>(), cast_of<Op>()}, a_in, b_in);
   same_device(Op::name, a, b);
   const Shape shape = broadcast(Op::name, a.sizes(), b.sizes());
   Array y(shape, out_dtype<Op>(a, b), a.device());
@@ -114,12 +114,12 @@ Tensor binary(const Tensor& a_in, const Tensor& b_in) {
 
 static constexpr auto entries = BinaryOps::table([](auto op) {
   using Op = typename decltype(op)::type;
-  return BinaryEntry{Op::name, Op::compares, cast_of<Op>(), &binary<Op>};
+  return BinaryEntry{Op::name, called<Op>(), Op::compares, cast_of<Op>(), &binary<Op>};
 });
 std::span<const BinaryEntry> binary_ops() { return entries; }
 
 Tensor where(const Tensor& condition, const Tensor& a_in, const Tensor& b_in) {
-  const auto [a, b] = cast_inputs(Cast::Keep, "where", a_in, b_in);
+  const auto [a, b] = cast_inputs(cast_list::where, a_in, b_in);
   same_device("where", a, b);
   same_device("where", condition, a);
   HALFTAPE_CHECK(condition.dtype() == kBool, "where: the condition is ", condition.dtype(),

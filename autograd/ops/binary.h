@@ -207,6 +207,7 @@ inline Tensor operator^(Scalar a, const Tensor& b) { return bitwise_xor(b, a); }
 /// Every binary op by name, for the op table.
 struct BinaryEntry {
   const char* name;
+  const char* called;
   bool compares;
   Cast cast;
   Tensor (*call)(const Tensor&, const Tensor&);

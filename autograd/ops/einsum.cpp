@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "halftape/autograd/ops/binary.h"
+#include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/create.h"
 #include "halftape/autograd/ops/index.h"
 #include "halftape/autograd/ops/matmul.h"
@@ -211,12 +212,7 @@ Tensor einsum(std::string_view equation, const TensorList& tensors) {
       if (seen[static_cast<size_t>(l)] == 1) out.push_back(l);
   }
 
-  TensorList cast_in;
-  std::vector<const Tensor*> all;
-  for (const Tensor& t : tensors) all.push_back(&t);
-  DtypePolicy* policy = dtype_policy();
-  for (const Tensor& t : tensors)
-    cast_in.push_back(policy ? policy->cast(Cast::Lower, "einsum", t, all) : t);
+  const TensorList cast_in = cast_inputs(cast_list::einsum, tensors);
   one_dtype("einsum", cast_in);
   const PolicyScope plain(nullptr);
 
@@ -249,7 +245,7 @@ Tensor einsum(std::string_view equation, const TensorList& tensors) {
 }
 
 Tensor tensordot(const Tensor& a_in, const Tensor& b_in, const Dims& dims_a, const Dims& dims_b) {
-  const auto [a, b] = cast_inputs(Cast::Widest, "tensordot", a_in, b_in);
+  const auto [a, b] = cast_inputs(cast_list::tensordot, a_in, b_in);
   one_dtype("tensordot", {a, b});
   HALFTAPE_CHECK(dims_a.size() == dims_b.size(), "tensordot: ", dims_a.size(), " and ",
                  dims_b.size(), " dimensions to sum over in ", dims_a, " and ", dims_b);
@@ -282,14 +278,13 @@ Tensor tensordot(const Tensor& a_in, const Tensor& b_in, const Dims& dims_a, con
   for (int i = 0; i < dims_a.size(); ++i)
     HALFTAPE_CHECK(a.size(p.over[i]) == b.size(q.over[i]), "tensordot: dimension ", dims_a[i],
                    " of ", a.sizes(), " and ", dims_b[i], " of ", b.sizes(), " differ");
-  const PolicyScope plain(nullptr);
   const Tensor y = mm(reshape(permute(a, joined(p.left, p.over)), {p.rest, p.depth}),
                       reshape(permute(b, joined(q.over, q.left)), {q.depth, q.rest}));
   return reshape(y, joined(p.shape, q.shape));
 }
 
 Tensor bilinear(const Tensor& a_in, const Tensor& b_in, const Tensor& w_in, const Tensor& bias_in) {
-  const auto [a, b, w, bias] = cast_inputs(Cast::Widest, "bilinear", a_in, b_in, w_in, bias_in);
+  const auto [a, b, w, bias] = cast_inputs(cast_list::bilinear, a_in, b_in, w_in, bias_in);
   one_dtype("bilinear", bias.defined() ? TensorList{a, b, w, bias} : TensorList{a, b, w});
   HALFTAPE_CHECK(w.dim() == 3, "bilinear: weight ", w.sizes(), " must be (out, in1, in2)");
   HALFTAPE_CHECK(
@@ -307,7 +302,6 @@ Tensor bilinear(const Tensor& a_in, const Tensor& b_in, const Tensor& w_in, cons
   HALFTAPE_CHECK(!bias.defined() || bias.sizes() == Shape{w.size(0)}, "bilinear: bias ",
                  bias.defined() ? bias.sizes() : Shape(), ", weight ", w.sizes(), " expects (",
                  w.size(0), ")");
-  const PolicyScope plain(nullptr);
   // In float32, so that two products and a sum round once.
   const Dtype wide = is_16bit(a.dtype()) ? kFloat32 : a.dtype();
   const Tensor x = reshape(a, {n, a.size(-1)}).to(wide), z = reshape(b, {n, b.size(-1)}).to(wide);

@@ -1,11 +1,11 @@
 #include "halftape/autograd/ops/index.h"
 
 #include "halftape/autograd/ops/binary.h"
+#include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/create.h"
 #include "halftape/autograd/ops/reduce.h"
 #include "halftape/autograd/ops/unary.h"
 #include "halftape/autograd/ops/view.h"
-#include "halftape/autograd/policy.h"
 #include "halftape/autograd/record.h"
 #include "halftape/core/backend.h"
 
@@ -162,7 +162,7 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Scalar value) 
 }
 
 Tensor scatter_add(const Tensor& x_in, int64_t dim, const Tensor& index, const Tensor& src_in) {
-  const auto [x, src] = cast_inputs(Cast::Widest, "scatter_add", x_in, src_in);
+  const auto [x, src] = cast_inputs(cast_list::scatter_add, x_in, src_in);
   return detail::scatter_add(x, dim, index, src, {"scatter_add"});
 }
 

@@ -1,13 +1,13 @@
 #include "halftape/autograd/ops/loss.h"
 
 #include "halftape/autograd/ops/binary.h"
+#include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/create.h"
 #include "halftape/autograd/ops/index.h"
 #include "halftape/autograd/ops/reduce.h"
 #include "halftape/autograd/ops/softmax.h"
 #include "halftape/autograd/ops/unary.h"
 #include "halftape/autograd/ops/view.h"
-#include "halftape/autograd/policy.h"
 #include "halftape/core/backend.h"
 
 namespace halftape {
@@ -67,7 +67,7 @@ Tensor nll(const Tensor& x, const Targets& t, Reduction reduction) {
 
 Tensor nll_loss(const Tensor& in, const Tensor& target, const Tensor& weight, Reduction reduction,
                 int64_t ignore_index) {
-  const auto [x] = cast_inputs(Cast::Float32, "nll_loss", in);
+  const auto [x] = cast_inputs(cast_list::nll_loss, in);
   check_classes("nll_loss", x, target, weight);
   if (x.dim() == 1) {
     const Tensor y =
@@ -77,10 +77,11 @@ Tensor nll_loss(const Tensor& in, const Tensor& target, const Tensor& weight, Re
   return nll(x, Targets("nll_loss", x, target, weight, ignore_index), reduction);
 }
 
-Tensor cross_entropy(const Tensor& in, const Tensor& target, const Tensor& weight,
+Tensor cross_entropy(const Tensor& given, const Tensor& target, const Tensor& weight,
                      Reduction reduction, int64_t ignore_index, double label_smoothing) {
   HALFTAPE_CHECK(label_smoothing >= 0 && label_smoothing <= 1, "cross_entropy: label_smoothing ",
                  label_smoothing, " is not between 0 and 1");
+  const auto [in] = cast_inputs(cast_list::cross_entropy, given);
   check_classes("cross_entropy", in, target, weight);
   if (in.dim() == 1) {
     const Tensor y = cross_entropy(unsqueeze(in, 0), unsqueeze(target, 0), weight, reduction,
@@ -100,7 +101,7 @@ Tensor cross_entropy(const Tensor& in, const Tensor& target, const Tensor& weigh
 }
 
 Tensor mse_loss(const Tensor& a, const Tensor& b, Reduction reduction) {
-  const auto [x, y] = cast_inputs(Cast::Float32, "mse_loss", a, b);
+  const auto [x, y] = cast_inputs(cast_list::mse_loss, a, b);
   same_shape("mse_loss", x, y);
   return reduced(square(x - y), reduction);
 }
@@ -108,7 +109,7 @@ Tensor mse_loss(const Tensor& a, const Tensor& b, Reduction reduction) {
 Tensor binary_cross_entropy_with_logits(const Tensor& a, const Tensor& b, const Tensor& weight,
                                         const Tensor& pos_weight, Reduction reduction) {
   const auto [x, y, w, p] =
-      cast_inputs(Cast::Float32, "binary_cross_entropy_with_logits", a, b, weight, pos_weight);
+      cast_inputs(cast_list::binary_cross_entropy_with_logits, a, b, weight, pos_weight);
   same_shape("binary_cross_entropy_with_logits", x, y);
   // ln(1 − σ(x)) = ln σ(x) − x.
   const Tensor left = (1 - y) * x;
@@ -120,7 +121,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& a, const Tensor& b, const 
 
 Tensor binary_cross_entropy(const Tensor& a, const Tensor& b, const Tensor& weight,
                             Reduction reduction) {
-  const auto [p, y, w] = cast_inputs(Cast::Refuse, "binary_cross_entropy", a, b, weight);
+  const auto [p, y, w] = cast_inputs(cast_list::binary_cross_entropy, a, b, weight);
   same_shape("binary_cross_entropy", p, y);
   Tensor losses = binary<formula::BinaryCrossEntropy>(p, y);
   if (w.defined()) losses = losses * w;

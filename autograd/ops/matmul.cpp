@@ -3,11 +3,11 @@
 #include <string_view>
 
 #include "halftape/autograd/ops/binary.h"
+#include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/create.h"
 #include "halftape/autograd/ops/einsum.h"
 #include "halftape/autograd/ops/reduce.h"
 #include "halftape/autograd/ops/view.h"
-#include "halftape/autograd/policy.h"
 #include "halftape/autograd/record.h"
 #include "halftape/core/backend.h"
 
@@ -83,11 +83,11 @@ Tensor row(const Tensor& v) { return unsqueeze(v, 0); }
 Tensor column(const Tensor& v) { return unsqueeze(v, -1); }
 
 /// The inputs of `beta·input + alpha·a·b` as the policy wants them, and checked.
-CastInputs<3> operands(const char* op, const Tensor& input_in, const Tensor& a_in,
+CastInputs<3> operands(const CastOp& op, const Tensor& input_in, const Tensor& a_in,
                        const Tensor& b_in) {
-  auto all = cast_inputs(Cast::Lower, op, input_in, a_in, b_in);
-  same_kind(op, all[1], all[2]);
-  same_kind(op, all[0], all[1]);
+  auto all = cast_inputs(op, input_in, a_in, b_in);
+  same_kind(op.name, all[1], all[2]);
+  same_kind(op.name, all[0], all[1]);
   return all;
 }
 Scales scales(Scalar beta, Scalar alpha) { return {beta.to_double(), alpha.to_double()}; }
@@ -102,7 +102,7 @@ void check_batches(const char* op, const Tensor& a, const Tensor& b) {
 }  // namespace
 
 Tensor matmul(const Tensor& a_in, const Tensor& b_in) {
-  const auto [a, b] = cast_inputs(Cast::Lower, "matmul", a_in, b_in);
+  const auto [a, b] = cast_inputs(cast_list::matmul, a_in, b_in);
   same_kind("matmul", a, b);
   HALFTAPE_CHECK(a.dim() > 0 && b.dim() > 0, "matmul: ", a.sizes(), " and ", b.sizes(),
                  ": a number is no matrix; use *");
@@ -116,7 +116,7 @@ Tensor matmul(const Tensor& a_in, const Tensor& b_in) {
 }
 
 Tensor mm(const Tensor& a_in, const Tensor& b_in) {
-  const auto [a, b] = cast_inputs(Cast::Lower, "mm", a_in, b_in);
+  const auto [a, b] = cast_inputs(cast_list::mm, a_in, b_in);
   check_rank("mm", "the first factor", a, 2);
   check_rank("mm", "the second factor", b, 2);
   same_kind("mm", a, b);
@@ -124,14 +124,14 @@ Tensor mm(const Tensor& a_in, const Tensor& b_in) {
 }
 
 Tensor bmm(const Tensor& a_in, const Tensor& b_in) {
-  const auto [a, b] = cast_inputs(Cast::Lower, "bmm", a_in, b_in);
+  const auto [a, b] = cast_inputs(cast_list::bmm, a_in, b_in);
   check_batches("bmm", a, b);
   same_kind("bmm", a, b);
   return product("bmm", {}, a, b, {});
 }
 
 Tensor mv(const Tensor& a_in, const Tensor& v_in) {
-  const auto [a, v] = cast_inputs(Cast::Lower, "mv", a_in, v_in);
+  const auto [a, v] = cast_inputs(cast_list::mv, a_in, v_in);
   check_rank("mv", "the first factor", a, 2);
   check_rank("mv", "the second factor", v, 1);
   same_kind("mv", a, v);
@@ -139,7 +139,7 @@ Tensor mv(const Tensor& a_in, const Tensor& v_in) {
 }
 
 Tensor dot(const Tensor& a_in, const Tensor& b_in) {
-  const auto [a, b] = cast_inputs(Cast::Widest, "dot", a_in, b_in);
+  const auto [a, b] = cast_inputs(cast_list::dot, a_in, b_in);
   check_rank("dot", "the first factor", a, 1);
   check_rank("dot", "the second factor", b, 1);
   HALFTAPE_CHECK(a.size(0) == b.size(0), "dot: vectors of ", a.size(0), " and ", b.size(0),
@@ -164,7 +164,7 @@ Tensor outer(const Tensor& a, const Tensor& b) {
 
 Tensor addmm(const Tensor& input_in, const Tensor& a_in, const Tensor& b_in, Scalar beta,
              Scalar alpha) {
-  const auto [input, a, b] = operands("addmm", input_in, a_in, b_in);
+  const auto [input, a, b] = operands(cast_list::addmm, input_in, a_in, b_in);
   check_rank("addmm", "the first factor", a, 2);
   check_rank("addmm", "the second factor", b, 2);
   return product("addmm", input, a, b, scales(beta, alpha));
@@ -172,7 +172,7 @@ Tensor addmm(const Tensor& input_in, const Tensor& a_in, const Tensor& b_in, Sca
 
 Tensor addmv(const Tensor& input_in, const Tensor& a_in, const Tensor& v_in, Scalar beta,
              Scalar alpha) {
-  const auto [input, a, v] = operands("addmv", input_in, a_in, v_in);
+  const auto [input, a, v] = operands(cast_list::addmv, input_in, a_in, v_in);
   check_rank("addmv", "the first factor", a, 2);
   check_rank("addmv", "the second factor", v, 1);
   // A number broadcasts as it is; a vector stands upright beside the product.
@@ -182,7 +182,7 @@ Tensor addmv(const Tensor& input_in, const Tensor& a_in, const Tensor& v_in, Sca
 
 Tensor addr(const Tensor& input_in, const Tensor& u_in, const Tensor& v_in, Scalar beta,
             Scalar alpha) {
-  const auto [input, u, v] = operands("addr", input_in, u_in, v_in);
+  const auto [input, u, v] = operands(cast_list::addr, input_in, u_in, v_in);
   check_rank("addr", "the first factor", u, 1);
   check_rank("addr", "the second factor", v, 1);
   return product("addr", input, column(u), row(v), scales(beta, alpha));
@@ -190,14 +190,14 @@ Tensor addr(const Tensor& input_in, const Tensor& u_in, const Tensor& v_in, Scal
 
 Tensor baddbmm(const Tensor& input_in, const Tensor& a_in, const Tensor& b_in, Scalar beta,
                Scalar alpha) {
-  const auto [input, a, b] = operands("baddbmm", input_in, a_in, b_in);
+  const auto [input, a, b] = operands(cast_list::baddbmm, input_in, a_in, b_in);
   check_batches("baddbmm", a, b);
   return product("baddbmm", input, a, b, scales(beta, alpha));
 }
 
 Tensor addbmm(const Tensor& input_in, const Tensor& a_in, const Tensor& b_in, Scalar beta,
               Scalar alpha) {
-  const auto [input, a, b] = operands("addbmm", input_in, a_in, b_in);
+  const auto [input, a, b] = operands(cast_list::addbmm, input_in, a_in, b_in);
   check_batches("addbmm", a, b);
   HALFTAPE_CHECK(a.size(2) == b.size(1), "addbmm: ", a.sizes(), " and ", b.sizes(), ": ", a.size(2),
                  " columns against ", b.size(1), " rows");
@@ -250,7 +250,8 @@ Tensor matrix_power(const Tensor& a, int64_t n) {
   }
 }
 
-Tensor trace(const Tensor& x) {
+Tensor trace(const Tensor& in) {
+  const auto [x] = cast_inputs(cast_list::trace, in);
   check_rank("trace", "the input", x, 2);
   const int64_t n = std::min(x.size(0), x.size(1));
   const Tensor square = slice(slice(x, 0, 0, n), 1, 0, n);
@@ -258,7 +259,7 @@ Tensor trace(const Tensor& x) {
 }
 
 Tensor linear(const Tensor& x_in, const Tensor& w_in, const Tensor& b_in) {
-  const auto [x, w, b] = cast_inputs(Cast::Lower, "linear", x_in, w_in, b_in);
+  const auto [x, w, b] = cast_inputs(cast_list::linear, x_in, w_in, b_in);
   same_kind("linear", x, w);
   HALFTAPE_CHECK(w.dim() == 2, "linear: weight ", w.sizes(), " must be (out, in)");
   HALFTAPE_CHECK(x.dim() >= 1 && x.size(-1) == w.size(1), "linear: input ", x.sizes(), " has ",

@@ -1,9 +1,9 @@
 #include "halftape/autograd/ops/pointwise.h"
 
 #include "halftape/autograd/ops/binary.h"
+#include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/unary.h"
 #include "halftape/autograd/ops/view.h"
-#include "halftape/autograd/policy.h"
 
 namespace halftape {
 namespace {
@@ -48,13 +48,13 @@ Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight) {
 }
 
 Tensor addcmul(const Tensor& x_in, const Tensor& a_in, const Tensor& b_in, Scalar value) {
-  const auto [x, a, b] = cast_inputs(Cast::Widest, "addcmul", x_in, a_in, b_in);
+  const auto [x, a, b] = cast_inputs(cast_list::addcmul, x_in, a_in, b_in);
   return rounded_once([value](const Tensor& s, const Tensor& p,
                               const Tensor& q) { return s + times(p, value) * q; },
                       x, a, b);
 }
 Tensor addcdiv(const Tensor& x_in, const Tensor& a_in, const Tensor& b_in, Scalar value) {
-  const auto [x, a, b] = cast_inputs(Cast::Widest, "addcdiv", x_in, a_in, b_in);
+  const auto [x, a, b] = cast_inputs(cast_list::addcdiv, x_in, a_in, b_in);
   HALFTAPE_CHECK(a.is_floating_point() || b.is_floating_point(), "addcdiv: ", a.dtype(),
                  " divided by ", b.dtype(), "; convert one with .to(kFloat32)");
   return rounded_once([value](const Tensor& s, const Tensor& p,

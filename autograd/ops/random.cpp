@@ -7,8 +7,8 @@
 
 #include "halftape/autograd/grad_mode.h"
 #include "halftape/autograd/ops/binary.h"
+#include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/create.h"
-#include "halftape/autograd/policy.h"
 #include "halftape/core/backend.h"
 #include "halftape/core/formula/philox.h"
 
@@ -190,7 +190,7 @@ Tensor multinomial(const Tensor& p, int64_t n, bool replacement) {
 
 Tensor dropout(const Tensor& in, double p, bool training) {
   HALFTAPE_CHECK(p >= 0 && p <= 1, "dropout: probability ", p, " is not between 0 and 1");
-  const auto [x] = cast_inputs(Cast::Keep, "dropout", in);
+  const auto [x] = cast_inputs(cast_list::dropout, in);
   if (!training || p == 0) return x;
   if (p == 1) return x * zeros_like(x);
   const Array kept(x.sizes(), x.dtype(), x.device());

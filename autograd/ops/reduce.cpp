@@ -1,12 +1,12 @@
 #include "halftape/core/formula/reduce.h"
 
 #include "halftape/autograd/ops/binary.h"
+#include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/create.h"
 #include "halftape/autograd/ops/index.h"
 #include "halftape/autograd/ops/reduce.h"
 #include "halftape/autograd/ops/scan.h"
 #include "halftape/autograd/ops/view.h"
-#include "halftape/autograd/policy.h"
 #include "halftape/autograd/record.h"
 #include "halftape/core/backend.h"
 
@@ -37,16 +37,16 @@ Dtype accumulated(Dtype d) { return is_floating_point(d) ? d : kInt64; }
 Dtype wide(Dtype d) { return is_16bit(d) ? kFloat32 : d; }
 
 template <class Op>
-Tensor extremum(const char* op, const Tensor& in, const Dims& wanted, bool keepdim) {
-  const auto [x] = cast_inputs(Cast::Keep, op, in);
-  const Dims dims = wrap_dims(op, wanted, static_cast<int>(x.dim()));
+Tensor extremum(const CastOp& op, const Tensor& in, const Dims& wanted, bool keepdim) {
+  const auto [x] = cast_inputs(op, in);
+  const Dims dims = wrap_dims(op.name, wanted, static_cast<int>(x.dim()));
   for (int64_t d : dims)
-    HALFTAPE_CHECK(x.size(d) > 0, op, ": dimension ", d, " of ", x.sizes(),
+    HALFTAPE_CHECK(x.size(d) > 0, op.name, ": dimension ", d, " of ", x.sizes(),
                    " is empty and has no such value");
   const Array y = reduce<Op>(x, dims, x.dtype());
   if (!records({&x})) return finish(Tensor(y), x.sizes(), dims, keepdim);
-  const Tensor out =
-      record(op, y, {&x}, [x = Saved(x), y = Saved(y), dims](Node& self, const Tensor& g) -> Grads {
+  const Tensor out = record(
+      op.name, y, {&x}, [x = Saved(x), y = Saved(y), dims](Node& self, const Tensor& g) -> Grads {
         const Tensor from = x.tensor(self);
         const Shape& shape = from.sizes();
         const Tensor best = keep_dims(y.tensor(self).detach(), shape, dims);
@@ -73,11 +73,12 @@ Tensor arg_extremum(const char* op, ArgKernel kernel, const Tensor& x, std::opti
 }
 
 /// Values and indices along one dimension; the gradient goes where the indices point.
-std::tuple<Tensor, Tensor> extremum_along(const char* op, ArgKernel kernel, const Tensor& x,
+std::tuple<Tensor, Tensor> extremum_along(const CastOp& op, ArgKernel kernel, const Tensor& in,
                                           int64_t dim, bool keepdim) {
-  const Tensor index = arg_extremum(op, kernel, x, dim, true);
+  const auto [x] = cast_inputs(op, in);
+  const Tensor index = arg_extremum(op.name, kernel, x, dim, true);
   if (x.dim() == 0) return {clone(x), index};
-  const int d = wrap_dim(op, dim, static_cast<int>(x.dim()));
+  const int d = wrap_dim(op.name, dim, static_cast<int>(x.dim()));
   const Tensor values = gather(x, d, index);
   if (keepdim) return {values, index};
   return {squeeze(values, d), squeeze(index, d)};
@@ -86,7 +87,7 @@ std::tuple<Tensor, Tensor> extremum_along(const char* op, ArgKernel kernel, cons
 }  // namespace
 
 Tensor sum(const Tensor& in, const Dims& wanted, bool keepdim, std::optional<Dtype> dtype) {
-  const auto [cast_in] = cast_inputs(dtype ? Cast::Keep : Cast::Float32, formula::Sum::name, in);
+  const auto [cast_in] = cast_inputs(cast_list::sum.unless(dtype), in);
   const Dims dims = wrap_dims(formula::Sum::name, wanted, static_cast<int>(cast_in.dim()));
   const Dtype out = dtype.value_or(accumulated(cast_in.dtype()));
   // Whole numbers are summed as such: 1.5 + 1.5 in int64 is 2.
@@ -105,7 +106,7 @@ Tensor nansum(const Tensor& x, const Dims& dims, bool keepdim, std::optional<Dty
 }
 
 Tensor mean(const Tensor& in, const Dims& wanted, bool keepdim, std::optional<Dtype> dtype) {
-  const auto [cast_in] = cast_inputs(Cast::Keep, "mean", in);
+  const auto [cast_in] = cast_inputs(cast_list::mean.unless(dtype), in);
   const Tensor x = cast_in.to(dtype.value_or(cast_in.dtype()));
   HALFTAPE_CHECK(x.is_floating_point(), "mean: of a ", x.dtype(),
                  " tensor; convert it with .to(kFloat32), or pass dtype=kFloat32");
@@ -124,7 +125,7 @@ Tensor nanmean(const Tensor& in, const Dims& dims, bool keepdim, std::optional<D
 }
 
 Tensor prod(const Tensor& in, int64_t dim, bool keepdim, std::optional<Dtype> dtype) {
-  const auto [cast_in] = cast_inputs(dtype ? Cast::Keep : Cast::Float32, formula::Prod::name, in);
+  const auto [cast_in] = cast_inputs(cast_list::prod.unless(dtype), in);
   const int d = wrap_dim(formula::Prod::name, dim, static_cast<int>(cast_in.dim()));
   const Tensor x = cast_in.to(dtype.value_or(accumulated(cast_in.dtype())));
   if (x.dim() == 0) return clone(x);
@@ -146,15 +147,15 @@ Tensor prod(const Tensor& x, std::optional<Dtype> dtype) {
 }
 
 Tensor amax(const Tensor& x, const Dims& dims, bool keepdim) {
-  return extremum<formula::Max>("amax", x, dims, keepdim);
+  return extremum<formula::Max>(cast_list::amax, x, dims, keepdim);
 }
 Tensor amin(const Tensor& x, const Dims& dims, bool keepdim) {
-  return extremum<formula::Min>("amin", x, dims, keepdim);
+  return extremum<formula::Min>(cast_list::amin, x, dims, keepdim);
 }
 std::tuple<Tensor, Tensor> aminmax(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
   const Dims dims = dim ? Dims{*dim} : Dims{};
-  return {extremum<formula::Min>("aminmax", x, dims, keepdim),
-          extremum<formula::Max>("aminmax", x, dims, keepdim)};
+  return {extremum<formula::Min>(cast_list::aminmax, x, dims, keepdim),
+          extremum<formula::Max>(cast_list::aminmax, x, dims, keepdim)};
 }
 
 Tensor argmax(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
@@ -164,13 +165,13 @@ Tensor argmin(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
   return arg_extremum("argmin", &Backend::argmin, x, dim, keepdim);
 }
 
-Tensor max(const Tensor& x) { return extremum<formula::Max>("max", x, {}, false); }
-Tensor min(const Tensor& x) { return extremum<formula::Min>("min", x, {}, false); }
+Tensor max(const Tensor& x) { return extremum<formula::Max>(cast_list::max, x, {}, false); }
+Tensor min(const Tensor& x) { return extremum<formula::Min>(cast_list::min, x, {}, false); }
 std::tuple<Tensor, Tensor> max(const Tensor& x, int64_t dim, bool keepdim) {
-  return extremum_along("max", &Backend::argmax, x, dim, keepdim);
+  return extremum_along(cast_list::max, &Backend::argmax, x, dim, keepdim);
 }
 std::tuple<Tensor, Tensor> min(const Tensor& x, int64_t dim, bool keepdim) {
-  return extremum_along("min", &Backend::argmin, x, dim, keepdim);
+  return extremum_along(cast_list::min, &Backend::argmin, x, dim, keepdim);
 }
 Tensor max(const Tensor& a, const Tensor& b) { return maximum(a, b); }
 Tensor min(const Tensor& a, const Tensor& b) { return minimum(a, b); }

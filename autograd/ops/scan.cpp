@@ -1,10 +1,10 @@
 #include "halftape/autograd/ops/scan.h"
 
 #include "halftape/autograd/ops/binary.h"
+#include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/create.h"
 #include "halftape/autograd/ops/index.h"
 #include "halftape/autograd/ops/view.h"
-#include "halftape/autograd/policy.h"
 #include "halftape/autograd/record.h"
 #include "halftape/core/backend.h"
 #include "halftape/core/formula/reduce.h"
@@ -31,10 +31,10 @@ Tensor recurrence(Tensor a, Tensor b, int dim, int64_t s) {
 
 /// The start that running sums and products share: casts, dtypes, and a dimension for a number.
 template <class F>
-Tensor accumulated(const char* op, const Tensor& in, int64_t dim, std::optional<Dtype> dtype,
+Tensor accumulated(const CastOp& op, const Tensor& in, int64_t dim, std::optional<Dtype> dtype,
                    F along) {
-  const auto [cast_in] = cast_inputs(dtype ? Cast::Keep : Cast::Float32, op, in);
-  const int d = wrap_dim(op, dim, static_cast<int>(cast_in.dim()));
+  const auto [cast_in] = cast_inputs(op.unless(dtype), in);
+  const int d = wrap_dim(op.name, dim, static_cast<int>(cast_in.dim()));
   const Tensor x =
       cast_in.to(dtype.value_or(cast_in.is_floating_point() ? cast_in.dtype() : kInt64));
   return x.dim() == 0 ? squeeze(along(unsqueeze(x, 0), 0), 0) : along(x, d);
@@ -92,11 +92,11 @@ Tensor shifted(const Tensor& x, int dim, int64_t steps, Scalar value) {
 }  // namespace detail
 
 Tensor cumsum(const Tensor& x, int64_t dim, std::optional<Dtype> dtype) {
-  return accumulated("cumsum", x, dim, dtype,
+  return accumulated(cast_list::cumsum, x, dim, dtype,
                      [](const Tensor& t, int d) { return detail::cumsum(t, d, false); });
 }
 Tensor cumprod(const Tensor& x, int64_t dim, std::optional<Dtype> dtype) {
-  return accumulated("cumprod", x, dim, dtype,
+  return accumulated(cast_list::cumprod, x, dim, dtype,
                      [](const Tensor& t, int d) { return detail::cumprod(t, d, false); });
 }
 std::tuple<Tensor, Tensor> cummax(const Tensor& x, int64_t dim) {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/create.h"
 #include "halftape/autograd/ops/index.h"
 #include "halftape/autograd/ops/view.h"
-#include "halftape/autograd/policy.h"
 #include "halftape/autograd/record.h"
 #include "halftape/core/backend.h"
 
@@ -173,7 +173,7 @@ void check_room(const Tensor& x, int64_t d, int64_t left, int64_t right) {
 
 Tensor cat(const TensorList& given, int64_t dim) {
   HALFTAPE_CHECK(!given.empty(), "cat: of no tensors");
-  const TensorList tensors = cast_inputs(Cast::Widest, "cat", given);
+  const TensorList tensors = cast_inputs(cast_list::cat, given);
   const auto skipped = [](const Tensor& t) { return t.dim() == 1 && t.numel() == 0; };
   const auto found = std::find_if_not(tensors.begin(), tensors.end(), skipped);
   const Tensor& like = found == tensors.end() ? tensors[0] : *found;

@@ -1,10 +1,10 @@
 #include "halftape/autograd/ops/softmax.h"
 
 #include "halftape/autograd/ops/binary.h"
+#include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/reduce.h"
 #include "halftape/autograd/ops/unary.h"
 #include "halftape/autograd/ops/view.h"
-#include "halftape/autograd/policy.h"
 #include "halftape/autograd/record.h"
 #include "halftape/core/backend.h"
 
@@ -28,24 +28,25 @@ Tensor softmax_rows(const char* name, const Tensor& x, bool log) {
   });
 }
 
-Tensor softmax_along(const char* name, const Tensor& in, int64_t dim, std::optional<Dtype> dtype,
+Tensor softmax_along(const CastOp& op, const Tensor& in, int64_t dim, std::optional<Dtype> dtype,
                      bool log) {
-  const auto [cast_in] = cast_inputs(dtype ? Cast::Keep : Cast::Float32, name, in);
+  const auto [cast_in] = cast_inputs(op.unless(dtype), in);
   const Tensor x = dtype ? cast_in.to(*dtype) : cast_in;
-  HALFTAPE_CHECK(x.is_floating_point(), name, ": of a ", x.dtype(), " tensor; pass dtype=kFloat32");
-  if (x.dim() == 0) return squeeze(softmax_rows(name, unsqueeze(x, 0), log), 0);
-  const int d = wrap_dim(name, dim, static_cast<int>(x.dim()));
-  if (d == x.dim() - 1) return softmax_rows(name, x, log);
-  return transpose(softmax_rows(name, transpose(x, d, -1), log), d, -1);
+  HALFTAPE_CHECK(x.is_floating_point(), op.name, ": of a ", x.dtype(),
+                 " tensor; pass dtype=kFloat32");
+  if (x.dim() == 0) return squeeze(softmax_rows(op.name, unsqueeze(x, 0), log), 0);
+  const int d = wrap_dim(op.name, dim, static_cast<int>(x.dim()));
+  if (d == x.dim() - 1) return softmax_rows(op.name, x, log);
+  return transpose(softmax_rows(op.name, transpose(x, d, -1), log), d, -1);
 }
 
 }  // namespace
 
 Tensor softmax(const Tensor& x, int64_t dim, std::optional<Dtype> dtype) {
-  return softmax_along("softmax", x, dim, dtype, false);
+  return softmax_along(cast_list::softmax, x, dim, dtype, false);
 }
 Tensor log_softmax(const Tensor& x, int64_t dim, std::optional<Dtype> dtype) {
-  return softmax_along("log_softmax", x, dim, dtype, true);
+  return softmax_along(cast_list::log_softmax, x, dim, dtype, true);
 }
 
 Tensor softmin(const Tensor& x, int64_t dim, std::optional<Dtype> dtype) {

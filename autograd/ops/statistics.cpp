@@ -3,11 +3,11 @@
 #include <limits>
 
 #include "halftape/autograd/ops/binary.h"
+#include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/create.h"
 #include "halftape/autograd/ops/reduce.h"
 #include "halftape/autograd/ops/unary.h"
 #include "halftape/autograd/ops/view.h"
-#include "halftape/autograd/policy.h"
 #include "halftape/autograd/record.h"
 
 namespace halftape {
@@ -50,11 +50,11 @@ Tensor wide_var(const Tensor& x, const Dims& dims, std::optional<Scalar> correct
 
 enum class Spread : uint8_t { Variance, Deviation };
 
-Tensor spread(const char* op, Spread kind, const Tensor& x, const Dims& wanted,
+Tensor spread(const CastOp& op, Spread kind, const Tensor& in, const Dims& wanted,
               std::optional<Scalar> correction, bool keepdim) {
-  check_floating(op, x);
-  const PolicyScope plain(nullptr);
-  const Dims dims = wrap_dims(op, wanted, static_cast<int>(x.dim()));
+  const auto [x] = cast_inputs(op, in);
+  check_floating(op.name, x);
+  const Dims dims = wrap_dims(op.name, wanted, static_cast<int>(x.dim()));
   const Tensor v = wide_var(widened(x), dims, correction);
   const Tensor y = (kind == Spread::Variance ? v : root(v)).to(x.dtype());
   return keepdim ? y : reshape(y, reduced_shape(x.sizes(), dims, false));
@@ -89,10 +89,10 @@ Tensor wide_norm(const Tensor& x, double p, const Dims& dims, bool keepdim) {
 }  // namespace
 
 Tensor var(const Tensor& x, const Dims& dims, std::optional<Scalar> correction, bool keepdim) {
-  return spread("var", Spread::Variance, x, dims, correction, keepdim);
+  return spread(cast_list::var, Spread::Variance, x, dims, correction, keepdim);
 }
 Tensor std(const Tensor& x, const Dims& dims, std::optional<Scalar> correction, bool keepdim) {
-  return spread("std", Spread::Deviation, x, dims, correction, keepdim);
+  return spread(cast_list::std, Spread::Deviation, x, dims, correction, keepdim);
 }
 std::tuple<Tensor, Tensor> var_mean(const Tensor& x, const Dims& dims,
                                     std::optional<Scalar> correction, bool keepdim) {
@@ -105,11 +105,10 @@ std::tuple<Tensor, Tensor> std_mean(const Tensor& x, const Dims& dims,
 
 Tensor linalg_vector_norm(const Tensor& in, Scalar ord, const Dims& dims, bool keepdim,
                           std::optional<Dtype> dtype) {
-  const auto [cast_in] = cast_inputs(dtype ? Cast::Keep : Cast::Float32, "norm", in);
+  const auto [cast_in] = cast_inputs(cast_list::norm.unless(dtype), in);
   const Tensor x = cast_in.to(dtype.value_or(cast_in.dtype()));
   check_floating("norm", in);
   check_floating("norm", x);
-  const PolicyScope plain(nullptr);
   return wide_norm(widened(x), ord.to_double(), dims, keepdim).to(x.dtype());
 }
 Tensor norm(const Tensor& x, Scalar p) { return linalg_vector_norm(x, p); }
@@ -122,9 +121,8 @@ Tensor norm(const Tensor& x, std::optional<Scalar> p, Dtype dtype) {
 }
 
 Tensor logsumexp(const Tensor& in, const Dims& wanted, bool keepdim) {
-  const auto [cast_in] = cast_inputs(Cast::Float32, "logsumexp", in);
+  const auto [cast_in] = cast_inputs(cast_list::logsumexp, in);
   const Tensor given = cast_in.is_floating_point() ? cast_in : cast_in.to(get_default_dtype());
-  const PolicyScope plain(nullptr);
   const Tensor x = widened(given);
   const Dims dims = wrap_dims("logsumexp", wanted, static_cast<int>(x.dim()));
   const Shape shape = x.sizes(), left = reduced_shape(shape, dims, keepdim);
@@ -147,25 +145,22 @@ Tensor logsumexp(const Tensor& in, const Dims& wanted, bool keepdim) {
 }
 
 Tensor dist(const Tensor& a_in, const Tensor& b_in, Scalar p) {
-  const auto [a, b] = cast_inputs(Cast::Float32, "dist", a_in, b_in);
-  const PolicyScope plain(nullptr);
+  const auto [a, b] = cast_inputs(cast_list::dist, a_in, b_in);
   const Tensor d = widened(a) - widened(b);
   return norm(d, p).to(promote(a.dtype(), b.dtype()));
 }
 
 Tensor pairwise_distance(const Tensor& a_in, const Tensor& b_in, double p, double eps,
                          bool keepdim) {
-  const auto [a, b] = cast_inputs(Cast::Float32, "pairwise_distance", a_in, b_in);
+  const auto [a, b] = cast_inputs(cast_list::pairwise_distance, a_in, b_in);
   HALFTAPE_CHECK(a.dim() > 0 && b.dim() > 0, "pairwise_distance: ", a.sizes(), " and ", b.sizes(),
                  " need a dimension to measure along");
-  const PolicyScope plain(nullptr);
   const Tensor d = widened(a) - widened(b) + eps;
   return norm(d, p, {-1}, keepdim).to(promote(a.dtype(), b.dtype()));
 }
 
 Tensor cosine_similarity(const Tensor& a_in, const Tensor& b_in, int64_t dim, double eps) {
-  const auto [a, b] = cast_inputs(Cast::Float32, "cosine_similarity", a_in, b_in);
-  const PolicyScope plain(nullptr);
+  const auto [a, b] = cast_inputs(cast_list::cosine_similarity, a_in, b_in);
   const Shape shape = broadcast("cosine_similarity", a.sizes(), b.sizes());
   auto unit = [&](const Tensor& t) {
     const Tensor x = expand(widened(t), shape);
@@ -175,11 +170,10 @@ Tensor cosine_similarity(const Tensor& a_in, const Tensor& b_in, int64_t dim, do
 }
 
 Tensor cdist(const Tensor& a_in, const Tensor& b_in, double p) {
-  const auto [a, b] = cast_inputs(Cast::Float32, "cdist", a_in, b_in);
+  const auto [a, b] = cast_inputs(cast_list::cdist, a_in, b_in);
   HALFTAPE_CHECK(p >= 0, "cdist: p = ", p, " is negative");
   HALFTAPE_CHECK(a.dim() >= 2 && b.dim() >= 2 && a.size(-1) == b.size(-1), "cdist: ", a.sizes(),
                  " and ", b.sizes(), "; expected (…, m, k) and (…, n, k)");
-  const PolicyScope plain(nullptr);
   const Tensor d = unsqueeze(widened(a), -2) - unsqueeze(widened(b), -3);
   if (d.size(-1) > 0 || !std::isinf(p)) return norm(d, p, {-1}).to(promote(a.dtype(), b.dtype()));
   return sum(d, {-1}).to(promote(a.dtype(), b.dtype()));  // no coordinates: no distance

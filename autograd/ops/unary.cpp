@@ -49,7 +49,7 @@ Tensor beside_numbers(const Tensor& x, std::initializer_list<Scalar> numbers) {
 
 template <class Op>
 Tensor unary(const Tensor& in, const Params<Scalar>& p) {
-  const auto [cast] = cast_inputs(Op::cast, Op::name, in);
+  const auto [cast] = cast_inputs(CastOp{called<Op>(), Op::cast}, in);
   const Tensor x = as_supported<Op>(cast);
   Array y = empty_like(x.array());
   backend(x.device()).unary(UnaryOps::index<Op>(), y, x.array(), p);
@@ -69,7 +69,7 @@ Tensor unary(const Tensor& in, const Params<Scalar>& p) {
 // Instantiates unary<Op> for the whole list, which is why the header can do with a declaration.
 static constexpr auto entries = UnaryOps::table([](auto op) {
   using Op = typename decltype(op)::type;
-  return UnaryEntry{Op::name, Op::cast, works_on_integers<Op>, &unary<Op>};
+  return UnaryEntry{Op::name, called<Op>(), Op::cast, works_on_integers<Op>, &unary<Op>};
 });
 std::span<const UnaryEntry> unary_ops() { return entries; }
 

@@ -212,6 +212,7 @@ Tensor& threshold_(Tensor& x, Scalar threshold, Scalar value);
 /// Every unary op by name: what the op table of the tests, and documentation, walk over.
 struct UnaryEntry {
   const char* name;
+  const char* called;
   Cast cast;
   bool integers;
   Tensor (*call)(const Tensor&, const Params<Scalar>&);

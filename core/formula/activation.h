@@ -95,7 +95,7 @@ struct Gelu {  // y = x·Φ(x), Φ the normal distribution.  Hendrycks & Gimpel 
   }
 };
 struct GeluTanh {  // y = x/2·(1 + tanh(√(2/π)(x + 0.044715x³))) = x·σ(2u); the same source
-  static constexpr auto name = "gelu_tanh";
+  static constexpr auto name = "gelu_tanh", called = "gelu";
   static constexpr Cast cast = Cast::Keep;
   static constexpr Saves saves = Saves::Input;
   static constexpr double k = 0.79788456080286535588, c = 0.044715;

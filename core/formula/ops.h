@@ -26,6 +26,15 @@ enum class Cast : uint8_t {
   Refuse,   // unsafe in half with no cure but another op
 };
 
+/// A formula's name for users, where several formulas make one op: x.pow(2) runs `square`.
+template <class Op>
+constexpr const char* called() {
+  if constexpr (requires { Op::called; })
+    return Op::called;
+  else
+    return Op::name;
+}
+
 /// What df() receives beside the gradient.
 enum class Saves : uint8_t { Nothing, Input, Output };
 

@@ -52,7 +52,7 @@ struct Sign {  // −1, 0 or 1; NaN stays NaN
   }
 };
 struct Square {  // y = x²,  y' = 2x
-  static constexpr auto name = "square";
+  static constexpr auto name = "square", called = "pow";
   static constexpr Cast cast = Cast::Float32;  // as pow
   static constexpr Saves saves = Saves::Input;
   static constexpr bool integers = true;
@@ -188,7 +188,7 @@ struct Affine {  // y = a·x + b
   }
 };
 struct DivScalar {  // y = x/a; not x·(1/a), which would round twice
-  static constexpr auto name = "div_scalar";
+  static constexpr auto name = "div_scalar", called = "div";
   static constexpr Cast cast = Cast::Keep;
   static constexpr Saves saves = Saves::Nothing;
   template <class T, class S>
@@ -201,8 +201,8 @@ struct DivScalar {  // y = x/a; not x·(1/a), which would round twice
   }
 };
 struct ScalarDiv {  // y = a/x,  y' = −a/x²
-  static constexpr auto name = "scalar_div";
-  static constexpr Cast cast = Cast::Keep;
+  static constexpr auto name = "scalar_div", called = "reciprocal";
+  static constexpr Cast cast = Cast::Float32;  // as reciprocal
   static constexpr Saves saves = Saves::Input;
   template <class T, class S>
   HALFTAPE_HD static T f(const T& x, const Params<S>& p) {
@@ -214,7 +214,7 @@ struct ScalarDiv {  // y = a/x,  y' = −a/x²
   }
 };
 struct PowScalar {  // y = xᵃ, 1 where a = 0, for NaN too;  y' = a·xᵃ⁻¹, 0 where a = 0
-  static constexpr auto name = "pow_scalar";
+  static constexpr auto name = "pow_scalar", called = "pow";
   static constexpr Cast cast = Cast::Float32;
   static constexpr Saves saves = Saves::Input;
   static constexpr bool integers = true;
@@ -230,7 +230,7 @@ struct PowScalar {  // y = xᵃ, 1 where a = 0, for NaN too;  y' = a·xᵃ⁻¹,
   }
 };
 struct ScalarPow {  // y = aˣ,  y' = y·ln a; where a = 0: 0, but −∞ for x < 0
-  static constexpr auto name = "scalar_pow";
+  static constexpr auto name = "scalar_pow", called = "pow";
   static constexpr Cast cast = Cast::Float32;
   static constexpr Saves saves = Saves::Output;
   template <class T, class S>

@@ -70,8 +70,8 @@ void unary_rows(Rows& rows) {
   row(
       "div_scalar", [](const Tensor& x) { return x / 3.0; }, [](double x) { return x / 3; });
   row(
-      "scalar_div", [](const Tensor& x) { return 3.0 / x; }, [](double x) { return 3 / x; },
-      Cast::Keep, 0.3, 3);
+      "scalar_div", [](const Tensor& x) { return 3.0 / x; }, [](double x) { return 3 / x; }, f32,
+      0.3, 3);
   row(
       "pow_scalar", [](const Tensor& x) { return pow(x, 2.5); },
       [](double x) { return std::pow(x, 2.5); }, f32, 0.1, 3);

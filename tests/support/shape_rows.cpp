@@ -59,8 +59,7 @@ void shape_rows(std::vector<OpRow>& rows) {
     with_square(rows, {.name = "cat",
                        .call = [dim](const TensorList& x) { return cat(x, dim - 3); },
                        .shapes = shapes,
-                       .reference = joined(dim),
-                       .cast = Cast::Widest});
+                       .reference = joined(dim)});
   }
   with_square(rows, {.name = "cat skips empty vectors",
                      .call = [](const TensorList& x) { return cat(x, 1); },
@@ -68,19 +67,16 @@ void shape_rows(std::vector<OpRow>& rows) {
                      .reference =
                          [](const std::vector<Values>& in) {
                            return joined(1)({in[1], in[3]});
-                         },
-                     .cast = Cast::Widest});
+                         }});
   with_square(rows, {.name = "cat of one tensor with itself",
                      .call =
                          [](const TensorList& x) {
                            return cat({x[0], x[0]});
                          },
                      .shapes = {{2, 3}},
-                     .reference = picked({4, 3},
-                                         [](Dims i) {
-                                           return Dims{i[0] % 2, i[1]};
-                                         }),
-                     .cast = Cast::Widest});
+                     .reference = picked({4, 3}, [](Dims i) {
+                       return Dims{i[0] % 2, i[1]};
+                     })});
   for (const int dim : {0, 1, 2})
     with_square(rows, {.name = "stack",
                        .call = [dim](const TensorList& x) { return stack(x, dim); },
@@ -96,8 +92,7 @@ void shape_rows(std::vector<OpRow>& rows) {
                                out.push_back(in[which].v[position({2, 3}, i)]);
                              });
                              return out;
-                           },
-                       .cast = Cast::Widest});
+                           }});
   const Reference behind = [](const std::vector<Values>& in) {
     std::vector<double> out = in[0].v;
     out.insert(out.end(), in[1].v.begin(), in[1].v.end());
@@ -105,11 +100,7 @@ void shape_rows(std::vector<OpRow>& rows) {
   };
   auto join = [&](const char* name, Tensor (*call)(const TensorList&), const Shape& a,
                   const Shape& b, const Reference& reference) {
-    with_square(rows, {.name = name,
-                       .call = call,
-                       .shapes = {a, b},
-                       .reference = reference,
-                       .cast = Cast::Widest});
+    with_square(rows, {.name = name, .call = call, .shapes = {a, b}, .reference = reference});
   };
   join(
       "stack of numbers", [](const TensorList& x) { return stack(x); }, {}, {}, behind);

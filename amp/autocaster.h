@@ -1,0 +1,54 @@
+// How autocast works: the DtypePolicy that amp plugs into autograd.
+#pragma once
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "halftape/amp/autocast.h"
+
+namespace halftape::amp {
+
+class CastPlan;
+
+/// A leaf's bytes in another dtype. Only bytes: every use records a cast of its own, so that
+/// gradients of several uses meet in float32, and a cast made under NoGradGuard serves a later
+/// recorded use.
+struct CachedCast {
+  Tensor leaf;  // keeps the key's address from being reused
+  Array source, lowered;
+  uint64_t version = 0;
+};
+
+class Autocaster final : public DtypePolicy {
+ public:
+  AutocastState state;
+  int nesting = 0;
+  std::map<std::pair<const detail::TensorImpl*, Dtype>, CachedCast> cache;
+  CastPlan* plan = nullptr;  // where explain() writes
+
+  /// The one that decides in this thread: the thread's own, or one that a checkpoint or a custom
+  /// function carried here.
+  static Autocaster& current();
+  /// Null when the policy is off, as in backward.
+  static Autocaster* active() { return dynamic_cast<Autocaster*>(dtype_policy()); }
+
+  /// Is something to be decided, and about which ops?
+  void install();
+
+  void cast(const CastOp& op, std::span<const Tensor* const> given,
+            std::span<Tensor> casts) override;
+  std::shared_ptr<DtypePolicy> snapshot() const override;
+
+  const AutocastState::PerDevice& of(const Tensor& x) const { return state[x.device().type()]; }
+  /// Floating, not float64, on a device with a region.
+  bool eligible(const Tensor& x) const {
+    return x.defined() && x.is_floating_point() && x.dtype() != kFloat64 && of(x).enabled;
+  }
+
+ private:
+  Dtype widest(Dtype lower, std::span<const Tensor* const> given) const;
+  bool cacheable(const Tensor& x) const;
+  Tensor cached(const Tensor& x, Dtype target);
+};
+
+}  // namespace halftape::amp

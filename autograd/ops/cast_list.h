@@ -1,0 +1,41 @@
+// What autocast makes of the ops that are no formula of core/formula (those say it themselves). The
+// categories are those of torch's CUDA list; amp/policy.h has others.
+#pragma once
+#include <span>
+
+#include "halftape/autograd/policy.h"
+
+namespace halftape {
+
+// clang-format off
+#define HALFTAPE_CAST_LIST(OP)                                                                      \
+  /* Products: throughput decides, and their sums are float32 anyway. */                            \
+  OP(matmul, Lower) OP(mm, Lower) OP(bmm, Lower) OP(mv, Lower) OP(addmm, Lower) OP(addmv, Lower)    \
+  OP(addr, Lower) OP(addbmm, Lower) OP(baddbmm, Lower) OP(einsum, Lower) OP(linear, Lower)          \
+  /* Sums of many terms, and what exponentiates. */                                                 \
+  OP(sum, Float32) OP(prod, Float32) OP(cumsum, Float32) OP(cumprod, Float32) OP(norm, Float32)     \
+  OP(logsumexp, Float32) OP(dist, Float32) OP(cdist, Float32) OP(pairwise_distance, Float32)        \
+  OP(cosine_similarity, Float32) OP(softmax, Float32) OP(log_softmax, Float32)                      \
+  OP(nll_loss, Float32) OP(cross_entropy, Float32) OP(mse_loss, Float32)                            \
+  OP(binary_cross_entropy_with_logits, Float32)                                                     \
+  /* Their inputs must agree. */                                                                    \
+  OP(dot, Widest) OP(tensordot, Widest) OP(bilinear, Widest) OP(addcmul, Widest)                    \
+  OP(addcdiv, Widest) OP(index_put, Widest) OP(scatter_add, Widest)                                 \
+  /* They round once from float32 on the way, or only move values. */                               \
+  OP(mean, Keep) OP(var, Keep) OP(std, Keep) OP(max, Keep) OP(min, Keep) OP(amax, Keep)            \
+  OP(amin, Keep) OP(aminmax, Keep) OP(trace, Keep) OP(cat, Keep) OP(where, Keep) OP(dropout, Keep)  \
+  /* A probability near 0 or 1 has no digits left in half. */                                       \
+  OP(binary_cross_entropy, Refuse)
+// clang-format on
+
+namespace cast_list {
+#define HALFTAPE_DECLARE(op, category) inline constexpr CastOp op{#op, Cast::category};
+HALFTAPE_CAST_LIST(HALFTAPE_DECLARE)
+#undef HALFTAPE_DECLARE
+}  // namespace cast_list
+
+/// Every op that a policy may be asked about, by the name that users call it by, each name once. An
+/// op that is not here is made of others that are, or moves bytes and knows no dtype.
+std::span<const CastOp> cast_ops();
+
+}  // namespace halftape
