@@ -1,0 +1,99 @@
+#include <doctest/doctest.h>
+
+#include <sstream>
+
+#include <halftape/halftape.h>
+
+using namespace halftape;
+using amp::autocast;
+using amp::CastPlan;
+
+namespace {
+CastPlan::Step step(const CastPlan& plan, const std::string& op) {
+  for (const CastPlan::Step& s : plan.steps)
+    if (s.op == op) return s;
+  FAIL("the plan has no ", op);
+  return {};
+}
+}  // namespace
+
+TEST_CASE("explain says of every op what it was given, what it ran in, and why") {
+  const Tensor x = rand({2, 4}), w = rand({3, 4}, requires_grad()), b = rand({3});
+  const CastPlan plan = amp::explain([&] {
+    const autocast region(kCPU, kFloat16, amp::Policy().set("tanh", Cast::Float32));
+    const Tensor h = linear(x, w, b);
+    (void)(tanh(h) + h);
+    (void)dot(x[0], h.to(kFloat32).flatten().slice(0, 0, 4));
+    (void)softmax(h, -1, kFloat32);
+    (void)relu(h);
+  });
+  const CastPlan::Step product = step(plan, "linear");
+  CHECK(product.dtype == kFloat16);
+  CHECK(product.why == "list: Lower");
+  REQUIRE(product.inputs.size() == 3);
+  CHECK(product.inputs[1].shape == Shape{3, 4});
+  CHECK(product.inputs[1].given == kFloat32);
+  CHECK(product.inputs[1].used == kFloat16);
+  CHECK(step(plan, "tanh").why == "user rule: Float32");
+  CHECK(step(plan, "tanh").dtype == kFloat32);
+  CHECK(step(plan, "add").why == "promotion");
+  CHECK(step(plan, "add").dtype == kFloat32);
+  CHECK(step(plan, "dot").why == "list: Widest");
+  CHECK(step(plan, "softmax").why == "dtype argument");
+  CHECK(step(plan, "relu").why == "as given");
+  CHECK(plan.casts() == 4);  // three of linear, one of tanh
+}
+
+TEST_CASE("explain counts the values of float32 inputs that the lower dtype cannot hold") {
+  const Tensor x = tensor({1e5, -1e30, 1e-9, 0.0, 1.0}, kFloat32).reshape({1, 5});
+  for (const Dtype lower : {kFloat16, kBFloat16}) {
+    const CastPlan plan = amp::explain([&] {
+      const autocast region(kCPU, lower);
+      (void)matmul(x, ones({5, 1}, lower));
+      (void)(x + 1);
+    });
+    for (const char* op : {"matmul", "affine"}) {
+      const CastPlan::Input in = step(plan, op).inputs[0];
+      CHECK(in.overflows == (lower == kFloat16 ? 2 : 0));
+      CHECK(in.vanishes == (lower == kFloat16 ? 1 : 0));
+    }
+  }
+}
+
+TEST_CASE("equal steps in a row are one line with a count, and the table has a line for each") {
+  const Tensor x = full({2}, 1e6), h = ones({2}, kFloat16);
+  CastPlan plan;
+  {
+    const autocast region(kCPU, kFloat16);
+    (void)exp(x);  // before the recorder: not seen
+    const amp::CastRecorder recorder(plan);
+    for (int i = 0; i < 3; ++i) (void)exp(h);
+    (void)relu(x);
+  }
+  REQUIRE(plan.steps.size() == 2);
+  CHECK(plan.steps[0].count == 3);
+  CHECK(plan.casts() == 3);
+  std::ostringstream table;
+  table << plan;
+  CHECK(table.str() ==
+        "op      runs in  why            casts                   would not fit\n"
+        "exp x3  float32  list: Float32  [2] float16 to float32\n"
+        "relu    float32  as given                               [2]: 2 to inf, 0 to 0\n");
+}
+
+TEST_CASE("explaining changes no bit, and ends with its scope") {
+  const Tensor x = randn({4, 4}), w = randn({4, 4}, requires_grad());
+  auto run = [&] {
+    const autocast region(kCPU, kFloat16);
+    return autograd::grad({softmax(tanh(linear(x, w)), -1).square().mean()}, {w})[0];
+  };
+  const Tensor plain = run();
+  Tensor explained;
+  const CastPlan plan = amp::explain([&] { explained = run(); });
+  CHECK(explained.equal(plain));
+  const size_t steps = plan.steps.size();
+  (void)run();
+  CHECK(plan.steps.size() == steps);
+  CHECK(amp::explain([&] { (void)exp(x); }).steps.empty());  // no region: nothing to explain
+  CHECK_FALSE(amp::is_autocast_enabled(kCPU));
+}
