@@ -2,6 +2,7 @@
 #pragma once
 #include "halftape/amp/autocast.h"
 #include "halftape/amp/explain.h"
+#include "halftape/amp/function.h"
 #include "halftape/amp/grad_scaler.h"
 #include "halftape/amp/policy.h"
 #include "halftape/autograd/anomaly_mode.h"

@@ -1,0 +1,170 @@
+// amp::Function: torch's custom_fwd and custom_bwd.
+#include <doctest/doctest.h>
+
+#include <thread>
+
+#include <halftape/halftape.h>
+
+using namespace halftape;
+using amp::autocast;
+using autograd::AutogradContext;
+using autograd::variable_list;
+
+namespace {
+
+/// What a call saw: the dtypes that arrived and the state of the region.
+struct Seen {
+  Dtype first = kFloat64, second = kFloat64;
+  bool autocast = false;
+  Dtype region = kFloat64;
+};
+Seen now(const Tensor& a, const Tensor& b) {
+  return {a.dtype(), b.dtype(), amp::is_autocast_enabled(kCPU), amp::get_autocast_dtype(kCPU)};
+}
+
+template <class Self>
+struct Product {
+  static inline Seen forward_saw, backward_saw;
+  static Tensor forward(AutogradContext* ctx, Tensor a, Tensor b) {
+    forward_saw = now(a, b);
+    ctx->save_for_backward({a, b});
+    return a.mm(b);
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list g) {
+    const variable_list saved = ctx->get_saved_variables();
+    backward_saw = now(saved[0], saved[1]);
+    return {g[0].mm(saved[1].t()), saved[0].t().mm(g[0])};
+  }
+};
+
+struct AsRegion : amp::Function<AsRegion>, Product<AsRegion> {};
+struct InFloat : amp::Function<InFloat>, Product<InFloat> {
+  static constexpr Dtype cast_inputs = kFloat32;
+};
+
+}  // namespace
+
+TEST_CASE("backward of an amp::Function runs in the region of its forward") {
+  const Tensor a = randn({4, 4}, requires_grad()), b = randn({4, 4}, requires_grad());
+  for (const Dtype lower : {kFloat16, kBFloat16}) {
+    Tensor loss;
+    {
+      const autocast region(kCPU, lower);
+      const Tensor y = AsRegion::apply(a, b);
+      CHECK(y.dtype() == lower);
+      loss = y.sum();
+    }
+    for (const bool elsewhere : {false, true}) {
+      AsRegion::backward_saw = {};
+      TensorList grads;
+      auto run = [&] { grads = autograd::grad({loss}, {a, b}, {}, true); };
+      if (elsewhere)
+        std::thread(run).join();
+      else
+        run();
+      CHECK(AsRegion::forward_saw.first == kFloat32);
+      CHECK(AsRegion::forward_saw.autocast);
+      CHECK(AsRegion::backward_saw.autocast);
+      CHECK(AsRegion::backward_saw.region == lower);
+      CHECK(grads[0].dtype() == kFloat32);
+      // ones · bᵀ, as the region rounds it.
+      CHECK(grads[0].equal(ones({4, 4}, lower).mm(b.to(lower).t()).to(kFloat32)));
+    }
+    CHECK_FALSE(amp::is_autocast_enabled(kCPU));
+  }
+}
+
+TEST_CASE("cast_inputs: inside a region both directions see that dtype and no autocast") {
+  const Tensor a = randn({4, 4}, TensorOptions(kFloat16).requires_grad(true));
+  const Tensor b = randn({4, 4}, requires_grad());
+  Tensor y;
+  {
+    const autocast region(kCPU, kFloat16);
+    y = InFloat::apply(a, b);
+    CHECK(amp::is_autocast_enabled(kCPU));
+    CHECK(y.dtype() == kFloat32);
+    CHECK(InFloat::forward_saw.first == kFloat32);
+    CHECK_FALSE(InFloat::forward_saw.autocast);
+    y.sum().backward();  // inside: still off
+  }
+  CHECK(InFloat::backward_saw.first == kFloat32);
+  CHECK_FALSE(InFloat::backward_saw.autocast);
+  CHECK(a.grad().dtype() == kFloat16);
+  CHECK(b.grad().dtype() == kFloat32);
+  CHECK(b.grad().equal(a.detach().to(kFloat32).t().mm(ones({4, 4}))));
+}
+
+TEST_CASE("cast_inputs: outside a region nothing happens") {
+  const Tensor h = randn({4, 4}, kFloat16);
+  CHECK(InFloat::apply(h, h).dtype() == kFloat16);
+  CHECK(InFloat::forward_saw.first == kFloat16);
+  const autocast hole(kCPU, {}, false);
+  CHECK(InFloat::apply(h, h).dtype() == kFloat16);
+}
+
+TEST_CASE("a cast of cast_inputs is differentiable: second derivatives pass through it") {
+  const Tensor a = rand({2, 2}, requires_grad()), b = rand({2, 2}, requires_grad());
+  Tensor y;
+  {
+    const autocast region(kCPU, kFloat16);
+    y = InFloat::apply(a, b).sum();
+  }
+  const Tensor g = autograd::grad({y}, {a}, {}, true, true)[0];
+  CHECK(autograd::grad({g.sum()}, {b})[0].equal(full({2, 2}, 2.0)));
+}
+
+namespace {
+struct Containers : amp::Function<Containers> {
+  static constexpr Dtype cast_inputs = kFloat32;
+  static constexpr const char* name = "containers";
+  static variable_list forward(AutogradContext*, const variable_list& list,
+                               const std::map<std::string, Tensor>& map,
+                               const std::vector<variable_list>& nested,
+                               const std::optional<Tensor>& maybe, const Tensor& nothing,
+                               const std::string& text, int64_t number) {
+    for (const Tensor& t : list) CHECK(t.dtype() == (t.dim() == 2 ? kFloat32 : kFloat64));
+    CHECK(map.at("a").dtype() == kFloat32);
+    CHECK(nested.at(1).at(0).dtype() == kFloat32);
+    CHECK(maybe->dtype() == kInt64);
+    CHECK_FALSE(nothing.defined());
+    CHECK(text == "as it is");
+    CHECK(number == 3);
+    return {list[0] * 2, list[1] * 3};
+  }
+  static variable_list backward(AutogradContext*, variable_list g) {
+    return {g[0] * 2, g[1] * 3, {}, {}, {}, {}, {}, {}};
+  }
+};
+}  // namespace
+
+TEST_CASE("cast_inputs reaches into lists, maps and optionals; doubles and integers stay") {
+  const Tensor h = ones({2, 2}, TensorOptions(kFloat16).requires_grad(true));
+  const Tensor d = ones({2}, TensorOptions(kFloat64).requires_grad(true));
+  const autocast region(kCPU, kFloat16);
+  const variable_list y = Containers::apply(
+      variable_list{h, d}, std::map<std::string, Tensor>{{"a", h.detach()}},
+      std::vector<variable_list>{{}, {h.detach()}}, std::optional<Tensor>(ones({1}, kInt64)),
+      Tensor(), std::string("as it is"), int64_t{3});
+  CHECK(std::string(y[0].grad_fn()->name()) == "containers");
+  CHECK(y[0].dtype() == kFloat32);
+  (y[0].sum() + y[1].sum()).backward();
+  CHECK(h.grad().equal(full({2, 2}, 2.0, kFloat16)));
+  CHECK(d.grad().equal(full({2}, 3.0, kFloat64)));
+}
+
+TEST_CASE("a custom function's region ends with its backward, also on an exception") {
+  struct Throws : amp::Function<Throws> {
+    static Tensor forward(AutogradContext*, Tensor x) { return x.clone(); }
+    static variable_list backward(AutogradContext*, variable_list) {
+      HALFTAPE_CHECK(!amp::is_autocast_enabled(kCPU), "inside");
+      return {};
+    }
+  };
+  Tensor y;
+  {
+    const autocast region(kCPU, kFloat16);
+    y = Throws::apply(ones({1}, requires_grad()));
+  }
+  CHECK_THROWS_WITH_AS(y.backward(), doctest::Contains("inside"), Error);
+  CHECK_FALSE(amp::is_autocast_enabled(kCPU));
+}
