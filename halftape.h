@@ -5,6 +5,7 @@
 #include "halftape/amp/function.h"
 #include "halftape/amp/grad_scaler.h"
 #include "halftape/amp/policy.h"
+#include "halftape/amp/precision_policy.h"
 #include "halftape/autograd/anomaly_mode.h"
 #include "halftape/autograd/checkpoint.h"
 #include "halftape/autograd/engine.h"

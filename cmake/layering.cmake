@@ -7,7 +7,7 @@ set(autograd core autograd)
 set(nn core autograd nn)
 set(optim core autograd optim)
 set(io core autograd io)
-set(amp core autograd optim amp)
+set(amp core autograd nn optim amp)
 set(samples)
 set(benchmarks)
 

@@ -1,0 +1,112 @@
+// PrecisionPolicy: for one module, the dtypes it keeps its parameters in, computes in, and returns.
+// As jmp's Policy and Keras' dtype policies.
+#pragma once
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "halftape/amp/autocast.h"
+#include "halftape/nn/module.h"
+
+namespace halftape::amp {
+
+/// Three dtypes, each float16, bfloat16 or float32.
+///
+///     const amp::PrecisionPolicy half("params=float32,compute=float16,output=float32");
+///     amp::Precise model(half, nn::Linear(784, 10));
+///     Tensor y = model->forward(x);   // computed in float16, float32 again
+///
+/// Where autocast asks each op what it can stand, this computes every op in one dtype: for modules
+/// whose ranges are known.
+class PrecisionPolicy {
+ public:
+  /// "params=float32,compute=float16,output=float32", in any order, also by first letters
+  /// ("p=f32,c=f16,o=f32"); what is left out is as compute. One dtype alone ("bfloat16") means all
+  /// three. Throws for anything else.
+  explicit PrecisionPolicy(std::string_view text);
+  PrecisionPolicy(Dtype params, Dtype compute, Dtype output);
+
+  Dtype params() const { return params_; }
+  Dtype compute() const { return compute_; }
+  Dtype output() const { return output_; }
+
+  // x in the dtype for its use, differentiably; float64 and integers as they are.
+  Tensor cast_to_param(const Tensor& x) const { return converted(x, params_); }
+  Tensor cast_to_compute(const Tensor& x) const { return converted(x, compute_); }
+  Tensor cast_to_output(const Tensor& x) const { return converted(x, output_); }
+
+  /// The state in which every op computes in compute().
+  AutocastState state() const;
+
+  friend bool operator==(const PrecisionPolicy&, const PrecisionPolicy&) = default;
+
+ private:
+  static Tensor converted(const Tensor& x, Dtype dtype);
+  Dtype params_, compute_, output_;
+};
+
+/// "params=float32,compute=float16,output=float32".
+std::ostream& operator<<(std::ostream& out, const PrecisionPolicy& policy);
+
+/// The module inside a Precise.
+template <class Contained>
+class PreciseImpl : public nn::Module {
+ public:
+  PreciseImpl(PrecisionPolicy policy, std::shared_ptr<Contained> module)
+      : Module("halftape::amp::Precise"), policy_(policy), module_(std::move(module)) {
+    register_module("module", module_);
+    module_->to(policy_.params());
+  }
+
+  /// The contained module's forward(): tensors among the arguments are cast to compute(), a tensor
+  /// or a list of them that it returns to output().
+  template <class... Args>
+  auto forward(const Args&... args) {
+    auto result = [&] {
+      const autocast region(policy_.state());
+      return module_->forward(given(args)...);
+    }();
+    using Result = decltype(result);
+    if constexpr (std::is_same_v<Result, Tensor>) {
+      return policy_.cast_to_output(result);
+    } else {
+      if constexpr (std::is_same_v<Result, TensorList>)
+        for (Tensor& t : result) t = policy_.cast_to_output(t);
+      return result;
+    }
+  }
+
+  const PrecisionPolicy& policy() const { return policy_; }
+  std::shared_ptr<Contained> module() const { return module_; }
+  void pretty_print(std::ostream& out) const override { out << name() << '(' << policy_ << ')'; }
+
+ private:
+  template <class A>
+  auto given(const A& argument) const {
+    if constexpr (std::is_same_v<A, Tensor>)
+      return policy_.cast_to_compute(argument);
+    else
+      return argument;
+  }
+
+  PrecisionPolicy policy_;
+  std::shared_ptr<Contained> module_;
+};
+
+/// A module that computes by a PrecisionPolicy. Its parameters are those of the module inside,
+/// under "module.", converted to policy.params(); their gradients are in that dtype, too.
+template <class Contained>
+class Precise : public nn::ModuleHolder<PreciseImpl<Contained>> {
+ public:
+  template <class Holder>
+  Precise(PrecisionPolicy policy, const Holder& module)
+      : nn::ModuleHolder<PreciseImpl<Contained>>(
+            std::make_shared<PreciseImpl<Contained>>(policy, module.ptr())) {}
+};
+template <class Holder>
+Precise(PrecisionPolicy, const Holder&) -> Precise<typename Holder::ContainedType>;
+
+}  // namespace halftape::amp
