@@ -91,8 +91,8 @@ int decrement_autocast_nesting() {
 }
 
 Tensor cast_if_eligible(const Tensor& x, Dtype dtype) {
-  const Autocaster* a = Autocaster::active();
-  return a && a->eligible(x) ? halftape::cast(x, dtype) : x;
+  Autocaster* a = Autocaster::active();
+  return a && a->eligible(x) && x.dtype() != dtype ? a->cached(x, dtype) : x;
 }
 
 // What happens at each op.

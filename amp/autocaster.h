@@ -44,11 +44,12 @@ class Autocaster final : public DtypePolicy {
   bool eligible(const Tensor& x) const {
     return x.defined() && x.is_floating_point() && x.dtype() != kFloat64 && of(x).enabled;
   }
+  /// x in a dtype; of a float32 leaf that requires grad, the bytes are kept.
+  Tensor cached(const Tensor& x, Dtype target);
 
  private:
   Dtype widest(Dtype lower, std::span<const Tensor* const> given) const;
   bool cacheable(const Tensor& x) const;
-  Tensor cached(const Tensor& x, Dtype target);
 };
 
 }  // namespace halftape::amp

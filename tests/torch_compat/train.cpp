@@ -107,11 +107,34 @@ static bool numbers() {
          t.device().type() == torch::kCPU && t.element_size() == 4;
 }
 
+/// Autocast by LibTorch's switches.
+static bool mixed() {
+  using namespace at::autocast;
+  torch::nn::Linear net(4, 2);
+  const torch::Tensor x = torch::ones({3, 4});
+  const bool before = is_autocast_enabled(at::kCPU);
+  const at::ScalarType dtype_before = get_autocast_dtype(at::kCPU);
+  set_autocast_enabled(at::kCPU, true);
+  set_autocast_dtype(at::kCPU, at::kHalf);
+  increment_nesting();
+  const torch::Tensor y = net->forward(x);
+  const bool on = is_cpu_enabled() && !is_enabled() && is_autocast_cache_enabled();
+  const bool cast = cached_cast(at::kHalf, x, at::kCPU).scalar_type() == torch::kHalf &&
+                    cached_cast(at::kHalf, x).scalar_type() == torch::kFloat;
+  if (decrement_nesting() == 0) clear_cache();
+  set_autocast_dtype(at::kCPU, dtype_before);
+  set_autocast_enabled(at::kCPU, before);
+  y.sum().backward();
+  return is_autocast_available(at::kCPU) && on && cast && y.scalar_type() == torch::kHalf &&
+         net->weight.grad().scalar_type() == torch::kFloat && !is_autocast_enabled(at::kCPU);
+}
+
 int main() {
   const torch::Device device(torch::cuda::is_available() ? torch::kCUDA : torch::kCPU);
   const double accuracy = classify(device), loss = fit();
   std::printf("accuracy %.3f, loss %.2e\n", accuracy, loss);
   if (accuracy < 0.95) return 1;
   if (loss > 1e-4) return 2;
+  if (!mixed()) return 4;
   return numbers() ? 0 : 3;
 }

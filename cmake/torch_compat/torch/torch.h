@@ -207,6 +207,35 @@ namespace at {
 namespace native {
 inline bool is_nonzero(const ::halftape::Tensor& x) { return x.is_nonzero(); }
 }  // namespace native
+
+/// Autocast as LibTorch has it, without regions: switches of the thread.
+namespace autocast {
+using ::halftape::DeviceType;
+using ::halftape::Dtype;
+using ::halftape::Tensor;
+using ::halftape::amp::get_autocast_dtype;
+using ::halftape::amp::is_autocast_available;
+using ::halftape::amp::is_autocast_cache_enabled;
+using ::halftape::amp::is_autocast_enabled;
+using ::halftape::amp::set_autocast_cache_enabled;
+using ::halftape::amp::set_autocast_dtype;
+using ::halftape::amp::set_autocast_enabled;
+inline void clear_cache() { ::halftape::amp::clear_autocast_cache(); }
+inline int increment_nesting() { return ::halftape::amp::increment_autocast_nesting(); }
+inline int decrement_nesting() { return ::halftape::amp::decrement_autocast_nesting(); }
+inline Tensor cached_cast(Dtype to, const Tensor& x, DeviceType device = DeviceType::CUDA) {
+  return x.device().type() == device ? ::halftape::amp::cast_if_eligible(x, to) : x;
+}
+// The older names: one for each type of device.
+inline bool is_enabled() { return is_autocast_enabled(::halftape::kCUDA); }
+inline void set_enabled(bool on) { set_autocast_enabled(::halftape::kCUDA, on); }
+inline bool is_cpu_enabled() { return is_autocast_enabled(::halftape::kCPU); }
+inline void set_cpu_enabled(bool on) { set_autocast_enabled(::halftape::kCPU, on); }
+inline Dtype get_autocast_gpu_dtype() { return get_autocast_dtype(::halftape::kCUDA); }
+inline void set_autocast_gpu_dtype(Dtype d) { set_autocast_dtype(::halftape::kCUDA, d); }
+inline Dtype get_autocast_cpu_dtype() { return get_autocast_dtype(::halftape::kCPU); }
+inline void set_autocast_cpu_dtype(Dtype d) { set_autocast_dtype(::halftape::kCPU, d); }
+}  // namespace autocast
 using namespace halftape;
 using namespace halftape::torch_compat;
 }  // namespace at
