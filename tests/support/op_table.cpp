@@ -251,6 +251,7 @@ void view_rows(Rows& rows) {
              for (size_t i = 0; i < 6; ++i) out[at[i]] += in[1].v[i];
              return out;
            },
+       .cast = Cast::Widest,
        .one_kernel = false});
   // In-place forms, on a copy: the history goes through them.
   auto in_place = [&](const char* name, Tensor& (*write)(Tensor&, const Tensor&),
