@@ -62,7 +62,8 @@ TEST_CASE("every op that asks a policy is listed with what it declares, and ever
     REQUIRE(listener.asked.count(op.name) == 1);
     CHECK(listener.asked[op.name] == std::set<Cast>{op.cast});
   }
-  for (const auto& [name, casts] : listener.asked) CHECK_MESSAGE(listed.count(name) == 1, name);
+  for (const auto& asked : listener.asked)
+    CHECK_MESSAGE(listed.count(asked.first) == 1, asked.first);
 }
 
 TEST_CASE("the documentation shows the table that the code gives") {

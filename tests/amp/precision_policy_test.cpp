@@ -22,16 +22,16 @@ TEST_CASE("a precision policy reads what it prints, and short forms") {
 }
 
 TEST_CASE("what is not a precision policy is refused with the word that is wrong") {
-  for (const auto& [text, complaint] : std::initializer_list<std::pair<const char*, const char*>>{
+  for (const auto& wrong : std::initializer_list<std::pair<const char*, const char*>>{
            {"float8", "\"float8\" in \"float8\" is none of"},
            {"c=f16,weights=f32", "\"weights\""},
            {"c=f16,f32", "\"f32\" in \"c=f16,f32\" is not role=dtype"},
            {"p=f32", "does not say compute"},
            {"c=f16,compute=f32", "states compute twice"},
            {"", "is none of"}}) {
-    INFO(text);
-    CHECK_THROWS_WITH_AS(PrecisionPolicy{std::string_view(text)}, doctest::Contains(complaint),
-                         Error);
+    INFO(wrong.first);
+    CHECK_THROWS_WITH_AS(PrecisionPolicy{std::string_view(wrong.first)},
+                         doctest::Contains(wrong.second), Error);
   }
   CHECK_THROWS_WITH_AS(PrecisionPolicy(kFloat32, kFloat64, kFloat32),
                        doctest::Contains("compute is float64"), Error);
