@@ -56,6 +56,13 @@ class [[nodiscard]] PolicyScope {
   DtypePolicy* before_;
 };
 
+namespace detail {
+/// Asks the thread's policy, and switches it off if it had to be asked; gives what is to be
+/// switched on again.
+DtypePolicy* decide(const CastOp& op, std::span<const Tensor* const> given,
+                    std::span<Tensor> casts);
+}  // namespace detail
+
 /// An op's inputs as the policy wants them: what was given, or a cast of it. While it lives the
 /// policy is off, so that the ops of which this one is made are not asked again.
 template <size_t N>
@@ -71,12 +78,7 @@ class CastInputs {
     if (resume_) set_dtype_policy(resume_);
   }
 
-  void decide(DtypePolicy& policy, const CastOp& op) {
-    if (op.cast == Cast::Keep && !policy.every_op) return;
-    policy.cast(op, given_, cast_);
-    set_dtype_policy(nullptr);
-    resume_ = &policy;
-  }
+  void decide(const CastOp& op) { resume_ = detail::decide(op, given_, cast_); }
   const Tensor& operator[](size_t i) const { return cast_[i].defined() ? cast_[i] : *given_[i]; }
   template <size_t I>
   const Tensor& get() const {
@@ -95,8 +97,8 @@ template <class... T>
 CastInputs<sizeof...(T)> cast_inputs(const CastOp& op, T&&... inputs) {
   static_assert((std::is_lvalue_reference_v<T> && ...), "temporaries would not live long enough");
   CastInputs<sizeof...(T)> in({&inputs...});
-  if (DtypePolicy* policy = dtype_policy()) [[unlikely]]
-    in.decide(*policy, op);
+  if (dtype_policy()) [[unlikely]]
+    in.decide(op);
   return in;
 }
 

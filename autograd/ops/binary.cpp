@@ -74,7 +74,8 @@ Dtype result_type(std::initializer_list<const Tensor*> inputs) {
 
 template <class Op>
 Tensor binary(const Tensor& a_in, const Tensor& b_in) {
-  const auto [a, b] = cast_inputs(CastOp{called<Op>(), cast_of<Op>()}, a_in, b_in);
+  static constexpr CastOp kOp{called<Op>(), cast_of<Op>()};
+  const auto [a, b] = cast_inputs(kOp, a_in, b_in);
   same_device(Op::name, a, b);
   const Shape shape = broadcast(Op::name, a.sizes(), b.sizes());
   Array y(shape, out_dtype<Op>(a, b), a.device());

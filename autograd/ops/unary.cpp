@@ -49,7 +49,8 @@ Tensor beside_numbers(const Tensor& x, std::initializer_list<Scalar> numbers) {
 
 template <class Op>
 Tensor unary(const Tensor& in, const Params<Scalar>& p) {
-  const auto [cast] = cast_inputs(CastOp{called<Op>(), Op::cast}, in);
+  static constexpr CastOp kOp{called<Op>(), Op::cast};
+  const auto [cast] = cast_inputs(kOp, in);
   const Tensor x = as_supported<Op>(cast);
   Array y = empty_like(x.array());
   backend(x.device()).unary(UnaryOps::index<Op>(), y, x.array(), p);
