@@ -44,6 +44,7 @@
 #include "halftape/nn/module.h"
 #include "halftape/nn/modules.h"
 #include "halftape/optim/adam.h"
+#include "halftape/optim/async_optimizer.h"
 #include "halftape/optim/clip_grad.h"
 #include "halftape/optim/optimizer.h"
 #include "halftape/optim/sgd.h"

@@ -1,0 +1,213 @@
+#include "halftape/optim/async_optimizer.h"
+
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "halftape/autograd/grad_mode.h"
+#include "halftape/core/warn.h"
+#include "halftape/optim/clip_grad.h"
+
+namespace halftape::optim {
+
+using detail::meet;
+
+StepVerdict AsyncStep::verdict() const {
+  meet(Meeting::Await);
+  record_->checked.wait();
+  return record_->verdict;
+}
+
+/// A step by value: nothing that the caller may change later is looked at again.
+struct AsyncOptimizer::Ticket {
+  AsyncStep step;
+  AsyncStepOptions options;
+  std::vector<std::shared_ptr<const OptimizerOptions>> groups;
+  std::vector<Tensor> grads;  // of parameters(); undefined for none. The worker's alone
+};
+
+AsyncOptimizer::AsyncOptimizer(std::unique_ptr<Optimizer> optimizer)
+    : inner_(std::move(optimizer)) {
+  HALFTAPE_CHECK(inner_, "AsyncOptimizer: expected an optimizer, got null");
+  groups_ = inner_->param_groups();
+  model_ = inner_->parameters();
+  // The wrapped optimizer goes on with copies of the weights, which know nothing of the model's
+  // graph, and with the state that it had for the originals.
+  const OptimizerState state = inner_->state_dict();
+  for (OptimizerParamGroup& group : inner_->param_groups())
+    for (Tensor& p : group.params()) p = Tensor(p.array().clone());
+  inner_->load_state_dict(state);
+  newest_ = inner_->parameters();
+  for (const Tensor& p : model_) versions_.push_back(p.version());
+}
+
+AsyncOptimizer::~AsyncOptimizer() {
+  try {
+    synchronize();
+  } catch (const std::exception& e) {
+    warn(std::string("AsyncOptimizer: at its end, and so not thrown: ") + e.what());
+  } catch (...) {
+    warn("AsyncOptimizer: a step threw at its end, and nobody was left to catch it");
+  }
+}
+
+AsyncStep AsyncOptimizer::step(const AsyncStepOptions& options) {
+  drain();
+  check(options);
+  meet(Meeting::Publish);
+  reconcile("step");
+  Ticket ticket{{steps_++, static_cast<float>(options.scale.value_or(1))}, options, {}, {}};
+  for (const OptimizerParamGroup& group : groups_) ticket.groups.push_back(group.options().clone());
+  ticket.grads = take_gradients();
+  const AsyncStep step = ticket.step;
+  meet(Meeting::HandOver);
+  stale_ = true;
+  worker_.start([this, ticket = std::move(ticket)] { run(ticket); });
+  if (!options.is_async) synchronize();
+  return step;
+}
+
+void AsyncOptimizer::drain() {
+  meet(Meeting::Wait);
+  worker_.wait();
+}
+
+void AsyncOptimizer::synchronize() {
+  drain();
+  meet(Meeting::Publish);
+  reconcile("synchronize");
+}
+
+void AsyncOptimizer::check(const AsyncStepOptions& options) const {
+  HALFTAPE_CHECK(groups_.size() == inner_->param_groups().size(),
+                 "AsyncOptimizer::step: param_groups() has ", groups_.size(),
+                 " groups, was made with ", inner_->param_groups().size(),
+                 "; wrap a new optimizer to add one");
+  for (const OptimizerParamGroup& group : groups_) group.options().validate();
+  if (options.scale)
+    HALFTAPE_CHECK(*options.scale > 0 && std::isfinite(static_cast<float>(*options.scale)),
+                   "AsyncOptimizer::step: scale ", *options.scale,
+                   " must be positive and finite in float32");
+  HALFTAPE_CHECK(!options.max_norm || *options.max_norm > 0, "AsyncOptimizer::step: max_norm ",
+                 options.max_norm.value_or(0), " must be positive; leave it out not to clip");
+  HALFTAPE_CHECK(options.norm_type > 0, "AsyncOptimizer::step: norm_type ", options.norm_type,
+                 " must be positive");
+  for (const Tensor& p : model_) {
+    const Tensor& g = p.grad();
+    HALFTAPE_CHECK(!g.defined() || (g.sizes() == p.sizes() && g.is_floating_point()),
+                   "AsyncOptimizer::step: a gradient (", g.sizes(), ", ", g.dtype(),
+                   ") does not fit its parameter (", p.sizes(), ", ", p.dtype(), ")");
+  }
+}
+
+/// With no step in flight: the model gets the newest weights, or, where it had them already,
+/// newest_ gets what was written into the model since.
+void AsyncOptimizer::reconcile(const char* call) {
+  const NoGradGuard no_grad;
+  for (size_t i = 0; i < model_.size(); ++i)
+    HALFTAPE_CHECK(!stale_ || model_[i].version() == versions_[i], "AsyncOptimizer::", call,
+                   ": a parameter of shape ", model_[i].sizes(),
+                   " was written while it was one step behind, and the write would be lost; call "
+                   "synchronize() first, or step with is_async = false");
+  for (size_t i = 0; i < model_.size(); ++i) {
+    if (stale_)
+      model_[i].copy_(newest_[i]);
+    else if (model_[i].version() != versions_[i])
+      newest_[i].copy_(model_[i]);
+    versions_[i] = model_[i].version();
+  }
+  stale_ = false;
+}
+
+std::vector<Tensor> AsyncOptimizer::take_gradients() {
+  std::vector<Tensor> taken;
+  for (const Tensor& p : model_) {
+    // Moved out, so that the next backward pass begins another buffer. Bytes that somebody else
+    // still holds stay his.
+    Tensor g = std::exchange(p.mutable_grad(), Tensor());
+    if (!g.defined())
+      taken.emplace_back();
+    else
+      taken.emplace_back(g.unique() ? g.array() : g.array().clone());
+  }
+  return taken;
+}
+
+/// On the worker: check, publish the verdict, clip, update.
+void AsyncOptimizer::run(const Ticket& ticket) {
+  AsyncStep::Record& record = *ticket.step.record_;
+  StepControl control;
+  try {
+    meet(Meeting::Check);
+    std::vector<Array> grads;
+    for (size_t i = 0; i < newest_.size(); ++i) {
+      newest_[i].mutable_grad() = ticket.grads[i];
+      if (ticket.grads[i].defined()) grads.push_back(ticket.grads[i].array());
+    }
+    StepVerdict verdict = grads.empty() ? StepVerdict::NoGradients : StepVerdict::Finite;
+    if (ticket.options.scale && !grads.empty()) {
+      const Device device = grads[0].device();
+      control.found_inf = full({}, 0, kFloat32, device);
+      backend(device).unscale(grads, full({}, 1 / record.scale, kFloat32, device),
+                              control.found_inf);
+      if (read_double(control.found_inf) != 0) verdict = StepVerdict::NonFinite;
+    }
+    meet(Meeting::Verdict);
+    record.verdict = verdict;
+    record.checked.raise();
+  } catch (...) {
+    record.checked.raise();  // as Failed: nobody shall wait for ever
+    throw;
+  }
+  meet(Meeting::Update);
+  if (ticket.options.max_norm)
+    nn::utils::clip_grad_norm_(newest_, *ticket.options.max_norm, ticket.options.norm_type);
+  for (size_t i = 0; i < ticket.groups.size(); ++i)
+    inner_->param_groups()[i].set_options(ticket.groups[i]->clone());
+  if (control.found_inf.defined() && inner_->supports_control())
+    inner_->step(control);
+  else if (record.verdict == StepVerdict::Finite)
+    inner_->step();
+  inner_->zero_grad();  // the buffers are free before the next backward pass asks for some
+}
+
+void AsyncOptimizer::zero_grad() {
+  for (const Tensor& p : model_) p.mutable_grad() = Tensor();
+}
+
+AsyncOptimizerState AsyncOptimizer::state_dict() {
+  drain();
+  if (!stale_) reconcile("state_dict");
+  AsyncOptimizerState saved{inner_->state_dict(), {}, {}, steps_, stale_};
+  for (size_t i = 0; i < groups_.size(); ++i)
+    saved.optimizer.groups[i] = groups_[i].options().to_map();
+  for (const Tensor& p : model_) saved.weights.push_back(p.array().clone());
+  for (const Tensor& p : newest_) saved.newest.push_back(p.array().clone());
+  return saved;
+}
+
+void AsyncOptimizer::load_state_dict(const AsyncOptimizerState& saved) {
+  drain();
+  for (const auto* list : {&saved.weights, &saved.newest}) {
+    HALFTAPE_CHECK(list->size() == model_.size(), "AsyncOptimizer::load_state_dict: ", list->size(),
+                   " saved weights for ", model_.size(), " parameters");
+    for (size_t i = 0; i < model_.size(); ++i)
+      HALFTAPE_CHECK(
+          (*list)[i].shape() == model_[i].sizes() && (*list)[i].dtype() == model_[i].dtype(),
+          "AsyncOptimizer::load_state_dict: saved weight ", i, " is ", (*list)[i].dtype(), " ",
+          (*list)[i].shape(), ", expected ", model_[i].dtype(), " ", model_[i].sizes());
+  }
+  inner_->load_state_dict(saved.optimizer);
+  const NoGradGuard no_grad;
+  for (size_t i = 0; i < groups_.size(); ++i)
+    groups_[i].set_options(inner_->param_groups()[i].options().clone());
+  for (size_t i = 0; i < model_.size(); ++i) {
+    model_[i].copy_(Tensor(saved.weights[i]));
+    newest_[i].copy_(Tensor(saved.newest[i]));
+    versions_[i] = model_[i].version();
+  }
+  steps_ = saved.steps;
+  stale_ = saved.stale;
+}
+
+}  // namespace halftape::optim
