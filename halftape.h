@@ -1,5 +1,6 @@
 // Everything a user needs, in one include.
 #pragma once
+#include "halftape/amp/async_grad_scaler.h"
 #include "halftape/amp/autocast.h"
 #include "halftape/amp/explain.h"
 #include "halftape/amp/function.h"

@@ -1,0 +1,181 @@
+#include "halftape/amp/async_grad_scaler.h"
+
+#include <utility>
+
+#include "halftape/autograd/ops/binary.h"
+#include "halftape/autograd/policy.h"
+
+namespace halftape::amp {
+namespace {
+
+/// Throws for options that GradScaler refuses.
+const GradScalerOptions& checked(const GradScalerOptions& options) {
+  const GradScaler same_rules(options);
+  return options;
+}
+
+ScalerLaw law_of(const GradScalerOptions& o) {
+  ScalerLaw law;
+  law.growth_factor = o.growth_factor;
+  law.backoff_factor = o.backoff_factor;
+  law.growth_interval = o.growth_interval;
+  if (o.min_scale) law.min_scale = *o.min_scale;
+  if (o.max_scale) law.max_scale = *o.max_scale;
+  return law;
+}
+
+}  // namespace
+
+AsyncGradScaler::AsyncGradScaler(GradScalerOptions options, ScaleDelivery delivery)
+    : options_(checked(options)), delivery_(delivery) {
+  newest_.scale = in_use_ = static_cast<float>(options.init_scale);
+}
+
+Tensor AsyncGradScaler::scale(const Tensor& loss) {
+  if (!options_.enabled) return loss;
+  HALFTAPE_CHECK(loss.defined() && loss.is_floating_point(),
+                 "AsyncGradScaler::scale: expected a floating-point tensor");
+  if (delivery_ == ScaleDelivery::Prompt) {
+    settle();
+    in_use_ = newest_.scale;
+  }
+  scaled_ = true;
+  const PolicyScope plain(nullptr);
+  return loss * Tensor(full({}, in_use_, kFloat32, loss.device()));
+}
+
+std::vector<Tensor> AsyncGradScaler::scale(const std::vector<Tensor>& losses) {
+  std::vector<Tensor> scaled;
+  scaled.reserve(losses.size());
+  for (const Tensor& loss : losses) scaled.push_back(scale(loss));
+  return scaled;
+}
+
+optim::AsyncStep AsyncGradScaler::step(optim::AsyncOptimizer& optimizer,
+                                       optim::AsyncStepOptions options) {
+  HALFTAPE_CHECK(!options.scale, "AsyncGradScaler::step: options.scale ", options.scale.value_or(0),
+                 " is the scaler's to fill in; leave it out");
+  if (!options_.enabled) return optimizer.step(options);
+  HALFTAPE_CHECK(scaled_,
+                 "AsyncGradScaler::step: nothing was scaled since the last update(); call "
+                 "scaler.scale(loss).backward() first");
+  for (const Tensor& p : optimizer.parameters())
+    HALFTAPE_CHECK(options_.allow_fp16_grads || !p.grad().defined() || p.grad().dtype() != kFloat16,
+                   "AsyncGradScaler::step: the gradient of a ", p.sizes(),
+                   " parameter is float16, which loses what scaling saved when it is divided back; "
+                   "keep parameters in float32 and let autocast make the halves, or set "
+                   "allow_fp16_grads");
+  options.scale = in_use_;
+  return steps_.emplace_back(optimizer.step(options));
+}
+
+void AsyncGradScaler::update(const ScaleUpdate& how) {
+  if (!options_.enabled) return;
+  HALFTAPE_CHECK(how.new_scale || !steps_.empty(),
+                 "AsyncGradScaler::update: nothing was handed over since the last update(); call "
+                 "scaler.step(optimizer) first");
+  if (how.new_scale) {
+    GradScalerOptions with = options_;
+    with.init_scale = *how.new_scale;
+    checked(with);
+  }
+  settle();
+  in_use_ = newest_.scale;  // Late: what is decided by now. Prompt: scale() looks again.
+  pending_ = Pending{std::exchange(steps_, {}), options_, how.new_scale};
+  scaled_ = false;
+  if (how.is_async) return;
+  settle();
+  in_use_ = newest_.scale;
+}
+
+/// Runs the law on the update that is pending, once its verdicts are there.
+void AsyncGradScaler::settle() {
+  if (!pending_) return;
+  const Pending update = *std::exchange(pending_, {});
+  bool learnt = false, found_inf = false;
+  for (const optim::AsyncStep& step : update.steps) {
+    const optim::StepVerdict verdict = step.verdict();
+    learnt |= verdict == optim::StepVerdict::Finite || verdict == optim::StepVerdict::NonFinite;
+    found_inf |= verdict == optim::StepVerdict::NonFinite;
+  }
+  if (update.new_scale)
+    newest_.scale = static_cast<float>(*update.new_scale);
+  else if (learnt)
+    newest_ = next(newest_, found_inf, law_of(update.options));
+}
+
+double AsyncGradScaler::get_scale(bool up_to_date) {
+  if (!options_.enabled) return 1;
+  if (!up_to_date) return in_use_;
+  settle();
+  return newest_.scale;
+}
+
+int64_t AsyncGradScaler::get_growth_tracker(bool up_to_date) {
+  if (up_to_date) settle();
+  return newest_.growth_tracker;
+}
+
+double AsyncGradScaler::get_growth_factor(bool up_to_date) {
+  if (up_to_date) settle();
+  return options_.growth_factor;
+}
+double AsyncGradScaler::get_backoff_factor(bool up_to_date) {
+  if (up_to_date) settle();
+  return options_.backoff_factor;
+}
+int64_t AsyncGradScaler::get_growth_interval(bool up_to_date) {
+  if (up_to_date) settle();
+  return options_.growth_interval;
+}
+
+void AsyncGradScaler::set_growth_factor(double factor) {
+  GradScalerOptions changed = options_;
+  changed.growth_factor = factor;
+  options_ = checked(changed);
+}
+void AsyncGradScaler::set_backoff_factor(double factor) {
+  GradScalerOptions changed = options_;
+  changed.backoff_factor = factor;
+  options_ = checked(changed);
+}
+void AsyncGradScaler::set_growth_interval(int64_t interval) {
+  GradScalerOptions changed = options_;
+  changed.growth_interval = interval;
+  options_ = checked(changed);
+}
+
+AsyncGradScaler::StateDict AsyncGradScaler::state_dict() {
+  if (!options_.enabled) return {};
+  settle();
+  return {{"scale", newest_.scale},
+          {"growth_factor", options_.growth_factor},
+          {"backoff_factor", options_.backoff_factor},
+          {"growth_interval", static_cast<double>(options_.growth_interval)},
+          {"_growth_tracker", static_cast<double>(newest_.growth_tracker)},
+          {"_scale_in_use", in_use_}};
+}
+
+void AsyncGradScaler::load_state_dict(const StateDict& saved) {
+  if (!options_.enabled) return;
+  GradScaler reader(options_);  // the same rules and messages
+  reader.load_state_dict(saved);
+  GradScalerOptions loaded = options_;
+  loaded.growth_factor = reader.get_growth_factor();
+  loaded.backoff_factor = reader.get_backoff_factor();
+  loaded.growth_interval = reader.get_growth_interval();
+  const auto in_use = saved.find("_scale_in_use");
+  const double scale = in_use == saved.end() ? reader.get_scale() : in_use->second;
+  loaded.init_scale = scale;
+  checked(loaded);
+  loaded.init_scale = options_.init_scale;
+  options_ = loaded;
+  newest_.scale = static_cast<float>(reader.get_scale());
+  newest_.growth_tracker = static_cast<int32_t>(reader.get_growth_tracker());
+  in_use_ = static_cast<float>(scale);
+  pending_.reset();
+  steps_.clear();
+  scaled_ = false;
+}
+
+}  // namespace halftape::amp
