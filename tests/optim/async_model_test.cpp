@@ -18,7 +18,7 @@ using optim::Meeting;
 namespace {
 
 // What the threads share. Two gradient buffers are enough: those of step k + 2 are those of step k.
-enum Buffer_ : unsigned { kModel = 1, kNewest = 2, kGrad0 = 4, kGrad1 = 8, kVerdicts = 16 };
+enum Shared : unsigned { kModel = 1, kNewest = 2, kGrad0 = 4, kGrad1 = 8, kVerdicts = 16 };
 
 /// How far both threads have come: what fences tell.
 struct Counts {
