@@ -136,7 +136,6 @@ std::vector<Tensor> AsyncOptimizer::take_gradients() {
 /// On the worker: check, publish the verdict, clip, update.
 void AsyncOptimizer::run(const Ticket& ticket) {
   AsyncStep::Record& record = *ticket.step.record_;
-  StepControl control;
   try {
     meet(Meeting::Check);
     std::vector<Array> grads;
@@ -147,10 +146,9 @@ void AsyncOptimizer::run(const Ticket& ticket) {
     StepVerdict verdict = grads.empty() ? StepVerdict::NoGradients : StepVerdict::Finite;
     if (ticket.options.scale && !grads.empty()) {
       const Device device = grads[0].device();
-      control.found_inf = full({}, 0, kFloat32, device);
-      backend(device).unscale(grads, full({}, 1 / record.scale, kFloat32, device),
-                              control.found_inf);
-      if (read_double(control.found_inf) != 0) verdict = StepVerdict::NonFinite;
+      const Array found_inf = full({}, 0, kFloat32, device);
+      backend(device).unscale(grads, full({}, 1 / record.scale, kFloat32, device), found_inf);
+      if (read_double(found_inf) != 0) verdict = StepVerdict::NonFinite;
     }
     meet(Meeting::Verdict);
     record.verdict = verdict;
@@ -164,10 +162,7 @@ void AsyncOptimizer::run(const Ticket& ticket) {
     nn::utils::clip_grad_norm_(newest_, *ticket.options.max_norm, ticket.options.norm_type);
   for (size_t i = 0; i < ticket.groups.size(); ++i)
     inner_->param_groups()[i].set_options(ticket.groups[i]->clone());
-  if (control.found_inf.defined() && inner_->supports_control())
-    inner_->step(control);
-  else if (record.verdict == StepVerdict::Finite)
-    inner_->step();
+  if (record.verdict == StepVerdict::Finite) inner_->step();
   inner_->zero_grad();  // the buffers are free before the next backward pass asks for some
 }
 

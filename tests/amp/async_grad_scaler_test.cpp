@@ -208,25 +208,39 @@ TEST_CASE("from 2^16 Prompt skips 10 times and lands on 64, Late 11 times and on
   CHECK(late.scaler.get_scale() == 32);
 }
 
-TEST_CASE("over 60000 steps both skip 30 times, and Late's scale is half a binade lower") {
+TEST_CASE("over 60000 steps both laws skip 30 times, and Late's scale is half a binade lower") {
   // Settled: the first 10 intervals are left out. A cycle is an interval at the best scale and the
-  // overflow after it; Late spends another interval one binade lower.
+  // overflow after it; Late spends another interval one binade lower. The worker runs the first of
+  // ten times shorter intervals, and there each scale has to be the law's.
   for (const ScaleDelivery delivery : both) {
-    const size_t settled = 20000, counted = 60000;
-    Limited run(delivery, 65536, 2000);
-    double sum = 0, best = 0;
-    for (size_t k = 0; k < settled + counted; ++k) {
-      const double used = run.step();
-      if (k < settled) continue;
-      sum += std::log2(used);
-      best += used == 64;
-    }
-    const double n = static_cast<double>(counted);
     const bool late = delivery == ScaleDelivery::Late;
     CAPTURE(late);
-    CHECK(run.skips(settled) == 30);
-    CHECK(std::abs(sum / n - (late ? 5.501 : 6.000)) < 0.001);
-    CHECK(std::abs(best / n - (late ? 0.500 : 1.000)) < 0.001);
+    auto law_of = [](int64_t interval) {
+      RoundPipe law{65536, 65536};
+      law.law.growth_interval = interval;
+      return law;
+    };
+    RoundPipe law = law_of(2000), shorter = law_of(200);
+    int64_t skips = 0, best = 0;
+    double sum = 0;
+    for (int k = 0; k < 20000 + 60000; ++k) {
+      const float used = law.S;
+      law.update(used > 64, late);
+      if (k < 20000) continue;
+      skips += used > 64;
+      best += used == 64;
+      sum += std::log2(used);
+    }
+    CHECK(skips == 30);
+    CHECK(std::abs(sum / 60000 - (late ? 5.501 : 6.000)) < 0.001);
+    CHECK(std::abs(static_cast<double>(best) / 60000 - (late ? 0.500 : 1.000)) < 0.001);
+    Limited run(delivery, 65536, 200);
+    for (int k = 0; k < 1300; ++k) {
+      const double used = shorter.S;
+      CHECK(run.step() == used);
+      shorter.update(used > 64, late);
+    }
+    CHECK(run.skips(20) == 6);
   }
 }
 

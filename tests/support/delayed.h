@@ -139,8 +139,11 @@ class Schedule {
     optim::set_meeting_hook([](optim::Meeting) {
       uint64_t x = random().fetch_add(0xD1B54A32D192ED03u, std::memory_order_relaxed);
       x = (x ^ (x >> 29)) * 0xBF58476D1CE4E5B9u >> 40;
-      if (x % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(x / 8 % 40));
-      for (uint64_t i = x / 512 % 4; x % 8 < 4 && i > 0; --i) std::this_thread::yield();
+      if (x % 16 == 0) std::this_thread::sleep_for(std::chrono::microseconds(x / 16 % 30));
+      if (x % 16 == 1) std::this_thread::yield();
+      // A spin costs little and shifts the threads as well.
+      volatile uint64_t spin = x % 16 < 8 ? x / 16 % 2000 : 0;
+      while (spin > 0) spin = spin - 1;
     });
   }
   ~Schedule() { optim::set_meeting_hook(nullptr); }
