@@ -158,11 +158,13 @@ void AsyncOptimizer::run(const Ticket& ticket) {
     throw;
   }
   meet(Meeting::Update);
-  if (ticket.options.max_norm)
-    nn::utils::clip_grad_norm_(newest_, *ticket.options.max_norm, ticket.options.norm_type);
-  for (size_t i = 0; i < ticket.groups.size(); ++i)
-    inner_->param_groups()[i].set_options(ticket.groups[i]->clone());
-  if (record.verdict == StepVerdict::Finite) inner_->step();
+  if (record.verdict == StepVerdict::Finite) {
+    if (ticket.options.max_norm)
+      nn::utils::clip_grad_norm_(newest_, *ticket.options.max_norm, ticket.options.norm_type);
+    for (size_t i = 0; i < ticket.groups.size(); ++i)
+      inner_->param_groups()[i].set_options(ticket.groups[i]->clone());
+    inner_->step();
+  }
   inner_->zero_grad();  // the buffers are free before the next backward pass asks for some
 }
 
