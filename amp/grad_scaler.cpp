@@ -59,7 +59,8 @@ Tensor GradScaler::scale(const Tensor& loss) {
                  "GradScaler::scale: expected a floating-point tensor");
   if (!initialised()) {
     scale_ = Tensor(full({}, initial_.scale, kFloat32, loss.device()));
-    growth_tracker_ = full({}, initial_.growth_tracker, kInt32, loss.device());
+    trackers_ = full({2}, 0, kInt32, loss.device());
+    backend(loss.device()).fill(trackers_.slice(0, 0, 1), initial_.growth_tracker);
   }
   HALFTAPE_CHECK(loss.device().type() == scale_.device().type(),
                  "GradScaler::scale: the loss is on ", loss.device(), ", the scaler's state on ",
@@ -154,8 +155,10 @@ void GradScaler::update() {
     found = sum;
   }
   // Without any gradient there was nothing to learn about the scale: it stays.
-  if (found.defined())
-    backend(found.device()).scaler_update(scale_.array(), growth_tracker_, found, law_);
+  if (found.defined()) {
+    const ScalerFinding finding{found, {}};
+    backend(found.device()).scaler_update({scale_.array(), trackers_, {}, {&finding, 1}, {}}, law_);
+  }
   optimizers_.clear();
 }
 
@@ -189,7 +192,7 @@ double GradScaler::get_scale() const {
 }
 
 int64_t GradScaler::get_growth_tracker() const {
-  return initialised() ? read_int64(growth_tracker_) : initial_.growth_tracker;
+  return initialised() ? read_int64(trackers_.slice(0, 0, 1)) : initial_.growth_tracker;
 }
 
 void GradScaler::set_growth_factor(double factor) {
@@ -244,7 +247,7 @@ void GradScaler::load_state_dict(const StateDict& saved) {
   if (!initialised()) return;
   const NoGradGuard no_grad;
   scale_.fill_(scale);
-  backend(scale_.device()).fill(growth_tracker_, initial_.growth_tracker);
+  backend(scale_.device()).fill(trackers_.slice(0, 0, 1), initial_.growth_tracker);
 }
 
 }  // namespace halftape::amp

@@ -109,9 +109,9 @@ class GradScaler {
 
   GradScalerOptions options_;
   ScalerLaw law_;
-  ScalerState initial_;   // until the first scaled tensor shows the device
-  Tensor scale_;          // float32, one element on the device
-  Array growth_tracker_;  // int32, one element on the device
+  ScalerState initial_;  // until the first scaled tensor shows the device
+  Tensor scale_;         // float32, one element on the device
+  Array trackers_;       // int32 (2), on the device
   std::map<const optim::Optimizer*, PerOptimizer> optimizers_;  // since the last update()
 };
 

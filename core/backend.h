@@ -55,6 +55,22 @@ struct StepControl {
   Array inv_scale;  // one float32; gradients are multiplied by it as they are read
 };
 
+/// What one optimizer's gradients held, as unscale() left it.
+struct ScalerFinding {
+  Array found_inf;        // one float32; non-zero: something is not finite
+  Array first;            // one int64: the position of the first gradient that is not, or −1
+  int64_t optimizer = 0;  // its number, for the counts
+};
+/// One transition of a GradScaler's state.
+struct ScalerUpdate {
+  Array scale;                              // one float32
+  Array trackers;                           // int32 (2): growth_tracker and overflows
+  Array counts;                             // int64 (8): ScalerCounts; undefined: not kept
+  std::span<const ScalerFinding> findings;  // one for each optimizer that stepped
+  Array bad_loss;          // one float32; non-zero: a loss was not finite; undefined: not known
+  int64_t warn_after = 0;  // skips in a row at which the device says so; 0: never
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -114,16 +130,17 @@ class Backend {
 
   virtual void random(const Array& y, Distribution kind, double a, double b, RandomKey key) = 0;
 
-  // Lists of arrays in one launch. unscale: g ← g·inv_scale; found_inf ← 1 if any g is non-finite
-  // before or after.
-  virtual void unscale(std::span<const Array> grads, const Array& inv_scale,
-                       const Array& found_inf) = 0;
+  // Lists of arrays in one launch. Undefined arrays are passed over. check_finite: found_inf ← 1 if
+  // any element is not finite. unscale: g ← g·inv_scale, and the same before or after; first (one
+  // int64, or undefined) ← the position in the list of the first such g.
+  virtual void check_finite(std::span<const Array> xs, const Array& found_inf) = 0;
+  virtual void unscale(std::span<const Array> grads, const Array& inv_scale, const Array& found_inf,
+                       const Array& first = {}) = 0;
   virtual void sgd(std::span<const SgdSlot>, const SgdScalars&, const StepControl&) = 0;
   virtual void adam(std::span<const AdamSlot>, const AdamScalars&, const StepControl&) = 0;
-  // state ← next(state, found_inf != 0, law); scale: float32, growth_tracker: int32, one element
-  // each.
-  virtual void scaler_update(const Array& scale, const Array& growth_tracker,
-                             const Array& found_inf, const ScalerLaw& law) = 0;
+  // state ← next(state, verdict, law) and counts ← counted(counts, verdict, …), where the verdict
+  // is BadLoss, or else Overflow if any finding is.
+  virtual void scaler_update(const ScalerUpdate& update, const ScalerLaw& law) = 0;
 
   virtual void synchronize() = 0;
 };

@@ -64,9 +64,12 @@ class CpuBackend final : public Backend {
   void random(const Array& y, Distribution kind, double a, double b, RandomKey key) override {
     cpu::random(y, kind, a, b, key);
   }
-  void unscale(std::span<const Array> grads, const Array& inv_scale,
-               const Array& found_inf) override {
-    cpu::unscale(grads, inv_scale, found_inf);
+  void check_finite(std::span<const Array> xs, const Array& found_inf) override {
+    cpu::check_finite(xs, found_inf);
+  }
+  void unscale(std::span<const Array> grads, const Array& inv_scale, const Array& found_inf,
+               const Array& first) override {
+    cpu::unscale(grads, inv_scale, found_inf, first);
   }
   void sgd(std::span<const SgdSlot> slots, const SgdScalars& o,
            const StepControl& control) override {
@@ -76,9 +79,8 @@ class CpuBackend final : public Backend {
             const StepControl& control) override {
     cpu::adam(slots, o, control);
   }
-  void scaler_update(const Array& scale, const Array& tracker, const Array& found_inf,
-                     const ScalerLaw& law) override {
-    cpu::scaler_update(scale, tracker, found_inf, law);
+  void scaler_update(const ScalerUpdate& update, const ScalerLaw& law) override {
+    cpu::scaler_update(update, law);
   }
   void synchronize() override {}
 };

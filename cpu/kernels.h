@@ -24,10 +24,11 @@ void scatter(const Array& y, const Array& x, int dim, const Array& index, IndexU
 void scatter_add(const Array& y, const Array& g, int dim, const Array& index, IndexUse use);
 void flat_index(const Array& y, std::span<const Array> indices, const Shape& sizes, IndexUse use);
 void nonzero(const Array& y, const Array& x);
-void unscale(std::span<const Array> grads, const Array& inv_scale, const Array& found_inf);
+void check_finite(std::span<const Array> xs, const Array& found_inf);
+void unscale(std::span<const Array> grads, const Array& inv_scale, const Array& found_inf,
+             const Array& first);
 void sgd(std::span<const SgdSlot>, const SgdScalars&, const StepControl&);
 void adam(std::span<const AdamSlot>, const AdamScalars&, const StepControl&);
-void scaler_update(const Array& scale, const Array& growth_tracker, const Array& found_inf,
-                   const ScalerLaw& law);
+void scaler_update(const ScalerUpdate& update, const ScalerLaw& law);
 
 }  // namespace halftape::cpu

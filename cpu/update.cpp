@@ -1,7 +1,10 @@
 // List-wise updates: check-and-unscale, SGD, Adam, and the scaler's own transition.
+#include <array>
+#include <bit>
 #include <cmath>
-#include <limits>
+#include <sstream>
 
+#include "halftape/core/warn.h"
 #include "halftape/cpu/kernels.h"
 #include "halftape/cpu/loop.h"
 
@@ -14,6 +17,18 @@ double value(const Array& one) {
   return visit(one.dtype(), [&](auto t) {
     return convert<double>(*static_cast<typename decltype(t)::type*>(one.raw()));
   });
+}
+
+template <size_t N>
+std::array<int64_t, N> numbers(const Array& a) {
+  std::array<int64_t, N> n;
+  for (int64_t i = 0; auto& x : n) x = static_cast<int64_t>(value(a.slice(0, i, i + 1))), ++i;
+  return n;
+}
+template <size_t N>
+void set_numbers(const Array& a, const std::array<int64_t, N>& n) {
+  for (int64_t i = 0; const auto x : n) fill(a.slice(0, i, i + 1), x), ++i;
+  a.bump_version();
 }
 
 bool says_skip(const StepControl& control) {
@@ -51,37 +66,84 @@ void in_precision(const Array& param, F&& f) {
     f(Type<float>{});
 }
 
+/// x − x is 0 for finite x and NaN otherwise.
+template <class S>
+bool is_finite(S x) {
+  return x - x == S(0);
+}
+
+void warn_of_skips(int64_t count, float scale, bool bad_loss) {
+  std::ostringstream text;
+  text << "GradScaler: " << count << " steps in a row were skipped, the scale is " << scale;
+  if (bad_loss)
+    text << "; the loss itself is infinite or NaN, which no scale cures";
+  else
+    text << "; scaler.stats().nonfinite names the first gradient that is not finite";
+  warn(text.str());
+}
+
+bool finite(const Array& x) {
+  std::atomic<bool> found{false};
+  in_precision(x, [&](auto t) {
+    using S = typename decltype(t)::type;
+    update_lanes<S, 0, 1>({&x}, [&](S(*lanes)[kLanes], int n) {
+      int bad = 0;
+      for (int k = 0; k < n; ++k) bad |= !is_finite(lanes[0][k]);
+      if (bad) found.store(true, std::memory_order_relaxed);
+    });
+  });
+  return !found;
+}
+
+/// g ← g·inverse; were all elements finite before and after?
+bool unscale(const Array& g, double inverse) {
+  std::atomic<bool> found{false};
+  in_precision(g, [&](auto t) {
+    using S = typename decltype(t)::type;
+    const S inv = static_cast<S>(inverse);
+    const bool narrow = is_16bit(g.dtype());
+    update_lanes<S, 1, 1>({&g}, [&](S(*lanes)[kLanes], int n) {
+      int bad = 0;
+      for (int k = 0; k < n; ++k) {
+        const S before = lanes[0][k], after = inv == S(1) ? before : before * inv;
+        lanes[0][k] = after;
+        bad |= !is_finite(before) | !is_finite(after);
+      }
+      if (narrow && !bad)  // rounding to 16 bits may overflow once more
+        for (int k = 0; k < n; ++k) {
+          const float r = g.dtype() == kFloat16
+                              ? static_cast<float>(Half(static_cast<float>(lanes[0][k])))
+                              : static_cast<float>(BFloat16(static_cast<float>(lanes[0][k])));
+          bad |= !is_finite(r);
+        }
+      if (bad) found.store(true, std::memory_order_relaxed);
+    });
+  });
+  return !found;
+}
+
 }  // namespace
 
-void unscale(std::span<const Array> grads, const Array& inv_scale, const Array& found_inf) {
+void check_finite(std::span<const Array> xs, const Array& found_inf) {
+  bool all = true;
+  for (const Array& x : xs)
+    if (x.defined()) all &= finite(x);
+  if (!all) fill(found_inf, 1);
+}
+
+void unscale(std::span<const Array> grads, const Array& inv_scale, const Array& found_inf,
+             const Array& first) {
   const double inverse = value(inv_scale);
-  std::atomic<bool> found{false};
-  for (const Array& g : grads) {
-    in_precision(g, [&](auto t) {
-      using S = typename decltype(t)::type;
-      const S inv = static_cast<S>(inverse);
-      const bool narrow = is_16bit(g.dtype());
-      update_lanes<S, 1, 1>({&g}, [&](S(*lanes)[kLanes], int n) {
-        int bad = 0;
-        for (int k = 0; k < n; ++k) {
-          const S before = lanes[0][k], after = inv == S(1) ? before : before * inv;
-          lanes[0][k] = after;
-          // x − x is 0 for finite x and NaN otherwise.
-          bad |= !(before - before == S(0)) | !(after - after == S(0));
-        }
-        if (narrow && !bad)  // rounding to 16 bits may overflow once more
-          for (int k = 0; k < n; ++k) {
-            const float r = g.dtype() == kFloat16
-                                ? static_cast<float>(Half(static_cast<float>(lanes[0][k])))
-                                : static_cast<float>(BFloat16(static_cast<float>(lanes[0][k])));
-            bad |= !(r - r == 0);
-          }
-        if (bad) found.store(true, std::memory_order_relaxed);
-      });
-    });
-    g.bump_version();
+  int64_t first_bad = -1;
+  // All of them, also after a bad one: a caller who looks sees one state, not two.
+  for (size_t i = 0; i < grads.size(); ++i) {
+    if (!grads[i].defined()) continue;
+    if (!unscale(grads[i], inverse) && first_bad < 0) first_bad = static_cast<int64_t>(i);
+    grads[i].bump_version();
   }
-  if (found) fill(found_inf, 1);
+  if (first_bad < 0) return;
+  fill(found_inf, 1);
+  if (first.defined()) fill(first, first_bad);
 }
 
 void sgd(std::span<const SgdSlot> slots, const SgdScalars& o, const StepControl& control) {
@@ -138,15 +200,32 @@ void adam(std::span<const AdamSlot> slots, const AdamScalars& o, const StepContr
   }
 }
 
-void scaler_update(const Array& scale, const Array& growth_tracker, const Array& found_inf,
-                   const ScalerLaw& law) {
-  const ScalerState before{static_cast<float>(value(scale)),
-                           static_cast<int32_t>(value(growth_tracker))};
-  const ScalerState after = next(before, value(found_inf) != 0, law);
-  fill(scale, after.scale);
-  fill(growth_tracker, after.growth_tracker);
-  scale.bump_version();
-  growth_tracker.bump_version();
+void scaler_update(const ScalerUpdate& u, const ScalerLaw& law) {
+  const bool bad_loss = u.bad_loss.defined() && value(u.bad_loss) != 0;
+  const ScalerFinding* overflow = nullptr;
+  for (const ScalerFinding& f : u.findings)
+    if (!overflow && value(f.found_inf) != 0) overflow = &f;
+  const Verdict verdict = bad_loss   ? Verdict::BadLoss
+                          : overflow ? Verdict::Overflow
+                                     : Verdict::Finite;
+  const float before = static_cast<float>(value(u.scale));
+  const auto trackers = numbers<2>(u.trackers);
+  const ScalerState after = next(
+      ScalerState{before, static_cast<int32_t>(trackers[0]), static_cast<int32_t>(trackers[1])},
+      verdict, law);
+  fill(u.scale, after.scale);
+  u.scale.bump_version();
+  set_numbers<2>(u.trackers, {after.growth_tracker, after.overflows});
+  if (!u.counts.defined()) return;
+  auto counts = std::bit_cast<ScalerCounts>(numbers<8>(u.counts));
+  counts = counted(counts, verdict, before, after.scale);
+  if (overflow) {
+    counts.optimizer = overflow->optimizer;
+    counts.parameter = static_cast<int64_t>(value(overflow->first));
+  }
+  set_numbers<8>(u.counts, std::bit_cast<std::array<int64_t, 8>>(counts));
+  if (verdict != Verdict::Finite && counts.skips_in_row == u.warn_after)
+    warn_of_skips(counts.skips_in_row, after.scale, bad_loss);
 }
 
 }  // namespace halftape::cpu

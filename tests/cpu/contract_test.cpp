@@ -517,7 +517,10 @@ TEST_CASE("unscale and the optimizer updates give the same bits anyhow") {
     }
   }
   check({"scaler_update",
-         {full({1}, 1024, kFloat32, kCPU), full({1}, 3, kInt32, kCPU)},
-         {half},
-         [](const Arrays& y, const Arrays& x) { cpu().scaler_update(y[0], y[1], x[0], {}); }});
+         {full({1}, 1024, kFloat32, kCPU), full({2}, 0, kInt32, kCPU), full({8}, 0, kInt64, kCPU)},
+         {half, full({1}, 4, kInt64, kCPU)},
+         [](const Arrays& y, const Arrays& x) {
+           const ScalerFinding finding{x[0], x[1]};
+           cpu().scaler_update({y[0], y[1], y[2], {&finding, 1}, {}}, {});
+         }});
 }

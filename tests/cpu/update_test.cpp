@@ -198,14 +198,73 @@ TEST_CASE("updates follow their formulas, and inv_scale divides the gradient as 
   CHECK(at(t, 0) == 1);
 }
 
-TEST_CASE("scaler_update is next() on arrays of one element") {
-  for (const bool found : {false, true}) {
-    const ScalerLaw law{.growth_interval = 4};
-    const Array scale = one(1024), tracker = full({1}, 3, kInt32, kCPU);
-    cpu_backend().scaler_update(scale, tracker, one(found ? 1 : 0), law);
-    const ScalerState expected = next({1024, 3}, found, law);
-    CHECK(at(scale, 0) == expected.scale);
-    CHECK(read_int64(tracker) == expected.growth_tracker);
-    CHECK(scale.version() == 1);
+TEST_CASE("scaler_update is next() and counted() on arrays, over all findings") {
+  // Per optimizer: is a gradient not finite? By sums, "not zero" must do: 2 is a verdict, too.
+  const std::vector<std::vector<double>> findings = {{0}, {1}, {0, 0}, {0, 2}, {kNaN, 0}};
+  for (const int64_t hysteresis : {1, 2}) {
+    for (const auto& found : findings) {
+      for (const double bad_loss : {0.0, 1.0}) {
+        const ScalerLaw law{.growth_interval = 4, .hysteresis = hysteresis};
+        const Array scale = one(1024), trackers = full({2}, 0, kInt32, kCPU),
+                    counts = full({8}, 0, kInt64, kCPU);
+        set(trackers, 0, 3);
+        std::vector<ScalerFinding> list;
+        for (const double f : found)
+          list.push_back({one(f), full({1}, 40, kInt64, kCPU), static_cast<int64_t>(list.size())});
+        cpu_backend().scaler_update({scale, trackers, counts, list, one(bad_loss)}, law);
+        const bool any = found[0] != 0 || (found.size() > 1 && found[1] != 0);
+        const Verdict verdict = bad_loss != 0 ? Verdict::BadLoss
+                                : any         ? Verdict::Overflow
+                                              : Verdict::Finite;
+        const ScalerState expected = next(ScalerState{1024, 3}, verdict, law);
+        CHECK(at(scale, 0) == expected.scale);
+        CHECK(at(trackers, 0) == expected.growth_tracker);
+        CHECK(at(trackers, 1) == expected.overflows);
+        CHECK(scale.version() == 1);
+        CHECK(at(counts, 0) == 1);
+        CHECK(at(counts, 1) == (verdict != Verdict::Finite));
+        CHECK(at(counts, 3) == (verdict == Verdict::BadLoss));
+        CHECK(at(counts, 4) == (expected.scale > 1024));
+        CHECK(at(counts, 5) == (expected.scale < 1024));
+        CHECK(at(counts, 6) == (any && found[0] == 0 ? 1 : 0));
+        CHECK(at(counts, 7) == (any ? 40 : 0));
+      }
+    }
+  }
+}
+
+TEST_CASE("unscale names the first gradient that is not finite and still divides the others") {
+  for (const Dtype d : floats) {
+    std::vector<Array> grads;
+    for (int i = 0; i < 5; ++i) grads.push_back(full({3}, 4, d, kCPU));
+    grads[1] = {};  // a parameter without a gradient keeps its place in the count
+    set(grads[2], 1, kNaN);
+    set(grads[4], 0, kInf);
+    const Array found = one(0), first = full({1}, -1, kInt64, kCPU);
+    cpu_backend().unscale(grads, one(0.5), found, first);
+    CHECK(at(found, 0) == 1);
+    CHECK(read_int64(first) == 2);
+    for (const int i : {0, 2, 3, 4}) CHECK(at(grads[static_cast<size_t>(i)], 2) == 2);
+  }
+}
+
+TEST_CASE("check_finite looks and leaves everything as it is") {
+  for (const Dtype d : floats) {
+    const std::vector<Array> xs = {full({40}, 3, d, kCPU), Array(),
+                                   full({2, 5}, 3, d, kCPU).transpose(0, 1)};
+    const Array found = one(0);
+    cpu_backend().check_finite(xs, found);
+    CHECK(at(found, 0) == 0);
+    for (const double bad : {kInf, -kInf, kNaN}) {
+      for (const int64_t i : {0, 32, 39}) {
+        const std::vector<Array> ys = {xs[2], full({40}, 3, d, kCPU)};
+        set(ys[1], i, bad);
+        const Array verdict = one(0);
+        const auto version = ys[1].version();
+        cpu_backend().check_finite(ys, verdict);
+        CHECK(at(verdict, 0) == 1);
+        CHECK(ys[1].version() == version);
+      }
+    }
   }
 }

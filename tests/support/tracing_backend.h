@@ -88,9 +88,12 @@ class TracingBackend final : public Backend {
   void random(const Array& y, Distribution kind, double a, double b, RandomKey key) override {
     note("random"), cpu().random(y, kind, a, b, key);
   }
-  void unscale(std::span<const Array> grads, const Array& inv_scale,
-               const Array& found_inf) override {
-    note("unscale"), cpu().unscale(grads, inv_scale, found_inf);
+  void check_finite(std::span<const Array> xs, const Array& found_inf) override {
+    note("check_finite"), cpu().check_finite(xs, found_inf);
+  }
+  void unscale(std::span<const Array> grads, const Array& inv_scale, const Array& found_inf,
+               const Array& first) override {
+    note("unscale"), cpu().unscale(grads, inv_scale, found_inf, first);
   }
   void sgd(std::span<const SgdSlot> slots, const SgdScalars& o,
            const StepControl& control) override {
@@ -100,9 +103,8 @@ class TracingBackend final : public Backend {
             const StepControl& control) override {
     note("adam"), cpu().adam(slots, o, control);
   }
-  void scaler_update(const Array& scale, const Array& tracker, const Array& found,
-                     const ScalerLaw& law) override {
-    note("scaler_update"), cpu().scaler_update(scale, tracker, found, law);
+  void scaler_update(const ScalerUpdate& update, const ScalerLaw& law) override {
+    note("scaler_update"), cpu().scaler_update(update, law);
   }
   void synchronize() override { note("synchronize"), cpu().synchronize(); }
 
