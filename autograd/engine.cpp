@@ -8,6 +8,7 @@
 
 #include "halftape/autograd/anomaly_mode.h"
 #include "halftape/autograd/grad_mode.h"
+#include "halftape/autograd/grad_tag.h"
 #include "halftape/autograd/node.h"
 #include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/ops/create.h"
@@ -72,14 +73,18 @@ Grads run(Request request);
 Grads run_elsewhere(Request request) {
   Grads result;
   std::exception_ptr error;
+  Ref<GradTag> mark = GradTag::Pass::current();
   std::thread([&] {
+    const GradTag::Pass pass(mark);
     try {
       result = run(std::move(request));
+      mark = GradTag::Pass::current();
     } catch (...) {
       error = std::current_exception();
     }
   }).join();
   if (error) std::rethrow_exception(error);
+  if (mark) GradTag::mark_pass(mark);
   return result;
 }
 
@@ -180,6 +185,7 @@ std::vector<Edge> edges_of(const char* who, const TensorList& inputs) {
 void backward(const TensorList& outputs, const TensorList& grad_outputs,
               std::optional<bool> retain_graph, bool create_graph,
               const std::optional<TensorList>& inputs) {
+  const GradTag::Pass pass;
   Request r = prepare("backward", outputs, grad_outputs, retain_graph, create_graph);
   if (!inputs) {
     run(std::move(r));
@@ -202,6 +208,7 @@ void backward(const TensorList& outputs, const TensorList& grad_outputs,
 
 TensorList grad(const TensorList& outputs, const TensorList& inputs, const TensorList& grad_outputs,
                 std::optional<bool> retain_graph, bool create_graph, bool allow_unused) {
+  const GradTag::Pass pass;
   Request r = prepare("grad", outputs, grad_outputs, retain_graph, create_graph);
   HALFTAPE_CHECK(!inputs.empty(), "grad requires non-empty inputs.");
   const std::vector<Edge> wanted = edges_of("grad", inputs);

@@ -2,6 +2,7 @@
 
 #include "halftape/autograd/anomaly_mode.h"
 #include "halftape/autograd/grad_mode.h"
+#include "halftape/autograd/grad_tag.h"
 #include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/ops/view.h"
 #include "halftape/autograd/policy.h"
@@ -107,7 +108,7 @@ void accumulate(Tensor& grad, const Tensor& g) {
 Grads Accumulate::vjp(Grads gs) {
   const Tensor g = std::move(gs[0]);
   gs.clear();
-  slot_.with([&](Tensor& grad) { accumulate(grad, g); });
+  slot_.with([&](Tensor& grad) { accumulate_marked(grad, g); });
   if (!after.empty())
     if (const Tensor leaf = slot_.owner(); leaf.defined())
       for (size_t i = 0; i < after.size(); ++i)

@@ -4,6 +4,7 @@
 
 #include "halftape/autograd/engine.h"
 #include "halftape/autograd/grad_mode.h"
+#include "halftape/autograd/grad_tag.h"
 #include "halftape/autograd/node.h"
 #include "halftape/autograd/ops/view.h"
 #include "halftape/core/backend.h"

@@ -19,6 +19,7 @@
 namespace halftape {
 
 class GradSlot;
+class GradTag;
 class Node;
 void dispose(Node*) noexcept;
 class Tensor;
@@ -582,9 +583,11 @@ struct TensorImpl final : RefCounted {
   ~TensorImpl();
   Array value;
   Tensor grad;
-  Edge history;                        // the node that made it; empty for a leaf
-  Ref<Node> accumulator;               // of a leaf that requires grad: receives its gradient
-  std::shared_ptr<GradSlot> retained;  // of a non-leaf that keeps its gradient
+  Edge history;                            // the node that made it; empty for a leaf
+  Ref<Node> accumulator;                   // of a leaf that requires grad: receives its gradient
+  std::shared_ptr<GradSlot> retained;      // of a non-leaf that keeps its gradient
+  Ref<GradTag> mark;                       // of a gradient: autograd/grad_tag.h …
+  uint64_t marked_version = ~uint64_t{0};  // … and of which bytes it speaks
 
   // A view shares bytes with the tensor it was cut from. When those are written, by whatever name,
   // the base's history changes, and the views take theirs from it anew.

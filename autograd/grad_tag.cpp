@@ -1,0 +1,66 @@
+#include "halftape/autograd/grad_tag.h"
+
+#include <atomic>
+
+#include "halftape/autograd/node.h"
+
+namespace halftape {
+namespace {
+
+std::atomic<bool> enabled{false};
+thread_local Ref<GradTag> current;
+
+/// The mark of a sum. Symmetrical, but for which of two agreeing marks is kept.
+Ref<GradTag> joined(const Ref<GradTag>& held, const Ref<GradTag>& arriving) {
+  if (held == arriving) return held;
+  const Ref<GradTag>& speaker = held ? held : arriving;
+  const std::string conflict = speaker->conflict((held ? arriving : held).get());
+  HALFTAPE_CHECK(conflict.empty(), "backward: ", conflict);
+  return speaker;
+}
+
+}  // namespace
+
+void GradTag::enable() { enabled.store(true, std::memory_order_relaxed); }
+
+void GradTag::mark_pass(Ref<GradTag> tag) { current = current ? joined(current, tag) : tag; }
+
+GradTag::Pass::Pass() : before_(halftape::current) {}
+GradTag::Pass::Pass(Ref<GradTag> inherited)
+    : before_(std::exchange(halftape::current, std::move(inherited))) {}
+GradTag::Pass::~Pass() { halftape::current = std::move(before_); }
+Ref<GradTag> GradTag::Pass::current() { return halftape::current; }
+
+GradMark mark_of(const Tensor& grad) {
+  const detail::TensorImpl* impl = grad.impl();
+  if (!impl || impl->marked_version != grad.version()) return {};
+  return {true, impl->mark};
+}
+
+void set_mark(const Tensor& grad, Ref<GradTag> tag) {
+  detail::TensorImpl& impl = *grad.impl();
+  impl.mark = std::move(tag);
+  impl.marked_version = grad.version();
+}
+
+void check_mark(const Tensor& grad, const char* call) {
+  if (!grad.impl() || !grad.impl()->mark) [[likely]]
+    return;
+  const GradMark mark = mark_of(grad);
+  if (!mark.known) return;
+  const std::string objection = mark.tag->objection(call);
+  HALFTAPE_CHECK(objection.empty(), objection);
+}
+
+void accumulate_marked(Tensor& grad, const Tensor& g) {
+  if (!enabled.load(std::memory_order_relaxed)) [[likely]] {
+    accumulate(grad, g);
+    return;
+  }
+  const GradMark held = mark_of(grad);
+  const Ref<GradTag> mark = held.known ? joined(held.tag, current) : current;
+  accumulate(grad, g);
+  set_mark(grad, mark);
+}
+
+}  // namespace halftape

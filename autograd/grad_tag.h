@@ -1,0 +1,53 @@
+// Marks on gradients: a node's rule says something of the backward pass that it is part of, and
+// every gradient which that pass leaves in a leaf remembers it until its bytes change. amp marks
+// the gradients of a scaled loss; autograd carries marks and knows nothing of what they mean.
+#pragma once
+#include <string>
+
+#include "halftape/autograd/tensor.h"
+
+namespace halftape {
+
+class GradTag : public RefCounted {
+ public:
+  virtual ~GradTag() = default;
+  /// Why `call` must not use a gradient with this mark, and the way out. Empty: it may.
+  virtual std::string objection(const char* call) const = 0;
+  /// Why gradients with this mark and with `other` (null: without a mark) must not be added, and
+  /// the way out. Empty: they may, and the sum carries this one.
+  virtual std::string conflict(const GradTag* other) const = 0;
+
+  /// Marks are kept from now on, in all threads. Until somebody asks, they cost a branch.
+  static void enable();
+  /// Marks the pass in progress. Throws when it carries a mark that is in conflict.
+  static void mark_pass(Ref<GradTag> tag);
+  /// The extent of one pass: a mark set within ends with it. A pass within a pass, as of a
+  /// checkpoint, inherits the outer one's.
+  class [[nodiscard]] Pass {
+   public:
+    Pass();
+    explicit Pass(Ref<GradTag> inherited);
+    ~Pass();
+    Pass(const Pass&) = delete;
+    Pass& operator=(const Pass&) = delete;
+    static Ref<GradTag> current();
+
+   private:
+    Ref<GradTag> before_;
+  };
+};
+
+/// What is known of a gradient.
+struct GradMark {
+  bool known = false;  // false: assigned or changed by the user since, and the user's to answer for
+  Ref<GradTag> tag;    // null: left by a pass without a mark
+};
+GradMark mark_of(const Tensor& grad);
+/// Vouches for the gradient as it is now.
+void set_mark(const Tensor& grad, Ref<GradTag> tag);
+/// Throws the objection of the gradient's mark, if there is one.
+void check_mark(const Tensor& grad, const char* call);
+/// grad ← grad + g, as accumulate() does, and its mark. Throws when the marks are in conflict.
+void accumulate_marked(Tensor& grad, const Tensor& g);
+
+}  // namespace halftape
