@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "halftape/autograd/grad_mode.h"
+#include "halftape/autograd/grad_tag.h"
 #include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/ops/create.h"
 #include "halftape/autograd/ops/reduce.h"
@@ -12,22 +13,33 @@
 namespace halftape::nn::utils {
 namespace {
 
-std::vector<Tensor> gradients(const std::vector<Tensor>& parameters) {
+std::vector<Tensor> gradients(const std::vector<Tensor>& parameters, const char* call,
+                              ScaledGrads scaled) {
   std::vector<Tensor> grads;
   for (const Tensor& p : parameters)
     if (p.grad().defined()) grads.push_back(p.grad());
+  if (scaled == ScaledGrads::Refuse)
+    for (const Tensor& g : grads) check_mark(g, call);
   return grads;
+}
+
+/// Changes a gradient in place and leaves its mark: a clipped gradient is as scaled as before.
+template <class Change>
+void keep_mark(const Tensor& grad, const Change& change) {
+  const GradMark mark = mark_of(grad);
+  change(grad);
+  if (mark.known) set_mark(grad, mark.tag);
 }
 
 }  // namespace
 
 Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, double norm_type,
-                       bool error_if_nonfinite) {
+                       bool error_if_nonfinite, ScaledGrads scaled) {
   HALFTAPE_CHECK(max_norm > 0, "clip_grad_norm_: max_norm ", max_norm, " must be positive");
   HALFTAPE_CHECK(norm_type > 0, "clip_grad_norm_: norm_type ", norm_type, " must be positive");
   const NoGradGuard no_grad;
   const PolicyScope plain(nullptr);
-  const std::vector<Tensor> grads = gradients(parameters);
+  const std::vector<Tensor> grads = gradients(parameters, "clip_grad_norm_", scaled);
   if (grads.empty()) return zeros({});
   Dtype wide = kFloat32;
   for (const Tensor& g : grads) wide = promote(wide, g.dtype());
@@ -50,15 +62,17 @@ Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, d
                  "clip_grad_norm_: the total norm of order ", norm_type, " is not finite (",
                  norm.item(), "); find its cause, or pass error_if_nonfinite=false");
   const Tensor factor = where(finite, clamp(max_norm / (norm + 1e-6), {}, 1.0), 1);
-  for (Tensor g : grads) g.mul_(factor);
+  for (const Tensor& grad : grads) keep_mark(grad, [&](const Tensor& g) { g.mul_(factor); });
   return norm;
 }
 
-void clip_grad_value_(const std::vector<Tensor>& parameters, double clip_value) {
+void clip_grad_value_(const std::vector<Tensor>& parameters, double clip_value,
+                      ScaledGrads scaled) {
   HALFTAPE_CHECK(clip_value >= 0, "clip_grad_value_: clip_value ", clip_value,
                  " must not be negative");
   const NoGradGuard no_grad;
-  for (Tensor g : gradients(parameters)) g.copy_(clamp(g, -clip_value, clip_value));
+  for (const Tensor& grad : gradients(parameters, "clip_grad_value_", scaled))
+    keep_mark(grad, [&](const Tensor& g) { g.copy_(clamp(g, -clip_value, clip_value)); });
 }
 
 }  // namespace halftape::nn::utils

@@ -1,5 +1,5 @@
 // Gradient clipping, under LibTorch's names. With a GradScaler, call scaler.unscale_(optimizer)
-// first.
+// first: gradients that are still scaled are refused.
 #pragma once
 #include <vector>
 
@@ -7,14 +7,19 @@
 
 namespace halftape::nn::utils {
 
+/// Gradients that a GradScaler has yet to unscale: refused, or clipped on purpose, with a norm (or
+/// value) that was multiplied by the scale as they are.
+enum class ScaledGrads : uint8_t { Refuse, Allow };
+
 /// Scales all gradients so that their joint norm is at most max_norm; gives the norm before, as a
 /// one-element float32 (float64) tensor. norm_type: 2, 1 or infinity, or any positive number.
 /// Nothing is read back. A norm that is not finite leaves the gradients as they are (torch would
 /// turn all of them into 0 or NaN), or throws with error_if_nonfinite (which waits for the device).
-/// Throws unless max_norm > 0.
+/// Throws unless max_norm > 0, and on scaled gradients.
 Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, double norm_type = 2,
-                       bool error_if_nonfinite = false);
-/// Clamps every gradient element to [−clip_value, clip_value].
-void clip_grad_value_(const std::vector<Tensor>& parameters, double clip_value);
+                       bool error_if_nonfinite = false, ScaledGrads scaled = ScaledGrads::Refuse);
+/// Clamps every gradient element to [−clip_value, clip_value]. Throws on scaled gradients.
+void clip_grad_value_(const std::vector<Tensor>& parameters, double clip_value,
+                      ScaledGrads scaled = ScaledGrads::Refuse);
 
 }  // namespace halftape::nn::utils

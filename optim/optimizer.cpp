@@ -3,6 +3,7 @@
 #include <set>
 
 #include "halftape/autograd/grad_mode.h"
+#include "halftape/autograd/grad_tag.h"
 
 namespace halftape::optim {
 
@@ -68,6 +69,7 @@ void Optimizer::run(const StepControl& control) {
     for (const Tensor& p : group.params()) {
       const Tensor& g = p.grad();
       if (!g.defined()) continue;
+      if (!control.inv_scale.defined()) check_mark(g, "Optimizer::step");
       HALFTAPE_CHECK(g.sizes() == p.sizes() && g.device() == p.device() && g.is_floating_point(),
                      "optimizer: a gradient (", g.sizes(), ", ", g.dtype(), ", ", g.device(),
                      ") does not fit its parameter (", p.sizes(), ", ", p.dtype(), ", ", p.device(),

@@ -72,7 +72,8 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
 
   /// One update of every parameter that has a gradient. With a closure: calls it first (gradients
-  /// on) and gives its value. Validates everything before the first byte changes.
+  /// on) and gives its value. Validates everything before the first byte changes; throws on
+  /// gradients that a GradScaler has yet to unscale.
   Tensor step(const LossClosure& closure = nullptr);
   /// The same, decided on the device: control.found_inf non-zero leaves parameters and state bit
   /// for bit as they are; control.inv_scale multiplies the gradients as they are read. Throws
