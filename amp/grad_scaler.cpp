@@ -1,73 +1,39 @@
 #include "halftape/amp/grad_scaler.h"
 
-#include <cmath>
+#include <algorithm>
 
+#include "halftape/amp/inject.h"
+#include "halftape/amp/scale_tag.h"
+#include "halftape/amp/scaler_checks.h"
 #include "halftape/autograd/grad_mode.h"
 #include "halftape/autograd/ops/binary.h"
+#include "halftape/autograd/ops/unary.h"
+#include "halftape/autograd/ops/view.h"
 #include "halftape/autograd/policy.h"
-#include "halftape/core/formula/binary.h"
+#include "halftape/autograd/record.h"
 #include "halftape/core/formula/unary.h"
 
 namespace halftape::amp {
-namespace {
-
-void check_scale(double scale) {
-  HALFTAPE_CHECK(std::isfinite(static_cast<float>(scale)) && scale > 0, "GradScaler: scale ", scale,
-                 " must be positive and finite in float32");
-}
-
-void check_law(const ScalerLaw& law) {
-  const bool fixed = law.growth_factor == 1 && law.backoff_factor == 1;
-  HALFTAPE_CHECK(fixed || (law.growth_factor > 1 && std::isfinite(law.growth_factor)),
-                 "GradScaler: growth_factor ", law.growth_factor,
-                 " must be greater than 1 (or 1 with backoff_factor 1, for a fixed scale)");
-  HALFTAPE_CHECK(fixed || (law.backoff_factor > 0 && law.backoff_factor < 1),
-                 "GradScaler: backoff_factor ", law.backoff_factor, " must lie between 0 and 1");
-  HALFTAPE_CHECK(law.growth_interval > 0, "GradScaler: growth_interval ", law.growth_interval,
-                 " must be positive");
-  HALFTAPE_CHECK(law.min_scale >= 0 && law.min_scale <= law.max_scale, "GradScaler: min_scale ",
-                 law.min_scale, " and max_scale ", law.max_scale, " are not an interval");
-}
-
-ScalerLaw law_of(const GradScalerOptions& o) {
-  ScalerLaw law;
-  law.growth_factor = o.growth_factor;
-  law.backoff_factor = o.backoff_factor;
-  law.growth_interval = o.growth_interval;
-  if (o.min_scale) law.min_scale = *o.min_scale;
-  if (o.max_scale) law.max_scale = *o.max_scale;
-  return law;
-}
-
-}  // namespace
-
-GradScaler::GradScaler(GradScalerOptions options) : options_(options), law_(law_of(options)) {
-  if (!options_.enabled) return;
-  check_law(law_);
-  check_scale(options_.init_scale);
-  initial_.scale = static_cast<float>(options_.init_scale);
-}
-
-void GradScaler::require_scale(const char* call) const {
-  HALFTAPE_CHECK(initialised(), "GradScaler::", call,
-                 ": nothing was scaled yet; call scaler.scale(loss).backward() first");
-}
 
 Tensor GradScaler::scale(const Tensor& loss) {
   if (!options_.enabled) return loss;
   HALFTAPE_CHECK(loss.defined() && loss.is_floating_point(),
                  "GradScaler::scale: expected a floating-point tensor");
-  if (!initialised()) {
-    scale_ = Tensor(full({}, initial_.scale, kFloat32, loss.device()));
-    trackers_ = full({2}, 0, kInt32, loss.device());
-    backend(loss.device()).fill(trackers_.slice(0, 0, 1), initial_.growth_tracker);
-  }
+  if (!initialised()) create_state(loss.device());
   HALFTAPE_CHECK(loss.device().type() == scale_.device().type(),
                  "GradScaler::scale: the loss is on ", loss.device(), ", the scaler's state on ",
                  scale_.device());
+  if (!bad_loss_.defined()) bad_loss_ = full({}, 0, kFloat32, loss.device());
+  backend(loss.device()).check_finite({&loss.array(), 1}, bad_loss_);
+  begin_epoch();
   const PolicyScope plain(nullptr);
   // A copy of the scale: update() changes the scaler's own in place, and backward may come later.
-  return loss * scale_.detach().clone();
+  const Tensor factor = scale_.detach().clone();
+  return record("scale", mul(loss.detach(), factor).array(), {&loss},
+                [factor, tag = scaled_](Node&, const Tensor& g) -> Grads {
+                  GradTag::mark_pass(tag);
+                  return {mul(g, factor)};
+                });
 }
 
 std::vector<Tensor> GradScaler::scale(const std::vector<Tensor>& losses) {
@@ -80,32 +46,59 @@ std::vector<Tensor> GradScaler::scale(const std::vector<Tensor>& losses) {
 void GradScaler::unscale_(optim::Optimizer& optimizer) {
   if (!options_.enabled) return;
   require_scale("unscale_");
-  PerOptimizer& mine = optimizers_[&optimizer];
+  PerOptimizer& mine = per(optimizer);
   HALFTAPE_CHECK(mine.stage != Stage::Unscaled,
                  "GradScaler::unscale_: already called for this optimizer since the last update(); "
                  "call it once per step");
   HALFTAPE_CHECK(
       mine.stage != Stage::Stepped,
       "GradScaler::unscale_: called after step(); call update() first, or unscale_ before step()");
-  std::vector<Array> grads;
-  for (const Tensor& p : optimizer.parameters()) {
-    const Tensor& g = p.grad();
-    if (!g.defined()) continue;
-    HALFTAPE_CHECK(options_.allow_fp16_grads || g.dtype() != kFloat16,
-                   "GradScaler::unscale_: the gradient of a ", p.sizes(),
-                   " parameter is float16, which loses what scaling saved when it is divided back; "
-                   "keep parameters in ",
-                   "float32 and let autocast make the halves, or set allow_fp16_grads");
-    grads.push_back(g.array());
-  }
-  if (!grads.empty()) {
+  begin_epoch();
+  const std::vector<Array> grads = scaled_gradients(optimizer);
+  detail::apply_faults(optimizer);
+  if (std::any_of(grads.begin(), grads.end(), [](const Array& g) { return g.defined(); })) {
     const Device device = scale_.device();
     const Array inverse = empty_like(scale_.array());
     backend(device).unary(UnaryOps::index<formula::Reciprocal>(), inverse, scale_.array(), {});
-    mine.found_inf = full({}, 0, kFloat32, device);
-    backend(device).unscale(grads, inverse, mine.found_inf);
+    mine.finding = {verdict_so_far(), full({}, -1, kInt64, device), meet(optimizer)};
+    backend(device).unscale(grads, inverse, mine.finding.found_inf, mine.finding.first);
+    for (const Tensor& p : optimizer.parameters())
+      if (p.grad().defined()) set_mark(p.grad(), unscaled_);
   }
   mine.stage = Stage::Unscaled;
+}
+
+/// In the order of the parameters, undefined where there is none.
+std::vector<Array> GradScaler::scaled_gradients(const optim::Optimizer& optimizer) const {
+  std::vector<Array> grads;
+  for (const Tensor& p : optimizer.parameters()) {
+    const Tensor& g = p.grad();
+    if (g.defined()) {
+      HALFTAPE_CHECK(options_.allow_fp16_grads || g.dtype() != kFloat16,
+                     "GradScaler::unscale_: the gradient of parameter ", grads.size(), ", ",
+                     p.sizes(),
+                     ", is float16, which loses what scaling saved when it is divided back; keep "
+                     "parameters in float32 and let autocast make the halves, or set "
+                     "allow_fp16_grads");
+      const GradMark mark = mark_of(g);
+      HALFTAPE_CHECK(!mark.known || mark.tag, "GradScaler::unscale_: the gradient of parameter ",
+                     grads.size(), ", ", p.sizes(),
+                     ", is of a loss that was not scaled; call scaler.scale(loss).backward()");
+      HALFTAPE_CHECK(!mark.known || mark.tag == scaled_,
+                     "GradScaler::unscale_: the gradient of parameter ", grads.size(), ", ",
+                     p.sizes(),
+                     ", is not of a loss that was scaled since the last update(): it was unscaled "
+                     "already, or scaled earlier; call optimizer.zero_grad(), then "
+                     "scaler.scale(loss).backward()");
+    }
+    grads.push_back(g.defined() ? g.array() : Array());
+  }
+  return grads;
+}
+
+/// A fresh verdict, which a bad loss has settled already.
+Array GradScaler::verdict_so_far() const {
+  return bad_loss_.defined() ? bad_loss_.clone() : full({}, 0, kFloat32, scale_.device());
 }
 
 StepResult GradScaler::step(optim::Optimizer& optimizer,
@@ -120,16 +113,22 @@ StepResult GradScaler::step(optim::Optimizer& optimizer,
       "GradScaler::step: a closure computes an unscaled loss; run forward, scale and backward ",
       "yourself and call step(optimizer)");
   require_scale("step");
-  HALFTAPE_CHECK(optimizers_[&optimizer].stage != Stage::Stepped,
+  HALFTAPE_CHECK(per(optimizer).stage != Stage::Stepped,
                  "GradScaler::step: already called for this optimizer since the last update(); "
                  "call update() first");
-  if (optimizers_[&optimizer].stage == Stage::Ready) unscale_(optimizer);
-  PerOptimizer& mine = optimizers_[&optimizer];
-  result.had_gradients = mine.found_inf.defined();
-  result.found_inf_ = mine.found_inf;
+  if (per(optimizer).stage == Stage::Ready) unscale_(optimizer);
+  PerOptimizer& mine = per(optimizer);
+  result.had_gradients = mine.finding.found_inf.defined();
+  result.found_inf_ = mine.finding.found_inf;
+  result.bad_loss_ = bad_loss_;
+  for (const Tensor& p : optimizer.parameters())
+    HALFTAPE_CHECK(
+        !p.grad().defined() || (result.had_gradients && mark_of(p.grad()).tag != scaled_),
+        "GradScaler::step: a gradient arrived after unscale_(optimizer) and is still "
+        "scaled; call unscale_ after the last backward()");
   if (result.had_gradients) {
     if (optimizer.supports_control())
-      optimizer.step(StepControl{mine.found_inf, {}});
+      optimizer.step(StepControl{mine.finding.found_inf, {}});
     else if (!result.found_inf())
       optimizer.step();  // this optimizer decides on the host: wait
   }
@@ -143,35 +142,28 @@ void GradScaler::update() {
   HALFTAPE_CHECK(!optimizers_.empty(),
                  "GradScaler::update: nothing was checked since the last update(); ",
                  "call scaler.step(optimizer) first");
-  Array found;  // the sum over optimizers: not zero when any overflowed
-  for (const auto& [optimizer, mine] : optimizers_) {
-    if (!mine.found_inf.defined()) continue;
-    if (!found.defined()) {
-      found = mine.found_inf;
-      continue;
-    }
-    const Array sum = empty_like(found);
-    backend(sum.device()).binary(BinaryOps::index<formula::Add>(), sum, found, mine.found_inf);
-    found = sum;
-  }
+  std::vector<ScalerFinding> findings;
+  for (const PerOptimizer& mine : optimizers_)
+    if (mine.finding.found_inf.defined()) findings.push_back(mine.finding);
+  const ScalerUpdate judged{scale_.array(), trackers_, counts_,
+                            findings,       bad_loss_, options_.warn_after_skips};
+  end_epoch();
   // Without any gradient there was nothing to learn about the scale: it stays.
-  if (found.defined()) {
-    const ScalerFinding finding{found, {}};
-    backend(found.device()).scaler_update({scale_.array(), trackers_, {}, {&finding, 1}, {}}, law_);
-  }
-  optimizers_.clear();
+  if (findings.empty()) return;
+  backend(scale_.device()).scaler_update(judged, law_);
+  watch_skips();
 }
 
 void GradScaler::update(double new_scale) {
   if (!options_.enabled) return;
-  check_scale(new_scale);
+  check_scale(new_scale, law_);
   if (initialised()) {
     const NoGradGuard no_grad;
     scale_.fill_(new_scale);
   } else {
     initial_.scale = static_cast<float>(new_scale);
   }
-  optimizers_.clear();
+  end_epoch();
 }
 
 void GradScaler::update(const Tensor& new_scale) {
@@ -182,72 +174,46 @@ void GradScaler::update(const Tensor& new_scale) {
                  "that does not require grad");
   require_scale("update");
   const NoGradGuard no_grad;
-  scale_.copy_(new_scale.reshape({}));
+  scale_.copy_(clamp(new_scale.reshape({}), law_.min_scale, law_.max_scale));
+  end_epoch();
+}
+
+void GradScaler::begin_epoch() {
+  if (scaled_) return;
+  scaled_ = make_ref<ScaleTag>(ScaleTag::Is::Scaled);
+  unscaled_ = make_ref<ScaleTag>(ScaleTag::Is::Unscaled);
+}
+
+/// The next gradients are of another scale.
+void GradScaler::end_epoch() {
   optimizers_.clear();
+  bad_loss_ = {};
+  scaled_ = unscaled_ = {};
 }
 
-double GradScaler::get_scale() const {
-  if (!options_.enabled) return 1;
-  return initialised() ? scale_.item<double>() : initial_.scale;
+/// A run of n skips cannot be complete before n − (those in a row now) further updates: that is
+/// when the host looks, and no sooner.
+void GradScaler::watch_skips() {
+  const int64_t most = options_.throw_after_skips;
+  if (most == 0 || --until_look_ > 0) return;
+  const int64_t in_row = counts().skips_in_row;
+  until_look_ = most - in_row;
+  HALFTAPE_CHECK(in_row < most, "GradScaler::update: ", in_row,
+                 " steps in a row were skipped (throw_after_skips ", most, "), the scale is ",
+                 get_scale(),
+                 "; stats() tells whether losses or gradients are not finite, and which");
 }
 
-int64_t GradScaler::get_growth_tracker() const {
-  return initialised() ? read_int64(trackers_.slice(0, 0, 1)) : initial_.growth_tracker;
+void GradScaler::require_scale(const char* call) const {
+  HALFTAPE_CHECK(initialised(), "GradScaler::", call,
+                 ": nothing was scaled yet; call scaler.scale(loss).backward() first");
 }
 
-void GradScaler::set_growth_factor(double factor) {
-  ScalerLaw law = law_;
-  law.growth_factor = factor;
-  check_law(law);
-  law_ = law;
-}
-void GradScaler::set_backoff_factor(double factor) {
-  ScalerLaw law = law_;
-  law.backoff_factor = factor;
-  check_law(law);
-  law_ = law;
-}
-void GradScaler::set_growth_interval(int64_t interval) {
-  ScalerLaw law = law_;
-  law.growth_interval = interval;
-  check_law(law);
-  law_ = law;
-}
-
-GradScaler::StateDict GradScaler::state_dict() const {
-  if (!options_.enabled) return {};
-  return {{"scale", get_scale()},
-          {"growth_factor", law_.growth_factor},
-          {"backoff_factor", law_.backoff_factor},
-          {"growth_interval", static_cast<double>(law_.growth_interval)},
-          {"_growth_tracker", static_cast<double>(get_growth_tracker())}};
-}
-
-void GradScaler::load_state_dict(const StateDict& saved) {
-  if (!options_.enabled) return;
-  HALFTAPE_CHECK(
-      !saved.empty(),
-      "GradScaler::load_state_dict: the saved state is empty; was it saved by a disabled scaler?");
-  auto value = [&](const char* key) {
-    const auto found = saved.find(key);
-    HALFTAPE_CHECK(found != saved.end(), "GradScaler::load_state_dict: \"", key, "\" is missing");
-    return found->second;
-  };
-  ScalerLaw law = law_;
-  law.growth_factor = value("growth_factor");
-  law.backoff_factor = value("backoff_factor");
-  law.growth_interval = convert<int64_t>(value("growth_interval"));
-  check_law(law);
-  const double scale = value("scale"), tracker = value("_growth_tracker");
-  check_scale(scale);
-  HALFTAPE_CHECK(tracker >= 0 && tracker <= std::numeric_limits<int32_t>::max(),
-                 "GradScaler::load_state_dict: growth tracker ", tracker, " is out of range");
-  law_ = law;
-  initial_ = {static_cast<float>(scale), static_cast<int32_t>(tracker)};
-  if (!initialised()) return;
-  const NoGradGuard no_grad;
-  scale_.fill_(scale);
-  backend(scale_.device()).fill(trackers_.slice(0, 0, 1), initial_.growth_tracker);
+GradScaler::PerOptimizer& GradScaler::per(const optim::Optimizer& optimizer) {
+  const auto found = std::find_if(optimizers_.begin(), optimizers_.end(),
+                                  [&](const PerOptimizer& p) { return p.who == &optimizer; });
+  if (found != optimizers_.end()) return *found;
+  return optimizers_.emplace_back(PerOptimizer{&optimizer, {}});
 }
 
 }  // namespace halftape::amp

@@ -7,12 +7,15 @@
 #include <string>
 #include <vector>
 
+#include "halftape/amp/step_result.h"
+#include "halftape/autograd/grad_tag.h"
 #include "halftape/core/formula/scaler.h"
 #include "halftape/optim/optimizer.h"
 
 namespace halftape::amp {
 
-/// torch's defaults. The bounds do nothing unless set.
+/// torch's defaults, named as torch's keywords: `GradScaler scaler({.init_scale = 1024})`. What
+/// torch lacks changes nothing unless it is set.
 struct GradScalerOptions {
   double init_scale = 65536;
   double growth_factor = 2;        // > 1, or 1 together with backoff_factor 1: a static scale
@@ -20,7 +23,11 @@ struct GradScalerOptions {
   int64_t growth_interval = 2000;  // good steps in a row before the scale grows
   bool enabled = true;             // false: every call passes through
   std::optional<double> min_scale = {}, max_scale = {};
+  int64_t hysteresis = 1;  // which overflow makes the scale fall: 1 the first, 2 the second …
+  Hysteresis refill = Hysteresis::RefilledByCleanStep;
   bool allow_fp16_grads = false;
+  int64_t warn_after_skips = 10;  // in a row; 0: never. The device says so: nobody waits
+  int64_t throw_after_skips = 0;  // in a row; 0: never. update() waits once in so many steps
 
   /// A scale that never changes; steps with non-finite gradients are still skipped.
   static GradScalerOptions fixed(double scale) {
@@ -31,21 +38,20 @@ struct GradScalerOptions {
   }
 };
 
-/// What became of one step. Asking applied() or found_inf() waits for the device; not asking costs
-/// nothing.
-class StepResult {
- public:
-  Tensor loss;  // the closure's value, where there was one
-  /// Were the parameters updated?
-  bool applied() const { return had_gradients && !found_inf(); }
-  /// Was any gradient infinite or NaN?
-  bool found_inf() const { return found_inf_.defined() && read_double(found_inf_) != 0; }
-  /// False when no parameter had a gradient: nothing was checked and nothing done.
-  bool had_gradients = true;
-
- private:
-  friend class GradScaler;
-  Array found_inf_;  // one float32 on the device
+/// What happened so far, counted in updates: calls of update() that judged a step.
+struct ScalerStats {
+  int64_t steps = 0;         // updates
+  int64_t skips = 0;         // of them, those that found something infinite or NaN
+  int64_t skips_in_row = 0;  // up to the last one
+  int64_t bad_losses = 0;    // of the skips, those for the loss itself
+  int64_t growths = 0, backoffs = 0;
+  /// A gradient, in Optimizer::parameters() and in its group.
+  struct Parameter {
+    size_t optimizer;  // counted in the order in which the scaler met them
+    size_t index, group;
+    Shape shape;
+  };
+  std::optional<Parameter> nonfinite;  // the first one of the last skip
 };
 
 /// Dynamic loss scaling. One training step:
@@ -53,20 +59,26 @@ class StepResult {
 ///     optimizer.zero_grad();
 ///     scaler.scale(loss).backward();    // gradients are scale times too large
 ///     scaler.unscale_(optimizer);       // optional: before clipping
-///     scaler.step(optimizer);           // unscales if that was not done; skips if a gradient is
-///     not finite scaler.update();                  // the next scale; once, after all optimizers'
-///     steps
+///     scaler.step(optimizer);           // unscales if need be; skips if a gradient is not finite
+///     scaler.update();                  // the next scale; once, after all optimizers' steps
 ///
 /// Nothing here waits for the device except where said. Calls in a wrong order throw and name the
-/// missing call.
+/// missing call; so do clipping, optimizer.step() and a backward() that would add gradients of
+/// another scale while gradients are still scaled. A gradient that the user assigned or changed in
+/// place is the user's: nothing is known of it, and all is allowed.
 class GradScaler {
  public:
   explicit GradScaler(GradScalerOptions options = {});
+  GradScaler(GradScaler&&) = default;  // a copy would share the state on the device
+  GradScaler& operator=(GradScaler&&) = default;
 
-  /// loss · scale. The first scaled tensor decides on which device the state lives.
+  /// loss · scale. The first scaled tensor decides on which device the state lives. A loss that is
+  /// infinite or NaN is noticed: until update() every step is skipped, and the scale does not back
+  /// off.
   Tensor scale(const Tensor& loss);
   std::vector<Tensor> scale(const std::vector<Tensor>& losses);
   /// Divides the optimizer's gradients by the scale, in place, and looks for inf and NaN. Once per
+  /// update(). Throws when a gradient comes from a loss that was not scaled since the last
   /// update().
   void unscale_(optim::Optimizer& optimizer);
   /// The optimizer's step, unless a gradient is not finite: then parameters and state stay bit for
@@ -74,9 +86,10 @@ class GradScaler {
   StepResult step(optim::Optimizer& optimizer,
                   const optim::Optimizer::LossClosure& closure = nullptr);
   /// Moves the scale by the law (core/formula/scaler.h) on what the steps since the last update()
-  /// found.
+  /// found. Throws after throw_after_skips skips in a row.
   void update();
-  /// Sets the scale instead. The growth tracker stays as it is.
+  /// Sets the scale instead; the growth tracker stays as it is, and nothing is counted. A tensor's
+  /// value is moved into the bounds on the device.
   void update(double new_scale);
   void update(const Tensor& new_scale);
 
@@ -90,29 +103,60 @@ class GradScaler {
   void set_growth_interval(int64_t interval);
   int64_t get_growth_tracker() const;
   bool is_enabled() const { return options_.enabled; }
+  /// Kept on the device; waits for it.
+  ScalerStats stats() const;
 
-  /// Everything the next step depends on, as numbers under torch's names; empty when disabled.
-  /// Waits for the device.
+  /// Everything the next step depends on and the counts, as numbers; empty when disabled. The first
+  /// five under torch's names. Waits for the device.
   using StateDict = std::map<std::string, double>;
   StateDict state_dict() const;
-  /// Throws, changing nothing, on a missing or senseless value.
+  /// Of a dictionary of torch's five numbers the rest stays as constructed, and the counts begin
+  /// anew. Throws, changing nothing, on a missing or senseless value.
   void load_state_dict(const StateDict& saved);
 
  private:
   enum class Stage : uint8_t { Ready, Unscaled, Stepped };
   struct PerOptimizer {
+    const optim::Optimizer* who;
+    ScalerFinding finding;  // without arrays: no gradients were seen
     Stage stage = Stage::Ready;
-    Array found_inf;  // undefined: no gradients were seen
+  };
+  struct Place {
+    size_t group;
+    Shape shape;
+  };
+  struct Met {
+    const optim::Optimizer* who;
+    std::vector<Place> parameters;
   };
   bool initialised() const { return scale_.defined(); }
   void require_scale(const char* call) const;
+  void create_state(Device device);
+  void fill_state(const ScalerState& state, const ScalerCounts& counts);
+  PerOptimizer& per(const optim::Optimizer& optimizer);
+  int64_t meet(const optim::Optimizer& optimizer);
+  std::vector<Array> scaled_gradients(const optim::Optimizer& optimizer) const;
+  Array verdict_so_far() const;
+  void begin_epoch();
+  void end_epoch();
+  void watch_skips();
+  ScalerState state() const;
+  ScalerCounts counts() const;
 
   GradScalerOptions options_;
   ScalerLaw law_;
-  ScalerState initial_;  // until the first scaled tensor shows the device
-  Tensor scale_;         // float32, one element on the device
-  Array trackers_;       // int32 (2), on the device
-  std::map<const optim::Optimizer*, PerOptimizer> optimizers_;  // since the last update()
+  ScalerState initial_;          // until the first scaled tensor shows the device
+  ScalerCounts initial_counts_;  // likewise
+  Tensor scale_;                 // float32, one element on the device
+  Array trackers_, counts_;      // int32 (2) and int64 (8), as ScalerUpdate has them
+  int64_t until_look_ = 0;       // updates before throw_after_skips could have come about
+
+  // Since the last update():
+  Array bad_loss_;         // one float32: has a loss been infinite or NaN?
+  Ref<GradTag> scaled_;    // marks the gradients of losses scaled since then
+  Ref<GradTag> unscaled_;  // and those that were divided again
+  std::vector<PerOptimizer> optimizers_;
+  std::vector<Met> met_;  // not only since the last update()
 };
 
 }  // namespace halftape::amp

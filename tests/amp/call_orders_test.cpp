@@ -1,0 +1,148 @@
+// Every order in which the six calls of a training step can stand: right, or refused, or reported
+// as a step that did nothing. Never silently wrong.
+#include <doctest/doctest.h>
+
+#include <halftape/halftape.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+using namespace halftape;
+
+namespace {
+
+enum Call { Scale, Backward, Unscale, Clip, Step, Update };
+using Order = std::array<Call, 6>;
+
+constexpr double kMaxNorm = 0.5;
+
+struct Outcome {
+  bool threw = false, applied = false, clipped_before = false;
+  std::vector<double> weights;
+};
+
+/// `unscaled_backward`: a backward() before scale() goes through the loss itself; otherwise through
+/// the scaled loss, which is not there yet.
+Outcome run(const Order& order, bool unscaled_backward) {
+  const Tensor w = tensor({3.0, -4.0}, requires_grad());
+  optim::SGD optimizer({w}, optim::SGDOptions(1.0));
+  amp::GradScaler scaler({.init_scale = 1024});
+  const Tensor loss = (w * w).sum();
+  Tensor scaled = unscaled_backward ? loss : Tensor();
+  Outcome outcome;
+  bool stepped = false;
+  try {
+    for (const Call call : order) {
+      if (call == Scale) scaled = scaler.scale(loss);
+      if (call == Backward) scaled.backward({}, true);
+      if (call == Unscale) scaler.unscale_(optimizer);
+      if (call == Clip) {
+        nn::utils::clip_grad_norm_({w}, kMaxNorm);
+        outcome.clipped_before = !stepped && w.grad().defined();
+      }
+      if (call == Step) outcome.applied = scaler.step(optimizer).applied(), stepped = true;
+      if (call == Update) scaler.update();
+    }
+  } catch (const Error&) {
+    outcome.threw = true;
+  }
+  outcome.weights = w.to_vector();
+  return outcome;
+}
+
+/// One plain step, with clipping or without.
+std::vector<double> expected(bool clipped) {
+  const Tensor w = tensor({3.0, -4.0}, requires_grad());
+  optim::SGD optimizer({w}, optim::SGDOptions(1.0));
+  (w * w).sum().backward();
+  if (clipped) nn::utils::clip_grad_norm_({w}, kMaxNorm);
+  optimizer.step();
+  return w.to_vector();
+}
+
+}  // namespace
+
+TEST_CASE("of the 720 orders of a step's calls none is silently wrong") {
+  const std::vector<double> before = {3, -4};
+  for (const bool unscaled_backward : {false, true}) {
+    CAPTURE(unscaled_backward);
+    Order order = {Scale, Backward, Unscale, Clip, Step, Update};
+    int orders = 0, right = 0, refused = 0, nothing_done = 0, wrong = 0;
+    do {
+      ++orders;
+      const Outcome o = run(order, unscaled_backward);
+      if (o.threw) {
+        ++refused;
+        // What was refused did no harm: the weights are as they were, or stepped rightly.
+        wrong += o.weights != before && o.weights != expected(o.clipped_before);
+      } else if (o.applied) {
+        ++right;
+        wrong += o.weights != expected(o.clipped_before);
+      } else {
+        ++nothing_done;  // StepResult said so
+        wrong += o.weights != before;
+      }
+    } while (std::next_permutation(order.begin(), order.end()));
+    CHECK(orders == 720);
+    CHECK(wrong == 0);
+    // scale, backward, unscale_, step, update, with clip at one of the four places at which the
+    // gradients are true or not yet there.
+    CHECK(right == 5);
+    // backward() only after the step, and clip before it: unscale_, step, update, backward with
+    // clip at one of five places; or step, update, unscale_; or unscale_, update, step; and with
+    // backward before update at one of four.
+    CHECK(nothing_done == 19);
+    CHECK(refused == 720 - right - nothing_done);
+  }
+}
+
+TEST_CASE("what is refused names the missing call") {
+  const Tensor w = tensor({3.0, -4.0}, requires_grad());
+  optim::SGD optimizer({w}, optim::SGDOptions(1.0));
+  amp::GradScaler scaler({.init_scale = 1024});
+  const auto loss = [&] { return (w * w).sum(); };
+
+  loss().backward();
+  const Tensor scaled = scaler.scale(loss());
+  CHECK_THROWS_WITH_AS(scaler.unscale_(optimizer),
+                       doctest::Contains("call scaler.scale(loss).backward()"), Error);
+  CHECK_THROWS_WITH_AS(scaled.backward(), doctest::Contains("for every loss"), Error);
+
+  optimizer.zero_grad();
+  scaler.scale(loss()).backward();
+  CHECK_THROWS_WITH_AS(nn::utils::clip_grad_norm_({w}, 1),
+                       doctest::Contains("clip_grad_norm_: the gradients are still multiplied"),
+                       Error);
+  CHECK_THROWS_WITH_AS(nn::utils::clip_grad_value_({w}, 1),
+                       doctest::Contains("scaler.unscale_(optimizer)"), Error);
+  CHECK_THROWS_WITH_AS(optimizer.step(), doctest::Contains("scaler.step(optimizer)"), Error);
+  CHECK_THROWS_WITH_AS(loss().backward(), doctest::Contains("for every loss"), Error);
+
+  scaler.unscale_(optimizer);
+  CHECK_THROWS_WITH_AS(scaler.scale(loss()).backward(), doctest::Contains("optimizer.zero_grad()"),
+                       Error);
+  scaler.step(optimizer);
+  scaler.update();
+  CHECK_THROWS_WITH_AS(scaler.scale(loss()).backward(), doctest::Contains("optimizer.zero_grad()"),
+                       Error);
+  CHECK_THROWS_WITH_AS(scaler.step(optimizer), doctest::Contains("it was unscaled already"), Error);
+}
+
+TEST_CASE("a gradient that arrives after unscale_ is not stepped with") {
+  const Tensor a = ones({2}, requires_grad()), b = ones({2}, requires_grad());
+  optim::SGD optimizer({a, b}, optim::SGDOptions(1.0));
+  for (const bool some_before : {false, true}) {
+    amp::GradScaler scaler({.init_scale = 8});
+    optimizer.zero_grad();
+    if (some_before)
+      scaler.scale(a.sum()).backward();
+    else
+      scaler.scale(full({}, 1.0));
+    scaler.unscale_(optimizer);
+    scaler.scale(b.sum()).backward();
+    CHECK_THROWS_WITH_AS(scaler.step(optimizer), doctest::Contains("after the last backward()"),
+                         Error);
+  }
+  CHECK(a.equal(ones({2})));
+}

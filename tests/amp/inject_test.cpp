@@ -1,0 +1,105 @@
+// Faults planned through the public API come to pass where and when they were planned.
+#include <doctest/doctest.h>
+
+#include <halftape/halftape.h>
+
+#include <limits>
+
+#include "halftape/tests/support/tracing_backend.h"
+
+using namespace halftape;
+using amp::GradScaler;
+using amp::inject;
+
+namespace {
+
+struct Training {
+  nn::Sequential model{nn::Linear(3, 4), nn::ReLU(), nn::Linear(4, 2)};
+  optim::Adam optimizer{model->parameters(), optim::AdamOptions(0.01)};
+  GradScaler scaler{{.init_scale = 64}};
+  Tensor x = randn({5, 3}), y = randn({5, 2});
+  amp::StepResult step() {
+    optimizer.zero_grad();
+    scaler.scale(mse_loss(model->forward(x), y)).backward();
+    const auto result = scaler.step(optimizer);
+    scaler.update();
+    return result;
+  }
+  std::vector<std::pair<std::string, Tensor>> names() { return model->named_parameters().pairs(); }
+};
+
+}  // namespace
+
+TEST_CASE("a fault planned by name happens at its step, and at no other") {
+  Training t;
+  const auto fault = inject({.step = 3, .parameter = "2.weight"}, t.names());
+  for (int i = 0; i < 7; ++i) {
+    CHECK(fault.happened() == (i > 3));
+    CHECK(t.step().found_inf() == (i == 3));
+  }
+  const auto first = t.scaler.stats().nonfinite;
+  REQUIRE(first);
+  CHECK(first->index == 2);
+  CHECK(first->shape == Shape{2, 4});
+  CHECK(t.scaler.stats().skips == 1);
+  CHECK(t.scaler.get_scale() == 32);
+}
+
+TEST_CASE("a place names a parameter, of the given ones or of the optimizer") {
+  for (const bool given : {true, false}) {
+    for (int64_t place = 0; place < 4; ++place) {
+      Training t;
+      const auto fault = inject({.parameter = place, .element = 1},
+                                given ? t.names() : std::vector<std::pair<std::string, Tensor>>());
+      CHECK(t.step().found_inf());
+      CHECK(t.scaler.stats().nonfinite->index == static_cast<size_t>(place));
+    }
+  }
+}
+
+TEST_CASE("the value goes into one element, in row-major order, before the gradient is divided") {
+  const Tensor w = ones({2, 3}, requires_grad());
+  optim::SGD optimizer({w}, optim::SGDOptions(1.0));
+  GradScaler scaler({.init_scale = 64});
+  const auto fault = inject({.value = 640, .element = 4});
+  scaler.scale(w.sum()).backward();
+  scaler.unscale_(optimizer);
+  CHECK(w.grad().equal(tensor({1., 1., 1., 1., 10., 1.}).reshape({2, 3})));
+}
+
+TEST_CASE("a fault ends with its guard, and several may be planned") {
+  Training t;
+  {
+    const auto one = inject({.step = 1}), two = inject({.step = 2, .parameter = int64_t{3}});
+    CHECK(t.step().applied());
+    CHECK_FALSE(t.step().applied());
+    CHECK_FALSE(t.step().applied());
+  }
+  {
+    const auto late = inject({.step = 1});
+    CHECK(t.step().applied());
+    CHECK_FALSE(late.happened());
+  }
+  CHECK(t.step().applied());
+}
+
+TEST_CASE("planning faults costs no read, and what cannot happen is refused") {
+  Training t;
+  t.step();
+  {
+    const auto fault = inject({.parameter = "0.bias"}, t.names());
+    testing::TracingBackend trace;
+    t.step();
+    CHECK(trace.count("read") == 0);
+    CHECK(fault.happened());
+  }
+  CHECK_THROWS_WITH_AS(inject({.parameter = "0.wait"}, t.names()), doctest::Contains("\"0.wait\""),
+                       Error);
+  CHECK_THROWS_WITH_AS(inject({.parameter = "0.weight"}), doctest::Contains("named_parameters()"),
+                       Error);
+  CHECK_THROWS_AS(inject({.parameter = int64_t{4}}, t.names()), Error);
+  CHECK_THROWS_AS(inject({.step = -1}), Error);
+  CHECK_THROWS_AS(inject({.parameter = int64_t{-1}}), Error);
+  const auto fault = inject({.parameter = "0.bias", .element = 4}, t.names());
+  CHECK_THROWS_WITH_AS(t.step(), doctest::Contains("no element 4"), Error);
+}
