@@ -2,6 +2,7 @@
 #pragma once
 #include "halftape/amp/async_grad_scaler.h"
 #include "halftape/amp/autocast.h"
+#include "halftape/amp/checked_step.h"
 #include "halftape/amp/explain.h"
 #include "halftape/amp/function.h"
 #include "halftape/amp/grad_scaler.h"
