@@ -1,0 +1,132 @@
+// A skipped step leaves every bit of parameters and optimizer state; a scale that is a power of two
+// leaves every bit of the training.
+#include <doctest/doctest.h>
+
+#include <halftape/halftape.h>
+
+#include <cstring>
+#include <limits>
+#include <memory>
+
+using namespace halftape;
+using amp::GradScaler;
+
+namespace {
+
+using Groups = std::vector<optim::OptimizerParamGroup>;
+
+std::string bytes(const Array& a) {
+  return {static_cast<const char*>(a.raw()),
+          static_cast<size_t>(a.numel()) * element_size(a.dtype())};
+}
+
+/// Two groups of three parameters each, with rates of their own.
+struct Training {
+  std::vector<Tensor> parameters;
+  std::unique_ptr<optim::Optimizer> optimizer;
+  GradScaler scaler{{.init_scale = 256}};
+
+  explicit Training(bool adam) {
+    for (int64_t i = 1; i <= 6; ++i)
+      parameters.push_back(rand({i, 5}, TensorOptions().requires_grad(true)));
+    std::vector<Tensor> first(parameters.begin(), parameters.begin() + 3),
+        second(parameters.begin() + 3, parameters.end());
+    const Groups groups = {optim::OptimizerParamGroup(first), optim::OptimizerParamGroup(second)};
+    if (adam)
+      optimizer = std::make_unique<optim::Adam>(groups, optim::AdamOptions(0.1).amsgrad(true));
+    else
+      optimizer = std::make_unique<optim::SGD>(groups, optim::SGDOptions(0.1).momentum(0.9));
+  }
+  void backward() {
+    optimizer->zero_grad();
+    Tensor loss = zeros({});
+    for (const Tensor& p : parameters) loss = loss + (p * p).sum();
+    scaler.scale(loss).backward();
+  }
+  /// Every byte that a step may change, by name.
+  std::vector<std::string> all() const {
+    std::vector<std::string> everything;
+    for (const Tensor& p : parameters) everything.push_back(bytes(p.array()));
+    for (const auto& state : optimizer->state_dict().state)
+      for (const auto& [key, value] : state) everything.push_back(key + bytes(value));
+    return everything;
+  }
+};
+
+}  // namespace
+
+TEST_CASE(
+    "an infinity in any parameter of any group leaves every bit, and the next step is right") {
+  for (const bool adam : {false, true}) {
+    for (int64_t place = 0; place < 6; ++place) {
+      CAPTURE(adam);
+      CAPTURE(place);
+      manual_seed(4);
+      Training skipping(adam);
+      manual_seed(4);
+      Training plain(adam);
+      const auto fault = amp::inject({.step = 2, .parameter = place, .element = place});
+      for (int i = 0; i < 5; ++i) {
+        const auto before = skipping.all();
+        skipping.backward();
+        const bool applied = skipping.scaler.step(*skipping.optimizer).applied();
+        skipping.scaler.update(256.0);  // the same scale, whatever was found
+        CHECK(applied == (i != 2));
+        CHECK((skipping.all() == before) == !applied);
+      }
+      CHECK(fault.happened());
+      for (int i = 0; i < 4; ++i) {
+        plain.backward();
+        plain.scaler.step(*plain.optimizer);
+        plain.scaler.update(256.0);
+      }
+      CHECK(skipping.all() == plain.all());
+    }
+  }
+}
+
+TEST_CASE("a skipped first step remembers nothing: the second is a first") {
+  for (const bool adam : {false, true}) {
+    manual_seed(4);
+    Training skipping(adam);
+    manual_seed(4);
+    Training plain(adam);
+    const auto fault = amp::inject({.step = 0, .parameter = int64_t{1}});
+    skipping.backward();
+    CHECK_FALSE(skipping.scaler.step(*skipping.optimizer).applied());
+    skipping.scaler.update(256.0);
+    for (Training* t : {&skipping, &plain}) {
+      t->backward();
+      CHECK(t->scaler.step(*t->optimizer).applied());
+    }
+    CHECK(skipping.all() == plain.all());
+  }
+}
+
+TEST_CASE("200 steps give the same bits at every scale from 1 to 2^20") {
+  auto train = [](double scale) {
+    manual_seed(7);
+    nn::Sequential model(nn::Linear(6, 8), nn::Tanh(), nn::Linear(8, 3));
+    optim::Adam optimizer(model->parameters(), optim::AdamOptions(0.01));
+    GradScaler scaler({.init_scale = scale, .growth_interval = 100000});
+    const Tensor x = randn({16, 6}), y = randn({16, 3});
+    for (int i = 0; i < 200; ++i) {
+      optimizer.zero_grad();
+      scaler.scale(mse_loss(model->forward(x), y)).backward();
+      scaler.unscale_(optimizer);
+      nn::utils::clip_grad_norm_(model->parameters(), 0.5);
+      scaler.step(optimizer);
+      scaler.update();
+    }
+    CHECK(scaler.stats().skips == 0);
+    std::vector<std::string> weights;
+    for (const Tensor& p : model->parameters()) weights.push_back(bytes(p.array()));
+    return weights;
+  };
+  const auto reference = train(1);
+  for (int e = 1; e <= 20; ++e) {
+    CAPTURE(e);
+    CHECK(train(std::ldexp(1.0, e)) == reference);
+  }
+  CHECK(train(3) != reference);  // the comparison can tell
+}
