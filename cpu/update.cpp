@@ -107,7 +107,7 @@ bool unscale(const Array& g, double inverse) {
       for (int k = 0; k < n; ++k) {
         const S before = lanes[0][k], after = inv == S(1) ? before : before * inv;
         lanes[0][k] = after;
-        bad |= !is_finite(before) | !is_finite(after);
+        bad |= int{!is_finite(before)} | int{!is_finite(after)};
       }
       if (narrow && !bad)  // rounding to 16 bits may overflow once more
         for (int k = 0; k < n; ++k) {

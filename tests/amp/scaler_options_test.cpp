@@ -261,7 +261,8 @@ TEST_CASE("a state that is not sound in any one number is refused and changes no
   Fixture g({.init_scale = 16});
   g.step();
   const auto before = g.scaler.state_dict();
-  for (const auto& [key, value] : sound) {
+  for (const auto& entry : sound) {
+    const std::string key = entry.first;
     CAPTURE(key);
     auto broken = sound;
     broken[key] = kNaN;
@@ -272,14 +273,14 @@ TEST_CASE("a state that is not sound in any one number is refused and changes no
     CHECK_THROWS_WITH_AS(g.scaler.load_state_dict(broken), doctest::Contains(key.c_str()), Error);
     CHECK(g.scaler.state_dict() == before);
   }
-  for (const auto& [key, value] : GradScaler::StateDict{{"scale", 2048},
-                                                        {"growth_interval", 1.5},
-                                                        {"_growth_tracker", 0x1p31},
-                                                        {"max_scale", 1e39},
-                                                        {"refilled_by_growth", 2}}) {
-    CAPTURE(key);
+  for (const auto& entry : GradScaler::StateDict{{"scale", 2048},
+                                                 {"growth_interval", 1.5},
+                                                 {"_growth_tracker", 0x1p31},
+                                                 {"max_scale", 1e39},
+                                                 {"refilled_by_growth", 2}}) {
+    CAPTURE(entry.first);
     auto broken = sound;
-    broken[key] = value;
+    broken[entry.first] = entry.second;
     CHECK_THROWS_AS(g.scaler.load_state_dict(broken), Error);
   }
   CHECK(g.scaler.state_dict() == before);
