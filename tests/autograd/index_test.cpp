@@ -7,35 +7,24 @@
 #include <halftape/halftape.h>
 
 #include "halftape/tests/support/close.h"
+#include "halftape/tests/support/counted.h"
 #include "halftape/tests/support/index_expression.h"
+#include "halftape/tests/support/message.h"
 
 using namespace halftape;
 using indexing::Ellipsis;
 using indexing::None;
 using indexing::Slice;
 using indexing::TensorIndex;
+using testing::counted;
+using testing::kAll;
+using testing::message;
 using testing::same_bits;
 
 namespace {
 
 using Values = std::vector<double>;
-const std::vector<Dtype> kAll = {kBool,    kUInt8,    kInt32,   kInt64,
-                                 kFloat16, kBFloat16, kFloat32, kFloat64};
-
-Tensor counted(const Shape& shape, Dtype dtype = kFloat32) {
-  return arange(numel(shape)).reshape(shape).to(dtype);
-}
 Tensor longs(const std::vector<int64_t>& v) { return tensor(v); }
-
-template <class F>
-std::string message(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "(no error)";
-}
 
 /// The same values with the bytes in reverse order of dimensions.
 Tensor turned(const Tensor& x) {

@@ -5,32 +5,20 @@
 
 #include <halftape/halftape.h>
 
+#include "halftape/tests/support/counted.h"
+#include "halftape/tests/support/message.h"
 #include "halftape/tests/support/tracing_backend.h"
 
 using namespace halftape;
 using indexing::None;
 using indexing::Slice;
+using testing::counted;
+using testing::kAll;
+using testing::message;
 
 namespace {
 
 using Values = std::vector<double>;
-const std::vector<Dtype> kAll = {kBool,    kUInt8,    kInt32,   kInt64,
-                                 kFloat16, kBFloat16, kFloat32, kFloat64};
-
-Tensor counted(const Shape& shape, Dtype dtype = kFloat32) {
-  return arange(numel(shape)).reshape(shape).to(dtype);
-}
-
-template <class F>
-std::string message(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "(no error)";
-}
-
 /// The first byte of the first element.
 const void* address(const Tensor& x) { return x.array().raw(); }
 

@@ -5,8 +5,11 @@
 #include <vector>
 
 #include "halftape/core/array.h"
+#include "halftape/tests/support/message.h"
 
 using namespace halftape;
+using testing::has;
+using testing::message;
 
 namespace {
 
@@ -31,19 +34,6 @@ std::vector<int64_t> values(const Array& a) {
   return out;
 }
 using Values = std::vector<int64_t>;
-
-template <class F>
-std::string message(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return {};
-}
-bool has(const std::string& whole, const std::string& part) {
-  return whole.find(part) != std::string::npos;
-}
 
 }  // namespace
 

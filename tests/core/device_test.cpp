@@ -6,20 +6,12 @@
 
 #include "halftape/core/backend.h"
 #include "halftape/core/check.h"
+#include "halftape/tests/support/message.h"
 
 using namespace halftape;
+using testing::message;
 
 namespace {
-
-template <class F>
-std::string message(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return {};
-}
 
 std::string text(Device d) {
   std::ostringstream out;

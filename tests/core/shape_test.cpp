@@ -5,8 +5,11 @@
 #include <string>
 
 #include "halftape/core/shape.h"
+#include "halftape/tests/support/message.h"
 
 using namespace halftape;
+using testing::has;
+using testing::message;
 
 namespace {
 
@@ -17,21 +20,6 @@ std::string text(const T& value) {
   std::ostringstream out;
   out << value;
   return out.str();
-}
-
-/// What the call throws; empty when it does not.
-template <class F>
-std::string message(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return {};
-}
-
-bool has(const std::string& whole, const std::string& part) {
-  return whole.find(part) != std::string::npos;
 }
 
 }  // namespace

@@ -10,8 +10,10 @@
 
 #include "halftape/core/array.h"
 #include "halftape/cpu/allocator.h"
+#include "halftape/tests/support/message.h"
 
 using namespace halftape;
+using testing::message;
 
 namespace {
 
@@ -26,16 +28,6 @@ constexpr bool reuses = true;
 #else
 constexpr bool reuses = true;
 #endif
-
-template <class F>
-std::string message(F f) {
-  try {
-    f();
-  } catch (const OutOfMemoryError& e) {
-    return e.what();
-  }
-  return {};
-}
 
 }  // namespace
 
@@ -107,11 +99,12 @@ TEST_CASE("live buffers and bytes are counted, and views do not count") {
 TEST_CASE("an absurd size is an OutOfMemoryError that says how much was asked for and is live") {
   const Array a({1000}, kFloat32, kCPU);
   const int64_t buffers = Buffer::live_count();
-  const std::string m = message([] { Array({int64_t{1} << 50}, kFloat32, kCPU); });
+  const std::string m =
+      message<OutOfMemoryError>([] { Array({int64_t{1} << 50}, kFloat32, kCPU); });
   CHECK(m.find("out of memory: 4503599627370496 bytes asked for on cpu") == 0);
   CHECK(m.find(std::to_string(Buffer::live_bytes()) + " bytes live") != std::string::npos);
-  CHECK(message([] { cpu::allocate(~size_t{0}); }) != "");
-  CHECK(message([] { cpu::allocate(~size_t{0} / 2 + 1); }) != "");
+  CHECK(message<OutOfMemoryError>([] { cpu::allocate(~size_t{0}); }) != "");
+  CHECK(message<OutOfMemoryError>([] { cpu::allocate(~size_t{0} / 2 + 1); }) != "");
   CHECK(Buffer::live_count() == buffers);
   CHECK_THROWS_AS(Array({int64_t{1} << 40, int64_t{1} << 40}, kFloat32, kCPU), Error);
   CHECK(full({3}, 1, kFloat32, kCPU).numel() == 3);  // life goes on

@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "halftape/core/backend.h"
+#include "halftape/tests/support/message.h"
 
 using namespace halftape;
+using testing::message;
 
 namespace {
 
@@ -35,16 +37,6 @@ Values gather(const Array& x, int dim, const Array& index) {
   cpu_backend().gather(y, x, dim, index);
   return values(y);
 }
-template <class F>
-std::string message(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return {};
-}
-
 const std::vector<Dtype> all = {kBool,    kUInt8,    kInt32,   kInt64,
                                 kFloat16, kBFloat16, kFloat32, kFloat64};
 
