@@ -140,6 +140,11 @@ Grads run(Request request) {
   return captured;
 }
 
+/// "`tanh`", or what else made a tensor.
+std::string maker(const Tensor& y) {
+  return y.is_leaf() ? "a leaf" : "`" + std::string(y.grad_fn()->name()) + "`";
+}
+
 Request prepare(const char* who, const TensorList& outputs, const TensorList& grad_outputs,
                 std::optional<bool> retain_graph, bool create_graph) {
   HALFTAPE_CHECK(grad_outputs.empty() || grad_outputs.size() == outputs.size(), who, ": ",
@@ -162,7 +167,7 @@ Request prepare(const char* who, const TensorList& outputs, const TensorList& gr
       g = ones(y.sizes(), y.options());
     }
     HALFTAPE_CHECK(g.sizes() == y.sizes(), who, ": gradient ", g.sizes(),
-                   " for an output of shape ", y.sizes());
+                   " for an output of shape ", y.sizes(), " of ", maker(y));
     HALFTAPE_CHECK(g.device() == y.device(), who, ": gradient on ", g.device(),
                    " for an output on ", y.device());
     r.roots.push_back(root);

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "halftape/autograd/op_scope.h"
 #include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/create.h"
@@ -235,6 +236,7 @@ Tensor put(const Tensor& x, const Picks& picks, const Tensor& values, bool accum
 }  // namespace
 
 Tensor index(const Tensor& x, const std::vector<TensorIndex>& indices) {
+  const OpScope scope("index", x);
   const Plan plan = Reader("index", x).read(indices);
   const Tensor y = view_of(x, plan.basic);
   return plan.picks.indices.empty() ? y : pick(y, plan.picks);
@@ -262,6 +264,7 @@ Tensor index_put(const Tensor& x_in, const std::vector<TensorIndex>& indices,
 
 Tensor index_put(const Tensor& x, const std::vector<TensorIndex>& indices, Scalar value,
                  bool accumulate) {
+  check_defined("index_put", x);
   return index_put(x, indices, Tensor(full({}, value, x.dtype(), x.device())), accumulate);
 }
 
@@ -282,9 +285,11 @@ Tensor put_along(const char* op, const Tensor& x, const Tensor& src, int64_t dim
 
 Tensor slice_scatter(const Tensor& x, const Tensor& src, int64_t dim, std::optional<int64_t> start,
                      std::optional<int64_t> end, int64_t step) {
+  const OpScope scope("slice_scatter", x, src);
   return put_along("slice_scatter", x, src, dim, Slice(start, end, step));
 }
 Tensor select_scatter(const Tensor& x, const Tensor& src, int64_t dim, int64_t index) {
+  const OpScope scope("select_scatter", x, src);
   return put_along("select_scatter", x, src, dim, index);
 }
 

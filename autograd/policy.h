@@ -1,6 +1,7 @@
 // All that autograd knows about mixed precision: a hook through which the casts of an op's inputs
 // are decided. amp plugs in from above; with no policy installed the dtypes are left alone.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <optional>
@@ -9,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "halftape/autograd/op_scope.h"
 #include "halftape/autograd/tensor.h"
 #include "halftape/core/formula/ops.h"
 
@@ -92,11 +94,14 @@ class CastInputs {
 };
 
 /// The first line of every frontend: `const auto [a, b] = cast_inputs(cast_list::matmul, a_in,
-/// b_in);` makes a and b references to the inputs, or to differentiable casts of them.
-template <class... T>
+/// b_in);` makes a and b references to the inputs, or to differentiable casts of them. Throws when
+/// one of the first `needed` is undefined; those behind may be, which means none.
+template <size_t needed = kMaxDims, class... T>
 CastInputs<sizeof...(T)> cast_inputs(const CastOp& op, T&&... inputs) {
   static_assert((std::is_lvalue_reference_v<T> && ...), "temporaries would not live long enough");
-  CastInputs<sizeof...(T)> in({&inputs...});
+  const std::array<const Tensor*, sizeof...(T)> given{&inputs...};
+  for (size_t i = 0; i < std::min(needed, given.size()); ++i) check_given(op.name, *given[i], i);
+  CastInputs<sizeof...(T)> in(given);
   if (dtype_policy()) [[unlikely]]
     in.decide(op);
   return in;
@@ -104,6 +109,7 @@ CastInputs<sizeof...(T)> cast_inputs(const CastOp& op, T&&... inputs) {
 
 /// The same for a list; what follows it in a frontend stands under PolicyScope(nullptr).
 inline TensorList cast_inputs(const CastOp& op, const TensorList& inputs) {
+  check_defined(op.name, inputs);
   DtypePolicy* policy = dtype_policy();
   if (!policy || (op.cast == Cast::Keep && !policy->every_op)) return inputs;
   std::vector<const Tensor*> given;

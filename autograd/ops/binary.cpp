@@ -1,5 +1,6 @@
 #include "halftape/core/formula/binary.h"
 
+#include "halftape/autograd/op_scope.h"
 #include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/create.h"
@@ -120,6 +121,7 @@ static constexpr auto entries = BinaryOps::table([](auto op) {
 std::span<const BinaryEntry> binary_ops() { return entries; }
 
 Tensor where(const Tensor& condition, const Tensor& a_in, const Tensor& b_in) {
+  check_defined("where", condition, a_in, b_in);
   const auto [a, b] = cast_inputs(cast_list::where, a_in, b_in);
   same_device("where", a, b);
   same_device("where", condition, a);
@@ -178,37 +180,53 @@ Scalar product(Scalar a, Scalar b) {
 }  // namespace
 
 Tensor add(const Tensor& a, Scalar b) {
+  check_defined("add", a);
   return bools(a, b) ? add(a, beside(b, a)) : affine(a, 1, b);
 }
 Tensor sub(const Tensor& a, Scalar b) {
+  check_defined("sub", a);
   HALFTAPE_CHECK(a.dtype() != kBool && b.kind() != kBool,
                  "sub: not for bool; to invert a mask use ~ or logical_not()");
   return affine(a, 1, product(b, -1));
 }
 Tensor mul(const Tensor& a, Scalar b) {
+  check_defined("mul", a);
   if (bools(a, b)) return mul(a, beside(b, a));
   if (!a.is_floating_point() && !b.is_floating_point()) return affine(a, b, 0);
   return affine(a, b, -0.0);  // adding −0 changes no bit, adding +0 would turn −0 into 0
 }
-Tensor div(const Tensor& a, Scalar b) { return unary<formula::DivScalar>(a, {b, 0}); }
-Tensor operator/(Scalar a, const Tensor& b) { return unary<formula::ScalarDiv>(b, {a, 0}); }
+Tensor div(const Tensor& a, Scalar b) {
+  check_defined("div", a);
+  return unary<formula::DivScalar>(a, {b, 0});
+}
+Tensor operator/(Scalar a, const Tensor& b) {
+  check_defined("div", b);
+  return unary<formula::ScalarDiv>(b, {a, 0});
+}
 
 Tensor add(const Tensor& a, const Tensor& b, Scalar alpha) {
+  check_defined("add", a, b);
   return with_alpha("add", add, a, b, alpha);
 }
 Tensor sub(const Tensor& a, const Tensor& b, Scalar alpha) {
+  check_defined("sub", a, b);
   return with_alpha("sub", sub, a, b, alpha);
 }
 Tensor add(const Tensor& a, Scalar b, Scalar alpha) { return add(a, product(b, alpha)); }
 Tensor sub(const Tensor& a, Scalar b, Scalar alpha) { return sub(a, product(b, alpha)); }
-Tensor rsub(const Tensor& a, const Tensor& b, Scalar alpha) { return sub(b, a, alpha); }
+Tensor rsub(const Tensor& a, const Tensor& b, Scalar alpha) {
+  const OpScope scope("rsub", a, b);
+  return sub(b, a, alpha);
+}
 Tensor rsub(const Tensor& a, Scalar b, Scalar alpha) {
+  const OpScope scope("rsub", a);
   HALFTAPE_CHECK(a.dtype() != kBool && b.kind() != kBool,
                  "sub: not for bool; to invert a mask use ~ or logical_not()");
   return affine(a, product(alpha, -1), b);
 }
 
 Tensor div(const Tensor& a, const Tensor& b, std::optional<std::string_view> rounding_mode) {
+  const OpScope scope("div", a, b);
   if (!rounding_mode) return div(a, b);
   HALFTAPE_CHECK(rounding_mode == "trunc" || rounding_mode == "floor", "div: rounding_mode is \"",
                  *rounding_mode, "\", expected \"trunc\" or \"floor\"");
@@ -220,19 +238,36 @@ Tensor div(const Tensor& a, Scalar b, std::optional<std::string_view> rounding_m
 }
 
 Tensor pow(Scalar a, const Tensor& b) {
+  check_defined("pow", b);
   if (a.is_floating_point() || b.is_floating_point()) return unary<formula::ScalarPow>(b, {a, 0});
   return pow(beside(a, b), b);
 }
-Tensor remainder(Scalar a, const Tensor& b) { return remainder(beside(a, b), b); }
-Tensor xlogy(Scalar a, const Tensor& b) { return xlogy(beside(a, b), b); }
+Tensor remainder(Scalar a, const Tensor& b) {
+  check_defined("remainder", b);
+  return remainder(beside(a, b), b);
+}
+Tensor xlogy(Scalar a, const Tensor& b) {
+  check_defined("xlogy", b);
+  return xlogy(beside(a, b), b);
+}
 
+Tensor clamp_min(const Tensor& x, const Tensor& min) {
+  const OpScope scope("clamp_min", x, min);
+  return maximum(x, min);
+}
+Tensor clamp_max(const Tensor& x, const Tensor& max) {
+  const OpScope scope("clamp_max", x, max);
+  return minimum(x, max);
+}
 Tensor clamp(const Tensor& x, const std::optional<Tensor>& min, const std::optional<Tensor>& max) {
+  const OpScope scope("clamp", x);
   HALFTAPE_CHECK(min || max, "clamp: at least one of min and max is needed");
   const Tensor y = min ? clamp_min(x, *min) : x;
   return max ? clamp_max(y, *max) : y;
 }
 
 Tensor prelu(const Tensor& x, const Tensor& weight) {
+  const OpScope scope("prelu", x, weight);
   if (weight.numel() == 1) return binary<formula::Prelu>(x, reshape(weight, {}));
   HALFTAPE_CHECK(x.dim() >= 2 && weight.dim() == 1 && weight.size(0) == x.size(1), "prelu: weight ",
                  weight.sizes(), " for ", x.sizes(),
@@ -242,8 +277,11 @@ Tensor prelu(const Tensor& x, const Tensor& weight) {
   return binary<formula::Prelu>(x, reshape(weight, channels));
 }
 
-#define HALFTAPE_WITH_NUMBER(function) \
-  Tensor function(const Tensor& a, Scalar b) { return function(a, beside(b, a)); }
+#define HALFTAPE_WITH_NUMBER(function)         \
+  Tensor function(const Tensor& a, Scalar b) { \
+    check_defined(#function, a);               \
+    return function(a, beside(b, a));          \
+  }
 HALFTAPE_WITH_NUMBER(floor_divide)
 HALFTAPE_WITH_NUMBER(fmod)
 HALFTAPE_WITH_NUMBER(remainder)
@@ -260,18 +298,37 @@ HALFTAPE_WITH_NUMBER(bitwise_or)
 HALFTAPE_WITH_NUMBER(bitwise_xor)
 #undef HALFTAPE_WITH_NUMBER
 
-Tensor logical_not(const Tensor& x) { return eq(x, 0); }
+Tensor logical_not(const Tensor& x) {
+  const OpScope scope("logical_not", x);
+  return eq(x, 0);
+}
 Tensor bitwise_not(const Tensor& x) {
+  const OpScope scope("bitwise_not", x);
   HALFTAPE_CHECK(!x.is_floating_point(), "bitwise_not: a tensor of ", x.dtype(),
                  "; only integers and bool have bits");
   return x.dtype() == kBool ? logical_not(x) : affine(x, -1, -1);
 }
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-Tensor isnan(const Tensor& x) { return ne(x, x); }
-Tensor isinf(const Tensor& x) { return eq(abs(x.detach()), kInf); }
-Tensor isfinite(const Tensor& x) { return lt(abs(x.detach()), kInf); }
-Tensor isposinf(const Tensor& x) { return eq(x, kInf); }
-Tensor isneginf(const Tensor& x) { return eq(x, -kInf); }
+Tensor isnan(const Tensor& x) {
+  const OpScope scope("isnan", x);
+  return ne(x, x);
+}
+Tensor isinf(const Tensor& x) {
+  const OpScope scope("isinf", x);
+  return eq(abs(x.detach()), kInf);
+}
+Tensor isfinite(const Tensor& x) {
+  const OpScope scope("isfinite", x);
+  return lt(abs(x.detach()), kInf);
+}
+Tensor isposinf(const Tensor& x) {
+  const OpScope scope("isposinf", x);
+  return eq(x, kInf);
+}
+Tensor isneginf(const Tensor& x) {
+  const OpScope scope("isneginf", x);
+  return eq(x, -kInf);
+}
 
 }  // namespace halftape

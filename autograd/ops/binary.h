@@ -116,8 +116,8 @@ inline Tensor minimum(const Tensor& a, const Tensor& b) { return binary<formula:
 /// The larger one; NaN only where both are.
 inline Tensor fmax(const Tensor& a, const Tensor& b) { return binary<formula::Fmax>(a, b); }
 inline Tensor fmin(const Tensor& a, const Tensor& b) { return binary<formula::Fmin>(a, b); }
-inline Tensor clamp_min(const Tensor& x, const Tensor& min) { return maximum(x, min); }
-inline Tensor clamp_max(const Tensor& x, const Tensor& max) { return minimum(x, max); }
+Tensor clamp_min(const Tensor& x, const Tensor& min);
+Tensor clamp_max(const Tensor& x, const Tensor& max);
 /// min(max(x, min), max), element by element.
 Tensor clamp(const Tensor& x, const std::optional<Tensor>& min,
              const std::optional<Tensor>& max = {});

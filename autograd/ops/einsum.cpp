@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "halftape/autograd/op_scope.h"
 #include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/create.h"
@@ -167,6 +168,7 @@ Tensor diagonal(const Tensor& x, int keep, int drop) {
 }  // namespace detail
 
 Tensor einsum(std::string_view equation, const TensorList& tensors) {
+  const OpScope scope("einsum", tensors);
   HALFTAPE_CHECK(!tensors.empty(), "einsum: \"", equation, "\" without tensors");
   const size_t arrow = equation.find("->");
   std::string_view inputs = equation.substr(0, arrow);
@@ -284,7 +286,8 @@ Tensor tensordot(const Tensor& a_in, const Tensor& b_in, const Dims& dims_a, con
 }
 
 Tensor bilinear(const Tensor& a_in, const Tensor& b_in, const Tensor& w_in, const Tensor& bias_in) {
-  const auto [a, b, w, bias] = cast_inputs(cast_list::bilinear, a_in, b_in, w_in, bias_in);
+  const OpScope scope("bilinear", a_in, b_in, w_in);
+  const auto [a, b, w, bias] = cast_inputs<3>(cast_list::bilinear, a_in, b_in, w_in, bias_in);
   one_dtype("bilinear", bias.defined() ? TensorList{a, b, w, bias} : TensorList{a, b, w});
   HALFTAPE_CHECK(w.dim() == 3, "bilinear: weight ", w.sizes(), " must be (out, in1, in2)");
   HALFTAPE_CHECK(
@@ -312,6 +315,7 @@ Tensor bilinear(const Tensor& a_in, const Tensor& b_in, const Tensor& w_in, cons
 }
 
 Tensor kron(const Tensor& a, const Tensor& b) {
+  const OpScope scope("kron", a, b);
   const int rank = static_cast<int>(std::max(a.dim(), b.dim()));
   HALFTAPE_CHECK(2 * rank <= kMaxDims, "kron: ", a.sizes(), " and ", b.sizes(), "; at most ",
                  kMaxDims / 2, " dimensions");

@@ -1,5 +1,6 @@
 #include "halftape/autograd/ops/index.h"
 
+#include "halftape/autograd/op_scope.h"
 #include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/create.h"
@@ -152,21 +153,26 @@ Tensor detail::flat_index(const TensorList& indices, const Shape& sizes, IndexUs
 }
 
 Tensor gather(const Tensor& x, int64_t dim, const Tensor& index) {
+  check_defined("gather", x, index);
   return detail::gather(x, dim, index, {"gather"});
 }
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
+  check_defined("scatter", x, index, src);
   return detail::scatter(x, dim, index, src, {"scatter"});
 }
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Scalar value) {
+  check_defined("scatter", x, index);
   return scatter(x, dim, index, expand(number_like(x, value), index.sizes()));
 }
 
 Tensor scatter_add(const Tensor& x_in, int64_t dim, const Tensor& index, const Tensor& src_in) {
+  check_defined("scatter_add", x_in, index, src_in);
   const auto [x, src] = cast_inputs(cast_list::scatter_add, x_in, src_in);
   return detail::scatter_add(x, dim, index, src, {"scatter_add"});
 }
 
 Tensor index_select(const Tensor& in, int64_t dim, const Tensor& index) {
+  const OpScope scope("index_select", in, index);
   HALFTAPE_CHECK(in.dim() > 0 || index.numel() == 1, "index_select: index ", index.sizes(),
                  " into a 0-dim tensor; expected one number");
   const int d = dim_of("index_select", in, dim);
@@ -177,6 +183,7 @@ Tensor index_select(const Tensor& in, int64_t dim, const Tensor& index) {
 
 Tensor index_add(const Tensor& in, int64_t dim, const Tensor& index, const Tensor& source_in,
                  Scalar alpha) {
+  const OpScope scope("index_add", in, index, source_in);
   HALFTAPE_CHECK(in.is_floating_point() || !alpha.is_floating_point(),
                  "index_add: alpha = ", alpha.to_double(), " for an ", in.dtype(), " tensor");
   const IndexUse use{"index_add"};
@@ -196,6 +203,7 @@ Tensor index_add(const Tensor& in, int64_t dim, const Tensor& index, const Tenso
 }
 
 Tensor index_copy(const Tensor& in, int64_t dim, const Tensor& index, const Tensor& source_in) {
+  const OpScope scope("index_copy", in, index, source_in);
   HALFTAPE_CHECK(index.dtype() == kInt64, "index_copy: index is ", index.dtype(),
                  ", expected int64");
   const int d = dim_of("index_copy", in, dim);
@@ -206,6 +214,7 @@ Tensor index_copy(const Tensor& in, int64_t dim, const Tensor& index, const Tens
 }
 
 Tensor index_fill(const Tensor& in, int64_t dim, const Tensor& index, const Tensor& value) {
+  const OpScope scope("index_fill", in, index, value);
   HALFTAPE_CHECK(value.dim() == 0, "index_fill: value ", value.sizes(), " must be 0-dim");
   HALFTAPE_CHECK(index.dtype() == kInt64, "index_fill: index is ", index.dtype(),
                  ", expected int64");
@@ -217,16 +226,19 @@ Tensor index_fill(const Tensor& in, int64_t dim, const Tensor& index, const Tens
   return lowered(scatter(x, d, at, expand(value.to(x.dtype()), at.sizes())), in);
 }
 Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, Scalar value) {
+  const OpScope scope("index_fill", x, index);
   return index_fill(x, dim, index, number_like(x, value));
 }
 
 Tensor take(const Tensor& x, const Tensor& index) {
+  const OpScope scope("take", x, index);
   HALFTAPE_CHECK(index.dtype() == kInt64, "take: index is ", index.dtype(), ", expected int64");
   const Tensor at = detail::flat_index({index}, {x.numel()}, {"take"});
   return reshape(gather(reshape(x, {x.numel()}), 0, at), index.sizes());
 }
 
 Tensor take_along_dim(const Tensor& x, const Tensor& index, std::optional<int64_t> dim) {
+  const OpScope scope("take_along_dim", x, index);
   const IndexUse use{"take_along_dim"};
   if (!dim) return detail::gather(reshape(x, {x.numel()}), 0, reshape(index, {index.numel()}), use);
   HALFTAPE_CHECK(x.dim() == index.dim(), "take_along_dim: index ", index.sizes(), " and tensor ",
@@ -241,6 +253,7 @@ Tensor take_along_dim(const Tensor& x, const Tensor& index, std::optional<int64_
 }
 
 Tensor one_hot(const Tensor& classes, int64_t num_classes) {
+  const OpScope scope("one_hot", classes);
   HALFTAPE_CHECK(classes.dtype() == kInt64, "one_hot: classes are ", classes.dtype(),
                  ", expected int64");
   HALFTAPE_CHECK(num_classes > 0 || (num_classes == -1 && classes.numel() > 0),

@@ -1,5 +1,6 @@
 #include "halftape/autograd/ops/loss.h"
 
+#include "halftape/autograd/op_scope.h"
 #include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/create.h"
@@ -67,6 +68,7 @@ Tensor nll(const Tensor& x, const Targets& t, Reduction reduction) {
 
 Tensor nll_loss(const Tensor& in, const Tensor& target, const Tensor& weight, Reduction reduction,
                 int64_t ignore_index) {
+  const OpScope scope("nll_loss", in, target);
   const auto [x] = cast_inputs(cast_list::nll_loss, in);
   check_classes("nll_loss", x, target, weight);
   if (x.dim() == 1) {
@@ -79,6 +81,7 @@ Tensor nll_loss(const Tensor& in, const Tensor& target, const Tensor& weight, Re
 
 Tensor cross_entropy(const Tensor& given, const Tensor& target, const Tensor& weight,
                      Reduction reduction, int64_t ignore_index, double label_smoothing) {
+  const OpScope scope("cross_entropy", given, target);
   HALFTAPE_CHECK(label_smoothing >= 0 && label_smoothing <= 1, "cross_entropy: label_smoothing ",
                  label_smoothing, " is not between 0 and 1");
   const auto [in] = cast_inputs(cast_list::cross_entropy, given);
@@ -101,6 +104,7 @@ Tensor cross_entropy(const Tensor& given, const Tensor& target, const Tensor& we
 }
 
 Tensor mse_loss(const Tensor& a, const Tensor& b, Reduction reduction) {
+  const OpScope scope("mse_loss", a, b);
   const auto [x, y] = cast_inputs(cast_list::mse_loss, a, b);
   same_shape("mse_loss", x, y);
   return reduced(square(x - y), reduction);
@@ -108,8 +112,9 @@ Tensor mse_loss(const Tensor& a, const Tensor& b, Reduction reduction) {
 
 Tensor binary_cross_entropy_with_logits(const Tensor& a, const Tensor& b, const Tensor& weight,
                                         const Tensor& pos_weight, Reduction reduction) {
+  const OpScope scope("binary_cross_entropy_with_logits", a, b);
   const auto [x, y, w, p] =
-      cast_inputs(cast_list::binary_cross_entropy_with_logits, a, b, weight, pos_weight);
+      cast_inputs<2>(cast_list::binary_cross_entropy_with_logits, a, b, weight, pos_weight);
   same_shape("binary_cross_entropy_with_logits", x, y);
   // ln(1 − σ(x)) = ln σ(x) − x.
   const Tensor left = (1 - y) * x;
@@ -121,7 +126,8 @@ Tensor binary_cross_entropy_with_logits(const Tensor& a, const Tensor& b, const 
 
 Tensor binary_cross_entropy(const Tensor& a, const Tensor& b, const Tensor& weight,
                             Reduction reduction) {
-  const auto [p, y, w] = cast_inputs(cast_list::binary_cross_entropy, a, b, weight);
+  const OpScope scope("binary_cross_entropy", a, b);
+  const auto [p, y, w] = cast_inputs<2>(cast_list::binary_cross_entropy, a, b, weight);
   same_shape("binary_cross_entropy", p, y);
   Tensor losses = binary<formula::BinaryCrossEntropy>(p, y);
   if (w.defined()) losses = losses * w;

@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "halftape/autograd/op_scope.h"
 #include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/create.h"
@@ -147,9 +148,13 @@ Tensor dot(const Tensor& a_in, const Tensor& b_in) {
   same_kind("dot", a, b);
   return reshape(product("dot", {}, row(a), column(b), {}), {});
 }
-Tensor vdot(const Tensor& a, const Tensor& b) { return dot(a, b); }
+Tensor vdot(const Tensor& a, const Tensor& b) {
+  const OpScope scope("vdot", a, b);
+  return dot(a, b);
+}
 
 Tensor inner(const Tensor& a, const Tensor& b) {
+  const OpScope scope("inner", a, b);
   if (a.dim() == 0 || b.dim() == 0) return a * b;
   HALFTAPE_CHECK(a.size(-1) == b.size(-1), "inner: ", a.sizes(), " and ", b.sizes(),
                  " differ in their last dimension");
@@ -157,9 +162,15 @@ Tensor inner(const Tensor& a, const Tensor& b) {
 }
 
 Tensor outer(const Tensor& a, const Tensor& b) {
+  const OpScope scope("outer", a, b);
   check_rank("outer", "the first factor", a, 1);
   check_rank("outer", "the second factor", b, 1);
   return column(a) * row(b);
+}
+
+Tensor ger(const Tensor& a, const Tensor& b) {
+  const OpScope scope("ger", a, b);
+  return outer(a, b);
 }
 
 Tensor addmm(const Tensor& input_in, const Tensor& a_in, const Tensor& b_in, Scalar beta,
@@ -208,6 +219,7 @@ Tensor addbmm(const Tensor& input_in, const Tensor& a_in, const Tensor& b_in, Sc
 }
 
 Tensor chain_matmul(const TensorList& matrices) {
+  const OpScope scope("chain_matmul", matrices);
   HALFTAPE_CHECK(!matrices.empty(), "chain_matmul: no matrices");
   const auto count = static_cast<int>(matrices.size());
   for (const Tensor& m : matrices) check_rank("chain_matmul", "a factor", m, 2);
@@ -239,6 +251,7 @@ Tensor chain_matmul(const TensorList& matrices) {
 }
 
 Tensor matrix_power(const Tensor& a, int64_t n) {
+  const OpScope scope("matrix_power", a);
   HALFTAPE_CHECK(a.dim() >= 2 && a.size(-1) == a.size(-2), "matrix_power: ", a.sizes(),
                  " is not square");
   HALFTAPE_CHECK(n >= 0, "matrix_power: the power ", n, " is negative, which needs an inverse");
@@ -251,6 +264,7 @@ Tensor matrix_power(const Tensor& a, int64_t n) {
 }
 
 Tensor trace(const Tensor& in) {
+  const OpScope scope("trace", in);
   const auto [x] = cast_inputs(cast_list::trace, in);
   check_rank("trace", "the input", x, 2);
   const int64_t n = std::min(x.size(0), x.size(1));
@@ -259,7 +273,7 @@ Tensor trace(const Tensor& in) {
 }
 
 Tensor linear(const Tensor& x_in, const Tensor& w_in, const Tensor& b_in) {
-  const auto [x, w, b] = cast_inputs(cast_list::linear, x_in, w_in, b_in);
+  const auto [x, w, b] = cast_inputs<2>(cast_list::linear, x_in, w_in, b_in);
   same_kind("linear", x, w);
   HALFTAPE_CHECK(w.dim() == 2, "linear: weight ", w.sizes(), " must be (out, in)");
   HALFTAPE_CHECK(x.dim() >= 1 && x.size(-1) == w.size(1), "linear: input ", x.sizes(), " has ",

@@ -23,7 +23,7 @@ Tensor vdot(const Tensor& a, const Tensor& b);
 Tensor inner(const Tensor& a, const Tensor& b);
 /// aᵢ·bⱼ of two vectors. Under autocast: the dtypes given.
 Tensor outer(const Tensor& a, const Tensor& b);
-inline Tensor ger(const Tensor& a, const Tensor& b) { return outer(a, b); }
+Tensor ger(const Tensor& a, const Tensor& b);
 
 // beta·input + alpha·product, one rounding; input broadcasts to the product. With beta 0 it is not
 // read: its NaN does no harm.

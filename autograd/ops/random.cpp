@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "halftape/autograd/grad_mode.h"
+#include "halftape/autograd/op_scope.h"
 #include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/create.h"
@@ -189,6 +190,7 @@ Tensor multinomial(const Tensor& p, int64_t n, bool replacement) {
 }
 
 Tensor dropout(const Tensor& in, double p, bool training) {
+  const OpScope scope("dropout", in);
   HALFTAPE_CHECK(p >= 0 && p <= 1, "dropout: probability ", p, " is not between 0 and 1");
   const auto [x] = cast_inputs(cast_list::dropout, in);
   if (!training || p == 0) return x;

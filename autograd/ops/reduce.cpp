@@ -1,5 +1,6 @@
 #include "halftape/core/formula/reduce.h"
 
+#include "halftape/autograd/op_scope.h"
 #include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/create.h"
@@ -60,6 +61,7 @@ using ArgKernel = void (Backend::*)(const Array& y, const Array& x, int dim);
 
 Tensor arg_extremum(const char* op, ArgKernel kernel, const Tensor& x, std::optional<int64_t> dim,
                     bool keepdim) {
+  check_defined(op, x);
   const int rank = static_cast<int>(x.dim());
   const bool along = dim && rank > 0;
   const int d = dim ? wrap_dim(op, *dim, rank) : 0;
@@ -101,11 +103,13 @@ Tensor sum(const Tensor& in, const Dims& wanted, bool keepdim, std::optional<Dty
 }
 
 Tensor nansum(const Tensor& x, const Dims& dims, bool keepdim, std::optional<Dtype> dtype) {
+  const OpScope scope("nansum", x);
   return sum(x.is_floating_point() ? where(x == x, x, 0) : x, dims, keepdim,
              dtype.value_or(accumulated(x.dtype())));
 }
 
 Tensor mean(const Tensor& in, const Dims& wanted, bool keepdim, std::optional<Dtype> dtype) {
+  const OpScope scope("mean", in);
   const auto [cast_in] = cast_inputs(cast_list::mean.unless(dtype), in);
   const Tensor x = cast_in.to(dtype.value_or(cast_in.dtype()));
   HALFTAPE_CHECK(x.is_floating_point(), "mean: of a ", x.dtype(),
@@ -117,6 +121,7 @@ Tensor mean(const Tensor& in, const Dims& wanted, bool keepdim, std::optional<Dt
 }
 
 Tensor nanmean(const Tensor& in, const Dims& dims, bool keepdim, std::optional<Dtype> dtype) {
+  const OpScope scope("nanmean", in);
   const Tensor x = in.to(dtype.value_or(in.dtype()));
   HALFTAPE_CHECK(x.is_floating_point(), "nanmean: of a ", x.dtype(),
                  " tensor; convert it with .to(kFloat32), or pass dtype=kFloat32");
@@ -143,6 +148,7 @@ Tensor prod(const Tensor& in, int64_t dim, bool keepdim, std::optional<Dtype> dt
   return finish(out, x.sizes(), {d}, keepdim);
 }
 Tensor prod(const Tensor& x, std::optional<Dtype> dtype) {
+  check_defined("prod", x);
   return prod(reshape(x, {-1}), 0, false, dtype);
 }
 
@@ -173,15 +179,26 @@ std::tuple<Tensor, Tensor> max(const Tensor& x, int64_t dim, bool keepdim) {
 std::tuple<Tensor, Tensor> min(const Tensor& x, int64_t dim, bool keepdim) {
   return extremum_along(cast_list::min, &Backend::argmin, x, dim, keepdim);
 }
-Tensor max(const Tensor& a, const Tensor& b) { return maximum(a, b); }
-Tensor min(const Tensor& a, const Tensor& b) { return minimum(a, b); }
+Tensor max(const Tensor& a, const Tensor& b) {
+  const OpScope scope("max", a, b);
+  return maximum(a, b);
+}
+Tensor min(const Tensor& a, const Tensor& b) {
+  const OpScope scope("min", a, b);
+  return minimum(a, b);
+}
 
 Tensor any(const Tensor& x, const Dims& dims, bool keepdim) {
+  const OpScope scope("any", x);
   return sum(x != 0, dims, keepdim) != 0;
 }
 Tensor all(const Tensor& x, const Dims& dims, bool keepdim) {
+  const OpScope scope("all", x);
   return sum(x == 0, dims, keepdim) == 0;
 }
-Tensor count_nonzero(const Tensor& x, const Dims& dims) { return sum(x != 0, dims); }
+Tensor count_nonzero(const Tensor& x, const Dims& dims) {
+  const OpScope scope("count_nonzero", x);
+  return sum(x != 0, dims);
+}
 
 }  // namespace halftape

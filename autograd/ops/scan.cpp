@@ -1,5 +1,6 @@
 #include "halftape/autograd/ops/scan.h"
 
+#include "halftape/autograd/op_scope.h"
 #include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/create.h"
@@ -42,6 +43,7 @@ Tensor accumulated(const CastOp& op, const Tensor& in, int64_t dim, std::optiona
 
 template <class Op>
 std::tuple<Tensor, Tensor> cumulative_extremum(const char* op, const Tensor& x, int64_t dim) {
+  check_defined(op, x);
   const int d = wrap_dim(op, dim, static_cast<int>(x.dim()));
   if (x.dim() == 0) return {clone(x), zeros({}, TensorOptions(kInt64).device(x.device()))};
   const Tensor plain = x.detach(), best(scan<Op>(plain, d, false));
@@ -107,6 +109,7 @@ std::tuple<Tensor, Tensor> cummin(const Tensor& x, int64_t dim) {
 }
 
 Tensor diff(const Tensor& x, int64_t n, int64_t dim) {
+  const OpScope scope("diff", x);
   HALFTAPE_CHECK(n >= 0, "diff: order ", n, " is negative");
   HALFTAPE_CHECK(x.dim() > 0, "diff: a 0-dim tensor has no dimension to take differences along");
   const int d = wrap_dim("diff", dim, static_cast<int>(x.dim()));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "halftape/autograd/op_scope.h"
 #include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/create.h"
 #include "halftape/autograd/ops/index.h"
@@ -218,6 +219,7 @@ Tensor cat(const TensorList& given, int64_t dim) {
 }
 
 Tensor stack(const TensorList& tensors, int64_t dim) {
+  const OpScope scope("stack", tensors);
   HALFTAPE_CHECK(!tensors.empty(), "stack: of no tensors");
   const int d = wrap_dim("stack", dim, static_cast<int>(tensors[0].dim()) + 1);
   TensorList apart;
@@ -230,25 +232,30 @@ Tensor stack(const TensorList& tensors, int64_t dim) {
 }
 
 Tensor hstack(const TensorList& tensors) {
+  const OpScope scope("hstack", tensors);
   HALFTAPE_CHECK(!tensors.empty(), "hstack: of no tensors");
   const TensorList all = each(tensors, atleast_1d);
   return cat(all, all[0].dim() == 1 ? 0 : 1);
 }
 Tensor vstack(const TensorList& tensors) {
+  const OpScope scope("vstack", tensors);
   HALFTAPE_CHECK(!tensors.empty(), "vstack: of no tensors");
   return cat(each(tensors, atleast_2d), 0);
 }
 Tensor dstack(const TensorList& tensors) {
+  const OpScope scope("dstack", tensors);
   HALFTAPE_CHECK(!tensors.empty(), "dstack: of no tensors");
   return cat(each(tensors, atleast_3d), 2);
 }
 
 Tensor column_stack(const TensorList& tensors) {
+  const OpScope scope("column_stack", tensors);
   return hstack(
       each(tensors, [](const Tensor& t) { return t.dim() < 2 ? unsqueeze(atleast_1d(t), 1) : t; }));
 }
 
 TensorList split(const Tensor& x, int64_t split_size, int64_t dim) {
+  check_defined("split", x);
   const int d = dim_of("split", x, dim);
   const int64_t n = x.size(d);
   HALFTAPE_CHECK(split_size > 0 || (split_size == 0 && n == 0), "split: size ", split_size,
@@ -259,13 +266,16 @@ TensorList split(const Tensor& x, int64_t split_size, int64_t dim) {
   return cut("split", x, sizes, d);
 }
 TensorList split_with_sizes(const Tensor& x, const std::vector<int64_t>& sizes, int64_t dim) {
+  check_defined("split_with_sizes", x);
   return cut("split_with_sizes", x, sizes, dim);
 }
 TensorList split(const Tensor& x, const std::vector<int64_t>& sizes, int64_t dim) {
+  check_defined("split", x);
   return cut("split", x, sizes, dim);
 }
 
 TensorList chunk(const Tensor& x, int64_t chunks, int64_t dim) {
+  const OpScope scope("chunk", x);
   const int d = dim_of("chunk", x, dim);
   HALFTAPE_CHECK(chunks > 0, "chunk: into ", chunks, " chunks; expected at least one");
   const int64_t n = x.size(d);
@@ -274,6 +284,7 @@ TensorList chunk(const Tensor& x, int64_t chunks, int64_t dim) {
 }
 
 TensorList tensor_split(const Tensor& x, int64_t sections, int64_t dim) {
+  check_defined("tensor_split", x);
   const int d = dim_of("tensor_split", x, dim);
   HALFTAPE_CHECK(sections > 0, "tensor_split: into ", sections, " sections; expected at least one");
   std::vector<int64_t> sizes(static_cast<size_t>(sections), x.size(d) / sections);
@@ -281,6 +292,7 @@ TensorList tensor_split(const Tensor& x, int64_t sections, int64_t dim) {
   return cut("tensor_split", x, sizes, d);
 }
 TensorList tensor_split(const Tensor& x, const std::vector<int64_t>& indices, int64_t dim) {
+  const OpScope scope("tensor_split", x);
   const int d = dim_of("tensor_split", x, dim);
   TensorList parts;  // they may overlap: views of their own
   int64_t at = 0;
@@ -290,6 +302,7 @@ TensorList tensor_split(const Tensor& x, const std::vector<int64_t>& indices, in
 }
 
 TensorList unbind(const Tensor& x, int64_t dim) {
+  check_defined("unbind", x);
   const int d = dim_of("unbind", x, dim);
   std::vector<Array> arrays;
   for (int64_t i = 0; i < x.size(d); ++i) arrays.push_back(x.array().select(d, i));
@@ -297,6 +310,7 @@ TensorList unbind(const Tensor& x, int64_t dim) {
 }
 
 Tensor repeat(const Tensor& x, const Shape& repeats) {
+  const OpScope scope("repeat", x);
   const int lead = repeats.size() - static_cast<int>(x.dim());
   HALFTAPE_CHECK(lead >= 0, "repeat: ", repeats, " names ", repeats.size(), " of ", x.dim(),
                  " dimensions");
@@ -322,12 +336,14 @@ Tensor repeat(const Tensor& x, const Shape& repeats) {
 }
 
 Tensor tile(const Tensor& x, const Shape& repeats) {
+  const OpScope scope("tile", x);
   Shape all = Dims::filled(std::max(0, static_cast<int>(x.dim()) - repeats.size()), 1);
   for (int64_t times : repeats) all.push_back(times);
   return repeat(x, all);
 }
 
 Tensor repeat_interleave(const Tensor& x, int64_t repeats, std::optional<int64_t> dim) {
+  const OpScope scope("repeat_interleave", x);
   HALFTAPE_CHECK(repeats >= 0, "repeat_interleave: ", repeats, " times");
   if (!dim || x.dim() == 0) {
     if (dim) wrap_dim("repeat_interleave", *dim, 0);
@@ -337,6 +353,7 @@ Tensor repeat_interleave(const Tensor& x, int64_t repeats, std::optional<int64_t
 }
 
 Tensor repeat_interleave(const Tensor& repeats) {
+  const OpScope scope("repeat_interleave", repeats);
   HALFTAPE_CHECK(repeats.dim() == 1 && (repeats.dtype() == kInt64 || repeats.dtype() == kInt32),
                  "repeat_interleave: repeats ", repeats.sizes(), " of ", repeats.dtype(),
                  "; expected one dimension of int64");
@@ -351,6 +368,7 @@ Tensor repeat_interleave(const Tensor& repeats) {
 }
 
 Tensor repeat_interleave(const Tensor& in, const Tensor& repeats, std::optional<int64_t> dim) {
+  const OpScope scope("repeat_interleave", in, repeats);
   const Tensor x = dim && in.dim() > 0 ? in : reshape(in, {in.numel()});
   const int d = wrap_dim("repeat_interleave", dim.value_or(0), static_cast<int>(x.dim()));
   HALFTAPE_CHECK(repeats.dim() <= 1 && (repeats.numel() == 1 || repeats.numel() == x.size(d)),
@@ -361,6 +379,7 @@ Tensor repeat_interleave(const Tensor& in, const Tensor& repeats, std::optional<
 }
 
 Tensor flip(const Tensor& x, const Dims& dims) {
+  check_defined("flip", x);
   const int rank = static_cast<int>(x.dim());
   const Dims turned = dims.empty() ? dims : wrap_dims("flip", dims, rank);
   // Backwards is a stride below zero, counted from the last element.
@@ -375,15 +394,18 @@ Tensor flip(const Tensor& x, const Dims& dims) {
                 [turned](Node&, const Tensor& g) -> Grads { return {flip(g, turned)}; });
 }
 Tensor fliplr(const Tensor& x) {
+  const OpScope scope("fliplr", x);
   HALFTAPE_CHECK(x.dim() >= 2, "fliplr: of a tensor ", x.sizes(), "; expected two dimensions");
   return flip(x, {1});
 }
 Tensor flipud(const Tensor& x) {
+  const OpScope scope("flipud", x);
   HALFTAPE_CHECK(x.dim() >= 1, "flipud: of a 0-dim tensor");
   return flip(x, {0});
 }
 
 Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims) {
+  const OpScope scope("roll", x);
   if (dims.empty() && shifts.size() == 1)
     return reshape(roll(reshape(x, {x.numel()}), shifts, {0}), x.sizes());
   HALFTAPE_CHECK(shifts.size() == dims.size() && !shifts.empty(), "roll: shifts ", shifts,
@@ -397,10 +419,12 @@ Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims) {
   return y;
 }
 Tensor roll(const Tensor& x, int64_t shift, std::optional<int64_t> dim) {
+  const OpScope scope("roll", x);
   return roll(x, Dims{shift}, dim ? Dims{*dim} : Dims());
 }
 
 Tensor rot90(const Tensor& x, int64_t k, const Dims& dims) {
+  const OpScope scope("rot90", x);
   HALFTAPE_CHECK(dims.size() == 2 && x.dim() >= 2, "rot90: dimensions ", dims, " of ", x.sizes(),
                  "; expected two");
   const int a = dim_of("rot90", x, dims[0]), b = dim_of("rot90", x, dims[1]);
@@ -418,6 +442,7 @@ Tensor rot90(const Tensor& x, int64_t k, const Dims& dims) {
 }
 
 Tensor constant_pad_nd(const Tensor& x, const std::vector<int64_t>& pad, Scalar value) {
+  check_defined("constant_pad_nd", x);
   const int count = padded_dims(x, pad);
   Shape shape = x.sizes();
   Array inside = x.array();
@@ -445,6 +470,7 @@ Tensor constant_pad_nd(const Tensor& x, const std::vector<int64_t>& pad, Scalar 
 }
 
 Tensor pad(const Tensor& x, const std::vector<int64_t>& pad, PadMode mode, double value) {
+  const OpScope scope("pad", x);
   if (mode == PadMode::Constant) return constant_pad_nd(x, pad, value);
   HALFTAPE_CHECK(value == 0, "pad: value ", value, " means nothing to mode ", name_of(mode));
   const int count = padded_dims(x, pad);
@@ -472,6 +498,7 @@ Tensor pad(const Tensor& x, const std::vector<int64_t>& pad, PadMode mode, doubl
 
 Tensor pad(const Tensor& x, const std::vector<int64_t>& sizes, const std::string& mode,
            double value) {
+  const OpScope scope("pad", x);
   for (const PadMode m :
        {PadMode::Constant, PadMode::Reflect, PadMode::Replicate, PadMode::Circular})
     if (mode == name_of(m)) return pad(x, sizes, m, value);
@@ -483,6 +510,7 @@ TensorList meshgrid(const TensorList& tensors, const std::string& indexing) {
   HALFTAPE_CHECK(indexing == "ij" || indexing == "xy", "meshgrid: indexing is \"", indexing,
                  "\", expected \"ij\" or \"xy\"");
   HALFTAPE_CHECK(!tensors.empty(), "meshgrid: of no tensors");
+  check_defined("meshgrid", tensors);
   TensorList in = tensors;
   const bool swapped = indexing == "xy" && in.size() >= 2;
   if (swapped) std::swap(in[0], in[1]);
@@ -504,6 +532,7 @@ TensorList meshgrid(const TensorList& tensors, const std::string& indexing) {
 }
 
 TensorList broadcast_tensors(const TensorList& tensors) {
+  check_defined("broadcast_tensors", tensors);
   Shape shape;
   for (const Tensor& t : tensors) shape = broadcast("broadcast_tensors", shape, t.sizes());
   TensorList out;
@@ -511,11 +540,21 @@ TensorList broadcast_tensors(const TensorList& tensors) {
   return out;
 }
 
-Tensor atleast_1d(const Tensor& x) { return x.dim() == 0 ? unsqueeze(x, 0) : x; }
-Tensor atleast_2d(const Tensor& x) { return x.dim() < 2 ? unsqueeze(atleast_1d(x), 0) : x; }
-Tensor atleast_3d(const Tensor& x) { return x.dim() < 3 ? unsqueeze(atleast_2d(x), 2) : x; }
+Tensor atleast_1d(const Tensor& x) {
+  check_defined("atleast_1d", x);
+  return x.dim() == 0 ? unsqueeze(x, 0) : x;
+}
+Tensor atleast_2d(const Tensor& x) {
+  check_defined("atleast_2d", x);
+  return x.dim() < 2 ? unsqueeze(atleast_1d(x), 0) : x;
+}
+Tensor atleast_3d(const Tensor& x) {
+  check_defined("atleast_3d", x);
+  return x.dim() < 3 ? unsqueeze(atleast_2d(x), 2) : x;
+}
 
 Tensor diag(const Tensor& x, int64_t diagonal) {
+  const OpScope scope("diag", x);
   HALFTAPE_CHECK(x.dim() == 1 || x.dim() == 2, "diag: of a tensor ", x.sizes(),
                  "; expected one or two dimensions");
   return x.dim() == 1 ? diag_embed(x, diagonal) : clone(halftape::diagonal(x, diagonal));

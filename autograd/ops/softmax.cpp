@@ -1,5 +1,6 @@
 #include "halftape/autograd/ops/softmax.h"
 
+#include "halftape/autograd/op_scope.h"
 #include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/reduce.h"
@@ -50,6 +51,7 @@ Tensor log_softmax(const Tensor& x, int64_t dim, std::optional<Dtype> dtype) {
 }
 
 Tensor softmin(const Tensor& x, int64_t dim, std::optional<Dtype> dtype) {
+  const OpScope scope("softmin", x);
   return softmax(-x, dim, dtype);
 }
 

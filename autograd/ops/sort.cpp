@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "halftape/autograd/op_scope.h"
 #include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/ops/create.h"
 #include "halftape/autograd/ops/index.h"
@@ -17,6 +18,7 @@ namespace {
 /// The order along `dim`, or its first `count` places.
 Tensor order(const char* op, const Tensor& x, int64_t dim, bool descending,
              std::optional<int64_t> count = {}) {
+  check_defined(op, x);
   const int d = wrap_dim(op, dim, static_cast<int>(x.dim()));
   Shape shape = x.sizes();
   if (count && x.dim() > 0) shape[d] = *count;
@@ -37,6 +39,7 @@ std::tuple<Tensor, Tensor> taken(const Tensor& x, int64_t dim, const Tensor& ind
 template <class Place>
 std::tuple<Tensor, Tensor> middle(const char* op, const Tensor& x, int64_t dim, bool keepdim,
                                   Place of) {
+  check_defined(op, x);
   const int d = wrap_dim(op, dim, static_cast<int>(x.dim()));
   const Tensor all = order(op, x, d, false);
   if (x.dim() == 0) return {clone(x), all};
@@ -49,9 +52,12 @@ std::tuple<Tensor, Tensor> middle(const char* op, const Tensor& x, int64_t dim, 
 /// The median of all elements, which equals share as they do for max().
 Tensor median_of_all(const char* op, const Tensor& x,
                      std::tuple<Tensor, Tensor> (*along)(const Tensor&, int64_t, bool)) {
+  check_defined(op, x);
   HALFTAPE_CHECK(x.numel() > 0 || x.is_floating_point(), op, ": of ", x.sizes(),
                  ", which has no elements");
-  if (x.numel() == 0) return full({}, std::numeric_limits<double>::quiet_NaN(), x.options());
+  if (x.numel() == 0)
+    return record(op, full({}, std::numeric_limits<double>::quiet_NaN(), x.options()).array(), {&x},
+                  [](Node&, const Tensor&) { return Grads(1); });
   const Tensor y = std::get<0>(along(reshape(x.detach(), {-1}), 0, false));
   if (!records({&x})) return y;
   return record(op, y.array(), {&x}, [x = Saved(x), y](Node& self, const Tensor& g) -> Grads {
@@ -76,9 +82,13 @@ Tensor argsort(const Tensor& x, int64_t dim, bool descending) {
 Tensor argsort(const Tensor& x, bool, int64_t dim, bool descending) {
   return argsort(x, dim, descending);
 }
-Tensor msort(const Tensor& x) { return std::get<0>(sort(x, 0)); }
+Tensor msort(const Tensor& x) {
+  const OpScope scope("msort", x);
+  return std::get<0>(sort(x, 0));
+}
 
 std::tuple<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t dim, bool largest, bool) {
+  check_defined("topk", x);
   const int d = wrap_dim("topk", dim, static_cast<int>(x.dim()));
   const int64_t n = x.dim() ? x.size(d) : 1;
   HALFTAPE_CHECK(k >= 0 && k <= n, "topk: k = ", k, " of the ", n, " elements of dimension ", d,
@@ -87,6 +97,7 @@ std::tuple<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t dim, bool la
 }
 
 std::tuple<Tensor, Tensor> kthvalue(const Tensor& x, int64_t k, int64_t dim, bool keepdim) {
+  check_defined("kthvalue", x);
   const int d = wrap_dim("kthvalue", dim, static_cast<int>(x.dim()));
   const int64_t n = x.dim() ? x.size(d) : 1;
   HALFTAPE_CHECK(k >= 1 && k <= n, "kthvalue: k = ", k, " of the ", n, " elements of dimension ", d,
@@ -112,6 +123,7 @@ Tensor nanmedian(const Tensor& x) { return median_of_all("nanmedian", x, &nanmed
 
 std::tuple<Tensor, Tensor, Tensor> _unique2(const Tensor& in, bool, bool return_inverse,
                                             bool return_counts) {
+  const OpScope scope("_unique2", in);
   const Tensor x = reshape(in.detach(), {-1});
   const TensorOptions whole = TensorOptions(kInt64).device(x.device());
   const int64_t n = x.size(0);
@@ -130,6 +142,7 @@ std::tuple<Tensor, Tensor, Tensor> _unique2(const Tensor& in, bool, bool return_
 }
 
 Tensor searchsorted(const Tensor& boundaries, const Tensor& values, bool out_int32, bool right) {
+  const OpScope scope("searchsorted", boundaries, values);
   HALFTAPE_CHECK(boundaries.dim() > 0, "searchsorted: boundaries are a 0-dim tensor");
   const bool shared = boundaries.dim() == 1;
   HALFTAPE_CHECK(shared || boundaries.dim() == values.dim(), "searchsorted: boundaries ",
@@ -145,12 +158,14 @@ Tensor searchsorted(const Tensor& boundaries, const Tensor& values, bool out_int
   return sum(beyond == false, {-1}).to(out_int32 ? kInt32 : kInt64);
 }
 Tensor bucketize(const Tensor& values, const Tensor& boundaries, bool out_int32, bool right) {
+  const OpScope scope("bucketize", values, boundaries);
   HALFTAPE_CHECK(boundaries.dim() == 1, "bucketize: boundaries ", boundaries.sizes(),
                  " must have one dimension");
   return searchsorted(boundaries, values, out_int32, right);
 }
 
 Tensor bincount(const Tensor& x, const Tensor& weights, int64_t minlength) {
+  const OpScope scope("bincount", x);
   HALFTAPE_CHECK(x.dim() == 1 && !x.is_floating_point() && x.dtype() != kBool, "bincount: of a ",
                  x.dtype(), " tensor ", x.sizes(), "; expected one dimension of integers");
   HALFTAPE_CHECK(minlength >= 0, "bincount: minlength ", minlength, " is negative");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "halftape/autograd/op_scope.h"
 #include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/ops/create.h"
 #include "halftape/autograd/ops/unary.h"
@@ -75,21 +76,35 @@ static constexpr auto entries = UnaryOps::table([](auto op) {
 std::span<const UnaryEntry> unary_ops() { return entries; }
 
 Tensor neg(const Tensor& x) {
+  check_defined("neg", x);
   HALFTAPE_CHECK(x.dtype() != kBool, "neg: not for bool; to invert a mask use ~ or logical_not()");
   return unary<formula::Neg>(x);
 }
+Tensor sgn(const Tensor& x) {
+  check_defined("sgn", x);
+  return unary<formula::Sign>(x);
+}
 Tensor positive(const Tensor& x) {
+  check_defined("positive", x);
   HALFTAPE_CHECK(x.dtype() != kBool, "positive: not for bool");
   return x;
 }
 
 Tensor affine(const Tensor& x, Scalar a, Scalar b) {
+  check_defined("affine", x);
   return unary<formula::Affine>(beside_numbers(x, {a, b}), {a, b});
 }
-Tensor deg2rad(const Tensor& x) { return affine(x, 0.017453292519943295769, -0.0); }
-Tensor rad2deg(const Tensor& x) { return affine(x, 57.295779513082320877, -0.0); }
+Tensor deg2rad(const Tensor& x) {
+  check_defined("deg2rad", x);
+  return affine(x, 0.017453292519943295769, -0.0);
+}
+Tensor rad2deg(const Tensor& x) {
+  check_defined("rad2deg", x);
+  return affine(x, 57.295779513082320877, -0.0);
+}
 
 Tensor pow(const Tensor& x, Scalar exponent) {
+  check_defined("pow", x);
   HALFTAPE_CHECK(x.is_floating_point() || exponent.is_floating_point() || exponent.to_int64() >= 0,
                  "pow: ", x.dtype(), " to the negative integer power ", exponent.to_int64(),
                  "; convert the tensor with .to(kFloat32)");
@@ -99,6 +114,7 @@ Tensor pow(const Tensor& x, Scalar exponent) {
 }
 
 Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) {
+  check_defined("clamp", x);
   HALFTAPE_CHECK(min || max, "clamp: at least one of min and max is needed");
   constexpr double inf = std::numeric_limits<double>::infinity();
   const Tensor in = beside_numbers(x, {min.value_or(0), max.value_or(0)});
@@ -113,6 +129,7 @@ Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> m
 }
 
 Tensor logit(const Tensor& x, std::optional<double> eps) {
+  check_defined("logit", x);
   if (!eps) return unary<formula::Logit>(x);
   HALFTAPE_CHECK(*eps >= 0 && *eps <= 0.5, "logit: eps ", *eps, " is not between 0 and 1/2");
   // In float32: 1 − eps would be 1 in half.
@@ -122,42 +139,55 @@ Tensor logit(const Tensor& x, std::optional<double> eps) {
   return is_16bit(x.dtype()) ? y.to(x.dtype()) : y;
 }
 
-Tensor relu6(const Tensor& x) { return hardtanh(x, 0, 6); }
+Tensor relu6(const Tensor& x) {
+  check_defined("relu6", x);
+  return hardtanh(x, 0, 6);
+}
 Tensor leaky_relu(const Tensor& x, Scalar slope) {
+  check_defined("leaky_relu", x);
   return unary<formula::LeakyRelu>(x, {slope, 0});
 }
 Tensor elu(const Tensor& x, Scalar alpha, Scalar scale) {
+  check_defined("elu", x);
   return unary<formula::Elu>(x, {alpha, scale});
 }
 Tensor selu(const Tensor& x) {
+  check_defined("selu", x);
   return unary<formula::Elu>(x, {1.6732632423543772848, 1.0507009873554804934});
 }
 Tensor celu(const Tensor& x, Scalar alpha) {
+  check_defined("celu", x);
   HALFTAPE_CHECK(alpha.to_double() != 0, "celu: alpha must not be 0");
   return unary<formula::Celu>(x, {alpha, 0});
 }
 Tensor gelu(const Tensor& x, const std::string& approximate) {
+  check_defined("gelu", x);
   HALFTAPE_CHECK(approximate == "none" || approximate == "tanh", "gelu: approximate is \"",
                  approximate, "\", expected \"none\" or \"tanh\"");
   return approximate == "none" ? unary<formula::Gelu>(x) : unary<formula::GeluTanh>(x);
 }
 Tensor softplus(const Tensor& x, Scalar beta, Scalar threshold) {
+  check_defined("softplus", x);
   HALFTAPE_CHECK(beta.to_double() != 0, "softplus: beta must not be 0");
   return unary<formula::Softplus>(x, {beta, threshold});
 }
 Tensor hardtanh(const Tensor& x, Scalar min_val, Scalar max_val) {
+  check_defined("hardtanh", x);
   HALFTAPE_CHECK(min_val.to_double() <= max_val.to_double(), "hardtanh: min_val ",
                  min_val.to_double(), " is above max_val ", max_val.to_double());
   return unary<formula::Clamp>(beside_numbers(x, {min_val, max_val}), {min_val, max_val});
 }
 Tensor softshrink(const Tensor& x, Scalar lambd) {
+  check_defined("softshrink", x);
   HALFTAPE_CHECK(lambd.to_double() >= 0, "softshrink: lambd ", lambd.to_double(), " is negative");
   return unary<formula::Softshrink>(x, {lambd, 0});
 }
 Tensor hardshrink(const Tensor& x, Scalar lambd) {
+  check_defined("hardshrink", x);
   return unary<formula::Hardshrink>(x, {lambd, 0});
 }
 Tensor threshold(const Tensor& x, Scalar threshold, Scalar value) {
+  check_defined("threshold", x);
   return unary<formula::Threshold>(beside_numbers(x, {threshold, value}), {threshold, value});
 }
 

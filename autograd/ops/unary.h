@@ -87,7 +87,7 @@ Tensor positive(const Tensor& x);
 inline Tensor abs(const Tensor& x) { return unary<formula::Abs>(x); }
 /// −1, 0 or 1.
 inline Tensor sign(const Tensor& x) { return unary<formula::Sign>(x); }
-inline Tensor sgn(const Tensor& x) { return unary<formula::Sign>(x); }
+Tensor sgn(const Tensor& x);
 inline Tensor square(const Tensor& x) { return unary<formula::Square>(x); }
 inline Tensor sqrt(const Tensor& x) { return unary<formula::Sqrt>(x); }
 /// 1/√x.

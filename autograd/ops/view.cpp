@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "halftape/autograd/op_scope.h"
 #include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/ops/create.h"
 #include "halftape/autograd/ops/index.h"
@@ -127,11 +128,13 @@ Window checked_window(const char* op, const Tensor& x, const Shape& size, const 
 
 Tensor as_strided(const Tensor& x, const Shape& size, const Strides& stride,
                   std::optional<int64_t> storage_offset) {
+  check_defined("as_strided", x);
   return seen_through(x, checked_window("as_strided", x, size, stride, storage_offset));
 }
 
 Tensor as_strided_scatter(const Tensor& x, const Tensor& window, const Shape& size,
                           const Strides& stride, std::optional<int64_t> storage_offset) {
+  check_defined("as_strided_scatter", x, window);
   const Window w = checked_window("as_strided_scatter", x, size, stride, storage_offset);
   HALFTAPE_CHECK(window.sizes() == size, "as_strided_scatter: window ", window.sizes(),
                  " for size ", size);
@@ -147,6 +150,7 @@ Edge history_of_write(const Tensor& base, const Tensor& view, const Tensor& valu
 }
 
 Tensor view(const Tensor& x, const Shape& wanted) {
+  check_defined("view", x);
   const Shape shape = infer_shape("view", wanted, x.numel(), x.sizes());
   Array y;
   HALFTAPE_CHECK(x.array().try_view(shape, y), "view: ", x.sizes(), " with strides ", x.strides(),
@@ -155,6 +159,7 @@ Tensor view(const Tensor& x, const Shape& wanted) {
 }
 
 Tensor reshape(const Tensor& x, const Shape& wanted) {
+  check_defined("reshape", x);
   const Shape shape = infer_shape("reshape", wanted, x.numel(), x.sizes());
   if (shape == x.sizes()) return x;
   Array y;
@@ -163,6 +168,7 @@ Tensor reshape(const Tensor& x, const Shape& wanted) {
 }
 
 Tensor flatten(const Tensor& x, int64_t start_dim, int64_t end_dim) {
+  check_defined("flatten", x);
   const int rank = static_cast<int>(x.dim());
   const int a = wrap_dim("flatten", start_dim, rank), b = wrap_dim("flatten", end_dim, rank);
   HALFTAPE_CHECK(a <= b, "flatten: start_dim ", start_dim, " comes after end_dim ", end_dim);
@@ -179,6 +185,7 @@ Tensor flatten(const Tensor& x, int64_t start_dim, int64_t end_dim) {
 }
 
 Tensor squeeze(const Tensor& x) {
+  check_defined("squeeze", x);
   Shape shape;
   for (int64_t s : x.sizes())
     if (s != 1) shape.push_back(s);
@@ -186,6 +193,7 @@ Tensor squeeze(const Tensor& x) {
 }
 
 Tensor squeeze(const Tensor& x, int64_t dim) {
+  check_defined("squeeze", x);
   const int d = wrap_dim("squeeze", dim, static_cast<int>(x.dim()));
   if (x.dim() == 0 || x.size(d) != 1) return x;
   return view_op("squeeze", x, x.array().squeeze(d),
@@ -193,6 +201,7 @@ Tensor squeeze(const Tensor& x, int64_t dim) {
 }
 
 Tensor squeeze(const Tensor& x, const Dims& dims) {
+  check_defined("squeeze", x);
   const int rank = static_cast<int>(x.dim());
   const Dims named = dims.empty() ? dims : wrap_dims("squeeze", dims, rank);
   Tensor y = x;
@@ -201,12 +210,14 @@ Tensor squeeze(const Tensor& x, const Dims& dims) {
 }
 
 Tensor unsqueeze(const Tensor& x, int64_t dim) {
+  check_defined("unsqueeze", x);
   const int d = wrap_dim("unsqueeze", dim, static_cast<int>(x.dim()) + 1);
   return view_op("unsqueeze", x, x.array().unsqueeze(d),
                  [d](const Tensor& g) { return squeeze(g, d); });
 }
 
 Tensor transpose(const Tensor& x, int64_t a, int64_t b) {
+  check_defined("transpose", x);
   const int rank = static_cast<int>(x.dim()), i = wrap_dim("transpose", a, rank),
             j = wrap_dim("transpose", b, rank);
   return view_op("transpose", x, x.array().transpose(i, j),
@@ -214,6 +225,7 @@ Tensor transpose(const Tensor& x, int64_t a, int64_t b) {
 }
 
 Tensor permute(const Tensor& x, const Dims& order) {
+  check_defined("permute", x);
   const int rank = static_cast<int>(x.dim());
   HALFTAPE_CHECK(order.size() == rank, "permute: ", order, " names ", order.size(), " of ", rank,
                  " dimensions");
@@ -229,6 +241,7 @@ Tensor permute(const Tensor& x, const Dims& order) {
 }
 
 Tensor movedim(const Tensor& x, const Dims& source, const Dims& destination) {
+  check_defined("movedim", x);
   const int rank = static_cast<int>(x.dim());
   HALFTAPE_CHECK(source.size() == destination.size(), "movedim: from ", source, " to ", destination,
                  ": as many of the one as of the other are needed");
@@ -245,6 +258,7 @@ Tensor movedim(const Tensor& x, const Dims& source, const Dims& destination) {
 }
 
 Tensor unflatten(const Tensor& x, int64_t dim, const Shape& sizes) {
+  check_defined("unflatten", x);
   HALFTAPE_CHECK(x.dim() > 0, "unflatten: a 0-dim tensor has no dimension to cut");
   HALFTAPE_CHECK(!sizes.empty(), "unflatten: into no sizes");
   const int d = wrap_dim("unflatten", dim, static_cast<int>(x.dim()));
@@ -258,16 +272,22 @@ Tensor unflatten(const Tensor& x, int64_t dim, const Shape& sizes) {
 }
 
 Tensor expand(const Tensor& x, const Shape& wanted) {
+  check_defined("expand", x);
   Shape shape = wanted;
   const int lead = shape.size() - static_cast<int>(x.dim());
-  for (int i = 0; i < shape.size(); ++i)
-    if (shape[i] == -1 && i >= lead && lead >= 0) shape[i] = x.size(i - lead);
+  HALFTAPE_CHECK(lead >= 0, "expand: ", x.sizes(), " has more dimensions than ", wanted);
+  for (int i = 0; i < shape.size(); ++i) {
+    if (shape[i] == -1 && i >= lead) shape[i] = x.size(i - lead);
+    HALFTAPE_CHECK(shape[i] >= 0, "expand: size ", shape[i], " in ", wanted, " is negative",
+                   shape[i] == -1 ? ", which only stands for a size that is there already" : "");
+  }
   return view_op("expand", x, x.array().expand(shape),
                  [from = x.sizes()](const Tensor& g) { return sum_to(g, from); });
 }
 
 Tensor slice(const Tensor& x, int64_t dim, std::optional<int64_t> first,
              std::optional<int64_t> last, int64_t step) {
+  check_defined("slice", x);
   const int64_t start = first.value_or(0), end = last.value_or(std::numeric_limits<int64_t>::max());
   HALFTAPE_CHECK(x.dim() > 0, "slice: a 0-dim tensor has no dimension to slice");
   const int d = wrap_dim("slice", dim, static_cast<int>(x.dim()));
@@ -279,6 +299,7 @@ Tensor slice(const Tensor& x, int64_t dim, std::optional<int64_t> first,
 }
 
 Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length) {
+  check_defined("narrow", x);
   HALFTAPE_CHECK(x.dim() > 0, "narrow: a 0-dim tensor has no dimension to cut");
   const int d = wrap_dim("narrow", dim, static_cast<int>(x.dim()));
   const int64_t n = x.size(d), from = start < 0 ? start + n : start;
@@ -288,6 +309,7 @@ Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length) {
 }
 
 Tensor select(const Tensor& x, int64_t dim, int64_t index) {
+  check_defined("select", x);
   HALFTAPE_CHECK(x.dim() > 0, "select: a 0-dim tensor has no dimension to select from");
   const int d = wrap_dim("select", dim, static_cast<int>(x.dim()));
   HALFTAPE_CHECK(index >= -x.size(d) && index < x.size(d), "select: index ", index,
@@ -297,6 +319,7 @@ Tensor select(const Tensor& x, int64_t dim, int64_t index) {
 }
 
 Tensor unfold(const Tensor& x, int64_t dim, int64_t size, int64_t step) {
+  check_defined("unfold", x);
   const int d = wrap_dim("unfold", dim, static_cast<int>(x.dim()));
   const int64_t n = x.dim() == 0 ? 1 : x.size(d);
   HALFTAPE_CHECK(size >= 0 && size <= n, "unfold: windows of ", size, " in the ", n,
@@ -316,6 +339,7 @@ Tensor unfold(const Tensor& x, int64_t dim, int64_t size, int64_t step) {
 }
 
 Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
+  check_defined("diagonal", x);
   HALFTAPE_CHECK(x.dim() >= 2, "diagonal: of a tensor ", x.sizes(), "; expected two dimensions");
   const int rank = static_cast<int>(x.dim()), i = wrap_dim("diagonal", dim1, rank),
             j = wrap_dim("diagonal", dim2, rank);
@@ -338,6 +362,7 @@ Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
 }
 
 Tensor diag_embed(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
+  check_defined("diag_embed", x);
   HALFTAPE_CHECK(x.dim() > 0, "diag_embed: a 0-dim tensor has no diagonal");
   const int rank = static_cast<int>(x.dim()) + 1, i = wrap_dim("diag_embed", dim1, rank),
             j = wrap_dim("diag_embed", dim2, rank);
@@ -350,6 +375,7 @@ Tensor diag_embed(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
 }
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {
+  check_defined("sum_to", x);
   if (x.sizes() == shape) return x;
   HALFTAPE_CHECK(broadcasts_to(shape, x.sizes()), "sum_to: ", shape, " does not broadcast to ",
                  x.sizes());
@@ -361,16 +387,21 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
 }
 
 Tensor cast(const Tensor& x, Dtype dtype) {
+  check_defined("cast", x);
   if (x.dtype() == dtype) return x;
   return record("to", x.array().to(dtype), {&x},
                 [from = x.dtype()](Node&, const Tensor& g) -> Grads { return {cast(g, from)}; });
 }
 
 Tensor clone(const Tensor& x) {
+  check_defined("clone", x);
   return record("clone", x.array().clone(), {&x},
                 [](Node&, const Tensor& g) -> Grads { return {g}; });
 }
 
-Tensor contiguous(const Tensor& x) { return x.is_contiguous() ? x : clone(x); }
+Tensor contiguous(const Tensor& x) {
+  check_defined("contiguous", x);
+  return x.is_contiguous() ? x : clone(x);
+}
 
 }  // namespace halftape

@@ -62,7 +62,7 @@ TEST_CASE("the added products check input and factors") {
   CHECK_REFUSED(addmm(ones({1, 2, 4}), m, n), "addmm: input");
   CHECK_REFUSED(addmm(v, m, v), "addmm: the second factor");
   CHECK_REFUSED(addmm(v, n, m), ": 4 columns against 2 rows");
-  CHECK_REFUSED(addmm(Tensor(), m, n), "undefined tensor");
+  CHECK_REFUSED(addmm(Tensor(), m, n), "tensor number 1 is undefined");
   CHECK_REFUSED(addmv(ones({4}), m, v), "addmv: input");
   CHECK_REFUSED(addmv(v, v, v), "addmv: the first factor");
   CHECK_REFUSED(addr(m, v, v), "does not broadcast to the product");
@@ -158,7 +158,7 @@ TEST_CASE("einsum refuses what is no equation, or not of these tensors") {
   CHECK_REFUSED(einsum("ij->ii", {m}), "'i' occurs twice in the result");
   CHECK_REFUSED(einsum("ii", {m}), "'i' is 2 and 3 in input 0");
   CHECK_REFUSED(einsum("ij,i->j", {m, v}), "'i' is 2 before and 3 in input 1");
-  CHECK_REFUSED(einsum("ij,j", {m, Tensor()}), "undefined tensor");
+  CHECK_REFUSED(einsum("ij,j", {m, Tensor()}), "tensor number 2 is undefined");
 }
 
 TEST_CASE("einsum of one input that only moves is a view") {

@@ -178,11 +178,11 @@ TEST_CASE("dimensions out of range or twice are refused") {
 
 TEST_CASE("undefined tensors and whole numbers are refused where there is no answer") {
   const Tensor none, whole = tensor({1, 2});
-  CHECK_REFUSED(prod(none), "undefined tensor");
-  CHECK_REFUSED(max(none), "undefined tensor");
-  CHECK_REFUSED(cumsum(none, 0), "undefined tensor");
-  CHECK_REFUSED(norm(none), "undefined tensor");
-  CHECK_REFUSED(any(none), "undefined tensor");
+  CHECK_REFUSED(prod(none), "tensor number 1 is undefined");
+  CHECK_REFUSED(max(none), "tensor number 1 is undefined");
+  CHECK_REFUSED(cumsum(none, 0), "tensor number 1 is undefined");
+  CHECK_REFUSED(norm(none), "tensor number 1 is undefined");
+  CHECK_REFUSED(any(none), "tensor number 1 is undefined");
   CHECK_REFUSED(norm(whole), "norm: of a int64 tensor");
   CHECK_REFUSED(var(whole), "var: of a int64 tensor");
   CHECK_REFUSED(halftape::std(whole), "std: of a int64 tensor");

@@ -101,7 +101,7 @@ TEST_CASE("k and dimensions out of range are refused") {
   const Tensor x = zeros({2, 3});
   CHECK_REFUSED(sort(x, 2), "sort: dimension 2 is out of range");
   CHECK_REFUSED(argsort(x, -3), "argsort: dimension -3 is out of range");
-  CHECK_REFUSED(sort(Tensor()), "undefined tensor");
+  CHECK_REFUSED(sort(Tensor()), "tensor number 1 is undefined");
   CHECK_REFUSED(topk(x, 4), "topk: k = 4 of the 3 elements of dimension 1 of");
   CHECK_REFUSED(topk(x, -1), "topk: k = -1");
   CHECK_REFUSED(topk(x, 1, 2), "topk: dimension 2");

@@ -1,0 +1,41 @@
+// What ops say of themselves in errors: who is called, and whether it was given its tensors.
+#pragma once
+#include "halftape/autograd/tensor.h"
+
+namespace halftape {
+
+/// Throws when a tensor that an op needs was never given a value; `i`: which one, from 0.
+inline void check_given(const char* op, const Tensor& t, size_t i) {
+  HALFTAPE_CHECK(t.defined(), op, ": its tensor number ", i + 1,
+                 " is undefined: a default-constructed Tensor has no shape, dtype or values");
+}
+template <class... T>
+void check_defined(const char* op, const T&... tensors) {
+  size_t i = 0;
+  (check_given(op, tensors, i++), ...);
+}
+inline void check_defined(const char* op, const TensorList& tensors) {
+  for (size_t i = 0; i < tensors.size(); ++i) check_given(op, tensors[i], i);
+}
+
+/// Stands first in an op that is made of others: what they refuse is said in its name, as in
+/// "dist: sub: shapes [2] and [3] do not broadcast …". Of nested ops the outermost is named.
+class [[nodiscard]] OpScope {
+ public:
+  /// `tensors`: those that the op needs.
+  template <class... T>
+  explicit OpScope(const char* op, const T&... tensors) : outermost_(!detail::op_at_work) {
+    check_defined(op, tensors...);
+    if (outermost_) detail::op_at_work = op;
+  }
+  ~OpScope() {
+    if (outermost_) detail::op_at_work = nullptr;
+  }
+  OpScope(const OpScope&) = delete;
+  OpScope& operator=(const OpScope&) = delete;
+
+ private:
+  bool outermost_;
+};
+
+}  // namespace halftape
