@@ -1,4 +1,6 @@
 // Tensor's in-place methods: the bytes change, the version rises, the history goes on.
+#include <algorithm>
+
 #include "halftape/autograd/grad_mode.h"
 #include "halftape/autograd/indexing.h"
 #include "halftape/autograd/ops/binary.h"
@@ -17,15 +19,42 @@
 namespace halftape {
 namespace {
 
+/// Do two elements of x lie in one place?
+bool shares_places(const Array& x) {
+  if (x.contiguous() || x.numel() < 2) return false;
+  std::vector<std::pair<int64_t, int64_t>> dims;  // strides and sizes
+  for (int i = 0; i < x.dim(); ++i)
+    if (x.size(i) > 1) dims.emplace_back(x.strides()[i], x.size(i));
+  std::sort(dims.begin(), dims.end());
+  int64_t extent = 0;
+  bool apart = true;  // each stride beyond all that the smaller ones reach
+  for (const auto& [stride, n] : dims) {
+    apart &= stride > extent;
+    extent += (n - 1) * stride;
+  }
+  if (apart || dims[0].first == 0) return !apart;
+  // Interleaved strides may still miss each other: look at every element.
+  std::vector<bool> taken(static_cast<size_t>(extent) + 1);
+  Dims at = Dims::filled(x.dim(), 0);
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    int64_t place = 0;
+    for (int d = 0; d < x.dim(); ++d) place += at[d] * x.strides()[d];
+    if (taken[static_cast<size_t>(place)]) return true;
+    taken[static_cast<size_t>(place)] = true;
+    for (int d = x.dim() - 1; d >= 0 && ++at[d] == x.size(d); --d) at[d] = 0;
+  }
+  return false;
+}
+
 /// May `x` be written, given that the new value does or does not carry history?
 void check_writable(const char* op, const Tensor& x, bool history) {
+  check_defined(op, x);
   HALFTAPE_CHECK(!x.is_inference() || InferenceMode::is_enabled(), op, ": the tensor ", x.sizes(),
                  " was made in InferenceMode and cannot be changed outside; clone() it first");
-  const Array& a = x.array();
-  for (int i = 0; i < a.dim(); ++i)
-    HALFTAPE_CHECK(
-        a.strides()[i] != 0 || a.size(i) <= 1, op, ": the tensor ", a.shape(),
-        " was expanded: several of its elements are one place in memory; clone() it first");
+  HALFTAPE_CHECK(!shares_places(x.array()), op, ": of the tensor ", x.sizes(), " with strides ",
+                 x.strides(),
+                 " several elements are one place in memory, as expanded and unfolded ",
+                 "ones are; clone() it first");
   if (!GradMode::is_enabled()) return;
   HALFTAPE_CHECK(
       !x.impl()->is_view || x.impl()->base || !(history || x.requires_grad()), op,
@@ -213,6 +242,7 @@ Tensor& Tensor::index_put_(std::initializer_list<indexing::TensorIndex> indices,
 #undef HALFTAPE_PLAIN
 
 Tensor& Tensor::copy_(const Tensor& source) const {
+  check_defined("copy_", *this, source);
   HALFTAPE_CHECK(broadcasts_to(source.sizes(), sizes()), "copy_: source ", source.sizes(),
                  " does not broadcast to ", sizes());
   const Tensor here = source.device() == device() ? source : source.to(device());
@@ -230,6 +260,7 @@ Tensor& Tensor::copy_(const Tensor& source) const {
 }
 
 Tensor& Tensor::fill_(Scalar value) const {
+  check_defined("fill_", *this);
   check_writable("fill_", *this, false);
   backend(device()).fill(array(), value);
   return overwritten("fill_", *this);

@@ -242,3 +242,18 @@ TEST_CASE("as_strided sees windows, overlapping ones too, and refuses what lies 
   CHECK_THROWS_WITH_AS(as_strided(leaf({2, 3}).t(), {2}, {1}), doctest::Contains("contiguous"),
                        Error);
 }
+
+TEST_CASE("a view whose elements share places is read, and not written") {
+  const Tensor x = arange(6).to(kFloat32);
+  CHECK_THROWS_WITH_AS(x.unfold(0, 3, 1).add_(1), doctest::Contains("clone() it first"), Error);
+  CHECK_THROWS_WITH_AS(x.unfold(0, 3, 2).zero_(), doctest::Contains("[2, 3]"), Error);
+  CHECK_THROWS_WITH_AS(as_strided(x, {2, 3}, {2, 1}).zero_(), doctest::Contains("one place"),
+                       Error);
+  CHECK(x.to_vector() == std::vector<double>{0, 1, 2, 3, 4, 5});
+  x.unfold(0, 2, 2).mul_(2);  // side by side
+  x.unfold(0, 1, 3).add_(1);
+  CHECK(x.to_vector() == std::vector<double>{1, 2, 4, 7, 8, 10});
+  const Tensor y = ones({8});
+  as_strided(y, {2, 3}, {3, 2}).zero_();  // strides that interleave: places 0, 2, 4, 3, 5, 7
+  CHECK(y.to_vector() == std::vector<double>{0, 1, 0, 0, 0, 0, 1, 0});
+}
