@@ -2,9 +2,11 @@
 #include <doctest/doctest.h>
 
 #include <set>
+#include <stdexcept>
 
 #include "halftape/autograd/node.h"
 #include "halftape/tests/support/close.h"
+#include "halftape/tests/support/errors.h"
 #include "halftape/tests/support/ops.h"
 
 using namespace halftape;
@@ -88,7 +90,72 @@ Tensor spread(const Tensor& x) {
   return inside;
 }
 
+/// The same values, from the fourth element of a larger block on.
+Tensor moved(const Tensor& x) {
+  const Tensor block = full({x.numel() + 5}, 77, x.options());
+  Tensor inside = block.slice(0, 3, 3 + x.numel()).view(x.sizes());
+  inside.copy_(x);
+  return inside;
+}
+
+Tensor plain(const Tensor& x) { return x; }
+
+/// One row of x in the place of all: what expand() makes, by strides of 0.
+Tensor expanded(const Tensor& x) {
+  for (int64_t d = 0; d < x.dim(); ++d)
+    if (x.size(d) > 1) return x.narrow(d, 0, 1).expand(x.sizes());
+  return x;
+}
+/// Another shape in which an op must do the same, or be refused by name: no elements, …
+Tensor emptied(const Tensor& x) { return x.dim() == 0 ? x : x.narrow(0, 0, 0).clone(); }
+/// … and a number.
+Tensor number(const Tensor& x) { return full({}, 0.7, x.options()); }
+
+struct Placing {
+  const char* name;
+  Tensor (*of)(const Tensor&);
+  bool other_values = false;  // compared with a contiguous copy of itself, not with x
+};
+const Placing kLayouts[] = {{"contiguous", plain},        {"transposed", turned},
+                            {"sliced", spread},           {"offset", moved},
+                            {"expanded", expanded, true}, {"zero-size", emptied, true},
+                            {"0-dim", number, true}};
 const Dtype kFloats[] = {kFloat64, kFloat32, kFloat16, kBFloat16};
+
+TensorList each(const TensorList& all, Tensor (*f)(const Tensor&)) {
+  TensorList out;
+  for (const Tensor& x : all) out.push_back(f(x));
+  return out;
+}
+
+/// The op of a row gives the same bits, and gradients, whatever the layout; or it refuses a shape
+/// by name, as a matrix product does a number.
+void check_layout(const OpRow& row, const Placing& layout, Dtype dtype) {
+  const TensorList given = each(draw_all(row, dtype), layout.of);
+  const TensorList same = each(given, [](const Tensor& x) { return x.clone(); });
+  Tensor y;
+  try {
+    y = row.call(same);
+  } catch (const Error& e) {
+    CHECK(layout.other_values);
+    CHECK_MESSAGE(testing::names(e.what(), row.op()), e.what());
+    CHECK_THROWS_AS(row.call(given), Error);
+    return;
+  } catch (const std::out_of_range&) {
+    CHECK(layout.other_values);  // the row looks at a part that is not there
+    return;
+  }
+  CHECK(same_bits(row.call(given), y));
+  if (!row.differentiable) {
+    CHECK_FALSE(row.call(leaves(given)).requires_grad());
+    return;
+  }
+  const TensorList g = gradients(row, given), h = gradients(row, same);
+  for (size_t i = 0; i < g.size(); ++i) {
+    CHECK(g[i].sizes() == given[i].sizes());
+    CHECK(same_bits(g[i], h[i]));
+  }
+}
 
 }  // namespace
 
@@ -109,31 +176,41 @@ TEST_CASE("every op gives the value of its plain reference in float64 and float3
   });
 }
 
-TEST_CASE("every op's gradient is that of finite differences") {
-  every_differentiable_row(
-      [](const OpRow& row) { CHECK(autograd::gradcheck(row.call, leaves(draw_all(row)))); });
-}
-
-TEST_CASE("every op's second derivative is that of finite differences") {
-  every_differentiable_row(
-      [](const OpRow& row) { CHECK(autograd::gradgradcheck(row.call, leaves(draw_all(row)))); });
-}
-
-TEST_CASE("every op gives the same bits for any layout of its inputs") {
-  every_row([](const OpRow& row) {
-    for (const Dtype dtype : kFloats) {
-      const TensorList plain = draw_all(row, dtype);
-      const Tensor y = row.call(plain);
-      for (Tensor (*layout)(const Tensor&) : {&turned, &spread}) {
-        TensorList other;
-        for (const Tensor& x : plain) other.push_back(layout(x));
-        CHECK(same_bits(row.call(other), y));
-        if (!row.differentiable) continue;
-        const TensorList g = gradients(row, plain), h = gradients(row, other);
-        for (size_t i = 0; i < g.size(); ++i) CHECK(same_bits(g[i], h[i]));
+TEST_CASE("every op: first and second derivative, and the same bits in any layout and dtype") {
+  std::set<std::string> ops, with_gradient, first, second;
+  int64_t rows = 0, runs = 0;
+  every_row([&](const OpRow& row) {
+    ++rows, ops.insert(row.op());
+    for (const Placing& layout : kLayouts) {
+      for (const Dtype dtype : kFloats) {
+        INFO(layout.name << ' ' << dtype);
+        check_layout(row, layout, dtype);
+        ++runs;
       }
     }
+    if (!row.differentiable) return;
+    // An op passes when all of its rows do.
+    const bool known = !with_gradient.insert(row.op()).second;
+    const auto passes = [&](std::set<std::string>& passed, bool ok) {
+      CHECK(ok);
+      if (!ok)
+        passed.erase(row.op());
+      else if (!known)
+        passed.insert(row.op());
+    };
+    passes(first, autograd::gradcheck(row.call, leaves(draw_all(row))));
+    passes(second, autograd::gradgradcheck(row.call, leaves(draw_all(row))));
   });
+  const auto layouts = static_cast<int64_t>(std::size(kLayouts)),
+             dtypes = static_cast<int64_t>(std::size(kFloats));
+  const int64_t skipped = rows * layouts * dtypes - runs;
+  CHECK(skipped == 0);
+  CHECK(first == with_gradient);
+  CHECK(second == with_gradient);
+  MESSAGE(ops.size(), " ops x ", dtypes, " dtypes x ", layouts, " layouts, ", skipped,
+          " skipped; gradcheck ", first.size(), "/", with_gradient.size(), "; gradgradcheck ",
+          second.size(), "/", with_gradient.size(), " (", rows, " rows; the other ",
+          ops.size() - with_gradient.size(), " ops have no gradient, which is checked too)");
 }
 
 TEST_CASE("an op of one kernel computes half in float32 and rounds once") {

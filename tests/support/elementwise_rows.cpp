@@ -9,6 +9,7 @@ using Real = double;
 
 Real logistic(Real x) { return 1 / (1 + std::exp(-x)); }
 const Real kPi = std::acos(-1.0);
+Tensor sixteenths(const Tensor& x) { return (16 * x).to(kInt32); }
 
 struct Use {
   Real low = -2, high = 2;
@@ -196,27 +197,28 @@ void of_two(Rows& rows) {
   // Logic of whole parts, some of which are 0; bits of sixteenths.
   row(
       "logical_and",
-      [](const Tensor& a, const Tensor& b) { return logical_and(trunc(a), trunc(b)); },
+      [](const Tensor& a, const Tensor& b) { return logical_and(made(a, trunc), made(b, trunc)); },
       [](Real a, Real b) { return Real(std::trunc(a) != 0 && std::trunc(b) != 0); }, no_gradient);
   row(
-      "logical_or", [](const Tensor& a, const Tensor& b) { return logical_or(trunc(a), trunc(b)); },
+      "logical_or",
+      [](const Tensor& a, const Tensor& b) { return logical_or(made(a, trunc), made(b, trunc)); },
       [](Real a, Real b) { return Real(std::trunc(a) != 0 || std::trunc(b) != 0); }, no_gradient);
   row(
       "logical_xor",
-      [](const Tensor& a, const Tensor& b) { return logical_xor(trunc(a), trunc(b)); },
+      [](const Tensor& a, const Tensor& b) { return logical_xor(made(a, trunc), made(b, trunc)); },
       [](Real a, Real b) { return Real((std::trunc(a) != 0) != (std::trunc(b) != 0)); },
       no_gradient);
   row(
       "bitwise_and",
-      [](const Tensor& a, const Tensor& b) { return (16 * a).to(kInt32) & (16 * b).to(kInt32); },
+      [](const Tensor& a, const Tensor& b) { return made(a, sixteenths) & made(b, sixteenths); },
       [](Real a, Real b) { return Real(int(16 * a) & int(16 * b)); }, no_gradient);
   row(
       "bitwise_or",
-      [](const Tensor& a, const Tensor& b) { return (16 * a).to(kInt32) | (16 * b).to(kInt32); },
+      [](const Tensor& a, const Tensor& b) { return made(a, sixteenths) | made(b, sixteenths); },
       [](Real a, Real b) { return Real(int(16 * a) | int(16 * b)); }, no_gradient);
   row(
       "bitwise_xor",
-      [](const Tensor& a, const Tensor& b) { return (16 * a).to(kInt32) ^ (16 * b).to(kInt32); },
+      [](const Tensor& a, const Tensor& b) { return made(a, sixteenths) ^ made(b, sixteenths); },
       [](Real a, Real b) { return Real(int(16 * a) ^ int(16 * b)); }, no_gradient);
   for (const auto& [x, weight] : {std::pair<Shape, Shape>{{2, 3, 4}, {3}},
                                   {{2, 3}, {3}},
@@ -303,7 +305,7 @@ void of_parts(Rows& rows) {
                           return out;
                         }});
   rows.push_back({.name = "heaviside",
-                  .call = [](const TensorList& x) { return heaviside(trunc(x[0]), x[1]); },
+                  .call = [](const TensorList& x) { return heaviside(made(x[0], trunc), x[1]); },
                   .shapes = {{3, 4}, {4}},
                   .reference = elementwise2([](double x, double v) {
                     return std::trunc(x) == 0 ? v : x > 0 ? 1.0 : 0.0;

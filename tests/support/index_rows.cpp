@@ -307,7 +307,7 @@ void index_rows(std::vector<OpRow>& rows) {
     row(
         name, shapes,
         [write](const TensorList& x) {
-          Tensor y = x[0].clone();
+          Tensor y = made(x[0], clone);
           return write(y, x);
         },
         std::move(reference));

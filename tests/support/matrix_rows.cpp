@@ -99,7 +99,8 @@ void matmul_rows(Rows& rows) {
                           for (size_t i = 0; i < y.size(); ++i) y[i] += in[2].v[i % 2];
                           return y;
                         },
-                    .cast = Cast::Lower});
+                    .cast = Cast::Lower,
+                    .needed = 2});
   }
   rows.push_back(
       {.name = "linear without bias",
@@ -137,17 +138,11 @@ void strict_rows(Rows& rows) {
       "kron of vectors", [](const Tensor& a, const Tensor& b) { return kron(a, b); }, {3}, {4},
       "i,j->ij", Cast::Keep);
   row(
-      "kron",
-      [](const Tensor& a, const Tensor& b) {
-        return kron(a, b).reshape({2, 4, 3, 5});
-      },
-      {2, 3}, {4, 5}, "ac,bd->abcd", Cast::Keep);
+      "kron", [](const Tensor& a, const Tensor& b) { return kron(a, b); }, {2, 3}, {4, 5},
+      "ac,bd->abcd", Cast::Keep);
   row(
-      "kron of other ranks",
-      [](const Tensor& a, const Tensor& b) {
-        return kron(a, b).reshape({2, 3, 4});
-      },
-      {3}, {2, 4}, "b,ac->abc", Cast::Keep);
+      "kron of other ranks", [](const Tensor& a, const Tensor& b) { return kron(a, b); }, {3},
+      {2, 4}, "b,ac->abc", Cast::Keep);
   row(
       "tensordot",
       [](const Tensor& a, const Tensor& b) {
@@ -193,7 +188,7 @@ void added_rows(Rows& rows) {
     rows.push_back({.name = name,
                     .call =
                         [write](const TensorList& x) {
-                          Tensor y = x[0].clone();
+                          Tensor y = made(x[0], clone);
                           return (y.*write)(x[1], x[2], 0.5, 2);
                         },
                     .shapes = shapes,
@@ -299,7 +294,8 @@ void other_rows(Rows& rows) {
                               for (size_t i = 0; i < y.size(); ++i) y[i] += in[3].v[i % 2];
                             return y;
                           },
-                      .cast = Cast::Widest});
+                      .cast = Cast::Widest,
+                      .needed = 3});
     }
 }
 

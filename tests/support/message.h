@@ -1,6 +1,7 @@
 // What a call throws.
 #pragma once
 #include <string>
+#include <string_view>
 
 #include "halftape/core/check.h"
 
@@ -18,8 +19,8 @@ std::string message(F f) {
 }
 
 /// Does `part` stand in `whole`?
-inline bool has(const std::string& whole, const std::string& part) {
-  return whole.find(part) != std::string::npos;
+inline bool has(std::string_view whole, std::string_view part) {
+  return whole.find(part) != std::string_view::npos;
 }
 
 }  // namespace halftape::testing

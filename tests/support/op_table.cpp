@@ -86,7 +86,7 @@ void unary_rows(Rows& rows) {
   row(
       "add 1.5", [](const Tensor& x) { return x + 1.5; }, [](double x) { return x + 1.5; });
   row(
-      "1.5 -", [](const Tensor& x) { return 1.5 - x; }, [](double x) { return 1.5 - x; });
+      "rsub from 1.5", [](const Tensor& x) { return 1.5 - x; }, [](double x) { return 1.5 - x; });
   row(
       "mul 3", [](const Tensor& x) { return x * 3; }, [](double x) { return x * 3; });
 }
@@ -259,7 +259,7 @@ void view_rows(Rows& rows) {
     rows.push_back({.name = name,
                     .call =
                         [write](const TensorList& x) {
-                          Tensor y = x[0].clone();
+                          Tensor y = made(x[0], clone);
                           return write(y, x[1]);
                         },
                     .shapes = {{3, 4}, {4}},
@@ -340,8 +340,8 @@ void loss_rows(Rows& rows) {
                       .call =
                           [=](const TensorList& x) {
                             return cross_entropy(x[0], tensor({2, 0, -100}, kInt64),
-                                                 tensor({1.0, 2.0, 0.5, 1.5}, x[0].dtype()),
-                                                 reduction, -100, smoothing);
+                                                 tensor({1.0, 2.0, 0.5, 1.5}), reduction, -100,
+                                                 smoothing);
                           },
                       .shapes = {{3, 4}},
                       .reference =

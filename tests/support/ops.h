@@ -30,7 +30,14 @@ struct OpRow {
   bool one_kernel = true;          // rounds once: half is float32's result rounded
   bool differentiable = true;      // has gradients (and all that follows from that)
   double eps = 8;                  // float64 and float32 may differ from the reference by this
+  size_t needed = 99;              // inputs that must be given; undefined ones behind mean: none
+
+  /// What the row is about: its name up to the words that say which use of the op it is.
+  std::string op() const { return name.substr(0, name.find_first_of(" ,(")); }
 };
+
+/// f(x) as the input of a row's op, which is to meet an undefined x itself.
+inline Tensor made(const Tensor& x, Tensor (*f)(const Tensor&)) { return x.defined() ? f(x) : x; }
 
 /// Values between low and high without ties or symmetry, away from the kinks.
 inline Tensor draw(const OpRow& row, size_t input, Dtype dtype = kFloat64) {

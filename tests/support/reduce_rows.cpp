@@ -51,6 +51,8 @@ auto along(int64_t dim, F f) {
   };
 }
 
+Tensor turned(const Tensor& x) { return transpose(x, 0, -1); }
+
 double total(const Line& x) { return std::accumulate(x.begin(), x.end(), 0.0); }
 double largest(const Line& x) { return *std::max_element(x.begin(), x.end()); }
 double smallest(const Line& x) { return *std::min_element(x.begin(), x.end()); }
@@ -144,7 +146,8 @@ void basic_rows(Rows& rows) {
     rows.push_back({.name = log ? "log_softmax of columns" : "softmax of columns",
                     .call =
                         [log](const TensorList& x) {
-                          return log ? log_softmax(x[0].t(), 1) : softmax(x[0].t(), 1);
+                          return log ? log_softmax(made(x[0], turned), 1)
+                                     : softmax(made(x[0], turned), 1);
                         },
                     .shapes = {{5, 3}},
                     .reference =
@@ -156,7 +159,7 @@ void basic_rows(Rows& rows) {
                     .cast = Cast::Float32});
   }
   rows.push_back({.name = "softmax along 0",
-                  .call = [](const TensorList& x) { return softmax(x[0], 0).t(); },
+                  .call = [](const TensorList& x) { return turned(softmax(x[0], 0)); },
                   .shapes = {{5, 2}},
                   .reference =
                       [](const std::vector<Values>& in) {
@@ -257,7 +260,10 @@ void extremum_rows(Rows& rows) {
   for (const Dims& dims : {Dims{}, Dims{0}, Dims{0, 2}}) {
     for (const Shape& shape : {Shape{3, 4, 2}, Shape{0, 4, 2}}) {
       row(
-          "any", shape, [=](const Tensor& x) { return any(x > 1.5, dims); },
+          "any", shape,
+          [=](const Tensor& x) {
+            return any(made(x, [](const Tensor& t) { return t > 1.5; }), dims);
+          },
           grouped(dims,
                   [](const Line& x) {
                     return double(
@@ -265,7 +271,10 @@ void extremum_rows(Rows& rows) {
                   }),
           false);
       row(
-          "all", shape, [=](const Tensor& x) { return all(x > -1.5, dims); },
+          "all", shape,
+          [=](const Tensor& x) {
+            return all(made(x, [](const Tensor& t) { return t > -1.5; }), dims);
+          },
           grouped(dims,
                   [](const Line& x) {
                     return double(
@@ -273,7 +282,8 @@ void extremum_rows(Rows& rows) {
                   }),
           false);
       row(
-          "count_nonzero", shape, [=](const Tensor& x) { return count_nonzero(relu(x), dims); },
+          "count_nonzero", shape,
+          [=](const Tensor& x) { return count_nonzero(made(x, relu), dims); },
           grouped(dims,
                   [](const Line& x) {
                     return double(
@@ -492,7 +502,7 @@ void running_rows(Rows& rows) {
   rows.push_back({.name = "cumsum_",
                   .call =
                       [](const TensorList& x) {
-                        Tensor y = x[0].clone();
+                        Tensor y = made(x[0], clone);
                         return y.cumsum_(1);
                       },
                   .shapes = {{3, 4}},
@@ -500,7 +510,7 @@ void running_rows(Rows& rows) {
   rows.push_back({.name = "cumprod_",
                   .call =
                       [](const TensorList& x) {
-                        Tensor y = x[0].clone();
+                        Tensor y = made(x[0], clone);
                         return y.cumprod_(0);
                       },
                   .shapes = {{3, 4}},
