@@ -6,8 +6,8 @@
 
 namespace halftape::testing {
 
-/// Does the name stand in the text as a word? An in-place form may go by the name of its op, another
-/// spelling by the one it stands for.
+/// Does the name stand in the text as a word? An in-place form may go by the name of its op,
+/// another spelling by the one it stands for.
 bool names(const std::string& text, std::string op);
 
 /// A call that an op refuses.
