@@ -1,0 +1,78 @@
+// docs/ops.md lists what autograd/ops declares, and the op table tests what it lists.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <set>
+#include <string>
+
+#include "halftape/tests/support/ops.h"
+
+using namespace halftape;
+
+namespace {
+
+using Names = std::set<std::string>;
+const std::filesystem::path kRoot = std::filesystem::path(HALFTAPE_TEST_DATA).parent_path();
+
+/// The names of the page's lists: "* `amax`, `amin` — …".
+Names listed() {
+  Names names;
+  std::ifstream page(kRoot / "docs" / "ops.md");
+  const std::regex name("`([A-Za-z_0-9]+)`");
+  for (std::string line; std::getline(page, line);) {
+    if (!line.starts_with("* `")) continue;
+    line.resize(std::min(line.find(" — "), line.size()));
+    for (std::sregex_iterator i(line.begin(), line.end(), name), end; i != end; ++i)
+      names.insert((*i)[1]);
+  }
+  return names;
+}
+
+/// The functions that the headers of autograd/ops declare at the start of a line.
+Names declared() {
+  Names names;
+  const std::regex function(
+      "(?:inline )?(?:Tensor&?|TensorList|std::tuple<[^>]*>|bool) ([A-Za-z_0-9]+)\\(.*");
+  for (const auto& entry : std::filesystem::directory_iterator(kRoot / "autograd" / "ops")) {
+    if (entry.path().extension() != ".h") continue;
+    std::ifstream header(entry.path());
+    bool detail = false;
+    std::smatch found;
+    for (std::string line; std::getline(header, line);) {
+      if (line.starts_with("namespace detail")) detail = true;
+      if (line.starts_with("}  // namespace detail")) detail = false;
+      if (!detail && std::regex_match(line, found, function)) names.insert(found[1]);
+    }
+  }
+  // Not ops: templates over formulas, a question of its own, and what stands in linalg.
+  for (const char* other : {"unary", "binary", "is_floating_point", "cast", "vector_norm"})
+    names.erase(other);
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("the page of ops lists every function of autograd/ops, and nothing else") {
+  const Names page = listed(), code = declared();
+  CHECK(code.size() > 200);
+  for (const std::string& name : code)
+    CHECK_MESSAGE(page.count(name), name, " is not in docs/ops.md");
+  for (const std::string& name : page)
+    CHECK_MESSAGE(code.count(name), name, " is in docs/ops.md, and nowhere in autograd/ops");
+}
+
+TEST_CASE("every op of the table is on the page") {
+  const Names page = listed();
+  Names formulas;  // which go by the names of the functions that call them
+  for (const UnaryEntry& op : unary_ops()) formulas.insert(op.name);
+  for (const BinaryEntry& op : binary_ops()) formulas.insert(op.name);
+  for (const testing::OpRow& row : testing::op_table()) {
+    std::string op = row.op();
+    if (op.back() == '_') op.pop_back();
+    // index, index_put and copy_ are methods.
+    const bool method = op.starts_with("index") || op == "copy" || op.ends_with("_scatter");
+    CHECK_MESSAGE((page.count(op) || formulas.count(op) || method), op, " is not in docs/ops.md");
+  }
+}
