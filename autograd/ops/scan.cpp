@@ -1,10 +1,14 @@
 #include "halftape/autograd/ops/scan.h"
 
+#include <limits>
+
 #include "halftape/autograd/op_scope.h"
 #include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/create.h"
 #include "halftape/autograd/ops/index.h"
+#include "halftape/autograd/ops/shape.h"
+#include "halftape/autograd/ops/unary.h"
 #include "halftape/autograd/ops/view.h"
 #include "halftape/autograd/record.h"
 #include "halftape/core/backend.h"
@@ -108,17 +112,45 @@ std::tuple<Tensor, Tensor> cummin(const Tensor& x, int64_t dim) {
   return cumulative_extremum<formula::Min>("cummin", x, dim);
 }
 
-Tensor diff(const Tensor& x, int64_t n, int64_t dim) {
+namespace {
+/// ln(eᵃ + eᵇ), from the larger one on.
+Tensor log_add(const Tensor& a, const Tensor& b) {
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  const Tensor top = maximum(a, b).detach(), nothing = top == -inf;
+  const Tensor from = where(abs(top) == inf, 0, top);  // ∞ − ∞ is NaN, and needs no scaling anyway
+  const Tensor sum = where(nothing, 1, exp(a - from) + exp(b - from));
+  return where(nothing, -inf, log(sum) + from);
+}
+}  // namespace
+
+Tensor logcumsumexp(const Tensor& in, int64_t dim) {
+  const OpScope scope("logcumsumexp", in);
+  const PolicyScope plain(nullptr);
+  const int d = wrap_dim("logcumsumexp", dim, static_cast<int>(in.dim()));
+  const Tensor x = in.is_floating_point() ? in : in.to(get_default_dtype());
+  if (x.dim() == 0) return clone(x);
+  // Sums of 1, 2, 4, … neighbours. Halves in float32, so that they round once.
+  Tensor y = is_16bit(x.dtype()) ? x.to(kFloat32) : clone(x);
+  for (int64_t reach = 1; reach < x.size(d); reach *= 2)
+    y = log_add(y, detail::shifted(y, d, reach, -std::numeric_limits<double>::infinity()));
+  return y.to(x.dtype());
+}
+
+Tensor diff(const Tensor& x, int64_t n, int64_t dim, const std::optional<Tensor>& prepend,
+            const std::optional<Tensor>& append) {
   const OpScope scope("diff", x);
   HALFTAPE_CHECK(n >= 0, "diff: order ", n, " is negative");
   HALFTAPE_CHECK(x.dim() > 0, "diff: a 0-dim tensor has no dimension to take differences along");
   const int d = wrap_dim("diff", dim, static_cast<int>(x.dim()));
   Tensor y = x;
-  for (int64_t i = 0; i < std::min(n, x.size(d)); ++i) {
+  if (prepend) y = cat({*prepend, y}, d);
+  if (append) y = cat({y, *append}, d);
+  const int64_t times = std::min(n, y.size(d));
+  for (int64_t i = 0; i < times; ++i) {
     const int64_t count = y.size(d);
     const Tensor right = slice(y, d, 1, count),
                  left = slice(y, d, 0, std::max<int64_t>(count - 1, 0));
-    y = x.dtype() == kBool ? right != left : right - left;
+    y = y.dtype() == kBool ? right != left : right - left;
   }
   return y;
 }

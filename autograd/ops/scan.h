@@ -15,8 +15,13 @@ Tensor cumprod(const Tensor& x, int64_t dim, std::optional<Dtype> dtype = {});
 /// the indices.
 std::tuple<Tensor, Tensor> cummax(const Tensor& x, int64_t dim);
 std::tuple<Tensor, Tensor> cummin(const Tensor& x, int64_t dim);
-/// x[i + 1] − x[i] along `dim`, n times over.
-Tensor diff(const Tensor& x, int64_t n = 1, int64_t dim = -1);
+/// y[i] = ln(e^x[0] + … + e^x[i]) along `dim`, without leaving the range of x; −∞ of nothing but
+/// −∞. Integers give the default float dtype.
+Tensor logcumsumexp(const Tensor& x, int64_t dim);
+/// x[i + 1] − x[i] along `dim`, n times over; before that `prepend` and `append`, of x's shape but
+/// for `dim`, are joined to x.
+Tensor diff(const Tensor& x, int64_t n = 1, int64_t dim = -1,
+            const std::optional<Tensor>& prepend = {}, const std::optional<Tensor>& append = {});
 
 namespace detail {
 /// Running sums and products from either end, without casts. x has a dimension.

@@ -1,5 +1,6 @@
 #include "halftape/autograd/ops/sort.h"
 
+#include <cmath>
 #include <limits>
 
 #include "halftape/autograd/op_scope.h"
@@ -8,6 +9,7 @@
 #include "halftape/autograd/ops/index.h"
 #include "halftape/autograd/ops/reduce.h"
 #include "halftape/autograd/ops/scan.h"
+#include "halftape/autograd/ops/unary.h"
 #include "halftape/autograd/ops/view.h"
 #include "halftape/autograd/record.h"
 #include "halftape/core/backend.h"
@@ -121,24 +123,54 @@ std::tuple<Tensor, Tensor> nanmedian(const Tensor& x, int64_t dim, bool keepdim)
 Tensor median(const Tensor& x) { return median_of_all("median", x, &median); }
 Tensor nanmedian(const Tensor& x) { return median_of_all("nanmedian", x, &nanmedian); }
 
+namespace {
+/// One of each run of equals in a list, which run each element is in, and how long they are.
+std::tuple<Tensor, Tensor, Tensor> runs(const Tensor& x, bool lengths) {
+  const TensorOptions whole = TensorOptions(kInt64).device(x.device());
+  const int64_t n = x.size(0);
+  if (n == 0) return {x, zeros({0}, whole), zeros({0}, whole)};
+  const Tensor number = arange(n, whole);
+  const Tensor first = where(number == 0, true, x != detail::shifted(x, 0, 1, 0));
+  const Tensor rank = cumsum(first, 0) - 1;
+  const Tensor none = zeros({select(rank, 0, n - 1).item<int64_t>() + 1}, whole);
+  const Tensor starts = scatter_add(none, 0, rank, where(first, number, 0));
+  return {gather(x, 0, starts), rank,
+          lengths ? scatter_add(none, 0, rank, ones({n}, whole)) : Tensor()};
+}
+}  // namespace
+
 std::tuple<Tensor, Tensor, Tensor> _unique2(const Tensor& in, bool, bool return_inverse,
                                             bool return_counts) {
   const OpScope scope("_unique2", in);
-  const Tensor x = reshape(in.detach(), {-1});
-  const TensorOptions whole = TensorOptions(kInt64).device(x.device());
-  const int64_t n = x.size(0);
-  if (n == 0) return {x, zeros(in.sizes(), whole), zeros({0}, whole)};
-  const auto [sorted, places] = sort(x, 0);
-  const Tensor number = arange(n, whole);
-  const Tensor first = where(number == 0, true, sorted != detail::shifted(sorted, 0, 1, 0));
-  const Tensor rank = cumsum(first, 0) - 1;
-  const int64_t count = select(rank, 0, n - 1).item<int64_t>() + 1;
-  const Tensor none = zeros({count}, whole);
-  const Tensor starts = scatter_add(none, 0, rank, where(first, number, 0));
-  Tensor inverse, counts;
+  const auto [sorted, places] = sort(reshape(in.detach(), {-1}), 0);
+  const auto [values, rank, counts] = runs(sorted, return_counts);
+  Tensor inverse;
   if (return_inverse) inverse = reshape(gather(rank, 0, argsort(places)), in.sizes());
-  if (return_counts) counts = scatter_add(none, 0, rank, ones({n}, whole));
-  return {gather(sorted, 0, starts), inverse, counts};
+  return {values, inverse, counts};
+}
+
+std::tuple<Tensor, Tensor, Tensor> unique_consecutive(const Tensor& in, bool return_inverse,
+                                                      bool return_counts) {
+  const OpScope scope("unique_consecutive", in);
+  const auto [values, rank, counts] = runs(reshape(in.detach(), {in.numel()}), return_counts);
+  return {values, return_inverse ? reshape(rank, in.sizes()) : Tensor(), counts};
+}
+
+Tensor histc(const Tensor& in, int64_t bins, Scalar min, Scalar max) {
+  const OpScope scope("histc", in);
+  HALFTAPE_CHECK(in.is_floating_point(), "histc: of a ", in.dtype(),
+                 " tensor; convert it with .to(kFloat32) first");
+  HALFTAPE_CHECK(bins > 0, "histc: ", bins, " bins; expected at least one");
+  const Tensor x = reshape(in.detach().to(is_16bit(in.dtype()) ? kFloat32 : in.dtype()), {-1});
+  double low = min.to_double(), high = max.to_double();
+  if (low == high && x.numel() > 0) low = amin(x).item<double>(), high = amax(x).item<double>();
+  if (low == high) low -= 1, high += 1;
+  HALFTAPE_CHECK(low < high && std::isfinite(low) && std::isfinite(high), "histc: no bins from ",
+                 low, " to ", high);
+  const Tensor inside = logical_and(x >= low, x <= high);
+  const Tensor bin = clamp_max(((x - low) / (high - low) * bins).to(kInt64), bins - 1);
+  const Tensor counts = zeros({bins}, TensorOptions(kInt64).device(x.device()));
+  return scatter_add(counts, 0, where(inside, bin, 0), inside.to(kInt64)).to(in.dtype());
 }
 
 Tensor searchsorted(const Tensor& boundaries, const Tensor& values, bool out_int32, bool right) {

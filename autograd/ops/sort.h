@@ -34,6 +34,12 @@ std::tuple<Tensor, Tensor> nanmedian(const Tensor& x, int64_t dim, bool keepdim 
 std::tuple<Tensor, Tensor, Tensor> _unique2(const Tensor& x, bool sorted = true,
                                             bool return_inverse = false,
                                             bool return_counts = false);
+/// The same without sorting: of equal neighbours one, in the order of the flattened x.
+std::tuple<Tensor, Tensor, Tensor> unique_consecutive(const Tensor& x, bool return_inverse = false,
+                                                      bool return_counts = false);
+/// How many elements lie in each of `bins` equal parts of [min, max], which are those of x itself
+/// when both are 0; others, and NaN, are not counted. Floating-point tensors; dtype of x.
+Tensor histc(const Tensor& x, int64_t bins = 100, Scalar min = 0, Scalar max = 0);
 /// Where `values` fit into the increasing one-dimensional `boundaries`: before equal ones, or after
 /// them when `right`. int64, or int32 when `out_int32`.
 Tensor bucketize(const Tensor& values, const Tensor& boundaries, bool out_int32 = false,

@@ -3,6 +3,7 @@
 
 #include <halftape/halftape.h>
 
+#include <cmath>
 #include <limits>
 
 #include "halftape/tests/support/close.h"
@@ -156,4 +157,36 @@ TEST_CASE("bincount counts, or adds up weights") {
   CHECK_REFUSED(bincount(list({1})), "bincount: of a float64 tensor");
   CHECK_REFUSED(bincount(x, list({1})), "bincount: weights");
   CHECK_REFUSED(bincount(x, {}, -1), "minlength -1");
+}
+
+TEST_CASE("unique_consecutive keeps one of equal neighbours, in their order") {
+  const Tensor x = tensor({1.0, 1.0, 3.0, 2.0, 2.0, 1.0}).reshape({2, 3});
+  const auto [values, inverse, counts] = unique_consecutive(x, true, true);
+  CHECK(values.to_vector() == std::vector<double>{1, 3, 2, 1});
+  CHECK(inverse.sizes() == x.sizes());
+  CHECK(inverse.to_vector<int64_t>() == std::vector<int64_t>{0, 0, 1, 2, 2, 3});
+  CHECK(counts.to_vector<int64_t>() == std::vector<int64_t>{2, 1, 2, 1});
+  CHECK_FALSE(std::get<1>(unique_consecutive(x)).defined());
+  CHECK(std::get<0>(unique_consecutive(zeros({0}))).numel() == 0);
+}
+
+TEST_CASE("histc counts what lies in equal parts, the last of which is closed") {
+  const Tensor x = tensor({-1.0, 0.0, 0.4, 0.5, 0.9, 1.0, 2.0, kNaN});
+  CHECK(histc(x, 2, 0, 1).to_vector() == std::vector<double>{2, 3});
+  const Tensor y = tensor({1.0, 2.0, 3.0, 5.0});
+  CHECK(histc(y, 4).to_vector() == std::vector<double>{1, 1, 1, 1});
+  CHECK(histc(tensor({7.0, 7.0}), 3).to_vector() == std::vector<double>{0, 2, 0});
+  CHECK(histc(zeros({0}), 2).to_vector() == std::vector<double>{0, 0});
+  CHECK(histc(y.to(kFloat16), 2).dtype() == kFloat16);
+  CHECK_THROWS_WITH_AS(histc(y, 0), doctest::Contains("0 bins"), Error);
+  CHECK_THROWS_WITH_AS(histc(y.to(kInt64)), doctest::Contains("int64"), Error);
+  CHECK_THROWS_WITH_AS(histc(y, 4, 3, 1), doctest::Contains("from 3 to 1"), Error);
+}
+
+TEST_CASE("logcumsumexp stays in range, and of nothing but -inf is -inf without a direction") {
+  const Tensor x = tensor({-kInf, -1000.0, 0.0, 1000.0, 1000.0}, kFloat64).requires_grad_();
+  const Tensor y = logcumsumexp(x, 0);
+  CHECK(y.to_vector() == std::vector<double>{-kInf, -1000, 0, 1000, 1000 + std::log(2.0)});
+  y.slice(0, 1).sum().backward();
+  CHECK(x.grad().to_vector() == std::vector<double>{0, 1, 1, 1.5, 0.5});
 }

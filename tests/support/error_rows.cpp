@@ -116,6 +116,7 @@ void arguments(Rows& rows) {
   row("flip", [=] { flip(x, {0, -2}); }, {"appears twice"});
   row("kron", [=] { kron(ones({1, 1, 1, 1, 1, 1}), x); }, {"[1, 1, 1, 1, 1, 1]", "[2, 3]"});
   row("logical_not", [] { logical_not({}); }, {"undefined"});
+  row("logcumsumexp", [=] { logcumsumexp(x, 2); }, {outside});
   row("movedim", [=] { movedim(x, {0, 1}, {0}); }, {"[0, 1]", "[0]"});
   row("movedim", [=] { movedim(x, {0, 0}, {0, 1}); }, {"appears twice"});
   row("nansum", [=] { nansum(x, {2}); }, {outside});

@@ -482,6 +482,22 @@ void running_rows(Rows& rows) {
           all.resize(std::min<size_t>(2, all.size()));
           return all;
         });
+  row(
+      "logcumsumexp", [](const Tensor& x, int64_t d) { return logcumsumexp(x, d); },
+      folding([](double a, double b) { return std::log(std::exp(a) + std::exp(b)); }));
+  rows.push_back({.name = "diff between others",
+                  .call = [](const TensorList& x) { return diff(x[1], 1, -1, x[0], x[2]); },
+                  .shapes = {{2, 1}, {2, 3}, {2, 2}},
+                  .reference =
+                      [](const std::vector<Values>& in) {
+                        Line out;
+                        for (size_t r = 0; r < 2; ++r) {
+                          const Line all{in[0].v[r],         in[1].v[3 * r], in[1].v[3 * r + 1],
+                                         in[1].v[3 * r + 2], in[2].v[2 * r], in[2].v[2 * r + 1]};
+                          for (size_t i = 1; i < 6; ++i) out.push_back(all[i] - all[i - 1]);
+                        }
+                        return out;
+                      }});
   rows.push_back({.name = "diff twice",
                   .call = [](const TensorList& x) { return diff(x[0], 2, 0); },
                   .shapes = {{4, 2}},
