@@ -7,6 +7,7 @@
 #include "halftape/amp/function.h"
 #include "halftape/amp/grad_scaler.h"
 #include "halftape/amp/inject.h"
+#include "halftape/amp/laws.h"
 #include "halftape/amp/policy.h"
 #include "halftape/amp/precision_policy.h"
 #include "halftape/amp/step_result.h"
