@@ -54,3 +54,4 @@
 #include "halftape/optim/clip_grad.h"
 #include "halftape/optim/optimizer.h"
 #include "halftape/optim/sgd.h"
+#include "halftape/optim/weights.h"

@@ -12,6 +12,7 @@
 #include "halftape/core/array.h"
 #include "halftape/core/formula/scaler.h"
 #include "halftape/core/formula/update.h"
+#include "halftape/core/formula/weights.h"
 #include "halftape/core/random.h"
 
 namespace halftape {
@@ -39,15 +40,24 @@ struct IndexUse {
   const char* argument = "index";
 };
 
+/// How a parameter of 16 bits is kept (core/formula/weights.h); others are Plain.
+struct Keeping {
+  Weights weights = Weights::Plain;
+  /// Master: float32, of the parameter's shape. Kahan: of its shape and dtype. Stochastic: int64
+  /// (2): the key of its Philox stream, and the updates so far; raised by the update itself.
+  Array extra = {};
+};
 /// One parameter in a list-wise optimizer update. Arrays beyond grad may be undefined where an
 /// option does not need them.
 struct SgdSlot {
   Array param, grad, momentum;
   Array step;  // one float32 element: updates applied so far; raised by the update itself
+  Keeping keeping = {};
 };
 struct AdamSlot {
   Array param, grad, exp_avg, exp_avg_sq, max_exp_avg_sq;
   Array step;  // one float32 element on the device; raised by the update itself
+  Keeping keeping = {};
 };
 /// What a GradScaler hands to an update: decided on the device. Undefined: not used.
 struct StepControl {

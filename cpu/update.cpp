@@ -4,6 +4,7 @@
 #include <cmath>
 #include <sstream>
 
+#include "halftape/core/formula/philox.h"
 #include "halftape/core/warn.h"
 #include "halftape/cpu/kernels.h"
 #include "halftape/cpu/loop.h"
@@ -122,6 +123,80 @@ bool unscale(const Array& g, double inverse) {
   return !found;
 }
 
+/// A parameter's lanes in an update: its own first, then its extra where it has one.
+template <Weights Kind, class T, class S>
+struct Weight {
+  using Compute = S;
+  static constexpr size_t kNext = Kind == Weights::Plain ? 1 : 2;  // the first lane after them
+
+  static S load(const S (*lanes)[kLanes], int k) {
+    return join_weight<Kind, S>(lanes[0][k], lanes[kNext - 1][k]);
+  }
+  static void store(S (*lanes)[kLanes], int k, S w) {
+    S unused = 0;
+    split_weight<Kind, T, S>(w, lanes[0][k], Kind == Weights::Plain ? unused : lanes[1][k]);
+  }
+  template <class... Rest>
+  static auto arrays(const Array& param, const Array& extra, const Rest&... rest) {
+    if constexpr (Kind == Weights::Plain)
+      return std::array<const Array*, sizeof...(Rest) + 1>{&param, &rest...};
+    else
+      return std::array<const Array*, sizeof...(Rest) + 2>{&param, &extra, &rest...};
+  }
+};
+
+/// Numbers of one update of one parameter, uniform in [0, 1). Element i depends on the key, the
+/// count and i alone.
+Array uniform(const Array& param, const Array& key_and_count) {
+  const auto* state = key_and_count.data<int64_t>();
+  const auto key = static_cast<uint64_t>(state[0]), count = static_cast<uint64_t>(state[1]);
+  Array u(param.shape(), kFloat32, param.device());
+  float* out = u.data<float>();
+  const int64_t n = u.numel();
+  parallel_ranges((n + 3) / 4, 4096, [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block) {
+      const PhiloxBlock words = philox(key, static_cast<uint64_t>(block), count);
+      for (int64_t j = 0; j < 4 && 4 * block + j < n; ++j)
+        out[4 * block + j] = uniform01(words.v[j]);
+    }
+  });
+  return u;
+}
+
+template <Weights Kind, class F>
+void update_16bit(const Array& param, const Array& extra, const F& f) {
+  if (param.dtype() == kFloat16)
+    f(Weight<Kind, Half, float>{}, extra);
+  else
+    f(Weight<Kind, BFloat16, float>{}, extra);
+}
+
+/// f(Weight<…>{}, extra) for the way in which a parameter is kept.
+template <class F>
+void update_weight(const Array& param, const Keeping& keeping, const F& f) {
+  const Array& extra = keeping.extra;
+  switch (keeping.weights) {
+    case Weights::Plain:
+      in_precision(param, [&](auto t) {
+        using S = typename decltype(t)::type;
+        f(Weight<Weights::Plain, S, S>{}, extra);
+      });
+      break;
+    case Weights::Master:
+      update_16bit<Weights::Master>(param, extra, f);
+      break;
+    case Weights::Stochastic:
+      update_16bit<Weights::Stochastic>(param, uniform(param, extra), f);
+      ++extra.data<int64_t>()[1];
+      break;
+    case Weights::Kahan:
+      update_16bit<Weights::Kahan>(param, extra, f);
+      break;
+  }
+  param.bump_version();
+  if (extra.defined()) extra.bump_version();
+}
+
 }  // namespace
 
 void check_finite(std::span<const Array> xs, const Array& found_inf) {
@@ -150,24 +225,26 @@ void sgd(std::span<const SgdSlot> slots, const SgdScalars& o, const StepControl&
   if (says_skip(control)) return;
   const double factor = gradient_factor(control);
   for (const SgdSlot& slot : slots) {
-    in_precision(slot.param, [&](auto t) {
-      using S = typename decltype(t)::type;
+    const bool first = slot.step.defined() && value(slot.step) == 0;
+    const Array& momentum = slot.momentum.defined() ? slot.momentum : slot.param;  // or read only
+    update_weight(slot.param, slot.keeping, [&](auto weight, const Array& extra) {
+      using W = decltype(weight);
+      using S = typename W::Compute;
       const S inv = static_cast<S>(factor);
-      auto body = [&](bool first) {
-        return [&, first](S(*lanes)[kLanes], int) {
-          for (int k = 0; k < kLanes; ++k)
-            sgd<S>(lanes[0][k], lanes[2][k] * inv, lanes[1][k], o, first);
-        };
+      const auto body = [&](S(*lanes)[kLanes], int) {
+        for (int k = 0; k < kLanes; ++k) {
+          S w = W::load(lanes, k);
+          sgd<S>(w, lanes[W::kNext + 1][k] * inv, lanes[W::kNext][k], o, first);
+          W::store(lanes, k, w);
+        }
       };
-      if (slot.momentum.defined()) {
-        const bool first = value(slot.step) == 0;
-        update_lanes<S, 2, 3>({&slot.param, &slot.momentum, &slot.grad}, body(first));
-        slot.momentum.bump_version();
-      } else {
-        update_lanes<S, 1, 3>({&slot.param, &slot.param, &slot.grad}, body(false));
-      }
+      const auto arrays = W::arrays(slot.param, extra, momentum, slot.grad);
+      if (slot.momentum.defined())
+        update_lanes<S, W::kNext + 1>(arrays, body);
+      else
+        update_lanes<S, W::kNext>(arrays, body);
     });
-    slot.param.bump_version();
+    if (slot.momentum.defined()) slot.momentum.bump_version();
     if (slot.step.defined()) fill(slot.step, value(slot.step) + 1);
   }
 }
@@ -178,22 +255,28 @@ void adam(std::span<const AdamSlot> slots, const AdamScalars& o, const StepContr
   for (const AdamSlot& slot : slots) {
     const double step = value(slot.step) + 1;
     const AdamStep s = adam_step(o, step);
-    in_precision(slot.param, [&](auto t) {
-      using S = typename decltype(t)::type;
+    const Array& largest = o.amsgrad ? slot.max_exp_avg_sq : slot.exp_avg_sq;  // or read only
+    update_weight(slot.param, slot.keeping, [&](auto weight, const Array& extra) {
+      using W = decltype(weight);
+      using S = typename W::Compute;
+      constexpr size_t at = W::kNext;
       const S inv = static_cast<S>(factor);
-      const Array& largest = o.amsgrad ? slot.max_exp_avg_sq : slot.exp_avg_sq;
-      auto body = [&](S(*lanes)[kLanes], int) {
-        for (int k = 0; k < kLanes; ++k)
-          adam<S>(lanes[0][k], lanes[4][k] * inv, lanes[1][k], lanes[2][k], lanes[3][k], o, s);
+      const auto body = [&](S(*lanes)[kLanes], int) {
+        for (int k = 0; k < kLanes; ++k) {
+          S w = W::load(lanes, k);
+          adam<S>(w, lanes[at + 3][k] * inv, lanes[at][k], lanes[at + 1][k], lanes[at + 2][k], o,
+                  s);
+          W::store(lanes, k, w);
+        }
       };
+      const auto arrays =
+          W::arrays(slot.param, extra, slot.exp_avg, slot.exp_avg_sq, largest, slot.grad);
       if (o.amsgrad)
-        update_lanes<S, 4, 5>({&slot.param, &slot.exp_avg, &slot.exp_avg_sq, &largest, &slot.grad},
-                              body);
+        update_lanes<S, at + 3>(arrays, body);
       else
-        update_lanes<S, 3, 5>({&slot.param, &slot.exp_avg, &slot.exp_avg_sq, &largest, &slot.grad},
-                              body);
+        update_lanes<S, at + 2>(arrays, body);
     });
-    for (const Array* a : {&slot.param, &slot.exp_avg, &slot.exp_avg_sq, &slot.max_exp_avg_sq})
+    for (const Array* a : {&slot.exp_avg, &slot.exp_avg_sq, &slot.max_exp_avg_sq})
       if (a->defined()) a->bump_version();
     fill(slot.step, step);
     slot.step.bump_version();

@@ -22,7 +22,8 @@ std::map<std::string, double> AdamOptions::to_map() const {
           {"eps", eps()},
           {"weight_decay", weight_decay()},
           {"amsgrad", amsgrad()},
-          {"maximize", maximize()}};
+          {"maximize", maximize()},
+          {"weights", static_cast<double>(weights())}};
 }
 
 void AdamOptions::from_map(const std::map<std::string, double>& saved) {
@@ -31,6 +32,7 @@ void AdamOptions::from_map(const std::map<std::string, double>& saved) {
       .weight_decay(saved_option(saved, "weight_decay"));
   betas({saved_option(saved, "beta1"), saved_option(saved, "beta2")});
   amsgrad(saved_option(saved, "amsgrad") != 0).maximize(saved_option(saved, "maximize") != 0);
+  weights(saved_weights(saved));
 }
 
 void Adam::update(const OptimizerOptions& base, const std::vector<Tensor>& params,
@@ -39,14 +41,16 @@ void Adam::update(const OptimizerOptions& base, const std::vector<Tensor>& param
   std::vector<AdamSlot> slots;
   for (const Tensor& p : params) {
     ParamState& s = state(p);
+    const Weights weights = weights_of(p, o.weights());
     auto moment = [&](const char* key) {
-      if (!s.count(key)) s[key] = full(p.sizes(), 0, p.dtype(), p.device());
+      if (!s.count(key)) s[key] = full(p.sizes(), 0, moment_dtype(p, weights), p.device());
       return s[key];
     };
     AdamSlot slot{p.array(), p.grad().array(), moment("exp_avg"), moment("exp_avg_sq"), {}, {}};
     if (o.amsgrad()) slot.max_exp_avg_sq = moment("max_exp_avg_sq");
     if (!s.count("step")) s["step"] = full({}, 0, kFloat32, p.device());
     slot.step = s["step"];
+    if (weights != Weights::Plain) slot.keeping = keeping(p, weights, s);
     slots.push_back(std::move(slot));
   }
   AdamScalars scalars;

@@ -4,6 +4,7 @@
 
 #include "halftape/core/options.h"
 #include "halftape/optim/optimizer.h"
+#include "halftape/optim/weights.h"
 
 namespace halftape::optim {
 
@@ -26,6 +27,7 @@ class AdamOptions : public OptimizerOptions {
   HALFTAPE_ARG(double, weight_decay) = 0;  // Adam: added to the gradient; AdamW: shrinks the weight
   HALFTAPE_ARG(bool, amsgrad) = false;
   HALFTAPE_ARG(bool, maximize) = false;
+  HALFTAPE_ARG(Weights, weights) = Weights::Plain;  // of 16-bit parameters
 };
 
 /// The same with AdamW's default weight decay, 0.01.

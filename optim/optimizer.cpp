@@ -4,6 +4,7 @@
 
 #include "halftape/autograd/grad_mode.h"
 #include "halftape/autograd/grad_tag.h"
+#include "halftape/optim/weights.h"
 
 namespace halftape::optim {
 
@@ -127,25 +128,26 @@ void Optimizer::load_state_dict(const OptimizerState& saved) {
   HALFTAPE_CHECK(saved.state.size() == params.size(), "optimizer: the saved state has ",
                  saved.state.size(), " parameters, this optimizer ", params.size());
   std::map<const detail::TensorImpl*, ParamState> loaded;
-  for (size_t i = 0; i < params.size(); ++i) {
-    for (const auto& [key, value] : saved.state[i]) {
-      // The count of steps is one float32; all else is kept element by element.
-      const bool counts = key == "step";
-      const Shape shape = counts ? Shape() : params[i].sizes();
-      const Dtype dtype = counts ? kFloat32 : params[i].dtype();
-      HALFTAPE_CHECK(value.shape() == shape && value.dtype() == dtype, "optimizer: saved \"", key,
-                     "\" of parameter ", i, " is ", value.dtype(), " ", value.shape(),
-                     ", expected ", dtype, " ", shape);
-      loaded[params[i].impl()][key] = value.to(params[i].device()).clone();
+  size_t i = 0;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    for (const Tensor& p : groups_[g].params()) {
+      for (const auto& [key, value] : saved.state[i]) {
+        const StateEntry expected = state_entry(key, p, saved.groups[g]);
+        HALFTAPE_CHECK(value.shape() == expected.shape && value.dtype() == expected.dtype,
+                       "optimizer: saved \"", key, "\" of parameter ", i, " is ", value.dtype(),
+                       " ", value.shape(), ", expected ", expected.dtype, " ", expected.shape);
+        loaded[p.impl()][key] = value.to(p.device()).clone();
+      }
+      ++i;
     }
   }
   std::vector<std::unique_ptr<OptimizerOptions>> options;
-  for (size_t i = 0; i < groups_.size(); ++i) {
-    options.push_back(groups_[i].options().clone());
-    options.back()->from_map(saved.groups[i]);
+  for (size_t k = 0; k < groups_.size(); ++k) {
+    options.push_back(groups_[k].options().clone());
+    options.back()->from_map(saved.groups[k]);
     options.back()->validate();
   }
-  for (size_t i = 0; i < groups_.size(); ++i) groups_[i].set_options(std::move(options[i]));
+  for (size_t k = 0; k < groups_.size(); ++k) groups_[k].set_options(std::move(options[k]));
   state_ = std::move(loaded);
 }
 

@@ -22,7 +22,8 @@ std::map<std::string, double> SGDOptions::to_map() const {
           {"dampening", dampening()},
           {"weight_decay", weight_decay()},
           {"nesterov", nesterov()},
-          {"maximize", maximize()}};
+          {"maximize", maximize()},
+          {"weights", static_cast<double>(weights())}};
 }
 
 void SGDOptions::from_map(const std::map<std::string, double>& saved) {
@@ -31,6 +32,7 @@ void SGDOptions::from_map(const std::map<std::string, double>& saved) {
       .dampening(saved_option(saved, "dampening"));
   weight_decay(saved_option(saved, "weight_decay"));
   nesterov(saved_option(saved, "nesterov") != 0).maximize(saved_option(saved, "maximize") != 0);
+  weights(saved_weights(saved));
 }
 
 void SGD::update(const OptimizerOptions& base, const std::vector<Tensor>& params,
@@ -38,11 +40,13 @@ void SGD::update(const OptimizerOptions& base, const std::vector<Tensor>& params
   const auto& o = static_cast<const SGDOptions&>(base);
   std::vector<SgdSlot> slots;
   for (const Tensor& p : params) {
+    const Weights weights = weights_of(p, o.weights());
     SgdSlot slot{p.array(), p.grad().array(), {}, {}};
+    if (weights != Weights::Plain) slot.keeping = keeping(p, weights, state(p));
     if (o.momentum() != 0) {
       ParamState& s = state(p);
       if (!s.count("momentum_buffer"))
-        s["momentum_buffer"] = full(p.sizes(), 0, p.dtype(), p.device());
+        s["momentum_buffer"] = full(p.sizes(), 0, moment_dtype(p, weights), p.device());
       if (!s.count("step")) s["step"] = full({}, 0, kFloat32, p.device());
       slot.momentum = s["momentum_buffer"];
       slot.step = s["step"];

@@ -2,6 +2,7 @@
 #pragma once
 #include "halftape/core/options.h"
 #include "halftape/optim/optimizer.h"
+#include "halftape/optim/weights.h"
 
 namespace halftape::optim {
 
@@ -23,6 +24,7 @@ class SGDOptions : public OptimizerOptions {
   HALFTAPE_ARG(double, weight_decay) = 0;  // added to the gradient
   HALFTAPE_ARG(bool, nesterov) = false;    // needs momentum, and no dampening
   HALFTAPE_ARG(bool, maximize) = false;
+  HALFTAPE_ARG(Weights, weights) = Weights::Plain;  // of 16-bit parameters
 };
 
 /// v ← momentum·v + (1 − dampening)·g;  p ← p − lr·v.   Sutskever et al. 2013, as PyTorch writes

@@ -1,0 +1,69 @@
+#include "halftape/optim/weights.h"
+
+#include "halftape/autograd/ops/create.h"
+#include "halftape/core/formula/philox.h"
+#include "halftape/optim/options_map.h"
+
+namespace halftape::optim {
+namespace {
+
+/// A key of its own for each parameter, and no updates so far.
+Array rounding_stream(Device device) {
+  const RandomKey from = random_reserve(device, 4);
+  const PhiloxBlock words =
+      philox(from.seed, from.offset, ~uint64_t{0});  // no number drawn is these
+  const uint64_t key = uint64_t{words.v[1]} << 32 | words.v[0];
+  const std::vector<int64_t> state = {static_cast<int64_t>(key), 0};
+  return tensor(state, kInt64).to(device).array();
+}
+
+const char* name_of(Weights weights) {
+  return weights == Weights::Master  ? "master"
+         : weights == Weights::Kahan ? "remainder"
+                                     : "rounding";
+}
+
+}  // namespace
+
+Weights weights_of(const Tensor& parameter, Weights chosen) {
+  return is_16bit(parameter.dtype()) ? chosen : Weights::Plain;
+}
+
+Dtype moment_dtype(const Tensor& parameter, Weights weights) {
+  return weights == Weights::Plain ? parameter.dtype() : kFloat32;
+}
+
+Keeping keeping(const Tensor& p, Weights weights, ParamState& state) {
+  Array& extra = state[name_of(weights)];
+  if (!extra.defined()) {
+    if (weights == Weights::Master)
+      extra = p.array().to(kFloat32).clone();
+    else if (weights == Weights::Kahan)
+      extra = full(p.sizes(), 0, p.dtype(), p.device());
+    else
+      extra = rounding_stream(p.device());
+  }
+  return {weights, extra};
+}
+
+Weights saved_weights(const std::map<std::string, double>& options) {
+  const double saved = saved_option(options, "weights");
+  for (const Weights w : {Weights::Plain, Weights::Master, Weights::Stochastic, Weights::Kahan})
+    if (saved == static_cast<double>(w)) return w;
+  HALFTAPE_CHECK(false, "optimizer: the saved option \"weights\" is ", saved,
+                 ", expected 0 (Plain), 1 (Master), 2 (Stochastic) or 3 (Kahan)");
+  return Weights::Plain;
+}
+
+StateEntry state_entry(const std::string& key, const Tensor& p,
+                       const std::map<std::string, double>& options) {
+  if (key == "step") return {{}, kFloat32};  // the count of updates
+  if (key == "rounding") return {{2}, kInt64};
+  if (key == "master") return {p.sizes(), kFloat32};
+  if (key == "remainder") return {p.sizes(), p.dtype()};
+  // Optimizers of other people need not have the option.
+  const Weights weights = options.count("weights") ? saved_weights(options) : Weights::Plain;
+  return {p.sizes(), moment_dtype(p, weights_of(p, weights))};
+}
+
+}  // namespace halftape::optim

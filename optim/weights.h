@@ -1,0 +1,37 @@
+// How an optimizer keeps 16-bit parameters: what it remembers of each, so that small updates count.
+#pragma once
+#include <map>
+#include <string>
+
+#include "halftape/optim/optimizer.h"
+
+namespace halftape::optim {
+
+/// An option of every optimizer here: `SGDOptions(lr).weights(Weights::Master)`. It concerns
+/// parameters in float16 and bfloat16; float32 and float64 are updated as they are. Moments are
+/// kept in float32 unless Plain, where they have the parameter's dtype.
+///
+/// Bytes beside a 16-bit weight: Plain 0, Master 4, Stochastic 0, Kahan 2.
+///
+/// The master and the remainder are made at the first step: load weights into the model before it,
+/// for what is written to a parameter later is overwritten from its master.
+using halftape::Weights;
+
+/// `chosen`, or Plain where the parameter has more than 16 bits.
+Weights weights_of(const Tensor& parameter, Weights chosen);
+Dtype moment_dtype(const Tensor& parameter, Weights weights);
+/// What the update needs of a parameter that is not Plain; made in `state` on first use, as
+/// "master", "remainder" or "rounding". A rounding stream takes its key from the default generator.
+Keeping keeping(const Tensor& parameter, Weights weights, ParamState& state);
+
+/// The option, read back; throws for what is none.
+Weights saved_weights(const std::map<std::string, double>& options);
+/// What a saved state must have under a name.
+struct StateEntry {
+  Shape shape;
+  Dtype dtype;
+};
+StateEntry state_entry(const std::string& key, const Tensor& parameter,
+                       const std::map<std::string, double>& options);
+
+}  // namespace halftape::optim
