@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "file.h"
 #include "progress.h"
 #include "report.h"
 #include "train.h"

@@ -44,12 +44,8 @@ struct Report {
 /// Mean training loss over the last epoch of `run`; nan when a step of it was not finite.
 double last_loss(const Run& run);
 
-/// Throws std::runtime_error, as write_html would, when `path` cannot be written; leaves nothing
-/// behind.
-void check_writable(const std::string& path);
-
-/// Writes a self-contained page: inline SVG, no script, nothing loaded from elsewhere, fit to
-/// print. The file appears whole or not at all. Throws std::runtime_error with path and reason.
+/// Writes the page. The file appears whole or not at all. Throws std::runtime_error with path and
+/// reason.
 void write_html(const std::string& path, const Report& report);
 
 }  // namespace report

@@ -71,6 +71,4 @@ void cross(Page& page, double x, double y, double r, std::string_view stroke) {
       x - r, y - r, 2 * r, -2 * r, stroke);
 }
 
-/// A few hundred points say as much as a hundred thousand; the means go to `value(first, last)`.
-
 }  // namespace report
