@@ -1,0 +1,137 @@
+// Runs the laws of dynamic loss scaling of eight systems over one training and shows what each
+// does.
+//
+//     scaling_laws                        records the limits of a short float16 training, seconds
+//     scaling_laws --trace FILE           takes the limits from a file: lines "step,limit"
+//     scaling_laws --save-trace FILE      keeps the limits that were recorded
+//     scaling_laws --growth-interval 0    each law with its own interval, 1000 or 2000 steps
+//
+// Last line: "best LAW: N % of S steps at the best scale". Exit code 2: wrong arguments or data;
+// the message says what to do.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+
+#include "file.h"
+#include "picture.h"
+#include "trace.h"
+
+using namespace halftape;
+
+namespace {
+
+struct Arguments {
+  std::optional<std::string> trace;
+  std::string report = "scaling_laws.html", save_trace;
+  int64_t growth_interval = 50;
+  Recording recording;
+};
+
+void declare(CLI::App& app, Arguments& a) {
+  auto* trace = app.add_option("--trace", a.trace,
+                               "CSV file with the header step,limit: for every step, from 0, the "
+                               "largest scale that would have passed, or inf");
+  const auto only_recorded = [&](CLI::Option* option) { option->excludes(trace); };
+  only_recorded(app.add_option("--save-trace", a.save_trace, "where to write the recorded limits"));
+  only_recorded(app.add_option("--epochs", a.recording.epochs, "of the training that is recorded")
+                    ->check(CLI::Range(1, 10000))
+                    ->capture_default_str());
+  only_recorded(app.add_option("--batch-size", a.recording.batch_size, "images per step")
+                    ->check(CLI::Range(1, 1442))
+                    ->capture_default_str());
+  only_recorded(app.add_option("--lr", a.recording.lr, "learning rate of Adam")
+                    ->check(CLI::PositiveNumber)
+                    ->capture_default_str());
+  only_recorded(app.add_option("--seed", a.recording.seed, "of weights and batches")
+                    ->check(CLI::NonNegativeNumber)
+                    ->capture_default_str());
+  app.add_option("--growth-interval", a.growth_interval,
+                 "of all laws, in steps; 0: each its own, which outlast a training this short")
+      ->check(CLI::Range(0, 1 << 30))
+      ->capture_default_str();
+  app.add_option("--report", a.report, "where to write the page; \"\" for none")
+      ->capture_default_str();
+}
+
+std::string command_line(int argc, char** argv) {
+  std::string line = std::filesystem::path(argv[0]).filename().string();
+  for (int i = 1; i < argc; ++i) line += fmt::format(" {}", *argv[i] ? argv[i] : "\"\"");
+  return line;
+}
+
+void check_writable(const char* option, const std::string& path) {
+  if (path.empty()) return;
+  try {
+    report::check_writable(path);
+  } catch (const std::exception& e) {
+    throw UserError(
+        fmt::format("{}: {}; name a file in a folder that can be written to", option, e.what()));
+  }
+}
+
+std::vector<Outcome> replay_all(const Trace& trace, int64_t growth_interval) {
+  std::vector<Outcome> outcomes;
+  for (amp::laws::Law law : amp::laws::all()) {
+    if (growth_interval > 0) law.constants.growth_interval = growth_interval;
+    amp::laws::Replay replay = amp::laws::replay_limits(law, trace.limits);
+    const amp::laws::Summary summary = amp::laws::summarise(replay, trace.limits);
+    outcomes.push_back({law, std::move(replay), summary});
+  }
+  return outcomes;
+}
+
+void print_table(const std::vector<Outcome>& outcomes) {
+  fmt::print("{:24}{:>10}{:>10}{:>18}{:>20}\n", "law", "interval", "skipped", "mean log2(scale)",
+             "at the best scale");
+  for (const Outcome& o : outcomes)
+    fmt::print("{:24}{:>10}{:>10}{:>18.3f}{:>18.1f} %\n", o.law.title,
+               o.law.constants.growth_interval, o.summary.skips, o.summary.mean_log2_scale,
+               100 * o.summary.best_share);
+}
+
+int run(const Arguments& a, const std::string& command) {
+  const Trace trace = a.trace ? read_trace(*a.trace) : record_trace(a.recording);
+  if (!a.save_trace.empty()) write_trace(a.save_trace, trace);
+  const auto [low, high] = std::minmax_element(trace.limits.begin(), trace.limits.end());
+  fmt::print("{}\n{} steps; limits from 2^{:.3g} to 2^{:.3g}\n\n", trace.text, trace.limits.size(),
+             std::log2(*low), std::log2(*high));
+
+  const std::vector<Outcome> outcomes = replay_all(trace, a.growth_interval);
+  print_table(outcomes);
+  if (!a.report.empty()) {
+    report::write_page(a.report, picture(trace, outcomes, command));
+    fmt::print("\nreport: {}\n", std::filesystem::absolute(a.report).string());
+  }
+  const auto best = std::max_element(outcomes.begin(), outcomes.end(), [](auto& x, auto& y) {
+    return x.summary.best_share < y.summary.best_share;
+  });
+  fmt::print("best {}: {:.1f} % of {} steps at the best scale\n", best->law.name,
+             100 * best->summary.best_share, best->summary.steps);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Replays the laws of dynamic loss scaling on the overflow limits of one training."};
+  Arguments a;
+  declare(app, a);
+  try {
+    app.parse(argc, argv);
+    check_writable("--report", a.report);
+    check_writable("--save-trace", a.save_trace);
+    return run(a, command_line(argc, argv));
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  } catch (const UserError& e) {
+    fmt::print(stderr, "scaling_laws: {}\n", e.what());
+    return 2;
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "scaling_laws: {}\n", e.what());
+    return 1;
+  }
+}

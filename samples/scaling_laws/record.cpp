@@ -1,0 +1,106 @@
+// The training whose overflow limits are recorded.
+#include <fmt/format.h>
+#include <halftape/halftape.h>
+
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "trace.h"
+
+using namespace halftape;
+
+namespace {
+
+constexpr int kLow = -24, kHigh = 60;  // exponents that are tried
+
+struct Training {
+  nn::Sequential model;
+  Tensor images, labels;
+};
+
+Training make(uint64_t seed) {
+  manual_seed(seed);
+  const data::Images digits = data::digits().train;
+  Training t;
+  t.images = empty({digits.count, digits.rows * digits.cols});
+  auto* x = t.images.data_ptr<float>();
+  for (size_t i = 0; i < digits.pixels.size(); ++i)
+    x[i] = static_cast<float>(digits.pixels[i]) / 8 - 1;  // the levels 0…16
+  t.labels = tensor(std::vector<int64_t>(digits.labels.begin(), digits.labels.end()), kInt64);
+  t.model->push_back(nn::Linear(64, 64));
+  t.model->push_back(nn::ReLU());
+  t.model->push_back(nn::Linear(64, 64));
+  t.model->push_back(nn::ReLU());
+  t.model->push_back(nn::Linear(64, 10));
+  return t;
+}
+
+/// One step's backward pass at any scale.
+class Step {
+ public:
+  Step(optim::Optimizer& optimizer, Tensor loss) : optimizer_(optimizer), loss_(std::move(loss)) {}
+
+  /// Leaves the gradients of 2^exponent times the loss; are they finite?
+  bool passes(int exponent) {
+    optimizer_.zero_grad();
+    (loss_ * std::ldexp(1.0, exponent)).backward({}, /*retain_graph=*/true);
+    for (const Tensor& p : optimizer_.parameters())
+      if ((p.grad() - p.grad()).abs().sum().item() != 0) return false;  // ∞ − ∞ is NaN
+    return true;
+  }
+  /// The largest exponent that passes, searched from `start`; none when not even kLow does.
+  std::optional<int> largest(int start) {
+    int n = start;
+    if (passes(n)) {
+      while (n < kHigh && passes(n + 1)) ++n;
+      return n;
+    }
+    while (n > kLow)
+      if (passes(--n)) return n;
+    return {};
+  }
+
+ private:
+  optim::Optimizer& optimizer_;
+  Tensor loss_;
+};
+
+}  // namespace
+
+Trace record_trace(const Recording& settings) {
+  Training t = make(settings.seed);
+  optim::Adam optimizer(t.model->parameters(), optim::AdamOptions(settings.lr));
+  Trace trace;
+  int exponent = 16;
+  for (int epoch = 0; epoch < settings.epochs; ++epoch) {
+    const Tensor order = randperm(t.labels.size(0));
+    for (int64_t i = 0; i < t.labels.size(0); i += settings.batch_size) {
+      const Tensor batch = order.slice(0, i, i + settings.batch_size);
+      Tensor loss;
+      {
+        const amp::autocast region(kCPU, kFloat16);
+        loss = nn::functional::cross_entropy(t.model->forward(t.images.index_select(0, batch)),
+                                             t.labels.index_select(0, batch));
+      }
+      Step step(optimizer, loss);
+      const std::optional<int> found = step.largest(exponent);
+      if (!found) {
+        trace.limits.push_back(0);
+        continue;  // the loss itself is not finite
+      }
+      exponent = *found;
+      trace.limits.push_back(exponent < kHigh ? std::ldexp(1.0, exponent)
+                                              : std::numeric_limits<double>::infinity());
+      step.passes(exponent);
+      for (const Tensor& p : optimizer.parameters())
+        p.mutable_grad().mul_(std::ldexp(1.0, -exponent));
+      optimizer.step();
+    }
+  }
+  trace.text = fmt::format(
+      "64-64-64-10 network with ReLU on the embedded 8x8 digits, products in float16; Adam, lr "
+      "{:g}, batch {}, {} epochs, seed {}",
+      settings.lr, settings.batch_size, settings.epochs, settings.seed);
+  return trace;
+}
