@@ -42,6 +42,7 @@ void Adam::update(const OptimizerOptions& base, const std::vector<Tensor>& param
   for (const Tensor& p : params) {
     ParamState& s = state(p);
     const Weights weights = weights_of(p, o.weights());
+    const Keeping kept = keeping(p, weights, s);
     auto moment = [&](const char* key) {
       if (!s.count(key)) s[key] = full(p.sizes(), 0, moment_dtype(p, weights), p.device());
       return s[key];
@@ -50,7 +51,7 @@ void Adam::update(const OptimizerOptions& base, const std::vector<Tensor>& param
     if (o.amsgrad()) slot.max_exp_avg_sq = moment("max_exp_avg_sq");
     if (!s.count("step")) s["step"] = full({}, 0, kFloat32, p.device());
     slot.step = s["step"];
-    if (weights != Weights::Plain) slot.keeping = keeping(p, weights, s);
+    slot.keeping = kept;
     slots.push_back(std::move(slot));
   }
   AdamScalars scalars;

@@ -41,10 +41,9 @@ void SGD::update(const OptimizerOptions& base, const std::vector<Tensor>& params
   std::vector<SgdSlot> slots;
   for (const Tensor& p : params) {
     const Weights weights = weights_of(p, o.weights());
-    SgdSlot slot{p.array(), p.grad().array(), {}, {}};
-    if (weights != Weights::Plain) slot.keeping = keeping(p, weights, state(p));
+    ParamState& s = state(p);
+    SgdSlot slot{p.array(), p.grad().array(), {}, {}, keeping(p, weights, s)};
     if (o.momentum() != 0) {
-      ParamState& s = state(p);
       if (!s.count("momentum_buffer"))
         s["momentum_buffer"] = full(p.sizes(), 0, moment_dtype(p, weights), p.device());
       if (!s.count("step")) s["step"] = full({}, 0, kFloat32, p.device());

@@ -17,10 +17,22 @@ Array rounding_stream(Device device) {
   return tensor(state, kInt64).to(device).array();
 }
 
-const char* name_of(Weights weights) {
-  return weights == Weights::Master  ? "master"
-         : weights == Weights::Kahan ? "remainder"
-                                     : "rounding";
+struct Name {
+  Weights weights;
+  const char* option;
+  const char* state;  // what is kept under this name; null for nothing
+};
+constexpr Name kNames[] = {{Weights::Plain, "Plain", nullptr},
+                           {Weights::Master, "Master", "master"},
+                           {Weights::Stochastic, "Stochastic", "rounding"},
+                           {Weights::Kahan, "Kahan", "remainder"}};
+const Name& name_of(Weights weights) { return kNames[static_cast<size_t>(weights)]; }
+
+/// How the steps so far kept a parameter.
+Weights kept(const ParamState& state) {
+  for (const Name& n : kNames)
+    if (n.state && state.count(n.state)) return n.weights;
+  return Weights::Plain;
 }
 
 }  // namespace
@@ -34,7 +46,11 @@ Dtype moment_dtype(const Tensor& parameter, Weights weights) {
 }
 
 Keeping keeping(const Tensor& p, Weights weights, ParamState& state) {
-  Array& extra = state[name_of(weights)];
+  HALFTAPE_CHECK(state.empty() || kept(state) == weights, "optimizer: a ", p.sizes(),
+                 " parameter was kept as ", name_of(kept(state)).option, " and is now to be ",
+                 name_of(weights).option, "; choose weights before the first step");
+  if (weights == Weights::Plain) return {};
+  Array& extra = state[name_of(weights).state];
   if (!extra.defined()) {
     if (weights == Weights::Master)
       extra = p.array().to(kFloat32).clone();
@@ -48,8 +64,8 @@ Keeping keeping(const Tensor& p, Weights weights, ParamState& state) {
 
 Weights saved_weights(const std::map<std::string, double>& options) {
   const double saved = saved_option(options, "weights");
-  for (const Weights w : {Weights::Plain, Weights::Master, Weights::Stochastic, Weights::Kahan})
-    if (saved == static_cast<double>(w)) return w;
+  for (const Name& n : kNames)
+    if (saved == static_cast<double>(n.weights)) return n.weights;
   HALFTAPE_CHECK(false, "optimizer: the saved option \"weights\" is ", saved,
                  ", expected 0 (Plain), 1 (Master), 2 (Stochastic) or 3 (Kahan)");
   return Weights::Plain;

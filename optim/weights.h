@@ -20,8 +20,8 @@ using halftape::Weights;
 /// `chosen`, or Plain where the parameter has more than 16 bits.
 Weights weights_of(const Tensor& parameter, Weights chosen);
 Dtype moment_dtype(const Tensor& parameter, Weights weights);
-/// What the update needs of a parameter that is not Plain; made in `state` on first use, as
-/// "master", "remainder" or "rounding". A rounding stream takes its key from the default generator.
+/// "master", "remainder" or "rounding" (its key: from the default generator), made in `state` on
+/// first use. Throws when earlier steps kept the parameter in another way.
 Keeping keeping(const Tensor& parameter, Weights weights, ParamState& state);
 
 /// The option, read back; throws for what is none.

@@ -324,6 +324,23 @@ TEST_CASE("moments are kept in float32 where weights are kept with care") {
   }
 }
 
+TEST_CASE("the option is chosen before the first step, and a later change is refused") {
+  for (const Weights w : kAll) {
+    const Tensor p = leaf({4}, 1, kBFloat16);
+    const auto optimizer = kinds()[1].make({p}, w);
+    run(*optimizer, 0, 1);
+    auto& options = static_cast<optim::SGDOptions&>(optimizer->param_groups()[0].options());
+    const auto before = copies(*optimizer);
+    for (const Weights other : kAll) {
+      options.weights(other);
+      if (other == w) continue;
+      p.mutable_grad() = ones({4}, kBFloat16);
+      CHECK_THROWS_WITH_AS(optimizer->step(), doctest::Contains("choose weights before"), Error);
+      CHECK(same(copies(*optimizer), before));
+    }
+  }
+}
+
 TEST_CASE("a saved state that does not fit is refused by name, and nothing changes") {
   const Tensor p = leaf({4}, 1, kBFloat16);
   const auto optimizer = kinds()[1].make({p}, Weights::Master);
