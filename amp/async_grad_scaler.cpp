@@ -2,32 +2,15 @@
 
 #include <utility>
 
+#include "halftape/amp/scaler_state.h"
 #include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/policy.h"
 
 namespace halftape::amp {
-namespace {
-
-/// Throws for options that GradScaler refuses.
-const GradScalerOptions& checked(const GradScalerOptions& options) {
-  const GradScaler same_rules(options);
-  return options;
-}
-
-ScalerLaw law_of(const GradScalerOptions& o) {
-  ScalerLaw law;
-  law.growth_factor = o.growth_factor;
-  law.backoff_factor = o.backoff_factor;
-  law.growth_interval = o.growth_interval;
-  if (o.min_scale) law.min_scale = *o.min_scale;
-  if (o.max_scale) law.max_scale = *o.max_scale;
-  return law;
-}
-
-}  // namespace
 
 AsyncGradScaler::AsyncGradScaler(GradScalerOptions options, ScaleDelivery delivery)
-    : options_(checked(options)), delivery_(delivery) {
+    : options_(options), delivery_(delivery), law_(law_of(options)) {
+  if (options.enabled) check_options(options);
   newest_.scale = in_use_ = static_cast<float>(options.init_scale);
 }
 
@@ -74,14 +57,10 @@ void AsyncGradScaler::update(const ScaleUpdate& how) {
   HALFTAPE_CHECK(how.new_scale || !steps_.empty(),
                  "AsyncGradScaler::update: nothing was handed over since the last update(); call "
                  "scaler.step(optimizer) first");
-  if (how.new_scale) {
-    GradScalerOptions with = options_;
-    with.init_scale = *how.new_scale;
-    checked(with);
-  }
+  if (how.new_scale) check_scale(*how.new_scale, law_);
   settle();
   in_use_ = newest_.scale;  // Late: what is decided by now. Prompt: scale() looks again.
-  pending_ = Pending{std::exchange(steps_, {}), options_, how.new_scale};
+  pending_ = Pending{std::exchange(steps_, {}), law_, how.new_scale};
   scaled_ = false;
   if (how.is_async) return;
   settle();
@@ -98,10 +77,14 @@ void AsyncGradScaler::settle() {
     learnt |= verdict == optim::StepVerdict::Finite || verdict == optim::StepVerdict::NonFinite;
     found_inf |= verdict == optim::StepVerdict::NonFinite;
   }
-  if (update.new_scale)
+  if (update.new_scale) {
     newest_.scale = static_cast<float>(*update.new_scale);
-  else if (learnt)
-    newest_ = next(newest_, found_inf, law_of(update.options));
+  } else if (learnt) {
+    const float before = newest_.scale;
+    newest_ = next(newest_, found_inf, update.law);
+    counts_ =
+        counted(counts_, found_inf ? Verdict::Overflow : Verdict::Finite, before, newest_.scale);
+  }
 }
 
 double AsyncGradScaler::get_scale(bool up_to_date) {
@@ -118,60 +101,54 @@ int64_t AsyncGradScaler::get_growth_tracker(bool up_to_date) {
 
 double AsyncGradScaler::get_growth_factor(bool up_to_date) {
   if (up_to_date) settle();
-  return options_.growth_factor;
+  return law_.growth_factor;
 }
 double AsyncGradScaler::get_backoff_factor(bool up_to_date) {
   if (up_to_date) settle();
-  return options_.backoff_factor;
+  return law_.backoff_factor;
 }
 int64_t AsyncGradScaler::get_growth_interval(bool up_to_date) {
   if (up_to_date) settle();
-  return options_.growth_interval;
+  return law_.growth_interval;
 }
 
 void AsyncGradScaler::set_growth_factor(double factor) {
-  GradScalerOptions changed = options_;
-  changed.growth_factor = factor;
-  options_ = checked(changed);
+  ScalerLaw law = law_;
+  law.growth_factor = factor;
+  check_law(law);
+  law_ = law;
 }
 void AsyncGradScaler::set_backoff_factor(double factor) {
-  GradScalerOptions changed = options_;
-  changed.backoff_factor = factor;
-  options_ = checked(changed);
+  ScalerLaw law = law_;
+  law.backoff_factor = factor;
+  check_law(law);
+  law_ = law;
 }
 void AsyncGradScaler::set_growth_interval(int64_t interval) {
-  GradScalerOptions changed = options_;
-  changed.growth_interval = interval;
-  options_ = checked(changed);
+  ScalerLaw law = law_;
+  law.growth_interval = interval;
+  check_law(law);
+  law_ = law;
 }
 
 AsyncGradScaler::StateDict AsyncGradScaler::state_dict() {
   if (!options_.enabled) return {};
   settle();
-  return {{"scale", newest_.scale},
-          {"growth_factor", options_.growth_factor},
-          {"backoff_factor", options_.backoff_factor},
-          {"growth_interval", static_cast<double>(options_.growth_interval)},
-          {"_growth_tracker", static_cast<double>(newest_.growth_tracker)},
-          {"_scale_in_use", in_use_}};
+  StateDict saved = to_dict({law_, newest_, counts_});
+  saved["_scale_in_use"] = in_use_;
+  return saved;
 }
 
 void AsyncGradScaler::load_state_dict(const StateDict& saved) {
   if (!options_.enabled) return;
-  GradScaler reader(options_);  // the same rules and messages
-  reader.load_state_dict(saved);
-  GradScalerOptions loaded = options_;
-  loaded.growth_factor = reader.get_growth_factor();
-  loaded.backoff_factor = reader.get_backoff_factor();
-  loaded.growth_interval = reader.get_growth_interval();
-  const auto in_use = saved.find("_scale_in_use");
-  const double scale = in_use == saved.end() ? reader.get_scale() : in_use->second;
-  loaded.init_scale = scale;
-  checked(loaded);
-  loaded.init_scale = options_.init_scale;
-  options_ = loaded;
-  newest_.scale = static_cast<float>(reader.get_scale());
-  newest_.growth_tracker = static_cast<int32_t>(reader.get_growth_tracker());
+  StateDict shared = saved;
+  const auto in_use = shared.extract("_scale_in_use");
+  const SavedScaler loaded = from_dict(shared, law_);
+  const double scale = in_use ? in_use.mapped() : loaded.state.scale;
+  check_scale(scale, loaded.law);
+  law_ = loaded.law;
+  newest_ = loaded.state;
+  counts_ = loaded.counts;
   in_use_ = static_cast<float>(scale);
   pending_.reset();
   steps_.clear();

@@ -77,15 +77,17 @@ class AsyncGradScaler {
   /// An update() whose verdicts were not looked at yet.
   struct Pending {
     std::vector<optim::AsyncStep> steps;
-    GradScalerOptions options;
+    ScalerLaw law;
     std::optional<double> new_scale;
   };
   void settle();
 
   GradScalerOptions options_;
   ScaleDelivery delivery_;
-  ScalerState newest_;  // after every update() that is settled
-  float in_use_;        // what losses are multiplied by
+  ScalerLaw law_;
+  ScalerState newest_;   // after every update() that is settled
+  ScalerCounts counts_;  // likewise
+  float in_use_;         // what losses are multiplied by
   bool scaled_ = false;
   std::vector<optim::AsyncStep> steps_;  // since the last update()
   std::optional<Pending> pending_;

@@ -4,7 +4,7 @@
 
 #include "halftape/amp/inject.h"
 #include "halftape/amp/scale_tag.h"
-#include "halftape/amp/scaler_checks.h"
+#include "halftape/amp/scaler_state.h"
 #include "halftape/autograd/grad_mode.h"
 #include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/ops/unary.h"

@@ -1,10 +1,9 @@
-// GradScaler's options and state: where they come from, are kept, saved and read.
+#include "halftape/amp/scaler_state.h"
+
 #include <array>
 #include <bit>
 #include <cmath>
 
-#include "halftape/amp/grad_scaler.h"
-#include "halftape/amp/scaler_checks.h"
 #include "halftape/core/backend.h"
 
 namespace halftape::amp {
@@ -14,18 +13,6 @@ constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
 constexpr double kLargest = std::numeric_limits<float>::max();
 /// The largest integer below which a double holds all of them.
 constexpr double kExact = 0x1p53;
-
-ScalerLaw law_of(const GradScalerOptions& o) {
-  ScalerLaw law;
-  law.growth_factor = o.growth_factor;
-  law.backoff_factor = o.backoff_factor;
-  law.growth_interval = o.growth_interval;
-  law.hysteresis = o.hysteresis;
-  law.refill = o.refill;
-  if (o.min_scale) law.min_scale = *o.min_scale;
-  if (o.max_scale) law.max_scale = *o.max_scale;
-  return law;
-}
 
 template <class T, size_t N>
 std::array<T, N> read(const Array& a) {
@@ -58,6 +45,18 @@ class Reader {
 
 }  // namespace
 
+ScalerLaw law_of(const GradScalerOptions& o) {
+  ScalerLaw law;
+  law.growth_factor = o.growth_factor;
+  law.backoff_factor = o.backoff_factor;
+  law.growth_interval = o.growth_interval;
+  law.hysteresis = o.hysteresis;
+  law.refill = o.refill;
+  if (o.min_scale) law.min_scale = *o.min_scale;
+  if (o.max_scale) law.max_scale = *o.max_scale;
+  return law;
+}
+
 void check_law(const ScalerLaw& law) {
   const bool fixed = law.growth_factor == 1 && law.backoff_factor == 1;
   HALFTAPE_CHECK(fixed || (law.growth_factor > 1 && std::isfinite(law.growth_factor)),
@@ -84,14 +83,18 @@ void check_scale(double scale, const ScalerLaw& law) {
                  "], min_scale and max_scale");
 }
 
+void check_options(const GradScalerOptions& o) {
+  const ScalerLaw law = law_of(o);
+  check_law(law);
+  check_scale(o.init_scale, law);
+  HALFTAPE_CHECK(o.warn_after_skips >= 0 && o.throw_after_skips >= 0,
+                 "GradScaler: warn_after_skips ", o.warn_after_skips, " and throw_after_skips ",
+                 o.throw_after_skips, " must not be negative; 0 is never");
+}
+
 GradScaler::GradScaler(GradScalerOptions options) : options_(options), law_(law_of(options)) {
   if (!options_.enabled) return;
-  check_law(law_);
-  check_scale(options_.init_scale, law_);
-  HALFTAPE_CHECK(options_.warn_after_skips >= 0 && options_.throw_after_skips >= 0,
-                 "GradScaler: warn_after_skips ", options_.warn_after_skips,
-                 " and throw_after_skips ", options_.throw_after_skips,
-                 " must not be negative; 0 is never");
+  check_options(options_);
   initial_.scale = static_cast<float>(options_.init_scale);
   until_look_ = options_.throw_after_skips;
   GradTag::enable();
@@ -175,20 +178,18 @@ ScalerStats GradScaler::stats() const {
   return s;
 }
 
-GradScaler::StateDict GradScaler::state_dict() const {
-  if (!options_.enabled) return {};
-  const ScalerState s = state();
-  const ScalerCounts c = counts();
+GradScaler::StateDict to_dict(const SavedScaler& scaler) {
+  const auto& [law, s, c] = scaler;
   auto number = [](int64_t n) { return static_cast<double>(n); };
   return {{"scale", s.scale},
-          {"growth_factor", law_.growth_factor},
-          {"backoff_factor", law_.backoff_factor},
-          {"growth_interval", number(law_.growth_interval)},
+          {"growth_factor", law.growth_factor},
+          {"backoff_factor", law.backoff_factor},
+          {"growth_interval", number(law.growth_interval)},
           {"_growth_tracker", number(s.growth_tracker)},
-          {"min_scale", law_.min_scale},
-          {"max_scale", law_.max_scale},
-          {"hysteresis", number(law_.hysteresis)},
-          {"refilled_by_growth", law_.refill == Hysteresis::RefilledByGrowth ? 1.0 : 0.0},
+          {"min_scale", law.min_scale},
+          {"max_scale", law.max_scale},
+          {"hysteresis", number(law.hysteresis)},
+          {"refilled_by_growth", law.refill == Hysteresis::RefilledByGrowth ? 1.0 : 0.0},
           {"_overflows", number(s.overflows)},
           {"_steps", number(c.steps)},
           {"_skips", number(c.skips)},
@@ -198,15 +199,13 @@ GradScaler::StateDict GradScaler::state_dict() const {
           {"_backoffs", number(c.backoffs)}};
 }
 
-void GradScaler::load_state_dict(const StateDict& saved) {
-  if (!options_.enabled) return;
+SavedScaler from_dict(const GradScaler::StateDict& saved, const ScalerLaw& now) {
   HALFTAPE_CHECK(
       !saved.empty(),
       "GradScaler::load_state_dict: the saved state is empty; was it saved by a disabled scaler?");
   const Reader read(saved);
-  ScalerLaw law = law_;
-  ScalerState state;
-  ScalerCounts counts;
+  SavedScaler scaler{now, {}, {}};
+  auto& [law, state, counts] = scaler;
   const double scale = read.number("scale");
   law.growth_factor = read.number("growth_factor");
   law.backoff_factor = read.number("backoff_factor");
@@ -229,11 +228,22 @@ void GradScaler::load_state_dict(const StateDict& saved) {
   check_law(law);
   check_scale(scale, law);
   state.scale = static_cast<float>(scale);
-  law_ = law;
-  initial_ = state;
-  initial_counts_ = counts;
-  until_look_ = options_.throw_after_skips - counts.skips_in_row;
-  if (initialised()) fill_state(state, counts);
+  return scaler;
+}
+
+GradScaler::StateDict GradScaler::state_dict() const {
+  if (!options_.enabled) return {};
+  return to_dict({law_, state(), counts()});
+}
+
+void GradScaler::load_state_dict(const StateDict& saved) {
+  if (!options_.enabled) return;
+  const SavedScaler loaded = from_dict(saved, law_);
+  law_ = loaded.law;
+  initial_ = loaded.state;
+  initial_counts_ = loaded.counts;
+  until_look_ = options_.throw_after_skips - loaded.counts.skips_in_row;
+  if (initialised()) fill_state(initial_, initial_counts_);
   end_epoch();
 }
 

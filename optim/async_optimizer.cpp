@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "halftape/autograd/grad_mode.h"
+#include "halftape/autograd/grad_tag.h"
 #include "halftape/core/warn.h"
 #include "halftape/optim/clip_grad.h"
 
@@ -94,6 +95,7 @@ void AsyncOptimizer::check(const AsyncStepOptions& options) const {
                  " must be positive");
   for (const Tensor& p : model_) {
     const Tensor& g = p.grad();
+    if (!options.scale) check_mark(g, "AsyncOptimizer::step");
     HALFTAPE_CHECK(!g.defined() || (g.sizes() == p.sizes() && g.is_floating_point()),
                    "AsyncOptimizer::step: a gradient (", g.sizes(), ", ", g.dtype(),
                    ") does not fit its parameter (", p.sizes(), ", ", p.dtype(), ")");
