@@ -51,6 +51,7 @@ Tensor beside_numbers(const Tensor& x, std::initializer_list<Scalar> numbers) {
 template <class Op>
 Tensor unary(const Tensor& in, const Params<Scalar>& p) {
   static constexpr CastOp kOp{called<Op>(), Op::cast};
+  check_given(Op::name, in, 0);  // policies may call it otherwise
   const auto [cast] = cast_inputs(kOp, in);
   const Tensor x = as_supported<Op>(cast);
   Array y = empty_like(x.array());
