@@ -204,3 +204,13 @@ TEST_CASE("Adam's and AdamW's defaults are PyTorch's, and differ in the weight d
   CHECK(adam.weight_decay() == 0);
   CHECK(adamw.weight_decay() == 1e-2);
 }
+
+TEST_CASE("AdamW takes options set in one expression") {
+  const Tensor p = ones({2}).requires_grad_();
+  AdamW optimizer({p}, AdamWOptions(1e-2).betas({0.5, 0.6}).weight_decay(0.25));
+  const auto& options = static_cast<AdamWOptions&>(optimizer.defaults());
+  CHECK(options.lr() == 1e-2);
+  CHECK(options.weight_decay() == 0.25);
+  CHECK(options.betas() == std::make_tuple(0.5, 0.6));
+  CHECK(AdamWOptions(1e-3).eps(1e-6).weight_decay() == 1e-2);
+}
