@@ -37,7 +37,7 @@ double entropy(const Tensor& chances) {
 double train(Dtype dtype) {
   const Tensor chances = chain();
   manual_seed(1);
-  nn::Sequential head(nn::Linear(32, 64), nn::GELU(), nn::Linear(64, kLetters));
+  nn::Sequential head{nn::Linear(32, 64), nn::GELU(), nn::Linear(64, kLetters)};
   const Tensor embedding = (randn({kLetters, 32}) * 0.02).requires_grad_();
 
   // Matrices decay, biases do not.

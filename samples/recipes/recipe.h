@@ -29,10 +29,11 @@ inline Set as_set(const data::Images& from) {
 inline Set train_set() { return as_set(data::digits().train); }
 inline Set test_set() { return as_set(data::digits().test); }
 
-/// 64 pixels in, 10 scores out; the same weights on every call.
+/// 64 pixels in, 10 scores out; the same weights on every call. In braces the layers are made, and
+/// draw their weights, in order, whatever the compiler.
 inline nn::Sequential make_model(uint64_t seed = 1) {
   manual_seed(seed);
-  return nn::Sequential(nn::Linear(64, 64), nn::ReLU(), nn::Linear(64, 10));
+  return nn::Sequential{nn::Linear(64, 64), nn::ReLU(), nn::Linear(64, 10)};
 }
 /// The share of images whose highest score is the right one, in percent.
 inline double accuracy(const nn::Sequential& model, const Set& set) {
