@@ -113,22 +113,13 @@ int64_t AsyncGradScaler::get_growth_interval(bool up_to_date) {
 }
 
 void AsyncGradScaler::set_growth_factor(double factor) {
-  ScalerLaw law = law_;
-  law.growth_factor = factor;
-  check_law(law);
-  law_ = law;
+  change(law_, &ScalerLaw::growth_factor, factor);
 }
 void AsyncGradScaler::set_backoff_factor(double factor) {
-  ScalerLaw law = law_;
-  law.backoff_factor = factor;
-  check_law(law);
-  law_ = law;
+  change(law_, &ScalerLaw::backoff_factor, factor);
 }
 void AsyncGradScaler::set_growth_interval(int64_t interval) {
-  ScalerLaw law = law_;
-  law.growth_interval = interval;
-  check_law(law);
-  law_ = law;
+  change(law_, &ScalerLaw::growth_interval, interval);
 }
 
 AsyncGradScaler::StateDict AsyncGradScaler::state_dict() {

@@ -134,22 +134,13 @@ double GradScaler::get_scale() const {
 int64_t GradScaler::get_growth_tracker() const { return state().growth_tracker; }
 
 void GradScaler::set_growth_factor(double factor) {
-  ScalerLaw law = law_;
-  law.growth_factor = factor;
-  check_law(law);
-  law_ = law;
+  change(law_, &ScalerLaw::growth_factor, factor);
 }
 void GradScaler::set_backoff_factor(double factor) {
-  ScalerLaw law = law_;
-  law.backoff_factor = factor;
-  check_law(law);
-  law_ = law;
+  change(law_, &ScalerLaw::backoff_factor, factor);
 }
 void GradScaler::set_growth_interval(int64_t interval) {
-  ScalerLaw law = law_;
-  law.growth_interval = interval;
-  check_law(law);
-  law_ = law;
+  change(law_, &ScalerLaw::growth_interval, interval);
 }
 
 /// The optimizer's number, and what its parameters are called in stats().

@@ -7,6 +7,14 @@ namespace halftape::amp {
 
 ScalerLaw law_of(const GradScalerOptions& options);
 void check_law(const ScalerLaw& law);
+/// Sets one of its constants, or throws and leaves it as it was.
+template <class T>
+void change(ScalerLaw& law, T ScalerLaw::*constant, T value) {
+  ScalerLaw changed = law;
+  changed.*constant = value;
+  check_law(changed);
+  law = changed;
+}
 /// Positive, finite in float32, and within the law's bounds.
 void check_scale(double scale, const ScalerLaw& law);
 /// Throws for options that make no sense.
