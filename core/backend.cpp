@@ -1,5 +1,7 @@
 #include "halftape/core/backend.h"
 
+#include "halftape/core/formula/reduce.h"
+
 namespace halftape {
 namespace {
 std::atomic<Backend*> replaced[kDeviceTypes];
@@ -11,6 +13,11 @@ Backend& backend(Device device) {
   HALFTAPE_CHECK(device.is_cpu(), "no backend for ", device,
                  ": this build of halftape is CPU only; use \"cpu\"");
   return cpu_backend();
+}
+
+void Backend::scatter_add(const Array& y, const Array& g, int dim, const Array& index,
+                          IndexUse use) {
+  scatter_reduce(ReduceOps::index<formula::Sum>(), y, g, dim, index, use);
 }
 
 Backend* swap_backend(DeviceType type, Backend* b) {

@@ -123,13 +123,16 @@ class Backend {
   // Indexing along `dim`. index: int64, checked by the kernel before anything is written (throws,
   // naming value and position; dimensions along which the index repeats by a stride of 0 count
   // once). gather: y[i…] = x[… index[i…] …]; scatter: y[… index[i…] …] = x[i…], of equal positions
-  // the last in the order of i stays; scatter_add: y[… index[i…] …] += g[i…], in the order of i.
+  // the last in the order of i stays; scatter_reduce: y[… index[i…] …] becomes its reduction (op of
+  // ReduceOps) with g[i…], in the order of i, rounded once; scatter_add: the sum.
   virtual void gather(const Array& y, const Array& x, int dim, const Array& index,
                       IndexUse use = {"gather"}) = 0;
   virtual void scatter(const Array& y, const Array& x, int dim, const Array& index,
                        IndexUse use = {"scatter"}) = 0;
-  virtual void scatter_add(const Array& y, const Array& g, int dim, const Array& index,
-                           IndexUse use = {"scatter_add"}) = 0;
+  virtual void scatter_reduce(OpId op, const Array& y, const Array& g, int dim, const Array& index,
+                              IndexUse use = {"scatter_reduce"}) = 0;
+  void scatter_add(const Array& y, const Array& g, int dim, const Array& index,
+                   IndexUse use = {"scatter_add"});
   // Indices into neighbouring dimensions of these sizes, all of y's shape and checked as above, as
   // one index into those dimensions made one. Negative ones count from the end. y: contiguous.
   virtual void flat_index(const Array& y, std::span<const Array> indices, const Shape& sizes,

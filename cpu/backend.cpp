@@ -52,9 +52,9 @@ class CpuBackend final : public Backend {
   void scatter(const Array& y, const Array& x, int dim, const Array& index, IndexUse use) override {
     cpu::scatter(y, x, dim, index, use);
   }
-  void scatter_add(const Array& y, const Array& g, int dim, const Array& index,
-                   IndexUse use) override {
-    cpu::scatter_add(y, g, dim, index, use);
+  void scatter_reduce(OpId op, const Array& y, const Array& g, int dim, const Array& index,
+                      IndexUse use) override {
+    cpu::scatter_reduce(op, y, g, dim, index, use);
   }
   void flat_index(const Array& y, std::span<const Array> indices, const Shape& sizes,
                   IndexUse use) override {

@@ -1,6 +1,7 @@
 // Gather and scatter in a fixed order; positions from index arrays and from masks.
 #include <cstring>
 
+#include "halftape/core/formula/reduce.h"
 #include "halftape/cpu/kernels.h"
 #include "halftape/cpu/loop.h"
 
@@ -82,6 +83,18 @@ void move(T* to, const T* from, int64_t n) {
     std::memcpy(to, from, static_cast<size_t>(n) * sizeof(T));
 }
 
+/// y ← op(y, g) where the index points, one after the other.
+template <class Op, class T>
+void take_in(const Array& y, const Array& g, int dim, const Array& index) {
+  T* to = y.data<T>();
+  const T* from = g.data<T>();
+  const Runs runs(index, y, dim, g);
+  const int64_t n = runs.length();
+  runs.each([&](int64_t far, int64_t near) {
+    for (int64_t k = 0; k < n; ++k) to[far + k] = Op::step(to[far + k], from[near + k]);
+  });
+}
+
 }  // namespace
 
 void gather(const Array& y, const Array& x, int dim, const Array& index, IndexUse use) {
@@ -111,24 +124,27 @@ void scatter(const Array& y, const Array& x, int dim, const Array& index, IndexU
   });
 }
 
-void scatter_add(const Array& y, const Array& g, int dim, const Array& index, IndexUse use) {
+void scatter_reduce(OpId op, const Array& y, const Array& g, int dim, const Array& index,
+                    IndexUse use) {
   check(index, 0, y.size(dim), use);
-  // 16-bit sums are kept in float and rounded once.
-  const Dtype wide = is_16bit(y.dtype()) ? kFloat32 : y.dtype();
+  // 16-bit sums are kept in float and rounded once; whole numbers wrap when they are stored.
+  const Dtype wide = !is_floating_point(y.dtype()) ? kInt64
+                     : is_16bit(y.dtype())         ? kFloat32
+                                                   : y.dtype();
   const Array sum = y.to(wide), add = g.to(wide).to_contiguous();
-  visit(wide, [&](auto t) {
+  auto go = [&](auto t) {
     using T = typename decltype(t)::type;
-    if constexpr (!std::is_same_v<T, Half> && !std::is_same_v<T, BFloat16>) {
-      T* to = sum.data<T>();
-      const T* from = add.data<T>();
-      const Runs runs(index, sum, dim, add);
-      const int64_t n = runs.length();
-      runs.each([&](int64_t far, int64_t near) {
-        for (int64_t k = 0; k < n; ++k) to[far + k] = static_cast<T>(to[far + k] + from[near + k]);
-      });
-    }
-  });
-  if (is_16bit(y.dtype())) copy(y, sum);
+    constexpr auto table =
+        ReduceOps::table([](auto o) { return &take_in<typename decltype(o)::type, T>; });
+    table[static_cast<size_t>(op)](sum, add, dim, index);
+  };
+  if (wide == kInt64)
+    go(Type<int64_t>{});
+  else if (wide == kFloat64)
+    go(Type<double>{});
+  else
+    go(Type<float>{});
+  if (wide != y.dtype()) copy(y, sum);
 }
 
 void flat_index(const Array& y, std::span<const Array> indices, const Shape& sizes, IndexUse use) {

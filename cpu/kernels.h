@@ -21,7 +21,8 @@ void softmax(const Array& y, const Array& x, bool log);
 void softmax_grad(const Array& dx, const Array& g, const Array& y, bool log);
 void gather(const Array& y, const Array& x, int dim, const Array& index, IndexUse use);
 void scatter(const Array& y, const Array& x, int dim, const Array& index, IndexUse use);
-void scatter_add(const Array& y, const Array& g, int dim, const Array& index, IndexUse use);
+void scatter_reduce(OpId op, const Array& y, const Array& g, int dim, const Array& index,
+                    IndexUse use);
 void flat_index(const Array& y, std::span<const Array> indices, const Shape& sizes, IndexUse use);
 void nonzero(const Array& y, const Array& x);
 void check_finite(std::span<const Array> xs, const Array& found_inf);

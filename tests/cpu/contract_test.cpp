@@ -455,12 +455,13 @@ TEST_CASE("gather, the scatters and random numbers give the same bits anyhow") {
                {numbers(picked, d, 2), integers(picked, s[dim])},
                [dim](const Arrays& y, const Arrays& x) { cpu().scatter(y[0], x[0], dim, x[1]); }});
         if (d == kBool) continue;
-        check({"scatter_add",
-               {numbers(s, d, 3, false)},
-               {numbers(picked, d, 2, false), integers(picked, s[dim])},
-               [dim](const Arrays& y, const Arrays& x) {
-                 cpu().scatter_add(y[0], x[0], dim, x[1]);
-               }});
+        for (OpId op = 0; op < static_cast<OpId>(ReduceOps::size); ++op)
+          check({"scatter_reduce",
+                 {numbers(s, d, 3, false)},
+                 {numbers(picked, d, 2, false), integers(picked, s[dim])},
+                 [dim, op](const Arrays& y, const Arrays& x) {
+                   cpu().scatter_reduce(op, y[0], x[0], dim, x[1]);
+                 }});
       }
       check({"gather of rows",
              {numbers({300, 33}, d)},

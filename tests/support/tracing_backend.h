@@ -76,9 +76,9 @@ class TracingBackend final : public Backend {
   void scatter(const Array& y, const Array& x, int dim, const Array& index, IndexUse use) override {
     note("scatter"), cpu().scatter(y, x, dim, index, use);
   }
-  void scatter_add(const Array& y, const Array& g, int dim, const Array& index,
-                   IndexUse use) override {
-    note("scatter_add"), cpu().scatter_add(y, g, dim, index, use);
+  void scatter_reduce(OpId op, const Array& y, const Array& g, int dim, const Array& index,
+                      IndexUse use) override {
+    note("scatter_reduce"), cpu().scatter_reduce(op, y, g, dim, index, use);
   }
   void flat_index(const Array& y, std::span<const Array> indices, const Shape& sizes,
                   IndexUse use) override {
