@@ -133,6 +133,16 @@ Tensor Tensor::scatter(int64_t d, const Tensor& i, const Tensor& src) const {
 Tensor Tensor::scatter(int64_t d, const Tensor& i, Scalar value) const {
   return ht::scatter(*this, d, i, value);
 }
+Tensor Tensor::scatter(int64_t d, const Tensor& i, const Tensor& src, std::string_view how) const {
+  return ht::scatter(*this, d, i, src, how);
+}
+Tensor Tensor::scatter(int64_t d, const Tensor& i, Scalar value, std::string_view how) const {
+  return ht::scatter(*this, d, i, value, how);
+}
+Tensor Tensor::scatter_reduce(int64_t d, const Tensor& i, const Tensor& src, std::string_view how,
+                              bool include_self) const {
+  return ht::scatter_reduce(*this, d, i, src, how, include_self);
+}
 Tensor Tensor::scatter_add(int64_t d, const Tensor& i, const Tensor& src) const {
   return ht::scatter_add(*this, d, i, src);
 }

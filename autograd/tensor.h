@@ -324,7 +324,12 @@ class Tensor {
   Tensor gather(int64_t dim, const Tensor& index) const;
   Tensor scatter(int64_t dim, const Tensor& index, const Tensor& src) const;
   Tensor scatter(int64_t dim, const Tensor& index, Scalar value) const;
+  Tensor scatter(int64_t dim, const Tensor& index, const Tensor& src,
+                 std::string_view reduce) const;
+  Tensor scatter(int64_t dim, const Tensor& index, Scalar value, std::string_view reduce) const;
   Tensor scatter_add(int64_t dim, const Tensor& index, const Tensor& src) const;
+  Tensor scatter_reduce(int64_t dim, const Tensor& index, const Tensor& src,
+                        std::string_view reduce, bool include_self = true) const;
   Tensor take(const Tensor& index) const;
   Tensor take_along_dim(const Tensor& index, std::optional<int64_t> dim = {}) const;
   Tensor masked_fill(const Tensor& mask, Scalar value) const;
@@ -530,7 +535,12 @@ class Tensor {
   Tensor& index_fill_(int64_t dim, const Tensor& index, const Tensor& value) const;
   Tensor& scatter_(int64_t dim, const Tensor& index, const Tensor& src) const;
   Tensor& scatter_(int64_t dim, const Tensor& index, Scalar value) const;
+  Tensor& scatter_(int64_t dim, const Tensor& index, const Tensor& src,
+                   std::string_view reduce) const;
+  Tensor& scatter_(int64_t dim, const Tensor& index, Scalar value, std::string_view reduce) const;
   Tensor& scatter_add_(int64_t dim, const Tensor& index, const Tensor& src) const;
+  Tensor& scatter_reduce_(int64_t dim, const Tensor& index, const Tensor& src,
+                          std::string_view reduce, bool include_self = true) const;
   Tensor& masked_fill_(const Tensor& mask, Scalar value) const;
   Tensor& masked_fill_(const Tensor& mask, const Tensor& value) const;
   Tensor& masked_scatter_(const Tensor& mask, const Tensor& source) const;

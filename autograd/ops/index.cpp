@@ -1,5 +1,7 @@
 #include "halftape/autograd/ops/index.h"
 
+#include <algorithm>
+
 #include "halftape/autograd/op_scope.h"
 #include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/ops/cast_list.h"
@@ -9,6 +11,7 @@
 #include "halftape/autograd/ops/view.h"
 #include "halftape/autograd/record.h"
 #include "halftape/core/backend.h"
+#include "halftape/core/formula/reduce.h"
 
 namespace halftape {
 namespace {
@@ -60,6 +63,79 @@ Tensor gather_backward(const Tensor& g, const Shape& shape, int dim, const Tenso
                 [dim, index = Saved(index)](Node& self, const Tensor& gg) -> Grads {
                   return {gather(gg, dim, index.tensor(self))};
                 });
+}
+
+/// x reduced with src where the index points, without history.
+template <class Op>
+Tensor reduced_into(const Tensor& x, int dim, const Tensor& index, const Tensor& src,
+                    IndexUse use = {"scatter_reduce"}) {
+  const Array y = x.array().clone();
+  backend(x.device())
+      .scatter_reduce(ReduceOps::index<Op>(), corner(y, dim, index.sizes()), src.array(), dim,
+                      index.array(), use);
+  return Tensor(y);
+}
+
+/// Products. The derivative by a factor is the product of the others: that of those that are not 0,
+/// times the other zeros. One such zero is the sum of them, and has a derivative itself; two are 0.
+Tensor scatter_prod(const Tensor& x, int dim, const Tensor& index, const Tensor& src,
+                    IndexUse use) {
+  const Array y = reduced_into<formula::Prod>(x, dim, index, src, use).array();
+  return record(
+      use.op, y, {&x, &src},
+      [dim, x = Saved(x), src = Saved(src), index = Saved(index)](Node& self,
+                                                                  const Tensor& g) -> Grads {
+        // In float64, whose range holds partial products that the result does not.
+        const Tensor a = x.tensor(self).to(kFloat64), b = src.tensor(self).to(kFloat64),
+                     at = index.tensor(self);
+        const auto zeros = [](const Tensor& s) { return where(s == 0, s, 0); };
+        const auto others = [](const Tensor& s) { return where(s == 0, 1, s); };
+        const Tensor product = scatter_prod(others(a), dim, at, others(b), {"scatter_reduce"}),
+                     sum = scatter_add(zeros(a), dim, at, zeros(b)),
+                     count = scatter_add((a == 0).to(kInt64), dim, at, (b == 0).to(kInt64));
+        const auto without = [&](const Tensor& s, const Tensor& all, const Tensor& zero_sum,
+                                 const Tensor& zero_count) {
+          const Tensor left = zero_count - (s == 0).to(kInt64);
+          const Tensor zero = where(left == 0, 1, where(left == 1, zero_sum - zeros(s), 0));
+          return all / others(s) * zero;
+        };
+        Grads grads(2);
+        if (self.wants(0)) grads[0] = (g * without(a, product, sum, count)).to(g.dtype());
+        const auto there = [&](const Tensor& t) { return gather(t, dim, at); };
+        if (self.wants(1))
+          grads[1] =
+              (there(g) * without(b, there(product), there(sum), there(count))).to(g.dtype());
+        return grads;
+      });
+}
+
+/// Extremes, which share the gradient where they are equal.
+template <class Op>
+Tensor scatter_extremum(const Tensor& x, int dim, const Tensor& index, const Tensor& src,
+                        IndexUse use) {
+  const Tensor best = reduced_into<Op>(x, dim, index, src, use);
+  return record(use.op, best.array(), {&x, &src},
+                [dim, x = Saved(x), src = Saved(src), index = Saved(index), best = Saved(best)](
+                    Node& self, const Tensor& g) -> Grads {
+                  const Tensor at = index.tensor(self), y = best.tensor(self);
+                  const auto hits = [&](const Tensor& from, const Tensor& top) {
+                    return where(top == top, from == top, from != from).to(g.dtype());
+                  };
+                  const Tensor a = hits(x.tensor(self).detach(), y),
+                               b = hits(src.tensor(self).detach(), gather(y, dim, at)),
+                               share = g / scatter_add(a, dim, at, b);
+                  return {a * share, b * gather(share, dim, at)};
+                });
+}
+
+/// What a reduction begins with.
+template <class Op>
+Scalar start_of(Dtype dtype) {
+  return visit(dtype, [](auto t) -> Scalar {
+    using T = typename decltype(t)::type;
+    if constexpr (std::is_integral_v<T>) return Op::template start<T>();
+    return Op::template start<double>();
+  });
 }
 
 /// A 0-dim tensor as one of one element.
@@ -144,6 +220,48 @@ Tensor detail::scatter_add(const Tensor& x, int64_t dim, const Tensor& index, co
                 });
 }
 
+namespace {
+enum class Joined : uint8_t { Sum, Prod, Mean, Max, Min };
+
+/// Of tensors with dimensions, in a dtype that can hold the sums.
+Tensor joined(Joined how, const Tensor& x, int dim, const Tensor& index, const Tensor& src,
+              bool include_self, IndexUse use) {
+  const auto forget = [&](const Tensor& self, Scalar start) {
+    return include_self ? self : scatter(self, dim, index, start);
+  };
+  switch (how) {
+    case Joined::Sum:
+      return detail::scatter_add(forget(x, 0), dim, index, src, use);
+    case Joined::Prod:
+      return scatter_prod(forget(x, 1), dim, index, src, use);
+    case Joined::Max:
+      return scatter_extremum<formula::Max>(forget(x, start_of<formula::Max>(x.dtype())), dim,
+                                            index, src, use);
+    case Joined::Min:
+      return scatter_extremum<formula::Min>(forget(x, start_of<formula::Min>(x.dtype())), dim,
+                                            index, src, use);
+    case Joined::Mean:
+      break;
+  }
+  HALFTAPE_CHECK(x.dtype() != kBool, use.op, ": mean of a bool tensor; convert it with ",
+                 ".to(kFloat32) first");
+  const Tensor sum = detail::scatter_add(forget(x, 0), dim, index, src, use),
+               count = scatter_add(forget(ones_like(x), 0), dim, index, ones_like(src));
+  return x.is_floating_point() ? sum / count : div(sum, count, "floor");
+}
+
+Tensor scatter_joined(Joined how, const Tensor& x, int64_t dim, const Tensor& index,
+                      const Tensor& whole, bool include_self, IndexUse use) {
+  if (any_number({&x, &index, &whole}))
+    return lowered(
+        scatter_joined(how, lifted(x), dim, lifted(index), lifted(whole), include_self, use), x);
+  const int d = check_index(use.op, x, dim, index);
+  const Tensor src = check_source(use.op, x, index, whole);
+  const Dtype wide = is_16bit(x.dtype()) ? kFloat32 : x.dtype();
+  return joined(how, x.to(wide), d, index, src.to(wide), include_self, use).to(x.dtype());
+}
+}  // namespace
+
 Tensor detail::flat_index(const TensorList& indices, const Shape& sizes, IndexUse use) {
   std::vector<Array> arrays;
   for (const Tensor& index : indices) arrays.push_back(index.array());
@@ -163,6 +281,34 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& 
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Scalar value) {
   check_defined("scatter", x, index);
   return scatter(x, dim, index, expand(number_like(x, value), index.sizes()));
+}
+
+Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src,
+                      std::string_view reduce, bool include_self) {
+  const OpScope scope("scatter_reduce", x, index, src);
+  constexpr std::pair<std::string_view, Joined> ways[] = {{"sum", Joined::Sum},
+                                                          {"prod", Joined::Prod},
+                                                          {"mean", Joined::Mean},
+                                                          {"amax", Joined::Max},
+                                                          {"amin", Joined::Min}};
+  const auto* way = std::ranges::find(ways, reduce, [](const auto& w) { return w.first; });
+  HALFTAPE_CHECK(way != std::end(ways), "scatter_reduce: reduce is \"", reduce,
+                 "\", expected \"sum\", \"prod\", \"mean\", \"amax\" or \"amin\"");
+  return scatter_joined(way->second, x, dim, index, src, include_self, {"scatter_reduce"});
+}
+
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src,
+               std::string_view reduce) {
+  const OpScope scope("scatter", x, index, src);
+  HALFTAPE_CHECK(reduce == "add" || reduce == "multiply", "scatter: reduce is \"", reduce,
+                 "\", expected \"add\" or \"multiply\"; scatter_reduce() has more");
+  return scatter_joined(reduce == "add" ? Joined::Sum : Joined::Prod, x, dim, index, src, true,
+                        {"scatter"});
+}
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Scalar value,
+               std::string_view reduce) {
+  const OpScope scope("scatter", x, index);
+  return scatter(x, dim, index, expand(number_like(x, value), index.sizes()), reduce);
 }
 
 Tensor scatter_add(const Tensor& x_in, int64_t dim, const Tensor& index, const Tensor& src_in) {

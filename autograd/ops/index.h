@@ -1,6 +1,8 @@
 // Picking and placing elements by number. Indices are int64; one out of range throws before
 // anything is written. Tensor::index({…}) stands in autograd/indexing.h.
 #pragma once
+#include <string_view>
+
 #include "halftape/autograd/tensor.h"
 
 namespace halftape {
@@ -17,6 +19,17 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Scalar value);
 /// x, with src added at index along dim: the derivative of gather. Repeated positions add up in a
 /// fixed order. Under autocast: the widest dtype.
 Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src);
+/// x, with what src[i…] makes of its element at index along dim: `reduce` is "sum", "prod", "mean",
+/// "amax" or "amin" of the element and all that come to it, or of these alone unless
+/// `include_self`. In a fixed order; half is reduced in float32 and rounded once. Equal extremes
+/// share the gradient, and zeros do a product's no harm.
+Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src,
+                      std::string_view reduce, bool include_self = true);
+/// LibTorch's older spelling of two of them: `reduce` is "add" or "multiply".
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src,
+               std::string_view reduce);
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Scalar value,
+               std::string_view reduce);
 
 /// Whole slices of a dimension, in the order of `index` (one-dimensional or a number; int32 too).
 Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index);

@@ -180,6 +180,14 @@ HALFTAPE_IN_PLACE(index_fill_, (int64_t d, const Tensor& i, const Tensor& value)
 HALFTAPE_IN_PLACE(scatter_, (int64_t d, const Tensor& i, const Tensor& src),
                   scatter(*this, d, i, src))
 HALFTAPE_IN_PLACE(scatter_, (int64_t d, const Tensor& i, Scalar value), scatter(*this, d, i, value))
+HALFTAPE_IN_PLACE(scatter_, (int64_t d, const Tensor& i, const Tensor& src, std::string_view how),
+                  scatter(before(*this, src), d, i, src, how))
+HALFTAPE_IN_PLACE(scatter_, (int64_t d, const Tensor& i, Scalar value, std::string_view how),
+                  scatter(before(*this), d, i, value, how))
+HALFTAPE_IN_PLACE(scatter_reduce_,
+                  (int64_t d, const Tensor& i, const Tensor& src, std::string_view how,
+                   bool include_self),
+                  scatter_reduce(before(*this, src), d, i, src, how, include_self))
 HALFTAPE_IN_PLACE(scatter_add_, (int64_t d, const Tensor& i, const Tensor& src),
                   scatter_add(*this, d, i, src))
 HALFTAPE_IN_PLACE(masked_fill_, (const Tensor& mask, Scalar value), masked_fill(*this, mask, value))

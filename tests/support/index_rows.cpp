@@ -41,6 +41,30 @@ auto filled(std::function<bool(Dims)> inside, double value) {
   };
 }
 
+/// (3, 3): where along the second dimension of (3, 4) the elements of a row go.
+Tensor meeting() { return numbers({3, 0, 3, 1, 1, 1, 2, 0, 2}).reshape({3, 3}); }
+
+/// (3, 4) with what the elements of (3, 3) make of those they meet there.
+auto met(const std::string& how, bool include_self) {
+  return [=](const std::vector<Values>& in) {
+    std::vector<double> out = in[0].v, count(out.size(), include_self ? 1 : 0);
+    const std::vector<int64_t> at = meeting().to_vector<int64_t>();
+    for (size_t i = 0; i < at.size(); ++i) {
+      const size_t place = i / 3 * 4 + static_cast<size_t>(at[i]);
+      double &slot = out[place], s = in[1].v[i];
+      if (count[place]++ == 0)
+        slot = s;
+      else
+        slot = how == "prod"   ? slot * s
+               : how == "amax" ? std::max(slot, s)
+               : how == "amin" ? std::min(slot, s)
+                               : slot + s;
+    }
+    for (size_t i = 0; how == "mean" && i < out.size(); ++i) out[i] /= std::max(count[i], 1.0);
+    return out;
+  };
+}
+
 }  // namespace
 
 void index_rows(std::vector<OpRow>& rows) {
@@ -100,6 +124,22 @@ void index_rows(std::vector<OpRow>& rows) {
           },
           true),
       Cast::Widest);
+  for (const char* how : {"sum", "prod", "mean", "amax", "amin"})
+    for (const bool include_self : {true, false})
+      row(
+          "scatter_reduce", {{3, 4}, {3, 3}},
+          [=](const TensorList& x) {
+            return scatter_reduce(x[0], 1, meeting(), x[1], how, include_self);
+          },
+          met(how, include_self));
+  row(
+      "scatter, added", {{3, 4}, {3, 3}},
+      [](const TensorList& x) { return scatter(x[0], 1, meeting(), x[1], "add"); },
+      met("sum", true));
+  row(
+      "scatter, multiplied", {{3, 4}, {3, 3}},
+      [](const TensorList& x) { return scatter(x[0], 1, meeting(), x[1], "multiply"); },
+      met("prod", true));
   for (const int dim : {0, 1, 2}) {
     auto along = [dim](int64_t count, auto to) {
       Shape shape{3, 4, 3};
@@ -349,6 +389,14 @@ void index_rows(std::vector<OpRow>& rows) {
         return y.scatter_add_(1, numbers({0, 2}).unsqueeze(0).expand({3, 2}), x[1]);
       },
       placed({3, 2}, second, true));
+  in_place(
+      "scatter_reduce_", {{3, 4}, {3, 3}},
+      [](Tensor& y, const TensorList& x) { return y.scatter_reduce_(1, meeting(), x[1], "prod"); },
+      met("prod", true));
+  in_place(
+      "scatter_ with a product", {{3, 4}, {3, 3}},
+      [](Tensor& y, const TensorList& x) { return y.scatter_(1, meeting(), x[1], "multiply"); },
+      met("prod", true));
   in_place(
       "masked_fill_", {{3, 4}},
       [](Tensor& y, const TensorList&) { return y.masked_fill_(some(), -1.5); },
