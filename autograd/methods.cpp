@@ -23,6 +23,7 @@ namespace ht = halftape;  // inside a method the plain name would be the method
 Tensor Tensor::clone() const { return ht::clone(*this); }
 Tensor Tensor::contiguous() const { return ht::contiguous(*this); }
 Tensor Tensor::view(const Shape& shape) const { return ht::view(*this, shape); }
+Tensor Tensor::view(Dtype dtype) const { return ht::view(*this, dtype); }
 Tensor Tensor::reshape(const Shape& shape) const { return ht::reshape(*this, shape); }
 Tensor Tensor::flatten(int64_t a, int64_t b) const { return ht::flatten(*this, a, b); }
 Tensor Tensor::unflatten(int64_t d, const Shape& sizes) const {

@@ -258,6 +258,8 @@ class Tensor {
   Tensor clone() const;
   Tensor contiguous() const;
   Tensor view(const Shape& shape) const;
+  /// The bytes read as another dtype, without history: ops/view.h says what becomes of the sizes.
+  Tensor view(Dtype dtype) const;
   Tensor reshape(const Shape& shape) const;
   Tensor view_as(const Tensor& other) const { return view(other.sizes()); }
   Tensor reshape_as(const Tensor& other) const { return reshape(other.sizes()); }

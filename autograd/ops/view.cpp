@@ -158,6 +158,38 @@ Tensor view(const Tensor& x, const Shape& wanted) {
   return view_op("view", x, y, [from = x.sizes()](const Tensor& g) { return reshape(g, from); });
 }
 
+Tensor view(const Tensor& x, Dtype dtype) {
+  check_defined("view", x);
+  const Array& a = x.array();
+  if (dtype == a.dtype()) return x.detach();
+  HALFTAPE_CHECK(dtype != kBool, "view: the bytes of a ", a.dtype(),
+                 " tensor may be no bools; compare it with 0 instead");
+  Shape shape = a.shape();
+  Strides strides = a.strides();
+  int64_t offset = a.offset();
+  const auto from = static_cast<int64_t>(element_size(a.dtype())),
+             to = static_cast<int64_t>(element_size(dtype));
+  if (from != to) {
+    HALFTAPE_CHECK(a.dim() > 0, "view: a 0-dim ", a.dtype(), " tensor has no dimension to become ",
+                   "longer or shorter as ", dtype, "; unsqueeze(0) gives it one");
+    const int last = a.dim() - 1;
+    HALFTAPE_CHECK(strides[last] == 1, "view: ", a.dtype(), " as ", dtype, " needs a stride of 1 ",
+                   "in the last dimension, the strides are ", strides, "; call contiguous() first");
+    const auto scaled = [&](const char* what, int64_t n) {
+      HALFTAPE_CHECK(n * from % to == 0, "view: ", what, ' ', n, " of the ", a.dtype(), " tensor ",
+                     a.shape(), " is not a whole number of ", dtype, " elements (", to / from,
+                     " make one)");
+      return n * from / to;
+    };
+    shape[last] = scaled("last size", shape[last]);
+    offset = scaled("storage offset", offset);
+    for (int d = 0; d < last; ++d) strides[d] = scaled("stride", strides[d]);
+  }
+  Tensor y(Array(a.buffer(), shape, strides, offset, dtype));
+  y.impl()->inference |= x.is_inference();
+  return y;
+}
+
 Tensor reshape(const Tensor& x, const Shape& wanted) {
   check_defined("reshape", x);
   const Shape shape = infer_shape("reshape", wanted, x.numel(), x.sizes());

@@ -7,6 +7,10 @@ namespace halftape {
 /// The same elements in another shape, row-major; one size may be −1. Throws where strides do not
 /// allow a view.
 Tensor view(const Tensor& x, const Shape& shape);
+/// The same bytes read as another dtype, without history; what is written to one shows in the
+/// other. Where elements get smaller or larger, the last dimension gets longer or shorter: its
+/// stride must be 1, and what follows divisible. Not as bool, whose bytes are 0 or 1 and no others.
+Tensor view(const Tensor& x, Dtype dtype);
 /// view() where possible, otherwise a copy.
 Tensor reshape(const Tensor& x, const Shape& shape);
 /// Dimensions start_dim … end_dim made one.
