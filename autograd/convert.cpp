@@ -1,6 +1,7 @@
 // Tensor's methods that convert, move and compare, and the new_… factories.
 #include <cmath>
 
+#include "halftape/autograd/op_scope.h"
 #include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/ops/compare.h"
 #include "halftape/autograd/ops/create.h"
@@ -35,6 +36,10 @@ Tensor Tensor::to(const Tensor& other, bool non_blocking, bool copy) const {
 Tensor Tensor::new_empty(const Shape& shape, const TensorOptions& o) const {
   return empty(shape, options().merge_in(o));
 }
+Tensor Tensor::new_empty_strided(const Shape& shape, const Strides& strides,
+                                 const TensorOptions& o) const {
+  return empty_strided(shape, strides, options().merge_in(o));
+}
 Tensor Tensor::new_zeros(const Shape& shape, const TensorOptions& o) const {
   return zeros(shape, options().merge_in(o));
 }
@@ -51,6 +56,7 @@ bool Tensor::equal(const Tensor& o) const {
 }
 
 Tensor Tensor::isclose(const Tensor& o, double rtol, double atol, bool equal_nan) const {
+  const OpScope scope("isclose", *this, o);
   HALFTAPE_CHECK(rtol >= 0 && atol >= 0, "isclose: the tolerances rtol = ", rtol,
                  " and atol = ", atol, " must not be negative");
   const Tensor a = detach().to(kFloat64), b = o.detach().to(kFloat64);
@@ -63,6 +69,7 @@ Tensor Tensor::isclose(const Tensor& o, double rtol, double atol, bool equal_nan
 }
 
 bool Tensor::allclose(const Tensor& o, double rtol, double atol, bool equal_nan) const {
+  const OpScope scope("allclose", *this, o);
   const Tensor close = isclose(o, rtol, atol, equal_nan);
   return close.to(kInt64).sum().item<int64_t>() == close.numel();
 }

@@ -1,11 +1,13 @@
 // Tensor's methods that are functions of autograd/ops under another spelling.
 #include "halftape/autograd/indexing.h"
+#include "halftape/autograd/op_scope.h"
 #include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/ops/einsum.h"
 #include "halftape/autograd/ops/index.h"
 #include "halftape/autograd/ops/mask.h"
 #include "halftape/autograd/ops/matmul.h"
 #include "halftape/autograd/ops/pointwise.h"
+#include "halftape/autograd/ops/random.h"
 #include "halftape/autograd/ops/reduce.h"
 #include "halftape/autograd/ops/scan.h"
 #include "halftape/autograd/ops/shape.h"
@@ -46,6 +48,20 @@ Tensor Tensor::movedim(const Dims& source, const Dims& destination) const {
   return ht::movedim(*this, source, destination);
 }
 Tensor Tensor::expand(const Shape& shape) const { return ht::expand(*this, shape); }
+Tensor Tensor::sum_to_size(const Shape& shape) const {
+  const OpScope scope("sum_to_size", *this);
+  HALFTAPE_CHECK(broadcasts_to(shape, sizes()), "sum_to_size: ", shape,
+                 " does not broadcast to the tensor's ", sizes());
+  return ht::sum_to(*this, shape);
+}
+Tensor Tensor::as_strided(const Shape& size, const Strides& stride,
+                          std::optional<int64_t> storage_offset) const {
+  return ht::as_strided(*this, size, stride, storage_offset);
+}
+Tensor Tensor::as_strided_scatter(const Tensor& window, const Shape& size, const Strides& stride,
+                                  std::optional<int64_t> storage_offset) const {
+  return ht::as_strided_scatter(*this, window, size, stride, storage_offset);
+}
 Tensor Tensor::slice(int64_t d, std::optional<int64_t> start, std::optional<int64_t> end,
                      int64_t step) const {
   return ht::slice(*this, d, start, end, step);
@@ -162,6 +178,7 @@ Tensor Tensor::masked_scatter(const Tensor& mask, const Tensor& source) const {
   return ht::masked_scatter(*this, mask, source);
 }
 Tensor Tensor::nonzero() const { return ht::nonzero(*this); }
+TensorList Tensor::nonzero_numpy() const { return ht::nonzero_numpy(*this); }
 
 #define HALFTAPE_METHOD(name) \
   Tensor Tensor::name() const { return ht::name(*this); }
@@ -278,7 +295,11 @@ Tensor Tensor::cumsum(int64_t d, MaybeDtype dt) const { return ht::cumsum(*this,
 Tensor Tensor::cumprod(int64_t d, MaybeDtype dt) const { return ht::cumprod(*this, d, dt); }
 Pair Tensor::cummax(int64_t d) const { return ht::cummax(*this, d); }
 Pair Tensor::cummin(int64_t d) const { return ht::cummin(*this, d); }
-Tensor Tensor::diff(int64_t n, int64_t d) const { return ht::diff(*this, n, d); }
+Tensor Tensor::logcumsumexp(int64_t d) const { return ht::logcumsumexp(*this, d); }
+Tensor Tensor::diff(int64_t n, int64_t d, const std::optional<Tensor>& prepend,
+                    const std::optional<Tensor>& append) const {
+  return ht::diff(*this, n, d, prepend, append);
+}
 
 Pair Tensor::sort(int64_t d, bool descending) const { return ht::sort(*this, d, descending); }
 Pair Tensor::sort(std::optional<bool> stable, int64_t d, bool descending) const {
@@ -303,6 +324,15 @@ Tensor Tensor::nanmedian() const { return ht::nanmedian(*this); }
 Pair Tensor::nanmedian(int64_t d, bool keepdim) const { return ht::nanmedian(*this, d, keepdim); }
 Tensor Tensor::bincount(const Tensor& weights, int64_t minlength) const {
   return ht::bincount(*this, weights, minlength);
+}
+Tensor Tensor::histc(int64_t bins, Scalar min, Scalar max) const {
+  return ht::histc(*this, bins, min, max);
+}
+
+Tensor Tensor::bernoulli() const { return ht::bernoulli(*this); }
+Tensor Tensor::bernoulli(double p) const { return ht::bernoulli(*this, p); }
+Tensor Tensor::multinomial(int64_t n, bool replacement) const {
+  return ht::multinomial(*this, n, replacement);
 }
 
 Tensor Tensor::matmul(const Tensor& o) const { return ht::matmul(*this, o); }

@@ -252,6 +252,8 @@ class Tensor {
   Tensor cuda() const { return to(Device(kCUDA)); }
   // Without history; dtype and device are this tensor's where options say nothing.
   Tensor new_empty(const Shape& shape, const TensorOptions& options = {}) const;
+  Tensor new_empty_strided(const Shape& shape, const Strides& strides,
+                           const TensorOptions& options = {}) const;
   Tensor new_zeros(const Shape& shape, const TensorOptions& options = {}) const;
   Tensor new_ones(const Shape& shape, const TensorOptions& options = {}) const;
   Tensor new_full(const Shape& shape, Scalar value, const TensorOptions& options = {}) const;
@@ -277,10 +279,21 @@ class Tensor {
   Tensor permute(const Dims& order) const;
   Tensor movedim(int64_t source, int64_t destination) const;
   Tensor movedim(const Dims& source, const Dims& destination) const;
+  Tensor moveaxis(int64_t source, int64_t destination) const {
+    return movedim(source, destination);
+  }
+  Tensor moveaxis(const Dims& source, const Dims& destination) const {
+    return movedim(source, destination);
+  }
   Tensor ravel() const { return flatten(); }
   Tensor expand(const Shape& shape) const;
   Tensor expand_as(const Tensor& other) const { return expand(other.sizes()); }
   Tensor broadcast_to(const Shape& shape) const { return expand(shape); }
+  Tensor sum_to_size(const Shape& shape) const;
+  Tensor as_strided(const Shape& size, const Strides& stride,
+                    std::optional<int64_t> storage_offset = {}) const;
+  Tensor as_strided_scatter(const Tensor& window, const Shape& size, const Strides& stride,
+                            std::optional<int64_t> storage_offset = {}) const;
   Tensor slice(int64_t dim = 0, std::optional<int64_t> start = {}, std::optional<int64_t> end = {},
                int64_t step = 1) const;
   Tensor narrow(int64_t dim, int64_t start, int64_t length) const;
@@ -339,12 +352,14 @@ class Tensor {
   Tensor masked_select(const Tensor& mask) const;
   Tensor masked_scatter(const Tensor& mask, const Tensor& source) const;
   Tensor nonzero() const;
+  TensorList nonzero_numpy() const;
   Tensor argwhere() const { return nonzero(); }
 
   // Element by element; most of it in autograd/methods.h
   Tensor operator-() const { return neg(); }
   Tensor operator~() const { return bitwise_not(); }
   Tensor operator!() const { return logical_not(); }
+  Tensor negative() const { return neg(); }
 #define HALFTAPE_METHOD(name) Tensor name() const;
 #define HALFTAPE_METHOD_OF_TENSOR(name) Tensor name(const Tensor& other) const;
 #define HALFTAPE_METHOD_OF_EITHER(name) \
@@ -444,7 +459,9 @@ class Tensor {
   Tensor cumprod(int64_t dim, std::optional<Dtype> dtype = {}) const;
   std::tuple<Tensor, Tensor> cummax(int64_t dim) const;
   std::tuple<Tensor, Tensor> cummin(int64_t dim) const;
-  Tensor diff(int64_t n = 1, int64_t dim = -1) const;
+  Tensor logcumsumexp(int64_t dim) const;
+  Tensor diff(int64_t n = 1, int64_t dim = -1, const std::optional<Tensor>& prepend = {},
+              const std::optional<Tensor>& append = {}) const;
 
   // Order
   std::tuple<Tensor, Tensor> sort(int64_t dim = -1, bool descending = false) const;
@@ -461,6 +478,12 @@ class Tensor {
   Tensor nanmedian() const;
   std::tuple<Tensor, Tensor> nanmedian(int64_t dim, bool keepdim = false) const;
   Tensor bincount(const Tensor& weights = {}, int64_t minlength = 0) const;
+  Tensor histc(int64_t bins = 100, Scalar min = 0, Scalar max = 0) const;
+
+  // Random numbers, these values as probabilities or weights
+  Tensor bernoulli() const;
+  Tensor bernoulli(double p) const;
+  Tensor multinomial(int64_t n, bool replacement = false) const;
 
   // Matrix products
   Tensor matmul(const Tensor& other) const;
@@ -495,6 +518,7 @@ class Tensor {
 #undef HALFTAPE_IN_PLACE
 #undef HALFTAPE_IN_PLACE_OF_TENSOR
 #undef HALFTAPE_IN_PLACE_OF_EITHER
+  Tensor& negative_() const { return neg_(); }
   Tensor& add_(const Tensor& other, Scalar alpha = 1) const;
   Tensor& add_(Scalar other, Scalar alpha = 1) const;
   Tensor& sub_(const Tensor& other, Scalar alpha = 1) const;

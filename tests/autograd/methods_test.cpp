@@ -1,0 +1,74 @@
+// Methods of Tensor that are functions of autograd/ops under another spelling; the element-wise
+// ones are compared in elementwise_test.cpp.
+#include <doctest/doctest.h>
+
+#include <halftape/halftape.h>
+
+#include "halftape/tests/support/close.h"
+#include "halftape/tests/support/counted.h"
+
+using namespace halftape;
+using testing::counted;
+using testing::same_bits;
+
+TEST_CASE("methods of one tensor are the functions of their names") {
+  const Tensor x = sin(counted({3, 4}));
+  const Tensor before = x.narrow(1, 0, 1) - 1, after = x.narrow(1, 0, 2) + 1;
+  CHECK(same_bits(x.logcumsumexp(1), logcumsumexp(x, 1)));
+  CHECK(same_bits(x.diff(2, 1, before, after), diff(x, 2, 1, before, after)));
+  CHECK(same_bits(x.diff(1, 1, {}, after), diff(x, 1, 1, {}, after)));
+  CHECK(same_bits(x.histc(4, -0.5, 0.75), histc(x, 4, -0.5, 0.75)));
+  CHECK(same_bits(x.histc(), histc(x)));
+  CHECK(same_bits(x.negative(), neg(x)));
+  CHECK(same_bits(x.clone().negative_(), neg(x)));
+  CHECK(same_bits(x.moveaxis(0, 1), movedim(x, 0, 1)));
+  CHECK(same_bits(x.moveaxis({0, 1}, {1, 0}), movedim(x, {0, 1}, {1, 0})));
+  CHECK(same_bits(x.as_strided({2, 2}, {4, 2}, 1), as_strided(x, {2, 2}, {4, 2}, 1)));
+  CHECK(same_bits(x.as_strided_scatter(ones({2, 2}), {2, 2}, {4, 2}, 1),
+                  as_strided_scatter(x, ones({2, 2}), {2, 2}, {4, 2}, 1)));
+  const TensorList places = (x > 0).nonzero_numpy(), expected = nonzero_numpy(x > 0);
+  REQUIRE(places.size() == 2);
+  for (size_t i = 0; i < 2; ++i) CHECK(same_bits(places[i], expected[i]));
+}
+
+TEST_CASE("sum_to_size sums over what was broadcast, and refuses what was not") {
+  const Tensor x = counted({2, 3}).requires_grad_();
+  CHECK(x.sum_to_size({1, 3}).to_vector() == std::vector<double>{3, 5, 7});
+  CHECK(x.sum_to_size({3}).sizes() == Shape{3});
+  CHECK(same_bits(autograd::grad({x.sum_to_size({3}).sum()}, {x})[0], ones({2, 3})));
+  CHECK_THROWS_WITH_AS(x.sum_to_size({2}),
+                       "sum_to_size: [2] does not broadcast to the tensor's "
+                       "[2, 3]",
+                       Error);
+}
+
+TEST_CASE("second names mean what the first ones do") {
+  const Tensor x = sin(counted({3, 4}));
+  CHECK(same_bits(concat({x, x}, 1), cat({x, x}, 1)));
+  CHECK(same_bits(negative(x), neg(x)));
+  CHECK(same_bits(ravel(x), flatten(x)));
+  CHECK(same_bits(swapdims(x, 0, 1), transpose(x, 0, 1)));
+  CHECK(same_bits(moveaxis(x, 0, 1), movedim(x, 0, 1)));
+  CHECK(same_bits(linalg_vector_norm(x, 3, {1}), norm(x, 3, {1})));
+}
+
+TEST_CASE("methods that draw take the numbers that their functions take") {
+  const Tensor p = full({50}, 0.3);
+  const auto twice = [](auto method, auto function) {
+    manual_seed(7);
+    const Tensor a = method();
+    manual_seed(7);
+    return same_bits(a, function());
+  };
+  CHECK(twice([&] { return p.bernoulli(); }, [&] { return bernoulli(p); }));
+  CHECK(twice([&] { return p.bernoulli(0.9); }, [&] { return bernoulli(p, 0.9); }));
+  CHECK(twice([&] { return p.multinomial(9, true); }, [&] { return multinomial(p, 9, true); }));
+  CHECK(twice([&] { return p.multinomial(50); }, [&] { return multinomial(p, 50); }));
+}
+
+TEST_CASE("new_empty_strided has the layout asked for and the dtype of the tensor") {
+  const Tensor y = ones({1}, kFloat16).new_empty_strided({2, 3}, {1, 2});
+  CHECK(y.strides() == Strides{1, 2});
+  CHECK(y.dtype() == kFloat16);
+  CHECK(y.new_empty_strided({2}, {1}, kInt64).dtype() == kInt64);
+}
