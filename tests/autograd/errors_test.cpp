@@ -38,6 +38,17 @@ const std::map<std::string, Tensor (*)(const Tensor&)> kTakeAny = {
     {"clone", [](const Tensor& x) { return clone(x); }},
     {"contiguous", [](const Tensor& x) { return contiguous(x); }},
     {"positive", positive},
+    {"logical_not", logical_not},
+    {"isnan", isnan},
+    {"isinf", isinf},
+    {"isfinite", isfinite},
+    {"isposinf", isposinf},
+    {"isneginf", isneginf},
+    {"unique_consecutive",
+     [](const Tensor& x) { return std::get<1>(unique_consecutive(x, true)); }},
+    {"_unique2", [](const Tensor& x) { return std::get<1>(_unique2(x, true, true)); }},
+    {"nonzero", nonzero},
+    {"argwhere", argwhere},
     {"flipud", flipud},
     {"msort", msort},
     {"atleast_1d", atleast_1d},
@@ -128,6 +139,8 @@ TEST_CASE("ops whose only mistake is an undefined tensor take every other") {
         const Tensor x = testing::counted(shape, d);
         if ((op == "positive" && d == kBool) || (op == "flipud" && shape.empty()))
           CHECK_THROWS_AS(call(x), Error);
+        else if (op == "nonzero" || op == "argwhere")
+          CHECK(call(x).size(1) == x.dim());
         else
           CHECK(call(x).numel() == x.numel());
       }

@@ -52,6 +52,28 @@ Names declared() {
   return names;
 }
 
+/// Ops without a row in the table, because they make a tensor from none, draw, give something else
+/// than a tensor, or are another op's second name; and where they are tested.
+const std::pair<const char*, Names> kElsewhere[] = {
+    {"create_test.cpp",
+     {"empty",         "empty_strided", "full",       "zeros",     "ones",      "eye",
+      "empty_like",    "zeros_like",    "ones_like",  "full_like", "arange",    "linspace",
+      "logspace",      "tensor",        "from_blob",  "rand",      "randn",     "randint",
+      "randperm",      "rand_like",     "randn_like", "normal",    "bernoulli", "multinomial",
+      "scalar_tensor", "randint_like"}},
+    {"index_test.cpp", {"tril_indices", "triu_indices"}},
+    {"convert_test.cpp", {"equal", "allclose", "is_same_size", "is_nonzero"}},
+    {"shape_test.cpp", {"constant_pad_nd"}},
+    {"methods_test.cpp",
+     {"nonzero_numpy", "concat", "linalg_vector_norm", "moveaxis", "negative", "ravel",
+      "swapdims"}},
+};
+
+std::string text_of(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
 }  // namespace
 
 TEST_CASE("the page of ops lists every function of autograd/ops, and nothing else") {
@@ -74,5 +96,30 @@ TEST_CASE("every op of the table is on the page") {
     // index, index_put and copy_ are methods.
     const bool method = op.starts_with("index") || op == "copy" || op.ends_with("_scatter");
     CHECK_MESSAGE((page.count(op) || formulas.count(op) || method), op, " is not in docs/ops.md");
+  }
+}
+
+TEST_CASE("every op of the page has a row in the table, or is tested elsewhere") {
+  Names rows;
+  for (const testing::OpRow& row : testing::op_table()) {
+    rows.insert(row.op());
+    if (row.op().back() == '_') rows.insert(row.op().substr(0, row.op().size() - 1));
+  }
+  // add, for one, has rows of its own beside those of the formula; hypot, only these.
+  for (const UnaryEntry& op : unary_ops()) rows.insert(op.name);
+  for (const BinaryEntry& op : binary_ops()) rows.insert(op.name);
+  Names elsewhere;
+  for (const auto& [file, names] : kElsewhere) {
+    const std::string text = text_of(kRoot / "tests" / "autograd" / file);
+    for (const std::string& name : names) {
+      elsewhere.insert(name);
+      CHECK_MESSAGE(std::regex_search(text, std::regex("\\b" + name + "\\(")), name,
+                    " is not called in ", file);
+      CHECK_MESSAGE(!rows.count(name), name, " has a row");
+    }
+  }
+  for (std::string name : listed()) {
+    if (name.back() == '_') name.pop_back();  // activations in place: elementwise_test.cpp
+    CHECK_MESSAGE((rows.count(name) || elsewhere.count(name)), name, " has no row");
   }
 }

@@ -93,6 +93,10 @@ void arguments(Rows& rows) {
     row(op, [=, f = of] { f(nothing, {}, false); }, {"[2, 0]", "empty"});
   }
   row("argsort", [=] { argsort(x, 2); }, {outside});
+  row("as_strided", [=] { as_strided(x, {2}, {1, 1}); }, {"1 sizes", "2 strides"});
+  row("as_strided", [=] { as_strided(x, {2}, {-1}); }, {"[-1]"});
+  row("as_strided", [=] { as_strided(x.t(), {2}, {1}); }, {"[3, 2]", "contiguous"});
+  row("bincount", [=] { bincount(tensor({1, -2})); }, {"-2", "negative"});
   row("argsort", [=] { argsort(x, -3); }, {"dimension -3"});
   row("bitwise_not", [=] { bitwise_not(x); }, {"float32"});
   row("bitwise_not", [=] { bitwise_not(x.to(kFloat16)); }, {"float16"});
@@ -114,6 +118,9 @@ void arguments(Rows& rows) {
   row("fliplr", [=] { fliplr(line); }, {"[3]", "two dimensions"});
   row("flipud", [=] { flipud(number); }, {"0-dim"});
   row("flip", [=] { flip(x, {0, -2}); }, {"appears twice"});
+  row("histc", [=] { histc(x, 0); }, {"0 bins"});
+  row("histc", [=] { histc(x, 5, 2, 1); }, {"from 2 to 1"});
+  row("histc", [=] { histc(x.to(kInt64)); }, {"int64"});
   row("kron", [=] { kron(ones({1, 1, 1, 1, 1, 1}), x); }, {"[1, 1, 1, 1, 1, 1]", "[2, 3]"});
   row("logical_not", [] { logical_not({}); }, {"undefined"});
   row("logcumsumexp", [=] { logcumsumexp(x, 2); }, {outside});
@@ -121,8 +128,15 @@ void arguments(Rows& rows) {
   row("movedim", [=] { movedim(x, {0, 0}, {0, 1}); }, {"appears twice"});
   row("nansum", [=] { nansum(x, {2}); }, {outside});
   row("nansum", [=] { nansum(x, {0, 0}); }, {"appears twice"});
+  row("nanmedian", [=] { nanmedian(x, 2); }, {outside});
+  row("nanmedian", [=] { nanmedian(nothing, 1); }, {"[2, 0]", "empty"});
+  row("one_hot", [=] { one_hot(line, 3); }, {"float32"});
+  row("one_hot", [=] { one_hot(line.to(kInt64), 0); }, {"num_classes is 0"});
+  row("one_hot", [=] { one_hot(line.to(kInt64), 1); }, {"class 1", "[0, 1)"});
   row("rot90", [=] { rot90(x, 1, {0, 0}); }, {"appears twice"});
   row("rot90", [=] { rot90(x, 1, {0}); }, {"[0]", "[2, 3]"});
+  row("scatter_reduce", [=] { scatter_reduce(x, 2, x.to(kInt64), x, "sum"); }, {outside});
+  row("scatter_reduce", [=] { scatter_reduce(x, 1, x.to(kInt64), x, "max"); }, {"\"max\""});
   row("select", [=] { select(x, 1, 3); }, {"index 3", "[2, 3]"});
   row("select", [=] { select(x, 2, 0); }, {outside});
   row("sort", [=] { sort(x, 2); }, {outside});

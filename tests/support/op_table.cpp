@@ -399,6 +399,7 @@ std::vector<OpRow> op_table() {
   elementwise_rows(rows);
   shape_rows(rows);
   index_rows(rows);
+  found_rows(rows);
   return rows;
 }
 

@@ -191,6 +191,7 @@ inline void with_square(std::vector<OpRow>& rows, OpRow row) {
 // The table is made of families, a file each.
 void shape_rows(std::vector<OpRow>& rows);
 void index_rows(std::vector<OpRow>& rows);
+void found_rows(std::vector<OpRow>& rows);
 void reduce_rows(std::vector<OpRow>&);
 void matrix_rows(std::vector<OpRow>&);
 void elementwise_rows(std::vector<OpRow>& rows);
