@@ -44,6 +44,7 @@
 #include "halftape/core/warn.h"
 #include "halftape/io/digits.h"
 #include "halftape/io/idx.h"
+#include "halftape/nn/activation_options.h"
 #include "halftape/nn/any_module.h"
 #include "halftape/nn/functional.h"
 #include "halftape/nn/init.h"

@@ -95,12 +95,106 @@ TEST_CASE("activations as modules give what the functions give") {
   CHECK_THROWS_WITH_AS(nn::Softmax(2)(x), doctest::Contains("softmax"), Error);
 }
 
+TEST_CASE("modules with options give what the functions give with the same ones") {
+  manual_seed(6);
+  const Tensor x = randn({3, 4}) * 3;
+  const auto same = [&](const Tensor& module, const Tensor& function, const Tensor& op) {
+    return testing::same_bits(module, function) && testing::same_bits(function, op);
+  };
+  CHECK(same(nn::ReLU6()(x), F::relu6(x), relu6(x)));
+  CHECK(same(nn::SELU()(x), F::selu(x), selu(x)));
+  CHECK(same(nn::Mish()(x), F::mish(x), mish(x)));
+  CHECK(same(nn::Softsign()(x), F::softsign(x), softsign(x)));
+  CHECK(same(nn::Tanhshrink()(x), F::tanhshrink(x), tanhshrink(x)));
+  CHECK(same(nn::LogSigmoid()(x), F::logsigmoid(x), log_sigmoid(x)));
+  CHECK(same(nn::Hardsigmoid()(x), F::hardsigmoid(x), hardsigmoid(x)));
+  CHECK(same(nn::Hardswish()(x), F::hardswish(x), hardswish(x)));
+  CHECK(same(nn::Softmin(1)(x), F::softmin(x, 1), softmin(x, 1)));
+#define HALFTAPE_WITH(Name, name, options, ...)                                                \
+  CHECK(same(nn::Name(nn::Name##Options options)(x), F::name(x, F::Name##FuncOptions options), \
+             halftape::name(x, __VA_ARGS__)));
+  HALFTAPE_WITH(ELU, elu, ().alpha(0.5), 0.5)
+  HALFTAPE_WITH(CELU, celu, ().alpha(0.5), 0.5)
+  HALFTAPE_WITH(LeakyReLU, leaky_relu, ().negative_slope(0.2), 0.2)
+  HALFTAPE_WITH(Hardtanh, hardtanh, ().min_val(-0.5).max_val(2), -0.5, 2)
+  HALFTAPE_WITH(Threshold, threshold, (0.25, -7), 0.25, -7)
+  HALFTAPE_WITH(Hardshrink, hardshrink, (1.5), 1.5)
+  HALFTAPE_WITH(Softshrink, softshrink, (1.5), 1.5)
+  HALFTAPE_WITH(Softplus, softplus, ().beta(2).threshold(1), 2, 1)
+  HALFTAPE_WITH(GELU, gelu, ().approximate("tanh"), "tanh")
+  HALFTAPE_WITH(GLU, glu, (1), 1)
+#undef HALFTAPE_WITH
+  // Without options: what LibTorch has.
+  CHECK(same(nn::ELU()(x), F::elu(x), elu(x, 1)));
+  CHECK(same(nn::CELU()(x), F::celu(x), celu(x, 1)));
+  CHECK(same(nn::LeakyReLU()(x), F::leaky_relu(x), leaky_relu(x, 0.01)));
+  CHECK(same(nn::Hardtanh()(x), F::hardtanh(x), hardtanh(x, -1, 1)));
+  CHECK(same(nn::Hardshrink()(x), F::hardshrink(x), hardshrink(x, 0.5)));
+  CHECK(same(nn::Softshrink()(x), F::softshrink(x), softshrink(x, 0.5)));
+  CHECK(same(nn::Softplus()(x), F::softplus(x), softplus(x, 1, 20)));
+  CHECK(same(nn::GLU()(x), F::glu(x), glu(x, -1)));
+  CHECK(same(nn::Threshold(0.25, -7)(x), F::threshold(x, {0.25, -7}), threshold(x, 0.25, -7)));
+}
+
+TEST_CASE("activations in place write to their input") {
+  manual_seed(7);
+  const Tensor x = randn({3, 4}) * 3;
+  const auto written = [&](const auto& module, const Tensor& expected) {
+    const Tensor y = x.clone(), result = module(y);
+    return testing::same_bits(result, expected) && testing::same_bits(y, expected);
+  };
+  CHECK(written(nn::ReLU(true), relu(x)));
+  CHECK(written(nn::ReLU6(nn::ReLU6Options(true)), relu6(x)));
+  CHECK(written(nn::SELU(true), selu(x)));
+  CHECK(written(nn::ELU(nn::ELUOptions().inplace(true)), elu(x)));
+  CHECK(written(nn::CELU(nn::CELUOptions().inplace(true)), celu(x)));
+  CHECK(written(nn::LeakyReLU(nn::LeakyReLUOptions().inplace(true)), leaky_relu(x)));
+  CHECK(written(nn::Hardtanh(nn::HardtanhOptions().inplace(true)), hardtanh(x)));
+  CHECK(written(nn::Threshold(nn::ThresholdOptions(1, 2).inplace(true)), threshold(x, 1, 2)));
+  CHECK_FALSE(written(nn::ReLU(), relu(x)));
+}
+
+TEST_CASE("PReLU learns a slope for each channel") {
+  const nn::PReLU one, two(nn::PReLUOptions().num_parameters(2).init(0.5));
+  REQUIRE(one->parameters().size() == 1);
+  CHECK(one->named_parameters()["weight"].to_vector() == std::vector<double>{0.25});
+  const Tensor x = tensor({{-4.0, 2.0}, {-8.0, -6.0}}, kFloat32);
+  CHECK(one(x).to_vector() == std::vector<double>{-1, 2, -2, -1.5});
+  CHECK(two(x).to_vector() == std::vector<double>{-2, 2, -4, -3});
+  two(x).sum().backward();
+  CHECK(two->weight.grad().to_vector() == std::vector<double>{-12, -6});
+  CHECK_THROWS_WITH_AS(nn::PReLU(nn::PReLUOptions().num_parameters(0)),
+                       "PReLU: num_parameters 0 must be positive", Error);
+}
+
 TEST_CASE("activations have no parameters and print their options") {
   CHECK(nn::GELU()->parameters().empty());
   CHECK(printed(*nn::ReLU()) == "halftape::nn::ReLU()");
   CHECK(printed(*nn::Tanh()) == "halftape::nn::Tanh()");
   CHECK(printed(*nn::Sigmoid()) == "halftape::nn::Sigmoid()");
   CHECK(printed(*nn::SiLU()) == "halftape::nn::SiLU()");
+  CHECK(printed(*nn::ReLU(true)) == "halftape::nn::ReLU(inplace=true)");
+  CHECK(printed(*nn::ReLU6()) == "halftape::nn::ReLU6()");
+  CHECK(printed(*nn::SELU(true)) == "halftape::nn::SELU(inplace=true)");
+  CHECK(printed(*nn::ELU()) == "halftape::nn::ELU(alpha=1)");
+  CHECK(printed(*nn::ELU(nn::ELUOptions().alpha(0.5).inplace(true))) ==
+        "halftape::nn::ELU(alpha=0.5, inplace=true)");
+  CHECK(printed(*nn::CELU()) == "halftape::nn::CELU(alpha=1)");
+  CHECK(printed(*nn::LeakyReLU()) == "halftape::nn::LeakyReLU(negative_slope=0.01)");
+  CHECK(printed(*nn::Hardtanh()) == "halftape::nn::Hardtanh(min_val=-1, max_val=1)");
+  CHECK(printed(*nn::Threshold(0.5, 2)) == "halftape::nn::Threshold(threshold=0.5, value=2)");
+  CHECK(printed(*nn::Hardshrink()) == "halftape::nn::Hardshrink(0.5)");
+  CHECK(printed(*nn::Softshrink(0.25)) == "halftape::nn::Softshrink(0.25)");
+  CHECK(printed(*nn::Softplus()) == "halftape::nn::Softplus(beta=1, threshold=20)");
+  CHECK(printed(*nn::GLU(1)) == "halftape::nn::GLU(dim=1)");
+  CHECK(printed(*nn::Softmin(1)) == "halftape::nn::Softmin(dim=1)");
+  CHECK(printed(*nn::PReLU()) == "halftape::nn::PReLU(num_parameters=1)");
+  CHECK(printed(*nn::Mish()) == "halftape::nn::Mish()");
+  CHECK(printed(*nn::Softsign()) == "halftape::nn::Softsign()");
+  CHECK(printed(*nn::Tanhshrink()) == "halftape::nn::Tanhshrink()");
+  CHECK(printed(*nn::LogSigmoid()) == "halftape::nn::LogSigmoid()");
+  CHECK(printed(*nn::Hardsigmoid()) == "halftape::nn::Hardsigmoid()");
+  CHECK(printed(*nn::Hardswish()) == "halftape::nn::Hardswish()");
   CHECK(printed(*nn::GELU()) == "halftape::nn::GELU()");
   CHECK(printed(*nn::Softmax(1)) == "halftape::nn::Softmax(dim=1)");
   CHECK(printed(*nn::LogSoftmax(-1)) == "halftape::nn::LogSoftmax(dim=-1)");
