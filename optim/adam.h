@@ -48,6 +48,7 @@ class Adam : public Optimizer {
       : Optimizer(groups, defaults.clone()) {}
   explicit Adam(std::vector<Tensor> params, const AdamOptions& defaults = AdamOptions())
       : Adam(std::vector<OptimizerParamGroup>{OptimizerParamGroup(std::move(params))}, defaults) {}
+  bool supports_control() const override { return true; }
 
  protected:
   Adam(const std::vector<OptimizerParamGroup>& groups, std::unique_ptr<OptimizerOptions> defaults,

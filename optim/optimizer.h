@@ -79,8 +79,9 @@ class Optimizer {
   /// for bit as they are; control.inv_scale multiplies the gradients as they are read. Throws
   /// unless supports_control().
   void step(const StepControl& control);
-  /// Does update() honour StepControl? Ours do; a user's optimizer need not.
-  virtual bool supports_control() const { return true; }
+  /// Does update() honour StepControl? Ours do and say so; for one that does not, a GradScaler
+  /// unscales the gradients and waits for the verdict.
+  virtual bool supports_control() const { return false; }
 
   /// Forgets all gradients, or fills them with zeros.
   void zero_grad(bool set_to_none = true);

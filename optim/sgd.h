@@ -36,6 +36,7 @@ class SGD : public Optimizer {
       : Optimizer(groups, defaults.clone()) {}
   explicit SGD(std::vector<Tensor> params, const SGDOptions& defaults = SGDOptions())
       : SGD(std::vector<OptimizerParamGroup>{OptimizerParamGroup(std::move(params))}, defaults) {}
+  bool supports_control() const override { return true; }
 
  protected:
   void update(const OptimizerOptions& options, const std::vector<Tensor>& params,

@@ -130,3 +130,28 @@ TEST_CASE("200 steps give the same bits at every scale from 1 to 2^20") {
   }
   CHECK(train(3) != reference);  // the comparison can tell
 }
+
+TEST_CASE("a user's optimizer that knows nothing of StepControl skips, too") {
+  struct UsersOwn : optim::Optimizer {
+    explicit UsersOwn(std::vector<Tensor> params)
+        : Optimizer({optim::OptimizerParamGroup(std::move(params))}, optim::SGDOptions(1).clone()) {
+    }
+    void update(const optim::OptimizerOptions&, const std::vector<Tensor>& params,
+                const StepControl&) override {
+      for (Tensor p : params) p.sub_(p.grad());
+    }
+  };
+  for (const Dtype dtype : {kFloat32, kFloat16}) {
+    const Tensor w = ones({2}, TensorOptions(dtype).requires_grad(true));
+    UsersOwn optimizer({w});
+    amp::GradScaler scaler({.init_scale = 8, .allow_fp16_grads = true});
+    for (const bool bad : {true, false}) {
+      optimizer.zero_grad();
+      scaler.scale(w.sum()).backward();
+      if (bad) w.grad().fill_(std::numeric_limits<double>::infinity());
+      CHECK(scaler.step(optimizer).applied() == !bad);
+      scaler.update();
+      CHECK(w.equal(full({2}, bad ? 1.0 : 0.0, dtype)));
+    }
+  }
+}

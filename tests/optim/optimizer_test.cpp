@@ -35,7 +35,6 @@ class UsersOwn : public optim::Optimizer {
  public:
   explicit UsersOwn(std::vector<Tensor> params)
       : Optimizer(Groups{group(std::move(params))}, SGDOptions(0.5).clone()) {}
-  bool supports_control() const override { return false; }
 
  protected:
   void update(const optim::OptimizerOptions& options, const std::vector<Tensor>& params,
