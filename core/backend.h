@@ -144,9 +144,11 @@ class Backend {
   virtual void random(const Array& y, Distribution kind, double a, double b, RandomKey key) = 0;
 
   // Lists of arrays in one launch. Undefined arrays are passed over. check_finite: found_inf ← 1 if
-  // any element is not finite. unscale: g ← g·inv_scale, and the same before or after; first (one
-  // int64, or undefined) ← the position in the list of the first such g.
-  virtual void check_finite(std::span<const Array> xs, const Array& found_inf) = 0;
+  // any element is not finite, as it is or times inv_scale (undefined: 1); first (one int64, or
+  // undefined) ← the position in the list of the first such x. unscale: the same, and g ←
+  // g·inv_scale.
+  virtual void check_finite(std::span<const Array> xs, const Array& found_inf,
+                            const Array& inv_scale = {}, const Array& first = {}) = 0;
   virtual void unscale(std::span<const Array> grads, const Array& inv_scale, const Array& found_inf,
                        const Array& first = {}) = 0;
   virtual void sgd(std::span<const SgdSlot>, const SgdScalars&, const StepControl&) = 0;

@@ -25,7 +25,8 @@ void scatter_reduce(OpId op, const Array& y, const Array& g, int dim, const Arra
                     IndexUse use);
 void flat_index(const Array& y, std::span<const Array> indices, const Shape& sizes, IndexUse use);
 void nonzero(const Array& y, const Array& x);
-void check_finite(std::span<const Array> xs, const Array& found_inf);
+void check_finite(std::span<const Array> xs, const Array& found_inf, const Array& inv_scale,
+                  const Array& first);
 void unscale(std::span<const Array> grads, const Array& inv_scale, const Array& found_inf,
              const Array& first);
 void sgd(std::span<const SgdSlot>, const SgdScalars&, const StepControl&);

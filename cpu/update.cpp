@@ -1,4 +1,5 @@
 // List-wise updates: check-and-unscale, SGD, Adam, and the scaler's own transition.
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -83,13 +84,16 @@ void warn_of_skips(int64_t count, float scale, bool bad_loss) {
   warn(text.str());
 }
 
-bool finite(const Array& x) {
+/// Are all elements finite, also times `factor`?
+bool finite(const Array& x, double factor) {
   std::atomic<bool> found{false};
   in_precision(x, [&](auto t) {
     using S = typename decltype(t)::type;
+    const S by = static_cast<S>(factor);
     update_lanes<S, 0, 1>({&x}, [&](S(*lanes)[kLanes], int n) {
       int bad = 0;
-      for (int k = 0; k < n; ++k) bad |= !is_finite(lanes[0][k]);
+      for (int k = 0; k < n; ++k)
+        bad |= int{!is_finite(lanes[0][k])} | int{!is_finite(lanes[0][k] * by)};
       if (bad) found.store(true, std::memory_order_relaxed);
     });
   });
@@ -199,11 +203,14 @@ void update_weight(const Array& param, const Keeping& keeping, const F& f) {
 
 }  // namespace
 
-void check_finite(std::span<const Array> xs, const Array& found_inf) {
-  bool all = true;
-  for (const Array& x : xs)
-    if (x.defined()) all &= finite(x);
-  if (!all) fill(found_inf, 1);
+void check_finite(std::span<const Array> xs, const Array& found_inf, const Array& inv_scale,
+                  const Array& first) {
+  const double factor = inv_scale.defined() ? value(inv_scale) : 1;
+  const auto bad = std::find_if(xs.begin(), xs.end(),
+                                [&](const Array& x) { return x.defined() && !finite(x, factor); });
+  if (bad == xs.end()) return;
+  fill(found_inf, 1);
+  if (first.defined()) fill(first, bad - xs.begin());
 }
 
 void unscale(std::span<const Array> grads, const Array& inv_scale, const Array& found_inf,

@@ -268,3 +268,17 @@ TEST_CASE("check_finite looks and leaves everything as it is") {
     }
   }
 }
+
+TEST_CASE("check_finite looks at what a division would give, and tells where") {
+  for (const Dtype d : floats) {
+    std::vector<Array> xs = {full({3}, 1, d, kCPU), Array(), full({40}, 1024, d, kCPU)};
+    const Array found = one(0), first = full({1}, -1, kInt64, kCPU);
+    cpu_backend().check_finite(xs, found, one(0x1p100), first);
+    CHECK(at(found, 0) == 0);
+    CHECK(read_int64(first) == -1);
+    cpu_backend().check_finite(xs, found, one(0x1p120), first);
+    CHECK(at(found, 0) == (d == kFloat64 ? 0 : 1));
+    CHECK(read_int64(first) == (d == kFloat64 ? -1 : 2));
+    CHECK(at(xs[2], 39) == 1024);
+  }
+}

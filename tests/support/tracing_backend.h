@@ -88,8 +88,9 @@ class TracingBackend final : public Backend {
   void random(const Array& y, Distribution kind, double a, double b, RandomKey key) override {
     note("random"), cpu().random(y, kind, a, b, key);
   }
-  void check_finite(std::span<const Array> xs, const Array& found_inf) override {
-    note("check_finite"), cpu().check_finite(xs, found_inf);
+  void check_finite(std::span<const Array> xs, const Array& found_inf, const Array& inv_scale,
+                    const Array& first) override {
+    note("check_finite"), cpu().check_finite(xs, found_inf, inv_scale, first);
   }
   void unscale(std::span<const Array> grads, const Array& inv_scale, const Array& found_inf,
                const Array& first) override {
