@@ -1,5 +1,8 @@
 #include "halftape/autograd/checkpoint.h"
 
+#include <mutex>
+#include <utility>
+
 #include "halftape/autograd/grad_mode.h"
 #include "halftape/autograd/node.h"
 #include "halftape/autograd/policy.h"
@@ -29,7 +32,9 @@ class Segment final : public SavedHooks {
 
   Array unpack(size_t key) override {
     const std::lock_guard lock(mutex_);
-    if (bytes_.empty()) run_again();
+    // A function that differentiates within asks while it runs: of the run that is going on, what
+    // there is so far.
+    if (bytes_.empty() && !again_) run_again();
     HALFTAPE_CHECK(key < bytes_.size(), "checkpoint: the function saved ", bytes_.size(),
                    " tensors when it ran again, and more the first time; it must do the same work");
     return bytes_[key];
@@ -52,21 +57,25 @@ class Segment final : public SavedHooks {
     const PolicyScope region(policy.get());
     const Generator now = get_generator();
     set_generator(random_);
+    const size_t counted = std::exchange(count_, 0);  // the first run may not be at its end
     again_ = true;
-    count_ = 0;
     try {
       run();
     } catch (...) {
       bytes_.clear();
-      again_ = false;
-      set_generator(now);
+      finish(counted, now);
       throw;
     }
-    again_ = false;
-    set_generator(now);
+    finish(counted, now);
   }
 
-  std::mutex mutex_;
+  void finish(size_t counted, const Generator& generator) {
+    again_ = false;
+    count_ = counted;
+    set_generator(generator);
+  }
+
+  std::recursive_mutex mutex_;
   std::function<TensorList(const TensorList&)> f_;
   TensorList inputs_;
   std::vector<uint64_t> versions_;

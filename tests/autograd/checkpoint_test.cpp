@@ -126,3 +126,15 @@ TEST_CASE("nothing stays behind") {
   CHECK(detail::TensorImpl::live_count() == tensors);
   CHECK(Node::live_count() == nodes);
 }
+
+TEST_CASE("a function that differentiates within can be checkpointed") {
+  const std::function<Tensor(const TensorList&)> penalty = [](const TensorList& x) {
+    const Tensor y = x[0] * x[0] * x[0];
+    const Tensor slope = autograd::grad({y.sum()}, {x[0]}, {}, true, true)[0];
+    return tanh(slope * slope) * x[0];
+  };
+  const Tensor x = leaf({3}, 9), y = x.detach().requires_grad_();
+  penalty({x}).sum().backward();
+  checkpoint(penalty, {y}).sum().backward();
+  CHECK(same_bits(x.grad(), y.grad()));
+}
