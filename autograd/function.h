@@ -2,6 +2,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <variant>
@@ -143,6 +144,8 @@ struct Function {
     if constexpr (std::is_convertible_v<const A&, const Tensor&>) {
       node.arguments.push_back(static_cast<int>(inputs.size()));
       inputs.push_back(argument);
+    } else if constexpr (std::is_same_v<A, std::optional<Tensor>>) {
+      collect(node, inputs, argument.value_or(Tensor()));
     } else if constexpr (std::is_same_v<A, TensorList>) {
       for (const Tensor& t : argument) collect(node, inputs, t);
     } else {

@@ -202,3 +202,23 @@ TEST_CASE("saved data of another kind is refused") {
   CHECK_THROWS_WITH_AS(ctx.saved_data["n"].toDouble(), doctest::Contains("not a double"), Error);
   CHECK_THROWS_AS(ctx.get_saved_variables(), Error);
 }
+
+TEST_CASE("an optional tensor is an argument like any other") {
+  struct MaybeTimes : Function<MaybeTimes> {
+    static Tensor forward(AutogradContext* ctx, Tensor x, std::optional<Tensor> factor) {
+      ctx->save_for_backward({x, factor.value_or(Tensor())});
+      return factor ? x * *factor : x * 1;
+    }
+    static variable_list backward(AutogradContext* ctx, variable_list g) {
+      const variable_list saved = ctx->get_saved_variables();
+      if (!saved[1].defined()) return {g[0], Tensor()};
+      return {g[0] * saved[1], g[0] * saved[0]};
+    }
+  };
+  const Tensor x = full({2}, 3.0), factor = full({2}, 5.0, requires_grad());
+  MaybeTimes::apply(x, std::optional<Tensor>(factor)).sum().backward();
+  CHECK(factor.grad().equal(x));
+  const Tensor y = full({2}, 3.0, requires_grad());
+  MaybeTimes::apply(y, std::optional<Tensor>()).sum().backward();
+  CHECK(y.grad().equal(ones({2})));
+}
