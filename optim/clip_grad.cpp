@@ -71,6 +71,7 @@ void clip_grad_value_(const std::vector<Tensor>& parameters, double clip_value,
   HALFTAPE_CHECK(clip_value >= 0, "clip_grad_value_: clip_value ", clip_value,
                  " must not be negative");
   const NoGradGuard no_grad;
+  const PolicyScope plain(nullptr);
   for (const Tensor& grad : gradients(parameters, "clip_grad_value_", scaled))
     keep_mark(grad, [&](const Tensor& g) { g.copy_(clamp(g, -clip_value, clip_value)); });
 }

@@ -245,3 +245,16 @@ TEST_CASE("the gradient of a plain sum can be clipped, recorded or not") {
     CHECK(differ(a.grad(), std::vector(4, 1 / (2 + 1e-6)), {.ulps = 4}) == "");
   }
 }
+
+TEST_CASE("no region's policy casts what is clipped") {
+  const Tensor w = ones({1}, requires_grad());
+  const amp::autocast region(kCPU, kFloat16, amp::Policy().set_all(Cast::Lower));
+  for (const bool by_norm : {false, true}) {
+    w.mutable_grad() = full({1}, 1e6);
+    if (by_norm)
+      nn::utils::clip_grad_norm_({w}, 1e5);
+    else
+      nn::utils::clip_grad_value_({w}, 1e5);
+    CHECK(w.grad().allclose(full({1}, 1e5), 1e-6));
+  }
+}
