@@ -73,7 +73,10 @@ Injection::~Injection() {
   planned = plans.size();
 }
 
-bool Injection::happened() const { return plan_->happened; }
+bool Injection::happened() const {
+  HALFTAPE_CHECK(plan_, "Injection::happened: this one was moved from; ask the one it moved to");
+  return plan_->happened;
+}
 
 Injection inject(const Fault& fault,
                  const std::vector<std::pair<std::string, Tensor>>& parameters) {
@@ -83,7 +86,11 @@ Injection inject(const Fault& fault,
   plan->fault = fault;
   const auto* place = std::get_if<int64_t>(&fault.parameter);
   HALFTAPE_CHECK(!place || *place >= 0, "inject: parameter ", place ? *place : 0, " counts from 0");
-  if (!place || !parameters.empty()) plan->parameter = named(fault, parameters).impl();
+  if (!place || !parameters.empty()) {
+    const Tensor& parameter = named(fault, parameters);
+    HALFTAPE_CHECK(parameter.defined(), "inject: the parameter that was named is undefined");
+    plan->parameter = parameter.impl();
+  }
   return Injection(std::move(plan));
 }
 

@@ -105,6 +105,14 @@ TEST_CASE("planning faults costs no read, and what cannot happen is refused") {
   CHECK_THROWS_AS(refused({.parameter = int64_t{4}}, t.names()), Error);
   CHECK_THROWS_AS(refused({.step = -1}), Error);
   CHECK_THROWS_AS(refused({.parameter = int64_t{-1}}), Error);
+  CHECK_THROWS_WITH_AS(refused({}, {{"none", Tensor()}}), doctest::Contains("undefined"), Error);
   const auto fault = inject({.parameter = "0.bias", .element = 4}, t.names());
   CHECK_THROWS_WITH_AS(t.step(), doctest::Contains("no element 4"), Error);
+}
+
+TEST_CASE("an injection that was moved from says so") {
+  auto from = inject({});
+  const auto to = std::move(from);
+  CHECK_FALSE(to.happened());
+  CHECK_THROWS_WITH_AS(from.happened(), doctest::Contains("moved from"), Error);  // NOLINT
 }
