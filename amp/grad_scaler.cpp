@@ -10,7 +10,6 @@
 #include "halftape/autograd/ops/unary.h"
 #include "halftape/autograd/ops/view.h"
 #include "halftape/autograd/policy.h"
-#include "halftape/autograd/record.h"
 #include "halftape/core/formula/unary.h"
 
 namespace halftape::amp {
@@ -24,16 +23,12 @@ Tensor GradScaler::scale(const Tensor& loss) {
                  "GradScaler::scale: the loss is on ", loss.device(), ", the scaler's state on ",
                  scale_.device());
   if (!bad_loss_.defined()) bad_loss_ = full({}, 0, kFloat32, loss.device());
+  // What earlier checks have seen of it stays theirs.
+  if (!bad_loss_.unique()) bad_loss_ = bad_loss_.clone();
   backend(loss.device()).check_finite({&loss.array(), 1}, bad_loss_);
   begin_epoch();
-  const PolicyScope plain(nullptr);
   // A copy of the scale: update() changes the scaler's own in place, and backward may come later.
-  const Tensor factor = scale_.detach().clone();
-  return record("scale", mul(loss.detach(), factor).array(), {&loss},
-                [factor, tag = scaled_](Node&, const Tensor& g) -> Grads {
-                  GradTag::mark_pass(tag);
-                  return {mul(g, factor)};
-                });
+  return scaled_loss(loss, Tensor(scale_.clone()), scaled_);
 }
 
 std::vector<Tensor> GradScaler::scale(const std::vector<Tensor>& losses) {
@@ -53,52 +48,41 @@ void GradScaler::unscale_(optim::Optimizer& optimizer) {
   HALFTAPE_CHECK(
       mine.stage != Stage::Stepped,
       "GradScaler::unscale_: called after step(); call update() first, or unscale_ before step()");
-  begin_epoch();
-  const std::vector<Array> grads = scaled_gradients(optimizer);
-  detail::apply_faults(optimizer);
-  if (std::any_of(grads.begin(), grads.end(), [](const Array& g) { return g.defined(); })) {
-    const Device device = scale_.device();
-    const Array inverse = empty_like(scale_.array());
-    backend(device).unary(UnaryOps::index<formula::Reciprocal>(), inverse, scale_.array(), {});
-    mine.finding = {verdict_so_far(), full({}, -1, kInt64, device), meet(optimizer)};
-    backend(device).unscale(grads, inverse, mine.finding.found_inf, mine.finding.first);
-    for (const Tensor& p : optimizer.parameters())
-      if (p.grad().defined()) set_mark(p.grad(), unscaled_);
-  }
+  judge(optimizer, "GradScaler::unscale_", InPlace::Yes);
   mine.stage = Stage::Unscaled;
 }
 
-/// In the order of the parameters, undefined where there is none.
-std::vector<Array> GradScaler::scaled_gradients(const optim::Optimizer& optimizer) const {
-  std::vector<Array> grads;
-  for (const Tensor& p : optimizer.parameters()) {
-    const Tensor& g = p.grad();
-    if (g.defined()) {
-      HALFTAPE_CHECK(options_.allow_fp16_grads || g.dtype() != kFloat16,
-                     "GradScaler::unscale_: the gradient of parameter ", grads.size(), ", ",
-                     p.sizes(),
-                     ", is float16, which loses what scaling saved when it is divided back; keep "
-                     "parameters in float32 and let autocast make the halves, or set "
-                     "allow_fp16_grads");
-      const GradMark mark = mark_of(g);
-      HALFTAPE_CHECK(!mark.known || mark.tag, "GradScaler::unscale_: the gradient of parameter ",
-                     grads.size(), ", ", p.sizes(),
-                     ", is of a loss that was not scaled; call scaler.scale(loss).backward()");
-      HALFTAPE_CHECK(!mark.known || mark.tag == scaled_,
-                     "GradScaler::unscale_: the gradient of parameter ", grads.size(), ", ",
-                     p.sizes(),
-                     ", is not of a loss that was scaled since the last update(): it was unscaled "
-                     "already, or scaled earlier; call optimizer.zero_grad(), then "
-                     "scaler.scale(loss).backward()");
-    }
-    grads.push_back(g.defined() ? g.array() : Array());
+/// Looks for what is not finite in the optimizer's gradients, as they are and once divided by the
+/// scale. Divides them, or gives what they are to be multiplied by.
+Array GradScaler::judge(const optim::Optimizer& optimizer, const char* call, InPlace divide) {
+  begin_epoch();
+  const DivisibleBy divisible{call, scaled_, options_.allow_fp16_grads};
+  const std::vector<Tensor> parameters = optimizer.parameters();
+  std::vector<Array> grads;  // in the order of the parameters, undefined where there is none
+  for (const Tensor& p : parameters) {
+    if (p.grad().defined()) divisible.check(p.grad(), grads.size());
+    grads.push_back(p.grad().defined() ? p.grad().array() : Array());
   }
-  return grads;
-}
-
-/// A fresh verdict, which a bad loss has settled already.
-Array GradScaler::verdict_so_far() const {
-  return bad_loss_.defined() ? bad_loss_.clone() : full({}, 0, kFloat32, scale_.device());
+  detail::apply_faults(optimizer);
+  if (std::any_of(grads.begin(), grads.end(), [](const Array& g) { return g.defined(); })) {
+    const Device device = scale_.device();
+    const Array inverse = empty_like(scale_);
+    backend(device).unary(UnaryOps::index<formula::Reciprocal>(), inverse, scale_, {});
+    PerOptimizer& mine = per(optimizer);
+    // A bad loss has settled the verdict already.
+    mine.bad_loss = bad_loss_;
+    mine.finding = {bad_loss_.defined() ? bad_loss_.clone() : full({}, 0, kFloat32, device),
+                    full({}, -1, kInt64, device), meet(optimizer)};
+    const ScalerFinding& f = mine.finding;
+    if (divide == InPlace::No) {
+      backend(device).check_finite(grads, f.found_inf, inverse, f.first);
+      return inverse;
+    }
+    backend(device).unscale(grads, inverse, f.found_inf, f.first);
+    for (const Tensor& p : parameters)
+      if (p.grad().defined()) set_mark(p.grad(), unscaled_);
+  }
+  return {};
 }
 
 StepResult GradScaler::step(optim::Optimizer& optimizer,
@@ -116,19 +100,25 @@ StepResult GradScaler::step(optim::Optimizer& optimizer,
   HALFTAPE_CHECK(per(optimizer).stage != Stage::Stepped,
                  "GradScaler::step: already called for this optimizer since the last update(); "
                  "call update() first");
-  if (per(optimizer).stage == Stage::Ready) unscale_(optimizer);
+  Array inverse;  // undefined: the gradients are divided already
+  if (per(optimizer).stage == Stage::Ready) {
+    if (divides_as_it_reads(optimizer))
+      inverse = judge(optimizer, "GradScaler::step", InPlace::No);
+    else
+      unscale_(optimizer);
+  }
   PerOptimizer& mine = per(optimizer);
   result.had_gradients = mine.finding.found_inf.defined();
   result.found_inf_ = mine.finding.found_inf;
-  result.bad_loss_ = bad_loss_;
+  result.bad_loss_ = mine.bad_loss;
   for (const Tensor& p : optimizer.parameters())
-    HALFTAPE_CHECK(
-        !p.grad().defined() || (result.had_gradients && mark_of(p.grad()).tag != scaled_),
-        "GradScaler::step: a gradient arrived after unscale_(optimizer) and is still "
-        "scaled; call unscale_ after the last backward()");
+    HALFTAPE_CHECK(!p.grad().defined() || inverse.defined() ||
+                       (result.had_gradients && mark_of(p.grad()).tag != scaled_),
+                   "GradScaler::step: a gradient arrived after unscale_(optimizer) and is still "
+                   "scaled; call unscale_ after the last backward()");
   if (result.had_gradients) {
     if (optimizer.supports_control())
-      optimizer.step(StepControl{mine.finding.found_inf, {}});
+      optimizer.step(StepControl{mine.finding.found_inf, inverse});
     else if (!result.found_inf())
       optimizer.step();  // this optimizer decides on the host: wait
   }
@@ -136,17 +126,26 @@ StepResult GradScaler::step(optim::Optimizer& optimizer,
   return result;
 }
 
+/// Where a gradient is float16: divided in its own dtype, what scaling saved of it would become 0.
+bool GradScaler::divides_as_it_reads(const optim::Optimizer& optimizer) {
+  const std::vector<Tensor> all = optimizer.parameters();
+  return optimizer.supports_control() && std::any_of(all.begin(), all.end(), [](const Tensor& p) {
+           return p.grad().defined() && p.grad().dtype() == kFloat16;
+         });
+}
+
 void GradScaler::update() {
   if (!options_.enabled) return;
   require_scale("update");
-  HALFTAPE_CHECK(!optimizers_.empty(),
+  HALFTAPE_CHECK(std::any_of(optimizers_.begin(), optimizers_.end(),
+                             [](const PerOptimizer& p) { return p.stage != Stage::Ready; }),
                  "GradScaler::update: nothing was checked since the last update(); ",
                  "call scaler.step(optimizer) first");
   std::vector<ScalerFinding> findings;
   for (const PerOptimizer& mine : optimizers_)
     if (mine.finding.found_inf.defined()) findings.push_back(mine.finding);
-  const ScalerUpdate judged{scale_.array(), trackers_, counts_,
-                            findings,       bad_loss_, options_.warn_after_skips};
+  const ScalerUpdate judged{scale_,   trackers_, counts_,
+                            findings, bad_loss_, options_.warn_after_skips};
   end_epoch();
   // Without any gradient there was nothing to learn about the scale: it stays.
   if (findings.empty()) return;
@@ -157,12 +156,10 @@ void GradScaler::update() {
 void GradScaler::update(double new_scale) {
   if (!options_.enabled) return;
   check_scale(new_scale, law_);
-  if (initialised()) {
-    const NoGradGuard no_grad;
-    scale_.fill_(new_scale);
-  } else {
+  if (initialised())
+    backend(scale_.device()).fill(scale_, new_scale);
+  else
     initial_.scale = static_cast<float>(new_scale);
-  }
   end_epoch();
 }
 
@@ -174,7 +171,12 @@ void GradScaler::update(const Tensor& new_scale) {
                  "that does not require grad");
   require_scale("update");
   const NoGradGuard no_grad;
-  scale_.copy_(clamp(new_scale.reshape({}), law_.min_scale, law_.max_scale));
+  const PolicyScope plain(nullptr);
+  const Tensor wanted = new_scale.reshape({}).to(TensorOptions(kFloat32).device(scale_.device()));
+  // NaN compares as nothing: the scale stays.
+  const Tensor now(scale_),
+      set = where(wanted > 0, clamp(wanted, law_.min_scale, law_.max_scale), now);
+  backend(scale_.device()).copy(scale_, set.array());
   end_epoch();
 }
 

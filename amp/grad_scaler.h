@@ -73,8 +73,8 @@ class GradScaler {
   GradScaler& operator=(GradScaler&&) = default;
 
   /// loss · scale. The first scaled tensor decides on which device the state lives. A loss that is
-  /// infinite or NaN is noticed: until update() every step is skipped, and the scale does not back
-  /// off.
+  /// infinite or NaN is noticed: gradients that are checked from here to update() count as not
+  /// finite, and the scale does not back off.
   Tensor scale(const Tensor& loss);
   std::vector<Tensor> scale(const std::vector<Tensor>& losses);
   /// Divides the optimizer's gradients by the scale, in place, and looks for inf and NaN. Once per
@@ -82,14 +82,16 @@ class GradScaler {
   /// update().
   void unscale_(optim::Optimizer& optimizer);
   /// The optimizer's step, unless a gradient is not finite: then parameters and state stay bit for
-  /// bit as they were. Closures cannot be scaled: pass one only when disabled.
+  /// bit as they were. Gradients that unscale_() has not divided are divided here, in place; where
+  /// one of them is float16 they stay scaled, and are divided in float32 as the update reads them.
+  /// Closures cannot be scaled: pass one only when disabled.
   StepResult step(optim::Optimizer& optimizer,
                   const optim::Optimizer::LossClosure& closure = nullptr);
   /// Moves the scale by the law (core/formula/scaler.h) on what the steps since the last update()
   /// found. Throws after throw_after_skips skips in a row.
   void update();
   /// Sets the scale instead; the growth tracker stays as it is, and nothing is counted. A tensor's
-  /// value is moved into the bounds on the device.
+  /// value is moved into the bounds on the device, and left alone where it is not positive.
   void update(double new_scale);
   void update(const Tensor& new_scale);
 
@@ -118,9 +120,11 @@ class GradScaler {
   enum class Stage : uint8_t { Ready, Unscaled, Stepped };
   struct PerOptimizer {
     const optim::Optimizer* who;
-    ScalerFinding finding;  // without arrays: no gradients were seen
+    ScalerFinding finding = {};  // without arrays: no gradients were seen
+    Array bad_loss = {};         // as it was known then
     Stage stage = Stage::Ready;
   };
+  enum class InPlace : bool { No, Yes };
   struct Place {
     size_t group;
     Shape shape;
@@ -135,8 +139,8 @@ class GradScaler {
   void fill_state(const ScalerState& state, const ScalerCounts& counts);
   PerOptimizer& per(const optim::Optimizer& optimizer);
   int64_t meet(const optim::Optimizer& optimizer);
-  std::vector<Array> scaled_gradients(const optim::Optimizer& optimizer) const;
-  Array verdict_so_far() const;
+  Array judge(const optim::Optimizer& optimizer, const char* call, InPlace divide);
+  static bool divides_as_it_reads(const optim::Optimizer& optimizer);
   void begin_epoch();
   void end_epoch();
   void watch_skips();
@@ -147,7 +151,7 @@ class GradScaler {
   ScalerLaw law_;
   ScalerState initial_;          // until the first scaled tensor shows the device
   ScalerCounts initial_counts_;  // likewise
-  Tensor scale_;                 // float32, one element on the device
+  Array scale_;                  // float32, one element on the device
   Array trackers_, counts_;      // int32 (2) and int64 (8), as ScalerUpdate has them
   int64_t until_look_ = 0;       // updates before throw_after_skips could have come about
 

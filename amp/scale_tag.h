@@ -1,5 +1,7 @@
 // What gradients remember of a loss scale; for amp's own use.
 #pragma once
+#include <string>
+
 #include "halftape/autograd/grad_tag.h"
 
 namespace halftape::amp {
@@ -15,6 +17,18 @@ class ScaleTag final : public GradTag {
 
  private:
   Is is_;
+};
+
+/// loss · factor, whose backward pass marks the gradients it leaves. `factor`: one float32.
+Tensor scaled_loss(const Tensor& loss, const Tensor& factor, const Ref<GradTag>& tag);
+
+/// What a scaler may divide: a gradient that came of `now`, or is the user's own. Throws for
+/// others, and for float16 unless allowed. `parameter`: its place and shape, for the message.
+struct DivisibleBy {
+  const char* call;
+  Ref<GradTag> now;
+  bool allow_fp16;
+  void check(const Tensor& grad, size_t parameter) const;
 };
 
 }  // namespace halftape::amp

@@ -43,6 +43,10 @@ class Reader {
   const GradScaler::StateDict& saved_;
 };
 
+/// As the scale itself is kept: no history leaves the bounds, and a scale that stands at one of
+/// them can be loaded again.
+double in_float32(double scale) { return static_cast<float>(scale); }
+
 }  // namespace
 
 ScalerLaw law_of(const GradScalerOptions& o) {
@@ -52,8 +56,8 @@ ScalerLaw law_of(const GradScalerOptions& o) {
   law.growth_interval = o.growth_interval;
   law.hysteresis = o.hysteresis;
   law.refill = o.refill;
-  if (o.min_scale) law.min_scale = *o.min_scale;
-  if (o.max_scale) law.max_scale = *o.max_scale;
+  if (o.min_scale) law.min_scale = in_float32(*o.min_scale);
+  if (o.max_scale) law.max_scale = in_float32(*o.max_scale);
   return law;
 }
 
@@ -78,7 +82,8 @@ void check_law(const ScalerLaw& law) {
 void check_scale(double scale, const ScalerLaw& law) {
   HALFTAPE_CHECK(std::isfinite(static_cast<float>(scale)) && static_cast<float>(scale) > 0,
                  "GradScaler: scale ", scale, " must be positive and finite in float32");
-  HALFTAPE_CHECK(scale >= law.min_scale && scale <= law.max_scale, "GradScaler: scale ", scale,
+  const double kept = in_float32(scale);
+  HALFTAPE_CHECK(kept >= law.min_scale && kept <= law.max_scale, "GradScaler: scale ", scale,
                  " lies outside of [", law.min_scale, ", ", law.max_scale,
                  "], min_scale and max_scale");
 }
@@ -101,7 +106,7 @@ GradScaler::GradScaler(GradScalerOptions options) : options_(options), law_(law_
 }
 
 void GradScaler::create_state(Device device) {
-  scale_ = Tensor(Array({}, kFloat32, device));
+  scale_ = Array({}, kFloat32, device);
   trackers_ = Array({2}, kInt32, device);
   counts_ = Array({8}, kInt64, device);
   fill_state(initial_, initial_counts_);
@@ -109,7 +114,7 @@ void GradScaler::create_state(Device device) {
 
 void GradScaler::fill_state(const ScalerState& state, const ScalerCounts& counts) {
   Backend& device = backend(scale_.device());
-  device.fill(scale_.array(), state.scale);
+  device.fill(scale_, state.scale);
   device.fill(trackers_.slice(0, 0, 1), state.growth_tracker);
   device.fill(trackers_.slice(0, 1, 2), state.overflows);
   for (int64_t i = 0; const int64_t n : std::bit_cast<std::array<int64_t, 8>>(counts))
@@ -119,7 +124,7 @@ void GradScaler::fill_state(const ScalerState& state, const ScalerCounts& counts
 ScalerState GradScaler::state() const {
   if (!initialised()) return initial_;
   const auto trackers = read<int32_t, 2>(trackers_);
-  return {read<float, 1>(scale_.array())[0], trackers[0], trackers[1]};
+  return {read<float, 1>(scale_)[0], trackers[0], trackers[1]};
 }
 
 ScalerCounts GradScaler::counts() const {
@@ -128,7 +133,7 @@ ScalerCounts GradScaler::counts() const {
 
 double GradScaler::get_scale() const {
   if (!options_.enabled) return 1;
-  return initialised() ? scale_.item<double>() : initial_.scale;
+  return initialised() ? read_double(scale_) : initial_.scale;
 }
 
 int64_t GradScaler::get_growth_tracker() const { return state().growth_tracker; }
@@ -203,8 +208,8 @@ SavedScaler from_dict(const GradScaler::StateDict& saved, const ScalerLaw& now) 
   law.growth_interval = read.integer("growth_interval", 1, kMost);
   state.growth_tracker = static_cast<int32_t>(read.integer("_growth_tracker", 0, kMost - 1));
   if (read.has_more()) {
-    law.min_scale = read.number("min_scale");
-    law.max_scale = read.number("max_scale");
+    law.min_scale = in_float32(read.number("min_scale"));
+    law.max_scale = in_float32(read.number("max_scale"));
     law.hysteresis = read.integer("hysteresis", 1, kMost);
     law.refill = read.integer("refilled_by_growth", 0, 1) != 0 ? Hysteresis::RefilledByGrowth
                                                                : Hysteresis::RefilledByCleanStep;

@@ -298,3 +298,75 @@ TEST_CASE("a schedule moves with the steps that were applied, and with no other"
   CHECK_FALSE(amp::step_if_applied(f.scaler.step(f.optimizer), [&] { ++moved; }));
   CHECK(moved == 3);
 }
+
+TEST_CASE("a step's result speaks of the losses before its check, not of later ones") {
+  for (const bool unscale_first : {false, true}) {
+    Fixture f;
+    const Tensor other = ones({1}, requires_grad());
+    optim::SGD second({other}, optim::SGDOptions(1.0));
+    f.scaler.scale(f.loss()).backward();
+    amp::StepResult early;
+    if (unscale_first)
+      f.scaler.unscale_(f.optimizer);
+    else
+      early = f.scaler.step(f.optimizer);
+    f.scaler.scale(other.sum() * kInf).backward();
+    if (unscale_first) early = f.scaler.step(f.optimizer);
+    const amp::StepResult late = f.scaler.step(second);
+    f.scaler.update();
+    CHECK(early.applied());
+    CHECK_FALSE(early.bad_loss());
+    CHECK(late.bad_loss());
+    CHECK_FALSE(late.applied());
+    CHECK(f.scaler.get_scale() == 64);
+  }
+}
+
+TEST_CASE("a tensor given to update() cannot spoil the scale, whatever region it is given in") {
+  GradScaler scaler({.init_scale = 64});
+  scaler.scale(ones({}));
+  for (const double senseless : {kNaN, 0.0, -1.0, -kInf, 1e-60}) {
+    scaler.update(full({1}, senseless, kFloat64));
+    CHECK(scaler.get_scale() == 64);
+  }
+  const amp::autocast region(kCPU, kFloat16, amp::Policy().set_all(Cast::Lower));
+  scaler.update(full({1}, 0x1p20));
+  CHECK(scaler.get_scale() == 0x1p20);
+  scaler.update(full({1}, kInf));
+  CHECK(scaler.get_scale() == std::numeric_limits<float>::max());
+}
+
+TEST_CASE("bounds that float32 rounds are kept as it rounds them, and a scale there loads again") {
+  for (const double bound : {0.7, 1e-4, 0.1}) {  // down, down, up
+    CAPTURE(bound);
+    for (const bool lower : {false, true}) {
+      GradScalerOptions o{.init_scale = bound};
+      (lower ? o.min_scale : o.max_scale) = bound;
+      GradScaler scaler(o), resumed(o);
+      const auto saved = scaler.state_dict();
+      CHECK(saved.at("scale") == saved.at(lower ? "min_scale" : "max_scale"));
+      CHECK_NOTHROW(resumed.load_state_dict(saved));
+    }
+  }
+}
+
+TEST_CASE("a scaler that first meets a loss in InferenceMode trains afterwards") {
+  Fixture f;
+  {
+    const InferenceMode inference;
+    f.scaler.scale(ones({2}));
+  }
+  CHECK(f.step().applied());
+  CHECK_NOTHROW(f.scaler.update(8.0));
+  CHECK(f.step(true).found_inf());
+  CHECK(f.scaler.get_scale() == 4);
+}
+
+TEST_CASE("a step that was refused leaves update() nothing to judge") {
+  const Tensor p = ones({2}, TensorOptions(kFloat16).requires_grad(true));
+  optim::SGD optimizer({p}, optim::SGDOptions(1.0));
+  GradScaler scaler({.init_scale = 4});
+  scaler.scale(p.sum()).backward();
+  CHECK_THROWS_AS(scaler.step(optimizer), Error);
+  CHECK_THROWS_WITH_AS(scaler.update(), doctest::Contains("nothing was checked"), Error);
+}

@@ -388,3 +388,40 @@ TEST_CASE("a float16 model with masters trains under a GradScaler, and skips an 
     }
   }
 }
+
+TEST_CASE("step() divides float16 gradients in float32: what scaling saved of them is not lost") {
+  // 2^-30, far below half's smallest number, 1024 times, is 2^-20 of a master.
+  const Tensor p = ones({2}, TensorOptions(kFloat16).requires_grad(true)),
+               tiny = full({2}, 0x1p-30);
+  optim::SGD optimizer({p}, optim::SGDOptions(1.0).weights(optim::Weights::Master));
+  amp::GradScaler scaler({.init_scale = 65536, .allow_fp16_grads = true});
+  auto backward = [&] {
+    optimizer.zero_grad();
+    scaler.scale((p.to(kFloat32) * tiny * 0x1p10).sum()).backward();
+  };
+  for (int i = 0; i < 16; ++i) {
+    backward();
+    CHECK(scaler.step(optimizer).applied());
+    CHECK(p.grad().equal(full({2}, 0x1p-4, kFloat16)));  // as it was, and still marked
+    CHECK_THROWS_AS(nn::utils::clip_grad_norm_({p}, 1), Error);
+    scaler.update();
+    CHECK_THROWS_WITH_AS(scaler.scale(p.sum()).backward(), doctest::Contains("zero_grad()"), Error);
+  }
+  CHECK(Tensor(optimizer.state_of(p).at("master")).equal(full({2}, 1 - 0x1p-16)));
+
+  // Found where it stands, before division and after it, and nothing moves.
+  const Tensor q = ones({1}, TensorOptions(kFloat16).requires_grad(true));
+  optimizer.add_param_group(optim::OptimizerParamGroup(std::vector<Tensor>{q}));
+  backward();
+  q.mutable_grad() = full({1}, std::numeric_limits<double>::infinity(), kFloat16);
+  CHECK(scaler.step(optimizer).found_inf());
+  scaler.update();
+  REQUIRE(scaler.stats().nonfinite);
+  CHECK(scaler.stats().nonfinite->index == 1);
+  scaler.update(0x1p-120);
+  scaler.scale(full({}, 1.0));
+  optimizer.zero_grad();
+  q.mutable_grad() = full({1}, 65504.0, kFloat16);
+  CHECK(scaler.step(optimizer).found_inf());
+  CHECK(q.equal(ones({1}, kFloat16)));
+}
