@@ -159,11 +159,19 @@ bool Autocaster::cacheable(const Tensor& x) const {
          !x.impl()->is_view && !InferenceMode::is_enabled();
 }
 
+namespace {
+/// The same elements of the same bytes?
+bool same_view(const Array& a, const Array& b) {
+  return a.buffer() == b.buffer() && a.raw() == b.raw() && a.shape() == b.shape() &&
+         a.strides() == b.strides();
+}
+}  // namespace
+
 Tensor Autocaster::cached(const Tensor& x, Dtype target) {
   if (!cacheable(x)) return halftape::cast(x, target);
   CachedCast& entry = cache[{x.impl(), target}];
-  const bool hit = entry.lowered.defined() && entry.version == x.version() &&
-                   entry.source.buffer() == x.array().buffer();
+  const bool hit =
+      entry.lowered.defined() && entry.version == x.version() && same_view(entry.source, x.array());
   if (!hit) entry = {x, x.array(), x.array().to(target), x.version()};
   return record("to", entry.lowered, {&x},
                 [](Node&, const Tensor& g) -> Grads { return {halftape::cast(g, kFloat32)}; });

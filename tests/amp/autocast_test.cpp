@@ -212,3 +212,13 @@ TEST_CASE("second derivatives pass through the casts of a region") {
   CHECK(gg.dtype() == kFloat32);
   CHECK(gg.allclose(x.detach().to(kFloat16).to(kFloat32).exp(), 4 * epsilon(kFloat16)));
 }
+
+TEST_CASE("a cast is cached for the view it was made of, not for its bytes") {
+  const Tensor w = tensor({1.0, 2.0, 3.0, 4.0}).view({2, 2}).requires_grad_(), x = eye(2);
+  const Tensor bytes = w.detach();
+  const amp::autocast region(kCPU, kFloat16);
+  for (const Tensor& view : {bytes, bytes.t(), bytes.slice(1, 0, 1), bytes.slice(1, 1, 2)}) {
+    w.set_data(view);
+    CHECK(matmul(x, w).equal(view.to(kFloat16)));
+  }
+}
