@@ -1,16 +1,20 @@
 #include "halftape/amp/async_grad_scaler.h"
 
+#include <string>
 #include <utility>
 
+#include "halftape/amp/scale_tag.h"
 #include "halftape/amp/scaler_state.h"
-#include "halftape/autograd/ops/binary.h"
-#include "halftape/autograd/policy.h"
+#include "halftape/core/warn.h"
 
 namespace halftape::amp {
 
 AsyncGradScaler::AsyncGradScaler(GradScalerOptions options, ScaleDelivery delivery)
     : options_(options), delivery_(delivery), law_(law_of(options)) {
-  if (options.enabled) check_options(options);
+  if (options.enabled) {
+    check_options(options);
+    GradTag::enable();
+  }
   newest_.scale = in_use_ = static_cast<float>(options.init_scale);
 }
 
@@ -22,9 +26,10 @@ Tensor AsyncGradScaler::scale(const Tensor& loss) {
     settle();
     in_use_ = newest_.scale;
   }
-  scaled_ = true;
-  const PolicyScope plain(nullptr);
-  return loss * Tensor(full({}, in_use_, kFloat32, loss.device()));
+  if (!scaled_) scaled_ = make_ref<ScaleTag>(ScaleTag::Is::Scaled);
+  if (!bad_loss_.defined()) bad_loss_ = full({}, 0, kFloat32, loss.device());
+  backend(loss.device()).check_finite({&loss.array(), 1}, bad_loss_);
+  return scaled_loss(loss, Tensor(full({}, in_use_, kFloat32, loss.device())), scaled_);
 }
 
 std::vector<Tensor> AsyncGradScaler::scale(const std::vector<Tensor>& losses) {
@@ -42,12 +47,11 @@ optim::AsyncStep AsyncGradScaler::step(optim::AsyncOptimizer& optimizer,
   HALFTAPE_CHECK(scaled_,
                  "AsyncGradScaler::step: nothing was scaled since the last update(); call "
                  "scaler.scale(loss).backward() first");
-  for (const Tensor& p : optimizer.parameters())
-    HALFTAPE_CHECK(options_.allow_fp16_grads || !p.grad().defined() || p.grad().dtype() != kFloat16,
-                   "AsyncGradScaler::step: the gradient of a ", p.sizes(),
-                   " parameter is float16, which loses what scaling saved when it is divided back; "
-                   "keep parameters in float32 and let autocast make the halves, or set "
-                   "allow_fp16_grads");
+  const DivisibleBy divisible{"AsyncGradScaler::step", scaled_, options_.allow_fp16_grads};
+  const std::vector<Tensor>& parameters = optimizer.parameters();
+  for (size_t i = 0; i < parameters.size(); ++i)
+    if (parameters[i].grad().defined()) divisible.check(parameters[i].grad(), i);
+  options.found_inf = bad_loss_.clone();  // the worker's; a later loss goes into ours
   options.scale = in_use_;
   return steps_.emplace_back(optimizer.step(options));
 }
@@ -60,8 +64,8 @@ void AsyncGradScaler::update(const ScaleUpdate& how) {
   if (how.new_scale) check_scale(*how.new_scale, law_);
   settle();
   in_use_ = newest_.scale;  // Late: what is decided by now. Prompt: scale() looks again.
-  pending_ = Pending{std::exchange(steps_, {}), law_, how.new_scale};
-  scaled_ = false;
+  pending_ = Pending{std::exchange(steps_, {}), std::exchange(bad_loss_, {}), law_, how.new_scale};
+  scaled_ = {};
   if (how.is_async) return;
   settle();
   in_use_ = newest_.scale;
@@ -81,10 +85,26 @@ void AsyncGradScaler::settle() {
     newest_.scale = static_cast<float>(*update.new_scale);
   } else if (learnt) {
     const float before = newest_.scale;
-    newest_ = next(newest_, found_inf, update.law);
-    counts_ =
-        counted(counts_, found_inf ? Verdict::Overflow : Verdict::Finite, before, newest_.scale);
+    const bool bad_loss = update.bad_loss.defined() && read_double(update.bad_loss) != 0;
+    const Verdict verdict = bad_loss    ? Verdict::BadLoss
+                            : found_inf ? Verdict::Overflow
+                                        : Verdict::Finite;
+    newest_ = next(newest_, verdict, update.law);
+    counts_ = counted(counts_, verdict, before, newest_.scale);
+    if (verdict != Verdict::Finite) report(bad_loss);
   }
+}
+
+/// Another step was skipped: is that too many in a row?
+void AsyncGradScaler::report(bool bad_loss) const {
+  const int64_t in_row = counts_.skips_in_row, most = options_.throw_after_skips;
+  const char* why = bad_loss ? "; the loss itself is infinite or NaN, which no scale cures" : "";
+  if (in_row == options_.warn_after_skips)
+    warn("AsyncGradScaler: " + std::to_string(in_row) +
+         " steps in a row were skipped, the scale is " + std::to_string(newest_.scale) + why);
+  HALFTAPE_CHECK(most == 0 || in_row < most, "AsyncGradScaler: ", in_row,
+                 " steps in a row were skipped (throw_after_skips ", most, "), the scale is ",
+                 newest_.scale, why);
 }
 
 double AsyncGradScaler::get_scale(bool up_to_date) {
@@ -143,7 +163,8 @@ void AsyncGradScaler::load_state_dict(const StateDict& saved) {
   in_use_ = static_cast<float>(scale);
   pending_.reset();
   steps_.clear();
-  scaled_ = false;
+  bad_loss_ = {};
+  scaled_ = {};
 }
 
 }  // namespace halftape::amp

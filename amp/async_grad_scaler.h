@@ -35,7 +35,9 @@ struct ScaleUpdate {
 ///
 /// The law is GradScaler's (core/formula/scaler.h), and it is run by the caller's thread alone: of
 /// the worker's findings only the verdicts are read, and those by value. Each step is divided by
-/// the scale that multiplied its loss. Calls come from one thread; in a wrong order they throw.
+/// the scale that multiplied its loss. Losses that are not finite, marked gradients and skips in a
+/// row are GradScaler's matter here, too; what it says in update(), the next call says that waits
+/// for a verdict. Calls come from one thread; in a wrong order they throw.
 class AsyncGradScaler {
  public:
   explicit AsyncGradScaler(GradScalerOptions options = {},
@@ -77,10 +79,12 @@ class AsyncGradScaler {
   /// An update() whose verdicts were not looked at yet.
   struct Pending {
     std::vector<optim::AsyncStep> steps;
+    Array bad_loss;
     ScalerLaw law;
     std::optional<double> new_scale;
   };
   void settle();
+  void report(bool bad_loss) const;
 
   GradScalerOptions options_;
   ScaleDelivery delivery_;
@@ -88,9 +92,12 @@ class AsyncGradScaler {
   ScalerState newest_;   // after every update() that is settled
   ScalerCounts counts_;  // likewise
   float in_use_;         // what losses are multiplied by
-  bool scaled_ = false;
-  std::vector<optim::AsyncStep> steps_;  // since the last update()
   std::optional<Pending> pending_;
+
+  // Since the last update():
+  Ref<GradTag> scaled_;  // marks the gradients of losses scaled since then
+  Array bad_loss_;       // one float32: has a loss been infinite or NaN?
+  std::vector<optim::AsyncStep> steps_;
 };
 
 }  // namespace halftape::amp

@@ -148,7 +148,8 @@ void AsyncOptimizer::run(const Ticket& ticket) {
     StepVerdict verdict = grads.empty() ? StepVerdict::NoGradients : StepVerdict::Finite;
     if (ticket.options.scale && !grads.empty()) {
       const Device device = grads[0].device();
-      const Array found_inf = full({}, 0, kFloat32, device);
+      const Array& known = ticket.options.found_inf;
+      const Array found_inf = known.defined() ? known.clone() : full({}, 0, kFloat32, device);
       backend(device).unscale(grads, full({}, 1 / record.scale, kFloat32, device), found_inf);
       if (read_double(found_inf) != 0) verdict = StepVerdict::NonFinite;
     }

@@ -17,6 +17,7 @@ struct AsyncStepOptions {
   std::optional<double> scale = {};  // gradients are this many times too large: divide, check, skip
   std::optional<double> max_norm = {};  // then clip_grad_norm_
   double norm_type = 2;
+  Array found_inf = {};  // with a scale: one float32; non-zero: skip, whatever the gradients are
 };
 
 /// What the check of a step found.
