@@ -138,6 +138,7 @@ std::vector<Tensor> AsyncOptimizer::take_gradients() {
 /// On the worker: check, publish the verdict, clip, update.
 void AsyncOptimizer::run(const Ticket& ticket) {
   AsyncStep::Record& record = *ticket.step.record_;
+  Array inverse;  // undefined: the gradients are true
   try {
     meet(Meeting::Check);
     std::vector<Array> grads;
@@ -150,7 +151,12 @@ void AsyncOptimizer::run(const Ticket& ticket) {
       const Device device = grads[0].device();
       const Array& known = ticket.options.found_inf;
       const Array found_inf = known.defined() ? known.clone() : full({}, 0, kFloat32, device);
-      backend(device).unscale(grads, full({}, 1 / record.scale, kFloat32, device), found_inf);
+      inverse = full({}, 1 / record.scale, kFloat32, device);
+      // Nobody sees these gradients: unless they are clipped, the update divides them as it reads.
+      if (ticket.options.max_norm || !inner_->supports_control())
+        backend(device).unscale(grads, std::exchange(inverse, {}), found_inf);
+      else
+        backend(device).check_finite(grads, found_inf, inverse);
       if (read_double(found_inf) != 0) verdict = StepVerdict::NonFinite;
     }
     meet(Meeting::Verdict);
@@ -166,7 +172,10 @@ void AsyncOptimizer::run(const Ticket& ticket) {
       nn::utils::clip_grad_norm_(newest_, *ticket.options.max_norm, ticket.options.norm_type);
     for (size_t i = 0; i < ticket.groups.size(); ++i)
       inner_->param_groups()[i].set_options(ticket.groups[i]->clone());
-    inner_->step();
+    if (inverse.defined())
+      inner_->step(StepControl{{}, inverse});
+    else
+      inner_->step();
   }
   inner_->zero_grad();  // the buffers are free before the next backward pass asks for some
 }

@@ -99,3 +99,21 @@ TEST_CASE("asynchronous skips in a row are warned of and thrown at as asked") {
   }
   set_warning_handler(before);
 }
+
+TEST_CASE("a float16 gradient that is not clipped is divided in float32, and its master moves") {
+  const Tensor p = ones({2}, TensorOptions(kFloat16).requires_grad(true)),
+               tiny = full({2}, 0x1p-30);
+  for (const bool clips : {false, true}) {
+    auto inner = std::make_unique<optim::SGD>(
+        std::vector<Tensor>{p}, optim::SGDOptions(0x1p10).weights(optim::Weights::Master));
+    const optim::SGD& sgd = *inner;
+    AsyncOptimizer optimizer(std::move(inner));
+    AsyncGradScaler scaler({.init_scale = 65536, .allow_fp16_grads = true});
+    scaler.scale((p.to(kFloat32) * tiny).sum()).backward();
+    optim::AsyncStepOptions how{.is_async = false};
+    if (clips) how.max_norm = 1;
+    CHECK(scaler.step(optimizer, how).applied());
+    const Tensor master(sgd.state_of(sgd.parameters()[0]).at("master"));
+    CHECK(master.equal(full({2}, clips ? 1 : 1 - 0x1p-20)));
+  }
+}
