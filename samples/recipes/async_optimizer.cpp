@@ -6,14 +6,12 @@
 // Three runs: every step waited for; a step in flight with prompt verdicts; and with late ones, as
 // in RoundPipe. The first scale is far too large, so that all of them have to skip some steps.
 // Ends with "all as it should be" after about a second; exits with 1 when it is not.
-#include <halftape/halftape.h>
-
 #include <cmath>
-#include <cstdio>
 #include <numbers>
-#include <vector>
 
-using namespace halftape;
+#include "recipe.h"
+
+using namespace recipe;
 
 namespace {
 
@@ -75,13 +73,6 @@ Result train(bool is_async, amp::ScaleDelivery delivery) {
   return result;
 }
 
-bool failed = false;
-void expect(bool holds, const char* what) {
-  if (holds) return;
-  failed = true;
-  std::printf("NOT SO: %s\n", what);
-}
-
 }  // namespace
 
 int main() {
@@ -102,6 +93,5 @@ int main() {
   expect(prompt.skips > 0 && late.skips >= prompt.skips, "late verdicts save no skip");
   expect(train(true, amp::ScaleDelivery::Prompt).weights == prompt.weights,
          "two runs give the same bits, however the threads ran");
-  if (!failed) std::puts("all as it should be");
-  return failed ? 1 : 0;
+  return verdict();
 }
