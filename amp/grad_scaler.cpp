@@ -111,11 +111,13 @@ StepResult GradScaler::step(optim::Optimizer& optimizer,
   result.had_gradients = mine.finding.found_inf.defined();
   result.found_inf_ = mine.finding.found_inf;
   result.bad_loss_ = mine.bad_loss;
-  for (const Tensor& p : optimizer.parameters())
-    HALFTAPE_CHECK(!p.grad().defined() || inverse.defined() ||
-                       (result.had_gradients && mark_of(p.grad()).tag != scaled_),
+  for (const Tensor& p : optimizer.parameters()) {
+    if (!p.grad().defined() || inverse.defined()) continue;
+    HALFTAPE_CHECK(result.had_gradients && mark_of(p.grad()).tag != scaled_,
                    "GradScaler::step: a gradient arrived after unscale_(optimizer) and is still "
                    "scaled; call unscale_ after the last backward()");
+    check_mark(p.grad(), "GradScaler::step");
+  }
   if (result.had_gradients) {
     if (optimizer.supports_control())
       optimizer.step(StepControl{mine.finding.found_inf, inverse});

@@ -63,9 +63,11 @@ struct ScalerStats {
 ///     scaler.update();                  // the next scale; once, after all optimizers' steps
 ///
 /// Nothing here waits for the device except where said. Calls in a wrong order throw and name the
-/// missing call; so do clipping, optimizer.step() and a backward() that would add gradients of
-/// another scale while gradients are still scaled. A gradient that the user assigned or changed in
-/// place is the user's: nothing is known of it, and all is allowed.
+/// missing call; so do clipping and optimizer.step() while gradients are still scaled, and every
+/// use of a sum of gradients of different scales. backward() may make such sums: what is forgotten
+/// before it is used, as a GAN's discriminator forgets what its generator's loss left, harms
+/// nobody. A gradient that the user assigned or changed in place is the user's: nothing is known of
+/// it, and all is allowed.
 class GradScaler {
  public:
   explicit GradScaler(GradScalerOptions options = {});

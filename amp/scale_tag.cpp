@@ -1,29 +1,40 @@
 #include "halftape/amp/scale_tag.h"
 
+#include <sstream>
+
 #include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/policy.h"
 #include "halftape/autograd/record.h"
 
 namespace halftape::amp {
 
-std::string ScaleTag::objection(const char* call) const {
-  if (is_ == Is::Unscaled) return {};
-  return std::string(call) +
+std::string ScaleTag::objection(const std::string& call, Use use) const {
+  if (is_ == Is::Mixed) return call + ": " + why_;
+  if (is_ == Is::Unscaled || use == Use::AsTheyAre) return {};
+  return call +
          ": the gradients are still multiplied by the loss scale; call "
          "scaler.unscale_(optimizer) before clipping, and scaler.step(optimizer) to step (an "
          "AsyncGradScaler's step clips: give it max_norm)";
 }
 
-std::string ScaleTag::conflict(const GradTag* other) const {
-  if (!other && is_ == Is::Unscaled) return {};
+Ref<GradTag> ScaleTag::plus(const Ref<GradTag>& other) {
+  const auto* theirs = dynamic_cast<ScaleTag*>(other.get());
+  if (is_ == Is::Mixed) return Ref<GradTag>(this);
+  if (theirs && theirs->is_ == Is::Mixed) return other;
+  const bool unscaled = is_ == Is::Unscaled, joins_unscaled = theirs && theirs->is_ == Is::Unscaled;
+  if (unscaled && (!other || joins_unscaled)) return Ref<GradTag>(this);  // both are true
   if (!other)
-    return "a gradient of a scaled loss meets one of a loss that was not scaled; call "
-           "scaler.scale(loss).backward() for every loss";
-  if (is_ == Is::Unscaled)
-    return "a gradient arrives at one that was already unscaled by unscale_() or step(); call "
-           "optimizer.zero_grad() before the next backward(), or unscale_() after the last one";
-  return "gradients of two different loss scales meet: update(), or another scaler, came between; "
-         "call optimizer.zero_grad() after a step, and update() after the last backward()";
+    return make_ref<ScaleTag>(
+        "gradients of a scaled loss and of one that was not scaled were added; call "
+        "optimizer.zero_grad(), and scaler.scale(loss).backward() for every loss");
+  if (unscaled || joins_unscaled)
+    return make_ref<ScaleTag>(
+        "a scaled gradient was added to one that unscale_() or step() had unscaled already; call "
+        "optimizer.zero_grad() before the first backward() of a step, and unscale_() after the "
+        "last one");
+  return make_ref<ScaleTag>(
+      "gradients of two different loss scales were added: update(), or another scaler, came "
+      "between; call optimizer.zero_grad() after a step, and update() after the last backward()");
 }
 
 Tensor scaled_loss(const Tensor& loss, const Tensor& factor, const Ref<GradTag>& tag) {
@@ -42,6 +53,12 @@ void DivisibleBy::check(const Tensor& grad, size_t parameter) const {
                  "parameters in float32 and let autocast make the halves, or set "
                  "allow_fp16_grads");
   const GradMark mark = mark_of(grad);
+  if (mark.tag && mark.tag != now) {
+    std::ostringstream place;
+    place << call << ": the gradient of parameter " << parameter << ", " << grad.sizes();
+    const std::string mixed = mark.tag->objection(place.str(), GradTag::Use::AsTheyAre);
+    HALFTAPE_CHECK(mixed.empty(), mixed);
+  }
   HALFTAPE_CHECK(!mark.known || mark.tag, call, ": the gradient of parameter ", parameter, ", ",
                  grad.sizes(),
                  ", is of a loss that was not scaled; call scaler.scale(loss).backward()");

@@ -7,16 +7,21 @@
 namespace halftape::amp {
 
 /// Gradients between one update() of one scaler and the next, still multiplied by the scale or
-/// divided by it again. Two marks are the same when they are one object.
+/// divided by it again; or Mixed: sums of terms that are not multiplied by one and the same number.
+/// Two marks are the same when they are one object.
 class ScaleTag final : public GradTag {
  public:
-  enum class Is : uint8_t { Scaled, Unscaled };
+  enum class Is : uint8_t { Scaled, Unscaled, Mixed };
   explicit ScaleTag(Is is) : is_(is) {}
-  std::string objection(const char* call) const override;
-  std::string conflict(const GradTag* other) const override;
+  /// Mixed. `why`: what was added to what, and the way out.
+  explicit ScaleTag(const char* why) : is_(Is::Mixed), why_(why) {}
+  std::string objection(const std::string& call, Use use) const override;
+  /// What is mixed stays mixed, for its first reason.
+  Ref<GradTag> plus(const Ref<GradTag>& other) override;
 
  private:
   Is is_;
+  const char* why_ = nullptr;
 };
 
 /// loss · factor, whose backward pass marks the gradients it leaves. `factor`: one float32.

@@ -10,20 +10,17 @@ namespace {
 std::atomic<bool> enabled{false};
 thread_local Ref<GradTag> current;
 
-/// The mark of a sum. Symmetrical, but for which of two agreeing marks is kept.
-Ref<GradTag> joined(const Ref<GradTag>& held, const Ref<GradTag>& arriving) {
+/// The mark of a sum.
+Ref<GradTag> sum_of(const Ref<GradTag>& held, const Ref<GradTag>& arriving) {
   if (held == arriving) return held;
-  const Ref<GradTag>& speaker = held ? held : arriving;
-  const std::string conflict = speaker->conflict((held ? arriving : held).get());
-  HALFTAPE_CHECK(conflict.empty(), "backward: ", conflict);
-  return speaker;
+  return held ? held->plus(arriving) : arriving->plus(held);
 }
 
 }  // namespace
 
 void GradTag::enable() { enabled.store(true, std::memory_order_relaxed); }
 
-void GradTag::mark_pass(Ref<GradTag> tag) { current = current ? joined(current, tag) : tag; }
+void GradTag::mark_pass(Ref<GradTag> tag) { current = current ? sum_of(current, tag) : tag; }
 
 GradTag::Pass::Pass() : before_(halftape::current) {}
 GradTag::Pass::Pass(Ref<GradTag> inherited)
@@ -43,12 +40,12 @@ void set_mark(const Tensor& grad, Ref<GradTag> tag) {
   impl.marked_version = grad.version();
 }
 
-void check_mark(const Tensor& grad, const char* call) {
+void check_mark(const Tensor& grad, const char* call, GradTag::Use use) {
   if (!grad.impl() || !grad.impl()->mark) [[likely]]
     return;
   const GradMark mark = mark_of(grad);
   if (!mark.known) return;
-  const std::string objection = mark.tag->objection(call);
+  const std::string objection = mark.tag->objection(call, use);
   HALFTAPE_CHECK(objection.empty(), objection);
 }
 
@@ -58,7 +55,7 @@ void accumulate_marked(Tensor& grad, const Tensor& g) {
     return;
   }
   const GradMark held = mark_of(grad);
-  const Ref<GradTag> mark = held.known ? joined(held.tag, current) : current;
+  const Ref<GradTag> mark = held.known ? sum_of(held.tag, current) : current;
   accumulate(grad, g);
   set_mark(grad, mark);
 }

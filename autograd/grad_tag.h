@@ -1,6 +1,7 @@
 // Marks on gradients: a node's rule says something of the backward pass that it is part of, and
 // every gradient which that pass leaves in a leaf remembers it until its bytes change. amp marks
-// the gradients of a scaled loss; autograd carries marks and knows nothing of what they mean.
+// the gradients of a scaled loss; autograd carries and adds marks, and knows nothing of what they
+// mean. backward() never throws because of them: what makes no sense is refused where it is used.
 #pragma once
 #include <string>
 
@@ -11,15 +12,18 @@ namespace halftape {
 class GradTag : public RefCounted {
  public:
   virtual ~GradTag() = default;
+  /// How a call uses gradients: takes the numbers for true ones, or knows of what was done to them
+  /// and relies only on its having been the same for every term of their sums.
+  enum class Use : uint8_t { AsTrue, AsTheyAre };
   /// Why `call` must not use a gradient with this mark, and the way out. Empty: it may.
-  virtual std::string objection(const char* call) const = 0;
-  /// Why gradients with this mark and with `other` (null: without a mark) must not be added, and
-  /// the way out. Empty: they may, and the sum carries this one.
-  virtual std::string conflict(const GradTag* other) const = 0;
+  virtual std::string objection(const std::string& call, Use use) const = 0;
+  /// The mark of a gradient with this mark and one with `other` (null: without a mark), added: one
+  /// of the two where they agree, else one that objects to every use. Symmetrical in what it means.
+  virtual Ref<GradTag> plus(const Ref<GradTag>& other) = 0;
 
   /// Marks are kept from now on, in all threads. Until somebody asks, they cost a branch.
   static void enable();
-  /// Marks the pass in progress. Throws when it carries a mark that is in conflict.
+  /// Marks the pass in progress; one that has a mark already gets the sum of both.
   static void mark_pass(Ref<GradTag> tag);
   /// The extent of one pass: a mark set within ends with it. A pass within a pass, as of a
   /// checkpoint, inherits the outer one's.
@@ -46,8 +50,8 @@ GradMark mark_of(const Tensor& grad);
 /// Vouches for the gradient as it is now.
 void set_mark(const Tensor& grad, Ref<GradTag> tag);
 /// Throws the objection of the gradient's mark, if there is one.
-void check_mark(const Tensor& grad, const char* call);
-/// grad ← grad + g, as accumulate() does, and its mark. Throws when the marks are in conflict.
+void check_mark(const Tensor& grad, const char* call, GradTag::Use use = GradTag::Use::AsTrue);
+/// grad ← grad + g, as accumulate() does, and likewise its mark.
 void accumulate_marked(Tensor& grad, const Tensor& g);
 
 }  // namespace halftape

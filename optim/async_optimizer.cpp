@@ -95,7 +95,8 @@ void AsyncOptimizer::check(const AsyncStepOptions& options) const {
                  " must be positive");
   for (const Tensor& p : model_) {
     const Tensor& g = p.grad();
-    if (!options.scale) check_mark(g, "AsyncOptimizer::step");
+    check_mark(g, "AsyncOptimizer::step",
+               options.scale ? GradTag::Use::AsTheyAre : GradTag::Use::AsTrue);
     HALFTAPE_CHECK(!g.defined() || (g.sizes() == p.sizes() && g.is_floating_point()),
                    "AsyncOptimizer::step: a gradient (", g.sizes(), ", ", g.dtype(),
                    ") does not fit its parameter (", p.sizes(), ", ", p.dtype(), ")");

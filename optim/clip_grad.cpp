@@ -18,8 +18,8 @@ std::vector<Tensor> gradients(const std::vector<Tensor>& parameters, const char*
   std::vector<Tensor> grads;
   for (const Tensor& p : parameters)
     if (p.grad().defined()) grads.push_back(p.grad());
-  if (scaled == ScaledGrads::Refuse)
-    for (const Tensor& g : grads) check_mark(g, call);
+  const auto use = scaled == ScaledGrads::Allow ? GradTag::Use::AsTheyAre : GradTag::Use::AsTrue;
+  for (const Tensor& g : grads) check_mark(g, call, use);
   return grads;
 }
 

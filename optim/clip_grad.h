@@ -1,5 +1,6 @@
 // Gradient clipping, under LibTorch's names. With a GradScaler, call scaler.unscale_(optimizer)
-// first: gradients that are still scaled are refused.
+// first: gradients that are still scaled are refused, and always those that are sums of gradients
+// of different scales.
 #pragma once
 #include <vector>
 

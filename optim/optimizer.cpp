@@ -70,7 +70,8 @@ void Optimizer::run(const StepControl& control) {
     for (const Tensor& p : group.params()) {
       const Tensor& g = p.grad();
       if (!g.defined()) continue;
-      if (!control.inv_scale.defined()) check_mark(g, "Optimizer::step");
+      check_mark(g, "Optimizer::step",
+                 control.inv_scale.defined() ? GradTag::Use::AsTheyAre : GradTag::Use::AsTrue);
       HALFTAPE_CHECK(g.sizes() == p.sizes() && g.device() == p.device() && g.is_floating_point(),
                      "optimizer: a gradient (", g.sizes(), ", ", g.dtype(), ", ", g.device(),
                      ") does not fit its parameter (", p.sizes(), ", ", p.dtype(), ", ", p.device(),

@@ -73,7 +73,7 @@ class Optimizer {
 
   /// One update of every parameter that has a gradient. With a closure: calls it first (gradients
   /// on) and gives its value. Validates everything before the first byte changes; throws on
-  /// gradients that a GradScaler has yet to unscale.
+  /// gradients that a GradScaler has yet to unscale, and on sums of gradients of different scales.
   Tensor step(const LossClosure& closure = nullptr);
   /// The same, decided on the device: control.found_inf non-zero leaves parameters and state bit
   /// for bit as they are; control.inv_scale multiplies the gradients as they are read. Throws

@@ -14,16 +14,26 @@ using amp::GradScaler;
 
 namespace {
 
-/// A mark of no meaning, to see where it goes.
+/// A mark of no meaning, to see where it goes. Sums name their terms, in the order of arrival.
 struct Name final : GradTag {
-  std::string objection(const char* call) const override { return std::string(call) + ": no"; }
-  std::string conflict(const GradTag* other) const override { return other ? "two marks" : ""; }
+  explicit Name(std::string n) : name(std::move(n)) {}
+  std::string objection(const std::string& call, Use use) const override {
+    return use == Use::AsTrue ? call + ": " + name : "";
+  }
+  Ref<GradTag> plus(const Ref<GradTag>& other) override {
+    if (!other) return Ref<GradTag>(this);
+    return make_ref<Name>(name + "+" + dynamic_cast<Name&>(*other).name);
+  }
+  const std::string name;
 };
 
-bool scaled(const Tensor& p) {
+/// What a use of p's gradient is told, in place of the call's name; empty: it may be used.
+std::string objection(const Tensor& p, GradTag::Use use) {
   const GradMark mark = mark_of(p.grad());
-  return mark.known && mark.tag && !mark.tag->objection("").empty();
+  return mark.tag ? mark.tag->objection("", use) : "";
 }
+bool mixed(const Tensor& p) { return !objection(p, GradTag::Use::AsTheyAre).empty(); }
+bool scaled(const Tensor& p) { return !objection(p, GradTag::Use::AsTrue).empty() && !mixed(p); }
 
 struct Fixture {
   Tensor w = ones({3}, requires_grad());
@@ -102,10 +112,11 @@ TEST_CASE("clipping does not make an unscaled gradient a stranger") {
   f.backward();
   f.scaler.unscale_(f.optimizer);
   nn::utils::clip_grad_norm_({f.w}, 1);
-  CHECK_THROWS_WITH_AS(f.backward(), doctest::Contains("already unscaled"), Error);
+  f.backward();
+  CHECK(mixed(f.w));
 }
 
-TEST_CASE("gradients of two scales do not add up") {
+TEST_CASE("gradients of two scales add up to what nothing may use") {
   Fixture f;
   f.scaler.scale(full({}, 1.0));
   const Tensor late = f.scaler.scale((f.w * f.w).sum());
@@ -115,8 +126,11 @@ TEST_CASE("gradients of two scales do not add up") {
   f.scaler.step(second);
   f.scaler.update();
   f.backward();
-  CHECK_THROWS_WITH_AS(late.backward(), doctest::Contains("two different loss scales"), Error);
-  CHECK(f.w.grad().equal(full({3}, 32.0)));
+  CHECK(scaled(f.w));
+  late.backward();
+  CHECK(f.w.grad().equal(full({3}, 64.0)));
+  CHECK_THROWS_WITH_AS(f.scaler.step(f.optimizer), doctest::Contains("two different loss scales"),
+                       Error);
   f.optimizer.zero_grad();
   // Alone it is refused where it would be divided by the wrong scale.
   const Tensor stale = f.scaler.scale((f.w * f.w).sum());
@@ -129,11 +143,117 @@ TEST_CASE("two scalers are two scales") {
   Fixture f;
   GradScaler other({.init_scale = 4});
   f.backward();
-  CHECK_THROWS_WITH_AS(other.scale(f.w.sum()).backward(), doctest::Contains("another scaler"),
-                       Error);
   other.scale(f.w.sum());
-  CHECK_THROWS_AS(other.unscale_(f.optimizer), Error);
+  CHECK_THROWS_WITH_AS(other.unscale_(f.optimizer), doctest::Contains("scaled earlier"), Error);
+  other.scale(f.w.sum()).backward();
+  for (GradScaler* scaler : {&f.scaler, &other})
+    CHECK_THROWS_WITH_AS(scaler->step(f.optimizer), doctest::Contains("another scaler"), Error);
+  f.optimizer.zero_grad();
+  f.backward();
   CHECK(f.scaler.step(f.optimizer).applied());
+}
+
+TEST_CASE("every use of a mixed gradient is refused with the reason, whatever is allowed") {
+  using nn::utils::ScaledGrads;
+  const char *plain = "one that was not scaled", *used = "had unscaled already",
+             *two = "two different loss scales";
+  // The reason, and how such a sum comes about.
+  const std::pair<const char*, void (*)(Fixture&)> ways[] = {
+      {plain, [](Fixture& f) { f.backward(), f.w.sum().backward(); }},
+      {plain, [](Fixture& f) { f.w.sum().backward(), f.backward(); }},
+      {used, [](Fixture& f) { f.backward(), f.scaler.unscale_(f.optimizer), f.backward(); }},
+      {used, [](Fixture& f) { f.backward(), f.scaler.step(f.optimizer), f.backward(); }},
+      {two, [](Fixture& f) { f.backward(), f.scaler.update(8.0), f.backward(); }},
+      {two, [](Fixture& f) { f.backward(), GradScaler().scale(f.w.sum()).backward(); }},
+      {two,
+       [](Fixture& f) { (f.scaler.scale(f.w.sum()) + GradScaler().scale(f.w.sum())).backward(); }},
+  };
+  for (const auto& [reason, make] : ways) {
+    CAPTURE(reason);
+    Fixture f;
+    make(f);
+    const auto refused = [&](const char* call, auto use) {
+      const Tensor w = f.w.detach().clone(), g = f.w.grad().clone();
+      try {
+        use();
+        FAIL_CHECK(call, " was not refused");
+      } catch (const Error& e) {
+        const std::string message = e.what();
+        CHECK_MESSAGE(message.find(call) == 0, message);
+        CHECK_MESSAGE(message.find(reason) != std::string::npos, message);
+        CHECK_MESSAGE(message.find("optimizer.zero_grad()") != std::string::npos, message);
+      }
+      CHECK(f.w.equal(w));
+      CHECK(f.w.grad().equal(g));
+    };
+    for (int again = 0; again < 2; ++again) {
+      for (const auto allow : {ScaledGrads::Refuse, ScaledGrads::Allow}) {
+        refused("clip_grad_norm_", [&] { nn::utils::clip_grad_norm_({f.w}, 1, 2, false, allow); });
+        refused("clip_grad_value_", [&] { nn::utils::clip_grad_value_({f.w}, 1, allow); });
+      }
+      refused("Optimizer::step", [&] { f.optimizer.step(); });
+      const Array one = full({}, 1, kFloat32, kCPU);
+      refused("Optimizer::step", [&] { f.optimizer.step(StepControl{{}, one}); });
+      f.scaler.scale(f.w.sum());
+      // In a stage of its own each: Ready, and, where unscale_() came before, Unscaled.
+      const auto step_or_update = [&] {
+        try {
+          f.scaler.step(f.optimizer);
+        } catch (const Error& e) {  // it has stepped already
+          if (std::string(e.what()).find("call update() first") == std::string::npos) throw;
+          f.scaler.update();
+          f.scaler.scale(f.w.sum());
+          f.scaler.step(f.optimizer);
+        }
+      };
+      refused("GradScaler::", step_or_update);
+      GradScaler other;
+      other.scale(f.w.sum());
+      refused("GradScaler::unscale_", [&] { other.unscale_(f.optimizer); });
+      refused("GradScaler::unscale_", [&] { other.step(f.optimizer); });
+      f.w.sum().backward();  // a mixed gradient plus anything stays mixed, for its first reason
+      f.scaler.scale(f.w.sum()).backward();
+    }
+    f.optimizer.zero_grad();
+    f.w.sum().backward();
+    CHECK_NOTHROW(f.optimizer.step());
+  }
+}
+
+TEST_CASE("a mixed gradient that is changed or assigned by hand is the user's again") {
+  Fixture f;
+  const auto mix = [&] { f.backward(), f.w.sum().backward(); };
+  mix();
+  f.w.grad().mul_(0.5);
+  CHECK_FALSE(mixed(f.w));
+  f.optimizer.zero_grad();
+  mix();
+  f.w.mutable_grad() = f.w.grad().clone();
+  CHECK_FALSE(mixed(f.w));
+  mix();
+  CHECK(mixed(f.w));
+  f.optimizer.zero_grad(false);
+  f.backward();
+  CHECK(f.scaler.step(f.optimizer).applied());
+}
+
+TEST_CASE("an optimizer that decides on the host does not step with a mixed gradient either") {
+  struct OnHost final : optim::SGD {
+    using SGD::SGD;
+    bool supports_control() const override { return false; }
+  };
+  const Tensor w = ones({2}, requires_grad());
+  OnHost optimizer(std::vector<Tensor>{w}, optim::SGDOptions(1.0));
+  GradScaler scaler({.init_scale = 8});
+  for (const bool overflows : {false, true}) {
+    scaler.scale(w.sum() * (overflows ? HUGE_VAL : 1)).backward();
+    scaler.unscale_(optimizer);
+    scaler.scale(w.sum()).backward();
+    CHECK_THROWS_WITH_AS(scaler.step(optimizer), doctest::Contains("had unscaled already"), Error);
+    optimizer.zero_grad();
+    scaler.update();
+  }
+  CHECK(w.equal(ones({2})));
 }
 
 TEST_CASE("unscaled gradients may follow after unscale_: they are of one kind") {
@@ -193,7 +313,7 @@ TEST_CASE("each thread's pass has its own mark") {
   CHECK_FALSE(scaled(other));
 }
 
-TEST_CASE("a mark set by any rule reaches the leaves, and two of them are in conflict") {
+TEST_CASE("a mark set by any rule reaches the leaves, and two of them are added") {
   GradTag::enable();
   const Tensor w = ones({2}, requires_grad());
   auto marked = [&](const Ref<GradTag>& tag) {
@@ -202,15 +322,20 @@ TEST_CASE("a mark set by any rule reaches the leaves, and two of them are in con
       return {g};
     });
   };
-  const Ref<GradTag> one = make_ref<Name>(), two = make_ref<Name>();
+  const Ref<GradTag> one = make_ref<Name>("one"), two = make_ref<Name>("two");
   marked(one).sum().backward();
   CHECK(mark_of(w.grad()).tag == one);
-  CHECK_THROWS_WITH_AS(check_mark(w.grad(), "here"), "here: no", Error);
-  CHECK_THROWS_WITH_AS(marked(two).sum().backward(), "backward: two marks", Error);
-  CHECK_THROWS_WITH_AS((marked(one) + marked(two)).sum().backward(), "backward: two marks", Error);
-  CHECK_FALSE(GradTag::Pass::current());
+  CHECK_THROWS_WITH_AS(check_mark(w.grad(), "here"), "here: one", Error);
+  CHECK_NOTHROW(check_mark(w.grad(), "here", GradTag::Use::AsTheyAre));
   w.sum().backward();
   CHECK(mark_of(w.grad()).tag == one);
+  marked(two).sum().backward();
+  CHECK(objection(w, GradTag::Use::AsTrue) == ": one+two");
+  w.mutable_grad() = Tensor();
+  const Tensor first = marked(one), second = marked(two);
+  (first + second).sum().backward();  // what was made last goes first
+  CHECK_FALSE(GradTag::Pass::current());
+  CHECK(objection(w, GradTag::Use::AsTrue) == ": two+one");
   w.grad().add_(1);
   CHECK_FALSE(mark_of(w.grad()).known);
   CHECK_NOTHROW(check_mark(w.grad(), "here"));
