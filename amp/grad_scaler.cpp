@@ -215,9 +215,9 @@ void GradScaler::require_scale(const char* call) const {
 
 GradScaler::PerOptimizer& GradScaler::per(const optim::Optimizer& optimizer) {
   const auto found = std::find_if(optimizers_.begin(), optimizers_.end(),
-                                  [&](const PerOptimizer& p) { return p.who == &optimizer; });
+                                  [&](const PerOptimizer& p) { return p.who == optimizer.id(); });
   if (found != optimizers_.end()) return *found;
-  return optimizers_.emplace_back(PerOptimizer{&optimizer, {}});
+  return optimizers_.emplace_back(PerOptimizer{optimizer.id()});
 }
 
 }  // namespace halftape::amp

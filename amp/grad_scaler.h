@@ -121,7 +121,7 @@ class GradScaler {
  private:
   enum class Stage : uint8_t { Ready, Unscaled, Stepped };
   struct PerOptimizer {
-    const optim::Optimizer* who;
+    uint64_t who;                // Optimizer::id()
     ScalerFinding finding = {};  // without arrays: no gradients were seen
     Array bad_loss = {};         // as it was known then
     Stage stage = Stage::Ready;
@@ -132,7 +132,7 @@ class GradScaler {
     Shape shape;
   };
   struct Met {
-    const optim::Optimizer* who;
+    uint64_t who;
     std::vector<Place> parameters;
   };
   bool initialised() const { return scale_.defined(); }

@@ -155,11 +155,11 @@ int64_t GradScaler::meet(const optim::Optimizer& optimizer) {
   for (size_t g = 0; g < groups.size(); ++g)
     for (const Tensor& p : groups[g].params()) now.push_back({g, p.sizes()});
   for (size_t i = 0; i < met_.size(); ++i) {
-    if (met_[i].who != &optimizer) continue;
+    if (met_[i].who != optimizer.id()) continue;
     met_[i].parameters = std::move(now);
     return static_cast<int64_t>(i);
   }
-  met_.push_back({&optimizer, std::move(now)});
+  met_.push_back({optimizer.id(), std::move(now)});
   return static_cast<int64_t>(met_.size()) - 1;
 }
 
@@ -168,7 +168,7 @@ ScalerStats GradScaler::stats() const {
   ScalerStats s{c.steps, c.skips, c.skips_in_row, c.bad_losses, c.growths, c.backoffs, {}};
   if (c.parameter < 0) return s;
   const auto optimizer = static_cast<size_t>(c.optimizer), index = static_cast<size_t>(c.parameter);
-  if (index >= met_[optimizer].parameters.size()) return s;  // another optimizer, at that address
+  if (index >= met_[optimizer].parameters.size()) return s;  // its groups were changed by hand
   const Place& place = met_[optimizer].parameters[index];
   s.nonfinite = {optimizer, index, place.group, place.shape};
   return s;

@@ -1,5 +1,6 @@
 #include "halftape/optim/optimizer.h"
 
+#include <atomic>
 #include <set>
 
 #include "halftape/autograd/grad_mode.h"
@@ -17,9 +18,13 @@ OptimizerParamGroup& OptimizerParamGroup::operator=(OptimizerParamGroup other) {
   return *this;
 }
 
+namespace {
+std::atomic<uint64_t> next_id{0};
+}
+
 Optimizer::Optimizer(const std::vector<OptimizerParamGroup>& groups,
                      std::unique_ptr<OptimizerOptions> defaults)
-    : defaults_(std::move(defaults)) {
+    : id_(next_id.fetch_add(1, std::memory_order_relaxed)), defaults_(std::move(defaults)) {
   defaults_->validate();
   for (const OptimizerParamGroup& group : groups) add_param_group(group);
   HALFTAPE_CHECK(!parameters().empty(),

@@ -83,6 +83,10 @@ class Optimizer {
   /// unscales the gradients and waits for the verdict.
   virtual bool supports_control() const { return false; }
 
+  /// By what it is known to those who remember it, while it lives and after: a number that no other
+  /// optimizer of the process has or will have. An address is soon another one's.
+  uint64_t id() const { return id_; }
+
   /// Forgets all gradients, or fills them with zeros.
   void zero_grad(bool set_to_none = true);
 
@@ -110,6 +114,7 @@ class Optimizer {
 
  private:
   void run(const StepControl& control);
+  const uint64_t id_;
   std::vector<OptimizerParamGroup> groups_;
   std::unique_ptr<OptimizerOptions> defaults_;
   std::map<const detail::TensorImpl*, ParamState> state_;

@@ -3,6 +3,7 @@
 #include <halftape/halftape.h>
 
 #include <limits>
+#include <optional>
 
 #include "halftape/tests/support/tracing_backend.h"
 
@@ -404,4 +405,40 @@ TEST_CASE("weights do not depend on a power-of-two scale where nothing under- or
   };
   const Tensor reference = train(1);
   for (const double scale : {0x1p4, 0x1p10, 0x1p16, 0x1p20}) CHECK(train(scale).equal(reference));
+}
+
+TEST_CASE("an optimizer made where another one was does not inherit what was found there") {
+  const Tensor a = ones({2}, requires_grad()), b = ones({3}, requires_grad());
+  std::optional<optim::SGD> optimizer;
+  const auto make = [&](const Tensor& p) {
+    optimizer.emplace(std::vector<Tensor>{p}, optim::SGDOptions(1.0));
+    return &*optimizer;
+  };
+  for (const bool steps : {false, true}) {
+    CAPTURE(steps);
+    GradScaler scaler({.init_scale = 8});
+    const optim::Optimizer* place = make(a);
+    const uint64_t id = optimizer->id();
+    scaler.scale(a.sum() + b.sum()).backward();
+    a.grad().fill_(inf);
+    if (steps)
+      CHECK(scaler.step(*optimizer).found_inf());
+    else
+      scaler.unscale_(*optimizer);
+    REQUIRE(make(b) == place);
+    CHECK(optimizer->id() > id);
+    // Neither unscaled nor stepped yet, and its gradients are finite.
+    CHECK(scaler.step(*optimizer).applied());
+    CHECK(b.equal(zeros({3})));
+    // What the former one found still counts, and is said of the former one.
+    scaler.update();
+    CHECK(scaler.get_scale() == 4);
+    const auto first = scaler.stats().nonfinite;
+    REQUIRE(first);
+    CHECK(first->optimizer == 0);
+    CHECK(first->shape == Shape{2});
+    optimizer->zero_grad();
+    a.mutable_grad() = Tensor();
+    b.detach().fill_(1);
+  }
 }
