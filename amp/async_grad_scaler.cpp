@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "halftape/amp/inject.h"
 #include "halftape/amp/scale_tag.h"
 #include "halftape/amp/scaler_state.h"
 #include "halftape/core/warn.h"
@@ -53,7 +54,10 @@ optim::AsyncStep AsyncGradScaler::step(optim::AsyncOptimizer& optimizer,
     if (parameters[i].grad().defined()) divisible.check(parameters[i].grad(), i);
   options.found_inf = bad_loss_.clone();  // the worker's; a later loss goes into ours
   options.scale = in_use_;
-  return steps_.emplace_back(optimizer.step(options));
+  detail::apply_faults(parameters);
+  optim::AsyncStep step = optimizer.step(options);
+  steps_.push_back({step, met_.meet(optimizer.id(), optimizer.param_groups())});
+  return step;
 }
 
 void AsyncGradScaler::update(const ScaleUpdate& how) {
@@ -75,22 +79,28 @@ void AsyncGradScaler::update(const ScaleUpdate& how) {
 void AsyncGradScaler::settle() {
   if (!pending_) return;
   const Pending update = *std::exchange(pending_, {});
-  bool learnt = false, found_inf = false;
-  for (const optim::AsyncStep& step : update.steps) {
-    const optim::StepVerdict verdict = step.verdict();
+  bool learnt = false;
+  const HandedOver* overflow = nullptr;
+  for (const HandedOver& one : update.steps) {
+    const optim::StepVerdict verdict = one.step.verdict();
     learnt |= verdict == optim::StepVerdict::Finite || verdict == optim::StepVerdict::NonFinite;
-    found_inf |= verdict == optim::StepVerdict::NonFinite;
+    if (!overflow && verdict == optim::StepVerdict::NonFinite) overflow = &one;
   }
   if (update.new_scale) {
     newest_.scale = static_cast<float>(*update.new_scale);
   } else if (learnt) {
     const float before = newest_.scale;
     const bool bad_loss = update.bad_loss.defined() && read_double(update.bad_loss) != 0;
-    const Verdict verdict = bad_loss    ? Verdict::BadLoss
-                            : found_inf ? Verdict::Overflow
-                                        : Verdict::Finite;
+    const Verdict verdict = bad_loss   ? Verdict::BadLoss
+                            : overflow ? Verdict::Overflow
+                                       : Verdict::Finite;
     newest_ = next(newest_, verdict, update.law);
     counts_ = counted(counts_, verdict, before, newest_.scale);
+    if (overflow) {
+      const auto first = overflow->step.nonfinite();
+      counts_.optimizer = overflow->optimizer;
+      counts_.parameter = first ? static_cast<int64_t>(*first) : -1;
+    }
     if (verdict != Verdict::Finite) report(bad_loss);
   }
 }
@@ -140,6 +150,11 @@ void AsyncGradScaler::set_backoff_factor(double factor) {
 }
 void AsyncGradScaler::set_growth_interval(int64_t interval) {
   change(law_, &ScalerLaw::growth_interval, interval);
+}
+
+ScalerStats AsyncGradScaler::stats() {
+  settle();
+  return met_.stats(counts_);
 }
 
 AsyncGradScaler::StateDict AsyncGradScaler::state_dict() {

@@ -65,6 +65,8 @@ class AsyncGradScaler {
   void set_backoff_factor(double factor);
   int64_t get_growth_interval(bool up_to_date = false);
   void set_growth_interval(int64_t interval);
+  /// As GradScaler's, of all steps before the last update(): waits for their verdicts.
+  ScalerStats stats();
   bool is_enabled() const { return options_.enabled; }
   ScaleDelivery delivery() const { return delivery_; }
 
@@ -76,9 +78,13 @@ class AsyncGradScaler {
   void load_state_dict(const StateDict& saved);
 
  private:
+  struct HandedOver {
+    optim::AsyncStep step;
+    int64_t optimizer;  // its number in met_
+  };
   /// An update() whose verdicts were not looked at yet.
   struct Pending {
-    std::vector<optim::AsyncStep> steps;
+    std::vector<HandedOver> steps;
     Array bad_loss;
     ScalerLaw law;
     std::optional<double> new_scale;
@@ -93,11 +99,12 @@ class AsyncGradScaler {
   ScalerCounts counts_;  // likewise
   float in_use_;         // what losses are multiplied by
   std::optional<Pending> pending_;
+  MetOptimizers met_;
 
   // Since the last update():
   Ref<GradTag> scaled_;  // marks the gradients of losses scaled since then
   Array bad_loss_;       // one float32: has a loss been infinite or NaN?
-  std::vector<optim::AsyncStep> steps_;
+  std::vector<HandedOver> steps_;
 };
 
 }  // namespace halftape::amp

@@ -63,7 +63,7 @@ Array GradScaler::judge(const optim::Optimizer& optimizer, const char* call, InP
     if (p.grad().defined()) divisible.check(p.grad(), grads.size());
     grads.push_back(p.grad().defined() ? p.grad().array() : Array());
   }
-  detail::apply_faults(optimizer);
+  detail::apply_faults(parameters);
   if (std::any_of(grads.begin(), grads.end(), [](const Array& g) { return g.defined(); })) {
     const Device device = scale_.device();
     const Array inverse = empty_like(scale_);
@@ -72,7 +72,8 @@ Array GradScaler::judge(const optim::Optimizer& optimizer, const char* call, InP
     // A bad loss has settled the verdict already.
     mine.bad_loss = bad_loss_;
     mine.finding = {bad_loss_.defined() ? bad_loss_.clone() : full({}, 0, kFloat32, device),
-                    full({}, -1, kInt64, device), meet(optimizer)};
+                    full({}, -1, kInt64, device),
+                    met_.meet(optimizer.id(), optimizer.param_groups())};
     const ScalerFinding& f = mine.finding;
     if (divide == InPlace::No) {
       backend(device).check_finite(grads, f.found_inf, inverse, f.first);

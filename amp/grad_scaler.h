@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "halftape/amp/scaler_stats.h"
 #include "halftape/amp/step_result.h"
 #include "halftape/autograd/grad_tag.h"
 #include "halftape/core/formula/scaler.h"
@@ -36,22 +37,6 @@ struct GradScalerOptions {
     o.growth_factor = o.backoff_factor = 1;
     return o;
   }
-};
-
-/// What happened so far, counted in updates: calls of update() that judged a step.
-struct ScalerStats {
-  int64_t steps = 0;         // updates
-  int64_t skips = 0;         // of them, those that found something infinite or NaN
-  int64_t skips_in_row = 0;  // up to the last one
-  int64_t bad_losses = 0;    // of the skips, those for the loss itself
-  int64_t growths = 0, backoffs = 0;
-  /// A gradient, in Optimizer::parameters() and in its group.
-  struct Parameter {
-    size_t optimizer;  // counted in the order in which the scaler met them
-    size_t index, group;
-    Shape shape;
-  };
-  std::optional<Parameter> nonfinite;  // the first one of the last skip
 };
 
 /// Dynamic loss scaling. One training step:
@@ -127,20 +112,11 @@ class GradScaler {
     Stage stage = Stage::Ready;
   };
   enum class InPlace : bool { No, Yes };
-  struct Place {
-    size_t group;
-    Shape shape;
-  };
-  struct Met {
-    uint64_t who;
-    std::vector<Place> parameters;
-  };
   bool initialised() const { return scale_.defined(); }
   void require_scale(const char* call) const;
   void create_state(Device device);
   void fill_state(const ScalerState& state, const ScalerCounts& counts);
   PerOptimizer& per(const optim::Optimizer& optimizer);
-  int64_t meet(const optim::Optimizer& optimizer);
   Array judge(const optim::Optimizer& optimizer, const char* call, InPlace divide);
   static bool divides_as_it_reads(const optim::Optimizer& optimizer);
   void begin_epoch();
@@ -162,7 +138,7 @@ class GradScaler {
   Ref<GradTag> scaled_;    // marks the gradients of losses scaled since then
   Ref<GradTag> unscaled_;  // and those that were divided again
   std::vector<PerOptimizer> optimizers_;
-  std::vector<Met> met_;  // not only since the last update()
+  MetOptimizers met_;  // not only since the last update()
 };
 
 }  // namespace halftape::amp

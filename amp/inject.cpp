@@ -4,11 +4,13 @@
 #include <atomic>
 #include <mutex>
 
+#include "halftape/core/backend.h"
+
 namespace halftape::amp {
 
 struct Injection::Plan {
   Fault fault;
-  const halftape::detail::TensorImpl* parameter = nullptr;  // null: by place in the optimizer
+  Tensor parameter;  // undefined: by place in the optimizer
   int64_t met = 0;
   std::atomic<bool> happened{false};
 };
@@ -34,11 +36,12 @@ const Tensor& named(const Fault& fault,
   return found->second;
 }
 
-void apply(Injection::Plan& plan, const std::vector<Tensor>& parameters) {
-  const int64_t place = plan.parameter ? 0 : std::get<int64_t>(plan.fault.parameter);
-  const auto found = plan.parameter
+void apply(Injection::Plan& plan, std::span<const Tensor> parameters) {
+  const bool by_name = plan.parameter.defined();
+  const int64_t place = by_name ? 0 : std::get<int64_t>(plan.fault.parameter);
+  const auto found = by_name
                          ? std::find_if(parameters.begin(), parameters.end(),
-                                        [&](auto& p) { return p.impl() == plan.parameter; })
+                                        [&](auto& p) { return p.is_same(plan.parameter); })
                          : parameters.begin() + std::min<int64_t>(place, std::ssize(parameters));
   if (found == parameters.end() || plan.met++ != plan.fault.step) return;
   const Tensor& g = found->grad();
@@ -89,17 +92,16 @@ Injection inject(const Fault& fault,
   if (!place || !parameters.empty()) {
     const Tensor& parameter = named(fault, parameters);
     HALFTAPE_CHECK(parameter.defined(), "inject: the parameter that was named is undefined");
-    plan->parameter = parameter.impl();
+    plan->parameter = parameter;
   }
   return Injection(std::move(plan));
 }
 
 namespace detail {
-void apply_faults(const optim::Optimizer& optimizer) {
+void apply_faults(std::span<const Tensor> parameters) {
   if (planned.load(std::memory_order_relaxed) == 0) [[likely]]
     return;
   const std::lock_guard lock(mutex);
-  const std::vector<Tensor> parameters = optimizer.parameters();
   for (const auto& plan : plans) apply(*plan, parameters);
 }
 }  // namespace detail

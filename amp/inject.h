@@ -3,12 +3,13 @@
 #pragma once
 #include <limits>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
-#include "halftape/optim/optimizer.h"
+#include "halftape/autograd/tensor.h"
 
 namespace halftape::amp {
 
@@ -35,8 +36,9 @@ class [[nodiscard]] Injection {
   std::shared_ptr<Plan> plan_;
 };
 
-/// Plans a fault for GradScaler::unscale_() (and the step() that calls it), in every thread. The
-/// value is written into the scaled gradient by the device, in the order of its other work.
+/// Plans a fault for GradScaler::unscale_() (and the step() that calls it) and for
+/// AsyncGradScaler::step(), in every thread. The value is written into the scaled gradient by the
+/// device, in the order of its other work; for an asynchronous step before it is handed over.
 ///
 ///     const auto fault = amp::inject({.step = 12, .parameter = "0.weight"},
 ///                                    model->named_parameters().pairs());
@@ -48,8 +50,9 @@ Injection inject(const Fault& fault,
                  const std::vector<std::pair<std::string, Tensor>>& parameters = {});
 
 namespace detail {
-/// Carries out what is due for this optimizer. Costs a branch when nothing is planned.
-void apply_faults(const optim::Optimizer& optimizer);
+/// Carries out what is due for an optimizer of these parameters. Costs a branch when nothing is
+/// planned.
+void apply_faults(std::span<const Tensor> parameters);
 }  // namespace detail
 
 }  // namespace halftape::amp

@@ -148,31 +148,7 @@ void GradScaler::set_growth_interval(int64_t interval) {
   change(law_, &ScalerLaw::growth_interval, interval);
 }
 
-/// The optimizer's number, and what its parameters are called in stats().
-int64_t GradScaler::meet(const optim::Optimizer& optimizer) {
-  std::vector<Place> now;
-  const auto& groups = optimizer.param_groups();
-  for (size_t g = 0; g < groups.size(); ++g)
-    for (const Tensor& p : groups[g].params()) now.push_back({g, p.sizes()});
-  for (size_t i = 0; i < met_.size(); ++i) {
-    if (met_[i].who != optimizer.id()) continue;
-    met_[i].parameters = std::move(now);
-    return static_cast<int64_t>(i);
-  }
-  met_.push_back({optimizer.id(), std::move(now)});
-  return static_cast<int64_t>(met_.size()) - 1;
-}
-
-ScalerStats GradScaler::stats() const {
-  const ScalerCounts c = counts();
-  ScalerStats s{c.steps, c.skips, c.skips_in_row, c.bad_losses, c.growths, c.backoffs, {}};
-  if (c.parameter < 0) return s;
-  const auto optimizer = static_cast<size_t>(c.optimizer), index = static_cast<size_t>(c.parameter);
-  if (index >= met_[optimizer].parameters.size()) return s;  // its groups were changed by hand
-  const Place& place = met_[optimizer].parameters[index];
-  s.nonfinite = {optimizer, index, place.group, place.shape};
-  return s;
-}
+ScalerStats GradScaler::stats() const { return met_.stats(counts()); }
 
 GradScaler::StateDict to_dict(const SavedScaler& scaler) {
   const auto& [law, s, c] = scaler;

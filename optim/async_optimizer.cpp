@@ -19,6 +19,11 @@ StepVerdict AsyncStep::verdict() const {
   return record_->verdict;
 }
 
+std::optional<size_t> AsyncStep::nonfinite() const {
+  verdict();
+  return record_->nonfinite;
+}
+
 /// A step by value: nothing that the caller may change later is looked at again.
 struct AsyncOptimizer::Ticket {
   AsyncStep step;
@@ -142,23 +147,31 @@ void AsyncOptimizer::run(const Ticket& ticket) {
   Array inverse;  // undefined: the gradients are true
   try {
     meet(Meeting::Check);
-    std::vector<Array> grads;
+    std::vector<Array> grads;  // in the order of the parameters, undefined where there is none
+    const Tensor* some = nullptr;
     for (size_t i = 0; i < newest_.size(); ++i) {
-      newest_[i].mutable_grad() = ticket.grads[i];
-      if (ticket.grads[i].defined()) grads.push_back(ticket.grads[i].array());
+      const Tensor& g = ticket.grads[i];
+      newest_[i].mutable_grad() = g;
+      grads.push_back(g.defined() ? g.array() : Array());
+      if (g.defined()) some = &g;
     }
-    StepVerdict verdict = grads.empty() ? StepVerdict::NoGradients : StepVerdict::Finite;
-    if (ticket.options.scale && !grads.empty()) {
-      const Device device = grads[0].device();
+    StepVerdict verdict = some ? StepVerdict::Finite : StepVerdict::NoGradients;
+    if (ticket.options.scale && some) {
+      const Device device = some->device();
       const Array& known = ticket.options.found_inf;
       const Array found_inf = known.defined() ? known.clone() : full({}, 0, kFloat32, device);
+      const Array first = full({}, -1, kInt64, device);
       inverse = full({}, 1 / record.scale, kFloat32, device);
       // Nobody sees these gradients: unless they are clipped, the update divides them as it reads.
       if (ticket.options.max_norm || !inner_->supports_control())
-        backend(device).unscale(grads, std::exchange(inverse, {}), found_inf);
+        backend(device).unscale(grads, std::exchange(inverse, {}), found_inf, first);
       else
-        backend(device).check_finite(grads, found_inf, inverse);
-      if (read_double(found_inf) != 0) verdict = StepVerdict::NonFinite;
+        backend(device).check_finite(grads, found_inf, inverse, first);
+      if (read_double(found_inf) != 0) {
+        verdict = StepVerdict::NonFinite;
+        if (const double at = read_double(first); at >= 0)
+          record.nonfinite = static_cast<size_t>(at);
+      }
     }
     meet(Meeting::Verdict);
     record.verdict = verdict;

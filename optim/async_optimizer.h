@@ -39,13 +39,17 @@ class AsyncStep {
   StepVerdict verdict() const;
   bool found_inf() const { return verdict() == StepVerdict::NonFinite; }
   bool applied() const { return verdict() == StepVerdict::Finite; }
+  /// Where the first gradient that is infinite or NaN stands in AsyncOptimizer::parameters(). None
+  /// when there is none, and for a step without a scale. Waits as verdict() does.
+  std::optional<size_t> nonfinite() const;
 
  private:
   friend class AsyncOptimizer;
   struct Record {
     int64_t number = 0;
     float scale = 1;
-    StepVerdict verdict = StepVerdict::Failed;  // holds once `checked` is raised
+    StepVerdict verdict = StepVerdict::Failed;  // holds once `checked` is raised, and likewise …
+    std::optional<size_t> nonfinite;
     Fence checked;
   };
   AsyncStep(int64_t number, float scale) : record_(std::make_shared<Record>()) {
@@ -108,6 +112,8 @@ class AsyncOptimizer {
   const std::vector<OptimizerParamGroup>& param_groups() const { return groups_; }
   /// The model's parameters, group by group.
   const std::vector<Tensor>& parameters() const { return model_; }
+  /// Optimizer::id() of the wrapped one.
+  uint64_t id() const { return inner_->id(); }
   /// How many steps were handed over.
   int64_t steps() const { return steps_; }
 

@@ -140,3 +140,97 @@ TEST_CASE("a float16 gradient that is not clipped is divided in float32, and its
     CHECK(master.equal(full({2}, clips ? 1 : 1 - 0x1p-20)));
   }
 }
+
+TEST_CASE("the asynchronous scaler's statistics are the synchronous one's, step by step") {
+  // What becomes of each loss: good, an overflow in one of three parameters, or a bad loss.
+  enum { Good, First, Second, Third, BadLoss };
+  const int script[] = {Good, Good, Second, First, Good,    BadLoss, BadLoss,
+                        Good, Good, Good,   Third, BadLoss, Second,  Good};
+  for (const auto delivery : {amp::ScaleDelivery::Prompt, amp::ScaleDelivery::Late}) {
+    const amp::GradScalerOptions options{.init_scale = 64, .growth_interval = 3};
+    std::vector<Tensor> plain, model;
+    for (int64_t i = 0; i < 3; ++i)
+      for (auto* all : {&plain, &model}) all->push_back(ones({i + 1}, requires_grad()));
+    // Two groups, so that a place says more than a number.
+    const auto groups = [](const std::vector<Tensor>& p) {
+      return std::vector<optim::OptimizerParamGroup>{std::vector<Tensor>{p[0], p[1]},
+                                                     std::vector<Tensor>{p[2]}};
+    };
+    optim::SGD sgd(groups(plain), optim::SGDOptions(0.0));
+    AsyncOptimizer optimizer(std::make_unique<optim::SGD>(groups(model), optim::SGDOptions(0.0)));
+    amp::GradScaler scaler(options);
+    AsyncGradScaler async(options, delivery);
+    const auto backward = [](auto& by, const std::vector<Tensor>& p, int what) {
+      const Tensor loss = p[0].sum() + p[1].sum() + p[2].sum();
+      by.scale(what == BadLoss ? loss * std::nan("") : loss).backward();
+      if (what >= First && what <= Third)
+        p[static_cast<size_t>(what - First)].grad().fill_(HUGE_VAL);
+    };
+    for (const int what : script) {
+      CAPTURE(what);
+      sgd.zero_grad();
+      backward(scaler, plain, what);
+      scaler.step(sgd);
+      scaler.update();
+      backward(async, model, what);
+      const optim::AsyncStep step = async.step(optimizer);
+      const bool overflow = what >= First && what <= Third;
+      CHECK(step.nonfinite().has_value() == (what != Good));
+      if (overflow) CHECK(*step.nonfinite() == static_cast<size_t>(what - First));
+      async.update();
+      const amp::ScalerStats expected = scaler.stats(), got = async.stats();
+      CHECK(got.steps == expected.steps);
+      CHECK(got.skips == expected.skips);
+      CHECK(got.skips_in_row == expected.skips_in_row);
+      CHECK(got.bad_losses == expected.bad_losses);
+      CHECK(got.growths == expected.growths);
+      CHECK(got.backoffs == expected.backoffs);
+      REQUIRE(got.nonfinite.has_value() == expected.nonfinite.has_value());
+      if (!got.nonfinite) continue;
+      CHECK(got.nonfinite->optimizer == expected.nonfinite->optimizer);
+      CHECK(got.nonfinite->index == expected.nonfinite->index);
+      CHECK(got.nonfinite->group == expected.nonfinite->group);
+      CHECK(got.nonfinite->shape == expected.nonfinite->shape);
+    }
+    CHECK(async.stats().skips == 7);
+    CHECK(async.stats().bad_losses == 3);
+    CHECK(async.stats().growths > 0);
+    CHECK(async.stats().backoffs == 4);
+  }
+}
+
+TEST_CASE("the gradient that was not finite is found among parameters without gradients") {
+  const Tensor a = ones({2}, requires_grad()), b = ones({3}, requires_grad()),
+               c = ones({4}, requires_grad());
+  AsyncOptimizer optimizer(
+      std::make_unique<optim::SGD>(std::vector<Tensor>{a, b, c}, optim::SGDOptions(1.0)));
+  for (const bool clips : {false, true}) {
+    c.mutable_grad() = full({4}, HUGE_VAL);
+    optim::AsyncStepOptions how{.scale = 4};
+    if (clips) how.max_norm = 1;
+    CHECK(optimizer.step(how).nonfinite() == 2);
+    // A bad verdict that was known before names nobody.
+    b.mutable_grad() = ones({3});
+    how.found_inf = full({}, 1, kFloat32, kCPU);
+    const optim::AsyncStep step = optimizer.step(how);
+    CHECK(step.found_inf());
+    CHECK_FALSE(step.nonfinite());
+  }
+  c.mutable_grad() = full({4}, HUGE_VAL);
+  CHECK_FALSE(optimizer.step().nonfinite());  // without a scale nothing is checked
+}
+
+TEST_CASE("of two asynchronous optimizers the statistics name the one that overflowed first") {
+  Fixture one, two;
+  for (const bool both : {false, true}) {
+    one.scaler.scale(one.w.sum() + two.w.sum()).backward();
+    two.w.grad().fill_(HUGE_VAL);
+    if (both) one.w.grad().fill_(HUGE_VAL);
+    one.scaler.step(one.optimizer);
+    one.scaler.step(two.optimizer);
+    one.scaler.update();
+    REQUIRE(one.scaler.stats().nonfinite);
+    CHECK(one.scaler.stats().nonfinite->optimizer == (both ? 0 : 1));
+  }
+  CHECK(one.scaler.stats().skips == 2);
+}

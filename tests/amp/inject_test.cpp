@@ -4,6 +4,7 @@
 #include <halftape/halftape.h>
 
 #include <limits>
+#include <optional>
 
 #include "halftape/tests/support/tracing_backend.h"
 
@@ -115,4 +116,54 @@ TEST_CASE("an injection that was moved from says so") {
   const auto to = std::move(from);
   CHECK_FALSE(to.happened());
   CHECK_THROWS_WITH_AS(from.happened(), doctest::Contains("moved from"), Error);  // NOLINT
+}
+
+TEST_CASE("a fault reaches an asynchronous step, in the gradients that it takes with it") {
+  for (const bool by_name : {false, true}) {
+    CAPTURE(by_name);
+    nn::Linear model{3, 2};
+    optim::AsyncOptimizer optimizer(
+        std::make_unique<optim::SGD>(model->parameters(), optim::SGDOptions(0.1)));
+    amp::AsyncGradScaler scaler({.init_scale = 64});
+    const auto names = model->named_parameters().pairs();
+    const auto fault = by_name ? inject({.step = 2, .parameter = "bias"}, names)
+                               : inject({.step = 2, .parameter = int64_t{1}});
+    Tensor before;
+    for (int i = 0; i < 5; ++i) {
+      CHECK(fault.happened() == (i > 2));
+      scaler.scale(model->forward(ones({1, 3})).sum()).backward();
+      const optim::AsyncStep step = scaler.step(optimizer, {.is_async = false});
+      scaler.update();
+      CHECK(step.applied() == (i != 2));
+      CHECK(step.nonfinite() == (i == 2 ? std::optional<size_t>(1) : std::nullopt));
+      if (i == 2) CHECK(model->bias.equal(before));
+      before = model->bias.detach().clone();
+    }
+    CHECK(scaler.stats().skips == 1);
+    CHECK(scaler.stats().nonfinite->shape == Shape{2});
+    CHECK(scaler.get_scale(true) == 32);
+  }
+}
+
+TEST_CASE("the value goes into an asynchronous gradient before it is divided and clipped") {
+  const Tensor w = zeros({2}, requires_grad());
+  optim::AsyncOptimizer optimizer(
+      std::make_unique<optim::SGD>(std::vector<Tensor>{w}, optim::SGDOptions(1.0)));
+  amp::AsyncGradScaler scaler({.init_scale = 64});
+  const auto fault = inject({.value = 64 * 8, .element = 1});
+  scaler.scale(w.sum()).backward();
+  CHECK(scaler.step(optimizer, {.is_async = false}).applied());
+  CHECK(w.equal(tensor({-1., -8.})));
+}
+
+TEST_CASE("a planned fault keeps its parameter, so no other one takes its place") {
+  auto w = std::make_optional(ones({2}, requires_grad()));
+  const auto fault = inject({.parameter = "w"}, {{"w", *w}});
+  w.reset();
+  const Tensor other = ones({2}, requires_grad());
+  optim::SGD optimizer({other}, optim::SGDOptions(1.0));
+  GradScaler scaler({.init_scale = 64});
+  scaler.scale(other.sum()).backward();
+  CHECK(scaler.step(optimizer).applied());
+  CHECK_FALSE(fault.happened());
 }
