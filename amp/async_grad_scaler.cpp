@@ -6,6 +6,7 @@
 #include "halftape/amp/inject.h"
 #include "halftape/amp/scale_tag.h"
 #include "halftape/amp/scaler_state.h"
+#include "halftape/core/skips.h"
 #include "halftape/core/warn.h"
 
 namespace halftape::amp {
@@ -108,13 +109,9 @@ void AsyncGradScaler::settle() {
 /// Another step was skipped: is that too many in a row?
 void AsyncGradScaler::report(bool bad_loss) const {
   const int64_t in_row = counts_.skips_in_row, most = options_.throw_after_skips;
-  const char* why = bad_loss ? "; the loss itself is infinite or NaN, which no scale cures" : "";
-  if (in_row == options_.warn_after_skips)
-    warn("AsyncGradScaler: " + std::to_string(in_row) +
-         " steps in a row were skipped, the scale is " + std::to_string(newest_.scale) + why);
-  HALFTAPE_CHECK(most == 0 || in_row < most, "AsyncGradScaler: ", in_row,
-                 " steps in a row were skipped (throw_after_skips ", most, "), the scale is ",
-                 newest_.scale, why);
+  const std::string text = tell_skips("AsyncGradScaler", in_row, newest_.scale, bad_loss);
+  if (in_row == options_.warn_after_skips) warn(text);
+  HALFTAPE_CHECK(most == 0 || in_row < most, text, " (throw_after_skips ", most, ")");
 }
 
 double AsyncGradScaler::get_scale(bool up_to_date) {

@@ -11,6 +11,7 @@
 #include "halftape/autograd/ops/view.h"
 #include "halftape/autograd/policy.h"
 #include "halftape/core/formula/unary.h"
+#include "halftape/core/skips.h"
 
 namespace halftape::amp {
 
@@ -153,7 +154,7 @@ void GradScaler::update() {
   // Without any gradient there was nothing to learn about the scale: it stays.
   if (findings.empty()) return;
   backend(scale_.device()).scaler_update(judged, law_);
-  watch_skips();
+  watch_skips(judged.bad_loss);
 }
 
 void GradScaler::update(double new_scale) {
@@ -198,15 +199,15 @@ void GradScaler::end_epoch() {
 
 /// A run of n skips cannot be complete before n − (those in a row now) further updates: that is
 /// when the host looks, and no sooner.
-void GradScaler::watch_skips() {
+void GradScaler::watch_skips(const Array& bad_loss) {
   const int64_t most = options_.throw_after_skips;
   if (most == 0 || --until_look_ > 0) return;
   const int64_t in_row = counts().skips_in_row;
   until_look_ = most - in_row;
-  HALFTAPE_CHECK(in_row < most, "GradScaler::update: ", in_row,
-                 " steps in a row were skipped (throw_after_skips ", most, "), the scale is ",
-                 get_scale(),
-                 "; stats() tells whether losses or gradients are not finite, and which");
+  HALFTAPE_CHECK(in_row < most,
+                 tell_skips("GradScaler::update", in_row, static_cast<float>(get_scale()),
+                            bad_loss.defined() && read_double(bad_loss) != 0),
+                 " (throw_after_skips ", most, ")");
 }
 
 void GradScaler::require_scale(const char* call) const {

@@ -121,7 +121,7 @@ class GradScaler {
   static bool divides_as_it_reads(const optim::Optimizer& optimizer);
   void begin_epoch();
   void end_epoch();
-  void watch_skips();
+  void watch_skips(const Array& bad_loss);
   ScalerState state() const;
   ScalerCounts counts() const;
 

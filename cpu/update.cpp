@@ -3,9 +3,9 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <sstream>
 
 #include "halftape/core/formula/philox.h"
+#include "halftape/core/skips.h"
 #include "halftape/core/warn.h"
 #include "halftape/cpu/kernels.h"
 #include "halftape/cpu/loop.h"
@@ -72,16 +72,6 @@ void in_precision(const Array& param, F&& f) {
 template <class S>
 bool is_finite(S x) {
   return x - x == S(0);
-}
-
-void warn_of_skips(int64_t count, float scale, bool bad_loss) {
-  std::ostringstream text;
-  text << "GradScaler: " << count << " steps in a row were skipped, the scale is " << scale;
-  if (bad_loss)
-    text << "; the loss itself is infinite or NaN, which no scale cures";
-  else
-    text << "; scaler.stats().nonfinite names the first gradient that is not finite";
-  warn(text.str());
 }
 
 /// Are all elements finite, also times `factor`?
@@ -315,7 +305,7 @@ void scaler_update(const ScalerUpdate& u, const ScalerLaw& law) {
   }
   set_numbers<8>(u.counts, std::bit_cast<std::array<int64_t, 8>>(counts));
   if (verdict != Verdict::Finite && counts.skips_in_row == u.warn_after)
-    warn_of_skips(counts.skips_in_row, after.scale, bad_loss);
+    warn(tell_skips("GradScaler", counts.skips_in_row, after.scale, bad_loss));
 }
 
 }  // namespace halftape::cpu

@@ -196,7 +196,11 @@ TEST_CASE("throw_after_skips throws at exactly that many in a row, and waits as 
     CHECK_THROWS_AS(f.step(true), Error);
     f.step();
     for (int i = 0; i < 3; ++i) CHECK_NOTHROW(f.step(true));
-    CHECK_THROWS_AS(f.step(true), Error);
+    CHECK_THROWS_WITH_AS(f.step(true), doctest::Contains("stats().nonfinite"), Error);
+    f.step();
+    for (int i = 0; i < 3; ++i) CHECK_NOTHROW(f.step(f.loss() * kNaN, false));
+    CHECK_THROWS_WITH_AS(f.step(f.loss() * kNaN, false), doctest::Contains("the loss itself"),
+                         Error);
   }
 }
 
