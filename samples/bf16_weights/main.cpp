@@ -74,8 +74,10 @@ Result evaluate(nn::Sequential& model, const Samples& s, Dtype dtype) {
 
 Result train(const Way& way, const data::Split& split, const Settings& s, uint64_t seed) {
   manual_seed(seed);  // every way starts from the same weights and sees the same batches
-  nn::Sequential model(nn::Linear(64, 64), nn::ReLU(), nn::Linear(64, 64), nn::ReLU(),
-                       nn::Linear(64, 10));
+  // In braces the layers, and so their random weights, are made from left to right; in parentheses
+  // every compiler has its own order.
+  nn::Sequential model{nn::Linear(64, 64), nn::ReLU(), nn::Linear(64, 64), nn::ReLU(),
+                       nn::Linear(64, 10)};
   model->to(kBFloat16);
   model->to(way.dtype);
   const Samples all = samples(split.train);
