@@ -22,8 +22,7 @@ AsyncGradScaler::AsyncGradScaler(GradScalerOptions options, ScaleDelivery delive
 
 Tensor AsyncGradScaler::scale(const Tensor& loss) {
   if (!options_.enabled) return loss;
-  HALFTAPE_CHECK(loss.defined() && loss.is_floating_point(),
-                 "AsyncGradScaler::scale: expected a floating-point tensor");
+  check_loss(loss, "AsyncGradScaler::scale");
   if (delivery_ == ScaleDelivery::Prompt) {
     settle();
     in_use_ = newest_.scale;

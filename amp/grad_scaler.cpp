@@ -17,8 +17,7 @@ namespace halftape::amp {
 
 Tensor GradScaler::scale(const Tensor& loss) {
   if (!options_.enabled) return loss;
-  HALFTAPE_CHECK(loss.defined() && loss.is_floating_point(),
-                 "GradScaler::scale: expected a floating-point tensor");
+  check_loss(loss, "GradScaler::scale");
   if (!initialised()) create_state(loss.device());
   HALFTAPE_CHECK(loss.device().type() == scale_.device().type(),
                  "GradScaler::scale: the loss is on ", loss.device(), ", the scaler's state on ",

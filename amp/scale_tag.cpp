@@ -37,6 +37,14 @@ Ref<GradTag> ScaleTag::plus(const Ref<GradTag>& other) {
       "between; call optimizer.zero_grad() after a step, and update() after the last backward()");
 }
 
+void check_loss(const Tensor& loss, const char* call) {
+  HALFTAPE_CHECK(loss.defined(), call, ": the loss is undefined");
+  HALFTAPE_CHECK(loss.is_floating_point(), call, ": the loss, ", loss.sizes(), ", is ",
+                 loss.dtype(),
+                 ", and only floating-point tensors have gradients; make it of float ones, with "
+                 ".to(kFloat32) before the first operation that is to be differentiated");
+}
+
 Tensor scaled_loss(const Tensor& loss, const Tensor& factor, const Ref<GradTag>& tag) {
   const PolicyScope plain(nullptr);
   return record("scale", mul(loss.detach(), factor).array(), {&loss},

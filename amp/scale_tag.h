@@ -27,6 +27,9 @@ class ScaleTag final : public GradTag {
 /// loss · factor, whose backward pass marks the gradients it leaves. `factor`: one float32.
 Tensor scaled_loss(const Tensor& loss, const Tensor& factor, const Ref<GradTag>& tag);
 
+/// Throws unless it is a tensor that can be scaled.
+void check_loss(const Tensor& loss, const char* call);
+
 /// What a scaler may divide: a gradient that came of `now`, or is the user's own. Throws for
 /// others, and for float16 unless allowed. `parameter`: its place and shape, for the message.
 struct DivisibleBy {

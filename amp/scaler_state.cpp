@@ -1,8 +1,11 @@
 #include "halftape/amp/scaler_state.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
+#include <iterator>
+#include <string_view>
 
 #include "halftape/core/backend.h"
 
@@ -36,12 +39,16 @@ class Reader {
                    key, "\" is ", x, ", not a whole number from ", low, " to ", high);
     return static_cast<int64_t>(x);
   }
-  /// Was it written by a GradScaler of ours, or are these torch's five?
-  bool has_more() const { return saved_.size() > 5; }
 
  private:
   const GradScaler::StateDict& saved_;
 };
+
+bool is_torchs(std::string_view key) {
+  constexpr std::string_view all[] = {"scale", "growth_factor", "backoff_factor", "growth_interval",
+                                      "_growth_tracker"};
+  return std::find(std::begin(all), std::end(all), key) != std::end(all);
+}
 
 /// As the scale itself is kept: no history leaves the bounds, and a scale that stands at one of
 /// them can be loaded again.
@@ -178,12 +185,17 @@ SavedScaler from_dict(const GradScaler::StateDict& saved, const ScalerLaw& now) 
   const Reader read(saved);
   SavedScaler scaler{now, {}, {}};
   auto& [law, state, counts] = scaler;
+  // All of what torch's state lacks, or none of it: then it is torch's.
+  const auto known = to_dict({now, {}, {}});
+  const bool ours = std::any_of(known.begin(), known.end(), [&](const auto& entry) {
+    return !is_torchs(entry.first) && saved.contains(entry.first);
+  });
   const double scale = read.number("scale");
   law.growth_factor = read.number("growth_factor");
   law.backoff_factor = read.number("backoff_factor");
   law.growth_interval = read.integer("growth_interval", 1, kMost);
   state.growth_tracker = static_cast<int32_t>(read.integer("_growth_tracker", 0, kMost - 1));
-  if (read.has_more()) {
+  if (ours) {
     law.min_scale = in_float32(read.number("min_scale"));
     law.max_scale = in_float32(read.number("max_scale"));
     law.hysteresis = read.integer("hysteresis", 1, kMost);

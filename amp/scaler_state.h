@@ -27,7 +27,8 @@ struct SavedScaler {
 };
 GradScaler::StateDict to_dict(const SavedScaler& scaler);
 /// Of torch's five numbers the rest is the law's of `now`, and the counts begin anew. Throws for a
-/// missing or senseless value.
+/// senseless value, and for a missing one: of the five, or of the others where one of these is
+/// there.
 SavedScaler from_dict(const GradScaler::StateDict& saved, const ScalerLaw& now);
 
 }  // namespace halftape::amp

@@ -4,6 +4,8 @@
 #include <halftape/halftape.h>
 
 #include <limits>
+#include <set>
+#include <string>
 
 #include "halftape/tests/support/tracing_backend.h"
 
@@ -373,4 +375,44 @@ TEST_CASE("a step that was refused leaves update() nothing to judge") {
   scaler.scale(p.sum()).backward();
   CHECK_THROWS_AS(scaler.step(optimizer), Error);
   CHECK_THROWS_WITH_AS(scaler.update(), doctest::Contains("nothing was checked"), Error);
+}
+
+TEST_CASE("a state is torch's or ours: of what torch lacks all is there, or nothing") {
+  Fixture f({.init_scale = 64, .min_scale = 2, .hysteresis = 2});
+  f.step(true);
+  const GradScaler::StateDict whole = f.scaler.state_dict();
+  const std::set<std::string> torchs = {"scale", "growth_factor", "backoff_factor",
+                                        "growth_interval", "_growth_tracker"};
+  GradScaler::StateDict five;
+  for (const auto& [key, value] : whole) {
+    if (torchs.contains(key)) five[key] = value;
+    CAPTURE(key);
+    GradScaler::StateDict without = whole;
+    without.erase(key);
+    CHECK_THROWS_WITH_AS(f.scaler.load_state_dict(without),
+                         doctest::Contains(("\"" + key + "\" is missing").c_str()), Error);
+  }
+  for (const auto& [key, value] : whole) {
+    if (torchs.contains(key)) continue;
+    CAPTURE(key);
+    GradScaler::StateDict with_one = five;
+    with_one[key] = value;
+    CHECK_THROWS_WITH_AS(f.scaler.load_state_dict(with_one), doctest::Contains("is missing"),
+                         Error);
+  }
+  CHECK(f.scaler.state_dict() == whole);
+  // What neither of them knows makes no difference.
+  GradScaler lenient({.min_scale = 4, .hysteresis = 3});
+  five["note"] = five["another"] = 1;
+  lenient.load_state_dict(five);
+  CHECK(lenient.state_dict().at("min_scale") == 4);
+  CHECK(lenient.state_dict().at("hysteresis") == 3);
+}
+
+TEST_CASE("a loss that has no gradient is refused with its dtype and the way out") {
+  GradScaler scaler;
+  CHECK_THROWS_WITH_AS(scaler.scale(ones({2, 3}, kInt64)),
+                       doctest::Contains("GradScaler::scale: the loss, [2, 3], is int64"), Error);
+  CHECK_THROWS_WITH_AS(scaler.scale(ones({}, kBool)), doctest::Contains(".to(kFloat32)"), Error);
+  CHECK_THROWS_WITH_AS(scaler.scale(Tensor()), doctest::Contains("undefined"), Error);
 }
