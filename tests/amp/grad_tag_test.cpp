@@ -168,10 +168,11 @@ TEST_CASE("every use of a mixed gradient is refused with the reason, whatever is
       {two,
        [](Fixture& f) { (f.scaler.scale(f.w.sum()) + GradScaler().scale(f.w.sum())).backward(); }},
   };
-  for (const auto& [reason, make] : ways) {
+  for (const auto& way : ways) {
+    const char* reason = way.first;
     CAPTURE(reason);
     Fixture f;
-    make(f);
+    way.second(f);
     const auto refused = [&](const char* call, auto use) {
       const Tensor w = f.w.detach().clone(), g = f.w.grad().clone();
       try {
