@@ -109,9 +109,10 @@ TEST_CASE("every op of the page has a row in the table, or is tested elsewhere")
   for (const UnaryEntry& op : unary_ops()) rows.insert(op.name);
   for (const BinaryEntry& op : binary_ops()) rows.insert(op.name);
   Names elsewhere;
-  for (const auto& [file, names] : kElsewhere) {
+  for (const auto& entry : kElsewhere) {
+    const auto& file = entry.first;
     const std::string text = text_of(kRoot / "tests" / "autograd" / file);
-    for (const std::string& name : names) {
+    for (const std::string& name : entry.second) {
       elsewhere.insert(name);
       CHECK_MESSAGE(std::regex_search(text, std::regex("\\b" + name + "\\(")), name,
                     " is not called in ", file);
