@@ -66,7 +66,7 @@ Array GradScaler::judge(const optim::Optimizer& optimizer, const char* call, InP
   detail::apply_faults(parameters);
   if (std::any_of(grads.begin(), grads.end(), [](const Array& g) { return g.defined(); })) {
     const Device device = scale_.device();
-    const Array inverse = empty_like(scale_);
+    Array inverse = empty_like(scale_);
     backend(device).unary(UnaryOps::index<formula::Reciprocal>(), inverse, scale_, {});
     PerOptimizer& mine = per(optimizer);
     // A bad loss has settled the verdict already.

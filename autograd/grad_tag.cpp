@@ -20,7 +20,9 @@ Ref<GradTag> sum_of(const Ref<GradTag>& held, const Ref<GradTag>& arriving) {
 
 void GradTag::enable() { enabled.store(true, std::memory_order_relaxed); }
 
-void GradTag::mark_pass(Ref<GradTag> tag) { current = current ? sum_of(current, tag) : tag; }
+void GradTag::mark_pass(Ref<GradTag> tag) {
+  current = current ? sum_of(current, tag) : std::move(tag);
+}
 
 GradTag::Pass::Pass() : before_(halftape::current) {}
 GradTag::Pass::Pass(Ref<GradTag> inherited)

@@ -65,7 +65,7 @@ AsyncStep AsyncOptimizer::step(const AsyncStepOptions& options) {
   Ticket ticket{{steps_++, static_cast<float>(options.scale.value_or(1))}, options, {}, {}};
   for (const OptimizerParamGroup& group : groups_) ticket.groups.push_back(group.options().clone());
   ticket.grads = take_gradients();
-  const AsyncStep step = ticket.step;
+  AsyncStep step = ticket.step;
   meet(Meeting::HandOver);
   stale_ = true;
   worker_.start([this, ticket = std::move(ticket)] { run(ticket); });
