@@ -224,9 +224,9 @@ Tensor put(const Tensor& x, const Picks& picks, const Tensor& values, bool accum
   const Tensor v = trimmed(values, r.picked);
   check_fits(v, r.picked);
   const Tensor lined = reshape(expand(v, r.picked), r.with({r.numbers.numel()}));
-  const Tensor y = reshape(accumulate ? index_add(r.rows, r.at, r.numbers, lined)
-                                      : index_copy(r.rows, r.at, r.numbers, lined),
-                           r.apart);
+  Tensor y = reshape(accumulate ? index_add(r.rows, r.at, r.numbers, lined)
+                                : index_copy(r.rows, r.at, r.numbers, lined),
+                     r.apart);
   if (r.order.empty()) return y;
   Dims back = r.order;
   for (int d = 0; d < back.size(); ++d) back[static_cast<int>(r.order[d])] = d;

@@ -19,7 +19,7 @@ namespace {
 
 template <class Op>
 Array scan(const Tensor& x, int dim, bool reverse) {
-  const Array y = empty_like(x.array(), x.dtype());
+  Array y = empty_like(x.array(), x.dtype());
   backend(x.device()).scan(ReduceOps::index<Op>(), y, x.array(), dim, reverse);
   return y;
 }

@@ -24,7 +24,7 @@ Tensor record_list(const char* name, const Array& y, const TensorList& inputs, R
   const auto first =
       std::find_if(inputs.begin(), inputs.end(), [](const Tensor& t) { return t.requires_grad(); });
   if (first == inputs.end()) return Tensor(y);
-  const Tensor out = record(name, y, {&*first}, std::move(rule));
+  Tensor out = record(name, y, {&*first}, std::move(rule));
   if (const Ref<Node>& node = out.grad_fn()) {
     node->next.clear();
     for (const Tensor& t : inputs) node->next.push_back(t.gradient_edge());
@@ -448,8 +448,8 @@ Tensor constant_pad_nd(const Tensor& x, const std::vector<int64_t>& pad, Scalar 
   Array inside = x.array();
   for (int i = 0; i < count; ++i) {
     const int d = static_cast<int>(x.dim()) - 1 - i;
-    const int64_t left = pad[static_cast<size_t>(2 * i)],
-                  right = pad[static_cast<size_t>(2 * i + 1)];
+    const int64_t left = pad[2 * static_cast<size_t>(i)],
+                  right = pad[2 * static_cast<size_t>(i) + 1];
     check_room(x, d, left, right);
     shape[d] = checked_add(checked_add(shape[d], left), right);
     inside = inside.slice(d, std::max<int64_t>(-left, 0), x.size(d) - std::max<int64_t>(-right, 0));
@@ -458,12 +458,13 @@ Tensor constant_pad_nd(const Tensor& x, const std::vector<int64_t>& pad, Scalar 
   Array room = y;
   for (int i = 0; i < count; ++i) {
     const int d = static_cast<int>(x.dim()) - 1 - i;
-    const int64_t left = std::max<int64_t>(pad[static_cast<size_t>(2 * i)], 0);
+    const int64_t left = std::max<int64_t>(pad[2 * static_cast<size_t>(i)], 0);
     room = room.slice(d, left, left + inside.size(d));
   }
   backend(x.device()).copy(room, inside);
   return record("constant_pad_nd", y, {&x}, [pad](Node&, const Tensor& g) -> Grads {
     std::vector<int64_t> back;
+    back.reserve(pad.size());
     for (int64_t n : pad) back.push_back(-n);
     return {constant_pad_nd(g, back)};
   });
@@ -477,7 +478,7 @@ Tensor pad(const Tensor& x, const std::vector<int64_t>& pad, PadMode mode, doubl
   Tensor y = x;
   for (int i = 0; i < count; ++i) {
     const int d = static_cast<int>(x.dim()) - 1 - i;
-    int64_t left = pad[static_cast<size_t>(2 * i)], right = pad[static_cast<size_t>(2 * i + 1)];
+    int64_t left = pad[2 * static_cast<size_t>(i)], right = pad[2 * static_cast<size_t>(i) + 1];
     check_room(x, d, left, right);
     if (mode == PadMode::Circular) {  // what is cut off does not come round
       y = slice(y, d, std::max<int64_t>(-left, 0), x.size(d) - std::max<int64_t>(-right, 0));

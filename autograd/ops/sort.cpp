@@ -60,7 +60,7 @@ Tensor median_of_all(const char* op, const Tensor& x,
   if (x.numel() == 0)
     return record(op, full({}, std::numeric_limits<double>::quiet_NaN(), x.options()).array(), {&x},
                   [](Node&, const Tensor&) { return Grads(1); });
-  const Tensor y = std::get<0>(along(reshape(x.detach(), {-1}), 0, false));
+  Tensor y = std::get<0>(along(reshape(x.detach(), {-1}), 0, false));
   if (!records({&x})) return y;
   return record(op, y.array(), {&x}, [x = Saved(x), y](Node& self, const Tensor& g) -> Grads {
     const Tensor from = x.tensor(self).detach();

@@ -40,7 +40,7 @@ Tensor wide_var(const Tensor& x, const Dims& dims, std::optional<Scalar> correct
   const double divisor =
       std::max(0.0, static_cast<double>(count) - (correction ? correction->to_double() : 1));
   const Tensor plain = x.detach();
-  const Tensor y = sum(square(plain - mean(plain, dims, true)), dims, true) / divisor;
+  Tensor y = sum(square(plain - mean(plain, dims, true)), dims, true) / divisor;
   if (!records({&x})) return y;
   return record("var", y.array(), {&x},
                 [=, saved = Saved(x)](Node& self, const Tensor& g) -> Grads {
@@ -80,7 +80,7 @@ Tensor wide_norm(const Tensor& x, double p, const Dims& dims, bool keepdim) {
       HALFTAPE_CHECK(x.size(d) > 0, "norm: dimension ", d, " of ", x.sizes(),
                      " is empty and has no norm of order ", p);
   if (std::isinf(p)) return p > 0 ? amax(abs(x), dims, keepdim) : amin(abs(x), dims, keepdim);
-  const Tensor s = power_sum(x, p, dims, keepdim);
+  Tensor s = power_sum(x, p, dims, keepdim);
   if (p == 1) return s;
   if (p == 2) return root(s);
   return except_zero(s, p > 0 ? 0 : std::numeric_limits<double>::infinity(),
