@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "halftape/core/array.h"
+#include "halftape/core/merged.h"
 #include "halftape/cpu/chunk.h"
 #include "halftape/cpu/parallel.h"
 
@@ -62,47 +62,10 @@ void with_compute_type(Dtype d, F&& f) {
 
 inline constexpr int64_t kTile = 16384;  // elements that one task works on
 
-/// One array of a strided walk: where it is and how far its elements lie apart, in bytes.
-struct Operand {
-  char* base;
-  Strides strides;  // in bytes, of the merged shape
-  int64_t item;     // bytes of an element
-};
-
-/// Arrays of one shape, with dimensions merged where all of them allow it.
+/// The walk over arrays of one shape, run by run.
 template <size_t N>
-struct Walk {
-  Shape shape;
-  std::array<Operand, N> operands;
-
-  explicit Walk(const std::array<const Array*, N>& arrays) {
-    const Shape& full = arrays[0]->shape();
-    for (size_t a = 0; a < N; ++a)
-      operands[a] = {static_cast<char*>(arrays[a]->raw()),
-                     {},
-                     static_cast<int64_t>(element_size(arrays[a]->dtype()))};
-    for (int d = 0; d < full.size(); ++d) {
-      if (full[d] == 1) continue;
-      bool merges = !shape.empty();
-      for (size_t a = 0; a < N && merges; ++a)
-        merges = operands[a].strides.back() == arrays[a]->strides()[d] * operands[a].item * full[d];
-      if (merges)
-        shape[shape.size() - 1] *= full[d];
-      else
-        shape.push_back(full[d]);
-      for (size_t a = 0; a < N; ++a) {
-        const int64_t step = arrays[a]->strides()[d] * operands[a].item;
-        if (merges)
-          operands[a].strides[shape.size() - 1] = step;
-        else
-          operands[a].strides.push_back(step);
-      }
-    }
-    if (shape.empty()) {
-      shape.push_back(1);
-      for (Operand& o : operands) o.strides.push_back(o.item);
-    }
-  }
+struct Walk : Merged<N> {
+  using Merged<N>::Merged, Merged<N>::shape, Merged<N>::operands;
 
   /// f(pointers, strides in elements, n): every run of the innermost dimension, cut into fixed
   /// tiles over the pool.
