@@ -16,7 +16,7 @@ namespace {
 class Segment final : public SavedHooks {
  public:
   Segment(std::function<TensorList(const TensorList&)> f, const TensorList& inputs)
-      : f_(std::move(f)), inputs_(inputs), policy_(snapshot()), random_(get_generator()) {
+      : f_(std::move(f)), inputs_(inputs), policy_(snapshot()), random_(get_random_state()) {
     for (const Tensor& t : inputs_) versions_.push_back(t.defined() ? t.version() : 0);
   }
 
@@ -55,8 +55,8 @@ class Segment final : public SavedHooks {
     // A copy for this run alone, whose cached casts end with it.
     const std::shared_ptr<DtypePolicy> policy = policy_ ? policy_->snapshot() : nullptr;
     const PolicyScope region(policy.get());
-    const Generator now = get_generator();
-    set_generator(random_);
+    const RandomState now = get_random_state();
+    set_random_state(random_);
     const size_t counted = std::exchange(count_, 0);  // the first run may not be at its end
     again_ = true;
     try {
@@ -69,10 +69,10 @@ class Segment final : public SavedHooks {
     finish(counted, now);
   }
 
-  void finish(size_t counted, const Generator& generator) {
+  void finish(size_t counted, const RandomState& random) {
     again_ = false;
     count_ = counted;
-    set_generator(generator);
+    set_random_state(random);
   }
 
   std::recursive_mutex mutex_;
@@ -80,7 +80,7 @@ class Segment final : public SavedHooks {
   TensorList inputs_;
   std::vector<uint64_t> versions_;
   std::shared_ptr<DtypePolicy> policy_;
-  Generator random_;
+  RandomState random_;
   bool again_ = false;
   size_t count_ = 0;
   std::vector<Array> bytes_;

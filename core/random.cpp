@@ -31,6 +31,23 @@ void set_generator(const Generator& generator, Device device) {
   streams().at(device) = generator;
 }
 
+RandomState get_random_state() {
+  const std::lock_guard lock(streams().mutex);
+  RandomState state{streams().seed, {}};
+  for (const auto& [device, generator] : streams().of)
+    state.generators.emplace_back(
+        Device(static_cast<DeviceType>(device.first), static_cast<DeviceIndex>(device.second)),
+        generator);
+  return state;
+}
+
+void set_random_state(const RandomState& state) {
+  const std::lock_guard lock(streams().mutex);
+  streams().seed = state.seed;
+  streams().of.clear();
+  for (const auto& [device, generator] : state.generators) streams().at(device) = generator;
+}
+
 void manual_seed(uint64_t seed) {
   const std::lock_guard lock(streams().mutex);
   streams().seed = seed;

@@ -2,6 +2,8 @@
 // state.
 #pragma once
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "halftape/core/device.h"
 
@@ -22,6 +24,13 @@ struct RandomKey {
 /// The default generator's state of a device, copied out and set.
 Generator get_generator(Device = kCPU);
 void set_generator(const Generator&, Device = kCPU);
+/// The default generators of all devices, to be put back as they are now.
+struct RandomState {
+  uint64_t seed = 0;  // of devices that have not drawn yet
+  std::vector<std::pair<Device, Generator>> generators;
+};
+RandomState get_random_state();
+void set_random_state(const RandomState&);
 /// Seeds the default generators of all devices.
 void manual_seed(uint64_t seed);
 /// Takes `count` 32-bit words from the device's default stream. Safe from several threads.
