@@ -14,10 +14,17 @@ namespace halftape {
 Tensor Tensor::to(Dtype dtype, bool, bool copy) const {
   return copy && dtype == this->dtype() ? clone() : cast(*this, dtype);
 }
-Tensor Tensor::to(Device target, bool, bool copy) const {
+Tensor Tensor::to(Device target, bool non_blocking, bool copy) const {
   if (target == device()) return copy ? clone() : *this;
-  return record("to", array().to(target), {this},
+  return record("to", array().to(target, non_blocking), {this},
                 [from = device()](Node&, const Tensor& g) -> Grads { return {g.to(from)}; });
+}
+Tensor Tensor::pin_memory(Device gpu) const {
+  HALFTAPE_CHECK(device().is_cpu(),
+                 "pin_memory: only tensors on the CPU can be pinned, not one on ", device());
+  if (is_pinned()) return *this;
+  return record("pin_memory", array().pinned(gpu), {this},
+                [](Node&, const Tensor& g) -> Grads { return {g}; });
 }
 Tensor Tensor::to(Device device, Dtype dtype, bool non_blocking, bool copy) const {
   const Tensor there = to(device, non_blocking).to(dtype);

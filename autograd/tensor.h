@@ -235,7 +235,9 @@ class Tensor {
 
   // Copies and views
   /// Converted (rounded once) and moved; itself when nothing changes, unless `copy`. The gradient
-  /// takes the way back. Copies never wait for the host, whatever non_blocking says.
+  /// takes the way back. `non_blocking` means something between pinned memory and a GPU: the call
+  /// returns while the copy is under way, and its source must stay as it is until then (to a GPU),
+  /// or its result is there after cuda::synchronize() (to the CPU, into pinned memory).
   Tensor to(Dtype dtype, bool non_blocking = false, bool copy = false) const;
   Tensor to(Device device, bool non_blocking = false, bool copy = false) const;
   Tensor to(DeviceType device, bool non_blocking = false, bool copy = false) const {
@@ -246,6 +248,10 @@ class Tensor {
   Tensor to(const TensorOptions& options, bool non_blocking = false, bool copy = false) const;
   /// The device and dtype of another tensor.
   Tensor to(const Tensor& other, bool non_blocking = false, bool copy = false) const;
+  /// A copy in memory that the GPU reads by itself, while the host goes on; itself when it is
+  /// pinned.
+  Tensor pin_memory(Device gpu = kCUDA) const;
+  bool is_pinned() const { return defined() && array().buffer()->pinned(); }
   Tensor toType(Dtype dtype) const { return to(dtype); }
   Tensor type_as(const Tensor& other) const { return to(other); }
   Tensor cpu() const { return to(Device(kCPU)); }

@@ -155,11 +155,27 @@ Array Array::to(Dtype dtype) const {
   return out;
 }
 
-Array Array::to(Device target) const {
+namespace {
+/// Room for the array's elements in host memory that the backend's device reads and writes.
+Array in_pinned_memory(const Array& a, Backend& b) {
+  const auto bytes = static_cast<size_t>(a.numel()) * element_size(a.dtype());
+  return {b.allocate_pinned(bytes), a.shape(), contiguous_strides(a.shape()), 0, a.dtype()};
+}
+}  // namespace
+
+Array Array::pinned(Device gpu) const {
+  const Array out = in_pinned_memory(*this, backend(gpu));
+  backend(kCPU).copy(out, *this);
+  return out;
+}
+
+Array Array::to(Device target, bool non_blocking) const {
   if (target == device()) return *this;
-  Array out(shape_, dtype_, target);
   // The device that is not the CPU knows how to talk to the host.
-  backend(target.is_cpu() ? device() : target).copy_across(out, to_contiguous());
+  Backend& other = backend(target.is_cpu() ? device() : target);
+  const Array out = target.is_cpu() && non_blocking ? in_pinned_memory(*this, other)
+                                                    : Array(shape_, dtype_, target);
+  other.copy_across(out, to_contiguous(), non_blocking);
   return out;
 }
 

@@ -86,11 +86,13 @@ class Backend {
   virtual ~Backend() = default;
   virtual const char* name() const = 0;
 
-  // Memory. copy: any strides, any dtypes; this is also the cast. copy_across: contiguous, between
-  // host and device.
+  // Memory. copy: any strides, any dtypes; this is also the cast. copy_across: contiguous, of one
+  // dtype, between host and device or between two devices; the host's side may be changed as soon
+  // as it returns, unless that is pinned and the call non-blocking.
   virtual BufferPtr allocate(size_t bytes) = 0;
+  virtual BufferPtr allocate_pinned(size_t bytes);  // throws where there is no such memory
   virtual void copy(const Array& to, const Array& from) = 0;
-  virtual void copy_across(const Array& to, const Array& from) = 0;
+  virtual void copy_across(const Array& to, const Array& from, bool non_blocking) = 0;
   virtual void read(void* host, const Array& from) = 0;  // contiguous elements, in from's dtype
   virtual void fill(const Array& to, Scalar value) = 0;
 
@@ -115,7 +117,8 @@ class Backend {
   // equal.
   virtual void argsort(const Array& y, const Array& x, int dim, bool descending) = 0;
 
-  // Matrix products and rows. Rows are the last dimension; leading dimensions are free.
+  // Matrix products and rows. Rows are the last dimension; leading dimensions are free. A product
+  // that a library makes may have other last digits in another layout or alignment.
   virtual void gemm(const Gemm&) = 0;
   virtual void softmax(const Array& y, const Array& x, bool log) = 0;
   virtual void softmax_grad(const Array& dx, const Array& g, const Array& y, bool log) = 0;

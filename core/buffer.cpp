@@ -10,8 +10,14 @@ using LiveBuffers = Counter<struct OfBuffers>;
 using LiveBytes = Counter<struct OfBytes>;
 }  // namespace
 
-Buffer::Buffer(void* bytes, size_t size, Device device, GiveBack give_back, void* context)
-    : bytes_(bytes), size_(size), device_(device), give_back_(give_back), context_(context) {
+Buffer::Buffer(void* bytes, size_t size, Device device, GiveBack give_back, void* context,
+               bool pinned)
+    : bytes_(bytes),
+      size_(size),
+      device_(device),
+      pinned_(pinned),
+      give_back_(give_back),
+      context_(context) {
   LiveBuffers::add(1);
   LiveBytes::add(static_cast<int64_t>(size));
 }

@@ -16,7 +16,8 @@ class Buffer : public RefCounted {
  public:
   /// `give_back(bytes, size, context)` is called once; it must not throw.
   using GiveBack = void (*)(void* bytes, size_t size, void* context) noexcept;
-  Buffer(void* bytes, size_t size, Device device, GiveBack give_back, void* context = nullptr);
+  Buffer(void* bytes, size_t size, Device device, GiveBack give_back, void* context = nullptr,
+         bool pinned = false);
   /// A Buffer at the head of its own block of kHead + size bytes, which `give_back` receives.
   static Ref<Buffer> in_block(void* block, size_t size, Device device, GiveBack give_back);
   static constexpr size_t kHead = 64;  // keeps the bytes aligned as the block is
@@ -25,6 +26,8 @@ class Buffer : public RefCounted {
   size_t size() const { return size_; }
   Device device() const { return device_; }
   void* context() const { return context_; }
+  /// Host memory that a GPU reads and writes by itself, while the host does something else.
+  bool pinned() const { return pinned_; }
   uint64_t version() const { return version_.load(std::memory_order_relaxed); }
   void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
 
@@ -38,6 +41,7 @@ class Buffer : public RefCounted {
   void* bytes_;
   size_t size_;
   Device device_;
+  bool pinned_;
   GiveBack give_back_;
   void* context_;
   std::atomic<uint64_t> version_{0};

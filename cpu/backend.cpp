@@ -12,7 +12,7 @@ class CpuBackend final : public Backend {
   const char* name() const override { return "cpu"; }
   BufferPtr allocate(size_t bytes) override { return cpu::allocate(bytes); }
   void copy(const Array& to, const Array& from) override { cpu::copy(to, from); }
-  void copy_across(const Array& to, const Array& from) override { cpu::copy(to, from); }
+  void copy_across(const Array& to, const Array& from, bool) override { cpu::copy(to, from); }
   void read(void* host, const Array& from) override {
     std::memcpy(host, from.raw(), static_cast<size_t>(from.numel()) * element_size(from.dtype()));
   }

@@ -217,7 +217,7 @@ TEST_CASE("copies, casts, constants and reads give the same bits anyhow") {
            {numbers({1000}, d), numbers({1000}, d)},
            {numbers({1000}, d)},
            [](const Arrays& y, const Arrays& x) {
-             cpu().copy_across(y[0], x[0]);
+             cpu().copy_across(y[0], x[0], false);
              const Array from = x[0].to_contiguous(), to(y[1].shape(), y[1].dtype(), kCPU);
              cpu().read(to.raw(), from);
              cpu().copy(y[1], to);

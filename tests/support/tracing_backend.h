@@ -30,8 +30,8 @@ class TracingBackend final : public Backend {
   void copy(const Array& to, const Array& from) override {
     note(to.dtype() == from.dtype() ? "copy" : "cast"), cpu().copy(to, from);
   }
-  void copy_across(const Array& to, const Array& from) override {
-    note("copy_across"), cpu().copy_across(to, from);
+  void copy_across(const Array& to, const Array& from, bool non_blocking) override {
+    note("copy_across"), cpu().copy_across(to, from, non_blocking);
   }
   void read(void* host, const Array& from) override { note("read"), cpu().read(host, from); }
   void fill(const Array& to, Scalar value) override { note("fill"), cpu().fill(to, value); }
