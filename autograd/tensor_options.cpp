@@ -2,15 +2,26 @@
 
 #include <atomic>
 
+#include "halftape/core/backend.h"
+
 namespace halftape {
 namespace {
 std::atomic<Dtype> default_dtype{Dtype::Float32};
-}
+std::atomic<int> default_gpu{-1};  // −1: the CPU
+}  // namespace
 
 Dtype get_default_dtype() { return default_dtype.load(std::memory_order_relaxed); }
 void set_default_dtype(Dtype d) {
   HALFTAPE_CHECK(is_floating_point(d), "set_default_dtype: ", d, " is not a floating-point dtype");
   default_dtype.store(d, std::memory_order_relaxed);
+}
+Device get_default_device() {
+  const int gpu = default_gpu.load(std::memory_order_relaxed);
+  return gpu < 0 ? Device() : Device(kCUDA, static_cast<DeviceIndex>(gpu));
+}
+void set_default_device(Device d) {
+  backend(d);  // throws where there is none
+  default_gpu.store(d.is_cpu() ? -1 : d.index(), std::memory_order_relaxed);
 }
 
 std::ostream& operator<<(std::ostream& out, Layout l) {
@@ -30,8 +41,7 @@ TensorOptions TensorOptions::layout(std::optional<Layout> l) const {
 
 TensorOptions TensorOptions::pinned_memory(std::optional<bool> on) const {
   HALFTAPE_CHECK(!on.value_or(false),
-                 "TensorOptions: pinned memory belongs to a GPU, and this build has none; leave "
-                 "out pinned_memory(true)");
+                 "TensorOptions: new tensors are not pinned; use x.pin_memory()");
   return with([&](auto& o) { o.pinned_ = on; });
 }
 

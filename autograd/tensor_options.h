@@ -12,6 +12,10 @@ namespace halftape {
 /// The dtype of factories and of integer-to-float conversions: float32 unless set. Process-wide.
 Dtype get_default_dtype();
 void set_default_dtype(Dtype);
+/// The device of factories: the CPU unless set (torch.set_default_device). Process-wide. Throws
+/// when the device is not available.
+Device get_default_device();
+void set_default_device(Device);
 
 /// Strided is the only layout there is; Sparse exists so that asking for it says so.
 enum class Layout : uint8_t { Strided, Sparse };
@@ -23,7 +27,8 @@ std::ostream& operator<<(std::ostream&, Layout);
 enum class MemoryFormat : uint8_t { Contiguous, Preserve, ChannelsLast, ChannelsLast3d };
 std::ostream& operator<<(std::ostream&, MemoryFormat);
 
-/// dtype (default: get_default_dtype()), device (default: CPU), requires_grad (default: false).
+/// dtype (default: get_default_dtype()), device (default:
+/// get_default_device()), requires_grad (default: false).
 /// A dtype or a device alone is one too: zeros({2, 3}, kFloat16). What this library does not have
 /// (sparse layouts, pinned memory, channels-last) throws where it is asked for.
 class TensorOptions {
@@ -55,7 +60,7 @@ class TensorOptions {
   TensorOptions memory_format(std::optional<MemoryFormat> format) const;
 
   Dtype dtype() const { return dtype_or(get_default_dtype()); }
-  Device device() const { return device_or(Device()); }
+  Device device() const { return device_or(get_default_device()); }
   DeviceIndex device_index() const { return device().index(); }
   bool requires_grad() const { return requires_grad_.value_or(false); }
   Layout layout() const { return Layout::Strided; }
