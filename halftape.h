@@ -42,6 +42,7 @@
 #include "halftape/core/random.h"
 #include "halftape/core/threads.h"
 #include "halftape/core/warn.h"
+#include "halftape/cuda/cuda.h"
 #include "halftape/io/digits.h"
 #include "halftape/io/idx.h"
 #include "halftape/nn/activation_options.h"

@@ -1,9 +1,12 @@
 # Flags that are ours and not our users': linked privately.
 add_library(halftape_warnings INTERFACE)
-target_compile_options(halftape_warnings INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
-                                                   # GCC 12 sees overlaps in std::string's operator+ (GCC bug 105651).
-                                                   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
-                                                   $<$<BOOL:${HALFTAPE_WERROR}>:-Werror>)
+# -Wno-restrict: GCC 12 sees overlaps in std::string's operator+ (GCC bug 105651).
+target_compile_options(halftape_warnings INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
+    $<$<BOOL:${HALFTAPE_WERROR}>:-Werror>>
+  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra -Xptxas=--warn-on-spills
+    $<$<BOOL:${HALFTAPE_WERROR}>:-Werror=all-warnings>>)
 
 add_library(halftape_sanitizers INTERFACE)
 if(HALFTAPE_SANITIZE STREQUAL address)

@@ -10,9 +10,7 @@ std::atomic<Backend*> replaced[kDeviceTypes];
 Backend& backend(Device device) {
   if (Backend* b = replaced[static_cast<size_t>(device.type())].load(std::memory_order_acquire))
     return *b;
-  HALFTAPE_CHECK(device.is_cpu(), "no backend for ", device,
-                 ": this build of halftape is CPU only; use \"cpu\"");
-  return cpu_backend();
+  return device.is_cpu() ? cpu_backend() : cuda_backend(device);
 }
 
 BufferPtr Backend::allocate_pinned(size_t) {

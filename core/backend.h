@@ -168,6 +168,7 @@ Backend& backend(Device);
 
 // One per device folder.
 Backend& cpu_backend();
+Backend& cuda_backend(Device);
 
 /// Replaces the backend of a device type for this process, for tests that watch calls; returns the
 /// former one.

@@ -51,6 +51,6 @@ refused "a truncated file" "truncated" --data truncated
 refused "a web page named .gz" "html" --data html
 refused "a label out of range" "labels/train-labels-idx1-ubyte.*11" --data labels
 refused "an unknown precision" "precision" --precision fp8
-refused "a device this build has not" "cpu only" --device cuda
+HALFTAPE_CUDA_LIBRARY=nowhere.so refused "a GPU that cannot be used" "cuda:0 is not available.*nowhere.so" --device cuda
 refused "a report in no folder" "report" --report nowhere/page.html
 echo "train_digits keeps its promises"

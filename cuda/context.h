@@ -1,0 +1,102 @@
+// What the host keeps of one GPU: its memory pool, its streams, what was enqueued lately, and a
+// board on which kernels leave word.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "halftape/core/array.h"
+#include "halftape/cuda/runtime.h"
+
+namespace halftape::cuda {
+
+/// Throws Error for any result but success: "add: an illegal memory access was encountered (…)".
+void check(cudaError_t result, const char* what);
+
+/// Where kernels leave word for the host, in pinned memory that both see: reading it waits for
+/// nothing. The first word stays until the host has read it.
+struct Board {
+  /// An index out of range; `use` and `argument` point to the host's own strings.
+  struct BadIndex {
+    unsigned taken, ready;
+    const char *op, *argument;
+    long long value, position, low, limit;
+  } bad_index;
+  /// Steps in a row that a GradScaler skipped.
+  struct Skips {
+    unsigned taken, ready;
+    long long in_row;
+    float scale;
+    int bad_loss;
+  } skips;
+};
+
+class Context {
+ public:
+  explicit Context(DeviceIndex index);
+  static int count();               // GPUs that can be used
+  static Context& of(DeviceIndex);  // made when first asked for
+  static Context& of(const Array& a) { return of(a.device().index()); }
+
+  DeviceIndex index() const { return index_; }
+  int multiprocessors() const { return properties_.multiProcessorCount; }
+  const cudaDeviceProp& properties() const { return properties_; }
+  Board* board() const { return board_; }
+
+  /// Memory in the order of the current stream. Short of it, what is kept for reuse is given back
+  /// to the device and the attempt repeated once; then throws OutOfMemoryError.
+  BufferPtr allocate(size_t bytes);
+  /// Host memory that the device can read and write by itself.
+  BufferPtr allocate_pinned(size_t bytes);
+  MemoryStats memory() const;
+  void reset_peak();
+  void empty_cache();
+
+  cudaStream_t current() const;
+  void set_current(cudaStream_t stream) const;
+  cudaStream_t next_stream(bool high_priority);
+
+  /// Waits for the stream and says what went wrong.
+  void synchronize(cudaStream_t stream);
+  void synchronize();
+  /// A launch was tried; remembers its name for errors that surface later. Throws its own.
+  void launched(const char* what, cudaError_t result, cudaStream_t stream);
+  /// Throws, or warns of, what kernels have left on the board. Every call of the backend begins so.
+  void read_board();
+  /// check() of a call that may bring earlier work's failure: names what was enqueued lately.
+  void check_earlier(cudaError_t result, const char* what);
+
+  static std::atomic<bool> blocking;
+
+ private:
+  std::string lately() const;
+
+  DeviceIndex index_;
+  cudaDeviceProp properties_{};
+  cudaMemPool_t pool_ = nullptr;
+  Board* board_ = nullptr;
+  std::mutex mutex_;
+  cudaStream_t first_ = nullptr;  // the default of every thread
+  struct Pool {
+    std::vector<cudaStream_t> streams;
+    size_t next = 0;
+  };
+  Pool normal_, urgent_;  // of streams
+  static constexpr size_t kRemembered = 8;
+  std::array<std::atomic<const char*>, kRemembered> recent_{};
+  std::atomic<size_t> launches_{0};  // since the last synchronisation
+};
+
+/// A device with the stream into which a call puts its work.
+struct Queue {
+  Context& context;
+  cudaStream_t stream;
+};
+/// This thread's on the array's device, which becomes the current one for CUDA; reads the board.
+Queue queue(const Array& on);
+
+}  // namespace halftape::cuda

@@ -1,0 +1,138 @@
+// Copies between any strides and dtypes, constants, and random numbers.
+#include <cmath>
+
+#include "halftape/core/formula/philox.h"
+#include "halftape/cuda/kernels.h"
+#include "halftape/cuda/map.cuh"
+
+namespace halftape::cuda {
+namespace {
+
+struct Same {
+  __device__ void operator()(float (&x)[2]) const { x[0] = x[1]; }
+};
+
+template <class To, class From>
+__global__ void copy_elements(Layout<2> a) {
+  for (int64_t i = thread_number(); i < a.numel; i += thread_count()) {
+    char* at[2];
+    a.locate(i, at);
+    *reinterpret_cast<To*>(at[0]) = as<To>(*reinterpret_cast<const From*>(at[1]));
+  }
+}
+
+template <class T>
+__global__ void fill_elements(Layout<1> a, T value) {
+  for (int64_t i = thread_number(); i < a.numel; i += thread_count()) {
+    char* at[1];
+    a.locate(i, at);
+    *reinterpret_cast<T*>(at[0]) = value;
+  }
+}
+
+struct Draw {
+  Distribution kind;
+  double a, b;
+  RandomKey key;
+
+  __device__ double word(int64_t i) const {
+    return random_bits(key.seed, key.offset, static_cast<uint64_t>(i));
+  }
+  /// Element i, before it is rounded; the CPU's formulas (cpu/copy.cpp).
+  __device__ double operator()(int64_t i) const {
+    const auto u24 = [&] {
+      return static_cast<double>(
+          uniform01(random_bits(key.seed, key.offset, static_cast<uint64_t>(i))));
+    };
+    if (kind == Distribution::Uniform) return a + (b - a) * u24();
+    if (kind == Distribution::Bernoulli) return u24() < a ? 1 : 0;
+    if (kind == Distribution::Normal) {
+      const int64_t pair = i & ~int64_t{1};
+      const double u = (word(pair) + 0.5) * 0x1p-32, w = word(pair + 1) * 0x1p-32;
+      const double r = ::sqrt(-2 * ::log(u)), angle = 6.283185307179586477 * w;
+      return a + b * r * (i == pair ? ::cos(angle) : ::sin(angle));
+    }
+    const double low = random_bits(key.seed, ~key.offset, static_cast<uint64_t>(i));
+    const double whole = ::floor(a + (b - a) * ((word(i) + low * 0x1p-32) * 0x1p-32));
+    return whole < b - 1 ? whole : b - 1;
+  }
+};
+
+template <class T>
+__global__ void draw_elements(Layout<1> y, Draw draw) {
+  for (int64_t i = thread_number(); i < y.numel; i += thread_count()) {
+    T x = as<T>(draw(i));
+    // Rounding to few digits may reach the excluded upper end.
+    if (draw.kind == Distribution::Uniform && as<double>(x) >= draw.b && draw.a < draw.b)
+      x = as<T>(draw.a);
+    char* at[1];
+    y.locate(i, at);
+    *reinterpret_cast<T*>(at[0]) = x;
+  }
+}
+
+}  // namespace
+
+std::string kernels_obstacle() {
+#if defined(__CUDACC__)
+  // A kernel whose code for this architecture is missing cannot be looked at.
+  cudaFuncAttributes unused;
+  const cudaError_t e = cudaFuncGetAttributes(&unused, fill_elements<float>);
+  (void)cudaGetLastError();
+  if (e != cudaSuccess)
+    return std::string("the backend was not built for this GPU's architecture (") +
+           cudaGetErrorName(e) + ")";
+#endif
+  return "";
+}
+
+void copy(const Array& to, const Array& from) {
+  if (to.numel() == 0) return;
+  const bool same = to.dtype() == from.dtype();
+  const Layout<2> layout({&to, &from});
+  if (same && layout.contiguous(0) && layout.contiguous(1)) {
+    const Queue q = queue(to);
+    q.context.launched("copy",
+                       cudaMemcpyAsync(to.raw(), from.raw(),
+                                       static_cast<size_t>(to.numel()) * element_size(to.dtype()),
+                                       cudaMemcpyDeviceToDevice, q.stream),
+                       q.stream);
+    return;
+  }
+  if (!same && packs(to.dtype()) && packs(from.dtype())) {
+    map<float, 2>("copy", {&to, &from}, Same{});  // through float, which is exact
+    return;
+  }
+  const Queue q = queue(to);
+  visit(to.dtype(), [&](auto t) {
+    visit(from.dtype(), [&](auto u) {
+      using To = typename decltype(t)::type;
+      using From = typename decltype(u)::type;
+      launch(q, "copy", copy_elements<To, From>, blocks_for(q, layout.numel), kThreads, 0, layout);
+    });
+  });
+}
+
+void fill(const Array& to, Scalar value) {
+  if (to.numel() == 0) return;
+  const Queue q = queue(to);
+  const Layout<1> layout({&to});
+  visit(to.dtype(), [&](auto t) {
+    using T = typename decltype(t)::type;
+    launch(q, "fill", fill_elements<T>, blocks_for(q, layout.numel), kThreads, 0, layout,
+           value.to<T>());
+  });
+}
+
+void random(const Array& y, Distribution kind, double a, double b, RandomKey key) {
+  if (y.numel() == 0) return;
+  const Queue q = queue(y);
+  const Layout<1> layout({&y});
+  visit(y.dtype(), [&](auto t) {
+    using T = typename decltype(t)::type;
+    launch(q, "random", draw_elements<T>, blocks_for(q, layout.numel), kThreads, 0, layout,
+           Draw{kind, a, b, key});
+  });
+}
+
+}  // namespace halftape::cuda

@@ -1,0 +1,43 @@
+// The kernels of the GPU, one file per family; the contract is documented in core/backend.h.
+#pragma once
+#include <string>
+
+#include "halftape/core/backend.h"
+
+namespace halftape::cuda {
+
+void copy(const Array& to, const Array& from);
+void fill(const Array& to, Scalar value);
+void random(const Array& y, Distribution kind, double a, double b, RandomKey key);
+void unary(OpId op, const Array& y, const Array& x, const Params<Scalar>& p);
+void unary_grad(OpId op, const Array& dx, const Array& g, const Array& saved, Params<double> p);
+void binary(OpId op, const Array& y, const Array& a, const Array& b);
+void where(const Array& y, const Array& condition, const Array& a, const Array& b);
+void reduce(OpId op, const Array& y, const Array& x, const Dims& dims);
+void argmax(const Array& y, const Array& x, int dim);
+void argmin(const Array& y, const Array& x, int dim);
+void scan(OpId op, const Array& y, const Array& x, int dim, bool reverse);
+void argsort(const Array& y, const Array& x, int dim, bool descending);
+void gemm(const Gemm&);
+void softmax(const Array& y, const Array& x, bool log);
+void softmax_grad(const Array& dx, const Array& g, const Array& y, bool log);
+void gather(const Array& y, const Array& x, int dim, const Array& index, IndexUse use);
+void scatter(const Array& y, const Array& x, int dim, const Array& index, IndexUse use);
+void scatter_reduce(OpId op, const Array& y, const Array& g, int dim, const Array& index,
+                    IndexUse use);
+void flat_index(const Array& y, std::span<const Array> indices, const Shape& sizes, IndexUse use);
+void nonzero(const Array& y, const Array& x);
+void check_finite(std::span<const Array> xs, const Array& found_inf, const Array& inv_scale,
+                  const Array& first);
+void unscale(std::span<const Array> grads, const Array& inv_scale, const Array& found_inf,
+             const Array& first);
+void sgd(std::span<const SgdSlot>, const SgdScalars&, const StepControl&);
+void adam(std::span<const AdamSlot>, const AdamScalars&, const StepControl&);
+void scaler_update(const ScalerUpdate& update, const ScalerLaw& law);
+
+/// May sums of float16 products be joined in float16?
+void allow_reduced_sums(bool allowed);
+/// Why this library's kernels cannot run on the GPUs that are there; empty when they can.
+std::string kernels_obstacle();
+
+}  // namespace halftape::cuda

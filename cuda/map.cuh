@@ -1,0 +1,102 @@
+// Element-wise kernels: y = f(x…), two ways to walk and one body. A body is called with an array of
+// values, of which it sets the first; it computes in S.
+#pragma once
+#include "halftape/cuda/lanes.cuh"
+#include "halftape/cuda/layout.h"
+
+namespace halftape::cuda {
+
+/// Contiguous operands, or single elements seen everywhere, of the dtypes that travel in packs.
+template <int N>
+struct PackedOperands {
+  int64_t numel;
+  char* base[N];
+  Dtype dtype[N];
+  bool uniform[N];
+};
+
+template <int N, class F>
+__global__ void map_packs(PackedOperands<N> a, F f) {
+  const int64_t full = a.numel / kPack;
+  for (int64_t p = thread_number(); p < full; p += thread_count()) {
+    float lanes[N][kPack];
+    for (int k = 1; k < N; ++k) {
+      if (a.uniform[k]) {
+        const float x = load<float>(a.base[k], a.dtype[k]);
+        for (int i = 0; i < kPack; ++i) lanes[k][i] = x;
+      } else {
+        load_pack(lanes[k], a.base[k], a.dtype[k], p);
+      }
+    }
+    for (int i = 0; i < kPack; ++i) {
+      float x[N];
+      for (int k = 1; k < N; ++k) x[k] = lanes[k][i];
+      f(x);
+      lanes[0][i] = x[0];
+    }
+    store_pack(lanes[0], a.base[0], a.dtype[0], p);
+  }
+  const int64_t i = full * kPack + thread_number();  // the last, incomplete pack
+  if (i < a.numel) {
+    float x[N];
+    for (int k = 1; k < N; ++k) {
+      const auto item = static_cast<int64_t>(element_size(a.dtype[k]));
+      x[k] = load<float>(a.base[k] + (a.uniform[k] ? 0 : i * item), a.dtype[k]);
+    }
+    f(x);
+    store(a.base[0] + i * static_cast<int64_t>(element_size(a.dtype[0])), a.dtype[0], x[0]);
+  }
+}
+
+/// Any strides, any dtypes: element by element.
+template <class S, int N, class F>
+__global__ void map_elements(Layout<N> a, F f) {
+  for (int64_t i = thread_number(); i < a.numel; i += thread_count()) {
+    char* at[N];
+    a.locate(i, at);
+    S x[N];
+    for (int k = 1; k < N; ++k) x[k] = load<S>(at[k], a.dtype[k]);
+    f(x);
+    store(at[0], a.dtype[0], x[0]);
+  }
+}
+
+/// arrays[0] ← f of the others, which have its shape.
+template <class S, int N, class F>
+void map(const char* what, const std::array<const Array*, N>& arrays, const F& f) {
+  const Layout<N> layout(arrays);
+  if (layout.numel == 0) return;
+  const Queue q = queue(*arrays[0]);
+  if constexpr (std::is_same_v<S, float>) {
+    PackedOperands<N> packed{layout.numel, {}, {}, {}};
+    bool fits = true;
+    for (int k = 0; k < N; ++k) {
+      packed.base[k] = layout.base[k];
+      packed.dtype[k] = layout.dtype[k];
+      packed.uniform[k] = k > 0 && layout.uniform(k);
+      fits = fits && packs(layout.dtype[k]) &&
+             (packed.uniform[k] ||
+              (layout.contiguous(k) && reinterpret_cast<uintptr_t>(layout.base[k]) % 16 == 0));
+    }
+    if (fits) {
+      launch(q, what, map_packs<N, F>, blocks_for(q, (layout.numel + kPack - 1) / kPack), kThreads,
+             0, packed, f);
+      return;
+    }
+  }
+  launch(q, what, map_elements<S, N, F>, blocks_for(q, layout.numel), kThreads, 0, layout, f);
+}
+
+/// Calls f(Type<S>{}) with the type a dtype computes in: double, float, or int64 for integers and
+/// bool.
+template <class F>
+void with_compute_type(Dtype d, F&& f) {
+  if (d == kFloat64)
+    f(Type<double>{});
+  else if (is_floating_point(d))
+    f(Type<float>{});
+  else
+    f(Type<int64_t>{});
+}
+
+}  // namespace halftape::cuda
