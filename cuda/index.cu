@@ -1,0 +1,347 @@
+// Gather and scatter along one dimension, in a fixed order; positions from index arrays. An index
+// is checked by the thread that uses it: out of range, it leaves word for the host and touches
+// nothing.
+#include "halftape/core/formula/reduce.h"
+#include "halftape/cuda/kernels.h"
+#include "halftape/cuda/lanes.cuh"
+#include "halftape/cuda/layout.h"
+
+namespace halftape::cuda {
+namespace {
+
+/// What an index may be, and whose it is.
+struct Range {
+  int64_t low, limit;
+  IndexUse use;
+  Board* board;
+
+  __device__ bool holds(int64_t value) const { return value >= low && value < limit; }
+  /// The first to come is heard; the others would say much the same.
+  __device__ void report(int64_t value, int64_t position) const {
+    Board::BadIndex& note = board->bad_index;
+    if (atomicCAS(&note.taken, 0u, 1u) != 0) return;
+    note.op = use.op, note.argument = use.argument;
+    note.value = value, note.position = position;
+    note.low = low, note.limit = limit;
+    __threadfence_system();
+    *static_cast<volatile unsigned*>(&note.ready) = 1;
+  }
+};
+
+/// i / n and i % n, several times faster where 32 bits do.
+struct Quotient {
+  int64_t whole, rest;
+  __device__ Quotient(int64_t i, int64_t n) {
+    if (static_cast<uint64_t>(i | n) <= UINT32_MAX) {
+      whole = static_cast<uint32_t>(i) / static_cast<uint32_t>(n);
+      rest = static_cast<uint32_t>(i) - static_cast<uint32_t>(whole) * static_cast<uint32_t>(n);
+    } else {
+      whole = i / n;
+      rest = i - whole * n;
+    }
+  }
+};
+
+/// The way along an index, between `near`, which has its shape, and `far`, where it says where to
+/// go along `dim`. A head is an element of the dimensions that the index varies along, and of
+/// `dim`; behind it lies a row over the others, whose elements all go the same way: an embedding's
+/// heads are its tokens.
+struct Hops {
+  enum { Near, Far, Index };
+  Layout<3> head;  // far at 0 along dim
+  Layout<2> row;
+  int64_t reach;  // bytes between neighbours of far along dim
+  int64_t n;      // the index's size along dim
+  int64_t inner;  // heads from one place along dim to the next
+  bool repeats;   // the index does, along dim too
+  Range range;
+
+  Hops(const Array& near, const Array& far, const Array& by, int dim, const Range& of)
+      : head(heads(near, far, by, dim)),
+        row(rows(near, far, by, dim)),
+        reach(far.strides()[dim] * static_cast<int64_t>(element_size(far.dtype()))),
+        n(by.size(dim)),
+        inner(1),
+        repeats(by.strides()[dim] == 0),
+        range(of) {
+    for (int d = dim + 1; d < by.dim(); ++d)
+      if (by.strides()[d] != 0) inner *= by.size(d);
+  }
+  int64_t elements() const { return head.numel * row.numel; }
+
+  /// Takes 16 bytes for an element where rows lie so; returns the size of what is an element now.
+  size_t widen() {
+    const auto item = static_cast<int64_t>(element_size(head.dtype[Near]));
+    const int last = row.rank - 1;
+    int64_t all = reach | row.sizes[last] * item;
+    for (int a : {Near, Far}) {
+      if (row.strides[a][last] != item) return static_cast<size_t>(item);
+      all |= static_cast<int64_t>(reinterpret_cast<uintptr_t>(head.base[a]));
+      for (int d = 0; d < last; ++d) all |= row.strides[a][d];
+      for (int d = 0; d < head.rank; ++d) all |= head.strides[a][d];
+    }
+    if (all % 16 != 0) return static_cast<size_t>(item);
+    row.sizes[last] = row.sizes[last] * item / 16;
+    row.numel = row.numel * item / 16;
+    for (int a : {Near, Far}) row.strides[a][last] = 16;
+    return 16;
+  }
+
+  __device__ int64_t index(int64_t h) const {
+    char* at[3];
+    head.locate(h, at);
+    return *reinterpret_cast<const int64_t*>(at[Index]);
+  }
+  __device__ bool checked(int64_t value, int64_t h) const {
+    if (range.holds(value)) return true;
+    // Along a dim where the index repeats, its positions count once.
+    range.report(value, repeats ? h / (n * inner) * inner + h % inner : h);
+    return false;
+  }
+  /// Where element r of the row behind head h is, near and far.
+  __device__ void locate(int64_t h, int64_t r, int64_t value, char* (&at)[2]) const {
+    char* start[3];
+    head.locate(h, start);
+    row.locate(r, at);
+    at[Near] += start[Near] - head.base[Near];
+    at[Far] += start[Far] - head.base[Far] + value * reach;
+  }
+  /// The number of the row in far to which head h goes, of those that any index may lead to.
+  __device__ int64_t target(int64_t h, int64_t value) const {
+    return (h / (n * inner) * range.limit + value) * inner + h % inner;
+  }
+  int64_t targets() const { return head.numel / n * range.limit; }
+
+ private:
+  static bool in_head(const Array& index, int dim, int d) {
+    return d == dim || index.strides()[d] != 0;
+  }
+  static Layout<3> heads(const Array& near, const Array& far, const Array& index, int dim) {
+    Shape shape = index.shape();
+    for (int d = 0; d < index.dim(); ++d)
+      if (!in_head(index, dim, d)) shape[d] = 1;
+    Strides strides = far.strides();
+    strides[dim] = 0;
+    const Array a = near.as_strided(shape, near.strides(), near.offset());
+    // Nothing is in range of an empty `far`, and nobody goes there.
+    const Array b = far.numel() == 0 ? a : far.as_strided(shape, strides, far.offset());
+    const Array i = index.as_strided(shape, index.strides(), index.offset());
+    return Layout<3>({&a, &b, &i});
+  }
+  static Layout<2> rows(const Array& near, const Array& far, const Array& index, int dim) {
+    Shape shape = index.shape();
+    for (int d = 0; d < index.dim(); ++d)
+      if (in_head(index, dim, d)) shape[d] = 1;
+    const Array a = near.as_strided(shape, near.strides(), near.offset());
+    const Array b = far.numel() == 0 ? a : far.as_strided(shape, far.strides(), far.offset());
+    return Layout<2>({&a, &b});
+  }
+};
+
+template <class T>
+__global__ void gather_elements(Hops hops) {
+  const int64_t count = hops.head.numel * hops.row.numel;
+  for (int64_t i = thread_number(); i < count; i += thread_count()) {
+    const Quotient at(i, hops.row.numel);
+    const int64_t value = hops.index(at.whole);
+    if (!hops.checked(value, at.whole)) continue;
+    char* place[2];
+    hops.locate(at.whole, at.rest, value, place);
+    *reinterpret_cast<T*>(place[Hops::Near]) = *reinterpret_cast<const T*>(place[Hops::Far]);
+  }
+}
+
+/// winner[target] ← the last head that goes there.
+__global__ void elect_last(Hops hops, long long* winner) {
+  for (int64_t h = thread_number(); h < hops.head.numel; h += thread_count()) {
+    const int64_t value = hops.index(h);
+    if (hops.checked(value, h))
+      atomicMax(winner + hops.target(h, value), static_cast<long long>(h));
+  }
+}
+
+template <class T>
+__global__ void scatter_winners(Hops hops, const long long* winner) {
+  const int64_t count = hops.head.numel * hops.row.numel;
+  for (int64_t i = thread_number(); i < count; i += thread_count()) {
+    const Quotient at(i, hops.row.numel);
+    const int64_t value = hops.index(at.whole);
+    if (!hops.range.holds(value) || winner[hops.target(at.whole, value)] != at.whole) continue;
+    char* place[2];
+    hops.locate(at.whole, at.rest, value, place);
+    *reinterpret_cast<T*>(place[Hops::Far]) = *reinterpret_cast<const T*>(place[Hops::Near]);
+  }
+}
+
+/// target[h] ← where head h goes, −1 for nowhere.
+__global__ void number_targets(Hops hops, int64_t* target) {
+  for (int64_t h = thread_number(); h < hops.head.numel; h += thread_count()) {
+    const int64_t value = hops.index(h);
+    target[h] = hops.checked(value, h) ? hops.target(h, value) : -1;
+  }
+}
+
+/// op of ReduceOps.
+template <class S>
+__device__ S step(OpId op, S sum, S x) {
+  S y = sum;
+  ReduceOps::each([&](auto o) {
+    using Op = typename decltype(o)::type;
+    if (op == ReduceOps::index<Op>()) y = Op::step(sum, x);
+  });
+  return y;
+}
+
+/// The heads in the order of their targets: the thread at the first of each takes in all of them,
+/// one after the other, in S, and rounds once. T: the terms.
+template <class S, class T>
+__global__ void reduce_rows(Hops hops, OpId op, const int64_t* sorted, const int64_t* order) {
+  constexpr int kAhead = 4;  // terms that are loaded before the first of them is taken in
+  const int64_t heads = hops.head.numel, count = heads * hops.row.numel;
+  for (int64_t i = thread_number(); i < count; i += thread_count()) {
+    const Quotient at(i, hops.row.numel);
+    const int64_t target = sorted[at.whole];
+    if (target < 0 || (at.whole > 0 && sorted[at.whole - 1] == target)) continue;
+    int64_t end = heads;  // of this target's
+    for (int64_t low = at.whole + 1; low < end;) {
+      const int64_t middle = low + (end - low) / 2;
+      if (sorted[middle] == target)
+        low = middle + 1;
+      else
+        end = middle;
+    }
+    char* place[2];
+    const auto term = [&](int64_t k) {
+      hops.locate(order[k], at.rest, 0, place);
+      return as<S>(*reinterpret_cast<const T*>(place[Hops::Near]));
+    };
+    hops.locate(order[at.whole], at.rest, hops.index(order[at.whole]), place);
+    char* const to = place[Hops::Far];
+    S sum = load<S>(to, hops.head.dtype[Hops::Far]);
+    int64_t k = at.whole;
+    for (; end - k >= kAhead; k += kAhead) {
+      S x[kAhead];
+#pragma unroll
+      for (int j = 0; j < kAhead; ++j) x[j] = term(k + j);
+#pragma unroll
+      for (int j = 0; j < kAhead; ++j) sum = step(op, sum, x[j]);
+    }
+    for (; k < end; ++k) sum = step(op, sum, term(k));
+    store(to, hops.head.dtype[Hops::Far], sum);
+  }
+}
+
+/// y ← y·size + index, or the index alone, counted from the end where it is negative.
+__global__ void append_index(int64_t* y, Layout<1> index, bool begin, Range range) {
+  for (int64_t i = thread_number(); i < index.numel; i += thread_count()) {
+    char* at[1];
+    index.locate(i, at);
+    int64_t value = *reinterpret_cast<const int64_t*>(at[0]);
+    if (!range.holds(value)) {
+      int64_t position = 0, step = 1, rest = i;
+      for (int d = index.rank - 1; d >= 0; rest /= index.sizes[d--]) {
+        if (index.strides[0][d] == 0) continue;
+        position += rest % index.sizes[d] * step;
+        step *= index.sizes[d];
+      }
+      range.report(value, position);
+      value = 0;  // whoever uses it finds something there
+    }
+    if (value < 0) value += range.limit;
+    y[i] = begin ? value : y[i] * range.limit + value;
+  }
+}
+
+/// f(Type<T>{}) for an unsigned type of this many bytes; uint4 for 16.
+template <class F>
+void with_bytes(size_t size, F&& f) {
+  switch (size) {
+    case 1:
+      return f(Type<uint8_t>{});
+    case 2:
+      return f(Type<uint16_t>{});
+    case 4:
+      return f(Type<uint32_t>{});
+    case 8:
+      return f(Type<uint64_t>{});
+    default:
+      return f(Type<uint4>{});
+  }
+}
+
+/// f(Type<S>{}, Type<T>{}): sums in S of elements of T. 16-bit sums are kept in float and rounded
+/// once; whole numbers wrap when they are stored.
+template <class F>
+void with_sum_types(Dtype sum, Dtype element, F&& f) {
+  if (sum == kInt64)
+    f(Type<int64_t>{}, Type<int64_t>{});
+  else if (sum == kFloat64)
+    f(Type<double>{}, Type<double>{});
+  else if (element == kFloat16)
+    f(Type<float>{}, Type<Half>{});
+  else if (element == kBFloat16)
+    f(Type<float>{}, Type<BFloat16>{});
+  else
+    f(Type<float>{}, Type<float>{});
+}
+
+}  // namespace
+
+void gather(const Array& y, const Array& x, int dim, const Array& index, IndexUse use) {
+  if (index.numel() == 0) return;
+  const Queue q = queue(y);
+  Hops hops(y, x, index, dim, {0, x.size(dim), use, q.context.board()});
+  with_bytes(hops.widen(), [&](auto t) {
+    using T = typename decltype(t)::type;
+    launch(q, "gather", gather_elements<T>, blocks_for(q, hops.elements()), kThreads, 0, hops);
+  });
+}
+
+void scatter(const Array& y, const Array& x, int dim, const Array& index, IndexUse use) {
+  if (index.numel() == 0) return;
+  const Queue q = queue(y);
+  Hops hops(x, y, index, dim, {0, y.size(dim), use, q.context.board()});
+  const Array winner = full({hops.targets()}, -1, kInt64, y.device());
+  auto* const last = static_cast<long long*>(winner.raw());
+  launch(q, "scatter", elect_last, blocks_for(q, hops.head.numel), kThreads, 0, hops, last);
+  with_bytes(hops.widen(), [&](auto t) {
+    using T = typename decltype(t)::type;
+    launch(q, "scatter", scatter_winners<T>, blocks_for(q, hops.elements()), kThreads, 0, hops,
+           last);
+  });
+}
+
+void scatter_reduce(OpId op, const Array& y, const Array& g, int dim, const Array& index,
+                    IndexUse use) {
+  if (index.numel() == 0) return;
+  const Queue q = queue(y);
+  const Dtype wide = !is_floating_point(y.dtype()) ? kInt64
+                     : is_16bit(y.dtype())         ? kFloat32
+                                                   : y.dtype();
+  const Array terms = wide == kFloat32 && packs(g.dtype()) ? g : g.to(wide);
+  const Hops hops(terms, y, index, dim, {0, y.size(dim), use, q.context.board()});
+  const Array target({hops.head.numel}, kInt64, y.device());
+  const Array order = empty_like(target), sorted = empty_like(target);
+  launch(q, "scatter_reduce", number_targets, blocks_for(q, hops.head.numel), kThreads, 0, hops,
+         target.data<int64_t>());
+  argsort(order, target, 0, false);
+  gather(sorted, target, 0, order, use);
+  with_sum_types(wide, terms.dtype(), [&](auto s, auto t) {
+    using S = typename decltype(s)::type;
+    using T = typename decltype(t)::type;
+    launch(q, "scatter_reduce", reduce_rows<S, T>, blocks_for(q, hops.elements()), kThreads, 0,
+           hops, op, sorted.data<int64_t>(), order.data<int64_t>());
+  });
+}
+
+void flat_index(const Array& y, std::span<const Array> indices, const Shape& sizes, IndexUse use) {
+  if (y.numel() == 0) return;
+  const Queue q = queue(y);
+  for (size_t k = 0; k < indices.size(); ++k) {
+    const int64_t size = sizes[static_cast<int>(k)];
+    launch(q, "flat_index", append_index, blocks_for(q, y.numel()), kThreads, 0, y.data<int64_t>(),
+           Layout<1>({&indices[k]}), k == 0, Range{-size, size, use, q.context.board()});
+  }
+}
+
+}  // namespace halftape::cuda
