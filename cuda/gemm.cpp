@@ -1,0 +1,159 @@
+// Matrix products: an operand that no library can read is copied, leading dimensions become batches
+// of one stride, and what the library cannot add while it multiplies is added afterwards. Sums are
+// kept in float (double) and rounded once; which sum, and so its last digits, is up to the
+// library's algorithm, which is the same for the same shapes, strides and alignment.
+#include <algorithm>
+
+#include "halftape/core/formula/binary.h"
+#include "halftape/core/formula/ops.h"
+#include "halftape/core/merged.h"
+#include "halftape/cuda/gemm.h"
+#include "halftape/cuda/kernels.h"
+
+namespace halftape::cuda {
+namespace {
+
+// Of one call. More are not possible everywhere in the library (65,535, the limit of a grid's
+// third dimension), and a round number keeps the alignment.
+constexpr int64_t kMostMatrices = 1 << 15;
+
+Order order_of(const Array& x) {
+  const int last = x.dim() - 1;
+  return cuda::order_of(x.size(last - 1), x.size(last), x.strides()[last - 1], x.strides()[last]);
+}
+
+/// Itself, or a copy, so that the library can read it. Dimensions that repeat it stay repetitions.
+Array readable(const Array& x) {
+  if (order_of(x) != Order::Neither) return x;
+  Array once = x;
+  for (int d = 0; d < x.dim() - 2; ++d)
+    if (x.strides()[d] == 0) once = once.slice(d, 0, 1);
+  const Array y(once.shape(), x.dtype(), x.device());
+  copy(y, once);
+  return y.expand(x.shape());
+}
+
+/// The bias as the library adds it (multiply_in_library).
+Array addable(const Array& bias, Dtype dtype) {
+  if (bias.dtype() == dtype && bias.contiguous() &&
+      reinterpret_cast<uintptr_t>(bias.raw()) % 16 == 0)
+    return bias;
+  const Array y(bias.shape(), dtype, bias.device());
+  copy(y, bias);
+  return y;
+}
+
+/// Many matrices times one and the same are one matrix of many rows.
+Gemm joined(const Gemm& g) {
+  const int rank = g.d.dim();
+  for (int d = 0; d < rank - 2; ++d)
+    if (g.b.size(d) > 1 && g.b.strides()[d] != 0) return g;
+  const int64_t k = g.b.size(rank - 2), n = g.b.size(rank - 1), rows = g.d.numel() / n;
+  Gemm y = g;
+  if (!g.d.try_view({rows, n}, y.d) || !g.a.try_view({rows, k}, y.a)) return g;
+  y.b = g.b.as_strided({k, n}, {g.b.strides()[rank - 2], g.b.strides()[rank - 1]}, g.b.offset());
+  return y;
+}
+
+/// f(Product) for all of it: the leading dimensions as few batches of one stride.
+template <class F>
+void each_product(const Gemm& g, F&& f) {
+  const int rank = g.d.dim();
+  const auto leading = [rank](const Array& x) {
+    const auto count = static_cast<size_t>(rank - 2);
+    return x.as_strided(Shape(std::span(x.shape().begin(), count)),
+                        Strides(std::span(x.strides().begin(), count)), x.offset());
+  };
+  const auto matrices = [rank](const Array& x, char* at, int64_t next) {
+    return Matrices{at, x.dtype(), x.strides()[rank - 2], x.strides()[rank - 1], next};
+  };
+  const Array d = leading(g.d), a = leading(g.a), b = leading(g.b);
+  const Merged<3> batch({&d, &a, &b});
+  const int dims = batch.shape.size();
+  int longest = 0;  // goes into one call, the others into a loop
+  for (int i = 1; i < dims; ++i)
+    if (batch.shape[i] > batch.shape[longest]) longest = i;
+  const int64_t length = batch.shape[longest], loops = d.numel() / length;
+  const auto stride = [&](size_t which, int i) { return batch.operands[which].strides[i]; };
+  const auto next = [&](size_t which) {
+    return length == 1 ? 0 : stride(which, longest) / batch.operands[which].item;
+  };
+  Product p{.m = g.d.size(rank - 2),
+            .n = g.d.size(rank - 1),
+            .k = g.a.size(rank - 1),
+            .count = 0,
+            .d = matrices(g.d, nullptr, next(0)),
+            .a = matrices(g.a, nullptr, next(1)),
+            .b = matrices(g.b, nullptr, next(2)),
+            .bias = {},
+            .alpha = g.alpha,
+            .beta = g.beta};
+  if (g.bias)
+    p.bias = {static_cast<const char*>(g.bias->raw()), g.bias->dtype(), g.bias->strides()[0]};
+  for (int64_t loop = 0; loop < loops; ++loop) {
+    for (int64_t first = 0; first < length; first += kMostMatrices) {
+      p.count = std::min(kMostMatrices, length - first);
+      size_t which = 0;
+      for (Matrices* x : {&p.d, &p.a, &p.b}) {
+        x->base = batch.operands[which].base + first * stride(which, longest);
+        int64_t rest = loop;
+        for (int i = dims - 1; i >= 0; --i) {
+          if (i == longest) continue;
+          x->base += rest % batch.shape[i] * stride(which, i);
+          rest /= batch.shape[i];
+        }
+        ++which;
+      }
+      f(p);
+    }
+  }
+}
+
+}  // namespace
+
+void gemm(const Gemm& given) {
+  if (given.d.numel() == 0) return;
+  const Queue q = queue(given.d);
+  const Dtype factors = given.a.dtype(), result = given.d.dtype();
+  if (given.a.numel() == 0) {  // k is 0; d stands for the factors, which are not read
+    Gemm g = given;
+    g.a = g.b = g.d;
+    each_product(g, [&](Product p) {
+      p.k = 0;
+      multiply_in_kernel(q, p);
+    });
+    return;
+  }
+  if (!is_floating_point(factors) || !is_floating_point(result)) {
+    each_product(given, [&](const Product& p) { multiply_in_kernel(q, p); });
+    return;
+  }
+  const Gemm g = joined(given);
+  const Dtype wide = factors == kFloat64 ? kFloat64 : kFloat32;  // what sums are kept in
+  const Order order = order_of(g.d);
+  const bool writable = order != Order::Neither && (result == factors || result == wide);
+  // The library adds a bias that it need not round, along columns.
+  const bool fused =
+      g.bias && writable && order == Order::ByRows && g.beta == 0 && result != kFloat64 &&
+      (g.bias->dtype() == result || (result == kFloat32 && is_16bit(g.bias->dtype())));
+  // What is still to be added is added before anything is rounded.
+  const bool direct = writable && (!g.bias || fused || result == wide);
+  const Array d = direct ? g.d : Array(g.d.shape(), wide, g.d.device());
+  if (!direct && g.beta != 0) copy(d, g.d);
+  const Array bias = fused ? addable(*g.bias, result) : Array();
+  each_product({.d = d,
+                .a = readable(g.a),
+                .b = readable(g.b),
+                .bias = fused ? &bias : nullptr,
+                .alpha = g.alpha,
+                .beta = g.beta},
+               [&](const Product& p) {
+                 if (!multiply_in_library(q, p)) multiply_in_kernel(q, p);
+               });
+  if (g.bias && !fused)
+    binary(BinaryOps::index<formula::Add>(), g.d, d, g.bias->expand(g.d.shape()));
+  else if (!direct)
+    copy(g.d, d);
+}
+
+}  // namespace halftape::cuda

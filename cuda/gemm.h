@@ -1,0 +1,44 @@
+// Inside the matrix product: what gemm() is taken apart into, and the two that can do it.
+#pragma once
+#include "halftape/cuda/context.h"
+
+namespace halftape::cuda {
+
+/// Matrices of one shape. Strides in elements.
+struct Matrices {
+  char* base;
+  Dtype dtype;
+  int64_t down, right;  // to the next row, to the next column
+  int64_t next;         // to the next matrix; 0: always the same one
+};
+
+/// d = alpha·a·b + beta·d (+ bias along the columns), `count` times. d: m×n, a: m×k, b: k×n.
+struct Product {
+  int64_t m, n, k, count;
+  Matrices d, a, b;
+  struct Bias {
+    const char* base;  // null for none
+    Dtype dtype;
+    int64_t next;
+  } bias;
+  double alpha, beta;
+};
+
+/// How a matrix lies, if its elements are neighbours one way: what the library can use. A single
+/// row or column may lie both ways; then along its longer side.
+enum class Order { ByRows, ByColumns, Neither };
+inline Order order_of(int64_t rows, int64_t columns, int64_t down, int64_t right) {
+  const bool by_rows = (right == 1 || columns == 1) && (down >= columns || rows == 1);
+  const bool by_columns = (down == 1 || rows == 1) && (right >= rows || columns == 1);
+  if (by_rows && (columns >= rows || !by_columns)) return Order::ByRows;
+  return by_columns ? Order::ByColumns : Order::Neither;
+}
+
+/// Through cuBLASLt; false, and nothing done, where it has no algorithm. The matrices are floating
+/// and lie by rows or by columns; d has the factors' dtype, or is float32. A bias is contiguous,
+/// aligned to 16 bytes, of d's dtype; with it d lies by rows and is not float64, and beta is 0.
+bool multiply_in_library(const Queue& q, const Product& p);
+/// Everything, in our own kernel: correct rather than fast.
+void multiply_in_kernel(const Queue& q, const Product& p);
+
+}  // namespace halftape::cuda
