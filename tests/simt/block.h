@@ -1,0 +1,120 @@
+// One block of a kernel: its threads are fibers of one OS thread. A fiber runs until it reaches a
+// barrier or a warp collective and then gives way to the next that can run, so a kernel that never
+// synchronises costs no switch at all. One warp runs as far as it can before another does: a
+// missing barrier then reads what is not there yet.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <barrier>
+#include <cstdint>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "fiber.h"
+
+namespace simt {
+
+inline constexpr int kWarp = 32;
+inline constexpr std::size_t kMaxDynamicShared = 232448;  // 227 KiB
+
+/// Where in a kernel something is called from; a default argument takes the caller's.
+struct Place {
+  const char* file;
+  int line;
+  static constexpr Place here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return {file, line};
+  }
+  bool operator==(const Place& other) const { return line == other.line && same_file(other); }
+  std::string text() const;  // "kernels.cu:12"
+
+ private:
+  bool same_file(const Place& other) const;
+};
+
+/// A kernel on its way: the threads run body().
+struct Grid {
+  dim3 blocks, threads;
+  std::size_t shared_bytes = 0;
+  bool cooperative = false;
+  std::function<void()> body;
+};
+
+/// Runs every block of a grid; returns what was wrong with the kernel, or nothing.
+std::string run(const Grid& grid);
+
+/// What the lanes of a collective do together once the last of them has arrived.
+using Together = void (*)(void** argument_of_lane, std::uint32_t lanes);
+
+class Block {
+ public:
+  struct Thread;
+
+  /// `all_blocks` is where the blocks of a cooperative grid meet; else null.
+  Block(const Grid& grid, std::barrier<>* all_blocks);
+  ~Block();
+  void run(uint3 index);
+  const std::string& fault() const { return fault_; }
+
+  // What a kernel sees.
+  uint3 thread_index() const;
+  uint3 block_index() const { return index_; }
+  dim3 block_dim() const { return grid_.threads; }
+  dim3 grid_dim() const { return grid_.blocks; }
+  int lane() const;
+  /// Returns how many threads came with a vote.
+  int sync_threads(Place place, bool vote = false);
+  void sync_grid(Place place);
+  /// The lanes in `mask` that have not exited meet here; the last to come runs `together` for all.
+  void collective(std::uint32_t mask, void* argument, Together together, Place place);
+  /// Ends the kernel with this message.
+  [[noreturn]] void fail(const std::string& what);
+  bool on_guard_page(const void* address) const;
+
+ private:
+  struct Collective;
+  struct Warp;
+  struct Stacks;
+
+  static Stacks& stacks();
+  static void fiber_main();
+  static void start_threads(Fiber* self);
+  Fiber* next_fiber();
+  void jump(Fiber* to);
+  void make_ready(int warp, std::uint32_t lanes);
+  void open_barrier();
+  bool complete(int warp, Collective& c, int running_lane);
+  void thread_exits(int number);
+  void check_shared_canary();
+  std::string deadlock() const;
+
+  const Grid& grid_;
+  std::barrier<>* all_blocks_;
+  uint3 index_{};
+  int size_;         // threads
+  int started_ = 0;  // of order_
+  int alive_ = 0;    // have not exited
+  int at_barrier_ = 0;
+  int votes_ = 0, counted_ = 0;  // at the barrier, and at the one before
+  Place barrier_place_{};
+  Thread* current_ = nullptr;
+  std::vector<Thread> threads_;
+  std::vector<int> order_;  // in which threads start
+  std::vector<Warp> warps_;
+  std::uint32_t ready_ = 0;  // bit w: warp w has threads that can go on
+  Stacks& stacks_;           // of this OS thread
+  Fiber* running_;
+  std::mt19937 random_;
+  std::string fault_;
+};
+
+/// The block this OS thread runs.
+extern constinit thread_local Block* this_block;
+
+/// The dynamic shared memory of the block, which a kernel for nvcc declares as
+/// `extern __shared__ __align__(16) unsigned char dyn_smem[]`. A function, since that declaration
+/// would be of another variable in every namespace.
+unsigned char* dynamic_shared();
+
+}  // namespace simt

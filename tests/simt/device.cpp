@@ -1,0 +1,124 @@
+#include "device.h"
+
+#include <cstdio>
+
+#include "program.h"
+#include "runtime.h"
+
+namespace simt {
+
+void report(const std::string& what) {
+  World& w = world();
+  const std::lock_guard lock(w.mutex);
+  w.reports.push_back(what);
+  if (!settings.quiet) std::fprintf(stderr, "simt: %s\n", what.c_str());
+}
+
+void reset() {
+  World& w = world();
+  const std::lock_guard lock(w.mutex);
+  for (auto& [index, device] : w.devices)  // what is on its way shall be forgotten, not run
+    device.pending = device.surfaced = cudaErrorUnknown;
+  w.drain(-1);
+  for (auto& [index, device] : w.devices) {
+    device.pending = device.surfaced = cudaSuccess;
+    device.fault.clear();
+  }
+  w.failing_allocation = w.failing_launch = 0;
+  w.allocations_fail = w.all_allocations_after = false;
+  last_error = cudaSuccess;
+  reset_counters();
+  clear_reports();
+}
+
+void fail_allocation(int nth, bool and_after) {
+  World& w = world();
+  const std::lock_guard lock(w.mutex);
+  w.failing_allocation = nth;
+  w.all_allocations_after = and_after;
+  w.allocations_fail = false;
+}
+void fail_launch(int nth, cudaError_t error) {
+  World& w = world();
+  const std::lock_guard lock(w.mutex);
+  w.failing_launch = nth;
+  w.launch_error = error;
+}
+
+Counters counters() {
+  const std::lock_guard lock(world().mutex);
+  return world().counters;
+}
+void reset_counters() {
+  const std::lock_guard lock(world().mutex);
+  world().counters = {};
+  world().log.clear();
+}
+std::vector<std::string> launched_kernels() {
+  const std::lock_guard lock(world().mutex);
+  std::map<const void*, std::string> names;
+  std::vector<std::string> all;
+  for (const void* kernel : world().log) {
+    std::string& name = names[kernel];
+    if (name.empty()) name = function_name(kernel);
+    all.push_back(name);
+  }
+  return all;
+}
+std::vector<std::string> nodes(cudaGraph_t graph) {
+  const std::lock_guard lock(world().mutex);
+  std::vector<std::string> names;
+  if (!world().graphs.count(graph)) return names;
+  for (const auto& node : graph->nodes) {
+    switch (node->work.type) {
+      case cudaGraphNodeTypeKernel:
+        names.push_back(function_name(node->work.function));
+        break;
+      case cudaGraphNodeTypeMemcpy:
+        names.emplace_back("memcpy");
+        break;
+      case cudaGraphNodeTypeMemset:
+        names.emplace_back("memset");
+        break;
+      case cudaGraphNodeTypeHost:
+        names.emplace_back("host");
+        break;
+      case cudaGraphNodeTypeMemAlloc:
+        names.emplace_back("alloc");
+        break;
+      case cudaGraphNodeTypeMemFree:
+        names.emplace_back("free");
+        break;
+      default:
+        names.emplace_back("other");
+    }
+  }
+  return names;
+}
+std::vector<std::string> reports() {
+  const std::lock_guard lock(world().mutex);
+  return world().reports;
+}
+void clear_reports() {
+  const std::lock_guard lock(world().mutex);
+  world().reports.clear();
+}
+std::size_t live_bytes() {
+  const std::lock_guard lock(world().mutex);
+  return DeviceMemory::memory().live_bytes();
+}
+std::size_t live_allocations() {
+  const std::lock_guard lock(world().mutex);
+  return DeviceMemory::memory().live_allocations();
+}
+bool is_device_memory(const void* address) { return DeviceMemory::memory().contains(address); }
+void check_memory() {
+  const std::lock_guard lock(world().mutex);
+  DeviceMemory::memory().check();
+}
+std::size_t pending_work() {
+  const std::lock_guard lock(world().mutex);
+  return world().pending();
+}
+
+}  // namespace simt

@@ -1,0 +1,161 @@
+// Streams, events, graphs: in which order the work of the simulated devices runs. No threads: work
+// runs inside the call that enqueues it or that waits for it (Settings::mode).
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "device.h"
+
+namespace simt {
+
+/// One piece of work: a kernel, a copy, ...
+struct Work {
+  cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
+  std::function<void()> run;
+  const void* function = nullptr;  // of a kernel
+  cudaKernelNodeParams launch{};   // of a kernel
+};
+
+/// The work of one stream, first in, first out.
+struct Queue {
+  struct Point {  // in a queue: all that was put in until then
+    std::shared_ptr<Queue> queue;
+    std::uint64_t count;
+  };
+  struct Entry {
+    Work work;
+    std::vector<Point> after;  // of other queues
+  };
+  explicit Queue(int of_device) : device(of_device) {}
+  void run_until(std::uint64_t count);
+  void run_all() { run_until(enqueued); }
+  bool done(std::uint64_t count) const { return finished >= count; }
+
+  int device;
+  std::uint64_t enqueued = 0, finished = 0;
+  std::deque<Entry> entries;
+  std::vector<Point> waits;  // for the next entry
+};
+
+/// A capture that is going on: the streams in it put their work into a graph.
+struct Capture {
+  unsigned long long id;
+  cudaStreamCaptureMode mode;
+  std::thread::id thread;
+  CUstream_st* origin;
+  CUgraph_st* graph;
+  bool invalid = false;
+};
+
+struct Device {
+  cudaError_t pending = cudaSuccess;   // has broken; nobody has been told yet
+  cudaError_t surfaced = cudaSuccess;  // every call returns it
+  std::string fault;                   // what the rig knows about it
+  std::size_t plain_bytes = 0;         // taken by cudaMalloc
+};
+
+}  // namespace simt
+
+struct CUstream_st {
+  int device;
+  unsigned flags;
+  int priority;
+  unsigned long long id;
+  std::shared_ptr<simt::Queue> queue;
+  std::shared_ptr<simt::Capture> capture = nullptr;
+  std::vector<std::size_t> frontier = {};  // nodes of the graph that its next node comes after
+};
+
+struct CUevent_st {
+  int device;
+  unsigned flags;
+  simt::Queue::Point point{nullptr, 0};  // where it was recorded last
+  std::shared_ptr<std::chrono::steady_clock::time_point> time = nullptr;
+  std::shared_ptr<simt::Capture> capture = nullptr;  // in which it was recorded last
+  std::vector<std::size_t> frontier = {};
+};
+
+struct CUgraphNode_st {
+  simt::Work work;
+  std::vector<std::size_t> after;  // earlier nodes of the graph
+};
+
+struct CUgraph_st {
+  std::vector<std::unique_ptr<CUgraphNode_st>> nodes;
+  std::vector<std::shared_ptr<void>> memory;  // allocated in the capture
+};
+
+struct CUgraphExec_st {
+  struct Program {
+    std::vector<CUgraphNode_st> nodes;
+    std::vector<std::shared_ptr<void>> memory;
+    void run(int device) const;
+  };
+  std::shared_ptr<const Program> program;  // launches on their way keep it
+};
+
+struct CUmemPoolHandle_st {
+  int device;
+  std::uint64_t threshold = 0;  // kept at a synchronisation
+  std::uint64_t used = 0, used_high = 0, reserved = 0, reserved_high = 0;
+  std::uint64_t unfinished_frees = 0;  // bytes whose free no stream has got to yet
+  std::map<cudaMemPoolAttr, int> switches = {};
+};
+
+namespace simt {
+
+/// All there is. Calls hold the mutex; kernels run inside them.
+struct World {
+  std::recursive_mutex mutex;
+  std::map<int, Device> devices;
+  std::map<int, CUstream_st*> legacy;  // the default stream of each device
+  std::map<int, CUmemPoolHandle_st*> default_pools, current_pools;
+  std::set<CUstream_st*> streams;  // and the default ones
+  std::set<CUevent_st*> events;
+  std::set<CUgraph_st*> graphs;
+  std::set<CUgraphExec_st*> executables;
+  std::set<CUmemPoolHandle_st*> pools;
+  std::vector<std::weak_ptr<Capture>> captures;
+  std::map<const char*, std::size_t> pinned;        // address -> bytes
+  std::map<const char*, std::size_t> freed_pinned;  // given back when nothing is on its way
+  std::map<const void*, int> dynamic_shared_limit;  // cudaFuncSetAttribute
+  std::vector<std::weak_ptr<Queue>> queues;         // also of destroyed streams with work left
+  unsigned long long next_id = 1;
+  bool in_host_function = false;
+
+  Counters counters;
+  std::vector<const void*> log;
+  std::vector<std::string> reports;
+  int failing_allocation = 0, failing_launch = 0;  // countdowns
+  bool all_allocations_after = false, allocations_fail = false;
+  cudaError_t launch_error = cudaSuccess;
+
+  std::shared_ptr<Queue> new_queue(int device);
+  CUstream_st* default_stream(int device);
+  void drain(int device);  // every queue of it; -1: of all
+  std::size_t pending() const;
+};
+World& world();
+
+/// Puts work into the stream, or into the graph that the stream captures.
+cudaError_t enqueue(cudaStream_t stream, Work work);
+/// The stream behind a handle, the default ones included; null for one that was destroyed.
+CUstream_st* find(cudaStream_t stream);
+/// The device is broken from now on; the next call that waits says so.
+void break_device(int device, cudaError_t error, const std::string& what);
+bool works(int device);
+/// Work was waited for: the error if that broke the device; looks over the memory.
+cudaError_t finish(int device);
+
+}  // namespace simt

@@ -1,0 +1,58 @@
+// What the files of the runtime API share.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <functional>
+#include <string>
+
+#include "device.h"
+#include "memory.h"
+#include "queue.h"
+
+namespace simt {
+
+inline constexpr std::size_t kDefaultShared = 48 << 10;  // more takes cudaFuncSetAttribute
+
+extern thread_local int current_device;
+extern thread_local cudaError_t last_error;
+extern thread_local cudaStreamCaptureMode thread_capture_mode;
+
+/// For cudaGetLastError(); returns it.
+cudaError_t remember(cudaError_t e);
+/// Reports it as well.
+cudaError_t invalid(const std::string& why);
+
+/// Most functions of the API: under the lock, on a device that still works.
+template <class Body>
+cudaError_t call(Body&& body) {
+  World& w = world();
+  const std::lock_guard lock(w.mutex);
+  if (settings.devices == 0) return remember(cudaErrorNoDevice);
+  if (w.in_host_function) {
+    report("a function that cudaLaunchHostFunc called used the CUDA API, which is not permitted");
+    return remember(cudaErrorNotPermitted);
+  }
+  if (const cudaError_t e = w.devices[current_device].surfaced; e != cudaSuccess)
+    return remember(e);
+  return remember(body());
+}
+
+/// For calls that a capture does not allow while it goes on ("potentially unsafe API calls"): in
+/// this thread, or in any if its mode is global. They spoil it.
+bool forbidden_by_capture();
+
+cudaError_t synchronise(CUstream_st* stream);
+cudaError_t synchronise_device(int device);
+
+/// Bytes of the device that are not to be had.
+std::size_t taken(int device);
+/// Does this lie in memory from cudaHostAlloc()?
+bool is_pinned(const void* address, std::size_t size);
+/// Gives back what cudaFreeHost() was called for while work was on its way.
+void release_freed_pinned();
+
+/// A kernel, or what counts as one: it is counted and logged, and may be the launch that fails.
+/// run() returns what was wrong.
+Work kernel_work(int device, const void* function, std::function<std::string()> run);
+
+}  // namespace simt

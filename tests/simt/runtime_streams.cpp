@@ -1,0 +1,461 @@
+// The CUDA runtime API: streams, events, capture and graphs.
+#include <algorithm>
+
+#include "runtime.h"
+
+namespace simt {
+namespace {
+
+std::vector<std::shared_ptr<Capture>> captures() {
+  std::vector<std::shared_ptr<Capture>> active;
+  for (const auto& weak : world().captures)
+    if (auto c = weak.lock()) active.push_back(std::move(c));
+  return active;
+}
+
+}  // namespace
+
+bool forbidden_by_capture() {
+  bool forbidden = false;
+  for (const auto& c : captures()) {
+    const bool mine = c->thread == std::this_thread::get_id();
+    const bool bites = c->mode == cudaStreamCaptureModeGlobal
+                           ? thread_capture_mode == cudaStreamCaptureModeGlobal ||
+                                 (mine && thread_capture_mode != cudaStreamCaptureModeRelaxed)
+                           : c->mode == cudaStreamCaptureModeThreadLocal && mine &&
+                                 thread_capture_mode != cudaStreamCaptureModeRelaxed;
+    if (bites) c->invalid = forbidden = true;
+  }
+  return forbidden;
+}
+
+cudaError_t synchronise(CUstream_st* s) {
+  if (s->capture) {
+    s->capture->invalid = true;
+    return cudaErrorStreamCaptureUnsupported;
+  }
+  ++world().counters.synchronisations;
+  if (s == world().default_stream(s->device)) (void)enqueue(s, {});  // waits for its followers
+  s->queue->run_all();
+  return finish(s->device);
+}
+
+cudaError_t synchronise_device(int device) {
+  World& w = world();
+  for (const auto& c : captures()) {
+    if (c->origin->device != device) continue;
+    c->invalid = true;
+    return cudaErrorStreamCaptureUnsupported;
+  }
+  ++w.counters.synchronisations;
+  w.drain(device);
+  if (w.pending() == 0) release_freed_pinned();
+  return finish(device);
+}
+
+namespace {
+
+cudaError_t create_stream(cudaStream_t* stream, unsigned flags, int priority) {
+  World& w = world();
+  if (!stream || flags & ~unsigned{cudaStreamNonBlocking}) return cudaErrorInvalidValue;
+  *stream = new CUstream_st{.device = current_device,
+                            .flags = flags,
+                            .priority = std::clamp(priority, -5, 0),
+                            .id = w.next_id++,
+                            .queue = w.new_queue(current_device)};
+  w.streams.insert(*stream);
+  return cudaSuccess;
+}
+
+cudaError_t record(CUevent_st* event, cudaStream_t stream) {
+  CUstream_st* s = find(stream);
+  if (!s || !world().events.count(event)) return cudaErrorInvalidResourceHandle;
+  if (s->device != event->device) return cudaErrorInvalidResourceHandle;
+  if (s->capture) {
+    if (s->capture->invalid) return cudaErrorStreamCaptureInvalidated;
+    event->capture = s->capture;
+    event->frontier = s->frontier;
+    return cudaSuccess;
+  }
+  event->capture = nullptr;
+  event->time = std::make_shared<std::chrono::steady_clock::time_point>();
+  const auto e =
+      enqueue(stream, {.run = [time = event->time] { *time = std::chrono::steady_clock::now(); }});
+  event->point = {s->queue, s->queue->enqueued};
+  return e;
+}
+
+cudaError_t wait(cudaStream_t stream, CUevent_st* event) {
+  CUstream_st* s = find(stream);
+  if (!s || !world().events.count(event)) return cudaErrorInvalidResourceHandle;
+  if (event->capture) {  // the stream joins it
+    if (s->capture && s->capture != event->capture) {
+      s->capture->invalid = event->capture->invalid = true;
+      return cudaErrorStreamCaptureMerge;
+    }
+    s->capture = event->capture;
+    for (const std::size_t node : event->frontier)
+      if (std::find(s->frontier.begin(), s->frontier.end(), node) == s->frontier.end())
+        s->frontier.push_back(node);
+    return cudaSuccess;
+  }
+  if (s->capture) {  // on something outside
+    s->capture->invalid = true;
+    return cudaErrorStreamCaptureIsolation;
+  }
+  if (!event->point.queue || event->point.queue->done(event->point.count)) return cudaSuccess;
+  s->queue->waits.push_back(event->point);
+  return enqueue(stream, {});
+}
+
+/// Has a point been reached? If not, the device gets a little further, so that a loop around this
+/// comes to its end.
+cudaError_t ask(Queue& queue, std::uint64_t count) {
+  if (queue.done(count)) return finish(queue.device);
+  queue.run_until(queue.finished + 1);
+  return cudaErrorNotReady;
+}
+
+cudaError_t begin_capture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+  World& w = world();
+  CUstream_st* s = find(stream);
+  if (!s) return cudaErrorInvalidResourceHandle;
+  if (s == w.default_stream(s->device)) return cudaErrorStreamCaptureUnsupported;
+  if (s->capture) return cudaErrorIllegalState;
+  auto* graph = new CUgraph_st;
+  w.graphs.insert(graph);
+  s->capture = std::make_shared<Capture>(Capture{.id = w.next_id++,
+                                                 .mode = mode,
+                                                 .thread = std::this_thread::get_id(),
+                                                 .origin = s,
+                                                 .graph = graph});
+  s->frontier.clear();
+  std::erase_if(w.captures, [](const auto& c) { return c.expired(); });
+  w.captures.push_back(s->capture);
+  return cudaSuccess;
+}
+
+/// Does every node lead to one of these?
+bool all_join(const CUgraph_st& graph, const std::vector<std::size_t>& ends) {
+  std::vector<bool> joined(graph.nodes.size(), false);
+  for (const std::size_t end : ends) joined[end] = true;
+  for (std::size_t i = graph.nodes.size(); i-- > 0;)
+    if (joined[i])
+      for (const std::size_t before : graph.nodes[i]->after) joined[before] = true;
+  return std::find(joined.begin(), joined.end(), false) == joined.end();
+}
+
+cudaError_t end_capture(cudaStream_t stream, cudaGraph_t* graph) {
+  World& w = world();
+  CUstream_st* s = find(stream);
+  if (!s || !graph) return cudaErrorInvalidValue;
+  *graph = nullptr;
+  if (!s->capture) return cudaErrorIllegalState;
+  const auto capture = s->capture;
+  if (capture->origin != s) {
+    capture->invalid = true;
+    return cudaErrorStreamCaptureUnmatched;
+  }
+  if (capture->mode != cudaStreamCaptureModeRelaxed &&
+      capture->thread != std::this_thread::get_id())
+    return cudaErrorStreamCaptureWrongThread;
+  const bool joined = all_join(*capture->graph, s->frontier);
+  for (CUstream_st* other : w.streams)
+    if (other->capture == capture) other->capture = nullptr, other->frontier.clear();
+  for (CUevent_st* event : w.events)
+    if (event->capture == capture) event->capture = nullptr, event->frontier.clear();
+  if (capture->invalid || !joined) {
+    w.graphs.erase(capture->graph);
+    delete capture->graph;
+    return capture->invalid ? cudaErrorStreamCaptureInvalidated : cudaErrorStreamCaptureUnjoined;
+  }
+  *graph = capture->graph;
+  return cudaSuccess;
+}
+
+std::shared_ptr<const CUgraphExec_st::Program> compile(const CUgraph_st& graph) {
+  auto program = std::make_shared<CUgraphExec_st::Program>();
+  for (const auto& node : graph.nodes) program->nodes.push_back(*node);
+  program->memory = graph.memory;
+  return program;
+}
+
+cudaError_t instantiate(cudaGraphExec_t* executable, cudaGraph_t graph) {
+  if (!executable || !world().graphs.count(graph)) return cudaErrorInvalidValue;
+  *executable = new CUgraphExec_st{compile(*graph)};
+  world().executables.insert(*executable);
+  return cudaSuccess;
+}
+
+cudaError_t launch_graph(cudaGraphExec_t executable, cudaStream_t stream) {
+  World& w = world();
+  if (!w.executables.count(executable)) return cudaErrorInvalidValue;
+  const CUstream_st* s = find(stream);
+  if (!s) return cudaErrorInvalidResourceHandle;
+  ++w.counters.graph_launches;
+  return enqueue(stream, {.type = cudaGraphNodeTypeGraph,
+                          .run = [program = executable->program, device = s->device] {
+                            program->run(device);
+                          }});
+}
+
+}  // namespace
+}  // namespace simt
+
+using simt::call;
+using simt::current_device;
+using simt::find;
+using simt::world;
+
+extern "C" {
+
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  return call([&] { return simt::create_stream(stream, cudaStreamDefault, 0); });
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  return call([&] { return simt::create_stream(stream, flags, 0); });
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
+  return call([&] { return simt::create_stream(stream, flags, priority); });
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  return call([&] {
+    if (!stream || find(stream) != stream) return cudaErrorInvalidResourceHandle;
+    if (stream->capture) stream->capture->invalid = true;
+    world().streams.erase(stream);
+    // Its work is done later; points in other queues may keep the queue.
+    if (!stream->queue->entries.empty()) {
+      auto* const legacy = world().default_stream(stream->device);
+      legacy->queue->waits.push_back({stream->queue, stream->queue->enqueued});
+    }
+    delete stream;
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  return call([&]() -> cudaError_t {
+    CUstream_st* s = find(stream);
+    return s ? simt::synchronise(s) : cudaErrorInvalidResourceHandle;
+  });
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  return call([&]() -> cudaError_t {
+    CUstream_st* s = find(stream);
+    if (!s) return cudaErrorInvalidResourceHandle;
+    if (s->capture) {
+      s->capture->invalid = true;
+      return cudaErrorStreamCaptureUnsupported;
+    }
+    return simt::ask(*s->queue, s->queue->enqueued);
+  });
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  return call([&] { return simt::wait(stream, event); });
+}
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
+  return call([&]() -> cudaError_t {
+    const CUstream_st* s = find(stream);
+    if (!s) return cudaErrorInvalidResourceHandle;
+    *priority = s->priority;
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned* flags) {
+  return call([&]() -> cudaError_t {
+    const CUstream_st* s = find(stream);
+    if (!s) return cudaErrorInvalidResourceHandle;
+    *flags = s->flags;
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaStreamGetDevice(cudaStream_t stream, int* device) {
+  return call([&]() -> cudaError_t {
+    const CUstream_st* s = find(stream);
+    if (!s) return cudaErrorInvalidResourceHandle;
+    *device = s->device;
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long* id) {
+  return call([&]() -> cudaError_t {
+    const CUstream_st* s = find(stream);
+    if (!s) return cudaErrorInvalidResourceHandle;
+    *id = s->id;
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  return call([&] {
+    return simt::enqueue(stream, {.type = cudaGraphNodeTypeHost, .run = [=] {
+                                    world().in_host_function = true;
+                                    function(data);
+                                    world().in_host_function = false;
+                                  }});
+  });
+}
+
+// ---------------------------------------------------------------- events
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  return cudaEventCreateWithFlags(event, cudaEventDefault);
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  return call([&] {
+    if (!event) return cudaErrorInvalidValue;
+    *event = new CUevent_st{.device = current_device, .flags = flags};
+    world().events.insert(*event);
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  return call([&] {
+    if (!world().events.erase(event)) return cudaErrorInvalidResourceHandle;
+    delete event;
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  return call([&] { return simt::record(event, stream); });
+}
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) {
+  return cudaEventRecord(event, stream);
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  return call([&] {
+    if (!world().events.count(event)) return cudaErrorInvalidResourceHandle;
+    if (event->capture) {
+      event->capture->invalid = true;
+      return cudaErrorCapturedEvent;
+    }
+    ++world().counters.synchronisations;
+    if (event->point.queue) event->point.queue->run_until(event->point.count);
+    return simt::finish(event->device);
+  });
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  return call([&] {
+    if (!world().events.count(event)) return cudaErrorInvalidResourceHandle;
+    if (event->capture) {
+      event->capture->invalid = true;
+      return cudaErrorCapturedEvent;
+    }
+    if (simt::forbidden_by_capture()) return cudaErrorStreamCaptureUnsupported;
+    if (!event->point.queue) return cudaSuccess;
+    return simt::ask(*event->point.queue, event->point.count);
+  });
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
+  return call([&] {
+    if (!world().events.count(from) || !world().events.count(to))
+      return cudaErrorInvalidResourceHandle;
+    if ((from->flags | to->flags) & cudaEventDisableTiming) return cudaErrorInvalidResourceHandle;
+    if (!from->point.queue || !to->point.queue) return cudaErrorInvalidResourceHandle;
+    if (!from->point.queue->done(from->point.count) || !to->point.queue->done(to->point.count))
+      return cudaErrorNotReady;
+    *milliseconds = std::chrono::duration<float, std::milli>(*to->time - *from->time).count();
+    return cudaSuccess;
+  });
+}
+
+// ---------------------------------------------------------------- capture and graphs
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+  return call([&] { return simt::begin_capture(stream, mode); });
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  return call([&] { return simt::end_capture(stream, graph); });
+}
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
+                                     unsigned long long* id, cudaGraph_t* graph,
+                                     const cudaGraphNode_t** after, const cudaGraphEdgeData** edges,
+                                     size_t* count) {
+  return call([&]() -> cudaError_t {
+    const CUstream_st* s = find(stream);
+    if (!s || !status) return cudaErrorInvalidValue;
+    const auto capture = s->capture;
+    *status = !capture           ? cudaStreamCaptureStatusNone
+              : capture->invalid ? cudaStreamCaptureStatusInvalidated
+                                 : cudaStreamCaptureStatusActive;
+    if (edges) *edges = nullptr;
+    if (!capture) return cudaSuccess;
+    if (id) *id = capture->id;
+    if (graph) *graph = capture->graph;
+    static thread_local std::vector<cudaGraphNode_t> nodes;
+    nodes.clear();
+    for (const std::size_t i : s->frontier) nodes.push_back(capture->graph->nodes[i].get());
+    if (after) *after = nodes.data();
+    if (count) *count = nodes.size();
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  return cudaStreamGetCaptureInfo(stream, status, nullptr, nullptr, nullptr, nullptr, nullptr);
+}
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  std::swap(simt::thread_capture_mode, *mode);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
+  return call([&] {
+    if (!world().graphs.count(graph) || !count) return cudaErrorInvalidValue;
+    for (size_t i = 0; nodes && i < *count; ++i)
+      nodes[i] = i < graph->nodes.size() ? graph->nodes[i].get() : nullptr;
+    *count = nodes ? std::min(*count, graph->nodes.size()) : graph->nodes.size();
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) {
+  *type = node->work.type;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphKernelNodeGetParams(cudaGraphNode_t node, cudaKernelNodeParams* parameters) {
+  if (node->work.type != cudaGraphNodeTypeKernel) return simt::remember(cudaErrorInvalidValue);
+  *parameters = node->work.launch;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
+                                 unsigned long long) {
+  return call([&] { return simt::instantiate(executable, graph); });
+}
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* executable, cudaGraph_t graph,
+                                          unsigned long long) {
+  return call([&] { return simt::instantiate(executable, graph); });
+}
+cudaError_t cudaGraphExecUpdate(cudaGraphExec_t executable, cudaGraph_t graph,
+                                cudaGraphExecUpdateResultInfo* result) {
+  return call([&] {
+    if (!world().executables.count(executable) || !world().graphs.count(graph))
+      return cudaErrorInvalidValue;
+    const auto& old = executable->program->nodes;
+    bool same = old.size() == graph->nodes.size();
+    for (size_t i = 0; same && i < old.size(); ++i)
+      same = old[i].work.type == graph->nodes[i]->work.type &&
+             old[i].work.function == graph->nodes[i]->work.function &&
+             old[i].after == graph->nodes[i]->after;
+    if (result) {
+      *result = {};
+      result->result = same ? cudaGraphExecUpdateSuccess : cudaGraphExecUpdateErrorTopologyChanged;
+    }
+    if (!same) return cudaErrorGraphExecUpdateFailure;
+    executable->program = simt::compile(*graph);
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  return call([&] { return simt::launch_graph(executable, stream); });
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  return call([&] {
+    if (!world().graphs.erase(graph)) return cudaErrorInvalidValue;
+    delete graph;
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+  return call([&] {
+    if (!world().executables.erase(executable)) return cudaErrorInvalidValue;
+    delete executable;
+    return cudaSuccess;
+  });
+}
+
+}  // extern "C"

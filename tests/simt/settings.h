@@ -1,0 +1,61 @@
+// What a test may choose about the simulated device.
+#pragma once
+#include <cstddef>
+#include <utility>
+
+namespace simt {
+
+/// When the work of a stream runs.
+enum class Mode {
+  Immediate,  // as soon as it is enqueued
+  Deferred,   // at the last possible moment: when somebody waits for it. Shows what forgot to wait
+};
+
+/// In which order the threads of a block, and the blocks of a grid, run.
+enum class Order { Forward, Reverse, Random };
+
+/// Whether host code that touches device memory is stopped.
+enum class Protect {
+  Never,
+  Sometimes,  // with much memory in use, after every so-many-th kernel only: it takes time
+  Always,
+};
+
+struct Settings {
+  Mode mode = Mode::Immediate;
+  Order order = Order::Forward;
+  unsigned seed = 1;   // of Order::Random
+  int os_threads = 1;  // over which the blocks of a grid are spread
+  Protect protect = Protect::Sometimes;
+  bool quiet = false;  // faults are kept in reports(), and not printed as well
+  int devices = 1;
+  std::size_t memory = std::size_t{1} << 30;  // of each device; more is cudaErrorMemoryAllocation
+  int multiprocessors = 4;                    // few, so that grid-stride loops have strides
+  int compute_major = 9, compute_minor = 0;
+};
+inline Settings settings;
+
+/// Settings for as long as this lives: `simt::With deferred({.mode = simt::Mode::Deferred});`
+class [[nodiscard]] With {
+ public:
+  explicit With(Settings s) : before_(std::exchange(settings, s)) {}
+  ~With() { settings = before_; }
+  With(const With&) = delete;
+  With& operator=(const With&) = delete;
+
+ private:
+  Settings before_;
+};
+
+/// Runs body() once in each order of threads.
+template <class Body>
+void in_every_order(Body&& body) {
+  for (const Order order : {Order::Forward, Order::Reverse, Order::Random}) {
+    Settings s = settings;
+    s.order = order;
+    const With with(s);
+    body();
+  }
+}
+
+}  // namespace simt

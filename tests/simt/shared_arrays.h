@@ -1,0 +1,18 @@
+// The static __shared__ arrays of all kernels, found through the program's own section table.
+#pragma once
+
+// Each array goes to a section of its own: GCC has no section that both a function and an inline
+// function put variables into, and leaves the arrays of templates where it likes. constinit: shared
+// memory cannot be initialised.
+#define SIMT_TEXT_(x) #x
+#define SIMT_TEXT(x) SIMT_TEXT_(x)
+#define SIMT_SHARED(number) \
+  __attribute__((section("simt_shared" SIMT_TEXT(number)))) constinit thread_local
+
+namespace simt {
+
+/// Fills this OS thread's copy of every static __shared__ array with `byte`. Not those of templates
+/// where GCC compiled them.
+void poison_shared_arrays(unsigned char byte);
+
+}  // namespace simt
