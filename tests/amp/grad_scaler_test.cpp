@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 
+#include "halftape/tests/support/poke.h"
 #include "halftape/tests/support/tracing_backend.h"
 
 using namespace halftape;
@@ -65,7 +66,7 @@ TEST_CASE(
       const auto state = c.optimizer.state_dict();
       c.backward(scaler);
       Tensor g = where < 3 ? c.a.grad() : c.b.grad();
-      g.data_ptr<float>()[where % 3] = bad;
+      testing::poke(g, where % 3, bad);
       const auto result = scaler.step(c.optimizer);
       CHECK(result.found_inf());
       CHECK_FALSE(result.applied());
@@ -86,7 +87,7 @@ TEST_CASE("a skipped first step leaves no momentum behind") {
   Case plain, skipped;
   GradScaler one(options(4, 100)), two(options(4, 100));
   skipped.backward(two);
-  skipped.a.grad().data_ptr<float>()[0] = inf;
+  testing::poke(skipped.a.grad(), 0, inf);
   two.step(skipped.optimizer);
   two.update(4.0);
   for (int i = 0; i < 3; ++i) {
@@ -102,7 +103,7 @@ TEST_CASE("the scale grows exactly at the interval and the counter starts anew a
   GradScaler scaler(options(8, 3));
   auto step = [&](bool bad) {
     c.backward(scaler);
-    if (bad) c.b.grad().data_ptr<float>()[3] = inf;
+    if (bad) testing::poke(c.b.grad(), 3, inf);
     scaler.step(c.optimizer);
     scaler.update();
   };
@@ -132,7 +133,7 @@ TEST_CASE("a finite scaled gradient that is infinite once unscaled skips the ste
   optim::SGD optimizer({p}, optim::SGDOptions(1.0));
   GradScaler scaler(options(0x1p-20));
   scaler.scale(p.sum()).backward();
-  p.grad().data_ptr<float>()[0] = 0x1p120f;
+  testing::poke(p.grad(), 0, 0x1p120f);
   CHECK(scaler.step(optimizer).found_inf());
   CHECK(p.item() == 1);
 }
@@ -162,7 +163,7 @@ TEST_CASE("the scale never becomes infinite, and respects its bounds") {
   CHECK(other.get_scale() == 128);
   for (int i = 0; i < 6; ++i) {
     c.backward(other);
-    c.a.grad().data_ptr<float>()[0] = inf;
+    testing::poke(c.a.grad(), 0, inf);
     other.step(c.optimizer), other.update();
   }
   CHECK(other.get_scale() == 16);
@@ -174,7 +175,7 @@ TEST_CASE("a fixed scale stays, and still skips") {
   for (int i = 0; i < 5; ++i) c.backward(scaler), scaler.step(c.optimizer), scaler.update();
   const Tensor a = c.a.detach().clone();
   c.backward(scaler);
-  c.a.grad().data_ptr<float>()[0] = inf;
+  testing::poke(c.a.grad(), 0, inf);
   CHECK(scaler.step(c.optimizer).found_inf());
   scaler.update();
   CHECK(scaler.get_scale() == 128);
@@ -276,7 +277,7 @@ TEST_CASE("with two optimizers only the overflowing one skips, and the scale bac
   const Tensor shared = (one.a * two.a).sum();
   scaler.scale(shared + one.a.sum()).backward({}, true);
   scaler.scale(shared + two.a.sum()).backward();
-  one.a.grad().data_ptr<float>()[1] = inf;
+  testing::poke(one.a.grad(), 1, inf);
   scaler.unscale_(one.optimizer);
   CHECK_FALSE(scaler.step(one.optimizer).applied());
   CHECK(scaler.step(two.optimizer).applied());
@@ -383,7 +384,7 @@ TEST_CASE("gradients that are infinite after unscale_ are the user's own, as in 
   GradScaler scaler(options(4));
   c.backward(scaler);
   scaler.unscale_(c.optimizer);
-  c.a.grad().data_ptr<float>()[0] = inf;
+  testing::poke(c.a.grad(), 0, inf);
   CHECK(scaler.step(c.optimizer).applied());
   CHECK(c.a.to_vector()[0] == -inf);
 }

@@ -46,7 +46,7 @@ void check_row(const OpRow& row, Dtype lower, Dtype given) {
   const TensorList x = leaves(draw_all(row, given));
   Tensor y;
   {
-    const amp::autocast region(kCPU, lower);
+    const amp::autocast region(get_default_device().type(), lower);
     y = row.call(x);
   }
   const Tensor manual = row.call(by_hand(row, lower, x));
@@ -82,7 +82,7 @@ TEST_CASE("under autocast every op has the dtypes, bits and gradients of casting
         // float64 is nobody's to cast.
         const TensorList x = draw_all(row, given);
         const Tensor plain = row.call(x);
-        const amp::autocast region(kCPU, lower);
+        const amp::autocast region(get_default_device().type(), lower);
         CHECK(same_bits(row.call(x), plain));
       }
     }

@@ -15,7 +15,8 @@ namespace {
 
 using Groups = std::vector<optim::OptimizerParamGroup>;
 
-std::string bytes(const Array& a) {
+std::string bytes(const Array& there) {
+  const Array a = there.to(kCPU);
   return {static_cast<const char*>(a.raw()),
           static_cast<size_t>(a.numel()) * element_size(a.dtype())};
 }

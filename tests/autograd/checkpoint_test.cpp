@@ -82,7 +82,7 @@ TEST_CASE("autocast is as it was in the first run") {
   };
   Tensor y;
   {
-    const amp::autocast region(kCPU, kFloat16);
+    const amp::autocast region(get_default_device().type(), kFloat16);
     y = checkpoint(f, {x});
   }
   y.sum().backward();

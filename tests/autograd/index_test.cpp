@@ -235,7 +235,7 @@ TEST_CASE("one_hot has a one in the column of the class") {
   CHECK(message([&] {
           one_hot(longs({0, -1}));
         }) == "one_hot: class -1 at position 1 is out of range [0, 1)");
-  CHECK_THROWS_AS(one_hot(longs({-1})), Error);
+  CHECK_THROWS_AS((one_hot(longs({-1})), testing::settle()), Error);
   CHECK_THROWS_AS(one_hot(zeros({0}, kInt64)), Error);
   CHECK_THROWS_AS(one_hot(longs({0}), 0), Error);
   CHECK_THROWS_AS(one_hot(tensor({1.0})), Error);
@@ -274,7 +274,7 @@ TEST_CASE("under autocast index_put and scatter_add take the widest dtype") {
   CHECK_THROWS_AS(index_put(f, {longs({0, 1})}, h), Error);
   CHECK_THROWS_AS(scatter_add(f, 0, longs({0, 1}), h), Error);
   {
-    const amp::autocast region(kCPU, kFloat16);
+    const amp::autocast region(get_default_device().type(), kFloat16);
     CHECK(index_put(f, {longs({0, 1})}, h).dtype() == kFloat32);
     CHECK(index_put(h, {longs({0, 1})}, f).dtype() == kFloat32);
     CHECK(scatter_add(h, 0, longs({0, 1}), f).dtype() == kFloat32);

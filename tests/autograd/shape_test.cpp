@@ -73,7 +73,7 @@ TEST_CASE("cat promotes, and gives each tensor a gradient in its own dtype") {
   CHECK(cat({zeros({0}), zeros({0})}, 1).sizes() == Shape{0});
   CHECK(stack({tensor(1.0, kFloat64), tensor(2, kInt64)}).dtype() == kFloat64);
   // float16 in a float16 region, float32 as soon as one of them is.
-  const amp::autocast region(kCPU, kFloat16);
+  const amp::autocast region(get_default_device().type(), kFloat16);
   CHECK(cat({h.detach(), h.detach()}).dtype() == kFloat16);
   CHECK(cat({h.detach(), f.detach()}).dtype() == kFloat32);
   CHECK(roll(ones({2}, kBFloat16), 1).dtype() == kBFloat16);

@@ -9,6 +9,7 @@
 
 #include "halftape/tests/support/close.h"
 #include "halftape/tests/support/delayed.h"
+#include "halftape/tests/support/poke.h"
 
 using namespace halftape;
 using namespace halftape::testing;
@@ -213,7 +214,7 @@ TEST_CASE("a skipped step leaves weights and state bit for bit, wherever the inf
         const auto before = optimizer.state_dict();
         backward(model, 1, turn);
         Tensor g = model[parameter].grad();
-        g.data_ptr<float>()[g.numel() - 1] = bad;
+        testing::poke(g, g.numel() - 1, bad);
         CHECK(optimizer.step(options_of(turn)).found_inf());
         const auto after = optimizer.state_dict();
         for (size_t i = 0; i < 3; ++i) {
@@ -333,7 +334,7 @@ TEST_CASE("a run stopped after any of 10 steps goes on with the same bits") {
       run.seen.resize(stop);
     }
     TensorList model = first_weights();
-    for (Tensor& w : model) w.data_ptr<float>()[0] = 77;
+    for (Tensor& w : model) testing::poke(w, 0, 77);
     AsyncOptimizer optimizer(make_adamw(model));
     optimizer.load_state_dict(saved);
     part(model, optimizer, stop, script.size());

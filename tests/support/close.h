@@ -66,7 +66,7 @@ inline std::string differ(const Tensor& got, const Tensor& expected, Tolerance a
 /// The same bits: −0 differs from 0, NaN equals NaN only with the same payload.
 inline bool same_bits(const Tensor& a, const Tensor& b) {
   if (a.sizes() != b.sizes() || a.dtype() != b.dtype()) return false;
-  const Tensor x = a.detach().contiguous(), y = b.detach().contiguous();
+  const Tensor x = a.detach().contiguous().cpu(), y = b.detach().contiguous().cpu();
   const size_t bytes = static_cast<size_t>(x.numel()) * element_size(x.dtype());
   return bytes == 0 || std::memcmp(x.array().raw(), y.array().raw(), bytes) == 0;
 }

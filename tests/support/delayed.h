@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "halftape/halftape.h"
+#include "halftape/tests/support/poke.h"
 
 namespace halftape::testing {
 
@@ -52,7 +53,7 @@ inline Tensor batch_loss(const TensorList& w, int64_t k) {
 }
 /// The scaled gradients of batch k in `w`, with the script's accident.
 inline void spoil(const TensorList& w, const Turn& turn) {
-  if (turn.overflow) w[1].grad().data_ptr<float>()[2] = std::numeric_limits<float>::infinity();
+  if (turn.overflow) poke(w[1].grad(), 2, std::numeric_limits<float>::infinity());
 }
 inline void backward(const TensorList& w, int64_t k, const Turn& turn) {
   batch_loss(w, k).backward(full({}, turn.scale.value_or(1)));

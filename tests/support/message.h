@@ -3,15 +3,20 @@
 #include <string>
 #include <string_view>
 
-#include "halftape/core/check.h"
+#include "halftape/autograd/tensor_options.h"
+#include "halftape/core/backend.h"
 
 namespace halftape::testing {
+
+/// Waits for the default device: what has gone wrong there is thrown now.
+inline void settle() { backend(get_default_device()).synchronize(); }
 
 /// The message of the E that f() throws; empty when it throws none.
 template <class E = Error, class F>
 std::string message(F f) {
   try {
     f();
+    settle();
   } catch (const E& e) {
     return e.what();
   }

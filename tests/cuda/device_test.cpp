@@ -1,0 +1,164 @@
+// What users see of a GPU: availability, memory, streams, events, pinned memory.
+#include <doctest/doctest.h>
+
+#include <halftape/halftape.h>
+
+#include <string>
+#include <thread>
+
+#include "halftape/tests/support/message.h"
+
+using namespace halftape;
+using namespace halftape::testing;
+
+TEST_CASE("a GPU says what it is") {
+  CHECK(cuda::is_available());
+  CHECK(cuda::unavailable_reason().empty());
+  CHECK(cuda::device_count() >= 1);
+  CHECK_FALSE(cuda::device_name().empty());
+  CHECK(cuda::compute_capability() >= 75);
+  CHECK(std::string(backend(kCUDA).name()) == "cuda");
+  const auto beyond = cuda::device_count();
+  const std::string m = message([&] { zeros({1}, Device(kCUDA, beyond)); });
+  CHECK(has(m, Device(kCUDA, beyond).str() + " is not available"));
+  CHECK(has(m, "counted from 0"));
+}
+
+TEST_CASE("tensors travel to the GPU and back with the same bits") {
+  for (const Dtype d : {kBool, kUInt8, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64}) {
+    const Tensor x = (arange(0, 24, TensorOptions(kCPU)) - 3).reshape({4, 6}).to(d);
+    const Tensor y = x.to(kCUDA);
+    CHECK(y.is_cuda());
+    CHECK(y.dtype() == d);
+    CHECK(y.cpu().equal(x));
+    CHECK(x.t().cuda().cpu().equal(x.t()));
+    CHECK(y.slice(1, 1, 6, 2).cpu().equal(x.slice(1, 1, 6, 2)));
+  }
+  CHECK(zeros({0, 3}, kCUDA).cpu().sizes() == Shape{0, 3});
+  CHECK(tensor(2.5, kCUDA).item() == 2.5);
+  CHECK(message([] { ones({2}, kCUDA).data_ptr<float>(); }) != "");
+}
+
+TEST_CASE("tensors of two devices do not meet") {
+  const Tensor here = ones({3}, kCPU), there = ones({3}, kCUDA);
+  const std::string m = message([&] { here + there; });
+  CHECK(has(m, "cpu"));
+  CHECK(has(m, "cuda:0"));
+}
+
+TEST_CASE("gradients take the way back to the CPU") {
+  const Tensor w = tensor({1.0, 2.0, 3.0}, TensorOptions(kCPU).requires_grad(true));
+  (w.to(kCUDA) * tensor({4.0, 5.0, 6.0}, kCUDA)).sum().backward();
+  CHECK(w.grad().device().is_cpu());
+  CHECK(w.grad().to_vector() == std::vector<double>{4, 5, 6});
+}
+
+TEST_CASE("memory is counted while arrays hold it, and given back on request") {
+  cuda::synchronize();
+  cuda::empty_cache();
+  const int64_t before = cuda::memory_allocated();
+  cuda::reset_peak_memory_stats();
+  {
+    const Tensor a = zeros({1 << 20}, TensorOptions(kFloat32).device(kCUDA));
+    CHECK(cuda::memory_allocated() >= before + (4 << 20));
+    CHECK(cuda::memory_reserved() >= cuda::memory_allocated());
+  }
+  cuda::synchronize();
+  CHECK(cuda::memory_allocated() == before);
+  CHECK(cuda::max_memory_allocated() >= before + (4 << 20));
+  CHECK(cuda::memory_reserved() >= 4 << 20);  // kept for reuse
+  cuda::empty_cache();
+  CHECK(cuda::memory_reserved() <= before + (34 << 20));
+  cuda::reset_peak_memory_stats();
+  CHECK(cuda::max_memory_allocated() == cuda::memory_allocated());
+}
+
+TEST_CASE("an array that the GPU cannot hold is refused with the figures, and work goes on") {
+  const std::string m = message<OutOfMemoryError>(
+      [] { empty({int64_t{1} << 46}, TensorOptions(kUInt8).device(kCUDA)); });
+  CHECK(has(m, "cuda:0 is out of memory: 67108864.0 MiB asked for"));
+  CHECK(has(m, "held by arrays"));
+  CHECK(ones({3}, kCUDA).sum().item() == 3);
+}
+
+TEST_CASE("streams order their work, and events join them") {
+  const cuda::Stream first = cuda::current_stream(), other;
+  CHECK_FALSE(first == other);
+  CHECK(other.device() == Device(kCUDA));
+  Tensor x = zeros({1000}, kCUDA), y;
+  x.add_(1);
+  cuda::Event ready;
+  ready.record();
+  {
+    const cuda::StreamGuard guard(other);
+    CHECK(cuda::current_stream() == other);
+    ready.block();
+    y = x * 2;
+    std::thread([&] { CHECK(cuda::current_stream() == first); }).join();
+  }
+  CHECK(cuda::current_stream() == first);
+  other.synchronize();
+  CHECK(other.query());
+  CHECK(y.sum().item() == 2000);
+
+  cuda::Event from(true), to(true);
+  from.record();
+  x.add_(1);
+  to.record();
+  to.synchronize();
+  CHECK(to.query());
+  CHECK(from.elapsed_time(to) >= 0);
+  CHECK(has(message([&] { ready.elapsed_time(to); }), "enable_timing"));
+}
+
+TEST_CASE("streams are taken from a pool, of either priority") {
+  std::vector<cuda::Stream> all;
+  for (int i = 0; i < 70; ++i) all.emplace_back(Device(kCUDA), i % 2 == 1);
+  CHECK(all[0] == all[64]);
+  CHECK_FALSE(all[0] == all[1]);
+  CHECK_FALSE(all[0] == all[2]);
+}
+
+TEST_CASE("pinned memory is the host's and the GPU's") {
+  const Tensor x = arange(0, 1000, TensorOptions(kCPU)).to(kFloat32);
+  CHECK_FALSE(x.is_pinned());
+  const Tensor pinned = x.pin_memory();
+  CHECK(pinned.is_pinned());
+  CHECK(pinned.device().is_cpu());
+  CHECK(pinned.equal(x));
+  CHECK(pinned.pin_memory().is_same(pinned));
+  const Tensor there = pinned.to(kCUDA, /*non_blocking=*/true);
+  const Tensor back = (there * 2).to(kCPU, /*non_blocking=*/true);
+  CHECK(back.is_pinned());
+  cuda::synchronize();
+  CHECK(back.equal(x * 2));
+  CHECK(has(message([&] { there.pin_memory(); }), "pin_memory: only tensors on the CPU"));
+}
+
+TEST_CASE("new tensors go to the default device") {
+  const Device before = get_default_device();
+  set_default_device(kCUDA);
+  CHECK(zeros({2}).is_cuda());
+  CHECK(tensor({1.0, 2.0}).is_cuda());
+  CHECK(nn::Linear(2, 3)->weight.is_cuda());
+  CHECK_FALSE(zeros({2}, kCPU).is_cuda());
+  set_default_device(kCPU);
+  CHECK_FALSE(zeros({2}).is_cuda());
+  set_default_device(before);
+  CHECK_THROWS_AS(set_default_device(Device(kCUDA, cuda::device_count())), Error);
+  CHECK(get_default_device() == before);
+}
+
+TEST_CASE("the same seed draws the same bits on both devices") {
+  for (const Dtype d : {kFloat32, kFloat16, kBFloat16, kFloat64}) {
+    manual_seed(3);
+    const Tensor here = rand({3, 333}, TensorOptions(d).device(kCPU));
+    manual_seed(3);
+    const Tensor there = rand({3, 333}, TensorOptions(d).device(kCUDA));
+    CHECK(there.cpu().equal(here));
+  }
+  manual_seed(3);
+  const Tensor here = dropout(ones({1000}, kCPU), 0.3);
+  manual_seed(3);
+  CHECK(dropout(ones({1000}, kCUDA), 0.3).cpu().equal(here));
+}

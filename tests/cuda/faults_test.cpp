@@ -1,0 +1,185 @@
+// What goes wrong on a GPU: memory that runs out, kernels that break it, work that is waited for
+// too late. On the rig, which fails when it is told to.
+#include <doctest/doctest.h>
+
+#if defined(HALFTAPE_SIMT)
+#include <halftape/halftape.h>
+
+#include <functional>
+#include <string>
+
+#include "device.h"
+#include "halftape/cuda/runtime.h"
+#include "halftape/tests/support/message.h"
+#include "settings.h"
+
+using namespace halftape;
+using namespace halftape::testing;
+
+namespace {
+
+simt::Settings now_with(const std::function<void(simt::Settings&)>& change) {
+  simt::Settings s = simt::settings;
+  change(s);
+  return s;
+}
+
+/// Whatever a test has planned or broken is over at its end.
+struct Clean {
+  Clean() { simt::reset(); }
+  ~Clean() { simt::reset(); }
+};
+
+/// One step of training in float16: forward, backward, scaler, optimizer.
+struct Training {
+  nn::Sequential model{nn::Linear(8, 16), nn::ReLU(), nn::Linear(16, 4)};
+  optim::Adam optimizer{model->parameters(), optim::AdamOptions(1e-2)};
+  amp::GradScaler scaler{{.init_scale = 1024}};
+  Tensor x = (arange(0, 40).to(kFloat32) * 0.1).sin().reshape({5, 8});
+  Tensor y = tensor({0, 1, 2, 3, 1}, kInt64);
+
+  void step() {
+    optimizer.zero_grad();
+    Tensor loss;
+    {
+      const amp::autocast region(kCUDA, kFloat16);
+      loss = nn::functional::cross_entropy(model->forward(x), y);
+    }
+    scaler.scale(loss).backward();
+    scaler.step(optimizer);
+    scaler.update();
+  }
+};
+
+}  // namespace
+
+TEST_CASE("memory that runs out once is asked for again after the cache was given back") {
+  const Clean clean;
+  simt::fail_allocation(1);
+  CHECK(ones({100}).sum().item() == 100);
+}
+
+TEST_CASE("memory that has run out is an error with the figures, and the next call works") {
+  const Clean clean;
+  simt::fail_allocation(1, /*and_after=*/true);
+  const std::string m = message<OutOfMemoryError>([] { ones({1000}, kFloat64); });
+  CHECK(has(m, "cuda:0 is out of memory: 0.0 MiB asked for"));
+  CHECK(has(m, "held by arrays"));
+  CHECK(has(m, "use a smaller batch"));
+  simt::reset();
+  CHECK(ones({100}).sum().item() == 100);
+}
+
+TEST_CASE("any allocation of a training step may fail: the step throws, and the next one works") {
+  const Clean clean;
+  manual_seed(1);
+  Training t;
+  t.step();
+  simt::reset_counters();
+  t.step();
+  const auto allocations = simt::counters().allocations;
+  CHECK(allocations > 20);
+  for (int64_t nth = 1; nth <= allocations; nth += 3) {
+    CAPTURE(nth);
+    simt::fail_allocation(static_cast<int>(nth), /*and_after=*/true);
+    CHECK_THROWS_AS(t.step(), OutOfMemoryError);
+    simt::reset();
+    t.scaler = amp::GradScaler({.init_scale = 1024});  // between step() and update(), perhaps
+    CHECK_NOTHROW(t.step());
+  }
+}
+
+TEST_CASE(
+    "a kernel that breaks the device is named by the call that notices, and by all after it") {
+  const Clean clean;
+  const Tensor x = ones({100});
+  cuda::synchronize();
+  simt::fail_launch(2);
+  const Tensor a = x * 2, b = a.exp(), c = b + 1;  // exp breaks it; nobody has noticed yet
+  const std::string m = message([&] { c.item(); });
+  CHECK(m.empty() == false);
+  const std::string found = message([&] { c.sum().item(); });
+  CHECK(has(found, "illegal memory access"));
+  CHECK(has(found, "exp"));
+  CHECK(has(found, "the GPU cannot be used any more in this process"));
+  CHECK(has(message([&] { ones({3}); }), "illegal memory access"));
+  CHECK(has(message([&] { cuda::synchronize(); }), "illegal memory access"));
+}
+
+TEST_CASE("with a wait after every launch the call that breaks the device throws itself") {
+  const Clean clean;
+  const Tensor x = ones({100});
+  cuda::set_blocking(true);
+  simt::fail_launch(2);
+  const Tensor a = x * 2;
+  const std::string m = message([&] { a.exp(); });
+  CHECK(has(m, "cuda: exp: "));
+  CHECK(has(m, "illegal memory access"));
+  CHECK_FALSE(has(m, "enqueued before"));
+  cuda::set_blocking(false);
+}
+
+TEST_CASE("a training step waits for nothing, and gives the same bits however late it runs") {
+  const Clean clean;
+  auto trained = [](simt::Mode mode) {
+    const simt::With with(now_with([&](auto& s) { s.mode = mode; }));
+    manual_seed(1);
+    Training t;
+    for (int i = 0; i < 3; ++i) t.step();
+    cuda::synchronize();
+    simt::reset_counters();
+    t.step();
+    const auto waits = simt::counters().synchronisations;
+    CHECK(waits == 0);
+    std::vector<double> weights;
+    for (const Tensor& p : t.model->parameters())
+      for (const double w : p.to_vector()) weights.push_back(w);
+    return weights;
+  };
+  CHECK(trained(simt::Mode::Deferred) == trained(simt::Mode::Immediate));
+}
+
+TEST_CASE("a training step gives the same bits in every order of threads") {
+  const Clean clean;
+  std::vector<std::vector<double>> all;
+  simt::in_every_order([&] {
+    manual_seed(1);
+    Training t;
+    for (int i = 0; i < 3; ++i) t.step();
+    all.emplace_back();
+    for (const Tensor& p : t.model->parameters())
+      for (const double w : p.to_vector()) all.back().push_back(w);
+  });
+  CHECK(all[0] == all[1]);
+  CHECK(all[0] == all[2]);
+}
+
+TEST_CASE("pinned memory may be copied from late") {
+  const Clean clean;
+  const simt::With with(now_with([](auto& s) { s.mode = simt::Mode::Deferred; }));
+  Tensor there;
+  {
+    const Tensor pinned = arange(0, 1000, TensorOptions(kCPU)).to(kFloat32).pin_memory();
+    there = pinned.to(kCUDA, /*non_blocking=*/true);
+    CHECK(simt::pending_work() > 0);
+  }  // freed while the copy is under way
+  CHECK(there.sum().item() == 499500);
+  // Ordinary memory, and blocking copies, may change as soon as the call is back.
+  for (const bool pin : {false, true}) {
+    Tensor host = ones({1000}, kCPU);
+    if (pin) host = host.pin_memory();
+    there = host.to(kCUDA, /*non_blocking=*/!pin);
+    host.fill_(7);
+    CHECK(there.sum().item() == 1000);
+  }
+}
+
+TEST_CASE("a second GPU is another device") {
+  const Clean clean;
+  REQUIRE(cuda::device_count() == 2);
+  const Tensor a = ones({3}, Device(kCUDA, 0)), b = a.to(Device(kCUDA, 1));
+  CHECK(b.device().index() == 1);
+  CHECK((b * 2).cpu().to_vector() == std::vector<double>{2, 2, 2});
+  CHECK_THROWS_AS(a + b, Error);
+}
+#endif

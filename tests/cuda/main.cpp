@@ -1,0 +1,59 @@
+// Runs test cases on a GPU, or on the rig that stands in for one: the default device is the GPU, so
+// that cases that know nothing of devices run there.
+#define DOCTEST_CONFIG_IMPLEMENT
+#include <doctest/doctest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "halftape/autograd/tensor_options.h"
+#include "halftape/cuda/cuda.h"
+#include "halftape/cuda/runtime.h"
+#if defined(HALFTAPE_SIMT)
+#include "device.h"
+#include "settings.h"
+
+namespace {
+/// HALFTAPE_SIMT_ORDER: in which order the threads of a block run.
+simt::Order order() {
+  const char* said = std::getenv("HALFTAPE_SIMT_ORDER");
+  if (said && std::strcmp(said, "reverse") == 0) return simt::Order::Reverse;
+  if (said && std::strcmp(said, "random") == 0) return simt::Order::Random;
+  return simt::Order::Forward;
+}
+}  // namespace
+#endif
+
+int main(int argc, char** argv) {
+  using namespace halftape;
+#if defined(HALFTAPE_SIMT)
+  simt::settings.order = order();
+  simt::settings.devices = 2;
+  std::string why_not;
+  cuda::use_runtime(cuda::halftape_cuda_open(&why_not));
+  if (!cuda::is_available()) {
+    std::fprintf(stderr, "the rig does not start: %s\n", why_not.c_str());
+    return 2;
+  }
+#else
+  if (!cuda::is_available()) {
+    std::fprintf(stderr, "no GPU: %s\n", cuda::unavailable_reason().c_str());
+    return 2;
+  }
+#endif
+  set_default_device(kCUDA);
+  doctest::Context context;
+  // What is not a GPU's: text that names the CPU, the host's memory, calls counted on the CPU's
+  // backend, an optimizer on a thread of its own, and what a kernel cannot throw.
+  context.addFilter("source-file-exclude",
+                    "*print_test*,*async*,*torch_vectors_test*,*scaler_trace_test*");
+  context.addFilter("test-case-exclude",
+                    "from_blob*,an accessor*,a tensor knows its layout*,set_data*,to() *,"
+                    "a million nodes*,options print*,an integer divided by zero*,addmm is one*,"
+                    "a gradient is computed only*,chains are*,powers of a*,"
+                    "a skipped step leaves parameter*");
+  context.applyCommandLine(argc, argv);
+  return context.run();
+}

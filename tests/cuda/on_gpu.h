@@ -1,0 +1,66 @@
+// The same arrays on both devices: the CPU is what the GPU's kernels are compared with.
+#pragma once
+#include <cmath>
+#include <cstring>
+#include <sstream>
+#include <string>
+
+#include "halftape/core/backend.h"
+
+namespace halftape::testing {
+
+/// All bytes of an array's buffer, also those that no element of it lies in.
+inline Array bytes_of(const Array& a) {
+  return {a.buffer(), {static_cast<int64_t>(a.buffer()->size())}, {1}, 0, kUInt8};
+}
+
+/// A copy on the GPU, in the same layout, with what lies between the elements.
+inline Array on_gpu(const Array& a) {
+  if (!a.defined()) return {};
+  const Array from = bytes_of(a), to(from.shape(), kUInt8, kCUDA);
+  backend(kCUDA).copy_across(to, from, false);
+  return {to.buffer(), a.shape(), a.strides(), a.offset(), a.dtype()};
+}
+inline Array on_cpu(const Array& a) {
+  const Array from = bytes_of(a), to(from.shape(), kUInt8, kCPU);
+  backend(kCUDA).copy_across(to, from, false);
+  return {to.buffer(), a.shape(), a.strides(), a.offset(), a.dtype()};
+}
+/// A copy on the CPU in the same layout.
+inline Array twin(const Array& a) {
+  if (!a.defined()) return {};
+  const Array from = bytes_of(a), to = from.clone();
+  return {to.buffer(), a.shape(), a.strides(), a.offset(), a.dtype()};
+}
+
+/// Empty when both hold the same everywhere, also between the elements; `ulps` further apart, of
+/// the larger number, is the same. NaN equals NaN.
+inline std::string differ_on_gpu(const Array& gpu, const Array& cpu, double ulps = 0) {
+  const Array back = on_cpu(gpu);
+  const Array a = bytes_of(back), b = bytes_of(cpu);
+  const auto n = static_cast<size_t>(b.numel());
+  if (a.numel() != b.numel()) return "other sizes";
+  if (std::memcmp(a.raw(), b.raw(), n) == 0) return {};
+  const auto whole = [](const Array& x) {
+    const auto count = static_cast<int64_t>(x.buffer()->size() / element_size(x.dtype()));
+    return Array(x.buffer(), {count}, {1}, 0, x.dtype()).to(kFloat64);
+  };
+  const Array u = whole(back), v = whole(cpu);
+  for (int64_t i = 0; i < u.numel(); ++i) {
+    const double x = u.data<double>()[i], y = v.data<double>()[i];
+    if ((x == y && std::signbit(x) == std::signbit(y)) || (std::isnan(x) && std::isnan(y)))
+      continue;
+    const double size = std::max(std::abs(x), std::abs(y));
+    if (is_floating_point(cpu.dtype()) && std::isfinite(size) &&
+        std::abs(x - y) <= ulps * std::max(epsilon(cpu.dtype()) * size, 1e-7))
+      continue;
+    std::ostringstream text;
+    text.precision(17);
+    text << "the buffer's element " << i << " is " << x << " on the GPU, " << y << " on the CPU";
+    return text.str();
+  }
+  // Equal values, other bits: a NaN's, or of an integer that a double cannot hold.
+  return is_floating_point(cpu.dtype()) ? "" : "other bits";
+}
+
+}  // namespace halftape::testing

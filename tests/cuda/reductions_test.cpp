@@ -1,0 +1,494 @@
+// Reductions, running reductions, softmax and orders on the GPU: as on the CPU, whatever the
+// layout.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "../support/close.h"
+#include "halftape/core/backend.h"
+#include "halftape/core/formula/reduce.h"
+
+using namespace halftape;
+using halftape::testing::differ;
+
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+const std::vector<Dtype> all_dtypes = {kBool,    kUInt8,    kInt32,   kInt64,
+                                       kFloat16, kBFloat16, kFloat32, kFloat64};
+const std::vector<Dtype> floats = {kFloat16, kBFloat16, kFloat32, kFloat64};
+constexpr OpId kSum = ReduceOps::index<formula::Sum>(), kProd = ReduceOps::index<formula::Prod>(),
+               kMax = ReduceOps::index<formula::Max>(), kMin = ReduceOps::index<formula::Min>();
+
+Backend& gpu() { return backend(kCUDA); }
+
+Array normal(const Shape& shape, Dtype dtype, uint64_t seed = 1) {
+  Array x(shape, dtype, kCPU);
+  cpu_backend().random(x, Distribution::Normal, 0, 1, {seed, 0});
+  return x;
+}
+/// Whole numbers: their sums are exact in every order.
+Array whole(const Shape& shape, Dtype dtype, double low = -8, double high = 9, uint64_t seed = 1) {
+  Array x(shape, kFloat32, kCPU);
+  cpu_backend().random(x, Distribution::Bits, low, high, {seed, 0});
+  return x.to(dtype);
+}
+/// ±1, and ±2 here and there: products are exact.
+Array signs(const Shape& shape, Dtype dtype) {
+  const Array x = whole(shape, kFloat32, 0, 2);
+  float* v = x.data<float>();
+  for (int64_t i = 0; i < x.numel(); ++i)
+    v[i] = (v[i] == 0 ? 1.0f : -1.0f) * (i % 997 == 5 ? 2.0f : 1.0f);
+  return x.to(dtype);
+}
+Array filled(const Shape& shape, Dtype dtype, double value, Device device) {
+  return full(shape, value, dtype, device);
+}
+std::string differ(const Array& got, const Array& expected, testing::Tolerance allowed = {}) {
+  return differ(Tensor(got.to(kCPU)), Tensor(expected), allowed);
+}
+/// Writes 1, 2, 4, … elements apart: y and its neighbours, which must stay what they were.
+struct Spaced {
+  Array all, y;
+  Spaced(const Shape& shape, Dtype dtype, Device device) {
+    Shape wide = shape;
+    wide.push_back(2);
+    all = filled(wide, dtype, 7, device);
+    y = all.select(all.dim() - 1, 1);
+  }
+  void check_neighbours() const {
+    const Array left = all.select(all.dim() - 1, 0);
+    CHECK(differ(left, filled(left.shape(), left.dtype(), 7, kCPU)) == "");
+  }
+};
+
+/// The same elements, laid out in other ways; `lay` keeps the shape.
+struct Layouts {
+  const char* name;
+  Array (*lay)(const Array&);
+};
+const std::vector<Layouts> layouts = {
+    {"contiguous", [](const Array& x) { return x; }},
+    {"misaligned",
+     [](const Array& x) {
+       Array buffer({x.numel() + 1}, x.dtype(), x.device());
+       const Array y = buffer.as_strided(x.shape(), contiguous_strides(x.shape()), 1);
+       backend(x.device()).copy(y, x);
+       return y;
+     }},
+    {"backwards in memory order",
+     [](const Array& x) {
+       Dims order;
+       for (int d = x.dim() - 1; d >= 0; --d) order.push_back(d);
+       return x.permute(order).clone().permute(order);
+     }},
+    {"every second",
+     [](const Array& x) {
+       Shape wide = x.shape();
+       if (wide.empty()) return x;
+       wide[wide.size() - 1] *= 2;
+       const Array all = full(wide, 3, x.dtype(), x.device());
+       const Array y = all.slice(x.dim() - 1, 0, wide[wide.size() - 1], 2);
+       backend(x.device()).copy(y, x);
+       return y;
+     }},
+};
+
+/// All of them for the dtypes that stand for the ways in which elements are read.
+std::span<const Layouts> layouts_for(Dtype dtype) {
+  const bool thorough = dtype == kFloat16 || dtype == kFloat32 || dtype == kInt64;
+  return {layouts.data(), thorough ? layouts.size() : 1};
+}
+
+struct Case {
+  Shape shape;
+  Dims dims;
+};
+const std::vector<Case> reductions = {
+    {{}, {}},
+    {{1}, {0}},
+    {{7}, {0}},
+    {{33}, {0}},
+    {{257}, {0}},
+    {{1024}, {0}},
+    {{1025}, {0}},
+    {{40000}, {0}},
+    {{5, 300}, {1}},
+    {{5, 300}, {0}},
+    {{300, 5}, {0}},
+    {{70, 257}, {0}},
+    {{2100, 40}, {0}},
+    {{2100, 40}, {1}},
+    {{3, 4, 5, 6}, {}},
+    {{3, 4, 5, 6}, {0, 2}},
+    {{9, 4, 5, 6}, {1, 3}},
+    {{9, 4, 5, 6}, {0, 1, 2, 3}},
+    {{2, 3, 8, 16}, {0, 2, 3}},
+    {{4, 3, 5, 7}, {0, 2, 3}},
+    {{1500, 3, 2}, {0, 2}},
+    {{3, 50, 33}, {1}},
+};
+
+Array reduced(Backend& on, OpId op, const Array& x, const Dims& dims, Dtype to) {
+  Array y(reduced_shape(x.shape(), dims, false), to, x.device());
+  on.reduce(op, y, x, dims);
+  return y;
+}
+
+}  // namespace
+
+TEST_CASE("gpu: whole numbers are reduced exactly, in every dtype, shape and layout") {
+  for (const Case& c : reductions) {
+    for (Dtype dtype : all_dtypes) {
+      const bool small = dtype == kBool || dtype == kUInt8;
+      const Array host = whole(c.shape, dtype, small ? 0 : -8);
+      for (const Layouts& l : layouts_for(dtype)) {
+        CAPTURE(Tensor(host).sizes());
+        CAPTURE(dtype);
+        CAPTURE(l.name);
+        const Array x = l.lay(host.to(kCUDA));
+        for (OpId op : {kSum, kMax, kMin}) {
+          const Dtype to = op == kSum && !is_floating_point(dtype) ? kInt64 : dtype;
+          CAPTURE(op);
+          CHECK(differ(reduced(gpu(), op, x, c.dims, to),
+                       reduced(cpu_backend(), op, host, c.dims, to)) == "");
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("gpu: products of powers of two are exact, and those of integers wrap") {
+  for (const Case& c : reductions) {
+    CAPTURE(c.shape);
+    const Array power = signs(c.shape, kFloat64);
+    for (Dtype dtype : {kFloat32, kFloat64})
+      CHECK(differ(reduced(gpu(), kProd, power.to(dtype).to(kCUDA), c.dims, dtype),
+                   reduced(cpu_backend(), kProd, power.to(dtype), c.dims, dtype)) == "");
+    const Array odd = whole(c.shape, kInt64, 3, 9);
+    CHECK(differ(reduced(gpu(), kProd, odd.to(kCUDA), c.dims, kInt64),
+                 reduced(cpu_backend(), kProd, odd, c.dims, kInt64)) == "");
+  }
+}
+
+TEST_CASE("gpu: the bits of a sum depend on its shape, not on its layout") {
+  for (const Case& c : reductions) {
+    for (Dtype dtype : floats) {
+      const Array host = normal(c.shape, dtype), x = host.to(kCUDA);
+      const Dtype to = dtype == kFloat64 ? kFloat64 : kFloat32;
+      const Array first = reduced(gpu(), kSum, x, c.dims, to).to(kCPU);
+      for (const Layouts& l : layouts) {
+        CAPTURE(c.shape);
+        CAPTURE(dtype);
+        CAPTURE(l.name);
+        CHECK(differ(reduced(gpu(), kSum, l.lay(x), c.dims, to), first) == "");
+      }
+      const Array exact = reduced(cpu_backend(), kSum, host.to(kFloat64), c.dims, kFloat64);
+      const double typical = std::sqrt(static_cast<double>(host.numel()));
+      CHECK(differ(Tensor(first), Tensor(exact), {.eps = 8, .scale = typical}) == "");
+    }
+  }
+}
+
+TEST_CASE("gpu: a long sum loses no more digits than its logarithm") {
+  const Array x = full({1 << 20}, 0.1, kFloat32, kCUDA);
+  const Array y = reduced(gpu(), kSum, x, {0}, kFloat32);
+  const double exact = static_cast<double>(0.1f) * (1 << 20);
+  CHECK(std::abs(read_double(y) - exact) < 4 * epsilon(kFloat32) * exact);
+}
+
+TEST_CASE("gpu: many short columns are reduced by threads of their own") {
+  const Array x = whole({200, 16400}, kInt32);
+  CHECK(differ(reduced(gpu(), kSum, x.to(kCUDA), {0}, kInt64),
+               reduced(cpu_backend(), kSum, x, {0}, kInt64)) == "");
+  const Array z = normal({200, 16400}, kFloat32), device = z.to(kCUDA);
+  const Array lined_up = device.transpose(0, 1).clone().transpose(0, 1);  // by warps
+  CHECK(differ(reduced(gpu(), kSum, device, {0}, kFloat32),
+               reduced(gpu(), kSum, lined_up, {0}, kFloat32).to(kCPU)) == "");
+}
+
+TEST_CASE("gpu: nothing reduces to where the reduction starts; NaN reduces to NaN") {
+  for (Dtype dtype : all_dtypes) {
+    CAPTURE(dtype);
+    for (OpId op : {kSum, kProd, kMax, kMin}) {
+      const Array x({0, 3}, dtype, kCPU);
+      CHECK(differ(reduced(gpu(), op, x.to(kCUDA), {0}, dtype),
+                   reduced(cpu_backend(), op, x, {0}, dtype)) == "");
+      CHECK(reduced(gpu(), op, x.to(kCUDA), {1}, dtype).numel() == 0);
+    }
+  }
+  for (Dtype dtype : floats) {
+    for (int64_t at : {0, 1, 31, 700, 2999}) {
+      Array x = normal({3000}, dtype);
+      cpu_backend().fill(x.select(0, at), kNaN);
+      for (OpId op : {kSum, kProd, kMax, kMin})
+        CHECK(std::isnan(read_double(reduced(gpu(), op, x.to(kCUDA), {0}, dtype))));
+    }
+  }
+}
+
+TEST_CASE("gpu: reductions convert, repeat what is expanded and write where they are told") {
+  const Array x = whole({40, 70}, kFloat16), rows = whole({1, 70}, kFloat32);
+  for (Dtype to : {kFloat64, kFloat16, kInt32}) {
+    Spaced y({70}, to, kCUDA);
+    gpu().reduce(kSum, y.y, x.to(kCUDA), {0});
+    CHECK(differ(y.y, reduced(cpu_backend(), kSum, x, {0}, to)) == "");
+    y.check_neighbours();
+  }
+  const Array wide = rows.to(kCUDA).expand({40, 70});
+  CHECK(differ(reduced(gpu(), kSum, wide, {0}, kFloat32),
+               reduced(cpu_backend(), kSum, rows.expand({40, 70}), {0}, kFloat32)) == "");
+  CHECK(differ(reduced(gpu(), kSum, wide, {1}, kFloat32),
+               reduced(cpu_backend(), kSum, rows.expand({40, 70}), {1}, kFloat32)) == "");
+}
+
+namespace {
+
+void check_argument_of_extremum(const Array& host, int dim) {
+  for (const Layouts& l : layouts_for(host.dtype())) {
+    CAPTURE(host.shape());
+    CAPTURE(host.dtype());
+    CAPTURE(l.name);
+    const Array x = l.lay(host.to(kCUDA));
+    Shape left = host.dim() ? reduced_shape(host.shape(), {dim}, false) : Shape{};
+    const Array expected(left, kInt64, kCPU);
+    const Spaced y(left, kInt64, kCUDA);
+    cpu_backend().argmax(expected, host, dim);
+    gpu().argmax(y.y, x, dim);
+    CHECK(differ(y.y, expected) == "");
+    cpu_backend().argmin(expected, host, dim);
+    gpu().argmin(y.y, x, dim);
+    CHECK(differ(y.y, expected) == "");
+    y.check_neighbours();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("gpu: the first of equals is found, NaN before every number") {
+  for (Dtype dtype : all_dtypes) {
+    const double low = dtype == kBool || dtype == kUInt8 ? 0 : -8;
+    check_argument_of_extremum(whole({1}, dtype, low), 0);
+    check_argument_of_extremum(whole({5000}, dtype, low), 0);
+    check_argument_of_extremum(whole({60, 10}, dtype, low), 1);
+    check_argument_of_extremum(whole({6, 100}, dtype, low), 1);
+    check_argument_of_extremum(whole({3, 1100, 40}, dtype, low), 1);
+    check_argument_of_extremum(whole({40, 33}, dtype, low), 0);
+  }
+  for (Dtype dtype : floats) {
+    check_argument_of_extremum(normal({3, 3000}, dtype), 1);
+    Array x = normal({3, 3000}, dtype);
+    cpu_backend().fill(x.slice(1, 1700, 2500, 400), kNaN);
+    cpu_backend().fill(x.slice(1, 5, 6), kInf);
+    check_argument_of_extremum(x, 1);
+    check_argument_of_extremum(full({3, 40}, -kInf, dtype, kCPU), 1);
+  }
+  const Array y({}, kInt64, kCUDA);
+  gpu().argmax(y, full({}, 3, kFloat32, kCUDA), 0);
+  CHECK(read_int64(y) == 0);
+  Array close({3}, kInt64, kCPU);  // equal as doubles
+  close.data<int64_t>()[0] = (int64_t{1} << 60) + 1;
+  close.data<int64_t>()[1] = (int64_t{1} << 60) + 2;
+  close.data<int64_t>()[2] = int64_t{1} << 60;
+  check_argument_of_extremum(close, 0);
+}
+
+namespace {
+
+Array scanned(OpId op, const Array& x, int dim, bool reverse, Dtype to) {
+  const Array y = empty_like(x, to);
+  backend(x.device()).scan(op, y, x, dim, reverse);
+  return y;
+}
+
+}  // namespace
+
+TEST_CASE("gpu: running reductions of whole numbers are exact in every dtype and layout") {
+  const std::vector<std::pair<Shape, int>> cases = {
+      {{}, 0},         {{1}, 0},          {{32}, 0},         {{33}, 0},     {{1024}, 0},
+      {{1025}, 0},     {{40000}, 0},      {{5, 30}, 1},      {{5, 100}, 1}, {{100, 5}, 0},
+      {{4, 70, 6}, 1}, {{3, 1100, 2}, 1}, {{50, 64, 70}, 0}, {{0, 4}, 0},   {{4, 0}, 0}};
+  for (const auto& [shape, dim] : cases) {
+    for (Dtype dtype : all_dtypes) {
+      const bool small = dtype == kBool || dtype == kUInt8;
+      const Array host = whole(shape, dtype, small ? 0 : -8);
+      for (const Layouts& l : layouts_for(dtype)) {
+        const Array x = l.lay(host.to(kCUDA));
+        for (OpId op : {kSum, kMax, kMin}) {
+          for (bool reverse : {false, true}) {
+            const Dtype to = op == kSum && small ? kInt64 : dtype;
+            CAPTURE(Tensor(host).sizes());
+            CAPTURE(dtype);
+            CAPTURE(l.name);
+            CAPTURE(op);
+            CAPTURE(reverse);
+            CHECK(differ(scanned(op, x, dim, reverse, to), scanned(op, host, dim, reverse, to)) ==
+                  "");
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("gpu: long running sums of fractions are rounded once") {
+  const Array x = normal({1024 * 33 + 5}, kFloat32);
+  const Array expected = scanned(kSum, x, 0, true, kFloat32);
+  CHECK(differ(scanned(kSum, x.to(kCUDA), 0, true, kFloat32), expected, {.ulps = 1}) == "");
+}
+
+TEST_CASE("gpu: running products, NaN, and layouts that change no bit") {
+  Array x = normal({3, 1500}, kFloat64);
+  const Array first = scanned(kSum, x.to(kCUDA), 1, false, kFloat64).to(kCPU);
+  for (const Layouts& l : layouts)
+    CHECK(differ(scanned(kSum, l.lay(x.to(kCUDA)), 1, false, kFloat64), first) == "");
+  const Array power = signs(x.shape(), kFloat64);
+  CHECK(differ(scanned(kProd, power.to(kCUDA), 1, false, kFloat64),
+               scanned(kProd, power, 1, false, kFloat64)) == "");
+  cpu_backend().fill(x.slice(1, 700, 701), kNaN);
+  for (OpId op : {kMax, kMin})
+    CHECK(differ(scanned(op, x.to(kCUDA), 1, false, kFloat64),
+                 scanned(op, x, 1, false, kFloat64)) == "");
+  const Spaced y({3, 1500}, kFloat32, kCUDA);
+  gpu().scan(kMax, y.y, x.to(kCUDA), 1, true);
+  CHECK(differ(y.y, scanned(kMax, x, 1, true, kFloat32)) == "");
+  y.check_neighbours();
+}
+
+TEST_CASE("gpu: softmax and its gradient are the CPU's, for rows of any length and layout") {
+  for (int64_t length : {0, 1, 2, 8, 10, 65, 256, 257, 1000, 1024, 1025, 5000}) {
+    for (Dtype dtype : floats) {
+      const Array x = normal({2, 3, length}, dtype, 1), g = normal({2, 3, length}, dtype, 2);
+      for (bool log : {false, true}) {
+        const Array y = empty_like(x), dx = empty_like(x);
+        cpu_backend().softmax(y, x, log);
+        cpu_backend().softmax_grad(dx, g, y, log);
+        Array first_y, first_dx;
+        for (const Layouts& l : layouts_for(dtype)) {
+          CAPTURE(length);
+          CAPTURE(dtype);
+          CAPTURE(log);
+          CAPTURE(l.name);
+          const Spaced out(x.shape(), dtype, kCUDA);
+          gpu().softmax(out.y, l.lay(x.to(kCUDA)), log);
+          CHECK(differ(out.y, y, {.ulps = 8}) == "");
+          if (!first_y.defined()) first_y = out.y.to(kCPU);
+          CHECK(differ(out.y, first_y) == "");
+          out.check_neighbours();
+          Array grad = l.lay(empty_like(dx.to(kCUDA)));
+          gpu().softmax_grad(grad, l.lay(g.to(kCUDA)), y.to(kCUDA), log);
+          CHECK(differ(grad, dx, {.ulps = 1, .eps = 8}) == "");
+          if (!first_dx.defined()) first_dx = grad.to(kCPU);
+          CHECK(differ(grad, first_dx) == "");
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("gpu: softmax of infinities and NaN, in place, of a number, and of another dtype") {
+  for (int64_t length : {9, 300, 1500}) {
+    for (bool log : {false, true}) {
+      Array x = normal({5, length}, kFloat32);
+      cpu_backend().fill(x.select(0, 0), -kInf);
+      cpu_backend().fill(x.slice(0, 1, 2).slice(1, 3, 4), kInf);
+      cpu_backend().fill(x.slice(0, 2, 3).slice(1, 4, 5), kNaN);
+      cpu_backend().fill(x.slice(0, 3, 4).slice(1, 1, length), -kInf);
+      const Array y = empty_like(x), device = x.to(kCUDA);
+      cpu_backend().softmax(y, x, log);
+      gpu().softmax(device, device, log);
+      CHECK(differ(device, y, {.ulps = 8}) == "");
+      const Array half = empty_like(x, kFloat16), wide(x.shape(), kFloat16, kCUDA);
+      cpu_backend().softmax(half, x, log);
+      gpu().softmax(wide, x.to(kCUDA), log);
+      CHECK(differ(wide, half, {.ulps = 1}) == "");
+    }
+  }
+  const Array one = full({}, 3, kFloat32, kCUDA);
+  gpu().softmax(one, one, false);
+  CHECK(read_double(one) == 1);
+}
+
+namespace {
+
+void check_order(const Array& host, int dim, int64_t wanted) {
+  for (bool descending : {false, true}) {
+    for (const Layouts& l : layouts_for(host.dtype())) {
+      CAPTURE(host.shape());
+      CAPTURE(host.dtype());
+      CAPTURE(wanted);
+      CAPTURE(l.name);
+      CAPTURE(descending);
+      Shape shape = host.shape();
+      if (host.dim()) shape[dim] = wanted;
+      const Array expected(shape, kInt64, kCPU);
+      cpu_backend().argsort(expected, host, dim, descending);
+      const Spaced y(shape, kInt64, kCUDA);
+      gpu().argsort(y.y, l.lay(host.to(kCUDA)), dim, descending);
+      CHECK(differ(y.y, expected) == "");
+      y.check_neighbours();
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("gpu: the order is stable both ways, whatever is sorted") {
+  for (Dtype dtype : all_dtypes) {
+    const double low = dtype == kBool || dtype == kUInt8 ? 0 : -8;
+    check_order(whole({7, 50}, dtype, low), 1, 50);
+    check_order(whole({3, 1500}, dtype, low), 1, 1500);
+    check_order(whole({70, 3}, dtype, low), 0, 5);
+  }
+  for (int64_t n : {1, 2, 3, 31, 32, 33, 64, 65, 1000, 1024, 1025, 2048, 2049, 5000}) {
+    check_order(normal({2, n}, kFloat32), 1, n);
+    check_order(whole({2, n}, kInt32), 1, (n + 1) / 2);
+  }
+  check_order(full({}, 3, kFloat32, kCPU), 0, 1);
+  check_order(Array({0, 4}, kFloat32, kCPU), 1, 4);
+  check_order(Array({4, 3}, kFloat32, kCPU), 1, 0);
+}
+
+TEST_CASE("gpu: NaN is sorted as the greatest, zeros as equals, integers exactly") {
+  for (Dtype dtype : floats) {
+    Array x = whole({2, 1300}, dtype, -2, 3);
+    for (int64_t i = 0; i < 1300; i += 7) cpu_backend().fill(x.slice(1, i, i + 1), -0.0);
+    for (int64_t i = 3; i < 1300; i += 31) cpu_backend().fill(x.slice(1, i, i + 1), kNaN);
+    for (int64_t i = 5; i < 1300; i += 101) cpu_backend().fill(x.slice(1, i, i + 1), kInf);
+    for (int64_t i = 6; i < 1300; i += 101) cpu_backend().fill(x.slice(1, i, i + 1), -kInf);
+    check_order(x, 1, 1300);
+    check_order(x.slice(1, 0, 500).clone(), 1, 500);
+  }
+  Array edge({6}, kInt64, kCPU);
+  const int64_t values[] = {INT64_MAX, INT64_MIN, (int64_t{1} << 60) + 1, int64_t{1} << 60, 0, -1};
+  std::copy(std::begin(values), std::end(values), edge.data<int64_t>());
+  check_order(edge, 0, 6);
+}
+
+TEST_CASE("gpu: the places of what is not zero are found in row-major order") {
+  for (const Shape& shape : {Shape{}, Shape{1}, Shape{100}, Shape{1024}, Shape{5000},
+                             Shape{3, 4, 5}, Shape{50, 60, 2}, Shape{0, 3}}) {
+    for (Dtype dtype : all_dtypes) {
+      for (double most : {1.0, 2.0, 40.0}) {  // zeros alone, half of them, few of them
+        const Array host = whole(shape, dtype, 0, most);
+        for (const Layouts& l : layouts_for(dtype)) {
+          CAPTURE(shape);
+          CAPTURE(dtype);
+          CAPTURE(most);
+          CAPTURE(l.name);
+          int64_t n = 0;
+          for (double v : Tensor(host).to_vector()) n += v != 0;
+          const Array expected({n, host.dim()}, kInt64, kCPU), y({n, host.dim()}, kInt64, kCUDA);
+          cpu_backend().nonzero(expected, host);
+          gpu().nonzero(y, l.lay(host.to(kCUDA)));
+          CHECK(differ(y, expected) == "");
+        }
+      }
+    }
+  }
+}

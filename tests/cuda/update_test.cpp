@@ -1,0 +1,393 @@
+// List-wise updates on the GPU give the CPU's bits: verdicts, gradients, parameters and their
+// state, the scaler's counts and its warning.
+#include <doctest/doctest.h>
+
+#include <limits>
+#include <vector>
+
+#include "halftape/core/warn.h"
+#include "on_gpu.h"
+
+using namespace halftape;
+using namespace halftape::testing;
+
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+const std::vector<Dtype> floats = {kFloat16, kBFloat16, kFloat32, kFloat64};
+
+/// Ways in which an array of a shape can lie.
+enum class Lies { Plain, Swapped, Spaced, Shifted };
+constexpr Lies kWays[] = {Lies::Plain, Lies::Swapped, Lies::Spaced, Lies::Shifted};
+
+/// Random numbers in (low, high).
+Array draw(const Shape& shape, Dtype d, Lies lies, uint64_t seed, double low = -2,
+           double high = 2) {
+  const auto filled = [&](const Shape& s) {
+    const Array a(s, d, kCPU);
+    cpu_backend().random(a, Distribution::Uniform, low, high, {.seed = seed, .offset = 0});
+    return a;
+  };
+  Shape larger = shape;
+  const int last = shape.size() - 1;
+  switch (lies) {
+    case Lies::Plain:
+      break;
+    case Lies::Swapped:
+      if (shape.size() < 2) break;
+      std::swap(larger[0], larger[last]);
+      return filled(larger).transpose(0, last);
+    case Lies::Spaced:
+      if (shape.empty()) break;
+      larger[last] *= 2;
+      return filled(larger).slice(last, 0, larger[last], 2);
+    case Lies::Shifted: {
+      const Array a = filled({numel(shape) + 1});
+      return {a.buffer(), shape, contiguous_strides(shape), 1, d};
+    }
+  }
+  return filled(larger);
+}
+Array draw(const Shape& shape, Dtype d, uint64_t seed) { return draw(shape, d, Lies::Plain, seed); }
+
+Array one(double value) { return full({1}, value, kFloat32, kCPU); }
+void set(const Array& a, int64_t i, double value) {
+  Array at = a;
+  for (int d = a.dim() - 1; d >= 0; i /= a.size(d--)) {
+    const int64_t j = i % a.size(d);
+    at = at.slice(d, j, j + 1);
+  }
+  cpu_backend().fill(at, value);
+}
+
+std::vector<Array> on_gpu(const std::vector<Array>& all) {
+  std::vector<Array> there;
+  for (const Array& a : all) there.push_back(testing::on_gpu(a));
+  return there;
+}
+using testing::on_gpu;
+
+/// Judges the same list on both devices, by both calls; says how they differ.
+std::string judged(std::vector<Array> xs, const Array& inv_scale, bool divide) {
+  const std::vector<Array> there = on_gpu(xs);
+  std::vector<uint64_t> before;
+  for (const Array& x : xs) before.push_back(x.defined() ? x.version() : 0);
+  const Array found = one(0), first = full({1}, -1, kInt64, kCPU);
+  const Array found_there = on_gpu(found), first_there = on_gpu(first), inverse = on_gpu(inv_scale);
+  if (divide) {
+    cpu_backend().unscale(xs, inv_scale, found, first);
+    backend(kCUDA).unscale(there, inverse, found_there, first_there);
+  } else {
+    cpu_backend().check_finite(xs, found, inv_scale, first);
+    backend(kCUDA).check_finite(there, found_there, inverse, first_there);
+  }
+  std::string text = differ_on_gpu(found_there, found);
+  if (text.empty()) text = differ_on_gpu(first_there, first);
+  for (size_t i = 0; i < xs.size() && text.empty(); ++i) {
+    if (!xs[i].defined()) continue;
+    text = differ_on_gpu(there[i], xs[i]);
+    if (there[i].version() != xs[i].version() - before[i]) text = "other version";
+  }
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("the GPU judges and divides gradients of every size, dtype and layout as the CPU does") {
+  for (const bool divide : {false, true}) {
+    for (const double inverse : {1.0, 0.25, 3e-39, 7e9, kInf}) {
+      CAPTURE(divide);
+      CAPTURE(inverse);
+      std::vector<Array> xs = {Array(), Array({0}, kFloat16, kCPU)};
+      uint64_t seed = 0;
+      for (const Dtype d : floats) {
+        for (const Lies lies : kWays) {
+          for (const Shape& shape : {Shape{}, Shape{7}, Shape{8}, Shape{9}, Shape{2047},
+                                     Shape{2049}, Shape{3, 5}, Shape{65, 67}, Shape{4, 1, 1030}}) {
+            xs.push_back(draw(shape, d, lies, ++seed));
+          }
+        }
+      }
+      CHECK(judged(xs, one(inverse), divide) == "");
+      if (!divide) CHECK(judged(xs, {}, divide) == "");
+    }
+  }
+}
+
+TEST_CASE("the GPU finds one bad element anywhere, and names the first array that has one") {
+  for (const bool divide : {false, true}) {
+    for (const Dtype d : floats) {
+      for (const Lies lies : kWays) {
+        for (const double bad : {kInf, -kInf, kNaN}) {
+          for (const int64_t i : {0, 6, 7, 8, 2048, 2055, 4100, 4199}) {
+            CAPTURE(divide);
+            CAPTURE(d);
+            CAPTURE(i);
+            std::vector<Array> xs = {draw({40}, kFloat32, 1), Array(), draw({3}, kFloat64, 2),
+                                     draw({60, 70}, d, lies, 3), draw({60, 70}, d, lies, 4)};
+            set(xs[3], i, bad);
+            set(xs[4], 17, bad);
+            const Array found = on_gpu(one(0)), first = on_gpu(full({1}, -1, kInt64, kCPU));
+            backend(kCUDA).check_finite(on_gpu(xs), found, {}, first);
+            CHECK(read_double(found) == 1);
+            CHECK(read_int64(first) == 3);
+            CHECK(judged(xs, one(0.5), divide) == "");
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a rounding to 16 bits that overflows is found, and a verdict is never taken back") {
+  for (const double inverse : {2.0, 2.001})
+    CHECK(judged({draw({9}, kFloat32, 1), full({40}, 32752, kFloat16, kCPU),
+                  full({40}, 32760, kFloat16, kCPU)},
+                 one(inverse), true) == "");
+  const Array found = on_gpu(one(1));
+  backend(kCUDA).unscale(on_gpu(std::vector<Array>{draw({40}, kFloat16, 1)}), on_gpu(one(0.5)),
+                         found);
+  CHECK(read_double(found) == 1);
+}
+
+TEST_CASE("lists longer than a launch has room for are judged and updated to their end") {
+  std::vector<Array> xs;
+  for (uint64_t i = 0; i < 500; ++i)
+    xs.push_back(draw({5, static_cast<int64_t>(i % 7)}, floats[i % 4], kWays[i / 4 % 4], i));
+  for (const bool divide : {false, true}) {
+    std::vector<Array> ys;
+    for (const Array& x : xs) ys.push_back(twin(x));
+    CHECK(judged(ys, one(0.5), divide) == "");
+    set(ys[499], 3, kNaN);
+    CHECK(judged(ys, one(0.5), divide) == "");
+    set(ys[233], 2, kNaN);
+    CHECK(judged(ys, one(0.5), divide) == "");
+  }
+  std::vector<SgdSlot> here, there;
+  for (size_t i = 0; i < xs.size(); ++i) {
+    const Array step = full({}, static_cast<double>(i % 3), kFloat32, kCPU);
+    const Array g = draw(xs[i].shape(), kFloat32, i), v = draw(xs[i].shape(), xs[i].dtype(), i);
+    here.push_back({xs[i], g, v, step});
+    there.push_back({on_gpu(xs[i]), on_gpu(g), on_gpu(v), on_gpu(step)});
+  }
+  const SgdScalars o{.lr = 0.1, .momentum = 0.9, .dampening = 0.5, .weight_decay = 0.01};
+  cpu_backend().sgd(here, o, {});
+  backend(kCUDA).sgd(there, o, {});
+  std::string text;
+  for (size_t i = 0; i < xs.size(); ++i)
+    text += differ_on_gpu(there[i].param, here[i].param) +
+            differ_on_gpu(there[i].momentum, here[i].momentum) +
+            differ_on_gpu(there[i].step, here[i].step);
+  CHECK(text == "");
+}
+
+namespace {
+
+/// One parameter with all that an optimizer keeps of it, on both devices.
+struct Kept {
+  std::vector<Array> here;  // param, grad, extra, three moments, step
+  std::vector<Array> there;
+  Weights weights;
+
+  Kept(const Shape& shape, Dtype param, Dtype grad, Dtype moment, Weights kind, Lies lies,
+       Lies grad_lies)
+      : weights(kind) {
+    Array extra;
+    if (kind == Weights::Master) extra = draw(shape, kFloat32, lies, 7);
+    if (kind == Weights::Kahan) extra = draw(shape, param, lies, 8, -1e-3, 1e-3);
+    if (kind == Weights::Stochastic) {
+      extra = full({2}, 5, kInt64, kCPU);
+      set(extra, 0, 1234567891011);
+    }
+    here = {draw(shape, param, lies, 1),
+            draw(shape, grad, grad_lies, 2),
+            extra,
+            draw(shape, moment, lies, 3),
+            draw(shape, moment, lies, 4, 0, 2),
+            draw(shape, moment, lies, 5, 0, 2),
+            full({}, 0, kFloat32, kCPU)};
+    there = on_gpu(here);
+  }
+  static SgdSlot sgd(const std::vector<Array>& a, Weights kind, bool momentum) {
+    return {a[0], a[1], momentum ? a[3] : Array(), momentum ? a[6] : Array(), {kind, a[2]}};
+  }
+  static AdamSlot adam(const std::vector<Array>& a, Weights kind, bool amsgrad) {
+    return {a[0], a[1], a[3], a[4], amsgrad ? a[5] : Array(), a[6], {kind, a[2]}};
+  }
+  std::string differ(double ulps) const {
+    for (size_t i = 0; i < here.size(); ++i) {
+      if (!here[i].defined()) continue;
+      const std::string text = differ_on_gpu(there[i], here[i], ulps);
+      if (!text.empty()) return "array " + std::to_string(i) + ": " + text;
+      if (there[i].version() != here[i].version())
+        return "array " + std::to_string(i) + " has another version";
+    }
+    return {};
+  }
+};
+
+/// Every way in which a parameter is kept, in several layouts and dtypes.
+std::vector<Kept> many_kept() {
+  std::vector<Kept> all;
+  const auto add = [&](Dtype param, Dtype grad, Dtype moment, Weights kind) {
+    for (const Shape& shape : {Shape{}, Shape{0}, Shape{13}, Shape{24, 100}})
+      for (const auto& [lies, grad_lies] : {std::pair{Lies::Plain, Lies::Plain},
+                                            {Lies::Plain, Lies::Swapped},
+                                            {Lies::Swapped, Lies::Swapped},
+                                            {Lies::Spaced, Lies::Plain},
+                                            {Lies::Shifted, Lies::Shifted}})
+        all.emplace_back(shape, param, grad, moment, kind, lies, grad_lies);
+  };
+  add(kFloat32, kFloat32, kFloat32, Weights::Plain);
+  add(kFloat32, kFloat16, kFloat32, Weights::Plain);
+  add(kFloat64, kFloat64, kFloat64, Weights::Plain);
+  add(kFloat64, kFloat32, kFloat64, Weights::Plain);
+  for (const Dtype d : {kFloat16, kBFloat16}) {
+    add(d, d, d, Weights::Plain);
+    for (const Weights kind : {Weights::Master, Weights::Stochastic, Weights::Kahan})
+      add(d, d, kFloat32, kind);
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("sgd on the GPU gives the CPU's bits however parameters are kept and lie") {
+  const SgdScalars all[] = {
+      {.lr = 0.1},
+      {.lr = 0.01, .momentum = 0.9, .dampening = 0.25, .weight_decay = 0.1},
+      {.lr = 0.3, .momentum = 0.5, .weight_decay = 0.01, .nesterov = true, .maximize = true}};
+  for (const SgdScalars& o : all) {
+    CAPTURE(o.momentum);
+    std::vector<Kept> kept = many_kept();
+    const Array found = one(0), inverse = one(0.3);
+    for (int step = 0; step < 3; ++step) {
+      std::vector<SgdSlot> here, there;
+      for (const Kept& k : kept) {
+        here.push_back(Kept::sgd(k.here, k.weights, o.momentum != 0));
+        there.push_back(Kept::sgd(k.there, k.weights, o.momentum != 0));
+      }
+      const bool scaled = step > 0;
+      cpu_backend().sgd(here, o, {scaled ? found : Array(), scaled ? inverse : Array()});
+      backend(kCUDA).sgd(there, o,
+                         {scaled ? on_gpu(found) : Array(), scaled ? on_gpu(inverse) : Array()});
+    }
+    for (size_t i = 0; i < kept.size(); ++i) {
+      CAPTURE(i);
+      CHECK(kept[i].differ(0) == "");
+    }
+  }
+}
+
+TEST_CASE("adam on the GPU follows the CPU however parameters are kept and lie") {
+  const AdamScalars all[] = {
+      {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
+      {.lr = 0.1, .beta1 = 0.8, .beta2 = 0.9, .eps = 1e-3, .weight_decay = 0.1, .decoupled = true},
+      {.lr = 0.1,
+       .beta1 = 0.5,
+       .beta2 = 0.75,
+       .eps = 1e-8,
+       .weight_decay = 0.1,
+       .amsgrad = true,
+       .maximize = true}};
+  for (const AdamScalars& o : all) {
+    CAPTURE(o.beta1);
+    std::vector<Kept> kept = many_kept();
+    const Array found = one(0), inverse = one(0.3);
+    for (int step = 0; step < 3; ++step) {
+      std::vector<AdamSlot> here, there;
+      for (const Kept& k : kept) {
+        here.push_back(Kept::adam(k.here, k.weights, o.amsgrad));
+        there.push_back(Kept::adam(k.there, k.weights, o.amsgrad));
+      }
+      const bool scaled = step > 0;
+      cpu_backend().adam(here, o, {scaled ? found : Array(), scaled ? inverse : Array()});
+      backend(kCUDA).adam(there, o,
+                          {scaled ? on_gpu(found) : Array(), scaled ? on_gpu(inverse) : Array()});
+    }
+    for (size_t i = 0; i < kept.size(); ++i) {
+      CAPTURE(i);
+      CHECK(kept[i].differ(1) == "");  // the devices' pow() may differ in a double's last bit
+    }
+  }
+}
+
+TEST_CASE("an update that the device says to skip changes nothing there") {
+  std::vector<Kept> kept = many_kept();
+  const StepControl skip{on_gpu(one(1)), on_gpu(one(0.5))};
+  std::vector<SgdSlot> sgd;
+  std::vector<AdamSlot> adam;
+  for (const Kept& k : kept) {
+    sgd.push_back(Kept::sgd(k.there, k.weights, true));
+    adam.push_back(Kept::adam(k.there, k.weights, true));
+  }
+  backend(kCUDA).sgd(sgd, {.lr = 0.1, .momentum = 0.9}, skip);
+  backend(kCUDA).adam(adam, {.lr = 0.1, .beta1 = 0.9, .beta2 = 0.99, .amsgrad = true}, skip);
+  for (const Kept& k : kept)
+    for (size_t i = 0; i < k.here.size(); ++i)
+      if (k.here[i].defined()) CHECK(differ_on_gpu(k.there[i], k.here[i]) == "");
+}
+
+TEST_CASE("the scaler's state and counts on the GPU are the CPU's after any run of verdicts") {
+  for (const int64_t hysteresis : {1, 3}) {
+    for (const size_t optimizers : {1u, 3u, 300u}) {
+      CAPTURE(hysteresis);
+      CAPTURE(optimizers);
+      const ScalerLaw law{.growth_interval = 3, .hysteresis = hysteresis};
+      const Array scale = one(1024), trackers = full({2}, 0, kInt32, kCPU),
+                  counts = full({8}, 0, kInt64, kCPU);
+      const Array s = on_gpu(scale), t = on_gpu(trackers), c = on_gpu(counts);
+      uint32_t bits = 12345;
+      for (int step = 0; step < 40; ++step) {
+        bits = bits * 1664525 + 1013904223;
+        std::vector<ScalerFinding> here, there;
+        const size_t bad = bits >> 8 & 1 ? (bits >> 9) % optimizers : optimizers;
+        for (size_t i = 0; i < optimizers; ++i) {
+          const bool found = i == bad || (bad < optimizers && i == optimizers - 1);
+          here.push_back({one(found ? 1 : 0),
+                          full({1}, found ? static_cast<int64_t>(i + 7) : -1, kInt64, kCPU),
+                          static_cast<int64_t>(10 * i)});
+          there.push_back(
+              {on_gpu(here.back().found_inf), on_gpu(here.back().first), here.back().optimizer});
+        }
+        const Array loss = one(bits >> 20 & 3 ? 0 : 1);
+        const bool with_loss = step % 2 == 0, counted = step % 5 != 4;
+        cpu_backend().scaler_update(
+            {scale, trackers, counted ? counts : Array(), here, with_loss ? loss : Array()}, law);
+        backend(kCUDA).scaler_update(
+            {s, t, counted ? c : Array(), there, with_loss ? on_gpu(loss) : Array()}, law);
+        CHECK(differ_on_gpu(s, scale) == "");
+        CHECK(differ_on_gpu(t, trackers) == "");
+        CHECK(differ_on_gpu(c, counts) == "");
+      }
+      CHECK(s.version() == scale.version());
+    }
+  }
+}
+
+TEST_CASE("the GPU warns of steps skipped in a row in the CPU's words, at the next call, once") {
+  std::vector<std::string> said;
+  const WarningFunction before =
+      set_warning_handler([&](const std::string& text) { said.push_back(text); });
+  const auto skip_on = [&](Device device, bool bad_loss) {
+    const auto there = [&](const Array& a) { return device.is_cuda() ? on_gpu(a) : a; };
+    const ScalerFinding finding{there(one(1)), there(full({1}, 0, kInt64, kCPU)), 1};
+    const Array scale = there(one(1024)), trackers = there(full({2}, 0, kInt32, kCPU)),
+                counts = there(full({8}, 0, kInt64, kCPU));
+    for (int i = 0; i < 5; ++i)
+      backend(device).scaler_update(
+          {scale, trackers, counts, {&finding, 1}, bad_loss ? there(one(1)) : Array(), 3}, {});
+    backend(device).synchronize();
+    backend(device).synchronize();
+  };
+  for (const bool bad_loss : {false, true}) {
+    said.clear();
+    skip_on(kCPU, bad_loss);
+    skip_on(kCUDA, bad_loss);
+    CHECK(said.size() == 2);
+    if (said.size() == 2) CHECK(said[1] == said[0]);
+  }
+  set_warning_handler(before);
+}
