@@ -31,7 +31,7 @@ struct UserError : std::runtime_error {
 struct Arguments {
   std::vector<std::string> precision{"all"};
   std::optional<std::string> data;
-  std::string device = "cpu", report = "report.html";
+  std::string device = "auto", report = "report.html";
   std::optional<int> epochs;
   int threads = 0;
   bool hash = false;
@@ -65,7 +65,8 @@ void declare(CLI::App& app, Arguments& a) {
         return text.starts_with('-') ? "expected 0 or more, found " + text : std::string();
       })
       ->capture_default_str();
-  app.add_option("--device", a.device, "cpu or cuda")->capture_default_str();
+  app.add_option("--device", a.device, "cpu, cuda, or auto: the GPU if there is one")
+      ->capture_default_str();
   app.add_option("--threads", a.threads, "of the CPU; results do not depend on it")
       ->check(CLI::Range(1, 1024));
   app.add_option("--report", a.report, "where to write the page; \"\" for none")
@@ -79,6 +80,7 @@ void require_positive(const char* option, double value) {
 }
 
 Device device(const std::string& text) {
+  if (text == "auto") return cuda::is_available() ? kCUDA : kCPU;
   try {
     const Device d(text);
     empty({1}, d);  // throws where this build or machine has none
