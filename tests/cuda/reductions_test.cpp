@@ -212,6 +212,13 @@ TEST_CASE("gpu: many short columns are reduced by threads of their own") {
                reduced(gpu(), kSum, lined_up, {0}, kFloat32).to(kCPU)) == "");
 }
 
+TEST_CASE("gpu: a block that reduces one group of columns after the other keeps them apart") {
+  // More groups of 32 columns than blocks: also on a device of few multiprocessors.
+  const Array x = whole({300, 4000}, kFloat32, -1000, 1001);
+  CHECK(differ(reduced(gpu(), kSum, x.to(kCUDA), {0}, kFloat32),
+               reduced(cpu_backend(), kSum, x, {0}, kFloat32)) == "");
+}
+
 TEST_CASE("gpu: nothing reduces to where the reduction starts; NaN reduces to NaN") {
   for (Dtype dtype : all_dtypes) {
     CAPTURE(dtype);
@@ -389,6 +396,18 @@ TEST_CASE("gpu: softmax and its gradient are the CPU's, for rows of any length a
       }
     }
   }
+}
+
+TEST_CASE("gpu: a block that works on one long row after the other keeps them apart") {
+  const Array x = normal({70, 1100}, kFloat32, 1), g = normal({70, 1100}, kFloat32, 2);
+  const Array y = empty_like(x), dx = empty_like(x);
+  cpu_backend().softmax(y, x, false);
+  cpu_backend().softmax_grad(dx, g, y, false);
+  const Array there = y.to(kCUDA), grad = empty_like(there);
+  gpu().softmax(there, x.to(kCUDA), false);
+  CHECK(differ(there, y, {.ulps = 8}) == "");
+  gpu().softmax_grad(grad, g.to(kCUDA), y.to(kCUDA), false);
+  CHECK(differ(grad, dx, {.ulps = 1, .eps = 8}) == "");
 }
 
 TEST_CASE("gpu: softmax of infinities and NaN, in place, of a number, and of another dtype") {
