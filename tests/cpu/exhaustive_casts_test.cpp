@@ -22,7 +22,7 @@ constexpr uint32_t kBlock = 1u << 20;
 /// by one: any NaN is right.
 template <class T>
 int64_t wrong_in_block(uint32_t first, const Tensor& floats) {
-  const Tensor lowered = floats.to(dtype_of<T>);
+  const Tensor lowered = floats.to(get_default_device()).to(dtype_of<T>).cpu();
   const T* got = lowered.const_data_ptr<T>();
   int64_t wrong = 0;
   for (uint32_t i = 0; i < kBlock;) {
@@ -49,7 +49,7 @@ TEST_CASE("all 2^32 float32 values convert to float16 and bfloat16 rounded to ne
   std::atomic<uint32_t> next{0};
   std::atomic<int64_t> wrong_half{0}, wrong_bfloat{0};
   auto work = [&] {
-    const Tensor floats = empty({kBlock});
+    const Tensor floats = empty({kBlock}, kCPU);
     for (uint32_t block = 0; (block = next.fetch_add(1)) < 4096;) {
       const uint32_t first = block << 20;
       auto* bits = reinterpret_cast<uint32_t*>(floats.data_ptr<float>());
