@@ -1,7 +1,7 @@
 #include "halftape/nn/modules/activation.h"
 
 #include "halftape/autograd/ops/create.h"
-#include "halftape/nn/functional.h"
+#include "halftape/nn/functional/activation.h"
 
 namespace halftape::nn {
 

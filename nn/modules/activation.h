@@ -1,8 +1,8 @@
 // Activations as modules. What they compute stands in autograd/ops/unary.h, softmax.h, pointwise.h
 // and binary.h.
 #pragma once
-#include "halftape/nn/activation_options.h"
 #include "halftape/nn/module.h"
+#include "halftape/nn/options/activation.h"
 
 namespace halftape::nn {
 

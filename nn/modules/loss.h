@@ -1,6 +1,6 @@
 // Losses as modules.
 #pragma once
-#include "halftape/nn/functional.h"
+#include "halftape/nn/functional/loss.h"
 #include "halftape/nn/module.h"
 
 namespace halftape::nn {

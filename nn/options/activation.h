@@ -1,5 +1,6 @@
-// Options of activations, for functions (nn/functional.h) and modules (nn/modules/activation.h).
-// `inplace`: the result replaces the input, which may then be no leaf that requires grad.
+// Options of activations, for functions (nn/functional/activation.h) and modules.
+// (nn/modules/activation.h). `inplace`: the result replaces the input, which may then be no leaf
+// that requires grad.
 #pragma once
 #include <string>
 

@@ -1,0 +1,20 @@
+// Distances between vectors, with options.
+#pragma once
+#include "halftape/autograd/ops/statistics.h"
+#include "halftape/nn/options/distance.h"
+
+namespace halftape::nn::functional {
+
+using CosineSimilarityFuncOptions = CosineSimilarityOptions;
+using PairwiseDistanceFuncOptions = PairwiseDistanceOptions;
+
+inline Tensor cosine_similarity(const Tensor& a, const Tensor& b,
+                                const CosineSimilarityFuncOptions& o = {}) {
+  return halftape::cosine_similarity(a, b, o.dim(), o.eps());
+}
+inline Tensor pairwise_distance(const Tensor& a, const Tensor& b,
+                                const PairwiseDistanceFuncOptions& o = {}) {
+  return halftape::pairwise_distance(a, b, o.p(), o.eps(), o.keepdim());
+}
+
+}  // namespace halftape::nn::functional
