@@ -1,0 +1,41 @@
+"""The lines of tests/vectors/*.txt, and what the families of problems share."""
+
+import pathlib
+
+import torch
+
+FOLDER = pathlib.Path(__file__).resolve().parent.parent.parent / "tests" / "vectors"
+
+
+class Vectors:
+    """The lines of one file."""
+
+    def __init__(self, name, about):
+        self.path = FOLDER / name
+        self.lines = [
+            f"# {about}",
+            f"# Made by: python scripts/make_torch_vectors.py (torch {torch.__version__}, CPU)",
+        ]
+
+    def put(self, name, values):
+        if isinstance(values, torch.Tensor):
+            # Nine digits are enough to tell all float32 apart, seventeen for float64.
+            digits = 9 if values.dtype == torch.float32 else 17
+            values = values.detach().reshape(-1).tolist()
+        else:
+            digits, values = 17, list(values)
+        text = " ".join(f"{v:.{digits}g}" for v in values)
+        self.lines.append(f"{name} {len(values)} {text}".rstrip())
+
+    def write(self):
+        self.path.write_text("\n".join(self.lines) + "\n")
+        print(f"{self.path.name}: {len(self.lines) - 2} vectors, {self.path.stat().st_size} bytes")
+
+
+def record(out, name, loss, *inputs):
+    """The value, and the gradients for an incoming gradient of 1, 2, 3, …"""
+    out.put(f"{name}/value", loss)
+    upstream = torch.arange(1, loss.numel() + 1, dtype=loss.dtype).reshape(loss.shape)
+    grads = torch.autograd.grad(loss, inputs, upstream)
+    for i, g in enumerate(grads):
+        out.put(f"{name}/grad{i}", g)
