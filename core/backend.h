@@ -5,6 +5,7 @@
 // products accumulate in float (double), in an order that depends on the logical shape alone: same
 // bits for any thread count, alignment and layout.
 #pragma once
+#include <array>
 #include <functional>
 #include <memory>
 #include <span>
@@ -47,17 +48,14 @@ struct Keeping {
   /// (2): the key of its Philox stream, and the updates so far; raised by the update itself.
   Array extra = {};
 };
-/// One parameter in a list-wise optimizer update. Arrays beyond grad may be undefined where an
-/// option does not need them.
-struct SgdSlot {
-  Array param, grad, momentum;
-  Array step;  // one float32 element: updates applied so far; raised by the update itself
+/// One parameter in a list-wise update. Arrays beyond grad may be undefined where the rule or an
+/// option of it does not need them.
+struct UpdateSlot {
+  Array param, grad;
+  std::array<Array, kMostMoments> moments = {};  // in the order of the rule
+  Array step = {};  // one float32 element: updates applied so far; raised by the update itself
   Keeping keeping = {};
-};
-struct AdamSlot {
-  Array param, grad, exp_avg, exp_avg_sq, max_exp_avg_sq;
-  Array step;  // one float32 element on the device; raised by the update itself
-  Keeping keeping = {};
+  Array low = {};  // of the parameter's shape, in 16 bits: becomes the new parameter, rounded once
 };
 /// What a GradScaler hands to an update: decided on the device. Undefined: not used.
 struct StepControl {
@@ -154,8 +152,8 @@ class Backend {
                             const Array& inv_scale = {}, const Array& first = {}) = 0;
   virtual void unscale(std::span<const Array> grads, const Array& inv_scale, const Array& found_inf,
                        const Array& first = {}) = 0;
-  virtual void sgd(std::span<const SgdSlot>, const SgdScalars&, const StepControl&) = 0;
-  virtual void adam(std::span<const AdamSlot>, const AdamScalars&, const StepControl&) = 0;
+  // Every parameter takes one step by the rule; all that it writes has a new version then.
+  virtual void update(std::span<const UpdateSlot>, const UpdateRule&, const StepControl&) = 0;
   // state ← next(state, verdict, law) and counts ← counted(counts, verdict, …), where the verdict
   // is BadLoss, or else Overflow if any finding is.
   virtual void scaler_update(const ScalerUpdate& update, const ScalerLaw& law) = 0;

@@ -72,13 +72,9 @@ class CpuBackend final : public Backend {
                const Array& first) override {
     cpu::unscale(grads, inv_scale, found_inf, first);
   }
-  void sgd(std::span<const SgdSlot> slots, const SgdScalars& o,
-           const StepControl& control) override {
-    cpu::sgd(slots, o, control);
-  }
-  void adam(std::span<const AdamSlot> slots, const AdamScalars& o,
-            const StepControl& control) override {
-    cpu::adam(slots, o, control);
+  void update(std::span<const UpdateSlot> slots, const UpdateRule& rule,
+              const StepControl& control) override {
+    cpu::update(slots, rule, control);
   }
   void scaler_update(const ScalerUpdate& update, const ScalerLaw& law) override {
     cpu::scaler_update(update, law);

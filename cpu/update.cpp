@@ -1,4 +1,4 @@
-// List-wise updates: check-and-unscale, SGD, Adam, and the scaler's own transition.
+// List-wise updates: check-and-unscale, the optimizers' rules, and the scaler's own transition.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -40,21 +40,29 @@ double gradient_factor(const StepControl& control) {
   return control.inv_scale.defined() ? value(control.inv_scale) : 1;
 }
 
-/// Walks arrays of one shape element by element as S: f(lanes) changes lanes[0 … Written) in place.
-template <class S, size_t Written, size_t N, class F>
-void update_lanes(const std::array<const Array*, N>& arrays, const F& f) {
+/// A set of arrays: bit a is array a.
+using Which = uint32_t;
+constexpr bool holds(Which set, size_t a) { return set >> a & 1; }
+
+/// Walks arrays of one shape element by element as S: f(lanes) changes the lanes of those in
+/// `written` in place. Those that are not `read` come as zeros.
+template <class S, size_t N, class F>
+void update_lanes(const std::array<const Array*, N>& arrays, Which read, Which written,
+                  const F& f) {
   std::array<Load<S>, N> loads;
   std::array<Store<S>, N> stores;
   for (size_t a = 0; a < N; ++a)
     loads[a] = loader<S>(arrays[a]->dtype()), stores[a] = storer<S>(arrays[a]->dtype());
   const Walk<N> walk(arrays);
   walk.run([&](std::array<char*, N> at, const std::array<int64_t, N>& steps, int64_t length) {
-    alignas(64) S lanes[N][kLanes];
+    alignas(64) S lanes[N][kLanes] = {};
     for (int64_t i = 0; i < length; i += kLanes) {
       const int n = static_cast<int>(std::min<int64_t>(kLanes, length - i));
-      for (size_t a = 0; a < N; ++a) loads[a](at[a], steps[a], n, lanes[a]);
+      for (size_t a = 0; a < N; ++a)
+        if (holds(read, a)) loads[a](at[a], steps[a], n, lanes[a]);
       f(lanes, n);
-      for (size_t a = 0; a < Written; ++a) stores[a](lanes[a], n, at[a], steps[a]);
+      for (size_t a = 0; a < N; ++a)
+        if (holds(written, a)) stores[a](lanes[a], n, at[a], steps[a]);
       for (size_t a = 0; a < N; ++a) at[a] += kLanes * steps[a] * walk.operands[a].item;
     }
   });
@@ -80,7 +88,7 @@ bool finite(const Array& x, double factor) {
   in_precision(x, [&](auto t) {
     using S = typename decltype(t)::type;
     const S by = static_cast<S>(factor);
-    update_lanes<S, 0, 1>({&x}, [&](S(*lanes)[kLanes], int n) {
+    update_lanes<S, 1>({&x}, 1, 0, [&](S(*lanes)[kLanes], int n) {
       int bad = 0;
       for (int k = 0; k < n; ++k)
         bad |= int{!is_finite(lanes[0][k])} | int{!is_finite(lanes[0][k] * by)};
@@ -97,7 +105,7 @@ bool unscale(const Array& g, double inverse) {
     using S = typename decltype(t)::type;
     const S inv = static_cast<S>(inverse);
     const bool narrow = is_16bit(g.dtype());
-    update_lanes<S, 1, 1>({&g}, [&](S(*lanes)[kLanes], int n) {
+    update_lanes<S, 1>({&g}, 1, 1, [&](S(*lanes)[kLanes], int n) {
       int bad = 0;
       for (int k = 0; k < n; ++k) {
         const S before = lanes[0][k], after = inv == S(1) ? before : before * inv;
@@ -117,28 +125,6 @@ bool unscale(const Array& g, double inverse) {
   return !found;
 }
 
-/// A parameter's lanes in an update: its own first, then its extra where it has one.
-template <Weights Kind, class T, class S>
-struct Weight {
-  using Compute = S;
-  static constexpr size_t kNext = Kind == Weights::Plain ? 1 : 2;  // the first lane after them
-
-  static S load(const S (*lanes)[kLanes], int k) {
-    return join_weight<Kind, S>(lanes[0][k], lanes[kNext - 1][k]);
-  }
-  static void store(S (*lanes)[kLanes], int k, S w) {
-    S unused = 0;
-    split_weight<Kind, T, S>(w, lanes[0][k], Kind == Weights::Plain ? unused : lanes[1][k]);
-  }
-  template <class... Rest>
-  static auto arrays(const Array& param, const Array& extra, const Rest&... rest) {
-    if constexpr (Kind == Weights::Plain)
-      return std::array<const Array*, sizeof...(Rest) + 1>{&param, &rest...};
-    else
-      return std::array<const Array*, sizeof...(Rest) + 2>{&param, &extra, &rest...};
-  }
-};
-
 /// Numbers of one update of one parameter, uniform in [0, 1). Element i depends on the key, the
 /// count and i alone.
 Array uniform(const Array& param, const Array& key_and_count) {
@@ -157,38 +143,86 @@ Array uniform(const Array& param, const Array& key_and_count) {
   return u;
 }
 
-template <Weights Kind, class F>
-void update_16bit(const Array& param, const Array& extra, const F& f) {
-  if (param.dtype() == kFloat16)
-    f(Weight<Kind, Half, float>{}, extra);
-  else
-    f(Weight<Kind, BFloat16, float>{}, extra);
-}
+/// How a weight is computed (S), stored (T), and kept.
+template <Weights Kind, class T, class S>
+struct Weight {
+  static constexpr Weights kKind = Kind;
+  using Stored = T;
+  using Compute = S;
+};
 
 /// f(Weight<…>{}, extra) for the way in which a parameter is kept.
 template <class F>
-void update_weight(const Array& param, const Keeping& keeping, const F& f) {
+void with_weight(const Array& param, const Keeping& keeping, const F& f) {
   const Array& extra = keeping.extra;
+  const auto in_16bit = [&]<Weights Kind>(std::integral_constant<Weights, Kind>, const Array& e) {
+    if (param.dtype() == kFloat16)
+      f(Weight<Kind, Half, float>{}, e);
+    else
+      f(Weight<Kind, BFloat16, float>{}, e);
+  };
   switch (keeping.weights) {
     case Weights::Plain:
       in_precision(param, [&](auto t) {
         using S = typename decltype(t)::type;
-        f(Weight<Weights::Plain, S, S>{}, extra);
+        f(Weight<Weights::Plain, S, S>{}, Array());
       });
       break;
     case Weights::Master:
-      update_16bit<Weights::Master>(param, extra, f);
+      in_16bit(std::integral_constant<Weights, Weights::Master>{}, extra);
       break;
     case Weights::Stochastic:
-      update_16bit<Weights::Stochastic>(param, uniform(param, extra), f);
+      in_16bit(std::integral_constant<Weights, Weights::Stochastic>{}, uniform(param, extra));
       ++extra.data<int64_t>()[1];
       break;
     case Weights::Kahan:
-      update_16bit<Weights::Kahan>(param, extra, f);
+      in_16bit(std::integral_constant<Weights, Weights::Kahan>{}, extra);
       break;
   }
-  param.bump_version();
-  if (extra.defined()) extra.bump_version();
+}
+
+/// One step of one parameter.
+template <class Rule>
+void update(const UpdateSlot& slot, const Rule& rule, double factor) {
+  const double step = slot.step.defined() ? value(slot.step) + 1 : 0;
+  const typename Rule::Step s = slot.step.defined() ? rule.begin(step) : typename Rule::Step();
+  with_weight(slot.param, slot.keeping, [&](auto weight, const Array& extra) {
+    using W = decltype(weight);
+    using S = typename W::Compute;
+    // The parameter, its extra, the moments, the 16-bit copy, and the gradient.
+    constexpr size_t kMoment = 2, kLow = kMoment + Rule::kMoments, kGrad = kLow + 1;
+    std::array<const Array*, kGrad + 1> arrays;
+    arrays[0] = &slot.param;
+    arrays[1] = &extra;
+    for (size_t i = 0; i < Rule::kMoments; ++i) arrays[kMoment + i] = &slot.moments[i];
+    arrays[kLow] = &slot.low;
+    arrays[kGrad] = &slot.grad;
+    Which used = 0;
+    for (size_t a = 0; a < arrays.size(); ++a) {
+      if (arrays[a]->defined())
+        used |= Which{1} << a;
+      else
+        arrays[a] = &slot.param;  // something to walk along
+    }
+    const S inv = static_cast<S>(factor);
+    update_lanes<S>(arrays, used & ~(Which{1} << kLow), used & ~(Which{1} << kGrad),
+                    [&, rule, s, inv](S(*lanes)[kLanes], int) {
+                      for (int k = 0; k < kLanes; ++k) {
+                        S w = join_weight<W::kKind, S>(lanes[0][k], lanes[1][k]);
+                        S m[Rule::kMoments];
+                        for (int i = 0; i < Rule::kMoments; ++i) m[i] = lanes[kMoment + i][k];
+                        rule(w, lanes[kGrad][k] * inv, m, s);
+                        for (int i = 0; i < Rule::kMoments; ++i) lanes[kMoment + i][k] = m[i];
+                        split_weight<W::kKind, typename W::Stored, S>(w, lanes[0][k], lanes[1][k]);
+                        lanes[kLow][k] = lanes[0][k];
+                      }
+                    });
+  });
+  if (slot.step.defined()) fill(slot.step, step);
+  for (const Array* a : {&slot.param, &slot.keeping.extra, &slot.step, &slot.low})
+    if (a->defined()) a->bump_version();
+  for (const Array& m : slot.moments)
+    if (m.defined()) m.bump_version();
 }
 
 }  // namespace
@@ -218,66 +252,14 @@ void unscale(std::span<const Array> grads, const Array& inv_scale, const Array& 
   if (first.defined()) fill(first, first_bad);
 }
 
-void sgd(std::span<const SgdSlot> slots, const SgdScalars& o, const StepControl& control) {
+void update(std::span<const UpdateSlot> slots, const UpdateRule& rule, const StepControl& control) {
   if (says_skip(control)) return;
   const double factor = gradient_factor(control);
-  for (const SgdSlot& slot : slots) {
-    const bool first = slot.step.defined() && value(slot.step) == 0;
-    const Array& momentum = slot.momentum.defined() ? slot.momentum : slot.param;  // or read only
-    update_weight(slot.param, slot.keeping, [&](auto weight, const Array& extra) {
-      using W = decltype(weight);
-      using S = typename W::Compute;
-      const S inv = static_cast<S>(factor);
-      const auto body = [&](S(*lanes)[kLanes], int) {
-        for (int k = 0; k < kLanes; ++k) {
-          S w = W::load(lanes, k);
-          sgd<S>(w, lanes[W::kNext + 1][k] * inv, lanes[W::kNext][k], o, first);
-          W::store(lanes, k, w);
-        }
-      };
-      const auto arrays = W::arrays(slot.param, extra, momentum, slot.grad);
-      if (slot.momentum.defined())
-        update_lanes<S, W::kNext + 1>(arrays, body);
-      else
-        update_lanes<S, W::kNext>(arrays, body);
-    });
-    if (slot.momentum.defined()) slot.momentum.bump_version();
-    if (slot.step.defined()) fill(slot.step, value(slot.step) + 1);
-  }
-}
-
-void adam(std::span<const AdamSlot> slots, const AdamScalars& o, const StepControl& control) {
-  if (says_skip(control)) return;
-  const double factor = gradient_factor(control);
-  for (const AdamSlot& slot : slots) {
-    const double step = value(slot.step) + 1;
-    const AdamStep s = adam_step(o, step);
-    const Array& largest = o.amsgrad ? slot.max_exp_avg_sq : slot.exp_avg_sq;  // or read only
-    update_weight(slot.param, slot.keeping, [&](auto weight, const Array& extra) {
-      using W = decltype(weight);
-      using S = typename W::Compute;
-      constexpr size_t at = W::kNext;
-      const S inv = static_cast<S>(factor);
-      const auto body = [&](S(*lanes)[kLanes], int) {
-        for (int k = 0; k < kLanes; ++k) {
-          S w = W::load(lanes, k);
-          adam<S>(w, lanes[at + 3][k] * inv, lanes[at][k], lanes[at + 1][k], lanes[at + 2][k], o,
-                  s);
-          W::store(lanes, k, w);
-        }
-      };
-      const auto arrays =
-          W::arrays(slot.param, extra, slot.exp_avg, slot.exp_avg_sq, largest, slot.grad);
-      if (o.amsgrad)
-        update_lanes<S, at + 3>(arrays, body);
-      else
-        update_lanes<S, at + 2>(arrays, body);
-    });
-    for (const Array* a : {&slot.exp_avg, &slot.exp_avg_sq, &slot.max_exp_avg_sq})
-      if (a->defined()) a->bump_version();
-    fill(slot.step, step);
-    slot.step.bump_version();
-  }
+  std::visit(
+      [&](const auto& r) {
+        for (const UpdateSlot& slot : slots) update(slot, r, factor);
+      },
+      rule);
 }
 
 void scaler_update(const ScalerUpdate& u, const ScalerLaw& law) {

@@ -96,13 +96,9 @@ class CudaBackend final : public Backend {
                const Array& first) override {
     cuda::unscale(grads, inv_scale, found_inf, first);
   }
-  void sgd(std::span<const SgdSlot> slots, const SgdScalars& o,
-           const StepControl& control) override {
-    cuda::sgd(slots, o, control);
-  }
-  void adam(std::span<const AdamSlot> slots, const AdamScalars& o,
-            const StepControl& control) override {
-    cuda::adam(slots, o, control);
+  void update(std::span<const UpdateSlot> slots, const UpdateRule& rule,
+              const StepControl& control) override {
+    cuda::update(slots, rule, control);
   }
   void scaler_update(const ScalerUpdate& update, const ScalerLaw& law) override {
     cuda::scaler_update(update, law);

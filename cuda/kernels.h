@@ -31,8 +31,7 @@ void check_finite(std::span<const Array> xs, const Array& found_inf, const Array
                   const Array& first);
 void unscale(std::span<const Array> grads, const Array& inv_scale, const Array& found_inf,
              const Array& first);
-void sgd(std::span<const SgdSlot>, const SgdScalars&, const StepControl&);
-void adam(std::span<const AdamSlot>, const AdamScalars&, const StepControl&);
+void update(std::span<const UpdateSlot>, const UpdateRule&, const StepControl&);
 void scaler_update(const ScalerUpdate& update, const ScalerLaw& law);
 
 /// May sums of float16 products be joined in float16?

@@ -1,4 +1,4 @@
-// SGD and Adam over lists of parameters, decided on the device.
+// The optimizers' rules over lists of parameters, decided on the device.
 #include "halftape/core/formula/philox.h"
 
 #include "halftape/cuda/chunk.cuh"
@@ -8,14 +8,23 @@ namespace halftape::cuda {
 namespace {
 
 /// What an update of one parameter begins with, for all of its elements.
+template <class Rule>
 struct Start {
-  AdamStep adam;
+  typename Rule::Step step;
   uint64_t key, count;  // of its stream of random numbers
-  bool first;           // nothing was applied before
 };
 
-/// One parameter: itself, its extra, the rule's state, and last the gradient. Arrays that it has
-/// not are marked as unused.
+/// The arrays of one parameter: itself, its extra, the rule's moments, its 16-bit copy, which is
+/// written alone, and its gradient, which is read alone.
+template <class Rule>
+struct Arrays {
+  static constexpr int kMoment = 2, kLow = kMoment + Rule::kMoments, kGrad = kLow + 1;
+  static constexpr int kCount = kGrad + 1;
+  static constexpr bool is_read(unsigned used, int a) { return a != kLow && used >> a & 1; }
+  static constexpr bool is_written(unsigned used, int a) { return a != kGrad && used >> a & 1; }
+};
+
+/// One parameter. Arrays that it has not are marked as unused.
 template <class A>
 struct Slot {
   A arrays;
@@ -31,40 +40,18 @@ struct Control {
   __device__ float factor() const { return inv_scale ? *inv_scale : 1; }
 };
 
-struct SgdRule {
-  static constexpr auto name = "sgd";
-  static constexpr int kArrays = 4;  // param, extra, momentum, grad
-  SgdScalars o;
-  __device__ AdamStep begin(double) const { return {}; }
-  template <class S>
-  __device__ void operator()(S& w, S (&x)[kArrays], const Start& start) const {
-    halftape::sgd<S>(w, x[3], x[2], o, start.first);
-  }
-};
-struct AdamRule {
-  static constexpr auto name = "adam";
-  static constexpr int kArrays = 6;  // param, extra, exp_avg, exp_avg_sq, max_exp_avg_sq, grad
-  AdamScalars o;
-  __device__ AdamStep begin(double step) const { return adam_step(o, step); }
-  template <class S>
-  __device__ void operator()(S& w, S (&x)[kArrays], const Start& start) const {
-    halftape::adam<S>(w, x[5], x[2], x[3], x[4], o, start.adam);
-  }
-};
-
 /// Raises the counters, and tells the update what they are; before it, so that all of its threads
 /// see the same.
 template <class Rule, class A>
 __global__ void begin_update(const __grid_constant__ Chunk<Slot<A>> list, Rule rule,
-                             Control control, Start* starts) {
+                             Control control, Start<Rule>* starts) {
   if (control.skips()) return;
   for (int e = static_cast<int>(threadIdx.x); e < list.count; e += kThreads) {
     const Slot<A>& slot = list.entries[e];
-    Start start{};
+    Start<Rule> start{};
     if (slot.step) {
       const float step = *slot.step;
-      start.first = step == 0;
-      start.adam = rule.begin(static_cast<double>(step) + 1);
+      start.step = rule.begin(static_cast<double>(step) + 1);
       *slot.step = step + 1;
     }
     if (slot.stream) {
@@ -102,11 +89,10 @@ __device__ void split_as(Weights kind, S w, S& p, S& extra) {
 
 /// One element: x holds what its arrays do, and then what they shall.
 template <class Rule, class S>
-__device__ void update_element(const Rule& rule, S (&x)[Rule::kArrays], S inv, Weights kind,
-                               Dtype d, const Start& start) {
+__device__ void update_element(const Rule& rule, S (&x)[Arrays<Rule>::kCount], S inv, Weights kind,
+                               Dtype d, const Start<Rule>& start) {
   S w = joined(kind, x[0], x[1]);
-  x[Rule::kArrays - 1] *= inv;
-  rule(w, x, start);
+  rule(w, x[Arrays<Rule>::kGrad] * inv, x + Arrays<Rule>::kMoment, start.step);
   if constexpr (std::is_same_v<S, double>)
     x[0] = w;  // only 16-bit parameters are kept in other ways
   else if (d == Dtype::Float16)
@@ -115,15 +101,16 @@ __device__ void update_element(const Rule& rule, S (&x)[Rule::kArrays], S inv, W
     split_as<BFloat16>(kind, w, x[0], x[1]);
   else
     x[0] = w;
+  x[Arrays<Rule>::kLow] = x[0];
 }
 
 template <class Rule, class S, class A>
-__device__ void update_at(const Rule& rule, const Slot<A>& slot, char* (&at)[Rule::kArrays],
-                          int64_t i, S inv, const Start& start) {
-  constexpr int N = Rule::kArrays;
+__device__ void update_at(const Rule& rule, const Slot<A>& slot, char* (&at)[Arrays<Rule>::kCount],
+                          int64_t i, S inv, const Start<Rule>& start) {
+  constexpr int N = Arrays<Rule>::kCount;
   S x[N];
   for (int a = 0; a < N; ++a)
-    x[a] = slot.used >> a & 1 ? load<S>(at[a], slot.arrays.dtype[a]) : S(0);
+    x[a] = Arrays<Rule>::is_read(slot.used, a) ? load<S>(at[a], slot.arrays.dtype[a]) : S(0);
   if (slot.weights == Weights::Stochastic) {
     const PhiloxBlock four = philox(start.key, static_cast<uint64_t>(i / 4), start.count);
     uint32_t bits = 0;
@@ -132,19 +119,19 @@ __device__ void update_at(const Rule& rule, const Slot<A>& slot, char* (&at)[Rul
     x[1] = static_cast<S>(uniform01(bits));
   }
   update_element(rule, x, inv, slot.weights, slot.arrays.dtype[0], start);
-  for (int a = 0; a + 1 < N; ++a)
-    if (slot.used >> a & 1) store(at[a], slot.arrays.dtype[a], x[a]);
+  for (int a = 0; a < N; ++a)
+    if (Arrays<Rule>::is_written(slot.used, a)) store(at[a], slot.arrays.dtype[a], x[a]);
 }
 
 template <class Rule>
-__global__ void update_packs(const __grid_constant__ Chunk<Slot<Flat<Rule::kArrays>>> list,
-                             Rule rule, Control control, const Start* starts) {
-  constexpr int N = Rule::kArrays;
+__global__ void update_packs(const __grid_constant__ Chunk<Slot<Flat<Arrays<Rule>::kCount>>> list,
+                             Rule rule, Control control, const Start<Rule>* starts) {
+  constexpr int N = Arrays<Rule>::kCount;
   if (control.skips()) return;
   const int e = list.entry_of(blockIdx.x);
   const Slot<Flat<N>>& slot = list.entries[e];
   const Flat<N>& arrays = slot.arrays;
-  const Start start = starts ? starts[e] : Start{};
+  const Start<Rule> start = starts ? starts[e] : Start<Rule>{};
   const float inv = control.factor();
   const int64_t pack =
       static_cast<int64_t>(blockIdx.x - list.first_block[e]) * kThreads + threadIdx.x;
@@ -158,10 +145,11 @@ __global__ void update_packs(const __grid_constant__ Chunk<Slot<Flat<Rule::kArra
   }
   RawPack raw[N];
   for (int a = 0; a < N; ++a)
-    if (slot.used >> a & 1) raw[a] = fetch_pack(arrays.base[a], arrays.dtype[a], pack);
+    if (Arrays<Rule>::is_read(slot.used, a))
+      raw[a] = fetch_pack(arrays.base[a], arrays.dtype[a], pack);
   float lanes[N][kPack] = {};
   for (int a = 0; a < N; ++a)
-    if (slot.used >> a & 1) unpack(lanes[a], raw[a], arrays.dtype[a]);
+    if (Arrays<Rule>::is_read(slot.used, a)) unpack(lanes[a], raw[a], arrays.dtype[a]);
   if (slot.weights == Weights::Stochastic) {
 #pragma unroll
     for (int i = 0; i < kPack; i += 4) {
@@ -176,22 +164,24 @@ __global__ void update_packs(const __grid_constant__ Chunk<Slot<Flat<Rule::kArra
     update_element(rule, x, inv, slot.weights, arrays.dtype[0], start);
     for (int a = 0; a < N; ++a) lanes[a][i] = x[a];
   }
-  for (int a = 0; a + 1 < N; ++a)
-    if (slot.used >> a & 1) store_pack(lanes[a], arrays.base[a], arrays.dtype[a], pack);
+  for (int a = 0; a < N; ++a)
+    if (Arrays<Rule>::is_written(slot.used, a))
+      store_pack(lanes[a], arrays.base[a], arrays.dtype[a], pack);
 }
 
 template <class Rule, class S>
-__global__ void update_elements(const __grid_constant__ Chunk<Slot<Layout<Rule::kArrays>>> list,
-                                Rule rule, Control control, const Start* starts) {
+__global__ void update_elements(
+    const __grid_constant__ Chunk<Slot<Layout<Arrays<Rule>::kCount>>> list, Rule rule,
+    Control control, const Start<Rule>* starts) {
   if (control.skips()) return;
   const int e = list.entry_of(blockIdx.x);
   const auto& slot = list.entries[e];
-  const Start start = starts ? starts[e] : Start{};
+  const Start<Rule> start = starts ? starts[e] : Start<Rule>{};
   const S inv = static_cast<S>(control.factor());
   const int64_t begin = static_cast<int64_t>(blockIdx.x - list.first_block[e]) * kPerBlock;
   for (int64_t i = begin + threadIdx.x; i < begin + kPerBlock && i < slot.arrays.numel;
        i += kThreads) {
-    char* at[Rule::kArrays];
+    char* at[Arrays<Rule>::kCount];
     slot.arrays.locate(i, at);
     update_at<Rule, S>(rule, slot, at, i, inv, start);
   }
@@ -201,31 +191,37 @@ __global__ void update_elements(const __grid_constant__ Chunk<Slot<Layout<Rule::
 template <class Rule>
 class Update {
  public:
-  static constexpr int N = Rule::kArrays;
+  static constexpr int N = Arrays<Rule>::kCount;
 
-  /// arrays[1] is set here; those that are not defined are not used.
-  void add(std::array<const Array*, N> arrays, const Array& step, const Keeping& keeping) {
-    const Array& param = *arrays[0];
+  void add(const UpdateSlot& slot) {
+    const Keeping& keeping = slot.keeping;
     const bool random = keeping.weights == Weights::Stochastic;
+    for (const Array* a : {&slot.param, &keeping.extra, &slot.step, &slot.low})
+      if (a->defined()) a->bump_version();
+    for (const Array& m : slot.moments)
+      if (m.defined()) m.bump_version();
     const Array none;
+    std::array<const Array*, N> arrays;
+    arrays[0] = &slot.param;
     arrays[1] = random ? &none : &keeping.extra;
-    for (int a = 0; a + 1 < N; ++a)
-      if (arrays[a]->defined()) arrays[a]->bump_version();
-    if (random) keeping.extra.bump_version();
+    for (size_t i = 0; i < Rule::kMoments; ++i) arrays[2 + i] = &slot.moments[i];
+    arrays[N - 2] = &slot.low;
+    arrays[N - 1] = &slot.grad;
     uint8_t used = 0;
-    for (int a = 0; a < N; ++a) {
+    static_assert(N <= 8);
+    for (size_t a = 0; a < N; ++a) {
       if (arrays[a]->defined())
         used |= static_cast<uint8_t>(1 << a);
       else
-        arrays[a] = &param;
+        arrays[a] = &slot.param;  // something to lay out
     }
     const Layout<N> layout(arrays);
-    float* const counter = step.defined() ? step.data<float>() : nullptr;
+    float* const counter = slot.step.defined() ? slot.step.data<float>() : nullptr;
     int64_t* const stream = random ? keeping.extra.data<int64_t>() : nullptr;
     if (lies_flat(layout))
       packs_.push_back({flat(layout), counter, stream, keeping.weights, used});
     else
-      (param.dtype() == kFloat64 ? doubles_ : floats_)
+      (slot.param.dtype() == kFloat64 ? doubles_ : floats_)
           .push_back({layout, counter, stream, keeping.weights, used});
     counts_ = counts_ || counter || stream;
   }
@@ -243,9 +239,9 @@ class Update {
     const Control control{float_of(given.found_inf), float_of(given.inv_scale)};
     in_chunks(list, [&](const Chunk<Slot<A>>& part) {
       const BufferPtr starts =
-          counts_ ? q.context.allocate(sizeof(Start) * static_cast<size_t>(part.count))
+          counts_ ? q.context.allocate(sizeof(Start<Rule>) * static_cast<size_t>(part.count))
                   : BufferPtr();
-      auto* const at = starts ? static_cast<Start*>(starts->bytes()) : nullptr;
+      auto* const at = starts ? static_cast<Start<Rule>*>(starts->bytes()) : nullptr;
       if (at) launch(q, Rule::name, begin_update<Rule, A>, 1, kThreads, 0, part, rule, control, at);
       if (part.blocks() > 0)
         launch(q, Rule::name, kernel, part.blocks(), kThreads, 0, part, rule, control, at);
@@ -259,27 +255,16 @@ class Update {
 
 }  // namespace
 
-void sgd(std::span<const SgdSlot> slots, const SgdScalars& o, const StepControl& control) {
+void update(std::span<const UpdateSlot> slots, const UpdateRule& rule, const StepControl& control) {
   if (slots.empty()) return;
   const Queue q = queue(slots[0].param);
-  Update<SgdRule> update;
-  for (const SgdSlot& s : slots)
-    update.add({&s.param, nullptr, &s.momentum, &s.grad}, s.step, s.keeping);
-  update.run(q, {o}, control);
-}
-
-void adam(std::span<const AdamSlot> slots, const AdamScalars& o, const StepControl& control) {
-  if (slots.empty()) return;
-  const Queue q = queue(slots[0].param);
-  Update<AdamRule> update;
-  const Array none;
-  for (const AdamSlot& s : slots) {
-    const Array& largest = o.amsgrad ? s.max_exp_avg_sq : none;
-    update.add({&s.param, nullptr, &s.exp_avg, &s.exp_avg_sq, &largest, &s.grad}, s.step,
-               s.keeping);
-    s.step.bump_version();
-  }
-  update.run(q, {o}, control);
+  std::visit(
+      [&](const auto& r) {
+        Update<std::decay_t<decltype(r)>> list;
+        for (const UpdateSlot& slot : slots) list.add(slot);
+        list.run(q, r, control);
+      },
+      rule);
 }
 
 }  // namespace halftape::cuda

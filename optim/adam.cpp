@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "halftape/optim/options_map.h"
+#include "halftape/optim/update_list.h"
 
 namespace halftape::optim {
 
@@ -38,31 +39,24 @@ void AdamOptions::from_map(const std::map<std::string, double>& saved) {
 void Adam::update(const OptimizerOptions& base, const std::vector<Tensor>& params,
                   const StepControl& control) {
   const auto& o = static_cast<const AdamOptions&>(base);
-  std::vector<AdamSlot> slots;
+  UpdateList list;
   for (const Tensor& p : params) {
     ParamState& s = state(p);
-    const Weights weights = weights_of(p, o.weights());
-    const Keeping kept = keeping(p, weights, s);
-    auto moment = [&](const char* key) {
-      if (!s.count(key)) s[key] = full(p.sizes(), 0, moment_dtype(p, weights), p.device());
-      return s[key];
-    };
-    AdamSlot slot{p.array(), p.grad().array(), moment("exp_avg"), moment("exp_avg_sq"), {}, {}};
-    if (o.amsgrad()) slot.max_exp_avg_sq = moment("max_exp_avg_sq");
-    if (!s.count("step")) s["step"] = full({}, 0, kFloat32, p.device());
-    slot.step = s["step"];
-    slot.keeping = kept;
-    slots.push_back(std::move(slot));
+    UpdateSlot& slot = list.add(p, o.weights(), s);
+    slot.moments[0] = moment("exp_avg", p, o.weights(), s);
+    slot.moments[1] = moment("exp_avg_sq", p, o.weights(), s);
+    if (o.amsgrad()) slot.moments[2] = moment("max_exp_avg_sq", p, o.weights(), s);
+    slot.step = step_count(p, s);
   }
-  AdamScalars scalars;
-  scalars.lr = o.lr();
-  std::tie(scalars.beta1, scalars.beta2) = o.betas();
-  scalars.eps = o.eps();
-  scalars.weight_decay = o.weight_decay();
-  scalars.decoupled = decoupled_;
-  scalars.amsgrad = o.amsgrad();
-  scalars.maximize = o.maximize();
-  backend(params[0].device()).adam(slots, scalars, control);
+  AdamRule rule;
+  rule.lr = o.lr();
+  std::tie(rule.beta1, rule.beta2) = o.betas();
+  rule.eps = o.eps();
+  rule.weight_decay = o.weight_decay();
+  rule.decoupled = decoupled_;
+  rule.amsgrad = o.amsgrad();
+  rule.maximize = o.maximize();
+  list.run(rule, control);
 }
 
 }  // namespace halftape::optim

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "halftape/optim/options_map.h"
+#include "halftape/optim/update_list.h"
 
 namespace halftape::optim {
 
@@ -38,28 +39,22 @@ void SGDOptions::from_map(const std::map<std::string, double>& saved) {
 void SGD::update(const OptimizerOptions& base, const std::vector<Tensor>& params,
                  const StepControl& control) {
   const auto& o = static_cast<const SGDOptions&>(base);
-  std::vector<SgdSlot> slots;
+  UpdateList list;
   for (const Tensor& p : params) {
-    const Weights weights = weights_of(p, o.weights());
     ParamState& s = state(p);
-    SgdSlot slot{p.array(), p.grad().array(), {}, {}, keeping(p, weights, s)};
-    if (o.momentum() != 0) {
-      if (!s.count("momentum_buffer"))
-        s["momentum_buffer"] = full(p.sizes(), 0, moment_dtype(p, weights), p.device());
-      if (!s.count("step")) s["step"] = full({}, 0, kFloat32, p.device());
-      slot.momentum = s["momentum_buffer"];
-      slot.step = s["step"];
-    }
-    slots.push_back(std::move(slot));
+    UpdateSlot& slot = list.add(p, o.weights(), s);
+    if (o.momentum() == 0) continue;
+    slot.moments[0] = moment("momentum_buffer", p, o.weights(), s);
+    slot.step = step_count(p, s);
   }
-  SgdScalars scalars;
-  scalars.lr = o.lr();
-  scalars.momentum = o.momentum();
-  scalars.dampening = o.dampening();
-  scalars.weight_decay = o.weight_decay();
-  scalars.nesterov = o.nesterov();
-  scalars.maximize = o.maximize();
-  backend(params[0].device()).sgd(slots, scalars, control);
+  SgdRule rule;
+  rule.lr = o.lr();
+  rule.momentum = o.momentum();
+  rule.dampening = o.dampening();
+  rule.weight_decay = o.weight_decay();
+  rule.nesterov = o.nesterov();
+  rule.maximize = o.maximize();
+  list.run(rule, control);
 }
 
 }  // namespace halftape::optim

@@ -62,6 +62,17 @@ Keeping keeping(const Tensor& p, Weights weights, ParamState& state) {
   return {weights, extra};
 }
 
+Array moment(const char* name, const Tensor& p, Weights chosen, ParamState& state, double start) {
+  if (!state.count(name))
+    state[name] = full(p.sizes(), start, moment_dtype(p, weights_of(p, chosen)), p.device());
+  return state[name];
+}
+
+Array step_count(const Tensor& p, ParamState& state) {
+  if (!state.count("step")) state["step"] = full({}, 0, kFloat32, p.device());
+  return state["step"];
+}
+
 Weights saved_weights(const std::map<std::string, double>& options) {
   const double saved = saved_option(options, "weights");
   for (const Name& n : kNames)

@@ -24,6 +24,12 @@ Dtype moment_dtype(const Tensor& parameter, Weights weights);
 /// first use. Throws when earlier steps kept the parameter in another way.
 Keeping keeping(const Tensor& parameter, Weights weights, ParamState& state);
 
+/// An array of the parameter's shape and moment_dtype(), made in `state` on first use.
+Array moment(const char* name, const Tensor& parameter, Weights chosen, ParamState& state,
+             double start = 0);
+/// The count of a parameter's updates, made on first use.
+Array step_count(const Tensor& parameter, ParamState& state);
+
 /// The option, read back; throws for what is none.
 Weights saved_weights(const std::map<std::string, double>& options);
 /// What a saved state must have under a name.

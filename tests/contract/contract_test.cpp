@@ -503,6 +503,14 @@ TEST_CASE("gather, the scatters and random numbers give the same bits anyhow") {
 TEST_CASE("unscale and the optimizer updates give the same bits anyhow") {
   const Array half = full({1}, 0.5, kFloat32, kCPU), zero = full({1}, 0, kFloat32, kCPU);
   const Array inverse = there(half), none = there(zero);
+  const UpdateRule rules[] = {
+      SgdRule{.lr = 0.1, .weight_decay = 0.01},
+      SgdRule{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01},
+      AdamRule{.lr = 0.1, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8},
+      AdamRule{.lr = 0.1, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .amsgrad = true},
+      RmspropRule{.lr = 0.1, .alpha = 0.9, .eps = 1e-8, .momentum = 0.9, .centered = true},
+      AdagradRule{.lr = 0.1, .lr_decay = 0.1, .eps = 1e-8, .weight_decay = 0.01},
+      LionRule{.lr = 0.1, .beta1 = 0.9, .beta2 = 0.99, .weight_decay = 0.01}};
   for (const Dtype d : floats) {
     for (const Shape& s : {Shape{}, Shape{0}, Shape{31}, Shape{7, 33}, Shape{3, 5477}}) {
       const auto random = [&](uint32_t seed) { return numbers(s, d, seed, false); };
@@ -513,31 +521,23 @@ TEST_CASE("unscale and the optimizer updates give the same bits anyhow") {
                [&](const Arrays& y, const Arrays&) {
                  tested().unscale(std::span(y.data(), 2), inverse, y[2]);
                }});
-      for (const double momentum : {0.0, 0.9})
-        check({"sgd",
-               {random(1), random(2), zero},
+      // Three moments, of which the rules take what they need; one of them may be missing.
+      for (const UpdateRule& rule : rules) {
+        for (const bool low : {false, true})
+          check(
+              {"update",
+               {random(1), random(2), random(5), random(6), zero, numbers(s, kBFloat16, 7, false)},
                {random(3)},
                [&](const Arrays& y, const Arrays& x) {
-                 const SgdSlot slot{.param = y[0],
-                                    .grad = x[0],
-                                    .momentum = momentum != 0 ? y[1] : Array(),
-                                    .step = y[2]};
-                 tested().sgd({&slot, 1}, {.lr = 0.1, .momentum = momentum, .weight_decay = 0.01},
-                              {.found_inf = none, .inv_scale = inverse});
+                 UpdateSlot slot{.param = y[0], .grad = x[0], .step = y[4]};
+                 for (int i = 0; i < 3; ++i) {
+                   tested().unary(UnaryOps::index<formula::Abs>(), y[i + 1], y[i + 1], {});
+                   slot.moments[i] = y[i + 1];
+                 }
+                 if (low) slot.low = y[5];
+                 tested().update({&slot, 1}, rule, {.found_inf = none, .inv_scale = inverse});
                }});
-      for (const bool amsgrad : {false, true})
-        check({"adam",
-               {random(1), random(2), numbers(s, d, 5, false), numbers(s, d, 6, false), zero},
-               {random(3)},
-               [&](const Arrays& y, const Arrays& x) {
-                 for (const int i : {2, 3})
-                   tested().unary(UnaryOps::index<formula::Abs>(), y[i], y[i], {});
-                 const AdamSlot slot{y[0], x[0], y[1], y[2], amsgrad ? y[3] : Array(), y[4]};
-                 tested().adam(
-                     {&slot, 1},
-                     {.lr = 0.1, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .amsgrad = amsgrad},
-                     {.found_inf = none, .inv_scale = inverse});
-               }});
+      }
     }
   }
   check({"scaler_update",

@@ -144,30 +144,36 @@ TEST_CASE("a skipped update leaves every byte and version, whatever the gradient
       for (const double gradient : {1.0, kInf, kNaN}) {
         const Array g = full(shape, gradient, d, kCPU), found = one(1), inverse = one(0.5);
         const StepControl skip{.found_inf = found, .inv_scale = inverse};
-        const State s(shape, d, 4);
+        const State s(shape, d, 5);
         const std::string before = s.all();
-        const SgdSlot sgd{.param = s[0], .grad = g, .momentum = s[1], .step = s[4]};
-        cpu_backend().sgd({&sgd, 1}, {.lr = 0.1, .momentum = 0.9, .weight_decay = 0.1}, skip);
-        const SgdSlot plain{.param = s[0], .grad = g, .momentum = {}, .step = {}};
-        cpu_backend().sgd({&plain, 1}, {.lr = 0.1}, skip);
-        const AdamSlot adam{s[0], g, s[1], s[2], s[3], s[4]};
-        cpu_backend().adam({&adam, 1},
-                           {.lr = 0.1,
-                            .beta1 = 0.9,
-                            .beta2 = 0.99,
-                            .eps = 1e-8,
-                            .weight_decay = 0.1,
-                            .decoupled = true,
-                            .amsgrad = true},
-                           skip);
+        const UpdateSlot all{
+            .param = s[0], .grad = g, .moments = {s[1], s[2], s[3]}, .step = s[5], .low = s[4]};
+        const UpdateSlot plain{.param = s[0], .grad = g};
+        const SgdRule momentum{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.1};
+        cpu_backend().update({&all, 1}, momentum, skip);
+        cpu_backend().update({&plain, 1}, SgdRule{.lr = 0.1}, skip);
+        cpu_backend().update({&all, 1},
+                             AdamRule{.lr = 0.1,
+                                      .beta1 = 0.9,
+                                      .beta2 = 0.99,
+                                      .eps = 1e-8,
+                                      .weight_decay = 0.1,
+                                      .decoupled = true,
+                                      .amsgrad = true},
+                             skip);
+        cpu_backend().update(
+            {&all, 1}, RmspropRule{.lr = 0.1, .alpha = 0.9, .momentum = 0.9, .centered = true},
+            skip);
+        cpu_backend().update({&all, 1}, AdagradRule{.lr = 0.1, .lr_decay = 0.5}, skip);
+        cpu_backend().update({&all, 1}, LionRule{.lr = 0.1, .beta1 = 0.9, .beta2 = 0.99}, skip);
         CHECK((s.all() == before));  // not printed: bytes
-        CHECK(s.versions() == std::vector<uint64_t>(5, 0));
+        CHECK(s.versions() == std::vector<uint64_t>(6, 0));
         // The same calls with a verdict of 0 change all of it, so the above could have failed.
         const StepControl go{.found_inf = one(0), .inv_scale = inverse};
-        cpu_backend().sgd({&sgd, 1}, {.lr = 0.1, .momentum = 0.9}, go);
+        cpu_backend().update({&all, 1}, momentum, go);
         CHECK((bytes(s[0]) + bytes(s[1]) != before.substr(0, 2 * bytes(s[0]).size())));
-        CHECK(s[0].version() == 1);
-        CHECK(at(s[4], 0) == 4);
+        CHECK(s.versions() == std::vector<uint64_t>(6, 1));
+        CHECK(at(s[5], 0) == 4);
       }
     }
   }
@@ -177,12 +183,12 @@ TEST_CASE("updates follow their formulas, and inv_scale divides the gradient as 
   const Array p = full({40}, 1, kFloat64, kCPU), g = full({40}, 8, kFloat64, kCPU);
   const Array v = full({40}, 0, kFloat64, kCPU), steps = one(0);
   const StepControl control{.found_inf = one(0), .inv_scale = one(0.25)};  // the gradient is 2
-  const SgdSlot slot{.param = p, .grad = g, .momentum = v, .step = steps};
-  const SgdScalars o{.lr = 0.5, .momentum = 0.5, .dampening = 0.25};
-  cpu_backend().sgd({&slot, 1}, o, control);  // the first step takes v = g: 1 − 0.5·2
+  const UpdateSlot slot{.param = p, .grad = g, .moments = {v}, .step = steps};
+  const SgdRule sgd{.lr = 0.5, .momentum = 0.5, .dampening = 0.25};
+  cpu_backend().update({&slot, 1}, sgd, control);  // the first step takes v = g: 1 − 0.5·2
   CHECK(at(v, 39) == 2);
   CHECK(at(p, 39) == 0);
-  cpu_backend().sgd({&slot, 1}, o, control);  // v = 0.5·2 + 0.75·2, p = 0 − 0.5·2.5
+  cpu_backend().update({&slot, 1}, sgd, control);  // v = 0.5·2 + 0.75·2, p = 0 − 0.5·2.5
   CHECK(at(v, 0) == 2.5);
   CHECK(at(p, 0) == -1.25);
   CHECK(at(steps, 0) == 2);
@@ -190,12 +196,40 @@ TEST_CASE("updates follow their formulas, and inv_scale divides the gradient as 
   // Adam's first step is lr·sign(g), its second moment (1 − β2)·g².
   const Array q = full({40}, 1, kFloat64, kCPU), m = full({40}, 0, kFloat64, kCPU), t = one(0);
   cpu_backend().fill(v, 0);
-  const AdamSlot adam{q, g, m, v, {}, t};
-  cpu_backend().adam({&adam, 1}, {.lr = 0.125, .beta1 = 0.5, .beta2 = 0.75, .eps = 0}, control);
+  const UpdateSlot adam{.param = q, .grad = g, .moments = {m, v}, .step = t};
+  cpu_backend().update({&adam, 1}, AdamRule{.lr = 0.125, .beta1 = 0.5, .beta2 = 0.75}, control);
   CHECK(at(q, 39) == 0.875);
   CHECK(at(m, 39) == 1);
   CHECK(at(v, 39) == 1);
   CHECK(at(t, 0) == 1);
+}
+
+TEST_CASE("an update writes the 16-bit copy as a cast of the new parameter would") {
+  for (const Dtype low : {kFloat16, kBFloat16}) {
+    for (const Shape& shape : {Shape{}, Shape{0}, Shape{45}, Shape{130, 131}}) {
+      CAPTURE(low);
+      const Array p(shape, kFloat32, kCPU), g(shape, kFloat32, kCPU),
+          copy = full(shape, 7, low, kCPU);
+      cpu_backend().random(p, Distribution::Uniform, -1e5, 1e5, {.seed = 1, .offset = 0});
+      cpu_backend().random(g, Distribution::Uniform, -1e5, 1e5, {.seed = 2, .offset = 0});
+      if (p.numel() > 44) {  // overflows, subnormals and what is no number
+        for (const auto& [i, x] : {std::pair{0, kInf}, {31, kNaN}, {32, 1e-6}, {44, -3e38}})
+          set(p, i, x), set(g, i, 0);
+      }
+      const UpdateSlot slot{.param = p, .grad = g, .low = copy};
+      for (int step = 0; step < 2; ++step) {
+        cpu_backend().update({&slot, 1}, SgdRule{.lr = 0.25}, {});
+        CHECK((bytes(copy) == bytes(p.to(low))));  // not printed: bytes
+      }
+      CHECK(copy.version() == 2);
+      // Of another layout than the parameter.
+      if (shape.size() < 2) continue;
+      const Array turned = Array({131, 130}, low, kCPU).transpose(0, 1);
+      const UpdateSlot other{.param = p, .grad = g, .low = turned};
+      cpu_backend().update({&other, 1}, SgdRule{.lr = 0.25}, {});
+      CHECK((bytes(turned.to_contiguous()) == bytes(p.to(low))));
+    }
+  }
 }
 
 TEST_CASE("scaler_update is next() and counted() on arrays, over all findings") {

@@ -165,20 +165,20 @@ TEST_CASE("lists longer than a launch has room for are judged and updated to the
     set(ys[233], 2, kNaN);
     CHECK(judged(ys, one(0.5), divide) == "");
   }
-  std::vector<SgdSlot> here, there;
+  std::vector<UpdateSlot> here, there;
   for (size_t i = 0; i < xs.size(); ++i) {
     const Array step = full({}, static_cast<double>(i % 3), kFloat32, kCPU);
     const Array g = draw(xs[i].shape(), kFloat32, i), v = draw(xs[i].shape(), xs[i].dtype(), i);
-    here.push_back({xs[i], g, v, step});
-    there.push_back({on_gpu(xs[i]), on_gpu(g), on_gpu(v), on_gpu(step)});
+    here.push_back({xs[i], g, {v}, step});
+    there.push_back({on_gpu(xs[i]), on_gpu(g), {on_gpu(v)}, on_gpu(step)});
   }
-  const SgdScalars o{.lr = 0.1, .momentum = 0.9, .dampening = 0.5, .weight_decay = 0.01};
-  cpu_backend().sgd(here, o, {});
-  backend(kCUDA).sgd(there, o, {});
+  const SgdRule rule{.lr = 0.1, .momentum = 0.9, .dampening = 0.5, .weight_decay = 0.01};
+  cpu_backend().update(here, rule, {});
+  backend(kCUDA).update(there, rule, {});
   std::string text;
   for (size_t i = 0; i < xs.size(); ++i)
     text += differ_on_gpu(there[i].param, here[i].param) +
-            differ_on_gpu(there[i].momentum, here[i].momentum) +
+            differ_on_gpu(there[i].moments[0], here[i].moments[0]) +
             differ_on_gpu(there[i].step, here[i].step);
   CHECK(text == "");
 }
@@ -187,7 +187,7 @@ namespace {
 
 /// One parameter with all that an optimizer keeps of it, on both devices.
 struct Kept {
-  std::vector<Array> here;  // param, grad, extra, three moments, step
+  std::vector<Array> here;  // param, grad, extra, three moments, step, 16-bit copy
   std::vector<Array> there;
   Weights weights;
 
@@ -201,20 +201,32 @@ struct Kept {
       extra = full({2}, 5, kInt64, kCPU);
       set(extra, 0, 1234567891011);
     }
-    here = {draw(shape, param, lies, 1),
-            draw(shape, grad, grad_lies, 2),
-            extra,
-            draw(shape, moment, lies, 3),
-            draw(shape, moment, lies, 4, 0, 2),
-            draw(shape, moment, lies, 5, 0, 2),
-            full({}, 0, kFloat32, kCPU)};
+    here = {
+        draw(shape, param, lies, 1),
+        draw(shape, grad, grad_lies, 2),
+        extra,
+        draw(shape, moment, lies, 3, 0, 2),
+        draw(shape, moment, lies, 4, 0, 2),
+        draw(shape, moment, lies, 5, 0, 2),
+        full({}, 0, kFloat32, kCPU),
+        param == kFloat32 ? draw(shape, seven(shape) ? kFloat16 : kBFloat16, lies, 6) : Array()};
     there = on_gpu(here);
   }
-  static SgdSlot sgd(const std::vector<Array>& a, Weights kind, bool momentum) {
-    return {a[0], a[1], momentum ? a[3] : Array(), momentum ? a[6] : Array(), {kind, a[2]}};
-  }
-  static AdamSlot adam(const std::vector<Array>& a, Weights kind, bool amsgrad) {
-    return {a[0], a[1], a[3], a[4], amsgrad ? a[5] : Array(), a[6], {kind, a[2]}};
+  static bool seven(const Shape& shape) { return numel(shape) % 7 == 0; }
+  /// With the state that a rule needs.
+  UpdateSlot slot(const std::vector<Array>& a, const UpdateRule& rule) const {
+    std::vector<int> moments;
+    if (const auto* sgd = std::get_if<SgdRule>(&rule); !sgd || sgd->momentum != 0) moments = {0};
+    if (const auto* adam = std::get_if<AdamRule>(&rule))
+      moments = adam->amsgrad ? std::vector{0, 1, 2} : std::vector{0, 1};
+    if (const auto* rmsprop = std::get_if<RmspropRule>(&rule)) {
+      if (rmsprop->momentum != 0) moments.push_back(1);
+      if (rmsprop->centered) moments.push_back(2);
+    }
+    UpdateSlot s{a[0], a[1], {}, {}, {weights, a[2]}, a[7]};
+    for (const int i : moments) s.moments[static_cast<size_t>(i)] = a[static_cast<size_t>(3 + i)];
+    if (!moments.empty() && !std::holds_alternative<LionRule>(rule)) s.step = a[6];
+    return s;
   }
   std::string differ(double ulps) const {
     for (size_t i = 0; i < here.size(); ++i) {
@@ -254,62 +266,58 @@ std::vector<Kept> many_kept() {
 
 }  // namespace
 
-TEST_CASE("sgd on the GPU gives the CPU's bits however parameters are kept and lie") {
-  const SgdScalars all[] = {
-      {.lr = 0.1},
-      {.lr = 0.01, .momentum = 0.9, .dampening = 0.25, .weight_decay = 0.1},
-      {.lr = 0.3, .momentum = 0.5, .weight_decay = 0.01, .nesterov = true, .maximize = true}};
-  for (const SgdScalars& o : all) {
-    CAPTURE(o.momentum);
-    std::vector<Kept> kept = many_kept();
-    const Array found = one(0), inverse = one(0.3);
-    for (int step = 0; step < 3; ++step) {
-      std::vector<SgdSlot> here, there;
-      for (const Kept& k : kept) {
-        here.push_back(Kept::sgd(k.here, k.weights, o.momentum != 0));
-        there.push_back(Kept::sgd(k.there, k.weights, o.momentum != 0));
-      }
-      const bool scaled = step > 0;
-      cpu_backend().sgd(here, o, {scaled ? found : Array(), scaled ? inverse : Array()});
-      backend(kCUDA).sgd(there, o,
-                         {scaled ? on_gpu(found) : Array(), scaled ? on_gpu(inverse) : Array()});
-    }
-    for (size_t i = 0; i < kept.size(); ++i) {
-      CAPTURE(i);
-      CHECK(kept[i].differ(0) == "");
-    }
-  }
-}
+namespace {
 
-TEST_CASE("adam on the GPU follows the CPU however parameters are kept and lie") {
-  const AdamScalars all[] = {
-      {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
-      {.lr = 0.1, .beta1 = 0.8, .beta2 = 0.9, .eps = 1e-3, .weight_decay = 0.1, .decoupled = true},
-      {.lr = 0.1,
-       .beta1 = 0.5,
-       .beta2 = 0.75,
-       .eps = 1e-8,
-       .weight_decay = 0.1,
-       .amsgrad = true,
-       .maximize = true}};
-  for (const AdamScalars& o : all) {
-    CAPTURE(o.beta1);
+const UpdateRule kRules[] = {
+    SgdRule{.lr = 0.1},
+    SgdRule{.lr = 0.01, .momentum = 0.9, .dampening = 0.25, .weight_decay = 0.1},
+    SgdRule{.lr = 0.3, .momentum = 0.5, .weight_decay = 0.01, .nesterov = true, .maximize = true},
+    AdamRule{.lr = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
+    AdamRule{
+        .lr = 0.1, .beta1 = 0.8, .beta2 = 0.9, .eps = 1e-3, .weight_decay = 0.1, .decoupled = true},
+    AdamRule{.lr = 0.1,
+             .beta1 = 0.5,
+             .beta2 = 0.75,
+             .eps = 1e-8,
+             .weight_decay = 0.1,
+             .amsgrad = true,
+             .maximize = true},
+    RmspropRule{.lr = 0.01, .alpha = 0.99, .eps = 1e-8},
+    RmspropRule{.lr = 0.1,
+                .alpha = 0.75,
+                .eps = 1e-3,
+                .weight_decay = 0.1,
+                .momentum = 0.9,
+                .centered = true,
+                .maximize = true},
+    AdagradRule{.lr = 0.01, .eps = 1e-10},
+    AdagradRule{.lr = 0.1, .lr_decay = 0.3, .eps = 1e-3, .weight_decay = 0.1, .maximize = true},
+    LionRule{.lr = 0.01, .beta1 = 0.9, .beta2 = 0.99},
+    LionRule{.lr = 0.1, .beta1 = 0.5, .beta2 = 0.75, .weight_decay = 0.1, .maximize = true}};
+
+}  // namespace
+
+TEST_CASE("every rule on the GPU gives the CPU's bits however parameters are kept and lie") {
+  for (const UpdateRule& rule : kRules) {
     std::vector<Kept> kept = many_kept();
     const Array found = one(0), inverse = one(0.3);
     for (int step = 0; step < 3; ++step) {
-      std::vector<AdamSlot> here, there;
+      std::vector<UpdateSlot> here, there;
       for (const Kept& k : kept) {
-        here.push_back(Kept::adam(k.here, k.weights, o.amsgrad));
-        there.push_back(Kept::adam(k.there, k.weights, o.amsgrad));
+        here.push_back(k.slot(k.here, rule));
+        there.push_back(k.slot(k.there, rule));
       }
       const bool scaled = step > 0;
-      cpu_backend().adam(here, o, {scaled ? found : Array(), scaled ? inverse : Array()});
-      backend(kCUDA).adam(there, o,
-                          {scaled ? on_gpu(found) : Array(), scaled ? on_gpu(inverse) : Array()});
+      cpu_backend().update(here, rule, {scaled ? found : Array(), scaled ? inverse : Array()});
+      backend(kCUDA).update(there, rule,
+                            {scaled ? on_gpu(found) : Array(), scaled ? on_gpu(inverse) : Array()});
     }
+    // Adam's corrections: the devices' pow() may differ in a double's last bit.
+    const double ulps = std::holds_alternative<AdamRule>(rule) ? 1 : 0;
     for (size_t i = 0; i < kept.size(); ++i) {
+      CAPTURE(rule.index());
       CAPTURE(i);
-      CHECK(kept[i].differ(1) == "");  // the devices' pow() may differ in a double's last bit
+      CHECK(kept[i].differ(ulps) == "");
     }
   }
 }
@@ -317,14 +325,11 @@ TEST_CASE("adam on the GPU follows the CPU however parameters are kept and lie")
 TEST_CASE("an update that the device says to skip changes nothing there") {
   std::vector<Kept> kept = many_kept();
   const StepControl skip{on_gpu(one(1)), on_gpu(one(0.5))};
-  std::vector<SgdSlot> sgd;
-  std::vector<AdamSlot> adam;
-  for (const Kept& k : kept) {
-    sgd.push_back(Kept::sgd(k.there, k.weights, true));
-    adam.push_back(Kept::adam(k.there, k.weights, true));
+  for (const UpdateRule& rule : kRules) {
+    std::vector<UpdateSlot> slots;
+    for (const Kept& k : kept) slots.push_back(k.slot(k.there, rule));
+    backend(kCUDA).update(slots, rule, skip);
   }
-  backend(kCUDA).sgd(sgd, {.lr = 0.1, .momentum = 0.9}, skip);
-  backend(kCUDA).adam(adam, {.lr = 0.1, .beta1 = 0.9, .beta2 = 0.99, .amsgrad = true}, skip);
   for (const Kept& k : kept)
     for (size_t i = 0; i < k.here.size(); ++i)
       if (k.here[i].defined()) CHECK(differ_on_gpu(k.there[i], k.here[i]) == "");

@@ -96,13 +96,9 @@ class TracingBackend final : public Backend {
                const Array& first) override {
     note("unscale"), cpu().unscale(grads, inv_scale, found_inf, first);
   }
-  void sgd(std::span<const SgdSlot> slots, const SgdScalars& o,
-           const StepControl& control) override {
-    note("sgd"), cpu().sgd(slots, o, control);
-  }
-  void adam(std::span<const AdamSlot> slots, const AdamScalars& o,
-            const StepControl& control) override {
-    note("adam"), cpu().adam(slots, o, control);
+  void update(std::span<const UpdateSlot> slots, const UpdateRule& rule,
+              const StepControl& control) override {
+    std::visit([&](const auto& r) { note(r.name); }, rule), cpu().update(slots, rule, control);
   }
   void scaler_update(const ScalerUpdate& update, const ScalerLaw& law) override {
     note("scaler_update"), cpu().scaler_update(update, law);

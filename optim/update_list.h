@@ -1,0 +1,23 @@
+// A group's parameters on their way to Backend::update(): what every optimizer here does alike.
+#pragma once
+#include <vector>
+
+#include "halftape/optim/optimizer.h"
+#include "halftape/optim/weights.h"
+
+namespace halftape::optim {
+
+class UpdateList {
+ public:
+  /// A parameter with its gradient and with what is kept of it; moments and step are the caller's
+  /// to set, before the next add(). Comes first of all that looks into `state`: see keeping().
+  UpdateSlot& add(const Tensor& parameter, Weights chosen, ParamState& state);
+
+  /// One step for all of them.
+  void run(const UpdateRule& rule, const StepControl& control);
+
+ private:
+  std::vector<UpdateSlot> slots_;
+};
+
+}  // namespace halftape::optim
