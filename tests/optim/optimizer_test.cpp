@@ -336,6 +336,14 @@ TEST_CASE("a run that was saved and loaded goes on bit for bit, options included
   check([](Groups g) { return std::make_unique<SGD>(g, SGDOptions(0.1).momentum(0.9)); });
   check([](Groups g) { return std::make_unique<Adam>(g, AdamOptions(0.1).amsgrad(true)); });
   check([](Groups g) { return std::make_unique<optim::AdamW>(g); });
+  check([](Groups g) {
+    return std::make_unique<optim::RMSprop>(
+        g, optim::RMSpropOptions(0.1).momentum(0.5).centered(true));
+  });
+  check([](Groups g) {
+    return std::make_unique<optim::Adagrad>(g, optim::AdagradOptions(0.1).lr_decay(0.1));
+  });
+  check([](Groups g) { return std::make_unique<optim::Lion>(g); });
 }
 
 TEST_CASE("every option survives saving and loading") {
@@ -355,6 +363,40 @@ TEST_CASE("every option survives saving and loading") {
   SGD four({a}, SGDOptions());
   four.load_state_dict(three.state_dict());
   CHECK(four.param_groups()[0].options().to_map() == three.param_groups()[0].options().to_map());
+  const auto kept = [](const optim::OptimizerOptions& set, optim::OptimizerOptions& other) {
+    CHECK(set.to_map() != other.to_map());
+    other.from_map(set.to_map());
+    CHECK(set.to_map() == other.to_map());
+  };
+  optim::RMSpropOptions rmsprop;
+  kept(optim::RMSpropOptions(0.1)
+           .alpha(0.5)
+           .eps(1e-3)
+           .weight_decay(0.2)
+           .momentum(0.3)
+           .centered(true)
+           .maximize(true)
+           .weights(optim::Weights::Kahan),
+       rmsprop);
+  CHECK((rmsprop.alpha() == 0.5 && rmsprop.momentum() == 0.3 && rmsprop.centered()));
+  optim::AdagradOptions adagrad;
+  kept(optim::AdagradOptions(0.1)
+           .lr_decay(0.5)
+           .weight_decay(0.2)
+           .initial_accumulator_value(3)
+           .eps(1e-3)
+           .maximize(true)
+           .weights(optim::Weights::Kahan),
+       adagrad);
+  CHECK((adagrad.lr_decay() == 0.5 && adagrad.initial_accumulator_value() == 3));
+  optim::LionOptions lion;
+  kept(optim::LionOptions(0.1)
+           .betas({0.5, 0.25})
+           .weight_decay(0.2)
+           .maximize(true)
+           .weights(optim::Weights::Kahan),
+       lion);
+  CHECK(lion.betas() == optim::LionOptions::Betas(0.5, 0.25));
 }
 
 TEST_CASE("a state that does not fit is refused by what is wrong, and changes nothing") {

@@ -10,8 +10,11 @@
 #include "halftape/tests/support/vectors.h"
 
 using namespace halftape;
+using optim::AdagradOptions;
 using optim::AdamOptions;
 using optim::AdamWOptions;
+using optim::LionOptions;
+using optim::RMSpropOptions;
 using optim::SGDOptions;
 
 namespace {
@@ -38,6 +41,9 @@ Run run(const char* name, Options options) {
 Run sgd(const char* name, SGDOptions o) { return run<optim::SGD>(name, o); }
 Run adam(const char* name, AdamOptions o) { return run<optim::Adam>(name, o); }
 Run adamw(const char* name, AdamWOptions o) { return run<optim::AdamW>(name, o); }
+Run rmsprop(const char* name, RMSpropOptions o) { return run<optim::RMSprop>(name, o); }
+Run adagrad(const char* name, AdagradOptions o) { return run<optim::Adagrad>(name, o); }
+Run lion(const char* name, LionOptions o) { return run<optim::Lion>(name, o); }
 
 /// AdamOptions' setters give an AdamOptions&, which would lose AdamW's own type.
 AdamWOptions adamw_options(const std::function<void(AdamWOptions&)>& change) {
@@ -66,6 +72,19 @@ const std::vector<Run>& runs() {
       adamw("adamw_weight_decay", adamw_options([](auto& o) { o.weight_decay(0.1); })),
       adamw("adamw_amsgrad", adamw_options([](auto& o) { o.amsgrad(true); })),
       adamw("adamw_maximize", adamw_options([](auto& o) { o.weight_decay(0.1).maximize(true); })),
+      rmsprop("rmsprop_default", RMSpropOptions(0.002)),
+      rmsprop("rmsprop_momentum", RMSpropOptions(0.0002).alpha(0.9).momentum(0.9)),
+      rmsprop("rmsprop_centered", RMSpropOptions(0.0002).eps(1e-4).centered(true)),
+      rmsprop("rmsprop_everything",
+              RMSpropOptions(0.0001).alpha(0.95).momentum(0.5).weight_decay(0.05).centered(true)),
+      rmsprop("rmsprop_maximize", RMSpropOptions(0.002).weight_decay(0.05).maximize(true)),
+      adagrad("adagrad_default", AdagradOptions(0.1)),
+      adagrad("adagrad_decay", AdagradOptions(0.1).lr_decay(0.01).weight_decay(0.05)),
+      adagrad("adagrad_accumulator", AdagradOptions(0.1).initial_accumulator_value(0.5).eps(1e-4)),
+      adagrad("adagrad_maximize", AdagradOptions(0.1).weight_decay(0.05).maximize(true)),
+      lion("lion_default", LionOptions(0.005)),
+      lion("lion_weight_decay", LionOptions(0.005).betas({0.8, 0.95}).weight_decay(0.1)),
+      lion("lion_maximize", LionOptions(0.005).weight_decay(0.1).maximize(true)),
   };
   return all;
 }

@@ -46,10 +46,25 @@ const std::vector<Kind>& kinds() {
        [](std::vector<Tensor> p, Weights w) {
          return std::make_unique<optim::Adam>(std::move(p), optim::AdamOptions(0.01).weights(w));
        }},
-      {"AdamW with amsgrad", [](std::vector<Tensor> p, Weights w) {
+      {"AdamW with amsgrad",
+       [](std::vector<Tensor> p, Weights w) {
          optim::AdamWOptions o(0.01);
          o.amsgrad(true).weights(w);
          return std::make_unique<optim::AdamW>(std::move(p), o);
+       }},
+      {"RMSprop, centered, with momentum",
+       [](std::vector<Tensor> p, Weights w) {
+         const auto o = optim::RMSpropOptions(0.002).momentum(0.5).centered(true).weights(w);
+         return std::make_unique<optim::RMSprop>(std::move(p), o);
+       }},
+      {"Adagrad",
+       [](std::vector<Tensor> p, Weights w) {
+         const auto o = optim::AdagradOptions(0.02).lr_decay(0.01).weights(w);
+         return std::make_unique<optim::Adagrad>(std::move(p), o);
+       }},
+      {"Lion", [](std::vector<Tensor> p, Weights w) {
+         const auto o = optim::LionOptions(0.01).weight_decay(0.1).weights(w);
+         return std::make_unique<optim::Lion>(std::move(p), o);
        }}};
   return list;
 }

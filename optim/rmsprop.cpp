@@ -1,0 +1,60 @@
+#include "halftape/optim/rmsprop.h"
+
+#include <limits>
+
+#include "halftape/optim/options_map.h"
+#include "halftape/optim/update_list.h"
+
+namespace halftape::optim {
+
+void RMSpropOptions::validate() const {
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  check_option("RMSprop", "Invalid learning rate:", lr(), 0, inf);
+  check_option("RMSprop", "Invalid epsilon value:", eps(), 0, inf);
+  check_option("RMSprop", "Invalid momentum value:", momentum(), 0, inf);
+  check_option("RMSprop", "Invalid weight_decay value:", weight_decay(), 0, inf);
+  check_option("RMSprop", "Invalid alpha value:", alpha(), 0, inf);
+}
+
+std::map<std::string, double> RMSpropOptions::to_map() const {
+  return {{"lr", lr()},
+          {"alpha", alpha()},
+          {"eps", eps()},
+          {"weight_decay", weight_decay()},
+          {"momentum", momentum()},
+          {"centered", centered()},
+          {"maximize", maximize()},
+          {"weights", static_cast<double>(weights())}};
+}
+
+void RMSpropOptions::from_map(const std::map<std::string, double>& saved) {
+  lr(saved_option(saved, "lr")).alpha(saved_option(saved, "alpha")).eps(saved_option(saved, "eps"));
+  weight_decay(saved_option(saved, "weight_decay")).momentum(saved_option(saved, "momentum"));
+  centered(saved_option(saved, "centered") != 0).maximize(saved_option(saved, "maximize") != 0);
+  weights(saved_weights(saved));
+}
+
+void RMSprop::update(const OptimizerOptions& base, const std::vector<Tensor>& params,
+                     const StepControl& control) {
+  const auto& o = static_cast<const RMSpropOptions&>(base);
+  UpdateList list;
+  for (const Tensor& p : params) {
+    ParamState& s = state(p);
+    UpdateSlot& slot = list.add(p, o.weights(), s);
+    slot.moments[0] = moment("square_avg", p, o.weights(), s);
+    if (o.momentum() != 0) slot.moments[1] = moment("momentum_buffer", p, o.weights(), s);
+    if (o.centered()) slot.moments[2] = moment("grad_avg", p, o.weights(), s);
+    slot.step = step_count(p, s);
+  }
+  RmspropRule rule;
+  rule.lr = o.lr();
+  rule.alpha = o.alpha();
+  rule.eps = o.eps();
+  rule.weight_decay = o.weight_decay();
+  rule.momentum = o.momentum();
+  rule.centered = o.centered();
+  rule.maximize = o.maximize();
+  list.run(rule, control);
+}
+
+}  // namespace halftape::optim
