@@ -2,6 +2,7 @@
 
 #include "halftape/amp/autocaster.h"
 #include "halftape/amp/explain.h"
+#include "halftape/autograd/low_copy.h"
 #include "halftape/autograd/ops/view.h"
 #include "halftape/autograd/record.h"
 
@@ -80,7 +81,10 @@ void set_autocast_cache_enabled(bool enabled) {
 }
 bool is_autocast_available(DeviceType device) { return static_cast<size_t>(device) < kDeviceTypes; }
 
-void clear_autocast_cache() { Autocaster::current().cache.clear(); }
+void clear_autocast_cache() {
+  Autocaster::current().cache.clear();
+  detail::drop_low_copies();
+}
 size_t autocast_cache_size() { return Autocaster::current().cache.size(); }
 int increment_autocast_nesting() { return ++Autocaster::current().nesting; }
 int decrement_autocast_nesting() {
@@ -160,6 +164,15 @@ bool Autocaster::cacheable(const Tensor& x) const {
 }
 
 namespace {
+/// A leaf's bytes in a 16-bit dtype: as the optimizer left them there, or cast, and kept for later.
+Array lowered(const Tensor& leaf, Dtype target) {
+  Array low = detail::find_low_copy(leaf, target);
+  if (low.defined()) return low;
+  const uint64_t version = leaf.version();
+  low = leaf.array().to(target);
+  detail::keep_low_copy(leaf, low, version);
+  return low;
+}
 /// The same elements of the same bytes?
 bool same_view(const Array& a, const Array& b) {
   return a.buffer() == b.buffer() && a.raw() == b.raw() && a.shape() == b.shape() &&
@@ -172,7 +185,7 @@ Tensor Autocaster::cached(const Tensor& x, Dtype target) {
   CachedCast& entry = cache[{x.impl(), target}];
   const bool hit =
       entry.lowered.defined() && entry.version == x.version() && same_view(entry.source, x.array());
-  if (!hit) entry = {x, x.array(), x.array().to(target), x.version()};
+  if (!hit) entry = {x, x.array(), lowered(x, target), x.version()};
   return record("to", entry.lowered, {&x},
                 [](Node&, const Tensor& g) -> Grads { return {halftape::cast(g, kFloat32)}; });
 }

@@ -46,8 +46,9 @@ AutocastState capture();
 ///
 /// dtype: kFloat16 or kBFloat16 on either device; by default float16 on CUDA, bfloat16 on the CPU.
 /// Others throw. cache_enabled: each float32 leaf that requires grad is cast once and used until it
-/// changes or the outermost region of this thread ends; by default as around the region. policy:
-/// also for regions inside that name none.
+/// changes or the outermost region of this thread ends, and its 16-bit copy stays with it, for
+/// optimizers to write along and for later regions; by default as around the region. policy: also
+/// for regions inside that name none.
 class [[nodiscard]] autocast {
  public:
   explicit autocast(DeviceType device, std::optional<Dtype> dtype = {}, bool enabled = true,
@@ -81,7 +82,8 @@ void set_autocast_cache_enabled(bool enabled);
 /// Does autocast know this type of device? It may know one that this build has no backend for.
 bool is_autocast_available(DeviceType device);
 
-/// Drops the thread's cached casts.
+/// Drops the thread's cached casts, and the 16-bit copies that leaves keep between regions, of all
+/// threads: 2 bytes per weight.
 void clear_autocast_cache();
 /// How many casts the thread's cache holds.
 size_t autocast_cache_size();

@@ -5,6 +5,7 @@
 #include "halftape/autograd/engine.h"
 #include "halftape/autograd/grad_mode.h"
 #include "halftape/autograd/grad_tag.h"
+#include "halftape/autograd/low_copy.h"
 #include "halftape/autograd/node.h"
 #include "halftape/autograd/ops/view.h"
 #include "halftape/core/backend.h"
@@ -21,9 +22,15 @@ TensorImpl::TensorImpl(Array&& v) : value(std::move(v)) {
   LiveTensors::add(1);
 }
 TensorImpl::~TensorImpl() {
+  if (low_copied) drop_low_copy(this);
   if (accumulator) static_cast<Accumulate&>(*accumulator).detach_leaf();
   if (retained) retained->cut();
   LiveTensors::add(-1);
+}
+
+void TensorImpl::set_value(Array v) {
+  value = std::move(v);
+  if (low_copied) drop_low_copy(this);
 }
 
 void TensorImpl::becomes_view_of(const Tensor& x) {
@@ -81,6 +88,7 @@ int64_t Tensor::stride(int64_t d) const { return strides()[wrap_dim("stride", d,
 
 void* Tensor::data_ptr() const {
   array().bump_version();
+  array().buffer()->expose();
   return array().raw();
 }
 
@@ -116,7 +124,7 @@ void Tensor::set_data(const Tensor& other) const {
   const bool fits = mine.shape() == theirs.shape() && mine.dtype() == theirs.dtype() &&
                     mine.device() == theirs.device();
   if (!fits) requires_grad_(false);
-  impl_->value = theirs;
+  impl_->set_value(theirs);
   requires_grad_(trains);
 }
 

@@ -76,7 +76,10 @@ class Storage {
     void* get() const { return bytes; }
     void* get_context() const { return context; }  // what a deleter of the caller's was given
   };
-  DataPtr data_ptr() const { return {buffer_->bytes(), buffer_->context()}; }
+  DataPtr data_ptr() const {
+    buffer_->expose();
+    return {buffer_->bytes(), buffer_->context()};
+  }
   size_t nbytes() const { return buffer_->size(); }
   bool is_alias_of(const Storage& other) const { return buffer_ == other.buffer_; }
 
@@ -212,6 +215,7 @@ class Tensor {
   T* data_ptr() const {
     const Array& a = host_array("data_ptr");
     a.bump_version();
+    a.buffer()->expose();
     return a.template data<T>();
   }
   void* data_ptr() const;
@@ -222,7 +226,7 @@ class Tensor {
   TensorAccessor<T, N> accessor() const {
     HALFTAPE_CHECK(dim() == N, "accessor: expected ", N, " dimensions, got ", sizes());
     const Array& a = host_array("accessor");
-    if constexpr (!std::is_const_v<T>) a.bump_version();
+    if constexpr (!std::is_const_v<T>) a.bump_version(), a.buffer()->expose();
     return {a.template data<std::remove_const_t<T>>(), sizes().begin(), strides().begin()};
   }
   template <class T>
@@ -624,6 +628,8 @@ struct TensorImpl final : RefCounted {
   explicit TensorImpl(Array&& v);
   ~TensorImpl();
   Array value;
+  /// Other bytes behind this tensor.
+  void set_value(Array v);
   Tensor grad;
   Edge history;                            // the node that made it; empty for a leaf
   Ref<Node> accumulator;                   // of a leaf that requires grad: receives its gradient
@@ -636,6 +642,7 @@ struct TensorImpl final : RefCounted {
   bool is_view = false;
   bool unrecorded = false;  // a view made under NoGradGuard of a tensor that requires grad
   bool inference = false;   // made in InferenceMode: outside all graphs
+  bool low_copied = false;  // there may be a 16-bit copy: autograd/low_copy.h
   uint32_t rewritten = 0;   // of a base: how often its history changed
   uint32_t seen = 0;        // of a view: the base's count when the view's history was made
   Ref<TensorImpl> base;     // of a view made while recording; never a view itself

@@ -28,6 +28,10 @@ class Buffer : public RefCounted {
   void* context() const { return context_; }
   /// Host memory that a GPU reads and writes by itself, while the host does something else.
   bool pinned() const { return pinned_; }
+  /// A plain pointer into the bytes was given to the user: they may be written at any time, and no
+  /// version tells.
+  bool exposed() const { return exposed_.load(std::memory_order_relaxed); }
+  void expose() { exposed_.store(true, std::memory_order_relaxed); }
   uint64_t version() const { return version_.load(std::memory_order_relaxed); }
   void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
 
@@ -42,6 +46,7 @@ class Buffer : public RefCounted {
   size_t size_;
   Device device_;
   bool pinned_;
+  std::atomic<bool> exposed_{false};
   GiveBack give_back_;
   void* context_;
   std::atomic<uint64_t> version_{0};

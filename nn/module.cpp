@@ -82,7 +82,7 @@ void Module::to(Device device, Dtype dtype) {
     if (!t.defined()) return;
     const bool trains = t.requires_grad();
     t.requires_grad_(false);  // the accumulator knows the old dtype
-    t.impl()->value = converted(t.array());
+    t.impl()->set_value(converted(t.array()));
     t.requires_grad_(trains);
     if (t.grad().defined()) t.mutable_grad() = Tensor(converted(t.grad().array()));
   });
@@ -91,7 +91,7 @@ void Module::to(Device device, Dtype dtype) {
 void Module::to(Device device) {
   for_each_tensor([&](Tensor& t) {
     if (!t.defined()) return;
-    t.impl()->value = t.array().to(device);
+    t.impl()->set_value(t.array().to(device));
     if (t.grad().defined()) t.mutable_grad() = Tensor(t.grad().array().to(device));
   });
 }

@@ -13,10 +13,12 @@ class UpdateList {
   /// to set, before the next add(). Comes first of all that looks into `state`: see keeping().
   UpdateSlot& add(const Tensor& parameter, Weights chosen, ParamState& state);
 
-  /// One step for all of them.
+  /// One step for all of them. A weight that autocast has a 16-bit copy of (autograd/low_copy.h)
+  /// gets it written along, so that the next region finds it and casts nothing.
   void run(const UpdateRule& rule, const StepControl& control);
 
  private:
+  std::vector<Tensor> params_;
   std::vector<UpdateSlot> slots_;
 };
 

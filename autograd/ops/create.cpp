@@ -200,6 +200,7 @@ Tensor from_blob(void* data, const Shape& shape, const Strides& strides,
   auto buffer =
       make_ref<Buffer>(data, static_cast<size_t>(bytes), Device(kCPU), give_back, own.get());
   static_cast<void>(own.release());  // the buffer's from here on
+  buffer->expose();
   return leaf(Array(std::move(buffer), shape, strides, 0, dtype), o);
 }
 Tensor from_blob(void* data, const Shape& shape, const Strides& strides, const TensorOptions& o) {

@@ -18,10 +18,11 @@ class TracingBackend final : public Backend {
 
   std::vector<std::string> calls;
   std::vector<size_t> allocations;
+  std::vector<const void*> lowered;  // where that lies which was cast to 16 bits
   int64_t count(const std::string& call) const {
     return std::count(calls.begin(), calls.end(), call);
   }
-  void clear() { calls.clear(), allocations.clear(); }
+  void clear() { calls.clear(), allocations.clear(), lowered.clear(); }
 
   const char* name() const override { return "tracing"; }
   BufferPtr allocate(size_t bytes) override {
@@ -29,6 +30,7 @@ class TracingBackend final : public Backend {
   }
   void copy(const Array& to, const Array& from) override {
     note(to.dtype() == from.dtype() ? "copy" : "cast"), cpu().copy(to, from);
+    if (to.dtype() != from.dtype() && is_16bit(to.dtype())) lowered.push_back(from.raw());
   }
   void copy_across(const Array& to, const Array& from, bool non_blocking) override {
     note("copy_across"), cpu().copy_across(to, from, non_blocking);

@@ -1,0 +1,88 @@
+#include "halftape/autograd/low_copy.h"
+
+#include <mutex>
+#include <unordered_map>
+
+namespace halftape::detail {
+namespace {
+
+struct LowCopy {
+  Array low;  // undefined while an update has it
+  uint64_t version = 0, low_version = 0;
+  int idle = 0;  // updates since a region asked for it
+
+  bool counts(const Tensor& leaf) const {
+    return low.defined() && version == leaf.version() && low_version == low.version() &&
+           !leaf.array().buffer()->exposed();
+  }
+};
+
+/// Beside the tensors, most of which have none. A leaf ends its entry when it ends.
+struct Table {
+  std::mutex mutex;
+  std::unordered_map<const TensorImpl*, LowCopy> copies;
+};
+Table& table() {
+  static Table* own = new Table;  // NOLINT: outlives every static tensor
+  return *own;
+}
+
+}  // namespace
+
+Array find_low_copy(const Tensor& leaf, Dtype dtype) {
+  const std::lock_guard lock(table().mutex);
+  const auto found = table().copies.find(leaf.impl());
+  if (found == table().copies.end()) return {};
+  LowCopy& copy = found->second;
+  if (!copy.counts(leaf) || copy.low.dtype() != dtype) return {};
+  copy.idle = 0;
+  return copy.low;
+}
+
+void keep_low_copy(const Tensor& leaf, const Array& low, uint64_t version) {
+  if (!is_16bit(low.dtype()) || leaf.array().buffer()->exposed()) return;
+  const std::lock_guard lock(table().mutex);
+  LowCopy& copy = table().copies[leaf.impl()];
+  if (copy.counts(leaf) && copy.idle == 0 && copy.low.dtype() != low.dtype()) return;
+  copy = {low, version, low.version(), 0};
+  leaf.impl()->low_copied = true;
+}
+
+Array take_low_copy(const Tensor& leaf) {
+  const std::lock_guard lock(table().mutex);
+  const auto found = table().copies.find(leaf.impl());
+  if (found == table().copies.end()) return {};
+  LowCopy& copy = found->second;
+  if (copy.counts(leaf) && copy.low.unique() && copy.idle++ < kMostIdleUpdates)
+    return std::exchange(copy.low, {});
+  table().copies.erase(found);
+  return {};
+}
+
+void return_low_copy(const Tensor& leaf, const Array& low) {
+  const std::lock_guard lock(table().mutex);
+  const auto found = table().copies.find(leaf.impl());
+  if (found == table().copies.end() || found->second.low.defined()) return;
+  LowCopy& copy = found->second;
+  if (leaf.version() <= copy.version + 1)
+    copy = {low, leaf.version(), low.version(), copy.idle};
+  else
+    table().copies.erase(found);
+}
+
+void drop_low_copy(const TensorImpl* leaf) noexcept {
+  const std::lock_guard lock(table().mutex);
+  table().copies.erase(leaf);
+}
+
+void drop_low_copies() {
+  const std::lock_guard lock(table().mutex);
+  table().copies.clear();
+}
+
+size_t low_copy_count() {
+  const std::lock_guard lock(table().mutex);
+  return table().copies.size();
+}
+
+}  // namespace halftape::detail
