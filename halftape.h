@@ -25,6 +25,7 @@
 #include "halftape/autograd/ops/create.h"
 #include "halftape/autograd/ops/einsum.h"
 #include "halftape/autograd/ops/index.h"
+#include "halftape/autograd/ops/linear.h"
 #include "halftape/autograd/ops/loss.h"
 #include "halftape/autograd/ops/mask.h"
 #include "halftape/autograd/ops/matmul.h"

@@ -3,7 +3,7 @@
 #pragma once
 #include "halftape/autograd/ops/einsum.h"
 #include "halftape/autograd/ops/index.h"
-#include "halftape/autograd/ops/matmul.h"
+#include "halftape/autograd/ops/linear.h"
 #include "halftape/autograd/ops/random.h"
 #include "halftape/autograd/ops/view.h"
 #include "halftape/nn/functional/activation.h"

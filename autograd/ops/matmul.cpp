@@ -13,15 +13,18 @@
 #include "halftape/core/backend.h"
 
 namespace halftape {
-namespace {
 
-void same_kind(const char* op, const Tensor& a, const Tensor& b) {
+void detail::same_kind(const char* op, const Tensor& a, const Tensor& b) {
   HALFTAPE_CHECK(
       a.is_floating_point() && a.dtype() == b.dtype(), op, ": dtypes ", a.dtype(), " and ",
       b.dtype(),
       "; both must be one floating dtype (convert with .to(dtype), or let amp::autocast choose)");
   HALFTAPE_CHECK(a.device() == b.device(), op, ": tensors on ", a.device(), " and ", b.device());
 }
+
+namespace {
+
+using detail::same_kind;
 
 /// The leading (batch) dimensions of a matrix product, broadcast.
 Shape batch_of(const Shape& s) {
@@ -270,44 +273,6 @@ Tensor trace(const Tensor& in) {
   const int64_t n = std::min(x.size(0), x.size(1));
   const Tensor square = slice(slice(x, 0, 0, n), 1, 0, n);
   return sum(detail::diagonal(square, 0, 1), {}, false, x.is_floating_point() ? x.dtype() : kInt64);
-}
-
-Tensor linear(const Tensor& x_in, const Tensor& w_in, const Tensor& b_in) {
-  const auto [x, w, b] = cast_inputs<2>(cast_list::linear, x_in, w_in, b_in);
-  same_kind("linear", x, w);
-  HALFTAPE_CHECK(w.dim() == 2, "linear: weight ", w.sizes(), " must be (out, in)");
-  HALFTAPE_CHECK(x.dim() >= 1 && x.size(-1) == w.size(1), "linear: input ", x.sizes(), " has ",
-                 x.dim() >= 1 ? x.size(-1) : 0, " features, weight ", w.sizes(), " expects ",
-                 w.size(1));
-  if (b.defined()) {
-    same_kind("linear", x, b);
-    HALFTAPE_CHECK(b.sizes() == Shape{w.size(0)}, "linear: bias ", b.sizes(), ", weight ",
-                   w.sizes(), " expects ", Shape{w.size(0)});
-  }
-  Shape out = x.sizes();
-  out[out.size() - 1] = w.size(0);
-  const Tensor rows = reshape(
-      x, {x.size(-1) == 0 ? numel(out) / std::max<int64_t>(w.size(0), 1) : x.numel() / x.size(-1),
-          x.size(-1)});
-  const Array y({rows.size(0), w.size(0)}, x.dtype(), x.device());
-  backend(x.device())
-      .gemm({.d = y,
-             .a = rows.array(),
-             .b = w.array().transpose(0, 1),
-             .bias = b.defined() ? &b.array() : nullptr,
-             .beta = 0});
-  if (!records({&rows, &w, &b})) return reshape(Tensor(y), out);
-  const Tensor recorded =
-      record("linear", y, {&rows, &w, &b},
-             [x = Saved::if_wanted(w.requires_grad(), rows),
-              w = Saved::if_wanted(rows.requires_grad(), w)](Node& self, const Tensor& g) -> Grads {
-               Grads d(3);
-               if (self.wants(0)) d[0] = matmul(g, w.tensor(self));
-               if (self.wants(1)) d[1] = matmul(g.mT(), x.tensor(self));
-               if (self.wants(2)) d[2] = sum(g, {0});
-               return d;
-             });
-  return reshape(recorded, out);
 }
 
 }  // namespace halftape

@@ -50,7 +50,9 @@ Tensor matrix_power(const Tensor& a, int64_t n);
 /// The sum of the diagonal of a matrix. Under autocast: the dtype given.
 Tensor trace(const Tensor& x);
 
-/// x·wᵀ + bias. x: (…, in), weight: (out, in), bias: (out) or undefined → (…, out).
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
+namespace detail {
+/// Throws in the name of `op` unless both are of one floating dtype, on one device.
+void same_kind(const char* op, const Tensor& a, const Tensor& b);
+}  // namespace detail
 
 }  // namespace halftape

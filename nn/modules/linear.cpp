@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "halftape/autograd/ops/create.h"
-#include "halftape/autograd/ops/matmul.h"
+#include "halftape/autograd/ops/linear.h"
 #include "halftape/nn/init.h"
 
 namespace halftape::nn {
