@@ -2,9 +2,9 @@
 
 #include "halftape/amp/autocaster.h"
 #include "halftape/amp/explain.h"
+#include "halftape/autograd/grad_mode.h"
 #include "halftape/autograd/low_copy.h"
 #include "halftape/autograd/ops/view.h"
-#include "halftape/autograd/record.h"
 
 namespace halftape::amp {
 
@@ -186,8 +186,7 @@ Tensor Autocaster::cached(const Tensor& x, Dtype target) {
   const bool hit =
       entry.lowered.defined() && entry.version == x.version() && same_view(entry.source, x.array());
   if (!hit) entry = {x, x.array(), lowered(x, target), x.version()};
-  return record("to", entry.lowered, {&x},
-                [](Node&, const Tensor& g) -> Grads { return {halftape::cast(g, kFloat32)}; });
+  return detail::recorded_cast(x, entry.lowered);
 }
 
 }  // namespace halftape::amp

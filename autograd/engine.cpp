@@ -41,7 +41,7 @@ void arrive(Pending& pending, const Edge& edge, Tensor g) {
   const Node::Output& output = edge.node->output(edge.output);
   HALFTAPE_CHECK(g.sizes() == output.shape, "backward: a gradient of shape ", g.sizes(),
                  " arrived at `", edge.node->name(), "`, expected shape ", output.shape);
-  if (g.dtype() != output.dtype) g = g.to(output.dtype);
+  if (!output.wide || g.dtype() != kFloat32) g = g.to(output.dtype);
   Grads& slots = pending[edge.node.get()];
   if (slots.size() <= edge.output) slots.resize(edge.output + 1);
   Tensor& slot = slots[edge.output];
@@ -125,7 +125,8 @@ Grads run(Request request) {
     if (request.wanted) {
       for (size_t i = 0; i < captured.size(); ++i) {
         const Edge& e = (*request.wanted)[i];
-        if (e.node == n && e.output < g.size()) captured[i] = g[e.output];
+        if (e.node == n && e.output < g.size() && g[e.output].defined())
+          captured[i] = g[e.output].to(n->output(e.output).dtype);
       }
       if (!above.count(n.get())) continue;
     }

@@ -66,21 +66,23 @@ Node::Extras& Node::extras() {
 void Node::announce(Grads& g) const {
   if (!extras_) return;
   auto arrived = [&](uint32_t i) { return i < g.size() && g[i].defined(); };
+  auto seen = [&](uint32_t i) { return g[i].to(output(i).dtype); };
   // By index: a hook may register or remove another.
   for (size_t i = 0; i < extras_->hooks.size(); ++i) {
-    const auto [output, hook] = extras_->hooks[i];
-    if (!hook || !arrived(output)) continue;
-    const Tensor changed = hook(g[output]);
+    const auto [at, hook] = extras_->hooks[i];
+    if (!hook || !arrived(at)) continue;
+    const Tensor given = seen(at), changed = hook(given);
     if (!changed.defined()) continue;
-    HALFTAPE_CHECK(changed.sizes() == g[output].sizes(), "backward: a hook on the output of `",
-                   name_, "` gave a gradient of shape ", changed.sizes(), " for one of shape ",
-                   g[output].sizes());
-    g[output] = changed.to(g[output].dtype());
+    HALFTAPE_CHECK(changed.sizes() == given.sizes(), "backward: a hook on the output of `", name_,
+                   "` gave a gradient of shape ", changed.sizes(), " for one of shape ",
+                   given.sizes());
+    g[at] = changed.to(given.dtype());
   }
   for (const auto& kept : extras_->retained) {
     if (!arrived(kept.first)) continue;
     const Tensor shared = g[kept.first];  // goes on: its bytes are not for the taking
-    kept.second->with([&](Tensor& grad) { accumulate(grad, shared); });
+    const Tensor retained = seen(kept.first);
+    kept.second->with([&](Tensor& grad) { accumulate(grad, retained); });
   }
 }
 

@@ -75,6 +75,12 @@ class Node : public RefCounted {
   bool wants(size_t i) const {
     return next[i] && (!wanted || wanted->count(next[i].node.get()) > 0);
   }
+  /// In which dtype the gradient of input i loses nothing: float32 for what was cast to 16 bits
+  /// from more, else the input's own.
+  Dtype finest(size_t i) const {
+    const Output& o = next[i].node->output(next[i].output);
+    return o.wide ? kFloat32 : o.dtype;
+  }
   /// For a scope: the only nodes that gradients are to reach. Null: all.
   class [[nodiscard]] Wanted {
    public:
@@ -90,11 +96,13 @@ class Node : public RefCounted {
 
   Edges next;  // one per input
 
-  /// The layout of a forward output: gradients arrive in this shape and dtype.
+  /// The layout of a forward output: gradients arrive in this shape and dtype. Where `wide`, those
+  /// in float32 are not rounded to it: a cast would only widen them again.
   struct Output {
     Shape shape;
     Dtype dtype = Dtype::Float32;
     Device device = kCPU;
+    bool wide = false;
   };
   Output first;                // nearly every op has one output
   std::vector<Output> others;  // those after it
@@ -109,7 +117,8 @@ class Node : public RefCounted {
   };
   Extras& extras();
   const Extras* has_extras() const { return extras_.get(); }
-  /// Runs the hooks on arrived gradients, and keeps those that a tensor retains.
+  /// Runs the hooks on arrived gradients, and keeps those that a tensor retains. Both see them in
+  /// the tensor's dtype; what no hook changes goes on as it came.
   void announce(Grads& g) const;
 
   static int64_t live_count();

@@ -10,6 +10,19 @@
 #include "halftape/core/backend.h"
 
 namespace halftape {
+namespace {
+
+/// gᵀ·x for input i of a node, in the dtype in which it loses nothing on its way to a leaf.
+Tensor weight_gradient(const Node& self, size_t i, const Tensor& g, const Tensor& x) {
+  const Dtype type = self.finest(i);
+  if (type == g.dtype()) return matmul(g.mT(), x);
+  if (GradMode::is_enabled()) return matmul(g.mT().to(type), x.to(type));
+  const Array d({g.size(1), x.size(1)}, type, g.device());
+  backend(g.device()).gemm({.d = d, .a = g.array().transpose(0, 1), .b = x.array()});
+  return Tensor(d);
+}
+
+}  // namespace
 
 Tensor linear(const Tensor& x_in, const Tensor& w_in, const Tensor& b_in) {
   const auto [x, w, b] = cast_inputs<2>(cast_list::linear, x_in, w_in, b_in);
@@ -42,8 +55,8 @@ Tensor linear(const Tensor& x_in, const Tensor& w_in, const Tensor& b_in) {
               w = Saved::if_wanted(rows.requires_grad(), w)](Node& self, const Tensor& g) -> Grads {
                Grads d(3);
                if (self.wants(0)) d[0] = matmul(g, w.tensor(self));
-               if (self.wants(1)) d[1] = matmul(g.mT(), x.tensor(self));
-               if (self.wants(2)) d[2] = sum(g, {0});
+               if (self.wants(1)) d[1] = weight_gradient(self, 1, g, x.tensor(self));
+               if (self.wants(2)) d[2] = sum(g, {0}, false, self.finest(2));
                return d;
              });
   return reshape(recorded, out);

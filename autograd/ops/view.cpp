@@ -421,8 +421,15 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
 Tensor cast(const Tensor& x, Dtype dtype) {
   check_defined("cast", x);
   if (x.dtype() == dtype) return x;
-  return record("to", x.array().to(dtype), {&x},
-                [from = x.dtype()](Node&, const Tensor& g) -> Grads { return {cast(g, from)}; });
+  return detail::recorded_cast(x, x.array().to(dtype));
+}
+Tensor detail::recorded_cast(const Tensor& x, Array value) {
+  Tensor y =
+      record("to", std::move(value), {&x},
+             [from = x.dtype()](Node&, const Tensor& g) -> Grads { return {cast(g, from)}; });
+  const bool widens_gradients = is_16bit(y.dtype()) && !is_16bit(x.dtype());
+  if (y.grad_fn()) y.grad_fn()->first.wide = widens_gradients;
+  return y;
 }
 
 Tensor clone(const Tensor& x) {
