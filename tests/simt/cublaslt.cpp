@@ -1,6 +1,7 @@
 // cuBLASLt as its header and its guide describe it: what a program links instead of libcublasLt.
 // Products are summed in increasing k, in float32 (float64 for float64), and rounded once. It
-// refuses what the real one refuses, and where that one promises little, gives as little:
+// refuses what the real one refuses, and where that one promises little, gives as little, or what
+// the settings say:
 // * ReLU swallows NaN, as max(x, 0) does.
 // * The workspace is overwritten with NaN when the product runs.
 // * A bias gradient is overwritten, also when beta is 1.
@@ -294,6 +295,9 @@ cublasStatus_t check(const Problem& p) {
   if (doubles || p.d.order != CUBLASLT_ORDER_COL) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (e.vector() && o.bias_type != -1 && o.bias_type != p.d.type)
     return CUBLAS_STATUS_NOT_SUPPORTED;
+  if ((e.sums_a || e.sums_b) && is_16bit(p.a.type) && p.d.type == CUDA_R_32F &&
+      !settings.wide_bias_gradients)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   if (e.vector() && p.d.count > 1 && o.bias_stride == 0 && !e.bias)
     return CUBLAS_STATUS_NOT_SUPPORTED;  // the gradients of a batch, all in one place
   if (e.aux) {
@@ -393,10 +397,14 @@ void store(void* base, std::uint64_t i, int type, S value) {
 constexpr double kRootTwoOverPi = 0.79788456080286535588, kCubic = 0.044715;
 template <class S>
 S gelu(S x) {
+  if (settings.gelu_by_erf) return S(0.5) * x * std::erfc(-x * S(0.70710678118654752440));
   return S(0.5) * x * (1 + std::tanh(S(kRootTwoOverPi) * (x + S(kCubic) * x * x * x)));
 }
 template <class S>
 S gelu_gradient(S x) {
+  if (settings.gelu_by_erf)
+    return S(0.5) * std::erfc(-x * S(0.70710678118654752440)) +
+           x * S(0.39894228040143267794) * std::exp(S(-0.5) * x * x);
   const S t = std::tanh(S(kRootTwoOverPi) * (x + S(kCubic) * x * x * x));
   return S(0.5) * (1 + t) +
          S(0.5) * x * (1 - t * t) * S(kRootTwoOverPi) * (1 + 3 * S(kCubic) * x * x);
@@ -493,13 +501,15 @@ struct Product {
     const std::uint64_t at_aux = std::uint64_t(o.aux_stride) * std::uint64_t(i) +
                                  std::uint64_t(o.aux_ld) * j + r;  // bits of a mask, else elements
     auto* const mask = static_cast<unsigned char*>(o.aux);
-    const auto bit = static_cast<unsigned char>(1u << at_aux % 8);
+    const auto bit =
+        static_cast<unsigned char>(1u << (settings.turned_masks ? 7 - at_aux % 8 : at_aux % 8));
     if (e.relu) {
-      const bool positive = v > 0;
+      const bool kept = std::isnan(v) && settings.nan_in_relu != NanInRelu::Swallowed;
+      const bool set = v > 0 || (kept && settings.nan_in_relu == NanInRelu::Kept);
       if (e.aux)
         mask[at_aux / 8] =
-            static_cast<unsigned char>(positive ? mask[at_aux / 8] | bit : mask[at_aux / 8] & ~bit);
-      return positive ? v : S(0);
+            static_cast<unsigned char>(set ? mask[at_aux / 8] | bit : mask[at_aux / 8] & ~bit);
+      return v > 0 || kept ? v : S(0);
     }
     if (e.gelu) {
       if (e.aux) store(o.aux, at_aux, d_layout.type, v);
@@ -681,6 +691,8 @@ cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t o, size_t si
 }
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* o, cublasComputeType_t compute,
                                         cudaDataType_t scale) {
+  const std::lock_guard lock(world().mutex);
+  ++world().counters.matmul_descriptors;
   return create<Operation>(o, compute, scale);
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t o) { return destroy(o); }
@@ -751,6 +763,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   return library_call([&] {
     if (!handle || !o || !a || !b || !c || !d || !preference || wanted < 1 || !results || !found)
       return CUBLAS_STATUS_INVALID_VALUE;
+    ++world().counters.heuristics;
     *found = 0;
     const Problem p{in<Operation>(o), in<Layout>(a), in<Layout>(b), in<Layout>(c), in<Layout>(d)};
     if (const auto e = check(p)) return e;

@@ -33,7 +33,8 @@ struct Counters {
   std::int64_t synchronisations = 0;  // calls that wait: for a stream, an event, the device, a copy
   std::int64_t allocations = 0, frees = 0;  // of device memory
   std::int64_t pinned_allocations = 0;
-  std::int64_t matmuls = 0;  // of cublasLt
+  // Of cublasLt: products, questions for an algorithm, operations described.
+  std::int64_t matmuls = 0, heuristics = 0, matmul_descriptors = 0;
 };
 Counters counters();
 void reset_counters();

@@ -21,6 +21,13 @@ enum class Protect {
   Always,
 };
 
+/// What cuBLASLt's ReLU makes of NaN, which is not written down.
+enum class NanInRelu {
+  Swallowed,    // 0, as max(x, 0) gives
+  Kept,         // NaN, and its bit in the mask is set
+  KeptWithout,  // NaN, and its bit is not set
+};
+
 struct Settings {
   Mode mode = Mode::Immediate;
   Order order = Order::Forward;
@@ -32,6 +39,11 @@ struct Settings {
   std::size_t memory = std::size_t{1} << 30;  // of each device; more is cudaErrorMemoryAllocation
   int multiprocessors = 4;                    // few, so that grid-stride loops have strides
   int compute_major = 9, compute_minor = 0;
+  // Of cuBLASLt.
+  NanInRelu nan_in_relu = NanInRelu::Swallowed;
+  bool gelu_by_erf = false;         // its GELU is not the tanh form
+  bool turned_masks = false;        // the bits of a mask's bytes lie the other way round
+  bool wide_bias_gradients = true;  // has algorithms for BGRADA and BGRADB of a float32 D of halves
 };
 inline Settings settings;
 

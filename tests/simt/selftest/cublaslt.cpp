@@ -278,6 +278,57 @@ TEST_CASE("epilogues add the bias, apply the activation, and leave what its grad
     cudaFree(p);
 }
 
+TEST_CASE("what is not written down of epilogues is as the settings say") {
+  const Fresh fresh;
+  const int n = 8;
+  std::vector<float> ones(1, 1.f), row(n, -1.f);
+  row[1] = NAN, row[2] = 1.f;
+  float* a = to_device(row);
+  float* b = to_device(ones);
+  float* d = to_device(std::vector<float>(n));
+  auto* mask = to_device(std::vector<unsigned char>(16, 0xFF));
+  const auto run = [&](cublasLtEpilogue_t epilogue) {
+    Call call(CUDA_R_32F, CUDA_R_32F, n, 1, 1, false, false);
+    call.set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+    call.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, mask);
+    call.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, std::int64_t{128});
+    CHECK(call.run(a, b, d) == CUBLAS_STATUS_SUCCESS);
+    return to_host(d, n);
+  };
+  for (const auto nan :
+       {simt::NanInRelu::Swallowed, simt::NanInRelu::Kept, simt::NanInRelu::KeptWithout}) {
+    simt::settings.nan_in_relu = nan;
+    const auto y = run(CUBLASLT_EPILOGUE_RELU_AUX);
+    CHECK(y[0] == 0);
+    CHECK(std::isnan(y[1]) == (nan != simt::NanInRelu::Swallowed));
+    CHECK(y[2] == 1);
+    CHECK(to_host(mask, 1)[0] == (nan == simt::NanInRelu::Kept ? 6 : 4));
+  }
+  simt::settings.turned_masks = true;
+  run(CUBLASLT_EPILOGUE_RELU_AUX);
+  CHECK(to_host(mask, 1)[0] == 0x20);
+  simt::settings.gelu_by_erf = true;
+  CHECK(run(CUBLASLT_EPILOGUE_GELU)[2] == doctest::Approx(0.5 * (1 + std::erf(std::sqrt(0.5)))));
+  for (const auto type : {CUDA_R_16F, CUDA_R_32F}) {
+    simt::settings.wide_bias_gradients = false;
+    Call call(type, CUDA_R_32F, 8, 8, 8, false, false);
+    call.set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BGRADB);
+    CHECK((call.ask() == CUBLAS_STATUS_NOT_SUPPORTED) == (type == CUDA_R_16F));
+  }
+  for (void* p : {static_cast<void*>(a), static_cast<void*>(b), static_cast<void*>(d),
+                  static_cast<void*>(mask)})
+    cudaFree(p);
+}
+
+TEST_CASE("questions for an algorithm and descriptors are counted") {
+  const Fresh fresh;
+  Call call(CUDA_R_32F, CUDA_R_32F, 4, 4, 4, false, false);
+  CHECK(simt::counters().matmul_descriptors == 1);
+  CHECK(simt::counters().heuristics == 0);
+  for (int i = 0; i < 2; ++i) CHECK(call.ask() == CUBLAS_STATUS_SUCCESS);
+  CHECK(simt::counters().heuristics == 2);
+}
+
 TEST_CASE("what cuBLASLt has no kernel for is refused by its heuristic") {
   const Fresh fresh;
   const int m = 8, n = 4, k = 4;
