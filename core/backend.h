@@ -18,14 +18,36 @@
 
 namespace halftape {
 
-/// d = alpha·a·b + beta·d (+ bias along the last dimension).
+/// What becomes of a product's sum v, in float (double), before it is rounded into d.
+enum class Epilogue : uint8_t {
+  None,   // d = v
+  Relu,   // d = v where it is not ≤ 0, else 0; NaN stays.  aux, if defined ← where, as a mask
+  Gelu,   // d = formula::GeluTanh of v.  aux, if defined ← v, rounded
+  DRelu,  // d = v where aux, which Relu wrote, has its bit, else 0
+  DGelu,  // d = v times the derivative of GeluTanh at aux, which Gelu wrote
+};
+
+/// d = epilogue(v), v = alpha·a·b + beta·d (+ bias along the last dimension).
 /// d (…, m, n), a (…, m, k), b (…, k, n), bias (n); the leading dimensions are equal. Strides say
 /// what is transposed. a and b have equal dtypes; d may be wider. bias has any floating dtype.
+///
+/// aux of gelu has d's shape and dtype. That of relu is a contiguous mask of bytes (…, m,
+/// relu_mask_bytes(n)): bit j % 8 of byte j / 8 is column j's, those behind the last mean nothing.
+/// A v above 0 that d rounds to 0 may have its bit or not.
+///
+/// bias_grad (d of rank 2; any floating dtype), if defined ← Σᵢ d[i, :] (n) after DRelu and DGelu,
+/// whose d is a gradient, of d's elements or of what is rounded to them; Σₖ a[:, k] (m) after None,
+/// where a is one and d the weight's. With an epilogue or bias_grad all dtypes are floating.
 struct Gemm {
   Array d, a, b;
   const Array* bias = nullptr;
   double alpha = 1, beta = 0;
+  Epilogue epilogue = Epilogue::None;
+  Array aux = {};
+  Array bias_grad = {};
 };
+/// A row of a mask: whole words of 128 bits, as cuBLASLt wants them.
+constexpr int64_t relu_mask_bytes(int64_t n) { return (n + 127) / 128 * 16; }
 
 enum class Distribution : uint8_t {
   Uniform,    // a + (b − a)·u, u in [0, 1)

@@ -1,9 +1,10 @@
 // Matrix products: operands become row-major float32 (float64), fixed tiles of the result are
-// single-threaded Eigen products over the whole depth, and the epilogue rounds once. The canonical
-// form is what makes every layout give the same bits; the fixed tiles, every thread count.
+// single-threaded Eigen products over the whole depth, rounded once. The canonical form is what
+// makes every layout give the same bits; the fixed tiles, every thread count.
 #include <Eigen/Core>
 #include <mutex>
 
+#include "halftape/core/gemm_steps.h"
 #include "halftape/cpu/allocator.h"
 #include "halftape/cpu/kernels.h"
 #include "halftape/cpu/loop.h"
@@ -70,9 +71,32 @@ void gemm_as(const Gemm& g) {
   if (!direct) copy(g.d, product);
 }
 
+/// MaskedRelu.
+void masked_relu(const Array& d, const Array& mask, bool gradient) {
+  if (d.numel() == 0) return;
+  const int64_t n = d.size(d.dim() - 1), width = mask.size(mask.dim() - 1);
+  visit(d.dtype(), [&](auto t) {
+    using T = typename decltype(t)::type;
+    parallel_for(d.numel() / n, [&](int64_t row) {
+      T* x = d.data<T>() + row * n;
+      uint8_t* bits = mask.data<uint8_t>() + row * width;
+      for (int64_t j = 0; j < n; ++j) {
+        const auto bit = static_cast<uint8_t>(1 << j % 8);
+        if (!gradient && j % 8 == 0) bits[j / 8] = 0;
+        if (!gradient && !(convert<double>(x[j]) <= 0)) bits[j / 8] |= bit;
+        if (!(bits[j / 8] & bit)) x[j] = T{};
+      }
+    });
+  });
+}
+
 }  // namespace
 
 void gemm(const Gemm& g) {
+  if (g.epilogue != Epilogue::None || g.bias_grad.defined()) {
+    gemm_in_steps(cpu_backend(), g, masked_relu);
+    return;
+  }
   static std::once_flag once;
   // Eigen blocks by the cache sizes it finds; fixed ones give the same bits on every machine.
   std::call_once(once, [] { Eigen::setCpuCacheSizes(32 * 1024, 512 * 1024, 4 * 1024 * 1024); });

@@ -1,11 +1,12 @@
 // Matrix products: an operand that no library can read is copied, leading dimensions become batches
-// of one stride, and what the library cannot add while it multiplies is added afterwards. Sums are
+// of one stride, and what the library cannot do while it multiplies is done afterwards. Sums are
 // kept in float (double) and rounded once; which sum, and so its last digits, is up to the
 // library's algorithm, which is the same for the same shapes, strides and alignment.
 #include <algorithm>
 
 #include "halftape/core/formula/binary.h"
 #include "halftape/core/formula/ops.h"
+#include "halftape/core/gemm_steps.h"
 #include "halftape/core/merged.h"
 #include "halftape/cuda/gemm.h"
 #include "halftape/cuda/kernels.h"
@@ -33,11 +34,15 @@ Array readable(const Array& x) {
   return y.expand(x.shape());
 }
 
+bool aligned(const Array& x) { return reinterpret_cast<uintptr_t>(x.raw()) % 16 == 0; }
+
+/// Need the library not round a bias that it adds?
+bool is_addable(const Array& bias, Dtype result) {
+  return bias.dtype() == result || (result == kFloat32 && is_16bit(bias.dtype()));
+}
 /// The bias as the library adds it (multiply_in_library).
 Array addable(const Array& bias, Dtype dtype) {
-  if (bias.dtype() == dtype && bias.contiguous() &&
-      reinterpret_cast<uintptr_t>(bias.raw()) % 16 == 0)
-    return bias;
+  if (bias.dtype() == dtype && bias.contiguous() && aligned(bias)) return bias;
   const Array y(bias.shape(), dtype, bias.device());
   copy(y, bias);
   return y;
@@ -109,9 +114,49 @@ void each_product(const Gemm& g, F&& f) {
   }
 }
 
-}  // namespace
+/// Can the library be asked to do all of g at once? Then d is one matrix of rows, to be
+/// overwritten.
+bool can_finish(const Gemm& g) {
+  const Dtype factors = g.a.dtype(), result = g.d.dtype();
+  const bool gradient = g.epilogue == Epilogue::DRelu || g.epilogue == Epilogue::DGelu;
+  if (g.d.dim() != 2 || g.d.numel() == 0 || g.a.numel() == 0 || g.beta != 0 ||
+      factors == kFloat64 || (result != factors && result != kFloat32) ||
+      order_of(g.d) != Order::ByRows)
+    return false;
+  if (g.bias && (gradient || g.bias_grad.defined() || !is_addable(*g.bias, result))) return false;
+  if (const Array& s = g.bias_grad; s.defined())
+    if (s.dtype() != result || !s.contiguous() || !aligned(s)) return false;
+  if (!g.aux.defined()) return true;
+  const bool mask = g.aux.dtype() == kUInt8;
+  return aligned(g.aux) &&
+         (mask || (g.aux.dtype() == result && g.aux.strides()[1] == 1 &&
+                   g.aux.strides()[0] % 8 == 0 && g.aux.strides()[0] >= g.d.size(1)));
+}
 
-void gemm(const Gemm& given) {
+/// AtOnce, for what can_finish().
+bool multiply_at_once(const Queue& q, const Gemm& g) {
+  const Array bias = g.bias ? addable(*g.bias, g.d.dtype()) : Array();
+  const auto address = [](const Array& x) {
+    return x.defined() ? static_cast<const char*>(x.raw()) : nullptr;
+  };
+  const int64_t aux_bits = g.aux.defined() && g.aux.dtype() == kUInt8 ? 8 : 1;
+  bool done = false;
+  each_product({.d = g.d,
+                .a = readable(g.a),
+                .b = readable(g.b),
+                .bias = g.bias ? &bias : nullptr,
+                .alpha = g.alpha},
+               [&](Product p) {
+                 p.finish = {g.epilogue, address(g.aux),
+                             g.aux.defined() ? g.aux.strides()[0] * aux_bits : 0,
+                             address(g.bias_grad)};
+                 done = multiply_in_library(q, p);
+               });
+  return done;
+}
+
+/// The product alone.
+void multiply(const Gemm& given) {
   if (given.d.numel() == 0) return;
   const Queue q = queue(given.d);
   const Dtype factors = given.a.dtype(), result = given.d.dtype();
@@ -133,9 +178,8 @@ void gemm(const Gemm& given) {
   const Order order = order_of(g.d);
   const bool writable = order != Order::Neither && (result == factors || result == wide);
   // The library adds a bias that it need not round, along columns.
-  const bool fused =
-      g.bias && writable && order == Order::ByRows && g.beta == 0 && result != kFloat64 &&
-      (g.bias->dtype() == result || (result == kFloat32 && is_16bit(g.bias->dtype())));
+  const bool fused = g.bias && writable && order == Order::ByRows && g.beta == 0 &&
+                     result != kFloat64 && is_addable(*g.bias, result);
   // What is still to be added is added before anything is rounded.
   const bool direct = writable && (!g.bias || fused || result == wide);
   const Array d = direct ? g.d : Array(g.d.shape(), wide, g.d.device());
@@ -154,6 +198,20 @@ void gemm(const Gemm& given) {
     binary(BinaryOps::index<formula::Add>(), g.d, d, g.bias->expand(g.d.shape()));
   else if (!direct)
     copy(g.d, d);
+}
+
+}  // namespace
+
+void gemm(const Gemm& g) {
+  if (g.epilogue == Epilogue::None && !g.bias_grad.defined()) {
+    multiply(g);
+    return;
+  }
+  if (can_finish(g)) {
+    const Queue q = queue(g.d);
+    if (finishes_right(q, g, multiply_at_once) && multiply_at_once(q, g)) return;
+  }
+  gemm_in_steps(cuda_backend(g.d.device()), g, masked_relu);
 }
 
 }  // namespace halftape::cuda

@@ -62,13 +62,38 @@ Side side(const Matrices& x, int64_t rows, int64_t columns, int64_t count) {
   return s;
 }
 
-enum class Epilogue : int64_t { None, Bias };
+/// The library's word for what is to be finished.
+cublasLtEpilogue_t epilogue_of(const Product& p) {
+  const bool bias = p.bias.base, aux = p.finish.aux, sums = p.finish.bias_grad;
+  switch (p.finish.epilogue) {
+    case Epilogue::Relu:
+      return aux    ? bias ? CUBLASLT_EPILOGUE_RELU_AUX_BIAS : CUBLASLT_EPILOGUE_RELU_AUX
+             : bias ? CUBLASLT_EPILOGUE_RELU_BIAS
+                    : CUBLASLT_EPILOGUE_RELU;
+    case Epilogue::Gelu:
+      return aux    ? bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX
+             : bias ? CUBLASLT_EPILOGUE_GELU_BIAS
+                    : CUBLASLT_EPILOGUE_GELU;
+    case Epilogue::DRelu:
+      return sums ? CUBLASLT_EPILOGUE_DRELU_BGRAD : CUBLASLT_EPILOGUE_DRELU;
+    case Epilogue::DGelu:
+      return sums ? CUBLASLT_EPILOGUE_DGELU_BGRAD : CUBLASLT_EPILOGUE_DGELU;
+    default:  // our a is its second factor
+      return sums   ? CUBLASLT_EPILOGUE_BGRADB
+             : bias ? CUBLASLT_EPILOGUE_BIAS
+                    : CUBLASLT_EPILOGUE_DEFAULT;
+  }
+}
+/// The vector that the epilogue adds or writes.
+const char* vector_of(const Product& p) {
+  return p.finish.bias_grad ? p.finish.bias_grad : p.bias.base;
+}
 
 /// All that an algorithm may depend on.
 struct Problem {
   Side d, a, b;
   int64_t count;
-  Epilogue epilogue;
+  int64_t epilogue, has_vector, aux_next;
   int64_t reduced_sums;
   bool operator==(const Problem&) const = default;
 };
@@ -116,10 +141,12 @@ Operation operation(const Problem& p) {
   Operation o(made);
   set(o, CUBLASLT_MATMUL_DESC_TRANSA, p.b.turned ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(o, CUBLASLT_MATMUL_DESC_TRANSB, p.a.turned ? CUBLAS_OP_T : CUBLAS_OP_N);
-  if (p.epilogue == Epilogue::Bias) {
-    set(o, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    // The heuristic looks at the address for its alignment.
-    set(o, CUBLASLT_MATMUL_DESC_BIAS_POINTER, uint64_t{kAlignment});
+  set(o, CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<cublasLtEpilogue_t>(p.epilogue));
+  // The heuristic looks at addresses for their alignment.
+  if (p.has_vector) set(o, CUBLASLT_MATMUL_DESC_BIAS_POINTER, uint64_t{kAlignment});
+  if (p.aux_next) {
+    set(o, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, uint64_t{kAlignment});
+    set(o, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.aux_next);
   }
   return o;
 }
@@ -172,14 +199,18 @@ class Library {
                           side(p.a, p.m, p.k, p.count),
                           side(p.b, p.k, p.n, p.count),
                           p.count,
-                          p.bias.base ? Epilogue::Bias : Epilogue::None,
+                          epilogue_of(p),
+                          vector_of(p) != nullptr,
+                          p.finish.aux_next,
                           reduced_sums && p.d.dtype == kFloat16};
     const float alpha = static_cast<float>(p.alpha), beta = static_cast<float>(p.beta);
     const bool doubles = p.a.dtype == kFloat64;
-    const std::lock_guard lock(mutex_);  // until the end: the bias is set in the shared descriptor
+    const std::lock_guard lock(
+        mutex_);  // until the end: addresses are set in the shared descriptor
     Plan& plan = plan_for(problem);
     if (!plan.algorithm) return false;
-    if (p.bias.base) set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias.base);
+    if (vector_of(p)) set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, vector_of(p));
+    if (p.finish.aux) set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.finish.aux);
     const cublasStatus_t result = cublasLtMatmul(
         handle_, plan.operation.get(), doubles ? static_cast<const void*>(&p.alpha) : &alpha,
         p.b.base, plan.b.get(), p.a.base, plan.a.get(),
@@ -193,6 +224,11 @@ class Library {
         "gemm", result == CUBLAS_STATUS_SUCCESS ? cudaSuccess : cudaPeekAtLastError(), q.stream);
     check(result, "multiplying");
     return true;
+  }
+
+  void forget() {
+    const std::lock_guard lock(mutex_);
+    plans_.clear();
   }
 
  private:
@@ -230,16 +266,27 @@ class Library {
   std::map<std::pair<cudaStream_t, size_t>, BufferPtr> workspaces_;
 };
 
+struct Libraries {
+  std::mutex mutex;
+  std::map<DeviceIndex, Library> of;
+};
+Libraries& libraries() {
+  static auto* all = new Libraries;  // NOLINT: for ever, as contexts are
+  return *all;
+}
 Library& library(const Context& context) {
-  static std::mutex mutex;
-  static auto* all = new std::map<DeviceIndex, Library>;  // NOLINT: for ever, as contexts are
-  const std::lock_guard lock(mutex);
-  return all->try_emplace(context.index(), context).first->second;
+  const std::lock_guard lock(libraries().mutex);
+  return libraries().of.try_emplace(context.index(), context).first->second;
 }
 
 }  // namespace
 
 void allow_reduced_sums(bool allowed) { reduced_sums = allowed; }
+
+void forget_plans() {
+  const std::lock_guard lock(libraries().mutex);
+  for (auto& [index, library] : libraries().of) library.forget();
+}
 
 bool multiply_in_library(const Queue& q, const Product& p) {
   if (std::max({p.m, p.n, p.k}) > INT32_MAX) return false;  // beyond what algorithms can count
