@@ -53,6 +53,20 @@ Tensor record(const char* name, Array value, std::initializer_list<const Tensor*
   return out;
 }
 
+/// record() for as many inputs as there are.
+template <class Rule>
+Tensor record_list(const char* name, const Array& y, const TensorList& inputs, Rule&& rule) {
+  const auto first =
+      std::find_if(inputs.begin(), inputs.end(), [](const Tensor& t) { return t.requires_grad(); });
+  if (first == inputs.end()) return Tensor(y);
+  Tensor out = record(name, y, {&*first}, std::forward<Rule>(rule));
+  if (const Ref<Node>& node = out.grad_fn()) {
+    node->next.clear();
+    for (const Tensor& t : inputs) node->next.push_back(t.gradient_edge());
+  }
+  return out;
+}
+
 /// After an in-place write: x's gradients go where those of `value`, which it now equals, go. When
 /// x is a view, its base's do so within the view.
 void take_history(const Tensor& x, const Tensor& value);

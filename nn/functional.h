@@ -17,6 +17,7 @@ using halftape::bilinear;
 using halftape::dropout;
 using halftape::flatten;
 using halftape::linear;
+using halftape::mlp;
 using halftape::one_hot;
 
 }  // namespace halftape::nn::functional

@@ -18,20 +18,6 @@ int dim_of(const char* op, const Tensor& x, int64_t dim) {
   return wrap_dim(op, dim, static_cast<int>(x.dim()));
 }
 
-/// record() for as many inputs as there are.
-template <class Rule>
-Tensor record_list(const char* name, const Array& y, const TensorList& inputs, Rule rule) {
-  const auto first =
-      std::find_if(inputs.begin(), inputs.end(), [](const Tensor& t) { return t.requires_grad(); });
-  if (first == inputs.end()) return Tensor(y);
-  Tensor out = record(name, y, {&*first}, std::move(rule));
-  if (const Ref<Node>& node = out.grad_fn()) {
-    node->next.clear();
-    for (const Tensor& t : inputs) node->next.push_back(t.gradient_edge());
-  }
-  return out;
-}
-
 /// Where in the result of cat() a tensor went.
 struct Piece {
   Shape shape;

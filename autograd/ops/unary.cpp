@@ -56,6 +56,11 @@ Tensor unary(const Tensor& in, const Params<Scalar>& p) {
   const Tensor x = as_supported<Op>(cast);
   Array y = empty_like(x.array());
   backend(x.device()).unary(UnaryOps::index<Op>(), y, x.array(), p);
+  return detail::recorded_unary<Op>(x, std::move(y), p);
+}
+
+template <class Op>
+Tensor detail::recorded_unary(const Tensor& x, Array y, const Params<Scalar>& p) {
   if (!records({&x})) return Tensor(std::move(y));
   const Params<double> q{p.a.to_double(), p.b.to_double()};
   return record(Op::name, y, {&x},
@@ -75,6 +80,9 @@ static constexpr auto entries = UnaryOps::table([](auto op) {
   return UnaryEntry{Op::name, called<Op>(), Op::cast, works_on_integers<Op>, &unary<Op>};
 });
 std::span<const UnaryEntry> unary_ops() { return entries; }
+template Tensor detail::recorded_unary<formula::Relu>(const Tensor&, Array, const Params<Scalar>&);
+template Tensor detail::recorded_unary<formula::GeluTanh>(const Tensor&, Array,
+                                                          const Params<Scalar>&);
 
 Tensor neg(const Tensor& x) {
   check_defined("neg", x);

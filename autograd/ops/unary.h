@@ -76,6 +76,11 @@ struct Threshold;
 /// Any formula of UnaryOps applied to a tensor, recorded.
 template <class Op>
 Tensor unary(const Tensor& x, const Params<Scalar>& p = {});
+namespace detail {
+/// unary() where the value is there already: for Relu and GeluTanh.
+template <class Op>
+Tensor recorded_unary(const Tensor& x, Array y, const Params<Scalar>& p = {});
+}  // namespace detail
 
 // Arithmetic and roundings. The derivative of a rounding is 0.
 /// −x; throws for bool.

@@ -53,7 +53,8 @@ int main(int argc, char** argv) {
                     "from_blob*,an accessor*,a tensor knows its layout*,set_data*,to() *,"
                     "a million nodes*,options print*,an integer divided by zero*,addmm is one*,"
                     "a gradient is computed only*,chains are*,powers of a*,"
-                    "a skipped step leaves parameter*");
+                    "a skipped step leaves parameter*,a layer with its activation is one*,"
+                    "a chain goes back in*");
   context.applyCommandLine(argc, argv);
   return context.run();
 }

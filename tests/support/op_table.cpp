@@ -394,6 +394,7 @@ std::vector<OpRow> op_table() {
   binary_rows(rows);
   reduce_rows(rows);
   matrix_rows(rows);
+  linear_rows(rows);
   view_rows(rows);
   loss_rows(rows);
   elementwise_rows(rows);

@@ -194,6 +194,7 @@ void index_rows(std::vector<OpRow>& rows);
 void found_rows(std::vector<OpRow>& rows);
 void reduce_rows(std::vector<OpRow>&);
 void matrix_rows(std::vector<OpRow>&);
+void linear_rows(std::vector<OpRow>& rows);
 void elementwise_rows(std::vector<OpRow>& rows);
 
 std::vector<OpRow> op_table();
