@@ -2,6 +2,7 @@
 #include "halftape/core/formula/reduce.h"
 
 #include "halftape/cpu/allocator.h"
+#include "halftape/cpu/cascade.h"
 #include "halftape/cpu/kernels.h"
 #include "halftape/cpu/loop.h"
 
@@ -36,15 +37,6 @@ Matrix as_matrix(const Array& x, const Dims& dims) {
   for (int64_t d : m.by_column ? kept : dims) order.push_back(d);
   m.rows = x.permute(order).to_contiguous();
   return m;
-}
-
-template <class Op, class S>
-S combine_lanes(const Chunk<S>& acc) {
-  S lanes[kLanes];
-  for (int k = 0; k < kLanes; ++k) lanes[k] = acc.v[k];
-  for (int half = kLanes / 2; half > 0; half /= 2)
-    for (int k = 0; k < half; ++k) lanes[k] = Op::step(lanes[k], lanes[k + half]);
-  return lanes[0];
 }
 
 /// One block of at most kBlock consecutive elements: 32 running results, joined by a tree.
@@ -96,32 +88,6 @@ void reduce_rows(const Matrix& m, const Array& y) {
     write(p, 1, to + r * out, 1);
   }
 }
-
-/// Joins partial results as a binary counter carries: equal halves meet, so that the error grows
-/// with the logarithm of their number, without keeping them all.
-template <class Op, class S>
-class Cascade {
- public:
-  void add(Chunk<S> block) {
-    int level = 0;
-    for (int64_t b = blocks_++; b & 1; b >>= 1) join(block, levels_[level++]);
-    levels_[level] = block;
-  }
-  Chunk<S> total() const {
-    Chunk<S> all(Op::template start<S>());
-    int level = 0;
-    for (int64_t b = blocks_; b; b >>= 1, ++level)
-      if (b & 1) join(all, levels_[level]);
-    return all;
-  }
-
- private:
-  static void join(Chunk<S>& into, const Chunk<S>& earlier) {
-    for (int k = 0; k < kLanes; ++k) into.v[k] = Op::step(earlier.v[k], into.v[k]);
-  }
-  Chunk<S> levels_[48];  // level i holds 2^i blocks where bit i of the count is set
-  int64_t blocks_ = 0;
-};
 
 /// Sums down the columns of a (count, outer) matrix, 32 columns at a time, in blocks of rows.
 template <class Op, class S>

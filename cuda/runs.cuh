@@ -25,6 +25,7 @@ struct Along {
   Dtype dtype;
   bool packed;  // every whole run is one aligned piece of memory
 
+  Along() = default;
   /// Operand a of arrays that begin where `starts` says.
   template <int N>
   Along(const Layout<N>& starts, int a, int64_t stride)

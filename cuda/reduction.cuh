@@ -1,0 +1,224 @@
+// Reductions in a fixed order: it depends on the shape and the reduced dimensions alone.
+//
+// Of the elements that make one output, kSegment neighbours at a time are one segment. Its runs of
+// eight go to 32 accumulators in turn, which are joined as a tree. The segments' results are
+// reduced in the same way until one is left: the error grows with the logarithm of the count. Three
+// kernels do just that with the same bits; which one is fast is a question of layout.
+#pragma once
+#include <algorithm>
+#include <array>
+
+#include "halftape/cuda/runs.cuh"
+
+namespace halftape::cuda {
+
+inline constexpr int64_t kSegment = 1024;                 // elements
+inline constexpr int64_t kTurn = int64_t{kWarp} * kPack;  // after which it is lane 0's turn again
+inline constexpr unsigned kWholeBlock = kWarp * kWarp;    // threads: a warp for each accumulator
+
+/// x as seen without the dimensions `dims`, or with these alone.
+inline Array part_of(const Array& x, const Dims& dims, bool reduced) {
+  Shape shape;
+  Strides strides;
+  for (int d = 0; d < x.dim(); ++d) {
+    if (dims.contains(d) != reduced) continue;
+    shape.push_back(x.size(d));
+    strides.push_back(x.strides()[d]);
+  }
+  return x.as_strided(shape, strides, x.offset());
+}
+
+template <int N>
+int64_t inner_stride(const Layout<N>& l, int a = 0) {
+  return l.strides[a][l.rank - 1] / static_cast<int64_t>(element_size(l.dtype[a]));
+}
+
+/// N arrays of one shape. What is made of them is said by a struct over this one, with Value,
+/// start(), join(earlier, later), take_run() and put(): see Fold in reduce.cu.
+template <int N>
+struct Reduction {
+  Layout<N> kept, reduced;  // where outputs begin, and the way from there
+  Layout<1> to;             // (outputs, segments)
+  int64_t segments = 0;
+  bool straight;  // runs do not bend: they lie within the innermost dimension
+  std::array<Along, N> along;
+
+  Reduction(const std::array<Array, N>& arrays, const Dims& dims)
+      : kept(parts(arrays, dims, false)),
+        reduced(parts(arrays, dims, true)),
+        straight(reduced.rank == 1 || reduced.sizes[reduced.rank - 1] % kPack == 0),
+        along(alongs(std::make_index_sequence<N>())) {
+    segments = (reduced.numel + kSegment - 1) / kSegment;
+  }
+  __device__ void output(int64_t o, char* (&base)[N]) const { kept.locate(o, base); }
+  /// Element i of operand k of the output that begins at `base`.
+  __device__ const char* element(int k, char* const (&base)[N], int64_t i) const {
+    char* at[N];
+    reduced.locate(i, at);
+    return base[k] + (at[k] - reduced.base[k]);
+  }
+  /// x ← operand k's elements from `first` on; `rest` from `end` on.
+  template <class S>
+  __device__ void fetch(S (&x)[kPack], int k, char* const (&base)[N], int64_t first, int64_t end,
+                        S rest) const {
+    const Along& a = along[static_cast<size_t>(k)];
+    if (straight) return load_run(x, element(k, base, first), a, end - first, rest);
+    const char* at[kPack];
+    unrolled<kPack>(
+        [&](int i) { at[i] = first + i < end ? element(k, base, first + i) : nullptr; });
+    with_type(a.dtype, [&](auto t) {
+      using T = typename decltype(t)::type;
+      unrolled<kPack>(
+          [&](int i) { x[i] = at[i] ? as<S>(*reinterpret_cast<const T*>(at[i])) : rest; });
+    });
+  }
+  __device__ char* place(int64_t unit) const {
+    char* at[1];
+    to.locate(unit, at);
+    return at[0];
+  }
+  __device__ int64_t end_of(int64_t segment) const {
+    const int64_t end = (segment + 1) * kSegment;
+    return end < reduced.numel ? end : reduced.numel;
+  }
+
+ private:
+  static Layout<N> parts(const std::array<Array, N>& arrays, const Dims& dims, bool reduced) {
+    std::array<Array, N> part;
+    std::array<const Array*, N> all;
+    for (size_t k = 0; k < N; ++k) {
+      part[k] = part_of(arrays[k], dims, reduced);
+      all[k] = &part[k];
+    }
+    return Layout<N>(all);
+  }
+  Along along_of(int k) const {
+    Along a(kept, k, inner_stride(reduced, k));
+    for (int d = 0; d + 1 < reduced.rank; ++d)
+      a.packed = a.packed && reduced.strides[k][d] % 16 == 0;
+    return a;
+  }
+  template <size_t... k>
+  std::array<Along, N> alongs(std::index_sequence<k...>) const {
+    return {along_of(static_cast<int>(k))...};
+  }
+};
+
+/// Several numbers that are reduced together.
+template <class S, int n>
+struct Several {
+  S v[n];
+};
+template <class S>
+__device__ inline S of_lane_after(S x, int d) {
+  return __shfl_down_sync(kWholeWarp, x, d);
+}
+template <class S, int n>
+__device__ inline Several<S, n> of_lane_after(Several<S, n> x, int d) {
+  unrolled<n>([&](int i) { x.v[i] = __shfl_down_sync(kWholeWarp, x.v[i], d); });
+  return x;
+}
+/// In lane 0: what all lanes of the warp hold, neighbours first.
+template <class R, class Value>
+__device__ inline Value joined(Value x) {
+  for (int d = 1; d < kWarp; d *= 2) x = R::join(x, of_lane_after(x, d));
+  return x;
+}
+
+/// A warp for a segment, a lane for an accumulator: where a line's neighbours lie side by side.
+template <class R, int N>
+__global__ void reduce_by_warps(const __grid_constant__ R r) {
+  using Value = typename R::Value;
+  const int lane = threadIdx.x % kWarp;
+  for (int64_t unit = thread_number() / kWarp; unit < r.to.numel; unit += thread_count() / kWarp) {
+    const Division u(unit, r.segments);
+    char* base[N];
+    r.output(u.quotient, base);
+    const int64_t end = r.end_of(u.rest);
+    Value acc = R::start();
+    for (int64_t i = u.rest * kSegment + lane * kPack; i < end; i += kTurn)
+      acc = r.take_run(acc, base, i, end);
+    acc = joined<R>(acc);
+    if (lane == 0) r.put(unit, acc);
+  }
+}
+
+/// A block for a segment of 32 outputs, a warp for an accumulator of each: where outputs lie side
+/// by side, as for a sum over a batch.
+template <class R, int N>
+__global__ void __launch_bounds__(kWholeBlock) reduce_by_blocks(const __grid_constant__ R r) {
+  using Value = typename R::Value;
+  __shared__ Value accumulators[kWarp][kWarp + 1];
+  const int lane = threadIdx.x % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int64_t groups = (r.kept.numel + kWarp - 1) / kWarp;
+  for (int64_t unit = blockIdx.x; unit < groups * r.segments; unit += gridDim.x) {
+    const Division u(unit, r.segments);
+    const int64_t first_output = u.quotient * kWarp;
+    Value acc = R::start();
+    if (first_output + lane < r.kept.numel) {
+      char* base[N];
+      r.output(first_output + lane, base);
+      const int64_t end = r.end_of(u.rest);
+      for (int64_t i = u.rest * kSegment + warp * kPack; i < end; i += kTurn)
+        acc = r.take_run(acc, base, i, end);
+    }
+    accumulators[warp][lane] = acc;
+    __syncthreads();
+    acc = joined<R>(accumulators[lane][warp]);
+    if (lane == 0 && first_output + warp < r.kept.numel)
+      r.put((first_output + warp) * r.segments + u.rest, acc);
+    __syncthreads();
+  }
+}
+
+/// A thread for an output of few elements: every accumulator takes one run at most, so they can be
+/// joined one after the other, as a binary counter carries.
+template <class R, int N>
+__global__ void reduce_by_threads(const __grid_constant__ R r) {
+  using Value = typename R::Value;
+  constexpr int kLevels = 6;
+  for (int64_t o = thread_number(); o < r.kept.numel; o += thread_count()) {
+    char* base[N];
+    r.output(o, base);
+    Value levels[kLevels]{};  // level i holds 2ⁱ accumulators where bit i of their number is set
+    int runs = 0;
+    for (int64_t i = 0; i < r.reduced.numel; i += kPack, ++runs) {
+      Value x = r.take_run(R::start(), base, i, r.reduced.numel);
+      bool carry = true;
+      for (int level = 0; level < kLevels; ++level) {
+        if (carry && (runs >> level & 1)) {
+          x = R::join(levels[level], x);
+        } else if (carry) {
+          levels[level] = x;
+          carry = false;
+        }
+      }
+    }
+    Value total = R::start();
+    for (int level = 0; level < kLevels; ++level)
+      if (runs >> level & 1) total = R::join(levels[level], total);
+    r.put(o, total);
+  }
+}
+
+/// Chooses among the three by the first operand's layout.
+template <class R>
+void launch_reduction(const char* name, const Queue& q, const R& r) {
+  constexpr int N = static_cast<int>(std::tuple_size_v<decltype(r.along)>);
+  const int64_t outputs = r.kept.numel, count = r.reduced.numel;
+  const int64_t across = inner_stride(r.kept), along = inner_stride(r.reduced);
+  const bool side_by_side = std::abs(across) < std::abs(along);
+  if (count <= kWarp || (count <= kTurn && side_by_side && outputs >= 16384)) {
+    launch(q, name, reduce_by_threads<R, N>, blocks_for(q, outputs), kThreads, 0, r);
+  } else if (side_by_side && outputs > 1) {
+    const int64_t units = (outputs + kWarp - 1) / kWarp * r.segments;
+    const int64_t most = int64_t{4} * q.context.multiprocessors();
+    launch(q, name, reduce_by_blocks<R, N>, dim3(static_cast<unsigned>(std::min(units, most))),
+           kWholeBlock, 0, r);
+  } else {
+    launch(q, name, reduce_by_warps<R, N>, blocks_for(q, outputs * r.segments * kWarp), kThreads, 0,
+           r);
+  }
+}
+
+}  // namespace halftape::cuda
