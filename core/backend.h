@@ -101,6 +101,25 @@ struct ScalerUpdate {
   int64_t warn_after = 0;  // skips in a row at which the device says so; 0: never
 };
 
+/// What brings rows or channels to mean 0 and variance 1: y = (x − mean)·rstd·weight + bias.
+struct Norm {
+  Array x = {};
+  Array weight = {}, bias = {};  // (C), of any floating dtype; undefined: 1 and 0
+  Array mean = {}, rstd = {};    // contiguous, float32 (float64 of a float64 x)
+  double eps = 0;
+};
+/// Undefined: not wanted.
+struct NormGrads {
+  Array dx = {}, dweight = {}, dbias = {};
+};
+/// The running averages (C) of a batch norm in training, of any floating dtype.
+struct RunningStats {
+  Array mean = {}, var = {};   // undefined: not kept
+  Array batches = {};          // one int64: how many have gone in; undefined: not counted
+  double momentum = 0.1;       // the share of the newest batch; negative: all count alike
+  bool skip_nonfinite = true;  // a batch with a statistic that is not finite changes nothing
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -137,11 +156,23 @@ class Backend {
   // equal.
   virtual void argsort(const Array& y, const Array& x, int dim, bool descending) = 0;
 
-  // Matrix products and rows. Rows are the last dimension; leading dimensions are free. A product
-  // that a library makes may have other last digits in another layout or alignment.
+  // Matrix products, rows and channels. Rows are the last dimension; leading dimensions are free. A
+  // product that a library makes may have other last digits in another layout or alignment.
   virtual void gemm(const Gemm&) = 0;
   virtual void softmax(const Array& y, const Array& x, bool log) = 0;
   virtual void softmax_grad(const Array& dx, const Array& g, const Array& y, bool log) = 0;
+  // Rows of C elements with weights along them; mean and rstd, one for each row, are written by
+  // the first and read by the second. Without mean: y = x·rstd·weight, rstd = 1/√(mean of x² +
+  // eps).
+  virtual void row_norm(const Array& y, const Norm& norm) = 0;
+  virtual void row_norm_grad(const NormGrads& d, const Array& g, const Norm& norm) = 0;
+  // x (N, C, S), with statistics and weights for each channel. Training: statistics are those of
+  // the batch, written to mean and rstd, and taken into `running`. Otherwise they are given, and
+  // constants to the gradient.
+  virtual void batch_norm(const Array& y, const Norm& norm, bool training,
+                          const RunningStats& running) = 0;
+  virtual void batch_norm_grad(const NormGrads& d, const Array& g, const Norm& norm,
+                               bool training) = 0;
 
   // Indexing along `dim`. index: int64, checked by the kernel before anything is written (throws,
   // naming value and position; dimensions along which the index repeats by a stride of 0 count

@@ -46,6 +46,18 @@ class CpuBackend final : public Backend {
   void softmax_grad(const Array& dx, const Array& g, const Array& y, bool log) override {
     cpu::softmax_grad(dx, g, y, log);
   }
+  void row_norm(const Array& y, const Norm& norm) override { cpu::row_norm(y, norm); }
+  void row_norm_grad(const NormGrads& d, const Array& g, const Norm& norm) override {
+    cpu::row_norm_grad(d, g, norm);
+  }
+  void batch_norm(const Array& y, const Norm& norm, bool training,
+                  const RunningStats& running) override {
+    cpu::batch_norm(y, norm, training, running);
+  }
+  void batch_norm_grad(const NormGrads& d, const Array& g, const Norm& norm,
+                       bool training) override {
+    cpu::batch_norm_grad(d, g, norm, training);
+  }
   void gather(const Array& y, const Array& x, int dim, const Array& index, IndexUse use) override {
     cpu::gather(y, x, dim, index, use);
   }

@@ -70,6 +70,18 @@ class CudaBackend final : public Backend {
   void softmax_grad(const Array& dx, const Array& g, const Array& y, bool log) override {
     cuda::softmax_grad(dx, g, y, log);
   }
+  void row_norm(const Array& y, const Norm& norm) override { cuda::row_norm(y, norm); }
+  void row_norm_grad(const NormGrads& d, const Array& g, const Norm& norm) override {
+    cuda::row_norm_grad(d, g, norm);
+  }
+  void batch_norm(const Array& y, const Norm& norm, bool training,
+                  const RunningStats& running) override {
+    cuda::batch_norm(y, norm, training, running);
+  }
+  void batch_norm_grad(const NormGrads& d, const Array& g, const Norm& norm,
+                       bool training) override {
+    cuda::batch_norm_grad(d, g, norm, training);
+  }
   void gather(const Array& y, const Array& x, int dim, const Array& index, IndexUse use) override {
     cuda::gather(y, x, dim, index, use);
   }

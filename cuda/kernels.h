@@ -21,6 +21,10 @@ void argsort(const Array& y, const Array& x, int dim, bool descending);
 void gemm(const Gemm&);
 void softmax(const Array& y, const Array& x, bool log);
 void softmax_grad(const Array& dx, const Array& g, const Array& y, bool log);
+void row_norm(const Array& y, const Norm& norm);
+void row_norm_grad(const NormGrads& d, const Array& g, const Norm& norm);
+void batch_norm(const Array& y, const Norm& norm, bool training, const RunningStats& running);
+void batch_norm_grad(const NormGrads& d, const Array& g, const Norm& norm, bool training);
 void gather(const Array& y, const Array& x, int dim, const Array& index, IndexUse use);
 void scatter(const Array& y, const Array& x, int dim, const Array& index, IndexUse use);
 void scatter_reduce(OpId op, const Array& y, const Array& g, int dim, const Array& index,

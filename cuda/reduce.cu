@@ -16,13 +16,17 @@ struct Fold : Reduction<1> {
   __device__ static S start() { return Op::template start<S>(); }
   __device__ static S join(S a, S b) { return Op::step(a, b); }
   __device__ S take_run(S acc, char* const (&base)[1], int64_t first, int64_t end) const {
+    char* at[1];
     if (straight) {
       S x[kPack];
-      load_run(x, element(0, base, first), along[0], end - first, start());
+      locate(first, base, at);
+      fetch(x, 0, at[0], end - first, start());
       for (int i = 0; i < kPack; ++i) acc = Op::step(acc, x[i]);
     } else {
-      for (int64_t i = first; i < first + kPack && i < end; ++i)
-        acc = Op::step(acc, load<S>(element(0, base, i), along[0].dtype));
+      for (int64_t i = first; i < first + kPack && i < end; ++i) {
+        locate(i, base, at);
+        acc = Op::step(acc, element<S>(0, at[0]));
+      }
     }
     return acc;
   }

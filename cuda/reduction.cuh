@@ -37,8 +37,9 @@ int64_t inner_stride(const Layout<N>& l, int a = 0) {
 /// start(), join(earlier, later), take_run() and put(): see Fold in reduce.cu.
 template <int N>
 struct Reduction {
-  Layout<N> kept, reduced;  // where outputs begin, and the way from there
-  Layout<1> to;             // (outputs, segments)
+  static constexpr unsigned kBlock = kWholeBlock;  // threads of reduce_by_blocks
+  Layout<N> kept, reduced;                         // where outputs begin, and the way from there
+  Layout<1> to;                                    // (outputs, segments)
   int64_t segments = 0;
   bool straight;  // runs do not bend: they lie within the innermost dimension
   std::array<Along, N> along;
@@ -51,26 +52,20 @@ struct Reduction {
     segments = (reduced.numel + kSegment - 1) / kSegment;
   }
   __device__ void output(int64_t o, char* (&base)[N]) const { kept.locate(o, base); }
-  /// Element i of operand k of the output that begins at `base`.
-  __device__ const char* element(int k, char* const (&base)[N], int64_t i) const {
-    char* at[N];
+  /// at ← element i of the output that begins at `base`, in every operand.
+  __device__ void locate(int64_t i, char* const (&base)[N], char* (&at)[N]) const {
     reduced.locate(i, at);
-    return base[k] + (at[k] - reduced.base[k]);
+    unrolled<N>([&](int k) { at[k] = base[k] + (at[k] - reduced.base[k]); });
   }
-  /// x ← operand k's elements from `first` on; `rest` from `end` on.
   template <class S>
-  __device__ void fetch(S (&x)[kPack], int k, char* const (&base)[N], int64_t first, int64_t end,
-                        S rest) const {
-    const Along& a = along[static_cast<size_t>(k)];
-    if (straight) return load_run(x, element(k, base, first), a, end - first, rest);
-    const char* at[kPack];
-    unrolled<kPack>(
-        [&](int i) { at[i] = first + i < end ? element(k, base, first + i) : nullptr; });
-    with_type(a.dtype, [&](auto t) {
-      using T = typename decltype(t)::type;
-      unrolled<kPack>(
-          [&](int i) { x[i] = at[i] ? as<S>(*reinterpret_cast<const T*>(at[i])) : rest; });
-    });
+  __device__ S element(int k, const char* at) const {
+    return load<S>(at, along[static_cast<size_t>(k)].dtype);
+  }
+  /// x ← operand k's elements from one that is n before the last, where runs are straight; `rest`
+  /// behind them.
+  template <class S>
+  __device__ void fetch(S (&x)[kPack], int k, const char* at, int64_t n, S rest) const {
+    load_run(x, at, along[static_cast<size_t>(k)], n, rest);
   }
   __device__ char* place(int64_t unit) const {
     char* at[1];
@@ -143,30 +138,37 @@ __global__ void reduce_by_warps(const __grid_constant__ R r) {
   }
 }
 
-/// A block for a segment of 32 outputs, a warp for an accumulator of each: where outputs lie side
-/// by side, as for a sum over a batch.
+/// A block for a segment of 32 outputs, a warp for an accumulator of each, or for several of them
+/// in turn: where outputs lie side by side, as for a sum over a batch.
 template <class R, int N>
-__global__ void __launch_bounds__(kWholeBlock) reduce_by_blocks(const __grid_constant__ R r) {
+__global__ void __launch_bounds__(R::kBlock, 1) reduce_by_blocks(const __grid_constant__ R r) {
   using Value = typename R::Value;
+  constexpr int kWarps = R::kBlock / kWarp;
   __shared__ Value accumulators[kWarp][kWarp + 1];
   const int lane = threadIdx.x % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   const int64_t groups = (r.kept.numel + kWarp - 1) / kWarp;
   for (int64_t unit = blockIdx.x; unit < groups * r.segments; unit += gridDim.x) {
     const Division u(unit, r.segments);
     const int64_t first_output = u.quotient * kWarp;
-    Value acc = R::start();
-    if (first_output + lane < r.kept.numel) {
-      char* base[N];
-      r.output(first_output + lane, base);
-      const int64_t end = r.end_of(u.rest);
-      for (int64_t i = u.rest * kSegment + warp * kPack; i < end; i += kTurn)
-        acc = r.take_run(acc, base, i, end);
+#pragma unroll 1
+    for (int a = warp; a < kWarp; a += kWarps) {
+      Value acc = R::start();
+      if (first_output + lane < r.kept.numel) {
+        char* base[N];
+        r.output(first_output + lane, base);
+        const int64_t end = r.end_of(u.rest);
+        for (int64_t i = u.rest * kSegment + a * kPack; i < end; i += kTurn)
+          acc = r.take_run(acc, base, i, end);
+      }
+      accumulators[a][lane] = acc;
     }
-    accumulators[warp][lane] = acc;
     __syncthreads();
-    acc = joined<R>(accumulators[lane][warp]);
-    if (lane == 0 && first_output + warp < r.kept.numel)
-      r.put((first_output + warp) * r.segments + u.rest, acc);
+#pragma unroll 1
+    for (int o = warp; o < kWarp; o += kWarps) {
+      const Value acc = joined<R>(accumulators[lane][o]);
+      if (lane == 0 && first_output + o < r.kept.numel)
+        r.put((first_output + o) * r.segments + u.rest, acc);
+    }
     __syncthreads();
   }
 }
@@ -214,11 +216,63 @@ void launch_reduction(const char* name, const Queue& q, const R& r) {
     const int64_t units = (outputs + kWarp - 1) / kWarp * r.segments;
     const int64_t most = int64_t{4} * q.context.multiprocessors();
     launch(q, name, reduce_by_blocks<R, N>, dim3(static_cast<unsigned>(std::min(units, most))),
-           kWholeBlock, 0, r);
+           R::kBlock, 0, r);
   } else {
     launch(q, name, reduce_by_warps<R, N>, blocks_for(q, outputs * r.segments * kWarp), kThreads, 0,
            r);
   }
+}
+
+/// Reductions of several numbers, of N operands, to arrays (n, outputs) of S.
+template <class S, int N, int n>
+struct Joint : Reduction<N> {
+  using Value = Several<S, n>;
+  static constexpr int kNumbers = n;
+  static constexpr unsigned kBlock = kThreads;  // so that all of it stays in registers
+  int64_t step = 0;                             // bytes from one number's outputs to the next one's
+  using Reduction<N>::Reduction;
+  __device__ void put(int64_t unit, const Value& x) const {
+    char* at = this->place(unit);
+    unrolled<n>([&](int k) { *reinterpret_cast<S*>(at + k * step) = x.v[k]; });
+  }
+};
+
+/// What the segments of R gave, which lie side by side, joined.
+template <class S, class R>
+struct Again : Joint<S, R::kNumbers, R::kNumbers> {
+  static constexpr int n = R::kNumbers;
+  using Value = Several<S, n>;
+  using Joint<S, n, n>::Joint;
+  __device__ static Value start() { return R::start(); }
+  __device__ static Value join(const Value& a, const Value& b) { return R::join(a, b); }
+  __device__ Value take_run(Value acc, char* const (&base)[n], int64_t first, int64_t end) const {
+    char* at[n];
+    this->locate(first, base, at);
+    S x[n][kPack];
+    unrolled<n>([&](int k) { this->fetch(x[k], k, at[k], end - first, S(0)); });
+    unrolled<kPack>([&](int i) {
+      if (first + i >= end) return;
+      Value one;
+      unrolled<n>([&](int k) { one.v[k] = x[k][i]; });
+      acc = R::join(acc, one);
+    });
+    return acc;
+  }
+};
+
+/// to (numbers, outputs) ← r, and then Again, until there is one segment for each output.
+template <class S, class First, class R>
+void reduce_into(const char* name, const Array& to, R r) {
+  Array out = to;
+  if (r.segments > 1) out = Array({R::kNumbers, r.kept.numel, r.segments}, to.dtype(), to.device());
+  const Array first = out.select(0, 0);
+  r.to = Layout<1>({&first});
+  r.step = out.strides()[0] * static_cast<int64_t>(sizeof(S));
+  launch_reduction(name, queue(to), r);
+  if (r.segments == 1) return;
+  std::array<Array, R::kNumbers> parts;
+  for (int k = 0; k < R::kNumbers; ++k) parts[static_cast<size_t>(k)] = out.select(0, k);
+  reduce_into<S, First>(name, to, Again<S, First>(parts, {1}));
 }
 
 }  // namespace halftape::cuda

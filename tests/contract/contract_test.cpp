@@ -529,6 +529,53 @@ TEST_CASE("softmax writes an output of any layout, as the other kernels do") {
          }});
 }
 
+TEST_CASE("normalisation, its gradients and running statistics give the same bits anyhow") {
+  for (const Dtype d : floats) {
+    const Dtype wide = d == kFloat64 ? kFloat64 : kFloat32;
+    const auto random = [](const Shape& s, Dtype dtype, uint32_t seed) {
+      return numbers(s, dtype, seed, false);
+    };
+    // Statistics are contiguous, so they are outputs only here, and read back as they were written.
+    const auto contiguous = [](const Array& a) { return empty_like(a); };
+    for (const Shape& s : {Shape{31}, Shape{7, 33}, Shape{0, 3}, Shape{300, 5}, Shape{3, 1100}}) {
+      const Shape length{s.back()}, rows = reduced_shape(s, {s.size() - 1}, false);
+      for (const bool centred : {true, false}) {
+        check({centred ? "row_norm" : "row_norm about 0",
+               {random(s, d, 1), random(s, d, 2), random(length, d, 3), random(length, wide, 4),
+                random(rows, wide, 5), random(rows, wide, 6)},
+               {random(s, d, 7), random(length, wide, 8), random(length, d, 9), random(s, d, 10)},
+               [&](const Arrays& y, const Arrays& x) {
+                 Norm norm{.x = x[0], .weight = x[1], .bias = x[2], .eps = 1e-5};
+                 if (centred) norm.mean = contiguous(y[4]);
+                 norm.rstd = contiguous(y[5]);
+                 tested().row_norm(y[0], norm);
+                 tested().row_norm_grad({y[1], y[2], y[3]}, x[3], norm);
+                 if (centred) tested().copy(y[4], norm.mean);
+                 tested().copy(y[5], norm.rstd);
+               }});
+      }
+    }
+    for (const Shape& s : {Shape{5, 3, 1}, Shape{2, 3, 40}, Shape{3, 35, 33}, Shape{2, 2, 2500},
+                           Shape{600, 33, 1}}) {
+      const Shape channels{s[1]};
+      for (const bool training : {true, false}) {
+        check(
+            {training ? "batch_norm" : "batch_norm in evaluation",
+             {random(s, d, 1), random(s, d, 2), random(channels, d, 3), random(channels, wide, 4),
+              random(channels, wide, 5), random(channels, d, 6), full({}, 3, kInt64, kCPU)},
+             {random(s, d, 7), random(channels, wide, 8), random(channels, d, 9), random(s, d, 10)},
+             [&](const Arrays& y, const Arrays& x) {
+               Norm norm{.x = x[0], .weight = x[1], .bias = x[2], .eps = 1e-5};
+               norm.mean = y[4].clone(), norm.rstd = y[4].clone();
+               tested().batch_norm(y[0], norm, training,
+                                   {.mean = y[4], .var = y[5], .batches = y[6], .momentum = -1});
+               tested().batch_norm_grad({y[1], y[2], y[3]}, x[3], norm, training);
+             }});
+      }
+    }
+  }
+}
+
 TEST_CASE("gather, the scatters and random numbers give the same bits anyhow") {
   for (const auto* dtypes : {&floats, &whole}) {
     for (const Dtype d : *dtypes) {

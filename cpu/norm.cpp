@@ -1,0 +1,285 @@
+// Normalisation of rows and of channels: statistics in float (double) of a row that stays in cache.
+#include <cmath>
+
+#include "halftape/cpu/cascade.h"
+#include "halftape/cpu/kernels.h"
+#include "halftape/cpu/rows.h"
+
+namespace halftape::cpu {
+namespace {
+
+/// Σ f(i) over the chunks of a row, in an order of blocks that keeps the error small.
+template <class S, class F>
+S sum_of(int64_t padded, const F& f) {
+  constexpr int64_t kBlock = 4096;  // elements
+  if (padded <= kBlock) {
+    Chunk<S> acc(S(0));
+    for (int64_t i = 0; i < padded; i += kLanes) acc = acc + f(i);
+    return combine_lanes<formula::Sum>(acc);
+  }
+  Cascade<formula::Sum, S> blocks;
+  for (int64_t begin = 0; begin < padded; begin += kBlock) {
+    Chunk<S> acc(S(0));
+    for (int64_t i = begin; i < std::min(padded, begin + kBlock); i += kLanes) acc = acc + f(i);
+    blocks.add(acc);
+  }
+  return combine_lanes<formula::Sum>(blocks.total());
+}
+
+template <class S>
+struct Moments {
+  S mean, squares;  // squares: Σ (x − mean)²
+};
+/// Two passes, the second of which mends what rounding did to the first one's mean: Chan, Golub &
+/// LeVeque 1983, The American Statistician 37(3). Without a mean, about 0.
+template <class S>
+Moments<S> moments(S* x, int64_t length, int64_t padded, bool centred) {
+  const auto n = static_cast<S>(length);
+  std::fill(x + length, x + padded, S(0));
+  if (!centred) return {0, sum_of<S>(padded, [x](int64_t i) { return at(x, i) * at(x, i); })};
+  const S mean = sum_of<S>(padded, [x](int64_t i) { return at(x, i); }) / n;
+  std::fill(x + length, x + padded, mean);
+  const S rest = sum_of<S>(padded, [=](int64_t i) { return at(x, i) - mean; }) / n;
+  const S squares = sum_of<S>(padded, [=](int64_t i) {
+    const Chunk<S> d = at(x, i) - mean;
+    return d * d;
+  });
+  const S mended = squares - rest * rest * n;
+  return {mean + rest, mended < 0 ? S(0) : mended};
+}
+
+/// A weight for each element of a row, as whole chunks, or for each row; `otherwise` where there is
+/// none.
+template <class S>
+class Weights {
+ public:
+  Weights(const Array& weights, int64_t count, S otherwise)
+      : scratch_(static_cast<size_t>(count + kLanes) * sizeof(S)) {
+    std::fill_n(scratch_.as<S>(), count + kLanes, otherwise);
+    if (!weights.defined()) return;
+    const Array same = weights.to(dtype_of<S>).to_contiguous();
+    std::copy_n(same.data<S>(), count, scratch_.as<S>());
+  }
+  S operator[](int64_t i) const { return scratch_.as<S>()[i]; }
+  const Chunk<S>& chunk(int64_t i) const { return at(scratch_.as<S>(), i); }
+
+ private:
+  Scratch scratch_;
+};
+
+template <class S>
+void row_norm_as(const Array& y, const Norm& norm, int64_t length) {
+  const Weights<S> weight(norm.weight, length, 1), bias(norm.bias, length, 0);
+  const bool centred = norm.mean.defined();
+  for_rows<S, 1>(rows_of(y), {rows_of(norm.x)},
+                 [&](int64_t r, std::array<S*, 2> rows, int64_t n, int64_t padded) {
+                   S *out = rows[0], *x = rows[1];
+                   const Moments<S> m = moments(x, n, padded, centred);
+                   const S rstd =
+                       1 / std::sqrt(m.squares / static_cast<S>(n) + static_cast<S>(norm.eps));
+                   if (centred) norm.mean.data<S>()[r] = m.mean;
+                   norm.rstd.data<S>()[r] = rstd;
+                   for (int64_t i = 0; i < padded; i += kLanes)
+                     at(out, i) = (at(x, i) - m.mean) * rstd * weight.chunk(i) + bias.chunk(i);
+                 });
+}
+
+/// dx of rows.
+template <class S>
+void row_grad(const Array& dx, const Array& g, const Norm& norm, int64_t length) {
+  const Weights<S> weight(norm.weight, length, 1);
+  const bool centred = norm.mean.defined();
+  for_rows<S, 2>(
+      rows_of(dx), {rows_of(g), rows_of(norm.x)},
+      [&](int64_t r, std::array<S*, 3> rows, int64_t n, int64_t padded) {
+        S *out = rows[0], *gw = rows[1], *unit = rows[2];
+        const S mean = centred ? norm.mean.data<S>()[r] : 0, rstd = norm.rstd.data<S>()[r];
+        std::fill(gw + n, gw + padded, S(0)), std::fill(unit + n, unit + padded, S(0));
+        for (int64_t i = 0; i < padded; i += kLanes) {
+          at(gw, i) = at(gw, i) * weight.chunk(i);
+          at(unit, i) = (at(unit, i) - mean) * rstd;
+        }
+        const auto count = static_cast<S>(n);
+        const S shift =
+            centred ? sum_of<S>(padded, [gw](int64_t i) { return at(gw, i); }) / count : 0;
+        const S along =
+            sum_of<S>(padded, [=](int64_t i) { return at(gw, i) * at(unit, i); }) / count;
+        for (int64_t i = 0; i < padded; i += kLanes)
+          at(out, i) = (at(gw, i) - shift - at(unit, i) * along) * rstd;
+      });
+}
+
+/// dweight and dbias of rows: sums down the columns, 32 of them at a time, in blocks of rows.
+template <class S>
+void row_weight_grads(const NormGrads& d, const Array& g_in, const Norm& norm, int64_t length) {
+  constexpr int64_t kRows = 128;
+  const Array g = rows_of(g_in), x = rows_of(norm.x);
+  const Array dweight({length}, dtype_of<S>, kCPU), dbias({length}, dtype_of<S>, kCPU);
+  const Load<S> read_g = loader<S>(g.dtype()), read_x = loader<S>(x.dtype());
+  const auto from = [length](const Array& a, int64_t row, int64_t column) {
+    return static_cast<const char*>(a.raw()) +
+           (row * length + column) * static_cast<int64_t>(element_size(a.dtype()));
+  };
+  const int64_t count = g.size(0);
+  parallel_for((length + kLanes - 1) / kLanes, [&](int64_t group) {
+    const int64_t column = group * kLanes;
+    const int n = static_cast<int>(std::min<int64_t>(kLanes, length - column));
+    Cascade<formula::Sum, S> products, sums;
+    Chunk<S> vg, vx;
+    for (int64_t start = 0; start < count; start += kRows) {
+      Chunk<S> product(S(0)), sum(S(0));
+      for (int64_t r = start; r < std::min(count, start + kRows); ++r) {
+        read_g(from(g, r, column), 1, n, vg.v);
+        read_x(from(x, r, column), 1, n, vx.v);
+        const S mean = norm.mean.defined() ? norm.mean.data<S>()[r] : 0;
+        product = product + vg * ((vx - mean) * norm.rstd.data<S>()[r]);
+        sum = sum + vg;
+      }
+      products.add(product), sums.add(sum);
+    }
+    store<S>(products.total().v, n, dweight.data<S>() + column, 1);
+    store<S>(sums.total().v, n, dbias.data<S>() + column, 1);
+  });
+  if (d.dweight.defined()) copy(d.dweight, dweight);
+  if (d.dbias.defined()) copy(d.dbias, dbias);
+}
+
+/// x (N, C, S) as a row for each channel: a piece of each sample, or where those are short, copied
+/// into one piece.
+bool channels_lie_in_pieces(const Array& x) { return x.size(2) >= kLanes && x.strides()[2] == 1; }
+Array channels_of(const Array& x) {
+  const Array channels = x.permute({1, 0, 2});
+  if (channels_lie_in_pieces(x)) return channels;
+  return channels.to_contiguous().reshape({x.size(1), 1, x.size(0) * x.size(2)});
+}
+/// Where a kernel writes such rows, and the copy to y that may be left to do.
+struct Written {
+  Array y, rows;
+  explicit Written(const Array& to) : y(to) {
+    if (!to.defined()) return;
+    rows = channels_lie_in_pieces(to)
+               ? to.permute({1, 0, 2})
+               : Array({to.size(1), 1, to.size(0) * to.size(2)}, to.dtype(), kCPU);
+  }
+  void finish() const {
+    if (!y.defined() || rows.buffer() == y.buffer()) return;
+    copy(y.permute({1, 0, 2}), rows.reshape({y.size(1), y.size(0), y.size(2)}));
+  }
+};
+
+/// The batch's statistics into the running ones.
+template <class S>
+void take_in(const RunningStats& running, const Array& mean, const Array& var) {
+  const S *m = mean.data<S>(), *v = var.data<S>();
+  const int64_t channels = mean.numel();
+  for (int64_t c = 0; c < channels && running.skip_nonfinite; ++c)
+    if (!std::isfinite(m[c]) || !std::isfinite(v[c])) return;
+  auto share = static_cast<S>(running.momentum);
+  if (running.batches.defined()) {
+    const int64_t count = ++*running.batches.data<int64_t>();
+    if (running.momentum < 0) share = S(1) / static_cast<S>(count);
+  }
+  for (const auto& [to, now] : {std::pair{&running.mean, m}, {&running.var, v}}) {
+    if (!to->defined()) continue;
+    visit(to->dtype(), [&, now = now, to = to](auto t) {
+      using T = typename decltype(t)::type;
+      T* at = to->template data<T>();
+      for (int64_t c = 0; c < channels; ++c, at += to->strides()[0])
+        *at = convert<T>((1 - share) * convert<S>(*at) + share * now[c]);
+    });
+  }
+}
+
+template <class S>
+void batch_norm_as(const Array& y, const Norm& norm, bool training, const RunningStats& running) {
+  const int64_t channels = norm.x.size(1);
+  const Weights<S> weight(norm.weight, channels, 1), bias(norm.bias, channels, 0);
+  const Array var = training ? empty_like(norm.mean) : Array();
+  const Written to(y);
+  for_rows<S, 1>(to.rows, {channels_of(norm.x)},
+                 [&](int64_t c, std::array<S*, 2> rows, int64_t n, int64_t padded) {
+                   S *out = rows[0], *x = rows[1];
+                   S &mean = norm.mean.data<S>()[c], &rstd = norm.rstd.data<S>()[c];
+                   if (training) {
+                     const Moments<S> m = moments(x, n, padded, true);
+                     mean = m.mean;
+                     rstd = 1 / std::sqrt(m.squares / static_cast<S>(n) + static_cast<S>(norm.eps));
+                     var.data<S>()[c] = m.squares / static_cast<S>(n - 1);
+                   }
+                   const S scale = rstd * weight[c];
+                   for (int64_t i = 0; i < padded; i += kLanes)
+                     at(out, i) = (at(x, i) - mean) * scale + bias[c];
+                 });
+  to.finish();
+  if (training) take_in<S>(running, norm.mean, var);
+}
+
+template <class S>
+void batch_norm_grad_as(const NormGrads& d, const Array& g_in, const Norm& norm, bool training) {
+  const int64_t channels = norm.x.size(1);
+  const Weights<S> weight(norm.weight, channels, 1);
+  const Array dweight = empty_like(norm.mean), dbias = empty_like(norm.mean);
+  const Written to(d.dx);
+  for_rows<S, 2>(
+      to.rows, {channels_of(g_in), channels_of(norm.x)},
+      [&](int64_t c, std::array<S*, 3> rows, int64_t n, int64_t padded) {
+        S *out = rows[0], *g = rows[1], *unit = rows[2];
+        const S mean = norm.mean.data<S>()[c], rstd = norm.rstd.data<S>()[c];
+        std::fill(g + n, g + padded, S(0)), std::fill(unit + n, unit + padded, S(0));
+        for (int64_t i = 0; i < padded; i += kLanes) at(unit, i) = (at(unit, i) - mean) * rstd;
+        const S sum = sum_of<S>(padded, [g](int64_t i) { return at(g, i); });
+        const S product = sum_of<S>(padded, [=](int64_t i) { return at(g, i) * at(unit, i); });
+        dweight.data<S>()[c] = product, dbias.data<S>()[c] = sum;
+        const auto count = static_cast<S>(n);
+        const S shift = training ? sum / count : 0, along = training ? product / count : 0;
+        const S scale = rstd * weight[c];
+        for (int64_t i = 0; i < padded; i += kLanes)
+          at(out, i) = (at(g, i) - shift - at(unit, i) * along) * scale;
+      });
+  to.finish();
+  if (d.dweight.defined()) copy(d.dweight, dweight);
+  if (d.dbias.defined()) copy(d.dbias, dbias);
+}
+
+/// f(Type<S>{}) with what statistics are computed in.
+template <class F>
+void in_its_precision(const Norm& norm, const F& f) {
+  if (norm.x.dtype() == kFloat64)
+    f(Type<double>{});
+  else
+    f(Type<float>{});
+}
+
+}  // namespace
+
+void row_norm(const Array& y, const Norm& norm) {
+  const Array out = y.contiguous() ? y : empty_like(y);
+  in_its_precision(norm, [&](auto t) {
+    row_norm_as<typename decltype(t)::type>(out, norm, y.size(y.dim() - 1));
+  });
+  if (!y.contiguous()) copy(y, out);
+}
+
+void row_norm_grad(const NormGrads& d, const Array& g, const Norm& norm) {
+  const int64_t length = g.size(g.dim() - 1);
+  in_its_precision(norm, [&](auto t) {
+    using S = typename decltype(t)::type;
+    if (d.dweight.defined() || d.dbias.defined()) row_weight_grads<S>(d, g, norm, length);
+    if (!d.dx.defined()) return;
+    const Array out = d.dx.contiguous() ? d.dx : empty_like(d.dx);
+    row_grad<S>(out, g, norm, length);
+    if (!d.dx.contiguous()) copy(d.dx, out);
+  });
+}
+
+void batch_norm(const Array& y, const Norm& norm, bool training, const RunningStats& running) {
+  in_its_precision(
+      norm, [&](auto t) { batch_norm_as<typename decltype(t)::type>(y, norm, training, running); });
+}
+
+void batch_norm_grad(const NormGrads& d, const Array& g, const Norm& norm, bool training) {
+  in_its_precision(
+      norm, [&](auto t) { batch_norm_grad_as<typename decltype(t)::type>(d, g, norm, training); });
+}
+
+}  // namespace halftape::cpu
