@@ -29,6 +29,7 @@
 #include "halftape/autograd/ops/loss.h"
 #include "halftape/autograd/ops/mask.h"
 #include "halftape/autograd/ops/matmul.h"
+#include "halftape/autograd/ops/norm.h"
 #include "halftape/autograd/ops/pointwise.h"
 #include "halftape/autograd/ops/random.h"
 #include "halftape/autograd/ops/reduce.h"

@@ -71,8 +71,8 @@ const Policy& Policy::standard() {
 }
 
 const Policy& Policy::torch_cuda() {
-  // cross_entropy and pairwise_distance are not on torch's list, but made of ops that are:
-  // log_softmax and nll_loss; norm.
+  // cross_entropy, pairwise_distance, normalize and local_response_norm are not on torch's list,
+  // but made of ops that are: log_softmax and nll_loss; norm; norm; pow.
   static const Policy p = listed(
       {"matmul", "mm", "bmm", "mv", "addmm", "addmv", "addr", "addbmm", "baddbmm", "einsum",
        "linear", "prelu"},
@@ -88,6 +88,9 @@ const Policy& Policy::torch_cuda() {
        "dist",
        "exp",
        "expm1",
+       "group_norm",
+       "layer_norm",
+       "local_response_norm",
        "log",
        "log10",
        "log1p",
@@ -97,10 +100,12 @@ const Policy& Policy::torch_cuda() {
        "mse_loss",
        "nll_loss",
        "norm",
+       "normalize",
        "pairwise_distance",
        "pow",
        "prod",
        "reciprocal",
+       "rms_norm",
        "rsqrt",
        "sinh",
        "softmax",

@@ -18,12 +18,15 @@ namespace halftape {
   OP(cosine_similarity, Float32) OP(softmax, Float32) OP(log_softmax, Float32)                      \
   OP(nll_loss, Float32) OP(cross_entropy, Float32) OP(mse_loss, Float32)                            \
   OP(binary_cross_entropy_with_logits, Float32)                                                     \
+  OP(layer_norm, Float32) OP(rms_norm, Float32) OP(group_norm, Float32)                             \
+  OP(local_response_norm, Float32) OP(normalize, Float32)                                           \
   /* Their inputs must agree. */                                                                    \
   OP(dot, Widest) OP(tensordot, Widest) OP(bilinear, Widest) OP(addcmul, Widest)                    \
   OP(addcdiv, Widest) OP(index_put, Widest) OP(scatter_add, Widest)                                 \
   /* They round once from float32 on the way, or only move values. */                               \
   OP(mean, Keep) OP(var, Keep) OP(std, Keep) OP(max, Keep) OP(min, Keep) OP(amax, Keep)            \
   OP(amin, Keep) OP(aminmax, Keep) OP(trace, Keep) OP(cat, Keep) OP(where, Keep) OP(dropout, Keep)  \
+  OP(batch_norm, Keep) OP(instance_norm, Keep)                                                      \
   /* A probability near 0 or 1 has no digits left in half. */                                       \
   OP(binary_cross_entropy, Refuse)
 // clang-format on

@@ -401,6 +401,7 @@ std::vector<OpRow> op_table() {
   shape_rows(rows);
   index_rows(rows);
   found_rows(rows);
+  norm_rows(rows);
   return rows;
 }
 

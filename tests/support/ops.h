@@ -196,6 +196,7 @@ void reduce_rows(std::vector<OpRow>&);
 void matrix_rows(std::vector<OpRow>&);
 void linear_rows(std::vector<OpRow>& rows);
 void elementwise_rows(std::vector<OpRow>& rows);
+void norm_rows(std::vector<OpRow>& rows);
 
 std::vector<OpRow> op_table();
 
