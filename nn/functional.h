@@ -9,6 +9,7 @@
 #include "halftape/nn/functional/activation.h"
 #include "halftape/nn/functional/distance.h"
 #include "halftape/nn/functional/loss.h"
+#include "halftape/nn/functional/norm.h"
 #include "halftape/nn/functional/pad.h"
 
 namespace halftape::nn::functional {

@@ -5,3 +5,4 @@
 #include "halftape/nn/modules/dropout.h"
 #include "halftape/nn/modules/linear.h"
 #include "halftape/nn/modules/loss.h"
+#include "halftape/nn/modules/norm.h"

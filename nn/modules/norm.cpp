@@ -1,0 +1,169 @@
+#include "halftape/nn/modules/norm.h"
+
+#include "halftape/autograd/ops/create.h"
+#include "halftape/autograd/ops/norm.h"
+#include "halftape/autograd/ops/view.h"
+#include "halftape/core/backend.h"
+#include "halftape/nn/init.h"
+
+namespace halftape::nn {
+namespace {
+
+const char* word(bool b) { return b ? "true" : "false"; }
+void print(std::ostream& out, const std::optional<double>& number) {
+  if (number)
+    out << *number;
+  else
+    out << "None";
+}
+
+void check_normalized(const char* name, const Shape& shape) {
+  HALFTAPE_CHECK(!shape.empty(), name, ": normalized_shape is empty; it names at least one size");
+}
+
+void reset(const Tensor& weight, const Tensor& bias) {
+  if (weight.defined()) init::ones_(weight);
+  if (bias.defined()) init::zeros_(bias);
+}
+
+}  // namespace
+
+LayerNormImpl::LayerNormImpl(const LayerNormOptions& o) : options(o) {
+  check_normalized("LayerNorm", o.normalized_shape());
+  if (o.elementwise_affine()) {
+    weight = register_parameter("weight", empty(o.normalized_shape()));
+    if (o.bias()) bias = register_parameter("bias", empty(o.normalized_shape()));
+  }
+  reset_parameters();
+}
+void LayerNormImpl::reset_parameters() { reset(weight, bias); }
+Tensor LayerNormImpl::forward(const Tensor& x) const {
+  return layer_norm(x, options.normalized_shape(), weight, bias, options.eps());
+}
+void LayerNormImpl::pretty_print(std::ostream& out) const {
+  out << "halftape::nn::LayerNorm(" << options.normalized_shape() << ", eps=" << options.eps()
+      << ", elementwise_affine=" << word(options.elementwise_affine()) << ')';
+}
+
+RMSNormImpl::RMSNormImpl(const RMSNormOptions& o) : options(o) {
+  check_normalized("RMSNorm", o.normalized_shape());
+  if (o.elementwise_affine()) weight = register_parameter("weight", empty(o.normalized_shape()));
+  reset_parameters();
+}
+void RMSNormImpl::reset_parameters() { reset(weight, {}); }
+Tensor RMSNormImpl::forward(const Tensor& x) const {
+  return rms_norm(x, options.normalized_shape(), weight, options.eps());
+}
+void RMSNormImpl::pretty_print(std::ostream& out) const {
+  out << "halftape::nn::RMSNorm(" << options.normalized_shape() << ", eps=";
+  print(out, options.eps());
+  out << ", elementwise_affine=" << word(options.elementwise_affine()) << ')';
+}
+
+namespace detail {
+
+template <class Options>
+ChannelNorm<Options>::ChannelNorm(const char* kind, int spatial, const Options& o)
+    : options(o), kind_(kind), spatial_(spatial) {
+  const int64_t channels = o.num_features();
+  HALFTAPE_CHECK(channels > 0, class_name(), ": num_features ", channels, " must be positive");
+  if (o.affine()) {
+    weight = register_parameter("weight", empty({channels}));
+    bias = register_parameter("bias", empty({channels}));
+  }
+  if (o.track_running_stats()) {
+    running_mean = register_buffer("running_mean", empty({channels}));
+    running_var = register_buffer("running_var", empty({channels}));
+    num_batches_tracked = register_buffer("num_batches_tracked", zeros({}, kInt64));
+  }
+  reset_parameters();
+}
+
+template <class Options>
+void ChannelNorm<Options>::reset_running_stats() {
+  if (!running_mean.defined()) return;
+  running_mean.zero_();
+  running_var.fill_(1);
+  num_batches_tracked.zero_();
+}
+
+template <class Options>
+void ChannelNorm<Options>::reset_parameters() {
+  reset_running_stats();
+  reset(weight, bias);
+}
+
+template <class Options>
+void ChannelNorm<Options>::print(std::ostream& out, const std::optional<double>& momentum) const {
+  out << "halftape::nn::" << class_name() << '(' << options.num_features()
+      << ", eps=" << options.eps() << ", momentum=";
+  nn::print(out, momentum);
+  out << ", affine=" << word(options.affine())
+      << ", track_running_stats=" << word(options.track_running_stats()) << ')';
+}
+
+template class ChannelNorm<BatchNormOptions>;
+template class ChannelNorm<InstanceNormOptions>;
+
+Tensor BatchNorm::forward(const Tensor& x) const {
+  // One dimension after the channels may be missing, where there is only one.
+  HALFTAPE_CHECK(x.dim() == spatial_ + 2 || (spatial_ == 1 && x.dim() == 2), class_name(),
+                 ": expected ", spatial_ == 1 ? "2 or 3" : std::to_string(spatial_ + 2),
+                 " dimensions, (N, C, …), got ", x.sizes());
+  if (!is_training() && running_mean.defined())
+    return halftape::batch_norm(x, running_mean, running_var, weight, bias, false, 0,
+                                options.eps());
+  const auto bytes = [&](const Tensor& t) {
+    return t.defined() && is_training() ? t.array() : Array();
+  };
+  return halftape::detail::batch_norm(x,
+                                      {.mean = bytes(running_mean),
+                                       .var = bytes(running_var),
+                                       .batches = bytes(num_batches_tracked),
+                                       .momentum = options.momentum().value_or(-1),
+                                       .skip_nonfinite = options.skip_nonfinite()},
+                                      weight, bias, options.eps());
+}
+void BatchNorm::pretty_print(std::ostream& out) const { print(out, options.momentum()); }
+
+Tensor InstanceNorm::forward(const Tensor& x) const {
+  HALFTAPE_CHECK(x.dim() == spatial_ + 2 || x.dim() == spatial_ + 1, class_name(), ": expected ",
+                 spatial_ + 1, " or ", spatial_ + 2, " dimensions, (C, …) or (N, C, …), got ",
+                 x.sizes());
+  if (x.dim() == spatial_ + 1) return squeeze(forward(unsqueeze(x, 0)), 0);
+  return instance_norm(x, running_mean, running_var, weight, bias,
+                       is_training() || !running_mean.defined(), options.momentum(), options.eps(),
+                       options.skip_nonfinite());
+}
+void InstanceNorm::pretty_print(std::ostream& out) const { print(out, options.momentum()); }
+
+}  // namespace detail
+
+GroupNormImpl::GroupNormImpl(const GroupNormOptions& o) : options(o) {
+  HALFTAPE_CHECK(o.num_groups() > 0 && o.num_channels() % o.num_groups() == 0,
+                 "GroupNorm: num_channels ", o.num_channels(), " is not divisible by num_groups ",
+                 o.num_groups());
+  if (o.affine()) {
+    weight = register_parameter("weight", empty({o.num_channels()}));
+    bias = register_parameter("bias", empty({o.num_channels()}));
+  }
+  reset_parameters();
+}
+void GroupNormImpl::reset_parameters() { reset(weight, bias); }
+Tensor GroupNormImpl::forward(const Tensor& x) const {
+  return group_norm(x, options.num_groups(), weight, bias, options.eps());
+}
+void GroupNormImpl::pretty_print(std::ostream& out) const {
+  out << "halftape::nn::GroupNorm(" << options.num_groups() << ", " << options.num_channels()
+      << ", eps=" << options.eps() << ", affine=" << word(options.affine()) << ')';
+}
+
+Tensor LocalResponseNormImpl::forward(const Tensor& x) const {
+  return local_response_norm(x, options.size(), options.alpha(), options.beta(), options.k());
+}
+void LocalResponseNormImpl::pretty_print(std::ostream& out) const {
+  out << "halftape::nn::LocalResponseNorm(" << options.size() << ", alpha=" << options.alpha()
+      << ", beta=" << options.beta() << ", k=" << options.k() << ')';
+}
+
+}  // namespace halftape::nn

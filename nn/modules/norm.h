@@ -1,0 +1,157 @@
+// Normalisation as modules. What they compute stands in autograd/ops/norm.h.
+#pragma once
+#include "halftape/nn/module.h"
+#include "halftape/nn/options/norm.h"
+
+namespace halftape::nn {
+
+/// Over the last dimensions, whose sizes are normalized_shape. weight starts as 1, bias as 0.
+class LayerNormImpl : public Module {
+ public:
+  LayerNormImpl(const Shape& normalized_shape)  // NOLINT: as LibTorch
+      : LayerNormImpl(LayerNormOptions(normalized_shape)) {}
+  explicit LayerNormImpl(const LayerNormOptions& options);
+  void reset_parameters();
+  Tensor forward(const Tensor& x) const;
+  void pretty_print(std::ostream& out) const override;
+
+  LayerNormOptions options;
+  Tensor weight, bias;  // undefined without elementwise_affine
+};
+HALFTAPE_MODULE(LayerNorm);
+
+/// By the root of the mean square over the last dimensions. weight starts as 1.
+class RMSNormImpl : public Module {
+ public:
+  RMSNormImpl(const Shape& normalized_shape)  // NOLINT: as LayerNorm
+      : RMSNormImpl(RMSNormOptions(normalized_shape)) {}
+  explicit RMSNormImpl(const RMSNormOptions& options);
+  void reset_parameters();
+  Tensor forward(const Tensor& x) const;
+  void pretty_print(std::ostream& out) const override;
+
+  RMSNormOptions options;
+  Tensor weight;  // undefined without elementwise_affine
+};
+HALFTAPE_MODULE(RMSNorm);
+
+namespace detail {
+/// What the layers with weights and running statistics for each channel have in common.
+template <class Options>
+class ChannelNorm : public Module {
+ public:
+  /// running_mean ← 0, running_var ← 1, num_batches_tracked ← 0.
+  void reset_running_stats();
+  /// The same, and weight ← 1, bias ← 0.
+  void reset_parameters();
+
+  Options options;
+  Tensor weight, bias;                                    // undefined without affine
+  Tensor running_mean, running_var, num_batches_tracked;  // without track_running_stats
+
+ protected:
+  /// `kind` and the number of dimensions that follow the channels name the class: "BatchNorm2d".
+  ChannelNorm(const char* kind, int spatial, const Options& options);
+  void print(std::ostream& out, const std::optional<double>& momentum) const;
+  std::string class_name() const { return kind_ + std::to_string(spatial_) + 'd'; }
+
+  std::string kind_;
+  int spatial_;
+};
+
+class BatchNorm : public ChannelNorm<BatchNormOptions> {
+ public:
+  Tensor forward(const Tensor& x) const;
+  void pretty_print(std::ostream& out) const override;
+
+ protected:
+  BatchNorm(int spatial, const BatchNormOptions& o) : ChannelNorm("BatchNorm", spatial, o) {}
+};
+
+class InstanceNorm : public ChannelNorm<InstanceNormOptions> {
+ public:
+  Tensor forward(const Tensor& x) const;
+  void pretty_print(std::ostream& out) const override;
+
+ protected:
+  InstanceNorm(int spatial, const InstanceNormOptions& o)
+      : ChannelNorm("InstanceNorm", spatial, o) {}
+};
+}  // namespace detail
+
+/// Each channel over the batch (N, C) or (N, C, L). In training by the batch's statistics, which
+/// the running ones follow; in evaluation by these. A batch whose statistics are not finite, as
+/// when half has overflowed, leaves the running ones and num_batches_tracked bit for bit as they
+/// are, unless skip_nonfinite is off: a step that a GradScaler skips has left nothing behind.
+class BatchNorm1dImpl : public detail::BatchNorm {
+ public:
+  explicit BatchNorm1dImpl(const BatchNormOptions& o) : BatchNorm(1, o) {}
+};
+HALFTAPE_MODULE(BatchNorm1d);
+
+/// The same of (N, C, H, W).
+class BatchNorm2dImpl : public detail::BatchNorm {
+ public:
+  explicit BatchNorm2dImpl(const BatchNormOptions& o) : BatchNorm(2, o) {}
+};
+HALFTAPE_MODULE(BatchNorm2d);
+
+/// The same of (N, C, D, H, W).
+class BatchNorm3dImpl : public detail::BatchNorm {
+ public:
+  explicit BatchNorm3dImpl(const BatchNormOptions& o) : BatchNorm(3, o) {}
+};
+HALFTAPE_MODULE(BatchNorm3d);
+
+/// Each channel of each sample by itself: (N, C, L), or (C, L) without a batch. num_batches_tracked
+/// stays 0, as in LibTorch.
+class InstanceNorm1dImpl : public detail::InstanceNorm {
+ public:
+  explicit InstanceNorm1dImpl(const InstanceNormOptions& o) : InstanceNorm(1, o) {}
+};
+HALFTAPE_MODULE(InstanceNorm1d);
+
+/// The same of (N, C, H, W) or (C, H, W).
+class InstanceNorm2dImpl : public detail::InstanceNorm {
+ public:
+  explicit InstanceNorm2dImpl(const InstanceNormOptions& o) : InstanceNorm(2, o) {}
+};
+HALFTAPE_MODULE(InstanceNorm2d);
+
+/// The same of (N, C, D, H, W) or (C, D, H, W).
+class InstanceNorm3dImpl : public detail::InstanceNorm {
+ public:
+  explicit InstanceNorm3dImpl(const InstanceNormOptions& o) : InstanceNorm(3, o) {}
+};
+HALFTAPE_MODULE(InstanceNorm3d);
+
+/// Groups of channels of (N, C, …), each sample by itself, with a weight and a bias for each
+/// channel.
+class GroupNormImpl : public Module {
+ public:
+  GroupNormImpl(int64_t num_groups, int64_t num_channels)
+      : GroupNormImpl(GroupNormOptions(num_groups, num_channels)) {}
+  explicit GroupNormImpl(const GroupNormOptions& options);
+  void reset_parameters();
+  Tensor forward(const Tensor& x) const;
+  void pretty_print(std::ostream& out) const override;
+
+  GroupNormOptions options;
+  Tensor weight, bias;  // undefined without affine
+};
+HALFTAPE_MODULE(GroupNorm);
+
+/// Each channel of (N, C, …) by its neighbours.
+class LocalResponseNormImpl : public Module {
+ public:
+  LocalResponseNormImpl(int64_t size)  // NOLINT: as LibTorch
+      : LocalResponseNormImpl(LocalResponseNormOptions(size)) {}
+  explicit LocalResponseNormImpl(const LocalResponseNormOptions& o) : options(o) {}
+  Tensor forward(const Tensor& x) const;
+  void pretty_print(std::ostream& out) const override;
+
+  LocalResponseNormOptions options;
+};
+HALFTAPE_MODULE(LocalResponseNorm);
+
+}  // namespace halftape::nn

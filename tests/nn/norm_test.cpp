@@ -1,0 +1,174 @@
+// The layers of normalisation: parameters, shapes, printing, modes.
+#include <doctest/doctest.h>
+
+#include <halftape/halftape.h>
+
+#include <limits>
+#include <sstream>
+
+#include "halftape/tests/support/close.h"
+
+using namespace halftape;
+using testing::differ;
+using testing::same_bits;
+
+namespace {
+
+template <class M>
+std::string printed(const M& module) {
+  std::ostringstream out;
+  out << module;
+  return out.str();
+}
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+TEST_CASE("norms are printed as LibTorch prints them") {
+  using namespace nn;
+  const std::string at = "halftape::nn::";
+  CHECK(printed(LayerNorm(LayerNormOptions({2, 2}))) ==
+        at + "LayerNorm([2, 2], eps=1e-05, elementwise_affine=true)");
+  CHECK(printed(LayerNorm(LayerNormOptions(3).elementwise_affine(false).eps(0.5))) ==
+        at + "LayerNorm([3], eps=0.5, elementwise_affine=false)");
+  CHECK(printed(RMSNorm(8)) == at + "RMSNorm([8], eps=None, elementwise_affine=true)");
+  CHECK(printed(RMSNorm(RMSNormOptions({2, 3}).eps(1e-6))) ==
+        at + "RMSNorm([2, 3], eps=1e-06, elementwise_affine=true)");
+  const std::string batch = ", eps=1e-05, momentum=0.1, affine=true, track_running_stats=true)";
+  CHECK(printed(BatchNorm1d(4)) == at + "BatchNorm1d(4" + batch);
+  CHECK(printed(BatchNorm2d(4)) == at + "BatchNorm2d(4" + batch);
+  CHECK(printed(BatchNorm3d(4)) == at + "BatchNorm3d(4" + batch);
+  CHECK(printed(BatchNorm2d(BatchNormOptions(4).eps(0.5).momentum(std::nullopt).affine(false))) ==
+        at + "BatchNorm2d(4, eps=0.5, momentum=None, affine=false, track_running_stats=true)");
+  const std::string one = ", eps=1e-05, momentum=0.1, affine=false, track_running_stats=false)";
+  CHECK(printed(InstanceNorm1d(2)) == at + "InstanceNorm1d(2" + one);
+  CHECK(printed(InstanceNorm2d(2)) == at + "InstanceNorm2d(2" + one);
+  CHECK(printed(InstanceNorm3d(2)) == at + "InstanceNorm3d(2" + one);
+  CHECK(printed(GroupNorm(2, 4)) == at + "GroupNorm(2, 4, eps=1e-05, affine=true)");
+  CHECK(printed(LocalResponseNorm(2)) == at + "LocalResponseNorm(2, alpha=0.0001, beta=0.75, k=1)");
+}
+
+TEST_CASE("weights of norms start as one and biases as zero, and are there where they are wanted") {
+  using Names = std::vector<std::string>;
+  nn::LayerNorm layer(nn::LayerNormOptions({2, 3}));
+  CHECK(layer->named_parameters().keys() == Names{"weight", "bias"});
+  CHECK(layer->weight.equal(ones({2, 3})));
+  CHECK(layer->bias.equal(zeros({2, 3})));
+  const nn::LayerNorm without(nn::LayerNormOptions(3).bias(false));
+  CHECK(without->named_parameters().keys() == Names{"weight"});
+  CHECK(nn::LayerNorm(nn::LayerNormOptions(3).elementwise_affine(false))->parameters().empty());
+  CHECK(nn::RMSNorm(3)->named_parameters().keys() == Names{"weight"});
+  CHECK(nn::GroupNorm(2, 4)->named_parameters().keys() == Names{"weight", "bias"});
+  CHECK(nn::GroupNorm(nn::GroupNormOptions(2, 4).affine(false))->parameters().empty());
+
+  nn::BatchNorm2d batch(3);
+  CHECK(batch->named_parameters().keys() == Names{"weight", "bias"});
+  CHECK(batch->named_buffers().keys() ==
+        Names{"running_mean", "running_var", "num_batches_tracked"});
+  batch(randn({2, 3, 4, 4}));
+  CHECK_FALSE(batch->running_mean.equal(zeros({3})));
+  {
+    const NoGradGuard no_grad;
+    batch->weight.fill_(5);
+  }
+  batch->reset_running_stats();
+  CHECK(batch->running_mean.equal(zeros({3})));
+  CHECK(batch->running_var.equal(ones({3})));
+  CHECK(batch->num_batches_tracked.item<int64_t>() == 0);
+  CHECK(batch->weight.equal(full({3}, 5.0)));
+  batch->reset_parameters();
+  CHECK(batch->weight.equal(ones({3})));
+  CHECK(nn::InstanceNorm1d(3)->parameters().empty());
+  CHECK(nn::InstanceNorm1d(3)->buffers().empty());
+}
+
+TEST_CASE("norms in a model learn, and follow the model to half and back") {
+  manual_seed(3);
+  nn::Sequential model(nn::Linear(6, 8), nn::BatchNorm1d(8), nn::LayerNorm(8), nn::RMSNorm(8));
+  const Tensor x = randn({4, 6});
+  sum(square(model->forward(x)) * randn({4, 8})).backward();
+  for (const Tensor& p : model->parameters()) CHECK(p.grad().defined());
+  model->to(kFloat16);
+  CHECK(model->forward(x.to(kFloat16)).dtype() == kFloat16);
+  CHECK(model->named_buffers()["1.num_batches_tracked"].dtype() == kInt64);
+}
+
+TEST_CASE("without running statistics BatchNorm takes those of the batch in evaluation, too") {
+  nn::BatchNorm1d layer(nn::BatchNorm1dOptions(2).track_running_stats(false));
+  CHECK(layer->buffers().empty());
+  const Tensor x = randn({5, 2}), y = layer(x);
+  layer->eval();
+  CHECK(same_bits(layer(x), y));
+}
+
+TEST_CASE("InstanceNorm takes a single sample, and in evaluation its running statistics") {
+  nn::InstanceNorm2d layer(nn::InstanceNorm2dOptions(3).affine(true).track_running_stats(true));
+  const Tensor x = randn({2, 3, 4, 5});
+  const Tensor y = layer(x);
+  CHECK(layer->num_batches_tracked.item<int64_t>() == 0);
+  CHECK_FALSE(layer->running_mean.equal(zeros({3})));
+  const Tensor mean = layer->running_mean.clone();
+  layer->eval();
+  const Tensor z = layer(x[1]);
+  CHECK(z.sizes() == Shape{3, 4, 5});
+  const Tensor expected =
+      (x[1] - mean.reshape({3, 1, 1})) / sqrt(layer->running_var.reshape({3, 1, 1}) + 1e-5);
+  CHECK(differ(z, expected, {.ulps = 4, .eps = 4}) == "");
+  CHECK(same_bits(nn::InstanceNorm2d(3)(x), nn::InstanceNorm2d(3)(x).clone()));
+}
+
+TEST_CASE("a batch with an infinity or NaN leaves running statistics bit for bit as they are") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const Dtype dtype : {kFloat32, kFloat16}) {
+    for (const double bad : {kInf, -kInf, nan}) {
+      nn::BatchNorm1d layer(3), open(nn::BatchNorm1dOptions(3).skip_nonfinite(false));
+      nn::InstanceNorm1d one(nn::InstanceNorm1dOptions(3).track_running_stats(true));
+      const Tensor good = randn({3, 3, 4}).to(dtype);
+      layer(good), open(good), one(good);
+      const Tensor mean = layer->running_mean.clone(), var = layer->running_var.clone(),
+                   of_one = one->running_mean.clone();
+      Tensor x = randn({3, 3, 4}).to(dtype);
+      x[1][2][0] = bad;
+      const Tensor y = layer(x);
+      CHECK_FALSE(y.isfinite().all().item<bool>());
+      CHECK(y.select(1, 0).isfinite().all().item<bool>());  // other channels are as ever
+      CHECK(same_bits(layer->running_mean, mean));
+      CHECK(same_bits(layer->running_var, var));
+      CHECK(layer->num_batches_tracked.item<int64_t>() == 1);
+      one(x);
+      CHECK(same_bits(one->running_mean, of_one));
+      open(x);
+      CHECK_FALSE(open->running_mean.isfinite().all().item<bool>());
+      CHECK(open->num_batches_tracked.item<int64_t>() == 2);
+      layer(good);
+      CHECK(layer->num_batches_tracked.item<int64_t>() == 2);
+      CHECK(layer->running_var.isfinite().all().item<bool>());
+    }
+  }
+}
+
+TEST_CASE("norms of the wrong input say what was expected") {
+  nn::BatchNorm1d b1(3);
+  CHECK_THROWS_WITH_AS(b1(ones({3})), doctest::Contains("BatchNorm1d: expected 2 or 3"), Error);
+  CHECK_THROWS_WITH_AS(b1(ones({2, 3, 4, 5})), doctest::Contains("[2, 3, 4, 5]"), Error);
+  CHECK_THROWS_WITH_AS(b1(ones({2, 4})), doctest::Contains("expected a floating-point [4]"), Error);
+  CHECK_THROWS_WITH_AS(b1(ones({1, 3})), doctest::Contains("one value for each channel"), Error);
+  CHECK(same_bits(b1->running_mean, zeros({3})));
+  b1->eval();
+  CHECK_NOTHROW(b1(ones({1, 3})));
+  CHECK_THROWS_WITH_AS(nn::BatchNorm2d(3)(ones({2, 3, 4})), doctest::Contains("expected 4"), Error);
+  CHECK_THROWS_WITH_AS(nn::InstanceNorm2d(3)(ones({2, 3})), doctest::Contains("expected 3 or 4"),
+                       Error);
+  CHECK_THROWS_WITH_AS(nn::InstanceNorm1d(3)(ones({2, 3, 1})), doctest::Contains("no variance"),
+                       Error);
+  CHECK_THROWS_WITH_AS(nn::GroupNorm(3, 4), doctest::Contains("not divisible by num_groups 3"),
+                       Error);
+  CHECK_THROWS_WITH_AS(nn::GroupNorm(2, 4)(ones({2, 3})), doctest::Contains("3 channels"), Error);
+  CHECK_THROWS_WITH_AS(nn::LayerNorm(5)(ones({2, 6})),
+                       doctest::Contains("[2, 6] does not end in normalized_shape [5]"), Error);
+  CHECK_THROWS_WITH_AS(nn::LayerNorm(nn::LayerNormOptions(Shape{})),
+                       doctest::Contains("normalized_shape is empty"), Error);
+  CHECK_THROWS_WITH_AS(nn::BatchNorm1d(0), doctest::Contains("must be positive"), Error);
+  CHECK_THROWS_WITH_AS(nn::LocalResponseNorm(2)(ones({2, 6})), doctest::Contains("(N, C, …)"),
+                       Error);
+}
