@@ -1,6 +1,6 @@
 // Softmax along the last dimension: statistics in float (double), one pass over a row that stays in
 // cache.
-#include <limits>
+#include <cmath>
 
 #include "halftape/cpu/cascade.h"
 #include "halftape/cpu/kernels.h"
@@ -13,17 +13,7 @@ template <class S>
 void softmax_as(const Array& y, const Array& x, bool log) {
   for_rows<S, 1>(y, {x}, [log](int64_t, std::array<S*, 2> rows, int64_t length, int64_t padded) {
     S *out = rows[0], *in = rows[1];
-    for (int64_t i = length; i < padded; ++i)
-      in[i] = -std::numeric_limits<S>::infinity();  // adds e^−∞ = 0
-    S top = in[0];
-    for (int64_t i = 1; i < length; ++i) top = top != top || top > in[i] ? top : in[i];
-    Chunk<S> acc(S(0));
-    for (int64_t i = 0; i < padded; i += kLanes) {
-      at(out, i) = exp(at(in, i) - top);
-      // A row of −∞ is NaN throughout; its padding must not matter either way.
-      acc = acc + at(out, i);
-    }
-    const S total = combine_lanes<formula::Sum>(acc);
+    const auto [top, total] = Exponentials<S>(out, in, length, padded);
     if (log) {
       const S shift = std::log(total);
       for (int64_t i = 0; i < padded; i += kLanes) at(out, i) = (at(in, i) - top) - shift;

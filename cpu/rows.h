@@ -1,7 +1,10 @@
 // Rows, one after the other, in buffers of whole chunks: read once, worked on in cache, written
 // once.
 #pragma once
+#include <limits>
+
 #include "halftape/cpu/allocator.h"
+#include "halftape/cpu/cascade.h"
 #include "halftape/cpu/loop.h"
 
 namespace halftape::cpu {
@@ -51,5 +54,25 @@ void for_rows(const Array& y, const std::array<Array, N>& inputs, const F& f) {
   };
   parallel_ranges(count, std::max<int64_t>(1, 8192 / std::max<int64_t>(1, length)), work);
 }
+
+/// out ← e^(in − top) of a row, whose padding adds nothing; `top` is its largest element, `total`
+/// the sum.
+template <class S>
+struct Exponentials {
+  S top, total;
+  Exponentials(S* out, S* in, int64_t length, int64_t padded) {
+    for (int64_t i = length; i < padded; ++i)
+      in[i] = -std::numeric_limits<S>::infinity();  // adds e^−∞ = 0
+    top = in[0];
+    for (int64_t i = 1; i < length; ++i) top = top != top || top > in[i] ? top : in[i];
+    Chunk<S> acc(S(0));
+    for (int64_t i = 0; i < padded; i += kLanes) {
+      at(out, i) = exp(at(in, i) - top);
+      // A row of −∞ is NaN throughout; its padding must not matter either way.
+      acc = acc + at(out, i);
+    }
+    total = combine_lanes<formula::Sum>(acc);
+  }
+};
 
 }  // namespace halftape::cpu

@@ -5,28 +5,10 @@
 #include "halftape/cuda/kernels.h"
 #include "halftape/cuda/lanes.cuh"
 #include "halftape/cuda/layout.h"
+#include "halftape/cuda/range.cuh"
 
 namespace halftape::cuda {
 namespace {
-
-/// What an index may be, and whose it is.
-struct Range {
-  int64_t low, limit;
-  IndexUse use;
-  Board* board;
-
-  __device__ bool holds(int64_t value) const { return value >= low && value < limit; }
-  /// The first to come is heard; the others would say much the same.
-  __device__ void report(int64_t value, int64_t position) const {
-    Board::BadIndex& note = board->bad_index;
-    if (atomicCAS(&note.taken, 0u, 1u) != 0) return;
-    note.op = use.op, note.argument = use.argument;
-    note.value = value, note.position = position;
-    note.low = low, note.limit = limit;
-    __threadfence_system();
-    *static_cast<volatile unsigned*>(&note.ready) = 1;
-  }
-};
 
 /// i / n and i % n, several times faster where 32 bits do.
 struct Quotient {
