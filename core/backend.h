@@ -49,6 +49,21 @@ struct Gemm {
 /// A row of a mask: whole words of 128 bits, as cuBLASLt wants them.
 constexpr int64_t relu_mask_bytes(int64_t n) { return (n + 127) / 128 * 16; }
 
+/// Cross-entropy of rows of logits x with the numbers of their classes, and its gradient, in one
+/// pass: with q = weight·((1 − smoothing)·[class is target] + smoothing/C), a row's loss is
+/// −Σ q·log softmax(x). A target is checked as an index is, unless it is `ignored`: then its row
+/// loses nothing. All but x are contiguous, and float32 (float64 where x is) but for the target.
+struct CrossEntropy {
+  Array x;            // (…, C), C > 0
+  Array target;       // (…) int64
+  Array weight = {};  // (C); undefined: 1
+  int64_t ignored = -100;
+  double smoothing = 0;
+  Array loss;          // (…)
+  Array counted = {};  // (…): the target's weight, 0 where it is ignored; undefined: not wanted
+  Array grad = {};     // (…, C): of each row's loss by the row; undefined: not wanted
+};
+
 enum class Distribution : uint8_t {
   Uniform,    // a + (b − a)·u, u in [0, 1)
   Normal,     // mean a, standard deviation b
@@ -173,6 +188,7 @@ class Backend {
                           const RunningStats& running) = 0;
   virtual void batch_norm_grad(const NormGrads& d, const Array& g, const Norm& norm,
                                bool training) = 0;
+  virtual void cross_entropy(const CrossEntropy&) = 0;
 
   // Indexing along `dim`. index: int64, checked by the kernel before anything is written (throws,
   // naming value and position; dimensions along which the index repeats by a stride of 0 count

@@ -58,6 +58,7 @@ class CpuBackend final : public Backend {
                        bool training) override {
     cpu::batch_norm_grad(d, g, norm, training);
   }
+  void cross_entropy(const CrossEntropy& o) override { cpu::cross_entropy(o); }
   void gather(const Array& y, const Array& x, int dim, const Array& index, IndexUse use) override {
     cpu::gather(y, x, dim, index, use);
   }

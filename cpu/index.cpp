@@ -8,19 +8,6 @@
 namespace halftape::cpu {
 namespace {
 
-/// Throws unless low ≤ index < limit everywhere. A dimension along which the index repeats is
-/// looked at once, so that the position is one in what the caller wrote.
-void check(const Array& index, int64_t low, int64_t limit, IndexUse use) {
-  Array distinct = index;
-  for (int d = 0; d < index.dim(); ++d)
-    if (index.strides()[d] == 0) distinct = distinct.slice(d, 0, 1);
-  const Array flat = distinct.to_contiguous();
-  const int64_t* at = flat.data<int64_t>();
-  for (int64_t i = 0; i < flat.numel(); ++i)
-    HALFTAPE_CHECK(at[i] >= low && at[i] < limit, use.op, ": ", use.argument, " ", at[i],
-                   " at position ", i, " is out of range [", low, ", ", limit, ")");
-}
-
 /// The walk along an index in row-major order: n neighbours that move together between an offset in
 /// `far`, where the index says to go along `dim`, and one in `near`, which has the index's shape.
 class Runs {
@@ -97,8 +84,20 @@ void take_in(const Array& y, const Array& g, int dim, const Array& index) {
 
 }  // namespace
 
+void check_index(const Array& index, int64_t low, int64_t limit, IndexUse use,
+                 std::optional<int64_t> exempt) {
+  Array distinct = index;
+  for (int d = 0; d < index.dim(); ++d)
+    if (index.strides()[d] == 0) distinct = distinct.slice(d, 0, 1);
+  const Array flat = distinct.to_contiguous();
+  const int64_t* at = flat.data<int64_t>();
+  for (int64_t i = 0; i < flat.numel(); ++i)
+    HALFTAPE_CHECK((at[i] >= low && at[i] < limit) || at[i] == exempt, use.op, ": ", use.argument,
+                   " ", at[i], " at position ", i, " is out of range [", low, ", ", limit, ")");
+}
+
 void gather(const Array& y, const Array& x, int dim, const Array& index, IndexUse use) {
-  check(index, 0, x.size(dim), use);
+  check_index(index, 0, x.size(dim), use);
   visit(y.dtype(), [&](auto t) {
     using T = typename decltype(t)::type;
     const T* from = x.data<T>();
@@ -114,7 +113,7 @@ void gather(const Array& y, const Array& x, int dim, const Array& index, IndexUs
 }
 
 void scatter(const Array& y, const Array& x, int dim, const Array& index, IndexUse use) {
-  check(index, 0, y.size(dim), use);
+  check_index(index, 0, y.size(dim), use);
   visit(y.dtype(), [&](auto t) {
     using T = typename decltype(t)::type;
     const T* from = x.data<T>();
@@ -126,7 +125,7 @@ void scatter(const Array& y, const Array& x, int dim, const Array& index, IndexU
 
 void scatter_reduce(OpId op, const Array& y, const Array& g, int dim, const Array& index,
                     IndexUse use) {
-  check(index, 0, y.size(dim), use);
+  check_index(index, 0, y.size(dim), use);
   // 16-bit sums are kept in float and rounded once; whole numbers wrap when they are stored.
   const Dtype wide = !is_floating_point(y.dtype()) ? kInt64
                      : is_16bit(y.dtype())         ? kFloat32
@@ -149,7 +148,7 @@ void scatter_reduce(OpId op, const Array& y, const Array& g, int dim, const Arra
 
 void flat_index(const Array& y, std::span<const Array> indices, const Shape& sizes, IndexUse use) {
   for (size_t k = 0; k < indices.size(); ++k)
-    check(indices[k], -sizes[static_cast<int>(k)], sizes[static_cast<int>(k)], use);
+    check_index(indices[k], -sizes[static_cast<int>(k)], sizes[static_cast<int>(k)], use);
   int64_t* out = y.data<int64_t>();
   std::fill(out, out + y.numel(), 0);
   for (size_t k = 0; k < indices.size(); ++k) {

@@ -1,5 +1,7 @@
 // The CPU's kernels, one file per family; the contract is documented in core/backend.h.
 #pragma once
+#include <optional>
+
 #include "halftape/core/backend.h"
 
 namespace halftape::cpu {
@@ -23,6 +25,11 @@ void row_norm(const Array& y, const Norm& norm);
 void row_norm_grad(const NormGrads& d, const Array& g, const Norm& norm);
 void batch_norm(const Array& y, const Norm& norm, bool training, const RunningStats& running);
 void batch_norm_grad(const NormGrads& d, const Array& g, const Norm& norm, bool training);
+void cross_entropy(const CrossEntropy&);
+/// Throws unless low ≤ index < limit everywhere, or `exempt`. A dimension along which the index
+/// repeats is looked at once, so that the position is one in what the caller wrote.
+void check_index(const Array& index, int64_t low, int64_t limit, IndexUse use,
+                 std::optional<int64_t> exempt = {});
 void gather(const Array& y, const Array& x, int dim, const Array& index, IndexUse use);
 void scatter(const Array& y, const Array& x, int dim, const Array& index, IndexUse use);
 void scatter_reduce(OpId op, const Array& y, const Array& g, int dim, const Array& index,

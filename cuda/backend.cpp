@@ -82,6 +82,7 @@ class CudaBackend final : public Backend {
                        bool training) override {
     cuda::batch_norm_grad(d, g, norm, training);
   }
+  void cross_entropy(const CrossEntropy& o) override { cuda::cross_entropy(o); }
   void gather(const Array& y, const Array& x, int dim, const Array& index, IndexUse use) override {
     cuda::gather(y, x, dim, index, use);
   }

@@ -1,7 +1,8 @@
-// Softmax along the last dimension: statistics in float (double).
+// Softmax and cross-entropy along the last dimension: statistics in float (double).
 #include <limits>
 
 #include "halftape/cuda/kernels.h"
+#include "halftape/cuda/range.cuh"
 #include "halftape/cuda/rows.cuh"
 
 namespace halftape::cuda {
@@ -57,6 +58,86 @@ __global__ void softmax_grad_rows(const __grid_constant__ Rows<3> a, bool log) {
   });
 }
 
+/// Losses and rows' numbers as the kernel of cross-entropy is given them.
+template <class S>
+struct Targets {
+  const int64_t* target;
+  const S* weight;  // null: 1
+  int64_t ignored;
+  Range range;
+  S smoothing;
+  S *loss, *counted;  // counted: null when it is not wanted
+  bool grad;          // is it wanted?
+
+  __device__ S weight_of(int64_t c) const { return weight ? weight[c] : S(1); }
+};
+
+/// The gradient of each row's loss by the row, and the loss.
+template <class S, class Team, int kHeld>
+__global__ void cross_entropy_rows(const __grid_constant__ Rows<2> a,
+                                   const __grid_constant__ Targets<S> o) {
+  for_rows<Team>(a, [&](int64_t row, char* const(&at)[2]) {
+    const int64_t t = o.target[row];
+    const bool counts = t != o.ignored, first = threadIdx.x % Team::kSize == 0;
+    if (counts && !o.range.holds(t)) {
+      if (first) o.range.report(t, row);
+      return;
+    }
+    const S w = counts ? o.weight_of(t) : S(0);
+    if (first && o.counted) o.counted[row] = w;
+    if (first && !counts) o.loss[row] = 0;
+    if (!counts && !o.grad) return;
+    constexpr S lowest = -std::numeric_limits<S>::infinity();  // adds e^−∞ = 0
+    Inputs<S, Team, 2, kHeld> in(a, at, lowest);
+    if (!counts) {
+      in.each([&](S(&x)[1][kPack], int64_t begin) {
+        unrolled<kPack>([&](int i) { x[0][i] = 0; });
+        in.write(x[0], begin);
+      });
+      return;
+    }
+    S top = lowest, total = 0;
+    in.each([&](S(&x)[1][kPack], int64_t) {
+      unrolled<kPack>([&](int i) { top = formula::Max::step(top, x[0][i]); });
+    });
+    top = Team::template all<formula::Max>(top);
+    in.each([&](S(&x)[1][kPack], int64_t) {
+      unrolled<kPack>([&](int i) { total += exp(x[0][i] - top); });
+    });
+    total = Team::template all<formula::Sum>(total);
+    const S shift = halftape::log(total), hard = (S(1) - o.smoothing) * w;
+    const auto lost = [&](S x) { return shift - (x - top); };  // −ln p
+    const S each = o.smoothing / static_cast<S>(a.length);
+    S spread = 0, all = 0;  // what smoothing adds; the weight of all classes
+    if (o.smoothing != 0) {
+      in.each([&](S(&x)[1][kPack], int64_t begin) {
+        unrolled<kPack>([&](int i) {
+          if (begin + i >= a.length) return;
+          const S weight = o.weight_of(begin + i);
+          spread += weight * lost(x[0][i]);
+          all += weight;
+        });
+      });
+      spread = Team::template all<formula::Sum>(spread);
+      all = Team::template all<formula::Sum>(all);
+    }
+    if (first)
+      o.loss[row] =
+          hard * lost(load<S>(at[1] + t * a.along[1].step, a.along[1].dtype)) + each * spread;
+    if (!o.grad) return;
+    const S factor = (hard + each * all) / total;
+    in.each([&](S(&x)[1][kPack], int64_t begin) {
+      unrolled<kPack>([&](int i) {
+        const int64_t c = begin + i;
+        S g = exp(x[0][i] - top) * factor;
+        if (o.smoothing != 0 && c < a.length) g -= each * o.weight_of(c);
+        x[0][i] = c == t ? g - hard : g;
+      });
+      in.write(x[0], begin);
+    });
+  });
+}
+
 }  // namespace
 
 void softmax(const Array& y, const Array& x, bool log) {
@@ -74,6 +155,27 @@ void softmax_grad(const Array& dx, const Array& g, const Array& y, bool log) {
     launch_rows<3, bool>("softmax gradient", {dx, g, y}, log,
                          {softmax_grad_rows<S, Warp, 1>, softmax_grad_rows<S, Warp, 4>,
                           softmax_grad_rows<S, Block, 0>});
+  });
+}
+
+void cross_entropy(const CrossEntropy& o) {
+  in_its_precision(o.loss, [&](auto t) {
+    using S = typename decltype(t)::type;
+    const Array written = o.grad.defined() ? o.grad : o.x;  // which then is not
+    const Targets<S> targets{
+        o.target.data<int64_t>(),
+        o.weight.defined() ? o.weight.data<S>() : nullptr,
+        o.ignored,
+        {0, o.x.size(o.x.dim() - 1), {"cross_entropy", "target"}, Context::of(o.x).board()},
+        static_cast<S>(o.smoothing),
+        o.loss.data<S>(),
+        o.counted.defined() ? o.counted.data<S>() : nullptr,
+        o.grad.defined()};
+    // Four runs of doubles are more than a thread has registers for: it reads them again.
+    constexpr int kMany = std::is_same_v<S, double> ? 0 : 4;
+    launch_rows<2, Targets<S>>("cross_entropy", {written, o.x}, targets,
+                               {cross_entropy_rows<S, Warp, 1>, cross_entropy_rows<S, Warp, kMany>,
+                                cross_entropy_rows<S, Block, 0>});
   });
 }
 

@@ -576,6 +576,37 @@ TEST_CASE("normalisation, its gradients and running statistics give the same bit
   }
 }
 
+TEST_CASE("cross_entropy gives the same bits anyhow") {
+  for (const Dtype d : floats) {
+    const Dtype wide = is_16bit(d) ? kFloat32 : d;
+    for (const Shape& s :
+         {Shape{5}, Shape{7, 31}, Shape{3, 5, 33}, Shape{3000, 10}, Shape{3, 9001}}) {
+      const Shape rows = reduced_shape(s, {s.size() - 1}, false);
+      const int64_t C = s.back();
+      const Array target(rows, kInt64, kCPU), weight = numbers({C}, wide, 4, false);
+      for (int64_t i = 0; i < target.numel(); ++i)
+        target.data<int64_t>()[i] = i % 4 == 3 ? -100 : i * 7919 % C;
+      const Array there = target.to(get_default_device()),
+                  weights = weight.to(get_default_device());
+      for (const double smoothing : {0.0, 0.1}) {
+        check({"cross_entropy",
+               {numbers(rows, wide), numbers(rows, wide), numbers(s, wide)},
+               {numbers(s, d, 2, false)},
+               [&](const Arrays& y, const Arrays& x) {
+                 tested().cross_entropy({.x = x[0],
+                                         .target = there,
+                                         .weight = smoothing == 0 ? Array() : weights,
+                                         .smoothing = smoothing,
+                                         .loss = y[0],
+                                         .counted = y[1],
+                                         .grad = y[2]});
+               },
+               true});
+      }
+    }
+  }
+}
+
 TEST_CASE("gather, the scatters and random numbers give the same bits anyhow") {
   for (const auto* dtypes : {&floats, &whole}) {
     for (const Dtype d : *dtypes) {

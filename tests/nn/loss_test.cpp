@@ -7,34 +7,18 @@
 #include <limits>
 
 #include "halftape/tests/support/close.h"
-#include "halftape/tests/support/vectors.h"
+#include "halftape/tests/support/loss_vectors.h"
 
 using namespace halftape;
 namespace F = nn::functional;
+using testing::check;
+using testing::classes;
 using testing::differ;
-using testing::Tolerance;
+using testing::reductions;
 
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-
-const std::pair<Reduction, std::string> reductions[] = {
-    {kNone, "none"}, {kMean, "mean"}, {kSum, "sum"}};
-
-Tensor classes(const std::vector<double>& values) { return tensor(values, kFloat64).to(kInt64); }
-
-/// The value, and the gradients for an incoming gradient of 1, 2, 3, … as the vectors have them.
-void check(const testing::Vectors& torch, const std::string& name, const Tensor& loss,
-           const std::vector<Tensor>& inputs, Tolerance allowed = {.ulps = 16, .eps = 4}) {
-  CAPTURE(name);
-  CHECK(differ(loss, torch[name + "/value"], allowed) == "");
-  std::vector<double> upstream;
-  for (int64_t i = 1; i <= loss.numel(); ++i) upstream.push_back(static_cast<double>(i));
-  const auto grads =
-      autograd::grad({loss}, inputs, {tensor(upstream, kFloat64).reshape(loss.sizes())});
-  for (size_t i = 0; i < grads.size(); ++i)
-    CHECK(differ(grads[i], torch[name + "/grad" + std::to_string(i)], allowed) == "");
-}
 
 }  // namespace
 

@@ -360,8 +360,7 @@ void loss_rows(Rows& rows) {
                               return std::vector<double>{(out[0] + out[1]) / (w[2] + w[0])};
                             return as_reduced(out, reduction);
                           },
-                      .cast = Cast::Float32,
-                      .one_kernel = false});
+                      .cast = Cast::Float32});
     }
     rows.push_back({.name = "nll_loss",
                     .call =
@@ -373,8 +372,7 @@ void loss_rows(Rows& rows) {
                         [=](const std::vector<Values>& in) {
                           return as_reduced({-in[0].v[2], -in[0].v[4], -in[0].v[11]}, reduction);
                         },
-                    .cast = Cast::Float32,
-                    .one_kernel = false});
+                    .cast = Cast::Float32});
   }
   rows.push_back({.name = "dropout",
                   .call =

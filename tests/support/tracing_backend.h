@@ -85,6 +85,8 @@ class TracingBackend final : public Backend {
   void batch_norm_grad(const NormGrads& d, const Array& g, const Norm& norm,
                        bool training) override {
     note("batch_norm_grad"), cpu().batch_norm_grad(d, g, norm, training);
+  void cross_entropy(const CrossEntropy& o) override {
+    note("cross_entropy"), cpu().cross_entropy(o);
   }
   void gather(const Array& y, const Array& x, int dim, const Array& index, IndexUse use) override {
     note("gather"), cpu().gather(y, x, dim, index, use);

@@ -1,0 +1,23 @@
+// What the losses are made of: halves computed in float32, shapes that must be equal, and what
+// becomes of the losses of elements.
+#pragma once
+#include "halftape/autograd/op_scope.h"
+#include "halftape/autograd/ops/loss.h"
+
+namespace halftape {
+namespace detail {
+
+/// Of several steps in a half's place: they are taken in float32, and the result is rounded once.
+inline Dtype wide(Dtype d) { return is_16bit(d) ? kFloat32 : d; }
+
+/// The dtype that a loss of these has; throws unless it is a floating-point one.
+Dtype loss_dtype(const char* op, std::initializer_list<const Tensor*> inputs);
+
+/// int64 targets (), (N) or (N, d1, …) for x (C), (N, C) or (N, C, d1, …), and weights (C) or none.
+void check_classes(const char* op, const Tensor& x, const Tensor& target, const Tensor& weight);
+void same_shape(const char* op, const Tensor& x, const Tensor& y);
+
+Tensor reduced(const char* op, const Tensor& losses, Reduction reduction);
+
+}  // namespace detail
+}  // namespace halftape

@@ -1,0 +1,182 @@
+// cross_entropy on the GPU: as on the CPU, for rows of any length and layout, and as much is said
+// of a target out of range.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "../support/close.h"
+#include "../support/message.h"
+#include "on_gpu.h"
+
+using namespace halftape;
+using halftape::testing::differ;
+using halftape::testing::message;
+using halftape::testing::on_gpu;
+
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+const Dtype floats[] = {kFloat16, kBFloat16, kFloat32, kFloat64};
+
+Array normal(const Shape& shape, Dtype dtype, uint64_t seed, double spread = 2) {
+  Array x(shape, dtype, kCPU);
+  cpu_backend().random(x, Distribution::Normal, 0, spread, {seed, 0});
+  return x;
+}
+/// Classes below C; every fifth is ignored.
+Array some_classes(const Shape& shape, int64_t C, int64_t ignored) {
+  const Array t(shape, kInt64, kCPU);
+  for (int64_t i = 0; i < t.numel(); ++i)
+    t.data<int64_t>()[i] = i % 5 == 3 ? ignored : i * 7919 % C;
+  return t;
+}
+
+/// The same call on both devices, and what comes of it.
+struct Both {
+  CrossEntropy cpu, gpu;
+
+  Both(const Array& x, const Array& target, const Array& weight, double smoothing, int64_t ignored,
+       bool counted = true, bool grad = true) {
+    const Dtype wide = x.dtype() == kFloat64 ? kFloat64 : kFloat32;
+    const auto whole = [&](const Shape& shape, bool wanted) {  // NaN where nothing is written
+      return wanted ? full(shape, std::nan(""), wide, kCPU) : Array();
+    };
+    cpu = {.x = x,
+           .target = target,
+           .weight = weight,
+           .ignored = ignored,
+           .smoothing = smoothing,
+           .loss = whole(target.shape(), true),
+           .counted = whole(target.shape(), counted),
+           .grad = whole(x.shape(), grad)};
+    gpu = cpu;
+    for (Array* a : {&gpu.x, &gpu.target, &gpu.weight, &gpu.loss, &gpu.counted, &gpu.grad})
+      *a = on_gpu(*a);
+  }
+  void run() const {
+    cpu_backend().cross_entropy(cpu);
+    backend(kCUDA).cross_entropy(gpu);
+  }
+  void compare() const {
+    const auto same = [](const Array& there, const Array& here, testing::Tolerance allowed) {
+      if (!here.defined()) return;
+      CHECK(differ(Tensor(there.to(kCPU)), Tensor(here), allowed) == "");
+    };
+    same(gpu.loss, cpu.loss, {.ulps = 4, .eps = 16});
+    same(gpu.counted, cpu.counted, {});
+    same(gpu.grad, cpu.grad, {.ulps = 8, .eps = 2, .scale = 1});
+  }
+};
+
+}  // namespace
+
+TEST_CASE("gpu: cross_entropy and its gradient are the CPU's, for rows of any length and dtype") {
+  for (const int64_t C : {1, 5, 32, 33, 256, 257, 1000, 1024, 1025, 5000}) {
+    for (const Dtype dtype : floats) {
+      const Dtype wide = dtype == kFloat64 ? kFloat64 : kFloat32;
+      const Array x = normal({3, 7, C}, dtype, 1), t = some_classes({3, 7}, C, -100);
+      const Array w = full({C}, 0.5, wide, kCPU);
+      for (int64_t c = 0; c < C; c += 3) cpu_backend().fill(w.slice(0, c, c + 1), 1.75);
+      for (const bool weighted : {false, true}) {
+        for (const double smoothing : {0.0, 0.1}) {
+          CAPTURE(C);
+          CAPTURE(dtype);
+          CAPTURE(weighted);
+          CAPTURE(smoothing);
+          const Both both(x, t, weighted ? w : Array(), smoothing, -100);
+          both.run();
+          both.compare();
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("gpu: cross_entropy gives no other bits for logits that lie otherwise") {
+  for (const int64_t C : {5, 300, 1500}) {
+    for (const Dtype dtype : floats) {
+      CAPTURE(C);
+      CAPTURE(dtype);
+      const Array x = normal({6, C}, dtype, 2), t = some_classes({6}, C, 1);
+      const Both plain(x, t, {}, 0.1, 1);
+      plain.run();
+      const Array turned = x.transpose(0, 1).clone().transpose(0, 1);
+      const Array all({6, 2 * C + 1}, dtype, kCPU), odd = all.slice(1, 1, 2 * C + 1, 2);
+      cpu_backend().copy(odd, x);
+      for (const Array& other : {turned, odd}) {
+        const Both both(other, t, {}, 0.1, 1);
+        both.run();
+        CHECK(differ(Tensor(both.gpu.loss.to(kCPU)), Tensor(plain.gpu.loss.to(kCPU)), {}) == "");
+        CHECK(differ(Tensor(both.gpu.grad.to(kCPU)), Tensor(plain.gpu.grad.to(kCPU)), {}) == "");
+      }
+    }
+  }
+}
+
+TEST_CASE("gpu: what of cross_entropy is not wanted is not written, and nothing else changes") {
+  for (const int64_t C : {10, 1500}) {
+    const Array x = normal({9, C}, kFloat32, 3), t = some_classes({9}, C, -1);
+    for (const bool counted : {false, true}) {
+      for (const bool grad : {false, true}) {
+        const Both both(x, t, {}, 0, -1, counted, grad);
+        both.run();
+        both.compare();
+        CHECK(differ(Tensor(both.gpu.x.to(kCPU)), Tensor(x), {}) == "");
+      }
+    }
+  }
+  const Both none(Array({0, 5}, kFloat32, kCPU), Array({0}, kInt64, kCPU), {}, 0, -1);
+  none.run();
+}
+
+TEST_CASE("gpu: a block that works on one long row of logits after the other keeps them apart") {
+  const Array x = normal({70, 1100}, kFloat32, 4, 6), t = some_classes({70}, 1100, -100);
+  const Both both(x, t, {}, 0.2, -100);
+  both.run();
+  both.compare();
+}
+
+TEST_CASE("gpu: rows of infinities and NaN lose what they do on the CPU, ignored ones nothing") {
+  for (const int64_t C : {9, 300, 1500}) {
+    const Array x = normal({6, C}, kFloat32, 5), t = some_classes({6}, C, 2);
+    cpu_backend().fill(x.select(0, 0), -kInf);
+    cpu_backend().fill(x.slice(0, 1, 2).slice(1, 3, 4), kInf);
+    cpu_backend().fill(x.slice(0, 2, 3).slice(1, 4, 5), std::nan(""));
+    cpu_backend().fill(x.slice(0, 3, 4), std::nan(""));  // its target is ignored
+    cpu_backend().fill(x.slice(0, 5, 6).slice(1, 0, 1), -kInf);
+    for (const double smoothing : {0.0, 0.1}) {
+      const Both both(x, t, {}, smoothing, 2);
+      both.run();
+      both.compare();
+    }
+  }
+}
+
+TEST_CASE("gpu: a target out of range is told in the CPU's words, and the other rows are done") {
+  for (const int64_t C : {5, 1500}) {
+    for (const int64_t bad : {C, int64_t{-1}, C + 100000}) {
+      CAPTURE(C);
+      CAPTURE(bad);
+      const Array x = normal({4, C}, kFloat32, 6), t = some_classes({4}, C, -100);
+      t.data<int64_t>()[2] = bad;
+      const Both both(x, t, {}, 0, -100);
+      const std::string expected = message([&] { cpu_backend().cross_entropy(both.cpu); });
+      CHECK(expected == "cross_entropy: target " + std::to_string(bad) +
+                            " at position 2 is out of range [0, " + std::to_string(C) + ")");
+      for (double loss : Tensor(both.cpu.loss).to_vector()) CHECK(std::isnan(loss));
+      CHECK(message([&] {
+              backend(kCUDA).cross_entropy(both.gpu);
+              backend(kCUDA).synchronize();
+            }) == expected);
+      CHECK(message([] { backend(kCUDA).synchronize(); }) == "");
+      const auto losses = Tensor(both.gpu.loss.to(kCPU)).to_vector();
+      CHECK(std::isfinite(losses[0]));
+      CHECK(std::isfinite(losses[1]));
+      CHECK(std::isnan(losses[2]));
+      CHECK(losses[3] == 0);
+    }
+  }
+}
