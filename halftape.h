@@ -27,6 +27,7 @@
 #include "halftape/autograd/ops/index.h"
 #include "halftape/autograd/ops/linear.h"
 #include "halftape/autograd/ops/loss.h"
+#include "halftape/autograd/ops/margin_loss.h"
 #include "halftape/autograd/ops/mask.h"
 #include "halftape/autograd/ops/matmul.h"
 #include "halftape/autograd/ops/norm.h"

@@ -71,8 +71,8 @@ const Policy& Policy::standard() {
 }
 
 const Policy& Policy::torch_cuda() {
-  // cross_entropy, pairwise_distance, normalize and local_response_norm are not on torch's list,
-  // but made of ops that are: log_softmax and nll_loss; norm; norm; pow.
+  // cross_entropy, gaussian_nll_loss, pairwise_distance, normalize and local_response_norm are not
+  // on torch's list, but made of ops that are: log_softmax and nll_loss; log; norm; norm; pow.
   static const Policy p = listed(
       {"matmul", "mm", "bmm", "mv", "addmm", "addmv", "addr", "addbmm", "baddbmm", "einsum",
        "linear", "prelu"},
@@ -81,6 +81,7 @@ const Policy& Policy::torch_cuda() {
        "binary_cross_entropy_with_logits",
        "cdist",
        "cosh",
+       "cosine_embedding_loss",
        "cosine_similarity",
        "cross_entropy",
        "cumprod",
@@ -88,7 +89,12 @@ const Policy& Policy::torch_cuda() {
        "dist",
        "exp",
        "expm1",
+       "gaussian_nll_loss",
        "group_norm",
+       "hinge_embedding_loss",
+       "huber_loss",
+       "kl_div",
+       "l1_loss",
        "layer_norm",
        "local_response_norm",
        "log",
@@ -97,21 +103,28 @@ const Policy& Policy::torch_cuda() {
        "log2",
        "log_softmax",
        "logsumexp",
+       "margin_ranking_loss",
        "mse_loss",
+       "multi_margin_loss",
+       "multilabel_margin_loss",
        "nll_loss",
        "norm",
        "normalize",
        "pairwise_distance",
+       "poisson_nll_loss",
        "pow",
        "prod",
        "reciprocal",
        "rms_norm",
        "rsqrt",
        "sinh",
+       "smooth_l1_loss",
+       "soft_margin_loss",
        "softmax",
        "softplus",
        "sum",
-       "tan"},
+       "tan",
+       "triplet_margin_loss"},
       {"addcdiv", "addcmul", "atan2", "bilinear", "dot", "index_put", "scatter_add", "tensordot"},
       {"binary_cross_entropy"});
   return p;
@@ -119,12 +132,29 @@ const Policy& Policy::torch_cuda() {
 
 const Policy& Policy::torch_cpu() {
   // einsum and tensordot are not on torch's list, but made of products that are.
-  static const Policy p =
-      listed({"matmul", "mm", "bmm", "addmm", "addbmm", "baddbmm", "linear", "prelu", "einsum",
-              "tensordot"},
-             {"binary_cross_entropy", "binary_cross_entropy_with_logits", "cdist", "cross_entropy",
-              "mse_loss", "nll_loss", "prod", "trace"},
-             {"cat"});
+  static const Policy p = listed({"matmul", "mm", "bmm", "addmm", "addbmm", "baddbmm", "linear",
+                                  "prelu", "einsum", "tensordot"},
+                                 {"binary_cross_entropy",
+                                  "binary_cross_entropy_with_logits",
+                                  "cdist",
+                                  "cosine_embedding_loss",
+                                  "cross_entropy",
+                                  "hinge_embedding_loss",
+                                  "huber_loss",
+                                  "kl_div",
+                                  "l1_loss",
+                                  "margin_ranking_loss",
+                                  "mse_loss",
+                                  "multi_margin_loss",
+                                  "multilabel_margin_loss",
+                                  "nll_loss",
+                                  "poisson_nll_loss",
+                                  "prod",
+                                  "smooth_l1_loss",
+                                  "soft_margin_loss",
+                                  "trace",
+                                  "triplet_margin_loss"},
+                                 {"cat"});
   return p;
 }
 

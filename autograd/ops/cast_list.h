@@ -17,7 +17,12 @@ namespace halftape {
   OP(logsumexp, Float32) OP(dist, Float32) OP(cdist, Float32) OP(pairwise_distance, Float32)        \
   OP(cosine_similarity, Float32) OP(softmax, Float32) OP(log_softmax, Float32)                      \
   OP(nll_loss, Float32) OP(cross_entropy, Float32) OP(mse_loss, Float32)                            \
-  OP(binary_cross_entropy_with_logits, Float32)                                                     \
+  OP(binary_cross_entropy_with_logits, Float32) OP(l1_loss, Float32) OP(smooth_l1_loss, Float32)    \
+  OP(huber_loss, Float32) OP(kl_div, Float32) OP(poisson_nll_loss, Float32)                         \
+  OP(gaussian_nll_loss, Float32) OP(hinge_embedding_loss, Float32) OP(soft_margin_loss, Float32)    \
+  OP(margin_ranking_loss, Float32) OP(cosine_embedding_loss, Float32)                               \
+  OP(multi_margin_loss, Float32) OP(multilabel_margin_loss, Float32)                                \
+  OP(triplet_margin_loss, Float32)                                                                  \
   OP(layer_norm, Float32) OP(rms_norm, Float32) OP(group_norm, Float32)                             \
   OP(local_response_norm, Float32) OP(normalize, Float32)                                           \
   /* Their inputs must agree. */                                                                    \

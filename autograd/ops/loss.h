@@ -1,11 +1,13 @@
 // Losses, as functions: of classes, and of the elements of two tensors. `reduction` is what becomes
-// of the single losses.
+// of the single losses. Those of margins and distances stand in margin_loss.h. Halves are computed
+// in float32 and rounded once.
 #pragma once
 #include "halftape/autograd/tensor.h"
 
 namespace halftape {
 
-enum class Reduction : uint8_t { None, Mean, Sum };
+/// BatchMean: their sum over the number of samples; for kl_div alone.
+enum class Reduction : uint8_t { None, Mean, Sum, BatchMean };
 
 /// −weight[t]·x[i, t] for log-probabilities x: (N, C) and classes t: (N) int64; (N, C, d1, …) and
 /// (N, d1, …) for many places of a sample, (C) and () for one sample. Mean divides by the sum of
@@ -23,6 +25,30 @@ Tensor cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight
 // Element by element; shapes must be equal. Under autocast: float32, if nothing else is said.
 /// (x − y)².
 Tensor mse_loss(const Tensor& x, const Tensor& y, Reduction reduction = Reduction::Mean);
+/// |x − y|.
+Tensor l1_loss(const Tensor& x, const Tensor& y, Reduction reduction = Reduction::Mean);
+/// (x − y)²/(2·beta) where |x − y| < beta, |x − y| − beta/2 elsewhere; beta 0 is l1_loss.
+/// Girshick 2015, arXiv:1504.08083. Throws if beta is negative.
+Tensor smooth_l1_loss(const Tensor& x, const Tensor& y, Reduction reduction = Reduction::Mean,
+                      double beta = 1);
+/// (x − y)²/2 where |x − y| < delta, delta·(|x − y| − delta/2) elsewhere. Huber 1964. Throws unless
+/// delta is positive.
+Tensor huber_loss(const Tensor& x, const Tensor& y, Reduction reduction = Reduction::Mean,
+                  double delta = 1);
+/// y·(ln y − x) for log-probabilities x and probabilities y, 0 where y is 0; with log_target, y is
+/// a logarithm too: eʸ·(y − x). Mean is over all elements; the divergence of distributions is
+/// BatchMean, the sum over the size of the first dimension.
+Tensor kl_div(const Tensor& x, const Tensor& y, Reduction reduction = Reduction::Mean,
+              bool log_target = false);
+/// eˣ − y·x, or x − y·ln(x + eps) without log_input, for counts y; `full` adds Stirling's
+/// approximation of ln y!, y·ln y − y + ln(2πy)/2, where y > 1.
+Tensor poisson_nll_loss(const Tensor& x, const Tensor& y, bool log_input = true, bool full = false,
+                        double eps = 1e-8, Reduction reduction = Reduction::Mean);
+/// (ln v + (x − y)²/v)/2 with v = max(var, eps), whose derivative is not cut off at eps; `full`
+/// adds ln(2π)/2. var: x's shape, with a last dimension of 1, or without the last dimension.
+/// Nix & Weigend 1994. Throws unless eps is positive. A negative variance counts as eps.
+Tensor gaussian_nll_loss(const Tensor& x, const Tensor& y, const Tensor& var, bool full = false,
+                         double eps = 1e-6, Reduction reduction = Reduction::Mean);
 /// −weight·(pos_weight·y·ln σ(x) + (1 − y)·ln(1 − σ(x))), stable for any x.
 Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& y, const Tensor& weight = {},
                                         const Tensor& pos_weight = {},

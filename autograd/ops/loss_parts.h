@@ -17,7 +17,16 @@ Dtype loss_dtype(const char* op, std::initializer_list<const Tensor*> inputs);
 void check_classes(const char* op, const Tensor& x, const Tensor& target, const Tensor& weight);
 void same_shape(const char* op, const Tensor& x, const Tensor& y);
 
+/// BatchMean is kl_div's alone.
 Tensor reduced(const char* op, const Tensor& losses, Reduction reduction);
+
+/// f(x, y) of inputs of one shape, reduced, in their dtype.
+template <class F>
+Tensor loss_of(const char* op, const Tensor& x, const Tensor& y, Reduction reduction, const F& f) {
+  same_shape(op, x, y);
+  const Dtype dtype = loss_dtype(op, {&x, &y});
+  return reduced(op, f(x.to(wide(dtype)), y.to(wide(dtype))), reduction).to(dtype);
+}
 
 }  // namespace detail
 }  // namespace halftape

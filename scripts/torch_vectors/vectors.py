@@ -18,14 +18,16 @@ class Vectors:
         ]
 
     def put(self, name, values):
+        """Gives back the values."""
         if isinstance(values, torch.Tensor):
             # Nine digits are enough to tell all float32 apart, seventeen for float64.
             digits = 9 if values.dtype == torch.float32 else 17
-            values = values.detach().reshape(-1).tolist()
+            numbers = values.detach().reshape(-1).tolist()
         else:
-            digits, values = 17, list(values)
-        text = " ".join(f"{v:.{digits}g}" for v in values)
-        self.lines.append(f"{name} {len(values)} {text}".rstrip())
+            digits, numbers = 17, list(values)
+        text = " ".join(f"{v:.{digits}g}" for v in numbers)
+        self.lines.append(f"{name} {len(numbers)} {text}".rstrip())
+        return values
 
     def write(self):
         self.path.write_text("\n".join(self.lines) + "\n")
@@ -39,3 +41,10 @@ def record(out, name, loss, *inputs):
     grads = torch.autograd.grad(loss, inputs, upstream)
     for i, g in enumerate(grads):
         out.put(f"{name}/grad{i}", g)
+
+
+def record_reductions(out, name, call, *inputs, reductions=("none", "mean", "sum")):
+    """The same of a loss of fresh leaves, for every reduction."""
+    for reduction in reductions:
+        leaves = [t.clone().requires_grad_() for t in inputs]
+        record(out, f"{name}/{reduction}", call(*leaves, reduction=reduction), *leaves)

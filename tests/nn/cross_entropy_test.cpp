@@ -210,6 +210,7 @@ TEST_CASE("targets that are neither classes nor probabilities are refused with w
   CHECK(has(said(zeros({2, 3}), {}, 1), "ignore_index 1 with a target of probabilities"));
   CHECK(has(said(zeros({2, 3}), ones({2})), "weight [2] for 3 classes"));
   CHECK(has(message([&] { cross_entropy(x.to(kInt64), zeros({2}, kInt64)); }), "int64"));
+  CHECK(has(message([&] { cross_entropy(x, zeros({2}, kInt64), {}, kBatchMean); }), "kBatchMean"));
 }
 
 TEST_CASE("the same bits for any number of threads and any layout of the logits") {

@@ -395,6 +395,7 @@ std::vector<OpRow> op_table() {
   linear_rows(rows);
   view_rows(rows);
   loss_rows(rows);
+  further_loss_rows(rows);
   elementwise_rows(rows);
   shape_rows(rows);
   index_rows(rows);

@@ -197,6 +197,7 @@ void matrix_rows(std::vector<OpRow>&);
 void linear_rows(std::vector<OpRow>& rows);
 void elementwise_rows(std::vector<OpRow>& rows);
 void norm_rows(std::vector<OpRow>& rows);
+void further_loss_rows(std::vector<OpRow>& rows);
 
 std::vector<OpRow> op_table();
 
