@@ -5,6 +5,8 @@
 #include "halftape/autograd/grad_mode.h"
 #include "halftape/autograd/low_copy.h"
 #include "halftape/autograd/ops/view.h"
+#include "halftape/core/backend.h"
+#include "halftape/core/capture.h"
 
 namespace halftape::amp {
 
@@ -164,8 +166,27 @@ bool Autocaster::cacheable(const Tensor& x) const {
 }
 
 namespace {
+/// In a step that becomes a graph: a copy that belongs to its replays. The optimizer's kernel in
+/// them writes it; a replay before which the leaf has changed otherwise begins with a cast.
+Array lowered_for_replays(Capture& capture, const Tensor& leaf, Dtype target) {
+  if (leaf.array().buffer()->exposed()) return leaf.array().to(target);
+  Array low = detail::find_low_copy(leaf, target);
+  if (low.defined() && capture.made_here(low)) return low;
+  low = Array(leaf.sizes(), target, leaf.device());
+  low.buffer()->hold_for_graph();
+  const auto seen = std::make_shared<std::optional<uint64_t>>();
+  capture.when_captured([=] { low.bump_version(); });  // nothing is in it yet
+  capture.before_replay([=] {
+    if (*seen != leaf.version() || leaf.array().buffer()->exposed())
+      backend(leaf.device()).copy(low, leaf.array());
+  });
+  capture.after_replay([=] { *seen = leaf.version(); });
+  detail::keep_low_copy(leaf, low, leaf.version());
+  return low;
+}
 /// A leaf's bytes in a 16-bit dtype: as the optimizer left them there, or cast, and kept for later.
 Array lowered(const Tensor& leaf, Dtype target) {
+  if (Capture* c = Capture::on(leaf.device())) return lowered_for_replays(*c, leaf, target);
   Array low = detail::find_low_copy(leaf, target);
   if (low.defined()) return low;
   const uint64_t version = leaf.version();

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "halftape/core/backend.h"
+#include "halftape/core/capture.h"
 
 namespace halftape::amp {
 namespace {
@@ -113,6 +114,7 @@ GradScaler::GradScaler(GradScalerOptions options) : options_(options), law_(law_
 }
 
 void GradScaler::create_state(Device device) {
+  const LastingState lasting;
   scale_ = Array({}, kFloat32, device);
   trackers_ = Array({2}, kInt32, device);
   counts_ = Array({8}, kInt64, device);

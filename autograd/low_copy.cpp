@@ -53,7 +53,8 @@ Array take_low_copy(const Tensor& leaf) {
   const auto found = table().copies.find(leaf.impl());
   if (found == table().copies.end()) return {};
   LowCopy& copy = found->second;
-  if (copy.counts(leaf) && copy.low.unique() && copy.idle++ < kMostIdleUpdates)
+  if (copy.counts(leaf) && copy.low.buffer()->only_graphs_hold_besides() &&
+      copy.idle++ < kMostIdleUpdates)
     return std::exchange(copy.low, {});
   table().copies.erase(found);
   return {};

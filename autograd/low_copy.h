@@ -17,8 +17,8 @@ void keep_low_copy(const Tensor& leaf, const Array& low, uint64_t version);
 
 /// For an update that writes both: the leaf is without the copy until return_low_copy(). Undefined
 /// where there is none that counts, where no region asked for it during the last
-/// kMostIdleUpdates, and where somebody else holds its bytes: a recorded graph shall find
-/// in them what it saved. Such a copy is dropped.
+/// kMostIdleUpdates, and where somebody else than a Graph holds its bytes: a recorded
+/// backward pass shall find in them what it saved. Such a copy is dropped.
 Array take_low_copy(const Tensor& leaf);
 inline constexpr int kMostIdleUpdates = 8;
 /// After the update. Not kept where more than that one write came to the leaf's bytes.

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "halftape/core/array.h"
 #include "halftape/core/formula/scaler.h"
@@ -96,8 +97,9 @@ struct UpdateSlot {
 };
 /// What a GradScaler hands to an update: decided on the device. Undefined: not used.
 struct StepControl {
-  Array found_inf;  // one float32; non-zero: leave parameters and state bit for bit as they are
-  Array inv_scale;  // one float32; gradients are multiplied by it as they are read
+  Array found_inf = {};  // one float32; non-zero: leave parameters and state as they are
+  Array inv_scale = {};  // one float32; gradients are multiplied by it as they are read
+  Array live_rule = {};  // the bytes of a rule, which counts instead of the one that is given
 };
 
 /// What one optimizer's gradients held, as unscale() left it.
@@ -133,6 +135,22 @@ struct RunningStats {
   Array batches = {};          // one int64: how many have gone in; undefined: not counted
   double momentum = 0.1;       // the share of the newest batch; negative: all count alike
   bool skip_nonfinite = true;  // a batch with a statistic that is not finite changes nothing
+};
+
+/// Work that a device has written down, to do it again and again without the host.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+  /// Calls `work`, whose calls of the backend are carried out, in the queue that record() will use;
+  /// waits for them.
+  virtual void rehearse(const std::function<void()>& work) = 0;
+  /// Calls `work`, whose calls of the backend are written down instead of carried out. Memory that
+  /// is allocated meanwhile stays with the recording.
+  virtual void record(const std::function<void()>& work) = 0;
+  /// Does it all in the current queue. Returns before it is done.
+  virtual void replay() = 0;
+  /// Kernels and copies that are written down.
+  virtual int64_t size() const = 0;
 };
 
 class Backend {
@@ -228,6 +246,9 @@ class Backend {
   virtual void scaler_update(const ScalerUpdate& update, const ScalerLaw& law) = 0;
 
   virtual void synchronize() = 0;
+
+  /// An empty one; null from a device that knows nothing of the kind.
+  virtual std::unique_ptr<Recording> new_recording() { return nullptr; }
 };
 
 /// The backend of a device; throws with the reason when this build or machine has none.
@@ -240,5 +261,17 @@ Backend& cuda_backend(Device);
 /// Replaces the backend of a device type for this process, for tests that watch calls; returns the
 /// former one.
 Backend* swap_backend(DeviceType, Backend*);
+
+/// The backend of a device for this thread alone, for as long as it lives.
+class [[nodiscard]] BackendGuard {
+ public:
+  BackendGuard(Device device, Backend& backend);
+  ~BackendGuard();
+  BackendGuard(const BackendGuard&) = delete;
+  BackendGuard& operator=(const BackendGuard&) = delete;
+
+ private:
+  std::pair<Device, Backend*> before_;
+};
 
 }  // namespace halftape

@@ -32,6 +32,13 @@ class Buffer : public RefCounted {
   /// version tells.
   bool exposed() const { return exposed_.load(std::memory_order_relaxed); }
   void expose() { exposed_.store(true, std::memory_order_relaxed); }
+  /// Graphs (core/graph.h) that hold this for what they replay.
+  void hold_for_graph() { graphs_.fetch_add(1, std::memory_order_relaxed); }
+  void release_from_graph() { graphs_.fetch_sub(1, std::memory_order_relaxed); }
+  /// One handle to it and no other, but for graphs'.
+  bool only_graphs_hold_besides() const {
+    return use_count() == 1 + graphs_.load(std::memory_order_relaxed);
+  }
   uint64_t version() const { return version_.load(std::memory_order_relaxed); }
   void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
 
@@ -47,6 +54,7 @@ class Buffer : public RefCounted {
   Device device_;
   bool pinned_;
   std::atomic<bool> exposed_{false};
+  std::atomic<int16_t> graphs_{0};
   GiveBack give_back_;
   void* context_;
   std::atomic<uint64_t> version_{0};

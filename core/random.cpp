@@ -4,6 +4,8 @@
 #include <mutex>
 #include <utility>
 
+#include "halftape/core/capture.h"
+
 namespace halftape {
 namespace {
 struct Streams {
@@ -55,6 +57,7 @@ void manual_seed(uint64_t seed) {
 }
 
 RandomKey random_reserve(Device device, int64_t count) {
+  if (Capture* c = Capture::on(device)) return c->reserve_random(count);
   const std::lock_guard lock(streams().mutex);
   Generator& g = streams().at(device);
   const RandomKey key{g.seed, g.offset};

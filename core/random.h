@@ -19,6 +19,9 @@ struct Generator {
 /// A piece of a stream: what a kernel needs to draw its numbers.
 struct RandomKey {
   uint64_t seed = 0, offset = 0;
+  /// On the device: where the stream stands by now; seed and offset count from there. Null: they
+  /// are it all. For kernels that run again and again (core/graph.h).
+  const RandomKey* live = nullptr;
 };
 
 /// The default generator's state of a device, copied out and set.

@@ -4,6 +4,7 @@
 
 #include "halftape/cuda/gpu.h"
 #include "halftape/cuda/kernels.h"
+#include "halftape/cuda/recording.h"
 
 namespace halftape::cuda {
 namespace {
@@ -117,6 +118,9 @@ class CudaBackend final : public Backend {
     cuda::scaler_update(update, law);
   }
   void synchronize() override { context_.synchronize(); }
+  std::unique_ptr<Recording> new_recording() override {
+    return std::make_unique<CudaRecording>(context_);
+  }
 
  private:
   Context& context_;
@@ -149,6 +153,7 @@ class CudaRuntime final : public Runtime {
   }
   void* current_stream(DeviceIndex i) override { return Context::of(i).current(); }
   void set_current_stream(DeviceIndex i, void* stream) override {
+    HALFTAPE_CHECK(!Context::capturing(), "StreamGuard: a captured step runs in one stream");
     Context::of(i).set_current(static_cast<cudaStream_t>(stream));
   }
   void synchronize_stream(DeviceIndex i, void* stream) override {

@@ -8,6 +8,7 @@
 
 #include "halftape/core/skips.h"
 #include "halftape/core/warn.h"
+#include "halftape/cuda/arena.h"
 
 namespace halftape::cuda {
 namespace {
@@ -18,6 +19,7 @@ constexpr size_t kPoolOfStreams = 32;  // per device and priority; then they are
 thread_local std::array<cudaStream_t, kMostDevices> chosen{};  // null: the device's first
 
 void give_back_memory(void* bytes, size_t, void* stream) noexcept {
+  if (Arena* arena = Context::capturing()) return arena->give_back_later(bytes, stream);
   // In the order of the stream that it was taken in. At the process's end there may be nothing left
   // to give it back to.
   (void)cudaFreeAsync(bytes, static_cast<cudaStream_t>(stream));
@@ -120,8 +122,19 @@ Context::Context(DeviceIndex index) : index_(index) {
   board_ = static_cast<Board*>(board);
 }
 
+Arena*& Context::capturing() {
+  thread_local constinit Arena* arena = nullptr;
+  return arena;
+}
+
 BufferPtr Context::allocate(size_t bytes) {
+  if (Arena* arena = capturing(); arena && &arena->context() == this) return arena->allocate(bytes);
   const cudaStream_t stream = current();
+  return make_ref<Buffer>(from_pool(bytes, stream), bytes, Device(kCUDA, index_), &give_back_memory,
+                          stream);
+}
+
+void* Context::from_pool(size_t bytes, cudaStream_t stream) {
   void* block = nullptr;
   const size_t size = std::max<size_t>(bytes, 1);
   check(cudaSetDevice(index_), "choosing the device");
@@ -145,7 +158,7 @@ BufferPtr Context::allocate(size_t bytes) {
     throw OutOfMemoryError(detail::in_its_name(text.str()));
   }
   check_earlier(result, "allocating memory");
-  return make_ref<Buffer>(block, bytes, Device(kCUDA, index_), &give_back_memory, stream);
+  return block;
 }
 
 BufferPtr Context::allocate_pinned(size_t bytes) {
@@ -218,7 +231,7 @@ void Context::launched(const char* what, cudaError_t result, cudaStream_t stream
   recent_[n % kRemembered].store(what, std::memory_order_relaxed);
   if (result != cudaSuccess) [[unlikely]]
     check_earlier(result, what);
-  if (blocking.load(std::memory_order_relaxed)) [[unlikely]] {
+  if (blocking.load(std::memory_order_relaxed) && !capturing()) [[unlikely]] {
     check(cudaStreamSynchronize(stream), what);
     launches_.store(0, std::memory_order_relaxed);
   }

@@ -35,6 +35,8 @@ struct Board {
   } skips;
 };
 
+class Arena;
+
 class Context {
  public:
   explicit Context(DeviceIndex index);
@@ -50,6 +52,11 @@ class Context {
   /// Memory in the order of the current stream. Short of it, what is kept for reuse is given back
   /// to the device and the attempt repeated once; then throws OutOfMemoryError.
   BufferPtr allocate(size_t bytes);
+  /// The arena from which this thread takes the memory of a step that it captures; null: it
+  /// captures none. Meanwhile nothing is given back to the pool.
+  static Arena*& capturing();
+  /// Straight from the pool.
+  void* from_pool(size_t bytes, cudaStream_t stream);
   /// Host memory that the device can read and write by itself.
   BufferPtr allocate_pinned(size_t bytes);
   MemoryStats memory() const;

@@ -60,6 +60,10 @@ struct Draw {
 
 template <class T>
 __global__ void draw_elements(Layout<1> y, Draw draw) {
+  if (const RandomKey* live = draw.key.live) {
+    draw.key.seed += live->seed;
+    draw.key.offset += live->offset;
+  }
   for (int64_t i = thread_number(); i < y.numel; i += thread_count()) {
     T x = as<T>(draw(i));
     // Rounding to few digits may reach the excluded upper end.

@@ -36,6 +36,12 @@ struct Slot {
 
 struct Control {
   const float *found_inf, *inv_scale;
+  const void* live_rule;
+  /// The rule as it is by now.
+  template <class Rule>
+  __device__ Rule now(const Rule& given) const {
+    return live_rule ? *static_cast<const Rule*>(live_rule) : given;
+  }
   __device__ bool skips() const { return found_inf && *found_inf != 0; }
   __device__ float factor() const { return inv_scale ? *inv_scale : 1; }
 };
@@ -43,9 +49,10 @@ struct Control {
 /// Raises the counters, and tells the update what they are; before it, so that all of its threads
 /// see the same.
 template <class Rule, class A>
-__global__ void begin_update(const __grid_constant__ Chunk<Slot<A>> list, Rule rule,
+__global__ void begin_update(const __grid_constant__ Chunk<Slot<A>> list, Rule given,
                              Control control, Start<Rule>* starts) {
   if (control.skips()) return;
+  const Rule rule = control.now(given);
   for (int e = static_cast<int>(threadIdx.x); e < list.count; e += kThreads) {
     const Slot<A>& slot = list.entries[e];
     Start<Rule> start{};
@@ -125,9 +132,10 @@ __device__ void update_at(const Rule& rule, const Slot<A>& slot, char* (&at)[Arr
 
 template <class Rule>
 __global__ void update_packs(const __grid_constant__ Chunk<Slot<Flat<Arrays<Rule>::kCount>>> list,
-                             Rule rule, Control control, const Start<Rule>* starts) {
+                             Rule given, Control control, const Start<Rule>* starts) {
   constexpr int N = Arrays<Rule>::kCount;
   if (control.skips()) return;
+  const Rule rule = control.now(given);
   const int e = list.entry_of(blockIdx.x);
   const Slot<Flat<N>>& slot = list.entries[e];
   const Flat<N>& arrays = slot.arrays;
@@ -171,9 +179,10 @@ __global__ void update_packs(const __grid_constant__ Chunk<Slot<Flat<Arrays<Rule
 
 template <class Rule, class S>
 __global__ void update_elements(
-    const __grid_constant__ Chunk<Slot<Layout<Arrays<Rule>::kCount>>> list, Rule rule,
+    const __grid_constant__ Chunk<Slot<Layout<Arrays<Rule>::kCount>>> list, Rule given,
     Control control, const Start<Rule>* starts) {
   if (control.skips()) return;
+  const Rule rule = control.now(given);
   const int e = list.entry_of(blockIdx.x);
   const auto& slot = list.entries[e];
   const Start<Rule> start = starts ? starts[e] : Start<Rule>{};
@@ -236,7 +245,9 @@ class Update {
   template <class A, class Kernel>
   void send(const Queue& q, const std::vector<Slot<A>>& list, Kernel* kernel, const Rule& rule,
             const StepControl& given) const {
-    const Control control{float_of(given.found_inf), float_of(given.inv_scale)};
+    const Array& live = given.live_rule;
+    const Control control{float_of(given.found_inf), float_of(given.inv_scale),
+                          live.defined() ? live.raw() : nullptr};
     in_chunks(list, [&](const Chunk<Slot<A>>& part) {
       const BufferPtr starts =
           counts_ ? q.context.allocate(sizeof(Start<Rule>) * static_cast<size_t>(part.count))

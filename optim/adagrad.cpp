@@ -63,13 +63,16 @@ void Adagrad::update(const OptimizerOptions& base, const std::vector<Tensor>& pa
     slot.moments[0] = sum(p, o, s);
     slot.step = step_count(p, s);
   }
-  AdagradRule rule;
-  rule.lr = o.lr();
-  rule.lr_decay = o.lr_decay();
-  rule.eps = o.eps();
-  rule.weight_decay = o.weight_decay();
-  rule.maximize = o.maximize();
-  list.run(rule, control);
+  const auto rule_now = [&o]() -> UpdateRule {
+    AdagradRule rule;
+    rule.lr = o.lr();
+    rule.lr_decay = o.lr_decay();
+    rule.eps = o.eps();
+    rule.weight_decay = o.weight_decay();
+    rule.maximize = o.maximize();
+    return rule;
+  };
+  list.run(rule_now, control);
 }
 
 }  // namespace halftape::optim

@@ -48,15 +48,18 @@ void Adam::update(const OptimizerOptions& base, const std::vector<Tensor>& param
     if (o.amsgrad()) slot.moments[2] = moment("max_exp_avg_sq", p, o.weights(), s);
     slot.step = step_count(p, s);
   }
-  AdamRule rule;
-  rule.lr = o.lr();
-  std::tie(rule.beta1, rule.beta2) = o.betas();
-  rule.eps = o.eps();
-  rule.weight_decay = o.weight_decay();
-  rule.decoupled = decoupled_;
-  rule.amsgrad = o.amsgrad();
-  rule.maximize = o.maximize();
-  list.run(rule, control);
+  const auto rule_now = [&o, this]() -> UpdateRule {
+    AdamRule rule;
+    rule.lr = o.lr();
+    std::tie(rule.beta1, rule.beta2) = o.betas();
+    rule.eps = o.eps();
+    rule.weight_decay = o.weight_decay();
+    rule.decoupled = decoupled_;
+    rule.amsgrad = o.amsgrad();
+    rule.maximize = o.maximize();
+    return rule;
+  };
+  list.run(rule_now, control);
 }
 
 }  // namespace halftape::optim

@@ -39,12 +39,15 @@ void Lion::update(const OptimizerOptions& base, const std::vector<Tensor>& param
     UpdateSlot& slot = list.add(p, o.weights(), s);
     slot.moments[0] = moment("exp_avg", p, o.weights(), s);
   }
-  LionRule rule;
-  rule.lr = o.lr();
-  std::tie(rule.beta1, rule.beta2) = o.betas();
-  rule.weight_decay = o.weight_decay();
-  rule.maximize = o.maximize();
-  list.run(rule, control);
+  const auto rule_now = [&o]() -> UpdateRule {
+    LionRule rule;
+    rule.lr = o.lr();
+    std::tie(rule.beta1, rule.beta2) = o.betas();
+    rule.weight_decay = o.weight_decay();
+    rule.maximize = o.maximize();
+    return rule;
+  };
+  list.run(rule_now, control);
 }
 
 }  // namespace halftape::optim

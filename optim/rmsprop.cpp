@@ -46,15 +46,18 @@ void RMSprop::update(const OptimizerOptions& base, const std::vector<Tensor>& pa
     if (o.centered()) slot.moments[2] = moment("grad_avg", p, o.weights(), s);
     slot.step = step_count(p, s);
   }
-  RmspropRule rule;
-  rule.lr = o.lr();
-  rule.alpha = o.alpha();
-  rule.eps = o.eps();
-  rule.weight_decay = o.weight_decay();
-  rule.momentum = o.momentum();
-  rule.centered = o.centered();
-  rule.maximize = o.maximize();
-  list.run(rule, control);
+  const auto rule_now = [&o]() -> UpdateRule {
+    RmspropRule rule;
+    rule.lr = o.lr();
+    rule.alpha = o.alpha();
+    rule.eps = o.eps();
+    rule.weight_decay = o.weight_decay();
+    rule.momentum = o.momentum();
+    rule.centered = o.centered();
+    rule.maximize = o.maximize();
+    return rule;
+  };
+  list.run(rule_now, control);
 }
 
 }  // namespace halftape::optim

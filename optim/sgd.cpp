@@ -47,14 +47,17 @@ void SGD::update(const OptimizerOptions& base, const std::vector<Tensor>& params
     slot.moments[0] = moment("momentum_buffer", p, o.weights(), s);
     slot.step = step_count(p, s);
   }
-  SgdRule rule;
-  rule.lr = o.lr();
-  rule.momentum = o.momentum();
-  rule.dampening = o.dampening();
-  rule.weight_decay = o.weight_decay();
-  rule.nesterov = o.nesterov();
-  rule.maximize = o.maximize();
-  list.run(rule, control);
+  const auto rule_now = [&o]() -> UpdateRule {
+    SgdRule rule;
+    rule.lr = o.lr();
+    rule.momentum = o.momentum();
+    rule.dampening = o.dampening();
+    rule.weight_decay = o.weight_decay();
+    rule.nesterov = o.nesterov();
+    rule.maximize = o.maximize();
+    return rule;
+  };
+  list.run(rule_now, control);
 }
 
 }  // namespace halftape::optim

@@ -1,6 +1,9 @@
 #include "halftape/optim/update_list.h"
 
+#include <cstring>
+
 #include "halftape/autograd/low_copy.h"
+#include "halftape/core/capture.h"
 
 namespace halftape::optim {
 
@@ -12,10 +15,25 @@ UpdateSlot& UpdateList::add(const Tensor& p, Weights chosen, ParamState& state) 
   return slots_.back();
 }
 
-void UpdateList::run(const UpdateRule& rule, const StepControl& control) {
+namespace {
+/// The rule's bytes on the device, of which a replay makes what it is by then; undefined outside of
+/// a Graph.
+Array live(Device device, const std::function<UpdateRule()>& rule) {
+  Capture* capture = Capture::on(device);
+  if (!capture) return {};
+  const size_t size = std::visit([](const auto& r) { return sizeof r; }, rule());
+  return capture->value(size, [rule](std::byte* bytes) {
+    std::visit([&](const auto& r) { std::memcpy(bytes, &r, sizeof r); }, rule());
+  });
+}
+}  // namespace
+
+void UpdateList::run(const std::function<UpdateRule()>& rule, const StepControl& given) {
   if (slots_.empty()) return;
+  StepControl control = given;
+  control.live_rule = live(params_[0].device(), rule);
   for (size_t i = 0; i < slots_.size(); ++i) slots_[i].low = detail::take_low_copy(params_[i]);
-  backend(params_[0].device()).update(slots_, rule, control);
+  backend(params_[0].device()).update(slots_, rule(), control);
   // A step that the device skipped has left weight and copy as they were: they still fit.
   for (size_t i = 0; i < slots_.size(); ++i)
     if (slots_[i].low.defined()) detail::return_low_copy(params_[i], slots_[i].low);

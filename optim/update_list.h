@@ -15,7 +15,8 @@ class UpdateList {
 
   /// One step for all of them. A weight that autocast has a 16-bit copy of (autograd/low_copy.h)
   /// gets it written along, so that the next region finds it and casts nothing.
-  void run(const UpdateRule& rule, const StepControl& control);
+  /// `rule` makes it of the group's options: now, and before every replay of a graph.
+  void run(const std::function<UpdateRule()>& rule, const StepControl& control);
 
  private:
   std::vector<Tensor> params_;

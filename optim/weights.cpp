@@ -1,6 +1,7 @@
 #include "halftape/optim/weights.h"
 
 #include "halftape/autograd/ops/create.h"
+#include "halftape/core/capture.h"
 #include "halftape/core/formula/philox.h"
 #include "halftape/optim/options_map.h"
 
@@ -52,6 +53,7 @@ Keeping keeping(const Tensor& p, Weights weights, ParamState& state) {
   if (weights == Weights::Plain) return {};
   Array& extra = state[name_of(weights).state];
   if (!extra.defined()) {
+    const LastingState lasting;
     if (weights == Weights::Master)
       extra = p.array().to(kFloat32).clone();
     else if (weights == Weights::Kahan)
@@ -63,13 +65,18 @@ Keeping keeping(const Tensor& p, Weights weights, ParamState& state) {
 }
 
 Array moment(const char* name, const Tensor& p, Weights chosen, ParamState& state, double start) {
-  if (!state.count(name))
+  if (!state.count(name)) {
+    const LastingState lasting;
     state[name] = full(p.sizes(), start, moment_dtype(p, weights_of(p, chosen)), p.device());
+  }
   return state[name];
 }
 
 Array step_count(const Tensor& p, ParamState& state) {
-  if (!state.count("step")) state["step"] = full({}, 0, kFloat32, p.device());
+  if (!state.count("step")) {
+    const LastingState lasting;
+    state["step"] = full({}, 0, kFloat32, p.device());
+  }
   return state["step"];
 }
 

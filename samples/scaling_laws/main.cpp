@@ -28,7 +28,7 @@ struct Arguments {
   std::optional<std::string> trace;
   std::string report = "scaling_laws.html", save_trace;
   int64_t growth_interval = 50;
-  Recording recording;
+  RecordedRun recording;
 };
 
 void declare(CLI::App& app, Arguments& a) {

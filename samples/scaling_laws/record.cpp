@@ -68,7 +68,7 @@ class Step {
 
 }  // namespace
 
-Trace record_trace(const Recording& settings) {
+Trace record_trace(const RecordedRun& settings) {
   Training t = make(settings.seed);
   optim::Adam optimizer(t.model->parameters(), optim::AdamOptions(settings.lr));
   Trace trace;

@@ -24,7 +24,7 @@ Trace read_trace(const std::string& path);
 /// Writes such a file. Throws std::runtime_error with path and reason.
 void write_trace(const std::string& path, const Trace& trace);
 
-struct Recording {
+struct RecordedRun {
   int epochs = 40;
   int64_t batch_size = 32;
   double lr = 1e-3;
@@ -33,4 +33,4 @@ struct Recording {
 /// Trains a small network on the embedded digits, its products in float16, and looks at every step
 /// for the largest power of two whose gradients are finite: the forward pass is run once, backward
 /// again and again. The step is then made with the gradients of that scale, so none is skipped.
-Trace record_trace(const Recording& settings);
+Trace record_trace(const RecordedRun& settings);

@@ -1,0 +1,49 @@
+// What a step may ask while a Graph is made of it (core/graph.h): for bytes that are brought up to
+// date before each replay, and to have state made for good.
+#pragma once
+#include <cstddef>
+#include <functional>
+
+#include "halftape/core/array.h"
+#include "halftape/core/random.h"
+
+namespace halftape {
+
+/// A step on its way into a Graph, in this thread. What the host passes to a kernel by value stands
+/// still from then on; what may differ at the next replay must come through here.
+class Capture {
+ public:
+  /// The one that goes on in this thread on that device, else null.
+  static Capture* on(Device device);
+
+  using Refresh = std::function<void(std::byte* bytes)>;
+  /// `size` bytes on the device, aligned to 16, that hold what `refresh` writes: now, and anew
+  /// before every replay. `refresh` must stay callable as long as the graph lives.
+  virtual Array value(size_t size, Refresh refresh) = 0;
+  /// Was it allocated in the step, so that it belongs to its replays alone?
+  virtual bool made_here(const Array& array) const = 0;
+  /// What the host does besides: once when the step has been captured, and each time before or
+  /// after the device is set to work. By the last the versions of all arrays that the step writes
+  /// have been raised.
+  virtual void when_captured(std::function<void()> action) = 0;
+  virtual void before_replay(std::function<void()> action) = 0;
+  virtual void after_replay(std::function<void()> action) = 0;
+  /// random_reserve() for a kernel that runs at every replay, each time on the next numbers.
+  virtual RandomKey reserve_random(int64_t count) = 0;
+
+ protected:
+  ~Capture() = default;
+};
+
+/// What this thread allocates while one lives is state that outlasts the step in which it is made:
+/// an optimizer's moments, a scaler's scale. A Graph, which tries a step before it captures it,
+/// puts back what was written there first.
+class [[nodiscard]] LastingState {
+ public:
+  LastingState();
+  ~LastingState();
+  LastingState(const LastingState&) = delete;
+  LastingState& operator=(const LastingState&) = delete;
+};
+
+}  // namespace halftape

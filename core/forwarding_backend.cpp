@@ -1,0 +1,192 @@
+#include "halftape/core/forwarding_backend.h"
+
+#include "halftape/core/formula/binary.h"
+#include "halftape/core/formula/unary.h"
+
+namespace halftape {
+namespace {
+
+template <class List>
+std::string name_of(OpId op) {
+  std::string found;
+  OpId at = 0;
+  List::each([&](auto tag) {
+    if (at++ == op) found = decltype(tag)::type::name;
+  });
+  return found;
+}
+
+std::vector<const Array*> pointers(std::span<const Array> arrays) {
+  std::vector<const Array*> all;
+  for (const Array& a : arrays) all.push_back(&a);
+  return all;
+}
+void add(std::vector<const Array*>& to, std::initializer_list<const Array*> more) {
+  to.insert(to.end(), more);
+}
+
+}  // namespace
+
+void ForwardingBackend::copy(const Array& to, const Array& from) {
+  before(to.dtype() == from.dtype() ? "copy" : "cast", {{&to}, {&from}});
+  to_.copy(to, from);
+}
+void ForwardingBackend::copy_across(const Array& to, const Array& from, bool non_blocking) {
+  before("copy_across", {{&to}, {&from}});
+  to_.copy_across(to, from, non_blocking);
+}
+void ForwardingBackend::read(void* host, const Array& from) {
+  before("read", {{}, {&from}});
+  to_.read(host, from);
+}
+void ForwardingBackend::fill(const Array& to, Scalar value) {
+  before("fill", {{&to}});
+  to_.fill(to, value);
+}
+void ForwardingBackend::unary(OpId op, const Array& y, const Array& x, const Params<Scalar>& p) {
+  before(name_of<UnaryOps>(op), {{&y}, {&x}});
+  to_.unary(op, y, x, p);
+}
+void ForwardingBackend::unary_grad(OpId op, const Array& dx, const Array& g, const Array& saved,
+                                   Params<double> p) {
+  before(name_of<UnaryOps>(op) + "_grad", {{&dx}, {&g, &saved}});
+  to_.unary_grad(op, dx, g, saved, p);
+}
+void ForwardingBackend::binary(OpId op, const Array& y, const Array& a, const Array& b) {
+  before(name_of<BinaryOps>(op), {{&y}, {&a, &b}});
+  to_.binary(op, y, a, b);
+}
+void ForwardingBackend::where(const Array& y, const Array& condition, const Array& a,
+                              const Array& b) {
+  before("where", {{&y}, {&condition, &a, &b}});
+  to_.where(y, condition, a, b);
+}
+void ForwardingBackend::reduce(OpId op, const Array& y, const Array& x, const Dims& dims) {
+  before("reduce", {{&y}, {&x}});
+  to_.reduce(op, y, x, dims);
+}
+void ForwardingBackend::argmax(const Array& y, const Array& x, int dim) {
+  before("argmax", {{&y}, {&x}});
+  to_.argmax(y, x, dim);
+}
+void ForwardingBackend::argmin(const Array& y, const Array& x, int dim) {
+  before("argmin", {{&y}, {&x}});
+  to_.argmin(y, x, dim);
+}
+void ForwardingBackend::scan(OpId op, const Array& y, const Array& x, int dim, bool reverse) {
+  before("scan", {{&y}, {&x}});
+  to_.scan(op, y, x, dim, reverse);
+}
+void ForwardingBackend::argsort(const Array& y, const Array& x, int dim, bool descending) {
+  before("argsort", {{&y}, {&x}});
+  to_.argsort(y, x, dim, descending);
+}
+void ForwardingBackend::gemm(const Gemm& g) {
+  Touched touched{{&g.d, &g.bias_grad}, {&g.a, &g.b}};
+  if (g.bias) touched.reads.push_back(g.bias);
+  const bool reads_aux = g.epilogue == Epilogue::DRelu || g.epilogue == Epilogue::DGelu;
+  (reads_aux ? touched.reads : touched.writes).push_back(&g.aux);
+  before("gemm", touched);
+  to_.gemm(g);
+}
+void ForwardingBackend::softmax(const Array& y, const Array& x, bool log) {
+  before("softmax", {{&y}, {&x}});
+  to_.softmax(y, x, log);
+}
+void ForwardingBackend::softmax_grad(const Array& dx, const Array& g, const Array& y, bool log) {
+  before("softmax_grad", {{&dx}, {&g, &y}});
+  to_.softmax_grad(dx, g, y, log);
+}
+void ForwardingBackend::cross_entropy(const CrossEntropy& c) {
+  before("cross_entropy", {{&c.loss, &c.counted, &c.grad}, {&c.x, &c.target, &c.weight}});
+  to_.cross_entropy(c);
+}
+void ForwardingBackend::row_norm(const Array& y, const Norm& norm) {
+  before("row_norm", {{&y, &norm.mean, &norm.rstd}, {&norm.x, &norm.weight, &norm.bias}});
+  to_.row_norm(y, norm);
+}
+void ForwardingBackend::row_norm_grad(const NormGrads& d, const Array& g, const Norm& norm) {
+  before("row_norm_grad", {{&d.dx, &d.dweight, &d.dbias},
+                           {&g, &norm.x, &norm.weight, &norm.bias, &norm.mean, &norm.rstd}});
+  to_.row_norm_grad(d, g, norm);
+}
+void ForwardingBackend::batch_norm(const Array& y, const Norm& norm, bool training,
+                                   const RunningStats& running) {
+  Touched touched{{&y, &running.mean, &running.var, &running.batches},
+                  {&norm.x, &norm.weight, &norm.bias}};
+  add(training ? touched.writes : touched.reads, {&norm.mean, &norm.rstd});
+  before("batch_norm", touched);
+  to_.batch_norm(y, norm, training, running);
+}
+void ForwardingBackend::batch_norm_grad(const NormGrads& d, const Array& g, const Norm& norm,
+                                        bool training) {
+  before("batch_norm_grad", {{&d.dx, &d.dweight, &d.dbias},
+                             {&g, &norm.x, &norm.weight, &norm.bias, &norm.mean, &norm.rstd}});
+  to_.batch_norm_grad(d, g, norm, training);
+}
+void ForwardingBackend::gather(const Array& y, const Array& x, int dim, const Array& index,
+                               IndexUse use) {
+  before("gather", {{&y}, {&x, &index}});
+  to_.gather(y, x, dim, index, use);
+}
+void ForwardingBackend::scatter(const Array& y, const Array& x, int dim, const Array& index,
+                                IndexUse use) {
+  before("scatter", {{&y}, {&x, &index}});
+  to_.scatter(y, x, dim, index, use);
+}
+void ForwardingBackend::scatter_reduce(OpId op, const Array& y, const Array& g, int dim,
+                                       const Array& index, IndexUse use) {
+  before("scatter_reduce", {{&y}, {&g, &index}});
+  to_.scatter_reduce(op, y, g, dim, index, use);
+}
+void ForwardingBackend::flat_index(const Array& y, std::span<const Array> indices,
+                                   const Shape& sizes, IndexUse use) {
+  before("flat_index", {{&y}, pointers(indices)});
+  to_.flat_index(y, indices, sizes, use);
+}
+void ForwardingBackend::nonzero(const Array& y, const Array& x) {
+  before("nonzero", {{&y}, {&x}});
+  to_.nonzero(y, x);
+}
+void ForwardingBackend::random(const Array& y, Distribution kind, double a, double b,
+                               RandomKey key) {
+  before("random", {{&y}});
+  to_.random(y, kind, a, b, key);
+}
+void ForwardingBackend::check_finite(std::span<const Array> xs, const Array& found_inf,
+                                     const Array& inv_scale, const Array& first) {
+  Touched touched{{&found_inf, &first}, pointers(xs)};
+  touched.reads.push_back(&inv_scale);
+  before("check_finite", touched);
+  to_.check_finite(xs, found_inf, inv_scale, first);
+}
+void ForwardingBackend::unscale(std::span<const Array> grads, const Array& inv_scale,
+                                const Array& found_inf, const Array& first) {
+  Touched touched{pointers(grads), {&inv_scale}};
+  add(touched.writes, {&found_inf, &first});
+  before("unscale", touched);
+  to_.unscale(grads, inv_scale, found_inf, first);
+}
+void ForwardingBackend::update(std::span<const UpdateSlot> slots, const UpdateRule& rule,
+                               const StepControl& control) {
+  Touched touched{{}, {&control.found_inf, &control.inv_scale, &control.live_rule}};
+  for (const UpdateSlot& s : slots) {
+    add(touched.writes, {&s.param, &s.step, &s.keeping.extra, &s.low});
+    for (const Array& m : s.moments) touched.writes.push_back(&m);
+    touched.reads.push_back(&s.grad);
+  }
+  before(std::visit([](const auto& r) { return std::string(r.name); }, rule), touched);
+  to_.update(slots, rule, control);
+}
+void ForwardingBackend::scaler_update(const ScalerUpdate& update, const ScalerLaw& law) {
+  Touched touched{{&update.scale, &update.trackers, &update.counts}, {&update.bad_loss}};
+  for (const ScalerFinding& f : update.findings) add(touched.reads, {&f.found_inf, &f.first});
+  before("scaler_update", touched);
+  to_.scaler_update(update, law);
+}
+void ForwardingBackend::synchronize() {
+  before("synchronize", {{}});
+  to_.synchronize();
+}
+
+}  // namespace halftape

@@ -1,0 +1,309 @@
+#include "halftape/core/graph.h"
+
+#include <cstring>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "halftape/core/capture.h"
+#include "halftape/core/forwarding_backend.h"
+
+namespace halftape {
+namespace {
+
+using Buffers = std::unordered_set<const Buffer*>;
+
+/// A trial or a capture that goes on in this thread.
+class Stage {
+ public:
+  static Stage*& current() {
+    thread_local constinit Stage* stage = nullptr;
+    return stage;
+  }
+  virtual void begin_lasting() = 0;
+  virtual void end_lasting() = 0;
+
+ protected:
+  Stage() {
+    HALFTAPE_CHECK(!current(), "Graph: made inside the step of another graph");
+    current() = this;
+  }
+  ~Stage() { current() = nullptr; }
+  Stage(const Stage&) = delete;
+  Stage& operator=(const Stage&) = delete;
+};
+
+Array all_bytes(const BufferPtr& buffer) {
+  const auto size = static_cast<int64_t>(buffer->size());
+  return Array(buffer, Shape{size}, Strides{1}, 0, kUInt8);
+}
+
+/// Carries the step out, and can put back what it wrote: bytes that were there before, or were made
+/// as lasting state, are copied before they are written first.
+class Trial final : public ForwardingBackend, public Stage {
+ public:
+  Trial(Device device, Backend& to) : ForwardingBackend(to), device_(device) {}
+
+  BufferPtr allocate(size_t bytes) override {
+    BufferPtr made = to().allocate(bytes);
+    made_.insert(made.get());
+    if (lasting_) fresh_.push_back(made);
+    return made;
+  }
+  void begin_lasting() override { ++lasting_; }
+  void end_lasting() override {
+    if (--lasting_) return;
+    for (const BufferPtr& b : fresh_) made_.erase(b.get());
+    fresh_.clear();
+  }
+  void put_back() {
+    for (const auto& [buffer, copies] : saved_) {
+      to().copy(copies.first, copies.second);
+      copies.first.bump_version();  // what was made of the trial's bytes does not count
+    }
+    saved_.clear();
+  }
+
+ private:
+  void before(const std::string&, const Touched& touched) override {
+    for (const Array* a : touched.writes) {
+      if (!a->defined() || a->device() != device_) continue;
+      const BufferPtr& buffer = a->buffer();
+      if (made_.contains(buffer.get()) || saved_.contains(buffer.get())) continue;
+      const Array now = all_bytes(buffer);
+      const Array copy(to().allocate(buffer->size()), now.shape(), now.strides(), 0, kUInt8);
+      to().copy(copy, now);
+      saved_.emplace(buffer.get(), std::pair(now, copy));
+    }
+  }
+
+  Device device_;
+  int lasting_ = 0;
+  Buffers made_;  // by the step, for itself
+  std::vector<BufferPtr> fresh_;
+  std::unordered_map<const Buffer*, std::pair<Array, Array>> saved_;
+};
+
+/// Buffers that were there before a step was captured, and must be as long as it is replayed.
+class Held {
+ public:
+  Held() = default;
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+  ~Held() {
+    for (const auto& [buffer, entry] : entries_) entry.handle->release_from_graph();
+  }
+  void add(const BufferPtr& buffer, bool written) {
+    const auto [at, is_new] = entries_.try_emplace(buffer.get(), Entry{buffer});
+    if (is_new) buffer->hold_for_graph();
+    at->second.written |= written;
+  }
+  /// What a replay writes is not what it was.
+  void raise_versions() const {
+    for (const auto& [buffer, entry] : entries_)
+      if (entry.written) entry.handle->bump_version();
+  }
+
+ private:
+  struct Entry {
+    BufferPtr handle;
+    bool written = false;
+  };
+  std::unordered_map<const Buffer*, Entry> entries_;
+};
+
+/// Passes on what a replay can repeat, and refuses the rest; notes what the replays will touch.
+class Watch final : public ForwardingBackend, public Stage {
+ public:
+  Watch(Device device, Backend& to, Held& held)
+      : ForwardingBackend(to), device_(device), held_(held) {}
+
+  BufferPtr allocate(size_t bytes) override {
+    HALFTAPE_CHECK(!lasting_,
+                   "Graph: state is made for the first time while the step is captured, ",
+                   "though the step was tried before: does it do something else each time?");
+    BufferPtr made = to().allocate(bytes);
+    made_.insert(made.get());  // it stays with the recording
+    return made;
+  }
+  void begin_lasting() override { ++lasting_; }
+  void end_lasting() override { --lasting_; }
+  bool made(const Buffer* buffer) const { return made_.contains(buffer); }
+
+ private:
+  void before(const std::string& call, const Touched& touched) override {
+    HALFTAPE_CHECK(call != "read", "item(), or another read of a value by the host, inside a ",
+                   "captured step: log after replay(), or every n steps outside it");
+    HALFTAPE_CHECK(call != "synchronize", "synchronize() inside a captured step; wait outside it");
+    for (const Array* a : touched.writes) note(*a, true);
+    for (const Array* a : touched.reads) note(*a, false);
+  }
+  void note(const Array& a, bool written) {
+    if (!a.defined()) return;
+    HALFTAPE_CHECK(a.device() == device_ || a.buffer()->pinned(), "a copy between ", device_,
+                   " and ", a.device(), " inside a captured step: make the tensor on the device ",
+                   "outside it, and copy new values into it between replays");
+    if (!made(a.buffer().get())) held_.add(a.buffer(), written);
+  }
+
+  Device device_;
+  Held& held_;
+  int lasting_ = 0;
+  Buffers made_;
+};
+
+}  // namespace
+
+LastingState::LastingState() {
+  if (Stage* s = Stage::current()) s->begin_lasting();
+}
+LastingState::~LastingState() {
+  if (Stage* s = Stage::current()) s->end_lasting();
+}
+
+namespace {
+thread_local constinit Capture* capturing = nullptr;
+thread_local constinit Device capturing_on = kCPU;
+
+struct Capturing {
+  Capturing(Capture& capture, Device device) {
+    capturing = &capture;
+    capturing_on = device;
+  }
+  ~Capturing() { capturing = nullptr; }
+  Capturing(const Capturing&) = delete;
+  Capturing& operator=(const Capturing&) = delete;
+};
+}  // namespace
+
+Capture* Capture::on(Device device) {
+  return capturing && capturing_on == device ? capturing : nullptr;
+}
+
+/// The recording, and what goes with it: the bytes that are brought up to date before each replay.
+class Graph::Captured final : public Capture {
+ public:
+  Captured(Device device, Backend& backend, std::unique_ptr<Recording> recording)
+      : device_(device),
+        backend_(backend),
+        live_({kLiveBytes}, kUInt8, device),
+        host_({kLiveBytes}, kUInt8, kCPU),
+        sent_(kLiveBytes),
+        recording_(std::move(recording)) {}
+
+  void make(const std::function<void()>& step) {
+    const RandomState random = get_random_state();
+    {
+      Trial trial(device_, backend_);
+      try {
+        recording_->rehearse([&] {
+          const BackendGuard guard(device_, trial);
+          step();
+        });
+      } catch (...) {
+        trial.put_back();
+        set_random_state(random);
+        throw;
+      }
+      trial.put_back();
+      backend_.synchronize();
+    }
+    set_random_state(random);
+    // The first value is the start of the random numbers.
+    value(sizeof(RandomKey), [this](std::byte* bytes) {
+      const Generator now = get_generator(device_);
+      const RandomKey start{now.seed, now.offset};
+      std::memcpy(bytes, &start, sizeof start);
+    });
+    Watch watch(device_, backend_, held_);
+    watch_ = &watch;
+    recording_->record([&] {
+      const BackendGuard guard(device_, watch);
+      const Capturing on(*this, device_);
+      step();
+    });
+    watch_ = nullptr;
+    held_.raise_versions();  // as the step has said, though nothing is done yet
+    for (const auto& f : captured_) f();
+  }
+
+  void replay() {
+    for (const auto& f : before_) f();
+    auto* const bytes = host_.data<uint8_t>();
+    for (const Value& v : values_) v.refresh(reinterpret_cast<std::byte*>(bytes) + v.at);
+    if (!current_ || std::memcmp(bytes, sent_.data(), used_) != 0) {
+      const auto n = static_cast<int64_t>(used_);
+      backend_.copy_across(live_.slice(0, 0, n), host_.slice(0, 0, n), false);
+      std::memcpy(sent_.data(), bytes, used_);
+      current_ = true;
+    }
+    recording_->replay();
+    if (drawn_ > 0) random_reserve(device_, drawn_);
+    held_.raise_versions();
+    for (const auto& f : after_) f();
+  }
+  int64_t size() const { return recording_->size(); }
+
+  Array value(size_t size, Refresh refresh) override {
+    HALFTAPE_CHECK(used_ + size <= kLiveBytes, "Graph: more than ", kLiveBytes,
+                   " bytes of numbers that the host may change, as learning rates are");
+    const size_t at = used_;
+    values_.push_back({at, std::move(refresh)});
+    used_ += (size + 15) / 16 * 16;
+    return live_.slice(0, static_cast<int64_t>(at), static_cast<int64_t>(at + size));
+  }
+  bool made_here(const Array& a) const override { return watch_ && watch_->made(a.buffer().get()); }
+  void when_captured(std::function<void()> f) override { captured_.push_back(std::move(f)); }
+  void before_replay(std::function<void()> f) override { before_.push_back(std::move(f)); }
+  void after_replay(std::function<void()> f) override { after_.push_back(std::move(f)); }
+  RandomKey reserve_random(int64_t count) override {
+    const RandomKey key{0, static_cast<uint64_t>(drawn_) / 4,
+                        static_cast<const RandomKey*>(live_.raw())};
+    drawn_ += (count + 3) / 4 * 4;
+    return key;
+  }
+
+ private:
+  static constexpr int64_t kLiveBytes = 1 << 14;
+  struct Value {
+    size_t at;
+    Refresh refresh;
+  };
+  Device device_;
+  Backend& backend_;
+  Array live_, host_;  // on the device, and as the next replay shall see them
+  std::vector<uint8_t> sent_;
+  bool current_ = false;
+  std::vector<Value> values_;
+  size_t used_ = 0;
+  int64_t drawn_ = 0;  // words of the device's random stream in a replay
+  std::vector<std::function<void()>> captured_, before_, after_;
+  Held held_;
+  const Watch* watch_ = nullptr;          // while the step is captured
+  std::unique_ptr<Recording> recording_;  // goes first: it waits for the last replay
+};
+
+Graph::Graph(Device device, std::function<void()> step) : step_(std::move(step)) {
+  HALFTAPE_CHECK(step_, "Graph: the step is empty");
+  Backend& of_device = backend(device);
+  std::unique_ptr<Recording> recording = of_device.new_recording();
+  if (!recording) return;
+  captured_ = std::make_unique<Captured>(device, of_device, std::move(recording));
+  captured_->make(step_);
+}
+Graph::~Graph() = default;
+Graph::Graph(Graph&&) noexcept = default;
+Graph& Graph::operator=(Graph&&) noexcept = default;
+
+void Graph::replay() {
+  if (captured_)
+    captured_->replay();
+  else
+    step_();
+}
+
+int64_t Graph::size() const { return captured_ ? captured_->size() : 0; }
+
+}  // namespace halftape

@@ -1,0 +1,282 @@
+// A step that is captured once and replayed: the same bits as calling it.
+#include <doctest/doctest.h>
+
+#include <halftape/halftape.h>
+
+#include <string>
+#include <vector>
+
+#include "halftape/tests/support/message.h"
+#if defined(HALFTAPE_SIMT)
+#include "device.h"
+#include "settings.h"
+#endif
+
+using namespace halftape;
+using namespace halftape::testing;
+
+namespace {
+
+/// AMP training in float16 with dropout, on data that changes with every step.
+struct Training {
+  nn::Sequential model{nn::Linear(8, 32), nn::ReLU(), nn::Dropout(0.25), nn::Linear(32, 4)};
+  std::unique_ptr<optim::Optimizer> optimizer;
+  amp::GradScaler scaler{{.init_scale = 1024, .growth_interval = 4}};
+  Tensor x = zeros({16, 8}), y = zeros({16}, kInt64), weight = ones({}), loss;
+
+  explicit Training(bool adam) {
+    if (adam)
+      optimizer = std::make_unique<optim::AdamW>(model->parameters(), optim::AdamWOptions(1e-2));
+    else
+      optimizer =
+          std::make_unique<optim::SGD>(model->parameters(), optim::SGDOptions(1e-2).momentum(0.9));
+  }
+  void feed(int step) {
+    x.copy_((arange(0, 128).to(kFloat32) * (0.1 + 0.05 * step)).sin().reshape({16, 8}));
+    weight.fill_(step == 3 ? 1e6 : 1.0);  // too much for gradients in float16
+    y.copy_((arange(0, 16) * (step + 1)).remainder(4));
+  }
+  void step() {
+    optimizer->zero_grad();
+    {
+      const amp::autocast region(kCUDA, kFloat16);
+      loss = nn::functional::cross_entropy(model->forward(x), y) * weight;
+    }
+    scaler.scale(loss).backward();
+    scaler.step(*optimizer);
+    scaler.update();
+  }
+  /// Everything that a step leaves behind.
+  std::vector<double> all() const {
+    std::vector<double> values{loss.item<double>(), static_cast<double>(scaler.get_scale()),
+                               static_cast<double>(scaler.get_growth_tracker())};
+    for (const Tensor& p : model->parameters()) {
+      for (double v : p.detach().to(kCPU).to(kFloat64).flatten().to_vector<double>())
+        values.push_back(v);
+      for (const auto& [name, a] : optimizer->state_of(p))
+        for (double v : Tensor(a).to(kCPU).to(kFloat64).flatten().to_vector<double>())
+          values.push_back(v);
+    }
+    return values;
+  }
+};
+
+/// What every step of a training leaves behind, when it is called and when it is replayed.
+std::vector<std::vector<double>> followed(bool adam, bool graphed, int steps) {
+  manual_seed(3);
+  Training t(adam);
+  std::unique_ptr<Graph> graph;
+  if (graphed) {
+    t.feed(0);
+    graph = std::make_unique<Graph>(kCUDA, [&] { t.step(); });
+  }
+  std::vector<std::vector<double>> all;
+  for (int i = 0; i < steps; ++i) {
+    t.feed(i);
+    graph ? graph->replay() : t.step();
+    all.push_back(t.all());
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("replays of an AMP step leave the bits that calls of it leave, also after an overflow") {
+  for (const bool adam : {false, true}) {
+    CAPTURE(adam);
+    const auto called = followed(adam, false, 8), replayed = followed(adam, true, 8);
+    for (size_t i = 0; i < called.size(); ++i) {
+      CAPTURE(i);
+      CHECK(called[i] == replayed[i]);
+    }
+    CHECK(called[3][1] == 512);           // the overflow was there
+    CHECK(called[7][0] != called[6][0]);  // and the steps differ
+  }
+}
+
+TEST_CASE("a replay sees the learning rate that is set by then, and steps between replays count") {
+  for (const bool adam : {false, true}) {
+    CAPTURE(adam);
+    std::vector<std::vector<double>> ends;
+    for (const bool graphed : {false, true}) {
+      manual_seed(3);
+      Training t(adam);
+      std::unique_ptr<Graph> graph;
+      if (graphed) graph = std::make_unique<Graph>(kCUDA, [&] { t.step(); });
+      for (int i = 0; i < 9; ++i) {
+        t.feed(i);
+        t.optimizer->param_groups()[0].options().set_lr(1e-2 / (1 + i));
+        // Steps that are called, and weights that are written, lie between replays.
+        if (i == 5) NoGradGuard(), t.model->parameters()[0].mul_(0.5);
+        graph&& i != 2 && i != 4 && i != 6 ? graph->replay() : t.step();
+      }
+      ends.push_back(t.all());
+    }
+    CHECK(ends[0] == ends[1]);
+  }
+}
+
+TEST_CASE("a graph of forward and backward alone sees what the optimizer does outside") {
+  std::vector<std::vector<double>> ends;
+  for (const bool graphed : {false, true}) {
+    manual_seed(4);
+    Training t(true);
+    t.feed(0);
+    const auto pass = [&] {
+      t.optimizer->zero_grad();
+      {
+        const amp::autocast region(kCUDA, kFloat16);
+        t.loss = nn::functional::cross_entropy(t.model->forward(t.x), t.y);
+      }
+      t.scaler.scale(t.loss).backward();
+    };
+    t.step();  // a scale and the 16-bit copies are there before
+    std::unique_ptr<Graph> graph;
+    if (graphed) graph = std::make_unique<Graph>(kCUDA, pass);
+    for (int i = 0; i < 4; ++i) {
+      t.feed(i);
+      graph ? graph->replay() : pass();
+      t.scaler.step(*t.optimizer);
+      t.scaler.update();
+    }
+    ends.push_back(t.all());
+  }
+  CHECK(ends[0] == ends[1]);
+}
+
+TEST_CASE("making a graph leaves weights, state and random numbers as they were") {
+  manual_seed(1);
+  Training t(true);
+  t.feed(0);
+  t.step();
+  const auto before = t.all();
+  const Generator random = get_generator(kCUDA);
+  const Graph graph(kCUDA, [&] { t.step(); });
+  const auto after = t.all();
+  // But for the loss, which the captured step has yet to compute.
+  CHECK(std::vector(before.begin() + 1, before.end()) ==
+        std::vector(after.begin() + 1, after.end()));
+  CHECK(get_generator(kCUDA).offset == random.offset);
+  CHECK(graph.size() > 10);
+  MESSAGE("nodes of a replay: ", graph.size());
+}
+
+TEST_CASE("a graph draws other random numbers at each replay, those that calls would draw") {
+  manual_seed(5);
+  Tensor r = zeros({64});
+  Graph graph(kCUDA, [&] {
+    r.uniform_(0, 1);
+    r.add_(rand({64}));
+  });
+  std::vector<std::vector<double>> seen;
+  for (int i = 0; i < 3; ++i) {
+    graph.replay();
+    seen.push_back(r.to(kCPU).to(kFloat64).to_vector<double>());
+  }
+  manual_seed(5);
+  for (int i = 0; i < 3; ++i) {
+    r.uniform_(0, 1);
+    r.add_(rand({64}));
+    CHECK(seen[static_cast<size_t>(i)] == r.to(kCPU).to(kFloat64).to_vector<double>());
+  }
+  CHECK(seen[0] != seen[1]);
+}
+
+TEST_CASE("what a replay could not repeat is refused when the step is captured, by name") {
+  const Tensor x = ones({4});
+  CHECK(message([&] {
+          const Graph g(kCUDA, [&] { (void)(x.sum().item<float>()); });
+        }).find("item()") != std::string::npos);
+  CHECK(message([&] { const Graph g(kCUDA, [&] { (void)x.to(kCPU); }); }).find("a copy between") !=
+        std::string::npos);
+  CHECK(message([&] {
+          const Graph g(kCUDA, [&] { backend(kCUDA).synchronize(); });
+        }).find("synchronize()") != std::string::npos);
+  CHECK(message([&] {
+          const Graph g(kCUDA, [&] { const Graph inner(kCUDA, [&] { x.add(1); }); });
+        }).find("inside the step of another graph") != std::string::npos);
+  // And the device works on.
+  CHECK((x + 1).sum().item<float>() == 8);
+  Tensor y = zeros({4});
+  Graph good(kCUDA, [&] { y.add_(x); });
+  good.replay();
+  good.replay();
+  CHECK(y.sum().item<float>() == 8);
+}
+
+TEST_CASE("a step that throws leaves what it wrote as it was") {
+  Tensor y = zeros({4});
+  const Tensor bad = ones({3});
+  CHECK_THROWS_AS(Graph(kCUDA,
+                        [&] {
+                          y.add_(1);
+                          y.add_(bad);
+                        }),
+                  Error);
+  CHECK(y.sum().item<float>() == 0);
+}
+
+TEST_CASE("arrays of a captured step outlive the graph, and the graph the tensors it reads") {
+  Tensor out;
+  {
+    Tensor x = full({1000}, 2.0);
+    Graph graph(kCUDA, [&, w = x * 3] { out = (x * w).sum(); });
+    x = Tensor();  // the graph holds the bytes; nobody else does
+    graph.replay();
+    CHECK(out.item<float>() == 12000);
+  }
+  const Tensor other = zeros({100000});
+  CHECK(out.item<float>() == 12000);
+}
+
+TEST_CASE("memory that a captured step lets go is used again within it") {
+  const Tensor x = ones({1 << 18});
+  Tensor y;
+  Graph graph(kCUDA, [&] {
+    y = x;
+    for (int i = 0; i < 20; ++i) y = y + 1;
+  });
+  cuda::reset_peak_memory_stats();
+  const int64_t before = cuda::memory_allocated();
+  graph.replay();
+  CHECK(y.sum().item<float>() == 21.0f * (1 << 18));
+  // Twenty results of 1 MiB, of which two live at a time.
+  CHECK(before <= 24 << 20);
+  CHECK(cuda::max_memory_allocated() - before < 1 << 20);
+}
+
+TEST_CASE("on the CPU a graph calls the step") {
+  int calls = 0;
+  Graph graph(kCPU, [&] { ++calls; });
+  CHECK(calls == 0);
+  graph.replay();
+  graph.replay();
+  CHECK(calls == 2);
+  CHECK(graph.size() == 0);
+  CHECK_THROWS_AS(Graph(kCPU, {}), Error);
+}
+
+#if defined(HALFTAPE_SIMT)
+TEST_CASE("a replay reads nothing back, waits for nothing and allocates nothing") {
+  Training t(true);
+  t.feed(0);
+  Graph graph(kCUDA, [&] { t.step(); });
+  graph.replay();
+  simt::reset_counters();
+  for (int i = 0; i < 5; ++i) graph.replay();
+  const simt::Counters c = simt::counters();
+  CHECK(c.graph_launches == 5);
+  CHECK(c.device_to_host == 0);
+  CHECK(c.synchronisations == 0);
+  CHECK(c.allocations == 0);
+  CHECK(c.host_to_device <= 5);  // where the random stream stands
+}
+
+TEST_CASE("a captured step is the same when the device runs late") {
+  const auto now = followed(true, true, 5);
+  simt::Settings s = simt::settings;
+  s.mode = simt::Mode::Deferred;
+  const simt::With late(s);
+  CHECK(followed(true, true, 5) == now);
+}
+#endif
