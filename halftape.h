@@ -23,6 +23,7 @@
 #include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/compare.h"
 #include "halftape/autograd/ops/create.h"
+#include "halftape/autograd/ops/dropout.h"
 #include "halftape/autograd/ops/einsum.h"
 #include "halftape/autograd/ops/index.h"
 #include "halftape/autograd/ops/linear.h"

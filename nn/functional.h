@@ -1,10 +1,10 @@
 // Functions with options, as torch::nn::functional: one header per family, next to nn/options and
 // nn/modules. What they compute stands in autograd/ops.
 #pragma once
+#include "halftape/autograd/ops/dropout.h"
 #include "halftape/autograd/ops/einsum.h"
 #include "halftape/autograd/ops/index.h"
 #include "halftape/autograd/ops/linear.h"
-#include "halftape/autograd/ops/random.h"
 #include "halftape/autograd/ops/view.h"
 #include "halftape/nn/functional/activation.h"
 #include "halftape/nn/functional/distance.h"

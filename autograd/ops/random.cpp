@@ -10,6 +10,10 @@
 #include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/create.h"
+#include "halftape/autograd/ops/index.h"
+#include "halftape/autograd/ops/reduce.h"
+#include "halftape/autograd/ops/softmax.h"
+#include "halftape/autograd/ops/unary.h"
 #include "halftape/core/backend.h"
 #include "halftape/core/formula/philox.h"
 
@@ -189,16 +193,32 @@ Tensor multinomial(const Tensor& p, int64_t n, bool replacement) {
   return p.dim() == 1 ? all.select(0, 0) : all;
 }
 
-Tensor dropout(const Tensor& in, double p, bool training) {
-  const OpScope scope("dropout", in);
-  HALFTAPE_CHECK(p >= 0 && p <= 1, "dropout: probability ", p, " is not between 0 and 1");
-  const auto [x] = cast_inputs(cast_list::dropout, in);
-  if (!training || p == 0) return x;
-  if (p == 1) return x * zeros_like(x);
-  const Array kept(x.sizes(), x.dtype(), x.device());
-  backend(x.device())
-      .random(kept, Distribution::Bernoulli, 1 - p, 0, random_reserve(x.device(), x.numel()));
-  return x * Tensor(kept) / (1 - p);
+Tensor rrelu(const Tensor& x, double lower, double upper, bool training) {
+  const OpScope scope("rrelu", x);
+  HALFTAPE_CHECK(lower <= upper, "rrelu: lower ", lower, " is above upper ", upper);
+  if (!training) return leaky_relu(x, (lower + upper) / 2);
+  HALFTAPE_CHECK(x.is_floating_point(), "rrelu: a ", x.dtype(),
+                 " tensor; convert it with .to(kFloat32)");
+  const Dtype wide = is_16bit(x.dtype()) ? kFloat32 : x.dtype();
+  const Tensor slope = drawn(x.sizes(), Distribution::Uniform, lower, upper, wide,
+                             TensorOptions(wide).device(x.device()));
+  return (x.to(wide) * where(x.detach() <= 0, slope, 1)).to(x.dtype());
+}
+
+Tensor gumbel_softmax(const Tensor& in, double tau, bool hard, int64_t dim) {
+  const OpScope scope("gumbel_softmax", in);
+  const auto [logits] = cast_inputs(cast_list::softmax, in);
+  HALFTAPE_CHECK(tau > 0, "gumbel_softmax: tau ", tau, " must be positive");
+  HALFTAPE_CHECK(logits.is_floating_point(), "gumbel_softmax: logits of ", logits.dtype(),
+                 "; convert them with .to(kFloat32)");
+  const Dtype wide = is_16bit(logits.dtype()) ? kFloat32 : logits.dtype();
+  // U = 0 comes once in 2^24 draws or more, and has no logarithm.
+  const Tensor u = clamp(rand(logits.sizes(), TensorOptions(wide).device(logits.device())), 1e-30);
+  const Tensor soft = softmax((logits.to(wide) - log(-log(u))) / tau, dim);
+  if (!hard) return soft.to(logits.dtype());
+  const Tensor best = argmax(soft.detach(), dim, true);
+  const Tensor one = zeros_like(soft.detach()).scatter_(dim, best, 1);
+  return (one + (soft - soft.detach())).to(logits.dtype());  // exactly 0 or 1
 }
 
 }  // namespace halftape

@@ -38,8 +38,15 @@ Tensor normal(const Tensor& mean, const Tensor& std);
 /// non-finite values, a row of zeros, or fewer than n non-zero values without replacement.
 Tensor multinomial(const Tensor& p, int64_t n, bool replacement = false);
 
-/// Each element is 0 with probability p and x/(1 − p) otherwise; x itself when not training.
-/// Srivastava et al. 2014. Throws unless 0 ≤ p ≤ 1.
-Tensor dropout(const Tensor& x, double p = 0.5, bool training = true);
+/// x, r·x where x ≤ 0: r is drawn from U(lower, upper) for each element in training, and is their
+/// mean otherwise. Halves are computed in float32 and rounded once.  Xu et al. 2015,
+/// arXiv:1505.00853.
+Tensor rrelu(const Tensor& x, double lower = 1.0 / 8, double upper = 1.0 / 3,
+             bool training = false);
+/// softmax((logits + G)/tau) along `dim` with standard Gumbel noise G: a sample of the softmax's
+/// distribution, the sharper the smaller tau > 0. hard: 1 for its largest element, 0 for the
+/// others, with the gradient of the soft sample. Under autocast: Float32.  Jang et al. 2016,
+/// arXiv:1611.01144.
+Tensor gumbel_softmax(const Tensor& logits, double tau = 1, bool hard = false, int64_t dim = -1);
 
 }  // namespace halftape

@@ -1,6 +1,6 @@
 #include "halftape/nn/modules/dropout.h"
 
-#include "halftape/autograd/ops/random.h"
+#include "halftape/autograd/ops/dropout.h"
 #include "halftape/autograd/ops/view.h"
 
 namespace halftape::nn {

@@ -113,6 +113,13 @@ void arguments(Rows& rows) {
   row("diff", [=] { diff(x, 1, 2); }, {outside});
   row("dropout", [=] { dropout(x, 1.5); }, {"1.5"});
   row("dropout", [=] { dropout(x, -0.5); }, {"-0.5"});
+  row("feature_dropout", [=] { feature_dropout(x, 1.5); }, {"1.5"});
+  row("feature_dropout", [=] { feature_dropout(line); }, {"[3]", "2 dimensions"});
+  row("alpha_dropout", [=] { alpha_dropout(x, 1.5); }, {"1.5"});
+  row("feature_alpha_dropout", [=] { feature_alpha_dropout(x, -0.5); }, {"-0.5"});
+  row("feature_alpha_dropout", [=] { feature_alpha_dropout(line); }, {"[3]", "2 dimensions"});
+  row("rrelu", [=] { rrelu(x, 0.5, 0.25); }, {"0.5", "0.25"});
+  row("gumbel_softmax", [=] { gumbel_softmax(x, 0); }, {"tau 0"});
   row("flatten", [=] { flatten(x, 1, 0); }, {"start_dim 1", "end_dim 0"});
   row("flatten", [=] { flatten(x, 2); }, {outside});
   row("fliplr", [=] { fliplr(line); }, {"[3]", "two dimensions"});

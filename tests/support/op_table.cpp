@@ -374,14 +374,6 @@ void loss_rows(Rows& rows) {
                         },
                     .cast = Cast::Float32});
   }
-  rows.push_back({.name = "dropout",
-                  .call =
-                      [](const TensorList& x) {
-                        manual_seed(7);  // the same elements every time
-                        return dropout(x[0], 0.4);
-                      },
-                  .shapes = {{5, 4}},
-                  .one_kernel = false});
 }
 
 }  // namespace
@@ -401,6 +393,7 @@ std::vector<OpRow> op_table() {
   index_rows(rows);
   found_rows(rows);
   norm_rows(rows);
+  random_rows(rows);
   return rows;
 }
 

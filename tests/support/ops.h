@@ -192,6 +192,7 @@ inline void with_square(std::vector<OpRow>& rows, OpRow row) {
 void shape_rows(std::vector<OpRow>& rows);
 void index_rows(std::vector<OpRow>& rows);
 void found_rows(std::vector<OpRow>& rows);
+void random_rows(std::vector<OpRow>& rows);
 void reduce_rows(std::vector<OpRow>&);
 void matrix_rows(std::vector<OpRow>&);
 void linear_rows(std::vector<OpRow>& rows);
