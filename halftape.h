@@ -51,6 +51,7 @@
 #include "halftape/io/digits.h"
 #include "halftape/io/idx.h"
 #include "halftape/nn/any_module.h"
+#include "halftape/nn/cloneable.h"
 #include "halftape/nn/functional.h"
 #include "halftape/nn/init.h"
 #include "halftape/nn/module.h"

@@ -1,17 +1,6 @@
 #include "halftape/nn/any_module.h"
 
-#include <cxxabi.h>
-
-#include <cstdlib>
-
 namespace halftape::nn {
-
-std::string detail::name_of(const std::type_info& type) {
-  int failed = 0;
-  const std::unique_ptr<char, decltype(&std::free)> name(
-      abi::__cxa_demangle(type.name(), nullptr, nullptr, &failed), &std::free);
-  return failed ? type.name() : name.get();
-}
 
 void detail::complete_arguments(const std::type_info& module, size_t count,
                                 DefaultArguments defaults, std::vector<AnyValue>& arguments) {

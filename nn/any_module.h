@@ -1,6 +1,7 @@
 // A module of any type, whatever its forward() takes and gives. Spelled as torch::nn::AnyModule.
 #pragma once
 #include <any>
+#include <concepts>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -13,18 +14,13 @@
 #include "halftape/nn/module.h"
 
 namespace halftape::nn {
-namespace detail {
-/// The name of a type as it is written in a program.
-std::string name_of(const std::type_info& type);
-}  // namespace detail
 
 /// A value of any type that can be copied, without references and const; a string literal is a
 /// const char*.
 class AnyValue {
  public:
-  template <class T>
-  requires(!std::is_same_v<std::decay_t<T>, AnyValue>) explicit AnyValue(T&& value)
-      : value_(std::forward<T>(value)) {}
+  template <class T, class = std::enable_if_t<!std::is_same_v<std::decay_t<T>, AnyValue>>>
+  explicit AnyValue(T&& value) : value_(std::forward<T>(value)) {}
 
   /// Null when the value is not a T. There are no conversions: an int is not a float.
   template <class T>
@@ -97,11 +93,31 @@ template <class M, class C, class R, class... Args>
 AnyForward erased(M& module, R (C::*method)(Args...) const) {
   return erased(module, method, static_cast<R (*)(Args...)>(nullptr));
 }
+/// forward() of a module; forward_any() of one that takes what comes, as Sequential does.
+template <class M>
+AnyForward erased(M& module) {
+  if constexpr (requires(std::vector<AnyValue> arguments) {
+                  { module.forward_any(std::move(arguments)) } -> std::same_as<AnyValue>;
+                })
+    return [&module](std::vector<AnyValue> arguments) {
+      return module.forward_any(std::move(arguments));
+    };
+  else
+    return erased(module, &M::forward);
+}
+
+template <class... Args>
+std::vector<AnyValue> packed(Args&&... args) {
+  std::vector<AnyValue> arguments;
+  arguments.reserve(sizeof...(Args));
+  (arguments.push_back(AnyValue(std::forward<Args>(args))), ...);
+  return arguments;
+}
 
 }  // namespace detail
 
-/// Holds a module whose forward() is not overloaded, and calls it with arguments whose types are
-/// checked at run time, exactly: an int is no float. Copies share the module.
+/// Holds a module whose forward() is neither overloaded nor a template, and calls it with arguments
+/// whose types are checked at run time, exactly: an int is no float. Copies share the module.
 ///
 ///     AnyModule any(Linear(3, 4));
 ///     Tensor y = any.forward(x);
@@ -114,14 +130,13 @@ class AnyModule {
   explicit AnyModule(std::shared_ptr<M> module) {
     HALFTAPE_CHECK(module, "AnyModule: the pointer to a ", detail::name_of(typeid(M)), " is null");
     type_ = &typeid(M);
-    forward_ = detail::erased(*module, &M::forward);
+    forward_ = detail::erased(*module);
     clone_ = [](AnyModule& any, std::shared_ptr<Module> copy) {
       any = AnyModule(std::dynamic_pointer_cast<M>(std::move(copy)));
     };
     module_ = std::move(module);
   }
-  template <class M>
-  requires std::is_base_of_v<Module, std::decay_t<M>>
+  template <class M, class = std::enable_if_t<std::is_base_of_v<Module, std::decay_t<M>>>>
   explicit AnyModule(M&& module)
       : AnyModule(std::make_shared<std::decay_t<M>>(std::forward<M>(module))) {}
   template <class Contained>
@@ -143,10 +158,10 @@ class AnyModule {
   }
   template <class... Args>
   AnyValue any_forward(Args&&... args) const {
+    return forward_any(detail::packed(std::forward<Args>(args)...));
+  }
+  AnyValue forward_any(std::vector<AnyValue> arguments) const {
     check_holds("forward");
-    std::vector<AnyValue> arguments;
-    arguments.reserve(sizeof...(Args));
-    (arguments.push_back(AnyValue(std::forward<Args>(args))), ...);
     return forward_(std::move(arguments));
   }
 
@@ -181,6 +196,22 @@ class AnyModule {
   const std::type_info* type_ = nullptr;
   detail::AnyForward forward_;
   void (*clone_)(AnyModule&, std::shared_ptr<Module>) = nullptr;
+};
+
+/// A name, and anything that an AnyModule may be made of: what Sequential({{"fc", Linear(3, 4)},
+/// {"act", ReLU()}}) is made from.
+class NamedAnyModule {
+ public:
+  template <class M>
+  requires std::is_constructible_v<AnyModule, M> NamedAnyModule(std::string name, M&& module)
+      : name_(std::move(name)), module_(std::forward<M>(module)) {}
+  const std::string& name() const { return name_; }
+  AnyModule& module() { return module_; }
+  const AnyModule& module() const { return module_; }
+
+ private:
+  std::string name_;
+  AnyModule module_;
 };
 
 }  // namespace halftape::nn

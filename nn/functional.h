@@ -1,13 +1,13 @@
 // Functions with options, as torch::nn::functional: one header per family, next to nn/options and
 // nn/modules. What they compute stands in autograd/ops.
 #pragma once
-#include "halftape/autograd/ops/dropout.h"
 #include "halftape/autograd/ops/einsum.h"
 #include "halftape/autograd/ops/index.h"
 #include "halftape/autograd/ops/linear.h"
 #include "halftape/autograd/ops/view.h"
 #include "halftape/nn/functional/activation.h"
 #include "halftape/nn/functional/distance.h"
+#include "halftape/nn/functional/dropout.h"
 #include "halftape/nn/functional/loss.h"
 #include "halftape/nn/functional/norm.h"
 #include "halftape/nn/functional/pad.h"
@@ -15,7 +15,6 @@
 namespace halftape::nn::functional {
 
 using halftape::bilinear;
-using halftape::dropout;
 using halftape::flatten;
 using halftape::linear;
 using halftape::mlp;

@@ -1,14 +1,26 @@
 #include "halftape/nn/module.h"
 
+#include <cxxabi.h>
+
+#include <algorithm>
+#include <cstdlib>
+
 #include "halftape/autograd/grad_mode.h"
+#include "halftape/core/warn.h"
 
 namespace halftape::nn {
 namespace {
 
-void check_name(const char* kind, const std::string& name, bool taken) {
-  HALFTAPE_CHECK(!name.empty() && name.find('.') == std::string::npos, "register_", kind,
-                 ": the name \"", name, "\" is empty or has a dot (dots separate submodules)");
-  HALFTAPE_CHECK(!taken, "register_", kind, ": \"", name, "\" is registered already");
+void check_name(const char* what, const std::string& name) {
+  HALFTAPE_CHECK(!name.empty(), what, " name must not be empty");
+  HALFTAPE_CHECK(name.find('.') == std::string::npos, what, " name must not contain a dot (got '",
+                 name, "'): dots separate the names of nested modules");
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
 }
 
 /// Names and tensors of a module and those below it, by a getter of each module's own.
@@ -16,30 +28,72 @@ template <class Own>
 void collect(const Module& module, const std::string& prefix, bool recurse, const Own& own,
              OrderedDict<std::string, Tensor>& into) {
   for (const auto& item : own(module))
-    if (item.value().defined()) into.insert(prefix + item.key(), item.value());
+    if (item.value().defined()) into.insert(detail::joined(prefix, item.key()), item.value());
   if (!recurse) return;
   for (const auto& child : module.named_children())
-    collect(*child.value(), prefix + child.key() + ".", true, own, into);
+    collect(*child.value(), detail::joined(prefix, child.key()), true, own, into);
 }
 
 void collect_modules(const Module& module, const std::string& prefix,
                      OrderedDict<std::string, std::shared_ptr<Module>>& into) {
   for (const auto& child : module.named_children()) {
-    into.insert(prefix + child.key(), child.value());
-    collect_modules(*child.value(), prefix + child.key() + ".", into);
+    const std::string name = detail::joined(prefix, child.key());
+    into.insert(name, child.value());
+    collect_modules(*child.value(), name, into);
+  }
+}
+
+void check_dtype(Dtype dtype) {
+  HALFTAPE_CHECK(is_floating_point(dtype), "Module::to: ", dtype, " is not a floating-point dtype");
+}
+/// The dtype that a tensor has after Module::to(dtype).
+Dtype dtype_after(const Tensor& t, Dtype dtype) {
+  return t.is_floating_point() ? dtype : t.dtype();
+}
+
+/// Fills the tensors of a clone with copies of the original's.
+void copy_tensors(const OrderedDict<std::string, Tensor>& to,
+                  const OrderedDict<std::string, Tensor>& from, const char* what,
+                  const std::string& module, const std::optional<Device>& device) {
+  const auto fits = [&](const auto& item) {
+    const Tensor* mine = to.find(item.key());
+    return mine && mine->defined() == item.value().defined();
+  };
+  HALFTAPE_CHECK(to.size() == from.size() && std::all_of(from.begin(), from.end(), fits),
+                 "clone: after reset() a ", module, " has the ", what, "s {", listed(to.keys()),
+                 "}, and the original {", listed(from.keys()),
+                 "}: register each in reset(), and call that in the constructor");
+  for (const auto& item : from) {
+    const Tensor& original = item.value();
+    if (!original.defined()) continue;
+    const Tensor& copy = to[item.key()];
+    copy.requires_grad_(false);
+    copy.set_data(original.detach().to(device.value_or(original.device()), false, true));
+    copy.requires_grad_(original.requires_grad());
   }
 }
 
 }  // namespace
 
+std::string detail::name_of(const std::type_info& type) {
+  int failed = 0;
+  const std::unique_ptr<char, decltype(&std::free)> name(
+      abi::__cxa_demangle(type.name(), nullptr, nullptr, &failed), &std::free);
+  return failed ? type.name() : name.get();
+}
+
+std::string detail::joined(const std::string& prefix, const std::string& name) {
+  return prefix.empty() ? name : prefix + "." + name;
+}
+
 OrderedDict<std::string, Tensor> Module::named_parameters(bool recurse) const {
-  OrderedDict<std::string, Tensor> all;
+  OrderedDict<std::string, Tensor> all("Parameter");
   collect(
       *this, "", recurse, [](const Module& m) -> const auto& { return m.parameters_; }, all);
   return all;
 }
 OrderedDict<std::string, Tensor> Module::named_buffers(bool recurse) const {
-  OrderedDict<std::string, Tensor> all;
+  OrderedDict<std::string, Tensor> all("Buffer");
   collect(
       *this, "", recurse, [](const Module& m) -> const auto& { return m.buffers_; }, all);
   return all;
@@ -49,16 +103,23 @@ std::vector<Tensor> Module::parameters(bool recurse) const {
 }
 std::vector<Tensor> Module::buffers(bool recurse) const { return named_buffers(recurse).values(); }
 
-OrderedDict<std::string, std::shared_ptr<Module>> Module::named_modules() const {
-  OrderedDict<std::string, std::shared_ptr<Module>> all;
-  collect_modules(*this, "", all);
-  return all;
+std::shared_ptr<Module> Module::shared() const {
+  const std::shared_ptr<const Module> self = weak_from_this().lock();
+  HALFTAPE_CHECK(self, "It looks like you attempted to retrieve your top-level module as a ",
+                 "shared_ptr, but no shared_ptr owns this ", name(),
+                 ": make it with std::make_shared, or pass include_self=false");
+  return std::const_pointer_cast<Module>(self);
 }
 
-std::vector<std::pair<std::string, std::shared_ptr<Module>>> Module::pairs() const {
-  std::vector<std::pair<std::string, std::shared_ptr<Module>>> all;
-  for (const auto& item : children_) all.push_back(item.pair());
+OrderedDict<std::string, std::shared_ptr<Module>> Module::named_modules(
+    const std::string& name_prefix, bool include_self) const {
+  OrderedDict<std::string, std::shared_ptr<Module>> all("Submodule");
+  if (include_self) all.insert(name_prefix, shared());
+  collect_modules(*this, name_prefix, all);
   return all;
+}
+std::vector<std::shared_ptr<Module>> Module::modules(bool include_self) const {
+  return named_modules({}, include_self).values();
 }
 
 void Module::train(bool on) {
@@ -66,44 +127,37 @@ void Module::train(bool on) {
   for (const auto& child : children_) child.value()->train(on);
 }
 
-template <class F>
-void Module::for_each_tensor(const F& f) {
-  for (auto& item : parameters_) f(item.value());
-  for (auto& item : buffers_) f(item.value());
-  for (const auto& child : children_) child.value()->for_each_tensor(f);
+template <class Convert>
+void Module::convert_own(const Convert& convert) {
+  const NoGradGuard no_grad;
+  for (auto* dict : {&parameters_, &buffers_})
+    for (const auto& item : *dict) {
+      const Tensor& t = item.value();
+      if (!t.defined()) continue;
+      t.set_data(convert(t.detach()));
+      if (t.grad().defined()) t.mutable_grad() = convert(t.grad());
+    }
 }
 
-void Module::to(Device device, Dtype dtype) {
-  HALFTAPE_CHECK(is_floating_point(dtype), "Module::to: ", dtype, " is not a floating-point dtype");
-  auto converted = [&](const Array& a) {
-    return (is_floating_point(a.dtype()) ? a.to(dtype) : a).to(device);
-  };
-  for_each_tensor([&](Tensor& t) {
-    if (!t.defined()) return;
-    const bool trains = t.requires_grad();
-    t.requires_grad_(false);  // the accumulator knows the old dtype
-    t.impl()->set_value(converted(t.array()));
-    t.requires_grad_(trains);
-    if (t.grad().defined()) t.mutable_grad() = Tensor(converted(t.grad().array()));
-  });
+void Module::to(Device device, Dtype dtype, bool non_blocking) {
+  check_dtype(dtype);
+  for (const auto& child : children_) child.value()->to(device, dtype, non_blocking);
+  convert_own([&](const Tensor& t) { return t.to(device, dtype_after(t, dtype), non_blocking); });
 }
-
-void Module::to(Device device) {
-  for_each_tensor([&](Tensor& t) {
-    if (!t.defined()) return;
-    t.impl()->set_value(t.array().to(device));
-    if (t.grad().defined()) t.mutable_grad() = Tensor(t.grad().array().to(device));
-  });
+void Module::to(Dtype dtype, bool non_blocking) {
+  check_dtype(dtype);
+  for (const auto& child : children_) child.value()->to(dtype, non_blocking);
+  convert_own([&](const Tensor& t) { return t.to(dtype_after(t, dtype), non_blocking); });
 }
-
-void Module::to(Dtype dtype) {
-  const std::vector<Tensor> all = parameters();
-  to(all.empty() ? Device(kCPU) : all[0].device(), dtype);
+void Module::to(Device device, bool non_blocking) {
+  for (const auto& child : children_) child.value()->to(device, non_blocking);
+  convert_own([&](const Tensor& t) { return t.to(device, non_blocking); });
 }
 
 void Module::zero_grad(bool set_to_none) {
   const NoGradGuard no_grad;
-  for (Tensor& p : parameters()) {
+  for (const auto& child : children_) child.value()->zero_grad(set_to_none);
+  for (const Tensor& p : parameters(false)) {
     Tensor& g = p.mutable_grad();
     if (!g.defined()) continue;
     if (set_to_none)
@@ -114,29 +168,68 @@ void Module::zero_grad(bool set_to_none) {
 }
 
 std::shared_ptr<Module> Module::clone(const std::optional<Device>&) const {
-  halftape::detail::fail("clone() has not been implemented for ", name_,
-                         "; override Module::clone in its class");
+  halftape::detail::fail("clone() has not been implemented for ", name(),
+                         "; derive it from nn::Cloneable<", name(),
+                         ">, or override Module::clone in it");
+}
+void Module::clone_(const Module& other, const std::optional<Device>&) {
+  halftape::detail::fail("clone: the submodule ", other.name(),
+                         " cannot be copied into the one that reset() made; derive it from "
+                         "nn::Cloneable<",
+                         other.name(), ">");
+}
+
+void Module::unregister_all() {
+  parameters_.clear();
+  buffers_.clear();
+  children_.clear();
+}
+
+void Module::copy_registered(const Module& other, const std::optional<Device>& device) {
+  copy_tensors(parameters_, other.parameters_, "parameter", name(), device);
+  copy_tensors(buffers_, other.buffers_, "buffer", name(), device);
+  HALFTAPE_CHECK(children_.keys() == other.children_.keys(), "clone: after reset() a ", name(),
+                 " has the submodules {", listed(children_.keys()), "}, and the original {",
+                 listed(other.children_.keys()),
+                 "}: register each in reset(), and call that in the constructor");
+  for (const auto& child : other.children_) children_[child.key()]->clone_(*child.value(), device);
 }
 
 Tensor& Module::register_parameter(const std::string& name, Tensor tensor, bool requires_grad) {
-  check_name("parameter", name, parameters_.contains(name));
-  if (tensor.defined()) tensor.requires_grad_(requires_grad);
+  check_name("Parameter", name);
+  if (tensor.defined())
+    tensor.requires_grad_(requires_grad);
+  else if (requires_grad)
+    warn(
+        "register_parameter: an undefined tensor cannot require grad. Ignoring the "
+        "`requires_grad=true` function parameter.");
   return parameters_.insert(name, std::move(tensor));
 }
 
 Tensor& Module::register_buffer(const std::string& name, Tensor tensor) {
-  check_name("buffer", name, buffers_.contains(name));
+  check_name("Buffer", name);
   return buffers_.insert(name, std::move(tensor));
 }
 
 void Module::insert_module(const std::string& name, std::shared_ptr<Module> module) {
-  check_name("module", name, children_.contains(name));
+  check_name("Submodule", name);
   HALFTAPE_CHECK(module && module.get() != this, "register_module: \"", name,
                  "\" is empty or the module itself");
   children_.insert(name, std::move(module));
 }
 
-void Module::pretty_print(std::ostream& out) const { out << name_; }
+void Module::exchange_module(const std::string& name, std::shared_ptr<Module> module) {
+  HALFTAPE_CHECK(module && module.get() != this, "replace_module: \"", name,
+                 "\" is empty or the module itself");
+  children_[name] = std::move(module);
+}
+
+void Module::unregister_module(const std::string& name) {
+  HALFTAPE_CHECK(children_.contains(name), "No Module with name `", name, "` is registered");
+  children_.erase(name);
+}
+
+void Module::pretty_print(std::ostream& out) const { out << name(); }
 
 void Module::print_tree(std::ostream& out, const std::string& indent) const {
   pretty_print(out);

@@ -6,35 +6,55 @@
 #include <ostream>
 #include <string>
 #include <type_traits>
+#include <typeinfo>
 #include <vector>
 
 #include "halftape/autograd/tensor.h"
+#include "halftape/nn/module_holder.h"
 #include "halftape/nn/ordered_dict.h"
 
 namespace halftape::nn {
 
+namespace detail {
+/// The name of a type as it is written in a program.
+std::string name_of(const std::type_info& type);
+/// "prefix.name"; the name alone behind an empty prefix.
+std::string joined(const std::string& prefix, const std::string& name);
+template <class T>
+concept Holder = requires(const T& holder) {
+  typename T::ContainedType;
+  holder.ptr();
+};
+}  // namespace detail
+
+/// Copies share parameters, buffers and submodules; clone() makes others.
 class Module : public std::enable_shared_from_this<Module> {
  public:
   Module() = default;
   explicit Module(std::string name) : name_(std::move(name)) {}
   virtual ~Module() = default;
 
-  /// The name given to the constructor; otherwise "Module" or what the class says.
-  const std::string& name() const { return name_; }
+  /// The name given to the constructor; otherwise that of the class: "halftape::nn::LinearImpl".
+  std::string name() const { return name_ ? *name_ : detail::name_of(typeid(*this)); }
 
   /// All parameters of this module and, with `recurse`, of its submodules, in order of
-  /// registration.
+  /// registration; those that are not defined are left out.
   std::vector<Tensor> parameters(bool recurse = true) const;
   /// The same with dotted names: "0.weight".
   OrderedDict<std::string, Tensor> named_parameters(bool recurse = true) const;
   std::vector<Tensor> buffers(bool recurse = true) const;
   OrderedDict<std::string, Tensor> named_buffers(bool recurse = true) const;
+  /// The submodules one level below.
   std::vector<std::shared_ptr<Module>> children() const { return children_.values(); }
   const OrderedDict<std::string, std::shared_ptr<Module>>& named_children() const {
     return children_;
   }
-  /// All submodules, depth first, without this one.
-  OrderedDict<std::string, std::shared_ptr<Module>> named_modules() const;
+  /// All modules from this one down, each before those below it. With itself only if a shared_ptr
+  /// owns it: throws otherwise.
+  std::vector<std::shared_ptr<Module>> modules(bool include_self = true) const;
+  /// The same with dotted names, which start with the prefix: this module's own.
+  OrderedDict<std::string, std::shared_ptr<Module>> named_modules(
+      const std::string& name_prefix = {}, bool include_self = true) const;
 
   /// Training or evaluation, for this module and all below it. Dropout is active in training only.
   virtual void train(bool on = true);
@@ -42,17 +62,33 @@ class Module : public std::enable_shared_from_this<Module> {
   bool is_training() const { return training_; }
 
   /// Moves or converts parameters and buffers in place: handles to them stay valid. Only
-  /// floating-point tensors change dtype. Gradients go along.
-  void to(Device device);
-  void to(Dtype dtype);
-  void to(Device device, Dtype dtype);
-  void zero_grad(bool set_to_none = true);
+  /// floating-point tensors change dtype. Gradients go along. `non_blocking` as in Tensor::to.
+  virtual void to(Device device, Dtype dtype, bool non_blocking = false);
+  virtual void to(Dtype dtype, bool non_blocking = false);
+  virtual void to(Device device, bool non_blocking = false);
+  /// Drops the gradients, or fills them with 0.
+  virtual void zero_grad(bool set_to_none = true);
 
   /// Another module of the same class with values of its own, on `device` if one is given. Throws
-  /// for a class that does not say how.
+  /// for a class that does not say how: see Cloneable.
   virtual std::shared_ptr<Module> clone(const std::optional<Device>& device = {}) const;
 
-  /// Names may be anything without a dot; each once. Gives back what was registered.
+  /// This module as one of another class, M or a holder's; null when it is none.
+  template <class M>
+  requires(!detail::Holder<M>) M* as() { return dynamic_cast<M*>(this); }
+  template <class M>
+  requires(!detail::Holder<M>) const M* as() const { return dynamic_cast<const M*>(this); }
+  template <detail::Holder M>
+  typename M::ContainedType* as() {
+    return as<typename M::ContainedType>();
+  }
+  template <detail::Holder M>
+  const typename M::ContainedType* as() const {
+    return as<typename M::ContainedType>();
+  }
+
+  /// Names may be anything without a dot; each once. Gives back what was registered. An undefined
+  /// tensor keeps a place that no one sees.
   Tensor& register_parameter(const std::string& name, Tensor tensor, bool requires_grad = true);
   Tensor& register_buffer(const std::string& name, Tensor tensor);
   template <class M>
@@ -61,92 +97,105 @@ class Module : public std::enable_shared_from_this<Module> {
     insert_module(name, module);
     return module;
   }
-  template <class Holder>
-  requires requires(const Holder& h) {
-    typename Holder::ContainedType;
-    h.ptr();
-  }
-  Holder register_module(const std::string& name, Holder holder) {
+  template <detail::Holder H>
+  H register_module(const std::string& name, H holder) {
     insert_module(name, holder.ptr());
     return holder;
   }
+  /// Another module under the name of one that is registered.
+  template <class M>
+  requires std::is_base_of_v<Module, M> std::shared_ptr<M> replace_module(
+      const std::string& name, std::shared_ptr<M> module) {
+    exchange_module(name, module);
+    return module;
+  }
+  template <detail::Holder H>
+  H replace_module(const std::string& name, H holder) {
+    exchange_module(name, holder.ptr());
+    return holder;
+  }
+  void unregister_module(const std::string& name);
 
-  /// f(module) for this module and all below it.
+  /// Calls `f` for this module and all below it, each before those below it. It takes one of
+  ///
+  ///     Module&                      (const Module& from a const module)
+  ///     const std::string&, Module&  the dotted name, which starts with the prefix
+  ///     const std::shared_ptr<Module>&
+  ///     const std::string&, const std::shared_ptr<Module>&
   template <class F>
-  void apply(const F& f) {
-    f(*this);
-    for (const auto& [key, child] : pairs()) child->apply(f);
+  void apply(F&& f, const std::string& name_prefix = {}) {
+    visit(*this, f, name_prefix);
+  }
+  template <class F>
+  void apply(F&& f, const std::string& name_prefix = {}) const {
+    visit(*this, f, name_prefix);
   }
 
-  /// One line: "halftape::nn::Linear(in_features=4, out_features=2, bias=true)".
+  /// One line: "halftape::nn::Linear(in_features=4, out_features=2, bias=true)"; the name unless a
+  /// class says more.
   virtual void pretty_print(std::ostream& out) const;
+
+ protected:
+  // For containers and Cloneable.
+  void unregister_all();
+  void unregister_parameter(const std::string& name) { parameters_.erase(name); }
+  /// Takes over copies of the other's tensors, clones of its submodules, and which parameters
+  /// require grad. Throws unless the same names are registered.
+  void copy_registered(const Module& other, const std::optional<Device>& device);
+  /// A copy that registers anew in its reset(), then with the original's values.
+  template <class Derived>
+  static std::shared_ptr<Derived> cloned(const Derived& original,
+                                         const std::optional<Device>& device) {
+    auto copy = std::make_shared<Derived>(original);
+    copy->unregister_all();
+    copy->reset();
+    copy->copy_registered(original, device);
+    return copy;
+  }
+  template <class Derived>
+  static void become_clone(Derived& module, const Module& other,
+                           const std::optional<Device>& device) {
+    const auto copy = std::dynamic_pointer_cast<Derived>(other.clone(device));
+    HALFTAPE_CHECK(copy, "clone: reset() registered a ", module.name(),
+                   " where the original has a ", other.name());
+    module = *copy;
+  }
+
+  OrderedDict<std::string, Tensor> parameters_{"Parameter"};
+  OrderedDict<std::string, Tensor> buffers_{"Buffer"};
+  OrderedDict<std::string, std::shared_ptr<Module>> children_{"Submodule"};
 
  private:
   friend std::ostream& operator<<(std::ostream& out, const Module& module);
+  /// Becomes a clone of a module of the same class, where it stands.
+  virtual void clone_(const Module& other, const std::optional<Device>& device);
   void insert_module(const std::string& name, std::shared_ptr<Module> module);
-  std::vector<std::pair<std::string, std::shared_ptr<Module>>> pairs() const;
-  template <class F>
-  void for_each_tensor(const F& f);
+  void exchange_module(const std::string& name, std::shared_ptr<Module> module);
+  std::shared_ptr<Module> shared() const;
+  template <class Convert>
+  void convert_own(const Convert& convert);
   void print_tree(std::ostream& out, const std::string& indent) const;
 
-  std::string name_ = "Module";
+  template <class Self, class F>
+  static void visit(Self& module, F& f, const std::string& name) {
+    if constexpr (std::is_invocable_v<F&, Self&>)
+      f(module);
+    else if constexpr (std::is_invocable_v<F&, const std::string&, Self&>)
+      f(name, module);
+    else if constexpr (std::is_invocable_v<F&, const std::shared_ptr<Module>&>)
+      f(module.shared());
+    else
+      f(name, module.shared());
+    const auto below = module.children_;  // `f` may replace what it is called with
+    for (const auto& child : below)
+      visit<Self>(*child.value(), f, detail::joined(name, child.key()));
+  }
+
+  std::optional<std::string> name_;
   bool training_ = true;
-  OrderedDict<std::string, Tensor> parameters_;
-  OrderedDict<std::string, Tensor> buffers_;
-  OrderedDict<std::string, std::shared_ptr<Module>> children_;
 };
 
 /// The module and everything below it, indented.
 std::ostream& operator<<(std::ostream& out, const Module& module);
-
-/// A shared handle to a module that reads like the module: made by HALFTAPE_MODULE(Linear) from
-/// LinearImpl.
-template <class Contained>
-class ModuleHolder {
- public:
-  using ContainedType = Contained;
-  ModuleHolder() : impl_(std::make_shared<Contained>()) {}
-  ModuleHolder(std::nullptr_t) {}  // NOLINT: as LibTorch, an empty holder
-  ModuleHolder(std::shared_ptr<Contained> module)
-      : impl_(std::move(module)) {}  // NOLINT: as LibTorch
-  template <class Head, class... Tail>
-  requires(!std::is_base_of_v<ModuleHolder, std::decay_t<Head>> &&
-           std::is_constructible_v<Contained, Head, Tail...>) explicit ModuleHolder(Head&& head,
-                                                                                    Tail&&... tail)
-      : impl_(std::make_shared<Contained>(std::forward<Head>(head), std::forward<Tail>(tail)...)) {}
-
-  explicit operator bool() const { return impl_ != nullptr; }
-  bool is_empty() const { return !impl_; }
-  Contained* operator->() const { return get(); }
-  Contained& operator*() const { return *get(); }
-  const std::shared_ptr<Contained>& ptr() const {
-    get();
-    return impl_;
-  }
-  Contained* get() const {
-    HALFTAPE_CHECK(impl_,
-                   "an empty module holder was used (made from nullptr and not assigned since)");
-    return impl_.get();
-  }
-  template <class... Args>
-  auto operator()(Args&&... args) const {
-    return get()->forward(std::forward<Args>(args)...);
-  }
-
- private:
-  std::shared_ptr<Contained> impl_;
-};
-
-template <class Contained>
-std::ostream& operator<<(std::ostream& out, const ModuleHolder<Contained>& holder) {
-  return out << *holder;
-}
-
-/// Declares class Name, a holder of NameImpl.
-#define HALFTAPE_MODULE(Name)                                     \
-  class Name : public ::halftape::nn::ModuleHolder<Name##Impl> {  \
-   public:                                                        \
-    using ::halftape::nn::ModuleHolder<Name##Impl>::ModuleHolder; \
-  }
 
 }  // namespace halftape::nn

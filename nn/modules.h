@@ -2,6 +2,7 @@
 #pragma once
 #include "halftape/nn/modules/activation.h"
 #include "halftape/nn/modules/container.h"
+#include "halftape/nn/modules/distance.h"
 #include "halftape/nn/modules/dropout.h"
 #include "halftape/nn/modules/linear.h"
 #include "halftape/nn/modules/loss.h"

@@ -2,6 +2,7 @@
 #pragma once
 #include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/ops/pointwise.h"
+#include "halftape/autograd/ops/random.h"
 #include "halftape/autograd/ops/shape.h"
 #include "halftape/autograd/ops/softmax.h"
 #include "halftape/autograd/ops/unary.h"
@@ -59,6 +60,10 @@ inline Tensor leaky_relu(Tensor x, const LeakyReLUFuncOptions& o = {}) {
   const double slope = o.negative_slope();
   return o.inplace() ? leaky_relu_(x, slope) : halftape::leaky_relu(x, slope);
 }
+inline Tensor rrelu(Tensor x, const RReLUFuncOptions& o = {}) {
+  const Tensor y = halftape::rrelu(x, o.lower(), o.upper(), o.training());
+  return o.inplace() ? x.copy_(y) : y;
+}
 inline Tensor hardtanh(Tensor x, const HardtanhFuncOptions& o = {}) {
   return o.inplace() ? hardtanh_(x, o.min_val(), o.max_val())
                      : halftape::hardtanh(x, o.min_val(), o.max_val());
@@ -81,6 +86,18 @@ inline Tensor gelu(const Tensor& x, const GELUFuncOptions& o) {
 }
 inline Tensor glu(const Tensor& x, const GLUFuncOptions& o = {}) {
   return halftape::glu(x, o.dim());
+}
+inline Tensor softmax(const Tensor& x, const SoftmaxFuncOptions& o) {
+  return halftape::softmax(x, o.dim(), o.dtype());
+}
+inline Tensor log_softmax(const Tensor& x, const LogSoftmaxFuncOptions& o) {
+  return halftape::log_softmax(x, o.dim(), o.dtype());
+}
+inline Tensor softmin(const Tensor& x, const SoftminFuncOptions& o) {
+  return halftape::softmin(x, o.dim(), o.dtype());
+}
+inline Tensor gumbel_softmax(const Tensor& logits, const GumbelSoftmaxFuncOptions& o = {}) {
+  return halftape::gumbel_softmax(logits, o.tau(), o.hard(), o.dim());
 }
 inline Tensor logsigmoid(const Tensor& x) { return log_sigmoid(x); }
 

@@ -47,10 +47,29 @@ Tensor LogSoftmaxImpl::forward(const Tensor& x) const {
 }
 Tensor SoftminImpl::forward(const Tensor& x) const { return functional::softmin(x, options.dim()); }
 
-PReLUImpl::PReLUImpl(const PReLUOptions& o) : options(o) {
-  HALFTAPE_CHECK(o.num_parameters() > 0, "PReLU: num_parameters ", o.num_parameters(),
+Tensor RReLUImpl::forward(const Tensor& x) const {
+  functional::RReLUFuncOptions o;
+  o.lower(options.lower()).upper(options.upper()).inplace(options.inplace());
+  return functional::rrelu(x, o.training(is_training()));
+}
+Tensor Softmax2dImpl::forward(const Tensor& x) const {
+  HALFTAPE_CHECK(x.dim() == 3 || x.dim() == 4,
+                 "Softmax2d: the input has to be (N, C, H, W) or (C, H, W), and is ", x.sizes());
+  return functional::softmax(x, -3);
+}
+
+HardtanhImpl::HardtanhImpl(const HardtanhOptions& o) : options(o) { HardtanhImpl::reset(); }
+void HardtanhImpl::reset() {
+  HALFTAPE_CHECK(options.min_val() < options.max_val(),
+                 "Hardtanh: max_val must be greater than min_val, and they are ", options.max_val(),
+                 " and ", options.min_val());
+}
+
+PReLUImpl::PReLUImpl(const PReLUOptions& o) : options(o) { PReLUImpl::reset(); }
+void PReLUImpl::reset() {
+  HALFTAPE_CHECK(options.num_parameters() > 0, "PReLU: num_parameters ", options.num_parameters(),
                  " must be positive");
-  weight = register_parameter("weight", full({o.num_parameters()}, o.init()));
+  weight = register_parameter("weight", full({options.num_parameters()}, options.init()));
 }
 Tensor PReLUImpl::forward(const Tensor& x) const { return prelu(x, weight); }
 
@@ -83,6 +102,10 @@ void HardtanhImpl::pretty_print(std::ostream& out) const {
   print(out, "Hardtanh", {{"min_val=", options.min_val()}, {"max_val=", options.max_val()}},
         options.inplace());
 }
+void RReLUImpl::pretty_print(std::ostream& out) const {
+  print(out, "RReLU", {{"lower=", options.lower()}, {"upper=", options.upper()}},
+        options.inplace());
+}
 void ThresholdImpl::pretty_print(std::ostream& out) const {
   print(out, "Threshold", {{"threshold=", options.threshold()}, {"value=", options.value()}},
         options.inplace());
@@ -109,6 +132,7 @@ void LogSoftmaxImpl::pretty_print(std::ostream& out) const {
 void SoftminImpl::pretty_print(std::ostream& out) const {
   print(out, "Softmin", {{"dim=", options.dim()}});
 }
+void Softmax2dImpl::pretty_print(std::ostream& out) const { out << "halftape::nn::Softmax2d()"; }
 void PReLUImpl::pretty_print(std::ostream& out) const {
   out << "halftape::nn::PReLU(num_parameters=" << options.num_parameters() << ')';
 }

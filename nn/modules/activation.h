@@ -1,75 +1,75 @@
 // Activations as modules. What they compute stands in autograd/ops/unary.h, softmax.h, pointwise.h
 // and binary.h.
 #pragma once
-#include "halftape/nn/module.h"
+#include "halftape/nn/cloneable.h"
 #include "halftape/nn/options/activation.h"
 
 namespace halftape::nn {
 
-class TanhImpl : public Module {
+class TanhImpl : public Cloneable<TanhImpl> {
  public:
   Tensor forward(const Tensor& x) const;
   void pretty_print(std::ostream& out) const override;
 };
 HALFTAPE_MODULE(Tanh);
 
-class SigmoidImpl : public Module {
+class SigmoidImpl : public Cloneable<SigmoidImpl> {
  public:
   Tensor forward(const Tensor& x) const;
   void pretty_print(std::ostream& out) const override;
 };
 HALFTAPE_MODULE(Sigmoid);
 
-class SiLUImpl : public Module {
+class SiLUImpl : public Cloneable<SiLUImpl> {
  public:
   Tensor forward(const Tensor& x) const;
   void pretty_print(std::ostream& out) const override;
 };
 HALFTAPE_MODULE(SiLU);
 
-class MishImpl : public Module {
+class MishImpl : public Cloneable<MishImpl> {
  public:
   Tensor forward(const Tensor& x) const;
   void pretty_print(std::ostream& out) const override;
 };
 HALFTAPE_MODULE(Mish);
 
-class SoftsignImpl : public Module {
+class SoftsignImpl : public Cloneable<SoftsignImpl> {
  public:
   Tensor forward(const Tensor& x) const;
   void pretty_print(std::ostream& out) const override;
 };
 HALFTAPE_MODULE(Softsign);
 
-class TanhshrinkImpl : public Module {
+class TanhshrinkImpl : public Cloneable<TanhshrinkImpl> {
  public:
   Tensor forward(const Tensor& x) const;
   void pretty_print(std::ostream& out) const override;
 };
 HALFTAPE_MODULE(Tanhshrink);
 
-class LogSigmoidImpl : public Module {
+class LogSigmoidImpl : public Cloneable<LogSigmoidImpl> {
  public:
   Tensor forward(const Tensor& x) const;
   void pretty_print(std::ostream& out) const override;
 };
 HALFTAPE_MODULE(LogSigmoid);
 
-class HardsigmoidImpl : public Module {
+class HardsigmoidImpl : public Cloneable<HardsigmoidImpl> {
  public:
   Tensor forward(const Tensor& x) const;
   void pretty_print(std::ostream& out) const override;
 };
 HALFTAPE_MODULE(Hardsigmoid);
 
-class HardswishImpl : public Module {
+class HardswishImpl : public Cloneable<HardswishImpl> {
  public:
   Tensor forward(const Tensor& x) const;
   void pretty_print(std::ostream& out) const override;
 };
 HALFTAPE_MODULE(Hardswish);
 
-class ReLUImpl : public Module {
+class ReLUImpl : public Cloneable<ReLUImpl> {
  public:
   explicit ReLUImpl(const ReLUOptions& o = {}) : options(o) {}
   Tensor forward(const Tensor& x) const;
@@ -78,7 +78,7 @@ class ReLUImpl : public Module {
 };
 HALFTAPE_MODULE(ReLU);
 
-class ReLU6Impl : public Module {
+class ReLU6Impl : public Cloneable<ReLU6Impl> {
  public:
   explicit ReLU6Impl(const ReLU6Options& o = {}) : options(o) {}
   Tensor forward(const Tensor& x) const;
@@ -87,7 +87,7 @@ class ReLU6Impl : public Module {
 };
 HALFTAPE_MODULE(ReLU6);
 
-class ELUImpl : public Module {
+class ELUImpl : public Cloneable<ELUImpl> {
  public:
   explicit ELUImpl(const ELUOptions& o = {}) : options(o) {}
   Tensor forward(const Tensor& x) const;
@@ -96,7 +96,7 @@ class ELUImpl : public Module {
 };
 HALFTAPE_MODULE(ELU);
 
-class SELUImpl : public Module {
+class SELUImpl : public Cloneable<SELUImpl> {
  public:
   explicit SELUImpl(const SELUOptions& o = {}) : options(o) {}
   Tensor forward(const Tensor& x) const;
@@ -105,7 +105,7 @@ class SELUImpl : public Module {
 };
 HALFTAPE_MODULE(SELU);
 
-class CELUImpl : public Module {
+class CELUImpl : public Cloneable<CELUImpl> {
  public:
   explicit CELUImpl(const CELUOptions& o = {}) : options(o) {}
   Tensor forward(const Tensor& x) const;
@@ -114,7 +114,7 @@ class CELUImpl : public Module {
 };
 HALFTAPE_MODULE(CELU);
 
-class LeakyReLUImpl : public Module {
+class LeakyReLUImpl : public Cloneable<LeakyReLUImpl> {
  public:
   explicit LeakyReLUImpl(const LeakyReLUOptions& o = {}) : options(o) {}
   Tensor forward(const Tensor& x) const;
@@ -123,16 +123,29 @@ class LeakyReLUImpl : public Module {
 };
 HALFTAPE_MODULE(LeakyReLU);
 
-class HardtanhImpl : public Module {
+class HardtanhImpl : public Cloneable<HardtanhImpl> {
  public:
-  explicit HardtanhImpl(const HardtanhOptions& o = {}) : options(o) {}
+  explicit HardtanhImpl(const HardtanhOptions& o = {});
+  /// Throws unless min_val < max_val.
+  void reset() override;
   Tensor forward(const Tensor& x) const;
   void pretty_print(std::ostream& out) const override;
   HardtanhOptions options;
 };
 HALFTAPE_MODULE(Hardtanh);
 
-class ThresholdImpl : public Module {
+/// x, r·x where x ≤ 0: r is drawn from U(lower, upper) for each element in training, and their mean
+/// in evaluation. Xu et al. 2015, arXiv:1505.00853.
+class RReLUImpl : public Cloneable<RReLUImpl> {
+ public:
+  explicit RReLUImpl(const RReLUOptions& o = {}) : options(o) {}
+  Tensor forward(const Tensor& x) const;
+  void pretty_print(std::ostream& out) const override;
+  RReLUOptions options;
+};
+HALFTAPE_MODULE(RReLU);
+
+class ThresholdImpl : public Cloneable<ThresholdImpl> {
  public:
   ThresholdImpl(double threshold, double value) : options(threshold, value) {}
   explicit ThresholdImpl(const ThresholdOptions& o) : options(o) {}
@@ -142,7 +155,7 @@ class ThresholdImpl : public Module {
 };
 HALFTAPE_MODULE(Threshold);
 
-class HardshrinkImpl : public Module {
+class HardshrinkImpl : public Cloneable<HardshrinkImpl> {
  public:
   explicit HardshrinkImpl(const HardshrinkOptions& o = {}) : options(o) {}
   Tensor forward(const Tensor& x) const;
@@ -151,7 +164,7 @@ class HardshrinkImpl : public Module {
 };
 HALFTAPE_MODULE(Hardshrink);
 
-class SoftshrinkImpl : public Module {
+class SoftshrinkImpl : public Cloneable<SoftshrinkImpl> {
  public:
   explicit SoftshrinkImpl(const SoftshrinkOptions& o = {}) : options(o) {}
   Tensor forward(const Tensor& x) const;
@@ -160,7 +173,7 @@ class SoftshrinkImpl : public Module {
 };
 HALFTAPE_MODULE(Softshrink);
 
-class SoftplusImpl : public Module {
+class SoftplusImpl : public Cloneable<SoftplusImpl> {
  public:
   explicit SoftplusImpl(const SoftplusOptions& o = {}) : options(o) {}
   Tensor forward(const Tensor& x) const;
@@ -169,7 +182,7 @@ class SoftplusImpl : public Module {
 };
 HALFTAPE_MODULE(Softplus);
 
-class GELUImpl : public Module {
+class GELUImpl : public Cloneable<GELUImpl> {
  public:
   explicit GELUImpl(const GELUOptions& o = {}) : options(o) {}
   Tensor forward(const Tensor& x) const;
@@ -178,7 +191,7 @@ class GELUImpl : public Module {
 };
 HALFTAPE_MODULE(GELU);
 
-class GLUImpl : public Module {
+class GLUImpl : public Cloneable<GLUImpl> {
  public:
   explicit GLUImpl(const GLUOptions& o = {}) : options(o) {}
   Tensor forward(const Tensor& x) const;
@@ -187,7 +200,7 @@ class GLUImpl : public Module {
 };
 HALFTAPE_MODULE(GLU);
 
-class SoftmaxImpl : public Module {
+class SoftmaxImpl : public Cloneable<SoftmaxImpl> {
  public:
   explicit SoftmaxImpl(const SoftmaxOptions& o) : options(o) {}
   Tensor forward(const Tensor& x) const;
@@ -196,7 +209,7 @@ class SoftmaxImpl : public Module {
 };
 HALFTAPE_MODULE(Softmax);
 
-class LogSoftmaxImpl : public Module {
+class LogSoftmaxImpl : public Cloneable<LogSoftmaxImpl> {
  public:
   explicit LogSoftmaxImpl(const LogSoftmaxOptions& o) : options(o) {}
   Tensor forward(const Tensor& x) const;
@@ -205,7 +218,7 @@ class LogSoftmaxImpl : public Module {
 };
 HALFTAPE_MODULE(LogSoftmax);
 
-class SoftminImpl : public Module {
+class SoftminImpl : public Cloneable<SoftminImpl> {
  public:
   explicit SoftminImpl(const SoftminOptions& o) : options(o) {}
   Tensor forward(const Tensor& x) const;
@@ -214,11 +227,20 @@ class SoftminImpl : public Module {
 };
 HALFTAPE_MODULE(Softmin);
 
+/// Softmax over the channels of every place. x: (N, C, H, W) or (C, H, W).
+class Softmax2dImpl : public Cloneable<Softmax2dImpl> {
+ public:
+  Tensor forward(const Tensor& x) const;
+  void pretty_print(std::ostream& out) const override;
+};
+HALFTAPE_MODULE(Softmax2d);
+
 /// x, weight·x where x ≤ 0; the weight is learned. x: (N, num_parameters, …), or any shape for one.
 /// He et al. 2015, arXiv:1502.01852.
-class PReLUImpl : public Module {
+class PReLUImpl : public Cloneable<PReLUImpl> {
  public:
   explicit PReLUImpl(const PReLUOptions& o = {});
+  void reset() override;
   Tensor forward(const Tensor& x) const;
   void pretty_print(std::ostream& out) const override;
   PReLUOptions options;

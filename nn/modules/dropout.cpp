@@ -1,27 +1,53 @@
 #include "halftape/nn/modules/dropout.h"
 
-#include "halftape/autograd/ops/dropout.h"
-#include "halftape/autograd/ops/view.h"
+#include "halftape/nn/functional/dropout.h"
 
 namespace halftape::nn {
+namespace {
 
-DropoutImpl::DropoutImpl(const DropoutOptions& o) : options(o) {
-  HALFTAPE_CHECK(o.p() >= 0 && o.p() <= 1, "Dropout: probability ", o.p(),
+void print(std::ostream& out, const char* name, const DropoutOptions& o) {
+  out << "halftape::nn::" << name << "(p=" << o.p()
+      << ", inplace=" << (o.inplace() ? "true" : "false") << ')';
+}
+
+}  // namespace
+
+template <class Derived>
+void detail::AnyDropout<Derived>::reset() {
+  HALFTAPE_CHECK(options.p() >= 0 && options.p() <= 1, "Dropout: probability ", options.p(),
                  " is not between 0 and 1");
 }
+template class detail::AnyDropout<DropoutImpl>;
+template class detail::AnyDropout<Dropout2dImpl>;
+template class detail::AnyDropout<Dropout3dImpl>;
+template class detail::AnyDropout<AlphaDropoutImpl>;
+template class detail::AnyDropout<FeatureAlphaDropoutImpl>;
+
 Tensor DropoutImpl::forward(const Tensor& x) const {
-  return dropout(x, options.p(), is_training());
+  return functional::detail::dropout(x, options.p(), is_training(), options.inplace());
 }
-void DropoutImpl::pretty_print(std::ostream& out) const {
-  out << "halftape::nn::Dropout(p=" << options.p() << ')';
+Tensor Dropout2dImpl::forward(const Tensor& x) const {
+  return functional::detail::feature_dropout(x, options.p(), is_training(), options.inplace());
+}
+Tensor Dropout3dImpl::forward(const Tensor& x) const {
+  return functional::detail::feature_dropout(x, options.p(), is_training(), options.inplace());
+}
+Tensor AlphaDropoutImpl::forward(const Tensor& x) const {
+  return functional::detail::alpha_dropout(x, options.p(), is_training(), options.inplace());
+}
+Tensor FeatureAlphaDropoutImpl::forward(const Tensor& x) const {
+  return functional::detail::feature_alpha_dropout(x, options.p(), is_training(),
+                                                   options.inplace());
 }
 
-Tensor FlattenImpl::forward(const Tensor& x) const {
-  return flatten(x, options.start_dim(), options.end_dim());
+void DropoutImpl::pretty_print(std::ostream& out) const { print(out, "Dropout", options); }
+void Dropout2dImpl::pretty_print(std::ostream& out) const { print(out, "Dropout2d", options); }
+void Dropout3dImpl::pretty_print(std::ostream& out) const { print(out, "Dropout3d", options); }
+void AlphaDropoutImpl::pretty_print(std::ostream& out) const {
+  print(out, "AlphaDropout", options);
 }
-void FlattenImpl::pretty_print(std::ostream& out) const {
-  out << "halftape::nn::Flatten(start_dim=" << options.start_dim()
-      << ", end_dim=" << options.end_dim() << ')';
+void FeatureAlphaDropoutImpl::pretty_print(std::ostream& out) const {
+  print(out, "FeatureAlphaDropout", options);
 }
 
 }  // namespace halftape::nn

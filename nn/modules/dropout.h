@@ -1,40 +1,64 @@
-// Dropout and Flatten.
+// Dropout of elements and of features. Active in training alone: in evaluation y = x.
 #pragma once
-#include "halftape/core/options.h"
-#include "halftape/nn/module.h"
+#include "halftape/nn/cloneable.h"
+#include "halftape/nn/options/dropout.h"
 
 namespace halftape::nn {
 
-class DropoutOptions {
+namespace detail {
+/// What they share; p must be between 0 and 1.
+template <class Derived>
+class AnyDropout : public Cloneable<Derived> {
  public:
-  DropoutOptions(double p = 0.5) : p_(p) {}  // NOLINT: as LibTorch
-  HALFTAPE_ARG(double, p);                   // probability of a zero
+  explicit AnyDropout(const DropoutOptions& o = {}) : options(o) { AnyDropout::reset(); }
+  void reset() override;
+  DropoutOptions options;
 };
+}  // namespace detail
 
-/// In training each element is 0 with probability p and x/(1 − p) otherwise; in evaluation y = x.
-class DropoutImpl : public Module {
+/// Each element is 0 with probability p and x/(1 − p) otherwise. Srivastava et al. 2014.
+class DropoutImpl : public detail::AnyDropout<DropoutImpl> {
  public:
-  explicit DropoutImpl(const DropoutOptions& o = {});
+  using AnyDropout::AnyDropout;
   Tensor forward(const Tensor& x) const;
   void pretty_print(std::ostream& out) const override;
-  DropoutOptions options;
 };
 HALFTAPE_MODULE(Dropout);
 
-class FlattenOptions {
+/// The same for whole channels of images, (N, C, H, W). Tompson et al. 2014, arXiv:1411.4280.
+class Dropout2dImpl : public detail::AnyDropout<Dropout2dImpl> {
  public:
-  HALFTAPE_ARG(int64_t, start_dim) = 1;
-  HALFTAPE_ARG(int64_t, end_dim) = -1;
-};
-
-/// Dimensions start_dim … end_dim made one; by default all but the batch.
-class FlattenImpl : public Module {
- public:
-  explicit FlattenImpl(const FlattenOptions& o = {}) : options(o) {}
+  using AnyDropout::AnyDropout;
   Tensor forward(const Tensor& x) const;
   void pretty_print(std::ostream& out) const override;
-  FlattenOptions options;
 };
-HALFTAPE_MODULE(Flatten);
+HALFTAPE_MODULE(Dropout2d);
+
+/// The same for whole channels of volumes, (N, C, D, H, W).
+class Dropout3dImpl : public detail::AnyDropout<Dropout3dImpl> {
+ public:
+  using AnyDropout::AnyDropout;
+  Tensor forward(const Tensor& x) const;
+  void pretty_print(std::ostream& out) const override;
+};
+HALFTAPE_MODULE(Dropout3d);
+
+/// Dropout that keeps mean 0 and variance 1, for SELU. Klambauer et al. 2017, arXiv:1706.02515.
+class AlphaDropoutImpl : public detail::AnyDropout<AlphaDropoutImpl> {
+ public:
+  using AnyDropout::AnyDropout;
+  Tensor forward(const Tensor& x) const;
+  void pretty_print(std::ostream& out) const override;
+};
+HALFTAPE_MODULE(AlphaDropout);
+
+/// The same for whole channels, (N, C, …).
+class FeatureAlphaDropoutImpl : public detail::AnyDropout<FeatureAlphaDropoutImpl> {
+ public:
+  using AnyDropout::AnyDropout;
+  Tensor forward(const Tensor& x) const;
+  void pretty_print(std::ostream& out) const override;
+};
+HALFTAPE_MODULE(FeatureAlphaDropout);
 
 }  // namespace halftape::nn

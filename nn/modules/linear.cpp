@@ -3,16 +3,22 @@
 #include <cmath>
 
 #include "halftape/autograd/ops/create.h"
+#include "halftape/autograd/ops/einsum.h"
 #include "halftape/autograd/ops/linear.h"
+#include "halftape/autograd/ops/view.h"
 #include "halftape/nn/init.h"
 
 namespace halftape::nn {
 
-LinearImpl::LinearImpl(const LinearOptions& o) : options(o) {
-  HALFTAPE_CHECK(o.in_features() > 0 && o.out_features() > 0, "Linear: in_features ",
-                 o.in_features(), " and out_features ", o.out_features(), " must be positive");
-  weight = register_parameter("weight", empty({o.out_features(), o.in_features()}));
-  if (o.bias()) bias = register_parameter("bias", empty({o.out_features()}));
+LinearImpl::LinearImpl(const LinearOptions& o) : options(o) { LinearImpl::reset(); }
+
+void LinearImpl::reset() {
+  HALFTAPE_CHECK(options.in_features() > 0 && options.out_features() > 0, "Linear: in_features ",
+                 options.in_features(), " and out_features ", options.out_features(),
+                 " must be positive");
+  weight = register_parameter("weight", empty({options.out_features(), options.in_features()}));
+  bias = register_parameter("bias", options.bias() ? empty({options.out_features()}) : Tensor(),
+                            options.bias());
   reset_parameters();
 }
 
@@ -30,6 +36,55 @@ void LinearImpl::pretty_print(std::ostream& out) const {
       << ", bias=" << (options.bias() ? "true" : "false") << ')';
 }
 
+BilinearImpl::BilinearImpl(const BilinearOptions& o) : options(o) { BilinearImpl::reset(); }
+
+void BilinearImpl::reset() {
+  const int64_t in1 = options.in1_features(), in2 = options.in2_features(),
+                out = options.out_features();
+  HALFTAPE_CHECK(in1 > 0 && in2 > 0 && out > 0, "Bilinear: in1_features ", in1, ", in2_features ",
+                 in2, " and out_features ", out, " must be positive");
+  weight = register_parameter("weight", empty({out, in1, in2}));
+  bias = register_parameter("bias", options.bias() ? empty({out}) : Tensor(), options.bias());
+  reset_parameters();
+}
+
+void BilinearImpl::reset_parameters() {
+  const double bound = 1 / std::sqrt(static_cast<double>(options.in1_features()));
+  init::uniform_(weight, -bound, bound);
+  if (bias.defined()) init::uniform_(bias, -bound, bound);
+}
+
+Tensor BilinearImpl::forward(const Tensor& a, const Tensor& b) const {
+  return bilinear(a, b, weight, bias);
+}
+
+void BilinearImpl::pretty_print(std::ostream& out) const {
+  out << "halftape::nn::Bilinear(in1_features=" << options.in1_features()
+      << ", in2_features=" << options.in2_features() << ", out_features=" << options.out_features()
+      << ", bias=" << (options.bias() ? "true" : "false") << ')';
+}
+
 void IdentityImpl::pretty_print(std::ostream& out) const { out << "halftape::nn::Identity()"; }
+
+Tensor FlattenImpl::forward(const Tensor& x) const {
+  return flatten(x, options.start_dim(), options.end_dim());
+}
+void FlattenImpl::pretty_print(std::ostream& out) const {
+  out << "halftape::nn::Flatten(start_dim=" << options.start_dim()
+      << ", end_dim=" << options.end_dim() << ')';
+}
+
+Tensor UnflattenImpl::forward(const Tensor& x) const {
+  return unflatten(x, options.dim(), Shape(std::span(options.sizes())));
+}
+void UnflattenImpl::pretty_print(std::ostream& out) const {
+  out << "halftape::nn::Unflatten(dim=" << options.dim() << ", unflattened_size={";
+  const char* comma = "";
+  for (const int64_t size : options.sizes()) {
+    out << comma << size;
+    comma = ", ";
+  }
+  out << "})";
+}
 
 }  // namespace halftape::nn

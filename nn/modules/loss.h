@@ -1,13 +1,13 @@
 // Losses as modules.
 #pragma once
+#include "halftape/nn/cloneable.h"
 #include "halftape/nn/functional/loss.h"
-#include "halftape/nn/module.h"
 
 namespace halftape::nn {
 
 /// A module around a loss function of two tensors and its options.
 template <class Options, Tensor (*function)(const Tensor&, const Tensor&, const Options&)>
-class LossModule : public Module {
+class LossModule : public Cloneable<LossModule<Options, function>> {
  public:
   explicit LossModule(Options o = {}) : options(std::move(o)) {}
   Tensor forward(const Tensor& input, const Tensor& target) const {

@@ -2,8 +2,10 @@
 // (nn/modules/activation.h). `inplace`: the result replaces the input, which may then be no leaf
 // that requires grad.
 #pragma once
+#include <optional>
 #include <string>
 
+#include "halftape/core/dtype.h"
 #include "halftape/core/options.h"
 
 namespace halftape::nn {
@@ -26,6 +28,12 @@ using CELUOptions = ELUOptions;
 class LeakyReLUOptions {
  public:
   HALFTAPE_ARG(double, negative_slope) = 0.01;
+  HALFTAPE_ARG(bool, inplace) = false;
+};
+class RReLUOptions {
+ public:
+  HALFTAPE_ARG(double, lower) = 1.0 / 8;
+  HALFTAPE_ARG(double, upper) = 1.0 / 3;
   HALFTAPE_ARG(bool, inplace) = false;
 };
 class HardtanhOptions {
@@ -76,5 +84,32 @@ class PReLUOptions {
   HALFTAPE_ARG(int64_t, num_parameters) = 1;
   HALFTAPE_ARG(double, init) = 0.25;
 };
+
+namespace functional {
+
+class RReLUFuncOptions {
+ public:
+  HALFTAPE_ARG(double, lower) = 1.0 / 8;
+  HALFTAPE_ARG(double, upper) = 1.0 / 3;
+  HALFTAPE_ARG(bool, training) = false;
+  HALFTAPE_ARG(bool, inplace) = false;
+};
+/// `dtype`: the input is converted first.
+class SoftmaxFuncOptions {
+ public:
+  SoftmaxFuncOptions(int64_t dim) : dim_(dim) {}  // NOLINT: as LibTorch
+  HALFTAPE_ARG(int64_t, dim);
+  HALFTAPE_ARG(std::optional<Dtype>, dtype) = {};
+};
+using LogSoftmaxFuncOptions = SoftmaxFuncOptions;
+using SoftminFuncOptions = SoftmaxFuncOptions;
+class GumbelSoftmaxFuncOptions {
+ public:
+  HALFTAPE_ARG(double, tau) = 1;
+  HALFTAPE_ARG(bool, hard) = false;
+  HALFTAPE_ARG(int64_t, dim) = -1;
+};
+
+}  // namespace functional
 
 }  // namespace halftape::nn

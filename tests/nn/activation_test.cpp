@@ -167,6 +167,79 @@ TEST_CASE("PReLU learns a slope for each channel") {
                        "PReLU: num_parameters 0 must be positive", Error);
 }
 
+TEST_CASE("RReLU draws a slope for each negative element, and takes their mean in evaluation") {
+  manual_seed(1);
+  nn::RReLU layer(nn::RReLUOptions().lower(0.2).upper(0.5));
+  const Tensor x = cat({full({1000}, -2.0, kFloat64), full({3}, 3.0, kFloat64)}).requires_grad_();
+  const Tensor y = layer(x);
+  y.sum().backward();
+  const auto values = y.to_vector(), slopes = x.grad().to_vector();
+  double low = 1, high = 0, sum = 0;
+  for (size_t i = 0; i < 1000; ++i) {
+    REQUIRE(values[i] == -2 * slopes[i]);
+    low = std::min(low, slopes[i]), high = std::max(high, slopes[i]), sum += slopes[i];
+  }
+  CHECK(low >= 0.2);
+  CHECK(low < 0.21);
+  CHECK(high < 0.5);
+  CHECK(high > 0.49);
+  CHECK(std::abs(sum / 1000 - 0.35) < 5 * 0.3 / std::sqrt(12.0 * 1000));
+  CHECK(values.back() == 3);
+  CHECK(slopes.back() == 1);
+  layer->eval();
+  CHECK(layer(x).equal(leaky_relu(x, 0.35)));
+}
+
+TEST_CASE("halves pass RReLU with slopes that are not rounded first") {
+  for (const Dtype d : {kFloat16, kBFloat16}) {
+    const Tensor x = linspace(-10, 10, 1001).to(d);
+    const Tensor y = nn::functional::rrelu(
+        x, nn::functional::RReLUFuncOptions().lower(0.1).upper(0.3).training(true));
+    CHECK(((y >= x * 0.3) * (y <= x * 0.1) + (x >= 0) * (x == y)).all().item<bool>());
+  }
+}
+
+TEST_CASE("gumbel_softmax draws classes by their probabilities, softly or as one-hot rows") {
+  namespace F = nn::functional;
+  manual_seed(3);
+  const Tensor p = tensor({0.1, 0.2, 0.7}, kFloat64);
+  const Tensor logits = p.log().expand({4000, 3});
+  const Tensor hard = F::gumbel_softmax(logits, F::GumbelSoftmaxFuncOptions().hard(true));
+  CHECK(((hard == 0) + (hard == 1)).all().item<bool>());
+  CHECK(hard.sum({1}).equal(ones({4000}, kFloat64)));
+  const auto share = hard.mean({0}).to_vector(), exact = p.to_vector();
+  for (size_t i = 0; i < 3; ++i)
+    CHECK(std::abs(share[i] - exact[i]) < 5 * std::sqrt(exact[i] * (1 - exact[i]) / 4000));
+  const Tensor soft = F::gumbel_softmax(logits);
+  CHECK(soft.sum({1}).allclose(ones({4000}, kFloat64)));
+  CHECK(soft.amax().item<double>() < 1);
+}
+
+TEST_CASE("a hard sample of gumbel_softmax has the gradient of the soft one") {
+  const Tensor a = randn({5, 4}, kFloat64).requires_grad_(), b = a.detach().requires_grad_();
+  const Tensor g = randn({5, 4}, kFloat64);
+  manual_seed(4);
+  gumbel_softmax(a, 0.5, true).backward(g);
+  manual_seed(4);
+  gumbel_softmax(b, 0.5, false).backward(g);
+  CHECK(a.grad().equal(b.grad()));
+}
+
+TEST_CASE("Softmax2d makes the channels of every place a distribution") {
+  const Tensor x = randn({2, 3, 4, 5});
+  CHECK(nn::Softmax2d()(x).equal(softmax(x, 1)));
+  CHECK(nn::Softmax2d()(x[0]).equal(softmax(x[0], 0)));
+  CHECK_THROWS_WITH_AS(nn::Softmax2d()(x[0][0]), doctest::Contains("[4, 5]"), Error);
+}
+
+TEST_CASE("Hardtanh refuses an empty range, also in reset()") {
+  CHECK_THROWS_WITH_AS(nn::Hardtanh(nn::HardtanhOptions().min_val(1)),
+                       doctest::Contains("max_val must be greater than min_val"), Error);
+  nn::Hardtanh layer;
+  layer->options.max_val(-2);
+  CHECK_THROWS_WITH_AS(layer->reset(), doctest::Contains("-2 and -1"), Error);
+}
+
 TEST_CASE("activations have no parameters and print their options") {
   CHECK(nn::GELU()->parameters().empty());
   CHECK(printed(*nn::ReLU()) == "halftape::nn::ReLU()");
@@ -186,6 +259,8 @@ TEST_CASE("activations have no parameters and print their options") {
   CHECK(printed(*nn::Hardshrink()) == "halftape::nn::Hardshrink(0.5)");
   CHECK(printed(*nn::Softshrink(0.25)) == "halftape::nn::Softshrink(0.25)");
   CHECK(printed(*nn::Softplus()) == "halftape::nn::Softplus(beta=1, threshold=20)");
+  CHECK(printed(*nn::RReLU()) == "halftape::nn::RReLU(lower=0.125, upper=0.333333)");
+  CHECK(printed(*nn::Softmax2d()) == "halftape::nn::Softmax2d()");
   CHECK(printed(*nn::GLU(1)) == "halftape::nn::GLU(dim=1)");
   CHECK(printed(*nn::Softmin(1)) == "halftape::nn::Softmin(dim=1)");
   CHECK(printed(*nn::PReLU()) == "halftape::nn::PReLU(num_parameters=1)");

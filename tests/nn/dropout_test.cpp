@@ -1,4 +1,4 @@
-// Dropout and Flatten.
+// Dropout of elements and of features.
 #include <doctest/doctest.h>
 
 #include <halftape/halftape.h>
@@ -118,32 +118,129 @@ TEST_CASE("a probability outside [0, 1] is refused, also when it is set later") 
   CHECK(nn::Dropout()->options.p() == 0.5);
 }
 
-TEST_CASE("Flatten makes all but the batch one dimension, or those that it is told") {
-  const Tensor x = arange(24).to(kFloat32).reshape({2, 3, 4});
-  CHECK(nn::Flatten()(x).equal(x.reshape({2, 12})));
-  CHECK(nn::Flatten(nn::FlattenOptions().start_dim(0))(x).equal(x.reshape({24})));
-  CHECK(nn::Flatten(nn::FlattenOptions().start_dim(0).end_dim(1))(x).equal(x.reshape({6, 4})));
-  CHECK(nn::Flatten(nn::FlattenOptions().start_dim(-2).end_dim(-1))(x).equal(x.reshape({2, 12})));
-  CHECK(nn::Flatten()(zeros({0, 3, 4})).sizes() == Shape{0, 12});
-  CHECK(nn::Flatten()(x.permute({2, 0, 1})).equal(x.permute({2, 0, 1}).reshape({4, 6})));
+namespace {
+
+/// Of x, how many of the features (N, C) are 0, and whether all others are `factor` times x's.
+std::pair<int64_t, bool> features(const Tensor& y, const Tensor& x, double factor) {
+  int64_t dropped = 0;
+  bool whole = true;
+  for (int64_t n = 0; n < x.size(0); ++n)
+    for (int64_t c = 0; c < x.size(1); ++c) {
+      const Tensor feature = y[n][c];
+      const bool zero = feature.equal(zeros_like(feature));
+      dropped += zero;
+      whole &= zero || feature.allclose(factor * x[n][c]);
+    }
+  return {dropped, whole};
 }
 
-TEST_CASE("Flatten's gradient has the input's shape") {
-  const Tensor x = randn({2, 3, 4}).requires_grad_();
-  const Tensor g = randn({2, 12});
-  nn::Flatten()(x).backward(g);
-  CHECK(x.grad().equal(g.reshape({2, 3, 4})));
+}  // namespace
+
+TEST_CASE("Dropout2d and Dropout3d drop whole channels") {
+  manual_seed(6);
+  const Tensor x = rand({40, 50, 2, 3}, kFloat64) + 1,
+               volume = rand({40, 50, 2, 3, 2}, kFloat64) + 1;
+  for (const double p : {0.2, 0.5, 0.8}) {
+    CAPTURE(p);
+    const auto [dropped, whole] = features(nn::Dropout2d(p)(x), x, 1 / (1 - p));
+    const auto [dropped3, whole3] = features(nn::Dropout3d(p)(volume), volume, 1 / (1 - p));
+    CHECK(whole);
+    CHECK(whole3);
+    for (const auto n : {dropped, dropped3})
+      CHECK(std::abs(static_cast<double>(n) / 2000 - p) < 5 * std::sqrt(p * (1 - p) / 2000));
+  }
 }
 
-TEST_CASE("Flatten refuses dimensions that are not there or run backwards") {
-  CHECK_THROWS_WITH_AS(nn::Flatten()(zeros({3})), doctest::Contains("flatten"), Error);
-  CHECK_THROWS_WITH_AS(nn::Flatten(nn::FlattenOptions().start_dim(2).end_dim(1))(zeros({2, 3, 4})),
-                       doctest::Contains("flatten"), Error);
+TEST_CASE("AlphaDropout keeps mean 0 and variance 1") {
+  manual_seed(8);
+  const Tensor x = randn({300, 400}, kFloat64);
+  for (const double p : {0.1, 0.5, 0.9}) {
+    CAPTURE(p);
+    const Tensor y = nn::AlphaDropout(p)(x);
+    CHECK(std::abs(y.mean().item<double>()) < 0.02);
+    CHECK(std::abs(y.var().item<double>() - 1) < 0.03);
+  }
 }
 
-TEST_CASE("Dropout and Flatten print their options") {
+TEST_CASE("AlphaDropout puts one value where it drops and is affine where it keeps") {
+  manual_seed(9);
+  const double p = 0.4, low = -1.7580993408473766;
+  const double a = 1 / std::sqrt((1 - p) * (1 + p * low * low)), b = -a * p * low;
+  const Tensor x = randn({50, 20}, kFloat64);
+  const auto y = nn::AlphaDropout(p)(x).to_vector(), in = x.to_vector();
+  int64_t dropped = 0;
+  for (size_t i = 0; i < y.size(); ++i) {
+    const bool kept = std::abs(y[i] - (a * in[i] + b)) < 1e-12;
+    dropped += !kept;
+    REQUIRE((kept || std::abs(y[i] - (a * low + b)) < 1e-12));
+  }
+  CHECK(std::abs(static_cast<double>(dropped) / 1000 - p) < 5 * std::sqrt(p * (1 - p) / 1000));
+}
+
+TEST_CASE("FeatureAlphaDropout drops whole channels") {
+  manual_seed(10);
+  const Tensor x = randn({20, 10, 5}, kFloat64);
+  const Tensor y = nn::FeatureAlphaDropout(0.5)(x);
+  int64_t dropped = 0;
+  for (int64_t n = 0; n < 20; ++n)
+    for (int64_t c = 0; c < 10; ++c) dropped += y[n][c].var().item<double>() == 0;
+  CHECK(dropped > 60);
+  CHECK(dropped < 140);
+}
+
+TEST_CASE("every dropout gives the input's own bits in evaluation, and zeros for p = 1") {
+  const Tensor x = randn({4, 3, 2});
+  auto check = [&](auto layer) {
+    CHECK(layer(x).equal(zeros_like(x)));
+    layer->eval();
+    CHECK(testing::same_bits(layer(x), x));
+  };
+  check(nn::Dropout(1.0));
+  check(nn::Dropout2d(1.0));
+  check(nn::Dropout3d(1.0));
+  check(nn::AlphaDropout(1.0));
+  check(nn::FeatureAlphaDropout(1.0));
+}
+
+TEST_CASE("dropout in place writes to its input, which may be no leaf that requires grad") {
+  manual_seed(11);
+  auto check = [](auto layer, auto plain) {
+    manual_seed(11);
+    const Tensor x = randn({6, 5, 2}), before = x.clone();
+    manual_seed(12);
+    const Tensor y = layer(x);
+    manual_seed(12);
+    CHECK(y.is_same(x));
+    CHECK(testing::same_bits(x, plain(before)));
+    const Tensor leaf = randn({6, 5, 2}).requires_grad_();
+    CHECK_THROWS_AS(layer(leaf), Error);
+    layer(leaf * 1).sum().backward();
+    CHECK(leaf.grad().defined());
+  };
+  const auto o = nn::DropoutOptions(0.5).inplace(true);
+  check(nn::Dropout(o), nn::Dropout(0.5));
+  check(nn::Dropout2d(o), nn::Dropout2d(0.5));
+  check(nn::AlphaDropout(o), nn::AlphaDropout(0.5));
+  check(nn::FeatureAlphaDropout(o), nn::FeatureAlphaDropout(0.5));
+}
+
+TEST_CASE("the functions take LibTorch's options: alpha dropout rests unless it is told to train") {
+  namespace F = nn::functional;
+  const Tensor x = ones({10, 10, 4});
+  CHECK_FALSE(F::dropout(x, F::DropoutFuncOptions().p(0.5)).equal(x));
+  CHECK(F::dropout(x, F::DropoutFuncOptions().training(false)).equal(x));
+  CHECK_FALSE(F::dropout2d(x).equal(x));
+  CHECK_FALSE(F::dropout3d(x, F::Dropout3dFuncOptions().p(0.9)).equal(x));
+  CHECK(F::alpha_dropout(x).equal(x));
+  CHECK(F::feature_alpha_dropout(x).equal(x));
+  CHECK_FALSE(F::alpha_dropout(x, F::AlphaDropoutFuncOptions().training(true)).equal(x));
+}
+
+TEST_CASE("dropouts print their options") {
   std::ostringstream out;
-  out << nn::Dropout(0.25) << ' ' << nn::Flatten();
+  out << nn::Dropout(0.25) << ' ' << nn::Dropout2d() << ' '
+      << nn::AlphaDropout(nn::AlphaDropoutOptions(0.2).inplace(true));
   CHECK(out.str() ==
-        "halftape::nn::Dropout(p=0.25) halftape::nn::Flatten(start_dim=1, end_dim=-1)");
+        "halftape::nn::Dropout(p=0.25, inplace=false) halftape::nn::Dropout2d(p=0.5, "
+        "inplace=false) halftape::nn::AlphaDropout(p=0.2, inplace=true)");
 }

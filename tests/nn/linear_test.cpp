@@ -1,4 +1,4 @@
-// Linear and Identity.
+// Linear, Bilinear, and the layers that pass on or reshape.
 #include <doctest/doctest.h>
 
 #include <halftape/halftape.h>
@@ -127,6 +127,64 @@ TEST_CASE("Identity gives its input back, the same tensor") {
   const Tensor x = randn({2, 3});
   CHECK(nn::Identity()(x).is_same(x));
   CHECK(nn::Identity()->parameters().empty());
+}
+
+TEST_CASE("Flatten makes all but the batch one dimension, or those that it is told") {
+  const Tensor x = arange(24).to(kFloat32).reshape({2, 3, 4});
+  CHECK(nn::Flatten()(x).equal(x.reshape({2, 12})));
+  CHECK(nn::Flatten(nn::FlattenOptions().start_dim(0))(x).equal(x.reshape({24})));
+  CHECK(nn::Flatten(nn::FlattenOptions().start_dim(0).end_dim(1))(x).equal(x.reshape({6, 4})));
+  CHECK(nn::Flatten(nn::FlattenOptions().start_dim(-2).end_dim(-1))(x).equal(x.reshape({2, 12})));
+  CHECK(nn::Flatten()(zeros({0, 3, 4})).sizes() == Shape{0, 12});
+  CHECK(nn::Flatten()(x.permute({2, 0, 1})).equal(x.permute({2, 0, 1}).reshape({4, 6})));
+}
+
+TEST_CASE("Flatten's gradient has the input's shape") {
+  const Tensor x = randn({2, 3, 4}).requires_grad_();
+  const Tensor g = randn({2, 12});
+  nn::Flatten()(x).backward(g);
+  CHECK(x.grad().equal(g.reshape({2, 3, 4})));
+}
+
+TEST_CASE("Flatten refuses dimensions that are not there or run backwards") {
+  CHECK_THROWS_WITH_AS(nn::Flatten()(zeros({3})), doctest::Contains("flatten"), Error);
+  CHECK_THROWS_WITH_AS(nn::Flatten(nn::FlattenOptions().start_dim(2).end_dim(1))(zeros({2, 3, 4})),
+                       doctest::Contains("flatten"), Error);
+}
+
+TEST_CASE("Unflatten is Flatten's inverse, with one size left open") {
+  const Tensor x = randn({2, 12, 3});
+  CHECK(nn::Unflatten(1, std::vector<int64_t>{3, 4})(x).equal(x.reshape({2, 3, 4, 3})));
+  CHECK(nn::Unflatten(nn::UnflattenOptions(-2, {-1, 2}))(x).equal(x.reshape({2, 6, 2, 3})));
+  CHECK_THROWS_WITH_AS(nn::Unflatten(nn::UnflattenOptions(1, {5, 2}))(x),
+                       doctest::Contains("unflatten"), Error);
+}
+
+TEST_CASE("Bilinear is a sum over pairs of inputs for each output") {
+  const nn::Bilinear layer(2, 3, 2);
+  CHECK(layer->weight.sizes() == Shape{2, 2, 3});
+  CHECK(layer->bias.sizes() == Shape{2});
+  CHECK(layer->weight.abs().amax().item<double>() <= 1 / std::sqrt(2.0));
+  layer->to(kFloat64);
+  const NoGradGuard no_grad;
+  layer->weight.copy_(arange(12, kFloat64).reshape({2, 2, 3}));
+  layer->bias.copy_(tensor({10.0, 20.0}));
+  const Tensor a = tensor({{1.0, 2.0}}, kFloat64), b = tensor({{1.0, 0.0, -1.0}}, kFloat64);
+  // Row i of weight_k times b is −2 for every i and k.
+  CHECK(layer(a, b).equal(tensor({{10.0 - 6, 20.0 - 6}}, kFloat64)));
+  const nn::Bilinear plain(nn::BilinearOptions(2, 3, 1).bias(false));
+  CHECK(plain->parameters().size() == 1);
+  CHECK_THROWS_WITH_AS(nn::Bilinear(0, 3, 2), doctest::Contains("must be positive"), Error);
+}
+
+TEST_CASE("layers that reshape, and Bilinear, print their options") {
+  std::ostringstream out;
+  out << nn::Flatten() << ' ' << nn::Unflatten(nn::UnflattenOptions(0, {2, 2})) << ' '
+      << nn::Bilinear(3, 2, 4);
+  CHECK(out.str() ==
+        "halftape::nn::Flatten(start_dim=1, end_dim=-1) halftape::nn::Unflatten(dim=0, "
+        "unflattened_size={2, 2}) halftape::nn::Bilinear(in1_features=3, in2_features=2, "
+        "out_features=4, bias=true)");
 }
 
 TEST_CASE("Linear and Identity print their options") {

@@ -1,0 +1,71 @@
+// ModuleHolder: a shared handle that reads like the module it holds.
+#pragma once
+#include <memory>
+#include <ostream>
+#include <type_traits>
+#include <utility>
+
+#include "halftape/core/check.h"
+
+namespace halftape::nn {
+
+/// A shared handle to a module that reads like the module: made by HALFTAPE_MODULE(Linear) from
+/// LinearImpl. Copies share the module; nullptr makes an empty one, whose every use throws.
+template <class Contained>
+class ModuleHolder {
+ public:
+  using ContainedType = Contained;
+  ModuleHolder() : impl_(std::make_shared<Contained>()) {}
+  ModuleHolder(std::nullptr_t) {}  // NOLINT: as LibTorch, an empty holder
+  ModuleHolder(std::shared_ptr<Contained> module)
+      : impl_(std::move(module)) {}  // NOLINT: as LibTorch
+  /// The module made from these arguments. A holder of the same module alone is copied instead.
+  template <class Head, class... Tail>
+  requires((sizeof...(Tail) > 0 || !std::is_base_of_v<ModuleHolder, std::decay_t<Head>>)&&std::
+               is_constructible_v<Contained, Head, Tail...>) explicit ModuleHolder(Head&& head,
+                                                                                   Tail&&... tail)
+      : impl_(std::make_shared<Contained>(std::forward<Head>(head), std::forward<Tail>(tail)...)) {}
+
+  explicit operator bool() const { return impl_ != nullptr; }
+  bool is_empty() const { return !impl_; }
+  Contained* operator->() const { return get(); }
+  Contained& operator*() const { return *get(); }
+  const std::shared_ptr<Contained>& ptr() const {
+    get();
+    return impl_;
+  }
+  Contained* get() const {
+    HALFTAPE_CHECK(impl_, "Accessing empty ModuleHolder, made from nullptr and not assigned since");
+    return impl_.get();
+  }
+  /// forward() of the module.
+  template <class... Args>
+  auto operator()(Args&&... args) const {
+    return get()->forward(std::forward<Args>(args)...);
+  }
+  /// What the module has under a number or a name: sequential[0].
+  template <class Key>
+  decltype(auto) operator[](Key&& key) const {
+    return (*get())[std::forward<Key>(key)];
+  }
+
+ private:
+  std::shared_ptr<Contained> impl_;
+};
+
+template <class Contained>
+std::ostream& operator<<(std::ostream& out, const ModuleHolder<Contained>& holder) {
+  return out << *holder;
+}
+
+/// Declares class Name, a holder of Impl.
+#define HALFTAPE_MODULE_IMPL(Name, ImplType)                    \
+  class Name : public ::halftape::nn::ModuleHolder<ImplType> {  \
+   public:                                                      \
+    using ::halftape::nn::ModuleHolder<ImplType>::ModuleHolder; \
+    using Impl = ImplType;                                      \
+  }
+/// Declares class Name, a holder of NameImpl.
+#define HALFTAPE_MODULE(Name) HALFTAPE_MODULE_IMPL(Name, Name##Impl)
+
+}  // namespace halftape::nn

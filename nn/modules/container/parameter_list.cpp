@@ -1,0 +1,65 @@
+#include "halftape/nn/modules/container/parameter_list.h"
+
+namespace halftape::nn {
+namespace {
+
+void print(std::ostream& out, const char* name, const OrderedDict<std::string, Tensor>& all) {
+  out << "halftape::nn::" << name << "(\n";
+  for (const auto& item : all)
+    out << '(' << item.key() << "): Parameter containing: [" << type_name(item.value().dtype())
+        << " of size " << item.value().sizes() << "]\n";
+  out << ')';
+}
+
+Tensor copied(const Tensor& t, const std::optional<Device>& device) {
+  return t.detach().to(device.value_or(t.device()), false, true).requires_grad_(t.requires_grad());
+}
+
+}  // namespace
+
+void ParameterListImpl::append(const Tensor& parameter) {
+  register_parameter(std::to_string(size()), parameter, parameter.requires_grad());
+}
+
+Tensor& ParameterListImpl::at(size_t index) {
+  HALFTAPE_CHECK(index < size(), "Index out of range: ", index, " of a ParameterList of ", size());
+  return parameters_[index].value();
+}
+
+std::shared_ptr<Module> ParameterListImpl::clone(const std::optional<Device>& device) const {
+  auto copy = std::make_shared<ParameterListImpl>();
+  copy->train(is_training());
+  for (const auto& item : parameters_) copy->append(copied(item.value(), device));
+  return copy;
+}
+
+void ParameterListImpl::pretty_print(std::ostream& out) const {
+  print(out, "ParameterList", parameters_);
+}
+
+ParameterDictImpl::ParameterDictImpl(const OrderedDict<std::string, Tensor>& parameters) {
+  for (const auto& item : parameters) insert(item.key(), item.value());
+}
+
+Tensor& ParameterDictImpl::insert(const std::string& name, const Tensor& parameter) {
+  return register_parameter(name, parameter, parameter.requires_grad());
+}
+
+Tensor ParameterDictImpl::pop(const std::string& name) {
+  Tensor parameter = get(name);
+  parameters_.erase(name);
+  return parameter;
+}
+
+std::shared_ptr<Module> ParameterDictImpl::clone(const std::optional<Device>& device) const {
+  auto copy = std::make_shared<ParameterDictImpl>();
+  copy->train(is_training());
+  for (const auto& item : parameters_) copy->insert(item.key(), copied(item.value(), device));
+  return copy;
+}
+
+void ParameterDictImpl::pretty_print(std::ostream& out) const {
+  print(out, "ParameterDict", parameters_);
+}
+
+}  // namespace halftape::nn
