@@ -58,6 +58,7 @@
 #include "halftape/nn/modules.h"
 #include "halftape/nn/options/activation.h"
 #include "halftape/nn/options/norm.h"
+#include "halftape/nn/utils.h"
 #include "halftape/optim/adagrad.h"
 #include "halftape/optim/adam.h"
 #include "halftape/optim/async_optimizer.h"

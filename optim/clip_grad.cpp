@@ -33,14 +33,14 @@ void keep_mark(const Tensor& grad, const Change& change) {
 
 }  // namespace
 
-Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, double norm_type,
-                       bool error_if_nonfinite, ScaledGrads scaled) {
+TotalNorm clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, double norm_type,
+                          bool error_if_nonfinite, ScaledGrads scaled) {
   HALFTAPE_CHECK(max_norm > 0, "clip_grad_norm_: max_norm ", max_norm, " must be positive");
   HALFTAPE_CHECK(norm_type > 0, "clip_grad_norm_: norm_type ", norm_type, " must be positive");
   const NoGradGuard no_grad;
   const PolicyScope plain(nullptr);
   const std::vector<Tensor> grads = gradients(parameters, "clip_grad_norm_", scaled);
-  if (grads.empty()) return zeros({});
+  if (grads.empty()) return TotalNorm(zeros({}));
   Dtype wide = kFloat32;
   for (const Tensor& g : grads) wide = promote(wide, g.dtype());
 
@@ -63,7 +63,7 @@ Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, d
                  norm.item(), "); find its cause, or pass error_if_nonfinite=false");
   const Tensor factor = where(finite, clamp(max_norm / (norm + 1e-6), {}, 1.0), 1);
   for (const Tensor& grad : grads) keep_mark(grad, [&](const Tensor& g) { g.mul_(factor); });
-  return norm;
+  return TotalNorm(norm);
 }
 
 void clip_grad_value_(const std::vector<Tensor>& parameters, double clip_value,

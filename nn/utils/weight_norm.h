@@ -1,0 +1,104 @@
+// Weight normalisation: a layer whose weight is a direction times a length. Spelled as
+// torch.nn.utils.weight_norm; LibTorch has none.
+#pragma once
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "halftape/nn/module.h"
+
+namespace halftape::nn::utils {
+
+/// ‖v‖ over all dimensions but `dim`, which keep size 1, or over all of v without one.
+Tensor weight_length(const Tensor& v, std::optional<int64_t> dim = 0);
+/// g·v/‖v‖, with the norm above. Halves are computed in float32 and rounded once.
+Tensor normalized_weight(const Tensor& v, const Tensor& g, std::optional<int64_t> dim = 0);
+
+namespace detail {
+/// The type R(Args…) of a method.
+template <class Method>
+struct Call;
+template <class C, class R, class... Args>
+struct Call<R (C::*)(Args...)> {
+  using Type = R(Args...);
+};
+template <class C, class R, class... Args>
+struct Call<R (C::*)(Args...) const> {
+  using Type = R(Args...);
+};
+}  // namespace detail
+
+template <class M, class Forward = typename detail::Call<decltype(&M::forward)>::Type>
+class WeightNormImpl;
+
+/// An M whose `weight` every forward() makes of the parameters weight_g and weight_v; the others
+/// keep their names, as in PyTorch. Several threads at once need a clone each.
+template <class M, class R, class... Args>
+class WeightNormImpl<M, R(Args...)> : public M {
+ public:
+  explicit WeightNormImpl(const M& layer, std::optional<int64_t> dim = 0) : M(layer), dim_(dim) {
+    split();
+  }
+  void reset() override {
+    M::reset();
+    split();
+  }
+  R forward(Args... args) {
+    this->weight = normalized_weight(weight_v, weight_g, dim_);
+    return M::forward(std::forward<Args>(args)...);
+  }
+  /// The layer with a parameter `weight` again, of the value that it has now.
+  std::shared_ptr<M> without_norm() const {
+    WeightNormImpl plain(*this);
+    plain.unregister_parameter("weight_g");
+    plain.unregister_parameter("weight_v");
+    plain.weight = plain.register_parameter(
+        "weight", normalized_weight(weight_v, weight_g, dim_).detach(), weight_v.requires_grad());
+    return std::make_shared<M>(static_cast<const M&>(plain));
+  }
+  std::shared_ptr<Module> clone(const std::optional<Device>& device = {}) const override {
+    return Module::cloned(*this, device);
+  }
+
+  Tensor weight_g;  // lengths
+  Tensor weight_v;  // directions, of the shape of the weight
+
+ private:
+  void clone_(const Module& other, const std::optional<Device>& device) override {
+    Module::become_clone(*this, other, device);
+  }
+  void split() {
+    const Tensor w = this->weight.detach();
+    const bool trains = this->weight.requires_grad();
+    this->unregister_parameter("weight");
+    weight_g = this->register_parameter("weight_g", weight_length(w, dim_), trains);
+    weight_v = this->register_parameter("weight_v", w.clone(), trains);
+  }
+  std::optional<int64_t> dim_;
+};
+
+/// A holder, made by weight_norm():  WeightNorm<nn::Linear> fc = weight_norm(nn::Linear(4, 2));
+template <nn::detail::Holder Layer>
+class WeightNorm : public ModuleHolder<WeightNormImpl<typename Layer::ContainedType>> {
+ public:
+  using ModuleHolder<WeightNormImpl<typename Layer::ContainedType>>::ModuleHolder;
+};
+
+/// The layer with its `weight` split in length and direction, at first of the value that it has.
+/// `dim`: the dimension whose indices have a length each, that of the outputs in Linear and Conv;
+/// without one there is one length. The other parameters are shared with `layer`, which is not to
+/// be trained on. Salimans & Kingma 2016, arXiv:1602.07868.
+///
+/// The layers of C++ have no hooks that would run before forward(): this gives another layer, for
+/// the model to register, where torch.nn.utils changes the one it is given.
+template <nn::detail::Holder Layer>
+WeightNorm<Layer> weight_norm(const Layer& layer, std::optional<int64_t> dim = 0) {
+  return WeightNorm<Layer>(*layer, dim);
+}
+/// The layer without: its weight is a parameter of its own again. Shares the other parameters.
+template <nn::detail::Holder Layer>
+Layer remove_weight_norm(const WeightNorm<Layer>& layer) {
+  return Layer(layer->without_norm());
+}
+
+}  // namespace halftape::nn::utils
