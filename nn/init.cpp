@@ -23,28 +23,28 @@ double xavier_std(const Tensor& t, double gain) {
 
 }  // namespace
 
-Tensor uniform_(Tensor t, double low, double high) {
+Tensor uniform_(const Tensor& t, double low, double high) {
   const NoGradGuard no_grad;
   return t.uniform_(low, high);
 }
-Tensor normal_(Tensor t, double mean, double std) {
+Tensor normal_(const Tensor& t, double mean, double std) {
   const NoGradGuard no_grad;
   return t.normal_(mean, std);
 }
-Tensor constant_(Tensor t, Scalar value) {
+Tensor constant_(const Tensor& t, Scalar value) {
   const NoGradGuard no_grad;
   return t.fill_(value);
 }
-Tensor ones_(Tensor t) { return constant_(std::move(t), 1); }
-Tensor zeros_(Tensor t) { return constant_(std::move(t), 0); }
+Tensor ones_(const Tensor& t) { return constant_(t, 1); }
+Tensor zeros_(const Tensor& t) { return constant_(t, 0); }
 
-Tensor eye_(Tensor t) {
+Tensor eye_(const Tensor& t) {
   HALFTAPE_CHECK(t.dim() == 2, "eye_: needs 2 dimensions, the tensor is ", t.sizes());
   const NoGradGuard no_grad;
   return t.copy_(eye(t.size(0), t.size(1), t.options()));
 }
 
-Tensor dirac_(Tensor t) {
+Tensor dirac_(const Tensor& t) {
   HALFTAPE_CHECK(3 <= t.dim() && t.dim() <= 5, "dirac_: needs 3 to 5 dimensions, the tensor is ",
                  t.sizes());
   const NoGradGuard no_grad;
@@ -55,7 +55,7 @@ Tensor dirac_(Tensor t) {
   return t;
 }
 
-Tensor orthogonal_(Tensor t, double gain) {
+Tensor orthogonal_(const Tensor& t, double gain) {
   HALFTAPE_CHECK(t.dim() >= 2, "orthogonal_: needs at least 2 dimensions, the tensor is ",
                  t.sizes());
   const NoGradGuard no_grad;
@@ -73,7 +73,7 @@ Tensor orthogonal_(Tensor t, double gain) {
   return t.copy_((rows <= columns ? q : q.t()).reshape(t.sizes()).mul(gain));
 }
 
-Tensor sparse_(Tensor t, double sparsity, double std) {
+Tensor sparse_(const Tensor& t, double sparsity, double std) {
   HALFTAPE_CHECK(t.dim() == 2, "sparse_: needs 2 dimensions, the tensor is ", t.sizes());
   HALFTAPE_CHECK(0 <= sparsity && sparsity <= 1, "sparse_: the sparsity ", sparsity,
                  " is not in [0, 1]");
@@ -109,21 +109,21 @@ double calculate_gain(Nonlinearity nonlinearity, double a) {
   return 1;
 }
 
-Tensor kaiming_uniform_(Tensor t, double a, FanMode mode, Nonlinearity nonlinearity) {
+Tensor kaiming_uniform_(const Tensor& t, double a, FanMode mode, Nonlinearity nonlinearity) {
   const double bound = std::sqrt(3.0) * kaiming_std(t, a, mode, nonlinearity);
-  return uniform_(std::move(t), -bound, bound);
+  return uniform_(t, -bound, bound);
 }
-Tensor kaiming_normal_(Tensor t, double a, FanMode mode, Nonlinearity nonlinearity) {
+Tensor kaiming_normal_(const Tensor& t, double a, FanMode mode, Nonlinearity nonlinearity) {
   const double std = kaiming_std(t, a, mode, nonlinearity);
-  return normal_(std::move(t), 0, std);
+  return normal_(t, 0, std);
 }
-Tensor xavier_uniform_(Tensor t, double gain) {
+Tensor xavier_uniform_(const Tensor& t, double gain) {
   const double bound = std::sqrt(3.0) * xavier_std(t, gain);
-  return uniform_(std::move(t), -bound, bound);
+  return uniform_(t, -bound, bound);
 }
-Tensor xavier_normal_(Tensor t, double gain) {
+Tensor xavier_normal_(const Tensor& t, double gain) {
   const double std = xavier_std(t, gain);
-  return normal_(std::move(t), 0, std);
+  return normal_(t, 0, std);
 }
 
 }  // namespace halftape::nn::init

@@ -12,34 +12,34 @@ enum class Nonlinearity : uint8_t { Linear, ReLU, LeakyReLU, Tanh, Sigmoid };
 using FanModeType = FanMode;
 using NonlinearityType = Nonlinearity;
 
-Tensor uniform_(Tensor tensor, double low = 0, double high = 1);
-Tensor normal_(Tensor tensor, double mean = 0, double std = 1);
-Tensor constant_(Tensor tensor, Scalar value);
-Tensor ones_(Tensor tensor);
-Tensor zeros_(Tensor tensor);
+Tensor uniform_(const Tensor& tensor, double low = 0, double high = 1);
+Tensor normal_(const Tensor& tensor, double mean = 0, double std = 1);
+Tensor constant_(const Tensor& tensor, Scalar value);
+Tensor ones_(const Tensor& tensor);
+Tensor zeros_(const Tensor& tensor);
 /// The identity, for a tensor of two dimensions.
-Tensor eye_(Tensor matrix);
+Tensor eye_(const Tensor& matrix);
 /// A convolution (out, in, kernel...) that passes its inputs on: channel i to channel i, from the
 /// middle of the kernel. Three to five dimensions.
-Tensor dirac_(Tensor tensor);
+Tensor dirac_(const Tensor& tensor);
 /// gain times a random matrix (sizes 1 and up as one) with orthonormal rows, or columns where those
 /// are fewer.  Saxe et al. 2013, arXiv:1312.6120. Gram and Schmidt's, in float64: n³ operations.
-Tensor orthogonal_(Tensor tensor, double gain = 1);
+Tensor orthogonal_(const Tensor& tensor, double gain = 1);
 /// N(0, std²), and in each column of the matrix ⌈sparsity·rows⌉ zeros at random.  Martens 2010.
-Tensor sparse_(Tensor matrix, double sparsity, double std = 0.01);
+Tensor sparse_(const Tensor& matrix, double sparsity, double std = 0.01);
 /// Inputs and outputs of one unit: sizes 1 and 0, times the receptive field of a convolution. Needs
 /// two dimensions.
 std::pair<int64_t, int64_t> calculate_fan_in_and_fan_out(const Tensor& tensor);
 /// The recommended gain, 1 for a layer without a nonlinearity; `a` is leaky_relu's negative slope.
 double calculate_gain(Nonlinearity nonlinearity, double a = 0.01);
 /// U(−b, b) with b = gain·√(3/fan).  He et al. 2015, arXiv:1502.01852.
-Tensor kaiming_uniform_(Tensor tensor, double a = 0, FanMode mode = FanMode::FanIn,
+Tensor kaiming_uniform_(const Tensor& tensor, double a = 0, FanMode mode = FanMode::FanIn,
                         Nonlinearity nonlinearity = Nonlinearity::LeakyReLU);
-Tensor kaiming_normal_(Tensor tensor, double a = 0, FanMode mode = FanMode::FanIn,
+Tensor kaiming_normal_(const Tensor& tensor, double a = 0, FanMode mode = FanMode::FanIn,
                        Nonlinearity nonlinearity = Nonlinearity::LeakyReLU);
 /// U(−b, b) with b = gain·√(6/(fan_in + fan_out)).  Glorot & Bengio 2010.
-Tensor xavier_uniform_(Tensor tensor, double gain = 1);
-Tensor xavier_normal_(Tensor tensor, double gain = 1);
+Tensor xavier_uniform_(const Tensor& tensor, double gain = 1);
+Tensor xavier_normal_(const Tensor& tensor, double gain = 1);
 
 }  // namespace halftape::nn::init
 
