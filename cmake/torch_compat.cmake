@@ -9,7 +9,16 @@ target_link_libraries(halftape_torch_compat INTERFACE halftape)
 set(forwards ${PROJECT_BINARY_DIR}/torch_compat)
 foreach(header torch/all.h torch/autograd.h torch/cuda.h torch/enum.h torch/nn.h torch/optim.h torch/types.h torch/utils.h
         torch/ordered_dict.h torch/nn/cloneable.h torch/nn/functional.h torch/nn/init.h torch/nn/module.h torch/nn/modules.h
-        torch/nn/options.h torch/nn/pimpl.h torch/nn/utils.h torch/csrc/utils/memory.h torch/csrc/autograd/variable.h
+        torch/nn/options.h torch/nn/pimpl.h torch/nn/utils.h torch/nn/functional/activation.h
+        torch/nn/functional/distance.h torch/nn/functional/dropout.h torch/nn/functional/linear.h
+        torch/nn/modules/activation.h torch/nn/modules/common.h torch/nn/modules/container/any.h
+        torch/nn/modules/container/functional.h torch/nn/modules/container/moduledict.h
+        torch/nn/modules/container/modulelist.h torch/nn/modules/container/named_any.h
+        torch/nn/modules/container/parameterdict.h torch/nn/modules/container/parameterlist.h
+        torch/nn/modules/container/sequential.h torch/nn/modules/distance.h torch/nn/modules/dropout.h
+        torch/nn/modules/linear.h torch/nn/options/activation.h torch/nn/options/distance.h
+        torch/nn/options/dropout.h torch/nn/options/linear.h torch/nn/utils/clip_grad.h
+        torch/nn/utils/convert_parameters.h torch/csrc/utils/memory.h torch/csrc/autograd/variable.h
         torch/csrc/autograd/custom_function.h ATen/ATen.h ATen/TensorIndexing.h c10/core/ScalarType.h
         c10/core/TensorOptions.h c10/core/Device.h c10/util/ArrayRef.h c10/util/Exception.h c10/util/Optional.h
         c10/util/irange.h)

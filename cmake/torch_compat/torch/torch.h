@@ -87,11 +87,27 @@ Integers<T> irange(A begin, T end) {
   return {static_cast<T>(begin), end};
 }
 
+/// One part of a text; a module says the names that a LibTorch program knows it by.
+template <class Part>
+void print_part(std::ostream& out, const Part& part) {
+  if constexpr (std::is_base_of_v<nn::Module, Part> || nn::detail::Holder<Part>) {
+    std::ostringstream own;
+    own << part;
+    std::string text = own.str();
+    constexpr std::string_view kOurs = "halftape::nn::", kTorchs = "torch::nn::";
+    for (size_t at = 0; (at = text.find(kOurs, at)) != std::string::npos; at += kTorchs.size())
+      text.replace(at, kOurs.size(), kTorchs);
+    out << text;
+  } else {
+    out << part;
+  }
+}
+
 /// Everything printed one after another.
 template <class... Parts>
 std::string str(const Parts&... parts) {
   std::ostringstream text;
-  (text << ... << parts);
+  (print_part(text, parts), ...);
   return text.str();
 }
 template <class List>
@@ -256,6 +272,7 @@ struct TypeMeta {
 }  // namespace caffe2
 
 #define TORCH_MODULE(Name) HALFTAPE_MODULE(Name)
+#define TORCH_MODULE_IMPL(Name, ImplType) HALFTAPE_MODULE_IMPL(Name, ImplType)
 #define TORCH_ARG(T, name) HALFTAPE_ARG(T, name)
 
 /// Throws c10::Error with the parts joined when the condition is false.
