@@ -65,6 +65,8 @@
 #include "halftape/optim/clip_grad.h"
 #include "halftape/optim/lion.h"
 #include "halftape/optim/optimizer.h"
+#include "halftape/optim/options.h"
+#include "halftape/optim/param_state.h"
 #include "halftape/optim/rmsprop.h"
 #include "halftape/optim/sgd.h"
 #include "halftape/optim/weights.h"

@@ -50,12 +50,13 @@ class [[nodiscard]] Unscaled : public StepStage {
  public:
   Clipped clip_grad_norm_(double max_norm, double norm_type = 2) && {
     scaler();
-    Tensor norm = nn::utils::clip_grad_norm_(optimizer().parameters(), max_norm, norm_type);
+    Tensor norm = nn::utils::clip_grad_norm_(optim::parameters_of(optimizer().param_groups()),
+                                             max_norm, norm_type);
     return {std::move(*this), std::move(norm)};
   }
   Clipped clip_grad_value_(double clip_value) && {
     scaler();
-    nn::utils::clip_grad_value_(optimizer().parameters(), clip_value);
+    nn::utils::clip_grad_value_(optim::parameters_of(optimizer().param_groups()), clip_value);
     return {std::move(*this), {}};
   }
   StepResult step() && { return finish(); }

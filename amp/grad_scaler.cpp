@@ -57,7 +57,7 @@ void GradScaler::unscale_(optim::Optimizer& optimizer) {
 Array GradScaler::judge(const optim::Optimizer& optimizer, const char* call, InPlace divide) {
   begin_epoch();
   const DivisibleBy divisible{call, scaled_, options_.allow_fp16_grads};
-  const std::vector<Tensor> parameters = optimizer.parameters();
+  const std::vector<Tensor> parameters = optim::parameters_of(optimizer.param_groups());
   std::vector<Array> grads;  // in the order of the parameters, undefined where there is none
   for (const Tensor& p : parameters) {
     if (p.grad().defined()) divisible.check(p.grad(), grads.size());
@@ -112,7 +112,7 @@ StepResult GradScaler::step(optim::Optimizer& optimizer,
   result.had_gradients = mine.finding.found_inf.defined();
   result.found_inf_ = mine.finding.found_inf;
   result.bad_loss_ = mine.bad_loss;
-  for (const Tensor& p : optimizer.parameters()) {
+  for (const Tensor& p : optim::parameters_of(optimizer.param_groups())) {
     if (!p.grad().defined() || inverse.defined()) continue;
     HALFTAPE_CHECK(result.had_gradients && mark_of(p.grad()).tag != scaled_,
                    "GradScaler::step: a gradient arrived after unscale_(optimizer) and is still "
@@ -131,7 +131,7 @@ StepResult GradScaler::step(optim::Optimizer& optimizer,
 
 /// Where a gradient is float16: divided in its own dtype, what scaling saved of it would become 0.
 bool GradScaler::divides_as_it_reads(const optim::Optimizer& optimizer) {
-  const std::vector<Tensor> all = optimizer.parameters();
+  const std::vector<Tensor> all = optim::parameters_of(optimizer.param_groups());
   return optimizer.supports_control() && std::any_of(all.begin(), all.end(), [](const Tensor& p) {
            return p.grad().defined() && p.grad().dtype() == kFloat16;
          });

@@ -10,7 +10,7 @@ namespace halftape::optim {
 
 class AdamOptions : public OptimizerOptions {
  public:
-  explicit AdamOptions(double lr = 1e-3) : lr_(lr) {}
+  AdamOptions(double lr = 1e-3) : lr_(lr) {}  // NOLINT: as LibTorch
   std::unique_ptr<OptimizerOptions> clone() const override {
     return std::make_unique<AdamOptions>(*this);
   }
@@ -33,7 +33,7 @@ class AdamOptions : public OptimizerOptions {
 /// The same with AdamW's default weight decay, 0.01.
 class AdamWOptions : public AdamOptions {
  public:
-  explicit AdamWOptions(double lr = 1e-3) : AdamOptions(lr) { weight_decay(1e-2); }
+  AdamWOptions(double lr = 1e-3) : AdamOptions(lr) { weight_decay(1e-2); }  // NOLINT: as LibTorch
   AdamWOptions(const AdamOptions& set) : AdamOptions(set) {}  // NOLINT: AdamWOptions(1e-3).eps(…)
   std::unique_ptr<OptimizerOptions> clone() const override {
     return std::make_unique<AdamWOptions>(*this);

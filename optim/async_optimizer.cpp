@@ -36,14 +36,14 @@ AsyncOptimizer::AsyncOptimizer(std::unique_ptr<Optimizer> optimizer)
     : inner_(std::move(optimizer)) {
   HALFTAPE_CHECK(inner_, "AsyncOptimizer: expected an optimizer, got null");
   groups_ = inner_->param_groups();
-  model_ = inner_->parameters();
+  model_ = parameters_of(inner_->param_groups());
   // The wrapped optimizer goes on with copies of the weights, which know nothing of the model's
   // graph, and with the state that it had for the originals.
   const OptimizerState state = inner_->state_dict();
   for (OptimizerParamGroup& group : inner_->param_groups())
     for (Tensor& p : group.params()) p = Tensor(p.array().clone());
   inner_->load_state_dict(state);
-  newest_ = inner_->parameters();
+  newest_ = parameters_of(inner_->param_groups());
   for (const Tensor& p : model_) versions_.push_back(p.version());
 }
 

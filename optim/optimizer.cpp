@@ -2,54 +2,82 @@
 
 #include <atomic>
 #include <set>
+#include <utility>
 
 #include "halftape/autograd/grad_mode.h"
 #include "halftape/autograd/grad_tag.h"
+#include "halftape/core/warn.h"
+#include "halftape/optim/differences.h"
 #include "halftape/optim/weights.h"
 
 namespace halftape::optim {
 
 OptimizerParamGroup::OptimizerParamGroup(const OptimizerParamGroup& other)
-    : params_(other.params_), options_(other.options_ ? other.options_->clone() : nullptr) {}
+    : initial_lr(other.initial_lr),
+      params_(other.params_),
+      names_(other.names_),
+      options_(other.options_ ? other.options_->clone() : nullptr) {}
 
 OptimizerParamGroup& OptimizerParamGroup::operator=(OptimizerParamGroup other) {
+  initial_lr = other.initial_lr;
   std::swap(params_, other.params_);
+  std::swap(names_, other.names_);
   std::swap(options_, other.options_);
   return *this;
 }
 
 namespace {
 std::atomic<uint64_t> next_id{0};
+
+std::atomic<bool> told_of_old_interface{false};
+void old_interface(const char* name) {
+  if (told_of_old_interface)
+    warn(std::string("Optimizer::") + name +
+         "() will be removed from LibTorch; param_groups() stays");
 }
+}  // namespace
+
+void warn_of_old_interface(bool on) { told_of_old_interface = on; }
 
 Optimizer::Optimizer(const std::vector<OptimizerParamGroup>& groups,
                      std::unique_ptr<OptimizerOptions> defaults)
     : id_(next_id.fetch_add(1, std::memory_order_relaxed)), defaults_(std::move(defaults)) {
   defaults_->validate();
+  HALFTAPE_CHECK(!groups.empty(), "optimizer: no parameters were given, nor a group for them");
   for (const OptimizerParamGroup& group : groups) add_param_group(group);
-  HALFTAPE_CHECK(!parameters().empty(),
-                 "optimizer: no parameters were given; are the modules registered?");
 }
 
 void Optimizer::add_param_group(const OptimizerParamGroup& group) {
   OptimizerParamGroup added(group);
   if (!added.has_options()) added.set_options(defaults_->clone());
   added.options().validate();
+  check_added(added.params());
+  groups_.push_back(std::move(added));
+}
+
+void Optimizer::add_parameters(const std::vector<Tensor>& parameters) {
+  old_interface("add_parameters");
+  check_added(parameters);
+  std::vector<Tensor>& first = groups_[0].params();
+  first.insert(first.end(), parameters.begin(), parameters.end());
+}
+
+void Optimizer::check_added(const std::vector<Tensor>& added) const {
   std::set<const detail::TensorImpl*> seen;
-  for (const OptimizerParamGroup& g : groups_)
-    for (const Tensor& p : g.params()) seen.insert(p.impl());
-  for (const Tensor& p : added.params()) {
+  for (const Tensor& p : parameters_of(groups_)) seen.insert(p.impl());
+  for (const Tensor& p : added) {
     HALFTAPE_CHECK(p.defined() && p.is_floating_point(),
                    "optimizer: a parameter is undefined or not floating-point");
     HALFTAPE_CHECK(p.is_leaf(), "optimizer: can't optimize a non-leaf tensor (", p.sizes(),
                    ", made by an operation)");
-    HALFTAPE_CHECK(seen.insert(p.impl()).second, "optimizer: a parameter of shape ", p.sizes(),
-                   " appears twice; each belongs to one group");
+    HALFTAPE_CHECK(seen.insert(p.impl()).second,
+                   "optimizer: some parameters appear in more than one parameter group: one of "
+                   "shape ",
+                   p.sizes(), " appears twice");
   }
-  groups_.push_back(std::move(added));
 }
 
-Tensor Optimizer::step(const LossClosure& closure) {
+Tensor Optimizer::step(LossClosure closure) {
   Tensor loss;
   if (closure) {
     const AutoGradMode recording(true);
@@ -65,27 +93,38 @@ void Optimizer::step(const StepControl& control) {
   run(control);
 }
 
+void Optimizer::check_gradient(const Tensor& p, const StepControl& control) {
+  const Tensor& g = p.grad();
+  if (!g.defined()) return;
+  check_mark(g, "Optimizer::step",
+             control.inv_scale.defined() ? GradTag::Use::AsTheyAre : GradTag::Use::AsTrue);
+  HALFTAPE_CHECK(g.sizes() == p.sizes() && g.device() == p.device() && g.is_floating_point(),
+                 "optimizer: a gradient (", g.sizes(), ", ", g.dtype(), ", ", g.device(),
+                 ") does not fit its parameter (", p.sizes(), ", ", p.dtype(), ", ", p.device(),
+                 ")");
+}
+
 void Optimizer::run(const StepControl& control) {
   const NoGradGuard no_grad;
   // Everything is checked before the first group changes.
   std::vector<std::vector<Tensor>> ready;
+  bool empty = true;
   for (const OptimizerParamGroup& group : groups_) {
     group.options().validate();
     auto& with_grad = ready.emplace_back();
     for (const Tensor& p : group.params()) {
-      const Tensor& g = p.grad();
-      if (!g.defined()) continue;
-      check_mark(g, "Optimizer::step",
-                 control.inv_scale.defined() ? GradTag::Use::AsTheyAre : GradTag::Use::AsTrue);
-      HALFTAPE_CHECK(g.sizes() == p.sizes() && g.device() == p.device() && g.is_floating_point(),
-                     "optimizer: a gradient (", g.sizes(), ", ", g.dtype(), ", ", g.device(),
-                     ") does not fit its parameter (", p.sizes(), ", ", p.dtype(), ", ", p.device(),
-                     ")");
-      with_grad.push_back(p);
+      empty = false;
+      check_gradient(p, control);
+      if (p.grad().defined()) with_grad.push_back(p);
     }
   }
+  HALFTAPE_CHECK(!empty, "optimizer: no parameters were given; are the modules registered?");
   for (size_t i = 0; i < groups_.size(); ++i)
     if (!ready[i].empty()) update(groups_[i].options(), ready[i], control);
+}
+
+void Optimizer::update(const OptimizerOptions&, const std::vector<Tensor>&, const StepControl&) {
+  ::halftape::detail::fail("optimizer: this one overrides neither update() nor step()");
 }
 
 void Optimizer::zero_grad(bool set_to_none) {
@@ -102,11 +141,21 @@ void Optimizer::zero_grad(bool set_to_none) {
   }
 }
 
-std::vector<Tensor> Optimizer::parameters() const {
+std::vector<Tensor> parameters_of(const std::vector<OptimizerParamGroup>& groups) {
   std::vector<Tensor> all;
-  for (const OptimizerParamGroup& group : groups_)
+  for (const OptimizerParamGroup& group : groups)
     all.insert(all.end(), group.params().begin(), group.params().end());
   return all;
+}
+
+std::vector<Tensor> Optimizer::parameters() const {
+  old_interface("parameters");
+  return parameters_of(groups_);
+}
+
+size_t Optimizer::size() const {
+  old_interface("size");
+  return parameters_of(groups_).size();
 }
 
 ParamState& Optimizer::state(const Tensor& parameter) { return state_[parameter.impl()]; }
@@ -120,41 +169,51 @@ const ParamState& Optimizer::state_of(const Tensor& parameter) const {
 OptimizerState Optimizer::state_dict() const {
   OptimizerState saved;
   for (const OptimizerParamGroup& group : groups_) saved.groups.push_back(group.options().to_map());
-  for (const Tensor& p : parameters()) {
+  for (const Tensor& p : parameters_of(groups_)) {
     ParamState& copy = saved.state.emplace_back();
     for (const auto& [key, value] : state_of(p)) copy[key] = value.clone();
   }
   return saved;
 }
 
+StateEntry Optimizer::expected_state(const std::string& key, const Tensor& parameter,
+                                     const std::map<std::string, double>& options) const {
+  return state_entry(key, parameter, options);
+}
+
 void Optimizer::load_state_dict(const OptimizerState& saved) {
-  const std::vector<Tensor> params = parameters();
+  const std::vector<Tensor> params = parameters_of(groups_);
   HALFTAPE_CHECK(saved.groups.size() == groups_.size(), "optimizer: the saved state has ",
                  saved.groups.size(), " groups, this optimizer ", groups_.size());
   HALFTAPE_CHECK(saved.state.size() == params.size(), "optimizer: the saved state has ",
                  saved.state.size(), " parameters, this optimizer ", params.size());
-  std::map<const detail::TensorImpl*, ParamState> loaded;
-  size_t i = 0;
-  for (size_t g = 0; g < groups_.size(); ++g) {
-    for (const Tensor& p : groups_[g].params()) {
-      for (const auto& [key, value] : saved.state[i]) {
-        const StateEntry expected = state_entry(key, p, saved.groups[g]);
-        HALFTAPE_CHECK(value.shape() == expected.shape && value.dtype() == expected.dtype,
-                       "optimizer: saved \"", key, "\" of parameter ", i, " is ", value.dtype(),
-                       " ", value.shape(), ", expected ", expected.dtype, " ", expected.shape);
-        loaded[p.impl()][key] = value.to(p.device()).clone();
-      }
-      ++i;
-    }
-  }
   std::vector<std::unique_ptr<OptimizerOptions>> options;
   for (size_t k = 0; k < groups_.size(); ++k) {
     options.push_back(groups_[k].options().clone());
     options.back()->from_map(saved.groups[k]);
     options.back()->validate();
   }
+  Differences differences;
+  std::map<const detail::TensorImpl*, ParamState> loaded;
+  size_t i = 0;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    for (const Tensor& p : groups_[g].params()) {
+      for (const auto& [key, value] : saved.state[i]) {
+        const StateEntry expected = expected_state(key, p, saved.groups[g]);
+        if (value.shape() == expected.shape && value.dtype() == expected.dtype)
+          loaded[p.impl()][key] = value.to(p.device()).clone();
+        else
+          differences.add("\"", key, "\" of parameter ", i, " is ", value.dtype(), " ",
+                          value.shape(), ", expected ", expected.dtype, " ", expected.shape);
+      }
+      ++i;
+    }
+  }
+  differences.check("optimizer: the saved state does not fit");
   for (size_t k = 0; k < groups_.size(); ++k) groups_[k].set_options(std::move(options[k]));
-  state_ = std::move(loaded);
+  // The entries stay where they are: state() gives references to them.
+  for (auto& [parameter, state] : state_) state.clear();
+  for (auto& [parameter, state] : loaded) state_[parameter] = std::move(state);
 }
 
 }  // namespace halftape::optim

@@ -4,28 +4,16 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "halftape/autograd/tensor.h"
 #include "halftape/core/backend.h"
+#include "halftape/nn/ordered_dict.h"
+#include "halftape/optim/options.h"
 
 namespace halftape::optim {
-
-/// Options of one parameter group. Every optimizer has a learning rate; schedulers and users set it
-/// here.
-class OptimizerOptions {
- public:
-  virtual ~OptimizerOptions() = default;
-  virtual std::unique_ptr<OptimizerOptions> clone() const = 0;
-  virtual double get_lr() const = 0;
-  virtual void set_lr(double lr) = 0;
-  /// Throws when a value makes no sense, naming it and its range.
-  virtual void validate() const = 0;
-  /// The values that a resumed run depends on, by name.
-  virtual std::map<std::string, double> to_map() const = 0;
-  virtual void from_map(const std::map<std::string, double>&) = 0;
-};
 
 /// Parameters that share options.
 class OptimizerParamGroup {
@@ -34,6 +22,10 @@ class OptimizerParamGroup {
       : params_(std::move(params)) {}  // NOLINT: as LibTorch
   OptimizerParamGroup(std::vector<Tensor> params, std::unique_ptr<OptimizerOptions> options)
       : params_(std::move(params)), options_(std::move(options)) {}
+  /// Under names, so that the state can be saved by them: AdamW({model->named_parameters()}, …).
+  OptimizerParamGroup(const OrderedDict<std::string, Tensor>& params,  // NOLINT: as the one above
+                      std::unique_ptr<OptimizerOptions> options = nullptr)
+      : params_(params.values()), names_(params.keys()), options_(std::move(options)) {}
   OptimizerParamGroup(const OptimizerParamGroup& other);
   OptimizerParamGroup(OptimizerParamGroup&&) = default;
   OptimizerParamGroup& operator=(OptimizerParamGroup other);
@@ -44,9 +36,15 @@ class OptimizerParamGroup {
   void set_options(std::unique_ptr<OptimizerOptions> options) { options_ = std::move(options); }
   std::vector<Tensor>& params() { return params_; }
   const std::vector<Tensor>& params() const { return params_; }
+  /// Of params(), in their order; empty where none were given.
+  const std::vector<std::string>& names() const { return names_; }
+
+  /// The learning rate before any schedule: set by the first schedule that is made.
+  std::optional<double> initial_lr;
 
  private:
   std::vector<Tensor> params_;
+  std::vector<std::string> names_;
   std::unique_ptr<OptimizerOptions> options_;
 };
 
@@ -61,6 +59,23 @@ struct OptimizerState {
   std::vector<ParamState> state;
 };
 
+/// The same by name, for a program that has its parameters in another order.
+struct NamedOptimizerState {
+  struct Parameter {
+    size_t group;
+    ParamState state;
+  };
+  std::vector<std::map<std::string, double>> groups;
+  std::map<std::string, Parameter> parameters;
+};
+
+class OptimizerParamState;
+class OptimizerStateView;
+struct StateEntry;
+
+/// All parameters, group by group.
+std::vector<Tensor> parameters_of(const std::vector<OptimizerParamGroup>& groups);
+
 class Optimizer {
  public:
   using LossClosure = std::function<Tensor()>;
@@ -74,7 +89,7 @@ class Optimizer {
   /// One update of every parameter that has a gradient. With a closure: calls it first (gradients
   /// on) and gives its value. Validates everything before the first byte changes; throws on
   /// gradients that a GradScaler has yet to unscale, and on sums of gradients of different scales.
-  Tensor step(const LossClosure& closure = nullptr);
+  virtual Tensor step(LossClosure closure = nullptr);
   /// The same, decided on the device: control.found_inf non-zero leaves parameters and state bit
   /// for bit as they are; control.inv_scale multiplies the gradients as they are read. Throws
   /// unless supports_control().
@@ -96,28 +111,53 @@ class Optimizer {
   /// All parameters, group by group.
   std::vector<Tensor> parameters() const;
   OptimizerOptions& defaults() { return *defaults_; }
+  const OptimizerOptions& defaults() const { return *defaults_; }
   /// The state of one parameter, empty before its first step.
   const ParamState& state_of(const Tensor& parameter) const;
+  /// The same as LibTorch has it: optim/param_state.h.
+  OptimizerStateView state();
+  const std::map<const detail::TensorImpl*, ParamState>& state() const { return state_; }
+
+  // LibTorch's older words.
+  /// How many parameters there are.
+  size_t size() const;
+  /// More parameters for the first group.
+  void add_parameters(const std::vector<Tensor>& parameters);
 
   /// Deep copies; load throws, changing nothing, when groups, parameters, shapes or dtypes do not
-  /// fit.
+  /// fit; the error lists every difference.
   OptimizerState state_dict() const;
   void load_state_dict(const OptimizerState& saved);
+  /// The same by name. Throws where parameters have no names, or two have the same.
+  NamedOptimizerState named_state_dict() const;
+  void load_state_dict(const NamedOptimizerState& saved);
 
  protected:
   /// Updates the parameters of one group that have gradients. `params` all have defined gradients
-  /// of their shape.
+  /// of their shape. Throws unless it, or step(), is overridden.
   virtual void update(const OptimizerOptions& options, const std::vector<Tensor>& params,
-                      const StepControl& control) = 0;
+                      const StepControl& control);
+  /// What a saved state must have under `key`; those of optim/weights.h, and moments.
+  virtual StateEntry expected_state(const std::string& key, const Tensor& parameter,
+                                    const std::map<std::string, double>& options) const;
+  /// Throws unless the parameter's gradient, if there is one, may be used by this step.
+  static void check_gradient(const Tensor& parameter, const StepControl& control = {});
   /// The mutable state of a parameter; made on first use.
   ParamState& state(const Tensor& parameter);
 
  private:
+  friend class OptimizerStateView;
+  void check_added(const std::vector<Tensor>& added) const;
   void run(const StepControl& control);
   const uint64_t id_;
   std::vector<OptimizerParamGroup> groups_;
   std::unique_ptr<OptimizerOptions> defaults_;
   std::map<const detail::TensorImpl*, ParamState> state_;
+  std::vector<std::shared_ptr<OptimizerParamState>> shown_;  // what state() gave references to
 };
+
+/// LibTorch says that parameters(), size() and add_parameters() will be removed. They stay here,
+/// and only a program that includes <torch/torch.h> is told what LibTorch would tell it.
+void warn_of_old_interface(bool on);
 
 }  // namespace halftape::optim

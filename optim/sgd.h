@@ -8,7 +8,7 @@ namespace halftape::optim {
 
 class SGDOptions : public OptimizerOptions {
  public:
-  explicit SGDOptions(double lr = 1e-3) : lr_(lr) {}
+  SGDOptions(double lr = 1e-3) : lr_(lr) {}  // NOLINT: as LibTorch
   std::unique_ptr<OptimizerOptions> clone() const override {
     return std::make_unique<SGDOptions>(*this);
   }
