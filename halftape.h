@@ -63,6 +63,7 @@
 #include "halftape/optim/adam.h"
 #include "halftape/optim/async_optimizer.h"
 #include "halftape/optim/clip_grad.h"
+#include "halftape/optim/lbfgs.h"
 #include "halftape/optim/lion.h"
 #include "halftape/optim/optimizer.h"
 #include "halftape/optim/options.h"
