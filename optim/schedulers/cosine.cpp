@@ -1,0 +1,117 @@
+#include "halftape/optim/schedulers/cosine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace halftape::optim {
+namespace {
+constexpr double pi = std::numbers::pi;
+}
+
+CosineAnnealingLR::CosineAnnealingLR(ScheduledGroups optimizer, int64_t T_max, double eta_min)
+    : LRScheduler(optimizer), T_max_(T_max), eta_min_(eta_min) {
+  HALFTAPE_CHECK(T_max > 0, "CosineAnnealingLR: T_max ", T_max, " must be positive");
+  initial_step();
+}
+std::vector<double> CosineAnnealingLR::get_lrs() {
+  std::vector<double> lrs = get_current_lrs();
+  if (is_initial_) return lrs;
+  const auto height = [&](int64_t epoch) {
+    return 1 + std::cos(pi * static_cast<double>(epoch) / static_cast<double>(T_max_));
+  };
+  // One epoch after the bottom there is nothing to multiply.
+  const bool at_bottom = (step_count_ - 1 - T_max_) % (2 * T_max_) == 0;
+  for (size_t i = 0; i < lrs.size(); ++i) {
+    if (at_bottom)
+      lrs[i] += (base_lrs_[i] - eta_min_) * (1 - std::cos(pi / static_cast<double>(T_max_))) / 2;
+    else
+      lrs[i] = height(step_count_) / height(step_count_ - 1) * (lrs[i] - eta_min_) + eta_min_;
+  }
+  return lrs;
+}
+void CosineAnnealingLR::fields(SchedulerFields& f) {
+  LRScheduler::fields(f);
+  f.count("T_max", T_max_);
+  f.number("eta_min", eta_min_);
+}
+
+CosineAnnealingWarmRestarts::CosineAnnealingWarmRestarts(ScheduledGroups optimizer, int64_t T_0,
+                                                         int64_t T_mult, double eta_min)
+    : LRScheduler(optimizer), T_0_(T_0), T_i_(T_0), T_mult_(T_mult), eta_min_(eta_min) {
+  HALFTAPE_CHECK(T_0 > 0, "CosineAnnealingWarmRestarts: T_0 ", T_0, " must be positive");
+  HALFTAPE_CHECK(T_mult >= 1, "CosineAnnealingWarmRestarts: T_mult ", T_mult,
+                 " must be at least 1");
+  initial_step();
+}
+std::vector<double> CosineAnnealingWarmRestarts::get_lrs() {
+  std::vector<double> lrs;
+  for (const double base : base_lrs_)
+    lrs.push_back(eta_min_ +
+                  (base - eta_min_) * (1 + std::cos(pi * T_cur_ / static_cast<double>(T_i_))) / 2);
+  return lrs;
+}
+void CosineAnnealingWarmRestarts::step() {
+  if (step_count_ > 0) T_cur_ += 1;
+  if (T_cur_ >= static_cast<double>(T_i_)) {
+    T_cur_ = std::fmod(T_cur_, static_cast<double>(T_i_));
+    T_i_ *= T_mult_;
+  }
+  LRScheduler::step();
+}
+void CosineAnnealingWarmRestarts::step(double epoch) {
+  HALFTAPE_CHECK(epoch >= 0, "CosineAnnealingWarmRestarts: epoch ", epoch, " is negative");
+  T_i_ = T_0_;
+  T_cur_ = epoch;
+  if (T_mult_ == 1) T_cur_ = std::fmod(epoch, static_cast<double>(T_0_));
+  while (T_cur_ >= static_cast<double>(T_i_)) {
+    T_cur_ -= static_cast<double>(T_i_);
+    T_i_ *= T_mult_;
+  }
+  step_count_ = static_cast<int64_t>(std::floor(epoch));
+  LRScheduler::step();
+}
+void CosineAnnealingWarmRestarts::rewind() {
+  LRScheduler::rewind();
+  T_cur_ = 0;
+  T_i_ = T_0_;
+}
+void CosineAnnealingWarmRestarts::fields(SchedulerFields& f) {
+  LRScheduler::fields(f);
+  f.count("T_0", T_0_);
+  f.count("T_i", T_i_);
+  f.count("T_mult", T_mult_);
+  f.number("T_cur", T_cur_);
+  f.number("eta_min", eta_min_);
+}
+
+WarmupCosineLR::WarmupCosineLR(ScheduledGroups optimizer, int64_t warmup_iters,
+                               int64_t lr_decay_iters, double min_lr)
+    : LRScheduler(optimizer),
+      warmup_iters_(warmup_iters),
+      lr_decay_iters_(lr_decay_iters),
+      min_lr_(min_lr) {
+  HALFTAPE_CHECK(warmup_iters >= 0 && warmup_iters < lr_decay_iters,
+                 "WarmupCosineLR: warmup_iters ", warmup_iters,
+                 " is not in [0, lr_decay_iters), which is ", lr_decay_iters);
+  initial_step();
+}
+std::vector<double> WarmupCosineLR::get_lrs() {
+  if (step_count_ < warmup_iters_)
+    return scaled(base_lrs_,
+                  static_cast<double>(step_count_ + 1) / static_cast<double>(warmup_iters_ + 1));
+  const double done = std::min(1.0, static_cast<double>(step_count_ - warmup_iters_) /
+                                        static_cast<double>(lr_decay_iters_ - warmup_iters_));
+  std::vector<double> lrs;
+  for (const double base : base_lrs_)
+    lrs.push_back(min_lr_ + 0.5 * (1 + std::cos(pi * done)) * (base - min_lr_));
+  return lrs;
+}
+void WarmupCosineLR::fields(SchedulerFields& f) {
+  LRScheduler::fields(f);
+  f.count("warmup_iters", warmup_iters_);
+  f.count("lr_decay_iters", lr_decay_iters_);
+  f.number("min_lr", min_lr_);
+}
+
+}  // namespace halftape::optim

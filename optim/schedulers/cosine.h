@@ -1,0 +1,58 @@
+// Schedules that follow a cosine.
+#pragma once
+#include "halftape/optim/lr_scheduler.h"
+
+namespace halftape::optim {
+
+/// From the rate to eta_min along half a cosine of T_max epochs, and up again if one goes on.
+/// Loshchilov & Hutter 2016, arXiv:1608.03983, without its restarts. Throws unless T_max > 0.
+class CosineAnnealingLR : public LRScheduler {
+ public:
+  CosineAnnealingLR(ScheduledGroups optimizer, int64_t T_max, double eta_min = 0);
+
+ private:
+  std::vector<double> get_lrs() override;
+  std::vector<double> first_lrs() override { return base_lrs_; }
+  void fields(SchedulerFields& fields) override;
+  int64_t T_max_;
+  double eta_min_;
+};
+
+/// Half a cosine of T_0 epochs, then one of T_0·T_mult, and so on, each beginning with the full
+/// rate. Throws unless T_0 > 0 and T_mult ≥ 1.
+class CosineAnnealingWarmRestarts : public LRScheduler {
+ public:
+  CosineAnnealingWarmRestarts(ScheduledGroups optimizer, int64_t T_0, int64_t T_mult = 1,
+                              double eta_min = 0);
+  void step() override;
+  /// The rate at a moment between epochs: step(epoch + batch / batches). Throws if it is negative.
+  void step(double epoch);
+
+ private:
+  std::vector<double> get_lrs() override;
+  void rewind() override;
+  void restart() override { step(0.0); }
+  void fields(SchedulerFields& fields) override;
+  int64_t T_0_, T_i_, T_mult_;
+  double T_cur_ = 0, eta_min_;
+};
+
+/// The schedule of nanoGPT's training loop, epoch by epoch: rate·(epoch + 1)/(warmup_iters + 1) in
+/// the first warmup_iters epochs, then half a cosine that reaches min_lr at epoch lr_decay_iters,
+/// then min_lr. Throws unless 0 ≤ warmup_iters < lr_decay_iters.
+///
+/// The same of torch's parts, but for the warm-up's first epochs, is SequentialLR of a LinearLR and
+/// a CosineAnnealingLR.
+class WarmupCosineLR : public LRScheduler {
+ public:
+  WarmupCosineLR(ScheduledGroups optimizer, int64_t warmup_iters, int64_t lr_decay_iters,
+                 double min_lr = 0);
+
+ private:
+  std::vector<double> get_lrs() override;
+  void fields(SchedulerFields& fields) override;
+  int64_t warmup_iters_, lr_decay_iters_;
+  double min_lr_;
+};
+
+}  // namespace halftape::optim
