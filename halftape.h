@@ -1,5 +1,6 @@
 // Everything a user needs, in one include.
 #pragma once
+#include "halftape/amp/applied_steps.h"
 #include "halftape/amp/async_grad_scaler.h"
 #include "halftape/amp/autocast.h"
 #include "halftape/amp/checked_step.h"
@@ -62,6 +63,7 @@
 #include "halftape/optim/adagrad.h"
 #include "halftape/optim/adam.h"
 #include "halftape/optim/async_optimizer.h"
+#include "halftape/optim/averaging.h"
 #include "halftape/optim/clip_grad.h"
 #include "halftape/optim/lbfgs.h"
 #include "halftape/optim/lion.h"

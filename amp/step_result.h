@@ -15,6 +15,9 @@ class StepResult {
   /// Was something infinite or NaN, a gradient or a loss given to scale()? Then the step was
   /// skipped.
   bool found_inf() const { return says(found_inf_); }
+  /// The same on the device, without waiting: one number, not 0 for a skipped step. Undefined when
+  /// nothing was checked, as with a scaler that is disabled.
+  Tensor skipped() const { return found_inf_.defined() ? Tensor(found_inf_) : Tensor(); }
   /// Was it a loss? Then no smaller scale would have helped, and the scale did not back off.
   bool bad_loss() const { return says(bad_loss_); }
   /// False when no parameter had a gradient: nothing was checked and nothing done.

@@ -1,0 +1,162 @@
+#include "halftape/optim/averaging.h"
+
+#include "halftape/autograd/grad_mode.h"
+#include "halftape/autograd/ops/binary.h"
+#include "halftape/autograd/ops/compare.h"
+#include "halftape/autograd/ops/create.h"
+#include "halftape/autograd/ops/mask.h"
+#include "halftape/autograd/ops/pointwise.h"
+#include "halftape/autograd/policy.h"
+#include "halftape/core/warn.h"
+#include "halftape/optim/differences.h"
+
+namespace halftape::optim {
+namespace {
+
+/// Parameters, then buffers.
+OrderedDict<std::string, Tensor> all_of(const nn::Module& model) {
+  OrderedDict<std::string, Tensor> all = model.named_parameters();
+  all.update(model.named_buffers());
+  return all;
+}
+
+Dtype average_dtype(Dtype d) { return is_16bit(d) ? kFloat32 : d; }
+
+}  // namespace
+
+AveragedModel::AveragedModel(const nn::Module& model, const AveragedModelOptions& options)
+    : options_(options), parameters_(model.named_parameters().size()) {
+  const double decay = options.decay().value_or(0);
+  HALFTAPE_CHECK(decay >= 0 && decay <= 1, "AveragedModel: decay ", decay, " is not in [0, 1]");
+  const NoGradGuard no_grad;
+  Device device = kCPU;
+  for (const auto& item : all_of(model)) {
+    const Tensor& t = item.value();
+    averages_.insert(item.key(), t.detach().to(average_dtype(t.dtype()), false, true));
+    dtypes_.push_back(t.dtype());
+    device = t.device();
+  }
+  HALFTAPE_CHECK(parameters_ > 0, "AveragedModel: the model has no parameters");
+  n_averaged_ = zeros({}, kInt64).to(device);
+}
+
+OrderedDict<std::string, Tensor> AveragedModel::tensors_of(const nn::Module& model) const {
+  OrderedDict<std::string, Tensor> all = all_of(model);
+  Differences differences;
+  for (size_t i = 0; i < averages_.size(); ++i) {
+    const std::string& name = averages_[i].key();
+    const Tensor* found = all.find(name);
+    if (!found)
+      differences.add("it has no \"", name, "\"");
+    else if (found->sizes() != averages_[i]->sizes() || found->dtype() != dtypes_[i])
+      differences.add("\"", name, "\" is ", found->dtype(), " ", found->sizes(), ", expected ",
+                      dtypes_[i], " ", averages_[i]->sizes());
+  }
+  for (const auto& item : all)
+    if (!averages_.contains(item.key())) differences.add("\"", item.key(), "\" is new");
+  differences.check("AveragedModel: the model is not the one that it was made of");
+  return all;
+}
+
+bool AveragedModel::is_averaged(size_t i) const {
+  return i < parameters_ || (options_.use_buffers() && is_floating_point(dtypes_[i]));
+}
+
+void AveragedModel::average(const Tensor& into, const Tensor& value, const Tensor& skipped) const {
+  Tensor next;
+  if (!begun_)
+    next = value;
+  else if (options_.decay())
+    next = lerp(into, value, 1 - *options_.decay());
+  else
+    next = into + (value - into) / (n_averaged_ + 1).to(into.dtype());
+  into.copy_(skipped.defined() ? where(skipped, into, next) : next);
+}
+
+void AveragedModel::update_parameters(const nn::Module& model, const Tensor& skipped) {
+  HALFTAPE_CHECK(own_.empty(), "AveragedModel: the averages are in the model; swap_out() first");
+  HALFTAPE_CHECK(!skipped.defined() || skipped.numel() == 1,
+                 "AveragedModel: skipped is one number, got ", skipped.sizes());
+  const OrderedDict<std::string, Tensor> values = tensors_of(model);
+  const NoGradGuard no_grad;
+  const PolicyScope as_they_are(nullptr);
+  if (!begun_) begun_ = n_averaged() > 0;
+  const Tensor no_step = skipped.defined() ? skipped.detach().reshape({}).ne(0) : Tensor();
+  for (size_t i = 0; i < averages_.size(); ++i) {
+    const Tensor value = values[averages_[i].key()].detach();
+    if (is_averaged(i))
+      average(*averages_[i], value.to(averages_[i]->dtype()), no_step);
+    else
+      averages_[i]->copy_(value);
+  }
+  if (no_step.defined())
+    n_averaged_ += no_step.logical_not().to(kInt64);
+  else
+    n_averaged_ += 1;
+}
+
+int64_t AveragedModel::n_averaged() const { return n_averaged_.item<int64_t>(); }
+
+void AveragedModel::swap_in(nn::Module& model) {
+  HALFTAPE_CHECK(own_.empty(), "AveragedModel::swap_in: the averages are in a model already");
+  const OrderedDict<std::string, Tensor> values = tensors_of(model);
+  const NoGradGuard no_grad;
+  for (const auto& average : averages_) own_.push_back(values[average.key()].detach().clone());
+  copy_to(model);
+}
+
+void AveragedModel::swap_out(nn::Module& model) {
+  HALFTAPE_CHECK(!own_.empty(), "AveragedModel::swap_out: the averages are in no model");
+  const OrderedDict<std::string, Tensor> values = tensors_of(model);
+  const NoGradGuard no_grad;
+  for (size_t i = 0; i < averages_.size(); ++i) {
+    const Tensor& value = values[averages_[i].key()];
+    if (i >= parameters_) averages_[i]->copy_(value);
+    value.copy_(own_[i]);
+  }
+  own_.clear();
+}
+
+AveragedModel::Swapped::~Swapped() {
+  try {
+    averaged_.swap_out(model_);
+  } catch (const std::exception& e) {
+    warn(std::string("AveragedModel: the model keeps the averages: ") + e.what());
+  }
+}
+
+void AveragedModel::copy_to(nn::Module& model) const {
+  const OrderedDict<std::string, Tensor> values = tensors_of(model);
+  const NoGradGuard no_grad;
+  for (const auto& average : averages_) values[average.key()].copy_(average.value());
+}
+
+AveragedModelState AveragedModel::state_dict() const {
+  AveragedModelState saved;
+  for (const auto& average : averages_) saved["module." + average.key()] = average->array().clone();
+  saved["n_averaged"] = n_averaged_.array().clone();
+  return saved;
+}
+
+void AveragedModel::load_state_dict(const AveragedModelState& saved) {
+  OrderedDict<std::string, Tensor> mine;
+  for (const auto& average : averages_) mine.insert("module." + average.key(), average.value());
+  mine.insert("n_averaged", n_averaged_);
+  Differences differences;
+  for (const auto& item : mine) {
+    const auto found = saved.find(item.key());
+    if (found == saved.end())
+      differences.add("it has no \"", item.key(), "\"");
+    else if (found->second.shape() != item->sizes() || found->second.dtype() != item->dtype())
+      differences.add("\"", item.key(), "\" is ", found->second.dtype(), " ", found->second.shape(),
+                      ", expected ", item->dtype(), " ", item->sizes());
+  }
+  for (const auto& [name, value] : saved)
+    if (!mine.contains(name)) differences.add("\"", name, "\" is not in this model");
+  differences.check("AveragedModel: the saved state does not fit");
+  const NoGradGuard no_grad;
+  for (const auto& item : mine) item->copy_(Tensor(saved.at(item.key())));
+  begun_ = false;
+}
+
+}  // namespace halftape::optim

@@ -1,0 +1,218 @@
+// Averages of weights against torch.optim.swa_utils: scripts/torch_vectors/averaging.py states the
+// same model. Then 16-bit weights, skipped steps, swapping, saving and what is refused.
+#include <doctest/doctest.h>
+
+#include <halftape/halftape.h>
+
+#include <cmath>
+
+#include "halftape/tests/support/close.h"
+#include "halftape/tests/support/vectors.h"
+
+using namespace halftape;
+using optim::AveragedModel;
+using optim::AveragedModelOptions;
+
+namespace {
+
+struct Model : nn::Module {
+  Tensor weight, bias, mean, batches;
+  explicit Model(Dtype d = kFloat64)
+      : weight(register_parameter("weight", zeros({2, 3}, d))),
+        bias(register_parameter("bias", zeros({2}, d))),
+        mean(register_buffer("mean", zeros({3}, d))) {}
+  void set(int t) {
+    const NoGradGuard no_grad;
+    int k = 0;
+    for (const Tensor& tensor_of : {weight, bias, mean}) {
+      std::vector<double> values;
+      for (int64_t i = 0; i < tensor_of.numel(); ++i)
+        values.push_back(std::sin(0.3 * t + static_cast<double>(i) + k));
+      tensor_of.copy_(tensor(values, kFloat64).reshape(tensor_of.sizes()));
+      ++k;
+    }
+  }
+};
+
+std::vector<double> values(const OrderedDict<std::string, Tensor>& tensors) {
+  std::vector<double> all;
+  for (const auto& item : tensors)
+    for (const double v : item->to_vector()) all.push_back(v);
+  return all;
+}
+
+std::vector<Tensor> copies(const nn::Module& model) {
+  std::vector<Tensor> all;
+  for (const Tensor& t : model.parameters()) all.push_back(t.detach().clone());
+  for (const Tensor& t : model.buffers()) all.push_back(t.clone());
+  return all;
+}
+
+void check_same(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  REQUIRE(a.size() == b.size());
+  for (size_t i = 0; i < a.size(); ++i) CHECK(testing::same_bits(a[i], b[i]));
+}
+
+const std::vector<std::pair<std::string, AveragedModelOptions>>& options() {
+  static const std::vector<std::pair<std::string, AveragedModelOptions>> all = {
+      {"swa", AveragedModelOptions()},
+      {"swa_buffers", AveragedModelOptions().use_buffers(true)},
+      {"ema", AveragedModelOptions().decay(0.9)},
+      {"ema_buffers", AveragedModelOptions().decay(0.3).use_buffers(true)},
+  };
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("averages and buffers stay with PyTorch's to 1e-12") {
+  const testing::Vectors torch("averaging.txt");
+  for (const auto& [name, o] : options()) {
+    CAPTURE(name);
+    Model model;
+    AveragedModel averaged(model, o);
+    for (int t = 0; t < 10; ++t) {
+      model.set(t);
+      averaged.update_parameters(model);
+      const auto got = values(averaged.averages());
+      const auto& expected = torch[name + "/" + std::to_string(t)];
+      REQUIRE(got.size() == expected.size());
+      for (size_t i = 0; i < got.size(); ++i) CHECK(std::abs(got[i] - expected[i]) <= 1e-12);
+      CHECK(averaged.n_averaged() == t + 1);
+    }
+  }
+}
+
+TEST_CASE("skipped steps are neither averaged nor counted, the first ones included") {
+  for (const auto& [name, o] : options()) {
+    CAPTURE(name);
+    Model model;
+    AveragedModel all(model, o), applied(model, o);
+    const Tensor no = zeros({}), yes = full({}, 3.0);
+    for (int t = 0; t < 12; ++t) {
+      const bool skipped = t < 2 || t % 5 == 3;
+      if (!skipped) model.set(t);
+      all.update_parameters(model, skipped ? yes : no);
+      if (!skipped) applied.update_parameters(model);
+      CHECK(all.n_averaged() == applied.n_averaged());
+    }
+    const auto got = all.state_dict(), expected = applied.state_dict();
+    for (const auto& [key, value] : expected) {
+      if (o.use_buffers() || key != "module.mean")
+        CHECK(testing::same_bits(Tensor(got.at(key)), Tensor(value)));
+    }
+  }
+  Model model;
+  AveragedModel averaged(model);
+  CHECK_THROWS_WITH_AS(averaged.update_parameters(model, zeros({2})),
+                       doctest::Contains("skipped is one number, got [2]"), Error);
+}
+
+TEST_CASE("averages of 16-bit weights move by less than the weights' last place") {
+  Model model(kBFloat16);
+  const NoGradGuard no_grad;
+  model.weight.fill_(1);
+  AveragedModel averaged(model, AveragedModelOptions().decay(0.999));
+  averaged.update_parameters(model);
+  model.weight.fill_(1.0078125);  // the next bfloat16
+  for (int t = 0; t < 1000; ++t) averaged.update_parameters(model);
+  const Tensor& average = averaged.averages()["weight"];
+  CHECK(average.dtype() == kFloat32);
+  const double expected = 1.0078125 - 0.0078125 * std::pow(0.999, 1000);
+  CHECK(std::abs(average[0][0].item<double>() - expected) < 1e-5);
+}
+
+TEST_CASE("averages are in the model for a scope, and then its own values again, bit for bit") {
+  for (const Dtype d : {kFloat64, kFloat16}) {
+    Model model(d);
+    AveragedModel averaged(model, AveragedModelOptions().decay(0.5));
+    for (int t = 0; t < 4; ++t) model.set(t), averaged.update_parameters(model);
+    model.set(7);
+    const auto own = copies(model);
+    const auto averages = values(averaged.averages());
+    for (int twice = 0; twice < 2; ++twice) {
+      const auto in = averaged.swapped_in(model);
+      CHECK(model.weight.detach().equal(averaged.averages()["weight"].to(d)));
+      CHECK_THROWS_WITH_AS(averaged.swap_in(model), doctest::Contains("already"), Error);
+      CHECK_THROWS_WITH_AS(averaged.update_parameters(model), doctest::Contains("swap_out() first"),
+                           Error);
+    }
+    check_same(copies(model), own);
+    CHECK(values(averaged.averages()) == averages);
+    CHECK_THROWS_WITH_AS(averaged.swap_out(model), doctest::Contains("in no model"), Error);
+    averaged.copy_to(model);
+    CHECK(model.weight.detach().equal(averaged.averages()["weight"].to(d)));
+    CHECK(model.weight.requires_grad());
+  }
+}
+
+TEST_CASE("what becomes of a buffer while the averages are in stays with the averages") {
+  Model model;
+  AveragedModel averaged(model);
+  model.set(1);
+  averaged.update_parameters(model);
+  {
+    const auto in = averaged.swapped_in(model);
+    model.mean.fill_(42);  // as batch norm's statistics of the averaged weights
+  }
+  CHECK(averaged.averages()["mean"].equal(full({3}, 42.0, kFloat64)));
+  CHECK(model.mean[0].item<double>() == std::sin(0.3 + 2));
+}
+
+TEST_CASE("an optimizer with master weights trains on after a look at the averages") {
+  const auto train = [](bool look) {
+    manual_seed(0);
+    nn::Linear model(3, 2);
+    model->to(kBFloat16);
+    optim::SGD optimizer(model->parameters(),
+                         optim::SGDOptions(0.01).momentum(0.9).weights(optim::Weights::Master));
+    AveragedModel averaged(*model, AveragedModelOptions().decay(0.9));
+    for (int t = 0; t < 6; ++t) {
+      optimizer.zero_grad();
+      model(ones({4, 3}, kBFloat16)).square().sum().backward();
+      optimizer.step();
+      averaged.update_parameters(*model);
+      if (look) const auto in = averaged.swapped_in(*model);
+    }
+    return copies(*model);
+  };
+  check_same(train(true), train(false));
+}
+
+TEST_CASE("averages that were saved and loaded go on bit for bit") {
+  for (const auto& [name, o] : options()) {
+    CAPTURE(name);
+    Model model(kFloat16);
+    AveragedModel whole(model, o);
+    for (int t = 0; t < 3; ++t) model.set(t), whole.update_parameters(model);
+    AveragedModel resumed(model, o);
+    const auto saved = whole.state_dict();
+    resumed.load_state_dict(saved);
+    CHECK(resumed.n_averaged() == 3);
+    for (int t = 3; t < 6; ++t)
+      model.set(t), whole.update_parameters(model), resumed.update_parameters(model);
+    CHECK(values(whole.averages()) == values(resumed.averages()));
+    CHECK(read_int64(saved.at("n_averaged")) == 3);  // a copy
+  }
+}
+
+TEST_CASE("states and models that do not fit are refused with all that is wrong") {
+  Model model;
+  AveragedModel averaged(model);
+  const auto good = averaged.state_dict();
+  auto bad = good;
+  bad.erase("module.bias");
+  bad["module.weight"] = zeros({3, 3}, kFloat64).array();
+  bad["module.extra"] = zeros({1}).array();
+  for (const char* what : {"no \"module.bias\"", "\"module.weight\" is float64 [3, 3], expected",
+                           "\"module.extra\" is not in this model"})
+    CHECK_THROWS_WITH_AS(averaged.load_state_dict(bad), doctest::Contains(what), Error);
+  CHECK(values(averaged.averages()) == std::vector<double>(11, 0));
+  nn::Linear other(3, 2);
+  for (const char* what : {"it has no \"mean\"", "\"weight\" is float32 [2, 3], expected float64"})
+    CHECK_THROWS_WITH_AS(averaged.update_parameters(*other), doctest::Contains(what), Error);
+  CHECK_THROWS_WITH_AS(AveragedModel(model, AveragedModelOptions().decay(1.5)),
+                       doctest::Contains("decay 1.5 is not in [0, 1]"), Error);
+  const nn::Module empty;
+  CHECK_THROWS_WITH_AS(AveragedModel{empty}, doctest::Contains("no parameters"), Error);
+}
