@@ -159,6 +159,9 @@ struct WarnAlways {
 };
 }  // namespace Warning
 
+/// From here on Optimizer::parameters() and its like say what LibTorch's do.
+inline const bool kOldInterfaceWarns = (optim::warn_of_old_interface(true), true);
+
 }  // namespace halftape::torch_compat
 
 namespace halftape::autograd {
@@ -191,6 +194,13 @@ inline Tensor _reshape_alias(const Tensor& x, const Shape& size, const Strides& 
   return as_strided(x, size, stride);
 }
 using namespace halftape::torch_compat;
+/// LibTorch's lets input and target differ in dimensions of size 1.
+template <class... Options>
+Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const Options&... options) {
+  const bool fits = input.squeeze().sizes() == target.squeeze().sizes();
+  return halftape::binary_cross_entropy(input, fits ? target.reshape(input.sizes()) : target,
+                                        options...);
+}
 
 namespace cuda {
 /// Can tensors be put on a GPU in this build, on this machine?
@@ -260,6 +270,13 @@ namespace c10 {
 using namespace halftape;
 using namespace halftape::torch_compat;
 }  // namespace c10
+
+namespace c10::guts {
+template <class T>
+std::string to_string(const T& value) {
+  return halftape::torch_compat::str(value);
+}
+}  // namespace c10::guts
 
 namespace caffe2 {
 /// LibTorch's run-time type of an element.

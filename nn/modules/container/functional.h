@@ -25,6 +25,12 @@ class FunctionalImpl : public Cloneable<FunctionalImpl> {
  private:
   Function function_;
 };
-HALFTAPE_MODULE(Functional);
+class Functional : public ModuleHolder<FunctionalImpl> {
+ public:
+  using ModuleHolder<FunctionalImpl>::ModuleHolder;
+  /// Says which is meant where a name has several functions.
+  Functional(Tensor (*function)(const Tensor&))  // NOLINT: as LibTorch
+      : ModuleHolder(FunctionalImpl::Function(function)) {}
+};
 
 }  // namespace halftape::nn
