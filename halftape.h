@@ -50,6 +50,7 @@
 #include "halftape/core/warn.h"
 #include "halftape/cuda/cuda.h"
 #include "halftape/io/digits.h"
+#include "halftape/io/file.h"
 #include "halftape/io/idx.h"
 #include "halftape/nn/any_module.h"
 #include "halftape/nn/cloneable.h"

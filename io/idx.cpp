@@ -5,7 +5,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <fstream>
 #include <new>
 #include <string>
 #include <string_view>
@@ -52,54 +51,13 @@ void refuse_html(const fs::path& path, std::string_view head) {
        "a server's error message saved under the file's name; fetch the file again");
 }
 
-// --- Where the bytes come from: the file as it is, or unpacked. Both have read(out, n), which
+// --- Where the bytes come from: an InputFile as it is, or unpacked. Both have read(out, n), which
 // returns less than n only at a sound end.
-
-class File {
- public:
-  explicit File(const fs::path& path) : path_(path) {
-    std::error_code error;
-    const fs::file_status status = fs::status(path, error);
-    if (status.type() == fs::file_type::not_found) fail(path, "expected a file, found nothing");
-    if (fs::is_directory(status)) {
-      fail(path, "expected a file, found a folder; if the file lies inside it, move it up");
-    }
-    if (!error && !fs::is_regular_file(status)) {
-      fail(path,
-           "expected a regular file, found a device, pipe or socket; copy the data to a file");
-    }
-    if (!error) size_ = fs::file_size(path, error);
-    if (!error) stream_.open(path, std::ios::binary);
-    if (error || !stream_) {
-      fail(path, "expected a readable file, found one that does not open" +
-                     (error ? " (" + error.message() + ")" : "") + "; check its permissions");
-    }
-  }
-
-  size_t read(uint8_t* out, size_t n) {
-    stream_.read(reinterpret_cast<char*>(out), static_cast<std::streamsize>(n));
-    if (stream_.bad()) fail(path_, "expected to read on, found an input error; check the disk");
-    return static_cast<size_t>(stream_.gcount());
-  }
-
-  void rewind() {
-    stream_.clear();
-    stream_.seekg(0);
-  }
-
-  uint64_t size() const { return size_; }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-  std::ifstream stream_;
-  uint64_t size_ = 0;
-};
 
 #if HALFTAPE_HAVE_ZLIB
 class Gunzip {
  public:
-  explicit Gunzip(File& file) : file_(file) {
+  explicit Gunzip(InputFile& file) : file_(file) {
     if (inflateInit2(&z_, 15 + 16) != Z_OK) throw std::bad_alloc();  // + 16: expect a gzip header
   }
   ~Gunzip() { inflateEnd(&z_); }
@@ -142,7 +100,7 @@ class Gunzip {
   }
 
  private:
-  File& file_;
+  InputFile& file_;
   z_stream z_{};
   std::array<uint8_t, 1 << 14> input_;
   uint64_t consumed_ = 0;     // bytes taken from the file
@@ -158,7 +116,7 @@ struct Idx {
 };
 
 template <class Source>
-Idx parse(Source& source, const File& file, size_t rank, bool gzip) {
+Idx parse(Source& source, const InputFile& file, size_t rank, bool gzip) {
   const fs::path& path = file.path();
   const size_t header_size = 4 + 4 * rank;
   std::array<uint8_t, 16> header{};
@@ -232,10 +190,10 @@ Idx parse(Source& source, const File& file, size_t rank, bool gzip) {
 }
 
 Idx read_file(const fs::path& path, size_t rank) {
-  File file(path);
+  InputFile file("idx", path);
   std::array<uint8_t, 64> head{};
   const size_t n = file.read(head.data(), head.size());
-  file.rewind();
+  file.seek(0);
   refuse_html(path, {reinterpret_cast<const char*>(head.data()), n});
   if (n < 2 || head[0] != 0x1f || head[1] != 0x8b) {
     if (path.extension() == ".gz" && n > 0 && head[0] != 0) {  // unpacked IDX begins with 0
@@ -294,7 +252,7 @@ fs::path find(const fs::path& folder, const std::string& stem, const std::string
     }
     tried += (tried.empty() ? "" : ", ") + name;
   }
-  if (!directory.empty()) return directory;  // and File says what is wrong with it
+  if (!directory.empty()) return directory;  // and InputFile says what is wrong with it
   throw DataError("mnist: " + folder.string() + ": expected one of " + tried + "; found " +
                   listing(folder) + "; put the four files of MNIST or Fashion-MNIST there, " +
                   kWithoutData);

@@ -2,9 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "halftape/io/file.h"
 
 namespace halftape::data {
 
@@ -25,8 +26,6 @@ struct Split {
 
 /// Thrown for data that is missing or damaged; the message names the file, what was expected, what
 /// was found and the way out.
-struct DataError : public std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
+using DataError = FileError;
 
 }  // namespace halftape::data

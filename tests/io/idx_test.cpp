@@ -8,12 +8,12 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <functional>
-#include <random>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "halftape/tests/support/temp_folder.h"
 
 namespace fs = std::filesystem;
 namespace data = halftape::data;
@@ -21,34 +21,10 @@ namespace data = halftape::data;
 namespace {
 
 using Bytes = std::vector<uint8_t>;
-
-class TempFolder {
- public:
-  TempFolder() {
-    std::random_device random;
-    do {
-      path_ = fs::temp_directory_path() / ("halftape_idx_test_" + std::to_string(random()));
-    } while (!fs::create_directory(path_));
-  }
-  ~TempFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-
-  fs::path operator/(const std::string& name) const { return path_ / name; }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
+using halftape::testing::TempFolder;
 
 void write(const fs::path& path, const Bytes& bytes) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file.write(reinterpret_cast<const char*>(bytes.data()),
-             static_cast<std::streamsize>(bytes.size()));
-  REQUIRE(file.good());
+  halftape::testing::write_bytes(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 Bytes text(std::string_view s) { return {s.begin(), s.end()}; }
