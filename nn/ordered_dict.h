@@ -1,5 +1,6 @@
 // Names and values in the order they were put in. Spelled as LibTorch's OrderedDict.
 #pragma once
+#include <algorithm>
 #include <initializer_list>
 #include <string>
 #include <utility>
@@ -33,6 +34,16 @@ class OrderedDict {
   explicit OrderedDict(std::string key_description = "Key") : what_(std::move(key_description)) {}
   OrderedDict(std::initializer_list<Item> items) : OrderedDict() {
     for (const Item& item : items) insert(item.key(), item.value());
+  }
+
+  /// All at once, however many: throws when a key is there twice.
+  explicit OrderedDict(std::vector<Item> items) : OrderedDict() {
+    std::vector<const Key*> keys;
+    for (const Item& item : items) keys.push_back(&item.key());
+    std::sort(keys.begin(), keys.end(), [](const Key* a, const Key* b) { return *a < *b; });
+    for (size_t i = 1; i < keys.size(); ++i)
+      HALFTAPE_CHECK(*keys[i - 1] < *keys[i], what_, " '", *keys[i], "' already defined");
+    items_ = std::move(items);
   }
 
   /// Throws when the key is there already.

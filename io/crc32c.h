@@ -1,0 +1,12 @@
+// CRC-32C, the check sum of safetensors files saved here and of TensorBoard's records.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace halftape {
+
+/// The CRC of bytes that follow those of `before`; 0: nothing came before. Castagnoli's polynomial,
+/// RFC 3720, appendix B.4: "123456789" gives e3069283.
+uint32_t crc32c(const void* bytes, size_t n, uint32_t before = 0);
+
+}  // namespace halftape

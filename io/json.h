@@ -1,0 +1,16 @@
+// The little JSON that files here are made of: quoting, and UTF-8.
+#pragma once
+#include <string>
+#include <string_view>
+
+namespace halftape {
+
+/// Well-formed UTF-8 (RFC 3629: no overlong forms, no surrogates).
+bool is_utf8(std::string_view text);
+/// A JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD.
+std::string json_quoted(std::string_view text);
+/// The same for text that must come back as it was: throws Error, naming `what` it is, unless it is
+/// UTF-8.
+std::string json_quoted_exactly(std::string_view text, std::string_view what);
+
+}  // namespace halftape

@@ -1,0 +1,240 @@
+// Files that were cut, flipped, torn by a kill or a full disk: the damage is always noticed, and
+// the former file is always there.
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <thread>
+
+#include <halftape/halftape.h>
+
+#include "halftape/io/file.h"
+#include "halftape/tests/io/files.h"
+#include "halftape/tests/support/close.h"
+#include "halftape/tests/support/message.h"
+#include "halftape/tests/support/temp_folder.h"
+
+#if defined(__unix__) || defined(__APPLE__)
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#define HALFTAPE_POSIX 1
+#else
+#define HALFTAPE_POSIX 0
+#endif
+
+using namespace halftape;
+using testing::has;
+using testing::message;
+using testing::read_bytes;
+using testing::TempFolder;
+using testing::write_bytes;
+
+namespace {
+
+safetensors::Tensors few() {
+  return {{"weight", testing::bytes_of_all_kinds(kFloat32, {3, 2})},
+          {"half", testing::bytes_of_all_kinds(kFloat16, {5})},
+          {"mask", testing::bytes_of_all_kinds(kBool, {3})},
+          {"count", testing::bytes_of_all_kinds(kInt64, {})}};
+}
+
+/// All elements are `value`: a file torn between two saves would hold two values. On the CPU, as a
+/// child process cannot use its parent's GPU.
+safetensors::Tensors all_of(int64_t value) {
+  safetensors::Tensors t;
+  for (int i = 0; i < 8; ++i)
+    t.insert(std::to_string(i), full({16, 1024}, value, TensorOptions(kInt64).device(kCPU)));
+  return t;
+}
+
+int64_t the_value(const safetensors::Tensors& tensors) {
+  const int64_t value = tensors["0"].flatten()[0].item<int64_t>();
+  for (const auto& item : tensors)
+    if (!item->eq(value).all().item<bool>()) return -1;
+  return value;
+}
+
+}  // namespace
+
+TEST_CASE("every truncation of a safetensors file is refused") {
+  TempFolder folder;
+  safetensors::save_file(few(), folder / "whole");
+  const std::string whole = read_bytes(folder / "whole");
+  int refused = 0;
+  for (size_t n = 0; n < whole.size(); ++n) {
+    write_bytes(folder / "cut", whole.substr(0, n));
+    refused += !message<FileError>([&] { (void)safetensors::load_file(folder / "cut"); }).empty();
+  }
+  CHECK(refused == static_cast<int>(whole.size()));
+  MESSAGE(refused, " of ", whole.size(), " truncations refused");
+}
+
+TEST_CASE("every flip of a single bit of a safetensors file is refused") {
+  TempFolder folder;
+  safetensors::save_file(few(), folder / "whole", {{"note", "some metadata"}});
+  const std::string whole = read_bytes(folder / "whole");
+  size_t refused = 0;
+  for (size_t i = 0; i < whole.size() * 8; ++i) {
+    std::string damaged = whole;
+    damaged[i / 8] = static_cast<char>(damaged[i / 8] ^ (1 << i % 8));
+    write_bytes(folder / "flipped", damaged);
+    const std::string said =
+        message<FileError>([&] { (void)safetensors::load_file(folder / "flipped"); });
+    CHECK_MESSAGE(!said.empty(), "bit ", i % 8, " of byte ", i / 8, " was not noticed");
+    refused += !said.empty();
+  }
+  MESSAGE(refused, " of ", whole.size() * 8, " flips of one bit refused");
+}
+
+TEST_CASE("bytes exchanged, zeroed or appended are refused") {
+  TempFolder folder;
+  safetensors::save_file(few(), folder / "whole");
+  const std::string whole = read_bytes(folder / "whole");
+  const auto refused = [&](const std::string& bytes) {
+    write_bytes(folder / "damaged", bytes);
+    return !message<FileError>([&] { (void)safetensors::load_file(folder / "damaged"); }).empty();
+  };
+  CHECK(refused(whole + '\0'));
+  CHECK(refused(whole + whole));
+  for (size_t i = 0; i + 1 < whole.size(); ++i) {
+    std::string exchanged = whole;
+    std::swap(exchanged[i], exchanged[i + 1]);
+    if (exchanged != whole) CHECK_MESSAGE(refused(exchanged), "bytes ", i, " and the next");
+    std::string zeroed = whole;
+    std::fill(zeroed.begin() + static_cast<std::ptrdiff_t>(i), zeroed.end(), '\0');
+    if (zeroed != whole) CHECK_MESSAGE(refused(zeroed), "zeros from byte ", i, " on");
+  }
+}
+
+TEST_CASE("a missing file, a folder and a device are told apart") {
+  TempFolder folder;
+  const auto said = [](const std::filesystem::path& path) {
+    return message<FileError>([&] { (void)safetensors::load_file(path); });
+  };
+  CHECK(
+      has(said(folder / "none"), (folder / "none").string() + ": expected a file, found nothing"));
+  CHECK(has(said(folder.path()), "expected a file, found a folder"));
+  if (std::filesystem::exists("/dev/zero"))
+    CHECK(has(said("/dev/zero"), "expected a regular file"));
+}
+
+TEST_CASE("saving where there is no folder, or a folder stands, says so") {
+  TempFolder folder;
+  const auto said = [](const std::filesystem::path& path) {
+    return message<FileError>([&] { safetensors::save_file(few(), path); });
+  };
+  CHECK(has(said(folder / "none" / "x"), (folder / "none" / "x").string() + ": creating the file"));
+  CHECK(has(said(folder / "none" / "x"), "No such file or directory"));
+  CHECK(has(said(folder.path()), "Is a directory"));
+  CHECK(!said("").empty());
+}
+
+TEST_CASE("an output file that is not committed leaves nothing behind and the former file alone") {
+  TempFolder folder;
+  write_bytes(folder / "x", "former");
+  {
+    OutputFile file("test", folder / "x");
+    file.write("new", 3);
+    CHECK(std::filesystem::exists(folder / "x.partial"));
+    CHECK(has(message<FileError>([&] { OutputFile second("test", folder / "x"); }),
+              "another save of it is under way"));
+  }
+  CHECK(read_bytes(folder / "x") == "former");
+  CHECK(!std::filesystem::exists(folder / "x.partial"));
+  OutputFile file("test", folder / "x");
+  file.write("neu", 3);
+  file.write_at(2, "w", 1);
+  CHECK(file.size() == 3);
+  file.commit();
+  CHECK(read_bytes(folder / "x") == "new");
+}
+
+#if HALFTAPE_POSIX
+
+TEST_CASE("what a killed save left behind is overwritten, a link stays a link, and modes stay") {
+  TempFolder folder;
+  write_bytes(folder / "x", "former");
+  write_bytes(folder / "x.partial", std::string(100'000, 'g'));
+  std::filesystem::permissions(
+      folder / "x", std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  std::filesystem::create_symlink(folder / "x", folder / "link");
+  safetensors::save_file(few(), folder / "link");
+  CHECK(std::filesystem::is_symlink(folder / "link"));
+  CHECK(safetensors::load_file(folder / "x").size() == 4);
+  CHECK(!std::filesystem::exists(folder / "x.partial"));
+  CHECK(std::filesystem::status(folder / "x").permissions() ==
+        (std::filesystem::perms::owner_read | std::filesystem::perms::owner_write));
+}
+
+TEST_CASE("a full disk leaves the former file, names the reason and removes what it wrote") {
+  TempFolder folder;
+  safetensors::save_file(all_of(1), folder / "x");
+  const std::string former = read_bytes(folder / "x");
+  // A limit on the size of files fails as a full disk does; in a child, as it is the process's.
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    int kept = 0;
+    for (const rlim_t most :
+         {rlim_t{0}, rlim_t{5}, rlim_t{4096}, rlim_t{100'000}, rlim_t{former.size() - 1}}) {
+      const rlimit limit{most, RLIM_INFINITY};
+      setrlimit(RLIMIT_FSIZE, &limit);
+      try {
+        safetensors::save_file(all_of(2), folder / "x");
+      } catch (const FileError& error) {
+        kept += has(error.what(), "writing failed after ") && has(error.what(), "File too large") &&
+                has(error.what(), "the former file is as it was") &&
+                !std::filesystem::exists(folder / "x.partial") &&
+                read_bytes(folder / "x") == former;
+      }
+    }
+    const rlimit enough{former.size(), RLIM_INFINITY};
+    setrlimit(RLIMIT_FSIZE, &enough);
+    safetensors::save_file(all_of(2), folder / "x");
+    _exit(kept);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 5);
+  CHECK(the_value(safetensors::load_file(folder / "x")) == 2);
+}
+
+// HALFTAPE_KILLS sets how often: 200 take 10 to 20 s.
+TEST_CASE("after kill -9 during a save the last good file loads") {
+  TempFolder folder;
+  const char* wanted = std::getenv("HALFTAPE_KILLS");
+  const int kills = wanted ? std::atoi(wanted) : 20;
+  safetensors::save_file(all_of(0), folder / "x");
+  uint32_t random = 12345;
+  int good = 0, advanced = 0, during = 0;
+  int64_t before = 0;
+  for (int i = 0; i < kills; ++i) {
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      for (int64_t value = before + 1;; ++value)
+        safetensors::save_file(all_of(value), folder / "x");
+    }
+    random = random * 1664525 + 1013904223;
+    std::this_thread::sleep_for(std::chrono::microseconds(1000 + (random >> 8) % 60'000));
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    during += std::filesystem::exists(folder / "x.partial");
+    const int64_t value = the_value(safetensors::load_file(folder / "x"));
+    good += value >= before;
+    advanced += value > before;
+    before = value;
+  }
+  CHECK(good == kills);
+  CHECK(advanced > 0);
+  CHECK(during > 0);
+  MESSAGE(good, " of ", kills, " kills survived; ", during, " came in the middle of a save, ",
+          before, " saves were completed");
+}
+
+#endif
