@@ -53,6 +53,7 @@
 #include "halftape/io/file.h"
 #include "halftape/io/idx.h"
 #include "halftape/io/safetensors.h"
+#include "halftape/io/serialize.h"
 #include "halftape/nn/any_module.h"
 #include "halftape/nn/cloneable.h"
 #include "halftape/nn/functional.h"
