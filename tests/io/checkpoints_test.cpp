@@ -1,0 +1,118 @@
+// The newest good checkpoint of a folder, and how many are kept.
+#include <doctest/doctest.h>
+
+#include <halftape/halftape.h>
+
+#include "halftape/tests/support/message.h"
+#include "halftape/tests/support/temp_folder.h"
+
+using namespace halftape;
+using testing::has;
+using testing::message;
+using testing::read_bytes;
+using testing::TempFolder;
+using testing::write_bytes;
+
+namespace {
+
+struct Run {
+  Run() { state.add("model", model); }
+  nn::Linear model{2, 2};
+  TrainState state;
+};
+
+struct Warnings {
+  Warnings() : before(set_warning_handler([this](const std::string& m) { all += m; })) {}
+  ~Warnings() { set_warning_handler(before); }
+  WarningFunction before;
+  std::string all;
+};
+
+void damage(const std::filesystem::path& path) {
+  std::string bytes = read_bytes(path);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  write_bytes(path, bytes);
+}
+
+std::vector<int64_t> steps(const Checkpoints& checkpoints) {
+  std::vector<int64_t> all;
+  for (const auto& path : checkpoints.files())
+    all.push_back(std::stoll(path.filename().string().substr(5)));
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("the last few checkpoints are kept, and other files in the folder are left alone") {
+  TempFolder folder;
+  const Checkpoints checkpoints(folder / "a/b", 3);
+  CHECK(checkpoints.files().empty());
+  Run run;
+  for (const int64_t step : {1, 5, 9, 100, 20}) {
+    run.state.step = step;
+    checkpoints.save(run.state);
+    write_bytes(folder / "a/b/step-12.safetensors", "mine");
+    write_bytes(folder / "a/b/notes", "mine");
+  }
+  // 20 came from a run that went back: 100 is not counted.
+  CHECK(steps(checkpoints) == std::vector<int64_t>{5, 9, 20, 100});
+  run.state.step = 101;
+  checkpoints.save(run.state);
+  CHECK(steps(checkpoints) == std::vector<int64_t>{20, 100, 101});
+  CHECK(read_bytes(folder / "a/b/notes") == "mine");
+  CHECK(
+      has(message([&] { Checkpoints none(folder.path(), 0); }), "keep is 0, expected at least 1"));
+}
+
+TEST_CASE(
+    "the newest sound checkpoint is loaded, and a warning says what was wrong with newer ones") {
+  TempFolder folder;
+  const Checkpoints checkpoints(folder.path(), 5);
+  Run run;
+  CHECK(!checkpoints.load_latest(run.state));
+  CHECK(!Checkpoints(folder / "none").load_latest(run.state));
+  std::vector<std::filesystem::path> paths;
+  std::vector<Tensor> weights;
+  for (int64_t step = 1; step <= 4; ++step) {
+    run.state.step = step;
+    run.model->weight.detach().fill_(step);
+    paths.push_back(checkpoints.save(run.state));
+  }
+  {
+    const Warnings warnings;
+    CHECK(checkpoints.load_latest(run.state) == paths[3]);
+    CHECK(warnings.all.empty());
+  }
+  damage(paths[3]);
+  std::filesystem::resize_file(paths[2], 20);
+  {
+    const Warnings warnings;
+    Run resumed;
+    CHECK(checkpoints.load_latest(resumed.state) == paths[1]);
+    CHECK(resumed.state.step == 2);
+    CHECK(resumed.model->weight.eq(2).all().item<bool>());
+    CHECK(has(warnings.all, "resumed from " + paths[1].string() + ", as newer files are damaged"));
+    CHECK(has(warnings.all, paths[3].string() + ": expected the check sum"));
+    CHECK(has(warnings.all, paths[2].string() + ": expected a header of at most 12 bytes"));
+  }
+  damage(paths[0]);
+  damage(paths[1]);
+  const std::string said = message<FileError>([&] { (void)checkpoints.load_latest(run.state); });
+  CHECK(has(said, "expected one sound checkpoint, found none"));
+  for (const auto& path : paths) CHECK(has(said, path.string()));
+}
+
+TEST_CASE("a sound checkpoint of another run is an error, not a reason to take an older one") {
+  TempFolder folder;
+  const Checkpoints checkpoints(folder.path());
+  Run run;
+  run.state.step = 1;
+  checkpoints.save(run.state);
+  run.state.step = 2;
+  checkpoints.save(run.state);
+  nn::Linear other(3, 2);
+  TrainState state;
+  state.add("model", other);
+  CHECK(has(message([&] { (void)checkpoints.load_latest(state); }),
+            "expected float32 [2, 3], found float32 [2, 2]"));
+}
