@@ -53,6 +53,7 @@
 #include "halftape/io/digits.h"
 #include "halftape/io/file.h"
 #include "halftape/io/idx.h"
+#include "halftape/io/npy.h"
 #include "halftape/io/safetensors.h"
 #include "halftape/io/serialize.h"
 #include "halftape/io/train_state.h"

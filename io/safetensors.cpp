@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "halftape/autograd/grad_mode.h"
-#include "halftape/io/crc32c.h"
+#include "halftape/io/crc.h"
 #include "halftape/io/file.h"
 #include "halftape/io/safetensors_header.h"
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "halftape/io/crc32c.h"
+#include "halftape/io/crc.h"
 #include "halftape/io/json.h"
 #include "halftape/tests/support/message.h"
 
@@ -18,6 +18,11 @@ TEST_CASE("CRC-32C gives the values of RFC 3720") {
   CHECK(crc32c(up.data(), 32) == 0x46dd794e);
   CHECK(crc32c(down.data(), 32) == 0x113fdb5c);
   CHECK(crc32c("", 0) == 0);
+}
+
+TEST_CASE("CRC-32 gives the value of zip's and PNG's authors") {
+  CHECK(crc32("123456789", 9) == 0xcbf43926);
+  CHECK(crc32("IEND", 4) == 0xae426082);
 }
 
 TEST_CASE("the CRC-32C of bytes in two pieces is that of all, wherever they are cut") {

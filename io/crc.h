@@ -1,0 +1,16 @@
+// Check sums: CRC-32C of safetensors files saved here and of TensorBoard's records, CRC-32 of zip
+// and PNG.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace halftape {
+
+// The CRC of bytes that follow those of `before`; 0: nothing came before.
+
+/// Castagnoli's polynomial, RFC 3720, appendix B.4: "123456789" gives e3069283.
+uint32_t crc32c(const void* bytes, size_t n, uint32_t before = 0);
+/// That of IEEE 802.3: "123456789" gives cbf43926.
+uint32_t crc32(const void* bytes, size_t n, uint32_t before = 0);
+
+}  // namespace halftape
