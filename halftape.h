@@ -51,6 +51,7 @@
 #include "halftape/cuda/cuda.h"
 #include "halftape/io/checkpoints.h"
 #include "halftape/io/digits.h"
+#include "halftape/io/dlpack.h"
 #include "halftape/io/file.h"
 #include "halftape/io/idx.h"
 #include "halftape/io/npy.h"
