@@ -55,6 +55,7 @@
 #include "halftape/io/file.h"
 #include "halftape/io/idx.h"
 #include "halftape/io/npy.h"
+#include "halftape/io/run_log.h"
 #include "halftape/io/safetensors.h"
 #include "halftape/io/serialize.h"
 #include "halftape/io/tensorboard.h"

@@ -1,0 +1,62 @@
+// What a run says of itself, step by step, as a CSV file: for a spreadsheet, pandas, or `tail -f`.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace halftape {
+
+/// One line a row, written at once: whatever ends the run, all rows before are there.
+///
+///     RunLog log("run1/log.csv");
+///     log.drop_from("step", state.step);                 // after resuming
+///     log.write({{"step", step}, {"loss", loss}, {"precision", "float16"}});
+///
+/// The first row fixes the columns; a later one with others throws Error. A file that is there
+/// already is gone on with: its columns hold, and a last line that a crash cut short is dropped.
+/// Numbers are written so that they are read back as they were. Throws FileError when the file
+/// cannot be written or is no log.
+class RunLog {
+ public:
+  using Value = std::variant<int64_t, double, std::string>;
+  struct Cell {
+    std::string_view column;
+    Value value;
+    template <class T>
+    requires std::is_arithmetic_v<T> Cell(std::string_view name, T number) : column(name) {
+      if constexpr (std::is_integral_v<T>)
+        value = static_cast<int64_t>(number);
+      else
+        value = static_cast<double>(number);
+    }
+    Cell(std::string_view name, std::string text) : column(name), value(std::move(text)) {}
+    Cell(std::string_view name, const char* text) : column(name), value(std::string(text)) {}
+  };
+
+  /// The folder is made when it is not there.
+  explicit RunLog(std::filesystem::path path);
+
+  void write(std::initializer_list<Cell> row) { write(std::vector<Cell>(row)); }
+  void write(const std::vector<Cell>& row);
+  /// Drops the rows in which the column is `value` or more: what the run did after the checkpoint
+  /// from which it goes on. Throws Error when there is no such column, or no number in it.
+  void drop_from(std::string_view column, double value);
+  /// Empty before the first row.
+  const std::vector<std::string>& columns() const { return columns_; }
+
+ private:
+  void open();
+  void append(const std::string& line);
+
+  std::filesystem::path path_;
+  std::ofstream file_;
+  std::vector<std::string> columns_;
+};
+
+}  // namespace halftape
