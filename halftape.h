@@ -59,6 +59,7 @@
 #include "halftape/io/safetensors.h"
 #include "halftape/io/serialize.h"
 #include "halftape/io/tensorboard.h"
+#include "halftape/io/trace.h"
 #include "halftape/io/train_state.h"
 #include "halftape/nn/any_module.h"
 #include "halftape/nn/cloneable.h"

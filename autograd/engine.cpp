@@ -10,6 +10,7 @@
 #include "halftape/autograd/grad_mode.h"
 #include "halftape/autograd/grad_tag.h"
 #include "halftape/autograd/node.h"
+#include "halftape/autograd/op_span.h"
 #include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/ops/create.h"
 #include "halftape/autograd/policy.h"
@@ -130,7 +131,11 @@ Grads run(Request request) {
       }
       if (!above.count(n.get())) continue;
     }
-    Grads d = n->vjp(std::move(g));
+    Grads d;
+    {
+      const OpSpan span(n->name(), OpWatcher::Phase::Backward);
+      d = n->vjp(std::move(g));
+    }
     if (AnomalyMode::is_enabled()) refuse_nan(*n, d);
     HALFTAPE_CHECK(d.size() == n->next.size(), "backward: `", n->name(), "` gave ", d.size(),
                    " gradients for ", n->next.size(), " inputs");

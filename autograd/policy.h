@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "halftape/autograd/op_scope.h"
+#include "halftape/autograd/op_span.h"
 #include "halftape/autograd/tensor.h"
 #include "halftape/core/formula/ops.h"
 
@@ -70,9 +71,11 @@ DtypePolicy* decide(const CastOp& op, std::span<const Tensor* const> given,
 template <size_t N>
 class CastInputs {
  public:
-  explicit CastInputs(std::array<const Tensor*, N> given) : given_(given) {}
+  CastInputs(const CastOp& op, std::array<const Tensor*, N> given)
+      : span_(op.name), given_(given) {}
   CastInputs(CastInputs&& other) noexcept
-      : given_(other.given_),
+      : span_(std::move(other.span_)),
+        given_(other.given_),
         cast_(std::move(other.cast_)),
         resume_(std::exchange(other.resume_, nullptr)) {}
   CastInputs& operator=(CastInputs&&) = delete;
@@ -88,6 +91,7 @@ class CastInputs {
   }
 
  private:
+  OpSpan span_;  // it lives as long as the op runs
   std::array<const Tensor*, N> given_;
   std::array<Tensor, N> cast_;  // undefined: as given
   DtypePolicy* resume_ = nullptr;
@@ -101,7 +105,7 @@ CastInputs<sizeof...(T)> cast_inputs(const CastOp& op, T&&... inputs) {
   static_assert((std::is_lvalue_reference_v<T> && ...), "temporaries would not live long enough");
   const std::array<const Tensor*, sizeof...(T)> given{&inputs...};
   for (size_t i = 0; i < std::min(needed, given.size()); ++i) check_given(op.name, *given[i], i);
-  CastInputs<sizeof...(T)> in(given);
+  CastInputs<sizeof...(T)> in(op, given);
   if (dtype_policy()) [[unlikely]]
     in.decide(op);
   return in;

@@ -6,6 +6,7 @@
 
 #include "halftape/autograd/grad_mode.h"
 #include "halftape/autograd/grad_tag.h"
+#include "halftape/autograd/op_span.h"
 #include "halftape/core/warn.h"
 #include "halftape/optim/differences.h"
 #include "halftape/optim/weights.h"
@@ -105,6 +106,7 @@ void Optimizer::check_gradient(const Tensor& p, const StepControl& control) {
 }
 
 void Optimizer::run(const StepControl& control) {
+  const OpSpan span("Optimizer::step", OpWatcher::Phase::Step);
   const NoGradGuard no_grad;
   // Everything is checked before the first group changes.
   std::vector<std::vector<Tensor>> ready;

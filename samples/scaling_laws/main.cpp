@@ -73,7 +73,7 @@ void check_writable(const char* option, const std::string& path) {
   }
 }
 
-std::vector<Outcome> replay_all(const Trace& trace, int64_t growth_interval) {
+std::vector<Outcome> replay_all(const LimitTrace& trace, int64_t growth_interval) {
   std::vector<Outcome> outcomes;
   for (amp::laws::Law law : amp::laws::all()) {
     if (growth_interval > 0) law.constants.growth_interval = growth_interval;
@@ -94,7 +94,7 @@ void print_table(const std::vector<Outcome>& outcomes) {
 }
 
 int run(const Arguments& a, const std::string& command) {
-  const Trace trace = a.trace ? read_trace(*a.trace) : record_trace(a.recording);
+  const LimitTrace trace = a.trace ? read_trace(*a.trace) : record_trace(a.recording);
   if (!a.save_trace.empty()) write_trace(a.save_trace, trace);
   const auto [low, high] = std::minmax_element(trace.limits.begin(), trace.limits.end());
   fmt::print("{}\n{} steps; limits from 2^{:.3g} to 2^{:.3g}\n\n", trace.text, trace.limits.size(),

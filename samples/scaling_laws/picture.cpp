@@ -65,7 +65,7 @@ void scale_path(Page& page, const Outcome& o, const Axis& x, const Axis& y) {
 
 /// From the smallest scale or limit to the limits' last percent, so that a few steps which hardly
 /// had a gradient do not squeeze all others; what lies outside is drawn at the edge.
-Axis exponents(const Trace& trace, const std::vector<Outcome>& outcomes) {
+Axis exponents(const LimitTrace& trace, const std::vector<Outcome>& outcomes) {
   std::vector<double> limits;
   for (const double limit : trace.limits)
     if (limit > 0 && std::isfinite(limit)) limits.push_back(std::log2(limit));
@@ -79,7 +79,7 @@ Axis exponents(const Trace& trace, const std::vector<Outcome>& outcomes) {
   return kFrame.y(std::floor(low) - 1, std::ceil(std::max(high, low)) + 2);
 }
 
-void chart(Page& page, const Trace& trace, const Outcome& o, const Axis& y) {
+void chart(Page& page, const LimitTrace& trace, const Outcome& o, const Axis& y) {
   const Axis x = kFrame.x(0, static_cast<double>(trace.limits.size()));
   page.add("<figure><figcaption><b>{}</b>{} skipped</figcaption>\n", escape(o.law.title),
            o.summary.skips);
@@ -116,7 +116,7 @@ void table(Page& page, const std::vector<Outcome>& outcomes) {
   page.raw("</tbody></table></div>\n");
 }
 
-void sources(Page& page, const Trace& trace, const std::vector<Outcome>& outcomes,
+void sources(Page& page, const LimitTrace& trace, const std::vector<Outcome>& outcomes,
              const std::string& command) {
   page.raw("<h2>How this was made</h2>\n<dl>\n");
   page.add("<dt>command</dt><dd><code>{}</code></dd>\n", escape(command));
@@ -128,7 +128,7 @@ void sources(Page& page, const Trace& trace, const std::vector<Outcome>& outcome
 
 }  // namespace
 
-std::string picture(const Trace& trace, const std::vector<Outcome>& outcomes,
+std::string picture(const LimitTrace& trace, const std::vector<Outcome>& outcomes,
                     const std::string& command) {
   Page page;
   open_page(page, "The laws of loss scaling on one training");

@@ -15,5 +15,5 @@ struct Outcome {
 };
 
 /// A table of all outcomes and one small chart for each. `command`: what was typed.
-std::string picture(const Trace& trace, const std::vector<Outcome>& outcomes,
+std::string picture(const LimitTrace& trace, const std::vector<Outcome>& outcomes,
                     const std::string& command);

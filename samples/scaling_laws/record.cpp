@@ -68,10 +68,10 @@ class Step {
 
 }  // namespace
 
-Trace record_trace(const RecordedRun& settings) {
+LimitTrace record_trace(const RecordedRun& settings) {
   Training t = make(settings.seed);
   optim::Adam optimizer(t.model->parameters(), optim::AdamOptions(settings.lr));
-  Trace trace;
+  LimitTrace trace;
   int exponent = 16;
   for (int epoch = 0; epoch < settings.epochs; ++epoch) {
     const Tensor order = randperm(t.labels.size(0));

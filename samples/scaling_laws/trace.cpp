@@ -29,13 +29,13 @@ bool parse(const std::string& line, long long& step, double& limit) {
 
 }  // namespace
 
-Trace read_trace(const std::string& path) {
+LimitTrace read_trace(const std::string& path) {
   if (std::filesystem::is_directory(path))
     throw UserError(fmt::format("--trace {}: it is a folder, not a file", path));
   std::ifstream in(path);
   if (!in)
     throw UserError(fmt::format("--trace {}: there is no such file, or it is closed to you", path));
-  Trace trace;
+  LimitTrace trace;
   bool header = false;
   int64_t number = 0;
   const auto wrong = [&](const std::string& what) {
@@ -73,7 +73,7 @@ Trace read_trace(const std::string& path) {
   return trace;
 }
 
-void write_trace(const std::string& path, const Trace& trace) {
+void write_trace(const std::string& path, const LimitTrace& trace) {
   std::string text = fmt::format("# {}\nstep,limit\n", trace.text);
   for (size_t i = 0; i < trace.limits.size(); ++i)
     fmt::format_to(std::back_inserter(text), "{},{}\n", i, trace.limits[i]);

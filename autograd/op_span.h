@@ -1,0 +1,58 @@
+// Who wants to know when ops begin and end: the hook of profilers. While nobody does, it costs an
+// op one load.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+namespace halftape {
+
+class OpWatcher {
+ public:
+  enum class Phase : uint8_t {
+    Op,        // called by the user, or by another op or rule
+    Backward,  // the rule of a recorded op
+    Step,      // an optimizer's
+  };
+  virtual ~OpWatcher() = default;
+  /// Gives what ended() is to be told of it: a time.
+  virtual int64_t began() noexcept = 0;
+  /// `name` is valid during the call.
+  virtual void ended(const char* name, Phase phase, int64_t began) noexcept = 0;
+
+  /// Who watches now, in all threads; null: nobody. Ops may end after it was taken away, so that a
+  /// watcher lives as long as the process.
+  static OpWatcher* current() { return watcher.load(std::memory_order_acquire); }
+  static void set_current(OpWatcher* w) { watcher.store(w, std::memory_order_release); }
+
+ private:
+  static inline std::atomic<OpWatcher*> watcher{nullptr};
+};
+
+/// The time in which an op runs.
+class [[nodiscard]] OpSpan {
+ public:
+  explicit OpSpan(const char* name, OpWatcher::Phase phase = OpWatcher::Phase::Op)
+      : watcher_(OpWatcher::current()), name_(name), phase_(phase) {
+    if (watcher_) [[unlikely]]
+      began_ = watcher_->began();
+  }
+  ~OpSpan() {
+    if (watcher_) [[unlikely]]
+      watcher_->ended(name_, phase_, began_);
+  }
+  OpSpan(OpSpan&& other) noexcept
+      : watcher_(std::exchange(other.watcher_, nullptr)),
+        name_(other.name_),
+        began_(other.began_),
+        phase_(other.phase_) {}
+  OpSpan& operator=(OpSpan&&) = delete;
+
+ private:
+  OpWatcher* watcher_;
+  const char* name_;
+  int64_t began_ = 0;
+  OpWatcher::Phase phase_;
+};
+
+}  // namespace halftape
