@@ -85,16 +85,24 @@ struct Walk : Merged<N> {
       const int64_t start = tile % pieces * kTile, n = std::min(kTile, length - start);
       const int64_t first = tile / pieces * rows_per_tile,
                     last = std::min(rows, first + rows_per_tile);
+      std::array<char*, N> at;
+      for (size_t a = 0; a < N; ++a) at[a] = operands[a].base + start * operands[a].strides[inner];
+      Dims index = Dims::filled(inner, 0);  // of the row; counted on, as divisions cost more
+      int64_t rest = first;
+      for (int d = inner - 1; d >= 0; --d) {
+        index[d] = rest % shape[d];
+        for (size_t a = 0; a < N; ++a) at[a] += index[d] * operands[a].strides[d];
+        rest /= shape[d];
+      }
       for (int64_t row = first; row < last; ++row) {
-        std::array<char*, N> at;
-        for (size_t a = 0; a < N; ++a)
-          at[a] = operands[a].base + start * operands[a].strides[inner];
-        int64_t rest = row;
-        for (int d = inner - 1; d >= 0; --d) {
-          for (size_t a = 0; a < N; ++a) at[a] += rest % shape[d] * operands[a].strides[d];
-          rest /= shape[d];
-        }
         f(at, steps, n);
+        for (int d = inner - 1; d >= 0; --d) {
+          const bool carry = ++index[d] == shape[d];
+          if (carry) index[d] = 0;
+          const int64_t moved = carry ? 1 - shape[d] : 1;
+          for (size_t a = 0; a < N; ++a) at[a] += moved * operands[a].strides[d];
+          if (!carry) break;
+        }
       }
     });
   }
