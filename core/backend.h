@@ -16,6 +16,7 @@
 #include "halftape/core/formula/update.h"
 #include "halftape/core/formula/weights.h"
 #include "halftape/core/random.h"
+#include "halftape/core/windows.h"
 
 namespace halftape {
 
@@ -207,6 +208,14 @@ class Backend {
   virtual void batch_norm_grad(const NormGrads& d, const Array& g, const Norm& norm,
                                bool training) = 0;
   virtual void cross_entropy(const CrossEntropy&) = 0;
+
+  // Windows over the last dimensions. fold: y (…, lengths…) becomes the sum of the elements of g
+  // (…, sizes…, windows…) that lie on it, in the row-major order of their positions in the window.
+  // argmax_windows: y (…, windows…), int64: where the first largest element of each window of x
+  // (…, lengths…) is, as a position in the windowed dimensions made one. NaN wins; −1 for a window
+  // that covers nothing.
+  virtual void fold(const Array& y, const Array& g, const Windows& windows) = 0;
+  virtual void argmax_windows(const Array& y, const Array& x, const Windows& windows) = 0;
 
   // Indexing along `dim`. index: int64, checked by the kernel before anything is written (throws,
   // naming value and position; dimensions along which the index repeats by a stride of 0 count

@@ -124,6 +124,14 @@ void ForwardingBackend::batch_norm_grad(const NormGrads& d, const Array& g, cons
                              {&g, &norm.x, &norm.weight, &norm.bias, &norm.mean, &norm.rstd}});
   to_.batch_norm_grad(d, g, norm, training);
 }
+void ForwardingBackend::fold(const Array& y, const Array& g, const Windows& windows) {
+  before("fold", {{&y}, {&g}});
+  to_.fold(y, g, windows);
+}
+void ForwardingBackend::argmax_windows(const Array& y, const Array& x, const Windows& windows) {
+  before("argmax_windows", {{&y}, {&x}});
+  to_.argmax_windows(y, x, windows);
+}
 void ForwardingBackend::gather(const Array& y, const Array& x, int dim, const Array& index,
                                IndexUse use) {
   before("gather", {{&y}, {&x, &index}});

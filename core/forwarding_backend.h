@@ -39,6 +39,8 @@ class ForwardingBackend : public Backend {
                   const RunningStats& running) override;
   void batch_norm_grad(const NormGrads& d, const Array& g, const Norm& norm,
                        bool training) override;
+  void fold(const Array& y, const Array& g, const Windows& windows) override;
+  void argmax_windows(const Array& y, const Array& x, const Windows& windows) override;
   void gather(const Array& y, const Array& x, int dim, const Array& index, IndexUse use) override;
   void scatter(const Array& y, const Array& x, int dim, const Array& index, IndexUse use) override;
   void scatter_reduce(OpId op, const Array& y, const Array& g, int dim, const Array& index,

@@ -59,6 +59,12 @@ class CpuBackend final : public Backend {
     cpu::batch_norm_grad(d, g, norm, training);
   }
   void cross_entropy(const CrossEntropy& o) override { cpu::cross_entropy(o); }
+  void fold(const Array& y, const Array& g, const Windows& windows) override {
+    cpu::fold(y, g, windows);
+  }
+  void argmax_windows(const Array& y, const Array& x, const Windows& windows) override {
+    cpu::argmax_windows(y, x, windows);
+  }
   void gather(const Array& y, const Array& x, int dim, const Array& index, IndexUse use) override {
     cpu::gather(y, x, dim, index, use);
   }

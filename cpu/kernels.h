@@ -30,6 +30,8 @@ void cross_entropy(const CrossEntropy&);
 /// repeats is looked at once, so that the position is one in what the caller wrote.
 void check_index(const Array& index, int64_t low, int64_t limit, IndexUse use,
                  std::optional<int64_t> exempt = {});
+void fold(const Array& y, const Array& g, const Windows& windows);
+void argmax_windows(const Array& y, const Array& x, const Windows& windows);
 void gather(const Array& y, const Array& x, int dim, const Array& index, IndexUse use);
 void scatter(const Array& y, const Array& x, int dim, const Array& index, IndexUse use);
 void scatter_reduce(OpId op, const Array& y, const Array& g, int dim, const Array& index,

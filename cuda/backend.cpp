@@ -84,6 +84,12 @@ class CudaBackend final : public Backend {
     cuda::batch_norm_grad(d, g, norm, training);
   }
   void cross_entropy(const CrossEntropy& o) override { cuda::cross_entropy(o); }
+  void fold(const Array& y, const Array& g, const Windows& windows) override {
+    cuda::fold(y, g, windows);
+  }
+  void argmax_windows(const Array& y, const Array& x, const Windows& windows) override {
+    cuda::argmax_windows(y, x, windows);
+  }
   void gather(const Array& y, const Array& x, int dim, const Array& index, IndexUse use) override {
     cuda::gather(y, x, dim, index, use);
   }

@@ -26,6 +26,8 @@ void row_norm_grad(const NormGrads& d, const Array& g, const Norm& norm);
 void batch_norm(const Array& y, const Norm& norm, bool training, const RunningStats& running);
 void batch_norm_grad(const NormGrads& d, const Array& g, const Norm& norm, bool training);
 void cross_entropy(const CrossEntropy&);
+void fold(const Array& y, const Array& g, const Windows& windows);
+void argmax_windows(const Array& y, const Array& x, const Windows& windows);
 void gather(const Array& y, const Array& x, int dim, const Array& index, IndexUse use);
 void scatter(const Array& y, const Array& x, int dim, const Array& index, IndexUse use);
 void scatter_reduce(OpId op, const Array& y, const Array& g, int dim, const Array& index,

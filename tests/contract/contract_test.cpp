@@ -390,6 +390,36 @@ TEST_CASE("running reductions and sorting orders give the same bits anyhow") {
     for (const int dim : {0, 1}) scan({65, 131}, dim, d, kInt64), argsort({65, 131}, dim, d);
 }
 
+TEST_CASE("windows are added up and searched to the same bits anyhow") {
+  const auto each = [](const Shape& lead, const Shape& lengths, const Windows& w, Dtype from,
+                       Dtype to) {
+    Shape whole = lead, apart = lead, count = lead;
+    for (int64_t n : lengths) whole.push_back(n);
+    for (int64_t n : w.size) apart.push_back(n);
+    for (int i = 0; i < w.dims(); ++i) {
+      const int64_t n = (lengths[i] + 2 * w.padding[i] - w.span(i)) / w.stride[i] + 1;
+      apart.push_back(n), count.push_back(n);
+    }
+    check({"fold",
+           {numbers(whole, to)},
+           {numbers(apart, from, 2, false)},
+           [&](const Arrays& y, const Arrays& x) { tested().fold(y[0], x[0], w); }});
+    check({"argmax_windows",
+           {numbers(count, kInt64)},
+           {numbers(whole, from, 2)},
+           [&](const Arrays& y, const Arrays& x) { tested().argmax_windows(y[0], x[0], w); }});
+  };
+  for (const Dtype d : floats) {
+    const Dtype wider = is_16bit(d) ? kFloat32 : d;
+    each({}, {9}, {3, 1, 1, 0}, d, d);
+    each({3}, {5003}, {4, 3, 2, 2}, d, wider);
+    each({2, 3}, {7, 33}, {{3, 2}, {1, 2}, {2, 1}, {1, 0}}, d, d);
+    each({5}, {3, 4, 5}, {{2, 1, 3}, {1, 2, 1}, {1, 1, 2}, {1, 0, 2}}, wider, d);
+    each({0, 2}, {4, 4}, {{2, 2}, {2, 2}, {1, 1}, {0, 0}}, d, d);
+  }
+  for (const Dtype d : whole) each({2, 3}, {6, 8}, {{2, 3}, {2, 1}, {1, 1}, {1, 1}}, d, kInt64);
+}
+
 TEST_CASE("matrix products give the same bits anyhow") {
   struct Size {
     int64_t m, n, k;

@@ -1,0 +1,52 @@
+// Windows over the last dimensions of an array: what convolution and pooling look through.
+#pragma once
+#include "halftape/core/array.h"
+
+namespace halftape {
+
+/// One number for each of the windowed dimensions, which are at most three: window l covers the
+/// positions l·stride + k·dilation − padding for 0 ≤ k < size. Those outside are not there.
+struct Windows {
+  Dims size, stride, dilation, padding;
+
+  int dims() const { return size.size(); }
+  /// Elements from the first to the last one that a window covers.
+  int64_t span(int d) const { return dilation[d] * (size[d] - 1) + 1; }
+};
+
+/// The same for kernels: three dimensions always, the first of which may be of one element.
+struct WindowLoop {
+  struct Axis {
+    int64_t size, stride, dilation, padding;
+    int64_t length;  // of the dimension
+    int64_t count;   // of windows
+    // Strides in bytes: along the dimension, from window to window, and inside a window.
+    int64_t step = 0, window_step = 0, inner_step = 0;
+  };
+  Axis axis[3] = {{1, 1, 1, 0, 1, 1}, {1, 1, 1, 0, 1, 1}, {1, 1, 1, 0, 1, 1}};
+
+  /// `whole`: an array of the windowed dimensions; `windows`: one of a number for each window, or,
+  /// when `inside`, for each position in each window (size…, windows…).
+  WindowLoop(const Windows& w, const Array& whole, const Array& windows, bool inside) {
+    const int n = w.dims();
+    for (int i = 0; i < n; ++i) {
+      Axis& a = axis[3 - n + i];
+      const int in = whole.dim() - n + i, out = windows.dim() - n + i;
+      const auto item = [](const Array& x) {
+        return static_cast<int64_t>(element_size(x.dtype()));
+      };
+      a = {w.size[i], w.stride[i], w.dilation[i], w.padding[i], whole.size(in), windows.size(out)};
+      a.step = whole.strides()[in] * item(whole);
+      a.window_step = windows.strides()[out] * item(windows);
+      if (inside) a.inner_step = windows.strides()[out - n] * item(windows);
+    }
+  }
+};
+
+/// The first elements of the last `count` dimensions: where each of the others' blocks begins.
+inline Array block_starts(Array x, int count) {
+  for (int i = 0; i < count; ++i) x = x.select(x.dim() - 1, 0);
+  return x;
+}
+
+}  // namespace halftape
