@@ -23,6 +23,7 @@
 #include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/compare.h"
+#include "halftape/autograd/ops/conv.h"
 #include "halftape/autograd/ops/create.h"
 #include "halftape/autograd/ops/dropout.h"
 #include "halftape/autograd/ops/einsum.h"

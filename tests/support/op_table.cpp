@@ -394,6 +394,7 @@ std::vector<OpRow> op_table() {
   found_rows(rows);
   norm_rows(rows);
   random_rows(rows);
+  conv_rows(rows);
   return rows;
 }
 

@@ -71,7 +71,8 @@ void check(const std::vector<Entry>& list, Dtype lower, Dtype run) {
 
 std::vector<Entry> lower_ops(Dtype given) {
   const Tensor m = rand({8, 8}, given), n = rand({8, 8}, given), v = rand({8}, given),
-               u = rand({8}, given), bm = rand({8, 8, 8}, given), bn = rand({8, 8, 8}, given);
+               u = rand({8}, given), bm = rand({8, 8, 8}, given), bn = rand({8, 8, 8}, given),
+               b4 = rand({3, 3, 4, 4}, given), b5 = rand({2, 2, 3, 3, 3}, given);
   return {
       OF2(mm, m, n),
       OF2(mv, m, v),
@@ -87,6 +88,18 @@ std::vector<Entry> lower_ops(Dtype given) {
       {"linear without bias", {m, n}, [](const TensorList& t) { return linear(t[0], t[1]); }},
       {"einsum", {bm, bn}, [](const TensorList& t) { return einsum("bij,bjk->bik", t); }},
       {"chain_matmul", {m, n, m}, [](const TensorList& t) { return chain_matmul(t); }},
+      {"conv1d", {bm, bn}, [](const TensorList& t) { return conv1d(t[0], t[1]); }},
+      {"conv2d", {b4, b4}, [](const TensorList& t) { return conv2d(t[0], t[1]); }},
+      {"conv3d", {b5, b5}, [](const TensorList& t) { return conv3d(t[0], t[1]); }},
+      {"conv_transpose1d",
+       {bm, bn},
+       [](const TensorList& t) { return conv_transpose1d(t[0], t[1]); }},
+      {"conv_transpose2d",
+       {b4, b4},
+       [](const TensorList& t) { return conv_transpose2d(t[0], t[1]); }},
+      {"conv_transpose3d",
+       {b5, b5},
+       [](const TensorList& t) { return conv_transpose3d(t[0], t[1]); }},
   };
 }
 
