@@ -35,6 +35,7 @@
 #include "halftape/autograd/ops/matmul.h"
 #include "halftape/autograd/ops/norm.h"
 #include "halftape/autograd/ops/pointwise.h"
+#include "halftape/autograd/ops/pool.h"
 #include "halftape/autograd/ops/random.h"
 #include "halftape/autograd/ops/reduce.h"
 #include "halftape/autograd/ops/scan.h"

@@ -27,6 +27,7 @@ namespace halftape {
   OP(triplet_margin_loss, Float32)                                                                  \
   OP(layer_norm, Float32) OP(rms_norm, Float32) OP(group_norm, Float32)                             \
   OP(local_response_norm, Float32) OP(normalize, Float32)                                           \
+  OP(lp_pool1d, Float32) OP(lp_pool2d, Float32) OP(lp_pool3d, Float32)                              \
   /* Their inputs must agree. */                                                                    \
   OP(dot, Widest) OP(tensordot, Widest) OP(bilinear, Widest) OP(addcmul, Widest)                    \
   OP(addcdiv, Widest) OP(index_put, Widest) OP(scatter_add, Widest)                                 \

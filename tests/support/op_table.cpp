@@ -395,6 +395,7 @@ std::vector<OpRow> op_table() {
   norm_rows(rows);
   random_rows(rows);
   conv_rows(rows);
+  pool_rows(rows);
   return rows;
 }
 

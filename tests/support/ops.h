@@ -200,6 +200,7 @@ void elementwise_rows(std::vector<OpRow>& rows);
 void norm_rows(std::vector<OpRow>& rows);
 void further_loss_rows(std::vector<OpRow>& rows);
 void conv_rows(std::vector<OpRow>& rows);
+void pool_rows(std::vector<OpRow>& rows);
 
 std::vector<OpRow> op_table();
 
