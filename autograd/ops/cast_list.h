@@ -28,9 +28,10 @@ namespace halftape {
   OP(layer_norm, Float32) OP(rms_norm, Float32) OP(group_norm, Float32)                             \
   OP(local_response_norm, Float32) OP(normalize, Float32)                                           \
   OP(lp_pool1d, Float32) OP(lp_pool2d, Float32) OP(lp_pool3d, Float32)                              \
+  OP(interpolate, Float32)                                                                          \
   /* Their inputs must agree. */                                                                    \
   OP(dot, Widest) OP(tensordot, Widest) OP(bilinear, Widest) OP(addcmul, Widest)                    \
-  OP(addcdiv, Widest) OP(index_put, Widest) OP(scatter_add, Widest)                                 \
+  OP(addcdiv, Widest) OP(index_put, Widest) OP(scatter_add, Widest) OP(grid_sample, Widest)         \
   /* They round once from float32 on the way, or only move values. */                               \
   OP(mean, Keep) OP(var, Keep) OP(std, Keep) OP(max, Keep) OP(min, Keep) OP(amax, Keep)            \
   OP(amin, Keep) OP(aminmax, Keep) OP(trace, Keep) OP(cat, Keep) OP(where, Keep) OP(dropout, Keep)  \

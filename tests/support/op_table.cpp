@@ -396,6 +396,7 @@ std::vector<OpRow> op_table() {
   random_rows(rows);
   conv_rows(rows);
   pool_rows(rows);
+  resample_rows(rows);
   return rows;
 }
 

@@ -105,6 +105,7 @@ std::vector<Entry> lower_ops(Dtype given) {
 
 std::vector<Entry> float32_ops(Dtype given) {
   const Tensor x = rand({4, 4}, given) * 0.5 + 0.25, y = rand({4, 4}, given) * 0.5 + 0.25;
+  const Tensor image = rand({1, 2, 4, 4}, given);
   const Tensor classes = tensor({0, 1, 2, 3}, kInt64);
   std::vector<Entry> list{
       OF1(acos, x),
@@ -138,6 +139,12 @@ std::vector<Entry> float32_ops(Dtype given) {
       {"norm over dims", {x}, [](const TensorList& t) { return norm(t[0], 3, {1}); }},
       {"linalg_vector_norm", {x}, [](const TensorList& t) { return linalg_vector_norm(t[0]); }},
       {"logsumexp", {x}, [](const TensorList& t) { return logsumexp(t[0], {1}); }},
+      {"interpolate",
+       {image},
+       [](const TensorList& t) {
+         return interpolate(t[0], std::vector<int64_t>{3, 5}, {}, kBilinear);
+       }},
+      {"lp_pool2d", {image}, [](const TensorList& t) { return lp_pool2d(t[0], 2, 2); }},
       {"cdist", {x, y}, [](const TensorList& t) { return cdist(t[0], t[1]); }},
       {"cosine_similarity",
        {x, y},
@@ -225,6 +232,9 @@ TEST_CASE("test_autocast_torch_need_autocast_promote") {
          [](const TensorList& t) {
            return index_put(t[0], std::vector<indexing::TensorIndex>{t[1]}, t[2], true);
          }},
+        {"grid_sample",
+         {f.reshape({1, 1, 2, 2}), h.reshape({1, 1, 2, 2})},
+         [](const TensorList& t) { return grid_sample(t[0], t[1]); }},
         {"scatter_add", {f, at, h}, [](const TensorList& t) {
            return scatter_add(t[0], 0, t[1], t[2]);
          }}};

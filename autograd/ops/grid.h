@@ -1,0 +1,22 @@
+// Images seen through a grid of points, and the grids of affine maps.
+#pragma once
+#include "halftape/autograd/ops/resample.h"
+#include "halftape/autograd/ops/shape.h"
+
+namespace halftape {
+
+/// What stands beyond the edges of an image: zeros, the element at the edge, or its mirror image.
+enum class GridPadding : uint8_t { Zeros, Border, Reflection };
+inline constexpr GridPadding kBorder = GridPadding::Border, kReflection = GridPadding::Reflection;
+
+/// x (N, C, H, W) at the points (x, y) of grid (N, H′, W′, 2) → (N, C, H′, W′). −1 and 1 are the
+/// image's edges, or with align_corners the middles of its outermost elements. `mode`: kBilinear
+/// or kNearest. Points that are not finite lie beyond the edges. Halves are computed in float32 and
+/// rounded once. Under autocast: Widest.
+Tensor grid_sample(const Tensor& x, const Tensor& grid, Interpolation mode = kBilinear,
+                   GridPadding padding = GridPadding::Zeros, bool align_corners = false);
+/// The grid (N, H, W, 2) of images of `size` (N, C, H, W) under affine maps theta (N, 2, 3): the
+/// points theta·(x, y, 1).
+Tensor affine_grid(const Tensor& theta, const Dims& size, bool align_corners = false);
+
+}  // namespace halftape

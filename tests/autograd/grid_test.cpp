@@ -1,0 +1,92 @@
+// Images through grids: PyTorch's values and gradients, points that are not finite, and errors.
+#include <doctest/doctest.h>
+
+#include <halftape/halftape.h>
+
+#include <limits>
+
+#include "halftape/tests/support/close.h"
+#include "halftape/tests/support/vectors.h"
+
+using namespace halftape;
+namespace F = nn::functional;
+using doctest::Contains;
+using testing::differ;
+
+namespace {
+
+Tensor counting(const Tensor& y) {
+  return arange(1, y.numel() + 1, y.options()).reshape(y.sizes());
+}
+
+}  // namespace
+
+TEST_CASE("grid_sample gives PyTorch's values and gradients in all its modes") {
+  const testing::Vectors torch("grids.txt");
+  const std::pair<Interpolation, std::string> modes[] = {{kBilinear, "bilinear"},
+                                                         {kNearest, "nearest"}};
+  const std::pair<nn::detail::grid_padding_t, std::string> paddings[] = {
+      {kZeros, "zeros"}, {kBorder, "border"}, {kReflection, "reflection"}};
+  for (const auto& [mode, mode_name] : modes) {
+    for (const auto& [padding, padding_name] : paddings) {
+      for (const bool corners : {false, true}) {
+        const std::string name = mode_name + "/" + padding_name + "/" + std::to_string(corners);
+        CAPTURE(name);
+        for (const Dtype dtype : {kFloat64, kFloat32}) {
+          const Tensor x = torch.tensor("x", {2, 2, 3, 4}).to(dtype).requires_grad_(),
+                       grid = torch.tensor("grid", {2, 2, 5, 2}).to(dtype).requires_grad_();
+          const Tensor y = F::grid_sample(
+              x, grid,
+              F::GridSampleFuncOptions().mode(mode).padding_mode(padding).align_corners(corners));
+          const testing::Tolerance allowed{.ulps = 8, .eps = 16};
+          CHECK(differ(y, torch[name + "/value"], allowed) == "");
+          TensorList g = autograd::grad({y}, {x, grid}, {counting(y)}, {}, false, true);
+          CHECK(differ(g[0], torch[name + "/grad0"], allowed) == "");
+          if (!g[1].defined()) g[1] = zeros_like(grid);
+          CHECK(differ(g[1], torch[name + "/grad1"], allowed) == "");
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("affine_grid gives PyTorch's values and gradient") {
+  const testing::Vectors torch("grids.txt");
+  for (const bool corners : {false, true}) {
+    const Tensor theta = torch.tensor("theta", {1, 2, 3}).requires_grad_();
+    const Tensor y = F::affine_grid(theta, {1, 1, 3, 4}, corners);
+    const std::string name = "affine/" + std::to_string(corners);
+    CHECK(differ(y, torch[name + "/value"], {.ulps = 8, .eps = 4}) == "");
+    CHECK(differ(autograd::grad({y}, {theta}, {counting(y)})[0], torch[name + "/grad0"],
+                 {.ulps = 8, .eps = 4}) == "");
+  }
+}
+
+TEST_CASE("the identity's grid shows the image, and points that are not finite show zeros") {
+  const Tensor x = randn({1, 2, 3, 4}, kFloat64);
+  const Tensor identity = tensor({{{1.0, 0.0, 0.0}, {0.0, 1.0, 0.0}}}, kFloat64);
+  for (const bool corners : {false, true})
+    CHECK(differ(grid_sample(x, affine_grid(identity, {1, 2, 3, 4}, corners), kBilinear,
+                             GridPadding::Zeros, corners),
+                 x, {.eps = 8}) == "");
+  const double inf = std::numeric_limits<double>::infinity();
+  const Tensor grid =
+      tensor({inf, 0.0, 0.0, -inf, std::nan(""), 0.0, 1e300, 1.0}, kFloat64).reshape({1, 2, 2, 2});
+  for (const Interpolation mode : {kBilinear, kNearest})
+    CHECK(grid_sample(x, grid, mode).abs().sum().item() == 0);
+}
+
+TEST_CASE("what grids refuse") {
+  const Tensor x = randn({1, 2, 3, 4}), grid = randn({1, 2, 2, 2});
+  const auto refuses = [](const auto& call, const char* text) {
+    CHECK_THROWS_WITH_AS(call(), Contains(text), Error);
+  };
+  refuses([&] { grid_sample(x[0], grid); }, "grid_sample: input [2, 3, 4] and grid [1, 2, 2, 2]");
+  refuses([&] { grid_sample(x, randn({1, 2, 2, 3})); }, "grid [1, 2, 2, 3]; expected");
+  refuses([&] { grid_sample(x, grid, kBicubic); }, "mode is neither kBilinear nor kNearest");
+  refuses([&] { grid_sample(x, grid.to(kFloat64)); }, "dtypes float32 and float64");
+  refuses([&] { F::grid_sample(x, grid, F::GridSampleFuncOptions().padding_mode(kCircular)); },
+          "padding_mode is kZeros, kBorder or kReflection");
+  refuses([&] { affine_grid(randn({2, 3}), {1, 1, 2, 2}); }, "affine_grid: theta [2, 3]");
+  refuses([&] { affine_grid(randn({1, 2, 3}), {1, 2, 2}); }, "size [1, 2, 2]; expected (N, 2, 3)");
+}
