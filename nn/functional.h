@@ -6,11 +6,16 @@
 #include "halftape/autograd/ops/linear.h"
 #include "halftape/autograd/ops/view.h"
 #include "halftape/nn/functional/activation.h"
+#include "halftape/nn/functional/conv.h"
 #include "halftape/nn/functional/distance.h"
 #include "halftape/nn/functional/dropout.h"
+#include "halftape/nn/functional/fold.h"
 #include "halftape/nn/functional/loss.h"
 #include "halftape/nn/functional/norm.h"
 #include "halftape/nn/functional/pad.h"
+#include "halftape/nn/functional/pooling.h"
+#include "halftape/nn/functional/upsampling.h"
+#include "halftape/nn/functional/vision.h"
 
 namespace halftape::nn::functional {
 

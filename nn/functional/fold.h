@@ -1,0 +1,18 @@
+// Windows of images as columns and back, with options.
+#pragma once
+#include "halftape/autograd/ops/conv.h"
+#include "halftape/nn/options/fold.h"
+
+namespace halftape::nn::functional {
+
+using FoldFuncOptions = FoldOptions;
+using UnfoldFuncOptions = UnfoldOptions;
+
+inline Tensor fold(const Tensor& x, const FoldFuncOptions& o) {
+  return col2im(x, o.output_size(), o.kernel_size(), o.dilation(), o.padding(), o.stride());
+}
+inline Tensor unfold(const Tensor& x, const UnfoldFuncOptions& o) {
+  return im2col(x, o.kernel_size(), o.dilation(), o.padding(), o.stride());
+}
+
+}  // namespace halftape::nn::functional

@@ -1,0 +1,104 @@
+// Pooling, with options.
+#pragma once
+#include "halftape/autograd/ops/pool.h"
+#include "halftape/nn/options/pooling.h"
+
+namespace halftape::nn::functional {
+
+namespace detail {
+
+/// The lengths that adaptive pooling is to give: those left out are x's.
+template <size_t D>
+Dims adaptive_lengths(const Tensor& x, const ExpandingArrayWithOptionalElem<D>& wanted) {
+  Dims lengths;
+  for (size_t i = 0; i < D; ++i) {
+    const int64_t dim = static_cast<int64_t>(i) - static_cast<int64_t>(D);
+    lengths.push_back((*wanted)[i] ? *(*wanted)[i] : x.dim() + dim >= 0 ? x.size(dim) : 1);
+  }
+  return lengths;
+}
+inline Dims adaptive_lengths(const Tensor&, const ExpandingArray<1>& wanted) { return wanted; }
+
+/// The lengths that max pooling with these options has made x from; several are possible.
+template <size_t D>
+Dims unpooled_lengths(const Tensor& x, const MaxUnpoolFuncOptions<D>& o) {
+  constexpr int n = D;
+  HALFTAPE_CHECK(x.dim() == n + 1 || x.dim() == n + 2, "max_unpool: input ", x.sizes(), " has ",
+                 x.dim(), " dimensions; expected ", n + 2, ", or ", n + 1, " without a batch");
+  Dims lengths;
+  for (int i = 0; i < n; ++i) {
+    const auto k = static_cast<size_t>(i);
+    lengths.push_back((x.size(i - n) - 1) * (*o.stride())[k] + (*o.kernel_size())[k] -
+                      2 * (*o.padding())[k]);
+  }
+  if (!o.output_size()) return lengths;
+  const Dims given(*o.output_size());
+  HALFTAPE_CHECK(given.size() == n || given.size() == x.dim(), "max_unpool: output_size ", given,
+                 "; expected ", n, " lengths, or all ", x.dim(), " sizes");
+  for (int i = 0; i < n; ++i) {
+    const int64_t wanted = given[given.size() - n + i],
+                  stride = (*o.stride())[static_cast<size_t>(i)];
+    HALFTAPE_CHECK(wanted >= lengths[i] - stride && wanted <= lengths[i] + stride,
+                   "max_unpool: output_size ", given, ": length ", wanted, " of dimension ", i,
+                   " must be from ", lengths[i] - stride, " to ", lengths[i] + stride);
+    lengths[i] = wanted;
+  }
+  return lengths;
+}
+
+}  // namespace detail
+
+#define HALFTAPE_POOL_FUNCTIONS(D)                                                                \
+  using AvgPool##D##dFuncOptions = AvgPool##D##dOptions;                                          \
+  using MaxPool##D##dFuncOptions = MaxPool##D##dOptions;                                          \
+  using MaxUnpool##D##dFuncOptions = MaxUnpoolFuncOptions<D>;                                     \
+  using AdaptiveMaxPool##D##dFuncOptions = AdaptiveMaxPool##D##dOptions;                          \
+  using AdaptiveAvgPool##D##dFuncOptions = AdaptiveAvgPool##D##dOptions;                          \
+  using LPPool##D##dFuncOptions = LPPool##D##dOptions;                                            \
+  inline Tensor max_pool##D##d(const Tensor& x, const MaxPool##D##dFuncOptions& o) {              \
+    return halftape::max_pool##D##d(x, o.kernel_size(), o.stride(), o.padding(), o.dilation(),    \
+                                    o.ceil_mode());                                               \
+  }                                                                                               \
+  inline std::tuple<Tensor, Tensor> max_pool##D##d_with_indices(                                  \
+      const Tensor& x, const MaxPool##D##dFuncOptions& o) {                                       \
+    return halftape::max_pool##D##d_with_indices(x, o.kernel_size(), o.stride(), o.padding(),     \
+                                                 o.dilation(), o.ceil_mode());                    \
+  }                                                                                               \
+  inline Tensor max_unpool##D##d(const Tensor& x, const Tensor& indices,                          \
+                                 const MaxUnpool##D##dFuncOptions& o) {                           \
+    return halftape::max_unpool##D##d(x, indices, detail::unpooled_lengths<D>(x, o));             \
+  }                                                                                               \
+  inline std::tuple<Tensor, Tensor> adaptive_max_pool##D##d_with_indices(                         \
+      const Tensor& x, const AdaptiveMaxPool##D##dFuncOptions& o) {                               \
+    return halftape::adaptive_max_pool##D##d(x, detail::adaptive_lengths(x, o.output_size()));    \
+  }                                                                                               \
+  inline Tensor adaptive_max_pool##D##d(const Tensor& x,                                          \
+                                        const AdaptiveMaxPool##D##dFuncOptions& o) {              \
+    return std::get<0>(adaptive_max_pool##D##d_with_indices(x, o));                               \
+  }                                                                                               \
+  inline Tensor adaptive_avg_pool##D##d(const Tensor& x,                                          \
+                                        const AdaptiveAvgPool##D##dFuncOptions& o) {              \
+    return halftape::adaptive_avg_pool##D##d(x, detail::adaptive_lengths(x, o.output_size()));    \
+  }                                                                                               \
+  inline Tensor lp_pool##D##d(const Tensor& x, const LPPool##D##dFuncOptions& o) {                \
+    return halftape::lp_pool##D##d(x, o.norm_type(), o.kernel_size(), o.stride(), o.ceil_mode()); \
+  }
+HALFTAPE_POOL_FUNCTIONS(1)
+HALFTAPE_POOL_FUNCTIONS(2)
+HALFTAPE_POOL_FUNCTIONS(3)
+#undef HALFTAPE_POOL_FUNCTIONS
+
+inline Tensor avg_pool1d(const Tensor& x, const AvgPool1dFuncOptions& o) {
+  return halftape::avg_pool1d(x, o.kernel_size(), o.stride(), o.padding(), o.ceil_mode(),
+                              o.count_include_pad());
+}
+inline Tensor avg_pool2d(const Tensor& x, const AvgPool2dFuncOptions& o) {
+  return halftape::avg_pool2d(x, o.kernel_size(), o.stride(), o.padding(), o.ceil_mode(),
+                              o.count_include_pad(), o.divisor_override());
+}
+inline Tensor avg_pool3d(const Tensor& x, const AvgPool3dFuncOptions& o) {
+  return halftape::avg_pool3d(x, o.kernel_size(), o.stride(), o.padding(), o.ceil_mode(),
+                              o.count_include_pad(), o.divisor_override());
+}
+
+}  // namespace halftape::nn::functional

@@ -1,0 +1,24 @@
+// What changes the size of images, with options.
+#pragma once
+#include "halftape/nn/options/upsampling.h"
+
+namespace halftape::nn::functional {
+
+using halftape::pixel_shuffle;
+using halftape::pixel_unshuffle;
+using PixelShuffleFuncOptions = PixelShuffleOptions;
+using PixelUnshuffleFuncOptions = PixelUnshuffleOptions;
+
+inline Tensor interpolate(const Tensor& x, const InterpolateFuncOptions& o = {}) {
+  return halftape::interpolate(x, o.size(), o.scale_factor(), o.mode(),
+                               o.align_corners().value_or(false),
+                               o.recompute_scale_factor().value_or(false));
+}
+inline Tensor pixel_shuffle(const Tensor& x, const PixelShuffleFuncOptions& o) {
+  return halftape::pixel_shuffle(x, o.upscale_factor());
+}
+inline Tensor pixel_unshuffle(const Tensor& x, const PixelUnshuffleFuncOptions& o) {
+  return halftape::pixel_unshuffle(x, o.downscale_factor());
+}
+
+}  // namespace halftape::nn::functional

@@ -1,0 +1,15 @@
+// Images through grids, with options.
+#pragma once
+#include "halftape/nn/options/vision.h"
+
+namespace halftape::nn::functional {
+
+using halftape::affine_grid;
+
+inline Tensor grid_sample(const Tensor& x, const Tensor& grid,
+                          const GridSampleFuncOptions& o = {}) {
+  return halftape::grid_sample(x, grid, o.mode(), o.padding_mode(),
+                               o.align_corners().value_or(false));
+}
+
+}  // namespace halftape::nn::functional

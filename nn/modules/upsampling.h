@@ -1,0 +1,37 @@
+// What changes the size of images, as modules.
+#pragma once
+#include "halftape/nn/functional/upsampling.h"
+#include "halftape/nn/module.h"
+
+namespace halftape::nn {
+
+/// interpolate(): to a size, or by a factor (one number in the list: for all dimensions).
+class UpsampleImpl : public Module {
+ public:
+  explicit UpsampleImpl(const UpsampleOptions& o = {}) : options(o) {}
+  Tensor forward(const Tensor& x) const;
+  void pretty_print(std::ostream& out) const override;
+  UpsampleOptions options;
+};
+HALFTAPE_MODULE(Upsample);
+
+/// (…, C·r², H, W) → (…, C, H·r, W·r).
+class PixelShuffleImpl : public Module {
+ public:
+  explicit PixelShuffleImpl(const PixelShuffleOptions& o) : options(o) {}
+  Tensor forward(const Tensor& x) const;
+  void pretty_print(std::ostream& out) const override;
+  PixelShuffleOptions options;
+};
+HALFTAPE_MODULE(PixelShuffle);
+
+class PixelUnshuffleImpl : public Module {
+ public:
+  explicit PixelUnshuffleImpl(const PixelUnshuffleOptions& o) : options(o) {}
+  Tensor forward(const Tensor& x) const;
+  void pretty_print(std::ostream& out) const override;
+  PixelUnshuffleOptions options;
+};
+HALFTAPE_MODULE(PixelUnshuffle);
+
+}  // namespace halftape::nn

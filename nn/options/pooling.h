@@ -1,0 +1,99 @@
+// Options of pooling, for functions (nn/functional/pooling.h) and modules (nn/modules/pooling.h).
+// The stride is the kernel's size unless given.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "halftape/core/expanding_array.h"
+#include "halftape/core/options.h"
+
+namespace halftape::nn {
+
+template <size_t D>
+class AvgPoolOptions {
+ public:
+  AvgPoolOptions(ExpandingArray<D> kernel_size)  // NOLINT: as LibTorch, here and below
+      : kernel_size_(kernel_size), stride_(kernel_size) {}
+  HALFTAPE_ARG(ExpandingArray<D>, kernel_size);
+  HALFTAPE_ARG(ExpandingArray<D>, stride);
+  HALFTAPE_ARG(ExpandingArray<D>, padding) = 0;
+  HALFTAPE_ARG(bool, ceil_mode) = false;
+  HALFTAPE_ARG(bool, count_include_pad) = true;
+  HALFTAPE_ARG(std::optional<int64_t>, divisor_override) = {};  // of two and three dimensions
+};
+using AvgPool1dOptions = AvgPoolOptions<1>;
+using AvgPool2dOptions = AvgPoolOptions<2>;
+using AvgPool3dOptions = AvgPoolOptions<3>;
+
+template <size_t D>
+class MaxPoolOptions {
+ public:
+  MaxPoolOptions(ExpandingArray<D> kernel_size)  // NOLINT
+      : kernel_size_(kernel_size), stride_(kernel_size) {}
+  HALFTAPE_ARG(ExpandingArray<D>, kernel_size);
+  HALFTAPE_ARG(ExpandingArray<D>, stride);
+  HALFTAPE_ARG(ExpandingArray<D>, padding) = 0;
+  HALFTAPE_ARG(ExpandingArray<D>, dilation) = 1;
+  HALFTAPE_ARG(bool, ceil_mode) = false;
+};
+using MaxPool1dOptions = MaxPoolOptions<1>;
+using MaxPool2dOptions = MaxPoolOptions<2>;
+using MaxPool3dOptions = MaxPoolOptions<3>;
+
+template <size_t D>
+class MaxUnpoolOptions {
+ public:
+  MaxUnpoolOptions(ExpandingArray<D> kernel_size)  // NOLINT
+      : kernel_size_(kernel_size), stride_(kernel_size) {}
+  HALFTAPE_ARG(ExpandingArray<D>, kernel_size);
+  HALFTAPE_ARG(ExpandingArray<D>, stride);
+  HALFTAPE_ARG(ExpandingArray<D>, padding) = 0;
+};
+using MaxUnpool1dOptions = MaxUnpoolOptions<1>;
+using MaxUnpool2dOptions = MaxUnpoolOptions<2>;
+using MaxUnpool3dOptions = MaxUnpoolOptions<3>;
+
+/// Lengths of the output; std::nullopt, where there are several: as the input's.
+template <class output_size_t>
+class AdaptivePoolOptions {
+ public:
+  AdaptivePoolOptions(output_size_t output_size) : output_size_(output_size) {}  // NOLINT
+  HALFTAPE_ARG(output_size_t, output_size);
+};
+using AdaptiveMaxPool1dOptions = AdaptivePoolOptions<ExpandingArray<1>>;
+using AdaptiveMaxPool2dOptions = AdaptivePoolOptions<ExpandingArrayWithOptionalElem<2>>;
+using AdaptiveMaxPool3dOptions = AdaptivePoolOptions<ExpandingArrayWithOptionalElem<3>>;
+using AdaptiveAvgPool1dOptions = AdaptiveMaxPool1dOptions;
+using AdaptiveAvgPool2dOptions = AdaptiveMaxPool2dOptions;
+using AdaptiveAvgPool3dOptions = AdaptiveMaxPool3dOptions;
+
+template <size_t D>
+class LPPoolOptions {
+ public:
+  LPPoolOptions(double norm_type, ExpandingArray<D> kernel_size)
+      : norm_type_(norm_type), kernel_size_(kernel_size), stride_(kernel_size) {}
+  HALFTAPE_ARG(double, norm_type);
+  HALFTAPE_ARG(ExpandingArray<D>, kernel_size);
+  HALFTAPE_ARG(ExpandingArray<D>, stride);
+  HALFTAPE_ARG(bool, ceil_mode) = false;
+};
+using LPPool1dOptions = LPPoolOptions<1>;
+using LPPool2dOptions = LPPoolOptions<2>;
+using LPPool3dOptions = LPPoolOptions<3>;
+
+namespace functional {
+
+/// `output_size`: lengths, or all sizes, where several are possible.
+template <size_t D>
+class MaxUnpoolFuncOptions {
+ public:
+  MaxUnpoolFuncOptions(ExpandingArray<D> kernel_size)  // NOLINT
+      : kernel_size_(kernel_size), stride_(kernel_size) {}
+  HALFTAPE_ARG(ExpandingArray<D>, kernel_size);
+  HALFTAPE_ARG(ExpandingArray<D>, stride);
+  HALFTAPE_ARG(ExpandingArray<D>, padding) = 0;
+  HALFTAPE_ARG(std::optional<std::vector<int64_t>>, output_size) = {};
+};
+
+}  // namespace functional
+}  // namespace halftape::nn
