@@ -195,6 +195,33 @@ TEST_CASE("a damaged .npz file is refused, or the damage is where no array is") 
             "expected a zip archive's directory"));
 }
 
+TEST_CASE("an archive with room in which something could hide is refused") {
+  TempFolder folder;
+  npy::savez(folder / "x", {{"a", ones({2})}, {"b", ones({3})}});
+  const std::string whole = read_bytes(folder / "x");
+  const auto raise = [](std::string& bytes, size_t at, uint32_t by) {
+    uint32_t n = 0;
+    std::memcpy(&n, &bytes[at], 4);
+    n += by;
+    std::memcpy(&bytes[at], &n, 4);
+  };
+  const auto said = [&](const std::string& bytes) {
+    write_bytes(folder / "bad", bytes);
+    return message<FileError>([&] { (void)npy::load_npz(folder / "bad"); });
+  };
+  std::string gap = whole;  // 40 bytes before the second member, and all offsets to suit
+  gap.insert(gap.find("PK\3\4", 1), std::string(40, 'g'));
+  raise(gap, gap.rfind("PK\1\2") + 42, 40);
+  raise(gap, gap.rfind("PK\5\6") + 16, 40);
+  CHECK(has(said(gap), "a gap lies between them"));
+  std::string behind = whole;  // between the directory and its end
+  behind.insert(behind.rfind("PK\5\6"), "g");
+  CHECK(has(said(behind), "expected the directory"));
+  std::string shared = whole;  // the second member is the first one again, under its name
+  std::memcpy(&shared[shared.rfind("PK\1\2") + 42], "\0\0\0\0", 4);
+  CHECK(has(said(shared), "does not agree with the directory"));
+}
+
 TEST_CASE("deflated bytes are inflated to just as many") {
   if (!can_inflate()) return;
   for (const size_t n : {size_t{0}, size_t{1}, size_t{1000}, size_t{300'000}}) {

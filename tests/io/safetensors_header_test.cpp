@@ -161,6 +161,8 @@ std::vector<Bad> table() {
       {"2^31 x 2^31 floats", shape("[2147483648,2147483648]"), "expected fewer than 2^63 bytes"},
       {"no elements, but strides beyond 2^63", shape("[0,9223372036854775807,2]", "[0,0]", 0),
        "expected fewer than 2^63 bytes, found the shape [0, 9223372036854775807, 2]"},
+      {"no elements, and strides that come round to 0 modulo 2^64",
+       shape("[0,4611686018427387904,4]", "[0,0]", 0), "expected fewer than 2^63 bytes"},
       {"2^31 + 1 elements that are not there", shape("[2147483649]", "[0,8589934596]"),
        "expected 8589934596 bytes of data, as the header says, found 4: the file is truncated"},
       {"2^60 bytes that are not there", shape("[288230376151711744]", "[0,1152921504606846976]"),

@@ -83,9 +83,13 @@ TEST_CASE("a histogram counts finite values in its buckets, and two writers have
   tensorboard::SummaryWriter writer(folder.path()), other(folder.path());
   CHECK(writer.path() != other.path());
   const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
+  writer.add_histogram("one", tensor({2.0f}), 0, 2.0);
   writer.add_histogram("h", tensor({-1.0, 0.0, 2.0, 2.0, inf, -inf, nan, 1e300}, kFloat64), 1, 2.0);
   writer.close();
-  const std::string event = events(writer.path())[1];
+  // One value takes two buckets: TensorBoard knows a left limit as the right one before it.
+  const std::string two = "\x3a\x10" + bytes_of(0) + bytes_of(1);
+  CHECK(events(writer.path())[1].ends_with(two));
+  const std::string event = events(writer.path())[2];
   const size_t at = event.find("\x2a", event.find("h")) + 1;  // field 5, the histogram
   const std::string body = event.substr(event.find("\x09", at));
   CHECK(number<double>(body, 1) == -1);      // the smallest

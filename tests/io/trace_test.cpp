@@ -94,6 +94,23 @@ TEST_CASE(
   CHECK(others == 1);
 }
 
+TEST_CASE("an op that outlives its trace is in none") {
+  TempFolder folder;
+  Trace first(folder / "1.json");
+  OpWatcher* const watcher = OpWatcher::current();
+  const int64_t began = watcher->began();
+  first.stop();
+  watcher->ended("late", OpWatcher::Phase::Op, began);
+  {
+    const Trace second(folder / "2.json");
+    watcher->ended("later", OpWatcher::Phase::Op, began);
+    watcher->ended("good", OpWatcher::Phase::Op, watcher->began());
+  }
+  CHECK(events(folder / "1.json").empty());
+  REQUIRE(events(folder / "2.json").size() == 1);
+  CHECK(events(folder / "2.json")[0].name == "good");
+}
+
 TEST_CASE("a trace that cannot be written throws from stop() and warns from its destructor") {
   std::string warned;
   const auto before = set_warning_handler([&](const std::string& m) { warned += m; });
