@@ -1,0 +1,220 @@
+// Datasets: what gives an example, or a batch, for a number. Spelled as torch::data::datasets.
+//
+//     struct Squares : datasets::Dataset<Squares> {
+//       Example<> get(size_t i) override { … }
+//       std::optional<size_t> size() const override { return 100; }
+//     };
+//     auto batches = Squares().map(transforms::Stack<>());
+#pragma once
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "halftape/autograd/ops/shape.h"
+#include "halftape/core/array_ref.h"
+#include "halftape/core/check.h"
+#include "halftape/io/data/archive.h"
+#include "halftape/io/data/example.h"
+
+namespace halftape::data::datasets {
+
+template <class Source, class Transform>
+class MapDataset;
+
+namespace detail {
+template <class T>
+inline constexpr bool is_optional = false;
+template <class T>
+inline constexpr bool is_optional<std::optional<T>> = true;
+}  // namespace detail
+
+/// Gives a batch for a request: a list of indices, a number of examples, or a type of the user's.
+/// `Self` is the derived class. A Batch that is an optional makes the dataset stateful: it says
+/// itself when it is at its end.
+///
+/// A DataLoader with workers copies the dataset once for each of them, and calls get_batch() of
+/// different copies at the same time; what copies share must bear that. Tensors that nobody writes
+/// do.
+template <class Self, class Batch = std::vector<Example<>>, class BatchRequest = ArrayRef<size_t>>
+class BatchDataset {
+ public:
+  using SelfType = Self;
+  using BatchType = Batch;
+  using BatchRequestType = BatchRequest;
+  static constexpr bool is_stateful = detail::is_optional<Batch>;
+
+  BatchDataset() = default;
+  BatchDataset(const BatchDataset&) = default;
+  BatchDataset(BatchDataset&&) = default;
+  BatchDataset& operator=(const BatchDataset&) = default;
+  BatchDataset& operator=(BatchDataset&&) = default;
+  virtual ~BatchDataset() = default;
+
+  virtual Batch get_batch(BatchRequest request) = 0;
+  /// The number of examples, where there is one.
+  virtual std::optional<size_t> size() const = 0;
+
+  /// The dataset whose batches have gone through `transform`.
+  template <class Transform>
+  MapDataset<Self, Transform> map(Transform transform) & {
+    return {static_cast<Self&>(*this), std::move(transform)};
+  }
+  template <class Transform>
+  MapDataset<Self, Transform> map(Transform transform) && {
+    return {std::move(static_cast<Self&>(*this)), std::move(transform)};
+  }
+};
+
+/// Gives one example for an index; a batch is a vector of them.
+template <class Self, class SingleExample = Example<>>
+class Dataset : public BatchDataset<Self, std::vector<SingleExample>> {
+ public:
+  using ExampleType = SingleExample;
+  virtual ExampleType get(size_t index) = 0;
+  std::vector<ExampleType> get_batch(ArrayRef<size_t> indices) override {
+    std::vector<ExampleType> batch;
+    batch.reserve(indices.size());
+    for (const size_t i : indices) batch.push_back(get(i));
+    return batch;
+  }
+};
+
+/// Asked for a number of examples, and gives those that come next.
+template <class Self, class Batch = std::vector<Example<>>>
+using StreamDataset = BatchDataset<Self, Batch, size_t>;
+
+/// Decides itself what comes next, and gives nothing at its end, until reset().
+template <class Self, class Batch = std::vector<Example<>>, class BatchRequest = size_t>
+class StatefulDataset : public BatchDataset<Self, std::optional<Batch>, BatchRequest> {
+ public:
+  virtual void reset() = 0;
+  virtual void save(serialize::OutputArchive& archive) const = 0;
+  virtual void load(serialize::InputArchive& archive) = 0;
+};
+
+/// One dataset in many hands: its copies, those of a loader's workers too, are the same dataset.
+template <class Underlying>
+class SharedBatchDataset
+    : public BatchDataset<SharedBatchDataset<Underlying>, typename Underlying::BatchType,
+                          typename Underlying::BatchRequestType> {
+ public:
+  using BatchType = typename Underlying::BatchType;
+  using BatchRequestType = typename Underlying::BatchRequestType;
+  SharedBatchDataset(std::shared_ptr<Underlying> shared) : shared_(std::move(shared)) {}  // NOLINT
+
+  BatchType get_batch(BatchRequestType request) override {
+    return shared_->get_batch(std::move(request));
+  }
+  std::optional<size_t> size() const override { return shared_->size(); }
+  void reset() { shared_->reset(); }
+
+  Underlying& operator*() { return *shared_; }
+  const Underlying& operator*() const { return *shared_; }
+  Underlying* operator->() { return shared_.get(); }
+  const Underlying* operator->() const { return shared_.get(); }
+
+ private:
+  std::shared_ptr<Underlying> shared_;
+};
+
+template <class Underlying, class... Args>
+SharedBatchDataset<Underlying> make_shared_dataset(Args&&... args) {
+  return std::make_shared<Underlying>(std::forward<Args>(args)...);
+}
+
+namespace detail {
+template <class Batch>
+struct Mapped {
+  using Input = Batch;
+  template <class Output>
+  using Result = Output;
+};
+template <class Batch>
+struct Mapped<std::optional<Batch>> {
+  using Input = Batch;
+  template <class Output>
+  using Result = std::optional<Output>;
+};
+template <class Source, class Transform>
+using MappedBatch = typename Mapped<typename Source::BatchType>::template Result<
+    typename Transform::OutputBatchType>;
+}  // namespace detail
+
+/// What map() makes.
+template <class Source, class Transform>
+class MapDataset
+    : public BatchDataset<MapDataset<Source, Transform>, detail::MappedBatch<Source, Transform>,
+                          typename Source::BatchRequestType> {
+ public:
+  using DatasetType = Source;
+  using TransformType = Transform;
+  using BatchRequestType = typename Source::BatchRequestType;
+  using OutputBatchType = detail::MappedBatch<Source, Transform>;
+  static_assert(std::is_same_v<typename detail::Mapped<typename Source::BatchType>::Input,
+                               typename Transform::InputBatchType>,
+                "map: the transform must take the batches that the dataset gives");
+
+  MapDataset(Source dataset, Transform transform)
+      : dataset_(std::move(dataset)), transform_(std::move(transform)) {}
+
+  OutputBatchType get_batch(BatchRequestType request) override {
+    auto batch = dataset_.get_batch(std::move(request));
+    if constexpr (Source::is_stateful) {
+      if (!batch) return std::nullopt;
+      return transform_.apply_batch(*std::move(batch));
+    } else {
+      return transform_.apply_batch(std::move(batch));
+    }
+  }
+  std::optional<size_t> size() const override { return dataset_.size(); }
+  /// Of a stateful dataset.
+  void reset() { dataset_.reset(); }
+  const Source& dataset() const { return dataset_; }
+  const Transform& transform() const { return transform_; }
+
+ private:
+  Source dataset_;
+  Transform transform_;
+};
+
+/// The rows of one tensor, or of a stack of tensors.
+struct TensorDataset : public Dataset<TensorDataset, TensorExample> {
+  explicit TensorDataset(const std::vector<Tensor>& tensors) : TensorDataset(stack(tensors)) {}
+  explicit TensorDataset(Tensor t) : tensor(std::move(t)) {}
+  TensorExample get(size_t index) override { return tensor[static_cast<int64_t>(index)]; }
+  std::optional<size_t> size() const override { return static_cast<size_t>(tensor.size(0)); }
+  Tensor tensor;
+};
+
+/// Rows of one tensor, each with its row of another: what most datasets are once they are read.
+template <class Self>
+class LabelledDataset : public Dataset<Self> {
+ public:
+  /// data: (count, …), targets: (count, …). Throws when the counts differ.
+  LabelledDataset(Tensor data, Tensor targets)
+      : data_(std::move(data)), targets_(std::move(targets)) {
+    HALFTAPE_CHECK(data_.dim() > 0 && targets_.dim() > 0 && data_.size(0) == targets_.size(0),
+                   "dataset: data ", data_.sizes(), " and targets ", targets_.sizes(),
+                   " must have the same first dimension");
+  }
+  Example<> get(size_t index) override {
+    const auto i = static_cast<int64_t>(index);
+    return {data_[i], targets_[i]};
+  }
+  std::optional<size_t> size() const override { return static_cast<size_t>(data_.size(0)); }
+  /// All of it, each in one tensor.
+  const Tensor& data() const { return data_; }
+  const Tensor& targets() const { return targets_; }
+
+ private:
+  Tensor data_, targets_;
+};
+
+/// Two tensors of the user's own: LabelledTensors(x, y).
+struct LabelledTensors : public LabelledDataset<LabelledTensors> {
+  using LabelledDataset::LabelledDataset;
+};
+
+}  // namespace halftape::data::datasets

@@ -1,0 +1,217 @@
+// The samplers' orders and their positions.
+#include "halftape/io/data/sampler.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "halftape/core/check.h"
+#include "halftape/core/formula/philox.h"
+#include "halftape/core/random.h"
+
+namespace halftape::data::samplers {
+namespace {
+
+/// 64-bit numbers of a stream of its own for every seed and epoch. The default generators count in
+/// the lower half of the counter alone, and so never meet it.
+class Draws {
+ public:
+  Draws(uint64_t seed, uint64_t epoch) : seed_(seed), epoch_(epoch) {}
+  uint64_t next() {
+    if (used_ == 4) block_ = philox(seed_, counter_++, epoch_ + 1), used_ = 0;
+    const uint64_t low = block_.v[used_], high = block_.v[used_ + 1];
+    used_ += 2;
+    return high << 32 | low;
+  }
+  /// Uniform in [0, n): the numbers at the end that would favour some remainders are drawn again.
+  uint64_t below(uint64_t n) {
+    const uint64_t unfair = (0 - n) % n;  // 2^64 mod n
+    uint64_t x = next();
+    while (x < unfair) x = next();
+    return x % n;
+  }
+
+ private:
+  uint64_t seed_, epoch_, counter_ = 0;
+  PhiloxBlock block_{};
+  int used_ = 4;
+};
+
+uint64_t drawn_seed() {
+  const RandomKey key = random_reserve(kCPU, 2);
+  return uint64_t{random_bits(key.seed, key.offset, 1)} << 32 |
+         random_bits(key.seed, key.offset, 0);
+}
+
+size_t count_of(int64_t size) {
+  HALFTAPE_CHECK(size >= 0, "RandomSampler: a size of ", size);
+  return static_cast<size_t>(size);
+}
+
+/// How many examples are next: none at the end.
+size_t step(size_t index, size_t end, size_t batch_size) {
+  return std::min(batch_size, end - index);
+}
+
+/// A saved index that lies within the sampler.
+size_t read_index(const serialize::InputArchive& archive, size_t end) {
+  const uint64_t index = archive.read("index");
+  HALFTAPE_CHECK(index <= end, "sampler: the saved position ", index,
+                 " lies beyond this sampler's ", end, " examples");
+  return index;
+}
+
+void same(const serialize::InputArchive& archive, const char* name, uint64_t mine) {
+  const uint64_t saved = archive.read(name);
+  HALFTAPE_CHECK(saved == mine, "sampler: saved with ", name, " = ", saved, ", this one has ", mine,
+                 ": its order is another, and a position in it means nothing");
+}
+
+}  // namespace
+
+std::vector<size_t> permutation(size_t count, uint64_t seed, uint64_t epoch) {
+  std::vector<size_t> order(count);
+  std::iota(order.begin(), order.end(), size_t{0});
+  Draws draws(seed, epoch);
+  for (size_t i = count; i > 1; --i) std::swap(order[i - 1], order[draws.below(i)]);
+  return order;
+}
+
+// --- Sequential
+
+void SequentialSampler::reset(std::optional<size_t> new_size) {
+  size_ = new_size.value_or(size_);
+  index_ = 0;
+}
+
+std::optional<std::vector<size_t>> SequentialSampler::next(size_t batch_size) {
+  const size_t n = step(index_, size_, batch_size);
+  if (n == 0) return std::nullopt;
+  std::vector<size_t> indices(n);
+  std::iota(indices.begin(), indices.end(), index_);
+  index_ += n;
+  return indices;
+}
+
+void SequentialSampler::save(serialize::OutputArchive& archive) const {
+  archive.write("index", index_);
+}
+void SequentialSampler::load(serialize::InputArchive& archive) {
+  index_ = read_index(archive, size_);
+}
+
+// --- Random
+
+RandomSampler::RandomSampler(int64_t size, Dtype) : RandomSampler(size, drawn_seed()) {}
+RandomSampler::RandomSampler(int64_t size, uint64_t seed) : size_(count_of(size)), seed_(seed) {}
+
+void RandomSampler::reset(std::optional<size_t> new_size) {
+  const bool begun = index_ > 0;
+  size_ = new_size.value_or(size_);
+  set_epoch(epoch_ + (begun ? 1 : 0));
+}
+
+void RandomSampler::set_epoch(size_t epoch) {
+  epoch_ = epoch;
+  index_ = 0;
+  order_.clear();
+}
+
+std::optional<std::vector<size_t>> RandomSampler::next(size_t batch_size) {
+  const size_t n = step(index_, size_, batch_size);
+  if (n == 0) return std::nullopt;
+  if (order_.empty()) order_ = permutation(size_, seed_, epoch_);
+  const auto from = order_.begin() + static_cast<std::ptrdiff_t>(index_);
+  index_ += n;
+  return std::vector<size_t>(from, from + static_cast<std::ptrdiff_t>(n));
+}
+
+void RandomSampler::save(serialize::OutputArchive& archive) const {
+  archive.write("size", size_);
+  archive.write("seed", seed_);
+  archive.write("epoch", epoch_);
+  archive.write("index", index_);
+}
+
+void RandomSampler::load(serialize::InputArchive& archive) {
+  same(archive, "size", size_);
+  const size_t index = read_index(archive, size_), epoch = archive.read("epoch");
+  seed_ = archive.read("seed");
+  set_epoch(epoch);
+  index_ = index;
+}
+
+// --- Distributed
+
+namespace detail {
+
+void Share::reset(std::optional<size_t> new_size) {
+  const bool begun = index_ > 0;
+  size_ = new_size.value_or(size_);
+  set_epoch(epoch_ + (begun ? 1 : 0));
+}
+
+void Share::rewind() {
+  index_ = 0;
+  ordered_ = false;
+}
+
+std::optional<std::vector<size_t>> Share::next(size_t batch_size) {
+  const size_t mine = local_sample_count(), n = step(index_, mine, batch_size);
+  if (n == 0) return std::nullopt;
+  if (!ordered_) {
+    order_ = order(mine * num_replicas_);
+    ordered_ = true;
+  }
+  std::vector<size_t> indices(n);
+  for (size_t i = 0; i < n; ++i) {
+    const size_t position = rank_ * mine + index_ + i;
+    indices[i] = (order_.empty() ? position : order_[position]) % size_;
+  }
+  index_ += n;
+  return indices;
+}
+
+void Share::save(serialize::OutputArchive& archive) const {
+  archive.write("size", size_);
+  archive.write("num_replicas", num_replicas_);
+  archive.write("allow_duplicates", allow_duplicates_);
+  archive.write("seed", seed_);
+  archive.write("epoch", epoch_);
+  archive.write("index", index_);
+}
+
+void Share::load(serialize::InputArchive& archive) {
+  same(archive, "size", size_);
+  same(archive, "num_replicas", num_replicas_);
+  same(archive, "allow_duplicates", allow_duplicates_);
+  const size_t index = read_index(archive, local_sample_count()), epoch = archive.read("epoch");
+  seed_ = archive.read("seed");
+  set_epoch(epoch);
+  index_ = index;
+}
+
+}  // namespace detail
+
+// --- Streams
+
+void StreamSampler::reset(std::optional<size_t> new_size) {
+  epoch_size_ = new_size.value_or(epoch_size_);
+  index_ = 0;
+}
+
+std::optional<BatchSize> StreamSampler::next(size_t batch_size) {
+  const size_t n = step(index_, epoch_size_, batch_size);
+  if (n == 0) return std::nullopt;
+  index_ += n;
+  return BatchSize(n);
+}
+
+void StreamSampler::save(serialize::OutputArchive& archive) const {
+  archive.write("index", index_);
+}
+void StreamSampler::load(serialize::InputArchive& archive) {
+  index_ = read_index(archive, epoch_size_);
+}
+
+}  // namespace halftape::data::samplers

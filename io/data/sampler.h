@@ -1,0 +1,193 @@
+// Samplers: which examples make the next batch. Spelled as torch::data::samplers.
+//
+// A sampler's order is a matter of integers alone: the same on every machine, and its position is a
+// few numbers that save() writes and load() reads.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "halftape/core/check.h"
+#include "halftape/core/dtype.h"
+#include "halftape/io/data/archive.h"
+
+namespace halftape::data::samplers {
+
+/// What a request for a batch must tell when it is neither a list of indices nor a number.
+struct CustomBatchRequest {
+  CustomBatchRequest() = default;
+  CustomBatchRequest(const CustomBatchRequest&) = default;
+  CustomBatchRequest(CustomBatchRequest&&) noexcept = default;
+  CustomBatchRequest& operator=(const CustomBatchRequest&) = default;
+  CustomBatchRequest& operator=(CustomBatchRequest&&) noexcept = default;
+  virtual ~CustomBatchRequest() = default;
+  /// Of examples.
+  virtual size_t size() const = 0;
+};
+
+/// A loader resumes in the middle of an epoch by what save() wrote: all that next() depends on.
+template <class BatchRequest = std::vector<size_t>>
+class Sampler {
+ public:
+  using BatchRequestType = BatchRequest;
+  Sampler() = default;
+  Sampler(const Sampler&) = default;
+  Sampler(Sampler&&) = default;
+  Sampler& operator=(const Sampler&) = default;
+  Sampler& operator=(Sampler&&) = default;
+  virtual ~Sampler() = default;
+  /// To the first example of an epoch, if need be of a dataset of another size.
+  virtual void reset(std::optional<size_t> new_size) = 0;
+  /// Up to `batch_size` examples; nothing at the end of the epoch.
+  virtual std::optional<BatchRequest> next(size_t batch_size) = 0;
+  virtual void save(serialize::OutputArchive& archive) const = 0;
+  /// Throws Error, changing nothing, for a state that belongs to another sampler.
+  virtual void load(serialize::InputArchive& archive) = 0;
+};
+
+/// A random order of `count` numbers that depends on the seed and the epoch alone: Fisher and
+/// Yates's shuffle with Philox's bits, without bias.
+std::vector<size_t> permutation(size_t count, uint64_t seed, uint64_t epoch);
+
+/// 0, 1, 2, …
+class SequentialSampler : public Sampler<> {
+ public:
+  explicit SequentialSampler(size_t size) : size_(size) {}
+  void reset(std::optional<size_t> new_size = {}) override;
+  std::optional<std::vector<size_t>> next(size_t batch_size) override;
+  void save(serialize::OutputArchive& archive) const override;
+  void load(serialize::InputArchive& archive) override;
+  size_t index() const noexcept { return index_; }
+
+ private:
+  size_t size_, index_ = 0;
+};
+
+/// Every index once, in the order permutation(size, seed, epoch()). reset() goes to the next epoch,
+/// unless this one has not begun.
+class RandomSampler : public Sampler<> {
+ public:
+  /// The seed is drawn from the CPU's default generator: manual_seed() decides the order. The dtype
+  /// is LibTorch's, and without meaning here.
+  explicit RandomSampler(int64_t size, Dtype index_dtype = kInt64);
+  RandomSampler(int64_t size, uint64_t seed);
+  void reset(std::optional<size_t> new_size = {}) override;
+  std::optional<std::vector<size_t>> next(size_t batch_size) override;
+  void save(serialize::OutputArchive& archive) const override;
+  void load(serialize::InputArchive& archive) override;
+  /// To the beginning of that epoch.
+  void set_epoch(size_t epoch);
+  size_t epoch() const noexcept { return epoch_; }
+  size_t index() const noexcept { return index_; }
+  uint64_t seed() const noexcept { return seed_; }
+
+ private:
+  size_t size_, index_ = 0, epoch_ = 0;
+  uint64_t seed_;
+  std::vector<size_t> order_;  // of this epoch; empty before the first next()
+};
+
+/// A share of the examples for each of several processes, of equal size: `rank` has the rank-th
+/// stretch of the epoch's order. With allow_duplicates the first examples fill up the last share;
+/// without, those of the dataset that do not fill the shares, the last ones, are left out.
+template <class BatchRequest = std::vector<size_t>>
+class DistributedSampler : public Sampler<BatchRequest> {
+ public:
+  DistributedSampler(size_t size, size_t num_replicas, size_t rank, bool allow_duplicates)
+      : size_(size), num_replicas_(num_replicas), rank_(rank), allow_duplicates_(allow_duplicates) {
+    HALFTAPE_CHECK(rank < num_replicas, "sampler: rank ", rank, " of ", num_replicas,
+                   " replicas; ranks are counted from 0");
+  }
+  /// To the beginning of that epoch. All ranks must be in the same one; they are without a call,
+  /// too, as reset() goes to the next.
+  void set_epoch(size_t epoch) {
+    epoch_ = epoch;
+    rewind();
+  }
+  size_t epoch() const { return epoch_; }
+
+ protected:
+  virtual void rewind() = 0;
+  size_t local_sample_count() const {
+    return (size_ + (allow_duplicates_ ? num_replicas_ - 1 : 0)) / num_replicas_;
+  }
+
+  size_t size_, num_replicas_, rank_, epoch_ = 0;
+  bool allow_duplicates_;
+};
+
+namespace detail {
+/// What the two samplers below share: the position in this rank's share.
+class Share : public DistributedSampler<> {
+ public:
+  void reset(std::optional<size_t> new_size = {}) override;
+  std::optional<std::vector<size_t>> next(size_t batch_size) override;
+  void save(serialize::OutputArchive& archive) const override;
+  /// The rank may be another: each process loads what one of them saved.
+  void load(serialize::InputArchive& archive) override;
+  /// Of the next example in this rank's share of the order, counted over all ranks.
+  size_t index() const noexcept { return rank_ * local_sample_count() + index_; }
+
+ protected:
+  Share(size_t size, size_t num_replicas, size_t rank, bool allow_duplicates, uint64_t seed)
+      : DistributedSampler(size, num_replicas, rank, allow_duplicates), seed_(seed) {}
+  void rewind() override;
+  /// The order of `count` positions in this epoch; empty for one after the other.
+  virtual std::vector<size_t> order(size_t count) const = 0;
+
+  uint64_t seed_;
+
+ private:
+  size_t index_ = 0;
+  std::vector<size_t> order_;
+  bool ordered_ = false;
+};
+}  // namespace detail
+
+/// In random order, which is the same on all ranks: give them the same seed.
+class DistributedRandomSampler : public detail::Share {
+ public:
+  explicit DistributedRandomSampler(size_t size, size_t num_replicas = 1, size_t rank = 0,
+                                    bool allow_duplicates = true, uint64_t seed = 0)
+      : Share(size, num_replicas, rank, allow_duplicates, seed) {}
+
+ private:
+  std::vector<size_t> order(size_t count) const override {
+    return permutation(count, seed_, epoch_);
+  }
+};
+
+/// One after the other.
+class DistributedSequentialSampler : public detail::Share {
+ public:
+  explicit DistributedSequentialSampler(size_t size, size_t num_replicas = 1, size_t rank = 0,
+                                        bool allow_duplicates = true)
+      : Share(size, num_replicas, rank, allow_duplicates, 0) {}
+
+ private:
+  std::vector<size_t> order(size_t) const override { return {}; }
+};
+
+/// A number of examples: what a StreamDataset is asked for.
+struct BatchSize : public CustomBatchRequest {
+  explicit BatchSize(size_t n) : size_(n) {}
+  size_t size() const noexcept override { return size_; }
+  operator size_t() const noexcept { return size_; }  // NOLINT: it is a number
+
+  size_t size_;
+};
+
+/// Batch sizes, until an epoch's number of examples has been asked for.
+class StreamSampler : public Sampler<BatchSize> {
+ public:
+  explicit StreamSampler(size_t epoch_size) : epoch_size_(epoch_size) {}
+  void reset(std::optional<size_t> new_size = {}) override;
+  std::optional<BatchSize> next(size_t batch_size) override;
+  void save(serialize::OutputArchive& archive) const override;
+  void load(serialize::InputArchive& archive) override;
+
+ private:
+  size_t epoch_size_, index_ = 0;
+};
+
+}  // namespace halftape::data::samplers
