@@ -1,0 +1,377 @@
+// DataLoader: batches of a dataset in a sampler's order, loaded ahead by threads. Spelled as
+// torch::data's.
+//
+//     auto loader = make_data_loader(datasets::Digits().map(transforms::Stack<>()),
+//                                    DataLoaderOptions(64).workers(2));
+//     for (int epoch = 0; epoch < 10; ++epoch)
+//       for (auto& batch : *loader) train(batch.data, batch.target);
+#pragma once
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "halftape/core/check.h"
+#include "halftape/io/data/archive.h"
+#include "halftape/io/data/dataset.h"
+#include "halftape/io/data/iterator.h"
+#include "halftape/io/data/loader_options.h"
+#include "halftape/io/data/pin.h"
+#include "halftape/io/data/queue.h"
+#include "halftape/io/data/sampler.h"
+
+namespace halftape::data {
+
+/// What a worker threw, passed on to whom the batch was for. The iterator stays usable: the next
+/// batch is the one after that which failed.
+struct WorkerException : public Error {
+  explicit WorkerException(std::exception_ptr original);
+  std::exception_ptr original_exception;
+};
+
+/// What all loaders share: iteration, workers, and loading ahead. Batches, their order and the
+/// examples in them are the same for any number of workers as long as enforce_ordering is on.
+/// Without workers, exceptions of the dataset come through as they are.
+template <class Dataset, class Batch, class BatchRequest>
+class DataLoaderBase {
+ public:
+  using BatchType = Batch;
+  using BatchRequestType = BatchRequest;
+
+  DataLoaderBase(const DataLoaderBase&) = delete;
+  DataLoaderBase& operator=(const DataLoaderBase&) = delete;
+  /// Waits for the batches that workers have begun.
+  virtual ~DataLoaderBase() { join(); }
+
+  /// Begins an epoch; after load_state_dict(), goes on where that one stood. Where a loop was left
+  /// early, what had been loaded ahead for it is dropped. With workers, throws while another
+  /// iterator is in use.
+  Iterator<Batch> begin() {
+    HALFTAPE_CHECK(options_.workers == 0 || !in_use(),
+                   "Attempted to get a new DataLoader iterator while another iterator is not yet "
+                   "exhausted");
+    drop_prefetched();
+    if (!std::exchange(resumed_, false)) {
+      if (std::exchange(in_epoch_, false)) ++epoch_;
+      rewind();
+      position_ = position();
+    }
+    over_ = exhausted_ = false;
+    auto cursor = std::make_shared<detail::Cursor<Batch>>(
+        [this, alive = std::weak_ptr(alive_)]() -> std::optional<Batch> {
+          HALFTAPE_CHECK(!alive.expired(), "DataLoader: the iterator's loader is no more");
+          return next();
+        });
+    cursor_ = cursor;
+    return Iterator<Batch>(std::move(cursor));
+  }
+  Iterator<Batch> end() { return {}; }
+
+  /// Ends the workers; the loader gives nothing more afterwards.
+  void join() {
+    if (std::exchange(joined_, true)) return;
+    over_ = true;
+    shuttle_.drain();
+    for (size_t i = 0; i < threads_.size(); ++i) shuttle_.push_job({});
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  const FullDataLoaderOptions& options() const noexcept { return options_; }
+  /// The epoch that is under way, or that the next begin() starts; the first is 0. A loop that was
+  /// left early counts as one.
+  size_t epoch() const noexcept { return epoch_; }
+
+ protected:
+  /// Where the source of requests stands: what its save() wrote.
+  using Position = std::map<std::string, uint64_t>;
+
+  DataLoaderBase(Dataset dataset, const DataLoaderOptions& options)
+      : options_(options), dataset_(std::move(dataset)), pin_(options_.pin_memory && has_gpu()) {
+    order_anew();
+  }
+
+  /// To be called when the derived class can be asked for requests.
+  void start_workers() {
+    if constexpr (std::is_copy_constructible_v<Dataset>) {
+      try {
+        for (size_t i = 0; i < options_.workers; ++i)
+          threads_.emplace_back(
+              [this, dataset = Dataset(std::as_const(dataset_))]() mutable { work(dataset); });
+      } catch (...) {
+        join();
+        throw;
+      }
+    } else {
+      HALFTAPE_CHECK(options_.workers == 0,
+                     "DataLoader: each worker needs a copy of the dataset, and this one cannot be "
+                     "copied; use make_shared_dataset(), or workers(0)");
+    }
+  }
+
+  /// The next request; nothing at the end.
+  virtual std::optional<BatchRequest> draw() = 0;
+  virtual void rewind() = 0;
+  virtual Position position() const { return {}; }
+
+  void drop_prefetched() {
+    shuttle_.drain();
+    positions_.clear();
+    order_anew();
+  }
+
+  FullDataLoaderOptions options_;
+  Dataset dataset_;
+  Position position_;  // after the batch that was passed on last
+  size_t epoch_ = 0;
+  bool in_epoch_ = false;  // a batch of it has been asked for, and its end not been seen
+  bool resumed_ = false;   // the next begin() goes on in an epoch
+  bool over_ = false;      // nothing more before begin()
+
+ private:
+  struct Job {
+    size_t sequence_number = 0;
+    std::optional<BatchRequest> request;  // without: the worker ends
+  };
+  struct Result {
+    size_t sequence_number = 0;
+    std::optional<Batch> batch;  // without: a stateful dataset has no more
+    std::exception_ptr exception;
+  };
+
+  bool in_use() const {
+    const auto cursor = cursor_.lock();
+    return cursor && !cursor->known_over();
+  }
+
+  std::optional<Batch> load(Dataset& dataset, BatchRequest request) const {
+    std::optional<Batch> batch = dataset.get_batch(std::move(request));
+    if (pin_ && batch) return detail::pinned(*std::move(batch));
+    return batch;
+  }
+
+  void work(Dataset& dataset) {
+    for (;;) {
+      Job job = shuttle_.pop_job();
+      if (!job.request) return;
+      Result result{.sequence_number = job.sequence_number, .batch = {}, .exception = {}};
+      try {
+        result.batch = load(dataset, *std::move(job.request));
+      } catch (...) {
+        result.exception = std::current_exception();
+      }
+      shuttle_.push_result(std::move(result));
+    }
+  }
+
+  std::optional<Batch> next() {
+    if (over_) return std::nullopt;
+    in_epoch_ = true;
+    std::optional<Batch> batch = options_.workers == 0 ? load_now() : await();
+    if (!batch) {
+      over_ = true;
+      in_epoch_ = false;
+      ++epoch_;
+      position_ = position();
+    }
+    return batch;
+  }
+
+  std::optional<Batch> load_now() {
+    std::optional<BatchRequest> request = draw();
+    if (!request) return std::nullopt;
+    Position after = position();
+    std::optional<Batch> batch = load(dataset_, *std::move(request));
+    position_ = std::move(after);
+    return batch;
+  }
+
+  std::optional<Batch> await() {
+    for (;;) {
+      prefetch();
+      std::optional<Result> result =
+          sequencer_->next([this] { return shuttle_.pop_result(options_.timeout); });
+      if (!result) return std::nullopt;
+      Position after = std::move(positions_.front());
+      positions_.pop_front();
+      if (result->exception) throw WorkerException(result->exception);
+      if (!result->batch) {
+        exhausted_ = true;
+        continue;
+      }
+      position_ = std::move(after);
+      prefetch();  // so that workers are busy while the caller is
+      return std::move(result->batch);
+    }
+  }
+
+  void prefetch() {
+    while (!exhausted_ && positions_.size() < options_.max_jobs) {
+      Job job{.sequence_number = issued_, .request = draw()};
+      if (!job.request) {
+        exhausted_ = true;
+        return;
+      }
+      positions_.push_back(position());
+      shuttle_.push_job(std::move(job));
+      ++issued_;
+    }
+  }
+
+  void order_anew() {
+    issued_ = 0;
+    if (options_.enforce_ordering)
+      sequencer_ =
+          std::make_unique<detail::sequencers::OrderedSequencer<Result>>(options_.max_jobs);
+    else
+      sequencer_ = std::make_unique<detail::sequencers::NoSequencer<Result>>();
+  }
+
+  bool pin_;
+  bool exhausted_ = false;  // nothing more to draw
+  bool joined_ = false;
+  size_t issued_ = 0;               // jobs
+  std::deque<Position> positions_;  // after each job that has been issued and not passed on
+  std::unique_ptr<detail::sequencers::Sequencer<Result>> sequencer_;
+  std::weak_ptr<detail::Cursor<Batch>> cursor_;  // of the latest begin()
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>();
+  detail::DataShuttle<Job, Result> shuttle_;
+  std::vector<std::thread> threads_;
+};
+
+/// A loader whose sampler says what comes next.
+template <class Dataset, class Sampler>
+class StatelessDataLoader : public DataLoaderBase<Dataset, typename Dataset::BatchType,
+                                                  typename Sampler::BatchRequestType> {
+  using Base =
+      DataLoaderBase<Dataset, typename Dataset::BatchType, typename Sampler::BatchRequestType>;
+
+ public:
+  using StateDict = std::map<std::string, double>;
+
+  StatelessDataLoader(Dataset dataset, Sampler sampler, const DataLoaderOptions& options)
+      : Base(std::move(dataset), options), sampler_(std::move(sampler)) {
+    this->position_ = position();
+    this->start_workers();
+  }
+  ~StatelessDataLoader() override { this->join(); }
+
+  /// For set_epoch(), before begin(). While a loop is under way, workers have it run ahead.
+  Sampler& sampler() noexcept { return sampler_; }
+
+  /// Where the loop stands: after the batch that it has got last, whatever was loaded ahead. A
+  /// loader with the same dataset and sampler goes on with the batch after it, with any number of
+  /// workers; a state that was saved with an epoch's last batch gives an epoch without any more.
+  /// Throws in an epoch whose batches several workers pass on out of order.
+  StateDict state_dict() const;
+  /// Throws Error, changing nothing, for a state that the sampler cannot take. Iterators of before
+  /// are at their end.
+  void load_state_dict(const StateDict& saved);
+
+ private:
+  std::optional<typename Base::BatchRequestType> draw() override {
+    auto request = sampler_.next(this->options_.batch_size);
+    if (request && this->options_.drop_last && request->size() < this->options_.batch_size)
+      return std::nullopt;
+    return request;
+  }
+  void rewind() override { sampler_.reset(std::nullopt); }
+  typename Base::Position position() const override {
+    serialize::OutputArchive archive;
+    sampler_.save(archive);
+    return archive.numbers();
+  }
+
+  Sampler sampler_;
+};
+
+/// A loader whose dataset says itself what comes next. With workers the dataset must be shared:
+/// make_shared_dataset().
+template <class Dataset>
+class StatefulDataLoader : public DataLoaderBase<Dataset, typename Dataset::BatchType::value_type,
+                                                 typename Dataset::BatchRequestType> {
+  using Base = DataLoaderBase<Dataset, typename Dataset::BatchType::value_type,
+                              typename Dataset::BatchRequestType>;
+
+ public:
+  StatefulDataLoader(Dataset dataset, const DataLoaderOptions& options)
+      : Base(std::move(dataset), options) {
+    this->start_workers();
+  }
+  ~StatefulDataLoader() override { this->join(); }
+
+ private:
+  std::optional<typename Base::BatchRequestType> draw() override {
+    return this->options_.batch_size;
+  }
+  void rewind() override { this->dataset_.reset(); }
+};
+
+/// Batches of `dataset`, which are those that `sampler` asks for.
+template <class Dataset, class Sampler>
+requires(!Dataset::is_stateful)
+    std::unique_ptr<StatelessDataLoader<Dataset, Sampler>> make_data_loader(
+        Dataset dataset, Sampler sampler, const DataLoaderOptions& options) {
+  return std::make_unique<StatelessDataLoader<Dataset, Sampler>>(std::move(dataset),
+                                                                 std::move(sampler), options);
+}
+
+/// The same with a sampler made from the dataset's size. Throws when the dataset has none.
+template <class Sampler = samplers::RandomSampler, class Dataset>
+requires(!Dataset::is_stateful && std::is_constructible_v<Sampler, size_t>)
+    std::unique_ptr<StatelessDataLoader<Dataset, Sampler>> make_data_loader(
+        Dataset dataset, const DataLoaderOptions& options = {}) {
+  const std::optional<size_t> size = dataset.size();
+  HALFTAPE_CHECK(size, "Expected the dataset to be sized in order to construct the Sampler");
+  return make_data_loader(std::move(dataset), Sampler(*size), options);
+}
+
+/// Of a stateful dataset.
+template <class Dataset>
+requires(Dataset::is_stateful) std::unique_ptr<StatefulDataLoader<Dataset>> make_data_loader(
+    Dataset dataset, const DataLoaderOptions& options = {}) {
+  return std::make_unique<StatefulDataLoader<Dataset>>(std::move(dataset), options);
+}
+
+// --- How it works
+
+namespace detail {
+/// A loader's state as numbers, and back. Integers that a double cannot hold are two of them.
+std::map<std::string, double> to_dict(const std::map<std::string, uint64_t>& numbers);
+std::map<std::string, uint64_t> from_dict(const std::map<std::string, double>& saved);
+inline constexpr const char* kSamplerPrefix = "sampler.";
+/// The numbers whose names begin with the prefix, without it.
+std::map<std::string, uint64_t> below(const std::map<std::string, uint64_t>& numbers,
+                                      const std::string& prefix);
+}  // namespace detail
+
+template <class Dataset, class Sampler>
+auto StatelessDataLoader<Dataset, Sampler>::state_dict() const -> StateDict {
+  HALFTAPE_CHECK(!this->in_epoch_ || this->options_.enforce_ordering || this->options_.workers < 2,
+                 "state_dict: with enforce_ordering(false) the batches so far are not the first "
+                 "ones of the order; save between epochs, or enforce the order");
+  std::map<std::string, uint64_t> numbers{{"epoch", this->epoch_}, {"in_epoch", this->in_epoch_}};
+  for (const auto& [name, value] : this->position_) numbers[detail::kSamplerPrefix + name] = value;
+  return detail::to_dict(numbers);
+}
+
+template <class Dataset, class Sampler>
+void StatelessDataLoader<Dataset, Sampler>::load_state_dict(const StateDict& saved) {
+  const serialize::InputArchive own(detail::from_dict(saved));
+  const size_t epoch = own.read("epoch"), in_epoch = own.read("in_epoch");
+  serialize::InputArchive archive(detail::below(own.numbers(), detail::kSamplerPrefix));
+  this->drop_prefetched();
+  sampler_.load(archive);
+  this->position_ = position();
+  this->epoch_ = epoch;
+  this->in_epoch_ = this->resumed_ = in_epoch != 0;
+  this->over_ = true;
+}
+
+}  // namespace halftape::data

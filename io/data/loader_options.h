@@ -1,0 +1,55 @@
+// How a DataLoader loads.
+#pragma once
+#include <chrono>
+#include <cstddef>
+#include <optional>
+
+#include "halftape/core/check.h"
+#include "halftape/core/options.h"
+
+namespace halftape::data {
+
+struct DataLoaderOptions {
+  DataLoaderOptions() = default;
+  DataLoaderOptions(size_t batch_size) : batch_size_(batch_size) {}  // NOLINT: as LibTorch
+
+  /// Examples in a batch.
+  HALFTAPE_ARG(size_t, batch_size) = 1;
+  /// Threads that load ahead; with 0 the caller loads, when it asks for a batch.
+  HALFTAPE_ARG(size_t, workers) = 0;
+  /// How many batches may be loaded or loading before they are asked for; twice the workers if left
+  /// out.
+  HALFTAPE_ARG(std::optional<size_t>, max_jobs);
+  /// How long to wait for a batch of the workers before an Error is thrown; for ever if left out.
+  HALFTAPE_ARG(std::optional<std::chrono::milliseconds>, timeout);
+  /// Are batches passed on in the sampler's order, or as workers get ready?
+  HALFTAPE_ARG(bool, enforce_ordering) = true;
+  /// Is a last batch with fewer examples left out?
+  HALFTAPE_ARG(bool, drop_last) = false;
+  /// Are tensors of a batch copied into pinned memory, from where to(kCUDA, true) does not wait?
+  /// Does nothing where there is no GPU.
+  HALFTAPE_ARG(bool, pin_memory) = false;
+};
+
+/// The same with nothing left open.
+struct FullDataLoaderOptions {
+  /// Throws for sizes that cannot be: no examples in a batch, or no jobs for the workers.
+  explicit FullDataLoaderOptions(const DataLoaderOptions& options)
+      : batch_size(options.batch_size()),
+        workers(options.workers()),
+        max_jobs(options.max_jobs().value_or(2 * options.workers())),
+        timeout(options.timeout()),
+        enforce_ordering(options.enforce_ordering()),
+        drop_last(options.drop_last()),
+        pin_memory(options.pin_memory()) {
+    HALFTAPE_CHECK(batch_size > 0, "DataLoader: batch_size is 0; it must be at least 1");
+    HALFTAPE_CHECK(workers == 0 || max_jobs > 0, "DataLoader: max_jobs is 0 with ", workers,
+                   " workers; it must be at least 1");
+  }
+
+  size_t batch_size, workers, max_jobs;
+  std::optional<std::chrono::milliseconds> timeout;
+  bool enforce_ordering, drop_last, pin_memory;
+};
+
+}  // namespace halftape::data

@@ -1,0 +1,130 @@
+// How a loader and its workers pass on jobs and results, and how results get back into order.
+#pragma once
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "halftape/core/check.h"
+
+namespace halftape::data::detail {
+
+/// First in, first out, for several threads.
+template <class T>
+class Queue {
+ public:
+  void push(T value) {
+    {
+      const std::lock_guard lock(mutex_);
+      values_.push_back(std::move(value));
+    }
+    filled_.notify_one();
+  }
+  /// Waits for a value; with a timeout, throws Error when none has come by then.
+  T pop(std::optional<std::chrono::milliseconds> timeout = {}) {
+    std::unique_lock lock(mutex_);
+    const auto ready = [this] { return !values_.empty(); };
+    if (!timeout)
+      filled_.wait(lock, ready);
+    else
+      HALFTAPE_CHECK(filled_.wait_for(lock, *timeout, ready),
+                     "Timeout in DataLoader queue while waiting for next batch (timeout was ",
+                     timeout->count(), " ms)");
+    T value = std::move(values_.front());
+    values_.pop_front();
+    return value;
+  }
+  /// Throws away what nobody has popped, and says how much it was.
+  size_t clear() {
+    std::deque<T> dropped;  // destroyed after the lock is given back
+    const std::lock_guard lock(mutex_);
+    dropped.swap(values_);
+    return dropped.size();
+  }
+
+ private:
+  std::deque<T> values_;
+  std::mutex mutex_;
+  std::condition_variable filled_;
+};
+
+/// Jobs one way and results the other. Workers pop jobs and push results; the other calls are one
+/// thread's.
+template <class Job, class Result>
+class DataShuttle {
+ public:
+  void push_job(Job job) {
+    jobs_.push(std::move(job));
+    ++in_flight_;
+  }
+  void push_result(Result result) { results_.push(std::move(result)); }
+  Job pop_job() { return jobs_.pop(); }
+  /// Nothing when no job is on its way. A timeout leaves everything as it is.
+  std::optional<Result> pop_result(std::optional<std::chrono::milliseconds> timeout = {}) {
+    if (in_flight_ == 0) return std::nullopt;
+    std::optional<Result> result = results_.pop(timeout);
+    --in_flight_;
+    return result;
+  }
+  /// Takes jobs back that no worker has begun, and waits for the others.
+  void drain() {
+    in_flight_ -= jobs_.clear();
+    while (in_flight_ > 0) pop_result();
+  }
+  size_t in_flight_jobs() const noexcept { return in_flight_; }
+
+ private:
+  Queue<Job> jobs_;
+  Queue<Result> results_;
+  size_t in_flight_ = 0;
+};
+
+namespace sequencers {
+
+/// The order in which results are passed on.
+template <class Result>
+struct Sequencer {
+  using ResultProducer = std::function<std::optional<Result>()>;
+  virtual ~Sequencer() = default;
+  virtual std::optional<Result> next(ResultProducer produce) = 0;
+};
+
+/// As they come.
+template <class Result>
+struct NoSequencer final : Sequencer<Result> {
+  std::optional<Result> next(typename Sequencer<Result>::ResultProducer produce) override {
+    return produce();
+  }
+};
+
+/// By their sequence_number; those that come early wait in a ring. At most `max_jobs` numbers may
+/// be on their way at a time.
+template <class Result>
+struct OrderedSequencer final : Sequencer<Result> {
+  explicit OrderedSequencer(size_t max_jobs) : buffer_(max_jobs) {}
+
+  std::optional<Result> next(typename Sequencer<Result>::ResultProducer produce) override {
+    std::optional<Result>& due = place(next_sequence_number_);
+    while (!due) {
+      std::optional<Result> result = produce();
+      if (!result) return std::nullopt;
+      place(result->sequence_number) = std::move(result);
+    }
+    ++next_sequence_number_;
+    return std::exchange(due, std::nullopt);
+  }
+
+  size_t next_sequence_number_ = 0;
+  std::vector<std::optional<Result>> buffer_;
+
+ private:
+  std::optional<Result>& place(size_t number) { return buffer_.at(number % buffer_.size()); }
+};
+
+}  // namespace sequencers
+}  // namespace halftape::data::detail
