@@ -1,0 +1,74 @@
+// Tables of numbers in text files: comma-separated values.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "halftape/core/options.h"
+#include "halftape/io/data/dataset.h"
+
+namespace halftape::data {
+
+/// A column by its name in the header or by its number from 0; -1 is the last.
+class Column {
+ public:
+  Column(const char* name) : which_(std::string(name)) {}       // NOLINT: either is a column
+  Column(std::string name) : which_(std::move(name)) {}         // NOLINT
+  Column(int number) : which_(static_cast<int64_t>(number)) {}  // NOLINT
+  Column(int64_t number) : which_(number) {}                    // NOLINT
+  const std::variant<int64_t, std::string>& which() const { return which_; }
+
+ private:
+  std::variant<int64_t, std::string> which_;
+};
+
+struct CSVOptions {
+  /// Is the first line one of names?
+  HALFTAPE_ARG(bool, header) = true;
+  HALFTAPE_ARG(char, separator) = ',';
+  /// The column that is the target, of the datasets; the others are the data.
+  HALFTAPE_ARG(Column, target) = -1;
+  HALFTAPE_ARG(Dtype, dtype) = kFloat32;
+  /// kInt64 for the numbers of classes: then each must be whole.
+  HALFTAPE_ARG(Dtype, target_dtype) = kFloat32;
+};
+
+/// What a file held.
+struct Table {
+  std::vector<std::string> columns;  // names; empty without a header
+  Tensor values;                     // (rows, columns), float64
+  std::vector<int64_t> lines;        // where each row stands in the file, from 1
+  /// The number of a column. Throws DataError when there is none, and names those there are.
+  int64_t index(const Column& column) const;
+};
+
+/// Every field must be a number, as C writes them, in any locale; "nan" and "inf" are. Fields may
+/// stand in double quotes and between blanks; lines may end as on Windows; empty lines are passed
+/// over. Throws DataError with line and column for anything else, and for lines of different
+/// length.
+Table read_csv(const std::filesystem::path& path, const CSVOptions& options = {});
+/// The same from text; `name` stands in messages.
+Table parse_csv(std::string_view text, const CSVOptions& options = {},
+                const std::string& name = "text");
+
+namespace datasets {
+
+/// Rows of a file: data (columns − 1,) and target (), of the options' dtypes.
+class CSV : public LabelledDataset<CSV> {
+ public:
+  explicit CSV(const std::filesystem::path& path, const CSVOptions& options = {});
+  /// Of a table that has been read. `name` stands in messages.
+  explicit CSV(const Table& table, const CSVOptions& options = {},
+               const std::string& name = "table");
+
+ private:
+  explicit CSV(const LabelledTensors& parts);
+};
+
+}  // namespace datasets
+}  // namespace halftape::data
