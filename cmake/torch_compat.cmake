@@ -8,6 +8,9 @@ target_link_libraries(halftape_torch_compat INTERFACE halftape)
 # What programs include instead of, or beside, <torch/torch.h>.
 set(forwards ${PROJECT_BINARY_DIR}/torch_compat)
 foreach(header torch/all.h torch/autograd.h torch/cuda.h torch/enum.h torch/nn.h torch/optim.h torch/types.h torch/utils.h
+        torch/data.h torch/data/dataloader.h torch/data/dataloader_options.h torch/data/datasets.h torch/data/datasets/base.h
+        torch/data/datasets/map.h torch/data/datasets/mnist.h torch/data/datasets/tensor.h torch/data/example.h
+        torch/data/iterator.h torch/data/samplers.h torch/data/transforms.h torch/data/worker_exception.h
         torch/ordered_dict.h torch/nn/cloneable.h torch/nn/functional.h torch/nn/init.h torch/nn/module.h torch/nn/modules.h
         torch/nn/options.h torch/nn/pimpl.h torch/nn/utils.h torch/nn/functional/activation.h
         torch/nn/functional/distance.h torch/nn/functional/dropout.h torch/nn/functional/linear.h
