@@ -166,27 +166,10 @@ bool Autocaster::cacheable(const Tensor& x) const {
 }
 
 namespace {
-/// In a step that becomes a graph: a copy that belongs to its replays. The optimizer's kernel in
-/// them writes it; a replay before which the leaf has changed otherwise begins with a cast.
-Array lowered_for_replays(Capture& capture, const Tensor& leaf, Dtype target) {
-  if (leaf.array().buffer()->exposed()) return leaf.array().to(target);
-  Array low = detail::find_low_copy(leaf, target);
-  if (low.defined() && capture.made_here(low)) return low;
-  low = Array(leaf.sizes(), target, leaf.device());
-  low.buffer()->hold_for_graph();
-  const auto seen = std::make_shared<std::optional<uint64_t>>();
-  capture.when_captured([=] { low.bump_version(); });  // nothing is in it yet
-  capture.before_replay([=] {
-    if (*seen != leaf.version() || leaf.array().buffer()->exposed())
-      backend(leaf.device()).copy(low, leaf.array());
-  });
-  capture.after_replay([=] { *seen = leaf.version(); });
-  detail::keep_low_copy(leaf, low, leaf.version());
-  return low;
-}
 /// A leaf's bytes in a 16-bit dtype: as the optimizer left them there, or cast, and kept for later.
 Array lowered(const Tensor& leaf, Dtype target) {
-  if (Capture* c = Capture::on(leaf.device())) return lowered_for_replays(*c, leaf, target);
+  // A replay begins with weights that anybody may have written since: it casts.
+  if (Capture::on(leaf.device())) return leaf.array().to(target);
   Array low = detail::find_low_copy(leaf, target);
   if (low.defined()) return low;
   const uint64_t version = leaf.version();
@@ -204,8 +187,11 @@ bool same_view(const Array& a, const Array& b) {
 Tensor Autocaster::cached(const Tensor& x, Dtype target) {
   if (!cacheable(x)) return halftape::cast(x, target);
   CachedCast& entry = cache[{x.impl(), target}];
-  const bool hit =
-      entry.lowered.defined() && entry.version == x.version() && same_view(entry.source, x.array());
+  // A cast that was made before the step is captured is none of its replays'.
+  const Capture* capture = Capture::on(x.device());
+  const bool hit = entry.lowered.defined() && entry.version == x.version() &&
+                   same_view(entry.source, x.array()) &&
+                   (!capture || capture->made_here(entry.lowered));
   if (!hit) entry = {x, x.array(), lowered(x, target), x.version()};
   return detail::recorded_cast(x, entry.lowered);
 }

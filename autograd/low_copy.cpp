@@ -3,6 +3,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "halftape/core/capture.h"
+
 namespace halftape::detail {
 namespace {
 
@@ -53,8 +55,9 @@ Array take_low_copy(const Tensor& leaf) {
   const auto found = table().copies.find(leaf.impl());
   if (found == table().copies.end()) return {};
   LowCopy& copy = found->second;
-  if (copy.counts(leaf) && copy.low.buffer()->only_graphs_hold_besides() &&
-      copy.idle++ < kMostIdleUpdates)
+  // In a step that becomes a graph each replay casts for itself (amp/autocast.cpp).
+  if (!Capture::on(leaf.device()) && copy.counts(leaf) &&
+      copy.low.buffer()->only_graphs_hold_besides() && copy.idle++ < kMostIdleUpdates)
     return std::exchange(copy.low, {});
   table().copies.erase(found);
   return {};

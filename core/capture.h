@@ -15,6 +15,8 @@ class Capture {
  public:
   /// The one that goes on in this thread on that device, else null.
   static Capture* on(Device device);
+  /// Does one go on in this thread, on any device?
+  static bool active();
 
   using Refresh = std::function<void(std::byte* bytes)>;
   /// `size` bytes on the device, aligned to 16, that hold what `refresh` writes: now, and anew
@@ -22,12 +24,6 @@ class Capture {
   virtual Array value(size_t size, Refresh refresh) = 0;
   /// Was it allocated in the step, so that it belongs to its replays alone?
   virtual bool made_here(const Array& array) const = 0;
-  /// What the host does besides: once when the step has been captured, and each time before or
-  /// after the device is set to work. By the last the versions of all arrays that the step writes
-  /// have been raised.
-  virtual void when_captured(std::function<void()> action) = 0;
-  virtual void before_replay(std::function<void()> action) = 0;
-  virtual void after_replay(std::function<void()> action) = 0;
   /// random_reserve() for a kernel that runs at every replay, each time on the next numbers.
   virtual RandomKey reserve_random(int64_t count) = 0;
 

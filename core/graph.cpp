@@ -63,8 +63,11 @@ class Trial final : public ForwardingBackend, public Stage {
       to().copy(copies.first, copies.second);
       copies.first.bump_version();  // what was made of the trial's bytes does not count
     }
+    to().synchronize();
     saved_.clear();
   }
+  /// What the step made for itself, some of which may still be there.
+  const Buffers& made() const { return made_; }
 
  private:
   void before(const std::string&, const Touched& touched) override {
@@ -117,8 +120,9 @@ class Held {
 /// Passes on what a replay can repeat, and refuses the rest; notes what the replays will touch.
 class Watch final : public ForwardingBackend, public Stage {
  public:
-  Watch(Device device, Backend& to, Held& held)
-      : ForwardingBackend(to), device_(device), held_(held) {}
+  /// `left`: what the trial made.
+  Watch(Device device, Backend& to, Held& held, Buffers left)
+      : ForwardingBackend(to), device_(device), held_(held), left_(std::move(left)) {}
 
   BufferPtr allocate(size_t bytes) override {
     HALFTAPE_CHECK(!lasting_,
@@ -145,12 +149,18 @@ class Watch final : public ForwardingBackend, public Stage {
     HALFTAPE_CHECK(a.device() == device_ || a.buffer()->pinned(), "a copy between ", device_,
                    " and ", a.device(), " inside a captured step: make the tensor on the device ",
                    "outside it, and copy new values into it between replays");
-    if (!made(a.buffer().get())) held_.add(a.buffer(), written);
+    if (made(a.buffer().get())) return;
+    HALFTAPE_CHECK(!left_.contains(a.buffer().get()),
+                   "Graph: the captured step goes on with what its trial has left, gradients that ",
+                   "are accumulated perhaps; begin the step with zero_grad(), or call it once ",
+                   "before the graph is made");
+    held_.add(a.buffer(), written);
   }
 
   Device device_;
   Held& held_;
   int lasting_ = 0;
+  const Buffers left_;
   Buffers made_;
 };
 
@@ -182,6 +192,8 @@ Capture* Capture::on(Device device) {
   return capturing && capturing_on == device ? capturing : nullptr;
 }
 
+bool Capture::active() { return capturing != nullptr; }
+
 /// The recording, and what goes with it: the bytes that are brought up to date before each replay.
 class Graph::Captured final : public Capture {
  public:
@@ -194,7 +206,8 @@ class Graph::Captured final : public Capture {
         recording_(std::move(recording)) {}
 
   void make(const std::function<void()>& step) {
-    const RandomState random = get_random_state();
+    const Generator random = get_generator(device_);
+    Buffers left;
     {
       Trial trial(device_, backend_);
       try {
@@ -204,20 +217,20 @@ class Graph::Captured final : public Capture {
         });
       } catch (...) {
         trial.put_back();
-        set_random_state(random);
+        set_generator(random, device_);
         throw;
       }
       trial.put_back();
-      backend_.synchronize();
+      left = trial.made();
     }
-    set_random_state(random);
+    set_generator(random, device_);
     // The first value is the start of the random numbers.
     value(sizeof(RandomKey), [this](std::byte* bytes) {
       const Generator now = get_generator(device_);
       const RandomKey start{now.seed, now.offset};
       std::memcpy(bytes, &start, sizeof start);
     });
-    Watch watch(device_, backend_, held_);
+    Watch watch(device_, backend_, held_, std::move(left));
     watch_ = &watch;
     recording_->record([&] {
       const BackendGuard guard(device_, watch);
@@ -226,11 +239,10 @@ class Graph::Captured final : public Capture {
     });
     watch_ = nullptr;
     held_.raise_versions();  // as the step has said, though nothing is done yet
-    for (const auto& f : captured_) f();
   }
 
   void replay() {
-    for (const auto& f : before_) f();
+    HALFTAPE_CHECK(!Stage::current(), "Graph: replayed inside the step of another graph");
     auto* const bytes = host_.data<uint8_t>();
     for (const Value& v : values_) v.refresh(reinterpret_cast<std::byte*>(bytes) + v.at);
     if (!current_ || std::memcmp(bytes, sent_.data(), used_) != 0) {
@@ -242,7 +254,6 @@ class Graph::Captured final : public Capture {
     recording_->replay();
     if (drawn_ > 0) random_reserve(device_, drawn_);
     held_.raise_versions();
-    for (const auto& f : after_) f();
   }
   int64_t size() const { return recording_->size(); }
 
@@ -255,9 +266,6 @@ class Graph::Captured final : public Capture {
     return live_.slice(0, static_cast<int64_t>(at), static_cast<int64_t>(at + size));
   }
   bool made_here(const Array& a) const override { return watch_ && watch_->made(a.buffer().get()); }
-  void when_captured(std::function<void()> f) override { captured_.push_back(std::move(f)); }
-  void before_replay(std::function<void()> f) override { before_.push_back(std::move(f)); }
-  void after_replay(std::function<void()> f) override { after_.push_back(std::move(f)); }
   RandomKey reserve_random(int64_t count) override {
     const RandomKey key{0, static_cast<uint64_t>(drawn_) / 4,
                         static_cast<const RandomKey*>(live_.raw())};
@@ -279,7 +287,6 @@ class Graph::Captured final : public Capture {
   std::vector<Value> values_;
   size_t used_ = 0;
   int64_t drawn_ = 0;  // words of the device's random stream in a replay
-  std::vector<std::function<void()>> captured_, before_, after_;
   Held held_;
   const Watch* watch_ = nullptr;          // while the step is captured
   std::unique_ptr<Recording> recording_;  // goes first: it waits for the last replay

@@ -44,6 +44,9 @@ RandomState get_random_state() {
 }
 
 void set_random_state(const RandomState& state) {
+  if (Capture::active())
+    detail::fail("the state of random numbers is set inside a captured step, whose replays each ",
+                 "draw the next ones; checkpoint() there needs preserve_rng_state=false");
   const std::lock_guard lock(streams().mutex);
   streams().seed = state.seed;
   streams().of.clear();

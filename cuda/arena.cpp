@@ -15,11 +15,13 @@ size_t rounded(size_t bytes) {
 
 }  // namespace
 
-Arena::Arena(Context& context) : context_(context), stream_(context.next_stream(false)) {}
+Arena::Arena(Context& context) : context_(context), stream_(context.borrow_stream()) {}
 
 Arena::~Arena() {
   (void)cudaDeviceSynchronize();
   for (const Segment& s : segments_) (void)cudaFreeAsync(s.bytes, stream_);
+  for (const Late& l : late_) (void)cudaFreeAsync(l.bytes, l.stream);
+  context_.return_stream(stream_);
 }
 
 BufferPtr Arena::allocate(size_t bytes) {
@@ -38,8 +40,17 @@ void* Arena::cut(size_t size) {
     if (i->second >= size && (best == free_.end() || i->second < best->second)) best = i;
   if (best == free_.end()) {
     const size_t taken = std::max(size, kSegment);
-    // The pool's own stream is not captured: this happens now, and is no part of the step.
-    void* segment = context_.from_pool(taken, stream_);
+    // In a stream that is not captured: this happens now, and is no part of the step.
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    (void)cudaThreadExchangeStreamCaptureMode(&mode);
+    void* segment = nullptr;
+    try {
+      segment = context_.from_pool(taken, stream_);
+    } catch (...) {
+      (void)cudaThreadExchangeStreamCaptureMode(&mode);
+      throw;
+    }
+    (void)cudaThreadExchangeStreamCaptureMode(&mode);
     segments_.push_back({segment, taken});
     best = free_.emplace(static_cast<char*>(segment), taken).first;
   }

@@ -141,7 +141,7 @@ void* Context::from_pool(size_t bytes, cudaStream_t stream) {
   cudaError_t result = cudaMallocFromPoolAsync(&block, size, pool_, stream);
   if (result == cudaErrorMemoryAllocation) {
     (void)cudaGetLastError();
-    empty_cache();
+    if (!capturing()) empty_cache();  // which waits
     result = cudaMallocFromPoolAsync(&block, size, pool_, stream);
   }
   if (result == cudaErrorMemoryAllocation) {
@@ -211,6 +211,23 @@ cudaStream_t Context::next_stream(bool high_priority) {
     return made;
   }
   return pool.streams[pool.next++ % kPoolOfStreams];
+}
+
+cudaStream_t Context::borrow_stream() {
+  const std::lock_guard lock(mutex_);
+  if (returned_.empty()) {
+    check(cudaSetDevice(index_), "choosing the device");
+    cudaStream_t made;
+    check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "making a stream");
+    returned_.push_back(made);
+  }
+  const cudaStream_t stream = returned_.back();
+  returned_.pop_back();
+  return stream;
+}
+void Context::return_stream(cudaStream_t stream) {
+  const std::lock_guard lock(mutex_);
+  returned_.push_back(stream);
 }
 
 void Context::synchronize(cudaStream_t stream) {

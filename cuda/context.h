@@ -66,6 +66,9 @@ class Context {
   cudaStream_t current() const;
   void set_current(cudaStream_t stream) const;
   cudaStream_t next_stream(bool high_priority);
+  /// One that nobody else has until it is returned.
+  cudaStream_t borrow_stream();
+  void return_stream(cudaStream_t stream);
 
   /// Waits for the stream and says what went wrong.
   void synchronize(cudaStream_t stream);
@@ -93,6 +96,7 @@ class Context {
     size_t next = 0;
   };
   Pool normal_, urgent_;  // of streams
+  std::vector<cudaStream_t> returned_;
   static constexpr size_t kRemembered = 8;
   std::array<std::atomic<const char*>, kRemembered> recent_{};
   std::atomic<size_t> launches_{0};  // since the last synchronisation

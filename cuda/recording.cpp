@@ -31,7 +31,7 @@ class From {
 
 CudaRecording::CudaRecording(Context& context)
     : context_(context),
-      stream_(context.next_stream(false)),
+      stream_(context.borrow_stream()),
       arena_(std::make_shared<Arena>(context)) {
   check(cudaSetDevice(context.index()), "choosing the device");
   check(cudaEventCreateWithFlags(&last_, cudaEventDisableTiming), "making an event");
@@ -41,13 +41,17 @@ CudaRecording::~CudaRecording() {
   (void)cudaEventSynchronize(last_);
   (void)cudaEventDestroy(last_);
   if (graph_) (void)cudaGraphExecDestroy(graph_);
+  context_.return_stream(stream_);
 }
 
 void CudaRecording::rehearse(const std::function<void()>& work) {
   context_.synchronize();  // what the step reads is there
-  {
+  try {
     const Into stream(context_, stream_);
     work();
+  } catch (...) {
+    (void)cudaStreamSynchronize(stream_);
+    throw;
   }
   context_.synchronize(stream_);
 }
@@ -83,6 +87,9 @@ void CudaRecording::replay() {
   check(cudaSetDevice(context_.index()), "choosing the device");
   context_.read_board();
   const cudaStream_t stream = context_.current();
+  HALFTAPE_CHECK(!replayed_in_ || *replayed_in_ == stream,
+                 "Graph: replayed in another stream than before; make a graph for each stream");
+  replayed_in_ = stream;
   context_.launched("graph", cudaGraphLaunch(graph_, stream), stream);
   check(cudaEventRecord(last_, stream), "recording an event");
 }

@@ -1,6 +1,7 @@
 // A captured step: a CUDA graph, and the memory that it uses.
 #pragma once
 #include <memory>
+#include <optional>
 
 #include "halftape/cuda/arena.h"
 
@@ -17,7 +18,8 @@ class CudaRecording final : public Recording {
 
  private:
   Context& context_;
-  cudaStream_t stream_;  // in which it is captured
+  cudaStream_t stream_;  // in which it is captured, with a workspace of its own for products
+  std::optional<cudaStream_t> replayed_in_;
   std::shared_ptr<Arena> arena_;
   cudaGraphExec_t graph_ = nullptr;
   cudaEvent_t last_ = nullptr;  // the end of the last replay

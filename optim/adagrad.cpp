@@ -63,16 +63,17 @@ void Adagrad::update(const OptimizerOptions& base, const std::vector<Tensor>& pa
     slot.moments[0] = sum(p, o, s);
     slot.step = step_count(p, s);
   }
-  const auto rule_now = [&o]() -> UpdateRule {
+  const auto rule_of = [](const OptimizerOptions& given) -> UpdateRule {
+    const auto& now = static_cast<const AdagradOptions&>(given);
     AdagradRule rule;
-    rule.lr = o.lr();
-    rule.lr_decay = o.lr_decay();
-    rule.eps = o.eps();
-    rule.weight_decay = o.weight_decay();
-    rule.maximize = o.maximize();
+    rule.lr = now.lr();
+    rule.lr_decay = now.lr_decay();
+    rule.eps = now.eps();
+    rule.weight_decay = now.weight_decay();
+    rule.maximize = now.maximize();
     return rule;
   };
-  list.run(rule_now, control);
+  list.run(*this, base, rule_of, control);
 }
 
 }  // namespace halftape::optim

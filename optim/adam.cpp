@@ -48,18 +48,19 @@ void Adam::update(const OptimizerOptions& base, const std::vector<Tensor>& param
     if (o.amsgrad()) slot.moments[2] = moment("max_exp_avg_sq", p, o.weights(), s);
     slot.step = step_count(p, s);
   }
-  const auto rule_now = [&o, this]() -> UpdateRule {
+  const auto rule_of = [decoupled = decoupled_](const OptimizerOptions& given) -> UpdateRule {
+    const auto& now = static_cast<const AdamOptions&>(given);
     AdamRule rule;
-    rule.lr = o.lr();
-    std::tie(rule.beta1, rule.beta2) = o.betas();
-    rule.eps = o.eps();
-    rule.weight_decay = o.weight_decay();
-    rule.decoupled = decoupled_;
-    rule.amsgrad = o.amsgrad();
-    rule.maximize = o.maximize();
+    rule.lr = now.lr();
+    std::tie(rule.beta1, rule.beta2) = now.betas();
+    rule.eps = now.eps();
+    rule.weight_decay = now.weight_decay();
+    rule.decoupled = decoupled;
+    rule.amsgrad = now.amsgrad();
+    rule.maximize = now.maximize();
     return rule;
   };
-  list.run(rule_now, control);
+  list.run(*this, base, rule_of, control);
 }
 
 }  // namespace halftape::optim

@@ -39,15 +39,16 @@ void Lion::update(const OptimizerOptions& base, const std::vector<Tensor>& param
     UpdateSlot& slot = list.add(p, o.weights(), s);
     slot.moments[0] = moment("exp_avg", p, o.weights(), s);
   }
-  const auto rule_now = [&o]() -> UpdateRule {
+  const auto rule_of = [](const OptimizerOptions& given) -> UpdateRule {
+    const auto& now = static_cast<const LionOptions&>(given);
     LionRule rule;
-    rule.lr = o.lr();
-    std::tie(rule.beta1, rule.beta2) = o.betas();
-    rule.weight_decay = o.weight_decay();
-    rule.maximize = o.maximize();
+    rule.lr = now.lr();
+    std::tie(rule.beta1, rule.beta2) = now.betas();
+    rule.weight_decay = now.weight_decay();
+    rule.maximize = now.maximize();
     return rule;
   };
-  list.run(rule_now, control);
+  list.run(*this, base, rule_of, control);
 }
 
 }  // namespace halftape::optim

@@ -214,7 +214,18 @@ void Optimizer::load_state_dict(const OptimizerState& saved) {
   differences.check("optimizer: the saved state does not fit");
   for (size_t k = 0; k < groups_.size(); ++k) groups_[k].set_options(std::move(options[k]));
   // The entries stay where they are: state() gives references to them.
-  for (auto& [parameter, state] : state_) state.clear();
+  for (auto& [parameter, state] : state_) {
+    // What fits goes into the bytes that are there: a Graph may be using them.
+    for (auto& [key, value] : loaded[parameter]) {
+      const auto old = state.find(key);
+      if (old == state.end() || old->second.shape() != value.shape() ||
+          old->second.dtype() != value.dtype() || old->second.device() != value.device())
+        continue;
+      backend(value.device()).copy(old->second, value);
+      value = old->second;
+    }
+    state.clear();
+  }
   for (auto& [parameter, state] : loaded) state_[parameter] = std::move(state);
 }
 

@@ -46,18 +46,19 @@ void RMSprop::update(const OptimizerOptions& base, const std::vector<Tensor>& pa
     if (o.centered()) slot.moments[2] = moment("grad_avg", p, o.weights(), s);
     slot.step = step_count(p, s);
   }
-  const auto rule_now = [&o]() -> UpdateRule {
+  const auto rule_of = [](const OptimizerOptions& given) -> UpdateRule {
+    const auto& now = static_cast<const RMSpropOptions&>(given);
     RmspropRule rule;
-    rule.lr = o.lr();
-    rule.alpha = o.alpha();
-    rule.eps = o.eps();
-    rule.weight_decay = o.weight_decay();
-    rule.momentum = o.momentum();
-    rule.centered = o.centered();
-    rule.maximize = o.maximize();
+    rule.lr = now.lr();
+    rule.alpha = now.alpha();
+    rule.eps = now.eps();
+    rule.weight_decay = now.weight_decay();
+    rule.momentum = now.momentum();
+    rule.centered = now.centered();
+    rule.maximize = now.maximize();
     return rule;
   };
-  list.run(rule_now, control);
+  list.run(*this, base, rule_of, control);
 }
 
 }  // namespace halftape::optim

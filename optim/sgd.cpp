@@ -47,17 +47,18 @@ void SGD::update(const OptimizerOptions& base, const std::vector<Tensor>& params
     slot.moments[0] = moment("momentum_buffer", p, o.weights(), s);
     slot.step = step_count(p, s);
   }
-  const auto rule_now = [&o]() -> UpdateRule {
+  const auto rule_of = [](const OptimizerOptions& given) -> UpdateRule {
+    const auto& now = static_cast<const SGDOptions&>(given);
     SgdRule rule;
-    rule.lr = o.lr();
-    rule.momentum = o.momentum();
-    rule.dampening = o.dampening();
-    rule.weight_decay = o.weight_decay();
-    rule.nesterov = o.nesterov();
-    rule.maximize = o.maximize();
+    rule.lr = now.lr();
+    rule.momentum = now.momentum();
+    rule.dampening = now.dampening();
+    rule.weight_decay = now.weight_decay();
+    rule.nesterov = now.nesterov();
+    rule.maximize = now.maximize();
     return rule;
   };
-  list.run(rule_now, control);
+  list.run(*this, base, rule_of, control);
 }
 
 }  // namespace halftape::optim

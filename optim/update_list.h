@@ -15,8 +15,11 @@ class UpdateList {
 
   /// One step for all of them. A weight that autocast has a 16-bit copy of (autograd/low_copy.h)
   /// gets it written along, so that the next region finds it and casts nothing.
-  /// `rule` makes it of the group's options: now, and before every replay of a graph.
-  void run(const std::function<UpdateRule()>& rule, const StepControl& control);
+  /// `rule` makes it of the group's options: now, and before every replay of a graph, as they are
+  /// by then.
+  using MakeRule = std::function<UpdateRule(const OptimizerOptions&)>;
+  void run(const Optimizer& optimizer, const OptimizerOptions& options, const MakeRule& rule,
+           const StepControl& control);
 
  private:
   std::vector<Tensor> params_;

@@ -108,8 +108,10 @@ TEST_CASE("a replay sees the learning rate that is set by then, and steps betwee
         t.optimizer->param_groups()[0].options().set_lr(1e-2 / (1 + i));
         // Steps that are called, and weights that are written, lie between replays.
         if (i == 5) NoGradGuard(), t.model->parameters()[0].mul_(0.5);
-        graph&& i != 2 && i != 4 && i != 6 ? graph->replay() : t.step();
+        const bool called = !graph || i == 2 || i == 4 || i == 6;
+        called ? t.step() : graph->replay();
       }
+      t.loss = zeros({});  // it is the last called step's: a replay writes its own
       ends.push_back(t.all());
     }
     CHECK(ends[0] == ends[1]);
@@ -120,24 +122,53 @@ TEST_CASE("a graph of forward and backward alone sees what the optimizer does ou
   std::vector<std::vector<double>> ends;
   for (const bool graphed : {false, true}) {
     manual_seed(4);
-    Training t(true);
-    t.feed(0);
+    nn::Linear model(8, 4);
+    optim::Adam optimizer(model->parameters(), optim::AdamOptions(1e-2));
+    const Tensor x = rand({5, 8}), y = tensor({0, 1, 2, 3, 0}, kInt64);
     const auto pass = [&] {
-      t.optimizer->zero_grad();
-      {
-        const amp::autocast region(kCUDA, kFloat16);
-        t.loss = nn::functional::cross_entropy(t.model->forward(t.x), t.y);
-      }
-      t.scaler.scale(t.loss).backward();
+      optimizer.zero_grad();
+      const amp::autocast region(kCUDA, kBFloat16);
+      nn::functional::cross_entropy(model->forward(x), y).backward();
     };
-    t.step();  // a scale and the 16-bit copies are there before
     std::unique_ptr<Graph> graph;
     if (graphed) graph = std::make_unique<Graph>(kCUDA, pass);
     for (int i = 0; i < 4; ++i) {
-      t.feed(i);
       graph ? graph->replay() : pass();
-      t.scaler.step(*t.optimizer);
-      t.scaler.update();
+      optimizer.step();
+    }
+    ends.push_back(model->weight.detach().to(kCPU).to(kFloat64).flatten().to_vector<double>());
+  }
+  CHECK(ends[0] == ends[1]);
+}
+
+TEST_CASE("a graph that is made inside a region of autocast casts the weights of each replay") {
+  const amp::autocast region(kCUDA, kFloat16);
+  nn::Linear model(8, 4);
+  const Tensor x = rand({5, 8});
+  Tensor y = model->forward(x);  // the cast is in the region's cache
+  Graph graph(kCUDA, [&] { y = model->forward(x); });
+  graph.replay();
+  const Tensor first = y.to(kCPU).clone();
+  NoGradGuard(), model->weight.mul_(2);
+  graph.replay();
+  CHECK_FALSE(y.to(kCPU).equal(first));
+  CHECK(y.equal(model->forward(x)));
+}
+
+TEST_CASE("an optimizer that loads a state goes on with it in the graph") {
+  std::vector<std::vector<double>> ends;
+  for (const bool graphed : {false, true}) {
+    manual_seed(6);
+    Training t(true);
+    t.feed(0);
+    t.step();
+    const optim::OptimizerState saved = t.optimizer->state_dict();
+    std::unique_ptr<Graph> graph;
+    if (graphed) graph = std::make_unique<Graph>(kCUDA, [&] { t.step(); });
+    for (int i = 0; i < 4; ++i) {
+      t.feed(i % 2);
+      if (i == 2) t.optimizer->load_state_dict(saved);
+      graph ? graph->replay() : t.step();
     }
     ends.push_back(t.all());
   }
@@ -195,6 +226,17 @@ TEST_CASE("what a replay could not repeat is refused when the step is captured, 
   CHECK(message([&] {
           const Graph g(kCUDA, [&] { const Graph inner(kCUDA, [&] { x.add(1); }); });
         }).find("inside the step of another graph") != std::string::npos);
+  Tensor w = ones({4}, requires_grad());
+  CHECK(message([&] {
+          const Graph g(kCUDA, [&] { (w * w).sum().backward(); });
+        }).find("begin the step with zero_grad()") != std::string::npos);
+  CHECK(message([&] {
+          Graph inner(kCUDA, [&] { (void)x.add(1); });
+          const Graph g(kCUDA, [&] { inner.replay(); });
+        }).find("inside the step of another graph") != std::string::npos);
+  CHECK(message([&] {
+          const Graph g(kCUDA, [&] { set_random_state(get_random_state()); });
+        }).find("inside a captured step") != std::string::npos);
   // And the device works on.
   CHECK((x + 1).sum().item<float>() == 8);
   Tensor y = zeros({4});
@@ -202,6 +244,14 @@ TEST_CASE("what a replay could not repeat is refused when the step is captured, 
   good.replay();
   good.replay();
   CHECK(y.sum().item<float>() == 8);
+}
+
+TEST_CASE("a graph is replayed in one stream") {
+  Tensor y = zeros({4});
+  Graph graph(kCUDA, [&] { y.add_(1); });
+  graph.replay();
+  const cuda::StreamGuard guard{cuda::Stream()};
+  CHECK(message([&] { graph.replay(); }).find("another stream") != std::string::npos);
 }
 
 TEST_CASE("a step that throws leaves what it wrote as it was") {

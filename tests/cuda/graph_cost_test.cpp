@@ -1,0 +1,66 @@
+// What a captured training step costs: its kernels and copies, by name. A regression in launches
+// shows here, without a GPU.
+#include <doctest/doctest.h>
+
+#if defined(HALFTAPE_SIMT)
+#include <halftape/halftape.h>
+
+#include <iostream>
+#include <map>
+
+#include "device.h"
+
+using namespace halftape;
+
+namespace {
+
+/// A training step in float16 with a GradScaler and AdamW, as a graph; how many kernels of which
+/// name one replay runs.
+std::map<std::string, int> kernels(int64_t batch, const std::vector<int64_t>& widths, bool fused) {
+  manual_seed(0);
+  nn::Sequential model;
+  TensorList weights, biases;
+  for (size_t i = 0; i + 1 < widths.size(); ++i) {
+    const nn::Linear layer(widths[i], widths[i + 1]);
+    weights.push_back(layer->weight);
+    biases.push_back(layer->bias);
+    model->push_back(layer);
+    if (i + 2 < widths.size()) model->push_back(nn::ReLU());
+  }
+  optim::AdamW optimizer(model->parameters(), optim::AdamWOptions(1e-3));
+  amp::GradScaler scaler;
+  const Tensor x = rand({batch, widths.front()}, kFloat16);
+  const Tensor y = randint(0, widths.back(), {batch}, kInt64);
+  Graph graph(kCUDA, [&] {
+    optimizer.zero_grad();
+    Tensor loss;
+    {
+      const amp::autocast region(kCUDA, kFloat16);
+      const Tensor logits = fused ? mlp(x, weights, biases, Activation::Relu) : model->forward(x);
+      loss = nn::functional::cross_entropy(logits, y);
+    }
+    scaler.scale(loss).backward();
+    scaler.step(optimizer);
+    scaler.update();
+  });
+  graph.replay();
+  simt::reset_counters();
+  graph.replay();
+  std::map<std::string, int> counts;
+  for (const std::string& name : simt::launched_kernels()) ++counts[name];
+  counts["all"] = static_cast<int>(graph.size());
+  return counts;
+}
+
+}  // namespace
+
+TEST_CASE("a captured step of a small classifier takes no more launches than it did") {
+  for (const bool fused : {false, true}) {
+    const auto counts = kernels(8, {784, 256, 256, 10}, fused);
+    std::cout << "784-256-256-10, " << (fused ? "mlp" : "Sequential") << ": " << counts.at("all")
+              << " nodes\n";
+    for (const auto& [name, n] : counts) std::cout << "  " << n << " " << name << '\n';
+    CHECK(counts.at("all") <= (fused ? 37 : 39));
+  }
+}
+#endif
