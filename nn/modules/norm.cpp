@@ -21,22 +21,24 @@ void check_normalized(const char* name, const Shape& shape) {
   HALFTAPE_CHECK(!shape.empty(), name, ": normalized_shape is empty; it names at least one size");
 }
 
-void reset(const Tensor& weight, const Tensor& bias) {
+void start(const Tensor& weight, const Tensor& bias) {
   if (weight.defined()) init::ones_(weight);
   if (bias.defined()) init::zeros_(bias);
 }
 
 }  // namespace
 
-LayerNormImpl::LayerNormImpl(const LayerNormOptions& o) : options(o) {
-  check_normalized("LayerNorm", o.normalized_shape());
-  if (o.elementwise_affine()) {
-    weight = register_parameter("weight", empty(o.normalized_shape()));
-    if (o.bias()) bias = register_parameter("bias", empty(o.normalized_shape()));
+LayerNormImpl::LayerNormImpl(const LayerNormOptions& o) : options(o) { LayerNormImpl::reset(); }
+void LayerNormImpl::reset() {
+  const Shape& shape = options.normalized_shape();
+  check_normalized("LayerNorm", shape);
+  if (options.elementwise_affine()) {
+    weight = register_parameter("weight", empty(shape));
+    if (options.bias()) bias = register_parameter("bias", empty(shape));
   }
   reset_parameters();
 }
-void LayerNormImpl::reset_parameters() { reset(weight, bias); }
+void LayerNormImpl::reset_parameters() { start(weight, bias); }
 Tensor LayerNormImpl::forward(const Tensor& x) const {
   return layer_norm(x, options.normalized_shape(), weight, bias, options.eps());
 }
@@ -50,7 +52,7 @@ RMSNormImpl::RMSNormImpl(const RMSNormOptions& o) : options(o) {
   if (o.elementwise_affine()) weight = register_parameter("weight", empty(o.normalized_shape()));
   reset_parameters();
 }
-void RMSNormImpl::reset_parameters() { reset(weight, {}); }
+void RMSNormImpl::reset_parameters() { start(weight, {}); }
 Tensor RMSNormImpl::forward(const Tensor& x) const {
   return rms_norm(x, options.normalized_shape(), weight, options.eps());
 }
@@ -90,7 +92,7 @@ void ChannelNorm<Options>::reset_running_stats() {
 template <class Options>
 void ChannelNorm<Options>::reset_parameters() {
   reset_running_stats();
-  reset(weight, bias);
+  start(weight, bias);
 }
 
 template <class Options>
@@ -149,7 +151,7 @@ GroupNormImpl::GroupNormImpl(const GroupNormOptions& o) : options(o) {
   }
   reset_parameters();
 }
-void GroupNormImpl::reset_parameters() { reset(weight, bias); }
+void GroupNormImpl::reset_parameters() { start(weight, bias); }
 Tensor GroupNormImpl::forward(const Tensor& x) const {
   return group_norm(x, options.num_groups(), weight, bias, options.eps());
 }

@@ -1,16 +1,17 @@
 // Normalisation as modules. What they compute stands in autograd/ops/norm.h.
 #pragma once
-#include "halftape/nn/module.h"
+#include "halftape/nn/cloneable.h"
 #include "halftape/nn/options/norm.h"
 
 namespace halftape::nn {
 
 /// Over the last dimensions, whose sizes are normalized_shape. weight starts as 1, bias as 0.
-class LayerNormImpl : public Module {
+class LayerNormImpl : public Cloneable<LayerNormImpl> {
  public:
   LayerNormImpl(const Shape& normalized_shape)  // NOLINT: as LibTorch
       : LayerNormImpl(LayerNormOptions(normalized_shape)) {}
   explicit LayerNormImpl(const LayerNormOptions& options);
+  void reset() override;
   void reset_parameters();
   Tensor forward(const Tensor& x) const;
   void pretty_print(std::ostream& out) const override;
