@@ -95,7 +95,8 @@ TEST_CASE("every op of the table is on the page") {
     if (op.back() == '_') op.pop_back();
     // index, index_put and copy_ are methods.
     const bool method = op.starts_with("index") || op == "copy" || op.ends_with("_scatter");
-    CHECK_MESSAGE((page.count(op) || formulas.count(op) || method), op, " is not in docs/ops.md");
+    CHECK_MESSAGE((page.count(row.op()) || page.count(op) || formulas.count(op) || method), op,
+                  " is not in docs/ops.md");
   }
 }
 

@@ -140,6 +140,34 @@ void arguments(Rows& rows) {
   row("one_hot", [=] { one_hot(line, 3); }, {"float32"});
   row("one_hot", [=] { one_hot(line.to(kInt64), 0); }, {"num_classes is 0"});
   row("one_hot", [=] { one_hot(line.to(kInt64), 1); }, {"class 1", "[0, 1)"});
+  const Tensor at = tensor({1, 0, 2});
+  row("embedding", [=] { embedding(x, at); }, {"index 2 at position 2", "[0, 2)"});
+  row("embedding", [=] { embedding(x, line); }, {"float32", "int64"});
+  row("embedding", [=] { embedding(x, at, -3); }, {"padding_idx -3", "[2, 3]"});
+  row("embedding_renorm_", [=] { embedding_renorm_(x, at, 1); }, {"index 2", "[0, 2)"});
+  row("embedding_renorm_", [=] { embedding_renorm_(x, at, -1); }, {"max_norm -1"});
+  row("embedding_bag", [=] { embedding_bag(x, at); }, {"[3]", "offsets"});
+  row("embedding_bag", [=] { embedding_bag(x, at, tensor({0})); }, {"index 2", "[0, 2)"});
+  row("embedding_bag",
+      [=] {
+        embedding_bag(line.reshape({3, 1}), at, tensor({1}));
+      },
+      {"bag -1 at position 0", "[0, 1)"});
+  row("embedding_bag", [=] { embedding_bag(x, at, tensor({0}), kMax, line); }, {"kSum", "[3]"});
+  row("embedding_bag",
+      [=] {
+        embedding_bag(x, at.to(kInt64).reshape({1, 3}), at);
+      },
+      {"[1, 3]", "no offsets"});
+  const auto attend = [=](const Tensor& k, const Tensor& v, const Tensor& mask, bool causal) {
+    scaled_dot_product_attention(x, k, v, mask, 0, causal);
+  };
+  const char* attention = "scaled_dot_product_attention";
+  row(attention, [=] { attend(x.t(), x, {}, false); }, {"[2, 3]", "[3, 2]", "features"});
+  row(attention, [=] { attend(x, x.t(), {}, false); }, {"[2, 3]", "[3, 2]", "length"});
+  row(attention, [=] { attend(x, x, ones({2, 2}), true); }, {"is_causal", "[2, 2]"});
+  row(attention, [=] { attend(x, x, ones({2, 2}, kInt64), false); }, {"attn_mask", "int64"});
+  row(attention, [=] { attend(x, x, ones({3, 2, 2}), false); }, {"[3, 2, 2]", "[2, 2]"});
   row("rot90", [=] { rot90(x, 1, {0, 0}); }, {"appears twice"});
   row("rot90", [=] { rot90(x, 1, {0}); }, {"[0]", "[2, 3]"});
   row("scatter_reduce", [=] { scatter_reduce(x, 2, x.to(kInt64), x, "sum"); }, {outside});

@@ -397,6 +397,7 @@ std::vector<OpRow> op_table() {
   conv_rows(rows);
   pool_rows(rows);
   resample_rows(rows);
+  attention_rows(rows);
   return rows;
 }
 

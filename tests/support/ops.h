@@ -202,6 +202,7 @@ void further_loss_rows(std::vector<OpRow>& rows);
 void conv_rows(std::vector<OpRow>& rows);
 void pool_rows(std::vector<OpRow>& rows);
 void resample_rows(std::vector<OpRow>& rows);
+void attention_rows(std::vector<OpRow>& rows);
 
 std::vector<OpRow> op_table();
 

@@ -100,6 +100,9 @@ std::vector<Entry> lower_ops(Dtype given) {
       {"conv_transpose3d",
        {b5, b5},
        [](const TensorList& t) { return conv_transpose3d(t[0], t[1]); }},
+      {"scaled_dot_product_attention",
+       {bm, bn, bm, m},
+       [](const TensorList& t) { return scaled_dot_product_attention(t[0], t[1], t[2], t[3]); }},
   };
 }
 
