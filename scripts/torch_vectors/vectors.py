@@ -48,3 +48,29 @@ def record_reductions(out, name, call, *inputs, reductions=("none", "mean", "sum
     for reduction in reductions:
         leaves = [t.clone().requires_grad_() for t in inputs]
         record(out, f"{name}/{reduction}", call(*leaves, reduction=reduction), *leaves)
+
+
+def few_digits(x):
+    """Numbers that are short to write."""
+    return torch.round(x * 64) / 64
+
+
+def draw(out, name, *shape):
+    """A leaf of a normal distribution."""
+    return out.put(name, few_digits(torch.randn(*shape)).requires_grad_())
+
+
+def record_module(out, name, module, inputs, result=lambda y: y, all_gradients=True, **options):
+    """The module's parameters, its result, and gradients of the inputs and the parameters."""
+    for key, p in module.named_parameters():
+        p.data = few_digits(0.5 * torch.randn(p.shape))
+        out.put(f"{name}/parameter/{key}", p)
+    y = result(module(*inputs, **options))
+    record(out, name, y, *inputs)
+    if not all_gradients:
+        return
+    upstream = torch.arange(1, y.numel() + 1, dtype=y.dtype).reshape(y.shape)
+    y = result(module(*inputs, **options))
+    grads = torch.autograd.grad(y, list(module.parameters()), upstream)
+    for (key, _), g in zip(module.named_parameters(), grads):
+        out.put(f"{name}/grad/{key}", g)

@@ -1,0 +1,24 @@
+// Attention of several heads, with options.
+#pragma once
+#include <tuple>
+
+#include "halftape/autograd/ops/attention.h"
+#include "halftape/nn/options/attention.h"
+
+namespace halftape::nn::functional {
+
+using halftape::scaled_dot_product_attention;
+
+/// Projections of query (L, N, E), key (S, N, kdim) and value (S, N, vdim), attention in heads of
+/// E/heads features each, and a projection of what they give: (L, N, E), and the weights (N, L, S),
+/// the mean over the heads, or (N, heads, L, S) unless average_attn_weights; undefined unless
+/// need_weights. S grows by one with bias_k and bias_v, and with add_zero_attn.
+/// attn_mask: (L, S) or (N·heads, L, S); key_padding_mask: (N, S). Each is bool, true where a key
+/// is left out, or floats that are added to the scores. (LibTorch adds a bool attn_mask as ones.) A
+/// query without a key that takes part gives weights of 0, where LibTorch's are NaN.
+/// Vaswani et al. 2017, arXiv:1706.03762.
+std::tuple<Tensor, Tensor> multi_head_attention_forward(
+    const Tensor& query, const Tensor& key, const Tensor& value,
+    const MultiheadAttentionForwardFuncOptions& options);
+
+}  // namespace halftape::nn::functional

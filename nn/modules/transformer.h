@@ -1,0 +1,78 @@
+// Transformer, and the stacks of layers of which it is made.
+#pragma once
+#include "halftape/nn/any_module.h"
+#include "halftape/nn/cloneable.h"
+#include "halftape/nn/modules/container/module_list.h"
+#include "halftape/nn/options/transformer_coder.h"
+
+namespace halftape::nn {
+
+/// num_layers clones of a layer, one after the other, and a norm if one is given.
+class TransformerEncoderImpl : public Cloneable<TransformerEncoderImpl> {
+ public:
+  TransformerEncoderImpl(const TransformerEncoderLayer& encoder_layer, int64_t num_layers)
+      : TransformerEncoderImpl(TransformerEncoderOptions(encoder_layer, num_layers)) {}
+  explicit TransformerEncoderImpl(const TransformerEncoderOptions& options);
+  void reset() override;
+  void reset_parameters();
+  Tensor forward(const Tensor& src, const Tensor& src_mask = {},
+                 const Tensor& src_key_padding_mask = {}) const;
+
+  TransformerEncoderOptions options;
+  ModuleList layers{nullptr};
+  AnyModule norm;
+
+ protected:
+  FORWARD_HAS_DEFAULT_ARGS({1, AnyValue(Tensor())}, {2, AnyValue(Tensor())})
+};
+HALFTAPE_MODULE(TransformerEncoder);
+
+/// The same of decoder layers.
+class TransformerDecoderImpl : public Cloneable<TransformerDecoderImpl> {
+ public:
+  TransformerDecoderImpl(const TransformerDecoderLayer& decoder_layer, int64_t num_layers)
+      : TransformerDecoderImpl(TransformerDecoderOptions(decoder_layer, num_layers)) {}
+  explicit TransformerDecoderImpl(const TransformerDecoderOptions& options);
+  void reset() override;
+  void reset_parameters();
+  Tensor forward(const Tensor& tgt, const Tensor& memory, const Tensor& tgt_mask = {},
+                 const Tensor& memory_mask = {}, const Tensor& tgt_key_padding_mask = {},
+                 const Tensor& memory_key_padding_mask = {}) const;
+
+  TransformerDecoderOptions options;
+  ModuleList layers{nullptr};
+  AnyModule norm;
+
+ protected:
+  FORWARD_HAS_DEFAULT_ARGS({2, AnyValue(Tensor())}, {3, AnyValue(Tensor())},
+                           {4, AnyValue(Tensor())}, {5, AnyValue(Tensor())})
+};
+HALFTAPE_MODULE(TransformerDecoder);
+
+/// An encoder, whose result the layers of a decoder attend to. src: (S, N, d_model), tgt:
+/// (T, N, d_model) → as tgt. Masks as in MultiheadAttention: src_mask (S, S), tgt_mask (T, T),
+/// memory_mask (T, S), of padding (N, S) or (N, T). All matrices start by Glorot and Bengio's rule.
+/// Vaswani et al. 2017, arXiv:1706.03762.
+class TransformerImpl : public Cloneable<TransformerImpl> {
+ public:
+  explicit TransformerImpl(const TransformerOptions& options);
+  void reset() override;
+  void reset_parameters();
+  Tensor forward(const Tensor& src, const Tensor& tgt, const Tensor& src_mask = {},
+                 const Tensor& tgt_mask = {}, const Tensor& memory_mask = {},
+                 const Tensor& src_key_padding_mask = {}, const Tensor& tgt_key_padding_mask = {},
+                 const Tensor& memory_key_padding_mask = {}) const;
+  /// (sz, sz) for src_mask or tgt_mask: −∞ above the diagonal, 0 elsewhere.
+  static Tensor generate_square_subsequent_mask(int64_t sz);
+
+  TransformerOptions options;
+  AnyModule encoder, decoder;
+
+ protected:
+  FORWARD_HAS_DEFAULT_ARGS({2, AnyValue(Tensor())}, {3, AnyValue(Tensor())},
+                           {4, AnyValue(Tensor())}, {5, AnyValue(Tensor())},
+                           {6, AnyValue(Tensor())}, {7, AnyValue(Tensor())})
+};
+HALFTAPE_MODULE(Transformer);
+
+}  // namespace halftape::nn
