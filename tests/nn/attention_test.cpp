@@ -168,7 +168,7 @@ TEST_CASE("under autocast attention is half, and its parameters get gradients in
   for (const Dtype lower : {kFloat16, kBFloat16}) {
     Tensor y, weights;
     {
-      const amp::autocast region(kCPU, lower);
+      const amp::autocast region(get_default_device().type(), lower);
       std::tie(y, weights) = m(x, x, x, Tensor(), true, mask);
     }
     CHECK(y.dtype() == lower);

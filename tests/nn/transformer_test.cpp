@@ -121,7 +121,7 @@ TEST_CASE("a transformer trains under autocast with float32 gradients that are f
     model->zero_grad();
     Tensor y;
     {
-      const amp::autocast region(kCPU, lower);
+      const amp::autocast region(get_default_device().type(), lower);
       y = model(src, tgt, Tensor(), ahead(3));
       y.square().mean().backward();
     }

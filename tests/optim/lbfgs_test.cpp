@@ -173,7 +173,7 @@ TEST_CASE("L-BFGS trains 16-bit parameters with vectors in float32, in a region 
   for (const Dtype d : {kFloat16, kBFloat16}) {
     const Tensor p = full({4}, 3.0, d).requires_grad_();
     LBFGS optimizer({p}, LBFGSOptions(0.5).max_iter(8));
-    const amp::autocast region(kCPU, d);
+    const amp::autocast region(get_default_device().type(), d);
     bool lowered = false;
     optimizer.step([&] {
       optimizer.zero_grad();
