@@ -168,10 +168,12 @@ bool Autocaster::cacheable(const Tensor& x) const {
 namespace {
 /// A leaf's bytes in a 16-bit dtype: as the optimizer left them there, or cast, and kept for later.
 Array lowered(const Tensor& leaf, Dtype target) {
-  // A replay begins with weights that anybody may have written since: it casts.
-  if (Capture::on(leaf.device())) return leaf.array().to(target);
-  Array low = detail::find_low_copy(leaf, target);
+  Capture* capture = Capture::on(leaf.device());
+  Array low = capture ? detail::find_captured_low_copy(leaf, target, *capture)
+                      : detail::find_low_copy(leaf, target);
   if (low.defined()) return low;
+  if (capture) return leaf.array().to(target);  // by each replay
+  const LastingState stays;
   const uint64_t version = leaf.version();
   low = leaf.array().to(target);
   detail::keep_low_copy(leaf, low, version);

@@ -41,6 +41,18 @@ Array find_low_copy(const Tensor& leaf, Dtype dtype) {
   return copy.low;
 }
 
+Array find_captured_low_copy(const Tensor& leaf, Dtype dtype, Capture& capture) {
+  const std::lock_guard lock(table().mutex);
+  const auto found = table().copies.find(leaf.impl());
+  if (found == table().copies.end()) return {};
+  LowCopy& copy = found->second;
+  if (!copy.low.defined() || copy.low.dtype() != dtype || leaf.array().buffer()->exposed())
+    return {};
+  if (capture.keep_cast(leaf.array(), copy.low))
+    copy = {copy.low, leaf.version(), copy.low.version(), 0};
+  return copy.counts(leaf) && capture.keeps(copy.low) ? copy.low : Array();
+}
+
 void keep_low_copy(const Tensor& leaf, const Array& low, uint64_t version) {
   if (!is_16bit(low.dtype()) || leaf.array().buffer()->exposed()) return;
   const std::lock_guard lock(table().mutex);
@@ -55,8 +67,8 @@ Array take_low_copy(const Tensor& leaf) {
   const auto found = table().copies.find(leaf.impl());
   if (found == table().copies.end()) return {};
   LowCopy& copy = found->second;
-  // In a step that becomes a graph each replay casts for itself (amp/autocast.cpp).
-  if (!Capture::on(leaf.device()) && copy.counts(leaf) &&
+  const Capture* capture = Capture::on(leaf.device());
+  if (copy.counts(leaf) && (!capture || capture->keeps(copy.low)) &&
       copy.low.buffer()->only_graphs_hold_besides() && copy.idle++ < kMostIdleUpdates)
     return std::exchange(copy.low, {});
   table().copies.erase(found);
@@ -68,10 +80,12 @@ void return_low_copy(const Tensor& leaf, const Array& low) {
   const auto found = table().copies.find(leaf.impl());
   if (found == table().copies.end() || found->second.low.defined()) return;
   LowCopy& copy = found->second;
-  if (leaf.version() <= copy.version + 1)
-    copy = {low, leaf.version(), low.version(), copy.idle};
-  else
+  if (leaf.version() > copy.version + 1) {
     table().copies.erase(found);
+    return;
+  }
+  copy = {low, leaf.version(), low.version(), copy.idle};
+  if (Capture* capture = Capture::on(leaf.device())) capture->wrote_alike(low);
 }
 
 void drop_low_copy(const TensorImpl* leaf) noexcept {

@@ -3,6 +3,10 @@
 #pragma once
 #include "halftape/autograd/tensor.h"
 
+namespace halftape {
+class Capture;
+}
+
 namespace halftape::detail {
 
 // A leaf has one copy at most. It counts while neither the leaf's bytes nor its own have been
@@ -11,6 +15,9 @@ namespace halftape::detail {
 
 /// The copy in this dtype; undefined where there is none that counts.
 Array find_low_copy(const Tensor& leaf, Dtype dtype);
+/// The same in a step that is being captured: one that every replay finds as the leaf is when it
+/// begins. Undefined where the step has written one of them alone.
+Array find_captured_low_copy(const Tensor& leaf, Dtype dtype, Capture& capture);
 /// `low` is cast from the leaf's bytes as they were at `version`. It is kept unless a copy in
 /// another dtype has been of use since the last update.
 void keep_low_copy(const Tensor& leaf, const Array& low, uint64_t version);

@@ -27,6 +27,15 @@ class Capture {
   /// random_reserve() for a kernel that runs at every replay, each time on the next numbers.
   virtual RandomKey reserve_random(int64_t count) = 0;
 
+  /// `copy`, which outlasts the step, holds `source` cast when a replay begins: it is made anew
+  /// there if others have written either since. False where this cannot be, because the step has
+  /// written one of them by now.
+  virtual bool keep_cast(const Array& source, const Array& copy) = 0;
+  /// Is it kept so?
+  virtual bool keeps(const Array& copy) const = 0;
+  /// The step has just written both alike.
+  virtual void wrote_alike(const Array& copy) = 0;
+
  protected:
   ~Capture() = default;
 };

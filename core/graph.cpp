@@ -1,6 +1,9 @@
 #include "halftape/core/graph.h"
 
+#include <algorithm>
 #include <cstring>
+#include <deque>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -40,6 +43,15 @@ Array all_bytes(const BufferPtr& buffer) {
   return Array(buffer, Shape{size}, Strides{1}, 0, kUInt8);
 }
 
+/// An array that a graph, or its trial, holds for what it does.
+struct Hold {
+  explicit Hold(Array held) : array(std::move(held)) { array.buffer()->hold_for_graph(); }
+  ~Hold() { array.buffer()->release_from_graph(); }
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+  const Array array;
+};
+
 /// Carries the step out, and can put back what it wrote: bytes that were there before, or were made
 /// as lasting state, are copied before they are written first.
 class Trial final : public ForwardingBackend, public Stage {
@@ -59,9 +71,9 @@ class Trial final : public ForwardingBackend, public Stage {
     fresh_.clear();
   }
   void put_back() {
-    for (const auto& [buffer, copies] : saved_) {
-      to().copy(copies.first, copies.second);
-      copies.first.bump_version();  // what was made of the trial's bytes does not count
+    for (const auto& [buffer, saved] : saved_) {
+      to().copy(saved.now.array, saved.before);
+      saved.now.array.bump_version();  // what was made of the trial's bytes does not count
     }
     to().synchronize();
     saved_.clear();
@@ -76,9 +88,9 @@ class Trial final : public ForwardingBackend, public Stage {
       const BufferPtr& buffer = a->buffer();
       if (made_.contains(buffer.get()) || saved_.contains(buffer.get())) continue;
       const Array now = all_bytes(buffer);
-      const Array copy(to().allocate(buffer->size()), now.shape(), now.strides(), 0, kUInt8);
-      to().copy(copy, now);
-      saved_.emplace(buffer.get(), std::pair(now, copy));
+      const Array before(to().allocate(buffer->size()), now.shape(), now.strides(), 0, kUInt8);
+      to().copy(before, now);
+      saved_.try_emplace(buffer.get(), now, before);
     }
   }
 
@@ -86,35 +98,63 @@ class Trial final : public ForwardingBackend, public Stage {
   int lasting_ = 0;
   Buffers made_;  // by the step, for itself
   std::vector<BufferPtr> fresh_;
-  std::unordered_map<const Buffer*, std::pair<Array, Array>> saved_;
+  struct Saved {
+    Saved(const Array& array, Array copy) : now(array), before(std::move(copy)) {}
+    Hold now;
+    Array before;
+  };
+  std::unordered_map<const Buffer*, Saved> saved_;
 };
 
 /// Buffers that were there before a step was captured, and must be as long as it is replayed.
 class Held {
  public:
-  Held() = default;
-  Held(const Held&) = delete;
-  Held& operator=(const Held&) = delete;
-  ~Held() {
-    for (const auto& [buffer, entry] : entries_) entry.handle->release_from_graph();
-  }
   void add(const BufferPtr& buffer, bool written) {
-    const auto [at, is_new] = entries_.try_emplace(buffer.get(), Entry{buffer});
-    if (is_new) buffer->hold_for_graph();
-    at->second.written |= written;
+    entries_.try_emplace(buffer.get(), all_bytes(buffer)).first->second.written |= written;
+  }
+  bool written(const Buffer* buffer) const {
+    const auto found = entries_.find(buffer);
+    return found != entries_.end() && found->second.written;
   }
   /// What a replay writes is not what it was.
   void raise_versions() const {
     for (const auto& [buffer, entry] : entries_)
-      if (entry.written) entry.handle->bump_version();
+      if (entry.written) entry.hold.array.bump_version();
   }
 
  private:
   struct Entry {
-    BufferPtr handle;
+    explicit Entry(Array all) : hold(std::move(all)) {}
+    Hold hold;
     bool written = false;
   };
   std::unordered_map<const Buffer*, Entry> entries_;
+};
+
+/// A copy in another dtype that is brought up to date before a replay, if need be.
+class KeptCast {
+ public:
+  KeptCast(const Array& source, const Array& copy) : source_(source), copy_(copy) { agree(); }
+  bool is(const Array& copy) const { return copy_.array.buffer() == copy.buffer(); }
+  /// As of now they do.
+  void agree() { agreed_ = versions(); }
+  /// The step is captured. If it leaves them alike, so does every replay.
+  void captured() {
+    stays_ = agreed_ == versions();
+    agreed_ = {};
+  }
+  void refresh(Backend& on) const {
+    if (agreed_ != versions() || source_.array.buffer()->exposed())
+      on.copy(copy_.array, source_.array);
+  }
+  void replayed() { agreed_ = stays_ ? versions() : std::nullopt; }
+
+ private:
+  using Versions = std::optional<std::pair<uint64_t, uint64_t>>;
+  Versions versions() const { return std::pair(source_.array.version(), copy_.array.version()); }
+  Hold source_, copy_;
+  Versions agreed_;
+  bool stays_ = false;
 };
 
 /// Passes on what a replay can repeat, and refuses the rest; notes what the replays will touch.
@@ -238,11 +278,13 @@ class Graph::Captured final : public Capture {
       step();
     });
     watch_ = nullptr;
+    for (KeptCast& c : casts_) c.captured();
     held_.raise_versions();  // as the step has said, though nothing is done yet
   }
 
   void replay() {
     HALFTAPE_CHECK(!Stage::current(), "Graph: replayed inside the step of another graph");
+    for (const KeptCast& c : casts_) c.refresh(backend_);
     auto* const bytes = host_.data<uint8_t>();
     for (const Value& v : values_) v.refresh(reinterpret_cast<std::byte*>(bytes) + v.at);
     if (!current_ || std::memcmp(bytes, sent_.data(), used_) != 0) {
@@ -254,6 +296,7 @@ class Graph::Captured final : public Capture {
     recording_->replay();
     if (drawn_ > 0) random_reserve(device_, drawn_);
     held_.raise_versions();
+    for (KeptCast& c : casts_) c.replayed();
   }
   int64_t size() const { return recording_->size(); }
 
@@ -272,6 +315,19 @@ class Graph::Captured final : public Capture {
     drawn_ += (count + 3) / 4 * 4;
     return key;
   }
+  bool keep_cast(const Array& source, const Array& copy) override {
+    if (keeps(copy) || held_.written(source.buffer().get()) || held_.written(copy.buffer().get()))
+      return false;
+    casts_.emplace_back(source, copy);
+    return true;
+  }
+  bool keeps(const Array& copy) const override {
+    return std::any_of(casts_.begin(), casts_.end(), [&](const KeptCast& c) { return c.is(copy); });
+  }
+  void wrote_alike(const Array& copy) override {
+    for (KeptCast& c : casts_)
+      if (c.is(copy)) c.agree();
+  }
 
  private:
   static constexpr int64_t kLiveBytes = 1 << 14;
@@ -288,6 +344,7 @@ class Graph::Captured final : public Capture {
   size_t used_ = 0;
   int64_t drawn_ = 0;  // words of the device's random stream in a replay
   Held held_;
+  std::deque<KeptCast> casts_;
   const Watch* watch_ = nullptr;          // while the step is captured
   std::unique_ptr<Recording> recording_;  // goes first: it waits for the last replay
 };

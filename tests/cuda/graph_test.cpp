@@ -3,6 +3,7 @@
 
 #include <halftape/halftape.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -153,6 +154,114 @@ TEST_CASE("a graph that is made inside a region of autocast casts the weights of
   graph.replay();
   CHECK_FALSE(y.to(kCPU).equal(first));
   CHECK(y.equal(model->forward(x)));
+}
+
+TEST_CASE("weights are cast by no replay but the first one after others have written them") {
+  std::vector<std::vector<double>> ends;
+  for (const bool graphed : {false, true}) {
+    manual_seed(8);
+    Training t(true);
+    std::unique_ptr<Graph> graph;
+    t.feed(0);
+    if (graphed) graph = std::make_unique<Graph>(kCUDA, [&] { t.step(); });
+    [[maybe_unused]] std::ptrdiff_t others = 0;  // casts of anything but weights
+    for (int i = 0; i < 12; ++i) {
+      t.feed(i);
+      const NoGradGuard no_grad;
+      Tensor w = t.model->parameters()[0];
+      if (i == 2) w.mul_(0.5);
+      if (i == 4) {  // a region outside makes a copy of its own
+        const amp::autocast region(kCUDA, kFloat16);
+        (void)t.model->forward(t.x);
+        manual_seed(80);
+      } else if (i == 3) {
+        manual_seed(80);
+      }
+      const AutoGradMode grad(true);
+#if defined(HALFTAPE_SIMT)
+      simt::reset_counters();
+#endif
+      graph&& i != 6 && i != 7 ? graph->replay() : t.step();
+#if defined(HALFTAPE_SIMT)
+      if (graph && i < 6) {  // four weights and biases
+        const auto launched = simt::launched_kernels();
+        CAPTURE(i);
+        const auto casts = std::count_if(launched.begin(), launched.end(), [](const auto& name) {
+          return name.find("Same") != std::string::npos;
+        });
+        if (i == 1) others = casts;
+        if (i == 0) CHECK(casts >= 4);
+        if (i > 0) CHECK(casts == others + (i == 2 ? 1 : 0));
+      }
+#endif
+    }
+    t.loss = zeros({});
+    ends.push_back(t.all());
+  }
+  CHECK(ends[0] == ends[1]);
+}
+
+TEST_CASE("a step that writes its weights by itself, too, is cast what it then holds") {
+  // Before the region, after the update, or through a pointer that was given out.
+  for (const int when : {0, 1, 2}) {
+    CAPTURE(when);
+    std::vector<std::vector<double>> ends;
+    for (const bool graphed : {false, true}) {
+      manual_seed(9);
+      Training t(true);
+      t.feed(1);
+      const Tensor w = t.model->parameters()[0];
+      const auto decay = [&] {
+        const NoGradGuard no_grad;
+        w.mul_(0.75);
+      };
+      const auto step = [&] {
+        if (when == 0) decay();
+        t.step();
+        if (when == 1) decay();
+      };
+      if (when == 2) (void)w.data_ptr<float>();
+      std::unique_ptr<Graph> graph;
+      if (graphed) graph = std::make_unique<Graph>(kCUDA, step);
+      for (int i = 0; i < 5; ++i) graph ? graph->replay() : step();
+      ends.push_back(t.all());
+    }
+    CHECK(ends[0] == ends[1]);
+  }
+}
+
+TEST_CASE("two graphs of the same weights see what the other has made of them") {
+  std::vector<std::vector<double>> ends;
+  for (const bool graphed : {false, true}) {
+    manual_seed(10);
+    Training t(false);
+    t.feed(1);
+    Tensor out = zeros({16, 4});
+    const auto step = [&] { t.step(); };
+    const auto evaluate = [&] {
+      const amp::autocast region(kCUDA, kFloat16);
+      out.copy_(t.model->forward(t.x).detach());
+    };
+    std::vector<Graph> graphs;
+    if (graphed) {
+      graphs.emplace_back(kCUDA, step);
+      graphs.emplace_back(kCUDA, evaluate);
+      graphs.emplace_back(kCUDA, step);
+    }
+    std::vector<double> seen;
+    for (int i = 0; i < 6; ++i) {
+      if (graphed) {
+        graphs[i % 2 == 0 ? 0 : 2].replay();
+        graphs[1].replay();
+      } else {
+        step();
+        evaluate();
+      }
+      for (double v : out.to(kCPU).to(kFloat64).flatten().to_vector<double>()) seen.push_back(v);
+    }
+    ends.push_back(seen);
+  }
+  CHECK(ends[0] == ends[1]);
 }
 
 TEST_CASE("an optimizer that loads a state goes on with it in the graph") {
