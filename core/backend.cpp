@@ -2,7 +2,9 @@
 
 #include <tuple>
 
+#include "halftape/core/formula/binary.h"
 #include "halftape/core/formula/reduce.h"
+#include "halftape/core/formula/unary.h"
 
 namespace halftape {
 namespace {
@@ -34,6 +36,31 @@ BufferPtr Backend::allocate_pinned(size_t) {
 void Backend::scatter_add(const Array& y, const Array& g, int dim, const Array& index,
                           IndexUse use) {
   scatter_reduce(ReduceOps::index<formula::Sum>(), y, g, dim, index, use);
+}
+
+void Backend::cross_entropy_grad(const Array& dx, const Array& slopes, const Array& g,
+                                 const Array& total) {
+  const Array share = empty_like(total);
+  binary(BinaryOps::index<formula::Div>(), share, g, total);
+  binary(BinaryOps::index<formula::Mul>(), dx, slopes, share.expand(slopes.shape()));
+}
+
+void Backend::mean_in_steps(const CrossEntropy& o) {
+  Dims all;
+  for (int d = 0; d < o.loss.dim(); ++d) all.push_back(d);
+  reduce(ReduceOps::index<formula::Sum>(), o.total, o.counted, all);
+  reduce(ReduceOps::index<formula::Sum>(), o.mean, o.loss, all);
+  binary(BinaryOps::index<formula::Div>(), o.mean, o.mean, o.total);
+}
+
+void Backend::scale_loss(const LossScaling& s) {
+  if (s.begins) fill(s.bad_loss, 0);
+  check_finite({&s.loss, 1}, s.bad_loss);
+  binary(BinaryOps::index<formula::Mul>(), s.scaled, s.loss, s.scale.expand(s.loss.shape()));
+  if (s.factor.defined()) copy(s.factor, s.scale);
+  if (s.inverse.defined()) unary(UnaryOps::index<formula::Reciprocal>(), s.inverse, s.scale, {});
+  if (s.found_inf.defined()) copy(s.found_inf, s.bad_loss);
+  if (s.first.defined()) fill(s.first, -1);
 }
 
 Backend* swap_backend(DeviceType type, Backend* b) {

@@ -16,6 +16,7 @@
 #include "halftape/core/formula/update.h"
 #include "halftape/core/formula/weights.h"
 #include "halftape/core/random.h"
+#include "halftape/core/step_control.h"
 #include "halftape/core/windows.h"
 
 namespace halftape {
@@ -55,6 +56,7 @@ constexpr int64_t relu_mask_bytes(int64_t n) { return (n + 127) / 128 * 16; }
 /// pass: with q = weight·((1 − smoothing)·[class is target] + smoothing/C), a row's loss is
 /// −Σ q·log softmax(x). A target is checked as an index is, unless it is `ignored`: then its row
 /// loses nothing. All but x are contiguous, and float32 (float64 where x is) but for the target.
+/// x is read as it is, whatever its floating dtype.
 struct CrossEntropy {
   Array x;            // (…, C), C > 0
   Array target;       // (…) int64
@@ -64,6 +66,9 @@ struct CrossEntropy {
   Array loss;          // (…)
   Array counted = {};  // (…): the target's weight, 0 where it is ignored; undefined: not wanted
   Array grad = {};     // (…, C): of each row's loss by the row; undefined: not wanted
+  // One element each, both undefined if not wanted; with them, counted is.
+  Array total = {};  // Σ counted
+  Array mean = {};   // Σ loss / total
 };
 
 enum class Distribution : uint8_t {
@@ -96,18 +101,17 @@ struct UpdateSlot {
   Keeping keeping = {};
   Array low = {};  // of the parameter's shape, in 16 bits: becomes the new parameter, rounded once
 };
-/// What a GradScaler hands to an update: decided on the device. Undefined: not used.
-struct StepControl {
-  Array found_inf = {};  // one float32; non-zero: leave parameters and state as they are
-  Array inv_scale = {};  // one float32; gradients are multiplied by it as they are read
-  Array live_rule = {};  // the bytes of a rule, which counts instead of the one that is given
-};
-
-/// What one optimizer's gradients held, as unscale() left it.
-struct ScalerFinding {
-  Array found_inf;        // one float32; non-zero: something is not finite
-  Array first;            // one int64: the position of the first gradient that is not, or −1
-  int64_t optimizer = 0;  // its number, for the counts
+/// A loss is multiplied by a GradScaler's scale, and looked at. Of one element each, but for the
+/// first two.
+struct LossScaling {
+  Array loss = {};      // of any floating dtype and shape
+  Array scaled = {};    // of its shape: loss · scale
+  Array scale;          // float32
+  Array bad_loss;       // float32: 1 if an element of the loss is not finite, else as it was
+  bool begins = false;  // bad_loss was 0, whatever it holds
+  // What becomes of a step's constants, and how a finding begins: all of them, or undefined.
+  Array factor = {}, inverse = {};   // float32: the scale, and 1 / scale
+  Array found_inf = {}, first = {};  // float32 and int64: bad_loss, and −1
 };
 /// One transition of a GradScaler's state.
 struct ScalerUpdate {
@@ -208,6 +212,10 @@ class Backend {
   virtual void batch_norm_grad(const NormGrads& d, const Array& g, const Norm& norm,
                                bool training) = 0;
   virtual void cross_entropy(const CrossEntropy&) = 0;
+  // dx = slopes · (g / total), where slopes are `grad` of a CrossEntropy, and g is that of its
+  // mean: one element. dx has any floating dtype.
+  virtual void cross_entropy_grad(const Array& dx, const Array& slopes, const Array& g,
+                                  const Array& total);
 
   // Windows over the last dimensions. fold: y (…, lengths…) becomes the sum of the elements of g
   // (…, sizes…, windows…) that lie on it, in the row-major order of their positions in the window.
@@ -250,11 +258,15 @@ class Backend {
                        const Array& first = {}) = 0;
   // Every parameter takes one step by the rule; all that it writes has a new version then.
   virtual void update(std::span<const UpdateSlot>, const UpdateRule&, const StepControl&) = 0;
+  virtual void scale_loss(const LossScaling&);
   // state ← next(state, verdict, law) and counts ← counted(counts, verdict, …), where the verdict
   // is BadLoss, or else Overflow if any finding is.
   virtual void scaler_update(const ScalerUpdate& update, const ScalerLaw& law) = 0;
 
   virtual void synchronize() = 0;
+
+  /// `total` and `mean` of what `loss` and `counted` hold.
+  void mean_in_steps(const CrossEntropy& o);
 
   /// An empty one; null from a device that knows nothing of the kind.
   virtual std::unique_ptr<Recording> new_recording() { return nullptr; }

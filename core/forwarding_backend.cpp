@@ -98,8 +98,14 @@ void ForwardingBackend::softmax_grad(const Array& dx, const Array& g, const Arra
   to_.softmax_grad(dx, g, y, log);
 }
 void ForwardingBackend::cross_entropy(const CrossEntropy& c) {
-  before("cross_entropy", {{&c.loss, &c.counted, &c.grad}, {&c.x, &c.target, &c.weight}});
+  before("cross_entropy",
+         {{&c.loss, &c.counted, &c.grad, &c.total, &c.mean}, {&c.x, &c.target, &c.weight}});
   to_.cross_entropy(c);
+}
+void ForwardingBackend::cross_entropy_grad(const Array& dx, const Array& slopes, const Array& g,
+                                           const Array& total) {
+  before("cross_entropy_grad", {{&dx}, {&slopes, &g, &total}});
+  to_.cross_entropy_grad(dx, slopes, g, total);
 }
 void ForwardingBackend::row_norm(const Array& y, const Norm& norm) {
   before("row_norm", {{&y, &norm.mean, &norm.rstd}, {&norm.x, &norm.weight, &norm.bias}});
@@ -185,6 +191,11 @@ void ForwardingBackend::update(std::span<const UpdateSlot> slots, const UpdateRu
   }
   before(std::visit([](const auto& r) { return std::string(r.name); }, rule), touched);
   to_.update(slots, rule, control);
+}
+void ForwardingBackend::scale_loss(const LossScaling& s) {
+  before("scale_loss", {{&s.scaled, &s.bad_loss, &s.factor, &s.inverse, &s.found_inf, &s.first},
+                        {&s.loss, &s.scale}});
+  to_.scale_loss(s);
 }
 void ForwardingBackend::scaler_update(const ScalerUpdate& update, const ScalerLaw& law) {
   Touched touched{{&update.scale, &update.trackers, &update.counts}, {&update.bad_loss}};

@@ -33,6 +33,8 @@ class ForwardingBackend : public Backend {
   void softmax(const Array& y, const Array& x, bool log) override;
   void softmax_grad(const Array& dx, const Array& g, const Array& y, bool log) override;
   void cross_entropy(const CrossEntropy& c) override;
+  void cross_entropy_grad(const Array& dx, const Array& slopes, const Array& g,
+                          const Array& total) override;
   void row_norm(const Array& y, const Norm& norm) override;
   void row_norm_grad(const NormGrads& d, const Array& g, const Norm& norm) override;
   void batch_norm(const Array& y, const Norm& norm, bool training,
@@ -55,6 +57,7 @@ class ForwardingBackend : public Backend {
                const Array& first) override;
   void update(std::span<const UpdateSlot> slots, const UpdateRule& rule,
               const StepControl& control) override;
+  void scale_loss(const LossScaling& s) override;
   void scaler_update(const ScalerUpdate& update, const ScalerLaw& law) override;
   void synchronize() override;
   std::unique_ptr<Recording> new_recording() override { return to_.new_recording(); }

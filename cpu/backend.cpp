@@ -58,7 +58,10 @@ class CpuBackend final : public Backend {
                        bool training) override {
     cpu::batch_norm_grad(d, g, norm, training);
   }
-  void cross_entropy(const CrossEntropy& o) override { cpu::cross_entropy(o); }
+  void cross_entropy(const CrossEntropy& o) override {
+    cpu::cross_entropy(o);
+    if (o.mean.defined()) mean_in_steps(o);
+  }
   void fold(const Array& y, const Array& g, const Windows& windows) override {
     cpu::fold(y, g, windows);
   }

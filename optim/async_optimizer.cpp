@@ -6,6 +6,7 @@
 
 #include "halftape/autograd/grad_mode.h"
 #include "halftape/autograd/grad_tag.h"
+#include "halftape/core/backend.h"
 #include "halftape/core/warn.h"
 #include "halftape/optim/clip_grad.h"
 

@@ -7,6 +7,7 @@
 #include "halftape/autograd/grad_mode.h"
 #include "halftape/autograd/grad_tag.h"
 #include "halftape/autograd/op_span.h"
+#include "halftape/core/backend.h"
 #include "halftape/core/warn.h"
 #include "halftape/optim/differences.h"
 #include "halftape/optim/weights.h"

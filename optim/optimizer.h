@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "halftape/autograd/tensor.h"
-#include "halftape/core/backend.h"
+#include "halftape/core/step_control.h"
 #include "halftape/nn/ordered_dict.h"
 #include "halftape/optim/options.h"
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <vector>
 
+#include "halftape/core/backend.h"
 #include "halftape/optim/optimizer.h"
 #include "halftape/optim/weights.h"
 

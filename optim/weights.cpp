@@ -1,6 +1,7 @@
 #include "halftape/optim/weights.h"
 
 #include "halftape/autograd/ops/create.h"
+#include "halftape/core/backend.h"
 #include "halftape/core/capture.h"
 #include "halftape/core/formula/philox.h"
 #include "halftape/optim/options_map.h"

@@ -3,7 +3,12 @@
 #include <map>
 #include <string>
 
+#include "halftape/core/formula/weights.h"
 #include "halftape/optim/optimizer.h"
+
+namespace halftape {
+struct Keeping;  // core/backend.h
+}
 
 namespace halftape::optim {
 
