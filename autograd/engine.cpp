@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <exception>
+#include <map>
+#include <mutex>
 #include <thread>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -13,7 +16,10 @@
 #include "halftape/autograd/op_span.h"
 #include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/ops/create.h"
+#include "halftape/autograd/ops/view.h"
 #include "halftape/autograd/policy.h"
+#include "halftape/core/backend.h"
+#include "halftape/core/capture.h"
 
 namespace halftape::autograd {
 namespace {
@@ -146,6 +152,42 @@ Grads run(Request request) {
   return captured;
 }
 
+/// The ones with which backward passes begin: one for each device and dtype, made once.
+class Ones {
+ public:
+  static Ones& all() {
+    static auto* own = new Ones;  // NOLINT: outlives every static tensor
+    return *own;
+  }
+  Tensor of(Device device, Dtype dtype) {
+    const std::lock_guard lock(mutex_);
+    One& one = made_[{device.type(), device.index(), dtype}];
+    if (!one.holds()) {
+      const LastingState stays;
+      one.tensor = ones({}, TensorOptions(dtype).device(device));
+      one.version = one.tensor.version();
+      backend(device).synchronize();  // every stream and thread may read it
+    }
+    return one.tensor;
+  }
+  bool is(const Tensor& g) {
+    const std::lock_guard lock(mutex_);
+    const auto found = made_.find({g.device().type(), g.device().index(), g.dtype()});
+    return found != made_.end() && found->second.holds() &&
+           found->second.tensor.array().buffer() == g.array().buffer();
+  }
+
+ private:
+  struct One {
+    Tensor tensor;
+    uint64_t version = 0;
+    /// A hook may have written what it was shown.
+    bool holds() const { return tensor.defined() && tensor.version() == version; }
+  };
+  std::mutex mutex_;
+  std::map<std::tuple<DeviceType, DeviceIndex, Dtype>, One> made_;
+};
+
 /// "`tanh`", or what else made a tensor.
 std::string maker(const Tensor& y) {
   return y.is_leaf() ? "a leaf" : "`" + std::string(y.grad_fn()->name()) + "`";
@@ -170,7 +212,7 @@ Request prepare(const char* who, const TensorList& outputs, const TensorList& gr
       HALFTAPE_CHECK(y.numel() == 1, who,
                      ": grad can be implicitly created only for scalar outputs, not for one of ",
                      y.sizes(), "; pass one, or reduce with sum() or mean()");
-      g = ones(y.sizes(), y.options());
+      g = reshape(Ones::all().of(y.device(), y.dtype()), y.sizes());
     }
     HALFTAPE_CHECK(g.sizes() == y.sizes(), who, ": gradient ", g.sizes(),
                    " for an output of shape ", y.sizes(), " of ", maker(y));
@@ -192,6 +234,8 @@ std::vector<Edge> edges_of(const char* who, const TensorList& inputs) {
 }
 
 }  // namespace
+
+bool is_implicit_one(const Tensor& g) { return Ones::all().is(g); }
 
 void backward(const TensorList& outputs, const TensorList& grad_outputs,
               std::optional<bool> retain_graph, bool create_graph,
