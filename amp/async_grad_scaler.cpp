@@ -28,9 +28,13 @@ Tensor AsyncGradScaler::scale(const Tensor& loss) {
     in_use_ = newest_.scale;
   }
   if (!scaled_) scaled_ = make_ref<ScaleTag>(ScaleTag::Is::Scaled);
-  if (!bad_loss_.defined()) bad_loss_ = full({}, 0, kFloat32, loss.device());
-  backend(loss.device()).check_finite({&loss.array(), 1}, bad_loss_);
-  return scaled_loss(loss, Tensor(full({}, in_use_, kFloat32, loss.device())), scaled_);
+  const bool begins = !bad_loss_.defined();
+  if (begins) bad_loss_ = Array({}, kFloat32, loss.device());
+  return scaled_loss(loss,
+                     {.scale = full({}, in_use_, kFloat32, loss.device()),
+                      .bad_loss = bad_loss_,
+                      .begins = begins},
+                     scaled_);
 }
 
 std::vector<Tensor> AsyncGradScaler::scale(const std::vector<Tensor>& losses) {

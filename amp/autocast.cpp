@@ -139,8 +139,12 @@ void Autocaster::cast(const CastOp& op, std::span<const Tensor* const> given,
     const Dtype target = rule == Cast::Lower     ? region->dtype
                          : rule == Cast::Float32 ? kFloat32
                                                  : widest(region->dtype, given);
-    for (size_t i = 0; i < given.size(); ++i)
-      if (eligible(*given[i]) && given[i]->dtype() != target) casts[i] = cached(*given[i], target);
+    if (op.reads_wide && target == kFloat32)
+      *op.reads_wide = true;
+    else
+      for (size_t i = 0; i < given.size(); ++i)
+        if (eligible(*given[i]) && given[i]->dtype() != target)
+          casts[i] = cached(*given[i], target);
   }
   if (plan) plan->note(op, rule, *region, given, casts);
 }

@@ -1,6 +1,7 @@
 #include "halftape/amp/grad_scaler.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "halftape/amp/inject.h"
 #include "halftape/amp/scale_tag.h"
@@ -22,13 +23,25 @@ Tensor GradScaler::scale(const Tensor& loss) {
   HALFTAPE_CHECK(loss.device().type() == scale_.device().type(),
                  "GradScaler::scale: the loss is on ", loss.device(), ", the scaler's state on ",
                  scale_.device());
-  if (!bad_loss_.defined()) bad_loss_ = full({}, 0, kFloat32, loss.device());
+  const Device device = loss.device();
+  const bool begins = !bad_loss_.defined();
+  if (begins) bad_loss_ = Array({}, kFloat32, device);
   // What earlier checks have seen of it stays theirs.
   if (!bad_loss_.unique()) bad_loss_ = bad_loss_.clone();
-  backend(loss.device()).check_finite({&loss.array(), 1}, bad_loss_);
+  if (!inverse_.defined()) inverse_ = empty_like(scale_);
+  if (!next_.found_inf.defined())
+    next_ = {Array({}, kFloat32, device), Array({}, kInt64, device), 0};
   begin_epoch();
-  // A copy of the scale: update() changes the scaler's own in place, and backward may come later.
-  return scaled_loss(loss, Tensor(scale_.clone()), scaled_);
+  // The factor is a copy: update() changes the scale in place, and backward may come later.
+  return scaled_loss(loss,
+                     {.scale = scale_,
+                      .bad_loss = bad_loss_,
+                      .begins = begins,
+                      .factor = empty_like(scale_),
+                      .inverse = inverse_,
+                      .found_inf = next_.found_inf,
+                      .first = next_.first},
+                     scaled_);
 }
 
 std::vector<Tensor> GradScaler::scale(const std::vector<Tensor>& losses) {
@@ -66,14 +79,21 @@ Array GradScaler::judge(const optim::Optimizer& optimizer, const char* call, InP
   detail::apply_faults(parameters);
   if (std::any_of(grads.begin(), grads.end(), [](const Array& g) { return g.defined(); })) {
     const Device device = scale_.device();
-    Array inverse = empty_like(scale_);
-    backend(device).unary(UnaryOps::index<formula::Reciprocal>(), inverse, scale_, {});
+    if (!inverse_.defined()) {
+      inverse_ = empty_like(scale_);
+      backend(device).unary(UnaryOps::index<formula::Reciprocal>(), inverse_, scale_, {});
+    }
+    const Array inverse = inverse_;
     PerOptimizer& mine = per(optimizer);
     // A bad loss has settled the verdict already.
     mine.bad_loss = bad_loss_;
-    mine.finding = {bad_loss_.defined() ? bad_loss_.clone() : full({}, 0, kFloat32, device),
-                    full({}, -1, kInt64, device),
-                    met_.meet(optimizer.id(), optimizer.param_groups())};
+    mine.finding = std::exchange(next_, {});
+    if (!mine.finding.found_inf.defined()) {
+      mine.finding.found_inf =
+          bad_loss_.defined() ? bad_loss_.clone() : full({}, 0, kFloat32, device);
+      mine.finding.first = full({}, -1, kInt64, device);
+    }
+    mine.finding.optimizer = met_.meet(optimizer.id(), optimizer.param_groups());
     const ScalerFinding& f = mine.finding;
     if (divide == InPlace::No) {
       backend(device).check_finite(grads, f.found_inf, inverse, f.first);
@@ -192,7 +212,8 @@ void GradScaler::begin_epoch() {
 /// The next gradients are of another scale.
 void GradScaler::end_epoch() {
   optimizers_.clear();
-  bad_loss_ = {};
+  bad_loss_ = inverse_ = {};
+  next_ = {};
   scaled_ = unscaled_ = {};
 }
 

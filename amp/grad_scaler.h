@@ -135,6 +135,8 @@ class GradScaler {
 
   // Since the last update():
   Array bad_loss_;         // one float32: has a loss been infinite or NaN?
+  Array inverse_;          // one float32: 1 / scale
+  ScalerFinding next_;     // of the optimizer whose gradients are judged next
   Ref<GradTag> scaled_;    // marks the gradients of losses scaled since then
   Ref<GradTag> unscaled_;  // and those that were divided again
   std::vector<PerOptimizer> optimizers_;

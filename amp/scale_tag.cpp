@@ -2,7 +2,9 @@
 
 #include <sstream>
 
+#include "halftape/autograd/engine.h"
 #include "halftape/autograd/ops/binary.h"
+#include "halftape/autograd/ops/view.h"
 #include "halftape/autograd/policy.h"
 #include "halftape/autograd/record.h"
 
@@ -45,13 +47,19 @@ void check_loss(const Tensor& loss, const char* call) {
                  ".to(kFloat32) before the first operation that is to be differentiated");
 }
 
-Tensor scaled_loss(const Tensor& loss, const Tensor& factor, const Ref<GradTag>& tag) {
+Tensor scaled_loss(const Tensor& loss, LossScaling how, const Ref<GradTag>& tag) {
   const PolicyScope plain(nullptr);
-  return record("scale", mul(loss.detach(), factor).array(), {&loss},
-                [factor, tag](Node&, const Tensor& g) -> Grads {
-                  GradTag::mark_pass(tag);
-                  return {mul(g, factor)};
-                });
+  const Tensor factor(how.factor.defined() ? how.factor : how.scale);
+  how.loss = loss.array();
+  how.scaled = Array(loss.sizes(), result_type(loss, factor), loss.device());
+  backend(loss.device()).scale_loss(how);
+  return record(
+      "scale", how.scaled, {&loss},
+      [factor = Saved(factor), tag](Node& self, const Tensor& g) -> Grads {
+        GradTag::mark_pass(tag);
+        const Tensor by = factor.tensor(self);
+        return {autograd::is_implicit_one(g) ? reshape(by, g.sizes()).to(g.dtype()) : mul(g, by)};
+      });
 }
 
 void DivisibleBy::check(const Tensor& grad, size_t parameter) const {

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "halftape/autograd/grad_tag.h"
+#include "halftape/core/backend.h"
 
 namespace halftape::amp {
 
@@ -24,8 +25,9 @@ class ScaleTag final : public GradTag {
   const char* why_ = nullptr;
 };
 
-/// loss · factor, whose backward pass marks the gradients it leaves. `factor`: one float32.
-Tensor scaled_loss(const Tensor& loss, const Tensor& factor, const Ref<GradTag>& tag);
+/// loss · scale, whose backward pass marks the gradients it leaves. `how` lacks the loss itself and
+/// the place for the result.
+Tensor scaled_loss(const Tensor& loss, LossScaling how, const Ref<GradTag>& tag);
 
 /// Throws unless it is a tensor that can be scaled.
 void check_loss(const Tensor& loss, const char* call);

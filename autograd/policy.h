@@ -23,9 +23,13 @@ struct CastOp {
   const char* name;
   Cast cast;
   bool decided = false;  // the caller named a dtype, which wins over every policy
+  // An op that itself reads inputs of 16 bits as float32: it is not given casts to float32, but
+  // told here that it counts as having them.
+  bool* reads_wide = nullptr;
 
   /// For ops with an optional dtype argument.
   CastOp unless(const std::optional<Dtype>& dtype) const { return {name, cast, dtype.has_value()}; }
+  CastOp reading(bool& wide) const { return {name, cast, decided, &wide}; }
 };
 
 class DtypePolicy {

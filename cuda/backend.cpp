@@ -83,7 +83,13 @@ class CudaBackend final : public Backend {
                        bool training) override {
     cuda::batch_norm_grad(d, g, norm, training);
   }
-  void cross_entropy(const CrossEntropy& o) override { cuda::cross_entropy(o); }
+  void cross_entropy(const CrossEntropy& o) override {
+    if (!cuda::cross_entropy(o)) mean_in_steps(o);
+  }
+  void cross_entropy_grad(const Array& dx, const Array& slopes, const Array& g,
+                          const Array& total) override {
+    cuda::cross_entropy_grad(dx, slopes, g, total);
+  }
   void fold(const Array& y, const Array& g, const Windows& windows) override {
     cuda::fold(y, g, windows);
   }
@@ -119,6 +125,9 @@ class CudaBackend final : public Backend {
   void update(std::span<const UpdateSlot> slots, const UpdateRule& rule,
               const StepControl& control) override {
     cuda::update(slots, rule, control);
+  }
+  void scale_loss(const LossScaling& s) override {
+    if (!cuda::scale_loss(s)) Backend::scale_loss(s);
   }
   void scaler_update(const ScalerUpdate& update, const ScalerLaw& law) override {
     cuda::scaler_update(update, law);

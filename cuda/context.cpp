@@ -161,6 +161,16 @@ void* Context::from_pool(size_t bytes, cudaStream_t stream) {
   return block;
 }
 
+unsigned* Context::ticket(cudaStream_t stream) {
+  const std::lock_guard lock(mutex_);
+  BufferPtr& kept = tickets_[stream];
+  if (!kept) {
+    kept = allocate(sizeof(unsigned));
+    check(cudaMemsetAsync(kept->bytes(), 0, sizeof(unsigned), stream), "making a count of blocks");
+  }
+  return static_cast<unsigned*>(kept->bytes());
+}
+
 BufferPtr Context::allocate_pinned(size_t bytes) {
   void* block = nullptr;
   check(cudaSetDevice(index_), "choosing the device");

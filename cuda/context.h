@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <map>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -57,6 +58,8 @@ class Context {
   static Arena*& capturing();
   /// Straight from the pool.
   void* from_pool(size_t bytes, cudaStream_t stream);
+  /// A count of blocks (cuda/ticket.cuh) for the launches of this stream; 0 at first.
+  unsigned* ticket(cudaStream_t stream);
   /// Host memory that the device can read and write by itself.
   BufferPtr allocate_pinned(size_t bytes);
   MemoryStats memory() const;
@@ -97,6 +100,7 @@ class Context {
   };
   Pool normal_, urgent_;  // of streams
   std::vector<cudaStream_t> returned_;
+  std::map<cudaStream_t, BufferPtr> tickets_;
   static constexpr size_t kRemembered = 8;
   std::array<std::atomic<const char*>, kRemembered> recent_{};
   std::atomic<size_t> launches_{0};  // since the last synchronisation

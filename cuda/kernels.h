@@ -25,7 +25,9 @@ void row_norm(const Array& y, const Norm& norm);
 void row_norm_grad(const NormGrads& d, const Array& g, const Norm& norm);
 void batch_norm(const Array& y, const Norm& norm, bool training, const RunningStats& running);
 void batch_norm_grad(const NormGrads& d, const Array& g, const Norm& norm, bool training);
-void cross_entropy(const CrossEntropy&);
+/// Gives whether the mean, if it is wanted, is there, too.
+bool cross_entropy(const CrossEntropy&);
+void cross_entropy_grad(const Array& dx, const Array& slopes, const Array& g, const Array& total);
 void fold(const Array& y, const Array& g, const Windows& windows);
 void argmax_windows(const Array& y, const Array& x, const Windows& windows);
 void gather(const Array& y, const Array& x, int dim, const Array& index, IndexUse use);
@@ -39,6 +41,8 @@ void check_finite(std::span<const Array> xs, const Array& found_inf, const Array
 void unscale(std::span<const Array> grads, const Array& inv_scale, const Array& found_inf,
              const Array& first);
 void update(std::span<const UpdateSlot>, const UpdateRule&, const StepControl&);
+/// A loss of one element; false, and nothing is done, for others.
+bool scale_loss(const LossScaling& s);
 void scaler_update(const ScalerUpdate& update, const ScalerLaw& law);
 
 /// May sums of float16 products be joined in float16?

@@ -2,8 +2,10 @@
 #include <limits>
 
 #include "halftape/cuda/kernels.h"
+#include "halftape/cuda/map.cuh"
 #include "halftape/cuda/range.cuh"
 #include "halftape/cuda/rows.cuh"
+#include "halftape/cuda/ticket.cuh"
 
 namespace halftape::cuda {
 namespace {
@@ -68,9 +70,32 @@ struct Targets {
   S smoothing;
   S *loss, *counted;  // counted: null when it is not wanted
   bool grad;          // is it wanted?
+  S *total, *mean;    // null: by nobody, or by others
+  Ticket ticket;
 
   __device__ S weight_of(int64_t c) const { return weight ? weight[c] : S(1); }
 };
+
+/// Their mean, when all rows are done.
+template <class S>
+__device__ void average(const Targets<S>& o, int64_t rows) {
+  __shared__ S of_threads[2][kRowThreads];
+  S lost = 0, counted = 0;
+  for (int64_t row = threadIdx.x; row < rows; row += blockDim.x) {
+    lost += o.loss[row];
+    counted += o.counted[row];
+  }
+  of_threads[0][threadIdx.x] = lost;
+  of_threads[1][threadIdx.x] = counted;
+  for (unsigned half = blockDim.x / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.x < half)
+      for (auto& sums : of_threads) sums[threadIdx.x] += sums[threadIdx.x + half];
+  }
+  if (threadIdx.x > 0) return;
+  *o.total = of_threads[1][0];
+  *o.mean = of_threads[0][0] / of_threads[1][0];
+}
 
 /// The gradient of each row's loss by the row, and the loss.
 template <class S, class Team, int kHeld>
@@ -136,7 +161,13 @@ __global__ void cross_entropy_rows(const __grid_constant__ Rows<2> a,
       in.write(x[0], begin);
     });
   });
+  if (o.mean && o.ticket.last_block()) average(o, a.starts.numel);
 }
+
+template <class S>
+struct OfMean {
+  __device__ void operator()(S (&x)[4]) const { x[0] = x[1] * (x[2] / x[3]); }
+};
 
 }  // namespace
 
@@ -158,7 +189,10 @@ void softmax_grad(const Array& dx, const Array& g, const Array& y, bool log) {
   });
 }
 
-void cross_entropy(const CrossEntropy& o) {
+bool cross_entropy(const CrossEntropy& o) {
+  // What one block sums as fast as the others would.
+  constexpr int64_t kMostRows = 1 << 12;
+  const bool mean = o.mean.defined() && o.loss.numel() > 0 && o.loss.numel() <= kMostRows;
   in_its_precision(o.loss, [&](auto t) {
     using S = typename decltype(t)::type;
     const Array written = o.grad.defined() ? o.grad : o.x;  // which then is not
@@ -170,12 +204,24 @@ void cross_entropy(const CrossEntropy& o) {
         static_cast<S>(o.smoothing),
         o.loss.data<S>(),
         o.counted.defined() ? o.counted.data<S>() : nullptr,
-        o.grad.defined()};
+        o.grad.defined(),
+        mean ? o.total.data<S>() : nullptr,
+        mean ? o.mean.data<S>() : nullptr,
+        mean ? ticket(queue(o.x)) : Ticket()};
     // Four runs of doubles are more than a thread has registers for: it reads them again.
     constexpr int kMany = std::is_same_v<S, double> ? 0 : 4;
     launch_rows<2, Targets<S>>("cross_entropy", {written, o.x}, targets,
                                {cross_entropy_rows<S, Warp, 1>, cross_entropy_rows<S, Warp, kMany>,
                                 cross_entropy_rows<S, Block, 0>});
+  });
+  return mean || !o.mean.defined();
+}
+
+void cross_entropy_grad(const Array& dx, const Array& slopes, const Array& g, const Array& total) {
+  const Array every_g = g.expand(dx.shape()), every_total = total.expand(dx.shape());
+  in_its_precision(slopes, [&](auto t) {
+    using S = typename decltype(t)::type;
+    map<S, 4>("cross_entropy gradient", {&dx, &slopes, &every_g, &every_total}, OfMean<S>{});
   });
 }
 

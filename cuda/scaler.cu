@@ -1,9 +1,34 @@
-// The GradScaler's transition, by one thread.
+// What a GradScaler does with a loss, and its transition: by one thread each.
 #include "halftape/cuda/chunk.cuh"
 #include "halftape/cuda/kernels.h"
 
 namespace halftape::cuda {
 namespace {
+
+struct ScaledLoss {
+  const void* loss;
+  void* scaled;
+  Dtype loss_dtype, scaled_dtype;
+  const float* scale;
+  float* bad_loss;
+  bool begins;
+  float *factor, *inverse, *found_inf;  // or null
+  int64_t* first;                       // or null
+};
+
+template <class S>
+__global__ void scale_one_loss(ScaledLoss a) {
+  const S loss = load<S>(a.loss, a.loss_dtype);
+  const float scale = *a.scale;
+  store(a.scaled, a.scaled_dtype, loss * S(scale));
+  const bool finite = loss - loss == S(0);
+  const float bad = !finite ? 1 : a.begins ? 0 : *a.bad_loss;
+  *a.bad_loss = bad;
+  if (a.factor) *a.factor = scale;
+  if (a.inverse) *a.inverse = 1 / scale;
+  if (a.found_inf) *a.found_inf = bad;
+  if (a.first) *a.first = -1;
+}
 
 /// Where a gradient was not finite.
 struct Finding {
@@ -70,7 +95,32 @@ __global__ void update_scaler(const __grid_constant__ Findings findings, const O
   *static_cast<volatile unsigned*>(&a.note->ready) = 1;
 }
 
+/// Its address, or null when it is not there.
+template <class T>
+T* place_of(const Array& one) {
+  return one.defined() ? one.data<T>() : nullptr;
+}
+
 }  // namespace
+
+bool scale_loss(const LossScaling& s) {
+  if (s.loss.numel() != 1) return false;
+  const Queue q = queue(s.loss);
+  const ScaledLoss a{s.loss.raw(),
+                     s.scaled.raw(),
+                     s.loss.dtype(),
+                     s.scaled.dtype(),
+                     s.scale.data<float>(),
+                     s.bad_loss.data<float>(),
+                     s.begins,
+                     place_of<float>(s.factor),
+                     place_of<float>(s.inverse),
+                     place_of<float>(s.found_inf),
+                     place_of<int64_t>(s.first)};
+  const bool wide = s.scaled.dtype() == kFloat64 || s.loss.dtype() == kFloat64;
+  launch(q, "scale_loss", wide ? scale_one_loss<double> : scale_one_loss<float>, 1, 1, 0, a);
+  return true;
+}
 
 void scaler_update(const ScalerUpdate& u, const ScalerLaw& law) {
   const Queue q = queue(u.scale);

@@ -72,29 +72,46 @@ Tensor slopes(const Array& grad, const Tensor& x, const CrossEntropy& o) {
                 });
 }
 
-/// By the kernel. x: (…, C).
-Counted by_classes(const Tensor& x, const Tensor& target, const Tensor& weight, bool averaged,
-                   int64_t ignored, double smoothing) {
+/// By the kernel. x: (…, C). The result is not rounded to x's dtype yet.
+Tensor by_classes(const Tensor& x, const Tensor& target, const Tensor& weight, Reduction reduction,
+                  int64_t ignored, double smoothing) {
   const Dtype dtype = wide(x.dtype());
-  const Shape rows = target.sizes();
+  const auto one = [&] { return Array({}, dtype, x.device()); };
   CrossEntropy o{.x = x.array(),
                  .target = contiguous(target).array(),
                  .ignored = ignored,
                  .smoothing = smoothing,
-                 .loss = Array(rows, dtype, x.device())};
+                 .loss = Array(target.sizes(), dtype, x.device())};
   if (weight.defined()) o.weight = contiguous(weight.detach().to(dtype)).array();
-  if (averaged) o.counted = Array(rows, dtype, x.device());
-  if (records({&x})) o.grad = Array(x.sizes(), dtype, x.device());
+  const bool averaged = reduction == Reduction::Mean, recorded = records({&x});
+  if (averaged) {
+    o.counted = Array(target.sizes(), dtype, x.device());
+    o.total = one();
+    o.mean = one();
+  }
+  if (recorded) o.grad = Array(x.sizes(), dtype, x.device());
   backend(x.device()).cross_entropy(o);
-  const Tensor counted = averaged ? Tensor(o.counted) : Tensor();
-  if (!records({&x})) return {Tensor(o.loss), counted};
+  if (!recorded)
+    return averaged ? Tensor(o.mean) : detail::reduced("cross_entropy", Tensor(o.loss), reduction);
   const Tensor slope = slopes(o.grad, x, o);
+  if (averaged)
+    return record(
+        "cross_entropy", o.mean, {&x},
+        [slope = Saved(slope), total = Saved(Tensor(o.total)), to = x.dtype()](
+            Node& self, const Tensor& g) -> Grads {
+          if (GradMode::is_enabled())
+            return {(slope.tensor(self) * (g / total.tensor(self))).to(to)};
+          const Array& by_rows = slope.array(self);
+          const Array dx(by_rows.shape(), to, by_rows.device());
+          backend(dx.device()).cross_entropy_grad(dx, by_rows, g.array(), total.array(self));
+          return {Tensor(dx)};
+        });
   const Tensor losses =
       record("cross_entropy", o.loss, {&x},
              [slope = Saved(slope), to = x.dtype()](Node& self, const Tensor& g) -> Grads {
                return {(unsqueeze(g, -1) * slope.tensor(self)).to(to)};
              });
-  return {losses, counted};
+  return detail::reduced("cross_entropy", losses, reduction);
 }
 
 /// With the probabilities of all classes. x, target: (…, C).
@@ -133,18 +150,17 @@ Tensor cross_entropy(const Tensor& given, const Tensor& given_target, const Tens
   const OpScope scope("cross_entropy", given, given_target);
   HALFTAPE_CHECK(label_smoothing >= 0 && label_smoothing <= 1, "cross_entropy: label_smoothing ",
                  label_smoothing, " is not between 0 and 1");
-  const auto [in, target] = cast_inputs(cast_list::cross_entropy, given, given_target);
-  const Dtype dtype = loss_dtype("cross_entropy", {&in});
+  bool in_float = false;
+  const auto [in, target] =
+      cast_inputs(cast_list::cross_entropy.reading(in_float), given, given_target);
+  const Dtype dtype = in_float ? wide(in.dtype()) : loss_dtype("cross_entropy", {&in});
   const bool probabilities =
       target.is_floating_point() && target.sizes() == in.sizes() && in.dim() > 0;
   if (!probabilities) {
     check_classes("cross_entropy", in, target, weight);
     const Tensor x = classes_last(in);
     HALFTAPE_CHECK(x.size(-1) > 0, "cross_entropy: input ", in.sizes(), " has no classes");
-    return by_classes(x, target, weight, reduction == Reduction::Mean, ignore_index,
-                      label_smoothing)
-        .reduced("cross_entropy", reduction)
-        .to(dtype);
+    return by_classes(x, target, weight, reduction, ignore_index, label_smoothing).to(dtype);
   }
   HALFTAPE_CHECK(ignore_index < 0, "cross_entropy: ignore_index ", ignore_index,
                  " with a target of probabilities, which has no classes to ignore");

@@ -51,9 +51,12 @@ struct Both {
            .smoothing = smoothing,
            .loss = whole(target.shape(), true),
            .counted = whole(target.shape(), counted),
-           .grad = whole(x.shape(), grad)};
+           .grad = whole(x.shape(), grad),
+           .total = whole({}, counted),
+           .mean = whole({}, counted)};
     gpu = cpu;
-    for (Array* a : {&gpu.x, &gpu.target, &gpu.weight, &gpu.loss, &gpu.counted, &gpu.grad})
+    for (Array* a : {&gpu.x, &gpu.target, &gpu.weight, &gpu.loss, &gpu.counted, &gpu.grad,
+                     &gpu.total, &gpu.mean})
       *a = on_gpu(*a);
   }
   void run() const {
@@ -68,6 +71,8 @@ struct Both {
     same(gpu.loss, cpu.loss, {.ulps = 4, .eps = 16});
     same(gpu.counted, cpu.counted, {});
     same(gpu.grad, cpu.grad, {.ulps = 8, .eps = 2, .scale = 1});
+    same(gpu.total, cpu.total, {.ulps = 8});
+    same(gpu.mean, cpu.mean, {.ulps = 16, .eps = 16});
   }
 };
 
@@ -177,6 +182,32 @@ TEST_CASE("gpu: a target out of range is told in the CPU's words, and the other 
       CHECK(std::isfinite(losses[1]));
       CHECK(std::isnan(losses[2]));
       CHECK(losses[3] == 0);
+    }
+  }
+}
+
+TEST_CASE("gpu: the mean of few rows and of many, and its gradient in every dtype") {
+  for (const int64_t rows : {1, 31, 300, 4096, 4097, 20000}) {
+    for (const Dtype dtype : floats) {
+      CAPTURE(rows);
+      CAPTURE(dtype);
+      const Array x = normal({rows, 3}, dtype, 5), t = some_classes({rows}, 3, -100);
+      const Both both(x, t, {}, 0, -100);
+      both.run();
+      both.compare();
+      // The mean is of the losses that are there.
+      const auto sum = [](const Array& a) {
+        return read_double(Tensor(a).to(kFloat64).sum().array());
+      };
+      const double mean = sum(both.gpu.loss) / sum(both.gpu.counted);
+      CHECK(std::abs(read_double(both.gpu.mean) - mean) <= 1e-5 * std::abs(mean));
+      const Dtype wide = dtype == kFloat64 ? kFloat64 : kFloat32;
+      const Array g = full({}, 512, wide, kCPU), here({rows, 3}, dtype, kCPU),
+                  there({rows, 3}, dtype, kCUDA);
+      cpu_backend().cross_entropy_grad(here, both.cpu.grad, g, both.cpu.total);
+      backend(kCUDA).cross_entropy_grad(there, on_gpu(both.cpu.grad), on_gpu(g),
+                                        on_gpu(both.cpu.total));
+      CHECK(differ(Tensor(there.to(kCPU)), Tensor(here), {}) == "");
     }
   }
 }
