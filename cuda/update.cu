@@ -1,8 +1,11 @@
 // The optimizers' rules over lists of parameters, decided on the device.
+#include <algorithm>
+
 #include "halftape/core/formula/philox.h"
 
 #include "halftape/cuda/chunk.cuh"
 #include "halftape/cuda/kernels.h"
+#include "halftape/cuda/ticket.cuh"
 
 namespace halftape::cuda {
 namespace {
@@ -46,27 +49,60 @@ struct Control {
   __device__ float factor() const { return inv_scale ? *inv_scale : 1; }
 };
 
-/// Raises the counters, and tells the update what they are; before it, so that all of its threads
-/// see the same.
+/// A parameter's counters as they are before this update; those of its next one.
+template <class Rule, class A>
+__device__ Start<Rule> start_of(const Slot<A>& slot, const Rule& rule) {
+  Start<Rule> start{};
+  if (slot.step) start.step = rule.begin(static_cast<double>(*slot.step) + 1);
+  if (slot.stream) {
+    start.key = static_cast<uint64_t>(slot.stream[0]);
+    start.count = static_cast<uint64_t>(slot.stream[1]);
+  }
+  return start;
+}
+template <class A>
+__device__ void raise_counters(const Slot<A>& slot) {
+  if (slot.step) *slot.step += 1;
+  if (slot.stream) ++slot.stream[1];
+}
+
+/// Where the blocks of an update get their start from: from a launch before theirs, which also
+/// raised the counters; or each computes its own, and the last one raises them. With neither,
+/// nothing is counted.
+template <class Rule>
+struct Starts {
+  Start<Rule>* given = nullptr;
+  Ticket ticket = {};
+};
+
 template <class Rule, class A>
 __global__ void begin_update(const __grid_constant__ Chunk<Slot<A>> list, Rule given,
                              Control control, Start<Rule>* starts) {
   if (control.skips()) return;
   const Rule rule = control.now(given);
   for (int e = static_cast<int>(threadIdx.x); e < list.count; e += kThreads) {
-    const Slot<A>& slot = list.entries[e];
-    Start<Rule> start{};
-    if (slot.step) {
-      const float step = *slot.step;
-      start.step = rule.begin(static_cast<double>(step) + 1);
-      *slot.step = step + 1;
-    }
-    if (slot.stream) {
-      start.key = static_cast<uint64_t>(slot.stream[0]);
-      start.count = static_cast<uint64_t>(slot.stream[1]++);
-    }
-    starts[e] = start;
+    starts[e] = start_of(list.entries[e], rule);
+    raise_counters(list.entries[e]);
   }
+}
+
+/// update(entry, start) in every block, between what Starts says.
+template <class Rule, class A, class F>
+__device__ void counted(const Chunk<Slot<A>>& list, const Rule& rule, const Starts<Rule>& starts,
+                        const F& update) {
+  __shared__ __align__(16) unsigned char room[sizeof(Start<Rule>)];
+  auto& shared = *reinterpret_cast<Start<Rule>*>(room);
+  const bool works = blockIdx.x < list.blocks();
+  const int e = works ? list.entry_of(blockIdx.x) : 0;
+  if (starts.ticket.blocks) {
+    if (threadIdx.x == 0) shared = start_of(list.entries[e], rule);
+    __syncthreads();
+  }
+  if (works)
+    update(e, starts.given ? starts.given[e] : starts.ticket.blocks ? shared : Start<Rule>{});
+  if (!starts.ticket.blocks || !starts.ticket.last_block()) return;
+  for (int i = static_cast<int>(threadIdx.x); i < list.count; i += kThreads)
+    raise_counters(list.entries[i]);
 }
 
 template <class S>
@@ -131,16 +167,17 @@ __device__ void update_at(const Rule& rule, const Slot<A>& slot, char* (&at)[Arr
 }
 
 template <class Rule>
-__global__ void update_packs(const __grid_constant__ Chunk<Slot<Flat<Arrays<Rule>::kCount>>> list,
-                             Rule given, Control control, const Start<Rule>* starts) {
+using Packs = Chunk<Slot<Flat<Arrays<Rule>::kCount>>>;
+template <class Rule>
+using Elements = Chunk<Slot<Layout<Arrays<Rule>::kCount>>>;
+
+/// This thread's pack of a parameter.
+template <class Rule>
+__device__ void update_pack(const Packs<Rule>& list, int e, const Rule& rule, float inv,
+                            const Start<Rule>& start) {
   constexpr int N = Arrays<Rule>::kCount;
-  if (control.skips()) return;
-  const Rule rule = control.now(given);
-  const int e = list.entry_of(blockIdx.x);
   const Slot<Flat<N>>& slot = list.entries[e];
   const Flat<N>& arrays = slot.arrays;
-  const Start<Rule> start = starts ? starts[e] : Start<Rule>{};
-  const float inv = control.factor();
   const int64_t pack =
       static_cast<int64_t>(blockIdx.x - list.first_block[e]) * kThreads + threadIdx.x;
   if (arrays.numel - pack * kPack < kPack) {
@@ -177,23 +214,32 @@ __global__ void update_packs(const __grid_constant__ Chunk<Slot<Flat<Arrays<Rule
       store_pack(lanes[a], arrays.base[a], arrays.dtype[a], pack);
 }
 
-template <class Rule, class S>
-__global__ void update_elements(
-    const __grid_constant__ Chunk<Slot<Layout<Arrays<Rule>::kCount>>> list, Rule given,
-    Control control, const Start<Rule>* starts) {
+template <class Rule>
+__global__ void update_packs(const __grid_constant__ Packs<Rule> list, Rule given, Control control,
+                             Starts<Rule> starts) {
   if (control.skips()) return;
   const Rule rule = control.now(given);
-  const int e = list.entry_of(blockIdx.x);
-  const auto& slot = list.entries[e];
-  const Start<Rule> start = starts ? starts[e] : Start<Rule>{};
+  counted(list, rule, starts, [&](int e, const Start<Rule>& start) {
+    update_pack<Rule>(list, e, rule, control.factor(), start);
+  });
+}
+
+template <class Rule, class S>
+__global__ void update_elements(const __grid_constant__ Elements<Rule> list, Rule given,
+                                Control control, Starts<Rule> starts) {
+  if (control.skips()) return;
+  const Rule rule = control.now(given);
   const S inv = static_cast<S>(control.factor());
-  const int64_t begin = static_cast<int64_t>(blockIdx.x - list.first_block[e]) * kPerBlock;
-  for (int64_t i = begin + threadIdx.x; i < begin + kPerBlock && i < slot.arrays.numel;
-       i += kThreads) {
-    char* at[Arrays<Rule>::kCount];
-    slot.arrays.locate(i, at);
-    update_at<Rule, S>(rule, slot, at, i, inv, start);
-  }
+  counted(list, rule, starts, [&](int e, const Start<Rule>& start) {
+    const auto& slot = list.entries[e];
+    const int64_t begin = static_cast<int64_t>(blockIdx.x - list.first_block[e]) * kPerBlock;
+    for (int64_t i = begin + threadIdx.x; i < begin + kPerBlock && i < slot.arrays.numel;
+         i += kThreads) {
+      char* at[Arrays<Rule>::kCount];
+      slot.arrays.locate(i, at);
+      update_at<Rule, S>(rule, slot, at, i, inv, start);
+    }
+  });
 }
 
 /// Collects the parameters of a list and updates them.
@@ -249,13 +295,22 @@ class Update {
     const Control control{float_of(given.found_inf), float_of(given.inv_scale),
                           live.defined() ? live.raw() : nullptr};
     in_chunks(list, [&](const Chunk<Slot<A>>& part) {
-      const BufferPtr starts =
-          counts_ ? q.context.allocate(sizeof(Start<Rule>) * static_cast<size_t>(part.count))
-                  : BufferPtr();
-      auto* const at = starts ? static_cast<Start<Rule>*>(starts->bytes()) : nullptr;
-      if (at) launch(q, Rule::name, begin_update<Rule, A>, 1, kThreads, 0, part, rule, control, at);
-      if (part.blocks() > 0)
-        launch(q, Rule::name, kernel, part.blocks(), kThreads, 0, part, rule, control, at);
+      // Each block computes what its parameter begins with, in double, unless there are so many
+      // that this would take longer than a launch.
+      const bool many = part.blocks() > 1024;
+      Starts<Rule> starts;
+      BufferPtr memory;
+      if (counts_ && many) {
+        memory = q.context.allocate(sizeof(Start<Rule>) * static_cast<size_t>(part.count));
+        starts.given = static_cast<Start<Rule>*>(memory->bytes());
+        launch(q, Rule::name, begin_update<Rule, A>, 1, kThreads, 0, part, rule, control,
+               starts.given);
+      } else if (counts_) {
+        starts.ticket = ticket(q);
+      }
+      const unsigned blocks = counts_ ? std::max(part.blocks(), 1u) : part.blocks();
+      if (blocks > 0)
+        launch(q, Rule::name, kernel, blocks, kThreads, 0, part, rule, control, starts);
     });
   }
 

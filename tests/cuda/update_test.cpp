@@ -2,6 +2,7 @@
 // state, the scaler's counts and its warning.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -318,6 +319,62 @@ TEST_CASE("every rule on the GPU gives the CPU's bits however parameters are kep
       CAPTURE(rule.index());
       CAPTURE(i);
       CHECK(kept[i].differ(ulps) == "");
+    }
+  }
+}
+
+TEST_CASE("a parameter of many blocks is told its count of steps by a launch before") {
+  std::vector<Kept> kept;
+  kept.emplace_back(Shape{(1 << 21) + 5}, kFloat16, kFloat16, kFloat32, Weights::Stochastic,
+                    Lies::Plain, Lies::Plain);
+  const UpdateRule rule = kRules[3];
+  for (int step = 0; step < 2; ++step) {
+    const UpdateSlot here = kept[0].slot(kept[0].here, rule),
+                     there = kept[0].slot(kept[0].there, rule);
+    cpu_backend().update({&here, 1}, rule, {});
+    backend(kCUDA).update({&there, 1}, rule, {});
+  }
+  CHECK(kept[0].differ(1) == "");
+}
+
+TEST_CASE("a loss is scaled and looked at on the GPU as on the CPU") {
+  for (const Dtype d : floats) {
+    for (const double loss : {0.75, -3e4, 1e-7, kInf, kNaN}) {
+      for (const bool begins : {false, true}) {
+        for (const double bad : {0.0, 1.0}) {
+          CAPTURE(d);
+          CAPTURE(loss);
+          const auto scaling = [&](Device device) {
+            LossScaling s{.scale = full({}, 1024, kFloat32, device),
+                          .bad_loss = full({}, bad, kFloat32, device),
+                          .begins = begins};
+            s.loss = full({}, loss, d, device);
+            s.scaled = full({}, 5, d == kFloat64 ? d : kFloat32, device);
+            s.factor = full({}, 5, kFloat32, device);
+            s.inverse = full({}, 5, kFloat32, device);
+            s.found_inf = full({}, 5, kFloat32, device);
+            s.first = full({}, 5, kInt64, device);
+            return s;
+          };
+          const LossScaling here = scaling(kCPU), there = scaling(kCUDA);
+          cpu_backend().scale_loss(here);
+          backend(kCUDA).scale_loss(there);
+          const auto same = [](const Array& a, const Array& b) {
+            const double x = read_double(a), y = read_double(b);
+            CHECK((x == y || (std::isnan(x) && std::isnan(y))));
+          };
+          same(here.scaled, there.scaled);
+          same(here.bad_loss, there.bad_loss);
+          same(here.factor, there.factor);
+          same(here.inverse, there.inverse);
+          same(here.found_inf, there.found_inf);
+          same(here.first, there.first);
+          CHECK(read_double(here.bad_loss) ==
+                (std::isfinite(loss) && (begins || bad == 0) ? 0 : 1));
+          CHECK(read_double(here.found_inf) == read_double(here.bad_loss));
+          CHECK(read_double(here.first) == -1);
+        }
+      }
     }
   }
 }
