@@ -1,6 +1,46 @@
 #include "halftape/nn/modules/container/sequential.h"
 
+#include "halftape/autograd/ops/linear.h"
+#include "halftape/autograd/policy.h"
+#include "halftape/nn/modules/activation.h"
+#include "halftape/nn/modules/linear.h"
+
 namespace halftape::nn {
+namespace {
+
+/// The part, if it is exactly an M.
+template <class M>
+std::shared_ptr<M> exactly(const AnyModule& part) {
+  return part.type_info() == typeid(M) ? part.ptr<M>() : nullptr;
+}
+
+/// Linear layers with ReLU between them, and how many parts they are.
+struct Chain {
+  TensorList weights, biases;
+  size_t parts = 0;
+
+  Chain(const std::vector<AnyModule>& all, size_t first, int64_t features) {
+    for (size_t i = first; i < all.size(); i += 2) {
+      const auto layer = exactly<LinearImpl>(all[i]);
+      if (!layer || layer->weight.size(1) != features) return;
+      weights.push_back(layer->weight);
+      biases.push_back(layer->bias);
+      features = layer->weight.size(0);
+      parts = i + 1 - first;
+      if (i + 1 == all.size() || !exactly<ReLUImpl>(all[i + 1])) return;
+    }
+  }
+};
+
+/// A GPU's products take their activation along, with the same bits. A policy that wants to be
+/// asked about every op is asked.
+bool fuses(AnyValue& value) {
+  const auto* x = value.try_get<Tensor>();
+  return x && x->defined() && x->is_cuda() && x->dim() > 0 &&
+         !(dtype_policy() && dtype_policy()->every_op);
+}
+
+}  // namespace
 
 SequentialImpl::SequentialImpl(std::initializer_list<NamedAnyModule> named) {
   for (const NamedAnyModule& part : named) insert(part.name(), part.module());
@@ -21,8 +61,21 @@ const AnyModule& SequentialImpl::any(size_t index) const {
 
 AnyValue SequentialImpl::forward_any(std::vector<AnyValue> arguments) const {
   HALFTAPE_CHECK(!parts_.empty(), "Cannot call forward() on an empty Sequential");
-  AnyValue value = parts_.front().forward_any(std::move(arguments));
-  for (size_t i = 1; i < parts_.size(); ++i) value = parts_[i].any_forward(std::move(value));
+  size_t i = 0;
+  AnyValue value = arguments.size() == 1 ? std::move(arguments[0])
+                                         : parts_[i++].forward_any(std::move(arguments));
+  while (i < parts_.size()) {
+    if (fuses(value)) {
+      auto& x = *value.try_get<Tensor>();
+      const Chain chain(parts_, i, x.size(-1));
+      if (chain.weights.size() > 1) {
+        value = AnyValue(mlp(x, chain.weights, chain.biases));
+        i += chain.parts;
+        continue;
+      }
+    }
+    value = parts_[i++].any_forward(std::move(value));
+  }
   return value;
 }
 
