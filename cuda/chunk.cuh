@@ -36,7 +36,7 @@ struct Chunk {
     }
     return low;
   }
-  unsigned blocks() const { return first_block[count]; }
+  __host__ __device__ unsigned blocks() const { return first_block[count]; }
 };
 
 /// f(chunk) for all of the list, in its order.
