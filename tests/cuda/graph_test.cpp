@@ -230,6 +230,37 @@ TEST_CASE("a step that writes its weights by itself, too, is cast what it then h
   }
 }
 
+TEST_CASE("several steps in one graph, with batches that are gathered on the device") {
+  const int steps = 3, rounds = 3;
+  std::vector<std::vector<double>> ends;
+  for (const bool graphed : {false, true}) {
+    manual_seed(11);
+    Training t(true);
+    const Tensor data = rand({40, 8}), classes = randint(0, 4, {40}, kInt64);
+    Tensor order = zeros({steps, 16}, kInt64), losses = zeros({steps});
+    const auto several = [&] {
+      for (int i = 0; i < steps; ++i) {
+        t.x = data.index_select(0, order[i]);
+        t.y = classes.index_select(0, order[i]);
+        t.step();
+        losses[i].copy_(t.loss.detach());
+      }
+    };
+    std::unique_ptr<Graph> graph;
+    if (graphed) graph = std::make_unique<Graph>(kCUDA, several);
+    std::vector<double> seen;
+    for (int round = 0; round < rounds; ++round) {
+      order.copy_(((arange(0, steps * 16) * 7 + round) % 40).reshape({steps, 16}));
+      graph ? graph->replay() : several();
+      for (double v : losses.to(kCPU).to(kFloat64).to_vector<double>()) seen.push_back(v);
+    }
+    for (double v : t.all()) seen.push_back(v);
+    ends.push_back(seen);
+  }
+  CHECK(ends[0] == ends[1]);
+  CHECK(ends[0][0] != ends[0][steps]);
+}
+
 TEST_CASE("two graphs of the same weights see what the other has made of them") {
   std::vector<std::vector<double>> ends;
   for (const bool graphed : {false, true}) {
