@@ -78,6 +78,9 @@ class Nested {
 
 Grads run(Request request);
 Grads run_elsewhere(Request request) {
+  HALFTAPE_CHECK(!Capture::active_or_tried(),
+                 "backward: 48 backward passes within each other, as of nested checkpoints, inside "
+                 "the step of a Graph; use fewer there");
   Grads result;
   std::exception_ptr error;
   Ref<GradTag> mark = GradTag::Pass::current();

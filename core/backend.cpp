@@ -15,8 +15,12 @@ thread_local constinit Device mine_of = kCPU;
 }  // namespace
 
 Backend& backend(Device device) {
-  if (mine && mine_of == device) [[unlikely]]
-    return *mine;
+  if (mine) [[unlikely]] {
+    if (mine_of == device) return *mine;
+    HALFTAPE_CHECK(!mine_of.is_cuda() || !device.is_cuda(), "work on ", device,
+                   " inside a step on ", mine_of,
+                   " that is to become a Graph, which is of one GPU");
+  }
   if (Backend* b = replaced[static_cast<size_t>(device.type())].load(std::memory_order_acquire))
     return *b;
   return device.is_cpu() ? cpu_backend() : cuda_backend(device);

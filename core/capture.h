@@ -17,6 +17,8 @@ class Capture {
   static Capture* on(Device device);
   /// Does one go on in this thread, on any device?
   static bool active();
+  /// The same, or the trial that comes before it.
+  static bool active_or_tried();
 
   using Refresh = std::function<void(std::byte* bytes)>;
   /// `size` bytes on the device, aligned to 16, that hold what `refresh` writes: now, and anew

@@ -233,6 +233,7 @@ Capture* Capture::on(Device device) {
 }
 
 bool Capture::active() { return capturing != nullptr; }
+bool Capture::active_or_tried() { return Stage::current() != nullptr; }
 
 /// The recording, and what goes with it: the bytes that are brought up to date before each replay.
 class Graph::Captured final : public Capture {

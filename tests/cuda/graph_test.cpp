@@ -377,6 +377,12 @@ TEST_CASE("what a replay could not repeat is refused when the step is captured, 
   CHECK(message([&] {
           const Graph g(kCUDA, [&] { set_random_state(get_random_state()); });
         }).find("inside a captured step") != std::string::npos);
+  if (cuda::device_count() > 1) {
+    const Tensor there = ones({4}, TensorOptions(kFloat32).device(Device(kCUDA, 1)));
+    CHECK(message([&] {
+            const Graph g(kCUDA, [&] { (void)(there + 1); });
+          }).find("work on cuda:1 inside a step on cuda:0") != std::string::npos);
+  }
   // And the device works on.
   CHECK((x + 1).sum().item<float>() == 8);
   Tensor y = zeros({4});
