@@ -113,6 +113,16 @@ struct LossScaling {
   Array factor = {}, inverse = {};   // float32: the scale, and 1 / scale
   Array found_inf = {}, first = {};  // float32 and int64: bad_loss, and −1
 };
+/// The norm of all elements of all arrays, unit·(Σ |x / unit|ᵖ)^(1/p), or the largest |x| where p
+/// is infinite; sums are kept in double. And what brings it to `most`: 1 where it is that at most,
+/// or not finite; else most / (norm + 1e-6).
+struct ListNorm {
+  std::span<const Array> xs;  // of floating dtypes
+  double p = 2;
+  Array unit = {};  // one float64; undefined: 1
+  double most = 0;
+  Array norm, factor;  // one each, float32 or float64
+};
 /// One transition of a GradScaler's state.
 struct ScalerUpdate {
   Array scale;                              // one float32
@@ -256,6 +266,7 @@ class Backend {
                             const Array& inv_scale = {}, const Array& first = {}) = 0;
   virtual void unscale(std::span<const Array> grads, const Array& inv_scale, const Array& found_inf,
                        const Array& first = {}) = 0;
+  virtual void list_norm(const ListNorm&) = 0;
   // Every parameter takes one step by the rule; all that it writes has a new version then.
   virtual void update(std::span<const UpdateSlot>, const UpdateRule&, const StepControl&) = 0;
   virtual void scale_loss(const LossScaling&);

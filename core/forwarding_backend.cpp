@@ -181,6 +181,12 @@ void ForwardingBackend::unscale(std::span<const Array> grads, const Array& inv_s
   before("unscale", touched);
   to_.unscale(grads, inv_scale, found_inf, first);
 }
+void ForwardingBackend::list_norm(const ListNorm& n) {
+  Touched touched{{&n.norm, &n.factor}, pointers(n.xs)};
+  touched.reads.push_back(&n.unit);
+  before("list_norm", touched);
+  to_.list_norm(n);
+}
 void ForwardingBackend::update(std::span<const UpdateSlot> slots, const UpdateRule& rule,
                                const StepControl& control) {
   Touched touched{{}, {&control.found_inf, &control.inv_scale, &control.live_rule}};

@@ -55,6 +55,7 @@ class ForwardingBackend : public Backend {
                     const Array& first) override;
   void unscale(std::span<const Array> grads, const Array& inv_scale, const Array& found_inf,
                const Array& first) override;
+  void list_norm(const ListNorm& n) override;
   void update(std::span<const UpdateSlot> slots, const UpdateRule& rule,
               const StepControl& control) override;
   void scale_loss(const LossScaling& s) override;

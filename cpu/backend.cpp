@@ -94,6 +94,7 @@ class CpuBackend final : public Backend {
                const Array& first) override {
     cpu::unscale(grads, inv_scale, found_inf, first);
   }
+  void list_norm(const ListNorm& n) override { cpu::list_norm(n); }
   void update(std::span<const UpdateSlot> slots, const UpdateRule& rule,
               const StepControl& control) override {
     cpu::update(slots, rule, control);

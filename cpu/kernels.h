@@ -42,6 +42,7 @@ void check_finite(std::span<const Array> xs, const Array& found_inf, const Array
                   const Array& first);
 void unscale(std::span<const Array> grads, const Array& inv_scale, const Array& found_inf,
              const Array& first);
+void list_norm(const ListNorm& n);
 void update(std::span<const UpdateSlot>, const UpdateRule&, const StepControl&);
 void scaler_update(const ScalerUpdate& update, const ScalerLaw& law);
 

@@ -3,7 +3,9 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <vector>
 
+#include "halftape/core/formula/norm.h"
 #include "halftape/core/formula/philox.h"
 #include "halftape/core/skips.h"
 #include "halftape/core/warn.h"
@@ -250,6 +252,37 @@ void unscale(std::span<const Array> grads, const Array& inv_scale, const Array& 
   if (first_bad < 0) return;
   fill(found_inf, 1);
   if (first.defined()) fill(first, first_bad);
+}
+
+void list_norm(const ListNorm& n) {
+  constexpr int64_t kPart = 4096;  // elements whose sum does not depend on the number of threads
+  const NormOrder order{n.p, n.unit.defined() ? value(n.unit) : 1};
+  double sum = 0;
+  for (const Array& given : n.xs) {
+    if (!given.defined() || given.numel() == 0) continue;
+    const Array x = given.to_contiguous();
+    std::vector<double> parts(static_cast<size_t>((x.numel() + kPart - 1) / kPart));
+    visit(x.dtype(), [&](auto t) {
+      using T = typename decltype(t)::type;
+      const T* data = x.data<T>();
+      parallel_ranges(static_cast<int64_t>(parts.size()), 4, [&](int64_t begin, int64_t end) {
+        for (int64_t part = begin; part < end; ++part) {
+          double lanes[kLanes] = {};
+          const int64_t last = std::min(x.numel(), (part + 1) * kPart);
+          for (int64_t i = part * kPart; i < last; ++i) {
+            double& lane = lanes[i % kLanes];
+            lane = order.join(lane, order.term(convert<double>(data[i])));
+          }
+          double& joined = parts[static_cast<size_t>(part)];
+          for (const double lane : lanes) joined = order.join(joined, lane);
+        }
+      });
+    });
+    for (const double part : parts) sum = order.join(sum, part);
+  }
+  const double norm = order.whole(sum);
+  fill(n.norm, norm);
+  fill(n.factor, NormOrder::factor(value(n.norm), n.most));
 }
 
 void update(std::span<const UpdateSlot> slots, const UpdateRule& rule, const StepControl& control) {

@@ -122,6 +122,7 @@ class CudaBackend final : public Backend {
                const Array& first) override {
     cuda::unscale(grads, inv_scale, found_inf, first);
   }
+  void list_norm(const ListNorm& n) override { cuda::list_norm(n); }
   void update(std::span<const UpdateSlot> slots, const UpdateRule& rule,
               const StepControl& control) override {
     cuda::update(slots, rule, control);

@@ -1,14 +1,15 @@
 #include "halftape/optim/clip_grad.h"
 
 #include <cmath>
+#include <limits>
 
 #include "halftape/autograd/grad_mode.h"
 #include "halftape/autograd/grad_tag.h"
 #include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/ops/create.h"
-#include "halftape/autograd/ops/reduce.h"
 #include "halftape/autograd/ops/unary.h"
 #include "halftape/autograd/policy.h"
+#include "halftape/core/backend.h"
 
 namespace halftape::nn::utils {
 namespace {
@@ -23,12 +24,14 @@ std::vector<Tensor> gradients(const std::vector<Tensor>& parameters, const char*
   return grads;
 }
 
-/// Changes a gradient in place and leaves its mark: a clipped gradient is as scaled as before.
+/// Changes gradients in place and leaves their marks: a clipped gradient is as scaled as before.
 template <class Change>
-void keep_mark(const Tensor& grad, const Change& change) {
-  const GradMark mark = mark_of(grad);
-  change(grad);
-  if (mark.known) set_mark(grad, mark.tag);
+void keep_marks(const std::vector<Tensor>& grads, const Change& change) {
+  std::vector<GradMark> marks;
+  for (const Tensor& g : grads) marks.push_back(mark_of(g));
+  change();
+  for (size_t i = 0; i < grads.size(); ++i)
+    if (marks[i].known) set_mark(grads[i], marks[i].tag);
 }
 
 }  // namespace
@@ -41,28 +44,42 @@ TotalNorm clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm
   const PolicyScope plain(nullptr);
   const std::vector<Tensor> grads = gradients(parameters, "clip_grad_norm_", scaled);
   if (grads.empty()) return TotalNorm(zeros({}));
+  const Device device = grads[0].device();
   Dtype wide = kFloat32;
-  for (const Tensor& g : grads) wide = promote(wide, g.dtype());
-
-  // Squares of numbers beyond 1e19 leave float32: take the largest element out first, if it is a
-  // number to divide by.
-  Tensor largest = zeros({}, TensorOptions(wide).device(grads[0].device()));
-  for (const Tensor& g : grads)
-    if (g.numel() > 0) largest = maximum(largest, abs(g).amax().to(wide));
-  Tensor norm = largest;
-  if (!std::isinf(norm_type)) {
-    const Tensor unit = where(largest - largest == 0, where(largest > 0, largest, 1), 1);
-    Tensor total = zeros_like(largest);
-    for (const Tensor& g : grads)
-      total = total + sum(pow(abs(g.to(wide)) / unit, norm_type), {}, false, wide);
-    norm = unit * pow(total, 1 / norm_type);
+  std::vector<Array> arrays;
+  for (const Tensor& g : grads) {
+    HALFTAPE_CHECK(g.device() == device, "clip_grad_norm_: gradients on ", device, " and on ",
+                   g.device(), "; clip those of one device at a time");
+    wide = promote(wide, g.dtype());
+    arrays.push_back(g.array());
   }
-  const Tensor finite = norm - norm == 0;
-  HALFTAPE_CHECK(!error_if_nonfinite || finite.item<int>() != 0,
-                 "clip_grad_norm_: the total norm of order ", norm_type, " is not finite (",
-                 norm.item(), "); find its cause, or pass error_if_nonfinite=false");
-  const Tensor factor = where(finite, clamp(max_norm / (norm + 1e-6), {}, 1.0), 1);
-  for (const Tensor& grad : grads) keep_mark(grad, [&](const Tensor& g) { g.mul_(factor); });
+  const auto one = [&](Dtype d) { return Array({}, d, device); };
+  ListNorm n{
+      .xs = arrays, .p = norm_type, .most = max_norm, .norm = one(wide), .factor = one(wide)};
+  // Where powers may leave double's range, the largest element is taken out first, if it is a
+  // number to divide by.
+  if (!std::isinf(norm_type) && (wide == kFloat64 || norm_type > 7)) {
+    ListNorm of_largest = n;
+    of_largest.p = std::numeric_limits<double>::infinity();
+    backend(device).list_norm(of_largest);
+    const Tensor largest = Tensor(n.norm).to(kFloat64);
+    n.unit = where(largest - largest == 0, where(largest > 0, largest, 1), 1).array();
+    n.norm = one(wide);
+  }
+  backend(device).list_norm(n);
+  const Tensor norm(n.norm);
+  if (error_if_nonfinite)
+    HALFTAPE_CHECK(std::isfinite(norm.item<double>()), "clip_grad_norm_: the total norm of order ",
+                   norm_type, " is not finite (", norm.item(),
+                   "); find its cause, or pass error_if_nonfinite=false");
+  keep_marks(grads, [&] {
+    if (wide == kFloat64) {
+      for (const Tensor& g : grads) Tensor(g).mul_(Tensor(n.factor));
+    } else {
+      const Array overflowed({}, kFloat32, device);  // cannot be: nothing grows
+      backend(device).unscale(arrays, n.factor, overflowed);
+    }
+  });
   return TotalNorm(norm);
 }
 
@@ -72,8 +89,10 @@ void clip_grad_value_(const std::vector<Tensor>& parameters, double clip_value,
                  " must not be negative");
   const NoGradGuard no_grad;
   const PolicyScope plain(nullptr);
-  for (const Tensor& grad : gradients(parameters, "clip_grad_value_", scaled))
-    keep_mark(grad, [&](const Tensor& g) { g.copy_(clamp(g, -clip_value, clip_value)); });
+  const std::vector<Tensor> grads = gradients(parameters, "clip_grad_value_", scaled);
+  keep_marks(grads, [&] {
+    for (const Tensor& g : grads) Tensor(g).copy_(clamp(g, -clip_value, clip_value));
+  });
 }
 
 }  // namespace halftape::nn::utils

@@ -18,7 +18,8 @@ namespace {
 
 /// A training step in float16 with a GradScaler and AdamW, as a graph; how many kernels of which
 /// name one replay runs.
-std::map<std::string, int> kernels(int64_t batch, const std::vector<int64_t>& widths, bool fused) {
+std::map<std::string, int> kernels(int64_t batch, const std::vector<int64_t>& widths, bool fused,
+                                   bool clipped = false) {
   manual_seed(0);
   nn::Sequential model;
   TensorList weights, biases;
@@ -42,6 +43,10 @@ std::map<std::string, int> kernels(int64_t batch, const std::vector<int64_t>& wi
       loss = nn::functional::cross_entropy(logits, y);
     }
     scaler.scale(loss).backward();
+    if (clipped) {
+      scaler.unscale_(optimizer);
+      (void)nn::utils::clip_grad_norm_(model->parameters(), 1.0);
+    }
     scaler.step(optimizer);
     scaler.update();
   });
@@ -75,5 +80,10 @@ TEST_CASE("a captured step of a small classifier takes no more launches than it 
     }
   }
   cuda::ask_library_again();
+}
+
+TEST_CASE("clipping adds the norm of all gradients and its factor, a launch each") {
+  const auto plain = kernels(8, {64, 32, 10}, true), clipped = kernels(8, {64, 32, 10}, true, true);
+  CHECK(clipped.at("all") <= plain.at("all") + 2);
 }
 #endif

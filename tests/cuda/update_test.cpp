@@ -2,8 +2,10 @@
 // state, the scaler's counts and its warning.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "halftape/core/warn.h"
@@ -335,6 +337,71 @@ TEST_CASE("a parameter of many blocks is told its count of steps by a launch bef
     backend(kCUDA).update({&there, 1}, rule, {});
   }
   CHECK(kept[0].differ(1) == "");
+}
+
+TEST_CASE(
+    "the norm of a list and what clips it are the CPU's, and the same bits for every layout") {
+  const std::vector<Shape> shapes = {{}, {0}, {1}, {7}, {256}, {3, 5}, {2049}, {40, 70}, {5000}};
+  for (const double p : {0.5, 1.0, 2.0, 3.0, kInf}) {
+    for (const Dtype d : floats) {
+      for (const Lies lies : kWays) {
+        for (const int copies : {1, 12}) {  // more than a launch has room for
+          CAPTURE(p);
+          CAPTURE(d);
+          CAPTURE(static_cast<int>(lies));
+          std::vector<Array> xs{Array()};
+          for (int i = 0; i < copies; ++i)
+            for (const Shape& shape : shapes) xs.push_back(draw(shape, d, lies, xs.size()));
+          const Dtype wide = d == kFloat64 ? d : kFloat32;
+          const auto norm_of = [&](const std::vector<Array>& arrays, Device device) {
+            ListNorm n{.xs = arrays,
+                       .p = p,
+                       .unit = d == kFloat64 ? full({}, 1.5, kFloat64, device) : Array(),
+                       .most = 3,
+                       .norm = full({}, -1, wide, device),
+                       .factor = full({}, -1, wide, device)};
+            backend(device).list_norm(n);
+            return std::pair(read_double(n.norm), read_double(n.factor));
+          };
+          const auto here = norm_of(xs, kCPU), there = norm_of(on_gpu(xs), kCUDA);
+          double sum = 0;
+          for (const Array& x : xs) {
+            if (!x.defined()) continue;
+            const Array y = x.to(kFloat64).to_contiguous();
+            for (const double v : std::span(y.data<double>(), static_cast<size_t>(y.numel())))
+              sum = p == kInf ? std::max(sum, std::abs(v)) : sum + std::pow(std::abs(v), p);
+          }
+          const double right = p == kInf ? sum : std::pow(sum, 1 / p);
+          const double eps = d == kFloat64 ? 1e-13 : 1.2e-7;
+          for (const auto& [norm, factor] : {here, there}) {
+            CHECK(std::abs(norm - right) <= eps * right);
+            CHECK(std::abs(factor - std::min(1.0, 3 / (right + 1e-6))) <= 2 * eps);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a norm that is not finite changes nothing, on the GPU neither") {
+  for (const double bad : {kInf, -kInf, kNaN}) {
+    for (const double p : {1.0, 2.0, kInf}) {
+      const Array x = draw({3000}, kFloat32, 5);
+      set(x, 2990, bad);
+      for (const Device device : {Device(kCPU), Device(kCUDA)}) {
+        const Array there = x.to(device), norm = full({}, 0, kFloat32, device),
+                    factor = full({}, 0, kFloat32, device);
+        backend(device).list_norm({{&there, 1}, p, {}, 1, norm, factor});
+        CHECK(std::isnan(read_double(norm)) == std::isnan(bad));
+        CHECK_FALSE(std::isfinite(read_double(norm)));
+        CHECK(read_double(factor) == 1);
+      }
+    }
+  }
+  const Array norm = full({}, 5, kFloat32, kCUDA), factor = full({}, 5, kFloat32, kCUDA);
+  backend(kCUDA).list_norm({{}, 2, {}, 1, norm, factor});
+  CHECK(read_double(norm) == 0);
+  CHECK(read_double(factor) == 1);
 }
 
 TEST_CASE("a loss is scaled and looked at on the GPU as on the CPU") {
