@@ -13,12 +13,26 @@ size_t rounded(size_t bytes) {
   return (std::max<size_t>(bytes, 1) + kAligned - 1) / kAligned * kAligned;
 }
 
+/// For as long as it lives this thread may call what a capture of its forbids, since it is about
+/// other streams: what happens now, and is no part of the step.
+class Beside {
+ public:
+  Beside() { (void)cudaThreadExchangeStreamCaptureMode(&mode_); }
+  ~Beside() { (void)cudaThreadExchangeStreamCaptureMode(&mode_); }
+  Beside(const Beside&) = delete;
+  Beside& operator=(const Beside&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
 }  // namespace
 
 Arena::Arena(Context& context) : context_(context), stream_(context.borrow_stream()) {}
 
 Arena::~Arena() {
-  (void)cudaDeviceSynchronize();
+  const Beside capture;
+  (void)context_.wait();
   for (const Segment& s : segments_) (void)cudaFreeAsync(s.bytes, stream_);
   for (const Late& l : late_) (void)cudaFreeAsync(l.bytes, l.stream);
   context_.return_stream(stream_);
@@ -40,17 +54,8 @@ void* Arena::cut(size_t size) {
     if (i->second >= size && (best == free_.end() || i->second < best->second)) best = i;
   if (best == free_.end()) {
     const size_t taken = std::max(size, kSegment);
-    // In a stream that is not captured: this happens now, and is no part of the step.
-    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-    (void)cudaThreadExchangeStreamCaptureMode(&mode);
-    void* segment = nullptr;
-    try {
-      segment = context_.from_pool(taken, stream_);
-    } catch (...) {
-      (void)cudaThreadExchangeStreamCaptureMode(&mode);
-      throw;
-    }
-    (void)cudaThreadExchangeStreamCaptureMode(&mode);
+    const Beside capture;
+    void* const segment = context_.from_pool(taken, stream_);
     segments_.push_back({segment, taken});
     best = free_.emplace(static_cast<char*>(segment), taken).first;
   }
@@ -88,10 +93,17 @@ void Arena::give_back_later(void* bytes, void* stream) noexcept {
   late_.push_back({bytes, static_cast<cudaStream_t>(stream)});
 }
 
+void Arena::free_pinned_later(void* bytes) noexcept {
+  const std::lock_guard lock(mutex_);
+  late_pinned_.push_back(bytes);
+}
+
 void Arena::settle() {
   const std::lock_guard lock(mutex_);
   for (const Late& l : late_) (void)cudaFreeAsync(l.bytes, l.stream);
   late_.clear();
+  for (void* pinned : late_pinned_) Context::free_pinned(pinned);
+  late_pinned_.clear();
   check(cudaStreamSynchronize(stream_), "allocating memory for a graph");
 }
 

@@ -13,7 +13,7 @@ namespace halftape::cuda {
 class Arena : public std::enable_shared_from_this<Arena> {
  public:
   explicit Arena(Context& context);
-  /// Waits for the device: nobody knows who still reads what outlived the step.
+  /// Waits for all streams: nobody knows who still reads what outlived the step.
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -22,6 +22,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
   BufferPtr allocate(size_t bytes);
   /// Memory of the pool that the step let go while it was captured, when nothing may be given back.
   void give_back_later(void* bytes, void* stream) noexcept;
+  void free_pinned_later(void* bytes) noexcept;
   /// The capture is over: gives it back, and waits until all of the arena is there.
   void settle();
   size_t bytes() const;  // taken from the pool
@@ -45,6 +46,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
     cudaStream_t stream;
   };
   std::vector<Late> late_;
+  std::vector<void*> late_pinned_;
 };
 
 }  // namespace halftape::cuda

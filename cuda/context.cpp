@@ -24,10 +24,9 @@ void give_back_memory(void* bytes, size_t, void* stream) noexcept {
   // to give it back to.
   (void)cudaFreeAsync(bytes, static_cast<cudaStream_t>(stream));
 }
-/// A copy may still be reading it: waits. Who loads batches through pinned memory keeps it.
 void give_back_pinned(void* bytes, size_t, void*) noexcept {
-  (void)cudaDeviceSynchronize();
-  (void)cudaFreeHost(bytes);
+  if (Arena* arena = Context::capturing()) return arena->free_pinned_later(bytes);
+  Context::free_pinned(bytes);
 }
 
 bool says_blocking() {
@@ -93,11 +92,17 @@ int Context::count() {
   return std::min<int>(n, kMostDevices);
 }
 
+namespace {
+std::atomic<Context*>& slot_of(DeviceIndex index) {
+  static auto* made = new std::array<std::atomic<Context*>, kMostDevices>{};  // NOLINT: for ever
+  return (*made)[static_cast<size_t>(index)];
+}
+}  // namespace
+
 Context& Context::of(DeviceIndex index) {
   static std::mutex mutex;
-  static auto* made = new std::array<std::atomic<Context*>, kMostDevices>{};  // NOLINT: for ever
   HALFTAPE_CHECK(index >= 0 && index < kMostDevices, "cuda:", index, " is not available");
-  auto& slot = (*made)[static_cast<size_t>(index)];
+  auto& slot = slot_of(index);
   if (Context* c = slot.load(std::memory_order_acquire)) return *c;
   const std::lock_guard lock(mutex);
   if (!slot.load(std::memory_order_relaxed)) slot.store(new Context(index));  // NOLINT: for ever
@@ -114,7 +119,7 @@ Context::Context(DeviceIndex index) : index_(index) {
   uint64_t keep = UINT64_MAX;  // freed memory stays for reuse until empty_cache()
   check(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep),
         "setting up the memory pool");
-  check(cudaStreamCreateWithFlags(&first_, cudaStreamNonBlocking), "making a stream");
+  first_ = make_stream(0);
   void* board = nullptr;
   check(cudaHostAlloc(&board, sizeof(Board), cudaHostAllocMapped | cudaHostAllocPortable),
         "allocating pinned memory");
@@ -179,6 +184,12 @@ BufferPtr Context::allocate_pinned(size_t bytes) {
   return make_ref<Buffer>(block, bytes, kCPU, &give_back_pinned, nullptr, /*pinned=*/true);
 }
 
+void Context::free_pinned(void* bytes) noexcept {
+  for (DeviceIndex i = 0; i < kMostDevices; ++i)
+    if (Context* c = slot_of(i).load(std::memory_order_acquire)) (void)c->wait();
+  (void)cudaFreeHost(bytes);
+}
+
 MemoryStats Context::memory() const {
   uint64_t used = 0, high = 0, reserved = 0;
   check(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrUsedMemCurrent, &used), "reading statistics");
@@ -206,31 +217,29 @@ void Context::set_current(cudaStream_t stream) const {
   chosen[static_cast<size_t>(index_)] = stream;
 }
 
+cudaStream_t Context::make_stream(int priority) {
+  check(cudaSetDevice(index_), "choosing the device");
+  cudaStream_t made;
+  check(cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking, priority), "making a stream");
+  made_.push_back(made);
+  return made;
+}
+
 cudaStream_t Context::next_stream(bool high_priority) {
   const std::lock_guard lock(mutex_);
   Pool& pool = high_priority ? urgent_ : normal_;
   if (pool.streams.size() < kPoolOfStreams) {
-    check(cudaSetDevice(index_), "choosing the device");
     int least = 0, greatest = 0;
     check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "reading stream priorities");
-    cudaStream_t made;
-    check(cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking,
-                                       high_priority ? greatest : least),
-          "making a stream");
-    pool.streams.push_back(made);
-    return made;
+    pool.streams.push_back(make_stream(high_priority ? greatest : least));
+    return pool.streams.back();
   }
   return pool.streams[pool.next++ % kPoolOfStreams];
 }
 
 cudaStream_t Context::borrow_stream() {
   const std::lock_guard lock(mutex_);
-  if (returned_.empty()) {
-    check(cudaSetDevice(index_), "choosing the device");
-    cudaStream_t made;
-    check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "making a stream");
-    returned_.push_back(made);
-  }
+  if (returned_.empty()) returned_.push_back(make_stream(0));
   const cudaStream_t stream = returned_.back();
   returned_.pop_back();
   return stream;
@@ -246,9 +255,31 @@ void Context::synchronize(cudaStream_t stream) {
   read_board();
 }
 
+cudaError_t Context::wait() {
+  const std::lock_guard no_capture_begins(begin_);
+  std::vector<cudaStream_t> streams;
+  {
+    const std::lock_guard lock(mutex_);
+    streams = made_;
+  }
+  for (const cudaStream_t stream : streams) {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    cudaError_t result = cudaStreamIsCapturing(stream, &status);
+    if (result == cudaSuccess && status == cudaStreamCaptureStatusNone)
+      result = cudaStreamSynchronize(stream);
+    if (result != cudaSuccess) return result;
+  }
+  return cudaSuccess;
+}
+
+void Context::begin_capture(cudaStream_t stream) {
+  const std::lock_guard lock(begin_);
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "beginning a capture");
+}
+
 void Context::synchronize() {
   check(cudaSetDevice(index_), "choosing the device");
-  check_earlier(cudaDeviceSynchronize(), "synchronize");
+  check_earlier(wait(), "synchronize");
   launches_.store(0, std::memory_order_relaxed);
   read_board();
 }

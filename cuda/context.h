@@ -62,6 +62,8 @@ class Context {
   unsigned* ticket(cudaStream_t stream);
   /// Host memory that the device can read and write by itself.
   BufferPtr allocate_pinned(size_t bytes);
+  /// A copy may still be reading it: waits. Who loads batches through pinned memory keeps it.
+  static void free_pinned(void* bytes) noexcept;
   MemoryStats memory() const;
   void reset_peak();
   void empty_cache();
@@ -76,6 +78,10 @@ class Context {
   /// Waits for the stream and says what went wrong.
   void synchronize(cudaStream_t stream);
   void synchronize();
+  /// Waits for all streams but those that capture, one after the other: to wait for the device
+  /// would spoil the capture that another thread may be at.
+  cudaError_t wait();
+  void begin_capture(cudaStream_t stream);
   /// A launch was tried; remembers its name for errors that surface later. Throws its own.
   void launched(const char* what, cudaError_t result, cudaStream_t stream);
   /// Throws, or warns of, what kernels have left on the board. Every call of the backend begins so.
@@ -87,13 +93,15 @@ class Context {
 
  private:
   std::string lately() const;
+  cudaStream_t make_stream(int priority);  // 0 is the usual one
 
   DeviceIndex index_;
   cudaDeviceProp properties_{};
   cudaMemPool_t pool_ = nullptr;
   Board* board_ = nullptr;
-  std::mutex mutex_;
-  cudaStream_t first_ = nullptr;  // the default of every thread
+  std::mutex mutex_, begin_;        // of what follows; of captures' beginnings
+  std::vector<cudaStream_t> made_;  // all streams
+  cudaStream_t first_ = nullptr;    // the default of every thread
   struct Pool {
     std::vector<cudaStream_t> streams;
     size_t next = 0;

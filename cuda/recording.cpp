@@ -61,7 +61,7 @@ void CudaRecording::record(const std::function<void()>& work) {
   cudaGraph_t graph = nullptr;
   {
     const Into stream(context_, stream_);
-    check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "beginning a capture");
+    context_.begin_capture(stream_);
     try {
       const From memory(*arena_);
       work();

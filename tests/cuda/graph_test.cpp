@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "halftape/tests/support/message.h"
@@ -439,6 +440,35 @@ TEST_CASE("memory that a captured step lets go is used again within it") {
   // Twenty results of 1 MiB, of which two live at a time.
   CHECK(before <= 24 << 20);
   CHECK(cuda::max_memory_allocated() - before < 1 << 20);
+}
+
+TEST_CASE("while a thread captures, it and others may free pinned memory, wait and drop graphs") {
+  const auto pinned = [] { return ones({1000}, kCPU).pin_memory(); };
+  for (const bool same_thread : {false, true}) {
+    CAPTURE(same_thread);
+    Tensor memory = pinned(), y = zeros({4});
+    auto other = std::make_unique<Graph>(kCUDA, [x = ones({4})] { (void)(x + 1); });
+    int times = 0;
+    Graph graph(kCUDA, [&] {
+      y.add_(1);
+      if (++times == 2) {  // the first time is the trial
+        const auto beside = [&] {
+          memory = Tensor();
+          other.reset();
+          if (same_thread) return;  // there it is refused
+          cuda::synchronize();
+          cuda::empty_cache();
+        };
+        same_thread ? beside() : std::thread(beside).join();
+      }
+      y.mul_(2);
+    });
+    CHECK(times == 2);
+    CHECK_FALSE(memory.defined());
+    graph.replay();
+    graph.replay();
+    CHECK(y.to(kCPU).to_vector() == std::vector<double>{6, 6, 6, 6});
+  }
 }
 
 TEST_CASE("on the CPU a graph calls the step") {

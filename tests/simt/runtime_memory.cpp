@@ -161,6 +161,7 @@ cudaError_t allocate_pinned(void** address, std::size_t size) {
 
 cudaError_t free_pinned(void* address) {
   if (!address) return cudaSuccess;
+  if (forbidden_by_capture()) return cudaErrorStreamCaptureUnsupported;
   World& w = world();
   const auto it = w.pinned.find(static_cast<const char*>(address));
   if (it == w.pinned.end())

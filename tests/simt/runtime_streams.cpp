@@ -37,6 +37,7 @@ cudaError_t synchronise(CUstream_st* s) {
   ++world().counters.synchronisations;
   if (s == world().default_stream(s->device)) (void)enqueue(s, {});  // waits for its followers
   s->queue->run_all();
+  if (world().pending() == 0) release_freed_pinned();
   return finish(s->device);
 }
 
