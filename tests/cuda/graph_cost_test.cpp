@@ -7,6 +7,7 @@
 
 #include <iostream>
 #include <map>
+#include <sstream>
 
 #include "device.h"
 #include "halftape/cuda/gemm.h"
@@ -75,7 +76,9 @@ TEST_CASE("a captured step of a small classifier takes no more launches than it 
       std::cout << "784-256-256-10, " << (fused ? "mlp" : "Sequential")
                 << (kept ? "" : ", cuBLASLt's ReLU swallows NaN") << ": " << counts.at("all")
                 << " nodes\n";
-      for (const auto& [name, n] : counts) std::cout << "  " << n << " " << name << '\n';
+      std::ostringstream list;
+      for (const auto& [name, n] : counts) list << "\n  " << n << " " << name;
+      INFO("nodes:", list.str());
       CHECK(counts.at("all") <= (kept ? 14 : 16));
     }
   }

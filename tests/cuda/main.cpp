@@ -12,7 +12,11 @@
 #include "halftape/cuda/cuda.h"
 #include "halftape/cuda/runtime.h"
 #if defined(HALFTAPE_SIMT)
+#include <fstream>
+#include <iostream>
+
 #include "device.h"
+#include "observed.h"
 #include "settings.h"
 
 namespace {
@@ -23,6 +27,26 @@ simt::Order order() {
   if (said && std::strcmp(said, "random") == 0) return simt::Order::Random;
   return simt::Order::Forward;
 }
+
+/// HALFTAPE_SIMT_TALLY: the file in which is written what ran. Not there before the end.
+class TallyFile {
+ public:
+  TallyFile() {
+    if (const char* said = std::getenv("HALFTAPE_SIMT_TALLY")) path_ = said;
+    if (!path_.empty()) std::remove(path_.c_str());
+  }
+  void write() const {
+    const simt::Tally tally = simt::tally();
+    std::cout << tally.line() << std::endl;
+    if (!path_.empty()) {
+      std::ofstream out(path_);
+      tally.write(out);
+    }
+  }
+
+ private:
+  std::string path_;
+};
 }  // namespace
 #endif
 
@@ -31,12 +55,15 @@ int main(int argc, char** argv) {
 #if defined(HALFTAPE_SIMT)
   simt::settings.order = order();
   simt::settings.devices = 2;
+  const TallyFile tally;
   std::string why_not;
-  cuda::use_runtime(cuda::halftape_cuda_open(&why_not));
-  if (!cuda::is_available()) {
+  cuda::Runtime* const rig = cuda::halftape_cuda_open(&why_not);
+  if (!rig) {
     std::fprintf(stderr, "the rig does not start: %s\n", why_not.c_str());
     return 2;
   }
+  static testing::ObservedRuntime observed(*rig);
+  cuda::use_runtime(&observed);
 #else
   if (!cuda::is_available()) {
     std::fprintf(stderr, "no GPU: %s\n", cuda::unavailable_reason().c_str());
@@ -56,5 +83,9 @@ int main(int argc, char** argv) {
                     "a skipped step leaves parameter*,a layer with its activation is one*,"
                     "a chain goes back in*");
   context.applyCommandLine(argc, argv);
-  return context.run();
+  const int result = context.run();
+#if defined(HALFTAPE_SIMT)
+  tally.write();
+#endif
+  return result;
 }

@@ -65,6 +65,16 @@ std::vector<std::string> launched_kernels() {
   }
   return all;
 }
+void set_operands(Operands operands) { current_operands = operands; }
+Tally tally() {
+  const std::lock_guard lock(world().mutex);
+  Tally sum;
+  for (const auto& [kernel, combinations] : world().launched) {
+    const std::string name = function_name(kernel);
+    for (const auto& [c, launches] : combinations) sum.add(name, c.first, c.second, launches);
+  }
+  return sum;
+}
 std::vector<std::string> nodes(cudaGraph_t graph) {
   const std::lock_guard lock(world().mutex);
   std::vector<std::string> names;

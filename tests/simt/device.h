@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "settings.h"
+#include "tally.h"
 
 namespace simt {
 
@@ -41,6 +42,10 @@ void reset_counters();
 
 /// The kernels that ran since reset() or reset_counters(), by name, in this order.
 std::vector<std::string> launched_kernels();
+/// What this thread's launches are for from now on, for the tally.
+void set_operands(Operands operands);
+/// All that has run in this process; nothing resets it.
+Tally tally();
 /// The kernels, copies and so on of a graph, in the order of capture: a kernel by its name, others
 /// as "memcpy", "memset", "host", "alloc", "free", "event".
 std::vector<std::string> nodes(cudaGraph_t graph);

@@ -13,6 +13,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
 #include "device.h"
@@ -136,6 +137,8 @@ struct World {
 
   Counters counters;
   std::vector<const void*> log;
+  // Of each kernel, over the life of the process.
+  std::unordered_map<const void*, std::map<std::pair<Order, Operands>, std::int64_t>> launched;
   std::vector<std::string> reports;
   int failing_allocation = 0, failing_launch = 0;  // countdowns
   bool all_allocations_after = false, allocations_fail = false;

@@ -17,6 +17,7 @@ namespace simt {
 thread_local int current_device = 0;
 thread_local cudaError_t last_error = cudaSuccess;
 thread_local cudaStreamCaptureMode thread_capture_mode = cudaStreamCaptureModeGlobal;
+thread_local Operands current_operands;
 
 namespace {
 constexpr std::size_t kLongestLog = 1 << 20;
@@ -100,12 +101,13 @@ cudaError_t invalid(const std::string& why) {
 Work kernel_work(int device, const void* function, std::function<std::string()> run) {
   return {.type = cudaGraphNodeTypeKernel,
           .run =
-              [=, run = std::move(run)] {
+              [=, run = std::move(run), operands = current_operands] {
                 World& w = world();
                 ++w.counters.launches;
                 if (w.log.size() < kLongestLog) w.log.push_back(function);
                 if (w.failing_launch > 0 && --w.failing_launch == 0)
                   return break_device(device, w.launch_error, "");
+                ++w.launched[function][{settings.order, operands}];
                 const DeviceMemory::Access access;
                 if (const std::string fault = run(); !fault.empty())
                   break_device(device, cudaErrorLaunchFailure,

@@ -16,6 +16,7 @@ inline constexpr std::size_t kDefaultShared = 48 << 10;  // more takes cudaFuncS
 extern thread_local int current_device;
 extern thread_local cudaError_t last_error;
 extern thread_local cudaStreamCaptureMode thread_capture_mode;
+extern thread_local Operands current_operands;  // of the next launches
 
 /// For cudaGetLastError(); returns it.
 cudaError_t remember(cudaError_t e);
