@@ -48,15 +48,6 @@ bool Place::same_file(const Place& other) const {
   return file == other.file || std::strcmp(file, other.file) == 0;
 }
 
-enum class State : std::uint8_t { New, Running, Ready, AtBarrier, InCollective, Exited };
-
-struct Block::Thread {
-  uint3 index{};
-  State state = State::New;
-  Fiber* fiber = nullptr;
-  Place place{};  // where it waits
-};
-
 struct Block::Collective {
   std::uint32_t mask = 0, arrived = 0;
   Together together = nullptr;
@@ -102,12 +93,16 @@ Block::Block(const Grid& grid, std::barrier<>* all_blocks)
       warps_((size_ + kWarp - 1) / kWarp),
       stacks_(stacks()),
       running_(&stacks_.own),
-      random_(settings.seed) {}
+      random_(settings.seed) {
+  const dim3 dim = grid.threads;
+  for (int i = 0; i < size_; ++i) {
+    threads_[i].index = {i % dim.x, i / dim.x % dim.y, i / (dim.x * dim.y)};
+    threads_[i].number = i;
+    order_[i] = settings.order == Order::Reverse ? size_ - 1 - i : i;
+  }
+}
 
 Block::~Block() = default;
-
-uint3 Block::thread_index() const { return current_->index; }
-int Block::lane() const { return int(current_ - threads_.data()) % kWarp; }
 
 bool Block::on_guard_page(const void* address) const {
   return std::any_of(stacks_.all.begin(), stacks_.all.end(),
@@ -127,12 +122,14 @@ void Block::fail(const std::string& what) { throw Fault{what}; }
 
 Fiber* Block::next_fiber() {
   const bool random = settings.order == Order::Random;
-  if (started_ < size_ && (!ready_ || (random && random_() % 4 == 0))) return stacks_.fresh();
+  if (started_ < size_ && (!ready_ || (random && random_.below(4) == 0))) return stacks_.fresh();
   if (!ready_) return &stacks_.own;
   int w =
       settings.order == Order::Reverse ? 31 - std::countl_zero(ready_) : std::countr_zero(ready_);
-  if (random)
-    for (w = int(random_() % 32); !(ready_ & bit(w));) w = (w + 1) % 32;
+  if (random) {
+    const int first = int(random_.below(32));
+    w = (first + std::countr_zero(std::rotr(ready_, first))) % 32;
+  }
   Warp& warp = warps_[w];
   current_ = warp.queue[warp.head++ % kWarp];
   current_->state = State::Running;
@@ -145,7 +142,7 @@ void Block::make_ready(int w, std::uint32_t lanes) {
   for (int i = 0; i < kWarp; ++i)
     if (lanes & bit(i)) chosen[count++] = i;
   if (settings.order == Order::Reverse) std::reverse(chosen, chosen + count);
-  if (settings.order == Order::Random) std::shuffle(chosen, chosen + count, random_);
+  if (settings.order == Order::Random) random_.shuffle(chosen, count);
   Warp& warp = warps_[w];
   for (int i = 0; i < count; ++i) {
     Thread& thread = threads_[w * kWarp + chosen[i]];
@@ -231,7 +228,7 @@ void Block::sync_grid(Place place) {
 }
 
 void Block::collective(std::uint32_t mask, void* argument, Together together, Place place) {
-  const int number = int(current_ - threads_.data()), w = number / kWarp, lane = number % kWarp;
+  const int number = current_->number, w = number / kWarp, lane = number % kWarp;
   const auto bad = [&](const std::string& why) {
     fail("warp collective at " + place.text() + ": " + why);
   };
@@ -284,13 +281,8 @@ void Block::run(uint3 index) {
   forbid(dyn_smem + bytes, kMaxDynamicShared - bytes);
   poison_shared_arrays(kPoison);
 
-  const dim3 dim = grid_.threads;
-  for (int i = 0; i < size_; ++i) {
-    threads_[i].state = State::New;
-    threads_[i].index = {i % dim.x, i / dim.x % dim.y, i / (dim.x * dim.y)};
-    order_[i] = settings.order == Order::Reverse ? size_ - 1 - i : i;
-  }
-  if (settings.order == Order::Random) std::shuffle(order_.begin(), order_.end(), random_);
+  for (Thread& thread : threads_) thread.state = State::New;
+  if (settings.order == Order::Random) random_.shuffle(order_.data(), size_);
   for (int w = 0; w < int(warps_.size()); ++w) {
     const int lanes = std::min(kWarp, size_ - w * kWarp);
     warps_[w].alive = lanes == kWarp ? ~0u : bit(lanes) - 1;

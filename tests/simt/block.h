@@ -8,8 +8,8 @@
 #include <barrier>
 #include <cstdint>
 #include <functional>
-#include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fiber.h"
@@ -44,13 +44,31 @@ struct Grid {
 /// Runs every block of a grid; returns what was wrong with the kernel, or nothing.
 std::string run(const Grid& grid);
 
+/// SplitMix64: Steele, Lea & Flood 2014, "Fast splittable pseudorandom number generators". Asked at
+/// every switch between threads.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed) {}
+  std::uint32_t below(std::uint32_t limit) {
+    std::uint64_t x = state_ += 0x9E3779B97F4A7C15u;
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+    return static_cast<std::uint32_t>(((x ^ x >> 31) >> 32) * limit >> 32);
+  }
+  void shuffle(int* values, int count) {
+    for (int i = count - 1; i > 0; --i)
+      std::swap(values[i], values[below(static_cast<std::uint32_t>(i) + 1)]);
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
 /// What the lanes of a collective do together once the last of them has arrived.
 using Together = void (*)(void** argument_of_lane, std::uint32_t lanes);
 
 class Block {
  public:
-  struct Thread;
-
   /// `all_blocks` is where the blocks of a cooperative grid meet; else null.
   Block(const Grid& grid, std::barrier<>* all_blocks);
   ~Block();
@@ -58,11 +76,11 @@ class Block {
   const std::string& fault() const { return fault_; }
 
   // What a kernel sees.
-  uint3 thread_index() const;
+  uint3 thread_index() const { return current_->index; }
   uint3 block_index() const { return index_; }
   dim3 block_dim() const { return grid_.threads; }
   dim3 grid_dim() const { return grid_.blocks; }
-  int lane() const;
+  int lane() const { return current_->number % kWarp; }
   /// Returns how many threads came with a vote.
   int sync_threads(Place place, bool vote = false);
   void sync_grid(Place place);
@@ -73,6 +91,14 @@ class Block {
   bool on_guard_page(const void* address) const;
 
  private:
+  enum class State : std::uint8_t { New, Running, Ready, AtBarrier, InCollective, Exited };
+  struct Thread {
+    uint3 index{};
+    int number = 0;
+    State state = State::New;
+    Fiber* fiber = nullptr;
+    Place place{};  // where it waits
+  };
   struct Collective;
   struct Warp;
   struct Stacks;
@@ -105,7 +131,7 @@ class Block {
   std::uint32_t ready_ = 0;  // bit w: warp w has threads that can go on
   Stacks& stacks_;           // of this OS thread
   Fiber* running_;
-  std::mt19937 random_;
+  Random random_;
   std::string fault_;
 };
 
