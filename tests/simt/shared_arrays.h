@@ -2,12 +2,12 @@
 #pragma once
 
 // Each array goes to a section of its own: GCC has no section that both a function and an inline
-// function put variables into, and leaves the arrays of templates where it likes. constinit: shared
-// memory cannot be initialised.
+// function put variables into, and leaves the arrays of templates where it likes. Shared memory
+// cannot be initialised: see below.
 #define SIMT_TEXT_(x) #x
 #define SIMT_TEXT(x) SIMT_TEXT_(x)
 #define SIMT_SHARED(number) \
-  __attribute__((section("simt_shared" SIMT_TEXT(number)))) constinit thread_local
+  __attribute__((section("simt_shared" SIMT_TEXT(number)))) SIMT_CONSTINIT thread_local
 
 namespace simt {
 
@@ -16,3 +16,10 @@ namespace simt {
 void poison_shared_arrays(unsigned char byte);
 
 }  // namespace simt
+
+// Clang takes a struct without initialisers for one that has no constant one.
+#ifdef __clang__
+#define SIMT_CONSTINIT
+#else
+#define SIMT_CONSTINIT constinit
+#endif
