@@ -211,7 +211,7 @@ TEST_CASE("the gradient that was not finite is found among parameters without gr
     CHECK(optimizer.step(how).nonfinite() == 2);
     // A bad verdict that was known before names nobody.
     b.mutable_grad() = ones({3});
-    how.found_inf = full({}, 1, kFloat32, kCPU);
+    how.found_inf = full({}, 1, kFloat32, a.device());
     const optim::AsyncStep step = optimizer.step(how);
     CHECK(step.found_inf());
     CHECK_FALSE(step.nonfinite());

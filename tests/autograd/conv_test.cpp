@@ -169,11 +169,9 @@ TEST_CASE("convolutions give the same bits for any number of threads") {
   set_num_threads(before);
 }
 
-// Calls are counted on the CPU's backend.
 TEST_CASE("the columns of a large batch do not exist at one time") {
-  const TensorOptions here(kCPU);
-  const Tensor x = randn({40, 4, 40, 40}, here).requires_grad_(),
-               w = randn({2, 4, 5, 5}, here).requires_grad_();
+  const Tensor x = randn({40, 4, 40, 40}).requires_grad_(),
+               w = randn({2, 4, 5, 5}).requires_grad_();
   const size_t columns = size_t{40} * 4 * 25 * 36 * 36 * 4;
   testing::TracingBackend trace;
   const Tensor y = conv2d(x, w);
@@ -185,8 +183,7 @@ TEST_CASE("the columns of a large batch do not exist at one time") {
 }
 
 TEST_CASE("an image that is its own columns is not copied") {
-  const TensorOptions here(kCPU);
-  const Tensor x = randn({3, 8, 40, 40}, here), w = randn({4, 8, 1, 1}, here);
+  const Tensor x = randn({3, 8, 40, 40}), w = randn({4, 8, 1, 1});
   testing::TracingBackend trace;
   const Tensor y = conv2d(x, w);
   CHECK(trace.calls == std::vector<std::string>{"gemm", "gemm", "gemm"});

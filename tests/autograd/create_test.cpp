@@ -189,15 +189,17 @@ TEST_CASE("ragged and mixed lists throw and say where") {
 TEST_CASE("from_blob reads and writes the caller's memory with any strides") {
   std::vector<int32_t> v(9);
   std::iota(v.begin(), v.end(), 1);
-  const Tensor columns = from_blob(v.data(), {3, 3}, {1, 3}, kInt32);
+  const auto on_host = [](Dtype d) { return TensorOptions(d).device(kCPU); };
+  const Tensor columns = from_blob(v.data(), {3, 3}, {1, 3}, on_host(kInt32));
   CHECK(columns[0].to_vector<int32_t>() == std::vector<int32_t>{1, 4, 7});
   CHECK(columns.strides() == Strides{1, 3});
-  from_blob(v.data(), v.size(), kInt32).fill_(5);
+  from_blob(v.data(), v.size(), on_host(kInt32)).fill_(5);
   CHECK(v[8] == 5);
   float one = 2.5f;
-  CHECK(from_blob(&one, {}).item() == 2.5);
-  CHECK(from_blob(&one, 1, requires_grad()).requires_grad());
-  CHECK(from_blob(nullptr, {0, 3}).numel() == 0);
+  CHECK(from_blob(&one, {}, kCPU).item() == 2.5);
+  CHECK(from_blob(&one, 1, requires_grad().device(kCPU)).requires_grad());
+  CHECK(from_blob(nullptr, {0, 3}, kCPU).numel() == 0);
+  CHECK(says(message([&] { from_blob(&one, {}, kCUDA); }), "only CPU memory"));
 }
 
 TEST_CASE("from_blob's deleter is called once, when the last view of the memory goes") {
@@ -206,19 +208,20 @@ TEST_CASE("from_blob's deleter is called once, when the last view of the memory 
   std::vector<float> v(6, 1.f);
   Tensor part;
   {
-    const Tensor t = from_blob(v.data(), {2, 3}, count);
+    const Tensor t = from_blob(v.data(), {2, 3}, count, kCPU);
     part = t[1];
   }
   CHECK(called == 0);
   part = {};
   CHECK(called == 1);
-  from_blob(v.data(), {2, 3}, {1, 2}, count, kFloat32);
+  from_blob(v.data(), {2, 3}, {1, 2}, count, kCPU);
   CHECK(called == 2);
-  CHECK_THROWS_AS(from_blob(v.data(), {2, -3}, count), Error);
-  CHECK_THROWS_AS(from_blob(v.data(), {2, 3}, {1}, count), Error);
-  CHECK_THROWS_AS(from_blob(v.data(), {2, 3}, {-1, 1}, count), Error);
-  CHECK_THROWS_AS(from_blob(nullptr, {2, 3}, count), Error);
-  CHECK_THROWS_AS(from_blob(v.data(), {2}, count, dtype(kInt32).requires_grad(true)), Error);
+  CHECK_THROWS_AS(from_blob(v.data(), {2, -3}, count, kCPU), Error);
+  CHECK_THROWS_AS(from_blob(v.data(), {2, 3}, {1}, count, kCPU), Error);
+  CHECK_THROWS_AS(from_blob(v.data(), {2, 3}, {-1, 1}, count, kCPU), Error);
+  CHECK_THROWS_AS(from_blob(nullptr, {2, 3}, count, kCPU), Error);
+  CHECK_THROWS_AS(from_blob(v.data(), {2}, count, dtype(kInt32).device(kCPU).requires_grad(true)),
+                  Error);
   CHECK(called == 2);
 }
 

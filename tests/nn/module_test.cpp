@@ -207,7 +207,7 @@ TEST_CASE("to() converts in place: handles, gradients and requires_grad stay") {
   CHECK(handle.requires_grad());
   CHECK_FALSE(net.scale.requires_grad());
   CHECK(net.seen.dtype() == kInt64);
-  net.to(Device(kCPU), kFloat64, true);
+  net.to(get_default_device(), kFloat64, true);
   CHECK(net.scale.dtype() == kFloat64);
   net.fc(ones({1, 3}, kFloat64)).sum().backward();
   CHECK(handle.grad().dtype() == kFloat64);

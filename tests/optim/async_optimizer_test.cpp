@@ -355,8 +355,8 @@ TEST_CASE("a state that does not fit is refused and changes nothing") {
     CHECK_THROWS_AS(one.optimizer.load_state_dict(bad), Error);
   };
   refused([](auto& s) { s.newest.pop_back(); });
-  refused([](auto& s) { s.weights[0] = full({3}, 0, kFloat32, kCPU); });
-  refused([](auto& s) { s.newest[0] = full({2}, 0, kFloat64, kCPU); });
+  refused([](auto& s) { s.weights[0] = full({3}, 0, kFloat32, get_default_device()); });
+  refused([](auto& s) { s.newest[0] = full({2}, 0, kFloat64, get_default_device()); });
   refused([](auto& s) { s.optimizer.groups.clear(); });
   one.optimizer.synchronize();
   CHECK(one.value() == 0.5);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "halftape/tests/support/poke.h"
 #include "halftape/tests/support/vectors.h"
 
 using namespace halftape;
@@ -35,10 +36,11 @@ TEST_CASE("scale, tracker and parameters follow PyTorch's scaler through any ser
       scaler.scale(p.sum()).backward();
       // The scaled gradient of p²/2, bounded as in the script, or an infinity.
       const double scale = std::min(scaler.get_scale(), 1e37);
-      float* g = p.grad().data_ptr<float>();
-      for (int i = 0; i < 2; ++i)
-        g[i] = static_cast<float>(static_cast<double>(p.const_data_ptr<float>()[i]) * scale);
-      if (bad[t] != 0) g[1] = std::numeric_limits<float>::infinity();
+      const auto now = p.to_vector();
+      for (size_t i = 0; i < 2; ++i)
+        testing::poke(
+            p.grad(), static_cast<int64_t>(i),
+            i == 1 && bad[t] != 0 ? std::numeric_limits<double>::infinity() : now[i] * scale);
       CHECK(scaler.step(optimizer).found_inf() == (bad[t] != 0));
       scaler.update();
       CHECK(scaler.get_scale() == scales[t]);

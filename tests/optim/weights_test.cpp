@@ -281,10 +281,11 @@ TEST_CASE("a skipped step leaves parameter, master, remainder and counter bit fo
       run(*optimizer, 0, 2);
       const auto before = copies(*optimizer);
       const auto version = p.array().version();
-      optimizer->step(StepControl{.found_inf = full({}, 1, kFloat32, kCPU), .inv_scale = {}});
+      optimizer->step(StepControl{.found_inf = full({}, 1, kFloat32, p.device()), .inv_scale = {}});
       CHECK(same(copies(*optimizer), before));
-      CHECK(p.array().version() == version);
-      optimizer->step(StepControl{.found_inf = full({}, 0, kFloat32, kCPU), .inv_scale = {}});
+      // On a GPU the host does not know.
+      if (p.device().is_cpu()) CHECK(p.array().version() == version);
+      optimizer->step(StepControl{.found_inf = full({}, 0, kFloat32, p.device()), .inv_scale = {}});
       CHECK(!same(copies(*optimizer), before));
     }
   }

@@ -86,12 +86,13 @@ inline Recurrence delayed_recurrence(const MakeOptimizer& make, const std::vecto
     backward(v, static_cast<int64_t>(k), turn);
     bool finite = true;
     for (size_t i = 0; i < w.size(); ++i) {
-      w[i].mutable_grad() = v[i].grad().detach();
-      float* g = w[i].grad().data_ptr<float>();
-      for (int64_t j = 0; turn.scale && j < w[i].numel(); ++j) {
-        g[j] *= 1 / static_cast<float>(*turn.scale);
-        finite &= std::isfinite(g[j]);
+      std::vector<float> g = v[i].grad().detach().to_vector<float>();
+      for (float& x : g) {
+        if (!turn.scale) break;
+        x *= 1 / static_cast<float>(*turn.scale);
+        finite &= std::isfinite(x);
       }
+      w[i].mutable_grad() = tensor(g, kFloat32).reshape(w[i].sizes());
     }
     if (turn.max_norm) nn::utils::clip_grad_norm_(w, *turn.max_norm);
     optimizer->param_groups()[0].options().set_lr(turn.lr);

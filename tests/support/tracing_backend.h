@@ -1,18 +1,22 @@
-// A backend that notes every call and passes it on: what a machine without a GPU can say about
-// launches, host reads and allocations.
+// A backend that notes every call and passes it on to the default device's: what a machine without
+// a GPU can say about launches, host reads and allocations.
 #pragma once
 #include <algorithm>
 #include <string>
 #include <vector>
 
+#include "halftape/autograd/tensor_options.h"
 #include "halftape/core/forwarding_backend.h"
 
 namespace halftape::testing {
 
 class TracingBackend final : public ForwardingBackend {
  public:
-  TracingBackend() : ForwardingBackend(cpu_backend()), former_(swap_backend(kCPU, this)) {}
-  ~TracingBackend() override { swap_backend(kCPU, former_); }
+  TracingBackend()
+      : ForwardingBackend(backend(get_default_device())),
+        type_(get_default_device().type()),
+        former_(swap_backend(type_, this)) {}
+  ~TracingBackend() override { swap_backend(type_, former_); }
 
   std::vector<std::string> calls;
   std::vector<size_t> allocations;
@@ -33,6 +37,7 @@ class TracingBackend final : public ForwardingBackend {
     if (call == "cast" && is_16bit(touched.writes[0]->dtype()))
       lowered.push_back(touched.reads[0]->raw());
   }
+  DeviceType type_;
   Backend* former_;
 };
 
