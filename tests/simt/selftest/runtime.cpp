@@ -1,6 +1,7 @@
 // Streams, events, graphs and errors of the simulated device.
 #include <cmath>
 #include <cstring>
+#include <thread>
 
 #include "support.h"
 
@@ -276,6 +277,9 @@ TEST_CASE("what CUDA forbids during a capture is refused, and spoils it") {
     (void)cudaGetLastError();
   };
   const auto unsupported = cudaErrorStreamCaptureUnsupported;
+  void* pinned;
+  CHECK(cudaMallocHost(&pinned, 16) == cudaSuccess);
+  refused([&] { return cudaFreeHost(pinned); }, unsupported);
   refused([&] { return cudaMalloc(&p, 16); }, unsupported);
   refused([&] { return cudaFree(d.x); }, unsupported);
   refused([&] { return cudaStreamSynchronize(d.a); }, unsupported);
@@ -289,10 +293,23 @@ TEST_CASE("what CUDA forbids during a capture is refused, and spoils it") {
   CHECK(cudaEventRecord(other, d.b) == cudaSuccess);
   refused([&] { return cudaStreamWaitEvent(d.a, other, 0); }, cudaErrorStreamCaptureIsolation);
   cudaEventDestroy(other);
+  // Whoever waits for the whole device spoils it, in any mode; another thread may do all the rest.
+  const auto elsewhere = [](auto&& act) {
+    cudaError_t result = cudaErrorUnknown;
+    std::thread([&] { result = act(); }).join();
+    return result;
+  };
+  refused([&] { return elsewhere(&cudaDeviceSynchronize); }, unsupported,
+          cudaStreamCaptureModeRelaxed);
+  CHECK(cudaStreamBeginCapture(d.a, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+  CHECK(elsewhere([&] { return cudaStreamSynchronize(d.b); }) == cudaSuccess);
+  CHECK(elsewhere([&] { return cudaFreeHost(pinned); }) == cudaSuccess);
+  cudaGraph_t graph;
+  CHECK(cudaStreamEndCapture(d.a, &graph) == cudaSuccess);
+  cudaGraphDestroy(graph);
   // A relaxed capture allows it.
   CHECK(cudaStreamBeginCapture(d.a, cudaStreamCaptureModeRelaxed) == cudaSuccess);
   CHECK(cudaMalloc(&p, 16) == cudaSuccess);
-  cudaGraph_t graph;
   CHECK(cudaStreamEndCapture(d.a, &graph) == cudaSuccess);
   cudaGraphDestroy(graph);
   cudaFree(p);
