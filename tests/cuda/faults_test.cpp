@@ -5,12 +5,16 @@
 #if defined(HALFTAPE_SIMT)
 #include <halftape/halftape.h>
 
+#include <cmath>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "device.h"
+#include "halftape/core/warn.h"
 #include "halftape/cuda/runtime.h"
 #include "halftape/tests/support/message.h"
+#include "halftape/tests/support/poke.h"
 #include "settings.h"
 
 using namespace halftape;
@@ -172,6 +176,35 @@ TEST_CASE("pinned memory may be copied from late") {
     host.fill_(7);
     CHECK(there.sum().item() == 1000);
   }
+}
+
+TEST_CASE("of two notes that kernels leave, the first stays until the host has read it") {
+  const Clean clean;
+  std::vector<std::string> said;
+  const WarningFunction before =
+      set_warning_handler([&](const std::string& text) { said.push_back(text); });
+  const simt::With late(now_with([](auto& s) { s.mode = simt::Mode::Deferred; }));
+  const Tensor x = ones({4}), seven = full({1}, 7, kInt64), nine = full({1}, 9, kInt64);
+  CHECK(has(message([&] {
+              (void)x.index_select(0, seven);
+              (void)x.index_select(0, nine);
+            }),
+            "index 7 at position 0"));
+  CHECK(message([] {}) == "");
+  for (const double scale : {1024.0, 64.0}) {
+    const Tensor p = ones({2}, requires_grad());
+    optim::SGD optimizer({p}, optim::SGDOptions(0.1));
+    amp::GradScaler scaler({.init_scale = scale, .warn_after_skips = 1});
+    scaler.scale(p.sum()).backward();
+    poke(p.grad(), 0, HUGE_VAL);
+    scaler.step(optimizer);
+    scaler.update();
+  }
+  CHECK(said.empty());
+  cuda::synchronize();
+  REQUIRE(said.size() == 1);
+  CHECK(has(said[0], "the scale is 512"));
+  set_warning_handler(before);
 }
 
 TEST_CASE("a second GPU is another device") {
