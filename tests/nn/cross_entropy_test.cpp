@@ -98,7 +98,8 @@ TEST_CASE("half logits lose in float32: their loss and gradient are rounded once
     const Tensor x = (3 * randn({50, 20})).to(d).requires_grad_();
     const Tensor wide = x.detach().to(kFloat32).requires_grad_();
     const Tensor t = randint(0, 20, {50}, kInt64);
-    for (const auto& [reduction, name] : reductions) {
+    for (const auto& [reduction, called] : reductions) {
+      const auto& name = called;  // Clang 14 captures no structured binding
       CAPTURE(name);
       const Tensor loss = cross_entropy(x, t, {}, reduction),
                    exact = cross_entropy(wide, t, {}, reduction);

@@ -103,8 +103,9 @@ TEST_CASE(
     "BatchNorm keeps PyTorch's running statistics over several batches and evaluates by them") {
   using Momentum = std::optional<double>;
   for (const Dtype dtype : {kFloat64, kFloat32}) {
-    for (const auto& [name, momentum] :
+    for (const auto& [called, momentum] :
          {std::pair{"tenth", Momentum(0.1)}, {"half", Momentum(0.5)}, {"cumulative", Momentum()}}) {
+      const auto& name = called;  // Clang 14 captures no structured binding
       INFO(name << ' ' << dtype);
       nn::BatchNorm1d layer(nn::BatchNorm1dOptions(3).momentum(momentum));
       layer->to(dtype);

@@ -67,7 +67,8 @@ const std::vector<std::pair<std::string, AveragedModelOptions>>& options() {
 
 TEST_CASE("averages and buffers stay with PyTorch's to 1e-12") {
   const testing::Vectors torch("averaging.txt");
-  for (const auto& [name, o] : options()) {
+  for (const auto& [called, o] : options()) {
+    const auto& name = called;  // Clang 14 captures no structured binding
     CAPTURE(name);
     Model model;
     AveragedModel averaged(model, o);
@@ -84,7 +85,8 @@ TEST_CASE("averages and buffers stay with PyTorch's to 1e-12") {
 }
 
 TEST_CASE("skipped steps are neither averaged nor counted, the first ones included") {
-  for (const auto& [name, o] : options()) {
+  for (const auto& [called, o] : options()) {
+    const auto& name = called;  // Clang 14 captures no structured binding
     CAPTURE(name);
     Model model;
     AveragedModel all(model, o), applied(model, o);
@@ -180,7 +182,8 @@ TEST_CASE("an optimizer with master weights trains on after a look at the averag
 }
 
 TEST_CASE("averages that were saved and loaded go on bit for bit") {
-  for (const auto& [name, o] : options()) {
+  for (const auto& [called, o] : options()) {
+    const auto& name = called;  // Clang 14 captures no structured binding
     CAPTURE(name);
     Model model(kFloat16);
     AveragedModel whole(model, o);
