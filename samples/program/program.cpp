@@ -1,0 +1,72 @@
+#include "program.h"
+
+#include <fmt/format.h>
+
+#include <span>
+
+using namespace halftape;
+
+namespace sample {
+
+void Machine::add_options(CLI::App& app) {
+  app.add_option("--device", device, "cpu, cuda, or auto: the GPU if there is one")
+      ->capture_default_str();
+  app.add_option("--seed", seed, "of the first weights and of the batches")
+      ->check([](const std::string& text) {  // CLI11 would take -1 for 2^64 − 1
+        return text.starts_with('-') ? "expected 0 or more, found " + text : std::string();
+      })
+      ->capture_default_str();
+  app.add_option("--threads", threads, "of the CPU; results do not depend on it")
+      ->check(CLI::Range(1, 1024));
+}
+
+Device Machine::prepare() const {
+  if (threads > 0) set_num_threads(threads);
+  manual_seed(seed);
+  if (device == "auto") return cuda::is_available() ? kCUDA : kCPU;
+  try {
+    const Device d(device);
+    empty({1}, d);  // throws where this build or machine has none
+    return d;
+  } catch (const Error& e) {
+    throw UserError(fmt::format("--device {}: {}", device, e.what()));
+  }
+}
+
+int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body) {
+  const auto complain = [&](const std::exception& e, int code) {
+    std::fflush(stdout);
+    fmt::print(stderr, "{}: {}\n", app.get_name(), e.what());
+    return code;
+  };
+  try {
+    app.parse(argc, argv);
+    body();
+    return 0;
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  } catch (const UserError& e) {
+    return complain(e, 2);
+  } catch (const FileError& e) {
+    return complain(e, 2);
+  } catch (const std::exception& e) {
+    return complain(e, 1);
+  }
+}
+
+uint64_t hash(const nn::Module& module) {
+  uint64_t h = 14695981039346656037ull;
+  for (const Tensor& p : module.parameters()) {
+    const Tensor host = p.detach().cpu().contiguous();
+    const auto* bytes = static_cast<const unsigned char*>(host.const_data_ptr());
+    for (size_t i = 0; i < static_cast<size_t>(host.numel()) * element_size(host.dtype()); ++i)
+      h = (h ^ bytes[i]) * 1099511628211ull;
+  }
+  return h;
+}
+
+amp::autocast autocast_to(Dtype dtype, Device device) {
+  return amp::autocast(device.type(), is_16bit(dtype) ? dtype : kBFloat16, is_16bit(dtype));
+}
+
+}  // namespace sample

@@ -1,0 +1,41 @@
+// What the command lines of the samples have in common: device, seed and threads, and errors that
+// tell the user what to do.
+#pragma once
+#include <halftape/halftape.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
+#include <stdexcept>
+#include <string>
+
+namespace sample {
+
+/// What the user asked for wrongly; the text says what to do.
+struct UserError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// --device, --seed and --threads.
+struct Machine {
+  std::string device = "auto";
+  uint64_t seed = 1;
+  int threads = 0;  // 0: as the library chooses
+
+  void add_options(CLI::App& app);
+  /// Sets the threads, seeds the generators, and gives the device. Throws UserError for a device
+  /// that this build or machine does not have.
+  halftape::Device prepare() const;
+};
+
+/// Parses the command line and calls `body`. The exit code: 0, 2 for what the user can mend (wrong
+/// arguments, a missing device, files that are missing, damaged or of another run), 1 for the rest.
+int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body);
+
+/// FNV-1a, 64 bits, over the bytes of all parameters in order: equal for equal weights.
+uint64_t hash(const halftape::nn::Module& module);
+
+/// The step's region: 16-bit dtypes switch autocast on, others leave it off.
+halftape::amp::autocast autocast_to(halftape::Dtype dtype, halftape::Device device);
+
+}  // namespace sample
