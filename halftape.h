@@ -71,6 +71,7 @@
 #include "halftape/io/dlpack.h"
 #include "halftape/io/file.h"
 #include "halftape/io/idx.h"
+#include "halftape/io/image.h"
 #include "halftape/io/npy.h"
 #include "halftape/io/run_log.h"
 #include "halftape/io/safetensors.h"
