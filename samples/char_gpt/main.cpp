@@ -158,7 +158,7 @@ class Training {
     if (checkpoints) {
       std::filesystem::create_directories(*a_.out);
       log.emplace(std::filesystem::path(*a_.out) / "log.csv");
-      log->drop_from("step", state_.step);
+      log->drop_from("step", state_.step + 1);
     }
     sample::ProgressLine progress(a_.steps, state_.step);
     while (state_.step < a_.steps) {

@@ -22,19 +22,17 @@ namespace {
 struct Arguments {
   sample::Machine machine;
   std::optional<std::string> data;
-  std::string precision = "amp";
+  sample::Precision precision;
   int64_t epochs = 0, steps = 0, batch_size = 64, workers = 0;
   double lr = 3e-3, dropout = 0.25;
 };
 
 void declare(CLI::App& app, Arguments& a) {
   a.machine.add_options(app);
+  a.precision.add_option(app);
   app.add_option("--data", a.data,
                  "folder with the four IDX files of MNIST or Fashion-MNIST, plain or .gz; "
                  "without it: the 8x8 digits in the library");
-  app.add_option("--precision", a.precision, "float32, fp16, amp or bf16; amp is fp16, scaled")
-      ->check(CLI::IsMember({"float32", "fp16", "amp", "bf16"}))
-      ->capture_default_str();
   app.add_option("--epochs", a.epochs, "passes over the data (default: 15 for the digits, else 3)")
       ->check(CLI::Range(1, 10000));
   app.add_option("--steps", a.steps, "end after so many steps, if the epochs have more")
@@ -49,11 +47,6 @@ void declare(CLI::App& app, Arguments& a) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--dropout", a.dropout, "")->check(CLI::Range(0.0, 0.99))->capture_default_str();
-}
-
-/// The dtype of the matrix products; the other ops, and all weights, are float32 where it counts.
-Dtype dtype_of(const std::string& precision) {
-  return precision == "float32" ? kFloat32 : precision == "bf16" ? kBFloat16 : kFloat16;
 }
 
 /// Images of rows x cols pixels and one channel → the scores of ten classes.
@@ -107,7 +100,7 @@ Confusion test(nn::Sequential& model, Dataset& dataset, Dtype dtype, Device devi
 template <class Set>
 void train(const Set& train_set, const Set& test_set, const Arguments& a) {
   const Device device = a.machine.prepare();
-  const Dtype dtype = dtype_of(a.precision);
+  const Dtype dtype = a.precision.dtype();
   // Mean 0 and standard deviation 1 over all pixels that are trained on.
   const Tensor pixels = train_set.data();
   const data::transforms::Normalize<> normalize(pixels.mean().item<double>(),
@@ -125,7 +118,7 @@ void train(const Set& train_set, const Set& test_set, const Arguments& a) {
   const int64_t in_epoch = (pixels.size(0) + a.batch_size - 1) / a.batch_size;
   const int64_t steps = a.steps > 0 ? std::min(a.steps, a.epochs * in_epoch) : a.epochs * in_epoch;
   optim::OneCycleLR schedule(optimizer, optim::OneCycleLROptions(a.lr, steps + 1));
-  amp::GradScaler scaler({.enabled = a.precision == "amp"});
+  amp::GradScaler scaler({.enabled = a.precision.scaled()});
   amp::AppliedSteps applied;
 
   Confusion confusion;
@@ -159,7 +152,7 @@ void train(const Set& train_set, const Set& test_set, const Arguments& a) {
             : ""));
   }
   confusion.print();
-  fmt::print("accuracy {}={:.2f}\n", a.precision, confusion.accuracy());
+  fmt::print("accuracy {}={:.2f}\n", a.precision.name, confusion.accuracy());
 }
 
 void run(Arguments& a) {

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <span>
+#include <filesystem>
 
 using namespace halftape;
 
@@ -33,6 +33,16 @@ Device Machine::prepare() const {
   }
 }
 
+void Precision::add_option(CLI::App& app) {
+  app.add_option("--precision", name, "float32, fp16, amp or bf16; amp is fp16 with a GradScaler")
+      ->check(CLI::IsMember({"float32", "fp16", "amp", "bf16"}))
+      ->capture_default_str();
+}
+
+Dtype Precision::dtype() const {
+  return name == "float32" ? kFloat32 : name == "bf16" ? kBFloat16 : kFloat16;
+}
+
 int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body) {
   const auto complain = [&](const std::exception& e, int code) {
     std::fflush(stdout);
@@ -52,6 +62,13 @@ int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body)
   } catch (const std::exception& e) {
     return complain(e, 1);
   }
+}
+
+void check_picture(const std::string& path) {
+  const std::string kind = std::filesystem::path(path).extension().string();
+  if (kind != ".png" && kind != ".ppm" && kind != ".pgm")
+    throw UserError(fmt::format("--out {}: name a .png, .ppm or .pgm", path));
+  const OutputFile probe("--out", path);  // never committed: leaves nothing behind
 }
 
 uint64_t hash(const nn::Module& module) {

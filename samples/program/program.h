@@ -28,9 +28,22 @@ struct Machine {
   halftape::Device prepare() const;
 };
 
+/// --precision: float32, fp16, amp (fp16 with a GradScaler) or bf16.
+struct Precision {
+  std::string name = "amp";
+
+  void add_option(CLI::App& app);
+  /// Of the matrix products; the other ops, and all weights, are float32 where it counts.
+  halftape::Dtype dtype() const;
+  bool scaled() const { return name == "amp"; }
+};
+
 /// Parses the command line and calls `body`. The exit code: 0, 2 for what the user can mend (wrong
 /// arguments, a missing device, files that are missing, damaged or of another run), 1 for the rest.
 int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body);
+
+/// Throws, before the work begins, if image::save() could not write there.
+void check_picture(const std::string& path);
 
 /// FNV-1a, 64 bits, over the bytes of all parameters in order: equal for equal weights.
 uint64_t hash(const halftape::nn::Module& module);

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# In small: the model learns, a run that was stopped and resumed has the weights of the run that was
+# not, to the bit and in every precision, and bad input is named with exit code 2.
+set -uo pipefail
+program=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+fail() { echo "FAILED: $1"; exit 1; }
+small="--threads 1 --n-layer 2 --n-embd 32 --n-head 2 --block-size 16 --batch-size 4 --eval-batches 2"
+
+"$program" --steps 2 $small --sample 20 | tail -n 1 | grep -q '^val loss' || fail "two steps"
+last=$("$program" --steps 120 $small --sample 0 --lr 0.01 | tail -n 1)
+echo "120 steps: $last"
+awk '{ exit !($3 < 2.3) }' <<<"${last/,/}" || fail "a loss below 2.3: $last"
+
+for dtype in float32 bfloat16 float16; do
+  run() { "$program" $small --dtype $dtype --dropout 0.1 --gradient-accumulation-steps 2 --lr-decay-steps 10 \
+            --warmup 2 --sample 0 --hash "$@" | grep '^hash'; }
+  whole=$(run --steps 10 --eval-interval 10) || fail "$dtype, 10 steps"
+  run --steps 5 --eval-interval 3 --out "$dtype" >/dev/null || fail "$dtype, 5 steps"
+  [ "$whole" != "$(run --steps 10 --eval-interval 10 --seed 9)" ] || fail "$dtype: another seed, other weights"
+  # The seed of a resumed run does not matter: all is in the checkpoint.
+  rest=$(run --steps 10 --eval-interval 3 --out "$dtype" --resume --seed 9) || fail "$dtype, resumed"
+  [ "$whole" = "$rest" ] || fail "$dtype: $whole without a stop, $rest with one"
+  echo "$dtype: $whole, stopped and resumed or not"
+done
+cut -d, -f1 float32/log.csv | tr '\n' ' ' | grep -qx 'step 3 5 6 9 10 ' || fail "log.csv: $(cat float32/log.csv)"
+
+refused() {  # refused WHAT TEXT ARGS...: exit code 2, and TEXT in the message
+  local what=$1 text=$2
+  shift 2
+  message=$("$program" "$@" 2>&1 >/dev/null)
+  code=$?
+  [ "$code" = 2 ] || fail "$what: exit code $code: $message"
+  grep -qi -- "$text" <<<"$message" || fail "$what: \"$text\" is not in: $message"
+  echo "$what: $message" | head -n 1 | cut -c1-200
+}
+printf 'too short' >short.txt
+printf '\xff\xfe%.0s' {1..2000} >bytes.txt
+refused "a file that is not there" "nowhere.txt" --data nowhere.txt
+refused "a short file" "too few" --data short.txt
+refused "a file that is no text" "bytes.txt\|UTF-8" --data bytes.txt
+refused "an unknown dtype" "dtype" --dtype float8
+refused "heads that do not fit" "do not divide" --n-head 3
+refused "no checkpoint" "no checkpoint" --resume --out empty
+refused "a checkpoint of another model" "other options" --resume --out float32 --n-layer 1
+refused "no folder" "--out" --resume
+HALFTAPE_CUDA_LIBRARY=nowhere.so refused "a GPU that cannot be used" "cuda:0 is not available.*nowhere.so" --device cuda
+echo "char_gpt keeps its promises"

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# In small: both networks train in every precision, the drawings are written, and bad input is named with exit code 2.
+set -uo pipefail
+program=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+fail() { echo "FAILED: $1"; exit 1; }
+
+"$program" --steps 2 | tail -n 1 | grep -q '^real' || fail "two steps"
+[ "$(head -c 4 dcgan.png | tail -c 3)" = PNG ] || fail "the drawings are a PNG"
+for precision in float32 amp bf16; do
+  last=$("$program" --epochs 6 --threads 1 --precision $precision --out $precision.pgm | tail -n 1)
+  echo "$precision: $last"
+  # Neither network has won: the one that draws is not always found out, the other one does better than guessing.
+  awk '{ exit !($2 > 50 && $5 > 1 && $5 < $2) }' <<<"$last" || fail "$precision: a match: $last"
+done
+head -n 2 float32.pgm | tail -n 1 | grep -qx '82 82' || fail "8 times 8 drawings of 8 x 8 pixels"
+
+refused() {  # refused WHAT TEXT ARGS...: exit code 2, and TEXT in the message
+  local what=$1 text=$2
+  shift 2
+  message=$("$program" "$@" 2>&1 >/dev/null)
+  code=$?
+  [ "$code" = 2 ] || fail "$what: exit code $code: $message"
+  grep -qi -- "$text" <<<"$message" || fail "$what: \"$text\" is not in: $message"
+  echo "$what: $message" | head -n 1 | cut -c1-200
+}
+refused "a folder that is not there" "nowhere" --data nowhere
+refused "a batch that is too large" "1442" --batch-size 2000
+refused "a folder for the drawings that is not there" "nowhere" --steps 1 --out nowhere/drawings.png
+HALFTAPE_CUDA_LIBRARY=nowhere.so refused "a GPU that cannot be used" "cuda:0 is not available.*nowhere.so" --device cuda
+echo "dcgan keeps its promises"

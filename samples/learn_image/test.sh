@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# In small: the picture is learnt and drawn, a picture from a file too, and bad input is named with exit code 2.
+set -uo pipefail
+program=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+fail() { echo "FAILED: $1"; exit 1; }
+small="--threads 1 --batch-size 512 --hidden 64 --frequencies 32"
+
+"$program" --steps 2 | tail -n 1 | grep -q '^PSNR' || fail "two steps"
+[ "$(head -c 4 learn_image.png | tail -c 3)" = PNG ] || fail "the picture is a PNG"
+for precision in float32 fp16 amp bf16; do
+  last=$("$program" $small --steps 150 --precision $precision | tail -n 1)
+  echo "$precision: $last"
+  awk '{ exit !($2 > 24) }' <<<"$last" || fail "above 24 dB: $last"
+done
+{ printf 'P6\n16 8\n255\n'; for y in {1..8}; do for x in {1..16}; do printf "\\x$(printf %x $((x * 15)))\\x40\\x$(printf %x $((y * 30)))"; done; done; } >ramp.ppm
+last=$("$program" $small --steps 200 --deviation 1 --image ramp.ppm --out out.ppm | tail -n 1)
+echo "a ramp from a file: $last"
+awk '{ exit !($2 > 30) }' <<<"$last" || fail "a ramp above 30 dB: $last"
+head -n 2 out.ppm | tail -n 1 | grep -qx '38 12' || fail "two pictures of 16 x 8 with borders"
+
+refused() {  # refused WHAT TEXT ARGS...: exit code 2, and TEXT in the message
+  local what=$1 text=$2
+  shift 2
+  message=$("$program" "$@" 2>&1 >/dev/null)
+  code=$?
+  [ "$code" = 2 ] || fail "$what: exit code $code: $message"
+  grep -qi -- "$text" <<<"$message" || fail "$what: \"$text\" is not in: $message"
+  echo "$what: $message" | head -n 1 | cut -c1-200
+}
+echo '<!DOCTYPE html>' >page.png
+refused "a file that is not there" "nowhere.png" --image nowhere.png
+refused "a file that is no picture" "expected a PNG" --image page.png
+refused "a folder that is not there" "nowhere" --steps 1 --out nowhere/picture.png
+refused "a name that is none of a picture" ".png" --steps 1 --out picture.gif
+HALFTAPE_CUDA_LIBRARY=nowhere.so refused "a GPU that cannot be used" "cuda:0 is not available.*nowhere.so" --device cuda
+echo "learn_image keeps its promises"

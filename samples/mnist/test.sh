@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# In small: every precision learns the digits, workers and threads change nothing, and bad input is named with exit code 2.
+set -uo pipefail
+program=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+fail() { echo "FAILED: $1"; exit 1; }
+
+"$program" --steps 2 | tail -n 1 | grep -q '^accuracy amp=' || fail "two steps"
+for precision in float32 fp16 amp bf16; do
+  last=$("$program" --epochs 5 --precision $precision | tail -n 1)
+  echo "$last"
+  awk -F= '{ exit !($2 > 95) }' <<<"$last" || fail "above 95: $last"
+done
+for options in "--threads 1" "--threads 2 --workers 1" "--threads 3 --workers 3"; do
+  "$program" --epochs 1 $options | grep -v '^epoch' | md5sum
+done | sort -u | wc -l | grep -qx 1 || fail "the same result for any number of workers and threads"
+
+refused() {  # refused WHAT TEXT ARGS...: exit code 2, and TEXT in the message
+  local what=$1 text=$2
+  shift 2
+  message=$("$program" "$@" 2>&1 >/dev/null)
+  code=$?
+  [ "$code" = 2 ] || fail "$what: exit code $code: $message"
+  grep -qi -- "$text" <<<"$message" || fail "$what: \"$text\" is not in: $message"
+  echo "$what: $message" | head -n 1 | cut -c1-200
+}
+mkdir empty
+refused "a folder that is not there" "nowhere" --data nowhere
+refused "an empty folder" "train-images" --data empty
+refused "an unknown precision" "precision" --precision fp8
+refused "a device that is none" "gpu" --device gpu
+HALFTAPE_CUDA_LIBRARY=nowhere.so refused "a GPU that cannot be used" "cuda:0 is not available.*nowhere.so" --device cuda
+echo "mnist keeps its promises"
