@@ -5,8 +5,8 @@
 //     dcgan --data FOLDER          MNIST or Fashion-MNIST from its four IDX files: hours on a CPU
 //
 // Writes 64 drawings to --out, and again at every tenth of the run. Last line: "real … %, drawn …
-// %", how often the discriminator took either for real; of a good match both are near 50. Exit code
-// 2: wrong arguments, device or data; the message says what to do.
+// %", how often the discriminator took either for real; where it can only guess, both are 50. Exit
+// code 2: wrong arguments, device or data; the message says what to do.
 //
 // Radford et al. 2015, "Unsupervised Representation Learning with Deep Convolutional Generative
 // Adversarial Networks", arXiv:1511.06434.

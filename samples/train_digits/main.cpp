@@ -15,26 +15,23 @@
 #include <optional>
 
 #include "file.h"
+#include "program.h"
 #include "progress.h"
 #include "report.h"
 #include "train.h"
 
 using namespace halftape;
+using sample::UserError;
 
 namespace {
-
-/// What the user asked for wrongly; the text says what to do.
-struct UserError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
 
 struct Arguments {
   std::vector<std::string> precision{"all"};
   std::optional<std::string> data;
-  std::string device = "auto", report = "report.html";
+  std::string report = "report.html";
   std::optional<int> epochs;
-  int threads = 0;
   bool hash = false;
+  sample::Machine machine{.seed = 0};
   Settings settings;
 };
 
@@ -60,15 +57,7 @@ void declare(CLI::App& app, Arguments& a) {
                  "good steps in a row after which the scale grows")
       ->check(CLI::Range(1, 1 << 30))
       ->capture_default_str();
-  app.add_option("--seed", a.settings.seed, "of the first weights and of the batches")
-      ->check([](const std::string& text) {  // CLI11 would take -1 for 2^64 − 1
-        return text.starts_with('-') ? "expected 0 or more, found " + text : std::string();
-      })
-      ->capture_default_str();
-  app.add_option("--device", a.device, "cpu, cuda, or auto: the GPU if there is one")
-      ->capture_default_str();
-  app.add_option("--threads", a.threads, "of the CPU; results do not depend on it")
-      ->check(CLI::Range(1, 1024));
+  a.machine.add_options(app);
   app.add_option("--report", a.report, "where to write the page; \"\" for none")
       ->capture_default_str();
   app.add_flag("--hash", a.hash, "print a hash of the trained weights, to compare runs bit by bit");
@@ -77,17 +66,6 @@ void declare(CLI::App& app, Arguments& a) {
 void require_positive(const char* option, double value) {
   if (std::isfinite(value) && value > 0) return;
   throw UserError(fmt::format("{}: expected a number above 0, found {}", option, value));
-}
-
-Device device(const std::string& text) {
-  if (text == "auto") return cuda::is_available() ? kCUDA : kCPU;
-  try {
-    const Device d(text);
-    empty({1}, d);  // throws where this build or machine has none
-    return d;
-  } catch (const Error& e) {
-    throw UserError(fmt::format("--device {}: {}", text, e.what()));
-  }
 }
 
 Dataset load(const Arguments& a) {
@@ -167,7 +145,7 @@ void check_report(const std::string& path) {
   }
 }
 
-int run(const Arguments& a, const std::string& command) {
+void run(const Arguments& a, const std::string& command) {
   const Dataset data = load(a);
   const Settings& s = a.settings;
   const std::vector<Precision> list = chosen(a.precision);
@@ -205,7 +183,6 @@ int run(const Arguments& a, const std::string& command) {
   }
   if (a.hash) fmt::print("{}", hashes);
   fmt::print("{}\n", accuracies);
-  return 0;
 }
 
 }  // namespace
@@ -213,26 +190,18 @@ int run(const Arguments& a, const std::string& command) {
 int main(int argc, char** argv) {
   CLI::App app{
       "Trains one small network in float32, in fp16 with and without loss scaling, and in "
-      "bf16, and compares them."};
+      "bf16, and compares them.",
+      "train_digits"};
   Arguments a;
   declare(app, a);
-  try {
-    app.parse(argc, argv);
+  return sample::run(app, argc, argv, [&] {
     if (a.data) a.settings.hidden = 256;
     a.settings.epochs = a.epochs.value_or(a.data ? 5 : 60);
     require_positive("--lr", a.settings.lr);
     require_positive("--loss-weight", a.settings.loss_weight);
-    a.settings.device = device(a.device);
-    if (a.threads > 0) set_num_threads(a.threads);
+    a.settings.device = a.machine.prepare();
+    a.settings.seed = a.machine.seed;
     check_report(a.report);
-    return run(a, command_line(argc, argv));
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
-  } catch (const UserError& e) {
-    fmt::print(stderr, "train_digits: {}\n", e.what());
-    return 2;
-  } catch (const std::exception& e) {
-    fmt::print(stderr, "train_digits: {}\n", e.what());
-    return 1;
-  }
+    run(a, command_line(argc, argv));
+  });
 }

@@ -7,61 +7,12 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <string_view>
 #include <utility>
 
-#ifdef _WIN32
-#include <io.h>
-#else
-#include <sys/ioctl.h>
-#include <unistd.h>
-#endif
+#include "terminal.h"
 
 namespace {
-
-std::string_view env(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
-bool stdout_is_terminal() {
-#ifdef _WIN32
-  return _isatty(_fileno(stdout)) != 0;
-#else
-  return isatty(STDOUT_FILENO) != 0;
-#endif
-}
-
-int terminal_width() {
-#ifndef _WIN32
-  winsize size{};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-#endif
-  return 80;
-}
-
-/// As the C library would choose it: LC_ALL before LC_CTYPE before LANG.
-bool locale_is_utf8() {
-  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
-    std::string value(env(name));
-    if (value.empty()) continue;
-    std::transform(value.begin(), value.end(), value.begin(),
-                   [](unsigned char c) { return static_cast<char>(c | 0x20); });
-    return value.find("utf-8") != std::string::npos || value.find("utf8") != std::string::npos;
-  }
-  return false;
-}
-
-bool can_redraw() { return stdout_is_terminal() && env("TERM") != "dumb" && !env("TERM").empty(); }
-
-bool can_colour() { return can_redraw() && env("NO_COLOR").empty(); }
-
-std::string paint(std::string_view text, std::string_view code) {
-  return can_colour() && !code.empty() && !text.empty()
-             ? fmt::format("\x1b[{}m{}\x1b[0m", code, text)
-             : std::string(text);
-}
 
 /// Bytes less the continuation bytes of UTF-8.
 size_t columns(std::string_view text) {
@@ -81,20 +32,6 @@ std::string accuracy_text(double accuracy) {
   return std::isfinite(accuracy) ? fmt::format("{:4.1f} %", accuracy) : "  -- %";
 }
 
-std::string bar(double done, int width) {
-  const int half_cells = static_cast<int>(std::clamp(done, 0.0, 1.0) * 2 * width);
-  std::string full, rest;
-  if (!locale_is_utf8()) {
-    full.assign(static_cast<size_t>(half_cells / 2), '#');
-    rest.assign(static_cast<size_t>(width - half_cells / 2), '.');
-    return paint(full, "36") + paint(rest, "2");
-  }
-  for (int i = 0; i < half_cells / 2; ++i) full += "━";
-  if (half_cells % 2) full += "╸";
-  for (int i = (half_cells + 1) / 2; i < width; ++i) rest += "─";
-  return paint(full, "36") + paint(rest, "2");
-}
-
 constexpr int kTitleWidth = 18;  // "fp16 + GradScaler" and one more
 
 }  // namespace
@@ -103,7 +40,7 @@ Progress::Progress(std::string title, int epochs, int steps_per_epoch)
     : title_(std::move(title)),
       epochs_(std::max(1, epochs)),
       steps_per_epoch_(std::max(1, steps_per_epoch)),
-      live_(can_redraw()) {}
+      live_(terminal::can_redraw()) {}
 
 Progress::~Progress() {
   if (!drawn_) return;
@@ -137,7 +74,7 @@ void Progress::print_line(const Status& status) const {
 
 void Progress::draw(const Status& status) {
   // The last column stays free: writing there makes some terminals wrap.
-  const int width = terminal_width() - 1;
+  const int width = terminal::width() - 1;
   constexpr int kWide = 90, kShortestBar = 8, kLongestBar = 30;
   const std::string left =
       fmt::format("{:<{}} {}{:>{}}/{}", title_, kTitleWidth, width < kWide ? "" : "epoch ",
@@ -158,11 +95,11 @@ void Progress::draw(const Status& status) {
     const int rest = room - static_cast<int>(text.size());
     if (rest < kShortestBar) break;
     room = rest;
-    tail += paint(text, code);
+    tail += terminal::paint(text, code);
   }
   const double done =
       (status.epoch - 1 + static_cast<double>(status.step) / steps_per_epoch_) / epochs_;
-  fmt::print("\r{} {}{}\x1b[K", left, bar(done, std::min(room, kLongestBar)), tail);
+  fmt::print("\r{} {}{}\x1b[K", left, terminal::bar(done, std::min(room, kLongestBar)), tail);
   std::fflush(stdout);
   drawn_ = true;
 }
@@ -194,7 +131,7 @@ void print_table(const std::vector<report::Run>& runs) {
   for (const Row& row : rows) {
     for (size_t c = 0; c < kColumns; ++c) widths[c] = std::max(widths[c], columns(row[c]));
   }
-  const bool boxes = stdout_is_terminal() && locale_is_utf8();
+  const bool boxes = terminal::is_terminal() && terminal::is_utf8();
   std::string rule;
   for (size_t c = 0; c < kColumns; ++c) {
     for (size_t i = 0; i < widths[c] + (c ? 3 : 0); ++i) rule += boxes ? "─" : "-";

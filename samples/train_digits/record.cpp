@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "program.h"
+
 using namespace halftape;
 
 namespace {
@@ -20,18 +22,6 @@ report::Histogram histogram(const std::string& layer, const Tensor& gradient, do
       ++h.nonfinite;
     else
       ++h.bins[static_cast<size_t>(std::clamp(std::ilogb(g), h.kLow, h.kHigh - 1) - h.kLow)];
-  }
-  return h;
-}
-
-/// FNV-1a, 64 bits, over the bytes of all parameters in order.
-uint64_t hash(const nn::Sequential& model) {
-  uint64_t h = 14695981039346656037ull;
-  for (const Tensor& p : model->parameters()) {
-    const Tensor host = p.detach().cpu().contiguous();
-    const auto* bytes = reinterpret_cast<const unsigned char*>(host.const_data_ptr<float>());
-    for (size_t i = 0; i < static_cast<size_t>(host.numel()) * sizeof(float); ++i)
-      h = (h ^ bytes[i]) * 1099511628211ull;
   }
   return h;
 }
@@ -91,7 +81,7 @@ void Record::gradients(const nn::Sequential& model, double scale) {
 
 Outcome Record::finish(const nn::Sequential& model) {
   outcome_.run.seconds = seconds();
-  outcome_.hash = hash(model);
+  outcome_.hash = sample::hash(*model);
   progress_.finish(status_, outcome_.run.seconds);
   return std::move(outcome_);
 }
