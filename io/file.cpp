@@ -172,4 +172,14 @@ void OutputFile::write(const void* bytes, size_t n) {
   size_ += n;
 }
 
+std::string process_name() {
+#if defined(__unix__) || defined(__APPLE__)
+  char host[256] = {};
+  const bool known = gethostname(host, sizeof(host) - 1) == 0;
+  return (known ? host : "localhost") + ("." + std::to_string(getpid()));
+#else
+  return "localhost.0";
+#endif
+}
+
 }  // namespace halftape

@@ -85,4 +85,7 @@ class OutputFile {
 #endif
 };
 
+/// "HOST.NUMBER" of this process; "localhost.0" where the operating system is not asked.
+std::string process_name();
+
 }  // namespace halftape

@@ -16,10 +16,6 @@
 #include "halftape/io/json.h"
 #include "halftape/io/png.h"
 
-#if defined(__unix__) || defined(__APPLE__)
-#include <unistd.h>
-#endif
-
 namespace halftape::tensorboard {
 namespace {
 
@@ -135,14 +131,8 @@ double now() {
 /// and the rest keeps two runs in one folder apart.
 std::string file_name() {
   static std::atomic<int> count{0};
-  std::string host = "localhost", process = "0";
-#if defined(__unix__) || defined(__APPLE__)
-  char name[256] = {};
-  if (gethostname(name, sizeof(name) - 1) == 0) host = name;
-  process = std::to_string(getpid());
-#endif
-  return "events.out.tfevents." + std::to_string(static_cast<int64_t>(now())) + "." + host + "." +
-         process + "." + std::to_string(count++);
+  return "events.out.tfevents." + std::to_string(static_cast<int64_t>(now())) + "." +
+         process_name() + "." + std::to_string(count++);
 }
 
 }  // namespace
