@@ -1,6 +1,9 @@
 // Finds the CUDA library when it is first asked for, and says why there is none.
+#if __has_include(<dlfcn.h>)
 #include <dlfcn.h>
+#endif
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
@@ -14,8 +17,6 @@ namespace halftape {
 namespace cuda {
 namespace {
 
-constexpr const char* kLibrary = "libhalftape_cuda.so";
-
 struct Loaded {
   std::mutex mutex;
   std::atomic<Runtime*> runtime{nullptr};
@@ -26,6 +27,10 @@ Loaded& loaded() {
   static Loaded* one = new Loaded;  // NOLINT: outlives every static tensor
   return *one;
 }
+
+#if __has_include(<dlfcn.h>)
+
+constexpr const char* kLibrary = "libhalftape_cuda.so";
 
 /// Where the library may lie, the likeliest place first: beside this code, in the lib folder beside
 /// that, where it was built or installed, where the system looks.
@@ -78,6 +83,15 @@ Runtime* load(std::string& why_not) {
   }
   return nullptr;
 }
+
+#else
+
+Runtime* load(std::string& why_not) {
+  why_not = "this system has no dlopen() to load the CUDA backend with";
+  return nullptr;
+}
+
+#endif
 
 Runtime& require(Device device) {
   Runtime* r = runtime();
