@@ -24,7 +24,9 @@ ProgressLine::ProgressLine(int64_t steps, int64_t done)
       first_(done),
       live_(terminal::can_redraw()),
       tenth_(10 * done / steps_),
-      start_(std::chrono::steady_clock::now()) {}
+      start_(std::chrono::steady_clock::now()) {
+  std::fflush(stdout);  // what stands above, before the first step is done
+}
 
 ProgressLine::~ProgressLine() {
   if (!drawn_) return;
