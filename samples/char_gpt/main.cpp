@@ -1,7 +1,7 @@
 // A character-level GPT with the training loop of nanoGPT: accumulation, clipping, warm-up and
 // cosine, decay for matrices only, and a scaler that is enabled for float16 alone.
 //
-//     char_gpt                                     sentences of a small grammar: a few minutes
+//     char_gpt                                     sentences of a small grammar: two minutes
 //     char_gpt --data input.txt --steps 2000       any text in UTF-8, Shakespeare say
 //     char_gpt --dtype float16 --out run1          with a checkpoint at every evaluation
 //     char_gpt --dtype float16 --out run1 --resume    goes on, bit for bit as if never stopped
