@@ -5,6 +5,7 @@
 #include "halftape/core/formula/binary.h"
 #include "halftape/core/formula/reduce.h"
 #include "halftape/core/formula/unary.h"
+#include "halftape/core/mlp_steps.h"
 
 namespace halftape {
 namespace {
@@ -36,6 +37,8 @@ BufferPtr Backend::allocate_pinned(size_t) {
   detail::fail("pin_memory: pinned memory belongs to a GPU; the backend of this device is ",
                name());
 }
+
+void Backend::mlp_loss(const MlpLoss& m) { mlp_loss_in_steps(*this, m); }
 
 void Backend::scatter_add(const Array& y, const Array& g, int dim, const Array& index,
                           IndexUse use) {

@@ -8,8 +8,10 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "halftape/core/array.h"
 #include "halftape/core/formula/scaler.h"
@@ -69,6 +71,25 @@ struct CrossEntropy {
   // One element each, both undefined if not wanted; with them, counted is.
   Array total = {};  // Σ counted
   Array mean = {};   // Σ loss / total
+};
+
+/// The mean loss of an MLP and its gradients, forward and backward in one call. Layers are h ←
+/// activation(h·wᵀ + b), the last one without activation; the loss is the mean over all outputs of
+/// (output − target)², or over the rows of the cross-entropy with their classes, each of which is
+/// checked as an index is. What is multiplied has x's dtype: weights and biases are rounded to it
+/// as they are read, outputs of hidden layers and gradients at the outputs of layers as they are
+/// made (after the activation and its derivative, which see the sums). Outputs are not rounded.
+struct MlpLoss {
+  Array x;                              // (rows, in), with rows
+  Array target;                         // (rows, out) floating, or (rows) int64: classes
+  std::vector<Array> weights;           // (width, in), …, (out, width), of any floating dtypes
+  std::vector<Array> biases = {};       // as many, of which any may be undefined; or none
+  std::optional<OpId> activation = {};  // of UnaryOps, without parameters; none: nothing
+  // What is wanted; undefined ones are not. Gradients are of g·loss.
+  Array loss = {};                                 // (), float32 (float64 where x is)
+  Array g = {};                                    // of loss's shape and dtype; undefined: 1
+  Array dx = {};                                   // of x's shape and dtype
+  std::vector<Array> dweights = {}, dbiases = {};  // none or as many, of any floating dtypes
 };
 
 enum class Distribution : uint8_t {
@@ -226,6 +247,8 @@ class Backend {
   // mean: one element. dx has any floating dtype.
   virtual void cross_entropy_grad(const Array& dx, const Array& slopes, const Array& g,
                                   const Array& total);
+  // By other calls of the backend, unless it knows better (core/mlp_steps.h).
+  virtual void mlp_loss(const MlpLoss&);
 
   // Windows over the last dimensions. fold: y (…, lengths…) becomes the sum of the elements of g
   // (…, sizes…, windows…) that lie on it, in the row-major order of their positions in the window.

@@ -107,6 +107,15 @@ void ForwardingBackend::cross_entropy_grad(const Array& dx, const Array& slopes,
   before("cross_entropy_grad", {{&dx}, {&slopes, &g, &total}});
   to_.cross_entropy_grad(dx, slopes, g, total);
 }
+void ForwardingBackend::mlp_loss(const MlpLoss& m) {
+  Touched touched{{&m.loss, &m.dx}, {&m.x, &m.target, &m.g}};
+  for (const auto* written : {&m.dweights, &m.dbiases})
+    for (const Array& a : *written) touched.writes.push_back(&a);
+  for (const auto* read : {&m.weights, &m.biases})
+    for (const Array& a : *read) touched.reads.push_back(&a);
+  before("mlp_loss", touched);
+  to_.mlp_loss(m);
+}
 void ForwardingBackend::row_norm(const Array& y, const Norm& norm) {
   before("row_norm", {{&y, &norm.mean, &norm.rstd}, {&norm.x, &norm.weight, &norm.bias}});
   to_.row_norm(y, norm);

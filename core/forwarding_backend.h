@@ -35,6 +35,7 @@ class ForwardingBackend : public Backend {
   void cross_entropy(const CrossEntropy& c) override;
   void cross_entropy_grad(const Array& dx, const Array& slopes, const Array& g,
                           const Array& total) override;
+  void mlp_loss(const MlpLoss& m) override;
   void row_norm(const Array& y, const Norm& norm) override;
   void row_norm_grad(const NormGrads& d, const Array& g, const Norm& norm) override;
   void batch_norm(const Array& y, const Norm& norm, bool training,

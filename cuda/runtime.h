@@ -44,7 +44,7 @@ class Runtime {
 
 /// Raised with every change of this file or of core/backend.h: a library of another version is
 /// refused.
-inline constexpr int kRuntimeVersion = 2;
+inline constexpr int kRuntimeVersion = 3;
 
 /// What the library exports, by these names. open: null, with the reason, when there is no GPU to
 /// use.
