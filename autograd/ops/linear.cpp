@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <vector>
 
 #include "halftape/autograd/op_scope.h"
@@ -12,6 +13,7 @@
 #include "halftape/autograd/ops/view.h"
 #include "halftape/autograd/record.h"
 #include "halftape/core/backend.h"
+#include "halftape/core/formula/unary.h"
 
 namespace halftape {
 namespace {
@@ -20,6 +22,14 @@ Epilogue epilogue_of(Activation a) {
   return a == Activation::Relu   ? Epilogue::Relu
          : a == Activation::Gelu ? Epilogue::Gelu
                                  : Epilogue::None;
+}
+
+/// Of activations that no product has as its epilogue.
+std::optional<OpId> apart(Activation a) {
+  if (a == Activation::Silu) return UnaryOps::index<formula::Silu>();
+  if (a == Activation::Tanh) return UnaryOps::index<formula::Tanh>();
+  if (a == Activation::Sigmoid) return UnaryOps::index<formula::Sigmoid>();
+  return {};
 }
 
 void check_layer(const char* op, const Shape& x, const Tensor& like, const Tensor& w,
@@ -65,22 +75,30 @@ void parameter_gradients(const Node& self, size_t i, const Tensor& g, const Tens
   if (wants_bias) d[i + 1] = sum(g, {0}, false, self.finest(i + 1));
 }
 
-/// The product and its activation in one call, recorded as the two ops that they are.
+/// The product and its activation, in one call where there is one, recorded as the two ops that
+/// they are.
 Tensor layer(const Tensor& x, const Tensor& w, const Tensor& b, Activation activation) {
   const Array y({x.size(0), w.size(0)}, x.dtype(), x.device());
+  const std::optional<OpId> op = apart(activation);
   const bool recorded = records({&x, &w, &b}), gelu = activation == Activation::Gelu;
   // The input of GELU, which its derivative needs. ReLU's can do with the output.
-  const Array z = gelu && recorded ? Array(y.shape(), y.dtype(), y.device()) : Array();
+  Array z = gelu && recorded ? Array(y.shape(), y.dtype(), y.device()) : Array();
+  if (op) z = Array(y.shape(), x.dtype() == kFloat64 ? kFloat64 : kFloat32, y.device());
   backend(x.device())
-      .gemm({.d = y,
+      .gemm({.d = op ? z : y,
              .a = x.array(),
              .b = w.array().transpose(0, 1),
              .bias = b.defined() ? &b.array() : nullptr,
              .epilogue = epilogue_of(activation),
-             .aux = z});
+             .aux = op ? Array() : z});
+  if (op) backend(x.device()).unary(*op, y, z, {});
   if (!recorded) return Tensor(y);
   const Tensor sum =
-      record("linear", gelu ? z : y, {&x, &w, &b},
+      record("linear",
+             op     ? z.to(y.dtype())
+             : gelu ? z
+                    : y,
+             {&x, &w, &b},
              [x = Saved::if_wanted(w.requires_grad(), x),
               w = Saved::if_wanted(x.requires_grad(), w)](Node& self, const Tensor& g) -> Grads {
                Grads d(3);
@@ -88,8 +106,21 @@ Tensor layer(const Tensor& x, const Tensor& w, const Tensor& b, Activation activ
                parameter_gradients(self, 1, g, x.defined() ? x.tensor(self) : Tensor(), d);
                return d;
              });
-  if (gelu) return detail::recorded_unary<formula::GeluTanh>(sum, y);
-  return activation == Activation::Relu ? detail::recorded_unary<formula::Relu>(sum, y) : sum;
+  switch (activation) {
+    case Activation::None:
+      break;
+    case Activation::Relu:
+      return detail::recorded_unary<formula::Relu>(sum, y);
+    case Activation::Gelu:
+      return detail::recorded_unary<formula::GeluTanh>(sum, y);
+    case Activation::Silu:
+      return detail::recorded_unary<formula::Silu>(sum, y);
+    case Activation::Tanh:
+      return detail::recorded_unary<formula::Tanh>(sum, y);
+    case Activation::Sigmoid:
+      return detail::recorded_unary<formula::Sigmoid>(sum, y);
+  }
+  return sum;
 }
 
 /// A chain of layers as one op: what it keeps for its backward pass.
@@ -207,6 +238,14 @@ Tensor mlp(const Tensor& x_in, const TensorList& weights, const TensorList& bias
     shape = with_features(shape, w.size(0));
   }
   inputs[0] = as_rows(x);
+
+  if (apart(activation)) {
+    Tensor h = inputs[0];
+    for (size_t l = 0; l < layers; ++l)
+      h = layer(h, inputs[weight_input(l)], inputs[bias_input(l)],
+                l + 1 < layers ? activation : Activation::None);
+    return reshape(h, shape);
+  }
 
   const bool recorded =
       GradMode::is_enabled() &&

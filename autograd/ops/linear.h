@@ -10,16 +10,19 @@ enum class Activation : uint8_t {
   None,
   Relu,
   Gelu,  // the tanh form
+  Silu,
+  Tanh,
+  Sigmoid,
 };
 
 /// x·wᵀ + bias. x: (…, in), weight: (out, in), bias: (out) or undefined → (…, out).
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
-/// activation(x·wᵀ + bias) in one product: the activation sees the sum in float, before it is
-/// rounded.
+/// activation(x·wᵀ + bias), ReLU and GELU in one product: the activation sees the sum in float,
+/// before it is rounded.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activation activation);
 
 /// Linear layers one after the other, with the activation between them: one product for each layer
-/// forward and two backward, which compute the gradients of activations and biases, too.
+/// forward and two backward, which compute the gradients of ReLU, GELU and biases, too.
 /// weights: (hidden, in), …, (out, hidden); biases: as many, of which some may be undefined, or
 /// none. x: (…, in) → (…, out).
 Tensor mlp(const Tensor& x, const TensorList& weights, const TensorList& biases = {},

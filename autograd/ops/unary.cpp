@@ -83,6 +83,10 @@ std::span<const UnaryEntry> unary_ops() { return entries; }
 template Tensor detail::recorded_unary<formula::Relu>(const Tensor&, Array, const Params<Scalar>&);
 template Tensor detail::recorded_unary<formula::GeluTanh>(const Tensor&, Array,
                                                           const Params<Scalar>&);
+template Tensor detail::recorded_unary<formula::Silu>(const Tensor&, Array, const Params<Scalar>&);
+template Tensor detail::recorded_unary<formula::Tanh>(const Tensor&, Array, const Params<Scalar>&);
+template Tensor detail::recorded_unary<formula::Sigmoid>(const Tensor&, Array,
+                                                         const Params<Scalar>&);
 
 Tensor neg(const Tensor& x) {
   check_defined("neg", x);

@@ -77,7 +77,7 @@ struct Threshold;
 template <class Op>
 Tensor unary(const Tensor& x, const Params<Scalar>& p = {});
 namespace detail {
-/// unary() where the value is there already: for Relu and GeluTanh.
+/// unary() where the value is there already: for the activations of layers.
 template <class Op>
 Tensor recorded_unary(const Tensor& x, Array y, const Params<Scalar>& p = {});
 }  // namespace detail
