@@ -36,6 +36,7 @@
 #include "halftape/autograd/ops/margin_loss.h"
 #include "halftape/autograd/ops/mask.h"
 #include "halftape/autograd/ops/matmul.h"
+#include "halftape/autograd/ops/mlp_loss.h"
 #include "halftape/autograd/ops/norm.h"
 #include "halftape/autograd/ops/pointwise.h"
 #include "halftape/autograd/ops/pool.h"

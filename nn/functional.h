@@ -4,6 +4,7 @@
 #include "halftape/autograd/ops/einsum.h"
 #include "halftape/autograd/ops/index.h"
 #include "halftape/autograd/ops/linear.h"
+#include "halftape/autograd/ops/mlp_loss.h"
 #include "halftape/autograd/ops/view.h"
 #include "halftape/nn/functional/activation.h"
 #include "halftape/nn/functional/attention.h"
@@ -25,6 +26,7 @@ using halftape::bilinear;
 using halftape::flatten;
 using halftape::linear;
 using halftape::mlp;
+using halftape::mlp_loss;
 using halftape::one_hot;
 
 }  // namespace halftape::nn::functional

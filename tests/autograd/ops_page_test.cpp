@@ -63,6 +63,7 @@ const std::pair<const char*, Names> kElsewhere[] = {
       "scalar_tensor", "randint_like"}},
     {"index_test.cpp", {"tril_indices", "triu_indices"}},
     {"convert_test.cpp", {"equal", "allclose", "is_same_size", "is_nonzero"}},
+    {"mlp_loss_test.cpp", {"mlp_loss"}},
     {"shape_test.cpp", {"constant_pad_nd"}},
     {"methods_test.cpp",
      {"nonzero_numpy", "concat", "linalg_vector_norm", "moveaxis", "negative", "ravel",

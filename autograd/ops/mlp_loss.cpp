@@ -1,0 +1,184 @@
+#include "halftape/autograd/ops/mlp_loss.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "halftape/autograd/engine.h"
+#include "halftape/autograd/op_scope.h"
+#include "halftape/autograd/ops/cast_list.h"
+#include "halftape/autograd/ops/loss.h"
+#include "halftape/autograd/ops/shape.h"
+#include "halftape/autograd/ops/view.h"
+#include "halftape/autograd/record.h"
+#include "halftape/core/formula/unary.h"
+#include "halftape/core/mlp_steps.h"
+
+namespace halftape {
+namespace {
+
+std::optional<OpId> op_of(Activation a) {
+  switch (a) {
+    case Activation::None:
+      break;
+    case Activation::Relu:
+      return UnaryOps::index<formula::Relu>();
+    case Activation::Gelu:
+      return UnaryOps::index<formula::GeluTanh>();
+    case Activation::Silu:
+      return UnaryOps::index<formula::Silu>();
+    case Activation::Tanh:
+      return UnaryOps::index<formula::Tanh>();
+    case Activation::Sigmoid:
+      return UnaryOps::index<formula::Sigmoid>();
+  }
+  return {};
+}
+
+Dtype loss_dtype_of(const Tensor& x) { return x.dtype() == kFloat64 ? kFloat64 : kFloat32; }
+size_t weight_input(size_t layer) { return 1 + 2 * layer; }
+size_t bias_input(size_t layer) { return 2 + 2 * layer; }
+
+/// The formula, in ops. x: (rows, in); weights and biases of its dtype.
+Tensor in_ops(const Tensor& x, const Tensor& target, const TensorList& weights,
+              const TensorList& biases, Activation activation) {
+  const Tensor y = mlp(x, weights, biases, activation).to(loss_dtype_of(x));
+  if (target.dtype() == kInt64)
+    return cross_entropy(y, target, {}, Reduction::Mean, std::numeric_limits<int64_t>::min());
+  return mse_loss(y, target.to(y.dtype()));
+}
+
+/// The op as its backward pass needs it.
+struct Whole {
+  Activation activation;
+  Saved x, target;
+  std::vector<Saved> weights, biases;
+
+  MlpLoss task(const Node& self) const {
+    MlpLoss m{.x = x.array(self), .target = target.array(self), .weights = {}};
+    m.activation = op_of(activation);
+    for (const Saved& w : weights) m.weights.push_back(w.array(self));
+    for (const Saved& b : biases) m.biases.push_back(b.defined() ? b.array(self) : Array());
+    return m;
+  }
+  Grads gradients(const Node& self, const Tensor& g) const {
+    MlpLoss m = task(self);
+    Grads d(1 + 2 * weights.size());
+    const auto fresh = [&](size_t i, const Array& like, Dtype dtype) {
+      if (!self.wants(i)) return Array();
+      const Array a(like.shape(), dtype, like.device());
+      d[i] = Tensor(a);
+      return a;
+    };
+    m.g = g.array();
+    m.dx = fresh(0, m.x, m.x.dtype());
+    for (size_t l = 0; l < weights.size(); ++l) {
+      const size_t w = weight_input(l), b = bias_input(l);
+      m.dweights.push_back(fresh(w, m.weights[l], self.wants(w) ? self.finest(w) : kFloat32));
+      m.dbiases.push_back(fresh(b, m.biases[l], self.wants(b) ? self.finest(b) : kFloat32));
+    }
+    backend(g.device()).mlp_loss(m);
+    return d;
+  }
+  /// By the formula, differentiated. Each input is seen through a node of its own, because one
+  /// tensor may be several of them.
+  Grads recorded(Node& self, const Tensor& g) const {
+    const Node::Wanted everything(nullptr);
+    std::vector<size_t> wanted;
+    TensorList asked;
+    const auto seen = [&](size_t i, const Saved& s) {
+      if (!s.defined()) return Tensor();
+      const Tensor t = s.tensor(self);
+      Tensor own = record("mlp_loss", t.array(), {&t},
+                          [](Node&, const Tensor& up) -> Grads { return {up}; });
+      if (own.requires_grad()) wanted.push_back(i), asked.push_back(own);
+      return own;
+    };
+    const Tensor input = seen(0, x);
+    TensorList w, b;
+    for (size_t l = 0; l < weights.size(); ++l) {
+      w.push_back(seen(weight_input(l), weights[l]).to(input.dtype()));
+      const Tensor bias = seen(bias_input(l), biases[l]);
+      b.push_back(bias.defined() ? bias.to(input.dtype()) : bias);
+    }
+    const Tensor loss = in_ops(input, target.tensor(self), w, b, activation);
+    const TensorList found = autograd::grad({loss}, asked, {g}, true, true, true);
+    Grads d(1 + 2 * weights.size());
+    for (size_t k = 0; k < wanted.size(); ++k) d[wanted[k]] = found[k];
+    return d;
+  }
+};
+
+void check_parameter(const Tensor& x, const char* what, const Tensor& t, const Shape& expected) {
+  HALFTAPE_CHECK(t.device() == x.device(), "mlp_loss: x is on ", x.device(), ", a ", what, " on ",
+                 t.device(), "; move one with .to(device)");
+  HALFTAPE_CHECK(t.dtype() == x.dtype() || (is_16bit(x.dtype()) && t.dtype() == kFloat32),
+                 "mlp_loss: dtypes ", x.dtype(), " of x and ", t.dtype(), " of a ", what,
+                 "; convert one with .to(dtype), or run under amp::autocast");
+  HALFTAPE_CHECK(t.sizes() == expected, "mlp_loss: a ", what, " ", t.sizes(), " where ", expected,
+                 " is expected");
+}
+
+}  // namespace
+
+Tensor mlp_loss(const Tensor& x_in, const Tensor& target, const TensorList& weights,
+                const TensorList& biases, Activation activation) {
+  const OpScope scope("mlp_loss", x_in, target);
+  const size_t layers = weights.size();
+  HALFTAPE_CHECK(layers > 0, "mlp_loss: no weights");
+  HALFTAPE_CHECK(biases.empty() || biases.size() == layers, "mlp_loss: ", biases.size(),
+                 " biases for ", layers, " weights; leave undefined those that there are not");
+  check_defined("mlp_loss", weights);
+  Tensor x;
+  {
+    const auto [low] = cast_inputs(cast_list::linear, x_in);
+    x = low;
+  }
+  HALFTAPE_CHECK(x.is_floating_point(), "mlp_loss: x is ", x.dtype());
+  HALFTAPE_CHECK(x.dim() >= 1, "mlp_loss: x is 0-dim, without features");
+  // What the target must be.
+  const Shape rows = reduced_shape(x.sizes(), {x.dim() - 1}, false);
+  Shape outputs = x.sizes();
+  outputs[outputs.size() - 1] = weights.back().dim() == 2 ? weights.back().size(0) : 0;
+  const bool classes = target.dtype() == kInt64;
+  HALFTAPE_CHECK(classes || target.is_floating_point(), "mlp_loss: target is ", target.dtype(),
+                 ", expected int64 class numbers, or a floating-point tensor");
+  HALFTAPE_CHECK(target.sizes() == (classes ? rows : outputs), "mlp_loss: target ", target.sizes(),
+                 " for outputs ", outputs, "; expected ", classes ? rows : outputs);
+  HALFTAPE_CHECK(target.device() == x.device(), "mlp_loss: target on ", target.device(), ", x on ",
+                 x.device(), "; move one with .to(device)");
+  const int64_t count = numel(rows);
+  const Tensor h = contiguous(reshape(x, {count, x.size(-1)}));
+  const Tensor t = contiguous(classes ? reshape(target, {count})
+                                      : reshape(target, {count, outputs[x.dim() - 1]}));
+
+  MlpLoss m{.x = h.array(), .target = t.array(), .weights = {}};
+  for (const Tensor& w : weights) m.weights.push_back(w.array());
+  if (!is_small(m) || target.requires_grad()) return in_ops(h, t, weights, biases, activation);
+
+  const PolicyScope plain(nullptr);
+  TensorList inputs{h};
+  Whole whole{activation, Saved(h), Saved(t), {}, {}};
+  int64_t width = h.size(1);
+  for (size_t l = 0; l < layers; ++l) {
+    const Tensor w = weights[l], b = biases.empty() ? Tensor() : biases[l];
+    HALFTAPE_CHECK(w.dim() == 2, "mlp_loss: weight ", w.sizes(), " must be (out, in)");
+    check_parameter(h, "weight", w, {w.size(0), width});
+    width = w.size(0);
+    if (b.defined()) check_parameter(h, "bias", b, {width});
+    m.biases.push_back(b.defined() ? b.array() : Array());
+    inputs.push_back(w), inputs.push_back(b);
+    whole.weights.emplace_back(w);
+    whole.biases.push_back(b.defined() ? Saved(b) : Saved());
+  }
+  m.activation = op_of(activation);
+  m.loss = Array({}, kFloat32, h.device());
+  backend(h.device()).mlp_loss(m);
+  return record_list(
+      "mlp_loss", m.loss, inputs, [whole = std::move(whole)](Node& self, const Tensor& g) {
+        return GradMode::is_enabled() ? whole.recorded(self, g) : whole.gradients(self, g);
+      });
+}
+
+}  // namespace halftape

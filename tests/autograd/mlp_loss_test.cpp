@@ -1,0 +1,183 @@
+// The loss of an MLP as one op: that it is mlp() and the loss, to every derivative, and how it
+// deals with dtypes.
+#include <doctest/doctest.h>
+
+#include <halftape/halftape.h>
+
+#include <cmath>
+
+#include "halftape/tests/support/message.h"
+
+using namespace halftape;
+using testing::message;
+
+namespace {
+
+constexpr Activation kAll[] = {Activation::None, Activation::Relu, Activation::Gelu,
+                               Activation::Silu, Activation::Tanh, Activation::Sigmoid};
+
+/// An MLP's parameters, and data for it.
+struct Net {
+  Tensor x, values, classes;
+  TensorList w, b;
+  explicit Net(Dtype d, Dtype parameters, const std::vector<int64_t>& sizes = {4, 6, 5, 3})
+      : x(randn({7, sizes[0]}, d).requires_grad_()),
+        values(randn({7, sizes.back()}, kFloat32)),
+        classes(randint(0, sizes.back(), {7}, kInt64)) {
+    for (size_t l = 1; l < sizes.size(); ++l) {
+      w.push_back((randn({sizes[l], sizes[l - 1]}, parameters) * 0.7).detach().requires_grad_());
+      b.push_back(randn({sizes[l]}, parameters).requires_grad_());
+    }
+  }
+  TensorList all() const {
+    TensorList t{x};
+    for (size_t l = 0; l < w.size(); ++l) t.push_back(w[l]), t.push_back(b[l]);
+    return t;
+  }
+  /// The same with float64 copies.
+  Net in_float64() const {
+    Net n = *this;
+    const auto copy = [&](const Tensor& t) {
+      return t.detach().to(x.dtype()).to(kFloat64).requires_grad_();
+    };
+    n.x = copy(x), n.values = values.to(kFloat64);
+    for (size_t l = 0; l < w.size(); ++l) n.w[l] = copy(w[l]), n.b[l] = copy(b[l]);
+    return n;
+  }
+  const Tensor& target(bool of_classes) const { return of_classes ? classes : values; }
+  Tensor apart(bool of_classes, Activation a) const {
+    const Tensor y = mlp(x, w, b, a);
+    return of_classes ? cross_entropy(y, classes) : mse_loss(y, values.to(y.dtype()));
+  }
+};
+
+/// How far apart, in units of the size of `right`.
+double apart(const Tensor& got, const Tensor& right) {
+  const double size = right.norm().item<double>();
+  return (got.to(kFloat64) - right.to(kFloat64)).norm().item<double>() / (size > 0 ? size : 1);
+}
+
+}  // namespace
+
+TEST_CASE("mlp_loss is mlp and the loss, in every dtype, with all gradients") {
+  manual_seed(11);
+  for (const Dtype d : {kFloat64, kFloat32, kFloat16, kBFloat16})
+    for (const Activation a : kAll)
+      for (const bool of_classes : {false, true}) {
+        CAPTURE(d);
+        CAPTURE(static_cast<int>(a));
+        CAPTURE(of_classes);
+        const Net net(d, d), exact = net.in_float64();
+        const Tensor loss = mlp_loss(net.x, net.target(of_classes), net.w, net.b, a),
+                     right = exact.apart(of_classes, a);
+        CHECK(loss.dtype() == (d == kFloat64 ? kFloat64 : kFloat32));
+        const double allowed = 20 * epsilon(d);
+        CHECK(apart(loss.detach(), right.detach()) <= allowed);
+        const TensorList got = autograd::grad({loss}, net.all()),
+                         wanted = autograd::grad({right}, exact.all());
+        for (size_t i = 0; i < got.size(); ++i) {
+          CAPTURE(i);
+          CHECK(got[i].dtype() == d);
+          CHECK(apart(got[i], wanted[i]) <= allowed);
+        }
+      }
+}
+
+TEST_CASE("mlp_loss can be differentiated twice, with one tensor as several weights") {
+  manual_seed(12);
+  for (const Dtype d : {kFloat64, kFloat16}) {
+    const Net net(d, d, {5, 5, 5});
+    const auto penalty = [&](const Tensor& loss, const Tensor& x, const Tensor& w) {
+      const TensorList g = autograd::grad({loss}, {x, w}, {}, true, true);
+      const Tensor sum = square(g[0].to(kFloat64)).sum() + square(g[1].to(kFloat64)).sum();
+      return autograd::grad({sum}, {x, w});
+    };
+    const Net exact = net.in_float64();
+    const TensorList got = penalty(
+                         mlp_loss(net.x, net.values, {net.w[0], net.w[0]}, net.b, Activation::Gelu),
+                         net.x, net.w[0]),
+                     wanted = penalty(
+                         mse_loss(mlp(exact.x, {exact.w[0], exact.w[0]}, exact.b, Activation::Gelu),
+                                  exact.values),
+                         exact.x, exact.w[0]);
+    for (size_t i = 0; i < 2; ++i) CHECK(apart(got[i], wanted[i]) <= 40 * epsilon(d));
+  }
+}
+
+TEST_CASE(
+    "weights of an mlp_loss in float32 are rounded as they are read, and get such gradients") {
+  manual_seed(13);
+  const Net net(kFloat16, kFloat32), exact = net.in_float64();
+  const Tensor loss = mlp_loss(net.x, net.classes, net.w, net.b),
+               right = exact.apart(true, Activation::Relu);
+  // A loss scale: gradients at the outputs are no subnormal numbers then.
+  const Tensor scale = full({}, 1024, kFloat32);
+  const TensorList got = autograd::grad({loss}, net.all(), {scale}),
+                   wanted = autograd::grad({right}, exact.all(), {scale.to(kFloat64)});
+  for (size_t i = 0; i < got.size(); ++i) {
+    CAPTURE(i);
+    CHECK(got[i].dtype() == (i == 0 ? kFloat16 : kFloat32));
+    CHECK(apart(got[i], wanted[i]) <= 10 * epsilon(kFloat16));
+  }
+  // float32 gradients are no float16 ones: they have digits that those do not.
+  CHECK(!equal(got[1], got[1].to(kFloat16).to(kFloat32)));
+}
+
+TEST_CASE("under autocast mlp_loss takes float32 data, and its loss is float32") {
+  manual_seed(14);
+  for (const Dtype low : {kFloat16, kBFloat16})
+    for (const bool wide : {false, true}) {  // the second is more than the backend does at once
+      const Net net(kFloat32, kFloat32, {4, wide ? 130 : 6, 3}), exact = net.in_float64();
+      const amp::autocast region(net.x.device().type(), low);
+      const Tensor loss = mlp_loss(net.x, net.values, net.w, net.b);
+      CHECK(loss.dtype() == kFloat32);
+      const TensorList got = autograd::grad({loss}, net.all()),
+                       wanted = autograd::grad({exact.apart(false, Activation::Relu)}, exact.all());
+      for (size_t i = 0; i < got.size(); ++i) {
+        CHECK(got[i].dtype() == kFloat32);
+        CHECK(apart(got[i], wanted[i]) <= 20 * epsilon(low));
+      }
+    }
+}
+
+TEST_CASE("mlp_loss takes batches of any rank, and adds to gradients that are there") {
+  manual_seed(15);
+  const Net net(kFloat16, kFloat32);
+  const Tensor flat = mlp_loss(net.x, net.values, net.w, net.b);
+  const Tensor deep =
+      mlp_loss(net.x.reshape({7, 1, 4}), net.values.reshape({7, 1, 3}), net.w, net.b);
+  const Tensor none = mlp_loss(net.x[0], net.classes[0], net.w, {{}, net.b[1], {}});
+  CHECK(flat.item<float>() == deep.item<float>());
+  CHECK(none.sizes() == Shape{});
+  flat.backward();
+  const Tensor once = net.w[0].grad().clone();
+  deep.backward();
+  CHECK(equal(net.w[0].grad(), once * 2));
+  NoGradGuard no_grad;
+  CHECK(!mlp_loss(net.x, net.values, net.w, net.b).requires_grad());
+}
+
+TEST_CASE("mlp_loss says what does not fit") {
+  const Net net(kFloat16, kFloat32);
+  const auto refused = [&](auto&& f, const char* why) {
+    const std::string said = message(f);
+    CHECK_MESSAGE(said.find(why) != std::string::npos, said);
+  };
+  refused([&] { mlp_loss(net.x, net.values, {}); }, "mlp_loss: no weights");
+  refused([&] { mlp_loss(net.x, net.values, net.w, {net.b[0]}); },
+          "mlp_loss: 1 biases for 3 weights");
+  refused(
+      [&] {
+        mlp_loss(net.x, net.values, {net.w[0], net.w[2]});
+      },
+      "mlp_loss: a weight [3, 5] where [3, 6] is expected");
+  refused([&] { mlp_loss(net.x, net.classes.to(kInt32), net.w); }, "mlp_loss: target is int32");
+  refused([&] { mlp_loss(net.x, net.values.slice(0, 0, 2), net.w); },
+          "mlp_loss: target [2, 3] for outputs [7, 3]");
+  refused(
+      [&] {
+        mlp_loss(net.x, net.values, {net.w[0].to(kBFloat16), net.w[1], net.w[2]});
+      },
+      "mlp_loss: dtypes float16 of x and bfloat16 of a weight");
+  refused([&] { mlp_loss(Tensor(), net.values, net.w); }, "mlp_loss");
+}
