@@ -8,6 +8,7 @@
 #include "halftape/nn/modules/dropout.h"
 #include "halftape/nn/modules/embedding.h"
 #include "halftape/nn/modules/fold.h"
+#include "halftape/nn/modules/fused_mlp.h"
 #include "halftape/nn/modules/linear.h"
 #include "halftape/nn/modules/loss.h"
 #include "halftape/nn/modules/norm.h"

@@ -1,0 +1,76 @@
+#include "halftape/nn/modules/fused_mlp.h"
+
+#include <string>
+
+#include "halftape/autograd/ops/mlp_loss.h"
+
+namespace halftape::nn {
+namespace {
+
+const char* name_of(Activation a) {
+  switch (a) {
+    case Activation::None:
+      break;
+    case Activation::Relu:
+      return "relu";
+    case Activation::Gelu:
+      return "gelu";
+    case Activation::Silu:
+      return "silu";
+    case Activation::Tanh:
+      return "tanh";
+    case Activation::Sigmoid:
+      return "sigmoid";
+  }
+  return "none";
+}
+
+}  // namespace
+
+FusedMLPImpl::FusedMLPImpl(const FusedMLPOptions& o) : options(o) { FusedMLPImpl::reset(); }
+
+void FusedMLPImpl::reset() {
+  HALFTAPE_CHECK(options.layers() >= 0, "FusedMLP: layers ", options.layers(), " is negative");
+  linears.clear();
+  int64_t width = options.in_features();
+  for (int64_t l = 0; l <= options.layers(); ++l) {
+    const int64_t next = l < options.layers() ? options.hidden_features() : options.out_features();
+    // Between two of them a Sequential has the activation.
+    linears.push_back(register_module(std::to_string(2 * l),
+                                      Linear(LinearOptions(width, next).bias(options.bias()))));
+    width = next;
+  }
+}
+
+void FusedMLPImpl::reset_parameters() {
+  for (const Linear& l : linears) l->reset_parameters();
+}
+
+TensorList FusedMLPImpl::weights() const {
+  TensorList all;
+  for (const Linear& l : linears) all.push_back(l->weight);
+  return all;
+}
+TensorList FusedMLPImpl::biases() const {
+  TensorList all;
+  for (const Linear& l : linears) all.push_back(l->bias);
+  return all;
+}
+
+Tensor FusedMLPImpl::forward(const Tensor& x) const {
+  return mlp(x, weights(), biases(), options.activation());
+}
+
+Tensor FusedMLPImpl::loss(const Tensor& x, const Tensor& target) const {
+  return mlp_loss(x, target, weights(), biases(), options.activation());
+}
+
+void FusedMLPImpl::pretty_print(std::ostream& out) const {
+  out << "halftape::nn::FusedMLP(in_features=" << options.in_features()
+      << ", hidden_features=" << options.hidden_features() << ", layers=" << options.layers()
+      << ", out_features=" << options.out_features()
+      << ", activation=" << name_of(options.activation())
+      << ", bias=" << (options.bias() ? "true" : "false") << ')';
+}
+
+}  // namespace halftape::nn

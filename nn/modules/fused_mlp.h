@@ -1,0 +1,41 @@
+// FusedMLP: a small network whose whole training step is a few kernels.
+#pragma once
+#include <vector>
+
+#include "halftape/nn/cloneable.h"
+#include "halftape/nn/modules/linear.h"
+#include "halftape/nn/options/fused_mlp.h"
+
+namespace halftape::nn {
+
+/// Linear layers with an activation between them: in → hidden, `layers` hidden ones in all, → out.
+/// What it computes, its parameters and their names ("0.weight", "0.bias", "2.weight", …) are those
+/// of Sequential(Linear, activation, Linear, activation, …, Linear), whose state it can load; the
+/// steps are those of mlp() and mlp_loss().
+///
+///     nn::FusedMLP model(nn::FusedMLPOptions(2, 64, 4, 3).activation(Activation::Gelu));
+///     Tensor loss = model->loss(x, target);
+class FusedMLPImpl : public Cloneable<FusedMLPImpl> {
+ public:
+  FusedMLPImpl(int64_t in_features, int64_t hidden_features, int64_t layers, int64_t out_features)
+      : FusedMLPImpl(FusedMLPOptions(in_features, hidden_features, layers, out_features)) {}
+  explicit FusedMLPImpl(const FusedMLPOptions& options);
+  void reset() override;
+  void reset_parameters();
+  /// x: (…, in) → (…, out).
+  Tensor forward(const Tensor& x) const;
+  /// The mean cross-entropy with int64 classes (…), or the mean squared distance to a
+  /// floating-point target (…, out).
+  Tensor loss(const Tensor& x, const Tensor& target) const;
+  void pretty_print(std::ostream& out) const override;
+
+  FusedMLPOptions options;
+  std::vector<Linear> linears;  // one more than there are hidden layers
+
+ private:
+  TensorList weights() const;
+  TensorList biases() const;
+};
+HALFTAPE_MODULE(FusedMLP);
+
+}  // namespace halftape::nn
