@@ -2,6 +2,7 @@
 // stream and return.
 #include <memory>
 
+#include "halftape/core/mlp_steps.h"
 #include "halftape/cuda/gpu.h"
 #include "halftape/cuda/kernels.h"
 #include "halftape/cuda/recording.h"
@@ -89,6 +90,9 @@ class CudaBackend final : public Backend {
   void cross_entropy_grad(const Array& dx, const Array& slopes, const Array& g,
                           const Array& total) override {
     cuda::cross_entropy_grad(dx, slopes, g, total);
+  }
+  void mlp_loss(const MlpLoss& m) override {
+    if (!mlp_loss_at_once(m)) mlp_loss_in_steps(*this, m);
   }
   void fold(const Array& y, const Array& g, const Windows& windows) override {
     cuda::fold(y, g, windows);

@@ -28,6 +28,8 @@ void batch_norm_grad(const NormGrads& d, const Array& g, const Norm& norm, bool 
 /// Gives whether the mean, if it is wanted, is there, too.
 bool cross_entropy(const CrossEntropy&);
 void cross_entropy_grad(const Array& dx, const Array& slopes, const Array& g, const Array& total);
+/// False, and nothing done, where this is for the formula (core/mlp_steps.h).
+bool mlp_loss_at_once(const MlpLoss& m);
 void fold(const Array& y, const Array& g, const Windows& windows);
 void argmax_windows(const Array& y, const Array& x, const Windows& windows);
 void gather(const Array& y, const Array& x, int dim, const Array& index, IndexUse use);

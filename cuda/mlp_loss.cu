@@ -1,0 +1,777 @@
+// A small MLP's loss and its gradients in one kernel, and a second that adds up what its blocks
+// have. Each warp takes 16 rows through the layers and back in its registers: the outputs of one
+// product are the operand of the next. What all rows of a tile give to a weight's gradient is a
+// product across them, from shared memory.
+//
+// Of few, narrow layers the gradients stay in registers from tile to tile (kKept); others are added
+// to the block's own sums in memory. After Müller 2021, "Real-time neural radiance caching",
+// arXiv:2106.12372, section 4, which keeps the activations on the chip in the same way.
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "halftape/core/formula/reduce.h"
+#include "halftape/core/formula/unary.h"
+#include "halftape/core/mlp_steps.h"
+#include "halftape/cuda/kernels.h"
+#include "halftape/cuda/ptx.cuh"
+#include "halftape/cuda/range.cuh"
+#include "halftape/cuda/runs.cuh"
+
+namespace halftape::cuda {
+namespace {
+
+constexpr int kMostRows = 128;  // of a tile: 16 for each warp
+constexpr int kKeptLayers = 5;
+constexpr int kKeptWidth = 64;
+
+enum class Between : uint8_t { Nothing, Relu, Gelu, Silu, Tanh, Sigmoid };
+
+struct Nothing {
+  static constexpr Saves saves = Saves::Nothing;
+  __device__ static float f(float x) { return x; }
+  __device__ static float df(float g, float) { return g; }
+};
+
+/// f(Type<formula>{}). The same for all threads: no divergence.
+template <class F>
+__device__ void with_formula(Between a, const F& f) {
+  switch (a) {
+    case Between::Nothing:
+      return f(Type<Nothing>{});
+    case Between::Relu:
+      return f(Type<formula::Relu>{});
+    case Between::Gelu:
+      return f(Type<formula::GeluTanh>{});
+    case Between::Silu:
+      return f(Type<formula::Silu>{});
+    case Between::Tanh:
+      return f(Type<formula::Tanh>{});
+    case Between::Sigmoid:
+      break;
+  }
+  f(Type<formula::Sigmoid>{});
+}
+
+/// Widths and heights in tiles of 16: what lies behind the last is 0.
+HALFTAPE_HD int padded(int n) { return (n + 15) / 16 * 16; }
+/// From row to row in shared memory. Eight more than the width: then 16 bytes of eight rows, which
+/// are loaded together, lie in different banks.
+HALFTAPE_HD int stride_of(int width) { return padded(width) + 8; }
+
+struct Layer {
+  const char *weight, *bias;  // bias: null for none
+  Dtype weight_dtype, bias_dtype;
+  int in, out;
+  // In shared memory, in elements: the weight, (out, in); what the layer reads, (rows, in); the
+  // gradient at what it gives, (rows, out), where its activation's inputs are before.
+  int weight_at, input_at, slope_at;
+  int gradient_at;  // in a block's sums: of the weight, behind it of the bias
+};
+
+struct Task {
+  Layer layers[kFewLayers];
+  int count;
+  Between activation;
+  bool saves_input;  // does its derivative need that?
+  bool resident;     // are all weights in shared memory, or one at a time?
+  bool gradients;    // are they wanted, or the loss alone?
+  bool classes;      // is the target one of classes?
+  Dtype target_dtype;
+  int64_t target_bytes;  // of a row
+  int other_input_at;    // where the next tile's x is meanwhile
+  int biases_at;
+  int64_t rows;
+  const char *x, *target;
+  const float* g;  // null: 1
+  float factor;    // of the slope
+  float* sums;     // (blocks, width): of the gradients, and at last of the loss
+  int64_t width;
+  char* dx;  // null: not wanted
+  Range range;
+};
+
+__device__ inline float load_real(const char* at, Dtype d) {
+  float x = 0;
+  with_packed_type(d, [&](auto t) {
+    using S = typename decltype(t)::type;
+    x = as<float>(*reinterpret_cast<const S*>(at));
+  });
+  return x;
+}
+
+/// All threads of the block: `height` rows from `first` on of a matrix with `rows` of them, rounded
+/// to T, with zeros around it. They are there after cp_async_wait() and a barrier.
+template <class T>
+__device__ void stage(T* to, const char* from, Dtype dtype, int64_t first, int64_t rows, int height,
+                      int width) {
+  const int across = padded(width) / kPack, stride = stride_of(width);
+  const bool whole = width % kPack == 0 && reinterpret_cast<uintptr_t>(from) % 16 == 0;
+  const auto item = static_cast<int64_t>(element_size(dtype));
+  for (int i = static_cast<int>(threadIdx.x); i < height * across;
+       i += static_cast<int>(blockDim.x)) {
+    const int row = i / across, column = i % across * kPack;
+    const int64_t begin = (first + row) * width + column;
+    auto* const place = reinterpret_cast<Pack<T>*>(to + row * stride + column);
+    const bool there = first + row < rows;
+    if (whole && there && column < width && dtype == dtype_of<T>) {
+      cp_async(place, from + begin * item);
+      continue;
+    }
+    float v[kPack] = {};
+    if (whole && there && column < width)
+      load_pack(v, from, dtype, begin / kPack);
+    else if (there)
+      for (int k = 0; k < kPack && column + k < width; ++k)
+        v[k] = load_real(from + (begin + k) * item, dtype);
+    Pack<T> p;
+    for (int k = 0; k < kPack; ++k) p.v[k] = as<T>(v[k]);
+    *place = p;
+  }
+}
+
+/// Which part of a fragment this lane has, and which rows it names to load_matrices().
+struct Lane {
+  int g, t;            // row and first column of its elements
+  int down8, across8;  // of 16×16 as four matrices, the one below the first coming second:
+  int right8, below8;  // and the one beside it coming second:
+  __device__ Lane() {
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    g = lane / 4, t = lane % 4 * 2;
+    down8 = lane % 8 + lane / 8 % 2 * 8, across8 = lane / 16 * 8;
+    right8 = lane % 8 + lane / 16 * 8, below8 = lane / 8 % 2 * 8;
+  }
+};
+
+/// 16 rows of a (16, depth), in fragments, times w (depth, columns) and, for each 32 columns,
+/// finish(j, c, both): c[q] is the fragment of columns 32·j + 8·q …; without `both` the last two
+/// are none. kTurned: w lies as (depth, columns), else as (columns, depth). bias: to start with.
+template <bool kTurned, int K, class T, class F>
+__device__ __forceinline__ void multiply(const unsigned (&a)[K][4], int depth, const T* w,
+                                         int stride, int columns, const float* bias, Lane lane,
+                                         const F& finish) {
+#pragma unroll
+  for (int j = 0; j < K / 2; ++j) {
+    const int first = 32 * j;
+    if (first >= columns) break;
+    const bool both = first + 16 < columns;
+    float c[4][4] = {};
+    if (bias) {
+#pragma unroll
+      for (int q = 0; q < 4; ++q) {
+        c[q][0] = c[q][2] = bias[first + 8 * q + lane.t];
+        c[q][1] = c[q][3] = bias[first + 8 * q + lane.t + 1];
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+      if (16 * k >= depth) break;
+      const auto from = [&](int column) {
+        return kTurned ? &w[(16 * k + lane.down8) * stride + column + lane.across8]
+                       : &w[(column + lane.right8) * stride + 16 * k + lane.below8];
+      };
+      unsigned b[4];
+      load_matrices<kTurned>(b, from(first));
+      multiply_add<T>(c[0], a[k], b[0], b[1]);
+      multiply_add<T>(c[1], a[k], b[2], b[3]);
+      if (!both) continue;
+      load_matrices<kTurned>(b, from(first + 16));
+      multiply_add<T>(c[2], a[k], b[0], b[1]);
+      multiply_add<T>(c[3], a[k], b[2], b[3]);
+    }
+    finish(j, c, both);
+  }
+}
+
+/// f(q, h): for both rows h of a thread's elements in each fragment that multiply() gives.
+template <class F>
+__device__ __forceinline__ void each_pair(bool both, const F& f) {
+#pragma unroll
+  for (int q = 0; q < 4; ++q) {
+    if (q >= 2 && !both) break;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) f(q, h);
+  }
+}
+
+/// A part of a weight's gradient that one warp computes: 16 rows of the weight from `row` on, its
+/// columns from `begin` to `end`. Of as many warps as there are rows and columns for.
+struct Part {
+  int row, begin, end;
+  /// Its number `unit`; false behind the last.
+  __device__ bool take(int unit, int warps, const Layer& o) {
+    const int down = padded(o.out) / 16, across = padded(o.in) / 16;
+    const int groups = warps < down ? 1 : warps / down;
+    const int share = (across + groups - 1) / groups * 16;
+    row = unit % down * 16, begin = unit / down * share;
+    end = begin + share < padded(o.in) ? begin + share : padded(o.in);
+    return unit < down * groups;
+  }
+};
+
+/// acc += dᵀ·h over the tile's rows, 16 rows by 8·F columns of the weight; sums += dᵀ·1.
+template <class T, int F>
+__device__ __forceinline__ void across_rows(float (&acc)[F][4], float (&sums)[4], const T* d,
+                                            int d_stride, const T* h, int h_stride, int row,
+                                            int begin, int end, int tile, bool summed, Lane lane) {
+  const unsigned one = pair_of<T>(1, 1);
+#pragma unroll 2
+  for (int k = 0; k < tile; k += 16) {
+    unsigned a[4], b[4];
+    load_matrices<true>(a, &d[(k + lane.right8) * d_stride + row + lane.below8]);
+#pragma unroll
+    for (int f = 0; f < F; f += 2) {
+      if (begin + 8 * f >= end) break;
+      load_matrices<true>(b, &h[(k + lane.down8) * h_stride + begin + 8 * f + lane.across8]);
+      multiply_add<T>(acc[f], a, b[0], b[1]);
+      multiply_add<T>(acc[f + 1], a, b[2], b[3]);
+    }
+    if (summed) multiply_add<T>(sums, a, one, one);
+  }
+}
+
+/// Into the block's sums, or onto them: what is in the part, and of the weight.
+template <int F>
+__device__ __forceinline__ void put(float* sums, const float (&acc)[F][4], const Layer& o, int row,
+                                    int begin, int end, bool add, Lane lane) {
+  const int columns = end < o.in ? end : o.in;
+#pragma unroll
+  for (int f = 0; f < F; ++f)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int r = row + lane.g + 8 * (i / 2), c = begin + 8 * f + lane.t + i % 2;
+      if (r >= o.out || c >= columns) continue;
+      float& to = sums[o.gradient_at + r * o.in + c];
+      to = add ? to + acc[f][i] : acc[f][i];
+    }
+}
+__device__ inline void put_bias(float* sums, float first, float second, const Layer& o, int row,
+                                bool add, Lane lane) {
+  if (lane.t != 0) return;  // four lanes have the same
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int r = row + lane.g + 8 * h;
+    if (r >= o.out) continue;
+    float& to = sums[o.gradient_at + o.out * o.in + r];
+    to = (add ? to : 0) + (h == 0 ? first : second);
+  }
+}
+
+/// ln Σ eˣ of a row as its elements come by: eˣ are taken beside the largest so far.
+struct LogSum {
+  float top = -std::numeric_limits<float>::infinity(), sum = 0;
+
+  /// Makes room for an element this large. Where all are −∞ there is nothing yet.
+  __device__ void rise(float x) {
+    const float before = top;
+    top = formula::Max::step(top, x);
+    if (before != top) sum *= exp(before - top);
+  }
+  __device__ void join(LogSum other) {
+    rise(other.top);
+    if (other.top != -std::numeric_limits<float>::infinity())
+      sum += other.sum * exp(other.top - top);
+  }
+};
+
+/// What multiply() gives for 32 columns, pair by pair, through f(Type<formula>{}, at, h, u, v) to
+/// y: `at` is the pair's place behind the thread's first element, in rows of `stride`, of which it
+/// is in h. y goes into the fragments that are the next product's operand.
+template <class T, int K, class F>
+__device__ __forceinline__ void each_activation(unsigned (&next)[K][4], int j,
+                                                const float (&c)[4][4], bool both, int stride,
+                                                Between activation, const F& f) {
+  const auto all = [&](auto t) {
+    each_pair(both, [&](int q, int h) {
+      next[2 * j + q / 2][q % 2 * 2 + h] =
+          f(t, 8 * h * stride + 32 * j + 8 * q, h, c[q][2 * h], c[q][2 * h + 1]);
+    });
+  };
+  if (activation == Between::Nothing) return all(Type<Nothing>{});
+  if (activation == Between::Relu) return all(Type<formula::Relu>{});
+  // The others one after the other through the same code, of which there would be too much
+  // otherwise: the registers move on, because nothing else can count them.
+  float u[8], v[8];
+  unsigned y[8];
+#pragma unroll
+  for (int p = 0; p < 8; ++p) u[p] = c[p / 2][p % 2 * 2], v[p] = c[p / 2][p % 2 * 2 + 1], y[p] = 0;
+#pragma unroll 1
+  for (int p = 0; p < 8; ++p) {
+    const int q = p / 2, h = p % 2;
+    unsigned made = 0;
+    if (q < 2 || both)
+      with_formula(activation,
+                   [&](auto t) { made = f(t, 8 * h * stride + 32 * j + 8 * q, h, u[0], v[0]); });
+#pragma unroll
+    for (int i = 0; i < 7; ++i) u[i] = u[i + 1], v[i] = v[i + 1], y[i] = y[i + 1];
+    y[7] = made;
+  }
+#pragma unroll
+  for (int p = 0; p < 8; ++p) next[2 * j + p / 4][p / 2 % 2 * 2 + p % 2] = y[p];
+}
+
+template <class T, int kWidth>
+__global__ __launch_bounds__(2 * kMostRows, 1) void mlp_tiles(const __grid_constant__ Task task) {
+  constexpr int K = kWidth / 16, kKept = kWidth <= kKeptWidth ? kKeptLayers : 0;
+  T* const shared = reinterpret_cast<T*>(dynamic_shared());
+  float* const biases = reinterpret_cast<float*>(shared + task.biases_at);
+  const Lane lane;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp,
+            warps = static_cast<int>(blockDim.x) / kWarp, tile = 16 * warps;
+  const int last = task.count - 1;
+
+  const auto stage_weight = [&](int l) {
+    const Layer& o = task.layers[l];
+    stage(shared + o.weight_at, o.weight, o.weight_dtype, 0, o.out, padded(o.out), o.in);
+  };
+  // A tile's x on its way into shared memory, and its targets into the cache.
+  const auto stage_rows = [&](int64_t number, int at) {
+    stage(shared + at, task.x, dtype_of<T>, number * tile, task.rows, tile, task.layers[0].in);
+    const int64_t begin = number * tile * task.target_bytes,
+                  end = (number + 1) * tile < task.rows ? begin + tile * task.target_bytes
+                                                        : task.rows * task.target_bytes;
+    for (int64_t i = begin + 128 * int64_t{threadIdx.x}; i < end; i += 128 * int64_t{blockDim.x})
+      prefetch(task.target + i);
+  };
+  for (int l = 0; l < task.count; ++l) {
+    const Layer& o = task.layers[l];
+    for (int i = static_cast<int>(threadIdx.x); i < kWidth; i += static_cast<int>(blockDim.x)) {
+      float b = 0;
+      if (o.bias && i < o.out)
+        b = load_real(o.bias + i * static_cast<int>(element_size(o.bias_dtype)), o.bias_dtype);
+      biases[l * kWidth + i] = as<float>(as<T>(b));
+    }
+    if (task.resident) stage_weight(l);
+  }
+  int held = -1;  // whose weight is there, when there is one at a time
+  const auto weight_of = [&](int l) {
+    if (!task.resident && held != l) {
+      __syncthreads();
+      stage_weight(l);
+      cp_async_wait();
+      __syncthreads();
+      held = l;
+    }
+    return shared + task.layers[l].weight_at;
+  };
+
+  float kept[kKept ? kKept : 1][4][4] = {}, kept_biases[kKept ? kKept : 1][2] = {};
+  float* const sums = task.sums + blockIdx.x * task.width;
+  const float by = (task.g ? *task.g : 1) * task.factor;
+  float lost = 0;
+  int x_at = task.layers[0].input_at, other_at = task.other_input_at;
+  stage_rows(blockIdx.x, x_at);
+  for (int64_t number = blockIdx.x; number * tile < task.rows; number += gridDim.x) {
+    cp_async_wait();
+    __syncthreads();  // this tile's x is there, and nobody reads the last one's any more
+    const int64_t next_number = number + gridDim.x;
+    if (next_number * tile < task.rows) stage_rows(next_number, other_at);
+    const T* const x = shared + x_at;
+    x_at = std::exchange(other_at, x_at);
+    const int own = 16 * warp + lane.g;
+    const int64_t row0 = number * tile + own;
+    const auto live = [&](int h) { return row0 + 8 * h < task.rows; };
+
+    // Forward: a is what a layer reads, then what it gives.
+    unsigned a[K][4] = {}, next[K][4] = {};
+    const auto advance = [&] {
+#pragma unroll
+      for (int k = 0; k < K; ++k)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) a[k][i] = next[k][i];
+    };
+    {
+      const int in = task.layers[0].in;
+#pragma unroll
+      for (int k = 0; k < K; ++k) {
+        if (16 * k >= padded(in)) break;
+        load_matrices<false>(a[k],
+                             &x[(16 * warp + lane.down8) * stride_of(in) + 16 * k + lane.across8]);
+      }
+    }
+    const int out = task.layers[last].out;
+    int64_t target[2] = {-1, -1};  // classes; −1: of no row
+    LogSum total[2];
+    float hit[2] = {0, 0};  // the target's output
+    if (task.classes) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        if (!live(h)) continue;
+        target[h] = reinterpret_cast<const int64_t*>(task.target)[row0 + 8 * h];
+        if (task.range.holds(target[h])) continue;
+        if (lane.t == 0) task.range.report(target[h], row0 + 8 * h);
+        target[h] = -1;
+      }
+    }
+    // Of classes the outputs are computed twice: for the sums of their rows, and for what follows.
+    bool measured = !task.classes;
+    for (int l = 0;;) {
+      const Layer& o = task.layers[l];
+      const int stride = stride_of(o.out);
+      const auto hidden = [&](int j, const float(&c)[4][4], bool both) {
+        T* const outputs = shared + task.layers[l + 1].input_at + own * stride + lane.t;
+        T* const inputs = shared + o.slope_at + own * stride + lane.t;
+        each_activation<T>(next, j, c, both, stride, task.activation,
+                           [&](auto t, int at, int h, float u, float v) -> unsigned {
+                             using Op = typename decltype(t)::type;
+                             const unsigned y =
+                                 live(h) ? pair_of<T>(Op::f(u), Op::f(v)) : 0;  // 0: of no row
+                             if (task.gradients) *reinterpret_cast<unsigned*>(outputs + at) = y;
+                             if (Op::saves == Saves::Input && task.gradients)
+                               *reinterpret_cast<unsigned*>(inputs + at) = pair_of<T>(u, v);
+                             return y;
+                           });
+      };
+      const auto measure = [&](int j, const float(&c)[4][4], bool both) {
+        const auto each = [&](const auto& f) {
+          each_pair(both, [&](int q, int h) {
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+              const int number_of = 32 * j + 8 * q + lane.t + i;
+              if (number_of < out) f(number_of, h, c[q][2 * h + i]);
+            }
+          });
+        };
+        float top[2] = {total[0].top, total[1].top};
+        each([&](int, int h, float v) { top[h] = formula::Max::step(top[h], v); });
+        total[0].rise(top[0]), total[1].rise(top[1]);
+        each([&](int i, int h, float v) {
+          if (top[h] != -std::numeric_limits<float>::infinity()) total[h].sum += exp(v - top[h]);
+          if (i == target[h]) hit[h] = v;
+        });
+      };
+      const auto compare = [&](int j, const float(&c)[4][4], bool both) {
+        const auto item = static_cast<int64_t>(element_size(task.target_dtype));
+        T* const slope = shared + o.slope_at + own * stride + lane.t;
+        each_pair(both, [&](int q, int h) {
+          float e[2] = {0, 0};
+#pragma unroll
+          for (int i = 0; i < 2; ++i) {
+            const int number_of = 32 * j + 8 * q + lane.t + i;
+            const float y = c[q][2 * h + i];
+            if (number_of >= out || !live(h)) continue;
+            if (task.classes) {
+              if (target[h] >= 0)
+                e[i] = exp(y - total[h].top) / total[h].sum - (number_of == target[h] ? 1.f : 0.f);
+            } else {
+              const int64_t at = (row0 + 8 * h) * out + number_of;
+              e[i] = y - load_real(task.target + at * item, task.target_dtype);
+              lost += e[i] * e[i];
+            }
+          }
+          const unsigned d = pair_of<T>(e[0] * by, e[1] * by);
+          next[2 * j + q / 2][q % 2 * 2 + h] = d;
+          if (task.gradients)
+            *reinterpret_cast<unsigned*>(slope + 8 * h * stride + 32 * j + 8 * q) = d;
+        });
+      };
+      multiply<false>(a, padded(o.in), weight_of(l), stride_of(o.in), padded(o.out),
+                      biases + l * kWidth, lane, [&](int j, const float(&c)[4][4], bool both) {
+                        if (l < last)
+                          hidden(j, c, both);
+                        else if (!measured)
+                          measure(j, c, both);
+                        else
+                          compare(j, c, both);
+                      });
+      if (l < last) {
+        advance();
+        ++l;
+        continue;
+      }
+      if (measured) break;
+      measured = true;
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+#pragma unroll
+        for (int d = 1; d < 4; d *= 2) {  // the four lanes of a row
+          total[h].join({__shfl_xor_sync(kWholeWarp, total[h].top, d),
+                         __shfl_xor_sync(kWholeWarp, total[h].sum, d)});
+          hit[h] += __shfl_xor_sync(kWholeWarp, hit[h], d);
+        }
+        if (target[h] >= 0 && lane.t == 0)
+          lost += halftape::log(total[h].sum) - (hit[h] - total[h].top);
+      }
+      if (!task.gradients) break;
+    }
+    if (!task.gradients) continue;
+
+    // Backward: a is the gradient at what a layer gives.
+    advance();
+    for (int l = last; l >= 0; --l) {
+      const Layer& o = task.layers[l];
+      const T* const d = shared + o.slope_at;
+      const T* const h_in = l == 0 ? x : shared + o.input_at;
+      __syncthreads();  // all rows of the gradient are there
+      Part part;
+      for (int unit = warp; part.take(unit, warps, o); unit += warps) {
+        if constexpr (kKept > 0) {
+#pragma unroll
+          for (int s = 0; s < kKept; ++s) {
+            if (s != l) continue;
+            float ones[4] = {};
+            across_rows<T, 4>(kept[s], ones, d, stride_of(o.out), h_in, stride_of(o.in), part.row,
+                              part.begin, part.end, tile, part.begin == 0, lane);
+            kept_biases[s][0] += ones[0], kept_biases[s][1] += ones[2];
+          }
+        } else {
+          const bool add = number != blockIdx.x;
+          for (int begin = part.begin; begin < part.end; begin += 64) {
+            float acc[8][4] = {}, ones[4] = {};
+            across_rows<T, 8>(acc, ones, d, stride_of(o.out), h_in, stride_of(o.in), part.row,
+                              begin, part.end, tile, begin == 0, lane);
+            put(sums, acc, o, part.row, begin, part.end, add, lane);
+            if (begin == 0) put_bias(sums, ones[0], ones[2], o, part.row, add, lane);
+          }
+        }
+      }
+      if (l == 0 && !task.dx) break;
+      const int stride = stride_of(o.in);
+      T* const below = shared + (l == 0 ? 0 : task.layers[l - 1].slope_at) + own * stride + lane.t;
+      const T* const saved = task.saves_input ? below : shared + o.input_at + own * stride + lane.t;
+      multiply<true>(
+          a, padded(o.out), weight_of(l), stride, padded(o.in), nullptr, lane,
+          [&](int j, const float(&c)[4][4], bool both) {
+            if (l == 0) {
+              each_pair(both, [&](int q, int h) {
+#pragma unroll
+                for (int i = 0; i < 2; ++i) {
+                  const int column = 32 * j + 8 * q + lane.t + i;
+                  if (!live(h) || column >= o.in) continue;
+                  reinterpret_cast<T*>(task.dx)[(row0 + 8 * h) * o.in + column] =
+                      as<T>(c[q][2 * h + i]);
+                }
+              });
+              return;
+            }
+            each_activation<T>(
+                next, j, c, both, stride, task.activation,
+                [&](auto t, int at, int h, float u, float v) -> unsigned {
+                  using Op = typename decltype(t)::type;
+                  const unsigned s = *reinterpret_cast<const unsigned*>(saved + at);
+                  const unsigned y =
+                      live(h) ? pair_of<T>(Op::df(u, low_of<T>(s)), Op::df(v, high_of<T>(s))) : 0;
+                  *reinterpret_cast<unsigned*>(below + at) = y;
+                  return y;
+                });
+          });
+      advance();
+    }
+  }
+
+  if constexpr (kKept > 0) {
+#pragma unroll
+    for (int l = 0; l < kKept; ++l) {
+      Part part;
+      if (!task.gradients || l > last || !part.take(warp, warps, task.layers[l])) continue;
+      put(sums, kept[l], task.layers[l], part.row, part.begin, part.end, false, lane);
+      if (part.begin == 0)
+        put_bias(sums, kept_biases[l][0], kept_biases[l][1], task.layers[l], part.row, false, lane);
+    }
+  }
+  for (int d = 1; d < kWarp; d *= 2) lost += __shfl_xor_sync(kWholeWarp, lost, d);
+  float* const of_warps = biases + task.count * kWidth;
+  if (threadIdx.x % kWarp == 0) of_warps[warp] = lost;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  for (int w = 1; w < warps; ++w) lost += of_warps[w];
+  sums[task.width - 1] = lost;
+}
+
+/// A gradient, or the loss: where the block's sums for it end, and where their sum goes.
+struct Goal {
+  char* to;  // null: nowhere
+  Dtype dtype;
+  float factor;
+  int64_t end;
+};
+struct Goals {
+  Goal goals[2 * kFewLayers + 1];
+  int count;
+};
+
+constexpr int kSlices = kThreads / kWarp;
+
+/// Every block of this kernel takes 32 numbers, each of its warps every eighth block's sums of
+/// them.
+__global__ void add_blocks(const float* sums, int blocks, int64_t width,
+                           const __grid_constant__ Goals goals) {
+  __shared__ float of_slices[kSlices][kWarp];
+  const int lane = static_cast<int>(threadIdx.x) % kWarp,
+            slice = static_cast<int>(threadIdx.x) / kWarp;
+  const int64_t at = int64_t{blockIdx.x} * kWarp + lane;
+  float sum = 0;
+  if (at < width) {
+#pragma unroll 8
+    for (int b = slice; b < blocks; b += kSlices) sum += sums[b * width + at];
+  }
+  of_slices[slice][lane] = sum;
+  __syncthreads();
+  if (slice != 0 || at >= width) return;
+  for (int s = 1; s < kSlices; ++s) sum += of_slices[s][lane];
+  int i = 0;
+  int64_t begin = 0;
+  while (at >= goals.goals[i].end) begin = goals.goals[i++].end;
+  const Goal& goal = goals.goals[i];
+  if (goal.to)
+    store(goal.to + (at - begin) * static_cast<int64_t>(element_size(goal.dtype)), goal.dtype,
+          sum * goal.factor);
+}
+
+// ---------------------------------------------------------------- what is launched
+
+char* bytes(const Array& a) { return a.defined() ? static_cast<char*>(a.raw()) : nullptr; }
+Array entry(const std::vector<Array>& list, size_t l) { return list.empty() ? Array() : list[l]; }
+
+std::optional<Between> between(const std::optional<OpId>& op) {
+  if (!op) return Between::Nothing;
+  if (*op == UnaryOps::index<formula::Relu>()) return Between::Relu;
+  if (*op == UnaryOps::index<formula::GeluTanh>()) return Between::Gelu;
+  if (*op == UnaryOps::index<formula::Silu>()) return Between::Silu;
+  if (*op == UnaryOps::index<formula::Tanh>()) return Between::Tanh;
+  if (*op == UnaryOps::index<formula::Sigmoid>()) return Between::Sigmoid;
+  return {};
+}
+
+/// How a Task is carried out.
+struct Plan {
+  void (*kernel)(Task) = nullptr;
+  int rows = 0;      // at a time: 16 for each warp
+  size_t bytes = 0;  // of shared memory
+};
+
+/// Places everything in shared memory for tiles of so many rows; gives the bytes that it takes.
+size_t place(Task& task, int rows, bool resident, int room_for_biases) {
+  int at = 0;
+  const auto take = [&](int elements) { return std::exchange(at, at + elements); };
+  task.resident = resident;
+  int largest = 0;
+  for (int l = 0; l < task.count; ++l) {
+    Layer& o = task.layers[l];
+    const int size = padded(o.out) * stride_of(o.in);
+    largest = std::max(largest, size);
+    o.weight_at = resident ? take(size) : 0;
+  }
+  if (!resident) take(largest);
+  task.other_input_at = take(rows * stride_of(task.layers[0].in));
+  int shared_slopes[2] = {-1, -1}, widest[2] = {0, 0};  // of every other layer
+  for (int l = 0; l < task.count; ++l)
+    widest[l % 2] = std::max(widest[l % 2], rows * stride_of(task.layers[l].out));
+  for (int l = 0; l < task.count; ++l) {
+    Layer& o = task.layers[l];
+    o.input_at = l == 0 || task.gradients ? take(rows * stride_of(o.in)) : 0;
+    if (!task.gradients) continue;
+    if (task.saves_input) {
+      o.slope_at = take(rows * stride_of(o.out));
+      continue;
+    }
+    int& mine = shared_slopes[l % 2];
+    if (mine < 0) mine = take(widest[l % 2]);
+    o.slope_at = mine;
+  }
+  task.biases_at = take(2 * (task.count * room_for_biases + kMostRows / 16));
+  return static_cast<size_t>(at) * 2;
+}
+
+/// The first that there is room for; none if there is not.
+Plan plan_of(Task& task, Dtype dtype, size_t room, int widest) {
+  const bool half = dtype == kFloat16;
+  for (const int rows : {kMostRows, kMostRows / 2, kMostRows / 4}) {
+    const bool kept = widest <= kKeptWidth && task.count <= kKeptLayers && rows == kMostRows;
+    for (const bool resident : {true, false}) {
+      const size_t bytes = place(task, rows, resident, kept ? kKeptWidth : int{kSmallWidth});
+      if (bytes > room) continue;
+      if (kept)
+        return {half ? mlp_tiles<Half, kKeptWidth> : mlp_tiles<BFloat16, kKeptWidth>, rows, bytes};
+      return {half ? mlp_tiles<Half, kSmallWidth> : mlp_tiles<BFloat16, kSmallWidth>, rows, bytes};
+    }
+  }
+  return {};
+}
+
+bool usable(const Array& a) { return !a.defined() || (packs(a.dtype()) && a.contiguous()); }
+
+}  // namespace
+
+bool mlp_loss_at_once(const MlpLoss& m) {
+  const auto activation = between(m.activation);
+  if (!is_small(m) || !activation || !m.x.contiguous() || !m.target.contiguous()) return false;
+  const bool classes = m.target.dtype() == kInt64;
+  if (!classes && !packs(m.target.dtype())) return false;
+  if (m.dx.defined() && !(m.dx.contiguous() && m.dx.dtype() == m.x.dtype())) return false;
+  const cudaDeviceProp& gpu = Context::of(m.x).properties();
+  if (m.x.dtype() == kBFloat16 && gpu.major < 8) return false;  // no such products
+
+  Task task{};
+  Goals goals{};
+  task.count = static_cast<int>(m.weights.size());
+  task.activation = *activation;
+  task.saves_input = *activation == Between::Gelu || *activation == Between::Silu;
+  task.gradients = m.dx.defined();
+  int widest = 0;
+  const auto add_goal = [&](const Array& to, int64_t count, float factor) {
+    task.width += count;
+    goals.goals[goals.count++] = {bytes(to), to.defined() ? to.dtype() : kFloat32, factor,
+                                  task.width};
+  };
+  for (size_t l = 0; l < m.weights.size(); ++l) {
+    const Array& w = m.weights[l];
+    const Array b = entry(m.biases, l), dw = entry(m.dweights, l), db = entry(m.dbiases, l);
+    for (const Array* a : {&w, &b, &dw, &db})
+      if (!usable(*a)) return false;
+    task.gradients = task.gradients || dw.defined() || db.defined();
+    Layer& o = task.layers[l];
+    o = {bytes(w),
+         bytes(b),
+         w.dtype(),
+         b.defined() ? b.dtype() : kFloat32,
+         static_cast<int>(w.size(1)),
+         static_cast<int>(w.size(0)),
+         0,
+         0,
+         0,
+         static_cast<int>(task.width)};
+    widest = std::max({widest, padded(o.in), padded(o.out)});
+    add_goal(dw, w.numel(), 1);
+    add_goal(db, o.out, 1);
+  }
+  if (!task.gradients) task.width = 0, goals.count = 0;
+  const int out = task.layers[task.count - 1].out;
+  task.rows = m.x.size(0);
+  const float mean = 1 / static_cast<float>(classes ? task.rows : task.rows * out);
+  add_goal(m.loss, 1, mean);
+
+  const Plan plan = plan_of(task, m.x.dtype(), gpu.sharedMemPerBlockOptin, widest);
+  if (!plan.kernel) return false;
+  task.classes = classes;
+  task.target_dtype = m.target.dtype();
+  task.target_bytes = static_cast<int64_t>(element_size(m.target.dtype())) * (classes ? 1 : out);
+  task.x = bytes(m.x), task.target = bytes(m.target), task.dx = bytes(m.dx);
+  task.g = m.g.defined() ? m.g.data<float>() : nullptr;
+  task.factor = classes ? mean : 2 * mean;
+  const Queue q = queue(m.x);
+  task.range = {0, out, {"mlp_loss", "target"}, q.context.board()};
+
+  const auto threads = static_cast<unsigned>(2 * plan.rows);
+  int at_once = 1;  // blocks on one multiprocessor
+  check(cudaFuncSetAttribute(reinterpret_cast<const void*>(plan.kernel),
+                             cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(plan.bytes)),
+        "mlp_loss");
+  check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&at_once,
+                                                      reinterpret_cast<const void*>(plan.kernel),
+                                                      static_cast<int>(threads), plan.bytes),
+        "mlp_loss");
+  const int64_t tiles = (task.rows + plan.rows - 1) / plan.rows;
+  const int64_t blocks =
+      std::min(tiles, int64_t{q.context.multiprocessors()} * std::clamp(at_once, 1, 2));
+  const Array sums({blocks, task.width}, kFloat32, m.x.device());
+  task.sums = sums.data<float>();
+  launch(q, "mlp_loss", plan.kernel, static_cast<unsigned>(blocks), threads, plan.bytes, task);
+  if (!task.gradients && !m.loss.defined()) return true;
+  launch(q, "mlp_loss sums", add_blocks, static_cast<unsigned>((task.width + kWarp - 1) / kWarp),
+         kThreads, 0, task.sums, static_cast<int>(blocks), task.width, goals);
+  return true;
+}
+
+}  // namespace halftape::cuda
