@@ -179,10 +179,12 @@ void GradScaler::update() {
 void GradScaler::update(double new_scale) {
   if (!options_.enabled) return;
   check_scale(new_scale, law_);
-  if (initialised())
+  if (initialised()) {
     backend(scale_.device()).fill(scale_, new_scale);
-  else
+    scale_.bump_version();
+  } else {
     initial_.scale = static_cast<float>(new_scale);
+  }
   end_epoch();
 }
 
@@ -200,6 +202,7 @@ void GradScaler::update(const Tensor& new_scale) {
   const Tensor now(scale_),
       set = where(wanted > 0, clamp(wanted, law_.min_scale, law_.max_scale), now);
   backend(scale_.device()).copy(scale_, set.array());
+  scale_.bump_version();
   end_epoch();
 }
 

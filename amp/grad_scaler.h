@@ -84,6 +84,10 @@ class GradScaler {
 
   /// The scale, for logging; waits for the device. 1 when disabled.
   double get_scale() const;
+  /// The scale as it is on the device, () in float32, for ops that want to know before scale() what
+  /// they will be multiplied by (mlp_loss()); undefined when disabled, and before the first
+  /// scale(). It changes with update().
+  Tensor factor() const { return initialised() ? Tensor(scale_) : Tensor(); }
   double get_growth_factor() const { return law_.growth_factor; }
   void set_growth_factor(double factor);
   double get_backoff_factor() const { return law_.backoff_factor; }

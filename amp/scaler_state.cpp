@@ -124,6 +124,7 @@ void GradScaler::create_state(Device device) {
 void GradScaler::fill_state(const ScalerState& state, const ScalerCounts& counts) {
   Backend& device = backend(scale_.device());
   device.fill(scale_, state.scale);
+  scale_.bump_version();
   device.fill(trackers_.slice(0, 0, 1), state.growth_tracker);
   device.fill(trackers_.slice(0, 1, 2), state.overflows);
   for (int64_t i = 0; const int64_t n : std::bit_cast<std::array<int64_t, 8>>(counts))
