@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "halftape/autograd/engine.h"
@@ -12,6 +13,7 @@
 #include "halftape/autograd/ops/shape.h"
 #include "halftape/autograd/ops/view.h"
 #include "halftape/autograd/record.h"
+#include "halftape/core/formula/binary.h"
 #include "halftape/core/formula/unary.h"
 #include "halftape/core/mlp_steps.h"
 
@@ -54,6 +56,10 @@ struct Whole {
   Activation activation;
   Saved x, target;
   std::vector<Saved> weights, biases;
+  // The gradients of scale·loss by weights and biases, until backward has come by.
+  mutable std::vector<Array> ready = {};
+  Array scale = {};  // undefined: 1
+  uint64_t version = 0;
 
   MlpLoss task(const Node& self) const {
     MlpLoss m{.x = x.array(self), .target = target.array(self), .weights = {}};
@@ -62,7 +68,24 @@ struct Whole {
     for (const Saved& b : biases) m.biases.push_back(b.defined() ? b.array(self) : Array());
     return m;
   }
+  /// Those that are there, times g/scale.
+  Grads scaled(const Node& self, const Tensor& g) const {
+    const std::vector<Array> grads = std::exchange(ready, {});
+    Array by = g.array();
+    if (scale.defined()) {
+      by = empty_like(g.array());
+      backend(g.device()).binary(BinaryOps::index<formula::Div>(), by, g.array(), scale);
+    }
+    // Nobody asks here what is not finite.
+    backend(g.device()).unscale(grads, by, Array({}, kFloat32, g.device()));
+    Grads d(1);
+    for (size_t i = 0; i < grads.size(); ++i)
+      d.push_back(self.wants(1 + i) ? Tensor(grads[i]) : Tensor());
+    return d;
+  }
   Grads gradients(const Node& self, const Tensor& g) const {
+    // A scale that has been written since is not the one that they have been multiplied by.
+    if (!ready.empty() && (!scale.defined() || scale.version() == version)) return scaled(self, g);
     MlpLoss m = task(self);
     Grads d(1 + 2 * weights.size());
     const auto fresh = [&](size_t i, const Array& like, Dtype dtype) {
@@ -120,10 +143,24 @@ void check_parameter(const Tensor& x, const char* what, const Tensor& t, const S
                  " is expected");
 }
 
+/// Are the gradients to be computed in forward? Where they are asked for, and by parameters alone,
+/// in the dtype in which they are multiplied by what comes; and where 16 bits hold them.
+bool at_once(const TensorList& inputs, const Tensor& scale) {
+  const auto wants = [](const Tensor& t) { return t.defined() && t.requires_grad(); };
+  if (!GradMode::is_enabled() || wants(inputs[0])) return false;
+  if (!scale.defined() && inputs[0].dtype() != kBFloat16) return false;
+  return std::any_of(inputs.begin(), inputs.end(), wants) &&
+         std::all_of(inputs.begin() + 1, inputs.end(),
+                     [&](const Tensor& t) { return !wants(t) || t.dtype() == kFloat32; });
+}
+Array fresh_gradient(const Tensor& t) {
+  return t.defined() && t.requires_grad() ? Array(t.sizes(), kFloat32, t.device()) : Array();
+}
+
 }  // namespace
 
 Tensor mlp_loss(const Tensor& x_in, const Tensor& target, const TensorList& weights,
-                const TensorList& biases, Activation activation) {
+                const TensorList& biases, Activation activation, const Tensor& scale) {
   const OpScope scope("mlp_loss", x_in, target);
   const size_t layers = weights.size();
   HALFTAPE_CHECK(layers > 0, "mlp_loss: no weights");
@@ -148,6 +185,11 @@ Tensor mlp_loss(const Tensor& x_in, const Tensor& target, const TensorList& weig
                  " for outputs ", outputs, "; expected ", classes ? rows : outputs);
   HALFTAPE_CHECK(target.device() == x.device(), "mlp_loss: target on ", target.device(), ", x on ",
                  x.device(), "; move one with .to(device)");
+  if (scale.defined())
+    HALFTAPE_CHECK(scale.dtype() == kFloat32 && scale.sizes() == Shape{} &&
+                       scale.device() == x.device() && !scale.requires_grad(),
+                   "mlp_loss: scale ", scale.sizes(), " of ", scale.dtype(), " on ", scale.device(),
+                   "; expected one float32 number on ", x.device());
   const int64_t count = numel(rows);
   const Tensor h = contiguous(reshape(x, {count, x.size(-1)}));
   const Tensor t = contiguous(classes ? reshape(target, {count})
@@ -174,6 +216,15 @@ Tensor mlp_loss(const Tensor& x_in, const Tensor& target, const TensorList& weig
   }
   m.activation = op_of(activation);
   m.loss = Array({}, kFloat32, h.device());
+  if (at_once(inputs, scale)) {
+    for (size_t l = 0; l < layers; ++l) {
+      m.dweights.push_back(fresh_gradient(inputs[weight_input(l)]));
+      m.dbiases.push_back(fresh_gradient(inputs[bias_input(l)]));
+      whole.ready.push_back(m.dweights.back());
+      whole.ready.push_back(m.dbiases.back());
+    }
+    if (scale.defined()) m.g = whole.scale = scale.array(), whole.version = scale.version();
+  }
   backend(h.device()).mlp_loss(m);
   return record_list(
       "mlp_loss", m.loss, inputs, [whole = std::move(whole)](Node& self, const Tensor& g) {

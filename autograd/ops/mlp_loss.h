@@ -9,12 +9,18 @@ namespace halftape {
 /// which counts, and the loss is cross_entropy; floating (…, out), it is mse_loss. x: (…, in) → ()
 /// in float32 (float64 of a float64 x).
 ///
-/// Networks of 16 bits, up to 128 wide and 8 layers deep, go through Backend::mlp_loss: forward
-/// computes the loss alone, and backward everything once more together with the gradients, which
-/// therefore carry the loss scale from the outputs on. Their weights and biases may also be
-/// float32: they are rounded to x's dtype as they are read. Others are mlp() and the loss. Under
-/// autocast: x in the lower dtype, weights and biases as they are.
+/// Networks of 16 bits, up to 128 wide and 8 layers deep, go through Backend::mlp_loss. Their
+/// weights and biases may also be float32: they are rounded to x's dtype as they are read. Others
+/// are mlp() and the loss. Under autocast: x in the lower dtype, weights and biases as they are.
+///
+/// Gradients at the outputs are multiplied by the loss scale before they are rounded to float16. It
+/// is `scale`, () in float32, if the caller knows what backward's gradient will be, as a GradScaler
+/// does (GradScaler::factor()): then forward computes the gradients of float32 parameters as well,
+/// in the same pass, and backward multiplies them by what its gradient is of the scale. bfloat16,
+/// which has float32's range, needs no scale for that. Without one, forward computes the loss
+/// alone, and backward everything once more, with the gradient that it is given.
 Tensor mlp_loss(const Tensor& x, const Tensor& target, const TensorList& weights,
-                const TensorList& biases = {}, Activation activation = Activation::Relu);
+                const TensorList& biases = {}, Activation activation = Activation::Relu,
+                const Tensor& scale = {});
 
 }  // namespace halftape

@@ -61,8 +61,8 @@ Tensor FusedMLPImpl::forward(const Tensor& x) const {
   return mlp(x, weights(), biases(), options.activation());
 }
 
-Tensor FusedMLPImpl::loss(const Tensor& x, const Tensor& target) const {
-  return mlp_loss(x, target, weights(), biases(), options.activation());
+Tensor FusedMLPImpl::loss(const Tensor& x, const Tensor& target, const Tensor& scale) const {
+  return mlp_loss(x, target, weights(), biases(), options.activation(), scale);
 }
 
 void FusedMLPImpl::pretty_print(std::ostream& out) const {

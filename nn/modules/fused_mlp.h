@@ -14,7 +14,7 @@ namespace halftape::nn {
 /// steps are those of mlp() and mlp_loss().
 ///
 ///     nn::FusedMLP model(nn::FusedMLPOptions(2, 64, 4, 3).activation(Activation::Gelu));
-///     Tensor loss = model->loss(x, target);
+///     Tensor loss = model->loss(x, target, scaler.factor());
 class FusedMLPImpl : public Cloneable<FusedMLPImpl> {
  public:
   FusedMLPImpl(int64_t in_features, int64_t hidden_features, int64_t layers, int64_t out_features)
@@ -25,8 +25,8 @@ class FusedMLPImpl : public Cloneable<FusedMLPImpl> {
   /// x: (…, in) → (…, out).
   Tensor forward(const Tensor& x) const;
   /// The mean cross-entropy with int64 classes (…), or the mean squared distance to a
-  /// floating-point target (…, out).
-  Tensor loss(const Tensor& x, const Tensor& target) const;
+  /// floating-point target (…, out). scale: as mlp_loss() takes it, from a GradScaler's factor().
+  Tensor loss(const Tensor& x, const Tensor& target, const Tensor& scale = {}) const;
   void pretty_print(std::ostream& out) const override;
 
   FusedMLPOptions options;

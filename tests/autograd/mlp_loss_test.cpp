@@ -157,6 +157,43 @@ TEST_CASE("mlp_loss takes batches of any rank, and adds to gradients that are th
   CHECK(!mlp_loss(net.x, net.values, net.w, net.b).requires_grad());
 }
 
+TEST_CASE("an mlp_loss that knows its scale has its gradients in forward, times what comes") {
+  manual_seed(16);
+  for (const Dtype low : {kFloat16, kBFloat16}) {
+    const Net net(low, kFloat32);
+    const Tensor x = net.x.detach(), scale = full({}, 512, kFloat32);
+    const TensorList leaves{net.w[0], net.b[0], net.w[2], net.b[2]};
+    const auto wanted = [&](double g) {  // g is known in backward alone
+      const Tensor loss = mlp_loss(net.x, net.classes, net.w, net.b);
+      return autograd::grad({loss}, leaves, {full({}, g, kFloat32)});
+    };
+    const auto same = [](const TensorList& a, const TensorList& b, double times = 1) {
+      for (size_t i = 0; i < a.size(); ++i) CHECK(equal(a[i], b[i] * times));
+    };
+    const Tensor loss = mlp_loss(x, net.classes, net.w, net.b, Activation::Relu, scale);
+    same(autograd::grad({loss}, leaves, {scale.clone()}, true), wanted(512));
+    // Used up: computed again. And a factor that is no rounding, applied to what was computed.
+    same(autograd::grad({loss}, leaves, {full({}, 256, kFloat32)}), wanted(256));
+    const Tensor third = mlp_loss(x, net.classes, net.w, net.b, Activation::Relu, scale);
+    same(autograd::grad({third}, leaves, {full({}, 2048, kFloat32)}), wanted(512), 4);
+    // Only what is asked for arrives.
+    const Tensor fourth = mlp_loss(x, net.classes, net.w, net.b, Activation::Relu, scale);
+    same(autograd::grad({fourth}, {net.w[0]}, {scale.clone()}), {wanted(512)[0]});
+    CHECK(!net.b[0].grad().defined());
+    // A scale that has changed meanwhile is not what was multiplied by.
+    const Tensor moving = full({}, 512, kFloat32);
+    const Tensor fifth = mlp_loss(x, net.classes, net.w, net.b, Activation::Relu, moving);
+    moving.mul_(0.25);
+    same(autograd::grad({fifth}, leaves, {moving.clone()}), wanted(128));
+  }
+  // bfloat16 needs none.
+  const Net net(kBFloat16, kFloat32);
+  const Tensor once = mlp_loss(net.x.detach(), net.values, net.w, net.b);
+  const Tensor twice = mlp_loss(net.x, net.values, net.w, net.b);
+  const TensorList a = autograd::grad({once}, net.w), b = autograd::grad({twice}, net.w);
+  for (size_t i = 0; i < a.size(); ++i) CHECK(equal(a[i], b[i]));
+}
+
 TEST_CASE("mlp_loss says what does not fit") {
   const Net net(kFloat16, kFloat32);
   const auto refused = [&](auto&& f, const char* why) {
@@ -180,4 +217,6 @@ TEST_CASE("mlp_loss says what does not fit") {
       },
       "mlp_loss: dtypes float16 of x and bfloat16 of a weight");
   refused([&] { mlp_loss(Tensor(), net.values, net.w); }, "mlp_loss");
+  refused([&] { mlp_loss(net.x, net.values, net.w, {}, Activation::Relu, full({1}, 2, kFloat32)); },
+          "mlp_loss: scale [1] of float32");
 }

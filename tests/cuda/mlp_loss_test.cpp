@@ -216,6 +216,9 @@ TEST_SUITE("cuda") {
     // Not all weights have room beside the tile.
     check_case({kFloat16, {128, 128, 128, 128, 128, 10}, 300, kRelu, true, true, kFloat16}, 4);
     check_case({kBFloat16, {128, 128, 128, 128, 128, 128}, 70, kGelu}, 5);
+    // The deepest; with an activation that needs its inputs, there is room for 32 rows alone.
+    check_case({kFloat16, std::vector<int64_t>(9, 128), 40, kGelu, true}, 9);
+    check_case({kFloat16, std::vector<int64_t>(9, 16), 40, kRelu}, 10);
     // No hidden layer.
     check_case({kFloat16, {20, 10}, 50, kRelu, true}, 6);
     check_case({kBFloat16, {128, 128}, 50}, 7);
@@ -265,7 +268,8 @@ TEST_SUITE("cuda") {
 
   TEST_CASE("a captured step of a FusedMLP is the eager step bit for bit, in few nodes") {
     const Tensor x = randn({300, 64}, kFloat16), y = randn({300, 16}, kFloat32);
-    const auto run = [&](bool captured, int& nodes) {
+    enum class How { InOps, Unknown, Known };  // the scale, in forward
+    const auto run = [&](bool captured, How how, int& nodes) {
       manual_seed(3);
       nn::FusedMLP model(64, 64, 4, 16);
       optim::AdamW optimizer(model->parameters(), optim::AdamWOptions(1e-3));
@@ -275,7 +279,13 @@ TEST_SUITE("cuda") {
         optimizer.zero_grad();
         {
           const amp::autocast region(kCUDA, kFloat16);
-          loss = model->loss(x, y);
+          if (how == How::InOps) {
+            Tensor h = model->linears[0]->forward(x);
+            for (size_t l = 1; l < 5; ++l) h = model->linears[l]->forward(relu(h));
+            loss = mse_loss(h, y);
+          } else {
+            loss = model->loss(x, y, how == How::Known ? scaler.factor() : Tensor());
+          }
         }
         scaler.scale(loss).backward();
         scaler.step(optimizer);
@@ -292,7 +302,9 @@ TEST_SUITE("cuda") {
         graph.replay();
         std::map<std::string, int> counts;
         for (const std::string& name : simt::launched_kernels()) ++counts[name];
-        std::cout << "FusedMLP 64-64-64-64-64-16: " << nodes << " nodes\n";
+        const char* const names[] = {"layers apart", "FusedMLP", "FusedMLP that knows the scale"};
+        std::cout << "64-64-64-64-64-16, " << names[static_cast<int>(how)] << ": " << nodes
+                  << " nodes\n";
         for (const auto& [name, n] : counts) std::cout << "  " << n << " " << name << '\n';
       } else {
         times(4, step);
@@ -302,13 +314,19 @@ TEST_SUITE("cuda") {
       for (Tensor& t : all) t = t.detach().clone();
       return all;
     };
-    int nodes = 0;
-    const TensorList eager = run(false, nodes), captured = run(true, nodes);
-    for (size_t i = 0; i < eager.size(); ++i) {
-      CAPTURE(i);
-      CHECK(testing::same_bits(eager[i], captured[i]));
+    int nodes = 0, none = 0, apart = 0;
+    run(true, How::InOps, apart);
+    const TensorList plain = run(false, How::Unknown, none);
+    for (const How how : {How::Unknown, How::Known}) {
+      const TensorList eager = run(false, how, none), captured = run(true, how, nodes);
+      for (size_t i = 0; i < eager.size(); ++i) {
+        CAPTURE(i);
+        CHECK(testing::same_bits(eager[i], captured[i]));
+        CHECK(testing::same_bits(eager[i], plain[i]));  // scales are powers of two
+      }
+      CHECK(nodes <= 17);
+      CHECK(2 * nodes < apart);
     }
-    CHECK(nodes <= 17);
   }
 #endif
 

@@ -92,7 +92,7 @@ TEST_CASE("a FusedMLP learns in float16 with a GradScaler") {
     Tensor loss;
     {
       const amp::autocast region(x.device().type(), kFloat16);
-      loss = model->loss(x, y);
+      loss = model->loss(x, y, scaler.factor());
     }
     scaler.scale(loss).backward();
     scaler.step(optimizer);
