@@ -136,25 +136,24 @@ struct Whole {
 void check_parameter(const Tensor& x, const char* what, const Tensor& t, const Shape& expected) {
   HALFTAPE_CHECK(t.device() == x.device(), "mlp_loss: x is on ", x.device(), ", a ", what, " on ",
                  t.device(), "; move one with .to(device)");
-  HALFTAPE_CHECK(t.dtype() == x.dtype() || (is_16bit(x.dtype()) && t.dtype() == kFloat32),
-                 "mlp_loss: dtypes ", x.dtype(), " of x and ", t.dtype(), " of a ", what,
-                 "; convert one with .to(dtype), or run under amp::autocast");
   HALFTAPE_CHECK(t.sizes() == expected, "mlp_loss: a ", what, " ", t.sizes(), " where ", expected,
                  " is expected");
 }
+/// Are these the dtypes that the backend's call is used with?
+bool read_as_they_are(const Tensor& x, const Tensor& t) {
+  return t.dtype() == x.dtype() || (is_16bit(x.dtype()) && t.dtype() == kFloat32);
+}
 
-/// Are the gradients to be computed in forward? Where they are asked for, and by parameters alone,
-/// in the dtype in which they are multiplied by what comes; and where 16 bits hold them.
+bool wants_grad(const Tensor& t) { return t.defined() && t.requires_grad(); }
+/// Are the gradients to be computed in forward? Where they are asked for by parameters alone, in
+/// the dtype in which they are multiplied by what comes; and where 16 bits hold them.
 bool at_once(const TensorList& inputs, const Tensor& scale) {
-  const auto wants = [](const Tensor& t) { return t.defined() && t.requires_grad(); };
-  if (!GradMode::is_enabled() || wants(inputs[0])) return false;
-  if (!scale.defined() && inputs[0].dtype() != kBFloat16) return false;
-  return std::any_of(inputs.begin(), inputs.end(), wants) &&
+  return !wants_grad(inputs[0]) && (scale.defined() || inputs[0].dtype() == kBFloat16) &&
          std::all_of(inputs.begin() + 1, inputs.end(),
-                     [&](const Tensor& t) { return !wants(t) || t.dtype() == kFloat32; });
+                     [](const Tensor& t) { return !wants_grad(t) || t.dtype() == kFloat32; });
 }
 Array fresh_gradient(const Tensor& t) {
-  return t.defined() && t.requires_grad() ? Array(t.sizes(), kFloat32, t.device()) : Array();
+  return wants_grad(t) ? Array(t.sizes(), kFloat32, t.device()) : Array();
 }
 
 }  // namespace
@@ -196,12 +195,8 @@ Tensor mlp_loss(const Tensor& x_in, const Tensor& target, const TensorList& weig
                                       : reshape(target, {count, outputs[x.dim() - 1]}));
 
   MlpLoss m{.x = h.array(), .target = t.array(), .weights = {}};
-  for (const Tensor& w : weights) m.weights.push_back(w.array());
-  if (!is_small(m) || target.requires_grad()) return in_ops(h, t, weights, biases, activation);
-
-  const PolicyScope plain(nullptr);
   TensorList inputs{h};
-  Whole whole{activation, Saved(h), Saved(t), {}, {}};
+  bool direct = !target.requires_grad();
   int64_t width = h.size(1);
   for (size_t l = 0; l < layers; ++l) {
     const Tensor w = weights[l], b = biases.empty() ? Tensor() : biases[l];
@@ -209,13 +204,26 @@ Tensor mlp_loss(const Tensor& x_in, const Tensor& target, const TensorList& weig
     check_parameter(h, "weight", w, {w.size(0), width});
     width = w.size(0);
     if (b.defined()) check_parameter(h, "bias", b, {width});
+    direct = direct && read_as_they_are(h, w) && (!b.defined() || read_as_they_are(h, b));
+    m.weights.push_back(w.array());
     m.biases.push_back(b.defined() ? b.array() : Array());
     inputs.push_back(w), inputs.push_back(b);
-    whole.weights.emplace_back(w);
-    whole.biases.push_back(b.defined() ? Saved(b) : Saved());
   }
+  if (!direct || !is_small(m)) return in_ops(h, t, weights, biases, activation);
+
+  const PolicyScope plain(nullptr);
   m.activation = op_of(activation);
   m.loss = Array({}, kFloat32, h.device());
+  if (!GradMode::is_enabled() || std::none_of(inputs.begin(), inputs.end(), wants_grad)) {
+    backend(h.device()).mlp_loss(m);
+    return Tensor(m.loss);
+  }
+  Whole whole{activation, Saved(h), Saved(t), {}, {}};
+  for (size_t l = 0; l < layers; ++l) {
+    const Tensor& b = inputs[bias_input(l)];
+    whole.weights.emplace_back(inputs[weight_input(l)]);
+    whole.biases.push_back(b.defined() ? Saved(b) : Saved());
+  }
   if (at_once(inputs, scale)) {
     for (size_t l = 0; l < layers; ++l) {
       m.dweights.push_back(fresh_gradient(inputs[weight_input(l)]));

@@ -153,8 +153,12 @@ TEST_CASE("mlp_loss takes batches of any rank, and adds to gradients that are th
   const Tensor once = net.w[0].grad().clone();
   deep.backward();
   CHECK(equal(net.w[0].grad(), once * 2));
-  NoGradGuard no_grad;
-  CHECK(!mlp_loss(net.x, net.values, net.w, net.b).requires_grad());
+  {
+    const NoGradGuard no_grad;
+    CHECK(!mlp_loss(net.x, net.values, net.w, net.b).requires_grad());
+  }
+  const InferenceMode inference;
+  CHECK(mlp_loss(net.x * 1, net.values, net.w, net.b).item<float>() == flat.item<float>());
 }
 
 TEST_CASE("an mlp_loss that knows its scale has its gradients in forward, times what comes") {
@@ -215,7 +219,7 @@ TEST_CASE("mlp_loss says what does not fit") {
       [&] {
         mlp_loss(net.x, net.values, {net.w[0].to(kBFloat16), net.w[1], net.w[2]});
       },
-      "mlp_loss: dtypes float16 of x and bfloat16 of a weight");
+      "mlp_loss: mlp: dtypes float16 and bfloat16");
   refused([&] { mlp_loss(Tensor(), net.values, net.w); }, "mlp_loss");
   refused([&] { mlp_loss(net.x, net.values, net.w, {}, Activation::Relu, full({1}, 2, kFloat32)); },
           "mlp_loss: scale [1] of float32");
