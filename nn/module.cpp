@@ -75,6 +75,10 @@ void copy_tensors(const OrderedDict<std::string, Tensor>& to,
 
 }  // namespace
 
+void detail::empty_holder() {
+  halftape::detail::fail("Accessing empty ModuleHolder, made from nullptr and not assigned since");
+}
+
 std::string detail::name_of(const std::type_info& type) {
   int failed = 0;
   const std::unique_ptr<char, decltype(&std::free)> name(

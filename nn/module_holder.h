@@ -5,12 +5,17 @@
 #include <type_traits>
 #include <utility>
 
-#include "halftape/core/check.h"
-
 namespace halftape::nn {
+
+namespace detail {
+[[noreturn]] void empty_holder();
+}
 
 /// A shared handle to a module that reads like the module: made by HALFTAPE_MODULE(Linear) from
 /// LinearImpl. Copies share the module; nullptr makes an empty one, whose every use throws.
+///
+/// The pointer forgets the type, which get() knows: programs that include all modules need no
+/// shared_ptr of each.
 template <class Contained>
 class ModuleHolder {
  public:
@@ -30,13 +35,10 @@ class ModuleHolder {
   bool is_empty() const { return !impl_; }
   Contained* operator->() const { return get(); }
   Contained& operator*() const { return *get(); }
-  const std::shared_ptr<Contained>& ptr() const {
-    get();
-    return impl_;
-  }
+  std::shared_ptr<Contained> ptr() const { return {impl_, get()}; }
   Contained* get() const {
-    HALFTAPE_CHECK(impl_, "Accessing empty ModuleHolder, made from nullptr and not assigned since");
-    return impl_.get();
+    if (!impl_) detail::empty_holder();
+    return static_cast<Contained*>(impl_.get());
   }
   /// forward() of the module.
   template <class... Args>
@@ -50,7 +52,7 @@ class ModuleHolder {
   }
 
  private:
-  std::shared_ptr<Contained> impl_;
+  std::shared_ptr<void> impl_;  // to a Contained
 };
 
 template <class Contained>
