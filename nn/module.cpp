@@ -7,6 +7,7 @@
 
 #include "halftape/autograd/grad_mode.h"
 #include "halftape/core/warn.h"
+#include "halftape/nn/cloneable.h"
 
 namespace halftape::nn {
 namespace {
@@ -181,6 +182,18 @@ void Module::clone_(const Module& other, const std::optional<Device>&) {
                          " cannot be copied into the one that reset() made; derive it from "
                          "nn::Cloneable<",
                          other.name(), ">");
+}
+
+std::shared_ptr<Module> CloneableModule::clone(const std::optional<Device>& device) const {
+  const std::shared_ptr<CloneableModule> copy(shallow_copy());
+  copy->unregister_all();
+  copy->reset();
+  copy->copy_registered(*this, device);
+  return copy;
+}
+void CloneableModule::clone_(const Module& other, const std::optional<Device>& device) {
+  HALFTAPE_CHECK(assign_from(*other.clone(device)), "clone: reset() registered a ", name(),
+                 " where the original has a ", other.name());
 }
 
 void Module::unregister_all() {

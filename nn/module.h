@@ -142,25 +142,6 @@ class Module : public std::enable_shared_from_this<Module> {
   /// Takes over copies of the other's tensors, clones of its submodules, and which parameters
   /// require grad. Throws unless the same names are registered.
   void copy_registered(const Module& other, const std::optional<Device>& device);
-  /// A copy that registers anew in its reset(), then with the original's values.
-  template <class Derived>
-  static std::shared_ptr<Derived> cloned(const Derived& original,
-                                         const std::optional<Device>& device) {
-    auto copy = std::make_shared<Derived>(original);
-    copy->unregister_all();
-    copy->reset();
-    copy->copy_registered(original, device);
-    return copy;
-  }
-  template <class Derived>
-  static void become_clone(Derived& module, const Module& other,
-                           const std::optional<Device>& device) {
-    const auto copy = std::dynamic_pointer_cast<Derived>(other.clone(device));
-    HALFTAPE_CHECK(copy, "clone: reset() registered a ", module.name(),
-                   " where the original has a ", other.name());
-    module = *copy;
-  }
-
   OrderedDict<std::string, Tensor> parameters_{"Parameter"};
   OrderedDict<std::string, Tensor> buffers_{"Buffer"};
   OrderedDict<std::string, std::shared_ptr<Module>> children_{"Submodule"};

@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "halftape/nn/module.h"
+#include "halftape/nn/cloneable.h"
 
 namespace halftape::nn::utils {
 
@@ -56,17 +56,21 @@ class WeightNormImpl<M, R(Args...)> : public M {
         "weight", normalized_weight(weight_v, weight_g, dim_).detach(), weight_v.requires_grad());
     return std::make_shared<M>(static_cast<const M&>(plain));
   }
-  std::shared_ptr<Module> clone(const std::optional<Device>& device = {}) const override {
-    return Module::cloned(*this, device);
-  }
 
   Tensor weight_g;  // lengths
   Tensor weight_v;  // directions, of the shape of the weight
 
- private:
-  void clone_(const Module& other, const std::optional<Device>& device) override {
-    Module::become_clone(*this, other, device);
+ protected:
+  CloneableModule* shallow_copy() const override {
+    return new WeightNormImpl(*this);  // NOLINT: clone() owns it
   }
+  bool assign_from(const Module& other) override {
+    const auto* same = dynamic_cast<const WeightNormImpl*>(&other);
+    if (same) *this = *same;
+    return same;
+  }
+
+ private:
   void split() {
     const Tensor w = this->weight.detach();
     const bool trains = this->weight.requires_grad();
