@@ -1,6 +1,10 @@
 #include "halftape/optim/worker.h"
 
 #include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
 #include <utility>
 
 namespace halftape::optim {
@@ -12,6 +16,14 @@ MeetingHook set_meeting_hook(MeetingHook hook) { return meeting_hook.exchange(ho
 void detail::meet(Meeting point) {
   if (const MeetingHook hook = meeting_hook.load(std::memory_order_acquire)) hook(point);
 }
+
+struct Fence::State {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool raised = false;
+};
+
+Fence::Fence() : state_(std::make_shared<State>()) {}
 
 void Fence::raise() const {
   {
@@ -31,47 +43,62 @@ bool Fence::raised() const {
   return state_->raised;
 }
 
+struct Worker::State {
+  State() : thread([this] { serve(); }) {}
+  void serve();
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::function<void()> task;  // empty: idle
+  std::exception_ptr error;
+  bool stopping = false;
+  std::thread thread;  // last: it uses the others from its first moment
+};
+
+Worker::Worker() : state_(std::make_unique<State>()) {}
+
 Worker::~Worker() {
   {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
+    const std::lock_guard lock(state_->mutex);
+    state_->stopping = true;
   }
-  changed_.notify_all();
-  thread_.join();
+  state_->changed.notify_all();
+  state_->thread.join();
 }
 
 void Worker::wait() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return !task_; });
-  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+  State& s = *state_;
+  std::unique_lock lock(s.mutex);
+  s.changed.wait(lock, [&] { return !s.task; });
+  if (s.error) std::rethrow_exception(std::exchange(s.error, nullptr));
 }
 
 void Worker::start(std::function<void()> task) {
   wait();
   {
-    const std::lock_guard lock(mutex_);
-    task_ = std::move(task);
+    const std::lock_guard lock(state_->mutex);
+    state_->task = std::move(task);
   }
-  changed_.notify_all();
+  state_->changed.notify_all();
 }
 
-void Worker::serve() {
-  std::unique_lock lock(mutex_);
+void Worker::State::serve() {
+  std::unique_lock lock(mutex);
   for (;;) {
-    changed_.wait(lock, [&] { return stopping_ || task_; });
-    if (!task_) return;
-    std::exception_ptr error;
+    changed.wait(lock, [&] { return stopping || task; });
+    if (!task) return;
+    std::exception_ptr thrown;
     lock.unlock();
     try {
-      task_();
+      task();
     } catch (...) {
-      error = std::current_exception();
+      thrown = std::current_exception();
     }
     lock.lock();
     // The task's captures go before anybody hears that it is done.
-    task_ = nullptr;
-    error_ = error;
-    changed_.notify_all();
+    task = nullptr;
+    error = thrown;
+    changed.notify_all();
   }
 }
 

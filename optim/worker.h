@@ -2,37 +2,29 @@
 // is the seam for a device: there a stream takes the worker's place and an event the fence's, and
 // nothing above this file changes.
 #pragma once
-#include <condition_variable>
 #include <cstdint>
-#include <exception>
 #include <functional>
 #include <memory>
-#include <mutex>
-#include <thread>
 
 namespace halftape::optim {
 
 /// Raised once, waited for by any number of threads. Copies are the same fence.
 class Fence {
  public:
-  Fence() : state_(std::make_shared<State>()) {}
+  Fence();
   void raise() const;
   void wait() const;
   bool raised() const;
 
  private:
-  struct State {
-    std::mutex mutex;
-    std::condition_variable changed;
-    bool raised = false;
-  };
+  struct State;
   std::shared_ptr<State> state_;
 };
 
 /// Runs one task while its owner goes on.
 class Worker {
  public:
-  Worker() : thread_([this] { serve(); }) {}
+  Worker();
   /// Waits for the task in hand. Its owner asks before, with wait(), what it threw.
   ~Worker();
   Worker(const Worker&) = delete;
@@ -44,14 +36,8 @@ class Worker {
   void start(std::function<void()> task);
 
  private:
-  void serve();
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::function<void()> task_;  // empty: idle
-  std::exception_ptr error_;
-  bool stopping_ = false;
-  std::thread thread_;  // last: it uses the others from its first moment
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 /// Where the two threads of an asynchronous step wait for each other or pass something on.

@@ -13,7 +13,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -80,7 +79,7 @@ class DataLoaderBase {
     over_ = true;
     shuttle_.drain();
     for (size_t i = 0; i < threads_.size(); ++i) shuttle_.push_job({});
-    for (std::thread& thread : threads_) thread.join();
+    threads_.join();
   }
 
   const FullDataLoaderOptions& options() const noexcept { return options_; }
@@ -102,7 +101,7 @@ class DataLoaderBase {
     if constexpr (std::is_copy_constructible_v<Dataset>) {
       try {
         for (size_t i = 0; i < options_.workers; ++i)
-          threads_.emplace_back(
+          threads_.start(
               [this, dataset = Dataset(std::as_const(dataset_))]() mutable { work(dataset); });
       } catch (...) {
         join();
@@ -242,7 +241,7 @@ class DataLoaderBase {
   std::weak_ptr<detail::Cursor<Batch>> cursor_;  // of the latest begin()
   std::shared_ptr<bool> alive_ = std::make_shared<bool>();
   detail::DataShuttle<Job, Result> shuttle_;
-  std::vector<std::thread> threads_;
+  detail::Threads threads_;
 };
 
 /// A loader whose sampler says what comes next.

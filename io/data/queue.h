@@ -1,10 +1,10 @@
 // How a loader and its workers pass on jobs and results, and how results get back into order.
 #pragma once
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -14,27 +14,53 @@
 
 namespace halftape::data::detail {
 
+/// A lock, and the means to wait under it until another thread has changed what it guards.
+class Gate {
+ public:
+  Gate();
+  ~Gate();
+  void lock();
+  void unlock();
+  void notify_one();
+  /// Gives the lock back while it waits until ready(). False when that is not so in time.
+  bool wait(const std::function<bool()>& ready, std::optional<std::chrono::milliseconds> timeout);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// The threads of a loader.
+class Threads {
+ public:
+  Threads();
+  ~Threads();
+  void start(std::function<void()> work);
+  void join();
+  size_t size() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
 /// First in, first out, for several threads.
 template <class T>
 class Queue {
  public:
   void push(T value) {
     {
-      const std::lock_guard lock(mutex_);
+      const std::lock_guard lock(gate_);
       values_.push_back(std::move(value));
     }
-    filled_.notify_one();
+    gate_.notify_one();
   }
   /// Waits for a value; with a timeout, throws Error when none has come by then.
   T pop(std::optional<std::chrono::milliseconds> timeout = {}) {
-    std::unique_lock lock(mutex_);
-    const auto ready = [this] { return !values_.empty(); };
-    if (!timeout)
-      filled_.wait(lock, ready);
-    else
-      HALFTAPE_CHECK(filled_.wait_for(lock, *timeout, ready),
-                     "Timeout in DataLoader queue while waiting for next batch (timeout was ",
-                     timeout->count(), " ms)");
+    const std::lock_guard lock(gate_);
+    HALFTAPE_CHECK(gate_.wait([this] { return !values_.empty(); }, timeout),
+                   "Timeout in DataLoader queue while waiting for next batch (timeout was ",
+                   timeout->count(), " ms)");
     T value = std::move(values_.front());
     values_.pop_front();
     return value;
@@ -42,15 +68,14 @@ class Queue {
   /// Throws away what nobody has popped, and says how much it was.
   size_t clear() {
     std::deque<T> dropped;  // destroyed after the lock is given back
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(gate_);
     dropped.swap(values_);
     return dropped.size();
   }
 
  private:
   std::deque<T> values_;
-  std::mutex mutex_;
-  std::condition_variable filled_;
+  Gate gate_;
 };
 
 /// Jobs one way and results the other. Workers pop jobs and push results; the other calls are one
