@@ -40,6 +40,10 @@ Array sum(const Tensor& p, const AdagradOptions& o, ParamState& state) {
 }
 }  // namespace
 
+std::unique_ptr<OptimizerOptions> AdagradOptions::clone() const {
+  return std::make_unique<AdagradOptions>(*this);
+}
+
 Adagrad::Adagrad(const std::vector<OptimizerParamGroup>& groups, const AdagradOptions& defaults)
     : Optimizer(groups, defaults.clone()) {
   for (const OptimizerParamGroup& group : param_groups()) {

@@ -9,9 +9,7 @@ namespace halftape::optim {
 class AdagradOptions : public OptimizerOptions {
  public:
   explicit AdagradOptions(double lr = 1e-2) : lr_(lr) {}
-  std::unique_ptr<OptimizerOptions> clone() const override {
-    return std::make_unique<AdagradOptions>(*this);
-  }
+  std::unique_ptr<OptimizerOptions> clone() const override;
   double get_lr() const override { return lr_; }
   void set_lr(double lr) override { lr_ = lr; }
   void validate() const override;

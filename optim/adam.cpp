@@ -7,6 +7,13 @@
 
 namespace halftape::optim {
 
+std::unique_ptr<OptimizerOptions> AdamOptions::clone() const {
+  return std::make_unique<AdamOptions>(*this);
+}
+std::unique_ptr<OptimizerOptions> AdamWOptions::clone() const {
+  return std::make_unique<AdamWOptions>(*this);
+}
+
 void AdamOptions::validate() const {
   constexpr double inf = std::numeric_limits<double>::infinity();
   check_option("Adam", "lr", lr(), 0, inf);

@@ -11,9 +11,7 @@ namespace halftape::optim {
 class AdamOptions : public OptimizerOptions {
  public:
   AdamOptions(double lr = 1e-3) : lr_(lr) {}  // NOLINT: as LibTorch
-  std::unique_ptr<OptimizerOptions> clone() const override {
-    return std::make_unique<AdamOptions>(*this);
-  }
+  std::unique_ptr<OptimizerOptions> clone() const override;
   double get_lr() const override { return lr_; }
   void set_lr(double lr) override { lr_ = lr; }
   void validate() const override;
@@ -35,9 +33,7 @@ class AdamWOptions : public AdamOptions {
  public:
   AdamWOptions(double lr = 1e-3) : AdamOptions(lr) { weight_decay(1e-2); }  // NOLINT: as LibTorch
   AdamWOptions(const AdamOptions& set) : AdamOptions(set) {}  // NOLINT: AdamWOptions(1e-3).eps(…)
-  std::unique_ptr<OptimizerOptions> clone() const override {
-    return std::make_unique<AdamWOptions>(*this);
-  }
+  std::unique_ptr<OptimizerOptions> clone() const override;
 };
 
 /// Kingma & Ba 2014, arXiv:1412.6980; amsgrad: Reddi et al. 2018.

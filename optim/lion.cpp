@@ -7,6 +7,10 @@
 
 namespace halftape::optim {
 
+std::unique_ptr<OptimizerOptions> LionOptions::clone() const {
+  return std::make_unique<LionOptions>(*this);
+}
+
 void LionOptions::validate() const {
   constexpr double inf = std::numeric_limits<double>::infinity();
   check_option("Lion", "Invalid learning rate:", lr(), 0, inf);

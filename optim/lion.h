@@ -12,9 +12,7 @@ namespace halftape::optim {
 class LionOptions : public OptimizerOptions {
  public:
   explicit LionOptions(double lr = 1e-4) : lr_(lr) {}
-  std::unique_ptr<OptimizerOptions> clone() const override {
-    return std::make_unique<LionOptions>(*this);
-  }
+  std::unique_ptr<OptimizerOptions> clone() const override;
   double get_lr() const override { return lr_; }
   void set_lr(double lr) override { lr_ = lr; }
   void validate() const override;

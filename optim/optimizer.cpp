@@ -14,6 +14,18 @@
 
 namespace halftape::optim {
 
+OptimizerParamGroup::OptimizerParamGroup(std::vector<Tensor> params) : params_(std::move(params)) {}
+OptimizerParamGroup::OptimizerParamGroup(std::vector<Tensor> params,
+                                         std::unique_ptr<OptimizerOptions> options)
+    : params_(std::move(params)), options_(std::move(options)) {}
+OptimizerParamGroup::OptimizerParamGroup(const OrderedDict<std::string, Tensor>& params,
+                                         std::unique_ptr<OptimizerOptions> options)
+    : params_(params.values()), names_(params.keys()), options_(std::move(options)) {}
+OptimizerParamGroup::~OptimizerParamGroup() = default;
+OptimizerParamGroup::OptimizerParamGroup(OptimizerParamGroup&&) noexcept = default;
+void OptimizerParamGroup::set_options(std::unique_ptr<OptimizerOptions> options) {
+  options_ = std::move(options);
+}
 OptimizerParamGroup::OptimizerParamGroup(const OptimizerParamGroup& other)
     : initial_lr(other.initial_lr),
       params_(other.params_),
@@ -48,6 +60,8 @@ Optimizer::Optimizer(const std::vector<OptimizerParamGroup>& groups,
   HALFTAPE_CHECK(!groups.empty(), "optimizer: no parameters were given, nor a group for them");
   for (const OptimizerParamGroup& group : groups) add_param_group(group);
 }
+
+Optimizer::~Optimizer() = default;
 
 void Optimizer::add_param_group(const OptimizerParamGroup& group) {
   OptimizerParamGroup added(group);

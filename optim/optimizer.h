@@ -18,22 +18,20 @@ namespace halftape::optim {
 /// Parameters that share options.
 class OptimizerParamGroup {
  public:
-  OptimizerParamGroup(std::vector<Tensor> params)
-      : params_(std::move(params)) {}  // NOLINT: as LibTorch
-  OptimizerParamGroup(std::vector<Tensor> params, std::unique_ptr<OptimizerOptions> options)
-      : params_(std::move(params)), options_(std::move(options)) {}
+  OptimizerParamGroup(std::vector<Tensor> params);  // NOLINT: as LibTorch
+  OptimizerParamGroup(std::vector<Tensor> params, std::unique_ptr<OptimizerOptions> options);
   /// Under names, so that the state can be saved by them: AdamW({model->named_parameters()}, …).
   OptimizerParamGroup(const OrderedDict<std::string, Tensor>& params,  // NOLINT: as the one above
-                      std::unique_ptr<OptimizerOptions> options = nullptr)
-      : params_(params.values()), names_(params.keys()), options_(std::move(options)) {}
+                      std::unique_ptr<OptimizerOptions> options = nullptr);
+  ~OptimizerParamGroup();
   OptimizerParamGroup(const OptimizerParamGroup& other);
-  OptimizerParamGroup(OptimizerParamGroup&&) = default;
+  OptimizerParamGroup(OptimizerParamGroup&&) noexcept;
   OptimizerParamGroup& operator=(OptimizerParamGroup other);
 
   bool has_options() const { return options_ != nullptr; }
   OptimizerOptions& options() { return *options_; }
   const OptimizerOptions& options() const { return *options_; }
-  void set_options(std::unique_ptr<OptimizerOptions> options) { options_ = std::move(options); }
+  void set_options(std::unique_ptr<OptimizerOptions> options);
   std::vector<Tensor>& params() { return params_; }
   const std::vector<Tensor>& params() const { return params_; }
   /// Of params(), in their order; empty where none were given.
@@ -82,7 +80,7 @@ class Optimizer {
 
   Optimizer(const std::vector<OptimizerParamGroup>& groups,
             std::unique_ptr<OptimizerOptions> defaults);
-  virtual ~Optimizer() = default;
+  virtual ~Optimizer();
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 

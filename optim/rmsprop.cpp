@@ -7,6 +7,10 @@
 
 namespace halftape::optim {
 
+std::unique_ptr<OptimizerOptions> RMSpropOptions::clone() const {
+  return std::make_unique<RMSpropOptions>(*this);
+}
+
 void RMSpropOptions::validate() const {
   constexpr double inf = std::numeric_limits<double>::infinity();
   check_option("RMSprop", "Invalid learning rate:", lr(), 0, inf);

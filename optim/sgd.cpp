@@ -7,6 +7,10 @@
 
 namespace halftape::optim {
 
+std::unique_ptr<OptimizerOptions> SGDOptions::clone() const {
+  return std::make_unique<SGDOptions>(*this);
+}
+
 void SGDOptions::validate() const {
   constexpr double inf = std::numeric_limits<double>::infinity();
   check_option("SGD", "lr", lr(), 0, inf);

@@ -9,9 +9,7 @@ namespace halftape::optim {
 class SGDOptions : public OptimizerOptions {
  public:
   SGDOptions(double lr = 1e-3) : lr_(lr) {}  // NOLINT: as LibTorch
-  std::unique_ptr<OptimizerOptions> clone() const override {
-    return std::make_unique<SGDOptions>(*this);
-  }
+  std::unique_ptr<OptimizerOptions> clone() const override;
   double get_lr() const override { return lr_; }
   void set_lr(double lr) override { lr_ = lr; }
   void validate() const override;

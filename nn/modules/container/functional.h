@@ -29,8 +29,7 @@ class Functional : public ModuleHolder<FunctionalImpl> {
  public:
   using ModuleHolder<FunctionalImpl>::ModuleHolder;
   /// Says which is meant where a name has several functions.
-  Functional(Tensor (*function)(const Tensor&))  // NOLINT: as LibTorch
-      : ModuleHolder(FunctionalImpl::Function(function)) {}
+  Functional(Tensor (*function)(const Tensor&));  // NOLINT: as LibTorch
 };
 
 }  // namespace halftape::nn

@@ -49,6 +49,10 @@ SequentialImpl::SequentialImpl(const OrderedDict<std::string, AnyModule>& named)
   for (const auto& part : named) insert(part.key(), part.value());
 }
 
+Sequential::Sequential() = default;
+Sequential::Sequential(std::initializer_list<NamedAnyModule> named)
+    : ModuleHolder(std::make_shared<SequentialImpl>(named)) {}
+
 void SequentialImpl::insert(const std::string& name, AnyModule part) {
   register_module(name, part.ptr());
   parts_.push_back(std::move(part));

@@ -99,9 +99,8 @@ class Sequential : public ModuleHolder<SequentialImpl> {
  public:
   using ModuleHolder<SequentialImpl>::ModuleHolder;
   using Impl = SequentialImpl;
-  Sequential() = default;
-  Sequential(std::initializer_list<NamedAnyModule> named)
-      : ModuleHolder(std::make_shared<SequentialImpl>(named)) {}
+  Sequential();
+  Sequential(std::initializer_list<NamedAnyModule> named);
 };
 
 }  // namespace halftape::nn
