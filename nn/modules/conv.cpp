@@ -102,6 +102,11 @@ Tensor convolved_back(const Tensor& x, const Tensor& weight,
 
 template <size_t D>
 ConvImpl<D>::ConvImpl(const ConvOptions<D>& o) : options(o) {
+  ConvImpl::reset();
+}
+template <size_t D>
+void ConvImpl<D>::reset() {
+  const auto& o = options;
   check_options("Conv", o);
   if (const auto* rule = std::get_if<PaddingRule>(&o.padding()))
     HALFTAPE_CHECK(*rule != kSame || *o.stride() == *ExpandingArray<D>(1),
@@ -132,6 +137,11 @@ void ConvImpl<D>::pretty_print(std::ostream& out) const {
 
 template <size_t D>
 ConvTransposeImpl<D>::ConvTransposeImpl(const ConvTransposeOptions<D>& o) : options(o) {
+  ConvTransposeImpl::reset();
+}
+template <size_t D>
+void ConvTransposeImpl<D>::reset() {
+  const auto& o = options;
   check_options("ConvTranspose", o);
   HALFTAPE_CHECK(o.padding_mode() == kZeros, "ConvTranspose: padding_mode ",
                  name_of(o.padding_mode()), "; only kZeros is possible");

@@ -1,8 +1,8 @@
 // Convolutions as modules.
 #pragma once
 #include "halftape/nn/any_module.h"
+#include "halftape/nn/cloneable.h"
 #include "halftape/nn/functional/conv.h"
-#include "halftape/nn/module.h"
 
 namespace halftape::nn {
 
@@ -10,11 +10,12 @@ namespace halftape::nn {
 /// start in U(−b, b) with b = 1/√(in/groups · elements of the kernel). Throws unless groups divide
 /// both channels.
 template <size_t D>
-class ConvImpl : public Module {
+class ConvImpl : public CloneableModule {
  public:
   ConvImpl(int64_t in_channels, int64_t out_channels, ExpandingArray<D> kernel_size)
       : ConvImpl(ConvOptions<D>(in_channels, out_channels, kernel_size)) {}
   explicit ConvImpl(const ConvOptions<D>& options);
+  void reset() override;
   void reset_parameters();
   Tensor forward(const Tensor& x) const;
   void pretty_print(std::ostream& out) const override;
@@ -24,14 +25,17 @@ class ConvImpl : public Module {
   Tensor bias;  // undefined without bias
 };
 
-class Conv1dImpl : public ConvImpl<1> {
-  using ConvImpl<1>::ConvImpl;
+class Conv1dImpl : public Cloneable<Conv1dImpl, ConvImpl<1>> {
+ public:
+  using Cloneable::Cloneable;
 };
-class Conv2dImpl : public ConvImpl<2> {
-  using ConvImpl<2>::ConvImpl;
+class Conv2dImpl : public Cloneable<Conv2dImpl, ConvImpl<2>> {
+ public:
+  using Cloneable::Cloneable;
 };
-class Conv3dImpl : public ConvImpl<3> {
-  using ConvImpl<3>::ConvImpl;
+class Conv3dImpl : public Cloneable<Conv3dImpl, ConvImpl<3>> {
+ public:
+  using Cloneable::Cloneable;
 };
 HALFTAPE_MODULE(Conv1d);
 HALFTAPE_MODULE(Conv2d);
@@ -41,11 +45,12 @@ HALFTAPE_MODULE(Conv3d);
 /// U(−b, b) with b = 1/√(out/groups · elements of the kernel). `output_size`, lengths or all sizes,
 /// chooses between those that a convolution would map to x's, in the place of output_padding.
 template <size_t D>
-class ConvTransposeImpl : public Module {
+class ConvTransposeImpl : public CloneableModule {
  public:
   ConvTransposeImpl(int64_t in_channels, int64_t out_channels, ExpandingArray<D> kernel_size)
       : ConvTransposeImpl(ConvTransposeOptions<D>(in_channels, out_channels, kernel_size)) {}
   explicit ConvTransposeImpl(const ConvTransposeOptions<D>& options);
+  void reset() override;
   void reset_parameters();
   Tensor forward(const Tensor& x, const std::optional<Dims>& output_size = {}) const;
   void pretty_print(std::ostream& out) const override;
@@ -56,14 +61,17 @@ class ConvTransposeImpl : public Module {
   Tensor bias;  // undefined without bias
 };
 
-class ConvTranspose1dImpl : public ConvTransposeImpl<1> {
-  using ConvTransposeImpl<1>::ConvTransposeImpl;
+class ConvTranspose1dImpl : public Cloneable<ConvTranspose1dImpl, ConvTransposeImpl<1>> {
+ public:
+  using Cloneable::Cloneable;
 };
-class ConvTranspose2dImpl : public ConvTransposeImpl<2> {
-  using ConvTransposeImpl<2>::ConvTransposeImpl;
+class ConvTranspose2dImpl : public Cloneable<ConvTranspose2dImpl, ConvTransposeImpl<2>> {
+ public:
+  using Cloneable::Cloneable;
 };
-class ConvTranspose3dImpl : public ConvTransposeImpl<3> {
-  using ConvTransposeImpl<3>::ConvTransposeImpl;
+class ConvTranspose3dImpl : public Cloneable<ConvTranspose3dImpl, ConvTransposeImpl<3>> {
+ public:
+  using Cloneable::Cloneable;
 };
 HALFTAPE_MODULE(ConvTranspose1d);
 HALFTAPE_MODULE(ConvTranspose2d);

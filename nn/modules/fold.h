@@ -1,12 +1,12 @@
 // Windows of images as columns and back, as modules.
 #pragma once
+#include "halftape/nn/cloneable.h"
 #include "halftape/nn/functional/fold.h"
-#include "halftape/nn/module.h"
 
 namespace halftape::nn {
 
 /// Columns (N, C·kernel, windows) added up to images (N, C, height, width).
-class FoldImpl : public Module {
+class FoldImpl : public Cloneable<FoldImpl> {
  public:
   FoldImpl(ExpandingArray<2> output_size, ExpandingArray<2> kernel_size)
       : FoldImpl(FoldOptions(output_size, kernel_size)) {}
@@ -18,7 +18,7 @@ class FoldImpl : public Module {
 HALFTAPE_MODULE(Fold);
 
 /// The windows of images (N, C, height, width) as columns (N, C·kernel, windows).
-class UnfoldImpl : public Module {
+class UnfoldImpl : public Cloneable<UnfoldImpl> {
  public:
   UnfoldImpl(ExpandingArray<2> kernel_size) : UnfoldImpl(UnfoldOptions(kernel_size)) {}  // NOLINT
   explicit UnfoldImpl(const UnfoldOptions& o) : options(o) {}

@@ -1,6 +1,12 @@
 #include "halftape/nn/modules/loss.h"
 
 namespace halftape::nn {
+
+Tensor detail::own_buffer(Module& module, const char* name, const Tensor& values) {
+  // Not the handle that was given: what a clone or to() does with it is the module's affair.
+  return module.register_buffer(name, values.defined() ? values.detach() : Tensor());
+}
+
 namespace {
 
 constexpr const char* name_of(Reduction reduction) {

@@ -5,177 +5,219 @@
 
 namespace halftape::nn {
 
-/// A module around a loss function of two tensors and its options.
-template <class Options, Tensor (*function)(const Tensor&, const Tensor&, const Options&)>
-class LossModule : public Cloneable<LossModule<Options, function>> {
+namespace detail {
+/// Registers a buffer of the tensor's values, if it has any, and gives it back.
+Tensor own_buffer(Module& module, const char* name, const Tensor& values);
+
+/// What all losses have in common: the options, whose weights are buffers.
+template <class Options>
+class LossModule : public CloneableModule {
  public:
-  explicit LossModule(Options o = {}) : options(std::move(o)) {}
-  Tensor forward(const Tensor& input, const Tensor& target) const {
-    return function(input, target, options);
+  explicit LossModule(Options o = {}) : options(std::move(o)) { LossModule::reset(); }
+  void reset() override {
+    if constexpr (requires(Options o) { o.weight(); })
+      options.weight(own_buffer(*this, "weight", options.weight()));
+    if constexpr (requires(Options o) { o.pos_weight(); })
+      options.pos_weight(own_buffer(*this, "pos_weight", options.pos_weight()));
   }
   Options options;
+};
+}  // namespace detail
+
+/// A module around a loss function of two tensors and its options. Where the options have a weight
+/// or a pos_weight, it is a buffer of that name.
+template <class Options, Tensor (*function)(const Tensor&, const Tensor&, const Options&)>
+class LossModule : public detail::LossModule<Options> {
+ public:
+  using detail::LossModule<Options>::LossModule;
+  Tensor forward(const Tensor& input, const Tensor& target) const {
+    return function(input, target, this->options);
+  }
 };
 
 /// The same of three.
 template <class Options,
           Tensor (*function)(const Tensor&, const Tensor&, const Tensor&, const Options&)>
-class LossModule3 : public Module {
+class LossModule3 : public detail::LossModule<Options> {
  public:
-  explicit LossModule3(Options o = {}) : options(std::move(o)) {}
+  using detail::LossModule<Options>::LossModule;
   Tensor forward(const Tensor& a, const Tensor& b, const Tensor& c) const {
-    return function(a, b, c, options);
+    return function(a, b, c, this->options);
   }
-  Options options;
 };
 
 class CrossEntropyLossImpl
-    : public LossModule<CrossEntropyLossOptions, &functional::cross_entropy> {
+    : public Cloneable<CrossEntropyLossImpl,
+                       LossModule<CrossEntropyLossOptions, &functional::cross_entropy>> {
  public:
-  using LossModule::LossModule;
+  using Cloneable::Cloneable;
   void pretty_print(std::ostream& out) const override;
 };
 HALFTAPE_MODULE(CrossEntropyLoss);
 
-class NLLLossImpl : public LossModule<NLLLossOptions, &functional::nll_loss> {
+class NLLLossImpl
+    : public Cloneable<NLLLossImpl, LossModule<NLLLossOptions, &functional::nll_loss>> {
  public:
-  using LossModule::LossModule;
+  using Cloneable::Cloneable;
   void pretty_print(std::ostream& out) const override;
 };
 HALFTAPE_MODULE(NLLLoss);
 
-class MSELossImpl : public LossModule<MSELossOptions, &functional::mse_loss> {
+class MSELossImpl
+    : public Cloneable<MSELossImpl, LossModule<MSELossOptions, &functional::mse_loss>> {
  public:
-  using LossModule::LossModule;
+  using Cloneable::Cloneable;
   void pretty_print(std::ostream& out) const override;
 };
 HALFTAPE_MODULE(MSELoss);
 
-class L1LossImpl : public LossModule<L1LossOptions, &functional::l1_loss> {
+class L1LossImpl : public Cloneable<L1LossImpl, LossModule<L1LossOptions, &functional::l1_loss>> {
  public:
-  using LossModule::LossModule;
+  using Cloneable::Cloneable;
   void pretty_print(std::ostream& out) const override;
 };
 HALFTAPE_MODULE(L1Loss);
 
-class SmoothL1LossImpl : public LossModule<SmoothL1LossOptions, &functional::smooth_l1_loss> {
+class SmoothL1LossImpl
+    : public Cloneable<SmoothL1LossImpl,
+                       LossModule<SmoothL1LossOptions, &functional::smooth_l1_loss>> {
  public:
-  using LossModule::LossModule;
+  using Cloneable::Cloneable;
   void pretty_print(std::ostream& out) const override;
 };
 HALFTAPE_MODULE(SmoothL1Loss);
 
-class HuberLossImpl : public LossModule<HuberLossOptions, &functional::huber_loss> {
+class HuberLossImpl
+    : public Cloneable<HuberLossImpl, LossModule<HuberLossOptions, &functional::huber_loss>> {
  public:
-  using LossModule::LossModule;
+  using Cloneable::Cloneable;
   void pretty_print(std::ostream& out) const override;
 };
 HALFTAPE_MODULE(HuberLoss);
 
-class KLDivLossImpl : public LossModule<KLDivLossOptions, &functional::kl_div> {
+class KLDivLossImpl
+    : public Cloneable<KLDivLossImpl, LossModule<KLDivLossOptions, &functional::kl_div>> {
  public:
-  using LossModule::LossModule;
+  using Cloneable::Cloneable;
   void pretty_print(std::ostream& out) const override;
 };
 HALFTAPE_MODULE(KLDivLoss);
 
-class PoissonNLLLossImpl : public LossModule<PoissonNLLLossOptions, &functional::poisson_nll_loss> {
+class PoissonNLLLossImpl
+    : public Cloneable<PoissonNLLLossImpl,
+                       LossModule<PoissonNLLLossOptions, &functional::poisson_nll_loss>> {
  public:
-  using LossModule::LossModule;
+  using Cloneable::Cloneable;
   void pretty_print(std::ostream& out) const override;
 };
 HALFTAPE_MODULE(PoissonNLLLoss);
 
 class GaussianNLLLossImpl
-    : public LossModule3<GaussianNLLLossOptions, &functional::gaussian_nll_loss> {
+    : public Cloneable<GaussianNLLLossImpl,
+                       LossModule3<GaussianNLLLossOptions, &functional::gaussian_nll_loss>> {
  public:
-  using LossModule3::LossModule3;
+  using Cloneable::Cloneable;
   void pretty_print(std::ostream& out) const override;
 };
 HALFTAPE_MODULE(GaussianNLLLoss);
 
-class BCELossImpl : public LossModule<BCELossOptions, &functional::binary_cross_entropy> {
+class BCELossImpl
+    : public Cloneable<BCELossImpl, LossModule<BCELossOptions, &functional::binary_cross_entropy>> {
  public:
-  using LossModule::LossModule;
+  using Cloneable::Cloneable;
   void pretty_print(std::ostream& out) const override;
 };
 HALFTAPE_MODULE(BCELoss);
 
 class BCEWithLogitsLossImpl
-    : public LossModule<BCEWithLogitsLossOptions, &functional::binary_cross_entropy_with_logits> {
+    : public Cloneable<
+          BCEWithLogitsLossImpl,
+          LossModule<BCEWithLogitsLossOptions, &functional::binary_cross_entropy_with_logits>> {
  public:
-  using LossModule::LossModule;
+  using Cloneable::Cloneable;
   void pretty_print(std::ostream& out) const override;
 };
 HALFTAPE_MODULE(BCEWithLogitsLoss);
 
 class HingeEmbeddingLossImpl
-    : public LossModule<HingeEmbeddingLossOptions, &functional::hinge_embedding_loss> {
+    : public Cloneable<HingeEmbeddingLossImpl,
+                       LossModule<HingeEmbeddingLossOptions, &functional::hinge_embedding_loss>> {
  public:
-  using LossModule::LossModule;
+  using Cloneable::Cloneable;
   void pretty_print(std::ostream& out) const override;
 };
 HALFTAPE_MODULE(HingeEmbeddingLoss);
 
-class SoftMarginLossImpl : public LossModule<SoftMarginLossOptions, &functional::soft_margin_loss> {
+class SoftMarginLossImpl
+    : public Cloneable<SoftMarginLossImpl,
+                       LossModule<SoftMarginLossOptions, &functional::soft_margin_loss>> {
  public:
-  using LossModule::LossModule;
+  using Cloneable::Cloneable;
   void pretty_print(std::ostream& out) const override;
 };
 HALFTAPE_MODULE(SoftMarginLoss);
 
 class MarginRankingLossImpl
-    : public LossModule3<MarginRankingLossOptions, &functional::margin_ranking_loss> {
+    : public Cloneable<MarginRankingLossImpl,
+                       LossModule3<MarginRankingLossOptions, &functional::margin_ranking_loss>> {
  public:
-  using LossModule3::LossModule3;
+  using Cloneable::Cloneable;
   void pretty_print(std::ostream& out) const override;
 };
 HALFTAPE_MODULE(MarginRankingLoss);
 
 class CosineEmbeddingLossImpl
-    : public LossModule3<CosineEmbeddingLossOptions, &functional::cosine_embedding_loss> {
+    : public Cloneable<CosineEmbeddingLossImpl, LossModule3<CosineEmbeddingLossOptions,
+                                                            &functional::cosine_embedding_loss>> {
  public:
-  using LossModule3::LossModule3;
+  using Cloneable::Cloneable;
   void pretty_print(std::ostream& out) const override;
 };
 HALFTAPE_MODULE(CosineEmbeddingLoss);
 
 class MultiMarginLossImpl
-    : public LossModule<MultiMarginLossOptions, &functional::multi_margin_loss> {
+    : public Cloneable<MultiMarginLossImpl,
+                       LossModule<MultiMarginLossOptions, &functional::multi_margin_loss>> {
  public:
-  using LossModule::LossModule;
+  using Cloneable::Cloneable;
   void pretty_print(std::ostream& out) const override;
 };
 HALFTAPE_MODULE(MultiMarginLoss);
 
 class MultiLabelMarginLossImpl
-    : public LossModule<MultiLabelMarginLossOptions, &functional::multilabel_margin_loss> {
+    : public Cloneable<MultiLabelMarginLossImpl, LossModule<MultiLabelMarginLossOptions,
+                                                            &functional::multilabel_margin_loss>> {
  public:
-  using LossModule::LossModule;
+  using Cloneable::Cloneable;
   void pretty_print(std::ostream& out) const override;
 };
 HALFTAPE_MODULE(MultiLabelMarginLoss);
 
 class MultiLabelSoftMarginLossImpl
-    : public LossModule<MultiLabelSoftMarginLossOptions, &functional::multilabel_soft_margin_loss> {
+    : public Cloneable<
+          MultiLabelSoftMarginLossImpl,
+          LossModule<MultiLabelSoftMarginLossOptions, &functional::multilabel_soft_margin_loss>> {
  public:
-  using LossModule::LossModule;
+  using Cloneable::Cloneable;
   void pretty_print(std::ostream& out) const override;
 };
 HALFTAPE_MODULE(MultiLabelSoftMarginLoss);
 
 class TripletMarginLossImpl
-    : public LossModule3<TripletMarginLossOptions, &functional::triplet_margin_loss> {
+    : public Cloneable<TripletMarginLossImpl,
+                       LossModule3<TripletMarginLossOptions, &functional::triplet_margin_loss>> {
  public:
-  using LossModule3::LossModule3;
+  using Cloneable::Cloneable;
   void pretty_print(std::ostream& out) const override;
 };
 HALFTAPE_MODULE(TripletMarginLoss);
 
 class TripletMarginWithDistanceLossImpl
-    : public LossModule3<TripletMarginWithDistanceLossOptions,
-                         &functional::triplet_margin_with_distance_loss> {
+    : public Cloneable<TripletMarginWithDistanceLossImpl,
+                       LossModule3<TripletMarginWithDistanceLossOptions,
+                                   &functional::triplet_margin_with_distance_loss>> {
  public:
-  using LossModule3::LossModule3;
+  using Cloneable::Cloneable;
   void pretty_print(std::ostream& out) const override;
 };
 HALFTAPE_MODULE(TripletMarginWithDistanceLoss);

@@ -47,9 +47,11 @@ void LayerNormImpl::pretty_print(std::ostream& out) const {
       << ", elementwise_affine=" << word(options.elementwise_affine()) << ')';
 }
 
-RMSNormImpl::RMSNormImpl(const RMSNormOptions& o) : options(o) {
-  check_normalized("RMSNorm", o.normalized_shape());
-  if (o.elementwise_affine()) weight = register_parameter("weight", empty(o.normalized_shape()));
+RMSNormImpl::RMSNormImpl(const RMSNormOptions& o) : options(o) { RMSNormImpl::reset(); }
+void RMSNormImpl::reset() {
+  const Shape& shape = options.normalized_shape();
+  check_normalized("RMSNorm", shape);
+  if (options.elementwise_affine()) weight = register_parameter("weight", empty(shape));
   reset_parameters();
 }
 void RMSNormImpl::reset_parameters() { start(weight, {}); }
@@ -67,13 +69,18 @@ namespace detail {
 template <class Options>
 ChannelNorm<Options>::ChannelNorm(const char* kind, int spatial, const Options& o)
     : options(o), kind_(kind), spatial_(spatial) {
-  const int64_t channels = o.num_features();
+  ChannelNorm::reset();
+}
+
+template <class Options>
+void ChannelNorm<Options>::reset() {
+  const int64_t channels = options.num_features();
   HALFTAPE_CHECK(channels > 0, class_name(), ": num_features ", channels, " must be positive");
-  if (o.affine()) {
+  if (options.affine()) {
     weight = register_parameter("weight", empty({channels}));
     bias = register_parameter("bias", empty({channels}));
   }
-  if (o.track_running_stats()) {
+  if (options.track_running_stats()) {
     running_mean = register_buffer("running_mean", empty({channels}));
     running_var = register_buffer("running_var", empty({channels}));
     num_batches_tracked = register_buffer("num_batches_tracked", zeros({}, kInt64));
@@ -141,7 +148,9 @@ void InstanceNorm::pretty_print(std::ostream& out) const { print(out, options.mo
 
 }  // namespace detail
 
-GroupNormImpl::GroupNormImpl(const GroupNormOptions& o) : options(o) {
+GroupNormImpl::GroupNormImpl(const GroupNormOptions& o) : options(o) { GroupNormImpl::reset(); }
+void GroupNormImpl::reset() {
+  const auto& o = options;
   HALFTAPE_CHECK(o.num_groups() > 0 && o.num_channels() % o.num_groups() == 0,
                  "GroupNorm: num_channels ", o.num_channels(), " is not divisible by num_groups ",
                  o.num_groups());

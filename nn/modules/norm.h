@@ -22,11 +22,12 @@ class LayerNormImpl : public Cloneable<LayerNormImpl> {
 HALFTAPE_MODULE(LayerNorm);
 
 /// By the root of the mean square over the last dimensions. weight starts as 1.
-class RMSNormImpl : public Module {
+class RMSNormImpl : public Cloneable<RMSNormImpl> {
  public:
   RMSNormImpl(const Shape& normalized_shape)  // NOLINT: as LayerNorm
       : RMSNormImpl(RMSNormOptions(normalized_shape)) {}
   explicit RMSNormImpl(const RMSNormOptions& options);
+  void reset() override;
   void reset_parameters();
   Tensor forward(const Tensor& x) const;
   void pretty_print(std::ostream& out) const override;
@@ -39,8 +40,9 @@ HALFTAPE_MODULE(RMSNorm);
 namespace detail {
 /// What the layers with weights and running statistics for each channel have in common.
 template <class Options>
-class ChannelNorm : public Module {
+class ChannelNorm : public CloneableModule {
  public:
+  void reset() override;
   /// running_mean ← 0, running_var ← 1, num_batches_tracked ← 0.
   void reset_running_stats();
   /// The same, and weight ← 1, bias ← 0.
@@ -84,55 +86,62 @@ class InstanceNorm : public ChannelNorm<InstanceNormOptions> {
 /// the running ones follow; in evaluation by these. A batch whose statistics are not finite, as
 /// when half has overflowed, leaves the running ones and num_batches_tracked bit for bit as they
 /// are, unless skip_nonfinite is off: a step that a GradScaler skips has left nothing behind.
-class BatchNorm1dImpl : public detail::BatchNorm {
+class BatchNorm1dImpl : public Cloneable<BatchNorm1dImpl, detail::BatchNorm> {
  public:
-  explicit BatchNorm1dImpl(const BatchNormOptions& o) : BatchNorm(1, o) {}
+  explicit BatchNorm1dImpl(const BatchNormOptions& o)
+      : Cloneable<BatchNorm1dImpl, detail::BatchNorm>(1, o) {}
 };
 HALFTAPE_MODULE(BatchNorm1d);
 
 /// The same of (N, C, H, W).
-class BatchNorm2dImpl : public detail::BatchNorm {
+class BatchNorm2dImpl : public Cloneable<BatchNorm2dImpl, detail::BatchNorm> {
  public:
-  explicit BatchNorm2dImpl(const BatchNormOptions& o) : BatchNorm(2, o) {}
+  explicit BatchNorm2dImpl(const BatchNormOptions& o)
+      : Cloneable<BatchNorm2dImpl, detail::BatchNorm>(2, o) {}
 };
 HALFTAPE_MODULE(BatchNorm2d);
 
 /// The same of (N, C, D, H, W).
-class BatchNorm3dImpl : public detail::BatchNorm {
+class BatchNorm3dImpl : public Cloneable<BatchNorm3dImpl, detail::BatchNorm> {
  public:
-  explicit BatchNorm3dImpl(const BatchNormOptions& o) : BatchNorm(3, o) {}
+  explicit BatchNorm3dImpl(const BatchNormOptions& o)
+      : Cloneable<BatchNorm3dImpl, detail::BatchNorm>(3, o) {}
 };
 HALFTAPE_MODULE(BatchNorm3d);
 
 /// Each channel of each sample by itself: (N, C, L), or (C, L) without a batch. num_batches_tracked
 /// stays 0, as in LibTorch.
-class InstanceNorm1dImpl : public detail::InstanceNorm {
+class InstanceNorm1dImpl : public Cloneable<InstanceNorm1dImpl, detail::InstanceNorm> {
  public:
-  explicit InstanceNorm1dImpl(const InstanceNormOptions& o) : InstanceNorm(1, o) {}
+  explicit InstanceNorm1dImpl(const InstanceNormOptions& o)
+      : Cloneable<InstanceNorm1dImpl, detail::InstanceNorm>(1, o) {}
 };
 HALFTAPE_MODULE(InstanceNorm1d);
 
 /// The same of (N, C, H, W) or (C, H, W).
-class InstanceNorm2dImpl : public detail::InstanceNorm {
+class InstanceNorm2dImpl : public Cloneable<InstanceNorm2dImpl, detail::InstanceNorm> {
  public:
-  explicit InstanceNorm2dImpl(const InstanceNormOptions& o) : InstanceNorm(2, o) {}
+  explicit InstanceNorm2dImpl(const InstanceNormOptions& o)
+      : Cloneable<InstanceNorm2dImpl, detail::InstanceNorm>(2, o) {}
 };
 HALFTAPE_MODULE(InstanceNorm2d);
 
 /// The same of (N, C, D, H, W) or (C, D, H, W).
-class InstanceNorm3dImpl : public detail::InstanceNorm {
+class InstanceNorm3dImpl : public Cloneable<InstanceNorm3dImpl, detail::InstanceNorm> {
  public:
-  explicit InstanceNorm3dImpl(const InstanceNormOptions& o) : InstanceNorm(3, o) {}
+  explicit InstanceNorm3dImpl(const InstanceNormOptions& o)
+      : Cloneable<InstanceNorm3dImpl, detail::InstanceNorm>(3, o) {}
 };
 HALFTAPE_MODULE(InstanceNorm3d);
 
 /// Groups of channels of (N, C, …), each sample by itself, with a weight and a bias for each
 /// channel.
-class GroupNormImpl : public Module {
+class GroupNormImpl : public Cloneable<GroupNormImpl> {
  public:
   GroupNormImpl(int64_t num_groups, int64_t num_channels)
       : GroupNormImpl(GroupNormOptions(num_groups, num_channels)) {}
   explicit GroupNormImpl(const GroupNormOptions& options);
+  void reset() override;
   void reset_parameters();
   Tensor forward(const Tensor& x) const;
   void pretty_print(std::ostream& out) const override;
@@ -143,7 +152,7 @@ class GroupNormImpl : public Module {
 HALFTAPE_MODULE(GroupNorm);
 
 /// Each channel of (N, C, …) by its neighbours.
-class LocalResponseNormImpl : public Module {
+class LocalResponseNormImpl : public Cloneable<LocalResponseNormImpl> {
  public:
   LocalResponseNormImpl(int64_t size)  // NOLINT: as LibTorch
       : LocalResponseNormImpl(LocalResponseNormOptions(size)) {}

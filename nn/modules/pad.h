@@ -1,14 +1,14 @@
 // Frames around the last D dimensions, as modules. What they are filled with stands in
 // autograd/ops/shape.h, pad().
 #pragma once
+#include "halftape/nn/cloneable.h"
 #include "halftape/nn/functional/pad.h"
-#include "halftape/nn/module.h"
 
 namespace halftape::nn {
 
 /// A frame that is made from the inside, or of zeros.
 template <size_t D>
-class PadModule : public Module {
+class PadModule : public CloneableModule {
  public:
   PadModule(const char* name, PadMode mode, const PadOptions<D>& o)
       : options(o), name_(name), mode_(mode) {}
@@ -23,7 +23,7 @@ class PadModule : public Module {
 
 /// A frame of one number.
 template <size_t D>
-class ConstantPadImpl : public Module {
+class ConstantPadImpl : public CloneableModule {
  public:
   ConstantPadImpl(ExpandingArray<D * 2> padding, double value)
       : ConstantPadImpl(ConstantPadOptions<D>(padding, value)) {}
@@ -33,13 +33,14 @@ class ConstantPadImpl : public Module {
   ConstantPadOptions<D> options;
 };
 
-#define HALFTAPE_PAD_MODULE(Name, mode, D)                                            \
-  class Name##D##dImpl : public PadModule<D> {                                        \
-   public:                                                                            \
-    Name##D##dImpl(ExpandingArray<D * 2> padding) /* NOLINT: as LibTorch */           \
-        : Name##D##dImpl(PadOptions<D>(padding)) {}                                   \
-    explicit Name##D##dImpl(const PadOptions<D>& o) : PadModule<D>(#Name, mode, o) {} \
-  };                                                                                  \
+#define HALFTAPE_PAD_MODULE(Name, mode, D)                                  \
+  class Name##D##dImpl : public Cloneable<Name##D##dImpl, PadModule<D>> {   \
+   public:                                                                  \
+    Name##D##dImpl(ExpandingArray<D * 2> padding) /* NOLINT: as LibTorch */ \
+        : Name##D##dImpl(PadOptions<D>(padding)) {}                         \
+    explicit Name##D##dImpl(const PadOptions<D>& o)                         \
+        : Cloneable<Name##D##dImpl, PadModule<D>>(#Name, mode, o) {}        \
+  };                                                                        \
   HALFTAPE_MODULE(Name##D##d)
 HALFTAPE_PAD_MODULE(ReflectionPad, kReflect, 1);
 HALFTAPE_PAD_MODULE(ReflectionPad, kReflect, 2);
@@ -55,14 +56,17 @@ HALFTAPE_PAD_MODULE(ZeroPad, kConstant, 2);
 HALFTAPE_PAD_MODULE(ZeroPad, kConstant, 3);
 #undef HALFTAPE_PAD_MODULE
 
-class ConstantPad1dImpl : public ConstantPadImpl<1> {
-  using ConstantPadImpl<1>::ConstantPadImpl;
+class ConstantPad1dImpl : public Cloneable<ConstantPad1dImpl, ConstantPadImpl<1>> {
+ public:
+  using Cloneable::Cloneable;
 };
-class ConstantPad2dImpl : public ConstantPadImpl<2> {
-  using ConstantPadImpl<2>::ConstantPadImpl;
+class ConstantPad2dImpl : public Cloneable<ConstantPad2dImpl, ConstantPadImpl<2>> {
+ public:
+  using Cloneable::Cloneable;
 };
-class ConstantPad3dImpl : public ConstantPadImpl<3> {
-  using ConstantPadImpl<3>::ConstantPadImpl;
+class ConstantPad3dImpl : public Cloneable<ConstantPad3dImpl, ConstantPadImpl<3>> {
+ public:
+  using Cloneable::Cloneable;
 };
 HALFTAPE_MODULE(ConstantPad1d);
 HALFTAPE_MODULE(ConstantPad2d);

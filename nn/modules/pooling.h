@@ -1,13 +1,13 @@
 // Pooling as modules. What it computes stands in autograd/ops/pool.h.
 #pragma once
 #include "halftape/nn/any_module.h"
+#include "halftape/nn/cloneable.h"
 #include "halftape/nn/functional/pooling.h"
-#include "halftape/nn/module.h"
 
 namespace halftape::nn {
 
 template <size_t D>
-class MaxPoolImpl : public Module {
+class MaxPoolImpl : public CloneableModule {
  public:
   MaxPoolImpl(ExpandingArray<D> kernel_size)  // NOLINT: as LibTorch, here and below
       : MaxPoolImpl(MaxPoolOptions<D>(kernel_size)) {}
@@ -19,7 +19,7 @@ class MaxPoolImpl : public Module {
 };
 
 template <size_t D>
-class AvgPoolImpl : public Module {
+class AvgPoolImpl : public CloneableModule {
  public:
   AvgPoolImpl(ExpandingArray<D> kernel_size)
       : AvgPoolImpl(AvgPoolOptions<D>(kernel_size)) {}  // NOLINT
@@ -31,7 +31,7 @@ class AvgPoolImpl : public Module {
 
 /// `output_size`: the lengths before max pooling, where several are possible.
 template <size_t D>
-class MaxUnpoolImpl : public Module {
+class MaxUnpoolImpl : public CloneableModule {
  public:
   MaxUnpoolImpl(ExpandingArray<D> kernel_size)  // NOLINT
       : MaxUnpoolImpl(MaxUnpoolOptions<D>(kernel_size)) {}
@@ -44,7 +44,7 @@ class MaxUnpoolImpl : public Module {
 };
 
 template <size_t D>
-class LPPoolImpl : public Module {
+class LPPoolImpl : public CloneableModule {
  public:
   LPPoolImpl(double norm_type, ExpandingArray<D> kernel_size)
       : LPPoolImpl(LPPoolOptions<D>(norm_type, kernel_size)) {}
@@ -60,7 +60,7 @@ using AdaptiveLengths =
     std::conditional_t<D == 1, ExpandingArray<1>, ExpandingArrayWithOptionalElem<D>>;
 
 template <size_t D>
-class AdaptiveMaxPoolImpl : public Module {
+class AdaptiveMaxPoolImpl : public CloneableModule {
  public:
   using Options = AdaptivePoolOptions<AdaptiveLengths<D>>;
   AdaptiveMaxPoolImpl(AdaptiveLengths<D> output_size)  // NOLINT
@@ -73,7 +73,7 @@ class AdaptiveMaxPoolImpl : public Module {
 };
 
 template <size_t D>
-class AdaptiveAvgPoolImpl : public Module {
+class AdaptiveAvgPoolImpl : public CloneableModule {
  public:
   using Options = AdaptivePoolOptions<AdaptiveLengths<D>>;
   AdaptiveAvgPoolImpl(AdaptiveLengths<D> output_size)  // NOLINT
@@ -84,10 +84,11 @@ class AdaptiveAvgPoolImpl : public Module {
   Options options;
 };
 
-#define HALFTAPE_POOL_MODULE(Name, D)           \
-  class Name##D##dImpl : public Name##Impl<D> { \
-    using Name##Impl<D>::Name##Impl;            \
-  };                                            \
+#define HALFTAPE_POOL_MODULE(Name, D)                                      \
+  class Name##D##dImpl : public Cloneable<Name##D##dImpl, Name##Impl<D>> { \
+   public:                                                                 \
+    using Cloneable::Cloneable;                                            \
+  };                                                                       \
   HALFTAPE_MODULE(Name##D##d)
 HALFTAPE_POOL_MODULE(MaxPool, 1);
 HALFTAPE_POOL_MODULE(MaxPool, 2);

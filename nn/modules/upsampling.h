@@ -1,12 +1,12 @@
 // What changes the size of images, as modules.
 #pragma once
+#include "halftape/nn/cloneable.h"
 #include "halftape/nn/functional/upsampling.h"
-#include "halftape/nn/module.h"
 
 namespace halftape::nn {
 
 /// interpolate(): to a size, or by a factor (one number in the list: for all dimensions).
-class UpsampleImpl : public Module {
+class UpsampleImpl : public Cloneable<UpsampleImpl> {
  public:
   explicit UpsampleImpl(const UpsampleOptions& o = {}) : options(o) {}
   Tensor forward(const Tensor& x) const;
@@ -16,7 +16,7 @@ class UpsampleImpl : public Module {
 HALFTAPE_MODULE(Upsample);
 
 /// (…, C·r², H, W) → (…, C, H·r, W·r).
-class PixelShuffleImpl : public Module {
+class PixelShuffleImpl : public Cloneable<PixelShuffleImpl> {
  public:
   explicit PixelShuffleImpl(const PixelShuffleOptions& o) : options(o) {}
   Tensor forward(const Tensor& x) const;
@@ -25,7 +25,7 @@ class PixelShuffleImpl : public Module {
 };
 HALFTAPE_MODULE(PixelShuffle);
 
-class PixelUnshuffleImpl : public Module {
+class PixelUnshuffleImpl : public Cloneable<PixelUnshuffleImpl> {
  public:
   explicit PixelUnshuffleImpl(const PixelUnshuffleOptions& o) : options(o) {}
   Tensor forward(const Tensor& x) const;
