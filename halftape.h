@@ -43,6 +43,7 @@
 #include "halftape/autograd/ops/random.h"
 #include "halftape/autograd/ops/reduce.h"
 #include "halftape/autograd/ops/resample.h"
+#include "halftape/autograd/ops/rnn.h"
 #include "halftape/autograd/ops/scan.h"
 #include "halftape/autograd/ops/shape.h"
 #include "halftape/autograd/ops/softmax.h"

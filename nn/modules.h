@@ -14,6 +14,7 @@
 #include "halftape/nn/modules/norm.h"
 #include "halftape/nn/modules/pad.h"
 #include "halftape/nn/modules/pooling.h"
+#include "halftape/nn/modules/rnn.h"
 #include "halftape/nn/modules/transformer.h"
 #include "halftape/nn/modules/transformer_layer.h"
 #include "halftape/nn/modules/upsampling.h"

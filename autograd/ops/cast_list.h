@@ -14,6 +14,8 @@ namespace halftape {
   OP(addr, Lower) OP(addbmm, Lower) OP(baddbmm, Lower) OP(einsum, Lower) OP(linear, Lower)          \
   OP(conv1d, Lower) OP(conv2d, Lower) OP(conv3d, Lower) OP(conv_transpose1d, Lower)                 \
   OP(conv_transpose2d, Lower) OP(conv_transpose3d, Lower) OP(scaled_dot_product_attention, Lower)   \
+  OP(rnn_tanh, Lower) OP(rnn_relu, Lower) OP(gru, Lower) OP(lstm, Lower) OP(rnn_tanh_cell, Lower)   \
+  OP(rnn_relu_cell, Lower) OP(gru_cell, Lower) OP(lstm_cell, Lower)                                 \
   /* Sums of many terms, and what exponentiates. */                                                 \
   OP(sum, Float32) OP(prod, Float32) OP(cumsum, Float32) OP(cumprod, Float32) OP(norm, Float32)     \
   OP(logsumexp, Float32) OP(dist, Float32) OP(cdist, Float32) OP(pairwise_distance, Float32)        \

@@ -60,13 +60,17 @@ def draw(out, name, *shape):
     return out.put(name, few_digits(torch.randn(*shape)).requires_grad_())
 
 
-def record_module(out, name, module, inputs, result=lambda y: y, all_gradients=True, **options):
-    """The module's parameters, its result, and gradients of the inputs and the parameters."""
+def record_module(
+    out, name, module, inputs, result=lambda y: y, all_gradients=True, flat=None, **options
+):
+    """The module's parameters, its result, and gradients of the inputs and the parameters.
+
+    flat: the tensors of the inputs, where these are tuples."""
     for key, p in module.named_parameters():
         p.data = few_digits(0.5 * torch.randn(p.shape))
         out.put(f"{name}/parameter/{key}", p)
     y = result(module(*inputs, **options))
-    record(out, name, y, *inputs)
+    record(out, name, y, *(flat or inputs))
     if not all_gradients:
         return
     upstream = torch.arange(1, y.numel() + 1, dtype=y.dtype).reshape(y.shape)

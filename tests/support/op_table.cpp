@@ -398,6 +398,7 @@ std::vector<OpRow> op_table() {
   pool_rows(rows);
   resample_rows(rows);
   attention_rows(rows);
+  recurrent_rows(rows);
   return rows;
 }
 

@@ -203,6 +203,7 @@ void conv_rows(std::vector<OpRow>& rows);
 void pool_rows(std::vector<OpRow>& rows);
 void resample_rows(std::vector<OpRow>& rows);
 void attention_rows(std::vector<OpRow>& rows);
+void recurrent_rows(std::vector<OpRow>& rows);
 
 std::vector<OpRow> op_table();
 

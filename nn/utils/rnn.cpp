@@ -1,0 +1,160 @@
+#include "halftape/nn/utils/rnn.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "halftape/autograd/ops/create.h"
+#include "halftape/autograd/ops/index.h"
+#include "halftape/autograd/ops/shape.h"
+#include "halftape/autograd/ops/view.h"
+
+namespace halftape::nn::utils::rnn {
+namespace {
+
+using Numbers = std::vector<int64_t>;
+
+Numbers numbers(const Tensor& t) { return t.to(kCPU).to(kInt64).to_vector<int64_t>(); }
+Tensor on(Device device, const Numbers& values) { return tensor(values).to(device); }
+
+/// Rows of x, (n, …), by number, in the shape (lead…, …).
+Tensor picked(const Tensor& x, const Numbers& index, const Shape& lead) {
+  Shape shape = lead;
+  for (int64_t d = 1; d < x.dim(); ++d) shape.push_back(x.size(d));
+  return index_select(x, 0, on(x.device(), index)).reshape(shape);
+}
+
+}  // namespace
+
+Tensor invert_permutation(const Tensor& permutation) {
+  if (!permutation.defined()) return {};
+  const Numbers at = numbers(permutation);
+  Numbers inverse(at.size());
+  for (size_t i = 0; i < at.size(); ++i) {
+    HALFTAPE_CHECK(at[i] >= 0 && at[i] < static_cast<int64_t>(at.size()),
+                   "invert_permutation: ", at[i], " is no place among ", at.size());
+    inverse[static_cast<size_t>(at[i])] = static_cast<int64_t>(i);
+  }
+  return on(permutation.device(), inverse);
+}
+
+PackedSequence::PackedSequence(Tensor data, Tensor batch_sizes, Tensor sorted_indices,
+                               Tensor unsorted_indices)
+    : data_(std::move(data)),
+      batch_sizes_(std::move(batch_sizes)),
+      sorted_indices_(std::move(sorted_indices)),
+      unsorted_indices_(std::move(unsorted_indices)) {
+  HALFTAPE_CHECK(data_.defined() && batch_sizes_.defined(),
+                 "PackedSequence: expected data and batch sizes");
+  HALFTAPE_CHECK(!batch_sizes_.is_cuda(), "PackedSequence: the batch sizes belong on the CPU");
+  if (!unsorted_indices_.defined()) unsorted_indices_ = invert_permutation(sorted_indices_);
+  if (!sorted_indices_.defined()) sorted_indices_ = invert_permutation(unsorted_indices_);
+}
+
+PackedSequence PackedSequence::to(const TensorOptions& options) const {
+  const Tensor data = data_.to(options);
+  if (data.is_same(data_)) return *this;
+  const auto beside = [&](const Tensor& t) { return t.defined() ? t.to(data.device()) : t; };
+  return PackedSequence(data, batch_sizes_, beside(sorted_indices_), beside(unsorted_indices_));
+}
+PackedSequence PackedSequence::pin_memory() const {
+  const auto pinned = [](const Tensor& t) { return t.defined() ? t.pin_memory() : t; };
+  return PackedSequence(data_.pin_memory(), batch_sizes_, pinned(sorted_indices_),
+                        pinned(unsorted_indices_));
+}
+
+PackedSequence pack_padded_sequence(const Tensor& input, const Tensor& lengths, bool batch_first,
+                                    bool enforce_sorted) {
+  HALFTAPE_CHECK(input.dim() >= 2, "pack_padded_sequence: input ", input.sizes(),
+                 " must be (steps, batch, …)");
+  const Tensor steps_first = batch_first ? transpose(input, 0, 1) : input;
+  const int64_t steps = steps_first.size(0), batch = steps_first.size(1);
+  const Numbers given = numbers(lengths);
+  HALFTAPE_CHECK(lengths.dim() == 1 && static_cast<int64_t>(given.size()) == batch && batch > 0,
+                 "pack_padded_sequence: lengths ", lengths.sizes(), " for a batch of ", batch);
+  for (const int64_t length : given)
+    HALFTAPE_CHECK(length > 0 && length <= steps, "pack_padded_sequence: length ", length,
+                   " must be from 1 to the ", steps, " steps of the input");
+  Numbers order(given.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto longer = [&](int64_t a, int64_t b) {
+    return given[static_cast<size_t>(a)] > given[static_cast<size_t>(b)];
+  };
+  if (enforce_sorted)
+    HALFTAPE_CHECK(std::is_sorted(order.begin(), order.end(), longer),
+                   "pack_padded_sequence: `lengths` must be sorted in decreasing order when "
+                   "`enforce_sorted` is true. You can pass `enforce_sorted=False` to have them "
+                   "sorted");
+  else
+    std::stable_sort(order.begin(), order.end(), longer);
+
+  Numbers index, sizes;
+  const int64_t longest = given[static_cast<size_t>(order[0])];
+  for (int64_t t = 0; t < longest; ++t) {
+    const size_t before = index.size();
+    for (const int64_t i : order)
+      if (given[static_cast<size_t>(i)] > t) index.push_back(t * batch + i);
+    sizes.push_back(static_cast<int64_t>(index.size() - before));
+  }
+  const auto count = static_cast<int64_t>(index.size());
+  return PackedSequence(picked(flatten(steps_first, 0, 1), index, {count}), tensor(sizes),
+                        enforce_sorted ? Tensor() : on(input.device(), order));
+}
+
+std::tuple<Tensor, Tensor> pad_packed_sequence(const PackedSequence& sequence, bool batch_first,
+                                               double padding_value,
+                                               std::optional<int64_t> total_length) {
+  const Numbers sizes = numbers(sequence.batch_sizes());
+  HALFTAPE_CHECK(!sizes.empty(), "pad_packed_sequence: the sequence has no steps");
+  const auto longest = static_cast<int64_t>(sizes.size());
+  const int64_t steps = total_length.value_or(longest);
+  HALFTAPE_CHECK(steps >= longest,
+                 "Expected total_length to be at least the length of the longest sequence in "
+                 "input, but got total_length=",
+                 steps, " and max sequence length being ", longest);
+  const int64_t batch = sizes[0];
+  Numbers place(static_cast<size_t>(batch));  // of each sequence in the padded batch
+  if (sequence.sorted_indices().defined())
+    place = numbers(sequence.sorted_indices());
+  else
+    std::iota(place.begin(), place.end(), 0);
+
+  // What has no step takes the row behind the data, which is padding.
+  const Tensor& data = sequence.data();
+  Shape row = data.sizes();
+  row[0] = 1;
+  const Tensor rows = cat({data, full(row, padding_value, data.options())}, 0);
+  Numbers index(static_cast<size_t>(steps * batch), data.size(0)), lengths(place.size(), 0);
+  int64_t at = 0;
+  for (int64_t t = 0; t < longest; ++t)
+    for (int64_t i = 0; i < sizes[static_cast<size_t>(t)]; ++i) {
+      const auto to = static_cast<size_t>(place[static_cast<size_t>(i)]);
+      index[static_cast<size_t>(t * batch) + to] = at++;
+      ++lengths[to];
+    }
+  const Tensor padded = picked(rows, index, {steps, batch});
+  return {batch_first ? transpose(padded, 0, 1) : padded, tensor(lengths)};
+}
+
+Tensor pad_sequence(ArrayRef<Tensor> sequences, bool batch_first, double padding_value) {
+  HALFTAPE_CHECK(!sequences.empty(), "pad_sequence: expected one sequence at least");
+  int64_t longest = 0;
+  for (const Tensor& s : sequences) {
+    HALFTAPE_CHECK(s.dim() >= 1, "pad_sequence: a sequence ", s.sizes(), " has no steps");
+    longest = std::max(longest, s.size(0));
+  }
+  TensorList padded;
+  for (const Tensor& s : sequences) {
+    Shape missing = s.sizes();
+    missing[0] = longest - s.size(0);
+    padded.push_back(cat({s, full(missing, padding_value, s.options())}, 0));
+  }
+  return stack(padded, batch_first ? 0 : 1);
+}
+
+PackedSequence pack_sequence(ArrayRef<Tensor> sequences, bool enforce_sorted) {
+  Numbers lengths;
+  for (const Tensor& s : sequences) lengths.push_back(s.size(0));
+  return pack_padded_sequence(pad_sequence(sequences), tensor(lengths), false, enforce_sorted);
+}
+
+}  // namespace halftape::nn::utils::rnn
