@@ -26,6 +26,7 @@
 #include "halftape/autograd/ops/compare.h"
 #include "halftape/autograd/ops/conv.h"
 #include "halftape/autograd/ops/create.h"
+#include "halftape/autograd/ops/ctc.h"
 #include "halftape/autograd/ops/dropout.h"
 #include "halftape/autograd/ops/einsum.h"
 #include "halftape/autograd/ops/embedding.h"

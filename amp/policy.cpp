@@ -73,7 +73,7 @@ const Policy& Policy::standard() {
 const Policy& Policy::torch_cuda() {
   // cross_entropy, gaussian_nll_loss, pairwise_distance, normalize, local_response_norm and pooling
   // by a norm are not on torch's list, but made of ops that are: log_softmax and nll_loss; log;
-  // norm; norm; pow; pow.
+  // norm; norm; pow; pow. ctc_loss is not, but made for float32 and float64 alone.
   static const Policy p = listed({"matmul",
                                   "mm",
                                   "bmm",
@@ -109,6 +109,7 @@ const Policy& Policy::torch_cuda() {
                                   "cosine_embedding_loss",
                                   "cosine_similarity",
                                   "cross_entropy",
+                                  "ctc_loss",
                                   "cumprod",
                                   "cumsum",
                                   "dist",
@@ -193,6 +194,7 @@ const Policy& Policy::torch_cpu() {
                                   "cdist",
                                   "cosine_embedding_loss",
                                   "cross_entropy",
+                                  "ctc_loss",
                                   "grid_sample",
                                   "hinge_embedding_loss",
                                   "huber_loss",

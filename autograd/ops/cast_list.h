@@ -26,7 +26,7 @@ namespace halftape {
   OP(gaussian_nll_loss, Float32) OP(hinge_embedding_loss, Float32) OP(soft_margin_loss, Float32)    \
   OP(margin_ranking_loss, Float32) OP(cosine_embedding_loss, Float32)                               \
   OP(multi_margin_loss, Float32) OP(multilabel_margin_loss, Float32)                                \
-  OP(triplet_margin_loss, Float32)                                                                  \
+  OP(triplet_margin_loss, Float32) OP(ctc_loss, Float32)                                            \
   OP(layer_norm, Float32) OP(rms_norm, Float32) OP(group_norm, Float32)                             \
   OP(local_response_norm, Float32) OP(normalize, Float32)                                           \
   OP(lp_pool1d, Float32) OP(lp_pool2d, Float32) OP(lp_pool3d, Float32)                              \

@@ -19,6 +19,7 @@ using HingeEmbeddingLossFuncOptions = HingeEmbeddingLossOptions;
 using SoftMarginLossFuncOptions = SoftMarginLossOptions;
 using MarginRankingLossFuncOptions = MarginRankingLossOptions;
 using CosineEmbeddingLossFuncOptions = CosineEmbeddingLossOptions;
+using CTCLossFuncOptions = CTCLossOptions;
 using MultiMarginLossFuncOptions = MultiMarginLossOptions;
 using MultilabelMarginLossFuncOptions = MultiLabelMarginLossOptions;
 using MultilabelSoftMarginLossFuncOptions = MultiLabelSoftMarginLossOptions;
@@ -113,6 +114,12 @@ inline Tensor triplet_margin_with_distance_loss(
   return halftape::triplet_margin_with_distance_loss(
       anchor, positive, negative, o.distance_function().value_or(DistanceFunction()), o.margin(),
       o.swap(), o.reduction());
+}
+
+inline Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                       const Tensor& target_lengths, const CTCLossFuncOptions& o = {}) {
+  return halftape::ctc_loss(log_probs, targets, input_lengths, target_lengths, o.blank(),
+                            o.reduction(), o.zero_infinity());
 }
 
 }  // namespace halftape::nn::functional

@@ -70,4 +70,10 @@ void TripletMarginWithDistanceLossImpl::pretty_print(std::ostream& out) const {
       << ", swap=" << name_of(options.swap()) << ')';
 }
 
+Tensor CTCLossImpl::forward(const Tensor& log_probs, const Tensor& targets,
+                            const Tensor& input_lengths, const Tensor& target_lengths) const {
+  return functional::ctc_loss(log_probs, targets, input_lengths, target_lengths, options);
+}
+void CTCLossImpl::pretty_print(std::ostream& out) const { out << "halftape::nn::CTCLoss()"; }
+
 }  // namespace halftape::nn

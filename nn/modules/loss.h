@@ -222,4 +222,14 @@ class TripletMarginWithDistanceLossImpl
 };
 HALFTAPE_MODULE(TripletMarginWithDistanceLoss);
 
+/// halftape::ctc_loss of log_probs (T, N, C), targets and their lengths.
+class CTCLossImpl : public Cloneable<CTCLossImpl, detail::LossModule<CTCLossOptions>> {
+ public:
+  using Cloneable::Cloneable;
+  Tensor forward(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                 const Tensor& target_lengths) const;
+  void pretty_print(std::ostream& out) const override;
+};
+HALFTAPE_MODULE(CTCLoss);
+
 }  // namespace halftape::nn

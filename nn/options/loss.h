@@ -2,6 +2,7 @@
 #pragma once
 #include <optional>
 
+#include "halftape/autograd/ops/ctc.h"
 #include "halftape/autograd/ops/margin_loss.h"
 #include "halftape/core/options.h"
 
@@ -98,6 +99,12 @@ class CosineEmbeddingLossOptions {
  public:
   HALFTAPE_ARG(double, margin) = 0;
   HALFTAPE_ARG(Reduction, reduction) = kMean;
+};
+class CTCLossOptions {
+ public:
+  HALFTAPE_ARG(int64_t, blank) = 0;
+  HALFTAPE_ARG(Reduction, reduction) = kMean;
+  HALFTAPE_ARG(bool, zero_infinity) = false;
 };
 class MultiMarginLossOptions {
  public:

@@ -1,5 +1,6 @@
-// The rows of recurrent cells and layers.
+// The rows of recurrent cells and layers, and of the loss of sequences without alignment.
 #include <algorithm>
+#include <limits>
 
 #include "halftape/tests/support/ops.h"
 
@@ -144,12 +145,57 @@ void cell_rows(Rows& rows, const Cell& cell) {
   }
 }
 
+/// −ln of the summed probability of every path through x: (T, C) that says the labels, blank 0, by
+/// going through all of them.
+double by_enumeration(const Numbers& x, size_t steps, size_t classes,
+                      const std::vector<size_t>& labels) {
+  double p = 0;
+  size_t paths = 1;
+  for (size_t t = 0; t < steps; ++t) paths *= classes;
+  for (size_t path = 0; path < paths; ++path) {
+    std::vector<size_t> said;
+    size_t rest = path, last = 0;
+    double log_p = 0;
+    for (size_t t = 0; t < steps; ++t) {
+      const size_t c = rest % classes;
+      rest /= classes;
+      log_p += x[t * classes + c];
+      if (c != 0 && c != last) said.push_back(c);
+      last = c;
+    }
+    if (said == labels) p += std::exp(log_p);
+  }
+  return -std::log(p);
+}
+
+void ctc_rows(Rows& rows) {
+  const std::vector<int64_t> steps{4}, lengths{2};
+  for (const std::vector<size_t>& labels : {std::vector<size_t>{1, 2}, std::vector<size_t>{2, 2}}) {
+    const Tensor targets =
+        tensor(std::vector<int64_t>(labels.begin(), labels.end())).reshape({1, 2});
+    rows.push_back({.name = labels[0] == labels[1] ? "ctc_loss, twice the same" : "ctc_loss",
+                    .call =
+                        [=](const TensorList& x) {
+                          return ctc_loss(x[0], targets, steps, lengths, 0, Reduction::Sum);
+                        },
+                    .shapes = {{4, 1, 3}},
+                    .reference =
+                        [=](const std::vector<Values>& in) {
+                          return Numbers{by_enumeration(in[0].v, 4, 3, labels)};
+                        },
+                    .cast = Cast::Float32,
+                    .one_kernel = false,
+                    .eps = 40});
+  }
+}
+
 }  // namespace
 
 void recurrent_rows(Rows& rows) {
   for (const Cell& cell :
        {Cell{"rnn_tanh", 1}, Cell{"rnn_relu", 1}, Cell{"lstm", 4}, Cell{"gru", 3}})
     cell_rows(rows, cell);
+  ctc_rows(rows);
 }
 
 }  // namespace halftape::testing
