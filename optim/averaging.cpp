@@ -8,6 +8,7 @@
 #include "halftape/autograd/ops/pointwise.h"
 #include "halftape/autograd/policy.h"
 #include "halftape/core/warn.h"
+#include "halftape/nn/modules/norm.h"
 #include "halftape/optim/differences.h"
 
 namespace halftape::optim {
@@ -157,6 +158,32 @@ void AveragedModel::load_state_dict(const AveragedModelState& saved) {
   const NoGradGuard no_grad;
   for (const auto& item : mine) item->copy_(Tensor(saved.at(item.key())));
   begun_ = false;
+}
+
+namespace {
+/// f(options' momentum, layer) for each batch norm of the model, always in the same order.
+template <class F>
+void each_batch_norm(nn::Module& model, const F& f) {
+  model.apply([&](nn::Module& module) {
+    if (auto* norm = dynamic_cast<nn::detail::BatchNorm*>(&module))
+      f(norm->options.momentum(), *norm);
+  });
+}
+}  // namespace
+
+FreshStatistics::FreshStatistics(nn::Module& model) : model_(model), trained_(model.is_training()) {
+  each_batch_norm(model_, [&](std::optional<double>& momentum, nn::detail::BatchNorm& norm) {
+    momenta_.push_back(std::exchange(momentum, std::nullopt));
+    norm.reset_running_stats();
+  });
+  model_.train();
+}
+FreshStatistics::~FreshStatistics() {
+  auto former = momenta_.begin();
+  each_batch_norm(model_, [&](std::optional<double>& momentum, nn::detail::BatchNorm&) {
+    momentum = *former++;
+  });
+  model_.train(trained_);
 }
 
 }  // namespace halftape::optim

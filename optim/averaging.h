@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "halftape/autograd/grad_mode.h"
 #include "halftape/core/options.h"
 #include "halftape/nn/module.h"
 
@@ -92,5 +93,38 @@ class AveragedModel {
   bool begun_ = false;         // is n_averaged known to be above 0?
   std::vector<Tensor> own_;    // the model's values while the averages are in it
 };
+
+/// For update_bn(): while it lives, a model trains, and the statistics of its batch norms, which
+/// start anew, are means over all batches.
+class [[nodiscard]] FreshStatistics {
+ public:
+  explicit FreshStatistics(nn::Module& model);
+  ~FreshStatistics();
+  FreshStatistics(const FreshStatistics&) = delete;
+  FreshStatistics& operator=(const FreshStatistics&) = delete;
+
+ private:
+  nn::Module& model_;
+  bool trained_;
+  std::vector<std::optional<double>> momenta_;
+};
+
+/// Makes the running statistics of a model's batch norms anew, as means over the batches of a
+/// loader: averaged weights need statistics of their own. Each batch, or its `data`, goes through
+/// the model, a holder or a pointer, without gradients. What torch.optim.swa_utils.update_bn does.
+///
+///     averaged.copy_to(*model);
+///     update_bn(*loader, model);
+template <class Loader, class Model>
+void update_bn(Loader&& loader, const Model& model) {
+  const NoGradGuard no_grad;
+  const FreshStatistics collecting(*model);
+  for (const auto& batch : loader) {
+    if constexpr (requires { batch.data; })
+      model->forward(batch.data);
+    else
+      model->forward(batch);
+  }
+}
 
 }  // namespace halftape::optim

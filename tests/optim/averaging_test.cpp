@@ -219,3 +219,30 @@ TEST_CASE("states and models that do not fit are refused with all that is wrong"
   const nn::Module empty;
   CHECK_THROWS_WITH_AS(AveragedModel{empty}, doctest::Contains("no parameters"), Error);
 }
+
+TEST_CASE("update_bn makes statistics anew, means over the batches, and leaves the rest alone") {
+  const nn::Sequential model(
+      nn::Linear(2, 3), nn::BatchNorm1d(nn::BatchNormOptions(3).momentum(0.3)), nn::BatchNorm1d(3));
+  auto& first = model->at<nn::BatchNorm1dImpl>(1);
+  const auto weights = model->parameters();
+  TensorList before;
+  for (const Tensor& w : weights) before.push_back(w.detach().clone());
+  model->forward(randn({4, 2}));  // statistics to forget
+  model->eval();
+
+  const std::vector<Tensor> batches{randn({8, 2}), randn({8, 2}), randn({4, 2})};
+  optim::update_bn(batches, model);
+  Tensor mean = zeros({3}), var = zeros({3});
+  for (const Tensor& x : batches) {
+    const Tensor y = model->at<nn::LinearImpl>(0).forward(x).detach();
+    mean += y.mean(Dims{0}) / 3;
+    var += y.var(Dims{0}) / 3;
+  }
+  CHECK(first.running_mean.allclose(mean, 1e-5, 1e-6));
+  CHECK(first.running_var.allclose(var, 1e-5, 1e-6));
+  CHECK(first.num_batches_tracked.item<int64_t>() == 3);
+  CHECK(first.options.momentum() == 0.3);
+  CHECK(model->at<nn::BatchNorm1dImpl>(2).options.momentum() == 0.1);
+  CHECK_FALSE(model->is_training());
+  for (size_t i = 0; i < weights.size(); ++i) CHECK(weights[i].equal(before[i]));
+}
