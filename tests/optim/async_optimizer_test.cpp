@@ -4,8 +4,10 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <mutex>
 #include <stdexcept>
+#include <thread>
 
 #include "halftape/tests/support/close.h"
 #include "halftape/tests/support/delayed.h"
