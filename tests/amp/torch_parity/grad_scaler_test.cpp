@@ -7,6 +7,8 @@
 #include <cmath>
 #include <limits>
 
+#include "halftape/core/backend.h"
+
 using namespace halftape;
 using amp::GradScaler;
 
