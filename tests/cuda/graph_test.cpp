@@ -109,7 +109,10 @@ TEST_CASE("a replay sees the learning rate that is set by then, and steps betwee
         t.feed(i);
         t.optimizer->param_groups()[0].options().set_lr(1e-2 / (1 + i));
         // Steps that are called, and weights that are written, lie between replays.
-        if (i == 5) NoGradGuard(), t.model->parameters()[0].mul_(0.5);
+        if (i == 5) {
+          const NoGradGuard no_grad;
+          t.model->parameters()[0].mul_(0.5);
+        }
         const bool called = !graph || i == 2 || i == 4 || i == 6;
         called ? t.step() : graph->replay();
       }
@@ -151,7 +154,10 @@ TEST_CASE("a graph that is made inside a region of autocast casts the weights of
   Graph graph(kCUDA, [&] { y = model->forward(x); });
   graph.replay();
   const Tensor first = y.to(kCPU).clone();
-  NoGradGuard(), model->weight.mul_(2);
+  {
+    const NoGradGuard no_grad;
+    model->weight.mul_(2);
+  }
   graph.replay();
   CHECK_FALSE(y.to(kCPU).equal(first));
   CHECK(y.equal(model->forward(x)));

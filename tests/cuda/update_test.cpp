@@ -373,7 +373,8 @@ TEST_CASE(
           }
           const double right = p == kInf ? sum : std::pow(sum, 1 / p);
           const double eps = d == kFloat64 ? 1e-13 : 1.2e-7;
-          for (const auto& [norm, factor] : {here, there}) {
+          for (const auto& found : {here, there}) {
+            const double norm = found.first, factor = found.second;
             CHECK(std::abs(norm - right) <= eps * right);
             CHECK(std::abs(factor - std::min(1.0, 3 / (right + 1e-6))) <= 2 * eps);
           }
