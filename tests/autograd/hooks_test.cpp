@@ -189,3 +189,27 @@ TEST_CASE("a rule may run backward, which runs a rule that does, thousands deep"
   Deep::apply(x).backward();
   CHECK(x.grad().item() == 1);
 }
+
+TEST_CASE("a hook that writes what it is shown changes this pass, and no later one") {
+  for (const Dtype d : {kFloat32, kFloat64}) {
+    for (int pass = 0; pass < 3; ++pass) {
+      const Tensor x = full({}, 5, TensorOptions(d).requires_grad(true)), y = x * 3;
+      if (pass == 1)
+        y.register_hook([](Tensor g) {
+          const NoGradGuard no_grad;
+          g.mul_(2);
+          return Tensor();
+        });
+      y.backward();
+      CHECK(x.grad().item<double>() == (pass == 1 ? 6 : 3));
+    }
+    // A leaf has the 1 for itself.
+    const Tensor leaf = full({}, 5, TensorOptions(d).requires_grad(true));
+    leaf.backward();
+    leaf.mutable_grad().mul_(7);
+    const Tensor other = full({}, 5, TensorOptions(d).requires_grad(true));
+    other.backward();
+    CHECK(leaf.grad().item<double>() == 7);
+    CHECK(other.grad().item<double>() == 1);
+  }
+}
