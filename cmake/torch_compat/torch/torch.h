@@ -4,6 +4,7 @@
 // torch, at and c10 are namespaces that see all of halftape, rather than aliases of it, so that a
 // program may put names of its own into them.
 #pragma once
+#include <halftape/core/backend.h>
 #include <halftape/halftape.h>
 
 #include <iostream>
