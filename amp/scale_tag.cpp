@@ -55,7 +55,8 @@ Tensor scaled_loss(const Tensor& loss, LossScaling how, const Ref<GradTag>& tag)
   backend(loss.device()).scale_loss(how);
   return record(
       "scale", how.scaled, {&loss},
-      [factor = Saved(factor), tag](Node& self, const Tensor& g) -> Grads {
+      [factor = Saved::if_wanted(records({&loss}), factor), tag](Node& self,
+                                                                 const Tensor& g) -> Grads {
         GradTag::mark_pass(tag);
         const Tensor by = factor.tensor(self);
         return {autograd::is_implicit_one(g) ? reshape(by, g.sizes()).to(g.dtype()) : mul(g, by)};
