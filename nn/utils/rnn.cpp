@@ -14,7 +14,9 @@ namespace {
 using Numbers = std::vector<int64_t>;
 
 Numbers numbers(const Tensor& t) { return t.to(kCPU).to(kInt64).to_vector<int64_t>(); }
-Tensor on(Device device, const Numbers& values) { return tensor(values).to(device); }
+Tensor on(Device device, const Numbers& values) {
+  return tensor(values, TensorOptions(kInt64).device(device));
+}
 
 /// Rows of x, (n, …), by number, in the shape (lead…, …).
 Tensor picked(const Tensor& x, const Numbers& index, const Shape& lead) {
@@ -96,7 +98,7 @@ PackedSequence pack_padded_sequence(const Tensor& input, const Tensor& lengths, 
     sizes.push_back(static_cast<int64_t>(index.size() - before));
   }
   const auto count = static_cast<int64_t>(index.size());
-  return PackedSequence(picked(flatten(steps_first, 0, 1), index, {count}), tensor(sizes),
+  return PackedSequence(picked(flatten(steps_first, 0, 1), index, {count}), on(kCPU, sizes),
                         enforce_sorted ? Tensor() : on(input.device(), order));
 }
 
@@ -132,7 +134,7 @@ std::tuple<Tensor, Tensor> pad_packed_sequence(const PackedSequence& sequence, b
       ++lengths[to];
     }
   const Tensor padded = picked(rows, index, {steps, batch});
-  return {batch_first ? transpose(padded, 0, 1) : padded, tensor(lengths)};
+  return {batch_first ? transpose(padded, 0, 1) : padded, on(kCPU, lengths)};
 }
 
 Tensor pad_sequence(ArrayRef<Tensor> sequences, bool batch_first, double padding_value) {
@@ -154,7 +156,7 @@ Tensor pad_sequence(ArrayRef<Tensor> sequences, bool batch_first, double padding
 PackedSequence pack_sequence(ArrayRef<Tensor> sequences, bool enforce_sorted) {
   Numbers lengths;
   for (const Tensor& s : sequences) lengths.push_back(s.size(0));
-  return pack_padded_sequence(pad_sequence(sequences), tensor(lengths), false, enforce_sorted);
+  return pack_padded_sequence(pad_sequence(sequences), on(kCPU, lengths), false, enforce_sorted);
 }
 
 }  // namespace halftape::nn::utils::rnn

@@ -129,7 +129,7 @@ TEST_CASE("a sequence in a batch gives what it gives alone, whatever its neighbo
   const auto [packed, states] =
       layer->forward_with_packed_input(rnn::pack_sequence(sequences, false));
   const auto [y, lengths] = rnn::pad_packed_sequence(packed, true);
-  CHECK(lengths.equal(tensor({2, 5, 1, 5})));
+  CHECK(lengths.equal(tensor({2, 5, 1, 5}).to(kCPU)));
   for (int64_t i = 0; i < 4; ++i) {
     CAPTURE(i);
     const auto [alone, last] = layer(sequences[static_cast<size_t>(i)]);
@@ -182,13 +182,13 @@ TEST_CASE("padding and packing are each other's inverse, and pass gradients on")
                              randn({1, 2}, kFloat64).requires_grad_(),
                              randn({2, 2}, kFloat64).requires_grad_()};
   const auto packed = rnn::pack_sequence(sequences, false);
-  CHECK(packed.batch_sizes().equal(tensor({3, 2, 1})));
+  CHECK(packed.batch_sizes().equal(tensor({3, 2, 1}).to(kCPU)));
   CHECK(packed.sorted_indices().equal(tensor({0, 2, 1})));
   CHECK(packed.unsorted_indices().equal(tensor({0, 2, 1})));
   CHECK(same_bits(packed.data().select(0, 1), sequences[2][0]));
   for (const bool batch_first : {false, true}) {
     const auto [padded, lengths] = rnn::pad_packed_sequence(packed, batch_first, -1.5, 4);
-    CHECK(lengths.equal(tensor({3, 1, 2})));
+    CHECK(lengths.equal(tensor({3, 1, 2}).to(kCPU)));
     Tensor expected = rnn::pad_sequence(sequences, batch_first, -1.5);
     Shape frame = expected.sizes();
     const int steps = batch_first ? 1 : 0;
@@ -243,7 +243,7 @@ TEST_CASE("recurrent layers and packing say what does not fit") {
   CHECK(has(said([&] { return rnn::pad_packed_sequence(packed, false, 0, 3); }),
             "Expected total_length to be at least the length of the longest sequence"));
   CHECK(has(said([&] {
-              return rnn_tanh(packed.data(), tensor({3, 4}), zeros({1, 3, 3}),
+              return rnn_tanh(packed.data(), tensor({3, 4}).to(kCPU), zeros({1, 3, 3}),
                               RNN(2, 3)->all_weights(), true, 1, 0, true, false);
             }),
             "batch size 4 of step 1"));
