@@ -229,6 +229,7 @@ std::vector<Case> layers() {
           sequence, sequence),
       row("Transformer", Transformer(TransformerOptions(4, 2, 1, 1).dim_feedforward(6)), sequence,
           sequence),
+      row("FusedMLP", FusedMLP(6, 8, 2, 3), x1),
       row("Sequential", Sequential(Linear(6, 3), relu, Linear(3, 2)), x1),
       row("Functional", Functional(relu), x1),
   };

@@ -121,8 +121,9 @@ TEST_CASE("classes and shapes that do not fit are refused with both") {
                          Error);
     CHECK_THROWS_WITH_AS(loss(x, target({0, 1}), ones({2})),
                          doctest::Contains("weight [2] for 3 classes"), Error);
-    CHECK_THROWS_AS(loss(x, target({0, 3})), Error);
-    CHECK_THROWS_AS(loss(x, target({-1, 0})), Error);
+    // On a GPU with the next call, if not at once.
+    CHECK_THROWS_AS(loss(x, target({0, 3})).item(), Error);
+    CHECK_THROWS_AS(loss(x, target({-1, 0})).item(), Error);
   }
   for (const double bad : {-0.1, 1.5, std::nan("")})
     CHECK_THROWS_WITH_AS(cross_entropy(x, target({0, 1}), {}, kMean, -100, bad),
