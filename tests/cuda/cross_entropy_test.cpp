@@ -10,6 +10,9 @@
 #include "../support/close.h"
 #include "../support/message.h"
 #include "on_gpu.h"
+#if defined(HALFTAPE_SIMT)
+#include "settings.h"
+#endif
 
 using namespace halftape;
 using halftape::testing::differ;
@@ -211,3 +214,19 @@ TEST_CASE("gpu: the mean of few rows and of many, and its gradient in every dtyp
     }
   }
 }
+
+#if defined(HALFTAPE_SIMT)
+TEST_CASE("gpu: the block that takes the mean waits for rows that other blocks still work on") {
+  simt::Settings side_by_side = simt::settings;
+  side_by_side.os_threads = 2;
+  const simt::With settings(side_by_side);
+  for (int64_t rows = 9; rows < 40; ++rows) {
+    CAPTURE(rows);
+    const Array x = normal({rows, 900}, kFloat32, static_cast<uint64_t>(rows)),
+                t = some_classes({rows}, 900, -100);
+    const Both both(x, t, {}, 0, -100);
+    both.run();
+    both.compare();
+  }
+}
+#endif

@@ -10,6 +10,9 @@
 
 #include "halftape/core/warn.h"
 #include "on_gpu.h"
+#if defined(HALFTAPE_SIMT)
+#include "settings.h"
+#endif
 
 using namespace halftape;
 using namespace halftape::testing;
@@ -404,6 +407,23 @@ TEST_CASE("a norm that is not finite changes nothing, on the GPU neither") {
   CHECK(read_double(norm) == 0);
   CHECK(read_double(factor) == 1);
 }
+
+#if defined(HALFTAPE_SIMT)
+TEST_CASE("all threads of an update begin with the same count, whichever comes first") {
+  simt::in_every_order([] {
+    for (const Weights kind : {Weights::Stochastic, Weights::Kahan}) {
+      const Kept kept({3000}, kFloat16, kFloat16, kFloat32, kind, Lies::Plain, Lies::Plain);
+      const UpdateRule rule = kRules[3];
+      for (int step = 0; step < 2; ++step) {
+        const UpdateSlot here = kept.slot(kept.here, rule), there = kept.slot(kept.there, rule);
+        cpu_backend().update({&here, 1}, rule, {});
+        backend(kCUDA).update({&there, 1}, rule, {});
+      }
+      CHECK(kept.differ(1) == "");
+    }
+  });
+}
+#endif
 
 TEST_CASE("a loss is scaled and looked at on the GPU as on the CPU") {
   for (const Dtype d : floats) {
