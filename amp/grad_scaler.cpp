@@ -32,16 +32,23 @@ Tensor GradScaler::scale(const Tensor& loss) {
   if (!next_.found_inf.defined())
     next_ = {Array({}, kFloat32, device), Array({}, kInt64, device), 0};
   begin_epoch();
-  // The factor is a copy: update() changes the scale in place, and backward may come later.
+  // The factor is a copy, because update() changes the scale in place, and backward may come later;
+  // but where an op was told the scale, that op shall see that it is the one it knows.
   return scaled_loss(loss,
                      {.scale = scale_,
                       .bad_loss = bad_loss_,
                       .begins = begins,
-                      .factor = empty_like(scale_),
+                      .factor = factor_is_known_ ? Array() : empty_like(scale_),
                       .inverse = inverse_,
                       .found_inf = next_.found_inf,
                       .first = next_.first},
                      scaled_);
+}
+
+Tensor GradScaler::factor() const {
+  if (!initialised()) return {};
+  factor_is_known_ = true;
+  return Tensor(scale_);
 }
 
 std::vector<Tensor> GradScaler::scale(const std::vector<Tensor>& losses) {
@@ -217,6 +224,7 @@ void GradScaler::end_epoch() {
   optimizers_.clear();
   bad_loss_ = inverse_ = {};
   next_ = {};
+  factor_is_known_ = false;
   scaled_ = unscaled_ = {};
 }
 

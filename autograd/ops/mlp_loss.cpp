@@ -68,16 +68,22 @@ struct Whole {
     for (const Saved& b : biases) m.biases.push_back(b.defined() ? b.array(self) : Array());
     return m;
   }
-  /// Those that are there, times g/scale.
+  /// Those that are there, times g/scale, which is 1 where g is the scale itself.
   Grads scaled(const Node& self, const Tensor& g) const {
     const std::vector<Array> grads = std::exchange(ready, {});
-    Array by = g.array();
-    if (scale.defined()) {
-      by = empty_like(g.array());
-      backend(g.device()).binary(BinaryOps::index<formula::Div>(), by, g.array(), scale);
+    const Array& given = g.array();
+    const bool as_expected = scale.defined()
+                                 ? given.buffer() == scale.buffer() && given.raw() == scale.raw()
+                                 : autograd::is_implicit_one(g);
+    if (!as_expected) {
+      Array by = given;
+      if (scale.defined()) {
+        by = empty_like(given);
+        backend(g.device()).binary(BinaryOps::index<formula::Div>(), by, given, scale);
+      }
+      // Nobody asks here what is not finite.
+      backend(g.device()).unscale(grads, by, Array({}, kFloat32, g.device()));
     }
-    // Nobody asks here what is not finite.
-    backend(g.device()).unscale(grads, by, Array({}, kFloat32, g.device()));
     Grads d(1);
     for (size_t i = 0; i < grads.size(); ++i)
       d.push_back(self.wants(1 + i) ? Tensor(grads[i]) : Tensor());

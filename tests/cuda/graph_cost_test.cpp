@@ -5,11 +5,14 @@
 #if defined(HALFTAPE_SIMT)
 #include <halftape/halftape.h>
 
+#include <algorithm>
 #include <iostream>
 #include <map>
 #include <sstream>
 
 #include "device.h"
+#include "halftape/core/capture.h"
+#include "halftape/core/forwarding_backend.h"
 #include "halftape/cuda/gemm.h"
 #include "settings.h"
 
@@ -88,5 +91,99 @@ TEST_CASE("a captured step of a small classifier takes no more launches than it 
 TEST_CASE("clipping adds the norm of all gradients and its factor, a launch each") {
   const auto plain = kernels(8, {64, 32, 10}, true), clipped = kernels(8, {64, 32, 10}, true, true);
   CHECK(clipped.at("all") <= plain.at("all") + 2);
+}
+
+namespace {
+
+/// What the calls of a captured step read and write, array by array, in bytes.
+class Traffic final : public ForwardingBackend {
+ public:
+  Traffic() : ForwardingBackend(backend(kCUDA)) {}
+  double bytes = 0;
+
+ private:
+  void before(const std::string&, const Touched& touched) override {
+    if (!Capture::active()) return;
+    for (const auto* arrays : {&touched.writes, &touched.reads})
+      for (const Array* a : *arrays)
+        if (a->defined() && a->device().is_cuda())
+          bytes += static_cast<double>(std::min(
+              static_cast<size_t>(a->numel()) * element_size(a->dtype()), a->buffer()->size()));
+  }
+};
+
+struct Workload {
+  const char* name;
+  std::vector<int64_t> widths;
+  int64_t batch;
+  bool classes, fused;
+};
+struct Cost {
+  int64_t nodes = 0;
+  double bytes = 0;
+};
+
+Cost cost_of(const Workload& w, int64_t batch) {
+  manual_seed(0);
+  nn::Sequential model;
+  for (size_t i = 0; i + 1 < w.widths.size(); ++i) {
+    model->push_back(nn::Linear(w.widths[i], w.widths[i + 1]));
+    if (i + 2 < w.widths.size()) model->push_back(nn::ReLU());
+  }
+  const auto layers = static_cast<int64_t>(w.widths.size()) - 2;
+  const nn::FusedMLP small(w.widths[0], w.widths[1], layers, w.widths.back());
+  const std::vector<Tensor> parameters = w.fused ? small->parameters() : model->parameters();
+  optim::AdamW optimizer(parameters, optim::AdamWOptions(1e-3));
+  amp::GradScaler scaler;
+  const Tensor x = rand({batch, w.widths.front()});
+  const Tensor y =
+      w.classes ? randint(0, w.widths.back(), {batch}, kInt64) : rand({batch, w.widths.back()});
+  Traffic traffic;
+  const BackendGuard watched(kCUDA, traffic);
+  const Graph graph(kCUDA, [&] {
+    optimizer.zero_grad();
+    Tensor loss;
+    {
+      const amp::autocast region(kCUDA, kFloat16);
+      if (w.fused)
+        loss = small->loss(x, y, scaler.factor());
+      else
+        loss = w.classes ? nn::functional::cross_entropy(model->forward(x), y)
+                         : nn::functional::mse_loss(model->forward(x), y);
+    }
+    scaler.scale(loss).backward();
+    scaler.step(optimizer);
+    scaler.update();
+  });
+  return {graph.size(), traffic.bytes};
+}
+
+}  // namespace
+
+TEST_CASE("what a captured step of the benchmarks' workloads costs: kernels, and bytes") {
+  simt::Settings h200 = simt::settings;
+  h200.multiprocessors = 132;
+  h200.nan_in_relu = simt::NanInRelu::Kept;
+  const simt::With like(h200);
+  cuda::ask_library_again();
+  const Workload workloads[] = {{"a128", {784, 256, 256, 10}, 128, true, false},
+                                {"a1024", {784, 256, 256, 10}, 1024, true, false},
+                                {"b", {64, 64, 64, 64, 64, 16}, 1 << 18, false, false},
+                                {"b, FusedMLP", {64, 64, 64, 64, 64, 16}, 1 << 18, false, true}};
+  const int64_t most_nodes[] = {15, 15, 28, 7};
+  const double most_megabytes[] = {9.5, 22, 1200, 155};
+  for (size_t i = 0; i < std::size(workloads); ++i) {
+    const Workload& w = workloads[i];
+    // Bytes are a constant and a multiple of the batch.
+    const Cost low = cost_of(w, 128), high = cost_of(w, 256);
+    const double megabytes =
+        (low.bytes + (high.bytes - low.bytes) / 128 * static_cast<double>(w.batch - 128)) / 1e6;
+    std::cout << w.name << ": " << low.nodes << " nodes, " << megabytes << " MB\n";
+    CAPTURE(w.name);
+    CHECK(low.nodes == high.nodes);
+    CHECK(low.nodes <= most_nodes[i]);
+    CHECK(megabytes <= most_megabytes[i]);
+  }
+  cuda::ask_library_again();
 }
 #endif
