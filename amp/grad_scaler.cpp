@@ -20,9 +20,8 @@ Tensor GradScaler::scale(const Tensor& loss) {
   if (!options_.enabled) return loss;
   check_loss(loss, "GradScaler::scale");
   if (!initialised()) create_state(loss.device());
-  HALFTAPE_CHECK(loss.device().type() == scale_.device().type(),
-                 "GradScaler::scale: the loss is on ", loss.device(), ", the scaler's state on ",
-                 scale_.device());
+  HALFTAPE_CHECK(loss.device() == scale_.device(), "GradScaler::scale: the loss is on ",
+                 loss.device(), ", the scaler's state on ", scale_.device());
   const Device device = loss.device();
   const bool begins = !bad_loss_.defined();
   if (begins) bad_loss_ = Array({}, kFloat32, device);

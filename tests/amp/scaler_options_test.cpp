@@ -418,3 +418,27 @@ TEST_CASE("a loss that has no gradient is refused with its dtype and the way out
   CHECK_THROWS_WITH_AS(scaler.scale(ones({}, kBool)), doctest::Contains(".to(kFloat32)"), Error);
   CHECK_THROWS_WITH_AS(scaler.scale(Tensor()), doctest::Contains("undefined"), Error);
 }
+
+TEST_CASE("backward after update() is refused where an op was told the scale, and only there") {
+  for (const bool told : {false, true}) {
+    CAPTURE(told);
+    const Tensor w = ones({2}, requires_grad());
+    optim::SGD sgd({w}, optim::SGDOptions(0.1));
+    GradScaler scaler({.growth_interval = 1});
+    for (int i = 0; i < 2; ++i) {
+      sgd.zero_grad();
+      if (told) (void)scaler.factor();
+      const Tensor now = scaler.scale(w.sum()), late = scaler.scale(w.sum());
+      now.backward();
+      scaler.step(sgd);
+      scaler.update();
+      sgd.zero_grad();
+      // Before the first scale() there is no factor to tell.
+      if (told && i > 0)
+        CHECK_THROWS_WITH_AS(late.backward(), doctest::Contains("`scale` needs was changed"),
+                             Error);
+      else
+        CHECK_NOTHROW(late.backward());
+    }
+  }
+}

@@ -214,5 +214,9 @@ TEST_CASE("a second GPU is another device") {
   CHECK(b.device().index() == 1);
   CHECK((b * 2).cpu().to_vector() == std::vector<double>{2, 2, 2});
   CHECK_THROWS_AS(a + b, Error);
+  amp::GradScaler scaler;
+  scaler.scale(a.sum());
+  CHECK(has(message([&] { scaler.scale(b.sum()); }),
+            "the loss is on cuda:1, the scaler's state on cuda:0"));
 }
 #endif
