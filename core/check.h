@@ -23,14 +23,10 @@ class OutOfMemoryError : public Error {
 
 namespace detail {
 /// The op that this thread is at work on, while it calls those that it is made of; else null.
-inline thread_local constinit const char* op_at_work = nullptr;
+extern thread_local constinit const char* op_at_work;
 
 /// The text of an error, which begins with the name of the op that was called.
-inline std::string in_its_name(std::string text) {
-  if (!op_at_work) return text;
-  const std::string name = std::string(op_at_work) + ": ";
-  return text.starts_with(name) ? text : name + text;
-}
+std::string in_its_name(std::string text);
 
 template <class... Parts>
 [[noreturn]] void fail(const Parts&... parts) {

@@ -106,10 +106,10 @@ class CpuBackend final : public Backend {
 };
 
 }  // namespace
-
-Backend& cpu_backend() {
-  static CpuBackend* instance = new CpuBackend;  // NOLINT: outlives every static tensor
-  return *instance;
-}
-
 }  // namespace halftape
+
+/// The only symbol of a level's kernels that others see.
+extern "C" halftape::Backend* HALFTAPE_CPU_BACKEND() {
+  static auto* instance = new halftape::CpuBackend;  // NOLINT: outlives every static tensor
+  return instance;
+}

@@ -1,0 +1,53 @@
+# The CPU's kernels, once for every level of instructions; cpu/level.cpp picks one when the program starts.
+#
+# Two levels must not share a function: the linker keeps one of two equal inline functions or templates, whoever asked
+# for it, and an AVX-512 one would then run on every machine. So each level above the baseline is linked into one object
+# whose functions are its own, but for the one that makes its backend. That takes GNU's tools; without them there is the
+# baseline.
+set(HALFTAPE_CPU_SHARED allocator parallel level) # what there is once: memory, threads, the choice
+set(levels OFF)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND CMAKE_EXECUTABLE_FORMAT STREQUAL "ELF" AND CMAKE_OBJCOPY)
+  execute_process(COMMAND ${CMAKE_LINKER} --help OUTPUT_VARIABLE help ERROR_QUIET)
+  if(help MATCHES "force-group-allocation")
+    set(levels ON)
+  endif()
+endif()
+option(HALFTAPE_CPU_LEVELS "Kernels for x86-64-v3 and x86-64-v4 as well, chosen at run time" ${levels})
+
+# Vectorised, and without the two rules of IEEE that nobody here uses. Never -ffast-math, which would remove the inf and
+# NaN checks; no contraction, so that a vector body and its tail give the same bits, and all levels. Integers wrap.
+function(halftape_cpu_kernels target backend)
+  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_include_directories(${target} PRIVATE ${HALFTAPE_INCLUDE})
+  target_compile_options(${target} PRIVATE -fno-math-errno -fno-trapping-math -ffp-contract=off -fwrapv
+                                           $<$<NOT:$<BOOL:${HALFTAPE_SANITIZE}>>:-O3> ${ARGN})
+  target_compile_definitions(${target} PRIVATE EIGEN_DONT_PARALLELIZE HALFTAPE_CPU_BACKEND=${backend}
+                                               HALFTAPE_CPU_LEVELS=$<BOOL:${HALFTAPE_CPU_LEVELS}>)
+  target_link_libraries(${target} PRIVATE halftape_eigen halftape_warnings halftape_sanitizers)
+endfunction()
+
+halftape_cpu_kernels(halftape_cpu halftape_cpu_baseline)
+
+if(HALFTAPE_CPU_LEVELS)
+  get_target_property(kernels halftape_cpu SOURCES)
+  foreach(shared ${HALFTAPE_CPU_SHARED})
+    list(FILTER kernels EXCLUDE REGEX "/cpu/${shared}\\.cpp$")
+  endforeach()
+  function(halftape_cpu_level level)
+    set(target halftape_cpu_${level})
+    add_library(${target} OBJECT ${kernels})
+    halftape_cpu_kernels(${target} ${target} $<$<CXX_COMPILER_ID:GNU>:-fno-gnu-unique> -Wno-psabi -Wno-uninitialized -Wno-maybe-uninitialized ${ARGN})
+    set(object ${PROJECT_BINARY_DIR}/${target}.o)
+    add_custom_command(
+      OUTPUT ${object}
+      COMMAND ${CMAKE_LINKER} -r --force-group-allocation -o ${object} $<TARGET_OBJECTS:${target}>
+      COMMAND ${CMAKE_OBJCOPY} --keep-global-symbol=${target} ${object}
+      DEPENDS ${target} $<TARGET_OBJECTS:${target}>
+      COMMAND_EXPAND_LISTS VERBATIM
+      COMMENT "Linking the kernels of ${level} by themselves")
+    target_sources(halftape PRIVATE ${object})
+  endfunction()
+  halftape_cpu_level(v3 -march=x86-64-v3)
+  halftape_cpu_level(v4 -march=x86-64-v4 -mprefer-vector-width=512)
+endif()
