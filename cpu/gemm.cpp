@@ -1,6 +1,6 @@
-// Matrix products: operands become row-major float32 (float64), fixed tiles of the result are
-// single-threaded Eigen products over the whole depth, rounded once. The canonical form is what
-// makes every layout give the same bits; the fixed tiles, every thread count.
+// Matrix products on any machine, and of float64: operands become row-major float32 (float64), fixed
+// tiles of the result are single-threaded Eigen products over the whole depth, rounded once. The
+// canonical form is what makes every layout give the same bits; the fixed tiles, every thread count.
 #include <Eigen/Core>
 #include <mutex>
 
@@ -8,6 +8,7 @@
 #include "halftape/cpu/allocator.h"
 #include "halftape/cpu/kernels.h"
 #include "halftape/cpu/loop.h"
+#include "halftape/cpu/packed_gemm.h"
 
 namespace halftape::cpu {
 namespace {
@@ -97,6 +98,11 @@ void gemm(const Gemm& g) {
     gemm_in_steps(cpu_backend(), g, masked_relu);
     return;
   }
+#ifdef HALFTAPE_SIMD
+  const Dtype type = g.a.dtype();
+  const bool packs = type == kFloat32 || is_16bit(type);
+  if (packs && g.d.numel() > 0 && g.a.size(g.a.dim() - 1) > 0) return packed_gemm(g);
+#endif
   static std::once_flag once;
   // Eigen blocks by the cache sizes it finds; fixed ones give the same bits on every machine.
   std::call_once(once, [] { Eigen::setCpuCacheSizes(32 * 1024, 512 * 1024, 4 * 1024 * 1024); });

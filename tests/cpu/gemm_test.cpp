@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "halftape/core/backend.h"
+#include "halftape/core/cpu_capability.h"
+#include "halftape/core/threads.h"
 
 using namespace halftape;
 
@@ -191,5 +193,119 @@ TEST_CASE("one NaN or infinity spoils its row and column and no more") {
       }
     }
     CHECK(wrong == 0);
+  }
+}
+
+namespace {
+
+/// The same elements with other strides: 0 as they are, 1 transposed, 2 every second of each
+/// dimension.
+Array laid_out(const Array& x, int how) {
+  if (how == 1)
+    return x.transpose(-2 + x.dim(), -1 + x.dim()).clone().transpose(-2 + x.dim(), -1 + x.dim());
+  if (how == 0) return x;
+  const Array wide({2 * x.size(0), 3 * x.size(1)}, x.dtype(), kCPU);
+  const Array y = wide.slice(0, 0, wide.size(0), 2).slice(1, 1, wide.size(1), 3);
+  backend(kCPU).copy(y, x);
+  return y;
+}
+
+/// What packed_gemm() says an element is.
+double chain(const std::vector<double>& a, const std::vector<double>& b, size_t i, size_t j,
+             size_t n, size_t k) {
+  float sum = 0;
+  for (size_t l = 0; l < k; ++l)
+    sum = std::fma(static_cast<float>(a[i * k + l]), static_cast<float>(b[l * n + j]), sum);
+  return static_cast<double>(sum);
+}
+
+}  // namespace
+
+TEST_CASE("with fused multiply-add, an element is one chain of them in any shape and layout") {
+  if (get_cpu_capability() == "baseline") return;  // by Eigen, in another order
+  struct Size {
+    int64_t m, n, k;
+  };
+  for (const Size z : {Size{1, 1, 1}, Size{1, 40, 3}, Size{40, 1, 3}, Size{14, 32, 16},
+                       Size{6, 16, 8}, Size{15, 33, 17}, Size{29, 47, 520}, Size{3, 100, 1030},
+                       Size{100, 5, 513}, Size{65, 64, 512}, Size{400, 70, 30}, Size{8, 2100, 9}}) {
+    CAPTURE(z.m);
+    CAPTURE(z.n);
+    CAPTURE(z.k);
+    for (const Dtype d : {kFloat16, kBFloat16, kFloat32}) {
+      CAPTURE(d);
+      const Array a = random({z.m, z.k}, d, 3), b = random({z.k, z.n}, d, 4);
+      const auto x = values(a), y = values(b);
+      std::vector<double> expected;
+      for (int64_t i = 0; i < z.m; ++i)
+        for (int64_t j = 0; j < z.n; ++j)
+          expected.push_back(chain(x, y, static_cast<size_t>(i), static_cast<size_t>(j),
+                                   static_cast<size_t>(z.n), static_cast<size_t>(z.k)));
+      const Array exact({z.m, z.n}, kFloat32, kCPU);
+      for (size_t i = 0; i < expected.size(); ++i)
+        exact.data<float>()[i] = static_cast<float>(expected[i]);
+      for (int how = 0; how < 27; ++how) {
+        CAPTURE(how);
+        const Array result = laid_out(Array({z.m, z.n}, d, kCPU), how / 9);
+        backend(kCPU).fill(result, kNaN);
+        cpu_backend().gemm({.d = result, .a = laid_out(a, how % 3), .b = laid_out(b, how / 3 % 3)});
+        REQUIRE(values(result) == values(exact.to(d)));
+      }
+      const Array wide({z.m, z.n}, kFloat64, kCPU);
+      cpu_backend().gemm({.d = wide, .a = a, .b = b});
+      CHECK(values(wide) == expected);
+    }
+  }
+}
+
+TEST_CASE("products have the same bits with any number of threads") {
+  const int before = get_num_threads();
+  struct Size {
+    int64_t batches, m, n, k;
+  };
+  for (const Size z : {Size{1, 300, 700, 200}, Size{1, 2000, 30, 100}, Size{1, 30, 2000, 100},
+                       Size{5, 100, 100, 100}, Size{300, 20, 30, 40}}) {
+    CAPTURE(z.batches);
+    CAPTURE(z.m);
+    const Array a = random({z.batches, z.m, z.k}, kFloat32, 5),
+                b = random({z.batches, z.k, z.n}, kFloat32, 6), bias = random({z.n}, kFloat32, 7);
+    std::vector<double> first;
+    for (const int threads : {1, 2, 3, 8}) {
+      set_num_threads(threads);
+      const Array y = random({z.batches, z.m, z.n}, kFloat32, 8);
+      cpu_backend().gemm({.d = y, .a = a, .b = b, .bias = &bias, .alpha = 0.3, .beta = 0.7});
+      if (first.empty()) first = values(y);
+      CHECK(values(y) == first);
+    }
+  }
+  set_num_threads(before);
+}
+
+TEST_CASE("alpha, beta and bias are the same in every layout of the result") {
+  for (const Dtype d : {kFloat16, kBFloat16, kFloat32}) {
+    CAPTURE(d);
+    for (const int64_t n : {3, 32, 50}) {
+      const Array a = random({70, 40}, d, 1), b = random({40, n}, d, 2), c = random({70, n}, d, 3),
+                  bias = random({n}, kBFloat16, 4);
+      std::vector<double> first;
+      for (int how = 0; how < 3; ++how) {
+        const Array y = laid_out(c.clone(), how);
+        cpu_backend().gemm({.d = y, .a = a, .b = b, .bias = &bias, .alpha = 1.3, .beta = -0.7});
+        if (how == 0) first = values(y);
+        CHECK(values(y) == first);
+      }
+      // v = alpha·sum + beta·d + bias, each rounded to float, then once more into d.
+      const auto x = values(a), w = values(b), before = values(c), added = values(bias);
+      if (get_cpu_capability() == "baseline") continue;
+      for (size_t i = 0; i < first.size(); ++i) {
+        const auto columns = static_cast<size_t>(n);
+        const float sum = static_cast<float>(chain(x, w, i / columns, i % columns, columns, 40));
+        float v = 1.3f * sum;
+        v += -0.7f * static_cast<float>(before[i]);
+        v += static_cast<float>(added[i % columns]);
+        Array one = full({}, static_cast<double>(v), kFloat32, kCPU);
+        REQUIRE(values(one.to(d))[0] == first[i]);
+      }
+    }
   }
 }

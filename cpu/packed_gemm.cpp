@@ -1,0 +1,357 @@
+#include "halftape/cpu/packed_gemm.h"
+
+#ifdef HALFTAPE_SIMD
+#include <algorithm>
+#include <array>
+
+#include "halftape/cpu/allocator.h"
+#include "halftape/cpu/kernels.h"
+#include "halftape/cpu/loop.h"
+
+namespace halftape::cpu {
+namespace {
+
+using simd::Vec, simd::kWidth;
+
+// A tile of the result is what the registers hold: of 32 or 16, four are left for operands.
+constexpr int kRows = kWidth == 16 ? 14 : 6, kColumns = 2 * kWidth;
+// Blocks of the depth, of rows and of columns, so that packed b's panels stay in the first-level
+// cache, packed a in the second, and packed b in the third.
+constexpr int64_t kDepth = 512, kBlockRows = 24 * kRows, kBlockColumns = 2048;
+
+constexpr int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
+
+/// a's rows or b's columns: lines along the depth.
+struct Factor {
+  const char* data;
+  Dtype dtype;
+  int64_t line, depth;  // steps in elements, from one line to the next and along one
+  Factor at(int64_t l, int64_t k) const {
+    Factor f = *this;
+    f.data += (l * line + k * depth) * static_cast<int64_t>(element_size(dtype));
+    return f;
+  }
+};
+
+/// What becomes of sums.
+struct Result {
+  char* data;
+  Dtype dtype;
+  int64_t row, column;  // steps in elements
+  float alpha, beta;
+  const float* bias;  // along the columns, and as far behind them as a tile reaches; or null
+  bool bias_of_rows;  // along the rows instead
+  void* at(int64_t i, int64_t j) const {
+    return data + (i * row + j * column) * static_cast<int64_t>(element_size(dtype));
+  }
+  bool takes_sums() const { return alpha == 1 && beta == 0 && !bias; }
+};
+
+struct Product {
+  int64_t rows, columns, depth;
+  Factor a, b;
+  Result d;
+};
+
+// Packing: panels of R lines, in which the R elements of one depth are neighbours, in float. Lines
+// that are missing in the last panel are 0.
+
+template <int R, class T>
+void pack_lines_apart(const T* from, int64_t line, int64_t depth_step, int64_t lines, int64_t depth,
+                      float* panel) {
+  for (int64_t l = 0; l < lines; l += R, panel += R * depth)
+    for (int64_t k = 0; k < depth; ++k)
+      for (int64_t i = 0; i < R; ++i)
+        panel[k * R + i] =
+            l + i < lines ? convert<float>(from[(l + i) * line + k * depth_step]) : 0;
+}
+
+/// Lines are neighbours.
+template <int R, class T>
+void pack_neighbours(const T* from, int64_t depth_step, int64_t lines, int64_t depth,
+                     float* panels) {
+  // A few depths of all panels at a time: steps of 4 KiB would all fall into one set of the cache.
+  for (int64_t begin = 0; begin < depth; begin += 8) {
+    const int64_t end = std::min(begin + 8, depth);
+    for (int64_t l = 0; l < lines; l += R) {
+      const int n = static_cast<int>(std::min<int64_t>(R, lines - l));
+      float* panel = panels + l * depth + begin * R;
+      for (int64_t k = begin; k < end; ++k, panel += R) {
+        const T* x = from + k * depth_step + l;
+        for (int i = 0; i < R; i += kWidth) {
+          const int wanted = std::min(kWidth, R - i), here = std::clamp(n - i, 0, wanted);
+          const Vec v = here == kWidth ? simd::load(x + i) : simd::load_first(x + i, here);
+          if (wanted == kWidth)
+            simd::store(panel + i, v);
+          else
+            simd::store_first(panel + i, v, wanted);
+        }
+      }
+    }
+  }
+}
+
+/// The elements of a line are neighbours: squares are transposed in registers.
+template <int R, class T>
+void pack_across(const T* from, int64_t line, int64_t lines, int64_t depth, float* panel) {
+  for (int64_t l = 0; l < lines; l += R, panel += R * depth) {
+    for (int64_t k = 0; k < depth; k += kWidth) {
+      const int deep = static_cast<int>(std::min<int64_t>(kWidth, depth - k));
+      for (int i = 0; i < R; i += kWidth) {
+        Vec square[kWidth];
+        for (int j = 0; j < kWidth; ++j) {
+          const T* x = from + (l + i + j) * line + k;
+          square[j] = l + i + j >= lines || i + j >= R ? simd::zero()
+                      : deep == kWidth                 ? simd::load(x)
+                                                       : simd::load_first(x, deep);
+        }
+        simd::transpose(square);
+        for (int j = 0; j < deep; ++j) {
+          float* to = panel + (k + j) * R + i;
+          if (R - i >= kWidth)
+            simd::store(to, square[j]);
+          else
+            simd::store_first(to, square[j], R - i);
+        }
+      }
+    }
+  }
+}
+
+template <int R>
+void pack(const Factor& f, int64_t lines, int64_t depth, float* panels) {
+  auto as = [&](auto t) {
+    using T = typename decltype(t)::type;
+    const T* from = reinterpret_cast<const T*>(f.data);
+    if (f.line == 1)
+      pack_neighbours<R>(from, f.depth, lines, depth, panels);
+    else if (f.depth == 1)
+      pack_across<R>(from, f.line, lines, depth, panels);
+    else
+      pack_lines_apart<R>(from, f.line, f.depth, lines, depth, panels);
+  };
+  if (f.dtype == kFloat32)
+    as(Type<float>{});
+  else if (f.dtype == kFloat16)
+    as(Type<Half>{});
+  else
+    as(Type<BFloat16>{});
+}
+
+/// c ← c, or 0 when it is the first block of the depth, + a·b, one fused multiply-add for each.
+/// a's rows are `row` floats apart and its columns `step`; b is a panel, c rows are `pitch` apart.
+using Tile = void (*)(int64_t depth, const float* a, int64_t row, int64_t step, const float* b,
+                      float* c, int64_t pitch, bool first);
+
+template <int M>
+void tile(int64_t depth, const float* a, int64_t row, int64_t step, const float* b, float* c,
+          int64_t pitch, bool first) {
+  Vec sums[M][2];
+#pragma GCC unroll 16
+  for (int i = 0; i < M; ++i) {
+    sums[i][0] = first ? simd::zero() : simd::load(c + i * pitch);
+    sums[i][1] = first ? simd::zero() : simd::load(c + i * pitch + kWidth);
+  }
+#pragma GCC unroll 4
+  for (int64_t k = 0; k < depth; ++k) {
+    const Vec b0 = simd::load(b), b1 = simd::load(b + kWidth);
+#pragma GCC unroll 16
+    for (int i = 0; i < M; ++i) {
+      const Vec x = simd::splat(a[i * row]);
+      sums[i][0] = simd::fma(x, b0, sums[i][0]);
+      sums[i][1] = simd::fma(x, b1, sums[i][1]);
+    }
+    a += step;
+    b += kColumns;
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < M; ++i) {
+    simd::store(c + i * pitch, sums[i][0]);
+    simd::store(c + i * pitch + kWidth, sums[i][1]);
+  }
+}
+
+template <int... M>
+constexpr std::array<Tile, sizeof...(M)> tiles_of(std::integer_sequence<int, M...>) {
+  return {&tile<M + 1>...};
+}
+/// [M − 1]: of M rows.
+constexpr auto tiles = tiles_of(std::make_integer_sequence<int, kRows>());
+
+/// Sums of rows i… and columns j… into d. Rows of sums are padded to kColumns.
+template <class T>
+void finish_as(const Result& d, const float* sums, int64_t pitch, int64_t i, int64_t j, int rows,
+               int columns) {
+  for (int r = 0; r < rows; ++r, sums += pitch) {
+    T* to = static_cast<T*>(d.at(i + r, j));
+    auto value = [&](auto sum, auto before, auto bias, auto splat) {
+      auto v = d.alpha == 1 ? sum : splat(d.alpha) * sum;
+      if (d.beta != 0) v = v + splat(d.beta) * before();
+      if (d.bias) v = v + (d.bias_of_rows ? splat(d.bias[i + r]) : bias());
+      return v;
+    };
+    if constexpr (!std::is_same_v<T, double>) {
+      if (d.column == 1) {
+        for (int c = 0; c < columns; c += kWidth) {
+          const int n = std::min(kWidth, columns - c);
+          const Vec v = value(
+              simd::load(sums + c), [&] { return simd::load_first(to + c, n); },
+              [&] { return simd::load(d.bias + j + c); }, [](float x) { return simd::splat(x); });
+          if (n == kWidth)
+            simd::store(to + c, v);
+          else
+            simd::store_first(to + c, v, n);
+        }
+        continue;
+      }
+    }
+    for (int c = 0; c < columns; ++c) {
+      T& y = to[c * d.column];
+      y = convert<T>(value(
+          sums[c], [&] { return convert<float>(y); }, [&] { return d.bias[j + c]; },
+          [](float x) { return x; }));
+    }
+  }
+}
+using Finish = decltype(&finish_as<float>);
+
+/// Rows [i0, i1) and columns [j0, j1) of the result.
+void block(const Product& p, int64_t i0, int64_t i1, int64_t j0, int64_t j1) {
+  const int64_t blocks = (p.depth + kDepth - 1) / kDepth;  // of equal depth, so that none is short
+  const int64_t depth = round_up((p.depth + blocks - 1) / blocks, 8);
+  const int64_t rows = std::min(i1 - i0, kBlockRows), columns = std::min(j1 - j0, kBlockColumns);
+  // a's rows are read where they are, unless each of them begins in the same set of the cache.
+  const int64_t bytes = 4;
+  const bool a_in_place = p.a.dtype == kFloat32 &&
+                          ((p.a.depth == 1 && (p.a.line * bytes % 2048 != 0 || p.rows <= 64)) ||
+                           p.rows * p.depth * bytes <= 32768);
+  const bool sums_in_d = p.d.dtype == kFloat32 && p.d.column == 1 && p.d.beta == 0;
+  // Sums between blocks of the depth, where d is no place for them: in a last panel of few columns,
+  // or in all.
+  const int64_t pitch = sums_in_d ? kColumns : round_up(columns, kColumns);
+  const Scratch packed_b(static_cast<size_t>(round_up(columns, kColumns) * depth * bytes)),
+      packed_a(a_in_place ? 0 : static_cast<size_t>(round_up(rows, kRows) * depth * bytes)),
+      sums(blocks == 1 ? 0 : static_cast<size_t>((i1 - i0) * pitch * bytes));
+  alignas(64) float one_tile[kRows * kColumns];
+  const Finish finish = visit(p.d.dtype, [](auto t) -> Finish {
+    using T = typename decltype(t)::type;
+    if constexpr (is_element<T> && !std::is_integral_v<T>)
+      return &finish_as<T>;
+    else
+      return nullptr;
+  });
+
+  for (int64_t j = j0; j < j1; j += columns) {
+    const int64_t across = std::min(columns, j1 - j);
+    for (int64_t k = 0; k < p.depth; k += depth) {
+      const int64_t deep = std::min(depth, p.depth - k);
+      const bool first = k == 0, last = k + deep == p.depth;
+      pack<kColumns>(p.b.at(j, k), across, deep, packed_b.as<float>());
+      for (int64_t i = i0; i < i1; i += rows) {
+        const int64_t down = std::min(rows, i1 - i);
+        if (!a_in_place) pack<kRows>(p.a.at(i, k), down, deep, packed_a.as<float>());
+        for (int64_t jj = 0; jj < across; jj += kColumns) {
+          const int wide = static_cast<int>(std::min<int64_t>(kColumns, across - jj));
+          const float* b = packed_b.as<float>() + jj * deep;
+          for (int64_t ii = 0; ii < down; ii += kRows) {
+            const int high = static_cast<int>(std::min<int64_t>(kRows, down - ii));
+            float* c = one_tile;
+            int64_t c_pitch = kColumns;
+            const bool in_d = sums_in_d && wide == kColumns;
+            if (in_d) {
+              c = static_cast<float*>(p.d.at(i + ii, j + jj));
+              c_pitch = p.d.row;
+            } else if (blocks > 1) {
+              c = sums.as<float>() + (i + ii - i0) * pitch + (sums_in_d ? 0 : jj);
+              c_pitch = pitch;
+            }
+            const auto run = tiles[static_cast<size_t>(high - 1)];
+            if (a_in_place) {
+              const auto* a = reinterpret_cast<const float*>(p.a.at(i + ii, k).data);
+              run(deep, a, p.a.line, p.a.depth, b, c, c_pitch, first);
+            } else {
+              run(deep, packed_a.as<float>() + ii * deep, 1, kRows, b, c, c_pitch, first);
+            }
+            if (last && !(in_d && p.d.takes_sums()))
+              finish(p.d, c, c_pitch, i + ii, j + jj, high, wide);
+          }
+        }
+      }
+    }
+  }
+}
+
+/// dᵀ = bᵀ·aᵀ.
+Product transposed(const Product& p) {
+  Product t{p.columns, p.rows, p.depth, p.b, p.a, p.d};
+  std::swap(t.d.row, t.d.column);
+  t.d.bias_of_rows = !p.d.bias_of_rows;
+  return t;
+}
+
+/// Where each matrix of a batch begins.
+int64_t batch_offset(const Array& x, int64_t batch) {
+  int64_t offset = 0;
+  for (int d = x.dim() - 3; d >= 0; --d) {
+    offset += batch % x.size(d) * x.strides()[d];
+    batch /= x.size(d);
+  }
+  return offset * static_cast<int64_t>(element_size(x.dtype()));
+}
+
+constexpr int64_t kSerial = 1 << 20;  // multiply-adds that are not worth a second thread
+
+}  // namespace
+
+void packed_gemm(const Gemm& g) {
+  const int rank = g.d.dim();
+  const int64_t m = g.d.size(rank - 2), n = g.d.size(rank - 1), k = g.a.size(rank - 1);
+  auto step = [&](const Array& x, int back) { return x.strides()[rank - back]; };
+  const Scratch bias(g.bias ? static_cast<size_t>(round_up(n, kColumns)) * 4 : 0);
+  if (g.bias) {
+    const Array flat = g.bias->to(kFloat32).to_contiguous();
+    std::copy_n(flat.data<float>(), n, bias.as<float>());
+    std::fill_n(bias.as<float>() + n, round_up(n, kColumns) - n, 0.f);
+  }
+  Product p{m,
+            n,
+            k,
+            {static_cast<const char*>(g.a.raw()), g.a.dtype(), step(g.a, 2), step(g.a, 1)},
+            {static_cast<const char*>(g.b.raw()), g.b.dtype(), step(g.b, 1), step(g.b, 2)},
+            {static_cast<char*>(g.d.raw()), g.d.dtype(), step(g.d, 2), step(g.d, 1),
+             static_cast<float>(g.alpha), static_cast<float>(g.beta),
+             g.bias ? bias.as<float>() : nullptr, false}};
+  // Rows of the result are written, and tiles are wider than they are high.
+  const bool swap = (p.d.column != 1 && p.d.row == 1) || (n < kWidth / 2 && m > n);
+  if (swap) p = transposed(p);
+
+  const int64_t batches = g.d.numel() / (m * n), one = p.rows * p.columns * k;
+  const int64_t threads = get_num_threads();
+  const bool serial = threads == 1 || batches * one <= kSerial;
+  // Columns are split first: each thread packs its own part of b.
+  const int64_t wanted = serial || batches >= 2 * threads ? 1 : 2 * threads;
+  const int64_t wide = std::max<int64_t>(round_up((p.columns + wanted - 1) / wanted, kColumns),
+                                         wanted > 1 ? 4 * kColumns : kColumns);
+  const int64_t across = (p.columns + wide - 1) / wide;
+  const int64_t high = round_up((p.rows * across + wanted - 1) / wanted, kRows);
+  const int64_t down = across >= threads ? 1 : (p.rows + high - 1) / high;
+  const int64_t rows = down == 1 ? p.rows : high;
+  const int64_t together =
+      std::max<int64_t>(1, serial ? batches : kSerial / one);  // batches a task
+  parallel_ranges(batches, together, [&](int64_t begin, int64_t end) {
+    for (int64_t batch = begin; batch < end; ++batch) {
+      Product q = p;
+      q.a.data += batch_offset(swap ? g.b : g.a, batch);
+      q.b.data += batch_offset(swap ? g.a : g.b, batch);
+      q.d.data += batch_offset(g.d, batch);
+      parallel_for(down * across, [&](int64_t part) {
+        const int64_t i = part / across * rows, j = part % across * wide;
+        block(q, i, std::min(i + rows, q.rows), j, std::min(j + wide, q.columns));
+      });
+    }
+  });
+}
+
+}  // namespace halftape::cpu
+
+#endif
