@@ -1,10 +1,12 @@
-// Timing of short calls. Every case runs in rounds that are interleaved with the other cases' and
-// reports the median and the quickest round, in nanoseconds a call.
+// Timing of calls. Every case runs in rounds that are interleaved with the other cases' and reports
+// the median and the quickest round, in nanoseconds a call: of the process's time on the CPU, which
+// says more than the clock does where others use the machine.
 #pragma once
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <functional>
 #include <string>
 #include <vector>
@@ -17,20 +19,44 @@ void keep(const T& value) {
   asm volatile("" : : "r"(&value) : "memory");
 }
 
-/// Cases under names. --json writes one JSON object for programs instead of a table.
+/// Cases under names; --only=TEXT: those with TEXT in it. --json writes one JSON object for
+/// programs instead of a table; --count=N only calls each case N times, for a profiler. With
+/// --check the program is to report numbers with check() instead of adding cases.
 class Table {
  public:
   Table(std::string title, int argc, char** argv) : title_(std::move(title)) {
-    for (int i = 1; i < argc; ++i) json_ |= std::strcmp(argv[i], "--json") == 0;
+    for (int i = 1; i < argc; ++i) {
+      json_ |= std::strcmp(argv[i], "--json") == 0;
+      if (std::strncmp(argv[i], "--only=", 7) == 0) only_ = argv[i] + 7;
+      if (std::strncmp(argv[i], "--count=", 8) == 0) count_ = std::atoi(argv[i] + 8);
+      checks_ |= std::strcmp(argv[i], "--check") == 0;
+    }
+  }
+  bool checks() const { return checks_; }
+  /// A number that is the same whoever computes it.
+  void check(const std::string& name, double value) {
+    std::printf("%s\t%.9g\n", name.c_str(), value);
   }
   void add(std::string name, std::function<void()> call) {
-    cases_.push_back({std::move(name), std::move(call), 1, {}});
+    if (name.find(only_) == std::string::npos) return;
+    cases_.push_back({std::move(name), std::move(call), 1, 0, {}});
   }
   void run() {
+    if (checks_) return;
+    if (count_ > 0) {
+      for (Case& c : cases_)
+        for (int i = 0; i < count_; ++i) c.call();
+      return;
+    }
     for (Case& c : cases_)  // calls for a round of half a millisecond
       while (time(c) * static_cast<double>(c.calls) < 5e5) c.calls *= 2;
+    for (Case& c : cases_) {  // long calls in fewer rounds
+      const double round = time(c) * static_cast<double>(c.calls);
+      c.rounds = static_cast<int>(std::clamp(5e8 / round, 5., 101.));
+    }
     for (int round = 0; round < 101; ++round)
-      for (Case& c : cases_) c.ns.push_back(time(c));
+      for (Case& c : cases_)
+        if (round < c.rounds) c.ns.push_back(time(c));
     if (json_) std::printf("{\"library\": \"%s\", \"unit\": \"ns\", \"cases\": {", title_.c_str());
     for (size_t i = 0; i < cases_.size(); ++i) {
       Case& c = cases_[i];
@@ -49,16 +75,23 @@ class Table {
     std::string name;
     std::function<void()> call;
     int64_t calls;
+    int rounds;
     std::vector<double> ns;
   };
+  static double now() {  // nanoseconds
+    timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return static_cast<double>(t.tv_sec) * 1e9 + static_cast<double>(t.tv_nsec);
+  }
   static double time(const Case& c) {
-    const auto start = std::chrono::steady_clock::now();
+    const double start = now();
     for (int64_t i = 0; i < c.calls; ++i) c.call();
-    const std::chrono::duration<double, std::nano> spent = std::chrono::steady_clock::now() - start;
-    return spent.count() / static_cast<double>(c.calls);
+    return (now() - start) / static_cast<double>(c.calls);
   }
   std::string title_;
-  bool json_ = false;
+  std::string only_;
+  int count_ = 0;
+  bool json_ = false, checks_ = false;
   std::vector<Case> cases_;
 };
 

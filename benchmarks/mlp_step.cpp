@@ -1,0 +1,158 @@
+// A training step of three MLPs, with SGD and Adam, in float32 and under autocast. The same source
+// builds against LibTorch (benchmarks/compare), which has no float16 on the CPU.
+//
+// With --check, the losses of twenty steps on fixed numbers instead: both must print the same ones,
+// so that nobody is timed doing other work.
+#include <cmath>
+#include <memory>
+#ifdef HALFTAPE_BENCH_LIBTORCH
+#include <ATen/autocast_mode.h>
+#include <torch/torch.h>
+namespace lib = torch;
+inline const char* library() { return "libtorch"; }
+#else
+#include <halftape/halftape.h>
+namespace lib = halftape;
+inline const char* library() { return "halftape"; }
+#endif
+
+#include "harness.h"
+
+namespace {
+
+using lib::Tensor;
+namespace nn = lib::nn;
+
+enum class Mode { Float32, BFloat16, Float16 };
+
+class Autocast {
+ public:
+#ifdef HALFTAPE_BENCH_LIBTORCH
+  explicit Autocast(Mode mode) : before_(at::autocast::is_cpu_enabled()) {
+    at::autocast::set_cpu_enabled(mode != Mode::Float32);
+    at::autocast::set_autocast_cpu_dtype(at::kBFloat16);
+    at::autocast::increment_nesting();
+  }
+  ~Autocast() {
+    if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+    at::autocast::set_cpu_enabled(before_);
+  }
+
+ private:
+  bool before_;
+#else
+  explicit Autocast(Mode mode)
+      : guard_(lib::kCPU, mode == Mode::Float16 ? lib::kFloat16 : lib::kBFloat16,
+               mode != Mode::Float32) {}
+
+ private:
+  lib::amp::autocast guard_;
+#endif
+};
+
+struct Net : nn::Module {
+  explicit Net(const std::vector<int64_t>& widths) {
+    for (size_t i = 0; i + 1 < widths.size(); ++i)
+      layers.push_back(
+          register_module("fc" + std::to_string(i), nn::Linear(widths[i], widths[i + 1])));
+  }
+  Tensor forward(Tensor x) {
+    for (size_t i = 0; i + 1 < layers.size(); ++i) x = lib::relu(layers[i]->forward(x));
+    return layers.back()->forward(x);
+  }
+  std::vector<nn::Linear> layers;
+};
+
+/// Training of one net on one batch.
+class Job {
+ public:
+  Job(const std::vector<int64_t>& widths, int64_t batch, bool adam, Mode mode)
+      : net_(std::make_shared<Net>(widths)), mode_(mode) {
+    uint32_t state = 1;  // numbers that are the same everywhere, from −size to size
+    auto fill = [&](Tensor t, double size) {
+      float* x = t.template data_ptr<float>();
+      for (int64_t i = 0; i < t.numel(); ++i) {
+        state = state * 1664525 + 1013904223;
+        x[i] = static_cast<float>(size * (static_cast<double>(state) * 0x1p-31 - 1));
+      }
+    };
+    {
+      const lib::NoGradGuard guard;
+      for (Tensor& p : net_->parameters())
+        fill(p, p.dim() == 2 ? 1 / std::sqrt(static_cast<double>(p.size(1))) : 0.1);
+    }
+    x_ = lib::empty({batch, widths.front()});
+    fill(x_, 1);
+    y_ = lib::arange(batch, lib::kLong).remainder(widths.back());
+    const auto parameters = net_->parameters();
+    if (adam)
+      optimizer_ = std::make_unique<lib::optim::Adam>(parameters, lib::optim::AdamOptions(1e-4));
+    else
+      optimizer_ =
+          std::make_unique<lib::optim::SGD>(parameters, lib::optim::SGDOptions(1e-3).momentum(0.9));
+  }
+  Tensor step() {
+    for (Tensor& p : net_->parameters()) p.mutable_grad() = Tensor();
+    const Tensor loss = [&] {
+      const Autocast autocast(mode_);
+      return nn::functional::cross_entropy(net_->forward(x_), y_);
+    }();
+#ifndef HALFTAPE_BENCH_LIBTORCH
+    if (mode_ == Mode::Float16) {
+      scaler_.scale(loss).backward();
+      scaler_.step(*optimizer_);
+      scaler_.update();
+      return loss;
+    }
+#endif
+    loss.backward();
+    optimizer_->step();
+    return loss;
+  }
+
+ private:
+  std::shared_ptr<Net> net_;
+  Mode mode_;
+  Tensor x_, y_;
+  std::unique_ptr<lib::optim::Optimizer> optimizer_;
+#ifndef HALFTAPE_BENCH_LIBTORCH
+  lib::amp::GradScaler scaler_{{.init_scale = 1024}};
+#endif
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  lib::set_num_threads(1);
+  struct Work {
+    const char* name;
+    std::vector<int64_t> widths;
+    int64_t batch;
+  };
+  const Work works[] = {{"a", {64, 64, 64, 10}, 32},
+                        {"b", {784, 256, 256, 10}, 128},
+                        {"c", {1024, 1024, 1024, 1024, 1024}, 512}};
+  bench::Table table(library(), argc, argv);
+  for (const Work& w : works) {
+    for (const Mode mode : {Mode::Float32, Mode::BFloat16, Mode::Float16}) {
+#ifdef HALFTAPE_BENCH_LIBTORCH
+      if (mode == Mode::Float16) continue;
+#endif
+      for (const bool adam : {false, true}) {
+        const char* modes[] = {"float32", "bfloat16", "float16 + scaler"};
+        const std::string name = std::string(w.name) + ", " + (adam ? "Adam" : "SGD") + ", " +
+                                 modes[static_cast<int>(mode)];
+        if (table.checks()) {
+          if (mode != Mode::Float32) continue;
+          Job job(w.widths, w.batch, adam, mode);
+          for (int i = 0; i < 20; ++i)
+            table.check(name + ", loss " + std::to_string(i), job.step().item<float>());
+        } else {
+          auto job = std::make_shared<Job>(w.widths, w.batch, adam, mode);
+          table.add(name, [job] { bench::keep(job->step()); });
+        }
+      }
+    }
+  }
+  table.run();
+}
