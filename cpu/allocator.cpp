@@ -41,7 +41,9 @@ constexpr size_t bin_of(size_t size) {
   return static_cast<size_t>(top) * 8 + quarter;
 }
 
-/// Blocks to be used again, by size, up to a limit of bytes altogether.
+/// Blocks to be used again, by size, up to a limit of bytes altogether. Where that is reached all
+/// are let go: those that are still in use come back, and those of sizes that nobody asks for any
+/// more do not.
 class Bins {
  public:
   explicit Bins(size_t limit) : limit_(limit) {}
@@ -57,7 +59,8 @@ class Bins {
     return p;
   }
   bool keep(void* p, size_t size) noexcept {
-    if (held_ + size > limit_) return false;
+    if (size > limit_) return false;
+    if (held_ + size > limit_) clear();
     try {
       bins_[bin_of(size)].push_back(p);
     } catch (...) {
@@ -66,7 +69,7 @@ class Bins {
     held_ += size;
     return true;
   }
-  void clear() {
+  void clear() noexcept {
     for (auto& blocks : bins_) {
       for (void* p : blocks) std::free(p);
       blocks.clear();

@@ -82,6 +82,16 @@ TEST_CASE("freed memory is used again for what has the same rounded size") {
   }
 }
 
+TEST_CASE("sizes that nobody asks for any more do not keep those in use out of the cache") {
+  if (!reuses) return;
+  {
+    std::vector<BufferPtr> many;  // more than a thread keeps
+    for (int i = 0; i < 100; ++i) many.push_back(cpu::allocate(20000));
+  }
+  const void* first = cpu::allocate(3000)->bytes();
+  CHECK(cpu::allocate(3000)->bytes() == first);
+}
+
 TEST_CASE("live buffers and bytes are counted, and views do not count") {
   const int64_t buffers = Buffer::live_count(), bytes = Buffer::live_bytes();
   {
