@@ -12,7 +12,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND CMAKE_EXECUTABLE_FORMAT STR
     set(levels ON)
   endif()
 endif()
-option(HALFTAPE_CPU_LEVELS "Kernels for x86-64-v3 and x86-64-v4 as well, chosen at run time" ${levels})
+option(HALFTAPE_CPU_LEVELS "Kernels for AVX2 and AVX-512 as well, chosen at run time" ${levels})
 
 # Vectorised, and without the two rules of IEEE that nobody here uses. Never -ffast-math, which would remove the inf and
 # NaN checks; no contraction, so that a vector body and its tail give the same bits, and all levels. Integers wrap.
@@ -50,4 +50,5 @@ if(HALFTAPE_CPU_LEVELS)
   endfunction()
   halftape_cpu_level(v3 -march=x86-64-v3)
   halftape_cpu_level(v4 -march=x86-64-v4 -mprefer-vector-width=512)
+  halftape_cpu_level(v4_bf16 -march=x86-64-v4 -mavx512bf16 -mprefer-vector-width=512)
 endif()

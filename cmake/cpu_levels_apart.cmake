@@ -1,7 +1,7 @@
 # No function or variable of a level's kernels is seen by others, but the one that makes its backend.
 # Run as a test: cmake -D NM=<nm> -D FOLDER=<build folder> -P cpu_levels_apart.cmake
 cmake_minimum_required(VERSION 3.25)
-foreach(level v3 v4)
+foreach(level v3 v4 v4_bf16)
   execute_process(COMMAND ${NM} --defined-only --extern-only ${FOLDER}/halftape_cpu_${level}.o
                   OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
   string(REGEX REPLACE "\n$" "" symbols "${symbols}")

@@ -1,6 +1,7 @@
-// Matrix products on any machine, and of float64: operands become row-major float32 (float64), fixed
-// tiles of the result are single-threaded Eigen products over the whole depth, rounded once. The
-// canonical form is what makes every layout give the same bits; the fixed tiles, every thread count.
+// Matrix products on any machine, and of float64: operands become row-major float32 (float64),
+// fixed tiles of the result are single-threaded Eigen products over the whole depth, rounded once.
+// The canonical form is what makes every layout give the same bits; the fixed tiles, every thread
+// count.
 #include <Eigen/Core>
 #include <mutex>
 

@@ -53,34 +53,56 @@ struct Product {
   Result d;
 };
 
-// Packing: panels of R lines, in which the R elements of one depth are neighbours, in float. Lines
-// that are missing in the last panel are 0.
+// Packing: panels of R lines. A word is one element of a line in float, or, for dot products of
+// bfloat16, two neighbours as they are (P = 2); the R words of one depth are neighbours. Lines that
+// are missing in the last panel, and the second of an odd last pair, are 0.
 
-template <int R, class T>
-void pack_lines_apart(const T* from, int64_t line, int64_t depth_step, int64_t lines, int64_t depth,
-                      float* panel) {
-  for (int64_t l = 0; l < lines; l += R, panel += R * depth)
-    for (int64_t k = 0; k < depth; ++k)
-      for (int64_t i = 0; i < R; ++i)
-        panel[k * R + i] =
-            l + i < lines ? convert<float>(from[(l + i) * line + k * depth_step]) : 0;
+/// Words of one line, from n of its elements.
+template <int P, class T>
+Vec along(const T* x, int n) {
+  if constexpr (P == 2)
+    return n == 2 * kWidth ? simd::load_pairs(x) : simd::load_first_pairs(x, n);
+  else
+    return n == kWidth ? simd::load(x) : simd::load_first(x, n);
+}
+/// One word of each of n neighbouring lines.
+template <int P, class T>
+Vec beside(const T* x, int64_t depth_step, int n, bool last_is_odd) {
+  auto at = [&](const T* y) { return n == kWidth ? simd::load(y) : simd::load_first(y, n); };
+  if constexpr (P == 2) return simd::pair(at(x), last_is_odd ? simd::zero() : at(x + depth_step));
+  return at(x);
+}
+
+template <int R, int P, class T>
+void pack_apart(const T* from, int64_t line, int64_t depth_step, int64_t lines, int64_t depth,
+                float* panels) {
+  const int64_t words = (depth + P - 1) / P;
+  for (int64_t l = 0; l < round_up(lines, R); ++l) {
+    float* panel = panels + l / R * R * words + l % R;
+    for (int64_t w = 0; w < words; ++w) {
+      T elements[kWidth] = {};
+      for (int64_t i = 0; i < P; ++i)
+        if (l < lines && w * P + i < depth) elements[i] = from[l * line + (w * P + i) * depth_step];
+      simd::store_first(panel + w * R, along<P>(elements, P), 1);
+    }
+  }
 }
 
 /// Lines are neighbours.
-template <int R, class T>
-void pack_neighbours(const T* from, int64_t depth_step, int64_t lines, int64_t depth,
-                     float* panels) {
+template <int R, int P, class T>
+void pack_beside(const T* from, int64_t depth_step, int64_t lines, int64_t depth, float* panels) {
+  const int64_t words = (depth + P - 1) / P;
   // A few depths of all panels at a time: steps of 4 KiB would all fall into one set of the cache.
-  for (int64_t begin = 0; begin < depth; begin += 8) {
-    const int64_t end = std::min(begin + 8, depth);
+  for (int64_t begin = 0; begin < words; begin += 8) {
+    const int64_t end = std::min(begin + 8, words);
     for (int64_t l = 0; l < lines; l += R) {
       const int n = static_cast<int>(std::min<int64_t>(R, lines - l));
-      float* panel = panels + l * depth + begin * R;
-      for (int64_t k = begin; k < end; ++k, panel += R) {
-        const T* x = from + k * depth_step + l;
+      float* panel = panels + l * words + begin * R;
+      for (int64_t w = begin; w < end; ++w, panel += R) {
+        const T* x = from + w * P * depth_step + l;
         for (int i = 0; i < R; i += kWidth) {
           const int wanted = std::min(kWidth, R - i), here = std::clamp(n - i, 0, wanted);
-          const Vec v = here == kWidth ? simd::load(x + i) : simd::load_first(x + i, here);
+          const Vec v = beside<P>(x + i, depth_step, here, w * P + 1 == depth);
           if (wanted == kWidth)
             simd::store(panel + i, v);
           else
@@ -91,23 +113,23 @@ void pack_neighbours(const T* from, int64_t depth_step, int64_t lines, int64_t d
   }
 }
 
-/// The elements of a line are neighbours: squares are transposed in registers.
-template <int R, class T>
-void pack_across(const T* from, int64_t line, int64_t lines, int64_t depth, float* panel) {
-  for (int64_t l = 0; l < lines; l += R, panel += R * depth) {
-    for (int64_t k = 0; k < depth; k += kWidth) {
-      const int deep = static_cast<int>(std::min<int64_t>(kWidth, depth - k));
+/// The elements of a line are neighbours: squares of words are transposed in registers.
+template <int R, int P, class T>
+void pack_along(const T* from, int64_t line, int64_t lines, int64_t depth, float* panel) {
+  const int64_t words = (depth + P - 1) / P;
+  for (int64_t l = 0; l < lines; l += R, panel += R * words) {
+    for (int64_t w = 0; w < words; w += kWidth) {
+      const int high = static_cast<int>(std::min<int64_t>(kWidth, words - w)),
+                deep = static_cast<int>(std::min<int64_t>(P * kWidth, depth - w * P));
       for (int i = 0; i < R; i += kWidth) {
         Vec square[kWidth];
-        for (int j = 0; j < kWidth; ++j) {
-          const T* x = from + (l + i + j) * line + k;
-          square[j] = l + i + j >= lines || i + j >= R ? simd::zero()
-                      : deep == kWidth                 ? simd::load(x)
-                                                       : simd::load_first(x, deep);
-        }
+        for (int j = 0; j < kWidth; ++j)
+          square[j] = l + i + j < lines && i + j < R
+                          ? along<P>(from + (l + i + j) * line + w * P, deep)
+                          : simd::zero();
         simd::transpose(square);
-        for (int j = 0; j < deep; ++j) {
-          float* to = panel + (k + j) * R + i;
+        for (int j = 0; j < high; ++j) {
+          float* to = panel + (w + j) * R + i;
           if (R - i >= kWidth)
             simd::store(to, square[j]);
           else
@@ -118,19 +140,21 @@ void pack_across(const T* from, int64_t line, int64_t lines, int64_t depth, floa
   }
 }
 
-template <int R>
+template <int R, int P>
 void pack(const Factor& f, int64_t lines, int64_t depth, float* panels) {
   auto as = [&](auto t) {
     using T = typename decltype(t)::type;
     const T* from = reinterpret_cast<const T*>(f.data);
     if (f.line == 1)
-      pack_neighbours<R>(from, f.depth, lines, depth, panels);
+      pack_beside<R, P>(from, f.depth, lines, depth, panels);
     else if (f.depth == 1)
-      pack_across<R>(from, f.line, lines, depth, panels);
+      pack_along<R, P>(from, f.line, lines, depth, panels);
     else
-      pack_lines_apart<R>(from, f.line, f.depth, lines, depth, panels);
+      pack_apart<R, P>(from, f.line, f.depth, lines, depth, panels);
   };
-  if (f.dtype == kFloat32)
+  if constexpr (P == 2)
+    as(Type<BFloat16>{});
+  else if (f.dtype == kFloat32)
     as(Type<float>{});
   else if (f.dtype == kFloat16)
     as(Type<Half>{});
@@ -138,13 +162,14 @@ void pack(const Factor& f, int64_t lines, int64_t depth, float* panels) {
     as(Type<BFloat16>{});
 }
 
-/// c ← c, or 0 when it is the first block of the depth, + a·b, one fused multiply-add for each.
-/// a's rows are `row` floats apart and its columns `step`; b is a panel, c rows are `pitch` apart.
-using Tile = void (*)(int64_t depth, const float* a, int64_t row, int64_t step, const float* b,
+/// c ← c, or 0 when it is the first block of the depth, + a·b, one fused multiply-add for each (one
+/// dot product of two). a's rows are `row` words apart and its depths `step`; b is a panel, c's
+/// rows are `pitch` apart.
+using Tile = void (*)(int64_t words, const float* a, int64_t row, int64_t step, const float* b,
                       float* c, int64_t pitch, bool first);
 
-template <int M>
-void tile(int64_t depth, const float* a, int64_t row, int64_t step, const float* b, float* c,
+template <int M, int P>
+void tile(int64_t words, const float* a, int64_t row, int64_t step, const float* b, float* c,
           int64_t pitch, bool first) {
   Vec sums[M][2];
 #pragma GCC unroll 16
@@ -153,13 +178,13 @@ void tile(int64_t depth, const float* a, int64_t row, int64_t step, const float*
     sums[i][1] = first ? simd::zero() : simd::load(c + i * pitch + kWidth);
   }
 #pragma GCC unroll 4
-  for (int64_t k = 0; k < depth; ++k) {
+  for (int64_t w = 0; w < words; ++w) {
     const Vec b0 = simd::load(b), b1 = simd::load(b + kWidth);
 #pragma GCC unroll 16
     for (int i = 0; i < M; ++i) {
       const Vec x = simd::splat(a[i * row]);
-      sums[i][0] = simd::fma(x, b0, sums[i][0]);
-      sums[i][1] = simd::fma(x, b1, sums[i][1]);
+      sums[i][0] = simd::add_product<P>(x, b0, sums[i][0]);
+      sums[i][1] = simd::add_product<P>(x, b1, sums[i][1]);
     }
     a += step;
     b += kColumns;
@@ -171,12 +196,13 @@ void tile(int64_t depth, const float* a, int64_t row, int64_t step, const float*
   }
 }
 
-template <int... M>
+template <int P, int... M>
 constexpr std::array<Tile, sizeof...(M)> tiles_of(std::integer_sequence<int, M...>) {
-  return {&tile<M + 1>...};
+  return {&tile<M + 1, P>...};
 }
 /// [M − 1]: of M rows.
-constexpr auto tiles = tiles_of(std::make_integer_sequence<int, kRows>());
+template <int P>
+constexpr auto tiles = tiles_of<P>(std::make_integer_sequence<int, kRows>());
 
 /// Sums of rows i… and columns j… into d. Rows of sums are padded to kColumns.
 template <class T>
@@ -216,9 +242,11 @@ void finish_as(const Result& d, const float* sums, int64_t pitch, int64_t i, int
 using Finish = decltype(&finish_as<float>);
 
 /// Rows [i0, i1) and columns [j0, j1) of the result.
+template <int P>
 void block(const Product& p, int64_t i0, int64_t i1, int64_t j0, int64_t j1) {
-  const int64_t blocks = (p.depth + kDepth - 1) / kDepth;  // of equal depth, so that none is short
-  const int64_t depth = round_up((p.depth + blocks - 1) / blocks, 8);
+  // Of equal depth, so that none is short.
+  const int64_t blocks = (p.depth + P * kDepth - 1) / (P * kDepth);
+  const int64_t depth = round_up((p.depth + blocks - 1) / blocks, 8), words = depth / P;
   const int64_t rows = std::min(i1 - i0, kBlockRows), columns = std::min(j1 - j0, kBlockColumns);
   // a's rows are read where they are, unless each of them begins in the same set of the cache.
   const int64_t bytes = 4;
@@ -229,8 +257,8 @@ void block(const Product& p, int64_t i0, int64_t i1, int64_t j0, int64_t j1) {
   // Sums between blocks of the depth, where d is no place for them: in a last panel of few columns,
   // or in all.
   const int64_t pitch = sums_in_d ? kColumns : round_up(columns, kColumns);
-  const Scratch packed_b(static_cast<size_t>(round_up(columns, kColumns) * depth * bytes)),
-      packed_a(a_in_place ? 0 : static_cast<size_t>(round_up(rows, kRows) * depth * bytes)),
+  const Scratch packed_b(static_cast<size_t>(round_up(columns, kColumns) * words * bytes)),
+      packed_a(a_in_place ? 0 : static_cast<size_t>(round_up(rows, kRows) * words * bytes)),
       sums(blocks == 1 ? 0 : static_cast<size_t>((i1 - i0) * pitch * bytes));
   alignas(64) float one_tile[kRows * kColumns];
   const Finish finish = visit(p.d.dtype, [](auto t) -> Finish {
@@ -244,15 +272,15 @@ void block(const Product& p, int64_t i0, int64_t i1, int64_t j0, int64_t j1) {
   for (int64_t j = j0; j < j1; j += columns) {
     const int64_t across = std::min(columns, j1 - j);
     for (int64_t k = 0; k < p.depth; k += depth) {
-      const int64_t deep = std::min(depth, p.depth - k);
+      const int64_t deep = std::min(depth, p.depth - k), deep_words = (deep + P - 1) / P;
       const bool first = k == 0, last = k + deep == p.depth;
-      pack<kColumns>(p.b.at(j, k), across, deep, packed_b.as<float>());
+      pack<kColumns, P>(p.b.at(j, k), across, deep, packed_b.as<float>());
       for (int64_t i = i0; i < i1; i += rows) {
         const int64_t down = std::min(rows, i1 - i);
-        if (!a_in_place) pack<kRows>(p.a.at(i, k), down, deep, packed_a.as<float>());
+        if (!a_in_place) pack<kRows, P>(p.a.at(i, k), down, deep, packed_a.as<float>());
         for (int64_t jj = 0; jj < across; jj += kColumns) {
           const int wide = static_cast<int>(std::min<int64_t>(kColumns, across - jj));
-          const float* b = packed_b.as<float>() + jj * deep;
+          const float* b = packed_b.as<float>() + jj * deep_words;
           for (int64_t ii = 0; ii < down; ii += kRows) {
             const int high = static_cast<int>(std::min<int64_t>(kRows, down - ii));
             float* c = one_tile;
@@ -265,12 +293,13 @@ void block(const Product& p, int64_t i0, int64_t i1, int64_t j0, int64_t j1) {
               c = sums.as<float>() + (i + ii - i0) * pitch + (sums_in_d ? 0 : jj);
               c_pitch = pitch;
             }
-            const auto run = tiles[static_cast<size_t>(high - 1)];
+            const auto run = tiles<P>[static_cast<size_t>(high - 1)];
             if (a_in_place) {
               const auto* a = reinterpret_cast<const float*>(p.a.at(i + ii, k).data);
-              run(deep, a, p.a.line, p.a.depth, b, c, c_pitch, first);
+              run(deep_words, a, p.a.line, p.a.depth, b, c, c_pitch, first);
             } else {
-              run(deep, packed_a.as<float>() + ii * deep, 1, kRows, b, c, c_pitch, first);
+              run(deep_words, packed_a.as<float>() + ii * deep_words, 1, kRows, b, c, c_pitch,
+                  first);
             }
             if (last && !(in_d && p.d.takes_sums()))
               finish(p.d, c, c_pitch, i + ii, j + jj, high, wide);
@@ -309,8 +338,11 @@ void packed_gemm(const Gemm& g) {
   auto step = [&](const Array& x, int back) { return x.strides()[rank - back]; };
   const Scratch bias(g.bias ? static_cast<size_t>(round_up(n, kColumns)) * 4 : 0);
   if (g.bias) {
-    const Array flat = g.bias->to(kFloat32).to_contiguous();
-    std::copy_n(flat.data<float>(), n, bias.as<float>());
+    const int64_t by = g.bias->strides()[0];
+    visit(g.bias->dtype(), [&](auto t) {
+      const auto* x = g.bias->data<typename decltype(t)::type>();
+      for (int64_t j = 0; j < n; ++j) bias.as<float>()[j] = convert<float>(x[j * by]);
+    });
     std::fill_n(bias.as<float>() + n, round_up(n, kColumns) - n, 0.f);
   }
   Product p{m,
@@ -338,6 +370,8 @@ void packed_gemm(const Gemm& g) {
   const int64_t rows = down == 1 ? p.rows : high;
   const int64_t together =
       std::max<int64_t>(1, serial ? batches : kSerial / one);  // batches a task
+  const auto run =
+      simd::kDots && g.a.dtype() == kBFloat16 ? &block < simd::kDots ? 2 : 1 > : &block<1>;
   parallel_ranges(batches, together, [&](int64_t begin, int64_t end) {
     for (int64_t batch = begin; batch < end; ++batch) {
       Product q = p;
@@ -346,7 +380,7 @@ void packed_gemm(const Gemm& g) {
       q.d.data += batch_offset(g.d, batch);
       parallel_for(down * across, [&](int64_t part) {
         const int64_t i = part / across * rows, j = part % across * wide;
-        block(q, i, std::min(i + rows, q.rows), j, std::min(j + wide, q.columns));
+        run(q, i, std::min(i + rows, q.rows), j, std::min(j + wide, q.columns));
       });
     }
   });

@@ -3,7 +3,8 @@
 //   acc = 0; for k: acc = fma(a[i, k], b[k, j], acc);
 //   v = alpha·acc + beta·d (+ bias), rounded once into d,
 // whatever the tiles, the threads and the layout, which therefore can be chosen for speed alone:
-// the same bits at every level that has it.
+// the same bits at every level that has it. Of bfloat16, where the machine has dot products of it,
+// the chain is of these: two products, each rounded into the sum, and subnormals count as 0.
 #pragma once
 #include "halftape/core/backend.h"
 #include "halftape/cpu/simd.h"

@@ -151,6 +151,36 @@ inline void transpose(Vec r[kWidth]) {
 #endif
 
 inline Vec zero() { return splat(0); }
+/// c + a·b: for P = 1 rounded once. For P = 2 the words hold two bfloat16 each, and both products
+/// are added, after each of which the sum is rounded; subnormals count as 0.
+template <int P>
+Vec add_product(Vec a, Vec b, Vec c) {
+#ifdef __AVX512BF16__
+  if constexpr (P == 2)
+    return _mm512_dpbf16_ps(c, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
+#endif
+  return fma(a, b, c);
+}
+/// 2·kWidth neighbours, or the first n of them, as words of two.
+Vec load_pairs(const BFloat16* p);
+Vec load_first_pairs(const BFloat16* p, int n);
+/// Words of bfloat16 values that were loaded as floats.
+Vec pair(Vec first, Vec second);
+#ifdef __AVX512BF16__
+inline constexpr bool kDots = true;
+inline Vec load_pairs(const BFloat16* p) { return _mm512_loadu_ps(p); }
+inline Vec load_first_pairs(const BFloat16* p, int n) {
+  return _mm512_castsi512_ps(
+      _mm512_maskz_loadu_epi16(static_cast<__mmask32>((uint64_t{1} << n) - 1), p));
+}
+inline Vec pair(Vec first, Vec second) {
+  return _mm512_castsi512_ps(_mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(first), 16),
+                                             _mm512_castps_si512(second)));
+}
+#else
+inline constexpr bool kDots = false;  // the three are not there
+#endif
+
 /// The first n ≤ kWidth of them; the other lanes are 0.
 template <class T>
 Vec load_first(const T* p, int n) {
