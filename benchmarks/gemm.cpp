@@ -1,16 +1,7 @@
 // Matrix products of training steps: forward (x·wᵀ), the input's gradient (g·w), the weight's
 // (gᵀ·x), and squares. The same source builds against LibTorch (benchmarks/compare).
-#ifdef HALFTAPE_BENCH_LIBTORCH
-#include <torch/torch.h>
-namespace lib = torch;
-inline const char* library() { return "libtorch"; }
-#else
-#include <halftape/halftape.h>
-namespace lib = halftape;
-inline const char* library() { return "halftape"; }
-#endif
-
 #include "harness.h"
+#include "library.h"
 
 int main(int argc, char** argv) {
   using lib::Tensor;

@@ -5,50 +5,15 @@
 // so that nobody is timed doing other work.
 #include <cmath>
 #include <memory>
-#ifdef HALFTAPE_BENCH_LIBTORCH
-#include <ATen/autocast_mode.h>
-#include <torch/torch.h>
-namespace lib = torch;
-inline const char* library() { return "libtorch"; }
-#else
-#include <halftape/halftape.h>
-namespace lib = halftape;
-inline const char* library() { return "halftape"; }
-#endif
-
 #include "harness.h"
+#include "library.h"
 
 namespace {
 
 using lib::Tensor;
 namespace nn = lib::nn;
 
-enum class Mode { Float32, BFloat16, Float16 };
-
-class Autocast {
- public:
-#ifdef HALFTAPE_BENCH_LIBTORCH
-  explicit Autocast(Mode mode) : before_(at::autocast::is_cpu_enabled()) {
-    at::autocast::set_cpu_enabled(mode != Mode::Float32);
-    at::autocast::set_autocast_cpu_dtype(at::kBFloat16);
-    at::autocast::increment_nesting();
-  }
-  ~Autocast() {
-    if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
-    at::autocast::set_cpu_enabled(before_);
-  }
-
- private:
-  bool before_;
-#else
-  explicit Autocast(Mode mode)
-      : guard_(lib::kCPU, mode == Mode::Float16 ? lib::kFloat16 : lib::kBFloat16,
-               mode != Mode::Float32) {}
-
- private:
-  lib::amp::autocast guard_;
-#endif
-};
+using Mode = Autocast::Mode;
 
 struct Net : nn::Module {
   explicit Net(const std::vector<int64_t>& widths) {
@@ -68,21 +33,14 @@ class Job {
  public:
   Job(const std::vector<int64_t>& widths, int64_t batch, bool adam, Mode mode)
       : net_(std::make_shared<Net>(widths)), mode_(mode) {
-    uint32_t state = 1;  // numbers that are the same everywhere, from −size to size
-    auto fill = [&](Tensor t, double size) {
-      float* x = t.template data_ptr<float>();
-      for (int64_t i = 0; i < t.numel(); ++i) {
-        state = state * 1664525 + 1013904223;
-        x[i] = static_cast<float>(size * (static_cast<double>(state) * 0x1p-31 - 1));
-      }
-    };
+    FixedNumbers numbers;
     {
       const lib::NoGradGuard guard;
       for (Tensor& p : net_->parameters())
-        fill(p, p.dim() == 2 ? 1 / std::sqrt(static_cast<double>(p.size(1))) : 0.1);
+        numbers.fill(p, p.dim() == 2 ? 1 / std::sqrt(static_cast<double>(p.size(1))) : 0.1);
     }
     x_ = lib::empty({batch, widths.front()});
-    fill(x_, 1);
+    numbers.fill(x_, 1);
     y_ = lib::arange(batch, lib::kLong).remainder(widths.back());
     const auto parameters = net_->parameters();
     if (adam)

@@ -1,16 +1,7 @@
 // What one call costs before any arithmetic: tiny tensors, one thread. The same source builds
 // against LibTorch (benchmarks/compare), so that both are measured in the same way.
-#ifdef HALFTAPE_BENCH_LIBTORCH
-#include <torch/torch.h>
-namespace lib = torch;
-inline const char* library() { return "libtorch"; }
-#else
-#include <halftape/halftape.h>
-namespace lib = halftape;
-inline const char* library() { return "halftape"; }
-#endif
-
 #include "harness.h"
+#include "library.h"
 
 int main(int argc, char** argv) {
   using lib::Tensor;
