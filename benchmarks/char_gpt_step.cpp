@@ -117,9 +117,11 @@ int main(int argc, char** argv) {
       table.check("char_gpt, loss " + std::to_string(i), job.step().item<float>());
     return 0;
   }
-  for (const auto mode : {Autocast::Mode::Float32, Autocast::Mode::BFloat16}) {
+  for (const auto mode :
+       {Autocast::Mode::Float32, Autocast::Mode::BFloat16, Autocast::Mode::NativeBFloat16}) {
+    if (!Autocast::has(mode)) continue;
     auto job = std::make_shared<Job>(mode);
-    const std::string in = mode == Autocast::Mode::Float32 ? ", float32" : ", bfloat16";
+    const std::string in = std::string(", ") + Autocast::name(mode);
     table.add("char_gpt, step" + in, [job] { bench::keep(job->step()); });
     table.add("char_gpt, loss without history" + in, [job] {
       const lib::NoGradGuard guard;

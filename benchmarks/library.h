@@ -12,10 +12,24 @@ namespace lib = halftape;
 inline const char* library() { return "halftape"; }
 #endif
 
-/// Autocast on the CPU, where the mode asks for it. LibTorch 1.13 has no float16 there.
+/// Autocast on the CPU, where the mode asks for it. LibTorch 1.13 has no float16 there, and its
+/// bfloat16 is always the machine's own, where that has one.
 class Autocast {
  public:
-  enum class Mode { Float32, BFloat16, Float16 };
+  enum class Mode { Float32, BFloat16, NativeBFloat16, Float16 };
+  static bool has(Mode mode) {
+#ifdef HALFTAPE_BENCH_LIBTORCH
+    return mode != Mode::Float16;
+#else
+    return mode != Mode::NativeBFloat16 || lib::has_native_bfloat16();
+#endif
+  }
+  static const char* name(Mode mode) {
+    return mode == Mode::Float32          ? "float32"
+           : mode == Mode::BFloat16       ? "bfloat16"
+           : mode == Mode::NativeBFloat16 ? "native bfloat16"
+                                          : "float16 + scaler";
+  }
 #ifdef HALFTAPE_BENCH_LIBTORCH
   explicit Autocast(Mode mode) : before_(at::autocast::is_cpu_enabled()) {
     at::autocast::set_cpu_enabled(mode != Mode::Float32);
@@ -32,7 +46,9 @@ class Autocast {
 #else
   explicit Autocast(Mode mode)
       : guard_(lib::kCPU, mode == Mode::Float16 ? lib::kFloat16 : lib::kBFloat16,
-               mode != Mode::Float32) {}
+               mode != Mode::Float32) {
+    if (lib::has_native_bfloat16()) lib::set_native_bfloat16(mode == Mode::NativeBFloat16);
+  }
 
  private:
   lib::amp::autocast guard_;

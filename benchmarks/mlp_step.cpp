@@ -92,14 +92,11 @@ int main(int argc, char** argv) {
                         {"c", {1024, 1024, 1024, 1024, 1024}, 512}};
   bench::Table table(library(), argc, argv);
   for (const Work& w : works) {
-    for (const Mode mode : {Mode::Float32, Mode::BFloat16, Mode::Float16}) {
-#ifdef HALFTAPE_BENCH_LIBTORCH
-      if (mode == Mode::Float16) continue;
-#endif
+    for (const Mode mode : {Mode::Float32, Mode::BFloat16, Mode::NativeBFloat16, Mode::Float16}) {
+      if (!Autocast::has(mode)) continue;
       for (const bool adam : {false, true}) {
-        const char* modes[] = {"float32", "bfloat16", "float16 + scaler"};
-        const std::string name = std::string(w.name) + ", " + (adam ? "Adam" : "SGD") + ", " +
-                                 modes[static_cast<int>(mode)];
+        const std::string name =
+            std::string(w.name) + ", " + (adam ? "Adam" : "SGD") + ", " + Autocast::name(mode);
         if (table.checks()) {
           if (mode != Mode::Float32) continue;
           Job job(w.widths, w.batch, adam, mode);

@@ -74,9 +74,12 @@ std::string get_cpu_capability() { return chosen().name; }
 
 bool has_native_bfloat16() {
 #if HALFTAPE_CPU_LEVELS
-  unsigned a = 0, b = 0, c = 0, d = 0;  // not every compiler's __builtin_cpu_supports knows it
-  return chosen().backend == &halftape_cpu_v4 && __get_cpuid_count(7, 1, &a, &b, &c, &d) &&
-         (a & (1u << 5)) != 0;
+  static const bool has = [] {
+    unsigned a = 0, b = 0, c = 0, d = 0;  // not every compiler's __builtin_cpu_supports knows it
+    return chosen().backend == &halftape_cpu_v4 && __get_cpuid_count(7, 1, &a, &b, &c, &d) &&
+           (a & (1u << 5)) != 0;
+  }();
+  return has;
 #else
   return false;
 #endif
