@@ -4,9 +4,9 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <queue>
 #include <thread>
 #include <tuple>
-#include <unordered_map>
 #include <unordered_set>
 
 #include "halftape/autograd/anomaly_mode.h"
@@ -24,36 +24,59 @@
 namespace halftape::autograd {
 namespace {
 
-using Pending = std::unordered_map<Node*, Grads>;
-
-/// Every node that the roots reach, youngest first: creation order is a topological order.
+/// Every node that the roots reach, youngest first: creation order is a topological order, so that
+/// all who reach a node have been there before it is the youngest that is left.
 std::vector<Ref<Node>> reachable(const std::vector<Edge>& roots) {
-  std::vector<Ref<Node>> order;
-  std::unordered_set<Node*> seen;
+  const auto older = [](const Node* a, const Node* b) { return a->seq() < b->seq(); };
+  std::priority_queue<Node*, std::vector<Node*>, decltype(older)> left(older);
   auto visit = [&](const Edge& e) {
-    if (e && seen.insert(e.node.get()).second) order.push_back(e.node);
+    if (e) left.push(e.node.get());
   };
   for (const Edge& e : roots) visit(e);
-  for (size_t i = 0; i < order.size(); ++i) {
-    Node* n = order[i].get();
+  std::vector<Ref<Node>> order;
+  while (!left.empty()) {
+    Node* n = left.top();
+    left.pop();
+    if (!order.empty() && order.back().get() == n) continue;  // reached on another way, too
+    order.emplace_back(n);
     for (const Edge& e : n->next) visit(e);
   }
-  std::sort(order.begin(), order.end(), [](auto& a, auto& b) { return a->seq() > b->seq(); });
   return order;
 }
 
-/// Adds `g` to what has arrived at an edge. The first arrival is moved in; later ones are added.
-void arrive(Pending& pending, const Edge& edge, Tensor g) {
-  if (!edge || !g.defined()) return;
-  const Node::Output& output = edge.node->output(edge.output);
-  HALFTAPE_CHECK(g.sizes() == output.shape, "backward: a gradient of shape ", g.sizes(),
-                 " arrived at `", edge.node->name(), "`, expected shape ", output.shape);
-  if (!output.wide || g.dtype() != kFloat32) g = g.to(output.dtype);
-  Grads& slots = pending[edge.node.get()];
-  if (slots.size() <= edge.output) slots.resize(edge.output + 1);
-  Tensor& slot = slots[edge.output];
-  slot = slot.defined() ? add(slot, g) : std::move(g);
-}
+/// What has arrived at the nodes of a pass.
+class Arrivals {
+ public:
+  explicit Arrivals(const std::vector<Ref<Node>>& order) : order_(order), grads_(order.size()) {}
+  /// Adds `g`, which comes from the node in front of place `from`. The first arrival is moved in;
+  /// later ones are added.
+  void add(const Edge& edge, Tensor g, size_t from) {
+    if (!edge || !g.defined()) return;
+    const Node::Output& output = edge.node->output(edge.output);
+    HALFTAPE_CHECK(g.sizes() == output.shape, "backward: a gradient of shape ", g.sizes(),
+                   " arrived at `", edge.node->name(), "`, expected shape ", output.shape);
+    if (!output.wide || g.dtype() != kFloat32) g = g.to(output.dtype);
+    const size_t at = place(*edge.node, from);
+    HALFTAPE_CHECK(at < order_.size() && order_[at] == edge.node, "backward: a gradient for `",
+                   edge.node->name(), "` came after its turn");
+    Grads& slots = grads_[at];
+    if (slots.size() <= edge.output) slots.resize(edge.output + 1);
+    Tensor& slot = slots[edge.output];
+    slot = slot.defined() ? halftape::add(slot, g) : std::move(g);
+  }
+  Grads take(size_t place) { return std::move(grads_[place]); }
+
+ private:
+  /// Those before `from` may be gone from the order.
+  size_t place(const Node& n, size_t from) const {
+    const auto at =
+        std::lower_bound(order_.begin() + static_cast<std::ptrdiff_t>(from), order_.end(), n.seq(),
+                         [](const Ref<Node>& other, uint64_t seq) { return other->seq() > seq; });
+    return static_cast<size_t>(at - order_.begin());
+  }
+  const std::vector<Ref<Node>>& order_;
+  std::vector<Grads> grads_;
+};
 
 struct Request {
   std::vector<Edge> roots;
@@ -120,17 +143,16 @@ Grads run(Request request) {
   // Rules ask wants(), and need not compute what no wanted gradient depends on.
   targets.insert(above.begin(), above.end());
   const Node::Wanted wanted(request.wanted ? &targets : nullptr);
-  Pending pending;
+  Arrivals arrivals(order);
   for (size_t i = 0; i < request.roots.size(); ++i)
-    arrive(pending, request.roots[i], std::move(request.root_grads[i]));
+    arrivals.add(request.roots[i], std::move(request.root_grads[i]), 0);
   request.roots.clear();
 
   Grads captured(request.wanted ? request.wanted->size() : 0);
-  for (Ref<Node>& n : order) {
-    const auto found = pending.find(n.get());
-    if (found == pending.end()) continue;
-    Grads g = std::move(found->second);
-    pending.erase(found);
+  for (size_t at = 0; at < order.size(); ++at) {
+    Ref<Node>& n = order[at];
+    Grads g = arrivals.take(at);
+    if (g.empty()) continue;
     n->announce(g);
     if (request.wanted) {
       for (size_t i = 0; i < captured.size(); ++i) {
@@ -148,7 +170,7 @@ Grads run(Request request) {
     if (AnomalyMode::is_enabled()) refuse_nan(*n, d);
     HALFTAPE_CHECK(d.size() == n->next.size(), "backward: `", n->name(), "` gave ", d.size(),
                    " gradients for ", n->next.size(), " inputs");
-    for (size_t i = 0; i < d.size(); ++i) arrive(pending, n->next[i], std::move(d[i]));
+    for (size_t i = 0; i < d.size(); ++i) arrivals.add(n->next[i], std::move(d[i]), at + 1);
     if (!request.retain_graph) n->release();
     n = {};
   }

@@ -13,7 +13,8 @@
 namespace halftape {
 namespace {
 
-std::atomic<uint64_t> next_seq{1};
+constexpr uint64_t kOps = uint64_t{1} << 63;  // above the leaves
+std::atomic<uint64_t> next_seq{kOps + 1};
 using LiveNodes = Counter<struct OfNodes>;
 thread_local DtypePolicy* current_policy = nullptr;
 thread_local SavedHooks* current_hooks = nullptr;
@@ -87,7 +88,7 @@ void Node::announce(Grads& g) const {
 }
 
 Accumulate::Accumulate(detail::TensorImpl* leaf) : Node("accumulate"), slot_(leaf) {
-  seq_ = 0;  // after every op, whenever the leaf was made
+  seq_ -= kOps;  // after every op, whenever the leaf was made
   first = {leaf->value.shape(), leaf->value.dtype(), leaf->value.device()};
 }
 
