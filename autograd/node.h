@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "halftape/autograd/tensor.h"
+#include "halftape/core/recycled.h"
 
 namespace halftape {
 
@@ -56,9 +57,9 @@ class Edges {
   size_t size_ = 0;
 };
 
-/// A recorded operation. `seq` counts creations, so that descending seq is a topological order of
-/// any graph.
-class Node : public RefCounted {
+/// A recorded operation. `seq` counts creations, and the ends of the tape at leaves come before all
+/// of them, so that descending seq is a topological order of any graph. No two nodes have the same.
+class Node : public RefCounted, public Recycled {
  public:
   explicit Node(const char* name);
   virtual ~Node();

@@ -15,6 +15,7 @@
 #include "halftape/autograd/methods.h"
 #include "halftape/autograd/tensor_options.h"
 #include "halftape/core/array.h"
+#include "halftape/core/recycled.h"
 
 namespace halftape {
 
@@ -624,7 +625,7 @@ enum class CreationMeta : uint8_t { DEFAULT, NO_GRAD_MODE };
 
 namespace detail {
 /// What a Tensor points to.
-struct TensorImpl final : RefCounted {
+struct TensorImpl final : RefCounted, Recycled {
   explicit TensorImpl(Array&& v);
   ~TensorImpl();
   Array value;

@@ -8,18 +8,7 @@
 
 #include "halftape/core/check.h"
 #include "halftape/core/per_thread.h"
-
-#if defined(__SANITIZE_ADDRESS__)
-#define HALFTAPE_CACHES_MEMORY 0
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define HALFTAPE_CACHES_MEMORY 0
-#endif
-#endif
-#ifndef HALFTAPE_CACHES_MEMORY
-#define HALFTAPE_CACHES_MEMORY \
-  1  // under AddressSanitizer every block is its own, so that misuse is seen
-#endif
+#include "halftape/core/sanitized.h"
 
 namespace halftape::cpu {
 namespace {
@@ -120,7 +109,7 @@ ThreadCache* own_cache(size_t size) {
 }
 
 void give_back(void* block, size_t size, void*) noexcept {
-  if (HALFTAPE_CACHES_MEMORY) {
+  if (!kAddressSanitizer) {
     ThreadCache* own = own_cache(size);
     if (own ? own->keep(block, size) : cache().keep(block, size)) return;
   }
@@ -128,7 +117,7 @@ void give_back(void* block, size_t size, void*) noexcept {
 }
 
 void* take(size_t size) {
-  if (HALFTAPE_CACHES_MEMORY) {
+  if (!kAddressSanitizer) {
     ThreadCache* own = own_cache(size);
     if (void* p = own ? own->take(size) : cache().take(size)) return p;
   }
