@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <exception>
@@ -21,6 +22,18 @@ namespace cpu {
 namespace {
 
 thread_local bool inside = false;  // in a task already: nested loops run serially
+
+/// Does it come true within about what it costs to sleep and be woken? Loops follow each other
+/// closely in training. The CPU is offered to others meanwhile.
+template <class F>
+bool soon(const F& is_true) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(40);
+  do {
+    if (is_true()) return true;
+    std::this_thread::yield();
+  } while (std::chrono::steady_clock::now() < end);
+  return is_true();
+}
 
 /// One parallel loop. Helpers hold it by shared_ptr: the caller may be gone when a late helper
 /// looks at it.
@@ -67,9 +80,12 @@ class Pool {
     }
     wake_.notify_all();
     job->work();
-    std::unique_lock lock(job->mutex);
-    job->finished.wait(lock,
-                       [&] { return job->done.load(std::memory_order_acquire) == job->count; });
+    auto all_done = [&] { return job->done.load(std::memory_order_acquire) == job->count; };
+    if (!soon(all_done)) {
+      std::unique_lock lock(job->mutex);
+      job->finished.wait(lock, all_done);
+    }
+    const std::lock_guard lock(job->mutex);
     if (job->error) std::rethrow_exception(job->error);
   }
   void stop() {
@@ -88,6 +104,7 @@ class Pool {
     uint64_t seen = 0;
     for (;;) {
       std::shared_ptr<Job> job;
+      soon([&] { return round_.load(std::memory_order_relaxed) != seen; });
       {
         std::unique_lock lock(mutex_);
         wake_.wait(lock, [&] { return stopping_ || (round_ != seen && wanted_ > 0); });
@@ -104,7 +121,7 @@ class Pool {
   std::condition_variable wake_;
   std::vector<std::thread> threads_;
   std::shared_ptr<Job> job_;
-  uint64_t round_ = 0;
+  std::atomic<uint64_t> round_{0};  // written with the lock held
   int wanted_ = 0;
   bool stopping_ = false;
 };
