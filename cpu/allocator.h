@@ -11,10 +11,11 @@ BufferPtr allocate(size_t bytes);
 /// Memory of a call, given back at its end. Uninitialised.
 class Scratch {
  public:
-  explicit Scratch(size_t bytes) : buffer_(allocate(bytes)) {}
+  explicit Scratch(size_t bytes) : buffer_(bytes > 0 ? allocate(bytes) : BufferPtr()) {}
+  /// Null where none was asked for.
   template <class T>
   T* as() const {
-    return static_cast<T*>(buffer_->bytes());
+    return buffer_ ? static_cast<T*>(buffer_->bytes()) : nullptr;
   }
 
  private:
