@@ -37,7 +37,9 @@ if(HALFTAPE_CPU_LEVELS)
   function(halftape_cpu_level level)
     set(target halftape_cpu_${level})
     add_library(${target} OBJECT ${kernels})
-    halftape_cpu_kernels(${target} ${target} $<$<CXX_COMPILER_ID:GNU>:-fno-gnu-unique> -Wno-psabi -Wno-uninitialized -Wno-maybe-uninitialized ${ARGN})
+    # g++ keeps unique symbols global, and takes what its own headers leave undefined for a mistake.
+    halftape_cpu_kernels(${target} ${target} ${ARGN}
+      "$<$<CXX_COMPILER_ID:GNU>:-fno-gnu-unique;-Wno-psabi;-Wno-uninitialized;-Wno-maybe-uninitialized>")
     set(object ${PROJECT_BINARY_DIR}/${target}.o)
     add_custom_command(
       OUTPUT ${object}
