@@ -70,6 +70,32 @@ void Backend::scale_loss(const LossScaling& s) {
   if (s.first.defined()) fill(s.first, -1);
 }
 
+void Backend::check(const GradientCheck& c) {
+  if (c.divides)
+    unscale(c.grads, c.inv_scale, c.found_inf, c.first);
+  else
+    check_finite(c.grads, c.found_inf, c.inv_scale, c.first);
+}
+
+void Backend::cross_entropy_and_scale(const CrossEntropy& o, const LossScaling& scaling) {
+  cross_entropy(o);
+  scale_loss(scaling);
+}
+
+void Backend::mlp_loss_and_scale(const MlpLoss& m, const LossScaling& scaling,
+                                 const std::optional<GradientCheck>& checked) {
+  mlp_loss(m);
+  scale_loss(scaling);
+  if (checked) check(*checked);
+}
+
+void Backend::update_and_move_scale(std::span<const UpdateSlot> slots, const UpdateRule& rule,
+                                    const StepControl& control, const ScalerUpdate& moved,
+                                    const ScalerLaw& law) {
+  update(slots, rule, control);
+  scaler_update(moved, law);
+}
+
 Backend* swap_backend(DeviceType type, Backend* b) {
   return replaced[static_cast<size_t>(type)].exchange(b, std::memory_order_acq_rel);
 }

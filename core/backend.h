@@ -76,20 +76,23 @@ struct CrossEntropy {
 /// The mean loss of an MLP and its gradients, forward and backward in one call. Layers are h ←
 /// activation(h·wᵀ + b), the last one without activation; the loss is the mean over all outputs of
 /// (output − target)², or over the rows of the cross-entropy with their classes, each of which is
-/// checked as an index is. What is multiplied has x's dtype: weights and biases are rounded to it
-/// as they are read, outputs of hidden layers and gradients at the outputs of layers as they are
+/// checked as an index is. What is multiplied is of one dtype: x, weights and biases are rounded to
+/// it as they are read, outputs of hidden layers and gradients at the outputs of layers as they are
 /// made (after the activation and its derivative, which see the sums). Outputs are not rounded.
 struct MlpLoss {
-  Array x;                              // (rows, in), with rows
-  Array target;                         // (rows, out) floating, or (rows) int64: classes
-  std::vector<Array> weights;           // (width, in), …, (out, width), of any floating dtypes
-  std::vector<Array> biases = {};       // as many, of which any may be undefined; or none
-  std::optional<OpId> activation = {};  // of UnaryOps, without parameters; none: nothing
+  Array x;                               // (rows, in), with rows; of any floating dtype
+  std::optional<Dtype> multiplied = {};  // the dtype of what is; none: x's
+  Array target;                          // (rows, out) floating, or (rows) int64: classes
+  std::vector<Array> weights;            // (width, in), …, (out, width), of any floating dtypes
+  std::vector<Array> biases = {};        // as many, of which any may be undefined; or none
+  std::optional<OpId> activation = {};   // of UnaryOps, without parameters; none: nothing
   // What is wanted; undefined ones are not. Gradients are of g·loss.
-  Array loss = {};                                 // (), float32 (float64 where x is)
+  Array loss = {};                                 // (), float32 (float64 where that is multiplied)
   Array g = {};                                    // of loss's shape and dtype; undefined: 1
-  Array dx = {};                                   // of x's shape and dtype
+  Array dx = {};                                   // of x's shape, of any floating dtype
   std::vector<Array> dweights = {}, dbiases = {};  // none or as many, of any floating dtypes
+
+  Dtype dtype() const { return multiplied.value_or(x.dtype()); }
 };
 
 enum class Distribution : uint8_t {
@@ -133,6 +136,12 @@ struct LossScaling {
   // What becomes of a step's constants, and how a finding begins: all of them, or undefined.
   Array factor = {}, inverse = {};   // float32: the scale, and 1 / scale
   Array found_inf = {}, first = {};  // float32 and int64: bad_loss, and −1
+};
+/// check_finite() of a list of gradients, or unscale().
+struct GradientCheck {
+  std::vector<Array> grads;
+  Array inv_scale = {}, found_inf, first = {};
+  bool divides = false;  // unscale()
 };
 /// The norm of all elements of all arrays, unit·(Σ |x / unit|ᵖ)^(1/p), or the largest |x| where p
 /// is infinite; sums are kept in double. And what brings it to `most`: 1 where it is that at most,
@@ -187,6 +196,21 @@ class Recording {
   virtual void replay() = 0;
   /// Kernels and copies that are written down.
   virtual int64_t size() const = 0;
+};
+
+/// A moment in a queue of a device: when all that it had got by then is done.
+class QueueMoment {
+ public:
+  virtual ~QueueMoment() = default;
+  /// What this thread gives to the device from now on is done after it. The host does not wait.
+  virtual void await() = 0;
+};
+/// A queue of a device beside those into which its threads put their work.
+class SideQueue {
+ public:
+  virtual ~SideQueue() = default;
+  /// Calls `work`, in whose course this thread's queue is this one.
+  virtual void use(const std::function<void()>& work) = 0;
 };
 
 class Backend {
@@ -304,6 +328,23 @@ class Backend {
 
   /// An empty one; null from a device that knows nothing of the kind.
   virtual std::unique_ptr<Recording> new_recording() { return nullptr; }
+
+  // Neighbours in a training step as one call, which means what they do one after the other, and
+  // is that unless a device knows better. scaling.loss is the mean, or the MLP's loss; the
+  // gradients that are checked are some of the MLP's. A graph makes them of a step's calls
+  // (core/fused_calls.h).
+  virtual void cross_entropy_and_scale(const CrossEntropy&, const LossScaling& scaling);
+  virtual void mlp_loss_and_scale(const MlpLoss&, const LossScaling& scaling,
+                                  const std::optional<GradientCheck>& check);
+  virtual void update_and_move_scale(std::span<const UpdateSlot>, const UpdateRule&,
+                                     const StepControl&, const ScalerUpdate&, const ScalerLaw&);
+  /// check_finite(), or unscale().
+  void check(const GradientCheck&);
+
+  /// Now, in this thread's queue; and a queue beside it. Null from a device that has done what it
+  /// is told when a call returns.
+  virtual std::unique_ptr<QueueMoment> now() { return nullptr; }
+  virtual std::unique_ptr<SideQueue> new_side_queue() { return nullptr; }
 };
 
 /// The backend of a device; throws with the reason when this build or machine has none.

@@ -16,6 +16,10 @@ std::string name_of(OpId op) {
   return found;
 }
 
+std::string name_of(const UpdateRule& rule) {
+  return std::visit([](const auto& r) { return std::string(r.name); }, rule);
+}
+
 std::vector<const Array*> pointers(std::span<const Array> arrays) {
   std::vector<const Array*> all;
   for (const Array& a : arrays) all.push_back(&a);
@@ -26,6 +30,37 @@ void add(std::vector<const Array*>& to, std::initializer_list<const Array*> more
 }
 
 }  // namespace
+
+ForwardingBackend::Touched ForwardingBackend::touched_by(const CrossEntropy& c) {
+  return {{&c.loss, &c.counted, &c.grad, &c.total, &c.mean}, {&c.x, &c.target, &c.weight}};
+}
+ForwardingBackend::Touched ForwardingBackend::touched_by(const MlpLoss& m) {
+  Touched touched{{&m.loss, &m.dx}, {&m.x, &m.target, &m.g}};
+  for (const auto* written : {&m.dweights, &m.dbiases})
+    for (const Array& a : *written) touched.writes.push_back(&a);
+  for (const auto* read : {&m.weights, &m.biases})
+    for (const Array& a : *read) touched.reads.push_back(&a);
+  return touched;
+}
+ForwardingBackend::Touched ForwardingBackend::touched_by(std::span<const UpdateSlot> slots,
+                                                         const StepControl& control) {
+  Touched touched{{}, {&control.found_inf, &control.inv_scale, &control.live_rule}};
+  for (const UpdateSlot& s : slots) {
+    add(touched.writes, {&s.param, &s.step, &s.keeping.extra, &s.low});
+    for (const Array& m : s.moments) touched.writes.push_back(&m);
+    touched.reads.push_back(&s.grad);
+  }
+  return touched;
+}
+void ForwardingBackend::Touched::join(const LossScaling& s) {
+  add(writes, {&s.scaled, &s.bad_loss, &s.factor, &s.inverse, &s.found_inf, &s.first});
+  add(reads, {&s.loss, &s.scale});
+}
+void ForwardingBackend::Touched::join(const ScalerUpdate& update) {
+  add(writes, {&update.scale, &update.trackers, &update.counts});
+  reads.push_back(&update.bad_loss);
+  for (const ScalerFinding& f : update.findings) add(reads, {&f.found_inf, &f.first});
+}
 
 void ForwardingBackend::copy(const Array& to, const Array& from) {
   before(to.dtype() == from.dtype() ? "copy" : "cast", {{&to}, {&from}});
@@ -98,8 +133,7 @@ void ForwardingBackend::softmax_grad(const Array& dx, const Array& g, const Arra
   to_.softmax_grad(dx, g, y, log);
 }
 void ForwardingBackend::cross_entropy(const CrossEntropy& c) {
-  before("cross_entropy",
-         {{&c.loss, &c.counted, &c.grad, &c.total, &c.mean}, {&c.x, &c.target, &c.weight}});
+  before("cross_entropy", touched_by(c));
   to_.cross_entropy(c);
 }
 void ForwardingBackend::cross_entropy_grad(const Array& dx, const Array& slopes, const Array& g,
@@ -108,12 +142,7 @@ void ForwardingBackend::cross_entropy_grad(const Array& dx, const Array& slopes,
   to_.cross_entropy_grad(dx, slopes, g, total);
 }
 void ForwardingBackend::mlp_loss(const MlpLoss& m) {
-  Touched touched{{&m.loss, &m.dx}, {&m.x, &m.target, &m.g}};
-  for (const auto* written : {&m.dweights, &m.dbiases})
-    for (const Array& a : *written) touched.writes.push_back(&a);
-  for (const auto* read : {&m.weights, &m.biases})
-    for (const Array& a : *read) touched.reads.push_back(&a);
-  before("mlp_loss", touched);
+  before("mlp_loss", touched_by(m));
   to_.mlp_loss(m);
 }
 void ForwardingBackend::row_norm(const Array& y, const Norm& norm) {
@@ -198,25 +227,45 @@ void ForwardingBackend::list_norm(const ListNorm& n) {
 }
 void ForwardingBackend::update(std::span<const UpdateSlot> slots, const UpdateRule& rule,
                                const StepControl& control) {
-  Touched touched{{}, {&control.found_inf, &control.inv_scale, &control.live_rule}};
-  for (const UpdateSlot& s : slots) {
-    add(touched.writes, {&s.param, &s.step, &s.keeping.extra, &s.low});
-    for (const Array& m : s.moments) touched.writes.push_back(&m);
-    touched.reads.push_back(&s.grad);
-  }
-  before(std::visit([](const auto& r) { return std::string(r.name); }, rule), touched);
+  before(name_of(rule), touched_by(slots, control));
   to_.update(slots, rule, control);
 }
 void ForwardingBackend::scale_loss(const LossScaling& s) {
-  before("scale_loss", {{&s.scaled, &s.bad_loss, &s.factor, &s.inverse, &s.found_inf, &s.first},
-                        {&s.loss, &s.scale}});
+  Touched touched;
+  touched.join(s);
+  before("scale_loss", touched);
   to_.scale_loss(s);
 }
 void ForwardingBackend::scaler_update(const ScalerUpdate& update, const ScalerLaw& law) {
-  Touched touched{{&update.scale, &update.trackers, &update.counts}, {&update.bad_loss}};
-  for (const ScalerFinding& f : update.findings) add(touched.reads, {&f.found_inf, &f.first});
+  Touched touched;
+  touched.join(update);
   before("scaler_update", touched);
   to_.scaler_update(update, law);
+}
+void ForwardingBackend::cross_entropy_and_scale(const CrossEntropy& c, const LossScaling& scaling) {
+  Touched touched = touched_by(c);
+  touched.join(scaling);
+  before("cross_entropy, scale_loss", touched);
+  to_.cross_entropy_and_scale(c, scaling);
+}
+void ForwardingBackend::mlp_loss_and_scale(const MlpLoss& m, const LossScaling& scaling,
+                                           const std::optional<GradientCheck>& check) {
+  Touched touched = touched_by(m);
+  touched.join(scaling);
+  if (check) {  // its gradients are the MLP's
+    add(touched.writes, {&check->found_inf, &check->first});
+    touched.reads.push_back(&check->inv_scale);
+  }
+  before("mlp_loss, scale_loss", touched);
+  to_.mlp_loss_and_scale(m, scaling, check);
+}
+void ForwardingBackend::update_and_move_scale(std::span<const UpdateSlot> slots,
+                                              const UpdateRule& rule, const StepControl& control,
+                                              const ScalerUpdate& moved, const ScalerLaw& law) {
+  Touched touched = touched_by(slots, control);
+  touched.join(moved);
+  before(name_of(rule) + ", scaler_update", touched);
+  to_.update_and_move_scale(slots, rule, control, moved, law);
 }
 void ForwardingBackend::synchronize() {
   before("synchronize", {{}});

@@ -61,19 +61,32 @@ class ForwardingBackend : public Backend {
               const StepControl& control) override;
   void scale_loss(const LossScaling& s) override;
   void scaler_update(const ScalerUpdate& update, const ScalerLaw& law) override;
+  void cross_entropy_and_scale(const CrossEntropy& c, const LossScaling& scaling) override;
+  void mlp_loss_and_scale(const MlpLoss& m, const LossScaling& scaling,
+                          const std::optional<GradientCheck>& check) override;
+  void update_and_move_scale(std::span<const UpdateSlot> slots, const UpdateRule& rule,
+                             const StepControl& control, const ScalerUpdate& moved,
+                             const ScalerLaw& law) override;
   void synchronize() override;
   std::unique_ptr<Recording> new_recording() override { return to_.new_recording(); }
+  std::unique_ptr<QueueMoment> now() override { return to_.now(); }
+  std::unique_ptr<SideQueue> new_side_queue() override { return to_.new_side_queue(); }
 
  protected:
   /// The arrays that a call is given; undefined ones among them. What is also written is a write.
   struct Touched {
-    std::vector<const Array*> writes, reads = {};
+    std::vector<const Array*> writes = {}, reads = {};
+    void join(const LossScaling& scaling);
+    void join(const ScalerUpdate& update);
   };
   /// Comes before each call, which it may refuse by throwing. `call`: "gemm", or the formula's name
   /// ("tanh", "tanh_grad"); a copy between dtypes is a "cast".
   virtual void before(const std::string& call, const Touched& touched) = 0;
 
  private:
+  static Touched touched_by(const CrossEntropy& c);
+  static Touched touched_by(const MlpLoss& m);
+  static Touched touched_by(std::span<const UpdateSlot> slots, const StepControl& control);
   Backend& to_;
 };
 

@@ -25,7 +25,7 @@ class Steps {
   Steps(Backend& on, const MlpLoss& m)
       : on_(on),
         m_(m),
-        low_(m.x.dtype()),
+        low_(m.dtype()),
         wide_(low_ == kFloat64 ? kFloat64 : kFloat32),
         layers_(m.weights.size()) {}
 
@@ -43,7 +43,7 @@ class Steps {
   bool wants(size_t l) const { return at(m_.dweights, l).defined() || at(m_.dbiases, l).defined(); }
 
   void forward() {
-    Array h = m_.x;
+    Array h = m_.x.to(low_);
     for (size_t l = 0; l < layers_; ++l) {
       inputs_.push_back(h);
       weights_.push_back(m_.weights[l].to(low_));
@@ -135,7 +135,7 @@ class Steps {
 void mlp_loss_in_steps(Backend& on, const MlpLoss& m) { Steps(on, m).run(); }
 
 bool is_small(const MlpLoss& m) {
-  return is_16bit(m.x.dtype()) && m.x.size(0) > 0 && m.x.size(1) <= kSmallWidth &&
+  return is_16bit(m.dtype()) && m.x.size(0) > 0 && m.x.size(1) <= kSmallWidth &&
          m.weights.size() <= kFewLayers &&
          std::all_of(m.weights.begin(), m.weights.end(),
                      [](const Array& w) { return w.size(0) <= kSmallWidth; });

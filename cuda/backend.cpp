@@ -137,6 +137,21 @@ class CudaBackend final : public Backend {
   void scaler_update(const ScalerUpdate& update, const ScalerLaw& law) override {
     cuda::scaler_update(update, law);
   }
+  void cross_entropy_and_scale(const CrossEntropy& o, const LossScaling& scaling) override {
+    if (cuda::cross_entropy(o, &scaling)) return;
+    mean_in_steps(o);
+    scale_loss(scaling);
+  }
+  void mlp_loss_and_scale(const MlpLoss& m, const LossScaling& scaling,
+                          const std::optional<GradientCheck>& check) override {
+    if (!mlp_loss_at_once(m, &scaling, check ? &*check : nullptr))
+      Backend::mlp_loss_and_scale(m, scaling, check);
+  }
+  void update_and_move_scale(std::span<const UpdateSlot> slots, const UpdateRule& rule,
+                             const StepControl& control, const ScalerUpdate& moved,
+                             const ScalerLaw& law) override {
+    cuda::update_and_move_scale(slots, rule, control, moved, law);
+  }
   void synchronize() override { context_.synchronize(); }
   std::unique_ptr<Recording> new_recording() override {
     return std::make_unique<CudaRecording>(context_);

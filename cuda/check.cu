@@ -1,15 +1,9 @@
 // Are all gradients finite? And, in the same launch, divided by the loss scale.
-#include "halftape/cuda/chunk.cuh"
 #include "halftape/cuda/kernels.h"
+#include "halftape/cuda/scaler.cuh"
 
 namespace halftape::cuda {
 namespace {
-
-/// x − x is 0 for finite x and NaN otherwise.
-template <class S>
-__device__ bool is_finite(S x) {
-  return x - x == S(0);
-}
 
 template <class A>
 struct Gradient {
@@ -34,16 +28,6 @@ struct Judge {
                 static_cast<unsigned long long>(position));
   }
 };
-
-template <class S>
-__device__ bool judge_element(void* at, Dtype d, S by, bool divides) {
-  const S x = load<S>(at, d);
-  bool bad = !is_finite(x);
-  if (by == S(1)) return bad;
-  if (!divides) return bad || !is_finite(x * by);
-  store(at, d, x * by);
-  return bad || !is_finite(load<S>(at, d));  // rounding to 16 bits may overflow once more
-}
 
 __global__ void judge_packs(const __grid_constant__ Chunk<Gradient<Flat<1>>> list, Judge judge) {
   const int e = list.entry_of(blockIdx.x);

@@ -25,11 +25,12 @@ void row_norm(const Array& y, const Norm& norm);
 void row_norm_grad(const NormGrads& d, const Array& g, const Norm& norm);
 void batch_norm(const Array& y, const Norm& norm, bool training, const RunningStats& running);
 void batch_norm_grad(const NormGrads& d, const Array& g, const Norm& norm, bool training);
-/// Gives whether the mean, if it is wanted, is there, too.
-bool cross_entropy(const CrossEntropy&);
+/// Gives whether the mean, if it is wanted, is there, too; then it is scaled, if that is wanted.
+bool cross_entropy(const CrossEntropy&, const LossScaling* scaling = nullptr);
 void cross_entropy_grad(const Array& dx, const Array& slopes, const Array& g, const Array& total);
 /// False, and nothing done, where this is for the formula (core/mlp_steps.h).
-bool mlp_loss_at_once(const MlpLoss& m);
+bool mlp_loss_at_once(const MlpLoss& m, const LossScaling* scaling = nullptr,
+                      const GradientCheck* check = nullptr);
 void fold(const Array& y, const Array& g, const Windows& windows);
 void argmax_windows(const Array& y, const Array& x, const Windows& windows);
 void gather(const Array& y, const Array& x, int dim, const Array& index, IndexUse use);
@@ -44,6 +45,8 @@ void unscale(std::span<const Array> grads, const Array& inv_scale, const Array& 
              const Array& first);
 void list_norm(const ListNorm& n);
 void update(std::span<const UpdateSlot>, const UpdateRule&, const StepControl&);
+void update_and_move_scale(std::span<const UpdateSlot>, const UpdateRule&, const StepControl&,
+                           const ScalerUpdate&, const ScalerLaw&);
 /// A loss of one element; false, and nothing is done, for others.
 bool scale_loss(const LossScaling& s);
 void scaler_update(const ScalerUpdate& update, const ScalerLaw& law);

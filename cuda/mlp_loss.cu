@@ -1,7 +1,7 @@
 // A small MLP's loss and its gradients in one kernel, and a second that adds up what its blocks
-// have. Each warp takes 16 rows through the layers and back in its registers: the outputs of one
-// product are the operand of the next. What all rows of a tile give to a weight's gradient is a
-// product across them, from shared memory.
+// have, and may be a GradScaler's eyes. Each warp takes 16 rows through the layers and back in its
+// registers: the outputs of one product are the operand of the next. What all rows of a tile give
+// to a weight's gradient is a product across them, from shared memory.
 //
 // Of few, narrow layers the gradients stay in registers from tile to tile (kKept); others are added
 // to the block's own sums in memory. After Müller 2021, "Real-time neural radiance caching",
@@ -17,6 +17,8 @@
 #include "halftape/cuda/ptx.cuh"
 #include "halftape/cuda/range.cuh"
 #include "halftape/cuda/runs.cuh"
+#include "halftape/cuda/scaler.cuh"
+#include "halftape/cuda/ticket.cuh"
 
 namespace halftape::cuda {
 namespace {
@@ -24,6 +26,7 @@ namespace {
 constexpr int kMostRows = 128;  // of a tile: 16 for each warp
 constexpr int kKeptLayers = 5;
 constexpr int kKeptWidth = 64;
+constexpr unsigned long long kNone = ~0ull;  // no gradient's position
 
 enum class Between : uint8_t { Nothing, Relu, Gelu, Silu, Tanh, Sigmoid };
 
@@ -77,7 +80,7 @@ struct Task {
   bool resident;     // are all weights in shared memory, or one at a time?
   bool gradients;    // are they wanted, or the loss alone?
   bool classes;      // is the target one of classes?
-  Dtype target_dtype;
+  Dtype x_dtype, target_dtype;
   int64_t target_bytes;  // of a row
   int other_input_at;    // where the next tile's x is meanwhile
   int biases_at;
@@ -87,7 +90,8 @@ struct Task {
   float factor;    // of the slope
   float* sums;     // (blocks, width): of the gradients, and at last of the loss
   int64_t width;
-  char* dx;  // null: not wanted
+  char* dx;                       // null: not wanted
+  unsigned long long* first_bad;  // becomes that of no gradient; null: nobody looks for one
   Range range;
 };
 
@@ -319,6 +323,7 @@ __global__ __launch_bounds__(2 * kMostRows, 1) void mlp_tiles(const __grid_const
   const int warp = static_cast<int>(threadIdx.x) / kWarp,
             warps = static_cast<int>(blockDim.x) / kWarp, tile = 16 * warps;
   const int last = task.count - 1;
+  if (task.first_bad && blockIdx.x == 0 && threadIdx.x == 0) *task.first_bad = kNone;
 
   const auto stage_weight = [&](int l) {
     const Layer& o = task.layers[l];
@@ -326,7 +331,7 @@ __global__ __launch_bounds__(2 * kMostRows, 1) void mlp_tiles(const __grid_const
   };
   // A tile's x on its way into shared memory, and its targets into the cache.
   const auto stage_rows = [&](int64_t number, int at) {
-    stage(shared + at, task.x, dtype_of<T>, number * tile, task.rows, tile, task.layers[0].in);
+    stage(shared + at, task.x, task.x_dtype, number * tile, task.rows, tile, task.layers[0].in);
     const int64_t begin = number * tile * task.target_bytes,
                   end = (number + 1) * tile < task.rows ? begin + tile * task.target_bytes
                                                         : task.rows * task.target_bytes;
@@ -584,10 +589,36 @@ struct Goal {
   Dtype dtype;
   float factor;
   int64_t end;
+  int64_t position;  // in a GradientCheck; −1: it is none of its gradients
 };
 struct Goals {
   Goal goals[2 * kFewLayers + 1];
   int count;
+};
+
+/// What a GradScaler asks for besides, by the last block but for looking at gradients.
+struct Judge {
+  bool scales = false, checks = false, divides = false;
+  ScaledLoss scaling = {};
+  const float* inverse = nullptr;  // null: of the scaling's scale
+  float* found_inf = nullptr;
+  unsigned long long* first = nullptr;      // or null
+  unsigned long long* first_bad = nullptr;  // of the gradients so far; kNone at first
+  Ticket ticket = {};
+
+  __device__ void look(char* at, const Goal& goal) const {
+    if (!checks || goal.position < 0) return;
+    const float by = inverse ? *inverse : 1 / *scaling.scale;
+    if (judge_element<float>(at, goal.dtype, by, divides))
+      atomicMin(first_bad, static_cast<unsigned long long>(goal.position));
+  }
+  /// By one thread, when all else is done.
+  __device__ void conclude() const {
+    scaling.run<float>();
+    if (!checks || *first_bad == kNone) return;
+    *found_inf = 1;
+    if (first && *first_bad < *first) *first = *first_bad;
+  }
 };
 
 constexpr int kSlices = kThreads / kWarp;
@@ -595,7 +626,8 @@ constexpr int kSlices = kThreads / kWarp;
 /// Every block of this kernel takes 32 numbers, each of its warps every eighth block's sums of
 /// them.
 __global__ void add_blocks(const float* sums, int blocks, int64_t width,
-                           const __grid_constant__ Goals goals) {
+                           const __grid_constant__ Goals goals,
+                           const __grid_constant__ Judge judge) {
   __shared__ float of_slices[kSlices][kWarp];
   const int lane = static_cast<int>(threadIdx.x) % kWarp,
             slice = static_cast<int>(threadIdx.x) / kWarp;
@@ -607,15 +639,19 @@ __global__ void add_blocks(const float* sums, int blocks, int64_t width,
   }
   of_slices[slice][lane] = sum;
   __syncthreads();
-  if (slice != 0 || at >= width) return;
-  for (int s = 1; s < kSlices; ++s) sum += of_slices[s][lane];
-  int i = 0;
-  int64_t begin = 0;
-  while (at >= goals.goals[i].end) begin = goals.goals[i++].end;
-  const Goal& goal = goals.goals[i];
-  if (goal.to)
-    store(goal.to + (at - begin) * static_cast<int64_t>(element_size(goal.dtype)), goal.dtype,
-          sum * goal.factor);
+  if (slice == 0 && at < width) {
+    for (int s = 1; s < kSlices; ++s) sum += of_slices[s][lane];
+    int i = 0;
+    int64_t begin = 0;
+    while (at >= goals.goals[i].end) begin = goals.goals[i++].end;
+    const Goal& goal = goals.goals[i];
+    if (goal.to) {
+      char* const to = goal.to + (at - begin) * static_cast<int64_t>(element_size(goal.dtype));
+      store(to, goal.dtype, sum * goal.factor);
+      judge.look(to, goal);
+    }
+  }
+  if (judge.scales && judge.ticket.last_block() && threadIdx.x == 0) judge.conclude();
 }
 
 // ---------------------------------------------------------------- what is launched
@@ -631,6 +667,39 @@ std::optional<Between> between(const std::optional<OpId>& op) {
   if (*op == UnaryOps::index<formula::Tanh>()) return Between::Tanh;
   if (*op == UnaryOps::index<formula::Sigmoid>()) return Between::Sigmoid;
   return {};
+}
+
+/// Does the list that is checked consist of gradients that are computed, each once?
+bool all_found(const Goals& goals, const GradientCheck* check) {
+  if (!check) return true;
+  const auto wanted = std::count_if(check->grads.begin(), check->grads.end(),
+                                    [](const Array& g) { return g.defined(); });
+  const auto found = std::count_if(goals.goals, goals.goals + goals.count,
+                                   [](const Goal& g) { return g.position >= 0; });
+  return found == wanted && check->inv_scale.defined();
+}
+
+unsigned long long* position(const Array& a) {
+  return a.defined() ? static_cast<unsigned long long*>(a.raw()) : nullptr;
+}
+Judge judge_of(const Queue& q, const LossScaling* scaling, const GradientCheck* check,
+               const Array& first_bad) {
+  Judge judge;
+  if (!scaling) return judge;
+  judge.scales = true;
+  judge.scaling = scaled_loss(*scaling);
+  judge.ticket = ticket(q);
+  if (!check) return judge;
+  judge.checks = true;
+  judge.divides = check->divides;
+  if (check->inv_scale.raw() != judge.scaling.inverse)
+    judge.inverse = check->inv_scale.data<float>();
+  judge.found_inf = check->found_inf.data<float>();
+  judge.first = position(check->first), judge.first_bad = position(first_bad);
+  if (check->divides)
+    for (const Array& g : check->grads)
+      if (g.defined()) g.bump_version();
+  return judge;
 }
 
 /// How a Task is carried out.
@@ -689,18 +758,31 @@ Plan plan_of(Task& task, Dtype dtype, size_t room, int widest) {
   return {};
 }
 
+/// Where a gradient stands in what is checked; −1 for nowhere.
+int64_t position_of(const Array& gradient, const GradientCheck* check) {
+  if (!check || !gradient.defined()) return -1;
+  for (size_t i = 0; i < check->grads.size(); ++i) {
+    const Array& g = check->grads[i];
+    if (g.defined() && g.raw() == gradient.raw() && g.dtype() == gradient.dtype() &&
+        g.numel() == gradient.numel())
+      return static_cast<int64_t>(i);
+  }
+  return -1;
+}
+
 bool usable(const Array& a) { return !a.defined() || (packs(a.dtype()) && a.contiguous()); }
 
 }  // namespace
 
-bool mlp_loss_at_once(const MlpLoss& m) {
+bool mlp_loss_at_once(const MlpLoss& m, const LossScaling* scaling, const GradientCheck* checked) {
   const auto activation = between(m.activation);
   if (!is_small(m) || !activation || !m.x.contiguous() || !m.target.contiguous()) return false;
   const bool classes = m.target.dtype() == kInt64;
   if (!classes && !packs(m.target.dtype())) return false;
-  if (m.dx.defined() && !(m.dx.contiguous() && m.dx.dtype() == m.x.dtype())) return false;
+  if (!packs(m.x.dtype())) return false;
+  if (m.dx.defined() && !(m.dx.contiguous() && m.dx.dtype() == m.dtype())) return false;
   const cudaDeviceProp& gpu = Context::of(m.x).properties();
-  if (m.x.dtype() == kBFloat16 && gpu.major < 8) return false;  // no such products
+  if (m.dtype() == kBFloat16 && gpu.major < 8) return false;  // no such products
 
   Task task{};
   Goals goals{};
@@ -712,7 +794,7 @@ bool mlp_loss_at_once(const MlpLoss& m) {
   const auto add_goal = [&](const Array& to, int64_t count, float factor) {
     task.width += count;
     goals.goals[goals.count++] = {bytes(to), to.defined() ? to.dtype() : kFloat32, factor,
-                                  task.width};
+                                  task.width, position_of(to, checked)};
   };
   for (size_t l = 0; l < m.weights.size(); ++l) {
     const Array& w = m.weights[l];
@@ -736,15 +818,16 @@ bool mlp_loss_at_once(const MlpLoss& m) {
     add_goal(db, o.out, 1);
   }
   if (!task.gradients) task.width = 0, goals.count = 0;
+  if (!all_found(goals, checked)) return false;
   const int out = task.layers[task.count - 1].out;
   task.rows = m.x.size(0);
   const float mean = 1 / static_cast<float>(classes ? task.rows : task.rows * out);
   add_goal(m.loss, 1, mean);
 
-  const Plan plan = plan_of(task, m.x.dtype(), gpu.sharedMemPerBlockOptin, widest);
+  const Plan plan = plan_of(task, m.dtype(), gpu.sharedMemPerBlockOptin, widest);
   if (!plan.kernel) return false;
   task.classes = classes;
-  task.target_dtype = m.target.dtype();
+  task.x_dtype = m.x.dtype(), task.target_dtype = m.target.dtype();
   task.target_bytes = static_cast<int64_t>(element_size(m.target.dtype())) * (classes ? 1 : out);
   task.x = bytes(m.x), task.target = bytes(m.target), task.dx = bytes(m.dx);
   task.g = m.g.defined() ? m.g.data<float>() : nullptr;
@@ -767,10 +850,13 @@ bool mlp_loss_at_once(const MlpLoss& m) {
       std::min(tiles, int64_t{q.context.multiprocessors()} * std::clamp(at_once, 1, 2));
   const Array sums({blocks, task.width}, kFloat32, m.x.device());
   task.sums = sums.data<float>();
+  const Array first_bad = checked ? Array({}, kInt64, m.x.device()) : Array();
+  const Judge judge = judge_of(q, scaling, checked, first_bad);
+  task.first_bad = judge.first_bad;
   launch(q, "mlp_loss", plan.kernel, static_cast<unsigned>(blocks), threads, plan.bytes, task);
   if (!task.gradients && !m.loss.defined()) return true;
   launch(q, "mlp_loss sums", add_blocks, static_cast<unsigned>((task.width + kWarp - 1) / kWarp),
-         kThreads, 0, task.sums, static_cast<int>(blocks), task.width, goals);
+         kThreads, 0, task.sums, static_cast<int>(blocks), task.width, goals, judge);
   return true;
 }
 

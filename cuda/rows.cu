@@ -5,6 +5,7 @@
 #include "halftape/cuda/map.cuh"
 #include "halftape/cuda/range.cuh"
 #include "halftape/cuda/rows.cuh"
+#include "halftape/cuda/scaler.cuh"
 #include "halftape/cuda/ticket.cuh"
 
 namespace halftape::cuda {
@@ -72,6 +73,8 @@ struct Targets {
   bool grad;          // is it wanted?
   S *total, *mean;    // null: by nobody, or by others
   Ticket ticket;
+  bool scales;  // the mean, and looks at it
+  ScaledLoss scaling;
 
   __device__ S weight_of(int64_t c) const { return weight ? weight[c] : S(1); }
 };
@@ -95,6 +98,7 @@ __device__ void average(const Targets<S>& o, int64_t rows) {
   if (threadIdx.x > 0) return;
   *o.total = of_threads[1][0];
   *o.mean = of_threads[0][0] / of_threads[1][0];
+  if (o.scales) o.scaling.template run<S>();
 }
 
 /// The gradient of each row's loss by the row, and the loss.
@@ -189,7 +193,7 @@ void softmax_grad(const Array& dx, const Array& g, const Array& y, bool log) {
   });
 }
 
-bool cross_entropy(const CrossEntropy& o) {
+bool cross_entropy(const CrossEntropy& o, const LossScaling* scaling) {
   // What one block sums as fast as the others would.
   constexpr int64_t kMostRows = 1 << 12;
   const bool mean = o.mean.defined() && o.loss.numel() > 0 && o.loss.numel() <= kMostRows;
@@ -207,7 +211,9 @@ bool cross_entropy(const CrossEntropy& o) {
         o.grad.defined(),
         mean ? o.total.data<S>() : nullptr,
         mean ? o.mean.data<S>() : nullptr,
-        mean ? ticket(queue(o.x)) : Ticket()};
+        mean ? ticket(queue(o.x)) : Ticket(),
+        mean && scaling,
+        mean && scaling ? scaled_loss(*scaling) : ScaledLoss()};
     // Four runs of doubles are more than a thread has registers for: it reads them again.
     constexpr int kMany = std::is_same_v<S, double> ? 0 : 4;
     launch_rows<2, Targets<S>>("cross_entropy", {written, o.x}, targets,

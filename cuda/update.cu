@@ -5,6 +5,7 @@
 
 #include "halftape/cuda/chunk.cuh"
 #include "halftape/cuda/kernels.h"
+#include "halftape/cuda/scaler.cuh"
 #include "halftape/cuda/ticket.cuh"
 
 namespace halftape::cuda {
@@ -72,7 +73,21 @@ __device__ void raise_counters(const Slot<A>& slot) {
 template <class Rule>
 struct Starts {
   Start<Rule>* given = nullptr;
-  Ticket ticket = {};
+  bool own = false;
+};
+
+/// What the last block does: besides the counters, a GradScaler's transition.
+struct Ending {
+  Ticket ticket = {};  // without blocks: nothing
+  bool moves = false;
+  Finding finding = {};
+  ScalerArrays scaler = {};
+
+  __device__ void move_scale() const {
+    Overflow overflow = {};
+    overflow.seek(finding);
+    scaler.move(overflow);
+  }
 };
 
 template <class Rule, class A>
@@ -86,23 +101,25 @@ __global__ void begin_update(const __grid_constant__ Chunk<Slot<A>> list, Rule g
   }
 }
 
-/// update(entry, start) in every block, between what Starts says.
+/// update(entry, start) in every block, between what Starts and Ending say.
 template <class Rule, class A, class F>
-__device__ void counted(const Chunk<Slot<A>>& list, const Rule& rule, const Starts<Rule>& starts,
-                        const F& update) {
+__device__ void counted(const Chunk<Slot<A>>& list, const Rule& rule, const Control& control,
+                        const Starts<Rule>& starts, const Ending& ending, const F& update) {
   __shared__ __align__(16) unsigned char room[sizeof(Start<Rule>)];
   auto& shared = *reinterpret_cast<Start<Rule>*>(room);
-  const bool works = blockIdx.x < list.blocks();
+  const bool skips = control.skips(), works = !skips && blockIdx.x < list.blocks();
+  if (skips && !ending.moves) return;
   const int e = works ? list.entry_of(blockIdx.x) : 0;
-  if (starts.ticket.blocks) {
+  if (works && starts.own) {
     if (threadIdx.x == 0) shared = start_of(list.entries[e], rule);
     __syncthreads();
   }
-  if (works)
-    update(e, starts.given ? starts.given[e] : starts.ticket.blocks ? shared : Start<Rule>{});
-  if (!starts.ticket.blocks || !starts.ticket.last_block()) return;
-  for (int i = static_cast<int>(threadIdx.x); i < list.count; i += kThreads)
-    raise_counters(list.entries[i]);
+  if (works) update(e, starts.given ? starts.given[e] : starts.own ? shared : Start<Rule>{});
+  if (!ending.ticket.blocks || !ending.ticket.last_block()) return;
+  if (starts.own && !skips)
+    for (int i = static_cast<int>(threadIdx.x); i < list.count; i += kThreads)
+      raise_counters(list.entries[i]);
+  if (ending.moves && threadIdx.x == 0) ending.move_scale();
 }
 
 template <class S>
@@ -216,21 +233,20 @@ __device__ void update_pack(const Packs<Rule>& list, int e, const Rule& rule, fl
 
 template <class Rule>
 __global__ void update_packs(const __grid_constant__ Packs<Rule> list, Rule given, Control control,
-                             Starts<Rule> starts) {
-  if (control.skips()) return;
+                             Starts<Rule> starts, const __grid_constant__ Ending ending) {
   const Rule rule = control.now(given);
-  counted(list, rule, starts, [&](int e, const Start<Rule>& start) {
+  counted(list, rule, control, starts, ending, [&](int e, const Start<Rule>& start) {
     update_pack<Rule>(list, e, rule, control.factor(), start);
   });
 }
 
 template <class Rule, class S>
 __global__ void update_elements(const __grid_constant__ Elements<Rule> list, Rule given,
-                                Control control, Starts<Rule> starts) {
-  if (control.skips()) return;
+                                Control control, Starts<Rule> starts,
+                                const __grid_constant__ Ending ending) {
   const Rule rule = control.now(given);
   const S inv = static_cast<S>(control.factor());
-  counted(list, rule, starts, [&](int e, const Start<Rule>& start) {
+  counted(list, rule, control, starts, ending, [&](int e, const Start<Rule>& start) {
     const auto& slot = list.entries[e];
     const int64_t begin = static_cast<int64_t>(blockIdx.x - list.first_block[e]) * kPerBlock;
     for (int64_t i = begin + threadIdx.x; i < begin + kPerBlock && i < slot.arrays.numel;
@@ -281,19 +297,26 @@ class Update {
     counts_ = counts_ || counter || stream;
   }
 
-  void run(const Queue& q, const Rule& rule, const StepControl& control) const {
-    send(q, packs_, update_packs<Rule>, rule, control);
-    send(q, floats_, update_elements<Rule, float>, rule, control);
-    send(q, doubles_, update_elements<Rule, double>, rule, control);
+  /// With a transition in the last block where there is one launch; gives whether it was done.
+  bool run(const Queue& q, const Rule& rule, const StepControl& control, Ending ending) const {
+    const size_t kinds = !packs_.empty() + !floats_.empty() + !doubles_.empty();
+    ending.moves = ending.moves && kinds == 1;
+    bool moved = send(q, packs_, update_packs<Rule>, rule, control, ending);
+    moved = send(q, floats_, update_elements<Rule, float>, rule, control, ending) || moved;
+    return send(q, doubles_, update_elements<Rule, double>, rule, control, ending) || moved;
   }
 
  private:
   template <class A, class Kernel>
-  void send(const Queue& q, const std::vector<Slot<A>>& list, Kernel* kernel, const Rule& rule,
-            const StepControl& given) const {
+  bool send(const Queue& q, const std::vector<Slot<A>>& list, Kernel* kernel, const Rule& rule,
+            const StepControl& given, Ending ending) const {
+    static_assert(sizeof(Chunk<Slot<A>>) + sizeof(Rule) + sizeof(Control) + sizeof(Starts<Rule>) +
+                      sizeof(Ending) <=
+                  4096);
     const Array& live = given.live_rule;
     const Control control{float_of(given.found_inf), float_of(given.inv_scale),
                           live.defined() ? live.raw() : nullptr};
+    ending.moves = ending.moves && list.size() <= Chunk<Slot<A>>::kMost;
     in_chunks(list, [&](const Chunk<Slot<A>>& part) {
       // Each block computes what its parameter begins with, in double, unless there are so many
       // that this would take longer than a launch.
@@ -305,13 +328,16 @@ class Update {
         starts.given = static_cast<Start<Rule>*>(memory->bytes());
         launch(q, Rule::name, begin_update<Rule, A>, 1, kThreads, 0, part, rule, control,
                starts.given);
-      } else if (counts_) {
-        starts.ticket = ticket(q);
+      } else {
+        starts.own = counts_;
       }
-      const unsigned blocks = counts_ ? std::max(part.blocks(), 1u) : part.blocks();
+      const bool ends = starts.own || ending.moves;
+      ending.ticket = ends ? ticket(q) : Ticket();
+      const unsigned blocks = ends ? std::max(part.blocks(), 1u) : part.blocks();
       if (blocks > 0)
-        launch(q, Rule::name, kernel, blocks, kThreads, 0, part, rule, control, starts);
+        launch(q, Rule::name, kernel, blocks, kThreads, 0, part, rule, control, starts, ending);
     });
+    return ending.moves && !list.empty();
   }
 
   std::vector<Slot<Flat<N>>> packs_;
@@ -321,16 +347,35 @@ class Update {
 
 }  // namespace
 
-void update(std::span<const UpdateSlot> slots, const UpdateRule& rule, const StepControl& control) {
-  if (slots.empty()) return;
+namespace {
+bool update(std::span<const UpdateSlot> slots, const UpdateRule& rule, const StepControl& control,
+            const Ending& ending) {
+  if (slots.empty()) return false;
   const Queue q = queue(slots[0].param);
-  std::visit(
+  return std::visit(
       [&](const auto& r) {
         Update<std::decay_t<decltype(r)>> list;
         for (const UpdateSlot& slot : slots) list.add(slot);
-        list.run(q, r, control);
+        return list.run(q, r, control, ending);
       },
       rule);
+}
+}  // namespace
+
+void update(std::span<const UpdateSlot> slots, const UpdateRule& rule, const StepControl& control) {
+  update(slots, rule, control, {});
+}
+
+void update_and_move_scale(std::span<const UpdateSlot> slots, const UpdateRule& rule,
+                           const StepControl& control, const ScalerUpdate& moved,
+                           const ScalerLaw& law) {
+  Ending ending;
+  if (moved.findings.size() == 1 && moved.trackers.contiguous() &&
+      (!moved.counts.defined() || moved.counts.contiguous()))
+    ending = {{}, true, finding(moved.findings[0]), scaler_arrays(queue(moved.scale), moved, law)};
+  if (!update(slots, rule, control, ending)) return scaler_update(moved, law);
+  for (const Array* a : {&moved.scale, &moved.trackers, &moved.counts})
+    if (a->defined()) a->bump_version();
 }
 
 }  // namespace halftape::cuda

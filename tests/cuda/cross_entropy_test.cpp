@@ -215,6 +215,49 @@ TEST_CASE("gpu: the mean of few rows and of many, and its gradient in every dtyp
   }
 }
 
+TEST_CASE("gpu: a mean that is also scaled is so as by a call of its own") {
+  for (const int64_t rows : {1, 31, 4097}) {
+    for (const Dtype dtype : {kFloat16, kFloat64}) {
+      for (const bool bad : {false, true}) {
+        CAPTURE(rows);
+        CAPTURE(dtype);
+        CAPTURE(bad);
+        const Array x = normal({rows, 3}, dtype, 5), t = some_classes({rows}, 3, -100);
+        if (bad) cpu_backend().fill(x.slice(0, rows - 1, rows), std::nan(""));
+        const Both apart(x, t, {}, 0, -100), together(x, t, {}, 0, -100);
+        const Dtype wide = dtype == kFloat64 ? kFloat64 : kFloat32;
+        const auto scaling = [&](const Array& loss) {
+          const auto one = [](double v, Dtype d) { return full({}, v, d, kCUDA); };
+          return LossScaling{.loss = loss,
+                             .scaled = one(5, wide),
+                             .scale = one(3, kFloat32),
+                             .bad_loss = one(5, kFloat32),
+                             .begins = true,
+                             .factor = one(5, kFloat32),
+                             .inverse = one(5, kFloat32),
+                             .found_inf = one(5, kFloat32),
+                             .first = one(5, kInt64)};
+        };
+        const LossScaling a = scaling(apart.gpu.mean), b = scaling(together.gpu.mean);
+        backend(kCUDA).cross_entropy(apart.gpu);
+        backend(kCUDA).scale_loss(a);
+        backend(kCUDA).cross_entropy_and_scale(together.gpu, b);
+        for (const auto& [one, other] : {std::pair{apart.gpu.mean, together.gpu.mean},
+                                         {apart.gpu.grad, together.gpu.grad},
+                                         {a.scaled, b.scaled},
+                                         {a.bad_loss, b.bad_loss},
+                                         {a.factor, b.factor},
+                                         {a.inverse, b.inverse},
+                                         {a.found_inf, b.found_inf},
+                                         {a.first, b.first}})
+          CHECK(testing::same_bits(Tensor(one), Tensor(other)));
+        CHECK(read_double(b.bad_loss) == (bad ? 1 : 0));
+        CHECK(read_double(b.first) == -1);
+      }
+    }
+  }
+}
+
 #if defined(HALFTAPE_SIMT)
 TEST_CASE("gpu: the block that takes the mean waits for rows that other blocks still work on") {
   simt::Settings side_by_side = simt::settings;

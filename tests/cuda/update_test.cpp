@@ -11,6 +11,7 @@
 #include "halftape/core/warn.h"
 #include "on_gpu.h"
 #if defined(HALFTAPE_SIMT)
+#include "device.h"
 #include "settings.h"
 #endif
 
@@ -515,6 +516,89 @@ TEST_CASE("the scaler's state and counts on the GPU are the CPU's after any run 
       CHECK(s.version() == scale.version());
     }
   }
+}
+
+namespace {
+
+/// A GradScaler's state, and what one optimizer's step found.
+struct Scaler {
+  Array scale = one(1024), trackers = full({2}, 2, kInt32, kCPU),
+        counts = full({8}, 3, kInt64, kCPU);
+  Array bad_loss, found_inf, first;
+  Scaler(bool overflow, bool bad)
+      : bad_loss(one(bad ? 1 : 0)),
+        found_inf(one(overflow || bad ? 1 : 0)),
+        first(full({1}, overflow ? 5 : -1, kInt64, kCPU)) {}
+  Scaler there() const {
+    Scaler s = *this;
+    for (Array* a : {&s.scale, &s.trackers, &s.counts, &s.bad_loss, &s.found_inf, &s.first})
+      *a = on_gpu(*a);
+    return s;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("an update that also moves the scale leaves what both leave one after the other") {
+  const ScalerLaw law{.growth_interval = 3};
+  const auto run = [&] {
+    // A launch of few and of many blocks; more than a launch has room for; of several kinds; none.
+    for (const int list : {0, 1, 2, 3, 4}) {
+      for (const size_t r : {1u, 3u, 10u}) {
+        const UpdateRule& rule = kRules[r];
+        for (const auto& verdict : {std::pair{false, false}, {true, false}, {false, true}}) {
+          const bool overflow = verdict.first, bad = verdict.second;
+          std::vector<Kept> kept;
+          const auto add = [&](const Shape& shape, Lies lies) {
+            kept.emplace_back(shape, kFloat32, kFloat32, kFloat32, Weights::Plain, lies, lies);
+          };
+          if (list == 0) add({3000}, Lies::Plain), add({7}, Lies::Plain);
+          if (list == 1 && r == 3) add({(1 << 21) + 5}, Lies::Plain);
+          if (list == 2)
+            for (int i = 0; i < 80; ++i) add({i % 5}, Lies::Plain);
+          if (list == 3) add({40, 70}, Lies::Plain), add({40, 70}, Lies::Swapped);
+          if (list == 4) add({0}, Lies::Plain);
+          if (kept.empty()) continue;
+          CAPTURE(list);
+          CAPTURE(r);
+          CAPTURE(overflow);
+          CAPTURE(bad);
+          const Scaler here(overflow, bad), there = here.there();
+          const auto step = [&](Backend& on, const Scaler& s, bool gpu) {
+            std::vector<UpdateSlot> slots;
+            for (const Kept& k : kept) slots.push_back(k.slot(gpu ? k.there : k.here, rule));
+            const ScalerFinding finding{s.found_inf, s.first, 9};
+            const StepControl control{s.found_inf, gpu ? on_gpu(one(0.5)) : one(0.5)};
+            on.update_and_move_scale(slots, rule, control,
+                                     {s.scale, s.trackers, s.counts, {&finding, 1}, s.bad_loss, 0},
+                                     law);
+          };
+          step(cpu_backend(), here, false);
+#if defined(HALFTAPE_SIMT)
+          simt::reset_counters();
+#endif
+          step(backend(kCUDA), there, true);
+#if defined(HALFTAPE_SIMT)
+          if (list == 0 || list == 4) CHECK(simt::launched_kernels().size() == 1);
+#endif
+          CHECK(differ_on_gpu(there.scale, here.scale) == "");
+          CHECK(differ_on_gpu(there.trackers, here.trackers) == "");
+          CHECK(differ_on_gpu(there.counts, here.counts) == "");
+          CHECK(there.scale.version() == here.scale.version());
+          for (const Kept& k : kept)
+            for (size_t i = 0; i < k.here.size(); ++i)
+              if (k.here[i].defined())
+                CHECK(differ_on_gpu(k.there[i], k.here[i], r == 3 ? 1 : 0) == "");
+          CHECK(read_double(there.scale) == (bad ? 1024 : overflow ? 512 : 2048));
+        }
+      }
+    }
+  };
+#if defined(HALFTAPE_SIMT)
+  simt::in_every_order(run);
+#else
+  run();
+#endif
 }
 
 TEST_CASE("the GPU warns of steps skipped in a row in the CPU's words, at the next call, once") {
