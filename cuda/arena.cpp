@@ -13,19 +13,6 @@ size_t rounded(size_t bytes) {
   return (std::max<size_t>(bytes, 1) + kAligned - 1) / kAligned * kAligned;
 }
 
-/// For as long as it lives this thread may call what a capture of its forbids, since it is about
-/// other streams: what happens now, and is no part of the step.
-class Beside {
- public:
-  Beside() { (void)cudaThreadExchangeStreamCaptureMode(&mode_); }
-  ~Beside() { (void)cudaThreadExchangeStreamCaptureMode(&mode_); }
-  Beside(const Beside&) = delete;
-  Beside& operator=(const Beside&) = delete;
-
- private:
-  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
-};
-
 }  // namespace
 
 Arena::Arena(Context& context) : context_(context), stream_(context.borrow_stream()) {}

@@ -168,12 +168,7 @@ void* Context::from_pool(size_t bytes, cudaStream_t stream) {
 
 unsigned* Context::ticket(cudaStream_t stream) {
   const std::lock_guard lock(mutex_);
-  BufferPtr& kept = tickets_[stream];
-  if (!kept) {
-    kept = allocate(sizeof(unsigned));
-    check(cudaMemsetAsync(kept->bytes(), 0, sizeof(unsigned), stream), "making a count of blocks");
-  }
-  return static_cast<unsigned*>(kept->bytes());
+  return tickets_.at(stream);
 }
 
 BufferPtr Context::allocate_pinned(size_t bytes) {
@@ -222,6 +217,13 @@ cudaStream_t Context::make_stream(int priority) {
   cudaStream_t made;
   check(cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking, priority), "making a stream");
   made_.push_back(made);
+  // Made here: a capture, in which a count may be first asked for, would only write down that it is
+  // to become 0. Streams live as long as the program, and so does this.
+  const Beside capture;
+  void* count = nullptr;
+  check(cudaMallocFromPoolAsync(&count, sizeof(unsigned), pool_, made), "making a count of blocks");
+  check(cudaMemsetAsync(count, 0, sizeof(unsigned), made), "making a count of blocks");
+  tickets_.emplace(made, static_cast<unsigned*>(count));
   return made;
 }
 

@@ -36,6 +36,19 @@ struct Board {
   } skips;
 };
 
+/// For as long as it lives this thread may call what a capture of its forbids, since it is about
+/// other streams: what happens now, and is no part of the step.
+class Beside {
+ public:
+  Beside() { (void)cudaThreadExchangeStreamCaptureMode(&mode_); }
+  ~Beside() { (void)cudaThreadExchangeStreamCaptureMode(&mode_); }
+  Beside(const Beside&) = delete;
+  Beside& operator=(const Beside&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
 class Arena;
 
 class Context {
@@ -58,7 +71,7 @@ class Context {
   static Arena*& capturing();
   /// Straight from the pool.
   void* from_pool(size_t bytes, cudaStream_t stream);
-  /// A count of blocks (cuda/ticket.cuh) for the launches of this stream; 0 at first.
+  /// A count of blocks (cuda/ticket.cuh) for the launches of this stream, which begins with 0.
   unsigned* ticket(cudaStream_t stream);
   /// Host memory that the device can read and write by itself.
   BufferPtr allocate_pinned(size_t bytes);
@@ -108,7 +121,7 @@ class Context {
   };
   Pool normal_, urgent_;  // of streams
   std::vector<cudaStream_t> returned_;
-  std::map<cudaStream_t, BufferPtr> tickets_;
+  std::map<cudaStream_t, unsigned*> tickets_;
   static constexpr size_t kRemembered = 8;
   std::array<std::atomic<const char*>, kRemembered> recent_{};
   std::atomic<size_t> launches_{0};  // since the last synchronisation
