@@ -38,6 +38,10 @@ class Capture {
   /// The step has just written both alike.
   virtual void wrote_alike(const Array& copy) = 0;
 
+  /// Calls are held back, to be joined with their neighbours (core/fused_calls.h). Who puts work
+  /// into the device's queue beside its backend has them passed on first.
+  virtual void settle() = 0;
+
  protected:
   ~Capture() = default;
 };

@@ -12,6 +12,7 @@
 
 #include "halftape/core/capture.h"
 #include "halftape/core/forwarding_backend.h"
+#include "halftape/core/fused_calls.h"
 
 namespace halftape {
 namespace {
@@ -271,14 +272,18 @@ class Graph::Captured final : public Capture {
       const RandomKey start{now.seed, now.offset};
       std::memcpy(bytes, &start, sizeof start);
     });
-    Watch watch(device_, backend_, held_, std::move(left));
+    FusedCalls fused(backend_);
+    Watch watch(device_, fused, held_, std::move(left));
     watch_ = &watch;
+    fused_ = &fused;
     recording_->record([&] {
       const BackendGuard guard(device_, watch);
       const Capturing on(*this, device_);
       step();
+      fused.settle();
     });
     watch_ = nullptr;
+    fused_ = nullptr;
     for (KeptCast& c : casts_) c.captured();
     held_.raise_versions();  // as the step has said, though nothing is done yet
   }
@@ -329,6 +334,9 @@ class Graph::Captured final : public Capture {
     for (KeptCast& c : casts_)
       if (c.is(copy)) c.agree();
   }
+  void settle() override {
+    if (fused_) fused_->settle();
+  }
 
  private:
   static constexpr int64_t kLiveBytes = 1 << 14;
@@ -347,6 +355,7 @@ class Graph::Captured final : public Capture {
   Held held_;
   std::deque<KeptCast> casts_;
   const Watch* watch_ = nullptr;          // while the step is captured
+  FusedCalls* fused_ = nullptr;           // likewise
   std::unique_ptr<Recording> recording_;  // goes first: it waits for the last replay
 };
 

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <vector>
 
+#include "halftape/core/capture.h"
 #include "halftape/core/check.h"
 #include "halftape/cuda/cuda.h"
 #include "halftape/cuda/runtime.h"
@@ -171,6 +172,8 @@ Stream::Stream(Device device, bool high_priority)
 void Stream::synchronize() const { require(device_).synchronize_stream(device_.index(), handle_); }
 bool Stream::query() const { return require(device_).query_stream(handle_); }
 Stream current_stream(Device device) {
+  if (Capture* capture = Capture::on(device))
+    capture->settle();  // before what the caller puts there
   return {device, require(device).current_stream(device.index())};
 }
 

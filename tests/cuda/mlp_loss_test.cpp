@@ -325,7 +325,7 @@ TEST_SUITE("cuda") {
         CHECK(testing::same_bits(eager[i], captured[i]));
         CHECK(testing::same_bits(eager[i], plain[i]));  // scales are powers of two
       }
-      CHECK(nodes <= (how == How::Known ? 6 : 8));
+      CHECK(nodes <= (how == How::Known ? 3 : 6));
       CHECK(2 * nodes < apart);
     }
   }

@@ -1,0 +1,51 @@
+// Neighbouring calls of a captured step made one, where the contract has a name for both together.
+#pragma once
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "halftape/core/forwarding_backend.h"
+
+namespace halftape {
+
+/// Passes calls on, but holds some back until the next one shows whether it belongs to them: then
+/// the two go on as one (Backend::cross_entropy_and_scale() and those beside it). settle() before
+/// it ends: what is held back is lost with it.
+///
+/// Nobody sees that a call was held back. Versions are raised when it comes, and what it writes is
+/// as unique as if it were done. So that memory is not kept alive, either: this is for a step whose
+/// memory stays until it is replayed.
+class FusedCalls final : public ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+  /// Passes on what is held back.
+  void settle();
+
+  void cross_entropy(const CrossEntropy& c) override;
+  void mlp_loss(const MlpLoss& m) override;
+  void scale_loss(const LossScaling& s) override;
+  void check_finite(std::span<const Array> xs, const Array& found_inf, const Array& inv_scale,
+                    const Array& first) override;
+  void unscale(std::span<const Array> grads, const Array& inv_scale, const Array& found_inf,
+               const Array& first) override;
+  void update(std::span<const UpdateSlot> slots, const UpdateRule& rule,
+              const StepControl& control) override;
+  void scaler_update(const ScalerUpdate& update, const ScalerLaw& law) override;
+
+ private:
+  struct Mlp {
+    MlpLoss task;
+    std::optional<LossScaling> scaling;
+  };
+  struct Update {
+    std::vector<UpdateSlot> slots;
+    UpdateRule rule;
+    StepControl control;
+  };
+  void before(const std::string&, const Touched&) override { settle(); }
+  bool judge(const GradientCheck& check);
+
+  std::variant<std::monostate, CrossEntropy, Mlp, Update> held_;
+};
+
+}  // namespace halftape
