@@ -141,6 +141,8 @@ void Autocaster::cast(const CastOp& op, std::span<const Tensor* const> given,
                                                  : widest(region->dtype, given);
     if (op.reads_wide && target == kFloat32)
       *op.reads_wide = true;
+    else if (op.rounds && is_16bit(target))
+      *op.rounds = target;
     else
       for (size_t i = 0; i < given.size(); ++i)
         if (eligible(*given[i]) && given[i]->dtype() != target)

@@ -26,10 +26,13 @@ struct CastOp {
   // An op that itself reads inputs of 16 bits as float32: it is not given casts to float32, but
   // told here that it counts as having them.
   bool* reads_wide = nullptr;
+  // An op that itself rounds its inputs to 16 bits as it reads them: likewise, it is told to which.
+  std::optional<Dtype>* rounds = nullptr;
 
   /// For ops with an optional dtype argument.
   CastOp unless(const std::optional<Dtype>& dtype) const { return {name, cast, dtype.has_value()}; }
   CastOp reading(bool& wide) const { return {name, cast, decided, &wide}; }
+  CastOp rounding(std::optional<Dtype>& low) const { return {name, cast, decided, nullptr, &low}; }
 };
 
 class DtypePolicy {

@@ -38,14 +38,14 @@ std::optional<OpId> op_of(Activation a) {
   return {};
 }
 
-Dtype loss_dtype_of(const Tensor& x) { return x.dtype() == kFloat64 ? kFloat64 : kFloat32; }
 size_t weight_input(size_t layer) { return 1 + 2 * layer; }
 size_t bias_input(size_t layer) { return 2 + 2 * layer; }
 
-/// The formula, in ops. x: (rows, in); weights and biases of its dtype.
+/// The formula, in ops. x: (rows, in); weights and biases of its dtype, or under a policy.
 Tensor in_ops(const Tensor& x, const Tensor& target, const TensorList& weights,
               const TensorList& biases, Activation activation) {
-  const Tensor y = mlp(x, weights, biases, activation).to(loss_dtype_of(x));
+  const Tensor out = mlp(x, weights, biases, activation),
+               y = out.to(out.dtype() == kFloat64 ? kFloat64 : kFloat32);
   if (target.dtype() == kInt64)
     return cross_entropy(y, target, {}, Reduction::Mean, std::numeric_limits<int64_t>::min());
   return mse_loss(y, target.to(y.dtype()));
@@ -54,6 +54,7 @@ Tensor in_ops(const Tensor& x, const Tensor& target, const TensorList& weights,
 /// The op as its backward pass needs it.
 struct Whole {
   Activation activation;
+  Dtype multiplied;
   Saved x, target;
   std::vector<Saved> weights, biases;
   // The gradients of scale·loss by weights and biases, until backward has come by.
@@ -62,7 +63,8 @@ struct Whole {
   uint64_t version = 0;
 
   MlpLoss task(const Node& self) const {
-    MlpLoss m{.x = x.array(self), .target = target.array(self), .weights = {}};
+    MlpLoss m{
+        .x = x.array(self), .multiplied = multiplied, .target = target.array(self), .weights = {}};
     m.activation = op_of(activation);
     for (const Saved& w : weights) m.weights.push_back(w.array(self));
     for (const Saved& b : biases) m.biases.push_back(b.defined() ? b.array(self) : Array());
@@ -124,7 +126,7 @@ struct Whole {
       if (own.requires_grad()) wanted.push_back(i), asked.push_back(own);
       return own;
     };
-    const Tensor input = seen(0, x);
+    const Tensor input = seen(0, x).to(multiplied);
     TensorList w, b;
     for (size_t l = 0; l < weights.size(); ++l) {
       w.push_back(seen(weight_input(l), weights[l]).to(input.dtype()));
@@ -146,15 +148,15 @@ void check_parameter(const Tensor& x, const char* what, const Tensor& t, const S
                  " is expected");
 }
 /// Are these the dtypes that the backend's call is used with?
-bool read_as_they_are(const Tensor& x, const Tensor& t) {
-  return t.dtype() == x.dtype() || (is_16bit(x.dtype()) && t.dtype() == kFloat32);
+bool read_as_they_are(Dtype multiplied, const Tensor& t) {
+  return t.dtype() == multiplied || (is_16bit(multiplied) && t.dtype() == kFloat32);
 }
 
 bool wants_grad(const Tensor& t) { return t.defined() && t.requires_grad(); }
 /// Are the gradients to be computed in forward? Where they are asked for by parameters alone, in
 /// the dtype in which they are multiplied by what comes; and where 16 bits hold them.
-bool at_once(const TensorList& inputs, const Tensor& scale) {
-  return !wants_grad(inputs[0]) && (scale.defined() || inputs[0].dtype() == kBFloat16) &&
+bool at_once(const TensorList& inputs, Dtype multiplied, const Tensor& scale) {
+  return !wants_grad(inputs[0]) && (scale.defined() || multiplied == kBFloat16) &&
          std::all_of(inputs.begin() + 1, inputs.end(),
                      [](const Tensor& t) { return !wants_grad(t) || t.dtype() == kFloat32; });
 }
@@ -173,10 +175,14 @@ Tensor mlp_loss(const Tensor& x_in, const Tensor& target, const TensorList& weig
                  " biases for ", layers, " weights; leave undefined those that there are not");
   check_defined("mlp_loss", weights);
   Tensor x;
+  std::optional<Dtype> lowered;  // what the policy casts to, which the backend does as it reads
   {
-    const auto [low] = cast_inputs(cast_list::linear, x_in);
-    x = low;
+    // A gradient comes back through a cast that is recorded.
+    const CastOp op = wants_grad(x_in) ? cast_list::linear : cast_list::linear.rounding(lowered);
+    const auto [given] = cast_inputs(op, x_in);
+    x = given;
   }
+  const Dtype multiplied = lowered.value_or(x.dtype());
   HALFTAPE_CHECK(x.is_floating_point(), "mlp_loss: x is ", x.dtype());
   HALFTAPE_CHECK(x.dim() >= 1, "mlp_loss: x is 0-dim, without features");
   // What the target must be.
@@ -200,7 +206,7 @@ Tensor mlp_loss(const Tensor& x_in, const Tensor& target, const TensorList& weig
   const Tensor t = contiguous(classes ? reshape(target, {count})
                                       : reshape(target, {count, outputs[x.dim() - 1]}));
 
-  MlpLoss m{.x = h.array(), .target = t.array(), .weights = {}};
+  MlpLoss m{.x = h.array(), .multiplied = multiplied, .target = t.array(), .weights = {}};
   TensorList inputs{h};
   bool direct = !target.requires_grad();
   int64_t width = h.size(1);
@@ -210,7 +216,8 @@ Tensor mlp_loss(const Tensor& x_in, const Tensor& target, const TensorList& weig
     check_parameter(h, "weight", w, {w.size(0), width});
     width = w.size(0);
     if (b.defined()) check_parameter(h, "bias", b, {width});
-    direct = direct && read_as_they_are(h, w) && (!b.defined() || read_as_they_are(h, b));
+    direct = direct && read_as_they_are(multiplied, w) &&
+             (!b.defined() || read_as_they_are(multiplied, b));
     m.weights.push_back(w.array());
     m.biases.push_back(b.defined() ? b.array() : Array());
     inputs.push_back(w), inputs.push_back(b);
@@ -224,13 +231,13 @@ Tensor mlp_loss(const Tensor& x_in, const Tensor& target, const TensorList& weig
     backend(h.device()).mlp_loss(m);
     return Tensor(m.loss);
   }
-  Whole whole{activation, Saved(h), Saved(t), {}, {}};
+  Whole whole{activation, multiplied, Saved(h), Saved(t), {}, {}};
   for (size_t l = 0; l < layers; ++l) {
     const Tensor& b = inputs[bias_input(l)];
     whole.weights.emplace_back(inputs[weight_input(l)]);
     whole.biases.push_back(b.defined() ? Saved(b) : Saved());
   }
-  if (at_once(inputs, scale)) {
+  if (at_once(inputs, multiplied, scale)) {
     for (size_t l = 0; l < layers; ++l) {
       m.dweights.push_back(fresh_gradient(inputs[weight_input(l)]));
       m.dbiases.push_back(fresh_gradient(inputs[bias_input(l)]));

@@ -11,7 +11,7 @@ namespace halftape {
 ///
 /// Networks of 16 bits, up to 128 wide and 8 layers deep, go through Backend::mlp_loss. Their
 /// weights and biases may also be float32: they are rounded to x's dtype as they are read. Others
-/// are mlp() and the loss. Under autocast: x in the lower dtype, weights and biases as they are.
+/// are mlp() and the loss. Under autocast: in the lower dtype, x too being rounded as it is read.
 ///
 /// Gradients at the outputs are multiplied by the loss scale before they are rounded to float16. It
 /// is `scale`, () in float32, if the caller knows what backward's gradient will be, as a GradScaler
