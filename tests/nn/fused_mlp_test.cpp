@@ -4,6 +4,9 @@
 #include <halftape/halftape.h>
 
 #include <sstream>
+#include <vector>
+
+#include "halftape/tests/support/message.h"
 
 using namespace halftape;
 using doctest::Contains;
@@ -55,6 +58,50 @@ TEST_CASE("FusedMLP computes what the Sequential does whose parameters' names an
       for (const auto& p : model->named_parameters())
         CHECK(allclose(p.value().grad(), wanted[p.key()].grad(), 1e-4, 1e-6));
     }
+}
+
+TEST_CASE("a Sequential's loss is that of what it computes, whatever its parts are") {
+  manual_seed(5);
+  const Tensor x = randn({9, 5}), values = randn({9, 3});
+  const Tensor classes = randint(0, 3, {9}, kInt64);
+  const auto gelu = [](const char* form) { return nn::GELU(nn::GELUOptions().approximate(form)); };
+  using Net = nn::Sequential;
+  const Net nets[] = {
+      Net(nn::Linear(5, 8), nn::ReLU(), nn::Linear(8, 3)), Net(nn::Linear(5, 3)),
+      Net(nn::Linear(5, 8), nn::Tanh(), nn::Linear(8, 8), nn::Tanh(), nn::Linear(8, 3)),
+      Net(nn::Linear(nn::LinearOptions(5, 8).bias(false)), gelu("tanh"), nn::Linear(8, 3)),
+      // These are no MLP of the kind.
+      Net(nn::Linear(5, 8), gelu("none"), nn::Linear(8, 3)),
+      Net(nn::Linear(5, 8), nn::Tanh(), nn::Linear(8, 8), nn::ReLU(), nn::Linear(8, 3)),
+      Net(nn::Linear(5, 8), nn::Linear(8, 3)),
+      Net(nn::Linear(5, 8), nn::ReLU(), nn::Linear(8, 3), nn::SiLU()),
+      Net(nn::Flatten(), nn::Linear(5, 3))};
+  for (const Net& net : nets) {
+    for (const Tensor& target : {classes, values}) {
+      CAPTURE(*net);
+      net->zero_grad();
+      const Tensor y = net->forward(x);
+      const Tensor right =
+          target.dtype() == kInt64 ? F::cross_entropy(y, target) : F::mse_loss(y, target);
+      right.backward();
+      std::vector<Tensor> wanted;
+      for (const Tensor& p : net->parameters()) wanted.push_back(p.grad().clone());
+      net->zero_grad();
+      const Tensor loss = net->loss(x, target);
+      loss.backward();
+      CHECK(allclose(loss, right, 1e-5, 1e-6));
+      for (size_t i = 0; i < wanted.size(); ++i)
+        CHECK(allclose(net->parameters()[i].grad(), wanted[i], 1e-4, 1e-6));
+      // In halves the small networks' outputs are not rounded.
+      const amp::autocast region(x.device().type(), kBFloat16);
+      CHECK(allclose(net->loss(x, target), right, 0.05, 0.05));
+    }
+  }
+  // Rows of rows; every class counts, also one that cross_entropy() would ignore.
+  CHECK(allclose(nets[0]->loss(x.reshape({3, 3, 5}), classes.reshape({3, 3})),
+                 nets[0]->loss(x, classes), 1e-6, 1e-6));
+  for (const Net& net : {nets[0], nets[5]})
+    CHECK(testing::message([&] { (void)net->loss(x, full_like(classes, -100)); }) != "");
 }
 
 TEST_CASE("a FusedMLP prints its layers, and its clone has parameters of its own") {

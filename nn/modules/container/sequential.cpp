@@ -1,6 +1,10 @@
 #include "halftape/nn/modules/container/sequential.h"
 
+#include <limits>
+
 #include "halftape/autograd/ops/linear.h"
+#include "halftape/autograd/ops/loss.h"
+#include "halftape/autograd/ops/mlp_loss.h"
 #include "halftape/autograd/policy.h"
 #include "halftape/nn/modules/activation.h"
 #include "halftape/nn/modules/linear.h"
@@ -34,11 +38,46 @@ struct Chain {
 
 /// A GPU's products take their activation along, with the same bits. A policy that wants to be
 /// asked about every op is asked.
+bool fuses(const Tensor& x) {
+  return x.defined() && x.is_cuda() && x.dim() > 0 && !(dtype_policy() && dtype_policy()->every_op);
+}
 bool fuses(AnyValue& value) {
   const auto* x = value.try_get<Tensor>();
-  return x && x->defined() && x->is_cuda() && x->dim() > 0 &&
-         !(dtype_policy() && dtype_policy()->every_op);
+  return x && fuses(*x);
 }
+
+std::optional<Activation> activation_of(const AnyModule& part) {
+  if (exactly<ReLUImpl>(part)) return Activation::Relu;
+  if (exactly<SiLUImpl>(part)) return Activation::Silu;
+  if (exactly<TanhImpl>(part)) return Activation::Tanh;
+  if (exactly<SigmoidImpl>(part)) return Activation::Sigmoid;
+  const auto gelu = exactly<GELUImpl>(part);
+  if (gelu && gelu->options.approximate() == "tanh") return Activation::Gelu;
+  return {};
+}
+
+/// All parts as one MLP, if they are one.
+struct Mlp {
+  TensorList weights, biases;
+  std::optional<Activation> activation;
+  bool whole = false;
+
+  explicit Mlp(const std::vector<AnyModule>& parts) {
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (i % 2 == 1) {
+        const auto now = activation_of(parts[i]);
+        if (!now || (activation && now != activation)) return;
+        activation = now;
+        continue;
+      }
+      const auto layer = exactly<LinearImpl>(parts[i]);
+      if (!layer) return;
+      weights.push_back(layer->weight);
+      biases.push_back(layer->bias);
+    }
+    whole = parts.size() % 2 == 1;
+  }
+};
 
 }  // namespace
 
@@ -81,6 +120,19 @@ AnyValue SequentialImpl::forward_any(std::vector<AnyValue> arguments) const {
     value = parts_[i++].any_forward(std::move(value));
   }
   return value;
+}
+
+Tensor SequentialImpl::loss(const Tensor& x, const Tensor& target, const Tensor& scale) const {
+  if (fuses(x)) {
+    const Mlp net(parts_);
+    if (net.whole)
+      return mlp_loss(x, target, net.weights, net.biases, net.activation.value_or(Activation::None),
+                      scale);
+  }
+  const Tensor y = forward(x);
+  if (target.dtype() != kInt64) return mse_loss(y, target);
+  return cross_entropy(y.reshape({-1, y.size(-1)}), target.reshape({-1}), {}, Reduction::Mean,
+                       std::numeric_limits<int64_t>::min());
 }
 
 std::shared_ptr<Module> SequentialImpl::clone(const std::optional<Device>& device) const {

@@ -66,6 +66,12 @@ class SequentialImpl : public Cloneable<SequentialImpl> {
     return std::move(*value);
   }
   AnyValue forward_any(std::vector<AnyValue> arguments) const;
+  /// What forward(x), (…, C), loses against a target: the mean cross-entropy with int64 classes
+  /// (…), each of which counts, or else the mean squared distance to (…, C). On a GPU, Linear
+  /// layers with one activation between them (ReLU, GELU in its tanh form, SiLU, Tanh, Sigmoid)
+  /// and nothing else are mlp_loss(), which computes a small network's whole pass at once and does
+  /// not round its outputs; `scale` as it takes it, from a GradScaler's factor().
+  Tensor loss(const Tensor& x, const Tensor& target, const Tensor& scale = {}) const;
 
   /// The part at a position, as an M; as a pointer; or as what it is.
   template <class M>
