@@ -4,6 +4,7 @@
 #include <halftape/halftape.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <thread>
 #include <vector>
@@ -19,14 +20,23 @@ using namespace halftape::testing;
 
 namespace {
 
+/// What a step computes its loss with: layers and what makes their loss larger at one step; or
+/// calls that a captured step joins.
+enum class Loss { Weighted, CrossEntropy, Mlp };
+
 /// AMP training in float16 with dropout, on data that changes with every step.
 struct Training {
   nn::Sequential model{nn::Linear(8, 32), nn::ReLU(), nn::Dropout(0.25), nn::Linear(32, 4)};
   std::unique_ptr<optim::Optimizer> optimizer;
   amp::GradScaler scaler{{.init_scale = 1024, .growth_interval = 4}};
   Tensor x = zeros({16, 8}), y = zeros({16}, kInt64), weight = ones({}), loss;
+  Loss kind;
 
-  explicit Training(bool adam) {
+  explicit Training(bool adam, Loss how = Loss::Weighted) : kind(how) {
+    if (how != Loss::Weighted) {
+      model = nn::Sequential(nn::Linear(8, 32), nn::ReLU(), nn::Linear(32, 4));
+      scaler = amp::GradScaler({.init_scale = 0x1p19, .growth_interval = 3});
+    }
     if (adam)
       optimizer = std::make_unique<optim::AdamW>(model->parameters(), optim::AdamWOptions(1e-2));
     else
@@ -36,13 +46,20 @@ struct Training {
   void feed(int step) {
     x.copy_((arange(0, 128).to(kFloat32) * (0.1 + 0.05 * step)).sin().reshape({16, 8}));
     weight.fill_(step == 3 ? 1e6 : 1.0);  // too much for gradients in float16
+    // By then the scale is 2^20, and a row whose class is improbable has a slope of −2^16.
+    if (kind != Loss::Weighted && step == 3) x.mul_(1e3);
+    if (kind != Loss::Weighted && step == 6) x.mul_(1e30);  // the loss is not finite
     y.copy_((arange(0, 16) * (step + 1)).remainder(4));
   }
   void step() {
     optimizer->zero_grad();
     {
       const amp::autocast region(kCUDA, kFloat16);
-      loss = nn::functional::cross_entropy(model->forward(x), y) * weight;
+      if (kind == Loss::Mlp)
+        loss = model->loss(x, y, scaler.factor());
+      else
+        loss = nn::functional::cross_entropy(model->forward(x), y);
+      if (kind == Loss::Weighted) loss = loss * weight;
     }
     scaler.scale(loss).backward();
     scaler.step(*optimizer);
@@ -52,9 +69,14 @@ struct Training {
   std::vector<double> all() const {
     std::vector<double> values{loss.item<double>(), static_cast<double>(scaler.get_scale()),
                                static_cast<double>(scaler.get_growth_tracker())};
+    if (kind != Loss::Weighted)
+      for (const auto& [name, value] : scaler.state_dict()) values.push_back(value);
     for (const Tensor& p : model->parameters()) {
       for (double v : p.detach().to(kCPU).to(kFloat64).flatten().to_vector<double>())
         values.push_back(v);
+      if (kind != Loss::Weighted && p.grad().defined())
+        for (double v : p.grad().to(kCPU).to(kFloat64).flatten().to_vector<double>())
+          values.push_back(v);
       for (const auto& [name, a] : optimizer->state_of(p))
         for (double v : Tensor(a).to(kCPU).to(kFloat64).flatten().to_vector<double>())
           values.push_back(v);
@@ -64,9 +86,10 @@ struct Training {
 };
 
 /// What every step of a training leaves behind, when it is called and when it is replayed.
-std::vector<std::vector<double>> followed(bool adam, bool graphed, int steps) {
+std::vector<std::vector<double>> followed(bool adam, bool graphed, int steps,
+                                          Loss kind = Loss::Weighted) {
   manual_seed(3);
-  Training t(adam);
+  Training t(adam, kind);
   std::unique_ptr<Graph> graph;
   if (graphed) {
     t.feed(0);
@@ -93,6 +116,29 @@ TEST_CASE("replays of an AMP step leave the bits that calls of it leave, also af
     }
     CHECK(called[3][1] == 512);           // the overflow was there
     CHECK(called[7][0] != called[6][0]);  // and the steps differ
+  }
+}
+
+TEST_CASE("replays of a step whose calls are joined leave the bits that calls one by one leave") {
+  for (const Loss kind : {Loss::CrossEntropy, Loss::Mlp}) {
+    for (const bool adam : {false, true}) {
+      CAPTURE(static_cast<int>(kind));
+      CAPTURE(adam);
+      const auto same = [](const std::vector<double>& a, const std::vector<double>& b) {
+        return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](double x, double y) {
+          return x == y || (std::isnan(x) && std::isnan(y));
+        });
+      };
+      const auto called = followed(adam, false, 8, kind), replayed = followed(adam, true, 8, kind);
+      for (size_t i = 0; i < called.size(); ++i) {
+        CAPTURE(i);
+        CHECK(same(called[i], replayed[i]));
+      }
+      CHECK(called[2][1] == 0x1p20);
+      CHECK(called[3][1] == 0x1p19);        // the overflow was there
+      CHECK(std::isnan(called[6][0]));      // and the loss that is none
+      CHECK(called[6][1] == called[5][1]);  // of which the scale learns nothing
+    }
   }
 }
 
