@@ -6,6 +6,7 @@
 #include "halftape/cuda/gpu.h"
 #include "halftape/cuda/kernels.h"
 #include "halftape/cuda/recording.h"
+#include "halftape/cuda/side_queue.h"
 
 namespace halftape::cuda {
 namespace {
@@ -155,6 +156,10 @@ class CudaBackend final : public Backend {
   void synchronize() override { context_.synchronize(); }
   std::unique_ptr<Recording> new_recording() override {
     return std::make_unique<CudaRecording>(context_);
+  }
+  std::unique_ptr<QueueMoment> now() override { return std::make_unique<CudaMoment>(context_); }
+  std::unique_ptr<SideQueue> new_side_queue() override {
+    return std::make_unique<CudaSideQueue>(context_);
   }
 
  private:

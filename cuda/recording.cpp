@@ -1,22 +1,9 @@
 #include "halftape/cuda/recording.h"
 
+#include "halftape/cuda/side_queue.h"
+
 namespace halftape::cuda {
 namespace {
-
-/// Sends this thread's work into a stream, for as long as it lives.
-class Into {
- public:
-  Into(Context& context, cudaStream_t stream) : context_(context), before_(context.current()) {
-    context.set_current(stream);
-  }
-  ~Into() { context_.set_current(before_); }
-  Into(const Into&) = delete;
-  Into& operator=(const Into&) = delete;
-
- private:
-  Context& context_;
-  cudaStream_t before_;
-};
 
 /// Takes this thread's memory from an arena, for as long as it lives.
 class From {
@@ -47,7 +34,7 @@ CudaRecording::~CudaRecording() {
 void CudaRecording::rehearse(const std::function<void()>& work) {
   context_.synchronize();  // what the step reads is there
   try {
-    const Into stream(context_, stream_);
+    const IntoStream stream(context_, stream_);
     work();
   } catch (...) {
     (void)cudaStreamSynchronize(stream_);
@@ -60,7 +47,7 @@ void CudaRecording::record(const std::function<void()>& work) {
   context_.synchronize();
   cudaGraph_t graph = nullptr;
   {
-    const Into stream(context_, stream_);
+    const IntoStream stream(context_, stream_);
     context_.begin_capture(stream_);
     try {
       const From memory(*arena_);

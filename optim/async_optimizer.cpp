@@ -1,12 +1,14 @@
 #include "halftape/optim/async_optimizer.h"
 
 #include <cmath>
+#include <exception>
 #include <string>
 #include <utility>
 
 #include "halftape/autograd/grad_mode.h"
 #include "halftape/autograd/grad_tag.h"
 #include "halftape/core/backend.h"
+#include "halftape/core/capture.h"
 #include "halftape/core/warn.h"
 #include "halftape/optim/clip_grad.h"
 
@@ -30,8 +32,18 @@ struct AsyncOptimizer::Ticket {
   AsyncStep step;
   AsyncStepOptions options;
   std::vector<std::shared_ptr<const OptimizerOptions>> groups;
-  std::vector<Tensor> grads;  // of parameters(); undefined for none. The worker's alone
+  std::vector<Tensor> grads;           // of parameters(); undefined for none. The worker's alone
+  std::shared_ptr<QueueMoment> ready;  // when they are there, and newest_; null: by now
 };
+
+namespace {
+/// The device of all of them, if it is one.
+std::optional<Device> common_device(const std::vector<Tensor>& all) {
+  for (const Tensor& t : all)
+    if (t.device() != all[0].device()) return {};
+  return all.empty() ? std::nullopt : std::optional(all[0].device());
+}
+}  // namespace
 
 AsyncOptimizer::AsyncOptimizer(std::unique_ptr<Optimizer> optimizer)
     : inner_(std::move(optimizer)) {
@@ -46,6 +58,7 @@ AsyncOptimizer::AsyncOptimizer(std::unique_ptr<Optimizer> optimizer)
   inner_->load_state_dict(state);
   newest_ = parameters_of(inner_->param_groups());
   for (const Tensor& p : model_) versions_.push_back(p.version());
+  if (const auto device = common_device(model_)) queue_ = backend(*device).new_side_queue();
 }
 
 AsyncOptimizer::~AsyncOptimizer() {
@@ -59,13 +72,24 @@ AsyncOptimizer::~AsyncOptimizer() {
 }
 
 AsyncStep AsyncOptimizer::step(const AsyncStepOptions& options) {
+  HALFTAPE_CHECK(
+      !Capture::active_or_tried(),
+      "AsyncOptimizer::step: inside the step of a Graph, of which its worker is no part; "
+      "capture the step of the optimizer that it wraps");
   drain();
   check(options);
   meet(Meeting::Publish);
   reconcile("step");
-  Ticket ticket{{steps_++, static_cast<float>(options.scale.value_or(1))}, options, {}, {}};
+  Ticket ticket{{steps_++, static_cast<float>(options.scale.value_or(1))}, options, {}, {}, {}};
   for (const OptimizerParamGroup& group : groups_) ticket.groups.push_back(group.options().clone());
   ticket.grads = take_gradients();
+  if (queue_) {
+    ticket.ready = backend(model_[0].device()).now();
+    // Memory is given back in the order of the queue that it was taken in, where the worker's reads
+    // may come later: drain() lets go of it.
+    in_use_ = ticket.grads;
+    if (options.found_inf.defined()) in_use_.emplace_back(options.found_inf);
+  }
   AsyncStep step = ticket.step;
   meet(Meeting::HandOver);
   stale_ = true;
@@ -76,7 +100,15 @@ AsyncStep AsyncOptimizer::step(const AsyncStepOptions& options) {
 
 void AsyncOptimizer::drain() {
   meet(Meeting::Wait);
-  worker_.wait();
+  std::exception_ptr failed;
+  try {
+    worker_.wait();
+  } catch (...) {
+    failed = std::current_exception();
+  }
+  if (const auto done = std::exchange(done_, nullptr)) done->await();
+  in_use_.clear();
+  if (failed) std::rethrow_exception(failed);
 }
 
 void AsyncOptimizer::synchronize() {
@@ -142,8 +174,24 @@ std::vector<Tensor> AsyncOptimizer::take_gradients() {
   return taken;
 }
 
-/// On the worker: check, publish the verdict, clip, update.
+/// On the worker, in its queue.
 void AsyncOptimizer::run(const Ticket& ticket) {
+  if (!queue_) return update(ticket);
+  queue_->use([&] {
+    ticket.ready->await();
+    std::exception_ptr failed;
+    try {
+      update(ticket);
+    } catch (...) {
+      failed = std::current_exception();
+    }
+    done_ = backend(model_[0].device()).now();  // also of a step that has failed half-way
+    if (failed) std::rethrow_exception(failed);
+  });
+}
+
+/// Check, publish the verdict, clip, update.
+void AsyncOptimizer::update(const Ticket& ticket) {
   AsyncStep::Record& record = *ticket.step.record_;
   Array inverse;  // undefined: the gradients are true
   try {

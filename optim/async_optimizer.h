@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "halftape/core/backend.h"
 #include "halftape/optim/optimizer.h"
 #include "halftape/optim/worker.h"
 
@@ -85,6 +86,10 @@ struct AsyncOptimizerState {
 /// its own; the model's are written only inside calls of this class. An exception of the worker is
 /// thrown by the next call that waits for it, once; the failed step counts as skipped.
 ///
+/// On a GPU the step also has a stream of its own: check and update run beside the kernels of the
+/// next forward pass. Only the worker waits for the device, for the verdict. Inside a Graph, which
+/// asks for no verdict, a step is refused.
+///
 /// Calls come from one thread. Weights may be changed by hand after synchronize(), before the next
 /// step(); a change while the model is one step behind is refused at the next call.
 class AsyncOptimizer {
@@ -128,14 +133,18 @@ class AsyncOptimizer {
   void reconcile(const char* call);
   std::vector<Tensor> take_gradients();
   void run(const Ticket& ticket);
+  void update(const Ticket& ticket);
 
+  std::unique_ptr<SideQueue> queue_;  // the worker's, of a device that has queues
   std::unique_ptr<Optimizer> inner_;  // over newest_; the worker's while a step is in flight
   std::vector<Tensor> model_, newest_;
   std::vector<OptimizerParamGroup> groups_;
   std::vector<uint64_t> versions_;  // of the model's weights, when both sides last agreed on them
   bool stale_ = false;              // the model is one step behind newest_
   int64_t steps_ = 0;
-  Worker worker_;  // last: ends before what it works on
+  std::unique_ptr<QueueMoment> done_;  // the step in flight is, once the worker has given it out
+  std::vector<Tensor> in_use_;         // by that step, but of the caller's queue
+  Worker worker_;                      // last: ends before what it works on
 };
 
 }  // namespace halftape::optim

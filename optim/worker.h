@@ -1,6 +1,4 @@
-// A thread that takes one task at a time, and the fence by which one thread waits for another. This
-// is the seam for a device: there a stream takes the worker's place and an event the fence's, and
-// nothing above this file changes.
+// A thread that takes one task at a time, and the fence by which one thread waits for another.
 #pragma once
 #include <cstdint>
 #include <functional>
