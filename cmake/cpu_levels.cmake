@@ -6,10 +6,15 @@
 # baseline.
 set(HALFTAPE_CPU_SHARED allocator parallel level) # what there is once: memory, threads, the choice
 set(levels OFF)
-if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND CMAKE_EXECUTABLE_FORMAT STREQUAL "ELF" AND CMAKE_OBJCOPY)
-  execute_process(COMMAND ${CMAKE_LINKER} --help OUTPUT_VARIABLE help ERROR_QUIET)
-  if(help MATCHES "force-group-allocation")
-    set(levels ON)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND CMAKE_EXECUTABLE_FORMAT STREQUAL "ELF")
+  find_program(HALFTAPE_GNU_LD NAMES ld.bfd ld)
+  find_program(HALFTAPE_GNU_OBJCOPY NAMES objcopy)
+  mark_as_advanced(HALFTAPE_GNU_LD HALFTAPE_GNU_OBJCOPY)
+  if(HALFTAPE_GNU_LD AND HALFTAPE_GNU_OBJCOPY)
+    execute_process(COMMAND ${HALFTAPE_GNU_LD} --help OUTPUT_VARIABLE help ERROR_QUIET)
+    if(help MATCHES "force-group-allocation")
+      set(levels ON)
+    endif()
   endif()
 endif()
 option(HALFTAPE_CPU_LEVELS "Kernels for AVX2 and AVX-512 as well, chosen at run time" ${levels})
@@ -43,8 +48,8 @@ if(HALFTAPE_CPU_LEVELS)
     set(object ${PROJECT_BINARY_DIR}/${target}.o)
     add_custom_command(
       OUTPUT ${object}
-      COMMAND ${CMAKE_LINKER} -r --force-group-allocation -o ${object} $<TARGET_OBJECTS:${target}>
-      COMMAND ${CMAKE_OBJCOPY} --keep-global-symbol=${target} ${object}
+      COMMAND ${HALFTAPE_GNU_LD} -r --force-group-allocation -o ${object} $<TARGET_OBJECTS:${target}>
+      COMMAND ${HALFTAPE_GNU_OBJCOPY} --keep-global-symbol=${target} ${object}
       DEPENDS ${target} $<TARGET_OBJECTS:${target}>
       COMMAND_EXPAND_LISTS VERBATIM
       COMMENT "Linking the kernels of ${level} by themselves")
