@@ -20,7 +20,6 @@
 #include <vector>
 
 using namespace halftape;
-namespace F = nn::functional;
 
 namespace {
 
@@ -79,8 +78,7 @@ struct Training {
     optimizer->zero_grad();
     {
       const amp::autocast region(o.device.type(), o.dtype);
-      const Tensor out = model->forward(x);
-      loss = w.classes ? F::cross_entropy(out, y) : F::mse_loss(out, y);
+      loss = model->loss(x, y, scaler.factor());
     }
     scaler.scale(loss).backward();
     scaler.step(*optimizer);
