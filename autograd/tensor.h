@@ -81,6 +81,7 @@ class Storage {
     buffer_->expose();
     return {buffer_->bytes(), buffer_->context()};
   }
+  void* data() const { return data_ptr().get(); }
   size_t nbytes() const { return buffer_->size(); }
   bool is_alias_of(const Storage& other) const { return buffer_ == other.buffer_; }
 
@@ -586,6 +587,27 @@ class Tensor {
   Tensor& uniform_(double from = 0, double to = 1) const;
   Tensor& normal_(double mean = 0, double std = 1) const;
   Tensor& bernoulli_(double p = 0.5) const;
+  /// Integers of [from, to), [0, to), or from 0 to the largest up to which this dtype has all of
+  /// them (2^24 in float32; 2^53 in int64, too).
+  Tensor& random_(int64_t from, std::optional<int64_t> to) const;
+  Tensor& random_(int64_t to) const { return random_(0, to); }
+  Tensor& random_() const { return random_(0, std::nullopt); }
+
+  // Another layout in place: the bytes stay, the version rises, the history continues. Throws on a
+  // leaf that requires grad, outside NoGradGuard, and inside on what is no leaf.
+  Tensor& transpose_(int64_t a, int64_t b) const;
+  Tensor& swapaxes_(int64_t a, int64_t b) const { return transpose_(a, b); }
+  Tensor& swapdims_(int64_t a, int64_t b) const { return transpose_(a, b); }
+  Tensor& t_() const;
+  Tensor& squeeze_() const;
+  Tensor& squeeze_(int64_t dim) const;
+  Tensor& unsqueeze_(int64_t dim) const;
+  /// Row-major in this shape: the bytes as they lie in memory, and as many more, uninitialised, as
+  /// it takes. Throws when it requires grad, and when it would outgrow bytes that other tensors
+  /// share, since those would not follow.
+  Tensor& resize_(const Shape& shape) const;
+  Tensor& resize_as_(const Tensor& other) const { return resize_(other.sizes()); }
+
   Tensor& operator+=(const Tensor& o) { return add_(o); }
   Tensor& operator-=(const Tensor& o) { return sub_(o); }
   Tensor& operator*=(const Tensor& o) { return mul_(o); }

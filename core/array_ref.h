@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "halftape/core/check.h"
 #include "halftape/core/shape.h"
 
 namespace halftape {
@@ -27,10 +28,20 @@ class ArrayRef {
   const T* begin() const { return data_; }
   const T* end() const { return data_ + size_; }
   const T& operator[](size_t i) const { return data_[i]; }
+  const T& at(size_t i) const {
+    HALFTAPE_CHECK(i < size_, "ArrayRef: element ", i, " of ", size_);
+    return data_[i];
+  }
   const T& front() const { return data_[0]; }
   const T& back() const { return data_[size_ - 1]; }
   std::vector<T> vec() const { return {begin(), end()}; }
-  ArrayRef slice(size_t from, size_t count) const { return {data_ + from, count}; }
+  ArrayRef slice(size_t from, size_t count) const {
+    HALFTAPE_CHECK(from <= size_ && count <= size_ - from, "ArrayRef: ", count, " elements from ",
+                   from, " on, of ", size_);
+    return {data_ + from, count};
+  }
+  /// What follows the first elements.
+  ArrayRef slice(size_t from) const { return slice(from, from < size_ ? size_ - from : 0); }
   bool equals(ArrayRef other) const { return vec() == other.vec(); }
   friend bool operator==(ArrayRef a, ArrayRef b) { return a.equals(b); }
   operator Dims() const  // NOLINT: where LibTorch says IntArrayRef

@@ -25,7 +25,7 @@ class Dims {
   requires(std::is_integral_v<T> && !std::is_same_v<T, bool>) Dims(T value) {  // NOLINT
     push_back(static_cast<int64_t>(value));
   }
-  explicit Dims(std::span<const int64_t> values) {
+  Dims(std::span<const int64_t> values) {  // NOLINT: what slice() gives is a list of its own
     for (int64_t v : values) push_back(v);
   }
   static Dims filled(int count, int64_t value) {
@@ -47,6 +47,14 @@ class Dims {
   int64_t front() const { return values_[0]; }
   int64_t back() const { return values_[static_cast<size_t>(size_ - 1)]; }
   std::vector<int64_t> vec() const { return {begin(), end()}; }
+  /// A look at the numbers from one on, while this list lives.
+  std::span<const int64_t> slice(int from) const& { return slice(from, size_ - from); }
+  std::span<const int64_t> slice(int from, int count) const& {
+    HALFTAPE_CHECK(0 <= from && 0 <= count && count <= size_ - from, "Dims: ", count,
+                   " numbers from ", from, " on, of ", size_);
+    return std::span(begin() + from, static_cast<size_t>(count));
+  }
+  void slice(int, int = 0) && = delete;
 
   void push_back(int64_t v) {
     if (size_ == kMaxDims) [[unlikely]]

@@ -9,6 +9,7 @@
 #include "halftape/autograd/ops/mask.h"
 #include "halftape/autograd/ops/matmul.h"
 #include "halftape/autograd/ops/pointwise.h"
+#include "halftape/autograd/ops/random.h"
 #include "halftape/autograd/ops/scan.h"
 #include "halftape/autograd/ops/unary.h"
 #include "halftape/autograd/ops/view.h"
@@ -279,9 +280,87 @@ Tensor& Tensor::uniform_(double from, double to) const {
 Tensor& Tensor::normal_(double mean, double std) const {
   return randomize("normal_", *this, Distribution::Normal, mean, std);
 }
+Tensor& Tensor::random_(int64_t from, std::optional<int64_t> to) const {
+  check_defined("random_", *this);
+  const int64_t end = to.value_or(detail::whole_numbers(dtype()) + 1);
+  detail::check_integers("random_", from, end, dtype());
+  return randomize("random_", *this, Distribution::Bits, static_cast<double>(from),
+                   static_cast<double>(end));
+}
 Tensor& Tensor::bernoulli_(double p) const {
   HALFTAPE_CHECK(p >= 0 && p <= 1, "bernoulli_: probability ", p, " is not between 0 and 1");
   return randomize("bernoulli_", *this, Distribution::Bernoulli, p, 0);
+}
+
+namespace {
+
+/// x ← view(), which is one of x.
+template <class View>
+Tensor& laid_out(const char* op, const Tensor& x, const View& view) {
+  check_defined(op, x);
+  HALFTAPE_CHECK(!x.is_inference() || InferenceMode::is_enabled(), op, ": the tensor ", x.sizes(),
+                 " was made in InferenceMode and cannot be changed outside; clone() it first");
+  const bool leaf = x.is_leaf();
+  HALFTAPE_CHECK(!(x.requires_grad() && leaf == GradMode::is_enabled()), op,
+                 leaf ? ": a leaf Variable that requires grad is being used in an in-place "
+                        "operation; use NoGradGuard to change a parameter"
+                      : ": the gradient of what was recorded could not follow under NoGradGuard");
+  const Tensor y = view();
+  x.array().bump_version();
+  if (x.impl()->accumulator) {
+    x.set_data(y.detach());
+    return same_handle(x);
+  }
+  x.impl()->set_value(y.array());
+  if (!leaf && x.impl()->base)
+    x.impl()->renew();  // its base's view it stays
+  else if (!leaf)
+    x.impl()->set_history(y.impl()->history);
+  return same_handle(x);
+}
+
+}  // namespace
+
+Tensor& Tensor::transpose_(int64_t a, int64_t b) const {
+  return laid_out("transpose_", *this, [&] { return transpose(a, b); });
+}
+Tensor& Tensor::t_() const {
+  return laid_out("t_", *this, [&] { return t(); });
+}
+Tensor& Tensor::squeeze_() const {
+  return laid_out("squeeze_", *this, [&] { return squeeze(); });
+}
+Tensor& Tensor::squeeze_(int64_t dim) const {
+  return laid_out("squeeze_", *this, [&] { return squeeze(dim); });
+}
+Tensor& Tensor::unsqueeze_(int64_t dim) const {
+  return laid_out("unsqueeze_", *this, [&] { return unsqueeze(dim); });
+}
+
+Tensor& Tensor::resize_(const Shape& shape) const {
+  check_defined("resize_", *this);
+  HALFTAPE_CHECK(!requires_grad(), "resize_: cannot resize variables that require grad, as ",
+                 sizes(), " does; use reshape()");
+  HALFTAPE_CHECK(!is_inference() || InferenceMode::is_enabled(), "resize_: the tensor ", sizes(),
+                 " was made in InferenceMode and cannot be changed outside; clone() it first");
+  if (shape == sizes()) return same_handle(*this);
+  const Array& x = array();
+  const auto item = static_cast<int64_t>(element_size());
+  const int64_t there = static_cast<int64_t>(x.buffer()->size()) / item;
+  const int64_t wanted = checked_add(x.offset(), halftape::numel(shape));
+  HALFTAPE_CHECK(wanted <= there || (!impl_->is_view && x.unique()), "resize_: ", shape,
+                 " needs more bytes than ", sizes(), " has, and other tensors that share these ",
+                 "would not follow; clone() it first");
+  Array bytes(x.buffer(), {there}, {1}, 0, dtype());
+  if (wanted > there) {
+    const Array more({wanted}, dtype(), device());
+    backend(device()).copy(more.slice(0, 0, there), bytes);
+    bytes = more;
+  }
+  bytes = bytes.as_strided(shape, contiguous_strides(shape), x.offset());
+  bytes.bump_version();
+  impl_->set_value(std::move(bytes));
+  return same_handle(*this);
 }
 
 }  // namespace halftape

@@ -54,6 +54,28 @@ std::vector<double> uniform_doubles(int64_t count) {
 
 }  // namespace
 
+namespace detail {
+int64_t whole_numbers(Dtype dtype) {
+  constexpr int64_t most[] = {1,
+                              255,
+                              std::numeric_limits<int32_t>::max(),
+                              int64_t{1} << 53,
+                              1 << 11,
+                              1 << 8,
+                              1 << 24,
+                              int64_t{1} << 53};
+  return most[static_cast<size_t>(dtype)];
+}
+
+void check_integers(const char* op, int64_t low, int64_t high, Dtype dtype) {
+  HALFTAPE_CHECK(low < high, op, ": the range [", low, ", ", high, ") is empty");
+  const int64_t most = whole_numbers(dtype);
+  const int64_t least = dtype == kBool || dtype == kUInt8 ? 0 : -most;
+  HALFTAPE_CHECK(low >= least && high - 1 <= most, op, ": the range [", low, ", ", high,
+                 ") is not within the integers of ", dtype, ", ", least, " to ", most);
+}
+}  // namespace detail
+
 Tensor rand(const Shape& shape, const TensorOptions& o) {
   return drawn_floats("rand", shape, Distribution::Uniform, 0, 1, o);
 }
@@ -62,21 +84,7 @@ Tensor randn(const Shape& shape, const TensorOptions& o) {
 }
 
 Tensor randint(int64_t low, int64_t high, const Shape& shape, const TensorOptions& o) {
-  HALFTAPE_CHECK(low < high, "randint: the range [", low, ", ", high, ") is empty");
-  const Dtype dtype = o.dtype_or(kInt64);
-  // Every integer of the range has to be one of the dtype.
-  constexpr int64_t whole[] = {1,
-                               255,
-                               std::numeric_limits<int32_t>::max(),
-                               int64_t{1} << 53,
-                               1 << 11,
-                               1 << 8,
-                               1 << 24,
-                               int64_t{1} << 53};
-  const int64_t most = whole[static_cast<size_t>(dtype)];
-  const int64_t least = dtype == kBool || dtype == kUInt8 ? 0 : -most;
-  HALFTAPE_CHECK(low >= least && high - 1 <= most, "randint: the range [", low, ", ", high,
-                 ") is not within the integers of ", dtype, ", ", least, " to ", most);
+  detail::check_integers("randint", low, high, o.dtype_or(kInt64));
   return drawn(shape, Distribution::Bits, static_cast<double>(low), static_cast<double>(high),
                kInt64, o);
 }

@@ -14,6 +14,12 @@ Tensor randn(const Shape& shape, const TensorOptions& options = {});
 /// or 2^53.
 Tensor randint(int64_t low, int64_t high, const Shape& shape, const TensorOptions& options = {});
 Tensor randint(int64_t high, const Shape& shape, const TensorOptions& options = {});
+namespace detail {
+/// From 0 to here, every integer is one of the dtype, and can be drawn (2^53).
+int64_t whole_numbers(Dtype);
+/// Throws when [low, high) is empty, or not within them and their negatives.
+void check_integers(const char* op, int64_t low, int64_t high, Dtype dtype);
+}  // namespace detail
 /// A random order of 0 … n − 1, int64.
 Tensor randperm(int64_t n, const TensorOptions& options = {});
 

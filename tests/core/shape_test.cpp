@@ -4,6 +4,7 @@
 #include <sstream>
 #include <string>
 
+#include "halftape/core/array_ref.h"
 #include "halftape/core/shape.h"
 #include "halftape/tests/support/message.h"
 
@@ -162,4 +163,22 @@ TEST_CASE("one size of -1 is inferred and the impossible is refused with both co
   CHECK(has(message([] { infer_shape("view", {-1, -1}, 4, {4}); }), "only one size"));
   CHECK(has(message([] { infer_shape("view", {-2}, 4, {4}); }), "size -2 in [-2] is negative"));
   CHECK(has(message([] { infer_shape("view", {big, big}, 4, {4}); }), "does not fit"));
+}
+
+TEST_CASE("a part of a list is a look at it, and what lies beyond its end is refused") {
+  const Shape shape{2, 3, 4};
+  CHECK(Shape(shape.slice(1)) == Shape{3, 4});
+  CHECK(shape.slice(1).data() == shape.begin() + 1);
+  CHECK(Shape(shape.slice(0, 2)) == Shape{2, 3});
+  CHECK(shape.slice(3).empty());
+  CHECK(has(message([&] { shape.slice(4); }), "of 3"));
+  CHECK(has(message([&] { shape.slice(1, 3); }), "3 numbers from 1 on, of 3"));
+
+  const std::vector<int64_t> numbers{5, 6, 7};
+  const ArrayRef<int64_t> list = numbers;
+  CHECK(list.at(2) == 7);
+  CHECK(list.slice(1).vec() == std::vector<int64_t>{6, 7});
+  CHECK(list.slice(3).empty());
+  CHECK(has(message([&] { list.at(3); }), "element 3 of 3"));
+  CHECK(has(message([&] { list.slice(4); }), "of 3"));
 }
