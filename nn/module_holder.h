@@ -1,5 +1,7 @@
 // ModuleHolder: a shared handle that reads like the module it holds.
 #pragma once
+#include <concepts>
+#include <cstddef>
 #include <memory>
 #include <ostream>
 #include <type_traits>
@@ -21,9 +23,13 @@ class ModuleHolder {
  public:
   using ContainedType = Contained;
   ModuleHolder() : impl_(std::make_shared<Contained>()) {}
-  ModuleHolder(std::nullptr_t) {}  // NOLINT: as LibTorch, an empty holder
-  ModuleHolder(std::shared_ptr<Contained> module)
-      : impl_(std::move(module)) {}  // NOLINT: as LibTorch
+  // Templates, so that a 0 among the arguments is a number and not an empty holder. Conversions, as
+  // in LibTorch.
+  template <std::same_as<std::nullptr_t> Null>
+  ModuleHolder(Null) {}  // NOLINT
+  template <class Module>
+  requires std::is_convertible_v<Module*, Contained*> ModuleHolder(std::shared_ptr<Module> module)
+      : impl_(std::shared_ptr<Contained>(std::move(module))) {}  // NOLINT
   /// The module made from these arguments. A holder of the same module alone is copied instead.
   template <class Head, class... Tail>
   requires((sizeof...(Tail) > 0 || !std::is_base_of_v<ModuleHolder, std::decay_t<Head>>)&&std::

@@ -284,7 +284,16 @@ TEST_CASE("a module prints itself and, indented, what is below it") {
                          "bias=true)");
 }
 
+template <class M>
+concept MadeOfZero = requires {
+  M(0);
+};
+
 TEST_CASE("an empty holder is false and throws when it is used") {
+  static_assert(!MadeOfZero<nn::Flatten>);  // 0 is no null pointer
+  CHECK_FALSE(nn::ReLU(0).is_empty());      // inplace=false
+  const auto base = std::make_shared<nn::LinearImpl>(1, 2);
+  CHECK(nn::Linear(base).ptr() == base);
   nn::Linear empty = nullptr;
   CHECK_FALSE(static_cast<bool>(empty));
   CHECK(empty.is_empty());
