@@ -1,34 +1,17 @@
 #include "halftape/autograd/anomaly_mode.h"
 
 #include <array>
-#include <cstdio>
-#include <memory>
 #include <sstream>
 #include <vector>
 
 #include "halftape/autograd/grad_mode.h"
 #include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/ops/reduce.h"
-
-#if __has_include(<dlfcn.h>) && __has_include(<execinfo.h>)
-#include <dlfcn.h>
-#include <execinfo.h>
-#define HALFTAPE_HAVE_BACKTRACE 1
-#endif
+#include "halftape/core/os.h"
 
 namespace halftape::autograd {
 
-#ifdef HALFTAPE_HAVE_BACKTRACE
 namespace {
-
-std::string output_of(const std::string& command) {
-  std::string text;
-  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), &pclose);
-  if (!pipe) return text;
-  std::array<char, 256> part;
-  while (std::fgets(part.data(), part.size(), pipe.get())) text += part.data();
-  return text;
-}
 
 /// "file:line (function)" of an offset in a binary, what was inlined there first, by binutils'
 /// addr2line; without it or without debug information, the offset.
@@ -38,7 +21,7 @@ std::vector<std::string> places(const std::string& binary, uintptr_t offset) {
   // A path with a quote in it is left alone: it goes through a shell.
   if (binary.find('\'') != std::string::npos) return {plain.str()};
   command << "addr2line -Cife '" << binary << "' 0x" << std::hex << offset << " 2>/dev/null";
-  std::istringstream answer(output_of(command.str()));
+  std::istringstream answer(os::output_of(command.str()));
   std::vector<std::string> all;
   for (std::string function, where; std::getline(answer, function) && std::getline(answer, where);)
     if (where.compare(0, 2, "??") != 0)
@@ -51,8 +34,8 @@ std::vector<std::string> places(const std::string& binary, uintptr_t offset) {
 
 std::string call_site() {
   std::array<void*, 24> frames;
-  const int n = backtrace(frames.data(), static_cast<int>(frames.size()));
-  return {reinterpret_cast<const char*>(frames.data()), static_cast<size_t>(n) * sizeof(void*)};
+  const size_t n = os::call_stack(frames.data(), frames.size());
+  return {reinterpret_cast<const char*>(frames.data()), n * sizeof(void*)};
 }
 
 namespace {
@@ -73,11 +56,10 @@ std::string resolved(const std::string& origin) {
   for (size_t i = 0; i + sizeof(void*) <= origin.size(); i += sizeof(void*)) {
     uintptr_t address;
     origin.copy(reinterpret_cast<char*>(&address), sizeof address, i);
-    Dl_info info;
-    if (!dladdr(reinterpret_cast<void*>(address), &info) || !info.dli_fname) continue;
     // One back: the address is where the call returns to.
-    const auto offset = address - 1 - reinterpret_cast<uintptr_t>(info.dli_fbase);
-    for (const std::string& here : places(info.dli_fname, offset)) {
+    const os::CodePlace code = os::place_of(reinterpret_cast<void*>(address - 1));
+    if (code.file.empty()) continue;
+    for (const std::string& here : places(code.file, code.offset)) {
       if (first.empty()) first = here;
       if (is_users(here)) return here;
     }
@@ -86,12 +68,6 @@ std::string resolved(const std::string& origin) {
 }
 
 }  // namespace
-#else
-std::string call_site() { return {}; }
-namespace {
-std::string resolved(const std::string&) { return {}; }
-}  // namespace
-#endif
 
 void refuse_nan(const Node& node, const Grads& grads) {
   const NoGradGuard no_grad;

@@ -1,9 +1,5 @@
 #include "halftape/cpu/parallel.h"
 
-#ifndef _WIN32
-#include <pthread.h>
-#endif
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -16,6 +12,7 @@
 #include <vector>
 
 #include "halftape/core/check.h"
+#include "halftape/core/os.h"
 
 namespace halftape {
 namespace cpu {
@@ -143,9 +140,7 @@ std::atomic<int>& thread_count() {
 class SharedPool {
  public:
   SharedPool() {
-#ifndef _WIN32
-    pthread_atfork(nullptr, nullptr, [] { shared().pool_ = new Pool; });
-#endif
+    os::after_fork_in_child([] { shared().pool_ = new Pool; });
   }
   ~SharedPool() { delete pool_; }
   static SharedPool& shared() {

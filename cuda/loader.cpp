@@ -1,8 +1,4 @@
 // Finds the CUDA library when it is first asked for, and says why there is none.
-#if __has_include(<dlfcn.h>)
-#include <dlfcn.h>
-#endif
-
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
@@ -11,6 +7,7 @@
 
 #include "halftape/core/capture.h"
 #include "halftape/core/check.h"
+#include "halftape/core/os.h"
 #include "halftape/cuda/cuda.h"
 #include "halftape/cuda/runtime.h"
 
@@ -29,17 +26,15 @@ Loaded& loaded() {
   return *one;
 }
 
-#if __has_include(<dlfcn.h>)
-
 constexpr const char* kLibrary = "libhalftape_cuda.so";
 
 /// Where the library may lie, the likeliest place first: beside this code, in the lib folder beside
 /// that, where it was built or installed, where the system looks.
 std::vector<std::string> places() {
   std::vector<std::string> all;
-  Dl_info here;
-  if (dladdr(reinterpret_cast<void*>(&places), &here) && here.dli_fname) {
-    const auto folder = std::filesystem::absolute(here.dli_fname).parent_path();
+  const os::CodePlace here = os::place_of(reinterpret_cast<void*>(&places));
+  if (!here.file.empty()) {
+    const auto folder = std::filesystem::absolute(here.file).parent_path();
     all.push_back(folder / kLibrary);
     all.push_back(folder.parent_path() / "lib" / kLibrary);
   }
@@ -54,15 +49,12 @@ std::vector<std::string> places() {
 }
 
 Runtime* open(const std::string& place, std::string& why_not) {
-  void* library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!library) {
-    why_not = dlerror();
-    return nullptr;
-  }
-  const auto version =
-      reinterpret_cast<decltype(&halftape_cuda_version)>(dlsym(library, "halftape_cuda_version"));
+  void* const library = os::load_library(place, why_not);
+  if (!library) return nullptr;
+  const auto version = reinterpret_cast<decltype(&halftape_cuda_version)>(
+      os::symbol(library, "halftape_cuda_version"));
   const auto start =
-      reinterpret_cast<decltype(&halftape_cuda_open)>(dlsym(library, "halftape_cuda_open"));
+      reinterpret_cast<decltype(&halftape_cuda_open)>(os::symbol(library, "halftape_cuda_open"));
   if (!version || !start || version() != kRuntimeVersion)
     why_not = place + " belongs to another version of halftape";
   else if (Runtime* runtime = start(&why_not))
@@ -73,7 +65,7 @@ Runtime* open(const std::string& place, std::string& why_not) {
 Runtime* load(std::string& why_not) {
   if (const char* told = std::getenv("HALFTAPE_CUDA_LIBRARY")) return open(told, why_not);
   // Without a driver there is nothing to load: cuBLASLt alone is half a gigabyte.
-  if (!dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL)) {
+  if (!os::load_library("libcuda.so.1", why_not)) {
     why_not = "no NVIDIA driver is installed";
     return nullptr;
   }
@@ -84,15 +76,6 @@ Runtime* load(std::string& why_not) {
   }
   return nullptr;
 }
-
-#else
-
-Runtime* load(std::string& why_not) {
-  why_not = "this system has no dlopen() to load the CUDA backend with";
-  return nullptr;
-}
-
-#endif
 
 Runtime& require(Device device) {
   Runtime* r = runtime();

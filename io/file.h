@@ -1,15 +1,20 @@
-// Files that are read with care, and written whole or not at all. Only file.cpp knows the operating
-// system.
+// Files that are read with care, and written whole or not at all.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
 
 #include "halftape/core/check.h"
 
 namespace halftape {
+
+namespace os {
+class PartialFile;
+struct FileFailure;
+}  // namespace os
 
 /// A file that is missing, damaged, or cannot be written. The message names the file, the place in
 /// it, what was expected and what was found.
@@ -71,18 +76,12 @@ class OutputFile {
   void commit();
 
  private:
-  [[noreturn]] void fail(const char* doing, int error) const;
-  void open_partial();
-  void close() noexcept;
+  [[noreturn]] void fail(const os::FileFailure& failure) const;
 
   std::string format_;
-  std::filesystem::path path_, partial_;
+  std::filesystem::path path_;
   uint64_t size_ = 0;
-#if defined(__unix__) || defined(__APPLE__)
-  int file_ = -1;
-#else
-  std::ofstream stream_;
-#endif
+  std::unique_ptr<os::PartialFile> file_;
 };
 
 /// "HOST.NUMBER" of this process; "localhost.0" where the operating system is not asked.

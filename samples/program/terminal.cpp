@@ -1,17 +1,10 @@
 #include "terminal.h"
 
 #include <fmt/format.h>
+#include <halftape/core/os.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
-
-#ifdef _WIN32
-#include <io.h>
-#else
-#include <sys/ioctl.h>
-#include <unistd.h>
-#endif
 
 namespace terminal {
 namespace {
@@ -23,13 +16,7 @@ std::string_view env(const char* name) {
 
 }  // namespace
 
-bool is_terminal() {
-#ifdef _WIN32
-  return _isatty(_fileno(stdout)) != 0;
-#else
-  return isatty(STDOUT_FILENO) != 0;
-#endif
-}
+bool is_terminal() { return halftape::os::stdout_is_terminal(); }
 
 bool can_redraw() { return is_terminal() && env("TERM") != "dumb" && !env("TERM").empty(); }
 
@@ -47,11 +34,8 @@ bool is_utf8() {
 }
 
 int width() {
-#ifndef _WIN32
-  winsize size{};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-#endif
-  return 80;
+  const int columns = halftape::os::terminal_width();
+  return columns > 0 ? columns : 80;
 }
 
 std::string paint(std::string_view text, std::string_view code) {

@@ -1,4 +1,4 @@
-// What stdout can do. The one place in the samples that asks the operating system.
+// What stdout can do.
 #pragma once
 #include <string>
 #include <string_view>
