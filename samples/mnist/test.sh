@@ -24,6 +24,7 @@ refused() {  # refused WHAT TEXT ARGS...: exit code 2, and TEXT in the message
   code=$?
   [ "$code" = 2 ] || fail "$what: exit code $code: $message"
   grep -qi -- "$text" <<<"$message" || fail "$what: \"$text\" is not in: $message"
+  grep -q 'mnist: mnist:' <<<"$message" && fail "$what: the program's name twice: $message"
   echo "$what: $message" | head -n 1 | cut -c1-200
 }
 mkdir empty

@@ -46,7 +46,8 @@ Dtype Precision::dtype() const {
 int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body) {
   const auto complain = [&](const std::exception& e, int code) {
     std::fflush(stdout);
-    fmt::print(stderr, "{}: {}\n", app.get_name(), e.what());
+    const std::string name = app.get_name() + ": ", text = e.what();
+    fmt::print(stderr, "{}{}\n", text.starts_with(name) ? "" : name, text);  // mnist: of both
     return code;
   };
   try {
