@@ -160,8 +160,10 @@ Tensor leaky_relu(const Tensor& x, Scalar slope) {
   check_defined("leaky_relu", x);
   return unary<formula::LeakyRelu>(x, {slope, 0});
 }
-Tensor elu(const Tensor& x, Scalar alpha, Scalar scale) {
+Tensor elu(const Tensor& x, Scalar alpha, Scalar scale, Scalar input_scale) {
   check_defined("elu", x);
+  if (input_scale.to_double() != 1)
+    return where(x > 0, x * scale, unary<formula::Elu>(x * input_scale, {alpha, scale}));
   return unary<formula::Elu>(x, {alpha, scale});
 }
 Tensor selu(const Tensor& x) {

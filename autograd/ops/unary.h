@@ -166,8 +166,8 @@ inline Tensor relu(const Tensor& x) { return unary<formula::Relu>(x); }
 Tensor relu6(const Tensor& x);
 /// x, negative_slope·x where x ≤ 0.
 Tensor leaky_relu(const Tensor& x, Scalar negative_slope = 0.01);
-/// scale·x, scale·alpha·(eˣ − 1) where x ≤ 0. Clevert et al. 2015, arXiv:1511.07289.
-Tensor elu(const Tensor& x, Scalar alpha = 1, Scalar scale = 1);
+/// scale·x, scale·alpha·(e^(input_scale·x) − 1) where x ≤ 0. Clevert et al. 2015, arXiv:1511.07289.
+Tensor elu(const Tensor& x, Scalar alpha = 1, Scalar scale = 1, Scalar input_scale = 1);
 /// elu with the constants that keep mean 0 and variance 1. Klambauer et al. 2017, arXiv:1706.02515.
 Tensor selu(const Tensor& x);
 /// x, alpha·(e^(x/alpha) − 1) where x ≤ 0; alpha not 0. Barron 2017, arXiv:1704.07483.

@@ -398,6 +398,7 @@ TEST_CASE("at kinks and ties the gradient goes where the definition says") {
   CHECK(slope([](const Tensor& x) { return clamp(x, 0, 6); }, {0, 6}) == Doubles{0, 0});
   CHECK(slope([](const Tensor& x) { return leaky_relu(x, 0.25); }, {0}) == Doubles{0.25});
   CHECK(slope([](const Tensor& x) { return elu(x, 0.5); }, {0}) == Doubles{0.5});
+  CHECK(slope([](const Tensor& x) { return elu(x, 0.5, 2, 3); }, {0, 1}) == Doubles{3, 2});
   CHECK(slope([](const Tensor& x) { return hardswish(x); }, {-3, 3}) == Doubles{0, 1});
   CHECK(slope([](const Tensor& x) { return hardsigmoid(x); }, {-3, 3}) == Doubles{0, 0});
   CHECK(slope([](const Tensor& x) { return clamp_min(x, zeros_like(x)); }, {0}) == Doubles{0.5});

@@ -129,7 +129,7 @@ TEST_CASE("a model with a Sequential in it is cloned with it") {
 TEST_CASE("Functional binds further arguments, and must hold a function") {
   const Tensor x = tensor({-1.0, 2.0});
   CHECK(nn::Functional(relu)(x).equal(relu(x)));
-  CHECK(nn::Functional(elu, 0.5, 2)(x).equal(elu(x, 0.5, 2)));
+  CHECK(nn::Functional(elu, 0.5, 2, 3)(x).equal(elu(x, 0.5, 2, 3)));
   CHECK(nn::Functional([](Tensor t) { return t; })(x).is_same(x));
   CHECK_THROWS_WITH_AS(nn::Functional(nn::FunctionalImpl::Function()), Contains("empty"), Error);
 }
