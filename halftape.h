@@ -53,6 +53,7 @@
 #include "halftape/autograd/ops/unary.h"
 #include "halftape/autograd/ops/view.h"
 #include "halftape/autograd/tensor.h"
+#include "halftape/autograd/zero_grad.h"
 #include "halftape/core/cpu_capability.h"
 #include "halftape/core/graph.h"
 #include "halftape/core/random.h"

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "halftape/autograd/tensor.h"
+#include "halftape/autograd/zero_grad.h"
 #include "halftape/nn/module_holder.h"
 #include "halftape/nn/ordered_dict.h"
 
@@ -67,7 +68,7 @@ class Module : public std::enable_shared_from_this<Module> {
   virtual void to(Dtype dtype, bool non_blocking = false);
   virtual void to(Device device, bool non_blocking = false);
   /// Drops the gradients, or fills them with 0.
-  virtual void zero_grad(bool set_to_none = true);
+  virtual void zero_grad(bool set_to_none = zero_grad_sets_to_none());
 
   /// Another module of the same class with values of its own, on `device` if one is given. Throws
   /// for a class that does not say how: see Cloneable.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "halftape/autograd/tensor.h"
+#include "halftape/autograd/zero_grad.h"
 #include "halftape/core/step_control.h"
 #include "halftape/nn/ordered_dict.h"
 #include "halftape/optim/options.h"
@@ -101,7 +102,7 @@ class Optimizer {
   uint64_t id() const { return id_; }
 
   /// Forgets all gradients, or fills them with zeros.
-  void zero_grad(bool set_to_none = true);
+  void zero_grad(bool set_to_none = zero_grad_sets_to_none());
 
   std::vector<OptimizerParamGroup>& param_groups() { return groups_; }
   const std::vector<OptimizerParamGroup>& param_groups() const { return groups_; }

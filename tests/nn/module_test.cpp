@@ -226,6 +226,22 @@ TEST_CASE("zero_grad() drops gradients, or fills them with zeros") {
   CHECK_FALSE(net.fc->weight.grad().defined());
 }
 
+TEST_CASE("a program may have zero_grad() keep gradients, modules' and optimizers'") {
+  CHECK(zero_grad_sets_to_none());
+  Net net;
+  optim::SGD optimizer(net.fc->parameters(), 0.1);
+  net.fc(ones({1, 3})).sum().backward();
+  set_zero_grad_sets_to_none(false);
+  net.zero_grad();
+  CHECK(net.fc->weight.grad().equal(zeros({2, 3})));
+  net.fc(ones({1, 3})).sum().backward();
+  optimizer.zero_grad();
+  CHECK(net.fc->weight.grad().equal(zeros({2, 3})));
+  set_zero_grad_sets_to_none(true);
+  optimizer.zero_grad();
+  CHECK_FALSE(net.fc->weight.grad().defined());
+}
+
 TEST_CASE("a class without clone() says how to get one") {
   CHECK_THROWS_WITH_AS(Plain().clone(), Contains("clone() has not been implemented for Plain"),
                        Error);
