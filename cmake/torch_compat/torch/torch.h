@@ -128,6 +128,11 @@ struct WarnAlways {
 };
 }  // namespace Warning
 
+#ifdef HALFTAPE_TORCH_1
+/// For a program written for LibTorch 1, whose zero_grad() filled gradients with 0.
+inline const bool kGradsStay = (set_zero_grad_sets_to_none(false), true);
+#endif
+
 /// From here on Optimizer::parameters() and its like say what LibTorch's do.
 inline const bool kOldInterfaceWarns = (optim::warn_of_old_interface(true), true);
 
