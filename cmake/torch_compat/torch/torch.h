@@ -4,7 +4,6 @@
 // torch, at and c10 are namespaces that see all of halftape, rather than aliases of it, so that a
 // program may put names of its own into them.
 #pragma once
-#include <halftape/core/backend.h>
 #include <halftape/halftape.h>
 
 #include <iostream>
@@ -177,20 +176,12 @@ Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const Opt
 }
 
 namespace cuda {
-/// Can tensors be put on a GPU in this build, on this machine?
-inline bool is_available() {
-  try {
-    halftape::backend(halftape::kCUDA);
-    return true;
-  } catch (const halftape::Error&) {
-    return false;
-  }
-}
-inline size_t device_count() { return is_available() ? 1 : 0; }
+using halftape::cuda::is_available;
+inline size_t device_count() { return static_cast<size_t>(halftape::cuda::device_count()); }
 inline void manual_seed(uint64_t seed) { halftape::manual_seed(seed); }
 inline void manual_seed_all(uint64_t seed) { halftape::manual_seed(seed); }
 inline void synchronize() {
-  if (is_available()) halftape::backend(halftape::kCUDA).synchronize();
+  if (is_available()) halftape::cuda::synchronize();
 }
 }  // namespace cuda
 
