@@ -89,7 +89,8 @@ PartialFile::PartialFile(const fs::path& path)
   // another one's finished file, and we start again.
   for (;;) {
     file = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-    if (file < 0) throw FileFailure{"creating the file beside it, with .partial at its end,", errno};
+    if (file < 0)
+      throw FileFailure{"creating the file beside it, with .partial at its end,", errno};
     struct stat mine, there;
     // A file system without locks (ENOLCK, EOPNOTSUPP) leaves it to the user to have one writer.
     if (::flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {

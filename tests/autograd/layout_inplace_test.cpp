@@ -19,7 +19,8 @@ Tensor counted(const Shape& shape) { return arange(numel(shape), kFloat64).resha
 
 }  // namespace
 
-TEST_CASE("transpose_ and its like change the tensor's layout, its version, and nothing in memory") {
+TEST_CASE(
+    "transpose_ and its like change the tensor's layout, its version, and nothing in memory") {
   const Tensor x = counted({2, 3});
   const Tensor other = x;  // another name
   const void* bytes = x.const_data_ptr();
