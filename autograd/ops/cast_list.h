@@ -18,7 +18,8 @@ namespace halftape {
   OP(rnn_relu_cell, Lower) OP(gru_cell, Lower) OP(lstm_cell, Lower)                                 \
   /* Sums of many terms, and what exponentiates. */                                                 \
   OP(sum, Float32) OP(prod, Float32) OP(cumsum, Float32) OP(cumprod, Float32) OP(norm, Float32)     \
-  OP(logsumexp, Float32) OP(dist, Float32) OP(cdist, Float32) OP(pairwise_distance, Float32)        \
+  OP(logsumexp, Float32) OP(dist, Float32) OP(cdist, Float32) OP(pdist, Float32)                    \
+  OP(pairwise_distance, Float32)                                                                    \
   OP(cosine_similarity, Float32) OP(softmax, Float32) OP(log_softmax, Float32)                      \
   OP(nll_loss, Float32) OP(cross_entropy, Float32) OP(mse_loss, Float32)                            \
   OP(binary_cross_entropy_with_logits, Float32) OP(l1_loss, Float32) OP(smooth_l1_loss, Float32)    \
@@ -26,7 +27,7 @@ namespace halftape {
   OP(gaussian_nll_loss, Float32) OP(hinge_embedding_loss, Float32) OP(soft_margin_loss, Float32)    \
   OP(margin_ranking_loss, Float32) OP(cosine_embedding_loss, Float32)                               \
   OP(multi_margin_loss, Float32) OP(multilabel_margin_loss, Float32)                                \
-  OP(triplet_margin_loss, Float32) OP(ctc_loss, Float32)                                            \
+  OP(multilabel_soft_margin_loss, Float32) OP(triplet_margin_loss, Float32) OP(ctc_loss, Float32)   \
   OP(layer_norm, Float32) OP(rms_norm, Float32) OP(group_norm, Float32)                             \
   OP(local_response_norm, Float32) OP(normalize, Float32)                                           \
   OP(lp_pool1d, Float32) OP(lp_pool2d, Float32) OP(lp_pool3d, Float32)                              \

@@ -121,9 +121,10 @@ Tensor multilabel_margin_loss(const Tensor& in, const Tensor& target, Reduction 
   return reduced("multilabel_margin_loss", losses, reduction).to(dtype);
 }
 
-Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& y, const Tensor& weight,
+Tensor multilabel_soft_margin_loss(const Tensor& x_in, const Tensor& y_in, const Tensor& weight,
                                    Reduction reduction) {
-  const OpScope scope("multilabel_soft_margin_loss", x, y);
+  const OpScope scope("multilabel_soft_margin_loss", x_in, y_in);
+  const auto [x, y] = cast_inputs(cast_list::multilabel_soft_margin_loss, x_in, y_in);
   HALFTAPE_CHECK(x.dim() > 0, "multilabel_soft_margin_loss: input is 0-dim, without classes");
   return loss_of("multilabel_soft_margin_loss", x, y, reduction,
                  [&](const Tensor& s, const Tensor& label) {

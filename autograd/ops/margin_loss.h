@@ -30,7 +30,7 @@ Tensor multi_margin_loss(const Tensor& x, const Tensor& target, Scalar p = 1, Sc
 Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target,
                               Reduction reduction = Reduction::Mean);
 /// −weight·(y·ln σ(x) + (1 − y)·ln σ(−x)), averaged over the classes, the last dimension. Shapes
-/// must be equal. Under autocast: as its inputs.
+/// must be equal. Under autocast: float32.
 Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& y, const Tensor& weight = {},
                                    Reduction reduction = Reduction::Mean);
 

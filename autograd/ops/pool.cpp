@@ -9,6 +9,7 @@
 #include "halftape/autograd/ops/index.h"
 #include "halftape/autograd/ops/matmul.h"
 #include "halftape/autograd/ops/reduce.h"
+#include "halftape/autograd/ops/shape.h"
 #include "halftape/autograd/ops/unary.h"
 #include "halftape/autograd/ops/view.h"
 #include "halftape/autograd/ops/windows.h"
@@ -234,6 +235,57 @@ std::tuple<Tensor, Tensor> adaptive_max_pool(const char* op, int n, const Tensor
   return {picked(x, positions, n), positions};
 }
 
+/// Where the windows of a dimension begin: ⌊(i + u)·α⌋ − ⌊u·α⌋, the last one at the end.
+/// u: (N, C) → (N, C, count) of int64.
+Tensor random_begins(const Tensor& u, int64_t length, int64_t size, int64_t count) {
+  const Tensor last =
+      full({u.size(0), u.size(1), 1}, length - size, TensorOptions(kInt64).device(u.device()));
+  if (count == 1) return last;
+  const double alpha = static_cast<double>(length - size) / static_cast<double>(count - 1);
+  const Tensor from = unsqueeze(u, -1);
+  const Tensor begin = floor((arange(count - 1, u.options()) + from) * alpha) - floor(from * alpha);
+  return cat({begin.to(kInt64), last}, -1);
+}
+
+std::tuple<Tensor, Tensor> fractional_max_pool(const char* op, int n, const Tensor& x,
+                                               const Dims& kernel_size, const Dims& output_size,
+                                               const Tensor& samples) {
+  const OpScope scope(op, x, samples);
+  const PolicyScope as_given(nullptr);
+  check_rank(op, x, n);
+  const Shape size = each_dim(op, "kernel_size", kernel_size, n, 1),
+              count = each_dim(op, "output_size", output_size, n, 1),
+              lengths = last_dims(x.sizes(), n);
+  for (int i = 0; i < n; ++i)
+    HALFTAPE_CHECK(count[i] + size[i] - 1 <= lengths[i], op, ": ", count[i], " windows of ",
+                   size[i], " elements, one apart at least, do not fit into dimension ", i, " of ",
+                   lengths);
+  const int64_t batch = x.dim() == n + 2 ? x.size(0) : 1, channels = x.size(-n - 1);
+  HALFTAPE_CHECK(samples.sizes() == Shape({batch, channels, n}) && samples.is_floating_point(), op,
+                 ": samples ", samples.dtype(), " ", samples.sizes(),
+                 "; expected numbers of shape ", Shape{batch, channels, n});
+  // Positions in the pooled dimensions made one: (N, C, count…, size…).
+  Tensor at = zeros({1}, TensorOptions(kInt64).device(x.device()));
+  for (int i = 0; i < n; ++i) {
+    const Tensor u = select(samples.detach(), -1, n == 2 ? 1 - i : i);
+    Shape begins{batch, channels}, inside{1, 1};
+    for (int d = 0; d < 2 * n; ++d) {
+      begins.push_back(d == i ? count[i] : 1);
+      inside.push_back(d == n + i ? size[i] : 1);
+    }
+    at = at * lengths[i] + reshape(random_begins(u, lengths[i], size[i], count[i]), begins) +
+         reshape(arange(size[i], at.options()), inside);
+  }
+  const int64_t windows = numel(count), elements = numel(size);
+  const Tensor places = reshape(at, {batch, channels, windows, elements});
+  const Tensor flat = reshape(x.detach(), {batch, channels, numel(lengths)});
+  const Tensor seen =
+      reshape(gather(flat, -1, reshape(places, {batch, channels, -1})), places.sizes());
+  const Tensor positions = reshape(gather(places, -1, argmax(seen, -1, true)),
+                                   joined(leading_dims(x.sizes(), n), count));
+  return {picked(x, positions, n), positions};
+}
+
 Tensor lp_pool(const CastOp& op, int n, const Tensor& x_in, double p, const Dims& kernel_size,
                const Dims& stride, bool ceil_mode) {
   const auto [x] = cast_inputs(op, x_in);
@@ -280,6 +332,15 @@ HALFTAPE_POOLS(1)
 HALFTAPE_POOLS(2)
 HALFTAPE_POOLS(3)
 #undef HALFTAPE_POOLS
+
+std::tuple<Tensor, Tensor> fractional_max_pool2d(const Tensor& x, const Dims& kernel_size,
+                                                 const Dims& output_size, const Tensor& samples) {
+  return fractional_max_pool("fractional_max_pool2d", 2, x, kernel_size, output_size, samples);
+}
+std::tuple<Tensor, Tensor> fractional_max_pool3d(const Tensor& x, const Dims& kernel_size,
+                                                 const Dims& output_size, const Tensor& samples) {
+  return fractional_max_pool("fractional_max_pool3d", 3, x, kernel_size, output_size, samples);
+}
 
 Tensor avg_pool1d(const Tensor& x, const Dims& kernel_size, const Dims& stride, const Dims& padding,
                   bool ceil_mode, bool count_include_pad) {

@@ -58,6 +58,14 @@ std::tuple<Tensor, Tensor> adaptive_max_pool1d(const Tensor& x, const Dims& outp
 std::tuple<Tensor, Tensor> adaptive_max_pool2d(const Tensor& x, const Dims& output_size);
 std::tuple<Tensor, Tensor> adaptive_max_pool3d(const Tensor& x, const Dims& output_size);
 
+/// The largest element of each of `output_size` windows of one size that begin where random numbers
+/// say, and where it was: `samples`, (N, C, dimensions) in [0, 1), one for each channel, in the
+/// order of torch: width before height, but depth, height, width. Graham 2014, arXiv:1412.6071.
+std::tuple<Tensor, Tensor> fractional_max_pool2d(const Tensor& x, const Dims& kernel_size,
+                                                 const Dims& output_size, const Tensor& samples);
+std::tuple<Tensor, Tensor> fractional_max_pool3d(const Tensor& x, const Dims& kernel_size,
+                                                 const Dims& output_size, const Tensor& samples);
+
 /// (Σ xᵖ)^(1/p) of each window: NaN where the sum is negative, and no gradient where it is 0. Under
 /// autocast: float32.
 Tensor lp_pool1d(const Tensor& x, double norm_type, const Dims& kernel_size,

@@ -6,6 +6,7 @@
 #include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/create.h"
+#include "halftape/autograd/ops/index.h"
 #include "halftape/autograd/ops/reduce.h"
 #include "halftape/autograd/ops/unary.h"
 #include "halftape/autograd/ops/view.h"
@@ -188,6 +189,24 @@ Tensor cdist(const Tensor& a_in, const Tensor& b_in, double p) {
   const Tensor d = unsqueeze(widened(a), -2) - unsqueeze(widened(b), -3);
   if (d.size(-1) > 0 || !std::isinf(p)) return norm(d, p, {-1}).to(promote(a.dtype(), b.dtype()));
   return sum(d, {-1}).to(promote(a.dtype(), b.dtype()));  // no coordinates: no distance
+}
+
+Tensor pdist(const Tensor& x_in, double p) {
+  const OpScope scope("pdist", x_in);
+  const auto [x] = cast_inputs(cast_list::pdist, x_in);
+  HALFTAPE_CHECK(p >= 0, "pdist: p = ", p, " is negative");
+  HALFTAPE_CHECK(x.dim() == 2, "pdist: input ", x.sizes(), "; expected (m, k)");
+  HALFTAPE_CHECK(x.is_floating_point(), "pdist: of a ", x.dtype(),
+                 " tensor; convert it with .to(kFloat32)");
+  const int64_t m = x.size(0);
+  std::vector<int64_t> first, second;
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = i + 1; j < m; ++j) first.push_back(i), second.push_back(j);
+  const auto rows = [&](const std::vector<int64_t>& which) {
+    return index_select(widened(x), 0, tensor(which, TensorOptions(kInt64).device(x.device())));
+  };
+  if (x.size(1) == 0) return zeros({static_cast<int64_t>(first.size())}, x.options());
+  return norm(rows(first) - rows(second), p, {-1}).to(x.dtype());
 }
 
 }  // namespace halftape

@@ -56,7 +56,7 @@ inline Tensor vector_norm(const Tensor& x, Scalar ord = 2, const Dims& dims = {}
 /// ln Σ eˣ over `dims`, computed from x − max(x); −∞ of nothing but −∞. Under autocast: float32.
 Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim = false);
 
-/// ‖a − b‖ₚ over all elements. Under autocast, as the next three: float32.
+/// ‖a − b‖ₚ over all elements. Under autocast, as the next four: float32.
 Tensor dist(const Tensor& a, const Tensor& b, Scalar p = 2);
 /// ‖a − b + eps‖ₚ over the last dimension.
 Tensor pairwise_distance(const Tensor& a, const Tensor& b, double p = 2, double eps = 1e-6,
@@ -65,5 +65,7 @@ Tensor pairwise_distance(const Tensor& a, const Tensor& b, double p = 2, double 
 Tensor cosine_similarity(const Tensor& a, const Tensor& b, int64_t dim = 1, double eps = 1e-8);
 /// ‖aᵢ − bⱼ‖ₚ of every pair of rows: (…, m, k) and (…, n, k) → (…, m, n).
 Tensor cdist(const Tensor& a, const Tensor& b, double p = 2);
+/// ‖xᵢ − xⱼ‖ₚ of every pair of rows i < j: (m, k) → (m·(m − 1)/2), row by row.
+Tensor pdist(const Tensor& x, double p = 2);
 
 }  // namespace halftape

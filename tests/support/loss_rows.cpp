@@ -284,6 +284,7 @@ void class_rows(Rows& rows) {
                           }
                           return as_reduced(out, reduction);
                         },
+                    .cast = Cast::Float32,
                     .one_kernel = false});
     // The probabilities of all classes, which get a gradient, too.
     for (const double smoothing : {0.0, 0.1})

@@ -250,9 +250,54 @@ void adaptive_rows(Rows& rows) {
   row("adaptive_max_pool3d", {1, 1, 3, 2, 4}, {2, 1, 3}, first(adaptive_max_pool3d), largest);
 }
 
+/// Windows that begin where the samples say: begins[channel][dimension], worked out by hand.
+void fractional_row(Rows& rows, const char* name, const Shape& x, const Shape& size,
+                    const std::vector<std::vector<std::vector<int64_t>>>& begins, auto call) {
+  with_square(
+      rows, {.name = name,
+             .call = [=](const TensorList& in) { return call(in[0]); },
+             .shapes = {x},
+             .reference =
+                 [=](const std::vector<Values>& in) {
+                   Shape count;
+                   for (const auto& along : begins[0])
+                     count.push_back(static_cast<int64_t>(along.size()));
+                   std::vector<double> y;
+                   each_index(shape_of(first_of(x, 2), count), [&](const Dims& at) {
+                     std::vector<double> seen;
+                     each_index(size, [&](const Dims& inside) {
+                       Dims place{at[0], at[1]};
+                       for (int i = 0; i < size.size(); ++i)
+                         place.push_back(begins[static_cast<size_t>(at[1])][static_cast<size_t>(i)]
+                                               [static_cast<size_t>(at[2 + i])] +
+                                         inside[i]);
+                       seen.push_back(in[0].v[position(x, place)]);
+                     });
+                     y.push_back(largest(seen));
+                   });
+                   return y;
+                 }});
+}
+
+void fractional_rows(Rows& rows) {
+  // Width before height: α is 3 of the widths and 1.5 of the heights.
+  fractional_row(rows, "fractional_max_pool2d", {1, 2, 5, 6}, {2, 3},
+                 {{{0, 2, 3}, {0, 3}}, {{0, 1, 3}, {0, 3}}}, [](const Tensor& x) {
+                   return std::get<0>(fractional_max_pool2d(x, {2, 3}, {3, 2},
+                                                            tensor({{{0.1, 0.5}, {0.3, 0.9}}})));
+                 });
+  // Depth, height, width: α is 1.5 of the depths.
+  fractional_row(rows, "fractional_max_pool3d", {1, 1, 5, 2, 3}, {2, 1, 3},
+                 {{{0, 1, 3}, {0, 1}, {0}}}, [](const Tensor& x) {
+                   return std::get<0>(
+                       fractional_max_pool3d(x, {2, 1, 3}, {3, 2, 1}, tensor({{{0.9, 0.2, 0.4}}})));
+                 });
+}
+
 }  // namespace
 
 void pool_rows(Rows& rows) {
+  fractional_rows(rows);
   max_pool_rows(rows);
   avg_pool_rows(rows);
   adaptive_rows(rows);

@@ -400,6 +400,20 @@ void statistics_rows(Rows& rows) {
           return out;
         });
   }
+  for (const double p : {1.0, 2.0, 3.0})
+    row(
+        "pdist", [=](const Tensor& x) { return pdist(x, p); },
+        [=](const std::vector<Values>& in) {
+          Line out;
+          for (size_t i = 0; i < 4; ++i)
+            for (size_t j = i + 1; j < 4; ++j) {
+              Line d;
+              for (size_t k = 0; k < 3; ++k) d.push_back(in[0].v[i * 3 + k] - in[0].v[j * 3 + k]);
+              out.push_back(p_norm(d, p));
+            }
+          return out;
+        },
+        Cast::Float32, {4, 3});
   pair(
       "cosine_similarity", [](const Tensor& a, const Tensor& b) { return cosine_similarity(a, b); },
       {3, 4}, {1, 4},

@@ -149,6 +149,7 @@ std::vector<Entry> float32_ops(Dtype given) {
        }},
       {"lp_pool2d", {image}, [](const TensorList& t) { return lp_pool2d(t[0], 2, 2); }},
       {"cdist", {x, y}, [](const TensorList& t) { return cdist(t[0], t[1]); }},
+      {"pdist", {x}, [](const TensorList& t) { return pdist(t[0]); }},
       {"cosine_similarity",
        {x, y},
        [](const TensorList& t) { return cosine_similarity(t[0], t[1]); }},
