@@ -1,6 +1,7 @@
 // All modules.
 #pragma once
 #include "halftape/nn/modules/activation.h"
+#include "halftape/nn/modules/adaptive.h"
 #include "halftape/nn/modules/attention.h"
 #include "halftape/nn/modules/container.h"
 #include "halftape/nn/modules/conv.h"

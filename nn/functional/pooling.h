@@ -1,6 +1,7 @@
 // Pooling, with options.
 #pragma once
 #include "halftape/autograd/ops/pool.h"
+#include "halftape/autograd/ops/random.h"
 #include "halftape/nn/options/pooling.h"
 
 namespace halftape::nn::functional {
@@ -46,7 +47,62 @@ Dims unpooled_lengths(const Tensor& x, const MaxUnpoolFuncOptions<D>& o) {
   return lengths;
 }
 
+/// Throws unless the options say, in one way, how long the output is to be.
+template <size_t D>
+void check_fraction(const FractionalMaxPoolOptions<D>& o) {
+  HALFTAPE_CHECK(o.output_size() || o.output_ratio(), "FractionalMaxPool", D,
+                 "d requires specifying either an output_size, or a output_ratio");
+  HALFTAPE_CHECK(!o.output_size() || !o.output_ratio(),
+                 "only one of output_size and output_ratio may be specified");
+  if (!o.output_ratio()) return;
+  for (const double ratio : **o.output_ratio())
+    HALFTAPE_CHECK(ratio > 0 && ratio < 1, "output_ratio must be between 0 and 1 (got ", ratio,
+                   ")");
+}
+template <size_t D>
+std::tuple<Tensor, Tensor> fractional_max_pool(const Tensor& x,
+                                               const FractionalMaxPoolOptions<D>& o) {
+  check_fraction(o);
+  constexpr int n = D;
+  HALFTAPE_CHECK(x.dim() == n + 1 || x.dim() == n + 2, "fractional_max_pool", n, "d: input ",
+                 x.sizes(), " has ", x.dim(), " dimensions; expected ", n + 2, ", or ", n + 1,
+                 " without a batch");
+  Dims lengths;
+  for (int i = 0; i < n; ++i) {
+    const auto k = static_cast<size_t>(i);
+    lengths.push_back(o.output_size() ? (**o.output_size())[k]
+                                      : static_cast<int64_t>(static_cast<double>(x.size(i - n)) *
+                                                             (**o.output_ratio())[k]));
+  }
+  const Tensor samples =
+      o._random_samples().defined()
+          ? o._random_samples()
+          : rand({x.dim() == n + 2 ? x.size(0) : 1, x.size(-n - 1), n},
+                 TensorOptions(x.is_floating_point() ? x.dtype() : kFloat32).device(x.device()));
+  if constexpr (D == 2)
+    return halftape::fractional_max_pool2d(x, o.kernel_size(), lengths, samples);
+  else
+    return halftape::fractional_max_pool3d(x, o.kernel_size(), lengths, samples);
+}
+
 }  // namespace detail
+
+using FractionalMaxPool2dFuncOptions = FractionalMaxPool2dOptions;
+using FractionalMaxPool3dFuncOptions = FractionalMaxPool3dOptions;
+inline std::tuple<Tensor, Tensor> fractional_max_pool2d_with_indices(
+    const Tensor& x, const FractionalMaxPool2dFuncOptions& o) {
+  return detail::fractional_max_pool(x, o);
+}
+inline std::tuple<Tensor, Tensor> fractional_max_pool3d_with_indices(
+    const Tensor& x, const FractionalMaxPool3dFuncOptions& o) {
+  return detail::fractional_max_pool(x, o);
+}
+inline Tensor fractional_max_pool2d(const Tensor& x, const FractionalMaxPool2dFuncOptions& o) {
+  return std::get<0>(fractional_max_pool2d_with_indices(x, o));
+}
+inline Tensor fractional_max_pool3d(const Tensor& x, const FractionalMaxPool3dFuncOptions& o) {
+  return std::get<0>(fractional_max_pool3d_with_indices(x, o));
+}
 
 #define HALFTAPE_POOL_FUNCTIONS(D)                                                                \
   using AvgPool##D##dFuncOptions = AvgPool##D##dOptions;                                          \

@@ -1,7 +1,11 @@
 #include "halftape/nn/modules/norm.h"
 
+#include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/ops/create.h"
 #include "halftape/autograd/ops/norm.h"
+#include "halftape/autograd/ops/reduce.h"
+#include "halftape/autograd/ops/shape.h"
+#include "halftape/autograd/ops/unary.h"
 #include "halftape/autograd/ops/view.h"
 #include "halftape/core/backend.h"
 #include "halftape/nn/init.h"
@@ -174,6 +178,22 @@ Tensor LocalResponseNormImpl::forward(const Tensor& x) const {
 }
 void LocalResponseNormImpl::pretty_print(std::ostream& out) const {
   out << "halftape::nn::LocalResponseNorm(" << options.size() << ", alpha=" << options.alpha()
+      << ", beta=" << options.beta() << ", k=" << options.k() << ')';
+}
+
+Tensor CrossMapLRN2dImpl::forward(const Tensor& x) const {
+  const int64_t size = options.size(), reach = (size - 1) / 2;
+  HALFTAPE_CHECK(x.dim() == 4, "CrossMapLRN2d: input ", x.sizes(), "; expected (N, C, H, W)");
+  HALFTAPE_CHECK(size > 0, "CrossMapLRN2d: size ", size, " must be positive");
+  const Tensor from = x.to(promote(x.dtype(), kFloat32)), squares = from.square();
+  Tensor sums = pad(squares, {0, 0, 0, 0, reach, reach}).unfold(1, 2 * reach + 1, 1).sum({-1});
+  const Tensor beyond = arange(x.size(1), TensorOptions(kInt64).device(x.device())) > reach;
+  sums = sums + squares.slice(1, 0, 1) * beyond.reshape({1, x.size(1), 1, 1}).to(from.dtype());
+  const double each = options.alpha() / static_cast<double>(size);
+  return (from * pow(sums * each + options.k(), -options.beta())).to(x.dtype());
+}
+void CrossMapLRN2dImpl::pretty_print(std::ostream& out) const {
+  out << "halftape::nn::CrossMapLRN2d(" << options.size() << ", alpha=" << options.alpha()
       << ", beta=" << options.beta() << ", k=" << options.k() << ')';
 }
 

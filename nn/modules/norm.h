@@ -164,4 +164,19 @@ class LocalResponseNormImpl : public Cloneable<LocalResponseNormImpl> {
 };
 HALFTAPE_MODULE(LocalResponseNorm);
 
+/// Each channel of (N, C, H, W) by its neighbours, ⌊(size − 1)/2⌋ before and behind, and by the
+/// first channel: PyTorch's running sum never lets go of that, and weights are trained with it.
+/// Computed in float32.
+class CrossMapLRN2dImpl : public Cloneable<CrossMapLRN2dImpl> {
+ public:
+  CrossMapLRN2dImpl(int64_t size)  // NOLINT: as LibTorch
+      : CrossMapLRN2dImpl(CrossMapLRN2dOptions(size)) {}
+  explicit CrossMapLRN2dImpl(const CrossMapLRN2dOptions& o) : options(o) {}
+  Tensor forward(const Tensor& x) const;
+  void pretty_print(std::ostream& out) const override;
+
+  CrossMapLRN2dOptions options;
+};
+HALFTAPE_MODULE(CrossMapLRN2d);
+
 }  // namespace halftape::nn

@@ -84,6 +84,18 @@ void AdaptiveAvgPoolImpl<D>::pretty_print(std::ostream& out) const {
   out << "halftape::nn::AdaptiveAvgPool" << D << "d(output_size=" << options.output_size() << ')';
 }
 
+template <size_t D>
+std::tuple<Tensor, Tensor> FractionalMaxPoolImpl<D>::forward_with_indices(const Tensor& x) const {
+  if constexpr (D == 2) return F::fractional_max_pool2d_with_indices(x, options);
+  if constexpr (D == 3) return F::fractional_max_pool3d_with_indices(x, options);
+}
+template <size_t D>
+void FractionalMaxPoolImpl<D>::pretty_print(std::ostream& out) const {
+  out << "halftape::nn::FractionalMaxPool" << D << "d()";
+}
+template class FractionalMaxPoolImpl<2>;
+template class FractionalMaxPoolImpl<3>;
+
 #define HALFTAPE_EACH_RANK(Name) \
   template class Name<1>;        \
   template class Name<2>;        \

@@ -84,6 +84,22 @@ class AdaptiveAvgPoolImpl : public CloneableModule {
   Options options;
 };
 
+/// Max pooling of windows that begin at random places. Throws unless just one of output_size and
+/// output_ratio is given.
+template <size_t D>
+class FractionalMaxPoolImpl : public CloneableModule {
+ public:
+  FractionalMaxPoolImpl(ExpandingArray<D> kernel_size)  // NOLINT
+      : FractionalMaxPoolImpl(FractionalMaxPoolOptions<D>(kernel_size)) {}
+  explicit FractionalMaxPoolImpl(const FractionalMaxPoolOptions<D>& o) : options(o) {
+    functional::detail::check_fraction(o);
+  }
+  Tensor forward(const Tensor& x) const { return std::get<0>(forward_with_indices(x)); }
+  std::tuple<Tensor, Tensor> forward_with_indices(const Tensor& x) const;
+  void pretty_print(std::ostream& out) const override;
+  FractionalMaxPoolOptions<D> options;
+};
+
 #define HALFTAPE_POOL_MODULE(Name, D)                                      \
   class Name##D##dImpl : public Cloneable<Name##D##dImpl, Name##Impl<D>> { \
    public:                                                                 \
@@ -108,6 +124,8 @@ HALFTAPE_POOL_MODULE(AdaptiveMaxPool, 3);
 HALFTAPE_POOL_MODULE(AdaptiveAvgPool, 1);
 HALFTAPE_POOL_MODULE(AdaptiveAvgPool, 2);
 HALFTAPE_POOL_MODULE(AdaptiveAvgPool, 3);
+HALFTAPE_POOL_MODULE(FractionalMaxPool, 2);
+HALFTAPE_POOL_MODULE(FractionalMaxPool, 3);
 #undef HALFTAPE_POOL_MODULE
 
 }  // namespace halftape::nn

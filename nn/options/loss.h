@@ -134,6 +134,7 @@ class TripletMarginLossOptions {
 };
 class TripletMarginWithDistanceLossOptions {
  public:
+  using reduction_t = Reduction;
   using distance_function_t = DistanceFunction;
   HALFTAPE_ARG(std::optional<distance_function_t>, distance_function) = {};  // pairwise_distance
   HALFTAPE_ARG(double, margin) = 1;

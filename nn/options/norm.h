@@ -12,6 +12,7 @@ class LayerNormOptions {
  public:
   LayerNormOptions(Shape normalized_shape)  // NOLINT: as LibTorch
       : normalized_shape_(std::move(normalized_shape)) {}
+  LayerNormOptions(std::initializer_list<int64_t> sizes) : normalized_shape_(sizes) {}  // NOLINT
   HALFTAPE_ARG(Shape, normalized_shape);
   HALFTAPE_ARG(double, eps) = 1e-5;
   HALFTAPE_ARG(bool, elementwise_affine) = true;
@@ -22,6 +23,7 @@ class RMSNormOptions {
  public:
   RMSNormOptions(Shape normalized_shape)  // NOLINT: as LibTorch's LayerNormOptions
       : normalized_shape_(std::move(normalized_shape)) {}
+  RMSNormOptions(std::initializer_list<int64_t> sizes) : normalized_shape_(sizes) {}  // NOLINT
   HALFTAPE_ARG(Shape, normalized_shape);
   HALFTAPE_ARG(std::optional<double>, eps) = std::nullopt;  // epsilon of float32 (float64)
   HALFTAPE_ARG(bool, elementwise_affine) = true;
@@ -76,6 +78,8 @@ class LocalResponseNormOptions {
   HALFTAPE_ARG(double, beta) = 0.75;
   HALFTAPE_ARG(double, k) = 1;
 };
+
+using CrossMapLRN2dOptions = LocalResponseNormOptions;
 
 }  // namespace halftape::nn
 

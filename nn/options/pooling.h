@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "halftape/autograd/tensor.h"
 #include "halftape/core/expanding_array.h"
 #include "halftape/core/options.h"
 
@@ -66,6 +67,21 @@ using AdaptiveMaxPool3dOptions = AdaptivePoolOptions<ExpandingArrayWithOptionalE
 using AdaptiveAvgPool1dOptions = AdaptiveMaxPool1dOptions;
 using AdaptiveAvgPool2dOptions = AdaptiveMaxPool2dOptions;
 using AdaptiveAvgPool3dOptions = AdaptiveMaxPool3dOptions;
+
+/// Either output_size or output_ratio, a part of the input's lengths between 0 and 1.
+/// `_random_samples`: where the windows lie, (N, C, D) in [0, 1); drawn unless given.
+template <size_t D>
+class FractionalMaxPoolOptions {
+ public:
+  FractionalMaxPoolOptions(ExpandingArray<D> kernel_size) : kernel_size_(kernel_size) {}  // NOLINT
+  HALFTAPE_ARG(ExpandingArray<D>, kernel_size);
+  HALFTAPE_ARG(std::optional<ExpandingArray<D>>, output_size) = {};
+  using ExpandingArrayDouble = ExpandingArray<D, double>;
+  HALFTAPE_ARG(std::optional<ExpandingArrayDouble>, output_ratio) = {};
+  HALFTAPE_ARG(Tensor, _random_samples) = {};
+};
+using FractionalMaxPool2dOptions = FractionalMaxPoolOptions<2>;
+using FractionalMaxPool3dOptions = FractionalMaxPoolOptions<3>;
 
 template <size_t D>
 class LPPoolOptions {
