@@ -66,4 +66,8 @@ std::tuple<Tensor, Tensor> MultiheadAttentionImpl::forward(
           .average_attn_weights(average_attn_weights));
 }
 
+void MultiheadAttentionImpl::pretty_print(std::ostream& out) const {
+  out << "halftape::nn::MultiheadAttention";
+}
+
 }  // namespace halftape::nn

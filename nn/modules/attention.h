@@ -19,6 +19,7 @@ class MultiheadAttentionImpl : public Cloneable<MultiheadAttentionImpl> {
   explicit MultiheadAttentionImpl(const MultiheadAttentionOptions& options);
   void reset() override;
   void _reset_parameters();
+  void pretty_print(std::ostream& out) const override;
   std::tuple<Tensor, Tensor> forward(const Tensor& query, const Tensor& key, const Tensor& value,
                                      const Tensor& key_padding_mask = {}, bool need_weights = true,
                                      const Tensor& attn_mask = {},
