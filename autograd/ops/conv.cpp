@@ -345,7 +345,8 @@ Tensor col2im(const Tensor& columns, const Dims& output_size, const Dims& kernel
               const Dims& dilation, const Dims& padding, const Dims& stride) {
   const OpScope scope("col2im", columns);
   HALFTAPE_CHECK(columns.dim() == 2 || columns.dim() == 3, "col2im: columns ", columns.sizes(),
-                 " have ", columns.dim(), " dimensions; expected 3, or 2 without a batch");
+                 ": Input Error: Only unbatched (2D) or batched (3D) input Tensors are supported ",
+                 "(got ", columns.dim(), "D)");
   const Windows w = window_options("col2im", kernel_size, dilation, padding, stride);
   const Shape lengths = each_dim("col2im", "output_size", output_size, 2, 1);
   const Shape count = detail::window_count("col2im", w, lengths);

@@ -22,7 +22,8 @@ Dtype loss_dtype(const char* op, std::initializer_list<const Tensor*> inputs) {
 
 void same_shape(const char* op, const Tensor& x, const Tensor& y) {
   HALFTAPE_CHECK(x.sizes() == y.sizes(), op, ": input ", x.sizes(), " and target ", y.sizes(),
-                 " differ (they are not broadcast: that hides mistakes)");
+                 " differ: the target's size must be the same as input size, as they are not ",
+                 "broadcast (that hides mistakes)");
 }
 
 Tensor reduced(const char* op, const Tensor& losses, Reduction reduction) {

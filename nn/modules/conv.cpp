@@ -110,7 +110,8 @@ void ConvImpl<D>::reset() {
   check_options("Conv", o);
   if (const auto* rule = std::get_if<PaddingRule>(&o.padding()))
     HALFTAPE_CHECK(*rule != kSame || *o.stride() == *ExpandingArray<D>(1),
-                   "Conv: padding 'same' is not for strided convolutions; the stride is ",
+                   "Conv: padding='same' is not supported for strided convolutions; the stride "
+                   "is ",
                    o.stride());
   weight = register_parameter(
       "weight",

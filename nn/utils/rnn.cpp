@@ -71,7 +71,9 @@ PackedSequence pack_padded_sequence(const Tensor& input, const Tensor& lengths, 
   const Tensor steps_first = batch_first ? transpose(input, 0, 1) : input;
   const int64_t steps = steps_first.size(0), batch = steps_first.size(1);
   const Numbers given = numbers(lengths);
-  HALFTAPE_CHECK(lengths.dim() == 1 && static_cast<int64_t>(given.size()) == batch && batch > 0,
+  HALFTAPE_CHECK(batch > 0, "pack_padded_sequence: cannot pack an empty tensor, as ", input.sizes(),
+                 " is");
+  HALFTAPE_CHECK(lengths.dim() == 1 && static_cast<int64_t>(given.size()) == batch,
                  "pack_padded_sequence: lengths ", lengths.sizes(), " for a batch of ", batch);
   for (const int64_t length : given)
     HALFTAPE_CHECK(length > 0 && length <= steps, "pack_padded_sequence: length ", length,

@@ -142,7 +142,7 @@ TEST_CASE("what a convolution module refuses") {
           "in_channels 4 and out_channels 6 must be divisible by groups 3");
   refuses([] { nn::Conv2d(4, 4, 0); }, "kernel_size [0, 0] must be positive");
   refuses([] { nn::Conv2d(nn::Conv2dOptions(4, 4, 3).padding(kSame).stride(2)); },
-          "padding 'same' is not for strided convolutions");
+          "padding='same' is not supported for strided convolutions");
   refuses([] { nn::Conv2dOptions(4, 4, {1, 2, 3}); }, "expected 2 values");
   refuses([] { nn::ConvTranspose2d(nn::ConvTranspose2dOptions(2, 2, 2).padding_mode(kReflect)); },
           "only kZeros is possible");
