@@ -3,13 +3,11 @@
 
 #include <halftape/halftape.h>
 
-#include <filesystem>
-#include <fstream>
-#include <regex>
 #include <set>
 #include <sstream>
 
 #include "halftape/tests/support/close.h"
+#include "halftape/tests/support/declared_modules.h"
 
 using namespace halftape;
 using namespace halftape::nn;
@@ -22,6 +20,11 @@ void collect(TensorList& into, const Tensor& t) { into.push_back(t); }
 template <class... T>
 void collect(TensorList& into, const std::tuple<T...>& parts) {
   std::apply([&](const auto&... part) { (collect(into, part), ...); }, parts);
+}
+
+void collect(TensorList& into, const ASMoutput& result) {
+  into.push_back(result.output);
+  into.push_back(result.loss);
 }
 
 std::string printed(const Module& module) {
@@ -172,6 +175,10 @@ std::vector<Case> layers() {
       row("AdaptiveAvgPool1d", AdaptiveAvgPool1d(2), x1),
       row("AdaptiveAvgPool2d", AdaptiveAvgPool2d(2), x2),
       row("AdaptiveAvgPool3d", AdaptiveAvgPool3d(2), x3),
+      row("FractionalMaxPool2d", FractionalMaxPool2d(FractionalMaxPool2dOptions(2).output_size(3)),
+          x2),
+      row("FractionalMaxPool3d",
+          FractionalMaxPool3d(FractionalMaxPool3dOptions(2).output_ratio(0.5)), x3),
       row("ReflectionPad1d", ReflectionPad1d(1), x1),
       row("ReflectionPad2d", ReflectionPad2d(1), x2),
       row("ReflectionPad3d", ReflectionPad3d(1), x3),
@@ -203,6 +210,11 @@ std::vector<Case> layers() {
       row("InstanceNorm3d", InstanceNorm3d(4), x3),
       row("GroupNorm", GroupNorm(2, 4), x1),
       row("LocalResponseNorm", LocalResponseNorm(2), x2),
+      row("CrossMapLRN2d", CrossMapLRN2d(3), x2),
+      row("AdaptiveLogSoftmaxWithLoss",
+          AdaptiveLogSoftmaxWithLoss(
+              AdaptiveLogSoftmaxWithLossOptions(4, 6, {2, 4}).div_value(1.5)),
+          sequence[0], tensor({1, 5})),
       row("Embedding", Embedding(3, 5), tokens),
       row("EmbeddingBag", EmbeddingBag(3, 5), tokens, Tensor(), Tensor()),
       row("RNN", RNN(4, 3), sequence, Tensor()),
@@ -325,22 +337,8 @@ TEST_CASE("a clone has the dtype of its original, which then may take another") 
 }
 
 TEST_CASE("the table of clones has every module that a header declares") {
-  const std::filesystem::path root = std::filesystem::path(HALFTAPE_TEST_DATA).parent_path();
-  std::set<std::string> declared, tested = kContainers;
-  const std::regex plain("HALFTAPE_MODULE\\((\\w+)\\);"),
-      ranked("HALFTAPE_(?:POOL|PAD)_MODULE\\((\\w+), (?:\\w+, )?([123])\\);"),
-      holder("class (\\w+) : public ModuleHolder<.*");
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(root / "nn" / "modules")) {
-    if (entry.path().extension() != ".h") continue;
-    std::ifstream header(entry.path());
-    std::smatch found;
-    for (std::string line; std::getline(header, line);) {
-      if (std::regex_match(line, found, plain) || std::regex_search(line, found, holder))
-        declared.insert(found[1]);
-      else if (std::regex_match(line, found, ranked))
-        declared.insert(found[1].str() + found[2].str() + 'd');
-    }
-  }
+  const std::set<std::string> declared = testing::declared_modules();
+  std::set<std::string> tested = kContainers;
   for (const Case& c : all_cases()) tested.insert(c.name);
   CHECK(declared.size() > 130);
   for (const std::string& name : declared) CHECK_MESSAGE(tested.count(name), name, " is missing");
