@@ -13,8 +13,9 @@
 namespace halftape {
 namespace {
 
-constexpr const char *kModule = "module", *kOptimizer = "optimizer", *kNumbers = "numbers",
-                     *kText = "text";
+constexpr const char *kModule = "module", *kOptimizer = "optimizer", *kAsync = "async_optimizer",
+                     *kNumbers = "numbers", *kText = "text";
+constexpr const char* kNewest = "_newest";
 constexpr std::string_view kRun = "run", kPart = "run.part.", kRandom = "run.random.";
 
 template <class T>
@@ -107,12 +108,30 @@ void TrainState::add(const std::string& name, nn::Module& module) {
 void TrainState::add(const std::string& name, optim::Optimizer& optimizer) {
   add({.name = name,
        .kind = kOptimizer,
-       .save = [=, this, &optimizer](Draft& draft) { save_optimizer(name, optimizer, draft); },
-       .compare = [=, this, &optimizer](
-                      const Contents& saved,
-                      Differences& d) { compare_optimizer(name, optimizer, saved, d); },
-       .load = [=, this,
-                &optimizer](const Contents& saved) { load_optimizer(name, optimizer, saved); }});
+       .save =
+           [=, this, &optimizer](Draft& draft) {
+             save_optimizer(name, optimizer.param_groups(), optimizer.state_dict(), draft);
+           },
+       .compare =
+           [=, this, &optimizer](const Contents& saved, Differences& d) {
+             compare_optimizer(name, optimizer.param_groups(), saved, d);
+           },
+       .load =
+           [=, this, &optimizer](const Contents& saved) {
+             optimizer.load_state_dict(saved_optimizer(name, optimizer.param_groups(), saved));
+           }});
+}
+
+void TrainState::add(const std::string& name, optim::AsyncOptimizer& optimizer) {
+  add({.name = name,
+       .kind = kAsync,
+       .save = [=, this, &optimizer](Draft& draft) { save_async(name, optimizer, draft); },
+       .compare =
+           [=, this, &optimizer](const Contents& saved, Differences& d) {
+             compare_optimizer(name, optimizer.param_groups(), saved, d);
+           },
+       .load = [=, this, &optimizer](const Contents& saved) { load_async(name, optimizer, saved); },
+       .follows_modules = true});
 }
 
 void TrainState::add(const std::string& name, Generator& generator) {
@@ -173,11 +192,11 @@ namespace {
 
 /// The group of each parameter, by name.
 std::map<std::string, size_t> groups_of(
-    const std::string& part, const optim::Optimizer& optimizer,
+    const std::string& part, const std::vector<optim::OptimizerParamGroup>& all,
     const std::map<const detail::TensorImpl*, std::string>& names) {
   std::map<std::string, size_t> groups;
-  for (size_t g = 0; g < optimizer.param_groups().size(); ++g) {
-    for (const Tensor& p : optimizer.param_groups()[g].params()) {
+  for (size_t g = 0; g < all.size(); ++g) {
+    for (const Tensor& p : all[g].params()) {
       const auto name = names.find(p.impl());
       HALFTAPE_CHECK(name != names.end(), "TrainState: a parameter ", p.sizes(), " of \"", part,
                      "\" belongs to none of the modules that were added; add its module, too");
@@ -189,25 +208,24 @@ std::map<std::string, size_t> groups_of(
 
 }  // namespace
 
-void TrainState::save_optimizer(const std::string& name, const optim::Optimizer& optimizer,
-                                Draft& draft) const {
+void TrainState::save_optimizer(const std::string& name, const Groups& groups,
+                                const optim::OptimizerState& state, Draft& draft) const {
   const auto names = parameter_names();
-  for (const auto& [parameter, g] : groups_of(name, optimizer, names))
+  for (const auto& [parameter, g] : groups_of(name, groups, names))
     draft.metadata[name + ".parameter." + parameter] = std::to_string(g);
-  const optim::OptimizerState state = optimizer.state_dict();
   for (size_t g = 0; g < state.groups.size(); ++g)
     for (const auto& [key, value] : state.groups[g])
       draft.metadata[group(name, g) + key] = text_of(value);
-  const std::vector<Tensor> parameters = optimizer.parameters();
+  const std::vector<Tensor> parameters = optim::parameters_of(groups);
   for (size_t i = 0; i < parameters.size(); ++i)
     for (const auto& [key, value] : state.state[i])
       draft.tensors.emplace_back(name + "." + names.at(parameters[i].impl()) + "." + key,
                                  Tensor(value));
 }
 
-void TrainState::compare_optimizer(const std::string& name, const optim::Optimizer& optimizer,
+void TrainState::compare_optimizer(const std::string& name, const Groups& groups,
                                    const Contents& saved, Differences& differences) const {
-  const auto here = groups_of(name, optimizer, parameter_names());
+  const auto here = groups_of(name, groups, parameter_names());
   const auto there = below(saved.metadata, name + ".parameter.");
   for (const auto& [parameter, g] : here) {
     const auto found = there.find(parameter);
@@ -225,11 +243,11 @@ void TrainState::compare_optimizer(const std::string& name, const optim::Optimiz
                             "\", found one");
 }
 
-void TrainState::load_optimizer(const std::string& name, optim::Optimizer& optimizer,
-                                const Contents& saved) const {
+optim::OptimizerState TrainState::saved_optimizer(const std::string& name, const Groups& all,
+                                                  const Contents& saved) const {
   const auto names = parameter_names();
   optim::OptimizerState state;
-  for (size_t g = 0; g < optimizer.param_groups().size(); ++g)
+  for (size_t g = 0; g < all.size(); ++g)
     state.groups.push_back(numbers_below(saved.metadata, group(name, g)));
   const auto groups = numbers_below(saved.metadata, name + ".parameter.");
   const size_t count =
@@ -246,7 +264,48 @@ void TrainState::load_optimizer(const std::string& name, optim::Optimizer& optim
     by_name[item.key().substr(name.size() + 1, dot - name.size() - 1)][item.key().substr(dot + 1)] =
         item.value().array();
   }
-  for (const Tensor& p : optimizer.parameters()) state.state.push_back(by_name[names.at(p.impl())]);
+  for (const Tensor& p : optim::parameters_of(all))
+    state.state.push_back(by_name[names.at(p.impl())]);
+  return state;
+}
+
+// Of an asynchronous one also, while the model is one step behind, "NAME.PARAMETER._newest": the
+// weights that it is to get. Its present ones are in the module's part.
+
+void TrainState::save_async(const std::string& name, optim::AsyncOptimizer& optimizer,
+                            Draft& draft) const {
+  const optim::AsyncOptimizerState state = optimizer.state_dict();
+  save_optimizer(name, optimizer.param_groups(), state.optimizer, draft);
+  draft.metadata[name + ".async.steps"] = text_of(state.steps);
+  draft.metadata[name + ".async.stale"] = state.stale ? "1" : "0";
+  if (!state.stale) return;
+  const auto names = parameter_names();
+  for (size_t i = 0; i < state.newest.size(); ++i)
+    draft.tensors.emplace_back(
+        name + "." + names.at(optimizer.parameters()[i].impl()) + "." + kNewest,
+        Tensor(state.newest[i]));
+}
+
+void TrainState::load_async(const std::string& name, optim::AsyncOptimizer& optimizer,
+                            const Contents& saved) const {
+  const auto own = numbers_below(saved.metadata, name + ".async.");
+  HALFTAPE_CHECK(own.contains("steps") && own.contains("stale"), "no step and no staleness there");
+  optim::AsyncOptimizerState state{saved_optimizer(name, optimizer.param_groups(), saved),
+                                   {},
+                                   {},
+                                   static_cast<int64_t>(own.at("steps")),
+                                   own.at("stale") != 0};
+  for (size_t i = 0; i < optimizer.parameters().size(); ++i) {
+    // The model's weights as they are by now, and the same again where there are no newer ones.
+    state.weights.push_back(optimizer.parameters()[i].array().clone());
+    optim::ParamState& of_one = state.optimizer.state[i];
+    const auto newest = of_one.find(kNewest);
+    HALFTAPE_CHECK((newest != of_one.end()) == state.stale, "a parameter ",
+                   state.weights.back().shape(), state.stale ? " lacks its" : " has",
+                   " newest weights");
+    state.newest.push_back(state.stale ? newest->second : state.weights.back());
+    if (state.stale) of_one.erase(newest);
+  }
   optimizer.load_state_dict(state);
 }
 
@@ -302,6 +361,8 @@ void TrainState::load_parts(const Contents& saved) {
   }
   for (const Part& part : parts_)
     if (is_module(part)) part.load(saved);
+  for (const Part& part : parts_)
+    if (part.follows_modules) part.load(saved);  // which it took before
 }
 
 void TrainState::load(const std::filesystem::path& path) {

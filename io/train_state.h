@@ -11,6 +11,7 @@
 
 #include "halftape/core/random.h"
 #include "halftape/io/serialize.h"
+#include "halftape/optim/async_optimizer.h"
 #include "halftape/optim/optimizer.h"
 
 namespace halftape {
@@ -49,6 +50,9 @@ class TrainState {
     add(name, static_cast<nn::Module&>(*module));
   }
   void add(const std::string& name, optim::Optimizer& optimizer);
+  /// A step that it was handed is awaited, and kept with the weights that it led to, which the
+  /// model has yet to get: the resumed run is as stale as the one that was saved.
+  void add(const std::string& name, optim::AsyncOptimizer& optimizer);
   /// A generator of the user's own, for a sampler say.
   void add(const std::string& name, Generator& generator);
   /// What keeps its state as numbers by name: an amp::GradScaler, a learning-rate scheduler.
@@ -90,16 +94,21 @@ class TrainState {
     std::function<void(Draft&)> save;
     std::function<void(const Contents&, Differences&)> compare;
     std::function<void(const Contents&)> load;
+    bool follows_modules = false;  // looks at their weights, and is loaded again after them
   };
+  using Groups = std::vector<optim::OptimizerParamGroup>;
   void add(Part part);
   bool is_module(const Part& part) const;
   std::map<const detail::TensorImpl*, std::string> parameter_names() const;
-  void save_optimizer(const std::string& name, const optim::Optimizer& optimizer,
-                      Draft& draft) const;
-  void compare_optimizer(const std::string& name, const optim::Optimizer& optimizer,
-                         const Contents& saved, Differences& differences) const;
-  void load_optimizer(const std::string& name, optim::Optimizer& optimizer,
-                      const Contents& saved) const;
+  void save_optimizer(const std::string& name, const Groups& groups,
+                      const optim::OptimizerState& state, Draft& draft) const;
+  void compare_optimizer(const std::string& name, const Groups& groups, const Contents& saved,
+                         Differences& differences) const;
+  optim::OptimizerState saved_optimizer(const std::string& name, const Groups& groups,
+                                        const Contents& saved) const;
+  void save_async(const std::string& name, optim::AsyncOptimizer& optimizer, Draft& draft) const;
+  void load_async(const std::string& name, optim::AsyncOptimizer& optimizer,
+                  const Contents& saved) const;
   void compare_parts(const Contents& saved, Differences& differences) const;
   void load_parts(const Contents& saved);
 
