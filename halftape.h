@@ -62,6 +62,7 @@
 #include "halftape/cuda/cuda.h"
 #include "halftape/io/checkpoints.h"
 #include "halftape/io/data/archive.h"
+#include "halftape/io/data/chunk.h"
 #include "halftape/io/data/csv.h"
 #include "halftape/io/data/dataset.h"
 #include "halftape/io/data/example.h"

@@ -15,6 +15,7 @@ Gate::~Gate() = default;
 void Gate::lock() { state_->mutex.lock(); }
 void Gate::unlock() { state_->mutex.unlock(); }
 void Gate::notify_one() { state_->changed.notify_one(); }
+void Gate::notify_all() { state_->changed.notify_all(); }
 bool Gate::wait(const std::function<bool()>& ready,
                 std::optional<std::chrono::milliseconds> timeout) {
   std::unique_lock lock(state_->mutex, std::adopt_lock);

@@ -22,6 +22,7 @@ class Gate {
   void lock();
   void unlock();
   void notify_one();
+  void notify_all();
   /// Gives the lock back while it waits until ready(). False when that is not so in time.
   bool wait(const std::function<bool()>& ready, std::optional<std::chrono::milliseconds> timeout);
 

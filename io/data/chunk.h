@@ -1,0 +1,288 @@
+// ChunkDataset: data that comes in chunks, as the files of a set too large for memory, read ahead
+// by threads of its own. Spelled as torch::data::datasets.
+//
+//     struct Files : datasets::ChunkDataReader<Example<>> {
+//       std::vector<Example<>> read_chunk(size_t i) override { … }
+//       size_t chunk_count() override { return 100; }
+//       void reset() override {}
+//     };
+//     auto dataset = datasets::make_shared_dataset<datasets::ChunkDataset<Files>>(
+//         Files(), samplers::RandomSampler(100), samplers::RandomSampler(0),
+//         datasets::ChunkDatasetOptions(/*preloader_count=*/2, /*batch_size=*/64));
+//     auto loader = make_data_loader(dataset, DataLoaderOptions(64));
+#pragma once
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "halftape/core/options.h"
+#include "halftape/io/data/dataset.h"
+#include "halftape/io/data/queue.h"
+#include "halftape/io/data/sampler.h"
+
+namespace halftape::data::datasets {
+
+/// Reads one chunk: a list of examples. read_chunk() is called by several threads at a time, on the
+/// one reader that the dataset has.
+template <class Example, class Chunk = std::vector<Example>>
+class ChunkDataReader {
+ public:
+  using ChunkType = Chunk;
+  using ExampleType = Example;
+  virtual ~ChunkDataReader() = default;
+  virtual ChunkType read_chunk(size_t chunk_index) = 0;
+  virtual size_t chunk_count() = 0;
+  /// Before each epoch.
+  virtual void reset() = 0;
+};
+
+/// `cache_size`: from so many examples in memory on, no further chunk is begun.
+/// `cross_chunk_shuffle_count`: chunks that are shuffled as one.
+class ChunkDatasetOptions {
+ public:
+  ChunkDatasetOptions(size_t preloader_count, size_t batch_size, size_t cache_size = 2048,
+                      size_t cross_chunk_shuffle_count = 1);
+  HALFTAPE_ARG(size_t, preloader_count);
+  HALFTAPE_ARG(size_t, batch_size);
+  HALFTAPE_ARG(size_t, cache_size);
+  HALFTAPE_ARG(size_t, cross_chunk_shuffle_count);
+};
+
+/// The examples of all chunks, in the order of a sampler of chunks, and within a chunk (or several
+/// that are shuffled as one) in that of a sampler of examples. Batches run over the ends of chunks;
+/// the last one may be smaller. The order depends on the samplers alone, not on the threads that
+/// read. To be used by make_shared_dataset(), as workers cannot have copies of it.
+///
+/// `preprocessing`: called with what was read, by the thread that read it. An exception of the
+/// reader is thrown by the get_batch() that needed its chunk, which is then passed over.
+template <class ChunkReader, class ChunkSampler = samplers::RandomSampler,
+          class ExampleSampler = samplers::RandomSampler>
+class ChunkDataset final
+    : public StatefulDataset<ChunkDataset<ChunkReader, ChunkSampler, ExampleSampler>,
+                             typename ChunkReader::ChunkType, size_t> {
+ public:
+  using ChunkType = typename ChunkReader::ChunkType;
+  using BatchType = std::optional<ChunkType>;
+  using ChunkSamplerType = ChunkSampler;
+  using ExampleSamplerType = ExampleSampler;
+
+  ChunkDataset(ChunkReader reader, ChunkSampler chunk_sampler, ExampleSampler example_sampler,
+               ChunkDatasetOptions options, std::function<void(ChunkType&)> preprocessing = {})
+      : reader_(std::move(reader)),
+        chunk_sampler_(std::move(chunk_sampler)),
+        example_sampler_(std::move(example_sampler)),
+        opened_(example_sampler_),
+        options_(std::move(options)),
+        preprocessing_(std::move(preprocessing)) {}
+  ~ChunkDataset() override { stop(); }
+
+  /// The next examples; nothing at the end of the epoch. Throws unless it is asked for as many as
+  /// options().batch_size().
+  BatchType get_batch(size_t batch_size) override {
+    HALFTAPE_CHECK(batch_size == options_.batch_size(),
+                   "The requested batch size does not match with the initialized batch size.\n The "
+                   "requested batch size is ",
+                   batch_size, ", while the dataset is created with batch size equal to ",
+                   options_.batch_size());
+    return get_batch();
+  }
+  BatchType get_batch() {
+    const std::lock_guard one_at_a_time(asking_);
+    if (!started_) start();
+    const std::lock_guard lock(gate_);
+    ChunkType batch;
+    while (batch.size() < options_.batch_size()) {
+      if (!open_ && !open_next()) break;
+      const auto which = example_sampler_.next(options_.batch_size() - batch.size());
+      if (!which || which->empty()) {
+        close();
+        continue;
+      }
+      for (const size_t i : *which) batch.push_back(std::move(groups_.front().data[i]));
+      taken_ += which->size();
+      cached_ -= which->size();
+      gate_.notify_all();
+    }
+    if (batch.empty()) return std::nullopt;
+    return batch;
+  }
+
+  /// To the beginning of an epoch; after load(), to where that one stood.
+  void reset() override {
+    const std::lock_guard one_at_a_time(asking_);
+    start();
+  }
+  /// Not known before all chunks are read.
+  std::optional<size_t> size() const override { return std::nullopt; }
+  const ChunkDatasetOptions& options() const { return options_; }
+  /// Is ahead of what get_batch() has given. Not while chunks are being read.
+  ChunkSampler& chunk_sampler() { return chunk_sampler_; }
+
+  /// Where get_batch() stands, exactly: the samplers' states, and how many examples of the chunk
+  /// were given. The entries of the sampler of chunks stand under its own names.
+  void save(serialize::OutputArchive& archive) const override {
+    const std::lock_guard lock(gate_);
+    (groups_.empty() ? chunk_sampler_ : groups_.front().before).save(archive);
+    serialize::OutputArchive examples;
+    (open_ ? opened_ : example_sampler_).save(examples);
+    for (const auto& [name, value] : examples.numbers()) archive.write("example_" + name, value);
+    archive.write("chunk_examples", examples_);
+    archive.write("chunk_taken", open_ ? taken_ : 0);
+  }
+  void load(serialize::InputArchive& archive) override {
+    const std::lock_guard one_at_a_time(asking_);
+    stop();
+    ChunkSampler chunks = chunk_sampler_;
+    ExampleSampler examples = example_sampler_;
+    chunks.reset(reader_.chunk_count());
+    chunks.load(archive);
+    uint64_t taken = 0;
+    if (archive.numbers().contains("chunk_taken")) {  // else a sampler's own state
+      std::map<std::string, uint64_t> own;
+      for (const auto& [name, value] : archive.numbers())
+        if (name.starts_with("example_")) own[name.substr(8)] = value;
+      examples_ = archive.read("chunk_examples");
+      taken = archive.read("chunk_taken");
+      examples.reset(examples_);
+      serialize::InputArchive of_examples(std::move(own));
+      examples.load(of_examples);
+    }
+    chunk_sampler_ = std::move(chunks);
+    example_sampler_ = std::move(examples);
+    skip_ = taken;
+    loaded_ = true;
+    started_ = false;
+  }
+
+ private:
+  /// Chunks that are shuffled as one.
+  struct Group {
+    ChunkSampler before;  // the sampler that named them
+    std::vector<size_t> chunks;
+    bool read = false;
+    ChunkType data = {};
+    std::exception_ptr error = {};
+  };
+
+  void start() {
+    stop();
+    reader_.reset();
+    if (!std::exchange(loaded_, false)) {
+      chunk_sampler_.reset(reader_.chunk_count());
+      skip_ = 0;
+    }
+    started_ = true;
+    threads_ = std::make_unique<data::detail::Threads>();
+    for (size_t i = 0; i < options_.preloader_count(); ++i) threads_->start([this] { preload(); });
+  }
+  void stop() {
+    if (!threads_) return;
+    {
+      const std::lock_guard lock(gate_);
+      stopping_ = true;
+    }
+    gate_.notify_all();
+    threads_->join();
+    threads_ = nullptr;
+    groups_.clear();
+    cached_ = taken_ = 0;
+    stopping_ = named_all_ = open_ = false;
+  }
+
+  void preload() {
+    const std::lock_guard lock(gate_);
+    for (;;) {
+      gate_.wait(
+          [this] {
+            return stopping_ || named_all_ || groups_.empty() || cached_ < options_.cache_size();
+          },
+          {});
+      if (stopping_ || named_all_) return;
+      ChunkSampler before = chunk_sampler_;
+      std::optional<std::vector<size_t>> chunks;
+      try {
+        chunks = chunk_sampler_.next(options_.cross_chunk_shuffle_count());
+      } catch (...) {
+        groups_.push_back({std::move(before), {}, true, {}, std::current_exception()});
+      }
+      if (!chunks || chunks->empty()) {
+        named_all_ = true;
+        gate_.notify_all();
+        return;
+      }
+      Group& group = groups_.emplace_back(Group{std::move(before), *std::move(chunks)});
+      gate_.unlock();
+      ChunkType data;
+      std::exception_ptr error;
+      try {
+        for (const size_t i : group.chunks) {
+          ChunkType chunk = reader_.read_chunk(i);
+          for (auto& example : chunk) data.push_back(std::move(example));
+        }
+        if (preprocessing_) preprocessing_(data);
+      } catch (...) {
+        error = std::current_exception();
+      }
+      gate_.lock();
+      group.data = std::move(data);
+      group.error = error;
+      group.read = true;
+      cached_ += group.data.size();
+      gate_.notify_all();
+    }
+  }
+
+  /// With the lock: waits for the next group; false at the end.
+  bool open_next() {
+    gate_.wait([this] { return groups_.empty() ? named_all_ : groups_.front().read; }, {});
+    if (groups_.empty()) return false;
+    Group& group = groups_.front();
+    if (group.error) {
+      const std::exception_ptr error = group.error;
+      close();
+      std::rethrow_exception(error);
+    }
+    examples_ = group.data.size();
+    example_sampler_.reset(examples_);
+    opened_ = example_sampler_;
+    open_ = true;
+    taken_ = 0;
+    if (const size_t given = std::exchange(skip_, 0)) {
+      example_sampler_.next(given);
+      taken_ = given;
+      cached_ -= given;
+    }
+    return true;
+  }
+  void close() {
+    cached_ -= groups_.front().data.size() - (open_ ? taken_ : 0);
+    groups_.pop_front();
+    open_ = false;
+    gate_.notify_all();
+  }
+
+  ChunkReader reader_;
+  ChunkSampler chunk_sampler_;
+  ExampleSampler example_sampler_, opened_;  // the latter as it was when the chunk was opened
+  ChunkDatasetOptions options_;
+  std::function<void(ChunkType&)> preprocessing_;
+
+  std::mutex asking_;                // one get_batch() at a time
+  mutable data::detail::Gate gate_;  // guards all that follows
+  std::deque<Group> groups_;         // in order; the front one is given out
+  size_t cached_ = 0;                // examples in memory
+  size_t taken_ = 0, examples_ = 0;  // of the front group, while it is open
+  size_t skip_ = 0;                  // of the first group after load()
+  bool open_ = false, named_all_ = false, stopping_ = false, started_ = false, loaded_ = false;
+  std::unique_ptr<data::detail::Threads> threads_;
+};
+
+}  // namespace halftape::data::datasets
