@@ -74,24 +74,37 @@ Tensor grid_sample(const Tensor& x_in, const Tensor& grid_in, Interpolation mode
 
 Tensor affine_grid(const Tensor& theta, const Dims& size, bool align_corners) {
   const OpScope scope("affine_grid", theta);
-  HALFTAPE_CHECK(size.size() == 4 && theta.sizes() == Shape({size.empty() ? 0 : size[0], 2, 3}),
-                 "affine_grid: theta ", theta.sizes(), " and size ", size,
-                 "; expected (N, 2, 3) and (N, C, H, W)");
-  HALFTAPE_CHECK(theta.is_floating_point() && size[2] > 0 && size[3] > 0, "affine_grid: theta of ",
-                 theta.dtype(), " and size ", size, "; expected floats and positive lengths");
+  HALFTAPE_CHECK(theta.is_floating_point(), "affine_grid: Expected theta to have floating point ",
+                 "type, but got ", theta.dtype());
+  HALFTAPE_CHECK(size.size() == 4 || size.size() == 5,
+                 "affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, ",
+                 "respectively. Got size ", size);
+  const int n = size.size() - 2;
+  for (const int64_t length : size)
+    HALFTAPE_CHECK(length > 0, "affine_grid: Expected non-zero, positive output size. Got ", size);
+  HALFTAPE_CHECK(theta.sizes() == Shape({size[0], n, n + 1}), "affine_grid: Expected a batch of ",
+                 n, "D affine matrices of shape Nx", n, "x", n + 1, " for size ", size, ". Got ",
+                 theta.sizes(), ".");
   const PolicyScope as_given(nullptr);
   const Dtype wide = is_16bit(theta.dtype()) ? kFloat32 : theta.dtype();
   const TensorOptions there = TensorOptions(wide).device(theta.device());
-  const auto line = [&](int64_t n) {
-    const double edge = n > 1 ? 1 : 0, inset = static_cast<double>(n - 1) / static_cast<double>(n);
-    return linspace(-edge, edge, n, there) * (align_corners ? 1.0 : inset);
-  };
-  const Shape shape{size[2], size[3]};
-  const Tensor xs = expand(line(size[3]), shape), ys = expand(unsqueeze(line(size[2]), 1), shape),
-               ones_there = ones(shape, there);
-  const Tensor points = reshape(stack({xs, ys, ones_there}, -1), {1, size[2] * size[3], 3});
+  const Shape lengths = size.slice(2);
+  TensorList coordinates;  // x, of the last dimension, first; then 1
+  for (int d = n - 1; d >= 0; --d) {
+    const int64_t m = lengths[d];
+    const double edge = m > 1 ? 1 : 0, inset = static_cast<double>(m - 1) / static_cast<double>(m);
+    Shape along = Shape::filled(n, 1);
+    along[d] = m;
+    const Tensor line = linspace(-edge, edge, m, there) * (align_corners ? 1.0 : inset);
+    coordinates.push_back(expand(reshape(line, along), lengths));
+  }
+  coordinates.push_back(ones(lengths, there));
+  const Tensor points = reshape(stack(coordinates, -1), {1, numel(lengths), n + 1});
   const Tensor y = matmul(points, transpose(theta.to(wide), 1, 2));
-  return reshape(y.to(theta.dtype()), {size[0], size[2], size[3], 2});
+  Shape shape = lengths;
+  shape.insert(0, size[0]);
+  shape.push_back(n);
+  return reshape(y.to(theta.dtype()), shape);
 }
 
 }  // namespace halftape

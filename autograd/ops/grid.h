@@ -16,7 +16,7 @@ inline constexpr GridPadding kBorder = GridPadding::Border, kReflection = GridPa
 Tensor grid_sample(const Tensor& x, const Tensor& grid, Interpolation mode = kBilinear,
                    GridPadding padding = GridPadding::Zeros, bool align_corners = false);
 /// The grid (N, H, W, 2) of images of `size` (N, C, H, W) under affine maps theta (N, 2, 3): the
-/// points theta·(x, y, 1).
+/// points theta·(x, y, 1). Likewise (N, D, H, W, 3) of volumes (N, C, D, H, W) and theta (N, 3, 4).
 Tensor affine_grid(const Tensor& theta, const Dims& size, bool align_corners = false);
 
 }  // namespace halftape

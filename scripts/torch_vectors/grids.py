@@ -24,7 +24,11 @@ def make():
         record(out, f"{mode}/{padding}/{int(corners)}", y, a, b)
     theta = torch.tensor([[[0.5, -0.25, 0.125], [0.25, 1.5, -1]]], dtype=torch.float64)
     out.put("theta", theta)
+    theta3 = torch.tensor([[[0.5, -0.25, 0.75, 0.125], [0.25, 1.5, 0.5, -1], [-0.5, 1, 0.25, 2]]], dtype=torch.float64)
+    out.put("theta3", theta3)
     for corners in (False, True):
         t = theta.clone().requires_grad_()
         record(out, f"affine/{int(corners)}", F.affine_grid(t, (1, 1, 3, 4), corners), t)
+        t = theta3.clone().requires_grad_()
+        record(out, f"affine/{int(corners)}/volume", F.affine_grid(t, (1, 1, 2, 3, 4), corners), t)
     out.write()

@@ -59,6 +59,13 @@ TEST_CASE("affine_grid gives PyTorch's values and gradient") {
     CHECK(differ(y, torch[name + "/value"], {.ulps = 8, .eps = 4}) == "");
     CHECK(differ(autograd::grad({y}, {theta}, {counting(y)})[0], torch[name + "/grad0"],
                  {.ulps = 8, .eps = 4}) == "");
+
+    const Tensor volume = torch.tensor("theta3", {1, 3, 4}).requires_grad_();
+    const Tensor y3 = F::affine_grid(volume, {1, 1, 2, 3, 4}, corners);
+    CHECK(y3.sizes() == Shape{1, 2, 3, 4, 3});
+    CHECK(differ(y3, torch[name + "/volume/value"], {.ulps = 8, .eps = 4}) == "");
+    CHECK(differ(autograd::grad({y3}, {volume}, {counting(y3)})[0], torch[name + "/volume/grad0"],
+                 {.ulps = 8, .eps = 4}) == "");
   }
 }
 
@@ -87,6 +94,13 @@ TEST_CASE("what grids refuse") {
   refuses([&] { grid_sample(x, grid.to(kFloat64)); }, "dtypes float32 and float64");
   refuses([&] { F::grid_sample(x, grid, F::GridSampleFuncOptions().padding_mode(kCircular)); },
           "padding_mode is kZeros, kBorder or kReflection");
-  refuses([&] { affine_grid(randn({2, 3}), {1, 1, 2, 2}); }, "affine_grid: theta [2, 3]");
-  refuses([&] { affine_grid(randn({1, 2, 3}), {1, 2, 2}); }, "size [1, 2, 2]; expected (N, 2, 3)");
+  refuses(
+      [&] {
+        affine_grid(randn({2, 3}), {1, 1, 2, 2});
+      },
+      "2D affine matrices of shape Nx2x3 for size [1, 1, 2, 2]. Got [2, 3]");
+  refuses([&] { affine_grid(randn({1, 2, 3}), {1, 1, 2, 2, 2}); }, "shape Nx3x4");
+  refuses([&] { affine_grid(randn({1, 2, 3}), {1, 2, 2}); }, "only supports 4D and 5D sizes");
+  refuses([&] { affine_grid(randn({1, 2, 3}), {1, 1, 0, 2}); }, "Got [1, 1, 0, 2]");
+  refuses([&] { affine_grid(ones({1, 2, 3}, kInt64), {1, 1, 2, 2}); }, "but got int64");
 }

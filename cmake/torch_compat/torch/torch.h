@@ -175,6 +175,17 @@ Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const Opt
                                         options...);
 }
 
+inline Tensor t(const Tensor& x) { return x.t(); }
+using halftape::embedding;
+/// LibTorch's own, where −1 is no padding_idx; `sparse` gradients do not exist here.
+inline Tensor embedding(const Tensor& weight, const Tensor& indices, int64_t padding_idx,
+                        bool scale_grad_by_freq, bool sparse) {
+  if (sparse) ::halftape::detail::fail("embedding: sparse gradients do not exist here");
+  return halftape::embedding(weight, indices,
+                             padding_idx < 0 ? std::nullopt : std::optional(padding_idx),
+                             scale_grad_by_freq);
+}
+
 namespace cuda {
 using halftape::cuda::is_available;
 inline size_t device_count() { return static_cast<size_t>(halftape::cuda::device_count()); }
