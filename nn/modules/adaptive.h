@@ -1,5 +1,6 @@
 // A softmax over many classes of which few are frequent.
 #pragma once
+#include <concepts>
 #include <utility>
 #include <vector>
 
@@ -64,7 +65,9 @@ HALFTAPE_MODULE(AdaptiveLogSoftmaxWithLoss);
 }  // namespace halftape::nn
 
 namespace halftape {
-inline Tensor tensor(const nn::AdaptiveLoss& loss, const TensorOptions& options = {}) {
+/// The number, as of LibTorch's double. A template, which a braced list does not take for one.
+template <std::same_as<nn::AdaptiveLoss> Loss>
+Tensor tensor(const Loss& loss, const TensorOptions& options = {}) {
   return tensor(static_cast<double>(loss), options);
 }
 }  // namespace halftape
