@@ -39,37 +39,48 @@ Tensor grid_sample(const Tensor& x_in, const Tensor& grid_in, Interpolation mode
                    GridPadding padding, bool align_corners) {
   const auto [x, points] = cast_inputs(cast_list::grid_sample, x_in, grid_in);
   detail::same_kind("grid_sample", x, points);
-  HALFTAPE_CHECK(
-      x.dim() == 4 && points.dim() == 4 && points.size(3) == 2 && points.size(0) == x.size(0),
-      "grid_sample: input ", x.sizes(), " and grid ", points.sizes(),
-      "; expected (N, C, H, W) and (N, H', W', 2)");
+  const int n = static_cast<int>(x.dim()) - 2;
+  HALFTAPE_CHECK((n == 2 || n == 3) && points.dim() == x.dim() && points.size(-1) == n &&
+                     points.size(0) == x.size(0),
+                 "grid_sample: input ", x.sizes(), " and grid ", points.sizes(),
+                 "; expected (N, C, H, W) and (N, H', W', 2), or (N, C, D, H, W) and (N, D', H', "
+                 "W', 3)");
   HALFTAPE_CHECK(mode == kBilinear || mode == kNearest,
                  "grid_sample: mode is neither kBilinear nor kNearest");
-  const int64_t h = x.size(2), w = x.size(3);
-  HALFTAPE_CHECK(h > 0 && w > 0, "grid_sample: input ", x.sizes(), " has no elements");
+  const Shape lengths = x.sizes().slice(2);
+  HALFTAPE_CHECK(numel(lengths) > 0, "grid_sample: input ", x.sizes(), " has no elements");
   const Dtype wide = is_16bit(x.dtype()) ? kFloat32 : x.dtype();
   const Tensor image = flatten(x.to(wide), 2), grid = points.to(wide);
-  const Tensor px = place(select(grid, 3, 0), w, padding, align_corners),
-               py = place(select(grid, 3, 1), h, padding, align_corners);
   const bool nearest = mode == kNearest;
-  const Tensor x0 = nearest ? round(px.detach()) : floor(px.detach()),
-               y0 = nearest ? round(py.detach()) : floor(py.detach());
-  const Tensor tx = px - x0, ty = py - y0;
-  const Shape flat{x.size(0), 1, points.size(1) * points.size(2)};
-  const Shape wanted{x.size(0), x.size(1), flat[2]};
-  Tensor y;
-  for (int dy = 0; dy < (nearest ? 1 : 2); ++dy) {
-    for (int dx = 0; dx < (nearest ? 1 : 2); ++dx) {
-      const Tensor xi = x0 + dx, yi = y0 + dy;
-      const Tensor inside = ((xi >= 0) * (xi < w) * (yi >= 0) * (yi < h)).to(wide);
-      const Tensor at = clamp(yi, 0, h - 1).to(kInt64) * w + clamp(xi, 0, w - 1).to(kInt64);
-      Tensor value = gather(image, 2, expand(reshape(at, flat), wanted));
-      const Tensor weight = nearest ? inside : inside * (dx ? tx : 1 - tx) * (dy ? ty : 1 - ty);
-      value = value * reshape(weight, flat);
-      y = y.defined() ? y + value : value;
-    }
+  // Of each dimension: the element before a point, and how far behind that the point is.
+  TensorList first, beyond;
+  for (int d = 0; d < n; ++d) {
+    const Tensor p = place(select(grid, -1, n - 1 - d), lengths[d], padding, align_corners);
+    first.push_back(nearest ? round(p.detach()) : floor(p.detach()));
+    beyond.push_back(p - first.back());
   }
-  return reshape(y.to(x.dtype()), {x.size(0), x.size(1), points.size(1), points.size(2)});
+  const Shape wanted = points.sizes().slice(1, n);
+  const Shape flat{x.size(0), 1, numel(wanted)}, all{x.size(0), x.size(1), numel(wanted)};
+  Tensor y;
+  for (int corner = 0; corner < (nearest ? 1 : 1 << n); ++corner) {
+    Tensor at, weight;
+    for (int d = 0; d < n; ++d) {
+      const auto k = static_cast<size_t>(d);
+      const int step = corner >> (n - 1 - d) & 1;
+      const Tensor i = first[k] + step;
+      const Tensor within = clamp(i, 0, lengths[d] - 1).to(kInt64);
+      Tensor part = ((i >= 0) * (i < lengths[d])).to(wide);
+      if (!nearest) part = part * (step ? beyond[k] : 1 - beyond[k]);
+      at = d ? at * lengths[d] + within : within;
+      weight = d ? weight * part : part;
+    }
+    const Tensor value = gather(image, 2, expand(reshape(at, flat), all)) * reshape(weight, flat);
+    y = y.defined() ? y + value : value;
+  }
+  Shape shape = wanted;
+  shape.insert(0, x.size(1));
+  shape.insert(0, x.size(0));
+  return reshape(y.to(x.dtype()), shape);
 }
 
 Tensor affine_grid(const Tensor& theta, const Dims& size, bool align_corners) {

@@ -9,10 +9,11 @@ namespace halftape {
 enum class GridPadding : uint8_t { Zeros, Border, Reflection };
 inline constexpr GridPadding kBorder = GridPadding::Border, kReflection = GridPadding::Reflection;
 
-/// x (N, C, H, W) at the points (x, y) of grid (N, H′, W′, 2) → (N, C, H′, W′). −1 and 1 are the
-/// image's edges, or with align_corners the middles of its outermost elements. `mode`: kBilinear
-/// or kNearest. Points that are not finite lie beyond the edges. Halves are computed in float32 and
-/// rounded once. Under autocast: Widest.
+/// x (N, C, H, W) at the points (x, y) of grid (N, H′, W′, 2) → (N, C, H′, W′); and volumes
+/// (N, C, D, H, W) at the points (x, y, z) of (N, D′, H′, W′, 3), where kBilinear is trilinear. −1
+/// and 1 are the image's edges, or with align_corners the middles of its outermost elements.
+/// `mode`: kBilinear or kNearest. Points that are not finite lie beyond the edges. Halves are
+/// computed in float32 and rounded once. Under autocast: Widest.
 Tensor grid_sample(const Tensor& x, const Tensor& grid, Interpolation mode = kBilinear,
                    GridPadding padding = GridPadding::Zeros, bool align_corners = false);
 /// The grid (N, H, W, 2) of images of `size` (N, C, H, W) under affine maps theta (N, 2, 3): the

@@ -22,6 +22,16 @@ def make():
         a, b = x.clone().requires_grad_(), grid.clone().requires_grad_()
         y = F.grid_sample(a, b, mode, padding, corners)
         record(out, f"{mode}/{padding}/{int(corners)}", y, a, b)
+    volume = torch.randint(-40, 41, (1, 2, 3, 2, 4)).to(torch.float64) / 16
+    grid = torch.randint(-100, 101, (1, 2, 2, 3, 3)).to(torch.float64) / 64 + 1 / 512
+    out.put("volume", volume)
+    out.put("volume_grid", grid)
+    for mode, padding, corners in itertools.product(
+        ("bilinear", "nearest"), ("zeros", "border", "reflection"), (False, True)
+    ):
+        a, b = volume.clone().requires_grad_(), grid.clone().requires_grad_()
+        y = F.grid_sample(a, b, mode, padding, corners)
+        record(out, f"volume/{mode}/{padding}/{int(corners)}", y, a, b)
     theta = torch.tensor([[[0.5, -0.25, 0.125], [0.25, 1.5, -1]]], dtype=torch.float64)
     out.put("theta", theta)
     theta3 = torch.tensor([[[0.5, -0.25, 0.75, 0.125], [0.25, 1.5, 0.5, -1], [-0.5, 1, 0.25, 2]]], dtype=torch.float64)

@@ -32,18 +32,25 @@ TEST_CASE("grid_sample gives PyTorch's values and gradients in all its modes") {
       for (const bool corners : {false, true}) {
         const std::string name = mode_name + "/" + padding_name + "/" + std::to_string(corners);
         CAPTURE(name);
-        for (const Dtype dtype : {kFloat64, kFloat32}) {
-          const Tensor x = torch.tensor("x", {2, 2, 3, 4}).to(dtype).requires_grad_(),
-                       grid = torch.tensor("grid", {2, 2, 5, 2}).to(dtype).requires_grad_();
+        const auto check = [&, mode = mode, padding = padding](const std::string& prefix,
+                                                               const Tensor& image,
+                                                               const Tensor& points, Dtype dtype) {
+          const Tensor x = image.to(dtype, false, true).requires_grad_(),
+                       grid = points.to(dtype, false, true).requires_grad_();
           const Tensor y = F::grid_sample(
               x, grid,
               F::GridSampleFuncOptions().mode(mode).padding_mode(padding).align_corners(corners));
           const testing::Tolerance allowed{.ulps = 8, .eps = 16};
-          CHECK(differ(y, torch[name + "/value"], allowed) == "");
+          CHECK(differ(y, torch[prefix + name + "/value"], allowed) == "");
           TensorList g = autograd::grad({y}, {x, grid}, {counting(y)}, {}, false, true);
-          CHECK(differ(g[0], torch[name + "/grad0"], allowed) == "");
+          CHECK(differ(g[0], torch[prefix + name + "/grad0"], allowed) == "");
           if (!g[1].defined()) g[1] = zeros_like(grid);
-          CHECK(differ(g[1], torch[name + "/grad1"], allowed) == "");
+          CHECK(differ(g[1], torch[prefix + name + "/grad1"], allowed) == "");
+        };
+        for (const Dtype dtype : {kFloat64, kFloat32}) {
+          check("", torch.tensor("x", {2, 2, 3, 4}), torch.tensor("grid", {2, 2, 5, 2}), dtype);
+          check("volume/", torch.tensor("volume", {1, 2, 3, 2, 4}),
+                torch.tensor("volume_grid", {1, 2, 2, 3, 3}), dtype);
         }
       }
     }

@@ -98,6 +98,20 @@ void resample_rows(Rows& rows) {
            .high = 0.95,
            .kinks = {-0.75, -2.0 / 3, -0.5, -1.0 / 3, -0.25, 0, 0.25, 1.0 / 3, 0.5, 2.0 / 3, 0.75},
            .cast = Cast::Widest});
+  rows.push_back(
+      {.name = "grid_sample of volumes",
+       .call = [](const TensorList& x) { return grid_sample(x[0], x[1]); },
+       .shapes = {{1, 2, 2, 3, 2}, {1, 1, 2, 2, 3}},
+       .low = -0.95,
+       .high = 0.95,
+       .kinks = {-0.75, -2.0 / 3, -0.5, -1.0 / 3, -0.25, 0, 0.25, 1.0 / 3, 0.5, 2.0 / 3, 0.75},
+       .cast = Cast::Widest});
+  rows.push_back({.name = "affine_grid of volumes",
+                  .call =
+                      [](const TensorList& x) {
+                        return affine_grid(x[0], {2, 1, 2, 3, 2});
+                      },
+                  .shapes = {{2, 3, 4}}});
   rows.push_back({.name = "affine_grid",
                   .call =
                       [](const TensorList& x) {
