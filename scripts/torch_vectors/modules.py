@@ -25,7 +25,8 @@ class Cases:
             self.out.put(f"{name}/in{i}", x)
             self.out.put(f"{name}/shape{i}", x.shape)
             x.requires_grad_(i < leaves and x.is_floating_point())
-        self.out.put(f"{name}/leaves", [float(x.requires_grad) for x in inputs])
+        # 1: a leaf, 0: a constant, -1: whole numbers.
+        self.out.put(f"{name}/leaves", [x.requires_grad if x.is_floating_point() else -1 for x in inputs])
         y = result(module(*inputs))
         self.out.put(f"{name}/value", y)
         upstream = torch.arange(1, y.numel() + 1, dtype=y.dtype).reshape(y.shape)

@@ -593,10 +593,7 @@ TensorList inputs_of(const Row& r, Dtype dtype) {
     for (const double size : torch()[r.name + "/shape" + number])
       shape.push_back(static_cast<int64_t>(size));
     const Tensor x = torch().tensor(r.name + "/in" + number, shape);
-    const bool whole = leaf == 0 && x.equal(x.to(kInt64).to(kFloat64)) &&
-                       r.kind() != "SoftMarginLoss" && r.kind() != "HingeEmbeddingLoss" &&
-                       r.kind() != "MarginRankingLoss";
-    all.push_back(x.to(whole ? kInt64 : dtype).requires_grad_(leaf != 0));
+    all.push_back(x.to(leaf < 0 ? kInt64 : dtype).requires_grad_(leaf > 0));
   }
   return all;
 }
