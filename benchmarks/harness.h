@@ -1,6 +1,6 @@
 // Timing of calls. Every case runs in rounds that are interleaved with the other cases' and reports
-// the median and the quickest round, in nanoseconds a call: of the process's time on the CPU, which
-// says more than the clock does where others use the machine.
+// the median and the quickest round, in nanoseconds a call or an item of one: of the process's time
+// on the CPU, which says more than the clock does where others use the machine.
 #pragma once
 #include <algorithm>
 #include <cstdio>
@@ -24,7 +24,8 @@ void keep(const T& value) {
 /// --check the program is to report numbers with check() instead of adding cases.
 class Table {
  public:
-  Table(std::string title, int argc, char** argv) : title_(std::move(title)) {
+  Table(std::string title, int argc, char** argv, std::string unit = "ns a call")
+      : title_(std::move(title)), unit_(std::move(unit)) {
     for (int i = 1; i < argc; ++i) {
       json_ |= std::strcmp(argv[i], "--json") == 0;
       if (std::strncmp(argv[i], "--only=", 7) == 0) only_ = argv[i] + 7;
@@ -37,9 +38,10 @@ class Table {
   void check(const std::string& name, double value) {
     std::printf("%s\t%.9g\n", name.c_str(), value);
   }
-  void add(std::string name, std::function<void()> call) {
+  /// A call's time is divided by its items.
+  void add(std::string name, std::function<void()> call, int64_t items = 1) {
     if (name.find(only_) == std::string::npos) return;
-    cases_.push_back({std::move(name), std::move(call), 1, 0, {}});
+    cases_.push_back({std::move(name), std::move(call), items, 1, 0, {}});
   }
   void run() {
     if (checks_) return;
@@ -49,23 +51,26 @@ class Table {
       return;
     }
     for (Case& c : cases_)  // calls for a round of half a millisecond
-      while (time(c) * static_cast<double>(c.calls) < 5e5) c.calls *= 2;
+      while (time(c) * static_cast<double>(c.calls * c.items) < 5e5) c.calls *= 2;
     for (Case& c : cases_) {  // long calls in fewer rounds
-      const double round = time(c) * static_cast<double>(c.calls);
+      const double round = time(c) * static_cast<double>(c.calls * c.items);
       c.rounds = static_cast<int>(std::clamp(5e8 / round, 5., 101.));
     }
     for (int round = 0; round < 101; ++round)
       for (Case& c : cases_)
         if (round < c.rounds) c.ns.push_back(time(c));
-    if (json_) std::printf("{\"library\": \"%s\", \"unit\": \"ns\", \"cases\": {", title_.c_str());
+    if (json_)
+      std::printf("{\"library\": \"%s\", \"unit\": \"%s\", \"cases\": {", title_.c_str(),
+                  unit_.c_str());
     for (size_t i = 0; i < cases_.size(); ++i) {
       Case& c = cases_[i];
       std::sort(c.ns.begin(), c.ns.end());
       const double median = c.ns[c.ns.size() / 2], least = c.ns[0];
       if (json_)
-        std::printf("%s\"%s\": [%.1f, %.1f]", i ? ", " : "", c.name.c_str(), median, least);
+        std::printf("%s\"%s\": [%.4g, %.4g]", i ? ", " : "", c.name.c_str(), median, least);
       else
-        std::printf("%-40s %10.1f ns  (least %.1f)\n", c.name.c_str(), median, least);
+        std::printf("%-40s %10.4g %s  (least %.4g)\n", c.name.c_str(), median, unit_.c_str(),
+                    least);
     }
     if (json_) std::printf("}}\n");
   }
@@ -74,7 +79,7 @@ class Table {
   struct Case {
     std::string name;
     std::function<void()> call;
-    int64_t calls;
+    int64_t items, calls;
     int rounds;
     std::vector<double> ns;
   };
@@ -86,9 +91,9 @@ class Table {
   static double time(const Case& c) {
     const double start = now();
     for (int64_t i = 0; i < c.calls; ++i) c.call();
-    return (now() - start) / static_cast<double>(c.calls);
+    return (now() - start) / static_cast<double>(c.calls * c.items);
   }
-  std::string title_;
+  std::string title_, unit_;
   std::string only_;
   int count_ = 0;
   bool json_ = false, checks_ = false;
