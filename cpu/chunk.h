@@ -14,8 +14,8 @@ namespace halftape::cpu {
 inline constexpr int kLanes = 32;
 
 template <class S>
-struct Chunk {
-  alignas(64) S v[kLanes];
+struct Chunk {  // aligned as one element, so that any 32 neighbours in memory are one
+  S v[kLanes];
   Chunk() = default;
   template <class A>
   requires std::is_arithmetic_v<A> Chunk(A a) {  // NOLINT: a number is a chunk of it
@@ -27,7 +27,7 @@ struct Chunk {
 template <class S>
 struct Mask {
   using Word = std::conditional_t<sizeof(S) == 4, int32_t, int64_t>;
-  alignas(64) Word v[kLanes];
+  Word v[kLanes];
 };
 
 template <class F, class S>
@@ -110,9 +110,6 @@ HALFTAPE_CHUNK_WORD(log)
 HALFTAPE_CHUNK_WORD(log1p)
 HALFTAPE_CHUNK_WORD(log2)
 HALFTAPE_CHUNK_WORD(log10)
-HALFTAPE_CHUNK_WORD(sin)
-HALFTAPE_CHUNK_WORD(cos)
-HALFTAPE_CHUNK_WORD(tan)
 HALFTAPE_CHUNK_WORD(asin)
 HALFTAPE_CHUNK_WORD(acos)
 HALFTAPE_CHUNK_WORD(atan)
@@ -128,6 +125,29 @@ HALFTAPE_CHUNK_WORD(sigmoid)
 HALFTAPE_CHUNK_WORD(erf)
 HALFTAPE_CHUNK_WORD(erfc)
 #undef HALFTAPE_CHUNK_WORD
+/// All lanes as near() has them; those that are far, which is rare, are then computed again.
+template <class F, class G>
+Chunk<float> each_near(const Chunk<float>& a, F near, G far) {
+  Chunk<float> r = each(a, near);
+  int beyond = 0;
+  for (int k = 0; k < kLanes; ++k) beyond |= math::is_far(a.v[k]) ? 1 : 0;
+  if (beyond)
+    for (int k = 0; k < kLanes; ++k)
+      if (math::is_far(a.v[k])) r.v[k] = far(a.v[k]);
+  return r;
+}
+#define HALFTAPE_CHUNK_CIRCULAR(word)                                                            \
+  inline Chunk<float> word(const Chunk<float>& a) {                                              \
+    return each_near(                                                                            \
+        a, [](float x) { return math::near_##word(x); }, [](float x) { return math::word(x); }); \
+  }                                                                                              \
+  inline Chunk<double> word(const Chunk<double>& a) {                                            \
+    return each(a, [](double x) { return std::word(x); });                                       \
+  }
+HALFTAPE_CHUNK_CIRCULAR(sin)
+HALFTAPE_CHUNK_CIRCULAR(cos)
+HALFTAPE_CHUNK_CIRCULAR(tan)
+#undef HALFTAPE_CHUNK_CIRCULAR
 // Exact, or right in float already.
 #define HALFTAPE_CHUNK_EXACT(word, function)         \
   template <class S>                                 \

@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""Derives the polynomials of cpu/math.h: minimax approximations of the relative error by Remez'
+exchange algorithm, in 40 digits, rounded to double. Prints each as hexadecimal C++ constants with
+the largest relative error of the result that it stands for.
+
+    pip install mpmath && python3 scripts/minimax.py
+"""
+from mpmath import lu_solve, matrix, mp, mpf
+
+mp.dps = 40
+
+
+def remez(f, degree, low, high, weight):
+    """Coefficients c with the least maximum of |Σ c_i x^i - f(x)| / weight(x), and that maximum."""
+    low, high = mpf(low), mpf(high)
+
+    def chebyshev(count):
+        return [(low + high) / 2 - (high - low) / 2 * mp.cos(mp.pi * i / (count - 1))
+                for i in range(count)]
+
+    points, grid = chebyshev(degree + 2), chebyshev(12 * (degree + 2) + 1)
+    for _ in range(12):
+        system, values = matrix(degree + 2, degree + 2), matrix(degree + 2, 1)
+        for i, x in enumerate(points):
+            for j in range(degree + 1):
+                system[i, j] = x**j
+            system[i, degree + 1] = (-1)**i * weight(x)
+            values[i] = f(x)
+        solution = lu_solve(system, values)
+        c, level = [solution[j] for j in range(degree + 1)], abs(solution[degree + 1])
+        errors = [(mp.polyval(c[::-1], x) - f(x)) / weight(x) for x in grid]
+        extrema = []  # the largest error of each run of one sign
+        for i, e in enumerate(errors):
+            if extrema and (errors[extrema[-1]] >= 0) == (e >= 0):
+                if abs(e) > abs(errors[extrema[-1]]):
+                    extrema[-1] = i
+            else:
+                extrema.append(i)
+        while len(extrema) > degree + 2:
+            extrema.pop(0 if abs(errors[extrema[0]]) < abs(errors[extrema[-1]]) else -1)
+        worst = max(map(abs, errors))
+        if len(extrema) < degree + 2 or worst < level * mpf("1.001"):
+            break
+        points = [grid[i] for i in extrema]
+    return c, worst
+
+
+def show(name, degree, f, low, high, weight=None):
+    c, worst = remez(f, degree, low, high, weight or f)
+    print(f"// {name}: relative error 2^{float(mp.log(worst, 2)):.1f}")
+    print(",\n".join(float(x).hex() for x in c), flush=True)
+
+
+def at_zero(f, limit):
+    """f with its limit where it is 0/0."""
+    return lambda x: limit if abs(x) < mpf(10)**-25 else f(x)
+
+
+ln2, quarter = mp.log(2), (mp.pi / 4)**2
+show("kExp2: (2^t - 1)/t", 6, at_zero(lambda t: mp.expm1(t * ln2) / t, ln2), -0.5, 0.5)
+show("kLog: ln(1 + f)/f", 11, at_zero(lambda f: mp.log1p(f) / f, mpf(1)),
+     mp.sqrt(0.5) - 1, mp.sqrt(2) - 1)
+show("kSin: sin(sqrt u)/sqrt u", 4,
+     at_zero(lambda u: mp.sin(mp.sqrt(u)) / mp.sqrt(u), mpf(1)), 0, quarter)
+show("kCos: cos(sqrt u)", 4, lambda u: mp.cos(mp.sqrt(u)), 0, quarter)
+# erf x = 1 - e^(-x g(x)): an error of g counts as much as it moves erf.
+slope = 2 / mp.sqrt(mp.pi)
+show("kErf: g(x) = -ln(erfc x)/x", 11, at_zero(lambda x: -mp.log(mp.erfc(x)) / x, slope), 0, 3.95,
+     at_zero(lambda x: mp.erf(x) / (mp.erfc(x) * x), slope))
+
+
+def erfc_of(t):
+    x = 3 * (1 + t) / (1 - t)
+    return (x + 3) * mp.exp(x * x) * mp.erfc(x)
+
+
+largest = mpf("10.1")
+show("kErfc: (x + 3) e^(x^2) erfc x of t = (x - 3)/(x + 3)", 11, erfc_of, -1,
+     (largest - 3) / (largest + 3))
