@@ -1,0 +1,119 @@
+// How far the elementary functions are off in float32: every float, or every n-th with an argument
+// n, against the standard library in double. Prints docs/accuracy.md (scripts/ulp_table).
+#include <halftape/halftape.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+namespace {
+
+using halftape::Tensor;
+
+struct Function {
+  const char* name;
+  Tensor (*ours)(const Tensor&);
+  double (*exact)(double);
+};
+#define FUNCTION(word)                                                                           \
+  {                                                                                              \
+#word, [](const Tensor& x) { return halftape::word(x); },                                    \
+                                                           [](double x) { return std::word(x); } \
+  }
+const Function kFunctions[] = {
+    FUNCTION(exp),
+    FUNCTION(exp2),
+    FUNCTION(expm1),
+    FUNCTION(log),
+    FUNCTION(log1p),
+    FUNCTION(log2),
+    FUNCTION(log10),
+    FUNCTION(sin),
+    FUNCTION(cos),
+    FUNCTION(tan),
+    FUNCTION(asin),
+    FUNCTION(acos),
+    FUNCTION(atan),
+    FUNCTION(sinh),
+    FUNCTION(cosh),
+    FUNCTION(tanh),
+    FUNCTION(asinh),
+    FUNCTION(acosh),
+    FUNCTION(atanh),
+    FUNCTION(erf),
+    FUNCTION(erfc),
+    {"sigmoid", [](const Tensor& x) { return halftape::sigmoid(x); },
+     [](double x) { return 1 / (1 + std::exp(-x)); }},
+    FUNCTION(sqrt),
+};
+
+/// |got − exact| in units of the last place of a float of the exact value's size; infinite where
+/// one of them is NaN or rounds to infinity and the other is not, or where signs differ.
+double ulps(float got, double exact) {
+  const auto nearest = static_cast<float>(exact);
+  if (std::bit_cast<uint32_t>(got) == std::bit_cast<uint32_t>(nearest) && !std::isfinite(nearest))
+    return 0;
+  if (std::isnan(got) && std::isnan(nearest)) return 0;
+  if (!std::isfinite(got) || !std::isfinite(nearest) || std::signbit(got) != std::signbit(nearest))
+    return HUGE_VAL;
+  const int exponent = exact == 0 ? -126 : std::max(std::ilogb(exact), -126);
+  return std::fabs(static_cast<double>(got) - exact) * std::ldexp(1.0, 23 - exponent);
+}
+
+struct Worst {
+  double error = 0;
+  float at = 0;
+  int64_t not_nearest = 0, count = 0;
+};
+Worst worst_of(const Function& f, uint64_t stride) {
+  constexpr int64_t kBlock = 16384;
+  Worst worst;
+  Tensor x = halftape::empty({kBlock});
+  auto* in = x.data_ptr<float>();
+  for (uint64_t bits = 0; bits < uint64_t{1} << 32;) {
+    int64_t n = 0;
+    for (; n < kBlock && bits < uint64_t{1} << 32; bits += stride)
+      in[n++] = std::bit_cast<float>(static_cast<uint32_t>(bits));
+    const Tensor y = f.ours(x);
+    const auto* out = y.const_data_ptr<float>();
+    for (int64_t i = 0; i < n; ++i) {
+      const double exact = f.exact(in[i]);
+      const bool nearest =
+          std::bit_cast<uint32_t>(out[i]) == std::bit_cast<uint32_t>(static_cast<float>(exact));
+      const double error = ulps(out[i], exact);
+      worst.not_nearest += !nearest && !std::isnan(out[i]);
+      if (error > worst.error) worst.error = error, worst.at = in[i];
+    }
+    worst.count += n;
+  }
+  return worst;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const uint64_t stride = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1;
+  halftape::set_num_threads(1);
+  const halftape::NoGradGuard no_grad;
+  std::printf(
+      "# How far functions are off in float32\n\n"
+      "Made by `scripts/ulp_table%s`: %s float32 argument, NaN, infinities and subnormal numbers\n"
+      "among them, against the standard library's double. An ulp is a unit in the last place of\n"
+      "the exact result; a correctly rounded one is within 0.5. Every level of the instruction\n"
+      "set gives the same bits.\n\n"
+      "| function | largest error, ulp | at x | not the nearest float |\n"
+      "| --- | ---: | ---: | ---: |\n",
+      argc > 1 ? (std::string(" ") + argv[1]).c_str() : "",
+      stride == 1 ? "every" : "one of so many of every");
+  int failures = 0;
+  for (const Function& f : kFunctions) {
+    const Worst w = worst_of(f, stride == 0 ? 1 : stride);
+    std::printf("| %s | %.4f | %.9g | %.4f %% |\n", f.name, w.error, static_cast<double>(w.at),
+                100.0 * static_cast<double>(w.not_nearest) / static_cast<double>(w.count));
+    std::fflush(stdout);
+    failures += !(w.error <= 0.51);
+  }
+  return failures;
+}
