@@ -6,14 +6,21 @@
 
 namespace halftape::cpu {
 
-/// All lanes of a chunk, joined as a tree of halves.
+/// acc ← op(acc, x) lane by lane: in a chain of them the masks that a Chunk's comparison writes out
+/// would be waited for.
 template <class Op, class S>
-S combine_lanes(const Chunk<S>& acc) {
-  S lanes[kLanes];
-  for (int k = 0; k < kLanes; ++k) lanes[k] = acc.v[k];
-  for (int half = kLanes / 2; half > 0; half /= 2)
-    for (int k = 0; k < half; ++k) lanes[k] = Op::step(lanes[k], lanes[k + half]);
-  return lanes[0];
+void step_chunk(Chunk<S>& acc, const Chunk<S>& x) {
+  for (int k = 0; k < kLanes; ++k) acc.v[k] = Op::step(acc.v[k], x.v[k]);
+}
+
+/// All lanes of a chunk, joined as a tree of halves.
+template <class Op, int Half = kLanes / 2, class S>
+S combine_lanes(Chunk<S> acc) {
+  for (int k = 0; k < Half; ++k) acc.v[k] = Op::step(acc.v[k], acc.v[k + Half]);
+  if constexpr (Half > 1)
+    return combine_lanes<Op, Half / 2>(acc);
+  else
+    return acc.v[0];
 }
 
 /// Joins partial results as a binary counter carries: equal halves meet, so that the error grows

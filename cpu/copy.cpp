@@ -20,6 +20,55 @@ void copy_run(const char* from, int64_t from_step, char* to, int64_t to_step, in
   }
 }
 
+/// The dimension in which `from` is contiguous, where that is not the innermost one, and where
+/// walking down the innermost one would touch a line of cache for each element.
+int transposed(const Walk<2>& walk) {
+  const int inner = walk.shape.size() - 1;
+  const auto& [to, from] = walk.operands;
+  if (walk.shape[inner] < 8 || std::abs(from.strides[inner]) <= 2 * from.item) return -1;
+  for (int d = inner - 1; d >= 0; --d)
+    if (from.strides[d] == from.item && walk.shape[d] >= 8) return d;
+  return -1;
+}
+
+/// Squares of 32x32 elements: read along the dimension in which `from` is contiguous, written along
+/// the innermost one.
+template <class To, class From>
+void copy_squares(const Walk<2>& walk, int dim) {
+  constexpr int64_t kSide = 32;
+  const int inner = walk.shape.size() - 1;
+  const auto& [to, from] = walk.operands;
+  const int64_t across = walk.shape[inner], down = walk.shape[dim];
+  const int64_t rows = (down + kSide - 1) / kSide;
+  int64_t planes = 1;  // of all dimensions but these two
+  for (int d = 0; d < inner; ++d) planes *= d == dim ? 1 : walk.shape[d];
+  const auto strip = [&, &to = to, &from = from](int64_t task) {  // a row of squares
+    const int64_t i0 = task % rows * kSide, height = std::min(kSide, down - i0);
+    char* y = to.base + i0 * to.strides[dim];
+    const char* x = from.base + i0 * from.item;
+    int64_t plane = task / rows;
+    for (int d = inner - 1; d >= 0; --d) {
+      if (d == dim) continue;
+      y += plane % walk.shape[d] * to.strides[d];
+      x += plane % walk.shape[d] * from.strides[d];
+      plane /= walk.shape[d];
+    }
+    From square[kSide][kSide];
+    for (int64_t j0 = 0; j0 < across; j0 += kSide) {
+      const int64_t width = std::min(kSide, across - j0);
+      for (int64_t j = 0; j < width; ++j) {
+        const From* line = reinterpret_cast<const From*>(x + (j0 + j) * from.strides[inner]);
+        for (int64_t i = 0; i < height; ++i) square[i][j] = line[i];
+      }
+      for (int64_t i = 0; i < height; ++i)
+        copy_run<To, From>(reinterpret_cast<const char*>(square[i]), 1,
+                           y + i * to.strides[dim] + j0 * to.strides[inner],
+                           to.strides[inner] / to.item, width);
+    }
+  };
+  parallel_tasks(planes * rows, planes * across * down, strip);
+}
+
 /// f(i, y[i]) for every element in row-major order, on a contiguous array or a contiguous copy of
 /// it.
 template <class F>
@@ -41,6 +90,7 @@ void copy(const Array& to, const Array& from) {
       using To = typename decltype(t)::type;
       using From = typename decltype(u)::type;
       const Walk<2> walk({&to, &from});
+      if (const int dim = transposed(walk); dim >= 0) return copy_squares<To, From>(walk, dim);
       walk.run([](const std::array<char*, 2>& at, const std::array<int64_t, 2>& steps, int64_t n) {
         copy_run<To, From>(at[1], steps[1], at[0], steps[0], n);
       });
@@ -55,7 +105,10 @@ void fill(const Array& to, Scalar value) {
     const Walk<1> walk({&to});
     walk.run([&](const std::array<char*, 1>& at, const std::array<int64_t, 1>& steps, int64_t n) {
       T* y = reinterpret_cast<T*>(at[0]);
-      for (int64_t i = 0; i < n; ++i) y[i * steps[0]] = v;
+      if (steps[0] == 1)
+        std::fill_n(y, n, v);
+      else
+        for (int64_t i = 0; i < n; ++i) y[i * steps[0]] = v;
     });
   });
 }

@@ -10,35 +10,38 @@
 
 namespace halftape::cpu {
 
-/// n ≤ 32 elements, `stride` apart, into lanes; the rest of the lanes is 1, harmless to every
+/// n elements, `stride` apart, into lanes; the rest of the last chunk is 1, harmless to every
 /// formula.
 template <class T, class S>
-void load(const void* from, int64_t stride, int n, S* lanes) {
+void load(const void* from, int64_t stride, int64_t n, S* lanes) {
   const T* x = static_cast<const T*>(from);
   if (n == kLanes && stride == 1) {
     for (int k = 0; k < kLanes; ++k) lanes[k] = convert<S>(x[k]);
-  } else if (stride == 0) {
-    const S one = convert<S>(x[0]);
-    for (int k = 0; k < kLanes; ++k) lanes[k] = one;
-  } else {
-    std::fill_n(lanes, kLanes, S(1));
-    for (int k = 0; k < n; ++k) lanes[k] = convert<S>(x[k * stride]);
+    return;
   }
+  if (stride == 1)
+    for (int64_t k = 0; k < n; ++k) lanes[k] = convert<S>(x[k]);
+  else if (stride == 0)
+    std::fill_n(lanes, n, convert<S>(x[0]));
+  else
+    for (int64_t k = 0; k < n; ++k) lanes[k] = convert<S>(x[k * stride]);
+  for (; n % kLanes; ++n) lanes[n] = S(1);
 }
 template <class T, class S>
-void store(const S* lanes, int n, void* to, int64_t stride) {
+void store(const S* lanes, int64_t n, void* to, int64_t stride) {
   T* y = static_cast<T*>(to);
-  if (n == kLanes && stride == 1) {
+  if (n == kLanes && stride == 1)
     for (int k = 0; k < kLanes; ++k) y[k] = convert<T>(lanes[k]);
-  } else {
-    for (int k = 0; k < n; ++k) y[k * stride] = convert<T>(lanes[k]);
-  }
+  else if (stride == 1)
+    for (int64_t k = 0; k < n; ++k) y[k] = convert<T>(lanes[k]);
+  else
+    for (int64_t k = 0; k < n; ++k) y[k * stride] = convert<T>(lanes[k]);
 }
 
 template <class S>
-using Load = void (*)(const void* from, int64_t stride, int n, S* lanes);
+using Load = void (*)(const void* from, int64_t stride, int64_t n, S* lanes);
 template <class S>
-using Store = void (*)(const S* lanes, int n, void* to, int64_t stride);
+using Store = void (*)(const S* lanes, int64_t n, void* to, int64_t stride);
 template <class S>
 Load<S> loader(Dtype d) {
   return visit(d, [](auto t) -> Load<S> { return &load<typename decltype(t)::type, S>; });
@@ -60,7 +63,62 @@ void with_compute_type(Dtype d, F&& f) {
     f(Type<int64_t>{});
 }
 
-inline constexpr int64_t kTile = 16384;  // elements that one task works on
+template <class S>
+const Chunk<S>& at(const S* lanes, int64_t i) {
+  return *reinterpret_cast<const Chunk<S>*>(lanes + i);
+}
+template <class S>
+Chunk<S>& at(S* lanes, int64_t i) {
+  return *reinterpret_cast<Chunk<S>*>(lanes + i);
+}
+
+inline constexpr int64_t kTile = 16384;   // elements that one task works on
+inline constexpr int64_t kAlone = 65536;  // elements for which waking another thread is too dear
+
+/// How many items of so many elements each one task takes.
+inline int64_t grain(int64_t items, int64_t elements) {
+  if (items * elements <= kAlone) return std::max<int64_t>(1, items);
+  return std::max<int64_t>(1, kTile / std::max<int64_t>(1, elements));
+}
+
+/// task(i) for every i below `count`: on the pool, unless all tasks together have few elements.
+template <class F>
+void parallel_tasks(int64_t count, int64_t elements, const F& task) {
+  if (elements > kAlone) return parallel_for(count, task);
+  for (int64_t i = 0; i < count; ++i) task(i);
+}
+
+/// One array's part in a walk over blocks of lanes: where those are, and what is to be copied.
+template <class S>
+class Lanes {
+ public:
+  static constexpr int64_t kMost = 512;  // elements of a block
+  /// How many of the remaining elements make the next block: whole chunks, or the end of the last.
+  static int64_t block(int64_t rest) {
+    return rest < kLanes ? rest : std::min(kMost, rest / kLanes * kLanes);
+  }
+
+  explicit Lanes(Dtype d) : dtype_(d) {}
+  /// The lanes of a block: its memory itself where that holds whole chunks of S, side by side.
+  S* at(char* memory, int64_t step, int64_t n) {
+    return dtype_ == dtype_of<S> && step == 1 && n % kLanes == 0 ? reinterpret_cast<S*>(memory)
+                                                                 : copy_;
+  }
+  S* read(char* memory, int64_t step, int64_t n) {
+    S* lanes = at(memory, step, n);
+    if (lanes == copy_) loader<S>(dtype_)(memory, step, n, copy_);
+    return lanes;
+  }
+  void write(const S* lanes, char* memory, int64_t step, int64_t n) const {
+    if (lanes == copy_) storer<S>(dtype_)(copy_, n, memory, step);
+  }
+  S* copy() { return copy_; }
+  int64_t item() const { return static_cast<int64_t>(element_size(dtype_)); }  // bytes
+
+ private:
+  Dtype dtype_;
+  alignas(64) S copy_[kMost];
+};
 
 /// The walk over arrays of one shape, run by run.
 template <size_t N>
@@ -81,7 +139,7 @@ struct Walk : Merged<N> {
     const int64_t row_tiles = (rows + rows_per_tile - 1) / rows_per_tile;
     std::array<int64_t, N> steps;
     for (size_t a = 0; a < N; ++a) steps[a] = operands[a].strides[inner] / operands[a].item;
-    parallel_for(row_tiles * pieces, [&](int64_t tile) {
+    parallel_tasks(row_tiles * pieces, rows * length, [&](int64_t tile) {
       const int64_t start = tile % pieces * kTile, n = std::min(kTile, length - start);
       const int64_t first = tile / pieces * rows_per_tile,
                     last = std::min(rows, first + rows_per_tile);

@@ -19,70 +19,60 @@ Params<S> narrow(const Params<Scalar>& p) {
   return {p.a.to<S>(), p.b.to<S>()};
 }
 
-/// The scalar reading, for integers; the chunk reading otherwise.
+// Over n lanes, whole chunks. The scalar reading, for integers; the chunk reading otherwise.
 template <class Op, class S>
-void map_lanes(const S* x, S* y, const Params<S>& p) {
-  if constexpr (std::is_same_v<S, int64_t>) {
-    if constexpr (works_on_integers<Op>)
-      for (int k = 0; k < kLanes; ++k) y[k] = formula_f<Op>(x[k], p);
-  } else {
-    const auto& in = *reinterpret_cast<const Chunk<S>*>(x);
-    *reinterpret_cast<Chunk<S>*>(y) = formula_f<Op>(in, p);
-  }
+void map_lanes(const S* x, S* y, int64_t n, const Params<S>& p) {
+  if constexpr (!std::is_same_v<S, int64_t>)
+    for (int64_t i = 0; i < n; i += kLanes) at(y, i) = formula_f<Op>(at(x, i), p);
+  else if constexpr (works_on_integers<Op>)
+    for (int64_t i = 0; i < n; ++i) y[i] = formula_f<Op>(x[i], p);
 }
 template <class Op, class S>
-void grad_lanes(const S* g, const S* s, S* dx, const Params<S>& p) {
-  const auto& gradient = *reinterpret_cast<const Chunk<S>*>(g);
-  const auto& saved = *reinterpret_cast<const Chunk<S>*>(s);
-  *reinterpret_cast<Chunk<S>*>(dx) = formula_df<Op>(gradient, saved, p);
+void grad_lanes(const S* g, const S* s, S* dx, int64_t n, const Params<S>& p) {
+  for (int64_t i = 0; i < n; i += kLanes) at(dx, i) = formula_df<Op>(at(g, i), at(s, i), p);
 }
 template <class Op, class S>
-void zip_lanes(const S* a, const S* b, S* y) {
+void zip_lanes(const S* a, const S* b, S* y, int64_t n) {
   if constexpr (std::is_same_v<S, int64_t>) {
     if constexpr (divides_integers<Op>)
-      HALFTAPE_CHECK(std::find(b, b + kLanes, S(0)) == b + kLanes, Op::name,
-                     ": an integer divided by zero");
+      HALFTAPE_CHECK(std::find(b, b + n, S(0)) == b + n, Op::name, ": an integer divided by zero");
     if constexpr (!needs_floats<Op>)
-      for (int k = 0; k < kLanes; ++k) y[k] = Op::f(a[k], b[k]);
+      for (int64_t i = 0; i < n; ++i) y[i] = Op::f(a[i], b[i]);
   } else if constexpr (!needs_integers<Op>) {
-    const auto& left = *reinterpret_cast<const Chunk<S>*>(a);
-    const auto& right = *reinterpret_cast<const Chunk<S>*>(b);
-    *reinterpret_cast<Chunk<S>*>(y) = Op::f(left, right);
+    for (int64_t i = 0; i < n; i += kLanes) at(y, i) = Op::f(at(a, i), at(b, i));
   }
 }
 
-/// Reads chunks of the N − 1 inputs, applies `f` to their lanes, writes a chunk of the first array.
+/// f(lanes of each array, n): from the lanes of the N − 1 inputs to those of the first array.
 template <class S, size_t N, class F>
 void run(const std::array<const Array*, N>& arrays, const F& f) {
-  std::array<Load<S>, N> loads;
-  std::array<int64_t, N> items, steps;
   std::array<char*, N> first;
-  bool plain = arrays[0]->numel() <= kTile;
+  std::array<int64_t, N> ones;
+  bool plain = arrays[0]->numel() <= kAlone;
   for (size_t a = 0; a < N; ++a) {
-    if (a > 0) loads[a] = loader<S>(arrays[a]->dtype());
-    items[a] = static_cast<int64_t>(element_size(arrays[a]->dtype()));
     first[a] = static_cast<char*>(arrays[a]->raw());
-    steps[a] = 1;
+    ones[a] = 1;
     plain = plain && arrays[a]->contiguous();
   }
-  const Store<S> write = storer<S>(arrays[0]->dtype());
-  auto chunks = [&](std::array<char*, N> at, const std::array<int64_t, N>& by, int64_t length) {
-    alignas(64) S lanes[N][kLanes];
-    for (int64_t i = 0; i < length; i += kLanes) {
-      const int n = static_cast<int>(std::min<int64_t>(kLanes, length - i));
-      for (size_t a = 1; a < N; ++a) {
-        loads[a](at[a], by[a], n, lanes[a]);
-        at[a] += kLanes * by[a] * items[a];
+  const auto blocks = [&]<size_t... A>(std::index_sequence<A...>) {
+    return [&](std::array<char*, N> from, const std::array<int64_t, N>& steps, int64_t length) {
+      std::array<Lanes<S>, N> arrays_lanes{Lanes<S>(arrays[A]->dtype())...};
+      std::array<S*, N> lanes;
+      for (int64_t n; length > 0; length -= n) {
+        n = Lanes<S>::block(length);
+        lanes[0] = arrays_lanes[0].at(from[0], steps[0], n);
+        for (size_t a = 1; a < N; ++a) lanes[a] = arrays_lanes[a].read(from[a], steps[a], n);
+        f(lanes, (n + kLanes - 1) / kLanes * kLanes);
+        arrays_lanes[0].write(lanes[0], from[0], steps[0], n);
+        for (size_t a = 0; a < N; ++a) from[a] += n * steps[a] * arrays_lanes[a].item();
       }
-      f(lanes);
-      write(lanes[0], n, at[0], by[0]);
-      at[0] += kLanes * by[0] * items[0];
-    }
-  };
+    };
+  }
+  (std::make_index_sequence<N>());
   if (plain)
-    chunks(first, steps, arrays[0]->numel());  // one tile: no walk to plan
+    blocks(first, ones, arrays[0]->numel());  // no walk to plan
   else
-    Walk<N>(arrays).run(chunks);
+    Walk<N>(arrays).run(blocks);
 }
 
 template <class S>
@@ -105,7 +95,7 @@ void unary(OpId op, const Array& y, const Array& x, const Params<Scalar>& p) {
     using S = typename decltype(t)::type;
     const auto kernel = map_table<S>[static_cast<size_t>(op)];
     const Params<S> q = narrow<S>(p);
-    run<S, 2>({&y, &x}, [&](S(*lanes)[kLanes]) { kernel(lanes[1], lanes[0], q); });
+    run<S, 2>({&y, &x}, [&](const auto& at, int64_t n) { kernel(at[1], at[0], n, q); });
   });
 }
 
@@ -115,7 +105,7 @@ void unary_grad(OpId op, const Array& dx, const Array& g, const Array& saved, Pa
     const auto kernel = grad_table<S>[static_cast<size_t>(op)];
     const Params<S> q = narrow<S>(p);
     run<S, 3>({&dx, &g, &saved},
-              [&](S(*lanes)[kLanes]) { kernel(lanes[1], lanes[2], lanes[0], q); });
+              [&](const auto& at, int64_t n) { kernel(at[1], at[2], at[0], n, q); });
   };
   if (dx.dtype() == kFloat64)
     go(Type<double>{});
@@ -129,16 +119,15 @@ void binary(OpId op, const Array& y, const Array& a, const Array& b) {
   with_compute_type(type, [&](auto t) {
     using S = typename decltype(t)::type;
     const auto kernel = zip_table<S>[static_cast<size_t>(op)];
-    run<S, 3>({&y, &a, &b}, [&](S(*lanes)[kLanes]) { kernel(lanes[1], lanes[2], lanes[0]); });
+    run<S, 3>({&y, &a, &b}, [&](const auto& at, int64_t n) { kernel(at[1], at[2], at[0], n); });
   });
 }
 
 void where(const Array& y, const Array& condition, const Array& a, const Array& b) {
   with_compute_type(y.dtype(), [&](auto t) {
     using S = typename decltype(t)::type;
-    run<S, 4>({&y, &condition, &a, &b}, [&](S(*lanes)[kLanes]) {
-      for (int k = 0; k < kLanes; ++k)
-        lanes[0][k] = lanes[1][k] != S(0) ? lanes[2][k] : lanes[3][k];
+    run<S, 4>({&y, &condition, &a, &b}, [](const auto& at, int64_t n) {
+      for (int64_t i = 0; i < n; ++i) at[0][i] = at[1][i] != S(0) ? at[2][i] : at[3][i];
     });
   });
 }

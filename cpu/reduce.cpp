@@ -41,45 +41,39 @@ Matrix as_matrix(const Array& x, const Dims& dims) {
 
 /// One block of at most kBlock consecutive elements: 32 running results, joined by a tree.
 template <class Op, class S>
-S reduce_block(const char* x, int64_t item, Load<S> read, int64_t n) {
-  Chunk<S> acc(Op::template start<S>()), v;
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    read(x + i * item, 1, kLanes, v.v);
-    if constexpr (std::is_same_v<S, int64_t>)
-      for (int k = 0; k < kLanes; ++k) acc.v[k] = Op::step(acc.v[k], v.v[k]);
+S reduce_block(char* x, Lanes<S>& lanes, int64_t n) {
+  Chunk<S> acc(Op::template start<S>());
+  for (int64_t m; n > 0; n -= m, x += m * lanes.item()) {
+    m = Lanes<S>::block(n);
+    const S* v = lanes.read(x, 1, m);
+    if (m < kLanes)
+      for (int64_t k = 0; k < m; ++k) acc.v[k] = Op::step(acc.v[k], v[k]);
     else
-      acc = Op::step(acc, v);
+      for (int64_t i = 0; i < m; i += kLanes) step_chunk<Op>(acc, at(v, i));
   }
-  const int rest = static_cast<int>(n - i);
-  if (rest > 0) {
-    read(x + i * item, 1, rest, v.v);
-    for (int k = 0; k < rest; ++k) acc.v[k] = Op::step(acc.v[k], v.v[k]);
-  }
-  return combine_lanes<Op, S>(acc);
+  return combine_lanes<Op>(acc);
 }
 
 template <class Op, class S>
 void reduce_rows(const Matrix& m, const Array& y) {
-  const Load<S> read = loader<S>(m.rows.dtype());
   const Store<S> write = storer<S>(y.dtype());
   const auto item = static_cast<int64_t>(element_size(m.rows.dtype())),
              out = static_cast<int64_t>(element_size(y.dtype()));
-  const char* x = static_cast<const char*>(m.rows.raw());
+  char* x = static_cast<char*>(m.rows.raw());
   char* to = static_cast<char*>(y.raw());
   const int64_t blocks = std::max<int64_t>(1, (m.count + kBlock - 1) / kBlock);
   const Scratch scratch(static_cast<size_t>(m.outer * blocks) * sizeof(S));
   S* partial = scratch.as<S>();
-  const int64_t grain =
-      std::max<int64_t>(1, 16384 / std::max<int64_t>(1, std::min(m.count, kBlock)));
-  parallel_ranges(m.outer * blocks, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t j = begin; j < end; ++j) {
-      const int64_t start = j % blocks * kBlock;
-      partial[j] = reduce_block<Op, S>(x + (j / blocks * m.count + start) * item, item, read,
-                                       std::min(kBlock, m.count - start));
-    }
-  });
-  for (int64_t r = 0; r < m.outer; ++r) {
+  parallel_ranges(m.outer * blocks, grain(m.outer * blocks, std::min(m.count, kBlock)),
+                  [&](int64_t begin, int64_t end) {
+                    Lanes<S> lanes(m.rows.dtype());
+                    for (int64_t j = begin; j < end; ++j) {
+                      const int64_t start = j % blocks * kBlock;
+                      partial[j] = reduce_block<Op>(x + (j / blocks * m.count + start) * item,
+                                                    lanes, std::min(kBlock, m.count - start));
+                    }
+                  });
+  for (int64_t r = 0; r < m.outer && blocks > 1; ++r) {
     // Pairs of neighbours until one is left: the error grows with the logarithm of the count.
     S* p = partial + r * blocks;
     for (int64_t n = blocks; n > 1; n = (n + 1) / 2)
@@ -87,34 +81,38 @@ void reduce_rows(const Matrix& m, const Array& y) {
         p[j] = 2 * j + 1 < n ? Op::step(p[2 * j], p[2 * j + 1]) : p[2 * j];
     write(p, 1, to + r * out, 1);
   }
+  if (blocks == 1) write(partial, m.outer, to, 1);
 }
 
-/// Sums down the columns of a (count, outer) matrix, 32 columns at a time, in blocks of rows.
+/// Sums down the columns of a (count, outer) matrix, two chunks of them at a time, in blocks of
+/// rows.
 template <class Op, class S>
 void reduce_columns(const Matrix& m, const Array& y) {
-  constexpr int64_t kRows = 128;
-  const Load<S> read = loader<S>(m.rows.dtype());
+  constexpr int64_t kRows = 128, kChunks = 2, kColumns = kChunks * kLanes;
   const Store<S> write = storer<S>(y.dtype());
   const auto item = static_cast<int64_t>(element_size(m.rows.dtype())),
              out = static_cast<int64_t>(element_size(y.dtype()));
-  const char* x = static_cast<const char*>(m.rows.raw());
+  char* x = static_cast<char*>(m.rows.raw());
   char* to = static_cast<char*>(y.raw());
-  parallel_for((m.outer + kLanes - 1) / kLanes, [&](int64_t group) {
-    const int64_t column = group * kLanes;
-    const int n = static_cast<int>(std::min<int64_t>(kLanes, m.outer - column));
-    Cascade<Op, S> blocks;
-    Chunk<S> v;
+  const auto task = [&](int64_t group) {
+    const int64_t column = group * kColumns, n = std::min(kColumns, m.outer - column);
+    const int64_t chunks = (n + kLanes - 1) / kLanes;
+    Lanes<S> lanes(m.rows.dtype());
+    Cascade<Op, S> blocks[kChunks];
     for (int64_t start = 0; start < m.count; start += kRows) {
-      Chunk<S> acc(Op::template start<S>());
+      Chunk<S> acc[kChunks];
+      for (auto& a : acc) a = Chunk<S>(Op::template start<S>());
       for (int64_t r = start; r < std::min(m.count, start + kRows); ++r) {
-        read(x + (r * m.outer + column) * item, 1, n, v.v);
-        for (int k = 0; k < kLanes; ++k) acc.v[k] = Op::step(acc.v[k], v.v[k]);
+        const S* row = lanes.read(x + (r * m.outer + column) * item, 1, n);
+        for (int64_t c = 0; c < chunks; ++c) step_chunk<Op>(acc[c], at(row, c * kLanes));
       }
-      blocks.add(acc);
+      for (int64_t c = 0; c < chunks; ++c) blocks[c].add(acc[c]);
     }
-    const Chunk<S> total = blocks.total();
-    write(total.v, n, to + column * out, 1);
-  });
+    for (int64_t c = 0; c < chunks; ++c)
+      write(blocks[c].total().v, std::min<int64_t>(kLanes, n - c * kLanes),
+            to + (column + c * kLanes) * out, 1);
+  };
+  parallel_tasks((m.outer + kColumns - 1) / kColumns, m.outer * m.count, task);
 }
 
 template <class Op, class S>
@@ -159,19 +157,18 @@ void arg_extremum(const Array& y, const Array& x, int dim, Better better) {
     using T = typename decltype(t)::type;
     using C = std::conditional_t<std::is_integral_v<T>, int64_t, double>;  // compares exactly
     const T* v = static_cast<const T*>(m.rows.raw());
-    parallel_ranges(m.outer, std::max<int64_t>(1, 16384 / m.count),
-                    [&](int64_t begin, int64_t end) {
-                      for (int64_t r = begin; r < end; ++r) {
-                        const T* row = v + r * m.count;
-                        int64_t best = 0;
-                        C top = convert<C>(row[0]);
-                        for (int64_t j = 1; j < m.count && top == top; ++j) {
-                          const C c = convert<C>(row[j]);
-                          if (better(c, top) || c != c) top = c, best = j;
-                        }
-                        at[r] = best;
-                      }
-                    });
+    parallel_ranges(m.outer, grain(m.outer, m.count), [&](int64_t begin, int64_t end) {
+      for (int64_t r = begin; r < end; ++r) {
+        const T* row = v + r * m.count;
+        int64_t best = 0;
+        C top = convert<C>(row[0]);
+        for (int64_t j = 1; j < m.count && top == top; ++j) {
+          const C c = convert<C>(row[j]);
+          if (better(c, top) || c != c) top = c, best = j;
+        }
+        at[r] = best;
+      }
+    });
   });
   if (!y.contiguous()) copy(y, out);
 }

@@ -15,11 +15,6 @@ inline Array rows_of(const Array& a) {
   return a.to_contiguous().reshape({length ? a.numel() / length : 0, 1, length});
 }
 
-template <class S>
-Chunk<S>& at(S* row, int64_t i) {
-  return *reinterpret_cast<Chunk<S>*>(row + i);
-}
-
 /// f(row's number, buffers, length, length in whole chunks) over all rows: the first buffer is
 /// written to y, unless y is undefined; the others hold the inputs, and anything beyond their
 /// length. Arrays are (rows, pieces, elements of a piece), with neighbours side by side.
@@ -27,13 +22,12 @@ template <class S, size_t N, class F>
 void for_rows(const Array& y, const std::array<Array, N>& inputs, const F& f) {
   const int64_t count = inputs[0].size(0), length = inputs[0].size(1) * inputs[0].size(2);
   const int64_t padded = (length + kLanes - 1) / kLanes * kLanes;
-  // g(piece's address, its elements in the row's buffer, how many) in steps of a chunk.
+  // g(piece's address, its elements in the row's buffer, how many).
   const auto each_piece = [](const Array& a, int64_t row, S* buffer, const auto& g) {
     const auto item = static_cast<int64_t>(element_size(a.dtype()));
     char* at = static_cast<char*>(a.raw()) + row * a.strides()[0] * item;
     for (int64_t p = 0; p < a.size(1); ++p, at += a.strides()[1] * item, buffer += a.size(2))
-      for (int64_t i = 0; i < a.size(2); i += kLanes)
-        g(at + i * item, buffer + i, static_cast<int>(std::min<int64_t>(kLanes, a.size(2) - i)));
+      g(at, buffer, a.size(2));
   };
   const auto work = [&](int64_t begin, int64_t end) {
     const int64_t room = padded + kLanes;  // a piece's last chunk may reach beyond the row
@@ -44,15 +38,16 @@ void for_rows(const Array& y, const std::array<Array, N>& inputs, const F& f) {
       for (size_t a = 0; a < N; ++a) {
         const Load<S> read = loader<S>(inputs[a].dtype());
         each_piece(inputs[a], r, rows[a + 1],
-                   [read](const char* from, S* to, int n) { read(from, 1, n, to); });
+                   [read](const char* from, S* to, int64_t n) { read(from, 1, n, to); });
       }
       f(r, rows, length, padded);
       if (!y.defined()) continue;
       const Store<S> write = storer<S>(y.dtype());
-      each_piece(y, r, rows[0], [write](char* to, const S* from, int n) { write(from, n, to, 1); });
+      each_piece(y, r, rows[0],
+                 [write](char* to, const S* from, int64_t n) { write(from, n, to, 1); });
     }
   };
-  parallel_ranges(count, std::max<int64_t>(1, 8192 / std::max<int64_t>(1, length)), work);
+  parallel_ranges(count, grain(count, length), work);
 }
 
 /// out ← e^(in − top) of a row, whose padding adds nothing; `top` is its largest element, `total`
@@ -63,9 +58,10 @@ struct Exponentials {
   Exponentials(S* out, S* in, int64_t length, int64_t padded) {
     for (int64_t i = length; i < padded; ++i)
       in[i] = -std::numeric_limits<S>::infinity();  // adds e^−∞ = 0
-    top = in[0];
-    for (int64_t i = 1; i < length; ++i) top = top != top || top > in[i] ? top : in[i];
-    Chunk<S> acc(S(0));
+    Chunk<S> acc(-std::numeric_limits<S>::infinity());
+    for (int64_t i = 0; i < padded; i += kLanes) step_chunk<formula::Max>(acc, at(in, i));
+    top = combine_lanes<formula::Max>(acc);
+    acc = Chunk<S>(S(0));
     for (int64_t i = 0; i < padded; i += kLanes) {
       at(out, i) = exp(at(in, i) - top);
       // A row of −∞ is NaN throughout; its padding must not matter either way.
