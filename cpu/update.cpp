@@ -46,28 +46,33 @@ double gradient_factor(const StepControl& control) {
 using Which = uint32_t;
 constexpr bool holds(Which set, size_t a) { return set >> a & 1; }
 
-/// Walks arrays of one shape element by element as S: f(lanes) changes the lanes of those in
-/// `written` in place. Those that are not `read` come as zeros.
+/// Walks arrays of one shape in blocks of lanes of S: f(lanes of each array, whole chunks of lanes,
+/// elements) changes those in `written` in place. Those that are neither come as zeros.
 template <class S, size_t N, class F>
 void update_lanes(const std::array<const Array*, N>& arrays, Which read, Which written,
                   const F& f) {
-  std::array<Load<S>, N> loads;
-  std::array<Store<S>, N> stores;
-  for (size_t a = 0; a < N; ++a)
-    loads[a] = loader<S>(arrays[a]->dtype()), stores[a] = storer<S>(arrays[a]->dtype());
   const Walk<N> walk(arrays);
-  walk.run([&](std::array<char*, N> at, const std::array<int64_t, N>& steps, int64_t length) {
-    alignas(64) S lanes[N][kLanes] = {};
-    for (int64_t i = 0; i < length; i += kLanes) {
-      const int n = static_cast<int>(std::min<int64_t>(kLanes, length - i));
+  const auto blocks = [&]<size_t... A>(std::index_sequence<A...>) {
+    return [&](std::array<char*, N> at, const std::array<int64_t, N>& steps, int64_t length) {
+      std::array<Lanes<S>, N> copies{Lanes<S>(arrays[A]->dtype())...};
       for (size_t a = 0; a < N; ++a)
-        if (holds(read, a)) loads[a](at[a], steps[a], n, lanes[a]);
-      f(lanes, n);
-      for (size_t a = 0; a < N; ++a)
-        if (holds(written, a)) stores[a](lanes[a], n, at[a], steps[a]);
-      for (size_t a = 0; a < N; ++a) at[a] += kLanes * steps[a] * walk.operands[a].item;
-    }
-  });
+        if (!holds(read | written, a)) std::fill_n(copies[a].copy(), Lanes<S>::kMost, S(0));
+      std::array<S*, N> lanes;
+      for (int64_t n; length > 0; length -= n) {
+        n = Lanes<S>::block(length);
+        for (size_t a = 0; a < N; ++a)
+          lanes[a] = holds(read, a)      ? copies[a].read(at[a], steps[a], n)
+                     : holds(written, a) ? copies[a].at(at[a], steps[a], n)
+                                         : copies[a].copy();
+        f(lanes, (n + kLanes - 1) / kLanes * kLanes, n);
+        for (size_t a = 0; a < N; ++a) {
+          if (holds(written, a)) copies[a].write(lanes[a], at[a], steps[a], n);
+          at[a] += n * steps[a] * copies[a].item();
+        }
+      }
+    };
+  };
+  walk.run(blocks(std::make_index_sequence<N>()));
 }
 
 template <class F>
@@ -84,16 +89,21 @@ bool is_finite(S x) {
   return x - x == S(0);
 }
 
+template <class T, class S>
+float rounded(S x) {
+  return static_cast<float>(T(static_cast<float>(x)));
+}
+
 /// Are all elements finite, also times `factor`?
 bool finite(const Array& x, double factor) {
   std::atomic<bool> found{false};
   in_precision(x, [&](auto t) {
     using S = typename decltype(t)::type;
     const S by = static_cast<S>(factor);
-    update_lanes<S, 1>({&x}, 1, 0, [&](S(*lanes)[kLanes], int n) {
+    update_lanes<S, 1>({&x}, 1, 0, [&](const auto& lanes, int64_t, int64_t n) {
+      const S* v = lanes[0];
       int bad = 0;
-      for (int k = 0; k < n; ++k)
-        bad |= int{!is_finite(lanes[0][k])} | int{!is_finite(lanes[0][k] * by)};
+      for (int64_t k = 0; k < n; ++k) bad |= int{!is_finite(v[k])} | int{!is_finite(v[k] * by)};
       if (bad) found.store(true, std::memory_order_relaxed);
     });
   });
@@ -106,21 +116,18 @@ bool unscale(const Array& g, double inverse) {
   in_precision(g, [&](auto t) {
     using S = typename decltype(t)::type;
     const S inv = static_cast<S>(inverse);
-    const bool narrow = is_16bit(g.dtype());
-    update_lanes<S, 1>({&g}, 1, 1, [&](S(*lanes)[kLanes], int n) {
+    update_lanes<S, 1>({&g}, 1, 1, [&](const auto& lanes, int64_t, int64_t n) {
+      S* v = lanes[0];
       int bad = 0;
-      for (int k = 0; k < n; ++k) {
-        const S before = lanes[0][k], after = inv == S(1) ? before : before * inv;
-        lanes[0][k] = after;
+      for (int64_t k = 0; k < n; ++k) {
+        const S before = v[k], after = inv == S(1) ? before : before * inv;
+        v[k] = after;
         bad |= int{!is_finite(before)} | int{!is_finite(after)};
       }
-      if (narrow && !bad)  // rounding to 16 bits may overflow once more
-        for (int k = 0; k < n; ++k) {
-          const float r = g.dtype() == kFloat16
-                              ? static_cast<float>(Half(static_cast<float>(lanes[0][k])))
-                              : static_cast<float>(BFloat16(static_cast<float>(lanes[0][k])));
-          bad |= !is_finite(r);
-        }
+      if (!bad && g.dtype() == kFloat16)  // rounding to 16 bits may overflow once more
+        for (int64_t k = 0; k < n; ++k) bad |= int{!is_finite(rounded<Half>(v[k]))};
+      if (!bad && g.dtype() == kBFloat16)
+        for (int64_t k = 0; k < n; ++k) bad |= int{!is_finite(rounded<BFloat16>(v[k]))};
       if (bad) found.store(true, std::memory_order_relaxed);
     });
   });
@@ -183,6 +190,82 @@ void with_weight(const Array& param, const Keeping& keeping, const F& f) {
   }
 }
 
+template <class F>
+void fixed(bool value, const F& f) {
+  if (value)
+    f(std::true_type{});
+  else
+    f(std::false_type{});
+}
+
+// f(rule, step) with those options that decide which arithmetic is done known to the compiler: a
+// loop that asks for them is not vectorised. The gradient comes with maximize's sign.
+template <class F>
+void decided(const SgdRule& rule, const SgdRule::Step& step, const F& f) {
+  fixed(rule.momentum != 0, [&](auto momentum) {
+    fixed(step.first, [&](auto first) {
+      fixed(rule.nesterov, [&](auto nesterov) {
+        SgdRule r = rule;
+        r.maximize = false;
+        if constexpr (!momentum) r.momentum = 0;
+        r.nesterov = nesterov;
+        f(r, SgdRule::Step{first});
+      });
+    });
+  });
+}
+template <class F>
+void decided(const AdamRule& rule, const AdamRule::Step& step, const F& f) {
+  fixed(rule.decoupled, [&](auto decoupled) {
+    fixed(rule.amsgrad, [&](auto amsgrad) {
+      AdamRule r = rule;
+      r.maximize = false;
+      r.decoupled = decoupled;
+      r.amsgrad = amsgrad;
+      f(r, step);
+    });
+  });
+}
+template <class F>
+void decided(const RmspropRule& rule, const RmspropRule::Step& step, const F& f) {
+  fixed(rule.momentum != 0, [&](auto momentum) {
+    fixed(rule.centered, [&](auto centered) {
+      RmspropRule r = rule;
+      r.maximize = false;
+      if constexpr (!momentum) r.momentum = 0;
+      r.centered = centered;
+      f(r, step);
+    });
+  });
+}
+template <class Rule, class F>
+void decided(const Rule& rule, const typename Rule::Step& step, const F& f) {
+  Rule r = rule;
+  r.maximize = false;
+  f(r, step);
+}
+
+/// One step of n elements: whole chunks. The arrays are distinct; a moment that the rule has not is
+/// null.
+template <class W, class Rule, class S>
+void step_lanes(const Rule& options, const typename Rule::Step& now, S inv, int64_t n,
+                S* __restrict param, S* __restrict extra, S* __restrict low,
+                const S* __restrict grad, S* __restrict m0, S* __restrict m1, S* __restrict m2) {
+  const Rule rule = options;  // nothing that is written may change them
+  const typename Rule::Step step = now;
+  constexpr int kMoments = Rule::kMoments;
+  for (int64_t k = 0; k < n; ++k) {
+    S w = join_weight<W::kKind, S>(param[k], extra[k]);
+    S m[3] = {m0[k], kMoments > 1 ? m1[k] : S(0), kMoments > 2 ? m2[k] : S(0)};
+    rule(w, grad[k] * inv, m, step);
+    m0[k] = m[0];
+    if constexpr (kMoments > 1) m1[k] = m[1];
+    if constexpr (kMoments > 2) m2[k] = m[2];
+    split_weight<W::kKind, typename W::Stored, S>(w, param[k], extra[k]);
+    low[k] = param[k];
+  }
+}
+
 /// One step of one parameter.
 template <class Rule>
 void update(const UpdateSlot& slot, const Rule& rule, double factor) {
@@ -191,14 +274,11 @@ void update(const UpdateSlot& slot, const Rule& rule, double factor) {
   with_weight(slot.param, slot.keeping, [&](auto weight, const Array& extra) {
     using W = decltype(weight);
     using S = typename W::Compute;
-    // The parameter, its extra, the moments, the 16-bit copy, and the gradient.
-    constexpr size_t kMoment = 2, kLow = kMoment + Rule::kMoments, kGrad = kLow + 1;
-    std::array<const Array*, kGrad + 1> arrays;
-    arrays[0] = &slot.param;
-    arrays[1] = &extra;
+    // The parameter, its extra, the 16-bit copy, the gradient, and the moments.
+    constexpr size_t kLow = 2, kGrad = 3, kMoment = 4;
+    std::array<const Array*, kMoment + Rule::kMoments> arrays{&slot.param, &extra, &slot.low,
+                                                              &slot.grad};
     for (size_t i = 0; i < Rule::kMoments; ++i) arrays[kMoment + i] = &slot.moments[i];
-    arrays[kLow] = &slot.low;
-    arrays[kGrad] = &slot.grad;
     Which used = 0;
     for (size_t a = 0; a < arrays.size(); ++a) {
       if (arrays[a]->defined())
@@ -206,19 +286,17 @@ void update(const UpdateSlot& slot, const Rule& rule, double factor) {
       else
         arrays[a] = &slot.param;  // something to walk along
     }
-    const S inv = static_cast<S>(factor);
-    update_lanes<S>(arrays, used & ~(Which{1} << kLow), used & ~(Which{1} << kGrad),
-                    [&, rule, s, inv](S(*lanes)[kLanes], int) {
-                      for (int k = 0; k < kLanes; ++k) {
-                        S w = join_weight<W::kKind, S>(lanes[0][k], lanes[1][k]);
-                        S m[Rule::kMoments];
-                        for (int i = 0; i < Rule::kMoments; ++i) m[i] = lanes[kMoment + i][k];
-                        rule(w, lanes[kGrad][k] * inv, m, s);
-                        for (int i = 0; i < Rule::kMoments; ++i) lanes[kMoment + i][k] = m[i];
-                        split_weight<W::kKind, typename W::Stored, S>(w, lanes[0][k], lanes[1][k]);
-                        lanes[kLow][k] = lanes[0][k];
-                      }
-                    });
+    const S inv = static_cast<S>(rule.maximize ? -factor : factor);
+    const auto moment = [](const auto& lanes, size_t i) {
+      return kMoment + i < lanes.size() ? lanes[std::min(kMoment + i, lanes.size() - 1)] : nullptr;
+    };
+    decided(rule, s, [&](const auto& r, const auto& now) {
+      update_lanes<S>(arrays, used & ~(Which{1} << kLow), used & ~(Which{1} << kGrad),
+                      [&, r, now](const auto& lanes, int64_t n, int64_t) {
+                        step_lanes<W>(r, now, inv, n, lanes[0], lanes[1], lanes[kLow], lanes[kGrad],
+                                      moment(lanes, 0), moment(lanes, 1), moment(lanes, 2));
+                      });
+    });
   });
   if (slot.step.defined()) fill(slot.step, step);
   for (const Array* a : {&slot.param, &slot.keeping.extra, &slot.step, &slot.low})
