@@ -22,7 +22,8 @@ namespace F = lib::nn::functional;
 template <class Call>
 void add(bench::Table& table, const std::string& what, const std::string& size, int64_t n,
          Call call) {
-  table.add(what + ", " + size, [call] { bench::keep(call()); }, n);
+  table.add(
+      what + ", " + size, [call] { bench::keep(call()); }, n);
 }
 
 void maps(bench::Table& table, int64_t n, const std::string& size) {

@@ -28,7 +28,8 @@ std::vector<Tensor> parameter(int64_t n) {
 template <class Optimizer, class Options>
 void add(bench::Table& table, const std::string& name, int64_t n, const Options& options) {
   const auto optimizer = std::make_shared<Optimizer>(parameter(n), options);
-  table.add(name, [optimizer] { optimizer->step(); }, n);
+  table.add(
+      name, [optimizer] { optimizer->step(); }, n);
 }
 
 }  // namespace
@@ -37,9 +38,8 @@ int main(int argc, char** argv) {
   lib::set_num_threads(1);
   bench::Table table(library(), argc, argv, "ns an element");
   // Steps too small to reach subnormal numbers, however many are timed.
-  for (const auto& [n, size] : {std::pair<int64_t, std::string>{4096, "4 Ki"},
-                                {262144, "256 Ki"},
-                                {8 << 20, "8 Mi"}}) {
+  for (const auto& [n, size] :
+       {std::pair<int64_t, std::string>{4096, "4 Ki"}, {262144, "256 Ki"}, {8 << 20, "8 Mi"}}) {
     add<optim::SGD>(table, "SGD, " + size, n, optim::SGDOptions(1e-9));
     add<optim::SGD>(table, "SGD with momentum, " + size, n, optim::SGDOptions(1e-9).momentum(0.9));
     add<optim::Adam>(table, "Adam, " + size, n, optim::AdamOptions(1e-9));
