@@ -40,15 +40,12 @@ inline double polynomial(double x) {
   return terms<C, 0, std::size(C)>(x, x2, x4, x4 * x4);
 }
 
-// (2ᵗ − 1)/t on [−½, ½]
-inline constexpr double kExp2[] = {
-    0x1.62e42fefd254ep-1,  0x1.ebfbe04548d64p-3,  0x1.c6b08cb40120fp-5, 0x1.3b2a1c26daaf3p-7,
-    0x1.5d88ba1b3ba1ap-10, 0x1.443f6cad12ed6p-13, 0x1.ffd0ad94827f7p-17};
-// ln(1 + f)/f on [√½ − 1, √2 − 1]
-inline constexpr double kLog[] = {
-    0x1.0000000026745p+0, -0x1.0000001c697e4p-1, 0x1.5555541c5b8fap-2, -0x1.ffffa6a5b1880p-3,
-    0x1.999a3213ccc64p-3, -0x1.556955f25f8bep-3, 0x1.2491290a39cc1p-3, -0x1.fc55ed7756dc7p-4,
-    0x1.c36d1d6513145p-4, -0x1.bdb4d2795ea83p-4, 0x1.b7ab4461635eap-4, -0x1.ea4454ed702d6p-5};
+// f·coth(f·ln 2/2) as a function of f², f in [−½, ½]
+inline constexpr double kExp2[] = {0x1.71547652ba4b0p+1, 0x1.d9303fc86465fp-4,
+                                   -0x1.e4ff442f28325p-11, 0x1.60f51a41feedap-17};
+// 2·artanh(√z)/√z on [0, (√2 − 1)⁴]
+inline constexpr double kLog[] = {0x1.0000000004a19p+1, 0x1.555554dad2ba2p-1, 0x1.999a9c8d481fbp-2,
+                                  0x1.2432c0e8c37d9p-2, 0x1.e3af8a088df83p-3};
 // sin(√u)/√u and cos √u on [0, (π/4)²]
 inline constexpr double kSin[] = {0x1.fffffffff6046p-1, -0x1.55555548e28c5p-3, 0x1.11110717fc606p-7,
                                   -0x1.a00ec6c771a9bp-13, 0x1.6cb09592c8ddbp-19};
@@ -71,42 +68,56 @@ inline constexpr double kLog2e = 1.44269504088896340736, kLn2 = 0.69314718055994
 /// Added to a double below 2⁵¹, leaves it rounded to a whole number, in the lowest bits.
 inline constexpr double kWhole = 0x1.8p52;
 
-/// 2ᵗ = scale·(1 + rest), |t| < 1000. NaN is in `rest`.
+/// 2ᵗ = a/b, |t| < 500: with t = n + f, n whole, 2ᶠ = (g + f)/(g − f) where g = f·coth(f·ln 2/2),
+/// which is even and all but constant.
 struct PowerOfTwo {
-  double scale, rest;
+  double a, b, difference;  // difference: a − b, with all its digits; −0 for t = −0
   explicit PowerOfTwo(double t) {
-    const double whole = t + kWhole, f = t - (whole - kWhole);
-    scale = from_bits((bits(whole) << 52) + bits(1.0));
-    rest = f * polynomial<kExp2>(f);
+    const double whole = t + kWhole, f = t - (whole - kWhole), g = polynomial<kExp2>(f * f);
+    const double scale = from_bits((bits(whole) << 52) + bits(1.0));  // 2ⁿ
+    a = scale * (g + f);
+    b = g - f;
+    difference = (scale + 1) * f - (1 - scale) * g;
   }
-  double value() const { return scale * rest + scale; }
-  /// Its excess over 1, with all its digits; −0 for t = −0.
-  double less_one() const { return scale * rest - (1 - scale); }
 };
 
-/// The logarithm of u = 1 + small, as −ln u = exponent·ln 2 − ln(1 + f): `small` is believed where
-/// u is near 1.
+/// −ln u as exponent·ln 2 − ln m, m between √½ and √2; of 1 + small, which is believed where that
+/// is near 1. For u from 2⁻¹⁰²² up to the largest number.
 struct Logarithm {
-  double minus_exponent, mantissa;  // mantissa: ln(1 + f)
+  double minus_exponent, mantissa;  // mantissa: ln m
+  explicit Logarithm(double u) {
+    const double m = split(u);
+    mantissa = of(m - 1);
+  }
   Logarithm(double u, double small) {
+    const double m = split(u);
+    mantissa = of(choose(minus_exponent == 0, small, m - 1));
+  }
+
+ private:
+  double split(double u) {
     constexpr uint64_t kRootHalf = 0x3fe6a09e00000000;
     const uint64_t shifted = bits(u) + (bits(1.0) - kRootHalf);
     minus_exponent = (0x1p52 + 1023) - from_bits((shifted >> 52) | bits(0x1p52));
-    const double m = from_bits((shifted & 0x000fffffffffffff) + kRootHalf);
-    const double f = choose(minus_exponent == 0, small, m - 1);
-    mantissa = f * polynomial<kLog>(f);
+    return from_bits((shifted & 0x000fffffffffffff) + kRootHalf);
+  }
+  static double of(double f) {  // ln(1 + f) = 2·artanh(f/(2 + f))
+    const double s = f / (2 + f);
+    return s * polynomial<kLog>(s * s);
   }
 };
-/// y where y is a logarithm of this u; otherwise −∞, NaN, or u itself.
-inline double logarithm_of(double u, double y) {
-  constexpr double infinity = std::numeric_limits<double>::infinity();
-  const double beyond = choose(u < 0, std::numeric_limits<double>::quiet_NaN(), u);
-  const double special = choose(u == 0, -infinity, beyond);
-  return choose(u > 0, choose(u < infinity, y, special), special);
+inline double log1p(double small) {
+  const Logarithm l(1 + small, small);
+  return l.mantissa - l.minus_exponent * kLn2;
 }
-inline double log1p(double u, double small) {
-  const Logarithm l(u, small);
-  return logarithm_of(u, l.mantissa - l.minus_exponent * kLn2);
+/// y where it is the logarithm of a positive number: of x − least, by and large. Otherwise −∞, NaN,
+/// or x itself.
+inline float logarithm_of(float x, float least, double y) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  const float below = x < least ? std::numeric_limits<float>::quiet_NaN() : x;
+  const float special = x == least ? -infinity : below;
+  const float value = x < infinity ? static_cast<float>(y) : special;
+  return x > least ? value : special;
 }
 
 /// The sine and cosine of a float up to 2¹⁹.
@@ -170,72 +181,75 @@ HALFTAPE_DOUBLE_WORD(cospi, halftape)
 
 // Arguments are clamped to where the result is 0, 1 or infinite already.
 inline float exp(float x) {
-  const double t = detail::clamped(x, -105, 90) * detail::kLog2e;
-  return static_cast<float>(detail::PowerOfTwo(t).value());
+  const detail::PowerOfTwo e(detail::clamped(x, -105, 90) * detail::kLog2e);
+  return static_cast<float>(e.a / e.b);
 }
 inline float exp2(float x) {
-  return static_cast<float>(detail::PowerOfTwo(detail::clamped(x, -151, 129)).value());
+  const detail::PowerOfTwo e(detail::clamped(x, -151, 129));
+  return static_cast<float>(e.a / e.b);
 }
 inline float expm1(float x) {
-  const double t = detail::clamped(x, -20, 90) * detail::kLog2e;
-  return static_cast<float>(detail::PowerOfTwo(t).less_one());
+  const detail::PowerOfTwo e(detail::clamped(x, -20, 90) * detail::kLog2e);
+  return static_cast<float>(e.difference / e.b);
 }
-inline float sinh(float x) {
-  const double t = detail::clamped(std::fabs(x), 0, 91) * detail::kLog2e;
-  const double e = detail::PowerOfTwo(t).less_one();
-  return std::copysign(static_cast<float>(0.5 * (e + e / (e + 1))), x);
+inline float sinh(float x) {  // (a/b − b/a)/2
+  const detail::PowerOfTwo e(detail::clamped(x, -91, 91) * detail::kLog2e);
+  return static_cast<float>(e.difference * (e.a + e.b) / (2 * e.a * e.b));
 }
 inline float cosh(float x) {
-  const double t = detail::clamped(x, -91, 91) * detail::kLog2e;
-  const double e = detail::PowerOfTwo(t).value();
-  return static_cast<float>(0.5 * (e + 1 / e));
+  const detail::PowerOfTwo e(detail::clamped(x, -91, 91) * detail::kLog2e);
+  return static_cast<float>((e.a * e.a + e.b * e.b) / (2 * e.a * e.b));
 }
 inline float tanh(float x) {
-  const double t = detail::clamped(x, -10, 10) * (2 * detail::kLog2e);
-  const double e = detail::PowerOfTwo(t).less_one();
-  return static_cast<float>(e / (e + 2));
+  const detail::PowerOfTwo e(detail::clamped(x, -10, 10) * (2 * detail::kLog2e));
+  return static_cast<float>(e.difference / (e.a + e.b));
 }
 inline float sigmoid(float x) {
-  const double t = detail::clamped(x, -105, 90) * -detail::kLog2e;
-  return static_cast<float>(1 / (1 + detail::PowerOfTwo(t).value()));
+  const detail::PowerOfTwo e(detail::clamped(x, -105, 90) * detail::kLog2e);
+  return static_cast<float>(e.a / (e.a + e.b));
 }
 
-inline float log(float x) { return static_cast<float>(detail::log1p(x, x - 1.0)); }
-inline float log1p(float x) { return static_cast<float>(detail::log1p(1.0 + x, x)); }
+inline float log(float x) {
+  const detail::Logarithm l(x);
+  return detail::logarithm_of(x, 0, l.mantissa - l.minus_exponent * detail::kLn2);
+}
+inline float log1p(float x) { return detail::logarithm_of(x, -1, detail::log1p(x)); }
 inline float log2(float x) {
-  const detail::Logarithm l(x, x - 1.0);
-  return static_cast<float>(
-      detail::logarithm_of(x, l.mantissa * detail::kLog2e - l.minus_exponent));
+  const detail::Logarithm l(x);
+  return detail::logarithm_of(x, 0, l.mantissa * detail::kLog2e - l.minus_exponent);
 }
 inline float log10(float x) {
-  const detail::Logarithm l(x, x - 1.0);
-  return static_cast<float>(
-      detail::logarithm_of(x, l.mantissa * detail::kLog10e - l.minus_exponent * detail::kLog10Of2));
+  const detail::Logarithm l(x);
+  return detail::logarithm_of(x, 0,
+                              l.mantissa * detail::kLog10e - l.minus_exponent * detail::kLog10Of2);
 }
 inline float asinh(float x) {
-  const double a = std::fabs(x), over = a + a * a / (1 + std::sqrt(a * a + 1));
-  const double small = detail::choose(a < std::numeric_limits<double>::infinity(), over, a);
-  return std::copysign(static_cast<float>(detail::log1p(1 + small, small)), x);
+  const double a = std::fabs(x);
+  const double y = detail::log1p(a + a * a / (1 + std::sqrt(a * a + 1)));
+  const float size = a < std::numeric_limits<double>::infinity() ? static_cast<float>(y) : x;
+  return std::copysign(size, x);
 }
 inline float acosh(float x) {
-  const double over = x - 1.0, small = over + std::sqrt(over * (over + 2));
-  const double y = detail::log1p(1 + small, small);
-  return static_cast<float>(detail::choose(over < 0, std::numeric_limits<double>::quiet_NaN(), y));
+  const double over = x - 1.0, y = detail::log1p(over + std::sqrt(over * (over + 2)));
+  const float value = x < std::numeric_limits<float>::infinity() ? static_cast<float>(y) : x;
+  return x < 1 ? std::numeric_limits<float>::quiet_NaN() : value;
 }
 inline float atanh(float x) {
-  const double a = std::fabs(x), small = 2 * a / (1 - a);
-  return std::copysign(static_cast<float>(0.5 * detail::log1p(1 + small, small)), x);
+  const double a = std::fabs(x), y = 0.5 * detail::log1p(2 * a / (1 - a));
+  const float beyond = a > 1 ? std::numeric_limits<float>::quiet_NaN() : x;
+  const float special = a == 1 ? std::numeric_limits<float>::infinity() : beyond;
+  return std::copysign(a < 1 ? static_cast<float>(y) : special, x);
 }
 
 inline float erf(float x) {
-  const double a = detail::clamped(std::fabs(x), 0, 4);
-  const double t = a * detail::polynomial<detail::kErf>(a) * -detail::kLog2e;
-  return std::copysign(static_cast<float>(-detail::PowerOfTwo(t).less_one()), x);
+  const double size = detail::clamped(std::fabs(x), 0, 4);
+  const detail::PowerOfTwo e(size * detail::polynomial<detail::kErf>(size) * -detail::kLog2e);
+  return std::copysign(static_cast<float>(-e.difference / e.b), x);
 }
 inline float erfc(float x) {
-  const double a = detail::clamped(std::fabs(x), 0, 10.1f);
-  const double r = 1 / (a + 3), y = detail::polynomial<detail::kErfc>(1 - 6 * r) * r;
-  const double tail = y * detail::PowerOfTwo(a * a * -detail::kLog2e).value();
+  const double size = detail::clamped(std::fabs(x), 0, 10.1f), r = 1 / (size + 3);
+  const detail::PowerOfTwo e(size * size * -detail::kLog2e);
+  const double tail = detail::polynomial<detail::kErfc>(1 - 6 * r) * r * e.a / e.b;
   return static_cast<float>(detail::choose(x < 0, 2 - tail, tail));
 }
 

@@ -57,9 +57,11 @@ def at_zero(f, limit):
 
 
 ln2, quarter = mp.log(2), (mp.pi / 4)**2
-show("kExp2: (2^t - 1)/t", 6, at_zero(lambda t: mp.expm1(t * ln2) / t, ln2), -0.5, 0.5)
-show("kLog: ln(1 + f)/f", 11, at_zero(lambda f: mp.log1p(f) / f, mpf(1)),
-     mp.sqrt(0.5) - 1, mp.sqrt(2) - 1)
+# 2^f = (g + f)/(g - f) with g(f^2) = f coth(f ln 2 / 2).
+show("kExp2: g", 3, at_zero(lambda z: mp.sqrt(z) * mp.coth(mp.sqrt(z) * ln2 / 2), 2 / ln2), 0, 0.25)
+# ln m = 2 artanh s with s = (m - 1)/(m + 1), |s| <= 0.1716 for m from sqrt(1/2) to sqrt 2.
+show("kLog: 2 artanh(sqrt z)/sqrt z", 4,
+     at_zero(lambda z: 2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z), mpf(2)), 0, (mp.sqrt(2) - 1)**4)
 show("kSin: sin(sqrt u)/sqrt u", 4,
      at_zero(lambda u: mp.sin(mp.sqrt(u)) / mp.sqrt(u), mpf(1)), 0, quarter)
 show("kCos: cos(sqrt u)", 4, lambda u: mp.cos(mp.sqrt(u)), 0, quarter)
