@@ -14,7 +14,7 @@ void copy_run(const char* from, int64_t from_step, char* to, int64_t to_step, in
   const From* x = reinterpret_cast<const From*>(from);
   To* y = reinterpret_cast<To*>(to);
   if (from_step == 1 && to_step == 1) {
-    for (int64_t i = 0; i < n; ++i) y[i] = convert<To>(x[i]);
+    convert_all(x, n, y);
   } else {
     for (int64_t i = 0; i < n; ++i) y[i * to_step] = convert<To>(x[i * from_step]);
   }
@@ -39,7 +39,7 @@ void copy_squares(const Walk<2>& walk, int dim) {
   const int inner = walk.shape.size() - 1;
   const auto& [to, from] = walk.operands;
   const int64_t across = walk.shape[inner], down = walk.shape[dim];
-  const int64_t rows = (down + kSide - 1) / kSide;
+  const int64_t rows = (down + kSide - 1) / kSide, step = to.strides[inner] / to.item;
   int64_t planes = 1;  // of all dimensions but these two
   for (int d = 0; d < inner; ++d) planes *= d == dim ? 1 : walk.shape[d];
   const auto strip = [&, &to = to, &from = from](int64_t task) {  // a row of squares
@@ -60,10 +60,13 @@ void copy_squares(const Walk<2>& walk, int dim) {
         const From* line = reinterpret_cast<const From*>(x + (j0 + j) * from.strides[inner]);
         for (int64_t i = 0; i < height; ++i) square[i][j] = line[i];
       }
-      for (int64_t i = 0; i < height; ++i)
-        copy_run<To, From>(reinterpret_cast<const char*>(square[i]), 1,
-                           y + i * to.strides[dim] + j0 * to.strides[inner],
-                           to.strides[inner] / to.item, width);
+      for (int64_t i = 0; i < height; ++i) {
+        To* line = reinterpret_cast<To*>(y + i * to.strides[dim] + j0 * to.strides[inner]);
+        if (step == 1)
+          for (int64_t j = 0; j < width; ++j) line[j] = convert<To>(square[i][j]);
+        else
+          for (int64_t j = 0; j < width; ++j) line[j * step] = convert<To>(square[i][j]);
+      }
     }
   };
   parallel_tasks(planes * rows, planes * across * down, strip);

@@ -6,6 +6,7 @@
 
 #include "halftape/core/merged.h"
 #include "halftape/cpu/chunk.h"
+#include "halftape/cpu/convert.h"
 #include "halftape/cpu/parallel.h"
 
 namespace halftape::cpu {
@@ -15,12 +16,9 @@ namespace halftape::cpu {
 template <class T, class S>
 void load(const void* from, int64_t stride, int64_t n, S* lanes) {
   const T* x = static_cast<const T*>(from);
-  if (n == kLanes && stride == 1) {
-    for (int k = 0; k < kLanes; ++k) lanes[k] = convert<S>(x[k]);
-    return;
-  }
+  if (n == kLanes && stride == 1) return convert_all(x, kLanes, lanes);
   if (stride == 1)
-    for (int64_t k = 0; k < n; ++k) lanes[k] = convert<S>(x[k]);
+    convert_all(x, n, lanes);
   else if (stride == 0)
     std::fill_n(lanes, n, convert<S>(x[0]));
   else
@@ -31,9 +29,9 @@ template <class T, class S>
 void store(const S* lanes, int64_t n, void* to, int64_t stride) {
   T* y = static_cast<T*>(to);
   if (n == kLanes && stride == 1)
-    for (int k = 0; k < kLanes; ++k) y[k] = convert<T>(lanes[k]);
+    convert_all(lanes, kLanes, y);
   else if (stride == 1)
-    for (int64_t k = 0; k < n; ++k) y[k] = convert<T>(lanes[k]);
+    convert_all(lanes, n, y);
   else
     for (int64_t k = 0; k < n; ++k) y[k * stride] = convert<T>(lanes[k]);
 }
