@@ -84,31 +84,53 @@ void reduce_rows(const Matrix& m, const Array& y) {
   if (blocks == 1) write(partial, m.outer, to, 1);
 }
 
+/// acc ← op(acc, row) for rows of `Count` chunks, `pitch` elements apart.
+template <class Op, int Count, class S>
+void step_rows(Chunk<S>* acc, const S* x, int64_t pitch, int64_t rows) {
+  Chunk<S> sums[Count];  // in registers
+  for (int c = 0; c < Count; ++c) sums[c] = acc[c];
+  for (int64_t r = 0; r < rows; ++r, x += pitch)
+    for (int c = 0; c < Count; ++c) step_chunk<Op>(sums[c], at(x, c * kLanes));
+  for (int c = 0; c < Count; ++c) acc[c] = sums[c];
+}
+
 /// Sums down the columns of a (count, outer) matrix, two chunks of them at a time, in blocks of
 /// rows.
 template <class Op, class S>
 void reduce_columns(const Matrix& m, const Array& y) {
-  constexpr int64_t kRows = 128, kChunks = 2, kColumns = kChunks * kLanes;
+  constexpr int64_t kRows = 128, kColumns = 2 * kLanes, kCopied = 8;
+  const Load<S> read = loader<S>(m.rows.dtype());
   const Store<S> write = storer<S>(y.dtype());
   const auto item = static_cast<int64_t>(element_size(m.rows.dtype())),
              out = static_cast<int64_t>(element_size(y.dtype()));
-  char* x = static_cast<char*>(m.rows.raw());
+  const char* x = static_cast<const char*>(m.rows.raw());
   char* to = static_cast<char*>(y.raw());
   const auto task = [&](int64_t group) {
     const int64_t column = group * kColumns, n = std::min(kColumns, m.outer - column);
-    const int64_t chunks = (n + kLanes - 1) / kLanes;
-    Lanes<S> lanes(m.rows.dtype());
-    Cascade<Op, S> blocks[kChunks];
+    const int chunks = n > kLanes ? 2 : 1;
+    const bool in_place = m.rows.dtype() == dtype_of<S> && n % kLanes == 0;
+    S copied[kCopied * kColumns];
+    Cascade<Op, S> blocks[2];
     for (int64_t start = 0; start < m.count; start += kRows) {
-      Chunk<S> acc[kChunks];
-      for (auto& a : acc) a = Chunk<S>(Op::template start<S>());
-      for (int64_t r = start; r < std::min(m.count, start + kRows); ++r) {
-        const S* row = lanes.read(x + (r * m.outer + column) * item, 1, n);
-        for (int64_t c = 0; c < chunks; ++c) step_chunk<Op>(acc[c], at(row, c * kLanes));
+      Chunk<S> acc[2] = {Chunk<S>(Op::template start<S>()), Chunk<S>(Op::template start<S>())};
+      const auto step = [&](const S* rows, int64_t pitch, int64_t count) {
+        if (chunks == 2)
+          step_rows<Op, 2>(acc, rows, pitch, count);
+        else
+          step_rows<Op, 1>(acc, rows, pitch, count);
+      };
+      const int64_t end = std::min(m.count, start + kRows);
+      const char* from = x + (start * m.outer + column) * item;
+      if (in_place) step(reinterpret_cast<const S*>(from), m.outer, end - start);
+      for (int64_t r = start; !in_place && r < end; r += kCopied) {
+        const int64_t count = std::min(kCopied, end - r);
+        for (int64_t i = 0; i < count; ++i, from += m.outer * item)
+          read(from, 1, n, copied + i * kColumns);
+        step(copied, kColumns, count);
       }
-      for (int64_t c = 0; c < chunks; ++c) blocks[c].add(acc[c]);
+      for (int c = 0; c < chunks; ++c) blocks[c].add(acc[c]);
     }
-    for (int64_t c = 0; c < chunks; ++c)
+    for (int c = 0; c < chunks; ++c)
       write(blocks[c].total().v, std::min<int64_t>(kLanes, n - c * kLanes),
             to + (column + c * kLanes) * out, 1);
   };
