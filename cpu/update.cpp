@@ -198,62 +198,61 @@ void fixed(bool value, const F& f) {
     f(std::false_type{});
 }
 
-// f(rule, step) with those options that decide which arithmetic is done known to the compiler: a
-// loop that asks for them is not vectorised. The gradient comes with maximize's sign.
+// f(known), where known(rule, step) sets to constants those options that decide which arithmetic is
+// done: a loop that asks for them is not vectorised. The gradient comes with maximize's sign.
 template <class F>
-void decided(const SgdRule& rule, const SgdRule::Step& step, const F& f) {
+void decide(const SgdRule& rule, const SgdRule::Step& step, const F& f) {
   fixed(rule.momentum != 0, [&](auto momentum) {
     fixed(step.first, [&](auto first) {
       fixed(rule.nesterov, [&](auto nesterov) {
-        SgdRule r = rule;
-        r.maximize = false;
-        if constexpr (!momentum) r.momentum = 0;
-        r.nesterov = nesterov;
-        f(r, SgdRule::Step{first});
+        f([](SgdRule& r, SgdRule::Step& s) {
+          r.maximize = false;
+          if constexpr (!decltype(momentum)::value) r.momentum = 0;
+          r.nesterov = decltype(nesterov)::value;
+          s.first = decltype(first)::value;
+        });
       });
     });
   });
 }
 template <class F>
-void decided(const AdamRule& rule, const AdamRule::Step& step, const F& f) {
+void decide(const AdamRule& rule, const AdamRule::Step&, const F& f) {
   fixed(rule.decoupled, [&](auto decoupled) {
     fixed(rule.amsgrad, [&](auto amsgrad) {
-      AdamRule r = rule;
-      r.maximize = false;
-      r.decoupled = decoupled;
-      r.amsgrad = amsgrad;
-      f(r, step);
+      f([](AdamRule& r, AdamRule::Step&) {
+        r.maximize = false;
+        r.decoupled = decltype(decoupled)::value;
+        r.amsgrad = decltype(amsgrad)::value;
+      });
     });
   });
 }
 template <class F>
-void decided(const RmspropRule& rule, const RmspropRule::Step& step, const F& f) {
+void decide(const RmspropRule& rule, const RmspropRule::Step&, const F& f) {
   fixed(rule.momentum != 0, [&](auto momentum) {
     fixed(rule.centered, [&](auto centered) {
-      RmspropRule r = rule;
-      r.maximize = false;
-      if constexpr (!momentum) r.momentum = 0;
-      r.centered = centered;
-      f(r, step);
+      f([](RmspropRule& r, RmspropRule::Step&) {
+        r.maximize = false;
+        if constexpr (!decltype(momentum)::value) r.momentum = 0;
+        r.centered = decltype(centered)::value;
+      });
     });
   });
 }
 template <class Rule, class F>
-void decided(const Rule& rule, const typename Rule::Step& step, const F& f) {
-  Rule r = rule;
-  r.maximize = false;
-  f(r, step);
+void decide(const Rule&, const typename Rule::Step&, const F& f) {
+  f([](Rule& r, typename Rule::Step&) { r.maximize = false; });
 }
 
-/// One step of n elements: whole chunks. The arrays are distinct; a moment that the rule has not is
-/// null.
-template <class W, class Rule, class S>
-void step_lanes(const Rule& options, const typename Rule::Step& now, S inv, int64_t n,
-                S* __restrict param, S* __restrict extra, S* __restrict low,
-                const S* __restrict grad, S* __restrict m0, S* __restrict m1, S* __restrict m2) {
-  const Rule rule = options;  // nothing that is written may change them
-  const typename Rule::Step step = now;
+/// One step of n elements: whole chunks. The arrays are distinct, which the compiler believes while
+/// this is a function of its own; a moment that the rule has not is null.
+template <class W, class Known, class Rule, class S>
+[[gnu::noinline]] void step_lanes(Known known, Rule rule, typename Rule::Step step, S inv,
+                                  int64_t n, S* __restrict param, S* __restrict extra,
+                                  S* __restrict low, const S* __restrict grad, S* __restrict m0,
+                                  S* __restrict m1, S* __restrict m2) {
   constexpr int kMoments = Rule::kMoments;
+  known(rule, step);
   for (int64_t k = 0; k < n; ++k) {
     S w = join_weight<W::kKind, S>(param[k], extra[k]);
     S m[3] = {m0[k], kMoments > 1 ? m1[k] : S(0), kMoments > 2 ? m2[k] : S(0)};
@@ -290,11 +289,11 @@ void update(const UpdateSlot& slot, const Rule& rule, double factor) {
     const auto moment = [](const auto& lanes, size_t i) {
       return kMoment + i < lanes.size() ? lanes[std::min(kMoment + i, lanes.size() - 1)] : nullptr;
     };
-    decided(rule, s, [&](const auto& r, const auto& now) {
+    decide(rule, s, [&](auto known) {
       update_lanes<S>(arrays, used & ~(Which{1} << kLow), used & ~(Which{1} << kGrad),
-                      [&, r, now](const auto& lanes, int64_t n, int64_t) {
-                        step_lanes<W>(r, now, inv, n, lanes[0], lanes[1], lanes[kLow], lanes[kGrad],
-                                      moment(lanes, 0), moment(lanes, 1), moment(lanes, 2));
+                      [&](const auto& at, int64_t n, int64_t) {
+                        step_lanes<W>(known, rule, s, inv, n, at[0], at[1], at[kLow], at[kGrad],
+                                      moment(at, 0), moment(at, 1), moment(at, 2));
                       });
     });
   });
