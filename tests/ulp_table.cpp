@@ -74,6 +74,9 @@ Worst worst_of(const Function& f, uint64_t stride) {
   auto* in = x.data_ptr<float>();
   for (uint64_t bits = 0; bits < uint64_t{1} << 32;) {
     int64_t n = 0;
+    if (bits == 0)  // whatever the stride
+      for (const float special : {-0.0f, 1.0f, -1.0f, HUGE_VALF, -HUGE_VALF, NAN})
+        in[n++] = special;
     for (; n < kBlock && bits < uint64_t{1} << 32; bits += stride)
       in[n++] = std::bit_cast<float>(static_cast<uint32_t>(bits));
     const Tensor y = f.ours(x);
@@ -97,16 +100,18 @@ int main(int argc, char** argv) {
   const uint64_t stride = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1;
   halftape::set_num_threads(1);
   const halftape::NoGradGuard no_grad;
+  const std::string which = stride > 1
+                                ? "one of every " + std::to_string(stride) + " float32 arguments"
+                                : std::string("every float32 argument");
   std::printf(
       "# How far functions are off in float32\n\n"
-      "Made by `scripts/ulp_table%s`: %s float32 argument, NaN, infinities and subnormal numbers\n"
-      "among them, against the standard library's double. An ulp is a unit in the last place of\n"
-      "the exact result; a correctly rounded one is within 0.5. Every level of the instruction\n"
-      "set gives the same bits.\n\n"
+      "Made by `scripts/ulp_table`, which compares %s, subnormal numbers, infinities\n"
+      "and NaN among them, with the standard library's double. An ulp is a unit in the last place "
+      "of\nthe exact result; a correctly rounded one is within 0.5. Any level of the instruction "
+      "set gives\nthe same bits.\n\n"
       "| function | largest error, ulp | at x | not the nearest float |\n"
       "| --- | ---: | ---: | ---: |\n",
-      argc > 1 ? (std::string(" ") + argv[1]).c_str() : "",
-      stride == 1 ? "every" : "one of so many of every");
+      which.c_str());
   int failures = 0;
   for (const Function& f : kFunctions) {
     const Worst w = worst_of(f, stride == 0 ? 1 : stride);

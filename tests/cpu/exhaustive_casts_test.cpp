@@ -67,6 +67,31 @@ TEST_CASE("all 2^32 float32 values convert to float16 and bfloat16 rounded to ne
   CHECK(wrong_bfloat == 0);
 }
 
+TEST_CASE("a cast of many keeps the bits that a cast of one keeps, those of NaN too") {
+  const Tensor halves = empty({65536}, TensorOptions(kFloat16).device(kCPU));
+  for (uint32_t i = 0; i < 65536; ++i)
+    halves.data_ptr<Half>()[i] = Half::from_bits(static_cast<uint16_t>(i));
+  const Tensor wide = halves.to(kFloat32);
+  int64_t wrong = 0;
+  for (uint32_t i = 0; i < 65536; ++i)
+    wrong += std::bit_cast<uint32_t>(wide.const_data_ptr<float>()[i]) !=
+             std::bit_cast<uint32_t>(detail::half_bits_to_float(static_cast<uint16_t>(i)));
+  CHECK(wrong == 0);
+
+  // Both signs of quiet and signalling NaN with every upper payload, and numbers between them.
+  const Tensor floats = empty({65536}, kCPU);
+  auto* bits = reinterpret_cast<uint32_t*>(floats.data_ptr<float>());
+  for (uint32_t i = 0; i < 65536; ++i)
+    bits[i] = (i & 1) << 31 | (i % 3 ? 0x7f800001u : 0x3f800000u) | (i >> 1 & 0x3ff) << 13;
+  const Tensor lowered = floats.to(kFloat16), brain = floats.to(kBFloat16);
+  for (uint32_t i = 0; i < 65536; ++i) {
+    const auto x = std::bit_cast<float>(bits[i]);
+    wrong += lowered.const_data_ptr<Half>()[i].bits != detail::float_to_half_bits(x);
+    wrong += brain.const_data_ptr<BFloat16>()[i].bits != detail::float_to_bfloat16_bits(x);
+  }
+  CHECK(wrong == 0);
+}
+
 TEST_CASE("the reference rounds the known borders of the formats") {
   using testing::round16;
   auto bits = [](float f) { return std::bit_cast<uint32_t>(f); };

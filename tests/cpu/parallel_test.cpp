@@ -8,6 +8,8 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <iterator>
 #include <mutex>
 #include <set>
 #include <stdexcept>
@@ -18,6 +20,7 @@
 #include "halftape/core/backend.h"
 #include "halftape/core/formula/reduce.h"
 #include "halftape/cpu/parallel.h"
+#include "halftape/halftape.h"
 
 #if defined(__SANITIZE_THREAD__)
 #define HALFTAPE_THREAD_SANITIZER 1
@@ -226,3 +229,40 @@ TEST_CASE("a forked child, which has none of the pool's threads, computes and ex
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 0);
 }
+
+#if defined(__linux__) && !HALFTAPE_THREAD_SANITIZER
+TEST_CASE("65,536 elements are the calling thread's alone, and more are not") {
+  const auto threads_after = [](int64_t rows, const auto& f) {
+    const pid_t child = fork();  // it starts without a pool
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      alarm(20);
+      set_num_threads(2);
+      {
+        const Tensor x = ones({rows, 256}, TensorOptions().device(kCPU)).set_requires_grad(true);
+        f(x);
+      }
+      const std::filesystem::directory_iterator tasks("/proc/self/task");
+      _exit(static_cast<int>(std::distance(begin(tasks), end(tasks))));
+    }
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    REQUIRE(WIFEXITED(status));
+    return WEXITSTATUS(status);
+  };
+  const auto both = [&](const char* name, const auto& f) {
+    CAPTURE(name);
+    CHECK(threads_after(256, f) == 1);
+    CHECK(threads_after(512, f) == 2);
+  };
+  both("a map and its backward", [](const Tensor& x) { gelu(x + x).backward(x.detach()); });
+  both("rows", [](const Tensor& x) { softmax(x, 1).backward(x.detach()); });
+  both("a sum of columns", [](const Tensor& x) { const Tensor y = x.detach().sum({0}); });
+  both("a sum of rows", [](const Tensor& x) { const Tensor y = x.detach().sum({1}); });
+  both("a transposed copy", [](const Tensor& x) { const Tensor y = x.detach().t().contiguous(); });
+  both("a step", [](const Tensor& x) {
+    x.mutable_grad() = x.detach();
+    optim::Adam(std::vector<Tensor>{x}, optim::AdamOptions(0.1)).step();
+  });
+}
+#endif
