@@ -84,57 +84,58 @@ void reduce_rows(const Matrix& m, const Array& y) {
   if (blocks == 1) write(partial, m.outer, to, 1);
 }
 
-/// acc ← op(acc, row) for rows of `Count` chunks, `pitch` elements apart.
-template <class Op, int Count, class S>
-void step_rows(Chunk<S>* acc, const S* x, int64_t pitch, int64_t rows) {
-  Chunk<S> sums[Count];  // in registers
-  for (int c = 0; c < Count; ++c) sums[c] = acc[c];
-  for (int64_t r = 0; r < rows; ++r, x += pitch)
-    for (int c = 0; c < Count; ++c) step_chunk<Op>(sums[c], at(x, c * kLanes));
-  for (int c = 0; c < Count; ++c) acc[c] = sums[c];
+/// acc ← op(acc, row) for so many rows of n elements, whole chunks, `pitch` apart.
+template <class Op, class S>
+void step_rows(S* acc, const S* x, int64_t pitch, int64_t rows, int64_t n) {
+  constexpr int64_t kTogether = 4;
+  for (; rows >= kTogether; rows -= kTogether, x += kTogether * pitch)
+    for (int64_t i = 0; i < n; i += kLanes) {
+      Chunk<S> sum = at(acc, i);
+      for (int64_t r = 0; r < kTogether; ++r) step_chunk<Op>(sum, at(x + r * pitch, i));
+      at(acc, i) = sum;
+    }
+  for (; rows > 0; --rows, x += pitch)
+    for (int64_t i = 0; i < n; i += kLanes) step_chunk<Op>(at(acc, i), at(x, i));
 }
 
-/// Sums down the columns of a (count, outer) matrix, two chunks of them at a time, in blocks of
-/// rows.
+/// Sums down the columns of a (count, outer) matrix: rows are added in blocks of 128, which are
+/// then joined. Memory is read in the order in which it lies, in strips of columns.
 template <class Op, class S>
 void reduce_columns(const Matrix& m, const Array& y) {
-  constexpr int64_t kRows = 128, kColumns = 2 * kLanes, kCopied = 8;
+  constexpr int64_t kRows = 128, kStrip = 2048, kCopied = 8;
   const Load<S> read = loader<S>(m.rows.dtype());
   const Store<S> write = storer<S>(y.dtype());
   const auto item = static_cast<int64_t>(element_size(m.rows.dtype())),
              out = static_cast<int64_t>(element_size(y.dtype()));
   const char* x = static_cast<const char*>(m.rows.raw());
   char* to = static_cast<char*>(y.raw());
-  const auto task = [&](int64_t group) {
-    const int64_t column = group * kColumns, n = std::min(kColumns, m.outer - column);
-    const int chunks = n > kLanes ? 2 : 1;
-    const bool in_place = m.rows.dtype() == dtype_of<S> && n % kLanes == 0;
-    S copied[kCopied * kColumns];
-    Cascade<Op, S> blocks[2];
-    for (int64_t start = 0; start < m.count; start += kRows) {
-      Chunk<S> acc[2] = {Chunk<S>(Op::template start<S>()), Chunk<S>(Op::template start<S>())};
-      const auto step = [&](const S* rows, int64_t pitch, int64_t count) {
-        if (chunks == 2)
-          step_rows<Op, 2>(acc, rows, pitch, count);
-        else
-          step_rows<Op, 1>(acc, rows, pitch, count);
-      };
-      const int64_t end = std::min(m.count, start + kRows);
-      const char* from = x + (start * m.outer + column) * item;
-      if (in_place) step(reinterpret_cast<const S*>(from), m.outer, end - start);
-      for (int64_t r = start; !in_place && r < end; r += kCopied) {
-        const int64_t count = std::min(kCopied, end - r);
-        for (int64_t i = 0; i < count; ++i, from += m.outer * item)
-          read(from, 1, n, copied + i * kColumns);
-        step(copied, kColumns, count);
-      }
-      for (int c = 0; c < chunks; ++c) blocks[c].add(acc[c]);
+  const int64_t padded = (m.outer + kLanes - 1) / kLanes * kLanes;
+  const int64_t strips = (m.outer + kStrip - 1) / kStrip, blocks = (m.count + kRows - 1) / kRows;
+  const bool in_place = m.rows.dtype() == dtype_of<S> && m.outer == padded;
+  const Scratch scratch(static_cast<size_t>(blocks * padded) * sizeof(S));
+  S* partial = scratch.as<S>();
+  parallel_tasks(strips * blocks, m.outer * m.count, [&](int64_t task) {
+    const int64_t column = task % strips * kStrip, n = std::min(kStrip, m.outer - column);
+    const int64_t whole = (n + kLanes - 1) / kLanes * kLanes;
+    const int64_t start = task / strips * kRows, end = std::min(m.count, start + kRows);
+    S* acc = partial + task / strips * padded + column;
+    std::fill_n(acc, whole, Op::template start<S>());
+    const char* from = x + (start * m.outer + column) * item;
+    if (in_place)
+      return step_rows<Op>(acc, reinterpret_cast<const S*>(from), m.outer, end - start, whole);
+    const Scratch copy(static_cast<size_t>(kCopied * whole) * sizeof(S));
+    for (int64_t r = start; r < end; r += kCopied) {
+      const int64_t count = std::min(kCopied, end - r);
+      for (int64_t i = 0; i < count; ++i, from += m.outer * item)
+        read(from, 1, n, copy.as<S>() + i * whole);
+      step_rows<Op>(acc, copy.as<S>(), whole, count, whole);
     }
-    for (int c = 0; c < chunks; ++c)
-      write(blocks[c].total().v, std::min<int64_t>(kLanes, n - c * kLanes),
-            to + (column + c * kLanes) * out, 1);
-  };
-  parallel_tasks((m.outer + kColumns - 1) / kColumns, m.outer * m.count, task);
+  });
+  for (int64_t column = 0; column < m.outer; column += kLanes) {
+    Cascade<Op, S> sums;
+    for (int64_t b = 0; b < blocks; ++b) sums.add(at(partial + b * padded, column));
+    write(sums.total().v, std::min<int64_t>(kLanes, m.outer - column), to + column * out, 1);
+  }
 }
 
 template <class Op, class S>
