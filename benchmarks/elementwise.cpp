@@ -1,17 +1,8 @@
 // What an element costs where arithmetic and memory decide: maps, casts, copies, reductions and
 // rows, in cache (4 Ki elements) and beyond it (256 Ki), one thread. The same source builds against
 // LibTorch (benchmarks/compare elementwise).
-#ifdef HALFTAPE_BENCH_LIBTORCH
-#include <torch/torch.h>
-namespace lib = torch;
-inline const char* library() { return "libtorch"; }
-#else
-#include <halftape/halftape.h>
-namespace lib = halftape;
-inline const char* library() { return "halftape"; }
-#endif
-
 #include "harness.h"
+#include "library.h"
 
 namespace {
 

@@ -1,18 +1,9 @@
 // What one optimizer step costs for each element of a parameter, in cache and in memory, one
 // thread. The same source builds against LibTorch (benchmarks/compare optimizer).
-#ifdef HALFTAPE_BENCH_LIBTORCH
-#include <torch/torch.h>
-namespace lib = torch;
-inline const char* library() { return "libtorch"; }
-#else
-#include <halftape/halftape.h>
-namespace lib = halftape;
-inline const char* library() { return "halftape"; }
-#endif
-
 #include <memory>
 
 #include "harness.h"
+#include "library.h"
 
 namespace {
 
