@@ -6,9 +6,13 @@
 #include <optional>
 #include <vector>
 
-#include "halftape/core/backend.h"
 #include "halftape/optim/optimizer.h"
 #include "halftape/optim/worker.h"
+
+namespace halftape {
+class QueueMoment;
+class SideQueue;
+}  // namespace halftape
 
 namespace halftape::optim {
 
