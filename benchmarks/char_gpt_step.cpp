@@ -71,7 +71,7 @@ struct Gpt : nn::Module {
 
 class Job {
  public:
-  explicit Job(Autocast::Mode mode) : mode_(mode) {
+  Job(Autocast::Mode mode, double rate) : mode_(mode) {
     FixedNumbers numbers;
     {
       const lib::NoGradGuard guard;
@@ -84,7 +84,7 @@ class Job {
     next_ = ((text_ * 7 + 3).remainder(kSymbols)).reshape({kBatch, kContext});
     text_ = text_.reshape({kBatch, kContext});
     optimizer_ =
-        std::make_unique<lib::optim::AdamW>(net_->parameters(), lib::optim::AdamWOptions(1e-3));
+        std::make_unique<lib::optim::AdamW>(net_->parameters(), lib::optim::AdamWOptions(rate));
   }
   Tensor loss() {
     const Autocast autocast(mode_);
@@ -112,7 +112,7 @@ int main(int argc, char** argv) {
   lib::set_num_threads(1);
   bench::Table table(library(), argc, argv);
   if (table.checks()) {
-    Job job(Autocast::Mode::Float32);
+    Job job(Autocast::Mode::Float32, 1e-3);
     for (int i = 0; i < 10; ++i)
       table.check("char_gpt, loss " + std::to_string(i), job.step().item<float>());
     return 0;
@@ -120,7 +120,7 @@ int main(int argc, char** argv) {
   for (const auto mode :
        {Autocast::Mode::Float32, Autocast::Mode::BFloat16, Autocast::Mode::NativeBFloat16}) {
     if (!Autocast::has(mode)) continue;
-    auto job = std::make_shared<Job>(mode);
+    auto job = std::make_shared<Job>(mode, 1e-8);
     const std::string in = std::string(", ") + Autocast::name(mode);
     table.add("char_gpt, step" + in, [job] { bench::keep(job->step()); });
     table.add("char_gpt, loss without history" + in, [job] {
