@@ -27,29 +27,46 @@ inline Vec load(const BFloat16* p) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
 }
 inline void store(float* p, Vec v) { _mm512_storeu_ps(p, v); }
-inline void store(Half* p, Vec v) {
+inline __m256i half_bits(Vec v) {
   const __m256i bits = _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT);
   const __m256i nan = _mm256_or_si256(_mm256_and_si256(bits, _mm256_set1_epi16(-0x8000)),
                                       _mm256_set1_epi16(0x7e00));
-  const __mmask16 is_nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_mask_mov_epi16(bits, is_nan, nan));
+  return _mm256_mask_mov_epi16(bits, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), nan);
 }
-inline void store(BFloat16* p, Vec v) {
+inline __m256i bfloat16_bits(Vec v) {
   const __m512i word = _mm512_castps_si512(v);
   const __m512i last = _mm512_and_si512(_mm512_srli_epi32(word, 16), _mm512_set1_epi32(1));
   const __m512i up = _mm512_add_epi32(word, _mm512_add_epi32(last, _mm512_set1_epi32(0x7fff)));
   const __m512i nan = _mm512_or_si512(_mm512_and_si512(word, _mm512_set1_epi32(INT32_MIN)),
                                       _mm512_set1_epi32(0x7fc00000));
   const __mmask16 is_nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
-  const __m512i rounded = _mm512_srli_epi32(_mm512_mask_mov_epi32(up, is_nan, nan), 16);
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(rounded));
+  return _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_mask_mov_epi32(up, is_nan, nan), 16));
 }
-inline Vec load_first(const float* p, int n) {
-  return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1), p);
+inline void store(Half* p, Vec v) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), half_bits(v));
 }
-inline void store_first(float* p, Vec v, int n) {
-  _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << n) - 1), v);
+inline void store(BFloat16* p, Vec v) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), bfloat16_bits(v));
 }
+
+/// The first n ≤ kWidth of them; the other lanes are 0.
+inline __mmask16 first(int n) { return static_cast<__mmask16>((1u << n) - 1); }
+inline Vec load_first(const float* p, int n) { return _mm512_maskz_loadu_ps(first(n), p); }
+inline Vec load_first(const Half* p, int n) {
+  return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first(n), p));
+}
+inline Vec load_first(const BFloat16* p, int n) {
+  const __m256i bits = _mm256_maskz_loadu_epi16(first(n), p);
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+}
+inline void store_first(float* p, Vec v, int n) { _mm512_mask_storeu_ps(p, first(n), v); }
+inline void store_first(Half* p, Vec v, int n) {
+  _mm256_mask_storeu_epi16(p, first(n), half_bits(v));
+}
+inline void store_first(BFloat16* p, Vec v, int n) {
+  _mm256_mask_storeu_epi16(p, first(n), bfloat16_bits(v));
+}
+
 /// a·b + c, rounded once.
 inline Vec fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
 
@@ -120,11 +137,25 @@ inline void store(BFloat16* p, Vec v) {
       _mm_packus_epi32(_mm256_castsi256_si128(rounded), _mm256_extracti128_si256(rounded, 1));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bits);
 }
-inline __m256i first_lanes(int n) {
+inline __m256i first(int n) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
-inline Vec load_first(const float* p, int n) { return _mm256_maskload_ps(p, first_lanes(n)); }
-inline void store_first(float* p, Vec v, int n) { _mm256_maskstore_ps(p, first_lanes(n), v); }
+/// The first n ≤ kWidth of them; the other lanes are 0.
+template <class T>
+Vec load_first(const T* p, int n) {
+  T lanes[kWidth] = {};
+  std::memcpy(lanes, p, static_cast<size_t>(n) * sizeof(T));
+  return load(lanes);
+}
+template <class T>
+void store_first(T* p, Vec v, int n) {
+  T lanes[kWidth];
+  store(lanes, v);
+  std::memcpy(p, lanes, static_cast<size_t>(n) * sizeof(T));
+}
+inline Vec load_first(const float* p, int n) { return _mm256_maskload_ps(p, first(n)); }
+inline void store_first(float* p, Vec v, int n) { _mm256_maskstore_ps(p, first(n), v); }
+
 /// a·b + c, rounded once.
 inline Vec fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }
 
@@ -180,20 +211,6 @@ inline Vec pair(Vec first, Vec second) {
 #else
 inline constexpr bool kDots = false;  // the three are not there
 #endif
-
-/// The first n ≤ kWidth of them; the other lanes are 0.
-template <class T>
-Vec load_first(const T* p, int n) {
-  T lanes[kWidth] = {};
-  std::memcpy(lanes, p, static_cast<size_t>(n) * sizeof(T));
-  return load(lanes);
-}
-template <class T>
-void store_first(T* p, Vec v, int n) {
-  T lanes[kWidth];
-  store(lanes, v);
-  std::memcpy(p, lanes, static_cast<size_t>(n) * sizeof(T));
-}
 
 }  // namespace halftape::cpu::simd
 
