@@ -101,7 +101,7 @@ void gemm(const Gemm& g) {
   }
 #ifdef HALFTAPE_SIMD
   const Dtype type = g.a.dtype();
-  const bool packs = type == kFloat32 || is_16bit(type);
+  const bool packs = (type == kFloat32 || is_16bit(type)) && is_floating_point(g.d.dtype());
   if (packs && g.d.numel() > 0 && g.a.size(g.a.dim() - 1) > 0) return packed_gemm(g);
 #endif
   static std::once_flag once;

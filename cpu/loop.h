@@ -17,13 +17,13 @@ template <class T, class S>
 void load(const void* from, int64_t stride, int64_t n, S* lanes) {
   const T* x = static_cast<const T*>(from);
   if (n == kLanes && stride == 1) return convert_all(x, kLanes, lanes);
+  if (n % kLanes != 0) std::fill_n(lanes + n / kLanes * kLanes, kLanes, S(1));
   if (stride == 1)
     convert_all(x, n, lanes);
   else if (stride == 0)
     std::fill_n(lanes, n, convert<S>(x[0]));
   else
     for (int64_t k = 0; k < n; ++k) lanes[k] = convert<S>(x[k * stride]);
-  for (; n % kLanes; ++n) lanes[n] = S(1);
 }
 template <class T, class S>
 void store(const S* lanes, int64_t n, void* to, int64_t stride) {

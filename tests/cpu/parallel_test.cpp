@@ -250,7 +250,7 @@ TEST_CASE("65,536 elements are the calling thread's alone, and more are not") {
     REQUIRE(WIFEXITED(status));
     return WEXITSTATUS(status);
   };
-  const auto both = [&](const char* name, const auto& f) {
+  const auto both = [&](const std::string& name, const auto& f) {
     CAPTURE(name);
     CHECK(threads_after(256, f) == 1);
     CHECK(threads_after(512, f) == 2);

