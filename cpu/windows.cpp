@@ -70,7 +70,7 @@ template <class T>
 void fold_as(const Array& y, const Array& g, const Windows& windows) {
   using S = Compute<T>;
   const WindowLoop w(windows, y, g, true);
-  const auto& [a0, a1, a2] = w.axis;
+  const auto &a0 = w.axis[0], &a1 = w.axis[1], &a2 = w.axis[2];
   const Store<S> write = storer<S>(y.dtype());
   const int64_t size[] = {a0.length, a1.length, a2.length};
   const auto item = static_cast<int64_t>(element_size(y.dtype()));
@@ -110,7 +110,7 @@ template <class T, class Number>
 void argmax_as(const Array& y, const Array& x, const Windows& windows) {
   using S = Compute<T>;
   const WindowLoop w(windows, x, y, false);
-  const auto& [a0, a1, a2] = w.axis;
+  const auto &a0 = w.axis[0], &a1 = w.axis[1], &a2 = w.axis[2];
   const int64_t size[] = {a0.count, a1.count, a2.count};
   const int64_t apart = a2.step / static_cast<int64_t>(sizeof(T));
   each_piece(y, x, windows.dims(), size, positions(w),
