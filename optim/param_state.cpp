@@ -24,8 +24,10 @@ void OptimizerParamState::set(const char* key, double value, Dtype dtype) {
 
 OptimizerParamState* OptimizerStateView::Entry::shown(const std::type_info& view) const {
   const ParamState* values = &optimizer_->state(parameter_);
-  for (const auto& known : optimizer_->shown_)
-    if (known->values_ == values && typeid(*known) == view) return known.get();
+  for (const auto& known : optimizer_->shown_) {
+    const OptimizerParamState& state = *known;
+    if (state.values_ == values && typeid(state) == view) return known.get();
+  }
   return nullptr;
 }
 void OptimizerStateView::Entry::show(std::shared_ptr<OptimizerParamState> view) const {

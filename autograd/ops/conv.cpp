@@ -249,7 +249,8 @@ Tensor in_batches(const Tensor& x, int n, const F& f) {
 Tensor convolve(const CastOp& op, int n, const Tensor& x_in, const Tensor& w_in,
                 const Tensor& bias_in, const Dims& stride, const ConvPadding& padding,
                 const Dims& dilation, int64_t groups) {
-  const auto [x, w, bias] = cast_inputs<2>(op, x_in, w_in, bias_in);
+  const auto inputs = cast_inputs<2>(op, x_in, w_in, bias_in);
+  const Tensor &x = inputs[0], &w = inputs[1], &bias = inputs[2];
   check_inputs(op.name, n, x, w, bias, groups, w.dim() > 1 ? w.size(1) * groups : 0,
                w.dim() > 0 ? w.size(0) : 0);
   Conv c{
@@ -275,7 +276,8 @@ Tensor convolve(const CastOp& op, int n, const Tensor& x_in, const Tensor& w_in,
 Tensor convolve_transposed(const CastOp& op, int n, const Tensor& x_in, const Tensor& w_in,
                            const Tensor& bias_in, const Dims& stride, const Dims& padding,
                            const Dims& output_padding, int64_t groups, const Dims& dilation) {
-  const auto [x, w, bias] = cast_inputs<2>(op, x_in, w_in, bias_in);
+  const auto inputs = cast_inputs<2>(op, x_in, w_in, bias_in);
+  const Tensor &x = inputs[0], &w = inputs[1], &bias = inputs[2];
   check_inputs(op.name, n, x, w, bias, groups, w.dim() > 0 ? w.size(0) : 0,
                w.dim() > 1 ? w.size(1) * groups : 0);
   const Conv c{

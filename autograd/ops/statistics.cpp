@@ -193,7 +193,8 @@ Tensor cdist(const Tensor& a_in, const Tensor& b_in, double p) {
 
 Tensor pdist(const Tensor& x_in, double p) {
   const OpScope scope("pdist", x_in);
-  const auto [x] = cast_inputs(cast_list::pdist, x_in);
+  const auto inputs = cast_inputs(cast_list::pdist, x_in);
+  const Tensor& x = inputs[0];
   HALFTAPE_CHECK(p >= 0, "pdist: p = ", p, " is negative");
   HALFTAPE_CHECK(x.dim() == 2, "pdist: input ", x.sizes(), "; expected (m, k)");
   HALFTAPE_CHECK(x.is_floating_point(), "pdist: of a ", x.dtype(),
