@@ -109,8 +109,8 @@ class Job {
 }  // namespace
 
 int main(int argc, char** argv) {
-  lib::set_num_threads(1);
   bench::Table table(library(), argc, argv);
+  lib::set_num_threads(table.threads());
   if (table.checks()) {
     Job job(Autocast::Mode::Float32, 1e-3);
     for (int i = 0; i < 10; ++i)

@@ -62,8 +62,8 @@ class Job {
 }  // namespace
 
 int main(int argc, char** argv) {
-  lib::set_num_threads(1);
   bench::Table table(library(), argc, argv);
+  lib::set_num_threads(table.threads());
   Job job(table.checks() ? 1e-2 : 1e-8);
   if (table.checks())
     for (int i = 0; i < 10; ++i)

@@ -92,8 +92,8 @@ void gradients(bench::Table& table) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  lib::set_num_threads(1);
   bench::Table table(library(), argc, argv, "ns an element");
+  lib::set_num_threads(table.threads());
   maps(table, 4096, "4 Ki");
   maps(table, 262144, "256 Ki");
   layouts(table);

@@ -5,8 +5,8 @@
 
 int main(int argc, char** argv) {
   using lib::Tensor;
-  lib::set_num_threads(1);
   bench::Table table(library(), argc, argv);
+  lib::set_num_threads(table.threads());
   struct Product {
     const char* name;
     int64_t m, k, n;

@@ -20,8 +20,9 @@ void keep(const T& value) {
 }
 
 /// Cases under names; --only=TEXT: those with TEXT in it. --json writes one JSON object for
-/// programs instead of a table; --count=N only calls each case N times, for a profiler. With
-/// --check the program is to report numbers with check() instead of adding cases.
+/// programs instead of a table; --count=N only calls each case N times, for a profiler;
+/// --threads=N is 1 otherwise. With --check the program is to report numbers with check() instead
+/// of adding cases.
 class Table {
  public:
   Table(std::string title, int argc, char** argv, std::string unit = "ns a call")
@@ -30,10 +31,14 @@ class Table {
       json_ |= std::strcmp(argv[i], "--json") == 0;
       if (std::strncmp(argv[i], "--only=", 7) == 0) only_ = argv[i] + 7;
       if (std::strncmp(argv[i], "--count=", 8) == 0) count_ = std::atoi(argv[i] + 8);
+      if (std::strncmp(argv[i], "--threads=", 10) == 0) threads_ = std::atoi(argv[i] + 10);
       checks_ |= std::strcmp(argv[i], "--check") == 0;
     }
   }
   bool checks() const { return checks_; }
+  /// How many threads the library is to use: with more than one the clock counts, not the CPU's
+  /// time.
+  int threads() const { return threads_; }
   /// A number that is the same whoever computes it.
   void check(const std::string& name, double value) {
     std::printf("%s\t%.9g\n", name.c_str(), value);
@@ -83,19 +88,19 @@ class Table {
     int rounds;
     std::vector<double> ns;
   };
-  static double now() {  // nanoseconds
+  double now() const {  // nanoseconds
     timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    clock_gettime(threads_ > 1 ? CLOCK_MONOTONIC : CLOCK_PROCESS_CPUTIME_ID, &t);
     return static_cast<double>(t.tv_sec) * 1e9 + static_cast<double>(t.tv_nsec);
   }
-  static double time(const Case& c) {
+  double time(const Case& c) const {
     const double start = now();
     for (int64_t i = 0; i < c.calls; ++i) c.call();
     return (now() - start) / static_cast<double>(c.calls * c.items);
   }
   std::string title_, unit_;
   std::string only_;
-  int count_ = 0;
+  int count_ = 0, threads_ = 1;
   bool json_ = false, checks_ = false;
   std::vector<Case> cases_;
 };

@@ -82,7 +82,6 @@ class Job {
 }  // namespace
 
 int main(int argc, char** argv) {
-  lib::set_num_threads(1);
   struct Work {
     const char* name;
     std::vector<int64_t> widths;
@@ -92,6 +91,7 @@ int main(int argc, char** argv) {
                         {"b", {784, 256, 256, 10}, 128},
                         {"c", {1024, 1024, 1024, 1024, 1024}, 512}};
   bench::Table table(library(), argc, argv);
+  lib::set_num_threads(table.threads());
   for (const Work& w : works) {
     for (const Mode mode : {Mode::Float32, Mode::BFloat16, Mode::NativeBFloat16, Mode::Float16}) {
       if (!Autocast::has(mode)) continue;

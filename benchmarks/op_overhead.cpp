@@ -5,7 +5,6 @@
 
 int main(int argc, char** argv) {
   using lib::Tensor;
-  lib::set_num_threads(1);
   const Tensor a = lib::ones({1}), b = lib::ones({1});
   const Tensor x = lib::ones({1}).set_requires_grad(true),
                y = lib::ones({1}).set_requires_grad(true);
@@ -13,6 +12,7 @@ int main(int argc, char** argv) {
   Tensor c = lib::ones({1});
 
   bench::Table table(library(), argc, argv);
+  lib::set_num_threads(table.threads());
   table.add("empty({1})", [&] { bench::keep(lib::empty({1})); });
   table.add("a + b, nothing recorded", [&] { bench::keep(a + b); });
   table.add("x + y, recorded", [&] { bench::keep(x + y); });

@@ -26,8 +26,8 @@ void add(bench::Table& table, const std::string& name, int64_t n, const Options&
 }  // namespace
 
 int main(int argc, char** argv) {
-  lib::set_num_threads(1);
   bench::Table table(library(), argc, argv, "ns an element");
+  lib::set_num_threads(table.threads());
   // Steps too small to reach subnormal numbers, however many are timed.
   for (const auto& [n, size] :
        {std::pair<int64_t, std::string>{4096, "4 Ki"}, {262144, "256 Ki"}, {8 << 20, "8 Mi"}}) {
