@@ -131,7 +131,7 @@ TEST_CASE("Functional binds further arguments, and must hold a function") {
   CHECK(nn::Functional(relu)(x).equal(relu(x)));
   CHECK(nn::Functional(elu, 0.5, 2, 3)(x).equal(elu(x, 0.5, 2, 3)));
   CHECK(nn::Functional([](Tensor t) { return t; })(x).is_same(x));
-  CHECK_THROWS_WITH_AS(nn::Functional(nn::FunctionalImpl::Function()), Contains("empty"), Error);
+  CHECK_THROWS_WITH_AS(nn::Functional(nn::FunctionalImpl::Function{}), Contains("empty"), Error);
 }
 
 TEST_CASE("Sequential prints its parts under their names") {
