@@ -1,0 +1,21 @@
+# The CPU's kernels give the same bits at every level of instructions that the machine has.
+# Run as a test: cmake -D PROGRAM=<level_bits> -P level_bits.cmake
+cmake_minimum_required(VERSION 3.25)
+foreach(level baseline x86-64-v3 x86-64-v4)
+  execute_process(COMMAND ${CMAKE_COMMAND} -E env HALFTAPE_CPU_CAPABILITY=${level} ${PROGRAM}
+                  RESULT_VARIABLE failed OUTPUT_VARIABLE found ERROR_VARIABLE error)
+  if(level STREQUAL baseline)
+    string(REGEX MATCHALL "\n" lines "${found}")
+    list(LENGTH lines count)
+    if(failed OR count LESS 100)
+      message(FATAL_ERROR "${count} lines at the baseline: ${error}")
+    endif()
+    set(expected "${found}")
+  elseif(failed AND error MATCHES "this build has on this machine")
+    message(STATUS "left out: ${error}")
+  elseif(failed OR NOT found STREQUAL expected)
+    message(FATAL_ERROR "${level} differs from the baseline:\n${expected}\n${level}:\n${found}${error}")
+  else()
+    message(STATUS "${level}: ${count} results as at the baseline")
+  endif()
+endforeach()
