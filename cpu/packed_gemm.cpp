@@ -44,7 +44,8 @@ struct Result {
   void* at(int64_t i, int64_t j) const {
     return data + (i * row + j * column) * static_cast<int64_t>(element_size(dtype));
   }
-  bool takes_sums() const { return alpha == 1 && beta == 0 && !bias; }
+  /// Are sums results, but for a bias along the columns, which a tile adds itself?
+  bool takes_sums() const { return alpha == 1 && beta == 0 && !(bias && bias_of_rows); }
 };
 
 struct Product {
@@ -163,14 +164,14 @@ void pack(const Factor& f, int64_t lines, int64_t depth, float* panels) {
 }
 
 /// c ← c, or 0 when it is the first block of the depth, + a·b, one fused multiply-add for each (one
-/// dot product of two). a's rows are `row` words apart and its depths `step`; b is a panel, c's
-/// rows are `pitch` apart.
+/// dot product of two), + bias, unless that is null. a's rows are `row` words apart and its depths
+/// `step`, b's depths `b_step`, c's rows `pitch`.
 using Tile = void (*)(int64_t words, const float* a, int64_t row, int64_t step, const float* b,
-                      float* c, int64_t pitch, bool first);
+                      int64_t b_step, float* c, int64_t pitch, bool first, const float* bias);
 
 template <int M, int P>
-void tile(int64_t words, const float* a, int64_t row, int64_t step, const float* b, float* c,
-          int64_t pitch, bool first) {
+void tile(int64_t words, const float* a, int64_t row, int64_t step, const float* b, int64_t b_step,
+          float* c, int64_t pitch, bool first, const float* bias) {
   Vec sums[M][2];
 #pragma GCC unroll 16
   for (int i = 0; i < M; ++i) {
@@ -187,7 +188,12 @@ void tile(int64_t words, const float* a, int64_t row, int64_t step, const float*
       sums[i][1] = simd::add_product<P>(x, b1, sums[i][1]);
     }
     a += step;
-    b += kColumns;
+    b += b_step;
+  }
+  if (bias) {
+    const Vec b0 = simd::load(bias), b1 = simd::load(bias + kWidth);
+#pragma GCC unroll 16
+    for (int i = 0; i < M; ++i) sums[i][0] = sums[i][0] + b0, sums[i][1] = sums[i][1] + b1;
   }
 #pragma GCC unroll 16
   for (int i = 0; i < M; ++i) {
@@ -204,13 +210,16 @@ constexpr std::array<Tile, sizeof...(M)> tiles_of(std::integer_sequence<int, M..
 template <int P>
 constexpr auto tiles = tiles_of<P>(std::make_integer_sequence<int, kRows>());
 
-/// Sums of rows i… and columns j… into d. Rows of sums are padded to kColumns.
+/// Sums of rows i… and columns j… into d, which takes them or has its own to add. Rows of sums are
+/// padded to kColumns.
 template <class T>
 void finish_as(const Result& d, const float* sums, int64_t pitch, int64_t i, int64_t j, int rows,
                int columns) {
+  const bool ready = d.takes_sums();
   for (int r = 0; r < rows; ++r, sums += pitch) {
     T* to = static_cast<T*>(d.at(i + r, j));
     auto value = [&](auto sum, auto before, auto bias, auto splat) {
+      if (ready) return sum;
       auto v = d.alpha == 1 ? sum : splat(d.alpha) * sum;
       if (d.beta != 0) v = v + splat(d.beta) * before();
       if (d.bias) v = v + (d.bias_of_rows ? splat(d.bias[i + r]) : bias());
@@ -248,16 +257,21 @@ void block(const Product& p, int64_t i0, int64_t i1, int64_t j0, int64_t j1) {
   const int64_t blocks = (p.depth + P * kDepth - 1) / (P * kDepth);
   const int64_t depth = round_up((p.depth + blocks - 1) / blocks, 8), words = depth / P;
   const int64_t rows = std::min(i1 - i0, kBlockRows), columns = std::min(j1 - j0, kBlockColumns);
-  // a's rows are read where they are, unless each of them begins in the same set of the cache.
+  // Packing pays for what is read many times. What is not is read where it is: b, where its panels
+  // are neighbours; a, unless all its rows begin in the same set of the cache.
   const int64_t bytes = 4;
-  const bool a_in_place = p.a.dtype == kFloat32 &&
-                          ((p.a.depth == 1 && (p.a.line * bytes % 2048 != 0 || p.rows <= 64)) ||
-                           p.rows * p.depth * bytes <= 32768);
+  const bool b_in_place =
+      p.b.dtype == kFloat32 && p.b.line == 1 && p.columns % kColumns == 0 && p.rows <= 20 * kRows;
+  const bool a_in_place =
+      p.a.dtype == kFloat32 &&
+      ((p.a.depth == 1 && (p.a.line * bytes % 4096 != 0 || p.rows <= 64)) ||
+       (p.a.line == 1 && p.columns <= 4 * kColumns) || p.rows * p.depth * bytes <= 32768);
   const bool sums_in_d = p.d.dtype == kFloat32 && p.d.column == 1 && p.d.beta == 0;
   // Sums between blocks of the depth, where d is no place for them: in a last panel of few columns,
   // or in all.
   const int64_t pitch = sums_in_d ? kColumns : round_up(columns, kColumns);
-  const Scratch packed_b(static_cast<size_t>(round_up(columns, kColumns) * words * bytes)),
+  const Scratch packed_b(
+      b_in_place ? 0 : static_cast<size_t>(round_up(columns, kColumns) * words * bytes)),
       packed_a(a_in_place ? 0 : static_cast<size_t>(round_up(rows, kRows) * words * bytes)),
       sums(blocks == 1 ? 0 : static_cast<size_t>((i1 - i0) * pitch * bytes));
   alignas(64) float one_tile[kRows * kColumns];
@@ -274,15 +288,20 @@ void block(const Product& p, int64_t i0, int64_t i1, int64_t j0, int64_t j1) {
     for (int64_t k = 0; k < p.depth; k += depth) {
       const int64_t deep = std::min(depth, p.depth - k), deep_words = (deep + P - 1) / P;
       const bool first = k == 0, last = k + deep == p.depth;
-      pack<kColumns, P>(p.b.at(j, k), across, deep, packed_b.as<float>());
+      if (!b_in_place) pack<kColumns, P>(p.b.at(j, k), across, deep, packed_b.as<float>());
       for (int64_t i = i0; i < i1; i += rows) {
         const int64_t down = std::min(rows, i1 - i);
         if (!a_in_place) pack<kRows, P>(p.a.at(i, k), down, deep, packed_a.as<float>());
+        // Tiles of equal height, as far as panels leave it open: low ones are slow.
+        const int64_t tiles_down = (down + kRows - 1) / kRows;
+        const int64_t each = a_in_place ? (down + tiles_down - 1) / tiles_down : kRows;
         for (int64_t jj = 0; jj < across; jj += kColumns) {
           const int wide = static_cast<int>(std::min<int64_t>(kColumns, across - jj));
-          const float* b = packed_b.as<float>() + jj * deep_words;
-          for (int64_t ii = 0; ii < down; ii += kRows) {
-            const int high = static_cast<int>(std::min<int64_t>(kRows, down - ii));
+          const float* b = b_in_place ? reinterpret_cast<const float*>(p.b.at(j + jj, k).data)
+                                      : packed_b.as<float>() + jj * deep_words;
+          const int64_t b_step = b_in_place ? p.b.depth : kColumns;
+          for (int64_t ii = 0; ii < down; ii += each) {
+            const int high = static_cast<int>(std::min(each, down - ii));
             float* c = one_tile;
             int64_t c_pitch = kColumns;
             const bool in_d = sums_in_d && wide == kColumns;
@@ -293,16 +312,17 @@ void block(const Product& p, int64_t i0, int64_t i1, int64_t j0, int64_t j1) {
               c = sums.as<float>() + (i + ii - i0) * pitch + (sums_in_d ? 0 : jj);
               c_pitch = pitch;
             }
+            const bool ready = last && p.d.takes_sums();
+            const float* bias = ready && p.d.bias ? p.d.bias + j + jj : nullptr;
             const auto run = tiles<P>[static_cast<size_t>(high - 1)];
             if (a_in_place) {
               const auto* a = reinterpret_cast<const float*>(p.a.at(i + ii, k).data);
-              run(deep_words, a, p.a.line, p.a.depth, b, c, c_pitch, first);
+              run(deep_words, a, p.a.line, p.a.depth, b, b_step, c, c_pitch, first, bias);
             } else {
-              run(deep_words, packed_a.as<float>() + ii * deep_words, 1, kRows, b, c, c_pitch,
-                  first);
+              run(deep_words, packed_a.as<float>() + ii * deep_words, 1, kRows, b, b_step, c,
+                  c_pitch, first, bias);
             }
-            if (last && !(in_d && p.d.takes_sums()))
-              finish(p.d, c, c_pitch, i + ii, j + jj, high, wide);
+            if (last && !(ready && in_d)) finish(p.d, c, c_pitch, i + ii, j + jj, high, wide);
           }
         }
       }

@@ -318,29 +318,43 @@ TEST_CASE("products have the same bits with any number of threads") {
 }
 
 TEST_CASE("alpha, beta and bias are the same in every layout of the result") {
-  for (const Dtype d : {kFloat16, kBFloat16, kFloat32}) {
-    CAPTURE(d);
-    for (const int64_t n : {3, 32, 50}) {
-      const Array a = random({70, 40}, d, 1), b = random({40, n}, d, 2), c = random({70, n}, d, 3),
-                  bias = random({n}, kBFloat16, 4);
-      std::vector<double> first;
-      for (int how = 0; how < 3; ++how) {
-        const Array y = laid_out(c.clone(), how);
-        cpu_backend().gemm({.d = y, .a = a, .b = b, .bias = &bias, .alpha = 1.3, .beta = -0.7});
-        if (how == 0) first = values(y);
-        CHECK(values(y) == first);
-      }
-      // v = alpha·sum + beta·d + bias, each rounded to float, then once more into d.
-      const auto x = values(a), w = values(b), before = values(c), added = values(bias);
-      if (get_cpu_capability() == "baseline") continue;
-      for (size_t i = 0; i < first.size(); ++i) {
-        const auto columns = static_cast<size_t>(n);
-        const float sum = static_cast<float>(chain(x, w, i / columns, i % columns, columns, 40));
-        float v = 1.3f * sum;
-        v += -0.7f * static_cast<float>(before[i]);
-        v += static_cast<float>(added[i % columns]);
-        Array one = full({}, static_cast<double>(v), kFloat32, kCPU);
-        REQUIRE(values(one.to(d))[0] == first[i]);
+  struct Scales {
+    double alpha, beta;
+    int64_t depth;
+  };
+  for (const Scales s : {Scales{1.3, -0.7, 40}, Scales{1, 0, 40}, Scales{1, 0, 1100}}) {
+    CAPTURE(s.alpha);
+    CAPTURE(s.depth);
+    for (const Dtype d : {kFloat16, kBFloat16, kFloat32}) {
+      CAPTURE(d);
+      for (const int64_t n : {3, 32, 50, 96}) {
+        const Array a = random({70, s.depth}, d, 1), b = random({s.depth, n}, d, 2),
+                    c = random({70, n}, d, 3), bias = random({n}, kBFloat16, 4);
+        std::vector<double> first;
+        for (int how = 0; how < 9; ++how) {
+          const Array y = laid_out(c.clone(), how % 3);
+          cpu_backend().gemm({.d = y,
+                              .a = laid_out(a, how / 3),
+                              .b = b,
+                              .bias = &bias,
+                              .alpha = s.alpha,
+                              .beta = s.beta});
+          if (how == 0) first = values(y);
+          CHECK(values(y) == first);
+        }
+        // v = alpha·sum + beta·d + bias, each rounded to float, then once more into d.
+        const auto x = values(a), w = values(b), before = values(c), added = values(bias);
+        if (get_cpu_capability() == "baseline") continue;
+        for (size_t i = 0; i < first.size(); ++i) {
+          const auto columns = static_cast<size_t>(n), depth = static_cast<size_t>(s.depth);
+          const auto sum =
+              static_cast<float>(chain(x, w, i / columns, i % columns, columns, depth));
+          float v = static_cast<float>(s.alpha) * sum;
+          v += static_cast<float>(s.beta) * static_cast<float>(before[i]);
+          v += static_cast<float>(added[i % columns]);
+          Array one = full({}, static_cast<double>(v), kFloat32, kCPU);
+          REQUIRE(values(one.to(d))[0] == first[i]);
+        }
       }
     }
   }
