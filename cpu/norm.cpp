@@ -115,9 +115,8 @@ void row_weight_grads(const NormGrads& d, const Array& g_in, const Norm& norm, i
   constexpr int64_t kRows = 128;
   const Array g = rows_of(g_in), x = rows_of(norm.x);
   const Array dweight({length}, dtype_of<S>, kCPU), dbias({length}, dtype_of<S>, kCPU);
-  const Load<S> read_g = loader<S>(g.dtype()), read_x = loader<S>(x.dtype());
   const auto from = [length](const Array& a, int64_t row, int64_t column) {
-    return static_cast<const char*>(a.raw()) +
+    return static_cast<char*>(a.raw()) +
            (row * length + column) * static_cast<int64_t>(element_size(a.dtype()));
   };
   const int64_t count = g.size(0);
@@ -125,12 +124,12 @@ void row_weight_grads(const NormGrads& d, const Array& g_in, const Norm& norm, i
     const int64_t column = group * kLanes;
     const int n = static_cast<int>(std::min<int64_t>(kLanes, length - column));
     Cascade<formula::Sum, S> products, sums;
-    Chunk<S> vg, vx;
+    Lanes<S> lanes_g(g.dtype()), lanes_x(x.dtype());
     for (int64_t start = 0; start < count; start += kRows) {
       Chunk<S> product(S(0)), sum(S(0));
       for (int64_t r = start; r < std::min(count, start + kRows); ++r) {
-        read_g(from(g, r, column), 1, n, vg.v);
-        read_x(from(x, r, column), 1, n, vx.v);
+        const Chunk<S>& vg = at(lanes_g.read(from(g, r, column), 1, n), 0);
+        const Chunk<S>& vx = at(lanes_x.read(from(x, r, column), 1, n), 0);
         const S mean = norm.mean.defined() ? norm.mean.data<S>()[r] : 0;
         product = product + vg * ((vx - mean) * norm.rstd.data<S>()[r]);
         sum = sum + vg;

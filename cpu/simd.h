@@ -1,6 +1,6 @@
 // A register of floats, of the level of instructions that a file is compiled for
 // (cmake/cpu_levels.cmake), where that has fused multiply-add. For loops that the compiler does not
-// find by itself: those of products.
+// find by itself: those of products and of 16-bit conversions.
 #pragma once
 #if defined(__AVX512F__) || (defined(__AVX2__) && defined(__FMA__) && defined(__F16C__))
 #define HALFTAPE_SIMD 1
@@ -69,6 +69,7 @@ inline void store_first(BFloat16* p, Vec v, int n) {
 
 /// a·b + c, rounded once.
 inline Vec fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
+inline bool any_nan(Vec v) { return _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q) != 0; }
 
 /// r[i][j] ↔ r[j][i].
 inline void transpose(Vec r[kWidth]) {
@@ -158,6 +159,7 @@ inline void store_first(float* p, Vec v, int n) { _mm256_maskstore_ps(p, first(n
 
 /// a·b + c, rounded once.
 inline Vec fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }
+inline bool any_nan(Vec v) { return _mm256_movemask_ps(_mm256_cmp_ps(v, v, _CMP_UNORD_Q)) != 0; }
 
 /// r[i][j] ↔ r[j][i].
 inline void transpose(Vec r[kWidth]) {
