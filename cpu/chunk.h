@@ -125,6 +125,14 @@ HALFTAPE_CHUNK_WORD(sigmoid)
 HALFTAPE_CHUNK_WORD(erf)
 HALFTAPE_CHUNK_WORD(erfc)
 #undef HALFTAPE_CHUNK_WORD
+inline Normal<Chunk<float>> normal(const Chunk<float>& a) {
+  Normal<Chunk<float>> r;
+  for (int k = 0; k < kLanes; ++k) {
+    const Normal<float> n = math::normal(a.v[k]);
+    r.below.v[k] = n.below, r.density.v[k] = n.density;
+  }
+  return r;
+}
 /// All lanes as near() has them; those that are far, which is rare, are then computed again.
 template <class F, class G>
 Chunk<float> each_near(const Chunk<float>& a, F near, G far) {

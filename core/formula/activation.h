@@ -79,19 +79,17 @@ struct Gelu {  // y = x·Φ(x), Φ the normal distribution.  Hendrycks & Gimpel 
   static constexpr auto name = "gelu";
   static constexpr Cast cast = Cast::Keep;
   static constexpr Saves saves = Saves::Input;
-  // erfc keeps the digits of the left tail that 1 + erf would cancel; the clamp keeps −inf·0 from
-  // being NaN.
+  // The clamp keeps −inf·0 from being NaN.
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
     const T m = where(x < -1000, -1000, x);
-    return (K<T>(0.5) * m) * erfc(K<T>(-0.70710678118654752440) * m);
+    return m * normal(m).below;
   }
   template <class T>
   HALFTAPE_HD static T df(const T& g, const T& x) {
     const T m = where(x < -1000, -1000, where(x > 1000, 1000, x));
-    const T cdf = K<T>(0.5) * erfc(K<T>(-0.70710678118654752440) * m);
-    const T pdf = K<T>(0.39894228040143267794) * exp(K<T>(-0.5) * (m * m));
-    return g * (cdf + m * pdf);
+    const Normal<T> n = normal(m);
+    return g * (n.below + m * n.density);
   }
 };
 struct GeluTanh {  // y = x/2·(1 + tanh(√(2/π)(x + 0.044715x³))) = x·σ(2u); the same source

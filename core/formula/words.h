@@ -104,5 +104,16 @@ requires std::is_floating_point_v<S> HALFTAPE_HD S sigmoid(S x) {
   const S e = exp(-abs(x));
   return (x >= S(0) ? S(1) : e) / (S(1) + e);
 }
+/// The standard normal distribution at x: how much of it lies below, and its density.
+template <class T>
+struct Normal {
+  T below, density;
+};
+// erfc keeps the digits of the left tail that 1 + erf would cancel.
+template <class T>
+HALFTAPE_HD Normal<T> normal(const T& x) {
+  return {K<T>(0.5) * erfc(K<T>(-0.70710678118654752440) * x),
+          K<T>(0.39894228040143267794) * exp(K<T>(-0.5) * (x * x))};
+}
 
 }  // namespace halftape
