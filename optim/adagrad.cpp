@@ -60,7 +60,7 @@ Adagrad::Adagrad(const std::vector<OptimizerParamGroup>& groups, const AdagradOp
 void Adagrad::update(const OptimizerOptions& base, const std::vector<Tensor>& params,
                      const StepControl& control) {
   const auto& o = static_cast<const AdagradOptions&>(base);
-  UpdateList list;
+  UpdateList list(params.size());
   for (const Tensor& p : params) {
     ParamState& s = state(p);
     UpdateSlot& slot = list.add(p, o.weights(), s);

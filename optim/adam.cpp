@@ -46,7 +46,7 @@ void AdamOptions::from_map(const std::map<std::string, double>& saved) {
 void Adam::update(const OptimizerOptions& base, const std::vector<Tensor>& params,
                   const StepControl& control) {
   const auto& o = static_cast<const AdamOptions&>(base);
-  UpdateList list;
+  UpdateList list(params.size());
   for (const Tensor& p : params) {
     ParamState& s = state(p);
     UpdateSlot& slot = list.add(p, o.weights(), s);

@@ -37,7 +37,7 @@ void LionOptions::from_map(const std::map<std::string, double>& saved) {
 void Lion::update(const OptimizerOptions& base, const std::vector<Tensor>& params,
                   const StepControl& control) {
   const auto& o = static_cast<const LionOptions&>(base);
-  UpdateList list;
+  UpdateList list(params.size());
   for (const Tensor& p : params) {
     ParamState& s = state(p);
     UpdateSlot& slot = list.add(p, o.weights(), s);

@@ -49,7 +49,7 @@ class OptimizerParamGroup {
 
 /// What an optimizer remembers of one parameter, by name ("exp_avg", "step", …). Copied by a
 /// state_dict.
-using ParamState = std::map<std::string, Array>;
+using ParamState = std::map<std::string, Array, std::less<>>;
 
 /// Everything the next step depends on: per group the options, per parameter (group by group, in
 /// order) the state.

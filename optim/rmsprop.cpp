@@ -41,7 +41,7 @@ void RMSpropOptions::from_map(const std::map<std::string, double>& saved) {
 void RMSprop::update(const OptimizerOptions& base, const std::vector<Tensor>& params,
                      const StepControl& control) {
   const auto& o = static_cast<const RMSpropOptions&>(base);
-  UpdateList list;
+  UpdateList list(params.size());
   for (const Tensor& p : params) {
     ParamState& s = state(p);
     UpdateSlot& slot = list.add(p, o.weights(), s);

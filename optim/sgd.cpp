@@ -43,7 +43,7 @@ void SGDOptions::from_map(const std::map<std::string, double>& saved) {
 void SGD::update(const OptimizerOptions& base, const std::vector<Tensor>& params,
                  const StepControl& control) {
   const auto& o = static_cast<const SGDOptions&>(base);
-  UpdateList list;
+  UpdateList list(params.size());
   for (const Tensor& p : params) {
     ParamState& s = state(p);
     UpdateSlot& slot = list.add(p, o.weights(), s);

@@ -8,11 +8,12 @@
 namespace halftape::optim {
 
 UpdateSlot& UpdateList::add(const Tensor& p, Weights chosen, ParamState& state) {
-  UpdateSlot slot{p.array(), p.grad().array()};
-  slot.keeping = keeping(p, weights_of(p, chosen), state);
   params_.push_back(p);
-  slots_.push_back(std::move(slot));
-  return slots_.back();
+  UpdateSlot& slot = slots_.emplace_back();
+  slot.param = p.array();
+  slot.grad = p.grad().array();
+  slot.keeping = keeping(p, weights_of(p, chosen), state);
+  return slot;
 }
 
 namespace {

@@ -10,6 +10,11 @@ namespace halftape::optim {
 
 class UpdateList {
  public:
+  /// For up to `count` parameters without taking memory again.
+  explicit UpdateList(size_t count) {
+    params_.reserve(count);
+    slots_.reserve(count);
+  }
   /// A parameter with its gradient and with what is kept of it; moments and step are the caller's
   /// to set, before the next add(). Comes first of all that looks into `state`: see keeping().
   UpdateSlot& add(const Tensor& parameter, Weights chosen, ParamState& state);

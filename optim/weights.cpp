@@ -33,8 +33,16 @@ const Name& name_of(Weights weights) { return kNames[static_cast<size_t>(weights
 /// How the steps so far kept a parameter.
 Weights kept(const ParamState& state) {
   for (const Name& n : kNames)
-    if (n.state && state.count(n.state)) return n.weights;
+    if (n.state && state.find(n.state) != state.end()) return n.weights;
   return Weights::Plain;
+}
+/// What is kept under a name; at first, what make() gives.
+template <class Make>
+Array& remembered(ParamState& state, const char* name, const Make& make) {
+  const auto found = state.find(name);
+  if (found != state.end()) return found->second;
+  const LastingState lasting;
+  return state.emplace(name, make()).first->second;
 }
 
 }  // namespace
@@ -52,33 +60,22 @@ Keeping keeping(const Tensor& p, Weights weights, ParamState& state) {
                  " parameter was kept as ", name_of(kept(state)).option, " and is now to be ",
                  name_of(weights).option, "; choose weights before the first step");
   if (weights == Weights::Plain) return {};
-  Array& extra = state[name_of(weights).state];
-  if (!extra.defined()) {
-    const LastingState lasting;
-    if (weights == Weights::Master)
-      extra = p.array().to(kFloat32).clone();
-    else if (weights == Weights::Kahan)
-      extra = full(p.sizes(), 0, p.dtype(), p.device());
-    else
-      extra = rounding_stream(p.device());
-  }
+  const Array& extra = remembered(state, name_of(weights).state, [&]() -> Array {
+    if (weights == Weights::Master) return p.array().to(kFloat32).clone();
+    if (weights == Weights::Kahan) return full(p.sizes(), 0, p.dtype(), p.device());
+    return rounding_stream(p.device());
+  });
   return {weights, extra};
 }
 
 Array moment(const char* name, const Tensor& p, Weights chosen, ParamState& state, double start) {
-  if (!state.count(name)) {
-    const LastingState lasting;
-    state[name] = full(p.sizes(), start, moment_dtype(p, weights_of(p, chosen)), p.device());
-  }
-  return state[name];
+  return remembered(state, name, [&] {
+    return full(p.sizes(), start, moment_dtype(p, weights_of(p, chosen)), p.device());
+  });
 }
 
 Array step_count(const Tensor& p, ParamState& state) {
-  if (!state.count("step")) {
-    const LastingState lasting;
-    state["step"] = full({}, 0, kFloat32, p.device());
-  }
-  return state["step"];
+  return remembered(state, "step", [&] { return full({}, 0, kFloat32, p.device()); });
 }
 
 Weights saved_weights(const std::map<std::string, double>& options) {
