@@ -141,26 +141,40 @@ void pack_along(const T* from, int64_t line, int64_t lines, int64_t depth, float
   }
 }
 
+/// f(from) with a factor's elements.
+template <int P, class F>
+void with_elements(const Factor& x, const F& f) {
+  if constexpr (P == 2)
+    f(reinterpret_cast<const BFloat16*>(x.data));
+  else if (x.dtype == kFloat32)
+    f(reinterpret_cast<const float*>(x.data));
+  else if (x.dtype == kFloat16)
+    f(reinterpret_cast<const Half*>(x.data));
+  else
+    f(reinterpret_cast<const BFloat16*>(x.data));
+}
+
 template <int R, int P>
 void pack(const Factor& f, int64_t lines, int64_t depth, float* panels) {
-  auto as = [&](auto t) {
-    using T = typename decltype(t)::type;
-    const T* from = reinterpret_cast<const T*>(f.data);
+  with_elements<P>(f, [&](const auto* from) {
     if (f.line == 1)
       pack_beside<R, P>(from, f.depth, lines, depth, panels);
     else if (f.depth == 1)
       pack_along<R, P>(from, f.line, lines, depth, panels);
     else
       pack_apart<R, P>(from, f.line, f.depth, lines, depth, panels);
-  };
-  if constexpr (P == 2)
-    as(Type<BFloat16>{});
-  else if (f.dtype == kFloat32)
-    as(Type<float>{});
-  else if (f.dtype == kFloat16)
-    as(Type<Half>{});
-  else
-    as(Type<BFloat16>{});
+  });
+}
+
+/// Lines as they are, in float, `pitch` apart, which leaves room for a last register.
+void copy_lines(const Factor& f, int64_t lines, int64_t depth, float* to, int64_t pitch) {
+  with_elements<1>(f, [&](const auto* from) {
+    for (int64_t l = 0; l < lines; ++l, from += f.line, to += pitch) {
+      int64_t k = 0;
+      for (; k + kWidth <= depth; k += kWidth) simd::store(to + k, simd::load(from + k));
+      if (k < depth) simd::store(to + k, simd::load_first(from + k, static_cast<int>(depth - k)));
+    }
+  });
 }
 
 /// c ← c, or 0 when it is the first block of the depth, + a·b, one fused multiply-add for each (one
@@ -258,7 +272,8 @@ void block(const Product& p, int64_t i0, int64_t i1, int64_t j0, int64_t j1) {
   const int64_t depth = round_up((p.depth + blocks - 1) / blocks, 8), words = depth / P;
   const int64_t rows = std::min(i1 - i0, kBlockRows), columns = std::min(j1 - j0, kBlockColumns);
   // Packing pays for what is read many times. What is not is read where it is: b, where its panels
-  // are neighbours; a, unless all its rows begin in the same set of the cache.
+  // are neighbours; a, unless all its rows begin in the same set of the cache. Of other rows of a,
+  // a copy does.
   const int64_t bytes = 4;
   const bool b_in_place =
       p.b.dtype == kFloat32 && p.b.line == 1 && p.columns % kColumns == 0 && p.rows <= 20 * kRows;
@@ -266,13 +281,17 @@ void block(const Product& p, int64_t i0, int64_t i1, int64_t j0, int64_t j1) {
       p.a.dtype == kFloat32 &&
       ((p.a.depth == 1 && (p.a.line * bytes % 4096 != 0 || p.rows <= 64)) ||
        (p.a.line == 1 && p.columns <= 4 * kColumns) || p.rows * p.depth * bytes <= 32768);
+  const bool a_in_rows = P == 1 && !a_in_place && p.a.depth == 1;
+  const int64_t a_pitch = round_up(depth, kWidth) + kWidth;
   const bool sums_in_d = p.d.dtype == kFloat32 && p.d.column == 1 && p.d.beta == 0;
   // Sums between blocks of the depth, where d is no place for them: in a last panel of few columns,
   // or in all.
   const int64_t pitch = sums_in_d ? kColumns : round_up(columns, kColumns);
   const Scratch packed_b(
       b_in_place ? 0 : static_cast<size_t>(round_up(columns, kColumns) * words * bytes)),
-      packed_a(a_in_place ? 0 : static_cast<size_t>(round_up(rows, kRows) * words * bytes)),
+      packed_a(a_in_place  ? 0
+               : a_in_rows ? static_cast<size_t>(rows * a_pitch * bytes)
+                           : static_cast<size_t>(round_up(rows, kRows) * words * bytes)),
       sums(blocks == 1 ? 0 : static_cast<size_t>((i1 - i0) * pitch * bytes));
   alignas(64) float one_tile[kRows * kColumns];
   const Finish finish = visit(p.d.dtype, [](auto t) -> Finish {
@@ -291,10 +310,13 @@ void block(const Product& p, int64_t i0, int64_t i1, int64_t j0, int64_t j1) {
       if (!b_in_place) pack<kColumns, P>(p.b.at(j, k), across, deep, packed_b.as<float>());
       for (int64_t i = i0; i < i1; i += rows) {
         const int64_t down = std::min(rows, i1 - i);
-        if (!a_in_place) pack<kRows, P>(p.a.at(i, k), down, deep, packed_a.as<float>());
+        if (a_in_rows)
+          copy_lines(p.a.at(i, k), down, deep, packed_a.as<float>(), a_pitch);
+        else if (!a_in_place)
+          pack<kRows, P>(p.a.at(i, k), down, deep, packed_a.as<float>());
         // Tiles of equal height, as far as panels leave it open: low ones are slow.
         const int64_t tiles_down = (down + kRows - 1) / kRows;
-        const int64_t each = a_in_place ? (down + tiles_down - 1) / tiles_down : kRows;
+        const int64_t each = a_in_place || a_in_rows ? (down + tiles_down - 1) / tiles_down : kRows;
         for (int64_t jj = 0; jj < across; jj += kColumns) {
           const int wide = static_cast<int>(std::min<int64_t>(kColumns, across - jj));
           const float* b = b_in_place ? reinterpret_cast<const float*>(p.b.at(j + jj, k).data)
@@ -318,6 +340,9 @@ void block(const Product& p, int64_t i0, int64_t i1, int64_t j0, int64_t j1) {
             if (a_in_place) {
               const auto* a = reinterpret_cast<const float*>(p.a.at(i + ii, k).data);
               run(deep_words, a, p.a.line, p.a.depth, b, b_step, c, c_pitch, first, bias);
+            } else if (a_in_rows) {
+              run(deep_words, packed_a.as<float>() + ii * a_pitch, a_pitch, 1, b, b_step, c,
+                  c_pitch, first, bias);
             } else {
               run(deep_words, packed_a.as<float>() + ii * deep_words, 1, kRows, b, b_step, c,
                   c_pitch, first, bias);
