@@ -73,7 +73,7 @@ void gemm_as(const Gemm& g) {
   if (!direct) copy(g.d, product);
 }
 
-/// MaskedRelu.
+/// MaskedRelu, a byte of the mask at a time.
 void masked_relu(const Array& d, const Array& mask, bool gradient) {
   if (d.numel() == 0) return;
   const int64_t n = d.size(d.dim() - 1), width = mask.size(mask.dim() - 1);
@@ -82,11 +82,15 @@ void masked_relu(const Array& d, const Array& mask, bool gradient) {
     parallel_for(d.numel() / n, [&](int64_t row) {
       T* x = d.data<T>() + row * n;
       uint8_t* bits = mask.data<uint8_t>() + row * width;
-      for (int64_t j = 0; j < n; ++j) {
-        const auto bit = static_cast<uint8_t>(1 << j % 8);
-        if (!gradient && j % 8 == 0) bits[j / 8] = 0;
-        if (!gradient && !(convert<double>(x[j]) <= 0)) bits[j / 8] |= bit;
-        if (!(bits[j / 8] & bit)) x[j] = T{};
+      for (int64_t j = 0; j < n; j += 8, ++bits) {
+        const int64_t here = std::min<int64_t>(8, n - j);
+        if (!gradient) {
+          *bits = 0;
+          for (int64_t k = 0; k < here; ++k)
+            *bits |= static_cast<uint8_t>(!(convert<double>(x[j + k]) <= 0) << k);
+        }
+        for (int64_t k = 0; k < here; ++k)
+          if (!(*bits >> k & 1)) x[j + k] = T{};
       }
     });
   });
@@ -95,15 +99,14 @@ void masked_relu(const Array& d, const Array& mask, bool gradient) {
 }  // namespace
 
 void gemm(const Gemm& g) {
-  if (g.epilogue != Epilogue::None || g.bias_grad.defined()) {
-    gemm_in_steps(cpu_backend(), g, masked_relu);
-    return;
-  }
+  const bool at_once = g.epilogue == Epilogue::None && !g.bias_grad.defined();
 #ifdef HALFTAPE_SIMD
   const Dtype type = g.a.dtype();
-  const bool packs = (type == kFloat32 || is_16bit(type)) && is_floating_point(g.d.dtype());
-  if (packs && g.d.numel() > 0 && g.a.size(g.a.dim() - 1) > 0) return packed_gemm(g);
+  const bool packs = (type == kFloat32 || is_16bit(type)) && is_floating_point(g.d.dtype()) &&
+                     g.d.numel() > 0 && g.a.size(g.a.dim() - 1) > 0;
+  if (packs && (at_once || (!g.bias_grad.defined() && ends_in_tiles(g)))) return packed_gemm(g);
 #endif
+  if (!at_once) return gemm_in_steps(cpu_backend(), g, masked_relu);
   static std::once_flag once;
   // Eigen blocks by the cache sizes it finds; fixed ones give the same bits on every machine.
   std::call_once(once, [] { Eigen::setCpuCacheSizes(32 * 1024, 512 * 1024, 4 * 1024 * 1024); });

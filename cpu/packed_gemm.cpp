@@ -3,6 +3,7 @@
 #ifdef HALFTAPE_SIMD
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "halftape/cpu/allocator.h"
 #include "halftape/cpu/kernels.h"
@@ -33,19 +34,32 @@ struct Factor {
   }
 };
 
+/// What a tile does with sums that are whole: + bias, then relu, which writes its mask, or its
+/// gradient, which reads it. Anything may be null, and begins at the tile's first column.
+struct Ending {
+  const float* bias = nullptr;  // as far behind the columns as a tile reaches
+  Epilogue epilogue = Epilogue::None;
+  uint8_t* mask = nullptr;
+  int64_t mask_row = 0;  // bytes from one row to the next
+  Ending at(int64_t i, int64_t j) const {
+    return {bias ? bias + j : nullptr, epilogue, mask ? mask + i * mask_row + j / 8 : nullptr,
+            mask_row};
+  }
+};
+
 /// What becomes of sums.
 struct Result {
   char* data;
   Dtype dtype;
   int64_t row, column;  // steps in elements
   float alpha, beta;
-  const float* bias;  // along the columns, and as far behind them as a tile reaches; or null
-  bool bias_of_rows;  // along the rows instead
+  Ending ending;
+  bool bias_of_rows;  // ending.bias is along the rows instead
   void* at(int64_t i, int64_t j) const {
     return data + (i * row + j * column) * static_cast<int64_t>(element_size(dtype));
   }
-  /// Are sums results, but for a bias along the columns, which a tile adds itself?
-  bool takes_sums() const { return alpha == 1 && beta == 0 && !(bias && bias_of_rows); }
+  /// Are sums results, but for what a tile does itself?
+  bool takes_sums() const { return alpha == 1 && beta == 0 && !(ending.bias && bias_of_rows); }
 };
 
 struct Product {
@@ -178,14 +192,14 @@ void copy_lines(const Factor& f, int64_t lines, int64_t depth, float* to, int64_
 }
 
 /// c ← c, or 0 when it is the first block of the depth, + a·b, one fused multiply-add for each (one
-/// dot product of two), + bias, unless that is null. a's rows are `row` words apart and its depths
-/// `step`, b's depths `b_step`, c's rows `pitch`.
+/// dot product of two); of the last block, with an ending. a's rows are `row` words apart and its
+/// depths `step`, b's depths `b_step`, c's rows `pitch`.
 using Tile = void (*)(int64_t words, const float* a, int64_t row, int64_t step, const float* b,
-                      int64_t b_step, float* c, int64_t pitch, bool first, const float* bias);
+                      int64_t b_step, float* c, int64_t pitch, bool first, const Ending* ending);
 
 template <int M, int P>
 void tile(int64_t words, const float* a, int64_t row, int64_t step, const float* b, int64_t b_step,
-          float* c, int64_t pitch, bool first, const float* bias) {
+          float* c, int64_t pitch, bool first, const Ending* ending) {
   Vec sums[M][2];
 #pragma GCC unroll 16
   for (int i = 0; i < M; ++i) {
@@ -204,10 +218,25 @@ void tile(int64_t words, const float* a, int64_t row, int64_t step, const float*
     a += step;
     b += b_step;
   }
-  if (bias) {
-    const Vec b0 = simd::load(bias), b1 = simd::load(bias + kWidth);
+  if (ending && ending->bias) {
+    const Vec b0 = simd::load(ending->bias), b1 = simd::load(ending->bias + kWidth);
 #pragma GCC unroll 16
     for (int i = 0; i < M; ++i) sums[i][0] = sums[i][0] + b0, sums[i][1] = sums[i][1] + b1;
+  }
+  if (ending && ending->epilogue != Epilogue::None) {
+    uint8_t* mask = ending->mask;
+#pragma GCC unroll 16
+    for (int i = 0; i < M; ++i) {
+      simd::Bits bits[2];
+      if (ending->epilogue == Epilogue::DRelu) {
+        std::memcpy(bits, mask, sizeof bits);
+      } else {
+        for (int half = 0; half < 2; ++half) bits[half] = simd::not_below_or_zero(sums[i][half]);
+        if (mask) std::memcpy(mask, bits, sizeof bits);
+      }
+      for (int half = 0; half < 2; ++half) sums[i][half] = simd::keep(bits[half], sums[i][half]);
+      if (mask) mask += ending->mask_row;
+    }
   }
 #pragma GCC unroll 16
   for (int i = 0; i < M; ++i) {
@@ -236,7 +265,7 @@ void finish_as(const Result& d, const float* sums, int64_t pitch, int64_t i, int
       if (ready) return sum;
       auto v = d.alpha == 1 ? sum : splat(d.alpha) * sum;
       if (d.beta != 0) v = v + splat(d.beta) * before();
-      if (d.bias) v = v + (d.bias_of_rows ? splat(d.bias[i + r]) : bias());
+      if (d.ending.bias) v = v + (d.bias_of_rows ? splat(d.ending.bias[i + r]) : bias());
       return v;
     };
     if constexpr (!std::is_same_v<T, double>) {
@@ -245,7 +274,8 @@ void finish_as(const Result& d, const float* sums, int64_t pitch, int64_t i, int
           const int n = std::min(kWidth, columns - c);
           const Vec v = value(
               simd::load(sums + c), [&] { return simd::load_first(to + c, n); },
-              [&] { return simd::load(d.bias + j + c); }, [](float x) { return simd::splat(x); });
+              [&] { return simd::load(d.ending.bias + j + c); },
+              [](float x) { return simd::splat(x); });
           if (n == kWidth)
             simd::store(to + c, v);
           else
@@ -257,7 +287,7 @@ void finish_as(const Result& d, const float* sums, int64_t pitch, int64_t i, int
     for (int c = 0; c < columns; ++c) {
       T& y = to[c * d.column];
       y = convert<T>(value(
-          sums[c], [&] { return convert<float>(y); }, [&] { return d.bias[j + c]; },
+          sums[c], [&] { return convert<float>(y); }, [&] { return d.ending.bias[j + c]; },
           [](float x) { return x; }));
     }
   }
@@ -335,17 +365,18 @@ void block(const Product& p, int64_t i0, int64_t i1, int64_t j0, int64_t j1) {
               c_pitch = pitch;
             }
             const bool ready = last && p.d.takes_sums();
-            const float* bias = ready && p.d.bias ? p.d.bias + j + jj : nullptr;
+            const Ending here = p.d.ending.at(i + ii, j + jj);
+            const Ending* ending = ready ? &here : nullptr;
             const auto run = tiles<P>[static_cast<size_t>(high - 1)];
             if (a_in_place) {
               const auto* a = reinterpret_cast<const float*>(p.a.at(i + ii, k).data);
-              run(deep_words, a, p.a.line, p.a.depth, b, b_step, c, c_pitch, first, bias);
+              run(deep_words, a, p.a.line, p.a.depth, b, b_step, c, c_pitch, first, ending);
             } else if (a_in_rows) {
               run(deep_words, packed_a.as<float>() + ii * a_pitch, a_pitch, 1, b, b_step, c,
-                  c_pitch, first, bias);
+                  c_pitch, first, ending);
             } else {
               run(deep_words, packed_a.as<float>() + ii * deep_words, 1, kRows, b, b_step, c,
-                  c_pitch, first, bias);
+                  c_pitch, first, ending);
             }
             if (last && !(ready && in_d)) finish(p.d, c, c_pitch, i + ii, j + jj, high, wide);
           }
@@ -373,9 +404,22 @@ int64_t batch_offset(const Array& x, int64_t batch) {
   return offset * static_cast<int64_t>(element_size(x.dtype()));
 }
 
+/// Rows of the result are written, and tiles are wider than they are high.
+bool is_swapped(const Gemm& g) {
+  const int rank = g.d.dim();
+  const int64_t m = g.d.size(rank - 2), n = g.d.size(rank - 1);
+  return (g.d.strides()[rank - 1] != 1 && g.d.strides()[rank - 2] == 1) ||
+         (n < kWidth / 2 && m > n);
+}
+
 constexpr int64_t kSerial = 1 << 20;  // multiply-adds that are not worth a second thread
 
 }  // namespace
+
+bool ends_in_tiles(const Gemm& g) {
+  return (g.epilogue == Epilogue::Relu || g.epilogue == Epilogue::DRelu) && g.alpha == 1 &&
+         g.beta == 0 && !is_swapped(g);
+}
 
 void packed_gemm(const Gemm& g) {
   const int rank = g.d.dim();
@@ -395,11 +439,16 @@ void packed_gemm(const Gemm& g) {
             k,
             {static_cast<const char*>(g.a.raw()), g.a.dtype(), step(g.a, 2), step(g.a, 1)},
             {static_cast<const char*>(g.b.raw()), g.b.dtype(), step(g.b, 1), step(g.b, 2)},
-            {static_cast<char*>(g.d.raw()), g.d.dtype(), step(g.d, 2), step(g.d, 1),
-             static_cast<float>(g.alpha), static_cast<float>(g.beta),
-             g.bias ? bias.as<float>() : nullptr, false}};
-  // Rows of the result are written, and tiles are wider than they are high.
-  const bool swap = (p.d.column != 1 && p.d.row == 1) || (n < kWidth / 2 && m > n);
+            {static_cast<char*>(g.d.raw()),
+             g.d.dtype(),
+             step(g.d, 2),
+             step(g.d, 1),
+             static_cast<float>(g.alpha),
+             static_cast<float>(g.beta),
+             {g.bias ? bias.as<float>() : nullptr, g.epilogue,
+              g.aux.defined() ? g.aux.data<uint8_t>() : nullptr, relu_mask_bytes(n)},
+             false}};
+  const bool swap = is_swapped(g);
   if (swap) p = transposed(p);
 
   const int64_t batches = g.d.numel() / (m * n), one = p.rows * p.columns * k;
@@ -423,6 +472,7 @@ void packed_gemm(const Gemm& g) {
       q.a.data += batch_offset(swap ? g.b : g.a, batch);
       q.b.data += batch_offset(swap ? g.a : g.b, batch);
       q.d.data += batch_offset(g.d, batch);
+      if (q.d.ending.mask) q.d.ending.mask += batch * m * q.d.ending.mask_row;
       parallel_for(down * across, [&](int64_t part) {
         const int64_t i = part / across * rows, j = part % across * wide;
         run(q, i, std::min(i + rows, q.rows), j, std::min(j + wide, q.columns));

@@ -12,8 +12,11 @@
 namespace halftape::cpu {
 
 #ifdef HALFTAPE_SIMD
-/// No epilogue, no bias_grad; a and b are float32, float16 or bfloat16, and k > 0.
+/// No bias_grad, and no epilogue but one that ends_in_tiles(); a and b are float32, float16 or
+/// bfloat16, and k > 0.
 void packed_gemm(const Gemm& g);
+/// Is g's epilogue one that is worked out in registers?
+bool ends_in_tiles(const Gemm& g);
 #endif
 
 }  // namespace halftape::cpu

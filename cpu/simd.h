@@ -71,6 +71,12 @@ inline void store_first(BFloat16* p, Vec v, int n) {
 inline Vec fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
 inline bool any_nan(Vec v) { return _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q) != 0; }
 
+/// One bit for each lane.
+using Bits = uint16_t;
+inline Bits not_below_or_zero(Vec v) { return _mm512_cmp_ps_mask(v, splat(0), _CMP_NLE_UQ); }
+/// 0 in lanes that have no bit.
+inline Vec keep(Bits bits, Vec v) { return _mm512_maskz_mov_ps(bits, v); }
+
 /// r[i][j] ↔ r[j][i].
 inline void transpose(Vec r[kWidth]) {
   Vec t[kWidth];
@@ -160,6 +166,18 @@ inline void store_first(float* p, Vec v, int n) { _mm256_maskstore_ps(p, first(n
 /// a·b + c, rounded once.
 inline Vec fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }
 inline bool any_nan(Vec v) { return _mm256_movemask_ps(_mm256_cmp_ps(v, v, _CMP_UNORD_Q)) != 0; }
+
+/// One bit for each lane.
+using Bits = uint8_t;
+inline Bits not_below_or_zero(Vec v) {
+  return static_cast<Bits>(_mm256_movemask_ps(_mm256_cmp_ps(v, splat(0), _CMP_NLE_UQ)));
+}
+/// 0 in lanes that have no bit.
+inline Vec keep(Bits bits, Vec v) {
+  const __m256i own = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+  const __m256i has = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(bits), own), own);
+  return _mm256_and_ps(_mm256_castsi256_ps(has), v);
+}
 
 /// r[i][j] ↔ r[j][i].
 inline void transpose(Vec r[kWidth]) {

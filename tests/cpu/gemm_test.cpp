@@ -359,3 +359,54 @@ TEST_CASE("alpha, beta and bias are the same in every layout of the result") {
     }
   }
 }
+
+TEST_CASE("relu and its gradient in a product are those of what it gives without") {
+  struct Size {
+    int64_t batch, m, n, k;
+  };
+  for (const Size z : {Size{1, 33, 130, 20}, Size{1, 70, 64, 1100}, Size{3, 15, 48, 7},
+                       Size{1, 40, 3, 9}, Size{1, 300, 10, 30}}) {
+    CAPTURE(z.m);
+    CAPTURE(z.n);
+    for (const Dtype dtype : {kFloat16, kBFloat16, kFloat32, kFloat64}) {
+      CAPTURE(dtype);
+      const Array a = random({z.batch, z.m, z.k}, dtype, 1),
+                  b = random({z.batch, z.k, z.n}, dtype, 2), bias = random({z.n}, dtype, 3);
+      for (const Array* added : {&bias, static_cast<const Array*>(nullptr)}) {
+        const Array plain({z.batch, z.m, z.n}, dtype, kCPU);
+        cpu_backend().gemm({.d = plain, .a = a, .b = b, .bias = added});
+        const auto v = values(plain);
+        const Array mask({z.batch, z.m, relu_mask_bytes(z.n)}, kUInt8, kCPU);
+        const auto bit = [&](size_t i) {
+          const size_t n = static_cast<size_t>(z.n);
+          const auto row = static_cast<int64_t>(i / n), j = static_cast<int64_t>(i % n);
+          return (mask.data<uint8_t>()[row * relu_mask_bytes(z.n) + j / 8] >> j % 8 & 1) != 0;
+        };
+        const Array y = empty_like(plain), without = empty_like(plain), g = empty_like(plain);
+        cpu_backend().gemm(
+            {.d = y, .a = a, .b = b, .bias = added, .epilogue = Epilogue::Relu, .aux = mask});
+        cpu_backend().gemm(
+            {.d = without, .a = a, .b = b, .bias = added, .epilogue = Epilogue::Relu});
+        const auto got = values(y);
+        CHECK(values(without) == got);
+        for (size_t i = 0; i < v.size(); ++i) {
+          REQUIRE(got[i] == (v[i] <= 0 ? 0 : v[i]));
+          if (v[i] != 0) REQUIRE(bit(i) == (v[i] > 0));
+        }
+        backend(kCPU).random(mask, Distribution::Bits, 0, 256, {.seed = 4, .offset = 0});
+        cpu_backend().gemm(
+            {.d = g, .a = a, .b = b, .bias = added, .epilogue = Epilogue::DRelu, .aux = mask});
+        const auto gradient = values(g);
+        for (size_t i = 0; i < v.size(); ++i) REQUIRE(gradient[i] == (bit(i) ? v[i] : 0));
+      }
+    }
+  }
+  // NaN stays, as in relu; where there is no bit, it goes.
+  const Array a = filled({2, 3}, 1, kFloat32), b = filled({3, 40}, kNaN, kFloat32),
+              y({2, 40}, kFloat32, kCPU), mask({2, relu_mask_bytes(40)}, kUInt8, kCPU);
+  cpu_backend().gemm({.d = y, .a = a, .b = b, .epilogue = Epilogue::Relu, .aux = mask});
+  for (const double v : values(y)) CHECK(std::isnan(v));
+  backend(kCPU).fill(mask, 0);
+  cpu_backend().gemm({.d = y, .a = a, .b = b, .epilogue = Epilogue::DRelu, .aux = mask});
+  CHECK(all_are(y, 0));
+}

@@ -36,10 +36,10 @@ struct Chain {
   }
 };
 
-/// A GPU's products take their activation along, with the same bits. A policy that wants to be
-/// asked about every op is asked.
+/// Products take their activation along, with the same bits. A policy that wants to be asked about
+/// every op is asked.
 bool fuses(const Tensor& x) {
-  return x.defined() && x.is_cuda() && x.dim() > 0 && !(dtype_policy() && dtype_policy()->every_op);
+  return x.defined() && x.dim() > 0 && !(dtype_policy() && dtype_policy()->every_op);
 }
 bool fuses(AnyValue& value) {
   const auto* x = value.try_get<Tensor>();
@@ -123,7 +123,7 @@ AnyValue SequentialImpl::forward_any(std::vector<AnyValue> arguments) const {
 }
 
 Tensor SequentialImpl::loss(const Tensor& x, const Tensor& target, const Tensor& scale) const {
-  if (fuses(x)) {
+  if (fuses(x) && x.is_cuda()) {  // where it is one kernel
     const Mlp net(parts_);
     if (net.whole)
       return mlp_loss(x, target, net.weights, net.biases, net.activation.value_or(Activation::None),
