@@ -314,7 +314,8 @@ class Backend {
   virtual void unscale(std::span<const Array> grads, const Array& inv_scale, const Array& found_inf,
                        const Array& first = {}) = 0;
   virtual void list_norm(const ListNorm&) = 0;
-  // Every parameter takes one step by the rule; all that it writes has a new version then.
+  // Every parameter takes one step by the rule; all that it may write has a new version then, also
+  // where the step is skipped: that is known to the device alone.
   virtual void update(std::span<const UpdateSlot>, const UpdateRule&, const StepControl&) = 0;
   virtual void scale_loss(const LossScaling&);
   // state ← next(state, verdict, law) and counts ← counted(counts, verdict, …), where the verdict

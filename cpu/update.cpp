@@ -298,10 +298,6 @@ void update(const UpdateSlot& slot, const Rule& rule, double factor) {
     });
   });
   if (slot.step.defined()) fill(slot.step, step);
-  for (const Array* a : {&slot.param, &slot.keeping.extra, &slot.step, &slot.low})
-    if (a->defined()) a->bump_version();
-  for (const Array& m : slot.moments)
-    if (m.defined()) m.bump_version();
 }
 
 /// NormOrder's terms and their sum where p is 2 and the unit 1: what a loop vectorises.
@@ -381,6 +377,12 @@ void list_norm(const ListNorm& n) {
 }
 
 void update(std::span<const UpdateSlot> slots, const UpdateRule& rule, const StepControl& control) {
+  for (const UpdateSlot& slot : slots) {
+    for (const Array* a : {&slot.param, &slot.keeping.extra, &slot.step, &slot.low})
+      if (a->defined()) a->bump_version();
+    for (const Array& m : slot.moments)
+      if (m.defined()) m.bump_version();
+  }
   if (says_skip(control)) return;
   const double factor = gradient_factor(control);
   std::visit(

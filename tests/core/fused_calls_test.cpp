@@ -99,13 +99,12 @@ struct Training {
     else
       scaler.update();
   }
-  /// Every number that a step leaves behind; and every version, but that a skipped update raises
-  /// none on the CPU.
-  std::vector<double> all(bool versions) const {
+  /// Every number and every version that a step leaves behind.
+  std::vector<double> all() const {
     std::vector<double> values{loss.item<double>(), scaled.item<double>(), scaler.get_scale()};
     for (const auto& [name, value] : scaler.state_dict()) values.push_back(value);
     const auto add = [&](const Tensor& t) {
-      if (versions) values.push_back(static_cast<double>(t.version()));
+      values.push_back(static_cast<double>(t.version()));
       for (double v : t.detach().to(kCPU).to(kFloat64).flatten().to_vector<double>())
         values.push_back(v);
     };
@@ -138,7 +137,7 @@ Run run(bool fused_mlp, Between between, bool together) {
                              together ? static_cast<Backend&>(fused) : beneath);
     t.step(i);
     fused.settle();
-    result.left.push_back(t.all(i < 3));
+    result.left.push_back(t.all());
   }
   result.losses =
       beneath.count("mlp_loss, scale_loss") + beneath.count("cross_entropy, scale_loss");
