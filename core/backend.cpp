@@ -89,6 +89,11 @@ void Backend::mlp_loss_and_scale(const MlpLoss& m, const LossScaling& scaling,
   if (checked) check(*checked);
 }
 
+void Backend::check_and_norm(const GradientCheck& checked, const ListNorm& n) {
+  check(checked);
+  list_norm(n);
+}
+
 void Backend::update_and_move_scale(std::span<const UpdateSlot> slots, const UpdateRule& rule,
                                     const StepControl& control, const ScalerUpdate& moved,
                                     const ScalerLaw& law) {

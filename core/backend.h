@@ -140,7 +140,7 @@ struct LossScaling {
 /// check_finite() of a list of gradients, or unscale().
 struct GradientCheck {
   std::vector<Array> grads;
-  Array inv_scale = {}, found_inf, first = {};
+  Array inv_scale = {}, found_inf = {}, first = {};
   bool divides = false;  // unscale()
 };
 /// The norm of all elements of all arrays, unit·(Σ |x / unit|ᵖ)^(1/p), or the largest |x| where p
@@ -308,11 +308,11 @@ class Backend {
   // Lists of arrays in one launch. Undefined arrays are passed over. check_finite: found_inf ← 1 if
   // any element is not finite, as it is or times inv_scale (undefined: 1); first (one int64, or
   // undefined) ← the position in the list of the first such x. unscale: the same, and g ←
-  // g·inv_scale.
+  // g·inv_scale; without found_inf and first that is all.
   virtual void check_finite(std::span<const Array> xs, const Array& found_inf,
                             const Array& inv_scale = {}, const Array& first = {}) = 0;
-  virtual void unscale(std::span<const Array> grads, const Array& inv_scale, const Array& found_inf,
-                       const Array& first = {}) = 0;
+  virtual void unscale(std::span<const Array> grads, const Array& inv_scale,
+                       const Array& found_inf = {}, const Array& first = {}) = 0;
   virtual void list_norm(const ListNorm&) = 0;
   // Every parameter takes one step by the rule; all that it may write has a new version then, also
   // where the step is skipped: that is known to the device alone.
@@ -332,11 +332,12 @@ class Backend {
 
   // Neighbours in a training step as one call, which means what they do one after the other, and
   // is that unless a device knows better. scaling.loss is the mean, or the MLP's loss; the
-  // gradients that are checked are some of the MLP's. A graph makes them of a step's calls
-  // (core/fused_calls.h).
+  // gradients that are checked are some of the MLP's; the norm is that of all gradients that are
+  // checked. A graph makes them of a step's calls (core/fused_calls.h).
   virtual void cross_entropy_and_scale(const CrossEntropy&, const LossScaling& scaling);
   virtual void mlp_loss_and_scale(const MlpLoss&, const LossScaling& scaling,
                                   const std::optional<GradientCheck>& check);
+  virtual void check_and_norm(const GradientCheck&, const ListNorm&);
   virtual void update_and_move_scale(std::span<const UpdateSlot>, const UpdateRule&,
                                      const StepControl&, const ScalerUpdate&, const ScalerLaw&);
   /// check_finite(), or unscale().

@@ -42,15 +42,28 @@ ForwardingBackend::Touched ForwardingBackend::touched_by(const MlpLoss& m) {
     for (const Array& a : *read) touched.reads.push_back(&a);
   return touched;
 }
+ForwardingBackend::Touched ForwardingBackend::touched_by(std::span<const Array> xs, bool divides,
+                                                         const Array& inv_scale,
+                                                         const Array& found_inf,
+                                                         const Array& first) {
+  Touched touched{{&found_inf, &first}, {&inv_scale}};
+  for (const Array& x : xs) (divides ? touched.writes : touched.reads).push_back(&x);
+  return touched;
+}
 ForwardingBackend::Touched ForwardingBackend::touched_by(std::span<const UpdateSlot> slots,
                                                          const StepControl& control) {
-  Touched touched{{}, {&control.found_inf, &control.inv_scale, &control.live_rule}};
+  Touched touched{{}, {&control.found_inf, &control.inv_scale, &control.live_rule, &control.clip}};
   for (const UpdateSlot& s : slots) {
     add(touched.writes, {&s.param, &s.step, &s.keeping.extra, &s.low});
     for (const Array& m : s.moments) touched.writes.push_back(&m);
-    touched.reads.push_back(&s.grad);
+    (control.clip.defined() ? touched.writes : touched.reads).push_back(&s.grad);
   }
   return touched;
+}
+void ForwardingBackend::Touched::join(const ListNorm& n) {
+  add(writes, {&n.norm, &n.factor});
+  for (const Array& x : n.xs) reads.push_back(&x);
+  reads.push_back(&n.unit);
 }
 void ForwardingBackend::Touched::join(const LossScaling& s) {
   add(writes, {&s.scaled, &s.bad_loss, &s.factor, &s.inverse, &s.found_inf, &s.first});
@@ -207,21 +220,17 @@ void ForwardingBackend::random(const Array& y, Distribution kind, double a, doub
 }
 void ForwardingBackend::check_finite(std::span<const Array> xs, const Array& found_inf,
                                      const Array& inv_scale, const Array& first) {
-  Touched touched{{&found_inf, &first}, pointers(xs)};
-  touched.reads.push_back(&inv_scale);
-  before("check_finite", touched);
+  before("check_finite", touched_by(xs, false, inv_scale, found_inf, first));
   to_.check_finite(xs, found_inf, inv_scale, first);
 }
 void ForwardingBackend::unscale(std::span<const Array> grads, const Array& inv_scale,
                                 const Array& found_inf, const Array& first) {
-  Touched touched{pointers(grads), {&inv_scale}};
-  add(touched.writes, {&found_inf, &first});
-  before("unscale", touched);
+  before("unscale", touched_by(grads, true, inv_scale, found_inf, first));
   to_.unscale(grads, inv_scale, found_inf, first);
 }
 void ForwardingBackend::list_norm(const ListNorm& n) {
-  Touched touched{{&n.norm, &n.factor}, pointers(n.xs)};
-  touched.reads.push_back(&n.unit);
+  Touched touched;
+  touched.join(n);
   before("list_norm", touched);
   to_.list_norm(n);
 }
@@ -258,6 +267,12 @@ void ForwardingBackend::mlp_loss_and_scale(const MlpLoss& m, const LossScaling& 
   }
   before("mlp_loss, scale_loss", touched);
   to_.mlp_loss_and_scale(m, scaling, check);
+}
+void ForwardingBackend::check_and_norm(const GradientCheck& c, const ListNorm& n) {
+  Touched touched = touched_by(c.grads, c.divides, c.inv_scale, c.found_inf, c.first);
+  touched.join(n);
+  before(std::string(c.divides ? "unscale" : "check_finite") + ", list_norm", touched);
+  to_.check_and_norm(c, n);
 }
 void ForwardingBackend::update_and_move_scale(std::span<const UpdateSlot> slots,
                                               const UpdateRule& rule, const StepControl& control,

@@ -64,6 +64,7 @@ class ForwardingBackend : public Backend {
   void cross_entropy_and_scale(const CrossEntropy& c, const LossScaling& scaling) override;
   void mlp_loss_and_scale(const MlpLoss& m, const LossScaling& scaling,
                           const std::optional<GradientCheck>& check) override;
+  void check_and_norm(const GradientCheck& check, const ListNorm& n) override;
   void update_and_move_scale(std::span<const UpdateSlot> slots, const UpdateRule& rule,
                              const StepControl& control, const ScalerUpdate& moved,
                              const ScalerLaw& law) override;
@@ -76,6 +77,7 @@ class ForwardingBackend : public Backend {
   /// The arrays that a call is given; undefined ones among them. What is also written is a write.
   struct Touched {
     std::vector<const Array*> writes = {}, reads = {};
+    void join(const ListNorm& norm);
     void join(const LossScaling& scaling);
     void join(const ScalerUpdate& update);
   };
@@ -86,6 +88,8 @@ class ForwardingBackend : public Backend {
  private:
   static Touched touched_by(const CrossEntropy& c);
   static Touched touched_by(const MlpLoss& m);
+  static Touched touched_by(std::span<const Array> xs, bool divides, const Array& inv_scale,
+                            const Array& found_inf, const Array& first);
   static Touched touched_by(std::span<const UpdateSlot> slots, const StepControl& control);
   Backend& to_;
 };

@@ -37,6 +37,22 @@ bool same(const Array& a, const Array& b) {
   return a.defined() && b.defined() && a.raw() == b.raw() && a.device() == b.device() &&
          a.dtype() == b.dtype() && a.shape() == b.shape() && a.strides() == b.strides();
 }
+/// Takes an array out of a list, if it is there.
+bool take(std::vector<Array>& list, const Array& wanted) {
+  const auto found =
+      std::find_if(list.begin(), list.end(), [&](const Array& a) { return same(a, wanted); });
+  if (found == list.end()) return false;
+  list.erase(found);
+  return true;
+}
+/// The same arrays, in any order, but for those that are undefined?
+bool same_set(std::vector<Array> a, std::span<const Array> b) {
+  const auto undefined = [](const Array& x) { return !x.defined(); };
+  a.erase(std::remove_if(a.begin(), a.end(), undefined), a.end());
+  return std::all_of(b.begin(), b.end(),
+                     [&](const Array& x) { return undefined(x) || take(a, x); }) &&
+         a.empty();
+}
 bool has(const std::vector<Array>& list, const Array& wanted) {
   return std::any_of(list.begin(), list.end(), [&](const Array& a) { return same(a, wanted); });
 }
@@ -46,12 +62,19 @@ bool has(const std::vector<Array>& list, const Array& wanted) {
 void FusedCalls::settle() {
   // Taken out first: what a backend does in steps comes by here again.
   const auto held = std::exchange(held_, {});
+  const auto check = [&](const GradientCheck& of) {
+    if (!of.grads.empty()) to().check(of);
+  };
   if (const auto* c = std::get_if<CrossEntropy>(&held))
     to().cross_entropy(*c);
   else if (const auto* m = std::get_if<Mlp>(&held))
     m->scaling ? to().mlp_loss_and_scale(m->task, *m->scaling, {}) : to().mlp_loss(m->task);
-  else if (const auto* u = std::get_if<Update>(&held))
+  else if (const auto* g = std::get_if<GradientCheck>(&held))
+    check(*g);
+  else if (const auto* u = std::get_if<Update>(&held)) {
     to().update(u->slots, u->rule, u->control);
+    check(u->clip);
+  }
 }
 
 void FusedCalls::cross_entropy(const CrossEntropy& given) {
@@ -89,7 +112,7 @@ void FusedCalls::scale_loss(const LossScaling& s) {
 /// Together with the MLP whose gradients these are.
 bool FusedCalls::judge(const GradientCheck& check) {
   const auto* m = std::get_if<Mlp>(&held_);
-  if (!m || !m->scaling) return false;
+  if (!m || !m->scaling || !check.found_inf.defined()) return false;
   for (const Array& g : check.grads)
     if (g.defined() && !has(m->task.dweights, g) && !has(m->task.dbiases, g)) return false;
   const auto held = std::exchange(held_, {});
@@ -106,15 +129,45 @@ void FusedCalls::check_finite(std::span<const Array> xs, const Array& found_inf,
 
 void FusedCalls::unscale(std::span<const Array> grads, const Array& inv_scale,
                          const Array& found_inf, const Array& first) {
-  if (judge({{grads.begin(), grads.end()}, inv_scale, found_inf, first, true})) return;
+  GradientCheck check{{grads.begin(), grads.end()}, inv_scale, found_inf, first, true};
+  if (judge(check)) return;
   settle();
-  to().unscale(grads, inv_scale, found_inf, first);
+  for (Array& g : check.grads) wrote(g), make_stand_ins(g);
+  held_ = std::move(check);
+}
+
+void FusedCalls::list_norm(const ListNorm& n) {
+  const auto* check = std::get_if<GradientCheck>(&held_);
+  if (!check || !same_set(check->grads, n.xs)) {
+    settle();
+    return to().list_norm(n);
+  }
+  const auto held = std::exchange(held_, {});
+  to().check_and_norm(std::get<GradientCheck>(held), n);
+}
+
+/// If all gradients of an update are among those that are to be clipped, it does that itself.
+void FusedCalls::take_clip(Update& update) {
+  GradientCheck* clip = std::get_if<GradientCheck>(&held_);
+  if (auto* before = std::get_if<Update>(&held_)) clip = &before->clip;
+  if (!clip || clip->found_inf.defined() || clip->first.defined()) return;
+  std::vector<Array> others = clip->grads;
+  for (const UpdateSlot& s : update.slots)
+    if (!take(others, s.grad)) return;
+  update.control.clip = clip->inv_scale;
+  update.clip = {.grads = std::move(others), .inv_scale = clip->inv_scale, .divides = true};
+  clip->grads.clear();
+  for (UpdateSlot& s : update.slots) {
+    update.clipped.push_back(s.grad);
+    make_stand_ins(s.grad);
+  }
 }
 
 void FusedCalls::update(std::span<const UpdateSlot> slots, const UpdateRule& rule,
                         const StepControl& control) {
-  settle();
   Update u{{slots.begin(), slots.end()}, rule, control};
+  take_clip(u);
+  settle();
   for (UpdateSlot& s : u.slots) {
     for (Array* a : {&s.param, &s.step, &s.keeping.extra, &s.low}) wrote(*a), make_stand_ins(*a);
     for (Array& m : s.moments) wrote(m), make_stand_ins(m);
@@ -130,8 +183,9 @@ void FusedCalls::scaler_update(const ScalerUpdate& moved, const ScalerLaw& law) 
     return to().scaler_update(moved, law);
   }
   const auto held = std::exchange(held_, {});
-  const auto& [slots, rule, control] = std::get<Update>(held);
-  to().update_and_move_scale(slots, rule, control, moved, law);
+  const Update& mine = std::get<Update>(held);
+  to().update_and_move_scale(mine.slots, mine.rule, mine.control, moved, law);
+  if (!mine.clip.grads.empty()) to().check(mine.clip);
 }
 
 }  // namespace halftape

@@ -28,6 +28,7 @@ class FusedCalls final : public ForwardingBackend {
                     const Array& first) override;
   void unscale(std::span<const Array> grads, const Array& inv_scale, const Array& found_inf,
                const Array& first) override;
+  void list_norm(const ListNorm& n) override;
   void update(std::span<const UpdateSlot> slots, const UpdateRule& rule,
               const StepControl& control) override;
   void scaler_update(const ScalerUpdate& update, const ScalerLaw& law) override;
@@ -41,11 +42,15 @@ class FusedCalls final : public ForwardingBackend {
     std::vector<UpdateSlot> slots;
     UpdateRule rule;
     StepControl control;
+    std::vector<Array> clipped = {};  // the gradients that it clips: their memory stays theirs
+    GradientCheck clip = {};          // of those that belong to no update yet
   };
   void before(const std::string&, const Touched&) override { settle(); }
   bool judge(const GradientCheck& check);
+  void take_clip(Update& update);
 
-  std::variant<std::monostate, CrossEntropy, Mlp, Update> held_;
+  // A GradientCheck divides; or clips: without found_inf it only multiplies.
+  std::variant<std::monostate, CrossEntropy, Mlp, GradientCheck, Update> held_;
 };
 
 }  // namespace halftape

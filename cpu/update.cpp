@@ -330,6 +330,13 @@ double joined(const T* x, int64_t n, const Order& order) {
   return all;
 }
 
+/// The gradients themselves are clipped.
+void clip(std::span<const UpdateSlot> slots, const Array& factor) {
+  std::vector<Array> grads;
+  for (const UpdateSlot& slot : slots) grads.push_back(slot.grad);
+  cpu::unscale(grads, factor, {}, {});
+}
+
 }  // namespace
 
 void check_finite(std::span<const Array> xs, const Array& found_inf, const Array& inv_scale,
@@ -353,7 +360,7 @@ void unscale(std::span<const Array> grads, const Array& inv_scale, const Array& 
     grads[i].bump_version();
   }
   if (first_bad < 0) return;
-  fill(found_inf, 1);
+  if (found_inf.defined()) fill(found_inf, 1);
   if (first.defined()) fill(first, first_bad);
 }
 
@@ -377,6 +384,7 @@ void list_norm(const ListNorm& n) {
 }
 
 void update(std::span<const UpdateSlot> slots, const UpdateRule& rule, const StepControl& control) {
+  if (control.clip.defined()) clip(slots, control.clip);
   for (const UpdateSlot& slot : slots) {
     for (const Array* a : {&slot.param, &slot.keeping.extra, &slot.step, &slot.low})
       if (a->defined()) a->bump_version();

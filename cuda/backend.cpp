@@ -148,6 +148,9 @@ class CudaBackend final : public Backend {
     if (!mlp_loss_at_once(m, &scaling, check ? &*check : nullptr))
       Backend::mlp_loss_and_scale(m, scaling, check);
   }
+  void check_and_norm(const GradientCheck& check, const ListNorm& n) override {
+    cuda::check_and_norm(check, n);
+  }
   void update_and_move_scale(std::span<const UpdateSlot> slots, const UpdateRule& rule,
                              const StepControl& control, const ScalerUpdate& moved,
                              const ScalerLaw& law) override {

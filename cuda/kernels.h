@@ -44,6 +44,7 @@ void check_finite(std::span<const Array> xs, const Array& found_inf, const Array
 void unscale(std::span<const Array> grads, const Array& inv_scale, const Array& found_inf,
              const Array& first);
 void list_norm(const ListNorm& n);
+void check_and_norm(const GradientCheck& check, const ListNorm& n);
 void update(std::span<const UpdateSlot>, const UpdateRule&, const StepControl&);
 void update_and_move_scale(std::span<const UpdateSlot>, const UpdateRule&, const StepControl&,
                            const ScalerUpdate&, const ScalerLaw&);

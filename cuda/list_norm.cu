@@ -1,21 +1,17 @@
 // The norm of a list of arrays, and the factor that clips it: every block leaves a part of the sum,
-// and the last one joins them, in their order.
+// and the last one joins them, in their order. In the same launch the arrays may be looked at and
+// divided first.
 #include <algorithm>
 
 #include "halftape/core/formula/norm.h"
 
-#include "halftape/cuda/chunk.cuh"
+#include "halftape/cuda/judge.cuh"
 #include "halftape/cuda/kernels.h"
 #include "halftape/cuda/runs.cuh"
 #include "halftape/cuda/ticket.cuh"
 
 namespace halftape::cuda {
 namespace {
-
-template <class A>
-struct Item {
-  A arrays;  // one
-};
 
 struct Goal {
   double p, most;
@@ -26,6 +22,8 @@ struct Goal {
   void *norm, *factor;
   Dtype dtype;
   Ticket ticket;
+  bool judges;  // looks at the arrays first
+  Judge judge;
 };
 
 /// In thread 0: what all threads of the block hold, joined in a fixed order.
@@ -53,7 +51,7 @@ __device__ void finish(double x, const Goal& goal, const NormOrder& order) {
 
 __device__ NormOrder order_of(const Goal& goal) { return {goal.p, goal.unit ? *goal.unit : 1}; }
 
-__global__ void norm_of_packs(const __grid_constant__ Chunk<Item<Flat<1>>> list, Goal goal) {
+__global__ void norm_of_packs(const __grid_constant__ Chunk<Gradient<Flat<1>>> list, Goal goal) {
   const NormOrder order = order_of(goal);
   double sum = 0;
   if (blockIdx.x < list.blocks()) {
@@ -62,6 +60,10 @@ __global__ void norm_of_packs(const __grid_constant__ Chunk<Item<Flat<1>>> list,
     const int64_t pack =
         static_cast<int64_t>(blockIdx.x - list.first_block[e]) * kThreads + threadIdx.x;
     const int64_t left = x.numel - pack * kPack;
+    if (goal.judges) {
+      const Judge& judge = goal.judge;
+      judge.say(judge_pack(x, pack, judge.factor(), judge.divides), list.entries[e].position);
+    }
     if (left >= kPack) {
       float lanes[kPack];
       load_pack(lanes, x.base[0], x.dtype[0], pack);
@@ -76,7 +78,8 @@ __global__ void norm_of_packs(const __grid_constant__ Chunk<Item<Flat<1>>> list,
 }
 
 /// Eight elements for a thread, as above.
-__global__ void norm_of_elements(const __grid_constant__ Chunk<Item<Layout<1>>> list, Goal goal) {
+__global__ void norm_of_elements(const __grid_constant__ Chunk<Gradient<Layout<1>>> list,
+                                 Goal goal) {
   const NormOrder order = order_of(goal);
   double sum = 0;
   if (blockIdx.x < list.blocks()) {
@@ -84,45 +87,28 @@ __global__ void norm_of_elements(const __grid_constant__ Chunk<Item<Layout<1>>> 
     const Layout<1>& x = list.entries[e].arrays;
     const int64_t first =
         static_cast<int64_t>(blockIdx.x - list.first_block[e]) * kPerBlock + threadIdx.x * kPack;
+    const float by = goal.judge.factor();
+    bool bad = false;
     for (int64_t i = first; i < first + kPack && i < x.numel; ++i) {
       char* at[1];
       x.locate(i, at);
+      if (goal.judges) bad = judge_any(at[0], x.dtype[0], by, goal.judge.divides) || bad;
       sum = order.join(sum, order.term(load<double>(at[0], x.dtype[0])));
     }
+    if (goal.judges) goal.judge.say(bad, list.entries[e].position);
   }
   finish(sum, goal, order);
 }
 
-/// The launches of a list, in its order, and how many blocks each has.
-struct Launches {
-  std::vector<Item<Flat<1>>> packs;
-  std::vector<Item<Layout<1>>> elements;
-
-  explicit Launches(std::span<const Array> xs) {
-    for (const Array& x : xs) {
-      if (!x.defined() || x.numel() == 0) continue;
-      const Layout<1> layout({&x});
-      if (lies_flat(layout))
-        packs.push_back({flat(layout)});
-      else
-        elements.push_back({layout});
-    }
-  }
-  /// f(chunk, kernel) for each of them.
-  template <class F>
-  void each(const F& f) const {
-    in_chunks(packs, [&](const auto& part) { f(part, norm_of_packs); });
-    in_chunks(elements, [&](const auto& part) { f(part, norm_of_elements); });
-  }
-};
-
-}  // namespace
-
-void list_norm(const ListNorm& n) {
+/// Of arrays that `check` looks at first, if there is one.
+void norm_of(const char* what, const ListNorm& n, const GradientCheck* check) {
   const Queue q = queue(n.norm);
-  const Launches launches(n.xs);
+  const Judge judge = check ? judge_of(check->grads, check->inv_scale, check->found_inf,
+                                       check->first, check->divides)
+                            : Judge{};
+  const GradientList list(n.xs, check ? check->grads : std::span<const Array>());
   int64_t blocks = 0, left = 0;
-  launches.each([&](const auto& part, auto*) {
+  list.each(norm_of_packs, norm_of_elements, [&](const auto& part, auto*) {
     blocks += part.blocks();
     ++left;
   });
@@ -142,12 +128,22 @@ void list_norm(const ListNorm& n) {
             .norm = n.norm.raw(),
             .factor = n.factor.raw(),
             .dtype = n.norm.dtype(),
-            .ticket = ticket(q)};
-  launches.each([&](const auto& part, auto* kernel) {
+            .ticket = ticket(q),
+            .judges = check != nullptr,
+            .judge = judge};
+  list.each(norm_of_packs, norm_of_elements, [&](const auto& part, auto* kernel) {
     goal.finishes = --left == 0;
-    launch(q, "list_norm", kernel, part.blocks(), kThreads, 0, part, goal);
+    launch(q, what, kernel, part.blocks(), kThreads, 0, part, goal);
     goal.first += part.blocks();
   });
+}
+
+}  // namespace
+
+void list_norm(const ListNorm& n) { norm_of("list_norm", n, nullptr); }
+
+void check_and_norm(const GradientCheck& check, const ListNorm& n) {
+  norm_of(check.divides ? "unscale, list_norm" : "check_finite, list_norm", n, &check);
 }
 
 }  // namespace halftape::cuda

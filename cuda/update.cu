@@ -3,9 +3,8 @@
 
 #include "halftape/core/formula/philox.h"
 
-#include "halftape/cuda/chunk.cuh"
+#include "halftape/cuda/judge.cuh"
 #include "halftape/cuda/kernels.h"
-#include "halftape/cuda/scaler.cuh"
 #include "halftape/cuda/ticket.cuh"
 
 namespace halftape::cuda {
@@ -19,7 +18,7 @@ struct Start {
 };
 
 /// The arrays of one parameter: itself, its extra, the rule's moments, its 16-bit copy, which is
-/// written alone, and its gradient, which is read alone.
+/// written alone, and its gradient, which is clipped in place where that is asked for, and read.
 template <class Rule>
 struct Arrays {
   static constexpr int kMoment = 2, kLow = kMoment + Rule::kMoments, kGrad = kLow + 1;
@@ -39,7 +38,7 @@ struct Slot {
 };
 
 struct Control {
-  const float *found_inf, *inv_scale;
+  const float *found_inf, *inv_scale, *clip;
   const void* live_rule;
   /// The rule as it is by now.
   template <class Rule>
@@ -48,6 +47,8 @@ struct Control {
   }
   __device__ bool skips() const { return found_inf && *found_inf != 0; }
   __device__ float factor() const { return inv_scale ? *inv_scale : 1; }
+  /// What the gradients themselves are multiplied by.
+  __device__ float clip_factor() const { return clip ? *clip : 1; }
 };
 
 /// A parameter's counters as they are before this update; those of its next one.
@@ -101,14 +102,18 @@ __global__ void begin_update(const __grid_constant__ Chunk<Slot<A>> list, Rule g
   }
 }
 
-/// update(entry, start) in every block, between what Starts and Ending say.
-template <class Rule, class A, class F>
+/// clip(entry, factor) and update(entry, start) in every block, between what Starts and Ending say.
+template <class Rule, class A, class C, class F>
 __device__ void counted(const Chunk<Slot<A>>& list, const Rule& rule, const Control& control,
-                        const Starts<Rule>& starts, const Ending& ending, const F& update) {
+                        const Starts<Rule>& starts, const Ending& ending, const C& clip,
+                        const F& update) {
   __shared__ __align__(16) unsigned char room[sizeof(Start<Rule>)];
   auto& shared = *reinterpret_cast<Start<Rule>*>(room);
-  const bool skips = control.skips(), works = !skips && blockIdx.x < list.blocks();
+  const bool skips = control.skips(), has_work = blockIdx.x < list.blocks();
+  const float clip_by = control.clip_factor();
+  if (has_work && clip_by != 1) clip(list.entry_of(blockIdx.x), clip_by);
   if (skips && !ending.moves) return;
+  const bool works = !skips && has_work;
   const int e = works ? list.entry_of(blockIdx.x) : 0;
   if (works && starts.own) {
     if (threadIdx.x == 0) shared = start_of(list.entries[e], rule);
@@ -235,9 +240,18 @@ template <class Rule>
 __global__ void update_packs(const __grid_constant__ Packs<Rule> list, Rule given, Control control,
                              Starts<Rule> starts, const __grid_constant__ Ending ending) {
   const Rule rule = control.now(given);
-  counted(list, rule, control, starts, ending, [&](int e, const Start<Rule>& start) {
-    update_pack<Rule>(list, e, rule, control.factor(), start);
-  });
+  counted(
+      list, rule, control, starts, ending,
+      [&](int e, float by) {
+        const auto& arrays = list.entries[e].arrays;
+        constexpr int g = Arrays<Rule>::kGrad;
+        const auto block = static_cast<int64_t>(blockIdx.x - list.first_block[e]);
+        (void)judge_pack({{arrays.base[g]}, arrays.numel, {arrays.dtype[g]}},
+                         block * kThreads + threadIdx.x, by, true);
+      },
+      [&](int e, const Start<Rule>& start) {
+        update_pack<Rule>(list, e, rule, control.factor(), start);
+      });
 }
 
 template <class Rule, class S>
@@ -246,16 +260,30 @@ __global__ void update_elements(const __grid_constant__ Elements<Rule> list, Rul
                                 const __grid_constant__ Ending ending) {
   const Rule rule = control.now(given);
   const S inv = static_cast<S>(control.factor());
-  counted(list, rule, control, starts, ending, [&](int e, const Start<Rule>& start) {
+  // f(slot, i, where its arrays have their element i) for each of this thread's.
+  const auto each = [&](int e, const auto& f) {
     const auto& slot = list.entries[e];
     const int64_t begin = static_cast<int64_t>(blockIdx.x - list.first_block[e]) * kPerBlock;
     for (int64_t i = begin + threadIdx.x; i < begin + kPerBlock && i < slot.arrays.numel;
          i += kThreads) {
       char* at[Arrays<Rule>::kCount];
       slot.arrays.locate(i, at);
-      update_at<Rule, S>(rule, slot, at, i, inv, start);
+      f(slot, i, at);
     }
-  });
+  };
+  counted(
+      list, rule, control, starts, ending,
+      [&](int e, float by) {
+        constexpr int g = Arrays<Rule>::kGrad;
+        each(e, [&](const auto& slot, int64_t, auto& at) {
+          (void)judge_any(at[g], slot.arrays.dtype[g], by, true);
+        });
+      },
+      [&](int e, const Start<Rule>& start) {
+        each(e, [&](const auto& slot, int64_t i, auto& at) {
+          update_at<Rule, S>(rule, slot, at, i, inv, start);
+        });
+      });
 }
 
 /// Collects the parameters of a list and updates them.
@@ -264,8 +292,9 @@ class Update {
  public:
   static constexpr int N = Arrays<Rule>::kCount;
 
-  void add(const UpdateSlot& slot) {
+  void add(const UpdateSlot& slot, bool clips) {
     const Keeping& keeping = slot.keeping;
+    if (clips) slot.grad.bump_version();
     const bool random = keeping.weights == Weights::Stochastic;
     for (const Array* a : {&slot.param, &keeping.extra, &slot.step, &slot.low})
       if (a->defined()) a->bump_version();
@@ -315,7 +344,7 @@ class Update {
                   4096);
     const Array& live = given.live_rule;
     const Control control{float_of(given.found_inf), float_of(given.inv_scale),
-                          live.defined() ? live.raw() : nullptr};
+                          float_of(given.clip), live.defined() ? live.raw() : nullptr};
     ending.moves = ending.moves && list.size() <= Chunk<Slot<A>>::kMost;
     in_chunks(list, [&](const Chunk<Slot<A>>& part) {
       // Each block computes what its parameter begins with, in double, unless there are so many
@@ -355,7 +384,7 @@ bool update(std::span<const UpdateSlot> slots, const UpdateRule& rule, const Ste
   return std::visit(
       [&](const auto& r) {
         Update<std::decay_t<decltype(r)>> list;
-        for (const UpdateSlot& slot : slots) list.add(slot);
+        for (const UpdateSlot& slot : slots) list.add(slot, control.clip.defined());
         return list.run(q, r, control, ending);
       },
       rule);

@@ -73,12 +73,10 @@ TotalNorm clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm
                    norm_type, " is not finite (", norm.item(),
                    "); find its cause, or pass error_if_nonfinite=false");
   keep_marks(grads, [&] {
-    if (wide == kFloat64) {
+    if (wide == kFloat64)
       for (const Tensor& g : grads) Tensor(g).mul_(Tensor(n.factor));
-    } else {
-      const Array overflowed({}, kFloat32, device);  // cannot be: nothing grows
-      backend(device).unscale(arrays, n.factor, overflowed);
-    }
+    else
+      backend(device).unscale(arrays, n.factor);
   });
   return TotalNorm(norm);
 }

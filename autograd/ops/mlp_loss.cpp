@@ -83,8 +83,7 @@ struct Whole {
         by = empty_like(given);
         backend(g.device()).binary(BinaryOps::index<formula::Div>(), by, given, scale);
       }
-      // Nobody asks here what is not finite.
-      backend(g.device()).unscale(grads, by, Array({}, kFloat32, g.device()));
+      backend(g.device()).unscale(grads, by);
     }
     Grads d(1);
     for (size_t i = 0; i < grads.size(); ++i)

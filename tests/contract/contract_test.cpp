@@ -726,6 +726,13 @@ TEST_CASE("unscale and the optimizer updates give the same bits anyhow") {
                [&](const Arrays& y, const Arrays&) {
                  tested().unscale(std::span(y.data(), 2), inverse, y[2]);
                }});
+      check({"update, clipping",
+             {random(1), random(2), zero},
+             {},
+             [&](const Arrays& y, const Arrays&) {
+               const UpdateSlot slot{.param = y[0], .grad = y[1], .step = y[2]};
+               tested().update({&slot, 1}, rules[0], {.found_inf = none, .clip = inverse});
+             }});
       // Three moments, of which the rules take what they need; one of them may be missing.
       for (const UpdateRule& rule : rules) {
         for (const bool low : {false, true})

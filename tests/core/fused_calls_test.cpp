@@ -28,6 +28,7 @@ class Beneath final : public ForwardingBackend {
   int64_t count(const std::string& call) const {
     return std::count(calls_.begin(), calls_.end(), call);
   }
+  void forget_calls() { calls_.clear(); }
 
  private:
   void before(const std::string& call, const Touched&) override { calls_.push_back(call); }
@@ -40,6 +41,10 @@ enum class Between {
   Nothing,
   LossTimesWeight,
   Clipping,
+  ClippingOfGroups,  // of one optimizer, in another order
+  ClippingOfAll,     // of two optimizers, and of a gradient that none updates
+  ClippingOfScaled,  // before unscale_()
+  ClippingTwice,
   TwoOptimizers,
   TwoBackwards,
   Fault,
@@ -53,15 +58,30 @@ struct Training {
   nn::Linear other{6, 4};
   std::vector<std::unique_ptr<optim::Optimizer>> optimizers;
   amp::GradScaler scaler{{.init_scale = 0x1p18, .growth_interval = 2}};
-  Tensor x = zeros({8, 6}), y = zeros({8}, kInt64), loss, scaled;
+  Tensor x = zeros({8, 6}), y = zeros({8}, kInt64), loss, scaled, norm = zeros({});
+  Tensor beside = ones({5}, requires_grad());
 
   Training(bool fused, Between what) : fused_mlp(fused), between(what) {
-    const auto adam = [&](std::vector<Tensor> parameters) {
+    using optim::AdamW, optim::AdamWOptions, optim::OptimizerParamGroup;
+    std::vector<Tensor> first = model->parameters(), rest;
+    if (between == Between::ClippingOfGroups) {
+      rest.assign(first.begin() + 1, first.end());
+      first.resize(1);
+    }
+    optimizers.push_back(std::make_unique<AdamW>(first, AdamWOptions(1e-2)));
+    if (!rest.empty())
+      optimizers[0]->add_param_group(OptimizerParamGroup(
+          rest, std::make_unique<AdamWOptions>(AdamWOptions(1e-2).weight_decay(0.1))));
+    if (of_two())
       optimizers.push_back(
-          std::make_unique<optim::AdamW>(std::move(parameters), optim::AdamWOptions(1e-2)));
-    };
-    adam(model->parameters());
-    if (between == Between::TwoOptimizers) adam(other->parameters());
+          std::make_unique<optim::SGD>(other->parameters(), optim::SGDOptions(1e-2)));
+  }
+  bool of_two() const {
+    return between == Between::TwoOptimizers || between == Between::ClippingOfAll;
+  }
+  bool clips() const { return between >= Between::Clipping && between <= Between::ClippingTwice; }
+  void clip(const std::vector<Tensor>& parameters) {
+    norm = nn::utils::clip_grad_norm_(parameters, 0.1, 2, false, nn::utils::ScaledGrads::Allow);
   }
   void step(int number) {
     // At step 3 the scale is 2^19, and a row whose class is improbable has a slope of −2^16. At
@@ -75,8 +95,7 @@ struct Training {
         const amp::autocast region(get_default_device().type(), kFloat16);
         loss = fused_mlp ? model->loss(x, y, scaler.factor())
                          : nn::functional::cross_entropy(model->forward(x), y);
-        if (between == Between::TwoOptimizers)
-          loss = loss + nn::functional::cross_entropy(other->forward(x), y);
+        if (of_two()) loss = loss + nn::functional::cross_entropy(other->forward(x), y);
         if (between == Between::LossTimesWeight) loss = loss * 0.5;
       }
       scaled = scaler.scale(loss);
@@ -87,13 +106,20 @@ struct Training {
     std::optional<amp::Injection> fault;
     if (between == Between::Fault && number == 4)
       fault.emplace(amp::inject({.parameter = int64_t{1}}));
-    for (auto& optimizer : optimizers) {
-      if (between == Between::Clipping) {
-        scaler.unscale_(*optimizer);
-        (void)nn::utils::clip_grad_norm_(model->parameters(), 0.1);
-      }
-      scaler.step(*optimizer);
+    std::vector<Tensor> all;
+    for (const auto& optimizer : optimizers)
+      for (const Tensor& p : optim::parameters_of(optimizer->param_groups())) all.push_back(p);
+    if (between == Between::ClippingOfAll) {
+      beside.mutable_grad() = full({5}, 3.0);
+      all.insert(all.begin() + 2, beside);
     }
+    if (between == Between::ClippingOfGroups) std::reverse(all.begin(), all.end());
+    if (between == Between::ClippingOfScaled) clip(all);
+    if (clips())
+      for (auto& optimizer : optimizers) scaler.unscale_(*optimizer);
+    if (clips() && between != Between::ClippingOfScaled) clip(all);
+    if (between == Between::ClippingTwice) clip(all);
+    for (auto& optimizer : optimizers) scaler.step(*optimizer);
     if (between == Between::OtherScale)
       scaler.update(512);
     else
@@ -101,7 +127,8 @@ struct Training {
   }
   /// Every number and every version that a step leaves behind.
   std::vector<double> all() const {
-    std::vector<double> values{loss.item<double>(), scaled.item<double>(), scaler.get_scale()};
+    std::vector<double> values{loss.item<double>(), scaled.item<double>(), scaler.get_scale(),
+                               norm.item<double>()};
     for (const auto& [name, value] : scaler.state_dict()) values.push_back(value);
     const auto add = [&](const Tensor& t) {
       values.push_back(static_cast<double>(t.version()));
@@ -113,6 +140,7 @@ struct Training {
         add(p), add(p.grad());
         for (const auto& [name, a] : optimizer->state_of(p)) add(Tensor(a));
       }
+    if (beside.grad().defined()) add(beside.grad());
     return values;
   }
 };
@@ -122,8 +150,9 @@ struct Training {
 namespace {
 
 struct Run {
-  std::vector<std::vector<double>> left;  // by every step
-  int64_t losses = 0, updates = 0;        // that went on with their neighbours
+  std::vector<std::vector<double>> left;       // by every step
+  int64_t losses = 0, norms = 0, updates = 0;  // that went on with their neighbours
+  int64_t divisions = 0, alone = 0;            // unscale() and list_norm() that went on alone
 };
 Run run(bool fused_mlp, Between between, bool together) {
   ones({}, requires_grad()).mul(2).backward();  // makes what outlasts every step
@@ -137,11 +166,15 @@ Run run(bool fused_mlp, Between between, bool together) {
                              together ? static_cast<Backend&>(fused) : beneath);
     t.step(i);
     fused.settle();
+    if (i == 0) beneath.forget_calls();  // it has made the optimizers' state
     result.left.push_back(t.all());
   }
   result.losses =
       beneath.count("mlp_loss, scale_loss") + beneath.count("cross_entropy, scale_loss");
-  result.updates = beneath.count("adam, scaler_update");
+  result.norms = beneath.count("unscale, list_norm");
+  result.updates = beneath.count("adam, scaler_update") + beneath.count("sgd, scaler_update");
+  result.divisions = beneath.count("unscale");
+  result.alone = beneath.count("list_norm");
   return result;
 }
 
@@ -150,8 +183,9 @@ Run run(bool fused_mlp, Between between, bool together) {
 TEST_CASE("calls that are made one leave the bits and versions that they leave one by one") {
   for (const bool fused_mlp : {false, true}) {
     for (const Between between :
-         {Between::Nothing, Between::LossTimesWeight, Between::Clipping, Between::TwoOptimizers,
-          Between::TwoBackwards, Between::Fault, Between::OtherScale}) {
+         {Between::Nothing, Between::LossTimesWeight, Between::Clipping, Between::ClippingOfGroups,
+          Between::ClippingOfAll, Between::ClippingOfScaled, Between::ClippingTwice,
+          Between::TwoOptimizers, Between::TwoBackwards, Between::Fault, Between::OtherScale}) {
       CAPTURE(fused_mlp);
       CAPTURE(static_cast<int>(between));
       const Run apart = run(fused_mlp, between, false), together = run(fused_mlp, between, true);
@@ -164,12 +198,30 @@ TEST_CASE("calls that are made one leave the bits and versions that they leave o
       }
       if (between == Between::Nothing) CHECK(apart.left[3][2] == apart.left[2][2] / 2);
       // What stands between two calls is not passed over.
-      const bool loss_alone =
-          between == Between::LossTimesWeight || between == Between::TwoOptimizers;
+      const bool of_two = between == Between::TwoOptimizers || between == Between::ClippingOfAll;
+      const bool loss_alone = between == Between::LossTimesWeight || of_two;
       CHECK(apart.losses + apart.updates == 0);
       CHECK((together.losses > 0) == !loss_alone);
-      CHECK((together.updates > 0) ==
-            (between != Between::TwoOptimizers && between != Between::OtherScale));
+      CHECK((together.updates > 0) == (!of_two && between != Between::OtherScale));
+      // Of 7 steps. What divides the gradients is the loss's own call, or the norm's; what clips
+      // them is the update's.
+      const int64_t by_loss = fused_mlp && !loss_alone ? 7 : 0;
+      if (between == Between::Clipping || between == Between::ClippingOfGroups) {
+        CHECK(apart.divisions == 14);
+        CHECK(together.divisions == 0);
+        CHECK(together.norms == 7 - by_loss);
+        CHECK(together.alone == by_loss);
+      }
+      if (between == Between::ClippingTwice) {  // the first factor is in the second norm's call
+        CHECK(together.divisions == 0);
+        CHECK(together.norms == 14 - by_loss);
+        CHECK(together.alone == by_loss);
+      }
+      if (between == Between::ClippingOfAll) {  // one gradient is clipped, and updated by nobody
+        CHECK(together.divisions == 7 * 3);
+        CHECK(together.norms == 0);
+      }
+      if (between == Between::ClippingOfScaled) CHECK(together.norms == 0);
     }
   }
 }

@@ -307,17 +307,22 @@ const UpdateRule kRules[] = {
 TEST_CASE("every rule on the GPU gives the CPU's bits however parameters are kept and lie") {
   for (const UpdateRule& rule : kRules) {
     std::vector<Kept> kept = many_kept();
-    const Array found = one(0), inverse = one(0.3);
-    for (int step = 0; step < 3; ++step) {
+    const Array found = one(0), inverse = one(0.3), clip = one(0.7);
+    for (int step = 0; step < 4; ++step) {
       std::vector<UpdateSlot> here, there;
       for (const Kept& k : kept) {
         here.push_back(k.slot(k.here, rule));
         there.push_back(k.slot(k.there, rule));
       }
-      const bool scaled = step > 0;
-      cpu_backend().update(here, rule, {scaled ? found : Array(), scaled ? inverse : Array()});
+      const bool scaled = step == 1 || step == 2, clips = step > 1;
+      cpu_backend().update(here, rule,
+                           {.found_inf = scaled ? found : Array(),
+                            .inv_scale = scaled ? inverse : Array(),
+                            .clip = clips ? clip : Array()});
       backend(kCUDA).update(there, rule,
-                            {scaled ? on_gpu(found) : Array(), scaled ? on_gpu(inverse) : Array()});
+                            {.found_inf = scaled ? on_gpu(found) : Array(),
+                             .inv_scale = scaled ? on_gpu(inverse) : Array(),
+                             .clip = clips ? on_gpu(clip) : Array()});
     }
     // Adam's corrections: the devices' pow() may differ in a double's last bit.
     const double ulps = std::holds_alternative<AdamRule>(rule) ? 1 : 0;
@@ -325,6 +330,43 @@ TEST_CASE("every rule on the GPU gives the CPU's bits however parameters are kep
       CAPTURE(rule.index());
       CAPTURE(i);
       CHECK(kept[i].differ(ulps) == "");
+    }
+  }
+}
+
+TEST_CASE(
+    "an update clips the gradients as they are clipped by themselves, also when it is skipped") {
+  const UpdateRule rule = kRules[3];
+  for (const bool skipped : {false, true}) {
+    for (const double factor : {0.3, 1.0}) {
+      CAPTURE(skipped);
+      CAPTURE(factor);
+      const std::vector<Kept> kept = many_kept();
+      std::vector<UpdateSlot> apart, together;
+      std::vector<std::vector<Array>> others;
+      std::vector<Array> grads;
+      for (const Kept& k : kept) {
+        apart.push_back(k.slot(k.there, rule));
+        grads.push_back(apart.back().grad);
+        others.push_back(on_gpu(k.here));
+        together.push_back(k.slot(others.back(), rule));
+      }
+      const Array found = on_gpu(one(skipped ? 1 : 0)), clip = on_gpu(one(factor));
+      backend(kCUDA).unscale(grads, clip);
+      backend(kCUDA).update(apart, rule, {.found_inf = found});
+      backend(kCUDA).update(together, rule, {.found_inf = found, .clip = clip});
+      for (size_t i = 0; i < kept.size(); ++i) {
+        CAPTURE(i);
+        const std::vector<Array>&here = kept[i].here, &there = kept[i].there, &mine = others[i];
+        for (size_t k = 0; k < here.size(); ++k) {
+          if (!here[k].defined()) continue;
+          CHECK(differ_on_gpu(mine[k], on_cpu(there[k])) == "");
+          CHECK(mine[k].version() == there[k].version());
+        }
+        if (here[1].numel() > 0)  // gradients are others, and the parameters if that was the plan
+          CHECK((differ_on_gpu(mine[1], here[1]) == "") == (factor == 1));
+        if (here[0].numel() > 1) CHECK((differ_on_gpu(mine[0], here[0]) == "") == skipped);
+      }
     }
   }
 }
@@ -341,6 +383,64 @@ TEST_CASE("a parameter of many blocks is told its count of steps by a launch bef
     backend(kCUDA).update({&there, 1}, rule, {});
   }
   CHECK(kept[0].differ(1) == "");
+}
+
+TEST_CASE("a check and a norm in one launch leave what the two leave one after the other") {
+  std::vector<Array> xs = {Array(), draw({0}, kFloat16, 1)};
+  uint64_t seed = 0;
+  for (const Dtype d : floats)
+    for (const Lies lies : kWays)
+      for (const Shape& shape : {Shape{}, Shape{7}, Shape{2049}, Shape{65, 67}})
+        for (int i = 0; i < 4; ++i)  // more than a launch has room for
+          xs.push_back(draw(shape, d, lies, ++seed));
+  for (const bool divides : {false, true}) {
+    for (const bool asks : {false, true}) {
+      for (const int64_t bad : {-1, 2, 100, 257}) {
+        for (const double by : {1.0, 0.3}) {
+          CAPTURE(divides);
+          CAPTURE(asks);
+          CAPTURE(bad);
+          struct Left {
+            std::vector<Array> xs;
+            Array found, first, norm, factor;
+          };
+          const auto run = [&](bool together) {
+            Left left{on_gpu(xs), on_gpu(one(0)), on_gpu(full({1}, -1, kInt64, kCPU)),
+                      full({}, -1, kFloat64, kCUDA), full({}, -1, kFloat64, kCUDA)};
+            if (bad >= 0) backend(kCUDA).fill(left.xs[static_cast<size_t>(bad)], -kInf);
+            const GradientCheck check{left.xs, on_gpu(one(by)), asks ? left.found : Array(),
+                                      asks ? left.first : Array(), divides};
+            std::vector<Array> defined(left.xs.begin() + 1, left.xs.end());
+            const ListNorm n{.xs = defined, .most = 3, .norm = left.norm, .factor = left.factor};
+            if (together) {
+              backend(kCUDA).check_and_norm(check, n);
+            } else if (asks || divides) {
+              backend(kCUDA).check(check);
+              backend(kCUDA).list_norm(n);
+            } else {
+              backend(kCUDA).list_norm(n);
+            }
+            return left;
+          };
+          const Left apart = run(false), together = run(true);
+          const auto same = [](const Array& a, const Array& b) {
+            const double x = read_double(a), y = read_double(b);
+            CHECK((x == y || (std::isnan(x) && std::isnan(y))));
+          };
+          same(together.norm, apart.norm);
+          same(together.factor, apart.factor);
+          same(together.found, apart.found);
+          same(together.first, apart.first);
+          std::string text;
+          for (size_t i = 1; i < xs.size(); ++i)
+            text += differ_on_gpu(together.xs[i], on_cpu(apart.xs[i]));
+          CHECK(text == "");
+          CHECK(read_int64(together.first) == (asks ? bad : -1));
+          CHECK(std::isfinite(read_double(together.norm)) == (bad < 0));
+        }
+      }
+    }
+  }
 }
 
 TEST_CASE(
