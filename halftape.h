@@ -101,6 +101,7 @@
 #include "halftape/optim/clip_grad.h"
 #include "halftape/optim/lbfgs.h"
 #include "halftape/optim/lion.h"
+#include "halftape/optim/loss_history.h"
 #include "halftape/optim/lr_scheduler.h"
 #include "halftape/optim/optimizer.h"
 #include "halftape/optim/options.h"

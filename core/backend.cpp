@@ -70,6 +70,17 @@ void Backend::scale_loss(const LossScaling& s) {
   if (s.first.defined()) fill(s.first, -1);
 }
 
+void Backend::push(const Array& ring, const Array& count, const Array& value) {
+  const Array at({1}, kInt64, ring.device()), n = empty_like(at);
+  fill(n, ring.numel());
+  const Array now = count.reshape({1}), pushed({1}, ring.dtype(), ring.device());
+  copy(pushed, value.reshape({1}));
+  binary(BinaryOps::index<formula::Remainder>(), at, now, n);
+  scatter(ring, pushed, 0, at, {"push"});
+  fill(n, 1);
+  binary(BinaryOps::index<formula::Add>(), now, now, n);
+}
+
 void Backend::check(const GradientCheck& c) {
   if (c.divides)
     unscale(c.grads, c.inv_scale, c.found_inf, c.first);

@@ -321,6 +321,9 @@ class Backend {
   // state ← next(state, verdict, law) and counts ← counted(counts, verdict, …), where the verdict
   // is BadLoss, or else Overflow if any finding is.
   virtual void scaler_update(const ScalerUpdate& update, const ScalerLaw& law) = 0;
+  // ring[count mod its size] ← value, and count ← count + 1. ring: (n), n > 0, of a floating dtype;
+  // count: one int64; value: one element of any floating dtype.
+  virtual void push(const Array& ring, const Array& count, const Array& value);
 
   virtual void synchronize() = 0;
 

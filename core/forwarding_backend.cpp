@@ -251,6 +251,10 @@ void ForwardingBackend::scaler_update(const ScalerUpdate& update, const ScalerLa
   before("scaler_update", touched);
   to_.scaler_update(update, law);
 }
+void ForwardingBackend::push(const Array& ring, const Array& count, const Array& value) {
+  before("push", {{&ring, &count}, {&value}});
+  to_.push(ring, count, value);
+}
 void ForwardingBackend::cross_entropy_and_scale(const CrossEntropy& c, const LossScaling& scaling) {
   Touched touched = touched_by(c);
   touched.join(scaling);

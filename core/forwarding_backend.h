@@ -61,6 +61,7 @@ class ForwardingBackend : public Backend {
               const StepControl& control) override;
   void scale_loss(const LossScaling& s) override;
   void scaler_update(const ScalerUpdate& update, const ScalerLaw& law) override;
+  void push(const Array& ring, const Array& count, const Array& value) override;
   void cross_entropy_and_scale(const CrossEntropy& c, const LossScaling& scaling) override;
   void mlp_loss_and_scale(const MlpLoss& m, const LossScaling& scaling,
                           const std::optional<GradientCheck>& check) override;

@@ -138,6 +138,9 @@ class CudaBackend final : public Backend {
   void scaler_update(const ScalerUpdate& update, const ScalerLaw& law) override {
     cuda::scaler_update(update, law);
   }
+  void push(const Array& ring, const Array& count, const Array& value) override {
+    cuda::push(ring, count, value);
+  }
   void cross_entropy_and_scale(const CrossEntropy& o, const LossScaling& scaling) override {
     if (cuda::cross_entropy(o, &scaling)) return;
     mean_in_steps(o);

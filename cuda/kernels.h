@@ -51,6 +51,7 @@ void update_and_move_scale(std::span<const UpdateSlot>, const UpdateRule&, const
 /// A loss of one element; false, and nothing is done, for others.
 bool scale_loss(const LossScaling& s);
 void scaler_update(const ScalerUpdate& update, const ScalerLaw& law);
+void push(const Array& ring, const Array& count, const Array& value);
 
 /// May sums of float16 products be joined in float16?
 void allow_reduced_sums(bool allowed);

@@ -1,4 +1,4 @@
-// What a GradScaler does with a loss, and its transition: by one thread each.
+// What a GradScaler does with a loss, its transition, and a history of losses: by one thread each.
 #include "halftape/cuda/scaler.cuh"
 
 #include "halftape/cuda/kernels.h"
@@ -35,6 +35,17 @@ __global__ void update_scaler(const __grid_constant__ Findings findings, const O
   scaler.move(overflow);
 }
 
+__global__ void push_one(char* ring, Dtype dtype, int64_t stride, int64_t size, int64_t* count,
+                         const void* value, Dtype value_dtype) {
+  const int64_t n = *count;
+  char* const at = ring + n % size * stride;
+  if (dtype == Dtype::Float64 || value_dtype == Dtype::Float64)
+    store(at, dtype, load<double>(value, value_dtype));
+  else
+    store(at, dtype, load<float>(value, value_dtype));
+  *count = n + 1;
+}
+
 }  // namespace
 
 bool scale_loss(const LossScaling& s) {
@@ -66,6 +77,12 @@ void scaler_update(const ScalerUpdate& u, const ScalerLaw& law) {
   if (u.counts.defined() && !u.counts.contiguous()) copy(u.counts, flat.counts);
   for (const Array* a : {&u.scale, &u.trackers, &u.counts})
     if (a->defined()) a->bump_version();
+}
+
+void push(const Array& ring, const Array& count, const Array& value) {
+  const auto stride = ring.strides()[0] * static_cast<int64_t>(element_size(ring.dtype()));
+  launch(queue(ring), "push", push_one, 1, 1, 0, static_cast<char*>(ring.raw()), ring.dtype(),
+         stride, ring.numel(), count.data<int64_t>(), value.raw(), value.dtype());
 }
 
 }  // namespace halftape::cuda

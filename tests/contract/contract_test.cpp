@@ -752,6 +752,12 @@ TEST_CASE("unscale and the optimizer updates give the same bits anyhow") {
       }
     }
   }
+  for (const Dtype d : floats)
+    for (const Dtype given : floats)
+      check({"push",
+             {numbers({9}, d), full({1}, 25, kInt64, kCPU)},
+             {numbers({1}, given)},
+             [](const Arrays& y, const Arrays& x) { tested().push(y[0], y[1], x[0]); }});
   check({"scaler_update",
          {full({1}, 1024, kFloat32, kCPU), full({2}, 0, kInt32, kCPU), full({8}, 0, kInt64, kCPU)},
          {half, full({1}, 4, kInt64, kCPU)},

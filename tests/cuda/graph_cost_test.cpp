@@ -109,6 +109,18 @@ TEST_CASE("clipping adds no launch to a captured step that checks its gradients,
   CHECK(added(Way::Loss, true) == 1);      // the check is in the loss's own kernel
 }
 
+TEST_CASE("a captured step that pushes its loss into a history takes one launch more") {
+  const Tensor x = rand({40});
+  optim::LossHistory losses(8);
+  Tensor loss;
+  const Graph without(kCUDA, [&] { loss = x.sum(); });
+  const Graph with(kCUDA, [&] {
+    loss = x.sum();
+    losses.push(loss);
+  });
+  CHECK(with.size() == without.size() + 1);
+}
+
 namespace {
 
 /// What the calls of a captured step read and write, array by array, in bytes.

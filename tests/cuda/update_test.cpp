@@ -443,6 +443,25 @@ TEST_CASE("a check and a norm in one launch leave what the two leave one after t
   }
 }
 
+TEST_CASE("the GPU pushes numbers into a ring as the CPU does") {
+  for (const Dtype d : floats) {
+    for (const Dtype given : floats) {
+      CAPTURE(d);
+      CAPTURE(given);
+      const Array here = draw({6}, d, Lies::Spaced, 1), count = full({}, 2, kInt64, kCPU);
+      const Array there = on_gpu(here), count_there = on_gpu(count);
+      for (uint64_t i = 0; i < 9; ++i) {
+        const Array value = draw({}, given, 10 + i);
+        cpu_backend().push(here, count, value);
+        backend(kCUDA).push(there, count_there, on_gpu(value));
+        CHECK(differ_on_gpu(there, here) == "");  // and what lies between its elements
+      }
+      CHECK(read_int64(count_there) == 11);
+      CHECK(read_int64(count) == 11);
+    }
+  }
+}
+
 TEST_CASE(
     "the norm of a list and what clips it are the CPU's, and the same bits for every layout") {
   const std::vector<Shape> shapes = {{}, {0}, {1}, {7}, {256}, {3, 5}, {2049}, {40, 70}, {5000}};
