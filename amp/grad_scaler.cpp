@@ -44,7 +44,7 @@ Tensor GradScaler::scale(const Tensor& loss) {
                      scaled_);
 }
 
-Tensor GradScaler::factor() const {
+Tensor GradScaler::factor() {
   if (!initialised()) return {};
   factor_is_known_ = true;
   return Tensor(scale_);

@@ -86,9 +86,10 @@ class GradScaler {
   double get_scale() const;
   /// The scale as it is on the device, () in float32, for ops that want to know before scale() what
   /// they will be multiplied by (mlp_loss()); undefined when disabled, and before the first
-  /// scale(). It changes with update(); where it was asked for, backward() of the losses that are
-  /// scaled until then comes before.
-  Tensor factor() const;
+  /// scale(). It changes with update(). Losses that are scaled between this call and update() are
+  /// multiplied by these bytes themselves instead of by a copy: their backward() comes before
+  /// update().
+  Tensor factor();
   double get_growth_factor() const { return law_.growth_factor; }
   void set_growth_factor(double factor);
   double get_backoff_factor() const { return law_.backoff_factor; }
@@ -139,12 +140,12 @@ class GradScaler {
   int64_t until_look_ = 0;       // updates before throw_after_skips could have come about
 
   // Since the last update():
-  Array bad_loss_;                        // one float32: has a loss been infinite or NaN?
-  Array inverse_;                         // one float32: 1 / scale
-  ScalerFinding next_;                    // of the optimizer whose gradients are judged next
-  mutable bool factor_is_known_ = false;  // to an op that multiplies by it beforehand
-  Ref<GradTag> scaled_;                   // marks the gradients of losses scaled since then
-  Ref<GradTag> unscaled_;                 // and those that were divided again
+  Array bad_loss_;                // one float32: has a loss been infinite or NaN?
+  Array inverse_;                 // one float32: 1 / scale
+  ScalerFinding next_;            // of the optimizer whose gradients are judged next
+  bool factor_is_known_ = false;  // to an op that multiplies by it beforehand
+  Ref<GradTag> scaled_;           // marks the gradients of losses scaled since then
+  Ref<GradTag> unscaled_;         // and those that were divided again
   std::vector<PerOptimizer> optimizers_;
   MetOptimizers met_;  // not only since the last update()
 };
