@@ -33,12 +33,37 @@ T number_of(std::string_view text, const std::string& key) {
   return number;
 }
 
-std::string text_of(const Generator& g) { return text_of(g.seed) + ' ' + text_of(g.offset); }
+constexpr std::string_view kMt19937 = "mt19937";
+
+/// "SEED OFFSET", and of an Mt19937 also "mt19937 POSITION NEXT_NORMAL WORD WORD …".
+std::string text_of(const Generator& g) {
+  std::string text = text_of(g.seed) + ' ' + text_of(g.offset);
+  if (const auto& mt = g.mt19937) {
+    text.append(" ").append(kMt19937) += ' ' + text_of(mt->position) + ' ';
+    text += mt->next_normal ? text_of(*mt->next_normal) : "-";
+    for (const uint32_t word : mt->words) text += ' ' + text_of(word);
+  }
+  return text;
+}
 
 Generator generator_of(const std::string& text, const std::string& key) {
-  const size_t space = std::min(text.find(' '), text.size() - 1);
-  return {number_of<uint64_t>(std::string_view(text).substr(0, space), key),
-          number_of<uint64_t>(std::string_view(text).substr(space + 1), key)};
+  std::string_view rest = text;
+  const auto next = [&rest] {
+    const std::string_view word = rest.substr(0, rest.find(' '));
+    rest.remove_prefix(std::min(word.size() + 1, rest.size()));
+    return word;
+  };
+  Generator g;
+  g.seed = number_of<uint64_t>(next(), key);
+  g.offset = number_of<uint64_t>(next(), key);
+  if (rest.empty()) return g;
+  HALFTAPE_CHECK(next() == kMt19937, "TrainState: \"", key, "\": an unknown kind of generator");
+  Mt19937& mt = g.mt19937.emplace();
+  mt.position = number_of<uint32_t>(next(), key);
+  if (const std::string_view waiting = next(); waiting != "-")
+    mt.next_normal = number_of<double>(waiting, key);
+  for (uint32_t& word : mt.words) word = number_of<uint32_t>(next(), key);
+  return g;
 }
 
 /// The entries whose keys begin with `prefix`, without it.
@@ -320,6 +345,8 @@ void TrainState::save(const std::filesystem::path& path) const {
   draft.metadata["run.step"] = text_of(step);
   const RandomState random = get_random_state();
   draft.metadata[std::string(kRandom) + "seed"] = text_of(random.seed);
+  if (random.cpu_engine == RandomEngine::Mt19937)
+    draft.metadata[std::string(kRandom) + "engine"] = kMt19937;
   for (const auto& [device, generator] : random.generators)
     draft.metadata[std::string(kRandom) + device.str()] = text_of(generator);
   safetensors::save_file(safetensors::Tensors(std::move(draft.tensors)), path, draft.metadata);
@@ -379,6 +406,8 @@ void TrainState::load(const std::filesystem::path& path) {
   for (const auto& [device, text] : below(saved.metadata, kRandom)) {
     if (device == "seed")
       random.seed = number_of<uint64_t>(text, device);
+    else if (device == "engine")
+      random.cpu_engine = RandomEngine::Mt19937;
     else
       random.generators.emplace_back(Device(device), generator_of(text, device));
   }

@@ -6,7 +6,7 @@
 #include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/create.h"
-#include "halftape/core/backend.h"
+#include "halftape/core/draw.h"
 
 namespace halftape {
 namespace {
@@ -31,8 +31,7 @@ Shape features(const char* op, const Tensor& x) {
 /// 1 with probability 1 − p, otherwise 0.
 Tensor kept(const Tensor& x, const Shape& shape, double p, Dtype dtype) {
   const Array drawn(shape, dtype, x.device());
-  backend(x.device())
-      .random(drawn, Distribution::Bernoulli, 1 - p, 0, random_reserve(x.device(), drawn.numel()));
+  draw(drawn, Distribution::Bernoulli, 1 - p);
   return Tensor(drawn);
 }
 

@@ -16,6 +16,7 @@
 #include "halftape/autograd/policy.h"
 #include "halftape/autograd/record.h"
 #include "halftape/core/backend.h"
+#include "halftape/core/draw.h"
 
 namespace halftape {
 namespace {
@@ -96,7 +97,7 @@ Tensor& overwritten(const char* op, const Tensor& x) {
 
 Tensor& randomize(const char* op, const Tensor& x, Distribution kind, double a, double b) {
   check_writable(op, x, false);
-  backend(x.device()).random(x.array(), kind, a, b, random_reserve(x.device(), x.numel()));
+  draw(x.array(), kind, a, b);
   return overwritten(op, x);
 }
 
@@ -284,8 +285,9 @@ Tensor& Tensor::random_(int64_t from, std::optional<int64_t> to) const {
   check_defined("random_", *this);
   const int64_t end = to.value_or(detail::whole_numbers(dtype()) + 1);
   detail::check_integers("random_", from, end, dtype());
-  return randomize("random_", *this, Distribution::Bits, static_cast<double>(from),
-                   static_cast<double>(end));
+  check_writable("random_", *this, false);
+  draw_integers(array(), from, end, !to && from == 0);
+  return overwritten("random_", *this);
 }
 Tensor& Tensor::bernoulli_(double p) const {
   HALFTAPE_CHECK(p >= 0 && p <= 1, "bernoulli_: probability ", p, " is not between 0 and 1");

@@ -4,6 +4,9 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <span>
+#include <type_traits>
+#include <vector>
 
 #include "halftape/autograd/grad_mode.h"
 #include "halftape/autograd/op_scope.h"
@@ -14,19 +17,23 @@
 #include "halftape/autograd/ops/reduce.h"
 #include "halftape/autograd/ops/softmax.h"
 #include "halftape/autograd/ops/unary.h"
-#include "halftape/core/backend.h"
+#include "halftape/core/draw.h"
 #include "halftape/core/formula/philox.h"
 
 namespace halftape {
 namespace {
 
-Tensor drawn(const Shape& shape, Distribution kind, double a, double b, Dtype fallback,
-             const TensorOptions& o) {
-  const Array y(shape, o.dtype_or(fallback), o.device());
-  backend(y.device()).random(y, kind, a, b, random_reserve(y.device(), y.numel()));
+Tensor with_options(const Array& y, const TensorOptions& o) {
   Tensor t(y);
   if (o.requires_grad()) t.requires_grad_();
   return t;
+}
+
+Tensor drawn(const Shape& shape, Distribution kind, double a, double b, Dtype dtype,
+             const TensorOptions& o) {
+  const Array y(shape, dtype, o.device());
+  draw(y, kind, a, b);
+  return with_options(y, o);
 }
 
 Tensor drawn_floats(const char* op, const Shape& shape, Distribution kind, double a, double b,
@@ -50,6 +57,53 @@ std::vector<double> uniform_doubles(int64_t count) {
     u[i] = (static_cast<double>(bits >> 12) + 0.5) * 0x1p-52;
   }
   return u;
+}
+
+/// Exponential of rate 1.
+Tensor exponential(const Shape& shape, const TensorOptions& o) {
+  if (const LockedMt19937 mt(o.device()); mt) {
+    const Array y(shape, o.dtype(), o.device());
+    visit(y.dtype(), [&](auto t) {
+      using T = typename decltype(t)::type;
+      T* const out = y.data<T>();
+      for (int64_t i = 0; i < y.numel(); ++i) out[i] = convert<T>(mt->exponential());
+    });
+    return Tensor(y);
+  }
+  // U = 0 comes once in 2^24 draws or more, and has no logarithm.
+  return -log(clamp(rand(shape, o), 1e-30));
+}
+
+/// multinomial() of one row as PyTorch's CPU draws it from these weights, numbers of type T.
+template <class T>
+void multinomial_as_torch(const double* weights, int64_t classes, int64_t n, bool replacement,
+                          Mt19937& mt, int64_t* to) {
+  using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  const auto c = static_cast<size_t>(classes);
+  std::vector<Wide> w(c);
+  std::transform(weights, weights + c, w.begin(), [](double x) { return static_cast<Wide>(x); });
+  if (replacement && n > 1) {
+    std::partial_sum(w.begin(), w.end(), w.begin());
+    const Wide sum = w.back();
+    for (Wide& x : w) x /= sum;
+    for (int64_t i = 0; i < n; ++i)
+      to[i] = std::lower_bound(w.begin(), w.end() - 1, mt.uniform(),
+                               [](Wide x, double u) { return static_cast<double>(x) < u; }) -
+              w.begin();
+    return;
+  }
+  // The weights over exponential numbers; the largest quotients are it.
+  for (Wide& x : w) {
+    const auto clock = static_cast<Wide>(convert<T>(mt.exponential()));
+    x = x > 0 ? static_cast<Wide>(convert<T>(x / clock)) : 0;
+  }
+  std::vector<int64_t> order(c);
+  std::iota(order.begin(), order.end(), 0);
+  std::partial_sort(order.begin(), order.begin() + n, order.end(), [&](int64_t i, int64_t j) {
+    const Wide a = w[static_cast<size_t>(i)], b = w[static_cast<size_t>(j)];
+    return a > b || (a == b && i < j);
+  });
+  std::copy_n(order.begin(), n, to);
 }
 
 }  // namespace
@@ -84,9 +138,10 @@ Tensor randn(const Shape& shape, const TensorOptions& o) {
 }
 
 Tensor randint(int64_t low, int64_t high, const Shape& shape, const TensorOptions& o) {
-  detail::check_integers("randint", low, high, o.dtype_or(kInt64));
-  return drawn(shape, Distribution::Bits, static_cast<double>(low), static_cast<double>(high),
-               kInt64, o);
+  const Array y(shape, o.dtype_or(kInt64), o.device());
+  detail::check_integers("randint", low, high, y.dtype());
+  draw_integers(y, low, high);
+  return with_options(y, o);
 }
 Tensor randint(int64_t high, const Shape& shape, const TensorOptions& o) {
   return randint(0, high, shape, o);
@@ -97,12 +152,16 @@ Tensor randperm(int64_t n, const TensorOptions& o) {
   const Array host(n, kInt64, Device(kCPU));
   int64_t* const order = host.data<int64_t>();
   std::iota(order, order + n, 0);
-  const RandomKey key = random_reserve(Device(kCPU), 2 * n);
-  for (int64_t i = n - 1; i > 0; --i) {  // Fisher–Yates; 64 bits a draw leave a bias below 2^-32
-    const auto at = static_cast<uint64_t>(2 * i);
-    const uint64_t bits = uint64_t{random_bits(key.seed, key.offset, at)} << 32 |
-                          random_bits(key.seed, key.offset, at + 1);
-    std::swap(order[i], order[bits % static_cast<uint64_t>(i + 1)]);
+  if (const LockedMt19937 mt(kCPU); mt) {
+    mt->shuffle(std::span(order, static_cast<size_t>(n)));
+  } else {
+    const RandomKey key = random_reserve(Device(kCPU), 2 * n);
+    for (int64_t i = n - 1; i > 0; --i) {  // Fisher–Yates; 64 bits a draw leave a bias below 2^-32
+      const auto at = static_cast<uint64_t>(2 * i);
+      const uint64_t bits = uint64_t{random_bits(key.seed, key.offset, at)} << 32 |
+                            random_bits(key.seed, key.offset, at + 1);
+      std::swap(order[i], order[bits % static_cast<uint64_t>(i + 1)]);
+    }
   }
   Tensor t(host.to(o.dtype_or(kInt64)).to(o.device()));
   if (o.requires_grad()) t.requires_grad_();
@@ -175,6 +234,19 @@ Tensor multinomial(const Tensor& p, int64_t n, bool replacement) {
                    " non-zero probabilities, too few for ", n, " samples without replacement");
   }
   const Array out(Shape{rows, n}, kInt64, Device(kCPU));
+  const auto shaped = [&] {
+    const Tensor all(out.to(p.device()));
+    return p.dim() == 1 ? all.select(0, 0) : all;
+  };
+  if (const LockedMt19937 mt(p.device()); mt) {
+    visit(p.dtype(), [&](auto t) {
+      using T = typename decltype(t)::type;
+      for (int64_t r = 0; r < rows; ++r)
+        multinomial_as_torch<T>(weights.data() + r * classes, classes, n, replacement, *mt,
+                                out.data<int64_t>() + r * n);
+    });
+    return shaped();
+  }
   const auto u = uniform_doubles(rows * (replacement ? n : classes));
   for (int64_t r = 0; r < rows; ++r) {
     const double* w = weights.data() + r * classes;
@@ -197,9 +269,23 @@ Tensor multinomial(const Tensor& p, int64_t n, bool replacement) {
       for (int64_t i = 0; i < n; ++i) to[i] = clock[static_cast<size_t>(i)].second;
     }
   }
-  const Tensor all(out.to(p.device()));
-  return p.dim() == 1 ? all.select(0, 0) : all;
+  return shaped();
 }
+
+namespace {
+/// rrelu's slopes as PyTorch's CPU draws them: for those numbers alone that they are for.
+Tensor slopes_as_torch(const Tensor& x, double lower, double upper, Mt19937& mt) {
+  visit(x.dtype(), [&](auto t) {  // the bounds as numbers of x's dtype
+    using T = typename decltype(t)::type;
+    lower = convert<double>(convert<T>(lower));
+    upper = convert<double>(convert<T>(upper));
+  });
+  std::vector<double> slopes;
+  for (const double v : x.detach().to_vector())
+    slopes.push_back(v <= 0 ? mt.uniform() * (upper - lower) + lower : 1);
+  return tensor(slopes, TensorOptions(kFloat64).device(kCPU)).reshape(x.sizes());
+}
+}  // namespace
 
 Tensor rrelu(const Tensor& x, double lower, double upper, bool training) {
   const OpScope scope("rrelu", x);
@@ -208,8 +294,12 @@ Tensor rrelu(const Tensor& x, double lower, double upper, bool training) {
   HALFTAPE_CHECK(x.is_floating_point(), "rrelu: a ", x.dtype(),
                  " tensor; convert it with .to(kFloat32)");
   const Dtype wide = is_16bit(x.dtype()) ? kFloat32 : x.dtype();
-  const Tensor slope = drawn(x.sizes(), Distribution::Uniform, lower, upper, wide,
-                             TensorOptions(wide).device(x.device()));
+  const TensorOptions o = TensorOptions(wide).device(x.device());
+  const Tensor slope = [&] {
+    if (const LockedMt19937 mt(x.device()); mt)
+      return slopes_as_torch(x, lower, upper, *mt).to(wide);
+    return drawn(x.sizes(), Distribution::Uniform, lower, upper, wide, o);
+  }();
   return (x.to(wide) * where(x.detach() <= 0, slope, 1)).to(x.dtype());
 }
 
@@ -220,9 +310,8 @@ Tensor gumbel_softmax(const Tensor& in, double tau, bool hard, int64_t dim) {
   HALFTAPE_CHECK(logits.is_floating_point(), "gumbel_softmax: logits of ", logits.dtype(),
                  "; convert them with .to(kFloat32)");
   const Dtype wide = is_16bit(logits.dtype()) ? kFloat32 : logits.dtype();
-  // U = 0 comes once in 2^24 draws or more, and has no logarithm.
-  const Tensor u = clamp(rand(logits.sizes(), TensorOptions(wide).device(logits.device())), 1e-30);
-  const Tensor soft = softmax((logits.to(wide) - log(-log(u))) / tau, dim);
+  const Tensor clock = exponential(logits.sizes(), TensorOptions(wide).device(logits.device()));
+  const Tensor soft = softmax((logits.to(wide) - log(clock)) / tau, dim);
   if (!hard) return soft.to(logits.dtype());
   const Tensor best = argmax(soft.detach(), dim, true);
   const Tensor one = zeros_like(soft.detach()).scatter_(dim, best, 1);

@@ -1,5 +1,5 @@
 // Random functions of tensors. Bits come from Philox, so the same seed gives the same numbers on
-// every device.
+// every device; or, on the CPU, from PyTorch's generator (set_cpu_random_engine).
 #pragma once
 #include "halftape/autograd/tensor.h"
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
+#include <string>
 #include <utility>
 
 #include "halftape/core/check.h"
@@ -41,6 +43,30 @@ uint64_t drawn_seed() {
   const RandomKey key = random_reserve(kCPU, 2);
   return uint64_t{random_bits(key.seed, key.offset, 1)} << 32 |
          random_bits(key.seed, key.offset, 0);
+}
+
+std::vector<size_t> shuffled(size_t count, Mt19937& from) {
+  std::vector<size_t> order(count);
+  std::iota(order.begin(), order.end(), size_t{0});
+  from.shuffle(std::span(order));
+  return order;
+}
+
+std::string word_name(size_t i) { return "mt19937." + std::to_string(i); }
+
+void save(const Mt19937& mt, serialize::OutputArchive& archive) {
+  archive.write("mt19937.position", mt.position);
+  for (size_t i = 0; i < Mt19937::kWords; ++i) archive.write(word_name(i), mt.words[i]);
+}
+
+/// None when none was saved.
+std::optional<Mt19937> saved_mt19937(const serialize::InputArchive& archive) {
+  if (!archive.numbers().contains("mt19937.position")) return std::nullopt;
+  Mt19937 mt;
+  mt.position = static_cast<uint32_t>(archive.read("mt19937.position"));
+  for (size_t i = 0; i < Mt19937::kWords; ++i)
+    mt.words[i] = static_cast<uint32_t>(archive.read(word_name(i)));
+  return mt;
 }
 
 size_t count_of(int64_t size) {
@@ -102,13 +128,30 @@ void SequentialSampler::load(serialize::InputArchive& archive) {
 
 // --- Random
 
-RandomSampler::RandomSampler(int64_t size, Dtype) : RandomSampler(size, drawn_seed()) {}
+RandomSampler::RandomSampler(int64_t size, Dtype)
+    : size_(count_of(size)),
+      seed_(cpu_random_engine() == RandomEngine::Mt19937 ? 0 : drawn_seed()),
+      own_seed_(false) {
+  draw_order();
+}
 RandomSampler::RandomSampler(int64_t size, uint64_t seed) : size_(count_of(size)), seed_(seed) {}
 
 void RandomSampler::reset(std::optional<size_t> new_size) {
   const bool begun = index_ > 0;
   size_ = new_size.value_or(size_);
   set_epoch(epoch_ + (begun ? 1 : 0));
+  draw_order();
+}
+
+void RandomSampler::draw_order() {
+  if (own_seed_) return;
+  if (const LockedMt19937 mt(kCPU); mt) {
+    drawn_from_ = *mt;
+    order_ = shuffled(size_, *mt);
+  } else if (drawn_from_) {
+    drawn_from_.reset();
+    seed_ = drawn_seed();
+  }
 }
 
 void RandomSampler::set_epoch(size_t epoch) {
@@ -120,7 +163,10 @@ void RandomSampler::set_epoch(size_t epoch) {
 std::optional<std::vector<size_t>> RandomSampler::next(size_t batch_size) {
   const size_t n = step(index_, size_, batch_size);
   if (n == 0) return std::nullopt;
-  if (order_.empty()) order_ = permutation(size_, seed_, epoch_);
+  if (order_.empty()) {
+    auto from = drawn_from_;
+    order_ = from ? shuffled(size_, *from) : permutation(size_, seed_, epoch_);
+  }
   const auto from = order_.begin() + static_cast<std::ptrdiff_t>(index_);
   index_ += n;
   return std::vector<size_t>(from, from + static_cast<std::ptrdiff_t>(n));
@@ -131,12 +177,15 @@ void RandomSampler::save(serialize::OutputArchive& archive) const {
   archive.write("seed", seed_);
   archive.write("epoch", epoch_);
   archive.write("index", index_);
+  if (drawn_from_) samplers::save(*drawn_from_, archive);
 }
 
 void RandomSampler::load(serialize::InputArchive& archive) {
   same(archive, "size", size_);
   const size_t index = read_index(archive, size_), epoch = archive.read("epoch");
+  auto drawn_from = saved_mt19937(archive);
   seed_ = archive.read("seed");
+  drawn_from_ = drawn_from;
   set_epoch(epoch);
   index_ = index;
 }

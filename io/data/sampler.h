@@ -9,6 +9,7 @@
 
 #include "halftape/core/check.h"
 #include "halftape/core/dtype.h"
+#include "halftape/core/mt19937.h"
 #include "halftape/io/data/archive.h"
 
 namespace halftape::data::samplers {
@@ -65,6 +66,9 @@ class SequentialSampler : public Sampler<> {
 
 /// Every index once, in the order permutation(size, seed, epoch()). reset() goes to the next epoch,
 /// unless this one has not begun.
+///
+/// Without a seed, and while the CPU's engine is Mt19937, as LibTorch: construction and every
+/// reset() draw a new order, torch::randperm's, from the CPU's default generator.
 class RandomSampler : public Sampler<> {
  public:
   /// The seed is drawn from the CPU's default generator: manual_seed() decides the order. The dtype
@@ -82,9 +86,13 @@ class RandomSampler : public Sampler<> {
   uint64_t seed() const noexcept { return seed_; }
 
  private:
+  void draw_order();
+
   size_t size_, index_ = 0, epoch_ = 0;
   uint64_t seed_;
-  std::vector<size_t> order_;  // of this epoch; empty before the first next()
+  bool own_seed_ = true;
+  std::optional<Mt19937> drawn_from_;  // as it was before it gave this order
+  std::vector<size_t> order_;          // of this epoch; empty before the first next()
 };
 
 /// A share of the examples for each of several processes, of equal size: `rank` has the rank-th

@@ -66,6 +66,75 @@ TEST_CASE("word i of a stream is word i mod 4 of block offset + i / 4") {
   CHECK(uniform01(0x80000000) == 0.5f);
 }
 
+TEST_CASE("MT19937 gives the known answers of its authors") {
+  // mt19937ar.out: init_genrand(5489) is what the C++ standard asks of std::mt19937, whose 10000th
+  // number it states.
+  Mt19937 mt;
+  uint32_t last = 0;
+  for (int i = 0; i < 10000; ++i) last = mt.random();
+  CHECK(last == 4123659995u);
+  CHECK(Mt19937(7) == Mt19937((uint64_t{1} << 40) + 7));
+  CHECK(Mt19937(7) != Mt19937(8));
+  Mt19937 words(3), pairs(3);
+  const uint64_t first = words.random(), second = words.random();
+  CHECK(pairs.random64() == (first << 32 | second));
+}
+
+TEST_CASE("an Mt19937 of the CPU is seeded, taken out and set as other generators are") {
+  const RandomState before = get_random_state();
+  set_cpu_random_engine(RandomEngine::Mt19937);
+  manual_seed(11);
+  CHECK(cpu_random_engine() == RandomEngine::Mt19937);
+  CHECK(*get_generator().mt19937 == Mt19937(11));
+  CHECK_FALSE(get_generator(kCUDA).mt19937);
+  CHECK_FALSE(static_cast<bool>(LockedMt19937(kCUDA)));
+  const auto next = [] { return LockedMt19937(kCPU)->random(); };
+  next();
+  const RandomState state = get_random_state();
+  const Generator generator = get_generator();
+  const uint32_t expected = next();
+  CHECK(next() != expected);
+  set_random_state(state);
+  CHECK(next() == expected);
+  set_generator(generator);
+  CHECK(next() == expected);
+  manual_seed(11);
+  next();
+  CHECK(next() == expected);
+  // Whoever asks for words to count in has a stream of its own.
+  const RandomKey one = random_reserve(kCPU, 10), two = random_reserve(kCPU, 10);
+  CHECK(one.seed != two.seed);
+
+  set_generator({.seed = 9, .offset = 100});
+  CHECK(cpu_random_engine() == RandomEngine::Philox);
+  CHECK_FALSE(static_cast<bool>(LockedMt19937(kCPU)));
+  CHECK(random_reserve(kCPU, 4).offset == 100);
+  set_random_state(state);
+  CHECK(cpu_random_engine() == RandomEngine::Mt19937);
+  CHECK_THROWS_AS(set_generator(generator, kCUDA), Error);
+  set_random_state(before);
+  CHECK(cpu_random_engine() == before.cpu_engine);
+}
+
+TEST_CASE("threads that draw from one Mt19937 never get the same numbers") {
+  const RandomState before = get_random_state();
+  set_cpu_random_engine(RandomEngine::Mt19937);
+  manual_seed(1);
+  std::vector<std::vector<uint32_t>> taken(4);
+  std::vector<std::thread> threads;
+  for (auto& mine : taken)
+    threads.emplace_back([&mine] {
+      for (int i = 0; i < 500; ++i) mine.push_back(LockedMt19937(kCPU)->random());
+    });
+  for (std::thread& t : threads) t.join();
+  std::multiset<uint32_t> all, expected;
+  for (const auto& mine : taken) all.insert(mine.begin(), mine.end());
+  Mt19937 mt(1);
+  for (int i = 0; i < 2000; ++i) expected.insert(mt.random());
+  CHECK(all == expected);
+  set_random_state(before);
+}
+
 TEST_CASE("a seed fixes all that follows, and another seed changes it") {
   const KeepGenerator keep;
   manual_seed(123);

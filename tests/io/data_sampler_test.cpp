@@ -151,6 +151,40 @@ TEST_CASE("samplers resume at any position, in this epoch and the next") {
   check_resumes_anywhere(DistributedSequentialSampler(20, 3, 2));
 }
 
+TEST_CASE("an order drawn as LibTorch draws it resumes at any position") {
+  const RandomState before = get_random_state();
+  set_cpu_random_engine(RandomEngine::Mt19937);
+  manual_seed(2);
+  RandomSampler sampler(13);
+  for (size_t taken = 0; taken <= 13; ++taken) {
+    CAPTURE(taken);
+    sampler.reset();
+    for (size_t i = 0; i < taken; ++i) sampler.next(1);
+    std::stringstream stream;
+    save(sampler, stream);
+    const RandomState now = get_random_state();
+    const Indices end = rest(sampler);
+    sampler.reset();
+    const Indices next_epoch = rest(sampler);
+    RandomSampler resumed(13);
+    resumed.reset();
+    load(resumed, stream);
+    CHECK(rest(resumed) == end);
+    set_random_state(now);
+    resumed.reset();
+    CHECK(rest(resumed) == next_epoch);
+    CHECK(sorted(next_epoch) == first(13));
+  }
+  // A seed of its own decides alone, and without the engine there is one again.
+  RandomSampler own(13, 5);
+  own.reset();
+  CHECK(rest(own) == permutation(13, 5, 0));
+  set_cpu_random_engine(RandomEngine::Philox);
+  sampler.reset();
+  CHECK(rest(sampler) == permutation(13, sampler.seed(), sampler.epoch()));
+  set_random_state(before);
+}
+
 TEST_CASE("a random sampler takes its seed from the saved state") {
   RandomSampler a(9, uint64_t{1}), b(9, uint64_t{2});
   a.next(4);

@@ -58,6 +58,8 @@ std::vector<Setup> setups() {
 class Run {
  public:
   explicit Run(const Setup& setup) : setup_(setup) {
+    const bool torchs = cpu_random_engine() == RandomEngine::Mt19937;
+    if (torchs && get_default_device() == Device(kCPU)) data_.mt19937.emplace(77);
     model_->to(get_default_device(), setup.weights);
     optimizer_ = setup.optimizer(model_->parameters());
     state_.add("model", model_);
@@ -123,29 +125,72 @@ std::string saved_bytes(Run& run, const TempFolder& folder) {
 
 }  // namespace
 
+namespace {
+void check_resumes(const Setup& setup, const TempFolder& folder) {
+  CAPTURE(setup.name);
+  manual_seed(3);
+  Run whole(setup);
+  for (int64_t stop = 0; stop <= kSteps; ++stop) {
+    whole.steps(stop);
+    whole.state().save(folder / std::to_string(stop));
+  }
+  const std::string end = read_bytes(folder / std::to_string(kSteps));
+  for (int64_t stop = 0; stop < kSteps; ++stop) {
+    CAPTURE(stop);
+    manual_seed(static_cast<uint64_t>(1000 + stop));
+    Run resumed(setup);  // other weights, another seed
+    resumed.steps(2);    // and a state that must go
+    resumed.state().load(folder / std::to_string(stop));
+    CHECK(resumed.state().step == stop);
+    CHECK(saved_bytes(resumed, folder) == read_bytes(folder / std::to_string(stop)));
+    resumed.steps(kSteps);
+    CHECK(saved_bytes(resumed, folder) == end);
+  }
+}
+
+/// PyTorch's numbers on the CPU, and everything back as it was.
+struct TorchNumbers {
+  RandomState before = get_random_state();
+  TorchNumbers() { set_cpu_random_engine(RandomEngine::Mt19937); }
+  ~TorchNumbers() { set_random_state(before); }
+};
+}  // namespace
+
 TEST_CASE("resuming from the file of any step gives the bytes of the run that never stopped") {
   TempFolder folder;
-  for (const Setup& setup : setups()) {
-    CAPTURE(setup.name);
-    manual_seed(3);
-    Run whole(setup);
-    for (int64_t stop = 0; stop <= kSteps; ++stop) {
-      whole.steps(stop);
-      whole.state().save(folder / std::to_string(stop));
-    }
-    const std::string end = read_bytes(folder / std::to_string(kSteps));
-    for (int64_t stop = 0; stop < kSteps; ++stop) {
-      CAPTURE(stop);
-      manual_seed(static_cast<uint64_t>(1000 + stop));
-      Run resumed(setup);  // other weights, another seed
-      resumed.steps(2);    // and a state that must go
-      resumed.state().load(folder / std::to_string(stop));
-      CHECK(resumed.state().step == stop);
-      CHECK(saved_bytes(resumed, folder) == read_bytes(folder / std::to_string(stop)));
-      resumed.steps(kSteps);
-      CHECK(saved_bytes(resumed, folder) == end);
-    }
-  }
+  for (const Setup& setup : setups()) check_resumes(setup, folder);
+}
+
+TEST_CASE("so does a run that draws PyTorch's numbers") {
+  TempFolder folder;
+  const TorchNumbers on;
+  check_resumes(setups()[1], folder);
+}
+
+TEST_CASE("a file brings the engine back, and the normal number that waits") {
+  TempFolder folder;
+  const TorchNumbers on;
+  const TensorOptions o = TensorOptions(kFloat64).device(kCPU);
+  Generator own{.seed = 9};
+  own.mt19937.emplace(9).normal();
+  TrainState state;
+  state.add("own", own);
+  manual_seed(6);
+  state.save(folder / "no number drawn");
+  randn({3}, o);
+  state.save(folder / "one waits");
+  const std::vector<double> expected = randn({4}, o).to_vector();
+  const double expected_own = own.mt19937->normal();
+  set_cpu_random_engine(RandomEngine::Philox);
+  CHECK(randn({4}, o).to_vector() != expected);
+  state.load(folder / "one waits");
+  CHECK(cpu_random_engine() == RandomEngine::Mt19937);
+  CHECK(randn({4}, o).to_vector() == expected);
+  CHECK(own.mt19937->normal() == expected_own);
+  set_cpu_random_engine(RandomEngine::Philox);
+  state.load(folder / "no number drawn");
+  randn({3}, o);
+  CHECK(randn({4}, o).to_vector() == expected);
 }
 
 namespace {
