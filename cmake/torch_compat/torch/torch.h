@@ -132,6 +132,11 @@ struct WarnAlways {
 inline const bool kGradsStay = (set_zero_grad_sets_to_none(false), true);
 #endif
 
+#ifdef HALFTAPE_TORCH_RANDOM
+/// For a program whose numbers are compared with LibTorch's, from the first manual_seed() on.
+inline const bool kTorchRandom = (set_cpu_random_engine(RandomEngine::Mt19937), true);
+#endif
+
 /// From here on Optimizer::parameters() and its like say what LibTorch's do.
 inline const bool kOldInterfaceWarns = (optim::warn_of_old_interface(true), true);
 
