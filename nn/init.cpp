@@ -61,8 +61,9 @@ Tensor orthogonal_(const Tensor& t, double gain) {
   const NoGradGuard no_grad;
   if (t.numel() == 0) return t;
   const int64_t rows = t.size(0), columns = t.numel() / rows;
-  const Tensor q = randn({std::min(rows, columns), std::max(rows, columns)},
-                         TensorOptions().dtype(kFloat64).device(t.device()));
+  const TensorOptions o = TensorOptions(is_16bit(t.dtype()) ? kFloat32 : t.dtype());
+  const Tensor drawn = randn({rows, columns}, o.device(t.device())).to(kFloat64);
+  const Tensor q = (rows <= columns ? drawn : drawn.t()).clone();
   for (int64_t i = 0; i < q.size(0); ++i) {
     Tensor row = q.select(0, i);
     const Tensor done = q.narrow(0, 0, i);

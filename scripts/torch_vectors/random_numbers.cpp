@@ -19,6 +19,14 @@ void put(const std::string& name, const torch::Tensor& x) {
   std::printf("\n");
 }
 
+/// Its largest parameters, as not all agree on their order.
+template <class Module>
+void put_module(const std::string& name, const Module& module) {
+  std::vector<torch::Tensor> all;
+  for (const torch::Tensor& p : module->parameters()) all.push_back(p.detach().reshape({-1}));
+  put("module/" + name, std::get<0>(torch::cat(all).sort()));
+}
+
 }  // namespace
 
 int main() {
@@ -45,6 +53,16 @@ int main() {
       put("multinomial" + name, torch::multinomial(weights, 9));
       put("multinomial_one" + name, torch::multinomial(weights, 1));
     }
+    torch::manual_seed(seed);
+    put_module("encoder_layer/" + std::to_string(seed),
+               torch::nn::TransformerEncoderLayer(
+                   torch::nn::TransformerEncoderLayerOptions(4, 2).dim_feedforward(6)));
+    put_module("decoder_layer/" + std::to_string(seed),
+               torch::nn::TransformerDecoderLayer(
+                   torch::nn::TransformerDecoderLayerOptions(4, 2).dim_feedforward(6)));
+    put_module(
+        "transformer/" + std::to_string(seed),
+        torch::nn::Transformer(torch::nn::TransformerOptions(4, 2, 2, 2).dim_feedforward(6)));
     torch::manual_seed(seed);
     torch::data::samplers::RandomSampler sampler(17);
     for (int epoch = 0; epoch < 2; ++epoch) {

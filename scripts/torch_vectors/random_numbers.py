@@ -99,7 +99,13 @@ def make():
         out.put(f"module/{name}/sum", values.double().sum())
 
     x = torch.empty(20, 30)
-    for name in ("xavier_uniform_", "xavier_normal_", "kaiming_uniform_", "kaiming_normal_", "trunc_normal_"):
+    for name in ("xavier_uniform_", "xavier_normal_", "kaiming_uniform_", "kaiming_normal_"):
         torch.manual_seed(0)
         keep(f"init/{name}", getattr(nn.init, name)(x))
+    torch.manual_seed(0)
+    keep("init/sparse_", nn.init.sparse_(x, 0.5))
+    for dtype in FLOATS[:2]:
+        for name, shape in (("wide", (5, 2, 4)), ("tall", (8, 5))):
+            torch.manual_seed(0)
+            keep(f"init/orthogonal_/{word(dtype)}/{name}", nn.init.orthogonal_(torch.empty(shape, dtype=dtype)))
     out.write()

@@ -27,8 +27,15 @@ namespace {
 /// Mt19937 on the CPU, and everything back as it was.
 struct TorchNumbers {
   RandomState before = get_random_state();
-  TorchNumbers() { set_cpu_random_engine(RandomEngine::Mt19937); }
-  ~TorchNumbers() { set_random_state(before); }
+  Device device = get_default_device();
+  TorchNumbers() {
+    set_default_device(kCPU);
+    set_cpu_random_engine(RandomEngine::Mt19937);
+  }
+  ~TorchNumbers() {
+    set_random_state(before);
+    set_default_device(device);
+  }
 };
 
 constexpr uint64_t kSeeds[] = {0, 1, (uint64_t{1} << 40) + 12345};
@@ -54,7 +61,7 @@ std::string end_differs(const Vectors& vectors, const std::string& name, const T
   return difference.empty() ? difference : name + ": " + difference;
 }
 
-Tensor filled(int64_t n, Dtype dtype) { return zeros({n}, TensorOptions(dtype).device(kCPU)); }
+Tensor filled(int64_t n, Dtype dtype) { return zeros({n}, dtype); }
 
 Tolerance of_normals(int64_t n, Dtype dtype) {
   return n >= 16 && dtype != kFloat64 ? kExact : kRounded;
@@ -71,7 +78,7 @@ TEST_CASE("uniform and normal numbers of a seed are PyTorch's, for every size an
     for (const Dtype dtype : kFloats)
       for (const int64_t n : kSizes) {
         const std::string name = std::to_string(seed) + "/" + word(dtype) + "/" + std::to_string(n);
-        const TensorOptions o = TensorOptions(dtype).device(kCPU);
+        const TensorOptions o = dtype;
         manual_seed(seed);
         CHECK_END("uniform/" + name, filled(n, dtype).uniform_(-0.123, 0.456));
         CHECK_END("rand/" + name, rand({n}, o));
@@ -84,7 +91,7 @@ TEST_CASE("uniform and normal numbers of a seed are PyTorch's, for every size an
 TEST_CASE("integers, orders and samples of a seed are PyTorch's") {
   const TorchNumbers on;
   const Vectors vectors("random_numbers.txt");
-  const TensorOptions cpu = TensorOptions(kInt64).device(kCPU);
+  const TensorOptions whole = kInt64;
   for (const uint64_t seed : kSeeds) {
     const std::string name = std::to_string(seed) + "/";
     for (const auto& [low, high] : {std::pair<int64_t, int64_t>{0, 10},
@@ -92,7 +99,7 @@ TEST_CASE("integers, orders and samples of a seed are PyTorch's") {
                                     {-5, (1 << 28) - 5},
                                     {7, int64_t{1} << 40}}) {
       manual_seed(seed);
-      CHECK_END("randint/" + name + std::to_string(high), randint(low, high, {100}, cpu));
+      CHECK_END("randint/" + name + std::to_string(high), randint(low, high, {100}, whole));
     }
     for (const Dtype dtype : {kFloat32, kFloat64, kFloat16, kBFloat16, kInt32, kUInt8, kBool}) {
       manual_seed(seed);
@@ -109,31 +116,29 @@ TEST_CASE("integers, orders and samples of a seed are PyTorch's") {
     CHECK_END("random/" + name + "int64", tensor(lower, kInt64));
     for (const int64_t n : {1, 2, 17, 1000}) {
       manual_seed(seed);
-      CHECK_END("randperm/" + name + std::to_string(n), randperm(n, cpu));
+      CHECK_END("randperm/" + name + std::to_string(n), randperm(n, whole));
     }
     for (const Dtype dtype : {kFloat32, kFloat64, kFloat16}) {
       manual_seed(seed);
-      CHECK_END("bernoulli/" + name + word(dtype), bernoulli(arange(100, cpu).to(dtype) / 100));
+      CHECK_END("bernoulli/" + name + word(dtype), bernoulli(arange(100, whole).to(dtype) / 100));
       if (dtype == kFloat16) continue;
-      const Tensor weights = arange(30, cpu).remainder(7).to(dtype).reshape({2, 15});
+      const Tensor weights = arange(30, whole).remainder(7).to(dtype).reshape({2, 15});
       manual_seed(seed);
       CHECK_END("multinomial/" + name + word(dtype), multinomial(weights, 9, true));
-      const Tensor y = (arange(40, cpu).remainder(9) - 4).to(dtype);
+      const Tensor y = (arange(40, whole).remainder(9) - 4).to(dtype);
       manual_seed(seed);
       CHECK_END("rrelu/" + name + word(dtype), rrelu(y, 1.0 / 8, 1.0 / 3, true));
     }
   }
 }
 
-TEST_CASE("masks, exponential numbers and samplers are those of a PyTorch without MKL") {
+TEST_CASE("masks, exponential numbers, transformers and samplers are LibTorch's without MKL") {
   const TorchNumbers on;
   const Vectors vectors("random_numbers_without_mkl.txt");
   for (const uint64_t seed : kSeeds) {
     for (const Dtype dtype : {kFloat32, kFloat64}) {
       const std::string name = "/" + std::to_string(seed) + "/" + word(dtype);
-      const auto some = [&](const Shape& shape) {
-        return ones(shape, TensorOptions(dtype).device(kCPU));
-      };
+      const auto some = [&](const Shape& shape) { return ones(shape, dtype); };
       for (const int64_t n : kSizes) {
         manual_seed(seed);
         CHECK_END("bernoulli" + name + "/" + std::to_string(n), some({n}).bernoulli_(0.3));
@@ -144,12 +149,24 @@ TEST_CASE("masks, exponential numbers and samplers are those of a PyTorch withou
       CHECK_END("alpha_dropout" + name, nn::AlphaDropout(0.25)->forward(some({100})), kRounded);
       manual_seed(seed);
       CHECK_END("gumbel_softmax" + name, gumbel_softmax(some({4, 6})), {.eps = 8});
-      const Tensor weights =
-          arange(30, TensorOptions(kInt64).device(kCPU)).remainder(7).to(dtype).reshape({2, 15});
+      const Tensor weights = arange(30, kInt64).remainder(7).to(dtype).reshape({2, 15});
       manual_seed(seed);
       CHECK_END("multinomial" + name, multinomial(weights, 9));
       CHECK_END("multinomial_one" + name, multinomial(weights, 1));
     }
+    const auto check = [&](const std::string& layer, const auto& module) {
+      std::vector<Tensor> all;
+      for (const Tensor& p : module->parameters()) all.push_back(p.detach().reshape({-1}));
+      CHECK_END("module/" + layer + "/" + std::to_string(seed), std::get<0>(cat(all).sort()),
+                {.ulps = 1});
+    };
+    manual_seed(seed);
+    using namespace nn;
+    check("encoder_layer",
+          TransformerEncoderLayer(TransformerEncoderLayerOptions(4, 2).dim_feedforward(6)));
+    check("decoder_layer",
+          TransformerDecoderLayer(TransformerDecoderLayerOptions(4, 2).dim_feedforward(6)));
+    check("transformer", Transformer(TransformerOptions(4, 2, 2, 2).dim_feedforward(6)));
     manual_seed(seed);
     data::samplers::RandomSampler sampler(17);
     for (const char* epoch : {"0", "1"}) {
@@ -167,7 +184,7 @@ TEST_CASE("tensors that are not contiguous are filled in PyTorch's order") {
   const auto fill = [](const Tensor& x, bool normal) { normal ? x.normal_() : x.uniform_(); };
   for (const bool normal : {false, true}) {
     const std::string name = normal ? "normal" : "uniform";
-    const TensorOptions o = TensorOptions(kFloat32).device(kCPU);
+    const TensorOptions o = kFloat32;
     Tensor x = zeros({6, 5}, o);
     manual_seed(3);
     fill(x.t(), normal);
@@ -182,8 +199,7 @@ TEST_CASE("tensors that are not contiguous are filled in PyTorch's order") {
 TEST_CASE("draws follow each other as in PyTorch, and a seed forgets the normal that waits") {
   const TorchNumbers on;
   const Vectors vectors("random_numbers.txt");
-  const TensorOptions f = TensorOptions(kFloat32).device(kCPU),
-                      i = TensorOptions(kInt64).device(kCPU);
+  const TensorOptions f = kFloat32, i = kInt64;
   std::vector<Tensor> steps;
   const auto add = [&](const Tensor& x) { steps.push_back(x.to(kFloat64)); };
   manual_seed(4);
@@ -236,7 +252,7 @@ TEST_CASE("initial weights of modules after manual_seed(0) are PyTorch's") {
 TEST_CASE("initialisers after manual_seed(0) give PyTorch's numbers") {
   const TorchNumbers on;
   const Vectors vectors("random_numbers.txt");
-  const Tensor x = zeros({20, 30}, TensorOptions(kFloat32).device(kCPU));
+  const Tensor x = zeros({20, 30}, kFloat32);
   const auto check = [&](const char* name, const std::function<Tensor(Tensor)>& fill) {
     manual_seed(0);
     CHECK_END(std::string("init/") + name, fill(x), {.ulps = 1});
@@ -245,6 +261,16 @@ TEST_CASE("initialisers after manual_seed(0) give PyTorch's numbers") {
   check("xavier_normal_", [](Tensor t) { return nn::init::xavier_normal_(t); });
   check("kaiming_uniform_", [](Tensor t) { return nn::init::kaiming_uniform_(t); });
   check("kaiming_normal_", [](Tensor t) { return nn::init::kaiming_normal_(t); });
+  check("sparse_", [](Tensor t) { return nn::init::sparse_(t, 0.5); });
+  // PyTorch's rows come from Householder's reflections, in the tensor's precision.
+  for (const Dtype dtype : {kFloat32, kFloat64})
+    for (const auto& [name, shape] :
+         {std::pair{"wide", Shape{5, 2, 4}}, std::pair{"tall", Shape{8, 5}}}) {
+      manual_seed(0);
+      const Tensor q = zeros(shape, dtype);
+      CHECK_END("init/orthogonal_/" + word(dtype) + "/" + name, nn::init::orthogonal_(q),
+                {.eps = 16});
+    }
 }
 
 TEST_CASE("the number of threads changes none of PyTorch's numbers") {
@@ -254,7 +280,7 @@ TEST_CASE("the number of threads changes none of PyTorch's numbers") {
   for (const int n : {1, 3}) {
     set_num_threads(n);
     manual_seed(5);
-    const TensorOptions o = TensorOptions(kFloat32).device(kCPU);
+    const TensorOptions o = kFloat32;
     const Tensor x = cat({rand({40001}, o), randn({40001}, o)});
     all.push_back(cat({x, dropout(x, 0.5)}).to_vector());
   }
@@ -264,12 +290,12 @@ TEST_CASE("the number of threads changes none of PyTorch's numbers") {
 
 TEST_CASE("checkpoint() draws PyTorch's mask again") {
   const TorchNumbers on;
-  const TensorOptions o = TensorOptions(kFloat64).device(kCPU);
+  const TensorOptions o = kFloat64;
   const auto gradient = [&](bool checkpointed) {
     manual_seed(8);
     const Tensor x = ones({50}, o).requires_grad_();
     const auto f = [](const TensorList& in) {
-      return dropout(in[0] * in[0] + randn({3}, TensorOptions(kFloat64).device(kCPU)).sum(), 0.5);
+      return dropout(in[0] * in[0] + randn({3}, kFloat64).sum(), 0.5);
     };
     const Tensor y = checkpointed ? autograd::checkpoint(f, {x}) : f({x});
     randn({3}, o);
