@@ -103,6 +103,8 @@ class Tensor {
   Tensor& operator=(Scalar value) && { return fill_(value); }
 
   bool defined() const { return static_cast<bool>(impl_); }
+  /// Undefined from now on: this name lets go of the tensor.
+  void reset() { impl_ = {}; }
   inline const Array& array() const;
 
   // Layout

@@ -1,5 +1,6 @@
 // Normalisation, with options.
 #pragma once
+#include "halftape/autograd/grad_mode.h"
 #include "halftape/autograd/ops/norm.h"
 #include "halftape/nn/options/norm.h"
 
@@ -27,7 +28,13 @@ inline Tensor local_response_norm(const Tensor& x, const LocalResponseNormFuncOp
   return halftape::local_response_norm(x, o.size(), o.alpha(), o.beta(), o.k());
 }
 inline Tensor normalize(const Tensor& x, const NormalizeFuncOptions& o = {}) {
-  return halftape::normalize(x, o.p(), o.dim(), o.eps());
+  if (!o.out()) return halftape::normalize(x, o.p(), o.dim(), o.eps());
+  HALFTAPE_CHECK(o.out()->sizes() == x.sizes(), "normalize: out is ", o.out()->sizes(),
+                 ", the result ", x.sizes());
+  HALFTAPE_CHECK(!GradMode::is_enabled() || !(x.requires_grad() || o.out()->requires_grad()),
+                 "normalize: out takes a result without history; leave it out, or use NoGradGuard");
+  const NoGradGuard no_grad;
+  return o.out()->copy_(halftape::normalize(x, o.p(), o.dim(), o.eps()));
 }
 
 }  // namespace halftape::nn::functional

@@ -135,12 +135,13 @@ class GroupNormFuncOptions {
   HALFTAPE_ARG(double, eps) = 1e-5;
 };
 
-/// LibTorch has `out` here, too.
 class NormalizeFuncOptions {
  public:
   HALFTAPE_ARG(double, p) = 2;
   HALFTAPE_ARG(int64_t, dim) = 1;
   HALFTAPE_ARG(double, eps) = 1e-12;
+  /// Takes the result, of its shape and without history, and is what is returned.
+  HALFTAPE_ARG(std::optional<Tensor>, out) = {};
 };
 
 using LocalResponseNormFuncOptions = LocalResponseNormOptions;

@@ -52,6 +52,14 @@ TEST_CASE("second names mean what the first ones do") {
   CHECK(same_bits(linalg_vector_norm(x, 3, {1}), norm(x, 3, {1})));
 }
 
+TEST_CASE("reset lets go of a tensor and leaves others that share it") {
+  Tensor x = counted({3});
+  const Tensor same = x;
+  x.reset();
+  CHECK_FALSE(x.defined());
+  CHECK(same.sum().item() == counted({3}).sum().item());
+}
+
 TEST_CASE("methods that draw take the numbers that their functions take") {
   const Tensor p = full({50}, 0.3);
   const auto twice = [](auto method, auto function) {

@@ -147,6 +147,20 @@ TEST_CASE("a batch with an infinity or NaN leaves running statistics bit for bit
   }
 }
 
+TEST_CASE("normalize writes into the tensor that it is given") {
+  using F = nn::functional::NormalizeFuncOptions;
+  const Tensor x = tensor({{3, 4}, {0, 5}}, kFloat32), out = zeros({2, 2});
+  const Tensor y = nn::functional::normalize(x, F().dim(1).out(out));
+  CHECK(y.is_same(out));
+  CHECK(same_bits(out, normalize(x)));
+  CHECK_THROWS_WITH_AS(nn::functional::normalize(x, F().out(zeros({2}))),
+                       doctest::Contains("out is [2], the result [2, 2]"), Error);
+  const Tensor leaf = x.clone().requires_grad_();
+  CHECK_THROWS_WITH_AS(nn::functional::normalize(leaf, F().out(out)),
+                       doctest::Contains("without history"), Error);
+  CHECK(same_bits(nn::functional::normalize(leaf), normalize(x)));
+}
+
 TEST_CASE("norms of the wrong input say what was expected") {
   nn::BatchNorm1d b1(3);
   CHECK_THROWS_WITH_AS(b1(ones({3})), doctest::Contains("BatchNorm1d: expected 2 or 3"), Error);
