@@ -27,6 +27,30 @@ void put_module(const std::string& name, const Module& module) {
   put("module/" + name, std::get<0>(torch::cat(all).sort()));
 }
 
+/// The losses of a small model with dropout, from initial weights to the order of the examples.
+torch::Tensor training() {
+  torch::manual_seed(2);
+  torch::nn::Sequential model{torch::nn::Linear(5, 16), torch::nn::Tanh(), torch::nn::Dropout(0.2),
+                              torch::nn::Linear(16, 1)};
+  torch::optim::SGD optimizer(model->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
+  const torch::Tensor data = torch::randn({24, 6});
+  auto loader = torch::data::make_data_loader<torch::data::samplers::RandomSampler>(
+      torch::data::datasets::TensorDataset(data).map(
+          torch::data::transforms::Stack<torch::data::TensorExample>()),
+      8);
+  std::vector<torch::Tensor> losses;
+  for (int epoch = 0; epoch < 10; ++epoch)
+    for (auto& batch : *loader) {
+      optimizer.zero_grad();
+      const torch::Tensor y = model->forward(batch.data.narrow(1, 0, 5));
+      const torch::Tensor loss = torch::mse_loss(y, batch.data.narrow(1, 5, 1));
+      loss.backward();
+      optimizer.step();
+      losses.push_back(loss.detach().reshape({1}));
+    }
+  return torch::cat(losses);
+}
+
 }  // namespace
 
 int main() {
@@ -72,4 +96,5 @@ int main() {
       put("sampler/" + std::to_string(seed) + "/" + std::to_string(epoch), torch::tensor(numbers));
     }
   }
+  put("training", training());
 }

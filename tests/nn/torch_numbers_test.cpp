@@ -273,6 +273,28 @@ TEST_CASE("initialisers after manual_seed(0) give PyTorch's numbers") {
     }
 }
 
+TEST_CASE("a training run from a seed has LibTorch's losses: weights, data, masks and batches") {
+  const TorchNumbers on;
+  const Vectors vectors("random_numbers_without_mkl.txt");
+  manual_seed(2);
+  nn::Sequential model{nn::Linear(5, 16), nn::Tanh(), nn::Dropout(0.2), nn::Linear(16, 1)};
+  optim::SGD optimizer(model->parameters(), optim::SGDOptions(0.05).momentum(0.9));
+  const Tensor data = randn({24, 6});
+  auto loader = data::make_data_loader<data::samplers::RandomSampler>(
+      data::datasets::TensorDataset(data).map(data::transforms::Stack<data::TensorExample>()), 8);
+  std::vector<Tensor> losses;
+  for (int epoch = 0; epoch < 10; ++epoch)
+    for (auto& batch : *loader) {
+      optimizer.zero_grad();
+      const Tensor y = model->forward(batch.data.narrow(1, 0, 5));
+      const Tensor loss = mse_loss(y, batch.data.narrow(1, 5, 1));
+      loss.backward();
+      optimizer.step();
+      losses.push_back(loss.detach().reshape({1}));
+    }
+  CHECK_END("training", cat(losses), {.eps = 8});
+}
+
 TEST_CASE("the number of threads changes none of PyTorch's numbers") {
   const TorchNumbers on;
   const int threads = get_num_threads();
