@@ -136,6 +136,8 @@ class ChunkDataset final
     for (const auto& [name, value] : examples.numbers()) archive.write("example_" + name, value);
     archive.write("chunk_examples", examples_);
     archive.write("chunk_taken", open_ ? taken_ : 0);
+    archive.write("chunk_open", open_ ? 1 : 0);
+    archive.write("chunk_started", started_ ? 1 : 0);
   }
   void load(serialize::InputArchive& archive) override {
     const std::lock_guard one_at_a_time(asking_);
@@ -145,6 +147,9 @@ class ChunkDataset final
     chunks.reset(reader_.chunk_count());
     chunks.load(archive);
     uint64_t taken = 0;
+    const auto flag = [&archive](const char* name, bool unsaid) {
+      return archive.numbers().contains(name) ? archive.read(name) != 0 : unsaid;
+    };
     if (archive.numbers().contains("chunk_taken")) {  // else a sampler's own state
       std::map<std::string, uint64_t> own;
       for (const auto& [name, value] : archive.numbers())
@@ -158,7 +163,8 @@ class ChunkDataset final
     chunk_sampler_ = std::move(chunks);
     example_sampler_ = std::move(examples);
     skip_ = taken;
-    loaded_ = true;
+    has_order_ = flag("chunk_open", false);
+    loaded_ = flag("chunk_started", true);
     started_ = false;
   }
 
@@ -178,6 +184,7 @@ class ChunkDataset final
     if (!std::exchange(loaded_, false)) {
       chunk_sampler_.reset(reader_.chunk_count());
       skip_ = 0;
+      has_order_ = false;
     }
     started_ = true;
     threads_ = std::make_unique<data::detail::Threads>();
@@ -250,8 +257,11 @@ class ChunkDataset final
       close();
       std::rethrow_exception(error);
     }
-    examples_ = group.data.size();
-    example_sampler_.reset(examples_);
+    // What was saved of an open chunk has its order, which a reset might draw anew.
+    if (!std::exchange(has_order_, false) || examples_ != group.data.size()) {
+      examples_ = group.data.size();
+      example_sampler_.reset(examples_);
+    }
     opened_ = example_sampler_;
     open_ = true;
     taken_ = 0;
@@ -281,6 +291,7 @@ class ChunkDataset final
   size_t cached_ = 0;                // examples in memory
   size_t taken_ = 0, examples_ = 0;  // of the front group, while it is open
   size_t skip_ = 0;                  // of the first group after load()
+  bool has_order_ = false;           // of that one the sampler of examples has the order
   bool open_ = false, named_all_ = false, stopping_ = false, started_ = false, loaded_ = false;
   std::unique_ptr<data::detail::Threads> threads_;
 };

@@ -52,11 +52,14 @@ std::vector<size_t> shuffled(size_t count, Mt19937& from) {
   return order;
 }
 
-std::string word_name(size_t i) { return "mt19937." + std::to_string(i); }
+// Two words of an Mt19937 are one number.
+constexpr size_t kPairs = Mt19937::kWords / 2;
+std::string pair_name(size_t i) { return "mt19937." + std::to_string(i); }
 
 void save(const Mt19937& mt, serialize::OutputArchive& archive) {
   archive.write("mt19937.position", mt.position);
-  for (size_t i = 0; i < Mt19937::kWords; ++i) archive.write(word_name(i), mt.words[i]);
+  for (size_t i = 0; i < kPairs; ++i)
+    archive.write(pair_name(i), uint64_t{mt.words[2 * i + 1]} << 32 | mt.words[2 * i]);
 }
 
 /// None when none was saved.
@@ -64,8 +67,11 @@ std::optional<Mt19937> saved_mt19937(const serialize::InputArchive& archive) {
   if (!archive.numbers().contains("mt19937.position")) return std::nullopt;
   Mt19937 mt;
   mt.position = static_cast<uint32_t>(archive.read("mt19937.position"));
-  for (size_t i = 0; i < Mt19937::kWords; ++i)
-    mt.words[i] = static_cast<uint32_t>(archive.read(word_name(i)));
+  for (size_t i = 0; i < kPairs; ++i) {
+    const uint64_t pair = archive.read(pair_name(i));
+    mt.words[2 * i] = static_cast<uint32_t>(pair);
+    mt.words[2 * i + 1] = static_cast<uint32_t>(pair >> 32);
+  }
   return mt;
 }
 

@@ -133,6 +133,43 @@ TEST_CASE("a chunk dataset goes on after any batch where it was saved") {
   }
 }
 
+TEST_CASE("so does one whose samplers draw LibTorch's orders") {
+  const RandomState before = get_random_state();
+  set_cpu_random_engine(RandomEngine::Mt19937);
+  const auto fresh = [](size_t preloaders) {
+    return std::make_unique<Shuffled>(Reader(), samplers::RandomSampler(5),
+                                      samplers::RandomSampler(0),
+                                      datasets::ChunkDatasetOptions(preloaders, 7, 8, 2));
+  };
+  const auto to_the_end = [](Shuffled& dataset) {
+    auto batches = epoch_of(dataset);
+    dataset.reset();
+    for (const Numbers& b : epoch_of(dataset)) batches.push_back(b);
+    return batches;
+  };
+  manual_seed(6);
+  const auto expected = to_the_end(*fresh(2));
+  CHECK(sorted(joined(expected)) != joined(expected));
+  for (size_t stop = 0; stop <= 6; ++stop) {
+    CAPTURE(stop);
+    std::stringstream saved;
+    manual_seed(6);
+    {
+      const auto dataset = fresh(3);
+      for (size_t i = 0; i < stop; ++i) CHECK(dataset->get_batch() == expected[i]);
+      save(*dataset, saved);
+    }
+    const RandomState state = get_random_state();
+    const auto resumed = fresh(2);
+    load(*resumed, saved);
+    set_random_state(state);
+    CHECK(
+        to_the_end(*resumed) ==
+        std::vector<Numbers>(expected.begin() + static_cast<std::ptrdiff_t>(stop), expected.end()));
+  }
+  set_random_state(before);
+}
+
 TEST_CASE("a loader gives the chunks' examples, with and without workers") {
   for (const size_t workers : {0, 2}) {
     Reader reader;

@@ -8,6 +8,7 @@
 #include "halftape/autograd/ops/create.h"
 #include "halftape/autograd/ops/loss.h"
 #include "halftape/autograd/ops/matmul.h"
+#include "halftape/core/random.h"
 #include "halftape/io/data/image_sets.h"
 #include "halftape/io/data/loader.h"
 #include "halftape/io/data/transforms.h"
@@ -91,6 +92,36 @@ TEST_CASE("a loader resumes after any batch with the next, for any number of wor
     check_resumes(samplers::DistributedRandomSampler(2 * kSize - 1, 2, 0, true, kSeed),
                   samplers::DistributedRandomSampler(2 * kSize - 1, 2, 0), drop_last);
   }
+}
+
+TEST_CASE("so does a loader whose sampler draws LibTorch's orders") {
+  constexpr size_t kNever = std::numeric_limits<size_t>::max();
+  const RandomState before = get_random_state();
+  set_cpu_random_engine(RandomEngine::Mt19937);
+  std::map<std::string, double> saved;
+  const auto loader = [](size_t workers) {
+    return loader_of(samplers::RandomSampler(kSize), workers, false);
+  };
+  manual_seed(5);
+  const Batches whole = run(*loader(0), kNever, saved);
+  CHECK(Batches(whole.begin(), whole.begin() + 5) !=
+        Batches(whole.begin() + 5, whole.begin() + 10));
+  for (const size_t workers : {0, 1, 4})
+    for (size_t stop = 1; stop <= whole.size(); ++stop) {
+      CAPTURE(workers);
+      CAPTURE(stop);
+      manual_seed(5);
+      Batches seen = run(*loader(workers), stop, saved);
+      const RandomState state = get_random_state();
+      manual_seed(99);
+      auto resumed = loader(4 - workers);
+      resumed->load_state_dict(saved);
+      set_random_state(state);
+      const Batches rest = run(*resumed, kNever, saved);
+      seen.insert(seen.end(), rest.begin(), rest.end());
+      CHECK(seen == whole);
+    }
+  set_random_state(before);
 }
 
 TEST_CASE("what was loaded ahead is not part of a loader's state") {
