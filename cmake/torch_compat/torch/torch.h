@@ -191,6 +191,25 @@ inline Tensor embedding(const Tensor& weight, const Tensor& indices, int64_t pad
                              scale_grad_by_freq);
 }
 
+using halftape::embedding_bag;
+/// LibTorch's own: mode 0 adds, 1 averages, 2 takes the largest; the first of the four is the
+/// result, and of the others, which its backward pass has for itself, there is nothing here.
+inline std::tuple<Tensor, Tensor, Tensor, Tensor> embedding_bag(
+    const Tensor& weight, const Tensor& indices, const Tensor& offsets, bool scale_grad_by_freq,
+    int64_t mode, bool sparse, const std::optional<Tensor>& per_sample_weights = {},
+    bool include_last_offset = false, std::optional<int64_t> padding_idx = {}) {
+  if (sparse) ::halftape::detail::fail("embedding_bag: sparse gradients do not exist here");
+  constexpr BagMode kModes[] = {BagMode::Sum, BagMode::Mean, BagMode::Max};
+  if (mode < 0 || mode > 2)
+    ::halftape::detail::fail("embedding_bag: mode ", mode, ", expected 0, 1 or 2");
+  return {halftape::embedding_bag(weight, indices, offsets, kModes[mode],
+                                  per_sample_weights.value_or(Tensor()), include_last_offset,
+                                  padding_idx, scale_grad_by_freq),
+          {},
+          {},
+          {}};
+}
+
 namespace cuda {
 using halftape::cuda::is_available;
 inline size_t device_count() { return static_cast<size_t>(halftape::cuda::device_count()); }
