@@ -56,16 +56,16 @@ TransformerDecoderLayerImpl::TransformerDecoderLayerImpl(const TransformerDecode
 void TransformerDecoderLayerImpl::reset() {
   const int64_t inside = options.dim_feedforward();
   self_attn = register_module("self_attn", attention(options));
-  dropout1 = register_module("dropout1", Dropout(options.dropout()));
-  norm1 = register_module("norm1", norm(options));
   multihead_attn = register_module("multihead_attn", attention(options));
-  dropout2 = register_module("dropout2", Dropout(options.dropout()));
-  norm2 = register_module("norm2", norm(options));
   linear1 = register_module("linear1", Linear(options.d_model(), inside));
   dropout = register_module("dropout", Dropout(options.dropout()));
   linear2 = register_module("linear2", Linear(inside, options.d_model()));
-  dropout3 = register_module("dropout3", Dropout(options.dropout()));
+  norm1 = register_module("norm1", norm(options));
+  norm2 = register_module("norm2", norm(options));
   norm3 = register_module("norm3", norm(options));
+  dropout1 = register_module("dropout1", Dropout(options.dropout()));
+  dropout2 = register_module("dropout2", Dropout(options.dropout()));
+  dropout3 = register_module("dropout3", Dropout(options.dropout()));
 }
 
 void TransformerDecoderLayerImpl::reset_parameters() {
