@@ -48,7 +48,8 @@ Tensor LayerNormImpl::forward(const Tensor& x) const {
 }
 void LayerNormImpl::pretty_print(std::ostream& out) const {
   out << "halftape::nn::LayerNorm(" << options.normalized_shape() << ", eps=" << options.eps()
-      << ", elementwise_affine=" << word(options.elementwise_affine()) << ')';
+      << ", elementwise_affine=" << word(options.elementwise_affine())
+      << (options.bias() ? ")" : ", bias=false)");
 }
 
 RMSNormImpl::RMSNormImpl(const RMSNormOptions& o) : options(o) { RMSNormImpl::reset(); }
