@@ -10,7 +10,9 @@ FOLDER = pathlib.Path(__file__).resolve().parent.parent.parent / "tests" / "vect
 class Vectors:
     """The lines of one file."""
 
-    def __init__(self, name, about):
+    def __init__(self, name, about, digits=17):
+        """digits: of float64; fewer where the file is long."""
+        self.digits = digits
         self.path = FOLDER / name
         self.lines = [
             f"# {about}",
@@ -21,10 +23,10 @@ class Vectors:
         """Gives back the values."""
         if isinstance(values, torch.Tensor):
             # Nine digits are enough to tell all float32 apart, seventeen for float64.
-            digits = 9 if values.dtype == torch.float32 else 17
+            digits = 9 if values.dtype == torch.float32 else self.digits
             numbers = values.detach().reshape(-1).tolist()
         else:
-            digits, numbers = 17, list(values)
+            digits, numbers = self.digits, list(values)
         text = " ".join(f"{v:.{digits}g}" for v in numbers)
         self.lines.append(f"{name} {len(numbers)} {text}".rstrip())
         return values

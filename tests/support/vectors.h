@@ -33,6 +33,7 @@ class Vectors {
     HALFTAPE_CHECK(!values_.empty(), "no vectors in tests/vectors/", file_);
   }
 
+  bool has(const std::string& name) const { return values_.count(name) != 0; }
   const std::vector<double>& operator[](const std::string& name) const {
     const auto found = values_.find(name);
     HALFTAPE_CHECK(found != values_.end(), file_, " has no vector ", name);
