@@ -28,9 +28,9 @@ Numbers numbers(const char* what, const Tensor& t) {
   return t.to(kCPU).to(kInt64).reshape({-1}).to_vector<int64_t>();
 }
 
-void check_lengths(const char* what, const Numbers& lengths, int64_t batch, int64_t most) {
-  HALFTAPE_CHECK(static_cast<int64_t>(lengths.size()) == batch, "ctc_loss: ", lengths.size(), ' ',
-                 what, " for a batch of ", batch);
+void check_lengths(const char* what, const Numbers& lengths, const Tensor& x, int64_t most) {
+  HALFTAPE_CHECK(static_cast<int64_t>(lengths.size()) == x.size(1), "ctc_loss: ", lengths.size(),
+                 ' ', what, " for a batch of ", x.size(1), ", log_probs ", x.sizes());
   for (const int64_t length : lengths)
     HALFTAPE_CHECK(length >= 0 && length <= most, "ctc_loss: Expected ", what,
                    " to have value at most ", most, ", but got value ", length);
@@ -138,8 +138,8 @@ Tensor ctc_loss(const Tensor& given, const Tensor& targets, const Numbers& input
   const Tensor wide = cast.to(detail::wide(dtype)), x = batched ? wide : unsqueeze(wide, 1);
   HALFTAPE_CHECK(blank >= 0 && blank < x.size(2), "ctc_loss: blank ", blank, " is not in [0, ",
                  x.size(2), ")");
-  check_lengths("input_lengths", input_lengths, x.size(1), x.size(0));
-  check_lengths("target_lengths", target_lengths, x.size(1), std::numeric_limits<int64_t>::max());
+  check_lengths("input_lengths", input_lengths, x, x.size(0));
+  check_lengths("target_lengths", target_lengths, x, std::numeric_limits<int64_t>::max());
   const States s = states(targets, target_lengths, blank, x.size(2), x.device());
   Tensor loss = losses(x, s, input_lengths, target_lengths);
   loss = where(loss > -kNever / 2, zero_infinity ? 0.0 : std::numeric_limits<double>::infinity(),

@@ -294,6 +294,10 @@ Tensor unflatten(const Tensor& x, int64_t dim, const Shape& sizes) {
   HALFTAPE_CHECK(x.dim() > 0, "unflatten: a 0-dim tensor has no dimension to cut");
   HALFTAPE_CHECK(!sizes.empty(), "unflatten: into no sizes");
   const int d = wrap_dim("unflatten", dim, static_cast<int>(x.dim()));
+  int64_t known = 1, open = 0;
+  for (const int64_t n : sizes) n == -1 ? ++open : known *= n;
+  HALFTAPE_CHECK(open > 0 || known == x.size(d), "unflatten: dimension ", d, " of ", x.sizes(),
+                 " has ", x.size(d), " elements, and ", sizes, " has ", known);
   Shape shape;
   for (int i = 0; i < x.dim(); ++i) {
     if (i != d) shape.push_back(x.size(i));

@@ -1,5 +1,6 @@
 // Windows of images as columns and back, with options.
 #pragma once
+#include "halftape/autograd/op_scope.h"
 #include "halftape/autograd/ops/conv.h"
 #include "halftape/nn/options/fold.h"
 
@@ -9,9 +10,11 @@ using FoldFuncOptions = FoldOptions;
 using UnfoldFuncOptions = UnfoldOptions;
 
 inline Tensor fold(const Tensor& x, const FoldFuncOptions& o) {
+  const OpScope scope("fold", x);
   return col2im(x, o.output_size(), o.kernel_size(), o.dilation(), o.padding(), o.stride());
 }
 inline Tensor unfold(const Tensor& x, const UnfoldFuncOptions& o) {
+  const OpScope scope("unfold", x);
   return im2col(x, o.kernel_size(), o.dilation(), o.padding(), o.stride());
 }
 

@@ -24,8 +24,9 @@ inline Dims adaptive_lengths(const Tensor&, const ExpandingArray<1>& wanted) { r
 template <size_t D>
 Dims unpooled_lengths(const Tensor& x, const MaxUnpoolFuncOptions<D>& o) {
   constexpr int n = D;
-  HALFTAPE_CHECK(x.dim() == n + 1 || x.dim() == n + 2, "max_unpool: input ", x.sizes(), " has ",
-                 x.dim(), " dimensions; expected ", n + 2, ", or ", n + 1, " without a batch");
+  HALFTAPE_CHECK(x.dim() == n + 1 || x.dim() == n + 2, "max_unpool", n, "d: input ", x.sizes(),
+                 " has ", x.dim(), " dimensions; expected ", n + 2, ", or ", n + 1,
+                 " without a batch");
   Dims lengths;
   for (int i = 0; i < n; ++i) {
     const auto k = static_cast<size_t>(i);
@@ -34,13 +35,13 @@ Dims unpooled_lengths(const Tensor& x, const MaxUnpoolFuncOptions<D>& o) {
   }
   if (!o.output_size()) return lengths;
   const Dims given(*o.output_size());
-  HALFTAPE_CHECK(given.size() == n || given.size() == x.dim(), "max_unpool: output_size ", given,
-                 "; expected ", n, " lengths, or all ", x.dim(), " sizes");
+  HALFTAPE_CHECK(given.size() == n || given.size() == x.dim(), "max_unpool", n, "d: output_size ",
+                 given, "; expected ", n, " lengths, or all ", x.dim(), " sizes");
   for (int i = 0; i < n; ++i) {
     const int64_t wanted = given[given.size() - n + i],
                   stride = (*o.stride())[static_cast<size_t>(i)];
-    HALFTAPE_CHECK(wanted >= lengths[i] - stride && wanted <= lengths[i] + stride,
-                   "max_unpool: output_size ", given, ": length ", wanted, " of dimension ", i,
+    HALFTAPE_CHECK(wanted >= lengths[i] - stride && wanted <= lengths[i] + stride, "max_unpool", n,
+                   "d: output_size ", given, ": length ", wanted, " of dimension ", i,
                    " must be from ", lengths[i] - stride, " to ", lengths[i] + stride);
     lengths[i] = wanted;
   }

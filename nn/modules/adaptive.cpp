@@ -60,7 +60,8 @@ Tensor AdaptiveLogSoftmaxWithLossImpl::cluster(size_t i, const Tensor& x) {
 ASMoutput AdaptiveLogSoftmaxWithLossImpl::forward(const Tensor& x_in, const Tensor& target_in) {
   const bool single = target_in.dim() == 0;
   HALFTAPE_CHECK(target_in.dim() <= 1 && x_in.dim() == target_in.dim() + 1 &&
-                     (single || x_in.size(0) == target_in.size(0)),
+                     (single || x_in.size(0) == target_in.size(0)) &&
+                     x_in.size(-1) == options.in_features(),
                  "AdaptiveLogSoftmaxWithLoss: input ", x_in.sizes(), " and target ",
                  target_in.sizes(), "; expected (N, ", options.in_features(), ") and (N), or (",
                  options.in_features(), ") and one number");

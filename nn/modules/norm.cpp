@@ -124,6 +124,10 @@ Tensor BatchNorm::forward(const Tensor& x) const {
   HALFTAPE_CHECK(x.dim() == spatial_ + 2 || (spatial_ == 1 && x.dim() == 2), class_name(),
                  ": expected ", spatial_ == 1 ? "2 or 3" : std::to_string(spatial_ + 2),
                  " dimensions, (N, C, …), got ", x.sizes());
+  HALFTAPE_CHECK(
+      x.size(1) == options.num_features() || !(weight.defined() || running_mean.defined()),
+      class_name(), ": input ", x.sizes(), " has ", x.size(1), " channels, num_features is ",
+      options.num_features());
   if (!is_training() && running_mean.defined())
     return halftape::batch_norm(x, running_mean, running_var, weight, bias, false, 0,
                                 options.eps());
@@ -144,6 +148,11 @@ Tensor InstanceNorm::forward(const Tensor& x) const {
   HALFTAPE_CHECK(x.dim() == spatial_ + 2 || x.dim() == spatial_ + 1, class_name(), ": expected ",
                  spatial_ + 1, " or ", spatial_ + 2, " dimensions, (C, …) or (N, C, …), got ",
                  x.sizes());
+  const int64_t channels = x.size(-spatial_ - 1);
+  HALFTAPE_CHECK(
+      channels == options.num_features() || !(weight.defined() || running_mean.defined()),
+      class_name(), ": input ", x.sizes(), " has ", channels, " channels, num_features is ",
+      options.num_features());
   if (x.dim() == spatial_ + 1) return squeeze(forward(unsqueeze(x, 0)), 0);
   return instance_norm(x, running_mean, running_var, weight, bias,
                        is_training() || !running_mean.defined(), options.momentum(), options.eps(),
@@ -167,6 +176,9 @@ void GroupNormImpl::reset() {
 }
 void GroupNormImpl::reset_parameters() { start(weight, bias); }
 Tensor GroupNormImpl::forward(const Tensor& x) const {
+  HALFTAPE_CHECK(!weight.defined() || x.dim() < 2 || x.size(1) == options.num_channels(),
+                 "GroupNorm: input ", x.sizes(), " has ", x.size(1), " channels, num_channels is ",
+                 options.num_channels());
   return group_norm(x, options.num_groups(), weight, bias, options.eps());
 }
 void GroupNormImpl::pretty_print(std::ostream& out) const {

@@ -42,6 +42,11 @@ void start(const std::vector<Tensor>& parameters, int64_t hidden_size) {
   for (const Tensor& p : parameters) init::uniform_(p, -b, b);
 }
 
+void check_features(const char* name, const Tensor& x, int64_t input_size) {
+  HALFTAPE_CHECK(x.size(-1) == input_size, name, ": input ", x.sizes(), " has ", x.size(-1),
+                 " features, input_size is ", input_size);
+}
+
 /// The states in another order of the batch, if there is one.
 Tensor ordered(const Tensor& state, const Tensor& order) {
   return state.defined() && order.defined() ? index_select(state, 1, order) : state;
@@ -129,6 +134,7 @@ RNNImplBase::Result RNNImplBase::forward_padded(const Tensor& x, const Tensor& h
   const char* name = rnn_name(options_base.mode());
   HALFTAPE_CHECK(x.dim() == 2 || x.dim() == 3, name, ": input ", x.sizes(),
                  " must be (steps, batch, features), or (steps, features) without a batch");
+  check_features(name, x, options_base.input_size());
   const int batch_dim = options_base.batch_first() ? 0 : 1;
   if (x.dim() == 3) return run(x, {}, x.size(batch_dim), h, c);
   const auto with_batch = [&](const Tensor& state) {
@@ -145,6 +151,7 @@ RNNImplBase::Result RNNImplBase::forward_padded(const Tensor& x, const Tensor& h
 
 RNNImplBase::Result RNNImplBase::forward_packed(const PackedSequence& x, const Tensor& h,
                                                 const Tensor& c) const {
+  check_features(rnn_name(options_base.mode()), x.data(), options_base.input_size());
   const auto batch = x.batch_sizes()[0].item<int64_t>();
   Result r = run(x.data(), x.batch_sizes(), batch, ordered(h, x.sorted_indices()),
                  ordered(c, x.sorted_indices()));
@@ -223,10 +230,13 @@ void RNNCellImplBase::pretty_print(std::ostream& out) const {
   print_more(out);
   out << ')';
 }
+void RNNCellImplBase::check_input(const Tensor& x) const {
+  HALFTAPE_CHECK(x.dim() == 1 || x.dim() == 2, name_, ": input ", x.sizes(),
+                 " must be (N, features), or (features) without a batch");
+  check_features(name_, x, input_size_);
+}
 Tensor RNNCellImplBase::no_state(const Tensor& x) const {
   Shape shape = x.sizes();
-  HALFTAPE_CHECK(shape.size() == 1 || shape.size() == 2, name_, ": input ", shape,
-                 " must be (N, features), or (features) without a batch");
   shape[shape.size() - 1] = hidden_size_;
   return zeros(shape, x.options());
 }
@@ -238,6 +248,7 @@ RNNCellImpl::RNNCellImpl(const RNNCellOptions& o)
   mode_of("RNNCell", o.nonlinearity());
 }
 Tensor RNNCellImpl::forward(const Tensor& x, Tensor hx) const {
+  check_input(x);
   if (!hx.defined()) hx = no_state(x);
   return (options.nonlinearity() == kReLU ? rnn_relu_cell : rnn_tanh_cell)(
       x, hx, weight_ih, weight_hh, bias_ih, bias_hh);
@@ -249,6 +260,7 @@ void RNNCellImpl::print_more(std::ostream& out) const {
 LSTMCellImpl::LSTMCellImpl(const LSTMCellOptions& o)
     : Cloneable("LSTMCell", 4, o.input_size(), o.hidden_size(), o.bias()), options(o) {}
 LSTMCellImpl::States LSTMCellImpl::forward(const Tensor& x, std::optional<States> hx) const {
+  check_input(x);
   if (!hx) hx = States(no_state(x), no_state(x));
   return lstm_cell(x, {std::get<0>(*hx), std::get<1>(*hx)}, weight_ih, weight_hh, bias_ih, bias_hh);
 }
@@ -256,6 +268,7 @@ LSTMCellImpl::States LSTMCellImpl::forward(const Tensor& x, std::optional<States
 GRUCellImpl::GRUCellImpl(const GRUCellOptions& o)
     : Cloneable("GRUCell", 3, o.input_size(), o.hidden_size(), o.bias()), options(o) {}
 Tensor GRUCellImpl::forward(const Tensor& x, Tensor hx) const {
+  check_input(x);
   if (!hx.defined()) hx = no_state(x);
   return gru_cell(x, hx, weight_ih, weight_hh, bias_ih, bias_hh);
 }

@@ -105,6 +105,8 @@ class RNNCellImplBase : public CloneableModule {
   Tensor bias_ih, bias_hh;  // undefined without bias
 
  protected:
+  /// Throws unless x is (N, input_size) or (input_size).
+  void check_input(const Tensor& x) const;
   /// Zeros in the shape of a state for x.
   Tensor no_state(const Tensor& x) const;
   /// What follows the sizes in the printed form.

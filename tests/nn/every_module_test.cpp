@@ -3,9 +3,14 @@
 // or a function that a header declares and they lack is a failure.
 #include <doctest/doctest.h>
 
+#include <regex>
+#include <set>
+#include <sstream>
+
 #include "halftape/tests/support/close.h"
 #include "halftape/tests/support/declared_modules.h"
 #include "halftape/tests/support/declared_options.h"
+#include "halftape/tests/support/message.h"
 #include "halftape/tests/support/module_rows.h"
 
 using namespace halftape;
@@ -111,4 +116,31 @@ TEST_CASE("the cases have every module that a header declares, and every functio
   const std::set<std::string> functions = testing::functions_with_options();
   CHECK(functions.size() > 70);
   for (const std::string& name : functions) CHECK_MESSAGE(called.count(name), name, " is missing");
+}
+
+TEST_CASE("a wrong input is refused by name, with its sizes; what refuses none takes all") {
+  std::set<std::string> refused;
+  for (const ModuleRow& row : testing::module_rows()) {
+    INFO(row.name());
+    const Shape& wrong = row.kind->held.wrong;
+    TensorList x = inputs_of(row, kFloat32);
+    x[0] = ones(wrong.empty() ? Shape{6, 4} : wrong);
+    const Use use = made(row, kFloat32);
+    if (wrong.empty()) {
+      CHECK_NOTHROW(use.forward(x));
+      continue;
+    }
+    if (!refused.insert(row.kind->name).second) continue;
+    std::ostringstream sizes;
+    sizes << ' ' << wrong;
+    const std::string said = testing::message([&] { use.forward(x); });
+    CAPTURE(said);
+    CHECK(std::regex_search(said, std::regex("^\\w+: ")));
+    // Indices are refused for their dtype, and dimensions that are not there for their number.
+    const bool named = testing::has(said, sizes.str()) ||
+                       testing::has(said, "indices are float32, expected int64") ||
+                       testing::has(said, "dimension 1 is out of range for 1 dimensions");
+    CHECK(named);
+  }
+  CHECK(refused.size() > 100);
 }

@@ -221,7 +221,10 @@ TEST_CASE("recurrent modules print what they are made of") {
 TEST_CASE("recurrent layers and packing say what does not fit") {
   const GRU layer(2, 3);
   const auto said = [&](const auto& call) { return message([&] { (void)call(); }); };
-  CHECK(has(said([&] { return layer(zeros({4, 2, 5})); }), "w_ih [9, 2], expected [9, 5]"));
+  CHECK(has(said([&] {
+              return layer(zeros({4, 2, 5}));
+            }),
+            "GRU: input [4, 2, 5] has 5 features, input_size is 2"));
   CHECK(has(said([&] {
               return layer(zeros({4, 2, 2}), zeros({1, 3, 3}));
             }),
