@@ -108,10 +108,10 @@ void ChannelNorm<Options>::reset_parameters() {
 }
 
 template <class Options>
-void ChannelNorm<Options>::print(std::ostream& out, const std::optional<double>& momentum) const {
+void ChannelNorm<Options>::pretty_print(std::ostream& out) const {
   out << "halftape::nn::" << class_name() << '(' << options.num_features()
       << ", eps=" << options.eps() << ", momentum=";
-  nn::print(out, momentum);
+  print(out, options.momentum());
   out << ", affine=" << word(options.affine())
       << ", track_running_stats=" << word(options.track_running_stats()) << ')';
 }
@@ -142,7 +142,6 @@ Tensor BatchNorm::forward(const Tensor& x) const {
                                        .skip_nonfinite = options.skip_nonfinite()},
                                       weight, bias, options.eps());
 }
-void BatchNorm::pretty_print(std::ostream& out) const { print(out, options.momentum()); }
 
 Tensor InstanceNorm::forward(const Tensor& x) const {
   HALFTAPE_CHECK(x.dim() == spatial_ + 2 || x.dim() == spatial_ + 1, class_name(), ": expected ",
@@ -158,7 +157,6 @@ Tensor InstanceNorm::forward(const Tensor& x) const {
                        is_training() || !running_mean.defined(), options.momentum(), options.eps(),
                        options.skip_nonfinite());
 }
-void InstanceNorm::pretty_print(std::ostream& out) const { print(out, options.momentum()); }
 
 }  // namespace detail
 

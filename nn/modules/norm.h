@@ -47,6 +47,7 @@ class ChannelNorm : public CloneableModule {
   void reset_running_stats();
   /// The same, and weight ← 1, bias ← 0.
   void reset_parameters();
+  void pretty_print(std::ostream& out) const override;
 
   Options options;
   Tensor weight, bias;                                    // undefined without affine
@@ -55,7 +56,6 @@ class ChannelNorm : public CloneableModule {
  protected:
   /// `kind` and the number of dimensions that follow the channels name the class: "BatchNorm2d".
   ChannelNorm(const char* kind, int spatial, const Options& options);
-  void print(std::ostream& out, const std::optional<double>& momentum) const;
   std::string class_name() const { return kind_ + std::to_string(spatial_) + 'd'; }
 
   std::string kind_;
@@ -65,7 +65,6 @@ class ChannelNorm : public CloneableModule {
 class BatchNorm : public ChannelNorm<BatchNormOptions> {
  public:
   Tensor forward(const Tensor& x) const;
-  void pretty_print(std::ostream& out) const override;
 
  protected:
   BatchNorm(int spatial, const BatchNormOptions& o) : ChannelNorm("BatchNorm", spatial, o) {}
@@ -74,7 +73,6 @@ class BatchNorm : public ChannelNorm<BatchNormOptions> {
 class InstanceNorm : public ChannelNorm<InstanceNormOptions> {
  public:
   Tensor forward(const Tensor& x) const;
-  void pretty_print(std::ostream& out) const override;
 
  protected:
   InstanceNorm(int spatial, const InstanceNormOptions& o)
@@ -82,57 +80,29 @@ class InstanceNorm : public ChannelNorm<InstanceNormOptions> {
 };
 }  // namespace detail
 
-/// Each channel over the batch (N, C) or (N, C, L). In training by the batch's statistics, which
-/// the running ones follow; in evaluation by these. A batch whose statistics are not finite, as
-/// when half has overflowed, leaves the running ones and num_batches_tracked bit for bit as they
-/// are, unless skip_nonfinite is off: a step that a GradScaler skips has left nothing behind.
-class BatchNorm1dImpl : public Cloneable<BatchNorm1dImpl, detail::BatchNorm> {
- public:
-  explicit BatchNorm1dImpl(const BatchNormOptions& o)
-      : Cloneable<BatchNorm1dImpl, detail::BatchNorm>(1, o) {}
-};
-HALFTAPE_MODULE(BatchNorm1d);
+#define HALFTAPE_NORM_MODULE(Name, D)                                     \
+  class Name##D##dImpl : public Cloneable<Name##D##dImpl, detail::Name> { \
+   public:                                                                \
+    explicit Name##D##dImpl(const Name##Options& o)                       \
+        : Cloneable<Name##D##dImpl, detail::Name>(D, o) {}                \
+  };                                                                      \
+  HALFTAPE_MODULE(Name##D##d)
 
-/// The same of (N, C, H, W).
-class BatchNorm2dImpl : public Cloneable<BatchNorm2dImpl, detail::BatchNorm> {
- public:
-  explicit BatchNorm2dImpl(const BatchNormOptions& o)
-      : Cloneable<BatchNorm2dImpl, detail::BatchNorm>(2, o) {}
-};
-HALFTAPE_MODULE(BatchNorm2d);
+/// Each channel over the batch: (N, C) or (N, C, L), (N, C, H, W), (N, C, D, H, W). In training by
+/// the batch's statistics, which the running ones follow; in evaluation by these. A batch whose
+/// statistics are not finite, as when half has overflowed, leaves the running ones and
+/// num_batches_tracked bit for bit as they are, unless skip_nonfinite is off: a step that a
+/// GradScaler skips has left nothing behind.
+HALFTAPE_NORM_MODULE(BatchNorm, 1);
+HALFTAPE_NORM_MODULE(BatchNorm, 2);
+HALFTAPE_NORM_MODULE(BatchNorm, 3);
 
-/// The same of (N, C, D, H, W).
-class BatchNorm3dImpl : public Cloneable<BatchNorm3dImpl, detail::BatchNorm> {
- public:
-  explicit BatchNorm3dImpl(const BatchNormOptions& o)
-      : Cloneable<BatchNorm3dImpl, detail::BatchNorm>(3, o) {}
-};
-HALFTAPE_MODULE(BatchNorm3d);
-
-/// Each channel of each sample by itself: (N, C, L), or (C, L) without a batch. num_batches_tracked
-/// stays 0, as in LibTorch.
-class InstanceNorm1dImpl : public Cloneable<InstanceNorm1dImpl, detail::InstanceNorm> {
- public:
-  explicit InstanceNorm1dImpl(const InstanceNormOptions& o)
-      : Cloneable<InstanceNorm1dImpl, detail::InstanceNorm>(1, o) {}
-};
-HALFTAPE_MODULE(InstanceNorm1d);
-
-/// The same of (N, C, H, W) or (C, H, W).
-class InstanceNorm2dImpl : public Cloneable<InstanceNorm2dImpl, detail::InstanceNorm> {
- public:
-  explicit InstanceNorm2dImpl(const InstanceNormOptions& o)
-      : Cloneable<InstanceNorm2dImpl, detail::InstanceNorm>(2, o) {}
-};
-HALFTAPE_MODULE(InstanceNorm2d);
-
-/// The same of (N, C, D, H, W) or (C, D, H, W).
-class InstanceNorm3dImpl : public Cloneable<InstanceNorm3dImpl, detail::InstanceNorm> {
- public:
-  explicit InstanceNorm3dImpl(const InstanceNormOptions& o)
-      : Cloneable<InstanceNorm3dImpl, detail::InstanceNorm>(3, o) {}
-};
-HALFTAPE_MODULE(InstanceNorm3d);
+/// Each channel of each sample by itself: (N, C, L), (N, C, H, W), (N, C, D, H, W), or without N.
+/// num_batches_tracked stays 0, as in LibTorch.
+HALFTAPE_NORM_MODULE(InstanceNorm, 1);
+HALFTAPE_NORM_MODULE(InstanceNorm, 2);
+HALFTAPE_NORM_MODULE(InstanceNorm, 3);
+#undef HALFTAPE_NORM_MODULE
 
 /// Groups of channels of (N, C, …), each sample by itself, with a weight and a bias for each
 /// channel.

@@ -12,7 +12,7 @@ inline std::set<std::string> declared_modules() {
   std::set<std::string> names;
   const std::filesystem::path root = std::filesystem::path(HALFTAPE_TEST_DATA).parent_path();
   const std::regex plain("HALFTAPE_MODULE\\((\\w+)\\);"),
-      ranked("HALFTAPE_(?:POOL|PAD)_MODULE\\((\\w+), (?:\\w+, )?([123])\\);"),
+      ranked("HALFTAPE_(?:POOL|PAD|NORM)_MODULE\\((\\w+), (?:\\w+, )?([123])\\);"),
       holder("class (\\w+) : public ModuleHolder<.*");
   for (const auto& entry : std::filesystem::recursive_directory_iterator(root / "nn" / "modules")) {
     if (entry.path().extension() != ".h") continue;
