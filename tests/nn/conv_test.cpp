@@ -1,10 +1,9 @@
-// Convolution modules: parameters and how they start, padding modes, printing, options.
+// Convolution modules: parameters and how they start, padding modes, options.
 #include <doctest/doctest.h>
 
 #include <halftape/halftape.h>
 
 #include <cmath>
-#include <sstream>
 
 #include "halftape/tests/support/close.h"
 #include "halftape/tests/support/vectors.h"
@@ -14,17 +13,6 @@ namespace F = nn::functional;
 using doctest::Contains;
 using testing::differ;
 using testing::same_bits;
-
-namespace {
-
-template <class M>
-std::string printed(const M& module) {
-  std::ostringstream out;
-  out << module;
-  return out.str();
-}
-
-}  // namespace
 
 TEST_CASE("a convolution's weight and bias start within one over the root of the fan-in") {
   manual_seed(1);
@@ -108,29 +96,6 @@ TEST_CASE("padding modes are PyTorch's, in value and gradient") {
         CHECK(differ(g[i], torch[name + "/grad" + std::to_string(i)], {.ulps = 8, .eps = 8}) == "");
     }
   }
-}
-
-TEST_CASE("convolutions print as LibTorch's") {
-  CHECK(printed(nn::Conv1d(3, 4, 5)) == "halftape::nn::Conv1d(3, 4, kernel_size=5, stride=1)");
-  CHECK(printed(nn::Conv2d(3, 4, 5)) ==
-        "halftape::nn::Conv2d(3, 4, kernel_size=[5, 5], stride=[1, 1])");
-  CHECK(printed(nn::Conv2d(nn::Conv2dOptions(3, 4, 5).stride(2))) ==
-        "halftape::nn::Conv2d(3, 4, kernel_size=[5, 5], stride=[2, 2])");
-  nn::Conv2dOptions o(4, 6, {5, 6});
-  o.stride({1, 2}).padding({3, 0}).dilation({2, 1}).groups(2).bias(false).padding_mode(kCircular);
-  CHECK(printed(nn::Conv2d(o)) ==
-        "halftape::nn::Conv2d(4, 6, kernel_size=[5, 6], stride=[1, 2], padding=[3, 0], "
-        "dilation=[2, 1], groups=2, bias=false, padding_mode=kCircular)");
-  CHECK(printed(nn::Conv2d(nn::Conv2dOptions(3, 4, 5).padding(kSame))) ==
-        "halftape::nn::Conv2d(3, 4, kernel_size=[5, 5], stride=[1, 1], padding='same')");
-  CHECK(printed(nn::Conv3d(nn::Conv3dOptions(4, 4, 2).padding(kValid))) ==
-        "halftape::nn::Conv3d(4, 4, kernel_size=[2, 2, 2], stride=[1, 1, 1], padding='valid')");
-  CHECK(printed(nn::ConvTranspose2d(
-            nn::ConvTranspose2dOptions(4, 2, 3).stride(2).padding(1).output_padding({0, 1}))) ==
-        "halftape::nn::ConvTranspose2d(4, 2, kernel_size=[3, 3], stride=[2, 2], padding=[1, 1], "
-        "output_padding=[0, 1])");
-  CHECK(printed(nn::ConvTranspose1d(3, 4, 5)) ==
-        "halftape::nn::ConvTranspose1d(3, 4, kernel_size=5, stride=1)");
 }
 
 TEST_CASE("what a convolution module refuses") {

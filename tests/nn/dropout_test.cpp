@@ -4,7 +4,6 @@
 #include <halftape/halftape.h>
 
 #include <cmath>
-#include <sstream>
 
 #include "halftape/tests/support/close.h"
 
@@ -234,13 +233,4 @@ TEST_CASE("the functions take LibTorch's options: alpha dropout rests unless it 
   CHECK(F::alpha_dropout(x).equal(x));
   CHECK(F::feature_alpha_dropout(x).equal(x));
   CHECK_FALSE(F::alpha_dropout(x, F::AlphaDropoutFuncOptions().training(true)).equal(x));
-}
-
-TEST_CASE("dropouts print their options") {
-  std::ostringstream out;
-  out << nn::Dropout(0.25) << ' ' << nn::Dropout2d() << ' '
-      << nn::AlphaDropout(nn::AlphaDropoutOptions(0.2).inplace(true));
-  CHECK(out.str() ==
-        "halftape::nn::Dropout(p=0.25, inplace=false) halftape::nn::Dropout2d(p=0.5, "
-        "inplace=false) halftape::nn::AlphaDropout(p=0.2, inplace=true)");
 }

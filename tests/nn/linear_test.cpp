@@ -4,7 +4,6 @@
 #include <halftape/halftape.h>
 
 #include <cmath>
-#include <sstream>
 
 #include "halftape/tests/support/close.h"
 
@@ -175,24 +174,4 @@ TEST_CASE("Bilinear is a sum over pairs of inputs for each output") {
   const nn::Bilinear plain(nn::BilinearOptions(2, 3, 1).bias(false));
   CHECK(plain->parameters().size() == 1);
   CHECK_THROWS_WITH_AS(nn::Bilinear(0, 3, 2), doctest::Contains("must be positive"), Error);
-}
-
-TEST_CASE("layers that reshape, and Bilinear, print their options") {
-  std::ostringstream out;
-  out << nn::Flatten() << ' ' << nn::Unflatten(nn::UnflattenOptions(0, {2, 2})) << ' '
-      << nn::Bilinear(3, 2, 4);
-  CHECK(out.str() ==
-        "halftape::nn::Flatten(start_dim=1, end_dim=-1) halftape::nn::Unflatten(dim=0, "
-        "unflattened_size={2, 2}) halftape::nn::Bilinear(in1_features=3, in2_features=2, "
-        "out_features=4, bias=true)");
-}
-
-TEST_CASE("Linear and Identity print their options") {
-  std::ostringstream out;
-  out << nn::Linear(4, 2) << ' ' << nn::Linear(nn::LinearOptions(1, 1).bias(false)) << ' '
-      << nn::Identity();
-  CHECK(out.str() ==
-        "halftape::nn::Linear(in_features=4, out_features=2, bias=true) "
-        "halftape::nn::Linear(in_features=1, out_features=1, bias=false) "
-        "halftape::nn::Identity()");
 }

@@ -1,10 +1,7 @@
-// Modules of pooling, padding, folding and resampling: they compute what the functions do, and
-// print as LibTorch's.
+// Modules of pooling, padding, folding and resampling: they compute what the functions do.
 #include <doctest/doctest.h>
 
 #include <halftape/halftape.h>
-
-#include <sstream>
 
 #include "halftape/tests/support/close.h"
 
@@ -12,17 +9,6 @@ using namespace halftape;
 namespace F = nn::functional;
 using doctest::Contains;
 using testing::same_bits;
-
-namespace {
-
-template <class M>
-std::string printed(const M& module) {
-  std::ostringstream out;
-  out << module;
-  return out.str();
-}
-
-}  // namespace
 
 TEST_CASE("pooling modules compute what the functions do") {
   const Tensor line = randn({2, 3, 9}), image = randn({2, 3, 7, 8}), block = randn({1, 2, 4, 5, 6});
@@ -141,41 +127,4 @@ TEST_CASE("Upsample takes one size or factor for all dimensions") {
   const Tensor pixels = randn({2, 4, 6});
   CHECK(nn::PixelUnshuffle(2)(pixels).sizes() == Shape{8, 2, 3});
   CHECK(same_bits(nn::PixelShuffle(2)(nn::PixelUnshuffle(2)(pixels)), pixels));
-}
-
-TEST_CASE("these modules print as LibTorch's") {
-  CHECK(printed(nn::MaxPool1d(5)) ==
-        "halftape::nn::MaxPool1d(kernel_size=5, stride=5, padding=0, dilation=1, ceil_mode=false)");
-  CHECK(printed(nn::MaxPool2d(nn::MaxPool2dOptions({5, 6}).stride({1, 2}))) ==
-        "halftape::nn::MaxPool2d(kernel_size=[5, 6], stride=[1, 2], padding=[0, 0], "
-        "dilation=[1, 1], ceil_mode=false)");
-  CHECK(printed(nn::AvgPool2d(nn::AvgPool2dOptions({5, 6}).stride({1, 2}))) ==
-        "halftape::nn::AvgPool2d(kernel_size=[5, 6], stride=[1, 2], padding=[0, 0])");
-  CHECK(printed(nn::MaxUnpool1d(3)) ==
-        "halftape::nn::MaxUnpool1d(kernel_size=3, stride=3, padding=0)");
-  CHECK(printed(nn::LPPool2d(nn::LPPool2dOptions(2, {3, 4}).ceil_mode(true))) ==
-        "halftape::nn::LPPool2d(norm_type=2, kernel_size=[3, 4], stride=[3, 4], ceil_mode=true)");
-  CHECK(printed(nn::AdaptiveMaxPool1d(5)) == "halftape::nn::AdaptiveMaxPool1d(output_size=5)");
-  CHECK(printed(nn::AdaptiveMaxPool2d(nn::AdaptiveMaxPool2dOptions({5, std::nullopt}))) ==
-        "halftape::nn::AdaptiveMaxPool2d(output_size=[5, None])");
-  CHECK(printed(nn::AdaptiveAvgPool3d(5)) ==
-        "halftape::nn::AdaptiveAvgPool3d(output_size=[5, 5, 5])");
-  CHECK(printed(nn::Fold(nn::FoldOptions(2, 1).dilation(1).padding(1).stride(2))) ==
-        "halftape::nn::Fold(output_size=[2, 2], kernel_size=[1, 1], dilation=[1, 1], "
-        "padding=[1, 1], stride=[2, 2])");
-  CHECK(printed(nn::Unfold(nn::UnfoldOptions({2, 4}).dilation(2).padding(1).stride(2))) ==
-        "halftape::nn::Unfold(kernel_size=[2, 4], dilation=[2, 2], padding=[1, 1], stride=[2, 2])");
-  CHECK(printed(nn::ReflectionPad1d(2)) == "halftape::nn::ReflectionPad1d(padding=[2, 2])");
-  CHECK(printed(nn::ReplicationPad2d(nn::ReplicationPad2dOptions({1, 2, 3, 4}))) ==
-        "halftape::nn::ReplicationPad2d(padding=[1, 2, 3, 4])");
-  CHECK(printed(nn::ZeroPad2d(2)) == "halftape::nn::ZeroPad2d(padding=[2, 2, 2, 2])");
-  CHECK(printed(nn::ConstantPad1d(2, 3.5)) ==
-        "halftape::nn::ConstantPad1d(padding=[2, 2], value=3.5)");
-  CHECK(printed(nn::Upsample(nn::UpsampleOptions().size(std::vector<int64_t>{2, 3}))) ==
-        "halftape::nn::Upsample(size=[2, 3], mode=kNearest)");
-  CHECK(printed(nn::Upsample(
-            nn::UpsampleOptions().scale_factor(std::vector<double>{2, 1.5}).mode(kBilinear))) ==
-        "halftape::nn::Upsample(scale_factor=[2, 1.5], mode=kBilinear)");
-  CHECK(printed(nn::PixelShuffle(5)) == "halftape::nn::PixelShuffle(upscale_factor=5)");
-  CHECK(printed(nn::PixelUnshuffle(5)) == "halftape::nn::PixelUnshuffle(downscale_factor=5)");
 }
