@@ -97,9 +97,9 @@ SIGNED = {"HingeEmbeddingLoss": 1, "SoftMarginLoss": 1, "MarginRankingLoss": 2}
 
 
 def inputs(kind, case):
-    """The inputs, and how many of them are leaves (those that are floating-point).
+    """Whether they are this case's own, how many of the first may be leaves, and the inputs.
 
-    case: what the case is called behind its kind; some have inputs of their own, else None."""
+    case: what the case is called behind its kind."""
     own = True
     tokens = torch.tensor([[1, 0, 2], [2, 3, 1]])
     base = kind.removesuffix("_with_indices")
@@ -120,7 +120,7 @@ def inputs(kind, case):
     if kind == "embedding_bag":
         flat = case in ("offsets", "last_offset")
         return flat, 9, tokens.reshape(-1) if flat else tokens, normal(4, 3)
-    if kind == "MultiheadAttention" and case == "sizes":
+    if kind == "MultiheadAttention" and case in ("sizes", "every"):
         return own, 9, normal(4, 2, 6), normal(5, 2, 3), normal(5, 2, 5)
     if kind == "Upsample" and case in ("linear", "trilinear"):
         return own, 9, images(1 if case == "linear" else 3)
@@ -130,14 +130,13 @@ def inputs(kind, case):
         return case == "size", 9, *unpooled(d, 5 if case == "size" else 4, 2)
     if stem in ("conv", "conv_transpose"):
         groups = 2 if case == "groups" else 1
-        shape = (4 // (groups if stem == "conv_transpose" else 1), 2) if stem != "conv" else (2, 4 // groups)
-        if stem == "conv_transpose":
-            shape = (4, 2)
-        return groups == 2, 9, images(d), normal(*shape, *(2,) * d)
+        features = (4, 2) if stem == "conv_transpose" else (2, 4 // groups)
+        return groups == 2, 9, images(d), normal(*features, *(2,) * d)
     return False, *of_kind(kind, stem, d, tokens)
 
 
 def of_kind(kind, stem, d, tokens):
+    """The number of leaves and the inputs that all cases of a kind share."""
     if stem == "LPPool":
         return 9, uniform(1, 2, *(3,) * d)
     if stem.endswith("Pad"):
@@ -199,6 +198,7 @@ def of_kind(kind, stem, d, tokens):
 
 
 def loss_inputs(kind):
+    """The same of a loss."""
     x, y, p, q = normal(3, 4), normal(3, 4), uniform(3, 4), uniform(3, 4)
     classes = torch.tensor([1, 3, 0])
     if kind in SIGNED:
