@@ -144,3 +144,20 @@ TEST_CASE("a wrong input is refused by name, with its sizes; what refuses none t
   }
   CHECK(refused.size() > 100);
 }
+
+TEST_CASE("where whole numbers will not do for floats, or these for them, the dtype is named") {
+  int refused = 0;
+  for (const ModuleRow& row : testing::module_rows()) {
+    INFO(row.name());
+    TensorList x = inputs_of(row, kFloat32);
+    for (Tensor& each : x)
+      if (each.defined()) each = each.detach().to(each.is_floating_point() ? kInt64 : kFloat32);
+    const Use use = made(row, kFloat32);
+    const std::string said = testing::message([&] { use.forward(x); });
+    if (said.empty()) continue;  // numbers that move, or are converted
+    ++refused;
+    CAPTURE(said);
+    CHECK(std::regex_search(said, std::regex("^\\w+: .*(int64|float32|integral)")));
+  }
+  CHECK(refused > 200);
+}
