@@ -25,7 +25,7 @@ using testing::Use;
 TEST_CASE("every module and function has PyTorch's values and gradients, in float64 and float32") {
   for (const Dtype dtype : {kFloat64, kFloat32})
     for (const ModuleRow& row : testing::module_rows()) {
-      INFO(row.name() << ' ' << name(dtype));
+      INFO(row.name() << " " << name(dtype));
       CHECK(differs(row, row.c, dtype) == "");
     }
 }
@@ -74,7 +74,7 @@ TEST_CASE("every module's and function's gradients are what finite differences s
 TEST_CASE("every module and function gives halves for halves, near float64's result") {
   for (const Dtype dtype : {kFloat16, kBFloat16})
     for (const ModuleRow& row : testing::module_rows()) {
-      INFO(row.name() << ' ' << dtype);
+      INFO(row.name() << " " << name(dtype));
       const Tensor y = made(row, dtype).forward(inputs_of(row, dtype));
       if (row.c.options.empty() || row.c.options[0].first != "dtype") CHECK(y.dtype() == dtype);
       CHECK(differ(y, expected(row), {.eps = row.kind->held.half_eps}) == "");
