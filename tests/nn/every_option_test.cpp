@@ -37,6 +37,7 @@ const std::map<std::string, std::string> kOtherOptions{
     {"inplace", "the next test"},
     {"sparse", "refused: embedding_test.cpp"},
     {"skip_nonfinite", "PyTorch has none: norm_test.cpp"},
+    {"normalize.out", "where the result goes: norm_test.cpp"},
     {"rrelu.training", "draws: activation_test.cpp"},
     {"ConvTranspose1d.padding_mode", "only zeros: conv_test.cpp"},
     {"ConvTranspose2d.padding_mode", "the same"},
