@@ -55,7 +55,8 @@ class Arrivals {
     const Node::Output& output = edge.node->output(edge.output);
     HALFTAPE_CHECK(g.sizes() == output.shape, "backward: a gradient of shape ", g.sizes(),
                    " arrived at `", edge.node->name(), "`, expected shape ", output.shape);
-    if (!output.wide || g.dtype() != kFloat32) g = g.to(output.dtype);
+    if (g.dtype() != output.dtype && !(output.wide && g.dtype() == kFloat32))
+      g = g.to(output.dtype);
     const size_t at = place(*edge.node, from);
     HALFTAPE_CHECK(at < order_.size() && order_[at] == edge.node, "backward: a gradient for `",
                    edge.node->name(), "` came after its turn");
@@ -228,7 +229,7 @@ Request prepare(const char* who, const TensorList& outputs, const TensorList& gr
   for (size_t i = 0; i < outputs.size(); ++i) {
     const Tensor& y = outputs[i];
     HALFTAPE_CHECK(y.defined(), who, ": output ", i, " is undefined");
-    const Edge root = y.gradient_edge();
+    Edge root = y.gradient_edge();
     HALFTAPE_CHECK(root, who, ": element ", i,
                    " of tensors does not require grad and does not have a grad_fn (shape ",
                    y.sizes(), "); was it made under NoGradGuard or from detached tensors?");
@@ -243,8 +244,8 @@ Request prepare(const char* who, const TensorList& outputs, const TensorList& gr
                    " for an output of shape ", y.sizes(), " of ", maker(y));
     HALFTAPE_CHECK(g.device() == y.device(), who, ": gradient on ", g.device(),
                    " for an output on ", y.device());
-    r.roots.push_back(root);
-    r.root_grads.push_back(g);
+    r.roots.push_back(std::move(root));
+    r.root_grads.push_back(std::move(g));
   }
   return r;
 }

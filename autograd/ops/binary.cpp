@@ -55,8 +55,10 @@ const Array& as_large(const Array& a, const Shape& shape, Array& room) {
 
 /// A gradient in the shape and dtype of the input it belongs to: broadcasting undone, promotion
 /// undone.
-Tensor like_input(const Tensor& g, const Shape& shape, Dtype dtype) {
-  return sum_to(g, shape).to(dtype);
+Tensor like_input(Tensor g, const Shape& shape, Dtype dtype) {
+  if (g.sizes() != shape) g = sum_to(g, shape);
+  if (g.dtype() != dtype) g = g.to(dtype);
+  return g;
 }
 
 }  // namespace
@@ -101,11 +103,17 @@ Tensor binary(const Tensor& a_in, const Tensor& b_in) {
                    a_shape = a.sizes(), b_shape = b.sizes(), a_type = a.dtype(),
                    b_type = b.dtype()](Node& self, const Tensor& g_in) -> Grads {
                     // Derivatives of several steps take them in float32, not to round each.
-                    auto wide = [](const Tensor& t) {
-                      return !sum && !product && is_16bit(t.dtype()) ? t.to(kFloat32) : t;
+                    const auto narrow = [](const Tensor& t) {
+                      return !sum && !product && t.defined() && is_16bit(t.dtype());
                     };
-                    const Tensor g = wide(g_in), x = a.defined() ? wide(a.tensor(self)) : g,
-                                 z = b.defined() ? wide(b.tensor(self)) : g;
+                    const auto given = [&](const Kept& saved) {
+                      Tensor t = saved.defined() ? saved.tensor(self) : Tensor();
+                      if (narrow(t)) t = t.to(kFloat32);
+                      return t;
+                    };
+                    const Tensor x = given(a), z = given(b),
+                                 widened = narrow(g_in) ? g_in.to(kFloat32) : Tensor();
+                    const Tensor& g = widened.defined() ? widened : g_in;
                     Grads d(2);
                     if (self.wants(0)) d[0] = like_input(Op::da(g, x, z), a_shape, a_type);
                     if (self.wants(1)) d[1] = like_input(Op::db(g, x, z), b_shape, b_type);
