@@ -1,5 +1,7 @@
 // Conversion of neighbours from one element type to another.
 #pragma once
+#include <algorithm>
+
 #include "halftape/core/dtype.h"
 #include "halftape/cpu/simd.h"
 
@@ -18,18 +20,28 @@ void convert_all(const bool* x, int64_t n, To* y) {
 #ifdef HALFTAPE_SIMD
 /// The processor makes NaNs quiet, which core/half.h does not: those, which are rare, go its way.
 inline void convert_all(const Half* x, int64_t n, float* y) {
+  constexpr int64_t kTwo = 2 * simd::kWidth;
   int64_t i = 0;
-  for (; i + simd::kWidth <= n; i += simd::kWidth) {
-    const simd::Vec wide = simd::load(x + i);
-    simd::store(y + i, wide);
-    if (simd::any_nan(wide)) convert_all<float, Half>(x + i, simd::kWidth, y + i);
+  for (; i + kTwo <= n; i += kTwo) {
+    const simd::Vec a = simd::load(x + i), b = simd::load(x + i + simd::kWidth);
+    simd::store(y + i, a);
+    simd::store(y + i + simd::kWidth, b);
+    if (simd::any_nan(a, b)) convert_all<float, Half>(x + i, kTwo, y + i);
   }
-  convert_all<float, Half>(x + i, n - i, y + i);
+  while (i < n) {
+    const int count = static_cast<int>(std::min<int64_t>(simd::kWidth, n - i));
+    const simd::Vec wide = simd::load_first(x + i, count);
+    simd::store_first(y + i, wide, count);
+    if (simd::any_nan(wide, wide)) convert_all<float, Half>(x + i, count, y + i);
+    i += count;
+  }
 }
 inline void convert_all(const float* x, int64_t n, Half* y) {
   int64_t i = 0;
   for (; i + simd::kWidth <= n; i += simd::kWidth) simd::store(y + i, simd::load(x + i));
-  convert_all<Half, float>(x + i, n - i, y + i);
+  if (i == n) return;
+  const int rest = static_cast<int>(n - i);
+  simd::store_first(y + i, simd::load_first(x + i, rest), rest);
 }
 #endif
 

@@ -69,7 +69,7 @@ inline void store_first(BFloat16* p, Vec v, int n) {
 
 /// a·b + c, rounded once.
 inline Vec fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
-inline bool any_nan(Vec v) { return _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q) != 0; }
+inline bool any_nan(Vec a, Vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q) != 0; }
 
 /// One bit for each lane.
 using Bits = uint16_t;
@@ -165,7 +165,9 @@ inline void store_first(float* p, Vec v, int n) { _mm256_maskstore_ps(p, first(n
 
 /// a·b + c, rounded once.
 inline Vec fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }
-inline bool any_nan(Vec v) { return _mm256_movemask_ps(_mm256_cmp_ps(v, v, _CMP_UNORD_Q)) != 0; }
+inline bool any_nan(Vec a, Vec b) {
+  return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_UNORD_Q)) != 0;
+}
 
 /// One bit for each lane.
 using Bits = uint8_t;

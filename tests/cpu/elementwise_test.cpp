@@ -80,6 +80,32 @@ TEST_CASE("a copy between any two dtypes is convert() of every element") {
   }
 }
 
+TEST_CASE("runs of halves of every length convert as their elements do, and no further") {
+  constexpr int64_t kBeyond = 40;
+  int64_t wrong = 0;
+  for (int64_t n = 1; n <= 100; ++n) {
+    const Array x({n}, kFloat16, kCPU);
+    for (int64_t i = 0; i < n; ++i)
+      x.data<Half>()[i].bits = static_cast<uint16_t>(i * 977 % 0x7c00 + (i % 2) * 0x8000);
+    for (int64_t place = 0; place < n; ++place) {
+      const Half before = x.data<Half>()[place];
+      x.data<Half>()[place].bits = 0x7d01;  // a signalling NaN
+      const Array y = full({n + kBeyond}, 7, kFloat32, kCPU),
+                  z = full({n + kBeyond}, 7, kFloat16, kCPU);
+      cpu_backend().copy(y.slice(0, 0, n), x);
+      cpu_backend().copy(z.slice(0, 0, n), y.slice(0, 0, n));
+      for (int64_t i = 0; i < n + kBeyond; ++i) {
+        const float wide = i < n ? convert<float>(x.data<Half>()[i]) : 7;
+        const Half low = convert<Half>(wide);
+        wrong += std::memcmp(&y.data<float>()[i], &wide, sizeof wide) != 0;
+        wrong += std::memcmp(&z.data<Half>()[i], &low, sizeof low) != 0;
+      }
+      x.data<Half>()[place] = before;
+    }
+  }
+  CHECK(wrong == 0);
+}
+
 TEST_CASE_TEMPLATE("arithmetic on halves is exact and then rounded once", T, Half, BFloat16) {
   // Rounding to 53 bits first (as here) or to 24 (as the kernel) changes nothing for numbers of 11
   // and 8 bits: p >= 2q + 2, Figueroa 1995. Except where float itself is subnormal.
