@@ -92,6 +92,9 @@ void copy(const Array& to, const Array& from) {
     visit(from.dtype(), [&](auto u) {
       using To = typename decltype(t)::type;
       using From = typename decltype(u)::type;
+      if (to.numel() <= kAlone && to.contiguous() && from.contiguous())  // no walk to plan
+        return copy_run<To, From>(static_cast<char*>(from.raw()), 1, static_cast<char*>(to.raw()),
+                                  1, to.numel());
       const Walk<2> walk({&to, &from});
       if (const int dim = transposed(walk); dim >= 0) return copy_squares<To, From>(walk, dim);
       walk.run([](const std::array<char*, 2>& at, const std::array<int64_t, 2>& steps, int64_t n) {

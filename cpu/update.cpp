@@ -51,7 +51,6 @@ constexpr bool holds(Which set, size_t a) { return set >> a & 1; }
 template <class S, size_t N, class F>
 void update_lanes(const std::array<const Array*, N>& arrays, Which read, Which written,
                   const F& f) {
-  const Walk<N> walk(arrays);
   const auto blocks = [&]<size_t... A>(std::index_sequence<A...>) {
     return [&](std::array<char*, N> at, const std::array<int64_t, N>& steps, int64_t length) {
       std::array<Lanes<S>, N> copies{Lanes<S>(arrays[A]->dtype())...};
@@ -72,7 +71,15 @@ void update_lanes(const std::array<const Array*, N>& arrays, Which read, Which w
       }
     };
   };
-  walk.run(blocks(std::make_index_sequence<N>()));
+  const auto run = blocks(std::make_index_sequence<N>());
+  const bool plain =
+      arrays[0]->numel() <= kAlone &&
+      std::all_of(arrays.begin(), arrays.end(), [](const Array* a) { return a->contiguous(); });
+  if (!plain) return Walk<N>(arrays).run(run);
+  std::array<char*, N> first;  // no walk to plan
+  std::array<int64_t, N> ones;
+  for (size_t a = 0; a < N; ++a) first[a] = static_cast<char*>(arrays[a]->raw()), ones[a] = 1;
+  run(first, ones, arrays[0]->numel());
 }
 
 template <class F>

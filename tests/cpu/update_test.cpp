@@ -104,6 +104,21 @@ TEST_CASE("unscale finds one infinity or NaN in any position of any gradient of 
   }
 }
 
+TEST_CASE("unscale has the same bits in every layout") {
+  for (const Dtype d : floats) {
+    for (const double inv_scale : {1.0, 1 / 3.0, 0x1p-20}) {
+      const Array g({6, 70}, d, kCPU), wide({6, 140}, d, kCPU);
+      cpu_backend().random(g, Distribution::Normal, 0, 1, {.seed = 3, .offset = 0});
+      set(g, 77, kNaN);
+      const Array strided = wide.slice(1, 0, 140, 2);
+      cpu_backend().copy(strided, g);
+      CHECK(finds({g}, inv_scale));
+      CHECK(finds({strided}, inv_scale));
+      CHECK(bytes(strided.to_contiguous()) == bytes(g));
+    }
+  }
+}
+
 TEST_CASE("unscale finds it among gradients of different dtypes, and nothing in an empty list") {
   for (size_t which = 0; which < floats.size(); ++which) {
     std::vector<Array> grads;
@@ -203,6 +218,31 @@ TEST_CASE("updates follow their formulas, and inv_scale divides the gradient as 
   CHECK(at(m, 39) == 1);
   CHECK(at(v, 39) == 1);
   CHECK(at(t, 0) == 1);
+}
+
+TEST_CASE("an update has the same bits in every layout") {
+  for (const Dtype d : {kFloat32, kFloat64}) {
+    const auto drawn = [&](uint64_t seed) {
+      const Array a({6, 70}, d, kCPU);
+      cpu_backend().random(a, Distribution::Normal, 0, 1, {.seed = seed, .offset = 0});
+      return a;
+    };
+    const auto spread = [&](const Array& a) {  // every second element of twice as many
+      const Array wide = full({6, 140}, 9, d, kCPU), strided = wide.slice(1, 0, 140, 2);
+      cpu_backend().copy(strided, a);
+      return strided;
+    };
+    const Array p = drawn(1), g = drawn(2), v = drawn(3);
+    const UpdateSlot plain{.param = p, .grad = g, .moments = {v}, .step = one(1)};
+    const UpdateSlot strided{
+        .param = spread(p), .grad = spread(g), .moments = {spread(v)}, .step = one(1)};
+    const SgdRule sgd{.lr = 0.3, .momentum = 0.7};
+    cpu_backend().update({&plain, 1}, sgd, {});
+    cpu_backend().update({&strided, 1}, sgd, {});
+    CHECK(bytes(strided.param.to_contiguous()) == bytes(p));
+    CHECK(bytes(strided.moments[0].to_contiguous()) == bytes(v));
+    CHECK(bytes(p) != bytes(drawn(1)));
+  }
 }
 
 TEST_CASE("an update writes the 16-bit copy as a cast of the new parameter would") {
