@@ -126,8 +126,13 @@ void reduce_columns(const Matrix& m, const Array& y) {
     const Scratch copy(static_cast<size_t>(kCopied * whole) * sizeof(S));
     for (int64_t r = start; r < end; r += kCopied) {
       const int64_t count = std::min(kCopied, end - r);
-      for (int64_t i = 0; i < count; ++i, from += m.outer * item)
-        read(from, 1, n, copy.as<S>() + i * whole);
+      if (m.outer == whole) {  // rows without padding lie side by side in the copy, too
+        read(from, 1, count * n, copy.as<S>());
+        from += count * n * item;
+      } else {
+        for (int64_t i = 0; i < count; ++i, from += m.outer * item)
+          read(from, 1, n, copy.as<S>() + i * whole);
+      }
       step_rows<Op>(acc, copy.as<S>(), whole, count, whole);
     }
   });

@@ -96,6 +96,25 @@ TEST_CASE("a sum of halves is exact before it is rounded, and rounded once") {
   CHECK(reduce<formula::Sum>(x, kFloat16) == 0);
 }
 
+TEST_CASE("16-bit numbers are summed down any number of rows and columns") {
+  for (const Dtype d : {kFloat16, kBFloat16}) {
+    for (const int64_t rows : {1, 7, 8, 9, 130, 300}) {
+      for (const int64_t columns : {1, 10, 32, 64, 65, 96}) {
+        CAPTURE(d);
+        CAPTURE(rows);
+        CAPTURE(columns);
+        const Array x({rows, columns}, kFloat32, kCPU);
+        std::vector<double> sums(static_cast<size_t>(columns), 0);
+        for (int64_t i = 0; i < x.numel(); ++i) {
+          x.data<float>()[i] = static_cast<float>(i * 31 % 127);
+          sums[static_cast<size_t>(i % columns)] += static_cast<double>(i * 31 % 127);
+        }
+        CHECK(values(reduce<formula::Sum>(x.to(d), {0}, kFloat32)) == sums);
+      }
+    }
+  }
+}
+
 TEST_CASE("integers and bools are summed exactly in 64 bits") {
   CHECK(reduce<formula::Sum>(full({100003}, 255, kUInt8, kCPU), kInt64) == 255.0 * 100003);
   CHECK(reduce<formula::Sum>(full({100003}, true, kBool, kCPU), kInt64) == 100003);
