@@ -3,6 +3,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "halftape/core/formula/norm.h"
@@ -101,17 +102,37 @@ float rounded(S x) {
   return static_cast<float>(T(static_cast<float>(x)));
 }
 
+/// Are v[k]·by all finite? Then v[k] are so themselves: what is infinite or NaN stays it, whatever
+/// it is multiplied by. The products take their place where it `writes`.
+template <bool writes, class S>
+bool finite_times(S by, std::conditional_t<writes, S, const S>* v, int64_t n) {
+  using Word = typename Mask<S>::Word;
+  // Without their sign, the bits of floats are in their order, and those of NaN above infinity's.
+  Word largest = 0;
+  const auto look = [&](S x) {
+    const Word size = std::bit_cast<Word>(x) & std::numeric_limits<Word>::max();
+    largest = size > largest ? size : largest;
+  };
+  if (by == S(1)) {  // signalling NaNs stay what they are
+    for (int64_t k = 0; k < n; ++k) look(v[k]);
+  } else {
+    for (int64_t k = 0; k < n; ++k) {
+      const S x = v[k] * by;
+      if constexpr (writes) v[k] = x;
+      look(x);
+    }
+  }
+  return largest < std::bit_cast<Word>(std::numeric_limits<S>::infinity());
+}
+
 /// Are all elements finite, also times `factor`?
 bool finite(const Array& x, double factor) {
   std::atomic<bool> found{false};
   in_precision(x, [&](auto t) {
     using S = typename decltype(t)::type;
-    const S by = static_cast<S>(factor);
     update_lanes<S, 1>({&x}, 1, 0, [&](const auto& lanes, int64_t, int64_t n) {
-      const S* v = lanes[0];
-      int bad = 0;
-      for (int64_t k = 0; k < n; ++k) bad |= int{!is_finite(v[k])} | int{!is_finite(v[k] * by)};
-      if (bad) found.store(true, std::memory_order_relaxed);
+      if (!finite_times<false>(static_cast<S>(factor), lanes[0], n))
+        found.store(true, std::memory_order_relaxed);
     });
   });
   return !found;
@@ -122,19 +143,13 @@ bool unscale(const Array& g, double inverse) {
   std::atomic<bool> found{false};
   in_precision(g, [&](auto t) {
     using S = typename decltype(t)::type;
-    const S inv = static_cast<S>(inverse);
     update_lanes<S, 1>({&g}, 1, 1, [&](const auto& lanes, int64_t, int64_t n) {
       S* v = lanes[0];
-      int bad = 0;
-      for (int64_t k = 0; k < n; ++k) {
-        const S before = v[k], after = inv == S(1) ? before : before * inv;
-        v[k] = after;
-        bad |= int{!is_finite(before)} | int{!is_finite(after)};
-      }
+      bool bad = !finite_times<true>(static_cast<S>(inverse), v, n);
       if (!bad && g.dtype() == kFloat16)  // rounding to 16 bits may overflow once more
-        for (int64_t k = 0; k < n; ++k) bad |= int{!is_finite(rounded<Half>(v[k]))};
+        for (int64_t k = 0; k < n; ++k) bad |= !is_finite(rounded<Half>(v[k]));
       if (!bad && g.dtype() == kBFloat16)
-        for (int64_t k = 0; k < n; ++k) bad |= int{!is_finite(rounded<BFloat16>(v[k]))};
+        for (int64_t k = 0; k < n; ++k) bad |= !is_finite(rounded<BFloat16>(v[k]));
       if (bad) found.store(true, std::memory_order_relaxed);
     });
   });
