@@ -99,6 +99,9 @@ class CpuBackend final : public Backend {
               const StepControl& control) override {
     cpu::update(slots, rule, control);
   }
+  void scale_loss(const LossScaling& s) override {
+    if (!cpu::scale_loss(s)) Backend::scale_loss(s);
+  }
   void scaler_update(const ScalerUpdate& update, const ScalerLaw& law) override {
     cpu::scaler_update(update, law);
   }

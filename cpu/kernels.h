@@ -44,6 +44,8 @@ void unscale(std::span<const Array> grads, const Array& inv_scale, const Array& 
              const Array& first);
 void list_norm(const ListNorm& n);
 void update(std::span<const UpdateSlot>, const UpdateRule&, const StepControl&);
+/// False, and nothing done: not a loss of one element.
+bool scale_loss(const LossScaling& s);
 void scaler_update(const ScalerUpdate& update, const ScalerLaw& law);
 
 }  // namespace halftape::cpu

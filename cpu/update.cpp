@@ -24,15 +24,30 @@ double value(const Array& one) {
   });
 }
 
+void set(const Array& one, Scalar value) {
+  visit(one.dtype(), [&](auto t) {
+    using T = typename decltype(t)::type;
+    *static_cast<T*>(one.raw()) = value.to<T>();
+  });
+}
+
+/// Of an array of N integers.
 template <size_t N>
 std::array<int64_t, N> numbers(const Array& a) {
   std::array<int64_t, N> n;
-  for (int64_t i = 0; auto& x : n) x = static_cast<int64_t>(value(a.slice(0, i, i + 1))), ++i;
+  visit(a.dtype(), [&](auto t) {
+    const auto* x = static_cast<const typename decltype(t)::type*>(a.raw());
+    for (auto& each : n) each = convert<int64_t>(*x), x += a.strides()[0];
+  });
   return n;
 }
 template <size_t N>
 void set_numbers(const Array& a, const std::array<int64_t, N>& n) {
-  for (int64_t i = 0; const auto x : n) fill(a.slice(0, i, i + 1), x), ++i;
+  visit(a.dtype(), [&](auto t) {
+    using T = typename decltype(t)::type;
+    T* x = static_cast<T*>(a.raw());
+    for (const int64_t each : n) *x = Scalar(each).to<T>(), x += a.strides()[0];
+  });
   a.bump_version();
 }
 
@@ -422,6 +437,21 @@ void update(std::span<const UpdateSlot> slots, const UpdateRule& rule, const Ste
       rule);
 }
 
+bool scale_loss(const LossScaling& s) {
+  if (s.loss.numel() != 1) return false;
+  const double loss = value(s.loss);
+  const float by = static_cast<float>(value(s.scale));
+  const bool wide = s.loss.dtype() == kFloat64 || s.scaled.dtype() == kFloat64;
+  set(s.scaled, wide ? loss * by : static_cast<float>(loss) * by);
+  const double bad = !is_finite(loss) ? 1 : s.begins ? 0 : value(s.bad_loss);
+  set(s.bad_loss, bad);
+  if (s.factor.defined()) set(s.factor, by);
+  if (s.inverse.defined()) set(s.inverse, 1 / by);
+  if (s.found_inf.defined()) set(s.found_inf, bad);
+  if (s.first.defined()) set(s.first, -1);
+  return true;
+}
+
 void scaler_update(const ScalerUpdate& u, const ScalerLaw& law) {
   const bool bad_loss = u.bad_loss.defined() && value(u.bad_loss) != 0;
   const ScalerFinding* overflow = nullptr;
@@ -435,7 +465,7 @@ void scaler_update(const ScalerUpdate& u, const ScalerLaw& law) {
   const ScalerState after = next(
       ScalerState{before, static_cast<int32_t>(trackers[0]), static_cast<int32_t>(trackers[1])},
       verdict, law);
-  fill(u.scale, after.scale);
+  set(u.scale, after.scale);
   u.scale.bump_version();
   set_numbers<2>(u.trackers, {after.growth_tracker, after.overflows});
   if (!u.counts.defined()) return;

@@ -119,6 +119,46 @@ TEST_CASE("unscale has the same bits in every layout") {
   }
 }
 
+TEST_CASE("a loss of one element is scaled as its steps would, of any dtype") {
+  for (const Dtype d : floats) {
+    for (const Shape& shape : {Shape{}, Shape{1}, Shape{3}}) {
+      for (const double loss : {0.7, -3e4, 1e-7, kInf, -kInf, kNaN}) {
+        for (const double scale : {1024.0, 1000.0, 1e30}) {
+          for (const bool begins : {false, true}) {
+            for (const double bad : {0.0, 1.0}) {
+              const auto scaling = [&](bool constants) {
+                LossScaling s{.scale = full({}, scale, kFloat32, kCPU),
+                              .bad_loss = full({}, bad, kFloat32, kCPU),
+                              .begins = begins};
+                s.loss = full(shape, loss, d, kCPU);
+                s.scaled = full(shape, 5, is_16bit(d) && shape.empty() ? kFloat32 : d, kCPU);
+                if (!constants) return s;
+                s.factor = full({}, 5, kFloat32, kCPU);
+                s.inverse = full({}, 5, kFloat32, kCPU);
+                s.found_inf = full({}, 5, kFloat32, kCPU);
+                s.first = full({}, 5, kInt64, kCPU);
+                return s;
+              };
+              for (const bool constants : {false, true}) {
+                const LossScaling at_once = scaling(constants), in_steps = scaling(constants);
+                cpu_backend().scale_loss(at_once);
+                cpu_backend().Backend::scale_loss(in_steps);
+                CHECK(bytes(at_once.scaled) == bytes(in_steps.scaled));
+                CHECK(bytes(at_once.bad_loss) == bytes(in_steps.bad_loss));
+                if (!constants) continue;
+                CHECK(bytes(at_once.factor) == bytes(in_steps.factor));
+                CHECK(bytes(at_once.inverse) == bytes(in_steps.inverse));
+                CHECK(bytes(at_once.found_inf) == bytes(in_steps.found_inf));
+                CHECK(bytes(at_once.first) == bytes(in_steps.first));
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("unscale finds it among gradients of different dtypes, and nothing in an empty list") {
   for (size_t which = 0; which < floats.size(); ++which) {
     std::vector<Array> grads;
