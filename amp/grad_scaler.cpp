@@ -15,6 +15,14 @@
 #include "halftape/core/skips.h"
 
 namespace halftape::amp {
+namespace {
+/// f(p) of each parameter, in their order.
+template <class F>
+void for_parameters(const optim::Optimizer& optimizer, const F& f) {
+  for (const optim::OptimizerParamGroup& group : optimizer.param_groups())
+    for (const Tensor& p : group.params()) f(p);
+}
+}  // namespace
 
 Tensor GradScaler::scale(const Tensor& loss) {
   if (!options_.enabled) return loss;
@@ -76,14 +84,20 @@ void GradScaler::unscale_(optim::Optimizer& optimizer) {
 Array GradScaler::judge(const optim::Optimizer& optimizer, const char* call, InPlace divide) {
   begin_epoch();
   const DivisibleBy divisible{call, scaled_, options_.allow_fp16_grads};
-  const std::vector<Tensor> parameters = optim::parameters_of(optimizer.param_groups());
   std::vector<Array> grads;  // in the order of the parameters, undefined where there is none
-  for (const Tensor& p : parameters) {
-    if (p.grad().defined()) divisible.check(p.grad(), grads.size());
-    grads.push_back(p.grad().defined() ? p.grad().array() : Array());
-  }
-  detail::apply_faults(parameters);
-  if (std::any_of(grads.begin(), grads.end(), [](const Array& g) { return g.defined(); })) {
+  size_t count = 0;
+  for_parameters(optimizer, [&](const Tensor&) { ++count; });
+  grads.reserve(count);
+  bool any = false;
+  for_parameters(optimizer, [&](const Tensor& p) {
+    const Tensor& g = p.grad();
+    if (g.defined()) divisible.check(g, grads.size());
+    grads.push_back(g.defined() ? g.array() : Array());
+    any |= g.defined();
+  });
+  if (detail::faults_planned())
+    detail::apply_faults(optim::parameters_of(optimizer.param_groups()));
+  if (any) {
     const Device device = scale_.device();
     if (!inverse_.defined()) {
       inverse_ = empty_like(scale_);
@@ -106,8 +120,9 @@ Array GradScaler::judge(const optim::Optimizer& optimizer, const char* call, InP
       return inverse;
     }
     backend(device).unscale(grads, inverse, f.found_inf, f.first);
-    for (const Tensor& p : parameters)
+    for_parameters(optimizer, [&](const Tensor& p) {
       if (p.grad().defined()) set_mark(p.grad(), unscaled_);
+    });
   }
   return {};
 }
@@ -138,13 +153,13 @@ StepResult GradScaler::step(optim::Optimizer& optimizer,
   result.had_gradients = mine.finding.found_inf.defined();
   result.found_inf_ = mine.finding.found_inf;
   result.bad_loss_ = mine.bad_loss;
-  for (const Tensor& p : optim::parameters_of(optimizer.param_groups())) {
-    if (!p.grad().defined() || inverse.defined()) continue;
-    HALFTAPE_CHECK(result.had_gradients && mark_of(p.grad()).tag != scaled_,
+  for_parameters(optimizer, [&](const Tensor& p) {
+    if (!p.grad().defined() || inverse.defined()) return;
+    HALFTAPE_CHECK(result.had_gradients && !has_mark(p.grad(), scaled_),
                    "GradScaler::step: a gradient arrived after unscale_(optimizer) and is still "
                    "scaled; call unscale_ after the last backward()");
     check_mark(p.grad(), "GradScaler::step");
-  }
+  });
   if (result.had_gradients) {
     if (optimizer.supports_control())
       optimizer.step(StepControl{mine.finding.found_inf, inverse});
@@ -157,10 +172,11 @@ StepResult GradScaler::step(optim::Optimizer& optimizer,
 
 /// Where a gradient is float16: divided in its own dtype, what scaling saved of it would become 0.
 bool GradScaler::divides_as_it_reads(const optim::Optimizer& optimizer) {
-  const std::vector<Tensor> all = optim::parameters_of(optimizer.param_groups());
-  return optimizer.supports_control() && std::any_of(all.begin(), all.end(), [](const Tensor& p) {
-           return p.grad().defined() && p.grad().dtype() == kFloat16;
-         });
+  bool any = false;
+  for_parameters(optimizer, [&](const Tensor& p) {
+    any |= p.grad().defined() && p.grad().dtype() == kFloat16;
+  });
+  return any && optimizer.supports_control();
 }
 
 void GradScaler::update() {
@@ -171,8 +187,9 @@ void GradScaler::update() {
                  "GradScaler::update: nothing was checked since the last update(); ",
                  "call scaler.step(optimizer) first");
   std::vector<ScalerFinding> findings;
-  for (const PerOptimizer& mine : optimizers_)
-    if (mine.finding.found_inf.defined()) findings.push_back(mine.finding);
+  findings.reserve(optimizers_.size());
+  for (PerOptimizer& mine : optimizers_)
+    if (mine.finding.found_inf.defined()) findings.push_back(std::move(mine.finding));
   const ScalerUpdate judged{scale_,   trackers_, counts_,
                             findings, bad_loss_, options_.warn_after_skips};
   end_epoch();

@@ -98,8 +98,9 @@ Injection inject(const Fault& fault,
 }
 
 namespace detail {
+bool faults_planned() { return planned.load(std::memory_order_relaxed) != 0; }
 void apply_faults(std::span<const Tensor> parameters) {
-  if (planned.load(std::memory_order_relaxed) == 0) [[likely]]
+  if (!faults_planned()) [[likely]]
     return;
   const std::lock_guard lock(mutex);
   for (const auto& plan : plans) apply(*plan, parameters);

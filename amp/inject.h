@@ -50,6 +50,8 @@ Injection inject(const Fault& fault,
                  const std::vector<std::pair<std::string, Tensor>>& parameters = {});
 
 namespace detail {
+/// Is anything planned, for whichever optimizer?
+bool faults_planned();
 /// Carries out what is due for an optimizer of these parameters. Costs a branch when nothing is
 /// planned.
 void apply_faults(std::span<const Tensor> parameters);

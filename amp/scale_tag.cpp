@@ -10,10 +10,10 @@
 
 namespace halftape::amp {
 
-std::string ScaleTag::objection(const std::string& call, Use use) const {
-  if (is_ == Is::Mixed) return call + ": " + why_;
+std::string ScaleTag::objection(std::string_view call, Use use) const {
+  if (is_ == Is::Mixed) return std::string(call) + ": " + why_;
   if (is_ == Is::Unscaled || use == Use::AsTheyAre) return {};
-  return call +
+  return std::string(call) +
          ": the gradients are still multiplied by the loss scale; call "
          "scaler.unscale_(optimizer) before clipping, and scaler.step(optimizer) to step (an "
          "AsyncGradScaler's step clips: give it max_norm)";
@@ -69,6 +69,7 @@ void DivisibleBy::check(const Tensor& grad, size_t parameter) const {
                  ", is float16, which loses what scaling saved when it is divided back; keep "
                  "parameters in float32 and let autocast make the halves, or set "
                  "allow_fp16_grads");
+  if (has_mark(grad, now)) return;
   const GradMark mark = mark_of(grad);
   if (mark.tag && mark.tag != now) {
     std::ostringstream place;
@@ -79,8 +80,7 @@ void DivisibleBy::check(const Tensor& grad, size_t parameter) const {
   HALFTAPE_CHECK(!mark.known || mark.tag, call, ": the gradient of parameter ", parameter, ", ",
                  grad.sizes(),
                  ", is of a loss that was not scaled; call scaler.scale(loss).backward()");
-  HALFTAPE_CHECK(!mark.known || mark.tag == now, call, ": the gradient of parameter ", parameter,
-                 ", ", grad.sizes(),
+  HALFTAPE_CHECK(!mark.known, call, ": the gradient of parameter ", parameter, ", ", grad.sizes(),
                  ", is not of a loss that was scaled since the last update(): it was unscaled "
                  "already, or scaled earlier; call optimizer.zero_grad(), then "
                  "scaler.scale(loss).backward()");

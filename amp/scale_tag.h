@@ -1,22 +1,24 @@
 // What gradients remember of a loss scale; for amp's own use.
 #pragma once
 #include <string>
+#include <string_view>
 
 #include "halftape/autograd/grad_tag.h"
 #include "halftape/core/backend.h"
+#include "halftape/core/recycled.h"
 
 namespace halftape::amp {
 
 /// Gradients between one update() of one scaler and the next, still multiplied by the scale or
 /// divided by it again; or Mixed: sums of terms that are not multiplied by one and the same number.
 /// Two marks are the same when they are one object.
-class ScaleTag final : public GradTag {
+class ScaleTag final : public GradTag, public Recycled {
  public:
   enum class Is : uint8_t { Scaled, Unscaled, Mixed };
   explicit ScaleTag(Is is) : is_(is) {}
   /// Mixed. `why`: what was added to what, and the way out.
   explicit ScaleTag(const char* why) : is_(Is::Mixed), why_(why) {}
-  std::string objection(const std::string& call, Use use) const override;
+  std::string objection(std::string_view call, Use use) const override;
   /// What is mixed stays mixed, for its first reason.
   Ref<GradTag> plus(const Ref<GradTag>& other) override;
 

@@ -1,18 +1,16 @@
 #include "halftape/amp/scaler_stats.h"
 
+#include <algorithm>
+
 namespace halftape::amp {
 
 int64_t MetOptimizers::meet(uint64_t id, const std::vector<optim::OptimizerParamGroup>& groups) {
-  std::vector<Place> now;
+  auto met = std::find_if(met_.begin(), met_.end(), [&](const Met& m) { return m.who == id; });
+  if (met == met_.end()) met = met_.insert(met, {id, {}});
+  met->parameters.clear();
   for (size_t g = 0; g < groups.size(); ++g)
-    for (const Tensor& p : groups[g].params()) now.push_back({g, p.sizes()});
-  for (size_t i = 0; i < met_.size(); ++i) {
-    if (met_[i].who != id) continue;
-    met_[i].parameters = std::move(now);
-    return static_cast<int64_t>(i);
-  }
-  met_.push_back({id, std::move(now)});
-  return static_cast<int64_t>(met_.size()) - 1;
+    for (const Tensor& p : groups[g].params()) met->parameters.push_back({g, p.sizes()});
+  return met - met_.begin();
 }
 
 ScalerStats MetOptimizers::stats(const ScalerCounts& c) const {

@@ -1,6 +1,7 @@
 #include "halftape/autograd/grad_tag.h"
 
 #include <atomic>
+#include <utility>
 
 #include "halftape/autograd/node.h"
 
@@ -30,10 +31,19 @@ GradTag::Pass::Pass(Ref<GradTag> inherited)
 GradTag::Pass::~Pass() { halftape::current = std::move(before_); }
 Ref<GradTag> GradTag::Pass::current() { return halftape::current; }
 
+namespace {
+bool is_known(const Tensor& grad) {
+  return grad.impl() && grad.impl()->marked_version == grad.version();
+}
+}  // namespace
+
 GradMark mark_of(const Tensor& grad) {
-  const detail::TensorImpl* impl = grad.impl();
-  if (!impl || impl->marked_version != grad.version()) return {};
-  return {true, impl->mark};
+  if (!is_known(grad)) return {};
+  return {true, grad.impl()->mark};
+}
+
+bool has_mark(const Tensor& grad, const Ref<GradTag>& tag) {
+  return is_known(grad) && grad.impl()->mark == tag;
 }
 
 void set_mark(const Tensor& grad, Ref<GradTag> tag) {
@@ -45,9 +55,8 @@ void set_mark(const Tensor& grad, Ref<GradTag> tag) {
 void check_mark(const Tensor& grad, const char* call, GradTag::Use use) {
   if (!grad.impl() || !grad.impl()->mark) [[likely]]
     return;
-  const GradMark mark = mark_of(grad);
-  if (!mark.known) return;
-  const std::string objection = mark.tag->objection(call, use);
+  if (!is_known(grad)) return;
+  const std::string objection = grad.impl()->mark->objection(call, use);
   HALFTAPE_CHECK(objection.empty(), objection);
 }
 
@@ -57,9 +66,9 @@ void accumulate_marked(Tensor& grad, const Tensor& g) {
     return;
   }
   const GradMark held = mark_of(grad);
-  const Ref<GradTag> mark = held.known ? sum_of(held.tag, current) : current;
+  Ref<GradTag> mark = held.known ? sum_of(held.tag, current) : current;
   accumulate(grad, g);
-  set_mark(grad, mark);
+  set_mark(grad, std::move(mark));
 }
 
 }  // namespace halftape

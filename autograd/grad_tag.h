@@ -4,6 +4,7 @@
 // mean. backward() never throws because of them: what makes no sense is refused where it is used.
 #pragma once
 #include <string>
+#include <string_view>
 
 #include "halftape/autograd/tensor.h"
 
@@ -16,7 +17,7 @@ class GradTag : public RefCounted {
   /// and relies only on its having been the same for every term of their sums.
   enum class Use : uint8_t { AsTrue, AsTheyAre };
   /// Why `call` must not use a gradient with this mark, and the way out. Empty: it may.
-  virtual std::string objection(const std::string& call, Use use) const = 0;
+  virtual std::string objection(std::string_view call, Use use) const = 0;
   /// The mark of a gradient with this mark and one with `other` (null: without a mark), added: one
   /// of the two where they agree, else one that objects to every use. Symmetrical in what it means.
   virtual Ref<GradTag> plus(const Ref<GradTag>& other) = 0;
@@ -47,6 +48,8 @@ struct GradMark {
   Ref<GradTag> tag;    // null: left by a pass without a mark
 };
 GradMark mark_of(const Tensor& grad);
+/// Is this what is known of it?
+bool has_mark(const Tensor& grad, const Ref<GradTag>& tag);
 /// Vouches for the gradient as it is now.
 void set_mark(const Tensor& grad, Ref<GradTag> tag);
 /// Throws the objection of the gradient's mark, if there is one.

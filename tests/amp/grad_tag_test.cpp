@@ -17,8 +17,8 @@ namespace {
 /// A mark of no meaning, to see where it goes. Sums name their terms, in the order of arrival.
 struct Name final : GradTag {
   explicit Name(std::string n) : name(std::move(n)) {}
-  std::string objection(const std::string& call, Use use) const override {
-    return use == Use::AsTrue ? call + ": " + name : "";
+  std::string objection(std::string_view call, Use use) const override {
+    return use == Use::AsTrue ? std::string(call) + ": " + name : "";
   }
   Ref<GradTag> plus(const Ref<GradTag>& other) override {
     if (!other) return Ref<GradTag>(this);
