@@ -174,6 +174,7 @@ bool Autocaster::cacheable(const Tensor& x) const {
 namespace {
 /// A leaf's bytes in a 16-bit dtype: as the optimizer left them there, or cast, and kept for later.
 Array lowered(const Tensor& leaf, Dtype target) {
+  if (leaf.array().buffer()->exposed()) return leaf.array().to(target);  // nothing may be kept
   Capture* capture = Capture::on(leaf.device());
   Array low = capture ? detail::find_captured_low_copy(leaf, target, *capture)
                       : detail::find_low_copy(leaf, target);
@@ -194,14 +195,24 @@ bool same_view(const Array& a, const Array& b) {
 
 Tensor Autocaster::cached(const Tensor& x, Dtype target) {
   if (!cacheable(x)) return halftape::cast(x, target);
-  CachedCast& entry = cache[{x.impl(), target}];
-  // A cast that was made before the step is captured is none of its replays'.
-  const Capture* capture = Capture::on(x.device());
-  const bool hit = entry.lowered.defined() && entry.version == x.version() &&
-                   same_view(entry.source, x.array()) &&
-                   (!capture || capture->made_here(entry.lowered));
-  if (!hit) entry = {x, x.array(), lowered(x, target), x.version()};
-  return detail::recorded_cast(x, entry.lowered);
+  const std::pair key(static_cast<const halftape::detail::TensorImpl*>(x.impl()), target);
+  const auto found = cache.lower_bound(key);
+  const bool there = found != cache.end() && found->first == key;
+  if (there) {
+    const CachedCast& entry = found->second;
+    // A cast that was made before the step is captured is none of its replays'.
+    const Capture* capture = Capture::on(x.device());
+    if (entry.version == x.version() && same_view(entry.source, x.array()) &&
+        (!capture || capture->made_here(entry.lowered)))
+      return halftape::detail::recorded_cast(x, entry.lowered);
+  }
+  CachedCast entry{x, x.array(), lowered(x, target), x.version()};
+  Array low = entry.lowered;
+  if (there)
+    found->second = std::move(entry);
+  else
+    cache.emplace_hint(found, key, std::move(entry));
+  return halftape::detail::recorded_cast(x, std::move(low));
 }
 
 }  // namespace halftape::amp
