@@ -70,7 +70,9 @@ Tensor detail::recorded_unary(const Tensor& x, Array y, const Params<Scalar>& p)
                   const Array dx = empty_like(g.array());  // the formula, read with floats
                   const Array& s = saved.defined() ? saved.array(self) : g.array();
                   backend(g.device()).unary_grad(UnaryOps::index<Op>(), dx, g.array(), s, q);
-                  return {Tensor(dx)};
+                  Grads d(1);  // braces would copy it
+                  d[0] = Tensor(dx);
+                  return d;
                 });
 }
 

@@ -429,8 +429,11 @@ Tensor cast(const Tensor& x, Dtype dtype) {
 }
 Tensor detail::recorded_cast(const Tensor& x, Array value) {
   Tensor y =
-      record("to", std::move(value), {&x},
-             [from = x.dtype()](Node&, const Tensor& g) -> Grads { return {cast(g, from)}; });
+      record("to", std::move(value), {&x}, [from = x.dtype()](Node&, const Tensor& g) -> Grads {
+        Grads d(1);  // braces would copy it
+        d[0] = cast(g, from);
+        return d;
+      });
   const bool widens_gradients = is_16bit(y.dtype()) && !is_16bit(x.dtype());
   if (y.grad_fn()) y.grad_fn()->first.wide = widens_gradients;
   return y;
