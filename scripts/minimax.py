@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Derives the polynomials of cpu/math.h: minimax approximations of the relative error by Remez'
-exchange algorithm, in 40 digits, rounded to double. Prints each as hexadecimal C++ constants with
+exchange algorithm, in 40 digits, rounded to double, or to float where so noted. Prints each as hexadecimal C++ constants with
 the largest relative error of the result that it stands for.
 
     pip install mpmath && python3 scripts/minimax.py
 """
+import struct
+
 from mpmath import lu_solve, matrix, mp, mpf
 
 mp.dps = 40
@@ -45,10 +47,11 @@ def remez(f, degree, low, high, weight):
     return c, worst
 
 
-def show(name, degree, f, low, high, weight=None):
+def show(name, degree, f, low, high, weight=None, as_float=False):
     c, worst = remez(f, degree, low, high, weight or f)
     print(f"// {name}: relative error 2^{float(mp.log(worst, 2)):.1f}")
-    print(",\n".join(float(x).hex() for x in c), flush=True)
+    rounded = [struct.unpack("f", struct.pack("f", x))[0] if as_float else x for x in map(float, c)]
+    print(",\n".join(x.hex() for x in rounded), flush=True)
 
 
 def at_zero(f, limit):
@@ -79,3 +82,25 @@ def erfc_of(t):
 largest = mpf("10.1")
 show("kErfc: (x + 3) e^(x^2) erfc x of t = (x - 3)/(x + 3)", 11, erfc_of, -1,
      (largest - 3) / (largest + 3))
+
+# In float. 2^f = 1 + f g(f): an error of g counts as much as it moves the power.
+show("kPower: (2^f - 1)/f", 5, at_zero(lambda f: (2**f - 1) / f, ln2), -0.5, 0.5,
+     lambda f: 2**f / max(abs(f), mpf(10)**-12), as_float=True)
+
+
+def tail(x):  # of the normal distribution: what lies above x
+    return mp.erfc(x / mp.sqrt(2)) / 2
+
+
+def mills_of(t):
+    x = 3 * (1 + t) / (1 - t)
+    return (x + 3) * mp.exp(x * x / 2) * tail(x)
+
+
+largest = mpf("14.5")
+show("kMills: (x + 3) e^(x^2/2) tail(x) of t = (x - 3)/(x + 3)", 7, mills_of, mpf(-1) / 2,
+     (largest - 3) / (largest + 3), as_float=True)
+# below(x) = 1/2 + x g(x^2), which is as small as tail(x) for a negative x.
+show("kNormal: (1/2 - tail(x))/x of x^2", 5,
+     at_zero(lambda z: (mpf(1) / 2 - tail(mp.sqrt(z))) / mp.sqrt(z), 1 / mp.sqrt(2 * mp.pi)), 0, 1,
+     lambda z: tail(mp.sqrt(z)) / max(mp.sqrt(z), mpf(10)**-12), as_float=True)
