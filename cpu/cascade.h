@@ -1,5 +1,7 @@
 // Partial results in 32 lanes, and the fixed orders in which they are joined.
 #pragma once
+#include <cstring>
+
 #include "halftape/core/formula/reduce.h"
 
 #include "halftape/cpu/chunk.h"
@@ -13,9 +15,53 @@ void step_chunk(Chunk<S>& acc, const Chunk<S>& x) {
   for (int k = 0; k < kLanes; ++k) acc.v[k] = Op::step(acc.v[k], x.v[k]);
 }
 
-/// All lanes of a chunk, joined as a tree of halves.
+/// Chunks joined lane by lane, by Sum or Max, in registers: a Chunk that a loop adds to stays in
+/// memory, where each step waits for the one before to be written.
+template <class Op, class S>
+class Running {
+ public:
+  Running() {
+    for (Register& r : lanes_) r = Register{} + Op::template start<S>();
+  }
+  void add(const Chunk<S>& x) {
+    for (int r = 0; r < kCount; ++r) {
+      Register with;
+      std::memcpy(&with, x.v + r * kEach, sizeof with);
+      lanes_[r] = step(lanes_[r], with);
+    }
+  }
+  Chunk<S> lanes() const {
+    Chunk<S> all;
+    std::memcpy(all.v, lanes_, sizeof all.v);
+    return all;
+  }
+
+ private:
+#if defined(__AVX512F__)
+  static constexpr int kBytes = 64;
+#elif defined(__AVX__)
+  static constexpr int kBytes = 32;
+#else
+  static constexpr int kBytes = 16;
+#endif
+  static constexpr int kEach = kBytes / static_cast<int>(sizeof(S)), kCount = kLanes / kEach;
+  using Register [[gnu::vector_size(kBytes)]] = S;
+  static Register step(Register acc, Register x) {
+    if constexpr (std::is_same_v<Op, formula::Sum>) {
+      return acc + x;
+    } else {
+      static_assert(std::is_same_v<Op, formula::Max>);
+      const auto stays = (acc != acc) | (acc > x);
+      using Word = decltype(stays + stays);
+      return (Register)(((Word)acc & stays) | ((Word)x & ~stays));  // NOLINT: bits
+    }
+  }
+  Register lanes_[kCount];
+};
+
+/// All lanes of a chunk, joined as a tree of halves. Inlined, for a chunk stays in registers then.
 template <class Op, int Half = kLanes / 2, class S>
-S combine_lanes(Chunk<S> acc) {
+[[gnu::always_inline]] inline S combine_lanes(Chunk<S> acc) {
   for (int k = 0; k < Half; ++k) acc.v[k] = Op::step(acc.v[k], acc.v[k + Half]);
   if constexpr (Half > 1)
     return combine_lanes<Op, Half / 2>(acc);

@@ -13,15 +13,15 @@ template <class S, class F>
 S sum_of(int64_t padded, const F& f) {
   constexpr int64_t kBlock = 4096;  // elements
   if (padded <= kBlock) {
-    Chunk<S> acc(S(0));
-    for (int64_t i = 0; i < padded; i += kLanes) acc = acc + f(i);
-    return combine_lanes<formula::Sum>(acc);
+    Running<formula::Sum, S> sum;
+    for (int64_t i = 0; i < padded; i += kLanes) sum.add(f(i));
+    return combine_lanes<formula::Sum>(sum.lanes());
   }
   Cascade<formula::Sum, S> blocks;
   for (int64_t begin = 0; begin < padded; begin += kBlock) {
-    Chunk<S> acc(S(0));
-    for (int64_t i = begin; i < std::min(padded, begin + kBlock); i += kLanes) acc = acc + f(i);
-    blocks.add(acc);
+    Running<formula::Sum, S> sum;
+    for (int64_t i = begin; i < std::min(padded, begin + kBlock); i += kLanes) sum.add(f(i));
+    blocks.add(sum.lanes());
   }
   return combine_lanes<formula::Sum>(blocks.total());
 }
@@ -84,63 +84,54 @@ void row_norm_as(const Array& y, const Norm& norm, int64_t length) {
                  });
 }
 
-/// dx of rows.
+/// dx of rows; dweight and dbias are sums down the columns, in blocks of rows.
 template <class S>
-void row_grad(const Array& dx, const Array& g, const Norm& norm, int64_t length) {
-  const Weights<S> weight(norm.weight, length, 1);
-  const bool centred = norm.mean.defined();
-  for_rows<S, 2>(
-      rows_of(dx), {rows_of(g), rows_of(norm.x)},
-      [&](int64_t r, std::array<S*, 3> rows, int64_t n, int64_t padded) {
-        S *out = rows[0], *gw = rows[1], *unit = rows[2];
-        const S mean = centred ? norm.mean.data<S>()[r] : 0, rstd = norm.rstd.data<S>()[r];
-        std::fill(gw + n, gw + padded, S(0)), std::fill(unit + n, unit + padded, S(0));
-        for (int64_t i = 0; i < padded; i += kLanes) {
-          at(gw, i) = at(gw, i) * weight.chunk(i);
-          at(unit, i) = (at(unit, i) - mean) * rstd;
-        }
-        const auto count = static_cast<S>(n);
-        const S shift =
-            centred ? sum_of<S>(padded, [gw](int64_t i) { return at(gw, i); }) / count : 0;
-        const S along =
-            sum_of<S>(padded, [=](int64_t i) { return at(gw, i) * at(unit, i); }) / count;
-        for (int64_t i = 0; i < padded; i += kLanes)
-          at(out, i) = (at(gw, i) - shift - at(unit, i) * along) * rstd;
-      });
-}
-
-/// dweight and dbias of rows: sums down the columns, 32 of them at a time, in blocks of rows.
-template <class S>
-void row_weight_grads(const NormGrads& d, const Array& g_in, const Norm& norm, int64_t length) {
+void row_norm_grad_as(const NormGrads& d, const Array& dx, const Array& g, const Norm& norm,
+                      int64_t length) {
   constexpr int64_t kRows = 128;
-  const Array g = rows_of(g_in), x = rows_of(norm.x);
-  const Array dweight({length}, dtype_of<S>, kCPU), dbias({length}, dtype_of<S>, kCPU);
-  const auto from = [length](const Array& a, int64_t row, int64_t column) {
-    return static_cast<char*>(a.raw()) +
-           (row * length + column) * static_cast<int64_t>(element_size(a.dtype()));
-  };
-  const int64_t count = g.size(0);
-  parallel_for((length + kLanes - 1) / kLanes, [&](int64_t group) {
-    const int64_t column = group * kLanes;
-    const int n = static_cast<int>(std::min<int64_t>(kLanes, length - column));
-    Cascade<formula::Sum, S> products, sums;
-    Lanes<S> lanes_g(g.dtype()), lanes_x(x.dtype());
-    for (int64_t start = 0; start < count; start += kRows) {
-      Chunk<S> product(S(0)), sum(S(0));
-      for (int64_t r = start; r < std::min(count, start + kRows); ++r) {
-        const Chunk<S>& vg = at(lanes_g.read(from(g, r, column), 1, n), 0);
-        const Chunk<S>& vx = at(lanes_x.read(from(x, r, column), 1, n), 0);
-        const S mean = norm.mean.defined() ? norm.mean.data<S>()[r] : 0;
-        product = product + vg * ((vx - mean) * norm.rstd.data<S>()[r]);
-        sum = sum + vg;
-      }
-      products.add(product), sums.add(sum);
+  const Weights<S> weight(norm.weight, length, 1);
+  const S *means = norm.mean.defined() ? norm.mean.data<S>() : nullptr,
+          *rstds = norm.rstd.data<S>();
+  const bool of_weight = d.dweight.defined() || d.dbias.defined();
+  const int64_t padded = (length + kLanes - 1) / kLanes * kLanes;
+  const int64_t blocks = of_weight ? (g.numel() / length + kRows - 1) / kRows : 0;
+  const Scratch scratch(static_cast<size_t>(2 * blocks * padded) * sizeof(S));
+  S *products = scratch.as<S>(), *sums = products + blocks * padded;
+  for_rows<S, 2>(
+      dx.defined() ? rows_of(dx) : Array(), {rows_of(g), rows_of(norm.x)},
+      [&](int64_t r, std::array<S*, 3> rows, int64_t n, int64_t) {
+        S *out = rows[0], *g_row = rows[1], *x = rows[2];
+        const S mean = means ? means[r] : 0, rstd = rstds[r];
+        std::fill(g_row + n, g_row + padded, S(0)), std::fill(x + n, x + padded, S(0));
+        const auto unit = [=](int64_t i) { return (at(x, i) - mean) * rstd; };
+        if (of_weight) {
+          S *product = products + r / kRows * padded, *sum = sums + r / kRows * padded;
+          if (r % kRows == 0) std::fill_n(product, padded, S(0)), std::fill_n(sum, padded, S(0));
+          for (int64_t i = 0; i < padded; i += kLanes) {
+            at(product, i) = at(product, i) + at(g_row, i) * unit(i);
+            at(sum, i) = at(sum, i) + at(g_row, i);
+          }
+        }
+        if (!dx.defined()) return;
+        const auto gw = [&](int64_t i) { return at(g_row, i) * weight.chunk(i); };
+        const auto count = static_cast<S>(n);
+        const S shift = means ? sum_of<S>(padded, gw) / count : 0;
+        const S along = sum_of<S>(padded, [&](int64_t i) { return gw(i) * unit(i); }) / count;
+        for (int64_t i = 0; i < padded; i += kLanes)
+          at(out, i) = (gw(i) - shift - unit(i) * along) * rstd;
+      },
+      kRows);
+  for (const auto& [to, partial] : {std::pair{&d.dweight, products}, {&d.dbias, sums}}) {
+    if (!to->defined()) continue;
+    const Array total({length}, dtype_of<S>, kCPU);
+    for (int64_t column = 0; column < length; column += kLanes) {
+      Cascade<formula::Sum, S> all;
+      for (int64_t b = 0; b < blocks; ++b) all.add(at(partial + b * padded, column));
+      store<S>(all.total().v, std::min<int64_t>(kLanes, length - column), total.data<S>() + column,
+               1);
     }
-    store<S>(products.total().v, n, dweight.data<S>() + column, 1);
-    store<S>(sums.total().v, n, dbias.data<S>() + column, 1);
-  });
-  if (d.dweight.defined()) copy(d.dweight, dweight);
-  if (d.dbias.defined()) copy(d.dbias, dbias);
+    copy(*to, total);
+  }
 }
 
 /// x (N, C, S) as a row for each channel: a piece of each sample, or where those are short, copied
@@ -222,18 +213,18 @@ void batch_norm_grad_as(const NormGrads& d, const Array& g_in, const Norm& norm,
   for_rows<S, 2>(
       to.rows, {channels_of(g_in), channels_of(norm.x)},
       [&](int64_t c, std::array<S*, 3> rows, int64_t n, int64_t padded) {
-        S *out = rows[0], *g = rows[1], *unit = rows[2];
+        S *out = rows[0], *g = rows[1], *x = rows[2];
         const S mean = norm.mean.data<S>()[c], rstd = norm.rstd.data<S>()[c];
-        std::fill(g + n, g + padded, S(0)), std::fill(unit + n, unit + padded, S(0));
-        for (int64_t i = 0; i < padded; i += kLanes) at(unit, i) = (at(unit, i) - mean) * rstd;
+        std::fill(g + n, g + padded, S(0)), std::fill(x + n, x + padded, S(0));
+        const auto unit = [=](int64_t i) { return (at(x, i) - mean) * rstd; };
         const S sum = sum_of<S>(padded, [g](int64_t i) { return at(g, i); });
-        const S product = sum_of<S>(padded, [=](int64_t i) { return at(g, i) * at(unit, i); });
+        const S product = sum_of<S>(padded, [&](int64_t i) { return at(g, i) * unit(i); });
         dweight.data<S>()[c] = product, dbias.data<S>()[c] = sum;
         const auto count = static_cast<S>(n);
         const S shift = training ? sum / count : 0, along = training ? product / count : 0;
         const S scale = rstd * weight[c];
         for (int64_t i = 0; i < padded; i += kLanes)
-          at(out, i) = (at(g, i) - shift - at(unit, i) * along) * scale;
+          at(out, i) = (at(g, i) - shift - unit(i) * along) * scale;
       });
   to.finish();
   if (d.dweight.defined()) copy(d.dweight, dweight);
@@ -263,11 +254,9 @@ void row_norm_grad(const NormGrads& d, const Array& g, const Norm& norm) {
   const int64_t length = g.size(g.dim() - 1);
   in_its_precision(norm, [&](auto t) {
     using S = typename decltype(t)::type;
-    if (d.dweight.defined() || d.dbias.defined()) row_weight_grads<S>(d, g, norm, length);
-    if (!d.dx.defined()) return;
-    const Array out = d.dx.contiguous() ? d.dx : empty_like(d.dx);
-    row_grad<S>(out, g, norm, length);
-    if (!d.dx.contiguous()) copy(d.dx, out);
+    const Array out = !d.dx.defined() || d.dx.contiguous() ? d.dx : empty_like(d.dx);
+    row_norm_grad_as<S>(d, out, g, norm, length);
+    if (d.dx.defined() && !d.dx.contiguous()) copy(d.dx, out);
   });
 }
 

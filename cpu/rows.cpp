@@ -29,10 +29,10 @@ void softmax_grad_as(const Array& dx, const Array& g, const Array& y, bool log) 
                  [log](int64_t, std::array<S*, 3> rows, int64_t length, int64_t padded) {
                    S *out = rows[0], *gradient = rows[1], *value = rows[2];
                    for (int64_t i = length; i < padded; ++i) gradient[i] = 0, value[i] = 0;
-                   Chunk<S> acc(S(0));
+                   Running<formula::Sum, S> sum;
                    for (int64_t i = 0; i < padded; i += kLanes)
-                     acc = acc + (log ? at(gradient, i) : at(gradient, i) * at(value, i));
-                   const S total = combine_lanes<formula::Sum>(acc);
+                     sum.add(log ? at(gradient, i) : at(gradient, i) * at(value, i));
+                   const S total = combine_lanes<formula::Sum>(sum.lanes());
                    for (int64_t i = 0; i < padded; i += kLanes)
                      at(out, i) = log ? at(gradient, i) - exp(at(value, i)) * total
                                       : at(value, i) * (at(gradient, i) - total);

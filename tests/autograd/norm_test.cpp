@@ -28,6 +28,32 @@ Tensor far_off(const Shape& shape, double mean, double deviation, Dtype dtype) {
 
 }  // namespace
 
+TEST_CASE("a layer norm's gradients are those in float64 for any number of rows and columns") {
+  manual_seed(3);
+  for (const int64_t rows : {1, 127, 128, 129, 300}) {
+    for (const int64_t columns : {1, 31, 32, 33, 64}) {
+      CAPTURE(rows);
+      CAPTURE(columns);
+      const Tensor x = randn({rows, columns}), g = randn({rows, columns});
+      const Tensor weight = randn({columns}), bias = randn({columns});
+      std::vector<Tensor> wide, narrow;
+      for (auto* grads : {&wide, &narrow}) {
+        std::vector<Tensor> of;
+        for (const Tensor& t : {x, weight, bias})
+          of.push_back(t.detach().to(grads == &wide ? kFloat64 : kFloat32).clone());
+        for (Tensor& t : of) t.set_requires_grad(true);
+        // eps: a single column has no deviation, whose reciprocal would be the largest of errors.
+        layer_norm(of[0], {columns}, of[1], of[2], 0.1).backward(g.to(of[0].dtype()));
+        for (const Tensor& t : of) grads->push_back(t.grad());
+      }
+      // Sums of `rows` terms of up to 16, in float32.
+      for (size_t i = 0; i < wide.size(); ++i)
+        CHECK(error(narrow[i], wide[i]) <
+              16 * std::sqrt(static_cast<double>(rows)) * epsilon(kFloat32));
+    }
+  }
+}
+
 TEST_CASE("a mean far above the deviation costs norms no digits in half") {
   // E[x²] − E[x]² would have an error of 1000²·2⁻²⁴·few = 0.1 in a variance of 1 … 4.
   for (const Dtype dtype : {kFloat16, kBFloat16}) {

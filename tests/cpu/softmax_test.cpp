@@ -64,6 +64,23 @@ double rounding(Dtype d, double value) {
 
 }  // namespace
 
+TEST_CASE("a softmax may be written over what it is made from") {
+  for (const int64_t length : {32, 64, 33, 7}) {  // of whole chunks, and not
+    for (const bool log : {false, true}) {
+      const Array x({5, length}, kFloat32, kCPU);
+      cpu_backend().random(x, Distribution::Normal, 0, 3, {.seed = 2, .offset = 0});
+      const Row apart = softmax(x, log, kFloat32);
+      cpu_backend().softmax(x, x, log);
+      CHECK(values(x) == apart);
+      const Array y = x.clone(), g = empty_like(x), dx = empty_like(x);
+      cpu_backend().random(g, Distribution::Normal, 0, 1, {.seed = 3, .offset = 0});
+      cpu_backend().softmax_grad(dx, g, y, log);
+      cpu_backend().softmax_grad(g, g, y, log);
+      CHECK(values(g) == values(dx));
+    }
+  }
+}
+
 TEST_CASE("softmax and log_softmax agree with their definition at every length") {
   for (const Dtype d : floats) {
     CAPTURE(d);
