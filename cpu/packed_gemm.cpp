@@ -305,8 +305,8 @@ void block(const Product& p, int64_t i0, int64_t i1, int64_t j0, int64_t j1) {
   // are neighbours; a, unless all its rows begin in the same set of the cache. Of other rows of a,
   // a copy does.
   const int64_t bytes = 4;
-  const bool b_in_place =
-      p.b.dtype == kFloat32 && p.b.line == 1 && p.columns % kColumns == 0 && p.rows <= 20 * kRows;
+  const bool b_in_place = p.b.dtype == kFloat32 && p.b.line == 1 && p.columns % kColumns == 0 &&
+                          p.rows <= (p.b.depth * bytes <= 2048 ? 64 : 20) * kRows;
   const bool a_in_place =
       p.a.dtype == kFloat32 &&
       ((p.a.depth == 1 && (p.a.line * bytes % 4096 != 0 || p.rows <= 64)) ||
