@@ -2,6 +2,7 @@
 
 #include <new>
 
+#include "halftape/core/check.h"
 #include "halftape/core/per_thread.h"
 
 namespace halftape {
@@ -28,16 +29,48 @@ Ref<Buffer> Buffer::in_block(void* block, size_t size, Device device, GiveBack g
       new (block) Buffer(static_cast<char*>(block) + kHead, size, device, give_back));  // NOLINT
 }
 
+Ref<Buffer> Buffer::part_of(const Ref<Buffer>& whole, size_t at, size_t size) {
+  HALFTAPE_CHECK(!whole->has(kPart), "buffer: a part cannot have parts");
+  HALFTAPE_CHECK(at <= whole->size_ && size <= whole->size_ - at, "buffer: ", size,
+                 " bytes from byte ", at, " on reach outside of the ", whole->size_,
+                 " of the whole");
+  if (!whole->has(kWhole)) {
+    const uint64_t writes = whole->version_.load(std::memory_order_relaxed);
+    whole->version_.store(writes << kOwnWrites, std::memory_order_relaxed);
+    whole->set(kWhole);
+  }
+  constexpr GiveBack let_go = [](void*, size_t, void* of) noexcept {
+    Ref<Buffer>::adopt(static_cast<Buffer*>(of));
+  };
+  auto part = make_ref<Buffer>(static_cast<char*>(whole->bytes_) + at, size, whole->device_, let_go,
+                               Ref(whole).leak(), whole->pinned_);
+  part->set(kPart);
+  LiveBytes::add(-static_cast<int64_t>(size));  // they are counted already
+  return part;
+}
+
 Buffer::~Buffer() {
   LiveBuffers::add(-1);
-  LiveBytes::add(-static_cast<int64_t>(size_));
+  if (!has(kPart)) LiveBytes::add(-static_cast<int64_t>(size_));
+}
+
+uint64_t Buffer::joined_version(uint64_t count) const {
+  if (const Buffer* of = whole())
+    return count + (of->version_.load(std::memory_order_relaxed) >> kOwnWrites);
+  return (count >> kOwnWrites) + (count & ((uint64_t{1} << kOwnWrites) - 1));
+}
+
+void Buffer::bump_joined() {
+  Buffer* const of = whole();
+  version_.fetch_add(of ? 1 : uint64_t{1} << kOwnWrites, std::memory_order_relaxed);
+  if (of) of->version_.fetch_add(1, std::memory_order_relaxed);
 }
 
 void dispose(Buffer* b) noexcept {
   void *const bytes = b->bytes_, *const context = b->context_;
   const size_t size = b->size_;
   const Buffer::GiveBack give_back = b->give_back_;
-  if (bytes == reinterpret_cast<char*>(b) + Buffer::kHead) {
+  if (!b->whole() && bytes == reinterpret_cast<char*>(b) + Buffer::kHead) {
     b->~Buffer();
     give_back(b, size + Buffer::kHead, context);
   } else {

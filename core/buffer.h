@@ -1,5 +1,5 @@
 // Reference-counted bytes with a version: every in-place write raises it, so that stale saved
-// tensors are noticed.
+// tensors are noticed. Bytes of a buffer may be a buffer of their own, a part of it.
 #pragma once
 #include <cstddef>
 
@@ -21,26 +21,52 @@ class Buffer : public RefCounted {
   /// A Buffer at the head of its own block of kHead + size bytes, which `give_back` receives.
   static Ref<Buffer> in_block(void* block, size_t size, Device device, GiveBack give_back);
   static constexpr size_t kHead = 64;  // keeps the bytes aligned as the block is
+  /// `size` bytes of `whole` from byte `at` on, which it keeps alive. A part has handles and a
+  /// version of its own: a write to one is none to the others. A write to the whole is one to each
+  /// of them, and the other way round. Throws when `whole` is itself a part. Its first part is to
+  /// be made before another thread can see it.
+  static Ref<Buffer> part_of(const Ref<Buffer>& whole, size_t at, size_t size);
+  /// What this is a part of; null where it is none.
+  Buffer* whole() const { return has(kPart) ? static_cast<Buffer*>(context_) : nullptr; }
 
   void* bytes() const { return bytes_; }
   size_t size() const { return size_; }
   Device device() const { return device_; }
-  void* context() const { return context_; }
+  void* context() const { return has(kPart) ? nullptr : context_; }
   /// Host memory that a GPU reads and writes by itself, while the host does something else.
   bool pinned() const { return pinned_; }
   /// A plain pointer into the bytes was given to the user: they may be written at any time, and no
   /// version tells.
-  bool exposed() const { return exposed_.load(std::memory_order_relaxed); }
-  void expose() { exposed_.store(true, std::memory_order_relaxed); }
+  bool exposed() const {
+    return has(kExposed | kPartExposed) || (has(kPart) && whole()->has(kExposed));
+  }
+  void expose() {
+    if (has(kExposed)) return;  // as at every access but the first
+    set(kExposed);
+    if (has(kPart)) whole()->set(kPartExposed);
+  }
   /// Graphs (core/graph.h) that hold this for what they replay.
   void hold_for_graph() { graphs_.fetch_add(1, std::memory_order_relaxed); }
   void release_from_graph() { graphs_.fetch_sub(1, std::memory_order_relaxed); }
-  /// One handle to it and no other, but for graphs'.
+  bool graphs_hold() const { return graphs_.load(std::memory_order_relaxed) != 0; }
+  /// Keeps a handle that is nobody's, as a Place (core/place.h) does.
+  void keep(bool on) { on ? set(kKept) : clear(kKept); }
+  /// One handle to it and no other, but for one that is kept.
+  bool unique() const { return use_count() == 1 + has(kKept); }
+  /// The same, but for graphs', too.
   bool only_graphs_hold_besides() const {
-    return use_count() == 1 + graphs_.load(std::memory_order_relaxed);
+    return use_count() == 1 + has(kKept) + graphs_.load(std::memory_order_relaxed);
   }
-  uint64_t version() const { return version_.load(std::memory_order_relaxed); }
-  void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
+  uint64_t version() const {
+    const uint64_t count = version_.load(std::memory_order_relaxed);
+    return has(kPart | kWhole) ? joined_version(count) : count;
+  }
+  void bump_version() {
+    if (has(kPart | kWhole)) [[unlikely]]
+      bump_joined();
+    else
+      version_.fetch_add(1, std::memory_order_relaxed);
+  }
 
   /// Buffers and bytes alive in this process, for leak tests and out-of-memory messages.
   static int64_t live_count();
@@ -49,14 +75,25 @@ class Buffer : public RefCounted {
  private:
   friend void dispose(Buffer*) noexcept;
   ~Buffer();
+  enum Flag : uint8_t { kPart = 1, kWhole = 2, kExposed = 4, kPartExposed = 8, kKept = 16 };
+  bool has(int flags) const { return (flags_.load(std::memory_order_relaxed) & flags) != 0; }
+  void set(Flag flag) { flags_.fetch_or(flag, std::memory_order_relaxed); }
+  void clear(Flag flag) {
+    flags_.fetch_and(static_cast<uint8_t>(~flag), std::memory_order_relaxed);
+  }
+  uint64_t joined_version(uint64_t count) const;
+  void bump_joined();
+
+  // Of a buffer with parts, the writes to itself are counted above those to its parts.
+  static constexpr int kOwnWrites = 40;
   void* bytes_;
   size_t size_;
   Device device_;
   bool pinned_;
-  std::atomic<bool> exposed_{false};
+  std::atomic<uint8_t> flags_{0};
   std::atomic<int16_t> graphs_{0};
   GiveBack give_back_;
-  void* context_;
+  void* context_;  // of a part: the whole, of which it has a handle
   std::atomic<uint64_t> version_{0};
 };
 

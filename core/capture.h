@@ -46,6 +46,11 @@ class Capture {
   ~Capture() = default;
 };
 
+class Place;
+/// Said by a place (core/place.h) that lends its bytes: where a step is tried or captured in this
+/// thread, they are as good as allocated by it.
+void lent_to_step(Place& place);
+
 /// What this thread allocates while one lives is state that outlasts the step in which it is made:
 /// an optimizer's moments, a scaler's scale. A Graph, which tries a step before it captures it,
 /// puts back what was written there first.

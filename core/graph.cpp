@@ -13,6 +13,7 @@
 #include "halftape/core/capture.h"
 #include "halftape/core/forwarding_backend.h"
 #include "halftape/core/fused_calls.h"
+#include "halftape/core/place.h"
 
 namespace halftape {
 namespace {
@@ -28,6 +29,7 @@ class Stage {
   }
   virtual void begin_lasting() = 0;
   virtual void end_lasting() = 0;
+  virtual void lent(Place& place) = 0;
 
  protected:
   Stage() {
@@ -71,13 +73,20 @@ class Trial final : public ForwardingBackend, public Stage {
     for (const BufferPtr& b : fresh_) made_.erase(b.get());
     fresh_.clear();
   }
+  void lent(Place& place) override {
+    if (place.buffer()->device() != device_) return;
+    made_.insert(place.buffer().get());
+    if (lasting_) fresh_.push_back(place.buffer());
+  }
   void put_back() {
-    for (const auto& [buffer, saved] : saved_) {
+    // In the other order: a buffer and a part of it may both be there.
+    for (; !saved_.empty(); saved_.pop_back()) {
+      const Saved& saved = saved_.back();
       to().copy(saved.now.array, saved.before);
       saved.now.array.bump_version();  // what was made of the trial's bytes does not count
     }
     to().synchronize();
-    saved_.clear();
+    known_.clear();
   }
   /// What the step made for itself, some of which may still be there.
   const Buffers& made() const { return made_; }
@@ -87,12 +96,16 @@ class Trial final : public ForwardingBackend, public Stage {
     for (const Array* a : touched.writes) {
       if (!a->defined() || a->device() != device_) continue;
       const BufferPtr& buffer = a->buffer();
-      if (made_.contains(buffer.get()) || saved_.contains(buffer.get())) continue;
+      if (made(buffer.get()) || !known_.insert(buffer.get()).second) continue;
       const Array now = all_bytes(buffer);
       const Array before(to().allocate(buffer->size()), now.shape(), now.strides(), 0, kUInt8);
       to().copy(before, now);
-      saved_.try_emplace(buffer.get(), now, before);
+      saved_.emplace_back(now, before);
     }
+  }
+
+  bool made(const Buffer* buffer) const {
+    return made_.contains(buffer) || (buffer->whole() && made_.contains(buffer->whole()));
   }
 
   Device device_;
@@ -104,7 +117,8 @@ class Trial final : public ForwardingBackend, public Stage {
     Hold now;
     Array before;
   };
-  std::unordered_map<const Buffer*, Saved> saved_;
+  std::deque<Saved> saved_;
+  Buffers known_;  // what is saved
 };
 
 /// Buffers that were there before a step was captured, and must be as long as it is replayed.
@@ -113,9 +127,11 @@ class Held {
   void add(const BufferPtr& buffer, bool written) {
     entries_.try_emplace(buffer.get(), all_bytes(buffer)).first->second.written |= written;
   }
+  /// By itself, or as a part of what is written.
   bool written(const Buffer* buffer) const {
     const auto found = entries_.find(buffer);
-    return found != entries_.end() && found->second.written;
+    if (found != entries_.end() && found->second.written) return true;
+    return buffer->whole() && written(buffer->whole());
   }
   /// What a replay writes is not what it was.
   void raise_versions() const {
@@ -166,16 +182,21 @@ class Watch final : public ForwardingBackend, public Stage {
       : ForwardingBackend(to), device_(device), held_(held), left_(std::move(left)) {}
 
   BufferPtr allocate(size_t bytes) override {
-    HALFTAPE_CHECK(!lasting_,
-                   "Graph: state is made for the first time while the step is captured, ",
-                   "though the step was tried before: does it do something else each time?");
+    check_no_state();
     BufferPtr made = to().allocate(bytes);
     made_.insert(made.get());  // it stays with the recording
     return made;
   }
   void begin_lasting() override { ++lasting_; }
   void end_lasting() override { --lasting_; }
+  void lent(Place& place) override {
+    if (place.buffer()->device() != device_) return;
+    check_no_state();
+    made_.insert(place.buffer().get());
+    lent_.emplace_back(&place);
+  }
   bool made(const Buffer* buffer) const { return made_.contains(buffer); }
+  const std::vector<Ref<Place>>& lent() const { return lent_; }
 
  private:
   void before(const std::string& call, const Touched& touched) override {
@@ -184,6 +205,11 @@ class Watch final : public ForwardingBackend, public Stage {
     HALFTAPE_CHECK(call != "synchronize", "synchronize() inside a captured step; wait outside it");
     for (const Array* a : touched.writes) note(*a, true);
     for (const Array* a : touched.reads) note(*a, false);
+  }
+  void check_no_state() const {
+    HALFTAPE_CHECK(!lasting_,
+                   "Graph: state is made for the first time while the step is captured, ",
+                   "though the step was tried before: does it do something else each time?");
   }
   void note(const Array& a, bool written) {
     if (!a.defined()) return;
@@ -203,6 +229,7 @@ class Watch final : public ForwardingBackend, public Stage {
   int lasting_ = 0;
   const Buffers left_;
   Buffers made_;
+  std::vector<Ref<Place>> lent_;
 };
 
 }  // namespace
@@ -212,6 +239,9 @@ LastingState::LastingState() {
 }
 LastingState::~LastingState() {
   if (Stage* s = Stage::current()) s->end_lasting();
+}
+void lent_to_step(Place& place) {
+  if (Stage* s = Stage::current()) s->lent(place);
 }
 
 namespace {
@@ -246,6 +276,11 @@ class Graph::Captured final : public Capture {
         host_({kLiveBytes}, kUInt8, kCPU),
         sent_(kLiveBytes),
         recording_(std::move(recording)) {}
+  ~Captured() {
+    for (const Ref<Place>& place : lent_) place->release_from_graph();
+  }
+  Captured(const Captured&) = delete;
+  Captured& operator=(const Captured&) = delete;
 
   void make(const std::function<void()>& step) {
     const Generator random = get_generator(device_);
@@ -284,6 +319,8 @@ class Graph::Captured final : public Capture {
     });
     watch_ = nullptr;
     fused_ = nullptr;
+    lent_ = watch.lent();
+    for (const Ref<Place>& place : lent_) place->hold_for_graph();
     for (KeptCast& c : casts_) c.captured();
     held_.raise_versions();  // as the step has said, though nothing is done yet
   }
@@ -353,6 +390,7 @@ class Graph::Captured final : public Capture {
   size_t used_ = 0;
   int64_t drawn_ = 0;  // words of the device's random stream in a replay
   Held held_;
+  std::vector<Ref<Place>> lent_;  // what the replays write there is not for others
   std::deque<KeptCast> casts_;
   const Watch* watch_ = nullptr;          // while the step is captured
   FusedCalls* fused_ = nullptr;           // likewise

@@ -85,6 +85,12 @@ class Ref {
   bool operator==(const Ref&) const = default;
   /// Gives the reference away without releasing it.
   T* leak() noexcept { return std::exchange(object_, nullptr); }
+  /// Takes over what leak() gave away.
+  static Ref adopt(T* leaked) noexcept {
+    Ref ref;
+    ref.object_ = leaked;
+    return ref;
+  }
 
  private:
   T* object_ = nullptr;
