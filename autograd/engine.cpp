@@ -63,7 +63,13 @@ class Arrivals {
     Grads& slots = grads_[at];
     if (slots.size() <= edge.output) slots.resize(edge.output + 1);
     Tensor& slot = slots[edge.output];
-    slot = slot.defined() ? halftape::add(slot, g) : std::move(g);
+    if (!slot.defined())
+      slot = std::move(g);
+    else if (!GradMode::is_enabled() && slot.dtype() == g.dtype() && slot.unique() &&
+             slot.is_contiguous())
+      accumulate(slot, g);
+    else
+      slot = halftape::add(slot, g);
   }
   Grads take(size_t place) { return std::move(grads_[place]); }
 

@@ -7,6 +7,7 @@
 
 #include "halftape/autograd/node.h"
 #include "halftape/autograd/record.h"
+#include "halftape/tests/support/tracing_backend.h"
 
 using namespace halftape;
 using doctest::Contains;
@@ -74,6 +75,30 @@ TEST_CASE("a tensor used by many consumers receives all of their gradients") {
   for (int i = 1; i <= 100; ++i) total = total + sum(y * i);
   total.backward();
   CHECK(only(x.grad()) == 5050);
+}
+
+TEST_CASE("gradients of many uses are added where the first of them lies, unless somebody has it") {
+  const Tensor x = ones({64}, kFloat64).requires_grad_();
+  const Tensor a = full({64}, 2.0, kFloat64), b = full({64}, 3.0, kFloat64),
+               c = full({64}, 4.0, kFloat64);
+  {
+    const Tensor y = x * a + x * b + x * c;
+    const Tensor g = ones({64}, kFloat64);
+    testing::TracingBackend trace;
+    y.backward(g);
+    CHECK(trace.allocations.size() == 3);  // a product each
+    CHECK(x.grad().equal(full({64}, 9.0, kFloat64)));
+    CHECK(g.equal(ones({64}, kFloat64)));
+  }
+  // What a rule gives twice, and what a hook keeps, is not written.
+  Tensor kept;
+  const Tensor h = x * a;
+  h.register_hook([&](const Tensor& g) { kept = g; });
+  const Tensor g = full({64}, 5.0, kFloat64);
+  (h + (h + h)).backward(g);
+  CHECK(kept.equal(full({64}, 15.0, kFloat64)));
+  CHECK(g.equal(full({64}, 5.0, kFloat64)));
+  CHECK(x.grad().equal(full({64}, 39.0, kFloat64)));
 }
 
 TEST_CASE("derivatives of any order: x⁵ down to its constant") {
