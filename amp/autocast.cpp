@@ -182,7 +182,8 @@ Array lowered(const Tensor& leaf, Dtype target) {
   if (capture) return leaf.array().to(target);  // by each replay
   const LastingState stays;
   const uint64_t version = leaf.version();
-  low = leaf.array().to(target);
+  low = detail::low_copy_array(leaf, target);
+  backend(leaf.device()).copy(low, leaf.array());
   detail::keep_low_copy(leaf, low, version);
   return low;
 }

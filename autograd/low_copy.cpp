@@ -3,6 +3,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "halftape/autograd/node.h"
 #include "halftape/core/capture.h"
 
 namespace halftape::detail {
@@ -51,6 +52,20 @@ Array find_captured_low_copy(const Tensor& leaf, Dtype dtype, Capture& capture) 
   if (capture.keep_cast(leaf.array(), copy.low))
     copy = {copy.low, leaf.version(), copy.low.version(), 0};
   return copy.counts(leaf) && capture.keeps(copy.low) ? copy.low : Array();
+}
+
+Array low_copy_array(const Tensor& leaf, Dtype dtype) {
+  const auto* end = static_cast<const Accumulate*>(leaf.impl()->accumulator.get());
+  if (end && end->places) {
+    {
+      // One that does not count shall not be in the way.
+      const std::lock_guard lock(table().mutex);
+      const auto found = table().copies.find(leaf.impl());
+      if (found != table().copies.end() && !found->second.counts(leaf)) table().copies.erase(found);
+    }
+    if (Array place = end->places->low_copy(dtype); place.defined()) return place;
+  }
+  return empty_like(leaf.array(), dtype);
 }
 
 void keep_low_copy(const Tensor& leaf, const Array& low, uint64_t version) {

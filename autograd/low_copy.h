@@ -18,6 +18,9 @@ Array find_low_copy(const Tensor& leaf, Dtype dtype);
 /// The same in a step that is being captured: one that every replay finds as the leaf is when it
 /// begins. Undefined where the step has written one of them alone.
 Array find_captured_low_copy(const Tensor& leaf, Dtype dtype, Capture& capture);
+/// Uninitialised, for a cast of the leaf that may be kept: where a leaf in flat storage has its
+/// place for it, if that is free, else new.
+Array low_copy_array(const Tensor& leaf, Dtype dtype);
 /// `low` is cast from the leaf's bytes as they were at `version`. It is kept unless a copy in
 /// another dtype has been of use since the last update.
 void keep_low_copy(const Tensor& leaf, const Array& low, uint64_t version);

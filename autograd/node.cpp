@@ -108,6 +108,18 @@ void accumulate(Tensor& grad, const Tensor& g) {
   }
 }
 
+Array gradient_array(const Edge& to, const Shape& shape, Dtype dtype, Device device) {
+  Node* end = to.node.get();
+  // What a cast is given in the leaf's dtype, it passes on.
+  if (end && end->first.wide && dtype == kFloat32) end = end->next[0].node.get();
+  if (end && end->seq() < kOps) {
+    LeafPlaces* places = static_cast<Accumulate*>(end)->places.get();
+    if (places && end->first.shape == shape && !GradMode::is_enabled())
+      if (Array place = places->gradient(dtype); place.defined()) return place;
+  }
+  return {shape, dtype, device};
+}
+
 Grads Accumulate::vjp(Grads gs) {
   const Tensor g = std::move(gs[0]);
   gs.clear();

@@ -410,16 +410,26 @@ Tensor diag_embed(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
                   [=](const Tensor& y) { return diagonal(y, offset, i, j); });
 }
 
+namespace {
+/// What was broadcast along when `shape` became `large`.
+Dims broadcast_dims(const Shape& large, const Shape& shape) {
+  HALFTAPE_CHECK(broadcasts_to(shape, large), "sum_to: ", shape, " does not broadcast to ", large);
+  Dims over;
+  const int lead = large.size() - shape.size();
+  for (int i = 0; i < large.size(); ++i)
+    if (i < lead || (shape[i - lead] == 1 && large[i] != 1)) over.push_back(i);
+  return over;
+}
+}  // namespace
+
 Tensor sum_to(const Tensor& x, const Shape& shape) {
   check_defined("sum_to", x);
   if (x.sizes() == shape) return x;
-  HALFTAPE_CHECK(broadcasts_to(shape, x.sizes()), "sum_to: ", shape, " does not broadcast to ",
-                 x.sizes());
-  Dims over;
-  const int lead = static_cast<int>(x.dim()) - shape.size();
-  for (int i = 0; i < x.dim(); ++i)
-    if (i < lead || (shape[i - lead] == 1 && x.size(i) != 1)) over.push_back(i);
-  return reshape(sum(x, over, true, x.dtype()), shape);
+  return reshape(sum(x, broadcast_dims(x.sizes(), shape), true, x.dtype()), shape);
+}
+Tensor detail::sum_to(const Tensor& g, const Shape& shape, const Edge& to) {
+  if (g.sizes() == shape) return g;
+  return sum_of_gradient(g, broadcast_dims(g.sizes(), shape), shape, to);
 }
 
 Tensor cast(const Tensor& x, Dtype dtype) {
@@ -428,12 +438,18 @@ Tensor cast(const Tensor& x, Dtype dtype) {
   return detail::recorded_cast(x, x.array().to(dtype));
 }
 Tensor detail::recorded_cast(const Tensor& x, Array value) {
-  Tensor y =
-      record("to", std::move(value), {&x}, [from = x.dtype()](Node&, const Tensor& g) -> Grads {
-        Grads d(1);  // braces would copy it
-        d[0] = cast(g, from);
-        return d;
-      });
+  Tensor y = record("to", std::move(value), {&x},
+                    [from = x.dtype()](Node& self, const Tensor& g) -> Grads {
+                      Grads d(1);  // braces would copy it
+                      if (g.dtype() == from || GradMode::is_enabled()) {
+                        d[0] = cast(g, from);
+                      } else {
+                        const Array to = gradient_array(self.next[0], g.sizes(), from, g.device());
+                        backend(g.device()).copy(to, g.array());
+                        d[0] = Tensor(to);
+                      }
+                      return d;
+                    });
   const bool widens_gradients = is_16bit(y.dtype()) && !is_16bit(x.dtype());
   if (y.grad_fn()) y.grad_fn()->first.wide = widens_gradients;
   return y;
