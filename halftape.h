@@ -99,6 +99,7 @@
 #include "halftape/optim/async_optimizer.h"
 #include "halftape/optim/averaging.h"
 #include "halftape/optim/clip_grad.h"
+#include "halftape/optim/flat_storage.h"
 #include "halftape/optim/lbfgs.h"
 #include "halftape/optim/lion.h"
 #include "halftape/optim/loss_history.h"

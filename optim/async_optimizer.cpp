@@ -11,6 +11,7 @@
 #include "halftape/core/capture.h"
 #include "halftape/core/warn.h"
 #include "halftape/optim/clip_grad.h"
+#include "halftape/optim/flat_storage.h"
 
 namespace halftape::optim {
 
@@ -56,6 +57,7 @@ AsyncOptimizer::AsyncOptimizer(std::unique_ptr<Optimizer> optimizer)
   for (OptimizerParamGroup& group : inner_->param_groups())
     for (Tensor& p : group.params()) p = Tensor(p.array().clone());
   inner_->load_state_dict(state);
+  if (!inner_->flat_regions().empty()) inner_->flatten();
   newest_ = parameters_of(inner_->param_groups());
   for (const Tensor& p : model_) versions_.push_back(p.version());
   if (const auto device = common_device(model_)) queue_ = backend(*device).new_side_queue();

@@ -1,5 +1,6 @@
 #include "halftape/optim/optimizer.h"
 
+#include <algorithm>
 #include <atomic>
 #include <set>
 #include <utility>
@@ -8,8 +9,10 @@
 #include "halftape/autograd/grad_tag.h"
 #include "halftape/autograd/op_span.h"
 #include "halftape/core/backend.h"
+#include "halftape/core/capture.h"
 #include "halftape/core/warn.h"
 #include "halftape/optim/differences.h"
+#include "halftape/optim/flat_storage.h"
 #include "halftape/optim/weights.h"
 
 namespace halftape::optim {
@@ -123,6 +126,8 @@ void Optimizer::check_gradient(const Tensor& p, const StepControl& control) {
 void Optimizer::run(const StepControl& control) {
   const OpSpan span("Optimizer::step", OpWatcher::Phase::Step);
   const NoGradGuard no_grad;
+  const FlatState in_regions(flat_);
+  for (FlatRegion& region : flat_) region.attach();
   // Everything is checked before the first group changes.
   std::vector<std::vector<Tensor>> ready;
   bool empty = true;
@@ -146,10 +151,17 @@ void Optimizer::update(const OptimizerOptions&, const std::vector<Tensor>&, cons
 
 void Optimizer::zero_grad(bool set_to_none) {
   const NoGradGuard no_grad;
+  std::vector<const FlatRegion*> zeroed;
+  for (FlatRegion& region : flat_) {
+    region.attach();
+    if (!set_to_none && region.zero_gradients()) zeroed.push_back(&region);
+  }
   for (OptimizerParamGroup& group : groups_) {
     for (Tensor& p : group.params()) {
       Tensor& g = p.mutable_grad();
       if (!g.defined()) continue;
+      if (std::any_of(zeroed.begin(), zeroed.end(), [&](auto* r) { return r->covers(p); }))
+        continue;
       if (set_to_none)
         g = Tensor();
       else
@@ -242,6 +254,70 @@ void Optimizer::load_state_dict(const OptimizerState& saved) {
     state.clear();
   }
   for (auto& [parameter, state] : loaded) state_[parameter] = std::move(state);
+  for (FlatRegion& region : flat_)
+    for (const Tensor& p : region.params())
+      if (const auto state = state_.find(p.impl()); state != state_.end())
+        region.adopt(p, state->second);
+}
+
+void Optimizer::check_movable(const std::vector<Tensor>& params) const {
+  const auto check = [](const Array& a, const auto&... what) {
+    HALFTAPE_CHECK(!a.buffer()->graphs_hold(), what...,
+                   " is used by a Graph; call flatten() before the graph is captured");
+    HALFTAPE_CHECK(a.unique(), what...,
+                   " shares its bytes with another tensor: a view, a detach(), what a recorded ",
+                   "graph or an open autocast region has saved; let go of that first");
+  };
+  for (const Tensor& p : params) {
+    HALFTAPE_CHECK(!p.is_view(), "flatten: a parameter of shape ", p.sizes(),
+                   " is a view of another tensor, which would not follow; use its base");
+    check(p.array(), "flatten: a parameter of shape ", p.sizes());
+    for (const auto& [key, value] : state_of(p))
+      check(value, "flatten: \"", key, "\" of a parameter of shape ", p.sizes());
+  }
+}
+
+std::vector<FlatRegion>& Optimizer::flatten() {
+  HALFTAPE_CHECK(!Capture::active_or_tried(),
+                 "flatten: inside the step of a Graph; call it before the graph is made");
+  std::vector<std::vector<Tensor>> wanted;
+  for (const OptimizerParamGroup& group : groups_) {
+    const size_t first = wanted.size();
+    for (const Tensor& p : group.params()) {
+      auto alike = std::find_if(
+          wanted.begin() + static_cast<std::ptrdiff_t>(first), wanted.end(),
+          [&](const auto& r) { return r[0].dtype() == p.dtype() && r[0].device() == p.device(); });
+      if (alike == wanted.end()) alike = wanted.emplace(alike);
+      alike->push_back(p);
+    }
+  }
+  const auto kept = [&](const std::vector<Tensor>& params) {
+    return std::find_if(flat_.begin(), flat_.end(),
+                        [&](const FlatRegion& r) { return r.holds(params); });
+  };
+  for (const auto& params : wanted)
+    if (kept(params) == flat_.end()) check_movable(params);
+  // All memory is there before the first parameter moves.
+  std::vector<FlatRegion> regions;
+  std::vector<bool> fresh;
+  for (const auto& params : wanted)
+    if (kept(params) == flat_.end()) regions.push_back(FlatRegion(params));
+  auto next = regions.begin();
+  std::vector<FlatRegion> all;
+  all.reserve(wanted.size());
+  for (const auto& params : wanted) {
+    const auto old = kept(params);
+    fresh.push_back(old == flat_.end());
+    all.push_back(std::move(fresh.back() ? *next++ : *old));
+  }
+  flat_.swap(all);  // those that are not kept go at the end
+  for (size_t i = 0; i < flat_.size(); ++i) {
+    fresh[i] ? flat_[i].move_in() : flat_[i].attach();
+    for (const Tensor& p : flat_[i].params())
+      if (const auto state = state_.find(p.impl()); state != state_.end())
+        flat_[i].adopt(p, state->second);
+  }
+  return flat_;
 }
 
 }  // namespace halftape::optim

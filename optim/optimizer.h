@@ -68,6 +68,7 @@ struct NamedOptimizerState {
   std::map<std::string, Parameter> parameters;
 };
 
+class FlatRegion;
 class OptimizerParamState;
 class OptimizerStateView;
 struct StateEntry;
@@ -117,6 +118,19 @@ class Optimizer {
   OptimizerStateView state();
   const std::map<const detail::TensorImpl*, ParamState>& state() const { return state_; }
 
+  /// Moves parameters into one buffer for each group, dtype and device, and with them all that is
+  /// remembered of them; gradients and 16-bit copies will be made side by side, too. Steps compute
+  /// what they would without, bit for bit. optim/flat_storage.h says what it is good for.
+  ///
+  /// Parameters remain the tensors that they are, contiguous from now on; plain pointers to their
+  /// elements point to them no more. Call it before a Graph is captured, and again for parameters
+  /// that were added, or were given other bytes by set_data() or their module's to(); what is in
+  /// place stays there. Throws, changing nothing, when a parameter or its state shares bytes with
+  /// another tensor (a view, a detach(), what a recorded graph saved), or is used by a Graph.
+  std::vector<FlatRegion>& flatten();
+  /// What flatten() made; empty before.
+  std::vector<FlatRegion>& flat_regions() { return flat_; }
+
   // LibTorch's older words.
   /// How many parameters there are.
   size_t size() const;
@@ -147,12 +161,14 @@ class Optimizer {
  private:
   friend class OptimizerStateView;
   void check_added(const std::vector<Tensor>& added) const;
+  void check_movable(const std::vector<Tensor>& params) const;
   void run(const StepControl& control);
   const uint64_t id_;
   std::vector<OptimizerParamGroup> groups_;
   std::unique_ptr<OptimizerOptions> defaults_;
   std::map<const detail::TensorImpl*, ParamState> state_;
   std::vector<std::shared_ptr<OptimizerParamState>> shown_;  // what state() gave references to
+  std::vector<FlatRegion> flat_;
 };
 
 /// LibTorch says that parameters(), size() and add_parameters() will be removed. They stay here,

@@ -4,6 +4,7 @@
 #include "halftape/core/backend.h"
 #include "halftape/core/capture.h"
 #include "halftape/core/formula/philox.h"
+#include "halftape/optim/flat_storage.h"
 #include "halftape/optim/options_map.h"
 
 namespace halftape::optim {
@@ -61,16 +62,20 @@ Keeping keeping(const Tensor& p, Weights weights, ParamState& state) {
                  name_of(weights).option, "; choose weights before the first step");
   if (weights == Weights::Plain) return {};
   const Array& extra = remembered(state, name_of(weights).state, [&]() -> Array {
-    if (weights == Weights::Master) return p.array().to(kFloat32).clone();
-    if (weights == Weights::Kahan) return full(p.sizes(), 0, p.dtype(), p.device());
-    return rounding_stream(p.device());
+    if (weights == Weights::Stochastic) return rounding_stream(p.device());
+    const bool master = weights == Weights::Master;
+    const Array made = FlatState::array(name_of(weights).state, p, master ? kFloat32 : p.dtype());
+    master ? backend(p.device()).copy(made, p.array()) : backend(p.device()).fill(made, 0);
+    return made;
   });
   return {weights, extra};
 }
 
 Array moment(const char* name, const Tensor& p, Weights chosen, ParamState& state, double start) {
   return remembered(state, name, [&] {
-    return full(p.sizes(), start, moment_dtype(p, weights_of(p, chosen)), p.device());
+    const Array made = FlatState::array(name, p, moment_dtype(p, weights_of(p, chosen)));
+    backend(p.device()).fill(made, start);
+    return made;
   });
 }
 
