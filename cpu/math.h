@@ -288,12 +288,16 @@ inline float erfc(float x) {
 inline float power_of_e(float x) {
   using detail::fused;
   constexpr float kRate = 0x1.715476p0f, kRateRest = 0x1.4ae0cp-26f;  // log₂e and what it lacks
-  const float y = detail::clamped(x, -105, 0);
+  // What rounds to 0, half of a causal attention, is not worked out: that would be an underflow,
+  // which takes a processor long.
+  const bool gone = x < -104;
+  const float y = gone || x > 0 ? 0 : x;
   const float whole = fused(y, kRate, detail::kWholeFloat), n = whole - detail::kWholeFloat;
   const float f = fused(y, kRateRest, fused(y, kRate, -n));
   // By 2^(n + 64), so that only the result may be subnormal.
   const float scale = std::bit_cast<float>((std::bit_cast<uint32_t>(whole) << 23) + (191u << 23));
-  return fused(f, detail::horner<detail::kPower>(f), 1) * scale * 0x1p-64f;
+  const float power = fused(f, detail::horner<detail::kPower>(f), 1) * scale * 0x1p-64f;
+  return gone ? 0 : power;
 }
 inline double power_of_e(double x) { return std::exp(x); }
 
