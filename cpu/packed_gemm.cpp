@@ -158,14 +158,11 @@ void pack_along(const T* from, int64_t line, int64_t lines, int64_t depth, float
 /// f(from) with a factor's elements.
 template <int P, class F>
 void with_elements(const Factor& x, const F& f) {
-  if constexpr (P == 2)
-    f(reinterpret_cast<const BFloat16*>(x.data));
-  else if (x.dtype == kFloat32)
-    f(reinterpret_cast<const float*>(x.data));
-  else if (x.dtype == kFloat16)
-    f(reinterpret_cast<const Half*>(x.data));
-  else
-    f(reinterpret_cast<const BFloat16*>(x.data));
+  if constexpr (P == 1) {
+    if (x.dtype == kFloat32) return f(reinterpret_cast<const float*>(x.data));
+    if (x.dtype == kFloat16) return f(reinterpret_cast<const Half*>(x.data));
+  }
+  f(reinterpret_cast<const BFloat16*>(x.data));
 }
 
 template <int R, int P>
@@ -347,47 +344,45 @@ void block(const Product& p, int64_t i0, int64_t i1, int64_t j0, int64_t j1) {
         // Tiles of equal height, as far as panels leave it open: low ones are slow.
         const int64_t tiles_down = (down + kRows - 1) / kRows;
         const int64_t each = a_in_place || a_in_rows ? (down + tiles_down - 1) / tiles_down : kRows;
-        const auto one = [&](int64_t ii, int64_t jj) {
-          const int wide = static_cast<int>(std::min<int64_t>(kColumns, across - jj));
-          const int high = static_cast<int>(std::min(each, down - ii));
-          const float* b = b_in_place ? reinterpret_cast<const float*>(p.b.at(j + jj, k).data)
-                                      : packed_b.as<float>() + jj * deep_words;
-          const int64_t b_step = b_in_place ? p.b.depth : kColumns;
-          float* c = one_tile;
-          int64_t c_pitch = kColumns;
-          const bool in_d = sums_in_d && wide == kColumns;
-          if (in_d) {
-            c = static_cast<float*>(p.d.at(i + ii, j + jj));
-            c_pitch = p.d.row;
-          } else if (blocks > 1) {
-            c = sums.as<float>() + (i + ii - i0) * pitch + (sums_in_d ? 0 : jj);
-            c_pitch = pitch;
-          }
-          const bool ready = last && p.d.takes_sums();
-          const Ending here = p.d.ending.at(i + ii, j + jj);
-          const Ending* ending = ready ? &here : nullptr;
-          const auto run = tiles<P>[static_cast<size_t>(high - 1)];
-          if (a_in_place) {
-            const auto* a = reinterpret_cast<const float*>(p.a.at(i + ii, k).data);
-            run(deep_words, a, p.a.line, p.a.depth, b, b_step, c, c_pitch, first, ending);
-          } else if (a_in_rows) {
-            run(deep_words, packed_a.as<float>() + ii * a_pitch, a_pitch, 1, b, b_step, c, c_pitch,
-                first, ending);
-          } else {
-            run(deep_words, packed_a.as<float>() + ii * deep_words, 1, kRows, b, b_step, c, c_pitch,
-                first, ending);
-          }
-          if (last && !(ready && in_d)) finish(p.d, c, c_pitch, i + ii, j + jj, high, wide);
-        };
         // A panel of b stays in the first cache while a passes by; but rows of a that lie across
         // memory are fetched once.
-        if (a_in_place && p.a.line == 1) {
-          for (int64_t ii = 0; ii < down; ii += each)
-            for (int64_t jj = 0; jj < across; jj += kColumns) one(ii, jj);
-        } else {
-          for (int64_t jj = 0; jj < across; jj += kColumns)
-            for (int64_t ii = 0; ii < down; ii += each) one(ii, jj);
-        }
+        const bool by_rows = a_in_place && p.a.line == 1;
+        const int64_t outer = by_rows ? down : across, outer_step = by_rows ? each : kColumns;
+        const int64_t inner = by_rows ? across : down, inner_step = by_rows ? kColumns : each;
+        for (int64_t o = 0; o < outer; o += outer_step)
+          for (int64_t n = 0; n < inner; n += inner_step) {
+            const int64_t ii = by_rows ? o : n, jj = by_rows ? n : o;
+            const int wide = static_cast<int>(std::min<int64_t>(kColumns, across - jj));
+            const int high = static_cast<int>(std::min(each, down - ii));
+            const float* b = b_in_place ? reinterpret_cast<const float*>(p.b.at(j + jj, k).data)
+                                        : packed_b.as<float>() + jj * deep_words;
+            const int64_t b_step = b_in_place ? p.b.depth : kColumns;
+            float* c = one_tile;
+            int64_t c_pitch = kColumns;
+            const bool in_d = sums_in_d && wide == kColumns;
+            if (in_d) {
+              c = static_cast<float*>(p.d.at(i + ii, j + jj));
+              c_pitch = p.d.row;
+            } else if (blocks > 1) {
+              c = sums.as<float>() + (i + ii - i0) * pitch + (sums_in_d ? 0 : jj);
+              c_pitch = pitch;
+            }
+            const bool ready = last && p.d.takes_sums();
+            const Ending here = p.d.ending.at(i + ii, j + jj);
+            const Ending* ending = ready ? &here : nullptr;
+            const auto run = tiles<P>[static_cast<size_t>(high - 1)];
+            if (a_in_place) {
+              const auto* a = reinterpret_cast<const float*>(p.a.at(i + ii, k).data);
+              run(deep_words, a, p.a.line, p.a.depth, b, b_step, c, c_pitch, first, ending);
+            } else if (a_in_rows) {
+              run(deep_words, packed_a.as<float>() + ii * a_pitch, a_pitch, 1, b, b_step, c,
+                  c_pitch, first, ending);
+            } else {
+              run(deep_words, packed_a.as<float>() + ii * deep_words, 1, kRows, b, b_step, c,
+                  c_pitch, first, ending);
+            }
+            if (last && !(ready && in_d)) finish(p.d, c, c_pitch, i + ii, j + jj, high, wide);
+          }
       }
     }
   }
