@@ -103,7 +103,7 @@ Array GradScaler::judge(const optim::Optimizer& optimizer, const char* call, InP
       inverse_ = empty_like(scale_);
       backend(device).unary(UnaryOps::index<formula::Reciprocal>(), inverse_, scale_, {});
     }
-    const Array inverse = inverse_;
+    Array inverse = inverse_;
     PerOptimizer& mine = per(optimizer);
     // A bad loss has settled the verdict already.
     mine.bad_loss = bad_loss_;

@@ -138,7 +138,7 @@ void row_norm_grad_as(const NormGrads& d, const Array& dx, const Array& g, const
 /// into one piece.
 bool channels_lie_in_pieces(const Array& x) { return x.size(2) >= kLanes && x.strides()[2] == 1; }
 Array channels_of(const Array& x) {
-  const Array channels = x.permute({1, 0, 2});
+  Array channels = x.permute({1, 0, 2});
   if (channels_lie_in_pieces(x)) return channels;
   return channels.to_contiguous().reshape({x.size(1), 1, x.size(0) * x.size(2)});
 }

@@ -96,7 +96,7 @@ void Optimizer::check_added(const std::vector<Tensor>& added) const {
   }
 }
 
-Tensor Optimizer::step(LossClosure closure) {
+Tensor Optimizer::step(LossClosure closure) {  // NOLINT: as LibTorch
   Tensor loss;
   if (closure) {
     const AutoGradMode recording(true);

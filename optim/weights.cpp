@@ -64,7 +64,7 @@ Keeping keeping(const Tensor& p, Weights weights, ParamState& state) {
   const Array& extra = remembered(state, name_of(weights).state, [&]() -> Array {
     if (weights == Weights::Stochastic) return rounding_stream(p.device());
     const bool master = weights == Weights::Master;
-    const Array made = FlatState::array(name_of(weights).state, p, master ? kFloat32 : p.dtype());
+    Array made = FlatState::array(name_of(weights).state, p, master ? kFloat32 : p.dtype());
     master ? backend(p.device()).copy(made, p.array()) : backend(p.device()).fill(made, 0);
     return made;
   });
@@ -73,7 +73,7 @@ Keeping keeping(const Tensor& p, Weights weights, ParamState& state) {
 
 Array moment(const char* name, const Tensor& p, Weights chosen, ParamState& state, double start) {
   return remembered(state, name, [&] {
-    const Array made = FlatState::array(name, p, moment_dtype(p, weights_of(p, chosen)));
+    Array made = FlatState::array(name, p, moment_dtype(p, weights_of(p, chosen)));
     backend(p.device()).fill(made, start);
     return made;
   });

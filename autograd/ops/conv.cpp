@@ -100,7 +100,7 @@ void write(const Array& to, const Array& from, const Array& bias) {
 /// y: (N, O, count…) of x and w.
 Array outputs(const Conv& c, const Array& x, const Array& w, const Array& bias,
               const Shape& count) {
-  const Array y(joined({x.size(0), w.size(0)}, count), x.dtype(), x.device());
+  Array y(joined({x.size(0), w.size(0)}, count), x.dtype(), x.device());
   const Array kernel = kernels(c, w);
   each_block(
       c, x.size(0), x.size(1), last_dims(x.shape(), c.dims()), count,
@@ -121,7 +121,7 @@ Array inputs(const Conv& c, const Array& y, const Array& w, const Array& bias,
              const Shape& lengths) {
   const Shape count = last_dims(y.shape(), c.dims());
   const int64_t channels = w.size(1) * c.groups;
-  const Array x(joined({y.size(0), channels}, lengths), y.dtype(), y.device());
+  Array x(joined({y.size(0), channels}, lengths), y.dtype(), y.device());
   const Array kernel = kernels(c, w).transpose(1, 2);
   each_block(c, y.size(0), channels, lengths, count, [&](int64_t begin, int64_t end) {
     const Array from = as_matrix(c, y.slice(0, begin, end)), to = x.slice(0, begin, end);
@@ -151,8 +151,7 @@ Array weights(const Conv& c, const Array& y, const Array& x, const Edge& to) {
                           .b = as_matrix(c, y.slice(0, begin, end)).transpose(1, 2),
                           .beta = begin == 0 ? 0.0 : 1.0});
              });
-  const Array w =
-      gradient_array(to, joined({y.size(1), in}, c.windows.size), y.dtype(), y.device());
+  Array w = gradient_array(to, joined({y.size(1), in}, c.windows.size), y.dtype(), y.device());
   backend(y.device()).copy(kernels(c, w), sum.transpose(1, 2));
   return w;
 }

@@ -96,7 +96,7 @@ Tensor layer(const Tensor& x, const Tensor& w, const Tensor& b, Activation activ
              .aux = op ? Array() : z});
   if (op) backend(x.device()).unary(*op, y, z, {});
   if (!recorded) return Tensor(y);
-  const Tensor sum =
+  Tensor sum =
       record("linear",
              op     ? z.to(y.dtype())
              : gelu ? z

@@ -97,7 +97,7 @@ struct Whole {
     Grads d(1 + 2 * weights.size());
     const auto fresh = [&](size_t i, const Array& like, Dtype dtype) {
       if (!self.wants(i)) return Array();
-      const Array a = gradient_array(self.next[i], like.shape(), dtype, like.device());
+      Array a = gradient_array(self.next[i], like.shape(), dtype, like.device());
       d[i] = Tensor(a);
       return a;
     };
@@ -212,7 +212,8 @@ Tensor mlp_loss(const Tensor& x_in, const Tensor& target, const TensorList& weig
   bool direct = !target.requires_grad();
   int64_t width = h.size(1);
   for (size_t l = 0; l < layers; ++l) {
-    const Tensor w = weights[l], b = biases.empty() ? Tensor() : biases[l];
+    const Tensor& w = weights[l];
+    const Tensor b = biases.empty() ? Tensor() : biases[l];
     HALFTAPE_CHECK(w.dim() == 2, "mlp_loss: weight ", w.sizes(), " must be (out, in)");
     check_parameter(h, "weight", w, {w.size(0), width});
     width = w.size(0);
