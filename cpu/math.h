@@ -4,7 +4,7 @@
 //
 // scripts/minimax.py derives the coefficients and says how far each polynomial is off, relatively:
 // at most 2^-33, which leaves a float within 0.502 ulp. docs/accuracy.md is what was measured.
-// Only the normal distribution, for gelu's sake, is in float.
+// In float itself are two that training spends its time in: normal(), for gelu, and power_of_e().
 #pragma once
 #include <bit>
 #include <cmath>
