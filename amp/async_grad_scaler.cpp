@@ -3,11 +3,11 @@
 #include <string>
 #include <utility>
 
-#include "halftape/amp/inject.h"
 #include "halftape/amp/scale_tag.h"
 #include "halftape/amp/scaler_state.h"
-#include "halftape/core/skips.h"
-#include "halftape/core/warn.h"
+#include "halftape/amp/tools/inject.h"
+#include "halftape/core/contract/skips.h"
+#include "halftape/core/machine/warn.h"
 
 namespace halftape::amp {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "halftape/amp/grad_scaler.h"
-#include "halftape/optim/async_optimizer.h"
+#include "halftape/optim/async/async_optimizer.h"
 
 namespace halftape::amp {
 

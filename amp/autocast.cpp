@@ -1,12 +1,12 @@
 #include "halftape/amp/autocast.h"
 
 #include "halftape/amp/autocaster.h"
-#include "halftape/amp/explain.h"
-#include "halftape/autograd/grad_mode.h"
-#include "halftape/autograd/low_copy.h"
-#include "halftape/autograd/ops/view.h"
-#include "halftape/core/backend.h"
-#include "halftape/core/capture.h"
+#include "halftape/amp/tools/explain.h"
+#include "halftape/autograd/ops/layout/view.h"
+#include "halftape/autograd/tape/grad_mode.h"
+#include "halftape/autograd/tape/weight_cast.h"
+#include "halftape/core/capture/capture.h"
+#include "halftape/core/contract/backend.h"
 
 namespace halftape::amp {
 

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "halftape/amp/policy.h"
-#include "halftape/autograd/policy.h"
+#include "halftape/autograd/tape/policy.h"
 
 namespace halftape::amp {
 

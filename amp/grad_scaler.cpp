@@ -3,16 +3,16 @@
 #include <algorithm>
 #include <utility>
 
-#include "halftape/amp/inject.h"
 #include "halftape/amp/scale_tag.h"
 #include "halftape/amp/scaler_state.h"
-#include "halftape/autograd/grad_mode.h"
-#include "halftape/autograd/ops/binary.h"
-#include "halftape/autograd/ops/unary.h"
-#include "halftape/autograd/ops/view.h"
-#include "halftape/autograd/policy.h"
+#include "halftape/amp/tools/inject.h"
+#include "halftape/autograd/ops/elementwise/binary.h"
+#include "halftape/autograd/ops/elementwise/unary.h"
+#include "halftape/autograd/ops/layout/view.h"
+#include "halftape/autograd/tape/grad_mode.h"
+#include "halftape/autograd/tape/policy.h"
+#include "halftape/core/contract/skips.h"
 #include "halftape/core/formula/unary.h"
-#include "halftape/core/skips.h"
 
 namespace halftape::amp {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "halftape/amp/scaler_stats.h"
 #include "halftape/amp/step_result.h"
-#include "halftape/autograd/grad_tag.h"
+#include "halftape/autograd/tape/grad_tag.h"
 #include "halftape/core/formula/scaler.h"
 #include "halftape/optim/optimizer.h"
 

@@ -2,11 +2,11 @@
 
 #include <sstream>
 
-#include "halftape/autograd/engine.h"
-#include "halftape/autograd/ops/binary.h"
-#include "halftape/autograd/ops/view.h"
-#include "halftape/autograd/policy.h"
-#include "halftape/autograd/record.h"
+#include "halftape/autograd/ops/elementwise/binary.h"
+#include "halftape/autograd/ops/layout/view.h"
+#include "halftape/autograd/tape/engine.h"
+#include "halftape/autograd/tape/policy.h"
+#include "halftape/autograd/tape/record.h"
 
 namespace halftape::amp {
 

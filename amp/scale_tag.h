@@ -3,9 +3,9 @@
 #include <string>
 #include <string_view>
 
-#include "halftape/autograd/grad_tag.h"
-#include "halftape/core/backend.h"
-#include "halftape/core/recycled.h"
+#include "halftape/autograd/tape/grad_tag.h"
+#include "halftape/core/contract/backend.h"
+#include "halftape/core/machine/free_list.h"
 
 namespace halftape::amp {
 

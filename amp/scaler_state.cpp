@@ -7,8 +7,8 @@
 #include <iterator>
 #include <string_view>
 
-#include "halftape/core/backend.h"
-#include "halftape/core/capture.h"
+#include "halftape/core/capture/capture.h"
+#include "halftape/core/contract/backend.h"
 
 namespace halftape::amp {
 namespace {

@@ -4,10 +4,10 @@
 #include <sstream>
 #include <vector>
 
-#include "halftape/autograd/grad_mode.h"
-#include "halftape/autograd/ops/binary.h"
-#include "halftape/autograd/ops/reduce.h"
-#include "halftape/core/os.h"
+#include "halftape/autograd/ops/elementwise/binary.h"
+#include "halftape/autograd/ops/reduction/reduce.h"
+#include "halftape/autograd/tape/grad_mode.h"
+#include "halftape/core/machine/os.h"
 
 namespace halftape::autograd {
 

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <string>
 
-#include "halftape/autograd/node.h"
+#include "halftape/autograd/tape/node.h"
 
 namespace halftape::autograd {
 

@@ -3,10 +3,10 @@
 #include <mutex>
 #include <utility>
 
-#include "halftape/autograd/grad_mode.h"
-#include "halftape/autograd/node.h"
-#include "halftape/autograd/policy.h"
-#include "halftape/core/random.h"
+#include "halftape/autograd/tape/grad_mode.h"
+#include "halftape/autograd/tape/node.h"
+#include "halftape/autograd/tape/policy.h"
+#include "halftape/core/random/random.h"
 
 namespace halftape::autograd {
 namespace {

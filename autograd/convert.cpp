@@ -1,13 +1,13 @@
 // Tensor's methods that convert, move and compare, and the new_… factories.
 #include <cmath>
 
-#include "halftape/autograd/op_scope.h"
-#include "halftape/autograd/ops/binary.h"
-#include "halftape/autograd/ops/compare.h"
-#include "halftape/autograd/ops/create.h"
-#include "halftape/autograd/ops/unary.h"
-#include "halftape/autograd/ops/view.h"
-#include "halftape/autograd/record.h"
+#include "halftape/autograd/ops/creation/create.h"
+#include "halftape/autograd/ops/elementwise/binary.h"
+#include "halftape/autograd/ops/elementwise/compare.h"
+#include "halftape/autograd/ops/elementwise/unary.h"
+#include "halftape/autograd/ops/layout/view.h"
+#include "halftape/autograd/tape/error_scope.h"
+#include "halftape/autograd/tape/record.h"
 
 namespace halftape {
 

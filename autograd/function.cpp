@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "halftape/autograd/ops/create.h"
-#include "halftape/autograd/ops/view.h"
-#include "halftape/autograd/record.h"
+#include "halftape/autograd/ops/creation/create.h"
+#include "halftape/autograd/ops/layout/view.h"
+#include "halftape/autograd/tape/record.h"
 
 namespace halftape::autograd {
 namespace {

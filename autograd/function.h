@@ -7,9 +7,9 @@
 #include <type_traits>
 #include <variant>
 
-#include "halftape/autograd/grad_mode.h"
-#include "halftape/autograd/node.h"
-#include "halftape/autograd/policy.h"
+#include "halftape/autograd/tape/grad_mode.h"
+#include "halftape/autograd/tape/node.h"
+#include "halftape/autograd/tape/policy.h"
 
 namespace halftape::autograd {
 

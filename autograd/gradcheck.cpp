@@ -2,11 +2,11 @@
 
 #include <cmath>
 
-#include "halftape/autograd/engine.h"
-#include "halftape/autograd/grad_mode.h"
-#include "halftape/autograd/ops/binary.h"
-#include "halftape/autograd/ops/create.h"
-#include "halftape/autograd/ops/reduce.h"
+#include "halftape/autograd/ops/creation/create.h"
+#include "halftape/autograd/ops/elementwise/binary.h"
+#include "halftape/autograd/ops/reduction/reduce.h"
+#include "halftape/autograd/tape/engine.h"
+#include "halftape/autograd/tape/grad_mode.h"
 
 namespace halftape::autograd {
 namespace {

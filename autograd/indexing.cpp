@@ -2,15 +2,15 @@
 
 #include <cstring>
 
-#include "halftape/autograd/op_scope.h"
-#include "halftape/autograd/ops/binary.h"
 #include "halftape/autograd/ops/cast_list.h"
-#include "halftape/autograd/ops/create.h"
-#include "halftape/autograd/ops/index.h"
-#include "halftape/autograd/ops/mask.h"
-#include "halftape/autograd/ops/view.h"
-#include "halftape/autograd/record.h"
-#include "halftape/core/backend.h"
+#include "halftape/autograd/ops/creation/create.h"
+#include "halftape/autograd/ops/elementwise/binary.h"
+#include "halftape/autograd/ops/elementwise/mask.h"
+#include "halftape/autograd/ops/indexing/index.h"
+#include "halftape/autograd/ops/layout/view.h"
+#include "halftape/autograd/tape/error_scope.h"
+#include "halftape/autograd/tape/record.h"
+#include "halftape/core/contract/backend.h"
 
 namespace halftape {
 

@@ -1,6 +1,6 @@
 // The element-wise methods of Tensor: x.name(…) is name(x, …), and x.name_(…) the same in place.
 // One list, from which they are declared (autograd/tensor.h), defined (autograd/methods.cpp,
-// autograd/ops/inplace.cpp) and tested. Documentation stands with the functions.
+// autograd/inplace.cpp) and tested. Documentation stands with the functions.
 #pragma once
 
 // clang-format off

@@ -2,15 +2,15 @@
 
 #include <cmath>
 
-#include "halftape/autograd/engine.h"
-#include "halftape/autograd/grad_mode.h"
-#include "halftape/autograd/grad_tag.h"
-#include "halftape/autograd/low_copy.h"
-#include "halftape/autograd/node.h"
-#include "halftape/autograd/ops/view.h"
-#include "halftape/core/backend.h"
-#include "halftape/core/per_thread.h"
-#include "halftape/core/warn.h"
+#include "halftape/autograd/ops/layout/view.h"
+#include "halftape/autograd/tape/engine.h"
+#include "halftape/autograd/tape/grad_mode.h"
+#include "halftape/autograd/tape/grad_tag.h"
+#include "halftape/autograd/tape/node.h"
+#include "halftape/autograd/tape/weight_cast.h"
+#include "halftape/core/contract/backend.h"
+#include "halftape/core/machine/per_thread.h"
+#include "halftape/core/machine/warn.h"
 
 namespace halftape {
 namespace detail {

@@ -15,7 +15,7 @@
 #include "halftape/autograd/methods.h"
 #include "halftape/autograd/tensor_options.h"
 #include "halftape/core/array.h"
-#include "halftape/core/recycled.h"
+#include "halftape/core/machine/free_list.h"
 
 namespace halftape {
 
@@ -659,7 +659,7 @@ struct TensorImpl final : RefCounted, Recycled {
   Edge history;                            // the node that made it; empty for a leaf
   Ref<Node> accumulator;                   // of a leaf that requires grad: receives its gradient
   std::shared_ptr<GradSlot> retained;      // of a non-leaf that keeps its gradient
-  Ref<GradTag> mark;                       // of a gradient: autograd/grad_tag.h …
+  Ref<GradTag> mark;                       // of a gradient: autograd/tape/grad_tag.h …
   uint64_t marked_version = ~uint64_t{0};  // … and of which bytes it speaks
 
   // A view shares bytes with the tensor it was cut from. When those are written, by whatever name,
@@ -667,7 +667,7 @@ struct TensorImpl final : RefCounted, Recycled {
   bool is_view = false;
   bool unrecorded = false;  // a view made under NoGradGuard of a tensor that requires grad
   bool inference = false;   // made in InferenceMode: outside all graphs
-  bool low_copied = false;  // there may be a 16-bit copy: autograd/low_copy.h
+  bool low_copied = false;  // there may be a 16-bit copy: autograd/tape/weight_cast.h
   uint32_t rewritten = 0;   // of a base: how often its history changed
   uint32_t seen = 0;        // of a view: the base's count when the view's history was made
   Ref<TensorImpl> base;     // of a view made while recording; never a view itself

@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-#include "halftape/core/backend.h"
+#include "halftape/core/contract/backend.h"
 
 namespace halftape {
 namespace {

@@ -1,4 +1,4 @@
-# The CPU's kernels, once for every level of instructions; cpu/level.cpp picks one when the program starts.
+# The CPU's kernels, once for every level of instructions; cpu/runtime/level.cpp picks one when the program starts.
 #
 # Two levels must not share a function: the linker keeps one of two equal inline functions or templates, whoever asked
 # for it, and an AVX-512 one would then run on every machine. So each level above the baseline is linked into one object
@@ -37,7 +37,7 @@ halftape_cpu_kernels(halftape_cpu halftape_cpu_baseline)
 if(HALFTAPE_CPU_LEVELS)
   get_target_property(kernels halftape_cpu SOURCES)
   foreach(shared ${HALFTAPE_CPU_SHARED})
-    list(FILTER kernels EXCLUDE REGEX "/cpu/${shared}\\.cpp$")
+    list(FILTER kernels EXCLUDE REGEX "/cpu/runtime/${shared}\\.cpp$")
   endforeach()
   function(halftape_cpu_level level)
     set(target halftape_cpu_${level})

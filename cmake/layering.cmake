@@ -19,7 +19,7 @@ foreach(part core cpu cuda autograd nn optim io amp samples benchmarks)
     foreach(line ${includes})
       if(line MATCHES "<(arpa/|dlfcn|execinfo|fcntl|io\\.h|netinet/|poll|pthread|pwd|sched|signal|spawn|sys/|termios|unistd|[Ww]indows)"
          AND NOT file STREQUAL "${ROOT}/core/os.cpp")
-        list(APPEND broken "${file}: only core/os.cpp asks the operating system: ${line}")
+        list(APPEND broken "${file}: only core/machine/os.cpp asks the operating system: ${line}")
       endif()
       if(line MATCHES "[<\"]halftape/core/os\\.h")
         continue()  # open to all

@@ -3,7 +3,7 @@
 #include <new>
 
 #include "halftape/core/check.h"
-#include "halftape/core/per_thread.h"
+#include "halftape/core/machine/per_thread.h"
 
 namespace halftape {
 namespace {

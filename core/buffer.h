@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "halftape/core/device.h"
-#include "halftape/core/ref.h"
+#include "halftape/core/machine/ref.h"
 
 namespace halftape {
 
@@ -45,11 +45,11 @@ class Buffer : public RefCounted {
     set(kExposed);
     if (has(kPart)) whole()->set(kPartExposed);
   }
-  /// Graphs (core/graph.h) that hold this for what they replay.
+  /// Graphs (core/capture/graph.h) that hold this for what they replay.
   void hold_for_graph() { graphs_.fetch_add(1, std::memory_order_relaxed); }
   void release_from_graph() { graphs_.fetch_sub(1, std::memory_order_relaxed); }
   bool graphs_hold() const { return graphs_.load(std::memory_order_relaxed) != 0; }
-  /// Keeps a handle that is nobody's, as a Place (core/place.h) does.
+  /// Keeps a handle that is nobody's, as a Place (core/capture/buffer_slot.h) does.
   void keep(bool on) { on ? set(kKept) : clear(kKept); }
   /// One handle to it and no other, but for one that is kept.
   bool unique() const { return use_count() == 1 + has(kKept); }

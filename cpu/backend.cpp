@@ -1,8 +1,8 @@
 // The CPU's side of the contract: calls run at once, on the caller and the pool.
 #include <cstring>
 
-#include "halftape/cpu/allocator.h"
 #include "halftape/cpu/kernels.h"
+#include "halftape/cpu/runtime/allocator.h"
 
 namespace halftape {
 namespace {

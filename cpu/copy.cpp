@@ -4,7 +4,7 @@
 
 #include "halftape/core/formula/philox.h"
 #include "halftape/cpu/kernels.h"
-#include "halftape/cpu/loop.h"
+#include "halftape/cpu/vector/loop.h"
 
 namespace halftape::cpu {
 namespace {

@@ -1,8 +1,8 @@
-// The CPU's kernels, one file per family; the contract is documented in core/backend.h.
+// The CPU's kernels, one file per family; the contract is documented in core/contract/backend.h.
 #pragma once
 #include <optional>
 
-#include "halftape/core/backend.h"
+#include "halftape/core/contract/backend.h"
 
 namespace halftape::cpu {
 

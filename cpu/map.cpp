@@ -5,7 +5,7 @@
 #include "halftape/core/formula/binary.h"
 #include "halftape/core/formula/unary.h"
 #include "halftape/cpu/kernels.h"
-#include "halftape/cpu/loop.h"
+#include "halftape/cpu/vector/loop.h"
 
 namespace halftape::cpu {
 namespace {

@@ -1,9 +1,9 @@
 // Normalisation of rows and of channels: statistics in float (double) of a row that stays in cache.
 #include <cmath>
 
-#include "halftape/cpu/cascade.h"
 #include "halftape/cpu/kernels.h"
 #include "halftape/cpu/rows.h"
+#include "halftape/cpu/vector/cascade.h"
 
 namespace halftape::cpu {
 namespace {

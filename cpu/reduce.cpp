@@ -1,10 +1,10 @@
 // Reductions in a fixed order: it depends on the shape and the reduced dimensions alone.
 #include "halftape/core/formula/reduce.h"
 
-#include "halftape/cpu/allocator.h"
-#include "halftape/cpu/cascade.h"
 #include "halftape/cpu/kernels.h"
-#include "halftape/cpu/loop.h"
+#include "halftape/cpu/runtime/allocator.h"
+#include "halftape/cpu/vector/cascade.h"
+#include "halftape/cpu/vector/loop.h"
 
 namespace halftape::cpu {
 namespace {

@@ -2,9 +2,9 @@
 // row that stays in cache.
 #include <cmath>
 
-#include "halftape/cpu/cascade.h"
 #include "halftape/cpu/kernels.h"
 #include "halftape/cpu/rows.h"
+#include "halftape/cpu/vector/cascade.h"
 
 namespace halftape::cpu {
 namespace {

@@ -3,9 +3,9 @@
 #pragma once
 #include <limits>
 
-#include "halftape/cpu/allocator.h"
-#include "halftape/cpu/cascade.h"
-#include "halftape/cpu/loop.h"
+#include "halftape/cpu/runtime/allocator.h"
+#include "halftape/cpu/vector/cascade.h"
+#include "halftape/cpu/vector/loop.h"
 
 namespace halftape::cpu {
 

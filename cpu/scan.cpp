@@ -3,7 +3,7 @@
 #include "halftape/core/formula/reduce.h"
 
 #include "halftape/cpu/kernels.h"
-#include "halftape/cpu/loop.h"
+#include "halftape/cpu/vector/loop.h"
 
 namespace halftape::cpu {
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "halftape/cpu/kernels.h"
-#include "halftape/cpu/loop.h"
+#include "halftape/cpu/vector/loop.h"
 
 namespace halftape::cpu {
 namespace {

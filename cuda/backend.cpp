@@ -2,11 +2,11 @@
 // stream and return.
 #include <memory>
 
-#include "halftape/core/mlp_steps.h"
-#include "halftape/cuda/gpu.h"
+#include "halftape/core/contract/mlp_loss_unfused.h"
 #include "halftape/cuda/kernels.h"
-#include "halftape/cuda/recording.h"
-#include "halftape/cuda/side_queue.h"
+#include "halftape/cuda/runtime/gpu.h"
+#include "halftape/cuda/runtime/recording.h"
+#include "halftape/cuda/runtime/side_queue.h"
 
 namespace halftape::cuda {
 namespace {

@@ -2,10 +2,10 @@
 // is checked by the thread that uses it: out of range, it leaves word for the host and touches
 // nothing.
 #include "halftape/core/formula/reduce.h"
+#include "halftape/cuda/index_check.cuh"
 #include "halftape/cuda/kernels.h"
-#include "halftape/cuda/lanes.cuh"
-#include "halftape/cuda/layout.h"
-#include "halftape/cuda/range.cuh"
+#include "halftape/cuda/vector/lanes.cuh"
+#include "halftape/cuda/vector/layout.h"
 
 namespace halftape::cuda {
 namespace {

@@ -1,8 +1,9 @@
-// The kernels of the GPU, one file per family; the contract is documented in core/backend.h.
+// The kernels of the GPU, one file per family; the contract is documented in
+// core/contract/backend.h.
 #pragma once
 #include <string>
 
-#include "halftape/core/backend.h"
+#include "halftape/core/contract/backend.h"
 
 namespace halftape::cuda {
 
@@ -28,7 +29,7 @@ void batch_norm_grad(const NormGrads& d, const Array& g, const Norm& norm, bool 
 /// Gives whether the mean, if it is wanted, is there, too; then it is scaled, if that is wanted.
 bool cross_entropy(const CrossEntropy&, const LossScaling* scaling = nullptr);
 void cross_entropy_grad(const Array& dx, const Array& slopes, const Array& g, const Array& total);
-/// False, and nothing done, where this is for the formula (core/mlp_steps.h).
+/// False, and nothing done, where this is for the formula (core/contract/mlp_loss_unfused.h).
 bool mlp_loss_at_once(const MlpLoss& m, const LossScaling* scaling = nullptr,
                       const GradientCheck* check = nullptr);
 void fold(const Array& y, const Array& g, const Windows& windows);

@@ -1,8 +1,8 @@
 // Element-wise kernels: y = f(x…), two ways to walk and one body. A body is called with an array of
 // values, of which it sets the first; it computes in S.
 #pragma once
-#include "halftape/cuda/lanes.cuh"
-#include "halftape/cuda/layout.h"
+#include "halftape/cuda/vector/lanes.cuh"
+#include "halftape/cuda/vector/layout.h"
 
 namespace halftape::cuda {
 

@@ -1,9 +1,9 @@
 // Normalisation of rows and of channels: statistics in float (double). A row is one team's work, as
 // in softmax; channels are reduced, then mapped.
 #include "halftape/cuda/kernels.h"
-#include "halftape/cuda/map_runs.cuh"
 #include "halftape/cuda/reduction.cuh"
 #include "halftape/cuda/rows.cuh"
+#include "halftape/cuda/vector/map_runs.cuh"
 
 namespace halftape::cuda {
 namespace {

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <array>
 
-#include "halftape/cuda/runs.cuh"
+#include "halftape/cuda/vector/runs.cuh"
 
 namespace halftape::cuda {
 

@@ -1,12 +1,12 @@
 // Softmax and cross-entropy along the last dimension: statistics in float (double).
 #include <limits>
 
+#include "halftape/cuda/index_check.cuh"
 #include "halftape/cuda/kernels.h"
 #include "halftape/cuda/map.cuh"
-#include "halftape/cuda/range.cuh"
 #include "halftape/cuda/rows.cuh"
-#include "halftape/cuda/scaler.cuh"
-#include "halftape/cuda/ticket.cuh"
+#include "halftape/cuda/runtime/last_block.cuh"
+#include "halftape/cuda/update/scaler.cuh"
 
 namespace halftape::cuda {
 namespace {

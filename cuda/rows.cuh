@@ -3,7 +3,7 @@
 #pragma once
 #include "halftape/core/formula/reduce.h"
 
-#include "halftape/cuda/runs.cuh"
+#include "halftape/cuda/vector/runs.cuh"
 
 namespace halftape::cuda {
 

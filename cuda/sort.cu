@@ -9,7 +9,7 @@
 
 #include "halftape/cuda/kernels.h"
 #include "halftape/cuda/map.cuh"
-#include "halftape/cuda/runs.cuh"
+#include "halftape/cuda/vector/runs.cuh"
 
 namespace halftape::cuda {
 namespace {

@@ -1,10 +1,10 @@
 // Windows: the sum of overlapping ones, and where their largest elements are. A thread for each
 // element of the result, which takes the positions in a window one after the other.
-#include "halftape/core/windows.h"
+#include "halftape/core/contract/windows.h"
 
 #include "halftape/cuda/kernels.h"
 #include "halftape/cuda/map.cuh"
-#include "halftape/cuda/runs.cuh"
+#include "halftape/cuda/vector/runs.cuh"
 
 namespace halftape::cuda {
 namespace {

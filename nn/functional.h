@@ -1,11 +1,11 @@
 // Functions with options, as torch::nn::functional: one header per family, next to nn/options and
 // nn/modules. What they compute stands in autograd/ops.
 #pragma once
-#include "halftape/autograd/ops/einsum.h"
-#include "halftape/autograd/ops/index.h"
-#include "halftape/autograd/ops/linear.h"
-#include "halftape/autograd/ops/mlp_loss.h"
-#include "halftape/autograd/ops/view.h"
+#include "halftape/autograd/ops/indexing/index.h"
+#include "halftape/autograd/ops/layout/view.h"
+#include "halftape/autograd/ops/loss/mlp_loss.h"
+#include "halftape/autograd/ops/product/einsum.h"
+#include "halftape/autograd/ops/product/linear.h"
 #include "halftape/nn/functional/activation.h"
 #include "halftape/nn/functional/attention.h"
 #include "halftape/nn/functional/conv.h"

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "halftape/autograd/grad_mode.h"
-#include "halftape/autograd/ops/create.h"
-#include "halftape/autograd/ops/matmul.h"
-#include "halftape/autograd/ops/random.h"
+#include "halftape/autograd/ops/creation/create.h"
+#include "halftape/autograd/ops/creation/random.h"
+#include "halftape/autograd/ops/product/matmul.h"
+#include "halftape/autograd/tape/grad_mode.h"
 
 namespace halftape::nn::init {
 namespace {

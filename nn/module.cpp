@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "halftape/autograd/grad_mode.h"
-#include "halftape/core/warn.h"
+#include "halftape/autograd/tape/grad_mode.h"
+#include "halftape/core/machine/warn.h"
 #include "halftape/nn/cloneable.h"
 
 namespace halftape::nn {

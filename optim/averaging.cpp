@@ -1,15 +1,15 @@
 #include "halftape/optim/averaging.h"
 
-#include "halftape/autograd/grad_mode.h"
-#include "halftape/autograd/ops/binary.h"
-#include "halftape/autograd/ops/compare.h"
-#include "halftape/autograd/ops/create.h"
-#include "halftape/autograd/ops/mask.h"
-#include "halftape/autograd/ops/pointwise.h"
-#include "halftape/autograd/policy.h"
-#include "halftape/core/warn.h"
+#include "halftape/autograd/ops/creation/create.h"
+#include "halftape/autograd/ops/elementwise/binary.h"
+#include "halftape/autograd/ops/elementwise/compare.h"
+#include "halftape/autograd/ops/elementwise/mask.h"
+#include "halftape/autograd/ops/elementwise/pointwise.h"
+#include "halftape/autograd/tape/grad_mode.h"
+#include "halftape/autograd/tape/policy.h"
+#include "halftape/core/machine/warn.h"
 #include "halftape/nn/modules/norm.h"
-#include "halftape/optim/differences.h"
+#include "halftape/optim/state/mismatches.h"
 
 namespace halftape::optim {
 namespace {

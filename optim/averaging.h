@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "halftape/autograd/grad_mode.h"
+#include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/core/options.h"
 #include "halftape/nn/module.h"
 

@@ -3,13 +3,13 @@
 #include <cmath>
 #include <limits>
 
-#include "halftape/autograd/grad_mode.h"
-#include "halftape/autograd/grad_tag.h"
-#include "halftape/autograd/ops/binary.h"
-#include "halftape/autograd/ops/create.h"
-#include "halftape/autograd/ops/unary.h"
-#include "halftape/autograd/policy.h"
-#include "halftape/core/backend.h"
+#include "halftape/autograd/ops/creation/create.h"
+#include "halftape/autograd/ops/elementwise/binary.h"
+#include "halftape/autograd/ops/elementwise/unary.h"
+#include "halftape/autograd/tape/grad_mode.h"
+#include "halftape/autograd/tape/grad_tag.h"
+#include "halftape/autograd/tape/policy.h"
+#include "halftape/core/contract/backend.h"
 
 namespace halftape::nn::utils {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "halftape/core/backend.h"
-#include "halftape/core/capture.h"
+#include "halftape/core/capture/capture.h"
+#include "halftape/core/contract/backend.h"
 
 namespace halftape::optim {
 

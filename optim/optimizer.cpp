@@ -5,15 +5,15 @@
 #include <set>
 #include <utility>
 
-#include "halftape/autograd/grad_mode.h"
-#include "halftape/autograd/grad_tag.h"
-#include "halftape/autograd/op_span.h"
-#include "halftape/core/backend.h"
-#include "halftape/core/capture.h"
-#include "halftape/core/warn.h"
-#include "halftape/optim/differences.h"
-#include "halftape/optim/flat_storage.h"
-#include "halftape/optim/weights.h"
+#include "halftape/autograd/tape/grad_mode.h"
+#include "halftape/autograd/tape/grad_tag.h"
+#include "halftape/autograd/tape/op_timer.h"
+#include "halftape/core/capture/capture.h"
+#include "halftape/core/contract/backend.h"
+#include "halftape/core/machine/warn.h"
+#include "halftape/optim/state/flat_storage.h"
+#include "halftape/optim/state/mismatches.h"
+#include "halftape/optim/state/param_storage.h"
 
 namespace halftape::optim {
 

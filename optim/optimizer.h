@@ -10,7 +10,7 @@
 
 #include "halftape/autograd/tensor.h"
 #include "halftape/autograd/zero_grad.h"
-#include "halftape/core/step_control.h"
+#include "halftape/core/contract/step_control.h"
 #include "halftape/nn/ordered_dict.h"
 #include "halftape/optim/options.h"
 
@@ -114,13 +114,13 @@ class Optimizer {
   const OptimizerOptions& defaults() const { return *defaults_; }
   /// The state of one parameter, empty before its first step.
   const ParamState& state_of(const Tensor& parameter) const;
-  /// The same as LibTorch has it: optim/param_state.h.
+  /// The same as LibTorch has it: optim/state/param_state.h.
   OptimizerStateView state();
-  const std::map<const detail::TensorImpl*, ParamState>& state() const { return state_; }
+  const std::map<const halftape::detail::TensorImpl*, ParamState>& state() const { return state_; }
 
   /// Moves parameters into one buffer for each group, dtype and device, and with them all that is
   /// remembered of them; gradients and 16-bit copies will be made side by side, too. Steps compute
-  /// what they would without, bit for bit. optim/flat_storage.h says what it is good for.
+  /// what they would without, bit for bit. optim/state/flat_storage.h says what it is good for.
   ///
   /// Parameters remain the tensors that they are, contiguous from now on; plain pointers to their
   /// elements point to them no more. Call it before a Graph is captured, and again for parameters
@@ -150,7 +150,7 @@ class Optimizer {
   /// of their shape. Throws unless it, or step(), is overridden.
   virtual void update(const OptimizerOptions& options, const std::vector<Tensor>& params,
                       const StepControl& control);
-  /// What a saved state must have under `key`; those of optim/weights.h, and moments.
+  /// What a saved state must have under `key`; those of optim/state/param_storage.h, and moments.
   virtual StateEntry expected_state(const std::string& key, const Tensor& parameter,
                                     const std::map<std::string, double>& options) const;
   /// Throws unless the parameter's gradient, if there is one, may be used by this step.
@@ -166,7 +166,7 @@ class Optimizer {
   const uint64_t id_;
   std::vector<OptimizerParamGroup> groups_;
   std::unique_ptr<OptimizerOptions> defaults_;
-  std::map<const detail::TensorImpl*, ParamState> state_;
+  std::map<const halftape::detail::TensorImpl*, ParamState> state_;
   std::vector<std::shared_ptr<OptimizerParamState>> shown_;  // what state() gave references to
   std::vector<FlatRegion> flat_;
 };

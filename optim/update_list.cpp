@@ -2,8 +2,8 @@
 
 #include <cstring>
 
-#include "halftape/autograd/low_copy.h"
-#include "halftape/core/capture.h"
+#include "halftape/autograd/tape/weight_cast.h"
+#include "halftape/core/capture/capture.h"
 
 namespace halftape::optim {
 

@@ -2,9 +2,9 @@
 #pragma once
 #include <vector>
 
-#include "halftape/core/backend.h"
+#include "halftape/core/contract/backend.h"
 #include "halftape/optim/optimizer.h"
-#include "halftape/optim/weights.h"
+#include "halftape/optim/state/param_storage.h"
 
 namespace halftape::optim {
 
@@ -19,10 +19,10 @@ class UpdateList {
   /// to set, before the next add(). Comes first of all that looks into `state`: see keeping().
   UpdateSlot& add(const Tensor& parameter, Weights chosen, ParamState& state);
 
-  /// One step for all of them. A weight that autocast has a 16-bit copy of (autograd/low_copy.h)
-  /// gets it written along, so that the next region finds it and casts nothing.
-  /// `rule` makes it of the group's options: now, and before every replay of a graph, as they are
-  /// by then.
+  /// One step for all of them. A weight that autocast has a 16-bit copy of
+  /// (autograd/tape/weight_cast.h) gets it written along, so that the next region finds it and
+  /// casts nothing. `rule` makes it of the group's options: now, and before every replay of a
+  /// graph, as they are by then.
   using MakeRule = std::function<UpdateRule(const OptimizerOptions&)>;
   void run(const Optimizer& optimizer, const OptimizerOptions& options, const MakeRule& rule,
            const StepControl& control);

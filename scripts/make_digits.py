@@ -6,7 +6,7 @@
 
 Needed only to check where the table comes from: its result is committed. Every sample becomes one
 string, 64 pixels row by row in base 17 ('0'..'9', 'a'..'g' for 0..16), then the label. The last
-lines printed are the counts and check sums that tests/io/digits_test.cpp holds.
+lines printed are the counts and check sums that tests/io/data/digits_test.cpp holds.
 """
 
 import pathlib
@@ -38,7 +38,7 @@ def main():
     target = pathlib.Path(__file__).resolve().parent.parent / "io" / "digits_data.inc"
     target.write_text(table, encoding="ascii", newline="\n")
 
-    # The split of io/digits.cpp: within each class, in file order, every fifth sample is for
+    # The split of io/data/sets/digits.cpp: within each class, in file order, every fifth sample is for
     # testing.
     test = np.zeros(len(labels), bool)
     for c in range(10):

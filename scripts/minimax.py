@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Derives the polynomials of cpu/math.h: minimax approximations of the relative error by Remez'
+"""Derives the polynomials of cpu/vector/math.h: minimax approximations of the relative error by Remez'
 exchange algorithm, in 40 digits, rounded to double, or to float where so noted. Prints each as hexadecimal C++ constants with
 the largest relative error of the result that it stands for.
 

@@ -6,7 +6,7 @@
 #include <map>
 
 #define HALFTAPE_OPTIONS_OF torch
-#include "tests/support/options_from_text.h"
+#include "tests/support/modules/options_from_text.h"
 
 namespace option_text {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "halftape/core/check.h"
-#include "halftape/core/cpu_capability.h"
+#include "halftape/core/machine/cpu_capability.h"
 
 int main(int argc, char** argv) {
   try {

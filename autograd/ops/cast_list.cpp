@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
-#include "halftape/autograd/ops/binary.h"
-#include "halftape/autograd/ops/unary.h"
+#include "halftape/autograd/ops/elementwise/binary.h"
+#include "halftape/autograd/ops/elementwise/unary.h"
 
 namespace halftape {
 

@@ -3,7 +3,7 @@
 #pragma once
 #include <span>
 
-#include "halftape/autograd/policy.h"
+#include "halftape/autograd/tape/policy.h"
 
 namespace halftape {
 

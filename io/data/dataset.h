@@ -12,11 +12,11 @@
 #include <utility>
 #include <vector>
 
-#include "halftape/autograd/ops/shape.h"
+#include "halftape/autograd/ops/layout/shape.h"
 #include "halftape/core/array_ref.h"
 #include "halftape/core/check.h"
-#include "halftape/io/data/archive.h"
 #include "halftape/io/data/example.h"
+#include "halftape/io/data/sets/archive.h"
 
 namespace halftape::data::datasets {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <string>
 
-#include "halftape/core/backend.h"
+#include "halftape/core/contract/backend.h"
 
 namespace halftape::data {
 namespace {

@@ -18,13 +18,13 @@
 #include <vector>
 
 #include "halftape/core/check.h"
-#include "halftape/io/data/archive.h"
 #include "halftape/io/data/dataset.h"
 #include "halftape/io/data/iterator.h"
 #include "halftape/io/data/loader_options.h"
 #include "halftape/io/data/pin.h"
 #include "halftape/io/data/queue.h"
 #include "halftape/io/data/sampler.h"
+#include "halftape/io/data/sets/archive.h"
 
 namespace halftape::data {
 

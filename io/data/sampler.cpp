@@ -9,7 +9,7 @@
 
 #include "halftape/core/check.h"
 #include "halftape/core/formula/philox.h"
-#include "halftape/core/random.h"
+#include "halftape/core/random/random.h"
 
 namespace halftape::data::samplers {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "halftape/core/check.h"
 #include "halftape/core/dtype.h"
-#include "halftape/core/mt19937.h"
-#include "halftape/io/data/archive.h"
+#include "halftape/core/random/mt19937.h"
+#include "halftape/io/data/sets/archive.h"
 
 namespace halftape::data::samplers {
 

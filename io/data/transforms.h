@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "halftape/autograd/ops/binary.h"
-#include "halftape/autograd/ops/create.h"
-#include "halftape/autograd/ops/shape.h"
+#include "halftape/autograd/ops/creation/create.h"
+#include "halftape/autograd/ops/elementwise/binary.h"
+#include "halftape/autograd/ops/layout/shape.h"
 #include "halftape/core/array_ref.h"
 #include "halftape/io/data/example.h"
 

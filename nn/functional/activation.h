@@ -1,11 +1,11 @@
 // Activations, with options.
 #pragma once
-#include "halftape/autograd/ops/binary.h"
-#include "halftape/autograd/ops/pointwise.h"
-#include "halftape/autograd/ops/random.h"
-#include "halftape/autograd/ops/shape.h"
-#include "halftape/autograd/ops/softmax.h"
-#include "halftape/autograd/ops/unary.h"
+#include "halftape/autograd/ops/creation/random.h"
+#include "halftape/autograd/ops/elementwise/binary.h"
+#include "halftape/autograd/ops/elementwise/pointwise.h"
+#include "halftape/autograd/ops/elementwise/unary.h"
+#include "halftape/autograd/ops/layout/shape.h"
+#include "halftape/autograd/ops/reduction/softmax.h"
 #include "halftape/nn/options/activation.h"
 
 namespace halftape::nn::functional {

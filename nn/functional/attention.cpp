@@ -3,14 +3,14 @@
 #include <array>
 #include <limits>
 
-#include "halftape/autograd/op_scope.h"
-#include "halftape/autograd/ops/binary.h"
-#include "halftape/autograd/ops/create.h"
-#include "halftape/autograd/ops/linear.h"
-#include "halftape/autograd/ops/reduce.h"
-#include "halftape/autograd/ops/shape.h"
-#include "halftape/autograd/ops/unary.h"
-#include "halftape/autograd/ops/view.h"
+#include "halftape/autograd/ops/creation/create.h"
+#include "halftape/autograd/ops/elementwise/binary.h"
+#include "halftape/autograd/ops/elementwise/unary.h"
+#include "halftape/autograd/ops/layout/shape.h"
+#include "halftape/autograd/ops/layout/view.h"
+#include "halftape/autograd/ops/product/linear.h"
+#include "halftape/autograd/ops/reduction/reduce.h"
+#include "halftape/autograd/tape/error_scope.h"
 
 namespace halftape::nn::functional {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 #include <tuple>
 
-#include "halftape/autograd/ops/attention.h"
+#include "halftape/autograd/ops/product/attention.h"
 #include "halftape/nn/options/attention.h"
 
 namespace halftape::nn::functional {

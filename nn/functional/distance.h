@@ -1,6 +1,6 @@
 // Distances between vectors, with options.
 #pragma once
-#include "halftape/autograd/ops/statistics.h"
+#include "halftape/autograd/ops/reduction/statistics.h"
 #include "halftape/nn/options/distance.h"
 
 namespace halftape::nn::functional {

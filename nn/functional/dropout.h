@@ -1,6 +1,6 @@
 // Dropout, with options.
 #pragma once
-#include "halftape/autograd/ops/dropout.h"
+#include "halftape/autograd/ops/creation/dropout.h"
 #include "halftape/nn/options/dropout.h"
 
 namespace halftape::nn::functional {

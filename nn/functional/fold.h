@@ -1,7 +1,7 @@
 // Windows of images as columns and back, with options.
 #pragma once
-#include "halftape/autograd/op_scope.h"
-#include "halftape/autograd/ops/conv.h"
+#include "halftape/autograd/ops/image/conv.h"
+#include "halftape/autograd/tape/error_scope.h"
 #include "halftape/nn/options/fold.h"
 
 namespace halftape::nn::functional {

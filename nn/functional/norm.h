@@ -1,7 +1,7 @@
 // Normalisation, with options.
 #pragma once
-#include "halftape/autograd/grad_mode.h"
-#include "halftape/autograd/ops/norm.h"
+#include "halftape/autograd/ops/reduction/norm.h"
+#include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/nn/options/norm.h"
 
 namespace halftape::nn::functional {

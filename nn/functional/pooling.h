@@ -1,7 +1,7 @@
 // Pooling, with options.
 #pragma once
-#include "halftape/autograd/ops/pool.h"
-#include "halftape/autograd/ops/random.h"
+#include "halftape/autograd/ops/creation/random.h"
+#include "halftape/autograd/ops/image/pool.h"
 #include "halftape/nn/options/pooling.h"
 
 namespace halftape::nn::functional {

@@ -1,5 +1,5 @@
-// Activations as modules. What they compute stands in autograd/ops/unary.h, softmax.h, pointwise.h
-// and binary.h.
+// Activations as modules. What they compute stands in autograd/ops/elementwise/unary.h, softmax.h,
+// pointwise.h and binary.h.
 #pragma once
 #include "halftape/nn/cloneable.h"
 #include "halftape/nn/options/activation.h"

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "halftape/autograd/ops/mlp_loss.h"
+#include "halftape/autograd/ops/loss/mlp_loss.h"
 
 namespace halftape::nn {
 namespace {

@@ -2,10 +2,10 @@
 
 #include <cmath>
 
-#include "halftape/autograd/ops/create.h"
-#include "halftape/autograd/ops/einsum.h"
-#include "halftape/autograd/ops/linear.h"
-#include "halftape/autograd/ops/view.h"
+#include "halftape/autograd/ops/creation/create.h"
+#include "halftape/autograd/ops/layout/view.h"
+#include "halftape/autograd/ops/product/einsum.h"
+#include "halftape/autograd/ops/product/linear.h"
 #include "halftape/nn/init.h"
 
 namespace halftape::nn {

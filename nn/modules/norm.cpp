@@ -1,13 +1,13 @@
 #include "halftape/nn/modules/norm.h"
 
-#include "halftape/autograd/ops/binary.h"
-#include "halftape/autograd/ops/create.h"
-#include "halftape/autograd/ops/norm.h"
-#include "halftape/autograd/ops/reduce.h"
-#include "halftape/autograd/ops/shape.h"
-#include "halftape/autograd/ops/unary.h"
-#include "halftape/autograd/ops/view.h"
-#include "halftape/core/backend.h"
+#include "halftape/autograd/ops/creation/create.h"
+#include "halftape/autograd/ops/elementwise/binary.h"
+#include "halftape/autograd/ops/elementwise/unary.h"
+#include "halftape/autograd/ops/layout/shape.h"
+#include "halftape/autograd/ops/layout/view.h"
+#include "halftape/autograd/ops/reduction/norm.h"
+#include "halftape/autograd/ops/reduction/reduce.h"
+#include "halftape/core/contract/backend.h"
 #include "halftape/nn/init.h"
 
 namespace halftape::nn {

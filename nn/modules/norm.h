@@ -1,4 +1,4 @@
-// Normalisation as modules. What they compute stands in autograd/ops/norm.h.
+// Normalisation as modules. What they compute stands in autograd/ops/reduction/norm.h.
 #pragma once
 #include "halftape/nn/cloneable.h"
 #include "halftape/nn/options/norm.h"

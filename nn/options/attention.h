@@ -1,5 +1,5 @@
 // Options of multi-head attention, for the function (nn/functional/attention.h) and the module
-// (nn/modules/attention.h).
+// (nn/modules/sequence/attention.h).
 #pragma once
 #include <utility>
 

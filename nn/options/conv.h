@@ -1,10 +1,10 @@
-// Options of convolutions, for functions (nn/functional/conv.h) and modules (nn/modules/conv.h):
-// Conv2dOptions(1, 8, 3).stride(2).padding({1, 2}).
+// Options of convolutions, for functions (nn/functional/conv.h) and modules
+// (nn/modules/image/conv.h): Conv2dOptions(1, 8, 3).stride(2).padding({1, 2}).
 #pragma once
 #include <variant>
 
-#include "halftape/autograd/ops/conv.h"
-#include "halftape/autograd/ops/shape.h"
+#include "halftape/autograd/ops/image/conv.h"
+#include "halftape/autograd/ops/layout/shape.h"
 #include "halftape/core/expanding_array.h"
 #include "halftape/core/options.h"
 

@@ -1,9 +1,9 @@
 // Options of embeddings, for functions (nn/functional/embedding.h) and modules
-// (nn/modules/embedding.h).
+// (nn/modules/sequence/embedding.h).
 #pragma once
 #include <optional>
 
-#include "halftape/autograd/ops/embedding.h"
+#include "halftape/autograd/ops/indexing/embedding.h"
 #include "halftape/core/options.h"
 #include "halftape/nn/options/loss.h"
 

@@ -1,4 +1,5 @@
-// Options of Fold and Unfold, for functions (nn/functional/fold.h) and modules (nn/modules/fold.h).
+// Options of Fold and Unfold, for functions (nn/functional/fold.h) and modules
+// (nn/modules/image/fold.h).
 #pragma once
 #include "halftape/core/expanding_array.h"
 #include "halftape/core/options.h"

@@ -1,6 +1,6 @@
 // Options of FusedMLP (nn/modules/fused_mlp.h).
 #pragma once
-#include "halftape/autograd/ops/linear.h"
+#include "halftape/autograd/ops/product/linear.h"
 #include "halftape/core/options.h"
 
 namespace halftape::nn {

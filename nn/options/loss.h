@@ -1,9 +1,9 @@
-// Options of losses, for functions (nn/functional/loss.h) and modules (nn/modules/loss.h).
+// Options of losses, for functions (nn/functional/loss.h) and modules (nn/modules/loss/loss.h).
 #pragma once
 #include <optional>
 
-#include "halftape/autograd/ops/ctc.h"
-#include "halftape/autograd/ops/margin_loss.h"
+#include "halftape/autograd/ops/loss/ctc.h"
+#include "halftape/autograd/ops/loss/margin_loss.h"
 #include "halftape/core/options.h"
 
 namespace halftape {

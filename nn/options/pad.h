@@ -1,9 +1,9 @@
-// Options of padding, for functions (nn/functional/pad.h) and modules (nn/modules/pad.h).
+// Options of padding, for functions (nn/functional/pad.h) and modules (nn/modules/image/pad.h).
 #pragma once
 #include <utility>
 #include <vector>
 
-#include "halftape/autograd/ops/shape.h"
+#include "halftape/autograd/ops/layout/shape.h"
 #include "halftape/core/expanding_array.h"
 #include "halftape/core/options.h"
 

@@ -1,5 +1,5 @@
-// Options of pooling, for functions (nn/functional/pooling.h) and modules (nn/modules/pooling.h).
-// The stride is the kernel's size unless given.
+// Options of pooling, for functions (nn/functional/pooling.h) and modules
+// (nn/modules/image/pooling.h). The stride is the kernel's size unless given.
 #pragma once
 #include <optional>
 #include <vector>

@@ -1,4 +1,4 @@
-// Options of recurrent layers and cells (nn/modules/rnn.h).
+// Options of recurrent layers and cells (nn/modules/sequence/rnn.h).
 #pragma once
 #include "halftape/core/options.h"
 #include "halftape/nn/init.h"

@@ -1,11 +1,11 @@
-// Options of transformers and their layers (nn/modules/transformer_layer.h, transformer.h). Those
-// of stacks of layers stand in transformer_coder.h.
+// Options of transformers and their layers (nn/modules/sequence/transformer_layer.h,
+// transformer.h). Those of stacks of layers stand in transformer_coder.h.
 #pragma once
 #include <concepts>
 #include <functional>
 #include <utility>
 
-#include "halftape/autograd/ops/unary.h"
+#include "halftape/autograd/ops/elementwise/unary.h"
 #include "halftape/core/options.h"
 #include "halftape/nn/any_module.h"
 #include "halftape/nn/init.h"

@@ -1,8 +1,9 @@
-// Options of stacks of a transformer's layers (nn/modules/transformer.h). They hold a layer.
+// Options of stacks of a transformer's layers (nn/modules/sequence/transformer.h). They hold a
+// layer.
 #pragma once
 #include <utility>
 
-#include "halftape/nn/modules/transformer_layer.h"
+#include "halftape/nn/modules/sequence/transformer_layer.h"
 
 namespace halftape::nn {
 

@@ -1,10 +1,10 @@
 // Options of what changes the size of images, for functions (nn/functional/upsampling.h) and
-// modules (nn/modules/upsampling.h).
+// modules (nn/modules/image/upsampling.h).
 #pragma once
 #include <optional>
 #include <vector>
 
-#include "halftape/autograd/ops/resample.h"
+#include "halftape/autograd/ops/image/resample.h"
 #include "halftape/core/options.h"
 #include "halftape/nn/init.h"
 

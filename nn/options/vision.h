@@ -2,7 +2,7 @@
 #pragma once
 #include <optional>
 
-#include "halftape/autograd/ops/grid.h"
+#include "halftape/autograd/ops/image/grid.h"
 #include "halftape/core/options.h"
 #include "halftape/nn/options/conv.h"
 

@@ -1,8 +1,8 @@
 #include "halftape/nn/utils/convert_parameters.h"
 
-#include "halftape/autograd/grad_mode.h"
-#include "halftape/autograd/ops/shape.h"
-#include "halftape/autograd/ops/view.h"
+#include "halftape/autograd/ops/layout/shape.h"
+#include "halftape/autograd/ops/layout/view.h"
+#include "halftape/autograd/tape/grad_mode.h"
 
 namespace halftape::nn::utils {
 

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <numeric>
 
-#include "halftape/autograd/ops/create.h"
-#include "halftape/autograd/ops/index.h"
-#include "halftape/autograd/ops/shape.h"
-#include "halftape/autograd/ops/view.h"
+#include "halftape/autograd/ops/creation/create.h"
+#include "halftape/autograd/ops/indexing/index.h"
+#include "halftape/autograd/ops/layout/shape.h"
+#include "halftape/autograd/ops/layout/view.h"
 
 namespace halftape::nn::utils::rnn {
 namespace {

@@ -1,8 +1,8 @@
 #include "halftape/nn/utils/weight_norm.h"
 
-#include "halftape/autograd/ops/binary.h"
-#include "halftape/autograd/ops/statistics.h"
-#include "halftape/autograd/ops/unary.h"
+#include "halftape/autograd/ops/elementwise/binary.h"
+#include "halftape/autograd/ops/elementwise/unary.h"
+#include "halftape/autograd/ops/reduction/statistics.h"
 
 namespace halftape::nn::utils {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "halftape/core/options.h"
-#include "halftape/optim/lr_scheduler.h"
+#include "halftape/optim/schedulers/lr_scheduler.h"
 
 namespace halftape::optim {
 

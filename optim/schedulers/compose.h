@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "halftape/optim/lr_scheduler.h"
+#include "halftape/optim/schedulers/lr_scheduler.h"
 
 namespace halftape::optim {
 

@@ -1,6 +1,6 @@
 // Schedules that follow a cosine.
 #pragma once
-#include "halftape/optim/lr_scheduler.h"
+#include "halftape/optim/schedulers/lr_scheduler.h"
 
 namespace halftape::optim {
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "halftape/optim/lr_scheduler.h"
+#include "halftape/optim/schedulers/lr_scheduler.h"
 
 namespace halftape::optim {
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <thread>
 
-#include "halftape/autograd/record.h"
+#include "halftape/autograd/tape/record.h"
 
 using namespace halftape;
 using amp::GradScaler;

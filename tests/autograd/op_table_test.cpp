@@ -4,7 +4,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "halftape/autograd/node.h"
+#include "halftape/autograd/tape/node.h"
 #include "halftape/tests/support/close.h"
 #include "halftape/tests/support/errors.h"
 #include "halftape/tests/support/message.h"

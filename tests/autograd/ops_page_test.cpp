@@ -35,7 +35,8 @@ Names declared() {
   Names names;
   const std::regex function(
       "(?:inline )?(?:Tensor&?|TensorList|std::tuple<[^>]*>|bool) ([A-Za-z_0-9]+)\\(.*");
-  for (const auto& entry : std::filesystem::directory_iterator(kRoot / "autograd" / "ops")) {
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(kRoot / "autograd" / "ops")) {
     if (entry.path().extension() != ".h") continue;
     std::ifstream header(entry.path());
     bool detail = false;

@@ -1,5 +1,5 @@
-// The contract of core/backend.h, call by call, for the backend of the default device: the same
-// bits for any number of threads, any alignment and any layout, and no byte written beside the
+// The contract of core/contract/backend.h, call by call, for the backend of the default device: the
+// same bits for any number of threads, any alignment and any layout, and no byte written beside the
 // output.
 #include <doctest/doctest.h>
 
@@ -14,11 +14,11 @@
 #include <vector>
 
 #include "halftape/autograd/tensor_options.h"
-#include "halftape/core/backend.h"
+#include "halftape/core/contract/backend.h"
 #include "halftape/core/formula/binary.h"
 #include "halftape/core/formula/reduce.h"
 #include "halftape/core/formula/unary.h"
-#include "halftape/core/threads.h"
+#include "halftape/core/machine/threads.h"
 
 using namespace halftape;
 

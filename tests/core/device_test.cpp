@@ -4,8 +4,8 @@
 #include <sstream>
 #include <string>
 
-#include "halftape/core/backend.h"
 #include "halftape/core/check.h"
+#include "halftape/core/contract/backend.h"
 #include "halftape/cuda/cuda.h"
 #include "halftape/tests/support/message.h"
 

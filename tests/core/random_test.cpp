@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "halftape/core/backend.h"
+#include "halftape/core/contract/backend.h"
 #include "halftape/core/formula/philox.h"
 
 using namespace halftape;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "halftape/core/array.h"
-#include "halftape/cpu/allocator.h"
+#include "halftape/cpu/runtime/allocator.h"
 #include "halftape/tests/support/message.h"
 
 using namespace halftape;

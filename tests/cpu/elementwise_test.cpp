@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "halftape/core/backend.h"
+#include "halftape/core/contract/backend.h"
 #include "halftape/core/formula/binary.h"
 #include "halftape/core/formula/unary.h"
 

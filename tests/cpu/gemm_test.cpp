@@ -5,9 +5,9 @@
 #include <limits>
 #include <vector>
 
-#include "halftape/core/backend.h"
-#include "halftape/core/cpu_capability.h"
-#include "halftape/core/threads.h"
+#include "halftape/core/contract/backend.h"
+#include "halftape/core/machine/cpu_capability.h"
+#include "halftape/core/machine/threads.h"
 
 using namespace halftape;
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "halftape/core/backend.h"
+#include "halftape/core/contract/backend.h"
 #include "halftape/tests/support/message.h"
 
 using namespace halftape;

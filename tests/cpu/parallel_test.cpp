@@ -17,9 +17,9 @@
 #include <thread>
 #include <vector>
 
-#include "halftape/core/backend.h"
+#include "halftape/core/contract/backend.h"
 #include "halftape/core/formula/reduce.h"
-#include "halftape/cpu/parallel.h"
+#include "halftape/cpu/runtime/parallel.h"
 #include "halftape/halftape.h"
 
 #if defined(__SANITIZE_THREAD__)

@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "halftape/core/backend.h"
+#include "halftape/core/contract/backend.h"
 
 using namespace halftape;
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "halftape/core/backend.h"
+#include "halftape/core/contract/backend.h"
 
 using namespace halftape;
 

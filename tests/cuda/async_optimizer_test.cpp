@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "../support/message.h"
-#include "halftape/core/forwarding_backend.h"
+#include "halftape/core/contract/forwarding_backend.h"
 #if defined(HALFTAPE_SIMT)
 #include "device.h"
 #include "settings.h"

@@ -9,7 +9,7 @@
 #include "on_gpu.h"
 #if defined(HALFTAPE_SIMT)
 #include "device.h"
-#include "halftape/cuda/gemm.h"
+#include "halftape/cuda/gemm/gemm.h"
 #endif
 
 using namespace halftape;

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "device.h"
-#include "halftape/core/warn.h"
-#include "halftape/cuda/runtime.h"
+#include "halftape/core/machine/warn.h"
+#include "halftape/cuda/runtime/runtime.h"
 #include "halftape/tests/support/message.h"
 #include "halftape/tests/support/poke.h"
 #include "settings.h"

@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "halftape/core/backend.h"
+#include "halftape/core/contract/backend.h"
 #include "halftape/cuda/cuda.h"
 
 using namespace halftape;

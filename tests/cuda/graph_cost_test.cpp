@@ -11,9 +11,9 @@
 #include <sstream>
 
 #include "device.h"
-#include "halftape/core/capture.h"
-#include "halftape/core/forwarding_backend.h"
-#include "halftape/cuda/gemm.h"
+#include "halftape/core/capture/capture.h"
+#include "halftape/core/contract/forwarding_backend.h"
+#include "halftape/cuda/gemm/gemm.h"
 #include "settings.h"
 
 using namespace halftape;

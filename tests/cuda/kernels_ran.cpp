@@ -18,7 +18,7 @@ std::set<std::string> defined_in(const std::filesystem::path& folder) {
   static const std::regex kernel(
       R"(__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+)\()");
   std::set<std::string> names;
-  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+  for (const auto& file : std::filesystem::recursive_directory_iterator(folder)) {
     if (file.path().extension() != ".cu" && file.path().extension() != ".cuh") continue;
     std::ifstream in(file.path());
     const std::string text{std::istreambuf_iterator<char>(in), {}};

@@ -10,7 +10,7 @@
 
 #include "halftape/autograd/tensor_options.h"
 #include "halftape/cuda/cuda.h"
-#include "halftape/cuda/runtime.h"
+#include "halftape/cuda/runtime/runtime.h"
 #if defined(HALFTAPE_SIMT)
 #include <fstream>
 #include <iostream>

@@ -11,8 +11,8 @@
 
 #include "../support/close.h"
 #include "../support/message.h"
+#include "halftape/core/contract/mlp_loss_unfused.h"
 #include "halftape/core/formula/unary.h"
-#include "halftape/core/mlp_steps.h"
 #include "on_gpu.h"
 #if defined(HALFTAPE_SIMT)
 #include "device.h"

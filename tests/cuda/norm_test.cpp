@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "../support/close.h"
-#include "halftape/core/backend.h"
+#include "halftape/core/contract/backend.h"
 
 using namespace halftape;
 using halftape::testing::differ;

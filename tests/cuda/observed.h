@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "device.h"
-#include "halftape/core/forwarding_backend.h"
-#include "halftape/cuda/runtime.h"
+#include "halftape/core/contract/forwarding_backend.h"
+#include "halftape/cuda/runtime/runtime.h"
 
 namespace halftape::testing {
 

@@ -5,7 +5,7 @@
 #include <sstream>
 #include <string>
 
-#include "halftape/core/backend.h"
+#include "halftape/core/contract/backend.h"
 
 namespace halftape::testing {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "../support/close.h"
-#include "halftape/core/backend.h"
+#include "halftape/core/contract/backend.h"
 #include "halftape/core/formula/reduce.h"
 
 using namespace halftape;

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "halftape/core/warn.h"
+#include "halftape/core/machine/warn.h"
 #include "on_gpu.h"
 #if defined(HALFTAPE_SIMT)
 #include "device.h"

@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "halftape/core/windows.h"
+#include "halftape/core/contract/windows.h"
 #include "on_gpu.h"
 
 using namespace halftape;

@@ -9,8 +9,8 @@
 
 #include <halftape/halftape.h>
 
-#include "halftape/io/file.h"
-#include "halftape/tests/io/files.h"
+#include "halftape/io/file/file.h"
+#include "halftape/tests/io/file/files.h"
 #include "halftape/tests/support/close.h"
 #include "halftape/tests/support/message.h"
 #include "halftape/tests/support/temp_folder.h"

@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "halftape/tests/support/close.h"
-#include "halftape/tests/support/declared_modules.h"
+#include "halftape/tests/support/modules/declared_modules.h"
 
 using namespace halftape;
 using namespace halftape::nn;

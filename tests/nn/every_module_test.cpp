@@ -8,10 +8,10 @@
 #include <sstream>
 
 #include "halftape/tests/support/close.h"
-#include "halftape/tests/support/declared_modules.h"
-#include "halftape/tests/support/declared_options.h"
 #include "halftape/tests/support/message.h"
-#include "halftape/tests/support/module_rows.h"
+#include "halftape/tests/support/modules/declared_modules.h"
+#include "halftape/tests/support/modules/declared_options.h"
+#include "halftape/tests/support/rows/module_rows.h"
 
 using namespace halftape;
 using testing::differ;

@@ -3,7 +3,7 @@
 
 #include <sstream>
 
-#include "halftape/tests/support/module_rows.h"
+#include "halftape/tests/support/rows/module_rows.h"
 
 using namespace halftape;
 using testing::ModuleRow;

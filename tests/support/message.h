@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "halftape/autograd/tensor_options.h"
-#include "halftape/core/backend.h"
+#include "halftape/core/contract/backend.h"
 
 namespace halftape::testing {
 

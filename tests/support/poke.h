@@ -1,7 +1,7 @@
 // Writing one element of a tensor on any device, past autograd.
 #pragma once
 #include "halftape/autograd/tensor.h"
-#include "halftape/core/backend.h"
+#include "halftape/core/contract/backend.h"
 
 namespace halftape::testing {
 

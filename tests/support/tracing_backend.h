@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "halftape/autograd/tensor_options.h"
-#include "halftape/core/forwarding_backend.h"
+#include "halftape/core/contract/forwarding_backend.h"
 
 namespace halftape::testing {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "halftape/autograd/ops/create.h"
+#include "halftape/autograd/ops/creation/create.h"
 #include "halftape/core/check.h"
 
 namespace halftape::testing {

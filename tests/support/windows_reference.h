@@ -1,6 +1,6 @@
 // Convolutions and windows in plain loops over doubles, for any number of dimensions.
 #pragma once
-#include "halftape/core/windows.h"
+#include "halftape/core/contract/windows.h"
 #include "halftape/tests/support/ops.h"
 
 namespace halftape::testing {

@@ -2,10 +2,10 @@
 
 #include <limits>
 
-#include "halftape/autograd/ops/linear.h"
-#include "halftape/autograd/ops/loss.h"
-#include "halftape/autograd/ops/mlp_loss.h"
-#include "halftape/autograd/policy.h"
+#include "halftape/autograd/ops/loss/loss.h"
+#include "halftape/autograd/ops/loss/mlp_loss.h"
+#include "halftape/autograd/ops/product/linear.h"
+#include "halftape/autograd/tape/policy.h"
 #include "halftape/nn/modules/activation.h"
 #include "halftape/nn/modules/linear.h"
 

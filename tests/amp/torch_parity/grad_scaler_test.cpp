@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "halftape/core/backend.h"
+#include "halftape/core/contract/backend.h"
 
 using namespace halftape;
 using amp::GradScaler;

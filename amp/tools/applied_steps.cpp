@@ -1,0 +1,53 @@
+#include "halftape/amp/tools/applied_steps.h"
+
+#include "halftape/autograd/ops/elementwise/binary.h"
+#include "halftape/autograd/ops/elementwise/compare.h"
+#include "halftape/autograd/tape/grad_mode.h"
+#include "halftape/autograd/tape/policy.h"
+
+namespace halftape::amp {
+
+AppliedSteps::AppliedSteps(int64_t look_every) : look_every_(look_every) {
+  HALFTAPE_CHECK(look_every > 0, "AppliedSteps: look_every ", look_every, " must be positive");
+}
+
+bool AppliedSteps::count(const StepResult& result) {
+  if (!result.had_gradients) return false;
+  const NoGradGuard no_grad;
+  const PolicyScope as_they_are(nullptr);
+  const Tensor skipped = result.skipped();
+  if (skipped.defined()) {
+    const Tensor one = skipped.ne(0).to(kInt64);
+    skips_ = skips_.defined() ? skips_ + one : one;
+  }
+  if (++steps_ % look_every_ == 0) look();
+  if (to_hold_ == 0) return true;
+  --to_hold_;
+  return false;
+}
+
+void AppliedSteps::look() {
+  to_hold_ += known_skips_ + (skips_.defined() ? skips_.item<int64_t>() : 0);
+  known_skips_ = 0;
+  skips_ = Tensor();
+}
+
+void AppliedSteps::fields(optim::SchedulerFields& f) {
+  f.count("look_every", look_every_);
+  f.count("steps", steps_);
+  f.count("skips", known_skips_);
+  f.count("to_hold", to_hold_);
+}
+
+optim::SchedulerState AppliedSteps::state_dict() const {
+  AppliedSteps now = *this;
+  if (skips_.defined()) now.known_skips_ += skips_.item<int64_t>();
+  return optim::SchedulerFields::save([&](optim::SchedulerFields& f) { now.fields(f); });
+}
+
+void AppliedSteps::load_state_dict(const optim::SchedulerState& saved) {
+  optim::SchedulerFields::load(saved, [this](optim::SchedulerFields& f) { fields(f); });
+  skips_ = Tensor();
+}
+
+}  // namespace halftape::amp

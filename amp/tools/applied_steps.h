@@ -1,0 +1,66 @@
+// What is to happen once for every step that a GradScaler let through, and not for the skipped
+// ones, without waiting for the device at every step.
+#pragma once
+#include <concepts>
+#include <utility>
+
+#include "halftape/amp/step_result.h"
+#include "halftape/nn/module.h"
+#include "halftape/optim/averaging.h"
+#include "halftape/optim/schedulers/lr_scheduler.h"
+
+namespace halftape::amp {
+
+/// Moves a schedule with the steps that were applied. The device counts the skipped ones; this
+/// takes a step for applied, reads the count once in `look_every` steps, and then holds the
+/// schedule for as many steps as were skipped. So it never falls behind, is ahead by no more than
+/// the skips since the last look, and does not depend on how fast the device is. look_every = 1 is
+/// exact, and waits at every step.
+///
+///     amp::AppliedSteps applied;
+///     for (…) {
+///       const amp::StepResult result = scaler.step(optimizer);
+///       scaler.update();
+///       applied.step(result, schedule);
+///     }
+class AppliedSteps {
+ public:
+  /// Throws unless look_every > 0.
+  explicit AppliedSteps(int64_t look_every = 100);
+
+  /// Calls `move` unless the schedule is to be held; gives whether it did. A step without gradients
+  /// is none.
+  template <class Move>
+  requires std::invocable<Move>
+  bool step(const StepResult& result, Move&& move) {
+    if (!count(result)) return false;
+    std::forward<Move>(move)();
+    return true;
+  }
+  bool step(const StepResult& result, optim::LRScheduler& schedule) {
+    return step(result, [&] { schedule.step(); });
+  }
+
+  /// Everything that the next step depends on, as numbers; waits for the device. load throws,
+  /// changing nothing, unless the numbers are these.
+  optim::SchedulerState state_dict() const;
+  void load_state_dict(const optim::SchedulerState& saved);
+
+ private:
+  bool count(const StepResult& result);
+  void look();
+  void fields(optim::SchedulerFields& fields);
+  int64_t look_every_;
+  int64_t steps_ = 0;
+  int64_t to_hold_ = 0;      // steps that were taken for applied and were not
+  Tensor skips_;             // since the last look; one number on the device
+  int64_t known_skips_ = 0;  // the same, from before this was loaded
+};
+
+/// Averages the model's weights if the step was applied; decided on the device.
+inline void update_average(const StepResult& result, optim::AveragedModel& averaged,
+                           const nn::Module& model) {
+  if (result.had_gradients) averaged.update_parameters(model, result.skipped());
+}
+
+}  // namespace halftape::amp

@@ -1,0 +1,368 @@
+// Tensor's in-place methods: the bytes change, the version rises, the history goes on.
+#include <algorithm>
+
+#include "halftape/autograd/indexing.h"
+#include "halftape/autograd/ops/creation/create.h"
+#include "halftape/autograd/ops/creation/random.h"
+#include "halftape/autograd/ops/elementwise/binary.h"
+#include "halftape/autograd/ops/elementwise/mask.h"
+#include "halftape/autograd/ops/elementwise/pointwise.h"
+#include "halftape/autograd/ops/elementwise/unary.h"
+#include "halftape/autograd/ops/indexing/index.h"
+#include "halftape/autograd/ops/layout/view.h"
+#include "halftape/autograd/ops/product/matmul.h"
+#include "halftape/autograd/ops/reduction/scan.h"
+#include "halftape/autograd/tape/grad_mode.h"
+#include "halftape/autograd/tape/policy.h"
+#include "halftape/autograd/tape/record.h"
+#include "halftape/core/contract/backend.h"
+#include "halftape/core/random/draw.h"
+
+namespace halftape {
+namespace {
+
+/// Do two elements of x lie in one place?
+bool shares_places(const Array& x) {
+  if (x.contiguous() || x.numel() < 2) return false;
+  std::vector<std::pair<int64_t, int64_t>> dims;  // strides and sizes
+  for (int i = 0; i < x.dim(); ++i)
+    if (x.size(i) > 1) dims.emplace_back(x.strides()[i], x.size(i));
+  std::sort(dims.begin(), dims.end());
+  int64_t extent = 0;
+  bool apart = true;  // each stride beyond all that the smaller ones reach
+  for (const auto& [stride, n] : dims) {
+    apart &= stride > extent;
+    extent += (n - 1) * stride;
+  }
+  if (apart || dims[0].first == 0) return !apart;
+  // Interleaved strides may still miss each other: look at every element.
+  std::vector<bool> taken(static_cast<size_t>(extent) + 1);
+  Dims at = Dims::filled(x.dim(), 0);
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    int64_t place = 0;
+    for (int d = 0; d < x.dim(); ++d) place += at[d] * x.strides()[d];
+    if (taken[static_cast<size_t>(place)]) return true;
+    taken[static_cast<size_t>(place)] = true;
+    for (int d = x.dim() - 1; d >= 0 && ++at[d] == x.size(d); --d) at[d] = 0;
+  }
+  return false;
+}
+
+/// May `x` be written, given that the new value does or does not carry history?
+void check_writable(const char* op, const Tensor& x, bool history) {
+  check_defined(op, x);
+  HALFTAPE_CHECK(!x.is_inference() || InferenceMode::is_enabled(), op, ": the tensor ", x.sizes(),
+                 " was made in InferenceMode and cannot be changed outside; clone() it first");
+  HALFTAPE_CHECK(!shares_places(x.array()), op, ": of the tensor ", x.sizes(), " with strides ",
+                 x.strides(),
+                 " several elements are one place in memory, as expanded and unfolded ",
+                 "ones are; clone() it first");
+  if (!GradMode::is_enabled()) return;
+  HALFTAPE_CHECK(
+      !x.impl()->is_view || x.impl()->base || !(history || x.requires_grad()), op,
+      ": A view was created in no_grad mode and is being modified inplace: the change of ",
+      x.sizes(), " would not reach its base's history; make the view while recording");
+  const auto leaf = [](const Tensor& t) { return t.is_leaf() && t.requires_grad(); };
+  HALFTAPE_CHECK(
+      !leaf(x) && !(x.impl()->base && leaf(Tensor(x.impl()->base))), op,
+      ": a leaf Variable that requires grad is being used in an in-place operation, itself or ",
+      "a view of it; use NoGradGuard to update a parameter");
+}
+
+/// In-place methods are const, as LibTorch's: what changes is what the handle points to.
+Tensor& same_handle(const Tensor& x) { return const_cast<Tensor&>(x); }  // NOLINT
+
+/// x ← y: same shape and dtype; x takes over y's history.
+Tensor& assign(const char* op, const Tensor& x, const Tensor& y) {
+  check_writable(op, x, y.requires_grad());
+  HALFTAPE_CHECK(y.sizes() == x.sizes(), op, ": the result has shape ", y.sizes(),
+                 " and does not fit the tensor ", x.sizes());
+  HALFTAPE_CHECK(is_floating_point(x.dtype()) || !is_floating_point(y.dtype()), op, ": a ",
+                 y.dtype(), " result does not fit the ", x.dtype(), " tensor");
+  const Tensor same = cast(y, x.dtype());
+  backend(x.device()).copy(x.array(), same.array());
+  x.array().bump_version();
+  take_history(x, same);
+  return same_handle(x);
+}
+
+/// x ← constants: no gradient reaches what it was before.
+Tensor& overwritten(const char* op, const Tensor& x) {
+  x.array().bump_version();
+  take_history(x, x.impl()->base ? Tensor(x.array())
+                                 : record(op, x.array(), {&x},
+                                          [](Node&, const Tensor&) -> Grads { return {{}}; }));
+  return same_handle(x);
+}
+
+Tensor& randomize(const char* op, const Tensor& x, Distribution kind, double a, double b) {
+  check_writable(op, x, false);
+  draw(x.array(), kind, a, b);
+  return overwritten(op, x);
+}
+
+/// x as a factor whose value the gradient of `other` will need: a copy, since x is about to change.
+Tensor factor(const Tensor& x, const Tensor& other) { return records({&other}) ? clone(x) : x; }
+
+/// x for an op whose derivative may need it as it was: a copy where the op is recorded.
+template <class... T>
+Tensor before(const Tensor& x, const T&... others) {
+  return records({&x, &others...}) ? clone(x) : x;
+}
+
+}  // namespace
+
+void take_history(const Tensor& x, const Tensor& value) {
+  if (!GradMode::is_enabled()) return;
+  if (!x.impl()->base) return x.impl()->set_history(value.impl()->history);
+  Tensor base(x.impl()->base);
+  if (base.requires_grad() || value.requires_grad())
+    base.impl()->set_history(history_of_write(base, x, value));  // x takes its own from there
+}
+
+// In-place operations run in the dtypes they are given: no policy applies to them.
+#define HALFTAPE_PLAIN const PolicyScope plain(nullptr)
+
+#define HALFTAPE_IN_PLACE(name, parameters, value) \
+  Tensor& Tensor::name parameters const {          \
+    HALFTAPE_PLAIN;                                \
+    return assign(#name, *this, halftape::value);  \
+  }
+#define HALFTAPE_IN_PLACE_UNARY(name) HALFTAPE_IN_PLACE(name##_, (), name(before(*this)))
+#define HALFTAPE_IN_PLACE_OF_TENSOR(name) \
+  HALFTAPE_IN_PLACE(name##_, (const Tensor& o), name(before(*this, o), o))
+#define HALFTAPE_IN_PLACE_OF_EITHER(name) \
+  HALFTAPE_IN_PLACE_OF_TENSOR(name)       \
+  HALFTAPE_IN_PLACE(name##_, (Scalar o), name(before(*this), o))
+HALFTAPE_UNARY_METHODS(HALFTAPE_IN_PLACE_UNARY)
+HALFTAPE_TENSOR_METHODS(HALFTAPE_IN_PLACE_OF_TENSOR)
+HALFTAPE_BINARY_METHODS(HALFTAPE_IN_PLACE_OF_EITHER)
+HALFTAPE_IN_PLACE(add_, (const Tensor& o, Scalar alpha), add(*this, o, alpha))
+HALFTAPE_IN_PLACE(add_, (Scalar o, Scalar alpha), add(*this, o, alpha))
+HALFTAPE_IN_PLACE(sub_, (const Tensor& o, Scalar alpha), sub(*this, o, alpha))
+HALFTAPE_IN_PLACE(sub_, (Scalar o, Scalar alpha), sub(*this, o, alpha))
+HALFTAPE_IN_PLACE(mul_, (const Tensor& o), mul(factor(*this, o), o))
+HALFTAPE_IN_PLACE(mul_, (Scalar o), mul(*this, o))
+HALFTAPE_IN_PLACE(div_, (const Tensor& o, std::optional<std::string_view> mode),
+                  div(mode ? before(*this, o) : factor(*this, o), o, mode))
+HALFTAPE_IN_PLACE(div_, (Scalar o, std::optional<std::string_view> mode),
+                  div(mode ? before(*this) : *this, o, mode))
+HALFTAPE_IN_PLACE(addcmul_, (const Tensor& a, const Tensor& b, Scalar value),
+                  addcmul(*this, a, b, value))
+HALFTAPE_IN_PLACE(addcdiv_, (const Tensor& a, const Tensor& b, Scalar value),
+                  addcdiv(*this, a, b, value))
+HALFTAPE_IN_PLACE(lerp_, (const Tensor& end, Scalar weight), lerp(*this, end, weight))
+HALFTAPE_IN_PLACE(lerp_, (const Tensor& end, const Tensor& weight),
+                  lerp(before(*this, end, weight), end, weight))
+HALFTAPE_IN_PLACE(clamp_, (std::optional<Scalar> min, std::optional<Scalar> max),
+                  clamp(before(*this), min, max))
+HALFTAPE_IN_PLACE(clamp_, (const std::optional<Tensor>& min, const std::optional<Tensor>& max),
+                  clamp(before(*this, min ? *min : *this, max ? *max : *this), min, max))
+HALFTAPE_IN_PLACE(logit_, (std::optional<double> eps), logit(before(*this), eps))
+HALFTAPE_IN_PLACE(nan_to_num_,
+                  (std::optional<double> nan, std::optional<double> posinf,
+                   std::optional<double> neginf),
+                  nan_to_num(*this, nan, posinf, neginf))
+HALFTAPE_IN_PLACE(index_put_,
+                  (const std::vector<indexing::TensorIndex>& indices, const Tensor& values,
+                   bool accumulate),
+                  index_put(*this, indices, values, accumulate))
+HALFTAPE_IN_PLACE(index_put_,
+                  (const std::vector<indexing::TensorIndex>& indices, Scalar value,
+                   bool accumulate),
+                  index_put(*this, indices, value, accumulate))
+HALFTAPE_IN_PLACE(index_add_, (int64_t d, const Tensor& i, const Tensor& source, Scalar alpha),
+                  index_add(*this, d, i, source, alpha))
+HALFTAPE_IN_PLACE(index_copy_, (int64_t d, const Tensor& i, const Tensor& source),
+                  index_copy(*this, d, i, source))
+HALFTAPE_IN_PLACE(index_fill_, (int64_t d, const Tensor& i, Scalar value),
+                  index_fill(*this, d, i, value))
+HALFTAPE_IN_PLACE(index_fill_, (int64_t d, const Tensor& i, const Tensor& value),
+                  index_fill(*this, d, i, value))
+HALFTAPE_IN_PLACE(scatter_, (int64_t d, const Tensor& i, const Tensor& src),
+                  scatter(*this, d, i, src))
+HALFTAPE_IN_PLACE(scatter_, (int64_t d, const Tensor& i, Scalar value), scatter(*this, d, i, value))
+HALFTAPE_IN_PLACE(scatter_, (int64_t d, const Tensor& i, const Tensor& src, std::string_view how),
+                  scatter(before(*this, src), d, i, src, how))
+HALFTAPE_IN_PLACE(scatter_, (int64_t d, const Tensor& i, Scalar value, std::string_view how),
+                  scatter(before(*this), d, i, value, how))
+HALFTAPE_IN_PLACE(scatter_reduce_,
+                  (int64_t d, const Tensor& i, const Tensor& src, std::string_view how,
+                   bool include_self),
+                  scatter_reduce(before(*this, src), d, i, src, how, include_self))
+HALFTAPE_IN_PLACE(scatter_add_, (int64_t d, const Tensor& i, const Tensor& src),
+                  scatter_add(*this, d, i, src))
+HALFTAPE_IN_PLACE(masked_fill_, (const Tensor& mask, Scalar value), masked_fill(*this, mask, value))
+HALFTAPE_IN_PLACE(masked_fill_, (const Tensor& mask, const Tensor& value),
+                  masked_fill(*this, mask, value))
+HALFTAPE_IN_PLACE(masked_scatter_, (const Tensor& mask, const Tensor& source),
+                  masked_scatter(*this, mask, source))
+HALFTAPE_IN_PLACE(tril_, (int64_t diagonal), tril(*this, diagonal))
+HALFTAPE_IN_PLACE(triu_, (int64_t diagonal), triu(*this, diagonal))
+HALFTAPE_IN_PLACE(addmm_, (const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha),
+                  addmm(*this, a, b, beta, alpha))
+HALFTAPE_IN_PLACE(addmv_, (const Tensor& a, const Tensor& v, Scalar beta, Scalar alpha),
+                  addmv(*this, a, v, beta, alpha))
+HALFTAPE_IN_PLACE(addr_, (const Tensor& u, const Tensor& v, Scalar beta, Scalar alpha),
+                  addr(*this, u, v, beta, alpha))
+HALFTAPE_IN_PLACE(baddbmm_, (const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha),
+                  baddbmm(*this, a, b, beta, alpha))
+HALFTAPE_IN_PLACE(addbmm_, (const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha),
+                  addbmm(*this, a, b, beta, alpha))
+HALFTAPE_IN_PLACE(cumsum_, (int64_t dim, std::optional<Dtype> dtype), cumsum(*this, dim, dtype))
+HALFTAPE_IN_PLACE(cumprod_, (int64_t dim, std::optional<Dtype> dtype),
+                  cumprod(before(*this), dim, dtype))
+#undef HALFTAPE_IN_PLACE_UNARY
+#undef HALFTAPE_IN_PLACE_OF_TENSOR
+#undef HALFTAPE_IN_PLACE_OF_EITHER
+#undef HALFTAPE_IN_PLACE
+
+// Activations in place are functions, as in LibTorch.
+#define HALFTAPE_ACTIVATION(name, parameters, value) \
+  Tensor& name parameters {                          \
+    HALFTAPE_PLAIN;                                  \
+    return assign(#name, x, value);                  \
+  }
+HALFTAPE_ACTIVATION(relu_, (Tensor & x), relu(before(x)))
+HALFTAPE_ACTIVATION(relu6_, (Tensor & x), relu6(before(x)))
+HALFTAPE_ACTIVATION(leaky_relu_, (Tensor & x, Scalar slope), leaky_relu(before(x), slope))
+HALFTAPE_ACTIVATION(elu_, (Tensor & x, Scalar alpha, Scalar scale), elu(before(x), alpha, scale))
+HALFTAPE_ACTIVATION(selu_, (Tensor & x), selu(before(x)))
+HALFTAPE_ACTIVATION(celu_, (Tensor & x, Scalar alpha), celu(before(x), alpha))
+HALFTAPE_ACTIVATION(gelu_, (Tensor & x, const std::string& approximate),
+                    gelu(before(x), approximate))
+HALFTAPE_ACTIVATION(silu_, (Tensor & x), silu(before(x)))
+HALFTAPE_ACTIVATION(mish_, (Tensor & x), mish(before(x)))
+HALFTAPE_ACTIVATION(hardtanh_, (Tensor & x, Scalar min_val, Scalar max_val),
+                    hardtanh(before(x), min_val, max_val))
+HALFTAPE_ACTIVATION(hardsigmoid_, (Tensor & x), hardsigmoid(before(x)))
+HALFTAPE_ACTIVATION(hardswish_, (Tensor & x), hardswish(before(x)))
+HALFTAPE_ACTIVATION(threshold_, (Tensor & x, Scalar limit, Scalar value),
+                    threshold(before(x), limit, value))
+#undef HALFTAPE_ACTIVATION
+
+Tensor& Tensor::index_put_(std::initializer_list<indexing::TensorIndex> indices,
+                           const Tensor& values, bool accumulate) const {
+  return index_put_(std::vector(indices), values, accumulate);
+}
+Tensor& Tensor::index_put_(std::initializer_list<indexing::TensorIndex> indices, Scalar value,
+                           bool accumulate) const {
+  return index_put_(std::vector(indices), value, accumulate);
+}
+#undef HALFTAPE_PLAIN
+
+Tensor& Tensor::copy_(const Tensor& source) const {
+  check_defined("copy_", *this, source);
+  HALFTAPE_CHECK(broadcasts_to(source.sizes(), sizes()), "copy_: source ", source.sizes(),
+                 " does not broadcast to ", sizes());
+  const Tensor here = source.device() == device() ? source : source.to(device());
+  const Tensor wide = here.sizes() == sizes() ? here : halftape::expand(here, sizes());
+  const Tensor same = cast(wide, dtype());
+  check_writable("copy_", *this, same.requires_grad());
+  backend(device()).copy(array(), same.array());
+  array().bump_version();
+  // The gradient goes to the source alone; a node of its own, since `same` may be a leaf.
+  take_history(*this,
+               record("copy_", same.array(), {this, &same}, [](Node&, const Tensor& g) -> Grads {
+                 return {{}, g};
+               }));
+  return same_handle(*this);
+}
+
+Tensor& Tensor::fill_(Scalar value) const {
+  check_defined("fill_", *this);
+  check_writable("fill_", *this, false);
+  backend(device()).fill(array(), value);
+  return overwritten("fill_", *this);
+}
+Tensor& Tensor::uniform_(double from, double to) const {
+  return randomize("uniform_", *this, Distribution::Uniform, from, to);
+}
+Tensor& Tensor::normal_(double mean, double std) const {
+  return randomize("normal_", *this, Distribution::Normal, mean, std);
+}
+Tensor& Tensor::random_(int64_t from, std::optional<int64_t> to) const {
+  check_defined("random_", *this);
+  const int64_t end = to.value_or(detail::whole_numbers(dtype()) + 1);
+  detail::check_integers("random_", from, end, dtype());
+  check_writable("random_", *this, false);
+  draw_integers(array(), from, end, !to && from == 0);
+  return overwritten("random_", *this);
+}
+Tensor& Tensor::bernoulli_(double p) const {
+  HALFTAPE_CHECK(p >= 0 && p <= 1, "bernoulli_: probability ", p, " is not between 0 and 1");
+  return randomize("bernoulli_", *this, Distribution::Bernoulli, p, 0);
+}
+
+namespace {
+
+/// x ← view(), which is one of x.
+template <class View>
+Tensor& laid_out(const char* op, const Tensor& x, const View& view) {
+  check_defined(op, x);
+  HALFTAPE_CHECK(!x.is_inference() || InferenceMode::is_enabled(), op, ": the tensor ", x.sizes(),
+                 " was made in InferenceMode and cannot be changed outside; clone() it first");
+  const bool leaf = x.is_leaf();
+  HALFTAPE_CHECK(!(x.requires_grad() && leaf == GradMode::is_enabled()), op,
+                 leaf ? ": a leaf Variable that requires grad is being used in an in-place "
+                        "operation; use NoGradGuard to change a parameter"
+                      : ": the gradient of what was recorded could not follow under NoGradGuard");
+  const Tensor y = view();
+  x.array().bump_version();
+  if (x.impl()->accumulator) {
+    x.set_data(y.detach());
+    return same_handle(x);
+  }
+  x.impl()->set_value(y.array());
+  if (!leaf && x.impl()->base)
+    x.impl()->renew();  // its base's view it stays
+  else if (!leaf)
+    x.impl()->set_history(y.impl()->history);
+  return same_handle(x);
+}
+
+}  // namespace
+
+Tensor& Tensor::transpose_(int64_t a, int64_t b) const {
+  return laid_out("transpose_", *this, [&] { return transpose(a, b); });
+}
+Tensor& Tensor::t_() const {
+  return laid_out("t_", *this, [&] { return t(); });
+}
+Tensor& Tensor::squeeze_() const {
+  return laid_out("squeeze_", *this, [&] { return squeeze(); });
+}
+Tensor& Tensor::squeeze_(int64_t dim) const {
+  return laid_out("squeeze_", *this, [&] { return squeeze(dim); });
+}
+Tensor& Tensor::unsqueeze_(int64_t dim) const {
+  return laid_out("unsqueeze_", *this, [&] { return unsqueeze(dim); });
+}
+
+Tensor& Tensor::resize_(const Shape& shape) const {
+  check_defined("resize_", *this);
+  HALFTAPE_CHECK(!requires_grad(), "resize_: cannot resize variables that require grad, as ",
+                 sizes(), " does; use reshape()");
+  HALFTAPE_CHECK(!is_inference() || InferenceMode::is_enabled(), "resize_: the tensor ", sizes(),
+                 " was made in InferenceMode and cannot be changed outside; clone() it first");
+  if (shape == sizes()) return same_handle(*this);
+  const Array& x = array();
+  const auto item = static_cast<int64_t>(element_size());
+  const int64_t there = static_cast<int64_t>(x.buffer()->size()) / item;
+  const int64_t wanted = checked_add(x.offset(), halftape::numel(shape));
+  HALFTAPE_CHECK(wanted <= there || (!impl_->is_view && x.unique()), "resize_: ", shape,
+                 " needs more bytes than ", sizes(), " has, and other tensors that share these ",
+                 "would not follow; clone() it first");
+  Array bytes(x.buffer(), {there}, {1}, 0, dtype());
+  if (wanted > there) {
+    const Array more({wanted}, dtype(), device());
+    backend(device()).copy(more.slice(0, 0, there), bytes);
+    bytes = more;
+  }
+  bytes = bytes.as_strided(shape, contiguous_strides(shape), x.offset());
+  bytes.bump_version();
+  impl_->set_value(std::move(bytes));
+  return same_handle(*this);
+}
+
+}  // namespace halftape

@@ -1,0 +1,344 @@
+#include "halftape/core/formula/binary.h"
+
+#include "halftape/autograd/ops/cast_list.h"
+#include "halftape/autograd/ops/creation/create.h"
+#include "halftape/autograd/ops/elementwise/binary.h"
+#include "halftape/autograd/ops/elementwise/unary.h"
+#include "halftape/autograd/ops/layout/view.h"
+#include "halftape/autograd/tape/error_scope.h"
+#include "halftape/autograd/tape/record.h"
+#include "halftape/core/contract/backend.h"
+
+namespace halftape {
+
+template <>
+struct scalar_of<Tensor> {
+  using type = double;
+};
+
+namespace {
+
+void same_device(const char* op, const Tensor& a, const Tensor& b) {
+  HALFTAPE_CHECK(a.device() == b.device(), op, ": tensors on ", a.device(), " and ", b.device(),
+                 "; move one with .to(device)");
+}
+
+int kind(Dtype d) { return d == kBool ? 0 : halftape::is_floating_point(d) ? 2 : 1; }
+
+/// A number as a tensor beside `like`: it may raise the kind (integer to float), never the
+/// precision.
+Tensor beside(Scalar s, const Tensor& like) {
+  const Dtype d = kind(s.kind()) <= kind(like.dtype()) ? like.dtype()
+                  : s.is_floating_point()              ? get_default_dtype()
+                                                       : s.kind();
+  return Tensor(full({}, s, d, like.device()));
+}
+
+template <class Op>
+Dtype out_dtype(const Tensor& a, const Tensor& b) {
+  const Dtype d = result_type(a, b);
+  if (std::is_same_v<Op, formula::Sub>)
+    HALFTAPE_CHECK(a.dtype() != kBool && b.dtype() != kBool,
+                   "sub: not for bool; to invert a mask use ~ or logical_not()");
+  if (needs_numbers<Op>) HALFTAPE_CHECK(d != kBool, Op::name, ": not for bool");
+  if (needs_integers<Op>)
+    HALFTAPE_CHECK(!is_floating_point(d), Op::name, ": tensors of ", a.dtype(), " and ", b.dtype(),
+                   "; only integers and bool have bits");
+  if (Op::compares) return kBool;
+  return needs_floats<Op> && !is_floating_point(d) ? get_default_dtype() : d;
+}
+
+/// `a` under a shape that it broadcasts to; `room` is for the view, where one is needed.
+const Array& as_large(const Array& a, const Shape& shape, Array& room) {
+  return a.shape() == shape ? a : room = a.expand(shape);
+}
+
+/// A gradient in the shape and dtype of the input it belongs to: broadcasting undone, promotion
+/// undone.
+Tensor like_input(Tensor g, const Shape& shape, Dtype dtype, const Edge& to = {}) {
+  if (g.sizes() != shape) g = detail::sum_to(g, shape, to);
+  if (g.dtype() != dtype) g = g.to(dtype);
+  return g;
+}
+
+}  // namespace
+
+Dtype result_type(std::initializer_list<const Tensor*> inputs) {
+  // As PyTorch: dimensioned tensors decide; a 0-dim one only counts when its kind (bool < integer <
+  // float) is higher.
+  std::optional<Dtype> strong, weak;
+  for (const Tensor* t : inputs) {
+    std::optional<Dtype>& d = t->dim() == 0 ? weak : strong;
+    d = d ? promote(*d, t->dtype()) : t->dtype();
+  }
+  if (!strong || !weak) return strong ? *strong : *weak;
+  return kind(*weak) > kind(*strong) ? promote(*strong, *weak) : *strong;
+}
+
+template <class Op>
+Tensor binary(const Tensor& a_in, const Tensor& b_in) {
+  static constexpr CastOp kOp{called<Op>(), cast_of<Op>()};
+  const auto [a, b] = cast_inputs(kOp, a_in, b_in);
+  same_device(Op::name, a, b);
+  const Shape shape = broadcast(Op::name, a.sizes(), b.sizes());
+  Array y(shape, out_dtype<Op>(a, b), a.device());
+  Array a_room, b_room;
+  backend(a.device())
+      .binary(BinaryOps::index<Op>(), y, as_large(a.array(), shape, a_room),
+              as_large(b.array(), shape, b_room));
+  if constexpr (Op::compares || needs_integers<Op>) {
+    return Tensor(std::move(y));
+  } else {
+    if (!records({&a, &b})) return Tensor(std::move(y));
+    // Sums need neither input; a product needs each for the other's gradient; a quotient needs b
+    // for both.
+    constexpr bool sum = std::is_same_v<Op, formula::Add> || std::is_same_v<Op, formula::Sub>;
+    constexpr bool product = std::is_same_v<Op, formula::Mul>,
+                   quotient = std::is_same_v<Op, formula::Div>;
+    using Kept = std::conditional_t<sum, NeverSaved, Saved>;
+    const bool keep_a = !sum && (b.requires_grad() || !(product || quotient));
+    const bool keep_b = !sum && (a.requires_grad() || !product);
+    return record(Op::name, std::move(y), {&a, &b},
+                  [a = Kept::if_wanted(keep_a, a), b = Kept::if_wanted(keep_b, b),
+                   a_shape = a.sizes(), b_shape = b.sizes(), a_type = a.dtype(),
+                   b_type = b.dtype()](Node& self, const Tensor& g_in) -> Grads {
+                    // Derivatives of several steps take them in float32, not to round each.
+                    const auto narrow = [](const Tensor& t) {
+                      return !sum && !product && t.defined() && is_16bit(t.dtype());
+                    };
+                    const auto given = [&](const Kept& saved) {
+                      Tensor t = saved.defined() ? saved.tensor(self) : Tensor();
+                      if (narrow(t)) t = t.to(kFloat32);
+                      return t;
+                    };
+                    const Tensor x = given(a), z = given(b),
+                                 widened = narrow(g_in) ? g_in.to(kFloat32) : Tensor();
+                    const Tensor& g = widened.defined() ? widened : g_in;
+                    Grads d(2);
+                    if (self.wants(0))
+                      d[0] = like_input(Op::da(g, x, z), a_shape, a_type, self.next[0]);
+                    if (self.wants(1))
+                      d[1] = like_input(Op::db(g, x, z), b_shape, b_type, self.next[1]);
+                    return d;
+                  });
+  }
+}
+
+static constexpr auto entries = BinaryOps::table([](auto op) {
+  using Op = typename decltype(op)::type;
+  return BinaryEntry{Op::name, called<Op>(), Op::compares, cast_of<Op>(), &binary<Op>};
+});
+std::span<const BinaryEntry> binary_ops() { return entries; }
+
+Tensor where(const Tensor& condition, const Tensor& a_in, const Tensor& b_in) {
+  check_defined("where", condition, a_in, b_in);
+  const auto [a, b] = cast_inputs(cast_list::where, a_in, b_in);
+  same_device("where", a, b);
+  same_device("where", condition, a);
+  HALFTAPE_CHECK(condition.dtype() == kBool, "where: the condition is ", condition.dtype(),
+                 ", expected bool (compare it with something)");
+  const Shape shape =
+      broadcast("where", broadcast("where", a.sizes(), b.sizes()), condition.sizes());
+  const Array y(shape, result_type(a, b), a.device());
+  backend(a.device())
+      .where(y, condition.array().expand(shape), a.array().expand(shape), b.array().expand(shape));
+  return record("where", y, {&a, &b},
+                [c = Saved(condition), a_shape = a.sizes(), b_shape = b.sizes(), a_type = a.dtype(),
+                 b_type = b.dtype()](Node& self, const Tensor& g) -> Grads {
+                  const Tensor taken = c.tensor(self);
+                  Grads d(2);
+                  if (self.wants(0)) d[0] = like_input(where(taken, g, 0), a_shape, a_type);
+                  if (self.wants(1)) d[1] = like_input(where(taken, 0, g), b_shape, b_type);
+                  return d;
+                });
+}
+Tensor where(const Tensor& condition, Scalar a, const Tensor& b) {
+  return where(condition, beside(a, b), b);
+}
+Tensor where(const Tensor& condition, const Tensor& a, Scalar b) {
+  return where(condition, a, beside(b, a));
+}
+
+Tensor where(const Tensor& condition, Scalar a, Scalar b) {
+  const Dtype d = a.is_floating_point() || b.is_floating_point() ? get_default_dtype()
+                                                                 : promote(a.kind(), b.kind());
+  return where(condition, full({}, a, TensorOptions(d).device(condition.device())),
+               full({}, b, TensorOptions(d).device(condition.device())));
+}
+
+namespace {
+
+/// alpha·b beside a, in float32 for halves: the sum rounds.
+Tensor with_alpha(const char* op, Tensor (*sum)(const Tensor&, const Tensor&), const Tensor& a,
+                  const Tensor& b, Scalar alpha) {
+  const Dtype d = result_type(a, b);
+  HALFTAPE_CHECK(is_floating_point(d) || !alpha.is_floating_point(), op, ": alpha is ",
+                 alpha.to_double(), ", but the tensors are ", d, ", which need a whole one");
+  if (alpha.to_double() == 1) return sum(a, b);
+  if (!is_16bit(d)) return sum(a, mul(b, alpha));
+  return sum(a.to(kFloat32), mul(b.to(kFloat32), alpha)).to(d);
+}
+
+bool bools(const Tensor& a, Scalar b) { return a.dtype() == kBool && b.kind() == kBool; }
+
+Scalar product(Scalar a, Scalar b) {
+  if (a.is_floating_point() || b.is_floating_point()) return a.to_double() * b.to_double();
+  return static_cast<int64_t>(static_cast<uint64_t>(a.to_int64()) *
+                              static_cast<uint64_t>(b.to_int64()));
+}
+
+}  // namespace
+
+Tensor add(const Tensor& a, Scalar b) {
+  check_defined("add", a);
+  return bools(a, b) ? add(a, beside(b, a)) : affine(a, 1, b);
+}
+Tensor sub(const Tensor& a, Scalar b) {
+  check_defined("sub", a);
+  HALFTAPE_CHECK(a.dtype() != kBool && b.kind() != kBool,
+                 "sub: not for bool; to invert a mask use ~ or logical_not()");
+  return affine(a, 1, product(b, -1));
+}
+Tensor mul(const Tensor& a, Scalar b) {
+  check_defined("mul", a);
+  if (bools(a, b)) return mul(a, beside(b, a));
+  if (!a.is_floating_point() && !b.is_floating_point()) return affine(a, b, 0);
+  return affine(a, b, -0.0);  // adding −0 changes no bit, adding +0 would turn −0 into 0
+}
+Tensor div(const Tensor& a, Scalar b) {
+  check_defined("div", a);
+  return unary<formula::DivScalar>(a, {b, 0});
+}
+Tensor operator/(Scalar a, const Tensor& b) {
+  check_defined("div", b);
+  return unary<formula::ScalarDiv>(b, {a, 0});
+}
+
+Tensor add(const Tensor& a, const Tensor& b, Scalar alpha) {
+  check_defined("add", a, b);
+  return with_alpha("add", add, a, b, alpha);
+}
+Tensor sub(const Tensor& a, const Tensor& b, Scalar alpha) {
+  check_defined("sub", a, b);
+  return with_alpha("sub", sub, a, b, alpha);
+}
+Tensor add(const Tensor& a, Scalar b, Scalar alpha) { return add(a, product(b, alpha)); }
+Tensor sub(const Tensor& a, Scalar b, Scalar alpha) { return sub(a, product(b, alpha)); }
+Tensor rsub(const Tensor& a, const Tensor& b, Scalar alpha) {
+  const OpScope scope("rsub", a, b);
+  return sub(b, a, alpha);
+}
+Tensor rsub(const Tensor& a, Scalar b, Scalar alpha) {
+  const OpScope scope("rsub", a);
+  HALFTAPE_CHECK(a.dtype() != kBool && b.kind() != kBool,
+                 "sub: not for bool; to invert a mask use ~ or logical_not()");
+  return affine(a, product(alpha, -1), b);
+}
+
+Tensor div(const Tensor& a, const Tensor& b, std::optional<std::string_view> rounding_mode) {
+  const OpScope scope("div", a, b);
+  if (!rounding_mode) return div(a, b);
+  HALFTAPE_CHECK(rounding_mode == "trunc" || rounding_mode == "floor", "div: rounding_mode is \"",
+                 *rounding_mode, "\", expected \"trunc\" or \"floor\"");
+  return rounding_mode == "trunc" ? binary<formula::TruncDivide>(a, b)
+                                  : binary<formula::FloorDivide>(a, b);
+}
+Tensor div(const Tensor& a, Scalar b, std::optional<std::string_view> rounding_mode) {
+  return rounding_mode ? div(a, beside(b, a), rounding_mode) : div(a, b);
+}
+
+Tensor pow(Scalar a, const Tensor& b) {
+  check_defined("pow", b);
+  if (a.is_floating_point() || b.is_floating_point()) return unary<formula::ScalarPow>(b, {a, 0});
+  return pow(beside(a, b), b);
+}
+Tensor remainder(Scalar a, const Tensor& b) {
+  check_defined("remainder", b);
+  return remainder(beside(a, b), b);
+}
+Tensor xlogy(Scalar a, const Tensor& b) {
+  check_defined("xlogy", b);
+  return xlogy(beside(a, b), b);
+}
+
+Tensor clamp_min(const Tensor& x, const Tensor& min) {
+  const OpScope scope("clamp_min", x, min);
+  return maximum(x, min);
+}
+Tensor clamp_max(const Tensor& x, const Tensor& max) {
+  const OpScope scope("clamp_max", x, max);
+  return minimum(x, max);
+}
+Tensor clamp(const Tensor& x, const std::optional<Tensor>& min, const std::optional<Tensor>& max) {
+  const OpScope scope("clamp", x);
+  HALFTAPE_CHECK(min || max, "clamp: at least one of min and max is needed");
+  const Tensor y = min ? clamp_min(x, *min) : x;
+  return max ? clamp_max(y, *max) : y;
+}
+
+Tensor prelu(const Tensor& x, const Tensor& weight) {
+  const OpScope scope("prelu", x, weight);
+  if (weight.numel() == 1) return binary<formula::Prelu>(x, reshape(weight, {}));
+  HALFTAPE_CHECK(x.dim() >= 2 && weight.dim() == 1 && weight.size(0) == x.size(1), "prelu: weight ",
+                 weight.sizes(), " for ", x.sizes(),
+                 "; expected one element, or (C) for an input (N, C, …)");
+  Shape channels = Dims::filled(static_cast<int>(x.dim() - 1), 1);
+  channels[0] = weight.size(0);
+  return binary<formula::Prelu>(x, reshape(weight, channels));
+}
+
+#define HALFTAPE_WITH_NUMBER(function)         \
+  Tensor function(const Tensor& a, Scalar b) { \
+    check_defined(#function, a);               \
+    return function(a, beside(b, a));          \
+  }
+HALFTAPE_WITH_NUMBER(floor_divide)
+HALFTAPE_WITH_NUMBER(fmod)
+HALFTAPE_WITH_NUMBER(remainder)
+HALFTAPE_WITH_NUMBER(xlogy)
+HALFTAPE_WITH_NUMBER(copysign)
+HALFTAPE_WITH_NUMBER(eq)
+HALFTAPE_WITH_NUMBER(ne)
+HALFTAPE_WITH_NUMBER(lt)
+HALFTAPE_WITH_NUMBER(le)
+HALFTAPE_WITH_NUMBER(gt)
+HALFTAPE_WITH_NUMBER(ge)
+HALFTAPE_WITH_NUMBER(bitwise_and)
+HALFTAPE_WITH_NUMBER(bitwise_or)
+HALFTAPE_WITH_NUMBER(bitwise_xor)
+#undef HALFTAPE_WITH_NUMBER
+
+Tensor logical_not(const Tensor& x) {
+  const OpScope scope("logical_not", x);
+  return eq(x, 0);
+}
+Tensor bitwise_not(const Tensor& x) {
+  const OpScope scope("bitwise_not", x);
+  HALFTAPE_CHECK(!x.is_floating_point(), "bitwise_not: a tensor of ", x.dtype(),
+                 "; only integers and bool have bits");
+  return x.dtype() == kBool ? logical_not(x) : affine(x, -1, -1);
+}
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+Tensor isnan(const Tensor& x) {
+  const OpScope scope("isnan", x);
+  return ne(x, x);
+}
+Tensor isinf(const Tensor& x) {
+  const OpScope scope("isinf", x);
+  return eq(abs(x.detach()), kInf);
+}
+Tensor isfinite(const Tensor& x) {
+  const OpScope scope("isfinite", x);
+  return lt(abs(x.detach()), kInf);
+}
+Tensor isposinf(const Tensor& x) {
+  const OpScope scope("isposinf", x);
+  return eq(x, kInf);
+}
+Tensor isneginf(const Tensor& x) {
+  const OpScope scope("isneginf", x);
+  return eq(x, -kInf);
+}
+
+}  // namespace halftape

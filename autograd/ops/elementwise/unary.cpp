@@ -1,0 +1,211 @@
+#include "halftape/core/formula/unary.h"
+
+#include <algorithm>
+
+#include "halftape/autograd/ops/creation/create.h"
+#include "halftape/autograd/ops/elementwise/binary.h"
+#include "halftape/autograd/ops/elementwise/unary.h"
+#include "halftape/autograd/ops/layout/view.h"
+#include "halftape/autograd/tape/error_scope.h"
+#include "halftape/autograd/tape/policy.h"
+#include "halftape/autograd/tape/record.h"
+#include "halftape/core/contract/backend.h"
+
+namespace halftape {
+
+template <>
+struct scalar_of<Tensor> {
+  using type = double;
+};
+
+namespace {
+
+/// What the rule of `Op` keeps: its input, its output, or nothing.
+template <class Op>
+Saved save_for(const Tensor& x, const Array& y) {
+  if constexpr (Op::saves == Saves::Input)
+    return Saved(x);
+  else if constexpr (Op::saves == Saves::Output)
+    return Saved(y);
+  else
+    return {};
+}
+
+/// Without gradients in integers, a formula on integers means: on the floats they convert to.
+template <class Op>
+Tensor as_supported(const Tensor& x) {
+  if (x.is_floating_point()) return x;
+  if (!works_on_integers<Op>) return x.to(get_default_dtype());
+  return x.dtype() == kBool ? x.to(kInt64) : x;
+}
+
+/// x where numbers take part: fractions make floats of integers.
+Tensor beside_numbers(const Tensor& x, std::initializer_list<Scalar> numbers) {
+  const bool fractions = std::any_of(numbers.begin(), numbers.end(),
+                                     [](const Scalar& s) { return s.is_floating_point(); });
+  return fractions && !x.is_floating_point() ? x.to(get_default_dtype()) : x;
+}
+
+}  // namespace
+
+template <class Op>
+Tensor unary(const Tensor& in, const Params<Scalar>& p) {
+  static constexpr CastOp kOp{called<Op>(), Op::cast};
+  check_given(Op::name, in, 0);  // policies may call it otherwise
+  const auto [cast] = cast_inputs(kOp, in);
+  const Tensor x = as_supported<Op>(cast);
+  Array y = empty_like(x.array());
+  backend(x.device()).unary(UnaryOps::index<Op>(), y, x.array(), p);
+  return detail::recorded_unary<Op>(x, std::move(y), p);
+}
+
+template <class Op>
+Tensor detail::recorded_unary(const Tensor& x, Array y, const Params<Scalar>& p) {
+  if (!records({&x})) return Tensor(std::move(y));
+  const Params<double> q{p.a.to_double(), p.b.to_double()};
+  return record(Op::name, y, {&x},
+                [saved = save_for<Op>(x, y), q](Node& self, const Tensor& g) -> Grads {
+                  if (GradMode::is_enabled())  // the formula, read with Tensors
+                    return {formula_df<Op>(g, saved.defined() ? saved.tensor(self) : g, q)};
+                  const Array dx = empty_like(g.array());  // the formula, read with floats
+                  const Array& s = saved.defined() ? saved.array(self) : g.array();
+                  backend(g.device()).unary_grad(UnaryOps::index<Op>(), dx, g.array(), s, q);
+                  Grads d(1);  // braces would copy it
+                  d[0] = Tensor(dx);
+                  return d;
+                });
+}
+
+// Instantiates unary<Op> for the whole list, which is why the header can do with a declaration.
+static constexpr auto entries = UnaryOps::table([](auto op) {
+  using Op = typename decltype(op)::type;
+  return UnaryEntry{Op::name, called<Op>(), Op::cast, works_on_integers<Op>, &unary<Op>};
+});
+std::span<const UnaryEntry> unary_ops() { return entries; }
+template Tensor detail::recorded_unary<formula::Relu>(const Tensor&, Array, const Params<Scalar>&);
+template Tensor detail::recorded_unary<formula::GeluTanh>(const Tensor&, Array,
+                                                          const Params<Scalar>&);
+template Tensor detail::recorded_unary<formula::Silu>(const Tensor&, Array, const Params<Scalar>&);
+template Tensor detail::recorded_unary<formula::Tanh>(const Tensor&, Array, const Params<Scalar>&);
+template Tensor detail::recorded_unary<formula::Sigmoid>(const Tensor&, Array,
+                                                         const Params<Scalar>&);
+
+Tensor neg(const Tensor& x) {
+  check_defined("neg", x);
+  HALFTAPE_CHECK(x.dtype() != kBool, "neg: not for bool; to invert a mask use ~ or logical_not()");
+  return unary<formula::Neg>(x);
+}
+Tensor sgn(const Tensor& x) {
+  check_defined("sgn", x);
+  return unary<formula::Sign>(x);
+}
+Tensor positive(const Tensor& x) {
+  check_defined("positive", x);
+  HALFTAPE_CHECK(x.dtype() != kBool, "positive: not for bool");
+  return x;
+}
+
+Tensor affine(const Tensor& x, Scalar a, Scalar b) {
+  check_defined("affine", x);
+  return unary<formula::Affine>(beside_numbers(x, {a, b}), {a, b});
+}
+Tensor deg2rad(const Tensor& x) {
+  check_defined("deg2rad", x);
+  return affine(x, 0.017453292519943295769, -0.0);
+}
+Tensor rad2deg(const Tensor& x) {
+  check_defined("rad2deg", x);
+  return affine(x, 57.295779513082320877, -0.0);
+}
+
+Tensor pow(const Tensor& x, Scalar exponent) {
+  check_defined("pow", x);
+  HALFTAPE_CHECK(x.is_floating_point() || exponent.is_floating_point() || exponent.to_int64() >= 0,
+                 "pow: ", x.dtype(), " to the negative integer power ", exponent.to_int64(),
+                 "; convert the tensor with .to(kFloat32)");
+  const Tensor in = beside_numbers(x, {exponent});
+  if (exponent.to_double() == 2) return square(in);
+  return unary<formula::PowScalar>(in, {exponent, 0});
+}
+
+Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) {
+  check_defined("clamp", x);
+  HALFTAPE_CHECK(min || max, "clamp: at least one of min and max is needed");
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  const Tensor in = beside_numbers(x, {min.value_or(0), max.value_or(0)});
+  for (const auto& bound : {min, max})
+    if (bound && std::isnan(bound->to_double())) return affine(in, 0, *bound);
+  const Scalar high = max.value_or(inf), low = min.value_or(-inf);
+  // Where the bounds cross, the upper one wins.
+  const bool crossed = low.is_floating_point() || high.is_floating_point()
+                           ? low.to_double() > high.to_double()
+                           : low.to_int64() > high.to_int64();
+  return unary<formula::Clamp>(in, {crossed ? high : low, high});
+}
+
+Tensor logit(const Tensor& x, std::optional<double> eps) {
+  check_defined("logit", x);
+  if (!eps) return unary<formula::Logit>(x);
+  HALFTAPE_CHECK(*eps >= 0 && *eps <= 0.5, "logit: eps ", *eps, " is not between 0 and 1/2");
+  // In float32: 1 − eps would be 1 in half.
+  const Tensor in = is_16bit(x.dtype()) ? x.to(kFloat32) : beside_numbers(x, {*eps});
+  const Tensor above = where(in < *eps, *eps, in);  // not clamp(): at eps itself there is a slope
+  const Tensor y = unary<formula::Logit>(where(above > 1 - *eps, 1 - *eps, above));
+  return is_16bit(x.dtype()) ? y.to(x.dtype()) : y;
+}
+
+Tensor relu6(const Tensor& x) {
+  check_defined("relu6", x);
+  return hardtanh(x, 0, 6);
+}
+Tensor leaky_relu(const Tensor& x, Scalar slope) {
+  check_defined("leaky_relu", x);
+  return unary<formula::LeakyRelu>(x, {slope, 0});
+}
+Tensor elu(const Tensor& x, Scalar alpha, Scalar scale, Scalar input_scale) {
+  check_defined("elu", x);
+  if (input_scale.to_double() != 1)
+    return where(x > 0, x * scale, unary<formula::Elu>(x * input_scale, {alpha, scale}));
+  return unary<formula::Elu>(x, {alpha, scale});
+}
+Tensor selu(const Tensor& x) {
+  check_defined("selu", x);
+  return unary<formula::Elu>(x, {1.6732632423543772848, 1.0507009873554804934});
+}
+Tensor celu(const Tensor& x, Scalar alpha) {
+  check_defined("celu", x);
+  HALFTAPE_CHECK(alpha.to_double() != 0, "celu: alpha must not be 0");
+  return unary<formula::Celu>(x, {alpha, 0});
+}
+Tensor gelu(const Tensor& x, const std::string& approximate) {
+  check_defined("gelu", x);
+  HALFTAPE_CHECK(approximate == "none" || approximate == "tanh", "gelu: approximate is \"",
+                 approximate, "\", expected \"none\" or \"tanh\"");
+  return approximate == "none" ? unary<formula::Gelu>(x) : unary<formula::GeluTanh>(x);
+}
+Tensor softplus(const Tensor& x, Scalar beta, Scalar threshold) {
+  check_defined("softplus", x);
+  HALFTAPE_CHECK(beta.to_double() != 0, "softplus: beta must not be 0");
+  return unary<formula::Softplus>(x, {beta, threshold});
+}
+Tensor hardtanh(const Tensor& x, Scalar min_val, Scalar max_val) {
+  check_defined("hardtanh", x);
+  HALFTAPE_CHECK(min_val.to_double() <= max_val.to_double(), "hardtanh: min_val ",
+                 min_val.to_double(), " is above max_val ", max_val.to_double());
+  return unary<formula::Clamp>(beside_numbers(x, {min_val, max_val}), {min_val, max_val});
+}
+Tensor softshrink(const Tensor& x, Scalar lambd) {
+  check_defined("softshrink", x);
+  HALFTAPE_CHECK(lambd.to_double() >= 0, "softshrink: lambd ", lambd.to_double(), " is negative");
+  return unary<formula::Softshrink>(x, {lambd, 0});
+}
+Tensor hardshrink(const Tensor& x, Scalar lambd) {
+  check_defined("hardshrink", x);
+  return unary<formula::Hardshrink>(x, {lambd, 0});
+}
+Tensor threshold(const Tensor& x, Scalar threshold, Scalar value) {
+  check_defined("threshold", x);
+  return unary<formula::Threshold>(beside_numbers(x, {threshold, value}), {threshold, value});
+}
+
+}  // namespace halftape

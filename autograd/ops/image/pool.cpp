@@ -1,0 +1,360 @@
+#include "halftape/autograd/ops/image/pool.h"
+
+#include <algorithm>
+
+#include "halftape/autograd/ops/cast_list.h"
+#include "halftape/autograd/ops/creation/create.h"
+#include "halftape/autograd/ops/elementwise/binary.h"
+#include "halftape/autograd/ops/elementwise/unary.h"
+#include "halftape/autograd/ops/image/windows.h"
+#include "halftape/autograd/ops/indexing/index.h"
+#include "halftape/autograd/ops/layout/shape.h"
+#include "halftape/autograd/ops/layout/view.h"
+#include "halftape/autograd/ops/product/matmul.h"
+#include "halftape/autograd/ops/reduction/reduce.h"
+#include "halftape/autograd/tape/error_scope.h"
+#include "halftape/core/contract/backend.h"
+
+namespace halftape {
+namespace {
+
+using detail::each_dim, detail::joined, detail::last_dims, detail::leading_dims;
+
+Dtype wide(Dtype d) { return is_16bit(d) ? kFloat32 : d; }
+
+void check_rank(const char* op, const Tensor& x, int n) {
+  HALFTAPE_CHECK(x.dim() == n + 1 || x.dim() == n + 2, op, ": input ", x.sizes(), " has ", x.dim(),
+                 " dimensions; expected ", n + 2, ", or ", n + 1, " without a batch");
+}
+void check_floating(const char* op, const Tensor& x) {
+  HALFTAPE_CHECK(x.is_floating_point(), op, ": of a ", x.dtype(),
+                 " tensor; convert it with .to(kFloat32)");
+}
+
+Windows pool_windows(const char* op, int n, const Dims& kernel_size, const Dims& stride,
+                     const Dims& padding, const Dims& dilation) {
+  const Windows w{each_dim(op, "kernel_size", kernel_size, n, 1),
+                  each_dim(op, "stride", stride.empty() ? kernel_size : stride, n, 1),
+                  each_dim(op, "dilation", dilation, n, 1), each_dim(op, "padding", padding, n, 0)};
+  for (int i = 0; i < n; ++i)
+    HALFTAPE_CHECK(w.padding[i] <= w.span(i) / 2, op, ": padding ", w.padding,
+                   " is more than half of kernel_size ", w.size, " with dilation ", w.dilation);
+  return w;
+}
+
+/// Throws where a window covers nothing but padding, as one with a large dilation may.
+void check_covered(const char* op, const Windows& w, const Shape& lengths, const Shape& count) {
+  for (int i = 0; i < w.dims(); ++i)
+    for (int64_t l = 0; l < count[i]; ++l) {
+      const int64_t begin = l * w.stride[i] - w.padding[i],
+                    skipped = begin < 0 ? (-begin + w.dilation[i] - 1) / w.dilation[i] : 0;
+      HALFTAPE_CHECK(skipped < w.size[i] && begin + skipped * w.dilation[i] < lengths[i], op,
+                     ": window ", l, " of dimension ", i, " covers no element of the input ",
+                     lengths, " (kernel_size ", w.size, ", dilation ", w.dilation, ", padding ",
+                     w.padding, ')');
+    }
+}
+
+/// x with its last n dimensions made one.
+Tensor lined(const Tensor& x, int n) {
+  return reshape(x, joined(leading_dims(x.sizes(), n), {numel(last_dims(x.sizes(), n))}));
+}
+/// The elements of the last n dimensions at positions (…, count…).
+Tensor picked(const Tensor& x, const Tensor& positions, int n) {
+  return reshape(gather(lined(x, n), -1, lined(positions, n)), positions.sizes());
+}
+
+std::tuple<Tensor, Tensor> largest(const char* op, int n, const Tensor& x, const Windows& w,
+                                   bool ceil_mode) {
+  const Shape lengths = last_dims(x.sizes(), n);
+  const Shape count = detail::window_count(op, w, lengths, ceil_mode);
+  check_covered(op, w, lengths, count);
+  const Array index(joined(leading_dims(x.sizes(), n), count), kInt64, x.device());
+  backend(x.device()).argmax_windows(index, x.array(), w);
+  const Tensor positions(index);
+  return {picked(x, positions, n), positions};
+}
+
+std::tuple<Tensor, Tensor> max_pool(const char* op, int n, const Tensor& x, const Dims& kernel_size,
+                                    const Dims& stride, const Dims& padding, const Dims& dilation,
+                                    bool ceil_mode) {
+  const OpScope scope(op, x);
+  check_rank(op, x, n);
+  return largest(op, n, x, pool_windows(op, n, kernel_size, stride, padding, dilation), ceil_mode);
+}
+
+Tensor max_unpool(const char* op, int n, const Tensor& x, const Tensor& indices,
+                  const Dims& output_size) {
+  const OpScope scope(op, x, indices);
+  check_rank(op, x, n);
+  HALFTAPE_CHECK(indices.sizes() == x.sizes(), op, ": indices ", indices.sizes(), " for ",
+                 x.sizes());
+  const Shape shape =
+      joined(leading_dims(x.sizes(), n), each_dim(op, "output_size", output_size, n, 1));
+  const Tensor room = lined(zeros(shape, x.options()), n);
+  return reshape(detail::scatter(room, -1, lined(indices, n), lined(x, n), {op, "index"}), shape);
+}
+
+/// How many elements the windows of a dimension divide by.
+std::vector<double> divisors(const Windows& w, int i, int64_t length, int64_t count,
+                             bool include_pad) {
+  std::vector<double> all;
+  const int64_t low = include_pad ? -w.padding[i] : 0,
+                high = length + (include_pad ? w.padding[i] : 0);
+  for (int64_t l = 0; l < count; ++l) {
+    const int64_t begin = l * w.stride[i] - w.padding[i];
+    all.push_back(static_cast<double>(std::min(begin + w.size[i], high) - std::max(begin, low)));
+  }
+  return all;
+}
+
+/// The sum of each window in the dtype that is added up in.
+Tensor window_sums(const Tensor& x, const Windows& w, const Shape& count) {
+  const int n = w.dims();
+  const Tensor apart = detail::windows(x, w, count);
+  if (numel(w.size) > 64) {  // many: added up as a tree
+    Dims inside;
+    for (int i = 0; i < n; ++i) inside.push_back(x.dim() - n + i);
+    return sum(apart, inside, false, wide(x.dtype()));
+  }
+  // Windows that lie on one another, which is what a dilation of 0 says.
+  const Dims zero = Dims::filled(n, 0);
+  return detail::fold(apart, {w.size, Dims::filled(n, 1), zero, zero}, count, wide(x.dtype()));
+}
+
+Tensor avg_pool_of(const char* op, int n, const Tensor& x, const Windows& w, bool ceil_mode,
+                   bool include_pad, std::optional<int64_t> divisor) {
+  const Shape lengths = last_dims(x.sizes(), n);
+  const Shape count = detail::window_count(op, w, lengths, ceil_mode);
+  const Tensor sums = window_sums(x, w, count);
+  if (divisor) return (sums / *divisor).to(x.dtype());
+  std::vector<double> by{1};
+  bool one = true;
+  for (int i = 0; i < n; ++i) {
+    const std::vector<double> along = divisors(w, i, lengths[i], count[i], include_pad);
+    one = one && std::ranges::count(along, along[0]) == count[i];
+    std::vector<double> product;
+    for (double a : by)
+      for (double b : along) product.push_back(a * b);
+    by = product;
+  }
+  if (one) return (sums / by[0]).to(x.dtype());
+  const Tensor each = tensor(by, TensorOptions(sums.dtype()).device(x.device()));
+  return (sums / reshape(each, count)).to(x.dtype());
+}
+
+Tensor avg_pool(const char* op, int n, const Tensor& x, const Dims& kernel_size, const Dims& stride,
+                const Dims& padding, bool ceil_mode, bool include_pad,
+                std::optional<int64_t> divisor = {}) {
+  const OpScope scope(op, x);
+  check_rank(op, x, n);
+  check_floating(op, x);
+  HALFTAPE_CHECK(!divisor || *divisor != 0, op, ": divisor_override must not be 0");
+  return avg_pool_of(op, n, x, pool_windows(op, n, kernel_size, stride, padding, 1), ceil_mode,
+                     include_pad, divisor);
+}
+
+/// The windows of adaptive pooling where they are all of one size.
+std::optional<Windows> even_windows(const Shape& lengths, const Shape& count) {
+  const int n = lengths.size();
+  Windows w{lengths, lengths, Dims::filled(n, 1), Dims::filled(n, 0)};
+  for (int i = 0; i < n; ++i) {
+    if (lengths[i] % count[i] != 0) return {};
+    w.size[i] = w.stride[i] = lengths[i] / count[i];
+  }
+  return w;
+}
+int64_t begin_of(int64_t i, int64_t length, int64_t count) { return i * length / count; }
+int64_t end_of(int64_t i, int64_t length, int64_t count) {
+  return ((i + 1) * length + count - 1) / count;
+}
+
+Shape adaptive_count(const char* op, int n, const Tensor& x, const Dims& output_size) {
+  check_rank(op, x, n);
+  for (int i = 0; i < n; ++i)
+    HALFTAPE_CHECK(x.size(-n + i) > 0, op, ": input ", x.sizes(), " has no elements to pool");
+  return each_dim(op, "output_size", output_size, n, 1);
+}
+
+Tensor adaptive_avg_pool(const char* op, int n, const Tensor& x, const Dims& output_size) {
+  const OpScope scope(op, x);
+  check_floating(op, x);
+  const Shape count = adaptive_count(op, n, x, output_size), lengths = last_dims(x.sizes(), n);
+  if (const auto w = even_windows(lengths, count))
+    return avg_pool_of(op, n, x, *w, false, true, {});
+  // Windows of several sizes: a product with the matrix of means for each dimension.
+  const PolicyScope as_given(nullptr);
+  Tensor y = x.to(wide(x.dtype()));
+  for (int i = 0; i < n; ++i) {
+    std::vector<double> means(static_cast<size_t>(lengths[i] * count[i]), 0);
+    for (int64_t o = 0; o < count[i]; ++o) {
+      const int64_t begin = begin_of(o, lengths[i], count[i]),
+                    end = end_of(o, lengths[i], count[i]);
+      for (int64_t s = begin; s < end; ++s)
+        means[static_cast<size_t>(s * count[i] + o)] = 1 / static_cast<double>(end - begin);
+    }
+    const Tensor matrix = reshape(tensor(means, y.options()), {lengths[i], count[i]});
+    y = transpose(matmul(transpose(y, -n + i, -1), matrix), -n + i, -1);
+  }
+  return contiguous(y.to(x.dtype()));
+}
+
+std::tuple<Tensor, Tensor> adaptive_max_pool(const char* op, int n, const Tensor& x,
+                                             const Dims& output_size) {
+  const OpScope scope(op, x);
+  const Shape count = adaptive_count(op, n, x, output_size), lengths = last_dims(x.sizes(), n);
+  if (const auto w = even_windows(lengths, count)) return largest(op, n, x, *w, false);
+  // Windows of several sizes: their positions as a table, the last one repeated in smaller windows.
+  std::vector<int64_t> table{0};
+  Shape apart;  // (outputs, elements) of each dimension, one after the other
+  for (int i = 0; i < n; ++i) {
+    int64_t most = 0;
+    for (int64_t o = 0; o < count[i]; ++o)
+      most = std::max(most, end_of(o, lengths[i], count[i]) - begin_of(o, lengths[i], count[i]));
+    std::vector<int64_t> finer;
+    for (int64_t position : table)
+      for (int64_t o = 0; o < count[i]; ++o)
+        for (int64_t k = 0; k < most; ++k)
+          finer.push_back(position * lengths[i] + std::min(begin_of(o, lengths[i], count[i]) + k,
+                                                           end_of(o, lengths[i], count[i]) - 1));
+    table = finer;
+    apart.push_back(count[i]), apart.push_back(most);
+  }
+  Dims outputs_first;
+  for (int i = 0; i < n; ++i) outputs_first.push_back(2 * i);
+  for (int i = 0; i < n; ++i) outputs_first.push_back(2 * i + 1);
+  const int64_t windows = numel(count);
+  const Tensor at = reshape(permute(reshape(tensor(table, x.device()), apart), outputs_first),
+                            {windows, static_cast<int64_t>(table.size()) / windows});
+  const Shape lead = leading_dims(x.sizes(), n);
+  const Tensor seen =
+      reshape(index_select(lined(x.detach(), n), -1, reshape(at, {-1})), joined(lead, at.sizes()));
+  const Tensor best = argmax(seen, -1, true);
+  const Tensor positions =
+      reshape(gather(expand(at, joined(lead, at.sizes())), -1, best), joined(lead, count));
+  return {picked(x, positions, n), positions};
+}
+
+/// Where the windows of a dimension begin: ⌊(i + u)·α⌋ − ⌊u·α⌋, the last one at the end.
+/// u: (N, C) → (N, C, count) of int64.
+Tensor random_begins(const Tensor& u, int64_t length, int64_t size, int64_t count) {
+  const Tensor last =
+      full({u.size(0), u.size(1), 1}, length - size, TensorOptions(kInt64).device(u.device()));
+  if (count == 1) return last;
+  const double alpha = static_cast<double>(length - size) / static_cast<double>(count - 1);
+  const Tensor from = unsqueeze(u, -1);
+  const Tensor begin = floor((arange(count - 1, u.options()) + from) * alpha) - floor(from * alpha);
+  return cat({begin.to(kInt64), last}, -1);
+}
+
+std::tuple<Tensor, Tensor> fractional_max_pool(const char* op, int n, const Tensor& x,
+                                               const Dims& kernel_size, const Dims& output_size,
+                                               const Tensor& samples) {
+  const OpScope scope(op, x, samples);
+  const PolicyScope as_given(nullptr);
+  check_rank(op, x, n);
+  const Shape size = each_dim(op, "kernel_size", kernel_size, n, 1),
+              count = each_dim(op, "output_size", output_size, n, 1),
+              lengths = last_dims(x.sizes(), n);
+  for (int i = 0; i < n; ++i)
+    HALFTAPE_CHECK(count[i] + size[i] - 1 <= lengths[i], op, ": ", count[i], " windows of ",
+                   size[i], " elements, one apart at least, do not fit into dimension ", i, " of ",
+                   lengths);
+  const int64_t batch = x.dim() == n + 2 ? x.size(0) : 1, channels = x.size(-n - 1);
+  HALFTAPE_CHECK(samples.sizes() == Shape({batch, channels, n}) && samples.is_floating_point(), op,
+                 ": samples ", samples.dtype(), " ", samples.sizes(),
+                 "; expected numbers of shape ", Shape{batch, channels, n});
+  // Positions in the pooled dimensions made one: (N, C, count…, size…).
+  Tensor at = zeros({1}, TensorOptions(kInt64).device(x.device()));
+  for (int i = 0; i < n; ++i) {
+    const Tensor u = select(samples.detach(), -1, n == 2 ? 1 - i : i);
+    Shape begins{batch, channels}, inside{1, 1};
+    for (int d = 0; d < 2 * n; ++d) {
+      begins.push_back(d == i ? count[i] : 1);
+      inside.push_back(d == n + i ? size[i] : 1);
+    }
+    at = at * lengths[i] + reshape(random_begins(u, lengths[i], size[i], count[i]), begins) +
+         reshape(arange(size[i], at.options()), inside);
+  }
+  const int64_t windows = numel(count), elements = numel(size);
+  const Tensor places = reshape(at, {batch, channels, windows, elements});
+  const Tensor flat = reshape(x.detach(), {batch, channels, numel(lengths)});
+  const Tensor seen =
+      reshape(gather(flat, -1, reshape(places, {batch, channels, -1})), places.sizes());
+  const Tensor positions = reshape(gather(places, -1, argmax(seen, -1, true)),
+                                   joined(leading_dims(x.sizes(), n), count));
+  return {picked(x, positions, n), positions};
+}
+
+Tensor lp_pool(const CastOp& op, int n, const Tensor& x_in, double p, const Dims& kernel_size,
+               const Dims& stride, bool ceil_mode) {
+  const auto [x] = cast_inputs(op, x_in);
+  check_rank(op.name, x, n);
+  check_floating(op.name, x);
+  HALFTAPE_CHECK(p != 0, op.name, ": norm_type must not be 0");
+  const Windows w = pool_windows(op.name, n, kernel_size, stride, 0, 1);
+  const Tensor powers = pow(x.to(wide(x.dtype())), p);
+  const Tensor sums =
+      avg_pool_of(op.name, n, powers, w, ceil_mode, true, {}) * static_cast<double>(numel(w.size));
+  // The root of 0 has no derivative; it is given none.
+  const Tensor empty = sums == 0;
+  return where(empty, 0, pow(where(empty, 1, sums), 1 / p)).to(x.dtype());
+}
+
+}  // namespace
+
+#define HALFTAPE_POOLS(n)                                                                          \
+  Tensor max_pool##n##d(const Tensor& x, const Dims& kernel_size, const Dims& stride,              \
+                        const Dims& padding, const Dims& dilation, bool ceil_mode) {               \
+    return std::get<0>(                                                                            \
+        max_pool("max_pool" #n "d", n, x, kernel_size, stride, padding, dilation, ceil_mode));     \
+  }                                                                                                \
+  std::tuple<Tensor, Tensor> max_pool##n##d_with_indices(const Tensor& x, const Dims& kernel_size, \
+                                                         const Dims& stride, const Dims& padding,  \
+                                                         const Dims& dilation, bool ceil_mode) {   \
+    return max_pool("max_pool" #n "d_with_indices", n, x, kernel_size, stride, padding, dilation,  \
+                    ceil_mode);                                                                    \
+  }                                                                                                \
+  Tensor max_unpool##n##d(const Tensor& x, const Tensor& indices, const Dims& output_size) {       \
+    return max_unpool("max_unpool" #n "d", n, x, indices, output_size);                            \
+  }                                                                                                \
+  Tensor adaptive_avg_pool##n##d(const Tensor& x, const Dims& output_size) {                       \
+    return adaptive_avg_pool("adaptive_avg_pool" #n "d", n, x, output_size);                       \
+  }                                                                                                \
+  std::tuple<Tensor, Tensor> adaptive_max_pool##n##d(const Tensor& x, const Dims& output_size) {   \
+    return adaptive_max_pool("adaptive_max_pool" #n "d", n, x, output_size);                       \
+  }                                                                                                \
+  Tensor lp_pool##n##d(const Tensor& x, double norm_type, const Dims& kernel_size,                 \
+                       const Dims& stride, bool ceil_mode) {                                       \
+    return lp_pool(cast_list::lp_pool##n##d, n, x, norm_type, kernel_size, stride, ceil_mode);     \
+  }
+HALFTAPE_POOLS(1)
+HALFTAPE_POOLS(2)
+HALFTAPE_POOLS(3)
+#undef HALFTAPE_POOLS
+
+std::tuple<Tensor, Tensor> fractional_max_pool2d(const Tensor& x, const Dims& kernel_size,
+                                                 const Dims& output_size, const Tensor& samples) {
+  return fractional_max_pool("fractional_max_pool2d", 2, x, kernel_size, output_size, samples);
+}
+std::tuple<Tensor, Tensor> fractional_max_pool3d(const Tensor& x, const Dims& kernel_size,
+                                                 const Dims& output_size, const Tensor& samples) {
+  return fractional_max_pool("fractional_max_pool3d", 3, x, kernel_size, output_size, samples);
+}
+
+Tensor avg_pool1d(const Tensor& x, const Dims& kernel_size, const Dims& stride, const Dims& padding,
+                  bool ceil_mode, bool count_include_pad) {
+  return avg_pool("avg_pool1d", 1, x, kernel_size, stride, padding, ceil_mode, count_include_pad);
+}
+Tensor avg_pool2d(const Tensor& x, const Dims& kernel_size, const Dims& stride, const Dims& padding,
+                  bool ceil_mode, bool count_include_pad, std::optional<int64_t> divisor_override) {
+  return avg_pool("avg_pool2d", 2, x, kernel_size, stride, padding, ceil_mode, count_include_pad,
+                  divisor_override);
+}
+Tensor avg_pool3d(const Tensor& x, const Dims& kernel_size, const Dims& stride, const Dims& padding,
+                  bool ceil_mode, bool count_include_pad, std::optional<int64_t> divisor_override) {
+  return avg_pool("avg_pool3d", 3, x, kernel_size, stride, padding, ceil_mode, count_include_pad,
+                  divisor_override);
+}
+
+}  // namespace halftape

@@ -1,0 +1,88 @@
+#include "halftape/autograd/ops/image/windows.h"
+
+#include <algorithm>
+
+#include "halftape/autograd/ops/layout/view.h"
+#include "halftape/autograd/tape/record.h"
+#include "halftape/core/contract/backend.h"
+
+namespace halftape::detail {
+
+Array window_view(const Array& x, const Windows& w, const Shape& count) {
+  const int n = w.dims(), lead = x.dim() - n;
+  Array padded = x;
+  Shape room = x.shape();
+  bool inside = true;
+  for (int i = 0; i < n; ++i) {
+    const int64_t reach = checked_add((count[i] - 1) * w.stride[i], w.span(i));  // in the padded x
+    const int64_t length = std::max(reach, x.size(lead + i) + w.padding[i]);
+    inside = inside && length == x.size(lead + i);
+    room[lead + i] = length;
+  }
+  if (!inside) {
+    padded = full(room, 0, x.dtype(), x.device());
+    Array middle = padded;
+    for (int i = 0; i < n; ++i)
+      middle = middle.slice(lead + i, w.padding[i], w.padding[i] + x.size(lead + i));
+    backend(x.device()).copy(middle, x);
+  }
+  Shape shape = joined(joined(leading_dims(x.shape(), n), w.size), count);
+  Strides strides = leading_dims(padded.strides(), n);
+  for (int i = 0; i < n; ++i) strides.push_back(padded.strides()[lead + i] * w.dilation[i]);
+  for (int i = 0; i < n; ++i) strides.push_back(padded.strides()[lead + i] * w.stride[i]);
+  return padded.as_strided(shape, strides, padded.offset());
+}
+
+Tensor windows(const Tensor& x, const Windows& w, const Shape& count) {
+  return record("windows", window_view(x.array(), w, count), {&x},
+                [w, lengths = last_dims(x.sizes(), w.dims())](Node&, const Tensor& g) -> Grads {
+                  return {fold(g, w, lengths)};
+                });
+}
+
+Tensor fold(const Tensor& g, const Windows& w, const Shape& lengths, std::optional<Dtype> dtype) {
+  const int n = w.dims();
+  const Array y(joined(leading_dims(g.sizes(), 2 * n), lengths), dtype.value_or(g.dtype()),
+                g.device());
+  backend(g.device()).fold(y, g.array(), w);
+  return record("fold", y, {&g},
+                [w, count = last_dims(g.sizes(), n), from = g.dtype()](
+                    Node&, const Tensor& gg) -> Grads { return {windows(gg.to(from), w, count)}; });
+}
+
+Shape window_count(const char* op, const Windows& w, const Shape& lengths, bool ceil) {
+  Shape count;
+  for (int i = 0; i < w.dims(); ++i) {
+    const int64_t room = checked_add(lengths[i], 2 * w.padding[i]), left = room - w.span(i);
+    HALFTAPE_CHECK(left >= 0, op, ": kernel ", w.size, " with dilation ", w.dilation, " covers ",
+                   w.span(i), " elements, the input ", lengths, " with padding ", w.padding,
+                   " has ", room);
+    int64_t n = (left + (ceil ? w.stride[i] - 1 : 0)) / w.stride[i] + 1;
+    if (ceil && (n - 1) * w.stride[i] >= lengths[i] + w.padding[i]) --n;
+    count.push_back(n);
+  }
+  return count;
+}
+
+Dims each_dim(const char* op, const char* argument, const Dims& given, int n, int64_t least) {
+  HALFTAPE_CHECK(given.size() == n || given.size() == 1, op, ": ", argument, ' ', given, " has ",
+                 given.size(), " numbers; expected ", n, ", or one for all");
+  const Dims all = given.size() == n ? given : Dims::filled(n, given[0]);
+  for (int64_t v : all)
+    HALFTAPE_CHECK(v >= least, op, ": ", argument, ' ', all, " must not be ",
+                   least > 0 ? "0 or negative" : "negative");
+  return all;
+}
+
+Shape last_dims(const Shape& shape, int n) {
+  return Dims(std::span(shape.end() - n, static_cast<size_t>(n)));
+}
+Shape leading_dims(const Shape& shape, int n) {
+  return Dims(std::span(shape.begin(), static_cast<size_t>(shape.size() - n)));
+}
+Shape joined(Shape a, const Shape& b) {
+  for (int64_t v : b) a.push_back(v);
+  return a;
+}
+
+}  // namespace halftape::detail

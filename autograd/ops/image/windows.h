@@ -1,0 +1,31 @@
+// Sliding windows as tensors, for convolution and pooling: seen, and summed where they overlap.
+// Each is the other's derivative.
+#pragma once
+#include "halftape/autograd/tensor.h"
+#include "halftape/core/contract/windows.h"
+
+namespace halftape {
+namespace detail {
+
+/// `count` windows over the last dimensions of x, which beyond its edges are 0:
+/// (…, lengths…) → (…, sizes…, count…). A view where no window reaches beyond an edge.
+Array window_view(const Array& x, const Windows& windows, const Shape& count);
+/// The same, with history.
+Tensor windows(const Tensor& x, const Windows& windows, const Shape& count);
+/// (…, sizes…, count…) → (…, lengths…): the sum of what lies on each element, rounded once to
+/// `dtype` (g's unless given).
+Tensor fold(const Tensor& g, const Windows& windows, const Shape& lengths,
+            std::optional<Dtype> dtype = {});
+
+/// How many windows fit into padded lengths. `ceil`: a last one may reach beyond the end, unless it
+/// begins there.
+Shape window_count(const char* op, const Windows& windows, const Shape& lengths, bool ceil = false);
+/// `given` for each of n dimensions: as many numbers, or one for all.
+Dims each_dim(const char* op, const char* argument, const Dims& given, int n, int64_t least);
+/// The last n sizes, and those before them.
+Shape last_dims(const Shape& shape, int n);
+Shape leading_dims(const Shape& shape, int n);
+Shape joined(Shape a, const Shape& b);
+
+}  // namespace detail
+}  // namespace halftape

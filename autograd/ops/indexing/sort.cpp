@@ -1,0 +1,221 @@
+#include "halftape/autograd/ops/indexing/sort.h"
+
+#include <cmath>
+#include <limits>
+
+#include "halftape/autograd/ops/creation/create.h"
+#include "halftape/autograd/ops/elementwise/binary.h"
+#include "halftape/autograd/ops/elementwise/unary.h"
+#include "halftape/autograd/ops/indexing/index.h"
+#include "halftape/autograd/ops/layout/view.h"
+#include "halftape/autograd/ops/reduction/reduce.h"
+#include "halftape/autograd/ops/reduction/scan.h"
+#include "halftape/autograd/tape/error_scope.h"
+#include "halftape/autograd/tape/record.h"
+#include "halftape/core/contract/backend.h"
+
+namespace halftape {
+namespace {
+
+/// The order along `dim`, or its first `count` places.
+Tensor order(const char* op, const Tensor& x, int64_t dim, bool descending,
+             std::optional<int64_t> count = {}) {
+  check_defined(op, x);
+  const int d = wrap_dim(op, dim, static_cast<int>(x.dim()));
+  Shape shape = x.sizes();
+  if (count && x.dim() > 0) shape[d] = *count;
+  const Array y(shape, kInt64, x.device());
+  backend(x.device()).argsort(y, x.array(), d, descending);
+  return Tensor(y);
+}
+
+/// Indices along `dim` (kept), and the values they point to.
+std::tuple<Tensor, Tensor> taken(const Tensor& x, int64_t dim, const Tensor& index, bool keepdim) {
+  if (x.dim() == 0) return {clone(x), index};
+  const Tensor values = gather(x, dim, index);
+  if (keepdim) return {values, index};
+  return {squeeze(values, dim), squeeze(index, dim)};
+}
+
+/// The sorted element at the place that `of(count of numbers, count of elements)` says.
+template <class Place>
+std::tuple<Tensor, Tensor> middle(const char* op, const Tensor& x, int64_t dim, bool keepdim,
+                                  Place of) {
+  check_defined(op, x);
+  const int d = wrap_dim(op, dim, static_cast<int>(x.dim()));
+  const Tensor all = order(op, x, d, false);
+  if (x.dim() == 0) return {clone(x), all};
+  HALFTAPE_CHECK(x.size(d) > 0, op, ": dimension ", d, " of ", x.sizes(),
+                 " is empty and has no middle");
+  const Tensor plain = x.detach(), numbers = sum(plain == plain, {d}, true);
+  return taken(x, d, gather(all, d, of(numbers, x.size(d))), keepdim);
+}
+
+/// The median of all elements, which equals share as they do for max().
+Tensor median_of_all(const char* op, const Tensor& x,
+                     std::tuple<Tensor, Tensor> (*along)(const Tensor&, int64_t, bool)) {
+  check_defined(op, x);
+  HALFTAPE_CHECK(x.numel() > 0 || x.is_floating_point(), op, ": of ", x.sizes(),
+                 ", which has no elements");
+  if (x.numel() == 0)
+    return record(op, full({}, std::numeric_limits<double>::quiet_NaN(), x.options()).array(), {&x},
+                  [](Node&, const Tensor&) { return Grads(1); });
+  Tensor y = std::get<0>(along(reshape(x.detach(), {-1}), 0, false));
+  if (!records({&x})) return y;
+  return record(op, y.array(), {&x}, [x = Saved(x), y](Node& self, const Tensor& g) -> Grads {
+    const Tensor from = x.tensor(self).detach();
+    const Tensor hits = where(y == y, from == y, from != from).to(g.dtype());
+    return {g * (hits / sum(hits))};
+  });
+}
+
+}  // namespace
+
+std::tuple<Tensor, Tensor> sort(const Tensor& x, int64_t dim, bool descending) {
+  return taken(x, dim, order("sort", x, dim, descending), true);
+}
+std::tuple<Tensor, Tensor> sort(const Tensor& x, std::optional<bool>, int64_t dim,
+                                bool descending) {
+  return sort(x, dim, descending);
+}
+Tensor argsort(const Tensor& x, int64_t dim, bool descending) {
+  return order("argsort", x, dim, descending);
+}
+Tensor argsort(const Tensor& x, bool, int64_t dim, bool descending) {
+  return argsort(x, dim, descending);
+}
+Tensor msort(const Tensor& x) {
+  const OpScope scope("msort", x);
+  return std::get<0>(sort(x, 0));
+}
+
+std::tuple<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t dim, bool largest, bool) {
+  check_defined("topk", x);
+  const int d = wrap_dim("topk", dim, static_cast<int>(x.dim()));
+  const int64_t n = x.dim() ? x.size(d) : 1;
+  HALFTAPE_CHECK(k >= 0 && k <= n, "topk: k = ", k, " of the ", n, " elements of dimension ", d,
+                 " of ", x.sizes());
+  return taken(x, d, order("topk", x, d, largest, k), true);
+}
+
+std::tuple<Tensor, Tensor> kthvalue(const Tensor& x, int64_t k, int64_t dim, bool keepdim) {
+  check_defined("kthvalue", x);
+  const int d = wrap_dim("kthvalue", dim, static_cast<int>(x.dim()));
+  const int64_t n = x.dim() ? x.size(d) : 1;
+  HALFTAPE_CHECK(k >= 1 && k <= n, "kthvalue: k = ", k, " of the ", n, " elements of dimension ", d,
+                 " of ", x.sizes(), "; expected 1 to ", n);
+  const Tensor first = order("kthvalue", x, d, false, k);
+  return taken(x, d, x.dim() ? contiguous(slice(first, d, k - 1, k)) : first, keepdim);
+}
+
+std::tuple<Tensor, Tensor> median(const Tensor& x, int64_t dim, bool keepdim) {
+  // NaNs stand last: the first of them has the place that numbers leave.
+  return middle("median", x, dim, keepdim, [](const Tensor& numbers, int64_t n) {
+    return where(numbers == n, (n - 1) / 2, numbers);
+  });
+}
+std::tuple<Tensor, Tensor> nanmedian(const Tensor& x, int64_t dim, bool keepdim) {
+  return middle("nanmedian", x, dim, keepdim, [](const Tensor& numbers, int64_t) {
+    return ((numbers - 1).to(kFloat64) / 2).to(kInt64);  // towards 0: the first NaN of none but NaN
+  });
+}
+
+Tensor median(const Tensor& x) { return median_of_all("median", x, &median); }
+Tensor nanmedian(const Tensor& x) { return median_of_all("nanmedian", x, &nanmedian); }
+
+namespace {
+/// One of each run of equals in a list, which run each element is in, and how long they are.
+std::tuple<Tensor, Tensor, Tensor> runs(const Tensor& x, bool lengths) {
+  const TensorOptions whole = TensorOptions(kInt64).device(x.device());
+  const int64_t n = x.size(0);
+  if (n == 0) return {x, zeros({0}, whole), zeros({0}, whole)};
+  const Tensor number = arange(n, whole);
+  const Tensor first = where(number == 0, true, x != detail::shifted(x, 0, 1, 0));
+  const Tensor rank = cumsum(first, 0) - 1;
+  const Tensor none = zeros({select(rank, 0, n - 1).item<int64_t>() + 1}, whole);
+  const Tensor starts = scatter_add(none, 0, rank, where(first, number, 0));
+  return {gather(x, 0, starts), rank,
+          lengths ? scatter_add(none, 0, rank, ones({n}, whole)) : Tensor()};
+}
+}  // namespace
+
+std::tuple<Tensor, Tensor, Tensor> _unique2(const Tensor& in, bool, bool return_inverse,
+                                            bool return_counts) {
+  const OpScope scope("_unique2", in);
+  const auto [sorted, places] = sort(reshape(in.detach(), {-1}), 0);
+  const auto [values, rank, counts] = runs(sorted, return_counts);
+  Tensor inverse;
+  if (return_inverse) inverse = reshape(gather(rank, 0, argsort(places)), in.sizes());
+  return {values, inverse, counts};
+}
+
+std::tuple<Tensor, Tensor, Tensor> unique_consecutive(const Tensor& in, bool return_inverse,
+                                                      bool return_counts) {
+  const OpScope scope("unique_consecutive", in);
+  const auto [values, rank, counts] = runs(reshape(in.detach(), {in.numel()}), return_counts);
+  return {values, return_inverse ? reshape(rank, in.sizes()) : Tensor(), counts};
+}
+
+Tensor histc(const Tensor& in, int64_t bins, Scalar min, Scalar max) {
+  const OpScope scope("histc", in);
+  HALFTAPE_CHECK(in.is_floating_point(), "histc: of a ", in.dtype(),
+                 " tensor; convert it with .to(kFloat32) first");
+  HALFTAPE_CHECK(bins > 0, "histc: ", bins, " bins; expected at least one");
+  const Tensor x = reshape(in.detach().to(is_16bit(in.dtype()) ? kFloat32 : in.dtype()), {-1});
+  double low = min.to_double(), high = max.to_double();
+  if (low == high && x.numel() > 0) low = amin(x).item<double>(), high = amax(x).item<double>();
+  if (low == high) low -= 1, high += 1;
+  HALFTAPE_CHECK(low < high && std::isfinite(low) && std::isfinite(high), "histc: no bins from ",
+                 low, " to ", high);
+  const Tensor inside = logical_and(x >= low, x <= high);
+  const Tensor bin = clamp_max(((x - low) / (high - low) * bins).to(kInt64), bins - 1);
+  const Tensor counts = zeros({bins}, TensorOptions(kInt64).device(x.device()));
+  return scatter_add(counts, 0, where(inside, bin, 0), inside.to(kInt64)).to(in.dtype());
+}
+
+Tensor searchsorted(const Tensor& boundaries, const Tensor& values, bool out_int32, bool right) {
+  const OpScope scope("searchsorted", boundaries, values);
+  HALFTAPE_CHECK(boundaries.dim() > 0, "searchsorted: boundaries are a 0-dim tensor");
+  const bool shared = boundaries.dim() == 1;
+  HALFTAPE_CHECK(shared || boundaries.dim() == values.dim(), "searchsorted: boundaries ",
+                 boundaries.sizes(), " and values ", values.sizes(),
+                 "; expected one dimension, or equal leading ones");
+  for (int i = 0; !shared && i + 1 < boundaries.dim(); ++i)
+    HALFTAPE_CHECK(boundaries.size(i) == values.size(i), "searchsorted: boundaries ",
+                   boundaries.sizes(), " and values ", values.sizes(), " differ in dimension ", i);
+  const Tensor b = shared ? boundaries.detach() : unsqueeze(boundaries.detach(), -2);
+  const Tensor v = unsqueeze(values.detach(), -1);
+  // All that are not beyond the value; so a NaN comes last, as when it is sorted.
+  const Tensor beyond = right ? b > v : b >= v;
+  return sum(beyond == false, {-1}).to(out_int32 ? kInt32 : kInt64);
+}
+Tensor bucketize(const Tensor& values, const Tensor& boundaries, bool out_int32, bool right) {
+  const OpScope scope("bucketize", values, boundaries);
+  HALFTAPE_CHECK(boundaries.dim() == 1, "bucketize: boundaries ", boundaries.sizes(),
+                 " must have one dimension");
+  return searchsorted(boundaries, values, out_int32, right);
+}
+
+Tensor bincount(const Tensor& x, const Tensor& weights, int64_t minlength) {
+  const OpScope scope("bincount", x);
+  HALFTAPE_CHECK(x.dim() == 1 && !x.is_floating_point() && x.dtype() != kBool, "bincount: of a ",
+                 x.dtype(), " tensor ", x.sizes(), "; expected one dimension of integers");
+  HALFTAPE_CHECK(minlength >= 0, "bincount: minlength ", minlength, " is negative");
+  HALFTAPE_CHECK(!weights.defined() || weights.sizes() == x.sizes(), "bincount: weights ",
+                 weights.defined() ? weights.sizes() : Shape(), " for ", x.sizes(), " numbers");
+  const Tensor at = x.to(kInt64);
+  int64_t count = minlength;
+  if (x.numel() > 0) {
+    const int64_t low = min(at).item<int64_t>();
+    HALFTAPE_CHECK(low >= 0, "bincount: ", low, " is negative");
+    count = std::max(count, max(at).item<int64_t>() + 1);
+  }
+  const Dtype type = !weights.defined()            ? kInt64
+                     : weights.dtype() == kFloat32 ? kFloat32
+                                                   : kFloat64;
+  const Tensor amounts =
+      weights.defined() ? weights.detach().to(type) : ones(x.sizes(), x.options().dtype(kInt64));
+  return scatter_add(zeros({count}, x.options().dtype(type)), 0, at, amounts);
+}
+
+}  // namespace halftape

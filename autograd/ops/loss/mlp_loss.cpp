@@ -1,0 +1,258 @@
+#include "halftape/autograd/ops/loss/mlp_loss.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "halftape/autograd/ops/cast_list.h"
+#include "halftape/autograd/ops/layout/shape.h"
+#include "halftape/autograd/ops/layout/view.h"
+#include "halftape/autograd/ops/loss/loss.h"
+#include "halftape/autograd/tape/engine.h"
+#include "halftape/autograd/tape/error_scope.h"
+#include "halftape/autograd/tape/record.h"
+#include "halftape/core/contract/mlp_loss_unfused.h"
+#include "halftape/core/formula/binary.h"
+#include "halftape/core/formula/unary.h"
+
+namespace halftape {
+namespace {
+
+std::optional<OpId> op_of(Activation a) {
+  switch (a) {
+    case Activation::None:
+      break;
+    case Activation::Relu:
+      return UnaryOps::index<formula::Relu>();
+    case Activation::Gelu:
+      return UnaryOps::index<formula::GeluTanh>();
+    case Activation::Silu:
+      return UnaryOps::index<formula::Silu>();
+    case Activation::Tanh:
+      return UnaryOps::index<formula::Tanh>();
+    case Activation::Sigmoid:
+      return UnaryOps::index<formula::Sigmoid>();
+  }
+  return {};
+}
+
+size_t weight_input(size_t layer) { return 1 + 2 * layer; }
+size_t bias_input(size_t layer) { return 2 + 2 * layer; }
+
+/// The formula, in ops. x: (rows, in); weights and biases of its dtype, or under a policy.
+Tensor in_ops(const Tensor& x, const Tensor& target, const TensorList& weights,
+              const TensorList& biases, Activation activation) {
+  const Tensor out = mlp(x, weights, biases, activation),
+               y = out.to(out.dtype() == kFloat64 ? kFloat64 : kFloat32);
+  if (target.dtype() == kInt64)
+    return cross_entropy(y, target, {}, Reduction::Mean, std::numeric_limits<int64_t>::min());
+  return mse_loss(y, target.to(y.dtype()));
+}
+
+/// The op as its backward pass needs it.
+struct Whole {
+  Activation activation;
+  Dtype multiplied;
+  Saved x, target;
+  std::vector<Saved> weights, biases;
+  // The gradients of scale·loss by weights and biases, until backward has come by.
+  mutable std::vector<Array> ready = {};
+  Array scale = {};  // undefined: 1
+  uint64_t version = 0;
+
+  MlpLoss task(const Node& self) const {
+    MlpLoss m{
+        .x = x.array(self), .multiplied = multiplied, .target = target.array(self), .weights = {}};
+    m.activation = op_of(activation);
+    for (const Saved& w : weights) m.weights.push_back(w.array(self));
+    for (const Saved& b : biases) m.biases.push_back(b.defined() ? b.array(self) : Array());
+    return m;
+  }
+  /// Those that are there, times g/scale, which is 1 where g is the scale itself.
+  Grads scaled(const Node& self, const Tensor& g) const {
+    const std::vector<Array> grads = std::exchange(ready, {});
+    const Array& given = g.array();
+    const bool as_expected = scale.defined()
+                                 ? given.buffer() == scale.buffer() && given.raw() == scale.raw()
+                                 : autograd::is_implicit_one(g);
+    if (!as_expected) {
+      Array by = given;
+      if (scale.defined()) {
+        by = empty_like(given);
+        backend(g.device()).binary(BinaryOps::index<formula::Div>(), by, given, scale);
+      }
+      backend(g.device()).unscale(grads, by);
+    }
+    Grads d(1);
+    for (size_t i = 0; i < grads.size(); ++i)
+      d.push_back(self.wants(1 + i) ? Tensor(grads[i]) : Tensor());
+    return d;
+  }
+  Grads gradients(const Node& self, const Tensor& g) const {
+    // A scale that has been written since is not the one that they have been multiplied by.
+    if (!ready.empty() && (!scale.defined() || scale.version() == version)) return scaled(self, g);
+    MlpLoss m = task(self);
+    Grads d(1 + 2 * weights.size());
+    const auto fresh = [&](size_t i, const Array& like, Dtype dtype) {
+      if (!self.wants(i)) return Array();
+      Array a = gradient_array(self.next[i], like.shape(), dtype, like.device());
+      d[i] = Tensor(a);
+      return a;
+    };
+    m.g = g.array();
+    m.dx = fresh(0, m.x, m.x.dtype());
+    for (size_t l = 0; l < weights.size(); ++l) {
+      const size_t w = weight_input(l), b = bias_input(l);
+      m.dweights.push_back(fresh(w, m.weights[l], self.wants(w) ? self.finest(w) : kFloat32));
+      m.dbiases.push_back(fresh(b, m.biases[l], self.wants(b) ? self.finest(b) : kFloat32));
+    }
+    backend(g.device()).mlp_loss(m);
+    return d;
+  }
+  /// By the formula, differentiated. Each input is seen through a node of its own, because one
+  /// tensor may be several of them.
+  Grads recorded(Node& self, const Tensor& g) const {
+    const Node::Wanted everything(nullptr);
+    std::vector<size_t> wanted;
+    TensorList asked;
+    const auto seen = [&](size_t i, const Saved& s) {
+      if (!s.defined()) return Tensor();
+      const Tensor t = s.tensor(self);
+      Tensor own = record("mlp_loss", t.array(), {&t},
+                          [](Node&, const Tensor& up) -> Grads { return {up}; });
+      if (own.requires_grad()) wanted.push_back(i), asked.push_back(own);
+      return own;
+    };
+    const Tensor input = seen(0, x).to(multiplied);
+    TensorList w, b;
+    for (size_t l = 0; l < weights.size(); ++l) {
+      w.push_back(seen(weight_input(l), weights[l]).to(input.dtype()));
+      const Tensor bias = seen(bias_input(l), biases[l]);
+      b.push_back(bias.defined() ? bias.to(input.dtype()) : bias);
+    }
+    const Tensor loss = in_ops(input, target.tensor(self), w, b, activation);
+    const TensorList found = autograd::grad({loss}, asked, {g}, true, true, true);
+    Grads d(1 + 2 * weights.size());
+    for (size_t k = 0; k < wanted.size(); ++k) d[wanted[k]] = found[k];
+    return d;
+  }
+};
+
+void check_parameter(const Tensor& x, const char* what, const Tensor& t, const Shape& expected) {
+  HALFTAPE_CHECK(t.device() == x.device(), "mlp_loss: x is on ", x.device(), ", a ", what, " on ",
+                 t.device(), "; move one with .to(device)");
+  HALFTAPE_CHECK(t.sizes() == expected, "mlp_loss: a ", what, " ", t.sizes(), " where ", expected,
+                 " is expected");
+}
+/// Are these the dtypes that the backend's call is used with?
+bool read_as_they_are(Dtype multiplied, const Tensor& t) {
+  return t.dtype() == multiplied || (is_16bit(multiplied) && t.dtype() == kFloat32);
+}
+
+bool wants_grad(const Tensor& t) { return t.defined() && t.requires_grad(); }
+/// Are the gradients to be computed in forward? Where they are asked for by parameters alone, in
+/// the dtype in which they are multiplied by what comes; and where 16 bits hold them.
+bool at_once(const TensorList& inputs, Dtype multiplied, const Tensor& scale) {
+  return !wants_grad(inputs[0]) && (scale.defined() || multiplied == kBFloat16) &&
+         std::all_of(inputs.begin() + 1, inputs.end(),
+                     [](const Tensor& t) { return !wants_grad(t) || t.dtype() == kFloat32; });
+}
+Array fresh_gradient(const Tensor& t) {
+  if (!wants_grad(t)) return {};
+  const NoGradGuard first_order;  // as what will take them is: another way is for those who record
+  return gradient_array(t.gradient_edge(), t.sizes(), kFloat32, t.device());
+}
+
+}  // namespace
+
+Tensor mlp_loss(const Tensor& x_in, const Tensor& target, const TensorList& weights,
+                const TensorList& biases, Activation activation, const Tensor& scale) {
+  const OpScope scope("mlp_loss", x_in, target);
+  const size_t layers = weights.size();
+  HALFTAPE_CHECK(layers > 0, "mlp_loss: no weights");
+  HALFTAPE_CHECK(biases.empty() || biases.size() == layers, "mlp_loss: ", biases.size(),
+                 " biases for ", layers, " weights; leave undefined those that there are not");
+  check_defined("mlp_loss", weights);
+  Tensor x;
+  std::optional<Dtype> lowered;  // what the policy casts to, which the backend does as it reads
+  {
+    // A gradient comes back through a cast that is recorded.
+    const CastOp op = wants_grad(x_in) ? cast_list::linear : cast_list::linear.rounding(lowered);
+    const auto [given] = cast_inputs(op, x_in);
+    x = given;
+  }
+  const Dtype multiplied = lowered.value_or(x.dtype());
+  HALFTAPE_CHECK(x.is_floating_point(), "mlp_loss: x is ", x.dtype());
+  HALFTAPE_CHECK(x.dim() >= 1, "mlp_loss: x is 0-dim, without features");
+  // What the target must be.
+  const Shape rows = reduced_shape(x.sizes(), {x.dim() - 1}, false);
+  Shape outputs = x.sizes();
+  outputs[outputs.size() - 1] = weights.back().dim() == 2 ? weights.back().size(0) : 0;
+  const bool classes = target.dtype() == kInt64;
+  HALFTAPE_CHECK(classes || target.is_floating_point(), "mlp_loss: target is ", target.dtype(),
+                 ", expected int64 class numbers, or a floating-point tensor");
+  HALFTAPE_CHECK(target.sizes() == (classes ? rows : outputs), "mlp_loss: target ", target.sizes(),
+                 " for outputs ", outputs, "; expected ", classes ? rows : outputs);
+  HALFTAPE_CHECK(target.device() == x.device(), "mlp_loss: target on ", target.device(), ", x on ",
+                 x.device(), "; move one with .to(device)");
+  if (scale.defined())
+    HALFTAPE_CHECK(scale.dtype() == kFloat32 && scale.sizes() == Shape{} &&
+                       scale.device() == x.device() && !scale.requires_grad(),
+                   "mlp_loss: scale ", scale.sizes(), " of ", scale.dtype(), " on ", scale.device(),
+                   "; expected one float32 number on ", x.device());
+  const int64_t count = numel(rows);
+  const Tensor h = contiguous(reshape(x, {count, x.size(-1)}));
+  const Tensor t = contiguous(classes ? reshape(target, {count})
+                                      : reshape(target, {count, outputs[x.dim() - 1]}));
+
+  MlpLoss m{.x = h.array(), .multiplied = multiplied, .target = t.array(), .weights = {}};
+  TensorList inputs{h};
+  bool direct = !target.requires_grad();
+  int64_t width = h.size(1);
+  for (size_t l = 0; l < layers; ++l) {
+    const Tensor& w = weights[l];
+    const Tensor b = biases.empty() ? Tensor() : biases[l];
+    HALFTAPE_CHECK(w.dim() == 2, "mlp_loss: weight ", w.sizes(), " must be (out, in)");
+    check_parameter(h, "weight", w, {w.size(0), width});
+    width = w.size(0);
+    if (b.defined()) check_parameter(h, "bias", b, {width});
+    direct = direct && read_as_they_are(multiplied, w) &&
+             (!b.defined() || read_as_they_are(multiplied, b));
+    m.weights.push_back(w.array());
+    m.biases.push_back(b.defined() ? b.array() : Array());
+    inputs.push_back(w), inputs.push_back(b);
+  }
+  if (!direct || !is_small(m)) return in_ops(h, t, weights, biases, activation);
+
+  const PolicyScope plain(nullptr);
+  m.activation = op_of(activation);
+  m.loss = Array({}, kFloat32, h.device());
+  if (!GradMode::is_enabled() || std::none_of(inputs.begin(), inputs.end(), wants_grad)) {
+    backend(h.device()).mlp_loss(m);
+    return Tensor(m.loss);
+  }
+  Whole whole{activation, multiplied, Saved(h), Saved(t), {}, {}};
+  for (size_t l = 0; l < layers; ++l) {
+    const Tensor& b = inputs[bias_input(l)];
+    whole.weights.emplace_back(inputs[weight_input(l)]);
+    whole.biases.push_back(b.defined() ? Saved(b) : Saved());
+  }
+  if (at_once(inputs, multiplied, scale)) {
+    for (size_t l = 0; l < layers; ++l) {
+      m.dweights.push_back(fresh_gradient(inputs[weight_input(l)]));
+      m.dbiases.push_back(fresh_gradient(inputs[bias_input(l)]));
+      whole.ready.push_back(m.dweights.back());
+      whole.ready.push_back(m.dbiases.back());
+    }
+    if (scale.defined()) m.g = whole.scale = scale.array(), whole.version = scale.version();
+  }
+  backend(h.device()).mlp_loss(m);
+  return record_list(
+      "mlp_loss", m.loss, inputs, [whole = std::move(whole)](Node& self, const Tensor& g) {
+        return GradMode::is_enabled() ? whole.recorded(self, g) : whole.gradients(self, g);
+      });
+}
+
+}  // namespace halftape

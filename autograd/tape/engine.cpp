@@ -1,0 +1,311 @@
+#include "halftape/autograd/tape/engine.h"
+
+#include <algorithm>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <queue>
+#include <thread>
+#include <tuple>
+#include <unordered_set>
+
+#include "halftape/autograd/anomaly_mode.h"
+#include "halftape/autograd/ops/creation/create.h"
+#include "halftape/autograd/ops/elementwise/binary.h"
+#include "halftape/autograd/ops/layout/view.h"
+#include "halftape/autograd/tape/grad_mode.h"
+#include "halftape/autograd/tape/grad_tag.h"
+#include "halftape/autograd/tape/node.h"
+#include "halftape/autograd/tape/op_timer.h"
+#include "halftape/autograd/tape/policy.h"
+#include "halftape/core/capture/capture.h"
+#include "halftape/core/contract/backend.h"
+
+namespace halftape::autograd {
+namespace {
+
+/// Every node that the roots reach, youngest first: creation order is a topological order, so that
+/// all who reach a node have been there before it is the youngest that is left.
+std::vector<Ref<Node>> reachable(const std::vector<Edge>& roots) {
+  const auto older = [](const Node* a, const Node* b) { return a->seq() < b->seq(); };
+  std::priority_queue<Node*, std::vector<Node*>, decltype(older)> left(older);
+  auto visit = [&](const Edge& e) {
+    if (e) left.push(e.node.get());
+  };
+  for (const Edge& e : roots) visit(e);
+  std::vector<Ref<Node>> order;
+  while (!left.empty()) {
+    Node* n = left.top();
+    left.pop();
+    if (!order.empty() && order.back().get() == n) continue;  // reached on another way, too
+    order.emplace_back(n);
+    for (const Edge& e : n->next) visit(e);
+  }
+  return order;
+}
+
+/// What has arrived at the nodes of a pass.
+class Arrivals {
+ public:
+  explicit Arrivals(const std::vector<Ref<Node>>& order) : order_(order), grads_(order.size()) {}
+  /// Adds `g`, which comes from the node in front of place `from`. The first arrival is moved in;
+  /// later ones are added.
+  void add(const Edge& edge, Tensor g, size_t from) {
+    if (!edge || !g.defined()) return;
+    const Node::Output& output = edge.node->output(edge.output);
+    HALFTAPE_CHECK(g.sizes() == output.shape, "backward: a gradient of shape ", g.sizes(),
+                   " arrived at `", edge.node->name(), "`, expected shape ", output.shape);
+    if (g.dtype() != output.dtype && !(output.wide && g.dtype() == kFloat32))
+      g = g.to(output.dtype);
+    const size_t at = place(*edge.node, from);
+    HALFTAPE_CHECK(at < order_.size() && order_[at] == edge.node, "backward: a gradient for `",
+                   edge.node->name(), "` came after its turn");
+    Grads& slots = grads_[at];
+    if (slots.size() <= edge.output) slots.resize(edge.output + 1);
+    Tensor& slot = slots[edge.output];
+    if (!slot.defined())
+      slot = std::move(g);
+    else if (!GradMode::is_enabled() && slot.dtype() == g.dtype() && slot.unique() &&
+             slot.is_contiguous())
+      accumulate(slot, g);
+    else
+      slot = halftape::add(slot, g);
+  }
+  Grads take(size_t place) { return std::move(grads_[place]); }
+
+ private:
+  /// Those before `from` may be gone from the order.
+  size_t place(const Node& n, size_t from) const {
+    const auto at =
+        std::lower_bound(order_.begin() + static_cast<std::ptrdiff_t>(from), order_.end(), n.seq(),
+                         [](const Ref<Node>& other, uint64_t seq) { return other->seq() > seq; });
+    return static_cast<size_t>(at - order_.begin());
+  }
+  const std::vector<Ref<Node>>& order_;
+  std::vector<Grads> grads_;
+};
+
+struct Request {
+  std::vector<Edge> roots;
+  Grads root_grads;
+  const std::vector<Edge>* wanted = nullptr;  // null: accumulate into leaves
+  bool retain_graph = false, create_graph = false;
+};
+
+/// A rule may run backward in turn. Now and then that continues on another thread's stack, for as
+/// deep as the memory goes.
+class Nested {
+ public:
+  Nested() { ++depth; }
+  ~Nested() { --depth; }
+  Nested(const Nested&) = delete;
+  Nested& operator=(const Nested&) = delete;
+  static bool too_deep() { return depth >= 48; }
+
+ private:
+  static inline thread_local int depth = 0;
+};
+
+Grads run(Request request);
+Grads run_elsewhere(Request request) {
+  HALFTAPE_CHECK(!Capture::active_or_tried(),
+                 "backward: 48 backward passes within each other, as of nested checkpoints, inside "
+                 "the step of a Graph; use fewer there");
+  Grads result;
+  std::exception_ptr error;
+  Ref<GradTag> mark = GradTag::Pass::current();
+  std::thread([&] {
+    const GradTag::Pass pass(mark);
+    try {
+      result = run(std::move(request));
+      mark = GradTag::Pass::current();
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }).join();
+  if (error) std::rethrow_exception(error);
+  if (mark) GradTag::mark_pass(mark);
+  return result;
+}
+
+/// The whole of the backward pass. Gives the gradients at `wanted`, if asked.
+Grads run(Request request) {
+  if (Nested::too_deep()) return run_elsewhere(std::move(request));
+  const Nested nested;
+  const AutoGradMode recording(request.create_graph);
+  const PolicyScope plain(nullptr);  // dtypes were decided in the forward pass
+  std::vector<Ref<Node>> order = reachable(request.roots);
+
+  // With `wanted`, only the nodes above one of them run: `above`; what lies below keeps its graph.
+  std::unordered_set<Node*> above, targets;
+  if (request.wanted) {
+    for (const Edge& e : *request.wanted) targets.insert(e.node.get());
+    for (auto n = order.rbegin(); n != order.rend(); ++n)
+      if (std::any_of((*n)->next.begin(), (*n)->next.end(), [&](const Edge& e) {
+            return e && (targets.count(e.node.get()) || above.count(e.node.get()));
+          }))
+        above.insert(n->get());
+  }
+
+  // Rules ask wants(), and need not compute what no wanted gradient depends on.
+  targets.insert(above.begin(), above.end());
+  const Node::Wanted wanted(request.wanted ? &targets : nullptr);
+  Arrivals arrivals(order);
+  for (size_t i = 0; i < request.roots.size(); ++i)
+    arrivals.add(request.roots[i], std::move(request.root_grads[i]), 0);
+  request.roots.clear();
+
+  Grads captured(request.wanted ? request.wanted->size() : 0);
+  for (size_t at = 0; at < order.size(); ++at) {
+    Ref<Node>& n = order[at];
+    Grads g = arrivals.take(at);
+    if (g.empty()) continue;
+    n->announce(g);
+    if (request.wanted) {
+      for (size_t i = 0; i < captured.size(); ++i) {
+        const Edge& e = (*request.wanted)[i];
+        if (e.node == n && e.output < g.size() && g[e.output].defined())
+          captured[i] = g[e.output].to(n->output(e.output).dtype);
+      }
+      if (!above.count(n.get())) continue;
+    }
+    Grads d;
+    {
+      const OpSpan span(n->name(), OpWatcher::Phase::Backward);
+      d = n->vjp(std::move(g));
+    }
+    if (AnomalyMode::is_enabled()) refuse_nan(*n, d);
+    HALFTAPE_CHECK(d.size() == n->next.size(), "backward: `", n->name(), "` gave ", d.size(),
+                   " gradients for ", n->next.size(), " inputs");
+    for (size_t i = 0; i < d.size(); ++i) arrivals.add(n->next[i], std::move(d[i]), at + 1);
+    if (!request.retain_graph) n->release();
+    n = {};
+  }
+  return captured;
+}
+
+/// The ones with which backward passes begin: one for each device and dtype, made once.
+class Ones {
+ public:
+  static Ones& all() {
+    static auto* own = new Ones;  // NOLINT: outlives every static tensor
+    return *own;
+  }
+  Tensor of(Device device, Dtype dtype) {
+    const std::lock_guard lock(mutex_);
+    One& one = made_[{device.type(), device.index(), dtype}];
+    if (!one.holds()) {
+      const LastingState stays;
+      one.tensor = ones({}, TensorOptions(dtype).device(device));
+      one.version = one.tensor.version();
+      backend(device).synchronize();  // every stream and thread may read it
+    }
+    return one.tensor;
+  }
+  bool is(const Tensor& g) {
+    const std::lock_guard lock(mutex_);
+    const auto found = made_.find({g.device().type(), g.device().index(), g.dtype()});
+    return found != made_.end() && found->second.holds() &&
+           found->second.tensor.array().buffer() == g.array().buffer();
+  }
+
+ private:
+  struct One {
+    Tensor tensor;
+    uint64_t version = 0;
+    /// A hook may have written what it was shown.
+    bool holds() const { return tensor.defined() && tensor.version() == version; }
+  };
+  std::mutex mutex_;
+  std::map<std::tuple<DeviceType, DeviceIndex, Dtype>, One> made_;
+};
+
+/// "`tanh`", or what else made a tensor.
+std::string maker(const Tensor& y) {
+  return y.is_leaf() ? "a leaf" : "`" + std::string(y.grad_fn()->name()) + "`";
+}
+
+Request prepare(const char* who, const TensorList& outputs, const TensorList& grad_outputs,
+                std::optional<bool> retain_graph, bool create_graph) {
+  HALFTAPE_CHECK(grad_outputs.empty() || grad_outputs.size() == outputs.size(), who, ": ",
+                 grad_outputs.size(), " gradients for ", outputs.size(), " outputs");
+  Request r;
+  r.retain_graph = retain_graph.value_or(create_graph);
+  r.create_graph = create_graph;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const Tensor& y = outputs[i];
+    HALFTAPE_CHECK(y.defined(), who, ": output ", i, " is undefined");
+    Edge root = y.gradient_edge();
+    HALFTAPE_CHECK(root, who, ": element ", i,
+                   " of tensors does not require grad and does not have a grad_fn (shape ",
+                   y.sizes(), "); was it made under NoGradGuard or from detached tensors?");
+    Tensor g = grad_outputs.empty() ? Tensor() : grad_outputs[i];
+    if (!g.defined()) {
+      HALFTAPE_CHECK(y.numel() == 1, who,
+                     ": grad can be implicitly created only for scalar outputs, not for one of ",
+                     y.sizes(), "; pass one, or reduce with sum() or mean()");
+      g = reshape(Ones::all().of(y.device(), y.dtype()), y.sizes());
+    }
+    HALFTAPE_CHECK(g.sizes() == y.sizes(), who, ": gradient ", g.sizes(),
+                   " for an output of shape ", y.sizes(), " of ", maker(y));
+    HALFTAPE_CHECK(g.device() == y.device(), who, ": gradient on ", g.device(),
+                   " for an output on ", y.device());
+    r.roots.push_back(std::move(root));
+    r.root_grads.push_back(std::move(g));
+  }
+  return r;
+}
+
+std::vector<Edge> edges_of(const char* who, const TensorList& inputs) {
+  std::vector<Edge> edges;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    edges.push_back(inputs[i].defined() ? inputs[i].gradient_edge() : Edge{});
+    HALFTAPE_CHECK(edges.back(), who, ": input ", i, " does not require grad");
+  }
+  return edges;
+}
+
+}  // namespace
+
+bool is_implicit_one(const Tensor& g) { return Ones::all().is(g); }
+
+void backward(const TensorList& outputs, const TensorList& grad_outputs,
+              std::optional<bool> retain_graph, bool create_graph,
+              const std::optional<TensorList>& inputs) {
+  const GradTag::Pass pass;
+  Request r = prepare("backward", outputs, grad_outputs, retain_graph, create_graph);
+  if (!inputs) {
+    run(std::move(r));
+    return;
+  }
+  HALFTAPE_CHECK(!inputs->empty(),
+                 "backward: inputs cannot be empty; leave them out for all leaves");
+  const std::vector<Edge> wanted = edges_of("backward", *inputs);
+  r.wanted = &wanted;
+  const Grads grads = run(std::move(r));
+  const AutoGradMode recording(create_graph);
+  for (size_t i = 0; i < grads.size(); ++i) {
+    if (!grads[i].defined()) continue;
+    if ((*inputs)[i].is_leaf())
+      wanted[i].node->vjp({grads[i]});
+    else
+      accumulate((*inputs)[i].mutable_grad(), grads[i]);
+  }
+}
+
+TensorList grad(const TensorList& outputs, const TensorList& inputs, const TensorList& grad_outputs,
+                std::optional<bool> retain_graph, bool create_graph, bool allow_unused) {
+  const GradTag::Pass pass;
+  Request r = prepare("grad", outputs, grad_outputs, retain_graph, create_graph);
+  HALFTAPE_CHECK(!inputs.empty(), "grad requires non-empty inputs.");
+  const std::vector<Edge> wanted = edges_of("grad", inputs);
+  r.wanted = &wanted;
+  TensorList grads = run(std::move(r));
+  for (size_t i = 0; i < grads.size(); ++i)
+    HALFTAPE_CHECK(allow_unused || grads[i].defined(), "grad: the outputs do not depend on input ",
+                   i, " of shape ", inputs[i].sizes(),
+                   ". Set allow_unused=True to get an undefined tensor for it");
+  return grads;
+}
+
+}  // namespace halftape::autograd

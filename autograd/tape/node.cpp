@@ -1,0 +1,192 @@
+#include "halftape/autograd/tape/node.h"
+
+#include "halftape/autograd/anomaly_mode.h"
+#include "halftape/autograd/ops/elementwise/binary.h"
+#include "halftape/autograd/ops/layout/view.h"
+#include "halftape/autograd/tape/grad_mode.h"
+#include "halftape/autograd/tape/grad_tag.h"
+#include "halftape/autograd/tape/policy.h"
+#include "halftape/core/contract/backend.h"
+#include "halftape/core/formula/binary.h"
+#include "halftape/core/machine/per_thread.h"
+
+namespace halftape {
+namespace {
+
+constexpr uint64_t kOps = uint64_t{1} << 63;  // above the leaves
+std::atomic<uint64_t> next_seq{kOps + 1};
+using LiveNodes = Counter<struct OfNodes>;
+thread_local DtypePolicy* current_policy = nullptr;
+thread_local SavedHooks* current_hooks = nullptr;
+
+}  // namespace
+
+Node::Node(const char* name) : seq_(next_seq.fetch_add(1, std::memory_order_relaxed)), name_(name) {
+  LiveNodes::add(1);
+  if (autograd::AnomalyMode::is_enabled()) extras().origin = autograd::call_site();
+}
+Node::~Node() { LiveNodes::add(-1); }
+int64_t Node::live_count() { return LiveNodes::total(); }
+
+void dispose(Node* node) noexcept {
+  // Deleting a node drops its edges and saved tensors, which may drop further nodes: those join
+  // this list instead of the stack. Threaded through the nodes, so that it allocates nothing and
+  // outlives no thread.
+  thread_local Node* waiting = nullptr;
+  thread_local bool draining = false;
+  node->waiting_ = std::exchange(waiting, node);
+  if (draining) return;
+  draining = true;
+  while (waiting) {
+    Node* n = std::exchange(waiting, waiting->waiting_);
+    delete n;
+  }
+  draining = false;
+}
+
+void GradSlot::cut() {
+  const std::lock_guard lock(mutex_);
+  owner_ = nullptr;
+}
+
+void GradSlot::with(const std::function<void(Tensor&)>& f) {
+  const std::lock_guard lock(mutex_);
+  if (owner_) f(owner_->grad);
+}
+
+Tensor GradSlot::owner() {
+  const std::lock_guard lock(mutex_);
+  return owner_ ? Tensor(Ref<detail::TensorImpl>::if_alive(owner_)) : Tensor();
+}
+
+Node::Extras& Node::extras() {
+  if (!extras_) extras_ = std::make_unique<Extras>();
+  return *extras_;
+}
+
+void Node::announce(Grads& g) const {
+  if (!extras_) return;
+  auto arrived = [&](uint32_t i) { return i < g.size() && g[i].defined(); };
+  auto seen = [&](uint32_t i) { return g[i].to(output(i).dtype); };
+  // By index: a hook may register or remove another.
+  for (size_t i = 0; i < extras_->hooks.size(); ++i) {
+    const auto [at, hook] = extras_->hooks[i];
+    if (!hook || !arrived(at)) continue;
+    const Tensor given = seen(at), changed = hook(given);
+    if (!changed.defined()) continue;
+    HALFTAPE_CHECK(changed.sizes() == given.sizes(), "backward: a hook on the output of `", name_,
+                   "` gave a gradient of shape ", changed.sizes(), " for one of shape ",
+                   given.sizes());
+    g[at] = changed.to(given.dtype());
+  }
+  for (const auto& kept : extras_->retained) {
+    if (!arrived(kept.first)) continue;
+    const Tensor shared = g[kept.first];  // goes on: its bytes are not for the taking
+    const Tensor retained = seen(kept.first);
+    kept.second->with([&](Tensor& grad) { accumulate(grad, retained); });
+  }
+}
+
+Accumulate::Accumulate(detail::TensorImpl* leaf) : Node("accumulate"), slot_(leaf) {
+  seq_ -= kOps;  // after every op, whenever the leaf was made
+  first = {leaf->value.shape(), leaf->value.dtype(), leaf->value.device()};
+}
+
+void accumulate(Tensor& grad, const Tensor& g) {
+  if (GradMode::is_enabled()) {
+    grad = grad.defined() ? add(grad, g) : clone(g);
+  } else if (!grad.defined()) {
+    // Take the bytes when nobody else can see them; otherwise a later in-place addition would reach
+    // others.
+    grad = g.unique() && g.is_contiguous() ? g.detach() : Tensor(g.array().clone());
+  } else if (grad.requires_grad()) {
+    grad = Tensor(add(grad, g).array());  // the old one belongs to a graph somebody may still use
+  } else {
+    const Array& into = grad.array();
+    backend(into.device()).binary(BinaryOps::index<formula::Add>(), into, into, g.array());
+    into.bump_version();
+  }
+}
+
+Array gradient_array(const Edge& to, const Shape& shape, Dtype dtype, Device device) {
+  Node* end = to.node.get();
+  // What a cast is given in the leaf's dtype, it passes on.
+  if (end && end->first.wide && dtype == kFloat32) end = end->next[0].node.get();
+  if (end && end->seq() < kOps) {
+    LeafPlaces* places = static_cast<Accumulate*>(end)->places.get();
+    if (places && end->first.shape == shape && !GradMode::is_enabled())
+      if (Array place = places->gradient(dtype); place.defined()) return place;
+  }
+  return {shape, dtype, device};
+}
+
+Grads Accumulate::vjp(Grads gs) {
+  const Tensor g = std::move(gs[0]);
+  gs.clear();
+  slot_.with([&](Tensor& grad) { accumulate_marked(grad, g); });
+  if (!after.empty())
+    if (const Tensor leaf = slot_.owner(); leaf.defined())
+      for (size_t i = 0; i < after.size(); ++i)
+        if (const auto hook = after[i]) hook(leaf);
+  return {};
+}
+
+SavedHooks* SavedHooks::current() { return current_hooks; }
+SavedHooks::Scope::Scope(SavedHooks* hooks) : before_(std::exchange(current_hooks, hooks)) {}
+SavedHooks::Scope::~Scope() { current_hooks = before_; }
+
+Saved::Saved(const Tensor& input)
+    : array_(input.array()), edge_(input.gradient_edge()), version_(input.version()) {
+  HALFTAPE_CHECK(!input.is_inference(), "a tensor of shape ", input.sizes(),
+                 " made in InferenceMode cannot be saved for backward; clone() it outside");
+  if (!input.is_leaf()) pack();
+}
+
+Saved::Saved(const Array& output, uint32_t number)
+    : array_(output), edge_{{}, number}, version_(output.version()), output_(true) {
+  pack();
+}
+
+void Saved::pack() {
+  SavedHooks* hooks = SavedHooks::current();
+  if (!hooks) return;
+  key_ = hooks->pack(array_);
+  hooks_ = Ref<SavedHooks>(hooks);
+  array_ = {};
+}
+
+const Array& Saved::array(const Node& by) const {
+  if (hooks_) {
+    array_ = hooks_->unpack(key_);
+    version_ = array_.version();
+    hooks_ = {};
+    return array_;
+  }
+  HALFTAPE_CHECK(array_.version() == version_, "backward: a tensor of shape ", array_.shape(),
+                 " that `", by.name(), "` needs was changed in place after it was saved (version ",
+                 array_.version(), ", saved at ", version_,
+                 "); use an out-of-place operation or clone() it before the change");
+  return array_;
+}
+
+Tensor Saved::tensor(Node& by) const {
+  Tensor t(array(by));
+  t.impl()->is_view = true;
+  t.impl()->history = output_ ? Edge{Ref<Node>(&by), edge_.output} : edge_;
+  return t;
+}
+
+DtypePolicy* dtype_policy() { return current_policy; }
+void set_dtype_policy(DtypePolicy* policy) { current_policy = policy; }
+DtypePolicy* detail::decide(const CastOp& op, std::span<const Tensor* const> given,
+                            std::span<Tensor> casts) {
+  DtypePolicy* policy = dtype_policy();
+  if (op.cast == Cast::Keep && !policy->every_op) return nullptr;
+  policy->cast(op, given, casts);
+  set_dtype_policy(nullptr);
+  return policy;
+}
+PolicyScope::PolicyScope(DtypePolicy* policy) : before_(std::exchange(current_policy, policy)) {}
+PolicyScope::~PolicyScope() { current_policy = before_; }
+
+}  // namespace halftape

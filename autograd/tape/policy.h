@@ -1,0 +1,142 @@
+// All that autograd knows about mixed precision: a hook through which the casts of an op's inputs
+// are decided. amp plugs in from above; with no policy installed the dtypes are left alone.
+#pragma once
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <optional>
+#include <span>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "halftape/autograd/tape/error_scope.h"
+#include "halftape/autograd/tape/op_timer.h"
+#include "halftape/autograd/tensor.h"
+#include "halftape/core/formula/ops.h"
+
+namespace halftape {
+
+/// An op as policies know it: its name and its nature, declared once, in its formula or in
+/// autograd/ops/cast_list.h.
+struct CastOp {
+  const char* name;
+  Cast cast;
+  bool decided = false;  // the caller named a dtype, which wins over every policy
+  // An op that itself reads inputs of 16 bits as float32: it is not given casts to float32, but
+  // told here that it counts as having them.
+  bool* reads_wide = nullptr;
+  // An op that itself rounds its inputs to 16 bits as it reads them: likewise, it is told to which.
+  std::optional<Dtype>* rounds = nullptr;
+
+  /// For ops with an optional dtype argument.
+  CastOp unless(const std::optional<Dtype>& dtype) const { return {name, cast, dtype.has_value()}; }
+  CastOp reading(bool& wide) const { return {name, cast, decided, &wide}; }
+  CastOp rounding(std::optional<Dtype>& low) const { return {name, cast, decided, nullptr, &low}; }
+};
+
+class DtypePolicy {
+ public:
+  virtual ~DtypePolicy() = default;
+  /// Decides for one op. casts[i] becomes given[i] in the dtype in which `op` is to run, or stays
+  /// undefined where given[i] is right as it is. Undefined inputs are skipped.
+  virtual void cast(const CastOp& op, std::span<const Tensor* const> given,
+                    std::span<Tensor> casts) = 0;
+  /// A policy that decides as this one does now, for work done later or in another thread.
+  virtual std::shared_ptr<DtypePolicy> snapshot() const = 0;
+
+  /// Is cast() to be asked about Keep ops, too?
+  bool every_op = false;
+};
+
+/// The thread's policy; null: leave dtypes alone.
+DtypePolicy* dtype_policy();
+void set_dtype_policy(DtypePolicy* policy);
+
+/// Installs a policy for a scope. The engine runs rules under PolicyScope(nullptr): dtypes were
+/// decided in the forward pass.
+class [[nodiscard]] PolicyScope {
+ public:
+  explicit PolicyScope(DtypePolicy* policy);
+  ~PolicyScope();
+  PolicyScope(const PolicyScope&) = delete;
+  PolicyScope& operator=(const PolicyScope&) = delete;
+
+ private:
+  DtypePolicy* before_;
+};
+
+namespace detail {
+/// Asks the thread's policy, and switches it off if it had to be asked; gives what is to be
+/// switched on again.
+DtypePolicy* decide(const CastOp& op, std::span<const Tensor* const> given,
+                    std::span<Tensor> casts);
+}  // namespace detail
+
+/// An op's inputs as the policy wants them: what was given, or a cast of it. While it lives the
+/// policy is off, so that the ops of which this one is made are not asked again.
+template <size_t N>
+class CastInputs {
+ public:
+  CastInputs(const CastOp& op, std::array<const Tensor*, N> given)
+      : span_(op.name), given_(given) {}
+  CastInputs(CastInputs&& other) noexcept
+      : span_(std::move(other.span_)),
+        given_(other.given_),
+        cast_(std::move(other.cast_)),
+        resume_(std::exchange(other.resume_, nullptr)) {}
+  CastInputs& operator=(CastInputs&&) = delete;
+  ~CastInputs() {
+    if (resume_) set_dtype_policy(resume_);
+  }
+
+  void decide(const CastOp& op) { resume_ = detail::decide(op, given_, cast_); }
+  const Tensor& operator[](size_t i) const { return cast_[i].defined() ? cast_[i] : *given_[i]; }
+  template <size_t I>
+  const Tensor& get() const {
+    return (*this)[I];
+  }
+
+ private:
+  OpSpan span_;  // it lives as long as the op runs
+  std::array<const Tensor*, N> given_;
+  std::array<Tensor, N> cast_;  // undefined: as given
+  DtypePolicy* resume_ = nullptr;
+};
+
+/// The first line of every frontend: `const auto [a, b] = cast_inputs(cast_list::matmul, a_in,
+/// b_in);` makes a and b references to the inputs, or to differentiable casts of them. Throws when
+/// one of the first `needed` is undefined; those behind may be, which means none.
+template <size_t needed = kMaxDims, class... T>
+CastInputs<sizeof...(T)> cast_inputs(const CastOp& op, T&&... inputs) {
+  static_assert((std::is_lvalue_reference_v<T> && ...), "temporaries would not live long enough");
+  const std::array<const Tensor*, sizeof...(T)> given{&inputs...};
+  for (size_t i = 0; i < std::min(needed, given.size()); ++i) check_given(op.name, *given[i], i);
+  CastInputs<sizeof...(T)> in(op, given);
+  if (dtype_policy()) [[unlikely]]
+    in.decide(op);
+  return in;
+}
+
+/// The same for a list; what follows it in a frontend stands under PolicyScope(nullptr).
+inline TensorList cast_inputs(const CastOp& op, const TensorList& inputs) {
+  check_defined(op.name, inputs);
+  DtypePolicy* policy = dtype_policy();
+  if (!policy || (op.cast == Cast::Keep && !policy->every_op)) return inputs;
+  std::vector<const Tensor*> given;
+  for (const Tensor& t : inputs) given.push_back(&t);
+  TensorList out(inputs.size());
+  policy->cast(op, given, out);
+  for (size_t i = 0; i < out.size(); ++i)
+    if (!out[i].defined()) out[i] = inputs[i];
+  return out;
+}
+
+}  // namespace halftape
+
+template <size_t N>
+struct std::tuple_size<halftape::CastInputs<N>> : std::integral_constant<size_t, N> {};
+template <size_t I, size_t N>
+struct std::tuple_element<I, halftape::CastInputs<N>> {
+  using type = const halftape::Tensor&;
+};

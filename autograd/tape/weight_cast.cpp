@@ -1,0 +1,121 @@
+#include "halftape/autograd/tape/weight_cast.h"
+
+#include <mutex>
+#include <unordered_map>
+
+#include "halftape/autograd/tape/node.h"
+#include "halftape/core/capture/capture.h"
+
+namespace halftape::detail {
+namespace {
+
+struct LowCopy {
+  Array low;  // undefined while an update has it
+  uint64_t version = 0, low_version = 0;
+  int idle = 0;  // updates since a region asked for it
+
+  bool counts(const Tensor& leaf) const {
+    return low.defined() && version == leaf.version() && low_version == low.version() &&
+           !leaf.array().buffer()->exposed();
+  }
+};
+
+/// Beside the tensors, most of which have none. A leaf ends its entry when it ends.
+struct Table {
+  std::mutex mutex;
+  std::unordered_map<const TensorImpl*, LowCopy> copies;
+};
+Table& table() {
+  static Table* own = new Table;  // NOLINT: outlives every static tensor
+  return *own;
+}
+
+}  // namespace
+
+Array find_low_copy(const Tensor& leaf, Dtype dtype) {
+  const std::lock_guard lock(table().mutex);
+  const auto found = table().copies.find(leaf.impl());
+  if (found == table().copies.end()) return {};
+  LowCopy& copy = found->second;
+  if (!copy.counts(leaf) || copy.low.dtype() != dtype) return {};
+  copy.idle = 0;
+  return copy.low;
+}
+
+Array find_captured_low_copy(const Tensor& leaf, Dtype dtype, Capture& capture) {
+  const std::lock_guard lock(table().mutex);
+  const auto found = table().copies.find(leaf.impl());
+  if (found == table().copies.end()) return {};
+  LowCopy& copy = found->second;
+  if (!copy.low.defined() || copy.low.dtype() != dtype || leaf.array().buffer()->exposed())
+    return {};
+  if (capture.keep_cast(leaf.array(), copy.low))
+    copy = {copy.low, leaf.version(), copy.low.version(), 0};
+  return copy.counts(leaf) && capture.keeps(copy.low) ? copy.low : Array();
+}
+
+Array low_copy_array(const Tensor& leaf, Dtype dtype) {
+  const auto* end = static_cast<const Accumulate*>(leaf.impl()->accumulator.get());
+  if (end && end->places) {
+    {
+      // One that does not count shall not be in the way.
+      const std::lock_guard lock(table().mutex);
+      const auto found = table().copies.find(leaf.impl());
+      if (found != table().copies.end() && !found->second.counts(leaf)) table().copies.erase(found);
+    }
+    if (Array place = end->places->low_copy(dtype); place.defined()) return place;
+  }
+  return empty_like(leaf.array(), dtype);
+}
+
+void keep_low_copy(const Tensor& leaf, const Array& low, uint64_t version) {
+  if (!is_16bit(low.dtype()) || leaf.array().buffer()->exposed()) return;
+  const std::lock_guard lock(table().mutex);
+  LowCopy& copy = table().copies[leaf.impl()];
+  if (copy.counts(leaf) && copy.idle == 0 && copy.low.dtype() != low.dtype()) return;
+  copy = {low, version, low.version(), 0};
+  leaf.impl()->low_copied = true;
+}
+
+Array take_low_copy(const Tensor& leaf) {
+  const std::lock_guard lock(table().mutex);
+  const auto found = table().copies.find(leaf.impl());
+  if (found == table().copies.end()) return {};
+  LowCopy& copy = found->second;
+  const Capture* capture = Capture::on(leaf.device());
+  if (copy.counts(leaf) && (!capture || capture->keeps(copy.low)) &&
+      copy.low.buffer()->only_graphs_hold_besides() && copy.idle++ < kMostIdleUpdates)
+    return std::exchange(copy.low, {});
+  table().copies.erase(found);
+  return {};
+}
+
+void return_low_copy(const Tensor& leaf, const Array& low) {
+  const std::lock_guard lock(table().mutex);
+  const auto found = table().copies.find(leaf.impl());
+  if (found == table().copies.end() || found->second.low.defined()) return;
+  LowCopy& copy = found->second;
+  if (leaf.version() > copy.version + 1) {
+    table().copies.erase(found);
+    return;
+  }
+  copy = {low, leaf.version(), low.version(), copy.idle};
+  if (Capture* capture = Capture::on(leaf.device())) capture->wrote_alike(low);
+}
+
+void drop_low_copy(const TensorImpl* leaf) noexcept {
+  const std::lock_guard lock(table().mutex);
+  table().copies.erase(leaf);
+}
+
+void drop_low_copies() {
+  const std::lock_guard lock(table().mutex);
+  table().copies.clear();
+}
+
+size_t low_copy_count() {
+  const std::lock_guard lock(table().mutex);
+  return table().copies.size();
+}
+
+}  // namespace halftape::detail

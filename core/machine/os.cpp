@@ -1,0 +1,195 @@
+#include "halftape/core/machine/os.h"
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <fstream>
+#include <system_error>
+#include <utility>
+
+#if defined(__unix__) || defined(__APPLE__)
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#if __has_include(<execinfo.h>)
+#include <execinfo.h>
+#define HALFTAPE_HAVE_EXECINFO 1
+#endif
+#define HALFTAPE_POSIX 1
+#endif
+
+namespace halftape::os {
+namespace fs = std::filesystem;
+
+size_t call_stack(void** addresses, size_t n) {
+#ifdef HALFTAPE_HAVE_EXECINFO
+  return static_cast<size_t>(backtrace(addresses, static_cast<int>(n)));
+#else
+  (void)addresses, (void)n;
+  return 0;
+#endif
+}
+
+#ifdef HALFTAPE_POSIX
+
+CodePlace place_of(const void* address) {
+  Dl_info info;
+  if (!dladdr(address, &info) || !info.dli_fname) return {};
+  return {info.dli_fname,
+          reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(info.dli_fbase)};
+}
+
+void* load_library(const std::string& path, std::string& why_not) {
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library) why_not = dlerror();
+  return library;
+}
+
+void* symbol(void* library, const char* name) { return dlsym(library, name); }
+
+void after_fork_in_child(void (*f)()) { pthread_atfork(nullptr, nullptr, f); }
+
+std::string host_name() {
+  char host[256] = {};
+  return gethostname(host, sizeof(host) - 1) == 0 ? host : "localhost";
+}
+
+int64_t process_id() { return getpid(); }
+
+std::string output_of(const std::string& command) {
+  std::string text;
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), &pclose);
+  if (!pipe) return text;
+  std::array<char, 256> part;
+  while (std::fgets(part.data(), part.size(), pipe.get())) text += part.data();
+  return text;
+}
+
+bool stdout_is_terminal() { return isatty(STDOUT_FILENO) != 0; }
+
+int terminal_width() {
+  winsize size{};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+struct PartialFile::Open {
+  int file = -1;
+};
+
+PartialFile::PartialFile(const fs::path& path)
+    : path_(path), partial_(path), open_(std::make_unique<Open>()) {
+  partial_ += ".partial";
+  int& file = open_->file;
+  // One name for all writers, so that a killed one leaves no second file behind; a lock says
+  // whether its owner still lives. Between open and lock the owner may have renamed it: then it is
+  // another one's finished file, and we start again.
+  for (;;) {
+    file = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (file < 0)
+      throw FileFailure{"creating the file beside it, with .partial at its end,", errno};
+    struct stat mine, there;
+    // A file system without locks (ENOLCK, EOPNOTSUPP) leaves it to the user to have one writer.
+    if (::flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      ::close(file);
+      throw FileFailure{"locking, as another save of it is under way,", EWOULDBLOCK};
+    }
+    if (::fstat(file, &mine) == 0 && ::stat(partial_.c_str(), &there) == 0 &&
+        mine.st_ino == there.st_ino && mine.st_dev == there.st_dev)
+      break;
+    ::close(file);
+  }
+  struct stat former;
+  if (::ftruncate(file, 0) != 0) {
+    const int error = errno;
+    ::unlink(partial_.c_str());
+    ::close(file);
+    throw FileFailure{"emptying the file beside it", error};
+  }
+  if (::stat(path_.c_str(), &former) == 0) (void)::fchmod(file, former.st_mode & 07777);
+}
+
+PartialFile::~PartialFile() {
+  if (open_->file < 0) return;
+  ::unlink(partial_.c_str());  // while it is still locked: it is ours
+  ::close(open_->file);
+}
+
+void PartialFile::write_at(uint64_t position, const void* bytes, size_t n) {
+  const char* from = static_cast<const char*>(bytes);
+  while (n > 0) {
+    const ssize_t done = ::pwrite(open_->file, from, n, static_cast<off_t>(position));
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) throw FileFailure{"writing", done < 0 ? errno : EIO};
+    from += done;
+    n -= static_cast<size_t>(done);
+    position += static_cast<uint64_t>(done);
+  }
+}
+
+void PartialFile::commit() {
+  if (::fsync(open_->file) != 0) throw FileFailure{"flushing to the disk", errno};
+  if (::rename(partial_.c_str(), path_.c_str()) != 0) throw FileFailure{"renaming", errno};
+  ::close(std::exchange(open_->file, -1));
+  // The new name is safe only once the folder is on the disk, too. Some file systems cannot flush a
+  // folder and say so by EINVAL.
+  const int folder = ::open(path_.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int error = folder < 0 || ::fsync(folder) == 0 ? 0 : errno;
+  if (folder >= 0) ::close(folder);
+  if (error != 0 && error != EINVAL) throw FileFailure{"flushing its folder", error, true};
+}
+
+#else
+
+CodePlace place_of(const void*) { return {}; }
+void* load_library(const std::string&, std::string& why_not) {
+  why_not = "this system has no dlopen()";
+  return nullptr;
+}
+void* symbol(void*, const char*) { return nullptr; }
+void after_fork_in_child(void (*)()) {}
+std::string host_name() { return "localhost"; }
+int64_t process_id() { return 0; }
+std::string output_of(const std::string&) { return {}; }
+bool stdout_is_terminal() { return false; }
+int terminal_width() { return 0; }
+
+struct PartialFile::Open {
+  std::ofstream stream;
+};
+
+PartialFile::PartialFile(const fs::path& path)
+    : path_(path), partial_(path), open_(std::make_unique<Open>()) {
+  partial_ += ".partial";
+  open_->stream.open(partial_, std::ios::binary | std::ios::trunc);
+  if (!open_->stream)
+    throw FileFailure{"creating the file beside it, with .partial at its end,", errno};
+}
+
+PartialFile::~PartialFile() {
+  if (!open_->stream.is_open()) return;
+  open_->stream.close();
+  std::error_code ignored;
+  fs::remove(partial_, ignored);
+}
+
+void PartialFile::write_at(uint64_t position, const void* bytes, size_t n) {
+  open_->stream.seekp(static_cast<std::streamoff>(position));
+  open_->stream.write(static_cast<const char*>(bytes), static_cast<std::streamsize>(n));
+  if (!open_->stream) throw FileFailure{"writing", errno};
+}
+
+void PartialFile::commit() {
+  open_->stream.close();
+  if (!open_->stream) throw FileFailure{"writing", errno};
+  std::error_code error;
+  fs::rename(partial_, path_, error);
+  if (error) throw FileFailure{"renaming", error.value()};
+}
+
+#endif
+
+}  // namespace halftape::os

@@ -1,0 +1,148 @@
+#include "halftape/cpu/runtime/allocator.h"
+
+#include <array>
+#include <bit>
+#include <cstdlib>
+#include <mutex>
+#include <vector>
+
+#include "halftape/core/check.h"
+#include "halftape/core/machine/build_flags.h"
+#include "halftape/core/machine/per_thread.h"
+
+namespace halftape::cpu {
+namespace {
+
+constexpr size_t kAlignment = 64;
+constexpr size_t kLargest = size_t{1} << 46;  // beyond any machine: refused before malloc is asked
+
+/// Sizes are rounded up to one of four steps per power of two.
+size_t round_up(size_t bytes) {
+  if (bytes <= kAlignment) return kAlignment;
+  const size_t step = std::max(kAlignment, std::bit_floor(bytes - 1) / 4);
+  return (bytes + step - 1) / step * step;
+}
+
+/// Which of the sizes that round_up() makes: its power of two, and which of the four steps in it.
+constexpr size_t bin_of(size_t size) {
+  const int top = std::bit_width(size - 1);  // two bits below the leading one
+  const size_t quarter = size <= 4 * kAlignment ? size / kAlignment : ((size - 1) >> (top - 3)) & 3;
+  return static_cast<size_t>(top) * 8 + quarter;
+}
+
+/// Blocks to be used again, by size, up to a limit of bytes altogether. Where that is reached all
+/// are let go: those that are still in use come back, and those of sizes that nobody asks for any
+/// more do not.
+class Bins {
+ public:
+  explicit Bins(size_t limit) : limit_(limit) {}
+  Bins(const Bins&) = delete;
+  Bins& operator=(const Bins&) = delete;
+  ~Bins() { clear(); }
+  void* take(size_t size) {
+    auto& blocks = bins_[bin_of(size)];
+    if (blocks.empty()) return nullptr;
+    void* p = blocks.back();
+    blocks.pop_back();
+    held_ -= size;
+    return p;
+  }
+  bool keep(void* p, size_t size) noexcept {
+    if (size > limit_) return false;
+    if (held_ + size > limit_) clear();
+    try {
+      bins_[bin_of(size)].push_back(p);
+    } catch (...) {
+      return false;
+    }
+    held_ += size;
+    return true;
+  }
+  void clear() noexcept {
+    for (auto& blocks : bins_) {
+      for (void* p : blocks) std::free(p);
+      blocks.clear();
+    }
+    held_ = 0;
+  }
+
+ private:
+  std::array<std::vector<void*>, 512> bins_;
+  size_t limit_, held_ = 0;
+};
+
+/// Large blocks, shared by all threads.
+class Cache {
+ public:
+  void* take(size_t size) {
+    const std::lock_guard lock(mutex_);
+    return bins_.take(size);
+  }
+  bool keep(void* p, size_t size) noexcept {
+    const std::lock_guard lock(mutex_);
+    return bins_.keep(p, size);
+  }
+  void clear() {
+    const std::lock_guard lock(mutex_);
+    bins_.clear();
+  }
+
+ private:
+  std::mutex mutex_;
+  Bins bins_{size_t{1} << 30};
+};
+
+Cache& cache() {
+  static Cache* instance = new Cache;  // NOLINT: outlives every static tensor
+  return *instance;
+}
+
+/// The small blocks that a thread keeps for itself, so that taking one needs no lock.
+struct ThreadCache : Bins {
+  static constexpr size_t kLargestKept = 32768;
+  ThreadCache() : Bins(size_t{1} << 20) {}
+};
+
+/// The calling thread's cache for blocks of this size, null where there is none.
+ThreadCache* own_cache(size_t size) {
+  return size <= ThreadCache::kLargestKept ? per_thread<ThreadCache>() : nullptr;
+}
+
+void give_back(void* block, size_t size, void*) noexcept {
+  if (!kAddressSanitizer) {
+    ThreadCache* own = own_cache(size);
+    if (own ? own->keep(block, size) : cache().keep(block, size)) return;
+  }
+  std::free(block);
+}
+
+void* take(size_t size) {
+  if (!kAddressSanitizer) {
+    ThreadCache* own = own_cache(size);
+    if (void* p = own ? own->take(size) : cache().take(size)) return p;
+  }
+  if (void* p = std::aligned_alloc(kAlignment, size)) return p;
+  cache().clear();
+  return std::aligned_alloc(kAlignment, size);
+}
+
+}  // namespace
+
+BufferPtr allocate(size_t bytes) {
+  // Small ones carry their head; large ones would round up past the power of two they often are.
+  const bool small = bytes <= ThreadCache::kLargestKept - Buffer::kHead;
+  const size_t size = small               ? round_up(bytes + Buffer::kHead)
+                      : bytes <= kLargest ? round_up(bytes)
+                                          : 0;
+  void* block = size > 0 ? take(size) : nullptr;
+  if (!block) {
+    std::ostringstream text;
+    text << "out of memory: " << bytes << " bytes asked for on cpu, " << Buffer::live_bytes()
+         << " bytes live in " << Buffer::live_count() << " buffers";
+    throw OutOfMemoryError(text.str());
+  }
+  if (small) return Buffer::in_block(block, size - Buffer::kHead, Device(kCPU), &give_back);
+  return make_ref<Buffer>(block, size, Device(kCPU), &give_back);
+}
+
+}  // namespace halftape::cpu

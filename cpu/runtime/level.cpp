@@ -1,0 +1,98 @@
+// The kernels are compiled once for every level of instructions (cmake/cpu_levels.cmake); this
+// picks the best that the machine has.
+#if HALFTAPE_CPU_LEVELS
+#include <cpuid.h>
+#endif
+
+#include <atomic>
+#include <cstdlib>
+#include <string_view>
+#include <vector>
+
+#include "halftape/core/contract/backend.h"
+#include "halftape/core/machine/cpu_capability.h"
+
+// In the backend.cpp of each level.
+extern "C" {
+halftape::Backend* halftape_cpu_baseline();
+halftape::Backend* halftape_cpu_v3();
+halftape::Backend* halftape_cpu_v4();
+halftape::Backend* halftape_cpu_v4_bf16();
+}
+
+namespace halftape {
+namespace {
+
+struct Level {
+  const char* name;
+  Backend* (*backend)();
+};
+
+/// Best first. That of native bfloat16 is never the best by itself.
+std::vector<Level> levels() {
+  std::vector<Level> all;
+#if HALFTAPE_CPU_LEVELS
+  __builtin_cpu_init();
+  const bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                  __builtin_cpu_supports("bmi2");
+  const bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+                  __builtin_cpu_supports("avx512vl");
+  if (v4) all.push_back({"x86-64-v4", &halftape_cpu_v4});
+  if (v3) all.push_back({"x86-64-v3", &halftape_cpu_v3});
+#endif
+  all.push_back({"baseline", &halftape_cpu_baseline});
+  return all;
+}
+
+Level choose() {
+  const char* forced = std::getenv("HALFTAPE_CPU_CAPABILITY");
+  std::string here;
+  for (const Level& level : levels()) {
+    if (!forced || !*forced || std::string_view(forced) == level.name) return level;
+    here += std::string(here.empty() ? "" : ", ") + level.name;
+  }
+  detail::fail("HALFTAPE_CPU_CAPABILITY=", forced, ": this build has on this machine ", here);
+}
+
+const Level& chosen() {
+  static const Level level = choose();
+  return level;
+}
+
+/// What runs; another than the chosen level's with native bfloat16.
+std::atomic<Backend*>& current() {
+  static std::atomic<Backend*> backend = chosen().backend();
+  return backend;
+}
+
+}  // namespace
+
+Backend& cpu_backend() { return *current().load(std::memory_order_acquire); }
+
+std::string get_cpu_capability() { return chosen().name; }
+
+bool has_native_bfloat16() {
+#if HALFTAPE_CPU_LEVELS
+  static const bool has = [] {
+    unsigned a = 0, b = 0, c = 0, d = 0;  // not every compiler's __builtin_cpu_supports knows it
+    return chosen().backend == &halftape_cpu_v4 && __get_cpuid_count(7, 1, &a, &b, &c, &d) &&
+           (a & (1u << 5)) != 0;
+  }();
+  return has;
+#else
+  return false;
+#endif
+}
+
+void set_native_bfloat16(bool on) {
+  HALFTAPE_CHECK(!on || has_native_bfloat16(), "set_native_bfloat16: this machine, at ",
+                 get_cpu_capability(),
+                 ", has no dot products of bfloat16; ask has_native_bfloat16()");
+#if HALFTAPE_CPU_LEVELS
+  if (has_native_bfloat16())
+    current().store(on ? halftape_cpu_v4_bf16() : halftape_cpu_v4(), std::memory_order_release);
+#endif
+}
+
+}  // namespace halftape

@@ -1,0 +1,184 @@
+#include "halftape/cpu/runtime/parallel.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "halftape/core/check.h"
+#include "halftape/core/machine/os.h"
+
+namespace halftape {
+namespace cpu {
+namespace {
+
+thread_local bool inside = false;  // in a task already: nested loops run serially
+
+/// Does it come true within about what it costs to sleep and be woken? Loops follow each other
+/// closely in training. The CPU is offered to others meanwhile.
+template <class F>
+bool soon(const F& is_true) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(40);
+  do {
+    if (is_true()) return true;
+    std::this_thread::yield();
+  } while (std::chrono::steady_clock::now() < end);
+  return is_true();
+}
+
+/// One parallel loop. Helpers hold it by shared_ptr: the caller may be gone when a late helper
+/// looks at it.
+struct Job {
+  void (*task)(int64_t, void*);
+  void* context;
+  int64_t count;
+  std::atomic<int64_t> next{0}, done{0};
+  std::mutex mutex;
+  std::condition_variable finished;
+  std::exception_ptr error;
+
+  /// Claims and runs tasks until none is left.
+  void work() {
+    inside = true;
+    for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) {
+      try {
+        task(i, context);
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (!error) error = std::current_exception();
+      }
+      if (done.fetch_add(1, std::memory_order_acq_rel) + 1 == count) {
+        const std::lock_guard lock(mutex);
+        finished.notify_all();
+      }
+    }
+    inside = false;
+  }
+};
+
+class Pool {
+ public:
+  ~Pool() { stop(); }
+  std::mutex in_use;  // one loop at a time; another thread's loop runs serially meanwhile
+  void run(const std::shared_ptr<Job>& job, int helpers) {
+    {
+      const std::lock_guard lock(mutex_);
+      while (static_cast<int>(threads_.size()) < helpers)
+        threads_.emplace_back([this] { serve(); });
+      job_ = job;
+      wanted_ = helpers;
+      ++round_;
+    }
+    wake_.notify_all();
+    job->work();
+    auto all_done = [&] { return job->done.load(std::memory_order_acquire) == job->count; };
+    if (!soon(all_done)) {
+      std::unique_lock lock(job->mutex);
+      job->finished.wait(lock, all_done);
+    }
+    const std::lock_guard lock(job->mutex);
+    if (job->error) std::rethrow_exception(job->error);
+  }
+  void stop() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    wake_.notify_all();
+    for (std::thread& t : threads_) t.join();
+    threads_.clear();
+    stopping_ = false;
+  }
+
+ private:
+  void serve() {
+    uint64_t seen = 0;
+    for (;;) {
+      std::shared_ptr<Job> job;
+      soon([&] { return round_.load(std::memory_order_relaxed) != seen; });
+      {
+        std::unique_lock lock(mutex_);
+        wake_.wait(lock, [&] { return stopping_ || (round_ != seen && wanted_ > 0); });
+        if (stopping_) return;
+        seen = round_;
+        --wanted_;
+        job = job_;
+      }
+      job->work();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::vector<std::thread> threads_;
+  std::shared_ptr<Job> job_;
+  std::atomic<uint64_t> round_{0};  // written with the lock held
+  int wanted_ = 0;
+  bool stopping_ = false;
+};
+
+int default_threads() {
+  if (const char* text = std::getenv("HALFTAPE_NUM_THREADS")) {
+    const int n = std::atoi(text);
+    if (n > 0) return n;
+  }
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+std::atomic<int>& thread_count() {
+  static std::atomic<int> count{default_threads()};
+  return count;
+}
+
+/// The pool of this process.
+class SharedPool {
+ public:
+  SharedPool() {
+    os::after_fork_in_child([] { shared().pool_ = new Pool; });
+  }
+  ~SharedPool() { delete pool_; }
+  static SharedPool& shared() {
+    static SharedPool instance;
+    return instance;
+  }
+  Pool& pool() { return *pool_; }
+
+ private:
+  // A forked child has none of the threads, and may find a lock held by one of them: it leaves the
+  // parent's pool as it is and starts another.
+  Pool* pool_ = new Pool;
+};
+
+}  // namespace
+
+void parallel_for(int64_t count, void (*task)(int64_t, void*), void* context) {
+  const int helpers = static_cast<int>(std::min<int64_t>(get_num_threads(), count)) - 1;
+  auto serially = [&] {
+    for (int64_t i = 0; i < count; ++i) task(i, context);
+  };
+  if (helpers <= 0 || inside) return serially();
+  Pool& pool = SharedPool::shared().pool();
+  const std::unique_lock free(pool.in_use, std::try_to_lock);
+  if (!free) return serially();
+  auto job = std::make_shared<Job>();
+  job->task = task;
+  job->context = context;
+  job->count = count;
+  pool.run(job, helpers);
+}
+
+}  // namespace cpu
+
+void set_num_threads(int n) {
+  HALFTAPE_CHECK(n >= 1, "set_num_threads: ", n, " threads; at least 1 is needed");
+  cpu::thread_count().store(n);
+}
+int get_num_threads() { return cpu::thread_count().load(std::memory_order_relaxed); }
+
+}  // namespace halftape

@@ -1,0 +1,30 @@
+// A small pool over fixed tiles: what a task computes never depends on which thread runs it.
+#pragma once
+#include <cstdint>
+#include <type_traits>
+
+#include "halftape/core/machine/threads.h"
+
+namespace halftape::cpu {
+
+/// Calls task(i) for every i in [0, count), on the caller and the pool's threads. An exception of a
+/// task reaches the caller after all others have ended. Nested calls run on the calling thread.
+void parallel_for(int64_t count, void (*task)(int64_t i, void* context), void* context);
+
+template <class F>
+void parallel_for(int64_t count, const F& f) {
+  if (count == 1) return f(int64_t{0});
+  parallel_for(
+      count, [](int64_t i, void* c) { (*static_cast<const F*>(c))(i); }, const_cast<F*>(&f));
+}
+
+/// The same over ranges [begin, end) of `grain` elements.
+template <class F>
+void parallel_ranges(int64_t total, int64_t grain, const F& f) {
+  parallel_for((total + grain - 1) / grain, [&](int64_t i) {
+    const int64_t begin = i * grain;
+    f(begin, begin + grain < total ? begin + grain : total);
+  });
+}
+
+}  // namespace halftape::cpu

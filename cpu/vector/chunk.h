@@ -1,0 +1,202 @@
+// The CPU's reading of a formula: 32 lanes that live in registers. Operators and words are
+// fixed-trip loops, which the compiler vectorises. Not Eigen's array maths: in Eigen 3.4 exp(−inf)
+// is not 0, log and logistic lose digits in their tails, select() is not vectorised, and packet and
+// tail give different bits for the same x.
+#pragma once
+#include <bit>
+#include <cmath>
+
+#include "halftape/core/formula/words.h"
+#include "halftape/cpu/vector/math.h"
+
+namespace halftape::cpu {
+
+inline constexpr int kLanes = 32;
+
+template <class S>
+struct Chunk {  // aligned as one element, so that any 32 neighbours in memory are one
+  S v[kLanes];
+  Chunk() = default;
+  template <class A>
+  requires std::is_arithmetic_v<A> Chunk(A a) {  // NOLINT: a number is a chunk of it
+    for (S& x : v) x = static_cast<S>(a);
+  }
+};
+
+/// The outcome of a comparison, as wide as the lanes it will select.
+template <class S>
+struct Mask {
+  using Word = std::conditional_t<sizeof(S) == 4, int32_t, int64_t>;
+  Word v[kLanes];
+};
+
+template <class F, class S>
+Chunk<S> each(const Chunk<S>& a, F f) {
+  Chunk<S> r;
+  for (int k = 0; k < kLanes; ++k) r.v[k] = f(a.v[k]);
+  return r;
+}
+
+#define HALFTAPE_CHUNK_OPERATOR(op)                                \
+  template <class S>                                               \
+  Chunk<S> operator op(const Chunk<S>& a, const Chunk<S>& b) {     \
+    Chunk<S> r;                                                    \
+    for (int k = 0; k < kLanes; ++k) r.v[k] = a.v[k] op b.v[k];    \
+    return r;                                                      \
+  }                                                                \
+  template <class S, class A>                                      \
+  requires std::is_arithmetic_v<A> Chunk<S>                        \
+  operator op(const Chunk<S>& a, A b) { return a op Chunk<S>(b); } \
+  template <class S, class A>                                      \
+  requires std::is_arithmetic_v<A> Chunk<S>                        \
+  operator op(A a, const Chunk<S>& b) { return Chunk<S>(a) op b; }
+HALFTAPE_CHUNK_OPERATOR(+)
+HALFTAPE_CHUNK_OPERATOR(-)
+HALFTAPE_CHUNK_OPERATOR(*)
+HALFTAPE_CHUNK_OPERATOR(/)
+#undef HALFTAPE_CHUNK_OPERATOR
+
+template <class S>
+Chunk<S> operator-(const Chunk<S>& a) {
+  return each(a, [](S x) { return -x; });
+}
+
+#define HALFTAPE_CHUNK_COMPARISON(op)                                    \
+  template <class S>                                                     \
+  Mask<S> operator op(const Chunk<S>& a, const Chunk<S>& b) {            \
+    Mask<S> r;                                                           \
+    for (int k = 0; k < kLanes; ++k) r.v[k] = a.v[k] op b.v[k] ? -1 : 0; \
+    return r;                                                            \
+  }                                                                      \
+  template <class S, class A>                                            \
+  requires std::is_arithmetic_v<A> Mask<S>                               \
+  operator op(const Chunk<S>& a, A b) { return a op Chunk<S>(b); }
+HALFTAPE_CHUNK_COMPARISON(==)
+HALFTAPE_CHUNK_COMPARISON(!=)
+HALFTAPE_CHUNK_COMPARISON(<)
+HALFTAPE_CHUNK_COMPARISON(<=)
+HALFTAPE_CHUNK_COMPARISON(>)
+HALFTAPE_CHUNK_COMPARISON(>=)
+#undef HALFTAPE_CHUNK_COMPARISON
+
+/// By bits, since a conditional per lane is left branchy by the compiler.
+template <class S>
+Chunk<S> where(const Mask<S>& c, const Chunk<S>& a, const Chunk<S>& b) {
+  using Word = typename Mask<S>::Word;
+  Chunk<S> r;
+  for (int k = 0; k < kLanes; ++k)
+    r.v[k] = std::bit_cast<S>((std::bit_cast<Word>(a.v[k]) & c.v[k]) |
+                              (std::bit_cast<Word>(b.v[k]) & ~c.v[k]));
+  return r;
+}
+template <class S, class A>
+requires std::is_arithmetic_v<A> Chunk<S> where(const Mask<S>& c, A a, const Chunk<S>& b) {
+  return where(c, Chunk<S>(a), b);
+}
+template <class S, class A>
+requires std::is_arithmetic_v<A> Chunk<S> where(const Mask<S>& c, const Chunk<S>& a, A b) {
+  return where(c, a, Chunk<S>(b));
+}
+
+#define HALFTAPE_CHUNK_WORD(word)                      \
+  template <class S>                                   \
+  Chunk<S> word(const Chunk<S>& a) {                   \
+    return each(a, [](S x) { return math::word(x); }); \
+  }
+HALFTAPE_CHUNK_WORD(exp)
+HALFTAPE_CHUNK_WORD(exp2)
+HALFTAPE_CHUNK_WORD(expm1)
+HALFTAPE_CHUNK_WORD(log)
+HALFTAPE_CHUNK_WORD(log1p)
+HALFTAPE_CHUNK_WORD(log2)
+HALFTAPE_CHUNK_WORD(log10)
+HALFTAPE_CHUNK_WORD(asin)
+HALFTAPE_CHUNK_WORD(acos)
+HALFTAPE_CHUNK_WORD(atan)
+HALFTAPE_CHUNK_WORD(sinh)
+HALFTAPE_CHUNK_WORD(cosh)
+HALFTAPE_CHUNK_WORD(tanh)
+HALFTAPE_CHUNK_WORD(asinh)
+HALFTAPE_CHUNK_WORD(acosh)
+HALFTAPE_CHUNK_WORD(atanh)
+HALFTAPE_CHUNK_WORD(sinpi)
+HALFTAPE_CHUNK_WORD(cospi)
+HALFTAPE_CHUNK_WORD(sigmoid)
+HALFTAPE_CHUNK_WORD(erf)
+HALFTAPE_CHUNK_WORD(erfc)
+#undef HALFTAPE_CHUNK_WORD
+inline Normal<Chunk<float>> normal(const Chunk<float>& a) {
+  Normal<Chunk<float>> r;
+  for (int k = 0; k < kLanes; ++k) {
+    const Normal<float> n = math::normal(a.v[k]);
+    r.below.v[k] = n.below, r.density.v[k] = n.density;
+  }
+  return r;
+}
+/// All lanes as near() has them; those that are far, which is rare, are then computed again.
+template <class F, class G>
+Chunk<float> each_near(const Chunk<float>& a, F near, G far) {
+  Chunk<float> r = each(a, near);
+  int beyond = 0;
+  for (int k = 0; k < kLanes; ++k) beyond |= math::is_far(a.v[k]) ? 1 : 0;
+  if (beyond)
+    for (int k = 0; k < kLanes; ++k)
+      if (math::is_far(a.v[k])) r.v[k] = far(a.v[k]);
+  return r;
+}
+#define HALFTAPE_CHUNK_CIRCULAR(word)                                                            \
+  inline Chunk<float> word(const Chunk<float>& a) {                                              \
+    return each_near(                                                                            \
+        a, [](float x) { return math::near_##word(x); }, [](float x) { return math::word(x); }); \
+  }                                                                                              \
+  inline Chunk<double> word(const Chunk<double>& a) {                                            \
+    return each(a, [](double x) { return std::word(x); });                                       \
+  }
+HALFTAPE_CHUNK_CIRCULAR(sin)
+HALFTAPE_CHUNK_CIRCULAR(cos)
+HALFTAPE_CHUNK_CIRCULAR(tan)
+#undef HALFTAPE_CHUNK_CIRCULAR
+// Exact, or right in float already.
+#define HALFTAPE_CHUNK_EXACT(word, function)         \
+  template <class S>                                 \
+  Chunk<S> word(const Chunk<S>& a) {                 \
+    return each(a, [](S x) { return function(x); }); \
+  }
+HALFTAPE_CHUNK_EXACT(sqrt, std::sqrt)
+HALFTAPE_CHUNK_EXACT(abs, std::fabs)
+HALFTAPE_CHUNK_EXACT(floor, std::floor)
+HALFTAPE_CHUNK_EXACT(ceil, std::ceil)
+HALFTAPE_CHUNK_EXACT(trunc, std::trunc)
+HALFTAPE_CHUNK_EXACT(round, std::nearbyint)
+#undef HALFTAPE_CHUNK_EXACT
+
+template <class S>
+Chunk<S> pow(const Chunk<S>& a, S p) {
+  return each(a, [p](S x) { return std::pow(x, p); });
+}
+template <class S>
+Chunk<S> pow(S a, const Chunk<S>& p) {
+  return each(p, [a](S x) { return std::pow(a, x); });
+}
+#define HALFTAPE_CHUNK_WORD2(word)                                       \
+  template <class S>                                                     \
+  Chunk<S> word(const Chunk<S>& a, const Chunk<S>& b) {                  \
+    Chunk<S> r;                                                          \
+    for (int k = 0; k < kLanes; ++k) r.v[k] = std::word(a.v[k], b.v[k]); \
+    return r;                                                            \
+  }
+HALFTAPE_CHUNK_WORD2(pow)
+HALFTAPE_CHUNK_WORD2(atan2)
+HALFTAPE_CHUNK_WORD2(fmod)
+HALFTAPE_CHUNK_WORD2(hypot)
+HALFTAPE_CHUNK_WORD2(copysign)
+#undef HALFTAPE_CHUNK_WORD2
+
+}  // namespace halftape::cpu
+
+namespace halftape {
+template <class S>
+struct scalar_of<cpu::Chunk<S>> {
+  using type = S;
+};
+}  // namespace halftape

@@ -1,0 +1,167 @@
+// Loading and storing chunks of any dtype and stride, and the walk over strided arrays in fixed
+// tiles.
+#pragma once
+#include <algorithm>
+#include <array>
+
+#include "halftape/core/contract/collapsed.h"
+#include "halftape/cpu/runtime/parallel.h"
+#include "halftape/cpu/vector/chunk.h"
+#include "halftape/cpu/vector/convert.h"
+
+namespace halftape::cpu {
+
+/// n elements, `stride` apart, into lanes; the rest of the last chunk is 1, harmless to every
+/// formula.
+template <class T, class S>
+void load(const void* from, int64_t stride, int64_t n, S* lanes) {
+  const T* x = static_cast<const T*>(from);
+  if (n == kLanes && stride == 1) return convert_all(x, kLanes, lanes);
+  if (n % kLanes != 0) std::fill_n(lanes + n / kLanes * kLanes, kLanes, S(1));
+  if (stride == 1)
+    convert_all(x, n, lanes);
+  else if (stride == 0)
+    std::fill_n(lanes, n, convert<S>(x[0]));
+  else
+    for (int64_t k = 0; k < n; ++k) lanes[k] = convert<S>(x[k * stride]);
+}
+template <class T, class S>
+void store(const S* lanes, int64_t n, void* to, int64_t stride) {
+  T* y = static_cast<T*>(to);
+  if (n == kLanes && stride == 1)
+    convert_all(lanes, kLanes, y);
+  else if (stride == 1)
+    convert_all(lanes, n, y);
+  else
+    for (int64_t k = 0; k < n; ++k) y[k * stride] = convert<T>(lanes[k]);
+}
+
+template <class S>
+using Load = void (*)(const void* from, int64_t stride, int64_t n, S* lanes);
+template <class S>
+using Store = void (*)(const S* lanes, int64_t n, void* to, int64_t stride);
+template <class S>
+Load<S> loader(Dtype d) {
+  return visit(d, [](auto t) -> Load<S> { return &load<typename decltype(t)::type, S>; });
+}
+template <class S>
+Store<S> storer(Dtype d) {
+  return visit(d, [](auto t) -> Store<S> { return &store<typename decltype(t)::type, S>; });
+}
+
+/// Calls f(Type<S>{}) with the type a dtype computes in: double, float, or int64 for integers and
+/// bool.
+template <class F>
+void with_compute_type(Dtype d, F&& f) {
+  if (d == kFloat64)
+    f(Type<double>{});
+  else if (is_floating_point(d))
+    f(Type<float>{});
+  else
+    f(Type<int64_t>{});
+}
+
+template <class S>
+const Chunk<S>& at(const S* lanes, int64_t i) {
+  return *reinterpret_cast<const Chunk<S>*>(lanes + i);
+}
+template <class S>
+Chunk<S>& at(S* lanes, int64_t i) {
+  return *reinterpret_cast<Chunk<S>*>(lanes + i);
+}
+
+inline constexpr int64_t kTile = 16384;   // elements that one task works on
+inline constexpr int64_t kAlone = 65536;  // elements for which waking another thread is too dear
+
+/// How many items of so many elements each one task takes.
+inline int64_t grain(int64_t items, int64_t elements) {
+  if (items * elements <= kAlone) return std::max<int64_t>(1, items);
+  return std::max<int64_t>(1, kTile / std::max<int64_t>(1, elements));
+}
+
+/// task(i) for every i below `count`: on the pool, unless all tasks together have few elements.
+template <class F>
+void parallel_tasks(int64_t count, int64_t elements, const F& task) {
+  if (elements > kAlone) return parallel_for(count, task);
+  for (int64_t i = 0; i < count; ++i) task(i);
+}
+
+/// One array's part in a walk over blocks of lanes: where those are, and what is to be copied.
+template <class S>
+class Lanes {
+ public:
+  static constexpr int64_t kMost = 512;  // elements of a block
+  /// How many of the remaining elements make the next block: whole chunks, or the end of the last.
+  static int64_t block(int64_t rest) {
+    return rest < kLanes ? rest : std::min(kMost, rest / kLanes * kLanes);
+  }
+
+  explicit Lanes(Dtype d) : dtype_(d) {}
+  /// The lanes of a block: its memory itself where that holds whole chunks of S, side by side.
+  S* at(char* memory, int64_t step, int64_t n) {
+    return dtype_ == dtype_of<S> && step == 1 && n % kLanes == 0 ? reinterpret_cast<S*>(memory)
+                                                                 : copy_;
+  }
+  S* read(char* memory, int64_t step, int64_t n) {
+    S* lanes = at(memory, step, n);
+    if (lanes == copy_) loader<S>(dtype_)(memory, step, n, copy_);
+    return lanes;
+  }
+  void write(const S* lanes, char* memory, int64_t step, int64_t n) const {
+    if (lanes == copy_) storer<S>(dtype_)(copy_, n, memory, step);
+  }
+  S* copy() { return copy_; }
+  int64_t item() const { return static_cast<int64_t>(element_size(dtype_)); }  // bytes
+
+ private:
+  Dtype dtype_;
+  alignas(64) S copy_[kMost];
+};
+
+/// The walk over arrays of one shape, run by run.
+template <size_t N>
+struct Walk : Merged<N> {
+  using Merged<N>::Merged, Merged<N>::shape, Merged<N>::operands;
+
+  /// f(pointers, strides in elements, n): every run of the innermost dimension, cut into fixed
+  /// tiles over the pool.
+  template <class F>
+  void run(const F& f) const {
+    const int inner = shape.size() - 1;
+    const int64_t length = shape[inner];
+    int64_t rows = 1;
+    for (int d = 0; d < inner; ++d) rows *= shape[d];
+    if (rows == 0 || length == 0) return;
+    const int64_t pieces = (length + kTile - 1) / kTile;  // of a long row
+    const int64_t rows_per_tile = std::max<int64_t>(1, kTile / std::min(length, kTile));
+    const int64_t row_tiles = (rows + rows_per_tile - 1) / rows_per_tile;
+    std::array<int64_t, N> steps;
+    for (size_t a = 0; a < N; ++a) steps[a] = operands[a].strides[inner] / operands[a].item;
+    parallel_tasks(row_tiles * pieces, rows * length, [&](int64_t tile) {
+      const int64_t start = tile % pieces * kTile, n = std::min(kTile, length - start);
+      const int64_t first = tile / pieces * rows_per_tile,
+                    last = std::min(rows, first + rows_per_tile);
+      std::array<char*, N> at;
+      for (size_t a = 0; a < N; ++a) at[a] = operands[a].base + start * operands[a].strides[inner];
+      Dims index = Dims::filled(inner, 0);  // of the row; counted on, as divisions cost more
+      int64_t rest = first;
+      for (int d = inner - 1; d >= 0; --d) {
+        index[d] = rest % shape[d];
+        for (size_t a = 0; a < N; ++a) at[a] += index[d] * operands[a].strides[d];
+        rest /= shape[d];
+      }
+      for (int64_t row = first; row < last; ++row) {
+        f(at, steps, n);
+        for (int d = inner - 1; d >= 0; --d) {
+          const bool carry = ++index[d] == shape[d];
+          if (carry) index[d] = 0;
+          const int64_t moved = carry ? 1 - shape[d] : 1;
+          for (size_t a = 0; a < N; ++a) at[a] += moved * operands[a].strides[d];
+          if (!carry) break;
+        }
+      }
+    });
+  }
+};
+
+}  // namespace halftape::cpu

@@ -1,0 +1,217 @@
+// Matrix products: an operand that no library can read is copied, leading dimensions become batches
+// of one stride, and what the library cannot do while it multiplies is done afterwards. Sums are
+// kept in float (double) and rounded once; which sum, and so its last digits, is up to the
+// library's algorithm, which is the same for the same shapes, strides and alignment.
+#include <algorithm>
+
+#include "halftape/core/contract/collapsed.h"
+#include "halftape/core/contract/gemm_unfused.h"
+#include "halftape/core/formula/binary.h"
+#include "halftape/core/formula/ops.h"
+#include "halftape/cuda/gemm/gemm.h"
+#include "halftape/cuda/kernels.h"
+
+namespace halftape::cuda {
+namespace {
+
+// Of one call. More are not possible everywhere in the library (65,535, the limit of a grid's
+// third dimension), and a round number keeps the alignment.
+constexpr int64_t kMostMatrices = 1 << 15;
+
+Order order_of(const Array& x) {
+  const int last = x.dim() - 1;
+  return cuda::order_of(x.size(last - 1), x.size(last), x.strides()[last - 1], x.strides()[last]);
+}
+
+/// Itself, or a copy, so that the library can read it. Dimensions that repeat it stay repetitions.
+Array readable(const Array& x) {
+  if (order_of(x) != Order::Neither) return x;
+  Array once = x;
+  for (int d = 0; d < x.dim() - 2; ++d)
+    if (x.strides()[d] == 0) once = once.slice(d, 0, 1);
+  const Array y(once.shape(), x.dtype(), x.device());
+  copy(y, once);
+  return y.expand(x.shape());
+}
+
+bool aligned(const Array& x) { return reinterpret_cast<uintptr_t>(x.raw()) % 16 == 0; }
+
+/// Need the library not round a bias that it adds?
+bool is_addable(const Array& bias, Dtype result) {
+  return bias.dtype() == result || (result == kFloat32 && is_16bit(bias.dtype()));
+}
+/// The bias as the library adds it (multiply_in_library).
+Array addable(const Array& bias, Dtype dtype) {
+  if (bias.dtype() == dtype && bias.contiguous() && aligned(bias)) return bias;
+  const Array y(bias.shape(), dtype, bias.device());
+  copy(y, bias);
+  return y;
+}
+
+/// Many matrices times one and the same are one matrix of many rows.
+Gemm joined(const Gemm& g) {
+  const int rank = g.d.dim();
+  for (int d = 0; d < rank - 2; ++d)
+    if (g.b.size(d) > 1 && g.b.strides()[d] != 0) return g;
+  const int64_t k = g.b.size(rank - 2), n = g.b.size(rank - 1), rows = g.d.numel() / n;
+  Gemm y = g;
+  if (!g.d.try_view({rows, n}, y.d) || !g.a.try_view({rows, k}, y.a)) return g;
+  y.b = g.b.as_strided({k, n}, {g.b.strides()[rank - 2], g.b.strides()[rank - 1]}, g.b.offset());
+  return y;
+}
+
+/// f(Product) for all of it: the leading dimensions as few batches of one stride.
+template <class F>
+void each_product(const Gemm& g, F&& f) {
+  const int rank = g.d.dim();
+  const auto leading = [rank](const Array& x) {
+    const auto count = static_cast<size_t>(rank - 2);
+    return x.as_strided(Shape(std::span(x.shape().begin(), count)),
+                        Strides(std::span(x.strides().begin(), count)), x.offset());
+  };
+  const auto matrices = [rank](const Array& x, char* at, int64_t next) {
+    return Matrices{at, x.dtype(), x.strides()[rank - 2], x.strides()[rank - 1], next};
+  };
+  const Array d = leading(g.d), a = leading(g.a), b = leading(g.b);
+  const Merged<3> batch({&d, &a, &b});
+  const int dims = batch.shape.size();
+  int longest = 0;  // goes into one call, the others into a loop
+  for (int i = 1; i < dims; ++i)
+    if (batch.shape[i] > batch.shape[longest]) longest = i;
+  const int64_t length = batch.shape[longest], loops = d.numel() / length;
+  const auto stride = [&](size_t which, int i) { return batch.operands[which].strides[i]; };
+  const auto next = [&](size_t which) {
+    return length == 1 ? 0 : stride(which, longest) / batch.operands[which].item;
+  };
+  Product p{.m = g.d.size(rank - 2),
+            .n = g.d.size(rank - 1),
+            .k = g.a.size(rank - 1),
+            .count = 0,
+            .d = matrices(g.d, nullptr, next(0)),
+            .a = matrices(g.a, nullptr, next(1)),
+            .b = matrices(g.b, nullptr, next(2)),
+            .bias = {},
+            .alpha = g.alpha,
+            .beta = g.beta};
+  if (g.bias)
+    p.bias = {static_cast<const char*>(g.bias->raw()), g.bias->dtype(), g.bias->strides()[0]};
+  for (int64_t loop = 0; loop < loops; ++loop) {
+    for (int64_t first = 0; first < length; first += kMostMatrices) {
+      p.count = std::min(kMostMatrices, length - first);
+      size_t which = 0;
+      for (Matrices* x : {&p.d, &p.a, &p.b}) {
+        x->base = batch.operands[which].base + first * stride(which, longest);
+        int64_t rest = loop;
+        for (int i = dims - 1; i >= 0; --i) {
+          if (i == longest) continue;
+          x->base += rest % batch.shape[i] * stride(which, i);
+          rest /= batch.shape[i];
+        }
+        ++which;
+      }
+      f(p);
+    }
+  }
+}
+
+/// Can the library be asked to do all of g at once? Then d is one matrix of rows, to be
+/// overwritten.
+bool can_finish(const Gemm& g) {
+  const Dtype factors = g.a.dtype(), result = g.d.dtype();
+  const bool gradient = g.epilogue == Epilogue::DRelu || g.epilogue == Epilogue::DGelu;
+  if (g.d.dim() != 2 || g.d.numel() == 0 || g.a.numel() == 0 || g.beta != 0 ||
+      factors == kFloat64 || (result != factors && result != kFloat32) ||
+      order_of(g.d) != Order::ByRows)
+    return false;
+  if (g.bias && (gradient || g.bias_grad.defined() || !is_addable(*g.bias, result))) return false;
+  if (const Array& s = g.bias_grad; s.defined())
+    if (s.dtype() != result || !s.contiguous() || !aligned(s)) return false;
+  if (!g.aux.defined()) return true;
+  const bool mask = g.aux.dtype() == kUInt8;
+  return aligned(g.aux) &&
+         (mask || (g.aux.dtype() == result && g.aux.strides()[1] == 1 &&
+                   g.aux.strides()[0] % 8 == 0 && g.aux.strides()[0] >= g.d.size(1)));
+}
+
+/// AtOnce, for what can_finish().
+bool multiply_at_once(const Queue& q, const Gemm& g) {
+  const Array bias = g.bias ? addable(*g.bias, g.d.dtype()) : Array();
+  const auto address = [](const Array& x) {
+    return x.defined() ? static_cast<const char*>(x.raw()) : nullptr;
+  };
+  const int64_t aux_bits = g.aux.defined() && g.aux.dtype() == kUInt8 ? 8 : 1;
+  bool done = false;
+  each_product({.d = g.d,
+                .a = readable(g.a),
+                .b = readable(g.b),
+                .bias = g.bias ? &bias : nullptr,
+                .alpha = g.alpha},
+               [&](Product p) {
+                 p.finish = {g.epilogue, address(g.aux),
+                             g.aux.defined() ? g.aux.strides()[0] * aux_bits : 0,
+                             address(g.bias_grad)};
+                 done = multiply_in_library(q, p);
+               });
+  return done;
+}
+
+/// The product alone.
+void multiply(const Gemm& given) {
+  if (given.d.numel() == 0) return;
+  const Queue q = queue(given.d);
+  const Dtype factors = given.a.dtype(), result = given.d.dtype();
+  if (given.a.numel() == 0) {  // k is 0; d stands for the factors, which are not read
+    Gemm g = given;
+    g.a = g.b = g.d;
+    each_product(g, [&](Product p) {
+      p.k = 0;
+      multiply_in_kernel(q, p);
+    });
+    return;
+  }
+  if (!is_floating_point(factors) || !is_floating_point(result)) {
+    each_product(given, [&](const Product& p) { multiply_in_kernel(q, p); });
+    return;
+  }
+  const Gemm g = joined(given);
+  const Dtype wide = factors == kFloat64 ? kFloat64 : kFloat32;  // what sums are kept in
+  const Order order = order_of(g.d);
+  const bool writable = order != Order::Neither && (result == factors || result == wide);
+  // The library adds a bias that it need not round, along columns.
+  const bool fused = g.bias && writable && order == Order::ByRows && g.beta == 0 &&
+                     result != kFloat64 && is_addable(*g.bias, result);
+  // What is still to be added is added before anything is rounded.
+  const bool direct = writable && (!g.bias || fused || result == wide);
+  const Array d = direct ? g.d : Array(g.d.shape(), wide, g.d.device());
+  if (!direct && g.beta != 0) copy(d, g.d);
+  const Array bias = fused ? addable(*g.bias, result) : Array();
+  each_product({.d = d,
+                .a = readable(g.a),
+                .b = readable(g.b),
+                .bias = fused ? &bias : nullptr,
+                .alpha = g.alpha,
+                .beta = g.beta},
+               [&](const Product& p) {
+                 if (!multiply_in_library(q, p)) multiply_in_kernel(q, p);
+               });
+  if (g.bias && !fused)
+    binary(BinaryOps::index<formula::Add>(), g.d, d, g.bias->expand(g.d.shape()));
+  else if (!direct)
+    copy(g.d, d);
+}
+
+}  // namespace
+
+void gemm(const Gemm& g) {
+  if (g.epilogue == Epilogue::None && !g.bias_grad.defined()) {
+    multiply(g);
+    return;
+  }
+  if (can_finish(g)) {
+    const Queue q = queue(g.d);
+    if (finishes_right(q, g, multiply_at_once) && multiply_at_once(q, g)) return;
+  }
+  gemm_in_steps(cuda_backend(g.d.device()), g, masked_relu);
+}
+
+}  // namespace halftape::cuda

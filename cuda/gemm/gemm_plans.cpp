@@ -1,0 +1,303 @@
+// Matrix products through cuBLASLt. Its descriptors, and the answer to which algorithm is best, are
+// kept for every problem that was ever asked: asking costs more than many a product.
+#include <cublasLt.h>
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+
+#include "halftape/cuda/gemm/gemm.h"
+#include "halftape/cuda/kernels.h"
+
+namespace halftape::cuda {
+namespace {
+
+constexpr size_t kMostPlans = 4096;  // of a device; then it starts anew
+constexpr uint64_t kAlignment =
+    16;  // in bytes: the longest load of a thread; more is not asked for
+
+std::atomic<bool> reduced_sums{false};
+
+void check(cublasStatus_t result, const char* what) {
+  if (result == CUBLAS_STATUS_SUCCESS) [[likely]]
+    return;
+  detail::fail("cuda: gemm: ", what, ": ", cublasLtGetStatusString(result), " (",
+               cublasLtGetStatusName(result), ")");
+}
+
+/// Has the library, or this GPU, nothing for what was asked?
+bool is_lacking(cublasStatus_t result) {
+  return result == CUBLAS_STATUS_NOT_SUPPORTED || result == CUBLAS_STATUS_ARCH_MISMATCH;
+}
+
+/// A matrix as the library sees it: by columns. One of ours that lies by rows is one of its,
+/// transposed.
+struct Side {
+  int64_t type, rows, columns, ld, next;
+  int64_t turned;     // it lies by columns
+  int64_t alignment;  // of every row or column, in bytes
+  bool operator==(const Side&) const = default;
+};
+
+Side side(const Matrices& x, int64_t rows, int64_t columns, int64_t count) {
+  Side s{};
+  s.type = x.dtype == kFloat16    ? CUDA_R_16F
+           : x.dtype == kBFloat16 ? CUDA_R_16BF
+           : x.dtype == kFloat32  ? CUDA_R_32F
+                                  : CUDA_R_64F;
+  s.turned = order_of(rows, columns, x.down, x.right) == Order::ByColumns;
+  s.rows = s.turned ? rows : columns;
+  s.columns = s.turned ? columns : rows;
+  s.ld = s.columns == 1 ? s.rows : s.turned ? x.right : x.down;
+  s.next = count == 1 ? 0 : x.next;
+  const auto item = static_cast<int64_t>(element_size(x.dtype));
+  const uint64_t bits = reinterpret_cast<uintptr_t>(x.base) |
+                        static_cast<uint64_t>((s.columns == 1 ? 0 : s.ld * item) | s.next * item) |
+                        kAlignment;
+  s.alignment = static_cast<int64_t>(bits & -bits);
+  return s;
+}
+
+/// The library's word for what is to be finished.
+cublasLtEpilogue_t epilogue_of(const Product& p) {
+  const bool bias = p.bias.base, aux = p.finish.aux, sums = p.finish.bias_grad;
+  switch (p.finish.epilogue) {
+    case Epilogue::Relu:
+      return aux    ? bias ? CUBLASLT_EPILOGUE_RELU_AUX_BIAS : CUBLASLT_EPILOGUE_RELU_AUX
+             : bias ? CUBLASLT_EPILOGUE_RELU_BIAS
+                    : CUBLASLT_EPILOGUE_RELU;
+    case Epilogue::Gelu:
+      return aux    ? bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX
+             : bias ? CUBLASLT_EPILOGUE_GELU_BIAS
+                    : CUBLASLT_EPILOGUE_GELU;
+    case Epilogue::DRelu:
+      return sums ? CUBLASLT_EPILOGUE_DRELU_BGRAD : CUBLASLT_EPILOGUE_DRELU;
+    case Epilogue::DGelu:
+      return sums ? CUBLASLT_EPILOGUE_DGELU_BGRAD : CUBLASLT_EPILOGUE_DGELU;
+    default:  // our a is its second factor
+      return sums   ? CUBLASLT_EPILOGUE_BGRADB
+             : bias ? CUBLASLT_EPILOGUE_BIAS
+                    : CUBLASLT_EPILOGUE_DEFAULT;
+  }
+}
+/// The vector that the epilogue adds or writes.
+const char* vector_of(const Product& p) {
+  return p.finish.bias_grad ? p.finish.bias_grad : p.bias.base;
+}
+
+/// All that an algorithm may depend on.
+struct Problem {
+  Side d, a, b;
+  int64_t count;
+  int64_t epilogue, has_vector, aux_next;
+  int64_t reduced_sums;
+  bool operator==(const Problem&) const = default;
+};
+static_assert(std::has_unique_object_representations_v<Problem>);  // it is hashed as bytes
+struct Hash {
+  size_t operator()(const Problem& p) const {
+    return std::hash<std::string_view>()({reinterpret_cast<const char*>(&p), sizeof p});
+  }
+};
+
+template <auto destroy>
+struct Destroy {
+  template <class T>
+  void operator()(T* p) const {
+    (void)destroy(p);
+  }
+};
+using Operation = std::unique_ptr<cublasLtMatmulDescOpaque_t, Destroy<cublasLtMatmulDescDestroy>>;
+using MatrixLayout =
+    std::unique_ptr<cublasLtMatrixLayoutOpaque_t, Destroy<cublasLtMatrixLayoutDestroy>>;
+using Preference =
+    std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, Destroy<cublasLtMatmulPreferenceDestroy>>;
+
+template <class T>
+void set(const Operation& o, cublasLtMatmulDescAttributes_t attribute, const T& value) {
+  check(cublasLtMatmulDescSetAttribute(o.get(), attribute, &value, sizeof value), "descriptor");
+}
+template <class T>
+void set(const MatrixLayout& l, cublasLtMatrixLayoutAttribute_t attribute, const T& value) {
+  check(cublasLtMatrixLayoutSetAttribute(l.get(), attribute, &value, sizeof value), "layout");
+}
+template <class T>
+void set(const Preference& p, cublasLtMatmulPreferenceAttributes_t attribute, const T& value) {
+  check(cublasLtMatmulPreferenceSetAttribute(p.get(), attribute, &value, sizeof value),
+        "preference");
+}
+
+// dᵀ = bᵀ·aᵀ: our b is the library's first factor, our a its second.
+Operation operation(const Problem& p) {
+  const bool doubles = p.a.type == CUDA_R_64F;
+  cublasLtMatmulDesc_t made = nullptr;
+  check(cublasLtMatmulDescCreate(&made, doubles ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
+                                 doubles ? CUDA_R_64F : CUDA_R_32F),
+        "descriptor");
+  Operation o(made);
+  set(o, CUBLASLT_MATMUL_DESC_TRANSA, p.b.turned ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(o, CUBLASLT_MATMUL_DESC_TRANSB, p.a.turned ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(o, CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<cublasLtEpilogue_t>(p.epilogue));
+  // The heuristic looks at addresses for their alignment.
+  if (p.has_vector) set(o, CUBLASLT_MATMUL_DESC_BIAS_POINTER, uint64_t{kAlignment});
+  if (p.aux_next) {
+    set(o, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, uint64_t{kAlignment});
+    set(o, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.aux_next);
+  }
+  return o;
+}
+
+MatrixLayout layout(const Side& s, int64_t count) {
+  cublasLtMatrixLayout_t made = nullptr;
+  check(cublasLtMatrixLayoutCreate(&made, static_cast<cudaDataType>(s.type),
+                                   static_cast<uint64_t>(s.rows), static_cast<uint64_t>(s.columns),
+                                   s.ld),
+        "layout");
+  MatrixLayout l(made);
+  set(l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<int32_t>(count));
+  set(l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, s.next);
+  return l;
+}
+
+Preference preference(const Problem& p, size_t workspace) {
+  cublasLtMatmulPreference_t made = nullptr;
+  check(cublasLtMatmulPreferenceCreate(&made), "preference");
+  Preference wanted(made);
+  set(wanted, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace);
+  // The parts of a split sum are joined in float, and always in the same order.
+  uint32_t joins = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  if (p.reduced_sums) joins |= CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+  set(wanted, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, joins);
+  set(wanted, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, static_cast<uint32_t>(p.b.alignment));
+  set(wanted, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<uint32_t>(p.a.alignment));
+  set(wanted, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<uint32_t>(p.d.alignment));
+  set(wanted, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<uint32_t>(p.d.alignment));
+  return wanted;
+}
+
+struct Plan {
+  Operation operation;
+  MatrixLayout d, a, b;
+  std::optional<cublasLtMatmulAlgo_t> algorithm;  // none: the library cannot do it
+  size_t workspace = 0;                           // bytes
+};
+
+/// cuBLASLt on one device.
+class Library {
+ public:
+  explicit Library(const Context& context)
+      : most_(context.properties().major >= 9 ? size_t{32} << 20 : size_t{4} << 20) {
+    check(cublasLtCreate(&handle_), "starting cuBLASLt");
+  }
+
+  bool multiply(const Queue& q, const Product& p) {
+    const Problem problem{side(p.d, p.m, p.n, p.count),
+                          side(p.a, p.m, p.k, p.count),
+                          side(p.b, p.k, p.n, p.count),
+                          p.count,
+                          epilogue_of(p),
+                          vector_of(p) != nullptr,
+                          p.finish.aux_next,
+                          reduced_sums && p.d.dtype == kFloat16};
+    const float alpha = static_cast<float>(p.alpha), beta = static_cast<float>(p.beta);
+    const bool doubles = p.a.dtype == kFloat64;
+    const std::lock_guard lock(
+        mutex_);  // until the end: addresses are set in the shared descriptor
+    Plan& plan = plan_for(problem);
+    if (!plan.algorithm) return false;
+    if (vector_of(p)) set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, vector_of(p));
+    if (p.finish.aux) set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.finish.aux);
+    const cublasStatus_t result = cublasLtMatmul(
+        handle_, plan.operation.get(), doubles ? static_cast<const void*>(&p.alpha) : &alpha,
+        p.b.base, plan.b.get(), p.a.base, plan.a.get(),
+        doubles ? static_cast<const void*>(&p.beta) : &beta, p.d.base, plan.d.get(), p.d.base,
+        plan.d.get(), &*plan.algorithm, workspace(q, plan.workspace), plan.workspace, q.stream);
+    if (is_lacking(result)) {  // after all
+      plan.algorithm.reset();
+      return false;
+    }
+    q.context.launched(
+        "gemm", result == CUBLAS_STATUS_SUCCESS ? cudaSuccess : cudaPeekAtLastError(), q.stream);
+    check(result, "multiplying");
+    return true;
+  }
+
+  void forget() {
+    const std::lock_guard lock(mutex_);
+    plans_.clear();
+  }
+
+ private:
+  Plan& plan_for(const Problem& p) {
+    const auto known = plans_.find(p);
+    if (known != plans_.end()) return known->second;
+    if (plans_.size() >= kMostPlans) plans_.clear();
+    Plan plan{operation(p), layout(p.d, p.count), layout(p.a, p.count), layout(p.b, p.count), {}};
+    cublasLtMatmulHeuristicResult_t best{};
+    int found = 0;
+    const cublasStatus_t result = cublasLtMatmulAlgoGetHeuristic(
+        handle_, plan.operation.get(), plan.b.get(), plan.a.get(), plan.d.get(), plan.d.get(),
+        preference(p, most_).get(), 1, &best, &found);
+    if (!is_lacking(result)) check(result, "choosing an algorithm");
+    if (found > 0 && best.state == CUBLAS_STATUS_SUCCESS) {
+      plan.algorithm = best.algo;
+      plan.workspace = best.workspaceSize;
+    }
+    return plans_.emplace(p, std::move(plan)).first->second;
+  }
+
+  /// Of at least so many bytes. Work in one stream runs in order, so it can share. Kept for ever:
+  /// what is captured of the stream holds the address.
+  void* workspace(const Queue& q, size_t bytes) {
+    if (bytes == 0) return nullptr;
+    BufferPtr& kept = workspaces_[{q.stream, std::bit_ceil(bytes)}];
+    if (!kept) kept = q.context.allocate(std::bit_ceil(bytes));
+    return kept->bytes();
+  }
+
+  cublasLtHandle_t handle_ = nullptr;
+  const size_t most_;  // bytes that an algorithm may have as its workspace
+  std::mutex mutex_;
+  std::unordered_map<Problem, Plan, Hash> plans_;
+  std::map<std::pair<cudaStream_t, size_t>, BufferPtr> workspaces_;
+};
+
+struct Libraries {
+  std::mutex mutex;
+  std::map<DeviceIndex, Library> of;
+};
+Libraries& libraries() {
+  static auto* all = new Libraries;  // NOLINT: for ever, as contexts are
+  return *all;
+}
+Library& library(const Context& context) {
+  const std::lock_guard lock(libraries().mutex);
+  return libraries().of.try_emplace(context.index(), context).first->second;
+}
+
+}  // namespace
+
+void allow_reduced_sums(bool allowed) { reduced_sums = allowed; }
+
+void forget_plans() {
+  const std::lock_guard lock(libraries().mutex);
+  for (auto& [index, library] : libraries().of) library.forget();
+}
+
+bool multiply_in_library(const Queue& q, const Product& p) {
+  if (std::max({p.m, p.n, p.k}) > INT32_MAX) return false;  // beyond what algorithms can count
+  if (order_of(p.m, p.n, p.d.down, p.d.right) == Order::ByRows)
+    return library(q.context).multiply(q, p);
+  // Of a result that lies by columns, the transposed lies by rows: dᵀ = bᵀ·aᵀ once more.
+  Product turned = p;
+  std::swap(turned.m, turned.n);
+  std::swap(turned.a, turned.b);
+  for (Matrices* x : {&turned.d, &turned.a, &turned.b}) std::swap(x->down, x->right);
+  return library(q.context).multiply(q, turned);
+}
+
+}  // namespace halftape::cuda

@@ -1,0 +1,27 @@
+// Indices checked by the thread that uses them: one out of range leaves word for the host.
+#pragma once
+#include "halftape/core/contract/backend.h"
+#include "halftape/cuda/runtime/gpu.h"
+
+namespace halftape::cuda {
+
+/// What an index may be, and whose it is.
+struct Range {
+  int64_t low, limit;
+  IndexUse use;
+  Board* board;
+
+  __device__ bool holds(int64_t value) const { return value >= low && value < limit; }
+  /// The first to come is heard; the others would say much the same.
+  __device__ void report(int64_t value, int64_t position) const {
+    Board::BadIndex& note = board->bad_index;
+    if (atomicCAS(&note.taken, 0u, 1u) != 0) return;
+    note.op = use.op, note.argument = use.argument;
+    note.value = value, note.position = position;
+    note.low = low, note.limit = limit;
+    __threadfence_system();
+    *static_cast<volatile unsigned*>(&note.ready) = 1;
+  }
+};
+
+}  // namespace halftape::cuda

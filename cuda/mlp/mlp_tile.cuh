@@ -1,0 +1,308 @@
+// What a warp and a block do in a tile of an MLP's rows: stage matrices in shared memory, multiply
+// fragments of 16 rows by a weight, put them through the activation, and add up products across the
+// rows for a weight's gradient. cuda/mlp/mlp_loss.cu makes the kernel of it.
+#pragma once
+#include <limits>
+#include <utility>
+
+#include "halftape/core/contract/mlp_loss_unfused.h"
+#include "halftape/core/formula/reduce.h"
+#include "halftape/core/formula/unary.h"
+#include "halftape/cuda/index_check.cuh"
+#include "halftape/cuda/vector/ptx.cuh"
+#include "halftape/cuda/vector/runs.cuh"
+
+namespace halftape::cuda {
+
+inline constexpr int kMostRows = 128;  // of a tile: 16 for each warp
+inline constexpr int kKeptLayers = 5;
+inline constexpr int kKeptWidth = 64;
+inline constexpr unsigned long long kNone = ~0ull;  // no gradient's position
+
+enum class Between : uint8_t { Nothing, Relu, Gelu, Silu, Tanh, Sigmoid };
+
+struct Nothing {
+  static constexpr Saves saves = Saves::Nothing;
+  __device__ static float f(float x) { return x; }
+  __device__ static float df(float g, float) { return g; }
+};
+
+/// f(Type<formula>{}). The same for all threads: no divergence.
+template <class F>
+__device__ void with_formula(Between a, const F& f) {
+  switch (a) {
+    case Between::Nothing:
+      return f(Type<Nothing>{});
+    case Between::Relu:
+      return f(Type<formula::Relu>{});
+    case Between::Gelu:
+      return f(Type<formula::GeluTanh>{});
+    case Between::Silu:
+      return f(Type<formula::Silu>{});
+    case Between::Tanh:
+      return f(Type<formula::Tanh>{});
+    case Between::Sigmoid:
+      break;
+  }
+  f(Type<formula::Sigmoid>{});
+}
+
+/// Widths and heights in tiles of 16: what lies behind the last is 0.
+HALFTAPE_HD int padded(int n) { return (n + 15) / 16 * 16; }
+/// From row to row in shared memory. Eight more than the width: then 16 bytes of eight rows, which
+/// are loaded together, lie in different banks.
+HALFTAPE_HD int stride_of(int width) { return padded(width) + 8; }
+
+struct Layer {
+  const char *weight, *bias;  // bias: null for none
+  Dtype weight_dtype, bias_dtype;
+  int in, out;
+  // In shared memory, in elements: the weight, (out, in); what the layer reads, (rows, in); the
+  // gradient at what it gives, (rows, out), where its activation's inputs are before.
+  int weight_at, input_at, slope_at;
+  int gradient_at;  // in a block's sums: of the weight, behind it of the bias
+};
+
+struct Task {
+  Layer layers[kFewLayers];
+  int count;
+  Between activation;
+  bool saves_input;  // does its derivative need that?
+  bool resident;     // are all weights in shared memory, or one at a time?
+  bool gradients;    // are they wanted, or the loss alone?
+  bool classes;      // is the target one of classes?
+  Dtype x_dtype, target_dtype;
+  int64_t target_bytes;  // of a row
+  int other_input_at;    // where the next tile's x is meanwhile
+  int biases_at;
+  int64_t rows;
+  const char *x, *target;
+  const float* g;  // null: 1
+  float factor;    // of the slope
+  float* sums;     // (blocks, width): of the gradients, and at last of the loss
+  int64_t width;
+  char* dx;                       // null: not wanted
+  unsigned long long* first_bad;  // becomes that of no gradient; null: nobody looks for one
+  Range range;
+};
+
+__device__ inline float load_real(const char* at, Dtype d) {
+  float x = 0;
+  with_packed_type(d, [&](auto t) {
+    using S = typename decltype(t)::type;
+    x = as<float>(*reinterpret_cast<const S*>(at));
+  });
+  return x;
+}
+
+/// All threads of the block: `height` rows from `first` on of a matrix with `rows` of them, rounded
+/// to T, with zeros around it. They are there after cp_async_wait() and a barrier.
+template <class T>
+__device__ void stage(T* to, const char* from, Dtype dtype, int64_t first, int64_t rows, int height,
+                      int width) {
+  const int across = padded(width) / kPack, stride = stride_of(width);
+  const bool whole = width % kPack == 0 && reinterpret_cast<uintptr_t>(from) % 16 == 0;
+  const auto item = static_cast<int64_t>(element_size(dtype));
+  for (int i = static_cast<int>(threadIdx.x); i < height * across;
+       i += static_cast<int>(blockDim.x)) {
+    const int row = i / across, column = i % across * kPack;
+    const int64_t begin = (first + row) * width + column;
+    auto* const place = reinterpret_cast<Pack<T>*>(to + row * stride + column);
+    const bool there = first + row < rows;
+    if (whole && there && column < width && dtype == dtype_of<T>) {
+      cp_async(place, from + begin * item);
+      continue;
+    }
+    float v[kPack] = {};
+    if (whole && there && column < width)
+      load_pack(v, from, dtype, begin / kPack);
+    else if (there)
+      for (int k = 0; k < kPack && column + k < width; ++k)
+        v[k] = load_real(from + (begin + k) * item, dtype);
+    Pack<T> p;
+    for (int k = 0; k < kPack; ++k) p.v[k] = as<T>(v[k]);
+    *place = p;
+  }
+}
+
+/// Which part of a fragment this lane has, and which rows it names to load_matrices().
+struct Lane {
+  int g, t;            // row and first column of its elements
+  int down8, across8;  // of 16×16 as four matrices, the one below the first coming second:
+  int right8, below8;  // and the one beside it coming second:
+  __device__ Lane() {
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    g = lane / 4, t = lane % 4 * 2;
+    down8 = lane % 8 + lane / 8 % 2 * 8, across8 = lane / 16 * 8;
+    right8 = lane % 8 + lane / 16 * 8, below8 = lane / 8 % 2 * 8;
+  }
+};
+
+/// 16 rows of a (16, depth), in fragments, times w (depth, columns) and, for each 32 columns,
+/// finish(j, c, both): c[q] is the fragment of columns 32·j + 8·q …; without `both` the last two
+/// are none. kTurned: w lies as (depth, columns), else as (columns, depth). bias: to start with.
+template <bool kTurned, int K, class T, class F>
+__device__ __forceinline__ void multiply(const unsigned (&a)[K][4], int depth, const T* w,
+                                         int stride, int columns, const float* bias, Lane lane,
+                                         const F& finish) {
+#pragma unroll
+  for (int j = 0; j < K / 2; ++j) {
+    const int first = 32 * j;
+    if (first >= columns) break;
+    const bool both = first + 16 < columns;
+    float c[4][4] = {};
+    if (bias) {
+#pragma unroll
+      for (int q = 0; q < 4; ++q) {
+        c[q][0] = c[q][2] = bias[first + 8 * q + lane.t];
+        c[q][1] = c[q][3] = bias[first + 8 * q + lane.t + 1];
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+      if (16 * k >= depth) break;
+      const auto from = [&](int column) {
+        return kTurned ? &w[(16 * k + lane.down8) * stride + column + lane.across8]
+                       : &w[(column + lane.right8) * stride + 16 * k + lane.below8];
+      };
+      unsigned b[4];
+      load_matrices<kTurned>(b, from(first));
+      multiply_add<T>(c[0], a[k], b[0], b[1]);
+      multiply_add<T>(c[1], a[k], b[2], b[3]);
+      if (!both) continue;
+      load_matrices<kTurned>(b, from(first + 16));
+      multiply_add<T>(c[2], a[k], b[0], b[1]);
+      multiply_add<T>(c[3], a[k], b[2], b[3]);
+    }
+    finish(j, c, both);
+  }
+}
+
+/// f(q, h): for both rows h of a thread's elements in each fragment that multiply() gives.
+template <class F>
+__device__ __forceinline__ void each_pair(bool both, const F& f) {
+#pragma unroll
+  for (int q = 0; q < 4; ++q) {
+    if (q >= 2 && !both) break;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) f(q, h);
+  }
+}
+
+/// A part of a weight's gradient that one warp computes: 16 rows of the weight from `row` on, its
+/// columns from `begin` to `end`. Of as many warps as there are rows and columns for.
+struct WarpPart {
+  int row, begin, end;
+  /// Its number `unit`; false behind the last.
+  __device__ bool take(int unit, int warps, const Layer& o) {
+    const int down = padded(o.out) / 16, across = padded(o.in) / 16;
+    const int groups = warps < down ? 1 : warps / down;
+    const int share = (across + groups - 1) / groups * 16;
+    row = unit % down * 16, begin = unit / down * share;
+    end = begin + share < padded(o.in) ? begin + share : padded(o.in);
+    return unit < down * groups;
+  }
+};
+
+/// acc += dᵀ·h over the tile's rows, 16 rows by 8·F columns of the weight; sums += dᵀ·1.
+template <class T, int F>
+__device__ __forceinline__ void across_rows(float (&acc)[F][4], float (&sums)[4], const T* d,
+                                            int d_stride, const T* h, int h_stride, int row,
+                                            int begin, int end, int tile, bool summed, Lane lane) {
+  const unsigned one = pair_of<T>(1, 1);
+#pragma unroll 2
+  for (int k = 0; k < tile; k += 16) {
+    unsigned a[4], b[4];
+    load_matrices<true>(a, &d[(k + lane.right8) * d_stride + row + lane.below8]);
+#pragma unroll
+    for (int f = 0; f < F; f += 2) {
+      if (begin + 8 * f >= end) break;
+      load_matrices<true>(b, &h[(k + lane.down8) * h_stride + begin + 8 * f + lane.across8]);
+      multiply_add<T>(acc[f], a, b[0], b[1]);
+      multiply_add<T>(acc[f + 1], a, b[2], b[3]);
+    }
+    if (summed) multiply_add<T>(sums, a, one, one);
+  }
+}
+
+/// Into the block's sums, or onto them: what is in the part, and of the weight.
+template <int F>
+__device__ __forceinline__ void put(float* sums, const float (&acc)[F][4], const Layer& o, int row,
+                                    int begin, int end, bool add, Lane lane) {
+  const int columns = end < o.in ? end : o.in;
+#pragma unroll
+  for (int f = 0; f < F; ++f)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int r = row + lane.g + 8 * (i / 2), c = begin + 8 * f + lane.t + i % 2;
+      if (r >= o.out || c >= columns) continue;
+      float& to = sums[o.gradient_at + r * o.in + c];
+      to = add ? to + acc[f][i] : acc[f][i];
+    }
+}
+__device__ inline void put_bias(float* sums, float first, float second, const Layer& o, int row,
+                                bool add, Lane lane) {
+  if (lane.t != 0) return;  // four lanes have the same
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int r = row + lane.g + 8 * h;
+    if (r >= o.out) continue;
+    float& to = sums[o.gradient_at + o.out * o.in + r];
+    to = (add ? to : 0) + (h == 0 ? first : second);
+  }
+}
+
+/// ln Σ eˣ of a row as its elements come by: eˣ are taken beside the largest so far.
+struct LogSum {
+  float top = -std::numeric_limits<float>::infinity(), sum = 0;
+
+  /// Makes room for an element this large. Where all are −∞ there is nothing yet.
+  __device__ void rise(float x) {
+    const float before = top;
+    top = formula::Max::step(top, x);
+    if (before != top) sum *= exp(before - top);
+  }
+  __device__ void join(LogSum other) {
+    rise(other.top);
+    if (other.top != -std::numeric_limits<float>::infinity())
+      sum += other.sum * exp(other.top - top);
+  }
+};
+
+/// What multiply() gives for 32 columns, pair by pair, through f(Type<formula>{}, at, h, u, v) to
+/// y: `at` is the pair's place behind the thread's first element, in rows of `stride`, of which it
+/// is in h. y goes into the fragments that are the next product's operand.
+template <class T, int K, class F>
+__device__ __forceinline__ void each_activation(unsigned (&next)[K][4], int j,
+                                                const float (&c)[4][4], bool both, int stride,
+                                                Between activation, const F& f) {
+  const auto all = [&](auto t) {
+    each_pair(both, [&](int q, int h) {
+      next[2 * j + q / 2][q % 2 * 2 + h] =
+          f(t, 8 * h * stride + 32 * j + 8 * q, h, c[q][2 * h], c[q][2 * h + 1]);
+    });
+  };
+  if (activation == Between::Nothing) return all(Type<Nothing>{});
+  if (activation == Between::Relu) return all(Type<formula::Relu>{});
+  // The others one after the other through the same code, of which there would be too much
+  // otherwise: the registers move on, because nothing else can count them.
+  float u[8], v[8];
+  unsigned y[8];
+#pragma unroll
+  for (int p = 0; p < 8; ++p) u[p] = c[p / 2][p % 2 * 2], v[p] = c[p / 2][p % 2 * 2 + 1], y[p] = 0;
+#pragma unroll 1
+  for (int p = 0; p < 8; ++p) {
+    const int q = p / 2, h = p % 2;
+    unsigned made = 0;
+    if (q < 2 || both)
+      with_formula(activation,
+                   [&](auto t) { made = f(t, 8 * h * stride + 32 * j + 8 * q, h, u[0], v[0]); });
+#pragma unroll
+    for (int i = 0; i < 7; ++i) u[i] = u[i + 1], v[i] = v[i + 1], y[i] = y[i + 1];
+    y[7] = made;
+  }
+#pragma unroll
+  for (int p = 0; p < 8; ++p) next[2 * j + p / 4][p / 2 % 2 * 2 + p % 2] = y[p];
+}
+
+}  // namespace halftape::cuda

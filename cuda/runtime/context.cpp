@@ -1,0 +1,343 @@
+#include "halftape/cuda/runtime/context.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <sstream>
+
+#include "halftape/core/contract/skips.h"
+#include "halftape/core/machine/warn.h"
+#include "halftape/cuda/runtime/arena.h"
+
+namespace halftape::cuda {
+namespace {
+
+constexpr DeviceIndex kMostDevices = 64;
+constexpr size_t kPoolOfStreams = 32;  // per device and priority; then they are handed out again
+
+thread_local std::array<cudaStream_t, kMostDevices> chosen{};  // null: the device's first
+
+void give_back_memory(void* bytes, size_t, void* stream) noexcept {
+  if (Arena* arena = Context::capturing()) return arena->give_back_later(bytes, stream);
+  // In the order of the stream that it was taken in. At the process's end there may be nothing left
+  // to give it back to.
+  (void)cudaFreeAsync(bytes, static_cast<cudaStream_t>(stream));
+}
+void give_back_pinned(void* bytes, size_t, void*) noexcept {
+  if (Arena* arena = Context::capturing()) return arena->free_pinned_later(bytes);
+  Context::free_pinned(bytes);
+}
+
+bool says_blocking() {
+  const char* said = std::getenv("HALFTAPE_CUDA_BLOCKING");
+  return said && std::strcmp(said, "0") != 0;
+}
+
+std::string mebibytes(int64_t bytes) {
+  std::ostringstream text;
+  text.precision(1);
+  text << std::fixed << static_cast<double>(bytes) / (1 << 20) << " MiB";
+  return text.str();
+}
+
+/// Has the device's context broken? Every call returns the error from then on.
+bool poisons(cudaError_t e) {
+  return e == cudaErrorIllegalAddress || e == cudaErrorLaunchFailure || e == cudaErrorAssert ||
+         e == cudaErrorIllegalInstruction || e == cudaErrorMisalignedAddress ||
+         e == cudaErrorInvalidAddressSpace || e == cudaErrorInvalidPc ||
+         e == cudaErrorLaunchTimeout || e == cudaErrorHardwareStackError ||
+         e == cudaErrorECCUncorrectable;
+}
+
+/// Takes a note off the board, for one of the threads that see it.
+template <class Note>
+bool take(Note& note, Note& out) {
+  const volatile unsigned& ready = note.ready;
+  if (!ready) [[likely]]
+    return false;
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (!ready) return false;
+  std::atomic_thread_fence(std::memory_order_acquire);
+  out = note;
+  note.ready = 0;
+  std::atomic_thread_fence(std::memory_order_release);
+  *static_cast<volatile unsigned*>(&note.taken) = 0;  // from here on a kernel may leave the next
+  return true;
+}
+
+std::string text_of(cudaError_t e) {
+  return std::string(cudaGetErrorString(e)) + " (" + cudaGetErrorName(e) + ")" +
+         (poisons(e) ? "; the GPU cannot be used any more in this process" : "");
+}
+
+}  // namespace
+
+std::atomic<bool> Context::blocking{says_blocking()};
+
+void check(cudaError_t result, const char* what) {
+  if (result == cudaSuccess) [[likely]]
+    return;
+  (void)cudaGetLastError();  // forgets it, unless it is one that stays
+  detail::fail("cuda: ", what, ": ", text_of(result));
+}
+
+int Context::count() {
+  int n = 0;
+  if (cudaGetDeviceCount(&n) != cudaSuccess) {
+    (void)cudaGetLastError();
+    return 0;
+  }
+  return std::min<int>(n, kMostDevices);
+}
+
+namespace {
+std::atomic<Context*>& slot_of(DeviceIndex index) {
+  static auto* made = new std::array<std::atomic<Context*>, kMostDevices>{};  // NOLINT: for ever
+  return (*made)[static_cast<size_t>(index)];
+}
+}  // namespace
+
+Context& Context::of(DeviceIndex index) {
+  static std::mutex mutex;
+  HALFTAPE_CHECK(index >= 0 && index < kMostDevices, "cuda:", index, " is not available");
+  auto& slot = slot_of(index);
+  if (Context* c = slot.load(std::memory_order_acquire)) return *c;
+  const std::lock_guard lock(mutex);
+  if (!slot.load(std::memory_order_relaxed)) slot.store(new Context(index));  // NOLINT: for ever
+  return *slot.load(std::memory_order_relaxed);
+}
+
+Context::Context(DeviceIndex index) : index_(index) {
+  check(cudaSetDevice(index), "choosing the device");
+  check(cudaGetDeviceProperties(&properties_, index), "reading the device's properties");
+  cudaMemPoolProps wanted{};
+  wanted.allocType = cudaMemAllocationTypePinned;
+  wanted.location = {cudaMemLocationTypeDevice, index};
+  check(cudaMemPoolCreate(&pool_, &wanted), "making a memory pool");
+  uint64_t keep = UINT64_MAX;  // freed memory stays for reuse until empty_cache()
+  check(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep),
+        "setting up the memory pool");
+  first_ = make_stream(0);
+  void* board = nullptr;
+  check(cudaHostAlloc(&board, sizeof(Board), cudaHostAllocMapped | cudaHostAllocPortable),
+        "allocating pinned memory");
+  std::memset(board, 0, sizeof(Board));
+  board_ = static_cast<Board*>(board);
+}
+
+Arena*& Context::capturing() {
+  thread_local constinit Arena* arena = nullptr;
+  return arena;
+}
+
+BufferPtr Context::allocate(size_t bytes) {
+  if (Arena* arena = capturing(); arena && &arena->context() == this) return arena->allocate(bytes);
+  const cudaStream_t stream = current();
+  return make_ref<Buffer>(from_pool(bytes, stream), bytes, Device(kCUDA, index_), &give_back_memory,
+                          stream);
+}
+
+void* Context::from_pool(size_t bytes, cudaStream_t stream) {
+  void* block = nullptr;
+  const size_t size = std::max<size_t>(bytes, 1);
+  check(cudaSetDevice(index_), "choosing the device");
+  cudaError_t result = cudaMallocFromPoolAsync(&block, size, pool_, stream);
+  if (result == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError();
+    if (!capturing()) empty_cache();  // which waits
+    result = cudaMallocFromPoolAsync(&block, size, pool_, stream);
+  }
+  if (result == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError();
+    size_t free = 0, total = 0;
+    (void)cudaMemGetInfo(&free, &total);
+    const MemoryStats now = memory();
+    std::ostringstream text;
+    text << Device(kCUDA, index_) << " is out of memory: " << mebibytes(static_cast<int64_t>(bytes))
+         << " asked for, " << mebibytes(now.allocated) << " held by arrays, "
+         << mebibytes(static_cast<int64_t>(free)) << " of "
+         << mebibytes(static_cast<int64_t>(total))
+         << " free; use a smaller batch, a smaller model or 16-bit weights";
+    throw OutOfMemoryError(detail::in_its_name(text.str()));
+  }
+  check_earlier(result, "allocating memory");
+  return block;
+}
+
+unsigned* Context::ticket(cudaStream_t stream) {
+  const std::lock_guard lock(mutex_);
+  return tickets_.at(stream);
+}
+
+BufferPtr Context::allocate_pinned(size_t bytes) {
+  void* block = nullptr;
+  check(cudaSetDevice(index_), "choosing the device");
+  check_earlier(cudaHostAlloc(&block, std::max<size_t>(bytes, 1), cudaHostAllocPortable),
+                "allocating pinned memory");
+  return make_ref<Buffer>(block, bytes, kCPU, &give_back_pinned, nullptr, /*pinned=*/true);
+}
+
+void Context::free_pinned(void* bytes) noexcept {
+  for (DeviceIndex i = 0; i < kMostDevices; ++i)
+    if (Context* c = slot_of(i).load(std::memory_order_acquire)) (void)c->wait();
+  (void)cudaFreeHost(bytes);
+}
+
+MemoryStats Context::memory() const {
+  uint64_t used = 0, high = 0, reserved = 0;
+  check(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrUsedMemCurrent, &used), "reading statistics");
+  check(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrUsedMemHigh, &high), "reading statistics");
+  check(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrReservedMemCurrent, &reserved),
+        "reading statistics");
+  return {static_cast<int64_t>(used), static_cast<int64_t>(high), static_cast<int64_t>(reserved)};
+}
+
+void Context::reset_peak() {
+  uint64_t zero = 0;
+  check(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrUsedMemHigh, &zero), "resetting statistics");
+}
+
+void Context::empty_cache() {
+  synchronize();  // what was freed in a stream is free only when the stream has got there
+  check(cudaMemPoolTrimTo(pool_, 0), "giving memory back");
+}
+
+cudaStream_t Context::current() const {
+  const cudaStream_t mine = chosen[static_cast<size_t>(index_)];
+  return mine ? mine : first_;
+}
+void Context::set_current(cudaStream_t stream) const {
+  chosen[static_cast<size_t>(index_)] = stream;
+}
+
+cudaStream_t Context::make_stream(int priority) {
+  check(cudaSetDevice(index_), "choosing the device");
+  cudaStream_t made;
+  check(cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking, priority), "making a stream");
+  made_.push_back(made);
+  // Made here: a capture, in which a count may be first asked for, would only write down that it is
+  // to become 0. Streams live as long as the program, and so does this.
+  const Beside capture;
+  void* count = nullptr;
+  check(cudaMallocFromPoolAsync(&count, sizeof(unsigned), pool_, made), "making a count of blocks");
+  check(cudaMemsetAsync(count, 0, sizeof(unsigned), made), "making a count of blocks");
+  tickets_.emplace(made, static_cast<unsigned*>(count));
+  return made;
+}
+
+cudaStream_t Context::next_stream(bool high_priority) {
+  const std::lock_guard lock(mutex_);
+  Pool& pool = high_priority ? urgent_ : normal_;
+  if (pool.streams.size() < kPoolOfStreams) {
+    int least = 0, greatest = 0;
+    check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "reading stream priorities");
+    pool.streams.push_back(make_stream(high_priority ? greatest : least));
+    return pool.streams.back();
+  }
+  return pool.streams[pool.next++ % kPoolOfStreams];
+}
+
+cudaStream_t Context::borrow_stream() {
+  const std::lock_guard lock(mutex_);
+  if (returned_.empty()) returned_.push_back(make_stream(0));
+  const cudaStream_t stream = returned_.back();
+  returned_.pop_back();
+  return stream;
+}
+void Context::return_stream(cudaStream_t stream) {
+  const std::lock_guard lock(mutex_);
+  returned_.push_back(stream);
+}
+
+void Context::synchronize(cudaStream_t stream) {
+  check_earlier(cudaStreamSynchronize(stream), "synchronize");
+  launches_.store(0, std::memory_order_relaxed);
+  read_board();
+}
+
+cudaError_t Context::wait() {
+  const std::lock_guard no_capture_begins(begin_);
+  std::vector<cudaStream_t> streams;
+  {
+    const std::lock_guard lock(mutex_);
+    streams = made_;
+  }
+  for (const cudaStream_t stream : streams) {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    cudaError_t result = cudaStreamIsCapturing(stream, &status);
+    if (result == cudaSuccess && status == cudaStreamCaptureStatusNone)
+      result = cudaStreamSynchronize(stream);
+    if (result != cudaSuccess) return result;
+  }
+  return cudaSuccess;
+}
+
+void Context::begin_capture(cudaStream_t stream) {
+  const std::lock_guard lock(begin_);
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "beginning a capture");
+}
+
+void Context::synchronize() {
+  check(cudaSetDevice(index_), "choosing the device");
+  check_earlier(wait(), "synchronize");
+  launches_.store(0, std::memory_order_relaxed);
+  read_board();
+}
+
+void Context::launched(const char* what, cudaError_t result, cudaStream_t stream) {
+  const size_t n = launches_.fetch_add(1, std::memory_order_relaxed);
+  recent_[n % kRemembered].store(what, std::memory_order_relaxed);
+  if (result != cudaSuccess) [[unlikely]]
+    check_earlier(result, what);
+  if (blocking.load(std::memory_order_relaxed) && !capturing()) [[unlikely]] {
+    check(cudaStreamSynchronize(stream), what);
+    launches_.store(0, std::memory_order_relaxed);
+  }
+}
+
+/// The names of the kernels that may still be running, the last one first.
+std::string Context::lately() const {
+  const size_t n = launches_.load(std::memory_order_relaxed);
+  std::string names;
+  for (size_t i = n; i > 0 && n - i < kRemembered; --i) {
+    const char* name = recent_[(i - 1) % kRemembered].load(std::memory_order_relaxed);
+    if (name) names += (names.empty() ? "" : ", ") + std::string(name);
+  }
+  return names;
+}
+
+void Context::check_earlier(cudaError_t result, const char* what) {
+  if (result == cudaSuccess) [[likely]]
+    return;
+  (void)cudaGetLastError();
+  const std::string names = poisons(result) ? lately() : "";
+  detail::fail("cuda: ", what, ": ", text_of(result),
+               names.empty() ? ""
+                             : "; enqueued before, the last first: " + names +
+                                   " (HALFTAPE_CUDA_BLOCKING=1 tells which)");
+}
+
+void Context::read_board() {
+  Board::Skips skips{};
+  if (take(board_->skips, skips)) [[unlikely]]
+    warn(tell_skips("GradScaler", skips.in_row, skips.scale, skips.bad_loss != 0));
+  Board::BadIndex bad{};
+  if (take(board_->bad_index, bad)) [[unlikely]] {
+    // Not in the name of the op that comes by now.
+    std::ostringstream text;
+    text << bad.op << ": " << bad.argument << ' ' << bad.value << " at position " << bad.position
+         << " is out of range [" << bad.low << ", " << bad.limit << ')';
+    throw Error(text.str());
+  }
+}
+
+Queue queue(const Array& on) {
+  Context& c = Context::of(on);
+  check(cudaSetDevice(c.index()), "choosing the device");
+  c.read_board();
+  return {c, c.current()};
+}
+
+}  // namespace halftape::cuda

@@ -1,0 +1,192 @@
+// Finds the CUDA library when it is first asked for, and says why there is none.
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <mutex>
+#include <vector>
+
+#include "halftape/core/capture/capture.h"
+#include "halftape/core/check.h"
+#include "halftape/core/machine/os.h"
+#include "halftape/cuda/cuda.h"
+#include "halftape/cuda/runtime/runtime.h"
+
+namespace halftape {
+namespace cuda {
+namespace {
+
+struct Loaded {
+  std::mutex mutex;
+  std::atomic<Runtime*> runtime{nullptr};
+  bool tried = false;
+  std::string why_not;
+};
+Loaded& loaded() {
+  static Loaded* one = new Loaded;  // NOLINT: outlives every static tensor
+  return *one;
+}
+
+constexpr const char* kLibrary = "libhalftape_cuda.so";
+
+/// Where the library may lie, the likeliest place first: beside this code, in the lib folder beside
+/// that, where it was built or installed, where the system looks.
+std::vector<std::string> places() {
+  std::vector<std::string> all;
+  const os::CodePlace here = os::place_of(reinterpret_cast<void*>(&places));
+  if (!here.file.empty()) {
+    const auto folder = std::filesystem::absolute(here.file).parent_path();
+    all.push_back(folder / kLibrary);
+    all.push_back(folder.parent_path() / "lib" / kLibrary);
+  }
+#ifdef HALFTAPE_CUDA_BUILD_FOLDER
+  all.push_back(HALFTAPE_CUDA_BUILD_FOLDER "/" + std::string(kLibrary));
+#endif
+#ifdef HALFTAPE_CUDA_INSTALL_FOLDER
+  all.push_back(HALFTAPE_CUDA_INSTALL_FOLDER "/" + std::string(kLibrary));
+#endif
+  all.emplace_back(kLibrary);
+  return all;
+}
+
+Runtime* open(const std::string& place, std::string& why_not) {
+  void* const library = os::load_library(place, why_not);
+  if (!library) return nullptr;
+  const auto version = reinterpret_cast<decltype(&halftape_cuda_version)>(
+      os::symbol(library, "halftape_cuda_version"));
+  const auto start =
+      reinterpret_cast<decltype(&halftape_cuda_open)>(os::symbol(library, "halftape_cuda_open"));
+  if (!version || !start || version() != kRuntimeVersion)
+    why_not = place + " belongs to another version of halftape";
+  else if (Runtime* runtime = start(&why_not))
+    return runtime;
+  return nullptr;  // stays loaded: unloading the CUDA runtime is not safe
+}
+
+Runtime* load(std::string& why_not) {
+  if (const char* told = std::getenv("HALFTAPE_CUDA_LIBRARY")) return open(told, why_not);
+  // Without a driver there is nothing to load: cuBLASLt alone is half a gigabyte.
+  if (!os::load_library("libcuda.so.1", why_not)) {
+    why_not = "no NVIDIA driver is installed";
+    return nullptr;
+  }
+  for (const std::string& place : places()) {
+    // A bare name is for the linker to find.
+    if (place != kLibrary && !std::filesystem::exists(place)) continue;
+    return open(place, why_not);
+  }
+  return nullptr;
+}
+
+Runtime& require(Device device) {
+  Runtime* r = runtime();
+  HALFTAPE_CHECK(r, device, " is not available: ", unavailable_reason(), "; use \"cpu\"");
+  HALFTAPE_CHECK(device.is_cuda(), "cuda: ", device, " is not a CUDA device");
+  HALFTAPE_CHECK(device.index() < r->device_count(), device, " is not available: there ",
+                 r->device_count() == 1 ? "is 1 GPU" : "are ",
+                 r->device_count() == 1 ? "" : std::to_string(r->device_count()) + " GPUs",
+                 ", counted from 0");
+  return *r;
+}
+
+}  // namespace
+
+Runtime* runtime() {
+  Loaded& l = loaded();
+  if (Runtime* r = l.runtime.load(std::memory_order_acquire)) return r;
+  const std::lock_guard lock(l.mutex);
+  if (!l.tried) {
+    l.tried = true;
+    std::string why_not;
+    Runtime* r = load(why_not);
+    l.why_not = r ? "" : why_not.empty() ? "the CUDA backend is not installed" : why_not;
+    if (r) l.runtime.store(r, std::memory_order_release);
+  }
+  return l.runtime.load(std::memory_order_relaxed);
+}
+
+Runtime* use_runtime(Runtime* r) {
+  Loaded& l = loaded();
+  const std::lock_guard lock(l.mutex);
+  l.tried = true;
+  l.why_not = r ? "" : "it was taken away";
+  return l.runtime.exchange(r, std::memory_order_acq_rel);
+}
+
+bool is_available() { return runtime() != nullptr; }
+
+std::string unavailable_reason() {
+  if (runtime()) return "";
+  const std::lock_guard lock(loaded().mutex);
+  return loaded().why_not;
+}
+
+DeviceIndex device_count() {
+  const Runtime* r = runtime();
+  return r ? r->device_count() : DeviceIndex{0};
+}
+std::string device_name(Device device) { return require(device).device_name(device.index()); }
+int compute_capability(Device device) { return require(device).compute_capability(device.index()); }
+void synchronize(Device device) { require(device).backend(device.index()).synchronize(); }
+
+int64_t memory_allocated(Device device) {
+  return is_available() ? require(device).memory(device.index()).allocated : 0;
+}
+int64_t max_memory_allocated(Device device) {
+  return is_available() ? require(device).memory(device.index()).peak : 0;
+}
+int64_t memory_reserved(Device device) {
+  return is_available() ? require(device).memory(device.index()).reserved : 0;
+}
+void reset_peak_memory_stats(Device device) {
+  if (is_available()) require(device).reset_peak(device.index());
+}
+void empty_cache(Device device) {
+  if (is_available()) require(device).empty_cache(device.index());
+}
+void set_blocking(bool blocking) {
+  if (Runtime* r = runtime()) r->set_blocking(blocking);
+}
+void allow_fp16_reduced_precision_reduction(bool allowed) {
+  if (Runtime* r = runtime()) r->allow_fp16_reduced_precision_reduction(allowed);
+}
+
+Stream::Stream(Device device, bool high_priority)
+    : Stream(device, require(device).next_stream(device.index(), high_priority)) {}
+void Stream::synchronize() const { require(device_).synchronize_stream(device_.index(), handle_); }
+bool Stream::query() const { return require(device_).query_stream(handle_); }
+Stream current_stream(Device device) {
+  if (Capture* capture = Capture::on(device))
+    capture->settle();  // before what the caller puts there
+  return {device, require(device).current_stream(device.index())};
+}
+
+StreamGuard::StreamGuard(const Stream& stream) : before_(current_stream(stream.device())) {
+  require(stream.device()).set_current_stream(stream.device().index(), stream.handle());
+}
+StreamGuard::~StreamGuard() {
+  runtime()->set_current_stream(before_.device().index(), before_.handle());
+}
+
+Event::Event(bool enable_timing, Device device)
+    : handle_(require(device).create_event(device.index(), enable_timing),
+              [](void* e) { runtime()->destroy_event(e); }),
+      timing_(enable_timing) {}
+void Event::record(const Stream& stream) {
+  runtime()->record_event(handle_.get(), stream.handle());
+}
+void Event::block(const Stream& stream) const {
+  runtime()->wait_event(stream.handle(), handle_.get());
+}
+void Event::synchronize() const { runtime()->synchronize_event(handle_.get()); }
+bool Event::query() const { return runtime()->query_event(handle_.get()); }
+float Event::elapsed_time(const Event& later) const {
+  HALFTAPE_CHECK(timing_ && later.timing_,
+                 "Event::elapsed_time: both events must be made with enable_timing");
+  return runtime()->elapsed_time(handle_.get(), later.handle_.get());
+}
+
+}  // namespace cuda
+
+Backend& cuda_backend(Device device) { return cuda::require(device).backend(device.index()); }
+
+}  // namespace halftape

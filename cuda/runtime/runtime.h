@@ -1,0 +1,59 @@
+// The seam between the library that every program links and the one that is loaded when a GPU is
+// asked for.
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "halftape/core/contract/backend.h"
+
+namespace halftape::cuda {
+
+struct MemoryStats {
+  int64_t allocated = 0, peak = 0, reserved = 0;
+};
+
+/// What the loaded library does besides the Backend's work. Handles are cudaStream_t and
+/// cudaEvent_t. Everything throws Error.
+class Runtime {
+ public:
+  virtual ~Runtime() = default;
+  virtual DeviceIndex device_count() const = 0;
+  virtual std::string device_name(DeviceIndex) const = 0;
+  virtual int compute_capability(DeviceIndex) const = 0;
+  virtual Backend& backend(DeviceIndex) = 0;
+
+  virtual MemoryStats memory(DeviceIndex) = 0;
+  virtual void reset_peak(DeviceIndex) = 0;
+  virtual void empty_cache(DeviceIndex) = 0;
+  virtual void set_blocking(bool) = 0;
+  virtual void allow_fp16_reduced_precision_reduction(bool) = 0;
+
+  virtual void* next_stream(DeviceIndex, bool high_priority) = 0;
+  virtual void* current_stream(DeviceIndex) = 0;
+  virtual void set_current_stream(DeviceIndex, void*) = 0;
+  virtual void synchronize_stream(DeviceIndex, void*) = 0;
+  virtual bool query_stream(void*) = 0;
+  virtual void* create_event(DeviceIndex, bool timing) = 0;
+  virtual void destroy_event(void*) noexcept = 0;
+  virtual void record_event(void* event, void* stream) = 0;
+  virtual void wait_event(void* stream, void* event) = 0;
+  virtual void synchronize_event(void*) = 0;
+  virtual bool query_event(void*) = 0;
+  virtual float elapsed_time(void* from, void* to) = 0;
+};
+
+/// Raised with every change of this file or of core/contract/backend.h: a library of another
+/// version is refused.
+inline constexpr int kRuntimeVersion = 3;
+
+/// What the library exports, by these names. open: null, with the reason, when there is no GPU to
+/// use.
+extern "C" int halftape_cuda_version();
+extern "C" Runtime* halftape_cuda_open(std::string* why_not);
+
+/// The loaded one; null, with the reason in unavailable_reason(), when there is none.
+Runtime* runtime();
+/// Sets it for this process, for tests; returns the former one.
+Runtime* use_runtime(Runtime*);
+
+}  // namespace halftape::cuda

@@ -1,0 +1,56 @@
+// A stream beside the current one, and what orders the two: events.
+#pragma once
+#include "halftape/core/contract/backend.h"
+#include "halftape/cuda/runtime/context.h"
+
+namespace halftape::cuda {
+
+/// Sends this thread's work into a stream, for as long as it lives.
+class IntoStream {
+ public:
+  IntoStream(Context& context, cudaStream_t stream)
+      : context_(context), before_(context.current()) {
+    context.set_current(stream);
+  }
+  ~IntoStream() { context_.set_current(before_); }
+  IntoStream(const IntoStream&) = delete;
+  IntoStream& operator=(const IntoStream&) = delete;
+
+ private:
+  Context& context_;
+  cudaStream_t before_;
+};
+
+class CudaMoment final : public QueueMoment {
+ public:
+  explicit CudaMoment(Context& context) : context_(context) {
+    check(cudaSetDevice(context.index()), "choosing the device");
+    check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "making an event");
+    check(cudaEventRecord(event_, context.current()), "recording an event");
+  }
+  ~CudaMoment() override { (void)cudaEventDestroy(event_); }
+  void await() override {
+    check(cudaSetDevice(context_.index()), "choosing the device");
+    check(cudaStreamWaitEvent(context_.current(), event_), "waiting for an event");
+  }
+
+ private:
+  Context& context_;
+  cudaEvent_t event_ = nullptr;
+};
+
+class CudaSideQueue final : public SideQueue {
+ public:
+  explicit CudaSideQueue(Context& context) : context_(context), stream_(context.borrow_stream()) {}
+  ~CudaSideQueue() override { context_.return_stream(stream_); }
+  void use(const std::function<void()>& work) override {
+    const IntoStream here(context_, stream_);
+    work();
+  }
+
+ private:
+  Context& context_;
+  cudaStream_t stream_;
+};
+
+}  // namespace halftape::cuda

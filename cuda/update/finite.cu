@@ -1,0 +1,56 @@
+// Are all gradients finite? And, in the same launch, divided by the loss scale.
+#include <algorithm>
+
+#include "halftape/cuda/kernels.h"
+#include "halftape/cuda/update/finite_check.cuh"
+
+namespace halftape::cuda {
+namespace {
+
+__global__ void judge_packs(const __grid_constant__ Chunk<Gradient<Flat<1>>> list, Judge judge) {
+  const int e = list.entry_of(blockIdx.x);
+  const int64_t pack =
+      static_cast<int64_t>(blockIdx.x - list.first_block[e]) * kThreads + threadIdx.x;
+  judge.say(judge_pack(list.entries[e].arrays, pack, judge.factor(), judge.divides),
+            list.entries[e].position);
+}
+
+__global__ void judge_elements(const __grid_constant__ Chunk<Gradient<Layout<1>>> list,
+                               Judge judge) {
+  const int e = list.entry_of(blockIdx.x);
+  const Layout<1>& x = list.entries[e].arrays;
+  const int64_t begin = static_cast<int64_t>(blockIdx.x - list.first_block[e]) * kPerBlock;
+  const float by = judge.factor();
+  bool bad = false;
+  for (int64_t i = begin + threadIdx.x; i < begin + kPerBlock && i < x.numel; i += kThreads) {
+    char* at[1];
+    x.locate(i, at);
+    bad = judge_any(at[0], x.dtype[0], by, judge.divides) || bad;
+  }
+  judge.say(bad, list.entries[e].position);
+}
+
+void judge_all(const char* what, std::span<const Array> xs, const Array& inv_scale,
+               const Array& found_inf, const Array& first, bool divides) {
+  const auto one = std::find_if(xs.begin(), xs.end(), [](const Array& x) { return x.defined(); });
+  if (one == xs.end()) return;
+  const Queue q = queue(*one);
+  const Judge judge = judge_of(xs, inv_scale, found_inf, first, divides);
+  GradientList(xs).each(judge_packs, judge_elements, [&](const auto& part, auto* kernel) {
+    launch(q, what, kernel, part.blocks(), kThreads, 0, part, judge);
+  });
+}
+
+}  // namespace
+
+void check_finite(std::span<const Array> xs, const Array& found_inf, const Array& inv_scale,
+                  const Array& first) {
+  judge_all("check_finite", xs, inv_scale, found_inf, first, false);
+}
+
+void unscale(std::span<const Array> grads, const Array& inv_scale, const Array& found_inf,
+             const Array& first) {
+  judge_all("unscale", grads, inv_scale, found_inf, first, true);
+}
+
+}  // namespace halftape::cuda

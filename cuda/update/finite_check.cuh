@@ -1,0 +1,107 @@
+// What a launch over a list of gradients does with them: are they finite? And, in the same place,
+// divided by the loss scale, or clipped.
+#pragma once
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "halftape/cuda/update/scaler.cuh"
+
+namespace halftape::cuda {
+
+/// One of a list; where it stands there.
+template <class A>
+struct Gradient {
+  A arrays;  // one
+  int64_t position;
+};
+
+/// The launches of a list, in its order: packs first, and then what does not lie in packs.
+struct GradientList {
+  std::vector<Gradient<Flat<1>>> packs;
+  std::vector<Gradient<Layout<1>>> elements;
+
+  /// Positions are those in `whole`, where that is given: a list of the same arrays.
+  explicit GradientList(std::span<const Array> xs, std::span<const Array> whole = {}) {
+    std::unordered_map<const void*, int64_t> places;
+    for (size_t i = 0; i < whole.size(); ++i)
+      if (whole[i].defined() && whole[i].numel() > 0)
+        places.emplace(whole[i].raw(), static_cast<int64_t>(i));
+    for (size_t i = 0; i < xs.size(); ++i) {
+      if (!xs[i].defined() || xs[i].numel() == 0) continue;
+      const Layout<1> layout({&xs[i]});
+      const int64_t position = whole.empty() ? static_cast<int64_t>(i) : places.at(xs[i].raw());
+      if (lies_flat(layout))
+        packs.push_back({flat(layout), position});
+      else
+        elements.push_back({layout, position});
+    }
+  }
+  /// f(chunk, kernel) for each of them.
+  template <class P, class E, class F>
+  void each(P* of_packs, E* of_elements, const F& f) const {
+    in_chunks(packs, [&](const auto& part) { f(part, of_packs); });
+    in_chunks(elements, [&](const auto& part) { f(part, of_elements); });
+  }
+};
+
+struct Judge {
+  const float* inv_scale;  // null: 1
+  float* found_inf;        // null: nobody asks
+  long long* first;        // or null
+  bool divides;            // writes what it multiplied
+
+  __device__ float factor() const { return inv_scale ? *inv_scale : 1; }
+  /// Called by whole warps.
+  __device__ void say(bool bad, int64_t position) const {
+    if (!found_inf || !__any_sync(~0u, bad) || threadIdx.x % 32 != 0) return;
+    *found_inf = 1;
+    // Without a sign, −1 is the largest number.
+    if (first)
+      atomicMin(reinterpret_cast<unsigned long long*>(first),
+                static_cast<unsigned long long>(position));
+  }
+};
+
+/// Of these, whose versions it raises if it writes them.
+inline Judge judge_of(std::span<const Array> xs, const Array& inv_scale, const Array& found_inf,
+                      const Array& first, bool divides) {
+  if (divides)
+    for (const Array& x : xs)
+      if (x.defined()) x.bump_version();
+  return {float_of(inv_scale), place_of<float>(found_inf),
+          first.defined() ? static_cast<long long*>(first.raw()) : nullptr, divides};
+}
+
+/// judge_element(), computed as its dtype asks for.
+__device__ inline bool judge_any(void* at, Dtype d, float by, bool divides) {
+  return d == Dtype::Float64 ? judge_element<double>(at, d, by, divides)
+                             : judge_element<float>(at, d, by, divides);
+}
+
+/// The same of a pack; of what there is, where the array ends in it.
+__device__ inline bool judge_pack(const Flat<1>& x, int64_t pack, float by, bool divides) {
+  const int64_t left = x.numel - pack * kPack;
+  bool bad = false;
+  with_packed_type(x.dtype[0], [&](auto t) {
+    using T = typename decltype(t)::type;
+    if (left >= kPack) {
+      Pack<T>& place = reinterpret_cast<Pack<T>*>(x.base[0])[pack];
+      Pack<T> p = place;
+      for (T& v : p.v) {
+        const float before = as<float>(v), after = before * by;
+        v = as<T>(after);  // which may overflow once more
+        bad = bad || !is_finite(before) || !is_finite(divides ? as<float>(v) : after);
+      }
+      if (divides && by != 1) place = p;
+    } else {
+      for (int64_t i = pack * kPack; i < x.numel; ++i)
+        bad = judge_element(x.base[0] + i * static_cast<int64_t>(sizeof(T)), x.dtype[0], by,
+                            divides) ||
+              bad;
+    }
+  });
+  return bad;
+}
+
+}  // namespace halftape::cuda

@@ -1,0 +1,149 @@
+// The norm of a list of arrays, and the factor that clips it: every block leaves a part of the sum,
+// and the last one joins them, in their order. In the same launch the arrays may be looked at and
+// divided first.
+#include <algorithm>
+
+#include "halftape/core/formula/norm.h"
+
+#include "halftape/cuda/kernels.h"
+#include "halftape/cuda/runtime/last_block.cuh"
+#include "halftape/cuda/update/finite_check.cuh"
+#include "halftape/cuda/vector/runs.cuh"
+
+namespace halftape::cuda {
+namespace {
+
+struct Goal {
+  double p, most;
+  const double* unit;  // null: 1
+  double* parts;
+  int64_t first, all;  // of the parts: that of this launch's first block, and how many there are
+  bool finishes;       // no launch follows
+  void *norm, *factor;
+  Dtype dtype;
+  Ticket ticket;
+  bool judges;  // looks at the arrays first
+  Judge judge;
+};
+
+/// In thread 0: what all threads of the block hold, joined in a fixed order.
+__device__ double of_block(double x, const NormOrder& order) {
+  __shared__ double of_warps[kThreads / kWarp];
+  for (int d = 1; d < kWarp; d *= 2) x = order.join(x, __shfl_down_sync(kWholeWarp, x, d));
+  if (threadIdx.x % kWarp == 0) of_warps[threadIdx.x / kWarp] = x;
+  __syncthreads();
+  if (threadIdx.x == 0)
+    for (unsigned w = 1; w < kThreads / kWarp; ++w) x = order.join(x, of_warps[w]);
+  return x;
+}
+
+__device__ void finish(double x, const Goal& goal, const NormOrder& order) {
+  const double part = of_block(x, order);
+  if (threadIdx.x == 0) goal.parts[goal.first + blockIdx.x] = part;
+  if (!goal.ticket.last_block() || !goal.finishes) return;
+  double sum = 0;
+  for (int64_t i = threadIdx.x; i < goal.all; i += kThreads) sum = order.join(sum, goal.parts[i]);
+  sum = of_block(sum, order);
+  if (threadIdx.x > 0) return;
+  store(goal.norm, goal.dtype, order.whole(sum));
+  store(goal.factor, goal.dtype, NormOrder::factor(load<double>(goal.norm, goal.dtype), goal.most));
+}
+
+__device__ NormOrder order_of(const Goal& goal) { return {goal.p, goal.unit ? *goal.unit : 1}; }
+
+__global__ void norm_of_packs(const __grid_constant__ Chunk<Gradient<Flat<1>>> list, Goal goal) {
+  const NormOrder order = order_of(goal);
+  double sum = 0;
+  if (blockIdx.x < list.blocks()) {
+    const int e = list.entry_of(blockIdx.x);
+    const Flat<1>& x = list.entries[e].arrays;
+    const int64_t pack =
+        static_cast<int64_t>(blockIdx.x - list.first_block[e]) * kThreads + threadIdx.x;
+    const int64_t left = x.numel - pack * kPack;
+    if (goal.judges) {
+      const Judge& judge = goal.judge;
+      judge.say(judge_pack(x, pack, judge.factor(), judge.divides), list.entries[e].position);
+    }
+    if (left >= kPack) {
+      float lanes[kPack];
+      load_pack(lanes, x.base[0], x.dtype[0], pack);
+      for (const float v : lanes) sum = order.join(sum, order.term(v));
+    } else {
+      const auto item = static_cast<int64_t>(element_size(x.dtype[0]));
+      for (int64_t i = pack * kPack; i < x.numel; ++i)
+        sum = order.join(sum, order.term(load<float>(x.base[0] + i * item, x.dtype[0])));
+    }
+  }
+  finish(sum, goal, order);
+}
+
+/// Eight elements for a thread, as above.
+__global__ void norm_of_elements(const __grid_constant__ Chunk<Gradient<Layout<1>>> list,
+                                 Goal goal) {
+  const NormOrder order = order_of(goal);
+  double sum = 0;
+  if (blockIdx.x < list.blocks()) {
+    const int e = list.entry_of(blockIdx.x);
+    const Layout<1>& x = list.entries[e].arrays;
+    const int64_t first =
+        static_cast<int64_t>(blockIdx.x - list.first_block[e]) * kPerBlock + threadIdx.x * kPack;
+    const float by = goal.judge.factor();
+    bool bad = false;
+    for (int64_t i = first; i < first + kPack && i < x.numel; ++i) {
+      char* at[1];
+      x.locate(i, at);
+      if (goal.judges) bad = judge_any(at[0], x.dtype[0], by, goal.judge.divides) || bad;
+      sum = order.join(sum, order.term(load<double>(at[0], x.dtype[0])));
+    }
+    if (goal.judges) goal.judge.say(bad, list.entries[e].position);
+  }
+  finish(sum, goal, order);
+}
+
+/// Of arrays that `check` looks at first, if there is one.
+void norm_of(const char* what, const ListNorm& n, const GradientCheck* check) {
+  const Queue q = queue(n.norm);
+  const Judge judge = check ? judge_of(check->grads, check->inv_scale, check->found_inf,
+                                       check->first, check->divides)
+                            : Judge{};
+  const GradientList list(n.xs, check ? check->grads : std::span<const Array>());
+  int64_t blocks = 0, left = 0;
+  list.each(norm_of_packs, norm_of_elements, [&](const auto& part, auto*) {
+    blocks += part.blocks();
+    ++left;
+  });
+  if (left == 0) {
+    fill(n.norm, 0);
+    fill(n.factor, 1);
+    return;
+  }
+  const BufferPtr parts = q.context.allocate(sizeof(double) * static_cast<size_t>(blocks));
+  Goal goal{.p = n.p,
+            .most = n.most,
+            .unit = n.unit.defined() ? n.unit.data<double>() : nullptr,
+            .parts = static_cast<double*>(parts->bytes()),
+            .first = 0,
+            .all = blocks,
+            .finishes = false,
+            .norm = n.norm.raw(),
+            .factor = n.factor.raw(),
+            .dtype = n.norm.dtype(),
+            .ticket = ticket(q),
+            .judges = check != nullptr,
+            .judge = judge};
+  list.each(norm_of_packs, norm_of_elements, [&](const auto& part, auto* kernel) {
+    goal.finishes = --left == 0;
+    launch(q, what, kernel, part.blocks(), kThreads, 0, part, goal);
+    goal.first += part.blocks();
+  });
+}
+
+}  // namespace
+
+void list_norm(const ListNorm& n) { norm_of("list_norm", n, nullptr); }
+
+void check_and_norm(const GradientCheck& check, const ListNorm& n) {
+  norm_of(check.divides ? "unscale, list_norm" : "check_finite, list_norm", n, &check);
+}
+
+}  // namespace halftape::cuda

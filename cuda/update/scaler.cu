@@ -1,0 +1,88 @@
+// What a GradScaler does with a loss, its transition, and a history of losses: by one thread each.
+#include "halftape/cuda/update/scaler.cuh"
+
+#include "halftape/cuda/kernels.h"
+
+namespace halftape::cuda {
+namespace {
+
+template <class S>
+__global__ void scale_one_loss(ScaledLoss a) {
+  a.run<S>();
+}
+
+struct Findings {
+  static constexpr int kMost = 128;
+  int count;
+  Finding list[kMost];
+
+  __device__ void seek(Overflow& overflow) const {
+    for (int i = 0; i < count; ++i) overflow.seek(list[i]);
+  }
+};
+
+/// Those beyond what the last launch has room for.
+__global__ void seek_overflow(const __grid_constant__ Findings findings, Overflow* overflow,
+                              bool begin) {
+  if (begin) *overflow = {};
+  findings.seek(*overflow);
+}
+
+__global__ void update_scaler(const __grid_constant__ Findings findings, const Overflow* before,
+                              ScalerArrays scaler) {
+  Overflow overflow = before ? *before : Overflow{};
+  findings.seek(overflow);
+  scaler.move(overflow);
+}
+
+__global__ void push_one(char* ring, Dtype dtype, int64_t stride, int64_t size, int64_t* count,
+                         const void* value, Dtype value_dtype) {
+  const int64_t n = *count;
+  char* const at = ring + n % size * stride;
+  if (dtype == Dtype::Float64 || value_dtype == Dtype::Float64)
+    store(at, dtype, load<double>(value, value_dtype));
+  else
+    store(at, dtype, load<float>(value, value_dtype));
+  *count = n + 1;
+}
+
+}  // namespace
+
+bool scale_loss(const LossScaling& s) {
+  if (s.loss.numel() != 1) return false;
+  const bool wide = s.scaled.dtype() == kFloat64 || s.loss.dtype() == kFloat64;
+  launch(queue(s.loss), "scale_loss", wide ? scale_one_loss<double> : scale_one_loss<float>, 1, 1,
+         0, scaled_loss(s));
+  return true;
+}
+
+void scaler_update(const ScalerUpdate& u, const ScalerLaw& law) {
+  const Queue q = queue(u.scale);
+  const BufferPtr carried =
+      u.findings.size() > Findings::kMost ? q.context.allocate(sizeof(Overflow)) : BufferPtr();
+  auto* const overflow = carried ? static_cast<Overflow*>(carried->bytes()) : nullptr;
+  Findings part{};
+  for (size_t i = 0; i < u.findings.size(); ++i) {
+    if (part.count == Findings::kMost) {
+      launch(q, "scaler_update", seek_overflow, 1, 1, 0, part, overflow, i == Findings::kMost);
+      part.count = 0;
+    }
+    part.list[part.count++] = finding(u.findings[i]);
+  }
+  ScalerUpdate flat = u;
+  flat.trackers = u.trackers.to_contiguous();
+  if (u.counts.defined()) flat.counts = u.counts.to_contiguous();
+  launch(q, "scaler_update", update_scaler, 1, 1, 0, part, overflow, scaler_arrays(q, flat, law));
+  if (!u.trackers.contiguous()) copy(u.trackers, flat.trackers);
+  if (u.counts.defined() && !u.counts.contiguous()) copy(u.counts, flat.counts);
+  for (const Array* a : {&u.scale, &u.trackers, &u.counts})
+    if (a->defined()) a->bump_version();
+}
+
+void push(const Array& ring, const Array& count, const Array& value) {
+  const auto stride = ring.strides()[0] * static_cast<int64_t>(element_size(ring.dtype()));
+  launch(queue(ring), "push", push_one, 1, 1, 0, static_cast<char*>(ring.raw()), ring.dtype(),
+         stride, ring.numel(), count.data<int64_t>(), value.raw(), value.dtype());
+}
+
+}  // namespace halftape::cuda

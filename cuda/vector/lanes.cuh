@@ -1,0 +1,141 @@
+// Elements of any dtype, read as the type that is computed in and written with one rounding.
+#pragma once
+#include <bit>
+
+#include "halftape/core/dtype.h"
+#include "halftape/cuda/runtime/gpu.h"
+
+namespace halftape::cuda {
+
+inline constexpr int kPack = 8;  // elements that one thread moves at once: 16 bytes of halves
+
+// The formats' conversions in hardware; core/half.h says what they mean. A NaN may come out with
+// other bits.
+__device__ inline float to_float(Half h) { return __half2float(__ushort_as_half(h.bits)); }
+__device__ inline float to_float(BFloat16 b) {
+  return __uint_as_float(static_cast<unsigned>(b.bits) << 16);
+}
+__device__ inline Half to_half(float x) {
+  return Half::from_bits(__half_as_ushort(__float2half_rn(x)));
+}
+__device__ inline BFloat16 to_bfloat16(float x) {
+  return BFloat16::from_bits(__bfloat16_as_ushort(__float2bfloat16_rn(x)));
+}
+
+/// convert(), through the hardware where it can.
+template <class To, class From>
+__device__ inline To as(From x) {
+  constexpr bool from_16bit = std::is_same_v<From, Half> || std::is_same_v<From, BFloat16>;
+  if constexpr (std::is_same_v<To, From>)
+    return x;
+  else if constexpr (from_16bit)
+    return as<To>(to_float(x));
+  else if constexpr (std::is_same_v<To, Half> && std::is_same_v<From, float>)
+    return to_half(x);
+  else if constexpr (std::is_same_v<To, BFloat16> && std::is_same_v<From, float>)
+    return to_bfloat16(x);
+  else
+    return convert<To>(x);
+}
+
+/// f(Type<T>{}) for the dtype's type T. The dtype is the same for all threads: no divergence.
+template <class F>
+__device__ inline void with_type(Dtype d, F&& f) {
+  switch (d) {
+    case Dtype::Bool:
+      return f(Type<bool>{});
+    case Dtype::UInt8:
+      return f(Type<uint8_t>{});
+    case Dtype::Int32:
+      return f(Type<int32_t>{});
+    case Dtype::Int64:
+      return f(Type<int64_t>{});
+    case Dtype::Float16:
+      return f(Type<Half>{});
+    case Dtype::BFloat16:
+      return f(Type<BFloat16>{});
+    case Dtype::Float32:
+      return f(Type<float>{});
+    case Dtype::Float64:
+      break;
+  }
+  f(Type<double>{});
+}
+
+template <class S>
+__device__ inline S load(const void* at, Dtype d) {
+  S x{};
+  with_type(d, [&](auto t) {
+    using T = typename decltype(t)::type;
+    x = as<S>(*static_cast<const T*>(at));
+  });
+  return x;
+}
+template <class S>
+__device__ inline void store(void* at, Dtype d, S x) {
+  with_type(d, [&](auto t) {
+    using T = typename decltype(t)::type;
+    *static_cast<T*>(at) = as<T>(x);
+  });
+}
+
+/// kPack neighbouring elements, which the hardware moves 16 bytes at a time.
+template <class T>
+struct alignas(sizeof(T) * kPack < 16 ? sizeof(T) * kPack : 16) Pack {
+  T v[kPack];
+};
+
+/// Is the dtype one that travels in packs: the three that training uses?
+constexpr bool packs(Dtype d) { return is_16bit(d) || d == kFloat32; }
+
+/// f(Type<T>{}) for the three dtypes that travel in packs.
+template <class F>
+__device__ inline void with_packed_type(Dtype d, F&& f) {
+  if (d == Dtype::Float16)
+    f(Type<Half>{});
+  else if (d == Dtype::BFloat16)
+    f(Type<BFloat16>{});
+  else
+    f(Type<float>{});
+}
+/// A pack as it lies in memory. Loads of several arrays are under way together where none is
+/// converted before all are asked for.
+struct RawPack {
+  uint4 v[2];  // 16-bit dtypes need the first
+};
+__device__ inline RawPack fetch_pack(const void* base, Dtype d, int64_t pack) {
+  RawPack raw{};
+  with_packed_type(d, [&](auto t) {
+    using T = typename decltype(t)::type;
+    const Pack<T> p = static_cast<const Pack<T>*>(base)[pack];
+    if constexpr (sizeof(p) == sizeof(raw))
+      raw = std::bit_cast<RawPack>(p);
+    else
+      raw.v[0] = std::bit_cast<uint4>(p);
+  });
+  return raw;
+}
+__device__ inline void unpack(float (&x)[kPack], const RawPack& raw, Dtype d) {
+  with_packed_type(d, [&](auto t) {
+    using T = typename decltype(t)::type;
+    Pack<T> p;
+    if constexpr (sizeof(p) == sizeof(raw))
+      p = std::bit_cast<Pack<T>>(raw);
+    else
+      p = std::bit_cast<Pack<T>>(raw.v[0]);
+    for (int i = 0; i < kPack; ++i) x[i] = as<float>(p.v[i]);
+  });
+}
+__device__ inline void load_pack(float (&x)[kPack], const void* base, Dtype d, int64_t pack) {
+  unpack(x, fetch_pack(base, d, pack), d);
+}
+__device__ inline void store_pack(const float (&x)[kPack], void* base, Dtype d, int64_t pack) {
+  with_packed_type(d, [&](auto t) {
+    using T = typename decltype(t)::type;
+    Pack<T> p;
+    for (int i = 0; i < kPack; ++i) p.v[i] = as<T>(x[i]);
+    static_cast<Pack<T>*>(base)[pack] = p;
+  });
+}
+
+}  // namespace halftape::cuda

@@ -1,0 +1,65 @@
+// Operands as kernels are given them.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include "halftape/core/contract/collapsed.h"
+#include "halftape/core/formula/ops.h"
+
+namespace halftape::cuda {
+
+/// N arrays of one shape, at most kMaxDims dimensions; the first is written.
+template <int N>
+struct Layout {
+  int64_t numel = 0;
+  int rank = 0;
+  int64_t sizes[kMaxDims];
+  int64_t strides[N][kMaxDims];  // in bytes
+  char* base[N];
+  Dtype dtype[N];
+
+  Layout() = default;
+  explicit Layout(const std::array<const Array*, N>& arrays) {
+    const Merged<N> m(arrays);
+    numel = arrays[0]->numel();
+    rank = m.shape.size();
+    for (int d = 0; d < rank; ++d) sizes[d] = m.shape[d];
+    for (int a = 0; a < N; ++a) {
+      const auto k = static_cast<size_t>(a);
+      base[a] = m.operands[k].base;
+      dtype[a] = arrays[k]->dtype();
+      for (int d = 0; d < rank; ++d) strides[a][d] = m.operands[k].strides[d];
+    }
+  }
+
+  /// Do its elements lie one behind the other?
+  bool contiguous(int a) const {
+    return rank == 1 &&
+           (sizes[0] <= 1 || strides[a][0] == static_cast<int64_t>(element_size(dtype[a])));
+  }
+  /// Is it one element, seen everywhere?
+  bool uniform(int a) const { return rank == 1 && strides[a][0] == 0; }
+
+  /// Where element i, in row-major order, is in each array.
+  HALFTAPE_HD void locate(int64_t i, char* (&at)[N]) const {
+    for (int a = 0; a < N; ++a) at[a] = base[a];
+    if (numel <= INT32_MAX) {
+      auto rest = static_cast<uint32_t>(i);  // its division is several times faster
+      for (int d = rank - 1; d > 0; --d) {
+        const auto size = static_cast<uint32_t>(sizes[d]);
+        const uint32_t q = rest / size, r = rest - q * size;
+        for (int a = 0; a < N; ++a) at[a] += r * strides[a][d];
+        rest = q;
+      }
+      for (int a = 0; a < N; ++a) at[a] += rest * strides[a][0];
+      return;
+    }
+    for (int d = rank - 1; d > 0; --d) {
+      const int64_t q = i / sizes[d], r = i - q * sizes[d];
+      for (int a = 0; a < N; ++a) at[a] += r * strides[a][d];
+      i = q;
+    }
+    for (int a = 0; a < N; ++a) at[a] += i * strides[a][0];
+  }
+};
+
+}  // namespace halftape::cuda

@@ -1,0 +1,99 @@
+// Bytes of images to tensors, and the reader of CIFAR-10.
+#include "halftape/io/data/sets/image_sets.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "halftape/autograd/ops/creation/create.h"
+#include "halftape/io/data/sets/digits.h"
+#include "halftape/io/data/sets/file.h"
+#include "halftape/io/formats/idx.h"
+
+namespace halftape::data::datasets {
+namespace {
+
+namespace fs = std::filesystem;
+
+void to_unit(const uint8_t* pixels, size_t count, int max_value, float* out) {
+  const auto scale = static_cast<float>(max_value);
+  std::transform(pixels, pixels + count, out,
+                 [=](uint8_t p) { return static_cast<float>(p) / scale; });
+}
+
+const Images& part(const Split& split, bool train) { return train ? split.train : split.test; }
+
+constexpr size_t kSide = 32, kPixels = 3 * kSide * kSide, kRecord = 1 + kPixels;
+
+fs::path cifar_folder(const fs::path& root) {
+  const fs::path inner = root / "cifar-10-batches-bin";
+  std::error_code ignored;
+  return fs::is_directory(inner, ignored) ? inner : root;
+}
+
+}  // namespace
+
+Tensor image_tensor(const Images& images) {
+  Tensor x = empty({images.count, 1, images.rows, images.cols}, kFloat32);
+  to_unit(images.pixels.data(), images.pixels.size(), images.max_value, x.data_ptr<float>());
+  return x;
+}
+
+Tensor label_tensor(const Images& images) {
+  Tensor y = empty({images.count}, kInt64);
+  std::copy(images.labels.begin(), images.labels.end(), y.data_ptr<int64_t>());
+  return y;
+}
+
+MNIST::MNIST(const fs::path& root, Mode mode)
+    : ImageDataset(part(mnist(root), mode == Mode::kTrain), mode) {}
+
+Digits::Digits(Mode mode) : ImageDataset(part(digits(), mode == Mode::kTrain), mode) {}
+
+CIFAR10::CIFAR10(const fs::path& root, Mode mode) : CIFAR10(read(root, mode), mode) {}
+
+CIFAR10::Read CIFAR10::read(const fs::path& root, Mode mode) {
+  const fs::path folder = cifar_folder(root);
+  std::vector<std::string> names{"test_batch.bin"};
+  if (mode == Mode::kTrain)
+    names = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
+             "data_batch_5.bin"};
+  std::vector<std::string> contents;
+  size_t count = 0;
+  for (const std::string& name : names) {
+    const fs::path file = folder / name;
+    contents.push_back(read_file("cifar10", file));
+    const size_t size = contents.back().size();
+    if (size == 0 || size % kRecord != 0)
+      throw DataError("cifar10: " + file.string() +
+                      ": expected records of 3073 bytes (a label and "
+                      "3 x 32 x 32 pixels), found " +
+                      std::to_string(size) +
+                      " bytes: it is cut off, or another version than the binary one; unpack "
+                      "cifar-10-binary.tar.gz again");
+    count += size / kRecord;
+  }
+
+  const auto n = static_cast<int64_t>(count);
+  Read read{.images = empty({n, 3, int64_t{kSide}, int64_t{kSide}}, kFloat32),
+            .targets = empty({n}, kInt64)};
+  auto* image = read.images.data_ptr<float>();
+  auto* target = read.targets.data_ptr<int64_t>();
+  for (size_t f = 0; f < names.size(); ++f) {
+    const auto* bytes = reinterpret_cast<const uint8_t*>(contents[f].data());
+    for (size_t i = 0; i < contents[f].size() / kRecord; ++i, bytes += kRecord) {
+      if (bytes[0] > 9)
+        throw DataError("cifar10: " + (folder / names[f]).string() + ": record " +
+                        std::to_string(i) + ": expected a label 0..9, found " +
+                        std::to_string(bytes[0]) + "; the file is damaged, or of CIFAR-100");
+      *target++ = bytes[0];
+      to_unit(bytes + 1, kPixels, 255, image);
+      image += kPixels;
+    }
+  }
+  return read;
+}
+
+}  // namespace halftape::data::datasets

@@ -1,0 +1,140 @@
+// UTF-8 to tokens and back.
+#include "halftape/io/data/sets/text.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "halftape/autograd/ops/creation/create.h"
+#include "halftape/core/check.h"
+#include "halftape/io/data/sets/file.h"
+#include "halftape/io/formats/images.h"
+
+namespace halftape::data {
+namespace {
+
+[[noreturn]] void fail(size_t at, const std::string& what) {
+  throw DataError("text: byte " + std::to_string(at) + ": " + what);
+}
+
+/// Calls f(code point, its bytes, where) for each character.
+template <class F>
+void for_each_character(std::string_view text, const F& f) {
+  for (size_t at = 0; at < text.size();) {
+    const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
+    const uint8_t first = byte(at);
+    const size_t length = first < 0x80       ? 1
+                          : first >> 5 == 6  ? 2
+                          : first >> 4 == 14 ? 3
+                          : first >> 3 == 30 ? 4
+                                             : 0;
+    constexpr uint32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};  // longer forms are not allowed
+    uint32_t code = length == 1 ? first : first & (0x7fu >> length);
+    bool sound = length > 0 && at + length <= text.size();
+    for (size_t i = 1; sound && i < length; ++i) {
+      sound = byte(at + i) >> 6 == 2;
+      code = code << 6 | (byte(at + i) & 0x3f);
+    }
+    if (!sound || code < kSmallest[length] || code > 0x10ffff || code >> 11 == 0x1b)
+      fail(at, "expected UTF-8, found the byte " + std::to_string(first) +
+                   " out of place; convert the text, or use ByteVocabulary");
+    f(code, text.substr(at, length), at);
+    at += length;
+  }
+}
+
+/// The tokens as numbers of the host. Throws unless they lie in [0, size).
+std::vector<int64_t> checked(const Tensor& tokens, int64_t size) {
+  HALFTAPE_CHECK(tokens.dim() == 1 && !is_floating_point(tokens.dtype()),
+                 "decode: expected tokens (n,) of an integer dtype, got ", tokens.sizes(), " of ",
+                 tokens.dtype());
+  std::vector<int64_t> numbers = tokens.to_vector<int64_t>();
+  for (size_t i = 0; i < numbers.size(); ++i)
+    HALFTAPE_CHECK(numbers[i] >= 0 && numbers[i] < size, "decode: token ", numbers[i], " at ", i,
+                   " is none of the vocabulary's ", size);
+  return numbers;
+}
+
+}  // namespace
+
+std::string read_text(const std::filesystem::path& path) {
+  std::string text = read_file("text", path);
+  if (text.empty()) throw DataError("text: " + path.string() + ": the file is empty");
+  return text;
+}
+
+CharVocabulary::CharVocabulary(std::string_view text) {
+  std::map<uint32_t, std::string_view> found;
+  for_each_character(text, [&](uint32_t code, std::string_view c, size_t) { found[code] = c; });
+  for (const auto& [code, character] : found) {
+    numbers_[code] = size();
+    characters_.emplace_back(character);
+  }
+}
+
+Tensor CharVocabulary::encode(std::string_view text) const {
+  std::vector<int64_t> tokens;
+  tokens.reserve(text.size());
+  for_each_character(text, [&](uint32_t code, std::string_view c, size_t at) {
+    const auto number = numbers_.find(code);
+    if (number == numbers_.end())
+      fail(at, "the character '" + std::string(c) + "' is none of the vocabulary's " +
+                   std::to_string(size()) + "; make the vocabulary of all texts together");
+    tokens.push_back(number->second);
+  });
+  return tensor(tokens, kInt64);
+}
+
+std::string CharVocabulary::decode(const Tensor& tokens) const {
+  std::string text;
+  for (const int64_t token : checked(tokens, size()))
+    text += characters_[static_cast<size_t>(token)];
+  return text;
+}
+
+std::string CharVocabulary::characters() const {
+  std::string all;
+  for (const std::string& c : characters_) all += c;
+  return all;
+}
+
+Tensor ByteVocabulary::encode(std::string_view bytes) const {
+  Tensor tokens = empty({static_cast<int64_t>(bytes.size())}, kInt64);
+  std::transform(bytes.begin(), bytes.end(), tokens.data_ptr<int64_t>(),
+                 [](char c) { return static_cast<uint8_t>(c); });
+  return tokens;
+}
+
+std::string ByteVocabulary::decode(const Tensor& tokens) const {
+  std::string bytes;
+  for (const int64_t token : checked(tokens, size())) bytes += static_cast<char>(token);
+  return bytes;
+}
+
+namespace datasets {
+
+TextWindows::TextWindows(Tensor tokens, int64_t block_size, int64_t stride)
+    : tokens_(std::move(tokens)), block_size_(block_size), stride_(stride) {
+  HALFTAPE_CHECK(tokens_.dim() == 1 && !is_floating_point(tokens_.dtype()),
+                 "TextWindows: expected tokens (n,) of an integer dtype, got ", tokens_.sizes(),
+                 " of ", tokens_.dtype());
+  HALFTAPE_CHECK(block_size > 0 && stride > 0, "TextWindows: block_size ", block_size,
+                 " and stride ", stride, " must be at least 1");
+  HALFTAPE_CHECK(tokens_.size(0) > block_size, "TextWindows: ", tokens_.size(0),
+                 " tokens give no window of ", block_size, ", which takes ", block_size + 1,
+                 " with the target of the last");
+}
+
+Example<> TextWindows::get(size_t index) {
+  HALFTAPE_CHECK(index < *size(), "TextWindows: window ", index, " of ", *size());
+  const int64_t from = static_cast<int64_t>(index) * stride_;
+  return {tokens_.slice(0, from, from + block_size_).to(kInt64),
+          tokens_.slice(0, from + 1, from + 1 + block_size_).to(kInt64)};
+}
+
+std::optional<size_t> TextWindows::size() const {
+  return static_cast<size_t>((tokens_.size(0) - block_size_ - 1) / stride_ + 1);
+}
+
+}  // namespace datasets
+}  // namespace halftape::data

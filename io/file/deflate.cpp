@@ -1,0 +1,97 @@
+#include "halftape/io/file/deflate.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <new>
+
+#ifndef HALFTAPE_HAVE_ZLIB
+#define HALFTAPE_HAVE_ZLIB 0
+#endif
+#if HALFTAPE_HAVE_ZLIB
+#include <zlib.h>
+#endif
+
+namespace halftape {
+
+bool can_inflate() { return HALFTAPE_HAVE_ZLIB != 0; }
+
+#if HALFTAPE_HAVE_ZLIB
+namespace {
+constexpr size_t kMost = std::numeric_limits<uInt>::max();  // that zlib takes at once
+
+/// zlib's pointers are not const, but it does not write there.
+Bytef* input(std::string_view bytes) {
+  return reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+}
+}  // namespace
+
+std::string deflated(std::string_view bytes) {
+  z_stream z{};
+  if (deflateInit2(&z, Z_DEFAULT_COMPRESSION, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY) != Z_OK)
+    throw std::bad_alloc();
+  std::string out;
+  char chunk[1 << 14];
+  int status = Z_OK;
+  while (status != Z_STREAM_END) {
+    if (z.avail_in == 0) {
+      const std::string_view next = bytes.substr(0, kMost);
+      z.next_in = input(next);
+      z.avail_in = static_cast<uInt>(next.size());
+      bytes.remove_prefix(next.size());
+    }
+    z.next_out = reinterpret_cast<Bytef*>(chunk);
+    z.avail_out = sizeof(chunk);
+    status = deflate(&z, bytes.empty() ? Z_FINISH : Z_NO_FLUSH);
+    out.append(chunk, sizeof(chunk) - z.avail_out);
+  }
+  deflateEnd(&z);
+  return out;
+}
+
+bool inflate_into(void* out, size_t n, std::string_view data) {
+  z_stream z{};
+  if (inflateInit2(&z, -15) != Z_OK) throw std::bad_alloc();
+  auto* to = static_cast<Bytef*>(out);
+  size_t room = n, rest = data.size();
+  z.next_in = input(data);
+  Bytef beyond;  // one byte more than there should be
+  int status = Z_OK;
+  while (status == Z_OK) {
+    if (z.avail_in == 0) rest -= z.avail_in = static_cast<uInt>(std::min(rest, kMost));
+    const size_t here = std::min(room, kMost);
+    z.next_out = room > 0 ? to + (n - room) : &beyond;
+    const uInt offered = z.avail_out = static_cast<uInt>(room > 0 ? here : 1);
+    status = inflate(&z, Z_NO_FLUSH);
+    const size_t got = offered - z.avail_out;
+    if (room == 0 && got > 0) status = Z_DATA_ERROR;
+    room -= std::min(room, got);
+  }
+  const bool whole = status == Z_STREAM_END && room == 0 && z.avail_in == 0 && rest == 0;
+  inflateEnd(&z);
+  return whole;
+}
+
+#else
+
+std::string deflated(std::string_view bytes) {
+  std::string out;
+  do {
+    const std::string_view block = bytes.substr(0, 0xffff);
+    bytes.remove_prefix(block.size());
+    const auto n = static_cast<uint16_t>(block.size());
+    out += static_cast<char>(bytes.empty());  // is it the last one?
+    for (const unsigned v : {unsigned{n}, ~unsigned{n}}) {
+      out += static_cast<char>(v & 255);
+      out += static_cast<char>(v >> 8 & 255);
+    }
+    out += block;
+  } while (!bytes.empty());
+  return out;
+}
+
+bool inflate_into(void*, size_t, std::string_view) { return false; }
+
+#endif
+
+}  // namespace halftape

@@ -1,0 +1,101 @@
+#include "halftape/io/file/file.h"
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "halftape/core/machine/os.h"
+
+namespace halftape {
+namespace fs = std::filesystem;
+
+InputFile::InputFile(std::string format, fs::path path)
+    : format_(std::move(format)), path_(std::move(path)) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path_, error);
+  if (status.type() == fs::file_type::not_found) fail("expected a file, found nothing");
+  if (fs::is_directory(status))
+    fail("expected a file, found a folder; if the file lies inside it, move it up");
+  if (!error && !fs::is_regular_file(status))
+    fail("expected a regular file, found a device, pipe or socket; copy the data to a file");
+  if (!error) size_ = fs::file_size(path_, error);
+  if (!error) stream_.open(path_, std::ios::binary);
+  if (error || !stream_)
+    fail("expected a readable file, found one that does not open",
+         error ? " (" + error.message() + ")" : "", "; check its permissions");
+}
+
+size_t InputFile::read(void* out, size_t n) {
+  stream_.read(static_cast<char*>(out), static_cast<std::streamsize>(n));
+  if (stream_.bad()) fail("expected to read on, found an input error; check the disk");
+  return static_cast<size_t>(stream_.gcount());
+}
+
+void InputFile::seek(uint64_t position) {
+  stream_.clear();
+  stream_.seekg(static_cast<std::streamoff>(position));
+}
+
+void InputFile::read_at(uint64_t position, void* out, size_t n, const char* what) {
+  seek(position);
+  const size_t got = read(out, n);
+  if (got < n)
+    fail(what, ": expected ", n, " bytes from byte ", position, " on, found the end after ", got,
+         ": the file is truncated");
+}
+
+void OutputFile::fail(const os::FileFailure& failure) const {
+  std::ostringstream text;
+  const std::string reason = std::generic_category().message(failure.error);
+  text << format_ << ": " << path_.string() << ": ";
+  if (failure.renamed) {
+    text << "the new file is in place, but " << failure.doing << " to the disk failed: " << reason;
+    throw FileError(text.str());
+  }
+  text << failure.doing << " failed after " << size_ << " bytes: " << reason;
+  std::error_code ignored;
+  const fs::space_info space = fs::space(path_.parent_path(), ignored);
+  if (!ignored) text << " (" << space.available << " bytes are free there)";
+  if (fs::exists(path_, ignored)) text << "; the former file is as it was";
+  throw FileError(text.str());
+}
+
+OutputFile::OutputFile(std::string format, const fs::path& path) : format_(std::move(format)) {
+  std::error_code error;
+  // Through a link, what it points to is replaced, and the link stays.
+  path_ = fs::is_symlink(path, error) ? fs::weakly_canonical(path, error) : path;
+  path_ = fs::absolute(error || path_.empty() ? path : path_, error);
+  if (fs::is_directory(path_, error)) fail({"opening it as a file", EISDIR});
+  try {
+    file_ = std::make_unique<os::PartialFile>(path_);
+  } catch (const os::FileFailure& failure) {
+    fail(failure);
+  }
+}
+
+OutputFile::~OutputFile() = default;
+
+void OutputFile::write_at(uint64_t position, const void* bytes, size_t n) {
+  try {
+    file_->write_at(position, bytes, n);
+  } catch (const os::FileFailure& failure) {
+    fail(failure);
+  }
+}
+
+void OutputFile::write(const void* bytes, size_t n) {
+  write_at(size_, bytes, n);
+  size_ += n;
+}
+
+void OutputFile::commit() {
+  try {
+    file_->commit();
+  } catch (const os::FileFailure& failure) {
+    fail(failure);
+  }
+}
+
+std::string process_name() { return os::host_name() + "." + std::to_string(os::process_id()); }
+
+}  // namespace halftape

@@ -1,0 +1,70 @@
+#include "halftape/io/file/json.h"
+
+#include <cstddef>
+#include <cstdint>
+
+#include "halftape/core/check.h"
+
+namespace halftape {
+namespace {
+
+/// Bytes of the well-formed character at the start of `text`; 0 if there is none.
+size_t character(std::string_view text) {
+  const auto at = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
+  const uint8_t first = at(0);
+  if (first < 0x80) return 1;
+  const size_t n = first >= 0xc2 && first < 0xe0   ? 2
+                   : first >= 0xe0 && first < 0xf0 ? 3
+                   : first >= 0xf0 && first < 0xf5 ? 4
+                                                   : 0;
+  if (n == 0 || text.size() < n) return 0;
+  for (size_t i = 1; i < n; ++i)
+    if ((at(i) & 0xc0) != 0x80) return 0;
+  // Overlong forms, surrogates and what lies beyond U+10FFFF: told by the second byte.
+  if ((first == 0xe0 && at(1) < 0xa0) || (first == 0xed && at(1) > 0x9f) ||
+      (first == 0xf0 && at(1) < 0x90) || (first == 0xf4 && at(1) > 0x8f))
+    return 0;
+  return n;
+}
+
+}  // namespace
+
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const size_t n = character(text);
+    if (n == 0) return false;
+    text.remove_prefix(n);
+  }
+  return true;
+}
+
+std::string json_quoted(std::string_view text) {
+  std::string out = "\"";
+  while (!text.empty()) {
+    const char c = text[0];
+    const size_t n = character(text);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<uint8_t>(c) < 0x20) {
+      constexpr std::string_view hex = "0123456789abcdef";
+      out += "\\u00";
+      out += hex[static_cast<uint8_t>(c) >> 4];
+      out += hex[static_cast<uint8_t>(c) & 15];
+    } else if (n == 0) {
+      out += "\xEF\xBF\xBD";
+    } else {
+      out += text.substr(0, n);
+    }
+    text.remove_prefix(n == 0 ? 1 : n);
+  }
+  return out + '"';
+}
+
+std::string json_quoted_exactly(std::string_view text, std::string_view what) {
+  HALFTAPE_CHECK(is_utf8(text), what, " ", json_quoted(text),
+                 " is not UTF-8, as names in JSON have to be");
+  return json_quoted(text);
+}
+
+}  // namespace halftape

@@ -1,0 +1,226 @@
+// PKWARE's APPNOTE.TXT, sections 4.3.7 (local header), 4.3.12 (directory), 4.3.16 (its end).
+#include "halftape/io/file/zip.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <limits>
+#include <set>
+
+#include "halftape/io/file/crc.h"
+#include "halftape/io/file/deflate.h"
+#include "halftape/io/file/json.h"
+
+namespace halftape {
+namespace {
+
+constexpr uint32_t kLocal = 0x04034b50, kCentral = 0x02014b50, kEnd = 0x06054b50;
+constexpr size_t kLocalSize = 30, kCentralSize = 46, kEndSize = 22;
+constexpr uint64_t kMost = 0xffffffff;  // above it, ZIP64
+constexpr uint64_t kMaxRatio = 1032;    // deflate's own limit, zlib.net/zlib_tech.html
+constexpr uint16_t kUtf8 = 1 << 11;     // flag: the name is UTF-8
+constexpr uint16_t kEncrypted = 1;      // flag
+constexpr uint16_t kStored = 0, kDeflated = 8;
+
+uint64_t number(std::string_view bytes, size_t at, size_t n) {
+  uint64_t value = 0;
+  for (size_t i = n; i-- > 0;) value = value << 8 | static_cast<uint8_t>(bytes[at + i]);
+  return value;
+}
+uint32_t four(std::string_view bytes, size_t at) {
+  return static_cast<uint32_t>(number(bytes, at, 4));
+}
+uint16_t two(std::string_view bytes, size_t at) {
+  return static_cast<uint16_t>(number(bytes, at, 2));
+}
+
+struct Field {
+  uint64_t value;
+  size_t bytes;
+};
+std::string packed(std::initializer_list<Field> fields) {
+  std::string out;
+  for (const Field& f : fields)
+    for (size_t i = 0; i < f.bytes; ++i) out += static_cast<char>(f.value >> 8 * i);
+  return out;
+}
+
+/// What local headers and the directory say of a member alike. The date is the first that zip
+/// knows: equal tensors make equal files.
+std::string common(const ZipMember& m) {
+  return packed({{20, 2},
+                 {kUtf8, 2},
+                 {m.deflated ? kDeflated : kStored, 2},
+                 {0, 2},
+                 {0x21, 2},
+                 {m.crc, 4},
+                 {m.packed, 4},
+                 {m.size, 4},
+                 {m.name.size(), 2},
+                 {0, 2}});
+}
+
+std::string read(InputFile& file, uint64_t at, size_t n, const char* what) {
+  std::string bytes(n, '\0');
+  file.read_at(at, bytes.data(), n, what);
+  return bytes;
+}
+
+/// Where the directory begins and how much it is.
+struct Directory {
+  uint64_t offset, size, count;
+};
+Directory find_directory(InputFile& file) {
+  if (file.size() < kEndSize)
+    file.fail("expected a zip archive, found only ", file.size(), " bytes");
+  const auto tail_size = static_cast<size_t>(std::min<uint64_t>(file.size(), kEndSize + 0xffff));
+  const std::string tail = read(file, file.size() - tail_size, tail_size, "the end");
+  // After the end of the directory comes a comment, whose length tells whether this is it.
+  size_t at = tail_size - kEndSize + 1;
+  do {
+    if (at == 0)
+      file.fail("expected a zip archive's directory at its end, found none: this is no .npz file, ",
+                "or it is truncated");
+    --at;
+  } while (four(tail, at) != kEnd || at + kEndSize + two(tail, at + 20) != tail_size);
+  const Directory d{four(tail, at + 16), four(tail, at + 12), two(tail, at + 10)};
+  if (d.offset == kMost || d.size == kMost || d.count == 0xffff)
+    file.fail("expected an archive below 4 GiB, found one in the form ZIP64; use safetensors");
+  if (two(tail, at + 4) != 0 || two(tail, at + 6) != 0 || two(tail, at + 8) != d.count)
+    file.fail("expected an archive in one piece");
+  if (d.offset + d.size != file.size() - tail_size + at)
+    file.fail("expected the directory of ", d.size, " bytes to end at byte ",
+              file.size() - tail_size + at, ", found that it begins at ", d.offset);
+  return d;
+}
+
+/// Turns the offset of the local header into that of the data.
+void find_data(InputFile& file, ZipMember& m, uint64_t end) {
+  if (m.offset + kLocalSize > end)
+    file.fail("member ", json_quoted(m.name), ": its offset ", m.offset, " is none");
+  const std::string local = read(file, m.offset, kLocalSize, "a local header");
+  const size_t name_size = two(local, 26), extra = two(local, 28);
+  if (four(local, 0) != kLocal || name_size != m.name.size() ||
+      m.offset + kLocalSize + name_size + extra + m.packed > end ||
+      read(file, m.offset + kLocalSize, name_size, "a name") != m.name ||
+      two(local, 8) != (m.deflated ? kDeflated : kStored))
+    file.fail("member ", json_quoted(m.name), ": what stands at byte ", m.offset,
+              " does not agree with the directory");
+  m.offset += kLocalSize + name_size + extra;
+}
+
+/// From the first byte on, each member's end is the next one's beginning (or a data descriptor of
+/// up to 24 bytes lies between): nothing is hidden in an archive, and nothing is there twice.
+void check_cover(const InputFile& file, std::vector<std::pair<uint64_t, uint64_t>> spans,
+                 uint64_t end) {
+  spans.emplace_back(end, end);
+  std::sort(spans.begin(), spans.end());
+  uint64_t covered = 0;
+  for (const auto& [begin, stop] : spans) {
+    if (begin < covered || begin - covered > 24)
+      file.fail("expected the next member at byte ", covered, ", found it at byte ", begin,
+                begin < covered ? ": they overlap" : ": a gap lies between them");
+    covered = stop;
+  }
+}
+
+}  // namespace
+
+std::vector<ZipMember> zip_members(InputFile& file) {
+  const Directory where = find_directory(file);
+  const std::string directory = read(file, where.offset, where.size, "the directory");
+  std::vector<ZipMember> members;
+  std::vector<std::pair<uint64_t, uint64_t>> spans;
+  std::set<std::string> names;
+  size_t at = 0;
+  for (uint64_t i = 0; i < where.count; ++i) {
+    if (directory.size() - at < kCentralSize || four(directory, at) != kCentral)
+      file.fail("the directory: expected member ", i, " of ", where.count, " at its byte ", at);
+    ZipMember m;
+    const uint16_t flags = two(directory, at + 8), method = two(directory, at + 10);
+    m.crc = four(directory, at + 16);
+    m.packed = four(directory, at + 20);
+    m.size = four(directory, at + 24);
+    m.offset = four(directory, at + 42);
+    const size_t name_size = two(directory, at + 28);
+    const size_t total =
+        kCentralSize + name_size + two(directory, at + 30) + two(directory, at + 32);
+    if (directory.size() - at < total) file.fail("the directory: expected more of member ", i);
+    m.name = directory.substr(at + kCentralSize, name_size);
+    at += total;
+    const std::string name = "member " + json_quoted(m.name) + ": ";
+    if (!names.insert(m.name).second) file.fail(name, "expected each name once, found it twice");
+    if (flags & kEncrypted) file.fail(name, "expected it unencrypted");
+    if (method != kStored && method != kDeflated)
+      file.fail(name, "expected it stored (0) or deflated (8), found method ", method);
+    m.deflated = method == kDeflated;
+    if (m.packed == kMost || m.size == kMost || m.offset == kMost)
+      file.fail(name, "expected less than 4 GiB, found the form ZIP64; use safetensors");
+    if (!m.deflated && m.packed != m.size)
+      file.fail(name, "expected ", m.size, " stored bytes, found ", m.packed);
+    if (m.deflated && m.size / kMaxRatio > m.packed)
+      file.fail(name, "expected ", m.size, " bytes after unpacking, found only ", m.packed,
+                " bytes, which cannot hold them");
+    const uint64_t begin = m.offset;
+    find_data(file, m, where.offset);
+    spans.emplace_back(begin, m.offset + m.packed);
+    members.push_back(std::move(m));
+  }
+  if (at != directory.size()) file.fail("the directory: expected its end after the last member");
+  check_cover(file, std::move(spans), where.offset);
+  return members;
+}
+
+std::string zip_read(InputFile& file, const ZipMember& m) {
+  std::string bytes = read(file, m.offset, m.packed, m.name.c_str());
+  if (m.deflated) {
+    if (!can_inflate())
+      file.fail("member ", json_quoted(m.name), ": expected it stored, found it deflated, which ",
+                "this build cannot read; rebuild with zlib");
+    std::string whole(m.size, '\0');
+    if (!inflate_into(whole.data(), whole.size(), bytes))
+      file.fail("member ", json_quoted(m.name), ": expected ", m.size,
+                " bytes of sound deflate data, found damage");
+    bytes = std::move(whole);
+  }
+  if (crc32(bytes.data(), bytes.size()) != m.crc)
+    file.fail("member ", json_quoted(m.name), ": its CRC-32 does not fit: the file is damaged");
+  return bytes;
+}
+
+void ZipWriter::add(const std::string& name, std::string_view bytes, bool deflate) {
+  const std::string small = deflate ? deflated(bytes) : std::string();
+  const std::string_view data = deflate ? std::string_view(small) : bytes;
+  ZipMember m{name,        deflate,      crc32(bytes.data(), bytes.size()),
+              data.size(), bytes.size(), file_.size()};
+  HALFTAPE_CHECK(m.offset + kLocalSize + name.size() + std::max(m.packed, m.size) < kMost,
+                 "npz: \"", name, "\" would take the archive beyond 4 GiB; use safetensors");
+  HALFTAPE_CHECK(name.size() < 0xffff && members_.size() < 0xfffe,
+                 "npz: too long a name, or too many arrays for a zip archive");
+  const std::string header = packed({{kLocal, 4}}) + common(m) + name;
+  file_.write(header.data(), header.size());
+  file_.write(data.data(), data.size());
+  members_.push_back(std::move(m));
+}
+
+void ZipWriter::finish() {
+  const uint64_t offset = file_.size();
+  for (const ZipMember& m : members_) {
+    // Made on Unix (3), a regular file of mode 0644.
+    const std::string entry =
+        packed({{kCentral, 4}, {3 << 8 | 20, 2}}) + common(m) +
+        packed({{0, 2}, {0, 2}, {0, 2}, {uint64_t{0100644} << 16, 4}, {m.offset, 4}}) + m.name;
+    file_.write(entry.data(), entry.size());
+  }
+  const uint64_t size = file_.size() - offset;
+  const std::string end = packed({{kEnd, 4},
+                                  {0, 2},
+                                  {0, 2},
+                                  {members_.size(), 2},
+                                  {members_.size(), 2},
+                                  {size, 4},
+                                  {offset, 4},
+                                  {0, 2}});
+  file_.write(end.data(), end.size());
+}
+
+}  // namespace halftape

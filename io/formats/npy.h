@@ -1,0 +1,25 @@
+// NumPy's files: one array (.npy), or several by name (.npz). The functions are called as NumPy's.
+#pragma once
+#include <filesystem>
+
+#include "halftape/io/formats/safetensors.h"
+
+namespace halftape::npy {
+
+using safetensors::Tensors;
+
+/// Writes one array, row-major and little-endian, so that the file stands there whole or not at
+/// all. Throws for bfloat16, which NumPy has not: save x.to(kFloat32), or use safetensors.
+void save(const std::filesystem::path& path, const Tensor& tensor);
+/// Reads one array: format 1.0, 2.0 or 3.0, row- or column-major, either byte order, in the dtypes
+/// bool, uint8, int32, int64, float16, float32 and float64. The result is a row-major CPU tensor.
+/// Throws FileError for anything else; Python objects are never read.
+Tensor load(const std::filesystem::path& path);
+
+/// Writes named arrays as they are, or deflated; together below 4 GiB.
+void savez(const std::filesystem::path& path, const Tensors& tensors);
+void savez_compressed(const std::filesystem::path& path, const Tensors& tensors);
+/// All arrays of an archive, in its order; the CRC of each is checked.
+Tensors load_npz(const std::filesystem::path& path);
+
+}  // namespace halftape::npy

@@ -1,0 +1,338 @@
+// A reader of our own rather than a JSON library: the form is fixed and three levels deep, so that
+// there is nothing to recurse into, and what a library is lenient in (duplicate keys, floats, -0, a
+// byte-order mark, any depth) would have to be forbidden again.
+#include "halftape/io/formats/safetensors_header.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <numeric>
+
+#include "halftape/io/file/json.h"
+
+namespace halftape::safetensors {
+namespace {
+
+struct DtypeName {
+  Dtype dtype;
+  std::string_view name;
+};
+constexpr DtypeName kDtypes[] = {{kBool, "BOOL"},   {kUInt8, "U8"},    {kInt32, "I32"},
+                                 {kInt64, "I64"},   {kFloat16, "F16"}, {kBFloat16, "BF16"},
+                                 {kFloat32, "F32"}, {kFloat64, "F64"}};
+
+std::string shown(std::string_view name) {
+  constexpr size_t most = 60;
+  return name.size() <= most ? json_quoted(name) : json_quoted(name.substr(0, most)) + "…";
+}
+
+class Reader {
+ public:
+  Reader(std::string_view text, const InputFile& file) : text_(text), file_(file) {}
+
+  Header read() {
+    Header header;
+    bool has_metadata = false;
+    if (text_.empty() || text_[0] != '{') fail("expected '{' as its first byte, found ", found());
+    members("the name of a tensor", [&](std::string name) {
+      if (name == "__metadata__") {
+        where_ = "\"__metadata__\"";
+        if (has_metadata) fail("is there twice");
+        has_metadata = true;
+        read_metadata(header.metadata);
+      } else {
+        where_ = "tensor " + shown(name);
+        if (name.empty() || name.size() > kMaxName)
+          fail("expected a name of 1 to ", kMaxName, " bytes, found ", name.size());
+        if (name.find('\0') != std::string::npos) fail("expected a name without the character 0");
+        header.entries.push_back(read_entry(std::move(name)));
+      }
+      where_.clear();
+    });
+    if (at_ < text_.size()) fail("expected the end, found ", found());
+    return header;
+  }
+
+ private:
+  template <class... Parts>
+  [[noreturn]] void fail(const Parts&... parts) const {
+    file_.fail("header, byte ", at_, ": ", where_, where_.empty() ? "" : ": ", parts...);
+  }
+  std::string found() const {
+    return at_ < text_.size() ? json_quoted(text_.substr(at_, 1)) : "the end of the header";
+  }
+  void skip_space() {
+    while (at_ < text_.size() && std::string_view(" \t\n\r").find(text_[at_]) != text_.npos) ++at_;
+  }
+  bool take(char c) {
+    skip_space();
+    if (at_ == text_.size() || text_[at_] != c) return false;
+    ++at_;
+    return true;
+  }
+  void expect(char c, std::string_view what) {
+    if (!take(c)) fail("expected ", what, " ('", c, "'), found ", found());
+  }
+
+  /// f(key) for each member of an object; f reads the value.
+  template <class F>
+  void members(const char* what, F f) {
+    expect('{', "an object");
+    if (!take('}')) {
+      do {
+        std::string key = string(what);
+        expect(':', "a colon");
+        f(std::move(key));
+      } while (take(','));
+      expect('}', "a comma or the end of the object");
+    }
+    skip_space();
+  }
+  template <class F>
+  void elements(F f) {
+    expect('[', "a list");
+    if (take(']')) return;
+    do f();
+    while (take(','));
+    expect(']', "a comma or the end of the list");
+  }
+
+  uint32_t hex4() {
+    uint32_t value = 0;
+    for (int i = 0; i < 4; ++i, ++at_) {
+      const size_t digit =
+          at_ < text_.size() ? std::string_view("0123456789abcdef").find(text_[at_] | 0x20) : 16;
+      const bool letter_or_digit = at_ < text_.size() && text_[at_] >= '0';
+      if (digit >= 16 || !letter_or_digit)
+        fail("expected four hexadecimal digits, found ", found());
+      value = value << 4 | static_cast<uint32_t>(digit);
+    }
+    return value;
+  }
+  void escape(std::string& out) {
+    constexpr std::string_view letters = "\"\\/bfnrt", meanings = "\"\\/\b\f\n\r\t";
+    const size_t simple = at_ < text_.size() ? letters.find(text_[at_]) : letters.npos;
+    if (simple != letters.npos) {
+      out += meanings[simple];
+      ++at_;
+      return;
+    }
+    if (at_ == text_.size() || text_[at_] != 'u') fail("expected an escape, found ", found());
+    ++at_;
+    uint32_t c = hex4();
+    if (c >= 0xd800 && c < 0xdc00 && text_.substr(at_, 2) == "\\u") {
+      at_ += 2;
+      const uint32_t low = hex4();
+      if (low < 0xdc00 || low > 0xdfff) fail("expected the second half of a surrogate pair");
+      c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
+    } else if (c >= 0xd800 && c <= 0xdfff) {
+      fail("expected a surrogate pair, found one half of it");
+    }
+    const auto byte = [&](uint32_t b) { out += static_cast<char>(b); };
+    if (c < 0x80) return byte(c);
+    if (c < 0x800) {
+      byte(0xc0 | c >> 6);
+    } else {
+      if (c < 0x10000) {
+        byte(0xe0 | c >> 12);
+      } else {
+        byte(0xf0 | c >> 18);
+        byte(0x80 | (c >> 12 & 63));
+      }
+      byte(0x80 | (c >> 6 & 63));
+    }
+    byte(0x80 | (c & 63));
+  }
+  std::string string(std::string_view what) {
+    expect('"', what);
+    const size_t start = at_;
+    std::string out;
+    for (;;) {
+      if (at_ == text_.size()) fail("expected the end of a string, found the end of the header");
+      const char c = text_[at_];
+      if (static_cast<uint8_t>(c) < 0x20) fail("expected no control character in a string");
+      ++at_;
+      if (c == '"') break;
+      if (c == '\\')
+        escape(out);
+      else
+        out += c;
+    }
+    if (!is_utf8(out)) {
+      at_ = start;
+      fail("expected UTF-8, found other bytes in the string that begins here");
+    }
+    return out;
+  }
+
+  uint64_t whole_number() {
+    skip_space();
+    const size_t start = at_;
+    uint64_t value = 0;
+    bool overflow = false;
+    for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_) {
+      overflow |= __builtin_mul_overflow(value, uint64_t{10}, &value);
+      overflow |= __builtin_add_overflow(value, static_cast<uint64_t>(text_[at_] - '0'), &value);
+    }
+    if (at_ == start || (text_[start] == '0' && at_ > start + 1))
+      fail("expected a whole number from 0 on, found ", at_ == start ? found() : "a leading 0");
+    if (overflow || value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
+      fail("expected a number below 2^63, found ",
+           text_.substr(start, std::min<size_t>(at_ - start, 24)));
+    return value;
+  }
+
+  void read_metadata(std::map<std::string, std::string>& metadata) {
+    members("a key", [&](std::string key) {
+      where_ = "\"__metadata__\", " + shown(key);
+      std::string value = string("a string");
+      if (!metadata.emplace(std::move(key), std::move(value)).second) fail("is there twice");
+      where_ = "\"__metadata__\"";
+    });
+  }
+
+  Entry read_entry(std::string name) {
+    Entry entry;
+    entry.name = std::move(name);
+    bool has_dtype = false, has_shape = false, has_offsets = false;
+    const std::string tensor = where_;
+    const auto once = [&](bool& has) {
+      if (has) fail("is there twice");
+      has = true;
+    };
+    members("a field", [&](const std::string& field) {
+      where_ = tensor + ", " + shown(field);
+      if (field == "dtype") {
+        once(has_dtype);
+        const std::string found = string("a string");
+        const auto* known = std::find_if(std::begin(kDtypes), std::end(kDtypes),
+                                         [&](const DtypeName& d) { return d.name == found; });
+        if (known == std::end(kDtypes))
+          fail("expected one of BOOL, U8, I32, I64, F16, BF16, F32, F64, found ", shown(found));
+        entry.dtype = known->dtype;
+      } else if (field == "shape") {
+        once(has_shape);
+        elements([&] {
+          if (entry.shape.size() == kMaxDims) fail("expected at most ", kMaxDims, " dimensions");
+          entry.shape.push_back(static_cast<int64_t>(whole_number()));
+        });
+      } else if (field == "data_offsets") {
+        once(has_offsets);
+        std::array<uint64_t, 2> offsets{};
+        size_t n = 0;
+        elements([&] {
+          const uint64_t offset = whole_number();
+          if (n < 2) offsets[n] = offset;
+          ++n;
+        });
+        if (n != 2) fail("expected two numbers, found ", n);
+        entry.begin = offsets[0];
+        entry.end = offsets[1];
+      } else {
+        fail("expected one of \"dtype\", \"shape\", \"data_offsets\"");
+      }
+    });
+    where_ = tensor;
+    for (const auto& [has, field] :
+         {std::pair{has_dtype, "dtype"}, {has_shape, "shape"}, {has_offsets, "data_offsets"}})
+      if (!has) fail("expected the field \"", field, "\", found none");
+    check_bytes(entry);
+    return entry;
+  }
+
+  void check_bytes(const Entry& entry) const {
+    // Strides are products of sizes, too, and those of an empty tensor must fit as well.
+    uint64_t bytes = element_size(entry.dtype), strides = bytes;
+    bool overflow = false;
+    for (const int64_t size : entry.shape) {
+      const auto n = static_cast<uint64_t>(size);
+      overflow |= __builtin_mul_overflow(bytes, n, &bytes);
+      overflow |= __builtin_mul_overflow(strides, std::max<uint64_t>(n, 1), &strides);
+    }
+    if (overflow || strides > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
+      fail("expected fewer than 2^63 bytes, found the shape ", entry.shape);
+    if (entry.begin > entry.end || entry.end - entry.begin != bytes)
+      fail("expected data_offsets ", bytes, " bytes apart, as ", name(entry.dtype), " of shape ",
+           entry.shape, " takes, found [", entry.begin, ", ", entry.end, "]");
+  }
+
+  std::string_view text_;
+  const InputFile& file_;
+  size_t at_ = 0;
+  std::string where_;  // what is being read
+};
+
+void check_names(const Header& header, const InputFile& file) {
+  std::vector<const std::string*> names;
+  for (const Entry& e : header.entries) names.push_back(&e.name);
+  std::sort(names.begin(), names.end(), [](const auto* a, const auto* b) { return *a < *b; });
+  const auto twice = std::adjacent_find(names.begin(), names.end(),
+                                        [](const auto* a, const auto* b) { return *a == *b; });
+  if (twice != names.end())
+    file.fail("header: tensor ", shown(**twice), ": expected each name once, found it twice");
+}
+
+void check_cover(const Header& header, uint64_t data_size, const InputFile& file) {
+  uint64_t covered = 0;
+  for (const size_t i : by_offset(header.entries)) {
+    const Entry& e = header.entries[i];
+    if (e.begin != covered)
+      file.fail("header: tensor ", shown(e.name), ": expected its data at byte ", covered,
+                ", where the tensor before it ends, found byte ", e.begin,
+                e.begin < covered ? ": they overlap" : ": a gap lies between them");
+    covered = e.end;
+  }
+  if (covered != data_size)
+    file.fail("expected ", covered, " bytes of data, as the header says, found ", data_size,
+              covered > data_size ? ": the file is truncated" : ": bytes follow the data");
+}
+
+}  // namespace
+
+std::vector<size_t> by_offset(const std::vector<Entry>& entries) {
+  std::vector<size_t> order(entries.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return std::pair(entries[a].begin, entries[a].end) <
+           std::pair(entries[b].begin, entries[b].end);
+  });
+  return order;
+}
+
+Header parse_header(std::string_view text, uint64_t data_size, const InputFile& file) {
+  Header header = Reader(text, file).read();
+  check_names(header, file);
+  check_cover(header, data_size, file);
+  return header;
+}
+
+std::string header_text(const Header& header) {
+  std::string out = "{";
+  const auto comma = [&] {
+    if (out.back() != '{') out += ',';
+  };
+  if (!header.metadata.empty()) {
+    out += "\"__metadata__\":{";
+    for (const auto& [key, value] : header.metadata) {
+      comma();
+      out += json_quoted_exactly(key, "safetensors: the metadata key") + ':' +
+             json_quoted_exactly(value, "safetensors: the metadata value");
+    }
+    out += '}';
+  }
+  for (const Entry& e : header.entries) {
+    comma();
+    out += json_quoted_exactly(e.name, "safetensors: the name") + ":{\"dtype\":\"";
+    out += std::find_if(std::begin(kDtypes), std::end(kDtypes), [&](const DtypeName& d) {
+             return d.dtype == e.dtype;
+           })->name;
+    out += "\",\"shape\":[";
+    for (int i = 0; i < e.shape.size(); ++i) out += (i ? "," : "") + std::to_string(e.shape[i]);
+    out += "],\"data_offsets\":[" + std::to_string(e.begin) + ',' + std::to_string(e.end) + "]}";
+  }
+  out += '}';
+  out.resize((out.size() + 7) / 8 * 8, ' ');
+  return out;
+}
+
+}  // namespace halftape::safetensors

@@ -1,0 +1,111 @@
+#include "halftape/io/formats/serialize.h"
+
+#include <algorithm>
+#include <sstream>
+#include <string_view>
+#include <unordered_map>
+
+#include "halftape/autograd/tape/grad_mode.h"
+
+namespace halftape {
+namespace {
+
+constexpr const char* kOneTensor = "tensor";
+
+std::string described(const Tensor& t) {
+  std::ostringstream text;
+  text << t.dtype() << ' ' << t.sizes();
+  return text.str();
+}
+
+using Index = std::unordered_map<std::string_view, const Tensor*>;
+Index index_of(const safetensors::Tensors& tensors) {
+  Index index;
+  for (const auto& item : tensors) index.emplace(item.key(), &item.value());
+  return index;
+}
+
+}  // namespace
+
+namespace detail {
+
+safetensors::Tensors named_tensors(const nn::Module& module) {
+  safetensors::Tensors all = module.named_parameters();
+  all.update(module.named_buffers());
+  return all;
+}
+
+IncompatibleKeys compare(const safetensors::Tensors& into, const safetensors::Tensors& from,
+                         Strict strict, std::vector<std::string>& differences) {
+  IncompatibleKeys keys;
+  const Index there = index_of(from), here = index_of(into);
+  for (const auto& item : into) {
+    const auto found = there.find(item.key());
+    if (found == there.end()) {
+      keys.missing.push_back(item.key());
+      if (strict == Strict::Yes)
+        differences.push_back("\"" + item.key() + "\": expected " + described(item.value()) +
+                              ", found nothing of that name");
+    } else if (described(*found->second) != described(item.value())) {
+      differences.push_back("\"" + item.key() + "\": expected " + described(item.value()) +
+                            ", found " + described(*found->second));
+    }
+  }
+  for (const auto& item : from) {
+    if (here.contains(item.key())) continue;
+    keys.unexpected.push_back(item.key());
+    if (strict == Strict::Yes)
+      differences.push_back("\"" + item.key() + "\": expected no such name, found " +
+                            described(item.value()));
+  }
+  return keys;
+}
+
+void refuse(const std::string& what, const std::vector<std::string>& differences) {
+  if (differences.empty()) return;
+  constexpr size_t most = 40;
+  std::ostringstream text;
+  text << what << ": " << differences.size() << " differences, and nothing was changed:";
+  for (size_t i = 0; i < std::min(most, differences.size()); ++i) text << "\n  " << differences[i];
+  if (differences.size() > most) text << "\n  … and " << differences.size() - most << " more";
+  throw Error(text.str());
+}
+
+void copy_values(const safetensors::Tensors& into, const safetensors::Tensors& from) {
+  const NoGradGuard no_grad;
+  const Index values = index_of(from);
+  for (const auto& item : into)
+    if (const auto found = values.find(item.key()); found != values.end())
+      item.value().detach().copy_(found->second->to(item.value().device()));
+}
+
+}  // namespace detail
+
+void save(const nn::Module& module, const std::filesystem::path& path) {
+  safetensors::save_file(detail::named_tensors(module), path);
+}
+
+void save(const Tensor& tensor, const std::filesystem::path& path) {
+  safetensors::save_file({{kOneTensor, tensor}}, path);
+}
+
+IncompatibleKeys load(nn::Module& module, const std::filesystem::path& path, Strict strict) {
+  const safetensors::Tensors values = safetensors::load_file(path);
+  const safetensors::Tensors into = detail::named_tensors(module);
+  std::vector<std::string> differences;
+  IncompatibleKeys keys = detail::compare(into, values, strict, differences);
+  detail::refuse("load: " + path.string() + " does not fit the module", differences);
+  detail::copy_values(into, values);
+  return keys;
+}
+
+void load(Tensor& tensor, const std::filesystem::path& path) {
+  const safetensors::Tensors values = safetensors::load_file(path);
+  const Tensor* found = values.find(kOneTensor);
+  HALFTAPE_CHECK(found && values.size() == 1, "load: ", path.string(), " holds ", values.size(),
+                 " named tensors, not the one of save(tensor, path); read it with "
+                 "safetensors::load_file");
+  tensor = *found;
+}
+
+}  // namespace halftape

@@ -1,0 +1,64 @@
+// Saves and loads modules and tensors by name. Spelled as LibTorch's torch::save and torch::load;
+// the files are safetensors.
+#pragma once
+#include <concepts>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "halftape/io/formats/safetensors.h"
+#include "halftape/nn/module.h"
+
+namespace halftape {
+
+/// Parameters and buffers, under their dotted names: what PyTorch calls its state_dict, which
+/// safetensors.torch.load_file reads as such.
+void save(const nn::Module& module, const std::filesystem::path& path);
+void save(const Tensor& tensor, const std::filesystem::path& path);
+
+enum class Strict : bool { No, Yes };
+/// The names that did not find each other; empty unless Strict::No.
+struct IncompatibleKeys {
+  std::vector<std::string> missing;     // in the module only
+  std::vector<std::string> unexpected;  // in the file only
+};
+/// Writes the file's values into the module's parameters and buffers, in place, on their device.
+/// Names, shapes and dtypes are compared before the first value changes; Error lists all
+/// differences. Strict::No leaves names that one side lacks as they are, and still throws for
+/// shapes and dtypes. FileError: the file is damaged.
+/// Load before the first step of an optimizer that keeps masters of 16-bit weights
+/// (optim/state/param_storage.h).
+IncompatibleKeys load(nn::Module& module, const std::filesystem::path& path,
+                      Strict strict = Strict::Yes);
+/// What save() of one tensor wrote; the tensor is made anew.
+void load(Tensor& tensor, const std::filesystem::path& path);
+
+/// The same for what holds a module: nn::Linear, std::shared_ptr<nn::Module>.
+template <class Holder>
+concept HoldsModule = requires(const Holder& h) {
+  { *h } -> std::convertible_to<nn::Module&>;
+};
+template <HoldsModule Holder>
+void save(const Holder& module, const std::filesystem::path& path) {
+  save(static_cast<const nn::Module&>(*module), path);
+}
+template <HoldsModule Holder>
+IncompatibleKeys load(const Holder& module, const std::filesystem::path& path,
+                      Strict strict = Strict::Yes) {
+  return load(static_cast<nn::Module&>(*module), path, strict);
+}
+
+namespace detail {
+/// The parameters, then the buffers.
+safetensors::Tensors named_tensors(const nn::Module& module);
+/// Is every tensor of `into` in `from`, with its shape and dtype? What is not so is added to
+/// `differences`, a line each.
+IncompatibleKeys compare(const safetensors::Tensors& into, const safetensors::Tensors& from,
+                         Strict strict, std::vector<std::string>& differences);
+/// Throws Error with the lines, of many the first ones; returns when there are none.
+void refuse(const std::string& what, const std::vector<std::string>& differences);
+/// Copies the values that have been compared.
+void copy_values(const safetensors::Tensors& into, const safetensors::Tensors& from);
+}  // namespace detail
+
+}  // namespace halftape

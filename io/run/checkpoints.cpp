@@ -1,0 +1,83 @@
+#include "halftape/io/run/checkpoints.h"
+
+#include <algorithm>
+#include <string>
+#include <system_error>
+
+#include "halftape/core/machine/warn.h"
+#include "halftape/io/file/file.h"
+
+namespace halftape {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char *kPrefix = "step-", *kSuffix = ".safetensors";
+constexpr size_t kDigits = 19;  // of the largest step, so that names sort as numbers do
+
+fs::path name_of(int64_t step) {
+  const std::string digits = std::to_string(step);
+  return kPrefix + std::string(kDigits - digits.size(), '0') + digits + kSuffix;
+}
+
+bool is_ours(const std::string& name) {
+  const size_t digits = std::string(kPrefix).size();
+  return name.starts_with(kPrefix) && name.ends_with(kSuffix) &&
+         name.find_first_not_of("0123456789", digits) == digits + kDigits &&
+         name.size() == name_of(0).string().size();
+}
+
+}  // namespace
+
+Checkpoints::Checkpoints(fs::path folder, int64_t keep) : folder_(std::move(folder)), keep_(keep) {
+  HALFTAPE_CHECK(keep_ >= 1, "Checkpoints: keep is ", keep_, ", expected at least 1");
+}
+
+std::vector<fs::path> Checkpoints::files() const {
+  std::vector<fs::path> found;
+  std::error_code error;
+  for (fs::directory_iterator it(folder_, error), end; !error && it != end; it.increment(error))
+    if (is_ours(it->path().filename().string())) found.push_back(it->path());
+  if (error && error != std::errc::no_such_file_or_directory)
+    throw FileError("Checkpoints: " + folder_.string() +
+                    ": expected a folder that can be read: " + error.message());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+fs::path Checkpoints::save(const TrainState& state) const {
+  HALFTAPE_CHECK(state.step >= 0, "Checkpoints: the step is ", state.step, ", expected 0 or more");
+  std::error_code error;
+  fs::create_directories(folder_, error);  // when it fails, saving says why
+  const fs::path path = folder_ / name_of(state.step);
+  state.save(path);
+  std::vector<fs::path> present = files();
+  std::erase_if(present, [&](const fs::path& p) { return p > path; });
+  for (size_t i = 0; i + static_cast<size_t>(keep_) < present.size(); ++i)
+    if (!fs::remove(present[i], error) && error)
+      warn("Checkpoints: " + present[i].string() + " could not be removed: " + error.message());
+  return path;
+}
+
+std::optional<fs::path> Checkpoints::load_latest(TrainState& state) const {
+  std::vector<fs::path> present = files();
+  std::string problems;
+  for (auto path = present.rbegin(); path != present.rend(); ++path) {
+    try {
+      state.load(*path);
+    } catch (const FileError& damage) {
+      problems += std::string(problems.empty() ? "" : "\n") + damage.what();
+      continue;
+    }
+    if (!problems.empty())
+      warn("Checkpoints: resumed from " + path->string() + ", as newer files are damaged:\n" +
+           problems);
+    return *path;
+  }
+  if (!present.empty())
+    throw FileError("Checkpoints: " + folder_.string() +
+                    ": expected one sound checkpoint, found none; move them away to begin anew\n" +
+                    problems);
+  return {};
+}
+
+}  // namespace halftape

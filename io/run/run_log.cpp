@@ -1,0 +1,138 @@
+// The format: RFC 4180, with a line feed at the end of a line.
+#include "halftape/io/run/run_log.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <system_error>
+
+#include "halftape/io/file/file.h"
+
+namespace halftape {
+namespace {
+
+std::string csv(std::string_view text) {
+  if (text.find_first_of(",\"\r\n") == text.npos) return std::string(text);
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"') out += c;
+    out += c;
+  }
+  return out + '"';
+}
+
+std::string text_of(const RunLog::Value& value) {
+  if (const auto* text = std::get_if<std::string>(&value)) return csv(*text);
+  char digits[32];
+  const auto to_text = [&](auto number) -> std::string {
+    return {digits, std::to_chars(std::begin(digits), std::end(digits), number).ptr};
+  };
+  if (const auto* whole = std::get_if<int64_t>(&value)) return to_text(*whole);
+  return to_text(std::get<double>(value));
+}
+
+/// Cuts the first row, with its line feed, off the text; nothing when its end is not there.
+std::optional<std::vector<std::string>> take_row(std::string_view& text) {
+  std::vector<std::string> cells(1);
+  bool inside = false;  // of quotes
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"' && inside && i + 1 < text.size() && text[i + 1] == '"') {
+      cells.back() += c;
+      ++i;
+    } else if (c == '"') {
+      inside = !inside;
+    } else if (c == ',' && !inside) {
+      cells.emplace_back();
+    } else if (c == '\n' && !inside) {
+      text.remove_prefix(i + 1);
+      return cells;
+    } else {
+      cells.back() += c;
+    }
+  }
+  return {};
+}
+
+std::string whole_file(const std::filesystem::path& path) {
+  InputFile file("run log", path);
+  std::string text(static_cast<size_t>(file.size()), '\0');
+  file.read_at(0, text.data(), text.size(), "the log");
+  return text;
+}
+
+}  // namespace
+
+RunLog::RunLog(std::filesystem::path path) : path_(std::move(path)) {
+  std::error_code error;
+  if (path_.has_parent_path()) std::filesystem::create_directories(path_.parent_path(), error);
+  if (std::filesystem::exists(path_, error)) {
+    const std::string text = whole_file(path_);
+    std::string_view rest = text;
+    if (auto header = take_row(rest)) columns_ = *header;
+    for (size_t row = 2; const auto cells = take_row(rest); ++row)
+      if (cells->size() != columns_.size())
+        throw FileError("run log: " + path_.string() + ": row " + std::to_string(row) +
+                        ": expected " + std::to_string(columns_.size()) + " cells, found " +
+                        std::to_string(cells->size()) + "; this is no run log, or a damaged one");
+    std::filesystem::resize_file(path_, text.size() - rest.size(), error);
+  }
+  open();
+}
+
+void RunLog::open() {
+  file_.open(path_, std::ios::binary | std::ios::app);
+  if (!file_)
+    throw FileError("run log: " + path_.string() + ": expected a file that can be written to");
+}
+
+void RunLog::append(const std::string& line) {
+  file_ << line << '\n' << std::flush;
+  if (!file_) throw FileError("run log: " + path_.string() + ": writing failed; is the disk full?");
+}
+
+void RunLog::write(const std::vector<Cell>& row) {
+  std::string names, values;
+  const bool first = columns_.empty();
+  for (size_t i = 0; i < row.size(); ++i) {
+    HALFTAPE_CHECK(first || (i < columns_.size() && columns_[i] == row[i].column),
+                   "run log: the row's column ", i + 1, " is \"", row[i].column, "\", the file's ",
+                   i < columns_.size() ? "\"" + columns_[i] + "\"" : "end", " (", path_.string(),
+                   "); all rows have the columns of the first");
+    names += (i ? "," : "") + csv(row[i].column);
+    values += (i ? "," : "") + text_of(row[i].value);
+  }
+  HALFTAPE_CHECK(!row.empty() && (first || row.size() == columns_.size()), "run log: the row has ",
+                 row.size(), " columns, the file ", columns_.size(), " (", path_.string(), ")");
+  append(first ? names + '\n' + values : values);
+  if (first)
+    for (const Cell& cell : row) columns_.emplace_back(cell.column);
+}
+
+void RunLog::drop_from(std::string_view column, double value) {
+  if (columns_.empty()) return;
+  const auto found = std::find(columns_.begin(), columns_.end(), column);
+  HALFTAPE_CHECK(found != columns_.end(), "run log: ", path_.string(), " has no column \"", column,
+                 "\"");
+  const auto index = static_cast<size_t>(found - columns_.begin());
+  const std::string text = whole_file(path_);
+  std::string_view rest = text;
+  (void)take_row(rest);
+  std::string kept = text.substr(0, text.size() - rest.size());
+  for (std::string_view before = rest; const auto cells = take_row(rest); before = rest) {
+    const std::string& cell = (*cells)[index];
+    double number = 0;
+    const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), number);
+    HALFTAPE_CHECK(error == std::errc() && end == cell.data() + cell.size(),
+                   "run log: ", path_.string(), ": \"", cell, "\" in the column \"", column,
+                   "\" is no number");
+    if (!(number >= value)) kept += before.substr(0, before.size() - rest.size());
+  }
+  OutputFile file("run log", path_);
+  file.write(kept.data(), kept.size());
+  file.commit();
+  file_.close();  // which is the former file, now without a name
+  open();
+}
+
+}  // namespace halftape

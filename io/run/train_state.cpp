@@ -1,0 +1,419 @@
+// In the file: the tensors "NAME.…" of each part, and as metadata its numbers and text "NAME.KEY";
+// what is the run's own begins with "run.".
+#include "halftape/io/run/train_state.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "halftape/io/file/file.h"
+
+namespace halftape {
+namespace {
+
+constexpr const char *kModule = "module", *kOptimizer = "optimizer", *kAsync = "async_optimizer",
+                     *kNumbers = "numbers", *kText = "text";
+constexpr const char* kNewest = "_newest";
+constexpr std::string_view kRun = "run", kPart = "run.part.", kRandom = "run.random.";
+
+template <class T>
+std::string text_of(T number) {
+  char digits[32];  // the shortest that is read back as the same number
+  return {digits, std::to_chars(std::begin(digits), std::end(digits), number).ptr};
+}
+
+template <class T>
+T number_of(std::string_view text, const std::string& key) {
+  T number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  HALFTAPE_CHECK(error == std::errc() && end == text.data() + text.size(), "TrainState: \"", key,
+                 "\": expected a number, found \"", text, "\"");
+  return number;
+}
+
+constexpr std::string_view kMt19937 = "mt19937";
+
+/// "SEED OFFSET", and of an Mt19937 also "mt19937 POSITION NEXT_NORMAL WORD WORD …".
+std::string text_of(const Generator& g) {
+  std::string text = text_of(g.seed) + ' ' + text_of(g.offset);
+  if (const auto& mt = g.mt19937) {
+    text.append(" ").append(kMt19937) += ' ' + text_of(mt->position) + ' ';
+    text += mt->next_normal ? text_of(*mt->next_normal) : "-";
+    for (const uint32_t word : mt->words) text += ' ' + text_of(word);
+  }
+  return text;
+}
+
+Generator generator_of(const std::string& text, const std::string& key) {
+  std::string_view rest = text;
+  const auto next = [&rest] {
+    const std::string_view word = rest.substr(0, rest.find(' '));
+    rest.remove_prefix(std::min(word.size() + 1, rest.size()));
+    return word;
+  };
+  Generator g;
+  g.seed = number_of<uint64_t>(next(), key);
+  g.offset = number_of<uint64_t>(next(), key);
+  if (rest.empty()) return g;
+  HALFTAPE_CHECK(next() == kMt19937, "TrainState: \"", key, "\": an unknown kind of generator");
+  Mt19937& mt = g.mt19937.emplace();
+  mt.position = number_of<uint32_t>(next(), key);
+  if (const std::string_view waiting = next(); waiting != "-")
+    mt.next_normal = number_of<double>(waiting, key);
+  for (uint32_t& word : mt.words) word = number_of<uint32_t>(next(), key);
+  return g;
+}
+
+/// The entries whose keys begin with `prefix`, without it.
+std::map<std::string, std::string> below(const safetensors::Metadata& all,
+                                         std::string_view prefix) {
+  std::map<std::string, std::string> found;
+  for (auto it = all.lower_bound(std::string(prefix));
+       it != all.end() && it->first.starts_with(prefix); ++it)
+    found.emplace(it->first.substr(prefix.size()), it->second);
+  return found;
+}
+
+TrainState::Numbers numbers_below(const safetensors::Metadata& all, const std::string& prefix) {
+  TrainState::Numbers numbers;
+  for (const auto& [key, value] : below(all, prefix))
+    numbers[key] = number_of<double>(value, prefix + key);
+  return numbers;
+}
+
+safetensors::Tensors below(const safetensors::Tensors& all, const std::string& prefix) {
+  std::vector<safetensors::Tensors::Item> found;
+  for (const auto& item : all)
+    if (item.key().starts_with(prefix)) found.push_back(item);
+  return safetensors::Tensors(std::move(found));
+}
+
+safetensors::Tensors with_prefix(const std::string& prefix, const safetensors::Tensors& all) {
+  std::vector<safetensors::Tensors::Item> named;
+  for (const auto& item : all) named.emplace_back(prefix + item.key(), item.value());
+  return safetensors::Tensors(std::move(named));
+}
+
+std::string group(const std::string& part, size_t i) {
+  return part + ".group" + std::to_string(i) + ".";
+}
+
+}  // namespace
+
+void TrainState::add(Part part) {
+  const auto taken = [&](const Part& other) { return other.name == part.name; };
+  HALFTAPE_CHECK(!part.name.empty() && part.name.find('.') == std::string::npos &&
+                     part.name != kRun && std::none_of(parts_.begin(), parts_.end(), taken),
+                 "TrainState::add: a part cannot be called \"", part.name,
+                 "\": its name is empty, has a dot, is \"run\", or is taken");
+  parts_.push_back(std::move(part));
+}
+
+void TrainState::add(const std::string& name, nn::Module& module) {
+  const auto tensors = [&module, prefix = name + "."] {
+    return with_prefix(prefix, detail::named_tensors(module));
+  };
+  add({.name = name,
+       .kind = kModule,
+       .save =
+           [tensors](Draft& draft) {
+             for (const auto& item : tensors()) draft.tensors.push_back(item);
+           },
+       .compare =
+           [tensors, prefix = name + "."](const Contents& saved, Differences& differences) {
+             detail::compare(tensors(), below(saved.tensors, prefix), Strict::Yes, differences);
+           },
+       .load =
+           [tensors](const Contents& saved) { detail::copy_values(tensors(), saved.tensors); }});
+  modules_.emplace_back(name, &module);
+}
+
+void TrainState::add(const std::string& name, optim::Optimizer& optimizer) {
+  add({.name = name,
+       .kind = kOptimizer,
+       .save =
+           [=, this, &optimizer](Draft& draft) {
+             save_optimizer(name, optimizer.param_groups(), optimizer.state_dict(), draft);
+           },
+       .compare =
+           [=, this, &optimizer](const Contents& saved, Differences& d) {
+             compare_optimizer(name, optimizer.param_groups(), saved, d);
+           },
+       .load =
+           [=, this, &optimizer](const Contents& saved) {
+             optimizer.load_state_dict(saved_optimizer(name, optimizer.param_groups(), saved));
+           }});
+}
+
+void TrainState::add(const std::string& name, optim::AsyncOptimizer& optimizer) {
+  add({.name = name,
+       .kind = kAsync,
+       .save = [=, this, &optimizer](Draft& draft) { save_async(name, optimizer, draft); },
+       .compare =
+           [=, this, &optimizer](const Contents& saved, Differences& d) {
+             compare_optimizer(name, optimizer.param_groups(), saved, d);
+           },
+       .load = [=, this, &optimizer](const Contents& saved) { load_async(name, optimizer, saved); },
+       .follows_modules = true});
+}
+
+void TrainState::add(const std::string& name, Generator& generator) {
+  static constexpr const char* key = "generator";
+  add_text(
+      name,
+      [&generator] {
+        return Text{{key, text_of(generator)}};
+      },
+      [&generator, name](const Text& saved) {
+        const auto found = saved.find(key);
+        HALFTAPE_CHECK(found != saved.end(), "TrainState: \"", name, "\" is no generator there");
+        generator = generator_of(found->second, name);
+      });
+}
+
+void TrainState::add_numbers(const std::string& name, std::function<Numbers()> save,
+                             std::function<void(const Numbers&)> load) {
+  add({.name = name,
+       .kind = kNumbers,
+       .save =
+           [name, save = std::move(save)](Draft& draft) {
+             for (const auto& [key, value] : save())
+               draft.metadata[name + "." + key] = text_of(value);
+           },
+       .compare = [](const Contents&, Differences&) {},
+       .load = [prefix = name + ".", load = std::move(load)](
+                   const Contents& saved) { load(numbers_below(saved.metadata, prefix)); }});
+}
+
+void TrainState::add_text(const std::string& name, std::function<Text()> save,
+                          std::function<void(const Text&)> load) {
+  add({.name = name,
+       .kind = kText,
+       .save =
+           [name, save = std::move(save)](Draft& draft) {
+             for (const auto& [key, value] : save()) draft.metadata[name + "." + key] = value;
+           },
+       .compare = [](const Contents&, Differences&) {},
+       .load = [prefix = name + ".", load = std::move(load)](
+                   const Contents& saved) { load(below(saved.metadata, prefix)); }});
+}
+
+bool TrainState::is_module(const Part& part) const { return std::strcmp(part.kind, kModule) == 0; }
+
+// --- Optimizers: "NAME.PARAMETER.KEY" is a tensor of the state, "NAME.parameter.PARAMETER" says
+// which group it is in, and "NAME.group0.lr" is an option.
+
+std::map<const detail::TensorImpl*, std::string> TrainState::parameter_names() const {
+  std::map<const detail::TensorImpl*, std::string> names;
+  for (const auto& [name, module] : modules_)
+    for (const auto& item : module->named_parameters())
+      names.emplace(item.value().impl(), name + "." + item.key());
+  return names;
+}
+
+namespace {
+
+/// The group of each parameter, by name.
+std::map<std::string, size_t> groups_of(
+    const std::string& part, const std::vector<optim::OptimizerParamGroup>& all,
+    const std::map<const detail::TensorImpl*, std::string>& names) {
+  std::map<std::string, size_t> groups;
+  for (size_t g = 0; g < all.size(); ++g) {
+    for (const Tensor& p : all[g].params()) {
+      const auto name = names.find(p.impl());
+      HALFTAPE_CHECK(name != names.end(), "TrainState: a parameter ", p.sizes(), " of \"", part,
+                     "\" belongs to none of the modules that were added; add its module, too");
+      groups[name->second] = g;
+    }
+  }
+  return groups;
+}
+
+}  // namespace
+
+void TrainState::save_optimizer(const std::string& name, const Groups& groups,
+                                const optim::OptimizerState& state, Draft& draft) const {
+  const auto names = parameter_names();
+  for (const auto& [parameter, g] : groups_of(name, groups, names))
+    draft.metadata[name + ".parameter." + parameter] = std::to_string(g);
+  for (size_t g = 0; g < state.groups.size(); ++g)
+    for (const auto& [key, value] : state.groups[g])
+      draft.metadata[group(name, g) + key] = text_of(value);
+  const std::vector<Tensor> parameters = optim::parameters_of(groups);
+  for (size_t i = 0; i < parameters.size(); ++i)
+    for (const auto& [key, value] : state.state[i])
+      draft.tensors.emplace_back(name + "." + names.at(parameters[i].impl()) + "." + key,
+                                 Tensor(value));
+}
+
+void TrainState::compare_optimizer(const std::string& name, const Groups& groups,
+                                   const Contents& saved, Differences& differences) const {
+  const auto here = groups_of(name, groups, parameter_names());
+  const auto there = below(saved.metadata, name + ".parameter.");
+  for (const auto& [parameter, g] : here) {
+    const auto found = there.find(parameter);
+    if (found == there.end())
+      differences.push_back("\"" + name + "\": expected the parameter \"" + parameter +
+                            "\", found none of that name");
+    else if (found->second != std::to_string(g))
+      differences.push_back("\"" + name + "\": expected the parameter \"" + parameter +
+                            "\" in group " + std::to_string(g) + ", found it in group " +
+                            found->second);
+  }
+  for (const auto& [parameter, g] : there)
+    if (!here.contains(parameter))
+      differences.push_back("\"" + name + "\": expected no parameter \"" + parameter +
+                            "\", found one");
+}
+
+optim::OptimizerState TrainState::saved_optimizer(const std::string& name, const Groups& all,
+                                                  const Contents& saved) const {
+  const auto names = parameter_names();
+  optim::OptimizerState state;
+  for (size_t g = 0; g < all.size(); ++g)
+    state.groups.push_back(numbers_below(saved.metadata, group(name, g)));
+  const auto groups = numbers_below(saved.metadata, name + ".parameter.");
+  const size_t count =
+      groups.empty() ? 0
+                     : 1 + static_cast<size_t>(
+                               std::max_element(groups.begin(), groups.end(), [](auto& a, auto& b) {
+                                 return a.second < b.second;
+                               })->second);
+  HALFTAPE_CHECK(count <= state.groups.size(), "the saved state has ", count, " groups, this one ",
+                 state.groups.size());
+  std::map<std::string, optim::ParamState> by_name;
+  for (const auto& item : below(saved.tensors, name + ".")) {
+    const size_t dot = item.key().rfind('.');
+    by_name[item.key().substr(name.size() + 1, dot - name.size() - 1)][item.key().substr(dot + 1)] =
+        item.value().array();
+  }
+  for (const Tensor& p : optim::parameters_of(all))
+    state.state.push_back(by_name[names.at(p.impl())]);
+  return state;
+}
+
+// Of an asynchronous one also, while the model is one step behind, "NAME.PARAMETER._newest": the
+// weights that it is to get. Its present ones are in the module's part.
+
+void TrainState::save_async(const std::string& name, optim::AsyncOptimizer& optimizer,
+                            Draft& draft) const {
+  const optim::AsyncOptimizerState state = optimizer.state_dict();
+  save_optimizer(name, optimizer.param_groups(), state.optimizer, draft);
+  draft.metadata[name + ".async.steps"] = text_of(state.steps);
+  draft.metadata[name + ".async.stale"] = state.stale ? "1" : "0";
+  if (!state.stale) return;
+  const auto names = parameter_names();
+  for (size_t i = 0; i < state.newest.size(); ++i)
+    draft.tensors.emplace_back(
+        name + "." + names.at(optimizer.parameters()[i].impl()) + "." + kNewest,
+        Tensor(state.newest[i]));
+}
+
+void TrainState::load_async(const std::string& name, optim::AsyncOptimizer& optimizer,
+                            const Contents& saved) const {
+  const auto own = numbers_below(saved.metadata, name + ".async.");
+  HALFTAPE_CHECK(own.contains("steps") && own.contains("stale"), "no step and no staleness there");
+  optim::AsyncOptimizerState state{saved_optimizer(name, optimizer.param_groups(), saved),
+                                   {},
+                                   {},
+                                   static_cast<int64_t>(own.at("steps")),
+                                   own.at("stale") != 0};
+  for (size_t i = 0; i < optimizer.parameters().size(); ++i) {
+    // The model's weights as they are by now, and the same again where there are no newer ones.
+    state.weights.push_back(optimizer.parameters()[i].array().clone());
+    optim::ParamState& of_one = state.optimizer.state[i];
+    const auto newest = of_one.find(kNewest);
+    HALFTAPE_CHECK((newest != of_one.end()) == state.stale, "a parameter ",
+                   state.weights.back().shape(), state.stale ? " lacks its" : " has",
+                   " newest weights");
+    state.newest.push_back(state.stale ? newest->second : state.weights.back());
+    if (state.stale) of_one.erase(newest);
+  }
+  optimizer.load_state_dict(state);
+}
+
+// --- The file.
+
+void TrainState::save(const std::filesystem::path& path) const {
+  Draft draft;
+  for (const Part& part : parts_) {
+    draft.metadata[std::string(kPart) + part.name] = part.kind;
+    part.save(draft);
+  }
+  draft.metadata["run.step"] = text_of(step);
+  const RandomState random = get_random_state();
+  draft.metadata[std::string(kRandom) + "seed"] = text_of(random.seed);
+  if (random.cpu_engine == RandomEngine::Mt19937)
+    draft.metadata[std::string(kRandom) + "engine"] = kMt19937;
+  for (const auto& [device, generator] : random.generators)
+    draft.metadata[std::string(kRandom) + device.str()] = text_of(generator);
+  safetensors::save_file(safetensors::Tensors(std::move(draft.tensors)), path, draft.metadata);
+}
+
+void TrainState::compare_parts(const Contents& saved, Differences& differences) const {
+  auto there = below(saved.metadata, kPart);
+  for (const Part& part : parts_) {
+    const auto found = there.find(part.name);
+    if (found == there.end())
+      differences.push_back("expected the part \"" + part.name + "\", found none of that name");
+    else if (found->second != part.kind)
+      differences.push_back("expected the part \"" + part.name + "\" to be of the kind " +
+                            part.kind + ", found " + found->second);
+    else
+      part.compare(saved, differences);
+    there.erase(part.name);
+  }
+  for (const auto& [name, kind] : there)
+    differences.push_back("expected no part \"" + name + "\", found one of the kind " + kind);
+}
+
+void TrainState::load_parts(const Contents& saved) {
+  // Modules come last: after the comparison nothing there can fail. What comes before them is kept.
+  Draft draft;
+  for (const Part& part : parts_)
+    if (!is_module(part)) part.save(draft);
+  const Contents before{safetensors::Tensors(std::move(draft.tensors)), std::move(draft.metadata)};
+  for (auto part = parts_.begin(); part != parts_.end(); ++part) {
+    if (is_module(*part)) continue;
+    try {
+      part->load(saved);
+    } catch (const std::exception& error) {
+      for (auto done = parts_.begin(); done != part; ++done)
+        if (!is_module(*done)) done->load(before);
+      throw Error("TrainState::load: \"" + part->name +
+                  "\" refuses its state, and nothing was changed: " + error.what());
+    }
+  }
+  for (const Part& part : parts_)
+    if (is_module(part)) part.load(saved);
+  for (const Part& part : parts_)
+    if (part.follows_modules) part.load(saved);  // which it took before
+}
+
+void TrainState::load(const std::filesystem::path& path) {
+  const Contents saved = safetensors::read_file(path);
+  const auto at = saved.metadata.find("run.step");
+  if (at == saved.metadata.end() || !saved.has_checksum)
+    throw FileError("TrainState: " + path.string() +
+                    ": expected a checkpoint, found a safetensors file that no TrainState saved");
+  Differences differences;
+  compare_parts(saved, differences);
+  detail::refuse("TrainState::load: " + path.string() + " does not fit this run", differences);
+  const auto saved_step = number_of<int64_t>(at->second, "step");
+  RandomState random;
+  for (const auto& [device, text] : below(saved.metadata, kRandom)) {
+    if (device == "seed")
+      random.seed = number_of<uint64_t>(text, device);
+    else if (device == "engine")
+      random.cpu_engine = RandomEngine::Mt19937;
+    else
+      random.generators.emplace_back(Device(device), generator_of(text, device));
+  }
+  load_parts(saved);
+  set_random_state(random);
+  step = saved_step;
+}
+
+}  // namespace halftape

@@ -1,0 +1,196 @@
+#include "halftape/nn/modules/image/conv.h"
+
+#include <cmath>
+
+#include "halftape/autograd/ops/creation/create.h"
+#include "halftape/nn/functional/pad.h"
+#include "halftape/nn/init.h"
+
+namespace halftape::nn {
+namespace {
+
+/// What both kinds of convolution are made of.
+template <class Options>
+void check_options(const char* name, const Options& o) {
+  HALFTAPE_CHECK(o.in_channels() > 0 && o.out_channels() > 0 && o.groups() > 0, name,
+                 ": in_channels ", o.in_channels(), ", out_channels ", o.out_channels(),
+                 " and groups ", o.groups(), " must be positive");
+  HALFTAPE_CHECK(o.in_channels() % o.groups() == 0 && o.out_channels() % o.groups() == 0, name,
+                 ": in_channels ", o.in_channels(), " and out_channels ", o.out_channels(),
+                 " must be divisible by groups ", o.groups());
+  for (int64_t k : *o.kernel_size())
+    HALFTAPE_CHECK(k > 0, name, ": kernel_size ", o.kernel_size(), " must be positive");
+}
+
+template <size_t D>
+Shape weight_shape(int64_t rows, int64_t columns, const ExpandingArray<D>& kernel_size) {
+  Shape shape{rows, columns};
+  for (int64_t k : *kernel_size) shape.push_back(k);
+  return shape;
+}
+
+void initialise(const Tensor& weight, const Tensor& bias) {
+  init::kaiming_uniform_(weight, std::sqrt(5.0));
+  const auto fan_in = static_cast<double>(init::calculate_fan_in_and_fan_out(weight).first);
+  if (bias.defined()) init::uniform_(bias, -1 / std::sqrt(fan_in), 1 / std::sqrt(fan_in));
+}
+
+const char* name_of(PadMode mode) {
+  return mode == kReflect ? "kReflect" : mode == kReplicate ? "kReplicate" : "kCircular";
+}
+
+/// "halftape::nn::Conv2d(1, 8, kernel_size=[3, 3], stride=[1, 1], groups=2)", `padding` inside:
+/// what is as usual goes without saying.
+template <size_t D, class Options>
+void print(std::ostream& out, const char* name, const Options& o, const std::string& padding,
+           const ExpandingArray<D>& output_padding) {
+  out << "halftape::nn::" << name << D << "d(" << o.in_channels() << ", " << o.out_channels()
+      << ", kernel_size=" << o.kernel_size() << ", stride=" << o.stride() << padding;
+  if (*o.dilation() != *ExpandingArray<D>(1)) out << ", dilation=" << o.dilation();
+  if (*output_padding != *ExpandingArray<D>(0)) out << ", output_padding=" << output_padding;
+  if (o.groups() != 1) out << ", groups=" << o.groups();
+  if (!o.bias()) out << ", bias=false";
+  if (o.padding_mode() != kZeros) out << ", padding_mode=" << name_of(o.padding_mode());
+  out << ')';
+}
+template <size_t D>
+std::string printed(const ExpandingArray<D>& padding) {
+  if (*padding == *ExpandingArray<D>(0)) return "";
+  std::ostringstream text;
+  text << ", padding=" << padding;
+  return text.str();
+}
+template <size_t D>
+std::string printed(const detail::conv_padding_t<D>& padding) {
+  if (const auto* rule = std::get_if<PaddingRule>(&padding))
+    return *rule == kSame ? ", padding='same'" : ", padding='valid'";
+  return printed(std::get<ExpandingArray<D>>(padding));
+}
+
+/// The frame that pad() is to put around the input: from the last dimension on, two numbers each.
+template <size_t D>
+std::vector<int64_t> frame(const ConvOptions<D>& o) {
+  std::vector<int64_t> both;
+  for (size_t i = D; i-- > 0;) {
+    int64_t left = 0, right = 0;
+    if (const auto* numbers = std::get_if<ExpandingArray<D>>(&o.padding())) {
+      left = right = (**numbers)[i];
+    } else if (std::get<PaddingRule>(o.padding()) == kSame) {
+      const int64_t all = (*o.dilation())[i] * ((*o.kernel_size())[i] - 1);
+      left = all / 2, right = all - left;
+    }
+    both.push_back(left), both.push_back(right);
+  }
+  return both;
+}
+
+template <size_t D>
+Tensor convolved(const Tensor& x, const Tensor& weight, const functional::ConvFuncOptions<D>& o) {
+  if constexpr (D == 1) return functional::conv1d(x, weight, o);
+  if constexpr (D == 2) return functional::conv2d(x, weight, o);
+  if constexpr (D == 3) return functional::conv3d(x, weight, o);
+}
+template <size_t D>
+Tensor convolved_back(const Tensor& x, const Tensor& weight,
+                      const functional::ConvTransposeFuncOptions<D>& o) {
+  if constexpr (D == 1) return functional::conv_transpose1d(x, weight, o);
+  if constexpr (D == 2) return functional::conv_transpose2d(x, weight, o);
+  if constexpr (D == 3) return functional::conv_transpose3d(x, weight, o);
+}
+
+}  // namespace
+
+template <size_t D>
+ConvImpl<D>::ConvImpl(const ConvOptions<D>& o) : options(o) {
+  ConvImpl::reset();
+}
+template <size_t D>
+void ConvImpl<D>::reset() {
+  const auto& o = options;
+  check_options("Conv", o);
+  if (const auto* rule = std::get_if<PaddingRule>(&o.padding()))
+    HALFTAPE_CHECK(*rule != kSame || *o.stride() == *ExpandingArray<D>(1),
+                   "Conv: padding='same' is not supported for strided convolutions; the stride "
+                   "is ",
+                   o.stride());
+  weight = register_parameter(
+      "weight",
+      empty(weight_shape(o.out_channels(), o.in_channels() / o.groups(), o.kernel_size())));
+  if (o.bias()) bias = register_parameter("bias", empty({o.out_channels()}));
+  reset_parameters();
+}
+template <size_t D>
+void ConvImpl<D>::reset_parameters() {
+  initialise(weight, bias);
+}
+template <size_t D>
+Tensor ConvImpl<D>::forward(const Tensor& x) const {
+  functional::ConvFuncOptions<D> o;
+  o.bias(bias).stride(options.stride()).dilation(options.dilation()).groups(options.groups());
+  if (options.padding_mode() == kZeros)
+    return convolved<D>(x, weight, o.padding(options.padding()));
+  return convolved<D>(halftape::pad(x, frame(options), options.padding_mode()), weight, o);
+}
+template <size_t D>
+void ConvImpl<D>::pretty_print(std::ostream& out) const {
+  print<D>(out, "Conv", options, printed<D>(options.padding()), 0);
+}
+
+template <size_t D>
+ConvTransposeImpl<D>::ConvTransposeImpl(const ConvTransposeOptions<D>& o) : options(o) {
+  ConvTransposeImpl::reset();
+}
+template <size_t D>
+void ConvTransposeImpl<D>::reset() {
+  const auto& o = options;
+  check_options("ConvTranspose", o);
+  HALFTAPE_CHECK(o.padding_mode() == kZeros, "ConvTranspose: padding_mode ",
+                 name_of(o.padding_mode()), "; only kZeros is possible");
+  weight = register_parameter(
+      "weight",
+      empty(weight_shape(o.in_channels(), o.out_channels() / o.groups(), o.kernel_size())));
+  if (o.bias()) bias = register_parameter("bias", empty({o.out_channels()}));
+  reset_parameters();
+}
+template <size_t D>
+void ConvTransposeImpl<D>::reset_parameters() {
+  initialise(weight, bias);
+}
+template <size_t D>
+Tensor ConvTransposeImpl<D>::forward(const Tensor& x,
+                                     const std::optional<Dims>& output_size) const {
+  functional::ConvTransposeFuncOptions<D> o;
+  o.bias(bias).stride(options.stride()).padding(options.padding()).groups(options.groups());
+  o.dilation(options.dilation()).output_padding(options.output_padding());
+  if (output_size) {
+    constexpr int n = D;
+    const Dims& given = *output_size;
+    HALFTAPE_CHECK(given.size() == n || given.size() == x.dim(), "ConvTranspose: output_size ",
+                   given, "; expected ", n, " lengths, or all ", x.dim(), " sizes");
+    for (int i = 0; i < n; ++i) {
+      const auto k = static_cast<size_t>(i);
+      const int64_t stride = (*options.stride())[k];
+      const int64_t least = (x.size(i - n) - 1) * stride - 2 * (*options.padding())[k] +
+                            (*options.dilation())[k] * ((*options.kernel_size())[k] - 1) + 1;
+      const int64_t wanted = given[given.size() - n + i];
+      HALFTAPE_CHECK(wanted >= least && wanted < least + stride, "ConvTranspose: output_size ",
+                     given, " for input ", x.sizes(), ": length ", wanted, " of dimension ", i,
+                     " must be from ", least, " to ", least + stride - 1);
+      (*o.output_padding())[k] = wanted - least;
+    }
+  }
+  return convolved_back<D>(x, weight, o);
+}
+template <size_t D>
+void ConvTransposeImpl<D>::pretty_print(std::ostream& out) const {
+  print<D>(out, "ConvTranspose", options, printed(options.padding()), options.output_padding());
+}
+
+template class ConvImpl<1>;
+template class ConvImpl<2>;
+template class ConvImpl<3>;
+template class ConvTransposeImpl<1>;
+template class ConvTransposeImpl<2>;
+template class ConvTransposeImpl<3>;
+
+}  // namespace halftape::nn

@@ -1,0 +1,55 @@
+#include "halftape/nn/modules/image/upsampling.h"
+
+namespace halftape::nn {
+namespace {
+
+const char* name_of(Interpolation mode) {
+  constexpr const char* names[] = {"kNearest",   "kNearestExact", "kLinear", "kBilinear",
+                                   "kTrilinear", "kBicubic",      "kArea"};
+  return names[static_cast<size_t>(mode)];
+}
+
+/// One number for all dimensions behind the channels, or as it is.
+template <class T>
+std::optional<std::vector<T>> for_all(const std::optional<std::vector<T>>& given, const Tensor& x) {
+  if (!given || given->size() != 1 || x.dim() < 3) return given;
+  return std::vector<T>(static_cast<size_t>(x.dim() - 2), (*given)[0]);
+}
+
+template <class T>
+void print(std::ostream& out, const std::vector<T>& list) {
+  const char* before = "[";
+  for (const T& v : list) out << before << v, before = ", ";
+  out << ']';
+}
+
+}  // namespace
+
+Tensor UpsampleImpl::forward(const Tensor& x) const {
+  functional::InterpolateFuncOptions o;
+  o.size(for_all(options.size(), x)).scale_factor(for_all(options.scale_factor(), x));
+  return functional::interpolate(x, o.mode(options.mode()).align_corners(options.align_corners()));
+}
+void UpsampleImpl::pretty_print(std::ostream& out) const {
+  out << "halftape::nn::Upsample(";
+  if (options.scale_factor())
+    print(out << "scale_factor=", *options.scale_factor());
+  else
+    print(out << "size=", options.size().value_or(std::vector<int64_t>()));
+  out << ", mode=" << name_of(options.mode()) << ')';
+}
+
+Tensor PixelShuffleImpl::forward(const Tensor& x) const {
+  return functional::pixel_shuffle(x, options);
+}
+void PixelShuffleImpl::pretty_print(std::ostream& out) const {
+  out << "halftape::nn::PixelShuffle(upscale_factor=" << options.upscale_factor() << ')';
+}
+Tensor PixelUnshuffleImpl::forward(const Tensor& x) const {
+  return functional::pixel_unshuffle(x, options);
+}
+void PixelUnshuffleImpl::pretty_print(std::ostream& out) const {
+  out << "halftape::nn::PixelUnshuffle(downscale_factor=" << options.downscale_factor() << ')';
+}
+
+}  // namespace halftape::nn

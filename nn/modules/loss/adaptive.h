@@ -1,0 +1,73 @@
+// A softmax over many classes of which few are frequent.
+#pragma once
+#include <concepts>
+#include <utility>
+#include <vector>
+
+#include "halftape/autograd/ops/creation/create.h"
+#include "halftape/nn/cloneable.h"
+#include "halftape/nn/modules/container/module_list.h"
+#include "halftape/nn/modules/container/sequential.h"
+#include "halftape/nn/modules/linear.h"
+#include "halftape/nn/options/adaptive.h"
+
+namespace halftape::nn {
+
+/// A loss to call backward() of, and the number in it where one is expected, as LibTorch gives a
+/// double. That alone waits for the device.
+class AdaptiveLoss : public Tensor {
+ public:
+  explicit AdaptiveLoss(Tensor loss) : Tensor(std::move(loss)) {}
+  operator double() const { return item<double>(); }  // NOLINT: as LibTorch
+};
+
+/// What the adaptive softmax gives: ln p of each target, and the mean of −ln p.
+struct ASMoutput {
+  Tensor output;
+  AdaptiveLoss loss;
+};
+
+/// ln p of `n_classes` classes, of which those before the first cutoff are decided by a linear
+/// layer, and the others by two small ones for each cluster, which only the samples in it go
+/// through. x: (N, in) with targets (N), int64; or (in) with one target. Grave et al. 2016,
+/// arXiv:1609.04309. Throws for cutoffs that do not increase or are no classes, and for targets
+/// that are none. forward() waits for the device: how many samples are in a cluster decides what
+/// runs.
+class AdaptiveLogSoftmaxWithLossImpl : public Cloneable<AdaptiveLogSoftmaxWithLossImpl> {
+ public:
+  AdaptiveLogSoftmaxWithLossImpl(int64_t in_features, int64_t n_classes,
+                                 std::vector<int64_t> begins)
+      : AdaptiveLogSoftmaxWithLossImpl(
+            AdaptiveLogSoftmaxWithLossOptions(in_features, n_classes, std::move(begins))) {}
+  explicit AdaptiveLogSoftmaxWithLossImpl(AdaptiveLogSoftmaxWithLossOptions options);
+  void reset() override;
+  void reset_parameters();
+  ASMoutput forward(const Tensor& x, const Tensor& target);
+  /// ln p of every class: (N, n_classes).
+  Tensor log_prob(const Tensor& x);
+  /// The most probable class of each sample: log_prob(x).argmax(1), and faster where it is
+  /// frequent.
+  Tensor predict(const Tensor& x);
+  void pretty_print(std::ostream& out) const override;
+
+  AdaptiveLogSoftmaxWithLossOptions options;
+  std::vector<int64_t> cutoffs;  // where each cluster ends: n_classes is the last
+  int64_t shortlist_size = 0, n_clusters = 0, head_size = 0;
+  Linear head{nullptr};  // the frequent classes, and one more for each cluster
+  ModuleList tail{nullptr};
+
+ private:
+  Tensor cluster(size_t i, const Tensor& x);
+  Tensor full_log_prob(const Tensor& x, const Tensor& head_output);
+};
+HALFTAPE_MODULE(AdaptiveLogSoftmaxWithLoss);
+
+}  // namespace halftape::nn
+
+namespace halftape {
+/// The number, as of LibTorch's double. A template, which a braced list does not take for one.
+template <std::same_as<nn::AdaptiveLoss> Loss>
+Tensor tensor(const Loss& loss, const TensorOptions& options = {}) {
+  return tensor(static_cast<double>(loss), options);
+}
+}  // namespace halftape

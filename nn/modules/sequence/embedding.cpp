@@ -1,0 +1,149 @@
+#include "halftape/nn/modules/sequence/embedding.h"
+
+#include "halftape/autograd/ops/creation/create.h"
+#include "halftape/autograd/ops/layout/view.h"
+#include "halftape/autograd/tape/grad_mode.h"
+#include "halftape/nn/functional/embedding.h"
+#include "halftape/nn/init.h"
+
+namespace halftape::nn {
+namespace {
+
+/// What a reset() begins with: padding_idx counted from the start, and the weight, given or new.
+template <class Options>
+Tensor table(const char* name, Options& o) {
+  const int64_t rows = o.num_embeddings(), features = o.embedding_dim();
+  HALFTAPE_CHECK(rows > 0 && features > 0, name, ": num_embeddings ", rows, " and embedding_dim ",
+                 features, " must be positive");
+  HALFTAPE_CHECK(!o.sparse(), name, ": sparse gradients do not exist here; leave sparse false");
+  if (auto& padding = o.padding_idx()) {
+    HALFTAPE_CHECK(*padding >= -rows && *padding < rows, name, ": padding_idx ", *padding,
+                   " must be within num_embeddings ", rows);
+    if (*padding < 0) *padding += rows;
+  }
+  if (!o._weight().defined()) return empty({rows, features});
+  HALFTAPE_CHECK(o._weight().sizes() == (Shape{rows, features}), name, ": weight ",
+                 o._weight().sizes(), " is not of num_embeddings ", rows, " and embedding_dim ",
+                 features);
+  return o._weight().detach();  // a tensor of its own, over the same bytes, for a clone to replace
+}
+
+void start(const Tensor& weight, const std::optional<int64_t>& padding_idx) {
+  init::normal_(weight);
+  const NoGradGuard no_grad;
+  if (padding_idx) select(weight, 0, *padding_idx).zero_();
+}
+
+template <class Options>
+void print_common(std::ostream& out, const Options& o) {
+  if (o.max_norm()) out << ", max_norm=" << *o.max_norm();
+  if (o.norm_type() != 2) out << ", norm_type=" << o.norm_type();
+  if (o.scale_grad_by_freq()) out << ", scale_grad_by_freq=true";
+  if (o.sparse()) out << ", sparse=true";
+}
+
+template <class Options>
+void print_sizes(std::ostream& out, const char* name, const Options& o) {
+  out << "halftape::nn::" << name << "(num_embeddings=" << o.num_embeddings()
+      << ", embedding_dim=" << o.embedding_dim();
+}
+
+template <class Holder, class Options, class Pretrained>
+Holder pretrained(const Tensor& embeddings, const Pretrained& o, Options options) {
+  Holder module(options._weight(embeddings)
+                    .padding_idx(o.padding_idx())
+                    .max_norm(o.max_norm())
+                    .norm_type(o.norm_type())
+                    .scale_grad_by_freq(o.scale_grad_by_freq())
+                    .sparse(o.sparse()));
+  module->weight.set_requires_grad(!o.freeze());
+  return module;
+}
+
+/// The size of a table that is to be one.
+int64_t size_of(const Tensor& embeddings, int64_t dim) {
+  HALFTAPE_CHECK(embeddings.defined() && embeddings.dim() == 2,
+                 "from_pretrained: embeddings are expected to be 2-dimensional, (num, dim)");
+  return embeddings.size(dim);
+}
+
+}  // namespace
+
+EmbeddingImpl::EmbeddingImpl(const EmbeddingOptions& o) : options(o) { EmbeddingImpl::reset(); }
+
+void EmbeddingImpl::reset() {
+  weight = register_parameter("weight", table("Embedding", options));
+  if (!options._weight().defined()) reset_parameters();
+}
+
+void EmbeddingImpl::reset_parameters() { start(weight, options.padding_idx()); }
+
+Tensor EmbeddingImpl::forward(const Tensor& indices) const {
+  return functional::embedding(indices, weight,
+                               functional::EmbeddingFuncOptions()
+                                   .padding_idx(options.padding_idx())
+                                   .max_norm(options.max_norm())
+                                   .norm_type(options.norm_type())
+                                   .scale_grad_by_freq(options.scale_grad_by_freq())
+                                   .sparse(options.sparse()));
+}
+
+void EmbeddingImpl::pretty_print(std::ostream& out) const {
+  print_sizes(out, "Embedding", options);
+  if (options.padding_idx()) out << ", padding_idx=" << *options.padding_idx();
+  print_common(out, options);
+  out << ')';
+}
+
+Embedding Embedding::from_pretrained(const Tensor& embeddings,
+                                     const EmbeddingFromPretrainedOptions& o) {
+  return pretrained<Embedding>(embeddings, o,
+                               EmbeddingOptions(size_of(embeddings, 0), size_of(embeddings, 1)));
+}
+
+EmbeddingBagImpl::EmbeddingBagImpl(const EmbeddingBagOptions& o) : options(o) {
+  EmbeddingBagImpl::reset();
+}
+
+void EmbeddingBagImpl::reset() {
+  weight = register_parameter("weight", table("EmbeddingBag", options));
+  if (!options._weight().defined()) reset_parameters();
+}
+
+void EmbeddingBagImpl::reset_parameters() { start(weight, options.padding_idx()); }
+
+Tensor EmbeddingBagImpl::forward(const Tensor& indices, const Tensor& offsets,
+                                 const Tensor& per_sample_weights) const {
+  return functional::embedding_bag(indices, weight,
+                                   functional::EmbeddingBagFuncOptions()
+                                       .offsets(offsets)
+                                       .max_norm(options.max_norm())
+                                       .norm_type(options.norm_type())
+                                       .scale_grad_by_freq(options.scale_grad_by_freq())
+                                       .mode(options.mode())
+                                       .sparse(options.sparse())
+                                       .per_sample_weights(per_sample_weights)
+                                       .include_last_offset(options.include_last_offset())
+                                       .padding_idx(options.padding_idx()));
+}
+
+void EmbeddingBagImpl::pretty_print(std::ostream& out) const {
+  print_sizes(out, "EmbeddingBag", options);
+  print_common(out, options);
+  const BagMode mode = options.mode();
+  if (mode != BagMode::Mean) out << ", mode=" << (mode == BagMode::Sum ? "kSum" : "kMax");
+  if (options.include_last_offset()) out << ", include_last_offset=true";
+  if (options.padding_idx()) out << ", padding_idx=" << *options.padding_idx();
+  out << ')';
+}
+
+EmbeddingBag EmbeddingBag::from_pretrained(const Tensor& embeddings,
+                                           const EmbeddingBagFromPretrainedOptions& o) {
+  return pretrained<EmbeddingBag>(
+      embeddings, o,
+      EmbeddingBagOptions(size_of(embeddings, 0), size_of(embeddings, 1))
+          .mode(o.mode())
+          .include_last_offset(o.include_last_offset()));
+}
+
+}  // namespace halftape::nn

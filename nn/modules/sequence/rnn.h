@@ -1,0 +1,167 @@
+// Recurrent layers and cells as modules. What they compute stands in autograd/ops/product/rnn.h.
+#pragma once
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "halftape/nn/any_module.h"
+#include "halftape/nn/cloneable.h"
+#include "halftape/nn/options/rnn.h"
+#include "halftape/nn/utils/rnn.h"
+
+namespace halftape::nn {
+
+namespace detail {
+/// What RNN, LSTM and GRU have in common. For layer k the parameters weight_ih_lk, weight_hh_lk,
+/// bias_ih_lk, bias_hh_lk and weight_hr_lk, those of the way back with _reverse behind; all start
+/// in U(−b, b), b = 1/√hidden_size. Throws unless sizes are positive and 0 ≤ dropout ≤ 1.
+class RNNImplBase : public CloneableModule {
+ public:
+  explicit RNNImplBase(const RNNOptionsBase& options);
+  void reset() override;
+  void reset_parameters();
+  void pretty_print(std::ostream& out) const override;
+  /// Does nothing: weights need not lie one after another here.
+  void flatten_parameters() {}
+  /// In the order in which they are registered.
+  std::vector<Tensor> all_weights() const { return parameters(false); }
+
+  RNNOptionsBase options_base;
+
+ protected:
+  /// What every kind of layer does, but for what it calls: h and c, without c where there is none.
+  struct Result {
+    Tensor outputs, h, c;
+  };
+  Result forward_padded(const Tensor& x, const Tensor& h, const Tensor& c) const;
+  Result forward_packed(const utils::rnn::PackedSequence& x, const Tensor& h,
+                        const Tensor& c) const;
+
+ private:
+  Result run(const Tensor& x, const Tensor& batch_sizes, int64_t batch, Tensor h, Tensor c) const;
+};
+}  // namespace detail
+
+/// x: (T, N, input_size), with batch_first (N, T, input_size), or without N; hx:
+/// (layers·directions, N, hidden_size), or zeros → outputs (T, N, directions·hidden_size), and the
+/// last hx.
+class RNNImpl : public Cloneable<RNNImpl, detail::RNNImplBase> {
+ public:
+  RNNImpl(int64_t input_size, int64_t hidden_size) : RNNImpl(RNNOptions(input_size, hidden_size)) {}
+  explicit RNNImpl(const RNNOptions& options);
+  std::tuple<Tensor, Tensor> forward(const Tensor& x, Tensor hx = {}) const;
+  std::tuple<utils::rnn::PackedSequence, Tensor> forward_with_packed_input(
+      const utils::rnn::PackedSequence& x, Tensor hx = {}) const;
+  RNNOptions options;
+
+ protected:
+  FORWARD_HAS_DEFAULT_ARGS({1, AnyValue(Tensor())})
+};
+HALFTAPE_MODULE(RNN);
+
+/// The same; hx: (h, c). With proj_size, h and the outputs have so many features.
+class LSTMImpl : public Cloneable<LSTMImpl, detail::RNNImplBase> {
+ public:
+  using States = std::tuple<Tensor, Tensor>;
+  LSTMImpl(int64_t input_size, int64_t hidden_size)
+      : LSTMImpl(LSTMOptions(input_size, hidden_size)) {}
+  explicit LSTMImpl(const LSTMOptions& options);
+  std::tuple<Tensor, States> forward(const Tensor& x, std::optional<States> hx = {}) const;
+  std::tuple<utils::rnn::PackedSequence, States> forward_with_packed_input(
+      const utils::rnn::PackedSequence& x, std::optional<States> hx = {}) const;
+  LSTMOptions options;
+
+ protected:
+  FORWARD_HAS_DEFAULT_ARGS({1, AnyValue(std::optional<States>())})
+};
+HALFTAPE_MODULE(LSTM);
+
+/// As RNN.
+class GRUImpl : public Cloneable<GRUImpl, detail::RNNImplBase> {
+ public:
+  GRUImpl(int64_t input_size, int64_t hidden_size) : GRUImpl(GRUOptions(input_size, hidden_size)) {}
+  explicit GRUImpl(const GRUOptions& options);
+  std::tuple<Tensor, Tensor> forward(const Tensor& x, Tensor hx = {}) const;
+  std::tuple<utils::rnn::PackedSequence, Tensor> forward_with_packed_input(
+      const utils::rnn::PackedSequence& x, Tensor hx = {}) const;
+  GRUOptions options;
+
+ protected:
+  FORWARD_HAS_DEFAULT_ARGS({1, AnyValue(Tensor())})
+};
+HALFTAPE_MODULE(GRU);
+
+namespace detail {
+/// What the cells have in common: their parameters, which start in U(−b, b), b = 1/√hidden_size.
+class RNNCellImplBase : public CloneableModule {
+ public:
+  RNNCellImplBase(const char* name, int64_t gates, int64_t input_size, int64_t hidden_size,
+                  bool bias);
+  void reset() override;
+  void reset_parameters();
+  void pretty_print(std::ostream& out) const override;
+
+  Tensor weight_ih, weight_hh;
+  Tensor bias_ih, bias_hh;  // undefined without bias
+
+ protected:
+  /// Throws unless x is (N, input_size) or (input_size).
+  void check_input(const Tensor& x) const;
+  /// Zeros in the shape of a state for x.
+  Tensor no_state(const Tensor& x) const;
+  /// What follows the sizes in the printed form.
+  virtual void print_more(std::ostream&) const {}
+
+ private:
+  const char* name_;
+  int64_t gates_, input_size_, hidden_size_;
+  bool bias_;
+};
+}  // namespace detail
+
+/// One step of an RNN. x: (N, input_size) or (input_size); hx: (N, hidden_size) or (hidden_size),
+/// or zeros → the next hx.
+class RNNCellImpl : public Cloneable<RNNCellImpl, detail::RNNCellImplBase> {
+ public:
+  RNNCellImpl(int64_t input_size, int64_t hidden_size)
+      : RNNCellImpl(RNNCellOptions(input_size, hidden_size)) {}
+  explicit RNNCellImpl(const RNNCellOptions& options);
+  Tensor forward(const Tensor& x, Tensor hx = {}) const;
+  RNNCellOptions options;
+
+ protected:
+  FORWARD_HAS_DEFAULT_ARGS({1, AnyValue(Tensor())})
+  void print_more(std::ostream& out) const override;
+};
+HALFTAPE_MODULE(RNNCell);
+
+/// One step of an LSTM; hx: (h, c) → the next.
+class LSTMCellImpl : public Cloneable<LSTMCellImpl, detail::RNNCellImplBase> {
+ public:
+  using States = std::tuple<Tensor, Tensor>;
+  LSTMCellImpl(int64_t input_size, int64_t hidden_size)
+      : LSTMCellImpl(LSTMCellOptions(input_size, hidden_size)) {}
+  explicit LSTMCellImpl(const LSTMCellOptions& options);
+  States forward(const Tensor& x, std::optional<States> hx = {}) const;
+  LSTMCellOptions options;
+
+ protected:
+  FORWARD_HAS_DEFAULT_ARGS({1, AnyValue(std::optional<States>())})
+};
+HALFTAPE_MODULE(LSTMCell);
+
+/// One step of a GRU.
+class GRUCellImpl : public Cloneable<GRUCellImpl, detail::RNNCellImplBase> {
+ public:
+  GRUCellImpl(int64_t input_size, int64_t hidden_size)
+      : GRUCellImpl(GRUCellOptions(input_size, hidden_size)) {}
+  explicit GRUCellImpl(const GRUCellOptions& options);
+  Tensor forward(const Tensor& x, Tensor hx = {}) const;
+  GRUCellOptions options;
+
+ protected:
+  FORWARD_HAS_DEFAULT_ARGS({1, AnyValue(Tensor())})
+};
+HALFTAPE_MODULE(GRUCell);
+
+}  // namespace halftape::nn

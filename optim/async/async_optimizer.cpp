@@ -1,0 +1,287 @@
+#include "halftape/optim/async/async_optimizer.h"
+
+#include <cmath>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "halftape/autograd/tape/grad_mode.h"
+#include "halftape/autograd/tape/grad_tag.h"
+#include "halftape/core/capture/capture.h"
+#include "halftape/core/contract/backend.h"
+#include "halftape/core/machine/warn.h"
+#include "halftape/optim/clip_grad.h"
+#include "halftape/optim/state/flat_storage.h"
+
+namespace halftape::optim {
+
+using detail::meet;
+
+StepVerdict AsyncStep::verdict() const {
+  meet(Meeting::Await);
+  record_->checked.wait();
+  return record_->verdict;
+}
+
+std::optional<size_t> AsyncStep::nonfinite() const {
+  verdict();
+  return record_->nonfinite;
+}
+
+/// A step by value: nothing that the caller may change later is looked at again.
+struct AsyncOptimizer::Ticket {
+  AsyncStep step;
+  AsyncStepOptions options;
+  std::vector<std::shared_ptr<const OptimizerOptions>> groups;
+  std::vector<Tensor> grads;           // of parameters(); undefined for none. The worker's alone
+  std::shared_ptr<QueueMoment> ready;  // when they are there, and newest_; null: by now
+};
+
+namespace {
+/// The device of all of them, if it is one.
+std::optional<Device> common_device(const std::vector<Tensor>& all) {
+  for (const Tensor& t : all)
+    if (t.device() != all[0].device()) return {};
+  return all.empty() ? std::nullopt : std::optional(all[0].device());
+}
+}  // namespace
+
+AsyncOptimizer::AsyncOptimizer(std::unique_ptr<Optimizer> optimizer)
+    : inner_(std::move(optimizer)) {
+  HALFTAPE_CHECK(inner_, "AsyncOptimizer: expected an optimizer, got null");
+  groups_ = inner_->param_groups();
+  model_ = parameters_of(inner_->param_groups());
+  // The wrapped optimizer goes on with copies of the weights, which know nothing of the model's
+  // graph, and with the state that it had for the originals.
+  const OptimizerState state = inner_->state_dict();
+  for (OptimizerParamGroup& group : inner_->param_groups())
+    for (Tensor& p : group.params()) p = Tensor(p.array().clone());
+  inner_->load_state_dict(state);
+  if (!inner_->flat_regions().empty()) inner_->flatten();
+  newest_ = parameters_of(inner_->param_groups());
+  for (const Tensor& p : model_) versions_.push_back(p.version());
+  if (const auto device = common_device(model_)) queue_ = backend(*device).new_side_queue();
+}
+
+AsyncOptimizer::~AsyncOptimizer() {
+  try {
+    synchronize();
+  } catch (const std::exception& e) {
+    warn(std::string("AsyncOptimizer: at its end, and so not thrown: ") + e.what());
+  } catch (...) {
+    warn("AsyncOptimizer: a step threw at its end, and nobody was left to catch it");
+  }
+}
+
+AsyncStep AsyncOptimizer::step(const AsyncStepOptions& options) {
+  HALFTAPE_CHECK(
+      !Capture::active_or_tried(),
+      "AsyncOptimizer::step: inside the step of a Graph, of which its worker is no part; "
+      "capture the step of the optimizer that it wraps");
+  drain();
+  check(options);
+  meet(Meeting::Publish);
+  reconcile("step");
+  Ticket ticket{{steps_++, static_cast<float>(options.scale.value_or(1))}, options, {}, {}, {}};
+  for (const OptimizerParamGroup& group : groups_) ticket.groups.push_back(group.options().clone());
+  ticket.grads = take_gradients();
+  if (queue_) {
+    ticket.ready = backend(model_[0].device()).now();
+    // Memory is given back in the order of the queue that it was taken in, where the worker's reads
+    // may come later: drain() lets go of it.
+    in_use_ = ticket.grads;
+    if (options.found_inf.defined()) in_use_.emplace_back(options.found_inf);
+  }
+  AsyncStep step = ticket.step;
+  meet(Meeting::HandOver);
+  stale_ = true;
+  worker_.start([this, ticket = std::move(ticket)] { run(ticket); });
+  if (!options.is_async) synchronize();
+  return step;
+}
+
+void AsyncOptimizer::drain() {
+  meet(Meeting::Wait);
+  std::exception_ptr failed;
+  try {
+    worker_.wait();
+  } catch (...) {
+    failed = std::current_exception();
+  }
+  if (const auto done = std::exchange(done_, nullptr)) done->await();
+  in_use_.clear();
+  if (failed) std::rethrow_exception(failed);
+}
+
+void AsyncOptimizer::synchronize() {
+  drain();
+  meet(Meeting::Publish);
+  reconcile("synchronize");
+}
+
+void AsyncOptimizer::check(const AsyncStepOptions& options) const {
+  HALFTAPE_CHECK(groups_.size() == inner_->param_groups().size(),
+                 "AsyncOptimizer::step: param_groups() has ", groups_.size(),
+                 " groups, was made with ", inner_->param_groups().size(),
+                 "; wrap a new optimizer to add one");
+  for (const OptimizerParamGroup& group : groups_) group.options().validate();
+  if (options.scale)
+    HALFTAPE_CHECK(*options.scale > 0 && std::isfinite(static_cast<float>(*options.scale)),
+                   "AsyncOptimizer::step: scale ", *options.scale,
+                   " must be positive and finite in float32");
+  HALFTAPE_CHECK(!options.max_norm || *options.max_norm > 0, "AsyncOptimizer::step: max_norm ",
+                 options.max_norm.value_or(0), " must be positive; leave it out not to clip");
+  HALFTAPE_CHECK(options.norm_type > 0, "AsyncOptimizer::step: norm_type ", options.norm_type,
+                 " must be positive");
+  for (const Tensor& p : model_) {
+    const Tensor& g = p.grad();
+    check_mark(g, "AsyncOptimizer::step",
+               options.scale ? GradTag::Use::AsTheyAre : GradTag::Use::AsTrue);
+    HALFTAPE_CHECK(!g.defined() || (g.sizes() == p.sizes() && g.is_floating_point()),
+                   "AsyncOptimizer::step: a gradient (", g.sizes(), ", ", g.dtype(),
+                   ") does not fit its parameter (", p.sizes(), ", ", p.dtype(), ")");
+  }
+}
+
+/// With no step in flight: the model gets the newest weights, or, where it had them already,
+/// newest_ gets what was written into the model since.
+void AsyncOptimizer::reconcile(const char* call) {
+  const NoGradGuard no_grad;
+  for (size_t i = 0; i < model_.size(); ++i)
+    HALFTAPE_CHECK(!stale_ || model_[i].version() == versions_[i], "AsyncOptimizer::", call,
+                   ": a parameter of shape ", model_[i].sizes(),
+                   " was written while it was one step behind, and the write would be lost; call "
+                   "synchronize() first, or step with is_async = false");
+  for (size_t i = 0; i < model_.size(); ++i) {
+    if (stale_)
+      model_[i].copy_(newest_[i]);
+    else if (model_[i].version() != versions_[i])
+      newest_[i].copy_(model_[i]);
+    versions_[i] = model_[i].version();
+  }
+  stale_ = false;
+}
+
+std::vector<Tensor> AsyncOptimizer::take_gradients() {
+  std::vector<Tensor> taken;
+  for (const Tensor& p : model_) {
+    // Moved out, so that the next backward pass begins another buffer. Bytes that somebody else
+    // still holds stay his.
+    Tensor g = std::exchange(p.mutable_grad(), Tensor());
+    if (!g.defined())
+      taken.emplace_back();
+    else
+      taken.emplace_back(g.unique() ? g.array() : g.array().clone());
+  }
+  return taken;
+}
+
+/// On the worker, in its queue.
+void AsyncOptimizer::run(const Ticket& ticket) {
+  if (!queue_) return update(ticket);
+  queue_->use([&] {
+    ticket.ready->await();
+    std::exception_ptr failed;
+    try {
+      update(ticket);
+    } catch (...) {
+      failed = std::current_exception();
+    }
+    done_ = backend(model_[0].device()).now();  // also of a step that has failed half-way
+    if (failed) std::rethrow_exception(failed);
+  });
+}
+
+/// Check, publish the verdict, clip, update.
+void AsyncOptimizer::update(const Ticket& ticket) {
+  AsyncStep::Record& record = *ticket.step.record_;
+  Array inverse;  // undefined: the gradients are true
+  try {
+    meet(Meeting::Check);
+    std::vector<Array> grads;  // in the order of the parameters, undefined where there is none
+    const Tensor* some = nullptr;
+    for (size_t i = 0; i < newest_.size(); ++i) {
+      const Tensor& g = ticket.grads[i];
+      newest_[i].mutable_grad() = g;
+      grads.push_back(g.defined() ? g.array() : Array());
+      if (g.defined()) some = &g;
+    }
+    StepVerdict verdict = some ? StepVerdict::Finite : StepVerdict::NoGradients;
+    if (ticket.options.scale && some) {
+      const Device device = some->device();
+      const Array& known = ticket.options.found_inf;
+      const Array found_inf = known.defined() ? known.clone() : full({}, 0, kFloat32, device);
+      const Array first = full({}, -1, kInt64, device);
+      inverse = full({}, 1 / record.scale, kFloat32, device);
+      // Nobody sees these gradients: unless they are clipped, the update divides them as it reads.
+      if (ticket.options.max_norm || !inner_->supports_control())
+        backend(device).unscale(grads, std::exchange(inverse, {}), found_inf, first);
+      else
+        backend(device).check_finite(grads, found_inf, inverse, first);
+      if (read_double(found_inf) != 0) {
+        verdict = StepVerdict::NonFinite;
+        if (const double at = read_double(first); at >= 0)
+          record.nonfinite = static_cast<size_t>(at);
+      }
+    }
+    meet(Meeting::Verdict);
+    record.verdict = verdict;
+    record.checked.raise();
+  } catch (...) {
+    record.checked.raise();  // as Failed: nobody shall wait for ever
+    throw;
+  }
+  meet(Meeting::Update);
+  if (record.verdict == StepVerdict::Finite) {
+    if (ticket.options.max_norm)
+      nn::utils::clip_grad_norm_(newest_, *ticket.options.max_norm, ticket.options.norm_type);
+    for (size_t i = 0; i < ticket.groups.size(); ++i)
+      inner_->param_groups()[i].set_options(ticket.groups[i]->clone());
+    if (inverse.defined())
+      inner_->step(StepControl{{}, inverse});
+    else
+      inner_->step();
+  }
+  inner_->zero_grad();  // the buffers are free before the next backward pass asks for some
+}
+
+void AsyncOptimizer::zero_grad() {
+  for (const Tensor& p : model_) p.mutable_grad() = Tensor();
+}
+
+AsyncOptimizerState AsyncOptimizer::state_dict() {
+  drain();
+  if (!stale_) reconcile("state_dict");
+  AsyncOptimizerState saved{inner_->state_dict(), {}, {}, steps_, stale_};
+  for (size_t i = 0; i < groups_.size(); ++i)
+    saved.optimizer.groups[i] = groups_[i].options().to_map();
+  for (const Tensor& p : model_) saved.weights.push_back(p.array().clone());
+  for (const Tensor& p : newest_) saved.newest.push_back(p.array().clone());
+  return saved;
+}
+
+void AsyncOptimizer::load_state_dict(const AsyncOptimizerState& saved) {
+  drain();
+  for (const auto* list : {&saved.weights, &saved.newest}) {
+    HALFTAPE_CHECK(list->size() == model_.size(), "AsyncOptimizer::load_state_dict: ", list->size(),
+                   " saved weights for ", model_.size(), " parameters");
+    for (size_t i = 0; i < model_.size(); ++i)
+      HALFTAPE_CHECK(
+          (*list)[i].shape() == model_[i].sizes() && (*list)[i].dtype() == model_[i].dtype(),
+          "AsyncOptimizer::load_state_dict: saved weight ", i, " is ", (*list)[i].dtype(), " ",
+          (*list)[i].shape(), ", expected ", model_[i].dtype(), " ", model_[i].sizes());
+  }
+  inner_->load_state_dict(saved.optimizer);
+  const NoGradGuard no_grad;
+  for (size_t i = 0; i < groups_.size(); ++i)
+    groups_[i].set_options(inner_->param_groups()[i].options().clone());
+  for (size_t i = 0; i < model_.size(); ++i) {
+    model_[i].copy_(Tensor(saved.weights[i]));
+    newest_[i].copy_(Tensor(saved.newest[i]));
+    versions_[i] = model_[i].version();
+  }
+  steps_ = saved.steps;
+  stale_ = saved.stale;
+}
+
+}  // namespace halftape::optim

@@ -1,0 +1,106 @@
+#include "halftape/optim/state/param_storage.h"
+
+#include "halftape/autograd/ops/creation/create.h"
+#include "halftape/core/capture/capture.h"
+#include "halftape/core/contract/backend.h"
+#include "halftape/core/formula/philox.h"
+#include "halftape/optim/state/flat_storage.h"
+#include "halftape/optim/state/options_map.h"
+
+namespace halftape::optim {
+namespace {
+
+/// A key of its own for each parameter, and no updates so far.
+Array rounding_stream(Device device) {
+  const RandomKey from = random_reserve(device, 4);
+  const PhiloxBlock words =
+      philox(from.seed, from.offset, ~uint64_t{0});  // no number drawn is these
+  const uint64_t key = uint64_t{words.v[1]} << 32 | words.v[0];
+  const std::vector<int64_t> state = {static_cast<int64_t>(key), 0};
+  return tensor(state, kInt64).to(device).array();
+}
+
+struct Name {
+  Weights weights;
+  const char* option;
+  const char* state;  // what is kept under this name; null for nothing
+};
+constexpr Name kNames[] = {{Weights::Plain, "Plain", nullptr},
+                           {Weights::Master, "Master", "master"},
+                           {Weights::Stochastic, "Stochastic", "rounding"},
+                           {Weights::Kahan, "Kahan", "remainder"}};
+const Name& name_of(Weights weights) { return kNames[static_cast<size_t>(weights)]; }
+
+/// How the steps so far kept a parameter.
+Weights kept(const ParamState& state) {
+  for (const Name& n : kNames)
+    if (n.state && state.find(n.state) != state.end()) return n.weights;
+  return Weights::Plain;
+}
+/// What is kept under a name; at first, what make() gives.
+template <class Make>
+Array& remembered(ParamState& state, const char* name, const Make& make) {
+  const auto found = state.find(name);
+  if (found != state.end()) return found->second;
+  const LastingState lasting;
+  return state.emplace(name, make()).first->second;
+}
+
+}  // namespace
+
+Weights weights_of(const Tensor& parameter, Weights chosen) {
+  return is_16bit(parameter.dtype()) ? chosen : Weights::Plain;
+}
+
+Dtype moment_dtype(const Tensor& parameter, Weights weights) {
+  return weights == Weights::Plain ? parameter.dtype() : kFloat32;
+}
+
+Keeping keeping(const Tensor& p, Weights weights, ParamState& state) {
+  HALFTAPE_CHECK(state.empty() || kept(state) == weights, "optimizer: a ", p.sizes(),
+                 " parameter was kept as ", name_of(kept(state)).option, " and is now to be ",
+                 name_of(weights).option, "; choose weights before the first step");
+  if (weights == Weights::Plain) return {};
+  const Array& extra = remembered(state, name_of(weights).state, [&]() -> Array {
+    if (weights == Weights::Stochastic) return rounding_stream(p.device());
+    const bool master = weights == Weights::Master;
+    Array made = FlatState::array(name_of(weights).state, p, master ? kFloat32 : p.dtype());
+    master ? backend(p.device()).copy(made, p.array()) : backend(p.device()).fill(made, 0);
+    return made;
+  });
+  return {weights, extra};
+}
+
+Array moment(const char* name, const Tensor& p, Weights chosen, ParamState& state, double start) {
+  return remembered(state, name, [&] {
+    Array made = FlatState::array(name, p, moment_dtype(p, weights_of(p, chosen)));
+    backend(p.device()).fill(made, start);
+    return made;
+  });
+}
+
+Array step_count(const Tensor& p, ParamState& state) {
+  return remembered(state, "step", [&] { return full({}, 0, kFloat32, p.device()); });
+}
+
+Weights saved_weights(const std::map<std::string, double>& options) {
+  const double saved = saved_option(options, "weights");
+  for (const Name& n : kNames)
+    if (saved == static_cast<double>(n.weights)) return n.weights;
+  HALFTAPE_CHECK(false, "optimizer: the saved option \"weights\" is ", saved,
+                 ", expected 0 (Plain), 1 (Master), 2 (Stochastic) or 3 (Kahan)");
+  return Weights::Plain;
+}
+
+StateEntry state_entry(const std::string& key, const Tensor& p,
+                       const std::map<std::string, double>& options) {
+  if (key == "step") return {{}, kFloat32};  // the count of updates
+  if (key == "rounding") return {{2}, kInt64};
+  if (key == "master") return {p.sizes(), kFloat32};
+  if (key == "remainder") return {p.sizes(), p.dtype()};
+  // Optimizers of other people need not have the option.
+  const Weights weights = options.count("weights") ? saved_weights(options) : Weights::Plain;
+  return {p.sizes(), moment_dtype(p, weights_of(p, weights))};
+}
+
+}  // namespace halftape::optim

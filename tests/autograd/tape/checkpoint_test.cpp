@@ -1,0 +1,140 @@
+// Recomputation: the same values and gradients as without it, and less kept.
+#include <doctest/doctest.h>
+
+#include <halftape/halftape.h>
+
+#include "halftape/autograd/tape/node.h"
+#include "halftape/tests/support/close.h"
+
+using namespace halftape;
+using autograd::checkpoint;
+using testing::same_bits;
+
+namespace {
+
+Tensor leaf(const Shape& shape, uint64_t seed) {
+  manual_seed(seed);
+  return randn(shape, kFloat64).requires_grad_();
+}
+
+struct Net {
+  Tensor a = leaf({8, 8}, 1), b = leaf({8, 8}, 2);
+  int runs = 0;
+  std::function<Tensor(const TensorList&)> part = [this](const TensorList& x) {
+    ++runs;
+    return tanh(matmul(dropout(tanh(matmul(x[0], a)), 0.3), b));
+  };
+};
+
+}  // namespace
+
+TEST_CASE("checkpointing changes no bit of the gradients, with dropout in it") {
+  Net kept, again;
+  const Tensor x = leaf({4, 8}, 3), y = x.detach().requires_grad_();
+  manual_seed(7);
+  kept.part({x * 1}).square().sum().backward();
+  const Tensor next = rand({3});
+  manual_seed(7);
+  checkpoint(again.part, {y * 1}).square().sum().backward();
+  CHECK(again.runs == 2);
+  CHECK(same_bits(x.grad(), y.grad()));
+  CHECK(same_bits(kept.a.grad(), again.a.grad()));
+  CHECK(same_bits(kept.b.grad(), again.b.grad()));
+  CHECK(same_bits(rand({3}), next));  // the stream goes on as without checkpointing
+}
+
+TEST_CASE("less is kept between forward and backward") {
+  Net net;
+  const Tensor x = leaf({64, 8}, 3);
+  auto deep = [&](const TensorList& in) {
+    Tensor h = in[0];
+    for (int i = 0; i < 20; ++i) h = tanh(h * 1.1);
+    return h;
+  };
+  auto held = [&](bool checkpointed) {
+    const int64_t before = Buffer::live_bytes();
+    const Tensor y = checkpointed ? checkpoint(deep, {x}) : deep({x});
+    return Buffer::live_bytes() - before;
+  };
+  CHECK(held(true) * 10 < held(false));
+}
+
+TEST_CASE("grad(), higher orders and nesting work through it") {
+  auto inner = [](const TensorList& x) { return exp(x[0] * x[0]); };
+  auto outer = [&](const TensorList& x) {
+    return tanh(checkpoint(std::function<Tensor(const TensorList&)>(inner), x)) * x[0];
+  };
+  auto f = [&](const TensorList& x) {
+    return checkpoint(std::function<Tensor(const TensorList&)>(outer), x);
+  };
+  const TensorList x{leaf({3}, 5)};
+  CHECK(autograd::gradcheck(f, x));
+  CHECK(autograd::gradgradcheck(f, x));
+}
+
+TEST_CASE("autocast is as it was in the first run") {
+  const Tensor w = leaf({4, 4}, 1).detach().to(kFloat32).requires_grad_(), x = randn({2, 4});
+  std::vector<Dtype> seen;
+  std::function<Tensor(const TensorList&)> f = [&](const TensorList& in) {
+    const Tensor y = matmul(in[0], w);
+    seen.push_back(y.dtype());
+    return tanh(y);
+  };
+  Tensor y;
+  {
+    const amp::autocast region(get_default_device().type(), kFloat16);
+    y = checkpoint(f, {x});
+  }
+  y.sum().backward();
+  CHECK(seen == std::vector<Dtype>{kFloat16, kFloat16});
+  CHECK(w.grad().dtype() == kFloat32);
+}
+
+TEST_CASE("inputs that changed meanwhile are noticed, and a throwing function leaves all usable") {
+  Tensor x = leaf({3}, 1) * 1;
+  std::function<Tensor(const TensorList&)> f = [](const TensorList& in) { return tanh(in[0] * 2); };
+  const Tensor y = checkpoint(f, {x});
+  x.mul_(2);
+  CHECK_THROWS_WITH_AS(y.sum().backward(), doctest::Contains("input 0 of shape [3] was changed"),
+                       Error);
+  const Tensor z = leaf({3}, 1);
+  bool fails = false;
+  std::function<Tensor(const TensorList&)> g = [&](const TensorList& in) {
+    const Tensor h = tanh(in[0] * 2);
+    if (fails) throw Error("mine");
+    return tanh(h);
+  };
+  const Tensor u = checkpoint(g, {z});
+  fails = true;
+  CHECK_THROWS_WITH_AS(u.sum().backward({}, true), "mine", Error);
+  fails = false;
+  u.sum().backward();
+  CHECK(z.grad().defined());
+}
+
+TEST_CASE("nothing stays behind") {
+  const int64_t tensors = detail::TensorImpl::live_count(), nodes = Node::live_count();
+  {
+    Net net;
+    const Tensor x = leaf({4, 8}, 3);
+    checkpoint(net.part, {x}).sum().backward();
+    const Tensor unused = checkpoint(net.part, {x});
+    const NoGradGuard no_grad;
+    checkpoint(net.part, {x});
+    CHECK(net.runs == 4);
+  }
+  CHECK(detail::TensorImpl::live_count() == tensors);
+  CHECK(Node::live_count() == nodes);
+}
+
+TEST_CASE("a function that differentiates within can be checkpointed") {
+  const std::function<Tensor(const TensorList&)> penalty = [](const TensorList& x) {
+    const Tensor y = x[0] * x[0] * x[0];
+    const Tensor slope = autograd::grad({y.sum()}, {x[0]}, {}, true, true)[0];
+    return tanh(slope * slope) * x[0];
+  };
+  const Tensor x = leaf({3}, 9), y = x.detach().requires_grad_();
+  penalty({x}).sum().backward();
+  checkpoint(penalty, {y}).sum().backward();
+  CHECK(same_bits(x.grad(), y.grad()));
+}

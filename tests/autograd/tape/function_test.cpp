@@ -1,0 +1,224 @@
+// Ops written by users.
+#include <doctest/doctest.h>
+
+#include <halftape/halftape.h>
+
+#include <cmath>
+
+#include "halftape/autograd/tape/node.h"
+#include "halftape/tests/support/close.h"
+
+using namespace halftape;
+using autograd::AutogradContext;
+using autograd::Function;
+using autograd::variable_list;
+
+namespace {
+
+using Values = std::vector<double>;
+Tensor leaf(Values v) { return tensor(v, kFloat64).requires_grad_(); }
+
+/// y = n·x·w, as a user would write it.
+struct Product : Function<Product> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, int n, const Tensor& w) {
+    ctx->saved_data["n"] = n;
+    ctx->save_for_backward({x, w});
+    return n * (x * w);
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list g) {
+    const auto saved = ctx->get_saved_variables();
+    const auto n = static_cast<double>(ctx->saved_data["n"].toInt());
+    CHECK_FALSE(ctx->needs_input_grad(1));
+    return {ctx->needs_input_grad(0) ? g[0] * saved[1] * n : Tensor(), Tensor(),
+            ctx->needs_input_grad(2) ? g[0] * saved[0] * n : Tensor()};
+  }
+};
+
+/// e^x, which saves its output.
+struct Exponential : Function<Exponential> {
+  static constexpr auto name = "exponential";
+  static Tensor forward(AutogradContext* ctx, const Tensor& x) {
+    const Tensor y = exp(x);
+    ctx->save_for_backward({y});
+    return y;
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list g) {
+    return {g[0] * ctx->get_saved_variables()[0]};
+  }
+};
+
+/// Doubles its input in place, and gives the former sum as a constant.
+struct Doubled : Function<Doubled> {
+  static variable_list forward(AutogradContext* ctx, Tensor x) {
+    const Tensor before = x.sum();
+    x.mul_(2);
+    ctx->mark_dirty({x});
+    ctx->mark_non_differentiable({before});
+    return {x, before};
+  }
+  static variable_list backward(AutogradContext*, variable_list g) { return {g[0] * 2}; }
+};
+
+/// Sum and product of a list; unused outputs arrive undefined if asked.
+struct Both : Function<Both> {
+  static inline bool materialize = true;
+  static inline int undefined = 0;
+  static variable_list forward(AutogradContext* ctx, const TensorList& x) {
+    ctx->set_materialize_grads(materialize);
+    ctx->save_for_backward(x);
+    return {x[0] + x[1], x[0] * x[1]};
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list g) {
+    const auto x = ctx->get_saved_variables();
+    undefined = !g[0].defined() + !g[1].defined();
+    const Tensor a = g[0].defined() ? g[0] : zeros_like(x[0]);
+    const Tensor b = g[1].defined() ? g[1] : zeros_like(x[0]);
+    return {a + b * x[1], a + b * x[0]};
+  }
+};
+
+template <int Count>
+struct Wrong : Function<Wrong<Count>> {
+  static Tensor forward(AutogradContext*, const Tensor& x, double) { return x * 1; }
+  static variable_list backward(AutogradContext*, variable_list g) {
+    return variable_list(Count, g[0]);
+  }
+};
+
+struct Through : Function<Through> {
+  static Tensor forward(AutogradContext*, const Tensor& x) { return x; }
+  static variable_list backward(AutogradContext*, variable_list g) { return {g[0] * 7}; }
+};
+
+}  // namespace
+
+TEST_CASE("a user's op has the gradients it states, to any order its rule is differentiable") {
+  const Tensor x = leaf({1, 2}), w = leaf({3, -1});
+  const Tensor y = Product::apply(x, 2, w);
+  CHECK(y.to_vector() == Values{6, -4});
+  CHECK(std::string(y.grad_fn()->name()) == "Function");
+  y.sum().backward();
+  CHECK(x.grad().to_vector() == Values{6, -2});
+  CHECK(w.grad().to_vector() == Values{2, 4});
+  auto f = [](const TensorList& in) { return Product::apply(in[0], 3, in[1]); };
+  CHECK(autograd::gradcheck(f, {leaf({0.5, 2}), leaf({3, -1})}));
+  CHECK(autograd::gradgradcheck(f, {leaf({0.5, 2}), leaf({3, -1})}));
+}
+
+TEST_CASE("an op that saves its output is differentiated again, and makes no cycle") {
+  const int64_t tensors = detail::TensorImpl::live_count(), nodes = Node::live_count();
+  {
+    auto f = [](const TensorList& in) { return Exponential::apply(in[0]); };
+    CHECK(autograd::gradcheck(f, {leaf({0.5, -1})}));
+    CHECK(autograd::gradgradcheck(f, {leaf({0.5, -1})}));
+    const Tensor x = leaf({0.5}), y = Exponential::apply(x);
+    CHECK(std::string(y.grad_fn()->name()) == "exponential");
+    const Tensor g = autograd::grad({y}, {x}, {}, {}, true)[0];
+    g.backward({}, true, true);
+    CHECK(x.grad().item() == doctest::Approx(std::exp(0.5)));
+  }
+  CHECK(detail::TensorImpl::live_count() == tensors);
+  CHECK(Node::live_count() == nodes);
+}
+
+TEST_CASE("forward is unrecorded, and unrecorded calls leave nothing behind") {
+  const Tensor x = leaf({1, 2});
+  const NoGradGuard no_grad;
+  CHECK_FALSE(Product::apply(x, 2, x).requires_grad());
+  CHECK_FALSE(Product::apply(x.detach(), 2, x.detach()).requires_grad());
+}
+
+TEST_CASE("a changed input takes the op's history, a constant output has none") {
+  const Tensor x = leaf({1, 2});
+  Tensor y = x * 1;
+  const auto out = Doubled::apply(y);
+  CHECK(out[0].is_same(y));
+  CHECK(y.to_vector() == Values{2, 4});
+  CHECK_FALSE(out[1].requires_grad());
+  y.sum().backward();
+  CHECK(x.grad().to_vector() == Values{2, 2});
+  CHECK_THROWS_WITH_AS(Doubled::apply(x), doctest::Contains("leaf Variable that requires grad"),
+                       Error);
+}
+
+TEST_CASE("a changed view changes its base") {
+  const Tensor x = leaf({1, 2, 3});
+  Tensor y = x * 1;
+  Doubled::apply(y.slice(0, 0, 2));
+  y.sum().backward();
+  CHECK(x.grad().to_vector() == Values{2, 2, 1});
+}
+
+TEST_CASE("lists go in and out; gradients nobody sent are zero or undefined") {
+  for (const bool materialize : {true, false}) {
+    Both::materialize = materialize;
+    const Tensor a = leaf({2}), b = leaf({5});
+    const auto out = Both::apply(TensorList{a, b});
+    out[1].sum().backward();
+    CHECK(a.grad().item() == 5);
+    CHECK(b.grad().item() == 2);
+    CHECK(Both::undefined == (materialize ? 0 : 1));
+  }
+  Both::materialize = true;
+  const Tensor a = leaf({2}), b = leaf({5});
+  const auto out = Both::apply(TensorList{a, b});
+  autograd::backward({out[0], out[1]}, {ones({1}, kFloat64), ones({1}, kFloat64)});
+  CHECK(a.grad().item() == 6);
+}
+
+TEST_CASE("a rule with too few or too many gradients says how many") {
+  const Tensor x = leaf({1});
+  CHECK_THROWS_WITH_AS(Wrong<1>::apply(x, 1.0).backward(),
+                       doctest::Contains("gave 1 gradients for the 2 arguments"), Error);
+  CHECK_THROWS_WITH_AS(Wrong<2>::apply(x, 1.0).backward(),
+                       doctest::Contains("argument 1, which is no tensor"), Error);
+  CHECK_THROWS_WITH_AS(Wrong<3>::apply(x, 1.0).backward(), doctest::Contains("gave 3"), Error);
+}
+
+TEST_CASE("an input handed through is another tensor with the op's history") {
+  const Tensor x = leaf({1});
+  const Tensor y = Through::apply(x);
+  CHECK_FALSE(y.is_same(x));
+  y.backward();
+  CHECK(x.grad().item() == 7);
+}
+
+TEST_CASE("a released op and a saved tensor that changed are noticed") {
+  const Tensor x = leaf({1, 2}), w = leaf({3, 4});
+  const Tensor y = Product::apply(x, 1, w);
+  y.sum().backward();
+  CHECK_THROWS_WITH_AS(y.sum().backward(), doctest::Contains("already released"), Error);
+  Tensor z = x * 1;
+  const Tensor u = Product::apply(z, 1, w);
+  z.mul_(2);
+  CHECK_THROWS_WITH_AS(u.sum().backward(), doctest::Contains("`Function` needs was changed"),
+                       Error);
+}
+
+TEST_CASE("saved data of another kind is refused") {
+  AutogradContext ctx;
+  ctx.saved_data["n"] = 3;
+  CHECK(ctx.saved_data["n"].toInt() == 3);
+  CHECK_THROWS_WITH_AS(ctx.saved_data["n"].toDouble(), doctest::Contains("not a double"), Error);
+  CHECK_THROWS_AS(ctx.get_saved_variables(), Error);
+}
+
+TEST_CASE("an optional tensor is an argument like any other") {
+  struct MaybeTimes : Function<MaybeTimes> {
+    static Tensor forward(AutogradContext* ctx, Tensor x, std::optional<Tensor> factor) {
+      ctx->save_for_backward({x, factor.value_or(Tensor())});
+      return factor ? x * *factor : x * 1;
+    }
+    static variable_list backward(AutogradContext* ctx, variable_list g) {
+      const variable_list saved = ctx->get_saved_variables();
+      if (!saved[1].defined()) return {g[0], Tensor()};
+      return {g[0] * saved[1], g[0] * saved[0]};
+    }
+  };
+  const Tensor x = full({2}, 3.0), factor = full({2}, 5.0, requires_grad());
+  MaybeTimes::apply(x, std::optional<Tensor>(factor)).sum().backward();
+  CHECK(factor.grad().equal(x));
+  const Tensor y = full({2}, 3.0, requires_grad());
+  MaybeTimes::apply(y, std::optional<Tensor>()).sum().backward();
+  CHECK(y.grad().equal(ones({2})));
+}

@@ -1,0 +1,215 @@
+// Hooks, retained gradients, and backward into chosen inputs.
+#include <doctest/doctest.h>
+
+#include <halftape/halftape.h>
+
+#include <thread>
+
+#include "halftape/autograd/tape/node.h"
+#include "halftape/tests/support/close.h"
+
+using namespace halftape;
+using testing::differ;
+
+namespace {
+
+Tensor leaf(std::vector<double> v) { return tensor(v, kFloat64).requires_grad_(); }
+using Values = std::vector<double>;
+
+}  // namespace
+
+TEST_CASE("a hook sees the whole gradient once, and may change it") {
+  const Tensor x = leaf({1, 2});
+  const Tensor y = x * 2;
+  int calls = 0;
+  y.register_hook([&](const Tensor& g) {
+    ++calls;
+    CHECK(g.to_vector() == Values{4, 4});  // both uses of y together
+  });
+  y.register_hook([](const Tensor& g) { return g * 10; });
+  (y + 3 * y).sum().backward();
+  CHECK(calls == 1);
+  CHECK(x.grad().to_vector() == Values{80, 80});
+}
+
+TEST_CASE("hooks of a leaf run before its gradient is added, and for grad() too") {
+  const Tensor x = leaf({1, 2});
+  const unsigned number = x.register_hook([](const Tensor& g) { return g * 5; });
+  (x * x).sum().backward();
+  CHECK(x.grad().to_vector() == Values{10, 20});
+  CHECK(autograd::grad({x.sum()}, {x})[0].to_vector() == Values{5, 5});
+  x.remove_hook(number);
+  CHECK(autograd::grad({x.sum()}, {x})[0].to_vector() == Values{1, 1});
+  CHECK_THROWS_WITH_AS(x.remove_hook(7), doctest::Contains("Invalid index 7"), Error);
+}
+
+TEST_CASE("a hook registered before an in-place change belongs to the value before it") {
+  const Tensor x = leaf({3});
+  Tensor y = x * 2;
+  Values seen;
+  y.register_hook([&](const Tensor& g) { seen = g.to_vector(); });
+  y.mul_(10);
+  y.sum().backward();
+  CHECK(seen == Values{10});
+}
+
+TEST_CASE("hooks that misbehave leave everything usable") {
+  const Tensor x = leaf({1, 2});
+  const Tensor y = x * 2;
+  const unsigned bad = y.register_hook([](const Tensor& g) { return g.sum(); });
+  CHECK_THROWS_WITH_AS(y.sum().backward({}, true),
+                       doctest::Contains("of shape [] for one of shape [2]"), Error);
+  y.remove_hook(bad);
+  const unsigned worse = y.register_hook([](const Tensor&) { throw Error("mine"); });
+  CHECK_THROWS_WITH_AS(y.sum().backward({}, true), "mine", Error);
+  CHECK_FALSE(x.grad().defined());
+  y.remove_hook(worse);
+  y.sum().backward();
+  CHECK(x.grad().to_vector() == Values{2, 2});
+  CHECK_THROWS_WITH_AS(x.detach().register_hook([](const Tensor&) {}),
+                       doctest::Contains("does not require grad"), Error);
+}
+
+TEST_CASE("a post-accumulate hook sees the leaf after every addition") {
+  const Tensor x = leaf({1});
+  Values seen;
+  x.register_post_accumulate_grad_hook([&](Tensor t) {
+    CHECK(t.is_same(x));
+    seen.push_back(t.grad().item());
+  });
+  (x * 2).sum().backward();
+  (x * 3).sum().backward();
+  CHECK(seen == Values{2, 5});
+  // An optimizer in the backward pass: the gradient is used and dropped at once.
+  x.register_post_accumulate_grad_hook([](Tensor t) { t.mutable_grad() = Tensor(); });
+  (x * 7).sum().backward();
+  CHECK(seen == Values{2, 5, 12});
+  CHECK_FALSE(x.grad().defined());
+  CHECK_THROWS_WITH_AS((x * 1).register_post_accumulate_grad_hook([](Tensor) {}),
+                       doctest::Contains("only leaves"), Error);
+}
+
+TEST_CASE("a leaf may die while another thread's backward hands it a gradient") {
+  for (int round = 0; round < 200; ++round) {
+    Tensor x = leaf({1, 2, 3});
+    x.register_post_accumulate_grad_hook([](Tensor t) { CHECK(t.grad().defined()); });
+    const Tensor loss = (x * x).sum();
+    std::thread other([&x] { x = Tensor(); });
+    loss.backward();
+    other.join();
+  }
+}
+
+TEST_CASE("retain_grad keeps the gradient of what is no leaf, and adds up") {
+  const Tensor x = leaf({1, 2});
+  const Tensor y = x * 3;
+  y.retain_grad();
+  y.retain_grad();  // once is enough
+  CHECK(y.retains_grad());
+  (y * y).sum().backward({}, true);
+  CHECK(y.grad().to_vector() == Values{6, 12});
+  (y * y).sum().backward();
+  CHECK(y.grad().to_vector() == Values{12, 24});
+  CHECK(x.grad().to_vector() == Values{36, 72});
+  CHECK_FALSE(x.retains_grad());
+  CHECK_THROWS_AS(x.detach().retain_grad(), Error);
+}
+
+TEST_CASE("retain_grad follows a tensor through an in-place change") {
+  const Tensor x = leaf({1, 2});
+  Tensor y = x * 3;
+  y.retain_grad();
+  y.mul_(2);
+  (y * 5).sum().backward();
+  CHECK(y.grad().to_vector() == Values{5, 5});
+  CHECK(x.grad().to_vector() == Values{30, 30});
+}
+
+TEST_CASE("a tensor that retains its gradient may die before the backward pass") {
+  const int64_t tensors = detail::TensorImpl::live_count(), nodes = Node::live_count();
+  {
+    const Tensor x = leaf({1});
+    Tensor y = x * 3;
+    y.retain_grad();
+    const Tensor z = y * 2;
+    y = Tensor();
+    z.backward();
+    CHECK(x.grad().item() == 6);
+  }
+  CHECK(detail::TensorImpl::live_count() == tensors);
+  CHECK(Node::live_count() == nodes);
+}
+
+TEST_CASE("backward with inputs fills theirs alone, leaves or not") {
+  const Tensor a = leaf({2}), b = leaf({3});
+  const Tensor c = a * b, d = c * c;
+  d.backward({}, true, false, TensorList{a, c});
+  CHECK(a.grad().item() == 2 * 6 * 3);
+  CHECK(c.grad().item() == 12);
+  CHECK_FALSE(b.grad().defined());
+  autograd::backward({d}, {}, {}, false, TensorList{b});
+  CHECK(b.grad().item() == 2 * 6 * 2);
+  CHECK(a.grad().item() == 36);
+  CHECK_THROWS_WITH_AS(autograd::backward({a * 1}, {}, {}, false, TensorList{}),
+                       doctest::Contains("cannot be empty"), Error);
+  CHECK_THROWS_WITH_AS(autograd::backward({a * 1}, {}, {}, false, TensorList{a.detach()}),
+                       doctest::Contains("input 0 does not require grad"), Error);
+}
+
+TEST_CASE("asking for the gradient of what is no leaf warns, unless it is retained") {
+  std::vector<std::string> messages;
+  const auto before = set_warning_handler([&](const std::string& m) { messages.push_back(m); });
+  const Tensor x = leaf({1}), y = x * 2;
+  CHECK_FALSE(y.grad().defined());
+  CHECK_FALSE(x.grad().defined());
+  CHECK(messages.size() == 1);
+  CHECK(messages[0].find("is not a leaf") != std::string::npos);
+  y.retain_grad();
+  CHECK_FALSE(y.grad().defined());
+  CHECK(messages.size() == 1);
+  set_warning_handler(before);
+}
+
+TEST_CASE("a rule may run backward, which runs a rule that does, thousands deep") {
+  struct Deep : autograd::Function<Deep> {
+    static Tensor forward(autograd::AutogradContext* ctx, const Tensor& x) {
+      const AutoGradMode recording(true);
+      ctx->saved_data["x"] = x.detach().requires_grad_() - 1;
+      return ctx->saved_data["x"].toTensor().detach();
+    }
+    static TensorList backward(autograd::AutogradContext* ctx, TensorList g) {
+      const Tensor x = ctx->saved_data["x"].toTensor();
+      if (!x.is_nonzero()) return g;
+      const AutoGradMode recording(true);
+      apply(x).sum().backward();
+      return g;
+    }
+  };
+  const Tensor x = leaf({3000});
+  Deep::apply(x).backward();
+  CHECK(x.grad().item() == 1);
+}
+
+TEST_CASE("a hook that writes what it is shown changes this pass, and no later one") {
+  for (const Dtype d : {kFloat32, kFloat64}) {
+    for (int pass = 0; pass < 3; ++pass) {
+      const Tensor x = full({}, 5, TensorOptions(d).requires_grad(true)), y = x * 3;
+      if (pass == 1)
+        y.register_hook([](Tensor g) {
+          const NoGradGuard no_grad;
+          g.mul_(2);
+          return Tensor();
+        });
+      y.backward();
+      CHECK(x.grad().item<double>() == (pass == 1 ? 6 : 3));
+    }
+    // A leaf has the 1 for itself.
+    const Tensor leaf = full({}, 5, TensorOptions(d).requires_grad(true));
+    leaf.backward();
+    leaf.mutable_grad().mul_(7);
+    const Tensor other = full({}, 5, TensorOptions(d).requires_grad(true));
+    other.backward();
+    CHECK(leaf.grad().item<double>() == 7);
+    CHECK(other.grad().item<double>() == 1);
+  }
+}

@@ -1,0 +1,274 @@
+// Neighbouring calls of a training step made one: nothing that anybody can see is another.
+#include "halftape/core/capture/peephole.h"
+
+#include <doctest/doctest.h>
+
+#include <halftape/halftape.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+using namespace halftape;
+
+namespace {
+
+/// Notes calls, and keeps memory as a captured step does.
+class Beneath final : public ForwardingBackend {
+ public:
+  Beneath() : ForwardingBackend(backend(get_default_device())) {}
+  BufferPtr allocate(size_t bytes) override {
+    const BufferPtr& b = kept_.emplace_back(to().allocate(bytes));
+    return make_ref<Buffer>(b->bytes(), bytes, b->device(), [](void*, size_t, void*) noexcept {});
+  }
+  int64_t count(const std::string& call) const {
+    return std::count(calls_.begin(), calls_.end(), call);
+  }
+  void forget_calls() { calls_.clear(); }
+
+ private:
+  void before(const std::string& call, const Touched&) override { calls_.push_back(call); }
+  std::vector<std::string> calls_;
+  std::vector<BufferPtr> kept_;
+};
+
+/// What comes between the calls of a step.
+enum class Between {
+  Nothing,
+  LossTimesWeight,
+  Clipping,
+  ClippingOfGroups,  // of one optimizer, in another order
+  ClippingOfAll,     // of two optimizers, and of a gradient that none updates
+  ClippingOfScaled,  // before unscale_()
+  ClippingTwice,
+  TwoOptimizers,
+  TwoBackwards,
+  Fault,
+  OtherScale,
+};
+
+struct Training {
+  bool fused_mlp;
+  Between between;
+  nn::FusedMLP model{nn::FusedMLPOptions(6, 16, 2, 4)};
+  nn::Linear other{6, 4};
+  std::vector<std::unique_ptr<optim::Optimizer>> optimizers;
+  amp::GradScaler scaler{{.init_scale = 0x1p18, .growth_interval = 2}};
+  Tensor x = zeros({8, 6}), y = zeros({8}, kInt64), loss, scaled, norm = zeros({});
+  Tensor beside = ones({5}, requires_grad());
+
+  Training(bool fused, Between what) : fused_mlp(fused), between(what) {
+    using optim::AdamW, optim::AdamWOptions, optim::OptimizerParamGroup;
+    std::vector<Tensor> first = model->parameters(), rest;
+    if (between == Between::ClippingOfGroups) {
+      rest.assign(first.begin() + 1, first.end());
+      first.resize(1);
+    }
+    optimizers.push_back(std::make_unique<AdamW>(first, AdamWOptions(1e-2)));
+    if (!rest.empty())
+      optimizers[0]->add_param_group(OptimizerParamGroup(
+          rest, std::make_unique<AdamWOptions>(AdamWOptions(1e-2).weight_decay(0.1))));
+    if (of_two())
+      optimizers.push_back(
+          std::make_unique<optim::SGD>(other->parameters(), optim::SGDOptions(1e-2)));
+  }
+  bool of_two() const {
+    return between == Between::TwoOptimizers || between == Between::ClippingOfAll;
+  }
+  bool clips() const { return between >= Between::Clipping && between <= Between::ClippingTwice; }
+  void clip(const std::vector<Tensor>& parameters) {
+    norm = nn::utils::clip_grad_norm_(parameters, 0.1, 2, false, nn::utils::ScaledGrads::Allow);
+  }
+  void step(int number) {
+    // At step 3 the scale is 2^19, and a row whose class is improbable has a slope of −2^16. At
+    // step 5 the loss is not finite.
+    const double size = number == 3 ? 1e3 : number == 5 ? 1e38 : 1;
+    x.copy_((arange(0, 48).to(kFloat32) * (0.1 + 0.05 * number)).sin().reshape({8, 6}) * size);
+    y.copy_((arange(0, 8) * (number + 1)).remainder(4));
+    for (auto& optimizer : optimizers) optimizer->zero_grad();
+    const auto backward = [&] {
+      {
+        const amp::autocast region(get_default_device().type(), kFloat16);
+        loss = fused_mlp ? model->loss(x, y, scaler.factor())
+                         : nn::functional::cross_entropy(model->forward(x), y);
+        if (of_two()) loss = loss + nn::functional::cross_entropy(other->forward(x), y);
+        if (between == Between::LossTimesWeight) loss = loss * 0.5;
+      }
+      scaled = scaler.scale(loss);
+      scaled.backward();
+    };
+    backward();
+    if (between == Between::TwoBackwards) backward();
+    std::optional<amp::Injection> fault;
+    if (between == Between::Fault && number == 4)
+      fault.emplace(amp::inject({.parameter = int64_t{1}}));
+    std::vector<Tensor> all;
+    for (const auto& optimizer : optimizers)
+      for (const Tensor& p : optim::parameters_of(optimizer->param_groups())) all.push_back(p);
+    if (between == Between::ClippingOfAll) {
+      beside.mutable_grad() = full({5}, 3.0);
+      all.insert(all.begin() + 2, beside);
+    }
+    if (between == Between::ClippingOfGroups) std::reverse(all.begin(), all.end());
+    if (between == Between::ClippingOfScaled) clip(all);
+    if (clips())
+      for (auto& optimizer : optimizers) scaler.unscale_(*optimizer);
+    if (clips() && between != Between::ClippingOfScaled) clip(all);
+    if (between == Between::ClippingTwice) clip(all);
+    for (auto& optimizer : optimizers) scaler.step(*optimizer);
+    if (between == Between::OtherScale)
+      scaler.update(512);
+    else
+      scaler.update();
+  }
+  /// Every number and every version that a step leaves behind.
+  std::vector<double> all() const {
+    std::vector<double> values{loss.item<double>(), scaled.item<double>(), scaler.get_scale(),
+                               norm.item<double>()};
+    for (const auto& [name, value] : scaler.state_dict()) values.push_back(value);
+    const auto add = [&](const Tensor& t) {
+      values.push_back(static_cast<double>(t.version()));
+      for (double v : t.detach().to(kCPU).to(kFloat64).flatten().to_vector<double>())
+        values.push_back(v);
+    };
+    for (const auto& optimizer : optimizers)
+      for (const Tensor& p : optim::parameters_of(optimizer->param_groups())) {
+        add(p), add(p.grad());
+        for (const auto& [name, a] : optimizer->state_of(p)) add(Tensor(a));
+      }
+    if (beside.grad().defined()) add(beside.grad());
+    return values;
+  }
+};
+
+}  // namespace
+
+namespace {
+
+struct Run {
+  std::vector<std::vector<double>> left;       // by every step
+  int64_t losses = 0, norms = 0, updates = 0;  // that went on with their neighbours
+  int64_t divisions = 0, alone = 0;            // unscale() and list_norm() that went on alone
+};
+Run run(bool fused_mlp, Between between, bool together) {
+  ones({}, requires_grad()).mul(2).backward();  // makes what outlasts every step
+  manual_seed(7);
+  Beneath beneath;
+  Training t(fused_mlp, between);
+  Run result;
+  for (int i = 0; i < 8; ++i) {
+    FusedCalls fused(beneath);
+    const BackendGuard guard(get_default_device(),
+                             together ? static_cast<Backend&>(fused) : beneath);
+    t.step(i);
+    fused.settle();
+    if (i == 0) beneath.forget_calls();  // it has made the optimizers' state
+    result.left.push_back(t.all());
+  }
+  result.losses =
+      beneath.count("mlp_loss, scale_loss") + beneath.count("cross_entropy, scale_loss");
+  result.norms = beneath.count("unscale, list_norm");
+  result.updates = beneath.count("adam, scaler_update") + beneath.count("sgd, scaler_update");
+  result.divisions = beneath.count("unscale");
+  result.alone = beneath.count("list_norm");
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("calls that are made one leave the bits and versions that they leave one by one") {
+  for (const bool fused_mlp : {false, true}) {
+    for (const Between between :
+         {Between::Nothing, Between::LossTimesWeight, Between::Clipping, Between::ClippingOfGroups,
+          Between::ClippingOfAll, Between::ClippingOfScaled, Between::ClippingTwice,
+          Between::TwoOptimizers, Between::TwoBackwards, Between::Fault, Between::OtherScale}) {
+      CAPTURE(fused_mlp);
+      CAPTURE(static_cast<int>(between));
+      const Run apart = run(fused_mlp, between, false), together = run(fused_mlp, between, true);
+      for (size_t i = 0; i < apart.left.size(); ++i) {
+        CAPTURE(i);
+        CHECK(std::equal(apart.left[i].begin(), apart.left[i].end(), together.left[i].begin(),
+                         together.left[i].end(), [](double a, double b) {
+                           return a == b || (std::isnan(a) && std::isnan(b));
+                         }));
+      }
+      if (between == Between::Nothing) CHECK(apart.left[3][2] == apart.left[2][2] / 2);
+      // What stands between two calls is not passed over.
+      const bool of_two = between == Between::TwoOptimizers || between == Between::ClippingOfAll;
+      const bool loss_alone = between == Between::LossTimesWeight || of_two;
+      CHECK(apart.losses + apart.updates == 0);
+      CHECK((together.losses > 0) == !loss_alone);
+      CHECK((together.updates > 0) == (!of_two && between != Between::OtherScale));
+      // Of 7 steps. What divides the gradients is the loss's own call, or the norm's; what clips
+      // them is the update's.
+      const int64_t by_loss = fused_mlp && !loss_alone ? 7 : 0;
+      if (between == Between::Clipping || between == Between::ClippingOfGroups) {
+        CHECK(apart.divisions == 14);
+        CHECK(together.divisions == 0);
+        CHECK(together.norms == 7 - by_loss);
+        CHECK(together.alone == by_loss);
+      }
+      if (between == Between::ClippingTwice) {  // the first factor is in the second norm's call
+        CHECK(together.divisions == 0);
+        CHECK(together.norms == 14 - by_loss);
+        CHECK(together.alone == by_loss);
+      }
+      if (between == Between::ClippingOfAll) {  // one gradient is clipped, and updated by nobody
+        CHECK(together.divisions == 7 * 3);
+        CHECK(together.norms == 0);
+      }
+      if (between == Between::ClippingOfScaled) CHECK(together.norms == 0);
+    }
+  }
+}
+
+TEST_CASE("of two losses each is scaled with its own, and what is held back is not lost") {
+  Beneath beneath;
+  FusedCalls fused(beneath);
+  const Device device = get_default_device();
+  const auto one = [&](double v) { return full({}, v, kFloat32, device); };
+  const auto scaling = [&](const Array& loss) {
+    return LossScaling{.loss = loss, .scaled = one(0), .scale = one(4), .bad_loss = one(0)};
+  };
+  const Array x = full({2, 3}, 0.5, kFloat32, device), target = full({2}, 1, kInt64, device);
+  const auto task = [&] {
+    return CrossEntropy{.x = x,
+                        .target = target,
+                        .loss = full({2}, -1, kFloat32, device),
+                        .counted = full({2}, -1, kFloat32, device),
+                        .total = one(-1),
+                        .mean = one(-1)};
+  };
+  const CrossEntropy first = task(), second = task();
+  const LossScaling of_first = scaling(first.mean), of_second = scaling(second.mean);
+  fused.cross_entropy(first);
+  CHECK(read_double(first.mean) == -1);  // it waits for what comes
+  fused.cross_entropy(second);
+  CHECK(read_double(first.mean) == doctest::Approx(std::log(3.0)));
+  fused.scale_loss(of_first);
+  CHECK(beneath.count("cross_entropy, scale_loss") == 0);
+  CHECK(read_double(of_first.scaled) == 4 * read_double(first.mean));
+  fused.scale_loss(of_second);
+  CHECK(read_double(of_second.scaled) == 4 * read_double(second.mean));
+  // A check of gradients that are not the MLP's goes on alone.
+  MlpLoss m{.x = full({2, 3}, 1, kFloat16, device),
+            .target = full({2, 1}, 0, kFloat32, device),
+            .weights = {full({1, 3}, 2, kFloat32, device)}};
+  m.loss = one(-1);
+  m.dweights = {full({1, 3}, -1, kFloat32, device)};
+  const LossScaling of_mlp = scaling(m.loss);
+  const Array other = full({3}, std::numeric_limits<double>::infinity(), kFloat32, device),
+              found = one(0);
+  fused.mlp_loss(m);
+  fused.scale_loss(of_mlp);
+  CHECK(read_double(m.loss) == -1);
+  fused.check_finite({&other, 1}, found, {}, {});
+  CHECK(read_double(found) == 1);
+  CHECK(read_double(of_mlp.scaled) == 4 * 36);
+  CHECK(beneath.count("mlp_loss, scale_loss") == 1);
+  CHECK(beneath.count("check_finite") == 1);
+}

@@ -1,0 +1,302 @@
+// Samplers: their orders, and that a saved position is the whole state.
+#include "halftape/io/data/sampler.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <numeric>
+#include <sstream>
+
+#include "halftape/core/random/random.h"
+#include "halftape/tests/io/data/data_files.h"
+#include "halftape/tests/support/message.h"
+
+using namespace halftape;
+using namespace halftape::data::samplers;
+using halftape::testing::has;
+using halftape::testing::message;
+using Indices = std::vector<size_t>;
+
+namespace {
+
+template <class S>
+Indices rest(S& sampler, size_t batch_size = 3) {
+  Indices all;
+  while (auto batch = sampler.next(batch_size)) all.insert(all.end(), batch->begin(), batch->end());
+  return all;
+}
+
+Indices sorted(Indices indices) {
+  std::sort(indices.begin(), indices.end());
+  return indices;
+}
+
+Indices first(size_t n) {
+  Indices indices(n);
+  std::iota(indices.begin(), indices.end(), size_t{0});
+  return indices;
+}
+
+template <class S>
+serialize::InputArchive saved(const S& sampler) {
+  serialize::OutputArchive archive;
+  sampler.save(archive);
+  return serialize::InputArchive(archive.numbers());
+}
+
+// Of a sampler at every position of two epochs: what a fresh one gives that has loaded it.
+template <class S>
+void check_resumes_anywhere(const S& fresh) {
+  for (size_t taken = 0;; ++taken) {
+    CAPTURE(taken);
+    S a = fresh, b = fresh;
+    a.reset();
+    rest(a);
+    a.reset();
+    bool over = false;
+    for (size_t i = 0; i < taken; ++i) over = !a.next(1);
+    if (over) break;
+    std::stringstream stream;
+    save(a, stream);
+    load(b, stream);
+    CHECK(rest(a) == rest(b));
+    a.reset();
+    b.reset();
+    CHECK(rest(a) == rest(b));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a sequential sampler gives the indices in order and a short last batch") {
+  SequentialSampler s(7);
+  CHECK(s.next(3).value() == Indices{0, 1, 2});
+  CHECK(s.next(3).value() == Indices{3, 4, 5});
+  CHECK(s.index() == 6);
+  CHECK(s.next(3).value() == Indices{6});
+  CHECK_FALSE(s.next(3));
+  s.reset(2);
+  CHECK(rest(s) == Indices{0, 1});
+}
+
+// An implementation in Python of Philox4x32-10, checked with Random123's known answers, and of the
+// shuffle gave these.
+TEST_CASE("a random order is a matter of seed and epoch, and written down here") {
+  CHECK(permutation(10, 42, 0) == Indices{0, 4, 5, 8, 6, 3, 2, 1, 7, 9});
+  CHECK(permutation(10, 42, 1) == Indices{6, 3, 5, 1, 7, 0, 9, 8, 4, 2});
+  CHECK(permutation(10, (uint64_t{1} << 63) + 5, 1000) == Indices{9, 5, 6, 1, 4, 7, 2, 3, 8, 0});
+  CHECK(permutation(0, 1, 1).empty());
+  CHECK(permutation(1, 1, 1) == Indices{0});
+}
+
+TEST_CASE("random orders put every index in every place equally often") {
+  constexpr size_t kOrders = 6000, kSize = 6;
+  std::array<std::array<int, kSize>, kSize> count{};
+  for (size_t epoch = 0; epoch < kOrders; ++epoch) {
+    const Indices order = permutation(kSize, 7, epoch);
+    for (size_t place = 0; place < kSize; ++place) ++count[place].at(order[place]);
+  }
+  // 1000 of each are expected, with a standard deviation of 29.
+  for (const auto& row : count)
+    for (const int n : row) {
+      CHECK(n > 1000 - 150);
+      CHECK(n < 1000 + 150);
+    }
+}
+
+TEST_CASE("a random sampler gives every index once, and another order in each epoch") {
+  RandomSampler s(100, uint64_t{3});
+  const Indices one = rest(s, 7);
+  CHECK(one == permutation(100, 3, 0));
+  CHECK(sorted(one) == first(100));
+  CHECK(s.index() == 100);
+  s.reset();
+  CHECK(s.epoch() == 1);
+  CHECK(rest(s, 1) == permutation(100, 3, 1));
+  s.reset(5);
+  CHECK(sorted(rest(s)) == first(5));
+}
+
+TEST_CASE("reset of a random sampler that has not begun changes nothing") {
+  RandomSampler s(10, uint64_t{3});
+  s.reset();
+  s.reset();
+  CHECK(s.epoch() == 0);
+  CHECK(rest(s) == permutation(10, 3, 0));
+  s.set_epoch(8);
+  s.reset();
+  CHECK(rest(s) == permutation(10, 3, 8));
+}
+
+TEST_CASE("manual_seed decides the order of a random sampler that is given no seed") {
+  const RandomState before = get_random_state();
+  manual_seed(1);
+  RandomSampler a(50), b(50);
+  manual_seed(1);
+  RandomSampler c(50);
+  set_random_state(before);
+  CHECK(a.seed() != b.seed());
+  CHECK(a.seed() > uint64_t{1} << 32);  // all 64 bits are drawn
+  CHECK(rest(a) == rest(c));
+  CHECK(has(message([] { RandomSampler(-1); }), "RandomSampler: a size of -1"));
+}
+
+TEST_CASE("samplers resume at any position, in this epoch and the next") {
+  check_resumes_anywhere(SequentialSampler(7));
+  check_resumes_anywhere(RandomSampler(7, uint64_t{0x123456789abcdef}));
+  check_resumes_anywhere(DistributedRandomSampler(20, 3, 1, true, 5));
+  check_resumes_anywhere(DistributedRandomSampler(20, 3, 2, false, 5));
+  check_resumes_anywhere(DistributedSequentialSampler(20, 3, 2));
+}
+
+TEST_CASE("an order drawn as LibTorch draws it resumes at any position") {
+  const RandomState before = get_random_state();
+  set_cpu_random_engine(RandomEngine::Mt19937);
+  manual_seed(2);
+  RandomSampler sampler(13);
+  for (size_t taken = 0; taken <= 13; ++taken) {
+    CAPTURE(taken);
+    sampler.reset();
+    for (size_t i = 0; i < taken; ++i) sampler.next(1);
+    std::stringstream stream;
+    save(sampler, stream);
+    const RandomState now = get_random_state();
+    const Indices end = rest(sampler);
+    sampler.reset();
+    const Indices next_epoch = rest(sampler);
+    RandomSampler resumed(13);
+    resumed.reset();
+    load(resumed, stream);
+    CHECK(rest(resumed) == end);
+    set_random_state(now);
+    resumed.reset();
+    CHECK(rest(resumed) == next_epoch);
+    CHECK(sorted(next_epoch) == first(13));
+  }
+  // A seed of its own decides alone, and without the engine there is one again.
+  RandomSampler own(13, 5);
+  own.reset();
+  CHECK(rest(own) == permutation(13, 5, 0));
+  set_cpu_random_engine(RandomEngine::Philox);
+  sampler.reset();
+  CHECK(rest(sampler) == permutation(13, sampler.seed(), sampler.epoch()));
+  set_random_state(before);
+}
+
+TEST_CASE("a random sampler takes its seed from the saved state") {
+  RandomSampler a(9, uint64_t{1}), b(9, uint64_t{2});
+  a.next(4);
+  auto state = saved(a);
+  b.load(state);
+  CHECK(b.seed() == 1);
+  CHECK(b.index() == 4);
+  CHECK(rest(a) == rest(b));
+}
+
+TEST_CASE("a state of another size or kind is refused and changes nothing") {
+  RandomSampler a(9, uint64_t{1}), b(10, uint64_t{2});
+  a.next(4);
+  auto state = saved(a);
+  CHECK(has(message([&] { b.load(state); }), "saved with size = 9, this one has 10"));
+  CHECK(b.seed() == 2);
+  CHECK(b.index() == 0);
+
+  SequentialSampler s(3);
+  CHECK(has(message([&] { s.load(state); }), "position 4 lies beyond this sampler's 3"));
+  auto other = saved(s);
+  CHECK(has(message([&] { b.load(other); }), "no 'size'; it has index"));
+
+  DistributedRandomSampler two(10, 2, 0), three(10, 3, 0);
+  auto of_two = saved(two);
+  CHECK(has(message([&] { three.load(of_two); }), "num_replicas = 2, this one has 3"));
+}
+
+TEST_CASE("distributed samplers share the examples out") {
+  for (const size_t replicas : {1, 2, 3, 4})
+    for (const size_t batch : {1, 2, 5}) {
+      CAPTURE(replicas);
+      Indices random, sequential;
+      for (size_t rank = 0; rank < replicas; ++rank) {
+        DistributedRandomSampler r(10, replicas, rank);
+        DistributedSequentialSampler s(10, replicas, rank);
+        const Indices mine = rest(r, batch), ordered = rest(s, batch);
+        CHECK(mine.size() == (10 + replicas - 1) / replicas);
+        random.insert(random.end(), mine.begin(), mine.end());
+        sequential.insert(sequential.end(), ordered.begin(), ordered.end());
+      }
+      // Those at the front come twice where the shares do not come out even.
+      Indices expected = first(random.size());
+      for (size_t& i : expected) i %= 10;
+      CHECK(sequential == expected);
+      CHECK(sorted(random) == sorted(expected));
+      CHECK((replicas == 1 || random != sequential));
+    }
+}
+
+TEST_CASE("distributed samplers without duplicates leave out what makes shares uneven") {
+  Indices random;
+  for (size_t rank = 0; rank < 3; ++rank) {
+    DistributedRandomSampler r(10, 3, rank, false);
+    const Indices mine = rest(r);
+    random.insert(random.end(), mine.begin(), mine.end());
+  }
+  CHECK(sorted(random) == first(9));
+  CHECK(has(message([] { DistributedRandomSampler(10, 3, 3); }), "rank 3 of 3 replicas"));
+}
+
+TEST_CASE("distributed samplers are in the same epoch with and without set_epoch") {
+  DistributedRandomSampler told(12, 2, 1), alone(12, 2, 1);
+  Indices before;
+  for (size_t epoch = 0; epoch < 3; ++epoch) {
+    told.set_epoch(epoch);
+    told.reset();
+    alone.reset();
+    CHECK(alone.epoch() == epoch);
+    const Indices mine = rest(told);
+    CHECK(mine == rest(alone));
+    CHECK(mine != before);
+    before = mine;
+  }
+}
+
+TEST_CASE("a process loads the position that another rank saved") {
+  DistributedRandomSampler zero(12, 2, 0), one(12, 2, 1), late(12, 2, 1);
+  zero.next(2);
+  one.next(2);
+  auto state = saved(zero);
+  late.load(state);
+  CHECK(late.index() == one.index());
+  CHECK(rest(late) == rest(one));
+}
+
+TEST_CASE("a stream sampler asks for an epoch's number of examples") {
+  StreamSampler s(10);
+  CHECK(s.next(4).value() == 4);
+  std::stringstream stream;
+  save(s, stream);
+  CHECK(s.next(4).value().size() == 4);
+  CHECK(s.next(4).value() == 2);
+  CHECK_FALSE(s.next(4));
+  load(s, stream);
+  CHECK(s.next(100).value() == 6);
+  s.reset(3);
+  CHECK(s.next(100).value() == 3);
+}
+
+TEST_CASE("samplers go to files and back, and damage is told") {
+  const halftape::testing::DataFolder folder;
+  RandomSampler a(20, ~uint64_t{0}), b(20, uint64_t{0});
+  a.next(6);
+  const auto path = folder.path() / "sampler";
+  save(a, path);
+  load(b, path);
+  CHECK(b.seed() == ~uint64_t{0});
+  CHECK(rest(a) == rest(b));
+
+  CHECK(has(message([&] { load(b, folder.path() / "none"); }), "none cannot be opened"));
+  std::stringstream cut("halftape archive 1\n4\nepoch 0\nindex 6\n"), other("PK\x03\x04");
+  CHECK(has(message([&] { load(b, cut); }), "expected 4 numbers, found 2"));
+  CHECK(has(message([&] { load(b, other); }), "was not written by save()"));
+}

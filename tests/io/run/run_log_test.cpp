@@ -1,0 +1,81 @@
+// The CSV log of a run: rows are whole, columns fixed, and a resumed run goes on where it was.
+#include "halftape/io/run/run_log.h"
+
+#include <doctest/doctest.h>
+
+#include <limits>
+
+#include "halftape/io/file/file.h"
+#include "halftape/tests/support/message.h"
+#include "halftape/tests/support/temp_folder.h"
+
+using namespace halftape;
+using testing::has;
+using testing::message;
+using testing::read_bytes;
+using testing::TempFolder;
+using testing::write_bytes;
+
+TEST_CASE("each row is in the file as soon as it is written, under the columns of the first") {
+  TempFolder folder;
+  const auto path = folder / "a/log.csv";
+  RunLog log(path);
+  CHECK(read_bytes(path).empty());
+  log.write({{"step", 1}, {"loss", 0.1}, {"note, with \"commas\"", "a,\"b\"\nc"}});
+  CHECK(read_bytes(path) == "step,loss,\"note, with \"\"commas\"\"\"\n1,0.1,\"a,\"\"b\"\"\nc\"\n");
+  log.write({{"step", int64_t{1} << 62},
+             {"loss", -std::numeric_limits<double>::infinity()},
+             {"note, with \"commas\"", ""}});
+  CHECK(has(read_bytes(path), "\n4611686018427387904,-inf,\n"));
+  const std::string before = read_bytes(path);
+  CHECK(has(message([&] {
+              log.write({{"step", 2}, {"lr", 1}, {"x", 1}});
+            }),
+            "the row's column 2 is \"lr\", the file's \"loss\""));
+  CHECK(has(message([&] { log.write({{"step", 2}}); }), "the row has 1 columns, the file 3"));
+  CHECK(has(message([&] {
+              log.write({{"step", 1}, {"loss", 1}, {"note, with \"commas\"", 1}, {"x", 1}});
+            }),
+            "the file's end"));
+  CHECK(has(message([&] { log.write({}); }), "the row has 0 columns"));
+  CHECK(read_bytes(path) == before);
+}
+
+TEST_CASE(
+    "a log is gone on with: a line cut short is dropped, and so are rows that will come again") {
+  TempFolder folder;
+  const auto path = folder / "log.csv";
+  {
+    RunLog log(path);
+    for (int step = 0; step < 6; ++step) log.write({{"step", step}, {"text", "a\nb"}});
+  }
+  const std::string whole = read_bytes(path);
+  for (size_t n = 0; n <= whole.size(); ++n) {
+    write_bytes(path, whole.substr(0, n));
+    RunLog log(path);
+    const std::string kept = read_bytes(path);
+    CHECK(whole.starts_with(kept));
+    CHECK((kept.empty() || kept.ends_with("text\n") || kept.ends_with("\"\n")));
+    CHECK(kept.size() + 10 > n);
+  }
+  write_bytes(path, whole);
+  RunLog log(path);
+  CHECK(log.columns() == std::vector<std::string>{"step", "text"});
+  log.drop_from("step", 2);
+  log.write({{"step", 2}, {"text", ""}});
+  CHECK(read_bytes(path) == "step,text\n0,\"a\nb\"\n1,\"a\nb\"\n2,\n");
+  CHECK(has(message([&] { log.drop_from("loss", 2); }), "has no column \"loss\""));
+  CHECK(has(message([&] { log.drop_from("text", 2); }), "is no number"));
+  log.drop_from("step", -1);
+  CHECK(read_bytes(path) == "step,text\n");
+}
+
+TEST_CASE("a file that is no log, and a folder that is none, are refused") {
+  TempFolder folder;
+  write_bytes(folder / "x", "a,b\n1\n");
+  CHECK(has(message<FileError>([&] { RunLog log(folder / "x"); }),
+            "row 2: expected 2 cells, found 1"));
+  CHECK(read_bytes(folder / "x") == "a,b\n1\n");
+  CHECK(has(message<FileError>([&] { RunLog log(folder / "x/log.csv"); }),
+            "expected a file that can be written to"));
+}
