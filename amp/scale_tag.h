@@ -12,7 +12,7 @@ namespace halftape::amp {
 /// Gradients between one update() of one scaler and the next, still multiplied by the scale or
 /// divided by it again; or Mixed: sums of terms that are not multiplied by one and the same number.
 /// Two marks are the same when they are one object.
-class ScaleTag final : public GradTag, public Recycled {
+class ScaleTag final : public GradTag, public FreeListed {
  public:
   enum class Is : uint8_t { Scaled, Unscaled, Mixed };
   explicit ScaleTag(Is is) : is_(is) {}

@@ -63,7 +63,7 @@ bool Tensor::equal(const Tensor& o) const {
 }
 
 Tensor Tensor::isclose(const Tensor& o, double rtol, double atol, bool equal_nan) const {
-  const OpScope scope("isclose", *this, o);
+  const ErrorScope scope("isclose", *this, o);
   HALFTAPE_CHECK(rtol >= 0 && atol >= 0, "isclose: the tolerances rtol = ", rtol,
                  " and atol = ", atol, " must not be negative");
   const Tensor a = detach().to(kFloat64), b = o.detach().to(kFloat64);
@@ -76,7 +76,7 @@ Tensor Tensor::isclose(const Tensor& o, double rtol, double atol, bool equal_nan
 }
 
 bool Tensor::allclose(const Tensor& o, double rtol, double atol, bool equal_nan) const {
-  const OpScope scope("allclose", *this, o);
+  const ErrorScope scope("allclose", *this, o);
   const Tensor close = isclose(o, rtol, atol, equal_nan);
   return close.to(kInt64).sum().item<int64_t>() == close.numel();
 }

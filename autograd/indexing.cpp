@@ -236,7 +236,7 @@ Tensor put(const Tensor& x, const Picks& picks, const Tensor& values, bool accum
 }  // namespace
 
 Tensor index(const Tensor& x, const std::vector<TensorIndex>& indices) {
-  const OpScope scope("index", x);
+  const ErrorScope scope("index", x);
   const Plan plan = Reader("index", x).read(indices);
   const Tensor y = view_of(x, plan.basic);
   return plan.picks.indices.empty() ? y : pick(y, plan.picks);
@@ -285,11 +285,11 @@ Tensor put_along(const char* op, const Tensor& x, const Tensor& src, int64_t dim
 
 Tensor slice_scatter(const Tensor& x, const Tensor& src, int64_t dim, std::optional<int64_t> start,
                      std::optional<int64_t> end, int64_t step) {
-  const OpScope scope("slice_scatter", x, src);
+  const ErrorScope scope("slice_scatter", x, src);
   return put_along("slice_scatter", x, src, dim, Slice(start, end, step));
 }
 Tensor select_scatter(const Tensor& x, const Tensor& src, int64_t dim, int64_t index) {
-  const OpScope scope("select_scatter", x, src);
+  const ErrorScope scope("select_scatter", x, src);
   return put_along("select_scatter", x, src, dim, index);
 }
 

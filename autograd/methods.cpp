@@ -49,7 +49,7 @@ Tensor Tensor::movedim(const Dims& source, const Dims& destination) const {
 }
 Tensor Tensor::expand(const Shape& shape) const { return ht::expand(*this, shape); }
 Tensor Tensor::sum_to_size(const Shape& shape) const {
-  const OpScope scope("sum_to_size", *this);
+  const ErrorScope scope("sum_to_size", *this);
   HALFTAPE_CHECK(broadcasts_to(shape, sizes()), "sum_to_size: ", shape,
                  " does not broadcast to the tensor's ", sizes());
   return ht::sum_to(*this, shape);

@@ -649,7 +649,7 @@ enum class CreationMeta : uint8_t { DEFAULT, NO_GRAD_MODE };
 
 namespace detail {
 /// What a Tensor points to.
-struct TensorImpl final : RefCounted, Recycled {
+struct TensorImpl final : RefCounted, FreeListed {
   explicit TensorImpl(Array&& v);
   ~TensorImpl();
   Array value;

@@ -25,7 +25,7 @@ template <class F>
 void each_piece(const Array& a, const Array& b, int dims, const int64_t (&size)[3], int64_t work,
                 const F& f) {
   const Array a0 = block_starts(a, dims), b0 = block_starts(b, b.dim() - a0.dim());
-  const Merged<2> lead({&a0, &b0});
+  const CollapsedDims<2> lead({&a0, &b0});
   const int64_t pieces = (size[2] + kPiece - 1) / kPiece, rows = a0.numel() * size[0] * size[1];
   const int64_t grain =
       std::max<int64_t>(1, kTile / std::max<int64_t>(1, std::min(size[2], kPiece) * work));

@@ -93,7 +93,7 @@ class CudaBackend final : public Backend {
     cuda::cross_entropy_grad(dx, slopes, g, total);
   }
   void mlp_loss(const MlpLoss& m) override {
-    if (!mlp_loss_at_once(m)) mlp_loss_in_steps(*this, m);
+    if (!mlp_loss_at_once(m)) mlp_loss_unfused(*this, m);
   }
   void fold(const Array& y, const Array& g, const Windows& windows) override {
     cuda::fold(y, g, windows);

@@ -72,7 +72,7 @@ struct Targets {
   S *loss, *counted;  // counted: null when it is not wanted
   bool grad;          // is it wanted?
   S *total, *mean;    // null: by nobody, or by others
-  Ticket ticket;
+  LastBlock ticket;
   bool scales;  // the mean, and looks at it
   ScaledLoss scaling;
 
@@ -211,7 +211,7 @@ bool cross_entropy(const CrossEntropy& o, const LossScaling* scaling) {
         o.grad.defined(),
         mean ? o.total.data<S>() : nullptr,
         mean ? o.mean.data<S>() : nullptr,
-        mean ? ticket(queue(o.x)) : Ticket(),
+        mean ? ticket(queue(o.x)) : LastBlock(),
         mean && scaling,
         mean && scaling ? scaled_loss(*scaling) : ScaledLoss()};
     // Four runs of doubles are more than a thread has registers for: it reads them again.

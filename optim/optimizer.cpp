@@ -124,7 +124,7 @@ void Optimizer::check_gradient(const Tensor& p, const StepControl& control) {
 }
 
 void Optimizer::run(const StepControl& control) {
-  const OpSpan span("Optimizer::step", OpWatcher::Phase::Step);
+  const OpTimer span("Optimizer::step", OpWatcher::Phase::Step);
   const NoGradGuard no_grad;
   const FlatState in_regions(flat_);
   for (FlatRegion& region : flat_) region.attach();

@@ -171,7 +171,7 @@ Grads run(Request request) {
     }
     Grads d;
     {
-      const OpSpan span(n->name(), OpWatcher::Phase::Backward);
+      const OpTimer span(n->name(), OpWatcher::Phase::Backward);
       d = n->vjp(std::move(g));
     }
     if (AnomalyMode::is_enabled()) refuse_nan(*n, d);

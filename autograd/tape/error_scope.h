@@ -20,19 +20,19 @@ inline void check_defined(const char* op, const TensorList& tensors) {
 
 /// Stands first in an op that is made of others: what they refuse is said in its name, as in
 /// "dist: sub: shapes [2] and [3] do not broadcast …". Of nested ops the outermost is named.
-class [[nodiscard]] OpScope {
+class [[nodiscard]] ErrorScope {
  public:
   /// `tensors`: those that the op needs.
   template <class... T>
-  explicit OpScope(const char* op, const T&... tensors) : outermost_(!detail::op_at_work) {
+  explicit ErrorScope(const char* op, const T&... tensors) : outermost_(!detail::op_at_work) {
     check_defined(op, tensors...);
     if (outermost_) detail::op_at_work = op;
   }
-  ~OpScope() {
+  ~ErrorScope() {
     if (outermost_) detail::op_at_work = nullptr;
   }
-  OpScope(const OpScope&) = delete;
-  OpScope& operator=(const OpScope&) = delete;
+  ErrorScope(const ErrorScope&) = delete;
+  ErrorScope& operator=(const ErrorScope&) = delete;
 
  private:
   bool outermost_;

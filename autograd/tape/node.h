@@ -60,7 +60,7 @@ class Edges {
 
 /// A recorded operation. `seq` counts creations, and the ends of the tape at leaves come before all
 /// of them, so that descending seq is a topological order of any graph. No two nodes have the same.
-class Node : public RefCounted, public Recycled {
+class Node : public RefCounted, public FreeListed {
  public:
   explicit Node(const char* name);
   virtual ~Node();

@@ -30,23 +30,23 @@ class OpWatcher {
 };
 
 /// The time in which an op runs.
-class [[nodiscard]] OpSpan {
+class [[nodiscard]] OpTimer {
  public:
-  explicit OpSpan(const char* name, OpWatcher::Phase phase = OpWatcher::Phase::Op)
+  explicit OpTimer(const char* name, OpWatcher::Phase phase = OpWatcher::Phase::Op)
       : watcher_(OpWatcher::current()), name_(name), phase_(phase) {
     if (watcher_) [[unlikely]]
       began_ = watcher_->began();
   }
-  ~OpSpan() {
+  ~OpTimer() {
     if (watcher_) [[unlikely]]
       watcher_->ended(name_, phase_, began_);
   }
-  OpSpan(OpSpan&& other) noexcept
+  OpTimer(OpTimer&& other) noexcept
       : watcher_(std::exchange(other.watcher_, nullptr)),
         name_(other.name_),
         began_(other.began_),
         phase_(other.phase_) {}
-  OpSpan& operator=(OpSpan&&) = delete;
+  OpTimer& operator=(OpTimer&&) = delete;
 
  private:
   OpWatcher* watcher_;

@@ -98,7 +98,7 @@ class CastInputs {
   }
 
  private:
-  OpSpan span_;  // it lives as long as the op runs
+  OpTimer span_;  // it lives as long as the op runs
   std::array<const Tensor*, N> given_;
   std::array<Tensor, N> cast_;  // undefined: as given
   DtypePolicy* resume_ = nullptr;

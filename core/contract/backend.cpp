@@ -38,7 +38,7 @@ BufferPtr Backend::allocate_pinned(size_t) {
                name());
 }
 
-void Backend::mlp_loss(const MlpLoss& m) { mlp_loss_in_steps(*this, m); }
+void Backend::mlp_loss(const MlpLoss& m) { mlp_loss_unfused(*this, m); }
 
 void Backend::scatter_add(const Array& y, const Array& g, int dim, const Array& index,
                           IndexUse use) {

@@ -16,11 +16,11 @@ struct Operand {
 /// N arrays of the first one's shape, with neighbouring dimensions made one where all of them allow
 /// it. At least one dimension; those of size 1 are gone. Row-major order stays what it was.
 template <size_t N>
-struct Merged {
+struct CollapsedDims {
   Shape shape;
   std::array<Operand, N> operands;
 
-  explicit Merged(const std::array<const Array*, N>& arrays) {
+  explicit CollapsedDims(const std::array<const Array*, N>& arrays) {
     const Shape& full = arrays[0]->shape();
     for (size_t a = 0; a < N; ++a)
       operands[a] = {static_cast<char*>(arrays[a]->raw()),

@@ -30,7 +30,7 @@ void gelu_in_steps(Backend& on, const Gemm& g, const Array& v) {
 
 }  // namespace
 
-void gemm_in_steps(Backend& on, const Gemm& g, MaskedRelu masked_relu) {
+void gemm_unfused(Backend& on, const Gemm& g, MaskedRelu masked_relu) {
   Gemm rest = g;
   if (g.bias_grad.defined()) {
     rest.bias_grad = {};

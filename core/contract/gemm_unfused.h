@@ -8,6 +8,6 @@ namespace halftape {
 using MaskedRelu = void (*)(const Array& d, const Array& mask, bool gradient);
 
 /// One product by `on` with less to do in it, and what is then left of g's epilogue and bias_grad.
-void gemm_in_steps(Backend& on, const Gemm& g, MaskedRelu masked_relu);
+void gemm_unfused(Backend& on, const Gemm& g, MaskedRelu masked_relu);
 
 }  // namespace halftape

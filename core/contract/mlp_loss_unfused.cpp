@@ -132,7 +132,7 @@ class Steps {
 
 }  // namespace
 
-void mlp_loss_in_steps(Backend& on, const MlpLoss& m) { Steps(on, m).run(); }
+void mlp_loss_unfused(Backend& on, const MlpLoss& m) { Steps(on, m).run(); }
 
 bool is_small(const MlpLoss& m) {
   return is_16bit(m.dtype()) && m.x.size(0) > 0 && m.x.size(1) <= kSmallWidth &&

@@ -5,7 +5,7 @@
 
 namespace halftape {
 
-void mlp_loss_in_steps(Backend& on, const MlpLoss& m);
+void mlp_loss_unfused(Backend& on, const MlpLoss& m);
 
 /// Is it one of those that a backend may do at once: of 16 bits, with few and narrow layers? Of
 /// others the steps are better taken one by one, so that backward finds what forward has computed.

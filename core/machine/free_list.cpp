@@ -53,7 +53,7 @@ size_t list_of(size_t size) {
 
 }  // namespace
 
-void* Recycled::operator new(size_t size) {
+void* FreeListed::operator new(size_t size) {
   const size_t list = list_of(size);
   if (list == kLists) return ::operator new(size);
   Lists* lists = per_thread<Lists>();
@@ -61,7 +61,7 @@ void* Recycled::operator new(size_t size) {
   return object ? object : ::operator new((list + 1) * kStep);
 }
 
-void Recycled::operator delete(void* object, size_t size) noexcept {
+void FreeListed::operator delete(void* object, size_t size) noexcept {
   const size_t list = list_of(size);
   Lists* lists = list == kLists ? nullptr : per_thread<Lists>();
   if (!lists || !lists->keep(list, object)) ::operator delete(object);

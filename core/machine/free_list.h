@@ -7,7 +7,7 @@ namespace halftape {
 
 /// Base of classes whose objects are made and deleted so. A class that is derived from needs a
 /// virtual destructor.
-struct Recycled {
+struct FreeListed {
   static void* operator new(size_t size);
   static void operator delete(void* object, size_t size) noexcept;
 };

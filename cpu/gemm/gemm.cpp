@@ -106,7 +106,7 @@ void gemm(const Gemm& g) {
                      g.d.numel() > 0 && g.a.size(g.a.dim() - 1) > 0;
   if (packs && (at_once || (!g.bias_grad.defined() && ends_in_tiles(g)))) return packed_gemm(g);
 #endif
-  if (!at_once) return gemm_in_steps(cpu_backend(), g, masked_relu);
+  if (!at_once) return gemm_unfused(cpu_backend(), g, masked_relu);
   static std::once_flag once;
   // Eigen blocks by the cache sizes it finds; fixed ones give the same bits on every machine.
   std::call_once(once, [] { Eigen::setCpuCacheSizes(32 * 1024, 512 * 1024, 4 * 1024 * 1024); });

@@ -120,8 +120,8 @@ class Lanes {
 
 /// The walk over arrays of one shape, run by run.
 template <size_t N>
-struct Walk : Merged<N> {
-  using Merged<N>::Merged, Merged<N>::shape, Merged<N>::operands;
+struct Walk : CollapsedDims<N> {
+  using CollapsedDims<N>::CollapsedDims, CollapsedDims<N>::shape, CollapsedDims<N>::operands;
 
   /// f(pointers, strides in elements, n): every run of the innermost dimension, cut into fixed
   /// tiles over the pool.

@@ -73,7 +73,7 @@ void each_product(const Gemm& g, F&& f) {
     return Matrices{at, x.dtype(), x.strides()[rank - 2], x.strides()[rank - 1], next};
   };
   const Array d = leading(g.d), a = leading(g.a), b = leading(g.b);
-  const Merged<3> batch({&d, &a, &b});
+  const CollapsedDims<3> batch({&d, &a, &b});
   const int dims = batch.shape.size();
   int longest = 0;  // goes into one call, the others into a loop
   for (int i = 1; i < dims; ++i)
@@ -211,7 +211,7 @@ void gemm(const Gemm& g) {
     const Queue q = queue(g.d);
     if (finishes_right(q, g, multiply_at_once) && multiply_at_once(q, g)) return;
   }
-  gemm_in_steps(cuda_backend(g.d.device()), g, masked_relu);
+  gemm_unfused(cuda_backend(g.d.device()), g, masked_relu);
 }
 
 }  // namespace halftape::cuda

@@ -304,14 +304,14 @@ struct Goals {
 };
 
 /// What a GradScaler asks for besides, by the last block but for looking at gradients.
-struct Judge {
+struct LossCheck {
   bool scales = false, checks = false, divides = false;
   ScaledLoss scaling = {};
   const float* inverse = nullptr;  // null: of the scaling's scale
   float* found_inf = nullptr;
   unsigned long long* first = nullptr;      // or null
   unsigned long long* first_bad = nullptr;  // of the gradients so far; kNone at first
-  Ticket ticket = {};
+  LastBlock ticket = {};
 
   __device__ void look(char* at, const Goal& goal) const {
     if (!checks || goal.position < 0) return;
@@ -334,7 +334,7 @@ constexpr int kSlices = kThreads / kWarp;
 /// them.
 __global__ void add_blocks(const float* sums, int blocks, int64_t width,
                            const __grid_constant__ Goals goals,
-                           const __grid_constant__ Judge judge) {
+                           const __grid_constant__ LossCheck judge) {
   __shared__ float of_slices[kSlices][kWarp];
   const int lane = static_cast<int>(threadIdx.x) % kWarp,
             slice = static_cast<int>(threadIdx.x) / kWarp;
@@ -389,9 +389,9 @@ bool all_found(const Goals& goals, const GradientCheck* check) {
 unsigned long long* position(const Array& a) {
   return a.defined() ? static_cast<unsigned long long*>(a.raw()) : nullptr;
 }
-Judge judge_of(const Queue& q, const LossScaling* scaling, const GradientCheck* check,
-               const Array& first_bad) {
-  Judge judge;
+LossCheck judge_of(const Queue& q, const LossScaling* scaling, const GradientCheck* check,
+                   const Array& first_bad) {
+  LossCheck judge;
   if (!scaling) return judge;
   judge.scales = true;
   judge.scaling = scaled_loss(*scaling);
@@ -558,7 +558,7 @@ bool mlp_loss_at_once(const MlpLoss& m, const LossScaling* scaling, const Gradie
   const Array sums({blocks, task.width}, kFloat32, m.x.device());
   task.sums = sums.data<float>();
   const Array first_bad = checked ? Array({}, kInt64, m.x.device()) : Array();
-  const Judge judge = judge_of(q, scaling, checked, first_bad);
+  const LossCheck judge = judge_of(q, scaling, checked, first_bad);
   task.first_bad = judge.first_bad;
   launch(q, "mlp_loss", plan.kernel, static_cast<unsigned>(blocks), threads, plan.bytes, task);
   if (!task.gradients && !m.loss.defined()) return true;

@@ -7,7 +7,7 @@
 namespace halftape::cuda {
 
 /// Blocks count themselves off. The count is 0 between two launches in a stream.
-struct Ticket {
+struct LastBlock {
   unsigned* blocks = nullptr;
 
   /// In the last block of the grid to get here, true for all of its threads, which then see what
@@ -27,6 +27,6 @@ struct Ticket {
 };
 
 /// That of the queue's stream.
-inline Ticket ticket(const Queue& q) { return {q.context.ticket(q.stream)}; }
+inline LastBlock ticket(const Queue& q) { return {q.context.ticket(q.stream)}; }
 
 }  // namespace halftape::cuda

@@ -7,7 +7,8 @@
 namespace halftape::cuda {
 namespace {
 
-__global__ void judge_packs(const __grid_constant__ Chunk<Gradient<Flat<1>>> list, Judge judge) {
+__global__ void judge_packs(const __grid_constant__ Chunk<Gradient<Flat<1>>> list,
+                            FiniteCheck judge) {
   const int e = list.entry_of(blockIdx.x);
   const int64_t pack =
       static_cast<int64_t>(blockIdx.x - list.first_block[e]) * kThreads + threadIdx.x;
@@ -16,7 +17,7 @@ __global__ void judge_packs(const __grid_constant__ Chunk<Gradient<Flat<1>>> lis
 }
 
 __global__ void judge_elements(const __grid_constant__ Chunk<Gradient<Layout<1>>> list,
-                               Judge judge) {
+                               FiniteCheck judge) {
   const int e = list.entry_of(blockIdx.x);
   const Layout<1>& x = list.entries[e].arrays;
   const int64_t begin = static_cast<int64_t>(blockIdx.x - list.first_block[e]) * kPerBlock;
@@ -35,7 +36,7 @@ void judge_all(const char* what, std::span<const Array> xs, const Array& inv_sca
   const auto one = std::find_if(xs.begin(), xs.end(), [](const Array& x) { return x.defined(); });
   if (one == xs.end()) return;
   const Queue q = queue(*one);
-  const Judge judge = judge_of(xs, inv_scale, found_inf, first, divides);
+  const FiniteCheck judge = judge_of(xs, inv_scale, found_inf, first, divides);
   GradientList(xs).each(judge_packs, judge_elements, [&](const auto& part, auto* kernel) {
     launch(q, what, kernel, part.blocks(), kThreads, 0, part, judge);
   });

@@ -45,7 +45,7 @@ struct GradientList {
   }
 };
 
-struct Judge {
+struct FiniteCheck {
   const float* inv_scale;  // null: 1
   float* found_inf;        // null: nobody asks
   long long* first;        // or null
@@ -64,8 +64,8 @@ struct Judge {
 };
 
 /// Of these, whose versions it raises if it writes them.
-inline Judge judge_of(std::span<const Array> xs, const Array& inv_scale, const Array& found_inf,
-                      const Array& first, bool divides) {
+inline FiniteCheck judge_of(std::span<const Array> xs, const Array& inv_scale,
+                            const Array& found_inf, const Array& first, bool divides) {
   if (divides)
     for (const Array& x : xs)
       if (x.defined()) x.bump_version();

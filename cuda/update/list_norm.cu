@@ -21,9 +21,9 @@ struct Goal {
   bool finishes;       // no launch follows
   void *norm, *factor;
   Dtype dtype;
-  Ticket ticket;
+  LastBlock ticket;
   bool judges;  // looks at the arrays first
-  Judge judge;
+  FiniteCheck judge;
 };
 
 /// In thread 0: what all threads of the block hold, joined in a fixed order.
@@ -61,7 +61,7 @@ __global__ void norm_of_packs(const __grid_constant__ Chunk<Gradient<Flat<1>>> l
         static_cast<int64_t>(blockIdx.x - list.first_block[e]) * kThreads + threadIdx.x;
     const int64_t left = x.numel - pack * kPack;
     if (goal.judges) {
-      const Judge& judge = goal.judge;
+      const FiniteCheck& judge = goal.judge;
       judge.say(judge_pack(x, pack, judge.factor(), judge.divides), list.entries[e].position);
     }
     if (left >= kPack) {
@@ -103,9 +103,9 @@ __global__ void norm_of_elements(const __grid_constant__ Chunk<Gradient<Layout<1
 /// Of arrays that `check` looks at first, if there is one.
 void norm_of(const char* what, const ListNorm& n, const GradientCheck* check) {
   const Queue q = queue(n.norm);
-  const Judge judge = check ? judge_of(check->grads, check->inv_scale, check->found_inf,
-                                       check->first, check->divides)
-                            : Judge{};
+  const FiniteCheck judge = check ? judge_of(check->grads, check->inv_scale, check->found_inf,
+                                             check->first, check->divides)
+                                  : FiniteCheck{};
   const GradientList list(n.xs, check ? check->grads : std::span<const Array>());
   int64_t blocks = 0, left = 0;
   list.each(norm_of_packs, norm_of_elements, [&](const auto& part, auto*) {

@@ -79,7 +79,7 @@ struct Starts {
 
 /// What the last block does: besides the counters, a GradScaler's transition.
 struct Ending {
-  Ticket ticket = {};  // without blocks: nothing
+  LastBlock ticket = {};  // without blocks: nothing
   bool moves = false;
   Finding finding = {};
   ScalerArrays scaler = {};
@@ -361,7 +361,7 @@ class Update {
         starts.own = counts_;
       }
       const bool ends = starts.own || ending.moves;
-      ending.ticket = ends ? ticket(q) : Ticket();
+      ending.ticket = ends ? ticket(q) : LastBlock();
       const unsigned blocks = ends ? std::max(part.blocks(), 1u) : part.blocks();
       if (blocks > 0)
         launch(q, Rule::name, kernel, blocks, kThreads, 0, part, rule, control, starts, ending);

@@ -19,7 +19,7 @@ struct Layout {
 
   Layout() = default;
   explicit Layout(const std::array<const Array*, N>& arrays) {
-    const Merged<N> m(arrays);
+    const CollapsedDims<N> m(arrays);
     numel = arrays[0]->numel();
     rank = m.shape.size();
     for (int d = 0; d < rank; ++d) sizes[d] = m.shape[d];

@@ -118,7 +118,7 @@ Tensor joined_mask(const Options& o, int64_t batch, int64_t queries, int64_t key
 
 std::tuple<Tensor, Tensor> multi_head_attention_forward(const Tensor& query, const Tensor& key,
                                                         const Tensor& value, const Options& o) {
-  const OpScope scope(kOp, query, key, value);
+  const ErrorScope scope(kOp, query, key, value);
   check(query, key, value, o);
   const int64_t batch = query.size(1), heads = o.num_heads(), features = o.embed_dim_to_check();
   auto [q, k, v] = projected(query, key, value, o);

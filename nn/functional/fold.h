@@ -10,11 +10,11 @@ using FoldFuncOptions = FoldOptions;
 using UnfoldFuncOptions = UnfoldOptions;
 
 inline Tensor fold(const Tensor& x, const FoldFuncOptions& o) {
-  const OpScope scope("fold", x);
+  const ErrorScope scope("fold", x);
   return col2im(x, o.output_size(), o.kernel_size(), o.dilation(), o.padding(), o.stride());
 }
 inline Tensor unfold(const Tensor& x, const UnfoldFuncOptions& o) {
-  const OpScope scope("unfold", x);
+  const ErrorScope scope("unfold", x);
   return im2col(x, o.kernel_size(), o.dilation(), o.padding(), o.stride());
 }
 

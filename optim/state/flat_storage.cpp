@@ -36,9 +36,9 @@ FlatArray::FlatArray(const FlatLayout& layout, Dtype dtype)
 }
 
 /// The 16-bit copies, which come when a region of autocast first asks for one.
-class FlatRegion::Lows : public RefCounted {
+class FlatRegion::WeightCasts : public RefCounted {
  public:
-  explicit Lows(std::shared_ptr<const FlatLayout> layout) : layout_(std::move(layout)) {}
+  explicit WeightCasts(std::shared_ptr<const FlatLayout> layout) : layout_(std::move(layout)) {}
   Array lend(size_t i, Dtype dtype) {
     const std::lock_guard lock(mutex_);
     auto made = copies_.find(dtype);
@@ -55,7 +55,7 @@ class FlatRegion::Lows : public RefCounted {
 /// Those of parameter i. They know nothing of the region, which holds what they hang on.
 class FlatRegion::Places final : public LeafPlaces {
  public:
-  Places(Ref<Place> gradient, Ref<Lows> lows, size_t i)
+  Places(Ref<Place> gradient, Ref<WeightCasts> lows, size_t i)
       : gradient_(std::move(gradient)), lows_(std::move(lows)), i_(i) {}
   Array gradient(Dtype dtype) override {
     return dtype == gradient_->dtype() ? gradient_->lend() : Array();
@@ -64,7 +64,7 @@ class FlatRegion::Places final : public LeafPlaces {
 
  private:
   Ref<Place> gradient_;
-  Ref<Lows> lows_;
+  Ref<WeightCasts> lows_;
   size_t i_;
 };
 
@@ -73,7 +73,7 @@ FlatRegion::FlatRegion(std::vector<Tensor> params)
       layout_(std::make_shared<FlatLayout>(params_)),
       parameters_(*layout_, params_[0].dtype()),
       gradients_(*layout_, params_[0].dtype()),
-      lows_(make_ref<Lows>(layout_)) {
+      lows_(make_ref<WeightCasts>(layout_)) {
   for (size_t i = 0; i < params_.size(); ++i) {
     numbers_[params_[i].impl()] = i;
     places_.push_back(make_ref<Places>(gradients_.places[i], lows_, i));

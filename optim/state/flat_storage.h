@@ -94,12 +94,12 @@ class FlatRegion {
   /// Moves what lies elsewhere, but for what others hold there.
   void adopt(const Tensor& p, ParamState& state);
 
-  class Lows;
+  class WeightCasts;
   class Places;
   std::vector<Tensor> params_;
   std::shared_ptr<const FlatLayout> layout_;
   FlatArray parameters_, gradients_;
-  Ref<Lows> lows_;
+  Ref<WeightCasts> lows_;
   std::vector<Ref<LeafPlaces>> places_;
   std::map<std::string, FlatArray> state_;
   std::unordered_map<const ::halftape::detail::TensorImpl*, size_t> numbers_;

@@ -53,24 +53,24 @@ Tensor saturated(const Tensor& x, const Shape& shape, double p) {
 }  // namespace
 
 Tensor dropout(const Tensor& in, double p, bool training) {
-  const OpScope scope("dropout", in);
+  const ErrorScope scope("dropout", in);
   const auto [x] = cast_inputs(cast_list::dropout, in);
   return drops("dropout", x, p, training) ? zeroed(x, x.sizes(), p) : x;
 }
 
 Tensor feature_dropout(const Tensor& x, double p, bool training) {
-  const OpScope scope("feature_dropout", x);
+  const ErrorScope scope("feature_dropout", x);
   return drops("feature_dropout", x, p, training) ? zeroed(x, features("feature_dropout", x), p)
                                                   : x;
 }
 
 Tensor alpha_dropout(const Tensor& x, double p, bool training) {
-  const OpScope scope("alpha_dropout", x);
+  const ErrorScope scope("alpha_dropout", x);
   return drops("alpha_dropout", x, p, training) ? saturated(x, x.sizes(), p) : x;
 }
 
 Tensor feature_alpha_dropout(const Tensor& x, double p, bool training) {
-  const OpScope scope("feature_alpha_dropout", x);
+  const ErrorScope scope("feature_alpha_dropout", x);
   return drops("feature_alpha_dropout", x, p, training)
              ? saturated(x, features("feature_alpha_dropout", x), p)
              : x;

@@ -288,7 +288,7 @@ Tensor slopes_as_torch(const Tensor& x, double lower, double upper, Mt19937& mt)
 }  // namespace
 
 Tensor rrelu(const Tensor& x, double lower, double upper, bool training) {
-  const OpScope scope("rrelu", x);
+  const ErrorScope scope("rrelu", x);
   HALFTAPE_CHECK(lower <= upper, "rrelu: lower ", lower, " is above upper ", upper);
   if (!training) return leaky_relu(x, (lower + upper) / 2);
   HALFTAPE_CHECK(x.is_floating_point(), "rrelu: a ", x.dtype(),
@@ -304,7 +304,7 @@ Tensor rrelu(const Tensor& x, double lower, double upper, bool training) {
 }
 
 Tensor gumbel_softmax(const Tensor& in, double tau, bool hard, int64_t dim) {
-  const OpScope scope("gumbel_softmax", in);
+  const ErrorScope scope("gumbel_softmax", in);
   const auto [logits] = cast_inputs(cast_list::softmax, in);
   HALFTAPE_CHECK(tau > 0, "gumbel_softmax: tau ", tau, " must be positive");
   HALFTAPE_CHECK(logits.is_floating_point(), "gumbel_softmax: logits of ", logits.dtype(),

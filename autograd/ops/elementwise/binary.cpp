@@ -225,18 +225,18 @@ Tensor sub(const Tensor& a, const Tensor& b, Scalar alpha) {
 Tensor add(const Tensor& a, Scalar b, Scalar alpha) { return add(a, product(b, alpha)); }
 Tensor sub(const Tensor& a, Scalar b, Scalar alpha) { return sub(a, product(b, alpha)); }
 Tensor rsub(const Tensor& a, const Tensor& b, Scalar alpha) {
-  const OpScope scope("rsub", a, b);
+  const ErrorScope scope("rsub", a, b);
   return sub(b, a, alpha);
 }
 Tensor rsub(const Tensor& a, Scalar b, Scalar alpha) {
-  const OpScope scope("rsub", a);
+  const ErrorScope scope("rsub", a);
   HALFTAPE_CHECK(a.dtype() != kBool && b.kind() != kBool,
                  "sub: not for bool; to invert a mask use ~ or logical_not()");
   return affine(a, product(alpha, -1), b);
 }
 
 Tensor div(const Tensor& a, const Tensor& b, std::optional<std::string_view> rounding_mode) {
-  const OpScope scope("div", a, b);
+  const ErrorScope scope("div", a, b);
   if (!rounding_mode) return div(a, b);
   HALFTAPE_CHECK(rounding_mode == "trunc" || rounding_mode == "floor", "div: rounding_mode is \"",
                  *rounding_mode, "\", expected \"trunc\" or \"floor\"");
@@ -262,22 +262,22 @@ Tensor xlogy(Scalar a, const Tensor& b) {
 }
 
 Tensor clamp_min(const Tensor& x, const Tensor& min) {
-  const OpScope scope("clamp_min", x, min);
+  const ErrorScope scope("clamp_min", x, min);
   return maximum(x, min);
 }
 Tensor clamp_max(const Tensor& x, const Tensor& max) {
-  const OpScope scope("clamp_max", x, max);
+  const ErrorScope scope("clamp_max", x, max);
   return minimum(x, max);
 }
 Tensor clamp(const Tensor& x, const std::optional<Tensor>& min, const std::optional<Tensor>& max) {
-  const OpScope scope("clamp", x);
+  const ErrorScope scope("clamp", x);
   HALFTAPE_CHECK(min || max, "clamp: at least one of min and max is needed");
   const Tensor y = min ? clamp_min(x, *min) : x;
   return max ? clamp_max(y, *max) : y;
 }
 
 Tensor prelu(const Tensor& x, const Tensor& weight) {
-  const OpScope scope("prelu", x, weight);
+  const ErrorScope scope("prelu", x, weight);
   if (weight.numel() == 1) return binary<formula::Prelu>(x, reshape(weight, {}));
   HALFTAPE_CHECK(x.dim() >= 2 && weight.dim() == 1 && weight.size(0) == x.size(1), "prelu: weight ",
                  weight.sizes(), " for ", x.sizes(),
@@ -309,11 +309,11 @@ HALFTAPE_WITH_NUMBER(bitwise_xor)
 #undef HALFTAPE_WITH_NUMBER
 
 Tensor logical_not(const Tensor& x) {
-  const OpScope scope("logical_not", x);
+  const ErrorScope scope("logical_not", x);
   return eq(x, 0);
 }
 Tensor bitwise_not(const Tensor& x) {
-  const OpScope scope("bitwise_not", x);
+  const ErrorScope scope("bitwise_not", x);
   HALFTAPE_CHECK(!x.is_floating_point(), "bitwise_not: a tensor of ", x.dtype(),
                  "; only integers and bool have bits");
   return x.dtype() == kBool ? logical_not(x) : affine(x, -1, -1);
@@ -321,23 +321,23 @@ Tensor bitwise_not(const Tensor& x) {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 Tensor isnan(const Tensor& x) {
-  const OpScope scope("isnan", x);
+  const ErrorScope scope("isnan", x);
   return ne(x, x);
 }
 Tensor isinf(const Tensor& x) {
-  const OpScope scope("isinf", x);
+  const ErrorScope scope("isinf", x);
   return eq(abs(x.detach()), kInf);
 }
 Tensor isfinite(const Tensor& x) {
-  const OpScope scope("isfinite", x);
+  const ErrorScope scope("isfinite", x);
   return lt(abs(x.detach()), kInf);
 }
 Tensor isposinf(const Tensor& x) {
-  const OpScope scope("isposinf", x);
+  const ErrorScope scope("isposinf", x);
   return eq(x, kInf);
 }
 Tensor isneginf(const Tensor& x) {
-  const OpScope scope("isneginf", x);
+  const ErrorScope scope("isneginf", x);
   return eq(x, -kInf);
 }
 

@@ -45,24 +45,24 @@ Tensor indices(Tensor (*triangle)(const Tensor&, int64_t), const Shape& shape, i
 }  // namespace
 
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value) {
-  const OpScope scope("masked_fill", x, mask, value);
+  const ErrorScope scope("masked_fill", x, mask, value);
   HALFTAPE_CHECK(value.dim() == 0, "masked_fill: value ", value.sizes(), " must be 0-dim");
   check_mask("masked_fill", x, mask);
   return where(mask, value.to(x.device()).to(x.dtype()), x);
 }
 Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value) {
-  const OpScope scope("masked_fill", x, mask);
+  const ErrorScope scope("masked_fill", x, mask);
   return masked_fill(x, mask, number_like(x, value));
 }
 
 Tensor masked_select(const Tensor& x, const Tensor& mask) {
-  const OpScope scope("masked_select", x, mask);
+  const ErrorScope scope("masked_select", x, mask);
   const Shape shape = check_mask("masked_select", x, mask);
   return index_select(reshape(expand(x, shape), {numel(shape)}), 0, positions(mask, shape));
 }
 
 Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source) {
-  const OpScope scope("masked_scatter", x, mask, source);
+  const ErrorScope scope("masked_scatter", x, mask, source);
   const Shape shape = check_mask("masked_scatter", x, mask);
   HALFTAPE_CHECK(source.dtype() == x.dtype(), "masked_scatter: source is ", source.dtype(),
                  ", the tensor ", x.dtype());
@@ -74,37 +74,37 @@ Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source)
 }
 
 Tensor nonzero(const Tensor& x) {
-  const OpScope scope("nonzero", x);
+  const ErrorScope scope("nonzero", x);
   const Tensor hits = sum(ne(x.detach(), number_like(x, 0)));
   const Array y({hits.item<int64_t>(), x.dim()}, kInt64, x.device());
   backend(x.device()).nonzero(y, x.array());
   return Tensor(y);
 }
 Tensor argwhere(const Tensor& x) {
-  const OpScope scope("argwhere", x);
+  const ErrorScope scope("argwhere", x);
   return nonzero(x);
 }
 
 TensorList nonzero_numpy(const Tensor& x) {
-  const OpScope scope("nonzero_numpy", x);
+  const ErrorScope scope("nonzero_numpy", x);
   const Tensor at = nonzero(x.dim() == 0 ? unsqueeze(x, 0) : x);
   TensorList columns;
   for (int64_t d = 0; d < at.size(1); ++d) columns.push_back(select(at, 1, d));
   return columns;
 }
 TensorList where(const Tensor& condition) {
-  const OpScope scope("where", condition);
+  const ErrorScope scope("where", condition);
   return nonzero_numpy(condition);
 }
 
 Tensor tril(const Tensor& x, int64_t diagonal) {
-  const OpScope scope("tril", x);
+  const ErrorScope scope("tril", x);
   HALFTAPE_CHECK(x.dim() >= 2, "tril: of a tensor ", x.sizes(),
                  "; expected two dimensions or more");
   return where(below(x, diagonal), x, number_like(x, 0));
 }
 Tensor triu(const Tensor& x, int64_t diagonal) {
-  const OpScope scope("triu", x);
+  const ErrorScope scope("triu", x);
   HALFTAPE_CHECK(x.dim() >= 2, "triu: of a tensor ", x.sizes(),
                  "; expected two dimensions or more");
   return where(below(x, diagonal - 1), number_like(x, 0), x);

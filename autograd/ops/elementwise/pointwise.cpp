@@ -30,7 +30,7 @@ Tensor times(const Tensor& x, Scalar value) { return value.to_double() == 1 ? x 
 
 // From the nearer end, so that each is met exactly.
 Tensor lerp(const Tensor& a, const Tensor& b, Scalar weight) {
-  const OpScope scope("lerp", a, b);
+  const ErrorScope scope("lerp", a, b);
   check_floating("lerp", a, b);
   const double w = weight.to_double();
   return rounded_once(
@@ -40,7 +40,7 @@ Tensor lerp(const Tensor& a, const Tensor& b, Scalar weight) {
       a, b);
 }
 Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight) {
-  const OpScope scope("lerp", a, b, weight);
+  const ErrorScope scope("lerp", a, b, weight);
   check_floating("lerp", a, b, weight);
   return rounded_once(
       [](const Tensor& x, const Tensor& y, const Tensor& w) {
@@ -51,14 +51,14 @@ Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight) {
 }
 
 Tensor addcmul(const Tensor& x_in, const Tensor& a_in, const Tensor& b_in, Scalar value) {
-  const OpScope scope("addcmul", x_in, a_in, b_in);
+  const ErrorScope scope("addcmul", x_in, a_in, b_in);
   const auto [x, a, b] = cast_inputs(cast_list::addcmul, x_in, a_in, b_in);
   return rounded_once([value](const Tensor& s, const Tensor& p,
                               const Tensor& q) { return s + times(p, value) * q; },
                       x, a, b);
 }
 Tensor addcdiv(const Tensor& x_in, const Tensor& a_in, const Tensor& b_in, Scalar value) {
-  const OpScope scope("addcdiv", x_in, a_in, b_in);
+  const ErrorScope scope("addcdiv", x_in, a_in, b_in);
   const auto [x, a, b] = cast_inputs(cast_list::addcdiv, x_in, a_in, b_in);
   HALFTAPE_CHECK(a.is_floating_point() || b.is_floating_point(), "addcdiv: ", a.dtype(),
                  " divided by ", b.dtype(), "; convert one with .to(kFloat32)");
@@ -68,7 +68,7 @@ Tensor addcdiv(const Tensor& x_in, const Tensor& a_in, const Tensor& b_in, Scala
 }
 
 Tensor glu(const Tensor& x, int64_t dim) {
-  const OpScope scope("glu", x);
+  const ErrorScope scope("glu", x);
   check_floating("glu", x);
   HALFTAPE_CHECK(x.dim() > 0, "glu: a 0-dim tensor has no halves");
   const int d = wrap_dim("glu", dim, static_cast<int>(x.dim()));
@@ -81,7 +81,7 @@ Tensor glu(const Tensor& x, int64_t dim) {
 
 Tensor nan_to_num(const Tensor& x, std::optional<double> nan, std::optional<double> posinf,
                   std::optional<double> neginf) {
-  const OpScope scope("nan_to_num", x);
+  const ErrorScope scope("nan_to_num", x);
   if (!x.is_floating_point()) return x;
   const double largest = x.dtype() == kFloat16    ? 65504
                          : x.dtype() == kBFloat16 ? 0x1.fep127
@@ -93,7 +93,7 @@ Tensor nan_to_num(const Tensor& x, std::optional<double> nan, std::optional<doub
 }
 
 Tensor heaviside(const Tensor& x_in, const Tensor& values) {
-  const OpScope scope("heaviside", x_in, values);
+  const ErrorScope scope("heaviside", x_in, values);
   const Tensor x = x_in.detach();
   return where(x == 0, values, where(x > 0, 1, where(x < 0, 0, x)));
 }

@@ -338,7 +338,7 @@ HALFTAPE_CONVOLUTION(3)
 
 Tensor im2col(const Tensor& x, const Dims& kernel_size, const Dims& dilation, const Dims& padding,
               const Dims& stride) {
-  const OpScope scope("im2col", x);
+  const ErrorScope scope("im2col", x);
   HALFTAPE_CHECK(x.dim() == 3 || x.dim() == 4, "im2col: input ", x.sizes(), " has ", x.dim(),
                  " dimensions; expected 4, or 3 without a batch");
   const Windows w = window_options("im2col", kernel_size, dilation, padding, stride);
@@ -350,7 +350,7 @@ Tensor im2col(const Tensor& x, const Dims& kernel_size, const Dims& dilation, co
 
 Tensor col2im(const Tensor& columns, const Dims& output_size, const Dims& kernel_size,
               const Dims& dilation, const Dims& padding, const Dims& stride) {
-  const OpScope scope("col2im", columns);
+  const ErrorScope scope("col2im", columns);
   HALFTAPE_CHECK(columns.dim() == 2 || columns.dim() == 3, "col2im: columns ", columns.sizes(),
                  ": Input Error: Only unbatched (2D) or batched (3D) input Tensors are supported ",
                  "(got ", columns.dim(), "D)");

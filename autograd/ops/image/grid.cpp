@@ -84,7 +84,7 @@ Tensor grid_sample(const Tensor& x_in, const Tensor& grid_in, Interpolation mode
 }
 
 Tensor affine_grid(const Tensor& theta, const Dims& size, bool align_corners) {
-  const OpScope scope("affine_grid", theta);
+  const ErrorScope scope("affine_grid", theta);
   HALFTAPE_CHECK(theta.is_floating_point(), "affine_grid: Expected theta to have floating point ",
                  "type, but got ", theta.dtype());
   HALFTAPE_CHECK(size.size() == 4 || size.size() == 5,

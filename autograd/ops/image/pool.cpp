@@ -78,14 +78,14 @@ std::tuple<Tensor, Tensor> largest(const char* op, int n, const Tensor& x, const
 std::tuple<Tensor, Tensor> max_pool(const char* op, int n, const Tensor& x, const Dims& kernel_size,
                                     const Dims& stride, const Dims& padding, const Dims& dilation,
                                     bool ceil_mode) {
-  const OpScope scope(op, x);
+  const ErrorScope scope(op, x);
   check_rank(op, x, n);
   return largest(op, n, x, pool_windows(op, n, kernel_size, stride, padding, dilation), ceil_mode);
 }
 
 Tensor max_unpool(const char* op, int n, const Tensor& x, const Tensor& indices,
                   const Dims& output_size) {
-  const OpScope scope(op, x, indices);
+  const ErrorScope scope(op, x, indices);
   check_rank(op, x, n);
   HALFTAPE_CHECK(indices.sizes() == x.sizes(), op, ": indices ", indices.sizes(), " for ",
                  x.sizes());
@@ -146,7 +146,7 @@ Tensor avg_pool_of(const char* op, int n, const Tensor& x, const Windows& w, boo
 Tensor avg_pool(const char* op, int n, const Tensor& x, const Dims& kernel_size, const Dims& stride,
                 const Dims& padding, bool ceil_mode, bool include_pad,
                 std::optional<int64_t> divisor = {}) {
-  const OpScope scope(op, x);
+  const ErrorScope scope(op, x);
   check_rank(op, x, n);
   check_floating(op, x);
   HALFTAPE_CHECK(!divisor || *divisor != 0, op, ": divisor_override must not be 0");
@@ -177,7 +177,7 @@ Shape adaptive_count(const char* op, int n, const Tensor& x, const Dims& output_
 }
 
 Tensor adaptive_avg_pool(const char* op, int n, const Tensor& x, const Dims& output_size) {
-  const OpScope scope(op, x);
+  const ErrorScope scope(op, x);
   check_floating(op, x);
   const Shape count = adaptive_count(op, n, x, output_size), lengths = last_dims(x.sizes(), n);
   if (const auto w = even_windows(lengths, count))
@@ -201,7 +201,7 @@ Tensor adaptive_avg_pool(const char* op, int n, const Tensor& x, const Dims& out
 
 std::tuple<Tensor, Tensor> adaptive_max_pool(const char* op, int n, const Tensor& x,
                                              const Dims& output_size) {
-  const OpScope scope(op, x);
+  const ErrorScope scope(op, x);
   const Shape count = adaptive_count(op, n, x, output_size), lengths = last_dims(x.sizes(), n);
   if (const auto w = even_windows(lengths, count)) return largest(op, n, x, *w, false);
   // Windows of several sizes: their positions as a table, the last one repeated in smaller windows.
@@ -250,7 +250,7 @@ Tensor random_begins(const Tensor& u, int64_t length, int64_t size, int64_t coun
 std::tuple<Tensor, Tensor> fractional_max_pool(const char* op, int n, const Tensor& x,
                                                const Dims& kernel_size, const Dims& output_size,
                                                const Tensor& samples) {
-  const OpScope scope(op, x, samples);
+  const ErrorScope scope(op, x, samples);
   const PolicyScope as_given(nullptr);
   check_rank(op, x, n);
   const Shape size = each_dim(op, "kernel_size", kernel_size, n, 1),

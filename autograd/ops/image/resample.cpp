@@ -106,7 +106,7 @@ int dims_of(Interpolation mode) {
 Tensor interpolate(const Tensor& in, const std::optional<std::vector<int64_t>>& size,
                    const std::optional<std::vector<double>>& scale_factor, Interpolation mode,
                    bool align_corners, bool recompute_scale_factor) {
-  const OpScope scope("interpolate", in);
+  const ErrorScope scope("interpolate", in);
   const int n = static_cast<int>(in.dim()) - 2;
   HALFTAPE_CHECK(n >= 1 && n <= 3, "interpolate: input ", in.sizes(), " has ", in.dim(),
                  " dimensions; expected 3, 4 or 5");
@@ -156,7 +156,7 @@ Tensor interpolate(const Tensor& in, const std::optional<std::vector<int64_t>>& 
 }
 
 Tensor pixel_shuffle(const Tensor& x, int64_t r) {
-  const OpScope scope("pixel_shuffle", x);
+  const ErrorScope scope("pixel_shuffle", x);
   HALFTAPE_CHECK(x.dim() >= 3, "pixel_shuffle: input ", x.sizes(), " has ", x.dim(),
                  " dimensions; expected at least 3");
   HALFTAPE_CHECK(r > 0 && x.size(-3) % (r * r) == 0, "pixel_shuffle: the ", x.size(-3),
@@ -169,7 +169,7 @@ Tensor pixel_shuffle(const Tensor& x, int64_t r) {
 }
 
 Tensor pixel_unshuffle(const Tensor& x, int64_t r) {
-  const OpScope scope("pixel_unshuffle", x);
+  const ErrorScope scope("pixel_unshuffle", x);
   HALFTAPE_CHECK(x.dim() >= 3, "pixel_unshuffle: input ", x.sizes(), " has ", x.dim(),
                  " dimensions; expected at least 3");
   HALFTAPE_CHECK(r > 0 && x.size(-2) % r == 0 && x.size(-1) % r == 0,

@@ -89,7 +89,7 @@ Tensor bags_of(int64_t n, const Tensor& starts) {
 
 Tensor embedding(const Tensor& weight, const Tensor& indices, std::optional<int64_t> padding_idx,
                  bool scale_grad_by_freq) {
-  const OpScope scope("embedding", weight, indices);
+  const ErrorScope scope("embedding", weight, indices);
   const PolicyScope plain(nullptr);  // it moves bytes
   check_table("embedding", weight, indices);
   Shape shape = indices.sizes();
@@ -101,7 +101,7 @@ Tensor embedding(const Tensor& weight, const Tensor& indices, std::optional<int6
 }
 
 Tensor embedding_renorm_(Tensor weight, const Tensor& indices, double max_norm, double norm_type) {
-  const OpScope scope("embedding_renorm_", weight, indices);
+  const ErrorScope scope("embedding_renorm_", weight, indices);
   const PolicyScope plain(nullptr);
   check_table("embedding_renorm_", weight, indices);
   HALFTAPE_CHECK(max_norm >= 0, "embedding_renorm_: max_norm ", max_norm, " is negative");
@@ -119,7 +119,7 @@ Tensor embedding_bag(const Tensor& weight, const Tensor& indices, const Tensor& 
                      BagMode mode, const Tensor& per_sample_weights, bool include_last_offset,
                      std::optional<int64_t> padding_idx, bool scale_grad_by_freq) {
   const char* op = "embedding_bag";
-  const OpScope scope(op, weight, indices);
+  const ErrorScope scope(op, weight, indices);
   const PolicyScope plain(nullptr);  // one reduction in a dtype of its own
   check_table(op, weight, indices);
   HALFTAPE_CHECK(indices.dim() == 1 || indices.dim() == 2, op, ": indices ", indices.sizes(),

@@ -287,7 +287,7 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Scalar value) 
 
 Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src,
                       std::string_view reduce, bool include_self) {
-  const OpScope scope("scatter_reduce", x, index, src);
+  const ErrorScope scope("scatter_reduce", x, index, src);
   constexpr std::pair<std::string_view, Joined> ways[] = {{"sum", Joined::Sum},
                                                           {"prod", Joined::Prod},
                                                           {"mean", Joined::Mean},
@@ -301,7 +301,7 @@ Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const T
 
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src,
                std::string_view reduce) {
-  const OpScope scope("scatter", x, index, src);
+  const ErrorScope scope("scatter", x, index, src);
   HALFTAPE_CHECK(reduce == "add" || reduce == "multiply", "scatter: reduce is \"", reduce,
                  "\", expected \"add\" or \"multiply\"; scatter_reduce() has more");
   return scatter_joined(reduce == "add" ? Joined::Sum : Joined::Prod, x, dim, index, src, true,
@@ -309,7 +309,7 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& 
 }
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Scalar value,
                std::string_view reduce) {
-  const OpScope scope("scatter", x, index);
+  const ErrorScope scope("scatter", x, index);
   return scatter(x, dim, index, expand(number_like(x, value), index.sizes()), reduce);
 }
 
@@ -320,7 +320,7 @@ Tensor scatter_add(const Tensor& x_in, int64_t dim, const Tensor& index, const T
 }
 
 Tensor index_select(const Tensor& in, int64_t dim, const Tensor& index) {
-  const OpScope scope("index_select", in, index);
+  const ErrorScope scope("index_select", in, index);
   HALFTAPE_CHECK(in.dim() > 0 || index.numel() == 1, "index_select: index ", index.sizes(),
                  " into a 0-dim tensor; expected one number");
   const int d = dim_of("index_select", in, dim);
@@ -331,7 +331,7 @@ Tensor index_select(const Tensor& in, int64_t dim, const Tensor& index) {
 
 Tensor index_add(const Tensor& in, int64_t dim, const Tensor& index, const Tensor& source_in,
                  Scalar alpha) {
-  const OpScope scope("index_add", in, index, source_in);
+  const ErrorScope scope("index_add", in, index, source_in);
   HALFTAPE_CHECK(in.is_floating_point() || !alpha.is_floating_point(),
                  "index_add: alpha = ", alpha.to_double(), " for an ", in.dtype(), " tensor");
   const IndexUse use{"index_add"};
@@ -351,7 +351,7 @@ Tensor index_add(const Tensor& in, int64_t dim, const Tensor& index, const Tenso
 }
 
 Tensor index_copy(const Tensor& in, int64_t dim, const Tensor& index, const Tensor& source_in) {
-  const OpScope scope("index_copy", in, index, source_in);
+  const ErrorScope scope("index_copy", in, index, source_in);
   HALFTAPE_CHECK(index.dtype() == kInt64, "index_copy: index is ", index.dtype(),
                  ", expected int64");
   const int d = dim_of("index_copy", in, dim);
@@ -362,7 +362,7 @@ Tensor index_copy(const Tensor& in, int64_t dim, const Tensor& index, const Tens
 }
 
 Tensor index_fill(const Tensor& in, int64_t dim, const Tensor& index, const Tensor& value) {
-  const OpScope scope("index_fill", in, index, value);
+  const ErrorScope scope("index_fill", in, index, value);
   HALFTAPE_CHECK(value.dim() == 0, "index_fill: value ", value.sizes(), " must be 0-dim");
   HALFTAPE_CHECK(index.dtype() == kInt64, "index_fill: index is ", index.dtype(),
                  ", expected int64");
@@ -374,19 +374,19 @@ Tensor index_fill(const Tensor& in, int64_t dim, const Tensor& index, const Tens
   return lowered(scatter(x, d, at, expand(value.to(x.dtype()), at.sizes())), in);
 }
 Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, Scalar value) {
-  const OpScope scope("index_fill", x, index);
+  const ErrorScope scope("index_fill", x, index);
   return index_fill(x, dim, index, number_like(x, value));
 }
 
 Tensor take(const Tensor& x, const Tensor& index) {
-  const OpScope scope("take", x, index);
+  const ErrorScope scope("take", x, index);
   HALFTAPE_CHECK(index.dtype() == kInt64, "take: index is ", index.dtype(), ", expected int64");
   const Tensor at = detail::flat_index({index}, {x.numel()}, {"take"});
   return reshape(gather(reshape(x, {x.numel()}), 0, at), index.sizes());
 }
 
 Tensor take_along_dim(const Tensor& x, const Tensor& index, std::optional<int64_t> dim) {
-  const OpScope scope("take_along_dim", x, index);
+  const ErrorScope scope("take_along_dim", x, index);
   const IndexUse use{"take_along_dim"};
   if (!dim) return detail::gather(reshape(x, {x.numel()}), 0, reshape(index, {index.numel()}), use);
   HALFTAPE_CHECK(x.dim() == index.dim(), "take_along_dim: index ", index.sizes(), " and tensor ",
@@ -401,7 +401,7 @@ Tensor take_along_dim(const Tensor& x, const Tensor& index, std::optional<int64_
 }
 
 Tensor one_hot(const Tensor& classes, int64_t num_classes) {
-  const OpScope scope("one_hot", classes);
+  const ErrorScope scope("one_hot", classes);
   HALFTAPE_CHECK(classes.dtype() == kInt64, "one_hot: classes are ", classes.dtype(),
                  ", expected int64");
   HALFTAPE_CHECK(num_classes > 0 || (num_classes == -1 && classes.numel() > 0),

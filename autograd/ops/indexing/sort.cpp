@@ -85,7 +85,7 @@ Tensor argsort(const Tensor& x, bool, int64_t dim, bool descending) {
   return argsort(x, dim, descending);
 }
 Tensor msort(const Tensor& x) {
-  const OpScope scope("msort", x);
+  const ErrorScope scope("msort", x);
   return std::get<0>(sort(x, 0));
 }
 
@@ -141,7 +141,7 @@ std::tuple<Tensor, Tensor, Tensor> runs(const Tensor& x, bool lengths) {
 
 std::tuple<Tensor, Tensor, Tensor> _unique2(const Tensor& in, bool, bool return_inverse,
                                             bool return_counts) {
-  const OpScope scope("_unique2", in);
+  const ErrorScope scope("_unique2", in);
   const auto [sorted, places] = sort(reshape(in.detach(), {-1}), 0);
   const auto [values, rank, counts] = runs(sorted, return_counts);
   Tensor inverse;
@@ -151,13 +151,13 @@ std::tuple<Tensor, Tensor, Tensor> _unique2(const Tensor& in, bool, bool return_
 
 std::tuple<Tensor, Tensor, Tensor> unique_consecutive(const Tensor& in, bool return_inverse,
                                                       bool return_counts) {
-  const OpScope scope("unique_consecutive", in);
+  const ErrorScope scope("unique_consecutive", in);
   const auto [values, rank, counts] = runs(reshape(in.detach(), {in.numel()}), return_counts);
   return {values, return_inverse ? reshape(rank, in.sizes()) : Tensor(), counts};
 }
 
 Tensor histc(const Tensor& in, int64_t bins, Scalar min, Scalar max) {
-  const OpScope scope("histc", in);
+  const ErrorScope scope("histc", in);
   HALFTAPE_CHECK(in.is_floating_point(), "histc: of a ", in.dtype(),
                  " tensor; convert it with .to(kFloat32) first");
   HALFTAPE_CHECK(bins > 0, "histc: ", bins, " bins; expected at least one");
@@ -174,7 +174,7 @@ Tensor histc(const Tensor& in, int64_t bins, Scalar min, Scalar max) {
 }
 
 Tensor searchsorted(const Tensor& boundaries, const Tensor& values, bool out_int32, bool right) {
-  const OpScope scope("searchsorted", boundaries, values);
+  const ErrorScope scope("searchsorted", boundaries, values);
   HALFTAPE_CHECK(boundaries.dim() > 0, "searchsorted: boundaries are a 0-dim tensor");
   const bool shared = boundaries.dim() == 1;
   HALFTAPE_CHECK(shared || boundaries.dim() == values.dim(), "searchsorted: boundaries ",
@@ -190,14 +190,14 @@ Tensor searchsorted(const Tensor& boundaries, const Tensor& values, bool out_int
   return sum(beyond == false, {-1}).to(out_int32 ? kInt32 : kInt64);
 }
 Tensor bucketize(const Tensor& values, const Tensor& boundaries, bool out_int32, bool right) {
-  const OpScope scope("bucketize", values, boundaries);
+  const ErrorScope scope("bucketize", values, boundaries);
   HALFTAPE_CHECK(boundaries.dim() == 1, "bucketize: boundaries ", boundaries.sizes(),
                  " must have one dimension");
   return searchsorted(boundaries, values, out_int32, right);
 }
 
 Tensor bincount(const Tensor& x, const Tensor& weights, int64_t minlength) {
-  const OpScope scope("bincount", x);
+  const ErrorScope scope("bincount", x);
   HALFTAPE_CHECK(x.dim() == 1 && !x.is_floating_point() && x.dtype() != kBool, "bincount: of a ",
                  x.dtype(), " tensor ", x.sizes(), "; expected one dimension of integers");
   HALFTAPE_CHECK(minlength >= 0, "bincount: minlength ", minlength, " is negative");

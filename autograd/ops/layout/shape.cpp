@@ -205,7 +205,7 @@ Tensor cat(const TensorList& given, int64_t dim) {
 }
 
 Tensor stack(const TensorList& tensors, int64_t dim) {
-  const OpScope scope("stack", tensors);
+  const ErrorScope scope("stack", tensors);
   HALFTAPE_CHECK(!tensors.empty(), "stack: of no tensors");
   const int d = wrap_dim("stack", dim, static_cast<int>(tensors[0].dim()) + 1);
   TensorList apart;
@@ -218,24 +218,24 @@ Tensor stack(const TensorList& tensors, int64_t dim) {
 }
 
 Tensor hstack(const TensorList& tensors) {
-  const OpScope scope("hstack", tensors);
+  const ErrorScope scope("hstack", tensors);
   HALFTAPE_CHECK(!tensors.empty(), "hstack: of no tensors");
   const TensorList all = each(tensors, atleast_1d);
   return cat(all, all[0].dim() == 1 ? 0 : 1);
 }
 Tensor vstack(const TensorList& tensors) {
-  const OpScope scope("vstack", tensors);
+  const ErrorScope scope("vstack", tensors);
   HALFTAPE_CHECK(!tensors.empty(), "vstack: of no tensors");
   return cat(each(tensors, atleast_2d), 0);
 }
 Tensor dstack(const TensorList& tensors) {
-  const OpScope scope("dstack", tensors);
+  const ErrorScope scope("dstack", tensors);
   HALFTAPE_CHECK(!tensors.empty(), "dstack: of no tensors");
   return cat(each(tensors, atleast_3d), 2);
 }
 
 Tensor column_stack(const TensorList& tensors) {
-  const OpScope scope("column_stack", tensors);
+  const ErrorScope scope("column_stack", tensors);
   return hstack(
       each(tensors, [](const Tensor& t) { return t.dim() < 2 ? unsqueeze(atleast_1d(t), 1) : t; }));
 }
@@ -261,7 +261,7 @@ TensorList split(const Tensor& x, const std::vector<int64_t>& sizes, int64_t dim
 }
 
 TensorList chunk(const Tensor& x, int64_t chunks, int64_t dim) {
-  const OpScope scope("chunk", x);
+  const ErrorScope scope("chunk", x);
   const int d = dim_of("chunk", x, dim);
   HALFTAPE_CHECK(chunks > 0, "chunk: into ", chunks, " chunks; expected at least one");
   const int64_t n = x.size(d);
@@ -278,7 +278,7 @@ TensorList tensor_split(const Tensor& x, int64_t sections, int64_t dim) {
   return cut("tensor_split", x, sizes, d);
 }
 TensorList tensor_split(const Tensor& x, const std::vector<int64_t>& indices, int64_t dim) {
-  const OpScope scope("tensor_split", x);
+  const ErrorScope scope("tensor_split", x);
   const int d = dim_of("tensor_split", x, dim);
   TensorList parts;  // they may overlap: views of their own
   int64_t at = 0;
@@ -296,7 +296,7 @@ TensorList unbind(const Tensor& x, int64_t dim) {
 }
 
 Tensor repeat(const Tensor& x, const Shape& repeats) {
-  const OpScope scope("repeat", x);
+  const ErrorScope scope("repeat", x);
   const int lead = repeats.size() - static_cast<int>(x.dim());
   HALFTAPE_CHECK(lead >= 0, "repeat: ", repeats, " names ", repeats.size(), " of ", x.dim(),
                  " dimensions");
@@ -322,14 +322,14 @@ Tensor repeat(const Tensor& x, const Shape& repeats) {
 }
 
 Tensor tile(const Tensor& x, const Shape& repeats) {
-  const OpScope scope("tile", x);
+  const ErrorScope scope("tile", x);
   Shape all = Dims::filled(std::max(0, static_cast<int>(x.dim()) - repeats.size()), 1);
   for (int64_t times : repeats) all.push_back(times);
   return repeat(x, all);
 }
 
 Tensor repeat_interleave(const Tensor& x, int64_t repeats, std::optional<int64_t> dim) {
-  const OpScope scope("repeat_interleave", x);
+  const ErrorScope scope("repeat_interleave", x);
   HALFTAPE_CHECK(repeats >= 0, "repeat_interleave: ", repeats, " times");
   if (!dim || x.dim() == 0) {
     if (dim) wrap_dim("repeat_interleave", *dim, 0);
@@ -339,7 +339,7 @@ Tensor repeat_interleave(const Tensor& x, int64_t repeats, std::optional<int64_t
 }
 
 Tensor repeat_interleave(const Tensor& repeats) {
-  const OpScope scope("repeat_interleave", repeats);
+  const ErrorScope scope("repeat_interleave", repeats);
   HALFTAPE_CHECK(repeats.dim() == 1 && (repeats.dtype() == kInt64 || repeats.dtype() == kInt32),
                  "repeat_interleave: repeats ", repeats.sizes(), " of ", repeats.dtype(),
                  "; expected one dimension of int64");
@@ -354,7 +354,7 @@ Tensor repeat_interleave(const Tensor& repeats) {
 }
 
 Tensor repeat_interleave(const Tensor& in, const Tensor& repeats, std::optional<int64_t> dim) {
-  const OpScope scope("repeat_interleave", in, repeats);
+  const ErrorScope scope("repeat_interleave", in, repeats);
   const Tensor x = dim && in.dim() > 0 ? in : reshape(in, {in.numel()});
   const int d = wrap_dim("repeat_interleave", dim.value_or(0), static_cast<int>(x.dim()));
   HALFTAPE_CHECK(repeats.dim() <= 1 && (repeats.numel() == 1 || repeats.numel() == x.size(d)),
@@ -380,18 +380,18 @@ Tensor flip(const Tensor& x, const Dims& dims) {
                 [turned](Node&, const Tensor& g) -> Grads { return {flip(g, turned)}; });
 }
 Tensor fliplr(const Tensor& x) {
-  const OpScope scope("fliplr", x);
+  const ErrorScope scope("fliplr", x);
   HALFTAPE_CHECK(x.dim() >= 2, "fliplr: of a tensor ", x.sizes(), "; expected two dimensions");
   return flip(x, {1});
 }
 Tensor flipud(const Tensor& x) {
-  const OpScope scope("flipud", x);
+  const ErrorScope scope("flipud", x);
   HALFTAPE_CHECK(x.dim() >= 1, "flipud: of a 0-dim tensor");
   return flip(x, {0});
 }
 
 Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims) {
-  const OpScope scope("roll", x);
+  const ErrorScope scope("roll", x);
   if (dims.empty() && shifts.size() == 1)
     return reshape(roll(reshape(x, {x.numel()}), shifts, {0}), x.sizes());
   HALFTAPE_CHECK(shifts.size() == dims.size() && !shifts.empty(), "roll: shifts ", shifts,
@@ -405,12 +405,12 @@ Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims) {
   return y;
 }
 Tensor roll(const Tensor& x, int64_t shift, std::optional<int64_t> dim) {
-  const OpScope scope("roll", x);
+  const ErrorScope scope("roll", x);
   return roll(x, Dims{shift}, dim ? Dims{*dim} : Dims());
 }
 
 Tensor rot90(const Tensor& x, int64_t k, const Dims& dims) {
-  const OpScope scope("rot90", x);
+  const ErrorScope scope("rot90", x);
   HALFTAPE_CHECK(dims.size() == 2 && x.dim() >= 2, "rot90: dimensions ", dims, " of ", x.sizes(),
                  "; expected two");
   const int a = dim_of("rot90", x, dims[0]), b = dim_of("rot90", x, dims[1]);
@@ -457,7 +457,7 @@ Tensor constant_pad_nd(const Tensor& x, const std::vector<int64_t>& pad, Scalar 
 }
 
 Tensor pad(const Tensor& x, const std::vector<int64_t>& pad, PadMode mode, double value) {
-  const OpScope scope("pad", x);
+  const ErrorScope scope("pad", x);
   if (mode == PadMode::Constant) return constant_pad_nd(x, pad, value);
   HALFTAPE_CHECK(value == 0, "pad: value ", value, " means nothing to mode ", name_of(mode));
   const int count = padded_dims(x, pad);
@@ -485,7 +485,7 @@ Tensor pad(const Tensor& x, const std::vector<int64_t>& pad, PadMode mode, doubl
 
 Tensor pad(const Tensor& x, const std::vector<int64_t>& sizes, const std::string& mode,
            double value) {
-  const OpScope scope("pad", x);
+  const ErrorScope scope("pad", x);
   for (const PadMode m :
        {PadMode::Constant, PadMode::Reflect, PadMode::Replicate, PadMode::Circular})
     if (mode == name_of(m)) return pad(x, sizes, m, value);
@@ -541,7 +541,7 @@ Tensor atleast_3d(const Tensor& x) {
 }
 
 Tensor diag(const Tensor& x, int64_t diagonal) {
-  const OpScope scope("diag", x);
+  const ErrorScope scope("diag", x);
   HALFTAPE_CHECK(x.dim() == 1 || x.dim() == 2, "diag: of a tensor ", x.sizes(),
                  "; expected one or two dimensions");
   return x.dim() == 1 ? diag_embed(x, diagonal) : clone(halftape::diagonal(x, diagonal));

@@ -127,7 +127,7 @@ Tensor by_probabilities(const Tensor& x, const Tensor& target, const Tensor& wei
 
 Tensor nll_loss(const Tensor& in, const Tensor& target, const Tensor& weight, Reduction reduction,
                 int64_t ignore_index) {
-  const OpScope scope("nll_loss", in, target);
+  const ErrorScope scope("nll_loss", in, target);
   const auto [x] = cast_inputs(cast_list::nll_loss, in);
   check_classes("nll_loss", x, target, weight);
   const Dtype dtype = loss_dtype("nll_loss", {&x});
@@ -147,7 +147,7 @@ Tensor nll_loss(const Tensor& in, const Tensor& target, const Tensor& weight, Re
 
 Tensor cross_entropy(const Tensor& given, const Tensor& given_target, const Tensor& weight,
                      Reduction reduction, int64_t ignore_index, double label_smoothing) {
-  const OpScope scope("cross_entropy", given, given_target);
+  const ErrorScope scope("cross_entropy", given, given_target);
   HALFTAPE_CHECK(label_smoothing >= 0 && label_smoothing <= 1, "cross_entropy: label_smoothing ",
                  label_smoothing, " is not between 0 and 1");
   bool in_float = false;

@@ -119,7 +119,7 @@ Tensor losses(const Tensor& x, const States& s, const Numbers& input_lengths,
 Tensor ctc_loss(const Tensor& given, const Tensor& targets, const Tensor& input_lengths,
                 const Tensor& target_lengths, int64_t blank, Reduction reduction,
                 bool zero_infinity) {
-  const OpScope scope("ctc_loss", given, targets, input_lengths, target_lengths);
+  const ErrorScope scope("ctc_loss", given, targets, input_lengths, target_lengths);
   return ctc_loss(given, targets, numbers("input_lengths", input_lengths),
                   numbers("target_lengths", target_lengths), blank, reduction, zero_infinity);
 }
@@ -127,7 +127,7 @@ Tensor ctc_loss(const Tensor& given, const Tensor& targets, const Tensor& input_
 Tensor ctc_loss(const Tensor& given, const Tensor& targets, const Numbers& input_lengths,
                 const Numbers& target_lengths, int64_t blank, Reduction reduction,
                 bool zero_infinity) {
-  const OpScope scope("ctc_loss", given, targets);
+  const ErrorScope scope("ctc_loss", given, targets);
   const auto [cast] = cast_inputs(cast_list::ctc_loss, given);
   const PolicyScope plain(nullptr);
   const Dtype dtype = cast.dtype();

@@ -53,14 +53,14 @@ Tensor entropy(const Tensor& y) { return y * log(where(y == 0, 1, y)); }
 }  // namespace
 
 Tensor l1_loss(const Tensor& a, const Tensor& b, Reduction reduction) {
-  const OpScope scope("l1_loss", a, b);
+  const ErrorScope scope("l1_loss", a, b);
   const auto [x, y] = cast_inputs(cast_list::l1_loss, a, b);
   return loss_of("l1_loss", x, y, reduction,
                  [](const Tensor& u, const Tensor& v) { return abs(u - v); });
 }
 
 Tensor smooth_l1_loss(const Tensor& a, const Tensor& b, Reduction reduction, double beta) {
-  const OpScope scope("smooth_l1_loss", a, b);
+  const ErrorScope scope("smooth_l1_loss", a, b);
   const auto [x, y] = cast_inputs(cast_list::smooth_l1_loss, a, b);
   HALFTAPE_CHECK(beta >= 0, "smooth_l1_loss: beta ", beta, " is negative");
   return loss_of("smooth_l1_loss", x, y, reduction, [beta](const Tensor& u, const Tensor& v) {
@@ -69,7 +69,7 @@ Tensor smooth_l1_loss(const Tensor& a, const Tensor& b, Reduction reduction, dou
 }
 
 Tensor huber_loss(const Tensor& a, const Tensor& b, Reduction reduction, double delta) {
-  const OpScope scope("huber_loss", a, b);
+  const ErrorScope scope("huber_loss", a, b);
   const auto [x, y] = cast_inputs(cast_list::huber_loss, a, b);
   HALFTAPE_CHECK(delta > 0, "huber_loss: delta ", delta, " is not positive");
   return loss_of("huber_loss", x, y, reduction, [delta](const Tensor& u, const Tensor& v) {
@@ -78,7 +78,7 @@ Tensor huber_loss(const Tensor& a, const Tensor& b, Reduction reduction, double 
 }
 
 Tensor kl_div(const Tensor& a, const Tensor& b, Reduction reduction, bool log_target) {
-  const OpScope scope("kl_div", a, b);
+  const ErrorScope scope("kl_div", a, b);
   const auto [x, y] = cast_inputs(cast_list::kl_div, a, b);
   const double samples = x.dim() > 0 ? static_cast<double>(x.size(0)) : 1;
   const bool of_batch = reduction == Reduction::BatchMean;
@@ -91,7 +91,7 @@ Tensor kl_div(const Tensor& a, const Tensor& b, Reduction reduction, bool log_ta
 
 Tensor poisson_nll_loss(const Tensor& a, const Tensor& b, bool log_input, bool full, double eps,
                         Reduction reduction) {
-  const OpScope scope("poisson_nll_loss", a, b);
+  const ErrorScope scope("poisson_nll_loss", a, b);
   const auto [x, y] = cast_inputs(cast_list::poisson_nll_loss, a, b);
   return loss_of("poisson_nll_loss", x, y, reduction, [&](const Tensor& u, const Tensor& v) {
     const Tensor losses = log_input ? exp(u) - v * u : u - v * log(u + eps);
@@ -104,7 +104,7 @@ Tensor poisson_nll_loss(const Tensor& a, const Tensor& b, bool log_input, bool f
 
 Tensor gaussian_nll_loss(const Tensor& a, const Tensor& b, const Tensor& c, bool full, double eps,
                          Reduction reduction) {
-  const OpScope scope("gaussian_nll_loss", a, b, c);
+  const ErrorScope scope("gaussian_nll_loss", a, b, c);
   const auto [x, y, var] = cast_inputs(cast_list::gaussian_nll_loss, a, b, c);
   HALFTAPE_CHECK(eps > 0, "gaussian_nll_loss: eps ", eps, " is not positive");
   Shape one = x.sizes();
@@ -123,7 +123,7 @@ Tensor gaussian_nll_loss(const Tensor& a, const Tensor& b, const Tensor& c, bool
 }
 
 Tensor mse_loss(const Tensor& a, const Tensor& b, Reduction reduction) {
-  const OpScope scope("mse_loss", a, b);
+  const ErrorScope scope("mse_loss", a, b);
   const auto [x, y] = cast_inputs(cast_list::mse_loss, a, b);
   detail::same_shape("mse_loss", x, y);
   return detail::reduced("mse_loss", square(x - y), reduction);
@@ -131,7 +131,7 @@ Tensor mse_loss(const Tensor& a, const Tensor& b, Reduction reduction) {
 
 Tensor binary_cross_entropy_with_logits(const Tensor& a, const Tensor& b, const Tensor& weight,
                                         const Tensor& pos_weight, Reduction reduction) {
-  const OpScope scope("binary_cross_entropy_with_logits", a, b);
+  const ErrorScope scope("binary_cross_entropy_with_logits", a, b);
   const auto [x, y, w, p] =
       cast_inputs<2>(cast_list::binary_cross_entropy_with_logits, a, b, weight, pos_weight);
   detail::same_shape("binary_cross_entropy_with_logits", x, y);
@@ -145,7 +145,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& a, const Tensor& b, const 
 
 Tensor binary_cross_entropy(const Tensor& a, const Tensor& b, const Tensor& weight,
                             Reduction reduction) {
-  const OpScope scope("binary_cross_entropy", a, b);
+  const ErrorScope scope("binary_cross_entropy", a, b);
   const auto [p, y, w] = cast_inputs<2>(cast_list::binary_cross_entropy, a, b, weight);
   detail::same_shape("binary_cross_entropy", p, y);
   Tensor losses = binary<formula::BinaryCrossEntropy>(p, y);

@@ -37,7 +37,7 @@ Tensor triplet(const char* op, const Tensor& anchor, const Tensor& positive, con
 }  // namespace
 
 Tensor hinge_embedding_loss(const Tensor& a, const Tensor& b, double margin, Reduction reduction) {
-  const OpScope scope("hinge_embedding_loss", a, b);
+  const ErrorScope scope("hinge_embedding_loss", a, b);
   const auto [x, y] = cast_inputs(cast_list::hinge_embedding_loss, a, b);
   return loss_of("hinge_embedding_loss", x, y, reduction,
                  [&](const Tensor& s, const Tensor& label) {
@@ -46,7 +46,7 @@ Tensor hinge_embedding_loss(const Tensor& a, const Tensor& b, double margin, Red
 }
 
 Tensor soft_margin_loss(const Tensor& a, const Tensor& b, Reduction reduction) {
-  const OpScope scope("soft_margin_loss", a, b);
+  const ErrorScope scope("soft_margin_loss", a, b);
   const auto [x, y] = cast_inputs(cast_list::soft_margin_loss, a, b);
   return loss_of("soft_margin_loss", x, y, reduction,
                  [](const Tensor& s, const Tensor& label) { return -log_sigmoid(label * s); });
@@ -54,7 +54,7 @@ Tensor soft_margin_loss(const Tensor& a, const Tensor& b, Reduction reduction) {
 
 Tensor margin_ranking_loss(const Tensor& first, const Tensor& second, const Tensor& label,
                            double margin, Reduction reduction) {
-  const OpScope scope("margin_ranking_loss", first, second, label);
+  const ErrorScope scope("margin_ranking_loss", first, second, label);
   const auto [a, b, y] = cast_inputs(cast_list::margin_ranking_loss, first, second, label);
   HALFTAPE_CHECK(a.dim() == b.dim() && a.dim() == y.dim(), "margin_ranking_loss: inputs ",
                  a.sizes(), " and ", b.sizes(), " and target ", y.sizes(),
@@ -66,7 +66,7 @@ Tensor margin_ranking_loss(const Tensor& first, const Tensor& second, const Tens
 
 Tensor cosine_embedding_loss(const Tensor& first, const Tensor& second, const Tensor& label,
                              double margin, Reduction reduction) {
-  const OpScope scope("cosine_embedding_loss", first, second, label);
+  const ErrorScope scope("cosine_embedding_loss", first, second, label);
   const auto [a, b, y] = cast_inputs(cast_list::cosine_embedding_loss, first, second, label);
   HALFTAPE_CHECK((a.dim() == 1 || a.dim() == 2) && a.sizes() == b.sizes() &&
                      y.sizes() == reduced_shape(a.sizes(), {a.dim() - 1}, false),
@@ -83,7 +83,7 @@ Tensor cosine_embedding_loss(const Tensor& first, const Tensor& second, const Te
 
 Tensor multi_margin_loss(const Tensor& in, const Tensor& target, Scalar p, Scalar margin,
                          const Tensor& weight, Reduction reduction) {
-  const OpScope scope("multi_margin_loss", in, target);
+  const ErrorScope scope("multi_margin_loss", in, target);
   const auto [x, w] = cast_inputs<1>(cast_list::multi_margin_loss, in, weight);
   HALFTAPE_CHECK(p.to_double() == 1 || p.to_double() == 2, "multi_margin_loss: p ", p.to_double(),
                  " is neither 1 nor 2");
@@ -102,7 +102,7 @@ Tensor multi_margin_loss(const Tensor& in, const Tensor& target, Scalar p, Scala
 }
 
 Tensor multilabel_margin_loss(const Tensor& in, const Tensor& target, Reduction reduction) {
-  const OpScope scope("multilabel_margin_loss", in, target);
+  const ErrorScope scope("multilabel_margin_loss", in, target);
   const auto [x] = cast_inputs(cast_list::multilabel_margin_loss, in);
   detail::same_shape("multilabel_margin_loss", x, target);
   HALFTAPE_CHECK(target.dtype() == kInt64, "multilabel_margin_loss: target is ", target.dtype(),
@@ -123,7 +123,7 @@ Tensor multilabel_margin_loss(const Tensor& in, const Tensor& target, Reduction 
 
 Tensor multilabel_soft_margin_loss(const Tensor& x_in, const Tensor& y_in, const Tensor& weight,
                                    Reduction reduction) {
-  const OpScope scope("multilabel_soft_margin_loss", x_in, y_in);
+  const ErrorScope scope("multilabel_soft_margin_loss", x_in, y_in);
   const auto [x, y] = cast_inputs(cast_list::multilabel_soft_margin_loss, x_in, y_in);
   HALFTAPE_CHECK(x.dim() > 0, "multilabel_soft_margin_loss: input is 0-dim, without classes");
   return loss_of("multilabel_soft_margin_loss", x, y, reduction,
@@ -137,7 +137,7 @@ Tensor multilabel_soft_margin_loss(const Tensor& x_in, const Tensor& y_in, const
 
 Tensor triplet_margin_loss(const Tensor& a, const Tensor& b, const Tensor& c, double margin,
                            double p, double eps, bool swap, Reduction reduction) {
-  const OpScope scope("triplet_margin_loss", a, b, c);
+  const ErrorScope scope("triplet_margin_loss", a, b, c);
   const auto [anchor, positive, negative] = cast_inputs(cast_list::triplet_margin_loss, a, b, c);
   const Dtype dtype = loss_dtype("triplet_margin_loss", {&anchor, &positive, &negative});
   const auto distance = [=](const Tensor& x, const Tensor& y) {
@@ -151,7 +151,7 @@ Tensor triplet_margin_loss(const Tensor& a, const Tensor& b, const Tensor& c, do
 Tensor triplet_margin_with_distance_loss(const Tensor& anchor, const Tensor& positive,
                                          const Tensor& negative, const DistanceFunction& distance,
                                          double margin, bool swap, Reduction reduction) {
-  const OpScope scope("triplet_margin_with_distance_loss", anchor, positive, negative);
+  const ErrorScope scope("triplet_margin_with_distance_loss", anchor, positive, negative);
   if (!distance)
     return triplet_margin_loss(anchor, positive, negative, margin, 2, 1e-6, swap, reduction);
   return triplet("triplet_margin_with_distance_loss", anchor, positive, negative, distance, margin,

@@ -169,7 +169,7 @@ Array fresh_gradient(const Tensor& t) {
 
 Tensor mlp_loss(const Tensor& x_in, const Tensor& target, const TensorList& weights,
                 const TensorList& biases, Activation activation, const Tensor& scale) {
-  const OpScope scope("mlp_loss", x_in, target);
+  const ErrorScope scope("mlp_loss", x_in, target);
   const size_t layers = weights.size();
   HALFTAPE_CHECK(layers > 0, "mlp_loss: no weights");
   HALFTAPE_CHECK(biases.empty() || biases.size() == layers, "mlp_loss: ", biases.size(),

@@ -77,7 +77,7 @@ std::pair<Tensor, Tensor> detail::attention(const char* op, const Tensor& q_in, 
                                             const Tensor& v_in, const Tensor& mask_in,
                                             double dropout_p, bool is_causal,
                                             std::optional<double> scale) {
-  const OpScope scope(op, q_in, k_in, v_in);
+  const ErrorScope scope(op, q_in, k_in, v_in);
   const auto [q, k, v, mask] =
       cast_inputs<3>(cast_list::scaled_dot_product_attention, q_in, k_in, v_in, mask_in);
   const PolicyScope plain(nullptr);

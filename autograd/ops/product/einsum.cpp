@@ -168,7 +168,7 @@ Tensor diagonal(const Tensor& x, int keep, int drop) {
 }  // namespace detail
 
 Tensor einsum(std::string_view equation, const TensorList& tensors) {
-  const OpScope scope("einsum", tensors);
+  const ErrorScope scope("einsum", tensors);
   HALFTAPE_CHECK(!tensors.empty(), "einsum: \"", equation, "\" without tensors");
   const size_t arrow = equation.find("->");
   std::string_view inputs = equation.substr(0, arrow);
@@ -286,7 +286,7 @@ Tensor tensordot(const Tensor& a_in, const Tensor& b_in, const Dims& dims_a, con
 }
 
 Tensor bilinear(const Tensor& a_in, const Tensor& b_in, const Tensor& w_in, const Tensor& bias_in) {
-  const OpScope scope("bilinear", a_in, b_in, w_in);
+  const ErrorScope scope("bilinear", a_in, b_in, w_in);
   const auto [a, b, w, bias] = cast_inputs<3>(cast_list::bilinear, a_in, b_in, w_in, bias_in);
   one_dtype("bilinear", bias.defined() ? TensorList{a, b, w, bias} : TensorList{a, b, w});
   HALFTAPE_CHECK(w.dim() == 3, "bilinear: weight ", w.sizes(), " must be (out, in1, in2)");
@@ -315,7 +315,7 @@ Tensor bilinear(const Tensor& a_in, const Tensor& b_in, const Tensor& w_in, cons
 }
 
 Tensor kron(const Tensor& a, const Tensor& b) {
-  const OpScope scope("kron", a, b);
+  const ErrorScope scope("kron", a, b);
   const int rank = static_cast<int>(std::max(a.dim(), b.dim()));
   HALFTAPE_CHECK(2 * rank <= kMaxDims, "kron: ", a.sizes(), " and ", b.sizes(), "; at most ",
                  kMaxDims / 2, " dimensions");

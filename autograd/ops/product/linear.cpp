@@ -215,7 +215,7 @@ Tensor linear(const Tensor& x_in, const Tensor& w_in, const Tensor& b_in, Activa
 
 Tensor mlp(const Tensor& x_in, const TensorList& weights, const TensorList& biases,
            Activation activation) {
-  const OpScope scope("mlp", x_in);
+  const ErrorScope scope("mlp", x_in);
   const size_t layers = weights.size();
   HALFTAPE_CHECK(layers > 0, "mlp: no weights");
   HALFTAPE_CHECK(biases.empty() || biases.size() == layers, "mlp: ", biases.size(), " biases for ",

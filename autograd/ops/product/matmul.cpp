@@ -155,12 +155,12 @@ Tensor dot(const Tensor& a_in, const Tensor& b_in) {
   return reshape(product("dot", {}, row(a), column(b), {}), {});
 }
 Tensor vdot(const Tensor& a, const Tensor& b) {
-  const OpScope scope("vdot", a, b);
+  const ErrorScope scope("vdot", a, b);
   return dot(a, b);
 }
 
 Tensor inner(const Tensor& a, const Tensor& b) {
-  const OpScope scope("inner", a, b);
+  const ErrorScope scope("inner", a, b);
   if (a.dim() == 0 || b.dim() == 0) return a * b;
   HALFTAPE_CHECK(a.size(-1) == b.size(-1), "inner: ", a.sizes(), " and ", b.sizes(),
                  " differ in their last dimension");
@@ -168,14 +168,14 @@ Tensor inner(const Tensor& a, const Tensor& b) {
 }
 
 Tensor outer(const Tensor& a, const Tensor& b) {
-  const OpScope scope("outer", a, b);
+  const ErrorScope scope("outer", a, b);
   check_rank("outer", "the first factor", a, 1);
   check_rank("outer", "the second factor", b, 1);
   return column(a) * row(b);
 }
 
 Tensor ger(const Tensor& a, const Tensor& b) {
-  const OpScope scope("ger", a, b);
+  const ErrorScope scope("ger", a, b);
   return outer(a, b);
 }
 
@@ -225,7 +225,7 @@ Tensor addbmm(const Tensor& input_in, const Tensor& a_in, const Tensor& b_in, Sc
 }
 
 Tensor chain_matmul(const TensorList& matrices) {
-  const OpScope scope("chain_matmul", matrices);
+  const ErrorScope scope("chain_matmul", matrices);
   HALFTAPE_CHECK(!matrices.empty(), "chain_matmul: no matrices");
   const auto count = static_cast<int>(matrices.size());
   for (const Tensor& m : matrices) check_rank("chain_matmul", "a factor", m, 2);
@@ -257,7 +257,7 @@ Tensor chain_matmul(const TensorList& matrices) {
 }
 
 Tensor matrix_power(const Tensor& a, int64_t n) {
-  const OpScope scope("matrix_power", a);
+  const ErrorScope scope("matrix_power", a);
   HALFTAPE_CHECK(a.dim() >= 2 && a.size(-1) == a.size(-2), "matrix_power: ", a.sizes(),
                  " is not square");
   HALFTAPE_CHECK(n >= 0, "matrix_power: the power ", n, " is negative, which needs an inverse");
@@ -270,7 +270,7 @@ Tensor matrix_power(const Tensor& a, int64_t n) {
 }
 
 Tensor trace(const Tensor& in) {
-  const OpScope scope("trace", in);
+  const ErrorScope scope("trace", in);
   const auto [x] = cast_inputs(cast_list::trace, in);
   check_rank("trace", "the input", x, 2);
   const int64_t n = std::min(x.size(0), x.size(1));

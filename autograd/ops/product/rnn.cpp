@@ -83,7 +83,7 @@ void check_dtypes(const char* op, const Tensor& x, const State& s) {
 
 State cell(const Kind& kind, const Tensor& x_in, const State& state, const Weights& given) {
   const char* op = kind.cell.name;
-  const OpScope scope(op, x_in, state.h, given.w_ih, given.w_hh);
+  const ErrorScope scope(op, x_in, state.h, given.w_ih, given.w_hh);
   const auto [x, h, w_ih, w_hh, c, b_ih, b_hh] = cast_inputs<4>(
       kind.cell, x_in, state.h, given.w_ih, given.w_hh, state.c, given.b_ih, given.b_hh);
   const PolicyScope plain(nullptr);
@@ -198,7 +198,7 @@ void check_state(const Plan& plan, const State& s, int64_t batch) {
 Result run(const Plan& plan, const Tensor& x_in, const Tensor& batch_sizes, const State& state_in,
            const TensorList& params_in, bool batch_first) {
   const CastOp& op = plan.kind.layers;
-  const OpScope scope(op.name, x_in, state_in.h);
+  const ErrorScope scope(op.name, x_in, state_in.h);
   check_defined(op.name, params_in);
   HALFTAPE_CHECK(plan.num_layers > 0, op.name, ": num_layers ", plan.num_layers,
                  " must be positive");
@@ -279,7 +279,7 @@ std::tuple<Tensor, Tensor> lstm_cell(const Tensor& x, const TensorList& hx, cons
   std::tuple<Tensor, Tensor> name(const Tensor& data, const Tensor& batch_sizes, const Tensor& h,  \
                                   const TensorList& params, bool has_biases, int64_t num_layers,   \
                                   double dropout, bool train, bool bidirectional) {                \
-    const OpScope scope(#name, batch_sizes);                                                       \
+    const ErrorScope scope(#name, batch_sizes);                                                    \
     const Result r = run({kind, has_biases, num_layers, dropout, train, bidirectional}, data,      \
                          batch_sizes, {h, {}}, params, false);                                     \
     return {r.outputs, r.last.h};                                                                  \
@@ -301,7 +301,7 @@ std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor& data, const Tensor& batch_
                                         const TensorList& hx, const TensorList& params,
                                         bool has_biases, int64_t num_layers, double dropout,
                                         bool train, bool bidirectional) {
-  const OpScope scope("lstm", batch_sizes);
+  const ErrorScope scope("lstm", batch_sizes);
   const Result r = run({kLstmKind, has_biases, num_layers, dropout, train, bidirectional}, data,
                        batch_sizes, pair_of("lstm", hx), params, false);
   return {r.outputs, r.last.h, r.last.c};

@@ -233,7 +233,7 @@ Tensor batch_norm(const Tensor& x_in, const Tensor& running_mean, const Tensor& 
 
 Tensor group_norm(const Tensor& x_in, int64_t num_groups, const Tensor& weight, const Tensor& bias,
                   double eps) {
-  const OpScope scope("group_norm", x_in);
+  const ErrorScope scope("group_norm", x_in);
   const auto [x, w, b] = cast_inputs<1>(cast_list::group_norm, x_in, weight, bias);
   const Tensor channels = channels_of("group_norm", x);
   const int64_t C = x.size(1);
@@ -257,7 +257,7 @@ Tensor group_norm(const Tensor& x_in, int64_t num_groups, const Tensor& weight, 
 Tensor instance_norm(const Tensor& x_in, const Tensor& running_mean, const Tensor& running_var,
                      const Tensor& weight, const Tensor& bias, bool use_input_stats,
                      double momentum, double eps, bool skip_nonfinite) {
-  const OpScope scope("instance_norm", x_in);
+  const ErrorScope scope("instance_norm", x_in);
   const auto [given, w, b] = cast_inputs<1>(cast_list::instance_norm, x_in, weight, bias);
   const Tensor x = channels_of("instance_norm", given);
   const int64_t N = x.size(0), C = x.size(1), S = x.size(2);
@@ -294,7 +294,7 @@ Tensor instance_norm(const Tensor& x_in, const Tensor& running_mean, const Tenso
 }
 
 Tensor local_response_norm(const Tensor& x_in, int64_t size, double alpha, double beta, double k) {
-  const OpScope scope("local_response_norm", x_in);
+  const ErrorScope scope("local_response_norm", x_in);
   const auto [x] = cast_inputs(cast_list::local_response_norm, x_in);
   check_floating("local_response_norm", x);
   HALFTAPE_CHECK(x.dim() >= 3, "local_response_norm: input ", x.sizes(),
@@ -310,7 +310,7 @@ Tensor local_response_norm(const Tensor& x_in, int64_t size, double alpha, doubl
 }
 
 Tensor normalize(const Tensor& x_in, double p, int64_t dim, double eps) {
-  const OpScope scope("normalize", x_in);
+  const ErrorScope scope("normalize", x_in);
   const auto [x] = cast_inputs(cast_list::normalize, x_in);
   check_floating("normalize", x);
   const Tensor from = widened(x);

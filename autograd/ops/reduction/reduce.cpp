@@ -113,13 +113,13 @@ Tensor detail::sum_of_gradient(const Tensor& g, const Dims& dims, const Shape& s
 }
 
 Tensor nansum(const Tensor& x, const Dims& dims, bool keepdim, std::optional<Dtype> dtype) {
-  const OpScope scope("nansum", x);
+  const ErrorScope scope("nansum", x);
   return sum(x.is_floating_point() ? where(x == x, x, 0) : x, dims, keepdim,
              dtype.value_or(accumulated(x.dtype())));
 }
 
 Tensor mean(const Tensor& in, const Dims& wanted, bool keepdim, std::optional<Dtype> dtype) {
-  const OpScope scope("mean", in);
+  const ErrorScope scope("mean", in);
   const auto [cast_in] = cast_inputs(cast_list::mean.unless(dtype), in);
   const Tensor x = cast_in.to(dtype.value_or(cast_in.dtype()));
   HALFTAPE_CHECK(x.is_floating_point(), "mean: of a ", x.dtype(),
@@ -131,7 +131,7 @@ Tensor mean(const Tensor& in, const Dims& wanted, bool keepdim, std::optional<Dt
 }
 
 Tensor nanmean(const Tensor& in, const Dims& dims, bool keepdim, std::optional<Dtype> dtype) {
-  const OpScope scope("nanmean", in);
+  const ErrorScope scope("nanmean", in);
   const Tensor x = in.to(dtype.value_or(in.dtype()));
   HALFTAPE_CHECK(x.is_floating_point(), "nanmean: of a ", x.dtype(),
                  " tensor; convert it with .to(kFloat32), or pass dtype=kFloat32");
@@ -190,24 +190,24 @@ std::tuple<Tensor, Tensor> min(const Tensor& x, int64_t dim, bool keepdim) {
   return extremum_along(cast_list::min, &Backend::argmin, x, dim, keepdim);
 }
 Tensor max(const Tensor& a, const Tensor& b) {
-  const OpScope scope("max", a, b);
+  const ErrorScope scope("max", a, b);
   return maximum(a, b);
 }
 Tensor min(const Tensor& a, const Tensor& b) {
-  const OpScope scope("min", a, b);
+  const ErrorScope scope("min", a, b);
   return minimum(a, b);
 }
 
 Tensor any(const Tensor& x, const Dims& dims, bool keepdim) {
-  const OpScope scope("any", x);
+  const ErrorScope scope("any", x);
   return sum(x != 0, dims, keepdim) != 0;
 }
 Tensor all(const Tensor& x, const Dims& dims, bool keepdim) {
-  const OpScope scope("all", x);
+  const ErrorScope scope("all", x);
   return sum(x == 0, dims, keepdim) == 0;
 }
 Tensor count_nonzero(const Tensor& x, const Dims& dims) {
-  const OpScope scope("count_nonzero", x);
+  const ErrorScope scope("count_nonzero", x);
   return sum(x != 0, dims);
 }
 

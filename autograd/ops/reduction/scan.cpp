@@ -124,7 +124,7 @@ Tensor log_add(const Tensor& a, const Tensor& b) {
 }  // namespace
 
 Tensor logcumsumexp(const Tensor& in, int64_t dim) {
-  const OpScope scope("logcumsumexp", in);
+  const ErrorScope scope("logcumsumexp", in);
   const PolicyScope plain(nullptr);
   const int d = wrap_dim("logcumsumexp", dim, static_cast<int>(in.dim()));
   const Tensor x = in.is_floating_point() ? in : in.to(get_default_dtype());
@@ -138,7 +138,7 @@ Tensor logcumsumexp(const Tensor& in, int64_t dim) {
 
 Tensor diff(const Tensor& x, int64_t n, int64_t dim, const std::optional<Tensor>& prepend,
             const std::optional<Tensor>& append) {
-  const OpScope scope("diff", x);
+  const ErrorScope scope("diff", x);
   HALFTAPE_CHECK(n >= 0, "diff: order ", n, " is negative");
   HALFTAPE_CHECK(x.dim() > 0, "diff: a 0-dim tensor has no dimension to take differences along");
   const int d = wrap_dim("diff", dim, static_cast<int>(x.dim()));

@@ -51,7 +51,7 @@ Tensor log_softmax(const Tensor& x, int64_t dim, std::optional<Dtype> dtype) {
 }
 
 Tensor softmin(const Tensor& x, int64_t dim, std::optional<Dtype> dtype) {
-  const OpScope scope("softmin", x);
+  const ErrorScope scope("softmin", x);
   return softmax(-x, dim, dtype);
 }
 

@@ -98,18 +98,18 @@ Tensor std(const Tensor& x, const Dims& dims, std::optional<Scalar> correction, 
 }
 std::tuple<Tensor, Tensor> var_mean(const Tensor& x, const Dims& dims,
                                     std::optional<Scalar> correction, bool keepdim) {
-  const OpScope scope("var_mean", x);
+  const ErrorScope scope("var_mean", x);
   return {var(x, dims, correction, keepdim), mean(x, dims, keepdim)};
 }
 std::tuple<Tensor, Tensor> std_mean(const Tensor& x, const Dims& dims,
                                     std::optional<Scalar> correction, bool keepdim) {
-  const OpScope scope("std_mean", x);
+  const ErrorScope scope("std_mean", x);
   return {std(x, dims, correction, keepdim), mean(x, dims, keepdim)};
 }
 
 Tensor linalg_vector_norm(const Tensor& in, Scalar ord, const Dims& dims, bool keepdim,
                           std::optional<Dtype> dtype) {
-  const OpScope scope("norm", in);
+  const ErrorScope scope("norm", in);
   const auto [cast_in] = cast_inputs(cast_list::norm.unless(dtype), in);
   const Tensor x = cast_in.to(dtype.value_or(cast_in.dtype()));
   check_floating("norm", in);
@@ -126,7 +126,7 @@ Tensor norm(const Tensor& x, std::optional<Scalar> p, Dtype dtype) {
 }
 
 Tensor logsumexp(const Tensor& in, const Dims& wanted, bool keepdim) {
-  const OpScope scope("logsumexp", in);
+  const ErrorScope scope("logsumexp", in);
   const auto [cast_in] = cast_inputs(cast_list::logsumexp, in);
   const Tensor given = cast_in.is_floating_point() ? cast_in : cast_in.to(get_default_dtype());
   const Tensor x = widened(given);
@@ -151,7 +151,7 @@ Tensor logsumexp(const Tensor& in, const Dims& wanted, bool keepdim) {
 }
 
 Tensor dist(const Tensor& a_in, const Tensor& b_in, Scalar p) {
-  const OpScope scope("dist", a_in, b_in);
+  const ErrorScope scope("dist", a_in, b_in);
   const auto [a, b] = cast_inputs(cast_list::dist, a_in, b_in);
   const PolicyScope plain(nullptr);
   const Tensor d = widened(a) - widened(b);
@@ -160,7 +160,7 @@ Tensor dist(const Tensor& a_in, const Tensor& b_in, Scalar p) {
 
 Tensor pairwise_distance(const Tensor& a_in, const Tensor& b_in, double p, double eps,
                          bool keepdim) {
-  const OpScope scope("pairwise_distance", a_in, b_in);
+  const ErrorScope scope("pairwise_distance", a_in, b_in);
   const auto [a, b] = cast_inputs(cast_list::pairwise_distance, a_in, b_in);
   HALFTAPE_CHECK(a.dim() > 0 && b.dim() > 0, "pairwise_distance: ", a.sizes(), " and ", b.sizes(),
                  " need a dimension to measure along");
@@ -169,7 +169,7 @@ Tensor pairwise_distance(const Tensor& a_in, const Tensor& b_in, double p, doubl
 }
 
 Tensor cosine_similarity(const Tensor& a_in, const Tensor& b_in, int64_t dim, double eps) {
-  const OpScope scope("cosine_similarity", a_in, b_in);
+  const ErrorScope scope("cosine_similarity", a_in, b_in);
   const auto [a, b] = cast_inputs(cast_list::cosine_similarity, a_in, b_in);
   const PolicyScope plain(nullptr);
   const Shape shape = broadcast("cosine_similarity", a.sizes(), b.sizes());
@@ -181,7 +181,7 @@ Tensor cosine_similarity(const Tensor& a_in, const Tensor& b_in, int64_t dim, do
 }
 
 Tensor cdist(const Tensor& a_in, const Tensor& b_in, double p) {
-  const OpScope scope("cdist", a_in, b_in);
+  const ErrorScope scope("cdist", a_in, b_in);
   const auto [a, b] = cast_inputs(cast_list::cdist, a_in, b_in);
   HALFTAPE_CHECK(p >= 0, "cdist: p = ", p, " is negative");
   HALFTAPE_CHECK(a.dim() >= 2 && b.dim() >= 2 && a.size(-1) == b.size(-1), "cdist: ", a.sizes(),
@@ -192,7 +192,7 @@ Tensor cdist(const Tensor& a_in, const Tensor& b_in, double p) {
 }
 
 Tensor pdist(const Tensor& x_in, double p) {
-  const OpScope scope("pdist", x_in);
+  const ErrorScope scope("pdist", x_in);
   const auto inputs = cast_inputs(cast_list::pdist, x_in);
   const Tensor& x = inputs[0];
   HALFTAPE_CHECK(p >= 0, "pdist: p = ", p, " is negative");
