@@ -1,0 +1,7 @@
+// Arrays, devices, dtypes, random streams, captured graphs: what lies below autograd.
+#pragma once
+#include "halftape/core/capture/graph.h"
+#include "halftape/core/machine/cpu_capability.h"
+#include "halftape/core/machine/threads.h"
+#include "halftape/core/machine/warn.h"
+#include "halftape/core/random/random.h"

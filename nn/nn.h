@@ -1,0 +1,11 @@
+// Modules, their functional forms, and initialisers.
+#pragma once
+#include "halftape/nn/any_module.h"
+#include "halftape/nn/cloneable.h"
+#include "halftape/nn/functional.h"
+#include "halftape/nn/init.h"
+#include "halftape/nn/module.h"
+#include "halftape/nn/modules.h"
+#include "halftape/nn/options/activation.h"
+#include "halftape/nn/options/norm.h"
+#include "halftape/nn/utils.h"
