@@ -18,10 +18,10 @@ foreach(part core cpu cuda autograd nn optim io amp samples benchmarks)
     file(STRINGS ${file} includes REGEX "^ *# *include")
     foreach(line ${includes})
       if(line MATCHES "<(arpa/|dlfcn|execinfo|fcntl|io\\.h|netinet/|poll|pthread|pwd|sched|signal|spawn|sys/|termios|unistd|[Ww]indows)"
-         AND NOT file STREQUAL "${ROOT}/core/os.cpp")
+         AND NOT file STREQUAL "${ROOT}/core/machine/os.cpp")
         list(APPEND broken "${file}: only core/machine/os.cpp asks the operating system: ${line}")
       endif()
-      if(line MATCHES "[<\"]halftape/core/os\\.h")
+      if(line MATCHES "[<\"]halftape/core/machine/os\\.h")
         continue()  # open to all
       endif()
       if(line MATCHES "[<\"]halftape/([a-z]+)/" AND NOT CMAKE_MATCH_1 IN_LIST ${part})
