@@ -1,0 +1,16 @@
+# Runs a letter twice (the second run of 06 resumes) and compares its last line with the one that its head promises.
+# cmake -D PROGRAM=<file> -D SOURCE=<file> -P letter.cmake
+cmake_minimum_required(VERSION 3.25)
+file(STRINGS ${SOURCE} promise REGEX "^// .*Last line: ")
+string(REGEX REPLACE "^// .*Last line: " "" promise "${promise}")
+set(folder ${PROGRAM}.folder)
+file(REMOVE_RECURSE ${folder})
+file(MAKE_DIRECTORY ${folder})
+foreach(run 1 2)
+  execute_process(COMMAND ${PROGRAM} WORKING_DIRECTORY ${folder} OUTPUT_VARIABLE output COMMAND_ERROR_IS_FATAL ANY)
+  string(REGEX MATCH "[^\n]+\n$" last "${output}")
+  if(NOT last STREQUAL "${promise}\n")
+    message(FATAL_ERROR "run ${run}: ${SOURCE} promises \"${promise}\", but the last line is \"${last}\"")
+  endif()
+endforeach()
+file(REMOVE_RECURSE ${folder})
