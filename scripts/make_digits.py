@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes io/digits_data.inc, the embedded 8x8 digits, from the copy inside scikit-learn.
+"""Writes io/data/sets/digits_data.inc, the embedded 8x8 digits, from the copy inside scikit-learn.
 
     python3 -m venv venv && venv/bin/pip install scikit-learn==1.9.1
     venv/bin/python scripts/make_digits.py
@@ -35,7 +35,7 @@ def main():
 
     lines = ("".join(LEVELS[p] for p in x) + str(y) for x, y in zip(pixels, labels))
     table = HEADER + "".join(f'"{line}",\n' for line in lines)
-    target = pathlib.Path(__file__).resolve().parent.parent / "io" / "digits_data.inc"
+    target = pathlib.Path(__file__).resolve().parent.parent / "io" / "data" / "sets" / "digits_data.inc"
     target.write_text(table, encoding="ascii", newline="\n")
 
     # The split of io/data/sets/digits.cpp: within each class, in file order, every fifth sample is for
