@@ -12,36 +12,23 @@
 
 #include "halftape/autograd/tape/weight_cast.h"
 #include "halftape/tests/support/close.h"
+#include "halftape/tests/support/optimizers.h"
 #include "halftape/tests/support/tracing_backend.h"
 
 using namespace halftape;
 using amp::autocast;
 using detail::low_copy_count;
+using testing::optimizer_kind;
+using testing::OptimizerKind;
+using testing::rule_optimizers;
 using testing::same_bits;
 
 namespace {
 
 using Params = std::vector<Tensor>;
-using Make = std::function<std::unique_ptr<optim::Optimizer>(const Params&)>;
-
 DeviceType device() { return get_default_device().type(); }
 
-const std::vector<Make>& optimizers() {
-  static const std::vector<Make> all = {
-      [](const Params& p) { return std::make_unique<optim::SGD>(p, optim::SGDOptions(0.1)); },
-      [](const Params& p) {
-        return std::make_unique<optim::SGD>(p, optim::SGDOptions(0.05).momentum(0.9));
-      },
-      [](const Params& p) { return std::make_unique<optim::AdamW>(p, optim::AdamWOptions(0.01)); },
-      [](const Params& p) {
-        return std::make_unique<optim::RMSprop>(p, optim::RMSpropOptions(0.01).centered(true));
-      },
-      [](const Params& p) {
-        return std::make_unique<optim::Adagrad>(p, optim::AdagradOptions(0.05));
-      },
-      [](const Params& p) { return std::make_unique<optim::Lion>(p, optim::LionOptions(0.01)); }};
-  return all;
-}
+const OptimizerKind& sgd() { return optimizer_kind("SGD with momentum"); }
 
 /// A network of three layers, with its optimizer.
 struct Training {
@@ -51,12 +38,12 @@ struct Training {
   Dtype dtype = kBFloat16;
   bool cache = true;
 
-  explicit Training(const Make& make = optimizers()[1], Dtype d = kBFloat16, bool cached = true)
+  explicit Training(const OptimizerKind& kind = sgd(), Dtype d = kBFloat16, bool cached = true)
       : dtype(d), cache(cached) {
     manual_seed(17);
     model = nn::Sequential(nn::Linear(7, 33), nn::ReLU(), nn::Linear(33, 19), nn::ReLU(),
                            nn::Linear(19, 5));
-    optimizer = make(model->parameters());
+    optimizer = kind.make(model->parameters());
     x = randn({24, 7});
     y = arange(24) % 5;
   }
@@ -100,10 +87,10 @@ bool same_weights(const Training& a, const Training& b) {
 }  // namespace
 
 TEST_CASE("a training step under autocast casts no weight, whatever the optimizer") {
-  for (const Make& make : optimizers()) {
+  for (const OptimizerKind& kind : rule_optimizers()) {
     for (const Dtype d : {kFloat16, kBFloat16}) {
       testing::TracingBackend trace;
-      Training t(make, d);
+      Training t(kind, d);
       t.step();
       CHECK(t.casts(trace) == 6);  // three weights and biases
       trace.clear();
@@ -112,7 +99,7 @@ TEST_CASE("a training step under autocast casts no weight, whatever the optimize
       CHECK(!trace.lowered.empty());  // activations are cast
       CHECK(t.right());
       trace.clear();
-      Training without(make, d, false);
+      Training without(kind, d, false);
       without.step(2);
       CHECK(without.casts(trace) == 12);
     }
@@ -120,9 +107,9 @@ TEST_CASE("a training step under autocast casts no weight, whatever the optimize
 }
 
 TEST_CASE("50 steps with the copies are 50 steps with a cast in each, bit for bit") {
-  for (const Make& make : optimizers()) {
+  for (const OptimizerKind& kind : rule_optimizers()) {
     for (const Dtype d : {kFloat16, kBFloat16}) {
-      Training with(make, d), without(make, d, false);
+      Training with(kind, d), without(kind, d, false);
       with.step(50);
       without.step(50);
       CHECK(same_weights(with, without));
@@ -132,9 +119,9 @@ TEST_CASE("50 steps with the copies are 50 steps with a cast in each, bit for bi
 }
 
 TEST_CASE("a skipped step leaves the copy as it is, and it still serves") {
-  for (const Make& make : optimizers()) {
+  for (const OptimizerKind& kind : rule_optimizers()) {
     testing::TracingBackend trace;
-    Training t(make, kFloat16);
+    Training t(kind, kFloat16);
     t.step(2);
     const Tensor before = t.output().detach();
     amp::GradScaler scaler({.init_scale = 4});
@@ -223,7 +210,7 @@ TEST_CASE("any other write to a weight makes its copy stale") {
       }};
   for (size_t i = 0; i < writes.size(); ++i) {
     CAPTURE(i);
-    Training t, without(optimizers()[1], kBFloat16, false);
+    Training t, without(sgd(), kBFloat16, false);
     for (Training* each : {&t, &without}) {
       each->step(2);
       manual_seed(9);
@@ -273,7 +260,7 @@ TEST_CASE("a weight that may be written through a plain pointer is cast in every
 }
 
 TEST_CASE("regions of two dtypes are both right, and the first one's copies are kept") {
-  Training t(optimizers()[1], kFloat16), without(optimizers()[1], kFloat16, false);
+  Training t(sgd(), kFloat16), without(sgd(), kFloat16, false);
   testing::TracingBackend trace;
   const auto both = [](Training& each) {
     each.optimizer->zero_grad();
@@ -299,7 +286,7 @@ TEST_CASE("regions of two dtypes are both right, and the first one's copies are 
 
 TEST_CASE("without the cache no copies are made, and none of those that are there is used") {
   const size_t others = low_copy_count();
-  Training t(optimizers()[1], kBFloat16, false);
+  Training t(sgd(), kBFloat16, false);
   testing::TracingBackend trace;
   t.step(2);
   CHECK(low_copy_count() == others);
@@ -336,7 +323,7 @@ TEST_CASE("copies cost two bytes per weight, until the weight goes, or clear_aut
   const size_t others = low_copy_count();
   int64_t weights = 0;
   {
-    Training t(optimizers()[0]);
+    Training t(optimizer_kind("SGD"));
     for (const Tensor& p : t.model->parameters()) weights += p.numel();
     t.step();
     CHECK(low_copy_count() == others + 6);
@@ -367,7 +354,7 @@ TEST_CASE("a copy that no region asks for is let go after some steps") {
 }
 
 TEST_CASE("several optimizers of one weight write its copy in turn") {
-  Training t, without(optimizers()[1], kBFloat16, false);
+  Training t, without(sgd(), kBFloat16, false);
   testing::TracingBackend trace;
   const auto other = [](Training& each) {
     return std::make_unique<optim::Adam>(each.model->parameters(), optim::AdamOptions(0.01));
@@ -424,7 +411,7 @@ TEST_CASE("threads that share a model are right, and one of them may clear the c
 TEST_CASE("a model that an AsyncOptimizer writes is cast anew, and right") {
   std::vector<Tensor> outputs;
   for (const bool cache : {true, false}) {
-    Training t(optimizers()[1], kBFloat16, cache);
+    Training t(sgd(), kBFloat16, cache);
     optim::AsyncOptimizer optimizer(std::move(t.optimizer));
     for (int i = 0; i < 10; ++i) {
       t.loss().backward();

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "halftape/tests/support/message.h"
+#include "halftape/tests/support/optimizers.h"
 
 using namespace halftape;
 using namespace halftape::testing;
@@ -20,10 +21,6 @@ namespace {
 
 using Make = std::function<std::unique_ptr<optim::Optimizer>(const std::vector<Tensor>&)>;
 
-template <class Optimizer, class Options>
-Make make(Options options) {
-  return [=](const std::vector<Tensor>& p) { return std::make_unique<Optimizer>(p, options); };
-}
 /// Weights decay, biases do not.
 std::unique_ptr<optim::Optimizer> of_groups(const std::vector<Tensor>& p) {
   const auto group = [](std::vector<Tensor> parameters, double decay) {
@@ -34,15 +31,13 @@ std::unique_ptr<optim::Optimizer> of_groups(const std::vector<Tensor>& p) {
   return std::make_unique<optim::AdamW>(
       std::vector{group({p[0], p[2]}, 0.1), group({p[1], p[3]}, 0)});
 }
-const std::vector<std::pair<std::string, Make>>& optimizers() {
-  static const std::vector<std::pair<std::string, Make>> all = {
-      {"SGD", make<optim::SGD>(optim::SGDOptions(1e-2))},
-      {"momentum", make<optim::SGD>(optim::SGDOptions(1e-2).momentum(0.9))},
-      {"AdamW", make<optim::AdamW>(optim::AdamWOptions(1e-2))},
-      {"AdamW of groups", of_groups},
-      {"RMSprop", make<optim::RMSprop>(optim::RMSpropOptions(1e-2).centered(true))},
-      {"Adagrad", make<optim::Adagrad>(optim::AdagradOptions(1e-2))},
-      {"Lion", make<optim::Lion>(optim::LionOptions(1e-2))}};
+const std::vector<std::pair<std::string, Make>>& clipped_optimizers() {
+  static const auto all = [] {
+    std::vector<std::pair<std::string, Make>> list{{"AdamW of groups", of_groups}};
+    for (const OptimizerKind& kind : rule_optimizers())
+      list.emplace_back(kind.name, [&](const std::vector<Tensor>& p) { return kind.make(p); });
+    return list;
+  }();
   return all;
 }
 
@@ -120,7 +115,7 @@ TEST_CASE("replays of a step that clips leave what calls of it leave, also after
     bool scaled, low_weights;
     double order;
   };
-  for (const auto& optimizer : optimizers()) {
+  for (const auto& optimizer : clipped_optimizers()) {
     for (const Case& c :
          {Case{true, false, 2}, {true, false, 9}, {false, false, 2}, {false, true, 1}}) {
       CAPTURE(optimizer.first);
@@ -159,7 +154,7 @@ TEST_CASE("several clipped steps in one graph, between which nothing is joined")
   for (const bool graphed : {false, true}) {
     for (const bool scaled : {false, true}) {
       manual_seed(3);
-      Training t(optimizers()[2].second, scaled);
+      Training t([](const auto& p) { return optimizer_kind("AdamW").make(p); }, scaled);
       t.feed(0);
       const auto steps = [&] {
         for (int i = 0; i < 3; ++i) t.step();
@@ -179,7 +174,7 @@ TEST_CASE("several clipped steps in one graph, between which nothing is joined")
 
 TEST_CASE("an error for a norm that is not finite is refused in a captured step, by name") {
   manual_seed(3);
-  Training t(optimizers()[0].second, false);
+  Training t([](const auto& p) { return optimizer_kind("SGD").make(p); }, false);
   t.feed(0);
   const auto step = [&] {
     t.optimizer->zero_grad();

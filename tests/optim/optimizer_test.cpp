@@ -5,8 +5,13 @@
 #include <halftape/halftape.h>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <set>
 
 #include "halftape/tests/support/close.h"
+#include "halftape/tests/support/optimizers.h"
 
 using namespace halftape;
 using optim::Adam;
@@ -316,7 +321,7 @@ TEST_CASE("a run that was saved and loaded goes on bit for bit, options included
     const NoGradGuard no_grad;
     p.mutable_grad() = p.detach() * 0.5 + std::sin(t);
   };
-  auto check = [&](auto make) {
+  const auto check = [&](const auto& make) {
     const Tensor a = leaf({3}, 2), b = leaf({2}, -1);
     const auto whole = make(Groups{group({a}), group({b})});
     whole->param_groups()[1].options().set_lr(0.01);
@@ -333,17 +338,31 @@ TEST_CASE("a run that was saved and loaded goes on bit for bit, options included
     CHECK(testing::same_bits(a.detach(), c.detach()));
     CHECK(testing::same_bits(b.detach(), d.detach()));
   };
-  check([](Groups g) { return std::make_unique<SGD>(g, SGDOptions(0.1).momentum(0.9)); });
-  check([](Groups g) { return std::make_unique<Adam>(g, AdamOptions(0.1).amsgrad(true)); });
-  check([](Groups g) { return std::make_unique<optim::AdamW>(g); });
-  check([](Groups g) {
-    return std::make_unique<optim::RMSprop>(
-        g, optim::RMSpropOptions(0.1).momentum(0.5).centered(true));
-  });
-  check([](Groups g) {
-    return std::make_unique<optim::Adagrad>(g, optim::AdagradOptions(0.1).lr_decay(0.1));
-  });
-  check([](Groups g) { return std::make_unique<optim::Lion>(g); });
+  for (const testing::OptimizerKind& kind : testing::rule_optimizers()) {
+    CAPTURE(kind.name);
+    check([&](const Groups& g) { return kind.make_groups(g, {}); });
+    check(kind.make_defaults);
+  }
+}
+
+TEST_CASE("the table of optimizers names every class of optim/algorithms") {
+  std::set<std::string> listed, defined;
+  for (const testing::OptimizerKind& kind : testing::optimizers()) {
+    listed.insert(kind.class_name());
+    const Tensor p = leaf({1});
+    CHECK(kind.make({p})->supports_control() == kind.has_rule);
+  }
+  const std::filesystem::path tests = HALFTAPE_TEST_DATA;
+  for (const auto& file : std::filesystem::directory_iterator(tests / "../optim/algorithms")) {
+    if (file.path().extension() != ".h") continue;
+    std::ifstream header(file.path());
+    std::smatch found;
+    for (std::string line; std::getline(header, line);)
+      if (std::regex_match(line, found, std::regex("class (\\w+) : .*")) &&
+          !found[1].str().ends_with("Options"))
+        defined.insert(found[1]);
+  }
+  CHECK(listed == defined);
 }
 
 TEST_CASE("every option survives saving and loading") {

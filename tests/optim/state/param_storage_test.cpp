@@ -5,15 +5,18 @@
 #include <halftape/halftape.h>
 
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <memory>
 
 #include "halftape/core/formula/weights.h"
 #include "halftape/tests/support/close.h"
+#include "halftape/tests/support/optimizers.h"
 
 using namespace halftape;
 using optim::Weights;
+using testing::optimizer_kind;
+using testing::OptimizerKind;
+using testing::rule_optimizers;
 using testing::same_bits;
 
 namespace {
@@ -25,49 +28,6 @@ Tensor leaf(const Shape& shape, Scalar value, Dtype d) {
   return full(shape, value, TensorOptions(d).requires_grad(true));
 }
 Tensor leaf(const Tensor& values) { return values.detach().clone().set_requires_grad(true); }
-
-using Make = std::function<std::unique_ptr<optim::Optimizer>(std::vector<Tensor>, Weights)>;
-struct Kind {
-  const char* name;
-  Make make;
-};
-const std::vector<Kind>& kinds() {
-  static const std::vector<Kind> list = {
-      {"SGD",
-       [](std::vector<Tensor> p, Weights w) {
-         return std::make_unique<optim::SGD>(std::move(p), optim::SGDOptions(0.01).weights(w));
-       }},
-      {"SGD with momentum",
-       [](std::vector<Tensor> p, Weights w) {
-         const auto o = optim::SGDOptions(0.01).momentum(0.9).weight_decay(0.01).weights(w);
-         return std::make_unique<optim::SGD>(std::move(p), o);
-       }},
-      {"Adam",
-       [](std::vector<Tensor> p, Weights w) {
-         return std::make_unique<optim::Adam>(std::move(p), optim::AdamOptions(0.01).weights(w));
-       }},
-      {"AdamW with amsgrad",
-       [](std::vector<Tensor> p, Weights w) {
-         optim::AdamWOptions o(0.01);
-         o.amsgrad(true).weights(w);
-         return std::make_unique<optim::AdamW>(std::move(p), o);
-       }},
-      {"RMSprop, centered, with momentum",
-       [](std::vector<Tensor> p, Weights w) {
-         const auto o = optim::RMSpropOptions(0.002).momentum(0.5).centered(true).weights(w);
-         return std::make_unique<optim::RMSprop>(std::move(p), o);
-       }},
-      {"Adagrad",
-       [](std::vector<Tensor> p, Weights w) {
-         const auto o = optim::AdagradOptions(0.02).lr_decay(0.01).weights(w);
-         return std::make_unique<optim::Adagrad>(std::move(p), o);
-       }},
-      {"Lion", [](std::vector<Tensor> p, Weights w) {
-         const auto o = optim::LionOptions(0.01).weight_decay(0.1).weights(w);
-         return std::make_unique<optim::Lion>(std::move(p), o);
-       }}};
-  return list;
-}
 
 /// Steps with gradients that depend on the step alone.
 void run(optim::Optimizer& optimizer, int from, int to) {
@@ -173,7 +133,7 @@ TEST_CASE("10,000 updates of 2^-12: plain bfloat16 loses them all, the others ke
 }
 
 TEST_CASE("the master is the float32 run bit for bit, and the parameter its rounding") {
-  for (const Kind& kind : kinds()) {
+  for (const OptimizerKind& kind : rule_optimizers()) {
     for (const Dtype d : kNarrow) {
       CAPTURE(kind.name);
       CAPTURE(d);
@@ -232,7 +192,7 @@ TEST_CASE("rounding at random gives the same bits for any threads and layout, an
     manual_seed(seed);
     const Tensor p = transposed ? leaf(zeros({300, 170}, kBFloat16).transpose(0, 1))
                                 : leaf({170, 300}, 0, kBFloat16);
-    const auto optimizer = kinds()[1].make({p}, Weights::Stochastic);
+    const auto optimizer = optimizer_kind("SGD with momentum").make({p}, Weights::Stochastic);
     run(*optimizer, 0, 5);
     return p.detach().contiguous();
   };
@@ -272,7 +232,7 @@ TEST_CASE("every parameter, update and element is rounded by numbers of its own"
 }
 
 TEST_CASE("a skipped step leaves parameter, master, remainder and counter bit for bit") {
-  for (const Kind& kind : kinds()) {
+  for (const OptimizerKind& kind : rule_optimizers()) {
     for (const Weights w : kAll) {
       CAPTURE(kind.name);
       CAPTURE(static_cast<int>(w));
@@ -291,7 +251,7 @@ TEST_CASE("a skipped step leaves parameter, master, remainder and counter bit fo
 }
 
 TEST_CASE("a run continues bit for bit from its saved state, whatever keeps its weights") {
-  for (const Kind& kind : kinds()) {
+  for (const OptimizerKind& kind : rule_optimizers()) {
     for (const Weights w : kAll) {
       CAPTURE(kind.name);
       CAPTURE(static_cast<int>(w));
@@ -309,7 +269,7 @@ TEST_CASE("a run continues bit for bit from its saved state, whatever keeps its 
 }
 
 TEST_CASE("parameters of more than 16 bits are updated as they are") {
-  for (const Kind& kind : kinds()) {
+  for (const OptimizerKind& kind : rule_optimizers()) {
     for (const Dtype d : {kFloat32, kFloat64}) {
       CAPTURE(kind.name);
       CAPTURE(d);
@@ -329,7 +289,7 @@ TEST_CASE("parameters of more than 16 bits are updated as they are") {
 TEST_CASE("moments are kept in float32 where weights are kept with care") {
   for (const Weights w : kAll) {
     const Tensor p = leaf({4}, 1, kBFloat16);
-    const auto optimizer = kinds()[2].make({p}, w);
+    const auto optimizer = optimizer_kind("Adam").make({p}, w);
     run(*optimizer, 0, 1);
     const auto& state = optimizer->state_of(p);
     CHECK(state.at("exp_avg").dtype() == (w == Weights::Plain ? kBFloat16 : kFloat32));
@@ -342,7 +302,7 @@ TEST_CASE("moments are kept in float32 where weights are kept with care") {
 TEST_CASE("the option is chosen before the first step, and a later change is refused") {
   for (const Weights w : kAll) {
     const Tensor p = leaf({4}, 1, kBFloat16);
-    const auto optimizer = kinds()[1].make({p}, w);
+    const auto optimizer = optimizer_kind("SGD with momentum").make({p}, w);
     run(*optimizer, 0, 1);
     auto& options = static_cast<optim::SGDOptions&>(optimizer->param_groups()[0].options());
     const auto before = copies(*optimizer);
@@ -358,7 +318,7 @@ TEST_CASE("the option is chosen before the first step, and a later change is ref
 
 TEST_CASE("a saved state that does not fit is refused by name, and nothing changes") {
   const Tensor p = leaf({4}, 1, kBFloat16);
-  const auto optimizer = kinds()[1].make({p}, Weights::Master);
+  const auto optimizer = optimizer_kind("SGD with momentum").make({p}, Weights::Master);
   run(*optimizer, 0, 2);
   const auto before = copies(*optimizer);
   optim::OptimizerState saved = optimizer->state_dict();
@@ -373,7 +333,7 @@ TEST_CASE("a saved state that does not fit is refused by name, and nothing chang
 }
 
 TEST_CASE("a float16 model with masters trains under a GradScaler, and skips an overflow") {
-  for (const Kind& kind : kinds()) {
+  for (const OptimizerKind& kind : rule_optimizers()) {
     CAPTURE(kind.name);
     manual_seed(11);
     nn::Linear model(8, 3);
