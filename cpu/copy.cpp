@@ -3,7 +3,8 @@
 #include <cstring>
 
 #include "halftape/core/formula/philox.h"
-#include "halftape/cpu/kernels.h"
+#include "halftape/cpu/copy.h"
+#include "halftape/cpu/cpu_backend.h"
 #include "halftape/cpu/vector/loop.h"
 
 namespace halftape::cpu {
@@ -119,7 +120,10 @@ void fill(const Array& to, Scalar value) {
   });
 }
 
-void random(const Array& y, Distribution kind, double a, double b, RandomKey key) {
+void CpuBackend::copy(const Array& to, const Array& from) { cpu::copy(to, from); }
+void CpuBackend::fill(const Array& to, Scalar value) { cpu::fill(to, value); }
+
+void CpuBackend::random(const Array& y, Distribution kind, double a, double b, RandomKey key) {
   auto word = [&](int64_t i) {
     return random_bits(key.seed, key.offset, static_cast<uint64_t>(i));
   };

@@ -2,7 +2,9 @@
 #include <cstring>
 
 #include "halftape/core/formula/reduce.h"
-#include "halftape/cpu/kernels.h"
+#include "halftape/cpu/copy.h"
+#include "halftape/cpu/cpu_backend.h"
+#include "halftape/cpu/index_check.h"
 #include "halftape/cpu/vector/loop.h"
 
 namespace halftape::cpu {
@@ -96,7 +98,7 @@ void check_index(const Array& index, int64_t low, int64_t limit, IndexUse use,
                    " ", at[i], " at position ", i, " is out of range [", low, ", ", limit, ")");
 }
 
-void gather(const Array& y, const Array& x, int dim, const Array& index, IndexUse use) {
+void CpuBackend::gather(const Array& y, const Array& x, int dim, const Array& index, IndexUse use) {
   check_index(index, 0, x.size(dim), use);
   visit(y.dtype(), [&](auto t) {
     using T = typename decltype(t)::type;
@@ -112,7 +114,8 @@ void gather(const Array& y, const Array& x, int dim, const Array& index, IndexUs
   });
 }
 
-void scatter(const Array& y, const Array& x, int dim, const Array& index, IndexUse use) {
+void CpuBackend::scatter(const Array& y, const Array& x, int dim, const Array& index,
+                         IndexUse use) {
   check_index(index, 0, y.size(dim), use);
   visit(y.dtype(), [&](auto t) {
     using T = typename decltype(t)::type;
@@ -123,8 +126,8 @@ void scatter(const Array& y, const Array& x, int dim, const Array& index, IndexU
   });
 }
 
-void scatter_reduce(OpId op, const Array& y, const Array& g, int dim, const Array& index,
-                    IndexUse use) {
+void CpuBackend::scatter_reduce(OpId op, const Array& y, const Array& g, int dim,
+                                const Array& index, IndexUse use) {
   check_index(index, 0, y.size(dim), use);
   // 16-bit sums are kept in float and rounded once; whole numbers wrap when they are stored.
   const Dtype wide = !is_floating_point(y.dtype()) ? kInt64
@@ -146,7 +149,8 @@ void scatter_reduce(OpId op, const Array& y, const Array& g, int dim, const Arra
   if (wide != y.dtype()) copy(y, sum);
 }
 
-void flat_index(const Array& y, std::span<const Array> indices, const Shape& sizes, IndexUse use) {
+void CpuBackend::flat_index(const Array& y, std::span<const Array> indices, const Shape& sizes,
+                            IndexUse use) {
   for (size_t k = 0; k < indices.size(); ++k)
     check_index(indices[k], -sizes[static_cast<int>(k)], sizes[static_cast<int>(k)], use);
   int64_t* out = y.data<int64_t>();
@@ -160,7 +164,7 @@ void flat_index(const Array& y, std::span<const Array> indices, const Shape& siz
   }
 }
 
-void nonzero(const Array& y, const Array& x) {
+void CpuBackend::nonzero(const Array& y, const Array& x) {
   const Array flat = x.to_contiguous();
   int64_t* out = y.data<int64_t>();
   visit(x.dtype(), [&](auto t) {

@@ -4,7 +4,7 @@
 
 #include "halftape/core/formula/binary.h"
 #include "halftape/core/formula/unary.h"
-#include "halftape/cpu/kernels.h"
+#include "halftape/cpu/cpu_backend.h"
 #include "halftape/cpu/vector/loop.h"
 
 namespace halftape::cpu {
@@ -90,7 +90,7 @@ constexpr auto zip_table = BinaryOps::table([](auto op) {
 
 }  // namespace
 
-void unary(OpId op, const Array& y, const Array& x, const Params<Scalar>& p) {
+void CpuBackend::unary(OpId op, const Array& y, const Array& x, const Params<Scalar>& p) {
   with_compute_type(y.dtype(), [&](auto t) {
     using S = typename decltype(t)::type;
     const auto kernel = map_table<S>[static_cast<size_t>(op)];
@@ -99,7 +99,8 @@ void unary(OpId op, const Array& y, const Array& x, const Params<Scalar>& p) {
   });
 }
 
-void unary_grad(OpId op, const Array& dx, const Array& g, const Array& saved, Params<double> p) {
+void CpuBackend::unary_grad(OpId op, const Array& dx, const Array& g, const Array& saved,
+                            Params<double> p) {
   auto go = [&](auto t) {
     using S = typename decltype(t)::type;
     const auto kernel = grad_table<S>[static_cast<size_t>(op)];
@@ -113,7 +114,7 @@ void unary_grad(OpId op, const Array& dx, const Array& g, const Array& saved, Pa
     go(Type<float>{});
 }
 
-void binary(OpId op, const Array& y, const Array& a, const Array& b) {
+void CpuBackend::binary(OpId op, const Array& y, const Array& a, const Array& b) {
   // Comparisons write bool but compare in what the inputs promote to.
   const Dtype type = y.dtype() == kBool ? promote(a.dtype(), b.dtype()) : y.dtype();
   with_compute_type(type, [&](auto t) {
@@ -123,7 +124,7 @@ void binary(OpId op, const Array& y, const Array& a, const Array& b) {
   });
 }
 
-void where(const Array& y, const Array& condition, const Array& a, const Array& b) {
+void CpuBackend::where(const Array& y, const Array& condition, const Array& a, const Array& b) {
   with_compute_type(y.dtype(), [&](auto t) {
     using S = typename decltype(t)::type;
     run<S, 4>({&y, &condition, &a, &b}, [](const auto& at, int64_t n) {

@@ -1,7 +1,8 @@
 // Normalisation of rows and of channels: statistics in float (double) of a row that stays in cache.
 #include <cmath>
 
-#include "halftape/cpu/kernels.h"
+#include "halftape/cpu/copy.h"
+#include "halftape/cpu/cpu_backend.h"
 #include "halftape/cpu/rows.h"
 #include "halftape/cpu/vector/cascade.h"
 
@@ -242,7 +243,7 @@ void in_its_precision(const Norm& norm, const F& f) {
 
 }  // namespace
 
-void row_norm(const Array& y, const Norm& norm) {
+void CpuBackend::row_norm(const Array& y, const Norm& norm) {
   const Array out = y.contiguous() ? y : empty_like(y);
   in_its_precision(norm, [&](auto t) {
     row_norm_as<typename decltype(t)::type>(out, norm, y.size(y.dim() - 1));
@@ -250,7 +251,7 @@ void row_norm(const Array& y, const Norm& norm) {
   if (!y.contiguous()) copy(y, out);
 }
 
-void row_norm_grad(const NormGrads& d, const Array& g, const Norm& norm) {
+void CpuBackend::row_norm_grad(const NormGrads& d, const Array& g, const Norm& norm) {
   const int64_t length = g.size(g.dim() - 1);
   in_its_precision(norm, [&](auto t) {
     using S = typename decltype(t)::type;
@@ -260,12 +261,14 @@ void row_norm_grad(const NormGrads& d, const Array& g, const Norm& norm) {
   });
 }
 
-void batch_norm(const Array& y, const Norm& norm, bool training, const RunningStats& running) {
+void CpuBackend::batch_norm(const Array& y, const Norm& norm, bool training,
+                            const RunningStats& running) {
   in_its_precision(
       norm, [&](auto t) { batch_norm_as<typename decltype(t)::type>(y, norm, training, running); });
 }
 
-void batch_norm_grad(const NormGrads& d, const Array& g, const Norm& norm, bool training) {
+void CpuBackend::batch_norm_grad(const NormGrads& d, const Array& g, const Norm& norm,
+                                 bool training) {
   in_its_precision(
       norm, [&](auto t) { batch_norm_grad_as<typename decltype(t)::type>(d, g, norm, training); });
 }

@@ -1,7 +1,8 @@
 // Reductions in a fixed order: it depends on the shape and the reduced dimensions alone.
 #include "halftape/core/formula/reduce.h"
 
-#include "halftape/cpu/kernels.h"
+#include "halftape/cpu/copy.h"
+#include "halftape/cpu/cpu_backend.h"
 #include "halftape/cpu/runtime/allocator.h"
 #include "halftape/cpu/vector/cascade.h"
 #include "halftape/cpu/vector/loop.h"
@@ -153,7 +154,7 @@ void reduce_as(const Matrix& m, const Array& y) {
 
 }  // namespace
 
-void reduce(OpId op, const Array& y, const Array& x, const Dims& dims) {
+void CpuBackend::reduce(OpId op, const Array& y, const Array& x, const Dims& dims) {
   if (y.numel() == 0) return;
   const Matrix m = as_matrix(x, dims);
   const Array out = y.contiguous() ? y : empty_like(y);
@@ -203,10 +204,10 @@ void arg_extremum(const Array& y, const Array& x, int dim, Better better) {
 
 }  // namespace
 
-void argmax(const Array& y, const Array& x, int dim) {
+void CpuBackend::argmax(const Array& y, const Array& x, int dim) {
   arg_extremum(y, x, dim, [](auto a, auto b) { return a > b; });
 }
-void argmin(const Array& y, const Array& x, int dim) {
+void CpuBackend::argmin(const Array& y, const Array& x, int dim) {
   arg_extremum(y, x, dim, [](auto a, auto b) { return a < b; });
 }
 

@@ -2,7 +2,9 @@
 // row that stays in cache.
 #include <cmath>
 
-#include "halftape/cpu/kernels.h"
+#include "halftape/cpu/copy.h"
+#include "halftape/cpu/cpu_backend.h"
+#include "halftape/cpu/index_check.h"
 #include "halftape/cpu/rows.h"
 #include "halftape/cpu/vector/cascade.h"
 
@@ -88,7 +90,7 @@ void cross_entropy_as(const CrossEntropy& o, const Array& x) {
 
 }  // namespace
 
-void softmax(const Array& y, const Array& x, bool log) {
+void CpuBackend::softmax(const Array& y, const Array& x, bool log) {
   const Array out = y.contiguous() ? y : empty_like(y);
   if (y.dtype() == kFloat64)
     softmax_as<double>(rows_of(out), rows_of(x), log);
@@ -97,7 +99,7 @@ void softmax(const Array& y, const Array& x, bool log) {
   if (!y.contiguous()) copy(y, out);
 }
 
-void softmax_grad(const Array& dx, const Array& g, const Array& y, bool log) {
+void CpuBackend::softmax_grad(const Array& dx, const Array& g, const Array& y, bool log) {
   const Array out = dx.contiguous() ? dx : empty_like(dx);
   if (dx.dtype() == kFloat64)
     softmax_grad_as<double>(rows_of(out), rows_of(g), rows_of(y), log);
@@ -106,13 +108,14 @@ void softmax_grad(const Array& dx, const Array& g, const Array& y, bool log) {
   if (!dx.contiguous()) copy(dx, out);
 }
 
-void cross_entropy(const CrossEntropy& o) {
+void CpuBackend::cross_entropy(const CrossEntropy& o) {
   const Array x = o.x.to_contiguous();
   check_index(o.target, 0, x.size(x.dim() - 1), {"cross_entropy", "target"}, o.ignored);
   if (x.dtype() == kFloat64)
     cross_entropy_as<double>(o, x);
   else
     cross_entropy_as<float>(o, x);
+  if (o.mean.defined()) mean_in_steps(o);
 }
 
 }  // namespace halftape::cpu

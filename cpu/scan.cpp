@@ -2,7 +2,8 @@
 // definition's; lines beside one another run at once.
 #include "halftape/core/formula/reduce.h"
 
-#include "halftape/cpu/kernels.h"
+#include "halftape/cpu/copy.h"
+#include "halftape/cpu/cpu_backend.h"
 #include "halftape/cpu/vector/loop.h"
 
 namespace halftape::cpu {
@@ -76,7 +77,7 @@ void scan_as(const Lines& l, const Array& y, const Array& x, bool reverse) {
 
 }  // namespace
 
-void scan(OpId op, const Array& y, const Array& x, int dim, bool reverse) {
+void CpuBackend::scan(OpId op, const Array& y, const Array& x, int dim, bool reverse) {
   if (y.numel() == 0) return;
   const Array in = x.to_contiguous(), out = y.contiguous() ? y : empty_like(y);
   const Lines lines(x.shape(), dim);

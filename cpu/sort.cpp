@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "halftape/cpu/kernels.h"
+#include "halftape/cpu/copy.h"
+#include "halftape/cpu/cpu_backend.h"
 #include "halftape/cpu/vector/loop.h"
 
 namespace halftape::cpu {
@@ -44,7 +45,7 @@ void argsort_rows(int64_t* at, int64_t k, const T* x, int64_t n, int64_t rows, b
 
 }  // namespace
 
-void argsort(const Array& y, const Array& x, int dim, bool descending) {
+void CpuBackend::argsort(const Array& y, const Array& x, int dim, bool descending) {
   if (y.numel() == 0) return;
   const int last = x.dim() - 1;
   const int64_t n = x.dim() ? x.size(dim) : 1, k = x.dim() ? y.size(dim) : 1;

@@ -2,7 +2,8 @@
 // of the result, and for each takes the positions in a window one after the other.
 #include <limits>
 
-#include "halftape/cpu/kernels.h"
+#include "halftape/cpu/copy.h"
+#include "halftape/cpu/cpu_backend.h"
 #include "halftape/cpu/vector/loop.h"
 
 namespace halftape::cpu {
@@ -148,7 +149,7 @@ void argmax_as(const Array& y, const Array& x, const Windows& windows) {
 
 }  // namespace
 
-void fold(const Array& y, const Array& g, const Windows& windows) {
+void CpuBackend::fold(const Array& y, const Array& g, const Windows& windows) {
   if (y.numel() == 0) return;
   if (g.numel() == 0) return fill(y, 0);
   visit(g.dtype(), [&](auto t) {
@@ -157,7 +158,7 @@ void fold(const Array& y, const Array& g, const Windows& windows) {
   });
 }
 
-void argmax_windows(const Array& y, const Array& x, const Windows& windows) {
+void CpuBackend::argmax_windows(const Array& y, const Array& x, const Windows& windows) {
   if (y.numel() == 0) return;
   if (x.numel() == 0) return fill(y, -1);
   visit(x.dtype(), [&](auto t) {

@@ -2,7 +2,8 @@
 #include <cmath>
 
 #include "halftape/core/formula/philox.h"
-#include "halftape/cuda/kernels.h"
+#include "halftape/cuda/copy.h"
+#include "halftape/cuda/cuda_backend.h"
 #include "halftape/cuda/map.cuh"
 
 namespace halftape::cuda {
@@ -128,7 +129,10 @@ void fill(const Array& to, Scalar value) {
   });
 }
 
-void random(const Array& y, Distribution kind, double a, double b, RandomKey key) {
+void CudaBackend::copy(const Array& to, const Array& from) { cuda::copy(to, from); }
+void CudaBackend::fill(const Array& to, Scalar value) { cuda::fill(to, value); }
+
+void CudaBackend::random(const Array& y, Distribution kind, double a, double b, RandomKey key) {
   if (y.numel() == 0) return;
   const Queue q = queue(y);
   const Layout<1> layout({&y});

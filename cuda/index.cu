@@ -2,8 +2,8 @@
 // is checked by the thread that uses it: out of range, it leaves word for the host and touches
 // nothing.
 #include "halftape/core/formula/reduce.h"
+#include "halftape/cuda/cuda_backend.h"
 #include "halftape/cuda/index_check.cuh"
-#include "halftape/cuda/kernels.h"
 #include "halftape/cuda/vector/lanes.cuh"
 #include "halftape/cuda/vector/layout.h"
 
@@ -269,7 +269,8 @@ void with_sum_types(Dtype sum, Dtype element, F&& f) {
 
 }  // namespace
 
-void gather(const Array& y, const Array& x, int dim, const Array& index, IndexUse use) {
+void CudaBackend::gather(const Array& y, const Array& x, int dim, const Array& index,
+                         IndexUse use) {
   if (index.numel() == 0) return;
   const Queue q = queue(y);
   Hops hops(y, x, index, dim, {0, x.size(dim), use, q.context.board()});
@@ -279,7 +280,8 @@ void gather(const Array& y, const Array& x, int dim, const Array& index, IndexUs
   });
 }
 
-void scatter(const Array& y, const Array& x, int dim, const Array& index, IndexUse use) {
+void CudaBackend::scatter(const Array& y, const Array& x, int dim, const Array& index,
+                          IndexUse use) {
   if (index.numel() == 0) return;
   const Queue q = queue(y);
   Hops hops(x, y, index, dim, {0, y.size(dim), use, q.context.board()});
@@ -293,8 +295,8 @@ void scatter(const Array& y, const Array& x, int dim, const Array& index, IndexU
   });
 }
 
-void scatter_reduce(OpId op, const Array& y, const Array& g, int dim, const Array& index,
-                    IndexUse use) {
+void CudaBackend::scatter_reduce(OpId op, const Array& y, const Array& g, int dim,
+                                 const Array& index, IndexUse use) {
   if (index.numel() == 0) return;
   const Queue q = queue(y);
   const Dtype wide = !is_floating_point(y.dtype()) ? kInt64
@@ -316,7 +318,8 @@ void scatter_reduce(OpId op, const Array& y, const Array& g, int dim, const Arra
   });
 }
 
-void flat_index(const Array& y, std::span<const Array> indices, const Shape& sizes, IndexUse use) {
+void CudaBackend::flat_index(const Array& y, std::span<const Array> indices, const Shape& sizes,
+                             IndexUse use) {
   if (y.numel() == 0) return;
   const Queue q = queue(y);
   for (size_t k = 0; k < indices.size(); ++k) {

@@ -1,7 +1,7 @@
 // Formulas of two arguments, and the choice between two.
 #include "halftape/core/formula/binary.h"
 
-#include "halftape/cuda/kernels.h"
+#include "halftape/cuda/cuda_backend.h"
 #include "halftape/cuda/map.cuh"
 
 namespace halftape::cuda {
@@ -29,14 +29,14 @@ constexpr auto values = BinaryOps::table([](auto op) {
 
 }  // namespace
 
-void binary(OpId op, const Array& y, const Array& a, const Array& b) {
+void CudaBackend::binary(OpId op, const Array& y, const Array& a, const Array& b) {
   // Comparisons write bool but compare in what the inputs promote to.
   const Dtype type = y.dtype() == kBool ? promote(a.dtype(), b.dtype()) : y.dtype();
   with_compute_type(
       type, [&](auto t) { values<typename decltype(t)::type>[static_cast<size_t>(op)](y, a, b); });
 }
 
-void where(const Array& y, const Array& condition, const Array& a, const Array& b) {
+void CudaBackend::where(const Array& y, const Array& condition, const Array& a, const Array& b) {
   with_compute_type(y.dtype(), [&](auto t) {
     using S = typename decltype(t)::type;
     map<S, 4>("where", {&y, &condition, &a, &b}, Choose<S>{});

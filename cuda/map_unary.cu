@@ -1,7 +1,7 @@
 // Formulas of one argument: values and gradients.
 #include "halftape/core/formula/unary.h"
 
-#include "halftape/cuda/kernels.h"
+#include "halftape/cuda/cuda_backend.h"
 #include "halftape/cuda/map.cuh"
 
 namespace halftape::cuda {
@@ -40,13 +40,14 @@ constexpr auto gradients = UnaryOps::table([](auto op) {
 
 }  // namespace
 
-void unary(OpId op, const Array& y, const Array& x, const Params<Scalar>& p) {
+void CudaBackend::unary(OpId op, const Array& y, const Array& x, const Params<Scalar>& p) {
   with_compute_type(y.dtype(), [&](auto t) {
     values<typename decltype(t)::type>[static_cast<size_t>(op)](y, x, p);
   });
 }
 
-void unary_grad(OpId op, const Array& dx, const Array& g, const Array& saved, Params<double> p) {
+void CudaBackend::unary_grad(OpId op, const Array& dx, const Array& g, const Array& saved,
+                             Params<double> p) {
   if (dx.dtype() == kFloat64)
     gradients<double>[static_cast<size_t>(op)](dx, g, saved, p);
   else

@@ -1,6 +1,7 @@
 // Normalisation of rows and of channels: statistics in float (double). A row is one team's work, as
 // in softmax; channels are reduced, then mapped.
-#include "halftape/cuda/kernels.h"
+#include "halftape/cuda/copy.h"
+#include "halftape/cuda/cuda_backend.h"
 #include "halftape/cuda/reduction.cuh"
 #include "halftape/cuda/rows.cuh"
 #include "halftape/cuda/vector/map_runs.cuh"
@@ -312,7 +313,7 @@ Array along_rows(const Array& of_rows, const Array& x) {
 
 }  // namespace
 
-void row_norm(const Array& y, const Norm& norm) {
+void CudaBackend::row_norm(const Array& y, const Norm& norm) {
   if (y.numel() == 0) return;
   in_its_precision(norm, [&](auto t) {
     using S = typename decltype(t)::type;
@@ -324,7 +325,7 @@ void row_norm(const Array& y, const Norm& norm) {
   });
 }
 
-void row_norm_grad(const NormGrads& d, const Array& g, const Norm& norm) {
+void CudaBackend::row_norm_grad(const NormGrads& d, const Array& g, const Norm& norm) {
   in_its_precision(norm, [&](auto t) {
     using S = typename decltype(t)::type;
     const Array& x = norm.x;
@@ -343,7 +344,8 @@ void row_norm_grad(const NormGrads& d, const Array& g, const Norm& norm) {
   });
 }
 
-void batch_norm(const Array& y, const Norm& norm, bool training, const RunningStats& running) {
+void CudaBackend::batch_norm(const Array& y, const Norm& norm, bool training,
+                             const RunningStats& running) {
   const Array& x = norm.x;
   in_its_precision(norm, [&](auto t) {
     using S = typename decltype(t)::type;
@@ -382,7 +384,8 @@ void batch_norm(const Array& y, const Norm& norm, bool training, const RunningSt
   });
 }
 
-void batch_norm_grad(const NormGrads& d, const Array& g, const Norm& norm, bool training) {
+void CudaBackend::batch_norm_grad(const NormGrads& d, const Array& g, const Norm& norm,
+                                  bool training) {
   const Array& x = norm.x;
   const Array mean = beside(norm.mean, x), rstd = beside(norm.rstd, x);
   in_its_precision(norm, [&](auto t) {

@@ -1,7 +1,8 @@
 // Sums and their kin; the orders in which they are taken stand in reduction.cuh.
 #include "halftape/core/formula/reduce.h"
 
-#include "halftape/cuda/kernels.h"
+#include "halftape/cuda/copy.h"
+#include "halftape/cuda/cuda_backend.h"
 #include "halftape/cuda/map.cuh"
 #include "halftape/cuda/reduction.cuh"
 
@@ -45,7 +46,7 @@ void reduce_as(const Array& y, const Array& x, const Dims& dims) {
 
 }  // namespace
 
-void reduce(OpId op, const Array& y, const Array& x, const Dims& dims) {
+void CudaBackend::reduce(OpId op, const Array& y, const Array& x, const Dims& dims) {
   if (y.numel() == 0) return;
   with_compute_type(promote(x.dtype(), y.dtype()), [&](auto t) {
     using S = typename decltype(t)::type;
@@ -136,7 +137,11 @@ void arg_extremum(const char* name, const Array& y, const Array& in, int dim, bo
 
 }  // namespace
 
-void argmax(const Array& y, const Array& x, int dim) { arg_extremum("argmax", y, x, dim, false); }
-void argmin(const Array& y, const Array& x, int dim) { arg_extremum("argmin", y, x, dim, true); }
+void CudaBackend::argmax(const Array& y, const Array& x, int dim) {
+  arg_extremum("argmax", y, x, dim, false);
+}
+void CudaBackend::argmin(const Array& y, const Array& x, int dim) {
+  arg_extremum("argmin", y, x, dim, true);
+}
 
 }  // namespace halftape::cuda

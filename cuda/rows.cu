@@ -1,8 +1,9 @@
 // Softmax and cross-entropy along the last dimension: statistics in float (double).
 #include <limits>
 
+#include "halftape/cuda/cuda_backend.h"
+#include "halftape/cuda/fused.h"
 #include "halftape/cuda/index_check.cuh"
-#include "halftape/cuda/kernels.h"
 #include "halftape/cuda/map.cuh"
 #include "halftape/cuda/rows.cuh"
 #include "halftape/cuda/runtime/last_block.cuh"
@@ -175,7 +176,7 @@ struct OfMean {
 
 }  // namespace
 
-void softmax(const Array& y, const Array& x, bool log) {
+void CudaBackend::softmax(const Array& y, const Array& x, bool log) {
   in_its_precision(y, [&](auto t) {
     using S = typename decltype(t)::type;
     launch_rows<2, bool>(
@@ -184,7 +185,7 @@ void softmax(const Array& y, const Array& x, bool log) {
   });
 }
 
-void softmax_grad(const Array& dx, const Array& g, const Array& y, bool log) {
+void CudaBackend::softmax_grad(const Array& dx, const Array& g, const Array& y, bool log) {
   in_its_precision(dx, [&](auto t) {
     using S = typename decltype(t)::type;
     launch_rows<3, bool>("softmax gradient", {dx, g, y}, log,
@@ -193,7 +194,7 @@ void softmax_grad(const Array& dx, const Array& g, const Array& y, bool log) {
   });
 }
 
-bool cross_entropy(const CrossEntropy& o, const LossScaling* scaling) {
+bool cross_entropy_at_once(const CrossEntropy& o, const LossScaling* scaling) {
   // What one block sums as fast as the others would.
   constexpr int64_t kMostRows = 1 << 12;
   const bool mean = o.mean.defined() && o.loss.numel() > 0 && o.loss.numel() <= kMostRows;
@@ -223,7 +224,8 @@ bool cross_entropy(const CrossEntropy& o, const LossScaling* scaling) {
   return mean || !o.mean.defined();
 }
 
-void cross_entropy_grad(const Array& dx, const Array& slopes, const Array& g, const Array& total) {
+void CudaBackend::cross_entropy_grad(const Array& dx, const Array& slopes, const Array& g,
+                                     const Array& total) {
   const Array every_g = g.expand(dx.shape()), every_total = total.expand(dx.shape());
   in_its_precision(slopes, [&](auto t) {
     using S = typename decltype(t)::type;

@@ -2,7 +2,7 @@
 // question of the shape alone.
 #include "halftape/core/formula/reduce.h"
 
-#include "halftape/cuda/kernels.h"
+#include "halftape/cuda/cuda_backend.h"
 #include "halftape/cuda/map.cuh"
 #include "halftape/cuda/vector/runs.cuh"
 
@@ -89,7 +89,7 @@ void scan_as(const Array& y, const Array& x, int dim, bool reverse) {
 
 }  // namespace
 
-void scan(OpId op, const Array& y, const Array& x, int dim, bool reverse) {
+void CudaBackend::scan(OpId op, const Array& y, const Array& x, int dim, bool reverse) {
   if (y.numel() == 0) return;
   if (x.dim() == 0) return scan(op, y.unsqueeze(0), x.unsqueeze(0), 0, reverse);
   auto go = [&](auto t) {

@@ -7,7 +7,7 @@
 
 #include "halftape/core/formula/reduce.h"
 
-#include "halftape/cuda/kernels.h"
+#include "halftape/cuda/cuda_backend.h"
 #include "halftape/cuda/map.cuh"
 #include "halftape/cuda/vector/runs.cuh"
 
@@ -132,7 +132,7 @@ __global__ void merge_stretches(Sort a, int64_t width, Stretches from, Stretches
 
 }  // namespace
 
-void argsort(const Array& y, const Array& x, int dim, bool descending) {
+void CudaBackend::argsort(const Array& y, const Array& x, int dim, bool descending) {
   if (y.numel() == 0) return;
   if (x.dim() == 0) return argsort(y.unsqueeze(0), x.unsqueeze(0), 0, descending);
   const Queue q = queue(x);
@@ -205,7 +205,7 @@ __global__ void find_nonzero(Layout<1> x, const __grid_constant__ Sizes sizes, i
 
 }  // namespace
 
-void nonzero(const Array& y, const Array& x) {
+void CudaBackend::nonzero(const Array& y, const Array& x) {
   if (y.numel() == 0) return;
   const Queue q = queue(x);
   const Layout<1> from({&x});

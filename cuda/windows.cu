@@ -2,7 +2,8 @@
 // element of the result, which takes the positions in a window one after the other.
 #include "halftape/core/contract/windows.h"
 
-#include "halftape/cuda/kernels.h"
+#include "halftape/cuda/copy.h"
+#include "halftape/cuda/cuda_backend.h"
 #include "halftape/cuda/map.cuh"
 #include "halftape/cuda/vector/runs.cuh"
 
@@ -104,7 +105,7 @@ WindowArrays arrays_of(const Array& y, const Array& x, int dims, const WindowLoo
 
 }  // namespace
 
-void fold(const Array& y, const Array& g, const Windows& windows) {
+void CudaBackend::fold(const Array& y, const Array& g, const Windows& windows) {
   if (y.numel() == 0) return;
   if (g.numel() == 0) return fill(y, 0);
   const Queue q = queue(y);
@@ -115,7 +116,7 @@ void fold(const Array& y, const Array& g, const Windows& windows) {
   });
 }
 
-void argmax_windows(const Array& y, const Array& x, const Windows& windows) {
+void CudaBackend::argmax_windows(const Array& y, const Array& x, const Windows& windows) {
   if (y.numel() == 0) return;
   if (x.numel() == 0) return fill(y, -1);
   const Queue q = queue(y);

@@ -6,8 +6,9 @@
 #include <mutex>
 
 #include "halftape/core/contract/gemm_unfused.h"
+#include "halftape/cpu/copy.h"
+#include "halftape/cpu/cpu_backend.h"
 #include "halftape/cpu/gemm/packed_gemm.h"
-#include "halftape/cpu/kernels.h"
 #include "halftape/cpu/runtime/allocator.h"
 #include "halftape/cpu/vector/loop.h"
 
@@ -98,7 +99,7 @@ void masked_relu(const Array& d, const Array& mask, bool gradient) {
 
 }  // namespace
 
-void gemm(const Gemm& g) {
+void CpuBackend::gemm(const Gemm& g) {
   const bool at_once = g.epilogue == Epilogue::None && !g.bias_grad.defined();
 #ifdef HALFTAPE_SIMD
   const Dtype type = g.a.dtype();
@@ -106,7 +107,7 @@ void gemm(const Gemm& g) {
                      g.d.numel() > 0 && g.a.size(g.a.dim() - 1) > 0;
   if (packs && (at_once || (!g.bias_grad.defined() && ends_in_tiles(g)))) return packed_gemm(g);
 #endif
-  if (!at_once) return gemm_unfused(cpu_backend(), g, masked_relu);
+  if (!at_once) return gemm_unfused(*this, g, masked_relu);
   static std::once_flag once;
   // Eigen blocks by the cache sizes it finds; fixed ones give the same bits on every machine.
   std::call_once(once, [] { Eigen::setCpuCacheSizes(32 * 1024, 512 * 1024, 4 * 1024 * 1024); });

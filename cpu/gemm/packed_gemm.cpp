@@ -5,7 +5,6 @@
 #include <array>
 #include <cstring>
 
-#include "halftape/cpu/kernels.h"
 #include "halftape/cpu/runtime/allocator.h"
 #include "halftape/cpu/vector/loop.h"
 

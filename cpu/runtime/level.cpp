@@ -12,7 +12,7 @@
 #include "halftape/core/contract/backend.h"
 #include "halftape/core/machine/cpu_capability.h"
 
-// In the backend.cpp of each level.
+// In the cpu_backend.cpp of each level.
 extern "C" {
 halftape::Backend* halftape_cpu_baseline();
 halftape::Backend* halftape_cpu_v3();

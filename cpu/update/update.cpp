@@ -10,7 +10,8 @@
 #include "halftape/core/formula/norm.h"
 #include "halftape/core/formula/philox.h"
 #include "halftape/core/machine/warn.h"
-#include "halftape/cpu/kernels.h"
+#include "halftape/cpu/copy.h"
+#include "halftape/cpu/cpu_backend.h"
 #include "halftape/cpu/vector/loop.h"
 
 namespace halftape::cpu {
@@ -367,17 +368,10 @@ double joined(const T* x, int64_t n, const Order& order) {
   return all;
 }
 
-/// The gradients themselves are clipped.
-void clip(std::span<const UpdateSlot> slots, const Array& factor) {
-  std::vector<Array> grads;
-  for (const UpdateSlot& slot : slots) grads.push_back(slot.grad);
-  cpu::unscale(grads, factor, {}, {});
-}
-
 }  // namespace
 
-void check_finite(std::span<const Array> xs, const Array& found_inf, const Array& inv_scale,
-                  const Array& first) {
+void CpuBackend::check_finite(std::span<const Array> xs, const Array& found_inf,
+                              const Array& inv_scale, const Array& first) {
   const double factor = inv_scale.defined() ? value(inv_scale) : 1;
   const auto bad = std::find_if(xs.begin(), xs.end(),
                                 [&](const Array& x) { return x.defined() && !finite(x, factor); });
@@ -386,14 +380,14 @@ void check_finite(std::span<const Array> xs, const Array& found_inf, const Array
   if (first.defined()) fill(first, bad - xs.begin());
 }
 
-void unscale(std::span<const Array> grads, const Array& inv_scale, const Array& found_inf,
-             const Array& first) {
+void CpuBackend::unscale(std::span<const Array> grads, const Array& inv_scale,
+                         const Array& found_inf, const Array& first) {
   const double inverse = value(inv_scale);
   int64_t first_bad = -1;
   // All of them, also after a bad one: a caller who looks sees one state, not two.
   for (size_t i = 0; i < grads.size(); ++i) {
     if (!grads[i].defined()) continue;
-    if (!unscale(grads[i], inverse) && first_bad < 0) first_bad = static_cast<int64_t>(i);
+    if (!cpu::unscale(grads[i], inverse) && first_bad < 0) first_bad = static_cast<int64_t>(i);
     grads[i].bump_version();
   }
   if (first_bad < 0) return;
@@ -401,7 +395,7 @@ void unscale(std::span<const Array> grads, const Array& inv_scale, const Array& 
   if (first.defined()) fill(first, first_bad);
 }
 
-void list_norm(const ListNorm& n) {
+void CpuBackend::list_norm(const ListNorm& n) {
   const NormOrder order{n.p, n.unit.defined() ? value(n.unit) : 1};
   double sum = 0;
   for (const Array& given : n.xs) {
@@ -420,8 +414,13 @@ void list_norm(const ListNorm& n) {
   fill(n.factor, NormOrder::factor(value(n.norm), n.most));
 }
 
-void update(std::span<const UpdateSlot> slots, const UpdateRule& rule, const StepControl& control) {
-  if (control.clip.defined()) clip(slots, control.clip);
+void CpuBackend::update(std::span<const UpdateSlot> slots, const UpdateRule& rule,
+                        const StepControl& control) {
+  if (control.clip.defined()) {
+    std::vector<Array> grads;
+    for (const UpdateSlot& slot : slots) grads.push_back(slot.grad);
+    unscale(grads, control.clip, {}, {});
+  }
   for (const UpdateSlot& slot : slots) {
     for (const Array* a : {&slot.param, &slot.keeping.extra, &slot.step, &slot.low})
       if (a->defined()) a->bump_version();
@@ -432,13 +431,13 @@ void update(std::span<const UpdateSlot> slots, const UpdateRule& rule, const Ste
   const double factor = gradient_factor(control);
   std::visit(
       [&](const auto& r) {
-        for (const UpdateSlot& slot : slots) update(slot, r, factor);
+        for (const UpdateSlot& slot : slots) cpu::update(slot, r, factor);
       },
       rule);
 }
 
-bool scale_loss(const LossScaling& s) {
-  if (s.loss.numel() != 1) return false;
+void CpuBackend::scale_loss(const LossScaling& s) {
+  if (s.loss.numel() != 1) return Backend::scale_loss(s);
   const double loss = value(s.loss);
   const float by = static_cast<float>(value(s.scale));
   const bool wide = s.loss.dtype() == kFloat64 || s.scaled.dtype() == kFloat64;
@@ -449,10 +448,9 @@ bool scale_loss(const LossScaling& s) {
   if (s.inverse.defined()) set(s.inverse, 1 / by);
   if (s.found_inf.defined()) set(s.found_inf, bad);
   if (s.first.defined()) set(s.first, -1);
-  return true;
 }
 
-void scaler_update(const ScalerUpdate& u, const ScalerLaw& law) {
+void CpuBackend::scaler_update(const ScalerUpdate& u, const ScalerLaw& law) {
   const bool bad_loss = u.bad_loss.defined() && value(u.bad_loss) != 0;
   const ScalerFinding* overflow = nullptr;
   for (const ScalerFinding& f : u.findings)

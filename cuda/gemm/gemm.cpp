@@ -8,8 +8,9 @@
 #include "halftape/core/contract/gemm_unfused.h"
 #include "halftape/core/formula/binary.h"
 #include "halftape/core/formula/ops.h"
+#include "halftape/cuda/copy.h"
+#include "halftape/cuda/cuda_backend.h"
 #include "halftape/cuda/gemm/gemm.h"
-#include "halftape/cuda/kernels.h"
 
 namespace halftape::cuda {
 namespace {
@@ -156,7 +157,7 @@ bool multiply_at_once(const Queue& q, const Gemm& g) {
 }
 
 /// The product alone.
-void multiply(const Gemm& given) {
+void multiply(CudaBackend& on, const Gemm& given) {
   if (given.d.numel() == 0) return;
   const Queue q = queue(given.d);
   const Dtype factors = given.a.dtype(), result = given.d.dtype();
@@ -195,23 +196,23 @@ void multiply(const Gemm& given) {
                  if (!multiply_in_library(q, p)) multiply_in_kernel(q, p);
                });
   if (g.bias && !fused)
-    binary(BinaryOps::index<formula::Add>(), g.d, d, g.bias->expand(g.d.shape()));
+    on.binary(BinaryOps::index<formula::Add>(), g.d, d, g.bias->expand(g.d.shape()));
   else if (!direct)
     copy(g.d, d);
 }
 
 }  // namespace
 
-void gemm(const Gemm& g) {
+void CudaBackend::gemm(const Gemm& g) {
   if (g.epilogue == Epilogue::None && !g.bias_grad.defined()) {
-    multiply(g);
+    multiply(*this, g);
     return;
   }
   if (can_finish(g)) {
     const Queue q = queue(g.d);
     if (finishes_right(q, g, multiply_at_once) && multiply_at_once(q, g)) return;
   }
-  gemm_unfused(cuda_backend(g.d.device()), g, masked_relu);
+  gemm_unfused(*this, g, masked_relu);
 }
 
 }  // namespace halftape::cuda

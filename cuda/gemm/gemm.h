@@ -62,6 +62,8 @@ using AtOnce = bool (*)(const Queue& q, const Gemm& g);
 bool finishes_right(const Queue& q, const Gemm& g, AtOnce multiply);
 /// Forgets the answers, and the algorithms that were chosen, for tests.
 void ask_library_again();
+/// May sums of float16 products be joined in float16?
+void allow_reduced_sums(bool allowed);
 void forget_plans();  // those of multiply_in_library()
 
 }  // namespace halftape::cuda

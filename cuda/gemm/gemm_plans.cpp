@@ -11,7 +11,6 @@
 #include <unordered_map>
 
 #include "halftape/cuda/gemm/gemm.h"
-#include "halftape/cuda/kernels.h"
 
 namespace halftape::cuda {
 namespace {

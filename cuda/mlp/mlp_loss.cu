@@ -13,7 +13,7 @@
 #include "halftape/core/contract/mlp_loss_unfused.h"
 #include "halftape/core/formula/reduce.h"
 #include "halftape/core/formula/unary.h"
-#include "halftape/cuda/kernels.h"
+#include "halftape/cuda/fused.h"
 #include "halftape/cuda/mlp/mlp_tile.cuh"
 #include "halftape/cuda/runtime/last_block.cuh"
 #include "halftape/cuda/update/scaler.cuh"

@@ -1,7 +1,7 @@
 // Are all gradients finite? And, in the same launch, divided by the loss scale.
 #include <algorithm>
 
-#include "halftape/cuda/kernels.h"
+#include "halftape/cuda/cuda_backend.h"
 #include "halftape/cuda/update/finite_check.cuh"
 
 namespace halftape::cuda {
@@ -44,13 +44,13 @@ void judge_all(const char* what, std::span<const Array> xs, const Array& inv_sca
 
 }  // namespace
 
-void check_finite(std::span<const Array> xs, const Array& found_inf, const Array& inv_scale,
-                  const Array& first) {
+void CudaBackend::check_finite(std::span<const Array> xs, const Array& found_inf,
+                               const Array& inv_scale, const Array& first) {
   judge_all("check_finite", xs, inv_scale, found_inf, first, false);
 }
 
-void unscale(std::span<const Array> grads, const Array& inv_scale, const Array& found_inf,
-             const Array& first) {
+void CudaBackend::unscale(std::span<const Array> grads, const Array& inv_scale,
+                          const Array& found_inf, const Array& first) {
   judge_all("unscale", grads, inv_scale, found_inf, first, true);
 }
 

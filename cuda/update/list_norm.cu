@@ -5,7 +5,9 @@
 
 #include "halftape/core/formula/norm.h"
 
-#include "halftape/cuda/kernels.h"
+#include "halftape/cuda/copy.h"
+#include "halftape/cuda/cuda_backend.h"
+#include "halftape/cuda/fused.h"
 #include "halftape/cuda/runtime/last_block.cuh"
 #include "halftape/cuda/update/finite_check.cuh"
 #include "halftape/cuda/vector/runs.cuh"
@@ -140,7 +142,7 @@ void norm_of(const char* what, const ListNorm& n, const GradientCheck* check) {
 
 }  // namespace
 
-void list_norm(const ListNorm& n) { norm_of("list_norm", n, nullptr); }
+void CudaBackend::list_norm(const ListNorm& n) { norm_of("list_norm", n, nullptr); }
 
 void check_and_norm(const GradientCheck& check, const ListNorm& n) {
   norm_of(check.divides ? "unscale, list_norm" : "check_finite, list_norm", n, &check);

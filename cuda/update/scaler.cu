@@ -1,7 +1,9 @@
 // What a GradScaler does with a loss, its transition, and a history of losses: by one thread each.
 #include "halftape/cuda/update/scaler.cuh"
 
-#include "halftape/cuda/kernels.h"
+#include "halftape/cuda/copy.h"
+#include "halftape/cuda/cuda_backend.h"
+#include "halftape/cuda/fused.h"
 
 namespace halftape::cuda {
 namespace {
@@ -48,7 +50,7 @@ __global__ void push_one(char* ring, Dtype dtype, int64_t stride, int64_t size, 
 
 }  // namespace
 
-bool scale_loss(const LossScaling& s) {
+bool scale_at_once(const LossScaling& s) {
   if (s.loss.numel() != 1) return false;
   const bool wide = s.scaled.dtype() == kFloat64 || s.loss.dtype() == kFloat64;
   launch(queue(s.loss), "scale_loss", wide ? scale_one_loss<double> : scale_one_loss<float>, 1, 1,
@@ -56,7 +58,7 @@ bool scale_loss(const LossScaling& s) {
   return true;
 }
 
-void scaler_update(const ScalerUpdate& u, const ScalerLaw& law) {
+void CudaBackend::scaler_update(const ScalerUpdate& u, const ScalerLaw& law) {
   const Queue q = queue(u.scale);
   const BufferPtr carried =
       u.findings.size() > Findings::kMost ? q.context.allocate(sizeof(Overflow)) : BufferPtr();
@@ -79,7 +81,7 @@ void scaler_update(const ScalerUpdate& u, const ScalerLaw& law) {
     if (a->defined()) a->bump_version();
 }
 
-void push(const Array& ring, const Array& count, const Array& value) {
+void CudaBackend::push(const Array& ring, const Array& count, const Array& value) {
   const auto stride = ring.strides()[0] * static_cast<int64_t>(element_size(ring.dtype()));
   launch(queue(ring), "push", push_one, 1, 1, 0, static_cast<char*>(ring.raw()), ring.dtype(),
          stride, ring.numel(), count.data<int64_t>(), value.raw(), value.dtype());

@@ -3,7 +3,8 @@
 
 #include "halftape/core/formula/philox.h"
 
-#include "halftape/cuda/kernels.h"
+#include "halftape/cuda/cuda_backend.h"
+#include "halftape/cuda/fused.h"
 #include "halftape/cuda/runtime/last_block.cuh"
 #include "halftape/cuda/update/finite_check.cuh"
 
@@ -377,8 +378,8 @@ class Update {
 }  // namespace
 
 namespace {
-bool update(std::span<const UpdateSlot> slots, const UpdateRule& rule, const StepControl& control,
-            const Ending& ending) {
+bool update_list(std::span<const UpdateSlot> slots, const UpdateRule& rule,
+                 const StepControl& control, const Ending& ending) {
   if (slots.empty()) return false;
   const Queue q = queue(slots[0].param);
   return std::visit(
@@ -391,20 +392,22 @@ bool update(std::span<const UpdateSlot> slots, const UpdateRule& rule, const Ste
 }
 }  // namespace
 
-void update(std::span<const UpdateSlot> slots, const UpdateRule& rule, const StepControl& control) {
-  update(slots, rule, control, {});
+void CudaBackend::update(std::span<const UpdateSlot> slots, const UpdateRule& rule,
+                         const StepControl& control) {
+  update_list(slots, rule, control, {});
 }
 
-void update_and_move_scale(std::span<const UpdateSlot> slots, const UpdateRule& rule,
+bool update_and_move_scale(std::span<const UpdateSlot> slots, const UpdateRule& rule,
                            const StepControl& control, const ScalerUpdate& moved,
                            const ScalerLaw& law) {
   Ending ending;
   if (moved.findings.size() == 1 && moved.trackers.contiguous() &&
       (!moved.counts.defined() || moved.counts.contiguous()))
     ending = {{}, true, finding(moved.findings[0]), scaler_arrays(queue(moved.scale), moved, law)};
-  if (!update(slots, rule, control, ending)) return scaler_update(moved, law);
+  if (!update_list(slots, rule, control, ending)) return false;
   for (const Array* a : {&moved.scale, &moved.trackers, &moved.counts})
     if (a->defined()) a->bump_version();
+  return true;
 }
 
 }  // namespace halftape::cuda

@@ -1,0 +1,89 @@
+// The GPU's side of the contract (core/contract/backend.h): calls put their work into the current
+// stream and return. Each member is defined in the file of its family of kernels.
+#pragma once
+#include "halftape/core/contract/backend.h"
+#include "halftape/cuda/runtime/context.h"
+
+namespace halftape::cuda {
+
+class CudaBackend final : public Backend {
+ public:
+  explicit CudaBackend(DeviceIndex index) : context_(Context::of(index)) {}
+  const char* name() const override { return "cuda"; }
+  // cuda_backend.cpp
+  BufferPtr allocate(size_t bytes) override;
+  BufferPtr allocate_pinned(size_t bytes) override;
+  void copy_across(const Array& to, const Array& from, bool non_blocking) override;
+  void read(void* host, const Array& from) override;
+  void synchronize() override;
+  std::unique_ptr<Recording> new_recording() override;
+  std::unique_ptr<QueueMoment> now() override;
+  std::unique_ptr<SideQueue> new_side_queue() override;
+  // copy.cu
+  void copy(const Array& to, const Array& from) override;
+  void fill(const Array& to, Scalar value) override;
+  void random(const Array& y, Distribution kind, double a, double b, RandomKey key) override;
+  // map_unary.cu, map_binary.cu
+  void unary(OpId op, const Array& y, const Array& x, const Params<Scalar>& p) override;
+  void unary_grad(OpId op, const Array& dx, const Array& g, const Array& saved,
+                  Params<double> p) override;
+  void binary(OpId op, const Array& y, const Array& a, const Array& b) override;
+  void where(const Array& y, const Array& condition, const Array& a, const Array& b) override;
+  // reduce.cu, scan.cu, sort.cu
+  void reduce(OpId op, const Array& y, const Array& x, const Dims& dims) override;
+  void argmax(const Array& y, const Array& x, int dim) override;
+  void argmin(const Array& y, const Array& x, int dim) override;
+  void scan(OpId op, const Array& y, const Array& x, int dim, bool reverse) override;
+  void argsort(const Array& y, const Array& x, int dim, bool descending) override;
+  // gemm/gemm.cpp
+  void gemm(const Gemm& g) override;
+  // rows.cu
+  void softmax(const Array& y, const Array& x, bool log) override;
+  void softmax_grad(const Array& dx, const Array& g, const Array& y, bool log) override;
+  void cross_entropy(const CrossEntropy& o) override;
+  void cross_entropy_grad(const Array& dx, const Array& slopes, const Array& g,
+                          const Array& total) override;
+  // norm.cu
+  void row_norm(const Array& y, const Norm& norm) override;
+  void row_norm_grad(const NormGrads& d, const Array& g, const Norm& norm) override;
+  void batch_norm(const Array& y, const Norm& norm, bool training,
+                  const RunningStats& running) override;
+  void batch_norm_grad(const NormGrads& d, const Array& g, const Norm& norm,
+                       bool training) override;
+  // windows.cu
+  void fold(const Array& y, const Array& g, const Windows& windows) override;
+  void argmax_windows(const Array& y, const Array& x, const Windows& windows) override;
+  // index.cu; sort.cu
+  void gather(const Array& y, const Array& x, int dim, const Array& index, IndexUse use) override;
+  void scatter(const Array& y, const Array& x, int dim, const Array& index, IndexUse use) override;
+  void scatter_reduce(OpId op, const Array& y, const Array& g, int dim, const Array& index,
+                      IndexUse use) override;
+  void flat_index(const Array& y, std::span<const Array> indices, const Shape& sizes,
+                  IndexUse use) override;
+  void nonzero(const Array& y, const Array& x) override;
+  // update/
+  void check_finite(std::span<const Array> xs, const Array& found_inf, const Array& inv_scale,
+                    const Array& first) override;
+  void unscale(std::span<const Array> grads, const Array& inv_scale, const Array& found_inf,
+               const Array& first) override;
+  void list_norm(const ListNorm& n) override;
+  void update(std::span<const UpdateSlot> slots, const UpdateRule& rule,
+              const StepControl& control) override;
+  void scaler_update(const ScalerUpdate& u, const ScalerLaw& law) override;
+  void push(const Array& ring, const Array& count, const Array& value) override;
+  // fused.cpp
+  void mlp_loss(const MlpLoss& m) override;
+  void scale_loss(const LossScaling& s) override;
+  void cross_entropy_and_scale(const CrossEntropy& o, const LossScaling& scaling) override;
+  void mlp_loss_and_scale(const MlpLoss& m, const LossScaling& scaling,
+                          const std::optional<GradientCheck>& check) override;
+  void check_and_norm(const GradientCheck& check, const ListNorm& n) override;
+  void update_and_move_scale(std::span<const UpdateSlot> slots, const UpdateRule& rule,
+                             const StepControl& control, const ScalerUpdate& moved,
+                             const ScalerLaw& law) override;
+
+ private:
+  Context& context_;
+};
+
+}  // namespace halftape::cuda

@@ -1,0 +1,130 @@
+// The entry of the CUDA library: devices, streams and events, for the loader in the main library.
+#include "halftape/cuda/runtime/runtime.h"
+
+#include <memory>
+
+#include "halftape/cuda/copy.h"
+#include "halftape/cuda/cuda_backend.h"
+#include "halftape/cuda/gemm/gemm.h"
+
+namespace halftape::cuda {
+namespace {
+
+class CudaRuntime final : public Runtime {
+ public:
+  explicit CudaRuntime(int count) {
+    for (int i = 0; i < count; ++i)
+      backends_.push_back(std::make_unique<CudaBackend>(static_cast<DeviceIndex>(i)));
+  }
+  DeviceIndex device_count() const override { return static_cast<DeviceIndex>(backends_.size()); }
+  std::string device_name(DeviceIndex i) const override { return Context::of(i).properties().name; }
+  int compute_capability(DeviceIndex i) const override {
+    const cudaDeviceProp& p = Context::of(i).properties();
+    return 10 * p.major + p.minor;
+  }
+  Backend& backend(DeviceIndex i) override { return *backends_[static_cast<size_t>(i)]; }
+
+  MemoryStats memory(DeviceIndex i) override { return Context::of(i).memory(); }
+  void reset_peak(DeviceIndex i) override { Context::of(i).reset_peak(); }
+  void empty_cache(DeviceIndex i) override { Context::of(i).empty_cache(); }
+  void set_blocking(bool on) override { Context::blocking = on; }
+  void allow_fp16_reduced_precision_reduction(bool allowed) override {
+    allow_reduced_sums(allowed);
+  }
+
+  void* next_stream(DeviceIndex i, bool high_priority) override {
+    return Context::of(i).next_stream(high_priority);
+  }
+  void* current_stream(DeviceIndex i) override { return Context::of(i).current(); }
+  void set_current_stream(DeviceIndex i, void* stream) override {
+    HALFTAPE_CHECK(!Context::capturing(), "StreamGuard: a captured step runs in one stream");
+    Context::of(i).set_current(static_cast<cudaStream_t>(stream));
+  }
+  void synchronize_stream(DeviceIndex i, void* stream) override {
+    Context::of(i).synchronize(static_cast<cudaStream_t>(stream));
+  }
+  bool query_stream(void* stream) override {
+    return is_done(cudaStreamQuery(static_cast<cudaStream_t>(stream)));
+  }
+  void* create_event(DeviceIndex i, bool timing) override {
+    check(cudaSetDevice(i), "choosing the device");
+    cudaEvent_t event;
+    check(cudaEventCreateWithFlags(&event, timing ? cudaEventDefault : cudaEventDisableTiming),
+          "making an event");
+    return event;
+  }
+  void destroy_event(void* event) noexcept override {
+    (void)cudaEventDestroy(static_cast<cudaEvent_t>(event));
+  }
+  void record_event(void* event, void* stream) override {
+    check(cudaEventRecord(static_cast<cudaEvent_t>(event), static_cast<cudaStream_t>(stream)),
+          "recording an event");
+  }
+  void wait_event(void* stream, void* event) override {
+    check(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), static_cast<cudaEvent_t>(event)),
+          "waiting for an event");
+  }
+  void synchronize_event(void* event) override {
+    check(cudaEventSynchronize(static_cast<cudaEvent_t>(event)), "waiting for an event");
+  }
+  bool query_event(void* event) override {
+    return is_done(cudaEventQuery(static_cast<cudaEvent_t>(event)));
+  }
+  float elapsed_time(void* from, void* to) override {
+    float milliseconds = 0;
+    check(cudaEventElapsedTime(&milliseconds, static_cast<cudaEvent_t>(from),
+                               static_cast<cudaEvent_t>(to)),
+          "measuring between events");
+    return milliseconds;
+  }
+
+ private:
+  static bool is_done(cudaError_t result) {
+    if (result == cudaErrorNotReady) {
+      (void)cudaGetLastError();
+      return false;
+    }
+    check(result, "asking for progress");
+    return true;
+  }
+  std::vector<std::unique_ptr<CudaBackend>> backends_;
+};
+
+/// Why no device can be used; empty when one can.
+std::string obstacle() {
+  int count = 0;
+  const cudaError_t e = cudaGetDeviceCount(&count);
+  (void)cudaGetLastError();
+  if (e == cudaErrorInsufficientDriver) {
+    int driver = 0, runtime = 0;
+    (void)cudaDriverGetVersion(&driver);
+    (void)cudaRuntimeGetVersion(&runtime);
+    if (driver == 0) return "no NVIDIA driver is installed";
+    return "the NVIDIA driver is for CUDA " + std::to_string(driver / 1000) + '.' +
+           std::to_string(driver % 1000 / 10) + ", this build needs " +
+           std::to_string(runtime / 1000) + '.' + std::to_string(runtime % 1000 / 10);
+  }
+  if (e == cudaErrorNoDevice || (e == cudaSuccess && count == 0)) return "there is no NVIDIA GPU";
+  if (e != cudaSuccess)
+    return std::string(cudaGetErrorString(e)) + " (" + cudaGetErrorName(e) + ")";
+  return kernels_obstacle();
+}
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) int halftape_cuda_version() {
+  return kRuntimeVersion;
+}
+extern "C" __attribute__((visibility("default"))) Runtime* halftape_cuda_open(
+    std::string* why_not) {
+  try {
+    *why_not = obstacle();
+    if (!why_not->empty()) return nullptr;
+    return new CudaRuntime(Context::count());  // NOLINT: for ever
+  } catch (const std::exception& e) {
+    *why_not = e.what();
+    return nullptr;
+  }
+}
+
+}  // namespace halftape::cuda
