@@ -16,7 +16,7 @@ namespace {
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-const std::vector<Dtype> all = {kBool,    kUInt8,    kInt32,   kInt64,
+const std::vector<Dtype> kDtypes = {kBool,    kUInt8,    kInt32,   kInt64,
                                 kFloat16, kBFloat16, kFloat32, kFloat64};
 
 // One row per dtype in the order above. Made with PyTorch 2.15.0:
@@ -43,24 +43,24 @@ std::string text(Dtype d) {
 }  // namespace
 
 TEST_CASE("dtypes are printed and named as PyTorch names them") {
-  for (size_t i = 0; i < all.size(); ++i) {
-    CHECK(std::string(name(all[i])) == promoted[0][i]);
-    CHECK(text(all[i]) == promoted[0][i]);
+  for (size_t i = 0; i < kDtypes.size(); ++i) {
+    CHECK(std::string(name(kDtypes[i])) == promoted[0][i]);
+    CHECK(text(kDtypes[i]) == promoted[0][i]);
   }
 }
 
 TEST_CASE("promotion of two dtypes is PyTorch's table") {
-  for (size_t a = 0; a < all.size(); ++a) {
-    for (size_t b = 0; b < all.size(); ++b) {
-      CAPTURE(all[a]);
-      CAPTURE(all[b]);
-      CHECK(text(promote(all[a], all[b])) == promoted[a][b]);
+  for (size_t a = 0; a < kDtypes.size(); ++a) {
+    for (size_t b = 0; b < kDtypes.size(); ++b) {
+      CAPTURE(kDtypes[a]);
+      CAPTURE(kDtypes[b]);
+      CHECK(text(promote(kDtypes[a], kDtypes[b])) == promoted[a][b]);
     }
   }
 }
 
 TEST_CASE("visit names the C++ type whose dtype_of, size and epsilon are those of the dtype") {
-  for (Dtype d : all) {
+  for (Dtype d : kDtypes) {
     CAPTURE(d);
     visit(d, [&](auto t) {
       using T = typename decltype(t)::type;
