@@ -11,33 +11,23 @@ ConvPadding padding_of(const nn::detail::conv_padding_t<D>& padding) {
 }
 }  // namespace detail
 
-inline Tensor conv1d(const Tensor& x, const Tensor& weight, const Conv1dFuncOptions& o = {}) {
-  return halftape::conv1d(x, weight, o.bias(), o.stride(), detail::padding_of<1>(o.padding()),
-                          o.dilation(), o.groups());
-}
-inline Tensor conv2d(const Tensor& x, const Tensor& weight, const Conv2dFuncOptions& o = {}) {
-  return halftape::conv2d(x, weight, o.bias(), o.stride(), detail::padding_of<2>(o.padding()),
-                          o.dilation(), o.groups());
-}
-inline Tensor conv3d(const Tensor& x, const Tensor& weight, const Conv3dFuncOptions& o = {}) {
-  return halftape::conv3d(x, weight, o.bias(), o.stride(), detail::padding_of<3>(o.padding()),
-                          o.dilation(), o.groups());
-}
-
-inline Tensor conv_transpose1d(const Tensor& x, const Tensor& weight,
-                               const ConvTranspose1dFuncOptions& o = {}) {
-  return halftape::conv_transpose1d(x, weight, o.bias(), o.stride(), o.padding(),
-                                    o.output_padding(), o.groups(), o.dilation());
-}
-inline Tensor conv_transpose2d(const Tensor& x, const Tensor& weight,
-                               const ConvTranspose2dFuncOptions& o = {}) {
-  return halftape::conv_transpose2d(x, weight, o.bias(), o.stride(), o.padding(),
-                                    o.output_padding(), o.groups(), o.dilation());
-}
-inline Tensor conv_transpose3d(const Tensor& x, const Tensor& weight,
-                               const ConvTranspose3dFuncOptions& o = {}) {
-  return halftape::conv_transpose3d(x, weight, o.bias(), o.stride(), o.padding(),
-                                    o.output_padding(), o.groups(), o.dilation());
-}
+// conv: x (N, in, lengths…) or without N, weight (out, in/groups, kernel…), bias (out). Throws
+// unless the channels fit and groups divide them. conv_transpose is its gradient to x: weight (in,
+// out/groups, kernel…); output_padding lengthens the result at its end.
+#define HALFTAPE_CONV_FUNCTIONS(D)                                                             \
+  inline Tensor conv##D##d(const Tensor& x, const Tensor& weight,                              \
+                           const Conv##D##dFuncOptions& o = {}) {                              \
+    return halftape::conv##D##d(x, weight, o.bias(), o.stride(),                               \
+                                detail::padding_of<D>(o.padding()), o.dilation(), o.groups()); \
+  }                                                                                            \
+  inline Tensor conv_transpose##D##d(const Tensor& x, const Tensor& weight,                    \
+                                     const ConvTranspose##D##dFuncOptions& o = {}) {           \
+    return halftape::conv_transpose##D##d(x, weight, o.bias(), o.stride(), o.padding(),        \
+                                          o.output_padding(), o.groups(), o.dilation());       \
+  }
+HALFTAPE_CONV_FUNCTIONS(1)
+HALFTAPE_CONV_FUNCTIONS(2)
+HALFTAPE_CONV_FUNCTIONS(3)
+#undef HALFTAPE_CONV_FUNCTIONS
 
 }  // namespace halftape::nn::functional

@@ -5,19 +5,7 @@
 
 namespace halftape::nn {
 
-namespace {
-/// "halftape::nn::ELU(alpha=1, inplace=true)"; `inplace` is said where it is so, as in LibTorch.
-void print(std::ostream& out, const char* name,
-           std::initializer_list<std::pair<const char*, double>> options, bool inplace = false) {
-  out << "halftape::nn::" << name << '(';
-  const char* comma = "";
-  for (const auto& [label, value] : options) {
-    out << comma << label << value;
-    comma = ", ";
-  }
-  out << (inplace ? comma : "") << (inplace ? "inplace=true" : "") << ')';
-}
-}  // namespace
+using detail::unless;
 
 Tensor TanhImpl::forward(const Tensor& x) const { return tanh(x); }
 Tensor SigmoidImpl::forward(const Tensor& x) const { return sigmoid(x); }
@@ -73,68 +61,38 @@ void PReLUImpl::reset() {
 }
 Tensor PReLUImpl::forward(const Tensor& x) const { return prelu(x, weight); }
 
-void TanhImpl::pretty_print(std::ostream& out) const { out << "halftape::nn::Tanh()"; }
-void SigmoidImpl::pretty_print(std::ostream& out) const { out << "halftape::nn::Sigmoid()"; }
-void SiLUImpl::pretty_print(std::ostream& out) const { out << "halftape::nn::SiLU()"; }
-void MishImpl::pretty_print(std::ostream& out) const { out << "halftape::nn::Mish()"; }
-void SoftsignImpl::pretty_print(std::ostream& out) const { out << "halftape::nn::Softsign()"; }
-void TanhshrinkImpl::pretty_print(std::ostream& out) const { out << "halftape::nn::Tanhshrink()"; }
-void LogSigmoidImpl::pretty_print(std::ostream& out) const { out << "halftape::nn::LogSigmoid()"; }
-void HardsigmoidImpl::pretty_print(std::ostream& out) const {
-  out << "halftape::nn::Hardsigmoid()";
-}
-void HardswishImpl::pretty_print(std::ostream& out) const { out << "halftape::nn::Hardswish()"; }
-void ReLUImpl::pretty_print(std::ostream& out) const { print(out, "ReLU", {}, options.inplace()); }
-void ReLU6Impl::pretty_print(std::ostream& out) const {
-  print(out, "ReLU6", {}, options.inplace());
-}
-void ELUImpl::pretty_print(std::ostream& out) const {
-  print(out, "ELU", {{"alpha=", options.alpha()}}, options.inplace());
-}
-void SELUImpl::pretty_print(std::ostream& out) const { print(out, "SELU", {}, options.inplace()); }
-void CELUImpl::pretty_print(std::ostream& out) const {
-  print(out, "CELU", {{"alpha=", options.alpha()}}, options.inplace());
-}
-void LeakyReLUImpl::pretty_print(std::ostream& out) const {
-  print(out, "LeakyReLU", {{"negative_slope=", options.negative_slope()}}, options.inplace());
-}
-void HardtanhImpl::pretty_print(std::ostream& out) const {
-  print(out, "Hardtanh", {{"min_val=", options.min_val()}, {"max_val=", options.max_val()}},
-        options.inplace());
-}
-void RReLUImpl::pretty_print(std::ostream& out) const {
-  print(out, "RReLU", {{"lower=", options.lower()}, {"upper=", options.upper()}},
-        options.inplace());
-}
-void ThresholdImpl::pretty_print(std::ostream& out) const {
-  print(out, "Threshold", {{"threshold=", options.threshold()}, {"value=", options.value()}},
-        options.inplace());
-}
-void HardshrinkImpl::pretty_print(std::ostream& out) const {
-  print(out, "Hardshrink", {{"", options.lambda()}});
-}
-void SoftshrinkImpl::pretty_print(std::ostream& out) const {
-  print(out, "Softshrink", {{"", options.lambda()}});
-}
-void SoftplusImpl::pretty_print(std::ostream& out) const {
-  print(out, "Softplus", {{"beta=", options.beta()}, {"threshold=", options.threshold()}});
-}
-void GELUImpl::pretty_print(std::ostream& out) const { out << "halftape::nn::GELU()"; }
-void GLUImpl::pretty_print(std::ostream& out) const {
-  print(out, "GLU", {{"dim=", options.dim()}});
-}
-void SoftmaxImpl::pretty_print(std::ostream& out) const {
-  print(out, "Softmax", {{"dim=", options.dim()}});
-}
-void LogSoftmaxImpl::pretty_print(std::ostream& out) const {
-  print(out, "LogSoftmax", {{"dim=", options.dim()}});
-}
-void SoftminImpl::pretty_print(std::ostream& out) const {
-  print(out, "Softmin", {{"dim=", options.dim()}});
-}
-void Softmax2dImpl::pretty_print(std::ostream& out) const { out << "halftape::nn::Softmax2d()"; }
-void PReLUImpl::pretty_print(std::ostream& out) const {
-  out << "halftape::nn::PReLU(num_parameters=" << options.num_parameters() << ')';
-}
+HALFTAPE_MODULE_TEXT(Tanh)
+HALFTAPE_MODULE_TEXT(Sigmoid)
+HALFTAPE_MODULE_TEXT(SiLU)
+HALFTAPE_MODULE_TEXT(Mish)
+HALFTAPE_MODULE_TEXT(Softsign)
+HALFTAPE_MODULE_TEXT(Tanhshrink)
+HALFTAPE_MODULE_TEXT(LogSigmoid)
+HALFTAPE_MODULE_TEXT(Hardsigmoid)
+HALFTAPE_MODULE_TEXT(Hardswish)
+HALFTAPE_MODULE_TEXT(GELU)
+HALFTAPE_MODULE_TEXT(Softmax2d)
+HALFTAPE_MODULE_TEXT(PReLU, "num_parameters", options.num_parameters())
+HALFTAPE_MODULE_TEXT(Hardshrink, "", options.lambda())
+HALFTAPE_MODULE_TEXT(Softshrink, "", options.lambda())
+HALFTAPE_MODULE_TEXT(Softplus, "beta", options.beta(), "threshold", options.threshold())
+HALFTAPE_MODULE_TEXT(GLU, "dim", options.dim())
+HALFTAPE_MODULE_TEXT(Softmax, "dim", options.dim())
+HALFTAPE_MODULE_TEXT(LogSoftmax, "dim", options.dim())
+HALFTAPE_MODULE_TEXT(Softmin, "dim", options.dim())
+// As in LibTorch, `inplace` is printed only when it is true.
+HALFTAPE_MODULE_TEXT(ReLU, "inplace", unless(false, options.inplace()))
+HALFTAPE_MODULE_TEXT(ReLU6, "inplace", unless(false, options.inplace()))
+HALFTAPE_MODULE_TEXT(SELU, "inplace", unless(false, options.inplace()))
+HALFTAPE_MODULE_TEXT(ELU, "alpha", options.alpha(), "inplace", unless(false, options.inplace()))
+HALFTAPE_MODULE_TEXT(CELU, "alpha", options.alpha(), "inplace", unless(false, options.inplace()))
+HALFTAPE_MODULE_TEXT(LeakyReLU, "negative_slope", options.negative_slope(), "inplace",
+                     unless(false, options.inplace()))
+HALFTAPE_MODULE_TEXT(Hardtanh, "min_val", options.min_val(), "max_val", options.max_val(),
+                     "inplace", unless(false, options.inplace()))
+HALFTAPE_MODULE_TEXT(RReLU, "lower", options.lower(), "upper", options.upper(), "inplace",
+                     unless(false, options.inplace()))
+HALFTAPE_MODULE_TEXT(Threshold, "threshold", options.threshold(), "value", options.value(),
+                     "inplace", unless(false, options.inplace()))
 
 }  // namespace halftape::nn

@@ -1,64 +1,29 @@
-// Dropout of elements and of features. Active in training alone: in evaluation y = x.
+// Dropout of elements and of channels, in training only: in evaluation y = x.
 #pragma once
-#include "halftape/nn/cloneable.h"
+#include "halftape/nn/modules/common.h"
 #include "halftape/nn/options/dropout.h"
 
 namespace halftape::nn {
 
 namespace detail {
-/// What they share; p must be between 0 and 1.
-template <class Derived>
-class AnyDropout : public Cloneable<Derived> {
+/// Throws unless 0 ≤ p ≤ 1.
+class DropoutModule : public CloneableModule {
  public:
-  explicit AnyDropout(const DropoutOptions& o = {}) : options(o) { AnyDropout::reset(); }
+  explicit DropoutModule(const DropoutOptions& o = {}) : options(o) { DropoutModule::reset(); }
   void reset() override;
   DropoutOptions options;
 };
 }  // namespace detail
 
 /// Each element is 0 with probability p and x/(1 − p) otherwise. Srivastava et al. 2014.
-class DropoutImpl : public detail::AnyDropout<DropoutImpl> {
- public:
-  using AnyDropout::AnyDropout;
-  Tensor forward(const Tensor& x) const;
-  void pretty_print(std::ostream& out) const override;
-};
-HALFTAPE_MODULE(Dropout);
-
+HALFTAPE_UNARY_MODULE(Dropout, detail::DropoutModule);
 /// The same for whole channels of images, (N, C, H, W). Tompson et al. 2014, arXiv:1411.4280.
-class Dropout2dImpl : public detail::AnyDropout<Dropout2dImpl> {
- public:
-  using AnyDropout::AnyDropout;
-  Tensor forward(const Tensor& x) const;
-  void pretty_print(std::ostream& out) const override;
-};
-HALFTAPE_MODULE(Dropout2d);
-
+HALFTAPE_UNARY_MODULE(Dropout2d, detail::DropoutModule);
 /// The same for whole channels of volumes, (N, C, D, H, W).
-class Dropout3dImpl : public detail::AnyDropout<Dropout3dImpl> {
- public:
-  using AnyDropout::AnyDropout;
-  Tensor forward(const Tensor& x) const;
-  void pretty_print(std::ostream& out) const override;
-};
-HALFTAPE_MODULE(Dropout3d);
-
+HALFTAPE_UNARY_MODULE(Dropout3d, detail::DropoutModule);
 /// Dropout that keeps mean 0 and variance 1, for SELU. Klambauer et al. 2017, arXiv:1706.02515.
-class AlphaDropoutImpl : public detail::AnyDropout<AlphaDropoutImpl> {
- public:
-  using AnyDropout::AnyDropout;
-  Tensor forward(const Tensor& x) const;
-  void pretty_print(std::ostream& out) const override;
-};
-HALFTAPE_MODULE(AlphaDropout);
-
+HALFTAPE_UNARY_MODULE(AlphaDropout, detail::DropoutModule);
 /// The same for whole channels, (N, C, …).
-class FeatureAlphaDropoutImpl : public detail::AnyDropout<FeatureAlphaDropoutImpl> {
- public:
-  using AnyDropout::AnyDropout;
-  Tensor forward(const Tensor& x) const;
-  void pretty_print(std::ostream& out) const override;
-};
-HALFTAPE_MODULE(FeatureAlphaDropout);
+HALFTAPE_UNARY_MODULE(FeatureAlphaDropout, detail::DropoutModule);
 
 }  // namespace halftape::nn

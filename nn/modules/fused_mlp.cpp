@@ -65,12 +65,9 @@ Tensor FusedMLPImpl::loss(const Tensor& x, const Tensor& target, const Tensor& s
   return mlp_loss(x, target, weights(), biases(), options.activation(), scale);
 }
 
-void FusedMLPImpl::pretty_print(std::ostream& out) const {
-  out << "halftape::nn::FusedMLP(in_features=" << options.in_features()
-      << ", hidden_features=" << options.hidden_features() << ", layers=" << options.layers()
-      << ", out_features=" << options.out_features()
-      << ", activation=" << name_of(options.activation())
-      << ", bias=" << (options.bias() ? "true" : "false") << ')';
-}
+HALFTAPE_MODULE_TEXT(FusedMLP, "in_features", options.in_features(), "hidden_features",
+                     options.hidden_features(), "layers", options.layers(), "out_features",
+                     options.out_features(), "activation", name_of(options.activation()), "bias",
+                     options.bias())
 
 }  // namespace halftape::nn

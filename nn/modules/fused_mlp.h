@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "halftape/nn/cloneable.h"
+#include "halftape/nn/modules/common.h"
 #include "halftape/nn/modules/linear.h"
 #include "halftape/nn/options/fused_mlp.h"
 

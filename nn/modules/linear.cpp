@@ -30,11 +30,8 @@ void LinearImpl::reset_parameters() {
 
 Tensor LinearImpl::forward(const Tensor& x) const { return linear(x, weight, bias); }
 
-void LinearImpl::pretty_print(std::ostream& out) const {
-  out << "halftape::nn::Linear(in_features=" << options.in_features()
-      << ", out_features=" << options.out_features()
-      << ", bias=" << (options.bias() ? "true" : "false") << ')';
-}
+HALFTAPE_MODULE_TEXT(Linear, "in_features", options.in_features(), "out_features",
+                     options.out_features(), "bias", options.bias())
 
 BilinearImpl::BilinearImpl(const BilinearOptions& o) : options(o) { BilinearImpl::reset(); }
 
@@ -58,21 +55,17 @@ Tensor BilinearImpl::forward(const Tensor& a, const Tensor& b) const {
   return bilinear(a, b, weight, bias);
 }
 
-void BilinearImpl::pretty_print(std::ostream& out) const {
-  out << "halftape::nn::Bilinear(in1_features=" << options.in1_features()
-      << ", in2_features=" << options.in2_features() << ", out_features=" << options.out_features()
-      << ", bias=" << (options.bias() ? "true" : "false") << ')';
-}
+HALFTAPE_MODULE_TEXT(Bilinear, "in1_features", options.in1_features(), "in2_features",
+                     options.in2_features(), "out_features", options.out_features(), "bias",
+                     options.bias())
 
-void IdentityImpl::pretty_print(std::ostream& out) const { out << "halftape::nn::Identity()"; }
+Tensor IdentityImpl::forward(const Tensor& x) const { return x; }
+HALFTAPE_MODULE_TEXT(Identity)
 
 Tensor FlattenImpl::forward(const Tensor& x) const {
   return flatten(x, options.start_dim(), options.end_dim());
 }
-void FlattenImpl::pretty_print(std::ostream& out) const {
-  out << "halftape::nn::Flatten(start_dim=" << options.start_dim()
-      << ", end_dim=" << options.end_dim() << ')';
-}
+HALFTAPE_MODULE_TEXT(Flatten, "start_dim", options.start_dim(), "end_dim", options.end_dim())
 
 Tensor UnflattenImpl::forward(const Tensor& x) const {
   return unflatten(x, options.dim(), Shape(std::span(options.sizes())));

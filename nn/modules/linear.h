@@ -1,6 +1,6 @@
 // Linear, Bilinear, and the layers that only pass on or reshape: Identity, Flatten, Unflatten.
 #pragma once
-#include "halftape/nn/cloneable.h"
+#include "halftape/nn/modules/common.h"
 #include "halftape/nn/options/linear.h"
 
 namespace halftape::nn {
@@ -42,22 +42,10 @@ class BilinearImpl : public Cloneable<BilinearImpl> {
 HALFTAPE_MODULE(Bilinear);
 
 /// y = x.
-class IdentityImpl : public Cloneable<IdentityImpl> {
- public:
-  Tensor forward(const Tensor& x) const { return x; }
-  void pretty_print(std::ostream& out) const override;
-};
-HALFTAPE_MODULE(Identity);
+HALFTAPE_UNARY_MODULE(Identity, CloneableModule);
 
 /// Dimensions start_dim … end_dim made one; by default all but the batch.
-class FlattenImpl : public Cloneable<FlattenImpl> {
- public:
-  explicit FlattenImpl(const FlattenOptions& o = {}) : options(o) {}
-  Tensor forward(const Tensor& x) const;
-  void pretty_print(std::ostream& out) const override;
-  FlattenOptions options;
-};
-HALFTAPE_MODULE(Flatten);
+HALFTAPE_UNARY_MODULE(Flatten, detail::WithOptions<FlattenOptions>);
 
 /// Dimension `dim` made several of these sizes, one of which may be −1: what is left.
 class UnflattenImpl : public Cloneable<UnflattenImpl> {

@@ -13,14 +13,6 @@
 namespace halftape::nn {
 namespace {
 
-const char* word(bool b) { return b ? "true" : "false"; }
-void print(std::ostream& out, const std::optional<double>& number) {
-  if (number)
-    out << *number;
-  else
-    out << "None";
-}
-
 void check_normalized(const char* name, const Shape& shape) {
   HALFTAPE_CHECK(!shape.empty(), name, ": normalized_shape is empty; it names at least one size");
 }
@@ -46,11 +38,9 @@ void LayerNormImpl::reset_parameters() { start(weight, bias); }
 Tensor LayerNormImpl::forward(const Tensor& x) const {
   return layer_norm(x, options.normalized_shape(), weight, bias, options.eps());
 }
-void LayerNormImpl::pretty_print(std::ostream& out) const {
-  out << "halftape::nn::LayerNorm(" << options.normalized_shape() << ", eps=" << options.eps()
-      << ", elementwise_affine=" << word(options.elementwise_affine())
-      << (options.bias() ? ")" : ", bias=false)");
-}
+HALFTAPE_MODULE_TEXT(LayerNorm, "", options.normalized_shape(), "eps", options.eps(),
+                     "elementwise_affine", options.elementwise_affine(), "bias",
+                     detail::unless(true, options.bias()))
 
 RMSNormImpl::RMSNormImpl(const RMSNormOptions& o) : options(o) { RMSNormImpl::reset(); }
 void RMSNormImpl::reset() {
@@ -63,24 +53,20 @@ void RMSNormImpl::reset_parameters() { start(weight, {}); }
 Tensor RMSNormImpl::forward(const Tensor& x) const {
   return rms_norm(x, options.normalized_shape(), weight, options.eps());
 }
-void RMSNormImpl::pretty_print(std::ostream& out) const {
-  out << "halftape::nn::RMSNorm(" << options.normalized_shape() << ", eps=";
-  print(out, options.eps());
-  out << ", elementwise_affine=" << word(options.elementwise_affine()) << ')';
-}
+HALFTAPE_MODULE_TEXT(RMSNorm, "", options.normalized_shape(), "eps", options.eps(),
+                     "elementwise_affine", options.elementwise_affine())
 
 namespace detail {
 
 template <class Options>
-ChannelNorm<Options>::ChannelNorm(const char* kind, int spatial, const Options& o)
-    : options(o), kind_(kind), spatial_(spatial) {
+ChannelNorm<Options>::ChannelNorm(Ranked name, const Options& o) : options(o), name_(name) {
   ChannelNorm::reset();
 }
 
 template <class Options>
 void ChannelNorm<Options>::reset() {
   const int64_t channels = options.num_features();
-  HALFTAPE_CHECK(channels > 0, class_name(), ": num_features ", channels, " must be positive");
+  HALFTAPE_CHECK(channels > 0, name_, ": num_features ", channels, " must be positive");
   if (options.affine()) {
     weight = register_parameter("weight", empty({channels}));
     bias = register_parameter("bias", empty({channels}));
@@ -109,24 +95,23 @@ void ChannelNorm<Options>::reset_parameters() {
 
 template <class Options>
 void ChannelNorm<Options>::pretty_print(std::ostream& out) const {
-  out << "halftape::nn::" << class_name() << '(' << options.num_features()
-      << ", eps=" << options.eps() << ", momentum=";
-  print(out, options.momentum());
-  out << ", affine=" << word(options.affine())
-      << ", track_running_stats=" << word(options.track_running_stats()) << ')';
+  print(out, name_, "", options.num_features(), "eps", options.eps(), "momentum",
+        options.momentum(), "affine", options.affine(), "track_running_stats",
+        options.track_running_stats());
 }
 
 template class ChannelNorm<BatchNormOptions>;
 template class ChannelNorm<InstanceNormOptions>;
 
 Tensor BatchNorm::forward(const Tensor& x) const {
+  const int spatial = static_cast<int>(name_.rank);
   // One dimension after the channels may be missing, where there is only one.
-  HALFTAPE_CHECK(x.dim() == spatial_ + 2 || (spatial_ == 1 && x.dim() == 2), class_name(),
-                 ": expected ", spatial_ == 1 ? "2 or 3" : std::to_string(spatial_ + 2),
+  HALFTAPE_CHECK(x.dim() == spatial + 2 || (spatial == 1 && x.dim() == 2), name_, ": expected ",
+                 spatial == 1 ? "2 or 3" : std::to_string(spatial + 2),
                  " dimensions, (N, C, …), got ", x.sizes());
   HALFTAPE_CHECK(
-      x.size(1) == options.num_features() || !(weight.defined() || running_mean.defined()),
-      class_name(), ": input ", x.sizes(), " has ", x.size(1), " channels, num_features is ",
+      x.size(1) == options.num_features() || !(weight.defined() || running_mean.defined()), name_,
+      ": input ", x.sizes(), " has ", x.size(1), " channels, num_features is ",
       options.num_features());
   if (!is_training() && running_mean.defined())
     return halftape::batch_norm(x, running_mean, running_var, weight, bias, false, 0,
@@ -144,15 +129,16 @@ Tensor BatchNorm::forward(const Tensor& x) const {
 }
 
 Tensor InstanceNorm::forward(const Tensor& x) const {
-  HALFTAPE_CHECK(x.dim() == spatial_ + 2 || x.dim() == spatial_ + 1, class_name(), ": expected ",
-                 spatial_ + 1, " or ", spatial_ + 2, " dimensions, (C, …) or (N, C, …), got ",
+  const int spatial = static_cast<int>(name_.rank);
+  HALFTAPE_CHECK(x.dim() == spatial + 2 || x.dim() == spatial + 1, name_, ": expected ",
+                 spatial + 1, " or ", spatial + 2, " dimensions, (C, …) or (N, C, …), got ",
                  x.sizes());
-  const int64_t channels = x.size(-spatial_ - 1);
+  const int64_t channels = x.size(-spatial - 1);
   HALFTAPE_CHECK(
-      channels == options.num_features() || !(weight.defined() || running_mean.defined()),
-      class_name(), ": input ", x.sizes(), " has ", channels, " channels, num_features is ",
+      channels == options.num_features() || !(weight.defined() || running_mean.defined()), name_,
+      ": input ", x.sizes(), " has ", channels, " channels, num_features is ",
       options.num_features());
-  if (x.dim() == spatial_ + 1) return squeeze(forward(unsqueeze(x, 0)), 0);
+  if (x.dim() == spatial + 1) return squeeze(forward(unsqueeze(x, 0)), 0);
   return instance_norm(x, running_mean, running_var, weight, bias,
                        is_training() || !running_mean.defined(), options.momentum(), options.eps(),
                        options.skip_nonfinite());
@@ -179,18 +165,14 @@ Tensor GroupNormImpl::forward(const Tensor& x) const {
                  options.num_channels());
   return group_norm(x, options.num_groups(), weight, bias, options.eps());
 }
-void GroupNormImpl::pretty_print(std::ostream& out) const {
-  out << "halftape::nn::GroupNorm(" << options.num_groups() << ", " << options.num_channels()
-      << ", eps=" << options.eps() << ", affine=" << word(options.affine()) << ')';
-}
+HALFTAPE_MODULE_TEXT(GroupNorm, "", options.num_groups(), "", options.num_channels(), "eps",
+                     options.eps(), "affine", options.affine())
 
 Tensor LocalResponseNormImpl::forward(const Tensor& x) const {
   return local_response_norm(x, options.size(), options.alpha(), options.beta(), options.k());
 }
-void LocalResponseNormImpl::pretty_print(std::ostream& out) const {
-  out << "halftape::nn::LocalResponseNorm(" << options.size() << ", alpha=" << options.alpha()
-      << ", beta=" << options.beta() << ", k=" << options.k() << ')';
-}
+HALFTAPE_MODULE_TEXT(LocalResponseNorm, "", options.size(), "alpha", options.alpha(), "beta",
+                     options.beta(), "k", options.k())
 
 Tensor CrossMapLRN2dImpl::forward(const Tensor& x) const {
   const int64_t size = options.size(), reach = (size - 1) / 2;
@@ -203,9 +185,7 @@ Tensor CrossMapLRN2dImpl::forward(const Tensor& x) const {
   const double each = options.alpha() / static_cast<double>(size);
   return (from * pow(sums * each + options.k(), -options.beta())).to(x.dtype());
 }
-void CrossMapLRN2dImpl::pretty_print(std::ostream& out) const {
-  out << "halftape::nn::CrossMapLRN2d(" << options.size() << ", alpha=" << options.alpha()
-      << ", beta=" << options.beta() << ", k=" << options.k() << ')';
-}
+HALFTAPE_MODULE_TEXT(CrossMapLRN2d, "", options.size(), "alpha", options.alpha(), "beta",
+                     options.beta(), "k", options.k())
 
 }  // namespace halftape::nn

@@ -1,6 +1,6 @@
 // Normalisation as modules. What they compute stands in autograd/ops/reduction/norm.h.
 #pragma once
-#include "halftape/nn/cloneable.h"
+#include "halftape/nn/modules/common.h"
 #include "halftape/nn/options/norm.h"
 
 namespace halftape::nn {
@@ -54,55 +54,42 @@ class ChannelNorm : public CloneableModule {
   Tensor running_mean, running_var, num_batches_tracked;  // without track_running_stats
 
  protected:
-  /// `kind` and the number of dimensions that follow the channels name the class: "BatchNorm2d".
-  ChannelNorm(const char* kind, int spatial, const Options& options);
-  std::string class_name() const { return kind_ + std::to_string(spatial_) + 'd'; }
-
-  std::string kind_;
-  int spatial_;
+  ChannelNorm(Ranked name, const Options& options);
+  Ranked name_;  // rank: how many dimensions follow the channels
 };
 
 class BatchNorm : public ChannelNorm<BatchNormOptions> {
  public:
+  using ChannelNorm::ChannelNorm;
   Tensor forward(const Tensor& x) const;
-
- protected:
-  BatchNorm(int spatial, const BatchNormOptions& o) : ChannelNorm("BatchNorm", spatial, o) {}
 };
-
 class InstanceNorm : public ChannelNorm<InstanceNormOptions> {
  public:
+  using ChannelNorm::ChannelNorm;
   Tensor forward(const Tensor& x) const;
-
- protected:
-  InstanceNorm(int spatial, const InstanceNormOptions& o)
-      : ChannelNorm("InstanceNorm", spatial, o) {}
 };
 }  // namespace detail
-
-#define HALFTAPE_NORM_MODULE(Name, D)                                     \
-  class Name##D##dImpl : public Cloneable<Name##D##dImpl, detail::Name> { \
-   public:                                                                \
-    explicit Name##D##dImpl(const Name##Options& o)                       \
-        : Cloneable<Name##D##dImpl, detail::Name>(D, o) {}                \
-  };                                                                      \
-  HALFTAPE_MODULE(Name##D##d)
 
 /// Each channel over the batch: (N, C) or (N, C, L), (N, C, H, W), (N, C, D, H, W). In training by
 /// the batch's statistics, which the running ones follow; in evaluation by these. A batch whose
 /// statistics are not finite, as when half has overflowed, leaves the running ones and
 /// num_batches_tracked bit for bit as they are, unless skip_nonfinite is off: a step that a
 /// GradScaler skips has left nothing behind.
-HALFTAPE_NORM_MODULE(BatchNorm, 1);
-HALFTAPE_NORM_MODULE(BatchNorm, 2);
-HALFTAPE_NORM_MODULE(BatchNorm, 3);
+template <size_t D>
+class BatchNormImpl : public detail::BatchNorm {
+ public:
+  explicit BatchNormImpl(const BatchNormOptions& o) : BatchNorm({"BatchNorm", D}, o) {}
+};
+HALFTAPE_RANKED_MODULE(BatchNorm);
 
 /// Each channel of each sample by itself: (N, C, L), (N, C, H, W), (N, C, D, H, W), or without N.
 /// num_batches_tracked stays 0, as in LibTorch.
-HALFTAPE_NORM_MODULE(InstanceNorm, 1);
-HALFTAPE_NORM_MODULE(InstanceNorm, 2);
-HALFTAPE_NORM_MODULE(InstanceNorm, 3);
-#undef HALFTAPE_NORM_MODULE
+template <size_t D>
+class InstanceNormImpl : public detail::InstanceNorm {
+ public:
+  explicit InstanceNormImpl(const InstanceNormOptions& o) : InstanceNorm({"InstanceNorm", D}, o) {}
+};
+HALFTAPE_RANKED_MODULE(InstanceNorm);
 
 /// Groups of channels of (N, C, …), each sample by itself, with a weight and a bias for each
 /// channel.
@@ -122,31 +109,11 @@ class GroupNormImpl : public Cloneable<GroupNormImpl> {
 HALFTAPE_MODULE(GroupNorm);
 
 /// Each channel of (N, C, …) by its neighbours.
-class LocalResponseNormImpl : public Cloneable<LocalResponseNormImpl> {
- public:
-  LocalResponseNormImpl(int64_t size)  // NOLINT: as LibTorch
-      : LocalResponseNormImpl(LocalResponseNormOptions(size)) {}
-  explicit LocalResponseNormImpl(const LocalResponseNormOptions& o) : options(o) {}
-  Tensor forward(const Tensor& x) const;
-  void pretty_print(std::ostream& out) const override;
-
-  LocalResponseNormOptions options;
-};
-HALFTAPE_MODULE(LocalResponseNorm);
+HALFTAPE_UNARY_MODULE(LocalResponseNorm, detail::WithOptions<LocalResponseNormOptions>);
 
 /// Each channel of (N, C, H, W) by its neighbours, ⌊(size − 1)/2⌋ before and behind, and by the
 /// first channel: PyTorch's running sum never lets go of that, and weights are trained with it.
 /// Computed in float32.
-class CrossMapLRN2dImpl : public Cloneable<CrossMapLRN2dImpl> {
- public:
-  CrossMapLRN2dImpl(int64_t size)  // NOLINT: as LibTorch
-      : CrossMapLRN2dImpl(CrossMapLRN2dOptions(size)) {}
-  explicit CrossMapLRN2dImpl(const CrossMapLRN2dOptions& o) : options(o) {}
-  Tensor forward(const Tensor& x) const;
-  void pretty_print(std::ostream& out) const override;
-
-  CrossMapLRN2dOptions options;
-};
-HALFTAPE_MODULE(CrossMapLRN2d);
+HALFTAPE_UNARY_MODULE(CrossMapLRN2d, detail::WithOptions<CrossMapLRN2dOptions>);
 
 }  // namespace halftape::nn

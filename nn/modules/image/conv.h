@@ -1,8 +1,7 @@
 // Convolutions as modules.
 #pragma once
-#include "halftape/nn/any_module.h"
-#include "halftape/nn/cloneable.h"
 #include "halftape/nn/functional/conv.h"
+#include "halftape/nn/modules/common.h"
 
 namespace halftape::nn {
 
@@ -25,21 +24,7 @@ class ConvImpl : public CloneableModule {
   Tensor bias;  // undefined without bias
 };
 
-class Conv1dImpl : public Cloneable<Conv1dImpl, ConvImpl<1>> {
- public:
-  using Cloneable::Cloneable;
-};
-class Conv2dImpl : public Cloneable<Conv2dImpl, ConvImpl<2>> {
- public:
-  using Cloneable::Cloneable;
-};
-class Conv3dImpl : public Cloneable<Conv3dImpl, ConvImpl<3>> {
- public:
-  using Cloneable::Cloneable;
-};
-HALFTAPE_MODULE(Conv1d);
-HALFTAPE_MODULE(Conv2d);
-HALFTAPE_MODULE(Conv3d);
+HALFTAPE_RANKED_MODULE(Conv);
 
 /// What a convolution does to gradients. weight (in, out/groups, kernel…) and bias (out) start in
 /// U(−b, b) with b = 1/√(out/groups · elements of the kernel). `output_size`, lengths or all sizes,
@@ -61,20 +46,6 @@ class ConvTransposeImpl : public CloneableModule {
   Tensor bias;  // undefined without bias
 };
 
-class ConvTranspose1dImpl : public Cloneable<ConvTranspose1dImpl, ConvTransposeImpl<1>> {
- public:
-  using Cloneable::Cloneable;
-};
-class ConvTranspose2dImpl : public Cloneable<ConvTranspose2dImpl, ConvTransposeImpl<2>> {
- public:
-  using Cloneable::Cloneable;
-};
-class ConvTranspose3dImpl : public Cloneable<ConvTranspose3dImpl, ConvTransposeImpl<3>> {
- public:
-  using Cloneable::Cloneable;
-};
-HALFTAPE_MODULE(ConvTranspose1d);
-HALFTAPE_MODULE(ConvTranspose2d);
-HALFTAPE_MODULE(ConvTranspose3d);
+HALFTAPE_RANKED_MODULE(ConvTranspose);
 
 }  // namespace halftape::nn

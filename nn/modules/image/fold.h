@@ -1,7 +1,7 @@
 // Windows of images as columns and back, as modules.
 #pragma once
-#include "halftape/nn/cloneable.h"
 #include "halftape/nn/functional/fold.h"
+#include "halftape/nn/modules/common.h"
 
 namespace halftape::nn {
 

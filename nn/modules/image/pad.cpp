@@ -3,6 +3,13 @@
 namespace halftape::nn {
 namespace {
 
+constexpr const char* name_of(PadMode mode) {
+  return mode == kReflect     ? "ReflectionPad"
+         : mode == kReplicate ? "ReplicationPad"
+         : mode == kCircular  ? "CircularPad"
+                              : "ZeroPad";
+}
+
 /// x with a frame around its last D dimensions; the channels before them must be there.
 template <size_t D>
 Tensor framed(const char* name, const Tensor& x, const ExpandingArray<D * 2>& padding, PadMode mode,
@@ -14,13 +21,13 @@ Tensor framed(const char* name, const Tensor& x, const ExpandingArray<D * 2>& pa
 
 }  // namespace
 
-template <size_t D>
-Tensor PadModule<D>::forward(const Tensor& x) const {
-  return framed<D>(name_, x, options.padding(), mode_, 0);
+template <size_t D, PadMode mode>
+Tensor PadModule<D, mode>::forward(const Tensor& x) const {
+  return framed<D>(name_of(mode), x, options.padding(), mode, 0);
 }
-template <size_t D>
-void PadModule<D>::pretty_print(std::ostream& out) const {
-  out << "halftape::nn::" << name_ << D << "d(padding=" << options.padding() << ')';
+template <size_t D, PadMode mode>
+void PadModule<D, mode>::pretty_print(std::ostream& out) const {
+  detail::print(out, detail::Ranked{name_of(mode), D}, "padding", options.padding());
 }
 
 template <size_t D>
@@ -29,15 +36,19 @@ Tensor ConstantPadImpl<D>::forward(const Tensor& x) const {
 }
 template <size_t D>
 void ConstantPadImpl<D>::pretty_print(std::ostream& out) const {
-  out << "halftape::nn::ConstantPad" << D << "d(padding=" << options.padding()
-      << ", value=" << options.value() << ')';
+  detail::print(out, detail::Ranked{"ConstantPad", D}, "padding", options.padding(), "value",
+                options.value());
 }
 
-template class PadModule<1>;
-template class PadModule<2>;
-template class PadModule<3>;
-template class ConstantPadImpl<1>;
-template class ConstantPadImpl<2>;
-template class ConstantPadImpl<3>;
+#define HALFTAPE_EACH_PAD(D)               \
+  template class PadModule<D, kReflect>;   \
+  template class PadModule<D, kReplicate>; \
+  template class PadModule<D, kCircular>;  \
+  template class PadModule<D, kConstant>;  \
+  template class ConstantPadImpl<D>;
+HALFTAPE_EACH_PAD(1)
+HALFTAPE_EACH_PAD(2)
+HALFTAPE_EACH_PAD(3)
+#undef HALFTAPE_EACH_PAD
 
 }  // namespace halftape::nn

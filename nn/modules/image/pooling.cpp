@@ -1,13 +1,9 @@
 #include "halftape/nn/modules/image/pooling.h"
 
 namespace halftape::nn {
-namespace {
-
-const char* word(bool b) { return b ? "true" : "false"; }
-
-}  // namespace
 
 namespace F = functional;
+using detail::print;
 
 template <size_t D>
 std::tuple<Tensor, Tensor> MaxPoolImpl<D>::forward_with_indices(const Tensor& x) const {
@@ -17,9 +13,9 @@ std::tuple<Tensor, Tensor> MaxPoolImpl<D>::forward_with_indices(const Tensor& x)
 }
 template <size_t D>
 void MaxPoolImpl<D>::pretty_print(std::ostream& out) const {
-  out << "halftape::nn::MaxPool" << D << "d(kernel_size=" << options.kernel_size()
-      << ", stride=" << options.stride() << ", padding=" << options.padding()
-      << ", dilation=" << options.dilation() << ", ceil_mode=" << word(options.ceil_mode()) << ')';
+  print(out, detail::Ranked{"MaxPool", D}, "kernel_size", options.kernel_size(), "stride",
+        options.stride(), "padding", options.padding(), "dilation", options.dilation(), "ceil_mode",
+        options.ceil_mode());
 }
 
 template <size_t D>
@@ -30,8 +26,8 @@ Tensor AvgPoolImpl<D>::forward(const Tensor& x) const {
 }
 template <size_t D>
 void AvgPoolImpl<D>::pretty_print(std::ostream& out) const {
-  out << "halftape::nn::AvgPool" << D << "d(kernel_size=" << options.kernel_size()
-      << ", stride=" << options.stride() << ", padding=" << options.padding() << ')';
+  print(out, detail::Ranked{"AvgPool", D}, "kernel_size", options.kernel_size(), "stride",
+        options.stride(), "padding", options.padding());
 }
 
 template <size_t D>
@@ -45,8 +41,8 @@ Tensor MaxUnpoolImpl<D>::forward(const Tensor& x, const Tensor& indices,
 }
 template <size_t D>
 void MaxUnpoolImpl<D>::pretty_print(std::ostream& out) const {
-  out << "halftape::nn::MaxUnpool" << D << "d(kernel_size=" << options.kernel_size()
-      << ", stride=" << options.stride() << ", padding=" << options.padding() << ')';
+  print(out, detail::Ranked{"MaxUnpool", D}, "kernel_size", options.kernel_size(), "stride",
+        options.stride(), "padding", options.padding());
 }
 
 template <size_t D>
@@ -57,9 +53,8 @@ Tensor LPPoolImpl<D>::forward(const Tensor& x) const {
 }
 template <size_t D>
 void LPPoolImpl<D>::pretty_print(std::ostream& out) const {
-  out << "halftape::nn::LPPool" << D << "d(norm_type=" << options.norm_type()
-      << ", kernel_size=" << options.kernel_size() << ", stride=" << options.stride()
-      << ", ceil_mode=" << word(options.ceil_mode()) << ')';
+  print(out, detail::Ranked{"LPPool", D}, "norm_type", options.norm_type(), "kernel_size",
+        options.kernel_size(), "stride", options.stride(), "ceil_mode", options.ceil_mode());
 }
 
 template <size_t D>
@@ -70,7 +65,7 @@ std::tuple<Tensor, Tensor> AdaptiveMaxPoolImpl<D>::forward_with_indices(const Te
 }
 template <size_t D>
 void AdaptiveMaxPoolImpl<D>::pretty_print(std::ostream& out) const {
-  out << "halftape::nn::AdaptiveMaxPool" << D << "d(output_size=" << options.output_size() << ')';
+  print(out, detail::Ranked{"AdaptiveMaxPool", D}, "output_size", options.output_size());
 }
 
 template <size_t D>
@@ -81,7 +76,7 @@ Tensor AdaptiveAvgPoolImpl<D>::forward(const Tensor& x) const {
 }
 template <size_t D>
 void AdaptiveAvgPoolImpl<D>::pretty_print(std::ostream& out) const {
-  out << "halftape::nn::AdaptiveAvgPool" << D << "d(output_size=" << options.output_size() << ')';
+  print(out, detail::Ranked{"AdaptiveAvgPool", D}, "output_size", options.output_size());
 }
 
 template <size_t D>
@@ -91,7 +86,7 @@ std::tuple<Tensor, Tensor> FractionalMaxPoolImpl<D>::forward_with_indices(const 
 }
 template <size_t D>
 void FractionalMaxPoolImpl<D>::pretty_print(std::ostream& out) const {
-  out << "halftape::nn::FractionalMaxPool" << D << "d()";
+  print(out, detail::Ranked{"FractionalMaxPool", D});
 }
 template class FractionalMaxPoolImpl<2>;
 template class FractionalMaxPoolImpl<3>;

@@ -1,8 +1,7 @@
 // Pooling as modules. What it computes stands in autograd/ops/image/pool.h.
 #pragma once
-#include "halftape/nn/any_module.h"
-#include "halftape/nn/cloneable.h"
 #include "halftape/nn/functional/pooling.h"
+#include "halftape/nn/modules/common.h"
 
 namespace halftape::nn {
 
@@ -100,32 +99,13 @@ class FractionalMaxPoolImpl : public CloneableModule {
   FractionalMaxPoolOptions<D> options;
 };
 
-#define HALFTAPE_POOL_MODULE(Name, D)                                      \
-  class Name##D##dImpl : public Cloneable<Name##D##dImpl, Name##Impl<D>> { \
-   public:                                                                 \
-    using Cloneable::Cloneable;                                            \
-  };                                                                       \
-  HALFTAPE_MODULE(Name##D##d)
-HALFTAPE_POOL_MODULE(MaxPool, 1);
-HALFTAPE_POOL_MODULE(MaxPool, 2);
-HALFTAPE_POOL_MODULE(MaxPool, 3);
-HALFTAPE_POOL_MODULE(AvgPool, 1);
-HALFTAPE_POOL_MODULE(AvgPool, 2);
-HALFTAPE_POOL_MODULE(AvgPool, 3);
-HALFTAPE_POOL_MODULE(MaxUnpool, 1);
-HALFTAPE_POOL_MODULE(MaxUnpool, 2);
-HALFTAPE_POOL_MODULE(MaxUnpool, 3);
-HALFTAPE_POOL_MODULE(LPPool, 1);
-HALFTAPE_POOL_MODULE(LPPool, 2);
-HALFTAPE_POOL_MODULE(LPPool, 3);
-HALFTAPE_POOL_MODULE(AdaptiveMaxPool, 1);
-HALFTAPE_POOL_MODULE(AdaptiveMaxPool, 2);
-HALFTAPE_POOL_MODULE(AdaptiveMaxPool, 3);
-HALFTAPE_POOL_MODULE(AdaptiveAvgPool, 1);
-HALFTAPE_POOL_MODULE(AdaptiveAvgPool, 2);
-HALFTAPE_POOL_MODULE(AdaptiveAvgPool, 3);
-HALFTAPE_POOL_MODULE(FractionalMaxPool, 2);
-HALFTAPE_POOL_MODULE(FractionalMaxPool, 3);
-#undef HALFTAPE_POOL_MODULE
+HALFTAPE_RANKED_MODULE(MaxPool);
+HALFTAPE_RANKED_MODULE(AvgPool);
+HALFTAPE_RANKED_MODULE(MaxUnpool);
+HALFTAPE_RANKED_MODULE(LPPool);
+HALFTAPE_RANKED_MODULE(AdaptiveMaxPool);
+HALFTAPE_RANKED_MODULE(AdaptiveAvgPool);
+HALFTAPE_RANK_MODULE(FractionalMaxPool, 2);
+HALFTAPE_RANK_MODULE(FractionalMaxPool, 3);
 
 }  // namespace halftape::nn

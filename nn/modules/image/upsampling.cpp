@@ -16,13 +16,6 @@ std::optional<std::vector<T>> for_all(const std::optional<std::vector<T>>& given
   return std::vector<T>(static_cast<size_t>(x.dim() - 2), (*given)[0]);
 }
 
-template <class T>
-void print(std::ostream& out, const std::vector<T>& list) {
-  const char* before = "[";
-  for (const T& v : list) out << before << v, before = ", ";
-  out << ']';
-}
-
 }  // namespace
 
 Tensor UpsampleImpl::forward(const Tensor& x) const {
@@ -31,25 +24,21 @@ Tensor UpsampleImpl::forward(const Tensor& x) const {
   return functional::interpolate(x, o.mode(options.mode()).align_corners(options.align_corners()));
 }
 void UpsampleImpl::pretty_print(std::ostream& out) const {
-  out << "halftape::nn::Upsample(";
-  if (options.scale_factor())
-    print(out << "scale_factor=", *options.scale_factor());
+  const auto& o = options;
+  if (o.scale_factor())
+    detail::print(out, "Upsample", "scale_factor", *o.scale_factor(), "mode", name_of(o.mode()));
   else
-    print(out << "size=", options.size().value_or(std::vector<int64_t>()));
-  out << ", mode=" << name_of(options.mode()) << ')';
+    detail::print(out, "Upsample", "size", o.size().value_or(std::vector<int64_t>()), "mode",
+                  name_of(o.mode()));
 }
 
 Tensor PixelShuffleImpl::forward(const Tensor& x) const {
   return functional::pixel_shuffle(x, options);
 }
-void PixelShuffleImpl::pretty_print(std::ostream& out) const {
-  out << "halftape::nn::PixelShuffle(upscale_factor=" << options.upscale_factor() << ')';
-}
+HALFTAPE_MODULE_TEXT(PixelShuffle, "upscale_factor", options.upscale_factor())
 Tensor PixelUnshuffleImpl::forward(const Tensor& x) const {
   return functional::pixel_unshuffle(x, options);
 }
-void PixelUnshuffleImpl::pretty_print(std::ostream& out) const {
-  out << "halftape::nn::PixelUnshuffle(downscale_factor=" << options.downscale_factor() << ')';
-}
+HALFTAPE_MODULE_TEXT(PixelUnshuffle, "downscale_factor", options.downscale_factor())
 
 }  // namespace halftape::nn

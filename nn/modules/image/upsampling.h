@@ -1,37 +1,15 @@
 // What changes the size of images, as modules.
 #pragma once
-#include "halftape/nn/cloneable.h"
 #include "halftape/nn/functional/upsampling.h"
+#include "halftape/nn/modules/common.h"
 
 namespace halftape::nn {
 
-/// interpolate(): to a size, or by a factor (one number in the list: for all dimensions).
-class UpsampleImpl : public Cloneable<UpsampleImpl> {
- public:
-  explicit UpsampleImpl(const UpsampleOptions& o = {}) : options(o) {}
-  Tensor forward(const Tensor& x) const;
-  void pretty_print(std::ostream& out) const override;
-  UpsampleOptions options;
-};
-HALFTAPE_MODULE(Upsample);
-
-/// (…, C·r², H, W) → (…, C, H·r, W·r).
-class PixelShuffleImpl : public Cloneable<PixelShuffleImpl> {
- public:
-  explicit PixelShuffleImpl(const PixelShuffleOptions& o) : options(o) {}
-  Tensor forward(const Tensor& x) const;
-  void pretty_print(std::ostream& out) const override;
-  PixelShuffleOptions options;
-};
-HALFTAPE_MODULE(PixelShuffle);
-
-class PixelUnshuffleImpl : public Cloneable<PixelUnshuffleImpl> {
- public:
-  explicit PixelUnshuffleImpl(const PixelUnshuffleOptions& o) : options(o) {}
-  Tensor forward(const Tensor& x) const;
-  void pretty_print(std::ostream& out) const override;
-  PixelUnshuffleOptions options;
-};
-HALFTAPE_MODULE(PixelUnshuffle);
+/// interpolate(): to a size, or by a factor; a list of one number holds for all dimensions.
+HALFTAPE_UNARY_MODULE(Upsample, detail::WithOptions<UpsampleOptions>);
+/// (…, C·r², H, W) → (…, C, H·r, W·r). Throws unless r² divides the channels.
+HALFTAPE_UNARY_MODULE(PixelShuffle, detail::WithOptions<PixelShuffleOptions>);
+/// The inverse: (…, C, H·r, W·r) → (…, C·r², H, W).
+HALFTAPE_UNARY_MODULE(PixelUnshuffle, detail::WithOptions<PixelUnshuffleOptions>);
 
 }  // namespace halftape::nn

@@ -7,16 +7,12 @@ namespace halftape::nn {
 Tensor CosineSimilarityImpl::forward(const Tensor& a, const Tensor& b) const {
   return functional::cosine_similarity(a, b, options);
 }
-void CosineSimilarityImpl::pretty_print(std::ostream& out) const {
-  out << "halftape::nn::CosineSimilarity(dim=" << options.dim() << ", eps=" << options.eps() << ')';
-}
+HALFTAPE_MODULE_TEXT(CosineSimilarity, "dim", options.dim(), "eps", options.eps())
 
 Tensor PairwiseDistanceImpl::forward(const Tensor& a, const Tensor& b) const {
   return functional::pairwise_distance(a, b, options);
 }
-void PairwiseDistanceImpl::pretty_print(std::ostream& out) const {
-  out << "halftape::nn::PairwiseDistance(p=" << options.p() << ", eps=" << options.eps()
-      << ", keepdim=" << (options.keepdim() ? "true" : "false") << ')';
-}
+HALFTAPE_MODULE_TEXT(PairwiseDistance, "p", options.p(), "eps", options.eps(), "keepdim",
+                     options.keepdim())
 
 }  // namespace halftape::nn

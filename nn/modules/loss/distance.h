@@ -1,6 +1,6 @@
 // Distances between vectors as modules.
 #pragma once
-#include "halftape/nn/cloneable.h"
+#include "halftape/nn/modules/common.h"
 #include "halftape/nn/options/distance.h"
 
 namespace halftape::nn {

@@ -1,7 +1,7 @@
-// Losses as modules.
+// Losses as modules: what they compute, their shapes and dtypes stand in nn/functional/loss.h.
 #pragma once
-#include "halftape/nn/cloneable.h"
 #include "halftape/nn/functional/loss.h"
+#include "halftape/nn/modules/common.h"
 
 namespace halftape::nn {
 
@@ -46,181 +46,35 @@ class LossModule3 : public detail::LossModule<Options> {
   }
 };
 
-class CrossEntropyLossImpl
-    : public Cloneable<CrossEntropyLossImpl,
-                       LossModule<CrossEntropyLossOptions, &functional::cross_entropy>> {
- public:
-  using Cloneable::Cloneable;
-  void pretty_print(std::ostream& out) const override;
-};
-HALFTAPE_MODULE(CrossEntropyLoss);
-
-class NLLLossImpl
-    : public Cloneable<NLLLossImpl, LossModule<NLLLossOptions, &functional::nll_loss>> {
- public:
-  using Cloneable::Cloneable;
-  void pretty_print(std::ostream& out) const override;
-};
-HALFTAPE_MODULE(NLLLoss);
-
-class MSELossImpl
-    : public Cloneable<MSELossImpl, LossModule<MSELossOptions, &functional::mse_loss>> {
- public:
-  using Cloneable::Cloneable;
-  void pretty_print(std::ostream& out) const override;
-};
-HALFTAPE_MODULE(MSELoss);
-
-class L1LossImpl : public Cloneable<L1LossImpl, LossModule<L1LossOptions, &functional::l1_loss>> {
- public:
-  using Cloneable::Cloneable;
-  void pretty_print(std::ostream& out) const override;
-};
-HALFTAPE_MODULE(L1Loss);
-
-class SmoothL1LossImpl
-    : public Cloneable<SmoothL1LossImpl,
-                       LossModule<SmoothL1LossOptions, &functional::smooth_l1_loss>> {
- public:
-  using Cloneable::Cloneable;
-  void pretty_print(std::ostream& out) const override;
-};
-HALFTAPE_MODULE(SmoothL1Loss);
-
-class HuberLossImpl
-    : public Cloneable<HuberLossImpl, LossModule<HuberLossOptions, &functional::huber_loss>> {
- public:
-  using Cloneable::Cloneable;
-  void pretty_print(std::ostream& out) const override;
-};
-HALFTAPE_MODULE(HuberLoss);
-
-class KLDivLossImpl
-    : public Cloneable<KLDivLossImpl, LossModule<KLDivLossOptions, &functional::kl_div>> {
- public:
-  using Cloneable::Cloneable;
-  void pretty_print(std::ostream& out) const override;
-};
-HALFTAPE_MODULE(KLDivLoss);
-
-class PoissonNLLLossImpl
-    : public Cloneable<PoissonNLLLossImpl,
-                       LossModule<PoissonNLLLossOptions, &functional::poisson_nll_loss>> {
- public:
-  using Cloneable::Cloneable;
-  void pretty_print(std::ostream& out) const override;
-};
-HALFTAPE_MODULE(PoissonNLLLoss);
-
-class GaussianNLLLossImpl
-    : public Cloneable<GaussianNLLLossImpl,
-                       LossModule3<GaussianNLLLossOptions, &functional::gaussian_nll_loss>> {
- public:
-  using Cloneable::Cloneable;
-  void pretty_print(std::ostream& out) const override;
-};
-HALFTAPE_MODULE(GaussianNLLLoss);
-
-class BCELossImpl
-    : public Cloneable<BCELossImpl, LossModule<BCELossOptions, &functional::binary_cross_entropy>> {
- public:
-  using Cloneable::Cloneable;
-  void pretty_print(std::ostream& out) const override;
-};
-HALFTAPE_MODULE(BCELoss);
-
-class BCEWithLogitsLossImpl
-    : public Cloneable<
-          BCEWithLogitsLossImpl,
-          LossModule<BCEWithLogitsLossOptions, &functional::binary_cross_entropy_with_logits>> {
- public:
-  using Cloneable::Cloneable;
-  void pretty_print(std::ostream& out) const override;
-};
-HALFTAPE_MODULE(BCEWithLogitsLoss);
-
-class HingeEmbeddingLossImpl
-    : public Cloneable<HingeEmbeddingLossImpl,
-                       LossModule<HingeEmbeddingLossOptions, &functional::hinge_embedding_loss>> {
- public:
-  using Cloneable::Cloneable;
-  void pretty_print(std::ostream& out) const override;
-};
-HALFTAPE_MODULE(HingeEmbeddingLoss);
-
-class SoftMarginLossImpl
-    : public Cloneable<SoftMarginLossImpl,
-                       LossModule<SoftMarginLossOptions, &functional::soft_margin_loss>> {
- public:
-  using Cloneable::Cloneable;
-  void pretty_print(std::ostream& out) const override;
-};
-HALFTAPE_MODULE(SoftMarginLoss);
-
-class MarginRankingLossImpl
-    : public Cloneable<MarginRankingLossImpl,
-                       LossModule3<MarginRankingLossOptions, &functional::margin_ranking_loss>> {
- public:
-  using Cloneable::Cloneable;
-  void pretty_print(std::ostream& out) const override;
-};
-HALFTAPE_MODULE(MarginRankingLoss);
-
-class CosineEmbeddingLossImpl
-    : public Cloneable<CosineEmbeddingLossImpl, LossModule3<CosineEmbeddingLossOptions,
-                                                            &functional::cosine_embedding_loss>> {
- public:
-  using Cloneable::Cloneable;
-  void pretty_print(std::ostream& out) const override;
-};
-HALFTAPE_MODULE(CosineEmbeddingLoss);
-
-class MultiMarginLossImpl
-    : public Cloneable<MultiMarginLossImpl,
-                       LossModule<MultiMarginLossOptions, &functional::multi_margin_loss>> {
- public:
-  using Cloneable::Cloneable;
-  void pretty_print(std::ostream& out) const override;
-};
-HALFTAPE_MODULE(MultiMarginLoss);
-
-class MultiLabelMarginLossImpl
-    : public Cloneable<MultiLabelMarginLossImpl, LossModule<MultiLabelMarginLossOptions,
-                                                            &functional::multilabel_margin_loss>> {
- public:
-  using Cloneable::Cloneable;
-  void pretty_print(std::ostream& out) const override;
-};
-HALFTAPE_MODULE(MultiLabelMarginLoss);
-
-class MultiLabelSoftMarginLossImpl
-    : public Cloneable<
-          MultiLabelSoftMarginLossImpl,
-          LossModule<MultiLabelSoftMarginLossOptions, &functional::multilabel_soft_margin_loss>> {
- public:
-  using Cloneable::Cloneable;
-  void pretty_print(std::ostream& out) const override;
-};
-HALFTAPE_MODULE(MultiLabelSoftMarginLoss);
-
-class TripletMarginLossImpl
-    : public Cloneable<TripletMarginLossImpl,
-                       LossModule3<TripletMarginLossOptions, &functional::triplet_margin_loss>> {
- public:
-  using Cloneable::Cloneable;
-  void pretty_print(std::ostream& out) const override;
-};
-HALFTAPE_MODULE(TripletMarginLoss);
-
-class TripletMarginWithDistanceLossImpl
-    : public Cloneable<TripletMarginWithDistanceLossImpl,
-                       LossModule3<TripletMarginWithDistanceLossOptions,
-                                   &functional::triplet_margin_with_distance_loss>> {
- public:
-  using Cloneable::Cloneable;
-  void pretty_print(std::ostream& out) const override;
-};
-HALFTAPE_MODULE(TripletMarginWithDistanceLoss);
+/// Declares NameImpl, a Base around functional::function and NameOptions, and its holder Name.
+#define HALFTAPE_LOSS_MODULE(Name, Base, function)                                              \
+  class Name##Impl : public Cloneable<Name##Impl, Base<Name##Options, &functional::function>> { \
+   public:                                                                                      \
+    using Cloneable::Cloneable;                                                                 \
+    void pretty_print(std::ostream& out) const override;                                        \
+  };                                                                                            \
+  HALFTAPE_MODULE(Name)
+HALFTAPE_LOSS_MODULE(CrossEntropyLoss, LossModule, cross_entropy);
+HALFTAPE_LOSS_MODULE(NLLLoss, LossModule, nll_loss);
+HALFTAPE_LOSS_MODULE(MSELoss, LossModule, mse_loss);
+HALFTAPE_LOSS_MODULE(L1Loss, LossModule, l1_loss);
+HALFTAPE_LOSS_MODULE(SmoothL1Loss, LossModule, smooth_l1_loss);
+HALFTAPE_LOSS_MODULE(HuberLoss, LossModule, huber_loss);
+HALFTAPE_LOSS_MODULE(KLDivLoss, LossModule, kl_div);
+HALFTAPE_LOSS_MODULE(PoissonNLLLoss, LossModule, poisson_nll_loss);
+HALFTAPE_LOSS_MODULE(GaussianNLLLoss, LossModule3, gaussian_nll_loss);
+HALFTAPE_LOSS_MODULE(BCELoss, LossModule, binary_cross_entropy);
+HALFTAPE_LOSS_MODULE(BCEWithLogitsLoss, LossModule, binary_cross_entropy_with_logits);
+HALFTAPE_LOSS_MODULE(HingeEmbeddingLoss, LossModule, hinge_embedding_loss);
+HALFTAPE_LOSS_MODULE(SoftMarginLoss, LossModule, soft_margin_loss);
+HALFTAPE_LOSS_MODULE(MarginRankingLoss, LossModule3, margin_ranking_loss);
+HALFTAPE_LOSS_MODULE(CosineEmbeddingLoss, LossModule3, cosine_embedding_loss);
+HALFTAPE_LOSS_MODULE(MultiMarginLoss, LossModule, multi_margin_loss);
+HALFTAPE_LOSS_MODULE(MultiLabelMarginLoss, LossModule, multilabel_margin_loss);
+HALFTAPE_LOSS_MODULE(MultiLabelSoftMarginLoss, LossModule, multilabel_soft_margin_loss);
+HALFTAPE_LOSS_MODULE(TripletMarginLoss, LossModule3, triplet_margin_loss);
+HALFTAPE_LOSS_MODULE(TripletMarginWithDistanceLoss, LossModule3, triplet_margin_with_distance_loss);
+#undef HALFTAPE_LOSS_MODULE
 
 /// halftape::ctc_loss of log_probs (T, N, C), targets and their lengths.
 class CTCLossImpl : public Cloneable<CTCLossImpl, detail::LossModule<CTCLossOptions>> {

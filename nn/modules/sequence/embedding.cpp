@@ -9,6 +9,9 @@
 namespace halftape::nn {
 namespace {
 
+using detail::print;
+using detail::unless;
+
 /// What a reset() begins with: padding_idx counted from the start, and the weight, given or new.
 template <class Options>
 Tensor table(const char* name, Options& o) {
@@ -32,20 +35,6 @@ void start(const Tensor& weight, const std::optional<int64_t>& padding_idx) {
   init::normal_(weight);
   const NoGradGuard no_grad;
   if (padding_idx) select(weight, 0, *padding_idx).zero_();
-}
-
-template <class Options>
-void print_common(std::ostream& out, const Options& o) {
-  if (o.max_norm()) out << ", max_norm=" << *o.max_norm();
-  if (o.norm_type() != 2) out << ", norm_type=" << o.norm_type();
-  if (o.scale_grad_by_freq()) out << ", scale_grad_by_freq=true";
-  if (o.sparse()) out << ", sparse=true";
-}
-
-template <class Options>
-void print_sizes(std::ostream& out, const char* name, const Options& o) {
-  out << "halftape::nn::" << name << "(num_embeddings=" << o.num_embeddings()
-      << ", embedding_dim=" << o.embedding_dim();
 }
 
 template <class Holder, class Options, class Pretrained>
@@ -89,10 +78,12 @@ Tensor EmbeddingImpl::forward(const Tensor& indices) const {
 }
 
 void EmbeddingImpl::pretty_print(std::ostream& out) const {
-  print_sizes(out, "Embedding", options);
-  if (options.padding_idx()) out << ", padding_idx=" << *options.padding_idx();
-  print_common(out, options);
-  out << ')';
+  const auto& o = options;
+  print(out, "Embedding", "num_embeddings", o.num_embeddings(), "embedding_dim", o.embedding_dim(),
+        "padding_idx", unless(std::nullopt, o.padding_idx()), "max_norm",
+        unless(std::nullopt, o.max_norm()), "norm_type", unless(2, o.norm_type()),
+        "scale_grad_by_freq", unless(false, o.scale_grad_by_freq()), "sparse",
+        unless(false, o.sparse()));
 }
 
 Embedding Embedding::from_pretrained(const Tensor& embeddings,
@@ -128,13 +119,15 @@ Tensor EmbeddingBagImpl::forward(const Tensor& indices, const Tensor& offsets,
 }
 
 void EmbeddingBagImpl::pretty_print(std::ostream& out) const {
-  print_sizes(out, "EmbeddingBag", options);
-  print_common(out, options);
-  const BagMode mode = options.mode();
-  if (mode != BagMode::Mean) out << ", mode=" << (mode == BagMode::Sum ? "kSum" : "kMax");
-  if (options.include_last_offset()) out << ", include_last_offset=true";
-  if (options.padding_idx()) out << ", padding_idx=" << *options.padding_idx();
-  out << ')';
+  const auto& o = options;
+  const BagMode mode = o.mode();
+  const std::string_view word = mode == BagMode::Sum ? "kSum" : mode == BagMode::Max ? "kMax" : "";
+  print(out, "EmbeddingBag", "num_embeddings", o.num_embeddings(), "embedding_dim",
+        o.embedding_dim(), "max_norm", unless(std::nullopt, o.max_norm()), "norm_type",
+        unless(2, o.norm_type()), "scale_grad_by_freq", unless(false, o.scale_grad_by_freq()),
+        "sparse", unless(false, o.sparse()), "mode", unless("", word), "include_last_offset",
+        unless(false, o.include_last_offset()), "padding_idx",
+        unless(std::nullopt, o.padding_idx()));
 }
 
 EmbeddingBag EmbeddingBag::from_pretrained(const Tensor& embeddings,

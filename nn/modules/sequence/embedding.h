@@ -1,7 +1,6 @@
 // Embedding and EmbeddingBag. What they compute stands in autograd/ops/indexing/embedding.h.
 #pragma once
-#include "halftape/nn/any_module.h"
-#include "halftape/nn/cloneable.h"
+#include "halftape/nn/modules/common.h"
 #include "halftape/nn/options/embedding.h"
 
 namespace halftape::nn {

@@ -12,9 +12,8 @@ namespace {
 
 using detail::RNNMode;
 using detail::RNNOptionsBase;
+using detail::unless;
 using utils::rnn::PackedSequence;
-
-const char* word(bool b) { return b ? "true" : "false"; }
 
 const char* rnn_name(RNNMode mode) {
   return mode == RNNMode::LSTM ? "LSTM" : mode == RNNMode::GRU ? "GRU" : "RNN";
@@ -27,9 +26,13 @@ RNNMode mode_of(const char* name, init::Nonlinearity nonlinearity) {
   return nonlinearity == kTanh ? RNNMode::Tanh : RNNMode::ReLU;
 }
 
+RNNMode mode_of(const RNNOptions& o) { return mode_of("RNN", o.nonlinearity()); }
+RNNMode mode_of(const LSTMOptions&) { return RNNMode::LSTM; }
+RNNMode mode_of(const GRUOptions&) { return RNNMode::GRU; }
+
 template <class Options>
-RNNOptionsBase base_of(RNNMode mode, const Options& o) {
-  return RNNOptionsBase(mode, o.input_size(), o.hidden_size())
+RNNOptionsBase base_of(const Options& o) {
+  return RNNOptionsBase(mode_of(o), o.input_size(), o.hidden_size())
       .num_layers(o.num_layers())
       .bias(o.bias())
       .batch_first(o.batch_first())
@@ -50,6 +53,10 @@ void check_features(const char* name, const Tensor& x, int64_t input_size) {
 /// The states in another order of the batch, if there is one.
 Tensor ordered(const Tensor& state, const Tensor& order) {
   return state.defined() && order.defined() ? index_select(state, 1, order) : state;
+}
+
+PackedSequence like(const PackedSequence& x, const Tensor& data) {
+  return PackedSequence(data, x.batch_sizes(), x.sorted_indices(), x.unsorted_indices());
 }
 
 }  // namespace
@@ -90,12 +97,9 @@ void RNNImplBase::reset_parameters() { start(all_weights(), options_base.hidden_
 
 void RNNImplBase::pretty_print(std::ostream& out) const {
   const auto& o = options_base;
-  out << "halftape::nn::" << rnn_name(o.mode()) << "(input_size=" << o.input_size()
-      << ", hidden_size=" << o.hidden_size() << ", num_layers=" << o.num_layers()
-      << ", bias=" << word(o.bias()) << ", batch_first=" << word(o.batch_first())
-      << ", dropout=" << o.dropout() << ", bidirectional=" << word(o.bidirectional());
-  if (o.proj_size() > 0) out << ", proj_size=" << o.proj_size();
-  out << ')';
+  print(out, rnn_name(o.mode()), "input_size", o.input_size(), "hidden_size", o.hidden_size(),
+        "num_layers", o.num_layers(), "bias", o.bias(), "batch_first", o.batch_first(), "dropout",
+        o.dropout(), "bidirectional", o.bidirectional(), "proj_size", unless(0, o.proj_size()));
 }
 
 RNNImplBase::Result RNNImplBase::run(const Tensor& x, const Tensor& batch_sizes, int64_t batch,
@@ -158,28 +162,26 @@ RNNImplBase::Result RNNImplBase::forward_packed(const PackedSequence& x, const T
   return {r.outputs, ordered(r.h, x.unsorted_indices()), ordered(r.c, x.unsorted_indices())};
 }
 
-}  // namespace detail
-
-namespace {
-PackedSequence like(const PackedSequence& x, const Tensor& data) {
-  return PackedSequence(data, x.batch_sizes(), x.sorted_indices(), x.unsorted_indices());
-}
-}  // namespace
-
-RNNImpl::RNNImpl(const RNNOptions& o)
-    : Cloneable(base_of(mode_of("RNN", o.nonlinearity()), o)), options(o) {}
-std::tuple<Tensor, Tensor> RNNImpl::forward(const Tensor& x, Tensor hx) const {
+template <class Options>
+OneStateLayer<Options>::OneStateLayer(const Options& o) : RNNImplBase(base_of(o)), options(o) {}
+template <class Options>
+std::tuple<Tensor, Tensor> OneStateLayer<Options>::forward(const Tensor& x, Tensor hx) const {
   const Result r = forward_padded(x, hx, {});
   return {r.outputs, r.h};
 }
-std::tuple<PackedSequence, Tensor> RNNImpl::forward_with_packed_input(const PackedSequence& x,
-                                                                      Tensor hx) const {
+template <class Options>
+std::tuple<PackedSequence, Tensor> OneStateLayer<Options>::forward_with_packed_input(
+    const PackedSequence& x, Tensor hx) const {
   const Result r = forward_packed(x, hx, {});
   return {like(x, r.outputs), r.h};
 }
+template class OneStateLayer<RNNOptions>;
+template class OneStateLayer<GRUOptions>;
+
+}  // namespace detail
 
 LSTMImpl::LSTMImpl(const LSTMOptions& o)
-    : Cloneable(base_of(RNNMode::LSTM, o).proj_size(o.proj_size())), options(o) {}
+    : Cloneable(base_of(o).proj_size(o.proj_size())), options(o) {}
 std::tuple<Tensor, LSTMImpl::States> LSTMImpl::forward(const Tensor& x,
                                                        std::optional<States> hx) const {
   const auto [h, c] = hx.value_or(States());
@@ -193,22 +195,16 @@ std::tuple<PackedSequence, LSTMImpl::States> LSTMImpl::forward_with_packed_input
   return {like(x, r.outputs), {r.h, r.c}};
 }
 
-GRUImpl::GRUImpl(const GRUOptions& o) : Cloneable(base_of(RNNMode::GRU, o)), options(o) {}
-std::tuple<Tensor, Tensor> GRUImpl::forward(const Tensor& x, Tensor hx) const {
-  const Result r = forward_padded(x, hx, {});
-  return {r.outputs, r.h};
-}
-std::tuple<PackedSequence, Tensor> GRUImpl::forward_with_packed_input(const PackedSequence& x,
-                                                                      Tensor hx) const {
-  const Result r = forward_packed(x, hx, {});
-  return {like(x, r.outputs), r.h};
-}
-
 namespace detail {
 
 RNNCellImplBase::RNNCellImplBase(const char* name, int64_t gates, int64_t input_size,
-                                 int64_t hidden_size, bool bias)
-    : name_(name), gates_(gates), input_size_(input_size), hidden_size_(hidden_size), bias_(bias) {
+                                 int64_t hidden_size, bool bias, std::string_view nonlinearity)
+    : name_(name),
+      gates_(gates),
+      input_size_(input_size),
+      hidden_size_(hidden_size),
+      bias_(bias),
+      nonlinearity_(nonlinearity) {
   RNNCellImplBase::reset();
 }
 void RNNCellImplBase::reset() {
@@ -225,10 +221,8 @@ void RNNCellImplBase::reset() {
 }
 void RNNCellImplBase::reset_parameters() { start(parameters(false), hidden_size_); }
 void RNNCellImplBase::pretty_print(std::ostream& out) const {
-  out << "halftape::nn::" << name_ << '(' << input_size_ << ", " << hidden_size_;
-  if (!bias_) out << ", bias=false";
-  print_more(out);
-  out << ')';
+  print(out, name_, "", input_size_, "", hidden_size_, "bias", unless(true, bias_), "nonlinearity",
+        unless(std::string_view(), nonlinearity_));
 }
 void RNNCellImplBase::check_input(const Tensor& x) const {
   HALFTAPE_CHECK(x.dim() == 1 || x.dim() == 2, name_, ": input ", x.sizes(),
@@ -241,21 +235,30 @@ Tensor RNNCellImplBase::no_state(const Tensor& x) const {
   return zeros(shape, x.options());
 }
 
-}  // namespace detail
-
-RNNCellImpl::RNNCellImpl(const RNNCellOptions& o)
-    : Cloneable("RNNCell", 1, o.input_size(), o.hidden_size(), o.bias()), options(o) {
+template <>
+OneStateCell<RNNCellOptions>::OneStateCell(const RNNCellOptions& o)
+    : RNNCellImplBase("RNNCell", 1, o.input_size(), o.hidden_size(), o.bias(),
+                      o.nonlinearity() == kReLU ? "kReLU" : ""),
+      options(o) {
   mode_of("RNNCell", o.nonlinearity());
 }
-Tensor RNNCellImpl::forward(const Tensor& x, Tensor hx) const {
+template <>
+OneStateCell<GRUCellOptions>::OneStateCell(const GRUCellOptions& o)
+    : RNNCellImplBase("GRUCell", 3, o.input_size(), o.hidden_size(), o.bias()), options(o) {}
+
+template <class Options>
+Tensor OneStateCell<Options>::forward(const Tensor& x, Tensor hx) const {
   check_input(x);
   if (!hx.defined()) hx = no_state(x);
-  return (options.nonlinearity() == kReLU ? rnn_relu_cell : rnn_tanh_cell)(
-      x, hx, weight_ih, weight_hh, bias_ih, bias_hh);
+  auto* step = gru_cell;
+  if constexpr (std::is_same_v<Options, RNNCellOptions>)
+    step = options.nonlinearity() == kReLU ? rnn_relu_cell : rnn_tanh_cell;
+  return step(x, hx, weight_ih, weight_hh, bias_ih, bias_hh);
 }
-void RNNCellImpl::print_more(std::ostream& out) const {
-  if (options.nonlinearity() == kReLU) out << ", nonlinearity=kReLU";
-}
+template class OneStateCell<RNNCellOptions>;
+template class OneStateCell<GRUCellOptions>;
+
+}  // namespace detail
 
 LSTMCellImpl::LSTMCellImpl(const LSTMCellOptions& o)
     : Cloneable("LSTMCell", 4, o.input_size(), o.hidden_size(), o.bias()), options(o) {}
@@ -263,14 +266,6 @@ LSTMCellImpl::States LSTMCellImpl::forward(const Tensor& x, std::optional<States
   check_input(x);
   if (!hx) hx = States(no_state(x), no_state(x));
   return lstm_cell(x, {std::get<0>(*hx), std::get<1>(*hx)}, weight_ih, weight_hh, bias_ih, bias_hh);
-}
-
-GRUCellImpl::GRUCellImpl(const GRUCellOptions& o)
-    : Cloneable("GRUCell", 3, o.input_size(), o.hidden_size(), o.bias()), options(o) {}
-Tensor GRUCellImpl::forward(const Tensor& x, Tensor hx) const {
-  check_input(x);
-  if (!hx.defined()) hx = no_state(x);
-  return gru_cell(x, hx, weight_ih, weight_hh, bias_ih, bias_hh);
 }
 
 }  // namespace halftape::nn

@@ -1,11 +1,11 @@
 // Recurrent layers and cells as modules. What they compute stands in autograd/ops/product/rnn.h.
 #pragma once
 #include <optional>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
-#include "halftape/nn/any_module.h"
-#include "halftape/nn/cloneable.h"
+#include "halftape/nn/modules/common.h"
 #include "halftape/nn/options/rnn.h"
 #include "halftape/nn/utils/rnn.h"
 
@@ -40,22 +40,30 @@ class RNNImplBase : public CloneableModule {
  private:
   Result run(const Tensor& x, const Tensor& batch_sizes, int64_t batch, Tensor h, Tensor c) const;
 };
+
+/// What RNN and GRU have in common: one state.
+template <class Options>
+class OneStateLayer : public RNNImplBase {
+ public:
+  OneStateLayer(int64_t input_size, int64_t hidden_size)
+      : OneStateLayer(Options(input_size, hidden_size)) {}
+  explicit OneStateLayer(const Options& options);
+  std::tuple<Tensor, Tensor> forward(const Tensor& x, Tensor hx = {}) const;
+  std::tuple<utils::rnn::PackedSequence, Tensor> forward_with_packed_input(
+      const utils::rnn::PackedSequence& x, Tensor hx = {}) const;
+  Options options;
+
+ protected:
+  FORWARD_HAS_DEFAULT_ARGS({1, AnyValue(Tensor())})
+};
 }  // namespace detail
 
 /// x: (T, N, input_size), with batch_first (N, T, input_size), or without N; hx:
 /// (layers·directions, N, hidden_size), or zeros → outputs (T, N, directions·hidden_size), and the
 /// last hx.
-class RNNImpl : public Cloneable<RNNImpl, detail::RNNImplBase> {
+class RNNImpl : public Cloneable<RNNImpl, detail::OneStateLayer<RNNOptions>> {
  public:
-  RNNImpl(int64_t input_size, int64_t hidden_size) : RNNImpl(RNNOptions(input_size, hidden_size)) {}
-  explicit RNNImpl(const RNNOptions& options);
-  std::tuple<Tensor, Tensor> forward(const Tensor& x, Tensor hx = {}) const;
-  std::tuple<utils::rnn::PackedSequence, Tensor> forward_with_packed_input(
-      const utils::rnn::PackedSequence& x, Tensor hx = {}) const;
-  RNNOptions options;
-
- protected:
-  FORWARD_HAS_DEFAULT_ARGS({1, AnyValue(Tensor())})
+  using Cloneable::Cloneable;
 };
 HALFTAPE_MODULE(RNN);
 
@@ -77,17 +85,9 @@ class LSTMImpl : public Cloneable<LSTMImpl, detail::RNNImplBase> {
 HALFTAPE_MODULE(LSTM);
 
 /// As RNN.
-class GRUImpl : public Cloneable<GRUImpl, detail::RNNImplBase> {
+class GRUImpl : public Cloneable<GRUImpl, detail::OneStateLayer<GRUOptions>> {
  public:
-  GRUImpl(int64_t input_size, int64_t hidden_size) : GRUImpl(GRUOptions(input_size, hidden_size)) {}
-  explicit GRUImpl(const GRUOptions& options);
-  std::tuple<Tensor, Tensor> forward(const Tensor& x, Tensor hx = {}) const;
-  std::tuple<utils::rnn::PackedSequence, Tensor> forward_with_packed_input(
-      const utils::rnn::PackedSequence& x, Tensor hx = {}) const;
-  GRUOptions options;
-
- protected:
-  FORWARD_HAS_DEFAULT_ARGS({1, AnyValue(Tensor())})
+  using Cloneable::Cloneable;
 };
 HALFTAPE_MODULE(GRU);
 
@@ -95,8 +95,9 @@ namespace detail {
 /// What the cells have in common: their parameters, which start in U(−b, b), b = 1/√hidden_size.
 class RNNCellImplBase : public CloneableModule {
  public:
+  /// nonlinearity: as it is printed; empty for the usual one.
   RNNCellImplBase(const char* name, int64_t gates, int64_t input_size, int64_t hidden_size,
-                  bool bias);
+                  bool bias, std::string_view nonlinearity = "");
   void reset() override;
   void reset_parameters();
   void pretty_print(std::ostream& out) const override;
@@ -109,29 +110,34 @@ class RNNCellImplBase : public CloneableModule {
   void check_input(const Tensor& x) const;
   /// Zeros in the shape of a state for x.
   Tensor no_state(const Tensor& x) const;
-  /// What follows the sizes in the printed form.
-  virtual void print_more(std::ostream&) const {}
 
  private:
   const char* name_;
   int64_t gates_, input_size_, hidden_size_;
   bool bias_;
+  std::string_view nonlinearity_;
+};
+
+/// What RNNCell and GRUCell have in common: one state.
+template <class Options>
+class OneStateCell : public RNNCellImplBase {
+ public:
+  OneStateCell(int64_t input_size, int64_t hidden_size)
+      : OneStateCell(Options(input_size, hidden_size)) {}
+  explicit OneStateCell(const Options& options);
+  Tensor forward(const Tensor& x, Tensor hx = {}) const;
+  Options options;
+
+ protected:
+  FORWARD_HAS_DEFAULT_ARGS({1, AnyValue(Tensor())})
 };
 }  // namespace detail
 
 /// One step of an RNN. x: (N, input_size) or (input_size); hx: (N, hidden_size) or (hidden_size),
 /// or zeros → the next hx.
-class RNNCellImpl : public Cloneable<RNNCellImpl, detail::RNNCellImplBase> {
+class RNNCellImpl : public Cloneable<RNNCellImpl, detail::OneStateCell<RNNCellOptions>> {
  public:
-  RNNCellImpl(int64_t input_size, int64_t hidden_size)
-      : RNNCellImpl(RNNCellOptions(input_size, hidden_size)) {}
-  explicit RNNCellImpl(const RNNCellOptions& options);
-  Tensor forward(const Tensor& x, Tensor hx = {}) const;
-  RNNCellOptions options;
-
- protected:
-  FORWARD_HAS_DEFAULT_ARGS({1, AnyValue(Tensor())})
-  void print_more(std::ostream& out) const override;
+  using Cloneable::Cloneable;
 };
 HALFTAPE_MODULE(RNNCell);
 
@@ -151,16 +157,9 @@ class LSTMCellImpl : public Cloneable<LSTMCellImpl, detail::RNNCellImplBase> {
 HALFTAPE_MODULE(LSTMCell);
 
 /// One step of a GRU.
-class GRUCellImpl : public Cloneable<GRUCellImpl, detail::RNNCellImplBase> {
+class GRUCellImpl : public Cloneable<GRUCellImpl, detail::OneStateCell<GRUCellOptions>> {
  public:
-  GRUCellImpl(int64_t input_size, int64_t hidden_size)
-      : GRUCellImpl(GRUCellOptions(input_size, hidden_size)) {}
-  explicit GRUCellImpl(const GRUCellOptions& options);
-  Tensor forward(const Tensor& x, Tensor hx = {}) const;
-  GRUCellOptions options;
-
- protected:
-  FORWARD_HAS_DEFAULT_ARGS({1, AnyValue(Tensor())})
+  using Cloneable::Cloneable;
 };
 HALFTAPE_MODULE(GRUCell);
 

@@ -9,27 +9,40 @@
 namespace halftape::nn {
 namespace {
 
-template <class Layer>
-void check_stack(const char* name, const Layer& layer, int64_t num_layers) {
+/// Registers clones of the layer and, where the options have one, of the norm.
+template <class Stack, class Layer>
+void reset_stack(Stack& stack, const char* name, const Layer& layer) {
+  const int64_t count = stack.options.num_layers();
   HALFTAPE_CHECK(!layer.is_empty(), name, ": the layer is empty");
-  HALFTAPE_CHECK(num_layers > 0, name, ": num_layers ", num_layers, " must be positive");
+  HALFTAPE_CHECK(count > 0, name, ": num_layers ", count, " must be positive");
+  ModuleList clones;
+  for (int64_t i = 0; i < count; ++i) clones->push_back(layer->clone());
+  stack.layers = stack.register_module("layers", clones);
+  stack.norm = {};
+  if (stack.options.norm().is_empty()) return;
+  stack.norm = stack.options.norm().clone();
+  stack.register_module("norm", stack.norm.ptr());
 }
 
-template <class Layer>
-ModuleList clones(const Layer& layer, int64_t count) {
-  ModuleList all;
-  for (int64_t i = 0; i < count; ++i) all->push_back(layer->clone());
-  return all;
+template <class Layer, class Stack>
+void reset_stack_parameters(Stack& stack) {
+  for (size_t i = 0; i < stack.layers->size(); ++i)
+    stack.layers->template at<Layer>(i).reset_parameters();
+  if (stack.norm.is_empty()) return;
+  stack.norm = stack.options.norm().clone();  // it may be any module, without reset_parameters()
+  stack.replace_module("norm", stack.norm.ptr());
 }
 
-template <class Layer>
-void reset_all(const ModuleList& layers) {
-  for (size_t i = 0; i < layers->size(); ++i) layers->at<Layer>(i).reset_parameters();
+/// x through all layers, each with the same further arguments, and the norm.
+template <class Layer, class Stack, class... Args>
+Tensor forward_stack(const Stack& stack, Tensor x, const Args&... args) {
+  for (size_t i = 0; i < stack.layers->size(); ++i)
+    x = stack.layers->template at<Layer>(i).forward(x, args...);
+  return stack.norm.is_empty() ? x : stack.norm.forward(x);
 }
 
-template <class LayerOptions>
-LayerOptions layer_options(const TransformerOptions& o) {
-  return LayerOptions(o.d_model(), o.nhead())
+TransformerEncoderLayerOptions layer_options(const TransformerOptions& o) {
+  return TransformerEncoderLayerOptions(o.d_model(), o.nhead())
       .dim_feedforward(o.dim_feedforward())
       .dropout(o.dropout())
       .activation(o.activation());
@@ -42,27 +55,16 @@ TransformerEncoderImpl::TransformerEncoderImpl(const TransformerEncoderOptions& 
 }
 
 void TransformerEncoderImpl::reset() {
-  check_stack("TransformerEncoder", options.encoder_layer(), options.num_layers());
-  layers = register_module("layers", clones(options.encoder_layer(), options.num_layers()));
-  norm = {};
-  if (options.norm().is_empty()) return;
-  norm = options.norm().clone();
-  register_module("norm", norm.ptr());
+  reset_stack(*this, "TransformerEncoder", options.encoder_layer());
 }
 
 void TransformerEncoderImpl::reset_parameters() {
-  reset_all<TransformerEncoderLayerImpl>(layers);
-  if (norm.is_empty()) return;
-  norm = options.norm().clone();  // any module: not all can be told to start anew
-  replace_module("norm", norm.ptr());
+  reset_stack_parameters<TransformerEncoderLayerImpl>(*this);
 }
 
 Tensor TransformerEncoderImpl::forward(const Tensor& src, const Tensor& src_mask,
                                        const Tensor& src_key_padding_mask) const {
-  Tensor x = src;
-  for (size_t i = 0; i < layers->size(); ++i)
-    x = layers->at<TransformerEncoderLayerImpl>(i).forward(x, src_mask, src_key_padding_mask);
-  return norm.is_empty() ? x : norm.forward(x);
+  return forward_stack<TransformerEncoderLayerImpl>(*this, src, src_mask, src_key_padding_mask);
 }
 
 TransformerDecoderImpl::TransformerDecoderImpl(const TransformerDecoderOptions& o) : options(o) {
@@ -70,30 +72,19 @@ TransformerDecoderImpl::TransformerDecoderImpl(const TransformerDecoderOptions& 
 }
 
 void TransformerDecoderImpl::reset() {
-  check_stack("TransformerDecoder", options.decoder_layer(), options.num_layers());
-  layers = register_module("layers", clones(options.decoder_layer(), options.num_layers()));
-  norm = {};
-  if (options.norm().is_empty()) return;
-  norm = options.norm().clone();
-  register_module("norm", norm.ptr());
+  reset_stack(*this, "TransformerDecoder", options.decoder_layer());
 }
 
 void TransformerDecoderImpl::reset_parameters() {
-  reset_all<TransformerDecoderLayerImpl>(layers);
-  if (norm.is_empty()) return;
-  norm = options.norm().clone();
-  replace_module("norm", norm.ptr());
+  reset_stack_parameters<TransformerDecoderLayerImpl>(*this);
 }
 
 Tensor TransformerDecoderImpl::forward(const Tensor& tgt, const Tensor& memory,
                                        const Tensor& tgt_mask, const Tensor& memory_mask,
                                        const Tensor& tgt_key_padding_mask,
                                        const Tensor& memory_key_padding_mask) const {
-  Tensor x = tgt;
-  for (size_t i = 0; i < layers->size(); ++i)
-    x = layers->at<TransformerDecoderLayerImpl>(i).forward(
-        x, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask);
-  return norm.is_empty() ? x : norm.forward(x);
+  return forward_stack<TransformerDecoderLayerImpl>(*this, tgt, memory, tgt_mask, memory_mask,
+                                                    tgt_key_padding_mask, memory_key_padding_mask);
 }
 
 TransformerImpl::TransformerImpl(const TransformerOptions& o) : options(o) {
@@ -101,21 +92,19 @@ TransformerImpl::TransformerImpl(const TransformerOptions& o) : options(o) {
 }
 
 void TransformerImpl::reset() {
-  const auto norm = [&] { return AnyModule(LayerNorm(Shape{options.d_model()})); };
+  const AnyModule norm(LayerNorm(Shape{options.d_model()}));
   encoder =
       options.custom_encoder().is_empty()
           ? AnyModule(TransformerEncoder(
-                TransformerEncoderOptions(layer_options<TransformerEncoderLayerOptions>(options),
-                                          options.num_encoder_layers())
-                    .norm(norm())))
+                TransformerEncoderOptions(layer_options(options), options.num_encoder_layers())
+                    .norm(norm)))
           : options.custom_encoder().clone();
   register_module("encoder", encoder.ptr());
   decoder =
       options.custom_decoder().is_empty()
           ? AnyModule(TransformerDecoder(
-                TransformerDecoderOptions(layer_options<TransformerDecoderLayerOptions>(options),
-                                          options.num_decoder_layers())
-                    .norm(norm())))
+                TransformerDecoderOptions(layer_options(options), options.num_decoder_layers())
+                    .norm(norm)))
           : options.custom_decoder().clone();
   register_module("decoder", decoder.ptr());
   reset_parameters();

@@ -1,0 +1,117 @@
+// What the library's own modules share: how they are declared, and how they print.
+#pragma once
+#include <ostream>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "halftape/nn/any_module.h"
+#include "halftape/nn/cloneable.h"
+
+namespace halftape::nn::detail {
+
+/// A module without parameters: its options, and nothing to reset.
+template <class Options>
+class WithOptions : public CloneableModule {
+ public:
+  WithOptions() requires std::is_default_constructible_v<Options>
+  = default;
+  explicit WithOptions(const Options& o) : options(o) {}
+  Options options;
+};
+
+/// The name of a class for D dimensions: Ranked{"Conv", 2} prints "Conv2d".
+struct Ranked {
+  const char* name;
+  size_t rank;
+};
+inline std::ostream& operator<<(std::ostream& out, const Ranked& r) {
+  return out << r.name << r.rank << 'd';
+}
+
+/// A value that print() leaves out where it is the usual one.
+template <class T>
+struct Unusual {
+  T value, usual;
+};
+template <class T, class U>
+Unusual<T> unless(const U& usual, const T& value) {
+  return {value, T(usual)};
+}
+
+/// A field's value: bools as true and false, an absent optional as None, vectors as [1, 2].
+template <class T>
+void print_value(std::ostream& out, const T& value) {
+  if constexpr (std::is_same_v<T, bool>) {
+    out << (value ? "true" : "false");
+  } else if constexpr (requires { value.has_value(); }) {
+    if (value)
+      print_value(out, *value);
+    else
+      out << "None";
+  } else {
+    out << value;
+  }
+}
+template <class T>
+void print_value(std::ostream& out, const std::vector<T>& values) {
+  const char* before = "[";
+  for (const T& v : values) out << std::exchange(before, ", ") << v;
+  out << ']';
+}
+
+inline void print_fields(std::ostream&, const char*) {}
+/// Fields separated by ", ": a label and its value by turns; with the label "" the value alone.
+template <class T, class... More>
+void print_fields(std::ostream& out, const char* comma, const char* label, const T& value,
+                  const More&... more) {
+  if constexpr (requires { value.usual; }) {
+    if (value.value == value.usual) return print_fields(out, comma, more...);
+    print_fields(out, comma, label, value.value);
+  } else {
+    out << comma << label << (*label ? "=" : "");
+    print_value(out, value);
+  }
+  print_fields(out, ", ", more...);
+}
+
+/// Prints "halftape::nn::Linear(in_features=4, out_features=2, bias=true)".
+template <class Name, class... Fields>
+void print(std::ostream& out, const Name& name, const Fields&... labels_and_values) {
+  out << "halftape::nn::" << name << '(';
+  print_fields(out, "", labels_and_values...);
+  out << ')';
+}
+
+}  // namespace halftape::nn::detail
+
+/// Declares NameImpl, with a forward() of one tensor, over Base, whose constructors it has, and its
+/// holder Name.
+#define HALFTAPE_UNARY_MODULE(Name, Base)                                 \
+  class Name##Impl : public ::halftape::nn::Cloneable<Name##Impl, Base> { \
+   public:                                                                \
+    using Cloneable::Cloneable;                                           \
+    ::halftape::Tensor forward(const ::halftape::Tensor& x) const;        \
+    void pretty_print(std::ostream& out) const override;                  \
+  };                                                                      \
+  HALFTAPE_MODULE(Name)
+
+/// Declares Name2dImpl, which is NameImpl<2> that can be cloned, and its holder Name2d.
+#define HALFTAPE_RANK_MODULE(Name, D)                                                      \
+  class Name##D##dImpl : public ::halftape::nn::Cloneable<Name##D##dImpl, Name##Impl<D>> { \
+   public:                                                                                 \
+    using Cloneable::Cloneable;                                                            \
+  };                                                                                       \
+  HALFTAPE_MODULE(Name##D##d)
+/// The same for one, two and three dimensions.
+#define HALFTAPE_RANKED_MODULE(Name) \
+  HALFTAPE_RANK_MODULE(Name, 1);     \
+  HALFTAPE_RANK_MODULE(Name, 2);     \
+  HALFTAPE_RANK_MODULE(Name, 3)
+
+/// Defines how NameImpl prints, in namespace halftape::nn: its fields as detail::print() takes
+/// them.
+#define HALFTAPE_MODULE_TEXT(Name, ...)                    \
+  void Name##Impl::pretty_print(std::ostream& out) const { \
+    detail::print(out, #Name __VA_OPT__(, ) __VA_ARGS__);  \
+  }
