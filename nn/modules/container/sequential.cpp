@@ -18,12 +18,12 @@ std::shared_ptr<M> exactly(const AnyModule& part) {
   return part.type_info() == typeid(M) ? part.ptr<M>() : nullptr;
 }
 
-/// Linear layers with ReLU between them, and how many parts they are.
-struct Chain {
+/// The Linear layers with ReLU between them that begin at a part, and how many parts they take.
+struct LinearRun {
   TensorList weights, biases;
   size_t parts = 0;
 
-  Chain(const std::vector<AnyModule>& all, size_t first, int64_t features) {
+  LinearRun(const std::vector<AnyModule>& all, size_t first, int64_t features) {
     for (size_t i = first; i < all.size(); i += 2) {
       const auto layer = exactly<LinearImpl>(all[i]);
       if (!layer || layer->weight.size(1) != features) return;
@@ -36,8 +36,7 @@ struct Chain {
   }
 };
 
-/// Products take their activation along, with the same bits. A policy that wants to be asked about
-/// every op is asked.
+/// A policy that must see every op (DtypePolicy::every_op) gets the parts one by one.
 bool fuses(const Tensor& x) {
   return x.defined() && x.dim() > 0 && !(dtype_policy() && dtype_policy()->every_op);
 }
@@ -56,7 +55,7 @@ std::optional<Activation> activation_of(const AnyModule& part) {
   return {};
 }
 
-/// All parts as one MLP, if they are one.
+/// All parts as one MLP: whole if they are Linear layers with one activation between them.
 struct Mlp {
   TensorList weights, biases;
   std::optional<Activation> activation;
@@ -110,10 +109,10 @@ AnyValue SequentialImpl::forward_any(std::vector<AnyValue> arguments) const {
   while (i < parts_.size()) {
     if (fuses(value)) {
       auto& x = *value.try_get<Tensor>();
-      const Chain chain(parts_, i, x.size(-1));
-      if (chain.weights.size() > 1) {
-        value = AnyValue(mlp(x, chain.weights, chain.biases));
-        i += chain.parts;
+      const LinearRun run(parts_, i, x.size(-1));
+      if (run.weights.size() > 1) {
+        value = AnyValue(mlp(x, run.weights, run.biases));
+        i += run.parts;
         continue;
       }
     }
@@ -123,7 +122,7 @@ AnyValue SequentialImpl::forward_any(std::vector<AnyValue> arguments) const {
 }
 
 Tensor SequentialImpl::loss(const Tensor& x, const Tensor& target, const Tensor& scale) const {
-  if (fuses(x) && x.is_cuda()) {  // where it is one kernel
+  if (fuses(x) && x.is_cuda()) {  // the CPU has no kernel for all layers at once
     const Mlp net(parts_);
     if (net.whole)
       return mlp_loss(x, target, net.weights, net.biases, net.activation.value_or(Activation::None),
@@ -138,7 +137,7 @@ Tensor SequentialImpl::loss(const Tensor& x, const Tensor& target, const Tensor&
 std::shared_ptr<Module> SequentialImpl::clone(const std::optional<Device>& device) const {
   auto copy = std::make_shared<SequentialImpl>();
   copy->train(is_training());
-  // The parts of a submodule that was replaced still are what forward() calls: clone those.
+  // forward() calls the parts, also where replace_module() has put another module in their place.
   const auto names = children_.keys();
   for (size_t i = 0; i < parts_.size(); ++i) copy->insert(names[i], parts_[i].clone(device));
   return copy;

@@ -10,9 +10,14 @@
 
 namespace halftape::nn {
 
-/// Calls its parts in order, each on the result of the one before. Parts are whatever an AnyModule
-/// is made of (modules, holders, pointers, other Sequentials), or functions of a Tensor; each is a
-/// submodule under its number, or the name it is given.
+/// Calls its parts in order, each with the result of the one before. A part is whatever AnyModule
+/// takes (a module, holder, pointer or another Sequential), or a function of a Tensor. Each is a
+/// submodule under its number, or under the name it is given.
+///
+/// forward() runs two or more Linear layers with ReLU between them as one op, mlp(), which puts the
+/// ReLU into the product. The bits are those of the separate layers, on each device, but a trace or
+/// an error names mlp and not the layers. Subclasses of Linear or ReLU are called one by one, and
+/// so is every part under a dtype policy that asks for every op.
 ///
 ///     nn::Sequential net(nn::Linear(3, 4), relu, nn::Linear(4, 2));
 ///     nn::Sequential named({{"fc", nn::Linear(3, 4)}, {"act", nn::ReLU()}});
@@ -49,14 +54,14 @@ class SequentialImpl : public Cloneable<SequentialImpl> {
       insert(name, AnyModule(Functional(std::forward<Part>(part))));
     }
   }
-  /// push_back() for all that a container holds, another Sequential's parts, say.
+  /// push_back() for each element of a container, for example of another Sequential.
   template <class Container>
   void extend(const Container& container) {
     for (const auto& part : container) push_back(part);
   }
 
-  /// The result of the last part, whose type must be R. The first is called with the arguments.
-  /// Throws when empty.
+  /// Calls the first part with the arguments and returns the result of the last. Throws when empty,
+  /// or if the result is no R.
   template <class R = Tensor, class... Args>
   R forward(Args&&... args) const {
     AnyValue result = forward_any(detail::packed(std::forward<Args>(args)...));
@@ -66,14 +71,18 @@ class SequentialImpl : public Cloneable<SequentialImpl> {
     return std::move(*value);
   }
   AnyValue forward_any(std::vector<AnyValue> arguments) const;
-  /// What forward(x), (…, C), loses against a target: the mean cross-entropy with int64 classes
-  /// (…), each of which counts, or else the mean squared distance to (…, C). On a GPU, Linear
-  /// layers with one activation between them (ReLU, GELU in its tanh form, SiLU, Tanh, Sigmoid)
-  /// and nothing else are mlp_loss(), which computes a small network's whole pass at once and does
-  /// not round its outputs; `scale` as it takes it, from a GradScaler's factor().
+  /// The loss of forward(x), (…, C): the mean cross_entropy for int64 classes (…), none of them
+  /// ignored, else mse_loss with a target (…, C). `scale`: as mlp_loss() takes it, from
+  /// GradScaler::factor().
+  ///
+  /// The last digits differ by device: on a GPU, Linear layers with one activation between them
+  /// (ReLU, tanh GELU, SiLU, Tanh or Sigmoid) and nothing else run as mlp_loss(), which does not
+  /// round the outputs to x's dtype before the loss. On the CPU, and for other parts, the outputs
+  /// are rounded first and `scale` is not used. Call mse_loss(net->forward(x), target) for one
+  /// program on both.
   Tensor loss(const Tensor& x, const Tensor& target, const Tensor& scale = {}) const;
 
-  /// The part at a position, as an M; as a pointer; or as what it is.
+  /// The part at a position; throws if there is none, or if it is no M.
   template <class M>
   M& at(size_t index) const {
     return any(index).template get<M>();
