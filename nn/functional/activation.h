@@ -1,4 +1,6 @@
-// Activations, with options.
+// Activations, with options: (…) → (…) in the dtype of x. The formulas stand at the modules of the
+// same names, nn/modules/activation.h. `inplace` writes the result into x; it throws for a leaf
+// that requires grad.
 #pragma once
 #include "halftape/autograd/ops/creation/random.h"
 #include "halftape/autograd/ops/elementwise/binary.h"
@@ -40,7 +42,7 @@ using SoftplusFuncOptions = SoftplusOptions;
 using GELUFuncOptions = GELUOptions;
 using GLUFuncOptions = GLUOptions;
 
-// Those with `inplace` take a handle, whose tensor they may write to.
+// x by value where `inplace` may write to its tensor.
 inline Tensor relu(Tensor x, const ReLUFuncOptions& o) {
   return o.inplace() ? relu_(x) : halftape::relu(x);
 }
@@ -60,6 +62,7 @@ inline Tensor leaky_relu(Tensor x, const LeakyReLUFuncOptions& o = {}) {
   const double slope = o.negative_slope();
   return o.inplace() ? leaky_relu_(x, slope) : halftape::leaky_relu(x, slope);
 }
+/// Draws a slope for each element where the options say training, else takes their mean.
 inline Tensor rrelu(Tensor x, const RReLUFuncOptions& o = {}) {
   const Tensor y = halftape::rrelu(x, o.lower(), o.upper(), o.training());
   return o.inplace() ? x.copy_(y) : y;
@@ -81,12 +84,15 @@ inline Tensor softshrink(const Tensor& x, const SoftshrinkFuncOptions& o = {}) {
 inline Tensor softplus(const Tensor& x, const SoftplusFuncOptions& o) {
   return halftape::softplus(x, o.beta(), o.threshold());
 }
+/// Throws unless `approximate` is "none" or "tanh".
 inline Tensor gelu(const Tensor& x, const GELUFuncOptions& o) {
   return halftape::gelu(x, o.approximate());
 }
+/// Halves the size of dimension `dim`; throws if it is odd.
 inline Tensor glu(const Tensor& x, const GLUFuncOptions& o = {}) {
   return halftape::glu(x, o.dim());
 }
+/// Along `dim`, after a conversion to `dtype` if one is given; so are the next two.
 inline Tensor softmax(const Tensor& x, const SoftmaxFuncOptions& o) {
   return halftape::softmax(x, o.dim(), o.dtype());
 }
@@ -96,6 +102,8 @@ inline Tensor log_softmax(const Tensor& x, const LogSoftmaxFuncOptions& o) {
 inline Tensor softmin(const Tensor& x, const SoftminFuncOptions& o) {
   return halftape::softmin(x, o.dim(), o.dtype());
 }
+/// softmax((logits + Gumbel noise)/tau); with `hard` one-hot, with the gradient of the soft one.
+/// Jang et al. 2016, arXiv:1611.01144.
 inline Tensor gumbel_softmax(const Tensor& logits, const GumbelSoftmaxFuncOptions& o = {}) {
   return halftape::gumbel_softmax(logits, o.tau(), o.hard(), o.dim());
 }

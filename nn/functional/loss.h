@@ -1,4 +1,6 @@
-// Losses, with options.
+// Losses, with options. Input and target have equal shapes unless said otherwise, and others throw.
+// The result is (), or with reduction kNone one loss for each element or sample; the dtype is x's,
+// computed in float32 for halves. Further rules stand in autograd/ops/loss.
 #pragma once
 #include "halftape/nn/options/loss.h"
 
@@ -26,88 +28,111 @@ using MultilabelSoftMarginLossFuncOptions = MultiLabelSoftMarginLossOptions;
 using TripletMarginLossFuncOptions = TripletMarginLossOptions;
 using TripletMarginWithDistanceLossFuncOptions = TripletMarginWithDistanceLossOptions;
 
+/// nll_loss of log_softmax(x): logits x (N, C, …), target (N, …) int64 classes, or probabilities of
+/// x's shape.
 inline Tensor cross_entropy(const Tensor& x, const Tensor& target,
                             const CrossEntropyFuncOptions& o = {}) {
   return halftape::cross_entropy(x, target, o.weight(), o.reduction(), o.ignore_index(),
                                  o.label_smoothing());
 }
+/// −weight[t]·x[i, t]: log-probabilities x (N, C, …), target (N, …) int64 in [0, C) or
+/// ignore_index; throws for others.
 inline Tensor nll_loss(const Tensor& x, const Tensor& target, const NLLLossFuncOptions& o = {}) {
   return halftape::nll_loss(x, target, o.weight(), o.reduction(), o.ignore_index());
 }
+/// (x − y)².
 inline Tensor mse_loss(const Tensor& x, const Tensor& y, const MSELossFuncOptions& o = {}) {
   return halftape::mse_loss(x, y, o.reduction());
 }
+/// |x − y|.
 inline Tensor l1_loss(const Tensor& x, const Tensor& y, const L1LossFuncOptions& o = {}) {
   return halftape::l1_loss(x, y, o.reduction());
 }
+/// (x − y)²/(2·beta) where |x − y| < beta, |x − y| − beta/2 elsewhere.
 inline Tensor smooth_l1_loss(const Tensor& x, const Tensor& y,
                              const SmoothL1LossFuncOptions& o = {}) {
   return halftape::smooth_l1_loss(x, y, o.reduction(), o.beta().value_or(1));
 }
-/// Throws if beta stands in the options, too.
+/// With beta as an argument; throws if the options have one, too.
 inline Tensor smooth_l1_loss(const Tensor& x, const Tensor& y, const SmoothL1LossFuncOptions& o,
                              double beta) {
   HALFTAPE_CHECK(!o.beta(), "smooth_l1_loss: beta ", beta, " is given, and ", o.beta().value_or(0),
                  " in the options; choose one");
   return halftape::smooth_l1_loss(x, y, o.reduction(), beta);
 }
+/// (x − y)²/2 where |x − y| < delta, delta·(|x − y| − delta/2) elsewhere.
 inline Tensor huber_loss(const Tensor& x, const Tensor& y, const HuberLossFuncOptions& o = {}) {
   return halftape::huber_loss(x, y, o.reduction(), o.delta());
 }
+/// y·(ln y − x) for log-probabilities x and probabilities y, with log_target their logarithms.
 inline Tensor kl_div(const Tensor& x, const Tensor& y, const KLDivFuncOptions& o = {}) {
   return halftape::kl_div(x, y, o.reduction(), o.log_target());
 }
+/// eˣ − y·x for counts y, or x − y·ln(x + eps) without log_input.
 inline Tensor poisson_nll_loss(const Tensor& x, const Tensor& y,
                                const PoissonNLLLossFuncOptions& o = {}) {
   return halftape::poisson_nll_loss(x, y, o.log_input(), o.full(), o.eps(), o.reduction());
 }
+/// (ln v + (x − y)²/v)/2 with v = max(var, eps); var: as x, its last dimension 1 or missing.
 inline Tensor gaussian_nll_loss(const Tensor& x, const Tensor& y, const Tensor& var,
                                 const GaussianNLLLossFuncOptions& o = {}) {
   return halftape::gaussian_nll_loss(x, y, var, o.full(), o.eps(), o.reduction());
 }
+/// −weight·(y·ln p + (1 − y)·ln(1 − p)). Throws under autocast: half has no digits near 0 and 1.
 inline Tensor binary_cross_entropy(const Tensor& p, const Tensor& y,
                                    const BinaryCrossEntropyFuncOptions& o = {}) {
   return halftape::binary_cross_entropy(p, y, o.weight(), o.reduction());
 }
+/// −weight·(pos_weight·y·ln σ(x) + (1 − y)·ln(1 − σ(x))), stable for any x.
 inline Tensor binary_cross_entropy_with_logits(
     const Tensor& x, const Tensor& y, const BinaryCrossEntropyWithLogitsFuncOptions& o = {}) {
   return halftape::binary_cross_entropy_with_logits(x, y, o.weight(), o.pos_weight(),
                                                     o.reduction());
 }
+/// x where y is 1, max(0, margin − x) where y is −1.
 inline Tensor hinge_embedding_loss(const Tensor& x, const Tensor& y,
                                    const HingeEmbeddingLossFuncOptions& o = {}) {
   return halftape::hinge_embedding_loss(x, y, o.margin(), o.reduction());
 }
+/// ln(1 + e^(−y·x)) for labels y of ±1.
 inline Tensor soft_margin_loss(const Tensor& x, const Tensor& y,
                                const SoftMarginLossFuncOptions& o = {}) {
   return halftape::soft_margin_loss(x, y, o.reduction());
 }
+/// max(0, margin − y·(a − b)) for labels y of ±1; the three broadcast.
 inline Tensor margin_ranking_loss(const Tensor& a, const Tensor& b, const Tensor& y,
                                   const MarginRankingLossFuncOptions& o = {}) {
   return halftape::margin_ranking_loss(a, b, y, o.margin(), o.reduction());
 }
+/// a, b (N, D), y (N): 1 − cos(a, b) where y is 1, max(0, cos(a, b) − margin) where y is −1.
 inline Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& y,
                                     const CosineEmbeddingLossFuncOptions& o = {}) {
   return halftape::cosine_embedding_loss(a, b, y, o.margin(), o.reduction());
 }
+/// x (N, C), target (N) int64: Σ weight[t]·max(0, margin − x[t] + x[i])ᵖ/C over i ≠ t; p is 1 or 2.
 inline Tensor multi_margin_loss(const Tensor& x, const Tensor& target,
                                 const MultiMarginLossFuncOptions& o = {}) {
   return halftape::multi_margin_loss(x, target, o.p(), o.margin(), o.weight(), o.reduction());
 }
+/// x (N, C), target (N, C) int64: each sample's classes, up to the first −1.
 inline Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target,
                                      const MultilabelMarginLossFuncOptions& o = {}) {
   return halftape::multilabel_margin_loss(x, target, o.reduction());
 }
+/// binary_cross_entropy_with_logits of x (N, C), averaged over the classes.
 inline Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& y,
                                           const MultilabelSoftMarginLossFuncOptions& o = {}) {
   return halftape::multilabel_soft_margin_loss(x, y, o.weight(), o.reduction());
 }
+/// max(0, margin + d(anchor, positive) − d(anchor, negative)), d: the p-norm over the last
+/// dimension.
 inline Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive,
                                   const Tensor& negative,
                                   const TripletMarginLossFuncOptions& o = {}) {
   return halftape::triplet_margin_loss(anchor, positive, negative, o.margin(), o.p(), o.eps(),
                                        o.swap(), o.reduction());
 }
+/// The same with a distance function of two tensors; none: pairwise_distance.
 inline Tensor triplet_margin_with_distance_loss(
     const Tensor& anchor, const Tensor& positive, const Tensor& negative,
     const TripletMarginWithDistanceLossFuncOptions& o = {}) {
@@ -116,6 +141,8 @@ inline Tensor triplet_margin_with_distance_loss(
       o.swap(), o.reduction());
 }
 
+/// log_probs (T, N, C), integer targets (N, S) and lengths (N): −ln of the probability that the
+/// steps spell the targets.
 inline Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
                        const Tensor& target_lengths, const CTCLossFuncOptions& o = {}) {
   return halftape::ctc_loss(log_probs, targets, input_lengths, target_lengths, o.blank(),

@@ -1,4 +1,5 @@
-// Pooling, with options.
+// Pooling, with options: x (N, C, lengths…) or without N; others throw. The stride is the kernel's
+// size unless given.
 #pragma once
 #include "halftape/autograd/ops/creation/random.h"
 #include "halftape/autograd/ops/image/pool.h"
@@ -90,6 +91,8 @@ std::tuple<Tensor, Tensor> fractional_max_pool(const Tensor& x,
 
 using FractionalMaxPool2dFuncOptions = FractionalMaxPool2dOptions;
 using FractionalMaxPool3dFuncOptions = FractionalMaxPool3dOptions;
+/// Max pooling of windows at random places, to output_size or output_ratio of the lengths.
+/// Graham 2014, arXiv:1412.6071. Throws unless just one of the two is given.
 inline std::tuple<Tensor, Tensor> fractional_max_pool2d_with_indices(
     const Tensor& x, const FractionalMaxPool2dFuncOptions& o) {
   return detail::fractional_max_pool(x, o);
@@ -105,6 +108,9 @@ inline Tensor fractional_max_pool3d(const Tensor& x, const FractionalMaxPool3dFu
   return std::get<0>(fractional_max_pool3d_with_indices(x, o));
 }
 
+// max_pool: the largest of each window; _with_indices gives its place in the plane, too, as
+// max_unpool takes it. adaptive_…: windows for an output of given lengths. lp_pool: (Σ|x|ᵖ)^(1/p)
+// of a window.
 #define HALFTAPE_POOL_FUNCTIONS(D)                                                                \
   using AvgPool##D##dFuncOptions = AvgPool##D##dOptions;                                          \
   using MaxPool##D##dFuncOptions = MaxPool##D##dOptions;                                          \
@@ -145,6 +151,7 @@ HALFTAPE_POOL_FUNCTIONS(2)
 HALFTAPE_POOL_FUNCTIONS(3)
 #undef HALFTAPE_POOL_FUNCTIONS
 
+/// The mean of each window, with the padding unless count_include_pad is off.
 inline Tensor avg_pool1d(const Tensor& x, const AvgPool1dFuncOptions& o) {
   return halftape::avg_pool1d(x, o.kernel_size(), o.stride(), o.padding(), o.ceil_mode(),
                               o.count_include_pad());

@@ -9,11 +9,15 @@ using halftape::pixel_unshuffle;
 using PixelShuffleFuncOptions = PixelShuffleOptions;
 using PixelUnshuffleFuncOptions = PixelUnshuffleOptions;
 
+/// (N, C, lengths…) → (N, C, size…) by `mode`; throws unless just one of size and scale_factor is
+/// given.
 inline Tensor interpolate(const Tensor& x, const InterpolateFuncOptions& o = {}) {
   return halftape::interpolate(x, o.size(), o.scale_factor(), o.mode(),
                                o.align_corners().value_or(false),
                                o.recompute_scale_factor().value_or(false));
 }
+/// (…, C·r², H, W) → (…, C, H·r, W·r); throws unless r² divides the channels. Unshuffle is the
+/// inverse.
 inline Tensor pixel_shuffle(const Tensor& x, const PixelShuffleFuncOptions& o) {
   return halftape::pixel_shuffle(x, o.upscale_factor());
 }
