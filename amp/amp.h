@@ -6,6 +6,7 @@
 #include "halftape/amp/grad_scaler.h"
 #include "halftape/amp/laws/laws.h"
 #include "halftape/amp/policy.h"
+#include "halftape/amp/scaler_base.h"
 #include "halftape/amp/step_result.h"
 #include "halftape/amp/tools/applied_steps.h"
 #include "halftape/amp/tools/checked_step.h"

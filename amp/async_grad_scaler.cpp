@@ -3,20 +3,16 @@
 #include <string>
 #include <utility>
 
+#include "halftape/amp/gradients.h"
 #include "halftape/amp/scale_tag.h"
 #include "halftape/amp/scaler_state.h"
-#include "halftape/amp/tools/inject.h"
 #include "halftape/core/contract/skips.h"
 #include "halftape/core/machine/warn.h"
 
 namespace halftape::amp {
 
 AsyncGradScaler::AsyncGradScaler(GradScalerOptions options, ScaleDelivery delivery)
-    : options_(options), delivery_(delivery), law_(law_of(options)) {
-  if (options.enabled) {
-    check_options(options);
-    GradTag::enable();
-  }
+    : ScalerBase(options), delivery_(delivery) {
   newest_.scale = in_use_ = static_cast<float>(options.init_scale);
 }
 
@@ -52,15 +48,14 @@ optim::AsyncStep AsyncGradScaler::step(optim::AsyncOptimizer& optimizer,
   HALFTAPE_CHECK(scaled_,
                  "AsyncGradScaler::step: nothing was scaled since the last update(); call "
                  "scaler.scale(loss).backward() first");
-  const DivisibleBy divisible{"AsyncGradScaler::step", scaled_, options_.allow_fp16_grads};
   const std::vector<Tensor>& parameters = optimizer.parameters();
-  for (size_t i = 0; i < parameters.size(); ++i)
-    if (parameters[i].grad().defined()) divisible.check(parameters[i].grad(), i);
-  options.found_inf = bad_loss_.clone();  // the worker's; a later loss goes into ours
+  check_divisible(collect_gradients(parameters), "AsyncGradScaler::step", scaled_,
+                  options_.allow_fp16_grads);
+  call_gradient_hook(parameters);
+  options.found_inf = bad_loss_.clone();  // the worker's own: a later loss writes to bad_loss_
   options.scale = in_use_;
-  detail::apply_faults(parameters);
   optim::AsyncStep step = optimizer.step(options);
-  steps_.push_back({step, met_.meet(optimizer.id(), optimizer.param_groups())});
+  steps_.push_back({step, seen_.number_of(optimizer.id(), optimizer.param_groups())});
   return step;
 }
 
@@ -71,7 +66,7 @@ void AsyncGradScaler::update(const ScaleUpdate& how) {
                  "scaler.step(optimizer) first");
   if (how.new_scale) check_scale(*how.new_scale, law_);
   settle();
-  in_use_ = newest_.scale;  // Late: what is decided by now. Prompt: scale() looks again.
+  in_use_ = newest_.scale;  // Late: the newest one so far. Prompt: scale() settles again.
   pending_ = Pending{std::exchange(steps_, {}), std::exchange(bad_loss_, {}), law_, how.new_scale};
   scaled_ = {};
   if (how.is_async) return;
@@ -79,7 +74,7 @@ void AsyncGradScaler::update(const ScaleUpdate& how) {
   in_use_ = newest_.scale;
 }
 
-/// Runs the law on the update that is pending, once its verdicts are there.
+/// Waits for the verdicts of the pending update, and runs the law on them.
 void AsyncGradScaler::settle() {
   if (!pending_) return;
   const Pending update = *std::exchange(pending_, {});
@@ -109,7 +104,7 @@ void AsyncGradScaler::settle() {
   }
 }
 
-/// Another step was skipped: is that too many in a row?
+/// Warns or throws after too many skips in a row.
 void AsyncGradScaler::report(bool bad_loss) const {
   const int64_t in_row = counts_.skips_in_row, most = options_.throw_after_skips;
   const std::string text = tell_skips("AsyncGradScaler", in_row, newest_.scale, bad_loss);
@@ -142,19 +137,9 @@ int64_t AsyncGradScaler::get_growth_interval(bool up_to_date) {
   return law_.growth_interval;
 }
 
-void AsyncGradScaler::set_growth_factor(double factor) {
-  change(law_, &ScalerLaw::growth_factor, factor);
-}
-void AsyncGradScaler::set_backoff_factor(double factor) {
-  change(law_, &ScalerLaw::backoff_factor, factor);
-}
-void AsyncGradScaler::set_growth_interval(int64_t interval) {
-  change(law_, &ScalerLaw::growth_interval, interval);
-}
-
 ScalerStats AsyncGradScaler::stats() {
   settle();
-  return met_.stats(counts_);
+  return seen_.stats(counts_);
 }
 
 AsyncGradScaler::StateDict AsyncGradScaler::state_dict() {

@@ -1,5 +1,5 @@
-// Loss scaling for an optimizer that steps on its own thread: when does the verdict of a step move
-// the scale? Spelled as RoundPipe's GradScaler (github.com/ITcarrot/RoundPipe).
+// Loss scaling for an optimizer that steps on its own thread. Spelled as RoundPipe's GradScaler
+// (github.com/ITcarrot/RoundPipe).
 #pragma once
 #include <map>
 #include <optional>
@@ -11,17 +11,16 @@
 
 namespace halftape::amp {
 
-/// With s(k) the scale of the synchronous law after k steps, which one multiplies loss k?
+/// Which scale multiplies loss k. s(k) is the scale of GradScaler after k steps.
 enum class ScaleDelivery : uint8_t {
-  /// s(k). The worker publishes its verdict before it updates, and the next loss waits for that:
-  /// a whole forward pass later. The scales of GradScaler exactly, over weights one step old.
+  /// s(k), on weights that are one step old. The worker publishes its verdict before it updates;
+  /// scale() waits for that verdict, one forward pass later.
   Prompt,
-  /// s(k−1), as in RoundPipe: what step k finds counts from loss k+2. Nothing ever waits for a
-  /// check, but the step that follows an overflow overflows, too: two skips, two halvings.
+  /// s(k−1), as in RoundPipe: the verdict of step k counts from loss k+2. No loss waits for a
+  /// check, but the step after an overflow overflows, too: two skips, two halvings.
   Late,
 };
 
-/// What update() is told.
 struct ScaleUpdate {
   std::optional<double> new_scale = {};  // instead of the law's; the growth tracker stays
   bool is_async = true;  // false: waits for the verdict, the next loss has the new scale
@@ -33,12 +32,13 @@ struct ScaleUpdate {
 ///     scaler.step(optimizer, {.max_norm = 1});   // unscales, checks, clips, updates: elsewhere
 ///     scaler.update();
 ///
-/// The law is GradScaler's (core/formula/scaler.h), and it is run by the caller's thread alone: of
-/// the worker's findings only the verdicts are read, and those by value. Each step is divided by
-/// the scale that multiplied its loss. Losses that are not finite, marked gradients and skips in a
-/// row are GradScaler's matter here, too; what it says in update(), the next call says that waits
-/// for a verdict. Calls come from one thread; in a wrong order they throw.
-class AsyncGradScaler {
+/// The law is GradScaler's (core/formula/scaler.h). It runs on the caller's thread, which reads
+/// nothing but verdicts from the worker, by value. Each step is divided by the scale that
+/// multiplied its loss. Losses that are not finite, marked gradients and skips in a row are treated
+/// as in GradScaler, but the error for too many skips comes from the next call that waits for a
+/// verdict. Calls must come from one thread, and throw in a wrong order. The set_ functions count
+/// for later update() calls, and not for those whose verdicts are still awaited.
+class AsyncGradScaler : public ScalerBase {
  public:
   explicit AsyncGradScaler(GradScalerOptions options = {},
                            ScaleDelivery delivery = ScaleDelivery::Prompt);
@@ -46,43 +46,39 @@ class AsyncGradScaler {
   /// loss · scale. Prompt: waits for the verdicts of the steps before the last update().
   Tensor scale(const Tensor& loss);
   std::vector<Tensor> scale(const std::vector<Tensor>& losses);
-  /// Hands over the optimizer's step; `options.scale` is filled in here. Skips, on the worker, when
-  /// a gradient is not finite. Throws for float16 gradients unless allow_fp16_grads.
+  /// Starts the optimizer's step with `options.scale` filled in. The worker skips it when a
+  /// gradient is not finite. Throws for float16 gradients unless allow_fp16_grads.
   optim::AsyncStep step(optim::AsyncOptimizer& optimizer, optim::AsyncStepOptions options = {});
-  /// Moves the scale by what the steps since the last update() find; once, after all of them.
+  /// Moves the scale after what the steps since the last update() find. Call it once, after all of
+  /// them.
   void update(const ScaleUpdate& how = {});
   void update(double new_scale) { update(ScaleUpdate{.new_scale = new_scale}); }
 
-  /// The scale in use. With `up_to_date`: the newest one, after waiting for all verdicts; with Late
-  /// that is the scale of the pass after the next. 1 when disabled.
+  /// The scale in use; 1 when disabled. With `up_to_date`: the newest one, after waiting for all
+  /// verdicts; with Late that is the scale of the pass after the next.
   double get_scale(bool up_to_date = false);
   int64_t get_growth_tracker(bool up_to_date = false);
-  /// What was set last. A set value counts for the update() calls that follow it, never for those
-  /// whose verdicts are still awaited. `up_to_date` waits for these, and changes nothing else.
+  /// The value that was set last. `up_to_date` waits for all verdicts, and changes nothing else.
   double get_growth_factor(bool up_to_date = false);
-  void set_growth_factor(double factor);
   double get_backoff_factor(bool up_to_date = false);
-  void set_backoff_factor(double factor);
   int64_t get_growth_interval(bool up_to_date = false);
-  void set_growth_interval(int64_t interval);
-  /// As GradScaler's, of all steps before the last update(): waits for their verdicts.
+  /// Of all steps before the last update(). Waits for their verdicts.
   ScalerStats stats();
-  bool is_enabled() const { return options_.enabled; }
   ScaleDelivery delivery() const { return delivery_; }
 
-  /// GradScaler's entries, and "_scale_in_use". Waits for all verdicts; between update() and the
-  /// next step() a resumed run goes on with the same bits. Empty when disabled.
+  /// GradScaler's entries and "_scale_in_use"; empty when disabled. Waits for all verdicts. A run
+  /// that was saved between update() and the next step() resumes with the same bits.
   using StateDict = GradScaler::StateDict;
   StateDict state_dict();
-  /// Throws, changing nothing, on a missing or senseless value. Takes a GradScaler's, too.
+  /// Also loads what a GradScaler saved. Throws, changing nothing, on a missing or senseless value.
   void load_state_dict(const StateDict& saved);
 
  private:
   struct HandedOver {
     optim::AsyncStep step;
-    int64_t optimizer;  // its number in met_
+    int64_t optimizer;  // its number in seen_
   };
-  /// An update() whose verdicts were not looked at yet.
+  /// An update() whose verdicts have not been read yet.
   struct Pending {
     std::vector<HandedOver> steps;
     Array bad_loss;
@@ -92,18 +88,15 @@ class AsyncGradScaler {
   void settle();
   void report(bool bad_loss) const;
 
-  GradScalerOptions options_;
   ScaleDelivery delivery_;
-  ScalerLaw law_;
-  ScalerState newest_;   // after every update() that is settled
+  ScalerState newest_;   // after all updates but the pending one
   ScalerCounts counts_;  // likewise
   float in_use_;         // what losses are multiplied by
   std::optional<Pending> pending_;
-  MetOptimizers met_;
 
   // Since the last update():
-  Ref<GradTag> scaled_;  // marks the gradients of losses scaled since then
-  Array bad_loss_;       // one float32: has a loss been infinite or NaN?
+  Ref<GradTag> scaled_;  // marks gradients of losses scaled since then
+  Array bad_loss_;       // () float32: non-zero after a loss that is infinite or NaN
   std::vector<HandedOver> steps_;
 };
 

@@ -1,28 +1,30 @@
 #include "halftape/amp/grad_scaler.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <utility>
 
+#include "halftape/amp/gradients.h"
 #include "halftape/amp/scale_tag.h"
 #include "halftape/amp/scaler_state.h"
-#include "halftape/amp/tools/inject.h"
 #include "halftape/autograd/ops/elementwise/binary.h"
 #include "halftape/autograd/ops/elementwise/unary.h"
 #include "halftape/autograd/ops/layout/view.h"
 #include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/autograd/tape/policy.h"
+#include "halftape/core/capture/capture.h"
+#include "halftape/core/contract/backend.h"
 #include "halftape/core/contract/skips.h"
 #include "halftape/core/formula/unary.h"
 
 namespace halftape::amp {
-namespace {
-/// f(p) of each parameter, in their order.
-template <class F>
-void for_parameters(const optim::Optimizer& optimizer, const F& f) {
-  for (const optim::OptimizerParamGroup& group : optimizer.param_groups())
-    for (const Tensor& p : group.params()) f(p);
+
+GradScaler::GradScaler(GradScalerOptions options) : ScalerBase(options) {
+  if (!options_.enabled) return;
+  initial_.scale = static_cast<float>(options_.init_scale);
+  until_look_ = options_.throw_after_skips;
 }
-}  // namespace
 
 Tensor GradScaler::scale(const Tensor& loss) {
   if (!options_.enabled) return loss;
@@ -33,14 +35,14 @@ Tensor GradScaler::scale(const Tensor& loss) {
   const Device device = loss.device();
   const bool begins = !bad_loss_.defined();
   if (begins) bad_loss_ = Array({}, kFloat32, device);
-  // What earlier checks have seen of it stays theirs.
+  // Earlier checks keep the value that they saw.
   if (!bad_loss_.unique()) bad_loss_ = bad_loss_.clone();
   if (!inverse_.defined()) inverse_ = empty_like(scale_);
   if (!next_.found_inf.defined())
     next_ = {Array({}, kFloat32, device), Array({}, kInt64, device), 0};
   begin_epoch();
-  // The factor is a copy, because update() changes the scale in place, and backward may come later;
-  // but where an op was told the scale, that op shall see that it is the one it knows.
+  // The factor is a copy, because update() changes the scale in place and backward() may come
+  // later. An op that was given factor() must recognise it, so then the scale itself is used.
   return scaled_loss(loss,
                      {.scale = scale_,
                       .bad_loss = bad_loss_,
@@ -68,63 +70,15 @@ std::vector<Tensor> GradScaler::scale(const std::vector<Tensor>& losses) {
 void GradScaler::unscale_(optim::Optimizer& optimizer) {
   if (!options_.enabled) return;
   require_scale("unscale_");
-  PerOptimizer& mine = per(optimizer);
+  PerOptimizer& mine = entry(optimizer);
   HALFTAPE_CHECK(mine.stage != Stage::Unscaled,
                  "GradScaler::unscale_: already called for this optimizer since the last update(); "
                  "call it once per step");
   HALFTAPE_CHECK(
       mine.stage != Stage::Stepped,
       "GradScaler::unscale_: called after step(); call update() first, or unscale_ before step()");
-  judge(optimizer, "GradScaler::unscale_", InPlace::Yes);
+  mine.checked = check_or_unscale(optimizer, Divide::InPlace);
   mine.stage = Stage::Unscaled;
-}
-
-/// Looks for what is not finite in the optimizer's gradients, as they are and once divided by the
-/// scale. Divides them, or gives what they are to be multiplied by.
-Array GradScaler::judge(const optim::Optimizer& optimizer, const char* call, InPlace divide) {
-  begin_epoch();
-  const DivisibleBy divisible{call, scaled_, options_.allow_fp16_grads};
-  std::vector<Array> grads;  // in the order of the parameters, undefined where there is none
-  size_t count = 0;
-  for_parameters(optimizer, [&](const Tensor&) { ++count; });
-  grads.reserve(count);
-  bool any = false;
-  for_parameters(optimizer, [&](const Tensor& p) {
-    const Tensor& g = p.grad();
-    if (g.defined()) divisible.check(g, grads.size());
-    grads.push_back(g.defined() ? g.array() : Array());
-    any |= g.defined();
-  });
-  if (detail::faults_planned())
-    detail::apply_faults(optim::parameters_of(optimizer.param_groups()));
-  if (any) {
-    const Device device = scale_.device();
-    if (!inverse_.defined()) {
-      inverse_ = empty_like(scale_);
-      backend(device).unary(UnaryOps::index<formula::Reciprocal>(), inverse_, scale_, {});
-    }
-    Array inverse = inverse_;
-    PerOptimizer& mine = per(optimizer);
-    // A bad loss has settled the verdict already.
-    mine.bad_loss = bad_loss_;
-    mine.finding = std::exchange(next_, {});
-    if (!mine.finding.found_inf.defined()) {
-      mine.finding.found_inf =
-          bad_loss_.defined() ? bad_loss_.clone() : full({}, 0, kFloat32, device);
-      mine.finding.first = full({}, -1, kInt64, device);
-    }
-    mine.finding.optimizer = met_.meet(optimizer.id(), optimizer.param_groups());
-    const ScalerFinding& f = mine.finding;
-    if (divide == InPlace::No) {
-      backend(device).check_finite(grads, f.found_inf, inverse, f.first);
-      return inverse;
-    }
-    backend(device).unscale(grads, inverse, f.found_inf, f.first);
-    for_parameters(optimizer, [&](const Tensor& p) {
-      if (p.grad().defined()) set_mark(p.grad(), unscaled_);
-    });
-  }
-  return {};
 }
 
 StepResult GradScaler::step(optim::Optimizer& optimizer,
@@ -139,30 +93,23 @@ StepResult GradScaler::step(optim::Optimizer& optimizer,
       "GradScaler::step: a closure computes an unscaled loss; run forward, scale and backward ",
       "yourself and call step(optimizer)");
   require_scale("step");
-  HALFTAPE_CHECK(per(optimizer).stage != Stage::Stepped,
+  PerOptimizer& mine = entry(optimizer);
+  HALFTAPE_CHECK(mine.stage != Stage::Stepped,
                  "GradScaler::step: already called for this optimizer since the last update(); "
                  "call update() first");
-  Array inverse;  // undefined: the gradients are divided already
-  if (per(optimizer).stage == Stage::Ready) {
-    if (divides_as_it_reads(optimizer))
-      inverse = judge(optimizer, "GradScaler::step", InPlace::No);
-    else
-      unscale_(optimizer);
+  if (mine.stage == Stage::Ready) {
+    mine.checked = check_or_unscale(optimizer, Divide::InUpdateIfFloat16);
+    if (!mine.checked.inv_scale.defined()) mine.stage = Stage::Unscaled;
+  } else {
+    check_unscaled(optimizer, mine.checked);
   }
-  PerOptimizer& mine = per(optimizer);
-  result.had_gradients = mine.finding.found_inf.defined();
-  result.found_inf_ = mine.finding.found_inf;
-  result.bad_loss_ = mine.bad_loss;
-  for_parameters(optimizer, [&](const Tensor& p) {
-    if (!p.grad().defined() || inverse.defined()) return;
-    HALFTAPE_CHECK(result.had_gradients && !has_mark(p.grad(), scaled_),
-                   "GradScaler::step: a gradient arrived after unscale_(optimizer) and is still "
-                   "scaled; call unscale_ after the last backward()");
-    check_mark(p.grad(), "GradScaler::step");
-  });
+  const auto& [finding, bad_loss, inv_scale] = mine.checked;
+  result.had_gradients = finding.found_inf.defined();
+  result.found_inf_ = finding.found_inf;
+  result.bad_loss_ = bad_loss;
   if (result.had_gradients) {
     if (optimizer.supports_control())
-      optimizer.step(StepControl{mine.finding.found_inf, inverse});
+      optimizer.step(StepControl{finding.found_inf, inv_scale});
     else if (!result.found_inf())
       optimizer.step();  // this optimizer decides on the host: wait
   }
@@ -170,13 +117,54 @@ StepResult GradScaler::step(optim::Optimizer& optimizer,
   return result;
 }
 
-/// Where a gradient is float16: divided in its own dtype, what scaling saved of it would become 0.
-bool GradScaler::divides_as_it_reads(const optim::Optimizer& optimizer) {
-  bool any = false;
-  for_parameters(optimizer, [&](const Tensor& p) {
-    any |= p.grad().defined() && p.grad().dtype() == kFloat16;
-  });
-  return any && optimizer.supports_control();
+/// Checks that the gradients are finite, both as they are and divided by the scale. Divides them in
+/// place, or leaves that to the update: a small gradient divided in float16 would become 0.
+GradScaler::CheckedGradients GradScaler::check_or_unscale(const optim::Optimizer& optimizer,
+                                                          Divide where) {
+  begin_epoch();
+  const std::vector<Tensor> parameters = optim::parameters_of(optimizer.param_groups());
+  const Gradients grads = collect_gradients(parameters);
+  const bool in_update =
+      where == Divide::InUpdateIfFloat16 && grads.any_float16 && optimizer.supports_control();
+  check_divisible(grads, in_update ? "GradScaler::step" : "GradScaler::unscale_", scaled_,
+                  options_.allow_fp16_grads);
+  call_gradient_hook(parameters);
+  if (!grads.any) return {};
+  const Device device = scale_.device();
+  if (!inverse_.defined()) {
+    inverse_ = empty_like(scale_);
+    backend(device).unary(UnaryOps::index<formula::Reciprocal>(), inverse_, scale_, {});
+  }
+  CheckedGradients checked{std::exchange(next_, {}), bad_loss_};
+  auto& [found_inf, first, number] = checked.finding;
+  if (!found_inf.defined()) {
+    // After a bad loss the step is skipped, whatever the gradients are.
+    found_inf = bad_loss_.defined() ? bad_loss_.clone() : full({}, 0, kFloat32, device);
+    first = full({}, -1, kInt64, device);
+  }
+  number = seen_.number_of(optimizer.id(), optimizer.param_groups());
+  if (in_update) {
+    backend(device).check_finite(grads.arrays, found_inf, inverse_, first);
+    checked.inv_scale = inverse_;
+    return checked;
+  }
+  backend(device).unscale(grads.arrays, inverse_, found_inf, first);
+  for (const Tensor& p : parameters)
+    if (p.grad().defined()) set_mark(p.grad(), unscaled_);
+  return checked;
+}
+
+/// Throws if a backward pass between unscale_() and step() changed the gradients.
+void GradScaler::check_unscaled(const optim::Optimizer& optimizer,
+                                const CheckedGradients& checked) const {
+  for (const optim::OptimizerParamGroup& group : optimizer.param_groups())
+    for (const Tensor& p : group.params()) {
+      if (!p.grad().defined()) continue;
+      HALFTAPE_CHECK(checked.finding.found_inf.defined() && !has_mark(p.grad(), scaled_),
+                     "GradScaler::step: a gradient arrived after unscale_(optimizer) and is still "
+                     "scaled; call unscale_ after the last backward()");
+      check_mark(p.grad(), "GradScaler::step");
+    }
 }
 
 void GradScaler::update() {
@@ -189,11 +177,12 @@ void GradScaler::update() {
   std::vector<ScalerFinding> findings;
   findings.reserve(optimizers_.size());
   for (PerOptimizer& mine : optimizers_)
-    if (mine.finding.found_inf.defined()) findings.push_back(std::move(mine.finding));
+    if (mine.checked.finding.found_inf.defined())
+      findings.push_back(std::move(mine.checked.finding));
   const ScalerUpdate judged{scale_,   trackers_, counts_,
                             findings, bad_loss_, options_.warn_after_skips};
   end_epoch();
-  // Without any gradient there was nothing to learn about the scale: it stays.
+  // Steps without gradients say nothing about the scale.
   if (findings.empty()) return;
   backend(scale_.device()).scaler_update(judged, law_);
   watch_skips(judged.bad_loss);
@@ -221,7 +210,7 @@ void GradScaler::update(const Tensor& new_scale) {
   const NoGradGuard no_grad;
   const PolicyScope plain(nullptr);
   const Tensor wanted = new_scale.reshape({}).to(TensorOptions(kFloat32).device(scale_.device()));
-  // NaN compares as nothing: the scale stays.
+  // NaN > 0 is false: the scale stays.
   const Tensor now(scale_),
       set = where(wanted > 0, clamp(wanted, law_.min_scale, law_.max_scale), now);
   backend(scale_.device()).copy(scale_, set.array());
@@ -235,7 +224,7 @@ void GradScaler::begin_epoch() {
   unscaled_ = make_ref<ScaleTag>(ScaleTag::Is::Unscaled);
 }
 
-/// The next gradients are of another scale.
+/// After this, gradients belong to another scale.
 void GradScaler::end_epoch() {
   optimizers_.clear();
   bad_loss_ = inverse_ = {};
@@ -244,8 +233,8 @@ void GradScaler::end_epoch() {
   scaled_ = unscaled_ = {};
 }
 
-/// A run of n skips cannot be complete before n − (those in a row now) further updates: that is
-/// when the host looks, and no sooner.
+/// n skips in a row take at least n − skips_in_row further updates. The host reads the counts only
+/// then.
 void GradScaler::watch_skips(const Array& bad_loss) {
   const int64_t most = options_.throw_after_skips;
   if (most == 0 || --until_look_ > 0) return;
@@ -262,11 +251,75 @@ void GradScaler::require_scale(const char* call) const {
                  ": nothing was scaled yet; call scaler.scale(loss).backward() first");
 }
 
-GradScaler::PerOptimizer& GradScaler::per(const optim::Optimizer& optimizer) {
+GradScaler::PerOptimizer& GradScaler::entry(const optim::Optimizer& optimizer) {
   const auto found = std::find_if(optimizers_.begin(), optimizers_.end(),
-                                  [&](const PerOptimizer& p) { return p.who == optimizer.id(); });
+                                  [&](const PerOptimizer& p) { return p.id == optimizer.id(); });
   if (found != optimizers_.end()) return *found;
   return optimizers_.emplace_back(PerOptimizer{optimizer.id()});
+}
+
+// The state is on the device once a loss was scaled, and on the host before.
+
+namespace {
+template <class T, size_t N>
+std::array<T, N> read(const Array& a) {
+  std::array<T, N> host;
+  backend(a.device()).read(host.data(), a);
+  return host;
+}
+}  // namespace
+
+void GradScaler::create_state(Device device) {
+  const LastingState lasting;
+  scale_ = Array({}, kFloat32, device);
+  trackers_ = Array({2}, kInt32, device);
+  counts_ = Array({8}, kInt64, device);
+  fill_state(initial_, initial_counts_);
+}
+
+void GradScaler::fill_state(const ScalerState& state, const ScalerCounts& counts) {
+  Backend& device = backend(scale_.device());
+  device.fill(scale_, state.scale);
+  scale_.bump_version();
+  device.fill(trackers_.slice(0, 0, 1), state.growth_tracker);
+  device.fill(trackers_.slice(0, 1, 2), state.overflows);
+  for (int64_t i = 0; const int64_t n : std::bit_cast<std::array<int64_t, 8>>(counts))
+    device.fill(counts_.slice(0, i, i + 1), n), ++i;
+}
+
+ScalerState GradScaler::state() const {
+  if (!initialised()) return initial_;
+  const auto trackers = read<int32_t, 2>(trackers_);
+  return {read<float, 1>(scale_)[0], trackers[0], trackers[1]};
+}
+
+ScalerCounts GradScaler::counts() const {
+  return initialised() ? std::bit_cast<ScalerCounts>(read<int64_t, 8>(counts_)) : initial_counts_;
+}
+
+double GradScaler::get_scale() const {
+  if (!options_.enabled) return 1;
+  return initialised() ? read_double(scale_) : initial_.scale;
+}
+
+int64_t GradScaler::get_growth_tracker() const { return state().growth_tracker; }
+
+ScalerStats GradScaler::stats() const { return seen_.stats(counts()); }
+
+GradScaler::StateDict GradScaler::state_dict() const {
+  if (!options_.enabled) return {};
+  return to_dict({law_, state(), counts()});
+}
+
+void GradScaler::load_state_dict(const StateDict& saved) {
+  if (!options_.enabled) return;
+  const SavedScaler loaded = from_dict(saved, law_);
+  law_ = loaded.law;
+  initial_ = loaded.state;
+  initial_counts_ = loaded.counts;
+  until_look_ = options_.throw_after_skips - loaded.counts.skips_in_row;
+  if (initialised()) fill_state(initial_, initial_counts_);
+  end_epoch();
 }
 
 }  // namespace halftape::amp

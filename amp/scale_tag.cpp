@@ -1,7 +1,5 @@
 #include "halftape/amp/scale_tag.h"
 
-#include <sstream>
-
 #include "halftape/autograd/ops/elementwise/binary.h"
 #include "halftape/autograd/ops/layout/view.h"
 #include "halftape/autograd/tape/engine.h"
@@ -24,7 +22,7 @@ Ref<GradTag> ScaleTag::plus(const Ref<GradTag>& other) {
   if (is_ == Is::Mixed) return Ref<GradTag>(this);
   if (theirs && theirs->is_ == Is::Mixed) return other;
   const bool unscaled = is_ == Is::Unscaled, joins_unscaled = theirs && theirs->is_ == Is::Unscaled;
-  if (unscaled && (!other || joins_unscaled)) return Ref<GradTag>(this);  // both are true
+  if (unscaled && (!other || joins_unscaled)) return Ref<GradTag>(this);  // neither is scaled
   if (!other)
     return make_ref<ScaleTag>(
         "gradients of a scaled loss and of one that was not scaled were added; call "
@@ -61,29 +59,6 @@ Tensor scaled_loss(const Tensor& loss, LossScaling how, const Ref<GradTag>& tag)
         const Tensor by = factor.tensor(self);
         return {autograd::is_implicit_one(g) ? reshape(by, g.sizes()).to(g.dtype()) : mul(g, by)};
       });
-}
-
-void DivisibleBy::check(const Tensor& grad, size_t parameter) const {
-  HALFTAPE_CHECK(allow_fp16 || grad.dtype() != kFloat16, call, ": the gradient of parameter ",
-                 parameter, ", ", grad.sizes(),
-                 ", is float16, which loses what scaling saved when it is divided back; keep "
-                 "parameters in float32 and let autocast make the halves, or set "
-                 "allow_fp16_grads");
-  if (has_mark(grad, now)) return;
-  const GradMark mark = mark_of(grad);
-  if (mark.tag && mark.tag != now) {
-    std::ostringstream place;
-    place << call << ": the gradient of parameter " << parameter << ", " << grad.sizes();
-    const std::string mixed = mark.tag->objection(place.str(), GradTag::Use::AsTheyAre);
-    HALFTAPE_CHECK(mixed.empty(), mixed);
-  }
-  HALFTAPE_CHECK(!mark.known || mark.tag, call, ": the gradient of parameter ", parameter, ", ",
-                 grad.sizes(),
-                 ", is of a loss that was not scaled; call scaler.scale(loss).backward()");
-  HALFTAPE_CHECK(!mark.known, call, ": the gradient of parameter ", parameter, ", ", grad.sizes(),
-                 ", is not of a loss that was scaled since the last update(): it was unscaled "
-                 "already, or scaled earlier; call optimizer.zero_grad(), then "
-                 "scaler.scale(loss).backward()");
 }
 
 }  // namespace halftape::amp

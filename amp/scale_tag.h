@@ -1,4 +1,4 @@
-// What gradients remember of a loss scale; for amp's own use.
+// The mark on gradients of a scaled loss; internal.
 #pragma once
 #include <string>
 #include <string_view>
@@ -9,17 +9,17 @@
 
 namespace halftape::amp {
 
-/// Gradients between one update() of one scaler and the next, still multiplied by the scale or
-/// divided by it again; or Mixed: sums of terms that are not multiplied by one and the same number.
-/// Two marks are the same when they are one object.
+/// Marks gradients between two update() calls of one scaler: Scaled while they are multiplied by
+/// the scale, Unscaled once they are divided again, Mixed for a sum whose terms have different
+/// factors. Marks are compared by address.
 class ScaleTag final : public GradTag, public FreeListed {
  public:
   enum class Is : uint8_t { Scaled, Unscaled, Mixed };
   explicit ScaleTag(Is is) : is_(is) {}
-  /// Mixed. `why`: what was added to what, and the way out.
+  /// Mixed. `why` names the terms and the remedy.
   explicit ScaleTag(const char* why) : is_(Is::Mixed), why_(why) {}
   std::string objection(std::string_view call, Use use) const override;
-  /// What is mixed stays mixed, for its first reason.
+  /// A Mixed mark stays Mixed and keeps its first reason.
   Ref<GradTag> plus(const Ref<GradTag>& other) override;
 
  private:
@@ -27,20 +27,11 @@ class ScaleTag final : public GradTag, public FreeListed {
   const char* why_ = nullptr;
 };
 
-/// loss · scale, whose backward pass marks the gradients it leaves. `how` lacks the loss itself and
-/// the place for the result.
+/// loss · scale; its backward pass marks the gradients with `tag`. Fills in how.loss and
+/// how.scaled.
 Tensor scaled_loss(const Tensor& loss, LossScaling how, const Ref<GradTag>& tag);
 
-/// Throws unless it is a tensor that can be scaled.
+/// Throws unless the loss is defined and floating-point.
 void check_loss(const Tensor& loss, const char* call);
-
-/// What a scaler may divide: a gradient that came of `now`, or is the user's own. Throws for
-/// others, and for float16 unless allowed. `parameter`: its place and shape, for the message.
-struct DivisibleBy {
-  const char* call;
-  Ref<GradTag> now;
-  bool allow_fp16;
-  void check(const Tensor& grad, size_t parameter) const;
-};
 
 }  // namespace halftape::amp

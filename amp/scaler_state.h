@@ -1,34 +1,20 @@
-// What the scalers share: from options to a law, and from a state to numbers by name and back.
+// A scaler's state as numbers by name, and back.
 #pragma once
-#include "halftape/amp/grad_scaler.h"
+#include <map>
+#include <string>
+
 #include "halftape/core/formula/scaler.h"
 
 namespace halftape::amp {
 
-ScalerLaw law_of(const GradScalerOptions& options);
-void check_law(const ScalerLaw& law);
-/// Sets one of its constants, or throws and leaves it as it was.
-template <class T>
-void change(ScalerLaw& law, T ScalerLaw::*constant, T value) {
-  ScalerLaw changed = law;
-  changed.*constant = value;
-  check_law(changed);
-  law = changed;
-}
-/// Positive, finite in float32, and within the law's bounds.
-void check_scale(double scale, const ScalerLaw& law);
-/// Throws for options that make no sense.
-void check_options(const GradScalerOptions& options);
-
 struct SavedScaler {
   ScalerLaw law;
   ScalerState state;
-  ScalerCounts counts;  // without its last two, which name an optimizer of this run
+  ScalerCounts counts;  // without `optimizer` and `parameter`, which name an optimizer of this run
 };
-GradScaler::StateDict to_dict(const SavedScaler& scaler);
-/// Of torch's five numbers the rest is the law's of `now`, and the counts begin anew. Throws for a
-/// senseless value, and for a missing one: of the five, or of the others where one of these is
-/// there.
-SavedScaler from_dict(const GradScaler::StateDict& saved, const ScalerLaw& now);
+std::map<std::string, double> to_dict(SavedScaler scaler);
+/// If only torch's five numbers are there, the other constants are those of `current`, and the
+/// counts start at zero. Throws for a senseless value, and for one that is missing.
+SavedScaler from_dict(const std::map<std::string, double>& saved, const ScalerLaw& current);
 
 }  // namespace halftape::amp

@@ -4,14 +4,15 @@
 #include <atomic>
 #include <mutex>
 
+#include "halftape/amp/gradients.h"
 #include "halftape/core/contract/backend.h"
 
 namespace halftape::amp {
 
 struct Injection::Plan {
   Fault fault;
-  Tensor parameter;  // undefined: by place in the optimizer
-  int64_t met = 0;
+  Tensor parameter;  // undefined: found by its position in the optimizer
+  int64_t checks = 0;
   std::atomic<bool> happened{false};
 };
 
@@ -19,7 +20,6 @@ namespace {
 
 std::mutex mutex;
 std::vector<std::shared_ptr<Injection::Plan>> plans;
-std::atomic<size_t> planned{0};
 
 const Tensor& named(const Fault& fault,
                     const std::vector<std::pair<std::string, Tensor>>& parameters) {
@@ -43,7 +43,7 @@ void apply(Injection::Plan& plan, std::span<const Tensor> parameters) {
                          ? std::find_if(parameters.begin(), parameters.end(),
                                         [&](auto& p) { return p.is_same(plan.parameter); })
                          : parameters.begin() + std::min<int64_t>(place, std::ssize(parameters));
-  if (found == parameters.end() || plan.met++ != plan.fault.step) return;
+  if (found == parameters.end() || plan.checks++ != plan.fault.step) return;
   const Tensor& g = found->grad();
   HALFTAPE_CHECK(g.defined(), "inject: at step ", plan.fault.step, " the parameter ",
                  found->sizes(), " has no gradient");
@@ -61,19 +61,24 @@ void apply(Injection::Plan& plan, std::span<const Tensor> parameters) {
   plan.happened = true;
 }
 
+void apply_all(std::span<const Tensor> parameters) {
+  const std::lock_guard lock(mutex);
+  for (const auto& plan : plans) apply(*plan, parameters);
+}
+
 }  // namespace
 
 Injection::Injection(std::shared_ptr<Plan> plan) : plan_(std::move(plan)) {
   const std::lock_guard lock(mutex);
   plans.push_back(plan_);
-  planned = plans.size();
+  set_gradient_hook(apply_all);
 }
 
 Injection::~Injection() {
   if (!plan_) return;
   const std::lock_guard lock(mutex);
   std::erase(plans, plan_);
-  planned = plans.size();
+  if (plans.empty()) set_gradient_hook(nullptr);
 }
 
 bool Injection::happened() const {
@@ -96,15 +101,5 @@ Injection inject(const Fault& fault,
   }
   return Injection(std::move(plan));
 }
-
-namespace detail {
-bool faults_planned() { return planned.load(std::memory_order_relaxed) != 0; }
-void apply_faults(std::span<const Tensor> parameters) {
-  if (!faults_planned()) [[likely]]
-    return;
-  const std::lock_guard lock(mutex);
-  for (const auto& plan : plans) apply(*plan, parameters);
-}
-}  // namespace detail
 
 }  // namespace halftape::amp

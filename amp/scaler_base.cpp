@@ -1,0 +1,106 @@
+#include "halftape/amp/scaler_base.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "halftape/autograd/tape/grad_tag.h"
+
+namespace halftape::amp {
+namespace {
+
+ScalerLaw law_of(const GradScalerOptions& o) {
+  ScalerLaw law;
+  law.growth_factor = o.growth_factor;
+  law.backoff_factor = o.backoff_factor;
+  law.growth_interval = o.growth_interval;
+  law.hysteresis = o.hysteresis;
+  law.refill = o.refill;
+  // Bounds are rounded as the scale is: a scale that stands at one of them can be loaded again.
+  if (o.min_scale) law.min_scale = static_cast<float>(*o.min_scale);
+  if (o.max_scale) law.max_scale = static_cast<float>(*o.max_scale);
+  return law;
+}
+
+template <class T>
+void set_constant(ScalerLaw& law, T ScalerLaw::*constant, T value) {
+  ScalerLaw changed = law;
+  changed.*constant = value;
+  check_law(changed);
+  law = changed;
+}
+
+}  // namespace
+
+ScalerBase::ScalerBase(const GradScalerOptions& options)
+    : options_(options), law_(law_of(options)) {
+  if (!options.enabled) return;
+  check_law(law_);
+  check_scale(options.init_scale, law_);
+  HALFTAPE_CHECK(options.warn_after_skips >= 0 && options.throw_after_skips >= 0,
+                 "GradScaler: warn_after_skips ", options.warn_after_skips,
+                 " and throw_after_skips ", options.throw_after_skips,
+                 " must not be negative; 0 is never");
+  GradTag::enable();
+}
+
+void ScalerBase::set_growth_factor(double factor) {
+  set_constant(law_, &ScalerLaw::growth_factor, factor);
+}
+void ScalerBase::set_backoff_factor(double factor) {
+  set_constant(law_, &ScalerLaw::backoff_factor, factor);
+}
+void ScalerBase::set_growth_interval(int64_t interval) {
+  set_constant(law_, &ScalerLaw::growth_interval, interval);
+}
+
+void check_law(const ScalerLaw& law) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  const bool fixed = law.growth_factor == 1 && law.backoff_factor == 1;
+  HALFTAPE_CHECK(fixed || (law.growth_factor > 1 && std::isfinite(law.growth_factor)),
+                 "GradScaler: growth_factor ", law.growth_factor,
+                 " must be greater than 1 (or 1 with backoff_factor 1, for a fixed scale)");
+  HALFTAPE_CHECK(fixed || (law.backoff_factor > 0 && law.backoff_factor < 1),
+                 "GradScaler: backoff_factor ", law.backoff_factor, " must lie between 0 and 1");
+  HALFTAPE_CHECK(law.growth_interval > 0 && law.growth_interval <= kMost,
+                 "GradScaler: growth_interval ", law.growth_interval,
+                 " must be positive and below 2^31; for a scale that never grows use "
+                 "GradScalerOptions::fixed()");
+  HALFTAPE_CHECK(law.hysteresis > 0 && law.hysteresis <= kMost, "GradScaler: hysteresis ",
+                 law.hysteresis, " must be positive and below 2^31");
+  HALFTAPE_CHECK(law.min_scale >= 0 && law.min_scale <= law.max_scale &&
+                     law.max_scale <= std::numeric_limits<float>::max(),
+                 "GradScaler: min_scale ", law.min_scale, " and max_scale ", law.max_scale,
+                 " are not an interval of float32");
+}
+
+void check_scale(double scale, const ScalerLaw& law) {
+  const double kept = static_cast<float>(scale);
+  HALFTAPE_CHECK(std::isfinite(kept) && kept > 0, "GradScaler: scale ", scale,
+                 " must be positive and finite in float32");
+  HALFTAPE_CHECK(kept >= law.min_scale && kept <= law.max_scale, "GradScaler: scale ", scale,
+                 " lies outside of [", law.min_scale, ", ", law.max_scale,
+                 "], min_scale and max_scale");
+}
+
+int64_t SeenOptimizers::number_of(uint64_t id,
+                                  const std::vector<optim::OptimizerParamGroup>& groups) {
+  auto seen = std::find_if(seen_.begin(), seen_.end(), [&](const Seen& s) { return s.id == id; });
+  if (seen == seen_.end()) seen = seen_.insert(seen, {id, {}});
+  seen->parameters.clear();
+  for (size_t g = 0; g < groups.size(); ++g)
+    for (const Tensor& p : groups[g].params()) seen->parameters.push_back({g, p.sizes()});
+  return seen - seen_.begin();
+}
+
+ScalerStats SeenOptimizers::stats(const ScalerCounts& c) const {
+  ScalerStats s{c.steps, c.skips, c.skips_in_row, c.bad_losses, c.growths, c.backoffs, {}};
+  if (c.parameter < 0) return s;
+  const auto optimizer = static_cast<size_t>(c.optimizer), index = static_cast<size_t>(c.parameter);
+  if (index >= seen_[optimizer].parameters.size()) return s;  // its groups were changed by hand
+  const Place& place = seen_[optimizer].parameters[index];
+  s.nonfinite = {optimizer, index, place.group, place.shape};
+  return s;
+}
+
+}  // namespace halftape::amp

@@ -1,0 +1,93 @@
+// What GradScaler and AsyncGradScaler share: options, the law's constants, and statistics.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "halftape/core/formula/scaler.h"
+#include "halftape/optim/optimizer.h"
+
+namespace halftape::amp {
+
+/// torch's defaults under torch's names: `GradScaler scaler({.init_scale = 1024})`. The options
+/// that torch lacks have no effect until they are set.
+struct GradScalerOptions {
+  double init_scale = 65536;
+  double growth_factor = 2;        // > 1, or 1 together with backoff_factor 1: a static scale
+  double backoff_factor = 0.5;     // in (0, 1)
+  int64_t growth_interval = 2000;  // good steps in a row before the scale grows
+  bool enabled = true;             // false: every call passes through
+  std::optional<double> min_scale = {}, max_scale = {};
+  int64_t hysteresis = 1;  // the scale backs off on the n-th overflow
+  Hysteresis refill = Hysteresis::RefilledByCleanStep;
+  bool allow_fp16_grads = false;
+  int64_t warn_after_skips = 10;  // in a row; 0: never. The device warns, and nothing waits for it
+  int64_t throw_after_skips = 0;  // in a row; 0: never. update() waits once in this many steps
+
+  /// A scale that never changes; steps with non-finite gradients are still skipped.
+  static GradScalerOptions fixed(double scale) {
+    GradScalerOptions o;
+    o.init_scale = scale;
+    o.growth_factor = o.backoff_factor = 1;
+    return o;
+  }
+};
+
+/// What happened so far. A step here is an update() that had gradients to check.
+struct ScalerStats {
+  int64_t steps = 0;
+  int64_t skips = 0;         // steps that found something infinite or NaN
+  int64_t skips_in_row = 0;  // up to the last step
+  int64_t bad_losses = 0;    // skips because of the loss itself
+  int64_t growths = 0, backoffs = 0;
+  /// A gradient, by its place in Optimizer::parameters() and its group.
+  struct Parameter {
+    size_t optimizer;  // numbered in the order in which the scaler first saw them
+    size_t index, group;
+    Shape shape;
+  };
+  std::optional<Parameter> nonfinite;  // the first one of the last skip
+};
+
+/// The optimizers that a scaler has seen, in that order, and the places of their parameters.
+class SeenOptimizers {
+ public:
+  /// The number of the optimizer with that id(); remembers its parameters as they are now.
+  int64_t number_of(uint64_t id, const std::vector<optim::OptimizerParamGroup>& groups);
+  ScalerStats stats(const ScalerCounts& counts) const;
+
+ private:
+  struct Place {
+    size_t group;
+    Shape shape;
+  };
+  struct Seen {
+    uint64_t id;
+    std::vector<Place> parameters;
+  };
+  std::vector<Seen> seen_;
+};
+
+class ScalerBase {
+ public:
+  bool is_enabled() const { return options_.enabled; }
+  /// Each throws for a senseless value, and then changes nothing.
+  void set_growth_factor(double factor);
+  void set_backoff_factor(double factor);
+  void set_growth_interval(int64_t interval);
+
+ protected:
+  /// Throws for options that make no sense, unless they disable the scaler.
+  explicit ScalerBase(const GradScalerOptions& options);
+
+  GradScalerOptions options_;
+  ScalerLaw law_;
+  SeenOptimizers seen_;
+};
+
+/// Throws for constants that make no sense.
+void check_law(const ScalerLaw& law);
+/// Throws unless the scale is positive, finite in float32, and within the law's bounds.
+void check_scale(double scale, const ScalerLaw& law);
+
+}  // namespace halftape::amp
