@@ -1,7 +1,6 @@
 #include "halftape/amp/autocast.h"
 
 #include "halftape/amp/autocaster.h"
-#include "halftape/amp/tools/explain.h"
 #include "halftape/autograd/ops/layout/view.h"
 #include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/autograd/tape/weight_cast.h"
@@ -10,14 +9,7 @@
 
 namespace halftape::amp {
 
-// Regions.
-
-AutocastState capture() {
-  AutocastState state = Autocaster::current().state;
-  if (!Autocaster::active())
-    for (AutocastState::PerDevice& device : state.devices) device.enabled = false;
-  return state;
-}
+// 1. A region changes this thread's state, and restores it at its end.
 
 autocast::autocast(DeviceType device, std::optional<Dtype> dtype, bool enabled,
                    std::optional<bool> cache_enabled) {
@@ -56,7 +48,138 @@ autocast::~autocast() {
   set_dtype_policy(policy_before_);
 }
 
-// State.
+Autocaster& Autocaster::current() {
+  thread_local Autocaster own;
+  Autocaster* carried = active();
+  return carried ? *carried : own;
+}
+
+void Autocaster::install() {
+  bool any = false;
+  every_op = observer != nullptr;
+  for (const AutocastState::PerDevice& d : state.devices) {
+    if (!d.enabled) continue;
+    any = true;
+    every_op |= d.policy && d.policy->overrides();
+  }
+  set_dtype_policy(any ? this : nullptr);
+}
+
+// 2. Each op then asks for casts of its inputs: cast_inputs() in autograd/tape/policy.h.
+
+namespace {
+[[noreturn]] void refuse(const CastOp& op, const AutocastState::PerDevice& region) {
+  HALFTAPE_CHECK(
+      op.cast == Cast::Refuse, op.name,
+      ": refused by the region's policy; run it in an autocast region with enabled=false");
+  halftape::detail::fail(
+      op.name, ": unsafe under autocast: a probability near 0 or 1 has no digits left in ",
+      region.dtype,
+      "; use the form that takes logits, binary_cross_entropy_with_logits, or run this op in an ",
+      "autocast region with enabled=false on float32 inputs");
+}
+}  // namespace
+
+void Autocaster::cast(const CastOp& op, std::span<const Tensor* const> given,
+                      std::span<Tensor> casts) {
+  const AutocastState::PerDevice* region = nullptr;
+  for (const Tensor* t : given)
+    if (!region && eligible(*t)) region = &of(*t);
+  if (!region) return;
+  const Cast rule = op.decided ? Cast::Keep : region->policy ? region->policy->get(op) : op.cast;
+  if (rule == Cast::Refuse) refuse(op, *region);
+  if (rule != Cast::Keep) {
+    const Dtype target = rule == Cast::Lower     ? region->dtype
+                         : rule == Cast::Float32 ? kFloat32
+                                                 : widest(region->dtype, given);
+    if (op.reads_wide && target == kFloat32)
+      *op.reads_wide = true;
+    else if (op.rounds && is_16bit(target))
+      *op.rounds = target;
+    else
+      for (size_t i = 0; i < given.size(); ++i)
+        if (eligible(*given[i]) && given[i]->dtype() != target)
+          casts[i] = cached(*given[i], target);
+  }
+  if (observer) observer->note(op, rule, *region, given, casts);
+}
+
+/// float32 if an input has another dtype than the region.
+Dtype Autocaster::widest(Dtype lower, std::span<const Tensor* const> given) const {
+  for (const Tensor* t : given)
+    if (eligible(*t) && t->dtype() != lower) return kFloat32;
+  return lower;
+}
+
+// 3. A cast of a weight comes from the cache of this thread, then from the 16-bit copy that
+// optimizers keep beside the weight; only then is it computed.
+
+bool Autocaster::cacheable(const Tensor& x) const {
+  return state.cache_enabled && x.dtype() == kFloat32 && x.is_leaf() && x.requires_grad() &&
+         !x.impl()->is_view && !InferenceMode::is_enabled();
+}
+
+namespace {
+bool same_view(const Array& a, const Array& b) {
+  return a.buffer() == b.buffer() && a.raw() == b.raw() && a.shape() == b.shape() &&
+         a.strides() == b.strides();
+}
+
+bool is_current(const CachedCast& entry, const Tensor& x) {
+  // The replays of a captured step do not repeat a cast that was made before the capture.
+  const Capture* capture = Capture::on(x.device());
+  return entry.version == x.version() && same_view(entry.source, x.array()) &&
+         (!capture || capture->made_here(entry.lowered));
+}
+
+/// The leaf's 16-bit copy, made if need be, or a cast where no copy can be kept.
+Array lowered(const Tensor& leaf, Dtype target) {
+  if (leaf.array().buffer()->exposed()) return leaf.array().to(target);  // writes go unseen
+  Capture* capture = Capture::on(leaf.device());
+  Array low = capture ? detail::find_captured_low_copy(leaf, target, *capture)
+                      : detail::find_low_copy(leaf, target);
+  if (low.defined()) return low;
+  if (capture) return leaf.array().to(target);  // each replay casts
+  const LastingState stays;
+  const uint64_t version = leaf.version();
+  low = detail::low_copy_array(leaf, target);
+  backend(leaf.device()).copy(low, leaf.array());
+  detail::keep_low_copy(leaf, low, version);
+  return low;
+}
+}  // namespace
+
+Tensor Autocaster::cached(const Tensor& x, Dtype target) {
+  if (!cacheable(x)) return halftape::cast(x, target);
+  const std::pair key(static_cast<const halftape::detail::TensorImpl*>(x.impl()), target);
+  auto place = cache.lower_bound(key);
+  const bool found = place != cache.end() && place->first == key;
+  if (!found || !is_current(place->second, x)) {
+    CachedCast made{x, x.array(), lowered(x, target), x.version()};
+    if (found)
+      place->second = std::move(made);
+    else
+      place = cache.emplace_hint(place, key, std::move(made));
+  }
+  return halftape::detail::recorded_cast(x, place->second.lowered);
+}
+
+// 4. This thread's state, for other threads, for backward, and for programs without regions.
+
+AutocastState capture() {
+  AutocastState state = Autocaster::current().state;
+  if (!Autocaster::active())
+    for (AutocastState::PerDevice& device : state.devices) device.enabled = false;
+  return state;
+}
+
+/// Keeps the state, but neither the cache nor the observer.
+std::shared_ptr<DtypePolicy> Autocaster::snapshot() const {
+  auto copy = std::make_shared<Autocaster>();
+  copy->state = state;
+  copy->every_op = every_op;
+  return copy;
+}
 
 bool is_autocast_enabled(DeviceType device) {
   const Autocaster* a = Autocaster::active();
@@ -99,121 +222,6 @@ int decrement_autocast_nesting() {
 Tensor cast_if_eligible(const Tensor& x, Dtype dtype) {
   Autocaster* a = Autocaster::active();
   return a && a->eligible(x) && x.dtype() != dtype ? a->cached(x, dtype) : x;
-}
-
-// What happens at each op.
-
-Autocaster& Autocaster::current() {
-  thread_local Autocaster own;
-  Autocaster* carried = active();
-  return carried ? *carried : own;
-}
-
-void Autocaster::install() {
-  bool any = false;
-  every_op = plan != nullptr;
-  for (const AutocastState::PerDevice& d : state.devices) {
-    if (!d.enabled) continue;
-    any = true;
-    every_op |= d.policy && d.policy->overrides();
-  }
-  set_dtype_policy(any ? this : nullptr);
-}
-
-void Autocaster::cast(const CastOp& op, std::span<const Tensor* const> given,
-                      std::span<Tensor> casts) {
-  const AutocastState::PerDevice* region = nullptr;
-  for (const Tensor* t : given)
-    if (!region && eligible(*t)) region = &of(*t);
-  if (!region) return;
-  const Cast rule = op.decided ? Cast::Keep : region->policy ? region->policy->get(op) : op.cast;
-  if (rule != Cast::Keep) {
-    HALFTAPE_CHECK(
-        rule != Cast::Refuse || op.cast == Cast::Refuse, op.name,
-        ": refused by the region's policy; run it in an autocast region with enabled=false");
-    HALFTAPE_CHECK(
-        rule != Cast::Refuse, op.name,
-        ": unsafe under autocast: a probability near 0 or 1 has no digits left in ", region->dtype,
-        "; use the form that takes logits, binary_cross_entropy_with_logits, or run this op in an ",
-        "autocast region with enabled=false on float32 inputs");
-    const Dtype target = rule == Cast::Lower     ? region->dtype
-                         : rule == Cast::Float32 ? kFloat32
-                                                 : widest(region->dtype, given);
-    if (op.reads_wide && target == kFloat32)
-      *op.reads_wide = true;
-    else if (op.rounds && is_16bit(target))
-      *op.rounds = target;
-    else
-      for (size_t i = 0; i < given.size(); ++i)
-        if (eligible(*given[i]) && given[i]->dtype() != target)
-          casts[i] = cached(*given[i], target);
-  }
-  if (plan) plan->note(op, rule, *region, given, casts);
-}
-
-/// float32 as soon as one input is something other than the region's dtype.
-Dtype Autocaster::widest(Dtype lower, std::span<const Tensor* const> given) const {
-  for (const Tensor* t : given)
-    if (eligible(*t) && t->dtype() != lower) return kFloat32;
-  return lower;
-}
-
-/// For later work: with what is decided now, but neither the cache nor the plan.
-std::shared_ptr<DtypePolicy> Autocaster::snapshot() const {
-  auto copy = std::make_shared<Autocaster>();
-  copy->state = state;
-  copy->every_op = every_op;
-  return copy;
-}
-
-bool Autocaster::cacheable(const Tensor& x) const {
-  return state.cache_enabled && x.dtype() == kFloat32 && x.is_leaf() && x.requires_grad() &&
-         !x.impl()->is_view && !InferenceMode::is_enabled();
-}
-
-namespace {
-/// A leaf's bytes in a 16-bit dtype: as the optimizer left them there, or cast, and kept for later.
-Array lowered(const Tensor& leaf, Dtype target) {
-  if (leaf.array().buffer()->exposed()) return leaf.array().to(target);  // nothing may be kept
-  Capture* capture = Capture::on(leaf.device());
-  Array low = capture ? detail::find_captured_low_copy(leaf, target, *capture)
-                      : detail::find_low_copy(leaf, target);
-  if (low.defined()) return low;
-  if (capture) return leaf.array().to(target);  // by each replay
-  const LastingState stays;
-  const uint64_t version = leaf.version();
-  low = detail::low_copy_array(leaf, target);
-  backend(leaf.device()).copy(low, leaf.array());
-  detail::keep_low_copy(leaf, low, version);
-  return low;
-}
-/// The same elements of the same bytes?
-bool same_view(const Array& a, const Array& b) {
-  return a.buffer() == b.buffer() && a.raw() == b.raw() && a.shape() == b.shape() &&
-         a.strides() == b.strides();
-}
-}  // namespace
-
-Tensor Autocaster::cached(const Tensor& x, Dtype target) {
-  if (!cacheable(x)) return halftape::cast(x, target);
-  const std::pair key(static_cast<const halftape::detail::TensorImpl*>(x.impl()), target);
-  const auto found = cache.lower_bound(key);
-  const bool there = found != cache.end() && found->first == key;
-  if (there) {
-    const CachedCast& entry = found->second;
-    // A cast that was made before the step is captured is none of its replays'.
-    const Capture* capture = Capture::on(x.device());
-    if (entry.version == x.version() && same_view(entry.source, x.array()) &&
-        (!capture || capture->made_here(entry.lowered)))
-      return halftape::detail::recorded_cast(x, entry.lowered);
-  }
-  CachedCast entry{x, x.array(), lowered(x, target), x.version()};
-  Array low = entry.lowered;
-  if (there)
-    found->second = std::move(entry);
-  else
-    cache.emplace_hint(found, key, std::move(entry));
-  return halftape::detail::recorded_cast(x, std::move(low));
 }
 
 }  // namespace halftape::amp

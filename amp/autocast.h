@@ -1,9 +1,10 @@
-// autocast: inside its scope every op runs in the dtype that its nature allows. Spelled as
+// autocast: a region in which each op runs in the dtype that suits it. Spelled as
 // torch.amp.autocast.
 #pragma once
 #include <array>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "halftape/amp/policy.h"
 #include "halftape/autograd/tape/policy.h"
@@ -12,7 +13,7 @@ namespace halftape::amp {
 
 class Autocaster;
 
-/// What a region sets: the switches of each device type, and one for the cache.
+/// The settings of a region, for each device type.
 struct AutocastState {
   struct PerDevice {
     bool enabled = false;
@@ -27,7 +28,17 @@ struct AutocastState {
   const PerDevice& operator[](DeviceType d) const { return devices[static_cast<size_t>(d)]; }
 };
 
-/// The state of this thread, for a task that is to run as if it stood here:
+/// The seam for tools: told of each op before it runs. explain() uses it.
+class CastObserver {
+ public:
+  virtual void note(const CastOp& op, Cast rule, const AutocastState::PerDevice& region,
+                    std::span<const Tensor* const> given, std::span<const Tensor> casts) = 0;
+
+ protected:
+  ~CastObserver() = default;
+};
+
+/// This thread's state, to open the same region in another thread:
 ///
 ///     std::thread([state = amp::capture(), &] {
 ///       amp::autocast region(state);
@@ -35,27 +46,28 @@ struct AutocastState {
 ///     });
 AutocastState capture();
 
-/// A region in which ops are cast by their nature: matrix products run in `dtype`, range-hungry ops
-/// in float32, the rest in what they are given (docs/mixed_precision.md has the table). Parameters
-/// stay float32 and receive float32 gradients. Thread-local; nests; `enabled = false` opens a hole
-/// in an outer region.
+/// Casts the inputs of ops: matrix products run in `dtype`, ops that need range in float32, and the
+/// rest in the dtype of their inputs (docs/mixed_precision.md has the table). Parameters stay
+/// float32 and receive float32 gradients. Thread-local; nests; `enabled = false` switches autocast
+/// off inside an outer region.
 ///
 ///     Tensor loss;
 ///     { amp::autocast region(kCPU, kFloat16);  loss = F::cross_entropy(model->forward(x), y); }
 ///     loss.backward();   // outside: backward follows the dtypes that forward chose
 ///
 /// dtype: kFloat16 or kBFloat16 on either device; by default float16 on CUDA, bfloat16 on the CPU.
-/// Others throw. cache_enabled: each float32 leaf that requires grad is cast once and used until it
-/// changes or the outermost region of this thread ends, and its 16-bit copy stays with it, for
-/// optimizers to write along and for later regions; by default as around the region. policy: also
-/// for regions inside that name none.
+/// Others throw.
+/// cache_enabled: a float32 leaf that requires grad is cast once, until it changes or the outermost
+/// region of this thread ends. Its 16-bit copy stays with the leaf: optimizers update it, and later
+/// regions use it. By default as outside the region.
+/// policy: also applies to inner regions that name none.
 class [[nodiscard]] autocast {
  public:
   explicit autocast(DeviceType device, std::optional<Dtype> dtype = {}, bool enabled = true,
                     std::optional<bool> cache_enabled = {});
   autocast(DeviceType device, std::optional<Dtype> dtype, Policy policy, bool enabled = true,
            std::optional<bool> cache_enabled = {});
-  /// A region as it was where `state` was captured, for all device types.
+  /// The region that capture() saw, for all device types.
   explicit autocast(const AutocastState& state);
   ~autocast();
   autocast(const autocast&) = delete;
@@ -69,31 +81,29 @@ class [[nodiscard]] autocast {
   DtypePolicy* policy_before_ = nullptr;
 };
 
-// The thread's state, as a region sets it. In backward autocast is off, whatever region the call
-// stands in.
+// The thread's state. Autocast is off during backward, in every region.
 bool is_autocast_enabled(DeviceType device);
 Dtype get_autocast_dtype(DeviceType device);
 bool is_autocast_cache_enabled();
-// The same without a region, for programs that manage the state themselves.
+// Sets the state without a region.
 void set_autocast_enabled(DeviceType device, bool enabled);
 /// Throws for anything but float16 and bfloat16.
 void set_autocast_dtype(DeviceType device, Dtype dtype);
 void set_autocast_cache_enabled(bool enabled);
-/// Does autocast know this type of device? It may know one that this build has no backend for.
+/// True for a device type that autocast knows, even if this build has no backend for it.
 bool is_autocast_available(DeviceType device);
 
-/// Drops the thread's cached casts, and the 16-bit copies that leaves keep between regions, of all
-/// threads: 2 bytes per weight.
+/// Drops this thread's cached casts, and the 16-bit copies that leaves keep between regions (2
+/// bytes per weight) in all threads.
 void clear_autocast_cache();
-/// How many casts the thread's cache holds.
+/// The number of casts in this thread's cache.
 size_t autocast_cache_size();
-/// Counts a region that nobody opened, and closes it; both give the depth. At 0 the cache is
+/// Enters and leaves a region without a guard; both return the new depth. At depth 0 the cache is
 /// dropped.
 int increment_autocast_nesting();
 int decrement_autocast_nesting();
 
-/// x as a region would cast it for an op of this dtype: where it stands in a region, is floating,
-/// and not float64. Otherwise x itself.
+/// x in `dtype`, if a region is active and x is floating-point and not float64; otherwise x.
 Tensor cast_if_eligible(const Tensor& x, Dtype dtype);
 
 }  // namespace halftape::amp

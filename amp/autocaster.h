@@ -1,4 +1,4 @@
-// How autocast works: the DtypePolicy that amp plugs into autograd.
+// The DtypePolicy through which autocast casts the inputs of ops; internal.
 #pragma once
 #include <map>
 #include <utility>
@@ -8,11 +8,9 @@
 
 namespace halftape::amp {
 
-class CastPlan;
-
-/// A leaf's bytes in another dtype. Only bytes: every use records a cast of its own, so that
-/// gradients of several uses meet in float32, and a cast made under NoGradGuard serves a later
-/// recorded use.
+/// A leaf's values in another dtype, without a graph node. Each use records a cast of its own:
+/// gradients of several uses are then added in float32, and a cast made under NoGradGuard serves a
+/// later recorded use.
 struct CachedCast {
   Tensor leaf;  // keeps the key's address from being reused
   Array source, lowered;
@@ -24,15 +22,14 @@ class Autocaster final : public DtypePolicy {
   AutocastState state;
   int nesting = 0;
   std::map<std::pair<const detail::TensorImpl*, Dtype>, CachedCast> cache;
-  CastPlan* plan = nullptr;  // where explain() writes
+  CastObserver* observer = nullptr;
 
-  /// The one that decides in this thread: the thread's own, or one that a checkpoint or a custom
-  /// function carried here.
+  /// This thread's: its own, or one that a checkpoint or a custom function brought along.
   static Autocaster& current();
   /// Null when the policy is off, as in backward.
   static Autocaster* active() { return dynamic_cast<Autocaster*>(dtype_policy()); }
 
-  /// Is something to be decided, and about which ops?
+  /// Makes this the thread's policy, or none if every device is disabled.
   void install();
 
   void cast(const CastOp& op, std::span<const Tensor* const> given,
@@ -44,7 +41,7 @@ class Autocaster final : public DtypePolicy {
   bool eligible(const Tensor& x) const {
     return x.defined() && x.is_floating_point() && x.dtype() != kFloat64 && of(x).enabled;
   }
-  /// x in a dtype; of a float32 leaf that requires grad, the bytes are kept.
+  /// x in `target`, from the cache if x is a float32 leaf that requires grad.
   Tensor cached(const Tensor& x, Dtype target);
 
  private:

@@ -93,11 +93,11 @@ std::ostream& operator<<(std::ostream& out, const CastPlan& plan) {
 }
 
 CastRecorder::CastRecorder(CastPlan& plan)
-    : by_(Autocaster::current()), before_(std::exchange(by_.plan, &plan)) {
+    : by_(Autocaster::current()), before_(std::exchange(by_.observer, &plan)) {
   if (Autocaster::active()) by_.install();
 }
 CastRecorder::~CastRecorder() {
-  by_.plan = before_;
+  by_.observer = before_;
   if (Autocaster::active()) by_.install();
 }
 

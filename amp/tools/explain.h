@@ -1,4 +1,4 @@
-// explain(): what autocast did with every op of a computation, and why.
+// explain(): which casts autocast made in a computation, and why.
 #pragma once
 #include <functional>
 #include <ostream>
@@ -9,38 +9,36 @@
 
 namespace halftape::amp {
 
-/// The casts of a computation, in the order of its ops. Equal ones in a row are counted.
-class CastPlan {
+/// The casts of a computation, in the order of its ops. Equal steps in a row are one with a count.
+class CastPlan final : public CastObserver {
  public:
   struct Input {
     Shape shape;
     Dtype given, used;
-    // Elements of a float32 input that the region's dtype cannot hold: that would become infinite,
-    // or 0 without being 0.
+    // Elements of a float32 input that the region's dtype would turn into inf, or into 0.
     int64_t overflows = 0, vanishes = 0;
     bool operator==(const Input&) const = default;
   };
   struct Step {
     std::string op;
-    Dtype dtype;      // in which it runs
+    Dtype dtype;      // of the computation
     std::string why;  // "list: Lower", "user rule: Float32", "promotion", …
     std::vector<Input> inputs;
     int64_t count = 1;
   };
   std::vector<Step> steps;
 
-  /// How many casts were asked for, cached ones included.
+  /// The number of casts, cached ones included.
   int64_t casts() const;
 
-  /// For Autocaster: an op that is about to run.
   void note(const CastOp& op, Cast rule, const AutocastState::PerDevice& region,
-            std::span<const Tensor* const> given, std::span<const Tensor> casts);
+            std::span<const Tensor* const> given, std::span<const Tensor> casts) override;
 };
 
-/// A table: op, dtype, reason, the casts, and what would not fit.
+/// A table: op, dtype, reason, casts, and the elements that would not fit.
 std::ostream& operator<<(std::ostream& out, const CastPlan& plan);
 
-/// Records the ops of this thread's regions while it lives:
+/// Records this thread's ops in autocast regions during its lifetime:
 ///
 ///     amp::CastPlan plan;
 ///     {
@@ -50,7 +48,7 @@ std::ostream& operator<<(std::ostream& out, const CastPlan& plan);
 ///     }
 ///     std::cout << plan;
 ///
-/// Ops outside a region, and in backward, are not seen. Every float32 input is read once more.
+/// Ops outside a region and in backward are not recorded. Every float32 input is read once more.
 class [[nodiscard]] CastRecorder {
  public:
   explicit CastRecorder(CastPlan& plan);
@@ -60,10 +58,10 @@ class [[nodiscard]] CastRecorder {
 
  private:
   Autocaster& by_;
-  CastPlan* before_;
+  CastObserver* before_;
 };
 
-/// Runs f and gives its plan: f opens a region or stands in one.
+/// Runs f and returns its plan. f opens a region or runs inside one.
 CastPlan explain(const std::function<void()>& f);
 
 }  // namespace halftape::amp
