@@ -11,16 +11,20 @@ namespace halftape::amp::laws {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kFloatMax = std::numeric_limits<float>::max();
 constexpr double kFloatTiny = std::numeric_limits<float>::min();
 
-/// A scale kept in float32. Apex and DeepSpeed keep a Python number, a double.
+/// Rounds a scale that is kept in float32. Apex and DeepSpeed keep a Python number, a double.
 double in_float(double scale) { return static_cast<float>(scale); }
 
-/// `s` with a new scale, in use at once.
-State now(State s, double scale) {
+/// `s` with a new scale that multiplies the next loss.
+State with_scale(State s, double scale) {
   s.scale = s.decided = scale;
   return s;
+}
+
+/// Backs off in float32.
+State backed_off(State s, const Constants& c) {
+  return with_scale(s, std::max(c.min_scale, in_float(s.scale * c.backoff_factor)));
 }
 
 State pytorch(State s, const Observed& o, const Constants& c) {
@@ -35,15 +39,15 @@ State pytorch(State s, const Observed& o, const Constants& c) {
   before.growth_tracker = static_cast<int32_t>(s.good);
   const ScalerState after = halftape::next(before, o.overflow, law);
   s.good = after.growth_tracker;
-  return now(s, after.scale);
+  return with_scale(s, after.scale);
 }
 
 State apex(State s, const Observed& o, const Constants& c) {
   s.good = o.overflow ? 0 : s.good + 1;
-  if (o.overflow) s = now(s, std::max(c.min_scale, s.scale * c.backoff_factor));
+  if (o.overflow) s = with_scale(s, std::max(c.min_scale, s.scale * c.backoff_factor));
   if (s.good == c.growth_interval) {
     s.good = 0;
-    s = now(s, std::min(c.max_scale, s.scale * c.growth_factor));
+    s = with_scale(s, std::min(c.max_scale, s.scale * c.growth_factor));
   }
   return s;
 }
@@ -52,80 +56,74 @@ State apex_kernel(State s, const Observed& o, const Constants& c) {
   if (o.overflow) {
     s.good = 0;
     if (--s.patience > 0) return s;
-    return now(s, in_float(s.scale * c.backoff_factor));
+    return with_scale(s, in_float(s.scale * c.backoff_factor));
   }
   s.patience = c.hysteresis;
   if (++s.good < c.growth_interval) return s;
   s.good = 0;
   const double grown = in_float(s.scale * c.growth_factor);
-  return std::isfinite(grown) ? now(s, grown) : s;
+  return std::isfinite(grown) ? with_scale(s, grown) : s;
 }
 
-State deepspeed(State s, const Observed& o, const Constants& c, bool refilled_by_good_step) {
+template <bool refilled_by_good_step>
+State deepspeed(State s, const Observed& o, const Constants& c) {
   if (o.overflow) {
     s.good = 0;
     if (s.patience > 1) {
       --s.patience;
       return s;
     }
-    return now(s, std::max(c.min_scale, s.scale * c.backoff_factor));
+    return with_scale(s, std::max(c.min_scale, s.scale * c.backoff_factor));
   }
-  if (refilled_by_good_step) s.patience = c.hysteresis;
+  if constexpr (refilled_by_good_step) s.patience = c.hysteresis;
   // The first good step after an overflow is not counted; the count goes on through a growth.
   const int64_t stable = s.good++;
   if (stable == 0 || stable % c.growth_interval != 0) return s;
   s.patience = c.hysteresis;
-  return now(s, s.scale * c.growth_factor);
-}
-State deepspeed_default(State s, const Observed& o, const Constants& c) {
-  return deepspeed(s, o, c, false);
-}
-State deepspeed_consecutive(State s, const Observed& o, const Constants& c) {
-  return deepspeed(s, o, c, true);
+  return with_scale(s, s.scale * c.growth_factor);
 }
 
 State megatron(State s, const Observed& o, const Constants& c) {
   if (o.overflow) {
     s.good = 0;
     if (--s.patience > 0) return s;
-    return now(s, std::max(c.min_scale, in_float(s.scale * c.backoff_factor)));
+    return backed_off(s, c);
   }
   if (++s.good != c.growth_interval) return s;
   s.good = 0;
   s.patience = c.hysteresis;
-  return now(s, in_float(s.scale * c.growth_factor));
+  return with_scale(s, in_float(s.scale * c.growth_factor));
 }
 
 State flax(State s, const Observed& o, const Constants& c) {
   const bool grow = s.good == c.growth_interval;  // before this step is counted
   s.good = grow || o.overflow ? 0 : s.good + 1;
-  if (o.overflow) return now(s, std::max(c.min_scale, in_float(s.scale * c.backoff_factor)));
-  return grow ? now(s, std::min(c.max_scale, in_float(s.scale * c.growth_factor))) : s;
+  if (o.overflow) return backed_off(s, c);
+  return grow ? with_scale(s, std::min(c.max_scale, in_float(s.scale * c.growth_factor))) : s;
 }
 
 State jmp(State s, const Observed& o, const Constants& c) {
   const bool grow = s.good == c.growth_interval - 1;
   s.good = o.overflow ? 0 : (s.good + 1) % c.growth_interval;
-  if (o.overflow) return now(s, std::max(c.min_scale, in_float(s.scale * c.backoff_factor)));
+  if (o.overflow) return backed_off(s, c);
   const double grown = in_float(s.scale * c.growth_factor);
-  return grow && std::isfinite(grown) ? now(s, grown) : s;
+  return grow && std::isfinite(grown) ? with_scale(s, grown) : s;
 }
 
 State keras(State s, const Observed& o, const Constants& c) {
   if (o.overflow) {
     s.good = 0;
-    return now(s, in_float(s.scale * c.backoff_factor));
+    return with_scale(s, in_float(s.scale * c.backoff_factor));
   }
   if (s.good != c.growth_interval - 1) {
     ++s.good;
     return s;
   }
   s.good = 0;
-  return now(s, in_float(s.scale * c.growth_factor));
+  return with_scale(s, in_float(s.scale * c.growth_factor));
 }
 
-/// What step k showed, under the scale it used, moves the newest scale; step k + 1 uses the one
-/// decided before.
+/// The outcome of step k moves the newest scale; step k + 1 still uses the one before it.
 State roundpipe(State s, const Observed& o, const Constants& c) {
   State after = pytorch(s, o, c);
   after.scale = s.decided;
@@ -134,23 +132,14 @@ State roundpipe(State s, const Observed& o, const Constants& c) {
 
 State roundpipe_epochs(State s, const Observed& o, const Constants& c) {
   if (s.scale == s.decided) return roundpipe(s, o, c);
-  return now(s, s.decided);
+  return with_scale(s, s.decided);
 }
 
 State headroom(State s, const Observed& o, const Constants& c) {
   const bool fits = s.decided * c.growth_factor <= o.limit;
-  if (!o.overflow && !fits && s.good + 1 >= c.growth_interval) return s;  // due, and waits
+  if (!o.overflow && !fits && s.good + 1 >= c.growth_interval)
+    return s;  // growth is due, and waits
   return pytorch(s, o, c);
-}
-
-constexpr Constants with_hysteresis(double init, int64_t interval, double min, double max) {
-  Constants c;
-  c.init_scale = init;
-  c.growth_interval = interval;
-  c.min_scale = min;
-  c.max_scale = max;
-  c.hysteresis = 2;
-  return c;
 }
 
 constexpr Law kLaws[] = {
@@ -171,8 +160,8 @@ constexpr Law kLaws[] = {
      .title = "Apex, hysteresis kernel",
      .source = "csrc/update_scale_hysteresis.cu; its constants are arguments: PyTorch's, "
                "hysteresis 2",
-     .quirk = "overflows that alternate with good steps never make the scale fall",
-     .constants = with_hysteresis(0x1p16, 2000, 0, kFloatMax),
+     .quirk = "the scale never backs off when overflows alternate with good steps",
+     .constants = {.hysteresis = 2},
      .next = apex_kernel},
     {.name = "deepspeed",
      .title = "DeepSpeed",
@@ -180,20 +169,24 @@ constexpr Law kLaws[] = {
      .quirk =
          "first growth after interval + 1 good steps, then every interval; all overflows since "
          "the last growth count; at the floor the system itself ends the run",
-     .constants = with_hysteresis(0x1p16, 1000, 1, kInf),
-     .next = deepspeed_default},
+     .constants = {.growth_interval = 1000, .min_scale = 1, .max_scale = kInf, .hysteresis = 2},
+     .next = deepspeed<false>},
     {.name = "deepspeed_consecutive",
      .title = "DeepSpeed, consecutive",
      .source = "the same with consecutive_hysteresis = true",
-     .quirk = "overflows that alternate with good steps never make the scale fall; growth as "
+     .quirk = "the scale never backs off when overflows alternate with good steps; growth as "
               "deepspeed",
-     .constants = with_hysteresis(0x1p16, 1000, 1, kInf),
-     .next = deepspeed_consecutive},
+     .constants = {.growth_interval = 1000, .min_scale = 1, .max_scale = kInf, .hysteresis = 2},
+     .next = deepspeed<true>},
     {.name = "megatron",
      .title = "Megatron-LM",
      .source = "megatron/core/optimizer/grad_scaler.py, DynamicGradScaler.update",
      .quirk = "documented as overflows in a row; counts all of them since the last growth",
-     .constants = with_hysteresis(0x1p32, 1000, 1, kInf),
+     .constants = {.init_scale = 0x1p32,
+                   .growth_interval = 1000,
+                   .min_scale = 1,
+                   .max_scale = kInf,
+                   .hysteresis = 2},
      .next = megatron},
     {.name = "flax",
      .title = "Flax",
@@ -222,25 +215,19 @@ constexpr Law kLaws[] = {
      .next = roundpipe},
     {.name = "roundpipe_epochs",
      .title = "late, own epoch only",
-     .source = "of no system: RoundPipe's delay, but what a step showed under an older scale does "
+     .source = "of our own: RoundPipe's delay, but the outcome of a step under an older scale does "
                "not move the newest",
      .quirk = "two skips, one halving",
      .constants = {},
      .next = roundpipe_epochs},
     {.name = "headroom",
      .title = "headroom",
-     .source =
-         "of no system: PyTorch's law, but growth waits until the last step would have passed "
-         "at the grown scale",
-     .quirk = "needs the limit of the step, which the largest magnitude in backward tells",
+     .source = "of our own: PyTorch's law, but growth waits until the last step would have passed "
+               "at the grown scale",
+     .quirk = "needs the limit of the step, known from the largest magnitude in backward",
      .constants = {},
      .next = headroom},
 };
-
-void record(Replay& r, const State& s, bool overflow) {
-  r.scale.push_back(s.scale);
-  r.overflow.push_back(overflow);
-}
 
 }  // namespace
 
@@ -254,47 +241,6 @@ const Law& find(std::string_view name) {
   }
   HALFTAPE_CHECK(false, "laws::find: there is no law \"", name, "\"; there are ", names);
   return kLaws[0];
-}
-
-Replay replay(const Law& law, const std::vector<bool>& overflow) {
-  Replay r;
-  r.end = law.start();
-  for (const bool bad : overflow) {
-    record(r, r.end, bad);
-    r.end = law.next(r.end, {.overflow = bad}, law.constants);
-  }
-  return r;
-}
-
-Replay replay_limits(const Law& law, std::span<const double> limits) {
-  Replay r;
-  r.end = law.start();
-  for (const double limit : limits) {
-    HALFTAPE_CHECK(limit >= 0, "laws::replay_limits: limit ", limit, " of step ", r.scale.size(),
-                   " is not 0 or more");
-    const bool overflow = r.end.scale > limit || !std::isfinite(r.end.scale);
-    record(r, r.end, overflow);
-    r.end = law.next(r.end, {.overflow = overflow, .limit = limit}, law.constants);
-  }
-  return r;
-}
-
-Summary summarise(const Replay& replay, std::span<const double> limits, size_t first) {
-  HALFTAPE_CHECK(limits.size() == replay.scale.size() && first < limits.size(),
-                 "laws::summarise: ", limits.size(), " limits and ", replay.scale.size(),
-                 " steps, from step ", first, "; give those of replay_limits(), and one step");
-  Summary sum;
-  double best = 0;
-  for (size_t i = first; i < limits.size(); ++i) {
-    const double scale = replay.scale[i];
-    ++sum.steps;
-    sum.skips += replay.overflow[i];
-    sum.mean_log2_scale += std::log2(scale);
-    best += scale <= limits[i] && 2 * scale > limits[i];
-  }
-  sum.mean_log2_scale /= static_cast<double>(sum.steps);
-  sum.best_share = best / static_cast<double>(sum.steps);
-  return sum;
 }
 
 }  // namespace halftape::amp::laws

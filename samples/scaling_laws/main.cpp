@@ -1,9 +1,9 @@
-// Runs the laws of dynamic loss scaling of eight systems over one training and shows what each
-// does.
+// Runs the laws of dynamic loss scaling of eight systems over one training, and draws the scales of
+// each.
 //
-//     scaling_laws                        records the limits of a short float16 training, seconds
-//     scaling_laws --trace FILE           takes the limits from a file: lines "step,limit"
-//     scaling_laws --save-trace FILE      keeps the limits that were recorded
+//     scaling_laws                        records the limits of a short float16 training; takes
+//     seconds scaling_laws --trace FILE           reads the limits from a file: lines "step,limit"
+//     scaling_laws --save-trace FILE      saves the limits that were recorded
 //     scaling_laws --growth-interval 0    each law with its own interval, 1000 or 2000 steps
 //
 // Last line: "best LAW: N % of S steps at the best scale". Exit code 2: wrong arguments or data;

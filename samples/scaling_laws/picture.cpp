@@ -14,11 +14,11 @@ namespace {
 constexpr Frame kFrame{.width = 372, .height = 216, .left = 42, .right = 8, .top = 8, .bottom = 36};
 constexpr int kColumns = 200;  // of the limits' outline
 
-bool of_no_system(const Outcome& o) { return o.law.source.starts_with("of no system"); }
-const char* colour(const Outcome& o) { return of_no_system(o) ? "#7a4fa0" : "#1f5fa8"; }
+const char* colour(const Outcome& o) {
+  return o.law.source.starts_with("of our own") ? "#7a4fa0" : "#1f5fa8";
+}
 
-/// The smallest and largest limit, in log2, of a column of steps; 0 and infinity are cut off at the
-/// edges of the chart.
+/// The smallest and largest limit, in log2, of each column of steps, clamped to the chart.
 struct Outline {
   std::vector<double> at, low, high;  // first step of the column
 };
@@ -36,7 +36,7 @@ Outline outline(const std::vector<double>& limits, const Axis& y) {
   return o;
 }
 
-/// All above `edge`, in steps.
+/// Fills the area above the staircase `edge`.
 void fill_above(Page& page, const Outline& o, const std::vector<double>& edge, const Axis& x,
                 const Axis& y, const char* fill) {
   page.add("<path fill=\"{}\" d=\"M{:.1f} {:.1f}", fill, x.from, y.to);
@@ -53,7 +53,7 @@ void scale_path(Page& page, const Outcome& o, const Axis& x, const Axis& y) {
     if (scale[i] != scale[i - 1])
       page.add("H{:.1f}V{:.1f}", x(static_cast<double>(i)), height(scale[i]));
   page.add("H{:.1f}\"/>\n", x.to);
-  double last = -10;  // crosses closer than three pixels would be one blot
+  double last = -10;  // crosses closer than three pixels would merge
   for (size_t i = 0; i < scale.size(); ++i) {
     const double at = x(static_cast<double>(i));
     const bool fell = i > 0 && scale[i] != scale[i - 1];
@@ -63,13 +63,13 @@ void scale_path(Page& page, const Outcome& o, const Axis& x, const Axis& y) {
   }
 }
 
-/// From the smallest scale or limit to the limits' last percent, so that a few steps which hardly
-/// had a gradient do not squeeze all others; what lies outside is drawn at the edge.
+/// From the smallest scale or limit to the 99th percentile of the limits: a few steps with tiny
+/// gradients must not compress the chart. Values outside are drawn at the edge.
 Axis exponents(const LimitTrace& trace, const std::vector<Outcome>& outcomes) {
   std::vector<double> limits;
   for (const double limit : trace.limits)
     if (limit > 0 && std::isfinite(limit)) limits.push_back(std::log2(limit));
-  if (limits.empty()) limits.push_back(16);  // steps that no scale, or every one, passes
+  if (limits.empty()) limits.push_back(16);  // every step overflows at all scales, or at none
   std::sort(limits.begin(), limits.end());
   double low = limits.front();
   const double high = limits[(limits.size() - 1) * 99 / 100];
@@ -134,13 +134,13 @@ std::string picture(const LimitTrace& trace, const std::vector<Outcome>& outcome
   open_page(page, "The laws of loss scaling on one training");
   page.raw(
       "<p>Every step of a training has a largest loss scale at which its gradients are still "
-      "finite: its limit. A law looks for it without seeing it, by one bit per step. Below, each "
-      "law runs over the same limits. The best scale of a step is the one that passes and whose "
-      "double would not; blue are the laws of known systems, violet those of none.</p>\n");
+      "finite: its limit. A law learns one bit about it in each step: whether the gradients "
+      "overflowed. Below, each law runs over the same limits. The best scale of a step does not "
+      "overflow, but its double would. The laws of known systems are blue, our own violet.</p>\n");
   table(page, outcomes);
   page.raw(
-      "<h2>Scale and limit</h2>\n<p>In the red, the gradients overflow: in the strong red at each "
-      "of the steps drawn there, in the pale red at some. A cross is a skipped step.</p>\n"
+      "<h2>Scale and limit</h2>\n<p>In the red area the gradients overflow: in the strong red at "
+      "every step drawn there, in the pale red at some. A cross is a skipped step.</p>\n"
       "<div style=\"display:grid;grid-template-columns:repeat(auto-fill,minmax(310px,1fr));"
       "gap:8px 24px\">\n");
   const Axis y = exponents(trace, outcomes);

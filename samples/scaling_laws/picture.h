@@ -1,4 +1,4 @@
-// The page that shows what every law did on one trace.
+// The page that shows the run of every law on one trace.
 #pragma once
 
 #include <halftape/halftape.h>
@@ -14,6 +14,6 @@ struct Outcome {
   halftape::amp::laws::Summary summary;
 };
 
-/// A table of all outcomes and one small chart for each. `command`: what was typed.
+/// A table of all outcomes and a small chart for each. `command`: the command line.
 std::string picture(const LimitTrace& trace, const std::vector<Outcome>& outcomes,
                     const std::string& command);

@@ -12,7 +12,7 @@ using namespace halftape;
 
 namespace {
 
-constexpr int kLow = -24, kHigh = 60;  // exponents that are tried
+constexpr int kLow = -24, kHigh = 60;  // smallest and largest exponent of the search
 
 struct Training {
   nn::Sequential model;
@@ -41,7 +41,7 @@ class Step {
  public:
   Step(optim::Optimizer& optimizer, Tensor loss) : optimizer_(optimizer), loss_(std::move(loss)) {}
 
-  /// Leaves the gradients of 2^exponent times the loss; are they finite?
+  /// Computes the gradients of 2^exponent times the loss; true if they are finite.
   bool passes(int exponent) {
     optimizer_.zero_grad();
     (loss_ * std::ldexp(1.0, exponent)).backward({}, /*retain_graph=*/true);
@@ -49,7 +49,7 @@ class Step {
       if ((p.grad() - p.grad()).abs().sum().item() != 0) return false;  // ∞ − ∞ is NaN
     return true;
   }
-  /// The largest exponent that passes, searched from `start`; none when not even kLow does.
+  /// The largest exponent that passes, searched from `start`; none if kLow does not pass.
   std::optional<int> largest(int start) {
     int n = start;
     if (passes(n)) {

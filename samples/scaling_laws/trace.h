@@ -7,19 +7,19 @@
 #include <string>
 #include <vector>
 
-/// What the user gave wrongly; the text says what to do.
+/// Wrong input of the user; the text says what to do.
 struct UserError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 struct LimitTrace {
-  std::vector<double> limits;  // 0: no scale passes; infinity: every scale does
-  std::string text;            // where it comes from, for the page
+  std::vector<double> limits;  // 0: overflows at every scale; infinity: at none
+  std::string text;            // its origin, for the page
 };
 
-/// A file of lines "step,limit" after that header, the steps 0, 1, 2 … in order, limits as decimal
-/// numbers of 0 or more, or "inf". Empty lines and those that begin with # are passed over. Throws
-/// UserError, naming file and line.
+/// Reads a file with the header "step,limit" and one such line per step: steps 0, 1, 2 … in order,
+/// limits as decimal numbers of 0 or more, or "inf". Ignores empty lines and lines that begin with
+/// #. Throws UserError, naming file and line.
 LimitTrace read_trace(const std::string& path);
 /// Writes such a file. Throws std::runtime_error with path and reason.
 void write_trace(const std::string& path, const LimitTrace& trace);
@@ -30,7 +30,7 @@ struct RecordedRun {
   double lr = 1e-3;
   uint64_t seed = 0;
 };
-/// Trains a small network on the embedded digits, its products in float16, and looks at every step
-/// for the largest power of two whose gradients are finite: the forward pass is run once, backward
-/// again and again. The step is then made with the gradients of that scale, so none is skipped.
+/// Trains a small network on the embedded digits, with products in float16, and searches at every
+/// step for the largest power of two whose gradients are finite, with one forward pass and several
+/// backward passes. The step then uses the gradients of that scale, so none is skipped.
 LimitTrace record_trace(const RecordedRun& settings);
