@@ -1,4 +1,4 @@
-// Custom functions that take part in autocast: torch's custom_fwd and custom_bwd in one.
+// Custom autograd functions under autocast: torch's custom_fwd and custom_bwd in one.
 #pragma once
 #include <map>
 #include <optional>
@@ -12,7 +12,7 @@
 namespace halftape::amp {
 namespace detail {
 
-/// An argument with the eligible tensors in it cast, also those in lists, maps and optionals.
+/// The argument with its eligible tensors cast, also in lists, maps and optionals.
 template <class A>
 A cast_argument(const A& argument, Dtype dtype) {
   if constexpr (std::is_same_v<A, Tensor>) {
@@ -35,17 +35,17 @@ A cast_argument(const A& argument, Dtype dtype) {
 
 }  // namespace detail
 
-/// An autograd::Function whose backward() runs in the autocast state of its forward(), wherever and
-/// in whatever thread backward is called:
+/// An autograd::Function whose backward() runs in the autocast state of its forward(), in any
+/// thread:
 ///
 ///     struct MatMul : amp::Function<MatMul> {
 ///       static Tensor forward(AutogradContext* ctx, Tensor a, Tensor b);
 ///       static variable_list backward(AutogradContext* ctx, variable_list grads);
 ///     };
 ///
-/// With `static constexpr Dtype cast_inputs = kFloat32;` a call inside a region casts its eligible
-/// tensors (also in lists, maps and optionals) to that dtype, differentiably, and both directions
-/// run with autocast off: for kernels that know one dtype only. Outside a region it does nothing.
+/// With `static constexpr Dtype cast_inputs = kFloat32;`, for kernels of one dtype, a call inside a
+/// region casts its eligible tensors (also in lists, maps and optionals) to that dtype,
+/// differentiably, and runs both directions with autocast off. Outside a region nothing is cast.
 template <class T>
 struct Function {
   template <class... Args>

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <initializer_list>
+#include <map>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -12,13 +12,7 @@
 namespace halftape::amp {
 namespace {
 
-const CastOp* find(std::string_view name) {
-  for (const CastOp& op : cast_ops())
-    if (op.name == name) return &op;
-  return nullptr;
-}
-
-/// How many letters must change (Levenshtein 1966).
+/// The edit distance of Levenshtein 1966.
 size_t distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), 0);
@@ -33,7 +27,7 @@ size_t distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-/// The three names most like it.
+/// The three closest names of ops.
 std::string similar(std::string_view name) {
   std::vector<std::pair<size_t, std::string_view>> all;
   for (const CastOp& op : cast_ops()) all.emplace_back(distance(name, op.name), op.name);
@@ -44,22 +38,22 @@ std::string similar(std::string_view name) {
 }
 
 const CastOp& known(const char* call, std::string_view name) {
-  const CastOp* op = find(name);
-  HALFTAPE_CHECK(op, "amp::Policy::", call, ": no op is called \"", name,
-                 "\"; similar names: ", similar(name));
-  return *op;
+  for (const CastOp& op : cast_ops())
+    if (op.name == name) return op;
+  halftape::detail::fail("amp::Policy::", call, ": no op is called \"", name,
+                         "\"; similar names: ", similar(name));
 }
 
-using Names = std::initializer_list<std::string_view>;
-
-/// A policy that has these ops in categories, and Keep for all others.
-Policy listed(Names lower, Names float32, Names widest, Names refuse = {}) {
+/// A policy with these ops, separated by spaces, in categories, and Keep for all others.
+Policy listed(const std::map<Cast, std::string_view>& categories) {
   Policy p;
   p.set_all(Cast::Keep);
-  for (std::string_view op : lower) p.set(op, Cast::Lower);
-  for (std::string_view op : float32) p.set(op, Cast::Float32);
-  for (std::string_view op : widest) p.set(op, Cast::Widest);
-  for (std::string_view op : refuse) p.set(op, Cast::Refuse);
+  for (const auto& [cast, ops] : categories)
+    for (std::string_view rest = ops; !rest.empty();) {
+      const std::string_view op = rest.substr(0, rest.find(' '));
+      rest.remove_prefix(std::min(rest.size(), op.size() + 1));
+      p.set(op, cast);
+    }
   return p;
 }
 
@@ -71,149 +65,44 @@ const Policy& Policy::standard() {
 }
 
 const Policy& Policy::torch_cuda() {
-  // cross_entropy, gaussian_nll_loss, pairwise_distance, normalize, local_response_norm and pooling
-  // by a norm are not on torch's list, but made of ops that are: log_softmax and nll_loss; log;
-  // norm; norm; pow; pow. ctc_loss is not, but made for float32 and float64 alone.
-  static const Policy p = listed({"matmul",
-                                  "mm",
-                                  "bmm",
-                                  "mv",
-                                  "addmm",
-                                  "addmv",
-                                  "addr",
-                                  "addbmm",
-                                  "baddbmm",
-                                  "einsum",
-                                  "linear",
-                                  "prelu",
-                                  "conv1d",
-                                  "conv2d",
-                                  "conv3d",
-                                  "conv_transpose1d",
-                                  "conv_transpose2d",
-                                  "conv_transpose3d",
-                                  "scaled_dot_product_attention",
-                                  "rnn_tanh",
-                                  "rnn_relu",
-                                  "gru",
-                                  "lstm",
-                                  "rnn_tanh_cell",
-                                  "rnn_relu_cell",
-                                  "gru_cell",
-                                  "lstm_cell"},
-                                 {"acos",
-                                  "asin",
-                                  "binary_cross_entropy_with_logits",
-                                  "cdist",
-                                  "cosh",
-                                  "cosine_embedding_loss",
-                                  "cosine_similarity",
-                                  "cross_entropy",
-                                  "ctc_loss",
-                                  "cumprod",
-                                  "cumsum",
-                                  "dist",
-                                  "exp",
-                                  "expm1",
-                                  "gaussian_nll_loss",
-                                  "group_norm",
-                                  "hinge_embedding_loss",
-                                  "huber_loss",
-                                  "interpolate",
-                                  "kl_div",
-                                  "l1_loss",
-                                  "layer_norm",
-                                  "local_response_norm",
-                                  "log",
-                                  "log10",
-                                  "log1p",
-                                  "log2",
-                                  "log_softmax",
-                                  "logsumexp",
-                                  "lp_pool1d",
-                                  "lp_pool2d",
-                                  "lp_pool3d",
-                                  "margin_ranking_loss",
-                                  "mse_loss",
-                                  "multi_margin_loss",
-                                  "multilabel_margin_loss",
-                                  "multilabel_soft_margin_loss",
-                                  "nll_loss",
-                                  "norm",
-                                  "normalize",
-                                  "pairwise_distance",
-                                  "pdist",
-                                  "poisson_nll_loss",
-                                  "pow",
-                                  "prod",
-                                  "reciprocal",
-                                  "rms_norm",
-                                  "rsqrt",
-                                  "sinh",
-                                  "smooth_l1_loss",
-                                  "soft_margin_loss",
-                                  "softmax",
-                                  "softplus",
-                                  "sum",
-                                  "tan",
-                                  "triplet_margin_loss"},
-                                 {"addcdiv", "addcmul", "atan2", "bilinear", "dot", "grid_sample",
-                                  "index_put", "scatter_add", "tensordot"},
-                                 {"binary_cross_entropy"});
+  // Some names are not on torch's list, because torch composes them from ops that are:
+  // cross_entropy from log_softmax and nll_loss, gaussian_nll_loss from log, pairwise_distance and
+  // normalize from norm, local_response_norm and lp_pool from pow. torch has ctc_loss for float32
+  // and float64 only.
+  static const Policy p = listed(
+      {{Cast::Lower,
+        "matmul mm bmm mv addmm addmv addr addbmm baddbmm einsum linear prelu conv1d conv2d "
+        "conv3d conv_transpose1d conv_transpose2d conv_transpose3d scaled_dot_product_attention "
+        "rnn_tanh rnn_relu gru lstm rnn_tanh_cell rnn_relu_cell gru_cell lstm_cell"},
+       {Cast::Float32,
+        "acos asin binary_cross_entropy_with_logits cdist cosh cosine_embedding_loss "
+        "cosine_similarity cross_entropy ctc_loss cumprod cumsum dist exp expm1 gaussian_nll_loss "
+        "group_norm hinge_embedding_loss huber_loss interpolate kl_div l1_loss layer_norm "
+        "local_response_norm log log10 log1p log2 log_softmax logsumexp lp_pool1d lp_pool2d "
+        "lp_pool3d margin_ranking_loss mse_loss multi_margin_loss multilabel_margin_loss "
+        "multilabel_soft_margin_loss nll_loss norm normalize pairwise_distance pdist "
+        "poisson_nll_loss pow prod reciprocal rms_norm rsqrt sinh smooth_l1_loss soft_margin_loss "
+        "softmax softplus sum tan triplet_margin_loss"},
+       {Cast::Widest,
+        "addcdiv addcmul atan2 bilinear dot grid_sample index_put scatter_add tensordot"},
+       {Cast::Refuse, "binary_cross_entropy"}});
   return p;
 }
 
 const Policy& Policy::torch_cpu() {
-  // einsum, tensordot and what is recurrent are not on torch's list, but made of products that are.
-  // Pooling over three dimensions is, in float32, but asks no policy here.
-  static const Policy p = listed({"matmul",
-                                  "mm",
-                                  "bmm",
-                                  "addmm",
-                                  "addbmm",
-                                  "baddbmm",
-                                  "linear",
-                                  "prelu",
-                                  "einsum",
-                                  "tensordot",
-                                  "conv1d",
-                                  "conv2d",
-                                  "conv3d",
-                                  "conv_transpose1d",
-                                  "conv_transpose2d",
-                                  "conv_transpose3d",
-                                  "scaled_dot_product_attention",
-                                  "rnn_tanh",
-                                  "rnn_relu",
-                                  "gru",
-                                  "lstm",
-                                  "rnn_tanh_cell",
-                                  "rnn_relu_cell",
-                                  "gru_cell",
-                                  "lstm_cell"},
-                                 {"binary_cross_entropy",
-                                  "binary_cross_entropy_with_logits",
-                                  "cdist",
-                                  "cosine_embedding_loss",
-                                  "cross_entropy",
-                                  "ctc_loss",
-                                  "grid_sample",
-                                  "hinge_embedding_loss",
-                                  "huber_loss",
-                                  "kl_div",
-                                  "l1_loss",
-                                  "margin_ranking_loss",
-                                  "mse_loss",
-                                  "multi_margin_loss",
-                                  "multilabel_margin_loss",
-                                  "nll_loss",
-                                  "poisson_nll_loss",
-                                  "prod",
-                                  "smooth_l1_loss",
-                                  "soft_margin_loss",
-                                  "trace",
-                                  "triplet_margin_loss"},
-                                 {"cat"});
+  // einsum, tensordot and the recurrent ops are not on torch's list, because torch composes them
+  // from products that are. Pooling over three dimensions is, in float32, but asks no policy here.
+  static const Policy p = listed(
+      {{Cast::Lower,
+        "matmul mm bmm addmm addbmm baddbmm linear prelu einsum tensordot conv1d conv2d conv3d "
+        "conv_transpose1d conv_transpose2d conv_transpose3d scaled_dot_product_attention rnn_tanh "
+        "rnn_relu gru lstm rnn_tanh_cell rnn_relu_cell gru_cell lstm_cell"},
+       {Cast::Float32,
+        "binary_cross_entropy binary_cross_entropy_with_logits cdist cosine_embedding_loss "
+        "cross_entropy ctc_loss grid_sample hinge_embedding_loss huber_loss kl_div l1_loss "
+        "margin_ranking_loss mse_loss multi_margin_loss multilabel_margin_loss nll_loss "
+        "poisson_nll_loss prod smooth_l1_loss soft_margin_loss trace triplet_margin_loss"},
+       {Cast::Widest, "cat"}});
   return p;
 }
 

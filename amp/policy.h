@@ -1,4 +1,4 @@
-// Which op runs in which dtype under autocast, as data.
+// The dtype policy of autocast: a table from op to cast.
 #pragma once
 #include <ostream>
 #include <string>
@@ -14,44 +14,44 @@ struct CastOp;
 namespace halftape::amp {
 
 /// A row for every op: Cast::Lower runs in the region's dtype, Float32 in float32, Widest in the
-/// widest dtype among its inputs, Keep in what it is given, Refuse throws. Copy one, change a row,
-/// and give it to a region:
+/// widest dtype among its inputs, Keep in the dtypes of its inputs; Refuse throws. Copy a policy,
+/// change rows, and pass it to a region:
 ///
 ///     amp::Policy mine = amp::Policy::standard();
 ///     mine.set("softmax", Cast::Lower).set("gelu", Cast::Float32);
 ///     amp::autocast region(kCPU, kFloat16, mine);
 ///
-/// Ops are named as their functions are; x + 2 and x * 2 are "affine", a form with underscore is
-/// never cast. float64 and integers are left alone whatever the row says.
+/// Ops have the names of their functions; x + 2 and x * 2 are "affine". In-place ops, float64 and
+/// integers are never cast.
 class Policy {
  public:
-  /// What the ops declare: torch's CUDA list, on every device.
+  /// The casts that the ops declare: torch's CUDA list, on every device.
   static const Policy& standard();
-  /// The lists of torch.amp for either device, for comparison and for porting.
+  /// The lists of torch.amp, for comparison and for porting.
   static const Policy& torch_cuda();
   static const Policy& torch_cpu();
 
-  /// Throws for an unknown op and names similar ones.
+  /// Throws for an unknown op, naming similar ones.
   Policy& set(std::string_view op, Cast cast);
-  /// Every op of the library in one category.
+  /// Sets all ops.
   Policy& set_all(Cast cast);
   Cast get(std::string_view op) const;
-  /// The same for an op that is running.
+  /// The same without a search by name.
   Cast get(const CastOp& op) const;
-  /// Does it differ from what the ops declare?
+  /// True if it differs from standard().
   bool overrides() const { return !changed_.empty(); }
 
   friend bool operator==(const Policy&, const Policy&) = default;
 
  private:
-  std::unordered_map<std::string_view, Cast> changed_;  // rows that are not as declared
+  std::unordered_map<std::string_view, Cast>
+      changed_;  // rows that differ from the ops' declarations
 };
 
 /// "Lower", "Float32", …
 const char* name_of(Cast cast);
 
-/// The policy as a table in Markdown, a line for each category. docs/mixed_precision.md shows the
-/// standard one.
+/// A table in Markdown, a row for each category, as in docs/mixed_precision.md.
 std::ostream& operator<<(std::ostream& out, const Policy& policy);
 
 }  // namespace halftape::amp
