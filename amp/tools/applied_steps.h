@@ -1,5 +1,5 @@
-// What is to happen once for every step that a GradScaler let through, and not for the skipped
-// ones, without waiting for the device at every step.
+// Schedules and averages that follow the applied steps of a GradScaler, without waiting for the
+// device at every step.
 #pragma once
 #include <concepts>
 #include <utility>
@@ -11,10 +11,10 @@
 
 namespace halftape::amp {
 
-/// Moves a schedule with the steps that were applied. The device counts the skipped ones; this
-/// takes a step for applied, reads the count once in `look_every` steps, and then holds the
-/// schedule for as many steps as were skipped. So it never falls behind, is ahead by no more than
-/// the skips since the last look, and does not depend on how fast the device is. look_every = 1 is
+/// Moves a schedule with the steps that were applied. The device counts the skipped steps. This
+/// class moves the schedule at every step, reads the count once in `look_every` steps, and then
+/// holds the schedule for as many steps as were skipped. The schedule never falls behind, and is
+/// ahead by at most the skips since the last look, however fast the device is. look_every = 1 is
 /// exact, and waits at every step.
 ///
 ///     amp::AppliedSteps applied;
@@ -28,8 +28,8 @@ class AppliedSteps {
   /// Throws unless look_every > 0.
   explicit AppliedSteps(int64_t look_every = 100);
 
-  /// Calls `move` unless the schedule is to be held; gives whether it did. A step without gradients
-  /// is none.
+  /// Calls `move` unless the schedule is held, and returns whether it did. Ignores a step without
+  /// gradients.
   template <class Move>
   requires std::invocable<Move>
   bool step(const StepResult& result, Move&& move) {
@@ -41,8 +41,8 @@ class AppliedSteps {
     return step(result, [&] { schedule.step(); });
   }
 
-  /// Everything that the next step depends on, as numbers; waits for the device. load throws,
-  /// changing nothing, unless the numbers are these.
+  /// Everything that the next step depends on, as numbers; waits for the device. load_state_dict
+  /// throws, changing nothing, for other numbers.
   optim::SchedulerState state_dict() const;
   void load_state_dict(const optim::SchedulerState& saved);
 
@@ -52,12 +52,12 @@ class AppliedSteps {
   void fields(optim::SchedulerFields& fields);
   int64_t look_every_;
   int64_t steps_ = 0;
-  int64_t to_hold_ = 0;      // steps that were taken for applied and were not
-  Tensor skips_;             // since the last look; one number on the device
-  int64_t known_skips_ = 0;  // the same, from before this was loaded
+  int64_t to_hold_ = 0;      // skipped steps at which the schedule moved
+  Tensor skips_;             // since the last look; () int64 on the device
+  int64_t known_skips_ = 0;  // the part of them that load_state_dict() brought
 };
 
-/// Averages the model's weights if the step was applied; decided on the device.
+/// Averages the model's weights if the step was applied; the device decides.
 inline void update_average(const StepResult& result, optim::AveragedModel& averaged,
                            const nn::Module& model) {
   if (result.had_gradients) averaged.update_parameters(model, result.skipped());

@@ -1,4 +1,4 @@
-// A training step whose order the compiler checks: each stage is a type, and offers only what may
+// A training step whose order the compiler checks: each stage is a type with the calls that may
 // come next.
 #pragma once
 #include "halftape/amp/grad_scaler.h"
@@ -6,7 +6,7 @@
 
 namespace halftape::amp {
 
-/// What the stages share: whose step it is. Moved from one to the next, never copied.
+/// The base of all stages: the scaler and the optimizer. Moved from stage to stage, never copied.
 class StepStage {
  public:
   StepStage(StepStage&& other) noexcept
@@ -34,7 +34,7 @@ class StepStage {
   optim::Optimizer* optimizer_;
 };
 
-/// Gradients are true, and clipped.
+/// Gradients are unscaled and clipped.
 class [[nodiscard]] Clipped : public StepStage {
  public:
   Tensor norm;  // before clipping; undefined after clip_grad_value_
@@ -45,7 +45,7 @@ class [[nodiscard]] Clipped : public StepStage {
   Clipped(StepStage&& from, Tensor n) : StepStage(std::move(from)), norm(std::move(n)) {}
 };
 
-/// Gradients are true.
+/// Gradients are unscaled.
 class [[nodiscard]] Unscaled : public StepStage {
  public:
   Clipped clip_grad_norm_(double max_norm, double norm_type = 2) && {
@@ -66,10 +66,10 @@ class [[nodiscard]] Unscaled : public StepStage {
   explicit Unscaled(StepStage&& from) : StepStage(std::move(from)) {}
 };
 
-/// Gradients are multiplied by the scale: more may be added, but they cannot be clipped.
+/// Gradients are multiplied by the scale: more can be added, but they cannot be clipped.
 class [[nodiscard]] Scaled : public StepStage {
  public:
-  /// The gradients of a further loss, of another micro-batch say.
+  /// Adds the gradients of a further loss, such as that of another micro-batch.
   Scaled& add(const Tensor& loss) {
     scaler().scale(loss).backward();
     return *this;
@@ -85,8 +85,8 @@ class [[nodiscard]] Scaled : public StepStage {
   Scaled(GradScaler& scaler, optim::Optimizer& optimizer) : StepStage(scaler, optimizer) {}
 };
 
-/// Backward through the scaled loss; the rest follows in the one order that there is. step() also
-/// calls update(): one optimizer per scaler.
+/// Runs backward() on the scaled loss and returns the first stage. step() also calls update(), so a
+/// scaler serves one optimizer.
 ///
 ///     amp::checked_step(scaler, optimizer, loss).unscale().clip_grad_norm_(1.0).step();
 inline Scaled checked_step(GradScaler& scaler, optim::Optimizer& optimizer, const Tensor& loss) {

@@ -1,5 +1,5 @@
-// PrecisionPolicy: for one module, the dtypes it keeps its parameters in, computes in, and returns.
-// As jmp's Policy and Keras' dtype policies.
+// PrecisionPolicy: the dtypes of one module's parameters, computation and output, as in jmp's
+// Policy and Keras' dtype policies.
 #pragma once
 #include <memory>
 #include <optional>
@@ -19,13 +19,13 @@ namespace halftape::amp {
 ///     amp::Precise model(half, nn::Linear(784, 10));
 ///     Tensor y = model->forward(x);   // computed in float16, float32 again
 ///
-/// Where autocast asks each op what it can stand, this computes every op in one dtype: for modules
-/// whose ranges are known.
+/// Autocast chooses a dtype for each op; a PrecisionPolicy computes every op in one dtype, for
+/// modules whose ranges are known.
 class PrecisionPolicy {
  public:
-  /// "params=float32,compute=float16,output=float32", in any order, also by first letters
-  /// ("p=f32,c=f16,o=f32"); what is left out is as compute. One dtype alone ("bfloat16") means all
-  /// three. Throws for anything else.
+  /// "params=float32,compute=float16,output=float32" in any order, or by first letters
+  /// ("p=f32,c=f16,o=f32"); a missing role has the dtype of compute. One dtype alone ("bfloat16")
+  /// sets all three. Throws for anything else.
   explicit PrecisionPolicy(std::string_view text);
   PrecisionPolicy(Dtype params, Dtype compute, Dtype output);
 
@@ -33,12 +33,12 @@ class PrecisionPolicy {
   Dtype compute() const { return compute_; }
   Dtype output() const { return output_; }
 
-  // x in the dtype for its use, differentiably; float64 and integers as they are.
+  // Differentiable casts; float64 and integers stay as they are.
   Tensor cast_to_param(const Tensor& x) const { return converted(x, params_); }
   Tensor cast_to_compute(const Tensor& x) const { return converted(x, compute_); }
   Tensor cast_to_output(const Tensor& x) const { return converted(x, output_); }
 
-  /// The state in which every op computes in compute().
+  /// The autocast state in which every op computes in compute().
   AutocastState state() const;
 
   friend bool operator==(const PrecisionPolicy&, const PrecisionPolicy&) = default;
@@ -51,7 +51,7 @@ class PrecisionPolicy {
 /// "params=float32,compute=float16,output=float32".
 std::ostream& operator<<(std::ostream& out, const PrecisionPolicy& policy);
 
-/// The module inside a Precise.
+/// The implementation of Precise.
 template <class Contained>
 class PreciseImpl : public nn::Module {
  public:
@@ -61,8 +61,8 @@ class PreciseImpl : public nn::Module {
     module_->to(policy_.params());
   }
 
-  /// The contained module's forward(): tensors among the arguments are cast to compute(), a tensor
-  /// or a list of them that it returns to output().
+  /// The contained module's forward(), with tensor arguments cast to compute(), and a returned
+  /// tensor or list of tensors cast to output().
   template <class... Args>
   auto forward(const Args&... args) {
     auto result = [&] {
@@ -96,8 +96,8 @@ class PreciseImpl : public nn::Module {
   std::shared_ptr<Contained> module_;
 };
 
-/// A module that computes by a PrecisionPolicy. Its parameters are those of the module inside,
-/// under "module.", converted to policy.params(); their gradients are in that dtype, too.
+/// A module under a PrecisionPolicy. Its parameters are those of the contained module, under
+/// "module.", converted to policy.params(); their gradients have that dtype, too.
 template <class Contained>
 class Precise : public nn::ModuleHolder<PreciseImpl<Contained>> {
  public:
