@@ -34,6 +34,13 @@ struct Case {
     optimizer.zero_grad();
     scaler.scale((a * a).sum() + (b * b).sum()).backward();
   }
+  amp::StepResult train(GradScaler& scaler, bool bad = false) {
+    backward(scaler);
+    if (bad) testing::poke(a.grad(), 0, inf);
+    amp::StepResult result = scaler.step(optimizer);
+    scaler.update();
+    return result;
+  }
 };
 
 }  // namespace
@@ -91,8 +98,8 @@ TEST_CASE("a skipped first step leaves no momentum behind") {
   two.step(skipped.optimizer);
   two.update(4.0);
   for (int i = 0; i < 3; ++i) {
-    plain.backward(one), one.step(plain.optimizer), one.update();
-    skipped.backward(two), two.step(skipped.optimizer), two.update();
+    plain.train(one);
+    skipped.train(two);
   }
   CHECK(plain.a.equal(skipped.a));
   CHECK(plain.b.equal(skipped.b));
@@ -101,12 +108,7 @@ TEST_CASE("a skipped first step leaves no momentum behind") {
 TEST_CASE("the scale grows exactly at the interval and the counter starts anew after a backoff") {
   Case c;
   GradScaler scaler(options(8, 3));
-  auto step = [&](bool bad) {
-    c.backward(scaler);
-    if (bad) testing::poke(c.b.grad(), 3, inf);
-    scaler.step(c.optimizer);
-    scaler.update();
-  };
+  auto step = [&](bool bad) { c.train(scaler, bad); };
   step(false), step(false);
   CHECK(scaler.get_scale() == 8);
   step(false);
@@ -122,9 +124,9 @@ TEST_CASE("the scale grows exactly at the interval and the counter starts anew a
 TEST_CASE("an interval lowered below the tracker still leads to growth") {
   Case c;
   GradScaler scaler(options(8, 10));
-  for (int i = 0; i < 5; ++i) c.backward(scaler), scaler.step(c.optimizer), scaler.update();
+  for (int i = 0; i < 5; ++i) c.train(scaler);
   scaler.set_growth_interval(3);
-  c.backward(scaler), scaler.step(c.optimizer), scaler.update();
+  c.train(scaler);
   CHECK(scaler.get_scale() == 16);
 }
 
@@ -159,25 +161,18 @@ TEST_CASE("the scale never becomes infinite, and respects its bounds") {
   bounded.min_scale = 16;
   bounded.max_scale = 128;
   GradScaler other(bounded);
-  for (int i = 0; i < 4; ++i) c.backward(other), other.step(c.optimizer), other.update();
+  for (int i = 0; i < 4; ++i) c.train(other);
   CHECK(other.get_scale() == 128);
-  for (int i = 0; i < 6; ++i) {
-    c.backward(other);
-    testing::poke(c.a.grad(), 0, inf);
-    other.step(c.optimizer), other.update();
-  }
+  for (int i = 0; i < 6; ++i) c.train(other, true);
   CHECK(other.get_scale() == 16);
 }
 
 TEST_CASE("a fixed scale stays, and still skips") {
   Case c;
   GradScaler scaler(GradScalerOptions::fixed(128));
-  for (int i = 0; i < 5; ++i) c.backward(scaler), scaler.step(c.optimizer), scaler.update();
+  for (int i = 0; i < 5; ++i) c.train(scaler);
   const Tensor a = c.a.detach().clone();
-  c.backward(scaler);
-  testing::poke(c.a.grad(), 0, inf);
-  CHECK(scaler.step(c.optimizer).found_inf());
-  scaler.update();
+  CHECK(c.train(scaler, true).found_inf());
   CHECK(scaler.get_scale() == 128);
   CHECK(c.a.equal(a));
 }
@@ -224,34 +219,18 @@ TEST_CASE("calls in a wrong order throw and name the missing call") {
 }
 
 TEST_CASE("options out of range are refused by name") {
-  auto with = [](auto change) {
-    GradScalerOptions o;
-    change(o);
-    return o;
-  };
-  CHECK_THROWS_WITH_AS(GradScaler(with([](auto& o) { o.growth_factor = 1; })),
-                       doctest::Contains("growth_factor"), Error);
-  CHECK_THROWS_WITH_AS(GradScaler(with([](auto& o) { o.growth_factor = std::nan(""); })),
-                       doctest::Contains("growth_factor"), Error);
-  CHECK_THROWS_WITH_AS(GradScaler(with([](auto& o) { o.backoff_factor = 0; })),
-                       doctest::Contains("backoff_factor"), Error);
-  CHECK_THROWS_WITH_AS(GradScaler(with([](auto& o) { o.backoff_factor = 1; })),
-                       doctest::Contains("backoff_factor"), Error);
-  CHECK_THROWS_WITH_AS(GradScaler(with([](auto& o) { o.growth_interval = 0; })),
-                       doctest::Contains("growth_interval"), Error);
-  CHECK_THROWS_WITH_AS(GradScaler(with([](auto& o) { o.init_scale = 0; })),
-                       doctest::Contains("scale 0"), Error);
-  CHECK_THROWS_WITH_AS(GradScaler(with([](auto& o) { o.init_scale = 1e39; })),
-                       doctest::Contains("finite in float32"), Error);
-  CHECK_THROWS_WITH_AS(GradScaler(with([](auto& o) {
-                         o.min_scale = 4;
-                         o.max_scale = 2;
-                       })),
-                       doctest::Contains("min_scale"), Error);
-  CHECK_NOTHROW(GradScaler(with([](auto& o) {
-    o.enabled = false;
-    o.growth_factor = 0;
-  })));
+  const std::pair<GradScalerOptions, const char*> wrong[] = {
+      {{.growth_factor = 1}, "growth_factor"},
+      {{.growth_factor = std::nan("")}, "growth_factor"},
+      {{.backoff_factor = 0}, "backoff_factor"},
+      {{.backoff_factor = 1}, "backoff_factor"},
+      {{.growth_interval = 0}, "growth_interval"},
+      {{.init_scale = 0}, "scale 0"},
+      {{.init_scale = 1e39}, "finite in float32"},
+      {{.min_scale = 4, .max_scale = 2}, "min_scale"}};
+  for (const auto& [o, name] : wrong)
+    CHECK_THROWS_WITH_AS(GradScaler{o}, doctest::Contains(name), Error);
+  CHECK_NOTHROW(GradScaler({.growth_factor = 0, .enabled = false}));
 }
 
 TEST_CASE("an optimizer without gradients is a no-op that says so") {
@@ -313,17 +292,17 @@ TEST_CASE(
     "a saved state continues where it stopped, also mid-interval and before the first scale") {
   Case c;
   GradScaler scaler(options(8, 5));
-  for (int i = 0; i < 3; ++i) c.backward(scaler), scaler.step(c.optimizer), scaler.update();
+  for (int i = 0; i < 3; ++i) c.train(scaler);
   const auto saved = scaler.state_dict();
   CHECK(saved.at("scale") == 8);
   CHECK(saved.at("_growth_tracker") == 3);
   GradScaler lazy(options(2, 7)), live(options(2, 7));
   Case d;
-  d.backward(live), live.step(d.optimizer), live.update();
+  d.train(live);
   for (GradScaler* resumed : {&lazy, &live}) {
     resumed->load_state_dict(saved);
     CHECK(resumed->state_dict() == saved);
-    for (int i = 0; i < 2; ++i) d.backward(*resumed), resumed->step(d.optimizer), resumed->update();
+    for (int i = 0; i < 2; ++i) d.train(*resumed);
     CHECK(resumed->get_scale() == 16);
   }
   CHECK_THROWS_WITH_AS(lazy.load_state_dict({}), doctest::Contains("disabled scaler"), Error);
@@ -341,7 +320,7 @@ TEST_CASE("update with a value sets the scale and leaves the tracker") {
   GradScaler scaler(options(8, 5));
   scaler.update(32.0);
   CHECK(scaler.get_scale() == 32);
-  c.backward(scaler), scaler.step(c.optimizer), scaler.update();
+  c.train(scaler);
   scaler.update(full({1}, 4.0));
   CHECK(scaler.get_scale() == 4);
   CHECK(scaler.get_growth_tracker() == 1);

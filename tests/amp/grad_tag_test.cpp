@@ -40,6 +40,18 @@ struct Fixture {
   optim::SGD optimizer{{w}, optim::SGDOptions(0.5)};
   GradScaler scaler{{.init_scale = 16}};
   void backward() { scaler.scale((w * w).sum()).backward(); }
+  /// scaler.step(), after an update() and scale() if the optimizer has already stepped. Reaches
+  /// both stages: Ready, and Unscaled if unscale_() came before.
+  void step_or_update() {
+    try {
+      scaler.step(optimizer);
+    } catch (const Error& e) {
+      if (std::string(e.what()).find("call update() first") == std::string::npos) throw;
+      scaler.update();
+      scaler.scale(w.sum());
+      scaler.step(optimizer);
+    }
+  }
 };
 
 }  // namespace
@@ -153,6 +165,25 @@ TEST_CASE("two scalers are two scales") {
   CHECK(f.scaler.step(f.optimizer).applied());
 }
 
+namespace {
+/// use() throws an error of `call` with the reason, and changes neither weight nor gradient.
+template <class Use>
+void check_refused(const Fixture& f, const char* call, const char* reason, const Use& use) {
+  const Tensor w = f.w.detach().clone(), g = f.w.grad().clone();
+  try {
+    use();
+    FAIL_CHECK(call, " was not refused");
+  } catch (const Error& e) {
+    const std::string message = e.what();
+    CHECK_MESSAGE(message.find(call) == 0, message);
+    CHECK_MESSAGE(message.find(reason) != std::string::npos, message);
+    CHECK_MESSAGE(message.find("optimizer.zero_grad()") != std::string::npos, message);
+  }
+  CHECK(f.w.equal(w));
+  CHECK(f.w.grad().equal(g));
+}
+}  // namespace
+
 TEST_CASE("every use of a mixed gradient is refused with the reason, whatever is allowed") {
   using nn::utils::ScaledGrads;
   const char *plain = "one that was not scaled", *used = "had unscaled already",
@@ -173,20 +204,7 @@ TEST_CASE("every use of a mixed gradient is refused with the reason, whatever is
     CAPTURE(reason);
     Fixture f;
     way.second(f);
-    const auto refused = [&](const char* call, auto use) {
-      const Tensor w = f.w.detach().clone(), g = f.w.grad().clone();
-      try {
-        use();
-        FAIL_CHECK(call, " was not refused");
-      } catch (const Error& e) {
-        const std::string message = e.what();
-        CHECK_MESSAGE(message.find(call) == 0, message);
-        CHECK_MESSAGE(message.find(reason) != std::string::npos, message);
-        CHECK_MESSAGE(message.find("optimizer.zero_grad()") != std::string::npos, message);
-      }
-      CHECK(f.w.equal(w));
-      CHECK(f.w.grad().equal(g));
-    };
+    const auto refused = [&](const char* call, auto use) { check_refused(f, call, reason, use); };
     for (int again = 0; again < 2; ++again) {
       for (const auto allow : {ScaledGrads::Refuse, ScaledGrads::Allow}) {
         refused("clip_grad_norm_", [&] { nn::utils::clip_grad_norm_({f.w}, 1, 2, false, allow); });
@@ -196,18 +214,7 @@ TEST_CASE("every use of a mixed gradient is refused with the reason, whatever is
       const Array one = full({}, 1, kFloat32, kCPU);
       refused("Optimizer::step", [&] { f.optimizer.step(StepControl{{}, one}); });
       f.scaler.scale(f.w.sum());
-      // In a stage of its own each: Ready, and, where unscale_() came before, Unscaled.
-      const auto step_or_update = [&] {
-        try {
-          f.scaler.step(f.optimizer);
-        } catch (const Error& e) {  // it has stepped already
-          if (std::string(e.what()).find("call update() first") == std::string::npos) throw;
-          f.scaler.update();
-          f.scaler.scale(f.w.sum());
-          f.scaler.step(f.optimizer);
-        }
-      };
-      refused("GradScaler::", step_or_update);
+      refused("GradScaler::", [&] { f.step_or_update(); });
       GradScaler other;
       other.scale(f.w.sum());
       refused("GradScaler::unscale_", [&] { other.unscale_(f.optimizer); });
