@@ -13,7 +13,7 @@ namespace halftape::amp {
 
 AsyncGradScaler::AsyncGradScaler(GradScalerOptions options, ScaleDelivery delivery)
     : ScalerBase(options), delivery_(delivery) {
-  newest_.scale = in_use_ = static_cast<float>(options.init_scale);
+  newest_state_.scale = scale_in_use_ = static_cast<float>(options.init_scale);
 }
 
 Tensor AsyncGradScaler::scale(const Tensor& loss) {
@@ -21,13 +21,13 @@ Tensor AsyncGradScaler::scale(const Tensor& loss) {
   check_loss(loss, "AsyncGradScaler::scale");
   if (delivery_ == ScaleDelivery::Prompt) {
     settle();
-    in_use_ = newest_.scale;
+    scale_in_use_ = newest_state_.scale;
   }
-  if (!scaled_) scaled_ = make_ref<ScaleTag>(ScaleTag::Is::Scaled);
+  if (!scaled_) scaled_ = make_ref<ScaleTag>(ScaleTag::Kind::Scaled);
   const bool begins = !bad_loss_.defined();
   if (begins) bad_loss_ = Array({}, kFloat32, loss.device());
   return scaled_loss(loss,
-                     {.scale = full({}, in_use_, kFloat32, loss.device()),
+                     {.scale = full({}, scale_in_use_, kFloat32, loss.device()),
                       .bad_loss = bad_loss_,
                       .begins = begins},
                      scaled_);
@@ -53,9 +53,9 @@ optim::AsyncStep AsyncGradScaler::step(optim::AsyncOptimizer& optimizer,
                   options_.allow_fp16_grads);
   call_gradient_hook(parameters);
   options.found_inf = bad_loss_.clone();  // the worker's own: a later loss writes to bad_loss_
-  options.scale = in_use_;
+  options.scale = scale_in_use_;
   optim::AsyncStep step = optimizer.step(options);
-  steps_.push_back({step, seen_.number_of(optimizer.id(), optimizer.param_groups())});
+  steps_.push_back({step, registry_.number_of(optimizer.id(), optimizer.param_groups())});
   return step;
 }
 
@@ -66,35 +66,37 @@ void AsyncGradScaler::update(const ScaleUpdate& how) {
                  "scaler.step(optimizer) first");
   if (how.new_scale) check_scale(*how.new_scale, law_);
   settle();
-  in_use_ = newest_.scale;  // Late: the newest one so far. Prompt: scale() settles again.
-  pending_ = Pending{std::exchange(steps_, {}), std::exchange(bad_loss_, {}), law_, how.new_scale};
+  scale_in_use_ =
+      newest_state_.scale;  // Late: the newest one so far. Prompt: scale() settles again.
+  pending_ =
+      PendingUpdate{std::exchange(steps_, {}), std::exchange(bad_loss_, {}), law_, how.new_scale};
   scaled_ = {};
   if (how.is_async) return;
   settle();
-  in_use_ = newest_.scale;
+  scale_in_use_ = newest_state_.scale;
 }
 
 /// Waits for the verdicts of the pending update, and runs the law on them.
 void AsyncGradScaler::settle() {
   if (!pending_) return;
-  const Pending update = *std::exchange(pending_, {});
+  const PendingUpdate update = *std::exchange(pending_, {});
   bool learnt = false;
-  const HandedOver* overflow = nullptr;
-  for (const HandedOver& one : update.steps) {
+  const StartedStep* overflow = nullptr;
+  for (const StartedStep& one : update.steps) {
     const optim::StepVerdict verdict = one.step.verdict();
     learnt |= verdict == optim::StepVerdict::Finite || verdict == optim::StepVerdict::NonFinite;
     if (!overflow && verdict == optim::StepVerdict::NonFinite) overflow = &one;
   }
   if (update.new_scale) {
-    newest_.scale = static_cast<float>(*update.new_scale);
+    newest_state_.scale = static_cast<float>(*update.new_scale);
   } else if (learnt) {
-    const float before = newest_.scale;
+    const float before = newest_state_.scale;
     const bool bad_loss = update.bad_loss.defined() && read_double(update.bad_loss) != 0;
     const Verdict verdict = bad_loss   ? Verdict::BadLoss
                             : overflow ? Verdict::Overflow
                                        : Verdict::Finite;
-    newest_ = next(newest_, verdict, update.law);
-    counts_ = counted(counts_, verdict, before, newest_.scale);
+    newest_state_ = next(newest_state_, verdict, update.law);
+    counts_ = counted(counts_, verdict, before, newest_state_.scale);
     if (overflow) {
       const auto first = overflow->step.nonfinite();
       counts_.optimizer = overflow->optimizer;
@@ -107,21 +109,21 @@ void AsyncGradScaler::settle() {
 /// Warns or throws after too many skips in a row.
 void AsyncGradScaler::report(bool bad_loss) const {
   const int64_t in_row = counts_.skips_in_row, most = options_.throw_after_skips;
-  const std::string text = tell_skips("AsyncGradScaler", in_row, newest_.scale, bad_loss);
+  const std::string text = tell_skips("AsyncGradScaler", in_row, newest_state_.scale, bad_loss);
   if (in_row == options_.warn_after_skips) warn(text);
   HALFTAPE_CHECK(most == 0 || in_row < most, text, " (throw_after_skips ", most, ")");
 }
 
 double AsyncGradScaler::get_scale(bool up_to_date) {
   if (!options_.enabled) return 1;
-  if (!up_to_date) return in_use_;
+  if (!up_to_date) return scale_in_use_;
   settle();
-  return newest_.scale;
+  return newest_state_.scale;
 }
 
 int64_t AsyncGradScaler::get_growth_tracker(bool up_to_date) {
   if (up_to_date) settle();
-  return newest_.growth_tracker;
+  return newest_state_.growth_tracker;
 }
 
 double AsyncGradScaler::get_growth_factor(bool up_to_date) {
@@ -139,14 +141,14 @@ int64_t AsyncGradScaler::get_growth_interval(bool up_to_date) {
 
 ScalerStats AsyncGradScaler::stats() {
   settle();
-  return seen_.stats(counts_);
+  return registry_.stats(counts_);
 }
 
 AsyncGradScaler::StateDict AsyncGradScaler::state_dict() {
   if (!options_.enabled) return {};
   settle();
-  StateDict saved = to_dict({law_, newest_, counts_});
-  saved["_scale_in_use"] = in_use_;
+  StateDict saved = to_dict({law_, newest_state_, counts_});
+  saved["_scale_in_use"] = scale_in_use_;
   return saved;
 }
 
@@ -158,9 +160,9 @@ void AsyncGradScaler::load_state_dict(const StateDict& saved) {
   const double scale = in_use ? in_use.mapped() : loaded.state.scale;
   check_scale(scale, loaded.law);
   law_ = loaded.law;
-  newest_ = loaded.state;
+  newest_state_ = loaded.state;
   counts_ = loaded.counts;
-  in_use_ = static_cast<float>(scale);
+  scale_in_use_ = static_cast<float>(scale);
   pending_.reset();
   steps_.clear();
   bad_loss_ = {};

@@ -74,13 +74,13 @@ class AsyncGradScaler : public ScalerBase {
   void load_state_dict(const StateDict& saved);
 
  private:
-  struct HandedOver {
+  struct StartedStep {
     optim::AsyncStep step;
-    int64_t optimizer;  // its number in seen_
+    int64_t optimizer;  // its number in registry_
   };
   /// An update() whose verdicts have not been read yet.
-  struct Pending {
-    std::vector<HandedOver> steps;
+  struct PendingUpdate {
+    std::vector<StartedStep> steps;
     Array bad_loss;
     ScalerLaw law;
     std::optional<double> new_scale;
@@ -89,15 +89,15 @@ class AsyncGradScaler : public ScalerBase {
   void report(bool bad_loss) const;
 
   ScaleDelivery delivery_;
-  ScalerState newest_;   // after all updates but the pending one
-  ScalerCounts counts_;  // likewise
-  float in_use_;         // what losses are multiplied by
-  std::optional<Pending> pending_;
+  ScalerState newest_state_;  // after all updates but the pending one
+  ScalerCounts counts_;       // likewise
+  float scale_in_use_;        // what losses are multiplied by
+  std::optional<PendingUpdate> pending_;
 
   // Since the last update():
   Ref<GradTag> scaled_;  // marks gradients of losses scaled since then
   Array bad_loss_;       // () float32: non-zero after a loss that is infinite or NaN
-  std::vector<HandedOver> steps_;
+  std::vector<StartedStep> steps_;
 };
 
 }  // namespace halftape::amp

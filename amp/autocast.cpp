@@ -26,25 +26,25 @@ autocast::autocast(DeviceType device, std::optional<Dtype> dtype, bool enabled,
 autocast::autocast(DeviceType device, std::optional<Dtype> dtype, Policy policy, bool enabled,
                    std::optional<bool> cache_enabled)
     : autocast(device, dtype, enabled, cache_enabled) {
-  by_->state[device].policy = std::make_shared<const Policy>(std::move(policy));
-  by_->install();
+  autocaster_->state[device].policy = std::make_shared<const Policy>(std::move(policy));
+  autocaster_->install();
 }
 
 autocast::autocast(const AutocastState& state) { enter(state); }
 
 void autocast::enter(const AutocastState& state) {
-  by_ = &Autocaster::current();
-  before_ = by_->state;
+  autocaster_ = &Autocaster::current();
+  before_ = autocaster_->state;
   policy_before_ = dtype_policy();
-  ++by_->nesting;
-  by_->state = state;
-  by_->install();
+  ++autocaster_->nesting;
+  autocaster_->state = state;
+  autocaster_->install();
 }
 
 autocast::~autocast() {
-  by_->state = std::move(before_);
-  if (--by_->nesting == 0) by_->cache.clear();
-  by_->install();
+  autocaster_->state = std::move(before_);
+  if (--autocaster_->nesting == 0) autocaster_->cache.clear();
+  autocaster_->install();
   set_dtype_policy(policy_before_);
 }
 
@@ -84,7 +84,7 @@ void Autocaster::cast(const CastOp& op, std::span<const Tensor* const> given,
                       std::span<Tensor> casts) {
   const AutocastState::PerDevice* region = nullptr;
   for (const Tensor* t : given)
-    if (!region && eligible(*t)) region = &of(*t);
+    if (!region && eligible(*t)) region = &region_of(*t);
   if (!region) return;
   const Cast rule = op.decided ? Cast::Keep : region->policy ? region->policy->get(op) : op.cast;
   if (rule == Cast::Refuse) refuse(op, *region);

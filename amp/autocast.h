@@ -76,7 +76,7 @@ class [[nodiscard]] autocast {
  private:
   void enter(const AutocastState& state);
 
-  Autocaster* by_ = nullptr;
+  Autocaster* autocaster_ = nullptr;
   AutocastState before_;
   DtypePolicy* policy_before_ = nullptr;
 };

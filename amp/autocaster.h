@@ -36,10 +36,12 @@ class Autocaster final : public DtypePolicy {
             std::span<Tensor> casts) override;
   std::shared_ptr<DtypePolicy> snapshot() const override;
 
-  const AutocastState::PerDevice& of(const Tensor& x) const { return state[x.device().type()]; }
+  const AutocastState::PerDevice& region_of(const Tensor& x) const {
+    return state[x.device().type()];
+  }
   /// Floating, not float64, on a device with a region.
   bool eligible(const Tensor& x) const {
-    return x.defined() && x.is_floating_point() && x.dtype() != kFloat64 && of(x).enabled;
+    return x.defined() && x.is_floating_point() && x.dtype() != kFloat64 && region_of(x).enabled;
   }
   /// x in `target`, from the cache if x is a float32 leaf that requires grad.
   Tensor cached(const Tensor& x, Dtype target);

@@ -53,16 +53,16 @@ struct Function {
     if constexpr (requires { T::cast_inputs; }) {
       const auto call = [](const auto&... in) {
         const PolicyScope off(nullptr);
-        return Recorded::apply(in...);
+        return AutogradFunction::apply(in...);
       };
       return call(detail::cast_argument(args, T::cast_inputs)...);
     } else {
-      return Recorded::apply(args...);
+      return AutogradFunction::apply(args...);
     }
   }
 
  private:
-  struct Recorded : autograd::Function<Recorded> {
+  struct AutogradFunction : autograd::Function<AutogradFunction> {
     static constexpr const char* name = [] {
       if constexpr (requires { T::name; })
         return T::name;

@@ -23,7 +23,7 @@ namespace halftape::amp {
 GradScaler::GradScaler(GradScalerOptions options) : ScalerBase(options) {
   if (!options_.enabled) return;
   initial_.scale = static_cast<float>(options_.init_scale);
-  until_look_ = options_.throw_after_skips;
+  updates_until_read_ = options_.throw_after_skips;
 }
 
 Tensor GradScaler::scale(const Tensor& loss) {
@@ -142,7 +142,7 @@ GradScaler::CheckedGradients GradScaler::check_or_unscale(const optim::Optimizer
     found_inf = bad_loss_.defined() ? bad_loss_.clone() : full({}, 0, kFloat32, device);
     first = full({}, -1, kInt64, device);
   }
-  number = seen_.number_of(optimizer.id(), optimizer.param_groups());
+  number = registry_.number_of(optimizer.id(), optimizer.param_groups());
   if (in_update) {
     backend(device).check_finite(grads.arrays, found_inf, inverse_, first);
     checked.inv_scale = inverse_;
@@ -220,8 +220,8 @@ void GradScaler::update(const Tensor& new_scale) {
 
 void GradScaler::begin_epoch() {
   if (scaled_) return;
-  scaled_ = make_ref<ScaleTag>(ScaleTag::Is::Scaled);
-  unscaled_ = make_ref<ScaleTag>(ScaleTag::Is::Unscaled);
+  scaled_ = make_ref<ScaleTag>(ScaleTag::Kind::Scaled);
+  unscaled_ = make_ref<ScaleTag>(ScaleTag::Kind::Unscaled);
 }
 
 /// After this, gradients belong to another scale.
@@ -237,9 +237,9 @@ void GradScaler::end_epoch() {
 /// then.
 void GradScaler::watch_skips(const Array& bad_loss) {
   const int64_t most = options_.throw_after_skips;
-  if (most == 0 || --until_look_ > 0) return;
+  if (most == 0 || --updates_until_read_ > 0) return;
   const int64_t in_row = counts().skips_in_row;
-  until_look_ = most - in_row;
+  updates_until_read_ = most - in_row;
   HALFTAPE_CHECK(in_row < most,
                  tell_skips("GradScaler::update", in_row, static_cast<float>(get_scale()),
                             bad_loss.defined() && read_double(bad_loss) != 0),
@@ -304,7 +304,7 @@ double GradScaler::get_scale() const {
 
 int64_t GradScaler::get_growth_tracker() const { return state().growth_tracker; }
 
-ScalerStats GradScaler::stats() const { return seen_.stats(counts()); }
+ScalerStats GradScaler::stats() const { return registry_.stats(counts()); }
 
 GradScaler::StateDict GradScaler::state_dict() const {
   if (!options_.enabled) return {};
@@ -317,7 +317,7 @@ void GradScaler::load_state_dict(const StateDict& saved) {
   law_ = loaded.law;
   initial_ = loaded.state;
   initial_counts_ = loaded.counts;
-  until_look_ = options_.throw_after_skips - loaded.counts.skips_in_row;
+  updates_until_read_ = options_.throw_after_skips - loaded.counts.skips_in_row;
   if (initialised()) fill_state(initial_, initial_counts_);
   end_epoch();
 }

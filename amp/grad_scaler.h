@@ -104,11 +104,11 @@ class GradScaler : public ScalerBase {
   ScalerState state() const;
   ScalerCounts counts() const;
 
-  ScalerState initial_;          // until the first scaled tensor decides on the device
-  ScalerCounts initial_counts_;  // likewise
-  Array scale_;                  // () float32 on the device
-  Array trackers_, counts_;      // (2) int32 and (8) int64, as in ScalerUpdate
-  int64_t until_look_ = 0;       // updates before which throw_after_skips cannot be reached
+  ScalerState initial_;             // until the first scaled tensor decides on the device
+  ScalerCounts initial_counts_;     // likewise
+  Array scale_;                     // () float32 on the device
+  Array trackers_, counts_;         // (2) int32 and (8) int64, as in ScalerUpdate
+  int64_t updates_until_read_ = 0;  // updates before which throw_after_skips cannot be reached
 
   // Since the last update():
   Array bad_loss_;                // () float32: non-zero after a loss that is infinite or NaN

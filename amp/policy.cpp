@@ -37,7 +37,7 @@ std::string similar(std::string_view name) {
   return text;
 }
 
-const CastOp& known(const char* call, std::string_view name) {
+const CastOp& declared_op(const char* call, std::string_view name) {
   for (const CastOp& op : cast_ops())
     if (op.name == name) return op;
   halftape::detail::fail("amp::Policy::", call, ": no op is called \"", name,
@@ -45,7 +45,7 @@ const CastOp& known(const char* call, std::string_view name) {
 }
 
 /// A policy with these ops, separated by spaces, in categories, and Keep for all others.
-Policy listed(const std::map<Cast, std::string_view>& categories) {
+Policy policy_of(const std::map<Cast, std::string_view>& categories) {
   Policy p;
   p.set_all(Cast::Keep);
   for (const auto& [cast, ops] : categories)
@@ -69,7 +69,7 @@ const Policy& Policy::torch_cuda() {
   // cross_entropy from log_softmax and nll_loss, gaussian_nll_loss from log, pairwise_distance and
   // normalize from norm, local_response_norm and lp_pool from pow. torch has ctc_loss for float32
   // and float64 only.
-  static const Policy p = listed(
+  static const Policy p = policy_of(
       {{Cast::Lower,
         "matmul mm bmm mv addmm addmv addr addbmm baddbmm einsum linear prelu conv1d conv2d "
         "conv3d conv_transpose1d conv_transpose2d conv_transpose3d scaled_dot_product_attention "
@@ -92,7 +92,7 @@ const Policy& Policy::torch_cuda() {
 const Policy& Policy::torch_cpu() {
   // einsum, tensordot and the recurrent ops are not on torch's list, because torch composes them
   // from products that are. Pooling over three dimensions is, in float32, but asks no policy here.
-  static const Policy p = listed(
+  static const Policy p = policy_of(
       {{Cast::Lower,
         "matmul mm bmm addmm addbmm baddbmm linear prelu einsum tensordot conv1d conv2d conv3d "
         "conv_transpose1d conv_transpose2d conv_transpose3d scaled_dot_product_attention rnn_tanh "
@@ -107,7 +107,7 @@ const Policy& Policy::torch_cpu() {
 }
 
 Policy& Policy::set(std::string_view op, Cast cast) {
-  const CastOp& declared = known("set", op);
+  const CastOp& declared = declared_op("set", op);
   if (declared.cast == cast)
     changed_.erase(op);
   else
@@ -120,7 +120,7 @@ Policy& Policy::set_all(Cast cast) {
   return *this;
 }
 
-Cast Policy::get(std::string_view op) const { return get(known("get", op)); }
+Cast Policy::get(std::string_view op) const { return get(declared_op("get", op)); }
 
 Cast Policy::get(const CastOp& op) const {
   const auto row = changed_.find(op.name);

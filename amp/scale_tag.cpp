@@ -9,8 +9,8 @@
 namespace halftape::amp {
 
 std::string ScaleTag::objection(std::string_view call, Use use) const {
-  if (is_ == Is::Mixed) return std::string(call) + ": " + why_;
-  if (is_ == Is::Unscaled || use == Use::AsTheyAre) return {};
+  if (kind_ == Kind::Mixed) return std::string(call) + ": " + why_;
+  if (kind_ == Kind::Unscaled || use == Use::AsTheyAre) return {};
   return std::string(call) +
          ": the gradients are still multiplied by the loss scale; call "
          "scaler.unscale_(optimizer) before clipping, and scaler.step(optimizer) to step (an "
@@ -19,9 +19,10 @@ std::string ScaleTag::objection(std::string_view call, Use use) const {
 
 Ref<GradTag> ScaleTag::plus(const Ref<GradTag>& other) {
   const auto* theirs = dynamic_cast<ScaleTag*>(other.get());
-  if (is_ == Is::Mixed) return Ref<GradTag>(this);
-  if (theirs && theirs->is_ == Is::Mixed) return other;
-  const bool unscaled = is_ == Is::Unscaled, joins_unscaled = theirs && theirs->is_ == Is::Unscaled;
+  if (kind_ == Kind::Mixed) return Ref<GradTag>(this);
+  if (theirs && theirs->kind_ == Kind::Mixed) return other;
+  const bool unscaled = kind_ == Kind::Unscaled,
+             joins_unscaled = theirs && theirs->kind_ == Kind::Unscaled;
   if (unscaled && (!other || joins_unscaled)) return Ref<GradTag>(this);  // neither is scaled
   if (!other)
     return make_ref<ScaleTag>(

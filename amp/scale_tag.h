@@ -14,16 +14,16 @@ namespace halftape::amp {
 /// factors. Marks are compared by address.
 class ScaleTag final : public GradTag, public FreeListed {
  public:
-  enum class Is : uint8_t { Scaled, Unscaled, Mixed };
-  explicit ScaleTag(Is is) : is_(is) {}
+  enum class Kind : uint8_t { Scaled, Unscaled, Mixed };
+  explicit ScaleTag(Kind kind) : kind_(kind) {}
   /// Mixed. `why` names the terms and the remedy.
-  explicit ScaleTag(const char* why) : is_(Is::Mixed), why_(why) {}
+  explicit ScaleTag(const char* why) : kind_(Kind::Mixed), why_(why) {}
   std::string objection(std::string_view call, Use use) const override;
   /// A Mixed mark stays Mixed and keeps its first reason.
   Ref<GradTag> plus(const Ref<GradTag>& other) override;
 
  private:
-  Is is_;
+  Kind kind_;
   const char* why_ = nullptr;
 };
 

@@ -83,22 +83,23 @@ void check_scale(double scale, const ScalerLaw& law) {
                  "], min_scale and max_scale");
 }
 
-int64_t SeenOptimizers::number_of(uint64_t id,
-                                  const std::vector<optim::OptimizerParamGroup>& groups) {
-  auto seen = std::find_if(seen_.begin(), seen_.end(), [&](const Seen& s) { return s.id == id; });
-  if (seen == seen_.end()) seen = seen_.insert(seen, {id, {}});
-  seen->parameters.clear();
+int64_t OptimizerRegistry::number_of(uint64_t id,
+                                     const std::vector<optim::OptimizerParamGroup>& groups) {
+  auto entry =
+      std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.id == id; });
+  if (entry == entries_.end()) entry = entries_.insert(entry, {id, {}});
+  entry->parameters.clear();
   for (size_t g = 0; g < groups.size(); ++g)
-    for (const Tensor& p : groups[g].params()) seen->parameters.push_back({g, p.sizes()});
-  return seen - seen_.begin();
+    for (const Tensor& p : groups[g].params()) entry->parameters.push_back({g, p.sizes()});
+  return entry - entries_.begin();
 }
 
-ScalerStats SeenOptimizers::stats(const ScalerCounts& c) const {
+ScalerStats OptimizerRegistry::stats(const ScalerCounts& c) const {
   ScalerStats s{c.steps, c.skips, c.skips_in_row, c.bad_losses, c.growths, c.backoffs, {}};
   if (c.parameter < 0) return s;
   const auto optimizer = static_cast<size_t>(c.optimizer), index = static_cast<size_t>(c.parameter);
-  if (index >= seen_[optimizer].parameters.size()) return s;  // its groups were changed by hand
-  const Place& place = seen_[optimizer].parameters[index];
+  if (index >= entries_[optimizer].parameters.size()) return s;  // its groups were changed by hand
+  const Place& place = entries_[optimizer].parameters[index];
   s.nonfinite = {optimizer, index, place.group, place.shape};
   return s;
 }

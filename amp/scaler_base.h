@@ -50,7 +50,7 @@ struct ScalerStats {
 };
 
 /// The optimizers that a scaler has seen, in that order, and the places of their parameters.
-class SeenOptimizers {
+class OptimizerRegistry {
  public:
   /// The number of the optimizer with that id(); remembers its parameters as they are now.
   int64_t number_of(uint64_t id, const std::vector<optim::OptimizerParamGroup>& groups);
@@ -61,13 +61,14 @@ class SeenOptimizers {
     size_t group;
     Shape shape;
   };
-  struct Seen {
+  struct Entry {
     uint64_t id;
     std::vector<Place> parameters;
   };
-  std::vector<Seen> seen_;
+  std::vector<Entry> entries_;
 };
 
+/// The base of both scalers.
 class ScalerBase {
  public:
   bool is_enabled() const { return options_.enabled; }
@@ -82,7 +83,7 @@ class ScalerBase {
 
   GradScalerOptions options_;
   ScalerLaw law_;
-  SeenOptimizers seen_;
+  OptimizerRegistry registry_;
 };
 
 /// Throws for constants that make no sense.

@@ -21,27 +21,27 @@ bool AppliedSteps::count(const StepResult& result) {
     skips_ = skips_.defined() ? skips_ + one : one;
   }
   if (++steps_ % look_every_ == 0) look();
-  if (to_hold_ == 0) return true;
-  --to_hold_;
+  if (steps_to_hold_ == 0) return true;
+  --steps_to_hold_;
   return false;
 }
 
 void AppliedSteps::look() {
-  to_hold_ += known_skips_ + (skips_.defined() ? skips_.item<int64_t>() : 0);
-  known_skips_ = 0;
+  steps_to_hold_ += loaded_skips_ + (skips_.defined() ? skips_.item<int64_t>() : 0);
+  loaded_skips_ = 0;
   skips_ = Tensor();
 }
 
 void AppliedSteps::fields(optim::SchedulerFields& f) {
   f.count("look_every", look_every_);
   f.count("steps", steps_);
-  f.count("skips", known_skips_);
-  f.count("to_hold", to_hold_);
+  f.count("skips", loaded_skips_);
+  f.count("to_hold", steps_to_hold_);
 }
 
 optim::SchedulerState AppliedSteps::state_dict() const {
   AppliedSteps now = *this;
-  if (skips_.defined()) now.known_skips_ += skips_.item<int64_t>();
+  if (skips_.defined()) now.loaded_skips_ += skips_.item<int64_t>();
   return optim::SchedulerFields::save([&](optim::SchedulerFields& f) { now.fields(f); });
 }
 

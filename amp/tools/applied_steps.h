@@ -52,9 +52,9 @@ class AppliedSteps {
   void fields(optim::SchedulerFields& fields);
   int64_t look_every_;
   int64_t steps_ = 0;
-  int64_t to_hold_ = 0;      // skipped steps at which the schedule moved
-  Tensor skips_;             // since the last look; () int64 on the device
-  int64_t known_skips_ = 0;  // the part of them that load_state_dict() brought
+  int64_t steps_to_hold_ = 0;  // skipped steps at which the schedule moved
+  Tensor skips_;               // since the last look; () int64 on the device
+  int64_t loaded_skips_ = 0;   // the part of them that load_state_dict() brought
 };
 
 /// Averages the model's weights if the step was applied; the device decides.

@@ -20,7 +20,7 @@ std::string reason(const CastOp& op, Cast rule, bool by_user, bool mixed) {
   return std::string("list: ") + name_of(rule);
 }
 
-CastPlan::Input seen(const Tensor& x, Dtype used, Dtype lower) {
+CastPlan::Input input_of(const Tensor& x, Dtype used, Dtype lower) {
   CastPlan::Input input{x.sizes(), x.dtype(), used};
   if (x.dtype() != kFloat32) return input;
   const Tensor plain = x.detach(), low = plain.to(lower);
@@ -46,7 +46,7 @@ void CastPlan::note(const CastOp& op, Cast rule, const AutocastState::PerDevice&
   for (size_t i = 0; i < given.size(); ++i) {
     if (!given[i]->defined()) continue;
     const Dtype used = casts[i].defined() ? casts[i].dtype() : given[i]->dtype();
-    inputs.push_back(seen(*given[i], used, region.dtype));
+    inputs.push_back(input_of(*given[i], used, region.dtype));
     mixed |= dtype && *dtype != used;
     dtype = dtype ? promote(*dtype, used) : used;
   }
@@ -93,12 +93,12 @@ std::ostream& operator<<(std::ostream& out, const CastPlan& plan) {
 }
 
 CastRecorder::CastRecorder(CastPlan& plan)
-    : by_(Autocaster::current()), before_(std::exchange(by_.observer, &plan)) {
-  if (Autocaster::active()) by_.install();
+    : autocaster_(Autocaster::current()), before_(std::exchange(autocaster_.observer, &plan)) {
+  if (Autocaster::active()) autocaster_.install();
 }
 CastRecorder::~CastRecorder() {
-  by_.observer = before_;
-  if (Autocaster::active()) by_.install();
+  autocaster_.observer = before_;
+  if (Autocaster::active()) autocaster_.install();
 }
 
 CastPlan explain(const std::function<void()>& f) {

@@ -57,7 +57,7 @@ class [[nodiscard]] CastRecorder {
   CastRecorder& operator=(const CastRecorder&) = delete;
 
  private:
-  Autocaster& by_;
+  Autocaster& autocaster_;
   CastObserver* before_;
 };
 

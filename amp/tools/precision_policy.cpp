@@ -56,7 +56,7 @@ PrecisionPolicy::PrecisionPolicy(std::string_view text) {
   *this = PrecisionPolicy(found[0].value_or(*found[1]), *found[1], found[2].value_or(*found[1]));
 }
 
-Tensor PrecisionPolicy::converted(const Tensor& x, Dtype dtype) {
+Tensor PrecisionPolicy::convert(const Tensor& x, Dtype dtype) {
   const bool eligible = x.defined() && x.is_floating_point() && x.dtype() != kFloat64;
   return eligible ? halftape::cast(x, dtype) : x;
 }

@@ -34,9 +34,9 @@ class PrecisionPolicy {
   Dtype output() const { return output_; }
 
   // Differentiable casts; float64 and integers stay as they are.
-  Tensor cast_to_param(const Tensor& x) const { return converted(x, params_); }
-  Tensor cast_to_compute(const Tensor& x) const { return converted(x, compute_); }
-  Tensor cast_to_output(const Tensor& x) const { return converted(x, output_); }
+  Tensor cast_to_param(const Tensor& x) const { return convert(x, params_); }
+  Tensor cast_to_compute(const Tensor& x) const { return convert(x, compute_); }
+  Tensor cast_to_output(const Tensor& x) const { return convert(x, output_); }
 
   /// The autocast state in which every op computes in compute().
   AutocastState state() const;
@@ -44,7 +44,7 @@ class PrecisionPolicy {
   friend bool operator==(const PrecisionPolicy&, const PrecisionPolicy&) = default;
 
  private:
-  static Tensor converted(const Tensor& x, Dtype dtype);
+  static Tensor convert(const Tensor& x, Dtype dtype);
   Dtype params_, compute_, output_;
 };
 
@@ -67,7 +67,7 @@ class PreciseImpl : public nn::Module {
   auto forward(const Args&... args) {
     auto result = [&] {
       const autocast region(policy_.state());
-      return module_->forward(given(args)...);
+      return module_->forward(cast_argument(args)...);
     }();
     using Result = decltype(result);
     if constexpr (std::is_same_v<Result, Tensor>) {
@@ -85,7 +85,7 @@ class PreciseImpl : public nn::Module {
 
  private:
   template <class A>
-  auto given(const A& argument) const {
+  auto cast_argument(const A& argument) const {
     if constexpr (std::is_same_v<A, Tensor>)
       return policy_.cast_to_compute(argument);
     else
