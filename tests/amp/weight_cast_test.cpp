@@ -59,7 +59,16 @@ struct Training {
       optimizer->step();
     }
   }
-  /// How many casts of weights there were.
+  /// The cast of the first weight that a region uses.
+  Tensor cast_weight() const {
+    const autocast region(device(), dtype);
+    return amp::cast_if_eligible(model->parameters()[0], dtype).detach();
+  }
+  Tensor inferred_output() const {
+    const InferenceMode inference;
+    return output();
+  }
+  /// The number of casts of weights.
   int64_t casts(const testing::TracingBackend& trace) const {
     const Params weights = model->parameters();
     return std::count_if(trace.lowered.begin(), trace.lowered.end(), [&](const void* at) {
@@ -67,7 +76,7 @@ struct Training {
                          [&](const Tensor& w) { return w.const_data_ptr() == at; });
     });
   }
-  /// Does a region compute what it does without copies?
+  /// True if a region computes the same bits as without copies.
   bool right() {
     const Tensor with = output();
     cache = false;
@@ -165,21 +174,13 @@ TEST_CASE("a graph that is kept finds its weights as it saved them") {
 TEST_CASE("whoever holds a cast weight keeps its values, and what he writes there stays his") {
   Training t;
   t.step(2);
-  const Tensor w = t.model->parameters()[0];
-  Tensor held;
-  {
-    const autocast region(device(), t.dtype);
-    held = amp::cast_if_eligible(w, t.dtype).detach();
-  }
+  Tensor held = t.cast_weight();
   const Tensor was = held.clone();
   t.step();
   CHECK(same_bits(held, was));
   held = Tensor();
   t.step(2);
-  {
-    const autocast region(device(), t.dtype);
-    held = amp::cast_if_eligible(w, t.dtype).detach();
-  }
+  held = t.cast_weight();
   held.fill_(3);
   CHECK(t.right());
   t.step();
@@ -254,8 +255,7 @@ TEST_CASE("a weight that may be written through a plain pointer is cast in every
   CHECK(safe.const_data_ptr<float>()[0] == 1);
   use(safe);
   CHECK(low_copy_count() == 1);
-  static_cast<float*>(safe.storage().data_ptr().get())[0] =
-      7;  // it was; a write that no version tells
+  static_cast<float*>(safe.storage().data_ptr().get())[0] = 7;  // changes no version
   CHECK(use(safe) == 10);
 }
 
@@ -302,18 +302,11 @@ TEST_CASE("without the cache no copies are made, and none of those that are ther
 TEST_CASE("inference keeps no copies, and is right beside those of training") {
   const size_t others = low_copy_count();
   Training t;
-  {
-    const InferenceMode inference;
-    (void)t.output();
-    CHECK(low_copy_count() == others);
-  }
+  (void)t.inferred_output();
+  CHECK(low_copy_count() == others);
   for (int i = 0; i < 3; ++i) {
     t.step();
-    Tensor y;
-    {
-      const InferenceMode inference;
-      y = t.output();
-    }
+    const Tensor y = t.inferred_output();
     CHECK(same_bits(y, t.output().detach()));
   }
 }
