@@ -4,8 +4,7 @@
 # for it, and an AVX-512 one would then run on every machine. So each level above the baseline is linked into one object
 # whose functions are its own, but for the one that makes its backend. That takes GNU's tools; without them there is the
 # baseline.
-set(HALFTAPE_CPU_SHARED allocator parallel level) # what there is once: memory, threads, the choice
-set(levels OFF)
+set(default baseline)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND CMAKE_EXECUTABLE_FORMAT STREQUAL "ELF")
   find_program(HALFTAPE_GNU_LD NAMES ld.bfd ld)
   find_program(HALFTAPE_GNU_OBJCOPY NAMES objcopy)
@@ -13,11 +12,32 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND CMAKE_EXECUTABLE_FORMAT STR
   if(HALFTAPE_GNU_LD AND HALFTAPE_GNU_OBJCOPY)
     execute_process(COMMAND ${HALFTAPE_GNU_LD} --help OUTPUT_VARIABLE help ERROR_QUIET)
     if(help MATCHES "force-group-allocation")
-      set(levels ON)
+      set(default all)
     endif()
   endif()
 endif()
-option(HALFTAPE_CPU_LEVELS "Kernels for AVX2 and AVX-512 as well, chosen at run time" ${levels})
+set(HALFTAPE_CPU_LEVELS ${default} CACHE STRING
+    "Levels of the CPU's kernels: all (one is chosen at run time), native (the best of this machine alone) or baseline")
+set_property(CACHE HALFTAPE_CPU_LEVELS PROPERTY STRINGS all native baseline)
+
+if(HALFTAPE_CPU_LEVELS MATCHES "^(all|ON)$")
+  set(HALFTAPE_CPU_LEVELS all)
+  set(built baseline v3 v4 v4_bf16)
+elseif(HALFTAPE_CPU_LEVELS MATCHES "^(native|baseline|OFF)$")
+  set(built baseline)
+else()
+  message(FATAL_ERROR "HALFTAPE_CPU_LEVELS is \"${HALFTAPE_CPU_LEVELS}\"; expected all, native or baseline")
+endif()
+if(HALFTAPE_CPU_LEVELS STREQUAL native)
+  if(default STREQUAL all AND NOT CMAKE_CROSSCOMPILING)
+    try_run(failed compiled ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR}/cmake/native_level.cpp
+            CMAKE_FLAGS -DINCLUDE_DIRECTORIES=${HALFTAPE_INCLUDE} RUN_OUTPUT_VARIABLE native)
+    if(compiled AND NOT failed)
+      set(built ${native})
+    endif()
+  endif()
+  message(STATUS "halftape: CPU kernels of one level alone, ${built}")
+endif()
 
 # Vectorised, and without the two rules of IEEE that nobody here uses. Never -ffast-math, which would remove the inf and
 # NaN checks; no contraction, so that a vector body and its tail give the same bits, and all levels. Integers wrap.
@@ -27,36 +47,45 @@ function(halftape_cpu_kernels target backend)
   target_include_directories(${target} PRIVATE ${HALFTAPE_INCLUDE})
   target_compile_options(${target} PRIVATE -fno-math-errno -fno-trapping-math -ffp-contract=off -fwrapv
                                            $<$<NOT:$<BOOL:${HALFTAPE_SANITIZE}>>:-O3> ${ARGN})
-  target_compile_definitions(${target} PRIVATE EIGEN_DONT_PARALLELIZE HALFTAPE_CPU_BACKEND=${backend}
-                                               HALFTAPE_CPU_LEVELS=$<BOOL:${HALFTAPE_CPU_LEVELS}>)
+  target_compile_definitions(${target} PRIVATE EIGEN_DONT_PARALLELIZE HALFTAPE_CPU_BACKEND=${backend})
   target_link_libraries(${target} PRIVATE halftape_eigen halftape_warnings halftape_sanitizers)
 endfunction()
 
 halftape_cpu_kernels(halftape_cpu halftape_cpu_baseline)
 
-if(HALFTAPE_CPU_LEVELS)
-  get_target_property(kernels halftape_cpu SOURCES)
-  foreach(shared ${HALFTAPE_CPU_SHARED})
-    list(FILTER kernels EXCLUDE REGEX "/cpu/runtime/${shared}\\.cpp$")
-  endforeach()
-  function(halftape_cpu_level level)
-    set(target halftape_cpu_${level})
-    add_library(${target} OBJECT ${kernels})
-    # g++ keeps unique symbols global, and takes what its own headers leave undefined for a mistake.
-    halftape_cpu_kernels(${target} ${target} ${ARGN}
-      "$<$<CXX_COMPILER_ID:GNU>:-fno-gnu-unique;-Wno-psabi;-Wno-uninitialized;-Wno-maybe-uninitialized>")
-    set(object ${PROJECT_BINARY_DIR}/${target}.o)
-    add_custom_command(
-      OUTPUT ${object}
-      COMMAND ${HALFTAPE_GNU_LD} -r --force-group-allocation -o ${object} $<TARGET_OBJECTS:${target}>
-      COMMAND ${HALFTAPE_GNU_OBJCOPY} --keep-global-symbol=${target} ${object}
-      DEPENDS ${target} $<TARGET_OBJECTS:${target}>
-      COMMAND_EXPAND_LISTS VERBATIM
-      COMMENT "Linking the kernels of ${level} by themselves")
-    target_sources(halftape PRIVATE ${object})
-  endfunction()
-  # g++ copies in pieces of 16 bytes otherwise, from which a load of 32 has to wait.
-  halftape_cpu_level(v3 -march=x86-64-v3 "$<$<CXX_COMPILER_ID:GNU>:-mmove-max=256;-mstore-max=256>")
-  halftape_cpu_level(v4 -march=x86-64-v4 -mprefer-vector-width=512)
-  halftape_cpu_level(v4_bf16 -march=x86-64-v4 -mavx512bf16 -mprefer-vector-width=512)
+# What there is once: memory, threads, the choice.
+get_target_property(kernels halftape_cpu SOURCES)
+set(shared ${kernels})
+list(FILTER kernels EXCLUDE REGEX "/cpu/runtime/")
+list(FILTER shared INCLUDE REGEX "/cpu/runtime/")
+foreach(level ${built})
+  string(TOUPPER HALFTAPE_CPU_${level} defined)
+  set_property(SOURCE ${PROJECT_SOURCE_DIR}/cpu/runtime/level.cpp APPEND PROPERTY COMPILE_DEFINITIONS ${defined}=1)
+endforeach()
+if(NOT baseline IN_LIST built)
+  set_property(TARGET halftape_cpu PROPERTY SOURCES ${shared})
 endif()
+
+function(halftape_cpu_level level)
+  if(NOT level IN_LIST built)
+    return()
+  endif()
+  set(target halftape_cpu_${level})
+  add_library(${target} OBJECT ${kernels})
+  # g++ keeps unique symbols global, and takes what its own headers leave undefined for a mistake.
+  halftape_cpu_kernels(${target} ${target} ${ARGN}
+    "$<$<CXX_COMPILER_ID:GNU>:-fno-gnu-unique;-Wno-psabi;-Wno-uninitialized;-Wno-maybe-uninitialized>")
+  set(object ${PROJECT_BINARY_DIR}/${target}.o)
+  add_custom_command(
+    OUTPUT ${object}
+    COMMAND ${HALFTAPE_GNU_LD} -r --force-group-allocation -o ${object} $<TARGET_OBJECTS:${target}>
+    COMMAND ${HALFTAPE_GNU_OBJCOPY} --keep-global-symbol=${target} ${object}
+    DEPENDS ${target} $<TARGET_OBJECTS:${target}>
+    COMMAND_EXPAND_LISTS VERBATIM
+    COMMENT "Linking the kernels of ${level} by themselves")
+  target_sources(halftape PRIVATE ${object})
+endfunction()
+# g++ copies in pieces of 16 bytes otherwise, from which a load of 32 has to wait.
+halftape_cpu_level(v3 -march=x86-64-v3 "$<$<CXX_COMPILER_ID:GNU>:-mmove-max=256;-mstore-max=256>")
+halftape_cpu_level(v4 -march=x86-64-v4 -mprefer-vector-width=512)
+halftape_cpu_level(v4_bf16 -march=x86-64-v4 -mavx512bf16 -mprefer-vector-width=512)

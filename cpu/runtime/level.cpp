@@ -1,6 +1,6 @@
-// The kernels are compiled once for every level of instructions (cmake/cpu_levels.cmake); this
-// picks the best that the machine has.
-#if HALFTAPE_CPU_LEVELS
+// Kernels are compiled for one or more levels of instructions (cmake/cpu_levels.cmake, which
+// defines HALFTAPE_CPU_V4 and so on for each); this picks the best that the machine has.
+#if HALFTAPE_CPU_V4_BF16
 #include <cpuid.h>
 #endif
 
@@ -11,6 +11,7 @@
 
 #include "halftape/core/contract/backend.h"
 #include "halftape/core/machine/cpu_capability.h"
+#include "halftape/cpu/runtime/machine_level.h"
 
 // In the cpu_backend.cpp of each level.
 extern "C" {
@@ -31,19 +32,23 @@ struct Level {
 /// Best first. That of native bfloat16 is never the best by itself.
 std::vector<Level> levels() {
   std::vector<Level> all;
-#if HALFTAPE_CPU_LEVELS
-  __builtin_cpu_init();
-  const bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                  __builtin_cpu_supports("bmi2");
-  const bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                  __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-                  __builtin_cpu_supports("avx512vl");
-  if (v4) all.push_back({"x86-64-v4", &halftape_cpu_v4});
-  if (v3) all.push_back({"x86-64-v3", &halftape_cpu_v3});
+#if HALFTAPE_CPU_V4
+  if (machine_has_v4()) all.push_back({"x86-64-v4", &halftape_cpu_v4});
 #endif
+#if HALFTAPE_CPU_V3
+  if (machine_has_v3()) all.push_back({"x86-64-v3", &halftape_cpu_v3});
+#endif
+#if HALFTAPE_CPU_BASELINE
   all.push_back({"baseline", &halftape_cpu_baseline});
+#endif
   return all;
 }
+
+#if HALFTAPE_CPU_V4
+constexpr const char* kOnly = "AVX-512 (x86-64-v4)";
+#else
+constexpr const char* kOnly = "AVX2 (x86-64-v3)";
+#endif
 
 Level choose() {
   const char* forced = std::getenv("HALFTAPE_CPU_CAPABILITY");
@@ -52,6 +57,9 @@ Level choose() {
     if (!forced || !*forced || std::string_view(forced) == level.name) return level;
     here += std::string(here.empty() ? "" : ", ") + level.name;
   }
+  HALFTAPE_CHECK(!here.empty(), "this build's CPU kernels are for machines with ", kOnly,
+                 " alone, and this machine has none: configure with "
+                 "-DHALFTAPE_CPU_LEVELS=all");
   detail::fail("HALFTAPE_CPU_CAPABILITY=", forced, ": this build has on this machine ", here);
 }
 
@@ -73,7 +81,7 @@ Backend& cpu_backend() { return *current().load(std::memory_order_acquire); }
 std::string get_cpu_capability() { return chosen().name; }
 
 bool has_native_bfloat16() {
-#if HALFTAPE_CPU_LEVELS
+#if HALFTAPE_CPU_V4_BF16
   static const bool has = [] {
     unsigned a = 0, b = 0, c = 0, d = 0;  // not every compiler's __builtin_cpu_supports knows it
     return chosen().backend == &halftape_cpu_v4 && __get_cpuid_count(7, 1, &a, &b, &c, &d) &&
@@ -86,10 +94,10 @@ bool has_native_bfloat16() {
 }
 
 void set_native_bfloat16(bool on) {
-  HALFTAPE_CHECK(!on || has_native_bfloat16(), "set_native_bfloat16: this machine, at ",
-                 get_cpu_capability(),
-                 ", has no dot products of bfloat16; ask has_native_bfloat16()");
-#if HALFTAPE_CPU_LEVELS
+  HALFTAPE_CHECK(!on || has_native_bfloat16(),
+                 "set_native_bfloat16: this build has on this machine, at ", get_cpu_capability(),
+                 ", no dot products of bfloat16; ask has_native_bfloat16()");
+#if HALFTAPE_CPU_V4_BF16
   if (has_native_bfloat16())
     current().store(on ? halftape_cpu_v4_bf16() : halftape_cpu_v4(), std::memory_order_release);
 #endif
