@@ -15,10 +15,10 @@ namespace {
 
 constexpr uint32_t kLocal = 0x04034b50, kCentral = 0x02014b50, kEnd = 0x06054b50;
 constexpr size_t kLocalSize = 30, kCentralSize = 46, kEndSize = 22;
-constexpr uint64_t kMost = 0xffffffff;  // above it, ZIP64
-constexpr uint64_t kMaxRatio = 1032;    // deflate's own limit, zlib.net/zlib_tech.html
-constexpr uint16_t kUtf8 = 1 << 11;     // flag: the name is UTF-8
-constexpr uint16_t kEncrypted = 1;      // flag
+constexpr uint64_t kUpTo32Bits = 0xffffffff;  // above it, ZIP64
+constexpr uint64_t kMaxRatio = 1032;          // deflate's own limit, zlib.net/zlib_tech.html
+constexpr uint16_t kUtf8 = 1 << 11;           // flag: the name is UTF-8
+constexpr uint16_t kEncrypted = 1;            // flag
 constexpr uint16_t kStored = 0, kDeflated = 8;
 
 uint64_t number(std::string_view bytes, size_t at, size_t n) {
@@ -83,7 +83,7 @@ Directory find_directory(InputFile& file) {
     --at;
   } while (four(tail, at) != kEnd || at + kEndSize + two(tail, at + 20) != tail_size);
   const Directory d{four(tail, at + 16), four(tail, at + 12), two(tail, at + 10)};
-  if (d.offset == kMost || d.size == kMost || d.count == 0xffff)
+  if (d.offset == kUpTo32Bits || d.size == kUpTo32Bits || d.count == 0xffff)
     file.fail("expected an archive below 4 GiB, found one in the form ZIP64; use safetensors");
   if (two(tail, at + 4) != 0 || two(tail, at + 6) != 0 || two(tail, at + 8) != d.count)
     file.fail("expected an archive in one piece");
@@ -153,7 +153,7 @@ std::vector<ZipMember> zip_members(InputFile& file) {
     if (method != kStored && method != kDeflated)
       file.fail(name, "expected it stored (0) or deflated (8), found method ", method);
     m.deflated = method == kDeflated;
-    if (m.packed == kMost || m.size == kMost || m.offset == kMost)
+    if (m.packed == kUpTo32Bits || m.size == kUpTo32Bits || m.offset == kUpTo32Bits)
       file.fail(name, "expected less than 4 GiB, found the form ZIP64; use safetensors");
     if (!m.deflated && m.packed != m.size)
       file.fail(name, "expected ", m.size, " stored bytes, found ", m.packed);
@@ -192,7 +192,7 @@ void ZipWriter::add(const std::string& name, std::string_view bytes, bool deflat
   const std::string_view data = deflate ? std::string_view(small) : bytes;
   ZipMember m{name,        deflate,      crc32(bytes.data(), bytes.size()),
               data.size(), bytes.size(), file_.size()};
-  HALFTAPE_CHECK(m.offset + kLocalSize + name.size() + std::max(m.packed, m.size) < kMost,
+  HALFTAPE_CHECK(m.offset + kLocalSize + name.size() + std::max(m.packed, m.size) < kUpTo32Bits,
                  "npz: \"", name, "\" would take the archive beyond 4 GiB; use safetensors");
   HALFTAPE_CHECK(name.size() < 0xffff && members_.size() < 0xfffe,
                  "npz: too long a name, or too many arrays for a zip archive");
