@@ -5,10 +5,14 @@
 #include "halftape/core/formula/philox.h"
 #include "halftape/cpu/copy.h"
 #include "halftape/cpu/cpu_backend.h"
+#include "halftape/cpu/vector/convert.h"
 #include "halftape/cpu/vector/loop.h"
 
 namespace halftape::cpu {
 namespace {
+
+/// n elements from one place to another; steps in elements.
+using CopyRun = void (*)(const char* from, int64_t from_step, char* to, int64_t to_step, int64_t n);
 
 template <class To, class From>
 void copy_run(const char* from, int64_t from_step, char* to, int64_t to_step, int64_t n) {
@@ -19,6 +23,19 @@ void copy_run(const char* from, int64_t from_step, char* to, int64_t to_step, in
   } else {
     for (int64_t i = 0; i < n; ++i) y[i * to_step] = convert<To>(x[i * from_step]);
   }
+}
+
+CopyRun copier(Dtype to, Dtype from) {
+  if (to == from)
+    return with_word(to, [](auto t) -> CopyRun {
+      using Word = typename decltype(t)::type;
+      return &copy_run<Word, Word>;
+    });
+  return visit(to, [&](auto t) {
+    return visit(from, [](auto u) -> CopyRun {
+      return &copy_run<typename decltype(t)::type, typename decltype(u)::type>;
+    });
+  });
 }
 
 /// The dimension in which `from` is contiguous, where that is not the innermost one, and where
@@ -34,8 +51,8 @@ int transposed(const Walk<2>& walk) {
 
 /// Squares of 32x32 elements: read along the dimension in which `from` is contiguous, written along
 /// the innermost one.
-template <class To, class From>
-void copy_squares(const Walk<2>& walk, int dim) {
+template <class Word>
+void copy_squares(const Walk<2>& walk, int dim, CopyRun copy) {
   constexpr int64_t kSide = 32;
   const int inner = walk.shape.size() - 1;
   const auto& [to, from] = walk.operands;
@@ -54,64 +71,78 @@ void copy_squares(const Walk<2>& walk, int dim) {
       x += plane % walk.shape[d] * from.strides[d];
       plane /= walk.shape[d];
     }
-    From square[kSide][kSide];
+    Word square[kSide][kSide];
     for (int64_t j0 = 0; j0 < across; j0 += kSide) {
       const int64_t width = std::min(kSide, across - j0);
       for (int64_t j = 0; j < width; ++j) {
-        const From* line = reinterpret_cast<const From*>(x + (j0 + j) * from.strides[inner]);
+        const Word* line = reinterpret_cast<const Word*>(x + (j0 + j) * from.strides[inner]);
         for (int64_t i = 0; i < height; ++i) square[i][j] = line[i];
       }
-      for (int64_t i = 0; i < height; ++i) {
-        To* line = reinterpret_cast<To*>(y + i * to.strides[dim] + j0 * to.strides[inner]);
-        if (step == 1)
-          for (int64_t j = 0; j < width; ++j) line[j] = convert<To>(square[i][j]);
-        else
-          for (int64_t j = 0; j < width; ++j) line[j * step] = convert<To>(square[i][j]);
-      }
+      for (int64_t i = 0; i < height; ++i)
+        copy(reinterpret_cast<const char*>(square[i]), 1,
+             y + i * to.strides[dim] + j0 * to.strides[inner], step, width);
     }
   };
   parallel_tasks(planes * rows, planes * across * down, strip);
 }
 
-/// f(i, y[i]) for every element in row-major order, on a contiguous array or a contiguous copy of
-/// it.
-template <class F>
-void generate(const Array& y, int64_t grain, const F& f) {
-  const Array flat = y.contiguous() ? y : empty_like(y);
-  visit(y.dtype(), [&](auto t) {
-    using T = typename decltype(t)::type;
-    T* out = flat.data<T>();
-    parallel_ranges(flat.numel(), grain, [&](int64_t begin, int64_t end) { f(begin, end, out); });
-  });
-  if (!y.contiguous()) copy(y, flat);
+/// Elements begin … end − 1 of a distribution.
+void draw(Distribution kind, double a, double b, RandomKey key, int64_t begin, int64_t end,
+          double* out) {
+  const auto word = [&](int64_t i) {
+    return random_bits(key.seed, key.offset, static_cast<uint64_t>(i));
+  };
+  for (int64_t i = begin; i < end; ++i) {
+    double& v = *out++;
+    if (kind == Distribution::Uniform) {
+      v = a + (b - a) * static_cast<double>(uniform01(word(i)));
+    } else if (kind == Distribution::Bernoulli) {
+      v = static_cast<double>(uniform01(word(i))) < a ? 1 : 0;
+    } else if (kind == Distribution::Normal) {
+      // Box–Muller on a pair of words: elements 2j and 2j + 1 are its cosine and sine.
+      const int64_t pair = i & ~int64_t{1};
+      const double u = (static_cast<double>(word(pair)) + 0.5) * 0x1p-32,
+                   w = static_cast<double>(word(pair + 1)) * 0x1p-32;
+      const double r = std::sqrt(-2 * std::log(u)), angle = 6.283185307179586477 * w;
+      v = a + b * r * (i == pair ? std::cos(angle) : std::sin(angle));
+    } else {
+      const double u =
+          (static_cast<double>(word(i)) +
+           static_cast<double>(random_bits(key.seed, ~key.offset, static_cast<uint64_t>(i))) *
+               0x1p-32) *
+          0x1p-32;
+      v = std::min(std::floor(a + (b - a) * u), b - 1);
+    }
+  }
 }
 
 }  // namespace
 
 void copy(const Array& to, const Array& from) {
-  visit(to.dtype(), [&](auto t) {
-    visit(from.dtype(), [&](auto u) {
-      using To = typename decltype(t)::type;
-      using From = typename decltype(u)::type;
-      if (to.numel() <= kAlone && to.contiguous() && from.contiguous())  // no walk to plan
-        return copy_run<To, From>(static_cast<char*>(from.raw()), 1, static_cast<char*>(to.raw()),
-                                  1, to.numel());
-      const Walk<2> walk({&to, &from});
-      if (const int dim = transposed(walk); dim >= 0) return copy_squares<To, From>(walk, dim);
-      walk.run([](const std::array<char*, 2>& at, const std::array<int64_t, 2>& steps, int64_t n) {
-        copy_run<To, From>(at[1], steps[1], at[0], steps[0], n);
-      });
-    });
+  const CopyRun copy = copier(to.dtype(), from.dtype());
+  if (to.numel() <= kAlone && to.contiguous() && from.contiguous())  // no walk to plan
+    return copy(static_cast<char*>(from.raw()), 1, static_cast<char*>(to.raw()), 1, to.numel());
+  const Walk<2> walk({&to, &from});
+  if (const int dim = transposed(walk); dim >= 0)
+    return with_word(from.dtype(),
+                     [&](auto t) { copy_squares<typename decltype(t)::type>(walk, dim, copy); });
+  walk.run([copy](const std::array<char*, 2>& at, const std::array<int64_t, 2>& steps, int64_t n) {
+    copy(at[1], steps[1], at[0], steps[0], n);
   });
 }
 
 void fill(const Array& to, Scalar value) {
+  uint64_t bits = 0;
   visit(to.dtype(), [&](auto t) {
-    using T = typename decltype(t)::type;
-    const T v = value.to<T>();
-    const Walk<1> walk({&to});
-    walk.run([&](const std::array<char*, 1>& at, const std::array<int64_t, 1>& steps, int64_t n) {
-      T* y = reinterpret_cast<T*>(at[0]);
+    const auto v = value.to<typename decltype(t)::type>();
+    std::memcpy(&bits, &v, sizeof v);
+  });
+  with_word(to.dtype(), [&](auto t) {
+    using Word = typename decltype(t)::type;
+    Word v;
+    std::memcpy(&v, &bits, sizeof v);
+    Walk<1>({&to}).run([v](const auto& at, const auto& steps, int64_t n) {
+      Word* y = reinterpret_cast<Word*>(at[0]);
       if (steps[0] == 1)
         std::fill_n(y, n, v);
       else
@@ -124,41 +155,24 @@ void CpuBackend::copy(const Array& to, const Array& from) { cpu::copy(to, from);
 void CpuBackend::fill(const Array& to, Scalar value) { cpu::fill(to, value); }
 
 void CpuBackend::random(const Array& y, Distribution kind, double a, double b, RandomKey key) {
-  auto word = [&](int64_t i) {
-    return random_bits(key.seed, key.offset, static_cast<uint64_t>(i));
-  };
-  generate(y, 8192, [&](int64_t begin, int64_t end, auto* out) {
-    using T = std::remove_pointer_t<decltype(out)>;
-    for (int64_t i = begin; i < end; ++i) {
-      double v = 0;
-      if (kind == Distribution::Uniform) {
-        v = a + (b - a) * static_cast<double>(uniform01(word(i)));
-      } else if (kind == Distribution::Bernoulli) {
-        v = static_cast<double>(uniform01(word(i))) < a ? 1 : 0;
-      } else if (kind == Distribution::Normal) {
-        // Box–Muller on a pair of words: elements 2j and 2j + 1 are its cosine and sine.
-        const int64_t pair = i & ~int64_t{1};
-        const double u = (static_cast<double>(word(pair)) + 0.5) * 0x1p-32,
-                     w = static_cast<double>(word(pair + 1)) * 0x1p-32;
-        const double r = std::sqrt(-2 * std::log(u)), angle = 6.283185307179586477 * w;
-        v = a + b * r * (i == pair ? std::cos(angle) : std::sin(angle));
-      } else {
-        const double u =
-            (static_cast<double>(word(i)) +
-             static_cast<double>(random_bits(key.seed, ~key.offset, static_cast<uint64_t>(i))) *
-                 0x1p-32) *
-            0x1p-32;
-        v = std::min(std::floor(a + (b - a) * u), b - 1);
+  const Array flat = y.contiguous() ? y : empty_like(y);
+  visit(y.dtype(), [&](auto t) {
+    using T = typename decltype(t)::type;
+    T* out = flat.data<T>();
+    parallel_ranges(flat.numel(), 8192, [&](int64_t begin, int64_t end) {
+      double drawn[512];
+      for (int64_t n; begin < end; begin += n) {
+        n = std::min<int64_t>(std::size(drawn), end - begin);
+        draw(kind, a, b, key, begin, begin + n, drawn);
+        for (int64_t i = 0; i < n; ++i) {
+          T& v = out[begin + i] = convert<T>(drawn[i]);
+          // Rounding to few digits may reach the excluded upper end.
+          if (kind == Distribution::Uniform && convert<double>(v) >= b && a < b) v = convert<T>(a);
+        }
       }
-      if constexpr (is_element<T> && std::is_floating_point_v<T>)
-        out[i] = static_cast<T>(v);
-      else
-        out[i] = convert<T>(v);
-      // Rounding to few digits may reach the excluded upper end.
-      if (kind == Distribution::Uniform && convert<double>(out[i]) >= b && a < b)
-        out[i] = convert<T>(a);
-    }
+    });
   });
+  if (!y.contiguous()) copy(y, flat);
 }
 
 }  // namespace halftape::cpu

@@ -100,10 +100,10 @@ void check_index(const Array& index, int64_t low, int64_t limit, IndexUse use,
 
 void CpuBackend::gather(const Array& y, const Array& x, int dim, const Array& index, IndexUse use) {
   check_index(index, 0, x.size(dim), use);
-  visit(y.dtype(), [&](auto t) {
-    using T = typename decltype(t)::type;
-    const T* from = x.data<T>();
-    T* to = y.data<T>();
+  with_word(y.dtype(), [&](auto t) {
+    using Word = typename decltype(t)::type;
+    const auto* from = static_cast<const Word*>(x.raw());
+    auto* to = static_cast<Word*>(y.raw());
     const Runs runs(index, x, dim, y);
     const int64_t n = runs.length();
     parallel_ranges(runs.count(), std::max<int64_t>(1, 16384 / std::max<int64_t>(n, 1)),
@@ -117,10 +117,10 @@ void CpuBackend::gather(const Array& y, const Array& x, int dim, const Array& in
 void CpuBackend::scatter(const Array& y, const Array& x, int dim, const Array& index,
                          IndexUse use) {
   check_index(index, 0, y.size(dim), use);
-  visit(y.dtype(), [&](auto t) {
-    using T = typename decltype(t)::type;
-    const T* from = x.data<T>();
-    T* to = y.data<T>();
+  with_word(y.dtype(), [&](auto t) {
+    using Word = typename decltype(t)::type;
+    const auto* from = static_cast<const Word*>(x.raw());
+    auto* to = static_cast<Word*>(y.raw());
     const Runs runs(index, y, dim, x);
     runs.each([&](int64_t far, int64_t near) { move(to + far, from + near, runs.length()); });
   });

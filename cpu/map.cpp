@@ -46,33 +46,12 @@ void zip_lanes(const S* a, const S* b, S* y, int64_t n) {
 /// f(lanes of each array, n): from the lanes of the N − 1 inputs to those of the first array.
 template <class S, size_t N, class F>
 void run(const std::array<const Array*, N>& arrays, const F& f) {
-  std::array<char*, N> first;
-  std::array<int64_t, N> ones;
-  bool plain = arrays[0]->numel() <= kAlone;
-  for (size_t a = 0; a < N; ++a) {
-    first[a] = static_cast<char*>(arrays[a]->raw());
-    ones[a] = 1;
-    plain = plain && arrays[a]->contiguous();
-  }
-  const auto blocks = [&]<size_t... A>(std::index_sequence<A...>) {
-    return [&](std::array<char*, N> from, const std::array<int64_t, N>& steps, int64_t length) {
-      std::array<Lanes<S>, N> arrays_lanes{Lanes<S>(arrays[A]->dtype())...};
-      std::array<S*, N> lanes;
-      for (int64_t n; length > 0; length -= n) {
-        n = Lanes<S>::block(length);
-        lanes[0] = arrays_lanes[0].at(from[0], steps[0], n);
-        for (size_t a = 1; a < N; ++a) lanes[a] = arrays_lanes[a].read(from[a], steps[a], n);
-        f(lanes, (n + kLanes - 1) / kLanes * kLanes);
-        arrays_lanes[0].write(lanes[0], from[0], steps[0], n);
-        for (size_t a = 0; a < N; ++a) from[a] += n * steps[a] * arrays_lanes[a].item();
-      }
-    };
-  }
-  (std::make_index_sequence<N>());
-  if (plain)
-    blocks(first, ones, arrays[0]->numel());  // no walk to plan
-  else
-    Walk<N>(arrays).run(blocks);
+  struct FirstIsResult {
+    static constexpr bool reads(size_t a) { return a > 0; }
+    static constexpr bool writes(size_t a) { return a == 0; }
+  };
+  each_block<S>(arrays, FirstIsResult(),
+                [&](const auto& at, int64_t lanes, int64_t) { f(at, lanes); });
 }
 
 template <class S>

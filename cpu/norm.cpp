@@ -128,8 +128,8 @@ void row_norm_grad_as(const NormGrads& d, const Array& dx, const Array& g, const
     for (int64_t column = 0; column < length; column += kLanes) {
       Cascade<formula::Sum, S> all;
       for (int64_t b = 0; b < blocks; ++b) all.add(at(partial + b * padded, column));
-      store<S>(all.total().v, std::min<int64_t>(kLanes, length - column), total.data<S>() + column,
-               1);
+      std::copy_n(all.total().v, std::min<int64_t>(kLanes, length - column),
+                  total.data<S>() + column);
     }
     copy(*to, total);
   }

@@ -55,34 +55,14 @@ S reduce_block(char* x, Lanes<S>& lanes, int64_t n) {
   return combine_lanes<Op>(acc);
 }
 
+/// n results of blocks as one: pairs of neighbours until one is left, so that the error grows with
+/// the logarithm of their count.
 template <class Op, class S>
-void reduce_rows(const Matrix& m, const Array& y) {
-  const Store<S> write = storer<S>(y.dtype());
-  const auto item = static_cast<int64_t>(element_size(m.rows.dtype())),
-             out = static_cast<int64_t>(element_size(y.dtype()));
-  char* x = static_cast<char*>(m.rows.raw());
-  char* to = static_cast<char*>(y.raw());
-  const int64_t blocks = std::max<int64_t>(1, (m.count + kBlock - 1) / kBlock);
-  const Scratch scratch(static_cast<size_t>(m.outer * blocks) * sizeof(S));
-  S* partial = scratch.as<S>();
-  parallel_ranges(m.outer * blocks, grain(m.outer * blocks, std::min(m.count, kBlock)),
-                  [&](int64_t begin, int64_t end) {
-                    Lanes<S> lanes(m.rows.dtype());
-                    for (int64_t j = begin; j < end; ++j) {
-                      const int64_t start = j % blocks * kBlock;
-                      partial[j] = reduce_block<Op>(x + (j / blocks * m.count + start) * item,
-                                                    lanes, std::min(kBlock, m.count - start));
-                    }
-                  });
-  for (int64_t r = 0; r < m.outer && blocks > 1; ++r) {
-    // Pairs of neighbours until one is left: the error grows with the logarithm of the count.
-    S* p = partial + r * blocks;
-    for (int64_t n = blocks; n > 1; n = (n + 1) / 2)
-      for (int64_t j = 0; j < (n + 1) / 2; ++j)
-        p[j] = 2 * j + 1 < n ? Op::step(p[2 * j], p[2 * j + 1]) : p[2 * j];
-    write(p, 1, to + r * out, 1);
-  }
-  if (blocks == 1) write(partial, m.outer, to, 1);
+S join_blocks(S* p, int64_t n) {
+  for (; n > 1; n = (n + 1) / 2)
+    for (int64_t j = 0; j < (n + 1) / 2; ++j)
+      p[j] = 2 * j + 1 < n ? Op::step(p[2 * j], p[2 * j + 1]) : p[2 * j];
+  return p[0];
 }
 
 /// acc ← op(acc, row) for so many rows of n elements, whole chunks, `pitch` apart.
@@ -99,10 +79,60 @@ void step_rows(S* acc, const S* x, int64_t pitch, int64_t rows, int64_t n) {
     for (int64_t i = 0; i < n; i += kLanes) step_chunk<Op>(at(acc, i), at(x, i));
 }
 
+/// 32 columns of so many rows, `pitch` apart, joined by a Cascade.
+template <class Op, class S>
+Chunk<S> join_rows(const S* x, int64_t pitch, int64_t rows) {
+  Cascade<Op, S> sums;
+  for (int64_t r = 0; r < rows; ++r) sums.add(at(x + r * pitch, 0));
+  return sums.total();
+}
+
+/// What is particular to an op; the walks below are compiled once for each S.
+template <class S>
+struct Steps {
+  S (*start)();
+  S (*reduce_block)(char* x, Lanes<S>& lanes, int64_t n);
+  S (*join_blocks)(S* p, int64_t n);
+  void (*step_rows)(S* acc, const S* x, int64_t pitch, int64_t rows, int64_t n);
+  Chunk<S> (*join_rows)(const S* x, int64_t pitch, int64_t rows);
+};
+template <class S>
+constexpr auto steps_table = ReduceOps::table([](auto o) {
+  using Op = typename decltype(o)::type;
+  return Steps<S>{&Op::template start<S>, &reduce_block<Op, S>, &join_blocks<Op, S>,
+                  &step_rows<Op, S>, &join_rows<Op, S>};
+});
+
+template <class S>
+void reduce_rows(const Steps<S>& op, const Matrix& m, const Array& y) {
+  const Store<S> write = storer<S>(y.dtype());
+  const auto item = static_cast<int64_t>(element_size(m.rows.dtype())),
+             out = static_cast<int64_t>(element_size(y.dtype()));
+  char* x = static_cast<char*>(m.rows.raw());
+  char* to = static_cast<char*>(y.raw());
+  const int64_t blocks = std::max<int64_t>(1, (m.count + kBlock - 1) / kBlock);
+  const Scratch scratch(static_cast<size_t>(m.outer * blocks) * sizeof(S));
+  S* partial = scratch.as<S>();
+  parallel_ranges(m.outer * blocks, grain(m.outer * blocks, std::min(m.count, kBlock)),
+                  [&](int64_t begin, int64_t end) {
+                    Lanes<S> lanes(m.rows.dtype());
+                    for (int64_t j = begin; j < end; ++j) {
+                      const int64_t start = j % blocks * kBlock;
+                      partial[j] = op.reduce_block(x + (j / blocks * m.count + start) * item, lanes,
+                                                   std::min(kBlock, m.count - start));
+                    }
+                  });
+  for (int64_t r = 0; r < m.outer && blocks > 1; ++r) {
+    const S all = op.join_blocks(partial + r * blocks, blocks);
+    write(&all, 1, to + r * out, 1);
+  }
+  if (blocks == 1) write(partial, m.outer, to, 1);
+}
+
 /// Sums down the columns of a (count, outer) matrix: rows are added in blocks of 128, which are
 /// then joined. Memory is read in the order in which it lies, in strips of columns.
-template <class Op, class S>
-void reduce_columns(const Matrix& m, const Array& y) {
+template <class S>
+void reduce_columns(const Steps<S>& op, const Matrix& m, const Array& y) {
   constexpr int64_t kRows = 128, kStrip = 2048, kCopied = 8;
   const Load<S> read = loader<S>(m.rows.dtype());
   const Store<S> write = storer<S>(y.dtype());
@@ -120,10 +150,10 @@ void reduce_columns(const Matrix& m, const Array& y) {
     const int64_t whole = (n + kLanes - 1) / kLanes * kLanes;
     const int64_t start = task / strips * kRows, end = std::min(m.count, start + kRows);
     S* acc = partial + task / strips * padded + column;
-    std::fill_n(acc, whole, Op::template start<S>());
+    std::fill_n(acc, whole, op.start());
     const char* from = x + (start * m.outer + column) * item;
     if (in_place)
-      return step_rows<Op>(acc, reinterpret_cast<const S*>(from), m.outer, end - start, whole);
+      return op.step_rows(acc, reinterpret_cast<const S*>(from), m.outer, end - start, whole);
     const Scratch copy(static_cast<size_t>(kCopied * whole) * sizeof(S));
     for (int64_t r = start; r < end; r += kCopied) {
       const int64_t count = std::min(kCopied, end - r);
@@ -134,22 +164,13 @@ void reduce_columns(const Matrix& m, const Array& y) {
         for (int64_t i = 0; i < count; ++i, from += m.outer * item)
           read(from, 1, n, copy.as<S>() + i * whole);
       }
-      step_rows<Op>(acc, copy.as<S>(), whole, count, whole);
+      op.step_rows(acc, copy.as<S>(), whole, count, whole);
     }
   });
   for (int64_t column = 0; column < m.outer; column += kLanes) {
-    Cascade<Op, S> sums;
-    for (int64_t b = 0; b < blocks; ++b) sums.add(at(partial + b * padded, column));
-    write(sums.total().v, std::min<int64_t>(kLanes, m.outer - column), to + column * out, 1);
+    const Chunk<S> total = op.join_rows(partial + column, padded, blocks);
+    write(total.v, std::min<int64_t>(kLanes, m.outer - column), to + column * out, 1);
   }
-}
-
-template <class Op, class S>
-void reduce_as(const Matrix& m, const Array& y) {
-  if (m.by_column)
-    reduce_columns<Op, S>(m, y);
-  else
-    reduce_rows<Op, S>(m, y);
 }
 
 }  // namespace
@@ -160,9 +181,8 @@ void CpuBackend::reduce(OpId op, const Array& y, const Array& x, const Dims& dim
   const Array out = y.contiguous() ? y : empty_like(y);
   with_compute_type(promote(x.dtype(), y.dtype()), [&](auto t) {
     using S = typename decltype(t)::type;
-    constexpr auto table =
-        ReduceOps::table([](auto o) { return &reduce_as<typename decltype(o)::type, S>; });
-    table[static_cast<size_t>(op)](m, out);
+    const Steps<S>& steps = steps_table<S>[static_cast<size_t>(op)];
+    m.by_column ? reduce_columns(steps, m, out) : reduce_rows(steps, m, out);
   });
   if (!y.contiguous()) copy(y, out);
 }
@@ -182,23 +202,29 @@ void arg_extremum(const Array& y, const Array& x, int dim, Better better) {
   }();
   const Array out = y.contiguous() ? y : empty_like(y);
   int64_t* at = out.data<int64_t>();
-  visit(x.dtype(), [&](auto t) {
-    using T = typename decltype(t)::type;
-    using C = std::conditional_t<std::is_integral_v<T>, int64_t, double>;  // compares exactly
-    const T* v = static_cast<const T*>(m.rows.raw());
+  const auto search = [&](auto t) {
+    using C = typename decltype(t)::type;
     parallel_ranges(m.outer, grain(m.outer, m.count), [&](int64_t begin, int64_t end) {
+      Lanes<C> lanes(x.dtype());
       for (int64_t r = begin; r < end; ++r) {
-        const T* row = v + r * m.count;
+        char* row = static_cast<char*>(m.rows.raw()) + r * m.count * lanes.item();
         int64_t best = 0;
-        C top = convert<C>(row[0]);
-        for (int64_t j = 1; j < m.count && top == top; ++j) {
-          const C c = convert<C>(row[j]);
-          if (better(c, top) || c != c) top = c, best = j;
+        C top = 0;
+        for (int64_t j = 0, n; j < m.count; j += n, row += n * lanes.item()) {
+          n = Lanes<C>::block(m.count - j);
+          const C* v = lanes.read(row, 1, n);
+          if (j == 0) top = v[0];
+          for (int64_t k = 0; k < n && top == top; ++k)
+            if (better(v[k], top) || v[k] != v[k]) top = v[k], best = j + k;
         }
         at[r] = best;
       }
     });
-  });
+  };
+  if (is_floating_point(x.dtype()))
+    search(Type<double>{});
+  else
+    search(Type<int64_t>{});
   if (!y.contiguous()) copy(y, out);
 }
 

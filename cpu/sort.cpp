@@ -16,19 +16,21 @@ bool less(C a, C b) {
   return a < b || (a == a && b != b);
 }
 
-template <class T>
-void argsort_rows(int64_t* at, int64_t k, const T* x, int64_t n, int64_t rows, bool descending) {
-  using C = std::conditional_t<std::is_integral_v<T>, int64_t,  // compares exactly
-                               std::conditional_t<std::is_same_v<T, double>, double, float>>;
-  const int64_t grain = std::max<int64_t>(1, 4096 / n);
-  parallel_ranges(rows, grain, [&](int64_t begin, int64_t end) {
+template <class C>
+void argsort_rows(int64_t* at, int64_t k, const Array& x, int64_t n, bool descending) {
+  const auto item = static_cast<int64_t>(element_size(x.dtype()));
+  const Load<C> read = loader<C>(x.dtype());
+  parallel_ranges(x.numel() / n, std::max<int64_t>(1, 4096 / n), [&](int64_t begin, int64_t end) {
     struct Item {
       C key;
       int64_t place;
     };
     std::vector<Item> items(static_cast<size_t>(n));
+    std::vector<C> keys(static_cast<size_t>(n + kLanes));
     for (int64_t r = begin; r < end; ++r) {
-      for (int64_t i = 0; i < n; ++i) items[static_cast<size_t>(i)] = {convert<C>(x[r * n + i]), i};
+      read(static_cast<const char*>(x.raw()) + r * n * item, 1, n, keys.data());
+      for (int64_t i = 0; i < n; ++i)
+        items[static_cast<size_t>(i)] = {keys[static_cast<size_t>(i)], i};
       // Equal keys in the order of their places: a total order, which needs no stable algorithm.
       auto before = [descending](const Item& a, const Item& b) {
         if (descending ? less(b.key, a.key) : less(a.key, b.key)) return true;
@@ -52,10 +54,8 @@ void CpuBackend::argsort(const Array& y, const Array& x, int dim, bool descendin
   const Array in = x.dim() ? x.transpose(dim, last).to_contiguous() : x.to_contiguous();
   const Array target = x.dim() ? y.transpose(dim, last) : y;
   const Array out = target.contiguous() ? target : empty_like(target);
-  visit(x.dtype(), [&](auto t) {
-    using T = typename decltype(t)::type;
-    argsort_rows(out.data<int64_t>(), k, static_cast<const T*>(in.raw()), n, x.numel() / n,
-                 descending);
+  with_compute_type(x.dtype(), [&](auto t) {
+    argsort_rows<typename decltype(t)::type>(out.data<int64_t>(), k, in, n, descending);
   });
   if (!target.contiguous()) copy(target, out);
 }

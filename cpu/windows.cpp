@@ -147,26 +147,34 @@ void argmax_as(const Array& y, const Array& x, const Windows& windows) {
              });
 }
 
+/// f(Type<T>{}, x): integers, which are rarely pooled, come as int64.
+template <class F>
+void with_element_type(const Array& x, const F& f) {
+  if (!is_floating_point(x.dtype())) return f(Type<int64_t>{}, x.to(kInt64));
+  if (x.dtype() == kFloat16) return f(Type<Half>{}, x);
+  if (x.dtype() == kBFloat16) return f(Type<BFloat16>{}, x);
+  if (x.dtype() == kFloat32) return f(Type<float>{}, x);
+  f(Type<double>{}, x);
+}
+
 }  // namespace
 
 void CpuBackend::fold(const Array& y, const Array& g, const Windows& windows) {
   if (y.numel() == 0) return;
   if (g.numel() == 0) return fill(y, 0);
-  visit(g.dtype(), [&](auto t) {
-    using T = typename decltype(t)::type;
-    fold_as<T>(y, g, windows);
-  });
+  with_element_type(
+      g, [&](auto t, const Array& from) { fold_as<typename decltype(t)::type>(y, from, windows); });
 }
 
 void CpuBackend::argmax_windows(const Array& y, const Array& x, const Windows& windows) {
   if (y.numel() == 0) return;
   if (x.numel() == 0) return fill(y, -1);
-  visit(x.dtype(), [&](auto t) {
+  with_element_type(x, [&](auto t, const Array& from) {
     using T = typename decltype(t)::type;
     if (x.numel() <= std::numeric_limits<int32_t>::max())
-      argmax_as<T, int32_t>(y, x, windows);
+      argmax_as<T, int32_t>(y, from, windows);
     else
-      argmax_as<T, int64_t>(y, x, windows);
+      argmax_as<T, int64_t>(y, from, windows);
   });
 }
 

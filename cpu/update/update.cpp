@@ -59,45 +59,12 @@ double gradient_factor(const StepControl& control) {
   return control.inv_scale.defined() ? value(control.inv_scale) : 1;
 }
 
-/// A set of arrays: bit a is array a.
-using Which = uint32_t;
-constexpr bool holds(Which set, size_t a) { return set >> a & 1; }
-
-/// Walks arrays of one shape in blocks of lanes of S: f(lanes of each array, whole chunks of lanes,
-/// elements) changes those in `written` in place. Those that are neither come as zeros.
-template <class S, size_t N, class F>
-void update_lanes(const std::array<const Array*, N>& arrays, Which read, Which written,
-                  const F& f) {
-  const auto blocks = [&]<size_t... A>(std::index_sequence<A...>) {
-    return [&](std::array<char*, N> at, const std::array<int64_t, N>& steps, int64_t length) {
-      std::array<Lanes<S>, N> copies{Lanes<S>(arrays[A]->dtype())...};
-      for (size_t a = 0; a < N; ++a)
-        if (!holds(read | written, a)) std::fill_n(copies[a].copy(), Lanes<S>::kMost, S(0));
-      std::array<S*, N> lanes;
-      for (int64_t n; length > 0; length -= n) {
-        n = Lanes<S>::block(length);
-        for (size_t a = 0; a < N; ++a)
-          lanes[a] = holds(read, a)      ? copies[a].read(at[a], steps[a], n)
-                     : holds(written, a) ? copies[a].at(at[a], steps[a], n)
-                                         : copies[a].copy();
-        f(lanes, (n + kLanes - 1) / kLanes * kLanes, n);
-        for (size_t a = 0; a < N; ++a) {
-          if (holds(written, a)) copies[a].write(lanes[a], at[a], steps[a], n);
-          at[a] += n * steps[a] * copies[a].item();
-        }
-      }
-    };
-  };
-  const auto run = blocks(std::make_index_sequence<N>());
-  const bool plain =
-      arrays[0]->numel() <= kAlone &&
-      std::all_of(arrays.begin(), arrays.end(), [](const Array* a) { return a->contiguous(); });
-  if (!plain) return Walk<N>(arrays).run(run);
-  std::array<char*, N> first;  // no walk to plan
-  std::array<int64_t, N> ones;
-  for (size_t a = 0; a < N; ++a) first[a] = static_cast<char*>(arrays[a]->raw()), ones[a] = 1;
-  run(first, ones, arrays[0]->numel());
-}
+/// What is done with arrays that are walked over together: bit a stands for array a.
+struct Use {
+  uint32_t read = 0, written = 0;
+  bool reads(size_t a) const { return read >> a & 1; }
+  bool writes(size_t a) const { return written >> a & 1; }
+};
 
 template <class F>
 void in_precision(const Array& param, F&& f) {
@@ -146,7 +113,7 @@ bool finite(const Array& x, double factor) {
   std::atomic<bool> found{false};
   in_precision(x, [&](auto t) {
     using S = typename decltype(t)::type;
-    update_lanes<S, 1>({&x}, 1, 0, [&](const auto& lanes, int64_t, int64_t n) {
+    each_block<S, 1>({&x}, Use{1, 0}, [&](const auto& lanes, int64_t, int64_t n) {
       if (!finite_times<false>(static_cast<S>(factor), lanes[0], n))
         found.store(true, std::memory_order_relaxed);
     });
@@ -159,7 +126,7 @@ bool unscale(const Array& g, double inverse) {
   std::atomic<bool> found{false};
   in_precision(g, [&](auto t) {
     using S = typename decltype(t)::type;
-    update_lanes<S, 1>({&g}, 1, 1, [&](const auto& lanes, int64_t, int64_t n) {
+    each_block<S, 1>({&g}, Use{1, 1}, [&](const auto& lanes, int64_t, int64_t n) {
       S* v = lanes[0];
       bool bad = !finite_times<true>(static_cast<S>(inverse), v, n);
       if (!bad && g.dtype() == kFloat16)  // rounding to 16 bits may overflow once more
@@ -190,44 +157,6 @@ Array uniform(const Array& param, const Array& key_and_count) {
   return u;
 }
 
-/// How a weight is computed (S), stored (T), and kept.
-template <Weights Kind, class T, class S>
-struct Weight {
-  static constexpr Weights kKind = Kind;
-  using Stored = T;
-  using Compute = S;
-};
-
-/// f(Weight<…>{}, extra) for the way in which a parameter is kept.
-template <class F>
-void with_weight(const Array& param, const Keeping& keeping, const F& f) {
-  const Array& extra = keeping.extra;
-  const auto in_16bit = [&]<Weights Kind>(std::integral_constant<Weights, Kind>, const Array& e) {
-    if (param.dtype() == kFloat16)
-      f(Weight<Kind, Half, float>{}, e);
-    else
-      f(Weight<Kind, BFloat16, float>{}, e);
-  };
-  switch (keeping.weights) {
-    case Weights::Plain:
-      in_precision(param, [&](auto t) {
-        using S = typename decltype(t)::type;
-        f(Weight<Weights::Plain, S, S>{}, Array());
-      });
-      break;
-    case Weights::Master:
-      in_16bit(std::integral_constant<Weights, Weights::Master>{}, extra);
-      break;
-    case Weights::Stochastic:
-      in_16bit(std::integral_constant<Weights, Weights::Stochastic>{}, uniform(param, extra));
-      ++extra.data<int64_t>()[1];
-      break;
-    case Weights::Kahan:
-      in_16bit(std::integral_constant<Weights, Weights::Kahan>{}, extra);
-      break;
-  }
-}
-
 template <class F>
 void fixed(bool value, const F& f) {
   if (value)
@@ -240,15 +169,14 @@ void fixed(bool value, const F& f) {
 // done: a loop that asks for them is not vectorised. The gradient comes with maximize's sign.
 template <class F>
 void decide(const SgdRule& rule, const SgdRule::Step& step, const F& f) {
-  fixed(rule.momentum != 0, [&](auto momentum) {
-    fixed(step.first, [&](auto first) {
-      fixed(rule.nesterov, [&](auto nesterov) {
-        f([](SgdRule& r, SgdRule::Step& s) {
-          r.maximize = false;
-          if constexpr (!decltype(momentum)::value) r.momentum = 0;
-          r.nesterov = decltype(nesterov)::value;
-          s.first = decltype(first)::value;
-        });
+  if (rule.momentum == 0)
+    return f([](SgdRule& r, SgdRule::Step&) { r.maximize = false, r.momentum = 0; });
+  fixed(step.first, [&](auto first) {
+    fixed(rule.nesterov, [&](auto nesterov) {
+      f([](SgdRule& r, SgdRule::Step& s) {
+        r.maximize = false;
+        r.nesterov = decltype(nesterov)::value;
+        s.first = decltype(first)::value;
       });
     });
   });
@@ -282,60 +210,94 @@ void decide(const Rule&, const typename Rule::Step&, const F& f) {
   f([](Rule& r, typename Rule::Step&) { r.maximize = false; });
 }
 
-/// One step of n elements: whole chunks. The arrays are distinct, which the compiler believes while
-/// this is a function of its own; a moment that the rule has not is null.
-template <class W, class Known, class Rule, class S>
-[[gnu::noinline]] void step_lanes(Known known, Rule rule, typename Rule::Step step, S inv,
-                                  int64_t n, S* __restrict param, S* __restrict extra,
-                                  S* __restrict low, const S* __restrict grad, S* __restrict m0,
-                                  S* __restrict m1, S* __restrict m2) {
+/// One step of n elements: whole chunks. The arrays are distinct, which the compiler believes of a
+/// function's parameters; a moment that the rule has not is null.
+template <class Known, class Rule, class S>
+void step_lanes(Rule rule, typename Rule::Step step, S inv, int64_t n, S* __restrict weight,
+                const S* __restrict grad, S* __restrict m0, S* __restrict m1, S* __restrict m2) {
   constexpr int kMoments = Rule::kMoments;
-  known(rule, step);
+  Known()(rule, step);
   for (int64_t k = 0; k < n; ++k) {
-    S w = join_weight<W::kKind, S>(param[k], extra[k]);
+    S w = weight[k];
     S m[3] = {m0[k], kMoments > 1 ? m1[k] : S(0), kMoments > 2 ? m2[k] : S(0)};
     rule(w, grad[k] * inv, m, step);
     m0[k] = m[0];
     if constexpr (kMoments > 1) m1[k] = m[1];
     if constexpr (kMoments > 2) m2[k] = m[2];
-    split_weight<W::kKind, typename W::Stored, S>(w, param[k], extra[k]);
-    low[k] = param[k];
+    weight[k] = w;
   }
+}
+/// The instance of step_lanes() for these options.
+template <class S, class Rule>
+auto stepper(const Rule& rule, const typename Rule::Step& step) {
+  decltype(&step_lanes<void (*)(Rule&, typename Rule::Step&), Rule, S>) chosen = nullptr;
+  decide(rule, step, [&](auto known) { chosen = &step_lanes<decltype(known), Rule, S>; });
+  return chosen;
+}
+
+/// Before and after a step, the lanes of a 16-bit weight that is kept as W, and those of its extra.
+void join_lanes(Weights kind, float* weight, const float* extra, int64_t n) {
+  if (kind != Weights::Kahan) return;
+  for (int64_t k = 0; k < n; ++k) weight[k] = join_weight<Weights::Kahan>(weight[k], extra[k]);
+}
+template <Weights W, class T>
+void split_as(float* __restrict weight, float* __restrict extra, int64_t n) {
+  for (int64_t k = 0; k < n; ++k) split_weight<W, T>(float{weight[k]}, weight[k], extra[k]);
+}
+void split_lanes(Weights kind, Dtype type, float* weight, float* extra, int64_t n) {
+  const bool half = type == kFloat16;
+  if (kind == Weights::Stochastic)
+    (half ? split_as<Weights::Stochastic, Half>
+          : split_as<Weights::Stochastic, BFloat16>)(weight, extra, n);
+  if (kind == Weights::Kahan)
+    (half ? split_as<Weights::Kahan, Half> : split_as<Weights::Kahan, BFloat16>)(weight, extra, n);
 }
 
 /// One step of one parameter.
 template <class Rule>
 void update(const UpdateSlot& slot, const Rule& rule, double factor) {
-  const double step = slot.step.defined() ? value(slot.step) + 1 : 0;
-  const typename Rule::Step s = slot.step.defined() ? rule.begin(step) : typename Rule::Step();
-  with_weight(slot.param, slot.keeping, [&](auto weight, const Array& extra) {
-    using W = decltype(weight);
-    using S = typename W::Compute;
-    // The parameter, its extra, the 16-bit copy, the gradient, and the moments.
-    constexpr size_t kLow = 2, kGrad = 3, kMoment = 4;
-    std::array<const Array*, kMoment + Rule::kMoments> arrays{&slot.param, &extra, &slot.low,
-                                                              &slot.grad};
-    for (size_t i = 0; i < Rule::kMoments; ++i) arrays[kMoment + i] = &slot.moments[i];
-    Which used = 0;
-    for (size_t a = 0; a < arrays.size(); ++a) {
-      if (arrays[a]->defined())
-        used |= Which{1} << a;
-      else
-        arrays[a] = &slot.param;  // something to walk along
+  const double count = slot.step.defined() ? value(slot.step) + 1 : 0;
+  const typename Rule::Step step = slot.step.defined() ? rule.begin(count) : typename Rule::Step();
+  const Weights kind = slot.keeping.weights;
+  const bool master = kind == Weights::Master;
+  const Array extra = kind == Weights::Stochastic ? uniform(slot.param, slot.keeping.extra)
+                      : kind == Weights::Kahan    ? slot.keeping.extra
+                                                  : Array();
+  // What is stepped: the master or the parameter. The master's rounding and the 16-bit copy are
+  // written only.
+  enum : size_t { kWeight, kExtra, kRounded, kLow, kGrad, kMoment };
+  constexpr size_t N = kMoment + Rule::kMoments;
+  const Array none;
+  std::array<const Array*, N> arrays{master ? &slot.keeping.extra : &slot.param, &extra,
+                                     master ? &slot.param : &none, &slot.low, &slot.grad};
+  for (size_t i = 0; i < Rule::kMoments; ++i) arrays[kMoment + i] = &slot.moments[i];
+  Use use;
+  for (size_t a = 0; a < N; ++a) {
+    if (!arrays[a]->defined()) {
+      arrays[a] = &slot.param;  // something to walk along
+      continue;
     }
+    if (a != kRounded && a != kLow) use.read |= 1u << a;
+    if (a != kGrad) use.written |= 1u << a;
+  }
+  in_precision(slot.param, [&](auto t) {
+    using S = typename decltype(t)::type;
     const S inv = static_cast<S>(rule.maximize ? -factor : factor);
+    const auto run = stepper<S>(rule, step);
     const auto moment = [](const auto& lanes, size_t i) {
-      return kMoment + i < lanes.size() ? lanes[std::min(kMoment + i, lanes.size() - 1)] : nullptr;
+      return kMoment + i < N ? lanes[std::min(kMoment + i, N - 1)] : nullptr;
     };
-    decide(rule, s, [&](auto known) {
-      update_lanes<S>(arrays, used & ~(Which{1} << kLow), used & ~(Which{1} << kGrad),
-                      [&](const auto& at, int64_t n, int64_t) {
-                        step_lanes<W>(known, rule, s, inv, n, at[0], at[1], at[kLow], at[kGrad],
-                                      moment(at, 0), moment(at, 1), moment(at, 2));
-                      });
+    each_block<S>(arrays, use, [&](const auto& at, int64_t n, int64_t) {
+      if constexpr (std::is_same_v<S, float>) join_lanes(kind, at[kWeight], at[kExtra], n);
+      run(rule, step, inv, n, at[kWeight], at[kGrad], moment(at, 0), moment(at, 1), moment(at, 2));
+      if constexpr (std::is_same_v<S, float>)
+        split_lanes(kind, slot.param.dtype(), at[kWeight], at[kExtra], n);
+      for (const size_t copy : {kRounded, kLow})
+        if (use.writes(copy)) std::copy_n(at[kWeight], n, at[copy]);
     });
   });
-  if (slot.step.defined()) fill(slot.step, step);
+  if (kind == Weights::Stochastic) ++slot.keeping.extra.data<int64_t>()[1];
+  if (slot.step.defined()) fill(slot.step, count);
 }
 
 /// NormOrder's terms and their sum where p is 2 and the unit 1: what a loop vectorises.
@@ -343,24 +305,30 @@ struct Squares {
   static double term(double x) { return x * x; }
   static double join(double a, double b) { return a + b; }
 };
-/// The terms of all n elements, joined in an order that does not depend on the number of threads.
-template <class T, class Order>
-double joined(const T* x, int64_t n, const Order& order) {
+/// The terms of all elements, joined in an order that does not depend on the number of threads.
+template <class S, class Order>
+double joined(const Array& x, const Order& order) {
   constexpr int64_t kPart = 4096;
+  const int64_t n = x.numel();
   std::vector<double> parts(static_cast<size_t>((n + kPart - 1) / kPart));
   parallel_ranges(static_cast<int64_t>(parts.size()), 4, [&](int64_t begin, int64_t end) {
+    Lanes<S> lanes(x.dtype());
     for (int64_t part = begin; part < end; ++part) {
-      double lanes[kLanes] = {};
-      const auto take = [&](int64_t i, int64_t count) {
+      double sums[kLanes] = {};
+      const auto take = [&](const S* v, int64_t count) {
         for (int64_t k = 0; k < count; ++k)
-          lanes[k] = order.join(lanes[k], order.term(convert<double>(x[i + k])));
+          sums[k] = order.join(sums[k], order.term(static_cast<double>(v[k])));
       };
-      const int64_t last = std::min(n, (part + 1) * kPart);
-      int64_t i = part * kPart;
-      for (; i + kLanes <= last; i += kLanes) take(i, kLanes);
-      take(i, last - i);
+      char* at = static_cast<char*>(x.raw()) + part * kPart * lanes.item();
+      int64_t rest = std::min(kPart, n - part * kPart);
+      for (int64_t m; rest > 0; rest -= m, at += m * lanes.item()) {
+        m = Lanes<S>::block(rest);
+        const S* v = lanes.read(at, 1, m);
+        if (m < kLanes) take(v, m);
+        for (int64_t i = 0; i + kLanes <= m; i += kLanes) take(v + i, kLanes);
+      }
       double& all = parts[static_cast<size_t>(part)];
-      for (const double lane : lanes) all = order.join(all, lane);
+      for (const double sum : sums) all = order.join(all, sum);
     }
   });
   double all = 0;
@@ -401,13 +369,15 @@ void CpuBackend::list_norm(const ListNorm& n) {
   for (const Array& given : n.xs) {
     if (!given.defined() || given.numel() == 0) continue;
     const Array x = given.to_contiguous();
-    visit(x.dtype(), [&](auto t) {
-      const auto* data = x.data<typename decltype(t)::type>();
-      if (order.p == 2 && order.unit == 1)
-        sum = order.join(sum, joined(data, x.numel(), Squares{}));
-      else
-        sum = order.join(sum, joined(data, x.numel(), order));
-    });
+    const bool squares = order.p == 2 && order.unit == 1;
+    const auto go = [&](auto t) {
+      using S = typename decltype(t)::type;
+      sum = order.join(sum, squares ? joined<S>(x, Squares{}) : joined<S>(x, order));
+    };
+    if (is_16bit(x.dtype()) || x.dtype() == kFloat32)
+      go(Type<float>{});
+    else
+      go(Type<double>{});
   }
   const double norm = order.whole(sum);
   fill(n.norm, norm);

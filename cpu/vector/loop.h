@@ -7,46 +7,33 @@
 #include "halftape/core/contract/collapsed.h"
 #include "halftape/cpu/runtime/parallel.h"
 #include "halftape/cpu/vector/chunk.h"
-#include "halftape/cpu/vector/convert.h"
 
 namespace halftape::cpu {
 
 /// n elements, `stride` apart, into lanes; the rest of the last chunk is 1, harmless to every
 /// formula.
-template <class T, class S>
-void load(const void* from, int64_t stride, int64_t n, S* lanes) {
-  const T* x = static_cast<const T*>(from);
-  if (n == kLanes && stride == 1) return convert_all(x, kLanes, lanes);
-  if (n % kLanes != 0) std::fill_n(lanes + n / kLanes * kLanes, kLanes, S(1));
-  if (stride == 1)
-    convert_all(x, n, lanes);
-  else if (stride == 0)
-    std::fill_n(lanes, n, convert<S>(x[0]));
-  else
-    for (int64_t k = 0; k < n; ++k) lanes[k] = convert<S>(x[k * stride]);
-}
-template <class T, class S>
-void store(const S* lanes, int64_t n, void* to, int64_t stride) {
-  T* y = static_cast<T*>(to);
-  if (n == kLanes && stride == 1)
-    convert_all(lanes, kLanes, y);
-  else if (stride == 1)
-    convert_all(lanes, n, y);
-  else
-    for (int64_t k = 0; k < n; ++k) y[k * stride] = convert<T>(lanes[k]);
-}
-
 template <class S>
 using Load = void (*)(const void* from, int64_t stride, int64_t n, S* lanes);
 template <class S>
 using Store = void (*)(const S* lanes, int64_t n, void* to, int64_t stride);
+
+/// The loads and stores of each dtype, in the order of the dtypes: compiled once, in lanes.cpp.
+template <class S>
+struct LaneCopies {
+  static const std::array<Load<S>, 8> load;
+  static const std::array<Store<S>, 8> store;
+};
+extern template struct LaneCopies<float>;
+extern template struct LaneCopies<double>;
+extern template struct LaneCopies<int64_t>;
+
 template <class S>
 Load<S> loader(Dtype d) {
-  return visit(d, [](auto t) -> Load<S> { return &load<typename decltype(t)::type, S>; });
+  return LaneCopies<S>::load[static_cast<size_t>(d)];
 }
 template <class S>
 Store<S> storer(Dtype d) {
-  return visit(d, [](auto t) -> Store<S> { return &store<typename decltype(t)::type, S>; });
+  return LaneCopies<S>::store[static_cast<size_t>(d)];
 }
 
 /// Calls f(Type<S>{}) with the type a dtype computes in: double, float, or int64 for integers and
@@ -59,6 +46,21 @@ void with_compute_type(Dtype d, F&& f) {
     f(Type<float>{});
   else
     f(Type<int64_t>{});
+}
+
+/// f(Type<…>{}) with the unsigned integer of a dtype's size, to move its elements as they are.
+template <class F>
+decltype(auto) with_word(Dtype d, const F& f) {
+  switch (element_size(d)) {
+    case 1:
+      return f(Type<uint8_t>{});
+    case 2:
+      return f(Type<uint16_t>{});
+    case 4:
+      return f(Type<uint32_t>{});
+    default:
+      return f(Type<uint64_t>{});
+  }
 }
 
 template <class S>
@@ -120,13 +122,44 @@ class Lanes {
 
 /// The walk over arrays of one shape, run by run.
 template <size_t N>
-struct Walk : CollapsedDims<N> {
+class Walk : public CollapsedDims<N> {
+ public:
+  using Pointers = std::array<char*, N>;
+  using Steps = std::array<int64_t, N>;  // in elements
   using CollapsedDims<N>::CollapsedDims, CollapsedDims<N>::shape, CollapsedDims<N>::operands;
 
-  /// f(pointers, strides in elements, n): every run of the innermost dimension, cut into fixed
-  /// tiles over the pool.
+  /// f(pointers, steps, n): every run of the innermost dimension, cut into fixed tiles over the
+  /// pool.
   template <class F>
   void run(const F& f) const {
+    run(&call<F>, &f);
+  }
+  /// The same, without planning for a few contiguous elements.
+  template <class F>
+  static void run(const std::array<const Array*, N>& arrays, const F& f) {
+    bool plain = arrays[0]->numel() <= kAlone;
+    Pointers first;
+    Steps ones;
+    for (size_t a = 0; a < N; ++a) {
+      first[a] = static_cast<char*>(arrays[a]->raw());
+      ones[a] = 1;
+      plain = plain && arrays[a]->contiguous();
+    }
+    if (plain)
+      call<F>(&f, first, ones, arrays[0]->numel());
+    else
+      Walk(arrays).run(f);
+  }
+
+ private:
+  // Compiled once for every N, not for every f.
+  using Body = void (*)(const void* f, const Pointers&, const Steps&, int64_t n);
+  template <class F>
+  static void call(const void* f, const Pointers& at, const Steps& steps, int64_t n) {
+    (*static_cast<const F*>(f))(at, steps, n);
+  }
+
+  void run(Body body, const void* f) const {
     const int inner = shape.size() - 1;
     const int64_t length = shape[inner];
     int64_t rows = 1;
@@ -135,13 +168,13 @@ struct Walk : CollapsedDims<N> {
     const int64_t pieces = (length + kTile - 1) / kTile;  // of a long row
     const int64_t rows_per_tile = std::max<int64_t>(1, kTile / std::min(length, kTile));
     const int64_t row_tiles = (rows + rows_per_tile - 1) / rows_per_tile;
-    std::array<int64_t, N> steps;
+    Steps steps;
     for (size_t a = 0; a < N; ++a) steps[a] = operands[a].strides[inner] / operands[a].item;
     parallel_tasks(row_tiles * pieces, rows * length, [&](int64_t tile) {
       const int64_t start = tile % pieces * kTile, n = std::min(kTile, length - start);
       const int64_t first = tile / pieces * rows_per_tile,
                     last = std::min(rows, first + rows_per_tile);
-      std::array<char*, N> at;
+      Pointers at;
       for (size_t a = 0; a < N; ++a) at[a] = operands[a].base + start * operands[a].strides[inner];
       Dims index = Dims::filled(inner, 0);  // of the row; counted on, as divisions cost more
       int64_t rest = first;
@@ -151,7 +184,7 @@ struct Walk : CollapsedDims<N> {
         rest /= shape[d];
       }
       for (int64_t row = first; row < last; ++row) {
-        f(at, steps, n);
+        body(f, at, steps, n);
         for (int d = inner - 1; d >= 0; --d) {
           const bool carry = ++index[d] == shape[d];
           if (carry) index[d] = 0;
@@ -163,5 +196,33 @@ struct Walk : CollapsedDims<N> {
     });
   }
 };
+
+/// f(lanes of each array, whole chunks of lanes, elements) for blocks of arrays of one shape, of
+/// lanes of S. use.reads(a) and use.writes(a) say what is done with array a; where neither, its
+/// lanes are zeros.
+template <class S, size_t N, class Use, class F>
+void each_block(const std::array<const Array*, N>& arrays, const Use& use, const F& f) {
+  const auto blocks = [&]<size_t... A>(std::index_sequence<A...>) {
+    return [&](std::array<char*, N> at, const std::array<int64_t, N>& steps, int64_t length) {
+      std::array<Lanes<S>, N> copies{Lanes<S>(arrays[A]->dtype())...};
+      for (size_t a = 0; a < N; ++a)
+        if (!use.reads(a) && !use.writes(a)) std::fill_n(copies[a].copy(), Lanes<S>::kMost, S(0));
+      std::array<S*, N> lanes;
+      for (int64_t n; length > 0; length -= n) {
+        n = Lanes<S>::block(length);
+        for (size_t a = 0; a < N; ++a)
+          lanes[a] = use.reads(a)    ? copies[a].read(at[a], steps[a], n)
+                     : use.writes(a) ? copies[a].at(at[a], steps[a], n)
+                                     : copies[a].copy();
+        f(lanes, (n + kLanes - 1) / kLanes * kLanes, n);
+        for (size_t a = 0; a < N; ++a) {
+          if (use.writes(a)) copies[a].write(lanes[a], at[a], steps[a], n);
+          at[a] += n * steps[a] * copies[a].item();
+        }
+      }
+    };
+  };
+  Walk<N>::run(arrays, blocks(std::make_index_sequence<N>()));
+}
 
 }  // namespace halftape::cpu
