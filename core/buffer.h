@@ -49,7 +49,7 @@ class Buffer : public RefCounted {
   void hold_for_graph() { graphs_.fetch_add(1, std::memory_order_relaxed); }
   void release_from_graph() { graphs_.fetch_sub(1, std::memory_order_relaxed); }
   bool graphs_hold() const { return graphs_.load(std::memory_order_relaxed) != 0; }
-  /// Keeps a handle that is nobody's, as a Place (core/capture/buffer_slot.h) does.
+  /// With `on`, unique() does not count one handle: that of a BufferSlot.
   void keep(bool on) { on ? set(kKept) : clear(kKept); }
   /// One handle to it and no other, but for one that is kept.
   bool unique() const { return use_count() == 1 + has(kKept); }

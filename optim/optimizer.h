@@ -119,8 +119,8 @@ class Optimizer {
   const std::map<const halftape::detail::TensorImpl*, ParamState>& state() const { return state_; }
 
   /// Moves parameters into one buffer for each group, dtype and device, and with them all that is
-  /// remembered of them; gradients and 16-bit copies will be made side by side, too. Steps compute
-  /// what they would without, bit for bit. optim/state/flat_storage.h says what it is good for.
+  /// remembered of them; gradients and 16-bit copies will lie side by side, too. Steps compute the
+  /// same bits as without. optim/state/flat_storage.h says what it is good for.
   ///
   /// Parameters remain the tensors that they are, contiguous from now on; plain pointers to their
   /// elements point to them no more. Call it before a Graph is captured, and again for parameters

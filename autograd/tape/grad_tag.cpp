@@ -3,7 +3,7 @@
 #include <atomic>
 #include <utility>
 
-#include "halftape/autograd/tape/node.h"
+#include "halftape/core/check.h"
 
 namespace halftape {
 namespace {
@@ -20,6 +20,13 @@ Ref<GradTag> sum_of(const Ref<GradTag>& held, const Ref<GradTag>& arriving) {
 }  // namespace
 
 void GradTag::enable() { enabled.store(true, std::memory_order_relaxed); }
+
+std::optional<Ref<GradTag>> GradTag::of_sum(const Tensor& grad) {
+  if (!enabled.load(std::memory_order_relaxed)) [[likely]]
+    return {};
+  const GradMark held = mark_of(grad);
+  return held.known ? sum_of(held.tag, current) : current;
+}
 
 void GradTag::mark_pass(Ref<GradTag> tag) {
   current = current ? sum_of(current, tag) : std::move(tag);
@@ -58,17 +65,6 @@ void check_mark(const Tensor& grad, const char* call, GradTag::Use use) {
   if (!is_known(grad)) return;
   const std::string objection = grad.impl()->mark->objection(call, use);
   HALFTAPE_CHECK(objection.empty(), objection);
-}
-
-void accumulate_marked(Tensor& grad, const Tensor& g) {
-  if (!enabled.load(std::memory_order_relaxed)) [[likely]] {
-    accumulate(grad, g);
-    return;
-  }
-  const GradMark held = mark_of(grad);
-  Ref<GradTag> mark = held.known ? sum_of(held.tag, current) : current;
-  accumulate(grad, g);
-  set_mark(grad, std::move(mark));
 }
 
 }  // namespace halftape

@@ -3,6 +3,7 @@
 // the gradients of a scaled loss; autograd carries and adds marks, and knows nothing of what they
 // mean. backward() never throws because of them: what makes no sense is refused where it is used.
 #pragma once
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -24,6 +25,8 @@ class GradTag : public RefCounted {
 
   /// Marks are kept from now on, in all threads. Until somebody asks, they cost a branch.
   static void enable();
+  /// The mark of `grad` plus a gradient of the pass in progress. Empty while no marks are kept.
+  static std::optional<Ref<GradTag>> of_sum(const Tensor& grad);
   /// Marks the pass in progress; one that has a mark already gets the sum of both.
   static void mark_pass(Ref<GradTag> tag);
   /// The extent of one pass: a mark set within ends with it. A pass within a pass, as of a
@@ -54,7 +57,5 @@ bool has_mark(const Tensor& grad, const Ref<GradTag>& tag);
 void set_mark(const Tensor& grad, Ref<GradTag> tag);
 /// Throws the objection of the gradient's mark, if there is one.
 void check_mark(const Tensor& grad, const char* call, GradTag::Use use = GradTag::Use::AsTrue);
-/// grad ← grad + g, as accumulate() does, and likewise its mark.
-void accumulate_marked(Tensor& grad, const Tensor& g);
 
 }  // namespace halftape

@@ -108,22 +108,21 @@ void accumulate(Tensor& grad, const Tensor& g) {
   }
 }
 
-Array gradient_array(const Edge& to, const Shape& shape, Dtype dtype, Device device) {
-  Node* end = to.node.get();
-  // What a cast is given in the leaf's dtype, it passes on.
-  if (end && end->first.wide && dtype == kFloat32) end = end->next[0].node.get();
-  if (end && end->seq() < kOps) {
-    LeafPlaces* places = static_cast<Accumulate*>(end)->places.get();
-    if (places && end->first.shape == shape && !GradMode::is_enabled())
-      if (Array place = places->gradient(dtype); place.defined()) return place;
-  }
-  return {shape, dtype, device};
+void Accumulate::add_to(Tensor& grad, const Tensor& g) const {
+  Array slot = slots && !grad.defined() && !GradMode::is_enabled() ? slots->gradient() : Array();
+  if (!slot.defined()) return accumulate(grad, g);
+  backend(slot.device()).copy(slot, g.array());
+  grad = Tensor(std::move(slot));
 }
 
 Grads Accumulate::vjp(Grads gs) {
   const Tensor g = std::move(gs[0]);
   gs.clear();
-  slot_.with([&](Tensor& grad) { accumulate_marked(grad, g); });
+  slot_.with([&](Tensor& grad) {
+    std::optional<Ref<GradTag>> mark = GradTag::of_sum(grad);
+    add_to(grad, g);
+    if (mark) set_mark(grad, std::move(*mark));
+  });
   if (!after.empty())
     if (const Tensor leaf = slot_.owner(); leaf.defined())
       for (size_t i = 0; i < after.size(); ++i)

@@ -148,18 +148,14 @@ class Accumulate final : public Node {
   /// The leaf is gone: later gradients have nowhere to go.
   void detach_leaf() { slot_.cut(); }
   std::vector<std::function<void(Tensor)>> after;  // hooks that see the leaf once it has its sum
-  Ref<LeafPlaces> places;                          // of a leaf in flat storage
+  Ref<LeafSlots> slots;                            // of a leaf in flat storage, else null
 
  private:
+  void add_to(Tensor& grad, const Tensor& g) const;
   GradSlot slot_;
 };
 /// grad ← grad + g, with bytes of its own, in place where nobody can notice.
 void accumulate(Tensor& grad, const Tensor& g);
-/// For rules that make gradients of weights: uninitialised, for the gradient that goes `to` an
-/// input. Where that is a leaf which keeps its gradient at a place of its own, be it behind a cast,
-/// and this one can be what it keeps, the bytes are those of the place: so that it need not be
-/// copied there.
-Array gradient_array(const Edge& to, const Shape& shape, Dtype dtype, Device device);
 
 /// Takes over what nodes save while it is installed, to give it back when a rule asks (PyTorch's
 /// saved_tensors_hooks). Bytes of leaves and of inputs that are kept anyway are not offered.

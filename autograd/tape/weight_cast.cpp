@@ -56,14 +56,14 @@ Array find_captured_low_copy(const Tensor& leaf, Dtype dtype, Capture& capture) 
 
 Array low_copy_array(const Tensor& leaf, Dtype dtype) {
   const auto* end = static_cast<const Accumulate*>(leaf.impl()->accumulator.get());
-  if (end && end->places) {
+  if (end && end->slots) {
     {
       // One that does not count shall not be in the way.
       const std::lock_guard lock(table().mutex);
       const auto found = table().copies.find(leaf.impl());
       if (found != table().copies.end() && !found->second.counts(leaf)) table().copies.erase(found);
     }
-    if (Array place = end->places->low_copy(dtype); place.defined()) return place;
+    if (Array slot = end->slots->low_copy(dtype); slot.defined()) return slot;
   }
   return empty_like(leaf.array(), dtype);
 }

@@ -1,5 +1,5 @@
-// Room for one array in a larger one, lent to one holder at a time: what is made again and again,
-// as a gradient is, and shall lie at a fixed place beside others of its kind.
+// A part of a larger array that is lent to one holder at a time: flat storage keeps a slot for each
+// gradient, so that the gradients of every step lie side by side (optim/state/flat_storage.h).
 #pragma once
 #include <mutex>
 
@@ -7,31 +7,26 @@
 
 namespace halftape {
 
-class Place : public RefCounted {
+class BufferSlot : public RefCounted {
  public:
-  /// Elements of the 1-D contiguous array `all`, from number `at` on, in that shape.
-  Place(const Array& all, int64_t at, const Shape& shape);
-  ~Place();
-  /// The bytes as an array that is like any other, with handles and a version of its own, and
-  /// unique(). Undefined while another holds them, or a Graph whose replays write them. The step of
-  /// a Graph has them for as long as the graph lives. Any thread may call.
+  /// Room for an array of this shape in `all`, 1-D and contiguous, from element `offset` on.
+  BufferSlot(const Array& all, int64_t offset, const Shape& shape);
+  ~BufferSlot();
+  /// The slot's bytes as an array of the slot's shape, with a version of its own; unique() while
+  /// nobody copies it. Undefined unless free(). A step that is being captured may lend a slot again
+  /// and again, but the slot then belongs to the Graph for as long as the Graph lives. Thread-safe.
   Array lend();
-  /// Would it lend?
-  bool free() const;
-  /// Is this array what it has lent?
-  bool has(const Array& a) const;
+  /// True if nobody holds the slot's bytes.
+  bool free() const { return array_.buffer()->use_count() == 1; }
+  /// True if `a` is the array that lend() gave.
+  bool holds(const Array& a) const;
   const Shape& shape() const { return array_.shape(); }
   Dtype dtype() const { return array_.dtype(); }
-
-  /// Graphs that were captured with these bytes.
-  void hold_for_graph();
-  void release_from_graph();
   const BufferPtr& buffer() const { return array_.buffer(); }
 
  private:
-  mutable std::mutex mutex_;
-  Array array_;  // over a part, whose buffer knows that this handle is nobody's
-  int graphs_ = 0;
+  std::mutex mutex_;
+  Array array_;  // this handle does not count: Buffer::keep()
 };
 
 }  // namespace halftape

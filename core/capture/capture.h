@@ -46,10 +46,10 @@ class Capture {
   ~Capture() = default;
 };
 
-class Place;
-/// Said by a place (core/capture/buffer_slot.h) that lends its bytes: where a step is tried or
-/// captured in this thread, they are as good as allocated by it.
-void lent_to_step(Place& place);
+class BufferSlot;
+/// BufferSlot::lend() calls this. If this thread is trying or capturing a step, the slot's bytes
+/// count as allocated by the step.
+void lent_to_step(BufferSlot& slot);
 
 /// What this thread allocates while one lives is state that outlasts the step in which it is made:
 /// an optimizer's moments, a scaler's scale. A Graph, which tries a step before it captures it,

@@ -29,7 +29,7 @@ class Stage {
   }
   virtual void begin_lasting() = 0;
   virtual void end_lasting() = 0;
-  virtual void lent(Place& place) = 0;
+  virtual void lent(BufferSlot& slot) = 0;
 
  protected:
   Stage() {
@@ -73,10 +73,10 @@ class Trial final : public ForwardingBackend, public Stage {
     for (const BufferPtr& b : fresh_) made_.erase(b.get());
     fresh_.clear();
   }
-  void lent(Place& place) override {
-    if (place.buffer()->device() != device_) return;
-    made_.insert(place.buffer().get());
-    if (lasting_) fresh_.push_back(place.buffer());
+  void lent(BufferSlot& slot) override {
+    if (slot.buffer()->device() != device_) return;
+    made_.insert(slot.buffer().get());
+    if (lasting_) fresh_.push_back(slot.buffer());
   }
   void put_back() {
     // In the other order: a buffer and a part of it may both be there.
@@ -189,14 +189,15 @@ class Watch final : public ForwardingBackend, public Stage {
   }
   void begin_lasting() override { ++lasting_; }
   void end_lasting() override { --lasting_; }
-  void lent(Place& place) override {
-    if (place.buffer()->device() != device_) return;
+  void lent(BufferSlot& slot) override {
+    if (slot.buffer()->device() != device_) return;
     check_no_state();
-    made_.insert(place.buffer().get());
-    lent_.emplace_back(&place);
+    made_.insert(slot.buffer().get());
+    lent_.emplace_back(&slot);
   }
   bool made(const Buffer* buffer) const { return made_.contains(buffer); }
-  const std::vector<Ref<Place>>& lent() const { return lent_; }
+  /// The slots that the step used: replays write there.
+  const std::vector<Ref<BufferSlot>>& lent() const { return lent_; }
 
  private:
   void before(const std::string& call, const Touched& touched) override {
@@ -229,7 +230,7 @@ class Watch final : public ForwardingBackend, public Stage {
   int lasting_ = 0;
   const Buffers left_;
   Buffers made_;
-  std::vector<Ref<Place>> lent_;
+  std::vector<Ref<BufferSlot>> lent_;
 };
 
 }  // namespace
@@ -240,8 +241,8 @@ LastingState::LastingState() {
 LastingState::~LastingState() {
   if (Stage* s = Stage::current()) s->end_lasting();
 }
-void lent_to_step(Place& place) {
-  if (Stage* s = Stage::current()) s->lent(place);
+void lent_to_step(BufferSlot& slot) {
+  if (Stage* s = Stage::current()) s->lent(slot);
 }
 
 namespace {
@@ -276,9 +277,6 @@ class Graph::Captured final : public Capture {
         host_({kLiveBytes}, kUInt8, kCPU),
         sent_(kLiveBytes),
         recording_(std::move(recording)) {}
-  ~Captured() {
-    for (const Ref<Place>& place : lent_) place->release_from_graph();
-  }
   Captured(const Captured&) = delete;
   Captured& operator=(const Captured&) = delete;
 
@@ -319,8 +317,7 @@ class Graph::Captured final : public Capture {
     });
     watch_ = nullptr;
     fused_ = nullptr;
-    lent_ = watch.lent();
-    for (const Ref<Place>& place : lent_) place->hold_for_graph();
+    for (const Ref<BufferSlot>& slot : watch.lent()) held_.add(slot->buffer(), false);
     for (KeptCast& c : casts_) c.captured();
     held_.raise_versions();  // as the step has said, though nothing is done yet
   }
@@ -390,7 +387,6 @@ class Graph::Captured final : public Capture {
   size_t used_ = 0;
   int64_t drawn_ = 0;  // words of the device's random stream in a replay
   Held held_;
-  std::vector<Ref<Place>> lent_;  // what the replays write there is not for others
   std::deque<KeptCast> casts_;
   const Watch* watch_ = nullptr;          // while the step is captured
   FusedCalls* fused_ = nullptr;           // likewise

@@ -13,9 +13,9 @@
 namespace halftape::optim {
 namespace {
 
-constexpr int64_t kAligned = 32;  // elements: 64 bytes of the smallest, and whole packs of all
+constexpr int64_t kAligned = 32;  // elements: 64 bytes even of a 16-bit dtype
 
-Accumulate* end_of(const Tensor& leaf) {
+Accumulate* accumulator_of(const Tensor& leaf) {
   return static_cast<Accumulate*>(leaf.impl()->accumulator.get());
 }
 
@@ -32,10 +32,10 @@ FlatLayout::FlatLayout(const std::vector<Tensor>& params) : device(params[0].dev
 FlatArray::FlatArray(const FlatLayout& layout, Dtype dtype)
     : all(full({layout.numel}, 0, dtype, layout.device)) {
   for (size_t i = 0; i < layout.shapes.size(); ++i)
-    places.push_back(make_ref<Place>(all, layout.offsets[i], layout.shapes[i]));
+    slots.push_back(make_ref<BufferSlot>(all, layout.offsets[i], layout.shapes[i]));
 }
 
-/// The 16-bit copies, which come when a region of autocast first asks for one.
+/// The 16-bit copies, in one buffer for each dtype, made when autocast first asks for one.
 class FlatRegion::WeightCasts : public RefCounted {
  public:
   explicit WeightCasts(std::shared_ptr<const FlatLayout> layout) : layout_(std::move(layout)) {}
@@ -43,7 +43,7 @@ class FlatRegion::WeightCasts : public RefCounted {
     const std::lock_guard lock(mutex_);
     auto made = copies_.find(dtype);
     if (made == copies_.end()) made = copies_.emplace(dtype, FlatArray(*layout_, dtype)).first;
-    return made->second.places[i]->lend();
+    return made->second.slots[i]->lend();
   }
 
  private:
@@ -52,19 +52,17 @@ class FlatRegion::WeightCasts : public RefCounted {
   std::map<Dtype, FlatArray> copies_;
 };
 
-/// Those of parameter i. They know nothing of the region, which holds what they hang on.
-class FlatRegion::Places final : public LeafPlaces {
+/// The slots of parameter i. They may outlive the region.
+class FlatRegion::Slots final : public LeafSlots {
  public:
-  Places(Ref<Place> gradient, Ref<WeightCasts> lows, size_t i)
-      : gradient_(std::move(gradient)), lows_(std::move(lows)), i_(i) {}
-  Array gradient(Dtype dtype) override {
-    return dtype == gradient_->dtype() ? gradient_->lend() : Array();
-  }
-  Array low_copy(Dtype dtype) override { return lows_->lend(i_, dtype); }
+  Slots(Ref<BufferSlot> gradient, Ref<WeightCasts> casts, size_t i)
+      : gradient_(std::move(gradient)), casts_(std::move(casts)), i_(i) {}
+  Array gradient() override { return gradient_->lend(); }
+  Array low_copy(Dtype dtype) override { return casts_->lend(i_, dtype); }
 
  private:
-  Ref<Place> gradient_;
-  Ref<WeightCasts> lows_;
+  Ref<BufferSlot> gradient_;
+  Ref<WeightCasts> casts_;
   size_t i_;
 };
 
@@ -73,10 +71,10 @@ FlatRegion::FlatRegion(std::vector<Tensor> params)
       layout_(std::make_shared<FlatLayout>(params_)),
       parameters_(*layout_, params_[0].dtype()),
       gradients_(*layout_, params_[0].dtype()),
-      lows_(make_ref<WeightCasts>(layout_)) {
+      casts_(make_ref<WeightCasts>(layout_)) {
   for (size_t i = 0; i < params_.size(); ++i) {
     numbers_[params_[i].impl()] = i;
-    places_.push_back(make_ref<Places>(gradients_.places[i], lows_, i));
+    slots_.push_back(make_ref<Slots>(gradients_.slots[i], casts_, i));
   }
 }
 FlatRegion::FlatRegion(FlatRegion&&) noexcept = default;
@@ -84,39 +82,39 @@ FlatRegion::~FlatRegion() { detach(); }
 
 void FlatRegion::move_in() {
   for (size_t i = 0; i < params_.size(); ++i) {
-    const Array to = parameters_.places[i]->lend();
+    const Array to = parameters_.slots[i]->lend();
     backend(layout_->device).copy(to, params_[i].array());
     params_[i].impl()->set_value(to);
   }
   attach();
 }
 
+bool FlatRegion::in_slot(size_t i) const { return parameters_.slots[i]->holds(params_[i].array()); }
+
 bool FlatRegion::holds(const std::vector<Tensor>& params) const {
   if (params.size() != params_.size()) return false;
   for (size_t i = 0; i < params.size(); ++i)
-    if (!params[i].is_same(params_[i]) || !parameters_.places[i]->has(params[i].array()))
-      return false;
+    if (!params[i].is_same(params_[i]) || !in_slot(i)) return false;
   return true;
 }
 
 void FlatRegion::attach() {
   for (size_t i = 0; i < params_.size(); ++i) {
-    Accumulate* const end = end_of(params_[i]);
-    if (!end || end->places == places_[i]) continue;
-    if (parameters_.places[i]->has(params_[i].array())) end->places = places_[i];
+    Accumulate* const end = accumulator_of(params_[i]);
+    if (end && end->slots != slots_[i] && in_slot(i)) end->slots = slots_[i];
   }
 }
 
 void FlatRegion::detach() noexcept {
   for (size_t i = 0; i < params_.size(); ++i)
-    if (Accumulate* const end = end_of(params_[i]); end && end->places == places_[i])
-      end->places = {};
+    if (Accumulate* const end = accumulator_of(params_[i]); end && end->slots == slots_[i])
+      end->slots = {};
 }
 
 Tensor FlatRegion::parameters() const {
   for (size_t i = 0; i < params_.size(); ++i)
-    HALFTAPE_CHECK(parameters_.places[i]->has(params_[i].array()), "FlatRegion::parameters: the ",
-                   params_[i].dtype(), " parameter ", i, " of shape ", params_[i].sizes(),
+    HALFTAPE_CHECK(in_slot(i), "FlatRegion::parameters: the ", params_[i].dtype(), " parameter ", i,
+                   " of shape ", params_[i].sizes(),
                    " has other bytes than those that it was given here; call flatten() again");
   return Tensor(parameters_.all);
 }
@@ -126,31 +124,32 @@ void FlatRegion::renew_gradients() {
   detach();
   gradients_ = FlatArray(*layout_, gradients_.all.dtype());
   for (size_t i = 0; i < params_.size(); ++i)
-    places_[i] = make_ref<Places>(gradients_.places[i], lows_, i);
+    slots_[i] = make_ref<Slots>(gradients_.slots[i], casts_, i);
   attach();
+}
+
+bool FlatRegion::gradient_in_slot(size_t i) const {
+  const Tensor& g = params_[i].grad();
+  return g.defined() && !g.requires_grad() && gradients_.slots[i]->holds(g.array());
 }
 
 Tensor FlatRegion::gradients() {
   const NoGradGuard no_grad;
-  const auto in_place = [&](size_t i) {
-    const Tensor& g = params_[i].mutable_grad();
-    return g.defined() && !g.requires_grad() && gradients_.places[i]->has(g.array());
-  };
   bool blocked = false;
   for (size_t i = 0; i < params_.size(); ++i) {
-    const Tensor &p = params_[i], &g = p.mutable_grad();
+    const Tensor &p = params_[i], &g = p.grad();
     HALFTAPE_CHECK(!g.defined() || (g.sizes() == p.sizes() && g.device() == layout_->device &&
                                     g.dtype() == gradients_.all.dtype()),
                    "FlatRegion::gradients: the gradient of parameter ", i, " (", g.sizes(), ", ",
                    g.dtype(), ", ", g.device(), ") does not fit among those of its region (",
                    p.sizes(), ", ", gradients_.all.dtype(), ", ", layout_->device, ")");
-    blocked |= !in_place(i) && !gradients_.places[i]->free();
+    blocked |= !gradient_in_slot(i) && !gradients_.slots[i]->free();
   }
   if (blocked) renew_gradients();
   for (size_t i = 0; i < params_.size(); ++i) {
-    if (in_place(i)) continue;
+    if (gradient_in_slot(i)) continue;
     Tensor& g = params_[i].mutable_grad();
-    const Array to = gradients_.places[i]->lend();
+    const Array to = gradients_.slots[i]->lend();
     HALFTAPE_CHECK(to.defined(),
                    "FlatRegion::gradients: a backward pass of another thread goes on");
     if (!g.defined()) {
@@ -168,11 +167,9 @@ Tensor FlatRegion::gradients() {
 bool FlatRegion::zero_gradients() {
   bool any = false;
   for (size_t i = 0; i < params_.size(); ++i) {
-    const Tensor& g = params_[i].mutable_grad();
-    any |= g.defined();
-    const bool here = g.defined() ? !g.requires_grad() && gradients_.places[i]->has(g.array())
-                                  : gradients_.places[i]->free();
-    if (!here) return false;
+    const bool defined = params_[i].grad().defined();
+    any |= defined;
+    if (defined ? !gradient_in_slot(i) : !gradients_.slots[i]->free()) return false;
   }
   if (any) Tensor(gradients_.all).zero_();
   return true;
@@ -190,7 +187,7 @@ Array FlatRegion::state_array(const std::string& key, const Tensor& p, Dtype dty
     found = state_.emplace(key, FlatArray(*layout_, dtype)).first;
   }
   const FlatArray& kind = found->second;
-  return kind.all.dtype() == dtype ? kind.places[numbers_.at(p.impl())]->lend() : Array();
+  return kind.all.dtype() == dtype ? kind.slots[numbers_.at(p.impl())]->lend() : Array();
 }
 
 void FlatRegion::adopt(const Tensor& p, ParamState& state) {
@@ -199,8 +196,8 @@ void FlatRegion::adopt(const Tensor& p, ParamState& state) {
         value.device() != layout_->device)
       continue;
     const auto found = state_.find(key);
-    if (found != state_.end() && found->second.places[numbers_.at(p.impl())]->has(value)) continue;
-    if (!value.unique()) continue;  // somebody, a Graph perhaps, relies on where it is
+    if (found != state_.end() && found->second.slots[numbers_.at(p.impl())]->holds(value)) continue;
+    if (!value.unique()) continue;  // a Graph, say, relies on the address
     const Array to = state_array(key, p, value.dtype());
     if (!to.defined()) continue;
     backend(to.device()).copy(to, value);
@@ -209,19 +206,18 @@ void FlatRegion::adopt(const Tensor& p, ParamState& state) {
 }
 
 namespace {
-thread_local constinit std::vector<FlatRegion>* making = nullptr;
+thread_local constinit std::vector<FlatRegion>* current_regions = nullptr;
 }
 
 FlatState::FlatState(std::vector<FlatRegion>& regions)
-    : before_(std::exchange(making, regions.empty() ? nullptr : &regions)) {}
-FlatState::~FlatState() { making = before_; }
+    : before_(std::exchange(current_regions, regions.empty() ? nullptr : &regions)) {}
+FlatState::~FlatState() { current_regions = before_; }
 
 Array FlatState::array(const char* key, const Tensor& p, Dtype dtype) {
-  if (making)
-    for (FlatRegion& region : *making)
-      if (region.covers(p) &&
-          region.parameters_.places[region.numbers_.at(p.impl())]->has(p.array()))
-        if (Array place = region.state_array(key, p, dtype); place.defined()) return place;
+  if (current_regions)
+    for (FlatRegion& region : *current_regions)
+      if (region.covers(p) && region.in_slot(region.numbers_.at(p.impl())))
+        if (Array slot = region.state_array(key, p, dtype); slot.defined()) return slot;
   return {p.sizes(), dtype, p.device()};
 }
 

@@ -1,5 +1,5 @@
-// Flat storage: the parameters of an optimizer, their gradients, what it remembers of them and
-// their 16-bit copies, each kind in one buffer, so that one call reaches all of a kind.
+// Flat storage: the parameters of an optimizer, their gradients, optimizer state and 16-bit copies,
+// each kind in one buffer, so that one call reaches all tensors of a kind.
 //
 //     optimizer.flatten();
 //     …
@@ -20,7 +20,7 @@
 
 namespace halftape::optim {
 
-/// Where the parts of a region's buffers begin: alike in all of them, whatever their dtype.
+/// Where each parameter's part begins: the same in all buffers of a region, whatever their dtype.
 struct FlatLayout {
   explicit FlatLayout(const std::vector<Tensor>& params);
   std::vector<Shape> shapes;
@@ -29,23 +29,23 @@ struct FlatLayout {
   Device device;
 };
 
-/// One kind of things, of one dtype: all of them, and the place of each.
+/// A buffer of one kind and dtype, filled with zeros, and a slot in it for each parameter.
 struct FlatArray {
   FlatArray(const FlatLayout& layout, Dtype dtype);
-  Array all;  // (layout.numel), made of zeros
-  std::vector<Ref<Place>> places;
+  Array all;  // (layout.numel)
+  std::vector<Ref<BufferSlot>> slots;
 };
 
-/// The parameters of one group that have one dtype, on one device: what Optimizer::flatten() makes.
+/// The parameters of one group with the same dtype and device. Optimizer::flatten() makes it.
 ///
-/// Every parameter stays the tensor that it was, with a version of its own: a write to it makes
-/// nothing stale of the others. Each begins at a multiple of 32 elements, and so of 64 bytes; what
-/// lies between is 0, and stays so unless it is written through the tensors that are given here.
+/// Every parameter remains the same Tensor, with a version of its own: writing to one parameter
+/// does not invalidate what was saved of another. Each begins at a multiple of 32 elements, and so
+/// of 64 bytes. The elements between are 0, unless you write them through the tensors below.
 ///
-/// A gradient is made at its place where the rule that makes it asks for one (those of products,
-/// layers, embeddings, norms, sums for biases, casts) and the place is free; nothing is copied
-/// then. It is free unless a tensor has it: an earlier gradient that somebody kept, say, or one of
-/// a Graph's. Everything else about gradients is as it is without flat storage.
+/// backward() copies the gradient of each parameter into the parameter's slot, and adds further
+/// gradients there. A slot is free unless a tensor has its bytes (an earlier gradient that somebody
+/// kept) or a Graph writes them. Where it is not free, the gradient lies elsewhere until
+/// gradients() is called, and so does one recorded with create_graph.
 class FlatRegion {
  public:
   ~FlatRegion();
@@ -58,21 +58,20 @@ class FlatRegion {
   /// Elements of the tensors below.
   int64_t numel() const { return layout_->numel; }
 
-  // Each 1-D, (numel()), without history: what is written to it is written to all of its parts.
+  // Each is 1-D, (numel()), without history. Writing to it writes to all of its parts.
 
-  /// The parameters. Throws when one has other bytes by now: after set_data(), or to() of its
-  /// module; flatten() takes it in again.
+  /// The parameters. Throws when a parameter has other bytes by now, after set_data() or its
+  /// module's to(); flatten() takes it in again.
   Tensor parameters() const;
-  /// The gradients, for an all-reduce, or anything else that is done to all of them alike. Brings
-  /// those into place that lie elsewhere: they are copied, without their history, and grad() of the
-  /// parameter is what lies here from then on. Parameters without a gradient remain so, and have
-  /// zeros here. If somebody holds an earlier gradient that lies here, or a Graph writes here, they
-  /// keep it, and the region takes a new buffer. Throws, changing nothing, when a gradient has not
-  /// its parameter's shape, dtype and device.
+  /// The gradients, for an all-reduce, say. Gradients that lie elsewhere are copied in, without
+  /// their history, and become the parameter's grad(). Parameters without a gradient remain so, and
+  /// have zeros here. If somebody holds an earlier gradient that lies here, or a Graph writes here,
+  /// they keep the old buffer, and the region takes a new one. Throws, changing nothing, when a
+  /// gradient does not have its parameter's shape, dtype and device.
   Tensor gradients();
-  /// What the optimizer remembers under a key, as "exp_avg" or "master"; undefined when it does
-  /// not, and where that is one number for a parameter, as "step". Zeros, or what was there last,
-  /// for parameters without such a state.
+  /// The optimizer's state under a key such as "exp_avg" or "master". Undefined where there is
+  /// none, and where it is one number for a parameter, as "step". Parameters without such a state
+  /// have zeros, or what was there last.
   Tensor state(const std::string& key) const;
 
  private:
@@ -80,32 +79,37 @@ class FlatRegion {
   friend class FlatState;
   explicit FlatRegion(std::vector<Tensor> params);
   void move_in();
-  /// All of them, where they belong?
+  /// True if `params` are this region's, and all of them still lie in its buffer.
   bool holds(const std::vector<Tensor>& params) const;
   bool covers(const Tensor& p) const { return numbers_.count(p.impl()) > 0; }
-  /// Gives parameters their places; again after requires_grad_(), which begins the tape anew.
+  /// True if parameter i, or its gradient, lies in its slot.
+  bool in_slot(size_t i) const;
+  bool gradient_in_slot(size_t i) const;
+  /// Gives the parameters' accumulators their slots; again after requires_grad_(), which makes a
+  /// new accumulator.
   void attach();
   void detach() noexcept;
   void renew_gradients();
-  /// By one fill. False: something lies elsewhere, and nothing is done.
+  /// Zeros all gradients by one fill. Returns false, having done nothing, if one lies elsewhere.
   bool zero_gradients();
-  /// For state of this dtype that has the parameter's shape; undefined where its place is not free.
+  /// Uninitialised, of the parameter's shape; undefined where the slot is not free or has another
+  /// dtype.
   Array state_array(const std::string& key, const Tensor& p, Dtype dtype);
-  /// Moves what lies elsewhere, but for what others hold there.
+  /// Moves state that lies elsewhere into its slots, unless others hold its bytes.
   void adopt(const Tensor& p, ParamState& state);
 
   class WeightCasts;
-  class Places;
+  class Slots;
   std::vector<Tensor> params_;
   std::shared_ptr<const FlatLayout> layout_;
   FlatArray parameters_, gradients_;
-  Ref<WeightCasts> lows_;
-  std::vector<Ref<LeafPlaces>> places_;
+  Ref<WeightCasts> casts_;
+  std::vector<Ref<LeafSlots>> slots_;  // of each parameter's gradient and 16-bit copies
   std::map<std::string, FlatArray> state_;
   std::unordered_map<const ::halftape::detail::TensorImpl*, size_t> numbers_;
 };
 
-/// For a scope, in this thread: state that is made of these regions' parameters is made in them.
+/// For a scope, in this thread: new state of these regions' parameters is made in the regions.
 class [[nodiscard]] FlatState {
  public:
   explicit FlatState(std::vector<FlatRegion>& regions);

@@ -1,4 +1,4 @@
-// Buffers that are parts of others, and places, which lend them.
+// Parts of a buffer, and slots, which lend them.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -90,44 +90,49 @@ TEST_CASE("a part of a part, and one that reaches outside, are refused") {
   CHECK_NOTHROW(Buffer::part_of(t.all.buffer(), 256, 0));
 }
 
-TEST_CASE("a place lends its bytes to one at a time") {
+TEST_CASE("a slot lends its bytes to one at a time") {
   const Array all = full({64}, 3, kFloat32, kCPU);
-  const Ref<Place> place = make_ref<Place>(all, 32, Shape{2, 5});
-  CHECK(place->free());
-  Array a = place->lend();
+  const Ref<BufferSlot> slot = make_ref<BufferSlot>(all, 32, Shape{2, 5});
+  CHECK(slot->free());
+  Array a = slot->lend();
   CHECK(a.shape() == Shape{2, 5});
   CHECK(a.raw() == all.data<float>() + 32);
   CHECK(a.unique());
-  CHECK(place->has(a));
-  CHECK_FALSE(place->free());
-  CHECK_FALSE(place->lend().defined());
+  CHECK(slot->holds(a));
+  CHECK_FALSE(slot->free());
+  CHECK_FALSE(slot->lend().defined());
   Array other = a.slice(0, 0, 1);
   CHECK_FALSE(a.unique());
-  CHECK_FALSE(place->has(other));
+  CHECK_FALSE(slot->holds(other));
   a = {};
-  CHECK_FALSE(place->lend().defined());  // a view still has them
+  CHECK_FALSE(slot->lend().defined());  // a view still has them
   other = {};
-  CHECK(place->free());
-  CHECK(place->lend().defined());
-  CHECK(place->free());
+  CHECK(slot->free());
+  CHECK(slot->lend().defined());
+  CHECK(slot->free());
 }
 
-TEST_CASE("what a place has lent outlives it, and is an array like any other") {
+TEST_CASE("what a slot has lent outlives it, and is an array like any other") {
   Array a;
   {
-    Place* const place = make_ref<Place>(full({32}, 3, kFloat32, kCPU), 0, Shape{4}).leak();
-    a = place->lend();
-    Ref<Place>::adopt(place);
+    BufferSlot* const slot =
+        make_ref<BufferSlot>(full({32}, 3, kFloat32, kCPU), 0, Shape{4}).leak();
+    a = slot->lend();
+    Ref<BufferSlot>::adopt(slot);
   }
   CHECK(a.unique());
   CHECK(a.data<float>()[3] == 3);
 }
 
-TEST_CASE("a place that a graph writes lends nothing until the graph is gone") {
-  const Ref<Place> place = make_ref<Place>(full({32}, 0, kFloat32, kCPU), 0, Shape{});
-  place->hold_for_graph();
-  CHECK_FALSE(place->free());
-  CHECK_FALSE(place->lend().defined());
-  place->release_from_graph();
-  CHECK(place->lend().numel() == 1);
+TEST_CASE("a slot that a graph writes lends nothing until the graph is gone") {
+  const Ref<BufferSlot> slot = make_ref<BufferSlot>(full({32}, 0, kFloat32, kCPU), 0, Shape{});
+  {
+    const BufferPtr graph = slot->buffer();
+    graph->hold_for_graph();
+    CHECK_FALSE(slot->free());
+    CHECK_FALSE(slot->lend().defined());
+    graph->release_from_graph();
+  }
+  CHECK(slot->free());
+  CHECK(slot->lend().numel() == 1);
 }

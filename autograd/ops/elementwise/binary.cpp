@@ -55,8 +55,8 @@ const Array& as_large(const Array& a, const Shape& shape, Array& room) {
 
 /// A gradient in the shape and dtype of the input it belongs to: broadcasting undone, promotion
 /// undone.
-Tensor like_input(Tensor g, const Shape& shape, Dtype dtype, const Edge& to = {}) {
-  if (g.sizes() != shape) g = detail::sum_to(g, shape, to);
+Tensor like_input(Tensor g, const Shape& shape, Dtype dtype) {
+  if (g.sizes() != shape) g = sum_to(g, shape);
   if (g.dtype() != dtype) g = g.to(dtype);
   return g;
 }
@@ -115,10 +115,8 @@ Tensor binary(const Tensor& a_in, const Tensor& b_in) {
                                  widened = narrow(g_in) ? g_in.to(kFloat32) : Tensor();
                     const Tensor& g = widened.defined() ? widened : g_in;
                     Grads d(2);
-                    if (self.wants(0))
-                      d[0] = like_input(Op::da(g, x, z), a_shape, a_type, self.next[0]);
-                    if (self.wants(1))
-                      d[1] = like_input(Op::db(g, x, z), b_shape, b_type, self.next[1]);
+                    if (self.wants(0)) d[0] = like_input(Op::da(g, x, z), a_shape, a_type);
+                    if (self.wants(1)) d[1] = like_input(Op::db(g, x, z), b_shape, b_type);
                     return d;
                   });
   }

@@ -135,9 +135,8 @@ Array inputs(const Conv& c, const Array& y, const Array& w, const Array& bias,
   return x;
 }
 
-/// w: (O, C/groups, size…) of y and x. Blocks are added up in float32. `to`: what it is the
-/// gradient of.
-Array weights(const Conv& c, const Array& y, const Array& x, const Edge& to) {
+/// w: (O, C/groups, size…) of y and x. Blocks are added up in float32.
+Array weights(const Conv& c, const Array& y, const Array& x) {
   const Shape count = last_dims(y.shape(), c.dims());
   const int64_t out = y.size(1) / c.groups, in = x.size(1) / c.groups;
   // Turned, so that of the two factors the smaller one, y, is the one to be turned.
@@ -151,20 +150,19 @@ Array weights(const Conv& c, const Array& y, const Array& x, const Edge& to) {
                           .b = as_matrix(c, y.slice(0, begin, end)).transpose(1, 2),
                           .beta = begin == 0 ? 0.0 : 1.0});
              });
-  Array w = gradient_array(to, joined({y.size(1), in}, c.windows.size), y.dtype(), y.device());
+  const Array w(joined({y.size(1), in}, c.windows.size), y.dtype(), y.device());
   backend(y.device()).copy(kernels(c, w), sum.transpose(1, 2));
   return w;
 }
 
-Tensor sum_over_images(const Tensor& g, const Edge& to) {
+Tensor sum_over_images(const Tensor& g) {
   Dims others;
   for (int d = 0; d < g.dim(); ++d)
     if (d != 1) others.push_back(d);
-  return detail::sum_of_gradient(g, others, {g.size(1)}, to);
+  return sum(g, others, false, g.dtype());
 }
 
-Tensor weights_of(const char* name, const Conv& c, const Tensor& y, const Tensor& x,
-                  const Edge& to = {});
+Tensor weights_of(const char* name, const Conv& c, const Tensor& y, const Tensor& x);
 Tensor inputs_of(const char* name, const Conv& c, const Tensor& y, const Tensor& w,
                  const Tensor& bias, const Shape& lengths);
 
@@ -183,8 +181,8 @@ Tensor outputs_of(const char* name, const Conv& c, const Tensor& x, const Tensor
        w = Saved::if_wanted(x.requires_grad(), w)](Node& self, const Tensor& g) -> Grads {
         Grads d(3);
         if (self.wants(0)) d[0] = inputs_of(self.name(), c, g, w.tensor(self), {}, lengths);
-        if (self.wants(1)) d[1] = weights_of(self.name(), c, g, x.tensor(self), self.next[1]);
-        if (self.wants(2)) d[2] = sum_over_images(g, self.next[2]);
+        if (self.wants(1)) d[1] = weights_of(self.name(), c, g, x.tensor(self));
+        if (self.wants(2)) d[2] = sum_over_images(g);
         return d;
       });
 }
@@ -199,15 +197,14 @@ Tensor inputs_of(const char* name, const Conv& c, const Tensor& y, const Tensor&
        w = Saved::if_wanted(y.requires_grad(), w)](Node& self, const Tensor& g) -> Grads {
         Grads d(3);
         if (self.wants(0)) d[0] = outputs_of(self.name(), c, g, w.tensor(self), {}, count);
-        if (self.wants(1)) d[1] = weights_of(self.name(), c, y.tensor(self), g, self.next[1]);
-        if (self.wants(2)) d[2] = sum_over_images(g, self.next[2]);
+        if (self.wants(1)) d[1] = weights_of(self.name(), c, y.tensor(self), g);
+        if (self.wants(2)) d[2] = sum_over_images(g);
         return d;
       });
 }
 
-Tensor weights_of(const char* name, const Conv& c, const Tensor& y, const Tensor& x,
-                  const Edge& to) {
-  const Array w = weights(c, y.array(), x.array(), to);
+Tensor weights_of(const char* name, const Conv& c, const Tensor& y, const Tensor& x) {
+  const Array w = weights(c, y.array(), x.array());
   if (!records({&y, &x})) return Tensor(w);
   return record(name, w, {&y, &x},
                 [c, lengths = last_dims(x.sizes(), c.dims()),

@@ -56,9 +56,8 @@ Array corner(const Array& x, int dim, const Shape& index) {
 }
 
 /// g added into zeros of `shape` where it was gathered from.
-Tensor gather_backward(const Tensor& g, const Shape& shape, int dim, const Tensor& index,
-                       const Edge& to) {
-  const Array y = gradient_array(to, shape, g.dtype(), g.device());
+Tensor gather_backward(const Tensor& g, const Shape& shape, int dim, const Tensor& index) {
+  const Array y(shape, g.dtype(), g.device());
   backend(g.device()).fill(y, 0);
   backend(g.device()).scatter_add(corner(y, dim, index.sizes()), g.array(), dim, index.array());
   return record("gather_backward", y, {&g},
@@ -183,7 +182,7 @@ Tensor detail::gather(const Tensor& x, int64_t dim, const Tensor& index, IndexUs
   backend(x.device()).gather(y, corner(x.array(), d, index.sizes()), d, index.array(), use);
   return record("gather", y, {&x},
                 [d, shape = x.sizes(), index = Saved(index)](Node& self, const Tensor& g) -> Grads {
-                  return {gather_backward(g, shape, d, index.tensor(self), self.next[0])};
+                  return {gather_backward(g, shape, d, index.tensor(self))};
                 });
 }
 

@@ -427,10 +427,6 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
   if (x.sizes() == shape) return x;
   return reshape(sum(x, broadcast_dims(x.sizes(), shape), true, x.dtype()), shape);
 }
-Tensor detail::sum_to(const Tensor& g, const Shape& shape, const Edge& to) {
-  if (g.sizes() == shape) return g;
-  return sum_of_gradient(g, broadcast_dims(g.sizes(), shape), shape, to);
-}
 
 Tensor cast(const Tensor& x, Dtype dtype) {
   check_defined("cast", x);
@@ -438,18 +434,12 @@ Tensor cast(const Tensor& x, Dtype dtype) {
   return detail::recorded_cast(x, x.array().to(dtype));
 }
 Tensor detail::recorded_cast(const Tensor& x, Array value) {
-  Tensor y = record("to", std::move(value), {&x},
-                    [from = x.dtype()](Node& self, const Tensor& g) -> Grads {
-                      Grads d(1);  // braces would copy it
-                      if (g.dtype() == from || GradMode::is_enabled()) {
-                        d[0] = cast(g, from);
-                      } else {
-                        const Array to = gradient_array(self.next[0], g.sizes(), from, g.device());
-                        backend(g.device()).copy(to, g.array());
-                        d[0] = Tensor(to);
-                      }
-                      return d;
-                    });
+  Tensor y =
+      record("to", std::move(value), {&x}, [from = x.dtype()](Node&, const Tensor& g) -> Grads {
+        Grads d(1);  // braces would copy it
+        d[0] = cast(g, from);
+        return d;
+      });
   const bool widens_gradients = is_16bit(y.dtype()) && !is_16bit(x.dtype());
   if (y.grad_fn()) y.grad_fn()->first.wide = widens_gradients;
   return y;

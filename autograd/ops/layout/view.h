@@ -77,8 +77,6 @@ Tensor clone(const Tensor& x);
 Tensor contiguous(const Tensor& x);
 
 namespace detail {
-/// sum_to() of a gradient that goes to an input: gradient_array().
-Tensor sum_to(const Tensor& g, const Shape& shape, const Edge& to);
 /// cast() where the value is there already.
 Tensor recorded_cast(const Tensor& x, Array value);
 }  // namespace detail

@@ -97,7 +97,7 @@ struct Whole {
     Grads d(1 + 2 * weights.size());
     const auto fresh = [&](size_t i, const Array& like, Dtype dtype) {
       if (!self.wants(i)) return Array();
-      Array a = gradient_array(self.next[i], like.shape(), dtype, like.device());
+      const Array a = empty_like(like, dtype);
       d[i] = Tensor(a);
       return a;
     };
@@ -160,9 +160,7 @@ bool at_once(const TensorList& inputs, Dtype multiplied, const Tensor& scale) {
                      [](const Tensor& t) { return !wants_grad(t) || t.dtype() == kFloat32; });
 }
 Array fresh_gradient(const Tensor& t) {
-  if (!wants_grad(t)) return {};
-  const NoGradGuard first_order;  // as what will take them is: another way is for those who record
-  return gradient_array(t.gradient_edge(), t.sizes(), kFloat32, t.device());
+  return wants_grad(t) ? empty_like(t.array(), kFloat32) : Array();
 }
 
 }  // namespace

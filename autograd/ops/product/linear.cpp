@@ -60,11 +60,9 @@ void parameter_gradients(const Node& self, size_t i, const Tensor& g, const Tens
   const bool wants_bias = self.wants(i + 1) && !d[i + 1].defined();
   const bool at_once = self.wants(i) && !GradMode::is_enabled();
   if (at_once) {
-    const Array dw =
-        gradient_array(self.next[i], {g.size(1), x.size(1)}, self.finest(i), g.device());
+    const Array dw({g.size(1), x.size(1)}, self.finest(i), g.device());
     Array db;
-    if (wants_bias)
-      db = gradient_array(self.next[i + 1], {g.size(1)}, self.finest(i + 1), g.device());
+    if (wants_bias) db = Array({g.size(1)}, self.finest(i + 1), g.device());
     backend(g.device())
         .gemm({.d = dw, .a = g.array().transpose(0, 1), .b = x.array(), .bias_grad = db});
     d[i] = Tensor(dw);
@@ -164,7 +162,7 @@ Grads Chain::gradients(Node& self, const Tensor& g_out) const {
       product.epilogue = through;
       product.aux = aux[l - 1].array(self);
       if (self.wants(bias) && self.finest(bias) == g.dtype()) {
-        product.bias_grad = gradient_array(self.next[bias], {w.size(1)}, g.dtype(), g.device());
+        product.bias_grad = Array({w.size(1)}, g.dtype(), g.device());
         d[bias] = Tensor(product.bias_grad);
       }
     }

@@ -42,14 +42,13 @@ struct Scales {
 
 /// beta·input + alpha·a·b of (…, m, k) and (…, k, n), both of rank ≥ 2; input broadcasts to the
 /// result and is not read when beta is 0. Everything here comes down to this.
-/// `to`: what it is the gradient of, if it is one.
 Tensor product(const char* op, const Tensor& input, const Tensor& a, const Tensor& b,
-               const Scales& s, const Edge& to = {}) {
+               const Scales& s) {
   const int64_t m = a.size(-2), k = a.size(-1), n = b.size(-1);
   HALFTAPE_CHECK(k == b.size(-2), op, ": ", a.sizes(), " and ", b.sizes(), ": ", k,
                  " columns against ", b.size(-2), " rows");
   const Shape batch = broadcast(op, batch_of(a.sizes()), batch_of(b.sizes()));
-  const Array y = gradient_array(to, with_matrix(batch, m, n), a.dtype(), a.device());
+  const Array y(with_matrix(batch, m, n), a.dtype(), a.device());
   HALFTAPE_CHECK(!input.defined() || broadcasts_to(input.sizes(), y.shape()), op, ": input ",
                  input.defined() ? input.sizes() : Shape(), " does not broadcast to the product ",
                  y.shape());
@@ -61,23 +60,21 @@ Tensor product(const char* op, const Tensor& input, const Tensor& a, const Tenso
              .alpha = s.alpha,
              .beta = s.beta});
   if (!records({&a, &b, &input})) return Tensor(y);
-  return record(
-      op, y, {&a, &b, &input},
-      [a = Saved::if_wanted(b.requires_grad(), a), b = Saved::if_wanted(a.requires_grad(), b),
-       a_shape = a.sizes(), b_shape = b.sizes(),
-       input_shape = input.defined() ? input.sizes() : Shape(),
-       s](Node& self, const Tensor& g) -> Grads {
-        const char* name = self.name();
-        const Scales scale{0, s.alpha};
-        Grads d(3);
-        if (self.wants(0))
-          d[0] = sum_to(product(name, {}, g, b.tensor(self).mT(), scale, self.next[0]), a_shape);
-        if (self.wants(1))
-          d[1] = sum_to(product(name, {}, a.tensor(self).mT(), g, scale, self.next[1]), b_shape);
-        if (self.wants(2))
-          d[2] = detail::sum_to(s.beta == 1 ? g : g * s.beta, input_shape, self.next[2]);
-        return d;
-      });
+  return record(op, y, {&a, &b, &input},
+                [a = Saved::if_wanted(b.requires_grad(), a),
+                 b = Saved::if_wanted(a.requires_grad(), b), a_shape = a.sizes(),
+                 b_shape = b.sizes(), input_shape = input.defined() ? input.sizes() : Shape(),
+                 s](Node& self, const Tensor& g) -> Grads {
+                  const char* name = self.name();
+                  const Scales scale{0, s.alpha};
+                  Grads d(3);
+                  if (self.wants(0))
+                    d[0] = sum_to(product(name, {}, g, b.tensor(self).mT(), scale), a_shape);
+                  if (self.wants(1))
+                    d[1] = sum_to(product(name, {}, a.tensor(self).mT(), g, scale), b_shape);
+                  if (self.wants(2)) d[2] = sum_to(s.beta == 1 ? g : g * s.beta, input_shape);
+                  return d;
+                });
 }
 
 void check_rank(const char* op, const char* argument, const Tensor& x, int64_t rank) {

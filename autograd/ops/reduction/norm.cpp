@@ -65,9 +65,8 @@ Grads by_kernels(const Node& self, Over over, const Array& g, const Norm& from, 
   const Shape each{x.size(of_channels(over) ? 1 : x.dim() - 1)};
   NormGrads d;
   if (self.wants(0)) d.dx = Array(x.shape(), x.dtype(), x.device());
-  if (self.wants(1))
-    d.dweight = gradient_array(self.next[1], each, from.weight.dtype(), x.device());
-  if (self.wants(2)) d.dbias = gradient_array(self.next[2], each, bias, x.device());
+  if (self.wants(1)) d.dweight = Array(each, from.weight.dtype(), x.device());
+  if (self.wants(2)) d.dbias = Array(each, bias, x.device());
   if (of_channels(over))
     backend(x.device()).batch_norm_grad(d, g, from, over == Over::Channels);
   else

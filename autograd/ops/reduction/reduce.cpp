@@ -102,16 +102,6 @@ Tensor sum(const Tensor& in, const Dims& wanted, bool keepdim, std::optional<Dty
   return finish(y, x.sizes(), dims, keepdim);
 }
 
-Tensor detail::sum_of_gradient(const Tensor& g, const Dims& dims, const Shape& shape,
-                               const Edge& to) {
-  if (GradMode::is_enabled()) return reshape(sum(g, dims, false, g.dtype()), shape);
-  const Array d = gradient_array(to, shape, g.dtype(), g.device());
-  const Array sums(d.buffer(), reduced_shape(g.sizes(), dims, false),
-                   contiguous_strides(reduced_shape(g.sizes(), dims, false)), 0, d.dtype());
-  backend(g.device()).reduce(ReduceOps::index<formula::Sum>(), sums, g.array(), dims);
-  return Tensor(d);
-}
-
 Tensor nansum(const Tensor& x, const Dims& dims, bool keepdim, std::optional<Dtype> dtype) {
   const ErrorScope scope("nansum", x);
   return sum(x.is_floating_point() ? where(x == x, x, 0) : x, dims, keepdim,

@@ -52,9 +52,4 @@ Tensor all(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 /// How many elements are not 0, int64.
 Tensor count_nonzero(const Tensor& x, const Dims& dims = {});
 
-namespace detail {
-/// sum(g, dims) in this shape, as the gradient that goes to an input: gradient_array().
-Tensor sum_of_gradient(const Tensor& g, const Dims& dims, const Shape& shape, const Edge& to);
-}  // namespace detail
-
 }  // namespace halftape
