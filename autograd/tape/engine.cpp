@@ -24,40 +24,39 @@
 namespace halftape::autograd {
 namespace {
 
-/// Every node that the roots reach, youngest first: creation order is a topological order, so that
-/// all who reach a node have been there before it is the youngest that is left.
+/// All nodes that can be reached from the roots, youngest first. Creation order is a topological
+/// order: a node leaves the queue only after every node that leads to it.
 std::vector<Ref<Node>> reachable(const std::vector<Edge>& roots) {
   const auto older = [](const Node* a, const Node* b) { return a->seq() < b->seq(); };
-  std::priority_queue<Node*, std::vector<Node*>, decltype(older)> left(older);
+  std::priority_queue<Node*, std::vector<Node*>, decltype(older)> queue(older);
   auto visit = [&](const Edge& e) {
-    if (e) left.push(e.node.get());
+    if (e) queue.push(e.node.get());
   };
   for (const Edge& e : roots) visit(e);
   std::vector<Ref<Node>> order;
-  while (!left.empty()) {
-    Node* n = left.top();
-    left.pop();
-    if (!order.empty() && order.back().get() == n) continue;  // reached on another way, too
+  while (!queue.empty()) {
+    Node* n = queue.top();
+    queue.pop();
+    if (!order.empty() && order.back().get() == n) continue;  // reached twice
     order.emplace_back(n);
     for (const Edge& e : n->next) visit(e);
   }
   return order;
 }
 
-/// What has arrived at the nodes of a pass.
+/// The gradients that have arrived at each node of a pass.
 class Arrivals {
  public:
   explicit Arrivals(const std::vector<Ref<Node>>& order) : order_(order), grads_(order.size()) {}
-  /// Adds `g`, which comes from the node in front of place `from`. The first arrival is moved in;
-  /// later ones are added.
-  void add(const Edge& edge, Tensor g, size_t from) {
+  /// Adds `g` to what has arrived over the edge. The edge's node is at order[begin] or later.
+  void add(const Edge& edge, Tensor g, size_t begin) {
     if (!edge || !g.defined()) return;
     const Node::Output& output = edge.node->output(edge.output);
     HALFTAPE_CHECK(g.sizes() == output.shape, "backward: a gradient of shape ", g.sizes(),
                    " arrived at `", edge.node->name(), "`, expected shape ", output.shape);
     if (g.dtype() != output.dtype && !(output.wide && g.dtype() == kFloat32))
       g = g.to(output.dtype);
-    const size_t at = place(*edge.node, from);
+    const size_t at = index_of(*edge.node, begin);
     HALFTAPE_CHECK(at < order_.size() && order_[at] == edge.node, "backward: a gradient for `",
                    edge.node->name(), "` came after its turn");
     Grads& slots = grads_[at];
@@ -71,18 +70,51 @@ class Arrivals {
     else
       slot = halftape::add(slot, g);
   }
-  Grads take(size_t place) { return std::move(grads_[place]); }
+  Grads take(size_t i) { return std::move(grads_[i]); }
 
  private:
-  /// Those before `from` may be gone from the order.
-  size_t place(const Node& n, size_t from) const {
+  /// Handles before `begin` may be null by now.
+  size_t index_of(const Node& n, size_t begin) const {
     const auto at =
-        std::lower_bound(order_.begin() + static_cast<std::ptrdiff_t>(from), order_.end(), n.seq(),
+        std::lower_bound(order_.begin() + static_cast<std::ptrdiff_t>(begin), order_.end(), n.seq(),
                          [](const Ref<Node>& other, uint64_t seq) { return other->seq() > seq; });
     return static_cast<size_t>(at - order_.begin());
   }
   const std::vector<Ref<Node>>& order_;
   std::vector<Grads> grads_;
+};
+
+/// The gradients that grad() asks for, and the nodes that lead to them. What lies below those nodes
+/// does not run, and keeps its graph.
+class WantedGrads {
+ public:
+  /// Null for a backward() that accumulates in all leaves: every node runs.
+  WantedGrads(const std::vector<Edge>* edges, const std::vector<Ref<Node>>& order)
+      : edges_(edges), grads_(edges ? edges->size() : 0) {
+    if (!edges) return;
+    for (const Edge& e : *edges) nodes_.insert(e.node.get());
+    const auto leads_on = [&](const Edge& e) { return e && nodes_.count(e.node.get()) > 0; };
+    for (auto n = order.rbegin(); n != order.rend(); ++n)
+      if (std::any_of((*n)->next.begin(), (*n)->next.end(), leads_on))
+        above_.insert(n->get()), nodes_.insert(n->get());
+  }
+  /// The nodes that a gradient is to reach; null for all.
+  const std::unordered_set<Node*>* nodes() const { return edges_ ? &nodes_ : nullptr; }
+  bool runs(Node& n) const { return !edges_ || above_.count(&n) > 0; }
+  /// Keeps those of the gradients `g` of node n that are wanted.
+  void keep(const Node& n, const Grads& g) {
+    for (size_t i = 0; i < grads_.size(); ++i) {
+      const Edge& e = (*edges_)[i];
+      if (e.node.get() == &n && e.output < g.size() && g[e.output].defined())
+        grads_[i] = g[e.output].to(n.output(e.output).dtype);
+    }
+  }
+  Grads take() { return std::move(grads_); }
+
+ private:
+  const std::vector<Edge>* edges_;
+  std::unordered_set<Node*> above_, nodes_;  // nodes_: above_ and the nodes of the edges
+  Grads grads_;
 };
 
 struct Request {
@@ -92,8 +124,8 @@ struct Request {
   bool retain_graph = false, create_graph = false;
 };
 
-/// A rule may run backward in turn. Now and then that continues on another thread's stack, for as
-/// deep as the memory goes.
+/// Counts the backward passes that run within each other, as those of nested checkpoints do. Where
+/// they are too deep for the stack, the next one runs on a thread of its own.
 class Nested {
  public:
   Nested() { ++depth; }
@@ -128,63 +160,49 @@ Grads run_elsewhere(Request request) {
   return result;
 }
 
-/// The whole of the backward pass. Gives the gradients at `wanted`, if asked.
+/// The gradients of n's inputs from those of its outputs.
+Grads call_rule(Node& n, Grads g) {
+  Grads d;
+  {
+    const OpTimer span(n.name(), OpWatcher::Phase::Backward);
+    d = n.vjp(std::move(g));
+  }
+  if (AnomalyMode::is_enabled()) refuse_nan(n, d);
+  HALFTAPE_CHECK(d.size() == n.next.size(), "backward: `", n.name(), "` gave ", d.size(),
+                 " gradients for ", n.next.size(), " inputs");
+  return d;
+}
+
+/// The whole backward pass. Returns the gradients at request.wanted, if there are any.
 Grads run(Request request) {
   if (Nested::too_deep()) return run_elsewhere(std::move(request));
   const Nested nested;
   const AutoGradMode recording(request.create_graph);
-  const PolicyScope plain(nullptr);  // dtypes were decided in the forward pass
+  const PolicyScope no_policy(nullptr);  // dtypes were decided in the forward pass
   std::vector<Ref<Node>> order = reachable(request.roots);
-
-  // With `wanted`, only the nodes above one of them run: `above`; what lies below keeps its graph.
-  std::unordered_set<Node*> above, targets;
-  if (request.wanted) {
-    for (const Edge& e : *request.wanted) targets.insert(e.node.get());
-    for (auto n = order.rbegin(); n != order.rend(); ++n)
-      if (std::any_of((*n)->next.begin(), (*n)->next.end(), [&](const Edge& e) {
-            return e && (targets.count(e.node.get()) || above.count(e.node.get()));
-          }))
-        above.insert(n->get());
-  }
-
-  // Rules ask wants(), and need not compute what no wanted gradient depends on.
-  targets.insert(above.begin(), above.end());
-  const Node::Wanted wanted(request.wanted ? &targets : nullptr);
+  WantedGrads wanted(request.wanted, order);
+  const Node::Wanted only(wanted.nodes());  // rules compute nothing for other nodes
   Arrivals arrivals(order);
   for (size_t i = 0; i < request.roots.size(); ++i)
     arrivals.add(request.roots[i], std::move(request.root_grads[i]), 0);
   request.roots.clear();
 
-  Grads captured(request.wanted ? request.wanted->size() : 0);
   for (size_t at = 0; at < order.size(); ++at) {
     Ref<Node>& n = order[at];
     Grads g = arrivals.take(at);
     if (g.empty()) continue;
     n->announce(g);
-    if (request.wanted) {
-      for (size_t i = 0; i < captured.size(); ++i) {
-        const Edge& e = (*request.wanted)[i];
-        if (e.node == n && e.output < g.size() && g[e.output].defined())
-          captured[i] = g[e.output].to(n->output(e.output).dtype);
-      }
-      if (!above.count(n.get())) continue;
-    }
-    Grads d;
-    {
-      const OpTimer span(n->name(), OpWatcher::Phase::Backward);
-      d = n->vjp(std::move(g));
-    }
-    if (AnomalyMode::is_enabled()) refuse_nan(*n, d);
-    HALFTAPE_CHECK(d.size() == n->next.size(), "backward: `", n->name(), "` gave ", d.size(),
-                   " gradients for ", n->next.size(), " inputs");
+    wanted.keep(*n, g);
+    if (!wanted.runs(*n)) continue;
+    Grads d = call_rule(*n, std::move(g));
     for (size_t i = 0; i < d.size(); ++i) arrivals.add(n->next[i], std::move(d[i]), at + 1);
     if (!request.retain_graph) n->release();
     n = {};
   }
-  return captured;
+  return wanted.take();
 }
 
-/// The ones with which backward passes begin: one for each device and dtype, made once.
+/// The gradient 1 with which backward passes begin, for each device and dtype; made once.
 class Ones {
  public:
   static Ones& all() {
@@ -194,7 +212,7 @@ class Ones {
   Tensor of(Device device, Dtype dtype) {
     const std::lock_guard lock(mutex_);
     One& one = made_[{device.type(), device.index(), dtype}];
-    if (!one.holds()) {
+    if (!one.unchanged()) {
       const LastingState stays;
       one.tensor = ones({}, TensorOptions(dtype).device(device));
       one.version = one.tensor.version();
@@ -205,7 +223,7 @@ class Ones {
   bool is(const Tensor& g) {
     const std::lock_guard lock(mutex_);
     const auto found = made_.find({g.device().type(), g.device().index(), g.dtype()});
-    return found != made_.end() && found->second.holds() &&
+    return found != made_.end() && found->second.unchanged() &&
            found->second.tensor.array().buffer() == g.array().buffer();
   }
 
@@ -213,14 +231,14 @@ class Ones {
   struct One {
     Tensor tensor;
     uint64_t version = 0;
-    /// A hook may have written what it was shown.
-    bool holds() const { return tensor.defined() && tensor.version() == version; }
+    /// False once a hook has written the tensor that it was given.
+    bool unchanged() const { return tensor.defined() && tensor.version() == version; }
   };
   std::mutex mutex_;
   std::map<std::tuple<DeviceType, DeviceIndex, Dtype>, One> made_;
 };
 
-/// "`tanh`", or what else made a tensor.
+/// For messages: "`tanh`" where tanh() made the tensor, or "a leaf".
 std::string maker(const Tensor& y) {
   return y.is_leaf() ? "a leaf" : "`" + std::string(y.grad_fn()->name()) + "`";
 }
