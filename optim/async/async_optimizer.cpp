@@ -19,7 +19,7 @@ using detail::meet;
 
 StepVerdict AsyncStep::verdict() const {
   meet(Meeting::Await);
-  record_->checked.wait();
+  record_->checked.wait(false);
   return record_->verdict;
 }
 
@@ -28,17 +28,17 @@ std::optional<size_t> AsyncStep::nonfinite() const {
   return record_->nonfinite;
 }
 
-/// A step by value: nothing that the caller may change later is looked at again.
-struct AsyncOptimizer::Ticket {
+/// A step by value: it reads nothing that the caller may change later.
+struct AsyncOptimizer::StepTask {
   AsyncStep step;
   AsyncStepOptions options;
   std::vector<std::shared_ptr<const OptimizerOptions>> groups;
-  std::vector<Tensor> grads;           // of parameters(); undefined for none. The worker's alone
-  std::shared_ptr<QueueMoment> ready;  // when they are there, and newest_; null: by now
+  std::vector<Tensor> grads;           // of parameters(), undefined for none; owned by this step
+  std::shared_ptr<QueueMoment> ready;  // gradients and newest_ are computed; null without queues
 };
 
 namespace {
-/// The device of all of them, if it is one.
+/// The one device of all tensors; none if they lie on several.
 std::optional<Device> common_device(const std::vector<Tensor>& all) {
   for (const Tensor& t : all)
     if (t.device() != all[0].device()) return {};
@@ -51,8 +51,8 @@ AsyncOptimizer::AsyncOptimizer(std::unique_ptr<Optimizer> optimizer)
   HALFTAPE_CHECK(inner_, "AsyncOptimizer: expected an optimizer, got null");
   groups_ = inner_->param_groups();
   model_ = parameters_of(inner_->param_groups());
-  // The wrapped optimizer goes on with copies of the weights, which know nothing of the model's
-  // graph, and with the state that it had for the originals.
+  // The wrapped optimizer goes on with copies of the weights, which no graph of the model has
+  // saved, and with its state for the originals.
   const OptimizerState state = inner_->state_dict();
   for (OptimizerParamGroup& group : inner_->param_groups())
     for (Tensor& p : group.params()) p = Tensor(p.array().clone());
@@ -76,26 +76,26 @@ AsyncOptimizer::~AsyncOptimizer() {
 AsyncStep AsyncOptimizer::step(const AsyncStepOptions& options) {
   HALFTAPE_CHECK(
       !Capture::active_or_tried(),
-      "AsyncOptimizer::step: inside the step of a Graph, of which its worker is no part; "
-      "capture the step of the optimizer that it wraps");
+      "AsyncOptimizer::step: inside the step of a Graph, which cannot capture its worker; "
+      "capture the step of the wrapped optimizer");
   drain();
   check(options);
   meet(Meeting::Publish);
   reconcile("step");
-  Ticket ticket{{steps_++, static_cast<float>(options.scale.value_or(1))}, options, {}, {}, {}};
-  for (const OptimizerParamGroup& group : groups_) ticket.groups.push_back(group.options().clone());
-  ticket.grads = take_gradients();
+  StepTask task{{steps_++, static_cast<float>(options.scale.value_or(1))}, options, {}, {}, {}};
+  for (const OptimizerParamGroup& group : groups_) task.groups.push_back(group.options().clone());
+  task.grads = take_gradients();
   if (queue_) {
-    ticket.ready = backend(model_[0].device()).now();
-    // Memory is given back in the order of the queue that it was taken in, where the worker's reads
-    // may come later: drain() lets go of it.
-    in_use_ = ticket.grads;
+    task.ready = backend(model_[0].device()).now();
+    // Freed memory is reused in the order of the caller's queue, where the worker's reads may come
+    // later: hold it until drain().
+    in_use_ = task.grads;
     if (options.found_inf.defined()) in_use_.emplace_back(options.found_inf);
   }
-  AsyncStep step = ticket.step;
+  AsyncStep step = task.step;
   meet(Meeting::HandOver);
   stale_ = true;
-  worker_.start([this, ticket = std::move(ticket)] { run(ticket); });
+  worker_.start([this, task = std::move(task)] { run(task); });
   if (!options.is_async) synchronize();
   return step;
 }
@@ -143,8 +143,8 @@ void AsyncOptimizer::check(const AsyncStepOptions& options) const {
   }
 }
 
-/// With no step in flight: the model gets the newest weights, or, where it had them already,
-/// newest_ gets what was written into the model since.
+/// With no step in flight: copies the newest weights into the model, or, if the model had them
+/// already, what was written into the model since into newest_.
 void AsyncOptimizer::reconcile(const char* call) {
   const NoGradGuard no_grad;
   for (size_t i = 0; i < model_.size(); ++i)
@@ -165,8 +165,8 @@ void AsyncOptimizer::reconcile(const char* call) {
 std::vector<Tensor> AsyncOptimizer::take_gradients() {
   std::vector<Tensor> taken;
   for (const Tensor& p : model_) {
-    // Moved out, so that the next backward pass begins another buffer. Bytes that somebody else
-    // still holds stay his.
+    // Moved out, so that the next backward pass takes another buffer. Bytes that another tensor
+    // shares are copied.
     Tensor g = std::exchange(p.mutable_grad(), Tensor());
     if (!g.defined())
       taken.emplace_back();
@@ -176,45 +176,45 @@ std::vector<Tensor> AsyncOptimizer::take_gradients() {
   return taken;
 }
 
-/// On the worker, in its queue.
-void AsyncOptimizer::run(const Ticket& ticket) {
-  if (!queue_) return update(ticket);
+/// On the worker's thread, in its queue.
+void AsyncOptimizer::run(const StepTask& task) {
+  if (!queue_) return update(task);
   queue_->use([&] {
-    ticket.ready->await();
+    task.ready->await();
     std::exception_ptr failed;
     try {
-      update(ticket);
+      update(task);
     } catch (...) {
       failed = std::current_exception();
     }
-    done_ = backend(model_[0].device()).now();  // also of a step that has failed half-way
+    done_ = backend(model_[0].device()).now();  // also when the step has failed half-way
     if (failed) std::rethrow_exception(failed);
   });
 }
 
-/// Check, publish the verdict, clip, update.
-void AsyncOptimizer::update(const Ticket& ticket) {
-  AsyncStep::Record& record = *ticket.step.record_;
-  Array inverse;  // undefined: the gradients are true
+/// On the worker's thread: checks, publishes the verdict, clips, updates.
+void AsyncOptimizer::update(const StepTask& task) {
+  AsyncStep::Record& record = *task.step.record_;
+  Array inverse;  // of the scale, while the gradients are still scaled; else undefined
   try {
     meet(Meeting::Check);
     std::vector<Array> grads;  // in the order of the parameters, undefined where there is none
     const Tensor* some = nullptr;
     for (size_t i = 0; i < newest_.size(); ++i) {
-      const Tensor& g = ticket.grads[i];
+      const Tensor& g = task.grads[i];
       newest_[i].mutable_grad() = g;
       grads.push_back(g.defined() ? g.array() : Array());
       if (g.defined()) some = &g;
     }
     StepVerdict verdict = some ? StepVerdict::Finite : StepVerdict::NoGradients;
-    if (ticket.options.scale && some) {
+    if (task.options.scale && some) {
       const Device device = some->device();
-      const Array& known = ticket.options.found_inf;
+      const Array& known = task.options.found_inf;
       const Array found_inf = known.defined() ? known.clone() : full({}, 0, kFloat32, device);
       const Array first = full({}, -1, kInt64, device);
       inverse = full({}, 1 / record.scale, kFloat32, device);
-      // Nobody sees these gradients: unless they are clipped, the update divides them as it reads.
-      if (ticket.options.max_norm || !inner_->supports_control())
+      // No one else reads these gradients: without clipping, the update divides them as it reads.
+      if (task.options.max_norm || !inner_->supports_control())
         backend(device).unscale(grads, std::exchange(inverse, {}), found_inf, first);
       else
         backend(device).check_finite(grads, found_inf, inverse, first);
@@ -226,23 +226,23 @@ void AsyncOptimizer::update(const Ticket& ticket) {
     }
     meet(Meeting::Verdict);
     record.verdict = verdict;
-    record.checked.raise();
+    record.finish_check();
   } catch (...) {
-    record.checked.raise();  // as Failed: nobody shall wait for ever
+    record.finish_check();  // as Failed, so that verdict() returns
     throw;
   }
   meet(Meeting::Update);
   if (record.verdict == StepVerdict::Finite) {
-    if (ticket.options.max_norm)
-      nn::utils::clip_grad_norm_(newest_, *ticket.options.max_norm, ticket.options.norm_type);
-    for (size_t i = 0; i < ticket.groups.size(); ++i)
-      inner_->param_groups()[i].set_options(ticket.groups[i]->clone());
+    if (task.options.max_norm)
+      nn::utils::clip_grad_norm_(newest_, *task.options.max_norm, task.options.norm_type);
+    for (size_t i = 0; i < task.groups.size(); ++i)
+      inner_->param_groups()[i].set_options(task.groups[i]->clone());
     if (inverse.defined())
       inner_->step(StepControl{{}, inverse});
     else
       inner_->step();
   }
-  inner_->zero_grad();  // the buffers are free before the next backward pass asks for some
+  inner_->zero_grad();  // frees the buffers before the next backward pass asks for some
 }
 
 void AsyncOptimizer::zero_grad() {

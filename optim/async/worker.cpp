@@ -17,32 +17,6 @@ void detail::meet(Meeting point) {
   if (const MeetingHook hook = meeting_hook.load(std::memory_order_acquire)) hook(point);
 }
 
-struct Fence::State {
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool raised = false;
-};
-
-Fence::Fence() : state_(std::make_shared<State>()) {}
-
-void Fence::raise() const {
-  {
-    const std::lock_guard lock(state_->mutex);
-    state_->raised = true;
-  }
-  state_->changed.notify_all();
-}
-
-void Fence::wait() const {
-  std::unique_lock lock(state_->mutex);
-  state_->changed.wait(lock, [&] { return state_->raised; });
-}
-
-bool Fence::raised() const {
-  const std::lock_guard lock(state_->mutex);
-  return state_->raised;
-}
-
 struct Worker::State {
   State() : thread([this] { serve(); }) {}
   void serve();
@@ -95,7 +69,7 @@ void Worker::State::serve() {
       thrown = std::current_exception();
     }
     lock.lock();
-    // The task's captures go before anybody hears that it is done.
+    // Destroys the task's captures before wait() can return.
     task = nullptr;
     error = thrown;
     changed.notify_all();

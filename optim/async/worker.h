@@ -1,4 +1,4 @@
-// A thread that takes one task at a time, and the fence by which one thread waits for another.
+// A thread that takes one task at a time.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -6,31 +6,18 @@
 
 namespace halftape::optim {
 
-/// Raised once, waited for by any number of threads. Copies are the same fence.
-class Fence {
- public:
-  Fence();
-  void raise() const;
-  void wait() const;
-  bool raised() const;
-
- private:
-  struct State;
-  std::shared_ptr<State> state_;
-};
-
-/// Runs one task while its owner goes on.
+/// Runs one task beside its owner's thread.
 class Worker {
  public:
   Worker();
-  /// Waits for the task in hand. Its owner asks before, with wait(), what it threw.
+  /// Waits for the running task; an exception that wait() did not fetch is lost.
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  /// Waits until no task is in hand; throws what the last one threw, once.
+  /// Waits for the running task, if there is one; throws what the last task threw, once.
   void wait();
-  /// wait(), then hands over `task`. Not taken when wait() throws.
+  /// wait(), then starts `task`; does not start it when wait() throws.
   void start(std::function<void()> task);
 
  private:
@@ -38,18 +25,18 @@ class Worker {
   std::unique_ptr<State> state_;
 };
 
-/// Where the two threads of an asynchronous step wait for each other or pass something on.
+/// The points where the two threads of an asynchronous step wait for each other or pass something.
 enum class Meeting : uint8_t {
-  Wait,      // the caller: for the step before this one
-  Publish,   // the caller: its result becomes the model's weights
-  HandOver,  // the caller: the ticket
-  Check,     // the worker: unscales and checks
-  Verdict,   // the worker: what was found
-  Update,    // the worker: clips and updates
-  Await,     // the caller: for the verdict
+  Wait,      // the caller waits for the step before this one
+  Publish,   // the caller copies that step's result into the model
+  HandOver,  // the caller starts the task on the worker
+  Check,     // the worker unscales and checks
+  Verdict,   // the worker publishes what it found
+  Update,    // the worker clips and updates
+  Await,     // the caller waits for the verdict
 };
-/// Called by either thread before each meeting, for tests that try out schedules; null calls
-/// nothing. Gives the former one.
+/// Sets a function that either thread calls before each meeting, for tests that try out schedules;
+/// null for none. Returns the former one.
 using MeetingHook = void (*)(Meeting);
 MeetingHook set_meeting_hook(MeetingHook hook);
 

@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include <latch>
+
 #include <chrono>
 #include <mutex>
 #include <stdexcept>
@@ -143,7 +145,7 @@ TEST_CASE("the weights that a forward pass reads are exactly one step old") {
 }
 
 TEST_CASE("a step runs while the caller goes on, and the next one waits for it") {
-  optim::Fence forward_done;
+  std::latch forward_done{1};
   std::atomic<bool> second_began{false}, overlapped{false};
   Single one([&](int k) {
     if (k == 0) {
@@ -156,7 +158,7 @@ TEST_CASE("a step runs while the caller goes on, and the next one waits for it")
   one.step();
   const Tensor forward = (one.p * 2).sum();  // weights are there to be read
   CHECK(forward.item() == 4);
-  forward_done.raise();
+  forward_done.count_down();
   one.step();
   one.optimizer.drain();
   CHECK(overlapped);
@@ -164,13 +166,13 @@ TEST_CASE("a step runs while the caller goes on, and the next one waits for it")
 }
 
 TEST_CASE("hyper-parameters go with the step: a later change counts for the later step") {
-  optim::Fence changed;
+  std::latch changed{1};
   Single one([&](int k) {
     if (k == 0) changed.wait();
   });
   one.step();
   one.optimizer.param_groups()[0].options().set_lr(0.125);
-  changed.raise();
+  changed.count_down();
   one.optimizer.synchronize();
   CHECK(one.value() == 0.5);
   one.step({.is_async = false});
@@ -192,11 +194,11 @@ TEST_CASE("a step takes the gradients with it, and leaves bytes that others hold
 }
 
 TEST_CASE("the verdict is there before the update runs") {
-  optim::Fence seen;
+  std::latch seen{1};
   Single one([&](int) { seen.wait(); });
   const optim::AsyncStep good = one.step({.scale = 4.0});
   CHECK(good.applied());  // waits for the check alone; the update still waits for us
-  seen.raise();
+  seen.count_down();
   one.p.mutable_grad() = full({2}, std::numeric_limits<double>::quiet_NaN());
   const optim::AsyncStep bad = one.optimizer.step({.scale = 4.0});
   CHECK(bad.found_inf());
@@ -410,7 +412,7 @@ TEST_CASE("senseless options and gradients are refused at the call, by name") {
   one.p.mutable_grad() = ones({3});
   CHECK_THROWS_WITH_AS(one.optimizer.step(), doctest::Contains("[3]"), Error);
   one.optimizer.param_groups()[0].options().set_lr(-1);
-  refused({}, "lr -1");
+  refused({}, "learning rate: -1");
   CHECK(one.optimizer.steps() == 0);
   CHECK_THROWS_WITH_AS(AsyncOptimizer(nullptr), doctest::Contains("null"), Error);
 }
