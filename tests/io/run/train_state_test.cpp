@@ -193,121 +193,6 @@ TEST_CASE("a file brings the engine back, and the normal number that waits") {
   CHECK(randn({4}, o).to_vector() == expected);
 }
 
-namespace {
-
-/// The same with steps on a thread of their own, and a scaler that meets an overflow.
-class AsyncRun {
- public:
-  AsyncRun(amp::ScaleDelivery delivery, bool sometimes_in_step)
-      : scaler_({.init_scale = 1024, .growth_interval = 3}, delivery),
-        sometimes_in_step_(sometimes_in_step) {
-    state_.add("optimizer", optimizer_);  // before the module: the order must not matter
-    state_.add("model", model_);
-    state_.add("scaler", scaler_);
-  }
-  void steps(int64_t to) {
-    for (; state_.step < to; ++state_.step) {
-      const double factor = state_.step == 4 ? std::numeric_limits<double>::infinity() : 1.0;
-      const Tensor x = randn({4, 5}), y = randn({4, 2});
-      scaler_.scale(mse_loss(model_->forward(x), y) * factor).backward();
-      const bool in_step = sometimes_in_step_ && state_.step % 3 == 1;
-      scaler_.step(optimizer_, {.is_async = !in_step, .max_norm = 1});
-      scaler_.update();
-      optimizer_.param_groups()[0].options().set_lr(0.05 / double(2 + state_.step));
-    }
-  }
-  TrainState& state() { return state_; }
-  nn::Sequential& model() { return model_; }
-  optim::AsyncOptimizer& optimizer() { return optimizer_; }
-  std::string bytes(const TempFolder& folder) {
-    state_.save(folder / "compare");
-    return read_bytes(folder / "compare");
-  }
-
- private:
-  nn::Sequential model_{nn::Linear(5, 8), nn::Tanh(), nn::Dropout(0.3), nn::Linear(8, 2)};
-  optim::AsyncOptimizer optimizer_{
-      std::make_unique<optim::AdamW>(model_->parameters(), optim::AdamWOptions(0.05))};
-  amp::AsyncGradScaler scaler_;
-  bool sometimes_in_step_;
-  TrainState state_;
-};
-
-}  // namespace
-
-TEST_CASE("a run with a step in flight resumes with the bits of the one that never stopped") {
-  const TempFolder folder;
-  constexpr int64_t kEnd = 9;
-  for (const auto delivery : {amp::ScaleDelivery::Prompt, amp::ScaleDelivery::Late}) {
-    for (const bool sometimes_in_step : {false, true}) {
-      CAPTURE(sometimes_in_step);
-      manual_seed(5);
-      AsyncRun whole(delivery, sometimes_in_step);
-      std::vector<std::string> files;
-      for (int64_t stop = 0; stop <= kEnd; ++stop) {
-        whole.steps(stop);
-        // Saving waits, and changes nothing: not even how stale the model is.
-        whole.state().save(folder / std::to_string(stop));
-      }
-      const std::string end = whole.bytes(folder);
-      whole.optimizer().synchronize();
-      for (int64_t stop = 0; stop <= kEnd; ++stop) {
-        CAPTURE(stop);
-        manual_seed(99);
-        AsyncRun resumed(delivery, sometimes_in_step);
-        resumed.steps(2);  // another run's state, which goes
-        resumed.state().load(folder / std::to_string(stop));
-        CHECK(resumed.state().step == stop);
-        CHECK(resumed.optimizer().steps() == stop);
-        resumed.steps(kEnd);
-        CHECK(resumed.bytes(folder) == end);
-        resumed.optimizer().synchronize();
-        for (size_t i = 0; i < whole.optimizer().parameters().size(); ++i)
-          CHECK(resumed.optimizer().parameters()[i].equal(whole.optimizer().parameters()[i]));
-      }
-      // Without a save on the way, too.
-      manual_seed(5);
-      AsyncRun unseen(delivery, sometimes_in_step);
-      unseen.steps(kEnd);
-      CHECK(unseen.bytes(folder) == end);
-    }
-  }
-}
-
-TEST_CASE("an asynchronous optimizer that refuses its state leaves the run as it was") {
-  const TempFolder folder;
-  manual_seed(5);
-  AsyncRun saved(amp::ScaleDelivery::Prompt, false), here(amp::ScaleDelivery::Prompt, false);
-  saved.steps(3);
-  saved.state().save(folder / "good");
-  here.steps(2);
-  const std::string before = here.bytes(folder);
-
-  // A plain optimizer's part is of another kind.
-  nn::Sequential& model = here.model();
-  optim::AdamW plain(model->parameters(), optim::AdamWOptions(0.05));
-  amp::AsyncGradScaler scaler;
-  TrainState other;
-  other.add("optimizer", plain);
-  other.add("model", model);
-  other.add("scaler", scaler);
-  CHECK(has(message([&] { other.load(folder / "good"); }),
-            "\"optimizer\" to be of the kind optimizer, found async_optimizer"));
-
-  // Newest weights that were lost.
-  const auto contents = safetensors::read_file(folder / "good");
-  std::vector<safetensors::Tensors::Item> kept;
-  for (const auto& item : contents.tensors)
-    if (item.key() != "optimizer.model.0.bias._newest") kept.push_back(item);
-  REQUIRE(kept.size() + 1 == contents.tensors.size());
-  safetensors::save_file(safetensors::Tensors(std::move(kept)), folder / "less", contents.metadata);
-  const std::string refusal = message([&] { here.state().load(folder / "less"); });
-  CHECK(has(refusal, "\"optimizer\" refuses its state, and nothing was changed"));
-  CHECK(has(refusal, "lacks its newest weights"));
-  CHECK(here.bytes(folder) == before);
-  here.steps(4);  // and goes on
-}
-
 TEST_CASE("a checkpoint is a safetensors file under the model's names") {
   TempFolder folder;
   manual_seed(1);
@@ -345,100 +230,111 @@ TEST_CASE("an optimizer's state goes by name, whatever the order of its paramete
               .equal(Tensor(two.state_of(b->parameters()[i]).at("exp_avg"))));
 }
 
-TEST_CASE("a checkpoint that does not fit the run lists all differences and changes nothing") {
-  TempFolder folder;
-  manual_seed(1);
-  Run run(setups()[1]);
-  run.steps(3);
-  run.state().save(folder / "x");
-  const auto said = [&](auto change) {
-    nn::Sequential model(nn::Linear(5, 8), nn::Tanh(), nn::Dropout(0.3), nn::Linear(8, 2));
-    TrainState other;
-    optim::Adam optimizer(model->parameters(), optim::AdamOptions(0.01).amsgrad(true));
-    amp::GradScaler scaler;
-    Generator data;
-    TrainState::Numbers schedule;
-    other.step = 5;
-    change(other, model, optimizer, scaler, data, schedule);
-    other.save(folder / "before");
-    const std::string message = testing::message([&] { other.load(folder / "x"); });
-    other.save(folder / "after");
-    CHECK(read_bytes(folder / "before") == read_bytes(folder / "after"));
-    return message;
-  };
-  const auto all = [](TrainState& s, auto& m, optim::Optimizer& o, auto& scaler, Generator& g,
-                      auto& n) {
+namespace {
+
+/// The parts of a Run, which a case adds to a TrainState in its own way.
+struct Parts {
+  nn::Sequential model{nn::Linear(5, 8), nn::Tanh(), nn::Dropout(0.3), nn::Linear(8, 2)};
+  optim::Adam optimizer{model->parameters(), optim::AdamOptions(0.01).amsgrad(true)};
+  amp::GradScaler scaler;
+  Generator data;
+  TrainState::Numbers schedule;
+
+  void add_all(TrainState& s) { add_all(s, model, optimizer); }
+  void add_all(TrainState& s, nn::Sequential& m, optim::Optimizer& o) {
     s.add("model", m);
     s.add("optimizer", o);
     s.add("scaler", scaler);
-    s.add("data", g);
+    s.add("data", data);
     s.add_numbers(
-        "schedule", [&n] { return n; }, [&n](const TrainState::Numbers& saved) { n = saved; });
-  };
-  // A part that is missing, and one too many.
-  std::string text = said([](TrainState& s, auto& m, auto& o, auto&, Generator&, auto&) {
-    s.add("model", m);
-    s.add("other", o);
+        "schedule", [this] { return schedule; },
+        [this](const TrainState::Numbers& saved) { schedule = saved; });
+  }
+};
+
+void save_run(const std::filesystem::path& path) {
+  manual_seed(1);
+  Run run(setups()[1]);
+  run.steps(3);
+  run.state().save(path);
+}
+
+/// The error of loading a Run's checkpoint into the parts that `add` has added; nothing changes.
+std::string refusal(const std::function<void(TrainState&, Parts&)>& add) {
+  TempFolder folder;
+  save_run(folder / "x");
+  Parts parts;
+  TrainState other;
+  other.step = 5;
+  add(other, parts);
+  other.save(folder / "before");
+  const std::string text = message([&] { other.load(folder / "x"); });
+  other.save(folder / "after");
+  CHECK(read_bytes(folder / "before") == read_bytes(folder / "after"));
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("a checkpoint that fits is loaded") {
+  TempFolder folder;
+  save_run(folder / "x");
+  Parts parts;
+  TrainState right;
+  parts.add_all(right);
+  right.load(folder / "x");
+  CHECK(right.step == 3);
+  CHECK(parts.schedule.size() == 1);
+}
+
+TEST_CASE("missing parts, surplus parts and parts of another kind are listed") {
+  std::string text = refusal([](TrainState& s, Parts& p) {
+    s.add("model", p.model);
+    s.add("other", p.optimizer);
   });
   for (const char* line : {"expected the part \"other\", found none of that name",
                            "expected no part \"optimizer\", found one of the kind optimizer",
                            "expected no part \"scaler\", found one of the kind numbers"})
     CHECK_MESSAGE(has(text, line), text);
-  // A part of another kind.
-  text = said([](TrainState& s, auto& m, auto& o, auto& scaler, Generator& g, auto&) {
-    s.add("model", m);
-    s.add("optimizer", o);
-    s.add("scaler", scaler);
-    s.add("schedule", g);
-    s.add("data", o);
+  text = refusal([](TrainState& s, Parts& p) {
+    s.add("model", p.model);
+    s.add("optimizer", p.optimizer);
+    s.add("scaler", p.scaler);
+    s.add("schedule", p.data);
+    s.add("data", p.optimizer);
   });
   CHECK(has(text, "expected the part \"schedule\" to be of the kind text, found numbers"));
-  // Another model, and an optimizer of fewer parameters in other groups.
-  text = said([](TrainState& s, auto&, auto&, auto& scaler, Generator& g, auto& n) {
-    static nn::Sequential model(nn::Linear(5, 8), nn::Tanh(), nn::Dropout(0.3), nn::Linear(8, 3));
-    static optim::Adam optimizer({optim::OptimizerParamGroup({model->parameters()[0]}),
-                                  optim::OptimizerParamGroup({model->parameters()[1]})});
-    s.add("model", model);
-    s.add("optimizer", optimizer);
-    s.add("scaler", scaler);
-    s.add("data", g);
-    s.add_numbers(
-        "schedule", [&n] { return n; }, [](const TrainState::Numbers&) {});
-  });
+}
+
+TEST_CASE("another model, and an optimizer with other parameters and groups, are listed") {
+  nn::Sequential model(nn::Linear(5, 8), nn::Tanh(), nn::Dropout(0.3), nn::Linear(8, 3));
+  optim::Adam optimizer({optim::OptimizerParamGroup({model->parameters()[0]}),
+                         optim::OptimizerParamGroup({model->parameters()[1]})});
+  const std::string text =
+      refusal([&](TrainState& s, Parts& p) { p.add_all(s, model, optimizer); });
   for (const char* line :
        {"\"model.3.weight\": expected float32 [3, 8], found float32 [2, 8]",
         "\"optimizer\": expected the parameter \"model.0.bias\" in group 1, found it in group 0",
         "\"optimizer\": expected no parameter \"model.3.bias\", found one"})
     CHECK_MESSAGE(has(text, line), text);
-  // A part that refuses its state after others took theirs: they get their own back.
-  text = said([&](TrainState& s, auto& m, auto& o, auto& scaler, Generator& g, auto& n) {
-    s.add("model", m);
-    s.add("optimizer", o);
-    s.add("scaler", scaler);
-    s.add("data", g);
+}
+
+TEST_CASE("when a part refuses its state, the parts before it get theirs back") {
+  std::string text = refusal([](TrainState& s, Parts& p) {
+    s.add("model", p.model);
+    s.add("optimizer", p.optimizer);
+    s.add("scaler", p.scaler);
+    s.add("data", p.data);
     s.add_numbers(
-        "schedule", [&n] { return n; },
+        "schedule", [&p] { return p.schedule; },
         [](const TrainState::Numbers&) { throw std::runtime_error("no such schedule"); });
   });
   CHECK(has(text, "\"schedule\" refuses its state, and nothing was changed: no such schedule"));
-  // A state of another kind of optimizer.
-  text = said([&](TrainState& s, auto& m, auto&, auto& scaler, Generator& g, auto& n) {
-    static std::optional<optim::SGD> sgd;
-    sgd.emplace(m->parameters(), optim::SGDOptions(0.1));
-    all(s, m, *sgd, scaler, g, n);
+  std::optional<optim::SGD> sgd;
+  text = refusal([&](TrainState& s, Parts& p) {
+    p.add_all(s, p.model, sgd.emplace(p.model->parameters(), optim::SGDOptions(0.1)));
   });
   CHECK_MESSAGE(has(text, "\"optimizer\" refuses its state, and nothing was changed: "), text);
-  // And the right one.
-  nn::Sequential model(nn::Linear(5, 8), nn::Tanh(), nn::Dropout(0.3), nn::Linear(8, 2));
-  optim::Adam optimizer(model->parameters(), optim::AdamOptions(0.01).amsgrad(true));
-  amp::GradScaler scaler;
-  Generator data;
-  TrainState::Numbers schedule;
-  TrainState right;
-  all(right, model, optimizer, scaler, data, schedule);
-  right.load(folder / "x");
-  CHECK(right.step == 3);
-  CHECK(schedule.size() == 1);
 }
 
 TEST_CASE("a part's name must be new and without dots, and an optimizer needs its module") {
