@@ -43,19 +43,18 @@ AveragedModel::AveragedModel(const nn::Module& model, const AveragedModelOptions
 
 OrderedDict<std::string, Tensor> AveragedModel::tensors_of(const nn::Module& model) const {
   OrderedDict<std::string, Tensor> all = all_of(model);
-  Differences differences;
+  Mismatches mismatches;
   for (size_t i = 0; i < averages_.size(); ++i) {
     const std::string& name = averages_[i].key();
     const Tensor* found = all.find(name);
     if (!found)
-      differences.add("it has no \"", name, "\"");
-    else if (found->sizes() != averages_[i]->sizes() || found->dtype() != dtypes_[i])
-      differences.add("\"", name, "\" is ", found->dtype(), " ", found->sizes(), ", expected ",
-                      dtypes_[i], " ", averages_[i]->sizes());
+      mismatches.add("it has no \"", name, "\"");
+    else
+      mismatches.fits("\"" + name + "\"", found->array(), {averages_[i]->sizes(), dtypes_[i]});
   }
   for (const auto& item : all)
-    if (!averages_.contains(item.key())) differences.add("\"", item.key(), "\" is new");
-  differences.check("AveragedModel: the model is not the one that it was made of");
+    if (!averages_.contains(item.key())) mismatches.add("\"", item.key(), "\" is new");
+  mismatches.check("AveragedModel: the model is not the one that it was made of");
   return all;
 }
 
@@ -143,18 +142,17 @@ void AveragedModel::load_state_dict(const AveragedModelState& saved) {
   OrderedDict<std::string, Tensor> mine;
   for (const auto& average : averages_) mine.insert("module." + average.key(), average.value());
   mine.insert("n_averaged", n_averaged_);
-  Differences differences;
+  Mismatches mismatches;
   for (const auto& item : mine) {
     const auto found = saved.find(item.key());
     if (found == saved.end())
-      differences.add("it has no \"", item.key(), "\"");
-    else if (found->second.shape() != item->sizes() || found->second.dtype() != item->dtype())
-      differences.add("\"", item.key(), "\" is ", found->second.dtype(), " ", found->second.shape(),
-                      ", expected ", item->dtype(), " ", item->sizes());
+      mismatches.add("it has no \"", item.key(), "\"");
+    else
+      mismatches.fits("\"" + item.key() + "\"", found->second, {item->sizes(), item->dtype()});
   }
   for (const auto& [name, value] : saved)
-    if (!mine.contains(name)) differences.add("\"", name, "\" is not in this model");
-  differences.check("AveragedModel: the saved state does not fit");
+    if (!mine.contains(name)) mismatches.add("\"", name, "\" is not in this model");
+  mismatches.check("AveragedModel: the saved state does not fit");
   const NoGradGuard no_grad;
   for (const auto& item : mine) item->copy_(Tensor(saved.at(item.key())));
   begun_ = false;

@@ -1,5 +1,5 @@
-// Averages of a model's weights over the steps of a training, which often do better than the last
-// ones. What torch.optim.swa_utils is for.
+// Averages of a model's weights over the steps of a training, which often predict better than the
+// last weights. As torch.optim.swa_utils.
 #pragma once
 #include <map>
 #include <optional>
@@ -14,16 +14,17 @@ namespace halftape::optim {
 
 class AveragedModelOptions {
  public:
-  HALFTAPE_ARG(std::optional<double>, decay) = {};  // none: all steps count the same
-  HALFTAPE_ARG(bool, use_buffers) = false;          // average buffers, too
+  HALFTAPE_ARG(std::optional<double>, decay) = {};  // none: the mean of all steps
+  HALFTAPE_ARG(bool, use_buffers) = false;          // average floating-point buffers, too
 };
 
-/// Everything that the next update depends on, as copies: "module." and the tensor's name, and
+/// Copies of everything that the next update depends on: "module." and the tensor's name, and
 /// "n_averaged".
 using AveragedModelState = std::map<std::string, Array>;
 
-/// With a decay the exponential moving average, average ← decay·average + (1 − decay)·weight; else
-/// the mean of all (Izmailov et al. 2018, arXiv:1803.05407). The first update copies the model.
+/// With a decay: the exponential moving average, average ← decay·average + (1 − decay)·weight.
+/// Without: the mean of all (Izmailov et al. 2018, arXiv:1803.05407). The first update copies the
+/// model.
 ///
 ///     AveragedModel averaged(*model, AveragedModelOptions().decay(0.999));
 ///     for (…) {
@@ -35,26 +36,27 @@ using AveragedModelState = std::map<std::string, Array>;
 ///       evaluate(model);
 ///     }  // and the model has its own weights again
 ///
-/// Averages of 16-bit tensors are kept in float32: in 16 bits a step of 1 − decay would often be
-/// rounded away. Buffers are copied from the model at each update, unless use_buffers averages
-/// those that are floating-point. Models that are given must have the tensors of the first one by
-/// name, shape and dtype; what is not so is thrown, all of it. Throws unless decay is in [0, 1].
+/// Averages of 16-bit tensors are float32: in 16 bits a step of 1 − decay would often be rounded
+/// away. Each update copies the buffers from the model, unless use_buffers averages those that are
+/// floating-point. Every model must have the first model's tensors by name, shape and dtype; the
+/// error lists all mismatches. Throws unless decay is in [0, 1].
 class AveragedModel {
  public:
   explicit AveragedModel(const nn::Module& model, const AveragedModelOptions& options = {});
 
-  /// After an optimizer's step. `skipped`, one number on the device that is not 0, says that there
-  /// was none: then nothing is averaged or counted, and nobody waits but until the first update
+  /// Call it after an optimizer's step. If `skipped`, one number on the device, is not 0, there was
+  /// no step, and nothing is averaged or counted. Waits for the device only until the first update
   /// that counts. With a GradScaler: amp::update_average.
   void update_parameters(const nn::Module& model, const Tensor& skipped = {});
-  /// How many updates counted; waits for the device.
+  /// The number of updates that counted; waits for the device.
   int64_t n_averaged() const;
   /// The averages, under the model's names: parameters, then buffers.
   const OrderedDict<std::string, Tensor>& averages() const { return averages_; }
 
-  /// The averages into the model, rounded to its dtypes, until swap_out() gives it back its own
-  /// values bit for bit. What became of the buffers in between, of batch norm's statistics say, is
-  /// kept here. Throws when it is in already, or not; so does an update in between.
+  /// swap_in() copies the averages into the model, rounded to its dtypes; swap_out() restores the
+  /// model's own values bit for bit. The averages keep the buffers' values from in between, such as
+  /// batch norm's statistics. A second swap_in(), a second swap_out() and an update in between
+  /// throw.
   void swap_in(nn::Module& model);
   void swap_out(nn::Module& model);
   /// swap_in(), and swap_out() at the end of the scope.
@@ -72,11 +74,11 @@ class AveragedModel {
     nn::Module& model_;
   };
   Swapped swapped_in(nn::Module& model) { return {*this, model}; }
-  /// The averages into a model, for good.
+  /// Copies the averages into a model for good.
   void copy_to(nn::Module& model) const;
 
-  /// load throws, changing nothing, when names, shapes or dtypes do not fit; the error lists every
-  /// difference.
+  /// Loading throws, changing nothing, when names, shapes or dtypes do not fit; the error lists all
+  /// mismatches.
   AveragedModelState state_dict() const;
   void load_state_dict(const AveragedModelState& saved);
 
@@ -88,14 +90,14 @@ class AveragedModel {
   AveragedModelOptions options_;
   OrderedDict<std::string, Tensor> averages_;
   std::vector<Dtype> dtypes_;  // of the model's tensors
-  size_t parameters_;          // how many of them; the rest are buffers
+  size_t parameters_;          // the number of parameters; the other averages are of buffers
   Tensor n_averaged_;          // int64 on the device
-  bool begun_ = false;         // is n_averaged known to be above 0?
+  bool begun_ = false;         // n_averaged is known to be above 0
   std::vector<Tensor> own_;    // the model's values while the averages are in it
 };
 
-/// For update_bn(): while it lives, a model trains, and the statistics of its batch norms, which
-/// start anew, are means over all batches.
+/// For update_bn(): resets the statistics of a model's batch norms. While it lives, the model is in
+/// training mode, and the statistics are means over all batches.
 class [[nodiscard]] FreshStatistics {
  public:
   explicit FreshStatistics(nn::Module& model);
@@ -109,9 +111,9 @@ class [[nodiscard]] FreshStatistics {
   std::vector<std::optional<double>> momenta_;
 };
 
-/// Makes the running statistics of a model's batch norms anew, as means over the batches of a
+/// Computes the running statistics of a model's batch norms anew, as means over the batches of a
 /// loader: averaged weights need statistics of their own. Each batch, or its `data`, goes through
-/// the model, a holder or a pointer, without gradients. What torch.optim.swa_utils.update_bn does.
+/// the model (a holder or a pointer) without gradients. As torch.optim.swa_utils.update_bn.
 ///
 ///     averaged.copy_to(*model);
 ///     update_bn(*loader, model);

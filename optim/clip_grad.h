@@ -1,6 +1,5 @@
 // Gradient clipping, under LibTorch's names. With a GradScaler, call scaler.unscale_(optimizer)
-// first: gradients that are still scaled are refused, and always those that are sums of gradients
-// of different scales.
+// first: gradients that are still scaled throw, and so do sums of gradients of different scales.
 #pragma once
 #include <compare>
 #include <initializer_list>
@@ -11,12 +10,12 @@
 
 namespace halftape::nn::utils {
 
-/// Gradients that a GradScaler has yet to unscale: refused, or clipped on purpose, with a norm (or
-/// value) that was multiplied by the scale as they are.
+/// Whether to clip gradients that a GradScaler has yet to unscale. With Allow, the caller has
+/// multiplied the norm (or value) by the scale.
 enum class ScaledGrads : uint8_t { Refuse, Allow };
 
-/// What clip_grad_norm_ gives: a one-element tensor, and the number in it where one is expected, as
-/// LibTorch gives a double. That alone waits for the device: `double norm = clip_grad_norm_(…)`.
+/// The result of clip_grad_norm_: a one-element tensor that converts to double, as LibTorch
+/// returns. Only the conversion waits for the device: `double norm = clip_grad_norm_(…)`.
 class TotalNorm : public Tensor {
  public:
   explicit TotalNorm(Tensor norm) : Tensor(std::move(norm)) {}
@@ -26,11 +25,11 @@ class TotalNorm : public Tensor {
   }
 };
 
-/// Scales all gradients so that their joint norm is at most max_norm; gives the norm before, as a
-/// one-element float32 (float64) tensor. norm_type: 2, 1 or infinity, or any positive number.
-/// Nothing is read back. A norm that is not finite leaves the gradients as they are (torch would
-/// turn all of them into 0 or NaN), or throws with error_if_nonfinite (which waits for the device).
-/// Throws unless max_norm > 0, and on scaled gradients.
+/// Scales all gradients so that their joint norm is at most max_norm; returns the norm before, as a
+/// one-element float32 (float64) tensor. norm_type: 2, 1, infinity, or any positive number. Does
+/// not wait for the device. An infinite or NaN norm leaves the gradients unchanged (torch turns
+/// them into 0 or NaN), or throws with error_if_nonfinite, which waits. Throws unless max_norm > 0,
+/// and on scaled gradients.
 TotalNorm clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm,
                           double norm_type = 2, bool error_if_nonfinite = false,
                           ScaledGrads scaled = ScaledGrads::Refuse);
@@ -38,7 +37,7 @@ TotalNorm clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm
 void clip_grad_value_(const std::vector<Tensor>& parameters, double clip_value,
                       ScaledGrads scaled = ScaledGrads::Refuse);
 
-// The same for parameters in braces, and for one.
+// For parameters in braces, and for one parameter.
 inline TotalNorm clip_grad_norm_(std::initializer_list<Tensor> parameters, double max_norm,
                                  double norm_type = 2, bool error_if_nonfinite = false,
                                  ScaledGrads scaled = ScaledGrads::Refuse) {

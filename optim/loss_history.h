@@ -1,4 +1,4 @@
-// The losses of the last steps, kept on the device until somebody looks.
+// The losses of the last steps, kept on the device until they are read.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -7,11 +7,10 @@
 
 namespace halftape::optim {
 
-/// The last `capacity` losses (or any other numbers) of a training, on the device: a step pushes
-/// without waiting, and whoever wants to plot or print them reads all of them at once, later. Works
-/// in a Graph, too, which pushes at every replay; there it is a kernel of one thread. Push at the
-/// end of the step: between a loss and its scale(), it keeps a graph from making one kernel of the
-/// two.
+/// The last `capacity` losses (or other numbers) of a training, on the device: push() does not
+/// wait, and to_vector() reads all of them at once. In a Graph, every replay pushes, by a kernel of
+/// one thread. Push at the end of the step: between a loss and its scale(), push() prevents the
+/// graph from fusing the two into one kernel.
 ///
 ///     optim::LossHistory losses(1000);
 ///     Graph graph(kCUDA, [&] {
@@ -28,19 +27,19 @@ class LossHistory {
   LossHistory(LossHistory&&) = default;  // a copy would share the numbers
   LossHistory& operator=(LossHistory&&) = default;
 
-  /// One floating-point number of any dtype, of which its value is kept. The first one decides on
-  /// the device. Throws for a tensor of more elements, of another kind or on another device.
+  /// Stores the value of a one-element floating-point tensor. The first one chooses the device.
+  /// Throws for more elements, another kind of dtype, or another device.
   void push(const Tensor& loss);
-  /// Those that are still there, in the order in which they came. Waits for the device.
+  /// The stored losses, oldest first. Waits for the device.
   std::vector<double> to_vector() const;
-  /// How many have been pushed. Waits for the device.
+  /// The number of losses pushed so far. Waits for the device.
   int64_t count() const;
   int64_t capacity() const { return capacity_; }
 
  private:
   int64_t capacity_;
-  Array all_;           // float64: eight bytes for the count, and the ring; undefined before push()
-  Array count_, ring_;  // its parts
+  Array all_;           // float64 (1 + capacity): the count's bytes, then the ring; see push()
+  Array count_, ring_;  // views of all_
 };
 
 }  // namespace halftape::optim

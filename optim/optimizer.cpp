@@ -24,24 +24,11 @@ OptimizerParamGroup::OptimizerParamGroup(std::vector<Tensor> params,
 OptimizerParamGroup::OptimizerParamGroup(const OrderedDict<std::string, Tensor>& params,
                                          std::unique_ptr<OptimizerOptions> options)
     : params_(params.values()), names_(params.keys()), options_(std::move(options)) {}
-OptimizerParamGroup::~OptimizerParamGroup() = default;
-OptimizerParamGroup::OptimizerParamGroup(OptimizerParamGroup&&) noexcept = default;
-void OptimizerParamGroup::set_options(std::unique_ptr<OptimizerOptions> options) {
-  options_ = std::move(options);
-}
 OptimizerParamGroup::OptimizerParamGroup(const OptimizerParamGroup& other)
     : initial_lr(other.initial_lr),
       params_(other.params_),
       names_(other.names_),
       options_(other.options_ ? other.options_->clone() : nullptr) {}
-
-OptimizerParamGroup& OptimizerParamGroup::operator=(OptimizerParamGroup other) {
-  initial_lr = other.initial_lr;
-  std::swap(params_, other.params_);
-  std::swap(names_, other.names_);
-  std::swap(options_, other.options_);
-  return *this;
-}
 
 namespace {
 std::atomic<uint64_t> next_id{0};
@@ -222,23 +209,20 @@ void Optimizer::load_state_dict(const OptimizerState& saved) {
     options.back()->from_map(saved.groups[k]);
     options.back()->validate();
   }
-  Differences differences;
+  Mismatches mismatches;
   std::map<const detail::TensorImpl*, ParamState> loaded;
   size_t i = 0;
   for (size_t g = 0; g < groups_.size(); ++g) {
     for (const Tensor& p : groups_[g].params()) {
       for (const auto& [key, value] : saved.state[i]) {
-        const StateEntry expected = expected_state(key, p, saved.groups[g]);
-        if (value.shape() == expected.shape && value.dtype() == expected.dtype)
+        if (mismatches.fits("\"" + key + "\" of parameter " + std::to_string(i), value,
+                            expected_state(key, p, saved.groups[g])))
           loaded[p.impl()][key] = value.to(p.device()).clone();
-        else
-          differences.add("\"", key, "\" of parameter ", i, " is ", value.dtype(), " ",
-                          value.shape(), ", expected ", expected.dtype, " ", expected.shape);
       }
       ++i;
     }
   }
-  differences.check("optimizer: the saved state does not fit");
+  mismatches.check("optimizer: the saved state does not fit");
   for (size_t k = 0; k < groups_.size(); ++k) groups_[k].set_options(std::move(options[k]));
   // The entries stay where they are: state() gives references to them.
   for (auto& [parameter, state] : state_) {

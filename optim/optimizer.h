@@ -24,21 +24,23 @@ class OptimizerParamGroup {
   /// Under names, so that the state can be saved by them: AdamW({model->named_parameters()}, …).
   OptimizerParamGroup(const OrderedDict<std::string, Tensor>& params,  // NOLINT: as the one above
                       std::unique_ptr<OptimizerOptions> options = nullptr);
-  ~OptimizerParamGroup();
   OptimizerParamGroup(const OptimizerParamGroup& other);
-  OptimizerParamGroup(OptimizerParamGroup&&) noexcept;
-  OptimizerParamGroup& operator=(OptimizerParamGroup other);
+  OptimizerParamGroup(OptimizerParamGroup&&) noexcept = default;
+  OptimizerParamGroup& operator=(const OptimizerParamGroup& other) {
+    return *this = OptimizerParamGroup(other);
+  }
+  OptimizerParamGroup& operator=(OptimizerParamGroup&&) noexcept = default;
 
   bool has_options() const { return options_ != nullptr; }
   OptimizerOptions& options() { return *options_; }
   const OptimizerOptions& options() const { return *options_; }
-  void set_options(std::unique_ptr<OptimizerOptions> options);
+  void set_options(std::unique_ptr<OptimizerOptions> options) { options_ = std::move(options); }
   std::vector<Tensor>& params() { return params_; }
   const std::vector<Tensor>& params() const { return params_; }
-  /// Of params(), in their order; empty where none were given.
+  /// The names of params(), in their order; empty if none were given.
   const std::vector<std::string>& names() const { return names_; }
 
-  /// The learning rate before any schedule: set by the first schedule that is made.
+  /// The learning rate before any schedule; the first schedule sets it.
   std::optional<double> initial_lr;
 
  private:
@@ -47,18 +49,17 @@ class OptimizerParamGroup {
   std::unique_ptr<OptimizerOptions> options_;
 };
 
-/// What an optimizer remembers of one parameter, by name ("exp_avg", "step", …). Copied by a
-/// state_dict.
+/// The state that an optimizer keeps for one parameter, by name ("exp_avg", "step", …).
 using ParamState = std::map<std::string, Array, std::less<>>;
 
-/// Everything the next step depends on: per group the options, per parameter (group by group, in
-/// order) the state.
+/// Everything that the next step depends on: the options of every group, and the state of every
+/// parameter, group by group.
 struct OptimizerState {
   std::vector<std::map<std::string, double>> groups;
   std::vector<ParamState> state;
 };
 
-/// The same by name, for a program that has its parameters in another order.
+/// OptimizerState by name, for a program that has its parameters in another order.
 struct NamedOptimizerState {
   struct Parameter {
     size_t group;
@@ -86,23 +87,23 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  /// One update of every parameter that has a gradient. With a closure: calls it first (gradients
-  /// on) and gives its value. Validates everything before the first byte changes; throws on
-  /// gradients that a GradScaler has yet to unscale, and on sums of gradients of different scales.
+  /// One update of every parameter that has a gradient. Calls the closure first, if there is one,
+  /// with gradients enabled, and returns its value. Checks everything before the first byte
+  /// changes; throws on gradients that a GradScaler has yet to unscale, and on sums of gradients of
+  /// different scales.
   virtual Tensor step(LossClosure closure = nullptr);
-  /// The same, decided on the device: control.found_inf non-zero leaves parameters and state bit
-  /// for bit as they are; control.inv_scale multiplies the gradients as they are read. Throws
+  /// A step that the device decides on: with a non-zero control.found_inf, parameters and state
+  /// keep all their bits; control.inv_scale multiplies the gradients as they are read. Throws
   /// unless supports_control().
   void step(const StepControl& control);
-  /// Does update() honour StepControl? Ours do and say so; for one that does not, a GradScaler
-  /// unscales the gradients and waits for the verdict.
+  /// True if update() honours StepControl, as that of every RuleOptimizer does. For others, a
+  /// GradScaler unscales the gradients and waits for the device to learn whether to step.
   virtual bool supports_control() const { return false; }
 
-  /// By what it is known to those who remember it, while it lives and after: a number that no other
-  /// optimizer of the process has or will have. An address is soon another one's.
+  /// A number that no other optimizer of the process has or will have. An address may be reused.
   uint64_t id() const { return id_; }
 
-  /// Forgets all gradients, or fills them with zeros.
+  /// Clears all gradients, or fills them with zeros.
   void zero_grad(bool set_to_none = zero_grad_sets_to_none());
 
   std::vector<OptimizerParamGroup>& param_groups() { return groups_; }
@@ -114,7 +115,7 @@ class Optimizer {
   const OptimizerOptions& defaults() const { return *defaults_; }
   /// The state of one parameter, empty before its first step.
   const ParamState& state_of(const Tensor& parameter) const;
-  /// The same as LibTorch has it: optim/state/param_state.h.
+  /// All states, with LibTorch's access to them: optim/state/param_state.h.
   OptimizerStateView state();
   const std::map<const halftape::detail::TensorImpl*, ParamState>& state() const { return state_; }
 
@@ -132,30 +133,31 @@ class Optimizer {
   std::vector<FlatRegion>& flat_regions() { return flat_; }
 
   // LibTorch's older words.
-  /// How many parameters there are.
+  /// The number of parameters.
   size_t size() const;
-  /// More parameters for the first group.
+  /// Adds parameters to the first group.
   void add_parameters(const std::vector<Tensor>& parameters);
 
-  /// Deep copies; load throws, changing nothing, when groups, parameters, shapes or dtypes do not
-  /// fit; the error lists every difference.
+  /// state_dict() makes deep copies. Loading throws, changing nothing, when groups, parameters,
+  /// shapes or dtypes do not fit; the error lists all mismatches.
   OptimizerState state_dict() const;
   void load_state_dict(const OptimizerState& saved);
-  /// The same by name. Throws where parameters have no names, or two have the same.
+  /// State by parameter names. Throws when a parameter has no name, or two have the same.
   NamedOptimizerState named_state_dict() const;
   void load_state_dict(const NamedOptimizerState& saved);
 
  protected:
-  /// Updates the parameters of one group that have gradients. `params` all have defined gradients
-  /// of their shape. Throws unless it, or step(), is overridden.
+  /// Updates `params`: those of one group that have gradients, each of its parameter's shape.
+  /// Throws unless it, or step(), is overridden.
   virtual void update(const OptimizerOptions& options, const std::vector<Tensor>& params,
                       const StepControl& control);
-  /// What a saved state must have under `key`; those of optim/state/param_storage.h, and moments.
+  /// The expected form of the saved array `key`. By default: a moment, "step", or an array of
+  /// optim/state/param_storage.h.
   virtual StateEntry expected_state(const std::string& key, const Tensor& parameter,
                                     const std::map<std::string, double>& options) const;
-  /// Throws unless the parameter's gradient, if there is one, may be used by this step.
+  /// Throws if the parameter has a gradient that this step must not use.
   static void check_gradient(const Tensor& parameter, const StepControl& control = {});
-  /// The mutable state of a parameter; made on first use.
+  /// The state of a parameter, made on first use.
   ParamState& state(const Tensor& parameter);
 
  private:
@@ -167,12 +169,12 @@ class Optimizer {
   std::vector<OptimizerParamGroup> groups_;
   std::unique_ptr<OptimizerOptions> defaults_;
   std::map<const halftape::detail::TensorImpl*, ParamState> state_;
-  std::vector<std::shared_ptr<OptimizerParamState>> shown_;  // what state() gave references to
+  std::vector<std::shared_ptr<OptimizerParamState>> shown_;  // the views that state() has returned
   std::vector<FlatRegion> flat_;
 };
 
-/// LibTorch says that parameters(), size() and add_parameters() will be removed. They stay here,
-/// and only a program that includes <torch/torch.h> is told what LibTorch would tell it.
+/// Turns on LibTorch's warnings that parameters(), size() and add_parameters() will be removed;
+/// here they stay. <torch/torch.h> turns them on.
 void warn_of_old_interface(bool on);
 
 }  // namespace halftape::optim

@@ -5,39 +5,43 @@
 #include <string>
 
 #include "halftape/core/check.h"
+#include "halftape/optim/state/state_fields.h"
 
 namespace halftape::optim {
 
-/// Options of one parameter group. Schedulers and users set the learning rate here. What a class of
-/// options leaves open throws when it is asked for.
+/// Options of one parameter group. Schedulers and users set the learning rate here. A class of
+/// options overrides clone() and fields(). One without fields() overrides what its program calls of
+/// get_lr(), set_lr(), to_map() and from_map(): the rest throws.
 class OptimizerOptions {
  public:
   OptimizerOptions() = default;
   OptimizerOptions(const OptimizerOptions&) = default;
   OptimizerOptions& operator=(const OptimizerOptions&) = default;
   virtual ~OptimizerOptions() = default;
-  virtual std::unique_ptr<OptimizerOptions> clone() const { missing("clone"); }
-  virtual double get_lr() const { missing("get_lr"); }
-  virtual void set_lr(double) { missing("set_lr"); }
-  /// Throws when a value makes no sense, naming it and its range.
-  virtual void validate() const {}
+  virtual std::unique_ptr<OptimizerOptions> clone() const;
+  virtual double get_lr() const;
+  virtual void set_lr(double lr);
+  /// Throws when a value is out of its range, naming both.
+  virtual void validate() const;
   /// The values that a resumed run depends on, by name.
-  virtual std::map<std::string, double> to_map() const { missing("to_map"); }
-  virtual void from_map(const std::map<std::string, double>&) { missing("from_map"); }
+  virtual std::map<std::string, double> to_map() const;
+  /// Throws, changing nothing, when a value is missing or out of its range.
+  virtual void from_map(const std::map<std::string, double>& saved);
+
+ protected:
+  /// Names every option once: saving, loading, ranges and the learning rate ("lr") follow from it.
+  virtual void fields(StateFields&) {}
 
  private:
-  [[noreturn]] static void missing(const char* what) {
-    ::halftape::detail::fail("optimizer: its options do not say how to ", what, "(); override it");
-  }
+  StateFields listed() const;
 };
 
-/// Do both say the same?
+/// True if all values are equal.
 inline bool operator==(const OptimizerOptions& a, const OptimizerOptions& b) {
   return a.to_map() == b.to_map();
 }
 
-/// Options that are copied as what they are: struct MyOptions :
-/// OptimizerCloneableOptions<MyOptions>.
+/// Options whose clone() is a copy: struct MyOptions : OptimizerCloneableOptions<MyOptions>.
 template <class Derived>
 class OptimizerCloneableOptions : public OptimizerOptions {
  public:

@@ -32,21 +32,22 @@ void AppliedSteps::look() {
   skips_ = Tensor();
 }
 
-void AppliedSteps::fields(optim::SchedulerFields& f) {
-  f.count("look_every", look_every_);
-  f.count("steps", steps_);
-  f.count("skips", loaded_skips_);
-  f.count("to_hold", steps_to_hold_);
+void AppliedSteps::fields(optim::StateFields& f) {
+  f.owner = "AppliedSteps";
+  f.add("look_every", look_every_);
+  f.add("steps", steps_);
+  f.add("skips", loaded_skips_);
+  f.add("to_hold", steps_to_hold_);
 }
 
 optim::SchedulerState AppliedSteps::state_dict() const {
   AppliedSteps now = *this;
   if (skips_.defined()) now.loaded_skips_ += skips_.item<int64_t>();
-  return optim::SchedulerFields::save([&](optim::SchedulerFields& f) { now.fields(f); });
+  return optim::StateFields([&](optim::StateFields& f) { now.fields(f); }).save();
 }
 
 void AppliedSteps::load_state_dict(const optim::SchedulerState& saved) {
-  optim::SchedulerFields::load(saved, [this](optim::SchedulerFields& f) { fields(f); });
+  optim::StateFields([this](optim::StateFields& f) { fields(f); }).load(saved);
   skips_ = Tensor();
 }
 

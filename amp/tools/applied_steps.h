@@ -49,7 +49,7 @@ class AppliedSteps {
  private:
   bool count(const StepResult& result);
   void look();
-  void fields(optim::SchedulerFields& fields);
+  void fields(optim::StateFields& fields);
   int64_t look_every_;
   int64_t steps_ = 0;
   int64_t steps_to_hold_ = 0;  // skipped steps at which the schedule moved

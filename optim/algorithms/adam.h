@@ -3,20 +3,13 @@
 #include <tuple>
 
 #include "halftape/core/options.h"
-#include "halftape/optim/optimizer.h"
-#include "halftape/optim/state/param_storage.h"
+#include "halftape/optim/rule_optimizer.h"
 
 namespace halftape::optim {
 
-class AdamOptions : public OptimizerOptions {
+class AdamOptions : public OptimizerCloneableOptions<AdamOptions> {
  public:
   AdamOptions(double lr = 1e-3) : lr_(lr) {}  // NOLINT: as LibTorch
-  std::unique_ptr<OptimizerOptions> clone() const override;
-  double get_lr() const override { return lr_; }
-  void set_lr(double lr) override { lr_ = lr; }
-  void validate() const override;
-  std::map<std::string, double> to_map() const override;
-  void from_map(const std::map<std::string, double>&) override;
 
   using Betas = std::tuple<double, double>;
   HALFTAPE_ARG(double, lr) = 1e-3;
@@ -26,9 +19,12 @@ class AdamOptions : public OptimizerOptions {
   HALFTAPE_ARG(bool, amsgrad) = false;
   HALFTAPE_ARG(bool, maximize) = false;
   HALFTAPE_ARG(Weights, weights) = Weights::Plain;  // of 16-bit parameters
+
+ protected:
+  void fields(StateFields& fields) override;
 };
 
-/// The same with AdamW's default weight decay, 0.01.
+/// AdamOptions with AdamW's default weight decay, 0.01.
 class AdamWOptions : public AdamOptions {
  public:
   AdamWOptions(double lr = 1e-3) : AdamOptions(lr) { weight_decay(1e-2); }  // NOLINT: as LibTorch
@@ -37,24 +33,13 @@ class AdamWOptions : public AdamOptions {
 };
 
 /// Kingma & Ba 2014, arXiv:1412.6980; amsgrad: Reddi et al. 2018.
-class Adam : public Optimizer {
+class Adam : public RuleOptimizer<AdamOptions> {
  public:
-  explicit Adam(const std::vector<OptimizerParamGroup>& groups,
-                const AdamOptions& defaults = AdamOptions())
-      : Optimizer(groups, defaults.clone()) {}
-  explicit Adam(std::vector<Tensor> params, const AdamOptions& defaults = AdamOptions())
-      : Adam(std::vector<OptimizerParamGroup>{OptimizerParamGroup(std::move(params))}, defaults) {}
-  bool supports_control() const override { return true; }
+  using RuleOptimizer::RuleOptimizer;
 
  protected:
-  Adam(const std::vector<OptimizerParamGroup>& groups, std::unique_ptr<OptimizerOptions> defaults,
-       bool decoupled)
-      : Optimizer(groups, std::move(defaults)), decoupled_(decoupled) {}
-  void update(const OptimizerOptions& options, const std::vector<Tensor>& params,
-              const StepControl& control) override;
-
- private:
-  bool decoupled_ = false;
+  UpdateRule rule(const AdamOptions& options) const override;
+  RuleState kept_state(const AdamOptions& options) const override;
 };
 
 /// Decoupled weight decay: Loshchilov & Hutter 2017, arXiv:1711.05101.
@@ -62,9 +47,12 @@ class AdamW : public Adam {
  public:
   explicit AdamW(const std::vector<OptimizerParamGroup>& groups,
                  const AdamWOptions& defaults = AdamWOptions())
-      : Adam(groups, defaults.clone(), true) {}
+      : Adam(groups, defaults) {}
   explicit AdamW(std::vector<Tensor> params, const AdamWOptions& defaults = AdamWOptions())
-      : AdamW(std::vector<OptimizerParamGroup>{OptimizerParamGroup(std::move(params))}, defaults) {}
+      : Adam(std::move(params), defaults) {}
+
+ protected:
+  UpdateRule rule(const AdamOptions& options) const override;
 };
 
 }  // namespace halftape::optim

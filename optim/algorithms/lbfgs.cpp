@@ -9,44 +9,33 @@
 #include "halftape/autograd/ops/layout/shape.h"
 #include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/autograd/tape/policy.h"
-#include "halftape/optim/algorithms/line_search.h"
-#include "halftape/optim/state/options_map.h"
 #include "halftape/optim/state/param_storage.h"
 
 namespace halftape::optim {
 
+void LBFGSOptions::fields(StateFields& f) {
+  f.owner = "LBFGS";
+  f.add("lr", lr_, kNonNegative);
+  f.add("max_iter", max_iter_, kAtLeastOne);
+  f.put({.name = "max_eval",
+         .value = static_cast<double>(max_eval_.value_or(0)),
+         .set = [this](double n) { max_eval_ = n == 0 ? std::nullopt : std::optional(int64_t(n)); },
+         .whole = true});
+  f.add("tolerance_grad", tolerance_grad_);
+  f.add("tolerance_change", tolerance_change_);
+  f.add("history_size", history_size_, kAtLeastOne);
+  f.put({.name = "strong_wolfe", .value = line_search_fn_ ? 1.0 : 0.0, .set = [this](double n) {
+           line_search_fn_ = n == 0 ? std::nullopt : std::optional<std::string>("strong_wolfe");
+         }});
+}
+
 void LBFGSOptions::validate() const {
-  constexpr double inf = std::numeric_limits<double>::infinity();
-  check_option("LBFGS", "lr", lr(), 0, inf);
-  check_option("LBFGS", "max_iter", static_cast<double>(max_iter()), 1, inf);
-  check_option("LBFGS", "max_eval", static_cast<double>(max_eval().value_or(1)), 1, inf);
-  check_option("LBFGS", "history_size", static_cast<double>(history_size()), 1, inf);
+  OptimizerOptions::validate();
+  HALFTAPE_CHECK(max_eval().value_or(1) >= 1,
+                 "LBFGS: Invalid max_eval value: ", max_eval().value_or(0), " is not in [1, inf)");
   HALFTAPE_CHECK(!line_search_fn() || *line_search_fn() == "strong_wolfe",
                  "LBFGS: line_search_fn \"", line_search_fn().value_or(""),
                  "\" is not known; only \"strong_wolfe\" is");
-}
-
-std::map<std::string, double> LBFGSOptions::to_map() const {
-  return {{"lr", lr()},
-          {"max_iter", static_cast<double>(max_iter())},
-          {"max_eval", static_cast<double>(max_eval().value_or(0))},
-          {"tolerance_grad", tolerance_grad()},
-          {"tolerance_change", tolerance_change()},
-          {"history_size", static_cast<double>(history_size())},
-          {"strong_wolfe", line_search_fn().has_value()}};
-}
-
-void LBFGSOptions::from_map(const std::map<std::string, double>& saved) {
-  const auto count = [&](const char* key) {
-    return static_cast<int64_t>(saved_option(saved, key));
-  };
-  lr(saved_option(saved, "lr"));
-  max_iter(count("max_iter")).history_size(count("history_size"));
-  max_eval(count("max_eval") == 0 ? std::nullopt : std::optional(count("max_eval")));
-  tolerance_grad(saved_option(saved, "tolerance_grad"));
-  tolerance_change(saved_option(saved, "tolerance_change"));
-  line_search_fn(count("strong_wolfe") == 0 ? std::nullopt
-                                            : std::optional<std::string>("strong_wolfe"));
 }
 
 LBFGS::LBFGS(const std::vector<OptimizerParamGroup>& groups, const LBFGSOptions& defaults)
@@ -56,7 +45,7 @@ LBFGS::LBFGS(const std::vector<OptimizerParamGroup>& groups, const LBFGSOptions&
 
 namespace {
 
-/// What is known from one iteration to the next. Between steps it stands in the state of the first
+/// What one iteration leaves to the next. Between steps it lies in the state of the first
 /// parameter, so that it is saved.
 struct Memory {
   int64_t func_evals = 0, n_iter = 0;
@@ -66,40 +55,37 @@ struct Memory {
 
   explicit Memory(const ParamState& saved) {
     if (!saved.count("n_iter")) return;
-    const auto tensor = [&](const std::string& key) { return Tensor(saved.at(key)); };
     func_evals = read_int64(saved.at("func_evals"));
     n_iter = read_int64(saved.at("n_iter"));
     if (n_iter == 0) return;
     t = read_double(saved.at("t"));
     prev_loss = read_double(saved.at("prev_loss"));
-    d = tensor("d");
-    H_diag = tensor("H_diag");
-    prev_flat_grad = tensor("prev_flat_grad");
-    for (size_t i = 0; saved.count("ro." + std::to_string(i)); ++i) {
-      old_dirs.push_back(tensor("old_dirs." + std::to_string(i)));
-      old_stps.push_back(tensor("old_stps." + std::to_string(i)));
-      ro.push_back(tensor("ro." + std::to_string(i)));
-    }
+    for (const auto& [key, tensor] : tensors()) *tensor = Tensor(saved.at(key));
+    for (const auto& [key, list] : lists())
+      for (size_t i = 0; saved.count(key + std::to_string(i)); ++i)
+        list->emplace_back(saved.at(key + std::to_string(i)));
   }
 
-  void write(ParamState& saved) const {
+  void write(ParamState& saved) {
     saved.clear();
     saved["func_evals"] = full({}, func_evals, kInt64).array();
     saved["n_iter"] = full({}, n_iter, kInt64).array();
     if (n_iter == 0) return;
     saved["t"] = full({}, t, kFloat64).array();
     saved["prev_loss"] = full({}, prev_loss, kFloat64).array();
-    saved["d"] = d.array();
-    saved["H_diag"] = H_diag.array();
-    saved["prev_flat_grad"] = prev_flat_grad.array();
-    for (size_t i = 0; i < ro.size(); ++i) {
-      saved["old_dirs." + std::to_string(i)] = old_dirs[i].array();
-      saved["old_stps." + std::to_string(i)] = old_stps[i].array();
-      saved["ro." + std::to_string(i)] = ro[i].array();
-    }
+    for (const auto& [key, tensor] : tensors()) saved[key] = tensor->array();
+    for (const auto& [key, list] : lists())
+      for (size_t i = 0; i < list->size(); ++i) saved[key + std::to_string(i)] = (*list)[i].array();
   }
 
-  /// One pair more, and the oldest one less where there are too many.
+  std::map<std::string, Tensor*> tensors() {
+    return {{"d", &d}, {"H_diag", &H_diag}, {"prev_flat_grad", &prev_flat_grad}};
+  }
+  std::map<std::string, std::vector<Tensor>*> lists() {
+    return {{"old_dirs.", &old_dirs}, {"old_stps.", &old_stps}, {"ro.", &ro}};
+  }
+
+  /// Adds one pair, and drops the oldest beyond history_size.
   void remember(const Tensor& y, const Tensor& s, const Tensor& ys, int64_t history_size) {
     if (old_dirs.size() == static_cast<size_t>(history_size))
       for (auto* list : {&old_dirs, &old_stps, &ro}) list->erase(list->begin());
@@ -107,6 +93,24 @@ struct Memory {
     old_stps.push_back(s);
     ro.push_back(1 / ys);
     H_diag = ys / y.dot(y);
+  }
+
+  /// Chooses the direction and the first step length of the next iteration.
+  void begin(const Tensor& gradient, double loss, const LBFGSOptions& o) {
+    if (++n_iter == 1) {
+      d = -gradient;
+      H_diag = ones({}, gradient.dtype()).to(gradient.device());
+    } else {
+      const Tensor y = gradient - prev_flat_grad;
+      const Tensor s = d * t;
+      const Tensor ys = y.dot(s);
+      if (ys.item<double>() > 1e-10) remember(y, s, ys, o.history_size());
+      d = direction(gradient);
+    }
+    prev_flat_grad = gradient;
+    prev_loss = loss;
+    t = o.lr();
+    if (n_iter == 1) t *= std::min(1.0, 1 / gradient.abs().sum().item<double>());
   }
 
   /// −H·gradient, H the inverse Hessian that the pairs suggest. Nocedal & Wright, algorithm 7.4.
@@ -132,9 +136,9 @@ Tensor LBFGS::step(LossClosure closure) {
   const auto& o = static_cast<const LBFGSOptions&>(param_groups()[0].options());
   o.validate();
   HALFTAPE_CHECK(!params().empty(), "LBFGS: no parameters were given; are the modules registered?");
-  DtypePolicy* const policy = dtype_policy();  // autocast is the closure's
+  DtypePolicy* const policy = dtype_policy();  // the closure runs under the caller's autocast
   const NoGradGuard no_grad;
-  const PolicyScope as_they_are(nullptr);
+  const PolicyScope no_casts(nullptr);
   const auto call = [&] {
     const AutoGradMode recording(true);
     const PolicyScope casts(policy);
@@ -167,37 +171,13 @@ Tensor LBFGS::run(const LBFGSOptions& o, const LossClosure& call) {
   }
 
   for (int64_t iteration = 1;; ++iteration) {
-    ++memory.n_iter;
-    if (memory.n_iter == 1) {
-      memory.d = -gradient;
-      memory.H_diag = ones({}, dtype()).to(gradient.device());
-    } else {
-      const Tensor y = gradient - memory.prev_flat_grad;
-      const Tensor s = memory.d * memory.t;
-      const Tensor ys = y.dot(s);
-      if (ys.item<double>() > 1e-10) memory.remember(y, s, ys, o.history_size());
-      memory.d = memory.direction(gradient);
-    }
-    memory.prev_flat_grad = gradient;
-    memory.prev_loss = loss;
-    memory.t = o.lr();
-    if (memory.n_iter == 1) memory.t *= std::min(1.0, 1 / gradient.abs().sum().item<double>());
-
+    memory.begin(gradient, loss, o);
     const double slope = gradient.dot(memory.d).item<double>();
     if (slope > -o.tolerance_change()) break;
     int64_t now = 0;
     if (o.line_search_fn()) {
-      const std::vector<Tensor> origin = positions();
-      const auto evaluate = [&](double t) {
-        move(t, memory.d);
-        const double value = call().item<double>();
-        const Tensor g = gathered_gradient();
-        set_positions(origin);
-        return LinePoint{t, value, g.dot(memory.d).item<double>(), g};
-      };
-      LineSearch search =
-          strong_wolfe(evaluate, {0, loss, slope, gradient}, memory.t, largest(memory.d),
-                       o.tolerance_change(), max_eval - evaluations);
+      LineSearch search = searched(memory.d, {0, loss, slope, gradient}, memory.t,
+                                   max_eval - evaluations, o.tolerance_change(), call);
       now = search.evaluations;
       memory.t = search.found.t;
       loss = search.found.loss;
@@ -221,6 +201,20 @@ Tensor LBFGS::run(const LBFGSOptions& o, const LossClosure& call) {
   }
   memory.write(state(params()[0]));
   return first_loss;
+}
+
+LineSearch LBFGS::searched(const Tensor& d, const LinePoint& start, double t,
+                           int64_t max_evaluations, double tolerance_change,
+                           const LossClosure& call) const {
+  const std::vector<Tensor> origin = positions();
+  const auto evaluate = [&](double length) {
+    move(length, d);
+    const double value = call().item<double>();
+    const Tensor g = gathered_gradient();
+    set_positions(origin);
+    return LinePoint{length, value, g.dot(d).item<double>(), g};
+  };
+  return strong_wolfe(evaluate, start, t, largest(d), tolerance_change, max_evaluations);
 }
 
 Dtype LBFGS::dtype() const {

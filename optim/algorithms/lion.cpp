@@ -1,58 +1,28 @@
 #include "halftape/optim/algorithms/lion.h"
 
-#include <limits>
-
-#include "halftape/optim/state/options_map.h"
-#include "halftape/optim/update_list.h"
-
 namespace halftape::optim {
 
-std::unique_ptr<OptimizerOptions> LionOptions::clone() const {
-  return std::make_unique<LionOptions>(*this);
+void LionOptions::fields(StateFields& f) {
+  f.owner = "Lion";
+  f.add("lr", lr_, kNonNegative);
+  f.add("beta1", std::get<0>(betas_), kBelowOne);
+  f.add("beta2", std::get<1>(betas_), kBelowOne);
+  f.add("weight_decay", weight_decay_, kNonNegative);
+  f.add("maximize", maximize_);
+  f.add("weights", weights_, kWeightsRange);
 }
 
-void LionOptions::validate() const {
-  constexpr double inf = std::numeric_limits<double>::infinity();
-  check_option("Lion", "Invalid learning rate:", lr(), 0, inf);
-  check_option("Lion", "Invalid beta parameter at index 0:", std::get<0>(betas()), 0, 1);
-  check_option("Lion", "Invalid beta parameter at index 1:", std::get<1>(betas()), 0, 1);
-  check_option("Lion", "Invalid weight_decay value:", weight_decay(), 0, inf);
+UpdateRule Lion::rule(const LionOptions& o) const {
+  const auto [beta1, beta2] = o.betas();
+  return LionRule{.lr = o.lr(),
+                  .beta1 = beta1,
+                  .beta2 = beta2,
+                  .weight_decay = o.weight_decay(),
+                  .maximize = o.maximize()};
 }
 
-std::map<std::string, double> LionOptions::to_map() const {
-  return {{"lr", lr()},
-          {"beta1", std::get<0>(betas())},
-          {"beta2", std::get<1>(betas())},
-          {"weight_decay", weight_decay()},
-          {"maximize", maximize()},
-          {"weights", static_cast<double>(weights())}};
-}
-
-void LionOptions::from_map(const std::map<std::string, double>& saved) {
-  lr(saved_option(saved, "lr")).weight_decay(saved_option(saved, "weight_decay"));
-  betas({saved_option(saved, "beta1"), saved_option(saved, "beta2")});
-  maximize(saved_option(saved, "maximize") != 0).weights(saved_weights(saved));
-}
-
-void Lion::update(const OptimizerOptions& base, const std::vector<Tensor>& params,
-                  const StepControl& control) {
-  const auto& o = static_cast<const LionOptions&>(base);
-  UpdateList list(params.size());
-  for (const Tensor& p : params) {
-    ParamState& s = state(p);
-    UpdateSlot& slot = list.add(p, o.weights(), s);
-    slot.moments[0] = moment("exp_avg", p, o.weights(), s);
-  }
-  const auto rule_of = [](const OptimizerOptions& given) -> UpdateRule {
-    const auto& now = static_cast<const LionOptions&>(given);
-    LionRule rule;
-    rule.lr = now.lr();
-    std::tie(rule.beta1, rule.beta2) = now.betas();
-    rule.weight_decay = now.weight_decay();
-    rule.maximize = now.maximize();
-    return rule;
-  };
-  list.run(*this, base, rule_of, control);
+RuleState Lion::kept_state(const LionOptions& o) const {
+  return {.weights = o.weights(), .moments = {"exp_avg"}};
 }
 
 }  // namespace halftape::optim

@@ -13,7 +13,7 @@ double anneal(double start, double end, double done, bool linear) {
   return end + (start - end) / 2 * (std::cos(std::numbers::pi * done) + 1);
 }
 
-/// The option that takes the part of momentum; null where there is none.
+/// The name of the option that acts as momentum; null for none.
 const char* momentum_of(const std::map<std::string, double>& options) {
   if (options.count("beta1")) return "beta1";
   return options.count("momentum") ? "momentum" : nullptr;
@@ -82,18 +82,17 @@ std::vector<double> OneCycleLR::get_lrs() {
   return lrs;
 }
 
-void OneCycleLR::fields(SchedulerFields& f) {
-  LRScheduler::fields(f);
-  f.count("total_steps", options_.total_steps());
-  f.number("pct_start", options_.pct_start());
-  f.flag("cycle_momentum", options_.cycle_momentum());
-  f.flag("three_phase", options_.three_phase());
-  f.flag("linear", linear_);
-  f.numbers("initial_lr", initial_lrs_);
-  f.numbers("max_lr", max_lrs_);
-  f.numbers("min_lr", min_lrs_);
-  f.numbers("base_momentum", base_momenta_);
-  f.numbers("max_momentum", max_momenta_);
+void OneCycleLR::fields(StateFields& f) {
+  f.add("total_steps", options_.total_steps());
+  f.add("pct_start", options_.pct_start());
+  f.add("cycle_momentum", options_.cycle_momentum());
+  f.add("three_phase", options_.three_phase());
+  f.add("linear", linear_);
+  f.add("initial_lr", initial_lrs_);
+  f.add("max_lr", max_lrs_);
+  f.add("min_lr", min_lrs_);
+  f.add("base_momentum", base_momenta_);
+  f.add("max_momentum", max_momenta_);
 }
 
 SWALR::SWALR(ScheduledGroups optimizer, const std::vector<double>& swa_lr, int64_t anneal_epochs,
@@ -108,7 +107,7 @@ SWALR::SWALR(ScheduledGroups optimizer, const std::vector<double>& swa_lr, int64
 }
 
 std::vector<double> SWALR::get_lrs() {
-  // With no epochs to anneal in, epoch 0 has the last rate.
+  // Without epochs to anneal in, epoch 0 has the last rate.
   const int64_t epoch = anneal_epochs_ == 0 ? std::max<int64_t>(1, step_count_) : step_count_;
   const auto done = [&](int64_t e) {
     const double t = std::clamp(
@@ -119,18 +118,17 @@ std::vector<double> SWALR::get_lrs() {
   const double before = done(epoch - 1), now = done(epoch);
   std::vector<double> lrs = get_current_lrs();
   for (size_t i = 0; i < lrs.size(); ++i) {
-    // Back to the rate from which the annealing came, and on from there.
+    // Computes the rate before annealing from the present one, then anneals it to `now`.
     const double from = before == 1 ? swa_lrs_[i] : (lrs[i] - before * swa_lrs_[i]) / (1 - before);
     lrs[i] = swa_lrs_[i] * now + from * (1 - now);
   }
   return lrs;
 }
 
-void SWALR::fields(SchedulerFields& f) {
-  LRScheduler::fields(f);
-  f.numbers("swa_lr", swa_lrs_);
-  f.count("anneal_epochs", anneal_epochs_);
-  f.flag("linear", linear_);
+void SWALR::fields(StateFields& f) {
+  f.add("swa_lr", swa_lrs_);
+  f.add("anneal_epochs", anneal_epochs_);
+  f.add("linear", linear_);
 }
 
 }  // namespace halftape::optim

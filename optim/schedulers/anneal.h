@@ -1,5 +1,5 @@
-// Schedules that go from one value to another in one or two arcs: one cycle with its momentum, and
-// the constant rate of stochastic weight averaging.
+// Schedules that anneal from one value to another: one cycle with its momentum, and the constant
+// rate of stochastic weight averaging.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -11,11 +11,11 @@ namespace halftape::optim {
 
 enum class AnnealStrategy : uint8_t { Cos, Linear };
 
-/// Lists hold one value for all groups, or one for each.
+/// A list holds one value for all groups, or one for each.
 class OneCycleLROptions {
  public:
   using Values = std::vector<double>;
-  /// total_steps: epochs · steps_per_epoch, say.
+  /// total_steps: usually epochs · steps_per_epoch.
   OneCycleLROptions(double max_lr, int64_t total_steps)
       : OneCycleLROptions(Values{max_lr}, total_steps) {}
   OneCycleLROptions(Values max_lr, int64_t total_steps)
@@ -23,20 +23,19 @@ class OneCycleLROptions {
 
   HALFTAPE_ARG(Values, max_lr);
   HALFTAPE_ARG(int64_t, total_steps) = 0;
-  HALFTAPE_ARG(double, pct_start) = 0.3;  // the part of the cycle that rises
+  HALFTAPE_ARG(double, pct_start) = 0.3;  // the rising fraction of the cycle
   HALFTAPE_ARG(AnnealStrategy, anneal_strategy) = AnnealStrategy::Cos;
   HALFTAPE_ARG(bool, cycle_momentum) = true;  // SGD's momentum, or Adam's first beta
   HALFTAPE_ARG(Values, base_momentum) = {0.85};
   HALFTAPE_ARG(Values, max_momentum) = {0.95};
   HALFTAPE_ARG(double, div_factor) = 25;         // max_lr / the first rate
   HALFTAPE_ARG(double, final_div_factor) = 1e4;  // the first rate / the last one
-  HALFTAPE_ARG(bool, three_phase) = false;       // down as long as up, then the rest
+  HALFTAPE_ARG(bool, three_phase) = false;  // as many steps down as up, then on to the last rate
 };
 
-/// Up to max_lr and down to next to nothing in total_steps steps, while the momentum goes down and
-/// up again. Smith & Topin 2017, arXiv:1708.07120. Sets the rates, whatever they were. Throws at
-/// options that make no sense, where cycle_momentum finds no momentum, and at more than total_steps
-/// steps.
+/// Raises the rate to max_lr, then lowers it almost to 0, in total_steps steps; momentum falls and
+/// rises again. Smith & Topin 2017, arXiv:1708.07120. Overwrites the optimizer's rates. Throws for
+/// options out of range, for cycle_momentum without a momentum, and after total_steps steps.
 class OneCycleLR : public LRScheduler {
  public:
   OneCycleLR(ScheduledGroups optimizer, OneCycleLROptions options);
@@ -48,14 +47,14 @@ class OneCycleLR : public LRScheduler {
   };
   std::vector<Phase> phases() const;
   std::vector<double> get_lrs() override;
-  void fields(SchedulerFields& fields) override;
+  void fields(StateFields& fields) override;
   OneCycleLROptions options_;
   bool linear_;
   std::vector<double> initial_lrs_, max_lrs_, min_lrs_, base_momenta_, max_momenta_;
 };
 
-/// From the rates that it finds to swa_lr within anneal_epochs, and there it stays: for averaging
-/// what comes after. Izmailov et al. 2018, arXiv:1803.05407. Throws if anneal_epochs < 0.
+/// From the present rates to swa_lr within anneal_epochs, then constant, for averaging the weights
+/// from there on. Izmailov et al. 2018, arXiv:1803.05407. Throws if anneal_epochs < 0.
 class SWALR : public LRScheduler {
  public:
   SWALR(ScheduledGroups optimizer, double swa_lr, int64_t anneal_epochs = 10,
@@ -66,7 +65,7 @@ class SWALR : public LRScheduler {
 
  private:
   std::vector<double> get_lrs() override;
-  void fields(SchedulerFields& fields) override;
+  void fields(StateFields& fields) override;
   std::vector<double> swa_lrs_;
   int64_t anneal_epochs_;
   bool linear_;

@@ -5,32 +5,51 @@
 namespace halftape::optim {
 namespace {
 
-void check_parts(const char* name, const LRSchedulers& schedulers) {
+const LRSchedulers& checked(const char* name, const LRSchedulers& schedulers) {
   HALFTAPE_CHECK(!schedulers.empty(), name, ": expected at least one schedule, got none");
   for (const auto& s : schedulers) HALFTAPE_CHECK(s, name, ": a schedule is null");
+  return schedulers;
 }
 
 }  // namespace
 
+ComposedScheduler::ComposedScheduler(const char* name, ScheduledGroups optimizer,
+                                     LRSchedulers schedulers)
+    : LRScheduler(optimizer), schedulers_(std::move(schedulers)) {
+  for (const auto& s : checked(name, schedulers_))
+    HALFTAPE_CHECK(s->groups_ == groups_, name, ": a schedule is of another optimizer");
+}
+
+void ComposedScheduler::rewind() {
+  LRScheduler::rewind();
+  for (const auto& s : schedulers_) s->rewind();
+}
+
+void ComposedScheduler::reset_lrs() {
+  for (OptimizerParamGroup& group : *groups_) group.options().set_lr(*group.initial_lr);
+}
+
+void ComposedScheduler::fields(StateFields& f) {
+  for (size_t i = 0; i < schedulers_.size(); ++i)
+    f.part("schedulers." + std::to_string(i),
+           [&](StateFields& part) { schedulers_[i]->list(part); });
+}
+
 SequentialLR::SequentialLR(ScheduledGroups optimizer, LRSchedulers schedulers,
                            std::vector<int64_t> milestones)
-    : LRScheduler(optimizer),
-      schedulers_(std::move(schedulers)),
+    : ComposedScheduler("SequentialLR", optimizer, std::move(schedulers)),
       milestones_(std::move(milestones)) {
-  check_parts("SequentialLR", schedulers_);
-  for (const auto& s : schedulers_)
-    HALFTAPE_CHECK(s->groups_ == groups_, "SequentialLR: a schedule is of another optimizer");
   HALFTAPE_CHECK(milestones_.size() + 1 == schedulers_.size(), "SequentialLR: ", schedulers_.size(),
                  " schedules need ", schedulers_.size() - 1, " milestones, got ",
                  milestones_.size());
   HALFTAPE_CHECK(std::is_sorted(milestones_.begin(), milestones_.end()),
                  "SequentialLR: milestones must rise");
-  begin();
+  restart();
 }
 
-/// Epoch 0 of the schedule that is to be first, as if the others were not there yet.
-void SequentialLR::begin() {
-  for (OptimizerParamGroup& group : *groups_) group.options().set_lr(*group.initial_lr);
+/// Begins epoch 0 of the first schedule, as if the others were not there yet.
+void SequentialLR::restart() {
+  reset_lrs();
   rewind();
   at(0).initial_step();
   last_lr_ = at(0).get_last_lr();
@@ -52,29 +71,15 @@ void SequentialLR::step() {
   ++step_count_;
 }
 
-void SequentialLR::rewind() {
-  LRScheduler::rewind();
-  for (const auto& s : schedulers_) s->rewind();
-}
-
-void SequentialLR::fields(SchedulerFields& f) {
-  LRScheduler::fields(f);
-  f.counts("milestones", milestones_);
-  for (size_t i = 0; i < schedulers_.size(); ++i)
-    f.part("schedulers." + std::to_string(i),
-           [&](SchedulerFields& part) { schedulers_[i]->fields(part); });
-}
-
-ScheduledGroups ChainedScheduler::of_first(const LRSchedulers& schedulers) {
-  check_parts("ChainedScheduler", schedulers);
-  return schedulers[0]->groups_;
+void SequentialLR::fields(StateFields& f) {
+  f.add("milestones", milestones_);
+  ComposedScheduler::fields(f);
 }
 
 ChainedScheduler::ChainedScheduler(LRSchedulers schedulers)
-    : LRScheduler(of_first(schedulers)), schedulers_(std::move(schedulers)) {
-  for (const auto& s : schedulers_)
-    HALFTAPE_CHECK(s->groups_ == groups_, "ChainedScheduler: the schedules are of two optimizers");
-  step_count_ = 1;  // the parts have been at epoch 0
+    : ComposedScheduler("ChainedScheduler", checked("ChainedScheduler", schedulers)[0]->groups_,
+                        schedulers) {
+  step_count_ = 1;  // the constructors of the schedules have begun epoch 0
 }
 
 void ChainedScheduler::step() {
@@ -83,24 +88,12 @@ void ChainedScheduler::step() {
   ++step_count_;
 }
 
-void ChainedScheduler::rewind() {
-  LRScheduler::rewind();
-  for (const auto& s : schedulers_) s->rewind();
-}
-
 void ChainedScheduler::restart() {
-  for (OptimizerParamGroup& group : *groups_) group.options().set_lr(*group.initial_lr);
+  reset_lrs();
   rewind();
   for (const auto& s : schedulers_) s->initial_step();
   last_lr_ = get_current_lrs();
   step_count_ = 1;
-}
-
-void ChainedScheduler::fields(SchedulerFields& f) {
-  LRScheduler::fields(f);
-  for (size_t i = 0; i < schedulers_.size(); ++i)
-    f.part("schedulers." + std::to_string(i),
-           [&](SchedulerFields& part) { schedulers_[i]->fields(part); });
 }
 
 }  // namespace halftape::optim

@@ -9,45 +9,49 @@ namespace halftape::optim {
 
 using LRSchedulers = std::vector<std::shared_ptr<LRScheduler>>;
 
-/// The first schedule up to the first milestone, from there the second with its epoch 0, and so on:
+/// A schedule made of others. Throws unless there is one, and all set the rates of one optimizer.
+class ComposedScheduler : public LRScheduler {
+ protected:
+  ComposedScheduler(const char* name, ScheduledGroups optimizer, LRSchedulers schedulers);
+  std::vector<double> get_lrs() override { return get_current_lrs(); }
+  void rewind() override;
+  void fields(StateFields& fields) override;
+  /// Sets the rates from before any schedule.
+  void reset_lrs();
+  LRSchedulers schedulers_;
+};
+
+/// Runs the first schedule up to the first milestone, from there the second one from its epoch 0,
+/// and so on:
 ///
 ///     SequentialLR schedule(optimizer,
 ///                           {std::make_shared<LinearLR>(optimizer, 0.01, 1, 100),
 ///                            std::make_shared<CosineAnnealingLR>(optimizer, 900)},
 ///                           {100});
 ///
-/// Throws unless there is one schedule more than milestones, these rise, and all are of this
-/// optimizer.
-class SequentialLR : public LRScheduler {
+/// Throws unless there is one schedule more than milestones, milestones rise, and all schedules are
+/// of this optimizer.
+class SequentialLR : public ComposedScheduler {
  public:
   SequentialLR(ScheduledGroups optimizer, LRSchedulers schedulers, std::vector<int64_t> milestones);
   void step() override;
 
  private:
   LRScheduler& at(int64_t epoch) const;
-  std::vector<double> get_lrs() override { return get_current_lrs(); }
-  void rewind() override;
-  void restart() override { begin(); }
-  void begin();
-  void fields(SchedulerFields& fields) override;
-  LRSchedulers schedulers_;
+  void restart() override;
+  void fields(StateFields& fields) override;
   std::vector<int64_t> milestones_;
 };
 
-/// All schedules at every step, in their order. Throws unless there is one, and all are of one
+/// Runs all schedules at every step, in their order. Throws unless there is one, and all are of one
 /// optimizer.
-class ChainedScheduler : public LRScheduler {
+class ChainedScheduler : public ComposedScheduler {
  public:
   explicit ChainedScheduler(LRSchedulers schedulers);
   void step() override;
 
  private:
-  static ScheduledGroups of_first(const LRSchedulers& schedulers);
-  std::vector<double> get_lrs() override { return get_current_lrs(); }
-  void rewind() override;
   void restart() override;
-  void fields(SchedulerFields& fields) override;
-  LRSchedulers schedulers_;
 };
 
 }  // namespace halftape::optim

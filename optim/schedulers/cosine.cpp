@@ -20,7 +20,7 @@ std::vector<double> CosineAnnealingLR::get_lrs() {
   const auto height = [&](int64_t epoch) {
     return 1 + std::cos(pi * static_cast<double>(epoch) / static_cast<double>(T_max_));
   };
-  // One epoch after the bottom there is nothing to multiply.
+  // One epoch after the bottom, the factor below would divide by 0.
   const bool at_bottom = (step_count_ - 1 - T_max_) % (2 * T_max_) == 0;
   for (size_t i = 0; i < lrs.size(); ++i) {
     if (at_bottom)
@@ -30,10 +30,9 @@ std::vector<double> CosineAnnealingLR::get_lrs() {
   }
   return lrs;
 }
-void CosineAnnealingLR::fields(SchedulerFields& f) {
-  LRScheduler::fields(f);
-  f.count("T_max", T_max_);
-  f.number("eta_min", eta_min_);
+void CosineAnnealingLR::fields(StateFields& f) {
+  f.add("T_max", T_max_);
+  f.add("eta_min", eta_min_);
 }
 
 CosineAnnealingWarmRestarts::CosineAnnealingWarmRestarts(ScheduledGroups optimizer, int64_t T_0,
@@ -76,13 +75,12 @@ void CosineAnnealingWarmRestarts::rewind() {
   T_cur_ = 0;
   T_i_ = T_0_;
 }
-void CosineAnnealingWarmRestarts::fields(SchedulerFields& f) {
-  LRScheduler::fields(f);
-  f.count("T_0", T_0_);
-  f.count("T_i", T_i_);
-  f.count("T_mult", T_mult_);
-  f.number("T_cur", T_cur_);
-  f.number("eta_min", eta_min_);
+void CosineAnnealingWarmRestarts::fields(StateFields& f) {
+  f.add("T_0", T_0_);
+  f.add("T_i", T_i_);
+  f.add("T_mult", T_mult_);
+  f.add("T_cur", T_cur_);
+  f.add("eta_min", eta_min_);
 }
 
 WarmupCosineLR::WarmupCosineLR(ScheduledGroups optimizer, int64_t warmup_iters,
@@ -107,11 +105,10 @@ std::vector<double> WarmupCosineLR::get_lrs() {
     lrs.push_back(min_lr_ + 0.5 * (1 + std::cos(pi * done)) * (base - min_lr_));
   return lrs;
 }
-void WarmupCosineLR::fields(SchedulerFields& f) {
-  LRScheduler::fields(f);
-  f.count("warmup_iters", warmup_iters_);
-  f.count("lr_decay_iters", lr_decay_iters_);
-  f.number("min_lr", min_lr_);
+void WarmupCosineLR::fields(StateFields& f) {
+  f.add("warmup_iters", warmup_iters_);
+  f.add("lr_decay_iters", lr_decay_iters_);
+  f.add("min_lr", min_lr_);
 }
 
 }  // namespace halftape::optim

@@ -4,7 +4,7 @@
 
 namespace halftape::optim {
 
-/// From the rate to eta_min along half a cosine of T_max epochs, and up again if one goes on.
+/// From the rate to eta_min along half a cosine of T_max epochs, and up again in the epochs after.
 /// Loshchilov & Hutter 2016, arXiv:1608.03983, without its restarts. Throws unless T_max > 0.
 class CosineAnnealingLR : public LRScheduler {
  public:
@@ -13,26 +13,26 @@ class CosineAnnealingLR : public LRScheduler {
  private:
   std::vector<double> get_lrs() override;
   std::vector<double> first_lrs() override { return base_lrs_; }
-  void fields(SchedulerFields& fields) override;
+  void fields(StateFields& fields) override;
   int64_t T_max_;
   double eta_min_;
 };
 
-/// Half a cosine of T_0 epochs, then one of T_0·T_mult, and so on, each beginning with the full
+/// Half a cosine of T_0 epochs, then one of T_0·T_mult epochs, and so on; each begins with the full
 /// rate. Throws unless T_0 > 0 and T_mult ≥ 1.
 class CosineAnnealingWarmRestarts : public LRScheduler {
  public:
   CosineAnnealingWarmRestarts(ScheduledGroups optimizer, int64_t T_0, int64_t T_mult = 1,
                               double eta_min = 0);
   void step() override;
-  /// The rate at a moment between epochs: step(epoch + batch / batches). Throws if it is negative.
+  /// Sets the rate of a moment between epochs: step(epoch + batch / batches). Throws if negative.
   void step(double epoch);
 
  private:
   std::vector<double> get_lrs() override;
   void rewind() override;
   void restart() override { step(0.0); }
-  void fields(SchedulerFields& fields) override;
+  void fields(StateFields& fields) override;
   int64_t T_0_, T_i_, T_mult_;
   double T_cur_ = 0, eta_min_;
 };
@@ -41,8 +41,8 @@ class CosineAnnealingWarmRestarts : public LRScheduler {
 /// the first warmup_iters epochs, then half a cosine that reaches min_lr at epoch lr_decay_iters,
 /// then min_lr. Throws unless 0 ≤ warmup_iters < lr_decay_iters.
 ///
-/// The same of torch's parts, but for the warm-up's first epochs, is SequentialLR of a LinearLR and
-/// a CosineAnnealingLR.
+/// Except in the first epochs of the warm-up, SequentialLR of a LinearLR and a CosineAnnealingLR
+/// gives the same rates.
 class WarmupCosineLR : public LRScheduler {
  public:
   WarmupCosineLR(ScheduledGroups optimizer, int64_t warmup_iters, int64_t lr_decay_iters,
@@ -50,7 +50,7 @@ class WarmupCosineLR : public LRScheduler {
 
  private:
   std::vector<double> get_lrs() override;
-  void fields(SchedulerFields& fields) override;
+  void fields(StateFields& fields) override;
   int64_t warmup_iters_, lr_decay_iters_;
   double min_lr_;
 };

@@ -6,68 +6,56 @@
 namespace halftape::optim {
 
 StepLR::StepLR(ScheduledGroups optimizer, int64_t step_size, double gamma)
-    : LRScheduler(optimizer), step_size_(step_size), gamma_(gamma) {
+    : FactorLR(optimizer), step_size_(step_size), gamma_(gamma) {
   HALFTAPE_CHECK(step_size > 0, "StepLR: step_size ", step_size, " must be positive");
   initial_step();
 }
-std::vector<double> StepLR::get_lrs() {
-  const bool falls = step_count_ != 0 && step_count_ % step_size_ == 0;
-  return falls ? scaled(get_current_lrs(), gamma_) : get_current_lrs();
+double StepLR::factor() const {
+  return step_count_ != 0 && step_count_ % step_size_ == 0 ? gamma_ : 1;
 }
-void StepLR::fields(SchedulerFields& f) {
-  LRScheduler::fields(f);
-  f.count("step_size", step_size_);
-  f.number("gamma", gamma_);
+void StepLR::fields(StateFields& f) {
+  f.add("step_size", step_size_);
+  f.add("gamma", gamma_);
 }
 
 MultiStepLR::MultiStepLR(ScheduledGroups optimizer, std::vector<int64_t> milestones, double gamma)
-    : LRScheduler(optimizer), milestones_(std::move(milestones)), gamma_(gamma) {
+    : FactorLR(optimizer), milestones_(std::move(milestones)), gamma_(gamma) {
   initial_step();
 }
 double MultiStepLR::factor() const {
   const auto hits = std::count(milestones_.begin(), milestones_.end(), step_count_);
   return std::pow(gamma_, static_cast<double>(hits));
 }
-void MultiStepLR::fields(SchedulerFields& f) {
-  LRScheduler::fields(f);
-  f.counts("milestones", milestones_);
-  f.number("gamma", gamma_);
+void MultiStepLR::fields(StateFields& f) {
+  f.add("milestones", milestones_);
+  f.add("gamma", gamma_);
 }
 
 ExponentialLR::ExponentialLR(ScheduledGroups optimizer, double gamma)
-    : LRScheduler(optimizer), gamma_(gamma) {
+    : FactorLR(optimizer), gamma_(gamma) {
   initial_step();
-}
-std::vector<double> ExponentialLR::get_lrs() {
-  return is_initial_ ? get_current_lrs() : scaled(get_current_lrs(), gamma_);
-}
-void ExponentialLR::fields(SchedulerFields& f) {
-  LRScheduler::fields(f);
-  f.number("gamma", gamma_);
 }
 
 ConstantLR::ConstantLR(ScheduledGroups optimizer, double factor, int64_t total_iters)
-    : LRScheduler(optimizer), factor_(factor), total_iters_(total_iters) {
+    : FactorLR(optimizer), factor_(factor), total_iters_(total_iters) {
   HALFTAPE_CHECK(factor > 0 && factor <= 1, "ConstantLR: factor ", factor, " is not in (0, 1]");
   initial_step();
 }
-std::vector<double> ConstantLR::get_lrs() {
-  if (step_count_ == 0) return scaled(get_current_lrs(), factor_);
-  if (step_count_ == total_iters_) return scaled(get_current_lrs(), 1 / factor_);
-  return get_current_lrs();
+double ConstantLR::factor() const {
+  if (step_count_ == 0) return factor_;
+  return step_count_ == total_iters_ ? 1 / factor_ : 1;
 }
 std::vector<double> ConstantLR::first_lrs() {
   return scaled(base_lrs_, total_iters_ <= 0 ? 1 : factor_);
 }
-void ConstantLR::fields(SchedulerFields& f) {
-  LRScheduler::fields(f);
-  f.number("factor", factor_);
-  f.count("total_iters", total_iters_);
+void ConstantLR::fields(StateFields& f) {
+  f.add("factor", factor_);
+  f.add("total_iters", total_iters_);
 }
 
 LinearLR::LinearLR(ScheduledGroups optimizer, double start_factor, double end_factor,
                    int64_t total_iters)
-    : LRScheduler(optimizer),
+    : FactorLR(optimizer),
       start_factor_(start_factor),
       end_factor_(end_factor),
       total_iters_(total_iters) {
@@ -78,37 +66,35 @@ LinearLR::LinearLR(ScheduledGroups optimizer, double start_factor, double end_fa
   HALFTAPE_CHECK(total_iters > 0, "LinearLR: total_iters ", total_iters, " must be positive");
   initial_step();
 }
-std::vector<double> LinearLR::get_lrs() {
-  if (step_count_ == 0) return scaled(get_current_lrs(), start_factor_);
-  if (step_count_ > total_iters_) return get_current_lrs();
+double LinearLR::factor() const {
+  if (step_count_ == 0) return start_factor_;
+  if (step_count_ > total_iters_) return 1;
   const double rise = end_factor_ - start_factor_;
   const double before = static_cast<double>(total_iters_) * start_factor_ +
                         static_cast<double>(step_count_ - 1) * rise;
-  return scaled(get_current_lrs(), 1 + rise / before);
+  return 1 + rise / before;
 }
-void LinearLR::fields(SchedulerFields& f) {
-  LRScheduler::fields(f);
-  f.number("start_factor", start_factor_);
-  f.number("end_factor", end_factor_);
-  f.count("total_iters", total_iters_);
+void LinearLR::fields(StateFields& f) {
+  f.add("start_factor", start_factor_);
+  f.add("end_factor", end_factor_);
+  f.add("total_iters", total_iters_);
 }
 
 PolynomialLR::PolynomialLR(ScheduledGroups optimizer, int64_t total_iters, double power)
-    : LRScheduler(optimizer), total_iters_(total_iters), power_(power) {
+    : FactorLR(optimizer), total_iters_(total_iters), power_(power) {
   HALFTAPE_CHECK(total_iters > 0, "PolynomialLR: total_iters ", total_iters, " must be positive");
   initial_step();
 }
-std::vector<double> PolynomialLR::get_lrs() {
-  if (is_initial_ || step_count_ > total_iters_) return get_current_lrs();
+double PolynomialLR::factor() const {
+  if (step_count_ == 0 || step_count_ > total_iters_) return 1;
   const auto left = [&](int64_t epoch) {
     return 1 - static_cast<double>(epoch) / static_cast<double>(total_iters_);
   };
-  return scaled(get_current_lrs(), std::pow(left(step_count_) / left(step_count_ - 1), power_));
+  return std::pow(left(step_count_) / left(step_count_ - 1), power_);
 }
-void PolynomialLR::fields(SchedulerFields& f) {
-  LRScheduler::fields(f);
-  f.count("total_iters", total_iters_);
-  f.number("power", power_);
+void PolynomialLR::fields(StateFields& f) {
+  f.add("total_iters", total_iters_);
+  f.add("power", power_);
 }
 
 namespace {

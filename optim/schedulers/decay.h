@@ -1,4 +1,4 @@
-// Schedules that fall, or rise, by a rule of one line.
+// Schedules that lower or raise the rate by a one-line rule.
 #pragma once
 #include <functional>
 #include <vector>
@@ -7,89 +7,93 @@
 
 namespace halftape::optim {
 
-/// Multiplies by gamma every step_size epochs. (LibTorch's own, alone of all, is one epoch later:
-/// its first step() is epoch 0.) Throws unless step_size > 0.
-class StepLR : public LRScheduler {
+/// The base of the schedules that multiply the present rates by one factor per epoch.
+class FactorLR : public LRScheduler {
+ protected:
+  using LRScheduler::LRScheduler;
+  /// The factor that leads to epoch step_count_.
+  virtual double factor() const = 0;
+  std::vector<double> get_lrs() override { return scaled(get_current_lrs(), factor()); }
+  std::vector<double> first_lrs() override { return scaled(base_lrs_, factor()); }
+};
+
+/// Multiplies by gamma every step_size epochs. (LibTorch's StepLR is one epoch later: its first
+/// step() is epoch 0.) Throws unless step_size > 0.
+class StepLR : public FactorLR {
  public:
   StepLR(ScheduledGroups optimizer, int64_t step_size, double gamma = 0.1);
 
  private:
-  std::vector<double> get_lrs() override;
-  std::vector<double> first_lrs() override { return base_lrs_; }
-  void fields(SchedulerFields& fields) override;
+  double factor() const override;
+  void fields(StateFields& fields) override;
   int64_t step_size_;
   double gamma_;
 };
 
-/// Multiplies by gamma at each milestone; by its power where one appears several times.
-class MultiStepLR : public LRScheduler {
+/// Multiplies by gamma at each milestone, and by gammaⁿ at one that the list has n times.
+class MultiStepLR : public FactorLR {
  public:
   MultiStepLR(ScheduledGroups optimizer, std::vector<int64_t> milestones, double gamma = 0.1);
 
  private:
-  double factor() const;
-  std::vector<double> get_lrs() override { return scaled(get_current_lrs(), factor()); }
-  std::vector<double> first_lrs() override { return scaled(base_lrs_, factor()); }
-  void fields(SchedulerFields& fields) override;
+  double factor() const override;
+  void fields(StateFields& fields) override;
   std::vector<int64_t> milestones_;
   double gamma_;
 };
 
 /// Multiplies by gamma in every epoch.
-class ExponentialLR : public LRScheduler {
+class ExponentialLR : public FactorLR {
  public:
   ExponentialLR(ScheduledGroups optimizer, double gamma);
 
  private:
-  std::vector<double> get_lrs() override;
-  std::vector<double> first_lrs() override { return base_lrs_; }
-  void fields(SchedulerFields& fields) override;
+  double factor() const override { return step_count_ == 0 ? 1 : gamma_; }
+  void fields(StateFields& fields) override { fields.add("gamma", gamma_); }
   double gamma_;
 };
 
 /// `factor` times the rate until epoch total_iters, the rate itself from there on. Throws unless
-/// 0 < factor ≤ 1 (torch takes 0, from which no multiplication leads back).
-class ConstantLR : public LRScheduler {
+/// 0 < factor ≤ 1 (torch accepts 0, and cannot return to the rate by multiplication).
+class ConstantLR : public FactorLR {
  public:
   explicit ConstantLR(ScheduledGroups optimizer, double factor = 1.0 / 3, int64_t total_iters = 5);
 
  private:
-  std::vector<double> get_lrs() override;
+  double factor() const override;
   std::vector<double> first_lrs() override;
-  void fields(SchedulerFields& fields) override;
+  void fields(StateFields& fields) override;
   double factor_;
   int64_t total_iters_;
 };
 
 /// From start_factor to end_factor times the rate within total_iters epochs: a warm-up. Throws
 /// unless 0 < start_factor ≤ 1 and 0 ≤ end_factor ≤ 1 and total_iters > 0.
-class LinearLR : public LRScheduler {
+class LinearLR : public FactorLR {
  public:
   explicit LinearLR(ScheduledGroups optimizer, double start_factor = 1.0 / 3, double end_factor = 1,
                     int64_t total_iters = 5);
 
  private:
-  std::vector<double> get_lrs() override;
-  std::vector<double> first_lrs() override { return scaled(base_lrs_, start_factor_); }
-  void fields(SchedulerFields& fields) override;
+  double factor() const override;
+  void fields(StateFields& fields) override;
   double start_factor_, end_factor_;
   int64_t total_iters_;
 };
 
 /// rate·(1 − epoch/total_iters)^power, and 0 from total_iters on. Throws unless total_iters > 0.
-class PolynomialLR : public LRScheduler {
+class PolynomialLR : public FactorLR {
  public:
   explicit PolynomialLR(ScheduledGroups optimizer, int64_t total_iters = 5, double power = 1);
 
  private:
-  std::vector<double> get_lrs() override;
-  std::vector<double> first_lrs() override { return base_lrs_; }
-  void fields(SchedulerFields& fields) override;
+  double factor() const override;
+  void fields(StateFields& fields) override;
   int64_t total_iters_;
   double power_;
 };
 
-/// A factor for an epoch.
+/// The factor of an epoch.
 using LRLambda = std::function<double(int64_t epoch)>;
 
 /// The rate before any schedule times f(epoch); one f for all groups, or one for each. Functions
@@ -105,7 +109,7 @@ class LambdaLR : public LRScheduler {
   std::vector<LRLambda> f_;
 };
 
-/// Multiplies the rate that it finds by f(epoch), from epoch 1 on. Functions are not saved.
+/// Multiplies the present rate by f(epoch), from epoch 1 on. Functions are not saved.
 class MultiplicativeLR : public LRScheduler {
  public:
   MultiplicativeLR(ScheduledGroups optimizer, LRLambda f)

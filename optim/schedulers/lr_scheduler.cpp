@@ -33,10 +33,9 @@ std::vector<double> LRScheduler::get_current_lrs() const {
   return lrs;
 }
 
-std::vector<double> LRScheduler::scaled(const std::vector<double>& lrs, double factor) const {
-  std::vector<double> product;
-  for (const double lr : lrs) product.push_back(lr * factor);
-  return product;
+std::vector<double> LRScheduler::scaled(std::vector<double> lrs, double factor) {
+  for (double& lr : lrs) lr *= factor;
+  return lrs;
 }
 
 void LRScheduler::set_lrs(const std::vector<double>& lrs) {
@@ -56,20 +55,20 @@ std::vector<double> LRScheduler::per_group(const char* name,
   return values.size() == 1 ? std::vector<double>(groups_->size(), values[0]) : values;
 }
 
-void LRScheduler::fields(SchedulerFields& fields) {
-  fields.numbers("base_lrs", base_lrs_);
-  fields.numbers("last_lr", last_lr_);
-  fields.count("step_count", step_count_);
+void LRScheduler::list(StateFields& all) {
+  all.owner = "LRScheduler";
+  all.add("base_lrs", base_lrs_);
+  all.add("last_lr", last_lr_);
+  all.add("step_count", step_count_);
+  fields(all);
 }
 
-SchedulerState LRScheduler::state_dict() const {
-  // fields() only names them, and saving reads.
-  return SchedulerFields::save(
-      [this](SchedulerFields& f) { const_cast<LRScheduler*>(this)->fields(f); });
+StateFields LRScheduler::all_fields() const {
+  // The list names places to write to; state_dict() only reads.
+  return StateFields([self = const_cast<LRScheduler*>(this)](StateFields& f) { self->list(f); });
 }
 
-void LRScheduler::load_state_dict(const SchedulerState& saved) {
-  SchedulerFields::load(saved, [this](SchedulerFields& f) { fields(f); });
-}
+SchedulerState LRScheduler::state_dict() const { return all_fields().save(); }
+void LRScheduler::load_state_dict(const SchedulerState& saved) { all_fields().load(saved); }
 
 }  // namespace halftape::optim

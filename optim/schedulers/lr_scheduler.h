@@ -6,12 +6,15 @@
 #include <vector>
 
 #include "halftape/optim/optimizer.h"
-#include "halftape/optim/schedulers/scheduler_state.h"
+#include "halftape/optim/state/state_fields.h"
 
 namespace halftape::optim {
 
-/// The groups whose learning rates a schedule sets: those of an Optimizer or an AsyncOptimizer,
-/// which must live as long as the schedule.
+/// The numbers of a schedule by name; lists are "name.0", "name.1" ….
+using SchedulerState = StateFields::Numbers;
+
+/// The groups whose learning rates a schedule sets. Their Optimizer or AsyncOptimizer must live as
+/// long as the schedule.
 class ScheduledGroups {
  public:
   template <class O>
@@ -36,49 +39,48 @@ class ScheduledGroups {
 ///       schedule.step();
 ///     }
 ///
-/// An epoch is what you make of it: an update for most of them here, a pass over the data for
-/// others. Several schedules may move one optimizer; most of them multiply the rate that they find.
-/// Where a GradScaler may skip steps, see amp/tools/applied_steps.h.
+/// An epoch is the time between two calls of step(): one update, or one pass over the data. Several
+/// schedules may set one optimizer's rates; most of them multiply the present rate. For a
+/// GradScaler that skips steps, see amp/tools/applied_steps.h.
 ///
-/// A schedule of your own overrides get_lrs(), and says initial_step() in its constructor unless
-/// its first step() is to be epoch 0.
+/// A schedule of your own overrides get_lrs() and fields(), and calls initial_step() in its
+/// constructor unless its first step() is to be epoch 0.
 class LRScheduler {
  public:
   explicit LRScheduler(ScheduledGroups optimizer);
   virtual ~LRScheduler() = default;
 
-  /// The next epoch. After the optimizer's step.
+  /// Begins the next epoch. Call it after the optimizer's step.
   virtual void step();
-  /// Of each group, as this schedule set it last.
+  /// The rate of each group, as this schedule set it last.
   const std::vector<double>& get_last_lr() const { return last_lr_; }
   /// −1 before epoch 0.
   int64_t last_epoch() const { return step_count_ - 1; }
 
-  /// Every number that the next step depends on, options among them: a resumed run goes on bit for
-  /// bit. Functions are not in it, nor are the learning rates and momenta, which stand in the
-  /// optimizer's state: make optimizer and schedule, then load both. load throws, changing nothing,
-  /// when the numbers are not the expected ones; the error lists every difference.
+  /// Every number that the next step depends on, options included: a resumed run goes on bit for
+  /// bit. Functions are not saved. Learning rates and momenta are saved with the optimizer: make
+  /// optimizer and schedule, then load both. Loading throws, changing nothing, when names or
+  /// numbers do not fit; the error lists all mismatches.
   SchedulerState state_dict() const;
   void load_state_dict(const SchedulerState& saved);
 
  protected:
-  /// Of each group for epoch step_count_.
+  /// The rate of each group for epoch step_count_.
   virtual std::vector<double> get_lrs() = 0;
-  /// The same for epoch 0, whatever rates the groups have.
+  /// The rates of epoch 0, whatever rates the groups have.
   virtual std::vector<double> first_lrs() { return get_lrs(); }
-  /// Names what state_dict() saves. An override calls this one, too.
-  virtual void fields(SchedulerFields& fields);
+  /// Names the numbers that state_dict() saves besides those of this class.
+  virtual void fields(StateFields&) {}
 
-  /// Epoch 0.
+  /// Begins epoch 0.
   void initial_step();
-  /// Epoch 0 again, in the middle of a training.
+  /// Begins epoch 0 in the middle of a training.
   virtual void restart();
-  /// Forgets that epoch 0 was, for a schedule whose time is still to come.
+  /// Returns to the state before epoch 0, for a schedule whose turn comes later.
   virtual void rewind() { step_count_ = 0; }
 
   std::vector<double> get_current_lrs() const;
-  /// All of them multiplied.
-  std::vector<double> scaled(const std::vector<double>& lrs, double factor) const;
+  static std::vector<double> scaled(std::vector<double> lrs, double factor);
   void set_lrs(const std::vector<double>& lrs);
   /// One value for each group: `values`, or copies of its only one.
   std::vector<double> per_group(const char* name, const std::vector<double>& values) const;
@@ -86,12 +88,15 @@ class LRScheduler {
   ScheduledGroups groups_;
   std::vector<double> base_lrs_;  // before any schedule
   std::vector<double> last_lr_;
-  int64_t step_count_ = 0;  // of step() so far; within get_lrs() the epoch it is to give
+  int64_t step_count_ = 0;  // calls of step(); within get_lrs() the epoch to compute
   bool is_initial_ = false;
 
  private:
+  friend class ComposedScheduler;
   friend class SequentialLR;
   friend class ChainedScheduler;
+  StateFields all_fields() const;
+  void list(StateFields& all);
 };
 
 }  // namespace halftape::optim

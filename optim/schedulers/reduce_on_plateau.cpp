@@ -76,28 +76,29 @@ void ReduceLROnPlateauScheduler::reduce_lr() {
   }
 }
 
-void ReduceLROnPlateauScheduler::fields(SchedulerFields& f) {
-  f.number("factor", factor_);
-  f.number("threshold", threshold_);
-  f.number("eps", eps_);
-  f.count("patience", patience_);
-  f.count("cooldown", cooldown_);
-  f.numbers("min_lr", min_lrs_);
-  f.numbers("last_lr", last_lr_);
-  f.number("best", best_);
-  f.count("last_epoch", last_epoch_);
-  f.count("num_bad_epochs", num_bad_epochs_);
-  f.count("cooldown_counter", cooldown_counter_);
+void ReduceLROnPlateauScheduler::fields(StateFields& f) {
+  f.owner = "ReduceLROnPlateauScheduler";
+  f.add("factor", factor_);
+  f.add("threshold", threshold_);
+  f.add("eps", eps_);
+  f.add("patience", patience_);
+  f.add("cooldown", cooldown_);
+  f.add("min_lr", min_lrs_);
+  f.add("last_lr", last_lr_);
+  f.add("best", best_);
+  f.add("last_epoch", last_epoch_);
+  f.add("num_bad_epochs", num_bad_epochs_);
+  f.add("cooldown_counter", cooldown_counter_);
 }
 
 SchedulerState ReduceLROnPlateauScheduler::state_dict() const {
   // fields() only names them, and saving reads.
-  return SchedulerFields::save(
-      [this](SchedulerFields& f) { const_cast<ReduceLROnPlateauScheduler*>(this)->fields(f); });
+  auto* self = const_cast<ReduceLROnPlateauScheduler*>(this);
+  return StateFields([self](StateFields& f) { self->fields(f); }).save();
 }
 
 void ReduceLROnPlateauScheduler::load_state_dict(const SchedulerState& saved) {
-  SchedulerFields::load(saved, [this](SchedulerFields& f) { fields(f); });
+  StateFields([this](StateFields& f) { fields(f); }).load(saved);
 }
 
 }  // namespace halftape::optim

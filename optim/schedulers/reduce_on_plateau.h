@@ -1,4 +1,4 @@
-// The schedule that listens: it lowers the rate when a metric has stopped getting better.
+// The schedule that lowers the rate when a metric has stopped improving.
 #pragma once
 #include <vector>
 
@@ -6,11 +6,11 @@
 
 namespace halftape::optim {
 
-/// Multiplies the rates by `factor` when the metric was not better for more than `patience` steps,
-/// and then counts none of the next `cooldown` ones. Better: below best·(1 − threshold) (rel), or
-/// below best − threshold (abs); above, in mode max. A rate stays at or above its group's min_lr (a
-/// list of one holds for all; none means 0), and stays as it is where the change would be no more
-/// than eps. Throws unless factor < 1.
+/// Multiplies the rates by `factor` after more than `patience` steps without a better metric, and
+/// ignores bad metrics in the next `cooldown` steps. Better means below best·(1 − threshold) (rel)
+/// or below best − threshold (abs), and above best·(1 + threshold) or best + threshold in mode max.
+/// A rate never falls below its group's min_lr (a list of one is for all groups; an empty one means
+/// 0), and does not change by eps or less. Throws unless factor < 1.
 class ReduceLROnPlateauScheduler {
  public:
   enum SchedulerMode { min, max };
@@ -22,18 +22,18 @@ class ReduceLROnPlateauScheduler {
                                       double eps = 1e-8, bool verbose = false);
   virtual ~ReduceLROnPlateauScheduler() = default;
 
-  /// Of a number on the host: loss.item() waits for the device. NaN is never better.
+  /// `metric` is a number on the host: loss.item() waits for the device. NaN is never better.
   void step(double metric);
   const std::vector<double>& get_last_lr() const { return last_lr_; }
 
-  /// As LRScheduler's. The mode is not in it.
+  /// As LRScheduler's. The mode is not saved.
   SchedulerState state_dict() const;
   void load_state_dict(const SchedulerState& saved);
 
  private:
   bool is_better(double metric) const;
   void reduce_lr();
-  void fields(SchedulerFields& fields);
+  void fields(StateFields& fields);
 
   ScheduledGroups groups_;
   SchedulerMode mode_;

@@ -12,7 +12,7 @@ struct Named {
   size_t group;
 };
 
-/// Of all parameters, group by group.
+/// The names of all parameters, group by group.
 std::vector<Named> names_of(const std::vector<OptimizerParamGroup>& groups, const char* call) {
   std::vector<Named> all;
   std::set<std::string> seen;
@@ -44,9 +44,9 @@ NamedOptimizerState Optimizer::named_state_dict() const {
 void Optimizer::load_state_dict(const NamedOptimizerState& saved) {
   const std::vector<Named> names = names_of(groups_, "load_state_dict");
   const std::vector<Tensor> params = parameters_of(groups_);
-  Differences differences;
+  Mismatches mismatches;
   if (saved.groups.size() != groups_.size())
-    differences.add("it has ", saved.groups.size(), " groups, this optimizer ", groups_.size());
+    mismatches.add("it has ", saved.groups.size(), " groups, this optimizer ", groups_.size());
   std::set<std::string> known;
   OptimizerState by_position{saved.groups, {}};
   for (size_t i = 0; i < names.size(); ++i) {
@@ -54,26 +54,23 @@ void Optimizer::load_state_dict(const NamedOptimizerState& saved) {
     known.insert(name);
     const auto found = saved.parameters.find(name);
     if (found == saved.parameters.end()) {
-      differences.add("it has no \"", name, "\"");
+      mismatches.add("it has no \"", name, "\"");
       continue;
     }
     const NamedOptimizerState::Parameter& parameter = found->second;
     if (parameter.group != group)
-      differences.add("\"", name, "\" is in its group ", parameter.group,
-                      ", and in this optimizer's group ", group);
+      mismatches.add("\"", name, "\" is in its group ", parameter.group,
+                     ", and in this optimizer's group ", group);
     if (parameter.group < saved.groups.size()) {
-      for (const auto& [key, value] : parameter.state) {
-        const StateEntry expected = expected_state(key, params[i], saved.groups[parameter.group]);
-        if (value.shape() != expected.shape || value.dtype() != expected.dtype)
-          differences.add("\"", key, "\" of \"", name, "\" is ", value.dtype(), " ", value.shape(),
-                          ", expected ", expected.dtype, " ", expected.shape);
-      }
+      for (const auto& [key, value] : parameter.state)
+        mismatches.fits("\"" + key + "\" of \"" + name + "\"", value,
+                        expected_state(key, params[i], saved.groups[parameter.group]));
     }
     by_position.state.push_back(parameter.state);
   }
   for (const auto& [name, parameter] : saved.parameters)
-    if (!known.count(name)) differences.add("this optimizer has no \"", name, "\"");
-  differences.check("optimizer: the saved state does not fit");
+    if (!known.count(name)) mismatches.add("this optimizer has no \"", name, "\"");
+  mismatches.check("optimizer: the saved state does not fit");
   load_state_dict(by_position);
 }
 

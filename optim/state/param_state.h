@@ -1,9 +1,9 @@
-// What an optimizer remembers of one parameter, in LibTorch's words:
+// The state that an optimizer keeps for one parameter, in LibTorch's words:
 //
 //     auto& state = static_cast<AdamParamState&>(*optimizer.state()[p.unsafeGetTensorImpl()]);
 //     state.exp_avg();
 //
-// It is a view: the values stand in the optimizer under the same names, and state_dict() has them.
+// It is a view: the optimizer owns the values under the same names, and state_dict() saves them.
 #pragma once
 #include <concepts>
 #include <memory>
@@ -14,13 +14,13 @@
 
 namespace halftape::optim {
 
-/// The base of the views. They live as long as the optimizer.
+/// The base of the views, which live as long as the optimizer.
 class OptimizerParamState {
  public:
   virtual ~OptimizerParamState() = default;
 
  protected:
-  /// Undefined, or 0, before the first step that makes it. Counts wait for the device.
+  /// Undefined, or 0, before the first step makes it. Reading a number waits for the device.
   Tensor tensor(const char* key) const;
   double number(const char* key) const;
   void set(const char* key, const Tensor& value);
@@ -33,13 +33,13 @@ class OptimizerParamState {
   Device device_;
 };
 
-/// optimizer.state(): found by the address of a parameter's TensorImpl, or by that address printed,
-/// as in LibTorch 1.
+/// optimizer.state(): looks up a parameter by the address of its TensorImpl, or by that address as
+/// text, as in LibTorch 1.
 class OptimizerStateView {
  public:
   explicit OptimizerStateView(Optimizer& optimizer) : optimizer_(&optimizer) {}
 
-  /// Stands for one parameter's state, and becomes the view that it is cast to.
+  /// One parameter's state; converts to any class of views.
   class Entry {
    public:
     const Entry& operator*() const { return *this; }
@@ -53,7 +53,7 @@ class OptimizerStateView {
     friend class OptimizerStateView;
     Entry(Optimizer& optimizer, const Tensor& parameter)
         : optimizer_(&optimizer), parameter_(parameter) {}
-    /// The view that was given before; null for none.
+    /// The view that was returned before; null for none.
     OptimizerParamState* shown(const std::type_info& view) const;
     void show(std::shared_ptr<OptimizerParamState> view) const;
     Optimizer* optimizer_;
@@ -65,7 +65,7 @@ class OptimizerStateView {
   Entry at(const std::string& printed) const;
   Entry operator[](const void* parameter) const { return at(parameter); }
   Entry operator[](const std::string& printed) const { return at(printed); }
-  /// How many parameters have a state.
+  /// The number of parameters that have a state.
   size_t size() const;
 
  private:
@@ -101,7 +101,7 @@ struct RMSpropParamState : OptimizerParamState {
   HALFTAPE_STATE_TENSOR(momentum_buffer)
   HALFTAPE_STATE_TENSOR(grad_avg)
 };
-/// Of an LBFGS's first parameter, for all of them.
+/// LBFGS keeps one state for all parameters: that of the first.
 struct LBFGSParamState : OptimizerParamState {
   HALFTAPE_STATE_COUNT(func_evals, kInt64)
   HALFTAPE_STATE_COUNT(n_iter, kInt64)

@@ -5,7 +5,6 @@
 #include "halftape/core/contract/backend.h"
 #include "halftape/core/formula/philox.h"
 #include "halftape/optim/state/flat_storage.h"
-#include "halftape/optim/state/options_map.h"
 
 namespace halftape::optim {
 namespace {
@@ -20,26 +19,26 @@ Array rounding_stream(Device device) {
   return tensor(state, kInt64).to(device).array();
 }
 
-struct Name {
+struct Storage {
   Weights weights;
   const char* option;
   const char* state;  // what is kept under this name; null for nothing
 };
-constexpr Name kNames[] = {{Weights::Plain, "Plain", nullptr},
-                           {Weights::Master, "Master", "master"},
-                           {Weights::Stochastic, "Stochastic", "rounding"},
-                           {Weights::Kahan, "Kahan", "remainder"}};
-const Name& name_of(Weights weights) { return kNames[static_cast<size_t>(weights)]; }
+constexpr Storage kStorages[] = {{Weights::Plain, "Plain", nullptr},
+                                 {Weights::Master, "Master", "master"},
+                                 {Weights::Stochastic, "Stochastic", "rounding"},
+                                 {Weights::Kahan, "Kahan", "remainder"}};
+const Storage& storage_of(Weights weights) { return kStorages[static_cast<size_t>(weights)]; }
 
-/// How the steps so far kept a parameter.
-Weights kept(const ParamState& state) {
-  for (const Name& n : kNames)
+/// The storage that earlier steps chose.
+Weights storage_in(const ParamState& state) {
+  for (const Storage& n : kStorages)
     if (n.state && state.find(n.state) != state.end()) return n.weights;
   return Weights::Plain;
 }
-/// What is kept under a name; at first, what make() gives.
+/// The state under `name`, made by make() on first use.
 template <class Make>
-Array& remembered(ParamState& state, const char* name, const Make& make) {
+Array& find_or_make(ParamState& state, const char* name, const Make& make) {
   const auto found = state.find(name);
   if (found != state.end()) return found->second;
   const LastingState lasting;
@@ -48,7 +47,7 @@ Array& remembered(ParamState& state, const char* name, const Make& make) {
 
 }  // namespace
 
-Weights weights_of(const Tensor& parameter, Weights chosen) {
+Weights effective_weights(const Tensor& parameter, Weights chosen) {
   return is_16bit(parameter.dtype()) ? chosen : Weights::Plain;
 }
 
@@ -56,15 +55,16 @@ Dtype moment_dtype(const Tensor& parameter, Weights weights) {
   return weights == Weights::Plain ? parameter.dtype() : kFloat32;
 }
 
-Keeping keeping(const Tensor& p, Weights weights, ParamState& state) {
-  HALFTAPE_CHECK(state.empty() || kept(state) == weights, "optimizer: a ", p.sizes(),
-                 " parameter was kept as ", name_of(kept(state)).option, " and is now to be ",
-                 name_of(weights).option, "; choose weights before the first step");
+Keeping param_storage(const Tensor& p, Weights weights, ParamState& state) {
+  HALFTAPE_CHECK(state.empty() || storage_in(state) == weights, "optimizer: a ", p.sizes(),
+                 " parameter was kept as ", storage_of(storage_in(state)).option,
+                 " and is now to be ", storage_of(weights).option,
+                 "; choose weights before the first step");
   if (weights == Weights::Plain) return {};
-  const Array& extra = remembered(state, name_of(weights).state, [&]() -> Array {
+  const Array& extra = find_or_make(state, storage_of(weights).state, [&]() -> Array {
     if (weights == Weights::Stochastic) return rounding_stream(p.device());
     const bool master = weights == Weights::Master;
-    Array made = FlatState::array(name_of(weights).state, p, master ? kFloat32 : p.dtype());
+    Array made = FlatState::array(storage_of(weights).state, p, master ? kFloat32 : p.dtype());
     master ? backend(p.device()).copy(made, p.array()) : backend(p.device()).fill(made, 0);
     return made;
   });
@@ -72,24 +72,15 @@ Keeping keeping(const Tensor& p, Weights weights, ParamState& state) {
 }
 
 Array moment(const char* name, const Tensor& p, Weights chosen, ParamState& state, double start) {
-  return remembered(state, name, [&] {
-    Array made = FlatState::array(name, p, moment_dtype(p, weights_of(p, chosen)));
+  return find_or_make(state, name, [&] {
+    Array made = FlatState::array(name, p, moment_dtype(p, effective_weights(p, chosen)));
     backend(p.device()).fill(made, start);
     return made;
   });
 }
 
 Array step_count(const Tensor& p, ParamState& state) {
-  return remembered(state, "step", [&] { return full({}, 0, kFloat32, p.device()); });
-}
-
-Weights saved_weights(const std::map<std::string, double>& options) {
-  const double saved = saved_option(options, "weights");
-  for (const Name& n : kNames)
-    if (saved == static_cast<double>(n.weights)) return n.weights;
-  HALFTAPE_CHECK(false, "optimizer: the saved option \"weights\" is ", saved,
-                 ", expected 0 (Plain), 1 (Master), 2 (Stochastic) or 3 (Kahan)");
-  return Weights::Plain;
+  return find_or_make(state, "step", [&] { return full({}, 0, kFloat32, p.device()); });
 }
 
 StateEntry state_entry(const std::string& key, const Tensor& p,
@@ -98,9 +89,13 @@ StateEntry state_entry(const std::string& key, const Tensor& p,
   if (key == "rounding") return {{2}, kInt64};
   if (key == "master") return {p.sizes(), kFloat32};
   if (key == "remainder") return {p.sizes(), p.dtype()};
-  // Optimizers of other people need not have the option.
-  const Weights weights = options.count("weights") ? saved_weights(options) : Weights::Plain;
-  return {p.sizes(), moment_dtype(p, weights_of(p, weights))};
+  const auto saved = options.find("weights");  // a user's optimizer need not have the option
+  HALFTAPE_CHECK(saved == options.end() || kWeightsRange.contains(saved->second),
+                 "optimizer: the saved option \"weights\" is ", saved->second,
+                 ", expected 0 (Plain), 1 (Master), 2 (Stochastic) or 3 (Kahan)");
+  const Weights weights =
+      saved == options.end() ? Weights::Plain : static_cast<Weights>(saved->second);
+  return {p.sizes(), moment_dtype(p, effective_weights(p, weights))};
 }
 
 }  // namespace halftape::optim

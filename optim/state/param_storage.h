@@ -1,10 +1,11 @@
-// How an optimizer keeps 16-bit parameters: what it remembers of each, so that small updates count.
+// How an optimizer stores 16-bit parameters so that small updates are not lost to rounding.
 #pragma once
 #include <map>
 #include <string>
 
 #include "halftape/core/formula/weights.h"
 #include "halftape/optim/optimizer.h"
+#include "halftape/optim/state/mismatches.h"
 
 namespace halftape {
 struct Keeping;  // core/contract/backend.h
@@ -12,36 +13,31 @@ struct Keeping;  // core/contract/backend.h
 
 namespace halftape::optim {
 
-/// An option of every optimizer here: `SGDOptions(lr).weights(Weights::Master)`. It concerns
-/// parameters in float16 and bfloat16; float32 and float64 are updated as they are. Moments are
-/// kept in float32 unless Plain, where they have the parameter's dtype.
+/// An option of every RuleOptimizer: `SGDOptions(lr).weights(Weights::Master)`. It applies to
+/// parameters in float16 and bfloat16. Their moments are float32, or with Plain of the parameter's
+/// dtype.
 ///
 /// Bytes beside a 16-bit weight: Plain 0, Master 4, Stochastic 0, Kahan 2.
 ///
-/// The master and the remainder are made at the first step: load weights into the model before it,
-/// for what is written to a parameter later is overwritten from its master.
+/// The first step makes the master or remainder: load weights into the model before it, because
+/// each step overwrites the parameter from its master.
 using halftape::Weights;
+inline constexpr NumberRange kWeightsRange{0, 4};  // Plain … Kahan, as saved
 
-/// `chosen`, or Plain where the parameter has more than 16 bits.
-Weights weights_of(const Tensor& parameter, Weights chosen);
+/// `chosen`, or Plain if the parameter has more than 16 bits.
+Weights effective_weights(const Tensor& parameter, Weights chosen);
 Dtype moment_dtype(const Tensor& parameter, Weights weights);
-/// "master", "remainder" or "rounding" (its key: from the default generator), made in `state` on
-/// first use. Throws when earlier steps kept the parameter in another way.
-Keeping keeping(const Tensor& parameter, Weights weights, ParamState& state);
+/// The parameter's "master", "remainder" or "rounding" (whose key the default generator draws),
+/// made in `state` on first use. Throws if earlier steps stored the parameter in another way.
+Keeping param_storage(const Tensor& parameter, Weights weights, ParamState& state);
 
 /// An array of the parameter's shape and moment_dtype(), made in `state` on first use.
 Array moment(const char* name, const Tensor& parameter, Weights chosen, ParamState& state,
              double start = 0);
-/// The count of a parameter's updates, made on first use.
+/// The number of a parameter's updates, made in `state` on first use.
 Array step_count(const Tensor& parameter, ParamState& state);
 
-/// The option, read back; throws for what is none.
-Weights saved_weights(const std::map<std::string, double>& options);
-/// What a saved state must have under a name.
-struct StateEntry {
-  Shape shape;
-  Dtype dtype;
-};
+/// The expected form of the saved array `key`.
 StateEntry state_entry(const std::string& key, const Tensor& parameter,
                        const std::map<std::string, double>& options);
 

@@ -234,13 +234,13 @@ TEST_CASE("what L-BFGS cannot do is refused by name") {
   CHECK_THROWS_WITH_AS(optimizer.step(StepControl{}), doctest::Contains("without control"), Error);
   CHECK_THROWS_WITH_AS(LBFGS({p}, LBFGSOptions().line_search_fn("armijo")),
                        doctest::Contains("\"armijo\" is not known"), Error);
-  CHECK_THROWS_WITH_AS(LBFGS({p}, LBFGSOptions().max_iter(0)), doctest::Contains("max_iter 0"),
-                       Error);
-  CHECK_THROWS_WITH_AS(LBFGS({p}, LBFGSOptions().max_eval(0)), doctest::Contains("max_eval 0"),
-                       Error);
+  CHECK_THROWS_WITH_AS(LBFGS({p}, LBFGSOptions().max_iter(0)),
+                       doctest::Contains("max_iter value: 0"), Error);
+  CHECK_THROWS_WITH_AS(LBFGS({p}, LBFGSOptions().max_eval(0)),
+                       doctest::Contains("max_eval value: 0"), Error);
   CHECK_THROWS_WITH_AS(LBFGS({p}, LBFGSOptions().history_size(0)),
-                       doctest::Contains("history_size 0"), Error);
-  CHECK_THROWS_WITH_AS(LBFGS({p}, LBFGSOptions(-1)), doctest::Contains("lr -1"), Error);
+                       doctest::Contains("history_size value: 0"), Error);
+  CHECK_THROWS_WITH_AS(LBFGS({p}, LBFGSOptions(-1)), doctest::Contains("learning rate: -1"), Error);
   using Groups = std::vector<optim::OptimizerParamGroup>;
   using Group = optim::OptimizerParamGroup;
   CHECK_THROWS_WITH_AS(LBFGS(Groups{Group(TensorList{p}), Group(TensorList{q})}),

@@ -147,7 +147,8 @@ TEST_CASE("SGD's options out of range are refused by name") {
   const double nan = std::nan(""), inf = std::numeric_limits<double>::infinity();
   for (const double bad : {-0.1, nan, inf}) {
     CAPTURE(bad);
-    CHECK_THROWS_WITH_AS(SGD(p, SGDOptions(bad)), doctest::Contains("SGD: lr"), Error);
+    CHECK_THROWS_WITH_AS(SGD(p, SGDOptions(bad)), doctest::Contains("SGD: Invalid learning rate"),
+                         Error);
     CHECK_THROWS_WITH_AS(SGD(p, SGDOptions().momentum(bad)), doctest::Contains("momentum"), Error);
     CHECK_THROWS_WITH_AS(SGD(p, SGDOptions().weight_decay(bad)), doctest::Contains("weight_decay"),
                          Error);

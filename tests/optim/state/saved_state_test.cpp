@@ -1,0 +1,173 @@
+// What an optimizer saves: a run that loads it goes on bit for bit, every option survives, and a
+// state that does not fit changes nothing.
+#include <doctest/doctest.h>
+
+#include <halftape/halftape.h>
+
+#include <cmath>
+
+#include "halftape/tests/support/close.h"
+#include "halftape/tests/support/optimizers.h"
+
+using namespace halftape;
+using optim::Adam;
+using optim::AdamOptions;
+using optim::OptimizerParamGroup;
+using optim::SGD;
+using optim::SGDOptions;
+
+namespace {
+
+using Groups = std::vector<OptimizerParamGroup>;
+
+OptimizerParamGroup group(std::vector<Tensor> params) {
+  return OptimizerParamGroup(std::move(params));
+}
+Tensor leaf(const Shape& shape, double value = 1) { return full(shape, value, requires_grad()); }
+void give_gradients(const optim::Optimizer& optimizer, double value) {
+  for (const Tensor& p : optimizer.parameters()) p.mutable_grad() = full_like(p, value).detach();
+}
+
+}  // namespace
+
+TEST_CASE("a saved state is a copy: later steps do not reach it") {
+  const Tensor a = leaf({2});
+  SGD optimizer({a}, SGDOptions(0.5).momentum(0.5));
+  give_gradients(optimizer, 1);
+  optimizer.step();
+  const auto saved = optimizer.state_dict();
+  optimizer.step();
+  CHECK(Tensor(saved.state[0].at("momentum_buffer")).equal(ones({2})));
+  optimizer.load_state_dict(saved);
+  optimizer.step();
+  CHECK(Tensor(saved.state[0].at("momentum_buffer")).equal(ones({2})));
+}
+
+TEST_CASE("a run that was saved and loaded goes on bit for bit, options included") {
+  auto gradient = [](const Tensor& p, int t) {
+    const NoGradGuard no_grad;
+    p.mutable_grad() = p.detach() * 0.5 + std::sin(t);
+  };
+  const auto check = [&](const auto& make) {
+    const Tensor a = leaf({3}, 2), b = leaf({2}, -1);
+    const auto whole = make(Groups{group({a}), group({b})});
+    whole->param_groups()[1].options().set_lr(0.01);
+    auto step = [&](optim::Optimizer& o, int t) {
+      for (const Tensor& p : o.parameters()) gradient(p, t);
+      o.step();
+    };
+    for (int t = 0; t < 5; ++t) step(*whole, t);
+    const Tensor c = a.detach().clone().requires_grad_(), d = b.detach().clone().requires_grad_();
+    const auto resumed = make(Groups{group({c}), group({d})});
+    resumed->load_state_dict(whole->state_dict());
+    CHECK(resumed->param_groups()[1].options().get_lr() == 0.01);
+    for (int t = 5; t < 10; ++t) step(*whole, t), step(*resumed, t);
+    CHECK(testing::same_bits(a.detach(), c.detach()));
+    CHECK(testing::same_bits(b.detach(), d.detach()));
+  };
+  for (const testing::OptimizerKind& kind : testing::rule_optimizers()) {
+    CAPTURE(kind.name);
+    check([&](const Groups& g) { return kind.make_groups(g, {}); });
+    check(kind.make_defaults);
+  }
+}
+
+TEST_CASE("every option survives saving and loading") {
+  const Tensor a = leaf({1});
+  Adam one({a}, AdamOptions(0.1)
+                    .betas(AdamOptions::Betas(0.5, 0.25))
+                    .eps(1e-3)
+                    .weight_decay(0.2)
+                    .amsgrad(true)
+                    .maximize(true));
+  Adam two({a}, AdamOptions());
+  two.load_state_dict(one.state_dict());
+  CHECK(two.param_groups()[0].options().to_map() == one.param_groups()[0].options().to_map());
+  CHECK(static_cast<AdamOptions&>(two.param_groups()[0].options()).betas() ==
+        AdamOptions::Betas(0.5, 0.25));
+  SGD three({a}, SGDOptions(0.1).momentum(0.5).weight_decay(0.2).nesterov(true).maximize(true));
+  SGD four({a}, SGDOptions());
+  four.load_state_dict(three.state_dict());
+  CHECK(four.param_groups()[0].options().to_map() == three.param_groups()[0].options().to_map());
+  const auto kept = [](const optim::OptimizerOptions& set, optim::OptimizerOptions& other) {
+    CHECK(set.to_map() != other.to_map());
+    other.from_map(set.to_map());
+    CHECK(set.to_map() == other.to_map());
+  };
+  optim::RMSpropOptions rmsprop;
+  kept(optim::RMSpropOptions(0.1)
+           .alpha(0.5)
+           .eps(1e-3)
+           .weight_decay(0.2)
+           .momentum(0.3)
+           .centered(true)
+           .maximize(true)
+           .weights(optim::Weights::Kahan),
+       rmsprop);
+  CHECK((rmsprop.alpha() == 0.5 && rmsprop.momentum() == 0.3 && rmsprop.centered()));
+  optim::AdagradOptions adagrad;
+  kept(optim::AdagradOptions(0.1)
+           .lr_decay(0.5)
+           .weight_decay(0.2)
+           .initial_accumulator_value(3)
+           .eps(1e-3)
+           .maximize(true)
+           .weights(optim::Weights::Kahan),
+       adagrad);
+  CHECK((adagrad.lr_decay() == 0.5 && adagrad.initial_accumulator_value() == 3));
+  optim::LionOptions lion;
+  kept(optim::LionOptions(0.1)
+           .betas({0.5, 0.25})
+           .weight_decay(0.2)
+           .maximize(true)
+           .weights(optim::Weights::Kahan),
+       lion);
+  CHECK(lion.betas() == optim::LionOptions::Betas(0.5, 0.25));
+}
+
+TEST_CASE("a state that does not fit is refused by what is wrong, and changes nothing") {
+  const Tensor a = leaf({2}), b = leaf({3});
+  SGD optimizer(Groups{group({a, b})}, SGDOptions(0.5).momentum(0.5));
+  give_gradients(optimizer, 1);
+  optimizer.step();
+  const auto good = optimizer.state_dict();
+  auto refused = [&](const char* what, auto change) {
+    CAPTURE(what);
+    auto state = good;
+    change(state);
+    CHECK_THROWS_WITH_AS(optimizer.load_state_dict(state), doctest::Contains(what), Error);
+    const auto after = optimizer.state_dict();
+    CHECK(after.groups == good.groups);
+    for (size_t i = 0; i < good.state.size(); ++i)
+      for (const auto& [key, value] : good.state[i])
+        CHECK(testing::same_bits(Tensor(after.state[i].at(key)), Tensor(value)));
+  };
+  refused("2 groups", [](auto& s) { s.groups.push_back(s.groups[0]); });
+  refused("3 parameters", [](auto& s) { s.state.push_back(s.state[0]); });
+  refused("momentum_buffer", [](auto& s) { std::swap(s.state[0], s.state[1]); });
+  refused("\"momentum\"", [](auto& s) { s.groups[0].erase("momentum"); });
+  refused("\"lr\" is -1", [](auto& s) { s.groups[0]["lr"] = -1; });
+  CHECK_THROWS_WITH_AS(Adam({a, b}, AdamOptions()).load_state_dict(good),
+                       doctest::Contains("\"eps\""), Error);
+}
+
+TEST_CASE("a saved moment of another dtype does not fit") {
+  const Tensor a = leaf({2});
+  SGD optimizer({a}, SGDOptions(0.5).momentum(0.5));
+  give_gradients(optimizer, 1);
+  optimizer.step();
+  auto state = optimizer.state_dict();
+  state.state[0]["momentum_buffer"] = ones({2}, kInt64).array();
+  CHECK_THROWS_AS(optimizer.load_state_dict(state), Error);
+}
+
+TEST_CASE("a saved moment of one element does not fit a larger parameter") {
+  const Tensor a = leaf({3});
+  SGD optimizer({a}, SGDOptions(0.5).momentum(0.5));
+  give_gradients(optimizer, 1);
+  optimizer.step();
+  auto state = optimizer.state_dict();
+  state.state[0]["momentum_buffer"] = ones({1}).array();
+  CHECK_THROWS_WITH_AS(optimizer.load_state_dict(state), doctest::Contains("momentum_buffer"),
+                       Error);
+}
