@@ -5,6 +5,8 @@
 #include <limits>
 #include <new>
 
+#include "halftape/io/file/byte_order.h"
+
 #ifndef HALFTAPE_HAVE_ZLIB
 #define HALFTAPE_HAVE_ZLIB 0
 #endif
@@ -79,12 +81,8 @@ std::string deflated(std::string_view bytes) {
   do {
     const std::string_view block = bytes.substr(0, 0xffff);
     bytes.remove_prefix(block.size());
-    const auto n = static_cast<uint16_t>(block.size());
-    out += static_cast<char>(bytes.empty());  // is it the last one?
-    for (const unsigned v : {unsigned{n}, ~unsigned{n}}) {
-      out += static_cast<char>(v & 255);
-      out += static_cast<char>(v >> 8 & 255);
-    }
+    out += static_cast<char>(bytes.empty());  // 1: this is the last block
+    out += little_endian(block.size(), 2) + little_endian(~block.size(), 2);
     out += block;
   } while (!bytes.empty());
   return out;

@@ -13,7 +13,9 @@ InputFile::InputFile(std::string format, fs::path path)
     : format_(std::move(format)), path_(std::move(path)) {
   std::error_code error;
   const fs::file_status status = fs::status(path_, error);
-  if (status.type() == fs::file_type::not_found) fail("expected a file, found nothing");
+  if (status.type() == fs::file_type::not_found)
+    fail("expected a file, found nothing",
+         path_.is_relative() ? "; looked from the folder " + fs::current_path(error).string() : "");
   if (fs::is_directory(status))
     fail("expected a file, found a folder; if the file lies inside it, move it up");
   if (!error && !fs::is_regular_file(status))
@@ -44,6 +46,13 @@ void InputFile::read_at(uint64_t position, void* out, size_t n, const char* what
          ": the file is truncated");
 }
 
+std::string read_file(const std::string& format, const fs::path& path) {
+  InputFile file(format, path);
+  std::string bytes(file.size(), '\0');
+  file.read_at(0, bytes.data(), bytes.size(), "the file");
+  return bytes;
+}
+
 void OutputFile::fail(const os::FileFailure& failure) const {
   std::ostringstream text;
   const std::string reason = std::generic_category().message(failure.error);
@@ -62,7 +71,7 @@ void OutputFile::fail(const os::FileFailure& failure) const {
 
 OutputFile::OutputFile(std::string format, const fs::path& path) : format_(std::move(format)) {
   std::error_code error;
-  // Through a link, what it points to is replaced, and the link stays.
+  // A link stays; the file that it points to is replaced.
   path_ = fs::is_symlink(path, error) ? fs::weakly_canonical(path, error) : path;
   path_ = fs::absolute(error || path_.empty() ? path : path_, error);
   if (fs::is_directory(path_, error)) fail({"opening it as a file", EISDIR});

@@ -5,7 +5,9 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <sstream>
 #include <string>
+#include <string_view>
 
 #include "halftape/core/check.h"
 
@@ -23,6 +25,16 @@ class FileError : public Error {
   using Error::Error;
 };
 
+/// Throws FileError: "format: path: parts".
+template <class... Parts>
+[[noreturn]] void fail_file(std::string_view format, const std::filesystem::path& path,
+                            const Parts&... parts) {
+  std::ostringstream text;
+  text << format << ": " << path.string() << ": ";
+  (text << ... << parts);
+  throw FileError(text.str());
+}
+
 /// A regular file, open for reading.
 class InputFile {
  public:
@@ -33,7 +45,7 @@ class InputFile {
   /// Returns less than n only at the end of the file.
   size_t read(void* out, size_t n);
   void seek(uint64_t position);
-  /// Exactly n bytes from `position`, or throws: `what` they are stands in the message.
+  /// Exactly n bytes from `position`, or throws: the message says `what` they are.
   void read_at(uint64_t position, void* out, size_t n, const char* what);
   uint64_t size() const { return size_; }
   const std::filesystem::path& path() const { return path_; }
@@ -41,10 +53,7 @@ class InputFile {
   /// Throws FileError: "format: path: parts".
   template <class... Parts>
   [[noreturn]] void fail(const Parts&... parts) const {
-    std::ostringstream text;
-    text << format_ << ": " << path_.string() << ": ";
-    (text << ... << parts);
-    throw FileError(text.str());
+    fail_file(format_, path_, parts...);
   }
 
  private:
@@ -54,9 +63,12 @@ class InputFile {
   uint64_t size_ = 0;
 };
 
-/// A file that comes to stand under its name whole, or not at all: written beside it under the name
-/// `path`.partial, flushed to the disk, renamed, and the folder flushed. Whatever happens before
-/// commit() returns, a file that had the name before is as it was, or is the new one.
+/// The bytes of a regular file. Throws as InputFile.
+std::string read_file(const std::string& format, const std::filesystem::path& path);
+
+/// A file that appears under its name whole, or not at all: written beside it as `path`.partial,
+/// flushed to the disk, renamed, and the folder flushed. Whatever happens before commit() returns,
+/// a file that had the name before is as it was, or is the new one.
 ///
 /// Everything throws FileError, with the reason of the operating system. One writer at a time: a
 /// second one for the same path throws. On systems without POSIX nothing is flushed to the disk,

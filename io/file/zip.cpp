@@ -6,6 +6,7 @@
 #include <limits>
 #include <set>
 
+#include "halftape/io/file/byte_order.h"
 #include "halftape/io/file/crc.h"
 #include "halftape/io/file/deflate.h"
 #include "halftape/io/file/json.h"
@@ -21,16 +22,11 @@ constexpr uint16_t kUtf8 = 1 << 11;           // flag: the name is UTF-8
 constexpr uint16_t kEncrypted = 1;            // flag
 constexpr uint16_t kStored = 0, kDeflated = 8;
 
-uint64_t number(std::string_view bytes, size_t at, size_t n) {
-  uint64_t value = 0;
-  for (size_t i = n; i-- > 0;) value = value << 8 | static_cast<uint8_t>(bytes[at + i]);
-  return value;
-}
 uint32_t four(std::string_view bytes, size_t at) {
-  return static_cast<uint32_t>(number(bytes, at, 4));
+  return static_cast<uint32_t>(from_little_endian(bytes.substr(at, 4)));
 }
 uint16_t two(std::string_view bytes, size_t at) {
-  return static_cast<uint16_t>(number(bytes, at, 2));
+  return static_cast<uint16_t>(from_little_endian(bytes.substr(at, 2)));
 }
 
 struct Field {
@@ -39,13 +35,12 @@ struct Field {
 };
 std::string packed(std::initializer_list<Field> fields) {
   std::string out;
-  for (const Field& f : fields)
-    for (size_t i = 0; i < f.bytes; ++i) out += static_cast<char>(f.value >> 8 * i);
+  for (const Field& f : fields) out += little_endian(f.value, f.bytes);
   return out;
 }
 
-/// What local headers and the directory say of a member alike. The date is the first that zip
-/// knows: equal tensors make equal files.
+/// The fields that a local header and the directory share. The date is the first one of the format,
+/// so that equal tensors make equal files.
 std::string common(const ZipMember& m) {
   return packed({{20, 2},
                  {kUtf8, 2},
@@ -65,7 +60,7 @@ std::string read(InputFile& file, uint64_t at, size_t n, const char* what) {
   return bytes;
 }
 
-/// Where the directory begins and how much it is.
+/// The directory's position, bytes and number of members.
 struct Directory {
   uint64_t offset, size, count;
 };
@@ -74,7 +69,7 @@ Directory find_directory(InputFile& file) {
     file.fail("expected a zip archive, found only ", file.size(), " bytes");
   const auto tail_size = static_cast<size_t>(std::min<uint64_t>(file.size(), kEndSize + 0xffff));
   const std::string tail = read(file, file.size() - tail_size, tail_size, "the end");
-  // After the end of the directory comes a comment, whose length tells whether this is it.
+  // A comment follows the end record; its length must reach the end of the file.
   size_t at = tail_size - kEndSize + 1;
   do {
     if (at == 0)
@@ -108,8 +103,8 @@ void find_data(InputFile& file, ZipMember& m, uint64_t end) {
   m.offset += kLocalSize + name_size + extra;
 }
 
-/// From the first byte on, each member's end is the next one's beginning (or a data descriptor of
-/// up to 24 bytes lies between): nothing is hidden in an archive, and nothing is there twice.
+/// Throws unless each member begins where the one before it ends, or up to 24 bytes later, for a
+/// data descriptor: no bytes are hidden, and none belong to two members.
 void check_cover(const InputFile& file, std::vector<std::pair<uint64_t, uint64_t>> spans,
                  uint64_t end) {
   spans.emplace_back(end, end);

@@ -7,7 +7,6 @@
 
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/tape/grad_mode.h"
-#include "halftape/io/data/sets/file.h"
 #include "halftape/io/file/file.h"
 #include "halftape/io/formats/png.h"
 
@@ -17,8 +16,8 @@ namespace {
 /// P5 or P6, then width, height and the largest value in decimal, with comments from # to the end
 /// of a line; one blank; the pixels.
 Pixels read_pnm(const std::string& file, const std::string& name) {
-  const auto check = [&](bool holds, const std::string& what) {
-    if (!holds) throw FileError("pnm: " + name + ": " + what);
+  const auto check = [&](bool holds, const auto&... parts) {
+    if (!holds) fail_file("pnm", name, parts...);
   };
   size_t at = 2;
   const auto blank = [](char c) { return c == ' ' || (c >= '\t' && c <= '\r'); };
@@ -29,8 +28,7 @@ Pixels read_pnm(const std::string& file, const std::string& name) {
     const size_t begin = at;
     for (; at < file.size() && file[at] >= '0' && file[at] <= '9' && n <= most; ++at)
       n = 10 * n + static_cast<uint64_t>(file[at] - '0');
-    check(at > begin && n > 0 && n <= most,
-          std::string("expected the ") + what + ", a number from 1 to " + std::to_string(most));
+    check(at > begin && n > 0 && n <= most, "expected the ", what, ", a number from 1 to ", most);
     return static_cast<uint32_t>(n);
   };
   Pixels p;
@@ -41,11 +39,10 @@ Pixels read_pnm(const std::string& file, const std::string& name) {
   check(at < file.size() && blank(file[at]), "expected a blank before the pixels");
   ++at;
   const uint64_t size = uint64_t{p.width} * p.height * p.channels;
-  check(file.size() - at >= size, "expected " + std::to_string(size) + " bytes of pixels, found " +
-                                      std::to_string(file.size() - at));
+  check(file.size() - at >= size, "expected ", size, " bytes of pixels, found ", file.size() - at);
   for (uint64_t i = 0; i < size; ++i) {
     const auto v = static_cast<uint8_t>(file[at + i]);
-    check(v <= levels, "a pixel of " + std::to_string(v) + ", above " + std::to_string(levels));
+    check(v <= levels, "a pixel of ", int{v}, ", above ", levels);
     p.bytes.push_back(static_cast<uint8_t>((v * 255 + levels / 2) / levels));
   }
   return p;
@@ -72,10 +69,10 @@ Pixels pixels_of(const Tensor& image) {
 }  // namespace
 
 Tensor load(const std::filesystem::path& path) {
-  const std::string file = data::read_file("image", path);
+  const std::string file = read_file("image", path);
   const bool pnm = file.starts_with("P5") || file.starts_with("P6");
   if (!pnm && !file.starts_with("\x89PNG"))
-    throw FileError("image: " + path.string() + ": expected a PNG, or a binary PPM or PGM");
+    fail_file("image", path, "expected a PNG, or a binary PPM or PGM");
   const Pixels p = pnm ? read_pnm(file, path.string()) : read_png(file, path.string());
   const Tensor rows = empty({p.height, p.width, p.channels}, TensorOptions(kFloat32).device(kCPU));
   auto* to = rows.data_ptr<float>();

@@ -5,15 +5,16 @@
 #include <charconv>
 #include <cstring>
 #include <functional>
-#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "halftape/autograd/tape/grad_mode.h"
+#include "halftape/io/file/byte_order.h"
 #include "halftape/io/file/file.h"
 #include "halftape/io/file/json.h"
 #include "halftape/io/file/zip.h"
+#include "halftape/io/formats/tensor_bytes.h"
 
 namespace halftape::npy {
 namespace {
@@ -156,19 +157,6 @@ class Reader {
   size_t at_ = 0;
 };
 
-/// The bytes of the elements; nothing when that does not fit 63 bits.
-std::optional<uint64_t> bytes_of(const Header& h) {
-  uint64_t bytes = element_size(h.dtype), strides = bytes;
-  bool overflow = false;
-  for (const int64_t size : h.shape) {
-    const auto n = static_cast<uint64_t>(size);
-    overflow |= __builtin_mul_overflow(bytes, n, &bytes);
-    overflow |= __builtin_mul_overflow(strides, std::max<uint64_t>(n, 1), &strides);
-  }
-  if (overflow || strides > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return {};
-  return bytes;
-}
-
 void swap_bytes(void* data, size_t count, size_t size) {
   for (char* p = static_cast<char*>(data); count > 0; --count, p += size) std::reverse(p, p + size);
 }
@@ -187,8 +175,7 @@ Tensor read_array(const Source& source) {
   const size_t width = version == 1 ? 2 : 4;  // of the header's length
   if (source.size < 8 + width) source.fail("expected the length of the header, found the end");
   source.read(8, head + 8, width);
-  uint32_t length = 0;
-  for (size_t i = width; i-- > 0;) length = length << 8 | static_cast<uint8_t>(head[8 + i]);
+  const uint64_t length = from_little_endian({head + 8, width});
   const uint64_t begin = 8 + width + length;
   if (length > kMaxHeader || begin > source.size)
     source.fail("expected a header of at most " + std::to_string(kMaxHeader) +
@@ -196,7 +183,7 @@ Tensor read_array(const Source& source) {
   std::string text(length, '\0');
   source.read(8 + width, text.data(), length);
   const Header h = Reader(text, source).read();
-  const std::optional<uint64_t> bytes = bytes_of(h);
+  const std::optional<uint64_t> bytes = byte_count(h.dtype, h.shape);
   if (!bytes) source.fail("header: expected fewer than 2^63 bytes in all");
   const uint64_t there = source.size - begin;
   if (*bytes != there)
@@ -213,9 +200,7 @@ Tensor read_array(const Source& source) {
   const Array a(in_file, h.dtype, kCPU);
   if (*bytes > 0) source.read(begin, a.raw(), *bytes);
   if (h.big_endian) swap_bytes(a.raw(), static_cast<size_t>(a.numel()), element_size(h.dtype));
-  const auto* values = static_cast<const uint8_t*>(a.raw());
-  if (h.dtype == kBool && std::any_of(values, values + a.numel(), [](uint8_t b) { return b > 1; }))
-    source.fail("expected bools of the bytes 0 and 1, found others");
+  if (find_damaged_bool(a)) source.fail("expected bools of the bytes 0 and 1, found others");
   return Tensor(h.column_major ? a.permute(order).to_contiguous() : a);
 }
 
@@ -234,19 +219,14 @@ std::string header_of(const Array& a) {
   text.resize((10 + text.size() + 1 + 63) / 64 * 64 - 10 - 1, ' ');  // the data begin at k·64
   text += '\n';
   std::string out(kMagic);
-  out += {'\1', '\0', static_cast<char>(text.size() & 255), static_cast<char>(text.size() >> 8)};
-  return out + text;
+  out += {'\1', '\0'};
+  return out + little_endian(text.size(), 2) + text;
 }
 
 Array on_the_host(const Tensor& tensor) {
   HALFTAPE_CHECK(tensor.defined(), "npy: the tensor is undefined");
   const NoGradGuard no_grad;
   return tensor.detach().contiguous().cpu().array();
-}
-
-std::string_view bytes_of(const Array& a) {
-  return {static_cast<const char*>(a.raw()),
-          static_cast<size_t>(a.numel()) * element_size(a.dtype())};
 }
 
 void save_archive(const std::filesystem::path& path, const Tensors& tensors, bool deflate) {

@@ -2,9 +2,9 @@
 
 #include <array>
 #include <cstdlib>
-#include <sstream>
 
 #include "halftape/core/check.h"
+#include "halftape/io/file/byte_order.h"
 #include "halftape/io/file/crc.h"
 #include "halftape/io/file/deflate.h"
 #include "halftape/io/file/file.h"
@@ -12,15 +12,9 @@
 namespace halftape {
 namespace {
 
-std::string big_endian(uint32_t n) {
-  return {static_cast<char>(n >> 24), static_cast<char>(n >> 16), static_cast<char>(n >> 8),
-          static_cast<char>(n)};
-}
-
 std::string chunk(const std::string& type, const std::string& data) {
   const std::string summed = type + data;
-  return big_endian(static_cast<uint32_t>(data.size())) + summed +
-         big_endian(crc32(summed.data(), summed.size()));
+  return big_endian(data.size(), 4) + summed + big_endian(crc32(summed.data(), summed.size()), 4);
 }
 
 uint32_t adler32(std::string_view bytes) {
@@ -32,9 +26,9 @@ uint32_t adler32(std::string_view bytes) {
   return b << 16 | a;
 }
 
-/// RFC 1950: deflate data between two bytes that say so and the sum Adler-32.
+/// RFC 1950: a two-byte header, deflate data, and the Adler-32 sum.
 std::string zlib_stream(std::string_view bytes) {
-  return "\x78\x01" + deflated(bytes) + big_endian(adler32(bytes));
+  return "\x78\x01" + deflated(bytes) + big_endian(adler32(bytes), 4);
 }
 
 constexpr std::string_view kSignature{"\x89PNG\r\n\x1a\n", 8};
@@ -56,7 +50,7 @@ std::string png(std::span<const uint8_t> pixels, uint32_t height, uint32_t width
   const char color = channels == 1 ? 0 : channels == 3 ? 2 : 6;
   return std::string(kSignature) +
          chunk("IHDR",
-               big_endian(width) + big_endian(height) + '\x08' + color + '\0' + '\0' + '\0') +
+               big_endian(width, 4) + big_endian(height, 4) + '\x08' + color + '\0' + '\0' + '\0') +
          chunk("IDAT", zlib_stream(rows)) + chunk("IEND", "");
 }
 
@@ -90,11 +84,7 @@ class Reader {
  private:
   template <class... Parts>
   void check(bool holds, const Parts&... parts) const {
-    if (holds) return;
-    std::ostringstream text;
-    text << "png: " << name_ << ": ";
-    (text << ... << parts);
-    throw FileError(text.str());
+    if (!holds) fail_file("png", name_, parts...);
   }
 
   std::string_view take(size_t n) {
@@ -104,11 +94,7 @@ class Reader {
     rest_.remove_prefix(n);
     return taken;
   }
-  uint32_t number() {
-    uint32_t n = 0;
-    for (const char c : take(4)) n = n << 8 | static_cast<uint8_t>(c);
-    return n;
-  }
+  uint32_t number() { return static_cast<uint32_t>(from_big_endian(take(4))); }
 
   std::string_view next_chunk(std::string_view& type) {
     const uint32_t size = number();
@@ -164,7 +150,7 @@ class Reader {
     return rows;
   }
 
-  /// Each byte is the difference to what its neighbours predict: RFC 2083, section 6.
+  /// Undoes the filters: each byte is the difference from a prediction. RFC 2083, section 6.
   std::vector<uint8_t> unfiltered(const std::string& rows) const {
     const size_t width = size_t{pixels_.width} * pixels_.channels, step = pixels_.channels;
     std::vector<uint8_t> out(width * pixels_.height);

@@ -1,16 +1,17 @@
 #include "halftape/io/formats/safetensors.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <charconv>
 #include <utility>
 #include <vector>
 
 #include "halftape/autograd/tape/grad_mode.h"
+#include "halftape/io/file/byte_order.h"
 #include "halftape/io/file/crc.h"
 #include "halftape/io/file/file.h"
 #include "halftape/io/formats/safetensors_header.h"
+#include "halftape/io/formats/tensor_bytes.h"
 
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
@@ -21,8 +22,9 @@ namespace {
 // last. A file with the mark must have the sum, so that damage to the sum's key is noticed, too.
 constexpr const char *kMark = "halftape.version", *kSum = "halftape.crc32c";
 constexpr std::string_view kOurs = "halftape.", kNoSum = "00000000";
+constexpr size_t kLength = 8;  // bytes of the header's length
 
-/// Where the eight digits of the sum stand in the header; npos for none. No string of JSON can hold
+/// The position of the sum's eight digits in the header; npos for none. No string of JSON can hold
 /// these characters, for quotes within strings are escaped.
 size_t find_sum(std::string_view header) {
   const std::string before = std::string("\"") + kSum + "\":\"";
@@ -36,10 +38,6 @@ std::string digits(uint32_t sum) {
   return out;
 }
 
-std::array<uint8_t, 8> little_endian(uint64_t n) {
-  return std::bit_cast<std::array<uint8_t, 8>>(n);
-}
-
 void check_name(const std::string& name, const Tensor& tensor) {
   HALFTAPE_CHECK(!name.empty() && name.size() <= kMaxName && name != "__metadata__" &&
                      name.find('\0') == std::string::npos,
@@ -47,16 +45,6 @@ void check_name(const std::string& name, const Tensor& tensor) {
                  "\": names have 1 to ", kMaxName, " bytes, none of them 0, and are not ",
                  "\"__metadata__\"");
   HALFTAPE_CHECK(tensor.defined(), "safetensors: the tensor \"", name, "\" is undefined");
-}
-
-/// The bytes of a bool are 0 and 1, and C++ means to rely on it.
-void check_bools(const Array& a, const Entry& entry, const InputFile& file) {
-  if (entry.dtype != kBool) return;
-  const auto* bytes = static_cast<const uint8_t*>(a.raw());
-  const auto* wrong = std::find_if(bytes, bytes + a.numel(), [](uint8_t b) { return b > 1; });
-  if (wrong != bytes + a.numel())
-    file.fail("tensor \"", entry.name, "\": expected bools of the bytes 0 and 1, found ",
-              static_cast<int>(*wrong), " at position ", wrong - bytes);
 }
 
 }  // namespace
@@ -82,13 +70,10 @@ void save_file(const Tensors& tensors, const std::filesystem::path& path,
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     return element_size(arrays[a].dtype()) > element_size(arrays[b].dtype());
   });
-  const auto bytes_of = [](const Array& a) {
-    return static_cast<size_t>(a.numel()) * element_size(a.dtype());
-  };
   uint64_t end = 0;
   for (const size_t i : order) {
     header.entries[i].begin = end;
-    header.entries[i].end = end += bytes_of(arrays[i]);
+    header.entries[i].end = end += bytes_of(arrays[i]).size();
   }
   const std::string text = header_text(header);
   HALFTAPE_CHECK(text.size() <= kMaxHeader, "safetensors: the header would have ", text.size(),
@@ -96,33 +81,32 @@ void save_file(const Tensors& tensors, const std::filesystem::path& path,
 
   OutputFile file("safetensors", path);
   uint32_t sum = 0;
-  const auto write = [&](const void* bytes, size_t n) {
-    sum = crc32c(bytes, n, sum);
-    file.write(bytes, n);
+  const auto write = [&](std::string_view bytes) {
+    sum = crc32c(bytes.data(), bytes.size(), sum);
+    file.write(bytes.data(), bytes.size());
   };
-  const auto length = little_endian(text.size());
-  write(length.data(), length.size());
-  write(text.data(), text.size());
+  write(little_endian(text.size(), kLength));
+  write(text);
   for (const size_t i : order)
-    if (arrays[i].numel() > 0) write(arrays[i].raw(), bytes_of(arrays[i]));
-  file.write_at(length.size() + find_sum(text), digits(sum).data(), kNoSum.size());
+    if (arrays[i].numel() > 0) write(bytes_of(arrays[i]));
+  file.write_at(kLength + find_sum(text), digits(sum).data(), kNoSum.size());
   file.commit();
 }
 
 Contents read_file(const std::filesystem::path& path, Device device) {
   InputFile file("safetensors", path);
-  std::array<uint8_t, 8> length_bytes{};
-  if (file.size() < length_bytes.size())
+  std::string length_bytes(kLength, '\0');
+  if (file.size() < kLength)
     file.fail("expected at least 8 bytes, the length of the header, found ", file.size());
-  file.read_at(0, length_bytes.data(), length_bytes.size(), "the length of the header");
-  const auto length = std::bit_cast<uint64_t>(length_bytes);
-  const uint64_t rest = file.size() - length_bytes.size();
+  file.read_at(0, length_bytes.data(), kLength, "the length of the header");
+  const uint64_t length = from_little_endian(length_bytes);
+  const uint64_t rest = file.size() - kLength;
   if (length > kMaxHeader || length > rest)
     file.fail("expected a header of at most ", std::min(kMaxHeader, rest),
               length > rest ? " bytes, as many as follow" : " bytes", ", found the length ", length,
               "; this is no safetensors file, or a truncated one");
   std::string text(static_cast<size_t>(length), '\0');
-  file.read_at(length_bytes.size(), text.data(), text.size(), "the header");
+  file.read_at(kLength, text.data(), text.size(), "the header");
   Header header = parse_header(text, rest - length, file);
 
   Contents contents;
@@ -138,13 +122,13 @@ Contents read_file(const std::filesystem::path& path, Device device) {
     contents.has_checksum = true;
   }
 
-  uint32_t sum = crc32c(text.data(), text.size(), crc32c(length_bytes.data(), 8));
+  uint32_t sum = crc32c(text.data(), text.size(), crc32c(length_bytes.data(), kLength));
   std::vector<Array> arrays(header.entries.size());
   for (const size_t i : by_offset(header.entries)) {
     const Entry& e = header.entries[i];
     Array& a = arrays[i] = Array(e.shape, e.dtype, kCPU);
     if (e.begin == e.end) continue;
-    file.read_at(length_bytes.size() + length + e.begin, a.raw(), e.end - e.begin, e.name.c_str());
+    file.read_at(kLength + length + e.begin, a.raw(), e.end - e.begin, e.name.c_str());
     if (contents.has_checksum) sum = crc32c(a.raw(), e.end - e.begin, sum);
   }
   if (contents.has_checksum && digits(sum) != expected)
@@ -156,7 +140,10 @@ Contents read_file(const std::filesystem::path& path, Device device) {
   std::vector<Tensors::Item> items;
   items.reserve(arrays.size());
   for (size_t i = 0; i < arrays.size(); ++i) {
-    check_bools(arrays[i], header.entries[i], file);
+    if (const auto at = find_damaged_bool(arrays[i]))
+      file.fail("tensor \"", header.entries[i].name,
+                "\": expected bools of the bytes 0 and 1, found ",
+                int{static_cast<uint8_t>(bytes_of(arrays[i])[*at])}, " at position ", *at);
     items.emplace_back(std::move(header.entries[i].name), Tensor(arrays[i].to(device)));
   }
   contents.tensors = Tensors(std::move(items));

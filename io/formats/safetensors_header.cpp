@@ -1,6 +1,6 @@
-// A reader of our own rather than a JSON library: the form is fixed and three levels deep, so that
-// there is nothing to recurse into, and what a library is lenient in (duplicate keys, floats, -0, a
-// byte-order mark, any depth) would have to be forbidden again.
+// Not a JSON library: the form is fixed and three levels deep, so the reader needs no recursion,
+// and everything a library tolerates (duplicate keys, floats, -0, a byte-order mark, any depth)
+// would have to be refused again.
 #include "halftape/io/formats/safetensors_header.h"
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "halftape/io/file/json.h"
+#include "halftape/io/formats/tensor_bytes.h"
 
 namespace halftape::safetensors {
 namespace {
@@ -241,18 +242,10 @@ class Reader {
   }
 
   void check_bytes(const Entry& entry) const {
-    // Strides are products of sizes, too, and those of an empty tensor must fit as well.
-    uint64_t bytes = element_size(entry.dtype), strides = bytes;
-    bool overflow = false;
-    for (const int64_t size : entry.shape) {
-      const auto n = static_cast<uint64_t>(size);
-      overflow |= __builtin_mul_overflow(bytes, n, &bytes);
-      overflow |= __builtin_mul_overflow(strides, std::max<uint64_t>(n, 1), &strides);
-    }
-    if (overflow || strides > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
-      fail("expected fewer than 2^63 bytes, found the shape ", entry.shape);
-    if (entry.begin > entry.end || entry.end - entry.begin != bytes)
-      fail("expected data_offsets ", bytes, " bytes apart, as ", name(entry.dtype), " of shape ",
+    const std::optional<uint64_t> bytes = byte_count(entry.dtype, entry.shape);
+    if (!bytes) fail("expected fewer than 2^63 bytes, found the shape ", entry.shape);
+    if (entry.begin > entry.end || entry.end - entry.begin != *bytes)
+      fail("expected data_offsets ", *bytes, " bytes apart, as ", name(entry.dtype), " of shape ",
            entry.shape, " takes, found [", entry.begin, ", ", entry.end, "]");
   }
 

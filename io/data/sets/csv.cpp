@@ -9,7 +9,7 @@
 
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/ops/layout/shape.h"
-#include "halftape/io/data/sets/file.h"
+#include "halftape/io/file/file.h"
 #include "halftape/io/formats/images.h"
 
 namespace halftape::data {
@@ -48,14 +48,13 @@ class Reader {
         }
       }
       if (fields_.size() != width_)
-        fail("expected " + std::to_string(width_) + " fields as in the first line, found " +
-             std::to_string(fields_.size()));
+        fail("expected ", width_, " fields as in the first line, found ", fields_.size());
       for (size_t c = 0; c < width_; ++c) values.push_back(number(c, table.columns));
       table.lines.push_back(line_number_);
     }
     if (table.lines.empty())
-      throw DataError("csv: " + name_ + ": expected rows of numbers, found none" +
-                      (width_ ? " after the header" : ""));
+      fail_file("csv", name_, "expected rows of numbers, found none",
+                width_ ? " after the header" : "");
     table.values =
         tensor(values, kFloat64)
             .view({static_cast<int64_t>(table.lines.size()), static_cast<int64_t>(width_)});
@@ -63,8 +62,9 @@ class Reader {
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const {
-    throw DataError("csv: " + name_ + ": line " + std::to_string(line_number_) + ": " + what);
+  template <class... Parts>
+  [[noreturn]] void fail(const Parts&... parts) const {
+    fail_file("csv", name_, "line ", line_number_, ": ", parts...);
   }
 
   /// To the next line with something in it.
@@ -90,11 +90,11 @@ class Reader {
         const size_t open = static_cast<size_t>(start.data() - rest.data());
         const size_t close = rest.find('"', open + 1);
         if (close == rest.npos)
-          fail("expected a closing quote for the field that begins with " + shown(start));
+          fail("expected a closing quote for the field that begins with ", shown(start));
         fields_.push_back(trimmed(rest.substr(open + 1, close - open - 1)));
         end = std::min(rest.find(options_.separator(), close), rest.size());
         if (!trimmed(rest.substr(close + 1, end - close - 1)).empty())
-          fail("expected a separator after the quoted field " + shown(fields_.back()));
+          fail("expected a separator after the quoted field ", shown(fields_.back()));
       } else {
         end = std::min(rest.find(options_.separator()), rest.size());
         fields_.push_back(trimmed(rest.substr(0, end)));
@@ -112,10 +112,10 @@ class Reader {
     const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
     if (!field.empty() && end == field.data() + field.size()) {
       if (error == std::errc()) return value;
-      fail(place(column, names) + ": " + shown(whole) + " is outside the range of float64");
+      fail(place(column, names), ": ", shown(whole), " is outside the range of float64");
     }
-    fail(place(column, names) + ": expected a number, found " +
-         (whole.empty() ? "nothing" : shown(whole)) + hint(whole));
+    fail(place(column, names), ": expected a number, found ",
+         whole.empty() ? "nothing" : shown(whole), hint(whole));
   }
 
   std::string place(size_t column, const std::vector<std::string>& names) const {
@@ -145,18 +145,15 @@ datasets::LabelledTensors split_off_target(const Table& table, const CSVOptions&
                                            const std::string& name) {
   const int64_t target = table.index(options.target()), width = table.values.size(1);
   if (width < 2)
-    throw DataError("csv: " + name +
-                    ": one column is not data and target; read_csv() gives it as "
-                    "a tensor");
+    fail_file("csv", name, "one column is not data and target; read_csv() gives it as a tensor");
   const Tensor targets = table.values.select(1, target);
   if (!is_floating_point(options.target_dtype()))
     for (int64_t row = 0; row < targets.size(0); ++row) {
       const double value = table.values.const_data_ptr<double>()[row * width + target];
       if (value != std::floor(value) || std::abs(value) >= 0x1p53)
-        throw DataError("csv: " + name + ": line " +
-                        std::to_string(table.lines[static_cast<size_t>(row)]) + ", column " +
-                        std::to_string(target + 1) + ": the target " + std::to_string(value) +
-                        " is no whole number; use target_dtype(kFloat32)");
+        fail_file("csv", name, "line ", table.lines[static_cast<size_t>(row)], ", column ",
+                  target + 1, ": the target ", value,
+                  " is no whole number; use target_dtype(kFloat32)");
     }
   const Tensor data = cat({table.values.slice(1, 0, target), table.values.slice(1, target + 1)}, 1);
   return datasets::LabelledTensors(data.to(options.dtype()),

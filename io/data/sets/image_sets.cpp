@@ -9,7 +9,7 @@
 
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/io/data/sets/digits.h"
-#include "halftape/io/data/sets/file.h"
+#include "halftape/io/file/file.h"
 #include "halftape/io/formats/idx.h"
 
 namespace halftape::data::datasets {
@@ -67,12 +67,10 @@ CIFAR10::Read CIFAR10::read(const fs::path& root, Mode mode) {
     contents.push_back(read_file("cifar10", file));
     const size_t size = contents.back().size();
     if (size == 0 || size % kRecord != 0)
-      throw DataError("cifar10: " + file.string() +
-                      ": expected records of 3073 bytes (a label and "
-                      "3 x 32 x 32 pixels), found " +
-                      std::to_string(size) +
-                      " bytes: it is cut off, or another version than the binary one; unpack "
-                      "cifar-10-binary.tar.gz again");
+      fail_file("cifar10", file,
+                "expected records of 3073 bytes (a label and 3 x 32 x 32 pixels), found ", size,
+                " bytes: it is cut off, or another version than the binary one; unpack "
+                "cifar-10-binary.tar.gz again");
     count += size / kRecord;
   }
 
@@ -85,9 +83,8 @@ CIFAR10::Read CIFAR10::read(const fs::path& root, Mode mode) {
     const auto* bytes = reinterpret_cast<const uint8_t*>(contents[f].data());
     for (size_t i = 0; i < contents[f].size() / kRecord; ++i, bytes += kRecord) {
       if (bytes[0] > 9)
-        throw DataError("cifar10: " + (folder / names[f]).string() + ": record " +
-                        std::to_string(i) + ": expected a label 0..9, found " +
-                        std::to_string(bytes[0]) + "; the file is damaged, or of CIFAR-100");
+        fail_file("cifar10", folder / names[f], "record ", i, ": expected a label 0..9, found ",
+                  int{bytes[0]}, "; the file is damaged, or of CIFAR-100");
       *target++ = bytes[0];
       to_unit(bytes + 1, kPixels, 255, image);
       image += kPixels;

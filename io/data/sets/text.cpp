@@ -7,14 +7,18 @@
 
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/core/check.h"
-#include "halftape/io/data/sets/file.h"
+#include "halftape/io/file/file.h"
 #include "halftape/io/formats/images.h"
 
 namespace halftape::data {
 namespace {
 
-[[noreturn]] void fail(size_t at, const std::string& what) {
-  throw DataError("text: byte " + std::to_string(at) + ": " + what);
+template <class... Parts>
+[[noreturn]] void fail(size_t at, const Parts&... parts) {
+  std::ostringstream text;
+  text << "text: byte " << at << ": ";
+  (text << ... << parts);
+  throw DataError(text.str());
 }
 
 /// Calls f(code point, its bytes, where) for each character.
@@ -36,8 +40,8 @@ void for_each_character(std::string_view text, const F& f) {
       code = code << 6 | (byte(at + i) & 0x3f);
     }
     if (!sound || code < kSmallest[length] || code > 0x10ffff || code >> 11 == 0x1b)
-      fail(at, "expected UTF-8, found the byte " + std::to_string(first) +
-                   " out of place; convert the text, or use ByteVocabulary");
+      fail(at, "expected UTF-8, found the byte ", int{first},
+           " out of place; convert the text, or use ByteVocabulary");
     f(code, text.substr(at, length), at);
     at += length;
   }
@@ -59,7 +63,7 @@ std::vector<int64_t> checked(const Tensor& tokens, int64_t size) {
 
 std::string read_text(const std::filesystem::path& path) {
   std::string text = read_file("text", path);
-  if (text.empty()) throw DataError("text: " + path.string() + ": the file is empty");
+  if (text.empty()) fail_file("text", path, "the file is empty");
   return text;
 }
 
@@ -78,8 +82,8 @@ Tensor CharVocabulary::encode(std::string_view text) const {
   for_each_character(text, [&](uint32_t code, std::string_view c, size_t at) {
     const auto number = numbers_.find(code);
     if (number == numbers_.end())
-      fail(at, "the character '" + std::string(c) + "' is none of the vocabulary's " +
-                   std::to_string(size()) + "; make the vocabulary of all texts together");
+      fail(at, "the character '", c, "' is none of the vocabulary's ", size(),
+           "; make the vocabulary of all texts together");
     tokens.push_back(number->second);
   });
   return tensor(tokens, kInt64);
