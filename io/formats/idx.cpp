@@ -1,4 +1,4 @@
-// The IDX reader: finds the files, sees through gzip, and believes no header before checking it.
+// The IDX reader: finds the files, unpacks gzip, and checks every header before it allocates.
 #include "halftape/io/formats/idx.h"
 
 #include <algorithm>
@@ -11,6 +11,8 @@
 #include <system_error>
 #include <utility>
 #include <vector>
+
+#include "halftape/io/file/byte_order.h"
 
 #ifndef HALFTAPE_HAVE_ZLIB
 #define HALFTAPE_HAVE_ZLIB 0
@@ -28,15 +30,16 @@ constexpr uint64_t kMaxBytes = uint64_t{1} << 30;  // one file, unpacked; MNIST'
 constexpr uint64_t kMaxRatio = 1032;               // deflate's own limit, zlib.net/zlib_tech.html
 constexpr const char* kFetchAgain = "; fetch or copy the file again";
 
-[[noreturn]] void fail(const fs::path& file, const std::string& what) {
-  throw DataError("idx: " + file.string() + ": " + what);
+template <class... Parts>
+[[noreturn]] void fail(const fs::path& file, const Parts&... parts) {
+  fail_file("idx", file, parts...);
 }
 
-std::string hex(const uint8_t* bytes, size_t n) {
+std::string hex(std::string_view bytes) {
   std::string text = "0x";
-  for (size_t i = 0; i < n; ++i) {
-    text += "0123456789abcdef"[bytes[i] >> 4];
-    text += "0123456789abcdef"[bytes[i] & 15];
+  for (const char c : bytes) {
+    text += "0123456789abcdef"[static_cast<uint8_t>(c) >> 4];
+    text += "0123456789abcdef"[c & 15];
   }
   return text;
 }
@@ -75,13 +78,13 @@ class Gunzip {
       }
       if (z_.avail_in == 0 && member_done_) break;
       if (z_.avail_in == 0) {
-        fail(file_.path(), "expected the end of the gzip data, found the end of the file after " +
-                               std::to_string(consumed_) + " bytes: it is truncated" + kFetchAgain);
+        file_.fail("expected the end of the gzip data, found the end of the file after ", consumed_,
+                   " bytes: it is truncated", kFetchAgain);
       }
       if (member_done_) {  // a gzip file may be several, one after the other
         if (*z_.next_in != 0x1f) {
-          fail(file_.path(), "expected the end of the file after the gzip data, found other bytes" +
-                                 std::string(kFetchAgain));
+          file_.fail("expected the end of the file after the gzip data, found other bytes",
+                     kFetchAgain);
         }
         inflateReset(&z_);
         member_done_ = false;
@@ -91,9 +94,8 @@ class Gunzip {
       if (status == Z_STREAM_END) {
         member_done_ = true;
       } else if (status != Z_OK) {
-        fail(file_.path(), std::string("expected sound gzip data, found damage before byte ") +
-                               std::to_string(consumed_ - z_.avail_in) + " (zlib: " +
-                               (z_.msg ? z_.msg : "dictionary needed") + ")" + kFetchAgain);
+        file_.fail("expected sound gzip data, found damage before byte ", consumed_ - z_.avail_in,
+                   " (zlib: ", z_.msg ? z_.msg : "dictionary needed", ")", kFetchAgain);
       }
     }
     return n - z_.avail_out;
@@ -115,66 +117,66 @@ struct Idx {
   std::vector<uint8_t> bytes;
 };
 
-template <class Source>
-Idx parse(Source& source, const InputFile& file, size_t rank, bool gzip) {
-  const fs::path& path = file.path();
-  const size_t header_size = 4 + 4 * rank;
-  std::array<uint8_t, 16> header{};
-  const size_t got = source.read(header.data(), header_size);
-  refuse_html(path, {reinterpret_cast<const char*>(header.data()), got});
-
-  const std::array<uint8_t, 4> magic = {0, 0, 8, static_cast<uint8_t>(rank)};
-  if (got >= 4 && !std::equal(magic.begin(), magic.end(), header.begin())) {
-    const std::array<uint8_t, 4> other = {0, 0, 8, static_cast<uint8_t>(4 - rank)};
-    const bool swapped = std::equal(other.begin(), other.end(), header.begin());
-    const std::string kind = rank == 3 ? "images" : "labels";
-    fail(path, "expected the magic number " + hex(magic.data(), 4) + " (IDX " + kind + "), found " +
-                   hex(header.data(), 4) +
-                   (swapped ? std::string(" (IDX ") + (rank == 3 ? "labels" : "images") +
-                                  "); images and labels seem to have swapped names"
-                            : "; this is another file or format: fetch the IDX file again"));
+/// The lengths in a header of 4 + 4·rank bytes; only the first `got` bytes were read.
+std::vector<int64_t> parse_dims(std::string_view header, size_t got, size_t rank,
+                                const InputFile& file) {
+  refuse_html(file.path(), header.substr(0, got));
+  const auto magic = [](size_t r) { return std::string{'\0', '\0', '\x08', static_cast<char>(r)}; };
+  if (got >= 4 && !header.starts_with(magic(rank))) {
+    const char *kind = "images", *other = "labels";
+    if (rank == 1) std::swap(kind, other);
+    const std::string found = hex(header.substr(0, 4));
+    if (header.starts_with(magic(4 - rank)))
+      file.fail("expected the magic number ", hex(magic(rank)), " (IDX ", kind, "), found ", found,
+                " (IDX ", other, "); images and labels seem to have swapped names");
+    file.fail("expected the magic number ", hex(magic(rank)), " (IDX ", kind, "), found ", found,
+              "; this is another file or format: fetch the IDX file again");
   }
-  if (got < header_size) {
-    fail(path, "expected a header of " + std::to_string(header_size) + " bytes, found " +
-                   std::to_string(got) + (got ? ": the file is truncated" : ": the file is empty") +
-                   kFetchAgain);
-  }
+  if (got < header.size())
+    file.fail("expected a header of ", header.size(), " bytes, found ", got,
+              got ? ": the file is truncated" : ": the file is empty", kFetchAgain);
+  std::vector<int64_t> dims;
+  for (size_t d = 0; d < rank; ++d)
+    dims.push_back(static_cast<int64_t>(from_big_endian(header.substr(4 + 4 * d, 4))));
+  return dims;
+}
 
-  Idx idx;
+/// The bytes of values of these lengths; throws when there are none, or too many for this reader.
+uint64_t payload_of(const std::vector<int64_t>& dims, const std::string& shape,
+                    const InputFile& file) {
   uint64_t payload = 1;
-  std::string shape;
   bool too_large = false;
-  for (size_t d = 0; d < rank; ++d) {
-    const uint8_t* p = &header[4 + 4 * d];
-    const uint64_t n = uint64_t{p[0]} << 24 | uint64_t{p[1]} << 16 | uint64_t{p[2]} << 8 | p[3];
-    idx.dims.push_back(static_cast<int64_t>(n));
-    shape += (d ? " x " : "") + std::to_string(n);
-    if (n > 0 && payload > kMaxBytes / n) too_large = true;
+  for (const int64_t dim : dims) {
+    const auto n = static_cast<uint64_t>(dim);
+    if (n == 0)
+      file.fail("expected at least one value, found the size ", shape, " in the header",
+                kFetchAgain);
+    too_large |= payload > kMaxBytes / n;
     if (!too_large) payload *= n;
   }
-  if (std::find(idx.dims.begin(), idx.dims.end(), 0) != idx.dims.end()) {
-    fail(path,
-         "expected at least one value, found the size " + shape + " in the header" + kFetchAgain);
-  }
-  if (too_large) {
-    fail(path, "expected at most " + std::to_string(kMaxBytes) + " bytes, found the size " + shape +
-                   " in the header: it is damaged, or the set too large for this reader" +
-                   kFetchAgain);
-  }
-  const uint64_t total = header_size + payload;
-  const std::string expected = "expected " + std::to_string(total) + " bytes (" +
-                               std::to_string(header_size) + " of header + " + shape + ")" +
-                               (gzip ? " after unpacking" : "");
-  const auto mismatch = [&](const std::string& found, bool truncated) {
-    fail(path, expected + ", found " + found +
-                   (truncated ? ": the file is truncated" : ": bytes follow the data") +
-                   kFetchAgain);
+  if (too_large)
+    file.fail("expected at most ", kMaxBytes, " bytes, found the size ", shape,
+              " in the header: it is damaged, or the set too large for this reader", kFetchAgain);
+  return payload;
+}
+
+template <class Source>
+Idx parse(Source& source, const InputFile& file, size_t rank, bool gzip) {
+  std::string header(4 + 4 * rank, '\0');
+  const size_t got = source.read(reinterpret_cast<uint8_t*>(header.data()), header.size());
+  Idx idx{parse_dims(header, got, rank, file), {}};
+  std::string shape;
+  for (const int64_t n : idx.dims) shape += (shape.empty() ? "" : " x ") + std::to_string(n);
+  const uint64_t payload = payload_of(idx.dims, shape, file), total = header.size() + payload;
+  const auto mismatch = [&](const auto&... found) {
+    file.fail("expected ", total, " bytes (", header.size(), " of header + ", shape, ")",
+              gzip ? " after unpacking" : "", ", found ", found..., kFetchAgain);
   };
-  if (!gzip && file.size() != total) mismatch(std::to_string(file.size()), file.size() < total);
-  if (gzip && total / kMaxRatio > file.size()) {
-    fail(path, expected + ", found only " + std::to_string(file.size()) +
-                   " bytes of gzip data, which cannot hold them" + kFetchAgain);
-  }
+  constexpr const char *kTruncated = ": the file is truncated", *kMore = ": bytes follow the data";
+  if (!gzip && file.size() != total)
+    mismatch(file.size(), file.size() < total ? kTruncated : kMore);
+  if (gzip && total / kMaxRatio > file.size())
+    mismatch("only ", file.size(), " bytes of gzip data, which cannot hold them");
 
   // Grows with what truly arrives, so that a false header costs no memory.
   for (size_t have = 0; have < payload;) {
@@ -182,34 +184,31 @@ Idx parse(Source& source, const InputFile& file, size_t rank, bool gzip) {
     idx.bytes.resize(have + step);
     const size_t n = source.read(idx.bytes.data() + have, step);
     have += n;
-    if (n < step) mismatch(std::to_string(header_size + have), true);
+    if (n < step) mismatch(header.size() + have, kTruncated);
   }
   uint8_t extra;  // reading past the end also makes gzip check its CRC and length
-  if (source.read(&extra, 1) != 0) mismatch("more", false);
+  if (source.read(&extra, 1) != 0) mismatch("more", kMore);
   return idx;
 }
 
-Idx read_file(const fs::path& path, size_t rank) {
+Idx read_idx_file(const fs::path& path, size_t rank) {
   InputFile file("idx", path);
-  std::array<uint8_t, 64> head{};
-  const size_t n = file.read(head.data(), head.size());
+  std::string head(64, '\0');
+  head.resize(file.read(head.data(), head.size()));
   file.seek(0);
-  refuse_html(path, {reinterpret_cast<const char*>(head.data()), n});
-  if (n < 2 || head[0] != 0x1f || head[1] != 0x8b) {
-    if (path.extension() == ".gz" && n > 0 && head[0] != 0) {  // unpacked IDX begins with 0
-      fail(path, "expected gzip data (0x1f8b), found " + hex(head.data(), std::min<size_t>(n, 2)) +
-                     kFetchAgain);
-    }
+  refuse_html(path, head);
+  if (!head.starts_with("\x1f\x8b")) {
+    if (path.extension() == ".gz" && !head.empty() && head[0] != 0)  // unpacked IDX begins with 0
+      fail(path, "expected gzip data (0x1f8b), found ", hex(head.substr(0, 2)), kFetchAgain);
     return parse(file, file, rank, false);
   }
 #if HALFTAPE_HAVE_ZLIB
   Gunzip gunzip(file);
   return parse(gunzip, file, rank, true);
 #else
-  fail(
-      path,
-      "expected a plain IDX file, found gzip data, which this build cannot read; run gunzip on the "
-      "file, or rebuild with zlib");
+  fail(path,
+       "expected a plain IDX file, found gzip data, which this build cannot read; run gunzip ",
+       "on the file, or rebuild with zlib");
 #endif
 }
 
@@ -236,7 +235,7 @@ std::string listing(const fs::path& folder) {
   return text;
 }
 
-constexpr const char* kWithoutData = "or run without --data to use the embedded digits";
+constexpr const char* kEmbedded = "or use datasets::Digits, which needs no files";
 
 fs::path find(const fs::path& folder, const std::string& stem, const std::string& idx) {
   fs::path directory;
@@ -252,10 +251,9 @@ fs::path find(const fs::path& folder, const std::string& stem, const std::string
     }
     tried += (tried.empty() ? "" : ", ") + name;
   }
-  if (!directory.empty()) return directory;  // and InputFile says what is wrong with it
-  throw DataError("mnist: " + folder.string() + ": expected one of " + tried + "; found " +
-                  listing(folder) + "; put the four files of MNIST or Fashion-MNIST there, " +
-                  kWithoutData);
+  if (!directory.empty()) return directory;  // InputFile reports it as a folder
+  fail_file("mnist", folder, "expected one of ", tried, "; found ", listing(folder),
+            "; put the four files of MNIST or Fashion-MNIST there, ", kEmbedded);
 }
 
 }  // namespace
@@ -263,17 +261,16 @@ fs::path find(const fs::path& folder, const std::string& stem, const std::string
 bool reads_gzip() { return HALFTAPE_HAVE_ZLIB != 0; }
 
 Images read_idx(const fs::path& images, const fs::path& labels) {
-  Idx x = read_file(images, 3);
-  Idx y = read_file(labels, 1);
+  Idx x = read_idx_file(images, 3);
+  Idx y = read_idx_file(labels, 1);
   if (x.dims[0] != y.dims[0]) {
-    fail(labels, "expected " + std::to_string(x.dims[0]) + " labels, one for each image of " +
-                     images.string() + ", found " + std::to_string(y.dims[0]) +
-                     "; take both files from the same set");
+    fail(labels, "expected ", x.dims[0], " labels, one for each image of ", images.string(),
+         ", found ", y.dims[0], "; take both files from the same set");
   }
   for (size_t i = 0; i < y.bytes.size(); ++i) {
     if (y.bytes[i] > 9) {
-      fail(labels, "expected labels 0..9, found " + std::to_string(y.bytes[i]) + " at index " +
-                       std::to_string(i) + "; the file is damaged or of a set with more classes");
+      fail(labels, "expected labels 0..9, found ", int{y.bytes[i]}, " at index ", i,
+           "; the file is damaged or of a set with more classes");
     }
   }
   return {.name = images.filename().string(),
@@ -290,13 +287,13 @@ Split mnist(const fs::path& folder) {
   const fs::file_status status = fs::status(where, error);
   if (!fs::is_directory(status)) {
     const bool nothing = status.type() == fs::file_type::not_found;
-    throw DataError("mnist: " + where.string() + ": expected a folder, found " +
-                    (nothing ? "nothing"
-                     : error ? error.message()
-                             : std::string("a file")) +
-                    "; name the folder that holds the four IDX files, " + kWithoutData);
+    fail_file("mnist", where, "expected a folder, found ",
+              nothing ? "nothing"
+              : error ? error.message()
+                      : std::string("a file"),
+              "; name the folder that holds the four IDX files, ", kEmbedded);
   }
-  // All four are found before the first is read: a missing one is told at once.
+  // All four are found before the first is read, so that a missing one is reported at once.
   const fs::path train_images = find(where, "train-images", "idx3-ubyte");
   const fs::path train_labels = find(where, "train-labels", "idx1-ubyte");
   const fs::path test_images = find(where, "t10k-images", "idx3-ubyte");
@@ -307,9 +304,8 @@ Split mnist(const fs::path& folder) {
     return std::to_string(part.rows) + "x" + std::to_string(part.cols);
   };
   if (size(split.train) != size(split.test)) {
-    fail(test_images, "expected images of " + size(split.train) + " as in " +
-                          train_images.string() + ", found " + size(split.test) +
-                          "; take all four files from the same set");
+    fail(test_images, "expected images of ", size(split.train), " as in ", train_images.string(),
+         ", found ", size(split.test), "; take all four files from the same set");
   }
   const fs::path last = where.has_filename() ? where.filename() : where.parent_path().filename();
   split.train.name = last.string() + " train";

@@ -385,7 +385,7 @@ TEST_CASE("a missing file is told with the names tried, what is there and the wa
                          "t10k-labels-idx1-ubyte.gz, t10k-labels.idx1-ubyte.gz; found "
                          "raw/, t10k-images-idx3-ubyte, train-images-idx3-ubyte, "
                          "train-labels-idx1-ubyte; put the four files");
-  CHECK_SAYS(said(), "run without --data to use the embedded digits");
+  CHECK_SAYS(said(), "or use datasets::Digits, which needs no files");
 
   for (int i = 0; i < 8; ++i) write(folder / ("a" + std::to_string(i)), {});
   CHECK_SAYS(said(),
@@ -401,7 +401,7 @@ TEST_CASE("a folder for a file, a file for a folder and nothing at all are told 
   const auto said = [](const fs::path& path) { return message([&] { (void)data::mnist(path); }); };
   CHECK_SAYS(said(folder / "none"),
              (folder / "none").string() + ": expected a folder, found nothing");
-  CHECK_SAYS(said(folder / "none"), "run without --data to use the embedded digits");
+  CHECK_SAYS(said(folder / "none"), "or use datasets::Digits, which needs no files");
   CHECK_SAYS(said(""), "expected a folder");
   write(folder / "file", kImageFile);
   CHECK_SAYS(said(folder / "file"), "expected a folder, found a file");
