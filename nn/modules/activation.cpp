@@ -7,33 +7,44 @@ namespace halftape::nn {
 
 using detail::unless;
 
-Tensor TanhImpl::forward(const Tensor& x) const { return tanh(x); }
-Tensor SigmoidImpl::forward(const Tensor& x) const { return sigmoid(x); }
-Tensor SiLUImpl::forward(const Tensor& x) const { return silu(x); }
-Tensor MishImpl::forward(const Tensor& x) const { return mish(x); }
-Tensor SoftsignImpl::forward(const Tensor& x) const { return softsign(x); }
-Tensor TanhshrinkImpl::forward(const Tensor& x) const { return tanhshrink(x); }
-Tensor LogSigmoidImpl::forward(const Tensor& x) const { return log_sigmoid(x); }
-Tensor HardsigmoidImpl::forward(const Tensor& x) const { return hardsigmoid(x); }
-Tensor HardswishImpl::forward(const Tensor& x) const { return hardswish(x); }
-Tensor ReLUImpl::forward(const Tensor& x) const { return functional::relu(x, options); }
-Tensor ReLU6Impl::forward(const Tensor& x) const { return functional::relu6(x, options); }
-Tensor ELUImpl::forward(const Tensor& x) const { return functional::elu(x, options); }
-Tensor SELUImpl::forward(const Tensor& x) const { return functional::selu(x, options); }
-Tensor CELUImpl::forward(const Tensor& x) const { return functional::celu(x, options); }
-Tensor LeakyReLUImpl::forward(const Tensor& x) const { return functional::leaky_relu(x, options); }
-Tensor HardtanhImpl::forward(const Tensor& x) const { return functional::hardtanh(x, options); }
-Tensor ThresholdImpl::forward(const Tensor& x) const { return functional::threshold(x, options); }
-Tensor HardshrinkImpl::forward(const Tensor& x) const { return functional::hardshrink(x, options); }
-Tensor SoftshrinkImpl::forward(const Tensor& x) const { return functional::softshrink(x, options); }
-Tensor SoftplusImpl::forward(const Tensor& x) const { return functional::softplus(x, options); }
-Tensor GELUImpl::forward(const Tensor& x) const { return functional::gelu(x, options); }
-Tensor GLUImpl::forward(const Tensor& x) const { return functional::glu(x, options); }
-Tensor SoftmaxImpl::forward(const Tensor& x) const { return functional::softmax(x, options.dim()); }
-Tensor LogSoftmaxImpl::forward(const Tensor& x) const {
-  return functional::log_softmax(x, options.dim());
-}
-Tensor SoftminImpl::forward(const Tensor& x) const { return functional::softmin(x, options.dim()); }
+/// NameImpl::forward(x), and the options that are printed behind the name.
+#define HALFTAPE_ACTIVATION(Name, y, ...)                         \
+  Tensor Name##Impl::forward(const Tensor& x) const { return y; } \
+  HALFTAPE_MODULE_TEXT(Name, __VA_ARGS__)
+HALFTAPE_ACTIVATION(Tanh, tanh(x))
+HALFTAPE_ACTIVATION(Sigmoid, sigmoid(x))
+HALFTAPE_ACTIVATION(SiLU, silu(x))
+HALFTAPE_ACTIVATION(Mish, mish(x))
+HALFTAPE_ACTIVATION(Softsign, softsign(x))
+HALFTAPE_ACTIVATION(Tanhshrink, tanhshrink(x))
+HALFTAPE_ACTIVATION(LogSigmoid, log_sigmoid(x))
+HALFTAPE_ACTIVATION(Hardsigmoid, hardsigmoid(x))
+HALFTAPE_ACTIVATION(Hardswish, hardswish(x))
+HALFTAPE_ACTIVATION(Hardshrink, functional::hardshrink(x, options), "", options.lambda())
+HALFTAPE_ACTIVATION(Softshrink, functional::softshrink(x, options), "", options.lambda())
+HALFTAPE_ACTIVATION(Softplus, functional::softplus(x, options), "beta", options.beta(), "threshold",
+                    options.threshold())
+HALFTAPE_ACTIVATION(GELU, functional::gelu(x, options))
+HALFTAPE_ACTIVATION(GLU, functional::glu(x, options), "dim", options.dim())
+HALFTAPE_ACTIVATION(Softmax, functional::softmax(x, options.dim()), "dim", options.dim())
+HALFTAPE_ACTIVATION(LogSoftmax, functional::log_softmax(x, options.dim()), "dim", options.dim())
+HALFTAPE_ACTIVATION(Softmin, functional::softmin(x, options.dim()), "dim", options.dim())
+// As in LibTorch, `inplace` is printed only when it is true.
+HALFTAPE_ACTIVATION(ReLU, functional::relu(x, options), "inplace", unless(false, options.inplace()))
+HALFTAPE_ACTIVATION(ReLU6, functional::relu6(x, options), "inplace",
+                    unless(false, options.inplace()))
+HALFTAPE_ACTIVATION(ELU, functional::elu(x, options), "alpha", options.alpha(), "inplace",
+                    unless(false, options.inplace()))
+HALFTAPE_ACTIVATION(SELU, functional::selu(x, options), "inplace", unless(false, options.inplace()))
+HALFTAPE_ACTIVATION(CELU, functional::celu(x, options), "alpha", options.alpha(), "inplace",
+                    unless(false, options.inplace()))
+HALFTAPE_ACTIVATION(LeakyReLU, functional::leaky_relu(x, options), "negative_slope",
+                    options.negative_slope(), "inplace", unless(false, options.inplace()))
+HALFTAPE_ACTIVATION(Hardtanh, functional::hardtanh(x, options), "min_val", options.min_val(),
+                    "max_val", options.max_val(), "inplace", unless(false, options.inplace()))
+HALFTAPE_ACTIVATION(Threshold, functional::threshold(x, options), "threshold", options.threshold(),
+                    "value", options.value(), "inplace", unless(false, options.inplace()))
+#undef HALFTAPE_ACTIVATION
 
 Tensor RReLUImpl::forward(const Tensor& x) const {
   functional::RReLUFuncOptions o;
@@ -61,38 +72,9 @@ void PReLUImpl::reset() {
 }
 Tensor PReLUImpl::forward(const Tensor& x) const { return prelu(x, weight); }
 
-HALFTAPE_MODULE_TEXT(Tanh)
-HALFTAPE_MODULE_TEXT(Sigmoid)
-HALFTAPE_MODULE_TEXT(SiLU)
-HALFTAPE_MODULE_TEXT(Mish)
-HALFTAPE_MODULE_TEXT(Softsign)
-HALFTAPE_MODULE_TEXT(Tanhshrink)
-HALFTAPE_MODULE_TEXT(LogSigmoid)
-HALFTAPE_MODULE_TEXT(Hardsigmoid)
-HALFTAPE_MODULE_TEXT(Hardswish)
-HALFTAPE_MODULE_TEXT(GELU)
 HALFTAPE_MODULE_TEXT(Softmax2d)
 HALFTAPE_MODULE_TEXT(PReLU, "num_parameters", options.num_parameters())
-HALFTAPE_MODULE_TEXT(Hardshrink, "", options.lambda())
-HALFTAPE_MODULE_TEXT(Softshrink, "", options.lambda())
-HALFTAPE_MODULE_TEXT(Softplus, "beta", options.beta(), "threshold", options.threshold())
-HALFTAPE_MODULE_TEXT(GLU, "dim", options.dim())
-HALFTAPE_MODULE_TEXT(Softmax, "dim", options.dim())
-HALFTAPE_MODULE_TEXT(LogSoftmax, "dim", options.dim())
-HALFTAPE_MODULE_TEXT(Softmin, "dim", options.dim())
-// As in LibTorch, `inplace` is printed only when it is true.
-HALFTAPE_MODULE_TEXT(ReLU, "inplace", unless(false, options.inplace()))
-HALFTAPE_MODULE_TEXT(ReLU6, "inplace", unless(false, options.inplace()))
-HALFTAPE_MODULE_TEXT(SELU, "inplace", unless(false, options.inplace()))
-HALFTAPE_MODULE_TEXT(ELU, "alpha", options.alpha(), "inplace", unless(false, options.inplace()))
-HALFTAPE_MODULE_TEXT(CELU, "alpha", options.alpha(), "inplace", unless(false, options.inplace()))
-HALFTAPE_MODULE_TEXT(LeakyReLU, "negative_slope", options.negative_slope(), "inplace",
-                     unless(false, options.inplace()))
-HALFTAPE_MODULE_TEXT(Hardtanh, "min_val", options.min_val(), "max_val", options.max_val(),
-                     "inplace", unless(false, options.inplace()))
 HALFTAPE_MODULE_TEXT(RReLU, "lower", options.lower(), "upper", options.upper(), "inplace",
                      unless(false, options.inplace()))
-HALFTAPE_MODULE_TEXT(Threshold, "threshold", options.threshold(), "value", options.value(),
-                     "inplace", unless(false, options.inplace()))
 
 }  // namespace halftape::nn

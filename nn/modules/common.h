@@ -115,3 +115,21 @@ void print(std::ostream& out, const Name& name, const Fields&... labels_and_valu
   void Name##Impl::pretty_print(std::ostream& out) const { \
     detail::print(out, #Name __VA_OPT__(, ) __VA_ARGS__);  \
   }
+
+/// The same for NameImpl<D> of all ranks.
+#define HALFTAPE_RANKED_TEXT(Name, ...)                                      \
+  template <size_t D>                                                        \
+  void Name##Impl<D>::pretty_print(std::ostream& out) const {                \
+    detail::print(out, detail::Ranked{#Name, D} __VA_OPT__(, ) __VA_ARGS__); \
+  }
+/// Instantiates NameImpl for one, two and three dimensions.
+#define HALFTAPE_INSTANTIATE_RANKS(Name) \
+  template class Name##Impl<1>;          \
+  template class Name##Impl<2>;          \
+  template class Name##Impl<3>
+
+/// Returns name2d_suffix(arguments) for D = 2, where the functions are named so.
+#define HALFTAPE_RETURN_OF_RANK(D, name, suffix, ...)         \
+  if constexpr (D == 1) return name##1d##suffix(__VA_ARGS__); \
+  if constexpr (D == 2) return name##2d##suffix(__VA_ARGS__); \
+  if constexpr (D == 3) return name##3d##suffix(__VA_ARGS__)

@@ -7,6 +7,7 @@
 #include "halftape/autograd/ops/layout/shape.h"
 #include "halftape/core/expanding_array.h"
 #include "halftape/core/options.h"
+#include "halftape/nn/options/ranked.h"
 
 namespace halftape {
 inline constexpr PadMode kZeros = PadMode::Constant;
@@ -18,7 +19,7 @@ namespace detail {
 /// Numbers, kValid or kSame.
 template <size_t D>
 using conv_padding_t = std::variant<ExpandingArray<D>, PaddingRule>;
-/// kZeros, kReflect, kReplicate or kCircular: what the padding consists of.
+/// kZeros, kReflect, kReplicate or kCircular: how the padding is filled.
 using conv_padding_mode_t = PadMode;
 }  // namespace detail
 
@@ -42,9 +43,7 @@ class ConvOptions {
   HALFTAPE_ARG(bool, bias) = true;
   HALFTAPE_ARG(padding_mode_t, padding_mode) = kZeros;
 };
-using Conv1dOptions = ConvOptions<1>;
-using Conv2dOptions = ConvOptions<2>;
-using Conv3dOptions = ConvOptions<3>;
+HALFTAPE_RANKED_OPTIONS(Conv, ConvOptions);
 
 template <size_t D>
 class ConvTransposeOptions {
@@ -61,11 +60,9 @@ class ConvTransposeOptions {
   HALFTAPE_ARG(int64_t, groups) = 1;
   HALFTAPE_ARG(bool, bias) = true;
   HALFTAPE_ARG(ExpandingArray<D>, dilation) = 1;
-  HALFTAPE_ARG(padding_mode_t, padding_mode) = kZeros;  // no other is possible
+  HALFTAPE_ARG(padding_mode_t, padding_mode) = kZeros;  // the only mode allowed
 };
-using ConvTranspose1dOptions = ConvTransposeOptions<1>;
-using ConvTranspose2dOptions = ConvTransposeOptions<2>;
-using ConvTranspose3dOptions = ConvTransposeOptions<3>;
+HALFTAPE_RANKED_OPTIONS(ConvTranspose, ConvTransposeOptions);
 
 namespace functional {
 

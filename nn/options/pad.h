@@ -6,28 +6,21 @@
 #include "halftape/autograd/ops/layout/shape.h"
 #include "halftape/core/expanding_array.h"
 #include "halftape/core/options.h"
+#include "halftape/nn/options/ranked.h"
 
 namespace halftape::nn {
 
-/// `padding`: two numbers for each of the last D dimensions, from the last one on, or one for all.
+/// `padding`: two numbers for each of the last D dimensions, from the last one on; or one for all.
 template <size_t D>
 class PadOptions {
  public:
   PadOptions(ExpandingArray<D * 2> padding) : padding_(padding) {}  // NOLINT: as LibTorch
   HALFTAPE_ARG(ExpandingArray<D * 2>, padding);
 };
-using ReflectionPad1dOptions = PadOptions<1>;
-using ReflectionPad2dOptions = PadOptions<2>;
-using ReflectionPad3dOptions = PadOptions<3>;
-using ReplicationPad1dOptions = PadOptions<1>;
-using ReplicationPad2dOptions = PadOptions<2>;
-using ReplicationPad3dOptions = PadOptions<3>;
-using ZeroPad1dOptions = PadOptions<1>;
-using ZeroPad2dOptions = PadOptions<2>;
-using ZeroPad3dOptions = PadOptions<3>;
-using CircularPad1dOptions = PadOptions<1>;
-using CircularPad2dOptions = PadOptions<2>;
-using CircularPad3dOptions = PadOptions<3>;
+HALFTAPE_RANKED_OPTIONS(ReflectionPad, PadOptions);
+HALFTAPE_RANKED_OPTIONS(ReplicationPad, PadOptions);
+HALFTAPE_RANKED_OPTIONS(ZeroPad, PadOptions);
+HALFTAPE_RANKED_OPTIONS(CircularPad, PadOptions);
 
 template <size_t D>
 class ConstantPadOptions {
@@ -37,9 +30,7 @@ class ConstantPadOptions {
   HALFTAPE_ARG(ExpandingArray<D * 2>, padding);
   HALFTAPE_ARG(double, value);
 };
-using ConstantPad1dOptions = ConstantPadOptions<1>;
-using ConstantPad2dOptions = ConstantPadOptions<2>;
-using ConstantPad3dOptions = ConstantPadOptions<3>;
+HALFTAPE_RANKED_OPTIONS(ConstantPad, ConstantPadOptions);
 
 namespace functional {
 

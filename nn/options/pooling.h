@@ -7,6 +7,7 @@
 #include "halftape/autograd/tensor.h"
 #include "halftape/core/expanding_array.h"
 #include "halftape/core/options.h"
+#include "halftape/nn/options/ranked.h"
 
 namespace halftape::nn {
 
@@ -22,9 +23,7 @@ class AvgPoolOptions {
   HALFTAPE_ARG(bool, count_include_pad) = true;
   HALFTAPE_ARG(std::optional<int64_t>, divisor_override) = {};  // of two and three dimensions
 };
-using AvgPool1dOptions = AvgPoolOptions<1>;
-using AvgPool2dOptions = AvgPoolOptions<2>;
-using AvgPool3dOptions = AvgPoolOptions<3>;
+HALFTAPE_RANKED_OPTIONS(AvgPool, AvgPoolOptions);
 
 template <size_t D>
 class MaxPoolOptions {
@@ -37,9 +36,7 @@ class MaxPoolOptions {
   HALFTAPE_ARG(ExpandingArray<D>, dilation) = 1;
   HALFTAPE_ARG(bool, ceil_mode) = false;
 };
-using MaxPool1dOptions = MaxPoolOptions<1>;
-using MaxPool2dOptions = MaxPoolOptions<2>;
-using MaxPool3dOptions = MaxPoolOptions<3>;
+HALFTAPE_RANKED_OPTIONS(MaxPool, MaxPoolOptions);
 
 template <size_t D>
 class MaxUnpoolOptions {
@@ -50,9 +47,7 @@ class MaxUnpoolOptions {
   HALFTAPE_ARG(ExpandingArray<D>, stride);
   HALFTAPE_ARG(ExpandingArray<D>, padding) = 0;
 };
-using MaxUnpool1dOptions = MaxUnpoolOptions<1>;
-using MaxUnpool2dOptions = MaxUnpoolOptions<2>;
-using MaxUnpool3dOptions = MaxUnpoolOptions<3>;
+HALFTAPE_RANKED_OPTIONS(MaxUnpool, MaxUnpoolOptions);
 
 /// Lengths of the output; std::nullopt, where there are several: as the input's.
 template <class output_size_t>
@@ -93,9 +88,7 @@ class LPPoolOptions {
   HALFTAPE_ARG(ExpandingArray<D>, stride);
   HALFTAPE_ARG(bool, ceil_mode) = false;
 };
-using LPPool1dOptions = LPPoolOptions<1>;
-using LPPool2dOptions = LPPoolOptions<2>;
-using LPPool3dOptions = LPPoolOptions<3>;
+HALFTAPE_RANKED_OPTIONS(LPPool, LPPoolOptions);
 
 namespace functional {
 

@@ -9,7 +9,7 @@
 namespace halftape::nn {
 namespace {
 
-/// What both kinds of convolution are made of.
+/// The checks of both kinds of convolution.
 template <class Options>
 void check_options(const char* name, const Options& o) {
   HALFTAPE_CHECK(o.in_channels() > 0 && o.out_channels() > 0 && o.groups() > 0, name,
@@ -39,8 +39,8 @@ const char* name_of(PadMode mode) {
   return mode == kReflect ? "kReflect" : mode == kReplicate ? "kReplicate" : "kCircular";
 }
 
-/// "halftape::nn::Conv2d(1, 8, kernel_size=[3, 3], stride=[1, 1], groups=2)", `padding` inside:
-/// what is as usual goes without saying.
+/// "halftape::nn::Conv2d(1, 8, kernel_size=[3, 3], stride=[1, 1], groups=2)", with
+/// `padding` after the stride. Options with their usual values are left out.
 template <size_t D, class Options>
 void print(std::ostream& out, const char* name, const Options& o, const std::string& padding,
            const ExpandingArray<D>& output_padding) {
@@ -67,7 +67,7 @@ std::string printed(const detail::conv_padding_t<D>& padding) {
   return printed(std::get<ExpandingArray<D>>(padding));
 }
 
-/// The frame that pad() is to put around the input: from the last dimension on, two numbers each.
+/// The padding as pad() takes it: two numbers for each dimension, from the last one on.
 template <size_t D>
 std::vector<int64_t> frame(const ConvOptions<D>& o) {
   std::vector<int64_t> both;
@@ -82,20 +82,6 @@ std::vector<int64_t> frame(const ConvOptions<D>& o) {
     both.push_back(left), both.push_back(right);
   }
   return both;
-}
-
-template <size_t D>
-Tensor convolved(const Tensor& x, const Tensor& weight, const functional::ConvFuncOptions<D>& o) {
-  if constexpr (D == 1) return functional::conv1d(x, weight, o);
-  if constexpr (D == 2) return functional::conv2d(x, weight, o);
-  if constexpr (D == 3) return functional::conv3d(x, weight, o);
-}
-template <size_t D>
-Tensor convolved_back(const Tensor& x, const Tensor& weight,
-                      const functional::ConvTransposeFuncOptions<D>& o) {
-  if constexpr (D == 1) return functional::conv_transpose1d(x, weight, o);
-  if constexpr (D == 2) return functional::conv_transpose2d(x, weight, o);
-  if constexpr (D == 3) return functional::conv_transpose3d(x, weight, o);
 }
 
 }  // namespace
@@ -127,9 +113,10 @@ template <size_t D>
 Tensor ConvImpl<D>::forward(const Tensor& x) const {
   functional::ConvFuncOptions<D> o;
   o.bias(bias).stride(options.stride()).dilation(options.dilation()).groups(options.groups());
-  if (options.padding_mode() == kZeros)
-    return convolved<D>(x, weight, o.padding(options.padding()));
-  return convolved<D>(halftape::pad(x, frame(options), options.padding_mode()), weight, o);
+  const bool zeros = options.padding_mode() == kZeros;
+  if (zeros) o.padding(options.padding());
+  const Tensor padded = zeros ? x : halftape::pad(x, frame(options), options.padding_mode());
+  HALFTAPE_RETURN_OF_RANK(D, functional::conv, , padded, weight, o);
 }
 template <size_t D>
 void ConvImpl<D>::pretty_print(std::ostream& out) const {
@@ -179,18 +166,14 @@ Tensor ConvTransposeImpl<D>::forward(const Tensor& x,
       (*o.output_padding())[k] = wanted - least;
     }
   }
-  return convolved_back<D>(x, weight, o);
+  HALFTAPE_RETURN_OF_RANK(D, functional::conv_transpose, , x, weight, o);
 }
 template <size_t D>
 void ConvTransposeImpl<D>::pretty_print(std::ostream& out) const {
   print<D>(out, "ConvTranspose", options, printed(options.padding()), options.output_padding());
 }
 
-template class ConvImpl<1>;
-template class ConvImpl<2>;
-template class ConvImpl<3>;
-template class ConvTransposeImpl<1>;
-template class ConvTransposeImpl<2>;
-template class ConvTransposeImpl<3>;
+HALFTAPE_INSTANTIATE_RANKS(Conv);
+HALFTAPE_INSTANTIATE_RANKS(ConvTranspose);
 
 }  // namespace halftape::nn

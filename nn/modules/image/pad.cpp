@@ -34,21 +34,17 @@ template <size_t D>
 Tensor ConstantPadImpl<D>::forward(const Tensor& x) const {
   return framed<D>("ConstantPad", x, options.padding(), kConstant, options.value());
 }
-template <size_t D>
-void ConstantPadImpl<D>::pretty_print(std::ostream& out) const {
-  detail::print(out, detail::Ranked{"ConstantPad", D}, "padding", options.padding(), "value",
-                options.value());
-}
+HALFTAPE_RANKED_TEXT(ConstantPad, "padding", options.padding(), "value", options.value())
 
-#define HALFTAPE_EACH_PAD(D)               \
+#define HALFTAPE_EACH_MODE(D)              \
   template class PadModule<D, kReflect>;   \
   template class PadModule<D, kReplicate>; \
   template class PadModule<D, kCircular>;  \
-  template class PadModule<D, kConstant>;  \
-  template class ConstantPadImpl<D>;
-HALFTAPE_EACH_PAD(1)
-HALFTAPE_EACH_PAD(2)
-HALFTAPE_EACH_PAD(3)
-#undef HALFTAPE_EACH_PAD
+  template class PadModule<D, kConstant>
+HALFTAPE_EACH_MODE(1);
+HALFTAPE_EACH_MODE(2);
+HALFTAPE_EACH_MODE(3);
+#undef HALFTAPE_EACH_MODE
+HALFTAPE_INSTANTIATE_RANKS(ConstantPad);
 
 }  // namespace halftape::nn

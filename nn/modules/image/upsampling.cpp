@@ -9,7 +9,7 @@ const char* name_of(Interpolation mode) {
   return names[static_cast<size_t>(mode)];
 }
 
-/// One number for all dimensions behind the channels, or as it is.
+/// Repeats a single number for all dimensions behind the channels.
 template <class T>
 std::optional<std::vector<T>> for_all(const std::optional<std::vector<T>>& given, const Tensor& x) {
   if (!given || given->size() != 1 || x.dim() < 3) return given;

@@ -12,7 +12,7 @@ namespace {
 using detail::print;
 using detail::unless;
 
-/// What a reset() begins with: padding_idx counted from the start, and the weight, given or new.
+/// Counts padding_idx from the start and returns the weight, given or new.
 template <class Options>
 Tensor table(const char* name, Options& o) {
   const int64_t rows = o.num_embeddings(), features = o.embedding_dim();
@@ -28,7 +28,7 @@ Tensor table(const char* name, Options& o) {
   HALFTAPE_CHECK(o._weight().sizes() == (Shape{rows, features}), name, ": weight ",
                  o._weight().sizes(), " is not of num_embeddings ", rows, " and embedding_dim ",
                  features);
-  return o._weight().detach();  // a tensor of its own, over the same bytes, for a clone to replace
+  return o._weight().detach();  // shares the bytes; a clone replaces the handle
 }
 
 void start(const Tensor& weight, const std::optional<int64_t>& padding_idx) {
@@ -37,19 +37,24 @@ void start(const Tensor& weight, const std::optional<int64_t>& padding_idx) {
   if (padding_idx) select(weight, 0, *padding_idx).zero_();
 }
 
+/// `to` with the options that all classes of options here share.
+template <class To, class From>
+To shared_options(To to, const From& from) {
+  return to.padding_idx(from.padding_idx())
+      .max_norm(from.max_norm())
+      .norm_type(from.norm_type())
+      .scale_grad_by_freq(from.scale_grad_by_freq())
+      .sparse(from.sparse());
+}
+
 template <class Holder, class Options, class Pretrained>
 Holder pretrained(const Tensor& embeddings, const Pretrained& o, Options options) {
-  Holder module(options._weight(embeddings)
-                    .padding_idx(o.padding_idx())
-                    .max_norm(o.max_norm())
-                    .norm_type(o.norm_type())
-                    .scale_grad_by_freq(o.scale_grad_by_freq())
-                    .sparse(o.sparse()));
+  Holder module(shared_options(options._weight(embeddings), o));
   module->weight.set_requires_grad(!o.freeze());
   return module;
 }
 
-/// The size of a table that is to be one.
+/// One size of `embeddings`; throws unless it has two dimensions.
 int64_t size_of(const Tensor& embeddings, int64_t dim) {
   HALFTAPE_CHECK(embeddings.defined() && embeddings.dim() == 2,
                  "from_pretrained: embeddings are expected to be 2-dimensional, (num, dim)");
@@ -69,12 +74,7 @@ void EmbeddingImpl::reset_parameters() { start(weight, options.padding_idx()); }
 
 Tensor EmbeddingImpl::forward(const Tensor& indices) const {
   return functional::embedding(indices, weight,
-                               functional::EmbeddingFuncOptions()
-                                   .padding_idx(options.padding_idx())
-                                   .max_norm(options.max_norm())
-                                   .norm_type(options.norm_type())
-                                   .scale_grad_by_freq(options.scale_grad_by_freq())
-                                   .sparse(options.sparse()));
+                               shared_options(functional::EmbeddingFuncOptions(), options));
 }
 
 void EmbeddingImpl::pretty_print(std::ostream& out) const {
@@ -106,16 +106,11 @@ void EmbeddingBagImpl::reset_parameters() { start(weight, options.padding_idx())
 Tensor EmbeddingBagImpl::forward(const Tensor& indices, const Tensor& offsets,
                                  const Tensor& per_sample_weights) const {
   return functional::embedding_bag(indices, weight,
-                                   functional::EmbeddingBagFuncOptions()
+                                   shared_options(functional::EmbeddingBagFuncOptions(), options)
                                        .offsets(offsets)
-                                       .max_norm(options.max_norm())
-                                       .norm_type(options.norm_type())
-                                       .scale_grad_by_freq(options.scale_grad_by_freq())
                                        .mode(options.mode())
-                                       .sparse(options.sparse())
                                        .per_sample_weights(per_sample_weights)
-                                       .include_last_offset(options.include_last_offset())
-                                       .padding_idx(options.padding_idx()));
+                                       .include_last_offset(options.include_last_offset()));
 }
 
 void EmbeddingBagImpl::pretty_print(std::ostream& out) const {
