@@ -134,9 +134,8 @@ std::vector<Case> activations() {
   };
 }
 
-std::vector<Case> layers() {
+std::vector<Case> product_and_pooling_layers() {
   const Tensor x1 = image({2, 4, 6}), x2 = image({2, 4, 6, 6}), x3 = image({2, 4, 4, 4, 4});
-  const Tensor tokens = tensor({{1, 0, 2}, {2, 2, 1}});
   const auto at = [](const Tensor& x, int64_t n) {
     Shape shape = x.sizes();
     for (int d = 2; d < shape.size(); ++d) shape[d] /= n;
@@ -144,7 +143,6 @@ std::vector<Case> layers() {
   };
   const Tensor half1 = image({2, 4, 3}), half2 = image({2, 4, 3, 3}),
                half3 = image({2, 4, 2, 2, 2});
-  const Tensor sequence = image({5, 2, 4});
   const std::optional<std::vector<int64_t>> no_size;
   return {
       row("Linear", Linear(6, 3), x1),
@@ -179,6 +177,12 @@ std::vector<Case> layers() {
           x2),
       row("FractionalMaxPool3d",
           FractionalMaxPool3d(FractionalMaxPool3dOptions(2).output_ratio(0.5)), x3),
+  };
+}
+
+std::vector<Case> image_and_norm_layers() {
+  const Tensor x1 = image({2, 4, 6}), x2 = image({2, 4, 6, 6}), x3 = image({2, 4, 4, 4, 4});
+  return {
       row("ReflectionPad1d", ReflectionPad1d(1), x1),
       row("ReflectionPad2d", ReflectionPad2d(1), x2),
       row("ReflectionPad3d", ReflectionPad3d(1), x3),
@@ -211,6 +215,13 @@ std::vector<Case> layers() {
       row("GroupNorm", GroupNorm(2, 4), x1),
       row("LocalResponseNorm", LocalResponseNorm(2), x2),
       row("CrossMapLRN2d", CrossMapLRN2d(3), x2),
+  };
+}
+
+std::vector<Case> sequence_layers() {
+  const Tensor x1 = image({2, 4, 6}), sequence = image({5, 2, 4});
+  const Tensor tokens = tensor({{1, 0, 2}, {2, 2, 1}});
+  return {
       row("AdaptiveLogSoftmaxWithLoss",
           AdaptiveLogSoftmaxWithLoss(
               AdaptiveLogSoftmaxWithLossOptions(4, 6, {2, 4}).div_value(1.5)),
@@ -254,7 +265,8 @@ const std::set<std::string> kContainers{"ModuleList", "ModuleDict", "ParameterLi
 std::vector<Case> all_cases() {
   manual_seed(7);
   std::vector<Case> all = losses();
-  for (auto* more : {&activations, &layers})
+  for (auto* more :
+       {&activations, &product_and_pooling_layers, &image_and_norm_layers, &sequence_layers})
     for (Case& c : (*more)()) all.push_back(std::move(c));
   return all;
 }

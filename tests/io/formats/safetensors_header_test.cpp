@@ -56,17 +56,9 @@ struct Bad {
   std::string what, bytes, reason;
 };
 
-std::vector<Bad> table() {
+std::vector<Bad> bad_json() {
   using namespace std::string_literals;
-  std::vector<Bad> all;
-  for (size_t n = 0; n < 8; ++n)
-    all.push_back(
-        {"a file of " + std::to_string(n) + " bytes", std::string(n, '\0'),
-         "expected at least 8 bytes, the length of the header, found " + std::to_string(n)});
-  for (const uint64_t n : {uint64_t{3}, uint64_t{1} << 63, ~uint64_t{0}, uint64_t{100'000'001}})
-    all.push_back({"a header length of " + std::to_string(n), little_endian(n) + "{}",
-                   "expected a header of at most 2 bytes, as many as follow, found the length"});
-  const std::vector<Bad> others = {
+  return {
       {"no header", file(""), "expected '{' as its first byte"},
       {"a list", file("[]"), "expected '{' as its first byte, found \"[\""},
       {"a number", file("1"), "expected '{' as its first byte"},
@@ -102,6 +94,12 @@ std::vector<Bad> table() {
       {"an empty name", named(""), "expected a name of 1 to 4096 bytes, found 0"},
       {"a name of 5 KiB", named(std::string(5120, 'n')),
        "expected a name of 1 to 4096 bytes, found 5120"},
+  };
+}
+
+std::vector<Bad> bad_fields() {
+  using namespace std::string_literals;
+  return {
       {"a tensor twice", tensors({{"x", {0, 1}}, {"x", {1, 2}}}, 2),
        "tensor \"x\": expected each name once"},
       {"a tensor twice, once escaped", tensors({{"x", {0, 1}}, {"\\u0078", {1, 2}}}, 2),
@@ -131,6 +129,12 @@ std::vector<Bad> table() {
       {"an empty dtype", dtype("\"\""), "found \"\""},
       {"a dtype of 8 bits", dtype("\"F8_E4M3\""), "found \"F8_E4M3\""},
       {"a dtype of 4 bits", dtype("\"F4\""), "found \"F4\""},
+  };
+}
+
+std::vector<Bad> bad_shapes() {
+  using namespace std::string_literals;
+  return {
       {"a shape that is null", shape("null"), "\"shape\": expected a list ('['), found \"n\""},
       {"a shape that is a number", shape("1"), "expected a list"},
       {"a size below 0", shape("[-1]"), "expected a whole number from 0 on, found \"-\""},
@@ -167,6 +171,12 @@ std::vector<Bad> table() {
        "expected 8589934596 bytes of data, as the header says, found 4: the file is truncated"},
       {"2^60 bytes that are not there", shape("[288230376151711744]", "[0,1152921504606846976]"),
        "the file is truncated"},
+  };
+}
+
+std::vector<Bad> bad_data_and_metadata() {
+  using namespace std::string_literals;
+  return {
       {"one offset", offsets("[0]"), "\"data_offsets\": expected two numbers, found 1"},
       {"no offset", offsets("[]"), "expected two numbers, found 0"},
       {"three offsets", offsets("[0,4,4]"), "expected two numbers, found 3"},
@@ -220,7 +230,19 @@ std::vector<Bad> table() {
       {"a web page", "<!DOCTYPE html><html><body>404</body></html>", "this is no safetensors file"},
       {"a zip archive", "PK\x03\x04\x14\0\0\0\x08\0\0\0\0\0\0\0"s, "this is no safetensors file"},
   };
-  all.insert(all.end(), others.begin(), others.end());
+}
+
+std::vector<Bad> table() {
+  std::vector<Bad> all;
+  for (size_t n = 0; n < 8; ++n)
+    all.push_back(
+        {"a file of " + std::to_string(n) + " bytes", std::string(n, '\0'),
+         "expected at least 8 bytes, the length of the header, found " + std::to_string(n)});
+  for (const uint64_t n : {uint64_t{3}, uint64_t{1} << 63, ~uint64_t{0}, uint64_t{100'000'001}})
+    all.push_back({"a header length of " + std::to_string(n), little_endian(n) + "{}",
+                   "expected a header of at most 2 bytes, as many as follow, found the length"});
+  for (const auto& family : {bad_json(), bad_fields(), bad_shapes(), bad_data_and_metadata()})
+    all.insert(all.end(), family.begin(), family.end());
   return all;
 }
 
