@@ -1,4 +1,5 @@
-// A module of any type, whatever its forward() takes and gives. Spelled as torch::nn::AnyModule.
+// A module of any type, with any arguments and result of forward(). Spelled as
+// torch::nn::AnyModule.
 #pragma once
 #include <any>
 #include <concepts>
@@ -44,8 +45,7 @@ namespace detail {
 
 using DefaultArguments = std::vector<std::pair<size_t, AnyValue>>;
 
-/// What FORWARD_HAS_DEFAULT_ARGS says; it makes this struct a friend, as modules may keep it to
-/// themselves.
+/// Reads the arguments of FORWARD_HAS_DEFAULT_ARGS, which may be private and names this a friend.
 struct ForwardDefaults {
   template <class M>
   static DefaultArguments of() {
@@ -56,8 +56,7 @@ struct ForwardDefaults {
   }
 };
 
-/// Appends the defaults that are missing; throws when the number of arguments is not that of
-/// forward().
+/// Appends missing defaults; throws when the number of arguments still differs from forward()'s.
 void complete_arguments(const std::type_info& module, size_t count, DefaultArguments defaults,
                         std::vector<AnyValue>& arguments);
 
@@ -93,7 +92,7 @@ template <class M, class C, class R, class... Args>
 AnyForward erased(M& module, R (C::*method)(Args...) const) {
   return erased(module, method, static_cast<R (*)(Args...)>(nullptr));
 }
-/// forward() of a module; forward_any() of one that takes what comes, as Sequential does.
+/// forward() of a module; forward_any() of one that takes any arguments, as Sequential.
 template <class M>
 AnyForward erased(M& module) {
   if constexpr (requires(std::vector<AnyValue> arguments) {
@@ -150,8 +149,7 @@ class AnyModule {
   /// Another AnyModule with a clone() of the module.
   AnyModule clone(std::optional<Device> device = {}) const;
 
-  /// forward() of the module. Throws when the arguments or the type of the result differ from those
-  /// of the module's forward().
+  /// forward() of the module. Throws when the types of the arguments or the result do not match.
   template <class R = Tensor, class... Args>
   R forward(Args&&... args) const {
     return any_forward(std::forward<Args>(args)...).template get<R>();
@@ -165,7 +163,7 @@ class AnyModule {
     return forward_(std::move(arguments));
   }
 
-  /// The module, as the type that it was put in as.
+  /// The module as an M; throws unless AnyModule was made from exactly an M.
   template <class M>
   requires std::is_base_of_v<Module, M> M& get() const { return cast<M>("get"); }
   /// The same for holders: get<Linear>().
@@ -198,8 +196,7 @@ class AnyModule {
   void (*clone_)(AnyModule&, std::shared_ptr<Module>) = nullptr;
 };
 
-/// A name, and anything that an AnyModule may be made of: what Sequential({{"fc", Linear(3, 4)},
-/// {"act", ReLU()}}) is made from.
+/// A name with anything that AnyModule takes: Sequential({{"fc", Linear(3, 4)}, {"act", ReLU()}}).
 class NamedAnyModule {
  public:
   template <class M>
@@ -216,8 +213,7 @@ class NamedAnyModule {
 
 }  // namespace halftape::nn
 
-/// In a module, the defaults of forward()'s last arguments for AnyModule, in order, with the
-/// position of each:
+/// Gives AnyModule the defaults of forward()'s last arguments, in order, with their positions:
 ///
 ///     Tensor forward(Tensor x, int n = 2, double scale = 3.0);
 ///     FORWARD_HAS_DEFAULT_ARGS({1, nn::AnyValue(2)}, {2, nn::AnyValue(3.0)})

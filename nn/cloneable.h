@@ -7,13 +7,12 @@
 
 namespace halftape::nn {
 
-/// What Cloneable is for every class: all but how an object is copied.
+/// The part of Cloneable that does not depend on the class.
 class CloneableModule : public Module {
  public:
   using Module::Module;
 
-  /// Registers parameters, buffers and submodules, with fresh values. A module without them has
-  /// nothing to do.
+  /// Registers parameters, buffers and submodules with fresh values; by default there are none.
   virtual void reset() {}
 
   std::shared_ptr<Module> clone(const std::optional<Device>& device = {}) const override;
@@ -21,8 +20,7 @@ class CloneableModule : public Module {
  protected:
   /// A copy of the object, which shares its tensors and submodules.
   virtual CloneableModule* shallow_copy() const = 0;
-  /// Becomes a copy of an object of the same class, which shares with it; false if it is of
-  /// another.
+  /// Becomes a copy that shares its tensors with `other`; false if the classes differ.
   virtual bool assign_from(const Module& other) = 0;
 
  private:
@@ -37,12 +35,12 @@ class CloneableModule : public Module {
 ///       nn::Linear fc{nullptr};
 ///     };
 ///
-/// The clone is a copy of the object whose reset() registers anew, so that its members are its own;
-/// then values, dtypes and submodules are those of the original. What frozen parameters are stays
-/// frozen. Tensors and modules that were registered under several names are several in the clone.
+/// The clone copies the object, calls reset() so that its members are its own, and then takes over
+/// values, dtypes and submodules. Frozen parameters stay frozen. A tensor or module registered
+/// under several names becomes several in the clone.
 ///
-/// `Base`: what modules that differ in little have in common, as convolutions of 1, 2 and 3
-/// dimensions; derived from CloneableModule.
+/// `Base`: a common base, derived from CloneableModule, as of the convolutions of 1, 2 and 3
+/// dimensions.
 template <class Derived, class Base = CloneableModule>
 class Cloneable : public Base {
  public:

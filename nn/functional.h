@@ -1,5 +1,5 @@
 // Functions with options, as torch::nn::functional: one header per family, next to nn/options and
-// nn/modules. What they compute stands in autograd/ops.
+// nn/modules. Computed by autograd/ops.
 #pragma once
 #include "halftape/autograd/ops/indexing/index.h"
 #include "halftape/autograd/ops/layout/view.h"

@@ -67,7 +67,7 @@ Tensor orthogonal_(const Tensor& t, double gain) {
   for (int64_t i = 0; i < q.size(0); ++i) {
     Tensor row = q.select(0, i);
     const Tensor done = q.narrow(0, 0, i);
-    // Twice is enough: once loses digits where a row is nearly in the span of those before it.
+    // Two passes: one loses digits where a row lies nearly in the span of the rows before it.
     for (int pass = 0; i > 0 && pass < 2; ++pass) row.sub_(mv(done.t(), mv(done, row)));
     row.div_(row.norm());
   }

@@ -19,11 +19,11 @@ Tensor ones_(const Tensor& tensor);
 Tensor zeros_(const Tensor& tensor);
 /// The identity, for a tensor of two dimensions.
 Tensor eye_(const Tensor& matrix);
-/// A convolution (out, in, kernel...) that passes its inputs on: channel i to channel i, from the
-/// middle of the kernel. Three to five dimensions.
+/// A convolution (out, in, kernel…) that copies channel i to channel i, from the middle of the
+/// kernel. Three to five dimensions.
 Tensor dirac_(const Tensor& tensor);
-/// gain times a random matrix (sizes 1 and up as one) with orthonormal rows, or columns where those
-/// are fewer.  Saxe et al. 2013, arXiv:1312.6120. Gram and Schmidt's, in float64: n³ operations.
+/// gain times a random matrix (sizes 1 and up as one) with orthonormal rows, or columns if there
+/// are fewer columns.  Saxe et al. 2013, arXiv:1312.6120. Gram-Schmidt in float64: n³ operations.
 Tensor orthogonal_(const Tensor& tensor, double gain = 1);
 /// N(0, std²), and in each column of the matrix ⌈sparsity·rows⌉ zeros at random.  Martens 2010.
 Tensor sparse_(const Tensor& matrix, double sparsity, double std = 0.01);

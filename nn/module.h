@@ -39,7 +39,7 @@ class Module : public std::enable_shared_from_this<Module> {
   std::string name() const { return name_ ? *name_ : detail::name_of(typeid(*this)); }
 
   /// All parameters of this module and, with `recurse`, of its submodules, in order of
-  /// registration; those that are not defined are left out.
+  /// registration; undefined ones are left out.
   std::vector<Tensor> parameters(bool recurse = true) const;
   /// The same with dotted names: "0.weight".
   OrderedDict<std::string, Tensor> named_parameters(bool recurse = true) const;
@@ -70,11 +70,11 @@ class Module : public std::enable_shared_from_this<Module> {
   /// Drops the gradients, or fills them with 0.
   virtual void zero_grad(bool set_to_none = zero_grad_sets_to_none());
 
-  /// Another module of the same class with values of its own, on `device` if one is given. Throws
-  /// for a class that does not say how: see Cloneable.
+  /// A deep copy, on `device` if one is given. Throws unless the class derives from Cloneable or
+  /// overrides this.
   virtual std::shared_ptr<Module> clone(const std::optional<Device>& device = {}) const;
 
-  /// This module as one of another class, M or a holder's; null when it is none.
+  /// This module as an M, or as the module that holder M holds; null when it is not one.
   template <class M>
   requires(!detail::Holder<M>) M* as() { return dynamic_cast<M*>(this); }
   template <class M>
@@ -88,8 +88,8 @@ class Module : public std::enable_shared_from_this<Module> {
     return as<typename M::ContainedType>();
   }
 
-  /// Names may be anything without a dot; each once. Gives back what was registered. An undefined
-  /// tensor keeps a place that no one sees.
+  /// A name is unique and has no dot. Returns the registered tensor or module. An undefined tensor
+  /// reserves its name and is listed nowhere.
   Tensor& register_parameter(const std::string& name, Tensor tensor, bool requires_grad = true);
   Tensor& register_buffer(const std::string& name, Tensor tensor);
   template <class M>
@@ -103,7 +103,7 @@ class Module : public std::enable_shared_from_this<Module> {
     insert_module(name, holder.ptr());
     return holder;
   }
-  /// Another module under the name of one that is registered.
+  /// Replaces the module registered under a name.
   template <class M>
   requires std::is_base_of_v<Module, M> std::shared_ptr<M> replace_module(
       const std::string& name, std::shared_ptr<M> module) {
@@ -132,16 +132,16 @@ class Module : public std::enable_shared_from_this<Module> {
     visit(*this, f, name_prefix);
   }
 
-  /// One line: "halftape::nn::Linear(in_features=4, out_features=2, bias=true)"; the name unless a
-  /// class says more.
+  /// Prints one line: "halftape::nn::Linear(in_features=4, out_features=2, bias=true)"; by default
+  /// the name alone.
   virtual void pretty_print(std::ostream& out) const;
 
  protected:
   // For containers and Cloneable.
   void unregister_all();
   void unregister_parameter(const std::string& name) { parameters_.erase(name); }
-  /// Takes over copies of the other's tensors, clones of its submodules, and which parameters
-  /// require grad. Throws unless the same names are registered.
+  /// Copies the other's tensors and requires_grad, and clones its submodules. Throws unless the
+  /// same names are registered.
   void copy_registered(const Module& other, const std::optional<Device>& device);
   OrderedDict<std::string, Tensor> parameters_{"Parameter"};
   OrderedDict<std::string, Tensor> buffers_{"Buffer"};
@@ -149,7 +149,7 @@ class Module : public std::enable_shared_from_this<Module> {
 
  private:
   friend std::ostream& operator<<(std::ostream& out, const Module& module);
-  /// Becomes a clone of a module of the same class, where it stands.
+  /// Becomes a clone of a module of the same class.
   virtual void clone_(const Module& other, const std::optional<Device>& device);
   void insert_module(const std::string& name, std::shared_ptr<Module> module);
   void exchange_module(const std::string& name, std::shared_ptr<Module> module);
@@ -168,7 +168,7 @@ class Module : public std::enable_shared_from_this<Module> {
       f(module.shared());
     else
       f(name, module.shared());
-    const auto below = module.children_;  // `f` may replace what it is called with
+    const auto below = module.children_;  // a copy: `f` may replace children
     for (const auto& child : below)
       visit<Self>(*child.value(), f, detail::joined(name, child.key()));
   }

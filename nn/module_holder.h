@@ -14,10 +14,9 @@ namespace detail {
 }
 
 /// A shared handle to a module that reads like the module: made by HALFTAPE_MODULE(Linear) from
-/// LinearImpl. Copies share the module; nullptr makes an empty one, whose every use throws.
+/// LinearImpl. Copies share the module; nullptr makes an empty holder, and using that throws.
 ///
-/// The pointer forgets the type, which get() knows: programs that include all modules need no
-/// shared_ptr of each.
+/// The pointer is a shared_ptr<void>, so that a program does not instantiate one for each module.
 template <class Contained>
 class ModuleHolder {
  public:
@@ -51,7 +50,7 @@ class ModuleHolder {
   auto operator()(Args&&... args) const {
     return get()->forward(std::forward<Args>(args)...);
   }
-  /// What the module has under a number or a name: sequential[0].
+  /// An element of a container by number or name: sequential[0].
   template <class Key>
   decltype(auto) operator[](Key&& key) const {
     return (*get())[std::forward<Key>(key)];

@@ -1,4 +1,4 @@
-// Helpers around parameters. Gradient clipping, in the same namespace, stands in optim/clip_grad.h.
+// Helpers around parameters. optim/clip_grad.h has gradient clipping, in the same namespace.
 #pragma once
 #include "halftape/nn/utils/convert_parameters.h"
 #include "halftape/nn/utils/rnn.h"

@@ -1,4 +1,4 @@
-// Datasets: what gives an example, or a batch, for a number. Spelled as torch::data::datasets.
+// Datasets, which give an example or a batch for an index. Spelled as torch::data::datasets.
 //
 //     struct Squares : datasets::Dataset<Squares> {
 //       Example<> get(size_t i) override { … }
@@ -35,8 +35,8 @@ inline constexpr bool is_optional<std::optional<T>> = true;
 /// itself when it is at its end.
 ///
 /// A DataLoader with workers copies the dataset once for each of them, and calls get_batch() of
-/// different copies at the same time; what copies share must bear that. Tensors that nobody writes
-/// do.
+/// different copies at the same time, so data that copies share must be safe to read from several
+/// threads, as tensors are while nobody writes to them.
 template <class Self, class Batch = std::vector<Example<>>, class BatchRequest = ArrayRef<size_t>>
 class BatchDataset {
  public:
@@ -81,11 +81,11 @@ class Dataset : public BatchDataset<Self, std::vector<SingleExample>> {
   }
 };
 
-/// Asked for a number of examples, and gives those that come next.
+/// Returns the next n examples.
 template <class Self, class Batch = std::vector<Example<>>>
 using StreamDataset = BatchDataset<Self, Batch, size_t>;
 
-/// Decides itself what comes next, and gives nothing at its end, until reset().
+/// Chooses the next examples itself and returns nothing at its end, until reset().
 template <class Self, class Batch = std::vector<Example<>>, class BatchRequest = size_t>
 class StatefulDataset : public BatchDataset<Self, std::optional<Batch>, BatchRequest> {
  public:
@@ -94,7 +94,7 @@ class StatefulDataset : public BatchDataset<Self, std::optional<Batch>, BatchReq
   virtual void load(serialize::InputArchive& archive) = 0;
 };
 
-/// One dataset in many hands: its copies, those of a loader's workers too, are the same dataset.
+/// A shared dataset: copies, also those of a loader's workers, are the same dataset.
 template <class Underlying>
 class SharedBatchDataset
     : public BatchDataset<SharedBatchDataset<Underlying>, typename Underlying::BatchType,
@@ -142,7 +142,7 @@ using MappedBatch = typename Mapped<typename Source::BatchType>::template Result
     typename Transform::OutputBatchType>;
 }  // namespace detail
 
-/// What map() makes.
+/// The result of map().
 template <class Source, class Transform>
 class MapDataset
     : public BatchDataset<MapDataset<Source, Transform>, detail::MappedBatch<Source, Transform>,
@@ -188,7 +188,7 @@ struct TensorDataset : public Dataset<TensorDataset, TensorExample> {
   Tensor tensor;
 };
 
-/// Rows of one tensor, each with its row of another: what most datasets are once they are read.
+/// Rows of one tensor, each with its row of another.
 template <class Self>
 class LabelledDataset : public Dataset<Self> {
  public:

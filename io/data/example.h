@@ -10,7 +10,7 @@ namespace example {
 using NoTarget = void;
 }  // namespace example
 
-/// What a dataset gives for one index, and a batch of them once they are collated.
+/// An element of a dataset, or a batch of them once they are collated.
 template <class Data = Tensor, class Target = Tensor>
 struct Example {
   using DataType = Data;

@@ -1,4 +1,4 @@
-// A loader's iterator: fetches a batch when it is first looked at, and knows its end.
+// A loader's iterator, which fetches a batch when it is first dereferenced or compared.
 #pragma once
 #include <cstddef>
 #include <functional>
@@ -12,7 +12,7 @@
 namespace halftape::data {
 namespace detail {
 
-/// What the copies of an iterator share.
+/// The state that copies of an iterator share.
 template <class Batch>
 class Cursor {
  public:
@@ -34,7 +34,7 @@ class Cursor {
   bool known_over() const { return state_ == State::Over; }
 
  private:
-  // Failed: the last batch could not be had, and the next look is for the one after it.
+  // Failed: fetching the last batch threw; the next look fetches the one after it.
   enum class State { Fresh, Holding, Failed, Over };
   void look() {
     if (state_ == State::Fresh || state_ == State::Failed) fetch();
@@ -53,7 +53,7 @@ class Cursor {
 
 }  // namespace detail
 
-/// An input iterator over batches. Copies go on together.
+/// An input iterator over batches. Copies advance together.
 template <class Batch>
 class Iterator {
  public:

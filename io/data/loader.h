@@ -28,16 +28,16 @@
 
 namespace halftape::data {
 
-/// What a worker threw, passed on to whom the batch was for. The iterator stays usable: the next
-/// batch is the one after that which failed.
+/// An exception of a worker, thrown where its batch was asked for. The iterator stays usable: the
+/// next batch is the one after the failed one.
 struct WorkerException : public Error {
   explicit WorkerException(std::exception_ptr original);
   std::exception_ptr original_exception;
 };
 
-/// What all loaders share: iteration, workers, and loading ahead. Batches, their order and the
-/// examples in them are the same for any number of workers as long as enforce_ordering is on.
-/// Without workers, exceptions of the dataset come through as they are.
+/// The base of loaders: iteration, workers, and loading ahead. With enforce_ordering, batches and
+/// their order are the same for any number of workers. Without workers, exceptions of the dataset
+/// are not wrapped.
 template <class Dataset, class Batch, class BatchRequest>
 class DataLoaderBase {
  public:
@@ -49,8 +49,8 @@ class DataLoaderBase {
   /// Waits for the batches that workers have begun.
   virtual ~DataLoaderBase() { join(); }
 
-  /// Begins an epoch; after load_state_dict(), goes on where that one stood. Where a loop was left
-  /// early, what had been loaded ahead for it is dropped. With workers, throws while another
+  /// Begins an epoch; after load_state_dict(), continues at the saved position. Drops the batches
+  /// loaded ahead for a loop that was left early. With workers, throws while another
   /// iterator is in use.
   Iterator<Batch> begin() {
     HALFTAPE_CHECK(options_.workers == 0 || !in_use(),
@@ -88,7 +88,7 @@ class DataLoaderBase {
   size_t epoch() const noexcept { return epoch_; }
 
  protected:
-  /// Where the source of requests stands: what its save() wrote.
+  /// The position of the source of requests, as its save() wrote it.
   using Position = std::map<std::string, uint64_t>;
 
   DataLoaderBase(Dataset dataset, const DataLoaderOptions& options)
@@ -130,7 +130,7 @@ class DataLoaderBase {
   Position position_;  // after the batch that was passed on last
   size_t epoch_ = 0;
   bool in_epoch_ = false;  // a batch of it has been asked for, and its end not been seen
-  bool resumed_ = false;   // the next begin() goes on in an epoch
+  bool resumed_ = false;   // the next begin() continues an epoch
   bool over_ = false;      // nothing more before begin()
 
  private:
@@ -244,7 +244,7 @@ class DataLoaderBase {
   detail::Threads threads_;
 };
 
-/// A loader whose sampler says what comes next.
+/// A loader whose sampler chooses the next examples.
 template <class Dataset, class Sampler>
 class StatelessDataLoader : public DataLoaderBase<Dataset, typename Dataset::BatchType,
                                                   typename Sampler::BatchRequestType> {
@@ -264,8 +264,8 @@ class StatelessDataLoader : public DataLoaderBase<Dataset, typename Dataset::Bat
   /// For set_epoch(), before begin(). While a loop is under way, workers have it run ahead.
   Sampler& sampler() noexcept { return sampler_; }
 
-  /// Where the loop stands: after the batch that it has got last, whatever was loaded ahead. A
-  /// loader with the same dataset and sampler goes on with the batch after it, with any number of
+  /// The position of the loop: after the last batch that it got, whatever was loaded ahead. A
+  /// loader with the same dataset and sampler continues with the next batch, with any number of
   /// workers; a state that was saved with an epoch's last batch gives an epoch without any more.
   /// Throws in an epoch whose batches several workers pass on out of order.
   StateDict state_dict() const;
@@ -290,7 +290,7 @@ class StatelessDataLoader : public DataLoaderBase<Dataset, typename Dataset::Bat
   Sampler sampler_;
 };
 
-/// A loader whose dataset says itself what comes next. With workers the dataset must be shared:
+/// A loader whose dataset chooses the next examples. With workers the dataset must be shared:
 /// make_shared_dataset().
 template <class Dataset>
 class StatefulDataLoader : public DataLoaderBase<Dataset, typename Dataset::BatchType::value_type,
@@ -312,7 +312,7 @@ class StatefulDataLoader : public DataLoaderBase<Dataset, typename Dataset::Batc
   void rewind() override { this->dataset_.reset(); }
 };
 
-/// Batches of `dataset`, which are those that `sampler` asks for.
+/// Batches of `dataset` as `sampler` asks for them.
 template <class Dataset, class Sampler>
 requires(!Dataset::is_stateful)
     std::unique_ptr<StatelessDataLoader<Dataset, Sampler>> make_data_loader(

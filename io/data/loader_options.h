@@ -17,23 +17,22 @@ struct DataLoaderOptions {
   HALFTAPE_ARG(size_t, batch_size) = 1;
   /// Threads that load ahead; with 0 the caller loads, when it asks for a batch.
   HALFTAPE_ARG(size_t, workers) = 0;
-  /// How many batches may be loaded or loading before they are asked for; twice the workers if left
-  /// out.
+  /// How many batches may be loaded ahead; by default twice the workers.
   HALFTAPE_ARG(std::optional<size_t>, max_jobs);
-  /// How long to wait for a batch of the workers before an Error is thrown; for ever if left out.
+  /// How long to wait for a worker's batch before an Error is thrown; by default for ever.
   HALFTAPE_ARG(std::optional<std::chrono::milliseconds>, timeout);
-  /// Are batches passed on in the sampler's order, or as workers get ready?
+  /// True: batches come in the sampler's order; false: as workers finish them.
   HALFTAPE_ARG(bool, enforce_ordering) = true;
-  /// Is a last batch with fewer examples left out?
+  /// Leaves out a last batch with fewer examples.
   HALFTAPE_ARG(bool, drop_last) = false;
-  /// Are tensors of a batch copied into pinned memory, from where to(kCUDA, true) does not wait?
-  /// Does nothing where there is no GPU.
+  /// Copies the tensors of a batch into pinned memory, so that to(kCUDA, true) does not wait; does
+  /// nothing without a GPU.
   HALFTAPE_ARG(bool, pin_memory) = false;
 };
 
-/// The same with nothing left open.
+/// The same with every default filled in.
 struct FullDataLoaderOptions {
-  /// Throws for sizes that cannot be: no examples in a batch, or no jobs for the workers.
+  /// Throws for a batch without examples, and for workers without jobs.
   explicit FullDataLoaderOptions(const DataLoaderOptions& options)
       : batch_size(options.batch_size()),
         workers(options.workers()),

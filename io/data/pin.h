@@ -8,12 +8,12 @@
 
 namespace halftape::data {
 
-/// Is there a GPU that memory could be pinned for?
+/// True if there is a GPU, for which memory can be pinned.
 bool has_gpu();
 
 namespace detail {
 
-/// Tensors on the CPU in pinned memory, those in examples and vectors, too; anything else as it is.
+/// CPU tensors in pinned memory, also inside examples and vectors; anything else unchanged.
 template <class T>
 T pinned(T batch) {
   return batch;

@@ -14,7 +14,7 @@
 
 namespace halftape::data::detail {
 
-/// A lock, and the means to wait under it until another thread has changed what it guards.
+/// A mutex with a condition variable.
 class Gate {
  public:
   Gate();
@@ -66,7 +66,7 @@ class Queue {
     values_.pop_front();
     return value;
   }
-  /// Throws away what nobody has popped, and says how much it was.
+  /// Drops the values in the queue and returns how many there were.
   size_t clear() {
     std::deque<T> dropped;  // destroyed after the lock is given back
     const std::lock_guard lock(gate_);
@@ -90,14 +90,14 @@ class DataShuttle {
   }
   void push_result(Result result) { results_.push(std::move(result)); }
   Job pop_job() { return jobs_.pop(); }
-  /// Nothing when no job is on its way. A timeout leaves everything as it is.
+  /// Nothing when no job is on its way. A timeout changes nothing.
   std::optional<Result> pop_result(std::optional<std::chrono::milliseconds> timeout = {}) {
     if (in_flight_ == 0) return std::nullopt;
     std::optional<Result> result = results_.pop(timeout);
     --in_flight_;
     return result;
   }
-  /// Takes jobs back that no worker has begun, and waits for the others.
+  /// Removes jobs that no worker has begun, and waits for the others.
   void drain() {
     in_flight_ -= jobs_.clear();
     while (in_flight_ > 0) pop_result();
@@ -120,7 +120,7 @@ struct Sequencer {
   virtual std::optional<Result> next(ResultProducer produce) = 0;
 };
 
-/// As they come.
+/// Results in order of arrival.
 template <class Result>
 struct NoSequencer final : Sequencer<Result> {
   std::optional<Result> next(typename Sequencer<Result>::ResultProducer produce) override {
@@ -128,8 +128,8 @@ struct NoSequencer final : Sequencer<Result> {
   }
 };
 
-/// By their sequence_number; those that come early wait in a ring. At most `max_jobs` numbers may
-/// be on their way at a time.
+/// In order of sequence_number; early results wait in a ring. At most `max_jobs` may be on their
+/// way at a time.
 template <class Result>
 struct OrderedSequencer final : Sequencer<Result> {
   explicit OrderedSequencer(size_t max_jobs) : buffer_(max_jobs) {}

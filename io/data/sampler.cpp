@@ -14,8 +14,8 @@
 namespace halftape::data::samplers {
 namespace {
 
-/// 64-bit numbers of a stream of its own for every seed and epoch. The default generators count in
-/// the lower half of the counter alone, and so never meet it.
+/// A stream of 64-bit numbers for each seed and epoch. The default generators use only the lower
+/// half of the counter, so the streams never overlap with theirs.
 class Draws {
  public:
   Draws(uint64_t seed, uint64_t epoch) : seed_(seed), epoch_(epoch) {}

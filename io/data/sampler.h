@@ -14,7 +14,7 @@
 
 namespace halftape::data::samplers {
 
-/// What a request for a batch must tell when it is neither a list of indices nor a number.
+/// The base of requests for a batch that are neither a list of indices nor a number.
 struct CustomBatchRequest {
   CustomBatchRequest() = default;
   CustomBatchRequest(const CustomBatchRequest&) = default;
@@ -26,7 +26,7 @@ struct CustomBatchRequest {
   virtual size_t size() const = 0;
 };
 
-/// A loader resumes in the middle of an epoch by what save() wrote: all that next() depends on.
+/// save() writes all that next() depends on, so that a loader can resume in the middle of an epoch.
 template <class BatchRequest = std::vector<size_t>>
 class Sampler {
  public:
@@ -72,7 +72,7 @@ class SequentialSampler : public Sampler<> {
 class RandomSampler : public Sampler<> {
  public:
   /// The seed is drawn from the CPU's default generator: manual_seed() decides the order. The dtype
-  /// is LibTorch's, and without meaning here.
+  /// is there for LibTorch's signature and ignored.
   explicit RandomSampler(int64_t size, Dtype index_dtype = kInt64);
   RandomSampler(int64_t size, uint64_t seed);
   void reset(std::optional<size_t> new_size = {}) override;
@@ -125,13 +125,13 @@ class DistributedSampler : public Sampler<BatchRequest> {
 };
 
 namespace detail {
-/// What the two samplers below share: the position in this rank's share.
+/// The base of the two samplers below: the position in this rank's share.
 class Share : public DistributedSampler<> {
  public:
   void reset(std::optional<size_t> new_size = {}) override;
   std::optional<std::vector<size_t>> next(size_t batch_size) override;
   void save(serialize::OutputArchive& archive) const override;
-  /// The rank may be another: each process loads what one of them saved.
+  /// The rank may differ: each process loads the state that one of them saved.
   void load(serialize::InputArchive& archive) override;
   /// Of the next example in this rank's share of the order, counted over all ranks.
   size_t index() const noexcept { return rank_ * local_sample_count() + index_; }
@@ -176,7 +176,7 @@ class DistributedSequentialSampler : public detail::Share {
   std::vector<size_t> order(size_t) const override { return {}; }
 };
 
-/// A number of examples: what a StreamDataset is asked for.
+/// A number of examples, the request of a StreamDataset.
 struct BatchSize : public CustomBatchRequest {
   explicit BatchSize(size_t n) : size_(n) {}
   size_t size() const noexcept override { return size_; }

@@ -1,9 +1,8 @@
-// Transforms: what becomes of a dataset's examples and batches on the way to the model. Spelled as
-// torch::data::transforms.
+// Transforms of examples and batches between dataset and model. Spelled as torch::data::transforms.
 //
-// A loader's workers have copies of a transform and call them at the same time. One that draws from
-// the default random generator gets numbers that depend on which worker is faster: for the same
-// batches with any number of workers, it must make its numbers from the example.
+// Each worker of a loader calls its own copy of a transform, at the same time as the others.
+// Numbers from the default random generator then depend on which worker is faster; for the same
+// batches with any number of workers, draw from a generator seeded by the example.
 #pragma once
 #include <functional>
 #include <type_traits>
@@ -18,7 +17,7 @@
 
 namespace halftape::data::transforms {
 
-/// A whole batch to another.
+/// Maps a batch to another.
 template <class InputBatch, class OutputBatch>
 class BatchTransform {
  public:
@@ -28,7 +27,7 @@ class BatchTransform {
   virtual OutputBatch apply_batch(InputBatch batch) = 0;
 };
 
-/// Example by example.
+/// Maps each example of a batch.
 template <class Input, class Output>
 class Transform : public BatchTransform<std::vector<Input>, std::vector<Output>> {
  public:
@@ -43,7 +42,7 @@ class Transform : public BatchTransform<std::vector<Input>, std::vector<Output>>
   }
 };
 
-/// A function of a batch.
+/// Applies a function to a batch.
 template <class Input, class Output = Input>
 class BatchLambda : public BatchTransform<Input, Output> {
  public:
@@ -55,7 +54,7 @@ class BatchLambda : public BatchTransform<Input, Output> {
   FunctionType function_;
 };
 
-/// A function of an example.
+/// Applies a function to each example.
 template <class Input, class Output = Input>
 class Lambda : public Transform<Input, Output> {
  public:
@@ -67,7 +66,7 @@ class Lambda : public Transform<Input, Output> {
   FunctionType function_;
 };
 
-/// Many examples to one.
+/// Makes one example of many.
 template <class T, class Batch = std::vector<T>>
 using Collation = BatchTransform<Batch, T>;
 template <class T, class Batch = std::vector<T>>
@@ -115,7 +114,7 @@ struct Stack<Example<Tensor, Number>>
   }
 };
 
-/// Of the data of an example; the target stays.
+/// Maps the data of an example and keeps the target.
 template <class Target = Tensor>
 class TensorTransform : public Transform<Example<Tensor, Target>, Example<Tensor, Target>> {
  public:

@@ -24,7 +24,7 @@ uint32_t crc(const void* bytes, size_t n, uint32_t before) {
   constexpr const auto& tables = tables_of<polynomial>;
   const auto* p = static_cast<const uint8_t*>(bytes);
   uint32_t sum = ~before;
-  // Eight bytes at a time: one look-up each, none of which waits for another.
+  // Eight bytes at a time: one look-up each, independent of the others.
   for (; n >= 8; n -= 8, p += 8) {
     const uint32_t low =
         sum ^ (uint32_t{p[0]} | uint32_t{p[1]} << 8 | uint32_t{p[2]} << 16 | uint32_t{p[3]} << 24);

@@ -6,7 +6,7 @@
 
 namespace halftape {
 
-// The CRC of bytes that follow those of `before`; 0: nothing came before.
+// `before`: the CRC of the bytes before these; 0 for the first.
 
 /// Castagnoli's polynomial, RFC 3720, appendix B.4: "123456789" gives e3069283.
 uint32_t crc32c(const void* bytes, size_t n, uint32_t before = 0);

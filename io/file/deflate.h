@@ -9,7 +9,7 @@ namespace halftape {
 /// Raw deflate, without header and check sum. In a build without zlib the bytes are stored.
 std::string deflated(std::string_view bytes);
 /// Fills `out` from raw deflate data. False when the data are damaged, end too early, give other
-/// than n bytes or go on after them; and in a build without zlib, which can_inflate() tells.
+/// than n bytes or go on after them; and in a build without zlib (see can_inflate()).
 bool inflate_into(void* out, size_t n, std::string_view data);
 bool can_inflate();
 

@@ -20,7 +20,7 @@ size_t character(std::string_view text) {
   if (n == 0 || text.size() < n) return 0;
   for (size_t i = 1; i < n; ++i)
     if ((at(i) & 0xc0) != 0x80) return 0;
-  // Overlong forms, surrogates and what lies beyond U+10FFFF: told by the second byte.
+  // The second byte shows overlong forms, surrogates and code points above U+10FFFF.
   if ((first == 0xe0 && at(1) < 0xa0) || (first == 0xed && at(1) > 0x9f) ||
       (first == 0xf0 && at(1) < 0x90) || (first == 0xf4 && at(1) > 0x8f))
     return 0;

@@ -1,4 +1,4 @@
-// The little JSON that files here are made of: quoting, and UTF-8.
+// The parts of JSON that the formats here need: quoting, and UTF-8.
 #pragma once
 #include <string>
 #include <string_view>
@@ -9,8 +9,8 @@ namespace halftape {
 bool is_utf8(std::string_view text);
 /// A JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD.
 std::string json_quoted(std::string_view text);
-/// The same for text that must come back as it was: throws Error, naming `what` it is, unless it is
-/// UTF-8.
+/// The same for text that must survive the round trip: throws Error, which names `what`, unless the
+/// text is UTF-8.
 std::string json_quoted_exactly(std::string_view text, std::string_view what);
 
 }  // namespace halftape

@@ -29,7 +29,7 @@ class ZipWriter {
   explicit ZipWriter(OutputFile& file) : file_(file) {}
   /// Throws Error beyond 4 GiB.
   void add(const std::string& name, std::string_view bytes, bool deflate);
-  /// The directory; nothing is added after it. The caller commits the file.
+  /// Writes the directory; nothing can be added after it. The caller commits the file.
   void finish();
 
  private:

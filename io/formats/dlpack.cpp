@@ -15,7 +15,7 @@ constexpr Code kCodes[] = {{kBool, kDLBool},     {kUInt8, kDLUInt},    {kInt32, 
                            {kInt64, kDLInt},     {kFloat16, kDLFloat}, {kBFloat16, kDLBfloat},
                            {kFloat32, kDLFloat}, {kFloat64, kDLFloat}};
 
-/// What a managed tensor points to, and what keeps the bytes alive.
+/// A managed tensor with the sizes it points to and the array that owns the bytes.
 template <class Managed>
 struct Lent {
   Managed managed{};
@@ -105,7 +105,7 @@ Tensor borrow(Managed* managed) {
     auto* const self = static_cast<Managed*>(context);
     if (self->deleter) self->deleter(self);
   };
-  // The last thing that can fail: from here on the deleter will be called.
+  // Last step that may throw: once it succeeds, the deleter will be called.
   const BufferPtr buffer(new Buffer(data, static_cast<size_t>(bytes), device, give_back, managed));
   return Tensor(Array(buffer, shape, strides, 0, dtype));
 }

@@ -1,4 +1,4 @@
-// What the data readers return: labelled grey images as plain bytes, with no tensor in sight.
+// Labelled grey images as plain bytes, as the readers of image sets return them.
 #pragma once
 
 #include <cstdint>

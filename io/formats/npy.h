@@ -8,8 +8,8 @@ namespace halftape::npy {
 
 using safetensors::Tensors;
 
-/// Writes one array, row-major and little-endian, so that the file stands there whole or not at
-/// all. Throws for bfloat16, which NumPy has not: save x.to(kFloat32), or use safetensors.
+/// Writes one array, row-major and little-endian, so that the file is whole or not
+/// there. Throws for bfloat16, which NumPy has not: save x.to(kFloat32), or use safetensors.
 void save(const std::filesystem::path& path, const Tensor& tensor);
 /// Reads one array: format 1.0, 2.0 or 3.0, row- or column-major, either byte order, in the dtypes
 /// bool, uint8, int32, int64, float16, float32 and float64. The result is a row-major CPU tensor.

@@ -12,7 +12,7 @@ namespace halftape {
 std::string png(std::span<const uint8_t> pixels, uint32_t height, uint32_t width,
                 uint32_t channels);
 
-/// What a picture's file held: height x width pixels of `channels` bytes, row by row.
+/// A decoded picture: height x width pixels of `channels` bytes, row by row.
 struct Pixels {
   uint32_t height = 0, width = 0, channels = 0;
   std::vector<uint8_t> bytes;

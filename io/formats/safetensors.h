@@ -13,8 +13,8 @@ namespace halftape::safetensors {
 using Tensors = OrderedDict<std::string, Tensor>;
 using Metadata = std::map<std::string, std::string>;
 
-/// Writes the tensors' values, whatever their device and layout, so that the file stands there
-/// whole or not at all (OutputFile). Names and metadata are UTF-8; a name has 1 to 4096 bytes. Keys
+/// Writes the tensors' values, from any device and layout; the file is whole or not there
+/// (OutputFile). Names and metadata are UTF-8; a name has 1 to 4096 bytes. Keys
 /// of metadata beginning with "halftape." are kept for the library, and "format" is "pt", as
 /// Python's safetensors.torch has it. The file holds a CRC-32C of all its bytes. Throws Error for a
 /// name or key that cannot be, FileError when the file cannot be written.
@@ -23,12 +23,12 @@ void save_file(const Tensors& tensors, const std::filesystem::path& path,
 
 struct Contents {
   Tensors tensors;            // in the order in which they were saved, leaves without gradients
-  Metadata metadata;          // what the library keeps for itself is left out
+  Metadata metadata;          // without the keys of the library
   bool has_checksum = false;  // and it was right; files written by others have none
 };
-/// Reads a file onto a device. Throws FileError for one that is not sound in every byte: README.md
-/// of the format's repository has the rules, docs/files.md those that are added here. No memory is
-/// asked for on the word of the file before its size has confirmed it.
+/// Reads a file onto a device. Throws FileError for a file that breaks a rule of the format
+/// (README.md of its repository) or of docs/files.md. Allocates only what the size of the file
+/// confirms.
 Contents read_file(const std::filesystem::path& path, Device device = kCPU);
 /// Its tensors alone.
 Tensors load_file(const std::filesystem::path& path, Device device = kCPU);

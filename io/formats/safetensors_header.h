@@ -23,11 +23,11 @@ struct Entry {
   uint64_t begin = 0, end = 0;  // from the end of the header on
 };
 struct Header {
-  std::vector<Entry> entries;  // as they stand there
+  std::vector<Entry> entries;  // in the order of the header
   std::map<std::string, std::string> metadata;
 };
 
-/// Throws FileError unless the text is such JSON, each name and field stands there once, every
+/// Throws FileError unless the text is such JSON, each name and field occurs once, every
 /// dtype is one of ours, and the tensors cover `data_size` bytes without gap or overlap.
 Header parse_header(std::string_view text, uint64_t data_size, const InputFile& file);
 /// Padded with spaces to a multiple of eight bytes.

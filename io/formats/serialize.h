@@ -51,11 +51,11 @@ IncompatibleKeys load(const Holder& module, const std::filesystem::path& path,
 namespace detail {
 /// The parameters, then the buffers.
 safetensors::Tensors named_tensors(const nn::Module& module);
-/// Is every tensor of `into` in `from`, with its shape and dtype? What is not so is added to
-/// `differences`, a line each.
+/// Compares names, shapes and dtypes; adds a line to `differences` for each tensor that does not
+/// fit.
 IncompatibleKeys compare(const safetensors::Tensors& into, const safetensors::Tensors& from,
                          Strict strict, std::vector<std::string>& differences);
-/// Throws Error with the lines, of many the first ones; returns when there are none.
+/// Throws Error with the first of the lines; returns when there are none.
 void refuse(const std::string& what, const std::vector<std::string>& differences);
 /// Copies the values that have been compared.
 void copy_values(const safetensors::Tensors& into, const safetensors::Tensors& from);

@@ -1,6 +1,5 @@
-// Activations, with options: (…) → (…) in the dtype of x. The formulas stand at the modules of the
-// same names, nn/modules/activation.h. `inplace` writes the result into x; it throws for a leaf
-// that requires grad.
+// Activations, with options: (…) → (…) in the dtype of x. nn/modules/activation.h has the formulas.
+// `inplace` writes the result into x; it throws for a leaf that requires grad.
 #pragma once
 #include "halftape/autograd/ops/creation/random.h"
 #include "halftape/autograd/ops/elementwise/binary.h"

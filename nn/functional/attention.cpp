@@ -37,7 +37,7 @@ void check(const Tensor& query, const Tensor& key, const Tensor& value, const Op
                  ": bias_k and bias_v cannot be added to static_k or static_v");
 }
 
-/// q, k and v, from one product where the inputs are one tensor.
+/// q, k and v; one product computes several of them where inputs are the same tensor.
 std::array<Tensor, 3> projected(const Tensor& query, const Tensor& key, const Tensor& value,
                                 const Options& o) {
   const int64_t features = o.embed_dim_to_check();
@@ -67,7 +67,7 @@ Tensor in_heads(const Tensor& x, int64_t heads) {
   return permute(unflatten(x, 2, {heads, -1}), {1, 2, 0, 3});
 }
 
-/// What is there already in heads, one after the other: (N·heads, S, E/heads).
+/// static_k or static_v, (N·heads, S, E/heads) → (N, heads, S, E/heads).
 Tensor given_heads(const char* name, const Tensor& x, int64_t batch, int64_t heads,
                    int64_t features) {
   HALFTAPE_CHECK(x.dim() == 3 && x.size(0) == batch * heads && x.size(2) == features / heads, kOp,
@@ -76,13 +76,13 @@ Tensor given_heads(const char* name, const Tensor& x, int64_t batch, int64_t hea
   return unflatten(x, 0, {batch, heads});
 }
 
-/// What a mask adds to the scores.
+/// A mask as floats to add to the scores.
 Tensor as_scores(const Tensor& mask) {
   if (mask.dtype() != kBool) return mask;
   return where(mask, -std::numeric_limits<double>::infinity(), 0.0);
 }
 
-/// The masks as one, as scaled_dot_product_attention takes it. `extra`: keys that none masks.
+/// Both masks as one for scaled_dot_product_attention. `extra`: further keys, never masked.
 Tensor joined_mask(const Options& o, int64_t batch, int64_t queries, int64_t keys, int64_t extra) {
   const auto readable = [](const char* name, const Tensor& mask) {
     HALFTAPE_CHECK(mask.dtype() == kBool || mask.is_floating_point(), kOp, ": ", name, " is ",

@@ -8,7 +8,7 @@ namespace halftape::nn::functional {
 using CosineSimilarityFuncOptions = CosineSimilarityOptions;
 using PairwiseDistanceFuncOptions = PairwiseDistanceOptions;
 
-/// a·b / max(|a|·|b|, eps) along `dim`, which goes; a and b broadcast.
+/// a·b / max(|a|·|b|, eps) along `dim`, which is removed; a and b broadcast.
 inline Tensor cosine_similarity(const Tensor& a, const Tensor& b,
                                 const CosineSimilarityFuncOptions& o = {}) {
   return halftape::cosine_similarity(a, b, o.dim(), o.eps());

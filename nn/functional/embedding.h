@@ -12,14 +12,14 @@ inline void before_lookup(const char* op, const Tensor& indices, const Tensor& w
 }
 }  // namespace detail
 
-/// Rows of weight (num, C) by number: (…) → (…, C). With max_norm, rows that are longer and named
-/// are shortened first, in the weight itself.
+/// Rows of weight (num, C) by index: (…) → (…, C). With max_norm, the rows looked up are first
+/// shortened to it in the weight itself.
 inline Tensor embedding(const Tensor& indices, const Tensor& weight,
                         const EmbeddingFuncOptions& o = {}) {
   detail::before_lookup("embedding", indices, weight, o.sparse(), o.max_norm(), o.norm_type());
   return halftape::embedding(weight, indices, o.padding_idx(), o.scale_grad_by_freq());
 }
-/// Sums, means or maxima of bags of them: (bags, length), or (n) with offsets → (bags, C).
+/// Sums, means or maxima of bags of rows: (bags, length), or (n) with offsets → (bags, C).
 inline Tensor embedding_bag(const Tensor& indices, const Tensor& weight,
                             const EmbeddingBagFuncOptions& o = {}) {
   detail::before_lookup("embedding_bag", indices, weight, o.sparse(), o.max_norm(), o.norm_type());

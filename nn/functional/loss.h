@@ -1,6 +1,6 @@
 // Losses, with options. Input and target have equal shapes unless said otherwise, and others throw.
 // The result is (), or with reduction kNone one loss for each element or sample; the dtype is x's,
-// computed in float32 for halves. Further rules stand in autograd/ops/loss.
+// computed in float32 for halves. autograd/ops/loss has all rules.
 #pragma once
 #include "halftape/nn/options/loss.h"
 

@@ -9,7 +9,7 @@ namespace halftape::nn::functional {
 
 namespace detail {
 
-/// The lengths that adaptive pooling is to give: those left out are x's.
+/// The output lengths of adaptive pooling; those left out are the lengths of x.
 template <size_t D>
 Dims adaptive_lengths(const Tensor& x, const ExpandingArrayWithOptionalElem<D>& wanted) {
   Dims lengths;
@@ -21,7 +21,7 @@ Dims adaptive_lengths(const Tensor& x, const ExpandingArrayWithOptionalElem<D>& 
 }
 inline Dims adaptive_lengths(const Tensor&, const ExpandingArray<1>& wanted) { return wanted; }
 
-/// The lengths that max pooling with these options has made x from; several are possible.
+/// The lengths before max pooling: output_size if given, else the usual ones of those possible.
 template <size_t D>
 Dims unpooled_lengths(const Tensor& x, const MaxUnpoolFuncOptions<D>& o) {
   constexpr int n = D;
@@ -49,7 +49,7 @@ Dims unpooled_lengths(const Tensor& x, const MaxUnpoolFuncOptions<D>& o) {
   return lengths;
 }
 
-/// Throws unless the options say, in one way, how long the output is to be.
+/// Throws unless just one of output_size and output_ratio is given.
 template <size_t D>
 void check_fraction(const FractionalMaxPoolOptions<D>& o) {
   HALFTAPE_CHECK(o.output_size() || o.output_ratio(), "FractionalMaxPool", D,

@@ -1,4 +1,4 @@
-// What changes the size of images, with options.
+// Functions that change the size of images, with options.
 #pragma once
 #include "halftape/nn/options/upsampling.h"
 

@@ -1,5 +1,5 @@
-// Activations as modules: (…) → (…) in the dtype of x, unless said otherwise. What they compute
-// stands in autograd/ops/elementwise/unary.h, softmax.h, pointwise.h and binary.h; options are in
+// Activations as modules: (…) → (…) in the dtype of x, unless said otherwise. Computed by
+// autograd/ops/elementwise/unary.h, pointwise.h, binary.h and reduction/softmax.h; options are in
 // nn/options/activation.h.
 #pragma once
 #include "halftape/nn/modules/common.h"

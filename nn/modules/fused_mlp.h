@@ -9,9 +9,9 @@
 namespace halftape::nn {
 
 /// Linear layers with an activation between them: in → hidden, `layers` hidden ones in all, → out.
-/// What it computes, its parameters and their names ("0.weight", "0.bias", "2.weight", …) are those
-/// of Sequential(Linear, activation, Linear, activation, …, Linear), whose state it can load; the
-/// steps are those of mlp() and mlp_loss().
+/// Result, parameters and their names ("0.weight", "0.bias", "2.weight", …) are those
+/// of Sequential(Linear, activation, Linear, activation, …, Linear), whose state it can load; it
+/// runs as mlp() and mlp_loss().
 ///
 ///     nn::FusedMLP model(nn::FusedMLPOptions(2, 64, 4, 3).activation(Activation::Gelu));
 ///     Tensor loss = model->loss(x, target, scaler.factor());

@@ -44,10 +44,10 @@ HALFTAPE_MODULE(Bilinear);
 /// y = x.
 HALFTAPE_UNARY_MODULE(Identity, CloneableModule);
 
-/// Dimensions start_dim … end_dim made one; by default all but the batch.
+/// Joins dimensions start_dim … end_dim; by default all but the batch.
 HALFTAPE_UNARY_MODULE(Flatten, detail::WithOptions<FlattenOptions>);
 
-/// Dimension `dim` made several of these sizes, one of which may be −1: what is left.
+/// Splits dimension `dim` into these sizes; one may be −1, which takes the rest.
 class UnflattenImpl : public Cloneable<UnflattenImpl> {
  public:
   UnflattenImpl(int64_t dim, std::vector<int64_t> sizes)

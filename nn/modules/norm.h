@@ -1,4 +1,4 @@
-// Normalisation as modules. What they compute stands in autograd/ops/reduction/norm.h.
+// Normalisation as modules. Computed by autograd/ops/reduction/norm.h.
 #pragma once
 #include "halftape/nn/modules/common.h"
 #include "halftape/nn/options/norm.h"
@@ -38,7 +38,7 @@ class RMSNormImpl : public Cloneable<RMSNormImpl> {
 HALFTAPE_MODULE(RMSNorm);
 
 namespace detail {
-/// What the layers with weights and running statistics for each channel have in common.
+/// The base of the layers with weights and running statistics for each channel.
 template <class Options>
 class ChannelNorm : public CloneableModule {
  public:
@@ -70,11 +70,11 @@ class InstanceNorm : public ChannelNorm<InstanceNormOptions> {
 };
 }  // namespace detail
 
-/// Each channel over the batch: (N, C) or (N, C, L), (N, C, H, W), (N, C, D, H, W). In training by
-/// the batch's statistics, which the running ones follow; in evaluation by these. A batch whose
-/// statistics are not finite, as when half has overflowed, leaves the running ones and
-/// num_batches_tracked bit for bit as they are, unless skip_nonfinite is off: a step that a
-/// GradScaler skips has left nothing behind.
+/// Each channel over the batch: (N, C) or (N, C, L), (N, C, H, W), (N, C, D, H, W). Training
+/// uses the statistics of the batch and moves the running ones towards them; evaluation uses the
+/// running ones. A batch whose statistics are not finite, as after an overflow in half, changes
+/// neither the running statistics nor num_batches_tracked unless skip_nonfinite is off, so that a
+/// step which a GradScaler skips leaves no trace.
 template <size_t D>
 class BatchNormImpl : public detail::BatchNorm {
  public:
@@ -112,8 +112,8 @@ HALFTAPE_MODULE(GroupNorm);
 HALFTAPE_UNARY_MODULE(LocalResponseNorm, detail::WithOptions<LocalResponseNormOptions>);
 
 /// Each channel of (N, C, H, W) by its neighbours, ⌊(size − 1)/2⌋ before and behind, and by the
-/// first channel: PyTorch's running sum never lets go of that, and weights are trained with it.
-/// Computed in float32.
+/// first channel, which PyTorch's running sum never drops; trained weights depend on it. Computed
+/// in float32.
 HALFTAPE_UNARY_MODULE(CrossMapLRN2d, detail::WithOptions<CrossMapLRN2dOptions>);
 
 }  // namespace halftape::nn

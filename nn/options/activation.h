@@ -1,5 +1,5 @@
-// Options of activations, for functions (nn/functional/activation.h) and modules.
-// (nn/modules/activation.h). `inplace`: the result replaces the input, which may then be no leaf
+// Options of activations, for functions (nn/functional/activation.h) and modules
+// (nn/modules/activation.h). `inplace`: the result replaces the input, which must not be a leaf
 // that requires grad.
 #pragma once
 #include <optional>
@@ -78,7 +78,7 @@ class SoftmaxOptions {
 using LogSoftmaxOptions = SoftmaxOptions;
 using SoftminOptions = SoftmaxOptions;
 
-/// A slope for each of `num_parameters` channels (the second dimension), or one for all.
+/// num_parameters: one slope for each channel (the second dimension), or 1 for all.
 class PReLUOptions {
  public:
   HALFTAPE_ARG(int64_t, num_parameters) = 1;

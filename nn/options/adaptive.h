@@ -8,8 +8,8 @@
 
 namespace halftape::nn {
 
-/// `cutoffs`: increasing classes between 1 and n_classes − 1 where the clusters begin. The
-/// clusters' features are fewer by div_value, and again for each further one.
+/// `cutoffs`: where the clusters begin, increasing, from 1 to n_classes − 1. Cluster i has
+/// in_features/div_valueⁱ features.
 class AdaptiveLogSoftmaxWithLossOptions {
  public:
   AdaptiveLogSoftmaxWithLossOptions(int64_t in_features, int64_t n_classes,

@@ -16,7 +16,7 @@ class MultiheadAttentionOptions {
   HALFTAPE_ARG(int64_t, num_heads);
   HALFTAPE_ARG(double, dropout) = 0;  // of the weights
   HALFTAPE_ARG(bool, bias) = true;
-  HALFTAPE_ARG(bool, add_bias_kv) = false;    // one more key and value, which are learnt
+  HALFTAPE_ARG(bool, add_bias_kv) = false;    // one more key and value, learned
   HALFTAPE_ARG(bool, add_zero_attn) = false;  // one more key and value of zeros
   HALFTAPE_ARG(int64_t, kdim);                // features of the keys, embed_dim unless given
   HALFTAPE_ARG(int64_t, vdim);                // and of the values
@@ -24,8 +24,8 @@ class MultiheadAttentionOptions {
 
 namespace functional {
 
-/// Tensors may stay undefined where they are not needed: biases, masks, static_k and static_v, and
-/// of in_proj_weight and the three of use_separate_proj_weight those that are not used.
+/// Biases, masks, static_k and static_v may be undefined. With use_separate_proj_weight, so may
+/// in_proj_weight; without it, the three q, k and v weights.
 class MultiheadAttentionForwardFuncOptions {
  public:
   MultiheadAttentionForwardFuncOptions(int64_t embed_dim_to_check, int64_t num_heads,
@@ -60,7 +60,7 @@ class MultiheadAttentionForwardFuncOptions {
   HALFTAPE_ARG(Tensor, q_proj_weight) = {};  // (E, E)
   HALFTAPE_ARG(Tensor, k_proj_weight) = {};  // (E, kdim)
   HALFTAPE_ARG(Tensor, v_proj_weight) = {};  // (E, vdim)
-  HALFTAPE_ARG(Tensor, static_k) = {};       // (N·heads, S, E/heads), instead of what key gives
+  HALFTAPE_ARG(Tensor, static_k) = {};       // (N·heads, S, E/heads), instead of the projected key
   HALFTAPE_ARG(Tensor, static_v) = {};
   HALFTAPE_ARG(bool, average_attn_weights) = true;
 };

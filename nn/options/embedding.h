@@ -9,7 +9,7 @@
 
 namespace halftape::nn {
 
-/// kSum, kMean or kMax: the first two are words of losses, too.
+/// kSum, kMean or kMax; the first two are also Reductions of losses.
 class EmbeddingBagMode {
  public:
   EmbeddingBagMode(BagMode mode) : mode_(mode) {}  // NOLINT: one is the other
@@ -24,7 +24,7 @@ class EmbeddingBagMode {
   BagMode mode_;
 };
 
-/// `sparse` gradients do not exist here: true throws where it is used.
+/// `sparse` gradients do not exist here: true throws.
 class EmbeddingOptions {
  public:
   EmbeddingOptions(int64_t num_embeddings, int64_t embedding_dim)

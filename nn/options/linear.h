@@ -1,4 +1,4 @@
-// Options of linear layers and of those that change shapes (nn/modules/linear.h).
+// Options of linear layers, Flatten and Unflatten (nn/modules/linear.h).
 #pragma once
 #include <utility>
 #include <vector>

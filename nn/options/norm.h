@@ -34,11 +34,11 @@ class BatchNormOptions {
   BatchNormOptions(int64_t num_features) : num_features_(num_features) {}  // NOLINT: as LibTorch
   HALFTAPE_ARG(int64_t, num_features);
   HALFTAPE_ARG(double, eps) = 1e-5;
-  /// Of the newest batch in the running statistics; none: their average over all batches.
+  /// Weight of the newest batch in the running statistics; none: the average over all batches.
   HALFTAPE_ARG(std::optional<double>, momentum) = 0.1;
   HALFTAPE_ARG(bool, affine) = true;
   HALFTAPE_ARG(bool, track_running_stats) = true;
-  /// A batch with a value that is not finite changes no running statistics and is not counted.
+  /// A batch with a non-finite value neither changes the running statistics nor counts.
   HALFTAPE_ARG(bool, skip_nonfinite) = true;
 };
 using BatchNorm1dOptions = BatchNormOptions;
@@ -140,7 +140,7 @@ class NormalizeFuncOptions {
   HALFTAPE_ARG(double, p) = 2;
   HALFTAPE_ARG(int64_t, dim) = 1;
   HALFTAPE_ARG(double, eps) = 1e-12;
-  /// Takes the result, of its shape and without history, and is what is returned.
+  /// Receives the result and is returned: same shape, no history.
   HALFTAPE_ARG(std::optional<Tensor>, out) = {};
 };
 

@@ -8,7 +8,7 @@ namespace halftape::nn {
 namespace detail {
 enum class RNNMode : uint8_t { Tanh, ReLU, LSTM, GRU };
 
-/// What RNN, LSTM and GRU have in common.
+/// The options that RNN, LSTM and GRU share.
 class RNNOptionsBase {
  public:
   RNNOptionsBase(RNNMode mode, int64_t input_size, int64_t hidden_size)

@@ -1,5 +1,5 @@
 // Options of transformers and their layers (nn/modules/sequence/transformer_layer.h,
-// transformer.h). Those of stacks of layers stand in transformer_coder.h.
+// transformer.h); transformer_coder.h has the options of encoders and decoders.
 #pragma once
 #include <concepts>
 #include <functional>
@@ -17,7 +17,7 @@ inline constexpr GELUActivation kGELU;
 
 namespace halftape::nn {
 
-/// What stands between the two linear layers of a transformer's layer: kReLU, kGELU, or a function.
+/// The activation between the two linear layers: kReLU, kGELU, or a function of a tensor.
 class activation_t {
  public:
   activation_t(init::Nonlinearity word)  // NOLINT: as LibTorch, one is the other
@@ -65,7 +65,7 @@ class TransformerOptions {
   HALFTAPE_ARG(int64_t, dim_feedforward) = 2048;
   HALFTAPE_ARG(double, dropout) = 0.1;
   HALFTAPE_ARG(activation_t, activation) = kReLU;
-  HALFTAPE_ARG(AnyModule, custom_encoder) = {};  // cloned, in the place of a TransformerEncoder
+  HALFTAPE_ARG(AnyModule, custom_encoder) = {};  // cloned; replaces the TransformerEncoder
   HALFTAPE_ARG(AnyModule, custom_decoder) = {};
 };
 

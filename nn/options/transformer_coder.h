@@ -1,5 +1,4 @@
-// Options of stacks of a transformer's layers (nn/modules/sequence/transformer.h). They hold a
-// layer.
+// Options of encoders and decoders (nn/modules/sequence/transformer.h), which hold a layer.
 #pragma once
 #include <utility>
 
@@ -7,7 +6,7 @@
 
 namespace halftape::nn {
 
-/// A layer, of which each of the stack is a clone.
+/// A layer to clone num_layers times.
 class TransformerEncoderOptions {
  public:
   TransformerEncoderOptions(TransformerEncoderLayer encoder_layer, int64_t num_layers)
@@ -17,7 +16,7 @@ class TransformerEncoderOptions {
       : TransformerEncoderOptions(TransformerEncoderLayer(encoder_layer_options), num_layers) {}
   HALFTAPE_ARG(TransformerEncoderLayer, encoder_layer);
   HALFTAPE_ARG(int64_t, num_layers);
-  HALFTAPE_ARG(AnyModule, norm) = {};  // of what the last layer gives; cloned, too
+  HALFTAPE_ARG(AnyModule, norm) = {};  // of the last layer's result; cloned, too
 };
 
 class TransformerDecoderOptions {

@@ -1,5 +1,5 @@
-// Options of what changes the size of images, for functions (nn/functional/upsampling.h) and
-// modules (nn/modules/image/upsampling.h).
+// Options of functions (nn/functional/upsampling.h) and modules (nn/modules/image/upsampling.h)
+// that change the size of images.
 #pragma once
 #include <optional>
 #include <vector>
@@ -11,7 +11,7 @@
 namespace halftape::nn {
 
 namespace detail {
-/// An Interpolation, or kLinear, which is init's word, too.
+/// An Interpolation, or kLinear, which nn::init declares as well.
 class interpolation_t {
  public:
   interpolation_t(Interpolation mode) : mode_(mode) {}  // NOLINT: one is the other

@@ -9,7 +9,7 @@
 namespace halftape::nn {
 
 namespace detail {
-/// A GridPadding, or kZeros, which is convolution's word, too.
+/// A GridPadding, or kZeros, which convolution options declare as well.
 class grid_padding_t {
  public:
   grid_padding_t(GridPadding padding) : padding_(padding) {}        // NOLINT: one is the other

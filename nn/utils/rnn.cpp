@@ -122,7 +122,7 @@ std::tuple<Tensor, Tensor> pad_packed_sequence(const PackedSequence& sequence, b
   else
     std::iota(place.begin(), place.end(), 0);
 
-  // What has no step takes the row behind the data, which is padding.
+  // A sequence without a step takes the row behind the data, which is padding.
   const Tensor& data = sequence.data();
   Shape row = data.sizes();
   row[0] = 1;

@@ -9,17 +9,17 @@
 
 namespace halftape::nn::utils::rnn {
 
-/// The position of each number of a permutation of 0 … n − 1; undefined of an undefined one.
+/// The inverse of a permutation of 0 … n − 1; undefined for an undefined one.
 Tensor invert_permutation(const Tensor& permutation);
 
-/// Sequences without padding, the longest first: all first steps, then all second steps, … What
-/// pack_padded_sequence() makes and recurrent layers take.
+/// Sequences without padding, the longest first: all first steps, then all second steps, …
+/// Made by pack_padded_sequence() and taken by recurrent layers.
 class PackedSequence {
  public:
   PackedSequence() = default;
   /// data: (sum of lengths, …); batch_sizes: int64 on the CPU, how many sequences have each step.
-  /// sorted_indices: which sequence each of them was before they were sorted by length, and
-  /// unsorted_indices the way back; one is made of the other. Undefined: they were not sorted.
+  /// sorted_indices: the position of each before sorting by length; unsorted_indices: the inverse.
+  /// One is made from the other. Both undefined: the sequences were not sorted.
   explicit PackedSequence(Tensor data, Tensor batch_sizes, Tensor sorted_indices = {},
                           Tensor unsorted_indices = {});
 
@@ -41,7 +41,7 @@ class PackedSequence {
 };
 
 /// input: (T, N, …), with batch_first (N, T, …); lengths: (N) integers from 1 to T. enforce_sorted:
-/// throws unless the longest sequence is first, the next behind it, …; otherwise they are sorted.
+/// throws unless lengths decrease; without it the sequences are sorted here.
 PackedSequence pack_padded_sequence(const Tensor& input, const Tensor& lengths,
                                     bool batch_first = false, bool enforce_sorted = true);
 /// The inverse: (T, N, …), with batch_first (N, T, …), and lengths (N), in the order before

@@ -31,8 +31,8 @@ struct Call<R (C::*)(Args...) const> {
 template <class M, class Forward = typename detail::Call<decltype(&M::forward)>::Type>
 class WeightNormImpl;
 
-/// An M whose `weight` every forward() makes of the parameters weight_g and weight_v; the others
-/// keep their names, as in PyTorch. Several threads at once need a clone each.
+/// An M whose forward() first computes `weight` from the parameters weight_g and weight_v; other
+/// parameters keep their names, as in PyTorch. Not thread-safe: each thread needs a clone.
 template <class M, class R, class... Args>
 class WeightNormImpl<M, R(Args...)> : public M {
  public:
@@ -47,7 +47,7 @@ class WeightNormImpl<M, R(Args...)> : public M {
     this->weight = normalized_weight(weight_v, weight_g, dim_);
     return M::forward(std::forward<Args>(args)...);
   }
-  /// The layer with a parameter `weight` again, of the value that it has now.
+  /// The layer with a parameter `weight` again, with its present value.
   std::shared_ptr<M> without_norm() const {
     WeightNormImpl plain(*this);
     plain.unregister_parameter("weight_g");
@@ -88,18 +88,18 @@ class WeightNorm : public ModuleHolder<WeightNormImpl<typename Layer::ContainedT
   using ModuleHolder<WeightNormImpl<typename Layer::ContainedType>>::ModuleHolder;
 };
 
-/// The layer with its `weight` split in length and direction, at first of the value that it has.
-/// `dim`: the dimension whose indices have a length each, that of the outputs in Linear and Conv;
-/// without one there is one length. The other parameters are shared with `layer`, which is not to
-/// be trained on. Salimans & Kingma 2016, arXiv:1602.07868.
+/// The layer with its `weight` split into length and direction, with the same value at first.
+/// `dim`: each index of this dimension has a length of its own (0: the outputs of Linear and Conv);
+/// none: one length for all. The other parameters are shared with `layer`, which should not be
+/// trained any more. Salimans & Kingma 2016, arXiv:1602.07868.
 ///
-/// The layers of C++ have no hooks that would run before forward(): this gives another layer, for
-/// the model to register, where torch.nn.utils changes the one it is given.
+/// Modules here have no hooks before forward(), so this returns another layer for the model to
+/// register, where torch.nn.utils changes the given one.
 template <nn::detail::Holder Layer>
 WeightNorm<Layer> weight_norm(const Layer& layer, std::optional<int64_t> dim = 0) {
   return WeightNorm<Layer>(*layer, dim);
 }
-/// The layer without: its weight is a parameter of its own again. Shares the other parameters.
+/// The layer without the norm: `weight` is a parameter again. Shares the other parameters.
 template <nn::detail::Holder Layer>
 Layer remove_weight_norm(const WeightNorm<Layer>& layer) {
   return Layer(layer->without_norm());

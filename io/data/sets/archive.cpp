@@ -1,4 +1,4 @@
-// Archives as text: a first line that says what it is, then "name value" lines.
+// Archives as text: a first line with name and version, then "name value" lines.
 #include "halftape/io/data/sets/archive.h"
 
 #include <fstream>

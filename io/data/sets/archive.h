@@ -1,5 +1,5 @@
-// Where the state of a sampler or dataset goes: integers by name. LibTorch's names for it, and its
-// save() and load() of one sampler.
+// The state of a sampler or dataset as integers by name, and save() and load(), under LibTorch's
+// names.
 #pragma once
 #include <concepts>
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace halftape::serialize {
 
-/// What is being saved.
+/// Collects a state.
 class OutputArchive {
  public:
   void write(const std::string& name, uint64_t value) { numbers_[name] = value; }
@@ -24,15 +24,15 @@ class OutputArchive {
   std::map<std::string, uint64_t> numbers_;
 };
 
-/// What was saved.
+/// A saved state.
 class InputArchive {
  public:
   InputArchive() = default;
   explicit InputArchive(std::map<std::string, uint64_t> numbers) : numbers_(std::move(numbers)) {}
-  /// Throws Error when there is no such number, and names those that there are.
+  /// Throws Error for an unknown name, and lists the known ones.
   uint64_t read(const std::string& name) const;
   const std::map<std::string, uint64_t>& numbers() const { return numbers_; }
-  /// Throws Error for what save_to() did not write.
+  /// Throws Error unless save_to() wrote it.
   void load_from(std::istream& stream);
   void load_from(const std::filesystem::path& path);
 
@@ -44,7 +44,7 @@ class InputArchive {
 
 namespace halftape {
 
-/// A sampler or a dataset that saves itself: what has the two members below.
+/// A sampler or dataset with the two members below.
 template <class T>
 concept Archived = requires(T& value, const T& saved, serialize::OutputArchive& out,
                             serialize::InputArchive& in) {

@@ -1,5 +1,5 @@
-// ChunkDataset: data that comes in chunks, as the files of a set too large for memory, read ahead
-// by threads of its own. Spelled as torch::data::datasets.
+// ChunkDataset: data in chunks, such as the files of a set too large for memory, read ahead by its
+// own threads. Spelled as torch::data::datasets.
 //
 //     struct Files : datasets::ChunkDataReader<Example<>> {
 //       std::vector<Example<>> read_chunk(size_t i) override { … }
@@ -44,8 +44,8 @@ class ChunkDataReader {
   virtual void reset() = 0;
 };
 
-/// `cache_size`: from so many examples in memory on, no further chunk is begun.
-/// `cross_chunk_shuffle_count`: chunks that are shuffled as one.
+/// `cache_size`: no further chunk is begun while this many examples are in memory.
+/// `cross_chunk_shuffle_count`: how many chunks are shuffled as one.
 class ChunkDatasetOptions {
  public:
   ChunkDatasetOptions(size_t preloader_count, size_t batch_size, size_t cache_size = 2048,
@@ -61,8 +61,8 @@ class ChunkDatasetOptions {
 /// the last one may be smaller. The order depends on the samplers alone, not on the threads that
 /// read. To be used by make_shared_dataset(), as workers cannot have copies of it.
 ///
-/// `preprocessing`: called with what was read, by the thread that read it. An exception of the
-/// reader is thrown by the get_batch() that needed its chunk, which is then passed over.
+/// `preprocessing`: called with each chunk by the thread that read it. An exception of the reader
+/// is thrown by the get_batch() that needed the chunk; the chunk is then skipped.
 template <class ChunkReader, class ChunkSampler = samplers::RandomSampler,
           class ExampleSampler = samplers::RandomSampler>
 class ChunkDataset final
@@ -115,7 +115,7 @@ class ChunkDataset final
     return batch;
   }
 
-  /// To the beginning of an epoch; after load(), to where that one stood.
+  /// To the beginning of an epoch; after load(), to the saved position.
   void reset() override {
     const std::lock_guard one_at_a_time(asking_);
     start();
@@ -123,11 +123,11 @@ class ChunkDataset final
   /// Not known before all chunks are read.
   std::optional<size_t> size() const override { return std::nullopt; }
   const ChunkDatasetOptions& options() const { return options_; }
-  /// Is ahead of what get_batch() has given. Not while chunks are being read.
+  /// It runs ahead of get_batch(). Do not use it while chunks are being read.
   ChunkSampler& chunk_sampler() { return chunk_sampler_; }
 
   /// Where get_batch() stands, exactly: the samplers' states, and how many examples of the chunk
-  /// were given. The entries of the sampler of chunks stand under its own names.
+  /// were given. The entries of the chunk sampler keep their own names.
   void save(serialize::OutputArchive& archive) const override {
     const std::lock_guard lock(gate_);
     (groups_.empty() ? chunk_sampler_ : groups_.front().before).save(archive);
@@ -257,7 +257,7 @@ class ChunkDataset final
       close();
       std::rethrow_exception(error);
     }
-    // What was saved of an open chunk has its order, which a reset might draw anew.
+    // The saved state of an open chunk holds its order; a reset could draw another one.
     if (!std::exchange(has_order_, false) || examples_ != group.data.size()) {
       examples_ = group.data.size();
       example_sampler_.reset(examples_);

@@ -28,22 +28,22 @@ class Column {
 };
 
 struct CSVOptions {
-  /// Is the first line one of names?
+  /// The first line holds the names of the columns.
   HALFTAPE_ARG(bool, header) = true;
   HALFTAPE_ARG(char, separator) = ',';
-  /// The column that is the target, of the datasets; the others are the data.
+  /// The column that datasets use as the target; the others are the data.
   HALFTAPE_ARG(Column, target) = -1;
   HALFTAPE_ARG(Dtype, dtype) = kFloat32;
-  /// kInt64 for the numbers of classes: then each must be whole.
+  /// kInt64 for class numbers: then each must be whole.
   HALFTAPE_ARG(Dtype, target_dtype) = kFloat32;
 };
 
-/// What a file held.
+/// The contents of a file.
 struct Table {
   std::vector<std::string> columns;  // names; empty without a header
   Tensor values;                     // (rows, columns), float64
-  std::vector<int64_t> lines;        // where each row stands in the file, from 1
-  /// The number of a column. Throws DataError when there is none, and names those there are.
+  std::vector<int64_t> lines;        // line of each row in the file, from 1
+  /// The number of a column. Throws DataError for an unknown one, and lists the columns.
   int64_t index(const Column& column) const;
 };
 
@@ -52,7 +52,7 @@ struct Table {
 /// over. Throws DataError with line and column for anything else, and for lines of different
 /// length.
 Table read_csv(const std::filesystem::path& path, const CSVOptions& options = {});
-/// The same from text; `name` stands in messages.
+/// The same from text; messages call it `name`.
 Table parse_csv(std::string_view text, const CSVOptions& options = {},
                 const std::string& name = "text");
 
@@ -62,7 +62,7 @@ namespace datasets {
 class CSV : public LabelledDataset<CSV> {
  public:
   explicit CSV(const std::filesystem::path& path, const CSVOptions& options = {});
-  /// Of a table that has been read. `name` stands in messages.
+  /// From a table that has been read; messages call it `name`.
   explicit CSV(const Table& table, const CSVOptions& options = {},
                const std::string& name = "table");
 

@@ -22,9 +22,10 @@ uint8_t decode(size_t sample, size_t column) {
   const char c = kSamples[sample][column];
   const size_t value = allowed.find(c);  // also npos for the terminator of a row too short
   if (value == std::string_view::npos) {
-    throw DataError("digits: io/data/sets/digits_data.inc, sample " + std::to_string(sample) + ", column " +
-                    std::to_string(column) + ": expected one of '" + std::string(allowed) +
-                    "', found character code " + std::to_string(static_cast<unsigned char>(c)) +
+    throw DataError("digits: io/data/sets/digits_data.inc, sample " + std::to_string(sample) +
+                    ", column " + std::to_string(column) + ": expected one of '" +
+                    std::string(allowed) + "', found character code " +
+                    std::to_string(static_cast<unsigned char>(c)) +
                     "; make the table again with scripts/make_digits.py");
   }
   return static_cast<uint8_t>(value);

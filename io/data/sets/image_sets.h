@@ -15,7 +15,7 @@ Tensor image_tensor(const Images& images);
 /// Labels as (count,) of int64.
 Tensor label_tensor(const Images& images);
 
-/// What the sets below have in common. images(): (count, channels, rows, cols); targets():
+/// The base of the sets below. images(): (count, channels, rows, cols); targets():
 /// (count,).
 template <class Self>
 class ImageDataset : public LabelledDataset<Self> {
@@ -42,7 +42,7 @@ class MNIST : public ImageDataset<MNIST> {
   explicit MNIST(const std::filesystem::path& root, Mode mode = Mode::kTrain);
 };
 
-/// Fashion-MNIST has the files of MNIST, in a folder of its own. Xiao et al. 2017,
+/// Fashion-MNIST: the same file names as MNIST, in another folder. Xiao et al. 2017,
 /// arXiv:1708.07747.
 using FashionMNIST = MNIST;
 

@@ -28,7 +28,7 @@ class FunctionalImpl : public Cloneable<FunctionalImpl> {
 class Functional : public ModuleHolder<FunctionalImpl> {
  public:
   using ModuleHolder<FunctionalImpl>::ModuleHolder;
-  /// Says which is meant where a name has several functions.
+  /// Chooses the overload of a function name that takes one Tensor.
   Functional(Tensor (*function)(const Tensor&));  // NOLINT: as LibTorch
 };
 

@@ -10,7 +10,7 @@ std::shared_ptr<Module> ModuleListImpl::ptr(size_t index) const {
 void ModuleListImpl::insert_ptr(size_t index, std::shared_ptr<Module> module) {
   HALFTAPE_CHECK(index <= size(), "Index out of range: ", index, " to insert at, of a ModuleList ",
                  "of ", size());
-  // The last name is new; whatever stands behind `index` moves on by one name.
+  // Adds one name at the end; the modules behind `index` move up by one name.
   register_module(std::to_string(size()), module);
   modules_.insert(modules_.begin() + static_cast<std::ptrdiff_t>(index), std::move(module));
   for (size_t i = index; i < size(); ++i) replace_module(std::to_string(i), modules_[i]);

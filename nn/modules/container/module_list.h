@@ -1,4 +1,4 @@
-// ModuleList and ModuleDict: submodules by number and by name, which their owner calls.
+// ModuleList and ModuleDict: submodules by number and by name; the owner calls them.
 #pragma once
 #include <string>
 #include <utility>
@@ -20,7 +20,7 @@ std::shared_ptr<Module> shared_module(M&& module) {
   else
     return std::forward<M>(module);
 }
-/// The module as an M; throws when it is none.
+/// The module as an M; throws when it is not one.
 template <class M>
 M& module_as(const std::shared_ptr<Module>& module) {
   M* cast = module->template as<M>();
@@ -29,7 +29,7 @@ M& module_as(const std::shared_ptr<Module>& module) {
 }
 }  // namespace detail
 
-/// Modules under the names "0", "1", … Without a forward() of its own.
+/// Modules under the names "0", "1", … It has no forward().
 class ModuleListImpl : public Cloneable<ModuleListImpl> {
  public:
   ModuleListImpl() = default;
@@ -45,7 +45,7 @@ class ModuleListImpl : public Cloneable<ModuleListImpl> {
   void push_back(M&& module) {
     insert(size(), std::forward<M>(module));
   }
-  /// The same before the one at `index`; those behind move up by one.
+  /// Inserts before the module at `index`; the modules behind move up by one.
   template <class M>
   void insert(size_t index, M&& module) {
     insert_ptr(index, detail::shared_module(std::forward<M>(module)));
@@ -77,11 +77,11 @@ class ModuleListImpl : public Cloneable<ModuleListImpl> {
 
  private:
   void insert_ptr(size_t index, std::shared_ptr<Module> module);
-  std::vector<std::shared_ptr<Module>> modules_;  // what children_ has, without the names
+  std::vector<std::shared_ptr<Module>> modules_;  // children_ without the names
 };
 HALFTAPE_MODULE(ModuleList);
 
-/// Modules by name, in the order in which the names came. Without a forward() of its own.
+/// Modules by name, in order of insertion. It has no forward().
 class ModuleDictImpl : public Cloneable<ModuleDictImpl> {
  public:
   using Item = OrderedDict<std::string, std::shared_ptr<Module>>::Item;
@@ -94,7 +94,7 @@ class ModuleDictImpl : public Cloneable<ModuleDictImpl> {
     update(modules);
   }
 
-  /// Adds modules, or puts them in the places of those with the same names.
+  /// Adds modules, or replaces the ones with the same names.
   void update(const std::vector<std::pair<std::string, std::shared_ptr<Module>>>& modules) {
     for (const auto& [name, module] : modules) insert(name, module);
   }
@@ -103,7 +103,7 @@ class ModuleDictImpl : public Cloneable<ModuleDictImpl> {
     for (const auto& item : container) insert(item.key(), item.value());
   }
   void insert(const std::string& name, std::shared_ptr<Module> module);
-  /// Takes a module out; throws when there is none of that name.
+  /// Removes and returns a module; throws when the name is unknown.
   std::shared_ptr<Module> pop(const std::string& name);
   void clear() { children_.clear(); }
 

@@ -20,7 +20,7 @@ class ParameterListImpl : public Cloneable<ParameterListImpl> {
 
   void append(const Tensor& parameter);
   void append(const OrderedDict<std::string, Tensor>::Item& item) { append(item.value()); }
-  /// append() for all of a container: tensors, or another list.
+  /// append() for each element of a container: tensors, or another list.
   template <class Container>
   void extend(const Container& container) {
     for (const auto& parameter : container) append(parameter);
@@ -47,16 +47,16 @@ class ParameterListImpl : public Cloneable<ParameterListImpl> {
 };
 HALFTAPE_MODULE(ParameterList);
 
-/// Parameters by name, in the order in which the names came. Each requires grad if it did before.
+/// Parameters by name, in order of insertion. Each requires grad if it did before.
 class ParameterDictImpl : public Cloneable<ParameterDictImpl> {
  public:
   ParameterDictImpl() = default;
   explicit ParameterDictImpl(const OrderedDict<std::string, Tensor>& parameters);
 
   Tensor& insert(const std::string& name, const Tensor& parameter);
-  /// Takes a parameter out; throws when there is none of that name.
+  /// Removes and returns a parameter; throws when the name is unknown.
   Tensor pop(const std::string& name);
-  /// Other tensors under names that are there already; throws, changing nothing, for another name.
+  /// Replaces tensors under existing names; throws, changing nothing, for an unknown name.
   template <class Container>
   void update(const Container& container) {
     for (const auto& item : container) get(item.key());

@@ -26,9 +26,10 @@ class ConvImpl : public CloneableModule {
 
 HALFTAPE_RANKED_MODULE(Conv);
 
-/// What a convolution does to gradients. weight (in, out/groups, kernel…) and bias (out) start in
-/// U(−b, b) with b = 1/√(out/groups · elements of the kernel). `output_size`, lengths or all sizes,
-/// chooses between those that a convolution would map to x's, in the place of output_padding.
+/// The gradient of a convolution to its input. weight (in, out/groups, kernel…) and bias (out)
+/// start in U(−b, b) with b = 1/√(out/groups · elements of the kernel). `output_size` (lengths, or
+/// all sizes) replaces output_padding: it chooses among the lengths that a convolution maps to
+/// those of x.
 template <size_t D>
 class ConvTransposeImpl : public CloneableModule {
  public:

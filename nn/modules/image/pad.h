@@ -1,5 +1,5 @@
-// Frames around the last D dimensions, as modules. What they are filled with stands in
-// autograd/ops/layout/shape.h, pad().
+// Frames around the last D dimensions, as modules; pad() in autograd/ops/layout/shape.h says how
+// each mode fills them.
 #pragma once
 #include "halftape/nn/functional/pad.h"
 #include "halftape/nn/modules/common.h"

@@ -1,4 +1,4 @@
-// Pooling as modules. What it computes stands in autograd/ops/image/pool.h.
+// Pooling as modules. Computed by autograd/ops/image/pool.h.
 #pragma once
 #include "halftape/nn/functional/pooling.h"
 #include "halftape/nn/modules/common.h"
@@ -53,7 +53,7 @@ class LPPoolImpl : public CloneableModule {
   LPPoolOptions<D> options;
 };
 
-/// The options' type is that of the lengths, of which some may be left out: std::nullopt.
+/// The output's lengths; std::nullopt keeps the length of the input.
 template <size_t D>
 using AdaptiveLengths =
     std::conditional_t<D == 1, ExpandingArray<1>, ExpandingArrayWithOptionalElem<D>>;

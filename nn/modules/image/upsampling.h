@@ -1,4 +1,4 @@
-// What changes the size of images, as modules.
+// Modules that change the size of images.
 #pragma once
 #include "halftape/nn/functional/upsampling.h"
 #include "halftape/nn/modules/common.h"

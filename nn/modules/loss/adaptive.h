@@ -1,4 +1,4 @@
-// A softmax over many classes of which few are frequent.
+// A softmax over many classes, few of them frequent.
 #pragma once
 #include <concepts>
 #include <utility>
@@ -13,26 +13,26 @@
 
 namespace halftape::nn {
 
-/// A loss to call backward() of, and the number in it where one is expected, as LibTorch gives a
-/// double. That alone waits for the device.
+/// A loss with backward() that converts to a double, as LibTorch's is one; the conversion waits for
+/// the device.
 class AdaptiveLoss : public Tensor {
  public:
   explicit AdaptiveLoss(Tensor loss) : Tensor(std::move(loss)) {}
   operator double() const { return item<double>(); }  // NOLINT: as LibTorch
 };
 
-/// What the adaptive softmax gives: ln p of each target, and the mean of −ln p.
+/// The result of the adaptive softmax: ln p of each target, and the mean of −ln p.
 struct ASMoutput {
   Tensor output;
   AdaptiveLoss loss;
 };
 
-/// ln p of `n_classes` classes, of which those before the first cutoff are decided by a linear
-/// layer, and the others by two small ones for each cluster, which only the samples in it go
-/// through. x: (N, in) with targets (N), int64; or (in) with one target. Grave et al. 2016,
-/// arXiv:1609.04309. Throws for cutoffs that do not increase or are no classes, and for targets
-/// that are none. forward() waits for the device: how many samples are in a cluster decides what
-/// runs.
+/// ln p of `n_classes` classes. A linear layer decides the classes before the first cutoff; two
+/// smaller layers for each further cluster decide the rest, for the samples in that cluster only.
+/// x: (N, in) with targets (N), int64; or (in) with one target. Grave et al. 2016,
+/// arXiv:1609.04309. Throws for cutoffs that do not increase or lie outside the classes, and for
+/// targets outside them. forward() waits for the device, as the samples in each cluster must be
+/// counted.
 class AdaptiveLogSoftmaxWithLossImpl : public Cloneable<AdaptiveLogSoftmaxWithLossImpl> {
  public:
   AdaptiveLogSoftmaxWithLossImpl(int64_t in_features, int64_t n_classes,
@@ -45,8 +45,7 @@ class AdaptiveLogSoftmaxWithLossImpl : public Cloneable<AdaptiveLogSoftmaxWithLo
   ASMoutput forward(const Tensor& x, const Tensor& target);
   /// ln p of every class: (N, n_classes).
   Tensor log_prob(const Tensor& x);
-  /// The most probable class of each sample: log_prob(x).argmax(1), and faster where it is
-  /// frequent.
+  /// The most probable class of each sample: log_prob(x).argmax(1), and faster for frequent ones.
   Tensor predict(const Tensor& x);
   void pretty_print(std::ostream& out) const override;
 
@@ -65,7 +64,8 @@ HALFTAPE_MODULE(AdaptiveLogSoftmaxWithLoss);
 }  // namespace halftape::nn
 
 namespace halftape {
-/// The number, as of LibTorch's double. A template, which a braced list does not take for one.
+/// A tensor of the number, as from LibTorch's double. A template, so that braced lists do not
+/// match.
 template <std::same_as<nn::AdaptiveLoss> Loss>
 Tensor tensor(const Loss& loss, const TensorOptions& options = {}) {
   return tensor(static_cast<double>(loss), options);

@@ -3,7 +3,7 @@
 namespace halftape::nn {
 
 Tensor detail::own_buffer(Module& module, const char* name, const Tensor& values) {
-  // Not the handle that was given: what a clone or to() does with it is the module's affair.
+  // A handle of its own: to() and clone() must not change the caller's.
   return module.register_buffer(name, values.defined() ? values.detach() : Tensor());
 }
 

@@ -1,4 +1,4 @@
-// Losses as modules: what they compute, their shapes and dtypes stand in nn/functional/loss.h.
+// Losses as modules: nn/functional/loss.h has the formulas, shapes and dtypes.
 #pragma once
 #include "halftape/nn/functional/loss.h"
 #include "halftape/nn/modules/common.h"
@@ -6,10 +6,10 @@
 namespace halftape::nn {
 
 namespace detail {
-/// Registers a buffer of the tensor's values, if it has any, and gives it back.
+/// Registers a buffer with the values of a tensor, which may be undefined, and returns it.
 Tensor own_buffer(Module& module, const char* name, const Tensor& values);
 
-/// What all losses have in common: the options, whose weights are buffers.
+/// The base of all losses: options, whose weights are buffers.
 template <class Options>
 class LossModule : public CloneableModule {
  public:
@@ -24,8 +24,8 @@ class LossModule : public CloneableModule {
 };
 }  // namespace detail
 
-/// A module around a loss function of two tensors and its options. Where the options have a weight
-/// or a pos_weight, it is a buffer of that name.
+/// A module around a loss function of two tensors and options. `weight` and `pos_weight` of the
+/// options are buffers of these names.
 template <class Options, Tensor (*function)(const Tensor&, const Tensor&, const Options&)>
 class LossModule : public detail::LossModule<Options> {
  public:
@@ -35,7 +35,7 @@ class LossModule : public detail::LossModule<Options> {
   }
 };
 
-/// The same of three.
+/// The same for three tensors.
 template <class Options,
           Tensor (*function)(const Tensor&, const Tensor&, const Tensor&, const Options&)>
 class LossModule3 : public detail::LossModule<Options> {

@@ -1,4 +1,4 @@
-// MultiheadAttention. What it computes stands in nn/functional/attention.h.
+// MultiheadAttention. Computed by nn/functional/attention.h.
 #pragma once
 #include <tuple>
 

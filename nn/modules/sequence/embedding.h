@@ -1,4 +1,4 @@
-// Embedding and EmbeddingBag. What they compute stands in autograd/ops/indexing/embedding.h.
+// Embedding and EmbeddingBag. Computed by autograd/ops/indexing/embedding.h.
 #pragma once
 #include "halftape/nn/modules/common.h"
 #include "halftape/nn/options/embedding.h"

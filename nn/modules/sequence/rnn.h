@@ -1,4 +1,4 @@
-// Recurrent layers and cells as modules. What they compute stands in autograd/ops/product/rnn.h.
+// Recurrent layers and cells as modules. Computed by autograd/ops/product/rnn.h.
 #pragma once
 #include <optional>
 #include <string_view>
@@ -12,8 +12,8 @@
 namespace halftape::nn {
 
 namespace detail {
-/// What RNN, LSTM and GRU have in common. For layer k the parameters weight_ih_lk, weight_hh_lk,
-/// bias_ih_lk, bias_hh_lk and weight_hr_lk, those of the way back with _reverse behind; all start
+/// The base of RNN, LSTM and GRU. For layer k it has the parameters weight_ih_lk, weight_hh_lk,
+/// bias_ih_lk, bias_hh_lk and weight_hr_lk, with the suffix _reverse for the way back; all start
 /// in U(−b, b), b = 1/√hidden_size. Throws unless sizes are positive and 0 ≤ dropout ≤ 1.
 class RNNImplBase : public CloneableModule {
  public:
@@ -29,7 +29,7 @@ class RNNImplBase : public CloneableModule {
   RNNOptionsBase options_base;
 
  protected:
-  /// What every kind of layer does, but for what it calls: h and c, without c where there is none.
+  /// Outputs and last states; c is undefined except for LSTM.
   struct Result {
     Tensor outputs, h, c;
   };
@@ -41,7 +41,7 @@ class RNNImplBase : public CloneableModule {
   Result run(const Tensor& x, const Tensor& batch_sizes, int64_t batch, Tensor h, Tensor c) const;
 };
 
-/// What RNN and GRU have in common: one state.
+/// The base of RNN and GRU, which have one state.
 template <class Options>
 class OneStateLayer : public RNNImplBase {
  public:
@@ -92,7 +92,7 @@ class GRUImpl : public Cloneable<GRUImpl, detail::OneStateLayer<GRUOptions>> {
 HALFTAPE_MODULE(GRU);
 
 namespace detail {
-/// What the cells have in common: their parameters, which start in U(−b, b), b = 1/√hidden_size.
+/// The base of the cells. Their parameters start in U(−b, b), b = 1/√hidden_size.
 class RNNCellImplBase : public CloneableModule {
  public:
   /// nonlinearity: as it is printed; empty for the usual one.
@@ -118,7 +118,7 @@ class RNNCellImplBase : public CloneableModule {
   std::string_view nonlinearity_;
 };
 
-/// What RNNCell and GRUCell have in common: one state.
+/// The base of RNNCell and GRUCell, which have one state.
 template <class Options>
 class OneStateCell : public RNNCellImplBase {
  public:

@@ -1,4 +1,4 @@
-// Transformer, and the stacks of layers of which it is made.
+// Transformer, its encoder and its decoder.
 #pragma once
 #include "halftape/nn/any_module.h"
 #include "halftape/nn/cloneable.h"

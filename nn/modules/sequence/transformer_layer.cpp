@@ -5,7 +5,7 @@
 namespace halftape::nn {
 namespace {
 
-/// What attention gives, without its weights.
+/// The output of attention, without its weights.
 Tensor attended(const MultiheadAttention& attention, const Tensor& query, const Tensor& memory,
                 const Tensor& mask, const Tensor& padding) {
   return std::get<0>(attention(query, memory, memory, padding, false, mask));
