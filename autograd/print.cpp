@@ -99,11 +99,7 @@ void print_matrices(std::ostream& out, const double* v, const Shape& shape, int6
 
 }  // namespace
 
-const char* type_name(Dtype d) {
-  constexpr const char* names[] = {"Bool", "Byte",     "Int",   "Long",
-                                   "Half", "BFloat16", "Float", "Double"};
-  return names[static_cast<size_t>(d)];
-}
+const char* type_name(Dtype d) { return traits(d).type_name; }
 
 std::ostream& print(std::ostream& out, const Tensor& t, int64_t line_width) {
   if (!t.defined()) return out << "[ Tensor (undefined) ]";

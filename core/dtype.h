@@ -1,94 +1,130 @@
-// Element types, their names, their promotion table, and the one switch from a run-time dtype to a
-// C++ type.
+// Element types: one table of all dtypes, the dtype to compute in, promotion, and the one switch
+// from a run-time dtype to a C++ type.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <ostream>
 #include <string_view>
+#include <type_traits>
 
 #include "halftape/core/check.h"
 #include "halftape/core/half.h"
+#include "halftape/core/host_device.h"
 
 namespace halftape {
 
-enum class Dtype : uint8_t { Bool, UInt8, Int32, Int64, Float16, BFloat16, Float32, Float64 };
+// One row per dtype: the enumerator, the C++ type of an element, its names as the AMP literature
+// and as LibTorch's types spell it, epsilon and the largest number (0 for integers), and the dtype
+// to compute in. An operation on two dtypes gives the later row of the two, see promote().
+// clang-format off
+#define HALFTAPE_DTYPES(row)                                                                        \
+  row(Bool,     bool,     "bool",     "Bool",     0,       0,                       Bool)           \
+  row(UInt8,    uint8_t,  "uint8",    "Byte",     0,       0,                       UInt8)          \
+  row(Int32,    int32_t,  "int32",    "Int",      0,       0,                       Int32)          \
+  row(Int64,    int64_t,  "int64",    "Long",     0,       0,                       Int64)          \
+  row(Float16,  Half,     "float16",  "Half",     0x1p-10, 65504,                   Float32)        \
+  row(BFloat16, BFloat16, "bfloat16", "BFloat16", 0x1p-7,  0x1.fep127,              Float32)        \
+  row(Float32,  float,    "float32",  "Float",    0x1p-23, 0x1.fffffep127,          Float32)        \
+  row(Float64,  double,   "float64",  "Double",   0x1p-52, 0x1.fffffffffffffp1023,  Float64)
+// clang-format on
 
-inline constexpr Dtype kBool = Dtype::Bool, kUInt8 = Dtype::UInt8, kByte = Dtype::UInt8,
-                       kInt32 = Dtype::Int32, kInt = Dtype::Int32, kInt64 = Dtype::Int64,
-                       kLong = Dtype::Int64, kFloat16 = Dtype::Float16, kHalf = Dtype::Float16,
-                       kBFloat16 = Dtype::BFloat16, kFloat32 = Dtype::Float32,
-                       kFloat = Dtype::Float32, kFloat64 = Dtype::Float64, kDouble = Dtype::Float64;
+enum class Dtype : uint8_t {
+#define HALFTAPE_ROW(D, ...) D,
+  HALFTAPE_DTYPES(HALFTAPE_ROW)
+#undef HALFTAPE_ROW
+};
+
+#define HALFTAPE_ROW(D, ...) inline constexpr Dtype k##D = Dtype::D;
+HALFTAPE_DTYPES(HALFTAPE_ROW)
+#undef HALFTAPE_ROW
+inline constexpr Dtype kByte = kUInt8, kInt = kInt32, kLong = kInt64, kHalf = kFloat16,
+                       kFloat = kFloat32, kDouble = kFloat64;
+
+/// The row of a dtype in HALFTAPE_DTYPES.
+struct DtypeTraits {
+  const char* name;       // "float16", "int64", …
+  const char* type_name;  // "Half", "Long", …
+  size_t size;            // bytes of one element
+  double epsilon, largest;
+  Dtype compute;
+};
+constexpr DtypeTraits traits(Dtype d) {
+  constexpr DtypeTraits rows[] = {
+#define HALFTAPE_ROW(D, T, name, type_name, epsilon, largest, compute) \
+  {name, type_name, sizeof(T), epsilon, largest, Dtype::compute},
+      HALFTAPE_DTYPES(HALFTAPE_ROW)
+#undef HALFTAPE_ROW
+  };
+  return rows[static_cast<size_t>(d)];
+}
 
 /// "float16", "int64", … as the AMP literature spells them.
-std::string_view name(Dtype);
-std::ostream& operator<<(std::ostream&, Dtype);
-
-constexpr bool is_floating_point(Dtype d) { return d >= Dtype::Float16; }
-constexpr bool is_16bit(Dtype d) { return d == Dtype::Float16 || d == Dtype::BFloat16; }
+constexpr std::string_view name(Dtype d) { return traits(d).name; }
+inline std::ostream& operator<<(std::ostream& out, Dtype d) { return out << name(d); }
 
 /// Bytes of one element.
-constexpr size_t element_size(Dtype d) {
-  constexpr size_t sizes[] = {1, 1, 4, 8, 2, 2, 4, 8};
-  return sizes[static_cast<size_t>(d)];
-}
+constexpr size_t element_size(Dtype d) { return traits(d).size; }
 
 /// Distance from 1 to the next larger value; 0 for integers. All tolerances are multiples of this.
-constexpr double epsilon(Dtype d) {
-  constexpr double eps[] = {0, 0, 0, 0, 0x1p-10, 0x1p-7, 0x1p-23, 0x1p-52};
-  return eps[static_cast<size_t>(d)];
-}
+constexpr double epsilon(Dtype d) { return traits(d).epsilon; }
 
-/// The dtype of an operation on two tensors of these dtypes (PyTorch's table: float16 with bfloat16
-/// gives float32).
-Dtype promote(Dtype a, Dtype b);
+constexpr bool is_floating_point(Dtype d) { return traits(d).epsilon != 0; }
+
+/// The dtype in which operations compute on elements of `d`: float32 for the formats that only
+/// store, otherwise `d` itself. Operations of several steps round to `d` once, at the end.
+constexpr Dtype compute_dtype(Dtype d) { return traits(d).compute; }
+
+/// True for formats that only store: operations load them as compute_dtype() and round the result.
+constexpr bool is_narrow(Dtype d) { return compute_dtype(d) != d; }
+
+/// True if updates of a parameter of this dtype get lost without a float32 copy, see Weights.
+constexpr bool needs_master_copy(Dtype d) { return is_narrow(d); }
+
+/// True for float16 and bfloat16, which matrix units multiply and kernels load eight at a time.
+constexpr bool is_16bit(Dtype d) { return d == kFloat16 || d == kBFloat16; }
+
+/// The dtype of a sum or product of elements: integers add up in int64.
+constexpr Dtype sum_dtype(Dtype d) { return is_floating_point(d) ? d : kInt64; }
+
+/// The dtype of an operation on two tensors of these dtypes, as in PyTorch: the later row of
+/// HALFTAPE_DTYPES, and float32 for two different narrow dtypes, neither of which holds the other.
+constexpr Dtype promote(Dtype a, Dtype b) {
+  if (a != b && is_narrow(a) && is_narrow(b)) return kFloat32;
+  return a < b ? b : a;
+}
 
 template <class T>
 inline constexpr bool is_element = false;
 template <class T>
-inline constexpr Dtype dtype_of = Dtype::Bool;
-#define HALFTAPE_DTYPE(T, D)                  \
+inline constexpr Dtype dtype_of = kBool;
+#define HALFTAPE_ROW(D, T, ...)               \
   template <>                                 \
   inline constexpr bool is_element<T> = true; \
   template <>                                 \
   inline constexpr Dtype dtype_of<T> = Dtype::D;
-HALFTAPE_DTYPE(bool, Bool)
-HALFTAPE_DTYPE(uint8_t, UInt8)
-HALFTAPE_DTYPE(int32_t, Int32)
-HALFTAPE_DTYPE(int64_t, Int64)
-HALFTAPE_DTYPE(Half, Float16)
-HALFTAPE_DTYPE(BFloat16, BFloat16)
-HALFTAPE_DTYPE(float, Float32)
-HALFTAPE_DTYPE(double, Float64)
-#undef HALFTAPE_DTYPE
+HALFTAPE_DTYPES(HALFTAPE_ROW)
+#undef HALFTAPE_ROW
 
 template <class T>
 struct Type {
   using type = T;
 };
 
-/// Calls f(Type<T>{}) with the C++ type of `d`. Usage: visit(d, [&](auto t) { using T = typename
-/// decltype(t)::type; … }).
+/// Calls f(Type<T>{}) with the C++ type of `d`, on the host or on a device. Usage:
+/// visit(d, [&](auto t) { using T = typename decltype(t)::type; … }).
+#ifdef __CUDACC__
+#pragma nv_exec_check_disable
+#endif
 template <class F>
-decltype(auto) visit(Dtype d, F&& f) {
+HALFTAPE_HD decltype(auto) visit(Dtype d, F&& f) {
   switch (d) {
-    case Dtype::Bool:
-      return f(Type<bool>{});
-    case Dtype::UInt8:
-      return f(Type<uint8_t>{});
-    case Dtype::Int32:
-      return f(Type<int32_t>{});
-    case Dtype::Int64:
-      return f(Type<int64_t>{});
-    case Dtype::Float16:
-      return f(Type<Half>{});
-    case Dtype::BFloat16:
-      return f(Type<BFloat16>{});
-    case Dtype::Float32:
-      return f(Type<float>{});
-    case Dtype::Float64:
-      break;
+#define HALFTAPE_ROW(D, T, ...) \
+  case Dtype::D:                \
+    return f(Type<T>{});
+    HALFTAPE_DTYPES(HALFTAPE_ROW)
+#undef HALFTAPE_ROW
   }
-  return f(Type<double>{});
+  __builtin_unreachable();
 }
 
 /// One element converted: integers truncate towards zero, floats round once, bool is "not zero".
@@ -96,11 +132,11 @@ template <class To, class From>
 constexpr To convert(From x) {
   if constexpr (std::is_same_v<To, From>) {
     return x;
-  } else if constexpr (std::is_same_v<From, Half> || std::is_same_v<From, BFloat16>) {
+  } else if constexpr (is_narrow(dtype_of<From>)) {
     return convert<To>(static_cast<float>(x));
   } else if constexpr (std::is_same_v<To, bool>) {
     return x != From(0);
-  } else if constexpr (std::is_same_v<To, Half> || std::is_same_v<To, BFloat16>) {
+  } else if constexpr (is_narrow(dtype_of<To>)) {
     // Through double, since integers beyond 2^24 would round twice through float. Where double
     // rounds too (beyond 2^53), the digits it cannot hold leave their mark in the last bit that it
     // can.

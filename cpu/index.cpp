@@ -130,9 +130,7 @@ void CpuBackend::scatter_reduce(OpId op, const Array& y, const Array& g, int dim
                                 const Array& index, IndexUse use) {
   check_index(index, 0, y.size(dim), use);
   // 16-bit sums are kept in float and rounded once; whole numbers wrap when they are stored.
-  const Dtype wide = !is_floating_point(y.dtype()) ? kInt64
-                     : is_16bit(y.dtype())         ? kFloat32
-                                                   : y.dtype();
+  const Dtype wide = compute_dtype(sum_dtype(y.dtype()));
   const Array sum = y.to(wide), add = g.to(wide).to_contiguous();
   auto go = [&](auto t) {
     using T = typename decltype(t)::type;

@@ -299,9 +299,7 @@ void CudaBackend::scatter_reduce(OpId op, const Array& y, const Array& g, int di
                                  const Array& index, IndexUse use) {
   if (index.numel() == 0) return;
   const Queue q = queue(y);
-  const Dtype wide = !is_floating_point(y.dtype()) ? kInt64
-                     : is_16bit(y.dtype())         ? kFloat32
-                                                   : y.dtype();
+  const Dtype wide = compute_dtype(sum_dtype(y.dtype()));
   const Array terms = wide == kFloat32 && packs(g.dtype()) ? g : g.to(wide);
   const Hops hops(terms, y, index, dim, {0, y.size(dim), use, q.context.board()});
   const Array target({hops.head.numel}, kInt64, y.device());

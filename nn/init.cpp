@@ -61,7 +61,7 @@ Tensor orthogonal_(const Tensor& t, double gain) {
   const NoGradGuard no_grad;
   if (t.numel() == 0) return t;
   const int64_t rows = t.size(0), columns = t.numel() / rows;
-  const TensorOptions o = TensorOptions(is_16bit(t.dtype()) ? kFloat32 : t.dtype());
+  const TensorOptions o = TensorOptions(compute_dtype(t.dtype()));
   const Tensor drawn = randn({rows, columns}, o.device(t.device())).to(kFloat64);
   const Tensor q = (rows <= columns ? drawn : drawn.t()).clone();
   for (int64_t i = 0; i < q.size(0); ++i) {

@@ -21,8 +21,6 @@ OrderedDict<std::string, Tensor> all_of(const nn::Module& model) {
   return all;
 }
 
-Dtype average_dtype(Dtype d) { return is_16bit(d) ? kFloat32 : d; }
-
 }  // namespace
 
 AveragedModel::AveragedModel(const nn::Module& model, const AveragedModelOptions& options)
@@ -33,7 +31,7 @@ AveragedModel::AveragedModel(const nn::Module& model, const AveragedModelOptions
   Device device = kCPU;
   for (const auto& item : all_of(model)) {
     const Tensor& t = item.value();
-    averages_.insert(item.key(), t.detach().to(average_dtype(t.dtype()), false, true));
+    averages_.insert(item.key(), t.detach().to(compute_dtype(t.dtype()), false, true));
     dtypes_.push_back(t.dtype());
     device = t.device();
   }

@@ -69,7 +69,7 @@ Array low_copy_array(const Tensor& leaf, Dtype dtype) {
 }
 
 void keep_low_copy(const Tensor& leaf, const Array& low, uint64_t version) {
-  if (!is_16bit(low.dtype()) || leaf.array().buffer()->exposed()) return;
+  if (!is_narrow(low.dtype()) || leaf.array().buffer()->exposed()) return;
   const std::lock_guard lock(table().mutex);
   LowCopy& copy = table().copies[leaf.impl()];
   if (copy.counts(leaf) && copy.idle == 0 && copy.low.dtype() != low.dtype()) return;

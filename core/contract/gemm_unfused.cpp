@@ -46,7 +46,7 @@ void gemm_unfused(Backend& on, const Gemm& g, MaskedRelu masked_relu) {
     relu_in_steps(on, g, masked_relu);
     return;
   }
-  rest.d = Array(g.d.shape(), g.a.dtype() == kFloat64 ? kFloat64 : kFloat32, g.d.device());
+  rest.d = Array(g.d.shape(), compute_dtype(g.a.dtype()), g.d.device());
   if (g.beta != 0) on.copy(rest.d, g.d);
   on.gemm(rest);
   gelu_in_steps(on, g, rest.d);

@@ -23,11 +23,7 @@ bool saves_input(OpId op) {
 class Steps {
  public:
   Steps(Backend& on, const MlpLoss& m)
-      : on_(on),
-        m_(m),
-        low_(m.dtype()),
-        wide_(low_ == kFloat64 ? kFloat64 : kFloat32),
-        layers_(m.weights.size()) {}
+      : on_(on), m_(m), low_(m.dtype()), wide_(compute_dtype(low_)), layers_(m.weights.size()) {}
 
   void run() {
     forward();

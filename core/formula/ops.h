@@ -5,11 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#if defined(__CUDACC__)
-#define HALFTAPE_HD __host__ __device__ __forceinline__
-#else
-#define HALFTAPE_HD inline
-#endif
+#include "halftape/core/host_device.h"
 
 #if defined(__FAST_MATH__)
 #error "fast-math lets the compiler remove the inf and NaN checks on which loss scaling rests"

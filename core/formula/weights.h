@@ -26,7 +26,7 @@ enum class Weights : uint8_t {
 template <class T>
 HALFTAPE_HD float round_stochastically(float x, float u) {
   constexpr int dropped = std::is_same_v<T, Half> ? 13 : 16;  // bits of a float that T has not
-  constexpr float largest = std::is_same_v<T, Half> ? 65504.0f : 0x1.fep127f;
+  constexpr auto largest = static_cast<float>(traits(dtype_of<T>).largest);
   const uint32_t bits = std::bit_cast<uint32_t>(x);
   const float size = std::bit_cast<float>(bits & 0x7fffffffu);
   if (!(size < largest)) return x;

@@ -175,7 +175,7 @@ void multiply(CudaBackend& on, const Gemm& given) {
     return;
   }
   const Gemm g = joined(given);
-  const Dtype wide = factors == kFloat64 ? kFloat64 : kFloat32;  // what sums are kept in
+  const Dtype wide = compute_dtype(factors);  // what sums are kept in
   const Order order = order_of(g.d);
   const bool writable = order != Order::Neither && (result == factors || result == wide);
   // The library adds a bias that it need not round, along columns.

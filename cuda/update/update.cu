@@ -206,7 +206,7 @@ __device__ void update_pack(const Packs<Rule>& list, int e, const Rule& rule, fl
   if (arrays.numel - pack * kPack < kPack) {
     for (int64_t i = pack * kPack; i < arrays.numel; ++i) {
       char* at[N];
-      for (int a = 0; a < N; ++a) at[a] = arrays.base[a] + i * (is_16bit(arrays.dtype[a]) ? 2 : 4);
+      for (int a = 0; a < N; ++a) at[a] = arrays.base[a] + i * element_size(arrays.dtype[a]);
       update_at<Rule, float>(rule, slot, at, i, inv, start);
     }
     return;

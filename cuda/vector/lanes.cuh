@@ -25,10 +25,9 @@ __device__ inline BFloat16 to_bfloat16(float x) {
 /// convert(), through the hardware where it can.
 template <class To, class From>
 __device__ inline To as(From x) {
-  constexpr bool from_16bit = std::is_same_v<From, Half> || std::is_same_v<From, BFloat16>;
   if constexpr (std::is_same_v<To, From>)
     return x;
-  else if constexpr (from_16bit)
+  else if constexpr (requires { to_float(x); })
     return as<To>(to_float(x));
   else if constexpr (std::is_same_v<To, Half> && std::is_same_v<From, float>)
     return to_half(x);
@@ -38,34 +37,10 @@ __device__ inline To as(From x) {
     return convert<To>(x);
 }
 
-/// f(Type<T>{}) for the dtype's type T. The dtype is the same for all threads: no divergence.
-template <class F>
-__device__ inline void with_type(Dtype d, F&& f) {
-  switch (d) {
-    case Dtype::Bool:
-      return f(Type<bool>{});
-    case Dtype::UInt8:
-      return f(Type<uint8_t>{});
-    case Dtype::Int32:
-      return f(Type<int32_t>{});
-    case Dtype::Int64:
-      return f(Type<int64_t>{});
-    case Dtype::Float16:
-      return f(Type<Half>{});
-    case Dtype::BFloat16:
-      return f(Type<BFloat16>{});
-    case Dtype::Float32:
-      return f(Type<float>{});
-    case Dtype::Float64:
-      break;
-  }
-  f(Type<double>{});
-}
-
 template <class S>
 __device__ inline S load(const void* at, Dtype d) {
   S x{};
-  with_type(d, [&](auto t) {
+  visit(d, [&](auto t) {
     using T = typename decltype(t)::type;
     x = as<S>(*static_cast<const T*>(at));
   });
@@ -73,7 +48,7 @@ __device__ inline S load(const void* at, Dtype d) {
 }
 template <class S>
 __device__ inline void store(void* at, Dtype d, S x) {
-  with_type(d, [&](auto t) {
+  visit(d, [&](auto t) {
     using T = typename decltype(t)::type;
     *static_cast<T*>(at) = as<T>(x);
   });

@@ -45,7 +45,7 @@ __device__ inline void load_run(S (&x)[kPack], const char* at, const Along& alon
   if constexpr (std::is_same_v<S, float>) {
     if (along.packed && n >= kPack) return load_pack(x, at, along.dtype, 0);
   }
-  with_type(along.dtype, [&](auto t) {
+  visit(along.dtype, [&](auto t) {
     using T = typename decltype(t)::type;
     unrolled<kPack>([&](int i) {
       x[i] = i < n ? as<S>(*reinterpret_cast<const T*>(at + i * along.step)) : rest;
@@ -57,7 +57,7 @@ __device__ inline void store_run(const S (&x)[kPack], char* at, const Along& alo
   if constexpr (std::is_same_v<S, float>) {
     if (along.packed && n >= kPack) return store_pack(x, at, along.dtype, 0);
   }
-  with_type(along.dtype, [&](auto t) {
+  visit(along.dtype, [&](auto t) {
     using T = typename decltype(t)::type;
     unrolled<kPack>([&](int i) {
       if (i < n) *reinterpret_cast<T*>(at + i * along.step) = as<T>(x[i]);

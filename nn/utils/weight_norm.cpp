@@ -19,7 +19,7 @@ Tensor weight_length(const Tensor& v, std::optional<int64_t> dim) {
 }
 
 Tensor normalized_weight(const Tensor& v, const Tensor& g, std::optional<int64_t> dim) {
-  const Dtype wide = is_16bit(v.dtype()) ? kFloat32 : v.dtype();
+  const Dtype wide = compute_dtype(v.dtype());
   const Tensor w = v.to(wide);
   return (w * (g.to(wide) / weight_length(w, dim))).to(v.dtype());
 }

@@ -48,7 +48,7 @@ Array& find_or_make(ParamState& state, const char* name, const Make& make) {
 }  // namespace
 
 Weights effective_weights(const Tensor& parameter, Weights chosen) {
-  return is_16bit(parameter.dtype()) ? chosen : Weights::Plain;
+  return needs_master_copy(parameter.dtype()) ? chosen : Weights::Plain;
 }
 
 Dtype moment_dtype(const Tensor& parameter, Weights weights) {

@@ -362,7 +362,7 @@ TEST_CASE("reductions, argmax and argmin give the same bits anyhow") {
     }
     for (const int64_t n : {int64_t{0}, int64_t{1}, int64_t{7}, int64_t{31}, int64_t{33},
                             int64_t{1000}, int64_t{4097}, many(100003, 20011)}) {
-      reduce({n}, {0}, d, is_16bit(d) ? kFloat32 : d);
+      reduce({n}, {0}, d, compute_dtype(d));
       if (n > 0) argmax({n}, 0, d);
     }
     const int64_t n = many(8200, 2100);
@@ -407,7 +407,7 @@ TEST_CASE("running reductions and sorting orders give the same bits anyhow") {
     for (const Shape& s : {Shape{5, 33, 3}, Shape{3, 0, 2}, Shape{2, 7, 40}})
       for (const int dim : {0, 1, 2}) scan(s, dim, d, d), argsort(s, dim, d);
     for (const Shape& s : {Shape{}, Shape{1}, Shape{31}, Shape{33}, Shape{many(20011, 5003)}})
-      scan(s, 0, d, is_16bit(d) ? kFloat32 : d), argsort(s, 0, d);
+      scan(s, 0, d, compute_dtype(d)), argsort(s, 0, d);
     const Shape lines{3, many(9001, 2500)};
     for (const int dim : {0, 1}) scan(lines, dim, d, d), argsort(lines, dim, d);
   }
@@ -435,7 +435,7 @@ TEST_CASE("windows are added up and searched to the same bits anyhow") {
            [&](const Arrays& y, const Arrays& x) { tested().argmax_windows(y[0], x[0], w); }});
   };
   for (const Dtype d : floats) {
-    const Dtype wider = is_16bit(d) ? kFloat32 : d;
+    const Dtype wider = compute_dtype(d);
     each({}, {9}, {3, 1, 1, 0}, d, d);
     each({3}, {many(5003, 1003)}, {4, 3, 2, 2}, d, wider);
     each({2, 3}, {7, 33}, {{3, 2}, {1, 2}, {2, 1}, {1, 0}}, d, d);
@@ -634,7 +634,7 @@ TEST_CASE("normalisation, its gradients and running statistics give the same bit
 
 TEST_CASE("cross_entropy gives the same bits anyhow") {
   for (const Dtype d : floats) {
-    const Dtype wide = is_16bit(d) ? kFloat32 : d;
+    const Dtype wide = compute_dtype(d);
     for (const Shape& s : {Shape{5}, Shape{7, 31}, Shape{3, 5, 33}, Shape{many(3000, 300), 10},
                            Shape{3, many(9001, 5001)}}) {
       const Shape rows = reduced_shape(s, {s.size() - 1}, false);

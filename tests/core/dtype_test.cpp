@@ -77,9 +77,31 @@ TEST_CASE("visit names the C++ type whose dtype_of, size and epsilon are those o
     });
     CHECK(is_floating_point(d) == (epsilon(d) > 0));
     CHECK(is_16bit(d) == (is_floating_point(d) && element_size(d) == 2));
+    visit(d, [&](auto t) {
+      using T = typename decltype(t)::type;
+      if constexpr (std::is_floating_point_v<T>)
+        CHECK(traits(d).largest == static_cast<double>(std::numeric_limits<T>::max()));
+      else if constexpr (std::is_integral_v<T>)
+        CHECK(traits(d).largest == 0);
+      else  // the next bit pattern is infinity
+        CHECK(static_cast<double>(
+                  T::from_bits(static_cast<uint16_t>(T(traits(d).largest).bits + 1))) == kInf);
+    });
   }
   CHECK_FALSE(is_element<char>);
   CHECK_FALSE(is_element<uint64_t>);
+}
+
+TEST_CASE("narrow dtypes are computed in float32, all others in themselves") {
+  for (Dtype d : kDtypes) {
+    CAPTURE(d);
+    const bool narrow = d == kFloat16 || d == kBFloat16;
+    CHECK(is_narrow(d) == narrow);
+    CHECK(needs_master_copy(d) == narrow);
+    CHECK(compute_dtype(d) == (narrow ? kFloat32 : d));
+    CHECK(compute_dtype(compute_dtype(d)) == compute_dtype(d));
+    CHECK(sum_dtype(d) == (is_floating_point(d) ? d : kInt64));
+  }
 }
 
 TEST_CASE("numbers that do not fit an integer saturate and NaN becomes 0") {

@@ -44,7 +44,7 @@ Tensor saturated(const Tensor& x, const Shape& shape, double p) {
   if (p == 1) return x * zeros_like(x);
   constexpr double kLow = -1.7580993408473766;  // −scale·alpha of SELU
   const double a = 1 / std::sqrt((1 - p) * (1 + p * kLow * kLow)), b = -a * p * kLow;
-  const Dtype wide = is_16bit(x.dtype()) ? kFloat32 : x.dtype();
+  const Dtype wide = compute_dtype(x.dtype());
   const Tensor keep = kept(x, shape, p, wide);
   const Tensor y = a * (x.to(wide) * keep + kLow * (1 - keep)) + b;
   return y.to(x.dtype());

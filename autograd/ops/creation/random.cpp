@@ -187,7 +187,7 @@ Tensor bernoulli(const Tensor& p) {
   HALFTAPE_CHECK(no_negative(p) && no_negative(1 - p.detach()),
                  "bernoulli: the probabilities are not all between 0 and 1");
   // Uniform numbers in float32: in half precision they would be too coarse for small p.
-  const TensorOptions fine = p.dtype() == kFloat64 ? kFloat64 : kFloat32;
+  const TensorOptions fine = compute_dtype(p.dtype());
   return lt(rand_like(p, fine), p.detach().to(fine)).to(p.dtype());
 }
 Tensor bernoulli(const Tensor& x, double p) {
@@ -293,7 +293,7 @@ Tensor rrelu(const Tensor& x, double lower, double upper, bool training) {
   if (!training) return leaky_relu(x, (lower + upper) / 2);
   HALFTAPE_CHECK(x.is_floating_point(), "rrelu: a ", x.dtype(),
                  " tensor; convert it with .to(kFloat32)");
-  const Dtype wide = is_16bit(x.dtype()) ? kFloat32 : x.dtype();
+  const Dtype wide = compute_dtype(x.dtype());
   const TensorOptions o = TensorOptions(wide).device(x.device());
   const Tensor slope = [&] {
     if (const LockedMt19937 mt(x.device()); mt)
@@ -309,7 +309,7 @@ Tensor gumbel_softmax(const Tensor& in, double tau, bool hard, int64_t dim) {
   HALFTAPE_CHECK(tau > 0, "gumbel_softmax: tau ", tau, " must be positive");
   HALFTAPE_CHECK(logits.is_floating_point(), "gumbel_softmax: logits of ", logits.dtype(),
                  "; convert them with .to(kFloat32)");
-  const Dtype wide = is_16bit(logits.dtype()) ? kFloat32 : logits.dtype();
+  const Dtype wide = compute_dtype(logits.dtype());
   const Tensor clock = exponential(logits.sizes(), TensorOptions(wide).device(logits.device()));
   const Tensor soft = softmax((logits.to(wide) - log(clock)) / tau, dim);
   if (!hard) return soft.to(logits.dtype());

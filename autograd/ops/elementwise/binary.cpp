@@ -104,7 +104,7 @@ Tensor binary(const Tensor& a_in, const Tensor& b_in) {
                    b_type = b.dtype()](Node& self, const Tensor& g_in) -> Grads {
                     // Derivatives of several steps take them in float32, not to round each.
                     const auto narrow = [](const Tensor& t) {
-                      return !sum && !product && t.defined() && is_16bit(t.dtype());
+                      return !sum && !product && t.defined() && is_narrow(t.dtype());
                     };
                     const auto given = [&](const Kept& saved) {
                       Tensor t = saved.defined() ? saved.tensor(self) : Tensor();
@@ -173,7 +173,7 @@ Tensor with_alpha(const char* op, Tensor (*sum)(const Tensor&, const Tensor&), c
   HALFTAPE_CHECK(is_floating_point(d) || !alpha.is_floating_point(), op, ": alpha is ",
                  alpha.to_double(), ", but the tensors are ", d, ", which need a whole one");
   if (alpha.to_double() == 1) return sum(a, b);
-  if (!is_16bit(d)) return sum(a, mul(b, alpha));
+  if (!is_narrow(d)) return sum(a, mul(b, alpha));
   return sum(a.to(kFloat32), mul(b.to(kFloat32), alpha)).to(d);
 }
 

@@ -9,13 +9,11 @@
 namespace halftape {
 namespace {
 
-Tensor wide(const Tensor& x) { return is_16bit(x.dtype()) ? x.to(kFloat32) : x; }
-
 /// f of the inputs, in float32 if they promote to a half, which then is the result's dtype.
 template <class F, class... T>
 Tensor rounded_once(F f, const T&... inputs) {
   const Dtype d = result_type({&inputs...});
-  return is_16bit(d) ? f(wide(inputs)...).to(d) : f(inputs...);
+  return is_narrow(d) ? f(widened(inputs)...).to(d) : f(inputs...);
 }
 
 template <class... T>
@@ -83,10 +81,7 @@ Tensor nan_to_num(const Tensor& x, std::optional<double> nan, std::optional<doub
                   std::optional<double> neginf) {
   const ErrorScope scope("nan_to_num", x);
   if (!x.is_floating_point()) return x;
-  const double largest = x.dtype() == kFloat16    ? 65504
-                         : x.dtype() == kBFloat16 ? 0x1.fep127
-                         : x.dtype() == kFloat32  ? std::numeric_limits<float>::max()
-                                                  : std::numeric_limits<double>::max();
+  const double largest = traits(x.dtype()).largest;
   const Tensor low = where(isneginf(x), neginf.value_or(-largest), x);
   const Tensor finite = where(isposinf(x), posinf.value_or(largest), low);
   return where(isnan(x), nan.value_or(0), finite);

@@ -148,10 +148,11 @@ Tensor logit(const Tensor& x, std::optional<double> eps) {
   if (!eps) return unary<formula::Logit>(x);
   HALFTAPE_CHECK(*eps >= 0 && *eps <= 0.5, "logit: eps ", *eps, " is not between 0 and 1/2");
   // In float32: 1 − eps would be 1 in half.
-  const Tensor in = is_16bit(x.dtype()) ? x.to(kFloat32) : beside_numbers(x, {*eps});
+  const bool narrow = is_narrow(x.dtype());
+  const Tensor in = narrow ? widened(x) : beside_numbers(x, {*eps});
   const Tensor above = where(in < *eps, *eps, in);  // not clamp(): at eps itself there is a slope
   const Tensor y = unary<formula::Logit>(where(above > 1 - *eps, 1 - *eps, above));
-  return is_16bit(x.dtype()) ? y.to(x.dtype()) : y;
+  return narrow ? y.to(x.dtype()) : y;
 }
 
 Tensor relu6(const Tensor& x) {

@@ -32,8 +32,6 @@ struct Conv {
 /// that the order of sums is, too.
 constexpr int64_t kColumns = int64_t{1} << 21;
 
-Dtype wide(Dtype d) { return is_16bit(d) ? kFloat32 : d; }
-
 /// f(begin, end) for blocks of images. Where columns are the images themselves, one at a time is a
 /// matrix without a copy; small ones are better joined to larger matrices.
 template <class F>
@@ -107,8 +105,8 @@ Array outputs(const Conv& c, const Array& x, const Array& w, const Array& bias,
       [&](int64_t begin, int64_t end) {
         const Array to = channels_first(y.slice(0, begin, end));
         Array product;  // where it belongs, if it lies there as a matrix
-        if (!to.try_view(matrix_shape(c, to), product) || (bias.defined() && is_16bit(y.dtype())))
-          product = Array(matrix_shape(c, to), wide(y.dtype()), y.device());
+        if (!to.try_view(matrix_shape(c, to), product) || (bias.defined() && is_narrow(y.dtype())))
+          product = Array(matrix_shape(c, to), compute_dtype(y.dtype()), y.device());
         backend(y.device())
             .gemm({.d = product, .a = kernel, .b = columns(c, x.slice(0, begin, end), count)});
         write(to, product.reshape(to.shape()), bias);
@@ -125,10 +123,12 @@ Array inputs(const Conv& c, const Array& y, const Array& w, const Array& bias,
   const Array kernel = kernels(c, w).transpose(1, 2);
   each_block(c, y.size(0), channels, lengths, count, [&](int64_t begin, int64_t end) {
     const Array from = as_matrix(c, y.slice(0, begin, end)), to = x.slice(0, begin, end);
-    const Array sums({c.groups, kernel.size(1), from.size(2)}, wide(y.dtype()), y.device());
+    const Array sums({c.groups, kernel.size(1), from.size(2)}, compute_dtype(y.dtype()),
+                     y.device());
     backend(x.device()).gemm({.d = sums, .a = kernel, .b = from});
-    const bool rounds_later = bias.defined() && is_16bit(x.dtype());
-    const Array folded = rounds_later ? Array(to.shape(), wide(x.dtype()), x.device()) : to;
+    const bool rounds_later = bias.defined() && is_narrow(x.dtype());
+    const Array folded =
+        rounds_later ? Array(to.shape(), compute_dtype(x.dtype()), x.device()) : to;
     backend(x.device()).fold(folded, as_windows(c, sums, end - begin, count), c.windows);
     write(channels_first(to), channels_first(folded), bias);
   });
@@ -140,7 +140,8 @@ Array weights(const Conv& c, const Array& y, const Array& x) {
   const Shape count = last_dims(y.shape(), c.dims());
   const int64_t out = y.size(1) / c.groups, in = x.size(1) / c.groups;
   // Turned, so that of the two factors the smaller one, y, is the one to be turned.
-  const Array sum({c.groups, in * numel(c.windows.size), out}, wide(y.dtype()), y.device());
+  const Array sum({c.groups, in * numel(c.windows.size), out}, compute_dtype(y.dtype()),
+                  y.device());
   if (y.size(0) == 0) backend(y.device()).fill(sum, 0);
   each_block(c, x.size(0), x.size(1), last_dims(x.shape(), c.dims()), count,
              [&](int64_t begin, int64_t end) {

@@ -49,7 +49,7 @@ Tensor grid_sample(const Tensor& x_in, const Tensor& grid_in, Interpolation mode
                  "grid_sample: mode is neither kBilinear nor kNearest");
   const Shape lengths = x.sizes().slice(2);
   HALFTAPE_CHECK(numel(lengths) > 0, "grid_sample: input ", x.sizes(), " has no elements");
-  const Dtype wide = is_16bit(x.dtype()) ? kFloat32 : x.dtype();
+  const Dtype wide = compute_dtype(x.dtype());
   const Tensor image = flatten(x.to(wide), 2), grid = points.to(wide);
   const bool nearest = mode == kNearest;
   // Of each dimension: the element before a point, and how far behind that the point is.
@@ -97,7 +97,7 @@ Tensor affine_grid(const Tensor& theta, const Dims& size, bool align_corners) {
                  n, "D affine matrices of shape Nx", n, "x", n + 1, " for size ", size, ". Got ",
                  theta.sizes(), ".");
   const PolicyScope as_given(nullptr);
-  const Dtype wide = is_16bit(theta.dtype()) ? kFloat32 : theta.dtype();
+  const Dtype wide = compute_dtype(theta.dtype());
   const TensorOptions there = TensorOptions(wide).device(theta.device());
   const Shape lengths = size.slice(2);
   TensorList coordinates;  // x, of the last dimension, first; then 1

@@ -20,8 +20,6 @@ namespace {
 
 using detail::each_dim, detail::joined, detail::last_dims, detail::leading_dims;
 
-Dtype wide(Dtype d) { return is_16bit(d) ? kFloat32 : d; }
-
 void check_rank(const char* op, const Tensor& x, int n) {
   HALFTAPE_CHECK(x.dim() == n + 1 || x.dim() == n + 2, op, ": input ", x.sizes(), " has ", x.dim(),
                  " dimensions; expected ", n + 2, ", or ", n + 1, " without a batch");
@@ -115,11 +113,12 @@ Tensor window_sums(const Tensor& x, const Windows& w, const Shape& count) {
   if (numel(w.size) > 64) {  // many: added up as a tree
     Dims inside;
     for (int i = 0; i < n; ++i) inside.push_back(x.dim() - n + i);
-    return sum(apart, inside, false, wide(x.dtype()));
+    return sum(apart, inside, false, compute_dtype(x.dtype()));
   }
   // Windows that lie on one another, which is what a dilation of 0 says.
   const Dims zero = Dims::filled(n, 0);
-  return detail::fold(apart, {w.size, Dims::filled(n, 1), zero, zero}, count, wide(x.dtype()));
+  return detail::fold(apart, {w.size, Dims::filled(n, 1), zero, zero}, count,
+                      compute_dtype(x.dtype()));
 }
 
 Tensor avg_pool_of(const char* op, int n, const Tensor& x, const Windows& w, bool ceil_mode,
@@ -184,7 +183,7 @@ Tensor adaptive_avg_pool(const char* op, int n, const Tensor& x, const Dims& out
     return avg_pool_of(op, n, x, *w, false, true, {});
   // Windows of several sizes: a product with the matrix of means for each dimension.
   const PolicyScope as_given(nullptr);
-  Tensor y = x.to(wide(x.dtype()));
+  Tensor y = widened(x);
   for (int i = 0; i < n; ++i) {
     std::vector<double> means(static_cast<size_t>(lengths[i] * count[i]), 0);
     for (int64_t o = 0; o < count[i]; ++o) {
@@ -293,7 +292,7 @@ Tensor lp_pool(const CastOp& op, int n, const Tensor& x_in, double p, const Dims
   check_floating(op.name, x);
   HALFTAPE_CHECK(p != 0, op.name, ": norm_type must not be 0");
   const Windows w = pool_windows(op.name, n, kernel_size, stride, 0, 1);
-  const Tensor powers = pow(x.to(wide(x.dtype())), p);
+  const Tensor powers = pow(widened(x), p);
   const Tensor sums =
       avg_pool_of(op.name, n, powers, w, ceil_mode, true, {}) * static_cast<double>(numel(w.size));
   // The root of 0 has no derivative; it is given none.

@@ -140,7 +140,7 @@ Tensor interpolate(const Tensor& in, const std::optional<std::vector<int64_t>>& 
                     : adaptive_avg_pool3d(in, to);
   const auto [x] = cast_inputs(cast_list::interpolate, in);
   const bool picks = mode == Interpolation::Nearest || mode == Interpolation::NearestExact;
-  Tensor y = picks || !is_16bit(x.dtype()) ? x : x.to(kFloat32);
+  Tensor y = picks ? x : widened(x);
   for (int i = 0; i < n; ++i) {
     const auto scale = scale_factor && !recompute_scale_factor
                            ? std::optional((*scale_factor)[static_cast<size_t>(i)])

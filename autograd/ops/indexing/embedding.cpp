@@ -70,7 +70,7 @@ Tensor rows_of(const char* op, const Tensor& weight, const Tensor& index,
                std::optional<int64_t> padding, bool by_frequency) {
   const Tensor y = detail::gather(weight, 0, over_features(index, weight.size(1)), {op});
   if (!padding && !by_frequency) return y;
-  const TensorOptions options(weight.dtype() == kFloat64 ? kFloat64 : kFloat32);
+  const TensorOptions options(compute_dtype(weight.dtype()));
   const auto counts = [&] {
     return unsqueeze(frequencies(index, weight.size(0), options.device(weight.device())), 1);
   };
@@ -108,7 +108,7 @@ Tensor embedding_renorm_(Tensor weight, const Tensor& indices, double max_norm, 
   const NoGradGuard no_grad;
   const Tensor index = reshape(indices.to(kInt64), {indices.numel()});
   const Tensor rows = rows_of("embedding_renorm_", weight, index, {}, false);
-  const Tensor wide = rows.to(is_16bit(rows.dtype()) ? kFloat32 : rows.dtype());
+  const Tensor wide = rows.to(compute_dtype(rows.dtype()));
   const Tensor length = norm(wide, norm_type, {1}, true);
   const Tensor scaled = where(length > max_norm, wide * (max_norm / (length + 1e-7)), wide);
   weight.index_copy_(0, index, scaled.to(rows.dtype()));  // equal indices write equal rows
@@ -150,7 +150,7 @@ Tensor embedding_bag(const Tensor& weight, const Tensor& indices, const Tensor& 
                             indices.size(1), 0);
   }
 
-  const Dtype dtype = is_16bit(weight.dtype()) ? kFloat32 : weight.dtype();
+  const Dtype dtype = compute_dtype(weight.dtype());
   const TensorOptions options = TensorOptions(dtype).device(weight.device());
   Tensor rows = rows_of(op, weight, index, padding, scale_grad_by_freq).to(dtype);
   if (per_sample_weights.defined()) {

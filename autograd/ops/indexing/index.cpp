@@ -258,7 +258,7 @@ Tensor scatter_joined(Joined how, const Tensor& x, int64_t dim, const Tensor& in
         scatter_joined(how, lifted(x), dim, lifted(index), lifted(whole), include_self, use), x);
   const int d = check_index(use.op, x, dim, index);
   const Tensor src = check_source(use.op, x, index, whole);
-  const Dtype wide = is_16bit(x.dtype()) ? kFloat32 : x.dtype();
+  const Dtype wide = compute_dtype(x.dtype());
   return joined(how, x.to(wide), d, index, src.to(wide), include_self, use).to(x.dtype());
 }
 }  // namespace
@@ -342,7 +342,7 @@ Tensor index_add(const Tensor& in, int64_t dim, const Tensor& index, const Tenso
   const Tensor at = over_slices(use.op, index, x, d);
   if (alpha.to_double() == 1) return lowered(detail::scatter_add(x, d, at, source, use), in);
   // Products of halves are kept in float32, so that the sum rounds once.
-  const Dtype wide = is_16bit(x.dtype()) ? kFloat32 : x.dtype();
+  const Dtype wide = compute_dtype(x.dtype());
   HALFTAPE_CHECK(source.dtype() == x.dtype(), "index_add: source is ", source.dtype(),
                  ", the tensor ", x.dtype());
   return lowered(detail::scatter_add(x.to(wide), d, at, source.to(wide) * alpha, use).to(x.dtype()),

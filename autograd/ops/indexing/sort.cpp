@@ -161,7 +161,7 @@ Tensor histc(const Tensor& in, int64_t bins, Scalar min, Scalar max) {
   HALFTAPE_CHECK(in.is_floating_point(), "histc: of a ", in.dtype(),
                  " tensor; convert it with .to(kFloat32) first");
   HALFTAPE_CHECK(bins > 0, "histc: ", bins, " bins; expected at least one");
-  const Tensor x = reshape(in.detach().to(is_16bit(in.dtype()) ? kFloat32 : in.dtype()), {-1});
+  const Tensor x = reshape(in.detach().to(compute_dtype(in.dtype())), {-1});
   double low = min.to_double(), high = max.to_double();
   if (low == high && x.numel() > 0) low = amin(x).item<double>(), high = amax(x).item<double>();
   if (low == high) low -= 1, high += 1;

@@ -440,10 +440,12 @@ Tensor detail::recorded_cast(const Tensor& x, Array value) {
         d[0] = cast(g, from);
         return d;
       });
-  const bool widens_gradients = is_16bit(y.dtype()) && !is_16bit(x.dtype());
+  const bool widens_gradients = is_narrow(y.dtype()) && !is_narrow(x.dtype());
   if (y.grad_fn()) y.grad_fn()->first.wide = widens_gradients;
   return y;
 }
+
+Tensor widened(const Tensor& x) { return cast(x, compute_dtype(x.dtype())); }
 
 Tensor clone(const Tensor& x) {
   check_defined("clone", x);

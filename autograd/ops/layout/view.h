@@ -73,6 +73,8 @@ Tensor sum_to(const Tensor& x, const Shape& shape);
 /// x converted to a dtype, rounded once; the gradient is converted back. x itself when it has the
 /// dtype. Gradients that come in float32 stay so on their way to what was cast to 16 bits.
 Tensor cast(const Tensor& x, Dtype dtype);
+/// x in its compute_dtype(), for operations of several steps, which round to x's dtype at the end.
+Tensor widened(const Tensor& x);
 Tensor clone(const Tensor& x);
 Tensor contiguous(const Tensor& x);
 

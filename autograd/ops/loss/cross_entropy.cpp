@@ -36,7 +36,6 @@ void check_classes(const char* op, const Tensor& x, const Tensor& target, const 
 
 using detail::check_classes;
 using detail::loss_dtype;
-using detail::wide;
 
 namespace {
 
@@ -75,7 +74,7 @@ Tensor slopes(const Array& grad, const Tensor& x, const CrossEntropy& o) {
 /// By the kernel. x: (…, C). The result is not rounded to x's dtype yet.
 Tensor by_classes(const Tensor& x, const Tensor& target, const Tensor& weight, Reduction reduction,
                   int64_t ignored, double smoothing) {
-  const Dtype dtype = wide(x.dtype());
+  const Dtype dtype = compute_dtype(x.dtype());
   const auto one = [&] { return Array({}, dtype, x.device()); };
   CrossEntropy o{.x = x.array(),
                  .target = contiguous(target).array(),
@@ -135,13 +134,13 @@ Tensor nll_loss(const Tensor& in, const Tensor& target, const Tensor& weight, Re
   const Tensor counts = target != ignore_index, classes = where(counts, target, 0);
   const Tensor picked =
       squeeze(detail::gather(classes_last(x), -1, unsqueeze(classes, -1), use), -1);
-  Tensor each = ones(target.sizes(), x.options().dtype(wide(dtype)));
+  Tensor each = ones(target.sizes(), x.options().dtype(compute_dtype(dtype)));
   if (weight.defined())
-    each = reshape(detail::gather(weight.to(wide(dtype)), 0, reshape(classes, {-1}), use),
+    each = reshape(detail::gather(weight.to(compute_dtype(dtype)), 0, reshape(classes, {-1}), use),
                    target.sizes());
   const Tensor weights = where(counts, each, 0);
   // where, not a product: an ignored −inf must not become NaN.
-  const Tensor losses = where(counts, -(picked.to(wide(dtype)) * weights), 0);
+  const Tensor losses = where(counts, -(picked.to(compute_dtype(dtype)) * weights), 0);
   return Counted{losses, weights}.reduced("nll_loss", reduction).to(dtype);
 }
 
@@ -153,7 +152,7 @@ Tensor cross_entropy(const Tensor& given, const Tensor& given_target, const Tens
   bool in_float = false;
   const auto [in, target] =
       cast_inputs(cast_list::cross_entropy.reading(in_float), given, given_target);
-  const Dtype dtype = in_float ? wide(in.dtype()) : loss_dtype("cross_entropy", {&in});
+  const Dtype dtype = in_float ? compute_dtype(in.dtype()) : loss_dtype("cross_entropy", {&in});
   const bool probabilities =
       target.is_floating_point() && target.sizes() == in.sizes() && in.dim() > 0;
   if (!probabilities) {
@@ -164,7 +163,8 @@ Tensor cross_entropy(const Tensor& given, const Tensor& given_target, const Tens
   }
   HALFTAPE_CHECK(ignore_index < 0, "cross_entropy: ignore_index ", ignore_index,
                  " with a target of probabilities, which has no classes to ignore");
-  const Tensor x = classes_last(in).to(wide(dtype)), y = classes_last(target).to(wide(dtype));
+  const Tensor x = classes_last(in).to(compute_dtype(dtype)),
+               y = classes_last(target).to(compute_dtype(dtype));
   if (weight.defined())
     HALFTAPE_CHECK(weight.sizes() == Shape{x.size(-1)}, "cross_entropy: weight ", weight.sizes(),
                    " for ", x.size(-1), " classes; expected (", x.size(-1), ")");

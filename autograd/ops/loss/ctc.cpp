@@ -135,7 +135,7 @@ Tensor ctc_loss(const Tensor& given, const Tensor& targets, const Numbers& input
                  "ctc_loss: log_probs ", cast.sizes(), ' ', dtype,
                  " must be floats (steps, batch, classes), or (steps, classes) without a batch");
   const bool batched = cast.dim() == 3;
-  const Tensor wide = cast.to(detail::wide(dtype)), x = batched ? wide : unsqueeze(wide, 1);
+  const Tensor wide = cast.to(compute_dtype(dtype)), x = batched ? wide : unsqueeze(wide, 1);
   HALFTAPE_CHECK(blank >= 0 && blank < x.size(2), "ctc_loss: blank ", blank, " is not in [0, ",
                  x.size(2), ")");
   check_lengths("input_lengths", input_lengths, x, x.size(0));

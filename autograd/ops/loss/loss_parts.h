@@ -7,9 +7,6 @@
 namespace halftape {
 namespace detail {
 
-/// Of several steps in a half's place: they are taken in float32, and the result is rounded once.
-inline Dtype wide(Dtype d) { return is_16bit(d) ? kFloat32 : d; }
-
 /// The dtype that a loss of these has; throws unless it is a floating-point one.
 Dtype loss_dtype(const char* op, std::initializer_list<const Tensor*> inputs);
 
@@ -25,7 +22,8 @@ template <class F>
 Tensor loss_of(const char* op, const Tensor& x, const Tensor& y, Reduction reduction, const F& f) {
   same_shape(op, x, y);
   const Dtype dtype = loss_dtype(op, {&x, &y});
-  return reduced(op, f(x.to(wide(dtype)), y.to(wide(dtype))), reduction).to(dtype);
+  return reduced(op, f(x.to(compute_dtype(dtype)), y.to(compute_dtype(dtype))), reduction)
+      .to(dtype);
 }
 
 }  // namespace detail

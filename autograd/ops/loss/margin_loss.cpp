@@ -17,7 +17,6 @@ namespace halftape {
 using detail::loss_dtype;
 using detail::loss_of;
 using detail::reduced;
-using detail::wide;
 
 namespace {
 
@@ -30,7 +29,7 @@ Tensor triplet(const char* op, const Tensor& anchor, const Tensor& positive, con
   Tensor far = distance(anchor, negative);
   if (swap) far = minimum(far, distance(positive, negative));
   const Dtype dtype = loss_dtype(op, {&near, &far});
-  const Tensor losses = relu(near.to(wide(dtype)) - far.to(wide(dtype)) + margin);
+  const Tensor losses = relu(near.to(compute_dtype(dtype)) - far.to(compute_dtype(dtype)) + margin);
   return reduced(op, losses, reduction).to(dtype);
 }
 
@@ -60,7 +59,8 @@ Tensor margin_ranking_loss(const Tensor& first, const Tensor& second, const Tens
                  a.sizes(), " and ", b.sizes(), " and target ", y.sizes(),
                  " must have the same number of dimensions");
   const Dtype dtype = loss_dtype("margin_ranking_loss", {&a, &b, &y});
-  const Tensor apart = y.to(wide(dtype)) * (a.to(wide(dtype)) - b.to(wide(dtype)));
+  const Tensor apart =
+      y.to(compute_dtype(dtype)) * (a.to(compute_dtype(dtype)) - b.to(compute_dtype(dtype)));
   return reduced("margin_ranking_loss", relu(margin - apart), reduction).to(dtype);
 }
 
@@ -73,7 +73,7 @@ Tensor cosine_embedding_loss(const Tensor& first, const Tensor& second, const Te
                  "cosine_embedding_loss: inputs ", a.sizes(), " and ", b.sizes(), " and target ",
                  y.sizes(), "; expected (N, D), (N, D) and (N), or (D), (D) and ()");
   const Dtype dtype = loss_dtype("cosine_embedding_loss", {&a, &b});
-  const Tensor u = a.to(wide(dtype)), v = b.to(wide(dtype));
+  const Tensor u = a.to(compute_dtype(dtype)), v = b.to(compute_dtype(dtype));
   constexpr double tiny = 1e-12;  // PyTorch's: the cosine of a vector of zeros is 0
   const auto squares = [](const Tensor& t) { return sum(square(t), {-1}) + tiny; };
   const Tensor cosine = sum(u * v, {-1}) / sqrt(squares(u) * squares(v));
@@ -90,7 +90,7 @@ Tensor multi_margin_loss(const Tensor& in, const Tensor& target, Scalar p, Scala
   detail::check_classes("multi_margin_loss", x, target, w);
   HALFTAPE_CHECK(x.dim() <= 2, "multi_margin_loss: input ", x.sizes(), "; expected (N, C) or (C)");
   const Dtype dtype = loss_dtype("multi_margin_loss", {&x});
-  const Tensor s = x.to(wide(dtype)), t = unsqueeze(target, -1);
+  const Tensor s = x.to(compute_dtype(dtype)), t = unsqueeze(target, -1);
   const IndexUse use{"multi_margin_loss", "target"};
   Tensor over = relu(margin.to_double() - detail::gather(s, -1, t, use) + s);
   if (p.to_double() == 2) over = square(over);
@@ -110,7 +110,7 @@ Tensor multilabel_margin_loss(const Tensor& in, const Tensor& target, Reduction 
   HALFTAPE_CHECK(x.dim() == 1 || x.dim() == 2, "multilabel_margin_loss: input ", x.sizes(),
                  "; expected (N, C) or (C)");
   const Dtype dtype = loss_dtype("multilabel_margin_loss", {&x});
-  const Tensor s = x.to(wide(dtype));
+  const Tensor s = x.to(compute_dtype(dtype));
   const Tensor listed = cumsum(target == -1, -1) == 0;  // before the first −1
   const Tensor classes = where(listed, target, 0);
   const Tensor own = detail::gather(s, -1, classes, {"multilabel_margin_loss", "target"});
@@ -141,7 +141,7 @@ Tensor triplet_margin_loss(const Tensor& a, const Tensor& b, const Tensor& c, do
   const auto [anchor, positive, negative] = cast_inputs(cast_list::triplet_margin_loss, a, b, c);
   const Dtype dtype = loss_dtype("triplet_margin_loss", {&anchor, &positive, &negative});
   const auto distance = [=](const Tensor& x, const Tensor& y) {
-    return pairwise_distance(x.to(wide(dtype)), y.to(wide(dtype)), p, eps);
+    return pairwise_distance(x.to(compute_dtype(dtype)), y.to(compute_dtype(dtype)), p, eps);
   };
   return triplet("triplet_margin_loss", anchor, positive, negative, distance, margin, swap,
                  reduction)

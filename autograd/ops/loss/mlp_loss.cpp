@@ -44,8 +44,7 @@ size_t bias_input(size_t layer) { return 2 + 2 * layer; }
 /// The formula, in ops. x: (rows, in); weights and biases of its dtype, or under a policy.
 Tensor in_ops(const Tensor& x, const Tensor& target, const TensorList& weights,
               const TensorList& biases, Activation activation) {
-  const Tensor out = mlp(x, weights, biases, activation),
-               y = out.to(out.dtype() == kFloat64 ? kFloat64 : kFloat32);
+  const Tensor out = mlp(x, weights, biases, activation), y = out.to(compute_dtype(out.dtype()));
   if (target.dtype() == kInt64)
     return cross_entropy(y, target, {}, Reduction::Mean, std::numeric_limits<int64_t>::min());
   return mse_loss(y, target.to(y.dtype()));
@@ -148,7 +147,7 @@ void check_parameter(const Tensor& x, const char* what, const Tensor& t, const S
 }
 /// Are these the dtypes that the backend's call is used with?
 bool read_as_they_are(Dtype multiplied, const Tensor& t) {
-  return t.dtype() == multiplied || (is_16bit(multiplied) && t.dtype() == kFloat32);
+  return t.dtype() == multiplied || t.dtype() == compute_dtype(multiplied);
 }
 
 bool wants_grad(const Tensor& t) { return t.defined() && t.requires_grad(); }

@@ -84,7 +84,7 @@ std::pair<Tensor, Tensor> detail::attention(const char* op, const Tensor& q_in, 
   check_heads(op, q, k, v);
   HALFTAPE_CHECK(!mask.defined() || !is_causal, op, ": attn_mask ", mask.sizes(),
                  " and is_causal=1 exclude each other");
-  const Dtype wide = is_16bit(q.dtype()) ? kFloat32 : q.dtype();
+  const Dtype wide = compute_dtype(q.dtype());
   const auto features = static_cast<double>(std::max<int64_t>(q.size(-1), 1));
   Tensor s = scores(op, q, k, scale.value_or(1 / std::sqrt(features))).to(wide);
   Tensor weights;

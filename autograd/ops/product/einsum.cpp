@@ -306,7 +306,7 @@ Tensor bilinear(const Tensor& a_in, const Tensor& b_in, const Tensor& w_in, cons
                  bias.defined() ? bias.sizes() : Shape(), ", weight ", w.sizes(), " expects (",
                  w.size(0), ")");
   // In float32, so that two products and a sum round once.
-  const Dtype wide = is_16bit(a.dtype()) ? kFloat32 : a.dtype();
+  const Dtype wide = compute_dtype(a.dtype());
   const Tensor x = reshape(a, {n, a.size(-1)}).to(wide), z = reshape(b, {n, b.size(-1)}).to(wide);
   const Tensor flat = reshape(permute(w.to(wide), {1, 0, 2}), {w.size(1), w.size(0) * w.size(2)});
   const Tensor half_way = reshape(mm(x, flat), {n, w.size(0), w.size(2)});

@@ -84,7 +84,7 @@ Tensor layer(const Tensor& x, const Tensor& w, const Tensor& b, Activation activ
   const bool recorded = records({&x, &w, &b}), gelu = activation == Activation::Gelu;
   // The input of GELU, which its derivative needs. ReLU's can do with the output.
   Array z = gelu && recorded ? Array(y.shape(), y.dtype(), y.device()) : Array();
-  if (op) z = Array(y.shape(), x.dtype() == kFloat64 ? kFloat64 : kFloat32, y.device());
+  if (op) z = Array(y.shape(), compute_dtype(x.dtype()), y.device());
   backend(x.device())
       .gemm({.d = op ? z : y,
              .a = x.array(),

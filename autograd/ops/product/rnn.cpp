@@ -26,8 +26,7 @@ struct Weights {
 
 using Step = State (*)(const Tensor& from_x, const State& state, const Weights& w);
 
-Tensor wide(const Tensor& x) { return is_16bit(x.dtype()) ? x.to(kFloat32) : x; }
-Tensor from_h(const State& s, const Weights& w) { return wide(linear(s.h, w.w_hh, w.b_hh)); }
+Tensor from_h(const State& s, const Weights& w) { return widened(linear(s.h, w.w_hh, w.b_hh)); }
 
 State tanh_step(const Tensor& from_x, const State& s, const Weights& w) {
   return {tanh(from_x + from_h(s, w)).to(s.h.dtype()), {}};
@@ -37,7 +36,7 @@ State relu_step(const Tensor& from_x, const State& s, const Weights& w) {
 }
 State lstm_step(const Tensor& from_x, const State& s, const Weights& w) {
   const TensorList gates = chunk(from_x + from_h(s, w), 4, -1);
-  const Tensor c = sigmoid(gates[1]) * wide(s.c) + sigmoid(gates[0]) * tanh(gates[2]);
+  const Tensor c = sigmoid(gates[1]) * widened(s.c) + sigmoid(gates[0]) * tanh(gates[2]);
   const Tensor h = (sigmoid(gates[3]) * tanh(c)).to(s.c.dtype());
   return {w.w_hr.defined() ? linear(h, w.w_hr) : h, c.to(s.c.dtype())};
 }
@@ -45,7 +44,7 @@ State gru_step(const Tensor& from_x, const State& s, const Weights& w) {
   const TensorList x = chunk(from_x, 3, -1), h = chunk(from_h(s, w), 3, -1);
   const Tensor z = sigmoid(x[1] + h[1]);
   const Tensor n = tanh(x[2] + sigmoid(x[0] + h[0]) * h[2]);
-  return {(n + z * (wide(s.h) - n)).to(s.h.dtype()), {}};
+  return {(n + z * (widened(s.h) - n)).to(s.h.dtype()), {}};
 }
 
 struct Kind {
@@ -95,7 +94,7 @@ State cell(const Kind& kind, const Tensor& x_in, const State& state, const Weigh
   check_dtypes(op, x, {h, c});
   const Weights w{w_ih, w_hh, b_ih, b_hh, {}};
   check_weights(op, kind, w, x.size(-1), h.size(-1), h.size(-1));
-  return kind.step(wide(linear(x, w.w_ih, w.b_ih)), {h, c}, w);
+  return kind.step(widened(linear(x, w.w_ih, w.b_ih)), {h, c}, w);
 }
 
 Tensor rows(const Tensor& x, int64_t from, int64_t count) { return narrow(x, 0, from, count); }
@@ -115,7 +114,7 @@ State joined(const std::vector<State>& parts, Tensor (*join)(const TensorList&, 
 /// the last state of each sequence.
 std::pair<Tensor, State> one_way(Step step, const Tensor& data, const std::vector<int64_t>& sizes,
                                  const State& first, const Weights& w, bool backward) {
-  const Tensor from_x = wide(linear(data, w.w_ih, w.b_ih));  // of all steps at once
+  const Tensor from_x = widened(linear(data, w.w_ih, w.b_ih));  // of all steps at once
   const auto steps = static_cast<int64_t>(sizes.size());
   TensorList outputs(sizes.size());
   // Forward the batch shrinks: who drops out of it has come to the end. Backward it grows.

@@ -15,9 +15,6 @@
 namespace halftape {
 namespace {
 
-/// What statistics are computed in and kept as.
-Dtype wide(Dtype d) { return d == kFloat64 ? kFloat64 : kFloat32; }
-Tensor widened(const Tensor& x) { return x.to(wide(x.dtype())); }
 Array bytes(const Tensor& t) { return t.defined() ? t.array() : Array(); }
 
 /// Whose statistics are taken.
@@ -87,8 +84,8 @@ Tensor fused(const char* name, Over over, const Tensor& x, const Tensor& w, cons
             .eps = eps};
   if (over != Over::Given) {
     const Shape each = channels ? Shape{x.size(1)} : reduced_shape(x.sizes(), {x.dim() - 1}, false);
-    if (over != Over::Squares) norm.mean = Array(each, wide(x.dtype()), x.device());
-    norm.rstd = Array(each, wide(x.dtype()), x.device());
+    if (over != Over::Squares) norm.mean = Array(each, compute_dtype(x.dtype()), x.device());
+    norm.rstd = Array(each, compute_dtype(x.dtype()), x.device());
   }
   const Array y(x.sizes(), out, x.device());
   Backend& device = backend(x.device());
@@ -131,7 +128,7 @@ Tensor over_last(const CastOp& op, Over over, const Tensor& x_in, const Shape& s
   HALFTAPE_CHECK(ends, op.name, ": input ", x.sizes(), " does not end in normalized_shape ", shape);
   check_weights(op.name, "weight", w, shape);
   check_weights(op.name, "bias", b, shape);
-  const double e = eps.value_or(epsilon(wide(x.dtype())));
+  const double e = eps.value_or(epsilon(compute_dtype(x.dtype())));
   if (shape.size() == 1) return fused(op.name, over, x, w, b, e, x.dtype());
   const int64_t length = numel(shape);
   Shape rows;
@@ -179,7 +176,7 @@ Tensor by_given(const char* op, const Tensor& x, const Tensor& mean, const Tenso
   check_weights(op, "weight", w, {x.size(1)});
   check_weights(op, "bias", b, {x.size(1)});
   check_running(op, mean.array(), var.array(), x.size(1));
-  const Dtype dtype = wide(x.dtype());
+  const Dtype dtype = compute_dtype(x.dtype());
   Norm given;
   {
     const NoGradGuard constants;
@@ -242,9 +239,9 @@ Tensor group_norm(const Tensor& x_in, int64_t num_groups, const Tensor& weight, 
   check_weights("group_norm", "bias", b, {C});
   const Tensor rows = reshape(channels, {x.size(0), num_groups, C / num_groups * channels.size(2)});
   const bool affine = w.defined() || b.defined();
-  const Tensor y = reshape(
-      fused("group_norm", Over::Rows, rows, {}, {}, eps, affine ? wide(x.dtype()) : x.dtype()),
-      channels.sizes());
+  const Tensor y = reshape(fused("group_norm", Over::Rows, rows, {}, {}, eps,
+                                 affine ? compute_dtype(x.dtype()) : x.dtype()),
+                           channels.sizes());
   const auto beside = [&](const Tensor& t) { return reshape(t, {C, 1}); };
   const Tensor z = w.defined() && b.defined() ? addcmul(beside(b), y, beside(w))
                    : w.defined()              ? y * beside(w)

@@ -30,13 +30,6 @@ Tensor finish(const Tensor& y, const Shape& in, const Dims& dims, bool keepdim) 
   return keepdim ? keep_dims(y, in, dims) : y;
 }
 
-/// What a sum or product of this dtype comes in.
-Dtype accumulated(Dtype d) { return is_floating_point(d) ? d : kInt64; }
-
-/// The dtype to add up in when a division follows: a sum of halves may leave half's range where the
-/// mean does not.
-Dtype wide(Dtype d) { return is_16bit(d) ? kFloat32 : d; }
-
 template <class Op>
 Tensor extremum(const CastOp& op, const Tensor& in, const Dims& wanted, bool keepdim) {
   const auto [x] = cast_inputs(op, in);
@@ -91,7 +84,7 @@ std::tuple<Tensor, Tensor> extremum_along(const CastOp& op, ArgKernel kernel, co
 Tensor sum(const Tensor& in, const Dims& wanted, bool keepdim, std::optional<Dtype> dtype) {
   const auto [cast_in] = cast_inputs(cast_list::sum.unless(dtype), in);
   const Dims dims = wrap_dims(formula::Sum::name, wanted, static_cast<int>(cast_in.dim()));
-  const Dtype out = dtype.value_or(accumulated(cast_in.dtype()));
+  const Dtype out = dtype.value_or(sum_dtype(cast_in.dtype()));
   // Whole numbers are summed as such: 1.5 + 1.5 in int64 is 2.
   const Tensor x = is_floating_point(out) ? cast_in : cast_in.to(out);
   const Tensor y =
@@ -105,7 +98,7 @@ Tensor sum(const Tensor& in, const Dims& wanted, bool keepdim, std::optional<Dty
 Tensor nansum(const Tensor& x, const Dims& dims, bool keepdim, std::optional<Dtype> dtype) {
   const ErrorScope scope("nansum", x);
   return sum(x.is_floating_point() ? where(x == x, x, 0) : x, dims, keepdim,
-             dtype.value_or(accumulated(x.dtype())));
+             dtype.value_or(sum_dtype(x.dtype())));
 }
 
 Tensor mean(const Tensor& in, const Dims& wanted, bool keepdim, std::optional<Dtype> dtype) {
@@ -117,7 +110,8 @@ Tensor mean(const Tensor& in, const Dims& wanted, bool keepdim, std::optional<Dt
   int64_t count = 1;
   for (int64_t d : wrap_dims("mean", wanted, static_cast<int>(x.dim())))
     count = checked_mul(count, x.size(d));
-  return (sum(x, wanted, keepdim, wide(x.dtype())) / count).to(x.dtype());
+  // A sum of halves may leave half's range where the mean does not.
+  return (sum(x, wanted, keepdim, compute_dtype(x.dtype())) / count).to(x.dtype());
 }
 
 Tensor nanmean(const Tensor& in, const Dims& dims, bool keepdim, std::optional<Dtype> dtype) {
@@ -125,14 +119,14 @@ Tensor nanmean(const Tensor& in, const Dims& dims, bool keepdim, std::optional<D
   const Tensor x = in.to(dtype.value_or(in.dtype()));
   HALFTAPE_CHECK(x.is_floating_point(), "nanmean: of a ", x.dtype(),
                  " tensor; convert it with .to(kFloat32), or pass dtype=kFloat32");
-  const Dtype type = wide(x.dtype());
+  const Dtype type = compute_dtype(x.dtype());
   return (nansum(x, dims, keepdim, type) / sum(x == x, dims, keepdim, type)).to(x.dtype());
 }
 
 Tensor prod(const Tensor& in, int64_t dim, bool keepdim, std::optional<Dtype> dtype) {
   const auto [cast_in] = cast_inputs(cast_list::prod.unless(dtype), in);
   const int d = wrap_dim(formula::Prod::name, dim, static_cast<int>(cast_in.dim()));
-  const Tensor x = cast_in.to(dtype.value_or(accumulated(cast_in.dtype())));
+  const Tensor x = cast_in.to(dtype.value_or(sum_dtype(cast_in.dtype())));
   if (x.dim() == 0) return clone(x);
   const Array y = reduce<formula::Prod>(x, {d}, x.dtype());
   if (!records({&x})) return finish(Tensor(y), x.sizes(), {d}, keepdim);

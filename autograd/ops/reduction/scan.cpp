@@ -130,7 +130,7 @@ Tensor logcumsumexp(const Tensor& in, int64_t dim) {
   const Tensor x = in.is_floating_point() ? in : in.to(get_default_dtype());
   if (x.dim() == 0) return clone(x);
   // Sums of 1, 2, 4, … neighbours. Halves in float32, so that they round once.
-  Tensor y = is_16bit(x.dtype()) ? x.to(kFloat32) : clone(x);
+  Tensor y = is_narrow(x.dtype()) ? widened(x) : clone(x);
   for (int64_t reach = 1; reach < x.size(d); reach *= 2)
     y = log_add(y, detail::shifted(y, d, reach, -std::numeric_limits<double>::infinity()));
   return y.to(x.dtype());

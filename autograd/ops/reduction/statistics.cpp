@@ -15,9 +15,6 @@
 namespace halftape {
 namespace {
 
-/// Halves in float32, so that several steps round once in the end.
-Tensor widened(const Tensor& x) { return is_16bit(x.dtype()) ? x.to(kFloat32) : x; }
-
 void check_floating(const char* op, const Tensor& x) {
   HALFTAPE_CHECK(x.is_floating_point(), op, ": of a ", x.dtype(),
                  " tensor; convert it with .to(kFloat32) first");
