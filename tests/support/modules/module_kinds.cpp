@@ -69,8 +69,9 @@ namespace halftape::testing {
 const std::vector<Kind>& module_kinds() {
   static const std::vector<Kind> all = [] {
     std::vector<Kind> joined;
-    for (auto* family : {activation_kinds, loss_kinds, convolution_kinds, pooling_kinds,
-                         layer_kinds, norm_kinds, sequence_kinds})
+    for (auto* family : {activation_kinds, activation_function_kinds, loss_kinds, class_loss_kinds,
+                         convolution_kinds, pooling_kinds, layer_kinds,
+                         embedding_and_function_kinds, norm_kinds, sequence_kinds})
       for (Kind& kind : family()) joined.push_back(std::move(kind));
     return joined;
   }();

@@ -64,10 +64,13 @@ struct Kind {
 const std::vector<Kind>& module_kinds();
 
 std::vector<Kind> activation_kinds();
+std::vector<Kind> activation_function_kinds();
 std::vector<Kind> loss_kinds();
+std::vector<Kind> class_loss_kinds();
 std::vector<Kind> convolution_kinds();
 std::vector<Kind> pooling_kinds();
 std::vector<Kind> layer_kinds();
+std::vector<Kind> embedding_and_function_kinds();
 std::vector<Kind> norm_kinds();
 std::vector<Kind> sequence_kinds();
 

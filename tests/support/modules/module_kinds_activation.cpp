@@ -53,6 +53,11 @@ std::vector<Kind> activation_kinds() {
              const Functional module(static_cast<Tensor (*)(const Tensor&)>(relu));
              return Use{module.ptr(), detail::forward_of<FunctionalImpl>(module.ptr()), {}};
            }},
+  };
+}
+
+std::vector<Kind> activation_function_kinds() {
+  return {
       function_kind<F::RReLUFuncOptions>("rrelu", {}, HALFTAPE_CALL(rrelu)),
       function_kind<F::SoftmaxFuncOptions>("softmax", {.cast = Cast::Float32, .wrong = {4}},
                                            HALFTAPE_CALL(softmax)),

@@ -65,6 +65,11 @@ std::vector<Kind> layer_kinds() {
            }},
       module_kind<AdaptiveLogSoftmaxWithLoss>("AdaptiveLogSoftmaxWithLoss",
                                               {.cast = Cast::Float32, .wrong = {5, 5}}),
+  };
+}
+
+std::vector<Kind> embedding_and_function_kinds() {
+  return {
       {.name = "embedding_from_pretrained",
        .function = {},
        .options = "EmbeddingFromPretrainedOptions",

@@ -40,6 +40,11 @@ std::vector<Kind> loss_kinds() {
       module_kind<CosineEmbeddingLoss>("CosineEmbeddingLoss",
                                        {.cast = Cast::Float32, .wrong = {5, 7}},
                                        HALFTAPE_SAME_AS(cosine_embedding_loss)),
+  };
+}
+
+std::vector<Kind> class_loss_kinds() {
+  return {
       module_kind<MultiMarginLoss>("MultiMarginLoss", {.cast = Cast::Float32, .wrong = {5, 7}},
                                    HALFTAPE_SAME_AS(multi_margin_loss)),
       module_kind<MultiLabelMarginLoss>("MultiLabelMarginLoss",
