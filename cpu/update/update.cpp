@@ -1,142 +1,22 @@
-// List-wise updates: check-and-unscale, the optimizers' rules, and the scaler's own transition.
+// The optimizers' rules over lists of parameters.
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <cmath>
-#include <limits>
 #include <vector>
 
-#include "halftape/core/contract/skips.h"
-#include "halftape/core/formula/norm.h"
 #include "halftape/core/formula/philox.h"
-#include "halftape/core/machine/warn.h"
 #include "halftape/cpu/copy.h"
 #include "halftape/cpu/cpu_backend.h"
+#include "halftape/cpu/update/values.h"
 #include "halftape/cpu/vector/loop.h"
 
 namespace halftape::cpu {
 namespace {
-
-/// One element of an array of ours. Not backend().read(): this is the device deciding, nobody waits
-/// for it.
-double value(const Array& one) {
-  return visit(one.dtype(), [&](auto t) {
-    return convert<double>(*static_cast<typename decltype(t)::type*>(one.raw()));
-  });
-}
-
-void set(const Array& one, Scalar value) {
-  visit(one.dtype(), [&](auto t) {
-    using T = typename decltype(t)::type;
-    *static_cast<T*>(one.raw()) = value.to<T>();
-  });
-}
-
-/// Of an array of N integers.
-template <size_t N>
-std::array<int64_t, N> numbers(const Array& a) {
-  std::array<int64_t, N> n;
-  visit(a.dtype(), [&](auto t) {
-    const auto* x = static_cast<const typename decltype(t)::type*>(a.raw());
-    for (auto& each : n) each = convert<int64_t>(*x), x += a.strides()[0];
-  });
-  return n;
-}
-template <size_t N>
-void set_numbers(const Array& a, const std::array<int64_t, N>& n) {
-  visit(a.dtype(), [&](auto t) {
-    using T = typename decltype(t)::type;
-    T* x = static_cast<T*>(a.raw());
-    for (const int64_t each : n) *x = Scalar(each).to<T>(), x += a.strides()[0];
-  });
-  a.bump_version();
-}
 
 bool says_skip(const StepControl& control) {
   return control.found_inf.defined() && value(control.found_inf) != 0;
 }
 double gradient_factor(const StepControl& control) {
   return control.inv_scale.defined() ? value(control.inv_scale) : 1;
-}
-
-/// What is done with arrays that are walked over together: bit a stands for array a.
-struct Use {
-  uint32_t read = 0, written = 0;
-  bool reads(size_t a) const { return read >> a & 1; }
-  bool writes(size_t a) const { return written >> a & 1; }
-};
-
-template <class F>
-void in_precision(const Array& param, F&& f) {
-  if (param.dtype() == kFloat64)
-    f(Type<double>{});
-  else
-    f(Type<float>{});
-}
-
-/// x − x is 0 for finite x and NaN otherwise.
-template <class S>
-bool is_finite(S x) {
-  return x - x == S(0);
-}
-
-template <class T, class S>
-float rounded(S x) {
-  return static_cast<float>(T(static_cast<float>(x)));
-}
-
-/// Are v[k]·by all finite? Then v[k] are so themselves: what is infinite or NaN stays it, whatever
-/// it is multiplied by. The products take their place where it `writes`.
-template <bool writes, class S>
-bool finite_times(S by, std::conditional_t<writes, S, const S>* v, int64_t n) {
-  using Word = typename Mask<S>::Word;
-  // Without their sign, the bits of floats are in their order, and those of NaN above infinity's.
-  Word largest = 0;
-  const auto look = [&](S x) {
-    const Word size = std::bit_cast<Word>(x) & std::numeric_limits<Word>::max();
-    largest = size > largest ? size : largest;
-  };
-  if (by == S(1)) {  // signalling NaNs stay what they are
-    for (int64_t k = 0; k < n; ++k) look(v[k]);
-  } else {
-    for (int64_t k = 0; k < n; ++k) {
-      const S x = v[k] * by;
-      if constexpr (writes) v[k] = x;
-      look(x);
-    }
-  }
-  return largest < std::bit_cast<Word>(std::numeric_limits<S>::infinity());
-}
-
-/// Are all elements finite, also times `factor`?
-bool finite(const Array& x, double factor) {
-  std::atomic<bool> found{false};
-  in_precision(x, [&](auto t) {
-    using S = typename decltype(t)::type;
-    each_block<S, 1>({&x}, Use{1, 0}, [&](const auto& lanes, int64_t, int64_t n) {
-      if (!finite_times<false>(static_cast<S>(factor), lanes[0], n))
-        found.store(true, std::memory_order_relaxed);
-    });
-  });
-  return !found;
-}
-
-/// g ← g·inverse; were all elements finite before and after?
-bool unscale(const Array& g, double inverse) {
-  std::atomic<bool> found{false};
-  in_precision(g, [&](auto t) {
-    using S = typename decltype(t)::type;
-    each_block<S, 1>({&g}, Use{1, 1}, [&](const auto& lanes, int64_t, int64_t n) {
-      S* v = lanes[0];
-      bool bad = !finite_times<true>(static_cast<S>(inverse), v, n);
-      if (!bad && g.dtype() == kFloat16)  // rounding to 16 bits may overflow once more
-        for (int64_t k = 0; k < n; ++k) bad |= !is_finite(rounded<Half>(v[k]));
-      if (!bad && g.dtype() == kBFloat16)
-        for (int64_t k = 0; k < n; ++k) bad |= !is_finite(rounded<BFloat16>(v[k]));
-      if (bad) found.store(true, std::memory_order_relaxed);
-    });
-  });
-  return !found;
 }
 
 /// Numbers of one update of one parameter, uniform in [0, 1). Element i depends on the key, the
@@ -300,89 +180,7 @@ void update(const UpdateSlot& slot, const Rule& rule, double factor) {
   if (slot.step.defined()) fill(slot.step, count);
 }
 
-/// NormOrder's terms and their sum where p is 2 and the unit 1: what a loop vectorises.
-struct Squares {
-  static double term(double x) { return x * x; }
-  static double join(double a, double b) { return a + b; }
-};
-/// The terms of all elements, joined in an order that does not depend on the number of threads.
-template <class S, class Order>
-double joined(const Array& x, const Order& order) {
-  constexpr int64_t kPart = 4096;
-  const int64_t n = x.numel();
-  std::vector<double> parts(static_cast<size_t>((n + kPart - 1) / kPart));
-  parallel_ranges(static_cast<int64_t>(parts.size()), 4, [&](int64_t begin, int64_t end) {
-    Lanes<S> lanes(x.dtype());
-    for (int64_t part = begin; part < end; ++part) {
-      double sums[kLanes] = {};
-      const auto take = [&](const S* v, int64_t count) {
-        for (int64_t k = 0; k < count; ++k)
-          sums[k] = order.join(sums[k], order.term(static_cast<double>(v[k])));
-      };
-      char* at = static_cast<char*>(x.raw()) + part * kPart * lanes.item();
-      int64_t rest = std::min(kPart, n - part * kPart);
-      for (int64_t m; rest > 0; rest -= m, at += m * lanes.item()) {
-        m = Lanes<S>::block(rest);
-        const S* v = lanes.read(at, 1, m);
-        if (m < kLanes) take(v, m);
-        for (int64_t i = 0; i + kLanes <= m; i += kLanes) take(v + i, kLanes);
-      }
-      double& all = parts[static_cast<size_t>(part)];
-      for (const double sum : sums) all = order.join(all, sum);
-    }
-  });
-  double all = 0;
-  for (const double part : parts) all = order.join(all, part);
-  return all;
-}
-
 }  // namespace
-
-void CpuBackend::check_finite(std::span<const Array> xs, const Array& found_inf,
-                              const Array& inv_scale, const Array& first) {
-  const double factor = inv_scale.defined() ? value(inv_scale) : 1;
-  const auto bad = std::find_if(xs.begin(), xs.end(),
-                                [&](const Array& x) { return x.defined() && !finite(x, factor); });
-  if (bad == xs.end()) return;
-  fill(found_inf, 1);
-  if (first.defined()) fill(first, bad - xs.begin());
-}
-
-void CpuBackend::unscale(std::span<const Array> grads, const Array& inv_scale,
-                         const Array& found_inf, const Array& first) {
-  const double inverse = value(inv_scale);
-  int64_t first_bad = -1;
-  // All of them, also after a bad one: a caller who looks sees one state, not two.
-  for (size_t i = 0; i < grads.size(); ++i) {
-    if (!grads[i].defined()) continue;
-    if (!cpu::unscale(grads[i], inverse) && first_bad < 0) first_bad = static_cast<int64_t>(i);
-    grads[i].bump_version();
-  }
-  if (first_bad < 0) return;
-  if (found_inf.defined()) fill(found_inf, 1);
-  if (first.defined()) fill(first, first_bad);
-}
-
-void CpuBackend::list_norm(const ListNorm& n) {
-  const NormOrder order{n.p, n.unit.defined() ? value(n.unit) : 1};
-  double sum = 0;
-  for (const Array& given : n.xs) {
-    if (!given.defined() || given.numel() == 0) continue;
-    const Array x = given.to_contiguous();
-    const bool squares = order.p == 2 && order.unit == 1;
-    const auto go = [&](auto t) {
-      using S = typename decltype(t)::type;
-      sum = order.join(sum, squares ? joined<S>(x, Squares{}) : joined<S>(x, order));
-    };
-    if (is_16bit(x.dtype()) || x.dtype() == kFloat32)
-      go(Type<float>{});
-    else
-      go(Type<double>{});
-  }
-  const double norm = order.whole(sum);
-  fill(n.norm, norm);
-  fill(n.factor, NormOrder::factor(value(n.norm), n.most));
-}
 
 void CpuBackend::update(std::span<const UpdateSlot> slots, const UpdateRule& rule,
                         const StepControl& control) {
@@ -404,48 +202,6 @@ void CpuBackend::update(std::span<const UpdateSlot> slots, const UpdateRule& rul
         for (const UpdateSlot& slot : slots) cpu::update(slot, r, factor);
       },
       rule);
-}
-
-void CpuBackend::scale_loss(const LossScaling& s) {
-  if (s.loss.numel() != 1) return Backend::scale_loss(s);
-  const double loss = value(s.loss);
-  const float by = static_cast<float>(value(s.scale));
-  const bool wide = s.loss.dtype() == kFloat64 || s.scaled.dtype() == kFloat64;
-  set(s.scaled, wide ? loss * by : static_cast<float>(loss) * by);
-  const double bad = !is_finite(loss) ? 1 : s.begins ? 0 : value(s.bad_loss);
-  set(s.bad_loss, bad);
-  if (s.factor.defined()) set(s.factor, by);
-  if (s.inverse.defined()) set(s.inverse, 1 / by);
-  if (s.found_inf.defined()) set(s.found_inf, bad);
-  if (s.first.defined()) set(s.first, -1);
-}
-
-void CpuBackend::scaler_update(const ScalerUpdate& u, const ScalerLaw& law) {
-  const bool bad_loss = u.bad_loss.defined() && value(u.bad_loss) != 0;
-  const ScalerFinding* overflow = nullptr;
-  for (const ScalerFinding& f : u.findings)
-    if (!overflow && value(f.found_inf) != 0) overflow = &f;
-  const Verdict verdict = bad_loss   ? Verdict::BadLoss
-                          : overflow ? Verdict::Overflow
-                                     : Verdict::Finite;
-  const float before = static_cast<float>(value(u.scale));
-  const auto trackers = numbers<2>(u.trackers);
-  const ScalerState after = next(
-      ScalerState{before, static_cast<int32_t>(trackers[0]), static_cast<int32_t>(trackers[1])},
-      verdict, law);
-  set(u.scale, after.scale);
-  u.scale.bump_version();
-  set_numbers<2>(u.trackers, {after.growth_tracker, after.overflows});
-  if (!u.counts.defined()) return;
-  auto counts = std::bit_cast<ScalerCounts>(numbers<8>(u.counts));
-  counts = counted(counts, verdict, before, after.scale);
-  if (overflow) {
-    counts.optimizer = overflow->optimizer;
-    counts.parameter = static_cast<int64_t>(value(overflow->first));
-  }
-  set_numbers<8>(u.counts, std::bit_cast<std::array<int64_t, 8>>(counts));
-  if (verdict != Verdict::Finite && counts.skips_in_row == u.warn_after)
-    warn(tell_skips("GradScaler", counts.skips_in_row, after.scale, bad_loss));
 }
 
 }  // namespace halftape::cpu

@@ -197,6 +197,13 @@ class Walk : public CollapsedDims<N> {
   }
 };
 
+/// What is done with arrays that are walked over together: bit a stands for array a.
+struct Use {
+  uint32_t read = 0, written = 0;
+  bool reads(size_t a) const { return read >> a & 1; }
+  bool writes(size_t a) const { return written >> a & 1; }
+};
+
 /// f(lanes of each array, whole chunks of lanes, elements) for blocks of arrays of one shape, of
 /// lanes of S. use.reads(a) and use.writes(a) say what is done with array a; where neither, its
 /// lanes are zeros.

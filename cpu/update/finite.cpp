@@ -1,0 +1,101 @@
+// Are all gradients finite? And, in the same walk, divided by the loss scale.
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <limits>
+
+#include "halftape/cpu/copy.h"
+#include "halftape/cpu/cpu_backend.h"
+#include "halftape/cpu/update/values.h"
+#include "halftape/cpu/vector/loop.h"
+
+namespace halftape::cpu {
+namespace {
+
+template <class T, class S>
+float rounded(S x) {
+  return static_cast<float>(T(static_cast<float>(x)));
+}
+
+/// Are v[k]·by all finite? Then v[k] are so themselves: what is infinite or NaN stays it, whatever
+/// it is multiplied by. The products take their place where it `writes`.
+template <bool writes, class S>
+bool finite_times(S by, std::conditional_t<writes, S, const S>* v, int64_t n) {
+  using Word = typename Mask<S>::Word;
+  // Without their sign, the bits of floats are in their order, and those of NaN above infinity's.
+  Word largest = 0;
+  const auto look = [&](S x) {
+    const Word size = std::bit_cast<Word>(x) & std::numeric_limits<Word>::max();
+    largest = size > largest ? size : largest;
+  };
+  if (by == S(1)) {  // signalling NaNs stay what they are
+    for (int64_t k = 0; k < n; ++k) look(v[k]);
+  } else {
+    for (int64_t k = 0; k < n; ++k) {
+      const S x = v[k] * by;
+      if constexpr (writes) v[k] = x;
+      look(x);
+    }
+  }
+  return largest < std::bit_cast<Word>(std::numeric_limits<S>::infinity());
+}
+
+/// Are all elements finite, also times `factor`?
+bool finite(const Array& x, double factor) {
+  std::atomic<bool> found{false};
+  in_precision(x, [&](auto t) {
+    using S = typename decltype(t)::type;
+    each_block<S, 1>({&x}, Use{1, 0}, [&](const auto& lanes, int64_t, int64_t n) {
+      if (!finite_times<false>(static_cast<S>(factor), lanes[0], n))
+        found.store(true, std::memory_order_relaxed);
+    });
+  });
+  return !found;
+}
+
+/// g ← g·inverse; were all elements finite before and after?
+bool unscale(const Array& g, double inverse) {
+  std::atomic<bool> found{false};
+  in_precision(g, [&](auto t) {
+    using S = typename decltype(t)::type;
+    each_block<S, 1>({&g}, Use{1, 1}, [&](const auto& lanes, int64_t, int64_t n) {
+      S* v = lanes[0];
+      bool bad = !finite_times<true>(static_cast<S>(inverse), v, n);
+      if (!bad && g.dtype() == kFloat16)  // rounding to 16 bits may overflow once more
+        for (int64_t k = 0; k < n; ++k) bad |= !is_finite(rounded<Half>(v[k]));
+      if (!bad && g.dtype() == kBFloat16)
+        for (int64_t k = 0; k < n; ++k) bad |= !is_finite(rounded<BFloat16>(v[k]));
+      if (bad) found.store(true, std::memory_order_relaxed);
+    });
+  });
+  return !found;
+}
+
+}  // namespace
+
+void CpuBackend::check_finite(std::span<const Array> xs, const Array& found_inf,
+                              const Array& inv_scale, const Array& first) {
+  const double factor = inv_scale.defined() ? value(inv_scale) : 1;
+  const auto bad = std::find_if(xs.begin(), xs.end(),
+                                [&](const Array& x) { return x.defined() && !finite(x, factor); });
+  if (bad == xs.end()) return;
+  fill(found_inf, 1);
+  if (first.defined()) fill(first, bad - xs.begin());
+}
+
+void CpuBackend::unscale(std::span<const Array> grads, const Array& inv_scale,
+                         const Array& found_inf, const Array& first) {
+  const double inverse = value(inv_scale);
+  int64_t first_bad = -1;
+  // All of them, also after a bad one: a caller who looks sees one state, not two.
+  for (size_t i = 0; i < grads.size(); ++i) {
+    if (!grads[i].defined()) continue;
+    if (!cpu::unscale(grads[i], inverse) && first_bad < 0) first_bad = static_cast<int64_t>(i);
+    grads[i].bump_version();
+  }
+  if (first_bad < 0) return;
+  if (found_inf.defined()) fill(found_inf, 1);
+  if (first.defined()) fill(first, first_bad);
+}
+
+}  // namespace halftape::cpu

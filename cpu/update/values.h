@@ -1,0 +1,36 @@
+// Reading and writing the single numbers that updates depend on: scales, steps, findings.
+#pragma once
+#include "halftape/core/array.h"
+
+namespace halftape::cpu {
+
+/// The element of an array of one, read directly: kernels do not go through the backend.
+inline double value(const Array& one) {
+  return visit(one.dtype(), [&](auto t) {
+    return convert<double>(*static_cast<typename decltype(t)::type*>(one.raw()));
+  });
+}
+
+inline void set(const Array& one, Scalar value) {
+  visit(one.dtype(), [&](auto t) {
+    using T = typename decltype(t)::type;
+    *static_cast<T*>(one.raw()) = value.to<T>();
+  });
+}
+
+/// f(Type<S>{}) with the type in which an array of a floating dtype is computed.
+template <class F>
+void in_precision(const Array& param, F&& f) {
+  if (param.dtype() == kFloat64)
+    f(Type<double>{});
+  else
+    f(Type<float>{});
+}
+
+/// x − x is 0 for finite x and NaN otherwise.
+template <class S>
+bool is_finite(S x) {
+  return x - x == S(0);
+}
+
+}  // namespace halftape::cpu
