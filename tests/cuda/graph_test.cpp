@@ -6,17 +6,14 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "halftape/tests/support/message.h"
 #if defined(HALFTAPE_SIMT)
 #include "device.h"
 #include "settings.h"
 #endif
 
 using namespace halftape;
-using namespace halftape::testing;
 
 namespace {
 
@@ -383,155 +380,6 @@ TEST_CASE("making a graph leaves weights, state and random numbers as they were"
   CHECK(get_generator(kCUDA).offset == random.offset);
   CHECK(graph.size() > 10);
   MESSAGE("nodes of a replay: ", graph.size());
-}
-
-TEST_CASE("a graph draws other random numbers at each replay, those that calls would draw") {
-  manual_seed(5);
-  Tensor r = zeros({64});
-  Graph graph(kCUDA, [&] {
-    r.uniform_(0, 1);
-    r.add_(rand({64}));
-  });
-  std::vector<std::vector<double>> seen;
-  for (int i = 0; i < 3; ++i) {
-    graph.replay();
-    seen.push_back(r.to(kCPU).to(kFloat64).to_vector<double>());
-  }
-  manual_seed(5);
-  for (int i = 0; i < 3; ++i) {
-    r.uniform_(0, 1);
-    r.add_(rand({64}));
-    CHECK(seen[static_cast<size_t>(i)] == r.to(kCPU).to(kFloat64).to_vector<double>());
-  }
-  CHECK(seen[0] != seen[1]);
-}
-
-TEST_CASE("what a replay could not repeat is refused when the step is captured, by name") {
-  const Tensor x = ones({4});
-  CHECK(message([&] {
-          const Graph g(kCUDA, [&] { (void)(x.sum().item<float>()); });
-        }).find("item()") != std::string::npos);
-  CHECK(message([&] { const Graph g(kCUDA, [&] { (void)x.to(kCPU); }); }).find("a copy between") !=
-        std::string::npos);
-  CHECK(message([&] {
-          const Graph g(kCUDA, [&] { backend(kCUDA).synchronize(); });
-        }).find("synchronize()") != std::string::npos);
-  CHECK(message([&] {
-          const Graph g(kCUDA, [&] { const Graph inner(kCUDA, [&] { x.add(1); }); });
-        }).find("inside the step of another graph") != std::string::npos);
-  Tensor w = ones({4}, requires_grad());
-  CHECK(message([&] {
-          const Graph g(kCUDA, [&] { (w * w).sum().backward(); });
-        }).find("begin the step with zero_grad()") != std::string::npos);
-  CHECK(message([&] {
-          Graph inner(kCUDA, [&] { (void)x.add(1); });
-          const Graph g(kCUDA, [&] { inner.replay(); });
-        }).find("inside the step of another graph") != std::string::npos);
-  CHECK(message([&] {
-          const Graph g(kCUDA, [&] { set_random_state(get_random_state()); });
-        }).find("inside a captured step") != std::string::npos);
-  if (cuda::device_count() > 1) {
-    const Tensor there = ones({4}, TensorOptions(kFloat32).device(Device(kCUDA, 1)));
-    CHECK(message([&] {
-            const Graph g(kCUDA, [&] { (void)(there + 1); });
-          }).find("work on cuda:1 inside a step on cuda:0") != std::string::npos);
-  }
-  // And the device works on.
-  CHECK((x + 1).sum().item<float>() == 8);
-  Tensor y = zeros({4});
-  Graph good(kCUDA, [&] { y.add_(x); });
-  good.replay();
-  good.replay();
-  CHECK(y.sum().item<float>() == 8);
-}
-
-TEST_CASE("a graph is replayed in one stream") {
-  Tensor y = zeros({4});
-  Graph graph(kCUDA, [&] { y.add_(1); });
-  graph.replay();
-  const cuda::StreamGuard guard{cuda::Stream()};
-  CHECK(message([&] { graph.replay(); }).find("another stream") != std::string::npos);
-}
-
-TEST_CASE("a step that throws leaves what it wrote as it was") {
-  Tensor y = zeros({4});
-  const Tensor bad = ones({3});
-  CHECK_THROWS_AS(Graph(kCUDA,
-                        [&] {
-                          y.add_(1);
-                          y.add_(bad);
-                        }),
-                  Error);
-  CHECK(y.sum().item<float>() == 0);
-}
-
-TEST_CASE("arrays of a captured step outlive the graph, and the graph the tensors it reads") {
-  Tensor out;
-  {
-    Tensor x = full({1000}, 2.0);
-    Graph graph(kCUDA, [&, w = x * 3] { out = (x * w).sum(); });
-    x = Tensor();  // the graph holds the bytes; nobody else does
-    graph.replay();
-    CHECK(out.item<float>() == 12000);
-  }
-  const Tensor other = zeros({100000});
-  CHECK(out.item<float>() == 12000);
-}
-
-TEST_CASE("memory that a captured step lets go is used again within it") {
-  const Tensor x = ones({1 << 18});
-  Tensor y;
-  Graph graph(kCUDA, [&] {
-    y = x;
-    for (int i = 0; i < 20; ++i) y = y + 1;
-  });
-  cuda::reset_peak_memory_stats();
-  const int64_t before = cuda::memory_allocated();
-  graph.replay();
-  CHECK(y.sum().item<float>() == 21.0f * (1 << 18));
-  // Twenty results of 1 MiB, of which two live at a time.
-  CHECK(before <= 24 << 20);
-  CHECK(cuda::max_memory_allocated() - before < 1 << 20);
-}
-
-TEST_CASE("while a thread captures, it and others may free pinned memory, wait and drop graphs") {
-  const auto pinned = [] { return ones({1000}, kCPU).pin_memory(); };
-  for (const bool same_thread : {false, true}) {
-    CAPTURE(same_thread);
-    Tensor memory = pinned(), y = zeros({4});
-    auto other = std::make_unique<Graph>(kCUDA, [x = ones({4})] { (void)(x + 1); });
-    int times = 0;
-    Graph graph(kCUDA, [&] {
-      y.add_(1);
-      if (++times == 2) {  // the first time is the trial
-        const auto beside = [&] {
-          memory = Tensor();
-          other.reset();
-          if (same_thread) return;  // there it is refused
-          cuda::synchronize();
-          cuda::empty_cache();
-        };
-        same_thread ? beside() : std::thread(beside).join();
-      }
-      y.mul_(2);
-    });
-    CHECK(times == 2);
-    CHECK_FALSE(memory.defined());
-    graph.replay();
-    graph.replay();
-    CHECK(y.to(kCPU).to_vector() == std::vector<double>{6, 6, 6, 6});
-  }
-}
-
-TEST_CASE("on the CPU a graph calls the step") {
-  int calls = 0;
-  Graph graph(kCPU, [&] { ++calls; });
-  CHECK(calls == 0);
-  graph.replay();
-  graph.replay();
-  CHECK(calls == 2);
-  CHECK(graph.size() == 0);
-  CHECK_THROWS_AS(Graph(kCPU, {}), Error);
 }
 
 #if defined(HALFTAPE_SIMT)

@@ -182,7 +182,7 @@ TEST_CASE("with beta = 0 what was there is not read, and products run in stream 
   CHECK(to_host(d, 4)[0] == product(0, 0, 2, 2, 2, false, false));
   CHECK(simt::counters().matmuls == 1);
   CHECK(simt::launched_kernels() ==
-        std::vector<std::string>{"simt::(anonymous namespace)::cublaslt_matmul"});
+        std::vector<std::string>{"simt::cublaslt::(anonymous namespace)::cublaslt_matmul"});
   // In a capture, it is a node.
   CHECK(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
   CHECK(call.run(a, b, d, &one, &zero, s) == CUBLAS_STATUS_SUCCESS);

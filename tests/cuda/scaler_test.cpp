@@ -1,0 +1,219 @@
+// Losses, the scaler's state, its counts and its warning on the GPU are the CPU's.
+#include <doctest/doctest.h>
+
+#include "halftape/core/machine/warn.h"
+#include "updates.h"
+#if defined(HALFTAPE_SIMT)
+#include "device.h"
+#include "settings.h"
+#endif
+
+using namespace halftape;
+using namespace halftape::testing;
+using namespace halftape::testing::updates;
+
+TEST_CASE("the GPU pushes numbers into a ring as the CPU does") {
+  for (const Dtype d : floats) {
+    for (const Dtype given : floats) {
+      CAPTURE(d);
+      CAPTURE(given);
+      const Array here = draw({6}, d, Lies::Spaced, 1), count = full({}, 2, kInt64, kCPU);
+      const Array there = on_gpu(here), count_there = on_gpu(count);
+      for (uint64_t i = 0; i < 9; ++i) {
+        const Array value = draw({}, given, 10 + i);
+        cpu_backend().push(here, count, value);
+        backend(kCUDA).push(there, count_there, on_gpu(value));
+        CHECK(differ_on_gpu(there, here) == "");  // and what lies between its elements
+      }
+      CHECK(read_int64(count_there) == 11);
+      CHECK(read_int64(count) == 11);
+    }
+  }
+}
+
+TEST_CASE("a loss is scaled and looked at on the GPU as on the CPU") {
+  for (const Dtype d : floats) {
+    for (const double loss : {0.75, -3e4, 1e-7, kInf, kNaN}) {
+      for (const bool begins : {false, true}) {
+        for (const double bad : {0.0, 1.0}) {
+          CAPTURE(d);
+          CAPTURE(loss);
+          const auto scaling = [&](Device device) {
+            LossScaling s{.scale = full({}, 1024, kFloat32, device),
+                          .bad_loss = full({}, bad, kFloat32, device),
+                          .begins = begins};
+            s.loss = full({}, loss, d, device);
+            s.scaled = full({}, 5, d == kFloat64 ? d : kFloat32, device);
+            s.factor = full({}, 5, kFloat32, device);
+            s.inverse = full({}, 5, kFloat32, device);
+            s.found_inf = full({}, 5, kFloat32, device);
+            s.first = full({}, 5, kInt64, device);
+            return s;
+          };
+          const LossScaling here = scaling(kCPU), there = scaling(kCUDA);
+          cpu_backend().scale_loss(here);
+          backend(kCUDA).scale_loss(there);
+          const auto same = [](const Array& a, const Array& b) {
+            const double x = read_double(a), y = read_double(b);
+            CHECK((x == y || (std::isnan(x) && std::isnan(y))));
+          };
+          same(here.scaled, there.scaled);
+          same(here.bad_loss, there.bad_loss);
+          same(here.factor, there.factor);
+          same(here.inverse, there.inverse);
+          same(here.found_inf, there.found_inf);
+          same(here.first, there.first);
+          CHECK(read_double(here.bad_loss) ==
+                (std::isfinite(loss) && (begins || bad == 0) ? 0 : 1));
+          CHECK(read_double(here.found_inf) == read_double(here.bad_loss));
+          CHECK(read_double(here.first) == -1);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("the scaler's state and counts on the GPU are the CPU's after any run of verdicts") {
+  for (const int64_t hysteresis : {1, 3}) {
+    for (const size_t optimizers : {1u, 3u, 300u}) {
+      CAPTURE(hysteresis);
+      CAPTURE(optimizers);
+      const ScalerLaw law{.growth_interval = 3, .hysteresis = hysteresis};
+      const Array scale = one(1024), trackers = full({2}, 0, kInt32, kCPU),
+                  counts = full({8}, 0, kInt64, kCPU);
+      const Array s = on_gpu(scale), t = on_gpu(trackers), c = on_gpu(counts);
+      uint32_t bits = 12345;
+      for (int step = 0; step < 40; ++step) {
+        bits = bits * 1664525 + 1013904223;
+        std::vector<ScalerFinding> here, there;
+        const size_t bad = bits >> 8 & 1 ? (bits >> 9) % optimizers : optimizers;
+        for (size_t i = 0; i < optimizers; ++i) {
+          const bool found = i == bad || (bad < optimizers && i == optimizers - 1);
+          here.push_back({one(found ? 1 : 0),
+                          full({1}, found ? static_cast<int64_t>(i + 7) : -1, kInt64, kCPU),
+                          static_cast<int64_t>(10 * i)});
+          there.push_back(
+              {on_gpu(here.back().found_inf), on_gpu(here.back().first), here.back().optimizer});
+        }
+        const Array loss = one(bits >> 20 & 3 ? 0 : 1);
+        const bool with_loss = step % 2 == 0, counted = step % 5 != 4;
+        cpu_backend().scaler_update(
+            {scale, trackers, counted ? counts : Array(), here, with_loss ? loss : Array()}, law);
+        backend(kCUDA).scaler_update(
+            {s, t, counted ? c : Array(), there, with_loss ? on_gpu(loss) : Array()}, law);
+        CHECK(differ_on_gpu(s, scale) == "");
+        CHECK(differ_on_gpu(t, trackers) == "");
+        CHECK(differ_on_gpu(c, counts) == "");
+      }
+      CHECK(s.version() == scale.version());
+    }
+  }
+}
+
+namespace {
+
+/// A GradScaler's state, and what one optimizer's step found.
+struct Scaler {
+  Array scale = one(1024), trackers = full({2}, 2, kInt32, kCPU),
+        counts = full({8}, 3, kInt64, kCPU);
+  Array bad_loss, found_inf, first;
+  Scaler(bool overflow, bool bad)
+      : bad_loss(one(bad ? 1 : 0)),
+        found_inf(one(overflow || bad ? 1 : 0)),
+        first(full({1}, overflow ? 5 : -1, kInt64, kCPU)) {}
+  Scaler there() const {
+    Scaler s = *this;
+    for (Array* a : {&s.scale, &s.trackers, &s.counts, &s.bad_loss, &s.found_inf, &s.first})
+      *a = on_gpu(*a);
+    return s;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("an update that also moves the scale leaves what both leave one after the other") {
+  const ScalerLaw law{.growth_interval = 3};
+  const auto run = [&] {
+    // A launch of few and of many blocks; more than a launch has room for; of several kinds; none.
+    for (const int list : {0, 1, 2, 3, 4}) {
+      for (const size_t r : {1u, 3u, 10u}) {
+        const UpdateRule& rule = kRules[r];
+        for (const auto& verdict : {std::pair{false, false}, {true, false}, {false, true}}) {
+          const bool overflow = verdict.first, bad = verdict.second;
+          std::vector<Kept> kept;
+          const auto add = [&](const Shape& shape, Lies lies) {
+            kept.emplace_back(shape, kFloat32, kFloat32, kFloat32, Weights::Plain, lies, lies);
+          };
+          if (list == 0) add({3000}, Lies::Plain), add({7}, Lies::Plain);
+          if (list == 1 && r == 3) add({(1 << 21) + 5}, Lies::Plain);
+          if (list == 2)
+            for (int i = 0; i < 80; ++i) add({i % 5}, Lies::Plain);
+          if (list == 3) add({40, 70}, Lies::Plain), add({40, 70}, Lies::Swapped);
+          if (list == 4) add({0}, Lies::Plain);
+          if (kept.empty()) continue;
+          CAPTURE(list);
+          CAPTURE(r);
+          CAPTURE(overflow);
+          CAPTURE(bad);
+          const Scaler here(overflow, bad), there = here.there();
+          const auto step = [&](Backend& on, const Scaler& s, bool gpu) {
+            std::vector<UpdateSlot> slots;
+            for (const Kept& k : kept) slots.push_back(k.slot(gpu ? k.there : k.here, rule));
+            const ScalerFinding finding{s.found_inf, s.first, 9};
+            const StepControl control{s.found_inf, gpu ? on_gpu(one(0.5)) : one(0.5)};
+            on.update_and_move_scale(slots, rule, control,
+                                     {s.scale, s.trackers, s.counts, {&finding, 1}, s.bad_loss, 0},
+                                     law);
+          };
+          step(cpu_backend(), here, false);
+#if defined(HALFTAPE_SIMT)
+          simt::reset_counters();
+#endif
+          step(backend(kCUDA), there, true);
+#if defined(HALFTAPE_SIMT)
+          if (list == 0 || list == 4) CHECK(simt::launched_kernels().size() == 1);
+#endif
+          CHECK(differ_on_gpu(there.scale, here.scale) == "");
+          CHECK(differ_on_gpu(there.trackers, here.trackers) == "");
+          CHECK(differ_on_gpu(there.counts, here.counts) == "");
+          CHECK(there.scale.version() == here.scale.version());
+          for (const Kept& k : kept)
+            for (size_t i = 0; i < k.here.size(); ++i)
+              if (k.here[i].defined())
+                CHECK(differ_on_gpu(k.there[i], k.here[i], r == 3 ? 1 : 0) == "");
+          CHECK(read_double(there.scale) == (bad ? 1024 : overflow ? 512 : 2048));
+        }
+      }
+    }
+  };
+#if defined(HALFTAPE_SIMT)
+  simt::in_every_order(run);
+#else
+  run();
+#endif
+}
+
+TEST_CASE("the GPU warns of steps skipped in a row in the CPU's words, at the next call, once") {
+  std::vector<std::string> said;
+  const WarningFunction before =
+      set_warning_handler([&](const std::string& text) { said.push_back(text); });
+  const auto skip_on = [&](Device device, bool bad_loss) {
+    const auto there = [&](const Array& a) { return device.is_cuda() ? on_gpu(a) : a; };
+    const ScalerFinding finding{there(one(1)), there(full({1}, 0, kInt64, kCPU)), 1};
+    const Array scale = there(one(1024)), trackers = there(full({2}, 0, kInt32, kCPU)),
+                counts = there(full({8}, 0, kInt64, kCPU));
+    for (int i = 0; i < 5; ++i)
+      backend(device).scaler_update(
+          {scale, trackers, counts, {&finding, 1}, bad_loss ? there(one(1)) : Array(), 3}, {});
+    backend(device).synchronize();
+    backend(device).synchronize();
+  };
+  for (const bool bad_loss : {false, true}) {
+    said.clear();
+    skip_on(kCPU, bad_loss);
+    skip_on(kCUDA, bad_loss);
+    CHECK(said.size() == 2);
+    if (said.size() == 2) CHECK(said[1] == said[0]);
+  }
+  set_warning_handler(before);
+}
