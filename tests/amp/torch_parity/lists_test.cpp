@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <halftape/halftape.h>
@@ -24,29 +25,30 @@ struct Entry {
   std::function<Tensor(const TensorList&)> method = {};
 };
 
-#define OF1(op, x)                                                                                \
-  Entry {                                                                                         \
-#op, {x },                                                                                    \
-          [](const TensorList& t) { return halftape::op(t[0]); }, [](const TensorList&            \
-                                                                         t) { return t[0].op(); } \
-  }
-#define OF2(op, x, y)                                                                         \
-  Entry {                                                                                     \
-#op, {x, y },                                                                             \
-          [](const TensorList&                                                                \
-                 t) { return halftape::op(t[0], t[1]); }, [](const TensorList&                \
-                                                                 t) { return t[0].op(t[1]); } \
-  }
-#define OF3(op, x, y, z)                                                                              \
-  Entry {                                                                                             \
-#op,                                                                                              \
-        {x, y, z },                                                                                   \
-         [](const TensorList&                                                                         \
-                t) { return halftape::op(t[0], t[1], t[2]); },                                        \
-                                                            [](const TensorList&                      \
-                                                                   t) { return t[0].op(t[1],          \
-                                                                                       t[2]); } \
-  }
+/// f(t[0], t[1], …) of a list of n tensors.
+template <size_t n, class F>
+std::function<Tensor(const TensorList&)> on_list(F f) {
+  return [f](const TensorList& t) {
+    return [&]<size_t... i>(std::index_sequence<i...>) { return f(t[i]...); }
+    (std::make_index_sequence<n>());
+  };
+}
+template <class F, class... T>
+Entry function(const char* name, F f, const T&... inputs) {
+  return {name, {inputs...}, on_list<sizeof...(T)>(f)};
+}
+template <class F, class M, class... T>
+Entry function_and_method(const char* name, F f, M method, const T&... inputs) {
+  return {name, {inputs...}, on_list<sizeof...(T)>(f), on_list<sizeof...(T)>(method)};
+}
+// op(inputs…), and with BOTH also inputs[0].op(…).
+#define FUNCTION(op, ...) \
+  function(               \
+      #op, [](auto&... t) { return op(t...); }, __VA_ARGS__)
+#define BOTH(op, ...)                                     \
+  function_and_method(                                    \
+      #op, [](auto&... t) { return halftape::op(t...); }, \
+      [](auto& first, auto&... rest) { return first.op(rest...); }, __VA_ARGS__)
 
 TensorList converted(const TensorList& inputs, Dtype dtype) {
   TensorList out;
@@ -74,73 +76,64 @@ std::vector<Entry> lower_ops(Dtype given) {
                u = rand({8}, given), bm = rand({8, 8, 8}, given), bn = rand({8, 8, 8}, given),
                b4 = rand({3, 3, 4, 4}, given), b5 = rand({2, 2, 3, 3, 3}, given);
   return {
-      OF2(mm, m, n),
-      OF2(mv, m, v),
-      OF2(bmm, bm, bn),
-      OF2(matmul, m, n),
-      OF3(addmm, m, m, n),
-      OF3(addmv, v, m, v),
-      OF3(addr, m, v, u),
-      OF3(addbmm, m, bm, bn),
-      OF3(baddbmm, bm, bm, bn),
-      OF2(prelu, m, rand({1}, given)),
-      {"linear", {m, n, v}, [](const TensorList& t) { return linear(t[0], t[1], t[2]); }},
+      BOTH(mm, m, n),
+      BOTH(mv, m, v),
+      BOTH(bmm, bm, bn),
+      BOTH(matmul, m, n),
+      BOTH(addmm, m, m, n),
+      BOTH(addmv, v, m, v),
+      BOTH(addr, m, v, u),
+      BOTH(addbmm, m, bm, bn),
+      BOTH(baddbmm, bm, bm, bn),
+      BOTH(prelu, m, rand({1}, given)),
+      FUNCTION(linear, m, n, v),
       {"linear without bias", {m, n}, [](const TensorList& t) { return linear(t[0], t[1]); }},
       {"einsum", {bm, bn}, [](const TensorList& t) { return einsum("bij,bjk->bik", t); }},
       {"chain_matmul", {m, n, m}, [](const TensorList& t) { return chain_matmul(t); }},
-      {"conv1d", {bm, bn}, [](const TensorList& t) { return conv1d(t[0], t[1]); }},
-      {"conv2d", {b4, b4}, [](const TensorList& t) { return conv2d(t[0], t[1]); }},
-      {"conv3d", {b5, b5}, [](const TensorList& t) { return conv3d(t[0], t[1]); }},
-      {"conv_transpose1d",
-       {bm, bn},
-       [](const TensorList& t) { return conv_transpose1d(t[0], t[1]); }},
-      {"conv_transpose2d",
-       {b4, b4},
-       [](const TensorList& t) { return conv_transpose2d(t[0], t[1]); }},
-      {"conv_transpose3d",
-       {b5, b5},
-       [](const TensorList& t) { return conv_transpose3d(t[0], t[1]); }},
-      {"scaled_dot_product_attention",
-       {bm, bn, bm, m},
-       [](const TensorList& t) { return scaled_dot_product_attention(t[0], t[1], t[2], t[3]); }},
+      FUNCTION(conv1d, bm, bn),
+      FUNCTION(conv2d, b4, b4),
+      FUNCTION(conv3d, b5, b5),
+      FUNCTION(conv_transpose1d, bm, bn),
+      FUNCTION(conv_transpose2d, b4, b4),
+      FUNCTION(conv_transpose3d, b5, b5),
+      FUNCTION(scaled_dot_product_attention, bm, bn, bm, m),
   };
 }
 
 std::vector<Entry> float32_ops(Dtype given) {
   const Tensor x = rand({4, 4}, given) * 0.5 + 0.25, y = rand({4, 4}, given) * 0.5 + 0.25;
   const Tensor image = rand({1, 2, 4, 4}, given);
-  const Tensor classes = tensor({0, 1, 2, 3}, kInt64);
-  std::vector<Entry> list{
-      OF1(acos, x),
-      OF1(asin, x),
-      OF1(cosh, x),
-      OF1(exp, x),
-      OF1(expm1, x),
-      OF1(log, x),
-      OF1(log10, x),
-      OF1(log2, x),
-      OF1(log1p, x),
-      OF1(reciprocal, x),
-      OF1(rsqrt, x),
-      OF1(sinh, x),
-      OF1(tan, x),
-      OF1(square, x),
-      OF1(sum, x),
-      OF1(prod, x),
-      OF1(norm, x),
-      OF2(pow, x, y),
-      OF2(dist, x, y),
+  return {
+      BOTH(acos, x),
+      BOTH(asin, x),
+      BOTH(cosh, x),
+      BOTH(exp, x),
+      BOTH(expm1, x),
+      BOTH(log, x),
+      BOTH(log10, x),
+      BOTH(log2, x),
+      BOTH(log1p, x),
+      BOTH(reciprocal, x),
+      BOTH(rsqrt, x),
+      BOTH(sinh, x),
+      BOTH(tan, x),
+      BOTH(square, x),
+      BOTH(sum, x),
+      BOTH(prod, x),
+      BOTH(norm, x),
+      BOTH(pow, x, y),
+      BOTH(dist, x, y),
       {"pow of a number", {x}, [](const TensorList& t) { return pow(t[0], 1.5); }},
       {"number to a power", {x}, [](const TensorList& t) { return pow(1.5, t[0]); }},
       {"number by tensor", {x}, [](const TensorList& t) { return 2.0 / t[0]; }},
-      {"softplus", {x}, [](const TensorList& t) { return softplus(t[0]); }},
+      FUNCTION(softplus, x),
       {"softmax", {x}, [](const TensorList& t) { return softmax(t[0], 1); }},
       {"log_softmax", {x}, [](const TensorList& t) { return log_softmax(t[0], 0); }},
       {"cumsum", {x}, [](const TensorList& t) { return cumsum(t[0], 0); }},
       {"cumprod", {x}, [](const TensorList& t) { return cumprod(t[0], 1); }},
       {"sum over dims", {x}, [](const TensorList& t) { return sum(t[0], {0}); }},
       {"norm over dims", {x}, [](const TensorList& t) { return norm(t[0], 3, {1}); }},
-      {"linalg_vector_norm", {x}, [](const TensorList& t) { return linalg_vector_norm(t[0]); }},
+      FUNCTION(linalg_vector_norm, x),
       {"logsumexp", {x}, [](const TensorList& t) { return logsumexp(t[0], {1}); }},
       {"interpolate",
        {image},
@@ -148,49 +141,39 @@ std::vector<Entry> float32_ops(Dtype given) {
          return interpolate(t[0], std::vector<int64_t>{3, 5}, {}, kBilinear);
        }},
       {"lp_pool2d", {image}, [](const TensorList& t) { return lp_pool2d(t[0], 2, 2); }},
-      {"cdist", {x, y}, [](const TensorList& t) { return cdist(t[0], t[1]); }},
-      {"pdist", {x}, [](const TensorList& t) { return pdist(t[0]); }},
-      {"cosine_similarity",
-       {x, y},
-       [](const TensorList& t) { return cosine_similarity(t[0], t[1]); }},
-      {"nll_loss", {x, classes}, [](const TensorList& t) { return nll_loss(t[0], t[1]); }},
-      {"cross_entropy",
-       {x, classes},
-       [](const TensorList& t) { return cross_entropy(t[0], t[1]); }},
-      {"mse_loss", {x, y}, [](const TensorList& t) { return mse_loss(t[0], t[1]); }},
-      {"l1_loss", {x, y}, [](const TensorList& t) { return l1_loss(t[0], t[1]); }},
-      {"smooth_l1_loss", {x, y}, [](const TensorList& t) { return smooth_l1_loss(t[0], t[1]); }},
-      {"huber_loss", {x, y}, [](const TensorList& t) { return huber_loss(t[0], t[1]); }},
-      {"kl_div", {x, y}, [](const TensorList& t) { return kl_div(t[0], t[1]); }},
-      {"poisson_nll_loss",
-       {x, y},
-       [](const TensorList& t) { return poisson_nll_loss(t[0], t[1]); }},
-      {"hinge_embedding_loss",
-       {x, y},
-       [](const TensorList& t) { return hinge_embedding_loss(t[0], t[1]); }},
-      {"soft_margin_loss",
-       {x, y},
-       [](const TensorList& t) { return soft_margin_loss(t[0], t[1]); }},
+      FUNCTION(cdist, x, y),
+      FUNCTION(pdist, x),
+      FUNCTION(cosine_similarity, x, y),
+  };
+}
+
+std::vector<Entry> float32_losses(Dtype given) {
+  const Tensor x = rand({4, 4}, given) * 0.5 + 0.25, y = rand({4, 4}, given) * 0.5 + 0.25;
+  const Tensor classes = tensor({0, 1, 2, 3}, kInt64);
+  return {
+      FUNCTION(nll_loss, x, classes),
+      FUNCTION(cross_entropy, x, classes),
+      FUNCTION(mse_loss, x, y),
+      FUNCTION(l1_loss, x, y),
+      FUNCTION(smooth_l1_loss, x, y),
+      FUNCTION(huber_loss, x, y),
+      FUNCTION(kl_div, x, y),
+      FUNCTION(poisson_nll_loss, x, y),
+      FUNCTION(hinge_embedding_loss, x, y),
+      FUNCTION(soft_margin_loss, x, y),
       {"margin_ranking_loss",
        {x, y},
        [](const TensorList& t) { return margin_ranking_loss(t[0], t[1], t[1]); }},
       {"cosine_embedding_loss",
        {x, y},
        [](const TensorList& t) { return cosine_embedding_loss(t[0], t[1], t[1].select(1, 0)); }},
-      {"multi_margin_loss",
-       {x, classes},
-       [](const TensorList& t) { return multi_margin_loss(t[0], t[1]); }},
-      {"multilabel_margin_loss",
-       {x.select(0, 0), classes.narrow(0, 0, 1).expand({x.size(1)})},
-       [](const TensorList& t) { return multilabel_margin_loss(t[0], t[1]); }},
+      FUNCTION(multi_margin_loss, x, classes),
+      FUNCTION(multilabel_margin_loss, x.select(0, 0), classes.narrow(0, 0, 1).expand({x.size(1)})),
       {"triplet_margin_loss",
        {x, y},
        [](const TensorList& t) { return triplet_margin_loss(t[0], t[1], t[0]); }},
-      {"binary_cross_entropy_with_logits",
-       {x, y},
-       [](const TensorList& t) { return binary_cross_entropy_with_logits(t[0], t[1]); }},
+      FUNCTION(binary_cross_entropy_with_logits, x, y),
   };
-  return list;
 }
 
 }  // namespace
@@ -209,22 +192,22 @@ TEST_CASE("test_autocast_torch_bf16, test_autocast_nn_bf16") {
 
 TEST_CASE("test_autocast_torch_fp32, test_autocast_nn_fp32, test_autocast_methods_fp32") {
   for (const Dtype lower : {kFloat16, kBFloat16})
-    for (const Dtype given : {kFloat16, kBFloat16, kFloat32})
+    for (const Dtype given : {kFloat16, kBFloat16, kFloat32}) {
       check(float32_ops(given), lower, kFloat32);
+      check(float32_losses(given), lower, kFloat32);
+    }
 }
 
 TEST_CASE("test_autocast_torch_need_autocast_promote") {
   const Tensor f = rand({4}), at = tensor({0, 1, 2, 0}, kInt64);
   const auto list = [&](const Tensor& h) {
     return std::vector<Entry>{
-        OF3(addcdiv, f, h, f + 1),
-        OF3(addcmul, f, h, f),
-        OF2(atan2, h, f),
-        OF2(dot, h, f),
-        OF2(vdot, f, h),
-        {"bilinear",
-         {h, f, rand({2, 4, 4})},
-         [](const TensorList& t) { return bilinear(t[0], t[1], t[2]); }},
+        BOTH(addcdiv, f, h, f + 1),
+        BOTH(addcmul, f, h, f),
+        BOTH(atan2, h, f),
+        BOTH(dot, h, f),
+        BOTH(vdot, f, h),
+        FUNCTION(bilinear, h, f, rand({2, 4, 4})),
         {"tensordot", {h, f}, [](const TensorList& t) { return tensordot(t[0], t[1], {0}, {0}); }},
         {"index_put",
          {f, at, h},
@@ -236,9 +219,7 @@ TEST_CASE("test_autocast_torch_need_autocast_promote") {
          [](const TensorList& t) {
            return index_put(t[0], std::vector<indexing::TensorIndex>{t[1]}, t[2], true);
          }},
-        {"grid_sample",
-         {f.reshape({1, 1, 2, 2}), h.reshape({1, 1, 2, 2})},
-         [](const TensorList& t) { return grid_sample(t[0], t[1]); }},
+        FUNCTION(grid_sample, f.reshape({1, 1, 2, 2}), h.reshape({1, 1, 2, 2})),
         {"scatter_add", {f, at, h}, [](const TensorList& t) {
            return scatter_add(t[0], 0, t[1], t[2]);
          }}};
