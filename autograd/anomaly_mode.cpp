@@ -13,12 +13,12 @@ namespace halftape::autograd {
 
 namespace {
 
-/// "file:line (function)" of an offset in a binary, what was inlined there first, by binutils'
-/// addr2line; without it or without debug information, the offset.
+/// "file:line (function)" for an offset in a binary, inlined functions first, by binutils'
+/// addr2line. Without addr2line or debug information: the offset.
 std::vector<std::string> places(const std::string& binary, uintptr_t offset) {
   std::ostringstream command, plain;
   plain << binary << "+0x" << std::hex << offset;
-  // A path with a quote in it is left alone: it goes through a shell.
+  // The command goes through a shell: no path with a quote in it.
   if (binary.find('\'') != std::string::npos) return {plain.str()};
   command << "addr2line -Cife '" << binary << "' 0x" << std::hex << offset << " 2>/dev/null";
   std::istringstream answer(os::output_of(command.str()));
@@ -40,23 +40,23 @@ std::string call_site() {
 
 namespace {
 
-/// Does "file:line (function)" name a function that is neither ours nor the standard library's?
+/// True if "file:line (function)" names a function outside this library and the standard library.
 bool is_users(const std::string& where) {
   const size_t open = where.find(" (");
   if (open == std::string::npos) return false;
   std::string name = where.substr(open + 2);
-  name = name.substr(0, name.find_first_of("<("));  // of templates the return type comes first
+  name = name.substr(0, name.find_first_of("<("));  // a template's return type comes first
   name = name.substr(name.rfind(' ') + 1);
   return !name.starts_with("halftape::") && !name.starts_with("std::");
 }
 
-/// The first frame outside the library; the frames themselves are what call_site() kept.
+/// The first frame outside the library, from what call_site() returned.
 std::string resolved(const std::string& origin) {
   std::string first;
   for (size_t i = 0; i + sizeof(void*) <= origin.size(); i += sizeof(void*)) {
     uintptr_t address;
     origin.copy(reinterpret_cast<char*>(&address), sizeof address, i);
-    // One back: the address is where the call returns to.
+    // − 1: the address is the one that the call returns to.
     const os::CodePlace code = os::place_of(reinterpret_cast<void*>(address - 1));
     if (code.file.empty()) continue;
     for (const std::string& here : places(code.file, code.offset)) {

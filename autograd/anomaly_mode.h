@@ -1,4 +1,4 @@
-// Finding the first NaN of a backward pass, and the call that led to it.
+// Finds the first NaN of a backward pass, and the call that led to it.
 #pragma once
 #include <atomic>
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace halftape::autograd {
 
-/// The process-wide switch. While it is on, every recorded op remembers where it was called, and a
-/// backward pass stops at the first op whose rule makes a NaN. Slow: for debugging.
+/// The process-wide switch. While it is on, every recorded op stores where it was called, and
+/// backward throws at the first op whose rule makes a NaN. Slow, for debugging.
 class AnomalyMode {
  public:
   static bool is_enabled() { return enabled.load(std::memory_order_relaxed); }
@@ -18,7 +18,7 @@ class AnomalyMode {
   static inline std::atomic<bool> enabled{false};
 };
 
-/// AnomalyMode for a scope.
+/// Sets AnomalyMode for a scope.
 class [[nodiscard]] DetectAnomalyGuard {
  public:
   explicit DetectAnomalyGuard(bool on = true) : before_(AnomalyMode::is_enabled()) {
@@ -32,10 +32,9 @@ class [[nodiscard]] DetectAnomalyGuard {
   bool before_;
 };
 
-/// The frames that led here from outside the library, as addresses: resolved when an error is
-/// reported.
+/// The call stack as raw addresses, which refuse_nan() resolves.
 std::string call_site();
-/// Throws when a rule's result has a NaN, naming the op, its input and where it was called.
+/// Throws if a rule's result has a NaN, naming the op, its input and where it was called.
 void refuse_nan(const Node& node, const Grads& grads);
 
 }  // namespace halftape::autograd

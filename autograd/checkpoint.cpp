@@ -11,7 +11,7 @@
 namespace halftape::autograd {
 namespace {
 
-/// One checkpointed call. Its nodes save numbers in place of bytes; the bytes come from a second
+/// One checkpointed call. Its nodes save numbers instead of arrays. The arrays come from a second
 /// run, in which the same ops save in the same order.
 class Segment final : public SavedHooks {
  public:
@@ -32,8 +32,7 @@ class Segment final : public SavedHooks {
 
   Array unpack(size_t key) override {
     const std::lock_guard lock(mutex_);
-    // A function that differentiates within asks while it runs: of the run that is going on, what
-    // there is so far.
+    // If f itself calls backward, it asks during its second run for what that run has saved so far.
     if (bytes_.empty() && !again_) run_again();
     HALFTAPE_CHECK(key < bytes_.size(), "checkpoint: the function saved ", bytes_.size(),
                    " tensors when it ran again, and more the first time; it must do the same work");
@@ -52,12 +51,12 @@ class Segment final : public SavedHooks {
                      "checkpoint: input ", i, " of shape ", inputs_[i].sizes(),
                      " was changed in place after the call; clone() it before the change");
     const AutoGradMode recording(true);
-    // A copy for this run alone, whose cached casts end with it.
+    // A copy for this run alone, so that its cached casts end with the run.
     const std::shared_ptr<DtypePolicy> policy = policy_ ? policy_->snapshot() : nullptr;
     const PolicyScope region(policy.get());
     const RandomState now = get_random_state();
     set_random_state(random_);
-    const size_t counted = std::exchange(count_, 0);  // the first run may not be at its end
+    const size_t counted = std::exchange(count_, 0);  // f may still be in its first run
     again_ = true;
     try {
       run();

@@ -1,4 +1,4 @@
-// Memory for time: what a part of the network saves is computed again when backward needs it.
+// Less memory for more time: tensors saved by a part of a network are computed again in backward.
 #pragma once
 #include <functional>
 
@@ -6,10 +6,10 @@
 
 namespace halftape::autograd {
 
-/// f(inputs), without keeping what its ops save: the first rule that asks makes f run once more, on
-/// the same inputs, with the same random numbers and the same autocast state (Chen et al. 2016,
+/// f(inputs), without keeping the tensors that its ops save. When backward first needs one, f runs
+/// once more, with the same inputs, random numbers and autocast state (Chen et al. 2016,
 /// arXiv:1604.06174). Gradients of any order, grad() and nesting work as without it. f must compute
-/// the same again; inputs changed in place meanwhile are noticed.
+/// the same again. Throws in backward if an input was changed in place meanwhile.
 TensorList checkpoint(const std::function<TensorList(const TensorList&)>& f,
                       const TensorList& inputs);
 Tensor checkpoint(const std::function<Tensor(const TensorList&)>& f, const TensorList& inputs);

@@ -9,7 +9,7 @@
 namespace halftape::autograd {
 namespace {
 
-/// Place of a tensor in a list, −1 when it is not there.
+/// Index of a tensor in a list, or −1.
 int find(const variable_list& list, const Tensor& t) {
   const auto at =
       std::find_if(list.begin(), list.end(), [&](const Tensor& o) { return o.is_same(t); });
@@ -97,7 +97,7 @@ variable_list FunctionNode::finish(variable_list outputs, const variable_list& i
     layouts.push_back(y.defined() ? Output{y.sizes(), y.dtype(), y.device()} : Output{});
     if (!y.defined() || !y.is_floating_point()) continue;
     const bool changed = find(dirty, y) >= 0;
-    // An input handed through is another tensor from here on, with a history of its own.
+    // An input that is returned unchanged becomes a new tensor with its own history.
     if (!changed && (find(inputs, y) >= 0 || y.requires_grad())) {
       y = Tensor(y.array());
       y.impl()->is_view = true;

@@ -1,4 +1,4 @@
-// Ops written by users: a forward and a backward function, as torch::autograd::Function.
+// Custom ops: a forward and a backward function, as torch::autograd::Function.
 #pragma once
 #include <map>
 #include <memory>
@@ -51,7 +51,7 @@ class SavedValue {
 
 class FunctionNode;
 
-/// What forward() leaves for backward().
+/// What forward() passes on to backward().
 class AutogradContext {
  public:
   AutogradContext();
@@ -59,27 +59,27 @@ class AutogradContext {
   AutogradContext(const AutogradContext&) = delete;
   AutogradContext& operator=(const AutogradContext&) = delete;
 
-  /// Values that are not tensors. Tensors belong in save_for_backward(), which notices when they
-  /// are changed in place and keeps no cycle of references.
+  /// Values that are not tensors. Tensors belong in save_for_backward(), which notices in-place
+  /// changes and makes no cycle of references.
   std::map<std::string, SavedValue> saved_data;
 
   /// Inputs and outputs of forward() that backward() needs. Undefined tensors stay undefined.
   void save_for_backward(variable_list tensors) { to_save_ = std::move(tensors); }
-  /// In backward(): what was saved, with its history.
+  /// In backward(): the saved tensors, with their history.
   variable_list get_saved_variables() const;
   /// Inputs that forward() changed in place; they must be returned.
   void mark_dirty(const variable_list& inputs) { dirty_ = inputs; }
   /// Outputs without a gradient.
   void mark_non_differentiable(const variable_list& outputs) { non_differentiable_ = outputs; }
-  /// false: gradients of outputs nobody used arrive undefined instead of zero.
+  /// With false, gradients of unused outputs arrive undefined instead of zero.
   void set_materialize_grads(bool on) { materialize_ = on; }
-  /// In backward(): does argument i of forward() want a gradient? Arguments that are no tensors
-  /// count, too.
+  /// In backward(): true if this argument of forward() wants a gradient. Arguments that are no
+  /// tensors are counted, too.
   bool needs_input_grad(size_t argument) const;
-  /// Does any argument of these ranges (first, one past the last)?
+  /// True if any argument of these ranges (first, one past the last) does.
   bool needs_input_grad(std::initializer_list<IndexRange> ranges) const;
 
-  /// The dtype policy under which backward() runs. Null: none, as all rules (amp/function.h).
+  /// The dtype policy under which backward() runs; null for none (amp/function.h).
   std::shared_ptr<const DtypePolicy> policy_of_backward;
 
  private:
@@ -100,7 +100,7 @@ class FunctionNode : public Node {
   void release() override;
 
   AutogradContext context;
-  // For each argument of forward(), and each tensor of a list: its place in `next`, or −1.
+  // For each argument of forward(), and each tensor of a list: its index in `next`, or −1.
   std::vector<int> arguments;
 
   /// Gives the outputs of forward() their history. `inputs`: the tensors among its arguments.
@@ -119,8 +119,8 @@ class FunctionNode : public Node {
 /// Tensor y = Twice::apply(x, 2.0);
 ///
 /// forward() runs unrecorded. It returns a Tensor or a variable_list, and so does apply().
-/// backward() gives one gradient for each argument of forward(), undefined for those that are no
-/// tensors or need none; written in Tensor ops, it can itself be differentiated.
+/// backward() returns one gradient for each argument of forward(), undefined for arguments that are
+/// no tensors or need none. Written in Tensor ops, it can itself be differentiated.
 template <class T>
 struct Function {
   template <class... Args>

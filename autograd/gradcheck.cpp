@@ -11,7 +11,7 @@
 namespace halftape::autograd {
 namespace {
 
-/// ∂f(inputs)/∂inputs[which][element], every output element, by central differences.
+/// ∂f(inputs)/∂inputs[which][element] for every output element, by central differences.
 std::vector<double> numeric_column(const GradcheckFunction& f, const TensorList& inputs,
                                    size_t which, size_t element, double eps) {
   auto moved = [&](double by) {

@@ -14,14 +14,13 @@ struct GradcheckOptions {
 
 using GradcheckFunction = std::function<Tensor(const TensorList&)>;
 
-/// Compares the Jacobian of f from backward passes with the one from central differences, element
-/// by element, for every input that requires grad. Inputs must be float64. Throws with the first
-/// element at fault; true otherwise.
+/// Compares the Jacobian of f by backward passes with central differences, element by element, for
+/// every input that requires grad. Such inputs must be float64. Returns true; throws at the first
+/// element that differs.
 bool gradcheck(const GradcheckFunction& f, const TensorList& inputs,
                const GradcheckOptions& options = {});
 
-/// The same for the gradient: checks d/dx of ⟨grad f, v⟩ with a fixed v, and so every second
-/// derivative.
+/// The same for second derivatives: checks d/dx of ⟨grad f, v⟩ with a fixed v.
 bool gradgradcheck(const GradcheckFunction& f, const TensorList& inputs,
                    const GradcheckOptions& options = {});
 

@@ -18,7 +18,7 @@ TensorList grad(const TensorList& outputs, const TensorList& inputs,
                 const TensorList& grad_outputs = {}, std::optional<bool> retain_graph = {},
                 bool create_graph = false, bool allow_unused = false);
 
-/// Is it the 1 with which backward() begins where it is given no gradient? Then a rule need not
+/// True if g is the 1 with which backward() begins when it is given no gradient. A rule need not
 /// multiply by it.
 bool is_implicit_one(const Tensor& g);
 

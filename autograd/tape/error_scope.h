@@ -1,10 +1,10 @@
-// What ops say of themselves in errors: who is called, and whether it was given its tensors.
+// Checks that an op was given its tensors, and puts the op's name into errors.
 #pragma once
 #include "halftape/autograd/tensor.h"
 
 namespace halftape {
 
-/// Throws when a tensor that an op needs was never given a value; `i`: which one, from 0.
+/// Throws if tensor i of an op, counted from 0, is undefined.
 inline void check_given(const char* op, const Tensor& t, size_t i) {
   HALFTAPE_CHECK(t.defined(), op, ": its tensor number ", i + 1,
                  " is undefined: a default-constructed Tensor has no shape, dtype or values");
@@ -18,11 +18,11 @@ inline void check_defined(const char* op, const TensorList& tensors) {
   for (size_t i = 0; i < tensors.size(); ++i) check_given(op, tensors[i], i);
 }
 
-/// Stands first in an op that is made of others: what they refuse is said in its name, as in
-/// "dist: sub: shapes [2] and [3] do not broadcast …". Of nested ops the outermost is named.
+/// Stands first in an op that calls other ops: their errors begin with its name, as in "dist: sub:
+/// shapes [2] and [3] do not broadcast …". Of nested ops the outermost is named.
 class [[nodiscard]] ErrorScope {
  public:
-  /// `tensors`: those that the op needs.
+  /// `tensors`: what the op needs; throws if one is undefined.
   template <class... T>
   explicit ErrorScope(const char* op, const T&... tensors) : outermost_(!detail::op_at_work) {
     check_defined(op, tensors...);

@@ -1,4 +1,4 @@
-// Whether operations are recorded: flags of the thread.
+// Thread-local switches: whether operations are recorded.
 #pragma once
 
 namespace halftape {
@@ -30,8 +30,8 @@ class [[nodiscard]] NoGradGuard : public AutoGradMode {
   NoGradGuard() : AutoGradMode(false) {}
 };
 
-/// Nothing is recorded while it lives, and the tensors made meanwhile stay outside all graphs for
-/// good: a later op that would need them in its backward pass says so.
+/// Nothing is recorded while it lives, and tensors made meanwhile can never be part of a graph: an
+/// op that would save one for its backward pass throws.
 class [[nodiscard]] InferenceMode {
  public:
   explicit InferenceMode(bool on = true) : grad_mode_(!on), before_(enabled) { enabled = on; }

@@ -1,7 +1,7 @@
-// Marks on gradients: a node's rule says something of the backward pass that it is part of, and
-// every gradient which that pass leaves in a leaf remembers it until its bytes change. amp marks
-// the gradients of a scaled loss; autograd carries and adds marks, and knows nothing of what they
-// mean. backward() never throws because of them: what makes no sense is refused where it is used.
+// Marks on gradients. A rule marks the backward pass that it runs in, and every gradient that the
+// pass adds to a leaf keeps the mark until its bytes change. amp marks the gradients of a scaled
+// loss; autograd carries and adds marks without knowing their meaning. backward() never throws
+// because of a mark: the call that uses the gradient does.
 #pragma once
 #include <optional>
 #include <string>
@@ -14,23 +14,23 @@ namespace halftape {
 class GradTag : public RefCounted {
  public:
   virtual ~GradTag() = default;
-  /// How a call uses gradients: takes the numbers for true ones, or knows of what was done to them
-  /// and relies only on its having been the same for every term of their sums.
+  /// How a call uses gradients: as true values, or as scaled values, provided that all terms of a
+  /// sum were scaled alike.
   enum class Use : uint8_t { AsTrue, AsTheyAre };
-  /// Why `call` must not use a gradient with this mark, and the way out. Empty: it may.
+  /// Why `call` must not use a gradient with this mark, and the way out. Empty if it may.
   virtual std::string objection(std::string_view call, Use use) const = 0;
-  /// The mark of a gradient with this mark and one with `other` (null: without a mark), added: one
-  /// of the two where they agree, else one that objects to every use. Symmetrical in what it means.
+  /// The mark of the sum of a gradient with this mark and one with `other` (null: no mark): one
+  /// of the two if they agree, else one that objects to every use. Symmetric in meaning.
   virtual Ref<GradTag> plus(const Ref<GradTag>& other) = 0;
 
-  /// Marks are kept from now on, in all threads. Until somebody asks, they cost a branch.
+  /// Keeps marks from now on, in all threads. Before that they cost a branch.
   static void enable();
   /// The mark of `grad` plus a gradient of the pass in progress. Empty while no marks are kept.
   static std::optional<Ref<GradTag>> of_sum(const Tensor& grad);
-  /// Marks the pass in progress; one that has a mark already gets the sum of both.
+  /// Marks the pass in progress, or adds to the mark that it has.
   static void mark_pass(Ref<GradTag> tag);
-  /// The extent of one pass: a mark set within ends with it. A pass within a pass, as of a
-  /// checkpoint, inherits the outer one's.
+  /// For the scope of one pass, at whose end its mark is gone. A pass within a pass, as in a
+  /// checkpoint, inherits the outer mark.
   class [[nodiscard]] Pass {
    public:
     Pass();
@@ -47,13 +47,13 @@ class GradTag : public RefCounted {
 
 /// What is known of a gradient.
 struct GradMark {
-  bool known = false;  // false: assigned or changed by the user since, and the user's to answer for
-  Ref<GradTag> tag;    // null: left by a pass without a mark
+  bool known = false;  // false if the user has assigned or changed the gradient
+  Ref<GradTag> tag;    // null if its passes had no mark
 };
 GradMark mark_of(const Tensor& grad);
-/// Is this what is known of it?
+/// True if the gradient is known to have this mark.
 bool has_mark(const Tensor& grad, const Ref<GradTag>& tag);
-/// Vouches for the gradient as it is now.
+/// Marks the gradient as it is now.
 void set_mark(const Tensor& grad, Ref<GradTag> tag);
 /// Throws the objection of the gradient's mark, if there is one.
 void check_mark(const Tensor& grad, const char* call, GradTag::Use use = GradTag::Use::AsTrue);

@@ -13,7 +13,7 @@
 namespace halftape {
 namespace {
 
-constexpr uint64_t kOps = uint64_t{1} << 63;  // above the leaves
+constexpr uint64_t kOps = uint64_t{1} << 63;  // the first seq of operations
 std::atomic<uint64_t> next_seq{kOps + 1};
 using LiveNodes = Counter<struct OfNodes>;
 thread_local DtypePolicy* current_policy = nullptr;
@@ -29,9 +29,8 @@ Node::~Node() { LiveNodes::add(-1); }
 int64_t Node::live_count() { return LiveNodes::total(); }
 
 void dispose(Node* node) noexcept {
-  // Deleting a node drops its edges and saved tensors, which may drop further nodes: those join
-  // this list instead of the stack. Threaded through the nodes, so that it allocates nothing and
-  // outlives no thread.
+  // Deleting a node may drop further nodes: they join this list instead of the stack. The list
+  // runs through Node::waiting_, so that it allocates nothing.
   thread_local Node* waiting = nullptr;
   thread_local bool draining = false;
   node->waiting_ = std::exchange(waiting, node);
@@ -66,13 +65,13 @@ Node::Extras& Node::extras() {
 
 void Node::announce(Grads& g) const {
   if (!extras_) return;
-  auto arrived = [&](uint32_t i) { return i < g.size() && g[i].defined(); };
-  auto seen = [&](uint32_t i) { return g[i].to(output(i).dtype); };
-  // By index: a hook may register or remove another.
+  auto has_arrived = [&](uint32_t i) { return i < g.size() && g[i].defined(); };
+  auto in_own_dtype = [&](uint32_t i) { return g[i].to(output(i).dtype); };
+  // By index: a hook may register or remove others.
   for (size_t i = 0; i < extras_->hooks.size(); ++i) {
     const auto [at, hook] = extras_->hooks[i];
-    if (!hook || !arrived(at)) continue;
-    const Tensor given = seen(at), changed = hook(given);
+    if (!hook || !has_arrived(at)) continue;
+    const Tensor given = in_own_dtype(at), changed = hook(given);
     if (!changed.defined()) continue;
     HALFTAPE_CHECK(changed.sizes() == given.sizes(), "backward: a hook on the output of `", name_,
                    "` gave a gradient of shape ", changed.sizes(), " for one of shape ",
@@ -80,15 +79,15 @@ void Node::announce(Grads& g) const {
     g[at] = changed.to(given.dtype());
   }
   for (const auto& kept : extras_->retained) {
-    if (!arrived(kept.first)) continue;
-    const Tensor shared = g[kept.first];  // goes on: its bytes are not for the taking
-    const Tensor retained = seen(kept.first);
+    if (!has_arrived(kept.first)) continue;
+    const Tensor shared = g[kept.first];  // a second handle: accumulate() must not take the bytes
+    const Tensor retained = in_own_dtype(kept.first);
     kept.second->with([&](Tensor& grad) { accumulate(grad, retained); });
   }
 }
 
 Accumulate::Accumulate(detail::TensorImpl* leaf) : Node("accumulate"), slot_(leaf) {
-  seq_ -= kOps;  // after every op, whenever the leaf was made
+  seq_ -= kOps;  // runs after all operations, whenever the leaf was made
   first = {leaf->value.shape(), leaf->value.dtype(), leaf->value.device()};
 }
 
@@ -96,11 +95,10 @@ void accumulate(Tensor& grad, const Tensor& g) {
   if (GradMode::is_enabled()) {
     grad = grad.defined() ? add(grad, g) : clone(g);
   } else if (!grad.defined()) {
-    // Take the bytes when nobody else can see them; otherwise a later in-place addition would reach
-    // others.
+    // Takes the bytes only if nobody else holds them: later gradients are added in place.
     grad = g.unique() && g.is_contiguous() ? g.detach() : Tensor(g.array().clone());
   } else if (grad.requires_grad()) {
-    grad = Tensor(add(grad, g).array());  // the old one belongs to a graph somebody may still use
+    grad = Tensor(add(grad, g).array());  // the old gradient is part of a recorded graph
   } else {
     const Array& into = grad.array();
     backend(into.device()).binary(BinaryOps::index<formula::Add>(), into, into, g.array());

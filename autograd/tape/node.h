@@ -18,14 +18,14 @@ namespace halftape {
 /// Gradients of a node's outputs or inputs. An undefined Tensor means zero.
 using Grads = std::vector<Tensor>;
 
-/// A way from a node to the tensor whose gradient it fills. The tensor owns the node, so the node
-/// must not own the tensor: the way is cut when the tensor dies.
+/// A node's pointer to the tensor whose gradient it fills. The tensor owns the node, so the node
+/// must not own the tensor: the tensor cuts the pointer when it dies.
 class GradSlot {
  public:
   explicit GradSlot(detail::TensorImpl* owner) : owner_(owner) {}
   void cut();
-  /// f(the tensor's gradient), unless the tensor is gone. One thread at a time: two may run
-  /// backward over graphs that share a leaf.
+  /// Calls f with the tensor's gradient, unless the tensor is gone. One thread at a time: two may
+  /// run backward over graphs that share a leaf.
   void with(const std::function<void(Tensor& grad)>& f);
   /// The tensor itself, undefined when it is gone.
   Tensor owner();
@@ -35,7 +35,7 @@ class GradSlot {
   detail::TensorImpl* owner_;
 };
 
-/// The ways onward of a node. Two have room in it, as nearly every op has no more inputs.
+/// The edges of a node, one for each input. Two are stored inline: few ops have more inputs.
 class Edges {
  public:
   size_t size() const { return size_; }
@@ -54,36 +54,36 @@ class Edges {
 
  private:
   std::array<Edge, 2> few_;
-  std::vector<Edge> many_;  // all of them, where there are more than two
+  std::vector<Edge> many_;  // all edges, if there are more than two
   size_t size_ = 0;
 };
 
-/// A recorded operation. `seq` counts creations, and the ends of the tape at leaves come before all
-/// of them, so that descending seq is a topological order of any graph. No two nodes have the same.
+/// A recorded operation. seq() counts creations and is unique; that of an Accumulate is below that
+/// of every operation. So descending seq() is a topological order of any graph.
 class Node : public RefCounted, public FreeListed {
  public:
   explicit Node(const char* name);
   virtual ~Node();
-  /// Gradients of the inputs from those of the outputs, written in Tensor operations; one for each
-  /// `next`.
+  /// The vector-Jacobian product: gradients of the inputs, one for each `next`, from those of the
+  /// outputs. Written in Tensor operations.
   virtual Grads vjp(Grads g) = 0;
-  /// Drops what was saved (backward without retain_graph). Using the node afterwards throws.
+  /// Drops saved tensors, after backward() without retain_graph. vjp() throws afterwards.
   virtual void release() = 0;
 
-  /// The op, as its function is called.
+  /// The op's name, as its function is called.
   const char* name() const { return name_; }
   uint64_t seq() const { return seq_; }
-  /// Does input i want a gradient?
+  /// True if input i wants a gradient.
   bool wants(size_t i) const {
     return next[i] && (!wanted || wanted->count(next[i].node.get()) > 0);
   }
-  /// In which dtype the gradient of input i loses nothing: float32 for what was cast to 16 bits
-  /// from more, else the input's own.
+  /// The dtype in which the gradient of input i loses nothing: float32 if the input was cast to 16
+  /// bits from a wider dtype, else the input's own.
   Dtype finest(size_t i) const {
     const Output& o = next[i].node->output(next[i].output);
     return o.wide ? kFloat32 : o.dtype;
   }
-  /// For a scope: the only nodes that gradients are to reach. Null: all.
+  /// For a scope: the only nodes that gradients have to reach; null for all.
   class [[nodiscard]] Wanted {
    public:
     explicit Wanted(const std::unordered_set<Node*>* nodes)
@@ -98,8 +98,8 @@ class Node : public RefCounted, public FreeListed {
 
   Edges next;  // one per input
 
-  /// The layout of a forward output: gradients arrive in this shape and dtype. Where `wide`, those
-  /// in float32 are not rounded to it: a cast would only widen them again.
+  /// The layout of a forward output: gradients arrive in this shape and dtype. Where `wide`, a
+  /// float32 gradient is not rounded to dtype: the cast below would only widen it again.
   struct Output {
     Shape shape;
     Dtype dtype = Dtype::Float32;
@@ -107,20 +107,20 @@ class Node : public RefCounted, public FreeListed {
     bool wide = false;
   };
   Output first;                // nearly every op has one output
-  std::vector<Output> others;  // those after it
+  std::vector<Output> others;  // further outputs
   const Output& output(uint32_t i) const { return i == 0 ? first : others[i - 1]; }
 
-  /// What users hang on the node; most nodes have none.
+  /// Hooks and the like, which most nodes do not have.
   struct Extras {
     using Hook = std::function<Tensor(const Tensor&)>;
-    std::vector<std::pair<uint32_t, Hook>> hooks;  // see a gradient first …
-    std::vector<std::pair<uint32_t, std::shared_ptr<GradSlot>>> retained;  // … then it is kept
+    std::vector<std::pair<uint32_t, Hook>> hooks;  // (output, hook); run first
+    std::vector<std::pair<uint32_t, std::shared_ptr<GradSlot>>> retained;  // of retain_grad()
     std::string origin;  // where the op was called, in anomaly mode
   };
   Extras& extras();
   const Extras* has_extras() const { return extras_.get(); }
-  /// Runs the hooks on arrived gradients, and keeps those that a tensor retains. Both see them in
-  /// the tensor's dtype; what no hook changes goes on as it came.
+  /// Runs the hooks on the gradients that have arrived, and stores the retained ones. Both get a
+  /// gradient in the tensor's dtype. `g` changes only where a hook returns another gradient.
   void announce(Grads& g) const;
 
   static int64_t live_count();
@@ -136,33 +136,33 @@ class Node : public RefCounted, public FreeListed {
   Node* waiting_ = nullptr;  // the next node to be deleted
 };
 
-/// Nodes are released through a work list, so that a chain of a million does not recurse.
+/// Releases nodes through a work list, so that a chain of a million does not recurse.
 void dispose(Node* node) noexcept;
 
-/// The end of the tape at a leaf: adds what arrives to the leaf's grad().
+/// The end of the tape at a leaf: adds incoming gradients to the leaf's grad().
 class Accumulate final : public Node {
  public:
   explicit Accumulate(detail::TensorImpl* leaf);
   Grads vjp(Grads g) override;
   void release() override {}
-  /// The leaf is gone: later gradients have nowhere to go.
+  /// Called when the leaf dies: later gradients are dropped.
   void detach_leaf() { slot_.cut(); }
-  std::vector<std::function<void(Tensor)>> after;  // hooks that see the leaf once it has its sum
+  std::vector<std::function<void(Tensor)>> after;  // hooks that get the leaf once grad() is there
   Ref<LeafSlots> slots;                            // of a leaf in flat storage, else null
 
  private:
   void add_to(Tensor& grad, const Tensor& g) const;
   GradSlot slot_;
 };
-/// grad ← grad + g, with bytes of its own, in place where nobody can notice.
+/// grad ← grad + g, in bytes of its own. In place, unless a recorded graph may need the old bytes.
 void accumulate(Tensor& grad, const Tensor& g);
 
-/// Takes over what nodes save while it is installed, to give it back when a rule asks (PyTorch's
-/// saved_tensors_hooks). Bytes of leaves and of inputs that are kept anyway are not offered.
+/// While installed, stores the tensors that nodes save, and gives them back when a rule asks (as
+/// PyTorch's saved_tensors_hooks). Leaves are not offered: they are kept anyway.
 class SavedHooks : public RefCounted {
  public:
   virtual ~SavedHooks() = default;
-  /// A key for the bytes.
+  /// Stores the array; unpack() gets the key.
   virtual size_t pack(const Array& saved) = 0;
   virtual Array unpack(size_t key) = 0;
 
@@ -180,22 +180,22 @@ class SavedHooks : public RefCounted {
   };
 };
 
-/// A tensor kept for the backward pass: its bytes as they were (checked by version) and where its
-/// gradient goes. It does not hold the Tensor itself, which after an in-place op would own the node
-/// that owns this.
+/// A tensor kept for the backward pass: its array, the version to check against, and its gradient
+/// edge. It does not hold the Tensor itself, which after an in-place op would own the node that
+/// owns this Saved.
 class Saved {
  public:
   Saved() = default;
   /// An input of the op.
   explicit Saved(const Tensor& input);
-  /// The op's own output: its history is the node itself and is hung back on when the rule runs.
+  /// The op's own output number `number`: tensor() gives it the node as its history.
   explicit Saved(const Array& output, uint32_t number = 0);
-  /// Saved when `wanted`, otherwise empty.
+  /// Saved if `wanted`, otherwise empty.
   static Saved if_wanted(bool wanted, const Tensor& input) {
     return wanted ? Saved(input) : Saved();
   }
   bool defined() const { return hooks_ || array_.defined(); }
-  /// The bytes; throws when they were changed in place since they were saved.
+  /// The array; throws if it was changed in place since it was saved.
   const Array& array(const Node& by) const;
   /// The tensor with its history.
   Tensor tensor(Node& by) const;
@@ -204,14 +204,14 @@ class Saved {
   void pack();
 
   mutable Array array_;
-  Edge edge_;  // without node: the number of the node's own output
+  Edge edge_;  // of an own output: null node, and the output's number
   mutable uint64_t version_ = 0;
   bool output_ = false;
-  mutable Ref<SavedHooks> hooks_;  // who has the bytes, until they are asked for
+  mutable Ref<SavedHooks> hooks_;  // has the array until it is asked for
   size_t key_ = 0;
 };
 
-/// Stands where other ops have a Saved: a sum's derivatives need neither input.
+/// In place of Saved where a rule needs no input, as that of a sum.
 struct NeverSaved {
   static NeverSaved if_wanted(bool, const Tensor&) { return {}; }
   static bool defined() { return false; }

@@ -1,5 +1,5 @@
-// Who wants to know when ops begin and end: the hook of profilers. While nobody does, it costs an
-// op one load.
+// The profilers' hook: a watcher learns when ops begin and end. Without a watcher it costs one load
+// per op.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -12,16 +12,16 @@ class OpWatcher {
   enum class Phase : uint8_t {
     Op,        // called by the user, or by another op or rule
     Backward,  // the rule of a recorded op
-    Step,      // an optimizer's
+    Step,      // Optimizer::step()
   };
   virtual ~OpWatcher() = default;
-  /// Gives what ended() is to be told of it: a time.
+  /// Returns a time, which ended() gets as `began`.
   virtual int64_t began() noexcept = 0;
   /// `name` is valid during the call.
   virtual void ended(const char* name, Phase phase, int64_t began) noexcept = 0;
 
-  /// Who watches now, in all threads; null: nobody. Ops may end after it was taken away, so that a
-  /// watcher lives as long as the process.
+  /// The watcher of all threads, or null. Ops may end after it was replaced, so a watcher must live
+  /// as long as the process.
   static OpWatcher* current() { return watcher.load(std::memory_order_acquire); }
   static void set_current(OpWatcher* w) { watcher.store(w, std::memory_order_release); }
 
@@ -29,7 +29,7 @@ class OpWatcher {
   static inline std::atomic<OpWatcher*> watcher{nullptr};
 };
 
-/// The time in which an op runs.
+/// Reports the scope of one op to the watcher.
 class [[nodiscard]] OpTimer {
  public:
   explicit OpTimer(const char* name, OpWatcher::Phase phase = OpWatcher::Phase::Op)

@@ -1,5 +1,5 @@
-// All that autograd knows about mixed precision: a hook through which the casts of an op's inputs
-// are decided. amp plugs in from above; with no policy installed the dtypes are left alone.
+// All that autograd knows about mixed precision: a policy decides how the inputs of an op are cast.
+// amp installs one; without a policy the dtypes are left alone.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -17,16 +17,16 @@
 
 namespace halftape {
 
-/// An op as policies know it: its name and its nature, declared once, in its formula or in
+/// An op as policies know it: its name and its Cast, declared in its formula or in
 /// autograd/ops/cast_list.h.
 struct CastOp {
   const char* name;
   Cast cast;
-  bool decided = false;  // the caller named a dtype, which wins over every policy
-  // An op that itself reads inputs of 16 bits as float32: it is not given casts to float32, but
-  // told here that it counts as having them.
+  bool decided = false;  // the caller chose a dtype, which overrides every policy
+  // Set by the policy in place of casts to float32, for an op that reads 16-bit inputs as float32
+  // by itself.
   bool* reads_wide = nullptr;
-  // An op that itself rounds its inputs to 16 bits as it reads them: likewise, it is told to which.
+  // Set by the policy in place of casts to this dtype, for an op that rounds its inputs by itself.
   std::optional<Dtype>* rounds = nullptr;
 
   /// For ops with an optional dtype argument.
@@ -45,7 +45,7 @@ class DtypePolicy {
   /// A policy that decides as this one does now, for work done later or in another thread.
   virtual std::shared_ptr<DtypePolicy> snapshot() const = 0;
 
-  /// Is cast() to be asked about Keep ops, too?
+  /// True if cast() is to be called for Keep ops, too.
   bool every_op = false;
 };
 
@@ -67,14 +67,14 @@ class [[nodiscard]] PolicyScope {
 };
 
 namespace detail {
-/// Asks the thread's policy, and switches it off if it had to be asked; gives what is to be
-/// switched on again.
+/// Calls the thread's policy and switches it off, where it has a say in this op. Returns the policy
+/// to switch on again, else null.
 DtypePolicy* decide(const CastOp& op, std::span<const Tensor* const> given,
                     std::span<Tensor> casts);
 }  // namespace detail
 
-/// An op's inputs as the policy wants them: what was given, or a cast of it. While it lives the
-/// policy is off, so that the ops of which this one is made are not asked again.
+/// An op's inputs as the policy wants them: each as given, or cast. The policy is off while this
+/// lives, so that it does not decide again for the ops that this op calls.
 template <size_t N>
 class CastInputs {
  public:
@@ -98,15 +98,15 @@ class CastInputs {
   }
 
  private:
-  OpTimer span_;  // it lives as long as the op runs
+  OpTimer span_;  // lives as long as the op runs
   std::array<const Tensor*, N> given_;
   std::array<Tensor, N> cast_;  // undefined: as given
   DtypePolicy* resume_ = nullptr;
 };
 
 /// The first line of every frontend: `const auto [a, b] = cast_inputs(cast_list::matmul, a_in,
-/// b_in);` makes a and b references to the inputs, or to differentiable casts of them. Throws when
-/// one of the first `needed` is undefined; those behind may be, which means none.
+/// b_in);` makes a and b references to the inputs, or to differentiable casts of them. Throws if
+/// one of the first `needed` inputs is undefined; further inputs are optional.
 template <size_t needed = kMaxDims, class... T>
 CastInputs<sizeof...(T)> cast_inputs(const CastOp& op, T&&... inputs) {
   static_assert((std::is_lvalue_reference_v<T> && ...), "temporaries would not live long enough");
@@ -118,7 +118,7 @@ CastInputs<sizeof...(T)> cast_inputs(const CastOp& op, T&&... inputs) {
   return in;
 }
 
-/// The same for a list; what follows it in a frontend stands under PolicyScope(nullptr).
+/// The same for a list. Let PolicyScope(nullptr) follow, to switch the policy off.
 inline TensorList cast_inputs(const CastOp& op, const TensorList& inputs) {
   check_defined(op.name, inputs);
   DtypePolicy* policy = dtype_policy();

@@ -30,15 +30,14 @@ class RuleNode final : public Node {
   std::optional<std::decay_t<Rule>> rule_;
 };
 
-/// Is this op part of a recorded graph?
+/// True if an op of these inputs is to be recorded.
 inline bool records(std::initializer_list<const Tensor*> inputs) {
   return GradMode::is_enabled() &&
          std::any_of(inputs.begin(), inputs.end(), [](auto* t) { return t->requires_grad(); });
 }
 
-/// A tensor over `value` that remembers how it was made. The rule is dropped when nobody will ask
-/// for it.
-/// `view_of`: the input whose bytes the value shares.
+/// A tensor with this value, and with the rule as its history unless nothing is to be recorded.
+/// `view_of`: the input whose bytes the value shares, if any.
 template <class Rule>
 Tensor record(const char* name, Array value, std::initializer_list<const Tensor*> inputs,
               Rule&& rule, const Tensor* view_of = nullptr) {
@@ -53,7 +52,7 @@ Tensor record(const char* name, Array value, std::initializer_list<const Tensor*
   return out;
 }
 
-/// record() for as many inputs as there are.
+/// record() for a list of inputs.
 template <class Rule>
 Tensor record_list(const char* name, const Array& y, const TensorList& inputs, Rule&& rule) {
   const auto first =
@@ -67,8 +66,8 @@ Tensor record_list(const char* name, const Array& y, const TensorList& inputs, R
   return out;
 }
 
-/// After an in-place write: x's gradients go where those of `value`, which it now equals, go. When
-/// x is a view, its base's do so within the view.
+/// After `value` was written to x in place: gives x the history of `value`. If x is a view, its
+/// base gets that history for the part that x shows.
 void take_history(const Tensor& x, const Tensor& value);
 
 }  // namespace halftape

@@ -10,17 +10,17 @@ namespace halftape::detail {
 namespace {
 
 struct LowCopy {
-  Array low;  // undefined while an update has it
+  Array low;  // undefined between take_low_copy() and return_low_copy()
   uint64_t version = 0, low_version = 0;
   int idle = 0;  // updates since a region asked for it
 
-  bool counts(const Tensor& leaf) const {
+  bool is_valid(const Tensor& leaf) const {
     return low.defined() && version == leaf.version() && low_version == low.version() &&
            !leaf.array().buffer()->exposed();
   }
 };
 
-/// Beside the tensors, most of which have none. A leaf ends its entry when it ends.
+/// Beside the tensors, because most have no copy. A leaf erases its entry when it dies.
 struct Table {
   std::mutex mutex;
   std::unordered_map<const TensorImpl*, LowCopy> copies;
@@ -37,7 +37,7 @@ Array find_low_copy(const Tensor& leaf, Dtype dtype) {
   const auto found = table().copies.find(leaf.impl());
   if (found == table().copies.end()) return {};
   LowCopy& copy = found->second;
-  if (!copy.counts(leaf) || copy.low.dtype() != dtype) return {};
+  if (!copy.is_valid(leaf) || copy.low.dtype() != dtype) return {};
   copy.idle = 0;
   return copy.low;
 }
@@ -51,17 +51,18 @@ Array find_captured_low_copy(const Tensor& leaf, Dtype dtype, Capture& capture) 
     return {};
   if (capture.keep_cast(leaf.array(), copy.low))
     copy = {copy.low, leaf.version(), copy.low.version(), 0};
-  return copy.counts(leaf) && capture.keeps(copy.low) ? copy.low : Array();
+  return copy.is_valid(leaf) && capture.keeps(copy.low) ? copy.low : Array();
 }
 
 Array low_copy_array(const Tensor& leaf, Dtype dtype) {
   const auto* end = static_cast<const Accumulate*>(leaf.impl()->accumulator.get());
   if (end && end->slots) {
     {
-      // One that does not count shall not be in the way.
+      // An invalid copy must not occupy the slot.
       const std::lock_guard lock(table().mutex);
       const auto found = table().copies.find(leaf.impl());
-      if (found != table().copies.end() && !found->second.counts(leaf)) table().copies.erase(found);
+      if (found != table().copies.end() && !found->second.is_valid(leaf))
+        table().copies.erase(found);
     }
     if (Array slot = end->slots->low_copy(dtype); slot.defined()) return slot;
   }
@@ -72,7 +73,7 @@ void keep_low_copy(const Tensor& leaf, const Array& low, uint64_t version) {
   if (!is_narrow(low.dtype()) || leaf.array().buffer()->exposed()) return;
   const std::lock_guard lock(table().mutex);
   LowCopy& copy = table().copies[leaf.impl()];
-  if (copy.counts(leaf) && copy.idle == 0 && copy.low.dtype() != low.dtype()) return;
+  if (copy.is_valid(leaf) && copy.idle == 0 && copy.low.dtype() != low.dtype()) return;
   copy = {low, version, low.version(), 0};
   leaf.impl()->low_copied = true;
 }
@@ -83,7 +84,7 @@ Array take_low_copy(const Tensor& leaf) {
   if (found == table().copies.end()) return {};
   LowCopy& copy = found->second;
   const Capture* capture = Capture::on(leaf.device());
-  if (copy.counts(leaf) && (!capture || capture->keeps(copy.low)) &&
+  if (copy.is_valid(leaf) && (!capture || capture->keeps(copy.low)) &&
       copy.low.buffer()->only_graphs_hold_besides() && copy.idle++ < kMostIdleUpdates)
     return std::exchange(copy.low, {});
   table().copies.erase(found);

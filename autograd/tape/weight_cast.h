@@ -1,5 +1,5 @@
-// The 16-bit copy of a float32 weight that outlives an autocast region: the region makes it, an
-// optimizer's update writes it as it writes the weight, and the next region finds it there.
+// The 16-bit copy of a float32 weight, kept between autocast regions: a region makes it, the
+// optimizer's update writes it together with the weight, and the next region finds it.
 #pragma once
 #include "halftape/autograd/tensor.h"
 
@@ -9,29 +9,29 @@ class Capture;
 
 namespace halftape::detail {
 
-// A leaf has one copy at most. It counts while neither the leaf's bytes nor its own have been
-// written since, and never where a plain pointer into the leaf's bytes was given out: through that
-// they change without a word. Other bytes behind the leaf end it. Any thread may call.
+// A leaf has at most one copy. It is valid until the leaf or the copy is written, and never valid
+// if a plain pointer into the leaf was given out, through which writes are not noticed. Giving the
+// leaf other bytes drops the copy. Thread-safe.
 
-/// The copy in this dtype; undefined where there is none that counts.
+/// The valid copy in this dtype, or undefined.
 Array find_low_copy(const Tensor& leaf, Dtype dtype);
-/// The same in a step that is being captured: one that every replay finds as the leaf is when it
-/// begins. Undefined where the step has written one of them alone.
+/// The same in a step that is being captured: every replay refreshes the copy before it begins.
+/// Undefined if the step has written the leaf or the copy alone.
 Array find_captured_low_copy(const Tensor& leaf, Dtype dtype, Capture& capture);
-/// Uninitialised, for a cast of the leaf that may be kept: where a leaf in flat storage has its
-/// place for it, if that is free, else new.
+/// An uninitialised array for a cast of the leaf: the leaf's slot in flat storage if it has a free
+/// one, else a new array.
 Array low_copy_array(const Tensor& leaf, Dtype dtype);
-/// `low` is cast from the leaf's bytes as they were at `version`. It is kept unless a copy in
-/// another dtype has been of use since the last update.
+/// Keeps `low`, cast from the leaf at `version`, unless a copy in another dtype has been used since
+/// the last update.
 void keep_low_copy(const Tensor& leaf, const Array& low, uint64_t version);
 
-/// For an update that writes both: the leaf is without the copy until return_low_copy(). Undefined
-/// where there is none that counts, where no region asked for it during the last
-/// kMostIdleUpdates, and where somebody else than a Graph holds its bytes: a recorded
-/// backward pass shall find in them what it saved. Such a copy is dropped.
+/// Takes the copy away, for an update that writes leaf and copy, until return_low_copy(). Drops the
+/// copy and returns undefined if it is not valid, if no region asked for it during the last
+/// kMostIdleUpdates updates, or if somebody other than a Graph holds its bytes: a recorded backward
+/// pass that saved them needs them unchanged.
 Array take_low_copy(const Tensor& leaf);
 inline constexpr int kMostIdleUpdates = 8;
-/// After the update. Not kept where more than that one write came to the leaf's bytes.
+/// Gives the copy back after the update. Drops it if the leaf was written more than once.
 void return_low_copy(const Tensor& leaf, const Array& low);
 
 void drop_low_copy(const TensorImpl* leaf) noexcept;
