@@ -10,8 +10,6 @@
 namespace report {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
 template <typename F>
 Points thinned(size_t size, double per_x, F value) {
   constexpr size_t kMost = 500;

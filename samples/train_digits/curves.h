@@ -1,6 +1,7 @@
 // What changes while training runs: loss, accuracy and scale, one line a run.
 #pragma once
 
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,6 +10,8 @@
 #include "report.h"
 
 namespace report {
+
+inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 /// Epochs when their length is known and there are some, else steps.
 struct Time {

@@ -18,8 +18,6 @@
 namespace report {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
 std::string number_word(size_t n) {
   constexpr std::string_view kWords[] = {"no", "one", "two", "three", "four", "five", "six"};
   return n < std::size(kWords) ? std::string(kWords[n]) : fmt::format("{}", n);

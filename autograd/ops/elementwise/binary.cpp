@@ -11,11 +11,6 @@
 
 namespace halftape {
 
-template <>
-struct scalar_of<Tensor> {
-  using type = double;
-};
-
 namespace {
 
 void same_device(const char* op, const Tensor& a, const Tensor& b) {
@@ -122,11 +117,11 @@ Tensor binary(const Tensor& a_in, const Tensor& b_in) {
   }
 }
 
-static constexpr auto entries = BinaryOps::table([](auto op) {
+static constexpr auto binary_entries = BinaryOps::table([](auto op) {
   using Op = typename decltype(op)::type;
   return BinaryEntry{Op::name, called<Op>(), Op::compares, cast_of<Op>(), &binary<Op>};
 });
-std::span<const BinaryEntry> binary_ops() { return entries; }
+std::span<const BinaryEntry> binary_ops() { return binary_entries; }
 
 Tensor where(const Tensor& condition, const Tensor& a_in, const Tensor& b_in) {
   check_defined("where", condition, a_in, b_in);

@@ -13,11 +13,6 @@
 
 namespace halftape {
 
-template <>
-struct scalar_of<Tensor> {
-  using type = double;
-};
-
 namespace {
 
 /// What the rule of `Op` keeps: its input, its output, or nothing.
@@ -77,11 +72,11 @@ Tensor detail::recorded_unary(const Tensor& x, Array y, const Params<Scalar>& p)
 }
 
 // Instantiates unary<Op> for the whole list, which is why the header can do with a declaration.
-static constexpr auto entries = UnaryOps::table([](auto op) {
+static constexpr auto unary_entries = UnaryOps::table([](auto op) {
   using Op = typename decltype(op)::type;
   return UnaryEntry{Op::name, called<Op>(), Op::cast, works_on_integers<Op>, &unary<Op>};
 });
-std::span<const UnaryEntry> unary_ops() { return entries; }
+std::span<const UnaryEntry> unary_ops() { return unary_entries; }
 template Tensor detail::recorded_unary<formula::Relu>(const Tensor&, Array, const Params<Scalar>&);
 template Tensor detail::recorded_unary<formula::GeluTanh>(const Tensor&, Array,
                                                           const Params<Scalar>&);

@@ -9,6 +9,12 @@
 
 namespace halftape {
 
+/// The numbers of the formulas, when these are written of tensors.
+template <>
+struct scalar_of<Tensor> {
+  using type = double;
+};
+
 namespace formula {
 struct Neg;
 struct Abs;
