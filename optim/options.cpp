@@ -24,30 +24,33 @@ std::string words_for(const std::string& name) {
 
 }  // namespace
 
-StateFields OptimizerOptions::listed() const {
+StateFields::List OptimizerOptions::list() const {
   // fields() names places to write to; const callers only read.
-  return StateFields([this](StateFields& f) { const_cast<OptimizerOptions*>(this)->fields(f); });
+  return [self = const_cast<OptimizerOptions*>(this)](StateFields& f) { self->fields(f); };
 }
 
 std::unique_ptr<OptimizerOptions> OptimizerOptions::clone() const { missing("clone"); }
-double OptimizerOptions::get_lr() const { return learning_rate(listed(), "get_lr").value; }
-void OptimizerOptions::set_lr(double lr) { learning_rate(listed(), "set_lr").set(lr); }
+double OptimizerOptions::get_lr() const {
+  return learning_rate(StateFields(list()), "get_lr").value;
+}
+void OptimizerOptions::set_lr(double lr) { learning_rate(StateFields(list()), "set_lr").set(lr); }
 
 void OptimizerOptions::validate() const {
-  const StateFields options = listed();
+  if (StateFields::in_range(list())) return;
+  const StateFields options(list());
   for (const auto& [name, value, set, whole, range] : options.all())
     HALFTAPE_CHECK(!range || range->contains(value), options.owner, ": Invalid ", words_for(name),
                    ": ", value, " is not in [", range->low, ", ", range->high, ")");
 }
 
 std::map<std::string, double> OptimizerOptions::to_map() const {
-  const StateFields options = listed();
+  const StateFields options(list());
   if (options.all().empty()) missing("to_map");
   return options.save();
 }
 
 void OptimizerOptions::from_map(const std::map<std::string, double>& saved) {
-  const StateFields options = listed();
+  const StateFields options(list());
   if (options.all().empty()) missing("from_map");
   options.load(saved, StateFields::Unknown::Ignore);
 }

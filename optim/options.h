@@ -33,7 +33,7 @@ class OptimizerOptions {
   virtual void fields(StateFields&) {}
 
  private:
-  StateFields listed() const;
+  StateFields::List list() const;
 };
 
 /// True if all values are equal.

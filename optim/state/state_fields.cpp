@@ -8,6 +8,13 @@
 
 namespace halftape::optim {
 
+bool StateFields::in_range(const List& list) {
+  StateFields checked;
+  checked.only_ranges_ = true;
+  list(checked);
+  return checked.in_range_;
+}
+
 void StateFields::put(Field field) {
   field.name.insert(0, prefix_);
   fields_.push_back(std::move(field));

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -36,14 +37,19 @@ class StateFields {
 
   /// A double, an integer, a bool or an enumerator.
   template <class T>
-  void add(const std::string& name, T& value, std::optional<NumberRange> range = {}) {
-    put({name, static_cast<double>(value), [&value](double n) { value = static_cast<T>(n); },
-         !std::is_same_v<T, double>, range});
+  void add(std::string_view name, T& value, std::optional<NumberRange> range = {}) {
+    const auto number = static_cast<double>(value);
+    if (only_ranges_)
+      in_range_ = in_range_ && (!range || range->contains(number));
+    else
+      put({std::string(name), number, [&value](double n) { value = static_cast<T>(n); },
+           !std::is_same_v<T, double>, range});
   }
   /// A list, saved as "name.0", "name.1" …; its length is not saved.
   template <class T>
-  void add(const std::string& name, std::vector<T>& values) {
-    for (size_t i = 0; i < values.size(); ++i) add(name + "." + std::to_string(i), values[i]);
+  void add(std::string_view name, std::vector<T>& values) {
+    for (size_t i = 0; i < values.size(); ++i)
+      add(std::string(name) + "." + std::to_string(i), values[i]);
   }
   void put(Field field);
   using List = std::function<void(StateFields&)>;
@@ -51,6 +57,8 @@ class StateFields {
   void part(const std::string& name, const List& list);
 
   explicit StateFields(const List& list) { list(*this); }
+  /// True if all numbers are in their ranges. Makes no list: optimizers ask before every step.
+  static bool in_range(const List& list);
   const std::vector<Field>& all() const { return fields_; }
   const Field* find(const std::string& name) const;  // null for none
   Numbers save() const;
@@ -63,6 +71,8 @@ class StateFields {
   const char* owner = "optimizer";  // begins errors
 
  private:
+  StateFields() = default;
+  bool only_ranges_ = false, in_range_ = true;
   std::string prefix_;
   std::vector<Field> fields_;
 };
