@@ -1,4 +1,4 @@
-// The checkpoints of a run in a folder: the last few are kept, and the newest good one is found.
+// The checkpoints of a run in a folder: keeps the last few, and finds the newest sound one.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -9,22 +9,22 @@
 
 namespace halftape {
 
-/// step-0000000000000001000.safetensors and its like in one folder, which belongs to one run.
+/// The files step-0000000000000001000.safetensors and so on in one folder, which belongs to one
+/// run.
 class Checkpoints {
  public:
-  /// The folder is made at the first save. `keep`: how many files stay, at least 1.
+  /// The first save makes the folder. `keep`: the number of files that stay, at least 1.
   explicit Checkpoints(std::filesystem::path folder, int64_t keep = 3);
 
   /// Saves the state under its step, then removes the oldest files beyond `keep`. Files of later
-  /// steps, which a run that went back will overwrite, are not counted and stay.
-  /// Throws FileError when the new file cannot be written; then no file is removed.
+  /// steps stay and are not counted: a run that went back overwrites them. Throws FileError, and
+  /// removes nothing, when the new file cannot be written.
   std::filesystem::path save(const TrainState& state) const;
-  /// Loads the newest file that is sound and gives its path; a warning names each newer one and
-  /// what is wrong with it. Empty: there is none in the folder, or no folder.
-  /// Throws FileError when there are files and none is sound, and Error when a sound file does not
-  /// fit the run, for an older one would not either.
+  /// Loads the newest sound file and returns its path, or none without a file or a folder. A
+  /// warning names each newer, damaged file and its damage. Throws FileError when all files are
+  /// damaged, and Error when a sound file does not fit the run, because no older one would.
   std::optional<std::filesystem::path> load_latest(TrainState& state) const;
-  /// From the oldest to the newest.
+  /// The files from the oldest to the newest step.
   std::vector<std::filesystem::path> files() const;
 
  private:

@@ -31,7 +31,7 @@ std::string text_of(const RunLog::Value& value) {
   return to_text(std::get<double>(value));
 }
 
-/// Cuts the first row, with its line feed, off the text; nothing when its end is not there.
+/// Cuts the first row and its line feed off the text; none if the text has no complete row.
 std::optional<std::vector<std::string>> take_row(std::string_view& text) {
   std::vector<std::string> cells(1);
   bool inside = false;  // of quotes
@@ -131,7 +131,7 @@ void RunLog::drop_from(std::string_view column, double value) {
   OutputFile file("run log", path_);
   file.write(kept.data(), kept.size());
   file.commit();
-  file_.close();  // which is the former file, now without a name
+  file_.close();  // still the former file, which has no name any more
   open();
 }
 

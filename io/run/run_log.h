@@ -1,4 +1,4 @@
-// What a run says of itself, step by step, as a CSV file: for a spreadsheet, pandas, or `tail -f`.
+// The numbers of a run, one row per step, as a CSV file for a spreadsheet, pandas, or `tail -f`.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -12,16 +12,15 @@
 
 namespace halftape {
 
-/// One line a row, written at once: whatever ends the run, all rows before are there.
+/// Writes each row at once, as one line: however the run ends, the file has all rows so far.
 ///
 ///     RunLog log("run1/log.csv");
 ///     log.drop_from("step", state.step);                 // after resuming
 ///     log.write({{"step", step}, {"loss", loss}, {"precision", "float16"}});
 ///
-/// The first row fixes the columns; a later one with others throws Error. A file that is there
-/// already is gone on with: its columns hold, and a last line that a crash cut short is dropped.
-/// Numbers are written so that they are read back as they were. Throws FileError when the file
-/// cannot be written or is no log.
+/// The first row fixes the columns; a row with other columns throws Error. An existing file is
+/// continued: its columns hold, and an incomplete last line is dropped. Numbers keep all their
+/// bits. Throws FileError when the file cannot be written or is no log.
 class RunLog {
  public:
   using Value = std::variant<int64_t, double, std::string>;
@@ -39,13 +38,13 @@ class RunLog {
     Cell(std::string_view name, const char* text) : column(name), value(std::string(text)) {}
   };
 
-  /// The folder is made when it is not there.
+  /// Makes the folder if it does not exist.
   explicit RunLog(std::filesystem::path path);
 
   void write(std::initializer_list<Cell> row) { write(std::vector<Cell>(row)); }
   void write(const std::vector<Cell>& row);
-  /// Drops the rows in which the column is `value` or more: what the run did after the checkpoint
-  /// from which it goes on. Throws Error when there is no such column, or no number in it.
+  /// Drops the rows in which the column is `value` or more: those after the checkpoint from which
+  /// the run resumes. Throws Error for an unknown column, and for a cell that is no number.
   void drop_from(std::string_view column, double value);
   /// Empty before the first row.
   const std::vector<std::string>& columns() const { return columns_; }

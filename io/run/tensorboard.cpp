@@ -1,6 +1,6 @@
-// The messages are those of tensorflow/core/util/event.proto and framework/summary.proto, written
-// by hand: of each, the few fields that are needed. A field is a key (number and wire type) and a
-// value; a message within another is a field of bytes.
+// Writes the messages of tensorflow/core/util/event.proto and framework/summary.proto by hand, with
+// the few fields that TensorBoard needs. A field is a key (number and wire type) and a value; a
+// message within another is a field of bytes.
 #include "halftape/io/run/tensorboard.h"
 
 #include <algorithm>
@@ -71,8 +71,8 @@ std::string histogram(const std::string& tag, const std::vector<double>& given) 
                                  limits.begin())];
   }
   HALFTAPE_CHECK(n > 0, "add_histogram: \"", tag, "\" has no finite value among ", given.size());
-  // Only the buckets that are used are written, with an empty one before them: TensorBoard knows a
-  // bucket's left limit as the right one of the bucket before it.
+  // Write only the used buckets and an empty one before them: TensorBoard takes a bucket's left
+  // limit from the bucket before it.
   const auto used = [](double count) { return count > 0; };
   auto first =
       static_cast<size_t>(std::find_if(counts.begin(), counts.end(), used) - counts.begin());
@@ -127,8 +127,8 @@ double now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// events.out.tfevents.SECONDS.HOST.PROCESS.NUMBER: TensorBoard looks for the first three words,
-/// and the rest keeps two runs in one folder apart.
+/// events.out.tfevents.SECONDS.HOST.PROCESS.NUMBER: TensorBoard looks for the first three words;
+/// the rest distinguishes the runs of one folder.
 std::string file_name() {
   static std::atomic<int> count{0};
   return "events.out.tfevents." + std::to_string(static_cast<int64_t>(now())) + "." +

@@ -11,18 +11,18 @@
 
 namespace halftape::tensorboard {
 
-/// Writes what it is told into one event file of its own below `log_dir`, which
-/// `tensorboard --logdir` shows while the run goes on: a resumed run makes a second file, and
-/// TensorBoard joins them. Records carry CRC-32C sums, so that a torn last one is noticed.
+/// Writes one event file below `log_dir`, which `tensorboard --logdir` shows while the run goes on.
+/// A resumed run makes a second file, and TensorBoard joins them. Each record has a CRC-32C sum,
+/// which reveals an incomplete last record.
 ///
-/// A Tensor is read from its device, which waits for it: log every so many steps. global_step is 0
-/// where none is given; wall_time, in seconds since 1970, is now. Throws FileError when the file
-/// cannot be written.
+/// Adding a Tensor waits for its device: do not log every step. global_step defaults to 0;
+/// wall_time, in seconds since 1970, to the present time. Throws FileError when the file cannot be
+/// written.
 class SummaryWriter {
  public:
-  /// The folder is made when it is not there.
+  /// Makes the folder if it does not exist.
   explicit SummaryWriter(const std::filesystem::path& log_dir);
-  ~SummaryWriter() = default;  // what is buffered is written
+  ~SummaryWriter() = default;  // writes the buffer
   SummaryWriter(SummaryWriter&&) = default;
   SummaryWriter& operator=(SummaryWriter&&) = default;
 
@@ -31,20 +31,20 @@ class SummaryWriter {
   void add_scalar(const std::string& tag, double value, Step global_step = {}, Time wall_time = {});
   void add_scalar(const std::string& tag, const Tensor& value, Step global_step = {},
                   Time wall_time = {});
-  /// How the finite values are spread, in TensorBoard's own buckets, which widen by 10 % each.
-  /// Throws when there is none.
+  /// A histogram of the finite values in TensorBoard's own buckets, each 10 % wider than the last.
+  /// Throws if no value is finite.
   void add_histogram(const std::string& tag, const Tensor& values, Step global_step = {},
                      Time wall_time = {});
-  /// A picture of 1, 3 or 4 channels: uint8 as it is, floating-point from 0 to 1. dataformats:
-  /// "CHW", "HWC" or "HW".
+  /// An image of 1, 3 or 4 channels, uint8 from 0 to 255 or floating-point from 0 to 1.
+  /// dataformats: "CHW", "HWC" or "HW".
   void add_image(const std::string& tag, const Tensor& image, Step global_step = {},
                  Time wall_time = {}, std::string_view dataformats = "CHW");
-  /// Markdown.
+  /// `text` is Markdown.
   void add_text(const std::string& tag, const std::string& text, Step global_step = {},
                 Time wall_time = {});
-  /// Hands what has been added to the operating system, so that TensorBoard sees it.
+  /// Hands the buffer to the operating system, so that TensorBoard sees it.
   void flush();
-  /// Nothing is added after it.
+  /// Writes the buffer; adding throws from then on.
   void close();
   const std::filesystem::path& path() const { return path_; }
 

@@ -65,7 +65,7 @@ class Recorder final : public OpWatcher {
     if (!recording_ || began < start_) return;
     try {
       events_.push_back({std::move(name), category, began - start_, now - began, this_thread()});
-    } catch (const std::bad_alloc&) {  // NOLINT: this event is not worth the run
+    } catch (const std::bad_alloc&) {  // NOLINT: drop the event, not the run
     }
   }
 

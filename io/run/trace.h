@@ -1,4 +1,4 @@
-// Where the time of a training step goes: a trace that chrome://tracing and ui.perfetto.dev show.
+// A trace of the time of a training step, for chrome://tracing and ui.perfetto.dev.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -6,31 +6,31 @@
 
 namespace halftape {
 
-/// Records, while it lives, when each op, each op's backward rule and each optimizer step begins
-/// and ends, in every thread:
+/// While it lives, records the begin and end of each op, each backward rule and each optimizer
+/// step, in every thread:
 ///
 ///     {
 ///       const Trace trace("step.json");
 ///       train_step();
 ///     }
 ///
-/// The times are the host's: on a GPU, of launching a kernel and not of running it, unless a
-/// cuda::synchronize() stands in the step. Views, and what an optimizer does on the device, are not
-/// seen apart. A trace holds some 60 bytes an op; record a few steps, not a run.
+/// Times are the host's: on a GPU, they measure the launch of a kernel and not its run, unless the
+/// step calls cuda::synchronize(). Views and the kernels of an optimizer have no events of their
+/// own. An op takes some 60 bytes: record a few steps, not a run.
 class Trace {
  public:
-  /// Throws Error while another one records.
+  /// Throws Error while another trace records.
   explicit Trace(std::filesystem::path path);
-  /// stop(), but an error is a warning.
+  /// stop(); an error becomes a warning.
   ~Trace();
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 
-  /// Writes the file, whole or not at all, and records no more. Throws FileError when it cannot.
+  /// Ends the recording and writes the whole file or none. Throws FileError when it cannot.
   void stop();
 
-  /// A part of the step, by the name that the user gives it: `const Trace::Span span("forward");`.
-  /// Nothing while no trace records.
+  /// A part of the step under a name of your own: `const Trace::Span span("forward");`. Does
+  /// nothing while no trace records.
   class [[nodiscard]] Span {
    public:
     explicit Span(std::string name);
@@ -40,7 +40,7 @@ class Trace {
 
    private:
     std::string name_;
-    int64_t began_;  // −1: nobody records
+    int64_t began_;  // −1: no trace records
   };
 
  private:

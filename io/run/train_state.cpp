@@ -1,5 +1,5 @@
-// In the file: the tensors "NAME.…" of each part, and as metadata its numbers and text "NAME.KEY";
-// what is the run's own begins with "run.".
+// The file holds the tensors "NAME.…" of each part, and as metadata its numbers and text
+// "NAME.KEY". The keys of the run itself begin with "run.".
 #include "halftape/io/run/train_state.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ constexpr std::string_view kRun = "run", kPart = "run.part.", kRandom = "run.ran
 
 template <class T>
 std::string text_of(T number) {
-  char digits[32];  // the shortest that is read back as the same number
+  char digits[32];  // the shortest text that reads back as the same number
   return {digits, std::to_chars(std::begin(digits), std::end(digits), number).ptr};
 }
 
@@ -35,7 +35,7 @@ T number_of(std::string_view text, const std::string& key) {
 
 constexpr std::string_view kMt19937 = "mt19937";
 
-/// "SEED OFFSET", and of an Mt19937 also "mt19937 POSITION NEXT_NORMAL WORD WORD …".
+/// "SEED OFFSET", followed by "mt19937 POSITION NEXT_NORMAL WORD WORD …" for an Mt19937.
 std::string text_of(const Generator& g) {
   std::string text = text_of(g.seed) + ' ' + text_of(g.offset);
   if (const auto& mt = g.mt19937) {
@@ -121,12 +121,11 @@ void TrainState::add(const std::string& name, nn::Module& module) {
            [tensors](Draft& draft) {
              for (const auto& item : tensors()) draft.tensors.push_back(item);
            },
+       .load = [tensors](const Contents& saved) { detail::copy_values(tensors(), saved.tensors); },
        .compare =
-           [tensors, prefix = name + "."](const Contents& saved, Differences& differences) {
-             detail::compare(tensors(), below(saved.tensors, prefix), Strict::Yes, differences);
-           },
-       .load =
-           [tensors](const Contents& saved) { detail::copy_values(tensors(), saved.tensors); }});
+           [tensors, prefix = name + "."](const Contents& saved, Mismatches& mismatches) {
+             detail::compare(tensors(), below(saved.tensors, prefix), Strict::Yes, mismatches);
+           }});
   modules_.emplace_back(name, &module);
 }
 
@@ -137,13 +136,13 @@ void TrainState::add(const std::string& name, optim::Optimizer& optimizer) {
            [=, this, &optimizer](Draft& draft) {
              save_optimizer(name, optimizer.param_groups(), optimizer.state_dict(), draft);
            },
-       .compare =
-           [=, this, &optimizer](const Contents& saved, Differences& d) {
-             compare_optimizer(name, optimizer.param_groups(), saved, d);
-           },
        .load =
            [=, this, &optimizer](const Contents& saved) {
              optimizer.load_state_dict(saved_optimizer(name, optimizer.param_groups(), saved));
+           },
+       .compare =
+           [=, this, &optimizer](const Contents& saved, Mismatches& m) {
+             compare_optimizer(name, optimizer.param_groups(), saved, m);
            }});
 }
 
@@ -151,12 +150,12 @@ void TrainState::add(const std::string& name, optim::AsyncOptimizer& optimizer) 
   add({.name = name,
        .kind = kAsync,
        .save = [=, this, &optimizer](Draft& draft) { save_async(name, optimizer, draft); },
-       .compare =
-           [=, this, &optimizer](const Contents& saved, Differences& d) {
-             compare_optimizer(name, optimizer.param_groups(), saved, d);
-           },
        .load = [=, this, &optimizer](const Contents& saved) { load_async(name, optimizer, saved); },
-       .follows_modules = true});
+       .compare =
+           [=, this, &optimizer](const Contents& saved, Mismatches& m) {
+             compare_optimizer(name, optimizer.param_groups(), saved, m);
+           },
+       .reads_modules = true});
 }
 
 void TrainState::add(const std::string& name, Generator& generator) {
@@ -182,7 +181,6 @@ void TrainState::add_numbers(const std::string& name, std::function<Numbers()> s
              for (const auto& [key, value] : save())
                draft.metadata[name + "." + key] = text_of(value);
            },
-       .compare = [](const Contents&, Differences&) {},
        .load = [prefix = name + ".", load = std::move(load)](
                    const Contents& saved) { load(numbers_below(saved.metadata, prefix)); }});
 }
@@ -195,15 +193,14 @@ void TrainState::add_text(const std::string& name, std::function<Text()> save,
            [name, save = std::move(save)](Draft& draft) {
              for (const auto& [key, value] : save()) draft.metadata[name + "." + key] = value;
            },
-       .compare = [](const Contents&, Differences&) {},
        .load = [prefix = name + ".", load = std::move(load)](
                    const Contents& saved) { load(below(saved.metadata, prefix)); }});
 }
 
 bool TrainState::is_module(const Part& part) const { return std::strcmp(part.kind, kModule) == 0; }
 
-// --- Optimizers: "NAME.PARAMETER.KEY" is a tensor of the state, "NAME.parameter.PARAMETER" says
-// which group it is in, and "NAME.group0.lr" is an option.
+// --- Optimizers: "NAME.PARAMETER.KEY" is a tensor of the state, "NAME.parameter.PARAMETER" the
+// parameter's group, and "NAME.group0.lr" an option.
 
 std::map<const detail::TensorImpl*, std::string> TrainState::parameter_names() const {
   std::map<const detail::TensorImpl*, std::string> names;
@@ -249,23 +246,23 @@ void TrainState::save_optimizer(const std::string& name, const Groups& groups,
 }
 
 void TrainState::compare_optimizer(const std::string& name, const Groups& groups,
-                                   const Contents& saved, Differences& differences) const {
+                                   const Contents& saved, Mismatches& mismatches) const {
   const auto here = groups_of(name, groups, parameter_names());
   const auto there = below(saved.metadata, name + ".parameter.");
   for (const auto& [parameter, g] : here) {
     const auto found = there.find(parameter);
     if (found == there.end())
-      differences.push_back("\"" + name + "\": expected the parameter \"" + parameter +
-                            "\", found none of that name");
+      mismatches.push_back("\"" + name + "\": expected the parameter \"" + parameter +
+                           "\", found none of that name");
     else if (found->second != std::to_string(g))
-      differences.push_back("\"" + name + "\": expected the parameter \"" + parameter +
-                            "\" in group " + std::to_string(g) + ", found it in group " +
-                            found->second);
+      mismatches.push_back("\"" + name + "\": expected the parameter \"" + parameter +
+                           "\" in group " + std::to_string(g) + ", found it in group " +
+                           found->second);
   }
   for (const auto& [parameter, g] : there)
     if (!here.contains(parameter))
-      differences.push_back("\"" + name + "\": expected no parameter \"" + parameter +
-                            "\", found one");
+      mismatches.push_back("\"" + name + "\": expected no parameter \"" + parameter +
+                           "\", found one");
 }
 
 optim::OptimizerState TrainState::saved_optimizer(const std::string& name, const Groups& all,
@@ -275,12 +272,8 @@ optim::OptimizerState TrainState::saved_optimizer(const std::string& name, const
   for (size_t g = 0; g < all.size(); ++g)
     state.groups.push_back(numbers_below(saved.metadata, group(name, g)));
   const auto groups = numbers_below(saved.metadata, name + ".parameter.");
-  const size_t count =
-      groups.empty() ? 0
-                     : 1 + static_cast<size_t>(
-                               std::max_element(groups.begin(), groups.end(), [](auto& a, auto& b) {
-                                 return a.second < b.second;
-                               })->second);
+  size_t count = 0;
+  for (const auto& [parameter, g] : groups) count = std::max(count, 1 + static_cast<size_t>(g));
   HALFTAPE_CHECK(count <= state.groups.size(), "the saved state has ", count, " groups, this one ",
                  state.groups.size());
   std::map<std::string, optim::ParamState> by_name;
@@ -294,8 +287,8 @@ optim::OptimizerState TrainState::saved_optimizer(const std::string& name, const
   return state;
 }
 
-// Of an asynchronous one also, while the model is one step behind, "NAME.PARAMETER._newest": the
-// weights that it is to get. Its present ones are in the module's part.
+// An asynchronous optimizer whose model is one step behind also saves "NAME.PARAMETER._newest", the
+// model's next weights. The module's part has the present ones.
 
 void TrainState::save_async(const std::string& name, optim::AsyncOptimizer& optimizer,
                             Draft& draft) const {
@@ -321,7 +314,7 @@ void TrainState::load_async(const std::string& name, optim::AsyncOptimizer& opti
                                    static_cast<int64_t>(own.at("steps")),
                                    own.at("stale") != 0};
   for (size_t i = 0; i < optimizer.parameters().size(); ++i) {
-    // The model's weights as they are by now, and the same again where there are no newer ones.
+    // The model's present weights, which are also the newest ones unless the model is behind.
     state.weights.push_back(optimizer.parameters()[i].array().clone());
     optim::ParamState& of_one = state.optimizer.state[i];
     const auto newest = of_one.find(kNewest);
@@ -352,25 +345,25 @@ void TrainState::save(const std::filesystem::path& path) const {
   safetensors::save_file(safetensors::Tensors(std::move(draft.tensors)), path, draft.metadata);
 }
 
-void TrainState::compare_parts(const Contents& saved, Differences& differences) const {
+void TrainState::compare_parts(const Contents& saved, Mismatches& mismatches) const {
   auto there = below(saved.metadata, kPart);
   for (const Part& part : parts_) {
     const auto found = there.find(part.name);
     if (found == there.end())
-      differences.push_back("expected the part \"" + part.name + "\", found none of that name");
+      mismatches.push_back("expected the part \"" + part.name + "\", found none of that name");
     else if (found->second != part.kind)
-      differences.push_back("expected the part \"" + part.name + "\" to be of the kind " +
-                            part.kind + ", found " + found->second);
+      mismatches.push_back("expected the part \"" + part.name + "\" to be of the kind " +
+                           part.kind + ", found " + found->second);
     else
-      part.compare(saved, differences);
+      part.compare(saved, mismatches);
     there.erase(part.name);
   }
   for (const auto& [name, kind] : there)
-    differences.push_back("expected no part \"" + name + "\", found one of the kind " + kind);
+    mismatches.push_back("expected no part \"" + name + "\", found one of the kind " + kind);
 }
 
 void TrainState::load_parts(const Contents& saved) {
-  // Modules come last: after the comparison nothing there can fail. What comes before them is kept.
+  // Modules come last: after the comparison they cannot fail. The others' former state is kept.
   Draft draft;
   for (const Part& part : parts_)
     if (!is_module(part)) part.save(draft);
@@ -389,7 +382,7 @@ void TrainState::load_parts(const Contents& saved) {
   for (const Part& part : parts_)
     if (is_module(part)) part.load(saved);
   for (const Part& part : parts_)
-    if (part.follows_modules) part.load(saved);  // which it took before
+    if (part.reads_modules) part.load(saved);
 }
 
 void TrainState::load(const std::filesystem::path& path) {
@@ -398,9 +391,9 @@ void TrainState::load(const std::filesystem::path& path) {
   if (at == saved.metadata.end() || !saved.has_checksum)
     throw FileError("TrainState: " + path.string() +
                     ": expected a checkpoint, found a safetensors file that no TrainState saved");
-  Differences differences;
-  compare_parts(saved, differences);
-  detail::refuse("TrainState::load: " + path.string() + " does not fit this run", differences);
+  Mismatches mismatches;
+  compare_parts(saved, mismatches);
+  detail::refuse("TrainState::load: " + path.string() + " does not fit this run", mismatches);
   const auto saved_step = number_of<int64_t>(at->second, "step");
   RandomState random;
   for (const auto& [device, text] : below(saved.metadata, kRandom)) {

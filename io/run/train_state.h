@@ -16,8 +16,8 @@
 
 namespace halftape {
 
-/// All that the next step of a run depends on, in one safetensors file: the parts that were added,
-/// the step, and the default random generators of all devices.
+/// Everything that the next step of a run depends on, in one safetensors file: the added parts, the
+/// step, and the default random generators of all devices.
 ///
 ///     TrainState state;
 ///     state.add("model", model);
@@ -27,12 +27,12 @@ namespace halftape {
 ///     if (checkpoints.load_latest(state)) …             // the second time
 ///     for (; state.step < steps; ) { …; ++state.step; if (…) checkpoints.save(state); }
 ///
-/// Parts are kept by reference and must live as long. A name is a word without dots. The model's
-/// tensors are "model.0.weight", and an optimizer's state goes by those names, whatever the order
-/// of its parameters; their modules must have been added, too.
+/// Parts are kept by reference and must live as long as the TrainState. A name has no dots. The
+/// model's tensors are "model.0.weight" and so on. An optimizer's state is saved by these names,
+/// whatever the order of its parameters, so their modules must be added, too.
 ///
-/// Not part of it, and to be the same in the resumed run: the program with its options and data,
-/// and on a GPU the device.
+/// Not saved, and to be the same in the resumed run: the program with its options and data, and on
+/// a GPU the device.
 class TrainState {
  public:
   using Numbers = std::map<std::string, double>;
@@ -50,12 +50,12 @@ class TrainState {
     add(name, static_cast<nn::Module&>(*module));
   }
   void add(const std::string& name, optim::Optimizer& optimizer);
-  /// A step that it was handed is awaited, and kept with the weights that it led to, which the
-  /// model has yet to get: the resumed run is as stale as the one that was saved.
+  /// Saving waits for the step in flight, and saves its new weights beside the model's: the resumed
+  /// run is as stale as the saved one.
   void add(const std::string& name, optim::AsyncOptimizer& optimizer);
-  /// A generator of the user's own, for a sampler say.
+  /// A generator of your own, such as a sampler's.
   void add(const std::string& name, Generator& generator);
-  /// What keeps its state as numbers by name: an amp::GradScaler, a learning-rate scheduler.
+  /// An object whose state is numbers by name: an amp::GradScaler, a learning-rate scheduler.
   template <class Part>
   requires requires(Part& part, const Numbers& saved) {
     { part.state_dict() } -> std::convertible_to<Numbers>;
@@ -66,35 +66,35 @@ class TrainState {
         name, [&part] { return part.state_dict(); },
         [&part](const Numbers& saved) { part.load_state_dict(saved); });
   }
-  /// Anything else: where the data stands, say. `load` throws, changing nothing, for a state that
-  /// it cannot take. Doubles keep all their bits; larger integers go as text.
+  /// Anything else, such as the position in the data. `load` throws, changing nothing, for a state
+  /// that does not fit. Doubles keep all their bits; save integers beyond 2^53 as text.
   void add_numbers(const std::string& name, std::function<Numbers()> save,
                    std::function<void(const Numbers&)> load);
   void add_text(const std::string& name, std::function<Text()> save,
                 std::function<void(const Text&)> load);
 
-  /// Whole or not at all, as safetensors::save_file(). Waits for the devices.
+  /// Writes the whole file or none, as safetensors::save_file(). Waits for the devices.
   void save(const std::filesystem::path& path) const;
-  /// Parts, names, shapes, dtypes and parameter groups are compared before anything changes; Error
-  /// lists all differences. When a part then refuses its state, those loaded before it get theirs
-  /// back. FileError: the file is damaged, or was not saved by a TrainState.
+  /// Compares parts, names, shapes, dtypes and parameter groups before anything changes, and throws
+  /// an Error that lists all mismatches. If a part then throws, the parts loaded before it get
+  /// their former state back. Throws FileError if the file is damaged or no TrainState saved it.
   void load(const std::filesystem::path& path);
 
  private:
-  /// A file's contents, before they are written.
+  /// The contents of a file to be written.
   struct Draft {
     std::vector<safetensors::Tensors::Item> tensors;
     safetensors::Metadata metadata;
   };
   using Contents = safetensors::Contents;
-  using Differences = std::vector<std::string>;
+  using Mismatches = std::vector<std::string>;
   struct Part {
     std::string name;
     const char* kind;
     std::function<void(Draft&)> save;
-    std::function<void(const Contents&, Differences&)> compare;
     std::function<void(const Contents&)> load;
-    bool follows_modules = false;  // looks at their weights, and is loaded again after them
+    std::function<void(const Contents&, Mismatches&)> compare = [](const Contents&, Mismatches&) {};
+    bool reads_modules = false;  // its load() reads their weights, and is repeated after theirs
   };
   using Groups = std::vector<optim::OptimizerParamGroup>;
   void add(Part part);
@@ -103,13 +103,13 @@ class TrainState {
   void save_optimizer(const std::string& name, const Groups& groups,
                       const optim::OptimizerState& state, Draft& draft) const;
   void compare_optimizer(const std::string& name, const Groups& groups, const Contents& saved,
-                         Differences& differences) const;
+                         Mismatches& mismatches) const;
   optim::OptimizerState saved_optimizer(const std::string& name, const Groups& groups,
                                         const Contents& saved) const;
   void save_async(const std::string& name, optim::AsyncOptimizer& optimizer, Draft& draft) const;
   void load_async(const std::string& name, optim::AsyncOptimizer& optimizer,
                   const Contents& saved) const;
-  void compare_parts(const Contents& saved, Differences& differences) const;
+  void compare_parts(const Contents& saved, Mismatches& mismatches) const;
   void load_parts(const Contents& saved);
 
   std::vector<Part> parts_;
