@@ -157,7 +157,7 @@ void AveragedModel::load_state_dict(const AveragedModelState& saved) {
 }
 
 namespace {
-/// f(options' momentum, layer) for each batch norm of the model, always in the same order.
+/// Calls f(momentum option, layer) for each batch norm of the model, always in the same order.
 template <class F>
 void each_batch_norm(nn::Module& model, const F& f) {
   model.apply([&](nn::Module& module) {

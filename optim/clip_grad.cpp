@@ -24,7 +24,7 @@ std::vector<Tensor> gradients(const std::vector<Tensor>& parameters, const char*
   return grads;
 }
 
-/// Changes gradients in place and leaves their marks: a clipped gradient is as scaled as before.
+/// Changes gradients in place and keeps their marks: clipping does not change a gradient's scale.
 template <class Change>
 void keep_marks(const std::vector<Tensor>& grads, const Change& change) {
   std::vector<GradMark> marks;
@@ -56,8 +56,8 @@ TotalNorm clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm
   const auto one = [&](Dtype d) { return Array({}, d, device); };
   ListNorm n{
       .xs = arrays, .p = norm_type, .most = max_norm, .norm = one(wide), .factor = one(wide)};
-  // Where powers may leave double's range, the largest element is taken out first, if it is a
-  // number to divide by.
+  // Where powers may leave double's range, divide by the largest element first, if it is finite and
+  // positive.
   if (!std::isinf(norm_type) && (wide == kFloat64 || norm_type > 7)) {
     ListNorm of_largest = n;
     of_largest.p = std::numeric_limits<double>::infinity();

@@ -115,7 +115,7 @@ void Optimizer::run(const StepControl& control) {
   const NoGradGuard no_grad;
   const FlatState in_regions(flat_);
   for (FlatRegion& region : flat_) region.attach();
-  // Everything is checked before the first group changes.
+  // Check everything before the first group changes.
   std::vector<std::vector<Tensor>> ready;
   bool empty = true;
   for (const OptimizerParamGroup& group : groups_) {
@@ -224,9 +224,9 @@ void Optimizer::load_state_dict(const OptimizerState& saved) {
   }
   mismatches.check("optimizer: the saved state does not fit");
   for (size_t k = 0; k < groups_.size(); ++k) groups_[k].set_options(std::move(options[k]));
-  // The entries stay where they are: state() gives references to them.
+  // Keep the map's entries in place: state() has returned references to them.
   for (auto& [parameter, state] : state_) {
-    // What fits goes into the bytes that are there: a Graph may be using them.
+    // Copy into existing arrays where they fit: a Graph may use their bytes.
     for (auto& [key, value] : loaded[parameter]) {
       const auto old = state.find(key);
       if (old == state.end() || old->second.shape() != value.shape() ||

@@ -20,7 +20,7 @@ const OptimizerOptions& options_of(const Optimizer& optimizer, const Tensor& par
 
 void RuleOptimizerBase::add_state(const Tensor& p, const RuleState& kept, UpdateSlot& slot) {
   ParamState& of_p = state(p);
-  // First, because it compares the storage with what is there.
+  // First: it compares the chosen storage with the state so far.
   slot.keeping = param_storage(p, effective_weights(p, kept.weights), of_p);
   for (size_t i = 0; i < kMostMoments; ++i)
     if (kept.moments[i])
@@ -42,7 +42,7 @@ void RuleOptimizerBase::update(const OptimizerOptions& options, const std::vecto
   StepControl control = given;
   const Device device = params[0].device();
   if (Capture* capture = Capture::on(device)) {
-    // The rule's bytes on the device; the graph refreshes them before a replay.
+    // The rule's bytes on the device, which the graph writes again before every replay.
     const size_t size = std::visit([](const auto& r) { return sizeof r; }, rule);
     control.live_rule = capture->value(size, [this, parameter = params[0]](std::byte* bytes) {
       const OptimizerOptions& now = options_of(*this, parameter);
@@ -52,7 +52,7 @@ void RuleOptimizerBase::update(const OptimizerOptions& options, const std::vecto
   }
   for (size_t i = 0; i < params.size(); ++i) slots[i].low = detail::take_low_copy(params[i]);
   backend(device).update(slots, rule, control);
-  // A step that the device skipped has left weight and copy as they were: they still fit.
+  // After a skipped step, weight and copy are unchanged, so the copy is still valid.
   for (size_t i = 0; i < params.size(); ++i)
     if (slots[i].low.defined()) detail::return_low_copy(params[i], slots[i].low);
 }

@@ -12,11 +12,11 @@ struct UpdateSlot;  // core/contract/backend.h
 
 namespace halftape::optim {
 
-/// What a step keeps of every parameter.
+/// The state that a rule keeps for every parameter.
 struct RuleState {
   Weights weights = Weights::Plain;
   const char* moments[kMostMoments] = {};  // their names, in the rule's order; null for none
-  bool counts_steps = false;               // "step" is the count of updates
+  bool counts_steps = false;               // keeps the number of updates as "step"
   double initial_value = 0;                // of the moments
 };
 
@@ -29,16 +29,17 @@ class RuleOptimizerBase : public Optimizer {
   using Optimizer::Optimizer;
   virtual UpdateRule rule_of(const OptimizerOptions& options) const = 0;
   virtual RuleState state_of_rule(const OptimizerOptions& options) const = 0;
-  /// One call of the backend for all parameters. A 16-bit copy that autocast keeps of a weight
-  /// (autograd/tape/weight_cast.h) is written along, so that the next region casts nothing. A Graph
-  /// makes the rule anew before every replay, from the options as they are by then.
+  /// Updates all parameters in one call of the backend. It also writes the 16-bit copies that
+  /// autocast keeps of weights (autograd/tape/weight_cast.h), so that the next region casts none.
+  /// Before every replay, a Graph makes the rule again from the options of that moment.
   void update(const OptimizerOptions& options, const std::vector<Tensor>& params,
               const StepControl& control) override;
-  /// Makes the state of a parameter where it is not there yet, and sets the slot's parts of it.
+  /// Puts the state of a parameter into the slot, and makes it on first use.
   void add_state(const Tensor& parameter, const RuleState& kept, UpdateSlot& slot);
 };
 
-/// A class of your own gives its options, rule() and kept_state().
+/// The base of one optimizer: a derived class has options, a rule() made of them, and names its
+/// state in kept_state().
 template <class Options>
 class RuleOptimizer : public RuleOptimizerBase {
  public:

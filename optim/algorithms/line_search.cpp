@@ -21,7 +21,7 @@ double cubic_minimum(const LinePoint& one, const LinePoint& other, double low, d
   return std::min(std::max(lowest, low), high);
 }
 
-/// Both conditions, for points on one line.
+/// The strong Wolfe conditions, for points on one line.
 struct WolfeConditions {
   const LinePoint& start;
   bool falls_enough(const LinePoint& p) const {
@@ -32,8 +32,8 @@ struct WolfeConditions {
   }
 };
 
-/// A step length within (near, far) from the cubic, kept off the ends unless the last one was close
-/// to one, too.
+/// The minimum of the cubic through the bracket's ends. When it comes close to an end for the
+/// second time in a row, a point a tenth of the bracket away from that end.
 double next_trial(const LinePoint (&bracket)[2], bool& close_before) {
   const auto [near, far] = std::minmax(bracket[0].t, bracket[1].t);
   const double trial = cubic_minimum(bracket[0], bracket[1], near, far);

@@ -198,7 +198,7 @@ void AsyncOptimizer::update(const StepTask& task) {
   Array inverse;  // of the scale, while the gradients are still scaled; else undefined
   try {
     meet(Meeting::Check);
-    std::vector<Array> grads;  // in the order of the parameters, undefined where there is none
+    std::vector<Array> grads;  // of the parameters in order; undefined for none
     const Tensor* some = nullptr;
     for (size_t i = 0; i < newest_.size(); ++i) {
       const Tensor& g = task.grads[i];

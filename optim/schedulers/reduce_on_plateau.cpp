@@ -92,7 +92,7 @@ void ReduceLROnPlateauScheduler::fields(StateFields& f) {
 }
 
 SchedulerState ReduceLROnPlateauScheduler::state_dict() const {
-  // fields() only names them, and saving reads.
+  // The list names places to write to; state_dict() only reads.
   auto* self = const_cast<ReduceLROnPlateauScheduler*>(this);
   return StateFields([self](StateFields& f) { self->fields(f); }).save();
 }

@@ -9,11 +9,11 @@
 namespace halftape::optim {
 namespace {
 
-/// A key of its own for each parameter, and no updates so far.
+/// A new key, and 0 updates.
 Array rounding_stream(Device device) {
   const RandomKey from = random_reserve(device, 4);
   const PhiloxBlock words =
-      philox(from.seed, from.offset, ~uint64_t{0});  // no number drawn is these
+      philox(from.seed, from.offset, ~uint64_t{0});  // a block that no draw uses
   const uint64_t key = uint64_t{words.v[1]} << 32 | words.v[0];
   const std::vector<int64_t> state = {static_cast<int64_t>(key), 0};
   return tensor(state, kInt64).to(device).array();
@@ -22,7 +22,7 @@ Array rounding_stream(Device device) {
 struct Storage {
   Weights weights;
   const char* option;
-  const char* state;  // what is kept under this name; null for nothing
+  const char* state;  // the name of the extra array; null for none
 };
 constexpr Storage kStorages[] = {{Weights::Plain, "Plain", nullptr},
                                  {Weights::Master, "Master", "master"},
@@ -85,11 +85,11 @@ Array step_count(const Tensor& p, ParamState& state) {
 
 StateEntry state_entry(const std::string& key, const Tensor& p,
                        const std::map<std::string, double>& options) {
-  if (key == "step") return {{}, kFloat32};  // the count of updates
+  if (key == "step") return {{}, kFloat32};  // the number of updates
   if (key == "rounding") return {{2}, kInt64};
   if (key == "master") return {p.sizes(), kFloat32};
   if (key == "remainder") return {p.sizes(), p.dtype()};
-  const auto saved = options.find("weights");  // a user's optimizer need not have the option
+  const auto saved = options.find("weights");  // a user's optimizer may lack it
   HALFTAPE_CHECK(saved == options.end() || kWeightsRange.contains(saved->second),
                  "optimizer: the saved option \"weights\" is ", saved->second,
                  ", expected 0 (Plain), 1 (Master), 2 (Stochastic) or 3 (Kahan)");

@@ -80,4 +80,10 @@ inline const OptimizerKind& optimizer_kind(const std::string& name) {
   return *found;
 }
 
+/// One step with a gradient whose elements are all equal.
+inline void step_with(optim::Optimizer& optimizer, const Tensor& p, double gradient) {
+  p.mutable_grad() = full(p.sizes(), gradient, p.dtype());
+  optimizer.step();
+}
+
 }  // namespace halftape::testing

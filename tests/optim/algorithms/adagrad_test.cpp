@@ -6,22 +6,15 @@
 #include <cmath>
 
 #include "halftape/tests/support/close.h"
+#include "halftape/tests/support/optimizers.h"
 
 using namespace halftape;
 using optim::Adagrad;
 using optim::AdagradOptions;
 using testing::differ;
+using testing::step_with;
 
-namespace {
-
-const auto leaf = TensorOptions(kFloat64).requires_grad(true);
-
-void step_with(optim::Optimizer& optimizer, const Tensor& p, double gradient) {
-  p.mutable_grad() = full(p.sizes(), gradient, p.dtype());
-  optimizer.step();
-}
-
-}  // namespace
+static const auto leaf = TensorOptions(kFloat64).requires_grad(true);
 
 TEST_CASE("under a constant gradient Adagrad's steps shrink as 1/sqrt(t)") {
   for (const double g : {1e-3, -0.5, 300.0}) {

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "halftape/tests/support/close.h"
+#include "halftape/tests/support/optimizers.h"
 
 using namespace halftape;
 using optim::Adam;
@@ -14,18 +15,10 @@ using optim::AdamOptions;
 using optim::AdamW;
 using optim::AdamWOptions;
 using testing::differ;
+using testing::step_with;
 using Betas = AdamOptions::Betas;
 
-namespace {
-
-const auto leaf = TensorOptions(kFloat64).requires_grad(true);
-
-void step_with(optim::Optimizer& optimizer, const Tensor& p, double gradient) {
-  p.mutable_grad() = full(p.sizes(), gradient, p.dtype());
-  optimizer.step();
-}
-
-}  // namespace
+static const auto leaf = TensorOptions(kFloat64).requires_grad(true);
 
 TEST_CASE("under a constant gradient g Adam moves by lr*g/(|g| + eps) every step") {
   // Both bias-corrected moments are exact then: ĝ = g and v̂ = g².

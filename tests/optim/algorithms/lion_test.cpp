@@ -6,23 +6,16 @@
 #include <cmath>
 
 #include "halftape/tests/support/close.h"
+#include "halftape/tests/support/optimizers.h"
 
 using namespace halftape;
 using optim::Lion;
 using optim::LionOptions;
 using testing::differ;
+using testing::step_with;
 using Betas = LionOptions::Betas;
 
-namespace {
-
-const auto leaf = TensorOptions(kFloat64).requires_grad(true);
-
-void step_with(optim::Optimizer& optimizer, const Tensor& p, double gradient) {
-  p.mutable_grad() = full(p.sizes(), gradient, p.dtype());
-  optimizer.step();
-}
-
-}  // namespace
+static const auto leaf = TensorOptions(kFloat64).requires_grad(true);
 
 TEST_CASE("Lion moves every weight by lr, whatever the size of its gradient, and not by 0") {
   const Tensor p = zeros({4}, leaf);

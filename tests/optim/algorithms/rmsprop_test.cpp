@@ -6,22 +6,15 @@
 #include <cmath>
 
 #include "halftape/tests/support/close.h"
+#include "halftape/tests/support/optimizers.h"
 
 using namespace halftape;
 using optim::RMSprop;
 using optim::RMSpropOptions;
 using testing::differ;
+using testing::step_with;
 
-namespace {
-
-const auto leaf = TensorOptions(kFloat64).requires_grad(true);
-
-void step_with(optim::Optimizer& optimizer, const Tensor& p, double gradient) {
-  p.mutable_grad() = full(p.sizes(), gradient, p.dtype());
-  optimizer.step();
-}
-
-}  // namespace
+static const auto leaf = TensorOptions(kFloat64).requires_grad(true);
 
 TEST_CASE("under a constant gradient RMSprop divides it by its own size times sqrt(1 - alpha^t)") {
   for (const double g : {1e-4, -0.5, 300.0}) {
