@@ -22,7 +22,7 @@ inline constexpr NumberRange kNonNegative{0, std::numeric_limits<double>::infini
 inline constexpr NumberRange kAtLeastOne{1, std::numeric_limits<double>::infinity()};
 inline constexpr NumberRange kBelowOne{0, 1};
 
-/// A list of named numbers, each with the place where it is kept.
+/// A list of named numbers, each with a way to set it.
 class StateFields {
  public:
   /// Doubles are saved as they are, other kinds as doubles.
