@@ -18,38 +18,6 @@ int find(const variable_list& list, const Tensor& t) {
 
 }  // namespace
 
-SavedValue::SavedValue() = default;
-SavedValue::SavedValue(bool v) : value_(v) {}
-SavedValue::SavedValue(int64_t v) : value_(v) {}
-SavedValue::SavedValue(double v) : value_(v) {}
-SavedValue::SavedValue(std::string v) : value_(std::move(v)) {}
-SavedValue::SavedValue(const char* v) : value_(std::string(v)) {}
-SavedValue::SavedValue(Tensor v) : value_(std::move(v)) {}
-SavedValue::SavedValue(TensorList v) : value_(std::move(v)) {}
-SavedValue::SavedValue(const SavedValue&) = default;
-SavedValue::SavedValue(SavedValue&&) noexcept = default;
-SavedValue& SavedValue::operator=(const SavedValue&) = default;
-SavedValue& SavedValue::operator=(SavedValue&&) noexcept = default;
-SavedValue::~SavedValue() = default;
-
-template <class T>
-const T& SavedValue::get(const char* kind) const {
-  const T* v = std::get_if<T>(&value_);
-  HALFTAPE_CHECK(v, "saved_data: the value is not a ", kind);
-  return *v;
-}
-bool SavedValue::toBool() const { return get<bool>("bool"); }
-int64_t SavedValue::toInt() const { return get<int64_t>("integer"); }
-double SavedValue::toDouble() const { return get<double>("double"); }
-const std::string& SavedValue::toStringRef() const { return get<std::string>("string"); }
-const Tensor& SavedValue::toTensor() const { return get<Tensor>("tensor"); }
-const TensorList& SavedValue::toTensorVector() const { return get<TensorList>("list of tensors"); }
-
-AutogradContext::AutogradContext() = default;
-AutogradContext::~AutogradContext() = default;
-FunctionNode::FunctionNode(const char* name, Backward backward) : Node(name), backward_(backward) {}
-FunctionNode::~FunctionNode() = default;
-
 variable_list AutogradContext::get_saved_variables() const {
   HALFTAPE_CHECK(node_, "get_saved_variables: only backward() can ask");
   HALFTAPE_CHECK(!node_->released_, "backward: `", node_->name(),

@@ -20,32 +20,31 @@ using IndexRange = std::pair<size_t, size_t>;
 /// A value of AutogradContext::saved_data.
 class SavedValue {
  public:
-  SavedValue();
-  SavedValue(bool v);         // NOLINT: assigned from plain values
-  SavedValue(int64_t v);      // NOLINT
-  SavedValue(double v);       // NOLINT
-  SavedValue(std::string v);  // NOLINT
-  SavedValue(const char* v);  // NOLINT
-  SavedValue(Tensor v);       // NOLINT
-  SavedValue(TensorList v);   // NOLINT
+  SavedValue() = default;
+  SavedValue(bool v) : value_(v) {}                      // NOLINT: assigned from plain values
+  SavedValue(int64_t v) : value_(v) {}                   // NOLINT
+  SavedValue(double v) : value_(v) {}                    // NOLINT
+  SavedValue(std::string v) : value_(std::move(v)) {}    // NOLINT
+  SavedValue(const char* v) : value_(std::string(v)) {}  // NOLINT
+  SavedValue(Tensor v) : value_(std::move(v)) {}         // NOLINT
+  SavedValue(TensorList v) : value_(std::move(v)) {}     // NOLINT
   template <class T>
   requires std::is_integral_v<T> SavedValue(T v) : SavedValue(static_cast<int64_t>(v)) {}  // NOLINT
-  SavedValue(const SavedValue&);
-  SavedValue(SavedValue&&) noexcept;
-  SavedValue& operator=(const SavedValue&);
-  SavedValue& operator=(SavedValue&&) noexcept;
-  ~SavedValue();
 
-  bool toBool() const;
-  int64_t toInt() const;
-  double toDouble() const;
-  const std::string& toStringRef() const;
-  const Tensor& toTensor() const;
-  const TensorList& toTensorVector() const;
+  bool toBool() const { return get<bool>("bool"); }
+  int64_t toInt() const { return get<int64_t>("integer"); }
+  double toDouble() const { return get<double>("double"); }
+  const std::string& toStringRef() const { return get<std::string>("string"); }
+  const Tensor& toTensor() const { return get<Tensor>("tensor"); }
+  const TensorList& toTensorVector() const { return get<TensorList>("list of tensors"); }
 
  private:
   template <class T>
-  const T& get(const char* kind) const;
+  const T& get(const char* kind) const {
+    const T* v = std::get_if<T>(&value_);
+    HALFTAPE_CHECK(v, "saved_data: the value is not a ", kind);
+    return *v;
+  }
   std::variant<std::monostate, bool, int64_t, double, std::string, Tensor, TensorList> value_;
 };
 
@@ -54,8 +53,7 @@ class FunctionNode;
 /// What forward() passes on to backward().
 class AutogradContext {
  public:
-  AutogradContext();
-  ~AutogradContext();
+  AutogradContext() = default;
   AutogradContext(const AutogradContext&) = delete;
   AutogradContext& operator=(const AutogradContext&) = delete;
 
@@ -94,8 +92,7 @@ class AutogradContext {
 class FunctionNode : public Node {
  public:
   using Backward = variable_list (*)(AutogradContext*, variable_list);
-  FunctionNode(const char* name, Backward backward);
-  ~FunctionNode() override;
+  FunctionNode(const char* name, Backward backward) : Node(name), backward_(backward) {}
   Grads vjp(Grads g) override;
   void release() override;
 
