@@ -1,6 +1,6 @@
 // What a warp and a block do in a tile of an MLP's rows: stage matrices in shared memory, multiply
 // fragments of 16 rows by a weight, put them through the activation, and add up products across the
-// rows for a weight's gradient. cuda/mlp/mlp_loss.cu makes the kernel of it.
+// rows for a weight's gradient. mlp_tiles.cuh makes the kernel of it.
 #pragma once
 #include <limits>
 #include <utility>
