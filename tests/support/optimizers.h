@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "halftape/autograd/ops/creation/create.h"
 #include "halftape/optim/optim.h"
 
 namespace halftape::testing {
