@@ -75,7 +75,7 @@ void fold_as(const Array& y, const Array& g, const Windows& windows) {
   const Store<S> write = storer<S>(y.dtype());
   const int64_t size[] = {a0.length, a1.length, a2.length};
   const auto item = static_cast<int64_t>(element_size(y.dtype()));
-  const int64_t apart = a2.window_step / static_cast<int64_t>(sizeof(T));
+  const int64_t spacing = a2.window_step / static_cast<int64_t>(sizeof(T));
   each_piece(y, g, windows.dims(), size, positions(w),
              [&](char* to, const char* from, int64_t i, int64_t j, int64_t begin, int64_t end) {
                S sum[kPiece];
@@ -90,11 +90,11 @@ void fold_as(const Array& y, const Array& g, const Windows& windows) {
                                    last = std::min(a2.count, from_zero(end + shift, a2.stride));
                      const T* x = reinterpret_cast<const T*>(row + k * a2.inner_step);
                      const int64_t at = -shift - begin;  // where window 0 lies in the piece
-                     if (a2.stride == 1 && apart == 1) {
+                     if (a2.stride == 1 && spacing == 1) {
                        for (int64_t l = first; l < last; ++l) sum[l + at] += convert<S>(x[l]);
                      } else {
                        for (int64_t l = first; l < last; ++l)
-                         sum[l * a2.stride + at] += convert<S>(x[l * apart]);
+                         sum[l * a2.stride + at] += convert<S>(x[l * spacing]);
                      }
                    }
                  });
@@ -113,7 +113,7 @@ void argmax_as(const Array& y, const Array& x, const Windows& windows) {
   const WindowLoop w(windows, x, y, false);
   const auto &a0 = w.axis[0], &a1 = w.axis[1], &a2 = w.axis[2];
   const int64_t size[] = {a0.count, a1.count, a2.count};
-  const int64_t apart = a2.step / static_cast<int64_t>(sizeof(T));
+  const int64_t spacing = a2.step / static_cast<int64_t>(sizeof(T));
   each_piece(y, x, windows.dims(), size, positions(w),
              [&](char* to, const char* from, int64_t i, int64_t j, int64_t begin, int64_t end) {
                S top[kPiece];
@@ -128,7 +128,7 @@ void argmax_as(const Array& y, const Array& x, const Windows& windows) {
                      const int64_t shift = a2.padding - k * a2.dilation;
                      const int64_t first = std::max(begin, from_zero(shift, a2.stride)),
                                    last = std::min(end, from_zero(a2.length + shift, a2.stride));
-                     const T* at = row + (first * a2.stride - shift) * apart;
+                     const T* at = row + (first * a2.stride - shift) * spacing;
                      auto s = static_cast<Number>(number + first * a2.stride - shift);
                      for (int64_t l = first - begin; l < last - begin; ++l) {
                        // Without branches, which no processor could foresee.
@@ -136,7 +136,7 @@ void argmax_as(const Array& y, const Array& x, const Windows& windows) {
                        const bool better = (!(v <= t) & (t == t)) | (best[l] < 0);
                        top[l] = better ? v : t;
                        best[l] = better ? s : best[l];
-                       at += a2.stride * apart, s += static_cast<Number>(a2.stride);
+                       at += a2.stride * spacing, s += static_cast<Number>(a2.stride);
                      }
                    }
                  });

@@ -71,7 +71,7 @@ struct Targets {
   Range range;
   S smoothing;
   S *loss, *counted;  // counted: null when it is not wanted
-  bool grad;          // is it wanted?
+  bool grad;          // true if it is wanted
   S *total, *mean;    // null: by nobody, or by others
   LastBlock ticket;
   bool scales;  // the mean, and looks at it

@@ -15,7 +15,7 @@ namespace halftape::cpu {
 /// No bias_grad, and no epilogue but one that ends_in_tiles(); a and b are float32, float16 or
 /// bfloat16, and k > 0.
 void packed_gemm(const Gemm& g);
-/// Is g's epilogue one that is worked out in registers?
+/// True if g's epilogue is worked out in a tile's registers.
 bool ends_in_tiles(const Gemm& g);
 #endif
 

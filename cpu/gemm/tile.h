@@ -35,7 +35,7 @@ struct Result {
   void* at(int64_t i, int64_t j) const {
     return data + (i * row + j * column) * static_cast<int64_t>(element_size(dtype));
   }
-  /// Are sums results, but for what a tile does itself?
+  /// True if nothing is left to add to sums but what a tile does itself.
   bool takes_sums() const { return alpha == 1 && beta == 0 && !(ending.bias && bias_of_rows); }
 };
 

@@ -18,7 +18,7 @@ void parallel_for(int64_t count, const F& f) {
       count, [](int64_t i, void* c) { (*static_cast<const F*>(c))(i); }, const_cast<F*>(&f));
 }
 
-/// The same over ranges [begin, end) of `grain` elements.
+/// f(begin, end) for ranges of `grain` elements, on the caller and the pool's threads.
 template <class F>
 void parallel_ranges(int64_t total, int64_t grain, const F& f) {
   parallel_for((total + grain - 1) / grain, [&](int64_t i) {

@@ -1,4 +1,4 @@
-// Are all gradients finite? And, in the same walk, divided by the loss scale.
+// Checks that gradients are finite and, in the same walk, divides them by the loss scale.
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -17,8 +17,8 @@ float rounded(S x) {
   return static_cast<float>(T(static_cast<float>(x)));
 }
 
-/// Are v[k]·by all finite? Then v[k] are so themselves: what is infinite or NaN stays it, whatever
-/// it is multiplied by. The products take their place where it `writes`.
+/// True if all v[k]·by are finite. Then so are all v[k], since a product with infinity or NaN is
+/// never finite. The products replace v[k] if `writes`.
 template <bool writes, class S>
 bool finite_times(S by, std::conditional_t<writes, S, const S>* v, int64_t n) {
   using Word = typename Mask<S>::Word;
@@ -40,7 +40,7 @@ bool finite_times(S by, std::conditional_t<writes, S, const S>* v, int64_t n) {
   return largest < std::bit_cast<Word>(std::numeric_limits<S>::infinity());
 }
 
-/// Are all elements finite, also times `factor`?
+/// True if all elements are finite, also times `factor`.
 bool finite(const Array& x, double factor) {
   std::atomic<bool> found{false};
   in_precision(x, [&](auto t) {
@@ -53,7 +53,7 @@ bool finite(const Array& x, double factor) {
   return !found;
 }
 
-/// g ← g·inverse; were all elements finite before and after?
+/// g ← g·inverse; true if all elements were finite before and after.
 bool unscale(const Array& g, double inverse) {
   std::atomic<bool> found{false};
   in_precision(g, [&](auto t) {

@@ -11,7 +11,7 @@ template <class To, class From>
 void convert_all(const From* x, int64_t n, To* y) {
   for (int64_t i = 0; i < n; ++i) y[i] = convert<To>(x[i]);
 }
-/// As bytes, of whose conversion g++ makes vectors.
+/// As bytes, whose conversion g++ vectorises.
 template <class To>
 void convert_all(const bool* x, int64_t n, To* y) {
   convert_all(reinterpret_cast<const uint8_t*>(x), n, y);

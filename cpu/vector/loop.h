@@ -134,7 +134,7 @@ class Walk : public CollapsedDims<N> {
   void run(const F& f) const {
     run(&call<F>, &f);
   }
-  /// The same, without planning for a few contiguous elements.
+  /// Plans the walk as well, but not for a few contiguous elements.
   template <class F>
   static void run(const std::array<const Array*, N>& arrays, const F& f) {
     bool plain = arrays[0]->numel() <= kAlone;

@@ -37,7 +37,7 @@ Array readable(const Array& x) {
 
 bool aligned(const Array& x) { return reinterpret_cast<uintptr_t>(x.raw()) % 16 == 0; }
 
-/// Need the library not round a bias that it adds?
+/// True if no rounding is needed to bring the bias into the result's dtype.
 bool is_addable(const Array& bias, Dtype result) {
   return bias.dtype() == result || (result == kFloat32 && is_16bit(bias.dtype()));
 }

@@ -1,4 +1,4 @@
-// Inside the matrix product: what gemm() is taken apart into, and the two that can do it.
+// Inside the matrix product: the parts of a gemm() call, and the two ways to run them.
 #pragma once
 #include "halftape/core/contract/backend.h"
 #include "halftape/cuda/runtime/context.h"
@@ -62,7 +62,7 @@ using AtOnce = bool (*)(const Queue& q, const Gemm& g);
 bool finishes_right(const Queue& q, const Gemm& g, AtOnce multiply);
 /// Forgets the answers, and the algorithms that were chosen, for tests.
 void ask_library_again();
-/// May sums of float16 products be joined in float16?
+/// True if sums of float16 products may be joined in float16.
 void allow_reduced_sums(bool allowed);
 void forget_plans();  // those of multiply_in_library()
 

@@ -21,7 +21,7 @@ Array numbers(const Shape& shape, int64_t seed) {
   return x;
 }
 
-/// The same numbers but for a relative error and `slack`? NaN equals NaN.
+/// True if the numbers agree but for a relative error and `slack`. NaN equals NaN.
 bool close(const Array& got, const Array& right, double relative, double slack) {
   if (!right.defined()) return true;
   const Array a = got.to(kCPU).to(kFloat64), b = right.to(kFloat64);

@@ -28,7 +28,7 @@ void check(cublasStatus_t result, const char* what) {
                cublasLtGetStatusName(result), ")");
 }
 
-/// Has the library, or this GPU, nothing for what was asked?
+/// True if the library, or this GPU, has no kernel for what was asked.
 bool is_lacking(cublasStatus_t result) {
   return result == CUBLAS_STATUS_NOT_SUPPORTED || result == CUBLAS_STATUS_ARCH_MISMATCH;
 }

@@ -26,7 +26,7 @@ struct Goals {
   int count;
 };
 
-/// What a GradScaler asks for besides, by the last block but for looking at gradients.
+/// A GradScaler's scaled loss and check of gradients. The last block does all but the check.
 struct LossCheck {
   bool scales = false, checks = false, divides = false;
   ScaledLoss scaling = {};
@@ -42,7 +42,7 @@ struct LossCheck {
     if (judge_element<float>(at, goal.dtype, by, divides))
       atomicMin(first_bad, static_cast<unsigned long long>(goal.position));
   }
-  /// By one thread, when all else is done.
+  /// Called by one thread, after all blocks.
   __device__ void conclude() const {
     scaling.run<float>();
     if (!checks || *first_bad == kNone) return;
@@ -99,7 +99,7 @@ std::optional<Between> between(const std::optional<OpId>& op) {
   return {};
 }
 
-/// Does the list that is checked consist of gradients that are computed, each once?
+/// True if the checked list holds only gradients that are computed here, each once.
 bool all_found(const Goals& goals, const GradientCheck* check) {
   if (!check) return true;
   const auto wanted = std::count_if(check->grads.begin(), check->grads.end(),

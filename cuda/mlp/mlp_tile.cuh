@@ -67,10 +67,10 @@ struct Task {
   Layer layers[kFewLayers];
   int count;
   Between activation;
-  bool saves_input;  // does its derivative need that?
-  bool resident;     // are all weights in shared memory, or one at a time?
-  bool gradients;    // are they wanted, or the loss alone?
-  bool classes;      // is the target one of classes?
+  bool saves_input;  // the derivative needs its input
+  bool resident;     // all weights are in shared memory, not one at a time
+  bool gradients;    // they are wanted, not the loss alone
+  bool classes;      // the target holds classes
   Dtype x_dtype, target_dtype;
   int64_t target_bytes;  // of a row
   int other_input_at;    // where the next tile's x is meanwhile
@@ -284,8 +284,8 @@ __device__ __forceinline__ void each_activation(unsigned (&next)[K][4], int j,
   };
   if (activation == Between::Nothing) return all(Type<Nothing>{});
   if (activation == Between::Relu) return all(Type<formula::Relu>{});
-  // The others one after the other through the same code, of which there would be too much
-  // otherwise: the registers move on, because nothing else can count them.
+  // The others take turns in one piece of code, since unrolled it would be too long. The registers
+  // shift by one each time, because they cannot be indexed.
   float u[8], v[8];
   unsigned y[8];
 #pragma unroll

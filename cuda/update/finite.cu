@@ -1,4 +1,4 @@
-// Are all gradients finite? And, in the same launch, divided by the loss scale.
+// Checks that gradients are finite and, in the same launch, divides them by the loss scale.
 #include <algorithm>
 
 #include "halftape/cuda/cuda_backend.h"

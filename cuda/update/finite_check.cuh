@@ -1,5 +1,5 @@
-// What a launch over a list of gradients does with them: are they finite? And, in the same place,
-// divided by the loss scale, or clipped.
+// What a launch does with a list of gradients: it checks that they are finite and, in the same
+// place, divides them by the loss scale or clips them.
 #pragma once
 #include <span>
 #include <unordered_map>
@@ -9,14 +9,14 @@
 
 namespace halftape::cuda {
 
-/// One of a list; where it stands there.
+/// One gradient and its index in the list.
 template <class A>
 struct Gradient {
-  A arrays;  // one
+  A arrays;  // of one array
   int64_t position;
 };
 
-/// The launches of a list, in its order: packs first, and then what does not lie in packs.
+/// The launches of a list: first the arrays that lie in packs, then the others.
 struct GradientList {
   std::vector<Gradient<Flat<1>>> packs;
   std::vector<Gradient<Layout<1>>> elements;
@@ -56,14 +56,14 @@ struct FiniteCheck {
   __device__ void say(bool bad, int64_t position) const {
     if (!found_inf || !__any_sync(~0u, bad) || threadIdx.x % 32 != 0) return;
     *found_inf = 1;
-    // Without a sign, −1 is the largest number.
+    // −1, which means none, is the largest number without a sign.
     if (first)
       atomicMin(reinterpret_cast<unsigned long long*>(first),
                 static_cast<unsigned long long>(position));
   }
 };
 
-/// Of these, whose versions it raises if it writes them.
+/// The check of a list of gradients; raises their versions if it divides them.
 inline FiniteCheck judge_of(std::span<const Array> xs, const Array& inv_scale,
                             const Array& found_inf, const Array& first, bool divides) {
   if (divides)
@@ -79,7 +79,7 @@ __device__ inline bool judge_any(void* at, Dtype d, float by, bool divides) {
                              : judge_element<float>(at, d, by, divides);
 }
 
-/// The same of a pack; of what there is, where the array ends in it.
+/// judge_any() for a pack, or for its first elements where the array ends in it.
 __device__ inline bool judge_pack(const Flat<1>& x, int64_t pack, float by, bool divides) {
   const int64_t left = x.numel - pack * kPack;
   bool bad = false;

@@ -23,7 +23,7 @@ struct Findings {
   }
 };
 
-/// Those beyond what the last launch has room for.
+/// Looks for an overflow among the findings for which the last launch has no room.
 __global__ void seek_overflow(const __grid_constant__ Findings findings, Overflow* overflow,
                               bool begin) {
   if (begin) *overflow = {};

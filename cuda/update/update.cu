@@ -18,8 +18,8 @@ struct Start {
   uint64_t key, count;  // of its stream of random numbers
 };
 
-/// The arrays of one parameter: itself, its extra, the rule's moments, its 16-bit copy, which is
-/// written alone, and its gradient, which is clipped in place where that is asked for, and read.
+/// The arrays of one parameter: itself, its extra, the rule's moments, its 16-bit copy (only
+/// written) and its gradient (clipped in place if asked for, then read).
 template <class Rule>
 struct Arrays {
   static constexpr int kMoment = 2, kLow = kMoment + Rule::kMoments, kGrad = kLow + 1;
@@ -28,7 +28,7 @@ struct Arrays {
   static constexpr bool is_written(unsigned used, int a) { return a != kGrad && used >> a & 1; }
 };
 
-/// One parameter. Arrays that it has not are marked as unused.
+/// One parameter; `used` marks the arrays that it has.
 template <class A>
 struct Slot {
   A arrays;
@@ -52,7 +52,7 @@ struct Control {
   __device__ float clip_factor() const { return clip ? *clip : 1; }
 };
 
-/// A parameter's counters as they are before this update; those of its next one.
+/// What an update begins with, from the parameter's counters.
 template <class Rule, class A>
 __device__ Start<Rule> start_of(const Slot<A>& slot, const Rule& rule) {
   Start<Rule> start{};
@@ -78,7 +78,7 @@ struct Starts {
   bool own = false;
 };
 
-/// What the last block does: besides the counters, a GradScaler's transition.
+/// What the last block does: it raises the counters and may update a GradScaler.
 struct Ending {
   LastBlock ticket = {};  // without blocks: nothing
   bool moves = false;
@@ -375,9 +375,6 @@ class Update {
   bool counts_ = false;                            // something is counted
 };
 
-}  // namespace
-
-namespace {
 bool update_list(std::span<const UpdateSlot> slots, const UpdateRule& rule,
                  const StepControl& control, const Ending& ending) {
   if (slots.empty()) return false;

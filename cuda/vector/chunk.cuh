@@ -72,7 +72,7 @@ Flat<N> flat(const Layout<N>& layout) {
   return f;
 }
 
-/// Its address, or null when it is not there.
+/// The address of an array of one float; null if it is undefined.
 inline const float* float_of(const Array& one) {
   return one.defined() ? one.data<float>() : nullptr;
 }

@@ -60,7 +60,7 @@ struct alignas(sizeof(T) * kPack < 16 ? sizeof(T) * kPack : 16) Pack {
   T v[kPack];
 };
 
-/// Is the dtype one that travels in packs: the three that training uses?
+/// True for the three dtypes of training, which are moved in packs.
 constexpr bool packs(Dtype d) { return is_16bit(d) || d == kFloat32; }
 
 /// f(Type<T>{}) for the three dtypes that travel in packs.

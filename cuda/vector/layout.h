@@ -31,12 +31,12 @@ struct Layout {
     }
   }
 
-  /// Do its elements lie one behind the other?
+  /// True if its elements lie one behind the other.
   bool contiguous(int a) const {
     return rank == 1 &&
            (sizes[0] <= 1 || strides[a][0] == static_cast<int64_t>(element_size(dtype[a])));
   }
-  /// Is it one element, seen everywhere?
+  /// True if it is one element, seen everywhere.
   bool uniform(int a) const { return rank == 1 && strides[a][0] == 0; }
 
   /// Where element i, in row-major order, is in each array.

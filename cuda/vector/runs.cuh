@@ -38,7 +38,7 @@ struct Along {
   }
 };
 
-/// x ← the run at this address, of which n elements exist (more: all eight); `rest` beyond them.
+/// x ← the first n elements of the run at this address (all eight if n > 8), then `rest`.
 template <class S>
 __device__ inline void load_run(S (&x)[kPack], const char* at, const Along& along, int64_t n,
                                 S rest) {
