@@ -3,7 +3,7 @@
 namespace halftape::nn {
 namespace {
 
-constexpr const char* name_of(PadMode mode) {
+constexpr const char* kind_name(PadMode mode) {
   return mode == kReflect     ? "ReflectionPad"
          : mode == kReplicate ? "ReplicationPad"
          : mode == kCircular  ? "CircularPad"
@@ -23,11 +23,11 @@ Tensor framed(const char* name, const Tensor& x, const ExpandingArray<D * 2>& pa
 
 template <size_t D, PadMode mode>
 Tensor PadModule<D, mode>::forward(const Tensor& x) const {
-  return framed<D>(name_of(mode), x, options.padding(), mode, 0);
+  return framed<D>(kind_name(mode), x, options.padding(), mode, 0);
 }
 template <size_t D, PadMode mode>
 void PadModule<D, mode>::pretty_print(std::ostream& out) const {
-  detail::print(out, detail::Ranked{name_of(mode), D}, "padding", options.padding());
+  detail::print(out, detail::Ranked{kind_name(mode), D}, "padding", options.padding());
 }
 
 template <size_t D>
