@@ -202,17 +202,48 @@ int64_t position_of(const Array& gradient, const GradientCheck* check) {
 
 bool usable(const Array& a) { return !a.defined() || (packs(a.dtype()) && a.contiguous()); }
 
+bool takes(const MlpLoss& m, const cudaDeviceProp& gpu) {
+  if (!is_small(m) || !m.x.contiguous() || !m.target.contiguous()) return false;
+  if (m.target.dtype() != kInt64 && !packs(m.target.dtype())) return false;
+  if (!packs(m.x.dtype())) return false;
+  if (m.dx.defined() && !(m.dx.contiguous() && m.dx.dtype() == m.dtype())) return false;
+  return m.dtype() != kBFloat16 || gpu.major >= 8;  // before, there are no such products
+}
+
+/// Its places in shared memory are found later.
+Layer layer_of(const Array& w, const Array& b, int gradient_at) {
+  return {.weight = bytes(w),
+          .bias = bytes(b),
+          .weight_dtype = w.dtype(),
+          .bias_dtype = b.defined() ? b.dtype() : kFloat32,
+          .in = static_cast<int>(w.size(1)),
+          .out = static_cast<int>(w.size(0)),
+          .weight_at = 0,
+          .input_at = 0,
+          .slope_at = 0,
+          .gradient_at = gradient_at};
+}
+
+/// As many blocks as the GPU runs at once, at most two on a multiprocessor, and one for each tile.
+int64_t blocks_for_tiles(const Queue& q, const Plan& plan, int64_t rows) {
+  const auto* const kernel = reinterpret_cast<const void*>(plan.kernel);
+  int at_once = 1;  // on one multiprocessor
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(plan.bytes)),
+        "mlp_loss");
+  check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&at_once, kernel, 2 * plan.rows, plan.bytes),
+        "mlp_loss");
+  const int64_t tiles = (rows + plan.rows - 1) / plan.rows;
+  return std::min(tiles, int64_t{q.context.multiprocessors()} * std::clamp(at_once, 1, 2));
+}
+
 }  // namespace
 
 bool mlp_loss_at_once(const MlpLoss& m, const LossScaling* scaling, const GradientCheck* checked) {
   const auto activation = between(m.activation);
-  if (!is_small(m) || !activation || !m.x.contiguous() || !m.target.contiguous()) return false;
-  const bool classes = m.target.dtype() == kInt64;
-  if (!classes && !packs(m.target.dtype())) return false;
-  if (!packs(m.x.dtype())) return false;
-  if (m.dx.defined() && !(m.dx.contiguous() && m.dx.dtype() == m.dtype())) return false;
   const cudaDeviceProp& gpu = Context::of(m.x).properties();
-  if (m.dtype() == kBFloat16 && gpu.major < 8) return false;  // no such products
+  if (!activation || !takes(m, gpu)) return false;
+  const bool classes = m.target.dtype() == kInt64;
 
   Task task{};
   Goals goals{};
@@ -232,17 +263,7 @@ bool mlp_loss_at_once(const MlpLoss& m, const LossScaling* scaling, const Gradie
     for (const Array* a : {&w, &b, &dw, &db})
       if (!usable(*a)) return false;
     task.gradients = task.gradients || dw.defined() || db.defined();
-    Layer& o = task.layers[l];
-    o = {bytes(w),
-         bytes(b),
-         w.dtype(),
-         b.defined() ? b.dtype() : kFloat32,
-         static_cast<int>(w.size(1)),
-         static_cast<int>(w.size(0)),
-         0,
-         0,
-         0,
-         static_cast<int>(task.width)};
+    const Layer& o = task.layers[l] = layer_of(w, b, static_cast<int>(task.width));
     widest = std::max({widest, padded(o.in), padded(o.out)});
     add_goal(dw, w.numel(), 1);
     add_goal(db, o.out, 1);
@@ -266,18 +287,7 @@ bool mlp_loss_at_once(const MlpLoss& m, const LossScaling* scaling, const Gradie
   task.range = {0, out, {"mlp_loss", "target"}, q.context.board()};
 
   const auto threads = static_cast<unsigned>(2 * plan.rows);
-  int at_once = 1;  // blocks on one multiprocessor
-  check(cudaFuncSetAttribute(reinterpret_cast<const void*>(plan.kernel),
-                             cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(plan.bytes)),
-        "mlp_loss");
-  check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&at_once,
-                                                      reinterpret_cast<const void*>(plan.kernel),
-                                                      static_cast<int>(threads), plan.bytes),
-        "mlp_loss");
-  const int64_t tiles = (task.rows + plan.rows - 1) / plan.rows;
-  const int64_t blocks =
-      std::min(tiles, int64_t{q.context.multiprocessors()} * std::clamp(at_once, 1, 2));
+  const int64_t blocks = blocks_for_tiles(q, plan, task.rows);
   const Array sums({blocks, task.width}, kFloat32, m.x.device());
   task.sums = sums.data<float>();
   const Array first_bad = checked ? Array({}, kInt64, m.x.device()) : Array();
