@@ -80,28 +80,28 @@ namespace {
 }
 }  // namespace
 
-void Autocaster::cast(const CastOp& op, std::span<const Tensor* const> given,
-                      std::span<Tensor> casts) {
+std::optional<Dtype> Autocaster::cast(const CastOp& op, std::span<const Tensor* const> given,
+                                      std::span<Tensor> casts) {
   const AutocastState::PerDevice* region = nullptr;
   for (const Tensor* t : given)
     if (!region && eligible(*t)) region = &region_of(*t);
-  if (!region) return;
+  if (!region) return {};
+  std::optional<Dtype> compute_as;
   const Cast rule = op.decided ? Cast::Keep : region->policy ? region->policy->get(op) : op.cast;
   if (rule == Cast::Refuse) refuse(op, *region);
   if (rule != Cast::Keep) {
     const Dtype target = rule == Cast::Lower     ? region->dtype
                          : rule == Cast::Float32 ? kFloat32
                                                  : widest(region->dtype, given);
-    if (op.reads_wide && target == kFloat32)
-      *op.reads_wide = true;
-    else if (op.rounds && is_16bit(target))
-      *op.rounds = target;
+    if (op.converts && op.converts(target))
+      compute_as = target;
     else
       for (size_t i = 0; i < given.size(); ++i)
         if (eligible(*given[i]) && given[i]->dtype() != target)
           casts[i] = cached(*given[i], target);
   }
   if (observer) observer->note(op, rule, *region, given, casts);
+  return compute_as;
 }
 
 /// float32 if an input has another dtype than the region.

@@ -32,8 +32,8 @@ class Autocaster final : public DtypePolicy {
   /// Makes this the thread's policy, or none if every device is disabled.
   void install();
 
-  void cast(const CastOp& op, std::span<const Tensor* const> given,
-            std::span<Tensor> casts) override;
+  std::optional<Dtype> cast(const CastOp& op, std::span<const Tensor* const> given,
+                            std::span<Tensor> casts) override;
   std::shared_ptr<DtypePolicy> snapshot() const override;
 
   const AutocastState::PerDevice& region_of(const Tensor& x) const {

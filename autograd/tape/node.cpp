@@ -175,13 +175,13 @@ Tensor Saved::tensor(Node& by) const {
 
 DtypePolicy* dtype_policy() { return current_policy; }
 void set_dtype_policy(DtypePolicy* policy) { current_policy = policy; }
-DtypePolicy* detail::decide(const CastOp& op, std::span<const Tensor* const> given,
-                            std::span<Tensor> casts) {
+detail::Decision detail::decide(const CastOp& op, std::span<const Tensor* const> given,
+                                std::span<Tensor> casts) {
   DtypePolicy* policy = dtype_policy();
-  if (op.cast == Cast::Keep && !policy->every_op) return nullptr;
-  policy->cast(op, given, casts);
+  if (op.cast == Cast::Keep && !policy->every_op) return {};
+  const std::optional<Dtype> compute_as = policy->cast(op, given, casts);
   set_dtype_policy(nullptr);
-  return policy;
+  return {policy, compute_as};
 }
 PolicyScope::PolicyScope(DtypePolicy* policy) : before_(std::exchange(current_policy, policy)) {}
 PolicyScope::~PolicyScope() { current_policy = before_; }

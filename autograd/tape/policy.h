@@ -23,25 +23,23 @@ struct CastOp {
   const char* name;
   Cast cast;
   bool decided = false;  // the caller chose a dtype, which overrides every policy
-  // Set by the policy in place of casts to float32, for an op that reads 16-bit inputs as float32
-  // by itself.
-  bool* reads_wide = nullptr;
-  // Set by the policy in place of casts to this dtype, for an op that rounds its inputs by itself.
-  std::optional<Dtype>* rounds = nullptr;
+  // Dtypes to which the op converts its inputs itself, as it reads them. A policy that decides for
+  // one of them casts nothing and returns it; null: none.
+  bool (*converts)(Dtype) = nullptr;
 
   /// For ops with an optional dtype argument.
   CastOp unless(const std::optional<Dtype>& dtype) const { return {name, cast, dtype.has_value()}; }
-  CastOp reading(bool& wide) const { return {name, cast, decided, &wide}; }
-  CastOp rounding(std::optional<Dtype>& low) const { return {name, cast, decided, nullptr, &low}; }
+  CastOp converting(bool (*to)(Dtype)) const { return {name, cast, decided, to}; }
 };
 
 class DtypePolicy {
  public:
   virtual ~DtypePolicy() = default;
   /// Decides for one op. casts[i] becomes given[i] in the dtype in which `op` is to run, or stays
-  /// undefined where given[i] is right as it is. Undefined inputs are skipped.
-  virtual void cast(const CastOp& op, std::span<const Tensor* const> given,
-                    std::span<Tensor> casts) = 0;
+  /// undefined where given[i] is right as it is. Undefined inputs are skipped. Returns a dtype only
+  /// if `op` is to convert its inputs to it by itself.
+  virtual std::optional<Dtype> cast(const CastOp& op, std::span<const Tensor* const> given,
+                                    std::span<Tensor> casts) = 0;
   /// A policy that decides as this one does now, for work done later or in another thread.
   virtual std::shared_ptr<DtypePolicy> snapshot() const = 0;
 
@@ -67,10 +65,12 @@ class [[nodiscard]] PolicyScope {
 };
 
 namespace detail {
-/// Calls the thread's policy and switches it off, where it has a say in this op. Returns the policy
-/// to switch on again, else null.
-DtypePolicy* decide(const CastOp& op, std::span<const Tensor* const> given,
-                    std::span<Tensor> casts);
+struct Decision {
+  DtypePolicy* resume = nullptr;    // the policy to switch on again; null: none was called
+  std::optional<Dtype> compute_as;  // the dtype to which the op converts its inputs itself
+};
+/// Calls the thread's policy and switches it off, where it has a say in this op.
+Decision decide(const CastOp& op, std::span<const Tensor* const> given, std::span<Tensor> casts);
 }  // namespace detail
 
 /// An op's inputs as the policy wants them: each as given, or cast. The policy is off while this
@@ -84,13 +84,15 @@ class CastInputs {
       : span_(std::move(other.span_)),
         given_(other.given_),
         cast_(std::move(other.cast_)),
-        resume_(std::exchange(other.resume_, nullptr)) {}
+        decision_(std::exchange(other.decision_, {})) {}
   CastInputs& operator=(CastInputs&&) = delete;
   ~CastInputs() {
-    if (resume_) set_dtype_policy(resume_);
+    if (decision_.resume) set_dtype_policy(decision_.resume);
   }
 
-  void decide(const CastOp& op) { resume_ = detail::decide(op, given_, cast_); }
+  void decide(const CastOp& op) { decision_ = detail::decide(op, given_, cast_); }
+  /// Where the policy decided for a dtype in op.converts: that dtype. The inputs are as given.
+  std::optional<Dtype> compute_as() const { return decision_.compute_as; }
   const Tensor& operator[](size_t i) const { return cast_[i].defined() ? cast_[i] : *given_[i]; }
   template <size_t I>
   const Tensor& get() const {
@@ -101,7 +103,7 @@ class CastInputs {
   OpTimer span_;  // lives as long as the op runs
   std::array<const Tensor*, N> given_;
   std::array<Tensor, N> cast_;  // undefined: as given
-  DtypePolicy* resume_ = nullptr;
+  detail::Decision decision_;
 };
 
 /// The first line of every frontend: `const auto [a, b] = cast_inputs(cast_list::matmul, a_in,

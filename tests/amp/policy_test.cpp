@@ -20,8 +20,10 @@ namespace {
 struct Listener final : DtypePolicy {
   std::map<std::string, std::set<Cast>> asked;
   Listener() { every_op = true; }
-  void cast(const CastOp& op, std::span<const Tensor* const>, std::span<Tensor>) override {
+  std::optional<Dtype> cast(const CastOp& op, std::span<const Tensor* const>,
+                            std::span<Tensor>) override {
     if (!op.decided) asked[op.name].insert(op.cast);
+    return {};
   }
   std::shared_ptr<DtypePolicy> snapshot() const override { return nullptr; }
 };

@@ -56,6 +56,16 @@ Tensor like_input(Tensor g, const Shape& shape, Dtype dtype) {
   return g;
 }
 
+/// A gradient and the inputs it depends on, in their compute_dtype() where the derivative takes
+/// several steps, so that it rounds once.
+template <bool several_steps>
+std::array<Tensor, 3> in_compute_dtype(Tensor g, Tensor a, Tensor b) {
+  if constexpr (several_steps)
+    for (Tensor* t : {&g, &a, &b})
+      if (t->defined() && is_narrow(t->dtype())) *t = widened(*t);
+  return {std::move(g), std::move(a), std::move(b)};
+}
+
 }  // namespace
 
 Dtype result_type(std::initializer_list<const Tensor*> inputs) {
@@ -90,6 +100,7 @@ Tensor binary(const Tensor& a_in, const Tensor& b_in) {
     constexpr bool sum = std::is_same_v<Op, formula::Add> || std::is_same_v<Op, formula::Sub>;
     constexpr bool product = std::is_same_v<Op, formula::Mul>,
                    quotient = std::is_same_v<Op, formula::Div>;
+    constexpr bool kSeveralSteps = !sum && !product;  // in the derivative
     using Kept = std::conditional_t<sum, NeverSaved, Saved>;
     const bool keep_a = !sum && (b.requires_grad() || !(product || quotient));
     const bool keep_b = !sum && (a.requires_grad() || !product);
@@ -97,21 +108,12 @@ Tensor binary(const Tensor& a_in, const Tensor& b_in) {
                   [a = Kept::if_wanted(keep_a, a), b = Kept::if_wanted(keep_b, b),
                    a_shape = a.sizes(), b_shape = b.sizes(), a_type = a.dtype(),
                    b_type = b.dtype()](Node& self, const Tensor& g_in) -> Grads {
-                    // Derivatives of several steps take them in float32, not to round each.
-                    const auto narrow = [](const Tensor& t) {
-                      return !sum && !product && t.defined() && is_narrow(t.dtype());
-                    };
-                    const auto given = [&](const Kept& saved) {
-                      Tensor t = saved.defined() ? saved.tensor(self) : Tensor();
-                      if (narrow(t)) t = t.to(kFloat32);
-                      return t;
-                    };
-                    const Tensor x = given(a), z = given(b),
-                                 widened = narrow(g_in) ? g_in.to(kFloat32) : Tensor();
-                    const Tensor& g = widened.defined() ? widened : g_in;
+                    const auto [g, u, v] = in_compute_dtype<kSeveralSteps>(
+                        g_in, a.defined() ? a.tensor(self) : Tensor(),
+                        b.defined() ? b.tensor(self) : Tensor());
                     Grads d(2);
-                    if (self.wants(0)) d[0] = like_input(Op::da(g, x, z), a_shape, a_type);
-                    if (self.wants(1)) d[1] = like_input(Op::db(g, x, z), b_shape, b_type);
+                    if (self.wants(0)) d[0] = like_input(Op::da(g, u, v), a_shape, a_type);
+                    if (self.wants(1)) d[1] = like_input(Op::db(g, u, v), b_shape, b_type);
                     return d;
                   });
   }
@@ -161,7 +163,7 @@ Tensor where(const Tensor& condition, Scalar a, Scalar b) {
 
 namespace {
 
-/// alpha·b beside a, in float32 for halves: the sum rounds.
+/// a + alpha·b or a − alpha·b, rounded once.
 Tensor with_alpha(const char* op, Tensor (*sum)(const Tensor&, const Tensor&), const Tensor& a,
                   const Tensor& b, Scalar alpha) {
   const Dtype d = result_type(a, b);
@@ -169,7 +171,7 @@ Tensor with_alpha(const char* op, Tensor (*sum)(const Tensor&, const Tensor&), c
                  alpha.to_double(), ", but the tensors are ", d, ", which need a whole one");
   if (alpha.to_double() == 1) return sum(a, b);
   if (!is_narrow(d)) return sum(a, mul(b, alpha));
-  return sum(a.to(kFloat32), mul(b.to(kFloat32), alpha)).to(d);
+  return sum(widened(a), mul(widened(b), alpha)).to(d);
 }
 
 bool bools(const Tensor& a, Scalar b) { return a.dtype() == kBool && b.kind() == kBool; }

@@ -149,10 +149,13 @@ Tensor cross_entropy(const Tensor& given, const Tensor& given_target, const Tens
   const ErrorScope scope("cross_entropy", given, given_target);
   HALFTAPE_CHECK(label_smoothing >= 0 && label_smoothing <= 1, "cross_entropy: label_smoothing ",
                  label_smoothing, " is not between 0 and 1");
-  bool in_float = false;
-  const auto [in, target] =
-      cast_inputs(cast_list::cross_entropy.reading(in_float), given, given_target);
-  const Dtype dtype = in_float ? compute_dtype(in.dtype()) : loss_dtype("cross_entropy", {&in});
+  // A cast to float32 is left to the kernels, which read 16 bits as float32 anyway.
+  constexpr auto float32 = [](Dtype d) { return d == kFloat32; };
+  const auto inputs =
+      cast_inputs(cast_list::cross_entropy.converting(float32), given, given_target);
+  const auto& [in, target] = inputs;
+  const Dtype dtype =
+      inputs.compute_as() ? compute_dtype(in.dtype()) : loss_dtype("cross_entropy", {&in});
   const bool probabilities =
       target.is_floating_point() && target.sizes() == in.sizes() && in.dim() > 0;
   if (!probabilities) {

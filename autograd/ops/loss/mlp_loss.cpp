@@ -176,9 +176,10 @@ Tensor mlp_loss(const Tensor& x_in, const Tensor& target, const TensorList& weig
   std::optional<Dtype> lowered;  // what the policy casts to, which the backend does as it reads
   {
     // A gradient comes back through a cast that is recorded.
-    const CastOp op = wants_grad(x_in) ? cast_list::linear : cast_list::linear.rounding(lowered);
-    const auto [given] = cast_inputs(op, x_in);
-    x = given;
+    const CastOp op = wants_grad(x_in) ? cast_list::linear : cast_list::linear.converting(is_16bit);
+    const auto given = cast_inputs(op, x_in);
+    x = given[0];
+    lowered = given.compute_as();
   }
   const Dtype multiplied = lowered.value_or(x.dtype());
   HALFTAPE_CHECK(x.is_floating_point(), "mlp_loss: x is ", x.dtype());
