@@ -24,7 +24,7 @@ template <class Op, class S>
 void map_lanes(const S* x, S* y, int64_t n, const Params<S>& p) {
   if constexpr (!std::is_same_v<S, int64_t>)
     for (int64_t i = 0; i < n; i += kLanes) at(y, i) = formula_f<Op>(at(x, i), p);
-  else if constexpr (works_on_integers<Op>)
+  else if constexpr (Op::integers)
     for (int64_t i = 0; i < n; ++i) y[i] = formula_f<Op>(x[i], p);
 }
 template <class Op, class S>
@@ -34,11 +34,11 @@ void grad_lanes(const S* g, const S* s, S* dx, int64_t n, const Params<S>& p) {
 template <class Op, class S>
 void zip_lanes(const S* a, const S* b, S* y, int64_t n) {
   if constexpr (std::is_same_v<S, int64_t>) {
-    if constexpr (divides_integers<Op>)
+    if constexpr (Op::divides)
       HALFTAPE_CHECK(std::find(b, b + n, S(0)) == b + n, Op::name, ": an integer divided by zero");
-    if constexpr (!needs_floats<Op>)
+    if constexpr (!Op::of_floats)
       for (int64_t i = 0; i < n; ++i) y[i] = Op::f(a[i], b[i]);
-  } else if constexpr (!needs_integers<Op>) {
+  } else if constexpr (!Op::of_integers) {
     for (int64_t i = 0; i < n; i += kLanes) at(y, i) = Op::f(at(a, i), at(b, i));
   }
 }

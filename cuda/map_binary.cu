@@ -18,7 +18,7 @@ struct Choose {
 
 template <class Op, class S>
 void value_of(const Array& y, const Array& a, const Array& b) {
-  if constexpr (std::is_same_v<S, int64_t> ? !needs_floats<Op> : !needs_integers<Op>)
+  if constexpr (std::is_same_v<S, int64_t> ? !Op::of_floats : !Op::of_integers)
     map<S, 3>(Op::name, {&y, &a, &b}, Value<Op, S>{});
 }
 

@@ -20,7 +20,7 @@ struct Gradient {
 
 template <class Op, class S>
 void value_of(const Array& y, const Array& x, const Params<Scalar>& p) {
-  if constexpr (!std::is_same_v<S, int64_t> || works_on_integers<Op>)
+  if constexpr (!std::is_same_v<S, int64_t> || Op::integers)
     map<S, 2>(Op::name, {&y, &x}, Value<Op, S>{{p.a.to<S>(), p.b.to<S>()}});
 }
 template <class Op, class S>

@@ -5,9 +5,8 @@
 
 namespace halftape::formula {
 
-struct Sigmoid {  // y = 1/(1 + e⁻ˣ),  y' = y(1 − y)
+struct Sigmoid : UnaryFormula {  // y = 1/(1 + e⁻ˣ),  y' = y(1 − y)
   static constexpr auto name = "sigmoid";
-  static constexpr Cast cast = Cast::Keep;
   static constexpr Saves saves = Saves::Output;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
@@ -18,9 +17,8 @@ struct Sigmoid {  // y = 1/(1 + e⁻ˣ),  y' = y(1 − y)
     return g * (y * (1 - y));
   }
 };
-struct Relu {  // y = max(x, 0); NaN passes, y'(0) = 0
+struct Relu : UnaryFormula {  // y = max(x, 0); NaN passes, y'(0) = 0
   static constexpr auto name = "relu";
-  static constexpr Cast cast = Cast::Keep;
   static constexpr Saves saves = Saves::Output;
   static constexpr bool integers = true;
   template <class T>
@@ -32,10 +30,8 @@ struct Relu {  // y = max(x, 0); NaN passes, y'(0) = 0
     return where(y <= 0, 0, g);
   }
 };
-struct LeakyRelu {  // y = x, a·x where x ≤ 0;  y'(0) = a
+struct LeakyRelu : UnaryFormula {  // y = x, a·x where x ≤ 0;  y'(0) = a
   static constexpr auto name = "leaky_relu";
-  static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Input;
   template <class T, class S>
   HALFTAPE_HD static T f(const T& x, const Params<S>& p) {
     return where(x > 0, x, p.a * x);
@@ -45,10 +41,9 @@ struct LeakyRelu {  // y = x, a·x where x ≤ 0;  y'(0) = a
     return where(x > 0, g, p.a * g);
   }
 };
-struct Elu {  // y = b·x, b·a·(eˣ − 1) where x ≤ 0.  Clevert et al. 2015, arXiv:1511.07289
+struct Elu
+    : UnaryFormula {  // y = b·x, b·a·(eˣ − 1) where x ≤ 0.  Clevert et al. 2015, arXiv:1511.07289
   static constexpr auto name = "elu";
-  static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Input;
   template <class T, class S>
   HALFTAPE_HD static T f(const T& x, const Params<S>& p) {
     const T m = where(x > 0, 0, x);  // of the branch that is taken
@@ -60,10 +55,8 @@ struct Elu {  // y = b·x, b·a·(eˣ − 1) where x ≤ 0.  Clevert et al. 2015
     return p.b * where(x > 0, g, p.a * (g * exp(m)));
   }
 };
-struct Celu {  // y = x, a·(e^(x/a) − 1) where x ≤ 0.  Barron 2017, arXiv:1704.07483
+struct Celu : UnaryFormula {  // y = x, a·(e^(x/a) − 1) where x ≤ 0.  Barron 2017, arXiv:1704.07483
   static constexpr auto name = "celu";
-  static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Input;
   template <class T, class S>
   HALFTAPE_HD static T f(const T& x, const Params<S>& p) {
     const T m = where(x > 0, 0, x / p.a);
@@ -75,10 +68,9 @@ struct Celu {  // y = x, a·(e^(x/a) − 1) where x ≤ 0.  Barron 2017, arXiv:1
     return where(x > 0, g, g * exp(m));
   }
 };
-struct Gelu {  // y = x·Φ(x), Φ the normal distribution.  Hendrycks & Gimpel 2016, arXiv:1606.08415
+struct Gelu : UnaryFormula {  // y = x·Φ(x), Φ the normal distribution.  Hendrycks & Gimpel 2016,
+                              // arXiv:1606.08415
   static constexpr auto name = "gelu";
-  static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Input;
   // The clamp keeps −inf·0 from being NaN.
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
@@ -92,10 +84,9 @@ struct Gelu {  // y = x·Φ(x), Φ the normal distribution.  Hendrycks & Gimpel 
     return g * (n.below + m * n.density);
   }
 };
-struct GeluTanh {  // y = x/2·(1 + tanh(√(2/π)(x + 0.044715x³))) = x·σ(2u); the same source
+struct GeluTanh
+    : UnaryFormula {  // y = x/2·(1 + tanh(√(2/π)(x + 0.044715x³))) = x·σ(2u); the same source
   static constexpr auto name = "gelu_tanh", called = "gelu";
-  static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Input;
   static constexpr double k = 0.79788456080286535588, c = 0.044715;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
@@ -110,10 +101,8 @@ struct GeluTanh {  // y = x/2·(1 + tanh(√(2/π)(x + 0.044715x³))) = x·σ(2u
     return g * (s + K<T>(2 * k) * (m * (s * rest) * (1 + K<T>(3 * c) * (m * m))));
   }
 };
-struct Silu {  // y = x·σ(x),  y' = σ(1 + x(1 − σ))
+struct Silu : UnaryFormula {  // y = x·σ(x),  y' = σ(1 + x(1 − σ))
   static constexpr auto name = "silu";
-  static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Input;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
     const T m = where(x < -10000, -10000, x);
@@ -129,10 +118,8 @@ struct Silu {  // y = x·σ(x),  y' = σ(1 + x(1 − σ))
 /// x·tanh(ln(1 + eˣ)).  Misra 2019, arXiv:1908.08681
 /// With u = e^−|x| the tangent is n/d, both polynomials in u, so that neither tail cancels or
 /// overflows: n = 1 + 2u, d = n + 2u² on the right, n = u(u + 2), d = n + 2 on the left.
-struct Mish {
+struct Mish : UnaryFormula {
   static constexpr auto name = "mish";
-  static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Input;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
     const T m = where(x < -1000, -1000, x), u = exp(-abs(m));
@@ -149,10 +136,9 @@ struct Mish {
 };
 /// y = ln(1 + e^(a·x))/a,  y' = σ(a·x);  y = x where a·x > b: beyond 20 no float32 tells them apart
 /// ln(1 + eᵗ) = max(t, 0) + ln(1 + e^−|t|).
-struct Softplus {
+struct Softplus : UnaryFormula {
   static constexpr auto name = "softplus";
   static constexpr Cast cast = Cast::Float32;
-  static constexpr Saves saves = Saves::Input;
   template <class T, class S>
   HALFTAPE_HD static T f(const T& x, const Params<S>& p) {
     const T t = p.a * x;
@@ -164,10 +150,8 @@ struct Softplus {
     return where(t > p.b, g, g * sigmoid(t));
   }
 };
-struct LogSigmoid {  // y = ln σ(x) = min(x, 0) − ln(1 + e^−|x|),  y' = σ(−x)
+struct LogSigmoid : UnaryFormula {  // y = ln σ(x) = min(x, 0) − ln(1 + e^−|x|),  y' = σ(−x)
   static constexpr auto name = "log_sigmoid";
-  static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Input;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
     return where(x < 0, x, where(x >= 0, K<T>(-0.0), x)) - log1p(exp(-abs(x)));
@@ -177,10 +161,8 @@ struct LogSigmoid {  // y = ln σ(x) = min(x, 0) − ln(1 + e^−|x|),  y' = σ(
     return g * sigmoid(-x);
   }
 };
-struct Softsign {  // y = x/(1 + |x|),  y' = 1/(1 + |x|)²; ±1 at ±∞
+struct Softsign : UnaryFormula {  // y = x/(1 + |x|),  y' = 1/(1 + |x|)²; ±1 at ±∞
   static constexpr auto name = "softsign";
-  static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Input;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
     const T m = where(x < -1e30, -1e30, where(x > 1e30, 1e30, x));
@@ -192,10 +174,8 @@ struct Softsign {  // y = x/(1 + |x|),  y' = 1/(1 + |x|)²; ±1 at ±∞
     return (g / d) / d;
   }
 };
-struct Hardsigmoid {  // y = (x + 3)/6 between 0 and 1;  y'(±3) = 0
+struct Hardsigmoid : UnaryFormula {  // y = (x + 3)/6 between 0 and 1;  y'(±3) = 0
   static constexpr auto name = "hardsigmoid";
-  static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Input;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
     return where(x <= -3, T(0), where(x >= 3, T(1), (x + 3) / 6));
@@ -205,11 +185,10 @@ struct Hardsigmoid {  // y = (x + 3)/6 between 0 and 1;  y'(±3) = 0
     return where(x <= -3, 0, where(x >= 3, 0, g / 6));
   }
 };
-struct Hardswish {  // y = x·hardsigmoid(x);  y'(−3) = 0, y'(3) = 1.  Howard et al. 2019,
-                    // arXiv:1905.02244
+struct Hardswish
+    : UnaryFormula {  // y = x·hardsigmoid(x);  y'(−3) = 0, y'(3) = 1.  Howard et al. 2019,
+                      // arXiv:1905.02244
   static constexpr auto name = "hardswish";
-  static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Input;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
     return where(x <= -3, T(0), where(x >= 3, x, x * (x + 3) / 6));
@@ -219,10 +198,8 @@ struct Hardswish {  // y = x·hardsigmoid(x);  y'(−3) = 0, y'(3) = 1.  Howard 
     return where(x <= -3, 0, where(x >= 3, g, g * (2 * x + 3) / 6));
   }
 };
-struct Tanhshrink {  // y = x − tanh x,  y' = tanh² x
+struct Tanhshrink : UnaryFormula {  // y = x − tanh x,  y' = tanh² x
   static constexpr auto name = "tanhshrink";
-  static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Input;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
     // Near 0 the two cancel: x³ times the rest of tanh's series.
@@ -244,10 +221,8 @@ struct Tanhshrink {  // y = x − tanh x,  y' = tanh² x
     return g * (t * t);
   }
 };
-struct Softshrink {  // x moved towards 0 by a, 0 where |x| ≤ a; NaN passes
+struct Softshrink : UnaryFormula {  // x moved towards 0 by a, 0 where |x| ≤ a; NaN passes
   static constexpr auto name = "softshrink";
-  static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Input;
   template <class T, class S>
   HALFTAPE_HD static T f(const T& x, const Params<S>& p) {
     return where(x > p.a, x - p.a, where(x < -p.a, x + p.a, where(x == x, T(0), x)));
@@ -257,10 +232,8 @@ struct Softshrink {  // x moved towards 0 by a, 0 where |x| ≤ a; NaN passes
     return where(abs(x) <= p.a, 0, g);
   }
 };
-struct Hardshrink {  // x, but 0 where |x| ≤ a
+struct Hardshrink : UnaryFormula {  // x, but 0 where |x| ≤ a
   static constexpr auto name = "hardshrink";
-  static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Input;
   template <class T, class S>
   HALFTAPE_HD static T f(const T& x, const Params<S>& p) {
     return where(abs(x) <= p.a, T(0), x);
@@ -270,10 +243,8 @@ struct Hardshrink {  // x, but 0 where |x| ≤ a
     return where(abs(x) <= p.a, 0, g);
   }
 };
-struct Threshold {  // x, but b where x ≤ a
+struct Threshold : UnaryFormula {  // x, but b where x ≤ a
   static constexpr auto name = "threshold";
-  static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Input;
   static constexpr bool integers = true;
   template <class T, class S>
   HALFTAPE_HD static T f(const T& x, const Params<S>& p) {

@@ -7,9 +7,8 @@
 
 namespace halftape::formula {
 
-struct Add {
+struct Add : BinaryFormula {
   static constexpr auto name = "add";
-  static constexpr bool compares = false;
   template <class T>
   HALFTAPE_HD static T f(const T& a, const T& b) {
     return a + b;
@@ -23,9 +22,8 @@ struct Add {
     return g;
   }
 };
-struct Sub {
+struct Sub : BinaryFormula {
   static constexpr auto name = "sub";
-  static constexpr bool compares = false;
   template <class T>
   HALFTAPE_HD static T f(const T& a, const T& b) {
     return a - b;
@@ -39,9 +37,8 @@ struct Sub {
     return -g;
   }
 };
-struct Mul {
+struct Mul : BinaryFormula {
   static constexpr auto name = "mul";
-  static constexpr bool compares = false;
   template <class T>
   HALFTAPE_HD static T f(const T& a, const T& b) {
     return a * b;
@@ -55,9 +52,8 @@ struct Mul {
     return g * a;
   }
 };
-struct Div {
+struct Div : BinaryFormula {
   static constexpr auto name = "div";
-  static constexpr bool compares = false;
   static constexpr bool of_floats = true;
   template <class T>
   HALFTAPE_HD static T f(const T& a, const T& b) {
@@ -72,9 +68,8 @@ struct Div {
     return -((g * a / b) / b);
   }
 };
-struct Maximum {  // NaN of either side wins; equal values share the gradient
+struct Maximum : BinaryFormula {  // NaN of either side wins; equal values share the gradient
   static constexpr auto name = "maximum";
-  static constexpr bool compares = false;
   template <class T>
   HALFTAPE_HD static T f(const T& a, const T& b) {
     return where(a != a, a, where(a > b, a, b));
@@ -88,9 +83,8 @@ struct Maximum {  // NaN of either side wins; equal values share the gradient
     return where(a == b, K<T>(0.5) * g, where(a > b, 0, g));
   }
 };
-struct Minimum {
+struct Minimum : BinaryFormula {
   static constexpr auto name = "minimum";
-  static constexpr bool compares = false;
   template <class T>
   HALFTAPE_HD static T f(const T& a, const T& b) {
     return where(a != a, a, where(a < b, a, b));
@@ -104,9 +98,9 @@ struct Minimum {
     return where(a == b, K<T>(0.5) * g, where(a < b, 0, g));
   }
 };
-struct Fmax {  // the larger one; NaN only where both are; equal values share the gradient
+struct Fmax
+    : BinaryFormula {  // the larger one; NaN only where both are; equal values share the gradient
   static constexpr auto name = "fmax";
-  static constexpr bool compares = false;
   template <class T>
   HALFTAPE_HD static T f(const T& a, const T& b) {
     return where(a != a, b, where(b != b, a, where(a > b, a, b)));
@@ -120,9 +114,8 @@ struct Fmax {  // the larger one; NaN only where both are; equal values share th
     return where(b != b, 0, where(a == b, K<T>(0.5) * g, where(a > b, 0, g)));
   }
 };
-struct Fmin {
+struct Fmin : BinaryFormula {
   static constexpr auto name = "fmin";
-  static constexpr bool compares = false;
   template <class T>
   HALFTAPE_HD static T f(const T& a, const T& b) {
     return where(a != a, b, where(b != b, a, where(a < b, a, b)));
@@ -136,9 +129,9 @@ struct Fmin {
     return where(b != b, 0, where(a == b, K<T>(0.5) * g, where(a < b, 0, g)));
   }
 };
-struct Pow {  // aᵇ;  ∂a: b·aᵇ⁻¹, 0 where b = 0;  ∂b: aᵇ·ln a, 0 where a = 0 and b ≥ 0
+struct Pow
+    : BinaryFormula {  // aᵇ;  ∂a: b·aᵇ⁻¹, 0 where b = 0;  ∂b: aᵇ·ln a, 0 where a = 0 and b ≥ 0
   static constexpr auto name = "pow";
-  static constexpr bool compares = false;
   static constexpr Cast cast = Cast::Float32;
   static constexpr bool numbers = true;
   template <class T>
@@ -156,10 +149,10 @@ struct Pow {  // aᵇ;  ∂a: b·aᵇ⁻¹, 0 where b = 0;  ∂b: aᵇ·ln a, 0 
     return g * (pow(m, b) * log(m));
   }
 };
-struct Atan2 {  // the angle of the point (b, a);  ∂a: b/(a² + b²),  ∂b: −a/(a² + b²); 0 at the
-                // origin
+struct Atan2 : BinaryFormula {  // the angle of the point (b, a);  ∂a: b/(a² + b²),  ∂b: −a/(a² +
+                                // b²); 0 at the
+  // origin
   static constexpr auto name = "atan2";
-  static constexpr bool compares = false;
   static constexpr Cast cast = Cast::Widest;
   static constexpr bool of_floats = true;
   template <class T>
@@ -177,9 +170,8 @@ struct Atan2 {  // the angle of the point (b, a);  ∂a: b/(a² + b²),  ∂b: �
     return -(g * (a / h) / h);
   }
 };
-struct Hypot {  // √(a² + b²) without overflow
+struct Hypot : BinaryFormula {  // √(a² + b²) without overflow
   static constexpr auto name = "hypot";
-  static constexpr bool compares = false;
   static constexpr bool of_floats = true;
   template <class T>
   HALFTAPE_HD static T f(const T& a, const T& b) {
@@ -194,9 +186,8 @@ struct Hypot {  // √(a² + b²) without overflow
     return g * (b / hypot(a, b));
   }
 };
-struct Xlogy {  // a·ln b, 0 where a = 0 unless b is NaN
+struct Xlogy : BinaryFormula {  // a·ln b, 0 where a = 0 unless b is NaN
   static constexpr auto name = "xlogy";
-  static constexpr bool compares = false;
   static constexpr bool of_floats = true;
   template <class T>
   HALFTAPE_HD static T f(const T& a, const T& b) {
@@ -212,9 +203,8 @@ struct Xlogy {  // a·ln b, 0 where a = 0 unless b is NaN
     return g * a / b;
   }
 };
-struct Copysign {  // |a| with the sign of b, of −0 too;  ∂a: ±1, 0 where a = 0
+struct Copysign : BinaryFormula {  // |a| with the sign of b, of −0 too;  ∂a: ±1, 0 where a = 0
   static constexpr auto name = "copysign";
-  static constexpr bool compares = false;
   static constexpr bool of_floats = true;
   template <class T>
   HALFTAPE_HD static T f(const T& a, const T& b) {
@@ -229,9 +219,9 @@ struct Copysign {  // |a| with the sign of b, of −0 too;  ∂a: ±1, 0 where a
     return zeros_like(g);
   }
 };
-struct Fmod {  // a − b·trunc(a/b), exactly: what division towards zero leaves, with the sign of a
+struct Fmod : BinaryFormula {  // a − b·trunc(a/b), exactly: what division towards zero leaves, with
+                               // the sign of a
   static constexpr auto name = "fmod";
-  static constexpr bool compares = false;
   static constexpr bool numbers = true;
   static constexpr bool divides = true;
   template <class T>
@@ -247,9 +237,8 @@ struct Fmod {  // a − b·trunc(a/b), exactly: what division towards zero leave
     return -(g * round((a - fmod(a, b)) / b));
   }
 };
-struct Remainder {  // a − b·floor(a/b): the same with the sign of b, as Python's %
+struct Remainder : BinaryFormula {  // a − b·floor(a/b): the same with the sign of b, as Python's %
   static constexpr auto name = "remainder";
-  static constexpr bool compares = false;
   static constexpr bool numbers = true;
   static constexpr bool divides = true;
   template <class T>
@@ -271,9 +260,8 @@ struct Remainder {  // a − b·floor(a/b): the same with the sign of b, as Pyth
 };
 /// The whole number at or below a/b, from the exact remainder: a/b itself may round up to the next.
 /// Its derivatives are 0.
-struct FloorDivide {
+struct FloorDivide : BinaryFormula {
   static constexpr auto name = "floor_divide";
-  static constexpr bool compares = false;
   static constexpr bool numbers = true;
   static constexpr bool divides = true;
   template <class T>
@@ -297,9 +285,8 @@ struct FloorDivide {
     return zeros_like(g);
   }
 };
-struct TruncDivide {  // a/b without its fraction; derivatives 0
+struct TruncDivide : BinaryFormula {  // a/b without its fraction; derivatives 0
   static constexpr auto name = "trunc_divide";
-  static constexpr bool compares = false;
   static constexpr bool numbers = true;
   static constexpr bool divides = true;
   template <class T>
@@ -318,9 +305,8 @@ struct TruncDivide {  // a/b without its fraction; derivatives 0
     return zeros_like(g);
   }
 };
-struct Prelu {  // a, b·a where a ≤ 0.  He et al. 2015, arXiv:1502.01852
+struct Prelu : BinaryFormula {  // a, b·a where a ≤ 0.  He et al. 2015, arXiv:1502.01852
   static constexpr auto name = "prelu";
-  static constexpr bool compares = false;
   static constexpr Cast cast = Cast::Lower;
   template <class T>
   HALFTAPE_HD static T f(const T& a, const T& b) {
@@ -338,9 +324,8 @@ struct Prelu {  // a, b·a where a ≤ 0.  He et al. 2015, arXiv:1502.01852
 /// −y·ln p − (1 − y)·ln(1 − p), each logarithm at least −100; ∂p: (p − y) / (p(1 − p)) with a
 /// divisor of at least 10⁻¹². The bounds are PyTorch's: a saturated p costs 100 and has a finite
 /// gradient.
-struct BinaryCrossEntropy {
+struct BinaryCrossEntropy : BinaryFormula {
   static constexpr auto name = "binary_cross_entropy";
-  static constexpr bool compares = false;
   static constexpr bool of_floats = true;
   template <class T>
   HALFTAPE_HD static T at_least(double low, const T& x) {
@@ -360,40 +345,4 @@ struct BinaryCrossEntropy {
   }
 };
 
-using Binary =
-    Ops<Add, Sub, Mul, Div, Maximum, Minimum, Fmax, Fmin, Pow, Atan2, Hypot, Xlogy, Copysign, Fmod,
-        Remainder, FloorDivide, TruncDivide, Prelu, BinaryCrossEntropy, Eq, Ne, Lt, Le, Gt, Ge,
-        LogicalAnd, LogicalOr, LogicalXor, BitwiseAnd, BitwiseOr, BitwiseXor>;
-
 }  // namespace halftape::formula
-
-namespace halftape {
-
-/// Whether integers must become floats before they take part.
-template <class Op>
-inline constexpr bool needs_floats = requires {
-  Op::of_floats;
-};
-template <class Op>
-inline constexpr bool needs_integers = requires {
-  Op::of_integers;
-};
-template <class Op>
-inline constexpr bool needs_numbers = requires {
-  Op::numbers;
-};
-template <class Op>
-inline constexpr bool divides_integers = requires {
-  Op::divides;
-};
-template <class Op>
-constexpr Cast cast_of() {
-  if constexpr (requires { Op::cast; })
-    return Op::cast;
-  else
-    return Cast::Keep;
-}
-
-using BinaryOps = formula::Binary;
-
-}  // namespace halftape

@@ -5,7 +5,7 @@
 
 namespace halftape::formula {
 
-struct Exp {  // y = eˣ,  y' = y
+struct Exp : UnaryFormula {  // y = eˣ,  y' = y
   static constexpr auto name = "exp";
   static constexpr Cast cast = Cast::Float32;
   static constexpr Saves saves = Saves::Output;
@@ -18,9 +18,8 @@ struct Exp {  // y = eˣ,  y' = y
     return g * y;
   }
 };
-struct Exp2 {  // y = 2ˣ,  y' = y·ln 2
+struct Exp2 : UnaryFormula {  // y = 2ˣ,  y' = y·ln 2
   static constexpr auto name = "exp2";
-  static constexpr Cast cast = Cast::Keep;
   static constexpr Saves saves = Saves::Output;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
@@ -31,7 +30,7 @@ struct Exp2 {  // y = 2ˣ,  y' = y·ln 2
     return K<T>(0.69314718055994530942) * (g * y);
   }
 };
-struct Expm1 {  // y = eˣ − 1,  y' = y + 1
+struct Expm1 : UnaryFormula {  // y = eˣ − 1,  y' = y + 1
   static constexpr auto name = "expm1";
   static constexpr Cast cast = Cast::Float32;
   static constexpr Saves saves = Saves::Output;
@@ -44,10 +43,9 @@ struct Expm1 {  // y = eˣ − 1,  y' = y + 1
     return g * (y + 1);
   }
 };
-struct Log {  // y = ln x,  y' = 1/x
+struct Log : UnaryFormula {  // y = ln x,  y' = 1/x
   static constexpr auto name = "log";
   static constexpr Cast cast = Cast::Float32;
-  static constexpr Saves saves = Saves::Input;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
     return log(x);
@@ -57,10 +55,9 @@ struct Log {  // y = ln x,  y' = 1/x
     return g / x;
   }
 };
-struct Log1p {  // y = ln(1 + x),  y' = 1/(1 + x)
+struct Log1p : UnaryFormula {  // y = ln(1 + x),  y' = 1/(1 + x)
   static constexpr auto name = "log1p";
   static constexpr Cast cast = Cast::Float32;
-  static constexpr Saves saves = Saves::Input;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
     return log1p(x);
@@ -70,10 +67,9 @@ struct Log1p {  // y = ln(1 + x),  y' = 1/(1 + x)
     return g / (1 + x);
   }
 };
-struct Log2 {  // y' = 1/(x·ln 2)
+struct Log2 : UnaryFormula {  // y' = 1/(x·ln 2)
   static constexpr auto name = "log2";
   static constexpr Cast cast = Cast::Float32;
-  static constexpr Saves saves = Saves::Input;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
     return log2(x);
@@ -83,10 +79,9 @@ struct Log2 {  // y' = 1/(x·ln 2)
     return (K<T>(1.44269504088896340736) * g) / x;
   }
 };
-struct Log10 {  // y' = 1/(x·ln 10)
+struct Log10 : UnaryFormula {  // y' = 1/(x·ln 10)
   static constexpr auto name = "log10";
   static constexpr Cast cast = Cast::Float32;
-  static constexpr Saves saves = Saves::Input;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
     return log10(x);
@@ -96,10 +91,8 @@ struct Log10 {  // y' = 1/(x·ln 10)
     return (K<T>(0.43429448190325182765) * g) / x;
   }
 };
-struct Sin {  // y' = cos x
+struct Sin : UnaryFormula {  // y' = cos x
   static constexpr auto name = "sin";
-  static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Input;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
     return sin(x);
@@ -109,10 +102,8 @@ struct Sin {  // y' = cos x
     return g * cos(x);
   }
 };
-struct Cos {  // y' = −sin x
+struct Cos : UnaryFormula {  // y' = −sin x
   static constexpr auto name = "cos";
-  static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Input;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
     return cos(x);
@@ -122,7 +113,7 @@ struct Cos {  // y' = −sin x
     return -(g * sin(x));
   }
 };
-struct Tan {  // y' = 1 + y²
+struct Tan : UnaryFormula {  // y' = 1 + y²
   static constexpr auto name = "tan";
   static constexpr Cast cast = Cast::Float32;
   static constexpr Saves saves = Saves::Output;
@@ -135,10 +126,9 @@ struct Tan {  // y' = 1 + y²
     return g * (1 + y * y);
   }
 };
-struct Asin {  // y' = 1/√(1 − x²); NaN beyond ±1
+struct Asin : UnaryFormula {  // y' = 1/√(1 − x²); NaN beyond ±1
   static constexpr auto name = "asin";
   static constexpr Cast cast = Cast::Float32;
-  static constexpr Saves saves = Saves::Input;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
     return asin(x);
@@ -148,10 +138,9 @@ struct Asin {  // y' = 1/√(1 − x²); NaN beyond ±1
     return g / sqrt((1 - x) * (1 + x));
   }
 };
-struct Acos {  // y' = −1/√(1 − x²); NaN beyond ±1
+struct Acos : UnaryFormula {  // y' = −1/√(1 − x²); NaN beyond ±1
   static constexpr auto name = "acos";
   static constexpr Cast cast = Cast::Float32;
-  static constexpr Saves saves = Saves::Input;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
     return acos(x);
@@ -161,10 +150,8 @@ struct Acos {  // y' = −1/√(1 − x²); NaN beyond ±1
     return -g / sqrt((1 - x) * (1 + x));
   }
 };
-struct Atan {  // y' = 1/(1 + x²)
+struct Atan : UnaryFormula {  // y' = 1/(1 + x²)
   static constexpr auto name = "atan";
-  static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Input;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
     return atan(x);
@@ -174,10 +161,9 @@ struct Atan {  // y' = 1/(1 + x²)
     return g / (1 + x * x);
   }
 };
-struct Sinh {  // y' = cosh x
+struct Sinh : UnaryFormula {  // y' = cosh x
   static constexpr auto name = "sinh";
   static constexpr Cast cast = Cast::Float32;
-  static constexpr Saves saves = Saves::Input;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
     return sinh(x);
@@ -187,10 +173,9 @@ struct Sinh {  // y' = cosh x
     return g * cosh(x);
   }
 };
-struct Cosh {  // y' = sinh x
+struct Cosh : UnaryFormula {  // y' = sinh x
   static constexpr auto name = "cosh";
   static constexpr Cast cast = Cast::Float32;
-  static constexpr Saves saves = Saves::Input;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
     return cosh(x);
@@ -200,9 +185,8 @@ struct Cosh {  // y' = sinh x
     return g * sinh(x);
   }
 };
-struct Tanh {  // y = tanh(x),  y' = 1 − y²
+struct Tanh : UnaryFormula {  // y = tanh(x),  y' = 1 − y²
   static constexpr auto name = "tanh";
-  static constexpr Cast cast = Cast::Keep;
   static constexpr Saves saves = Saves::Output;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
@@ -213,10 +197,8 @@ struct Tanh {  // y = tanh(x),  y' = 1 − y²
     return g * (1 - y * y);
   }
 };
-struct Asinh {  // y' = 1/√(1 + x²), which is 1/|x| long before x² overflows
+struct Asinh : UnaryFormula {  // y' = 1/√(1 + x²), which is 1/|x| long before x² overflows
   static constexpr auto name = "asinh";
-  static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Input;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
     return asinh(x);
@@ -227,10 +209,8 @@ struct Asinh {  // y' = 1/√(1 + x²), which is 1/|x| long before x² overflows
     return g / where(size > 1e9, size, sqrt(1 + m * m));
   }
 };
-struct Acosh {  // y' = 1/√(x² − 1); NaN below 1
+struct Acosh : UnaryFormula {  // y' = 1/√(x² − 1); NaN below 1
   static constexpr auto name = "acosh";
-  static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Input;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
     return acosh(x);
@@ -240,10 +220,8 @@ struct Acosh {  // y' = 1/√(x² − 1); NaN below 1
     return g / (sqrt(x - 1) * sqrt(x + 1));
   }
 };
-struct Atanh {  // y' = 1/(1 − x²)
+struct Atanh : UnaryFormula {  // y' = 1/(1 − x²)
   static constexpr auto name = "atanh";
-  static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Input;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
     return atanh(x);
@@ -253,10 +231,8 @@ struct Atanh {  // y' = 1/(1 − x²)
     return g / ((1 - x) * (1 + x));
   }
 };
-struct Erf {  // y' = 2/√π·e^−x²
+struct Erf : UnaryFormula {  // y' = 2/√π·e^−x²
   static constexpr auto name = "erf";
-  static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Input;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
     return erf(x);
@@ -266,10 +242,8 @@ struct Erf {  // y' = 2/√π·e^−x²
     return K<T>(1.12837916709551257390) * (g * exp(-(x * x)));
   }
 };
-struct Erfc {  // 1 − erf(x), accurate in the right tail
+struct Erfc : UnaryFormula {  // 1 − erf(x), accurate in the right tail
   static constexpr auto name = "erfc";
-  static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Input;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
     return erfc(x);
@@ -279,10 +253,8 @@ struct Erfc {  // 1 − erf(x), accurate in the right tail
     return K<T>(-1.12837916709551257390) * (g * exp(-(x * x)));
   }
 };
-struct Sinpi {  // y = sin πx,  y' = π·cos πx
+struct Sinpi : UnaryFormula {  // y = sin πx,  y' = π·cos πx
   static constexpr auto name = "sinpi";
-  static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Input;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
     return sinpi(x);
@@ -292,10 +264,8 @@ struct Sinpi {  // y = sin πx,  y' = π·cos πx
     return K<T>(3.14159265358979323846) * (g * cospi(x));
   }
 };
-struct Cospi {  // y = cos πx,  y' = −π·sin πx
+struct Cospi : UnaryFormula {  // y = cos πx,  y' = −π·sin πx
   static constexpr auto name = "cospi";
-  static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Input;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
     return cospi(x);
@@ -305,10 +275,8 @@ struct Cospi {  // y = cos πx,  y' = −π·sin πx
     return K<T>(-3.14159265358979323846) * (g * sinpi(x));
   }
 };
-struct Sinc {  // y = sin(πx)/(πx), 1 at 0,  y' = (cos πx − y)/x
+struct Sinc : UnaryFormula {  // y = sin(πx)/(πx), 1 at 0,  y' = (cos πx − y)/x
   static constexpr auto name = "sinc";
-  static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Input;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
     const T m = where(x == 0, 1, x);
@@ -331,10 +299,8 @@ struct Sinc {  // y = sin(πx)/(πx), 1 at 0,  y' = (cos πx − y)/x
     return g * where(abs(x) < K<T>(0.3), series, slope);
   }
 };
-struct Logit {  // y = ln(x/(1 − x)),  y' = 1/(x(1 − x)); NaN beyond 0 and 1
+struct Logit : UnaryFormula {  // y = ln(x/(1 − x)),  y' = 1/(x(1 − x)); NaN beyond 0 and 1
   static constexpr auto name = "logit";
-  static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Input;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
     // 2x − 1 is exact from 1/4 on, which keeps the digits around 1/2 and near 1.

@@ -5,7 +5,7 @@
 namespace halftape::formula {
 
 #define HALFTAPE_PREDICATE(Name, text, yes)          \
-  struct Name {                                      \
+  struct Name : BinaryFormula {                      \
     static constexpr auto name = text;               \
     static constexpr bool compares = true;           \
     template <class T>                               \
@@ -27,9 +27,8 @@ HALFTAPE_PREDICATE(LogicalXor, "logical_xor",
 #undef HALFTAPE_PREDICATE
 
 #define HALFTAPE_BITWISE(Name, text, op)             \
-  struct Name {                                      \
+  struct Name : BinaryFormula {                      \
     static constexpr auto name = text;               \
-    static constexpr bool compares = false;          \
     static constexpr bool of_integers = true;        \
     template <class T>                               \
     HALFTAPE_HD static T f(const T& a, const T& b) { \

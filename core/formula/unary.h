@@ -9,9 +9,8 @@
 
 namespace halftape::formula {
 
-struct Neg {  // y = −x
+struct Neg : UnaryFormula {  // y = −x
   static constexpr auto name = "neg";
-  static constexpr Cast cast = Cast::Keep;
   static constexpr Saves saves = Saves::Nothing;
   static constexpr bool integers = true;
   template <class T>
@@ -23,10 +22,8 @@ struct Neg {  // y = −x
     return -g;
   }
 };
-struct Abs {  // y = |x|,  y' = sign(x), 0 at 0
+struct Abs : UnaryFormula {  // y = |x|,  y' = sign(x), 0 at 0
   static constexpr auto name = "abs";
-  static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Input;
   static constexpr bool integers = true;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
@@ -37,24 +34,25 @@ struct Abs {  // y = |x|,  y' = sign(x), 0 at 0
     return where(x > 0, g, where(x < 0, -g, 0));
   }
 };
-struct Sign {  // −1, 0 or 1; NaN stays NaN
-  static constexpr auto name = "sign";
-  static constexpr Cast cast = Cast::Keep;
+/// A step function: its derivative is 0.
+struct Rounding : UnaryFormula {
   static constexpr Saves saves = Saves::Nothing;
   static constexpr bool integers = true;
-  template <class T>
-  HALFTAPE_HD static T f(const T& x) {
-    return where(x > 0, T(1), where(x < 0, T(-1), x));
-  }
   template <class T>
   HALFTAPE_HD static T df(const T& g, const T&) {
     return zeros_like(g);
   }
 };
-struct Square {  // y = x²,  y' = 2x
+struct Sign : Rounding {  // −1, 0 or 1; NaN stays NaN
+  static constexpr auto name = "sign";
+  template <class T>
+  HALFTAPE_HD static T f(const T& x) {
+    return where(x > 0, T(1), where(x < 0, T(-1), x));
+  }
+};
+struct Square : UnaryFormula {  // y = x²,  y' = 2x
   static constexpr auto name = "square", called = "pow";
   static constexpr Cast cast = Cast::Float32;  // as pow
-  static constexpr Saves saves = Saves::Input;
   static constexpr bool integers = true;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
@@ -65,9 +63,8 @@ struct Square {  // y = x²,  y' = 2x
     return 2 * (g * x);
   }
 };
-struct Sqrt {  // y = √x,  y' = 1/(2y); infinite at 0
+struct Sqrt : UnaryFormula {  // y = √x,  y' = 1/(2y); infinite at 0
   static constexpr auto name = "sqrt";
-  static constexpr Cast cast = Cast::Keep;
   static constexpr Saves saves = Saves::Output;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
@@ -78,7 +75,7 @@ struct Sqrt {  // y = √x,  y' = 1/(2y); infinite at 0
     return K<T>(0.5) * g / y;
   }
 };
-struct Rsqrt {  // y = 1/√x,  y' = −y³/2
+struct Rsqrt : UnaryFormula {  // y = 1/√x,  y' = −y³/2
   static constexpr auto name = "rsqrt";
   static constexpr Cast cast = Cast::Float32;
   static constexpr Saves saves = Saves::Output;
@@ -91,7 +88,7 @@ struct Rsqrt {  // y = 1/√x,  y' = −y³/2
     return g * ((K<T>(-0.5) * y) * (y * y));
   }
 };
-struct Reciprocal {  // y = 1/x,  y' = −y²
+struct Reciprocal : UnaryFormula {  // y = 1/x,  y' = −y²
   static constexpr auto name = "reciprocal";
   static constexpr Cast cast = Cast::Float32;
   static constexpr Saves saves = Saves::Output;
@@ -104,65 +101,36 @@ struct Reciprocal {  // y = 1/x,  y' = −y²
     return -(g * (y * y));
   }
 };
-struct Floor {  // down;  y' = 0
+struct Floor : Rounding {  // down;  y' = 0
   static constexpr auto name = "floor";
-  static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Nothing;
-  static constexpr bool integers = true;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
     return floor(x);
   }
-  template <class T>
-  HALFTAPE_HD static T df(const T& g, const T&) {
-    return zeros_like(g);
-  }
 };
-struct Ceil {  // up;  y' = 0
+struct Ceil : Rounding {  // up;  y' = 0
   static constexpr auto name = "ceil";
-  static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Nothing;
-  static constexpr bool integers = true;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
     return ceil(x);
   }
-  template <class T>
-  HALFTAPE_HD static T df(const T& g, const T&) {
-    return zeros_like(g);
-  }
 };
-struct Trunc {  // towards 0;  y' = 0
+struct Trunc : Rounding {  // towards 0;  y' = 0
   static constexpr auto name = "trunc";
-  static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Nothing;
-  static constexpr bool integers = true;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
     return trunc(x);
   }
-  template <class T>
-  HALFTAPE_HD static T df(const T& g, const T&) {
-    return zeros_like(g);
-  }
 };
-struct Round {  // to the nearest whole number, halves to the even one
+struct Round : Rounding {  // to the nearest whole number, halves to the even one
   static constexpr auto name = "round";
-  static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Nothing;
-  static constexpr bool integers = true;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
     return round(x);
   }
-  template <class T>
-  HALFTAPE_HD static T df(const T& g, const T&) {
-    return zeros_like(g);
-  }
 };
-struct Frac {  // y = x − trunc x,  y' = 1
+struct Frac : UnaryFormula {  // y = x − trunc x,  y' = 1
   static constexpr auto name = "frac";
-  static constexpr Cast cast = Cast::Keep;
   static constexpr Saves saves = Saves::Nothing;
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
@@ -173,9 +141,8 @@ struct Frac {  // y = x − trunc x,  y' = 1
     return g;
   }
 };
-struct Affine {  // y = a·x + b
+struct Affine : UnaryFormula {  // y = a·x + b
   static constexpr auto name = "affine";
-  static constexpr Cast cast = Cast::Keep;
   static constexpr Saves saves = Saves::Nothing;
   static constexpr bool integers = true;
   template <class T, class S>
@@ -187,9 +154,8 @@ struct Affine {  // y = a·x + b
     return p.a * g;
   }
 };
-struct DivScalar {  // y = x/a; not x·(1/a), which would round twice
+struct DivScalar : UnaryFormula {  // y = x/a; not x·(1/a), which would round twice
   static constexpr auto name = "div_scalar", called = "div";
-  static constexpr Cast cast = Cast::Keep;
   static constexpr Saves saves = Saves::Nothing;
   template <class T, class S>
   HALFTAPE_HD static T f(const T& x, const Params<S>& p) {
@@ -200,10 +166,9 @@ struct DivScalar {  // y = x/a; not x·(1/a), which would round twice
     return g / p.a;
   }
 };
-struct ScalarDiv {  // y = a/x,  y' = −a/x²
+struct ScalarDiv : UnaryFormula {  // y = a/x,  y' = −a/x²
   static constexpr auto name = "scalar_div", called = "reciprocal";
   static constexpr Cast cast = Cast::Float32;  // as reciprocal
-  static constexpr Saves saves = Saves::Input;
   template <class T, class S>
   HALFTAPE_HD static T f(const T& x, const Params<S>& p) {
     return p.a / x;
@@ -213,10 +178,10 @@ struct ScalarDiv {  // y = a/x,  y' = −a/x²
     return -((p.a * g / x) / x);
   }
 };
-struct PowScalar {  // y = xᵃ, 1 where a = 0, for NaN too;  y' = a·xᵃ⁻¹, 0 where a = 0
+struct PowScalar
+    : UnaryFormula {  // y = xᵃ, 1 where a = 0, for NaN too;  y' = a·xᵃ⁻¹, 0 where a = 0
   static constexpr auto name = "pow_scalar", called = "pow";
   static constexpr Cast cast = Cast::Float32;
-  static constexpr Saves saves = Saves::Input;
   static constexpr bool integers = true;
   template <class T, class S>
   HALFTAPE_HD static T f(const T& x, const Params<S>& p) {
@@ -229,7 +194,7 @@ struct PowScalar {  // y = xᵃ, 1 where a = 0, for NaN too;  y' = a·xᵃ⁻¹,
     return p.a * (g * pow(x, S(p.a - 1)));
   }
 };
-struct ScalarPow {  // y = aˣ,  y' = y·ln a; where a = 0: 0, but −∞ for x < 0
+struct ScalarPow : UnaryFormula {  // y = aˣ,  y' = y·ln a; where a = 0: 0, but −∞ for x < 0
   static constexpr auto name = "scalar_pow", called = "pow";
   static constexpr Cast cast = Cast::Float32;
   static constexpr Saves saves = Saves::Output;
@@ -243,10 +208,9 @@ struct ScalarPow {  // y = aˣ,  y' = y·ln a; where a = 0: 0, but −∞ for x 
     return g * (y * log(p.a));
   }
 };
-struct Clamp {  // y = min(max(x, a), b); NaN passes; the gradient passes where a < x < b
+struct Clamp
+    : UnaryFormula {  // y = min(max(x, a), b); NaN passes; the gradient passes where a < x < b
   static constexpr auto name = "clamp";
-  static constexpr Cast cast = Cast::Keep;
-  static constexpr Saves saves = Saves::Input;
   static constexpr bool integers = true;
   template <class T, class S>
   HALFTAPE_HD static T f(const T& x, const Params<S>& p) {
@@ -258,23 +222,4 @@ struct Clamp {  // y = min(max(x, a), b); NaN passes; the gradient passes where 
   }
 };
 
-using Unary = Ops<Neg, Abs, Sign, Square, Sqrt, Rsqrt, Reciprocal, Floor, Ceil, Trunc, Round, Frac,
-                  Affine, DivScalar, ScalarDiv, PowScalar, ScalarPow, Clamp, Exp, Exp2, Expm1, Log,
-                  Log1p, Log2, Log10, Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Tanh, Asinh,
-                  Acosh, Atanh, Erf, Erfc, Sinpi, Cospi, Sinc, Logit, Sigmoid, Relu, LeakyRelu, Elu,
-                  Celu, Gelu, GeluTanh, Silu, Mish, Softplus, LogSigmoid, Softsign, Hardsigmoid,
-                  Hardswish, Tanhshrink, Softshrink, Hardshrink, Threshold>;
-
 }  // namespace halftape::formula
-
-namespace halftape {
-
-using UnaryOps = formula::Unary;
-
-/// Does the formula make sense on integers (and keep their dtype)?
-template <class Op>
-inline constexpr bool works_on_integers = requires {
-  Op::integers;
-};
-
-}  // namespace halftape

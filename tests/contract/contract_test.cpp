@@ -288,7 +288,7 @@ TEST_CASE("element-wise kernels of one argument and their gradients give the sam
       }
     }
     value({65, 257}, kFloat32);
-    if constexpr (works_on_integers<Op>)
+    if constexpr (Op::integers)
       for (const Dtype d : {kUInt8, kInt32, kInt64}) value({7, 33}, d);
   });
   for (const Dtype d : floats)
@@ -310,12 +310,12 @@ TEST_CASE("element-wise kernels of two arguments and where give the same bits an
     using Op = typename decltype(tag)::type;
     const OpId op = BinaryOps::index<Op>();
     for (const Shape& s : {Shape{33}, Shape{0}, Shape{7, 33}}) {
-      if constexpr (needs_integers<Op>) {
+      if constexpr (Op::of_integers) {
         for (const Dtype d : whole) binary(Op::name, op, s, d, d, d);
         continue;
       }
       for (const Dtype d : floats) binary(Op::name, op, s, Op::compares ? kBool : d, d, d);
-      if (!needs_floats<Op>)
+      if (!Op::of_floats)
         for (const Dtype d : whole) binary(Op::name, op, s, Op::compares ? kBool : d, d, d);
       binary(Op::name, op, s, Op::compares ? kBool : kFloat32, kFloat16, kBFloat16);
       binary(Op::name, op, s, Op::compares ? kBool : kFloat16, kInt64, kFloat16);

@@ -35,12 +35,12 @@ Dtype out_dtype(const Tensor& a, const Tensor& b) {
   if (std::is_same_v<Op, formula::Sub>)
     HALFTAPE_CHECK(a.dtype() != kBool && b.dtype() != kBool,
                    "sub: not for bool; to invert a mask use ~ or logical_not()");
-  if (needs_numbers<Op>) HALFTAPE_CHECK(d != kBool, Op::name, ": not for bool");
-  if (needs_integers<Op>)
+  if (Op::numbers) HALFTAPE_CHECK(d != kBool, Op::name, ": not for bool");
+  if (Op::of_integers)
     HALFTAPE_CHECK(!is_floating_point(d), Op::name, ": tensors of ", a.dtype(), " and ", b.dtype(),
                    "; only integers and bool have bits");
   if (Op::compares) return kBool;
-  return needs_floats<Op> && !is_floating_point(d) ? get_default_dtype() : d;
+  return Op::of_floats && !is_floating_point(d) ? get_default_dtype() : d;
 }
 
 /// `a` under a shape that it broadcasts to; `room` is for the view, where one is needed.
@@ -82,7 +82,7 @@ Dtype result_type(std::initializer_list<const Tensor*> inputs) {
 
 template <class Op>
 Tensor binary(const Tensor& a_in, const Tensor& b_in) {
-  static constexpr CastOp kOp{called<Op>(), cast_of<Op>()};
+  static constexpr CastOp kOp{called<Op>(), Op::cast};
   const auto [a, b] = cast_inputs(kOp, a_in, b_in);
   same_device(Op::name, a, b);
   const Shape shape = broadcast(Op::name, a.sizes(), b.sizes());
@@ -91,7 +91,7 @@ Tensor binary(const Tensor& a_in, const Tensor& b_in) {
   backend(a.device())
       .binary(BinaryOps::index<Op>(), y, as_large(a.array(), shape, a_room),
               as_large(b.array(), shape, b_room));
-  if constexpr (Op::compares || needs_integers<Op>) {
+  if constexpr (Op::compares || Op::of_integers) {
     return Tensor(std::move(y));
   } else {
     if (!records({&a, &b})) return Tensor(std::move(y));
@@ -121,7 +121,7 @@ Tensor binary(const Tensor& a_in, const Tensor& b_in) {
 
 static constexpr auto binary_entries = BinaryOps::table([](auto op) {
   using Op = typename decltype(op)::type;
-  return BinaryEntry{Op::name, called<Op>(), Op::compares, cast_of<Op>(), &binary<Op>};
+  return BinaryEntry{Op::name, called<Op>(), Op::compares, Op::cast, &binary<Op>};
 });
 std::span<const BinaryEntry> binary_ops() { return binary_entries; }
 

@@ -8,43 +8,9 @@
 #include <string_view>
 
 #include "halftape/autograd/tensor.h"
-#include "halftape/core/formula/ops.h"
+#include "halftape/core/formula/list.h"
 
 namespace halftape {
-
-namespace formula {
-struct Add;
-struct Sub;
-struct Mul;
-struct Div;
-struct Maximum;
-struct Minimum;
-struct Fmax;
-struct Fmin;
-struct Pow;
-struct Atan2;
-struct Hypot;
-struct Xlogy;
-struct Copysign;
-struct Fmod;
-struct Remainder;
-struct FloorDivide;
-struct TruncDivide;
-struct Prelu;
-struct BinaryCrossEntropy;
-struct Eq;
-struct Ne;
-struct Lt;
-struct Le;
-struct Gt;
-struct Ge;
-struct LogicalAnd;
-struct LogicalOr;
-struct LogicalXor;
-struct BitwiseAnd;
-struct BitwiseOr;
-struct BitwiseXor;
-}  // namespace formula
 
 /// Any formula of BinaryOps applied to two tensors, recorded.
 template <class Op>

@@ -30,7 +30,7 @@ Saved save_for(const Tensor& x, const Array& y) {
 template <class Op>
 Tensor as_supported(const Tensor& x) {
   if (x.is_floating_point()) return x;
-  if (!works_on_integers<Op>) return x.to(get_default_dtype());
+  if (!Op::integers) return x.to(get_default_dtype());
   return x.dtype() == kBool ? x.to(kInt64) : x;
 }
 
@@ -74,7 +74,7 @@ Tensor detail::recorded_unary(const Tensor& x, Array y, const Params<Scalar>& p)
 // Instantiates unary<Op> for the whole list, which is why the header can do with a declaration.
 static constexpr auto unary_entries = UnaryOps::table([](auto op) {
   using Op = typename decltype(op)::type;
-  return UnaryEntry{Op::name, called<Op>(), Op::cast, works_on_integers<Op>, &unary<Op>};
+  return UnaryEntry{Op::name, called<Op>(), Op::cast, Op::integers, &unary<Op>};
 });
 std::span<const UnaryEntry> unary_ops() { return unary_entries; }
 template Tensor detail::recorded_unary<formula::Relu>(const Tensor&, Array, const Params<Scalar>&);

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "halftape/autograd/tensor.h"
-#include "halftape/core/formula/ops.h"
+#include "halftape/core/formula/list.h"
 
 namespace halftape {
 
@@ -14,70 +14,6 @@ template <>
 struct scalar_of<Tensor> {
   using type = double;
 };
-
-namespace formula {
-struct Neg;
-struct Abs;
-struct Sign;
-struct Square;
-struct Sqrt;
-struct Rsqrt;
-struct Reciprocal;
-struct Floor;
-struct Ceil;
-struct Trunc;
-struct Round;
-struct Frac;
-struct Affine;
-struct DivScalar;
-struct ScalarDiv;
-struct PowScalar;
-struct ScalarPow;
-struct Clamp;
-struct Exp;
-struct Exp2;
-struct Expm1;
-struct Log;
-struct Log1p;
-struct Log2;
-struct Log10;
-struct Sin;
-struct Cos;
-struct Tan;
-struct Asin;
-struct Acos;
-struct Atan;
-struct Sinh;
-struct Cosh;
-struct Tanh;
-struct Asinh;
-struct Acosh;
-struct Atanh;
-struct Erf;
-struct Erfc;
-struct Sinpi;
-struct Cospi;
-struct Sinc;
-struct Logit;
-struct Sigmoid;
-struct Relu;
-struct LeakyRelu;
-struct Elu;
-struct Celu;
-struct Gelu;
-struct GeluTanh;
-struct Silu;
-struct Mish;
-struct Softplus;
-struct LogSigmoid;
-struct Softsign;
-struct Hardsigmoid;
-struct Hardswish;
-struct Tanhshrink;
-struct Softshrink;
-struct Hardshrink;
-struct Threshold;
-}  // namespace formula
 
 /// Any formula of UnaryOps applied to a tensor, recorded.
 template <class Op>
