@@ -81,4 +81,9 @@ Tensor atleast_3d(const Tensor& x);
 /// The matrix with a vector on a diagonal; of a matrix, a copy of a diagonal.
 Tensor diag(const Tensor& x, int64_t diagonal = 0);
 
+namespace detail {
+/// A dimension's number, counted from 0; throws for 0-dim tensors.
+int dim_of(const char* op, const Tensor& x, int64_t dim);
+}  // namespace detail
+
 }  // namespace halftape

@@ -1,6 +1,6 @@
-// Other layouts of the same bytes, and copies. A view shares its base's bytes and version.
+// Other layouts of the same bytes. A view shares its base's bytes and version.
 #pragma once
-#include "halftape/autograd/tensor.h"
+#include "halftape/autograd/ops/layout/copies.h"
 
 namespace halftape {
 
@@ -68,19 +68,5 @@ Tensor as_strided_scatter(const Tensor& x, const Tensor& window, const Shape& si
                           const Strides& stride, std::optional<int64_t> storage_offset = {});
 /// The history of `base` once `value` was written to its view.
 Edge history_of_write(const Tensor& base, const Tensor& view, const Tensor& value);
-/// Summed to a shape that broadcasts to x's: the derivative of broadcasting.
-Tensor sum_to(const Tensor& x, const Shape& shape);
-/// x converted to a dtype, rounded once; the gradient is converted back. x itself when it has the
-/// dtype. Gradients that come in float32 stay so on their way to what was cast to 16 bits.
-Tensor cast(const Tensor& x, Dtype dtype);
-/// x in its compute_dtype(), for operations of several steps, which round to x's dtype at the end.
-Tensor widened(const Tensor& x);
-Tensor clone(const Tensor& x);
-Tensor contiguous(const Tensor& x);
-
-namespace detail {
-/// cast() where the value is there already.
-Tensor recorded_cast(const Tensor& x, Array value);
-}  // namespace detail
 
 }  // namespace halftape
