@@ -21,6 +21,7 @@
 #include "halftape/autograd/ops/indexing/embedding.h"
 #include "halftape/autograd/ops/indexing/index.h"
 #include "halftape/autograd/ops/indexing/sort.h"
+#include "halftape/autograd/ops/layout/copies.h"
 #include "halftape/autograd/ops/layout/shape.h"
 #include "halftape/autograd/ops/layout/view.h"
 #include "halftape/autograd/ops/loss/ctc.h"

@@ -47,8 +47,9 @@ Names declared() {
       if (!detail && std::regex_match(line, found, function)) names.insert(found[1]);
     }
   }
-  // Not ops: templates over formulas, a question of its own, and what stands in linalg.
-  for (const char* other : {"unary", "binary", "is_floating_point", "cast", "vector_norm"})
+  // Not ops: templates over formulas, conversions for the library, and names that stand elsewhere.
+  for (const char* other :
+       {"unary", "binary", "is_floating_point", "cast", "vector_norm", "widened"})
     names.erase(other);
   return names;
 }
