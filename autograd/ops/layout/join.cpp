@@ -12,8 +12,6 @@
 namespace halftape {
 namespace {
 
-using detail::dim_of;
-
 /// Where in the result of cat() a tensor went.
 struct Piece {
   Shape shape;
@@ -35,7 +33,7 @@ Tensor cat(const TensorList& given, int64_t dim) {
   const auto skipped = [](const Tensor& t) { return t.dim() == 1 && t.numel() == 0; };
   const auto found = std::find_if_not(tensors.begin(), tensors.end(), skipped);
   const Tensor& like = found == tensors.end() ? tensors[0] : *found;
-  const int d = found == tensors.end() ? 0 : dim_of("cat", like, dim);
+  const int d = found == tensors.end() ? 0 : detail::dim_of("cat", like, dim);
   Shape shape = like.sizes();
   shape[d] = 0;
   Dtype dtype = like.dtype();

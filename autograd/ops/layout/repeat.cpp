@@ -12,8 +12,6 @@
 namespace halftape {
 namespace {
 
-using detail::dim_of;
-
 /// Row-major (before, size of d, behind): what an op along one dimension sees.
 Shape around(const Tensor& x, int d) {
   int64_t before = 1, behind = 1;
@@ -88,7 +86,7 @@ Tensor repeat_interleave(const Tensor& x, int64_t repeats, std::optional<int64_t
     if (dim) wrap_dim("repeat_interleave", *dim, 0);
     return repeat_blocks(reshape(x, {x.numel()}), 0, 1, repeats);
   }
-  return repeat_blocks(x, dim_of("repeat_interleave", x, *dim), 1, repeats);
+  return repeat_blocks(x, detail::dim_of("repeat_interleave", x, *dim), 1, repeats);
 }
 
 Tensor repeat_interleave(const Tensor& repeats) {
@@ -151,7 +149,7 @@ Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims) {
                  " for dimensions ", dims);
   Tensor y = x;
   for (int i = 0; i < dims.size(); ++i) {
-    const int d = dim_of("roll", x, dims[i]);
+    const int d = detail::dim_of("roll", x, dims[i]);
     const int64_t n = x.size(d), by = n == 0 ? 0 : (shifts[i] % n + n) % n;
     y = roll_along(y, d, by);
   }
@@ -166,7 +164,7 @@ Tensor rot90(const Tensor& x, int64_t k, const Dims& dims) {
   const ErrorScope scope("rot90", x);
   HALFTAPE_CHECK(dims.size() == 2 && x.dim() >= 2, "rot90: dimensions ", dims, " of ", x.sizes(),
                  "; expected two");
-  const int a = dim_of("rot90", x, dims[0]), b = dim_of("rot90", x, dims[1]);
+  const int a = detail::dim_of("rot90", x, dims[0]), b = detail::dim_of("rot90", x, dims[1]);
   HALFTAPE_CHECK(a != b, "rot90: dimension ", a, " appears twice in ", dims);
   switch ((k % 4 + 4) % 4) {
     case 1:

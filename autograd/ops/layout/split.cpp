@@ -10,8 +10,6 @@
 namespace halftape {
 namespace {
 
-using detail::dim_of;
-
 /// The one node of all parts of a tensor: their gradients are put side by side again in one pass,
 /// where a node for each part would fill the whole tensor each time.
 class PartsNode final : public Node {
@@ -56,7 +54,7 @@ TensorList parts_of(const char* op, const Tensor& x, int dim, const std::vector<
 
 /// Parts of these sizes of a dimension.
 TensorList cut(const char* op, const Tensor& x, const std::vector<int64_t>& sizes, int64_t dim) {
-  const int d = dim_of(op, x, dim);
+  const int d = detail::dim_of(op, x, dim);
   int64_t total = 0;
   for (int64_t n : sizes) {
     HALFTAPE_CHECK(n >= 0, op, ": size ", n, " is negative");
@@ -79,7 +77,7 @@ int detail::dim_of(const char* op, const Tensor& x, int64_t dim) {
 
 TensorList split(const Tensor& x, int64_t split_size, int64_t dim) {
   check_defined("split", x);
-  const int d = dim_of("split", x, dim);
+  const int d = detail::dim_of("split", x, dim);
   const int64_t n = x.size(d);
   HALFTAPE_CHECK(split_size > 0 || (split_size == 0 && n == 0), "split: size ", split_size,
                  " for dimension ", d, " of ", x.sizes(), " must be positive");
@@ -99,7 +97,7 @@ TensorList split(const Tensor& x, const std::vector<int64_t>& sizes, int64_t dim
 
 TensorList chunk(const Tensor& x, int64_t chunks, int64_t dim) {
   const ErrorScope scope("chunk", x);
-  const int d = dim_of("chunk", x, dim);
+  const int d = detail::dim_of("chunk", x, dim);
   HALFTAPE_CHECK(chunks > 0, "chunk: into ", chunks, " chunks; expected at least one");
   const int64_t n = x.size(d);
   if (n == 0) return cut("chunk", x, std::vector<int64_t>(static_cast<size_t>(chunks), 0), d);
@@ -108,7 +106,7 @@ TensorList chunk(const Tensor& x, int64_t chunks, int64_t dim) {
 
 TensorList tensor_split(const Tensor& x, int64_t sections, int64_t dim) {
   check_defined("tensor_split", x);
-  const int d = dim_of("tensor_split", x, dim);
+  const int d = detail::dim_of("tensor_split", x, dim);
   HALFTAPE_CHECK(sections > 0, "tensor_split: into ", sections, " sections; expected at least one");
   std::vector<int64_t> sizes(static_cast<size_t>(sections), x.size(d) / sections);
   for (int64_t i = 0; i < x.size(d) % sections; ++i) ++sizes[static_cast<size_t>(i)];
@@ -116,7 +114,7 @@ TensorList tensor_split(const Tensor& x, int64_t sections, int64_t dim) {
 }
 TensorList tensor_split(const Tensor& x, const std::vector<int64_t>& indices, int64_t dim) {
   const ErrorScope scope("tensor_split", x);
-  const int d = dim_of("tensor_split", x, dim);
+  const int d = detail::dim_of("tensor_split", x, dim);
   TensorList parts;  // they may overlap: views of their own
   int64_t at = 0;
   for (int64_t end : indices) parts.push_back(slice(x, d, at, end)), at = end;
@@ -126,7 +124,7 @@ TensorList tensor_split(const Tensor& x, const std::vector<int64_t>& indices, in
 
 TensorList unbind(const Tensor& x, int64_t dim) {
   check_defined("unbind", x);
-  const int d = dim_of("unbind", x, dim);
+  const int d = detail::dim_of("unbind", x, dim);
   std::vector<Array> arrays;
   for (int64_t i = 0; i < x.size(d); ++i) arrays.push_back(x.array().select(d, i));
   return parts_of("unbind", x, d, arrays, true);
