@@ -50,7 +50,7 @@ class SavedValue {
 
 class FunctionNode;
 
-/// What forward() passes on to backward().
+/// Values that forward() keeps for backward().
 class AutogradContext {
  public:
   AutogradContext() = default;

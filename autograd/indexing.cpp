@@ -26,7 +26,7 @@ TensorIndex::TensorIndex(const char* dots) : value_(Ellipsis) {
 
 namespace {
 
-/// What gives a view: numbers, slices and None alone, one for each dimension that they speak of.
+/// The part of an index that gives a view: numbers, slices and None, one per dimension.
 using Basic = std::vector<TensorIndex>;
 
 /// Indices of one shape into dimensions of the view.
@@ -42,7 +42,7 @@ struct Plan {
 
 bool is_mask(const Tensor& t) { return t.dtype() == kBool || t.dtype() == kUInt8; }
 
-/// How many dimensions of the tensor an index speaks of.
+/// The number of dimensions that an index consumes.
 int64_t consumed(const TensorIndex& i) {
   if (const auto* t = std::get_if<Tensor>(&i.value())) return is_mask(*t) ? t->dim() : 1;
   return std::holds_alternative<int64_t>(i.value()) || std::holds_alternative<Slice>(i.value());

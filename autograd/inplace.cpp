@@ -21,7 +21,7 @@
 namespace halftape {
 namespace {
 
-/// Do two elements of x lie in one place?
+/// True if two elements of x share their bytes.
 bool shares_places(const Array& x) {
   if (x.contiguous() || x.numel() < 2) return false;
   std::vector<std::pair<int64_t, int64_t>> dims;  // strides and sizes
@@ -48,7 +48,7 @@ bool shares_places(const Array& x) {
   return false;
 }
 
-/// May `x` be written, given that the new value does or does not carry history?
+/// Throws if x must not be written; a new value with history is refused more often.
 void check_writable(const char* op, const Tensor& x, bool history) {
   check_defined(op, x);
   HALFTAPE_CHECK(!x.is_inference() || InferenceMode::is_enabled(), op, ": the tensor ", x.sizes(),

@@ -10,7 +10,7 @@
 namespace halftape {
 namespace {
 
-/// How all numbers of one vector or matrix are written: printf's conversion, width, common factor.
+/// The format of all numbers of a vector or matrix: printf's conversion, width, common factor.
 struct Format {
   char conversion = 'g';  // g: six digits as needed; f: four decimals; e: four decimals, exponent
   int width = 0;

@@ -207,7 +207,7 @@ class Tensor {
   Scalar item() const;
   /// The bytes, with those of all other views of them.
   Storage storage() const { return Storage(array().buffer()); }
-  /// Is the only element other than 0?
+  /// True if the only element is not 0.
   bool is_nonzero() const;
   /// Address of the first element of a CPU tensor of this dtype, for reading.
   template <class T>
@@ -252,7 +252,7 @@ class Tensor {
     return to(Device(device), non_blocking, copy);
   }
   Tensor to(Device device, Dtype dtype, bool non_blocking = false, bool copy = false) const;
-  /// What options leave open stays. Throws when they ask for requires_grad.
+  /// Dtype and device stay where the options name none. Throws if they ask for requires_grad.
   Tensor to(const TensorOptions& options, bool non_blocking = false, bool copy = false) const;
   /// The device and dtype of another tensor.
   Tensor to(const Tensor& other, bool non_blocking = false, bool copy = false) const;
@@ -408,7 +408,7 @@ class Tensor {
   /// this where condition, else other.
   Tensor where(const Tensor& condition, const Tensor& other) const;
   Tensor where(const Tensor& condition, Scalar other) const;
-  /// Same shape, dtype and values?
+  /// True if shape, dtype and values are the same.
   bool equal(const Tensor& other) const;
   /// |this − other| ≤ atol + rtol·|other| everywhere.
   bool allclose(const Tensor& other, double rtol = 1e-5, double atol = 1e-8,
@@ -648,7 +648,7 @@ enum class CreationMeta : uint8_t { DEFAULT, NO_GRAD_MODE };
 }  // namespace autograd
 
 namespace detail {
-/// What a Tensor points to.
+/// The object behind a Tensor.
 struct TensorImpl final : RefCounted, FreeListed {
   explicit TensorImpl(Array&& v);
   ~TensorImpl();
@@ -660,7 +660,7 @@ struct TensorImpl final : RefCounted, FreeListed {
   Ref<Node> accumulator;                   // of a leaf that requires grad: receives its gradient
   std::shared_ptr<GradSlot> retained;      // of a non-leaf that keeps its gradient
   Ref<GradTag> mark;                       // of a gradient: autograd/tape/grad_tag.h …
-  uint64_t marked_version = ~uint64_t{0};  // … and of which bytes it speaks
+  uint64_t marked_version = ~uint64_t{0};  // … and the version of the bytes that it describes
 
   // A view shares bytes with the tensor it was cut from. When those are written, by whatever name,
   // the base's history changes, and the views take theirs from it anew.
@@ -676,7 +676,7 @@ struct TensorImpl final : RefCounted, FreeListed {
   void renew();
   /// Another edge for what retain_grad() was asked of, too.
   void set_history(Edge edge);
-  /// What PyTorch's internals say of a view, in their words.
+  /// PyTorch's internal names for the state of a view.
   bool has_bw_view() const { return is_view; }
   autograd::CreationMeta get_creation_meta() const {
     return is_view && !base ? autograd::CreationMeta::NO_GRAD_MODE

@@ -82,7 +82,7 @@ class TensorOptions {
   std::optional<bool> pinned_memory_opt() const { return pinned_; }
   std::optional<MemoryFormat> memory_format_opt() const { return format_; }
 
-  /// What `over` says, and these where it says nothing.
+  /// The fields of `over`, and of these options where `over` leaves one open.
   TensorOptions merge_in(const TensorOptions& over) const;
   bool operator==(const TensorOptions&) const = default;
 

@@ -40,7 +40,7 @@ class ArrayRef {
                    from, " on, of ", size_);
     return {data_ + from, count};
   }
-  /// What follows the first elements.
+  /// The elements from number `from` on.
   ArrayRef slice(size_t from) const { return slice(from, from < size_ ? size_ - from : 0); }
   bool equals(ArrayRef other) const { return vec() == other.vec(); }
   friend bool operator==(ArrayRef a, ArrayRef b) { return a.equals(b); }

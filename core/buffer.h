@@ -26,7 +26,7 @@ class Buffer : public RefCounted {
   /// of them, and the other way round. Throws when `whole` is itself a part. Its first part is to
   /// be made before another thread can see it.
   static Ref<Buffer> part_of(const Ref<Buffer>& whole, size_t at, size_t size);
-  /// What this is a part of; null where it is none.
+  /// The buffer that this is a part of, or null.
   Buffer* whole() const { return has(kPart) ? static_cast<Buffer*>(context_) : nullptr; }
 
   void* bytes() const { return bytes_; }
@@ -93,7 +93,7 @@ class Buffer : public RefCounted {
   std::atomic<uint8_t> flags_{0};
   std::atomic<int16_t> graphs_{0};
   GiveBack give_back_;
-  void* context_;  // of a part: the whole, of which it has a handle
+  void* context_;  // of a part: a handle of the whole buffer
   std::atomic<uint64_t> version_{0};
 };
 

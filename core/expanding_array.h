@@ -38,7 +38,7 @@ class ExpandingArray {
   std::array<T, D> values_;
 };
 
-/// Where an element may be left out: std::nullopt, printed as None.
+/// The same with elements that may be std::nullopt, printed as None.
 template <size_t D, class T = int64_t>
 class ExpandingArrayWithOptionalElem : public ExpandingArray<D, std::optional<T>> {
   using Base = ExpandingArray<D, std::optional<T>>;

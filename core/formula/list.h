@@ -35,14 +35,14 @@ HALFTAPE_BINARY_FORMULAS(HALFTAPE_ROW)
 template <class Nothing, class... Op>
 using OpsAfter = Ops<Op...>;
 
-/// What a formula of one argument is unless it says otherwise.
+/// Defaults of a formula of one argument.
 struct UnaryFormula {
   static constexpr Cast cast = Cast::Keep;
   static constexpr Saves saves = Saves::Input;
   static constexpr bool integers = false;  // makes sense on integers, and keeps their dtype
 };
 
-/// What a formula of two arguments is unless it says otherwise.
+/// Defaults of a formula of two arguments.
 struct BinaryFormula {
   static constexpr Cast cast = Cast::Keep;
   static constexpr bool compares = false;     // gives bool and has no derivative

@@ -22,7 +22,7 @@ struct NormOrder {
   HALFTAPE_HD double whole(double sum) const {
     return unit * (p == 2 ? sqrt(sum) : p == 1 || infinite ? sum : pow(sum, 1 / p));
   }
-  /// What brings a norm to `most`.
+  /// The factor that brings a norm down to `most`.
   HALFTAPE_HD static double factor(double norm, double most) {
     const bool finite = norm - norm == 0;
     const double f = finite ? most / (norm + 1e-6) : 1;

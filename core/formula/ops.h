@@ -31,7 +31,7 @@ constexpr const char* called() {
     return Op::name;
 }
 
-/// What df() receives beside the gradient.
+/// The argument of df() beside the gradient.
 enum class Saves : uint8_t { Nothing, Input, Output };
 
 /// The scalar behind a reading of a formula: float for float and for a Chunk of floats, double for

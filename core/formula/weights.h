@@ -13,7 +13,7 @@ namespace halftape {
 /// `split_weight()`.
 enum class Weights : uint8_t {
   Plain,       // nothing: rounded to nearest
-  Master,      // a float32 copy, of which the parameter is the rounding. Micikevicius et al. 2017,
+  Master,      // a float32 copy; the parameter is its rounding. Micikevicius et al. 2017,
                // arXiv:1710.03740, section 3.1
   Stochastic,  // nothing but a counter: rounded up or down at random, right on average. Gupta et
                // al. 2015, arXiv:1502.02551

@@ -11,7 +11,7 @@
 namespace halftape {
 namespace {
 
-/// Is anything to be dropped?
+/// True if elements are to be dropped.
 bool drops(const char* op, const Tensor& x, double p, bool training) {
   HALFTAPE_CHECK(p >= 0 && p <= 1, op, ": probability ", p, " is not between 0 and 1");
   HALFTAPE_CHECK(x.is_floating_point(), op, ": a ", x.dtype(),

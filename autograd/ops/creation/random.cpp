@@ -43,7 +43,7 @@ Tensor drawn_floats(const char* op, const Shape& shape, Distribution kind, doubl
   return drawn(shape, kind, a, b, o.dtype(), o);
 }
 
-/// Are all elements of x at least 0 (and not NaN)?
+/// True if all elements of x are at least 0 (and not NaN).
 bool no_negative(const Tensor& x) { return x.numel() == 0 || x.detach().amin().item() >= 0; }
 
 /// Uniform doubles in (0, 1) from the CPU's stream; 52 bits and a half, so that 1 is never rounded

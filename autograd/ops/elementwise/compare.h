@@ -6,7 +6,7 @@ namespace halftape {
 
 /// Same shape, dtype and values? NaN differs from itself.
 inline bool equal(const Tensor& a, const Tensor& b) { return a.equal(b); }
-/// Is |a − b| ≤ atol + rtol·|b| everywhere? Shapes broadcast; dtypes may differ.
+/// True if |a − b| ≤ atol + rtol·|b| everywhere. Shapes broadcast; dtypes may differ.
 inline bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8,
                      bool equal_nan = false) {
   return a.allclose(b, rtol, atol, equal_nan);

@@ -24,7 +24,7 @@ Shape check_mask(const char* op, const Tensor& x, const Tensor& mask) {
   return broadcast(op, x.sizes(), mask.sizes());
 }
 
-/// Where a mask is true in the flattened tensor.
+/// The positions in the flattened tensor at which a mask is true.
 Tensor positions(const Tensor& mask, const Shape& shape) {
   return reshape(nonzero(reshape(expand(mask, shape), {numel(shape)})), {-1});
 }

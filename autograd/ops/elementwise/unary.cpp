@@ -15,7 +15,7 @@ namespace halftape {
 
 namespace {
 
-/// What the rule of `Op` keeps: its input, its output, or nothing.
+/// The input, the output, or nothing, as the derivative of `Op` needs it.
 template <class Op>
 Saved save_for(const Tensor& x, const Array& y) {
   if constexpr (Op::saves == Saves::Input)

@@ -220,7 +220,7 @@ Tensor weights_of(const char* name, const Conv& c, const Tensor& y, const Tensor
                 });
 }
 
-/// What both kinds of convolution ask of their inputs; `out`: outputs for each row of the weight.
+/// Checks the inputs of both kinds of convolution. `out`: output channels per row of the weight.
 void check_inputs(const char* op, int n, const Tensor& x, const Tensor& w, const Tensor& bias,
                   int64_t groups, int64_t channels, int64_t outputs) {
   HALFTAPE_CHECK(w.dim() == n + 2, op, ": weight ", w.sizes(), " has ", w.dim(),

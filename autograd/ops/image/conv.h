@@ -45,7 +45,7 @@ Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
               const Dims& stride = 1, const ConvPadding& padding = 0, const Dims& dilation = 1,
               int64_t groups = 1);
 
-/// What a convolution does to gradients: every input element adds its multiple of the kernel.
+/// The transpose of a convolution: every input element adds its multiple of the kernel.
 /// weight: (in, out/groups, kernel…). Lengths: (L − 1)·stride − 2·padding + dilation·(kernel − 1)
 /// + output_padding + 1, where output_padding, smaller than stride or dilation, chooses between the
 /// lengths that a convolution maps to one.

@@ -5,7 +5,7 @@
 
 namespace halftape {
 
-/// What stands beyond the edges of an image: zeros, the element at the edge, or its mirror image.
+/// The values beyond the edges of an image: zeros, the element at the edge, or its mirror image.
 enum class GridPadding : uint8_t { Zeros, Border, Reflection };
 inline constexpr GridPadding kBorder = GridPadding::Border, kReflection = GridPadding::Reflection;
 

@@ -93,7 +93,7 @@ Tensor max_unpool(const char* op, int n, const Tensor& x, const Tensor& indices,
   return reshape(detail::scatter(room, -1, lined(indices, n), lined(x, n), {op, "index"}), shape);
 }
 
-/// How many elements the windows of a dimension divide by.
+/// The divisor of each window of a dimension.
 std::vector<double> divisors(const Windows& w, int i, int64_t length, int64_t count,
                              bool include_pad) {
   std::vector<double> all;
@@ -109,15 +109,15 @@ std::vector<double> divisors(const Windows& w, int i, int64_t length, int64_t co
 /// The sum of each window in the dtype that is added up in.
 Tensor window_sums(const Tensor& x, const Windows& w, const Shape& count) {
   const int n = w.dims();
-  const Tensor apart = detail::windows(x, w, count);
+  const Tensor patches = detail::windows(x, w, count);
   if (numel(w.size) > 64) {  // many: added up as a tree
     Dims inside;
     for (int i = 0; i < n; ++i) inside.push_back(x.dim() - n + i);
-    return sum(apart, inside, false, compute_dtype(x.dtype()));
+    return sum(patches, inside, false, compute_dtype(x.dtype()));
   }
   // Windows that lie on one another, which is what a dilation of 0 says.
   const Dims zero = Dims::filled(n, 0);
-  return detail::fold(apart, {w.size, Dims::filled(n, 1), zero, zero}, count,
+  return detail::fold(patches, {w.size, Dims::filled(n, 1), zero, zero}, count,
                       compute_dtype(x.dtype()));
 }
 
@@ -205,7 +205,7 @@ std::tuple<Tensor, Tensor> adaptive_max_pool(const char* op, int n, const Tensor
   if (const auto w = even_windows(lengths, count)) return largest(op, n, x, *w, false);
   // Windows of several sizes: their positions as a table, the last one repeated in smaller windows.
   std::vector<int64_t> table{0};
-  Shape apart;  // (outputs, elements) of each dimension, one after the other
+  Shape table_shape;  // (outputs, elements) of each dimension, one after the other
   for (int i = 0; i < n; ++i) {
     int64_t most = 0;
     for (int64_t o = 0; o < count[i]; ++o)
@@ -217,13 +217,13 @@ std::tuple<Tensor, Tensor> adaptive_max_pool(const char* op, int n, const Tensor
           finer.push_back(position * lengths[i] + std::min(begin_of(o, lengths[i], count[i]) + k,
                                                            end_of(o, lengths[i], count[i]) - 1));
     table = finer;
-    apart.push_back(count[i]), apart.push_back(most);
+    table_shape.push_back(count[i]), table_shape.push_back(most);
   }
   Dims outputs_first;
   for (int i = 0; i < n; ++i) outputs_first.push_back(2 * i);
   for (int i = 0; i < n; ++i) outputs_first.push_back(2 * i + 1);
   const int64_t windows = numel(count);
-  const Tensor at = reshape(permute(reshape(tensor(table, x.device()), apart), outputs_first),
+  const Tensor at = reshape(permute(reshape(tensor(table, x.device()), table_shape), outputs_first),
                             {windows, static_cast<int64_t>(table.size()) / windows});
   const Shape lead = leading_dims(x.sizes(), n);
   const Tensor seen =
@@ -234,7 +234,7 @@ std::tuple<Tensor, Tensor> adaptive_max_pool(const char* op, int n, const Tensor
   return {picked(x, positions, n), positions};
 }
 
-/// Where the windows of a dimension begin: ⌊(i + u)·α⌋ − ⌊u·α⌋, the last one at the end.
+/// The first element of each window of a dimension: ⌊(i + u)·α⌋ − ⌊u·α⌋, the last one at the end.
 /// u: (N, C) → (N, C, count) of int64.
 Tensor random_begins(const Tensor& u, int64_t length, int64_t size, int64_t count) {
   const Tensor last =

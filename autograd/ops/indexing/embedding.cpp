@@ -44,7 +44,7 @@ Tensor over_features(const Tensor& index, int64_t features) {
   return expand(unsqueeze(index, -1), {index.numel(), features});
 }
 
-/// How often the number at each place of `index` stands in it: (n) of `options`.
+/// For each entry of `index`, how often its number occurs in `index`: (n) of `options`.
 Tensor frequencies(const Tensor& index, int64_t rows, const TensorOptions& options) {
   const Tensor once = ones({index.numel()}, options);
   return gather(scatter_add(zeros({rows}, options), 0, index, once), 0, index);

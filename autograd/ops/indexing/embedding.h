@@ -6,7 +6,7 @@
 
 namespace halftape {
 
-/// What a bag makes of its rows. Spelled kMax; kSum and kMean are those of losses.
+/// The reduction of the rows of a bag. Spelled kMax; kSum and kMean are those of losses.
 enum class BagMode : uint8_t { Sum, Mean, Max };
 inline constexpr BagMode kMax = BagMode::Max;
 

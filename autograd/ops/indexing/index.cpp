@@ -129,7 +129,7 @@ Tensor scatter_extremum(const Tensor& x, int dim, const Tensor& index, const Ten
                 });
 }
 
-/// What a reduction begins with.
+/// The start value of a reduction.
 template <class Op>
 Scalar start_of(Dtype dtype) {
   return visit(dtype, [](auto t) -> Scalar {

@@ -7,7 +7,7 @@
 
 namespace halftape {
 namespace {
-/// What was broadcast along when `shape` became `large`.
+/// The dimensions of `large` along which `shape` was broadcast.
 Dims broadcast_dims(const Shape& large, const Shape& shape) {
   HALFTAPE_CHECK(broadcasts_to(shape, large), "sum_to: ", shape, " does not broadcast to ", large);
   Dims over;

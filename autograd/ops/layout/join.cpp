@@ -12,7 +12,7 @@
 namespace halftape {
 namespace {
 
-/// Where in the result of cat() a tensor went.
+/// One input of cat(), as its derivative needs it.
 struct Piece {
   Shape shape;
   Dtype dtype;
@@ -77,13 +77,13 @@ Tensor stack(const TensorList& tensors, int64_t dim) {
   const ErrorScope scope("stack", tensors);
   HALFTAPE_CHECK(!tensors.empty(), "stack: of no tensors");
   const int d = wrap_dim("stack", dim, static_cast<int>(tensors[0].dim()) + 1);
-  TensorList apart;
+  TensorList unsqueezed;
   for (size_t i = 0; i < tensors.size(); ++i) {
     HALFTAPE_CHECK(tensors[i].sizes() == tensors[0].sizes(), "stack: tensor ", i, " is ",
                    tensors[i].sizes(), ", the first ", tensors[0].sizes());
-    apart.push_back(unsqueeze(tensors[i], d));
+    unsqueezed.push_back(unsqueeze(tensors[i], d));
   }
-  return cat(apart, d);
+  return cat(unsqueezed, d);
 }
 
 Tensor hstack(const TensorList& tensors) {

@@ -13,7 +13,7 @@
 namespace halftape {
 namespace {
 
-/// Where each element along a padded dimension of n comes from.
+/// The source of each element along a padded dimension of n.
 std::vector<int64_t> sources(PadMode mode, int64_t n, int64_t left, int64_t right) {
   std::vector<int64_t> from;
   for (int64_t i = -left; i < n + right; ++i) {
@@ -34,7 +34,7 @@ const char* name_of(PadMode mode) {
                                       : "circular";
 }
 
-/// Checks the number of entries; the dimensions they speak of.
+/// The number of dimensions to pad; throws if `pad` has a wrong number of entries.
 int padded_dims(const Tensor& x, const std::vector<int64_t>& pad) {
   HALFTAPE_CHECK(pad.size() % 2 == 0 && static_cast<int64_t>(pad.size()) <= 2 * x.dim(),
                  "pad: ", pad.size(), " numbers for ", x.sizes(),

@@ -12,7 +12,7 @@
 namespace halftape {
 namespace {
 
-/// Row-major (before, size of d, behind): what an op along one dimension sees.
+/// x as (elements before, size of d, elements behind), for an op along dimension d.
 Shape around(const Tensor& x, int d) {
   int64_t before = 1, behind = 1;
   for (int i = 0; i < x.dim(); ++i) {
@@ -22,18 +22,18 @@ Shape around(const Tensor& x, int d) {
   return {before, x.size(d), behind};
 }
 
-/// Every slice of a dimension `times` times, as blocks of `block` slices.
+/// Repeats each block of `block` slices of dimension d `times` times.
 Tensor repeat_blocks(const Tensor& x, int d, int64_t block, int64_t times) {
   const Shape s = around(x, d);
   const int64_t blocks = checked_mul(s[0], block > 0 ? s[1] / block : 0);
   const int64_t inside = checked_mul(block, s[2]);
   Shape out = x.sizes();
   out[d] = checked_mul(out[d], times);
-  const Tensor apart = reshape(x, {blocks, 1, inside});
-  return reshape(clone(expand(apart, {blocks, times, inside})), out);
+  const Tensor stacked = reshape(x, {blocks, 1, inside});
+  return reshape(clone(expand(stacked, {blocks, times, inside})), out);
 }
 
-/// The last `by` of the n slices first.
+/// Moves the last `by` slices of dimension d to its start.
 Tensor roll_along(const Tensor& x, int d, int64_t by) {
   const int64_t n = x.size(d);
   const Array y = empty_like(x.array());
@@ -54,17 +54,17 @@ Tensor repeat(const Tensor& x, const Shape& repeats) {
   for (int64_t times : repeats)
     HALFTAPE_CHECK(times >= 0, "repeat: ", times, " times in ", repeats);
   // A repeated dimension of n becomes (times, n), seen often by a stride of 0; the copy joins them.
-  Shape apart, wide, joined, sizes = Dims::filled(lead, 1);
+  Shape thin, wide, joined, sizes = Dims::filled(lead, 1);
   for (int64_t n : x.sizes()) sizes.push_back(n);
   int dims = 0;
   for (int d = 0; d < sizes.size(); ++d) dims += (sizes[d] > 1) + (repeats[d] > 1);
   for (int d = 0; d < sizes.size() && dims <= kMaxDims; ++d) {
     joined.push_back(checked_mul(repeats[d], sizes[d]));
-    if (repeats[d] > 1) apart.push_back(1), wide.push_back(repeats[d]);
-    if (sizes[d] > 1) apart.push_back(sizes[d]), wide.push_back(sizes[d]);
+    if (repeats[d] > 1) thin.push_back(1), wide.push_back(repeats[d]);
+    if (sizes[d] > 1) thin.push_back(sizes[d]), wide.push_back(sizes[d]);
   }
   if (dims <= kMaxDims && numel(joined) > 0)
-    return reshape(clone(expand(reshape(x, apart), wide)), joined);
+    return reshape(clone(expand(reshape(x, thin), wide)), joined);
   // More than a shape has room for: one dimension after the other.
   Tensor y = reshape(x, sizes);
   for (int d = 0; d < sizes.size(); ++d)

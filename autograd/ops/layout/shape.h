@@ -1,5 +1,5 @@
-// Tensors joined, cut, repeated, turned and framed. What can be a view is one (ops/view.h has the
-// plain ones).
+// Joining, splitting, repeating, turning and padding. Results are views where strides allow it;
+// layout/view.h has the plain views.
 #pragma once
 #include <string>
 
@@ -55,7 +55,7 @@ Tensor flipud(const Tensor& x);
 /// start. Without dims: of the flattened tensor.
 Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims = {});
 Tensor roll(const Tensor& x, int64_t shift, std::optional<int64_t> dim = {});
-/// Turned by k quarters from the first towards the second of two dimensions.
+/// x rotated k times by 90 degrees from the first towards the second of two dimensions.
 Tensor rot90(const Tensor& x, int64_t k = 1, const Dims& dims = {0, 1});
 
 enum class PadMode : uint8_t { Constant, Reflect, Replicate, Circular };
@@ -72,7 +72,7 @@ Tensor constant_pad_nd(const Tensor& x, const std::vector<int64_t>& pad, Scalar 
 /// One-dimensional tensors as the coordinates of a grid: views of the shape of all their sizes.
 /// `indexing`: "ij", or "xy", where the first two dimensions change places.
 TensorList meshgrid(const TensorList& tensors, const std::string& indexing = "ij");
-/// All in the shape to which they broadcast.
+/// All tensors expanded to the shape to which they broadcast.
 TensorList broadcast_tensors(const TensorList& tensors);
 /// With that many dimensions at least: new ones lead, but for the last of atleast_3d.
 Tensor atleast_1d(const Tensor& x);

@@ -52,7 +52,7 @@ TensorList parts_of(const char* op, const Tensor& x, int dim, const std::vector<
   return parts;
 }
 
-/// Parts of these sizes of a dimension.
+/// Views of the given sizes along a dimension.
 TensorList cut(const char* op, const Tensor& x, const std::vector<int64_t>& sizes, int64_t dim) {
   const int d = detail::dim_of(op, x, dim);
   int64_t total = 0;

@@ -50,7 +50,7 @@ struct Window {
     for (int i = 0; i < size.size(); ++i) last += (size[i] - 1) * stride[i];
     return last + 1;
   }
-  /// May two positions be one element?
+  /// True if two positions may be one element.
   bool overlaps() const {
     std::vector<std::pair<int64_t, int64_t>> dims;
     for (int i = 0; i < size.size(); ++i)

@@ -59,9 +59,9 @@ Tensor margin_ranking_loss(const Tensor& first, const Tensor& second, const Tens
                  a.sizes(), " and ", b.sizes(), " and target ", y.sizes(),
                  " must have the same number of dimensions");
   const Dtype dtype = loss_dtype("margin_ranking_loss", {&a, &b, &y});
-  const Tensor apart =
+  const Tensor difference =
       y.to(compute_dtype(dtype)) * (a.to(compute_dtype(dtype)) - b.to(compute_dtype(dtype)));
-  return reduced("margin_ranking_loss", relu(margin - apart), reduction).to(dtype);
+  return reduced("margin_ranking_loss", relu(margin - difference), reduction).to(dtype);
 }
 
 Tensor cosine_embedding_loss(const Tensor& first, const Tensor& second, const Tensor& label,

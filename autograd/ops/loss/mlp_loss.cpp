@@ -145,7 +145,7 @@ void check_parameter(const Tensor& x, const char* what, const Tensor& t, const S
   HALFTAPE_CHECK(t.sizes() == expected, "mlp_loss: a ", what, " ", t.sizes(), " where ", expected,
                  " is expected");
 }
-/// Are these the dtypes that the backend's call is used with?
+/// True if the backend's call can read t beside factors of dtype `multiplied`.
 bool read_as_they_are(Dtype multiplied, const Tensor& t) {
   return t.dtype() == multiplied || t.dtype() == compute_dtype(multiplied);
 }

@@ -24,8 +24,8 @@ Epilogue epilogue_of(Activation a) {
                                  : Epilogue::None;
 }
 
-/// Of activations that no product has as its epilogue.
-std::optional<OpId> apart(Activation a) {
+/// The op of an activation that no product has as its epilogue.
+std::optional<OpId> separate_op(Activation a) {
   if (a == Activation::Silu) return UnaryOps::index<formula::Silu>();
   if (a == Activation::Tanh) return UnaryOps::index<formula::Tanh>();
   if (a == Activation::Sigmoid) return UnaryOps::index<formula::Sigmoid>();
@@ -80,7 +80,7 @@ void parameter_gradients(const Node& self, size_t i, const Tensor& g, const Tens
 /// they are.
 Tensor layer(const Tensor& x, const Tensor& w, const Tensor& b, Activation activation) {
   const Array y({x.size(0), w.size(0)}, x.dtype(), x.device());
-  const std::optional<OpId> op = apart(activation);
+  const std::optional<OpId> op = separate_op(activation);
   const bool recorded = records({&x, &w, &b}), gelu = activation == Activation::Gelu;
   // The input of GELU, which its derivative needs. ReLU's can do with the output.
   Array z = gelu && recorded ? Array(y.shape(), y.dtype(), y.device()) : Array();
@@ -124,13 +124,13 @@ Tensor layer(const Tensor& x, const Tensor& w, const Tensor& b, Activation activ
   return sum;
 }
 
-/// A chain of layers as one op: what it keeps for its backward pass.
-struct Chain {
+/// The tensors that mlp(), recorded as one op, saves for its backward pass.
+struct SavedMlp {
   Activation activation;
   Saved x;
   std::vector<Saved> weights, biases;
-  std::vector<Saved> hidden;  // h₁ …: what layer l > 0 reads
-  std::vector<Saved> aux;     // of the products that made them: masks, or the inputs of GELU
+  std::vector<Saved> hidden;  // h₁ …: the inputs of layers l > 0
+  std::vector<Saved> aux;     // their aux outputs: masks, or the inputs of GELU
 
   size_t size() const { return weights.size(); }
   Grads gradients(Node& self, const Tensor& g) const;
@@ -140,7 +140,7 @@ struct Chain {
 size_t weight_input(size_t layer) { return 1 + 2 * layer; }
 size_t bias_input(size_t layer) { return 2 + 2 * layer; }
 
-Grads Chain::gradients(Node& self, const Tensor& g_out) const {
+Grads SavedMlp::gradients(Node& self, const Tensor& g_out) const {
   Grads d(1 + 2 * size());
   size_t lowest = 0;  // the first input that a gradient is to reach
   while (lowest < d.size() && !self.wants(lowest)) ++lowest;
@@ -174,7 +174,7 @@ Grads Chain::gradients(Node& self, const Tensor& g_out) const {
 }
 
 /// By the rules of the layers as ops of their own, made again with their history.
-Grads Chain::recorded(Node& self, Tensor g) const {
+Grads SavedMlp::recorded(Node& self, Tensor g) const {
   const auto given = [&](const Saved& s) { return s.defined() ? s.tensor(self) : Tensor(); };
   std::vector<Tensor> outputs{given(x)};
   for (size_t l = 0; l < size(); ++l)
@@ -240,7 +240,7 @@ Tensor mlp(const Tensor& x_in, const TensorList& weights, const TensorList& bias
   }
   inputs[0] = as_rows(x);
 
-  if (apart(activation)) {
+  if (separate_op(activation)) {
     Tensor h = inputs[0];
     for (size_t l = 0; l < layers; ++l)
       h = layer(h, inputs[weight_input(l)], inputs[bias_input(l)],
@@ -251,7 +251,7 @@ Tensor mlp(const Tensor& x_in, const TensorList& weights, const TensorList& bias
   const bool recorded =
       GradMode::is_enabled() &&
       std::any_of(inputs.begin(), inputs.end(), [](const Tensor& t) { return t.requires_grad(); });
-  Chain chain{activation, recorded ? Saved(inputs[0]) : Saved(), {}, {}, {}, {}};
+  SavedMlp saved{activation, recorded ? Saved(inputs[0]) : Saved(), {}, {}, {}, {}};
   Array h = inputs[0].array();
   for (size_t l = 0; l < layers; ++l) {
     const Tensor &w = inputs[weight_input(l)], &b = inputs[bias_input(l)];
@@ -269,15 +269,15 @@ Tensor mlp(const Tensor& x_in, const TensorList& weights, const TensorList& bias
     backend(y.device()).gemm(product);
     h = y;
     if (!recorded) continue;
-    chain.weights.emplace_back(w);
-    chain.biases.push_back(b.defined() ? Saved(b) : Saved());
-    if (!last) chain.hidden.emplace_back(y);
-    if (product.aux.defined()) chain.aux.emplace_back(product.aux);
+    saved.weights.emplace_back(w);
+    saved.biases.push_back(b.defined() ? Saved(b) : Saved());
+    if (!last) saved.hidden.emplace_back(y);
+    if (product.aux.defined()) saved.aux.emplace_back(product.aux);
   }
   return reshape(record_list("mlp", h, inputs,
-                             [chain = std::move(chain)](Node& self, const Tensor& g) {
-                               return GradMode::is_enabled() ? chain.recorded(self, g)
-                                                             : chain.gradients(self, g);
+                             [saved = std::move(saved)](Node& self, const Tensor& g) {
+                               return GradMode::is_enabled() ? saved.recorded(self, g)
+                                                             : saved.gradients(self, g);
                              }),
                  shape);
 }

@@ -23,7 +23,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
 
 /// Linear layers one after the other, with the activation between them: one product for each layer
 /// forward and two backward, which compute the gradients of ReLU, GELU and biases, too.
-/// weights: (hidden, in), …, (out, hidden); biases: as many, of which some may be undefined, or
+/// weights: (hidden, in), …, (out, hidden); biases: as many, some may be undefined, or
 /// none. x: (…, in) → (…, out).
 Tensor mlp(const Tensor& x, const TensorList& weights, const TensorList& biases = {},
            Activation activation = Activation::Relu);

@@ -14,7 +14,7 @@
 namespace halftape {
 namespace {
 
-/// What a sequence leaves behind: h, and for an LSTM c.
+/// The state after a sequence: h, and for an LSTM c.
 struct State {
   Tensor h, c;
 };
@@ -144,7 +144,7 @@ struct Result {
   State last;
 };
 
-/// What all layers are told, but for their tensors.
+/// The settings that all layers share.
 struct Plan {
   const Kind& kind;
   bool has_biases;

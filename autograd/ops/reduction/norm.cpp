@@ -17,7 +17,7 @@ namespace {
 
 Array bytes(const Tensor& t) { return t.defined() ? t.array() : Array(); }
 
-/// Whose statistics are taken.
+/// The elements over which statistics are taken.
 enum class Over : uint8_t {
   Rows,      // of the last dimension
   Squares,   // of the last dimension, without a mean

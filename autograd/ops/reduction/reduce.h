@@ -46,10 +46,11 @@ std::tuple<Tensor, Tensor> min(const Tensor& x, int64_t dim, bool keepdim = fals
 Tensor max(const Tensor& a, const Tensor& b);
 Tensor min(const Tensor& a, const Tensor& b);
 
-/// Is any element, are all elements not 0? NaN is not 0. Of nothing: false, true. Bool.
+/// True if any element, or every element, is not 0, as bool. NaN is not 0. Of no elements: false,
+/// true.
 Tensor any(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor all(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
-/// How many elements are not 0, int64.
+/// The number of elements that are not 0, int64.
 Tensor count_nonzero(const Tensor& x, const Dims& dims = {});
 
 }  // namespace halftape
