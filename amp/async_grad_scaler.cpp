@@ -6,7 +6,7 @@
 #include "halftape/amp/gradients.h"
 #include "halftape/amp/scale_tag.h"
 #include "halftape/amp/scaler_state.h"
-#include "halftape/core/contract/skips.h"
+#include "halftape/core/formula/scaler.h"
 #include "halftape/core/machine/warn.h"
 
 namespace halftape::amp {
@@ -109,7 +109,7 @@ void AsyncGradScaler::settle() {
 /// Warns or throws after too many skips in a row.
 void AsyncGradScaler::report(bool bad_loss) const {
   const int64_t in_row = counts_.skips_in_row, most = options_.throw_after_skips;
-  const std::string text = tell_skips("AsyncGradScaler", in_row, newest_state_.scale, bad_loss);
+  const std::string text = skip_warning("AsyncGradScaler", in_row, newest_state_.scale, bad_loss);
   if (in_row == options_.warn_after_skips) warn(text);
   HALFTAPE_CHECK(most == 0 || in_row < most, text, " (throw_after_skips ", most, ")");
 }

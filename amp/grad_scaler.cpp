@@ -15,7 +15,7 @@
 #include "halftape/autograd/tape/policy.h"
 #include "halftape/core/capture/capture.h"
 #include "halftape/core/contract/backend.h"
-#include "halftape/core/contract/skips.h"
+#include "halftape/core/formula/scaler.h"
 #include "halftape/core/formula/unary.h"
 
 namespace halftape::amp {
@@ -174,17 +174,17 @@ void GradScaler::update() {
                              [](const PerOptimizer& p) { return p.stage != Stage::Ready; }),
                  "GradScaler::update: nothing was checked since the last update(); ",
                  "call scaler.step(optimizer) first");
-  std::vector<ScalerFinding> findings;
+  std::vector<CheckResult> findings;
   findings.reserve(optimizers_.size());
   for (PerOptimizer& mine : optimizers_)
     if (mine.checked.finding.found_inf.defined())
       findings.push_back(std::move(mine.checked.finding));
-  const ScalerUpdate judged{scale_,   trackers_, counts_,
-                            findings, bad_loss_, options_.warn_after_skips};
+  const Transition judged{
+      scale_, trackers_, counts_, findings, bad_loss_, options_.warn_after_skips, law_};
   end_epoch();
   // Steps without gradients say nothing about the scale.
   if (findings.empty()) return;
-  backend(scale_.device()).scaler_update(judged, law_);
+  backend(scale_.device()).transition(judged);
   watch_skips(judged.bad_loss);
 }
 
@@ -241,8 +241,8 @@ void GradScaler::watch_skips(const Array& bad_loss) {
   const int64_t in_row = counts().skips_in_row;
   updates_until_read_ = most - in_row;
   HALFTAPE_CHECK(in_row < most,
-                 tell_skips("GradScaler::update", in_row, static_cast<float>(get_scale()),
-                            bad_loss.defined() && read_double(bad_loss) != 0),
+                 skip_warning("GradScaler::update", in_row, static_cast<float>(get_scale()),
+                              bad_loss.defined() && read_double(bad_loss) != 0),
                  " (throw_after_skips ", most, ")");
 }
 

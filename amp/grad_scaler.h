@@ -81,9 +81,9 @@ class GradScaler : public ScalerBase {
   enum class Stage : uint8_t { Ready, Unscaled, Stepped };
   /// What was found in the gradients of one optimizer, and whether they are divided.
   struct CheckedGradients {
-    ScalerFinding finding = {};  // arrays undefined: no gradients
-    Array bad_loss = {};         // as it was known then
-    Array inv_scale = {};        // 1 / scale, for the update to multiply by; undefined: divided
+    CheckResult finding = {};  // arrays undefined: no gradients
+    Array bad_loss = {};       // as it was known then
+    Array inv_scale = {};      // 1 / scale, for the update to multiply by; undefined: divided
   };
   struct PerOptimizer {
     uint64_t id;
@@ -107,13 +107,13 @@ class GradScaler : public ScalerBase {
   ScalerState initial_;             // until the first scaled tensor decides on the device
   ScalerCounts initial_counts_;     // likewise
   Array scale_;                     // () float32 on the device
-  Array trackers_, counts_;         // (2) int32 and (8) int64, as in ScalerUpdate
+  Array trackers_, counts_;         // (2) int32 and (8) int64, as in Transition
   int64_t updates_until_read_ = 0;  // updates before which throw_after_skips cannot be reached
 
   // Since the last update():
   Array bad_loss_;                // () float32: non-zero after a loss that is infinite or NaN
   Array inverse_;                 // () float32: 1 / scale
-  ScalerFinding next_;            // zeroed by scale() for the next check of gradients
+  CheckResult next_;              // zeroed by scale() for the next check of gradients
   bool factor_is_known_ = false;  // to an op that multiplies by it beforehand
   Ref<GradTag> scaled_;           // marks gradients of losses scaled since then
   Ref<GradTag> unscaled_;         // marks those that were divided again

@@ -51,7 +51,7 @@ Tensor scaled_loss(const Tensor& loss, LossScaling how, const Ref<GradTag>& tag)
   const Tensor factor(how.factor.defined() ? how.factor : how.scale);
   how.loss = loss.array();
   how.scaled = Array(loss.sizes(), result_type(loss, factor), loss.device());
-  backend(loss.device()).scale_loss(how);
+  backend(loss.device()).run(how);
   return record(
       "scale", how.scaled, {&loss},
       [factor = Saved::if_wanted(records({&loss}), factor), tag](Node& self,

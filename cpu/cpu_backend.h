@@ -25,8 +25,7 @@ class CpuBackend final : public Backend {
   void where(const Array& y, const Array& condition, const Array& a, const Array& b) override;
   // reduce.cpp, scan.cpp, sort.cpp
   void reduce(OpId op, const Array& y, const Array& x, const Dims& dims) override;
-  void argmax(const Array& y, const Array& x, int dim) override;
-  void argmin(const Array& y, const Array& x, int dim) override;
+  void arg_extremum(const Array& y, const Array& x, int dim, bool least) override;
   void scan(OpId op, const Array& y, const Array& x, int dim, bool reverse) override;
   void argsort(const Array& y, const Array& x, int dim, bool descending) override;
   // gemm/gemm.cpp
@@ -54,15 +53,12 @@ class CpuBackend final : public Backend {
                   IndexUse use) override;
   void nonzero(const Array& y, const Array& x) override;
   // update/
-  void check_finite(std::span<const Array> xs, const Array& found_inf, const Array& inv_scale,
-                    const Array& first) override;
-  void unscale(std::span<const Array> grads, const Array& inv_scale, const Array& found_inf,
-               const Array& first) override;
+  void check(const GradientCheck& c) override;
   void list_norm(const ListNorm& n) override;
   void update(std::span<const UpdateSlot> slots, const UpdateRule& rule,
               const StepControl& control) override;
-  void scale_loss(const LossScaling& s) override;
-  void scaler_update(const ScalerUpdate& u, const ScalerLaw& law) override;
+  void transition(const Transition& t) override;
+  bool try_fused(std::span<const Call> calls) override;
 };
 
 }  // namespace halftape::cpu

@@ -191,7 +191,7 @@ namespace {
 
 /// Position of the first element better than all before it, or of the first NaN.
 template <class Better>
-void arg_extremum(const Array& y, const Array& x, int dim, Better better) {
+void arg_extremum_as(const Array& y, const Array& x, int dim, Better better) {
   if (y.numel() == 0) return;
   const Matrix m = [&] {
     Matrix rows = as_matrix(x, {dim});
@@ -230,11 +230,11 @@ void arg_extremum(const Array& y, const Array& x, int dim, Better better) {
 
 }  // namespace
 
-void CpuBackend::argmax(const Array& y, const Array& x, int dim) {
-  arg_extremum(y, x, dim, [](auto a, auto b) { return a > b; });
-}
-void CpuBackend::argmin(const Array& y, const Array& x, int dim) {
-  arg_extremum(y, x, dim, [](auto a, auto b) { return a < b; });
+void CpuBackend::arg_extremum(const Array& y, const Array& x, int dim, bool least) {
+  if (least)
+    arg_extremum_as(y, x, dim, [](auto a, auto b) { return a < b; });
+  else
+    arg_extremum_as(y, x, dim, [](auto a, auto b) { return a > b; });
 }
 
 }  // namespace halftape::cpu

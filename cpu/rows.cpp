@@ -2,6 +2,7 @@
 // row that stays in cache.
 #include <cmath>
 
+#include "halftape/core/contract/unfused.h"
 #include "halftape/cpu/copy.h"
 #include "halftape/cpu/cpu_backend.h"
 #include "halftape/cpu/index_check.h"
@@ -115,7 +116,7 @@ void CpuBackend::cross_entropy(const CrossEntropy& o) {
     cross_entropy_as<double>(o, x);
   else
     cross_entropy_as<float>(o, x);
-  if (o.mean.defined()) mean_in_steps(o);
+  if (o.mean.defined()) mean_unfused(*this, o);
 }
 
 }  // namespace halftape::cpu

@@ -31,8 +31,7 @@ class CudaBackend final : public Backend {
   void where(const Array& y, const Array& condition, const Array& a, const Array& b) override;
   // reduce.cu, scan.cu, sort.cu
   void reduce(OpId op, const Array& y, const Array& x, const Dims& dims) override;
-  void argmax(const Array& y, const Array& x, int dim) override;
-  void argmin(const Array& y, const Array& x, int dim) override;
+  void arg_extremum(const Array& y, const Array& x, int dim, bool least) override;
   void scan(OpId op, const Array& y, const Array& x, int dim, bool reverse) override;
   void argsort(const Array& y, const Array& x, int dim, bool descending) override;
   // gemm/gemm.cpp
@@ -41,8 +40,6 @@ class CudaBackend final : public Backend {
   void softmax(const Array& y, const Array& x, bool log) override;
   void softmax_grad(const Array& dx, const Array& g, const Array& y, bool log) override;
   void cross_entropy(const CrossEntropy& o) override;
-  void cross_entropy_grad(const Array& dx, const Array& slopes, const Array& g,
-                          const Array& total) override;
   // norm.cu
   void row_norm(const Array& y, const Norm& norm) override;
   void row_norm_grad(const NormGrads& d, const Array& g, const Norm& norm) override;
@@ -62,25 +59,13 @@ class CudaBackend final : public Backend {
                   IndexUse use) override;
   void nonzero(const Array& y, const Array& x) override;
   // update/
-  void check_finite(std::span<const Array> xs, const Array& found_inf, const Array& inv_scale,
-                    const Array& first) override;
-  void unscale(std::span<const Array> grads, const Array& inv_scale, const Array& found_inf,
-               const Array& first) override;
+  void check(const GradientCheck& c) override;
   void list_norm(const ListNorm& n) override;
   void update(std::span<const UpdateSlot> slots, const UpdateRule& rule,
               const StepControl& control) override;
-  void scaler_update(const ScalerUpdate& u, const ScalerLaw& law) override;
-  void push(const Array& ring, const Array& count, const Array& value) override;
+  void transition(const Transition& t) override;
   // fused.cpp
-  void mlp_loss(const MlpLoss& m) override;
-  void scale_loss(const LossScaling& s) override;
-  void cross_entropy_and_scale(const CrossEntropy& o, const LossScaling& scaling) override;
-  void mlp_loss_and_scale(const MlpLoss& m, const LossScaling& scaling,
-                          const std::optional<GradientCheck>& check) override;
-  void check_and_norm(const GradientCheck& check, const ListNorm& n) override;
-  void update_and_move_scale(std::span<const UpdateSlot> slots, const UpdateRule& rule,
-                             const StepControl& control, const ScalerUpdate& moved,
-                             const ScalerLaw& law) override;
+  bool try_fused(std::span<const Call> calls) override;
 
  private:
   Context& context_;

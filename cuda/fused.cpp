@@ -1,42 +1,55 @@
 // Calls, and neighbours in a training step, that this backend does with one kernel.
 #include "halftape/cuda/fused.h"
 
+#include <utility>
+
+#include "halftape/core/contract/unfused.h"
 #include "halftape/cuda/cuda_backend.h"
 
 namespace halftape::cuda {
+namespace {
 
-void CudaBackend::cross_entropy(const CrossEntropy& o) {
-  if (!cross_entropy_at_once(o)) mean_in_steps(o);
+/// Calls f with the tasks if they are of exactly these types.
+template <class... Task, class F>
+bool matches(std::span<const Call> calls, const F& f) {
+  if (calls.size() != sizeof...(Task)) return false;
+  return [&]<size_t... I>(std::index_sequence<I...>) {
+    return (std::holds_alternative<const Task*>(calls[I]) && ...) &&
+           f(*std::get<const Task*>(calls[I])...);
+  }
+  (std::index_sequence_for<Task...>());
+}
+template <class... Task>
+bool done(void (*kernel)(const Task&...), std::span<const Call> calls) {
+  return matches<Task...>(calls, [&](const Task&... t) { return kernel(t...), true; });
 }
 
-void CudaBackend::mlp_loss(const MlpLoss& m) {
-  if (!mlp_loss_at_once(m)) Backend::mlp_loss(m);
+}  // namespace
+
+void CudaBackend::cross_entropy(const CrossEntropy& c) {
+  if (!cross_entropy_at_once(c)) mean_unfused(*this, c);
 }
 
-void CudaBackend::scale_loss(const LossScaling& s) {
-  if (!scale_at_once(s)) Backend::scale_loss(s);
-}
-
-void CudaBackend::cross_entropy_and_scale(const CrossEntropy& o, const LossScaling& scaling) {
-  if (cross_entropy_at_once(o, &scaling)) return;
-  mean_in_steps(o);
-  scale_loss(scaling);
-}
-
-void CudaBackend::mlp_loss_and_scale(const MlpLoss& m, const LossScaling& scaling,
-                                     const std::optional<GradientCheck>& check) {
-  if (!mlp_loss_at_once(m, &scaling, check ? &*check : nullptr))
-    Backend::mlp_loss_and_scale(m, scaling, check);
-}
-
-void CudaBackend::check_and_norm(const GradientCheck& check, const ListNorm& n) {
-  cuda::check_and_norm(check, n);
-}
-
-void CudaBackend::update_and_move_scale(std::span<const UpdateSlot> slots, const UpdateRule& rule,
-                                        const StepControl& control, const ScalerUpdate& moved,
-                                        const ScalerLaw& law) {
-  if (!cuda::update_and_move_scale(slots, rule, control, moved, law)) scaler_update(moved, law);
+bool CudaBackend::try_fused(std::span<const Call> calls) {
+  const auto loss = [&](const CrossEntropy& c, const LossScaling& s) {
+    if (cross_entropy_at_once(c, &s)) return true;
+    mean_unfused(*this, c);
+    run(s);
+    return true;
+  };
+  const auto step = [&](const ListUpdate& u, const Transition& t) {
+    if (!update_and_transition(u, t)) transition(t);
+    return true;
+  };
+  const auto mlp = [](const MlpLoss& m, const auto&... rest) {
+    return mlp_loss_at_once(m, &rest...);
+  };
+  return done(cross_entropy_grad, calls) || done(push, calls) || done(check_and_norm, calls) ||
+         matches<LossScaling>(calls, scale_at_once) ||
+         matches<CrossEntropy, LossScaling>(calls, loss) || matches<MlpLoss>(calls, mlp) ||
+         matches<MlpLoss, LossScaling>(calls, mlp) ||
+         matches<MlpLoss, LossScaling, GradientCheck>(calls, mlp) ||
+         matches<ListUpdate, Transition>(calls, step);
 }
 
 }  // namespace halftape::cuda

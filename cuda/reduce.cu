@@ -105,7 +105,7 @@ __global__ void find_extremum(Search s) {
   }
 }
 
-void arg_extremum(const char* name, const Array& y, const Array& in, int dim, bool least) {
+void find(const char* name, const Array& y, const Array& in, int dim, bool least) {
   if (y.numel() == 0) return;
   const Array x = in.dim() ? in : in.unsqueeze(0);
   const Array starts = x.select(dim, 0);
@@ -137,11 +137,8 @@ void arg_extremum(const char* name, const Array& y, const Array& in, int dim, bo
 
 }  // namespace
 
-void CudaBackend::argmax(const Array& y, const Array& x, int dim) {
-  arg_extremum("argmax", y, x, dim, false);
-}
-void CudaBackend::argmin(const Array& y, const Array& x, int dim) {
-  arg_extremum("argmin", y, x, dim, true);
+void CudaBackend::arg_extremum(const Array& y, const Array& x, int dim, bool least) {
+  find(least ? "argmin" : "argmax", y, x, dim, least);
 }
 
 }  // namespace halftape::cuda

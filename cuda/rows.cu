@@ -224,12 +224,11 @@ bool cross_entropy_at_once(const CrossEntropy& o, const LossScaling* scaling) {
   return mean || !o.mean.defined();
 }
 
-void CudaBackend::cross_entropy_grad(const Array& dx, const Array& slopes, const Array& g,
-                                     const Array& total) {
-  const Array every_g = g.expand(dx.shape()), every_total = total.expand(dx.shape());
-  in_its_precision(slopes, [&](auto t) {
+void cross_entropy_grad(const CrossEntropyGrad& c) {
+  const Array every_g = c.g.expand(c.dx.shape()), every_total = c.total.expand(c.dx.shape());
+  in_its_precision(c.slopes, [&](auto t) {
     using S = typename decltype(t)::type;
-    map<S, 4>("cross_entropy gradient", {&dx, &slopes, &every_g, &every_total}, OfMean<S>{});
+    map<S, 4>("cross_entropy gradient", {&c.dx, &c.slopes, &every_g, &every_total}, OfMean<S>{});
   });
 }
 

@@ -23,7 +23,7 @@ void LossHistory::push(const Tensor& loss) {
   }
   HALFTAPE_CHECK(loss.device() == all_.device(), "LossHistory::push: a number on ", loss.device(),
                  ", those before it are on ", all_.device());
-  backend(loss.device()).push(ring_, count_, loss.array());
+  backend(loss.device()).run(Push{ring_, count_, loss.array()});
 }
 
 std::vector<double> LossHistory::to_vector() const {

@@ -8,8 +8,8 @@ namespace {
 
 void leave(void*, size_t, void*) noexcept {}
 
-/// In place of an array that a call which is held back writes: the same bytes, with a handle and a
-/// version of their own.
+/// Replaces an array that a held call writes: the same bytes, with a handle and a version of their
+/// own.
 Array stand_in(const Array& a) {
   if (!a.defined()) return {};
   const Buffer& b = *a.buffer();
@@ -24,20 +24,16 @@ void make_stand_ins(std::vector<Array>& list) {
   for (Array& a : list) a = stand_in(a);
 }
 
-LossScaling standing_in(LossScaling s) {
-  make_stand_ins(s.loss, s.scaled, s.bad_loss, s.factor, s.inverse, s.found_inf, s.first);
-  return s;
-}
 void wrote(const Array& a) {
   if (a.defined()) a.bump_version();
 }
 
-/// The same elements of the same bytes?
+/// True for the same elements of the same bytes.
 bool same(const Array& a, const Array& b) {
   return a.defined() && b.defined() && a.raw() == b.raw() && a.device() == b.device() &&
          a.dtype() == b.dtype() && a.shape() == b.shape() && a.strides() == b.strides();
 }
-/// Takes an array out of a list, if it is there.
+/// Takes an array out of a list; false if it is not there.
 bool take(std::vector<Array>& list, const Array& wanted) {
   const auto found =
       std::find_if(list.begin(), list.end(), [&](const Array& a) { return same(a, wanted); });
@@ -45,7 +41,7 @@ bool take(std::vector<Array>& list, const Array& wanted) {
   list.erase(found);
   return true;
 }
-/// The same arrays, in any order, but for those that are undefined?
+/// True for the same arrays in any order. Undefined ones do not count.
 bool same_set(std::vector<Array> a, std::span<const Array> b) {
   const auto undefined = [](const Array& x) { return !x.defined(); };
   a.erase(std::remove_if(a.begin(), a.end(), undefined), a.end());
@@ -59,21 +55,22 @@ bool has(const std::vector<Array>& list, const Array& wanted) {
 
 }  // namespace
 
+void FusedCalls::Check::pass_on(Backend& to) const {
+  if (!grads.empty()) to.unscale(grads, inv_scale, found_inf, first);
+}
+
 void FusedCalls::settle() {
-  // Taken out first: what a backend does in steps comes by here again.
+  // Taken out first: the calls by which a backend does it come by here again.
   const auto held = std::exchange(held_, {});
-  const auto check = [&](const GradientCheck& of) {
-    if (!of.grads.empty()) to().check(of);
-  };
-  if (const auto* c = std::get_if<CrossEntropy>(&held))
+  if (const auto* c = std::get_if<CrossEntropy>(&held)) {
     to().cross_entropy(*c);
-  else if (const auto* m = std::get_if<Mlp>(&held))
-    m->scaling ? to().mlp_loss_and_scale(m->task, *m->scaling, {}) : to().mlp_loss(m->task);
-  else if (const auto* g = std::get_if<GradientCheck>(&held))
-    check(*g);
-  else if (const auto* u = std::get_if<Update>(&held)) {
+  } else if (const auto* m = std::get_if<Mlp>(&held)) {
+    m->scaling ? to().run(m->task, *m->scaling) : to().run(m->task);
+  } else if (const auto* checked = std::get_if<Check>(&held)) {
+    checked->pass_on(to());
+  } else if (const auto* u = std::get_if<Update>(&held)) {
     to().update(u->slots, u->rule, u->control);
-    check(u->clip);
+    u->clip.pass_on(to());
   }
 }
 
@@ -85,77 +82,80 @@ void FusedCalls::cross_entropy(const CrossEntropy& given) {
   held_ = std::move(c);
 }
 
-void FusedCalls::mlp_loss(const MlpLoss& given) {
+bool FusedCalls::try_fused(std::span<const Call> calls) {
+  if (calls.size() == 1) {
+    if (const auto* m = std::get_if<const MlpLoss*>(&calls[0]); m && hold(**m)) return true;
+    if (const auto* s = std::get_if<const LossScaling*>(&calls[0]); s && scale(**s)) return true;
+  }
+  return ForwardingBackend::try_fused(calls);
+}
+
+bool FusedCalls::hold(const MlpLoss& given) {
+  if (!given.loss.defined()) return false;
   settle();
-  if (!given.loss.defined()) return to().mlp_loss(given);
   MlpLoss m = given;
   make_stand_ins(m.loss, m.dx);
   make_stand_ins(m.dweights);
   make_stand_ins(m.dbiases);
   held_ = Mlp{std::move(m), {}};
-}
-
-void FusedCalls::scale_loss(const LossScaling& s) {
-  if (auto* m = std::get_if<Mlp>(&held_); m && !m->scaling && same(m->task.loss, s.loss)) {
-    m->scaling = standing_in(s);  // and a check may follow
-    return;
-  }
-  const auto* c = std::get_if<CrossEntropy>(&held_);
-  if (!c || !same(c->mean, s.loss)) {
-    settle();
-    return to().scale_loss(s);
-  }
-  const auto held = std::exchange(held_, {});
-  to().cross_entropy_and_scale(std::get<CrossEntropy>(held), s);
-}
-
-/// Together with the MLP whose gradients these are.
-bool FusedCalls::judge(const GradientCheck& check) {
-  const auto* m = std::get_if<Mlp>(&held_);
-  if (!m || !m->scaling || !check.found_inf.defined()) return false;
-  for (const Array& g : check.grads)
-    if (g.defined() && !has(m->task.dweights, g) && !has(m->task.dbiases, g)) return false;
-  const auto held = std::exchange(held_, {});
-  to().mlp_loss_and_scale(std::get<Mlp>(held).task, *std::get<Mlp>(held).scaling, check);
   return true;
 }
 
-void FusedCalls::check_finite(std::span<const Array> xs, const Array& found_inf,
-                              const Array& inv_scale, const Array& first) {
-  if (judge({{xs.begin(), xs.end()}, inv_scale, found_inf, first, false})) return;
-  settle();
-  to().check_finite(xs, found_inf, inv_scale, first);
+bool FusedCalls::scale(const LossScaling& s) {
+  if (auto* m = std::get_if<Mlp>(&held_); m && !m->scaling && same(m->task.loss, s.loss)) {
+    LossScaling& mine = m->scaling.emplace(s);
+    make_stand_ins(mine.loss, mine.scaled, mine.bad_loss, mine.factor, mine.inverse, mine.found_inf,
+                   mine.first);
+    return true;  // and a check may follow
+  }
+  const auto* c = std::get_if<CrossEntropy>(&held_);
+  if (!c || !same(c->mean, s.loss)) return false;
+  const auto held = std::exchange(held_, {});
+  to().run(std::get<CrossEntropy>(held), s);
+  return true;
 }
 
-void FusedCalls::unscale(std::span<const Array> grads, const Array& inv_scale,
-                         const Array& found_inf, const Array& first) {
-  GradientCheck check{{grads.begin(), grads.end()}, inv_scale, found_inf, first, true};
-  if (judge(check)) return;
+/// Joins a check with the MLP whose gradients it looks at.
+bool FusedCalls::check_mlp(const GradientCheck& c) {
+  const auto* m = std::get_if<Mlp>(&held_);
+  if (!m || !m->scaling || !c.found_inf.defined()) return false;
+  for (const Array& g : c.grads)
+    if (g.defined() && !has(m->task.dweights, g) && !has(m->task.dbiases, g)) return false;
+  const auto held = std::exchange(held_, {});
+  to().run(std::get<Mlp>(held).task, *std::get<Mlp>(held).scaling, c);
+  return true;
+}
+
+void FusedCalls::check(const GradientCheck& c) {
+  if (check_mlp(c)) return;
   settle();
-  for (Array& g : check.grads) wrote(g), make_stand_ins(g);
-  held_ = std::move(check);
+  if (!c.divides) return to().check(c);
+  Check held{{c.grads.begin(), c.grads.end()}, c.inv_scale, c.found_inf, c.first};
+  for (Array& g : held.grads) wrote(g), make_stand_ins(g);
+  held_ = std::move(held);
 }
 
 void FusedCalls::list_norm(const ListNorm& n) {
-  const auto* check = std::get_if<GradientCheck>(&held_);
-  if (!check || !same_set(check->grads, n.xs)) {
+  const auto* c = std::get_if<Check>(&held_);
+  if (!c || !same_set(c->grads, n.xs)) {
     settle();
     return to().list_norm(n);
   }
   const auto held = std::exchange(held_, {});
-  to().check_and_norm(std::get<GradientCheck>(held), n);
+  const auto& [grads, inv_scale, found_inf, first] = std::get<Check>(held);
+  to().run(GradientCheck{grads, inv_scale, found_inf, first, true}, n);
 }
 
-/// If all gradients of an update are among those that are to be clipped, it does that itself.
+/// An update clips its gradients itself, if all of them are among those that are to be clipped.
 void FusedCalls::take_clip(Update& update) {
-  GradientCheck* clip = std::get_if<GradientCheck>(&held_);
+  Check* clip = std::get_if<Check>(&held_);
   if (auto* before = std::get_if<Update>(&held_)) clip = &before->clip;
-  if (!clip || clip->found_inf.defined() || clip->first.defined()) return;
+  if (!clip || !clip->clips()) return;
   std::vector<Array> others = clip->grads;
   for (const UpdateSlot& s : update.slots)
     if (!take(others, s.grad)) return;
   update.control.clip = clip->inv_scale;
-  update.clip = {.grads = std::move(others), .inv_scale = clip->inv_scale, .divides = true};
+  update.clip = {.grads = std::move(others), .inv_scale = clip->inv_scale};
   clip->grads.clear();
   for (UpdateSlot& s : update.slots) {
     update.clipped.push_back(s.grad);
@@ -175,17 +175,16 @@ void FusedCalls::update(std::span<const UpdateSlot> slots, const UpdateRule& rul
   held_ = std::move(u);
 }
 
-void FusedCalls::scaler_update(const ScalerUpdate& moved, const ScalerLaw& law) {
+void FusedCalls::transition(const Transition& t) {
   const auto* u = std::get_if<Update>(&held_);
-  if (!u || moved.findings.size() != 1 ||
-      !same(moved.findings[0].found_inf, u->control.found_inf)) {
+  if (!u || t.results.size() != 1 || !same(t.results[0].found_inf, u->control.found_inf)) {
     settle();
-    return to().scaler_update(moved, law);
+    return to().transition(t);
   }
   const auto held = std::exchange(held_, {});
   const Update& mine = std::get<Update>(held);
-  to().update_and_move_scale(mine.slots, mine.rule, mine.control, moved, law);
-  if (!mine.clip.grads.empty()) to().check(mine.clip);
+  to().run(ListUpdate{mine.slots, mine.rule, mine.control}, t);
+  mine.clip.pass_on(to());
 }
 
 }  // namespace halftape

@@ -1,4 +1,4 @@
-// Neighbouring calls of a captured step made one, where the contract has a name for both together.
+// Joins neighbouring calls of a captured step, so that a device can do them at once.
 #pragma once
 #include <optional>
 #include <variant>
@@ -8,49 +8,59 @@
 
 namespace halftape {
 
-/// Passes calls on, but holds some back until the next one shows whether it belongs to them: then
-/// the two go on as one (Backend::cross_entropy_and_scale() and those beside it). settle() before
-/// it ends: what is held back is lost with it.
+/// Passes calls on, but holds some back until the next call shows whether the two belong together;
+/// then both go on in one Backend::run(). The neighbours, in the order in which they come:
 ///
-/// Nobody sees that a call was held back. Versions are raised when it comes, and what it writes is
-/// as unique as if it were done. So that memory is not kept alive, either: this is for a step whose
-/// memory stays until it is replayed.
+///     CrossEntropy with a mean, LossScaling of the mean
+///     MlpLoss with a loss, LossScaling of the loss, GradientCheck of the MLP's gradients
+///     GradientCheck that divides, ListNorm of the same gradients
+///     GradientCheck that only divides, ListUpdate of these gradients: a clip of the update
+///     ListUpdate, Transition by what stopped the update
+///
+/// Call settle() at the end: a call that is still held back would be lost.
+///
+/// No one can see that a call was held back. Versions are raised when the call comes, and its
+/// results are as unique as if they were computed. Therefore a held call does not keep memory
+/// alive: the memory of the step must live until the step is replayed.
 class FusedCalls final : public ForwardingBackend {
  public:
   using ForwardingBackend::ForwardingBackend;
-  /// Passes on what is held back.
+  /// Passes on the call that is held back.
   void settle();
 
   void cross_entropy(const CrossEntropy& c) override;
-  void mlp_loss(const MlpLoss& m) override;
-  void scale_loss(const LossScaling& s) override;
-  void check_finite(std::span<const Array> xs, const Array& found_inf, const Array& inv_scale,
-                    const Array& first) override;
-  void unscale(std::span<const Array> grads, const Array& inv_scale, const Array& found_inf,
-               const Array& first) override;
+  void check(const GradientCheck& c) override;
   void list_norm(const ListNorm& n) override;
   void update(std::span<const UpdateSlot> slots, const UpdateRule& rule,
               const StepControl& control) override;
-  void scaler_update(const ScalerUpdate& update, const ScalerLaw& law) override;
+  void transition(const Transition& t) override;
+  bool try_fused(std::span<const Call> calls) override;
 
  private:
   struct Mlp {
     MlpLoss task;
     std::optional<LossScaling> scaling;
   };
+  struct Check {
+    std::vector<Array> grads;
+    Array inv_scale = {}, found_inf = {}, first = {};
+    bool clips() const { return !found_inf.defined() && !first.defined(); }
+    void pass_on(Backend& to) const;
+  };
   struct Update {
     std::vector<UpdateSlot> slots;
     UpdateRule rule;
     StepControl control;
-    std::vector<Array> clipped = {};  // the gradients that it clips: their memory stays theirs
-    GradientCheck clip = {};          // of those that belong to no update yet
+    std::vector<Array> clipped = {};  // the gradients that it clips: keeps their memory
+    Check clip = {};                  // of gradients that no update has taken yet
   };
   void before(const std::string&, const Touched&) override { settle(); }
-  bool judge(const GradientCheck& check);
+  bool hold(const MlpLoss& m);
+  bool scale(const LossScaling& s);
+  bool check_mlp(const GradientCheck& c);
   void take_clip(Update& update);
 
-  // A GradientCheck divides; or clips: without found_inf it only multiplies.
-  std::variant<std::monostate, CrossEntropy, Mlp, GradientCheck, Update> held_;
+  std::variant<std::monostate, CrossEntropy, Mlp, Check, Update> held_;
 };
 
 }  // namespace halftape

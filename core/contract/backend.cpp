@@ -2,10 +2,8 @@
 
 #include <tuple>
 
-#include "halftape/core/contract/mlp_loss_unfused.h"
-#include "halftape/core/formula/binary.h"
+#include "halftape/core/contract/unfused.h"
 #include "halftape/core/formula/reduce.h"
-#include "halftape/core/formula/unary.h"
 
 namespace halftape {
 namespace {
@@ -13,6 +11,22 @@ std::atomic<Backend*> replaced[kDeviceTypes];
 // Of one device at a time; null: none.
 thread_local constinit Backend* mine = nullptr;
 thread_local constinit Device mine_of = kCPU;
+
+template <class Task>
+void run_alone(Backend& on, const Task& task) {
+  if constexpr (std::is_same_v<Task, CrossEntropy>)
+    on.cross_entropy(task);
+  else if constexpr (std::is_same_v<Task, GradientCheck>)
+    on.check(task);
+  else if constexpr (std::is_same_v<Task, ListNorm>)
+    on.list_norm(task);
+  else if constexpr (std::is_same_v<Task, ListUpdate>)
+    on.update(task.slots, task.rule, task.control);
+  else if constexpr (std::is_same_v<Task, Transition>)
+    on.transition(task);
+  else
+    unfused(on, task);
+}
 }  // namespace
 
 Backend& backend(Device device) {
@@ -38,78 +52,24 @@ BufferPtr Backend::allocate_pinned(size_t) {
                name());
 }
 
-void Backend::mlp_loss(const MlpLoss& m) { mlp_loss_unfused(*this, m); }
-
 void Backend::scatter_add(const Array& y, const Array& g, int dim, const Array& index,
                           IndexUse use) {
   scatter_reduce(ReduceOps::index<formula::Sum>(), y, g, dim, index, use);
 }
 
-void Backend::cross_entropy_grad(const Array& dx, const Array& slopes, const Array& g,
-                                 const Array& total) {
-  const Array share = empty_like(total);
-  binary(BinaryOps::index<formula::Div>(), share, g, total);
-  binary(BinaryOps::index<formula::Mul>(), dx, slopes, share.expand(slopes.shape()));
+void Backend::check_finite(std::span<const Array> xs, const Array& found_inf,
+                           const Array& inv_scale, const Array& first) {
+  check({xs, inv_scale, found_inf, first, false});
+}
+void Backend::unscale(std::span<const Array> grads, const Array& inv_scale, const Array& found_inf,
+                      const Array& first) {
+  check({grads, inv_scale, found_inf, first, true});
 }
 
-void Backend::mean_in_steps(const CrossEntropy& o) {
-  Dims all;
-  for (int d = 0; d < o.loss.dim(); ++d) all.push_back(d);
-  reduce(ReduceOps::index<formula::Sum>(), o.total, o.counted, all);
-  reduce(ReduceOps::index<formula::Sum>(), o.mean, o.loss, all);
-  binary(BinaryOps::index<formula::Div>(), o.mean, o.mean, o.total);
-}
-
-void Backend::scale_loss(const LossScaling& s) {
-  if (s.begins) fill(s.bad_loss, 0);
-  check_finite({&s.loss, 1}, s.bad_loss);
-  binary(BinaryOps::index<formula::Mul>(), s.scaled, s.loss, s.scale.expand(s.loss.shape()));
-  if (s.factor.defined()) copy(s.factor, s.scale);
-  if (s.inverse.defined()) unary(UnaryOps::index<formula::Reciprocal>(), s.inverse, s.scale, {});
-  if (s.found_inf.defined()) copy(s.found_inf, s.bad_loss);
-  if (s.first.defined()) fill(s.first, -1);
-}
-
-void Backend::push(const Array& ring, const Array& count, const Array& value) {
-  const Array at({1}, kInt64, ring.device()), n = empty_like(at);
-  fill(n, ring.numel());
-  const Array now = count.reshape({1}), pushed({1}, ring.dtype(), ring.device());
-  copy(pushed, value.reshape({1}));
-  binary(BinaryOps::index<formula::Remainder>(), at, now, n);
-  scatter(ring, pushed, 0, at, {"push"});
-  fill(n, 1);
-  binary(BinaryOps::index<formula::Add>(), now, now, n);
-}
-
-void Backend::check(const GradientCheck& c) {
-  if (c.divides)
-    unscale(c.grads, c.inv_scale, c.found_inf, c.first);
-  else
-    check_finite(c.grads, c.found_inf, c.inv_scale, c.first);
-}
-
-void Backend::cross_entropy_and_scale(const CrossEntropy& o, const LossScaling& scaling) {
-  cross_entropy(o);
-  scale_loss(scaling);
-}
-
-void Backend::mlp_loss_and_scale(const MlpLoss& m, const LossScaling& scaling,
-                                 const std::optional<GradientCheck>& checked) {
-  mlp_loss(m);
-  scale_loss(scaling);
-  if (checked) check(*checked);
-}
-
-void Backend::check_and_norm(const GradientCheck& checked, const ListNorm& n) {
-  check(checked);
-  list_norm(n);
-}
-
-void Backend::update_and_move_scale(std::span<const UpdateSlot> slots, const UpdateRule& rule,
-                                    const StepControl& control, const ScalerUpdate& moved,
-                                    const ScalerLaw& law) {
-  update(slots, rule, control);
-  scaler_update(moved, law);
+void Backend::run_calls(std::span<const Call> calls) {
+  if (try_fused(calls)) return;
+  if (calls.size() == 1) return std::visit([&](auto* task) { run_alone(*this, *task); }, calls[0]);
+  for (const Call& call : calls) run_calls({&call, 1});
 }
 
 Backend* swap_backend(DeviceType type, Backend* b) {

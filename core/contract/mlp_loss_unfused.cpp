@@ -1,8 +1,7 @@
-#include "halftape/core/contract/mlp_loss_unfused.h"
-
 #include <algorithm>
 #include <limits>
 
+#include "halftape/core/contract/unfused.h"
 #include "halftape/core/formula/binary.h"
 #include "halftape/core/formula/reduce.h"
 #include "halftape/core/formula/unary.h"
@@ -128,7 +127,7 @@ class Steps {
 
 }  // namespace
 
-void mlp_loss_unfused(Backend& on, const MlpLoss& m) { Steps(on, m).run(); }
+void unfused(Backend& on, const MlpLoss& m) { Steps(on, m).run(); }
 
 bool is_small(const MlpLoss& m) {
   return is_16bit(m.dtype()) && m.x.size(0) > 0 && m.x.size(1) <= kSmallWidth &&

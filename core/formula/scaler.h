@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <limits>
+#include <string>
 
 #include "halftape/core/formula/ops.h"
 
@@ -24,6 +25,9 @@ struct ScalerLaw {
   int64_t hysteresis = 1;  // which overflow makes the scale fall: 1 the first, 2 the second …
   Hysteresis refill = Hysteresis::RefilledByCleanStep;
 };
+
+/// The rule of a Transition (core/contract/tasks/update.h).
+using TransitionRule = ScalerLaw;
 
 struct ScalerState {
   float scale = 65536;
@@ -81,5 +85,9 @@ HALFTAPE_HD ScalerCounts counted(ScalerCounts c, Verdict verdict, float before, 
   c.backoffs += after < before;
   return c;
 }
+
+/// The warning about steps skipped in a row, with the place to look at:
+/// "GradScaler: 10 steps in a row were skipped, the scale is 64; …".
+std::string skip_warning(const char* scaler, int64_t in_row, float scale, bool bad_loss);
 
 }  // namespace halftape

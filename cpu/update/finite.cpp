@@ -54,7 +54,7 @@ bool finite(const Array& x, double factor) {
 }
 
 /// g ← g·inverse; true if all elements were finite before and after.
-bool unscale(const Array& g, double inverse) {
+bool divide(const Array& g, double inverse) {
   std::atomic<bool> found{false};
   in_precision(g, [&](auto t) {
     using S = typename decltype(t)::type;
@@ -73,29 +73,21 @@ bool unscale(const Array& g, double inverse) {
 
 }  // namespace
 
-void CpuBackend::check_finite(std::span<const Array> xs, const Array& found_inf,
-                              const Array& inv_scale, const Array& first) {
-  const double factor = inv_scale.defined() ? value(inv_scale) : 1;
-  const auto bad = std::find_if(xs.begin(), xs.end(),
-                                [&](const Array& x) { return x.defined() && !finite(x, factor); });
-  if (bad == xs.end()) return;
-  fill(found_inf, 1);
-  if (first.defined()) fill(first, bad - xs.begin());
-}
-
-void CpuBackend::unscale(std::span<const Array> grads, const Array& inv_scale,
-                         const Array& found_inf, const Array& first) {
-  const double inverse = value(inv_scale);
+void CpuBackend::check(const GradientCheck& c) {
+  const double factor = c.inv_scale.defined() ? value(c.inv_scale) : 1;
   int64_t first_bad = -1;
-  // All of them, also after a bad one: a caller who looks sees one state, not two.
-  for (size_t i = 0; i < grads.size(); ++i) {
-    if (!grads[i].defined()) continue;
-    if (!cpu::unscale(grads[i], inverse) && first_bad < 0) first_bad = static_cast<int64_t>(i);
-    grads[i].bump_version();
+  // A check that divides goes on behind a bad gradient: else a caller would see a list of which a
+  // part is divided.
+  for (size_t i = 0; i < c.grads.size() && (first_bad < 0 || c.divides); ++i) {
+    const Array& g = c.grads[i];
+    if (!g.defined()) continue;
+    const bool good = c.divides ? divide(g, factor) : finite(g, factor);
+    if (!good && first_bad < 0) first_bad = static_cast<int64_t>(i);
+    if (c.divides) g.bump_version();
   }
   if (first_bad < 0) return;
-  if (found_inf.defined()) fill(found_inf, 1);
-  if (first.defined()) fill(first, first_bad);
+  if (c.found_inf.defined()) fill(c.found_inf, 1);
+  if (c.first.defined()) fill(c.first, first_bad);
 }
 
 }  // namespace halftape::cpu

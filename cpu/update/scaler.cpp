@@ -1,8 +1,7 @@
-// What a GradScaler does with a loss, and its transition.
+// The scaling of a loss of one element, and the transition of a loss scale's state.
 #include <array>
 #include <bit>
 
-#include "halftape/core/contract/skips.h"
 #include "halftape/core/machine/warn.h"
 #include "halftape/cpu/cpu_backend.h"
 #include "halftape/cpu/update/values.h"
@@ -30,10 +29,7 @@ void set_numbers(const Array& a, const std::array<int64_t, N>& n) {
   a.bump_version();
 }
 
-}  // namespace
-
-void CpuBackend::scale_loss(const LossScaling& s) {
-  if (s.loss.numel() != 1) return Backend::scale_loss(s);
+void scale_one(const LossScaling& s) {
   const double loss = value(s.loss);
   const float by = static_cast<float>(value(s.scale));
   const bool wide = s.loss.dtype() == kFloat64 || s.scaled.dtype() == kFloat64;
@@ -46,32 +42,41 @@ void CpuBackend::scale_loss(const LossScaling& s) {
   if (s.first.defined()) set(s.first, -1);
 }
 
-void CpuBackend::scaler_update(const ScalerUpdate& u, const ScalerLaw& law) {
-  const bool bad_loss = u.bad_loss.defined() && value(u.bad_loss) != 0;
-  const ScalerFinding* overflow = nullptr;
-  for (const ScalerFinding& f : u.findings)
-    if (!overflow && value(f.found_inf) != 0) overflow = &f;
+}  // namespace
+
+bool CpuBackend::try_fused(std::span<const Call> calls) {
+  const auto* s = std::get_if<const LossScaling*>(&calls[0]);
+  if (calls.size() != 1 || !s || (*s)->loss.numel() != 1) return false;
+  scale_one(**s);
+  return true;
+}
+
+void CpuBackend::transition(const Transition& t) {
+  const bool bad_loss = t.bad_loss.defined() && value(t.bad_loss) != 0;
+  const CheckResult* overflow = nullptr;
+  for (const CheckResult& r : t.results)
+    if (!overflow && value(r.found_inf) != 0) overflow = &r;
   const Verdict verdict = bad_loss   ? Verdict::BadLoss
                           : overflow ? Verdict::Overflow
                                      : Verdict::Finite;
-  const float before = static_cast<float>(value(u.scale));
-  const auto trackers = numbers<2>(u.trackers);
+  const float before = static_cast<float>(value(t.scale));
+  const auto trackers = numbers<2>(t.trackers);
   const ScalerState after = next(
       ScalerState{before, static_cast<int32_t>(trackers[0]), static_cast<int32_t>(trackers[1])},
-      verdict, law);
-  set(u.scale, after.scale);
-  u.scale.bump_version();
-  set_numbers<2>(u.trackers, {after.growth_tracker, after.overflows});
-  if (!u.counts.defined()) return;
-  auto counts = std::bit_cast<ScalerCounts>(numbers<8>(u.counts));
+      verdict, t.rule);
+  set(t.scale, after.scale);
+  t.scale.bump_version();
+  set_numbers<2>(t.trackers, {after.growth_tracker, after.overflows});
+  if (!t.counts.defined()) return;
+  auto counts = std::bit_cast<ScalerCounts>(numbers<8>(t.counts));
   counts = counted(counts, verdict, before, after.scale);
   if (overflow) {
     counts.optimizer = overflow->optimizer;
     counts.parameter = static_cast<int64_t>(value(overflow->first));
   }
-  set_numbers<8>(u.counts, std::bit_cast<std::array<int64_t, 8>>(counts));
-  if (verdict != Verdict::Finite && counts.skips_in_row == u.warn_after)
-    warn(tell_skips("GradScaler", counts.skips_in_row, after.scale, bad_loss));
+  set_numbers<8>(t.counts, std::bit_cast<std::array<int64_t, 8>>(counts));
+  if (verdict != Verdict::Finite && counts.skips_in_row == t.warn_after)
+    warn(skip_warning("GradScaler", counts.skips_in_row, after.scale, bad_loss));
 }
 
 }  // namespace halftape::cpu

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "halftape/core/contract/mlp_loss_unfused.h"
+#include "halftape/core/contract/backend.h"
 #include "halftape/core/formula/unary.h"
 #include "halftape/cuda/fused.h"
 #include "halftape/cuda/mlp/mlp_tiles.cuh"

@@ -5,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "halftape/core/contract/mlp_loss_unfused.h"
+#include "halftape/core/contract/backend.h"
 #include "halftape/core/formula/reduce.h"
 #include "halftape/core/formula/unary.h"
 #include "halftape/cuda/index_check.cuh"

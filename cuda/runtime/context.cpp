@@ -6,7 +6,7 @@
 #include <memory>
 #include <sstream>
 
-#include "halftape/core/contract/skips.h"
+#include "halftape/core/formula/scaler.h"
 #include "halftape/core/machine/warn.h"
 #include "halftape/cuda/runtime/arena.h"
 
@@ -322,7 +322,7 @@ void Context::check_earlier(cudaError_t result, const char* what) {
 void Context::read_board() {
   Board::Skips skips{};
   if (take(board_->skips, skips)) [[unlikely]]
-    warn(tell_skips("GradScaler", skips.in_row, skips.scale, skips.bad_loss != 0));
+    warn(skip_warning("GradScaler", skips.in_row, skips.scale, skips.bad_loss != 0));
   Board::BadIndex bad{};
   if (take(board_->bad_index, bad)) [[unlikely]] {
     // Not in the name of the op that comes by now.

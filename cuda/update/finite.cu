@@ -31,27 +31,18 @@ __global__ void judge_elements(const __grid_constant__ Chunk<Gradient<Layout<1>>
   judge.say(bad, list.entries[e].position);
 }
 
-void judge_all(const char* what, std::span<const Array> xs, const Array& inv_scale,
-               const Array& found_inf, const Array& first, bool divides) {
-  const auto one = std::find_if(xs.begin(), xs.end(), [](const Array& x) { return x.defined(); });
-  if (one == xs.end()) return;
-  const Queue q = queue(*one);
-  const FiniteCheck judge = judge_of(xs, inv_scale, found_inf, first, divides);
-  GradientList(xs).each(judge_packs, judge_elements, [&](const auto& part, auto* kernel) {
-    launch(q, what, kernel, part.blocks(), kThreads, 0, part, judge);
-  });
-}
-
 }  // namespace
 
-void CudaBackend::check_finite(std::span<const Array> xs, const Array& found_inf,
-                               const Array& inv_scale, const Array& first) {
-  judge_all("check_finite", xs, inv_scale, found_inf, first, false);
-}
-
-void CudaBackend::unscale(std::span<const Array> grads, const Array& inv_scale,
-                          const Array& found_inf, const Array& first) {
-  judge_all("unscale", grads, inv_scale, found_inf, first, true);
+void CudaBackend::check(const GradientCheck& c) {
+  const auto one =
+      std::find_if(c.grads.begin(), c.grads.end(), [](const Array& g) { return g.defined(); });
+  if (one == c.grads.end()) return;
+  const Queue q = queue(*one);
+  const FiniteCheck judge = judge_of(c);
+  GradientList(c.grads).each(judge_packs, judge_elements, [&](const auto& part, auto* kernel) {
+    launch(q, c.divides ? "unscale" : "check_finite", kernel, part.blocks(), kThreads, 0, part,
+           judge);
+  });
 }
 
 }  // namespace halftape::cuda

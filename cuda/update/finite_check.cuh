@@ -63,14 +63,13 @@ struct FiniteCheck {
   }
 };
 
-/// The check of a list of gradients; raises their versions if it divides them.
-inline FiniteCheck judge_of(std::span<const Array> xs, const Array& inv_scale,
-                            const Array& found_inf, const Array& first, bool divides) {
-  if (divides)
-    for (const Array& x : xs)
-      if (x.defined()) x.bump_version();
-  return {float_of(inv_scale), place_of<float>(found_inf),
-          first.defined() ? static_cast<long long*>(first.raw()) : nullptr, divides};
+/// Raises the versions of the gradients if the check writes them.
+inline FiniteCheck judge_of(const GradientCheck& c) {
+  if (c.divides)
+    for (const Array& g : c.grads)
+      if (g.defined()) g.bump_version();
+  return {float_of(c.inv_scale), place_of<float>(c.found_inf),
+          c.first.defined() ? static_cast<long long*>(c.first.raw()) : nullptr, c.divides};
 }
 
 /// judge_element(), computed as its dtype asks for.

@@ -105,9 +105,7 @@ __global__ void norm_of_elements(const __grid_constant__ Chunk<Gradient<Layout<1
 /// Of arrays that `check` looks at first, if there is one.
 void norm_of(const char* what, const ListNorm& n, const GradientCheck* check) {
   const Queue q = queue(n.norm);
-  const FiniteCheck judge = check ? judge_of(check->grads, check->inv_scale, check->found_inf,
-                                             check->first, check->divides)
-                                  : FiniteCheck{};
+  const FiniteCheck judge = check ? judge_of(*check) : FiniteCheck{};
   const GradientList list(n.xs, check ? check->grads : std::span<const Array>());
   int64_t blocks = 0, left = 0;
   list.each(norm_of_packs, norm_of_elements, [&](const auto& part, auto*) {

@@ -58,33 +58,33 @@ bool scale_at_once(const LossScaling& s) {
   return true;
 }
 
-void CudaBackend::scaler_update(const ScalerUpdate& u, const ScalerLaw& law) {
-  const Queue q = queue(u.scale);
+void CudaBackend::transition(const Transition& t) {
+  const Queue q = queue(t.scale);
   const BufferPtr carried =
-      u.findings.size() > Findings::kMost ? q.context.allocate(sizeof(Overflow)) : BufferPtr();
+      t.results.size() > Findings::kMost ? q.context.allocate(sizeof(Overflow)) : BufferPtr();
   auto* const overflow = carried ? static_cast<Overflow*>(carried->bytes()) : nullptr;
   Findings part{};
-  for (size_t i = 0; i < u.findings.size(); ++i) {
+  for (size_t i = 0; i < t.results.size(); ++i) {
     if (part.count == Findings::kMost) {
-      launch(q, "scaler_update", seek_overflow, 1, 1, 0, part, overflow, i == Findings::kMost);
+      launch(q, "transition", seek_overflow, 1, 1, 0, part, overflow, i == Findings::kMost);
       part.count = 0;
     }
-    part.list[part.count++] = finding(u.findings[i]);
+    part.list[part.count++] = finding(t.results[i]);
   }
-  ScalerUpdate flat = u;
-  flat.trackers = u.trackers.to_contiguous();
-  if (u.counts.defined()) flat.counts = u.counts.to_contiguous();
-  launch(q, "scaler_update", update_scaler, 1, 1, 0, part, overflow, scaler_arrays(q, flat, law));
-  if (!u.trackers.contiguous()) copy(u.trackers, flat.trackers);
-  if (u.counts.defined() && !u.counts.contiguous()) copy(u.counts, flat.counts);
-  for (const Array* a : {&u.scale, &u.trackers, &u.counts})
+  Transition flat = t;
+  flat.trackers = t.trackers.to_contiguous();
+  if (t.counts.defined()) flat.counts = t.counts.to_contiguous();
+  launch(q, "transition", update_scaler, 1, 1, 0, part, overflow, scaler_arrays(q, flat));
+  if (!t.trackers.contiguous()) copy(t.trackers, flat.trackers);
+  if (t.counts.defined() && !t.counts.contiguous()) copy(t.counts, flat.counts);
+  for (const Array* a : {&t.scale, &t.trackers, &t.counts})
     if (a->defined()) a->bump_version();
 }
 
-void CudaBackend::push(const Array& ring, const Array& count, const Array& value) {
-  const auto stride = ring.strides()[0] * static_cast<int64_t>(element_size(ring.dtype()));
-  launch(queue(ring), "push", push_one, 1, 1, 0, static_cast<char*>(ring.raw()), ring.dtype(),
-         stride, ring.numel(), count.data<int64_t>(), value.raw(), value.dtype());
+void push(const Push& p) {
+  const auto stride = p.ring.strides()[0] * static_cast<int64_t>(element_size(p.ring.dtype()));
+  launch(queue(p.ring), "push", push_one, 1, 1, 0, static_cast<char*>(p.ring.raw()), p.ring.dtype(),
+         stride, p.ring.numel(), p.count.data<int64_t>(), p.value.raw(), p.value.dtype());
 }
 
 }  // namespace halftape::cuda

@@ -1,7 +1,7 @@
 // What a GradScaler does with an element of a gradient; with a loss, and its transition: one
 // thread's work each, which the last block of another launch may do as well.
 #pragma once
-#include "halftape/core/formula/scaler.h"
+#include "halftape/core/contract/backend.h"
 #include "halftape/cuda/runtime/context.h"
 #include "halftape/cuda/vector/chunk.cuh"
 
@@ -118,18 +118,18 @@ inline ScaledLoss scaled_loss(const LossScaling& s) {
           place_of<float>(s.found_inf),
           place_of<int64_t>(s.first)};
 }
-inline Finding finding(const ScalerFinding& f) {
-  return {f.found_inf.data<float>(), place_of<int64_t>(f.first), f.optimizer};
+inline Finding finding(const CheckResult& r) {
+  return {r.found_inf.data<float>(), place_of<int64_t>(r.first), r.optimizer};
 }
 /// Of contiguous trackers and counts.
-inline ScalerArrays scaler_arrays(const Queue& q, const ScalerUpdate& u, const ScalerLaw& law) {
-  return {u.scale.data<float>(),
-          u.trackers.data<int32_t>(),
-          place_of<int64_t>(u.counts),
-          float_of(u.bad_loss),
-          u.warn_after,
+inline ScalerArrays scaler_arrays(const Queue& q, const Transition& t) {
+  return {t.scale.data<float>(),
+          t.trackers.data<int32_t>(),
+          place_of<int64_t>(t.counts),
+          float_of(t.bad_loss),
+          t.warn_after,
           &q.context.board()->skips,
-          law};
+          t.rule};
 }
 
 }  // namespace halftape::cuda

@@ -375,34 +375,32 @@ class Update {
   bool counts_ = false;                            // something is counted
 };
 
-bool update_list(std::span<const UpdateSlot> slots, const UpdateRule& rule,
-                 const StepControl& control, const Ending& ending) {
-  if (slots.empty()) return false;
-  const Queue q = queue(slots[0].param);
+bool update_list(const ListUpdate& u, const Ending& ending) {
+  if (u.slots.empty()) return false;
+  const Queue q = queue(u.slots[0].param);
   return std::visit(
       [&](const auto& r) {
         Update<std::decay_t<decltype(r)>> list;
-        for (const UpdateSlot& slot : slots) list.add(slot, control.clip.defined());
-        return list.run(q, r, control, ending);
+        for (const UpdateSlot& slot : u.slots) list.add(slot, u.control.clip.defined());
+        return list.run(q, r, u.control, ending);
       },
-      rule);
+      u.rule);
 }
+
 }  // namespace
 
 void CudaBackend::update(std::span<const UpdateSlot> slots, const UpdateRule& rule,
                          const StepControl& control) {
-  update_list(slots, rule, control, {});
+  update_list({slots, rule, control}, {});
 }
 
-bool update_and_move_scale(std::span<const UpdateSlot> slots, const UpdateRule& rule,
-                           const StepControl& control, const ScalerUpdate& moved,
-                           const ScalerLaw& law) {
+bool update_and_transition(const ListUpdate& u, const Transition& t) {
   Ending ending;
-  if (moved.findings.size() == 1 && moved.trackers.contiguous() &&
-      (!moved.counts.defined() || moved.counts.contiguous()))
-    ending = {{}, true, finding(moved.findings[0]), scaler_arrays(queue(moved.scale), moved, law)};
-  if (!update_list(slots, rule, control, ending)) return false;
-  for (const Array* a : {&moved.scale, &moved.trackers, &moved.counts})
+  if (t.results.size() == 1 && t.trackers.contiguous() &&
+      (!t.counts.defined() || t.counts.contiguous()))
+    ending = {{}, true, finding(t.results[0]), scaler_arrays(queue(t.scale), t)};
+  if (!update_list(u, ending)) return false;
+  for (const Array* a : {&t.scale, &t.trackers, &t.counts})
     if (a->defined()) a->bump_version();
   return true;
 }

@@ -351,7 +351,7 @@ TEST_CASE("a whole step never waits for the device and checks all gradients in o
   CHECK(trace.count("read") == 0);
   CHECK(trace.count("unscale") == 1);
   CHECK(trace.count("adam") == 1);
-  CHECK(trace.count("scaler_update") == 1);
+  CHECK(trace.count("transition") == 1);
   const auto first = trace.allocations;
   trace.clear();
   step();

@@ -757,12 +757,14 @@ TEST_CASE("unscale and the optimizer updates give the same bits anyhow") {
       check({"push",
              {numbers({9}, d), full({1}, 25, kInt64, kCPU)},
              {numbers({1}, given)},
-             [](const Arrays& y, const Arrays& x) { tested().push(y[0], y[1], x[0]); }});
-  check({"scaler_update",
+             [](const Arrays& y, const Arrays& x) {
+               tested().run(Push{y[0], y[1], x[0]});
+             }});
+  check({"transition",
          {full({1}, 1024, kFloat32, kCPU), full({2}, 0, kInt32, kCPU), full({8}, 0, kInt64, kCPU)},
          {half, full({1}, 4, kInt64, kCPU)},
          [](const Arrays& y, const Arrays& x) {
-           const ScalerFinding finding{x[0], x[1]};
-           tested().scaler_update({y[0], y[1], y[2], {&finding, 1}, {}}, {});
+           const CheckResult result{x[0], x[1]};
+           tested().transition({y[0], y[1], y[2], {&result, 1}});
          }});
 }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "halftape/core/contract/backend.h"
+#include "halftape/core/contract/unfused.h"
 
 using namespace halftape;
 
@@ -141,8 +141,8 @@ TEST_CASE("a loss of one element is scaled as its steps would, of any dtype") {
               };
               for (const bool constants : {false, true}) {
                 const LossScaling at_once = scaling(constants), in_steps = scaling(constants);
-                cpu_backend().scale_loss(at_once);
-                cpu_backend().Backend::scale_loss(in_steps);
+                cpu_backend().run(at_once);
+                unfused(cpu_backend(), in_steps);
                 CHECK(bytes(at_once.scaled) == bytes(in_steps.scaled));
                 CHECK(bytes(at_once.bad_loss) == bytes(in_steps.bad_loss));
                 if (!constants) continue;
@@ -313,7 +313,7 @@ TEST_CASE("an update writes the 16-bit copy as a cast of the new parameter would
   }
 }
 
-TEST_CASE("scaler_update is next() and counted() on arrays, over all findings") {
+TEST_CASE("transition() is next() and counted() on arrays, over all results") {
   // Per optimizer: is a gradient not finite? By sums, "not zero" must do: 2 is a verdict, too.
   const std::vector<std::vector<double>> findings = {{0}, {1}, {0, 0}, {0, 2}, {kNaN, 0}};
   for (const int64_t hysteresis : {1, 2}) {
@@ -323,10 +323,10 @@ TEST_CASE("scaler_update is next() and counted() on arrays, over all findings") 
         const Array scale = one(1024), trackers = full({2}, 0, kInt32, kCPU),
                     counts = full({8}, 0, kInt64, kCPU);
         set(trackers, 0, 3);
-        std::vector<ScalerFinding> list;
+        std::vector<CheckResult> list;
         for (const double f : found)
           list.push_back({one(f), full({1}, 40, kInt64, kCPU), static_cast<int64_t>(list.size())});
-        cpu_backend().scaler_update({scale, trackers, counts, list, one(bad_loss)}, law);
+        cpu_backend().transition({scale, trackers, counts, list, one(bad_loss), 0, law});
         const bool any = found[0] != 0 || (found.size() > 1 && found[1] != 0);
         const Verdict verdict = bad_loss != 0 ? Verdict::BadLoss
                                 : any         ? Verdict::Overflow

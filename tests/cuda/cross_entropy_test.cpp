@@ -207,9 +207,9 @@ TEST_CASE("gpu: the mean of few rows and of many, and its gradient in every dtyp
       const Dtype wide = dtype == kFloat64 ? kFloat64 : kFloat32;
       const Array g = full({}, 512, wide, kCPU), here({rows, 3}, dtype, kCPU),
                   there({rows, 3}, dtype, kCUDA);
-      cpu_backend().cross_entropy_grad(here, both.cpu.grad, g, both.cpu.total);
-      backend(kCUDA).cross_entropy_grad(there, on_gpu(both.cpu.grad), on_gpu(g),
-                                        on_gpu(both.cpu.total));
+      cpu_backend().run(CrossEntropyGrad{here, both.cpu.grad, g, both.cpu.total});
+      backend(kCUDA).run(
+          CrossEntropyGrad{there, on_gpu(both.cpu.grad), on_gpu(g), on_gpu(both.cpu.total)});
       CHECK(differ(Tensor(there.to(kCPU)), Tensor(here), {}) == "");
     }
   }
@@ -240,8 +240,8 @@ TEST_CASE("gpu: a mean that is also scaled is so as by a call of its own") {
         };
         const LossScaling a = scaling(apart.gpu.mean), b = scaling(together.gpu.mean);
         backend(kCUDA).cross_entropy(apart.gpu);
-        backend(kCUDA).scale_loss(a);
-        backend(kCUDA).cross_entropy_and_scale(together.gpu, b);
+        backend(kCUDA).run(a);
+        backend(kCUDA).run(together.gpu, b);
         for (const auto& [one, other] : {std::pair{apart.gpu.mean, together.gpu.mean},
                                          {apart.gpu.grad, together.gpu.grad},
                                          {a.scaled, b.scaled},

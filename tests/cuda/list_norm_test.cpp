@@ -39,7 +39,7 @@ TEST_CASE("a check and a norm in one launch leave what the two leave one after t
             std::vector<Array> defined(left.xs.begin() + 1, left.xs.end());
             const ListNorm n{.xs = defined, .most = 3, .norm = left.norm, .factor = left.factor};
             if (together) {
-              backend(kCUDA).check_and_norm(check, n);
+              backend(kCUDA).run(check, n);
             } else if (asks || divides) {
               backend(kCUDA).check(check);
               backend(kCUDA).list_norm(n);

@@ -17,21 +17,21 @@ TEST_SUITE("cuda") {
     Case c{kFloat16, {8, 24, 24, 3}, 150};
     c.g = 1;
     const MlpLoss cpu = task_of(c, 9), all = on_gpu(cpu);
-    backend(kCUDA).mlp_loss(all);
+    backend(kCUDA).run(all);
     MlpLoss some = on_gpu(cpu);
     some.g = {}, some.dx = {}, some.loss = {};
     some.dweights[1] = {}, some.dbiases.clear();
-    backend(kCUDA).mlp_loss(some);
+    backend(kCUDA).run(some);
     CHECK(testing::differ_on_gpu(some.dweights[0], on_cpu(all.dweights[0])) == "");
     CHECK(testing::differ_on_gpu(some.dweights[2], on_cpu(all.dweights[2])) == "");
     MlpLoss loss = on_gpu(cpu);
     loss.dx = {}, loss.dweights.clear(), loss.dbiases.clear();
-    backend(kCUDA).mlp_loss(loss);
+    backend(kCUDA).run(loss);
     CHECK(testing::differ_on_gpu(loss.loss, on_cpu(all.loss)) == "");
     // Gradients of 16 bits are rounded once.
     MlpLoss rounded = on_gpu(cpu);
     rounded.dweights[0] = testing::on_gpu(unwritten({24, 8}, kFloat16));
-    backend(kCUDA).mlp_loss(rounded);
+    backend(kCUDA).run(rounded);
     CHECK(testing::differ_on_gpu(rounded.dweights[0], on_cpu(all.dweights[0]).to(kFloat16)) == "");
   }
 
@@ -48,7 +48,7 @@ TEST_SUITE("cuda") {
         const Case c{kFloat16, {8, 24, 24, 5}, 150, activation, classes};
         CAPTURE(c);
         const MlpLoss good = on_gpu(task_of(c, 4));
-        backend(kCUDA).mlp_loss(good);
+        backend(kCUDA).run(good);
         CHECK(!found(good));
         for (int where = 0; where < 4; ++where) {
           CAPTURE(where);
@@ -59,14 +59,14 @@ TEST_SUITE("cuda") {
                                         : bad.weights[2];
           cpu_backend().fill(a.reshape({a.numel()}).slice(0, 3, 4), kNaN);
           bad = on_gpu(bad);
-          backend(kCUDA).mlp_loss(bad);
+          backend(kCUDA).run(bad);
           CHECK(std::isnan(read_double(bad.loss)));
           CHECK(found(bad));
         }
         Case over = c;
         over.g = 1e9;
         MlpLoss overflow = on_gpu(task_of(over, 4));
-        backend(kCUDA).mlp_loss(overflow);
+        backend(kCUDA).run(overflow);
         CHECK(std::isfinite(read_double(overflow.loss)));
         CHECK(found(overflow));
       }
@@ -75,8 +75,8 @@ TEST_SUITE("cuda") {
     cpu_backend().fill(m.biases[1].slice(0, 3, 4), -kInf);
     for (int64_t i = 0; i < 20; ++i) m.target.data<int64_t>()[i] = i % 3;
     const MlpLoss gpu = on_gpu(m);
-    backend(kCUDA).mlp_loss(gpu);
-    cpu_backend().mlp_loss(m);
+    backend(kCUDA).run(gpu);
+    cpu_backend().run(m);
     CHECK(std::isfinite(read_double(m.loss)));
     CHECK(far_apart(gpu, m, 1.5 * epsilon(kFloat16)) == "");
   }
@@ -91,10 +91,10 @@ TEST_SUITE("cuda") {
         MlpLoss rounded = again(m);
         rounded.x = m.x.to(dtype);
         const MlpLoss there = on_gpu(m), rounded_there = on_gpu(rounded);
-        backend(kCUDA).mlp_loss(there);
-        backend(kCUDA).mlp_loss(rounded_there);
-        cpu_backend().mlp_loss(m);
-        cpu_backend().mlp_loss(rounded);
+        backend(kCUDA).run(there);
+        backend(kCUDA).run(rounded_there);
+        cpu_backend().run(m);
+        cpu_backend().run(rounded);
         for (size_t i = 0; i < results(m).size(); ++i) {
           CHECK(
               testing::same_bits(Tensor(results(there)[i].a), Tensor(results(rounded_there)[i].a)));
@@ -128,10 +128,15 @@ TEST_SUITE("cuda") {
               struct Done {
                 MlpLoss m;
                 LossScaling scaling;
-                GradientCheck check;
+                std::vector<Array> grads = {};
+                Array inverse = {};
+                bool divides = false;
+                GradientCheck check() const {
+                  return {grads, inverse, scaling.found_inf, scaling.first, divides};
+                }
               };
               const auto prepared = [&] {
-                Done d{on_gpu(cpu), {}, {}};
+                Done d{.m = on_gpu(cpu), .scaling = {}};
                 d.scaling = {.loss = d.m.loss,
                              .scaled = one(5),
                              .scale = one(3),
@@ -142,21 +147,17 @@ TEST_SUITE("cuda") {
                              .found_inf = one(5),
                              .first = one(5, kInt64)};
                 const auto &dw = d.m.dweights, &db = d.m.dbiases;
-                d.check = {.grads = {Array(), dw[1], db[2], dw[0], Array(), db[0]},
-                           .inv_scale = own_inverse ? one(0.125) : d.scaling.inverse,
-                           .found_inf = d.scaling.found_inf,
-                           .first = d.scaling.first,
-                           .divides = divides};
+                d.grads = {Array(), dw[1], db[2], dw[0], Array(), db[0]};
+                d.inverse = own_inverse ? one(0.125) : d.scaling.inverse;
+                d.divides = divides;
                 return d;
               };
               const Done apart = prepared(), together = prepared();
               Backend& gpu = backend(kCUDA);
-              gpu.mlp_loss(apart.m);
-              gpu.scale_loss(apart.scaling);
-              gpu.check(apart.check);
-              const auto at_once = [&] {
-                gpu.mlp_loss_and_scale(together.m, together.scaling, together.check);
-              };
+              gpu.run(apart.m);
+              gpu.run(apart.scaling);
+              gpu.check(apart.check());
+              const auto at_once = [&] { gpu.run(together.m, together.scaling, together.check()); };
 #if defined(HALFTAPE_SIMT)
               CHECK(launched(at_once) == std::map<std::string, int>{{"tiles", 1}, {"sums", 1}});
 #else
@@ -194,12 +195,12 @@ TEST_SUITE("cuda") {
     const LossScaling scaling{
         .loss = m.loss, .scaled = one(5), .scale = one(4), .bad_loss = one(1), .begins = true};
     const Array other = one(kNaN), found = one(0);
-    backend(kCUDA).mlp_loss_and_scale(
-        m, scaling, GradientCheck{.grads = {m.dweights[0], other}, .found_inf = found});
+    const Array grads[] = {m.dweights[0], other};
+    backend(kCUDA).run(m, scaling, GradientCheck{.grads = grads, .found_inf = found});
     CHECK(read_double(found) == 1);
     m.dx = {}, m.dweights.clear(), m.dbiases.clear();
     const double expected = 4 * read_double(m.loss);
-    backend(kCUDA).mlp_loss_and_scale(m, scaling, {});
+    backend(kCUDA).run(m, scaling);
     CHECK(read_double(scaling.scaled) == expected);
     CHECK(read_double(scaling.bad_loss) == 0);
   }
@@ -209,7 +210,7 @@ TEST_SUITE("cuda") {
     m.target.data<int64_t>()[13] = 4;
     const std::string said = message([&] {
       const MlpLoss gpu = on_gpu(m);
-      backend(kCUDA).mlp_loss(gpu);
+      backend(kCUDA).run(gpu);
       backend(kCUDA).synchronize();
       read_double(gpu.loss);
     });

@@ -67,10 +67,10 @@ TEST_SUITE("cuda") {
          {Case{kFloat16, {64, 64, 64, 10}, 300, kRelu, true}, Case{kFloat16, {128, 128, 3}, 300}}) {
       CAPTURE(c);
       const MlpLoss cpu = task_of(c, 5), first = on_gpu(cpu);
-      backend(kCUDA).mlp_loss(first);
+      backend(kCUDA).run(first);
       simt::in_every_order([&] {
         const MlpLoss other = on_gpu(cpu);
-        backend(kCUDA).mlp_loss(other);
+        backend(kCUDA).run(other);
         const auto a = results(first), b = results(other);
         for (size_t i = 0; i < a.size(); ++i) {
           CAPTURE(a[i].name);
@@ -81,9 +81,7 @@ TEST_SUITE("cuda") {
   }
 
   TEST_CASE("a small MLP is one kernel and a sum, and what the kernel does not take the formula") {
-    const auto kernels = [](const MlpLoss& m) {
-      return launched([&] { backend(kCUDA).mlp_loss(m); });
-    };
+    const auto kernels = [](const MlpLoss& m) { return launched([&] { backend(kCUDA).run(m); }); };
     const std::map<std::string, int> at_once{{"tiles", 1}, {"sums", 1}};
     CHECK(kernels(on_gpu(task_of({kFloat16, {64, 64, 64, 64, 64, 16}, 300}, 1))) == at_once);
     MlpLoss loss_alone = on_gpu(task_of({kBFloat16, {3, 24, 5}, 300}, 1));

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "../support/close.h"
-#include "halftape/core/contract/mlp_loss_unfused.h"
+#include "halftape/core/contract/backend.h"
 #include "halftape/core/formula/unary.h"
 #include "on_gpu.h"
 #if defined(HALFTAPE_SIMT)
@@ -140,9 +140,9 @@ inline std::string far_apart(const MlpLoss& gpu, const MlpLoss& right, double al
 inline void check_case(const Case& c, uint64_t seed) {
   CAPTURE(c);
   const MlpLoss cpu = task_of(c, seed), gpu = on_gpu(cpu), exact = in_float64(cpu);
-  backend(kCUDA).mlp_loss(gpu);
-  cpu_backend().mlp_loss(cpu);
-  cpu_backend().mlp_loss(exact);
+  backend(kCUDA).run(gpu);
+  cpu_backend().run(cpu);
+  cpu_backend().run(exact);
   const double eps = epsilon(c.dtype);
   // Two roundings that fall to other sides now and then; and all roundings, one for each layer and
   // direction.

@@ -21,8 +21,8 @@ TEST_CASE("the GPU pushes numbers into a ring as the CPU does") {
       const Array there = on_gpu(here), count_there = on_gpu(count);
       for (uint64_t i = 0; i < 9; ++i) {
         const Array value = draw({}, given, 10 + i);
-        cpu_backend().push(here, count, value);
-        backend(kCUDA).push(there, count_there, on_gpu(value));
+        cpu_backend().run(Push{here, count, value});
+        backend(kCUDA).run(Push{there, count_there, on_gpu(value)});
         CHECK(differ_on_gpu(there, here) == "");  // and what lies between its elements
       }
       CHECK(read_int64(count_there) == 11);
@@ -51,8 +51,8 @@ TEST_CASE("a loss is scaled and looked at on the GPU as on the CPU") {
             return s;
           };
           const LossScaling here = scaling(kCPU), there = scaling(kCUDA);
-          cpu_backend().scale_loss(here);
-          backend(kCUDA).scale_loss(there);
+          cpu_backend().run(here);
+          backend(kCUDA).run(there);
           const auto same = [](const Array& a, const Array& b) {
             const double x = read_double(a), y = read_double(b);
             CHECK((x == y || (std::isnan(x) && std::isnan(y))));
@@ -85,7 +85,7 @@ TEST_CASE("the scaler's state and counts on the GPU are the CPU's after any run 
       uint32_t bits = 12345;
       for (int step = 0; step < 40; ++step) {
         bits = bits * 1664525 + 1013904223;
-        std::vector<ScalerFinding> here, there;
+        std::vector<CheckResult> here, there;
         const size_t bad = bits >> 8 & 1 ? (bits >> 9) % optimizers : optimizers;
         for (size_t i = 0; i < optimizers; ++i) {
           const bool found = i == bad || (bad < optimizers && i == optimizers - 1);
@@ -97,10 +97,10 @@ TEST_CASE("the scaler's state and counts on the GPU are the CPU's after any run 
         }
         const Array loss = one(bits >> 20 & 3 ? 0 : 1);
         const bool with_loss = step % 2 == 0, counted = step % 5 != 4;
-        cpu_backend().scaler_update(
-            {scale, trackers, counted ? counts : Array(), here, with_loss ? loss : Array()}, law);
-        backend(kCUDA).scaler_update(
-            {s, t, counted ? c : Array(), there, with_loss ? on_gpu(loss) : Array()}, law);
+        cpu_backend().transition({scale, trackers, counted ? counts : Array(), here,
+                                  with_loss ? loss : Array(), 0, law});
+        backend(kCUDA).transition(
+            {s, t, counted ? c : Array(), there, with_loss ? on_gpu(loss) : Array(), 0, law});
         CHECK(differ_on_gpu(s, scale) == "");
         CHECK(differ_on_gpu(t, trackers) == "");
         CHECK(differ_on_gpu(c, counts) == "");
@@ -159,11 +159,10 @@ TEST_CASE("an update that also moves the scale leaves what both leave one after 
           const auto step = [&](Backend& on, const Scaler& s, bool gpu) {
             std::vector<UpdateSlot> slots;
             for (const Kept& k : kept) slots.push_back(k.slot(gpu ? k.there : k.here, rule));
-            const ScalerFinding finding{s.found_inf, s.first, 9};
+            const CheckResult finding{s.found_inf, s.first, 9};
             const StepControl control{s.found_inf, gpu ? on_gpu(one(0.5)) : one(0.5)};
-            on.update_and_move_scale(slots, rule, control,
-                                     {s.scale, s.trackers, s.counts, {&finding, 1}, s.bad_loss, 0},
-                                     law);
+            on.run(ListUpdate{slots, rule, control},
+                   Transition{s.scale, s.trackers, s.counts, {&finding, 1}, s.bad_loss, 0, law});
           };
           step(cpu_backend(), here, false);
 #if defined(HALFTAPE_SIMT)
@@ -199,12 +198,12 @@ TEST_CASE("the GPU warns of steps skipped in a row in the CPU's words, at the ne
       set_warning_handler([&](const std::string& text) { said.push_back(text); });
   const auto skip_on = [&](Device device, bool bad_loss) {
     const auto there = [&](const Array& a) { return device.is_cuda() ? on_gpu(a) : a; };
-    const ScalerFinding finding{there(one(1)), there(full({1}, 0, kInt64, kCPU)), 1};
+    const CheckResult finding{there(one(1)), there(full({1}, 0, kInt64, kCPU)), 1};
     const Array scale = there(one(1024)), trackers = there(full({2}, 0, kInt32, kCPU)),
                 counts = there(full({8}, 0, kInt64, kCPU));
     for (int i = 0; i < 5; ++i)
-      backend(device).scaler_update(
-          {scale, trackers, counts, {&finding, 1}, bad_loss ? there(one(1)) : Array(), 3}, {});
+      backend(device).transition(
+          {scale, trackers, counts, {&finding, 1}, bad_loss ? there(one(1)) : Array(), 3, {}});
     backend(device).synchronize();
     backend(device).synchronize();
   };

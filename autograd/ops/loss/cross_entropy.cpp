@@ -102,7 +102,7 @@ Tensor by_classes(const Tensor& x, const Tensor& target, const Tensor& weight, R
             return {(slope.tensor(self) * (g / total.tensor(self))).to(to)};
           const Array& by_rows = slope.array(self);
           const Array dx(by_rows.shape(), to, by_rows.device());
-          backend(dx.device()).cross_entropy_grad(dx, by_rows, g.array(), total.array(self));
+          backend(dx.device()).run(CrossEntropyGrad{dx, by_rows, g.array(), total.array(self)});
           return {Tensor(dx)};
         });
   const Tensor losses =

@@ -13,7 +13,7 @@
 #include "halftape/autograd/tape/engine.h"
 #include "halftape/autograd/tape/error_scope.h"
 #include "halftape/autograd/tape/record.h"
-#include "halftape/core/contract/mlp_loss_unfused.h"
+#include "halftape/core/contract/backend.h"
 #include "halftape/core/formula/binary.h"
 #include "halftape/core/formula/unary.h"
 
@@ -107,7 +107,7 @@ struct Whole {
       m.dweights.push_back(fresh(w, m.weights[l], self.wants(w) ? self.finest(w) : kFloat32));
       m.dbiases.push_back(fresh(b, m.biases[l], self.wants(b) ? self.finest(b) : kFloat32));
     }
-    backend(g.device()).mlp_loss(m);
+    backend(g.device()).run(m);
     return d;
   }
   /// By the formula, differentiated. Each input is seen through a node of its own, because one
@@ -228,7 +228,7 @@ Tensor mlp_loss(const Tensor& x_in, const Tensor& target, const TensorList& weig
   m.activation = op_of(activation);
   m.loss = Array({}, kFloat32, h.device());
   if (!GradMode::is_enabled() || std::none_of(inputs.begin(), inputs.end(), wants_grad)) {
-    backend(h.device()).mlp_loss(m);
+    backend(h.device()).run(m);
     return Tensor(m.loss);
   }
   Whole whole{activation, multiplied, Saved(h), Saved(t), {}, {}};
@@ -246,7 +246,7 @@ Tensor mlp_loss(const Tensor& x_in, const Tensor& target, const TensorList& weig
     }
     if (scale.defined()) m.g = whole.scale = scale.array(), whole.version = scale.version();
   }
-  backend(h.device()).mlp_loss(m);
+  backend(h.device()).run(m);
   return record_list(
       "mlp_loss", m.loss, inputs, [whole = std::move(whole)](Node& self, const Tensor& g) {
         return GradMode::is_enabled() ? whole.recorded(self, g) : whole.gradients(self, g);

@@ -9,7 +9,7 @@ namespace halftape {
 /// which counts, and the loss is cross_entropy; floating (…, out), it is mse_loss. x: (…, in) → ()
 /// in float32 (float64 of a float64 x).
 ///
-/// Networks of 16 bits, up to 128 wide and 8 layers deep, go through Backend::mlp_loss. Their
+/// Networks of 16 bits, up to 128 wide and 8 layers deep, are one call of the backend. Their
 /// weights and biases may also be float32: they are rounded to x's dtype as they are read. Others
 /// are mlp() and the loss. Under autocast: in the lower dtype, x too being rounded as it is read.
 ///

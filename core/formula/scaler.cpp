@@ -1,10 +1,10 @@
-#include "halftape/core/contract/skips.h"
+#include "halftape/core/formula/scaler.h"
 
 #include <sstream>
 
 namespace halftape {
 
-std::string tell_skips(const char* scaler, int64_t in_row, float scale, bool bad_loss) {
+std::string skip_warning(const char* scaler, int64_t in_row, float scale, bool bad_loss) {
   std::ostringstream text;
   text << scaler << ": " << in_row << " steps in a row were skipped, the scale is " << scale
        << (bad_loss ? "; the loss itself is infinite or NaN, which no scale cures"
