@@ -1,5 +1,5 @@
-// What a step may ask while a Graph is made of it (core/capture/graph.h): for bytes that are
-// brought up to date before each replay, and to have state made for good.
+// What a step may ask of the Graph that captures it (core/capture/graph.h): bytes that are
+// refreshed before each replay, and state that outlasts the step.
 #pragma once
 #include <cstddef>
 #include <functional>
@@ -9,37 +9,38 @@
 
 namespace halftape {
 
-/// A step on its way into a Graph, in this thread. What the host passes to a kernel by value stands
-/// still from then on; what may differ at the next replay must come through here.
+/// The capture of a step, in this thread. A number that the host passes to a kernel by value is the
+/// same at every replay; one that may change must come through here.
 class Capture {
  public:
-  /// The one that goes on in this thread on that device, else null.
+  /// The capture that runs in this thread on that device, else null.
   static Capture* on(Device device);
-  /// Does one go on in this thread, on any device?
+  /// True while a capture runs in this thread, on any device.
   static bool active();
-  /// The same, or the trial that comes before it.
+  /// True also during the trial that comes before the capture.
   static bool active_or_tried();
 
   using Refresh = std::function<void(std::byte* bytes)>;
-  /// `size` bytes on the device, aligned to 16, that hold what `refresh` writes: now, and anew
-  /// before every replay. `refresh` must stay callable as long as the graph lives.
+  /// `size` bytes on the device, aligned to 16, that `refresh` writes before every replay.
+  /// `refresh` must stay callable as long as the graph lives.
   virtual Array value(size_t size, Refresh refresh) = 0;
-  /// Was it allocated in the step, so that it belongs to its replays alone?
+  /// True if the step allocated the array, so that it belongs to the replays alone.
   virtual bool made_here(const Array& array) const = 0;
-  /// random_reserve() for a kernel that runs at every replay, each time on the next numbers.
+  /// random_reserve() for a kernel that draws the next numbers at each replay.
   virtual RandomKey reserve_random(int64_t count) = 0;
 
-  /// `copy`, which outlasts the step, holds `source` cast when a replay begins: it is made anew
-  /// there if others have written either since. False where this cannot be, because the step has
-  /// written one of them by now.
+  /// Promises that `copy`, which outlasts the step, holds `source` cast when a replay begins:
+  /// replay() casts again if either was written in between. False if that is impossible, because
+  /// the step has already written one of them.
   virtual bool keep_cast(const Array& source, const Array& copy) = 0;
-  /// Is it kept so?
+  /// True if keep_cast() has promised it for this copy.
   virtual bool keeps(const Array& copy) const = 0;
-  /// The step has just written both alike.
+  /// Tells that the step has just written the copy and its source alike.
   virtual void wrote_alike(const Array& copy) = 0;
 
-  /// Calls are held back, to be joined with their neighbours (core/capture/peephole.h). Who puts
-  /// work into the device's queue beside its backend has them passed on first.
+  /// Passes on the call that is held back, to be joined with its neighbours
+  /// (core/capture/peephole.h). Must come before work that enters the device's queue without the
+  /// backend.
   virtual void settle() = 0;
 
  protected:
@@ -51,9 +52,8 @@ class BufferSlot;
 /// count as allocated by the step.
 void lent_to_step(BufferSlot& slot);
 
-/// What this thread allocates while one lives is state that outlasts the step in which it is made:
-/// an optimizer's moments, a scaler's scale. A Graph, which tries a step before it captures it,
-/// puts back what was written there first.
+/// While one lives, memory that this thread allocates is state that outlasts the step: an
+/// optimizer's moments, a scaler's scale. A Graph restores its first contents after the trial.
 class [[nodiscard]] LastingState {
  public:
   LastingState();

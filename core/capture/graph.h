@@ -1,4 +1,4 @@
-// A whole step as one thing that a GPU does by itself.
+// A step of training that a GPU repeats by itself.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -8,9 +8,9 @@
 
 namespace halftape {
 
-/// A step of training (or any other work on one device), captured once and replayed without the
-/// host: no op is called, no kernel launched one by one. Results are those of calling the step, bit
-/// for bit.
+/// A step of training, or other work on one device, that is captured once and replayed without the
+/// host: a replay calls no op and launches no single kernel. The results are bit for bit those of
+/// calling the step.
 ///
 ///     Tensor loss;
 ///     Graph graph(device, [&] {
@@ -28,21 +28,22 @@ namespace halftape {
 ///       graph.replay();
 ///     }
 ///
-/// The constructor calls the step twice on a GPU: once for real, whereupon everything that it wrote
-/// on the device, and the device's random stream, is put back as it was; and once to capture it.
-/// What the step does besides, on the host (counters, schedulers, random numbers of the CPU), is
-/// done then and never again. From one replay to the next may change: the contents of tensors, the
-/// options of optimizers as far as they need no other state, random numbers. Shapes, which ops are
-/// called, and other numbers that the host hands over (of clip_grad_norm_, dropout, a GradScaler's
-/// law) may not. Tensors that the step makes, gradients and the loss among them, are written again
-/// by each replay; those that the step refers to must outlive the graph.
+/// On a GPU the constructor calls the step twice: first for real, after which everything that it
+/// wrote on the device, and the device's random stream, is restored; then to capture it. What the
+/// step does on the host (counters, schedulers, random numbers of the CPU) happens then and never
+/// again. Between replays these may change: the contents of tensors, options of optimizers that
+/// need no other state, random numbers. These may not: shapes, the sequence of ops, and other
+/// numbers from the host (arguments of clip_grad_norm_ and dropout, a GradScaler's law). Each
+/// replay writes again the tensors that the step makes, such as gradients and the loss. Tensors
+/// that the step refers to must outlive the graph.
 ///
-/// A graph is of one device and replayed in one stream. The step clears its gradients itself, and a
-/// GradScaler's scale(), step() and update() are all in it or none.
+/// A graph is of one device and replayed in one stream. The step clears its gradients itself, and
+/// contains all of a GradScaler's scale(), step() and update(), or none of them.
 ///
-/// Throws where the step does what a replay could not repeat, naming it: a value that the host
-/// reads (item()), a wait, a copy from or to memory of the host that is not pinned, checkpoint(),
-/// gradients that go on from what the trial left. What the step made is then undefined.
+/// Throws if the step does something that a replay could not repeat, and names it: a value that the
+/// host reads (item()), a wait, a copy from or to host memory that is not pinned, checkpoint(),
+/// gradients that are added to those of the first call. Tensors that the step made are then
+/// undefined.
 ///
 /// On the CPU replay() calls the step.
 class Graph {
@@ -52,9 +53,9 @@ class Graph {
   Graph(Graph&&) noexcept;
   Graph& operator=(Graph&&) noexcept;
 
-  /// The step, in the current stream. Returns before it is done.
+  /// Puts the step into the current stream, and returns before it is done.
   void replay();
-  /// Kernels and copies of a replay; 0 on the CPU.
+  /// The number of kernels and copies of a replay; 0 on the CPU.
   int64_t size() const;
 
  private:

@@ -1,4 +1,4 @@
-// Arrays of one shape as few dimensions as possible: how kernels walk over strided operands.
+// Arrays of one shape with as few dimensions as possible, for kernels that walk strided operands.
 #pragma once
 #include <array>
 
@@ -6,15 +6,15 @@
 
 namespace halftape {
 
-/// One array of a walk: where it is and how far its elements lie apart.
+/// One array of a walk.
 struct Operand {
   char* base;
-  Strides strides;  // in bytes, of the merged shape
+  Strides strides;  // in bytes, of the collapsed shape
   int64_t item;     // bytes of an element
 };
 
-/// N arrays of the first one's shape, with neighbouring dimensions made one where all of them allow
-/// it. At least one dimension; those of size 1 are gone. Row-major order stays what it was.
+/// N arrays of the first one's shape. Neighbouring dimensions are merged where all arrays allow it,
+/// and dimensions of size 1 dropped; at least one dimension remains. Row-major order is kept.
 template <size_t N>
 struct CollapsedDims {
   Shape shape;

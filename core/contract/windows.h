@@ -1,20 +1,20 @@
-// Windows over the last dimensions of an array: what convolution and pooling look through.
+// Windows over the last dimensions of an array, for convolution and pooling.
 #pragma once
 #include "halftape/core/array.h"
 
 namespace halftape {
 
-/// One number for each of the windowed dimensions, which are at most three: window l covers the
-/// positions l·stride + k·dilation − padding for 0 ≤ k < size. Those outside are not there.
+/// One number for each of the windowed dimensions, at most three: window l covers the positions
+/// l·stride + k·dilation − padding for 0 ≤ k < size that lie inside the dimension.
 struct Windows {
   Dims size, stride, dilation, padding;
 
   int dims() const { return size.size(); }
-  /// Elements from the first to the last one that a window covers.
+  /// The number of positions from a window's first to its last one.
   int64_t span(int d) const { return dilation[d] * (size[d] - 1) + 1; }
 };
 
-/// The same for kernels: three dimensions always, the first of which may be of one element.
+/// The same for kernels: always three dimensions; dimensions are added in front with one element.
 struct WindowLoop {
   struct Axis {
     int64_t size, stride, dilation, padding;
@@ -25,8 +25,8 @@ struct WindowLoop {
   };
   Axis axis[3] = {{1, 1, 1, 0, 1, 1}, {1, 1, 1, 0, 1, 1}, {1, 1, 1, 0, 1, 1}};
 
-  /// `whole`: an array of the windowed dimensions; `windows`: one of a number for each window, or,
-  /// when `inside`, for each position in each window (size…, windows…).
+  /// whole: (…, lengths…). windows: one element for each window (…, windows…) or, if `inside`, for
+  /// each position in each window (…, sizes…, windows…).
   WindowLoop(const Windows& w, const Array& whole, const Array& windows, bool inside) {
     const int n = w.dims();
     for (int i = 0; i < n; ++i) {
@@ -43,7 +43,7 @@ struct WindowLoop {
   }
 };
 
-/// The first elements of the last `count` dimensions: where each of the others' blocks begins.
+/// The first elements of the last `count` dimensions: where each block of these dimensions begins.
 inline Array block_starts(Array x, int count) {
   for (int i = 0; i < count; ++i) x = x.select(x.dim() - 1, 0);
   return x;

@@ -1,10 +1,9 @@
-// What this build is watched by.
+// The sanitizers of this build.
 #pragma once
 
 namespace halftape {
 
-/// Under AddressSanitizer every block of memory is its own, so that misuse is seen: nothing is kept
-/// for reuse.
+/// With AddressSanitizer no memory is kept for reuse, so that it sees every misuse of a block.
 #if defined(__SANITIZE_ADDRESS__)
 inline constexpr bool kAddressSanitizer = true;
 #elif defined(__has_feature)

@@ -1,4 +1,4 @@
-// Which build of its kernels the CPU backend runs.
+// The instruction level of the kernels that the CPU backend runs.
 #pragma once
 #include <string>
 
@@ -6,13 +6,13 @@ namespace halftape {
 
 /// "x86-64-v4" (AVX-512), "x86-64-v3" (AVX2, FMA, F16C) or "baseline": the best that this build and
 /// machine have, or the one that the environment variable HALFTAPE_CPU_CAPABILITY names. Throws
-/// when that is none of them. Results are the same at each, but for products at "baseline".
+/// for any other name. Results are the same at each level, except for products at "baseline".
 std::string get_cpu_capability();
 
-/// Products of bfloat16 by the machine's dot products of two (AVX512_BF16) instead of by float32
-/// multiply-adds: about twice as fast. Off by default, because subnormal numbers count as 0 in
-/// them, and the sum is rounded after each of both products: other last digits than other machines
-/// have. Of this process; throws when turned on where has_native_bfloat16() is false.
+/// Computes products of bfloat16 with the machine's dot products of two (AVX512_BF16) instead of
+/// float32 multiply-adds: about twice as fast. Off by default, because these instructions count
+/// subnormal numbers as 0 and round after each product, so that the last digits differ from other
+/// machines'. Holds for this process; throws if turned on while has_native_bfloat16() is false.
 void set_native_bfloat16(bool on);
 bool has_native_bfloat16();
 

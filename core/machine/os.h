@@ -1,5 +1,5 @@
-// What standard C++ cannot ask of the operating system. Only os.cpp knows which one it is; where it
-// knows none, each function says what it does.
+// What standard C++ cannot ask of the operating system. Only os.cpp knows which system it is; each
+// function says what it returns on an unknown one.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,54 +11,54 @@ namespace halftape::os {
 
 // --- Code
 
-/// Addresses of the running functions, the newest first, at most n: how many there are. 0 where
-/// nobody knows.
+/// Writes the addresses of the running functions, the newest first, at most n, and returns their
+/// number; 0 on an unknown system.
 size_t call_stack(void** addresses, size_t n);
-/// Where code lies: in which file, and how far from its start. An empty file where nobody knows.
+/// The file that holds a piece of code, and the offset in it. An empty file on an unknown system.
 struct CodePlace {
   std::string file;
   uintptr_t offset = 0;
 };
 CodePlace place_of(const void* address);
-/// A shared library, for the rest of the process; a bare name is looked for where the system looks.
-/// Null, with the reason, where it does not load, and on systems without dlopen().
+/// Loads a shared library for the rest of the process; the system searches for a bare name. Null,
+/// with the reason, if it does not load, and on systems without dlopen().
 void* load_library(const std::string& path, std::string& why_not);
-/// Null when the library has no such name.
+/// The address of a name in the library, or null.
 void* symbol(void* library, const char* name);
 
 // --- Processes
 
-/// Calls `f` in every child that this process forks, before anything else runs there. Nothing where
-/// processes do not fork.
+/// Calls `f` in every child that this process forks, before anything else runs there. Does nothing
+/// on systems without fork().
 void after_fork_in_child(void (*f)());
-/// "localhost" and 0 where the operating system is not asked.
+/// "localhost" and 0 on an unknown system.
 std::string host_name();
 int64_t process_id();
-/// What a command of the shell writes to its standard output; empty where there is none.
+/// The standard output of a shell command; empty on systems without a shell.
 std::string output_of(const std::string& command);
 
 // --- The terminal behind standard output
 
 bool stdout_is_terminal();
-/// In columns; 0 where nobody knows.
+/// In columns; 0 if unknown.
 int terminal_width();
 
 // --- Files
 
-/// What was being done when it failed, and why: a number of std::generic_category.
+/// The operation that failed, and its error in std::generic_category.
 struct FileFailure {
   const char* doing;
   int error;
-  bool renamed = false;  // the new file stands under its name already
+  bool renamed = false;  // the new file already has its final name
 };
 
-/// A file that is written beside `path`, as path.partial, and takes its name once its bytes are on
-/// the disk. All throw FileFailure. One writer at a time: a second one's is refused while the first
-/// one's lives. Without POSIX nothing is flushed, and two writers are not told from one.
+/// A file that is written as path.partial and renamed to `path` once its bytes are on the disk. All
+/// members throw FileFailure. A second writer is refused as long as the first one's object lives.
+/// Without POSIX nothing is flushed, and a second writer is not noticed.
 class PartialFile {
  public:
   explicit PartialFile(const std::filesystem::path& path);
-  /// Without commit(): removes what was written.
+  /// Removes the partial file, unless commit() was called.
   ~PartialFile();
   PartialFile(const PartialFile&) = delete;
   PartialFile& operator=(const PartialFile&) = delete;

@@ -1,4 +1,4 @@
-// Things that every thread has one of, so that using them costs no locked instruction.
+// One object for each thread, so that using it costs no locked instruction.
 #pragma once
 #include <array>
 #include <atomic>
@@ -8,8 +8,8 @@
 
 namespace halftape {
 
-/// The thread's T, made when first asked for. Null once the thread is ending: tensors may outlive
-/// it, in other threads' hands or as statics.
+/// The thread's T, made at the first call. Null while the thread ends: tensors may outlive it, in
+/// other threads or as statics.
 template <class T>
 T* per_thread() {
   static constinit thread_local T* mine = nullptr;
@@ -28,7 +28,7 @@ T* per_thread() {
   return mine;
 }
 
-/// A number that many threads raise and few ask for. `Tag` tells counters apart.
+/// A number that many threads raise and few read. Each `Tag` has a counter of its own.
 template <class Tag>
 class Counter {
  public:
@@ -60,7 +60,7 @@ class Counter {
       std::erase(shares(), this);
     }
   };
-  // Never destroyed: threads end when they like.
+  // Never destroyed: a thread may end after statics are.
   static std::mutex& mutex() {
     static auto* m = new std::mutex;  // NOLINT
     return *m;
@@ -69,7 +69,7 @@ class Counter {
     static auto* all = new std::vector<Share*>;  // NOLINT
     return *all;
   }
-  /// What threads that ended have counted.
+  /// The counts of threads that have ended.
   static std::atomic<int64_t>& left() {
     static auto* n = new std::atomic<int64_t>(0);  // NOLINT
     return *n;

@@ -1,5 +1,4 @@
-// Intrusive reference counting: one word beside the object, moved rather than copied where
-// possible.
+// Intrusive reference counting: the count stands in the object.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -13,7 +12,7 @@ class RefCounted {
   RefCounted() = default;
   RefCounted(const RefCounted&) = delete;
   RefCounted& operator=(const RefCounted&) = delete;
-  /// Announces that Ref::if_alive() will be asked for this object.
+  /// Must be called before Ref::if_alive() is called with this object.
   void watch() const noexcept { watched_ = true; }
   int64_t use_count() const noexcept { return count_.load(std::memory_order_acquire); }
 
@@ -24,14 +23,14 @@ class RefCounted {
   template <class T>
   friend class Ref;
   void add_ref() const noexcept {
-    // Only its maker can see a new object: the first reference needs no locked instruction.
+    // No other thread can see a new object: the first reference needs no locked instruction.
     if (count_.load(std::memory_order_relaxed) == 0)
       count_.store(1, std::memory_order_relaxed);
     else
       count_.fetch_add(1, std::memory_order_relaxed);
   }
   bool drop_ref() const noexcept {
-    // A unique holder needs no locked instruction: nobody else can copy the handle meanwhile.
+    // The only holder needs no locked instruction: no other thread can copy the handle.
     if (!watched_ && count_.load(std::memory_order_acquire) == 1) return true;
     return count_.fetch_sub(1, std::memory_order_acq_rel) == 1;
   }
@@ -71,8 +70,8 @@ class Ref {
   ~Ref() {
     if (object_ && object_->drop_ref()) dispose(object_);
   }
-  /// A handle from a plain pointer to a watched object that may be on its way out: null then. The
-  /// object's memory must still be there.
+  /// A handle to a watched object, or null if its last handle is already gone. The object's memory
+  /// must still exist.
   static Ref if_alive(T* object) noexcept {
     Ref ref;
     if (object->add_ref_if_alive()) ref.object_ = object;

@@ -1,4 +1,4 @@
-// How many threads the CPU backend uses. Results do not depend on it.
+// The number of threads of the CPU backend. Results do not depend on it.
 #pragma once
 
 namespace halftape {

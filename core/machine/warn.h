@@ -1,13 +1,13 @@
-// Warnings: what a user should know and need not act on.
+// Warnings: a user should know them, but need not act.
 #pragma once
 #include <functional>
 #include <string>
 
 namespace halftape {
 
-/// Where warnings go; standard error at first.
+/// Receives warnings; the default handler writes to standard error.
 using WarningFunction = std::function<void(const std::string& message)>;
-/// Sets the handler of the process; returns the former one. An empty one: standard error again.
+/// Sets the handler of the process and returns the former one. An empty one is the default.
 WarningFunction set_warning_handler(WarningFunction handler);
 void warn(const std::string& message);
 

@@ -1,4 +1,4 @@
-// PyTorch's random numbers on the CPU: the Mersenne Twister, and how numbers are made of its words.
+// PyTorch's random numbers on the CPU: the Mersenne Twister, and numbers from its words.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -8,13 +8,13 @@
 
 namespace halftape {
 
-/// MT19937 with what PyTorch's CPU generator keeps beside it. The same seed gives PyTorch's numbers
-/// one after the other, bit for bit where no logarithm or angle is in them, and otherwise with the
-/// C library's.  Matsumoto & Nishimura 1998, ACM TOMACS 8(1).
+/// MT19937 with the rest of the state of PyTorch's CPU generator. The same seed gives the same
+/// numbers as PyTorch, in the same order: bit for bit, except that normal and exponential numbers
+/// use the C library's functions.  Matsumoto & Nishimura 1998, ACM TOMACS 8(1).
 struct Mt19937 {
   static constexpr size_t kWords = 624;
 
-  /// Of the seed the lower 32 bits count, as in PyTorch.
+  /// Only the lower 32 bits of the seed count, as in PyTorch.
   explicit Mt19937(uint64_t seed = 5489);
   uint32_t random();
   /// Two words; the first is the upper half.
@@ -23,12 +23,12 @@ struct Mt19937 {
   float uniform_float() { return static_cast<float>(random() & 0xffffff) * 0x1p-24f; }
   /// In [0, 1), with 53 bits of two words.
   double uniform() { return static_cast<double>(random64() & ((uint64_t{1} << 53) - 1)) * 0x1p-53; }
-  /// Standard normal: Box & Muller's pairs, the second of which waits in next_normal.
+  /// Standard normal, in pairs by Box & Muller; next_normal keeps the second of a pair.
   double normal();
   /// Of rate 1.
   double exponential();
-  /// torch::randperm's order of what stands there: a word for each place but the last; PyTorch's
-  /// below 2^32/20 of them.
+  /// torch::randperm's order, of fewer than 2^32/20 elements: one word for each place but the
+  /// last.
   template <class T>
   void shuffle(std::span<T> order) {
     const size_t n = order.size();
@@ -40,9 +40,9 @@ struct Mt19937 {
 
   bool operator==(const Mt19937&) const = default;
 
-  // All that it is, to be saved.
+  // The whole state, for saving.
   std::array<uint32_t, kWords> words;
-  uint32_t position = kWords;  // of the next word; at the end, all are made anew
+  uint32_t position = kWords;  // of the next word; kWords: all words are used up
   std::optional<double> next_normal;
 };
 
