@@ -1,0 +1,106 @@
+// Copies and element-wise calls of the contract.
+#include <doctest/doctest.h>
+
+#include "halftape/core/formula/binary.h"
+#include "halftape/core/formula/unary.h"
+#include "halftape/tests/support/placed.h"
+
+using namespace halftape;
+using namespace halftape::testing;
+
+TEST_CASE("copies, casts, constants and reads give the same bits in every layout") {
+  for (const Dtype to : {kBool, kUInt8, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64})
+    for (const Dtype from : {kBool, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64})
+      for (const Shape& s : {Shape{7, 33}, Shape{33}, Shape{0}, Shape{130, 130}})
+        check({"copy", {numbers(s, to)}, {numbers(s, from)}, [](const Arrays& y, const Arrays& x) {
+                 tested().copy(y[0], x[0]);
+               }});
+  for (const Dtype d : floats) {
+    for (const Shape& s : small)
+      check({"fill", {numbers(s, d)}, {}, [](const Arrays& y, const Arrays&) {
+               tested().fill(y[0], 0.1);
+             }});
+    check({"copy",
+           {numbers({2, many(20011, 5003)}, d)},
+           {numbers({2, many(20011, 5003)}, kFloat32)},
+           [](const Arrays& y, const Arrays& x) { tested().copy(y[0], x[0]); }});
+    check({"copy_across and read",
+           {numbers({1000}, d), numbers({1000}, d)},
+           {numbers({1000}, d)},
+           [](const Arrays& y, const Arrays& x) {
+             const Array from = x[0].to_contiguous(), to(y[1].shape(), y[1].dtype(), kCPU);
+             tested().copy_across(y[0], from, false);
+             tested().read(to.raw(), from);
+             tested().copy(y[1], to.to(get_default_device()));
+           },
+           true});
+  }
+}
+
+TEST_CASE(
+    "element-wise kernels of one argument and their gradients give the same bits in every layout") {
+  const Params<double> p{1.5, 2.5};
+  const Params<Scalar> numbered{p.a, p.b};
+  UnaryOps::each([&](auto tag) {
+    using Op = typename decltype(tag)::type;
+    const OpId op = UnaryOps::index<Op>();
+    auto value = [&](const Shape& s, Dtype d) {
+      check({Op::name, {numbers(s, d)}, {numbers(s, d, 2)}, [=](const Arrays& y, const Arrays& x) {
+               tested().unary(op, y[0], x[0], numbered);
+             }});
+    };
+    for (const Dtype d : floats) {
+      for (const Shape& s : {Shape{33}, Shape{0}, Shape{7, 33}}) {
+        value(s, d);
+        check({std::string(Op::name) + "_grad",
+               {numbers(s, d)},
+               {numbers(s, d, 2), numbers(s, d, 3)},
+               [=](const Arrays& y, const Arrays& x) {
+                 tested().unary_grad(op, y[0], x[0], x[1], p);
+               }});
+      }
+    }
+    value({65, 257}, kFloat32);
+    if constexpr (Op::integers)
+      for (const Dtype d : {kUInt8, kInt32, kInt64}) value({7, 33}, d);
+  });
+  for (const Dtype d : floats)
+    for (const auto& shapes : {small, large()})
+      for (const Shape& s : shapes)
+        check({"gelu", {numbers(s, d)}, {numbers(s, d, 2)}, [&](const Arrays& y, const Arrays& x) {
+                 tested().unary(UnaryOps::index<formula::Gelu>(), y[0], x[0], numbered);
+               }});
+}
+
+TEST_CASE("element-wise kernels of two arguments and where give the same bits in every layout") {
+  auto binary = [](const char* name, OpId op, const Shape& s, Dtype y, Dtype a, Dtype b) {
+    check({name,
+           {numbers(s, y)},
+           {numbers(s, a, 2), is_floating_point(b) ? numbers(s, b, 3) : divisors(s, b, 3)},
+           [op](const Arrays& to, const Arrays& x) { tested().binary(op, to[0], x[0], x[1]); }});
+  };
+  BinaryOps::each([&](auto tag) {
+    using Op = typename decltype(tag)::type;
+    const OpId op = BinaryOps::index<Op>();
+    for (const Shape& s : {Shape{33}, Shape{0}, Shape{7, 33}}) {
+      if constexpr (Op::of_integers) {
+        for (const Dtype d : whole) binary(Op::name, op, s, d, d, d);
+        continue;
+      }
+      for (const Dtype d : floats) binary(Op::name, op, s, Op::compares ? kBool : d, d, d);
+      if (!Op::of_floats)
+        for (const Dtype d : whole) binary(Op::name, op, s, Op::compares ? kBool : d, d, d);
+      binary(Op::name, op, s, Op::compares ? kBool : kFloat32, kFloat16, kBFloat16);
+      binary(Op::name, op, s, Op::compares ? kBool : kFloat16, kInt64, kFloat16);
+    }
+  });
+  for (const Shape& s : large())
+    for (const Dtype d : floats) binary("mul", BinaryOps::index<formula::Mul>(), s, d, d, d);
+  for (const auto* dtypes : {&floats, &whole})
+    for (const Dtype d : *dtypes)
+      for (const Shape& s : {Shape{7, 33}, Shape{1000}, Shape{130, 130}})
+        check({"where",
+               {numbers(s, d)},
+               {numbers(s, kBool, 2), numbers(s, d, 3), numbers(s, d, 4)},
+               [](const Arrays& y, const Arrays& x) { tested().where(y[0], x[0], x[1], x[2]); }});
+}

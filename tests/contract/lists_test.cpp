@@ -1,0 +1,115 @@
+// Indexing, random numbers, and lists of parameters of the contract.
+#include <doctest/doctest.h>
+
+#include "halftape/core/formula/reduce.h"
+#include "halftape/core/formula/unary.h"
+#include "halftape/tests/support/placed.h"
+
+using namespace halftape;
+using namespace halftape::testing;
+
+TEST_CASE("gather, the scatters and random numbers give the same bits in every layout") {
+  for (const auto* dtypes : {&floats, &whole}) {
+    for (const Dtype d : *dtypes) {
+      for (const int dim : {0, 1, 2}) {
+        const Shape s{9, 11, 7};
+        Shape picked = s;
+        picked[dim] = 40;
+        check(
+            {"gather",
+             {numbers(picked, d)},
+             {numbers(s, d, 2), integers(picked, s[dim])},
+             [dim](const Arrays& y, const Arrays& x) { tested().gather(y[0], x[0], dim, x[1]); }});
+        check(
+            {"scatter",
+             {numbers(s, d, 3)},
+             {numbers(picked, d, 2), integers(picked, s[dim])},
+             [dim](const Arrays& y, const Arrays& x) { tested().scatter(y[0], x[0], dim, x[1]); }});
+        if (d == kBool) continue;
+        for (OpId op = 0; op < static_cast<OpId>(ReduceOps::size); ++op)
+          check({"scatter_reduce",
+                 {numbers(s, d, 3, false)},
+                 {numbers(picked, d, 2, false), integers(picked, s[dim])},
+                 [dim, op](const Arrays& y, const Arrays& x) {
+                   tested().scatter_reduce(op, y[0], x[0], dim, x[1]);
+                 }});
+      }
+      check({"gather of rows",
+             {numbers({300, 33}, d)},
+             {numbers({50, 33}, d, 2), integers({300, 33}, 50)},
+             [](const Arrays& y, const Arrays& x) { tested().gather(y[0], x[0], 0, x[1]); }});
+    }
+  }
+  for (const auto kind :
+       {Distribution::Uniform, Distribution::Normal, Distribution::Bernoulli, Distribution::Bits})
+    for (const Dtype d : {kFloat32, kFloat64, kFloat16, kBFloat16, kInt64})
+      for (const Shape& s : {Shape{0}, Shape{1}, Shape{7, 33}, Shape{3, many(8193, 3001)}})
+        check({"random", {numbers(s, d)}, {}, [kind](const Arrays& y, const Arrays&) {
+                 tested().random(y[0], kind, 0.25, 5, {.seed = 7, .offset = 3});
+               }});
+}
+
+TEST_CASE("unscale and the optimizer updates give the same bits in every layout") {
+  const Array half = full({1}, 0.5, kFloat32, kCPU), zero = full({1}, 0, kFloat32, kCPU);
+  const Array inverse = there(half), none = there(zero);
+  const UpdateRule rules[] = {
+      SgdRule{.lr = 0.1, .weight_decay = 0.01},
+      SgdRule{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01},
+      AdamRule{.lr = 0.1, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8},
+      AdamRule{.lr = 0.1, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .amsgrad = true},
+      RmspropRule{.lr = 0.1, .alpha = 0.9, .eps = 1e-8, .momentum = 0.9, .centered = true},
+      AdagradRule{.lr = 0.1, .lr_decay = 0.1, .eps = 1e-8, .weight_decay = 0.01},
+      LionRule{.lr = 0.1, .beta1 = 0.9, .beta2 = 0.99, .weight_decay = 0.01}};
+  for (const Dtype d : floats) {
+    for (const Shape& s :
+         {Shape{}, Shape{0}, Shape{31}, Shape{7, 33}, Shape{3, many(5477, 1500)}}) {
+      const auto random = [&](uint32_t seed) { return numbers(s, d, seed, false); };
+      for (const bool special : {false, true})
+        check({"unscale",
+               {numbers(s, d, 1, special), random(2), zero},
+               {},
+               [&](const Arrays& y, const Arrays&) {
+                 tested().unscale(std::span(y.data(), 2), inverse, y[2]);
+               }});
+      check({"update, clipping",
+             {random(1), random(2), zero},
+             {},
+             [&](const Arrays& y, const Arrays&) {
+               const UpdateSlot slot{.param = y[0], .grad = y[1], .step = y[2]};
+               tested().update({&slot, 1}, rules[0], {.found_inf = none, .clip = inverse});
+             }});
+      // Three moments, of which the rules take what they need; one of them may be missing.
+      for (const UpdateRule& rule : rules) {
+        for (const bool low : {false, true})
+          check(
+              {"update",
+               {random(1), random(2), random(5), random(6), zero, numbers(s, kBFloat16, 7, false)},
+               {random(3)},
+               [&](const Arrays& y, const Arrays& x) {
+                 UpdateSlot slot{.param = y[0], .grad = x[0], .step = y[4]};
+                 for (int i = 0; i < 3; ++i) {
+                   tested().unary(UnaryOps::index<formula::Abs>(), y[i + 1], y[i + 1], {});
+                   slot.moments[i] = y[i + 1];
+                 }
+                 if (low) slot.low = y[5];
+                 tested().update({&slot, 1}, rule, {.found_inf = none, .inv_scale = inverse});
+               }});
+      }
+    }
+  }
+  for (const Dtype d : floats)
+    for (const Dtype given : floats)
+      check({"push",
+             {numbers({9}, d), full({1}, 25, kInt64, kCPU)},
+             {numbers({1}, given)},
+             [](const Arrays& y, const Arrays& x) {
+               tested().run(Push{y[0], y[1], x[0]});
+             }});
+  check({"transition",
+         {full({1}, 1024, kFloat32, kCPU), full({2}, 0, kInt32, kCPU), full({8}, 0, kInt64, kCPU)},
+         {half, full({1}, 4, kInt64, kCPU)},
+         [](const Arrays& y, const Arrays& x) {
+           const CheckResult result{x[0], x[1]};
+           tested().transition({y[0], y[1], y[2], {&result, 1}});
+         }});
+}
