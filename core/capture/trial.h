@@ -1,0 +1,78 @@
+// The trial of a step, before it is captured.
+#pragma once
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "halftape/core/capture/stage.h"
+#include "halftape/core/contract/forwarding_backend.h"
+
+namespace halftape::detail {
+
+/// Carries the step out, and can restore what it wrote: bytes that existed before, or were
+/// allocated as lasting state, are copied before the step first writes them.
+class Trial final : public ForwardingBackend, public Stage {
+ public:
+  Trial(Device device, Backend& to) : ForwardingBackend(to), device_(device) {}
+
+  BufferPtr allocate(size_t bytes) override {
+    BufferPtr made = to().allocate(bytes);
+    made_.insert(made.get());
+    if (lasting_) fresh_.push_back(made);
+    return made;
+  }
+  void begin_lasting() override { ++lasting_; }
+  void end_lasting() override {
+    if (--lasting_) return;
+    for (const BufferPtr& b : fresh_) made_.erase(b.get());
+    fresh_.clear();
+  }
+  void lent(BufferSlot& slot) override {
+    if (slot.buffer()->device() != device_) return;
+    made_.insert(slot.buffer().get());
+    if (lasting_) fresh_.push_back(slot.buffer());
+  }
+  void put_back() {
+    // In reverse: a buffer and a part of it may both be saved.
+    for (; !saved_.empty(); saved_.pop_back()) {
+      const Saved& saved = saved_.back();
+      to().copy(saved.now.array, saved.before);
+      saved.now.array.bump_version();  // copies of the trial's bytes are out of date
+    }
+    to().synchronize();
+    known_.clear();
+  }
+  /// Buffers that the step allocated for itself. Some may still exist.
+  const Buffers& made() const { return made_; }
+
+ private:
+  void before(const std::string&, const Touched& touched) override {
+    for (const Array* a : touched.writes) {
+      if (!a->defined() || a->device() != device_) continue;
+      const BufferPtr& buffer = a->buffer();
+      if (made(buffer.get()) || !known_.insert(buffer.get()).second) continue;
+      const Array now = all_bytes(buffer);
+      const Array before(to().allocate(buffer->size()), now.shape(), now.strides(), 0, kUInt8);
+      to().copy(before, now);
+      saved_.emplace_back(now, before);
+    }
+  }
+
+  bool made(const Buffer* buffer) const {
+    return made_.contains(buffer) || (buffer->whole() && made_.contains(buffer->whole()));
+  }
+
+  Device device_;
+  int lasting_ = 0;
+  Buffers made_;  // by the step for itself
+  std::vector<BufferPtr> fresh_;
+  struct Saved {
+    Saved(const Array& array, Array copy) : now(array), before(std::move(copy)) {}
+    Hold now;
+    Array before;
+  };
+  std::deque<Saved> saved_;
+  Buffers known_;  // the saved ones
+};
+
+}  // namespace halftape::detail

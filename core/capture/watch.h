@@ -1,0 +1,127 @@
+// What a captured step may do, and what its replays touch.
+#pragma once
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "halftape/core/capture/stage.h"
+#include "halftape/core/contract/forwarding_backend.h"
+
+namespace halftape::detail {
+
+/// Buffers that existed before the step was captured, and must exist as long as it is replayed.
+class Held {
+ public:
+  void add(const BufferPtr& buffer, bool written) {
+    entries_.try_emplace(buffer.get(), all_bytes(buffer)).first->second.written |= written;
+  }
+  /// True if the step writes the buffer, or the one that it is a part of.
+  bool written(const Buffer* buffer) const {
+    const auto found = entries_.find(buffer);
+    if (found != entries_.end() && found->second.written) return true;
+    return buffer->whole() && written(buffer->whole());
+  }
+  /// A replay has written these buffers.
+  void raise_versions() const {
+    for (const auto& [buffer, entry] : entries_)
+      if (entry.written) entry.hold.array.bump_version();
+  }
+
+ private:
+  struct Entry {
+    explicit Entry(Array all) : hold(std::move(all)) {}
+    Hold hold;
+    bool written = false;
+  };
+  std::unordered_map<const Buffer*, Entry> entries_;
+};
+
+/// A copy in another dtype, which is cast again before a replay if it is out of date.
+class KeptCast {
+ public:
+  KeptCast(const Array& source, const Array& copy) : source_(source), copy_(copy) { agree(); }
+  bool is(const Array& copy) const { return copy_.array.buffer() == copy.buffer(); }
+  /// The copy now holds the source.
+  void agree() { agreed_ = versions(); }
+  /// The capture has ended. If the step leaves the copy up to date, every replay does.
+  void captured() {
+    stays_ = agreed_ == versions();
+    agreed_ = {};
+  }
+  void refresh(Backend& on) const {
+    if (agreed_ != versions() || source_.array.buffer()->exposed())
+      on.copy(copy_.array, source_.array);
+  }
+  void replayed() { agreed_ = stays_ ? versions() : std::nullopt; }
+
+ private:
+  using Versions = std::optional<std::pair<uint64_t, uint64_t>>;
+  Versions versions() const { return std::pair(source_.array.version(), copy_.array.version()); }
+  Hold source_, copy_;
+  Versions agreed_;
+  bool stays_ = false;
+};
+
+/// Passes on the calls that a replay can repeat, and refuses the others; notes the buffers that the
+/// replays will touch.
+class Watch final : public ForwardingBackend, public Stage {
+ public:
+  /// `left`: the buffers that the trial allocated.
+  Watch(Device device, Backend& to, Held& held, Buffers left)
+      : ForwardingBackend(to), device_(device), held_(held), left_(std::move(left)) {}
+
+  BufferPtr allocate(size_t bytes) override {
+    check_no_state();
+    BufferPtr made = to().allocate(bytes);
+    made_.insert(made.get());  // it stays with the recording
+    return made;
+  }
+  void begin_lasting() override { ++lasting_; }
+  void end_lasting() override { --lasting_; }
+  void lent(BufferSlot& slot) override {
+    if (slot.buffer()->device() != device_) return;
+    check_no_state();
+    made_.insert(slot.buffer().get());
+    lent_.emplace_back(&slot);
+  }
+  bool made(const Buffer* buffer) const { return made_.contains(buffer); }
+  /// The slots that the step used: replays write there.
+  const std::vector<Ref<BufferSlot>>& lent() const { return lent_; }
+
+ private:
+  void before(const std::string& call, const Touched& touched) override {
+    HALFTAPE_CHECK(call != "read", "item(), or another read of a value by the host, inside a ",
+                   "captured step: log after replay(), or every n steps outside it");
+    HALFTAPE_CHECK(call != "synchronize", "synchronize() inside a captured step; wait outside it");
+    for (const Array* a : touched.writes) note(*a, true);
+    for (const Array* a : touched.reads) note(*a, false);
+  }
+  void check_no_state() const {
+    HALFTAPE_CHECK(!lasting_,
+                   "Graph: state is made for the first time while the step is captured, ",
+                   "though the step was tried before: does it do something else each time?");
+  }
+  void note(const Array& a, bool written) {
+    if (!a.defined()) return;
+    HALFTAPE_CHECK(a.device() == device_ || a.buffer()->pinned(), "a copy between ", device_,
+                   " and ", a.device(), " inside a captured step: make the tensor on the device ",
+                   "outside it, and copy new values into it between replays");
+    if (made(a.buffer().get())) return;
+    HALFTAPE_CHECK(!left_.contains(a.buffer().get()),
+                   "Graph: the captured step goes on with what its trial has left, gradients that ",
+                   "are accumulated perhaps; begin the step with zero_grad(), or call it once ",
+                   "before the graph is made");
+    held_.add(a.buffer(), written);
+  }
+
+  Device device_;
+  Held& held_;
+  int lasting_ = 0;
+  const Buffers left_;
+  Buffers made_;
+  std::vector<Ref<BufferSlot>> lent_;
+};
+
+}  // namespace halftape::detail
