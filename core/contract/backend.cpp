@@ -8,7 +8,7 @@
 namespace halftape {
 namespace {
 std::atomic<Backend*> replaced[kDeviceTypes];
-// Of one device at a time; null: none.
+// The guarded backend of this thread and its device; null: none.
 thread_local constinit Backend* mine = nullptr;
 thread_local constinit Device mine_of = kCPU;
 

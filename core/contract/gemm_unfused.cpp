@@ -6,7 +6,8 @@
 namespace halftape {
 namespace {
 
-/// Relu's value and derivative are decided by what d was rounded to, so it needs nothing wider.
+/// Relu and its derivative depend on the sign of v, which rounding to d keeps: no wider array is
+/// needed.
 void relu_in_steps(Backend& on, const Gemm& g, MaskedRelu masked_relu) {
   if (!g.aux.defined()) {
     on.unary(UnaryOps::index<formula::Relu>(), g.d, g.d, {});
@@ -17,7 +18,7 @@ void relu_in_steps(Backend& on, const Gemm& g, MaskedRelu masked_relu) {
   if (!g.d.contiguous()) on.copy(g.d, y);
 }
 
-/// v: not rounded yet.
+/// v: the sums before they are rounded.
 void gelu_in_steps(Backend& on, const Gemm& g, const Array& v) {
   constexpr OpId gelu = UnaryOps::index<formula::GeluTanh>();
   if (g.epilogue == Epilogue::DGelu) {

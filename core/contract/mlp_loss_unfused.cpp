@@ -12,7 +12,7 @@ namespace {
 template <class Op>
 constexpr OpId kUnary = UnaryOps::index<Op>();
 
-/// Does the op's derivative ask for its input?
+/// True if the op's derivative needs the op's input.
 bool saves_input(OpId op) {
   static constexpr auto all =
       UnaryOps::table([](auto tag) { return decltype(tag)::type::saves == Saves::Input; });
@@ -26,7 +26,7 @@ class Steps {
 
   void run() {
     forward();
-    const Array slope = loss();  // its gradient by the outputs, but for a factor
+    const Array slope = loss();  // gradient of the loss with respect to the outputs / factor_
     if (slope.defined()) backward(slope);
   }
 
@@ -71,14 +71,14 @@ class Steps {
       if (wanted) slope = empty(y_.shape(), wide_);
       on_.cross_entropy({.x = y_,
                          .target = m_.target.to_contiguous(),
-                         .ignored = std::numeric_limits<int64_t>::min(),  // no index is
+                         .ignored = std::numeric_limits<int64_t>::min(),  // never a class
                          .loss = lost,
                          .grad = slope});
     } else {
-      const Array apart = empty(y_.shape(), wide_);
-      on_.binary(BinaryOps::index<formula::Sub>(), apart, y_, m_.target);
-      on_.unary(kUnary<formula::Square>, lost, apart, {});
-      if (wanted) slope = apart;
+      const Array difference = empty(y_.shape(), wide_);
+      on_.binary(BinaryOps::index<formula::Sub>(), difference, y_, m_.target);
+      on_.unary(kUnary<formula::Square>, lost, difference, {});
+      if (wanted) slope = difference;
       factor_ *= 2;
     }
     if (m_.loss.defined()) {
@@ -119,10 +119,10 @@ class Steps {
   const MlpLoss& m_;
   Dtype low_, wide_;
   size_t layers_;
-  std::vector<Array> weights_, inputs_;  // of layers, in x's dtype
-  std::vector<Array> saved_;             // of the activations behind them
+  std::vector<Array> weights_, inputs_;  // of the layers, rounded
+  std::vector<Array> saved_;             // for the derivatives of the activations
   Array y_;
-  double factor_ = 1;  // of the slope
+  double factor_ = 1;
 };
 
 }  // namespace

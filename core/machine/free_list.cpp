@@ -46,7 +46,7 @@ class Lists {
   std::array<List, kLists> lists_;
 };
 
-/// Which list an object of this size belongs to; kLists: none.
+/// The list of objects of this size; kLists: none.
 size_t list_of(size_t size) {
   return kAddressSanitizer || size > kLists * kStep ? kLists : (size - 1) / kStep;
 }

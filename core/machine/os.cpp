@@ -84,9 +84,9 @@ PartialFile::PartialFile(const fs::path& path)
     : path_(path), partial_(path), open_(std::make_unique<Open>()) {
   partial_ += ".partial";
   int& file = open_->file;
-  // One name for all writers, so that a killed one leaves no second file behind; a lock says
-  // whether its owner still lives. Between open and lock the owner may have renamed it: then it is
-  // another one's finished file, and we start again.
+  // All writers use one name, so that a killed writer leaves no second file behind; a lock shows
+  // whether the owner still lives. Between open and lock the owner may have renamed the file: then
+  // this is a finished file of another writer, and we start again.
   for (;;) {
     file = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
     if (file < 0)
@@ -114,7 +114,7 @@ PartialFile::PartialFile(const fs::path& path)
 
 PartialFile::~PartialFile() {
   if (open_->file < 0) return;
-  ::unlink(partial_.c_str());  // while it is still locked: it is ours
+  ::unlink(partial_.c_str());  // the file is ours while it is locked
   ::close(open_->file);
 }
 
@@ -135,7 +135,7 @@ void PartialFile::commit() {
   if (::rename(partial_.c_str(), path_.c_str()) != 0) throw FileFailure{"renaming", errno};
   ::close(std::exchange(open_->file, -1));
   // The new name is safe only once the folder is on the disk, too. Some file systems cannot flush a
-  // folder and say so by EINVAL.
+  // folder and return EINVAL.
   const int folder = ::open(path_.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   const int error = folder < 0 || ::fsync(folder) == 0 ? 0 : errno;
   if (folder >= 0) ::close(folder);

@@ -9,7 +9,7 @@ namespace {
 
 std::mutex mutex;
 WarningFunction& current() {
-  static auto* handler = new WarningFunction;  // NOLINT: warnings may come while statics die
+  static auto* handler = new WarningFunction;  // NOLINT: statics may warn in their destructors
   return *handler;
 }
 
@@ -24,7 +24,7 @@ void warn(const std::string& message) {
   WarningFunction handler;
   {
     const std::lock_guard lock(mutex);
-    handler = current();  // called outside the lock: it may install another
+    handler = current();  // called outside the lock, because it may set another handler
   }
   if (handler)
     handler(message);

@@ -1,6 +1,6 @@
-// PyTorch's way on the CPU: the elements one after the other as they lie in memory, each from the
-// next words, in the precision and by the polynomials that PyTorch computes them with on CPUs that
-// have AVX2. So a number depends on nothing but the seed and what was drawn before.
+// PyTorch's way on the CPU: elements are drawn one after the other in memory order, each from the
+// next words, in the precision and with the polynomials of PyTorch's code for AVX2. So a number
+// depends only on the seed and on what was drawn before.
 #include "halftape/core/random/draw.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace halftape {
 namespace {
 
-/// The view of y whose elements follow each other as they lie in memory.
+/// The view of y whose row-major order is the order in memory.
 Array in_memory_order(const Array& y) {
   std::vector<int> order(static_cast<size_t>(y.dim()));
   std::iota(order.begin(), order.end(), 0);
@@ -39,8 +39,8 @@ void draw_each(const Array& y, const Next& next) {
   backend(kCPU).copy(places, drawn);
 }
 
-// Cephes' polynomials (Moshier 1989) for float32, each step one fused multiply-add: at the last bit
-// the C library's functions say something else once in a hundred numbers.
+// Cephes' polynomials (Moshier 1989) for float32, each step one fused multiply-add: the C library's
+// functions differ from them in the last bit once in a hundred numbers.
 
 float polynomial(float x, std::initializer_list<float> coefficients) {
   float y = *coefficients.begin();
@@ -49,7 +49,7 @@ float polynomial(float x, std::initializer_list<float> coefficients) {
   return y;
 }
 
-/// Of 0 < x ≤ 1, a multiple of 2^-24.
+/// For 0 < x ≤ 1, a multiple of 2^-24.
 float natural_log(float x) {
   int exponent = 0;
   float m = std::frexp(x, &exponent);
@@ -73,7 +73,7 @@ struct SinCos {
   float sin, cos;
 };
 
-/// Of 0 ≤ x < 2π.
+/// For 0 ≤ x < 2π.
 SinCos sin_cos(float x) {
   const int octant = (static_cast<int>(x * 1.27323954473516f) + 1) & ~1;
   const auto turns = static_cast<float>(octant);
@@ -124,8 +124,8 @@ T uniform01_of(Mt19937& mt) {
     return mt.uniform_float();
 }
 
-/// 16 elements or more, contiguous: by sixteens. Where a rest is left, the last sixteen are drawn
-/// anew.
+/// 16 or more contiguous elements, sixteen at a time. If a rest is left, the last sixteen are drawn
+/// again.
 void draw_normals(const Array& y, double mean, double std, Mt19937& mt) {
   const Array drawn(y.shape(), y.dtype(), kCPU);
   visit(y.dtype(), [&](auto t) {
@@ -141,7 +141,7 @@ void draw_normals(const Array& y, double mean, double std, Mt19937& mt) {
     };
     for (int64_t at = 0; at + 16 <= n; at += 16) sixteen(at);
     if (n % 16 == 0) return;
-    // PyTorch draws the rest, too, before it sees to it, but in 16-bit formats.
+    // PyTorch first draws the rest as well, except in 16-bit formats.
     if (std::is_same_v<T, Wide>)
       for (int64_t i = 0; i < n % 16; ++i) uniform01_of<Wide>(mt);
     sixteen(n - 16);
@@ -185,7 +185,7 @@ void draw_integers(const Array& y, int64_t low, int64_t high, bool any) {
   const bool all64 = any && dtype == kInt64;
   const uint64_t range =
       all64 ? uint64_t{1} << 63 : static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
-  // Two words where one would favour some remainders.
+  // Two words if one word would favour some remainders.
   const bool two = any ? dtype == kInt64 || dtype == kFloat64 : range >= uint64_t{1} << 28;
   draw_each(y, [&](auto t) {
     using T = typename decltype(t)::type;

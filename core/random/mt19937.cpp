@@ -7,7 +7,7 @@ namespace {
 
 constexpr double kTwoPi = 6.283185307179586477;
 
-/// All words from those before them.
+/// Replaces all words by the next ones.
 void twist(std::array<uint32_t, Mt19937::kWords>& x) {
   constexpr size_t n = Mt19937::kWords, m = 397;
   for (size_t i = 0; i < n; ++i) {

@@ -97,7 +97,7 @@ LockedMt19937::LockedMt19937(Device device) {
   if (auto& engine = streams().at(device).mt19937)
     engine_ = &*engine;
   else
-    streams().mutex.unlock();  // another thread has changed it
+    streams().mutex.unlock();  // another thread has changed the engine
 }
 
 LockedMt19937::~LockedMt19937() {
