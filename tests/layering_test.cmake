@@ -8,6 +8,7 @@ set(forbidden
     core                       core/capture/capture.h
     core/random                core/formula/ops.h
     core/contract              core/capture/graph.h
+    core/contract/tasks        core/capture/graph.h
     core/capture               core/formula/ops.h
     cpu/runtime                cpu/kernels.h
     cpu/vector                 cpu/kernels.h
