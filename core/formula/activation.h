@@ -185,9 +185,8 @@ struct Hardsigmoid : UnaryFormula {  // y = (x + 3)/6 between 0 and 1;  y'(±3) 
     return where(x <= -3, 0, where(x >= 3, 0, g / 6));
   }
 };
-struct Hardswish
-    : UnaryFormula {  // y = x·hardsigmoid(x);  y'(−3) = 0, y'(3) = 1.  Howard et al. 2019,
-                      // arXiv:1905.02244
+struct Hardswish : UnaryFormula {  // y = x·hardsigmoid(x);  y'(−3) = 0, y'(3) = 1.  Howard et al.
+                                   // 2019, arXiv:1905.02244
   static constexpr auto name = "hardswish";
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
@@ -255,5 +254,9 @@ struct Threshold : UnaryFormula {  // x, but b where x ≤ a
     return where(x <= p.a, 0, g);
   }
 };
+
+using Activations =
+    Ops<Sigmoid, Relu, LeakyRelu, Elu, Celu, Gelu, GeluTanh, Silu, Mish, Softplus, LogSigmoid,
+        Softsign, Hardsigmoid, Hardswish, Tanhshrink, Softshrink, Hardshrink, Threshold>;
 
 }  // namespace halftape::formula

@@ -345,4 +345,15 @@ struct BinaryCrossEntropy : BinaryFormula {
   }
 };
 
+using Binary =
+    Ops<Add, Sub, Mul, Div, Maximum, Minimum, Fmax, Fmin, Pow, Atan2, Hypot, Xlogy, Copysign, Fmod,
+        Remainder, FloorDivide, TruncDivide, Prelu, BinaryCrossEntropy, Eq, Ne, Lt, Le, Gt, Ge,
+        LogicalAnd, LogicalOr, LogicalXor, BitwiseAnd, BitwiseOr, BitwiseXor>;
+
 }  // namespace halftape::formula
+
+namespace halftape {
+
+using BinaryOps = formula::Binary;
+
+}  // namespace halftape

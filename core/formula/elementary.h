@@ -313,4 +313,7 @@ struct Logit : UnaryFormula {  // y = ln(x/(1 − x)),  y' = 1/(x(1 − x)); NaN
   }
 };
 
+using Elementary = Ops<Exp, Exp2, Expm1, Log, Log1p, Log2, Log10, Sin, Cos, Tan, Asin, Acos, Atan,
+                       Sinh, Cosh, Tanh, Asinh, Acosh, Atanh, Erf, Erfc, Sinpi, Cospi, Sinc, Logit>;
+
 }  // namespace halftape::formula

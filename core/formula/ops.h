@@ -81,6 +81,31 @@ struct Ops {
   }
 };
 
+/// The formulas of several lists, in this order.
+template <class... A, class... B, class... C>
+Ops<A..., B..., C...> joined(Ops<A...>, Ops<B...>, Ops<C...>);
+
+namespace formula {
+
+/// Defaults of a formula of one argument.
+struct UnaryFormula {
+  static constexpr Cast cast = Cast::Keep;
+  static constexpr Saves saves = Saves::Input;
+  static constexpr bool integers = false;  // makes sense on integers, and keeps their dtype
+};
+
+/// Defaults of a formula of two arguments.
+struct BinaryFormula {
+  static constexpr Cast cast = Cast::Keep;
+  static constexpr bool compares = false;     // gives bool and has no derivative
+  static constexpr bool of_floats = false;    // integers become floats first
+  static constexpr bool of_integers = false;  // for integers and bool only
+  static constexpr bool numbers = false;      // not for bool
+  static constexpr bool divides = false;      // an integer b must not be 0
+};
+
+}  // namespace formula
+
 /// Formulas with and without parameters are called alike.
 template <class Op, class T, class S>
 HALFTAPE_HD T formula_f(const T& x, const Params<S>& p) {

@@ -1,6 +1,7 @@
-// Element-wise formulas of one argument: arithmetic and roundings here, elementary.h, activation.h;
-// and the list of them all. `f` is the value; `df(g, saved)` is the gradient g times
-// the derivative. f is read with T = float, double or Chunk; df with those and, when the backward
+// Element-wise formulas of one argument: arithmetic and roundings here, others in elementary.h and
+// activation.h; each file ends with the list of its formulas. A name in a list makes the kernels on
+// all devices, the derivatives and the entry in every table. `f` is the value; `df(g, saved)` is
+// the gradient g times the derivative. f is read with T = float, double or Chunk; df with those and, when the backward
 // pass is itself recorded, with Tensor. Constants are exact in the wider type where it matters, so
 // that T = double is a reference.
 #pragma once
@@ -222,4 +223,14 @@ struct Clamp
   }
 };
 
+using Arithmetic = Ops<Neg, Abs, Sign, Square, Sqrt, Rsqrt, Reciprocal, Floor, Ceil, Trunc, Round,
+                       Frac, Affine, DivScalar, ScalarDiv, PowScalar, ScalarPow, Clamp>;
+
 }  // namespace halftape::formula
+
+namespace halftape {
+
+using UnaryOps =
+    decltype(joined(formula::Arithmetic{}, formula::Elementary{}, formula::Activations{}));
+
+}  // namespace halftape

@@ -4,7 +4,7 @@
 #pragma once
 #include <cmath>
 
-#include "halftape/core/formula/list.h"
+#include "halftape/core/formula/ops.h"
 
 namespace halftape {
 

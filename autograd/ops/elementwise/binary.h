@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "halftape/autograd/tensor.h"
-#include "halftape/core/formula/list.h"
+#include "halftape/core/formula/binary.h"
 
 namespace halftape {
 

@@ -71,7 +71,7 @@ Tensor detail::recorded_unary(const Tensor& x, Array y, const Params<Scalar>& p)
                 });
 }
 
-// Instantiates unary<Op> for the whole list, which is why the header can do with a declaration.
+// Instantiates unary<Op> for the whole list: the header declares the template only.
 static constexpr auto unary_entries = UnaryOps::table([](auto op) {
   using Op = typename decltype(op)::type;
   return UnaryEntry{Op::name, called<Op>(), Op::cast, Op::integers, &unary<Op>};

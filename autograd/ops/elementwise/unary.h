@@ -5,7 +5,7 @@
 #include <span>
 
 #include "halftape/autograd/tensor.h"
-#include "halftape/core/formula/list.h"
+#include "halftape/core/formula/unary.h"
 
 namespace halftape {
 
