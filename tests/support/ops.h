@@ -196,6 +196,7 @@ void random_rows(std::vector<OpRow>& rows);
 void reduce_rows(std::vector<OpRow>&);
 void matrix_rows(std::vector<OpRow>&);
 void linear_rows(std::vector<OpRow>& rows);
+void formula_rows(std::vector<OpRow>& rows);
 void elementwise_rows(std::vector<OpRow>& rows);
 void norm_rows(std::vector<OpRow>& rows);
 void further_loss_rows(std::vector<OpRow>& rows);

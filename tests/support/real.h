@@ -38,7 +38,6 @@ class Real {
   friend bool operator>(const Real& a, const Real& b) { return b < a; }
   friend bool operator==(const Real& a, const Real& b) { return mpfr_equal_p(a.value_, b.value_); }
 
-  bool is_nan() const { return mpfr_nan_p(value_); }
   /// Rounded to odd: a later rounding to fewer bits is then as if from the exact value.
   double rounded_to_odd() const {
     if (mpfr_nan_p(value_)) return std::nan("");
@@ -78,10 +77,6 @@ HALFTAPE_REAL(erf)
 HALFTAPE_REAL(erfc)
 #undef HALFTAPE_REAL
 inline Real power(const Real& x, const Real& p) { return Real::of(mpfr_pow, x, p); }
-inline Real logistic(const Real& x) { return 1.0 / (1.0 + exp(-x)); }
-inline bool is_minus_infinity(const Real& x) { return x < -1e300; }
-
-inline bool is_infinity(const Real& x) { return x > 1e300 || x < -1e300; }
 /// x − tanh(x) without cancelling, near 0 by its series.
 inline Real tanhshrink(const Real& x) {
   const Real t = x * x;
@@ -91,6 +86,9 @@ inline Real pi() { return Real::of(mpfr_acos, -1.0); }
 inline Real whole(int (*f)(mpfr_ptr, mpfr_srcptr), const Real& x) {
   return Real::of([f](mpfr_ptr y, mpfr_srcptr v, mpfr_rnd_t) { return f(y, v); }, x);
 }
+inline Real floor(const Real& x) { return whole(mpfr_floor, x); }
+inline Real ceil(const Real& x) { return whole(mpfr_ceil, x); }
+inline Real trunc(const Real& x) { return whole(mpfr_trunc, x); }
 inline Real half_to_even(const Real& x) {
   return Real::of([](mpfr_ptr y, mpfr_srcptr v, mpfr_rnd_t) { return mpfr_roundeven(y, v); }, x);
 }
