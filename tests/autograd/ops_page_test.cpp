@@ -57,16 +57,16 @@ Names declared() {
 /// Ops without a row in the table, because they make a tensor from none, draw, give something else
 /// than a tensor, or are another op's second name; and where they are tested.
 const std::pair<const char*, Names> kElsewhere[] = {
-    {"create_test.cpp",
+    {"ops/create_test.cpp",
      {"empty",         "empty_strided", "full",       "zeros",     "ones",      "eye",
       "empty_like",    "zeros_like",    "ones_like",  "full_like", "arange",    "linspace",
       "logspace",      "tensor",        "from_blob",  "rand",      "randn",     "randint",
       "randperm",      "rand_like",     "randn_like", "normal",    "bernoulli", "multinomial",
       "scalar_tensor", "randint_like"}},
-    {"index_test.cpp", {"tril_indices", "triu_indices"}},
+    {"ops/index_test.cpp", {"tril_indices", "triu_indices"}},
     {"convert_test.cpp", {"equal", "allclose", "is_same_size", "is_nonzero"}},
-    {"mlp_loss_test.cpp", {"mlp_loss"}},
-    {"shape_test.cpp", {"constant_pad_nd"}},
+    {"ops/mlp_loss_test.cpp", {"mlp_loss"}},
+    {"ops/shape_test.cpp", {"constant_pad_nd"}},
     {"methods_test.cpp",
      {"nonzero_numpy", "concat", "linalg_vector_norm", "moveaxis", "negative", "ravel",
       "swapdims"}},
