@@ -78,11 +78,44 @@ Tensor rows_of(const char* op, const Tensor& weight, const Tensor& index,
                        by_frequency ? counts() : Tensor());
 }
 
-/// The bag in which each of n indices lies.
-Tensor bags_of(int64_t n, const Tensor& starts) {
-  return bucketize(arange(n, TensorOptions(kInt64).device(starts.device())), starts.to(kInt64),
-                   false, true) -
-         1;
+void check_bags(const char* op, const Tensor& indices, const Tensor& offsets, BagMode mode,
+                const Tensor& per_sample_weights, bool scale_grad_by_freq) {
+  HALFTAPE_CHECK(indices.dim() == 1 || indices.dim() == 2, op, ": indices ", indices.sizes(),
+                 " must be (n), with offsets, or (bags, length)");
+  HALFTAPE_CHECK(offsets.defined() == (indices.dim() == 1), op, ": indices ", indices.sizes(),
+                 offsets.defined() ? " are bags of one length and take no offsets"
+                                   : " need offsets, where each bag begins");
+  HALFTAPE_CHECK(mode == BagMode::Sum || !per_sample_weights.defined(), op, ": per_sample_weights ",
+                 Shape(per_sample_weights.sizes()), " are for mode kSum alone");
+  HALFTAPE_CHECK(mode != BagMode::Max || !scale_grad_by_freq, op,
+                 ": scale_grad_by_freq=1 is not for mode kMax");
+}
+
+/// The bag in which each index lies, and how many bags there are.
+struct Bags {
+  Tensor of_index;
+  int64_t count;
+};
+
+Bags bags_of(const char* op, const Tensor& indices, const Tensor& offsets,
+             bool include_last_offset) {
+  if (!offsets.defined()) {
+    const int64_t count = indices.size(0);
+    return {repeat_interleave(arange(count, TensorOptions(kInt64).device(indices.device())),
+                              indices.size(1), 0),
+            count};
+  }
+  HALFTAPE_CHECK(offsets.dim() == 1 && (offsets.dtype() == kInt64 || offsets.dtype() == kInt32), op,
+                 ": offsets ", offsets.sizes(), " are ", offsets.dtype(),
+                 ", expected int64 or int32 of one dimension");
+  const int64_t count = offsets.numel() - (include_last_offset ? 1 : 0);
+  HALFTAPE_CHECK(count >= 0, op, ": include_last_offset with offsets ", offsets.sizes(),
+                 "; expected at least one");
+  const Tensor starts = slice(offsets, 0, 0, count);
+  return {bucketize(arange(indices.numel(), TensorOptions(kInt64).device(starts.device())),
+                    starts.to(kInt64), false, true) -
+              1,
+          count};
 }
 
 }  // namespace
@@ -122,34 +155,12 @@ Tensor embedding_bag(const Tensor& weight, const Tensor& indices, const Tensor& 
   const ErrorScope scope(op, weight, indices);
   const PolicyScope plain(nullptr);  // one reduction in a dtype of its own
   check_table(op, weight, indices);
-  HALFTAPE_CHECK(indices.dim() == 1 || indices.dim() == 2, op, ": indices ", indices.sizes(),
-                 " must be (n), with offsets, or (bags, length)");
-  HALFTAPE_CHECK(offsets.defined() == (indices.dim() == 1), op, ": indices ", indices.sizes(),
-                 offsets.defined() ? " are bags of one length and take no offsets"
-                                   : " need offsets, where each bag begins");
-  HALFTAPE_CHECK(mode == BagMode::Sum || !per_sample_weights.defined(), op, ": per_sample_weights ",
-                 Shape(per_sample_weights.sizes()), " are for mode kSum alone");
-  HALFTAPE_CHECK(mode != BagMode::Max || !scale_grad_by_freq, op,
-                 ": scale_grad_by_freq=1 is not for mode kMax");
+  check_bags(op, indices, offsets, mode, per_sample_weights, scale_grad_by_freq);
   const std::optional<int64_t> padding = padding_row(op, weight, padding_idx);
   const int64_t n = indices.numel(), features = weight.size(1);
   const Tensor index = reshape(indices.to(kInt64), {n});
 
-  int64_t bags = indices.size(0);
-  Tensor bag;
-  if (offsets.defined()) {
-    HALFTAPE_CHECK(offsets.dim() == 1 && (offsets.dtype() == kInt64 || offsets.dtype() == kInt32),
-                   op, ": offsets ", offsets.sizes(), " are ", offsets.dtype(),
-                   ", expected int64 or int32 of one dimension");
-    bags = offsets.numel() - (include_last_offset ? 1 : 0);
-    HALFTAPE_CHECK(bags >= 0, op, ": include_last_offset with offsets ", offsets.sizes(),
-                   "; expected at least one");
-    bag = bags_of(n, slice(offsets, 0, 0, bags));
-  } else {
-    bag = repeat_interleave(arange(bags, TensorOptions(kInt64).device(index.device())),
-                            indices.size(1), 0);
-  }
-
+  const Bags bags = bags_of(op, indices, offsets, include_last_offset);
   const Dtype dtype = compute_dtype(weight.dtype());
   const TensorOptions options = TensorOptions(dtype).device(weight.device());
   Tensor rows = rows_of(op, weight, index, padding, scale_grad_by_freq).to(dtype);
@@ -170,9 +181,11 @@ Tensor embedding_bag(const Tensor& weight, const Tensor& indices, const Tensor& 
     counted = masked_fill(counted, at, 0);
   }
   const IndexUse use{op, "bag"};
-  const Tensor nothing = zeros({bags, features}, options), to = over_features(bag, features);
+  const Tensor nothing = zeros({bags.count, features}, options),
+               to = over_features(bags.of_index, features);
   const auto count = [&] {
-    return unsqueeze(detail::scatter_add(zeros({bags}, options), 0, bag, counted, use), 1);
+    return unsqueeze(
+        detail::scatter_add(zeros({bags.count}, options), 0, bags.of_index, counted, use), 1);
   };
   if (!largest) {
     Tensor y = detail::scatter_add(nothing, 0, to, rows, use);

@@ -162,6 +162,56 @@ Array fresh_gradient(const Tensor& t) {
   return wants_grad(t) ? empty_like(t.array(), kFloat32) : Array();
 }
 
+/// Checks x, the target of the outputs that the last weight gives, and the scale.
+void check_inputs(const Tensor& x, const Tensor& target, const TensorList& weights,
+                  const Tensor& scale) {
+  HALFTAPE_CHECK(x.is_floating_point(), "mlp_loss: x is ", x.dtype());
+  HALFTAPE_CHECK(x.dim() >= 1, "mlp_loss: x is 0-dim, without features");
+  const Shape rows = reduced_shape(x.sizes(), {x.dim() - 1}, false);
+  Shape outputs = x.sizes();
+  outputs[outputs.size() - 1] = weights.back().dim() == 2 ? weights.back().size(0) : 0;
+  const bool classes = target.dtype() == kInt64;
+  HALFTAPE_CHECK(classes || target.is_floating_point(), "mlp_loss: target is ", target.dtype(),
+                 ", expected int64 class numbers, or a floating-point tensor");
+  HALFTAPE_CHECK(target.sizes() == (classes ? rows : outputs), "mlp_loss: target ", target.sizes(),
+                 " for outputs ", outputs, "; expected ", classes ? rows : outputs);
+  HALFTAPE_CHECK(target.device() == x.device(), "mlp_loss: target on ", target.device(), ", x on ",
+                 x.device(), "; move one with .to(device)");
+  if (scale.defined())
+    HALFTAPE_CHECK(scale.dtype() == kFloat32 && scale.sizes() == Shape{} &&
+                       scale.device() == x.device() && !scale.requires_grad(),
+                   "mlp_loss: scale ", scale.sizes(), " of ", scale.dtype(), " on ", scale.device(),
+                   "; expected one float32 number on ", x.device());
+}
+
+/// The loss, recorded as one op; its gradients by the parameters are computed with it where
+/// at_once() allows. inputs: x, then weight and bias of each layer.
+Tensor recorded_loss(MlpLoss m, Dtype multiplied, const Tensor& t, const TensorList& inputs,
+                     Activation activation, const Tensor& scale) {
+  const Tensor& h = inputs[0];
+  const size_t layers = m.weights.size();
+  Whole whole{activation, multiplied, Saved(h), Saved(t), {}, {}};
+  for (size_t l = 0; l < layers; ++l) {
+    const Tensor& b = inputs[bias_input(l)];
+    whole.weights.emplace_back(inputs[weight_input(l)]);
+    whole.biases.push_back(b.defined() ? Saved(b) : Saved());
+  }
+  if (at_once(inputs, multiplied, scale)) {
+    for (size_t l = 0; l < layers; ++l) {
+      m.dweights.push_back(fresh_gradient(inputs[weight_input(l)]));
+      m.dbiases.push_back(fresh_gradient(inputs[bias_input(l)]));
+      whole.ready.push_back(m.dweights.back());
+      whole.ready.push_back(m.dbiases.back());
+    }
+    if (scale.defined()) m.g = whole.scale = scale.array(), whole.version = scale.version();
+  }
+  backend(h.device()).run(m);
+  return record_list(
+      "mlp_loss", m.loss, inputs, [whole = std::move(whole)](Node& self, const Tensor& g) {
+        return GradMode::is_enabled() ? whole.recorded(self, g) : whole.gradients(self, g);
+      });
+}
+
 }  // namespace
 
 Tensor mlp_loss(const Tensor& x_in, const Tensor& target, const TensorList& weights,
@@ -182,28 +232,11 @@ Tensor mlp_loss(const Tensor& x_in, const Tensor& target, const TensorList& weig
     lowered = given.compute_as();
   }
   const Dtype multiplied = lowered.value_or(x.dtype());
-  HALFTAPE_CHECK(x.is_floating_point(), "mlp_loss: x is ", x.dtype());
-  HALFTAPE_CHECK(x.dim() >= 1, "mlp_loss: x is 0-dim, without features");
-  // What the target must be.
-  const Shape rows = reduced_shape(x.sizes(), {x.dim() - 1}, false);
-  Shape outputs = x.sizes();
-  outputs[outputs.size() - 1] = weights.back().dim() == 2 ? weights.back().size(0) : 0;
-  const bool classes = target.dtype() == kInt64;
-  HALFTAPE_CHECK(classes || target.is_floating_point(), "mlp_loss: target is ", target.dtype(),
-                 ", expected int64 class numbers, or a floating-point tensor");
-  HALFTAPE_CHECK(target.sizes() == (classes ? rows : outputs), "mlp_loss: target ", target.sizes(),
-                 " for outputs ", outputs, "; expected ", classes ? rows : outputs);
-  HALFTAPE_CHECK(target.device() == x.device(), "mlp_loss: target on ", target.device(), ", x on ",
-                 x.device(), "; move one with .to(device)");
-  if (scale.defined())
-    HALFTAPE_CHECK(scale.dtype() == kFloat32 && scale.sizes() == Shape{} &&
-                       scale.device() == x.device() && !scale.requires_grad(),
-                   "mlp_loss: scale ", scale.sizes(), " of ", scale.dtype(), " on ", scale.device(),
-                   "; expected one float32 number on ", x.device());
-  const int64_t count = numel(rows);
+  check_inputs(x, target, weights, scale);
+  const int64_t count = numel(reduced_shape(x.sizes(), {x.dim() - 1}, false));
   const Tensor h = contiguous(reshape(x, {count, x.size(-1)}));
-  const Tensor t = contiguous(classes ? reshape(target, {count})
-                                      : reshape(target, {count, outputs[x.dim() - 1]}));
+  const Tensor t = contiguous(target.dtype() == kInt64 ? reshape(target, {count})
+                                                       : reshape(target, {count, target.size(-1)}));
 
   MlpLoss m{.x = h.array(), .multiplied = multiplied, .target = t.array(), .weights = {}};
   TensorList inputs{h};
@@ -231,26 +264,7 @@ Tensor mlp_loss(const Tensor& x_in, const Tensor& target, const TensorList& weig
     backend(h.device()).run(m);
     return Tensor(m.loss);
   }
-  Whole whole{activation, multiplied, Saved(h), Saved(t), {}, {}};
-  for (size_t l = 0; l < layers; ++l) {
-    const Tensor& b = inputs[bias_input(l)];
-    whole.weights.emplace_back(inputs[weight_input(l)]);
-    whole.biases.push_back(b.defined() ? Saved(b) : Saved());
-  }
-  if (at_once(inputs, multiplied, scale)) {
-    for (size_t l = 0; l < layers; ++l) {
-      m.dweights.push_back(fresh_gradient(inputs[weight_input(l)]));
-      m.dbiases.push_back(fresh_gradient(inputs[bias_input(l)]));
-      whole.ready.push_back(m.dweights.back());
-      whole.ready.push_back(m.dbiases.back());
-    }
-    if (scale.defined()) m.g = whole.scale = scale.array(), whole.version = scale.version();
-  }
-  backend(h.device()).run(m);
-  return record_list(
-      "mlp_loss", m.loss, inputs, [whole = std::move(whole)](Node& self, const Tensor& g) {
-        return GradMode::is_enabled() ? whole.recorded(self, g) : whole.gradients(self, g);
-      });
+  return recorded_loss(std::move(m), multiplied, t, inputs, activation, scale);
 }
 
 }  // namespace halftape

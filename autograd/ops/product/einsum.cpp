@@ -155,23 +155,15 @@ void one_dtype(const char* op, const TensorList& tensors) {
         "; all must be one floating dtype (convert with .to(dtype))");
 }
 
-}  // namespace
+/// The names of an equation: of the dimensions of each input, and of the result.
+struct Equation {
+  std::vector<Labels> inputs;
+  Labels out;
+};
 
-namespace detail {
-Tensor diagonal(const Tensor& x, int keep, int drop) {
-  Shape thin = Dims::filled(static_cast<int>(x.dim()), 1), full = x.sizes();
-  thin[keep] = x.size(keep);
-  full[drop] = 1;
-  const Tensor place = reshape(arange(x.size(keep)).to(x.device()), thin);
-  return squeeze(gather(x, drop, expand(place, full)), drop);
-}
-}  // namespace detail
-
-Tensor einsum(std::string_view equation, const TensorList& tensors) {
-  const ErrorScope scope("einsum", tensors);
-  HALFTAPE_CHECK(!tensors.empty(), "einsum: \"", equation, "\" without tensors");
-  const size_t arrow = equation.find("->");
-  std::string_view inputs = equation.substr(0, arrow);
+/// The lists of names before the arrow, one for each tensor.
+std::vector<Labels> parse_inputs(std::string_view equation, std::string_view inputs,
+                                 const TensorList& tensors) {
   std::vector<Labels> lists;
   for (size_t comma = 0; comma != std::string_view::npos;) {
     comma = inputs.find(',');
@@ -180,7 +172,33 @@ Tensor einsum(std::string_view equation, const TensorList& tensors) {
   }
   HALFTAPE_CHECK(lists.size() == tensors.size(), "einsum: \"", equation, "\" has ", lists.size(),
                  " inputs, but ", tensors.size(), " tensors were given");
+  return lists;
+}
 
+/// The names of the result: those after the arrow, or, without one, those that occur once.
+/// `seen`: how often each name occurs in the inputs; `most`: the dimensions of "...".
+template <size_t N>
+Labels parse_result(std::string_view equation, const std::array<int, N>& seen, int most) {
+  const size_t arrow = equation.find("->");
+  if (arrow == std::string_view::npos) {
+    Labels out = with_ellipsis({kEllipsis}, most, most);
+    for (int l = 0; l < kLetters; ++l)
+      if (seen[static_cast<size_t>(l)] == 1) out.push_back(l);
+    return out;
+  }
+  const Labels out = with_ellipsis(parse(equation.substr(arrow + 2)), most, most);
+  for (int l : out) {
+    HALFTAPE_CHECK(seen[static_cast<size_t>(l)] > 0, "einsum: '", spelled(l),
+                   "' of the result in \"", equation, "\" is in no input");
+    HALFTAPE_CHECK(std::count(out.begin(), out.end(), l) == 1, "einsum: '", spelled(l),
+                   "' occurs twice in the result of \"", equation, "\"");
+  }
+  return out;
+}
+
+Equation parse_equation(std::string_view equation, const TensorList& tensors) {
+  std::vector<Labels> lists =
+      parse_inputs(equation, equation.substr(0, equation.find("->")), tensors);
   // How many dimensions "..." stands for, in each input and at most.
   std::vector<int> hidden(lists.size(), 0);
   int most = 0;
@@ -199,30 +217,18 @@ Tensor einsum(std::string_view equation, const TensorList& tensors) {
     lists[i] = with_ellipsis(lists[i], hidden[i], most);
     for (int l : lists[i]) ++seen[static_cast<size_t>(l)];
   }
-  Labels out;
-  if (arrow != std::string_view::npos) {
-    out = with_ellipsis(parse(equation.substr(arrow + 2)), most, most);
-    for (int l : out) {
-      HALFTAPE_CHECK(seen[static_cast<size_t>(l)] > 0, "einsum: '", spelled(l),
-                     "' of the result in \"", equation, "\" is in no input");
-      HALFTAPE_CHECK(std::count(out.begin(), out.end(), l) == 1, "einsum: '", spelled(l),
-                     "' occurs twice in the result of \"", equation, "\"");
-    }
-  } else {
-    out = with_ellipsis({kEllipsis}, most, most);
-    for (int l = 0; l < kLetters; ++l)
-      if (seen[static_cast<size_t>(l)] == 1) out.push_back(l);
-  }
+  Labels out = parse_result(equation, seen, most);
+  return {std::move(lists), std::move(out)};
+}
 
-  const TensorList cast_in = cast_inputs(cast_list::einsum, tensors);
-  one_dtype("einsum", cast_in);
-  const PolicyScope plain(nullptr);
-
+/// The tensors with their names, each name once; checks that sizes of one name agree.
+std::vector<Term> named_terms(std::string_view equation, const TensorList& tensors,
+                              const std::vector<Labels>& lists) {
   std::vector<Term> terms;
   std::array<int64_t, kLetters + kMaxDims> sizes{};
   sizes.fill(1);
   for (size_t i = 0; i < lists.size(); ++i) {
-    Term term{cast_in[i], lists[i]};
+    Term term{tensors[i], lists[i]};
     term.make_unique(i);
     for (int l : term.labels) {
       int64_t& size = sizes[static_cast<size_t>(l)];
@@ -234,6 +240,31 @@ Tensor einsum(std::string_view equation, const TensorList& tensors) {
     }
     terms.push_back(std::move(term));
   }
+  return terms;
+}
+
+}  // namespace
+
+namespace detail {
+Tensor diagonal(const Tensor& x, int keep, int drop) {
+  Shape thin = Dims::filled(static_cast<int>(x.dim()), 1), full = x.sizes();
+  thin[keep] = x.size(keep);
+  full[drop] = 1;
+  const Tensor place = reshape(arange(x.size(keep)).to(x.device()), thin);
+  return squeeze(gather(x, drop, expand(place, full)), drop);
+}
+}  // namespace detail
+
+Tensor einsum(std::string_view equation, const TensorList& tensors) {
+  const ErrorScope scope("einsum", tensors);
+  HALFTAPE_CHECK(!tensors.empty(), "einsum: \"", equation, "\" without tensors");
+  const Equation names = parse_equation(equation, tensors);
+  const TensorList cast_in = cast_inputs(cast_list::einsum, tensors);
+  one_dtype("einsum", cast_in);
+  const PolicyScope plain(nullptr);
+
+  const Labels& out = names.out;
+  const std::vector<Term> terms = named_terms(equation, cast_in, names.inputs);
   Term y = terms[0];
   for (size_t i = 1; i < terms.size(); ++i) {
     y = contract(std::move(y), terms[i], [&](int l) {

@@ -199,6 +199,40 @@ Grads SavedMlp::recorded(Node& self, Tensor g) const {
   return d;
 }
 
+/// All layers, recorded as one op. inputs: the rows of x, then weight and bias of each layer.
+Tensor one_op(const TensorList& inputs, Activation activation) {
+  const size_t layers = inputs.size() / 2;
+  const bool recorded =
+      GradMode::is_enabled() &&
+      std::any_of(inputs.begin(), inputs.end(), [](const Tensor& t) { return t.requires_grad(); });
+  SavedMlp saved{activation, recorded ? Saved(inputs[0]) : Saved(), {}, {}, {}, {}};
+  Array h = inputs[0].array();
+  for (size_t l = 0; l < layers; ++l) {
+    const Tensor &w = inputs[weight_input(l)], &b = inputs[bias_input(l)];
+    const bool last = l + 1 == layers;
+    const Array y({h.size(0), w.size(0)}, h.dtype(), h.device());
+    Gemm product{.d = y,
+                 .a = h,
+                 .b = w.array().transpose(0, 1),
+                 .bias = b.defined() ? &b.array() : nullptr,
+                 .epilogue = last ? Epilogue::None : epilogue_of(activation)};
+    if (recorded && product.epilogue != Epilogue::None)
+      product.aux = activation == Activation::Gelu
+                        ? Array(y.shape(), y.dtype(), y.device())
+                        : Array({y.size(0), relu_mask_bytes(y.size(1))}, kUInt8, y.device());
+    backend(y.device()).gemm(product);
+    h = y;
+    if (!recorded) continue;
+    saved.weights.emplace_back(w);
+    saved.biases.push_back(b.defined() ? Saved(b) : Saved());
+    if (!last) saved.hidden.emplace_back(y);
+    if (product.aux.defined()) saved.aux.emplace_back(product.aux);
+  }
+  return record_list("mlp", h, inputs, [saved = std::move(saved)](Node& self, const Tensor& g) {
+    return GradMode::is_enabled() ? saved.recorded(self, g) : saved.gradients(self, g);
+  });
+}
+
 }  // namespace
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
@@ -248,38 +282,7 @@ Tensor mlp(const Tensor& x_in, const TensorList& weights, const TensorList& bias
     return reshape(h, shape);
   }
 
-  const bool recorded =
-      GradMode::is_enabled() &&
-      std::any_of(inputs.begin(), inputs.end(), [](const Tensor& t) { return t.requires_grad(); });
-  SavedMlp saved{activation, recorded ? Saved(inputs[0]) : Saved(), {}, {}, {}, {}};
-  Array h = inputs[0].array();
-  for (size_t l = 0; l < layers; ++l) {
-    const Tensor &w = inputs[weight_input(l)], &b = inputs[bias_input(l)];
-    const bool last = l + 1 == layers;
-    const Array y({h.size(0), w.size(0)}, h.dtype(), h.device());
-    Gemm product{.d = y,
-                 .a = h,
-                 .b = w.array().transpose(0, 1),
-                 .bias = b.defined() ? &b.array() : nullptr,
-                 .epilogue = last ? Epilogue::None : epilogue_of(activation)};
-    if (recorded && product.epilogue != Epilogue::None)
-      product.aux = activation == Activation::Gelu
-                        ? Array(y.shape(), y.dtype(), y.device())
-                        : Array({y.size(0), relu_mask_bytes(y.size(1))}, kUInt8, y.device());
-    backend(y.device()).gemm(product);
-    h = y;
-    if (!recorded) continue;
-    saved.weights.emplace_back(w);
-    saved.biases.push_back(b.defined() ? Saved(b) : Saved());
-    if (!last) saved.hidden.emplace_back(y);
-    if (product.aux.defined()) saved.aux.emplace_back(product.aux);
-  }
-  return reshape(record_list("mlp", h, inputs,
-                             [saved = std::move(saved)](Node& self, const Tensor& g) {
-                               return GradMode::is_enabled() ? saved.recorded(self, g)
-                                                             : saved.gradients(self, g);
-                             }),
-                 shape);
+  return reshape(one_op(inputs, activation), shape);
 }
 
 }  // namespace halftape
