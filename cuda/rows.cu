@@ -102,6 +102,15 @@ __device__ void average(const Targets<S>& o, int64_t rows) {
   if (o.scales) o.scaling.template run<S>();
 }
 
+/// The gradient of a row whose target is ignored.
+template <class S, class In>
+__device__ void write_zeros(In& in) {
+  in.each([&](S(&x)[1][kPack], int64_t begin) {
+    unrolled<kPack>([&](int i) { x[0][i] = 0; });
+    in.write(x[0], begin);
+  });
+}
+
 /// The gradient of each row's loss by the row, and the loss.
 template <class S, class Team, int kHeld>
 __global__ void cross_entropy_rows(const __grid_constant__ Rows<2> a,
@@ -119,13 +128,7 @@ __global__ void cross_entropy_rows(const __grid_constant__ Rows<2> a,
     if (!counts && !o.grad) return;
     constexpr S lowest = -std::numeric_limits<S>::infinity();  // adds e^−∞ = 0
     Inputs<S, Team, 2, kHeld> in(a, at, lowest);
-    if (!counts) {
-      in.each([&](S(&x)[1][kPack], int64_t begin) {
-        unrolled<kPack>([&](int i) { x[0][i] = 0; });
-        in.write(x[0], begin);
-      });
-      return;
-    }
+    if (!counts) return write_zeros<S>(in);
     S top = lowest, total = 0;
     in.each([&](S(&x)[1][kPack], int64_t) {
       unrolled<kPack>([&](int i) { top = formula::Max::step(top, x[0][i]); });
