@@ -3,7 +3,6 @@
 #pragma once
 #include <concepts>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <ostream>
 #include <string>
@@ -12,10 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "halftape/autograd/accessor.h"
 #include "halftape/autograd/methods.h"
 #include "halftape/autograd/tensor_options.h"
 #include "halftape/core/array.h"
-#include "halftape/core/machine/free_list.h"
 
 namespace halftape {
 
@@ -41,53 +40,6 @@ namespace detail {
 struct TensorImpl;
 void dispose(TensorImpl*) noexcept;
 }  // namespace detail
-
-/// What Tensor::accessor() gives: the last dimension's elements, or accessors of one dimension
-/// less.
-template <class T, size_t N>
-class TensorAccessor {
- public:
-  TensorAccessor(T* data, const int64_t* sizes, const int64_t* strides)
-      : data_(data), sizes_(sizes), strides_(strides) {}
-  T* data() const { return data_; }
-  int64_t size(int64_t dim) const { return sizes_[dim]; }
-  int64_t stride(int64_t dim) const { return strides_[dim]; }
-  Shape sizes() const { return Shape(std::span(sizes_, N)); }
-  Strides strides() const { return Strides(std::span(strides_, N)); }
-  decltype(auto) operator[](int64_t i) const {
-    T* const at = data_ + i * strides_[0];
-    if constexpr (N == 1)
-      return static_cast<T&>(*at);
-    else
-      return TensorAccessor<T, N - 1>(at, sizes_ + 1, strides_ + 1);
-  }
-
- private:
-  T* data_;
-  const int64_t *sizes_, *strides_;
-};
-
-/// The memory behind a tensor, in LibTorch's words.
-class Storage {
- public:
-  explicit Storage(BufferPtr buffer) : buffer_(std::move(buffer)) {}
-  struct DataPtr {
-    void* bytes;
-    void* context;
-    void* get() const { return bytes; }
-    void* get_context() const { return context; }  // what a deleter of the caller's was given
-  };
-  DataPtr data_ptr() const {
-    buffer_->expose();
-    return {buffer_->bytes(), buffer_->context()};
-  }
-  void* data() const { return data_ptr().get(); }
-  size_t nbytes() const { return buffer_->size(); }
-  bool is_alias_of(const Storage& other) const { return buffer_ == other.buffer_; }
-
- private:
-  BufferPtr buffer_;
-};
 
 class Tensor {
  public:
@@ -642,64 +594,6 @@ class Tensor {
   Ref<detail::TensorImpl> impl_;
 };
 
-namespace autograd {
-/// How a view came about: recorded, or under NoGradGuard, where it may not be written later.
-enum class CreationMeta : uint8_t { DEFAULT, NO_GRAD_MODE };
-}  // namespace autograd
-
-namespace detail {
-/// The object behind a Tensor.
-struct TensorImpl final : RefCounted, FreeListed {
-  explicit TensorImpl(Array&& v);
-  ~TensorImpl();
-  Array value;
-  /// Other bytes behind this tensor.
-  void set_value(Array v);
-  Tensor grad;
-  Edge history;                            // the node that made it; empty for a leaf
-  Ref<Node> accumulator;                   // of a leaf that requires grad: receives its gradient
-  std::shared_ptr<GradSlot> retained;      // of a non-leaf that keeps its gradient
-  Ref<GradTag> mark;                       // of a gradient: autograd/tape/grad_tag.h …
-  uint64_t marked_version = ~uint64_t{0};  // … and the version of the bytes that it describes
-
-  // A view shares bytes with the tensor it was cut from. When those are written, by whatever name,
-  // the base's history changes, and the views take theirs from it anew.
-  bool is_view = false;
-  bool unrecorded = false;  // a view made under NoGradGuard of a tensor that requires grad
-  bool inference = false;   // made in InferenceMode: outside all graphs
-  bool low_copied = false;  // there may be a 16-bit copy: autograd/tape/weight_cast.h
-  uint32_t rewritten = 0;   // of a base: how often its history changed
-  uint32_t seen = 0;        // of a view: the base's count when the view's history was made
-  Ref<TensorImpl> base;     // of a view made while recording; never a view itself
-  void becomes_view_of(const Tensor& x);
-  bool outdated() const { return base && base->rewritten != seen; }
-  void renew();
-  /// Another edge for what retain_grad() was asked of, too.
-  void set_history(Edge edge);
-  /// PyTorch's internal names for the state of a view.
-  bool has_bw_view() const { return is_view; }
-  autograd::CreationMeta get_creation_meta() const {
-    return is_view && !base ? autograd::CreationMeta::NO_GRAD_MODE
-                            : autograd::CreationMeta::DEFAULT;
-  }
-  TensorImpl* autograd_meta() { return this; }
-  static int64_t live_count();
-};
-[[noreturn]] void undefined_tensor();
-}  // namespace detail
-
-const Array& Tensor::array() const {
-  if (!impl_) [[unlikely]]
-    detail::undefined_tensor();
-  return impl_->value;
-}
-bool Tensor::requires_grad() const {
-  if (!impl_) return false;
-  if (impl_->outdated()) [[unlikely]]
-    impl_->renew();
-  return impl_->history || impl_->accumulator || impl_->unrecorded;
-}
-
 /// LibTorch's printing: rows of numbers, then "[ CPUFloatType{2,3} ]". Matrices wider than the line
 /// are cut into blocks of columns.
 std::ostream& operator<<(std::ostream&, const Tensor&);
@@ -710,3 +604,5 @@ void print(const Tensor&, int64_t line_width = 80);
 const char* type_name(Dtype);
 
 }  // namespace halftape
+
+#include "halftape/autograd/tensor_impl.h"  // defines what is inline above

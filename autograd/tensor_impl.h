@@ -1,0 +1,68 @@
+// What a Tensor is a handle of: the array, its gradient, and its place in the graph.
+#pragma once
+#include <memory>
+
+#include "halftape/autograd/tensor.h"
+#include "halftape/core/machine/free_list.h"
+
+namespace halftape {
+
+namespace autograd {
+/// How a view came about: recorded, or under NoGradGuard, where it may not be written later.
+enum class CreationMeta : uint8_t { DEFAULT, NO_GRAD_MODE };
+}  // namespace autograd
+
+namespace detail {
+/// The object behind a Tensor.
+struct TensorImpl final : RefCounted, FreeListed {
+  explicit TensorImpl(Array&& v);
+  ~TensorImpl();
+  Array value;
+  /// Other bytes behind this tensor.
+  void set_value(Array v);
+  Tensor grad;
+  Edge history;                            // the node that made it; empty for a leaf
+  Ref<Node> accumulator;                   // of a leaf that requires grad: receives its gradient
+  std::shared_ptr<GradSlot> retained;      // of a non-leaf that keeps its gradient
+  Ref<GradTag> mark;                       // of a gradient: autograd/tape/grad_tag.h …
+  uint64_t marked_version = ~uint64_t{0};  // … and the version of the bytes that it describes
+
+  // A view shares bytes with the tensor it was cut from. When those are written, by whatever name,
+  // the base's history changes, and the views take theirs from it anew.
+  bool is_view = false;
+  bool unrecorded = false;  // a view made under NoGradGuard of a tensor that requires grad
+  bool inference = false;   // made in InferenceMode: outside all graphs
+  bool low_copied = false;  // there may be a 16-bit copy: autograd/tape/weight_cast.h
+  uint32_t rewritten = 0;   // of a base: how often its history changed
+  uint32_t seen = 0;        // of a view: the base's count when the view's history was made
+  Ref<TensorImpl> base;     // of a view made while recording; never a view itself
+  void becomes_view_of(const Tensor& x);
+  bool outdated() const { return base && base->rewritten != seen; }
+  void renew();
+  /// Another edge for what retain_grad() was asked of, too.
+  void set_history(Edge edge);
+  /// PyTorch's internal names for the state of a view.
+  bool has_bw_view() const { return is_view; }
+  autograd::CreationMeta get_creation_meta() const {
+    return is_view && !base ? autograd::CreationMeta::NO_GRAD_MODE
+                            : autograd::CreationMeta::DEFAULT;
+  }
+  TensorImpl* autograd_meta() { return this; }
+  static int64_t live_count();
+};
+[[noreturn]] void undefined_tensor();
+}  // namespace detail
+
+const Array& Tensor::array() const {
+  if (!impl_) [[unlikely]]
+    detail::undefined_tensor();
+  return impl_->value;
+}
+bool Tensor::requires_grad() const {
+  if (!impl_) return false;
+  if (impl_->outdated()) [[unlikely]]
+    impl_->renew();
+  return impl_->history || impl_->accumulator || impl_->unrecorded;
+}
+
+}  // namespace halftape
