@@ -73,44 +73,46 @@ int64_t TensorImpl::live_count() { return LiveTensors::total(); }
 void dispose(TensorImpl* impl) noexcept { delete impl; }  // NOLINT: the counterpart of make_ref
 }  // namespace detail
 
-Tensor::Tensor(Array value) : impl_(make_ref<detail::TensorImpl>(std::move(value))) {}
+Tensor::Tensor(Array value) : TensorBase(make_ref<detail::TensorImpl>(std::move(value))) {}
 
-const Array& Tensor::host_array(const char* who) const {
+const Array& TensorBase::host_array(const char* who) const {
   const Array& a = array();
   HALFTAPE_CHECK(a.device().is_cpu(), who, ": the tensor is on ", a.device(),
                  "; copy it with .cpu() first");
   return a;
 }
 
-int64_t Tensor::size(int64_t d) const { return sizes()[wrap_dim("size", d, sizes().size())]; }
+int64_t TensorBase::size(int64_t d) const { return sizes()[wrap_dim("size", d, sizes().size())]; }
 
-int64_t Tensor::stride(int64_t d) const { return strides()[wrap_dim("stride", d, sizes().size())]; }
+int64_t TensorBase::stride(int64_t d) const {
+  return strides()[wrap_dim("stride", d, sizes().size())];
+}
 
-void* Tensor::data_ptr() const {
+void* TensorBase::data_ptr() const {
   array().bump_version();
   array().buffer()->expose();
   return array().raw();
 }
 
-bool Tensor::is_nonzero() const {
+bool TensorBase::is_nonzero() const {
   HALFTAPE_CHECK(numel() == 1, "is_nonzero: a tensor of shape ", sizes(), " has ", numel(),
                  " elements; it needs exactly one");
   return is_floating_point() ? read_double(array()) != 0 : read_int64(array()) != 0;
 }
 
-Scalar Tensor::item() const {
+Scalar TensorBase::item() const {
   if (is_floating_point()) return read_double(array());
   return dtype() == kBool ? Scalar(read_int64(array()) != 0) : Scalar(read_int64(array()));
 }
 
-int64_t Tensor::integer_item() const {
+int64_t TensorBase::integer_item() const {
   const double v = std::trunc(read_double(array()));
   HALFTAPE_CHECK(v >= -0x1p63 && v < 0x1p63, "item: value ", v,
                  " cannot be converted to an integer without overflow");
   return static_cast<int64_t>(v);
 }
 
-int64_t Tensor::output_nr() const { return is_leaf() ? 0 : impl_->history.output; }
+int64_t TensorBase::output_nr() const { return is_leaf() ? 0 : impl_->history.output; }
 
 void Tensor::set_data(const Tensor& other) const {
   const Array &mine = array(), &theirs = other.array();
@@ -128,15 +130,17 @@ void Tensor::set_data(const Tensor& other) const {
   requires_grad_(trains);
 }
 
-bool Tensor::is_leaf() const { return !requires_grad() || !impl_->history; }
-bool Tensor::is_inference() const { return impl_ && impl_->inference; }
-bool Tensor::is_view() const { return impl_ && impl_->is_view; }
+bool TensorBase::is_leaf() const { return !requires_grad() || !impl_->history; }
+bool TensorBase::is_inference() const { return impl_ && impl_->inference; }
+bool TensorBase::is_view() const { return impl_ && impl_->is_view; }
 Tensor Tensor::_base() const {
   array();
   HALFTAPE_CHECK(impl_->base, "_base: the tensor ", sizes(), " is not a view made while recording");
   return Tensor(impl_->base);
 }
-bool Tensor::unique() const { return impl_ && impl_->use_count() == 1 && impl_->value.unique(); }
+bool TensorBase::unique() const {
+  return impl_ && impl_->use_count() == 1 && impl_->value.unique();
+}
 
 const Tensor& Tensor::requires_grad_(bool on) const {
   array();
@@ -175,13 +179,13 @@ Tensor& Tensor::mutable_grad() const {
   return impl_->grad;
 }
 
-const Ref<Node>& Tensor::grad_fn() const {
+const Ref<Node>& TensorBase::grad_fn() const {
   array();
   requires_grad();  // brings a view's history up to date
   return impl_->history.node;
 }
 
-Edge Tensor::gradient_edge() const {
+Edge TensorBase::gradient_edge() const {
   if (!requires_grad()) return {};
   return impl_->history ? impl_->history : Edge{impl_->accumulator, 0};
 }
@@ -197,29 +201,29 @@ void Tensor::backward(const Tensor& gradient, std::optional<bool> retain_graph, 
   backward(gradient, retain_graph, create_graph, TensorList(inputs));
 }
 
-void Tensor::retain_grad() const {
+void TensorBase::retain_grad() const {
   const Edge edge = gradient_edge();
   HALFTAPE_CHECK(edge, "retain_grad: the tensor does not require grad");
   if (is_leaf() || impl_->retained) return;
   impl_->retained = std::make_shared<GradSlot>(impl_.get());
   edge.node->extras().retained.emplace_back(edge.output, impl_->retained);
 }
-bool Tensor::retains_grad() const { return impl_ && impl_->retained; }
+bool TensorBase::retains_grad() const { return impl_ && impl_->retained; }
 
-unsigned Tensor::add_hook(std::function<Tensor(const Tensor&)> hook) const {
+unsigned TensorBase::add_hook(std::function<Tensor(const Tensor&)> hook) const {
   const Edge edge = gradient_edge();
   HALFTAPE_CHECK(edge, "register_hook: the tensor does not require grad; no gradient will come");
   auto& hooks = edge.node->extras().hooks;
   hooks.emplace_back(edge.output, std::move(hook));
   return static_cast<unsigned>(hooks.size() - 1);
 }
-void Tensor::remove_hook(unsigned number) const {
+void TensorBase::remove_hook(unsigned number) const {
   const Edge edge = gradient_edge();
   HALFTAPE_CHECK(edge && number < edge.node->extras().hooks.size(), "remove_hook: Invalid index ",
                  number);
   edge.node->extras().hooks[number].second = nullptr;  // the others keep their numbers
 }
-unsigned Tensor::register_post_accumulate_grad_hook(std::function<void(Tensor)> hook) const {
+unsigned TensorBase::register_post_accumulate_grad_hook(std::function<void(Tensor)> hook) const {
   HALFTAPE_CHECK(
       impl_ && impl_->accumulator,
       "register_post_accumulate_grad_hook: only leaves that require grad accumulate one");
@@ -243,18 +247,18 @@ Tensor& Tensor::detach_() const {
 }
 
 template <class T>
-std::vector<T> Tensor::to_vector() const {
+std::vector<T> TensorBase::to_vector() const {
   const Array a = array().to(dtype_of<T>).to_contiguous();
   std::vector<T> out(static_cast<size_t>(a.numel()));
   if (a.numel() > 0) backend(a.device()).read(out.data(), a);
   return out;
 }
-template std::vector<double> Tensor::to_vector() const;
-template std::vector<float> Tensor::to_vector() const;
-template std::vector<int32_t> Tensor::to_vector() const;
-template std::vector<int64_t> Tensor::to_vector() const;
-template std::vector<uint8_t> Tensor::to_vector() const;
-template std::vector<Half> Tensor::to_vector() const;
-template std::vector<BFloat16> Tensor::to_vector() const;
+template std::vector<double> TensorBase::to_vector() const;
+template std::vector<float> TensorBase::to_vector() const;
+template std::vector<int32_t> TensorBase::to_vector() const;
+template std::vector<int64_t> TensorBase::to_vector() const;
+template std::vector<uint8_t> TensorBase::to_vector() const;
+template std::vector<Half> TensorBase::to_vector() const;
+template std::vector<BFloat16> TensorBase::to_vector() const;
 
 }  // namespace halftape

@@ -53,16 +53,24 @@ struct TensorImpl final : RefCounted, FreeListed {
 [[noreturn]] void undefined_tensor();
 }  // namespace detail
 
-const Array& Tensor::array() const {
+const Array& TensorBase::array() const {
   if (!impl_) [[unlikely]]
     detail::undefined_tensor();
   return impl_->value;
 }
-bool Tensor::requires_grad() const {
+bool TensorBase::requires_grad() const {
   if (!impl_) return false;
   if (impl_->outdated()) [[unlikely]]
     impl_->renew();
   return impl_->history || impl_->accumulator || impl_->unrecorded;
+}
+
+template <class Hook>
+unsigned TensorBase::register_hook(Hook hook) const {
+  if constexpr (std::is_void_v<decltype(hook(std::declval<Tensor>()))>)
+    return add_hook([hook](const Tensor& g) { return hook(g), Tensor(); });
+  else
+    return add_hook(hook);
 }
 
 }  // namespace halftape

@@ -1,0 +1,174 @@
+// What a tensor says of itself: its layout, its place in the graph, its values on the host. The
+// operations follow in autograd/tensor.h.
+#pragma once
+#include <functional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "halftape/autograd/accessor.h"
+#include "halftape/autograd/tensor_options.h"
+#include "halftape/core/array.h"
+
+namespace halftape {
+
+class GradSlot;
+class GradTag;
+class Node;
+class Tensor;
+void dispose(Node*) noexcept;
+
+/// Where a gradient flows: output number `output` of `node`. Empty where no gradient is wanted.
+struct Edge {
+  Ref<Node> node;
+  uint32_t output = 0;
+  explicit operator bool() const { return static_cast<bool>(node); }
+};
+
+namespace detail {
+struct TensorImpl;
+void dispose(TensorImpl*) noexcept;
+}  // namespace detail
+
+/// A shared handle to an array and its history, without operations. Everyone uses Tensor.
+class TensorBase {
+ public:
+  TensorBase() = default;
+
+  bool defined() const { return static_cast<bool>(impl_); }
+  /// Undefined from now on: this name lets go of the tensor.
+  void reset() { impl_ = {}; }
+  inline const Array& array() const;
+
+  // Layout
+  const Shape& sizes() const { return array().shape(); }
+  int64_t size(int64_t dim) const;
+  const Strides& strides() const { return array().strides(); }
+  int64_t stride(int64_t dim) const;
+  int64_t storage_offset() const { return array().offset(); }  // in elements
+  int64_t dim() const { return array().dim(); }
+  int64_t ndimension() const { return dim(); }
+  int64_t numel() const { return array().numel(); }
+  Dtype dtype() const { return array().dtype(); }
+  Dtype scalar_type() const { return dtype(); }
+  size_t element_size() const { return halftape::element_size(dtype()); }
+  size_t itemsize() const { return element_size(); }
+  size_t nbytes() const { return static_cast<size_t>(numel()) * element_size(); }
+  Device device() const { return array().device(); }
+  bool is_cuda() const { return device().is_cuda(); }
+  bool is_cpu() const { return device().is_cpu(); }
+  /// The number of its GPU; −1 on the CPU.
+  int64_t get_device() const { return is_cuda() ? device().index() : -1; }
+  Layout layout() const { return Layout::Strided; }
+  bool is_sparse() const { return false; }
+  bool is_complex() const { return false; }
+  bool is_signed() const { return dtype() != kBool && dtype() != kUInt8; }
+  bool is_same_size(const TensorBase& other) const { return sizes() == other.sizes(); }
+  bool is_floating_point() const { return halftape::is_floating_point(dtype()); }
+  bool is_contiguous() const { return array().contiguous(); }
+  TensorOptions options() const { return TensorOptions(dtype()).device(device()); }
+
+  // Autograd
+  inline bool requires_grad() const;
+  bool is_leaf() const;
+  /// Made in InferenceMode, and so outside every graph for good.
+  bool is_inference() const;
+  bool is_view() const;
+  /// The node that made this tensor; null for a leaf.
+  const Ref<Node>& grad_fn() const;
+  /// Where the gradient of this tensor goes: its node, or its accumulator if it is a leaf that
+  /// requires grad.
+  Edge gradient_edge() const;
+  /// Which output of grad_fn() this is.
+  int64_t output_nr() const;
+  /// Keeps the gradient of a non-leaf in grad(), as if it were a leaf.
+  void retain_grad() const;
+  bool retains_grad() const;
+  /// `hook` sees the gradient of this tensor as soon as it is complete, before it goes on; what it
+  /// returns, if defined, takes its place. Returns a number for remove_hook().
+  template <class Hook>
+  unsigned register_hook(Hook hook) const;
+  void remove_hook(unsigned number) const;
+  /// `hook` is called with this leaf after each addition to its grad().
+  unsigned register_post_accumulate_grad_hook(std::function<void(Tensor)> hook) const;
+  /// Raised by every in-place write to the bytes.
+  uint64_t version() const { return array().version(); }
+  uint64_t _version() const { return version(); }
+  bool is_same(const TensorBase& other) const { return impl_ == other.impl_; }
+
+  // Values on the host
+  /// The only element, converted. Waits for the device. Throws unless numel() == 1.
+  /// An integer or bool T throws when it cannot hold the value; fractions are cut off.
+  template <class T>
+  T item() const {
+    if constexpr (std::is_same_v<T, bool>)
+      return is_nonzero();
+    else if constexpr (std::is_integral_v<T>)
+      return narrowed<T>(is_floating_point() ? integer_item() : read_int64(array()));
+    else
+      return T(read_double(array()));
+  }
+  /// As a Scalar, which remembers whether it is an integer and converts to double by itself.
+  Scalar item() const;
+  /// The bytes, with those of all other views of them.
+  Storage storage() const { return Storage(array().buffer()); }
+  /// True if the only element is not 0.
+  bool is_nonzero() const;
+  /// Address of the first element of a CPU tensor of this dtype, for reading.
+  template <class T>
+  const T* const_data_ptr() const {
+    return host_array("const_data_ptr").template data<T>();
+  }
+  /// The same for writing: counts as an in-place write, so that saved tensors notice.
+  template <class T>
+  T* data_ptr() const {
+    const Array& a = host_array("data_ptr");
+    a.bump_version();
+    a.buffer()->expose();
+    return a.template data<T>();
+  }
+  void* data_ptr() const;
+  const void* const_data_ptr() const { return array().raw(); }
+  /// Fast access to a CPU tensor of N dimensions, without bounds checks: a[i][j]. Counts as a write
+  /// unless T is const. Valid while this tensor lives.
+  template <class T, size_t N>
+  TensorAccessor<T, N> accessor() const {
+    HALFTAPE_CHECK(dim() == N, "accessor: expected ", N, " dimensions, got ", sizes());
+    const Array& a = host_array("accessor");
+    if constexpr (!std::is_const_v<T>) a.bump_version(), a.buffer()->expose();
+    return {a.template data<std::remove_const_t<T>>(), sizes().begin(), strides().begin()};
+  }
+  template <class T>
+  T* mutable_data_ptr() const {
+    return data_ptr<T>();
+  }
+  /// All elements in row-major order, converted.
+  template <class T = double>
+  std::vector<T> to_vector() const;
+  bool is_pinned() const { return defined() && array().buffer()->pinned(); }
+
+  /// The object behind the handle; for the library.
+  detail::TensorImpl* impl() const { return impl_.get(); }
+  detail::TensorImpl* unsafeGetTensorImpl() const { return impl_.get(); }
+  /// True when no other handle shares this tensor and no other array its bytes.
+  bool unique() const;
+
+ protected:
+  explicit TensorBase(Ref<detail::TensorImpl> impl) : impl_(std::move(impl)) {}
+  Ref<detail::TensorImpl> impl_;
+
+ private:
+  unsigned add_hook(std::function<Tensor(const Tensor&)> hook) const;
+  const Array& host_array(const char* who) const;
+  int64_t integer_item() const;  // of a floating-point tensor
+  template <class T>
+  static T narrowed(int64_t v) {
+    HALFTAPE_CHECK(std::in_range<T>(v), "item: value ", v,
+                   " cannot be converted to this integer type without overflow");
+    return static_cast<T>(v);
+  }
+};
+
+}  // namespace halftape
+
+#include "halftape/autograd/tensor.h"  // Tensor, and what is inline above
