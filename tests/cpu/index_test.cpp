@@ -37,13 +37,13 @@ Values gather(const Array& x, int dim, const Array& index) {
   cpu_backend().gather(y, x, dim, index);
   return values(y);
 }
-const std::vector<Dtype> all = {kBool,    kUInt8,    kInt32,   kInt64,
-                                kFloat16, kBFloat16, kFloat32, kFloat64};
+const std::vector<Dtype> kDtypes = {kBool,    kUInt8,    kInt32,   kInt64,
+                                    kFloat16, kBFloat16, kFloat32, kFloat64};
 
 }  // namespace
 
 TEST_CASE("gather picks along one dimension in every dtype") {
-  for (const Dtype d : all) {
+  for (const Dtype d : kDtypes) {
     CAPTURE(d);
     const bool logical = d == kBool;  // holds 0 and 1 only
     const Array x = list({2, 3}, logical ? Values{0, 1, 0, 1, 1, 0} : Values{1, 2, 3, 4, 5, 6}, d);
@@ -111,7 +111,7 @@ TEST_CASE("where an index repeats, its position is one in what was written once"
 }
 
 TEST_CASE("scatter writes where the index points, and the last of equal positions stays") {
-  for (const Dtype d : all) {
+  for (const Dtype d : kDtypes) {
     CAPTURE(d);
     const Array y = list({2, 3}, Values(6, 0), d);
     cpu_backend().scatter(y, list({2, 2}, {0, 1, 1, 0}, d), 1, indices({2, 2}, {2, 2, 0, 1}));
@@ -153,7 +153,7 @@ TEST_CASE("flat_index counts from both ends, in the dimensions made one") {
 }
 
 TEST_CASE("nonzero lists positions in row-major order, for every dtype and layout") {
-  for (const Dtype d : all) {
+  for (const Dtype d : kDtypes) {
     CAPTURE(d);
     const Array x = list({2, 3}, {0, 1, 0, 1, 0, 1}, d), y({3, 2}, kInt64, kCPU);
     cpu_backend().nonzero(y, x);
