@@ -33,31 +33,32 @@ bool all_are(const Array& a, double value) {
   return true;
 }
 
-enum class Layout { Plain, Offset, Padded, Turned, TurnedAndPadded, Stepped, size };
+enum class OperandLayout { Plain, Offset, Padded, Turned, TurnedAndPadded, Stepped, size };
 
 /// A view of `shape` in a larger array.
 struct Placed {
   Array room, view;
-  Placed(const Array& from, Layout layout) {
+  Placed(const Array& from, OperandLayout layout) {
     const Shape& shape = from.shape();
     const int last = shape.size() - 1;
     Shape size = shape;
-    const bool turned = layout == Layout::Turned || layout == Layout::TurnedAndPadded;
+    const bool turned = layout == OperandLayout::Turned || layout == OperandLayout::TurnedAndPadded;
     if (turned) std::swap(size[last], size[last - 1]);
-    if (layout == Layout::Offset) size = {from.numel() + 3};
-    if (layout == Layout::Padded || layout == Layout::TurnedAndPadded) size[last] += 3;
-    if (layout == Layout::Stepped) size[last] = 3 * size[last] + 2;
+    if (layout == OperandLayout::Offset) size = {from.numel() + 3};
+    if (layout == OperandLayout::Padded || layout == OperandLayout::TurnedAndPadded)
+      size[last] += 3;
+    if (layout == OperandLayout::Stepped) size[last] = 3 * size[last] + 2;
     const auto seen = [&](const Array& all) {
       switch (layout) {
-        case Layout::Offset:
+        case OperandLayout::Offset:
           return all.as_strided(shape, contiguous_strides(shape), 1);
-        case Layout::Padded:
+        case OperandLayout::Padded:
           return all.slice(last, 0, shape[last]);
-        case Layout::Turned:
+        case OperandLayout::Turned:
           return all.transpose(last, last - 1);
-        case Layout::TurnedAndPadded:
+        case OperandLayout::TurnedAndPadded:
           return all.slice(last, 0, shape[last - 1]).transpose(last, last - 1);
-        case Layout::Stepped:
+        case OperandLayout::Stepped:
           return all.slice(last, 1, 1 + 3 * shape[last], 3);
         default:
           return all;
@@ -80,7 +81,8 @@ struct Case {
   Dtype factors = kFloat32, result = kFloat32;
   int64_t m = 1, n = 1, k = 1;
   Shape batch = {}, batch_a = {}, batch_b = {};  // those of a and b broadcast
-  Layout layout_a = Layout::Plain, layout_b = Layout::Plain, layout_d = Layout::Plain;
+  OperandLayout layout_a = OperandLayout::Plain, layout_b = OperandLayout::Plain,
+                layout_d = OperandLayout::Plain;
   bool biased = false, bias_offset = false;
   Dtype bias = kFloat32;
   double alpha = 1, beta = 0;
@@ -169,8 +171,9 @@ TEST_SUITE("cuda") {
     const double betas[] = {0, 0, 1, 0.5}, alphas[] = {1, 1, -1.5};
     const auto layout = [&] {
       return random_number() % 2
-                 ? Layout::Plain
-                 : static_cast<Layout>(random_number() % static_cast<unsigned>(Layout::size));
+                 ? OperandLayout::Plain
+                 : static_cast<OperandLayout>(random_number() %
+                                              static_cast<unsigned>(OperandLayout::size));
     };
     for (uint64_t i = 0; i < 600; ++i) {
       Case c;
@@ -201,7 +204,7 @@ TEST_SUITE("cuda") {
                          .m = rows,
                          .n = out,
                          .k = in,
-                         .layout_b = Layout::Turned,
+                         .layout_b = OperandLayout::Turned,
                          .biased = true,
                          .bias = d};
             CAPTURE(c);
@@ -294,7 +297,8 @@ TEST_SUITE("cuda") {
         if (is_floating_point(factors) && is_floating_point(result)) continue;
         CAPTURE(factors);
         CAPTURE(result);
-        for (const Layout l : {Layout::Plain, Layout::Turned, Layout::Stepped}) {
+        for (const OperandLayout l :
+             {OperandLayout::Plain, OperandLayout::Turned, OperandLayout::Stepped}) {
           const auto whole = [&](const Shape& s, Dtype d) {
             const Array x(s, kInt64, kCPU);
             backend(kCPU).random(x, Distribution::Bits, 0, 4, {.seed = ++seed, .offset = 0});

@@ -19,8 +19,9 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 const std::vector<Dtype> all_dtypes = {kBool,    kUInt8,    kInt32,   kInt64,
                                        kFloat16, kBFloat16, kFloat32, kFloat64};
 const std::vector<Dtype> floats = {kFloat16, kBFloat16, kFloat32, kFloat64};
-constexpr OpId kSum = ReduceOps::index<formula::Sum>(), kProd = ReduceOps::index<formula::Prod>(),
-               kMax = ReduceOps::index<formula::Max>(), kMin = ReduceOps::index<formula::Min>();
+constexpr OpId kSumOp = ReduceOps::index<formula::Sum>(),
+               kProdOp = ReduceOps::index<formula::Prod>(),
+               kMaxOp = ReduceOps::index<formula::Max>(), kMinOp = ReduceOps::index<formula::Min>();
 
 inline Backend& gpu() { return backend(kCUDA); }
 

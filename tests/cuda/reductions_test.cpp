@@ -58,8 +58,8 @@ TEST_CASE("gpu: whole numbers are reduced exactly, in every dtype, shape and lay
         CAPTURE(dtype);
         CAPTURE(l.name);
         const Array x = l.lay(host.to(kCUDA));
-        for (OpId op : {kSum, kMax, kMin}) {
-          const Dtype to = op == kSum && !is_floating_point(dtype) ? kInt64 : dtype;
+        for (OpId op : {kSumOp, kMaxOp, kMinOp}) {
+          const Dtype to = op == kSumOp && !is_floating_point(dtype) ? kInt64 : dtype;
           CAPTURE(op);
           CHECK(differ(reduced(gpu(), op, x, c.dims, to),
                        reduced(cpu_backend(), op, host, c.dims, to)) == "");
@@ -74,11 +74,11 @@ TEST_CASE("gpu: products of powers of two are exact, and those of integers wrap"
     CAPTURE(c.shape);
     const Array power = signs(c.shape, kFloat64);
     for (Dtype dtype : {kFloat32, kFloat64})
-      CHECK(differ(reduced(gpu(), kProd, power.to(dtype).to(kCUDA), c.dims, dtype),
-                   reduced(cpu_backend(), kProd, power.to(dtype), c.dims, dtype)) == "");
+      CHECK(differ(reduced(gpu(), kProdOp, power.to(dtype).to(kCUDA), c.dims, dtype),
+                   reduced(cpu_backend(), kProdOp, power.to(dtype), c.dims, dtype)) == "");
     const Array odd = whole(c.shape, kInt64, 3, 9);
-    CHECK(differ(reduced(gpu(), kProd, odd.to(kCUDA), c.dims, kInt64),
-                 reduced(cpu_backend(), kProd, odd, c.dims, kInt64)) == "");
+    CHECK(differ(reduced(gpu(), kProdOp, odd.to(kCUDA), c.dims, kInt64),
+                 reduced(cpu_backend(), kProdOp, odd, c.dims, kInt64)) == "");
   }
 }
 
@@ -87,14 +87,14 @@ TEST_CASE("gpu: the bits of a sum depend on its shape, not on its layout") {
     for (Dtype dtype : floats) {
       const Array host = normal(c.shape, dtype), x = host.to(kCUDA);
       const Dtype to = dtype == kFloat64 ? kFloat64 : kFloat32;
-      const Array first = reduced(gpu(), kSum, x, c.dims, to).to(kCPU);
+      const Array first = reduced(gpu(), kSumOp, x, c.dims, to).to(kCPU);
       for (const Layouts& l : layouts) {
         CAPTURE(c.shape);
         CAPTURE(dtype);
         CAPTURE(l.name);
-        CHECK(differ(reduced(gpu(), kSum, l.lay(x), c.dims, to), first) == "");
+        CHECK(differ(reduced(gpu(), kSumOp, l.lay(x), c.dims, to), first) == "");
       }
-      const Array exact = reduced(cpu_backend(), kSum, host.to(kFloat64), c.dims, kFloat64);
+      const Array exact = reduced(cpu_backend(), kSumOp, host.to(kFloat64), c.dims, kFloat64);
       const double typical = std::sqrt(static_cast<double>(host.numel()));
       CHECK(differ(Tensor(first), Tensor(exact), {.eps = 8, .scale = typical}) == "");
     }
@@ -103,32 +103,32 @@ TEST_CASE("gpu: the bits of a sum depend on its shape, not on its layout") {
 
 TEST_CASE("gpu: a long sum loses no more digits than its logarithm") {
   const Array x = full({1 << 20}, 0.1, kFloat32, kCUDA);
-  const Array y = reduced(gpu(), kSum, x, {0}, kFloat32);
+  const Array y = reduced(gpu(), kSumOp, x, {0}, kFloat32);
   const double exact = static_cast<double>(0.1f) * (1 << 20);
   CHECK(std::abs(read_double(y) - exact) < 4 * epsilon(kFloat32) * exact);
 }
 
 TEST_CASE("gpu: many short columns are reduced by threads of their own") {
   const Array x = whole({200, 16400}, kInt32);
-  CHECK(differ(reduced(gpu(), kSum, x.to(kCUDA), {0}, kInt64),
-               reduced(cpu_backend(), kSum, x, {0}, kInt64)) == "");
+  CHECK(differ(reduced(gpu(), kSumOp, x.to(kCUDA), {0}, kInt64),
+               reduced(cpu_backend(), kSumOp, x, {0}, kInt64)) == "");
   const Array z = normal({200, 16400}, kFloat32), device = z.to(kCUDA);
   const Array lined_up = device.transpose(0, 1).clone().transpose(0, 1);  // by warps
-  CHECK(differ(reduced(gpu(), kSum, device, {0}, kFloat32),
-               reduced(gpu(), kSum, lined_up, {0}, kFloat32).to(kCPU)) == "");
+  CHECK(differ(reduced(gpu(), kSumOp, device, {0}, kFloat32),
+               reduced(gpu(), kSumOp, lined_up, {0}, kFloat32).to(kCPU)) == "");
 }
 
 TEST_CASE("gpu: a block that reduces one group of columns after the other keeps them apart") {
   // More groups of 32 columns than blocks: also on a device of few multiprocessors.
   const Array x = whole({300, 4000}, kFloat32, -1000, 1001);
-  CHECK(differ(reduced(gpu(), kSum, x.to(kCUDA), {0}, kFloat32),
-               reduced(cpu_backend(), kSum, x, {0}, kFloat32)) == "");
+  CHECK(differ(reduced(gpu(), kSumOp, x.to(kCUDA), {0}, kFloat32),
+               reduced(cpu_backend(), kSumOp, x, {0}, kFloat32)) == "");
 }
 
 TEST_CASE("gpu: nothing reduces to where the reduction starts; NaN reduces to NaN") {
   for (Dtype dtype : all_dtypes) {
     CAPTURE(dtype);
-    for (OpId op : {kSum, kProd, kMax, kMin}) {
+    for (OpId op : {kSumOp, kProdOp, kMaxOp, kMinOp}) {
       const Array x({0, 3}, dtype, kCPU);
       CHECK(differ(reduced(gpu(), op, x.to(kCUDA), {0}, dtype),
                    reduced(cpu_backend(), op, x, {0}, dtype)) == "");
@@ -139,7 +139,7 @@ TEST_CASE("gpu: nothing reduces to where the reduction starts; NaN reduces to Na
     for (int64_t at : {0, 1, 31, 700, 2999}) {
       Array x = normal({3000}, dtype);
       cpu_backend().fill(x.select(0, at), kNaN);
-      for (OpId op : {kSum, kProd, kMax, kMin})
+      for (OpId op : {kSumOp, kProdOp, kMaxOp, kMinOp})
         CHECK(std::isnan(read_double(reduced(gpu(), op, x.to(kCUDA), {0}, dtype))));
     }
   }
@@ -149,15 +149,15 @@ TEST_CASE("gpu: reductions convert, repeat what is expanded and write where they
   const Array x = whole({40, 70}, kFloat16), rows = whole({1, 70}, kFloat32);
   for (Dtype to : {kFloat64, kFloat16, kInt32}) {
     Spaced y({70}, to, kCUDA);
-    gpu().reduce(kSum, y.y, x.to(kCUDA), {0});
-    CHECK(differ(y.y, reduced(cpu_backend(), kSum, x, {0}, to)) == "");
+    gpu().reduce(kSumOp, y.y, x.to(kCUDA), {0});
+    CHECK(differ(y.y, reduced(cpu_backend(), kSumOp, x, {0}, to)) == "");
     y.check_neighbours();
   }
   const Array wide = rows.to(kCUDA).expand({40, 70});
-  CHECK(differ(reduced(gpu(), kSum, wide, {0}, kFloat32),
-               reduced(cpu_backend(), kSum, rows.expand({40, 70}), {0}, kFloat32)) == "");
-  CHECK(differ(reduced(gpu(), kSum, wide, {1}, kFloat32),
-               reduced(cpu_backend(), kSum, rows.expand({40, 70}), {1}, kFloat32)) == "");
+  CHECK(differ(reduced(gpu(), kSumOp, wide, {0}, kFloat32),
+               reduced(cpu_backend(), kSumOp, rows.expand({40, 70}), {0}, kFloat32)) == "");
+  CHECK(differ(reduced(gpu(), kSumOp, wide, {1}, kFloat32),
+               reduced(cpu_backend(), kSumOp, rows.expand({40, 70}), {1}, kFloat32)) == "");
 }
 
 namespace {
@@ -232,9 +232,9 @@ TEST_CASE("gpu: running reductions of whole numbers are exact in every dtype and
       const Array host = whole(shape, dtype, small ? 0 : -8);
       for (const Layouts& l : layouts_for(dtype)) {
         const Array x = l.lay(host.to(kCUDA));
-        for (OpId op : {kSum, kMax, kMin}) {
+        for (OpId op : {kSumOp, kMaxOp, kMinOp}) {
           for (bool reverse : {false, true}) {
-            const Dtype to = op == kSum && small ? kInt64 : dtype;
+            const Dtype to = op == kSumOp && small ? kInt64 : dtype;
             CAPTURE(Tensor(host).sizes());
             CAPTURE(dtype);
             CAPTURE(l.name);
@@ -251,24 +251,24 @@ TEST_CASE("gpu: running reductions of whole numbers are exact in every dtype and
 
 TEST_CASE("gpu: long running sums of fractions are rounded once") {
   const Array x = normal({1024 * 33 + 5}, kFloat32);
-  const Array expected = scanned(kSum, x, 0, true, kFloat32);
-  CHECK(differ(scanned(kSum, x.to(kCUDA), 0, true, kFloat32), expected, {.ulps = 1}) == "");
+  const Array expected = scanned(kSumOp, x, 0, true, kFloat32);
+  CHECK(differ(scanned(kSumOp, x.to(kCUDA), 0, true, kFloat32), expected, {.ulps = 1}) == "");
 }
 
 TEST_CASE("gpu: running products, NaN, and layouts that change no bit") {
   Array x = normal({3, 1500}, kFloat64);
-  const Array first = scanned(kSum, x.to(kCUDA), 1, false, kFloat64).to(kCPU);
+  const Array first = scanned(kSumOp, x.to(kCUDA), 1, false, kFloat64).to(kCPU);
   for (const Layouts& l : layouts)
-    CHECK(differ(scanned(kSum, l.lay(x.to(kCUDA)), 1, false, kFloat64), first) == "");
+    CHECK(differ(scanned(kSumOp, l.lay(x.to(kCUDA)), 1, false, kFloat64), first) == "");
   const Array power = signs(x.shape(), kFloat64);
-  CHECK(differ(scanned(kProd, power.to(kCUDA), 1, false, kFloat64),
-               scanned(kProd, power, 1, false, kFloat64)) == "");
+  CHECK(differ(scanned(kProdOp, power.to(kCUDA), 1, false, kFloat64),
+               scanned(kProdOp, power, 1, false, kFloat64)) == "");
   cpu_backend().fill(x.slice(1, 700, 701), kNaN);
-  for (OpId op : {kMax, kMin})
+  for (OpId op : {kMaxOp, kMinOp})
     CHECK(differ(scanned(op, x.to(kCUDA), 1, false, kFloat64),
                  scanned(op, x, 1, false, kFloat64)) == "");
   const Spaced y({3, 1500}, kFloat32, kCUDA);
-  gpu().scan(kMax, y.y, x.to(kCUDA), 1, true);
-  CHECK(differ(y.y, scanned(kMax, x, 1, true, kFloat32)) == "");
+  gpu().scan(kMaxOp, y.y, x.to(kCUDA), 1, true);
+  CHECK(differ(y.y, scanned(kMaxOp, x, 1, true, kFloat32)) == "");
   y.check_neighbours();
 }
