@@ -10,42 +10,44 @@
 
 namespace halftape::cuda {
 
+/// What the threads of a block hold together in shared memory: weights, biases, and the rows of a
+/// tile with what the layers make of them. Matrices of T, of up to kWidth columns.
 template <class T, int kWidth>
-__global__ __launch_bounds__(2 * kMostRows, 1) void mlp_tiles(const __grid_constant__ Task task) {
-  constexpr int K = kWidth / 16, kKept = kWidth <= kKeptWidth ? kKeptLayers : 0;
+struct Block {
+  const Task& task;
   T* const shared = reinterpret_cast<T*>(dynamic_shared());
-  float* const biases = reinterpret_cast<float*>(shared + task.biases_at);
-  const Lane lane;
+  float* const biases;
+  const Lane lane = {};
   const int warp = static_cast<int>(threadIdx.x) / kWarp,
-            warps = static_cast<int>(blockDim.x) / kWarp, tile = 16 * warps;
-  const int last = task.count - 1;
-  if (task.first_bad && blockIdx.x == 0 && threadIdx.x == 0) *task.first_bad = kNone;
+            warps = static_cast<int>(blockDim.x) / kWarp;
+  const int rows = 16 * warps;  // of a tile
+  int x_at, other_at;           // where this tile's x is, and the next one's
+  int held = -1;                // whose weight is there, when there is one at a time
 
-  const auto stage_weight = [&](int l) {
+  __device__ explicit Block(const Task& t)
+      : task(t),
+        biases(reinterpret_cast<float*>(shared + t.biases_at)),
+        x_at(t.layers[0].input_at),
+        other_at(t.other_input_at) {}
+
+  __device__ __forceinline__ void stage_weight(int l) {
     const Layer& o = task.layers[l];
     stage(shared + o.weight_at, o.weight, o.weight_dtype, 0, o.out, padded(o.out), o.in);
-  };
-  // A tile's x on its way into shared memory, and its targets into the cache.
-  const auto stage_rows = [&](int64_t number, int at) {
-    stage(shared + at, task.x, task.x_dtype, number * tile, task.rows, tile, task.layers[0].in);
-    const int64_t begin = number * tile * task.target_bytes,
-                  end = (number + 1) * tile < task.rows ? begin + tile * task.target_bytes
-                                                        : task.rows * task.target_bytes;
-    for (int64_t i = begin + 128 * int64_t{threadIdx.x}; i < end; i += 128 * int64_t{blockDim.x})
-      prefetch(task.target + i);
-  };
-  for (int l = 0; l < task.count; ++l) {
-    const Layer& o = task.layers[l];
-    for (int i = static_cast<int>(threadIdx.x); i < kWidth; i += static_cast<int>(blockDim.x)) {
-      float b = 0;
-      if (o.bias && i < o.out)
-        b = load_real(o.bias + i * static_cast<int>(element_size(o.bias_dtype)), o.bias_dtype);
-      biases[l * kWidth + i] = as<float>(as<T>(b));
-    }
-    if (task.resident) stage_weight(l);
   }
-  int held = -1;  // whose weight is there, when there is one at a time
-  const auto weight_of = [&](int l) {
+  /// All biases, and all weights if there is room for them.
+  __device__ __forceinline__ void stage_layers() {
+    for (int l = 0; l < task.count; ++l) {
+      const Layer& o = task.layers[l];
+      for (int i = static_cast<int>(threadIdx.x); i < kWidth; i += static_cast<int>(blockDim.x)) {
+        float b = 0;
+        if (o.bias && i < o.out)
+          b = load_real(o.bias + i * static_cast<int>(element_size(o.bias_dtype)), o.bias_dtype);
+        biases[l * kWidth + i] = as<float>(as<T>(b));
+      }
+      if (task.resident) stage_weight(l);
+    }
+  }
+  __device__ __forceinline__ const T* weight_of(int l) {
     if (!task.resident && held != l) {
       __syncthreads();
       stage_weight(l);
@@ -54,122 +56,239 @@ __global__ __launch_bounds__(2 * kMostRows, 1) void mlp_tiles(const __grid_const
       held = l;
     }
     return shared + task.layers[l].weight_at;
-  };
+  }
 
-  float kept[kKept ? kKept : 1][4][4] = {}, kept_biases[kKept ? kKept : 1][2] = {};
-  float* const sums = task.sums + blockIdx.x * task.width;
-  const float by = (task.g ? *task.g : 1) * task.factor;
-  float lost = 0;
-  int x_at = task.layers[0].input_at, other_at = task.other_input_at;
-  stage_rows(blockIdx.x, x_at);
-  for (int64_t number = blockIdx.x; number * tile < task.rows; number += gridDim.x) {
+  /// Sends a tile's x on its way into shared memory, and its targets into the cache.
+  __device__ __forceinline__ void stage_rows(int64_t number, int at) {
+    stage(shared + at, task.x, task.x_dtype, number * rows, task.rows, rows, task.layers[0].in);
+    const int64_t begin = number * rows * task.target_bytes,
+                  end = (number + 1) * rows < task.rows ? begin + rows * task.target_bytes
+                                                        : task.rows * task.target_bytes;
+    for (int64_t i = begin + 128 * int64_t{threadIdx.x}; i < end; i += 128 * int64_t{blockDim.x})
+      prefetch(task.target + i);
+  }
+  /// Waits for a tile's x, and sends the next tile's on its way.
+  __device__ __forceinline__ const T* rows_of(int64_t number) {
     cp_async_wait();
     __syncthreads();  // this tile's x is there, and nobody reads the last one's any more
-    const int64_t next_number = number + gridDim.x;
-    if (next_number * tile < task.rows) stage_rows(next_number, other_at);
+    const int64_t next = number + gridDim.x;
+    if (next * rows < task.rows) stage_rows(next, other_at);
     const T* const x = shared + x_at;
     x_at = std::exchange(other_at, x_at);
-    const int own = 16 * warp + lane.g;
-    const int64_t row0 = number * tile + own;
-    const auto live = [&](int h) { return row0 + 8 * h < task.rows; };
+    return x;
+  }
+};
 
-    // Forward: a is what a layer reads, then what it gives.
-    unsigned a[K][4] = {}, next[K][4] = {};
-    const auto advance = [&] {
+/// A block's sums of the gradients of weights and biases over its tiles.
+template <class T, int kWidth>
+struct GradientSums {
+  static constexpr int kKept = kWidth <= kKeptWidth ? kKeptLayers : 0;
+  float* const sums;
+  float kept[kKept ? kKept : 1][4][4] = {}, kept_biases[kKept ? kKept : 1][2] = {};
+
+  __device__ explicit GradientSums(const Task& task) : sums(task.sums + blockIdx.x * task.width) {}
+
+  /// Adds dᵀ·h and dᵀ·1 over the rows of a tile: d is the gradient at what layer l gives, h what
+  /// the layer reads. `first`: of the block's tiles.
+  __device__ __forceinline__ void add(const Block<T, kWidth>& block, int l, const T* d, const T* h,
+                                      bool first) {
+    const Layer& o = block.task.layers[l];
+    const int d_stride = stride_of(o.out), h_stride = stride_of(o.in);
+    WarpPart part;
+    for (int unit = block.warp; part.take(unit, block.warps, o); unit += block.warps) {
+      if constexpr (kKept > 0) {
 #pragma unroll
-      for (int k = 0; k < K; ++k)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) a[k][i] = next[k][i];
-    };
-    {
-      const int in = task.layers[0].in;
-#pragma unroll
-      for (int k = 0; k < K; ++k) {
-        if (16 * k >= padded(in)) break;
-        load_matrices<false>(a[k],
-                             &x[(16 * warp + lane.down8) * stride_of(in) + 16 * k + lane.across8]);
+        for (int s = 0; s < kKept; ++s) {
+          if (s != l) continue;
+          float ones[4] = {};
+          across_rows<T, 4>(kept[s], ones, d, d_stride, h, h_stride, part.row, part.begin, part.end,
+                            block.rows, part.begin == 0, block.lane);
+          kept_biases[s][0] += ones[0], kept_biases[s][1] += ones[2];
+        }
+      } else {
+        for (int begin = part.begin; begin < part.end; begin += 64) {
+          float acc[8][4] = {}, ones[4] = {};
+          across_rows<T, 8>(acc, ones, d, d_stride, h, h_stride, part.row, begin, part.end,
+                            block.rows, begin == 0, block.lane);
+          put(sums, acc, o, part.row, begin, part.end, !first, block.lane);
+          if (begin == 0) put_bias(sums, ones[0], ones[2], o, part.row, !first, block.lane);
+        }
       }
     }
+  }
+  /// Writes what was kept in registers.
+  __device__ __forceinline__ void finish(const Block<T, kWidth>& block) {
+    if constexpr (kKept > 0) {
+#pragma unroll
+      for (int l = 0; l < kKept; ++l) {
+        WarpPart part;
+        if (!block.task.gradients || l >= block.task.count ||
+            !part.take(block.warp, block.warps, block.task.layers[l]))
+          continue;
+        const Layer& o = block.task.layers[l];
+        put(sums, kept[l], o, part.row, part.begin, part.end, false, block.lane);
+        if (part.begin == 0)
+          put_bias(sums, kept_biases[l][0], kept_biases[l][1], o, part.row, false, block.lane);
+      }
+    }
+  }
+};
+
+/// One tile on its way through the layers and back. A thread has elements of two rows, `own` and
+/// eight below it.
+template <class T, int kWidth>
+struct Tile {
+  static constexpr int K = kWidth / 16;
+  Block<T, kWidth>& block;
+  const Task& task;
+  const T* const x;
+  const float by;  // of the slope: the gradient of the loss
+  float& lost;     // becomes larger by this tile's loss
+  const int own, last;
+  const int64_t row0;                      // own, of all rows
+  unsigned a[K][4] = {}, next[K][4] = {};  // what a product reads, and what it gives
+  // Of classes. The target: −1 of no row; the sum of the row; the target's output.
+  int64_t target[2] = {-1, -1};
+  LogSum total[2];
+  float hit[2] = {0, 0};
+
+  __device__ Tile(Block<T, kWidth>& b, int64_t number, float slope, float& loss)
+      : block(b),
+        task(b.task),
+        x(b.rows_of(number)),
+        by(slope),
+        lost(loss),
+        own(16 * b.warp + b.lane.g),
+        last(b.task.count - 1),
+        row0(number * b.rows + own) {}
+
+  __device__ bool live(int h) const { return row0 + 8 * h < task.rows; }
+  __device__ __forceinline__ void advance() {
+#pragma unroll
+    for (int k = 0; k < K; ++k)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) a[k][i] = next[k][i];
+  }
+  /// f(q, h, i, column): for each element that multiply() gives of columns 32·j …
+  template <class F>
+  __device__ __forceinline__ void each_element(int j, bool both, const F& f) const {
+    each_pair(both, [&](int q, int h) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) f(q, h, i, 32 * j + 8 * q + block.lane.t + i);
+    });
+  }
+
+  __device__ __forceinline__ void load_x() {
+    const int in = task.layers[0].in;
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+      if (16 * k >= padded(in)) break;
+      load_matrices<false>(
+          a[k],
+          &x[(16 * block.warp + block.lane.down8) * stride_of(in) + 16 * k + block.lane.across8]);
+    }
+  }
+  __device__ __forceinline__ void load_classes() {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      if (!live(h)) continue;
+      target[h] = reinterpret_cast<const int64_t*>(task.target)[row0 + 8 * h];
+      if (task.range.holds(target[h])) continue;
+      if (block.lane.t == 0) task.range.report(target[h], row0 + 8 * h);
+      target[h] = -1;
+    }
+  }
+
+  /// A hidden layer's outputs through the activation, for the next product and for backward.
+  __device__ __forceinline__ void hidden(int l, int j, const float (&c)[4][4], bool both) {
+    const Layer& o = task.layers[l];
+    const int stride = stride_of(o.out);
+    T* const outputs = block.shared + task.layers[l + 1].input_at + own * stride + block.lane.t;
+    T* const inputs = block.shared + o.slope_at + own * stride + block.lane.t;
+    each_activation<T>(next, j, c, both, stride, task.activation,
+                       [&](auto t, int at, int h, float u, float v) -> unsigned {
+                         using Op = typename decltype(t)::type;
+                         const unsigned y =
+                             live(h) ? pair_of<T>(Op::f(u), Op::f(v)) : 0;  // 0: of no row
+                         if (task.gradients) *reinterpret_cast<unsigned*>(outputs + at) = y;
+                         if (Op::saves == Saves::Input && task.gradients)
+                           *reinterpret_cast<unsigned*>(inputs + at) = pair_of<T>(u, v);
+                         return y;
+                       });
+  }
+  /// The sums of a row's classes, ln Σ eˣ, as its outputs come by.
+  __device__ __forceinline__ void measure(int j, const float (&c)[4][4], bool both) {
     const int out = task.layers[last].out;
-    int64_t target[2] = {-1, -1};  // classes; −1: of no row
-    LogSum total[2];
-    float hit[2] = {0, 0};  // the target's output
-    if (task.classes) {
+    float top[2] = {total[0].top, total[1].top};
+    each_element(j, both, [&](int q, int h, int i, int column) {
+      if (column < out) top[h] = formula::Max::step(top[h], c[q][2 * h + i]);
+    });
+    total[0].rise(top[0]), total[1].rise(top[1]);
+    each_element(j, both, [&](int q, int h, int i, int column) {
+      if (column >= out) return;
+      const float v = c[q][2 * h + i];
+      if (top[h] != -std::numeric_limits<float>::infinity()) total[h].sum += exp(v - top[h]);
+      if (column == target[h]) hit[h] = v;
+    });
+  }
+  /// The loss of rows whose classes have been measured: the four lanes of a row join their sums.
+  __device__ __forceinline__ void lose_classes() {
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        if (!live(h)) continue;
-        target[h] = reinterpret_cast<const int64_t*>(task.target)[row0 + 8 * h];
-        if (task.range.holds(target[h])) continue;
-        if (lane.t == 0) task.range.report(target[h], row0 + 8 * h);
-        target[h] = -1;
+    for (int h = 0; h < 2; ++h) {
+#pragma unroll
+      for (int d = 1; d < 4; d *= 2) {
+        total[h].join({__shfl_xor_sync(kWholeWarp, total[h].top, d),
+                       __shfl_xor_sync(kWholeWarp, total[h].sum, d)});
+        hit[h] += __shfl_xor_sync(kWholeWarp, hit[h], d);
       }
+      if (target[h] >= 0 && block.lane.t == 0)
+        lost += halftape::log(total[h].sum) - (hit[h] - total[h].top);
     }
-    // Of classes the outputs are computed twice: for the sums of their rows, and for what follows.
+  }
+  /// The slope of the loss at an output y, and its loss if the target is no class.
+  __device__ __forceinline__ float slope_at(float y, int h, int column) {
+    if (task.classes) {
+      if (target[h] < 0) return 0;
+      return exp(y - total[h].top) / total[h].sum - (column == target[h] ? 1.f : 0.f);
+    }
+    const auto item = static_cast<int64_t>(element_size(task.target_dtype));
+    const int64_t at = (row0 + 8 * h) * task.layers[last].out + column;
+    const float e = y - load_real(task.target + at * item, task.target_dtype);
+    lost += e * e;
+    return e;
+  }
+  /// The outputs beside their targets: `next` becomes the gradient at the outputs.
+  __device__ __forceinline__ void compare(int j, const float (&c)[4][4], bool both) {
+    const Layer& o = task.layers[last];
+    const int stride = stride_of(o.out);
+    T* const slope = block.shared + o.slope_at + own * stride + block.lane.t;
+    each_pair(both, [&](int q, int h) {
+      float e[2] = {0, 0};
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int column = 32 * j + 8 * q + block.lane.t + i;
+        if (column < o.out && live(h)) e[i] = slope_at(c[q][2 * h + i], h, column);
+      }
+      const unsigned d = pair_of<T>(e[0] * by, e[1] * by);
+      next[2 * j + q / 2][q % 2 * 2 + h] = d;
+      if (task.gradients) *reinterpret_cast<unsigned*>(slope + 8 * h * stride + 32 * j + 8 * q) = d;
+    });
+  }
+
+  /// Adds the tile's loss, and leaves the gradient at the outputs in `next`. There is one product
+  /// in the code for all layers, because unrolled it is long. With classes the last layer's is
+  /// taken twice: for the sums of the rows, and for their slopes.
+  __device__ __forceinline__ void forward() {
+    load_x();
+    if (task.classes) load_classes();
     bool measured = !task.classes;
     for (int l = 0;;) {
       const Layer& o = task.layers[l];
-      const int stride = stride_of(o.out);
-      const auto hidden = [&](int j, const float(&c)[4][4], bool both) {
-        T* const outputs = shared + task.layers[l + 1].input_at + own * stride + lane.t;
-        T* const inputs = shared + o.slope_at + own * stride + lane.t;
-        each_activation<T>(next, j, c, both, stride, task.activation,
-                           [&](auto t, int at, int h, float u, float v) -> unsigned {
-                             using Op = typename decltype(t)::type;
-                             const unsigned y =
-                                 live(h) ? pair_of<T>(Op::f(u), Op::f(v)) : 0;  // 0: of no row
-                             if (task.gradients) *reinterpret_cast<unsigned*>(outputs + at) = y;
-                             if (Op::saves == Saves::Input && task.gradients)
-                               *reinterpret_cast<unsigned*>(inputs + at) = pair_of<T>(u, v);
-                             return y;
-                           });
-      };
-      const auto measure = [&](int j, const float(&c)[4][4], bool both) {
-        const auto each = [&](const auto& f) {
-          each_pair(both, [&](int q, int h) {
-#pragma unroll
-            for (int i = 0; i < 2; ++i) {
-              const int number_of = 32 * j + 8 * q + lane.t + i;
-              if (number_of < out) f(number_of, h, c[q][2 * h + i]);
-            }
-          });
-        };
-        float top[2] = {total[0].top, total[1].top};
-        each([&](int, int h, float v) { top[h] = formula::Max::step(top[h], v); });
-        total[0].rise(top[0]), total[1].rise(top[1]);
-        each([&](int i, int h, float v) {
-          if (top[h] != -std::numeric_limits<float>::infinity()) total[h].sum += exp(v - top[h]);
-          if (i == target[h]) hit[h] = v;
-        });
-      };
-      const auto compare = [&](int j, const float(&c)[4][4], bool both) {
-        const auto item = static_cast<int64_t>(element_size(task.target_dtype));
-        T* const slope = shared + o.slope_at + own * stride + lane.t;
-        each_pair(both, [&](int q, int h) {
-          float e[2] = {0, 0};
-#pragma unroll
-          for (int i = 0; i < 2; ++i) {
-            const int number_of = 32 * j + 8 * q + lane.t + i;
-            const float y = c[q][2 * h + i];
-            if (number_of >= out || !live(h)) continue;
-            if (task.classes) {
-              if (target[h] >= 0)
-                e[i] = exp(y - total[h].top) / total[h].sum - (number_of == target[h] ? 1.f : 0.f);
-            } else {
-              const int64_t at = (row0 + 8 * h) * out + number_of;
-              e[i] = y - load_real(task.target + at * item, task.target_dtype);
-              lost += e[i] * e[i];
-            }
-          }
-          const unsigned d = pair_of<T>(e[0] * by, e[1] * by);
-          next[2 * j + q / 2][q % 2 * 2 + h] = d;
-          if (task.gradients)
-            *reinterpret_cast<unsigned*>(slope + 8 * h * stride + 32 * j + 8 * q) = d;
-        });
-      };
-      multiply<false>(a, padded(o.in), weight_of(l), stride_of(o.in), padded(o.out),
-                      biases + l * kWidth, lane, [&](int j, const float(&c)[4][4], bool both) {
+      multiply<false>(a, padded(o.in), block.weight_of(l), stride_of(o.in), padded(o.out),
+                      block.biases + l * kWidth, block.lane,
+                      [&](int j, const float(&c)[4][4], bool both) {
                         if (l < last)
-                          hidden(j, c, both);
+                          hidden(l, j, c, both);
                         else if (!measured)
                           measure(j, c, both);
                         else
@@ -180,103 +299,81 @@ __global__ __launch_bounds__(2 * kMostRows, 1) void mlp_tiles(const __grid_const
         ++l;
         continue;
       }
-      if (measured) break;
+      if (measured) return;
       measured = true;
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-#pragma unroll
-        for (int d = 1; d < 4; d *= 2) {  // the four lanes of a row
-          total[h].join({__shfl_xor_sync(kWholeWarp, total[h].top, d),
-                         __shfl_xor_sync(kWholeWarp, total[h].sum, d)});
-          hit[h] += __shfl_xor_sync(kWholeWarp, hit[h], d);
-        }
-        if (target[h] >= 0 && lane.t == 0)
-          lost += halftape::log(total[h].sum) - (hit[h] - total[h].top);
-      }
-      if (!task.gradients) break;
+      lose_classes();
+      if (!task.gradients) return;
     }
-    if (!task.gradients) continue;
+  }
 
-    // Backward: a is the gradient at what a layer gives.
+  /// The gradient at what layer l > 0 reads, through the activation before it.
+  __device__ __forceinline__ void below(int l, int j, const float (&c)[4][4], bool both) {
+    const int stride = stride_of(task.layers[l].in);
+    const int first = own * stride + block.lane.t;
+    T* const slopes = block.shared + task.layers[l - 1].slope_at + first;
+    const T* const saved =
+        task.saves_input ? slopes : block.shared + task.layers[l].input_at + first;
+    each_activation<T>(next, j, c, both, stride, task.activation,
+                       [&](auto t, int at, int h, float u, float v) -> unsigned {
+                         using Op = typename decltype(t)::type;
+                         const unsigned s = *reinterpret_cast<const unsigned*>(saved + at);
+                         const unsigned y =
+                             live(h) ? pair_of<T>(Op::df(u, low_of<T>(s)), Op::df(v, high_of<T>(s)))
+                                     : 0;
+                         *reinterpret_cast<unsigned*>(slopes + at) = y;
+                         return y;
+                       });
+  }
+  __device__ __forceinline__ void put_dx(int j, const float (&c)[4][4], bool both) {
+    const int in = task.layers[0].in;
+    each_element(j, both, [&](int q, int h, int i, int column) {
+      if (live(h) && column < in)
+        reinterpret_cast<T*>(task.dx)[(row0 + 8 * h) * in + column] = as<T>(c[q][2 * h + i]);
+    });
+  }
+  /// Adds the tile's gradients of weights and biases, and writes that of x if it is wanted.
+  __device__ __forceinline__ void backward(GradientSums<T, kWidth>& sums, bool first) {
     advance();
     for (int l = last; l >= 0; --l) {
       const Layer& o = task.layers[l];
-      const T* const d = shared + o.slope_at;
-      const T* const h_in = l == 0 ? x : shared + o.input_at;
       __syncthreads();  // all rows of the gradient are there
-      WarpPart part;
-      for (int unit = warp; part.take(unit, warps, o); unit += warps) {
-        if constexpr (kKept > 0) {
-#pragma unroll
-          for (int s = 0; s < kKept; ++s) {
-            if (s != l) continue;
-            float ones[4] = {};
-            across_rows<T, 4>(kept[s], ones, d, stride_of(o.out), h_in, stride_of(o.in), part.row,
-                              part.begin, part.end, tile, part.begin == 0, lane);
-            kept_biases[s][0] += ones[0], kept_biases[s][1] += ones[2];
-          }
-        } else {
-          const bool add = number != blockIdx.x;
-          for (int begin = part.begin; begin < part.end; begin += 64) {
-            float acc[8][4] = {}, ones[4] = {};
-            across_rows<T, 8>(acc, ones, d, stride_of(o.out), h_in, stride_of(o.in), part.row,
-                              begin, part.end, tile, begin == 0, lane);
-            put(sums, acc, o, part.row, begin, part.end, add, lane);
-            if (begin == 0) put_bias(sums, ones[0], ones[2], o, part.row, add, lane);
-          }
-        }
-      }
-      if (l == 0 && !task.dx) break;
-      const int stride = stride_of(o.in);
-      T* const below = shared + (l == 0 ? 0 : task.layers[l - 1].slope_at) + own * stride + lane.t;
-      const T* const saved = task.saves_input ? below : shared + o.input_at + own * stride + lane.t;
-      multiply<true>(
-          a, padded(o.out), weight_of(l), stride, padded(o.in), nullptr, lane,
-          [&](int j, const float(&c)[4][4], bool both) {
-            if (l == 0) {
-              each_pair(both, [&](int q, int h) {
-#pragma unroll
-                for (int i = 0; i < 2; ++i) {
-                  const int column = 32 * j + 8 * q + lane.t + i;
-                  if (!live(h) || column >= o.in) continue;
-                  reinterpret_cast<T*>(task.dx)[(row0 + 8 * h) * o.in + column] =
-                      as<T>(c[q][2 * h + i]);
-                }
-              });
-              return;
-            }
-            each_activation<T>(
-                next, j, c, both, stride, task.activation,
-                [&](auto t, int at, int h, float u, float v) -> unsigned {
-                  using Op = typename decltype(t)::type;
-                  const unsigned s = *reinterpret_cast<const unsigned*>(saved + at);
-                  const unsigned y =
-                      live(h) ? pair_of<T>(Op::df(u, low_of<T>(s)), Op::df(v, high_of<T>(s))) : 0;
-                  *reinterpret_cast<unsigned*>(below + at) = y;
-                  return y;
-                });
-          });
+      sums.add(block, l, block.shared + o.slope_at, l == 0 ? x : block.shared + o.input_at, first);
+      if (l == 0 && !task.dx) return;
+      multiply<true>(a, padded(o.out), block.weight_of(l), stride_of(o.in), padded(o.in), nullptr,
+                     block.lane, [&](int j, const float(&c)[4][4], bool both) {
+                       if (l == 0)
+                         put_dx(j, c, both);
+                       else
+                         below(l, j, c, both);
+                     });
       advance();
     }
   }
+};
 
-  if constexpr (kKept > 0) {
-#pragma unroll
-    for (int l = 0; l < kKept; ++l) {
-      WarpPart part;
-      if (!task.gradients || l > last || !part.take(warp, warps, task.layers[l])) continue;
-      put(sums, kept[l], task.layers[l], part.row, part.begin, part.end, false, lane);
-      if (part.begin == 0)
-        put_bias(sums, kept_biases[l][0], kept_biases[l][1], task.layers[l], part.row, false, lane);
-    }
+template <class T, int kWidth>
+__global__ __launch_bounds__(2 * kMostRows, 1) void mlp_tiles(const __grid_constant__ Task task) {
+  if (task.first_bad && blockIdx.x == 0 && threadIdx.x == 0) *task.first_bad = kNone;
+  Block<T, kWidth> block(task);
+  GradientSums<T, kWidth> sums(task);
+  const float by = (task.g ? *task.g : 1) * task.factor;
+  float lost = 0;
+  block.stage_layers();
+  block.stage_rows(blockIdx.x, block.x_at);
+  for (int64_t number = blockIdx.x; number * block.rows < task.rows; number += gridDim.x) {
+    Tile<T, kWidth> tile(block, number, by, lost);
+    tile.forward();
+    if (task.gradients) tile.backward(sums, number == blockIdx.x);
   }
+  sums.finish(block);
+
   for (int d = 1; d < kWarp; d *= 2) lost += __shfl_xor_sync(kWholeWarp, lost, d);
-  float* const of_warps = biases + task.count * kWidth;
-  if (threadIdx.x % kWarp == 0) of_warps[warp] = lost;
+  float* const of_warps = block.biases + task.count * kWidth;
+  if (threadIdx.x % kWarp == 0) of_warps[block.warp] = lost;
   __syncthreads();
   if (threadIdx.x != 0) return;
-  for (int w = 1; w < warps; ++w) lost += of_warps[w];
-  sums[task.width - 1] = lost;
+  for (int w = 1; w < block.warps; ++w) lost += of_warps[w];
+  sums.sums[task.width - 1] = lost;
 }
 
 }  // namespace halftape::cuda
