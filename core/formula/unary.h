@@ -1,9 +1,9 @@
 // Element-wise formulas of one argument: arithmetic and roundings here, others in elementary.h and
 // activation.h; each file ends with the list of its formulas. A name in a list makes the kernels on
 // all devices, the derivatives and the entry in every table. `f` is the value; `df(g, saved)` is
-// the gradient g times the derivative. f is read with T = float, double or Chunk; df with those and, when the backward
-// pass is itself recorded, with Tensor. Constants are exact in the wider type where it matters, so
-// that T = double is a reference.
+// the gradient g times the derivative. f is read with T = float, double or Chunk; df with those
+// and, when the backward pass is itself recorded, with Tensor. Constants are exact in the wider
+// type where it matters, so that T = double is a reference.
 #pragma once
 #include "halftape/core/formula/activation.h"
 #include "halftape/core/formula/elementary.h"

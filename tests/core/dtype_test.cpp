@@ -17,7 +17,7 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 const std::vector<Dtype> kDtypes = {kBool,    kUInt8,    kInt32,   kInt64,
-                                kFloat16, kBFloat16, kFloat32, kFloat64};
+                                    kFloat16, kBFloat16, kFloat32, kFloat64};
 
 // One row per dtype in the order above. Made with PyTorch 2.15.0:
 //   ts = [torch.bool, torch.uint8, torch.int32, torch.int64,

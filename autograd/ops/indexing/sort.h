@@ -40,8 +40,8 @@ std::tuple<Tensor, Tensor, Tensor> unique_consecutive(const Tensor& x, bool retu
 /// How many elements lie in each of `bins` equal parts of [min, max], which are those of x itself
 /// when both are 0; others, and NaN, are not counted. Floating-point tensors; dtype of x.
 Tensor histc(const Tensor& x, int64_t bins = 100, Scalar min = 0, Scalar max = 0);
-/// The positions at which `values` fit into the increasing one-dimensional `boundaries`: before equal ones, or after
-/// them when `right`. int64, or int32 when `out_int32`.
+/// The positions at which `values` fit into the increasing one-dimensional `boundaries`: before
+/// equal ones, or after them when `right`. int64, or int32 when `out_int32`.
 Tensor bucketize(const Tensor& values, const Tensor& boundaries, bool out_int32 = false,
                  bool right = false);
 Tensor searchsorted(const Tensor& boundaries, const Tensor& values, bool out_int32 = false,
