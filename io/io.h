@@ -9,7 +9,6 @@
 #include "halftape/io/data/sets/archive.h"
 #include "halftape/io/data/sets/chunk.h"
 #include "halftape/io/data/sets/csv.h"
-#include "halftape/io/data/sets/digits.h"
 #include "halftape/io/data/sets/image_sets.h"
 #include "halftape/io/data/sets/text.h"
 #include "halftape/io/data/transforms.h"

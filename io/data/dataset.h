@@ -45,11 +45,6 @@ class BatchDataset {
   using BatchRequestType = BatchRequest;
   static constexpr bool is_stateful = detail::is_optional<Batch>;
 
-  BatchDataset() = default;
-  BatchDataset(const BatchDataset&) = default;
-  BatchDataset(BatchDataset&&) = default;
-  BatchDataset& operator=(const BatchDataset&) = default;
-  BatchDataset& operator=(BatchDataset&&) = default;
   virtual ~BatchDataset() = default;
 
   virtual Batch get_batch(BatchRequest request) = 0;

@@ -109,12 +109,14 @@ std::vector<size_t> permutation(size_t count, uint64_t seed, uint64_t epoch) {
   return order;
 }
 
-// --- Sequential
+// --- One after the other
 
-void SequentialSampler::reset(std::optional<size_t> new_size) {
-  size_ = new_size.value_or(size_);
-  index_ = 0;
+template <class BatchRequest>
+void detail::Counter<BatchRequest>::load(serialize::InputArchive& archive) {
+  index_ = read_index(archive, size_);
 }
+template class detail::Counter<std::vector<size_t>>;
+template class detail::Counter<BatchSize>;
 
 std::optional<std::vector<size_t>> SequentialSampler::next(size_t batch_size) {
   const size_t n = step(index_, size_, batch_size);
@@ -125,11 +127,11 @@ std::optional<std::vector<size_t>> SequentialSampler::next(size_t batch_size) {
   return indices;
 }
 
-void SequentialSampler::save(serialize::OutputArchive& archive) const {
-  archive.write("index", index_);
-}
-void SequentialSampler::load(serialize::InputArchive& archive) {
-  index_ = read_index(archive, size_);
+std::optional<BatchSize> StreamSampler::next(size_t batch_size) {
+  const size_t n = step(index_, size_, batch_size);
+  if (n == 0) return std::nullopt;
+  index_ += n;
+  return BatchSize(n);
 }
 
 // --- Random
@@ -247,26 +249,5 @@ void Share::load(serialize::InputArchive& archive) {
 }
 
 }  // namespace detail
-
-// --- Streams
-
-void StreamSampler::reset(std::optional<size_t> new_size) {
-  epoch_size_ = new_size.value_or(epoch_size_);
-  index_ = 0;
-}
-
-std::optional<BatchSize> StreamSampler::next(size_t batch_size) {
-  const size_t n = step(index_, epoch_size_, batch_size);
-  if (n == 0) return std::nullopt;
-  index_ += n;
-  return BatchSize(n);
-}
-
-void StreamSampler::save(serialize::OutputArchive& archive) const {
-  archive.write("index", index_);
-}
-void StreamSampler::load(serialize::InputArchive& archive) {
-  index_ = read_index(archive, epoch_size_);
-}
 
 }  // namespace halftape::data::samplers

@@ -16,11 +16,6 @@ namespace halftape::data::samplers {
 
 /// The base of requests for a batch that are neither a list of indices nor a number.
 struct CustomBatchRequest {
-  CustomBatchRequest() = default;
-  CustomBatchRequest(const CustomBatchRequest&) = default;
-  CustomBatchRequest(CustomBatchRequest&&) noexcept = default;
-  CustomBatchRequest& operator=(const CustomBatchRequest&) = default;
-  CustomBatchRequest& operator=(CustomBatchRequest&&) noexcept = default;
   virtual ~CustomBatchRequest() = default;
   /// Of examples.
   virtual size_t size() const = 0;
@@ -31,11 +26,6 @@ template <class BatchRequest = std::vector<size_t>>
 class Sampler {
  public:
   using BatchRequestType = BatchRequest;
-  Sampler() = default;
-  Sampler(const Sampler&) = default;
-  Sampler(Sampler&&) = default;
-  Sampler& operator=(const Sampler&) = default;
-  Sampler& operator=(Sampler&&) = default;
   virtual ~Sampler() = default;
   /// To the first example of an epoch, if need be of a dataset of another size.
   virtual void reset(std::optional<size_t> new_size) = 0;
@@ -50,18 +40,30 @@ class Sampler {
 /// Yates's shuffle with Philox's bits, without bias.
 std::vector<size_t> permutation(size_t count, uint64_t seed, uint64_t epoch);
 
-/// 0, 1, 2, …
-class SequentialSampler : public Sampler<> {
+namespace detail {
+/// The base of samplers without an order of their own: how many examples have been asked for.
+template <class BatchRequest>
+class Counter : public Sampler<BatchRequest> {
  public:
-  explicit SequentialSampler(size_t size) : size_(size) {}
-  void reset(std::optional<size_t> new_size = {}) override;
-  std::optional<std::vector<size_t>> next(size_t batch_size) override;
-  void save(serialize::OutputArchive& archive) const override;
+  void reset(std::optional<size_t> new_size = {}) override {
+    size_ = new_size.value_or(size_);
+    index_ = 0;
+  }
+  void save(serialize::OutputArchive& archive) const override { archive.write("index", index_); }
   void load(serialize::InputArchive& archive) override;
-  size_t index() const noexcept { return index_; }
 
- private:
+ protected:
+  explicit Counter(size_t size) : size_(size) {}
   size_t size_, index_ = 0;
+};
+}  // namespace detail
+
+/// 0, 1, 2, …
+class SequentialSampler : public detail::Counter<std::vector<size_t>> {
+ public:
+  explicit SequentialSampler(size_t size) : Counter(size) {}
+  std::optional<std::vector<size_t>> next(size_t batch_size) override;
+  size_t index() const noexcept { return index_; }
 };
 
 /// Every index once, in the order permutation(size, seed, epoch()). reset() goes to the next epoch,
@@ -186,16 +188,10 @@ struct BatchSize : public CustomBatchRequest {
 };
 
 /// Batch sizes, until an epoch's number of examples has been asked for.
-class StreamSampler : public Sampler<BatchSize> {
+class StreamSampler : public detail::Counter<BatchSize> {
  public:
-  explicit StreamSampler(size_t epoch_size) : epoch_size_(epoch_size) {}
-  void reset(std::optional<size_t> new_size = {}) override;
+  explicit StreamSampler(size_t epoch_size) : Counter(epoch_size) {}
   std::optional<BatchSize> next(size_t batch_size) override;
-  void save(serialize::OutputArchive& archive) const override;
-  void load(serialize::InputArchive& archive) override;
-
- private:
-  size_t epoch_size_, index_ = 0;
 };
 
 }  // namespace halftape::data::samplers

@@ -1,4 +1,4 @@
-// Numbers as bytes in a given order, independent of the machine's.
+// Numbers as bytes in a given order, independent of the machine's, and bytes as digits.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -29,6 +29,14 @@ inline std::string big_endian(uint64_t value, size_t n) {
   std::string bytes;
   while (n-- > 0) bytes += static_cast<char>(value >> 8 * n);
   return bytes;
+}
+/// Two hexadecimal digits for each byte.
+inline std::string hex(std::string_view bytes) {
+  std::string text;
+  for (const char c : bytes)
+    for (const int shift : {4, 0})
+      text += "0123456789abcdef"[static_cast<uint8_t>(c) >> shift & 15];
+  return text;
 }
 
 }  // namespace halftape

@@ -1,10 +1,14 @@
 // Compressed bytes (RFC 1951), for zip and PNG.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
 namespace halftape {
+
+/// The most bytes that one byte of deflate data can give: zlib.net/zlib_tech.html.
+inline constexpr uint64_t kMaxDeflateRatio = 1032;
 
 /// Raw deflate, without header and check sum. In a build without zlib the bytes are stored.
 std::string deflated(std::string_view bytes);

@@ -1,15 +1,13 @@
 #include "halftape/io/file/json.h"
 
-#include <cstddef>
 #include <cstdint>
 
 #include "halftape/core/check.h"
+#include "halftape/io/file/byte_order.h"
 
 namespace halftape {
-namespace {
 
-/// Bytes of the well-formed character at the start of `text`; 0 if there is none.
-size_t character(std::string_view text) {
+size_t utf8_length(std::string_view text) {
   const auto at = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const uint8_t first = at(0);
   if (first < 0x80) return 1;
@@ -27,11 +25,9 @@ size_t character(std::string_view text) {
   return n;
 }
 
-}  // namespace
-
 bool is_utf8(std::string_view text) {
   while (!text.empty()) {
-    const size_t n = character(text);
+    const size_t n = utf8_length(text);
     if (n == 0) return false;
     text.remove_prefix(n);
   }
@@ -42,15 +38,12 @@ std::string json_quoted(std::string_view text) {
   std::string out = "\"";
   while (!text.empty()) {
     const char c = text[0];
-    const size_t n = character(text);
+    const size_t n = utf8_length(text);
     if (c == '"' || c == '\\') {
       out += '\\';
       out += c;
     } else if (static_cast<uint8_t>(c) < 0x20) {
-      constexpr std::string_view hex = "0123456789abcdef";
-      out += "\\u00";
-      out += hex[static_cast<uint8_t>(c) >> 4];
-      out += hex[static_cast<uint8_t>(c) & 15];
+      out += "\\u00" + hex(text.substr(0, 1));
     } else if (n == 0) {
       out += "\xEF\xBF\xBD";
     } else {

@@ -2,7 +2,6 @@
 #include "halftape/io/file/zip.h"
 
 #include <algorithm>
-#include <initializer_list>
 #include <limits>
 #include <set>
 
@@ -17,7 +16,6 @@ namespace {
 constexpr uint32_t kLocal = 0x04034b50, kCentral = 0x02014b50, kEnd = 0x06054b50;
 constexpr size_t kLocalSize = 30, kCentralSize = 46, kEndSize = 22;
 constexpr uint64_t kUpTo32Bits = 0xffffffff;  // above it, ZIP64
-constexpr uint64_t kMaxRatio = 1032;          // deflate's own limit, zlib.net/zlib_tech.html
 constexpr uint16_t kUtf8 = 1 << 11;           // flag: the name is UTF-8
 constexpr uint16_t kEncrypted = 1;            // flag
 constexpr uint16_t kStored = 0, kDeflated = 8;
@@ -29,29 +27,14 @@ uint16_t two(std::string_view bytes, size_t at) {
   return static_cast<uint16_t>(from_little_endian(bytes.substr(at, 2)));
 }
 
-struct Field {
-  uint64_t value;
-  size_t bytes;
-};
-std::string packed(std::initializer_list<Field> fields) {
-  std::string out;
-  for (const Field& f : fields) out += little_endian(f.value, f.bytes);
-  return out;
-}
+std::string two(uint64_t value) { return little_endian(value, 2); }
+std::string four(uint64_t value) { return little_endian(value, 4); }
 
 /// The fields that a local header and the directory share. The date is the first one of the format,
 /// so that equal tensors make equal files.
 std::string common(const ZipMember& m) {
-  return packed({{20, 2},
-                 {kUtf8, 2},
-                 {m.deflated ? kDeflated : kStored, 2},
-                 {0, 2},
-                 {0x21, 2},
-                 {m.crc, 4},
-                 {m.packed, 4},
-                 {m.size, 4},
-                 {m.name.size(), 2},
-                 {0, 2}});
+  return two(20) + two(kUtf8) + two(m.deflated ? kDeflated : kStored) + two(0) + two(0x21) +
+         four(m.crc) + four(m.packed) + four(m.size) + two(m.name.size()) + two(0);
 }
 
 std::string read(InputFile& file, uint64_t at, size_t n, const char* what) {
@@ -152,7 +135,7 @@ std::vector<ZipMember> zip_members(InputFile& file) {
       file.fail(name, "expected less than 4 GiB, found the form ZIP64; use safetensors");
     if (!m.deflated && m.packed != m.size)
       file.fail(name, "expected ", m.size, " stored bytes, found ", m.packed);
-    if (m.deflated && m.size / kMaxRatio > m.packed)
+    if (m.deflated && m.size / kMaxDeflateRatio > m.packed)
       file.fail(name, "expected ", m.size, " bytes after unpacking, found only ", m.packed,
                 " bytes, which cannot hold them");
     const uint64_t begin = m.offset;
@@ -191,7 +174,7 @@ void ZipWriter::add(const std::string& name, std::string_view bytes, bool deflat
                  "npz: \"", name, "\" would take the archive beyond 4 GiB; use safetensors");
   HALFTAPE_CHECK(name.size() < 0xffff && members_.size() < 0xfffe,
                  "npz: too long a name, or too many arrays for a zip archive");
-  const std::string header = packed({{kLocal, 4}}) + common(m) + name;
+  const std::string header = four(kLocal) + common(m) + name;
   file_.write(header.data(), header.size());
   file_.write(data.data(), data.size());
   members_.push_back(std::move(m));
@@ -201,20 +184,13 @@ void ZipWriter::finish() {
   const uint64_t offset = file_.size();
   for (const ZipMember& m : members_) {
     // Made on Unix (3), a regular file of mode 0644.
-    const std::string entry =
-        packed({{kCentral, 4}, {3 << 8 | 20, 2}}) + common(m) +
-        packed({{0, 2}, {0, 2}, {0, 2}, {uint64_t{0100644} << 16, 4}, {m.offset, 4}}) + m.name;
+    const std::string entry = four(kCentral) + two(3 << 8 | 20) + common(m) + two(0) + two(0) +
+                              two(0) + four(uint64_t{0100644} << 16) + four(m.offset) + m.name;
     file_.write(entry.data(), entry.size());
   }
   const uint64_t size = file_.size() - offset;
-  const std::string end = packed({{kEnd, 4},
-                                  {0, 2},
-                                  {0, 2},
-                                  {members_.size(), 2},
-                                  {members_.size(), 2},
-                                  {size, 4},
-                                  {offset, 4},
-                                  {0, 2}});
+  const std::string end = four(kEnd) + two(0) + two(0) + two(members_.size()) +
+                          two(members_.size()) + four(size) + four(offset) + two(0);
   file_.write(end.data(), end.size());
 }
 

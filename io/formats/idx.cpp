@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "halftape/io/file/byte_order.h"
+#include "halftape/io/file/deflate.h"
 
 #ifndef HALFTAPE_HAVE_ZLIB
 #define HALFTAPE_HAVE_ZLIB 0
@@ -27,21 +28,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kMaxBytes = uint64_t{1} << 30;  // one file, unpacked; MNIST's largest has 47 MB
-constexpr uint64_t kMaxRatio = 1032;               // deflate's own limit, zlib.net/zlib_tech.html
 constexpr const char* kFetchAgain = "; fetch or copy the file again";
 
 template <class... Parts>
 [[noreturn]] void fail(const fs::path& file, const Parts&... parts) {
   fail_file("idx", file, parts...);
-}
-
-std::string hex(std::string_view bytes) {
-  std::string text = "0x";
-  for (const char c : bytes) {
-    text += "0123456789abcdef"[static_cast<uint8_t>(c) >> 4];
-    text += "0123456789abcdef"[c & 15];
-  }
-  return text;
 }
 
 // A failed download often leaves the server's error page under the name of the file.
@@ -125,11 +116,11 @@ std::vector<int64_t> parse_dims(std::string_view header, size_t got, size_t rank
   if (got >= 4 && !header.starts_with(magic(rank))) {
     const char *kind = "images", *other = "labels";
     if (rank == 1) std::swap(kind, other);
-    const std::string found = hex(header.substr(0, 4));
+    const std::string found = "0x" + hex(header.substr(0, 4));
     if (header.starts_with(magic(4 - rank)))
-      file.fail("expected the magic number ", hex(magic(rank)), " (IDX ", kind, "), found ", found,
-                " (IDX ", other, "); images and labels seem to have swapped names");
-    file.fail("expected the magic number ", hex(magic(rank)), " (IDX ", kind, "), found ", found,
+      file.fail("expected the magic number 0x", hex(magic(rank)), " (IDX ", kind, "), found ",
+                found, " (IDX ", other, "); images and labels seem to have swapped names");
+    file.fail("expected the magic number 0x", hex(magic(rank)), " (IDX ", kind, "), found ", found,
               "; this is another file or format: fetch the IDX file again");
   }
   if (got < header.size())
@@ -175,7 +166,7 @@ Idx parse(Source& source, const InputFile& file, size_t rank, bool gzip) {
   constexpr const char *kTruncated = ": the file is truncated", *kMore = ": bytes follow the data";
   if (!gzip && file.size() != total)
     mismatch(file.size(), file.size() < total ? kTruncated : kMore);
-  if (gzip && total / kMaxRatio > file.size())
+  if (gzip && total / kMaxDeflateRatio > file.size())
     mismatch("only ", file.size(), " bytes of gzip data, which cannot hold them");
 
   // Grows with what truly arrives, so that a false header costs no memory.
@@ -199,7 +190,7 @@ Idx read_idx_file(const fs::path& path, size_t rank) {
   refuse_html(path, head);
   if (!head.starts_with("\x1f\x8b")) {
     if (path.extension() == ".gz" && !head.empty() && head[0] != 0)  // unpacked IDX begins with 0
-      fail(path, "expected gzip data (0x1f8b), found ", hex(head.substr(0, 2)), kFetchAgain);
+      fail(path, "expected gzip data (0x1f8b), found 0x", hex(head.substr(0, 2)), kFetchAgain);
     return parse(file, file, rank, false);
   }
 #if HALFTAPE_HAVE_ZLIB
@@ -258,7 +249,7 @@ fs::path find(const fs::path& folder, const std::string& stem, const std::string
 
 }  // namespace
 
-bool reads_gzip() { return HALFTAPE_HAVE_ZLIB != 0; }
+bool reads_gzip() { return can_inflate(); }
 
 Images read_idx(const fs::path& images, const fs::path& labels) {
   Idx x = read_idx_file(images, 3);

@@ -8,7 +8,6 @@
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/io/file/file.h"
-#include "halftape/io/formats/png.h"
 
 namespace halftape::image {
 namespace {
@@ -48,25 +47,30 @@ Pixels read_pnm(const std::string& file, const std::string& name) {
   return p;
 }
 
-Pixels pixels_of(const Tensor& image) {
+/// The pixels of (C, H, W) or (H, W).
+Pixels checked_pixels(const Tensor& image) {
   HALFTAPE_CHECK(image.defined() && (image.dim() == 2 || image.dim() == 3) && image.numel() > 0,
                  "image: ", image.defined() ? image.sizes() : Shape(),
                  " is no picture (C, H, W) or (H, W)");
   HALFTAPE_CHECK(image.is_floating_point() || image.dtype() == kUInt8, "image: ", image.dtype(),
                  " is neither uint8 (0 to 255) nor floating-point (0 to 1)");
-  const Tensor rows =
-      image.dim() == 2 ? image.detach().unsqueeze(2) : image.detach().permute({1, 2, 0});
-  const double scale = image.dtype() == kUInt8 ? 1 : 255;
+  const Tensor plain = image.detach();
+  return detail::pixels_of(image.dim() == 2 ? plain.unsqueeze(2) : plain.permute({1, 2, 0}),
+                           [](double v) { return std::round(v); });
+}
+
+}  // namespace
+
+Pixels detail::pixels_of(const Tensor& rows, double (*rounded)(double)) {
+  const double scale = rows.dtype() == kUInt8 ? 1 : 255;
   Pixels p{static_cast<uint32_t>(rows.size(0)),
            static_cast<uint32_t>(rows.size(1)),
            static_cast<uint32_t>(rows.size(2)),
            {}};
   for (const double v : rows.to_vector())  // NaN is not above 0
-    p.bytes.push_back(v > 0 ? static_cast<uint8_t>(std::min(std::round(v * scale), 255.0)) : 0);
+    p.bytes.push_back(v > 0 ? static_cast<uint8_t>(std::min(rounded(v * scale), 255.0)) : 0);
   return p;
 }
-
-}  // namespace
 
 Tensor load(const std::filesystem::path& path) {
   const std::string file = read_file("image", path);
@@ -81,7 +85,7 @@ Tensor load(const std::filesystem::path& path) {
 }
 
 void save(const std::filesystem::path& path, const Tensor& image) {
-  const Pixels p = pixels_of(image);
+  const Pixels p = checked_pixels(image);
   const std::string kind = path.extension().string();
   std::string file;
   if (kind == ".png") {

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "halftape/autograd/tensor.h"
+#include "halftape/io/formats/png.h"
 
 namespace halftape::image {
 
@@ -20,5 +21,11 @@ void save(const std::filesystem::path& path, const Tensor& image);
 /// Pictures (N, C, H, W) side by side in one, (C, …, …): `columns` in a row, with `padding` black
 /// pixels around each. As torchvision's make_grid.
 Tensor grid(const Tensor& images, int64_t columns = 8, int64_t padding = 2);
+
+namespace detail {
+/// The bytes of a picture (H, W, C): uint8 as they are, floating-point times 255, `rounded`, with
+/// NaN as 0 and what lies outside 0 … 255 at the nearer end.
+Pixels pixels_of(const Tensor& rows, double (*rounded)(double));
+}  // namespace detail
 
 }  // namespace halftape::image

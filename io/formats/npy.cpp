@@ -122,9 +122,8 @@ class Reader {
       fail("expected one dtype for all elements, found a record of several");
     const std::string_view descr = string();
     const char order = descr.empty() ? ' ' : descr[0];
-    const auto* known = std::find_if(std::begin(kNames), std::end(kNames), [&](const Name& n) {
-      return !descr.empty() && n.kind == descr.substr(1);
-    });
+    const auto* known =
+        std::ranges::find(kNames, descr.empty() ? descr : descr.substr(1), &Name::kind);
     const bool one_byte = known != std::end(kNames) && element_size(known->dtype) == 1;
     if (known == std::end(kNames) || !(order == '<' || order == '>' || (order == '|' && one_byte)))
       fail("expected one of |b1, |u1, <i4, <i8, <f2, <f4, <f8 or their big-endian forms, found " +
@@ -206,8 +205,7 @@ Tensor read_array(const Source& source) {
 
 /// The header and the row-major bytes.
 std::string header_of(const Array& a) {
-  const auto* known = std::find_if(std::begin(kNames), std::end(kNames),
-                                   [&](const Name& n) { return n.dtype == a.dtype(); });
+  const auto* known = std::ranges::find(kNames, a.dtype(), &Name::dtype);
   HALFTAPE_CHECK(known != std::end(kNames), "npy: NumPy has no ", a.dtype(),
                  "; save x.to(kFloat32), or use safetensors");
   std::string text = "{'descr': '";

@@ -132,9 +132,9 @@ class Reader {
   /// The rows, each after the number of its filter.
   std::string inflated() const {
     const uint64_t row = uint64_t{pixels_.width} * pixels_.channels + 1;
-    // Deflate makes at most 1,032 bytes of one: no header takes memory that the file cannot fill.
-    check(row * pixels_.height / 1032 <= stream_.size() && row < uint64_t{1} << 32, pixels_.height,
-          " x ", pixels_.width, " pixels are more than ", stream_.size(),
+    // No header takes memory that the file cannot fill.
+    check(row * pixels_.height / kMaxDeflateRatio <= stream_.size() && row < uint64_t{1} << 32,
+          pixels_.height, " x ", pixels_.width, " pixels are more than ", stream_.size(),
           " bytes of data can hold");
     const auto byte = [&](size_t i) { return static_cast<uint8_t>(stream_[i]); };
     check(stream_.size() > 6 && (byte(0) & 15) == 8 && (byte(0) << 8 | byte(1)) % 31 == 0 &&

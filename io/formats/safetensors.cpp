@@ -32,11 +32,7 @@ size_t find_sum(std::string_view header) {
   return at == header.npos ? at : at + before.size();
 }
 
-std::string digits(uint32_t sum) {
-  std::string out(8, '0');
-  for (size_t i = 0; i < 8; ++i) out[i] = "0123456789abcdef"[sum >> (28 - 4 * i) & 15];
-  return out;
-}
+std::string digits(uint32_t sum) { return hex(big_endian(sum, 4)); }
 
 void check_name(const std::string& name, const Tensor& tensor) {
   HALFTAPE_CHECK(!name.empty() && name.size() <= kMaxName && name != "__metadata__" &&

@@ -206,8 +206,7 @@ class Reader {
       if (field == "dtype") {
         once(has_dtype);
         const std::string found = string("a string");
-        const auto* known = std::find_if(std::begin(kDtypes), std::end(kDtypes),
-                                         [&](const DtypeName& d) { return d.name == found; });
+        const auto* known = std::ranges::find(kDtypes, found, &DtypeName::name);
         if (known == std::end(kDtypes))
           fail("expected one of BOOL, U8, I32, I64, F16, BF16, F32, F64, found ", shown(found));
         entry.dtype = known->dtype;
@@ -256,13 +255,12 @@ class Reader {
 };
 
 void check_names(const Header& header, const InputFile& file) {
-  std::vector<const std::string*> names;
-  for (const Entry& e : header.entries) names.push_back(&e.name);
-  std::sort(names.begin(), names.end(), [](const auto* a, const auto* b) { return *a < *b; });
-  const auto twice = std::adjacent_find(names.begin(), names.end(),
-                                        [](const auto* a, const auto* b) { return *a == *b; });
+  std::vector<std::string_view> names;
+  for (const Entry& e : header.entries) names.push_back(e.name);
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
   if (twice != names.end())
-    file.fail("header: tensor ", shown(**twice), ": expected each name once, found it twice");
+    file.fail("header: tensor ", shown(*twice), ": expected each name once, found it twice");
 }
 
 void check_cover(const Header& header, uint64_t data_size, const InputFile& file) {
@@ -316,9 +314,7 @@ std::string header_text(const Header& header) {
   for (const Entry& e : header.entries) {
     comma();
     out += json_quoted_exactly(e.name, "safetensors: the name") + ":{\"dtype\":\"";
-    out += std::find_if(std::begin(kDtypes), std::end(kDtypes), [&](const DtypeName& d) {
-             return d.dtype == e.dtype;
-           })->name;
+    out += std::ranges::find(kDtypes, e.dtype, &DtypeName::dtype)->name;
     out += "\",\"shape\":[";
     for (int i = 0; i < e.shape.size(); ++i) out += (i ? "," : "") + std::to_string(e.shape[i]);
     out += "],\"data_offsets\":[" + std::to_string(e.begin) + ',' + std::to_string(e.end) + "]}";

@@ -54,27 +54,19 @@ std::optional<std::vector<std::string>> take_row(std::string_view& text) {
   return {};
 }
 
-std::string whole_file(const std::filesystem::path& path) {
-  InputFile file("run log", path);
-  std::string text(static_cast<size_t>(file.size()), '\0');
-  file.read_at(0, text.data(), text.size(), "the log");
-  return text;
-}
-
 }  // namespace
 
 RunLog::RunLog(std::filesystem::path path) : path_(std::move(path)) {
   std::error_code error;
   if (path_.has_parent_path()) std::filesystem::create_directories(path_.parent_path(), error);
   if (std::filesystem::exists(path_, error)) {
-    const std::string text = whole_file(path_);
+    const std::string text = read_file("run log", path_);
     std::string_view rest = text;
     if (auto header = take_row(rest)) columns_ = *header;
     for (size_t row = 2; const auto cells = take_row(rest); ++row)
       if (cells->size() != columns_.size())
-        throw FileError("run log: " + path_.string() + ": row " + std::to_string(row) +
-                        ": expected " + std::to_string(columns_.size()) + " cells, found " +
-                        std::to_string(cells->size()) + "; this is no run log, or a damaged one");
+        fail_file("run log", path_, "row ", row, ": expected ", columns_.size(), " cells, found ",
+                  cells->size(), "; this is no run log, or a damaged one");
     std::filesystem::resize_file(path_, text.size() - rest.size(), error);
   }
   open();
@@ -82,13 +74,12 @@ RunLog::RunLog(std::filesystem::path path) : path_(std::move(path)) {
 
 void RunLog::open() {
   file_.open(path_, std::ios::binary | std::ios::app);
-  if (!file_)
-    throw FileError("run log: " + path_.string() + ": expected a file that can be written to");
+  if (!file_) fail_file("run log", path_, "expected a file that can be written to");
 }
 
 void RunLog::append(const std::string& line) {
   file_ << line << '\n' << std::flush;
-  if (!file_) throw FileError("run log: " + path_.string() + ": writing failed; is the disk full?");
+  if (!file_) fail_file("run log", path_, "writing failed; is the disk full?");
 }
 
 void RunLog::write(const std::vector<Cell>& row) {
@@ -115,7 +106,7 @@ void RunLog::drop_from(std::string_view column, double value) {
   HALFTAPE_CHECK(found != columns_.end(), "run log: ", path_.string(), " has no column \"", column,
                  "\"");
   const auto index = static_cast<size_t>(found - columns_.begin());
-  const std::string text = whole_file(path_);
+  const std::string text = read_file("run log", path_);
   std::string_view rest = text;
   (void)take_row(rest);
   std::string kept = text.substr(0, text.size() - rest.size());

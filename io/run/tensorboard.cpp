@@ -14,7 +14,7 @@
 #include "halftape/io/file/crc.h"
 #include "halftape/io/file/file.h"
 #include "halftape/io/file/json.h"
-#include "halftape/io/formats/png.h"
+#include "halftape/io/formats/image.h"
 
 namespace halftape::tensorboard {
 namespace {
@@ -90,12 +90,7 @@ std::string histogram(const std::string& tag, const std::vector<double>& given) 
 
 // --- Pictures.
 
-struct Picture {
-  std::vector<uint8_t> pixels;  // (height, width, channels)
-  uint32_t height, width, channels;
-};
-
-Picture picture(const Tensor& image, std::string_view formats) {
+Pixels picture(const Tensor& image, std::string_view formats) {
   const bool known = formats == "CHW" || formats == "HWC" || formats == "HW";
   HALFTAPE_CHECK(known, "add_image: dataformats \"", formats, "\" is none of CHW, HWC, HW");
   HALFTAPE_CHECK(image.defined() && image.dim() == static_cast<int64_t>(formats.size()),
@@ -106,14 +101,7 @@ Picture picture(const Tensor& image, std::string_view formats) {
   const Tensor rows = formats == "HW"    ? image.detach().unsqueeze(2)
                       : formats == "CHW" ? image.detach().permute({1, 2, 0})
                                          : image.detach();
-  const double scale = image.dtype() == kUInt8 ? 1 : 255;
-  Picture p;
-  p.height = static_cast<uint32_t>(rows.size(0));
-  p.width = static_cast<uint32_t>(rows.size(1));
-  p.channels = static_cast<uint32_t>(rows.size(2));
-  for (const double v : rows.to_vector())  // NaN is black
-    p.pixels.push_back(v > 0 ? static_cast<uint8_t>(std::min(v * scale, 255.0)) : 0);
-  return p;
+  return image::detail::pixels_of(rows, [](double v) { return v; });
 }
 
 // --- Records and their file.
@@ -142,9 +130,8 @@ SummaryWriter::SummaryWriter(const std::filesystem::path& log_dir) : path_(log_d
   std::filesystem::create_directories(log_dir, error);
   file_.open(path_, std::ios::binary);
   if (!file_)
-    throw FileError("tensorboard: " + path_.string() +
-                    ": expected a folder that can be written to" +
-                    (error ? ": " + error.message() : ""));
+    fail_file("tensorboard", path_, "expected a folder that can be written to",
+              error ? ": " + error.message() : "");
   write_record(field(1, now()) + field(3, std::string_view("brain.Event:2")));
 }
 
@@ -153,8 +140,7 @@ void SummaryWriter::write_record(const std::string& event) {
   const std::string length = raw(static_cast<uint64_t>(event.size()));
   const std::string record = length + raw(masked_crc(length)) + event + raw(masked_crc(event));
   file_.write(record.data(), static_cast<std::streamsize>(record.size()));
-  if (!file_)
-    throw FileError("tensorboard: " + path_.string() + ": writing failed; is the disk full?");
+  if (!file_) fail_file("tensorboard", path_, "writing failed; is the disk full?");
 }
 
 void SummaryWriter::write_value(const std::string& value, Step step, Time wall_time) {
@@ -186,10 +172,10 @@ void SummaryWriter::add_histogram(const std::string& tag, const Tensor& values, 
 
 void SummaryWriter::add_image(const std::string& tag, const Tensor& image, Step step,
                               Time wall_time, std::string_view dataformats) {
-  const Picture p = picture(image, dataformats);
+  const Pixels p = picture(image, dataformats);
   write_value(tag_field(tag) + field(4, field(1, int64_t{p.height}) + field(2, int64_t{p.width}) +
                                             field(3, int64_t{p.channels}) +
-                                            field(4, png(p.pixels, p.height, p.width, p.channels))),
+                                            field(4, png(p.bytes, p.height, p.width, p.channels))),
               step, wall_time);
 }
 
@@ -207,7 +193,7 @@ void SummaryWriter::add_text(const std::string& tag, const std::string& text, St
 
 void SummaryWriter::flush() {
   if (file_.is_open() && !file_.flush())
-    throw FileError("tensorboard: " + path_.string() + ": writing failed; is the disk full?");
+    fail_file("tensorboard", path_, "writing failed; is the disk full?");
 }
 
 void SummaryWriter::close() {

@@ -1,5 +1,5 @@
 // Decodes the embedded digits and splits them.
-#include "halftape/io/data/sets/digits.h"
+#include "halftape/io/data/sets/image_sets.h"
 
 #include <array>
 #include <cstddef>

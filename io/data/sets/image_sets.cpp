@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "halftape/autograd/ops/creation/create.h"
-#include "halftape/io/data/sets/digits.h"
 #include "halftape/io/file/file.h"
 #include "halftape/io/formats/idx.h"
 

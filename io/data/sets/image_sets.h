@@ -8,7 +8,17 @@
 #include "halftape/io/data/dataset.h"
 #include "halftape/io/formats/images.h"
 
-namespace halftape::data::datasets {
+namespace halftape::data {
+
+/// The UCI handwritten digits that scikit-learn carries (`load_digits`), embedded: 8x8 pixels of
+/// the 17 levels 0..16, ten classes, 1,442 images to train on and 355 to test on. The split is
+/// fixed: within each class, in the file's order, every fifth sample is for testing; both parts
+/// keep the file's order. The 13 writers are not kept apart, so the test accuracy says nothing
+/// about a new writer's hand. E. Alpaydin and C. Kaynak, CC BY 4.0, doi:10.24432/C50P49; see
+/// DIGITS_LICENSE.txt.
+Split digits();
+
+namespace datasets {
 
 /// Images as (count, 1, rows, cols) of float32, divided by max_value.
 Tensor image_tensor(const Images& images);
@@ -63,11 +73,11 @@ class CIFAR10 : public ImageDataset<CIFAR10> {
   static Read read(const std::filesystem::path& root, Mode mode);
 };
 
-/// The digits in the library, see io/data/sets/digits.h: 1,442 for training, 355 for the test. 8x8,
-/// grey.
+/// The digits in the library, see digits(): 1,442 for training, 355 for the test. 8x8, grey.
 class Digits : public ImageDataset<Digits> {
  public:
   explicit Digits(Mode mode = Mode::kTrain);
 };
 
-}  // namespace halftape::data::datasets
+}  // namespace datasets
+}  // namespace halftape::data

@@ -8,6 +8,7 @@
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/core/check.h"
 #include "halftape/io/file/file.h"
+#include "halftape/io/file/json.h"
 #include "halftape/io/formats/images.h"
 
 namespace halftape::data {
@@ -24,26 +25,16 @@ template <class... Parts>
 /// Calls f(code point, its bytes, where) for each character.
 template <class F>
 void for_each_character(std::string_view text, const F& f) {
-  for (size_t at = 0; at < text.size();) {
-    const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
-    const uint8_t first = byte(at);
-    const size_t length = first < 0x80       ? 1
-                          : first >> 5 == 6  ? 2
-                          : first >> 4 == 14 ? 3
-                          : first >> 3 == 30 ? 4
-                                             : 0;
-    constexpr uint32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};  // longer forms are not allowed
-    uint32_t code = length == 1 ? first : first & (0x7fu >> length);
-    bool sound = length > 0 && at + length <= text.size();
-    for (size_t i = 1; sound && i < length; ++i) {
-      sound = byte(at + i) >> 6 == 2;
-      code = code << 6 | (byte(at + i) & 0x3f);
-    }
-    if (!sound || code < kSmallest[length] || code > 0x10ffff || code >> 11 == 0x1b)
+  for (size_t at = 0, length = 0; at < text.size(); at += length) {
+    const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[at + i]); };
+    const uint8_t first = byte(0);
+    length = utf8_length(text.substr(at));
+    if (length == 0)
       fail(at, "expected UTF-8, found the byte ", int{first},
            " out of place; convert the text, or use ByteVocabulary");
+    uint32_t code = length == 1 ? first : first & (0x7fu >> length);
+    for (size_t i = 1; i < length; ++i) code = code << 6 | (byte(i) & 0x3f);
     f(code, text.substr(at, length), at);
-    at += length;
   }
 }
 

@@ -1,5 +1,5 @@
 // The embedded digits: the same bytes as scikit-learn's, and the split that is promised.
-#include "halftape/io/data/sets/digits.h"
+#include "halftape/io/data/sets/image_sets.h"
 
 #include <doctest/doctest.h>
 

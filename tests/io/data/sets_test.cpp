@@ -6,7 +6,6 @@
 #include <cstdlib>
 
 #include "halftape/io/data/loader.h"
-#include "halftape/io/data/sets/digits.h"
 #include "halftape/io/data/transforms.h"
 #include "halftape/tests/io/data/data_files.h"
 #include "halftape/tests/support/message.h"
