@@ -7,7 +7,6 @@
 #include "halftape/amp/laws/laws.h"
 #include "halftape/amp/policy.h"
 #include "halftape/amp/scaler_base.h"
-#include "halftape/amp/step_result.h"
 #include "halftape/amp/tools/applied_steps.h"
 #include "halftape/amp/tools/checked_step.h"
 #include "halftape/amp/tools/explain.h"

@@ -4,9 +4,6 @@
 #include <utility>
 
 #include "halftape/amp/gradients.h"
-#include "halftape/amp/scale_tag.h"
-#include "halftape/amp/scaler_state.h"
-#include "halftape/core/formula/scaler.h"
 #include "halftape/core/machine/warn.h"
 
 namespace halftape::amp {

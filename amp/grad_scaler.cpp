@@ -6,8 +6,6 @@
 #include <utility>
 
 #include "halftape/amp/gradients.h"
-#include "halftape/amp/scale_tag.h"
-#include "halftape/amp/scaler_state.h"
 #include "halftape/autograd/ops/elementwise/binary.h"
 #include "halftape/autograd/ops/elementwise/unary.h"
 #include "halftape/autograd/ops/layout/view.h"

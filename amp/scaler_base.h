@@ -1,7 +1,9 @@
-// What GradScaler and AsyncGradScaler share: options, the law's constants, and statistics.
+// What GradScaler and AsyncGradScaler share: options, the law's constants, statistics, saved state.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "halftape/core/formula/scaler.h"
@@ -85,6 +87,17 @@ class ScalerBase {
   ScalerLaw law_;
   OptimizerRegistry registry_;
 };
+
+/// A scaler's state, which is saved as numbers by name.
+struct SavedScaler {
+  ScalerLaw law;
+  ScalerState state;
+  ScalerCounts counts;  // without `optimizer` and `parameter`, which name an optimizer of this run
+};
+std::map<std::string, double> to_dict(SavedScaler scaler);
+/// If only torch's five numbers are there, the other constants are those of `current`, and the
+/// counts start at zero. Throws for a senseless value, and for one that is missing.
+SavedScaler from_dict(const std::map<std::string, double>& saved, const ScalerLaw& current);
 
 /// Throws for constants that make no sense.
 void check_law(const ScalerLaw& law);

@@ -4,7 +4,7 @@
 #include <concepts>
 #include <utility>
 
-#include "halftape/amp/step_result.h"
+#include "halftape/amp/grad_scaler.h"
 #include "halftape/nn/module.h"
 #include "halftape/optim/averaging.h"
 #include "halftape/optim/schedulers/lr_scheduler.h"
