@@ -8,10 +8,12 @@
 #include <string>
 
 #include "halftape/tests/support/tracing_backend.h"
+#include "halftape/tests/support/warnings.h"
 
 using namespace halftape;
 using amp::GradScaler;
 using amp::GradScalerOptions;
+using testing::Warnings;
 
 namespace {
 
@@ -38,16 +40,6 @@ struct Fixture {
     scaler.update();
     return result;
   }
-};
-
-/// Collects warnings while it lives.
-struct Warnings {
-  std::vector<std::string> seen;
-  WarningFunction before;
-  Warnings() : before(set_warning_handler([this](const std::string& m) { seen.push_back(m); })) {}
-  ~Warnings() { set_warning_handler(before); }
-  Warnings(const Warnings&) = delete;
-  Warnings& operator=(const Warnings&) = delete;
 };
 
 }  // namespace

@@ -5,12 +5,14 @@
 
 #include "halftape/tests/support/message.h"
 #include "halftape/tests/support/temp_folder.h"
+#include "halftape/tests/support/warnings.h"
 
 using namespace halftape;
 using testing::has;
 using testing::message;
 using testing::read_bytes;
 using testing::TempFolder;
+using testing::Warnings;
 using testing::write_bytes;
 
 namespace {
@@ -19,13 +21,6 @@ struct Run {
   Run() { state.add("model", model); }
   nn::Linear model{2, 2};
   TrainState state;
-};
-
-struct Warnings {
-  Warnings() : before(set_warning_handler([this](const std::string& m) { all += m; })) {}
-  ~Warnings() { set_warning_handler(before); }
-  WarningFunction before;
-  std::string all;
 };
 
 void damage(const std::filesystem::path& path) {
@@ -81,7 +76,7 @@ TEST_CASE(
   {
     const Warnings warnings;
     CHECK(checkpoints.load_latest(run.state) == paths[3]);
-    CHECK(warnings.all.empty());
+    CHECK(warnings.seen.empty());
   }
   damage(paths[3]);
   std::filesystem::resize_file(paths[2], 20);
@@ -91,9 +86,11 @@ TEST_CASE(
     CHECK(checkpoints.load_latest(resumed.state) == paths[1]);
     CHECK(resumed.state.step == 2);
     CHECK(resumed.model->weight.eq(2).all().item<bool>());
-    CHECK(has(warnings.all, "resumed from " + paths[1].string() + ", as newer files are damaged"));
-    CHECK(has(warnings.all, paths[3].string() + ": expected the check sum"));
-    CHECK(has(warnings.all, paths[2].string() + ": expected a header of at most 12 bytes"));
+    REQUIRE(warnings.seen.size() == 1);
+    CHECK(has(warnings.seen[0],
+              "resumed from " + paths[1].string() + ", as newer files are damaged"));
+    CHECK(has(warnings.seen[0], paths[3].string() + ": expected the check sum"));
+    CHECK(has(warnings.seen[0], paths[2].string() + ": expected a header of at most 12 bytes"));
   }
   damage(paths[0]);
   damage(paths[1]);

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "halftape/tests/support/close.h"
+#include "halftape/tests/support/warnings.h"
 
 using namespace halftape;
 using namespace halftape::optim;
@@ -23,14 +24,6 @@ void step(Optimizer& optimizer, double gradient) {
     for (const Tensor& p : group.params()) p.mutable_grad() = full(p.sizes(), gradient);
   optimizer.step();
 }
-
-/// Warnings of a scope.
-struct Warnings {
-  std::vector<std::string> texts;
-  WarningFunction before;
-  Warnings() : before(set_warning_handler([this](const std::string& w) { texts.push_back(w); })) {}
-  ~Warnings() { set_warning_handler(before); }
-};
 
 }  // namespace
 
@@ -178,9 +171,9 @@ TEST_CASE("parameters may come after the optimizer, and a step without any is re
 TEST_CASE("LibTorch's older words warn where LibTorch's do, and else do not") {
   const Tensor a = leaf({2});
   SGD optimizer({a}, SGDOptions(0.5));
-  Warnings warnings;
+  testing::Warnings warnings;
   optimizer.parameters();
-  CHECK(warnings.texts.empty());
+  CHECK(warnings.seen.empty());
   warn_of_old_interface(true);
   optimizer.parameters();
   optimizer.size();
@@ -191,6 +184,6 @@ TEST_CASE("LibTorch's older words warn where LibTorch's do, and else do not") {
   scaler.step(optimizer);
   scaler.update();
   warn_of_old_interface(false);
-  REQUIRE(warnings.texts.size() == 3);
-  CHECK(warnings.texts[0].find("Optimizer::parameters() will be removed") == 0);
+  REQUIRE(warnings.seen.size() == 3);
+  CHECK(warnings.seen[0].find("Optimizer::parameters() will be removed") == 0);
 }
