@@ -44,26 +44,47 @@ inline constexpr Dtype kByte = kUInt8, kInt = kInt32, kLong = kInt64, kHalf = kF
 struct DtypeTraits {
   const char* name;       // "float16", "int64", …
   const char* type_name;  // "Half", "Long", …
-  size_t size;            // bytes of one element
   double epsilon, largest;
   Dtype compute;
 };
-constexpr DtypeTraits traits(Dtype d) {
-  constexpr DtypeTraits rows[] = {
+inline constexpr DtypeTraits kDtypeTraits[] = {
 #define HALFTAPE_ROW(D, T, name, type_name, epsilon, largest, compute) \
-  {name, type_name, sizeof(T), epsilon, largest, Dtype::compute},
-      HALFTAPE_DTYPES(HALFTAPE_ROW)
+  {name, type_name, epsilon, largest, Dtype::compute},
+    HALFTAPE_DTYPES(HALFTAPE_ROW)
 #undef HALFTAPE_ROW
-  };
-  return rows[static_cast<size_t>(d)];
-}
+};
+constexpr const DtypeTraits& traits(Dtype d) { return kDtypeTraits[static_cast<size_t>(d)]; }
 
 /// "float16", "int64", … as the AMP literature spells them.
 constexpr std::string_view name(Dtype d) { return traits(d).name; }
 inline std::ostream& operator<<(std::ostream& out, Dtype d) { return out << name(d); }
 
+template <class T>
+struct Type {
+  using type = T;
+};
+
+/// Calls f(Type<T>{}) with the C++ type of `d`, on the host or on a device. Usage:
+/// visit(d, [&](auto t) { using T = typename decltype(t)::type; … }).
+#ifdef __CUDACC__
+#pragma nv_exec_check_disable
+#endif
+template <class F>
+HALFTAPE_HD constexpr decltype(auto) visit(Dtype d, F&& f) {
+  switch (d) {
+#define HALFTAPE_ROW(D, T, ...) \
+  case Dtype::D:                \
+    return f(Type<T>{});
+    HALFTAPE_DTYPES(HALFTAPE_ROW)
+#undef HALFTAPE_ROW
+  }
+  __builtin_unreachable();
+}
+
 /// Bytes of one element.
-constexpr size_t element_size(Dtype d) { return traits(d).size; }
+constexpr size_t element_size(Dtype d) {
+  return visit(d, []<class T>(Type<T>) { return sizeof(T); });
+}
 
 /// Distance from 1 to the next larger value; 0 for integers. All tolerances are multiples of this.
 constexpr double epsilon(Dtype d) { return traits(d).epsilon; }
@@ -104,28 +125,6 @@ inline constexpr Dtype dtype_of = kBool;
   inline constexpr Dtype dtype_of<T> = Dtype::D;
 HALFTAPE_DTYPES(HALFTAPE_ROW)
 #undef HALFTAPE_ROW
-
-template <class T>
-struct Type {
-  using type = T;
-};
-
-/// Calls f(Type<T>{}) with the C++ type of `d`, on the host or on a device. Usage:
-/// visit(d, [&](auto t) { using T = typename decltype(t)::type; … }).
-#ifdef __CUDACC__
-#pragma nv_exec_check_disable
-#endif
-template <class F>
-HALFTAPE_HD decltype(auto) visit(Dtype d, F&& f) {
-  switch (d) {
-#define HALFTAPE_ROW(D, T, ...) \
-  case Dtype::D:                \
-    return f(Type<T>{});
-    HALFTAPE_DTYPES(HALFTAPE_ROW)
-#undef HALFTAPE_ROW
-  }
-  __builtin_unreachable();
-}
 
 /// One element converted: integers truncate towards zero, floats round once, bool is "not zero".
 template <class To, class From>
