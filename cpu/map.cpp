@@ -49,6 +49,7 @@ void walk(const std::array<const Array*, N>& arrays, const F& f) {
   struct FirstIsResult {
     static constexpr bool reads(size_t a) { return a > 0; }
     static constexpr bool writes(size_t a) { return a == 0; }
+    static constexpr bool misses(size_t) { return false; }
   };
   each_block<S>(arrays, FirstIsResult(),
                 [&](const auto& at, int64_t lanes, int64_t) { f(at, lanes); });

@@ -155,6 +155,7 @@ void update(const UpdateSlot& slot, const Rule& rule, double factor) {
   for (size_t a = 0; a < N; ++a) {
     if (!arrays[a]->defined()) {
       arrays[a] = &slot.param;  // something to walk along
+      if (a >= kMoment) use.missing |= 1u << a;
       continue;
     }
     if (a != kRounded && a != kLow) use.read |= 1u << a;

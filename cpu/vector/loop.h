@@ -101,21 +101,32 @@ class Lanes {
   explicit Lanes(Dtype d) : dtype_(d) {}
   /// The lanes of a block: its memory itself where that holds whole chunks of S, side by side.
   S* at(char* memory, int64_t step, int64_t n) {
-    return dtype_ == dtype_of<S> && step == 1 && n % kLanes == 0 ? reinterpret_cast<S*>(memory)
-                                                                 : copy_;
+    return dense(step) && n % kLanes == 0 ? reinterpret_cast<S*>(memory) : copy_;
   }
   S* read(char* memory, int64_t step, int64_t n) {
     S* lanes = at(memory, step, n);
-    if (lanes == copy_) loader<S>(dtype_)(memory, step, n, copy_);
+    if (lanes != copy_) return lanes;
+    if (!dense(step)) {
+      loader<S>(dtype_)(memory, step, n, copy_);
+    } else {  // less than a chunk: what loader() does, without a call
+      std::fill_n(copy_, kLanes, S(1));
+      std::copy_n(reinterpret_cast<const S*>(memory), n & (kLanes - 1), copy_);
+    }
     return lanes;
   }
   void write(const S* lanes, char* memory, int64_t step, int64_t n) const {
     if (lanes == copy_) storer<S>(dtype_)(copy_, n, memory, step);
   }
-  S* copy() { return copy_; }
+  /// Lanes of zeros for blocks of up to n elements.
+  S* zeros(int64_t n) {
+    std::fill_n(copy_, (n + kLanes - 1) / kLanes * kLanes, S(0));
+    return copy_;
+  }
   int64_t item() const { return static_cast<int64_t>(element_size(dtype_)); }  // bytes
 
  private:
+  bool dense(int64_t step) const { return dtype_ == dtype_of<S> && step == 1; }
+
   Dtype dtype_;
   alignas(64) S copy_[kMost];
 };
@@ -197,34 +208,39 @@ class Walk : public CollapsedDims<N> {
   }
 };
 
-/// What is done with arrays that are walked over together: bit a stands for array a.
+/// What is done with arrays that are walked over together: bit a stands for array a. A missing one
+/// has lanes of zeros.
 struct Use {
-  uint32_t read = 0, written = 0;
+  uint32_t read = 0, written = 0, missing = 0;
   bool reads(size_t a) const { return read >> a & 1; }
   bool writes(size_t a) const { return written >> a & 1; }
+  bool misses(size_t a) const { return missing >> a & 1; }
 };
 
 /// f(lanes of each array, whole chunks of lanes, elements) for blocks of arrays of one shape, of
-/// lanes of S. use.reads(a) and use.writes(a) say what is done with array a; where neither, its
-/// lanes are zeros.
+/// lanes of S. An array that `use` does not name has no lanes.
 template <class S, size_t N, class Use, class F>
 void each_block(const std::array<const Array*, N>& arrays, const Use& use, const F& f) {
   const auto blocks = [&]<size_t... A>(std::index_sequence<A...>) {
     return [&](std::array<char*, N> at, const std::array<int64_t, N>& steps, int64_t length) {
       std::array<Lanes<S>, N> copies{Lanes<S>(arrays[A]->dtype())...};
-      for (size_t a = 0; a < N; ++a)
-        if (!use.reads(a) && !use.writes(a)) std::fill_n(copies[a].copy(), Lanes<S>::kMost, S(0));
       std::array<S*, N> lanes;
+      std::array<int64_t, N> item;  // bytes from one element to the next
+      for (size_t a = 0; a < N; ++a) {
+        item[a] = steps[a] * copies[a].item();
+        if (use.misses(a)) lanes[a] = copies[a].zeros(Lanes<S>::block(length));
+      }
       for (int64_t n; length > 0; length -= n) {
         n = Lanes<S>::block(length);
         for (size_t a = 0; a < N; ++a)
-          lanes[a] = use.reads(a)    ? copies[a].read(at[a], steps[a], n)
-                     : use.writes(a) ? copies[a].at(at[a], steps[a], n)
-                                     : copies[a].copy();
+          if (use.reads(a))
+            lanes[a] = copies[a].read(at[a], steps[a], n);
+          else if (use.writes(a))
+            lanes[a] = copies[a].at(at[a], steps[a], n);
         f(lanes, (n + kLanes - 1) / kLanes * kLanes, n);
         for (size_t a = 0; a < N; ++a) {
           if (use.writes(a)) copies[a].write(lanes[a], at[a], steps[a], n);
-          at[a] += n * steps[a] * copies[a].item();
+          at[a] += n * item[a];
         }
       }
     };
