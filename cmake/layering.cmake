@@ -46,15 +46,13 @@ may_include(autograd/ops/image core/* autograd autograd/tape autograd/ops ${basi
 may_include(autograd/ops/loss core/* autograd autograd/tape autograd/ops ${basic_ops} autograd/ops/product)
 
 may_include(nn core/* autograd/*)
-may_include(nn/options core/* autograd/* nn nn/modules/sequence)
-may_include(nn/functional core/* autograd/* nn nn/options)
 may_include(nn/utils core/* autograd/* nn)
-may_include(nn/modules core/* autograd/* nn nn/options nn/functional)
+may_include(nn/modules core/* autograd/* nn)
 may_include(nn/modules/container core/* autograd/* nn nn/modules)
-set(below_modules core/* autograd/* nn nn/options nn/functional nn/modules nn/modules/container)
+set(below_modules core/* autograd/* nn nn/modules nn/modules/container)
 may_include(nn/modules/image ${below_modules})
 may_include(nn/modules/loss ${below_modules})
-may_include(nn/modules/sequence ${below_modules} nn/utils)
+may_include(nn/modules/sequence ${below_modules} nn/modules/loss nn/utils)
 
 may_include(optim core/* autograd/* nn/* optim/state)
 may_include(optim/state core/* autograd/* nn/* optim)

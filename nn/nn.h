@@ -6,6 +6,4 @@
 #include "halftape/nn/init.h"
 #include "halftape/nn/module.h"
 #include "halftape/nn/modules.h"
-#include "halftape/nn/options/activation.h"
-#include "halftape/nn/options/norm.h"
 #include "halftape/nn/utils.h"

@@ -33,8 +33,6 @@ set(forbidden
     autograd/ops/image         autograd/ops/loss/loss.h
     autograd/ops/loss          autograd/ops/image/conv.h
     nn                         nn/modules/linear.h
-    nn/options                 nn/functional/loss.h
-    nn/functional              nn/modules/linear.h
     nn/utils                   nn/modules/linear.h
     nn/modules                 nn/modules/sequence/rnn.h
     nn/modules/container       nn/modules/image/conv.h

@@ -1,7 +1,6 @@
 #include "halftape/nn/modules/activation.h"
 
 #include "halftape/autograd/ops/creation/create.h"
-#include "halftape/nn/functional/activation.h"
 
 namespace halftape::nn {
 

@@ -133,3 +133,9 @@ void print(std::ostream& out, const Name& name, const Fields&... labels_and_valu
   if constexpr (D == 1) return name##1d##suffix(__VA_ARGS__); \
   if constexpr (D == 2) return name##2d##suffix(__VA_ARGS__); \
   if constexpr (D == 3) return name##3d##suffix(__VA_ARGS__)
+
+/// Names of options: Name1dOptions is Template<1>, and so for 2 and 3.
+#define HALFTAPE_RANKED_OPTIONS(Name, Template) \
+  using Name##1dOptions = Template<1>;          \
+  using Name##2dOptions = Template<2>;          \
+  using Name##3dOptions = Template<3>

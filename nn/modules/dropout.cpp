@@ -1,7 +1,5 @@
 #include "halftape/nn/modules/dropout.h"
 
-#include "halftape/nn/functional/dropout.h"
-
 namespace halftape::nn {
 
 void detail::DropoutModule::reset() {

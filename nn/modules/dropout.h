@@ -1,9 +1,74 @@
-// Dropout of elements and of channels, in training only: in evaluation y = x.
+// Dropout of elements and of channels: options, functions and modules. x has any shape, and y is
+// like x; in evaluation y = x. Throws unless 0 ≤ p ≤ 1.
 #pragma once
+#include "halftape/autograd/ops/creation/dropout.h"
+#include "halftape/core/options.h"
 #include "halftape/nn/modules/common.h"
-#include "halftape/nn/options/dropout.h"
 
 namespace halftape::nn {
+
+class DropoutOptions {
+ public:
+  DropoutOptions(double p = 0.5) : p_(p) {}  // NOLINT: as LibTorch
+  HALFTAPE_ARG(double, p);              // probability that an element, or a feature, is dropped
+  HALFTAPE_ARG(bool, inplace) = false;  // the result replaces the input
+};
+using Dropout2dOptions = DropoutOptions;
+using Dropout3dOptions = DropoutOptions;
+using AlphaDropoutOptions = DropoutOptions;
+using FeatureAlphaDropoutOptions = DropoutOptions;
+
+namespace functional {
+
+class DropoutFuncOptions {
+ public:
+  HALFTAPE_ARG(double, p) = 0.5;
+  HALFTAPE_ARG(bool, training) = true;
+  HALFTAPE_ARG(bool, inplace) = false;
+};
+using Dropout2dFuncOptions = DropoutFuncOptions;
+using Dropout3dFuncOptions = DropoutFuncOptions;
+
+/// LibTorch's default here, unlike that of the others, is evaluation.
+class AlphaDropoutFuncOptions {
+ public:
+  HALFTAPE_ARG(double, p) = 0.5;
+  HALFTAPE_ARG(bool, training) = false;
+  HALFTAPE_ARG(bool, inplace) = false;
+};
+using FeatureAlphaDropoutFuncOptions = AlphaDropoutFuncOptions;
+
+namespace detail {
+template <class Options>
+Tensor dropped(Tensor (*function)(const Tensor&, double, bool), Tensor x, const Options& o,
+               bool training) {
+  const Tensor y = function(x, o.p(), training);
+  return o.inplace() ? x.copy_(y) : y;
+}
+}  // namespace detail
+
+using halftape::dropout;
+
+inline Tensor dropout(Tensor x, const DropoutFuncOptions& o) {
+  return detail::dropped(&halftape::dropout, std::move(x), o, o.training());
+}
+/// Drops whole channels: x is (N, C, H, W), for dropout3d (N, C, D, H, W).
+inline Tensor dropout2d(Tensor x, const Dropout2dFuncOptions& o = {}) {
+  return detail::dropped(&halftape::feature_dropout, std::move(x), o, o.training());
+}
+inline Tensor dropout3d(Tensor x, const Dropout3dFuncOptions& o = {}) {
+  return detail::dropped(&halftape::feature_dropout, std::move(x), o, o.training());
+}
+/// Keeps mean 0 and variance 1, for SELU.
+inline Tensor alpha_dropout(Tensor x, const AlphaDropoutFuncOptions& o = {}) {
+  return detail::dropped(&halftape::alpha_dropout, std::move(x), o, o.training());
+}
+/// The same for whole channels: x is (N, C, …).
+inline Tensor feature_alpha_dropout(Tensor x, const FeatureAlphaDropoutFuncOptions& o = {}) {
+  return detail::dropped(&halftape::feature_alpha_dropout, std::move(x), o, o.training());
+}
+
+}  // namespace functional
 
 namespace detail {
 /// Throws unless 0 ≤ p ≤ 1.

@@ -2,11 +2,29 @@
 #pragma once
 #include <vector>
 
+#include "halftape/autograd/ops/product/linear.h"
+#include "halftape/core/options.h"
 #include "halftape/nn/modules/common.h"
 #include "halftape/nn/modules/linear.h"
-#include "halftape/nn/options/fused_mlp.h"
 
 namespace halftape::nn {
+
+class FusedMLPOptions {
+ public:
+  /// layers: hidden ones, of hidden_features each.
+  FusedMLPOptions(int64_t in_features, int64_t hidden_features, int64_t layers,
+                  int64_t out_features)
+      : in_features_(in_features),
+        hidden_features_(hidden_features),
+        layers_(layers),
+        out_features_(out_features) {}
+  HALFTAPE_ARG(int64_t, in_features);
+  HALFTAPE_ARG(int64_t, hidden_features);
+  HALFTAPE_ARG(int64_t, layers);
+  HALFTAPE_ARG(int64_t, out_features);
+  HALFTAPE_ARG(Activation, activation) = Activation::Relu;
+  HALFTAPE_ARG(bool, bias) = true;
+};
 
 /// Linear layers with an activation between them: in → hidden, `layers` hidden ones in all, → out.
 /// Result, parameters and their names ("0.weight", "0.bias", "2.weight", …) are those

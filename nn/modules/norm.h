@@ -1,9 +1,194 @@
-// Normalisation as modules. Computed by autograd/ops/reduction/norm.h.
+// Normalisation: options, functions and modules. y has the shape and dtype of x, statistics of
+// halves are float32. A weight or bias that is undefined is left out; one of another size than its
+// features throws. Computed by autograd/ops/reduction/norm.h.
 #pragma once
+#include <optional>
+#include <utility>
+
+#include "halftape/autograd/ops/reduction/norm.h"
+#include "halftape/autograd/tape/grad_mode.h"
+#include "halftape/autograd/tensor.h"
+#include "halftape/core/options.h"
 #include "halftape/nn/modules/common.h"
-#include "halftape/nn/options/norm.h"
 
 namespace halftape::nn {
+
+class LayerNormOptions {
+ public:
+  LayerNormOptions(Shape normalized_shape)  // NOLINT: as LibTorch
+      : normalized_shape_(std::move(normalized_shape)) {}
+  LayerNormOptions(std::initializer_list<int64_t> sizes) : normalized_shape_(sizes) {}  // NOLINT
+  HALFTAPE_ARG(Shape, normalized_shape);
+  HALFTAPE_ARG(double, eps) = 1e-5;
+  HALFTAPE_ARG(bool, elementwise_affine) = true;
+  HALFTAPE_ARG(bool, bias) = true;
+};
+
+class RMSNormOptions {
+ public:
+  RMSNormOptions(Shape normalized_shape)  // NOLINT: as LibTorch's LayerNormOptions
+      : normalized_shape_(std::move(normalized_shape)) {}
+  RMSNormOptions(std::initializer_list<int64_t> sizes) : normalized_shape_(sizes) {}  // NOLINT
+  HALFTAPE_ARG(Shape, normalized_shape);
+  HALFTAPE_ARG(std::optional<double>, eps) = std::nullopt;  // epsilon of float32 (float64)
+  HALFTAPE_ARG(bool, elementwise_affine) = true;
+};
+
+class BatchNormOptions {
+ public:
+  BatchNormOptions(int64_t num_features) : num_features_(num_features) {}  // NOLINT: as LibTorch
+  HALFTAPE_ARG(int64_t, num_features);
+  HALFTAPE_ARG(double, eps) = 1e-5;
+  /// Weight of the newest batch in the running statistics; none: the average over all batches.
+  HALFTAPE_ARG(std::optional<double>, momentum) = 0.1;
+  HALFTAPE_ARG(bool, affine) = true;
+  HALFTAPE_ARG(bool, track_running_stats) = true;
+  /// A batch with a non-finite value neither changes the running statistics nor counts.
+  HALFTAPE_ARG(bool, skip_nonfinite) = true;
+};
+using BatchNorm1dOptions = BatchNormOptions;
+using BatchNorm2dOptions = BatchNormOptions;
+using BatchNorm3dOptions = BatchNormOptions;
+
+class InstanceNormOptions {
+ public:
+  InstanceNormOptions(int64_t num_features)  // NOLINT: as LibTorch
+      : num_features_(num_features) {}
+  HALFTAPE_ARG(int64_t, num_features);
+  HALFTAPE_ARG(double, eps) = 1e-5;
+  HALFTAPE_ARG(double, momentum) = 0.1;
+  HALFTAPE_ARG(bool, affine) = false;
+  HALFTAPE_ARG(bool, track_running_stats) = false;
+  HALFTAPE_ARG(bool, skip_nonfinite) = true;
+};
+using InstanceNorm1dOptions = InstanceNormOptions;
+using InstanceNorm2dOptions = InstanceNormOptions;
+using InstanceNorm3dOptions = InstanceNormOptions;
+
+class GroupNormOptions {
+ public:
+  GroupNormOptions(int64_t num_groups, int64_t num_channels)
+      : num_groups_(num_groups), num_channels_(num_channels) {}
+  HALFTAPE_ARG(int64_t, num_groups);
+  HALFTAPE_ARG(int64_t, num_channels);
+  HALFTAPE_ARG(double, eps) = 1e-5;
+  HALFTAPE_ARG(bool, affine) = true;
+};
+
+class LocalResponseNormOptions {
+ public:
+  LocalResponseNormOptions(int64_t size) : size_(size) {}  // NOLINT: as LibTorch
+  HALFTAPE_ARG(int64_t, size);
+  HALFTAPE_ARG(double, alpha) = 1e-4;
+  HALFTAPE_ARG(double, beta) = 0.75;
+  HALFTAPE_ARG(double, k) = 1;
+};
+
+using CrossMapLRN2dOptions = LocalResponseNormOptions;
+
+namespace functional {
+
+class LayerNormFuncOptions {
+ public:
+  LayerNormFuncOptions(Shape normalized_shape)  // NOLINT: as LibTorch
+      : normalized_shape_(std::move(normalized_shape)) {}
+  HALFTAPE_ARG(Shape, normalized_shape);
+  HALFTAPE_ARG(Tensor, weight) = {};
+  HALFTAPE_ARG(Tensor, bias) = {};
+  HALFTAPE_ARG(double, eps) = 1e-5;
+};
+
+class RMSNormFuncOptions {
+ public:
+  RMSNormFuncOptions(Shape normalized_shape)  // NOLINT: as the others
+      : normalized_shape_(std::move(normalized_shape)) {}
+  HALFTAPE_ARG(Shape, normalized_shape);
+  HALFTAPE_ARG(Tensor, weight) = {};
+  HALFTAPE_ARG(std::optional<double>, eps) = std::nullopt;
+};
+
+class BatchNormFuncOptions {
+ public:
+  HALFTAPE_ARG(Tensor, weight) = {};
+  HALFTAPE_ARG(Tensor, bias) = {};
+  HALFTAPE_ARG(bool, training) = false;
+  HALFTAPE_ARG(double, momentum) = 0.1;
+  HALFTAPE_ARG(double, eps) = 1e-5;
+  HALFTAPE_ARG(bool, skip_nonfinite) = true;
+};
+
+class InstanceNormFuncOptions {
+ public:
+  HALFTAPE_ARG(Tensor, running_mean) = {};
+  HALFTAPE_ARG(Tensor, running_var) = {};
+  HALFTAPE_ARG(Tensor, weight) = {};
+  HALFTAPE_ARG(Tensor, bias) = {};
+  HALFTAPE_ARG(bool, use_input_stats) = true;
+  HALFTAPE_ARG(double, momentum) = 0.1;
+  HALFTAPE_ARG(double, eps) = 1e-5;
+  HALFTAPE_ARG(bool, skip_nonfinite) = true;
+};
+
+class GroupNormFuncOptions {
+ public:
+  GroupNormFuncOptions(int64_t num_groups) : num_groups_(num_groups) {}  // NOLINT: as LibTorch
+  HALFTAPE_ARG(int64_t, num_groups);
+  HALFTAPE_ARG(Tensor, weight) = {};
+  HALFTAPE_ARG(Tensor, bias) = {};
+  HALFTAPE_ARG(double, eps) = 1e-5;
+};
+
+class NormalizeFuncOptions {
+ public:
+  HALFTAPE_ARG(double, p) = 2;
+  HALFTAPE_ARG(int64_t, dim) = 1;
+  HALFTAPE_ARG(double, eps) = 1e-12;
+  /// Receives the result and is returned: same shape, no history.
+  HALFTAPE_ARG(std::optional<Tensor>, out) = {};
+};
+
+using LocalResponseNormFuncOptions = LocalResponseNormOptions;
+
+/// Over the last dimensions, whose sizes normalized_shape gives.
+inline Tensor layer_norm(const Tensor& x, const LayerNormFuncOptions& o) {
+  return halftape::layer_norm(x, o.normalized_shape(), o.weight(), o.bias(), o.eps());
+}
+/// x divided by the root of its mean square over the last dimensions, normalized_shape.
+inline Tensor rms_norm(const Tensor& x, const RMSNormFuncOptions& o) {
+  return halftape::rms_norm(x, o.normalized_shape(), o.weight(), o.eps());
+}
+/// Each channel of (N, C, …) over the batch; in training the running statistics follow.
+inline Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
+                         const BatchNormFuncOptions& o = {}) {
+  return halftape::batch_norm(x, running_mean, running_var, o.weight(), o.bias(), o.training(),
+                              o.momentum(), o.eps(), o.skip_nonfinite());
+}
+/// Each channel of each sample of (N, C, …) by itself.
+inline Tensor instance_norm(const Tensor& x, const InstanceNormFuncOptions& o = {}) {
+  return halftape::instance_norm(x, o.running_mean(), o.running_var(), o.weight(), o.bias(),
+                                 o.use_input_stats(), o.momentum(), o.eps(), o.skip_nonfinite());
+}
+/// num_groups groups of channels of (N, C, …); throws unless they divide C.
+inline Tensor group_norm(const Tensor& x, const GroupNormFuncOptions& o) {
+  return halftape::group_norm(x, o.num_groups(), o.weight(), o.bias(), o.eps());
+}
+/// Each channel of (N, C, …) by `size` neighbours.
+inline Tensor local_response_norm(const Tensor& x, const LocalResponseNormFuncOptions& o) {
+  return halftape::local_response_norm(x, o.size(), o.alpha(), o.beta(), o.k());
+}
+/// x divided by max(‖x‖ₚ, eps) along `dim`, written into `out` if given, which throws while a
+/// gradient is recorded.
+inline Tensor normalize(const Tensor& x, const NormalizeFuncOptions& o = {}) {
+  if (!o.out()) return halftape::normalize(x, o.p(), o.dim(), o.eps());
+  HALFTAPE_CHECK(o.out()->sizes() == x.sizes(), "normalize: out is ", o.out()->sizes(),
+                 ", the result ", x.sizes());
+  HALFTAPE_CHECK(!GradMode::is_enabled() || !(x.requires_grad() || o.out()->requires_grad()),
+                 "normalize: out takes a result without history; leave it out, or use NoGradGuard");
+  const NoGradGuard no_grad;
+  return o.out()->copy_(halftape::normalize(x, o.p(), o.dim(), o.eps()));
+}
+
+}  // namespace functional
 
 /// Over the last dimensions, whose sizes are normalized_shape. weight starts as 1, bias as 0.
 class LayerNormImpl : public Cloneable<LayerNormImpl> {

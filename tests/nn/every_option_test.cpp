@@ -1,5 +1,5 @@
-// Every option of nn/options is set by a case of tests/vectors/module_cases.txt, in which it
-// matters: without it the case does not give what PyTorch gives with it.
+// Every option of a module is set by a case of tests/vectors/module_cases.txt, in which it matters:
+// without it the case does not give what PyTorch gives with it.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "halftape/autograd/ops/creation/create.h"
-#include "halftape/nn/functional/pad.h"
 #include "halftape/nn/init.h"
 
 namespace halftape::nn {

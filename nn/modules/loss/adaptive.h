@@ -1,17 +1,32 @@
 // A softmax over many classes, few of them frequent.
 #pragma once
 #include <concepts>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
 #include "halftape/autograd/ops/creation/create.h"
+#include "halftape/core/options.h"
 #include "halftape/nn/cloneable.h"
 #include "halftape/nn/modules/container/module_list.h"
 #include "halftape/nn/modules/container/sequential.h"
 #include "halftape/nn/modules/linear.h"
-#include "halftape/nn/options/adaptive.h"
 
 namespace halftape::nn {
+
+/// `cutoffs`: where the clusters begin, increasing, from 1 to n_classes − 1. Cluster i has
+/// in_features/div_valueⁱ features.
+class AdaptiveLogSoftmaxWithLossOptions {
+ public:
+  AdaptiveLogSoftmaxWithLossOptions(int64_t in_features, int64_t n_classes,
+                                    std::vector<int64_t> cutoffs)
+      : in_features_(in_features), n_classes_(n_classes), cutoffs_(std::move(cutoffs)) {}
+  HALFTAPE_ARG(int64_t, in_features);
+  HALFTAPE_ARG(int64_t, n_classes);
+  HALFTAPE_ARG(std::vector<int64_t>, cutoffs);
+  HALFTAPE_ARG(double, div_value) = 4;
+  HALFTAPE_ARG(bool, head_bias) = false;
+};
 
 /// A loss with backward() that converts to a double, as LibTorch's is one; the conversion waits for
 /// the device.
@@ -69,5 +84,7 @@ namespace halftape {
 template <std::same_as<nn::AdaptiveLoss> Loss>
 Tensor tensor(const Loss& loss, const TensorOptions& options = {}) {
   return tensor(static_cast<double>(loss), options);
-}
+}  // namespace halftape
+
+namespace {}  // namespace
 }  // namespace halftape

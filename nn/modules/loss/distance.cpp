@@ -1,7 +1,5 @@
 #include "halftape/nn/modules/loss/distance.h"
 
-#include "halftape/nn/functional/distance.h"
-
 namespace halftape::nn {
 
 Tensor CosineSimilarityImpl::forward(const Tensor& a, const Tensor& b) const {

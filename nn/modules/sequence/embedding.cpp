@@ -3,7 +3,6 @@
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/ops/layout/view.h"
 #include "halftape/autograd/tape/grad_mode.h"
-#include "halftape/nn/functional/embedding.h"
 #include "halftape/nn/init.h"
 
 namespace halftape::nn {

@@ -1,9 +1,128 @@
-// Embedding and EmbeddingBag. Computed by autograd/ops/indexing/embedding.h.
+// Embeddings: options, functions, which take the indices first, and modules. Computed by
+// autograd/ops/indexing/embedding.h.
 #pragma once
+#include <optional>
+
+#include "halftape/autograd/ops/indexing/embedding.h"
+#include "halftape/core/options.h"
 #include "halftape/nn/modules/common.h"
-#include "halftape/nn/options/embedding.h"
+#include "halftape/nn/modules/loss/loss.h"
 
 namespace halftape::nn {
+
+/// kSum, kMean or kMax; the first two are also Reductions of losses.
+class EmbeddingBagMode {
+ public:
+  EmbeddingBagMode(BagMode mode) : mode_(mode) {}  // NOLINT: one is the other
+  EmbeddingBagMode(Reduction mode)                 // NOLINT: the same
+      : mode_(mode == kSum ? BagMode::Sum : BagMode::Mean) {
+    HALFTAPE_CHECK(mode == kSum || mode == kMean,
+                   "embedding_bag: mode has to be kSum, kMean or kMax");
+  }
+  operator BagMode() const { return mode_; }  // NOLINT
+
+ private:
+  BagMode mode_;
+};
+
+/// `sparse` gradients do not exist here: true throws.
+class EmbeddingOptions {
+ public:
+  EmbeddingOptions(int64_t num_embeddings, int64_t embedding_dim)
+      : num_embeddings_(num_embeddings), embedding_dim_(embedding_dim) {}
+  HALFTAPE_ARG(int64_t, num_embeddings);
+  HALFTAPE_ARG(int64_t, embedding_dim);
+  HALFTAPE_ARG(std::optional<int64_t>, padding_idx) = std::nullopt;
+  HALFTAPE_ARG(std::optional<double>, max_norm) = std::nullopt;
+  HALFTAPE_ARG(double, norm_type) = 2;
+  HALFTAPE_ARG(bool, scale_grad_by_freq) = false;
+  HALFTAPE_ARG(bool, sparse) = false;
+  HALFTAPE_ARG(Tensor, _weight) = {};
+};
+class EmbeddingFromPretrainedOptions {
+ public:
+  HALFTAPE_ARG(bool, freeze) = true;
+  HALFTAPE_ARG(std::optional<int64_t>, padding_idx) = std::nullopt;
+  HALFTAPE_ARG(std::optional<double>, max_norm) = std::nullopt;
+  HALFTAPE_ARG(double, norm_type) = 2;
+  HALFTAPE_ARG(bool, scale_grad_by_freq) = false;
+  HALFTAPE_ARG(bool, sparse) = false;
+};
+
+class EmbeddingBagOptions {
+ public:
+  EmbeddingBagOptions(int64_t num_embeddings, int64_t embedding_dim)
+      : num_embeddings_(num_embeddings), embedding_dim_(embedding_dim) {}
+  HALFTAPE_ARG(int64_t, num_embeddings);
+  HALFTAPE_ARG(int64_t, embedding_dim);
+  HALFTAPE_ARG(std::optional<double>, max_norm) = std::nullopt;
+  HALFTAPE_ARG(double, norm_type) = 2;
+  HALFTAPE_ARG(bool, scale_grad_by_freq) = false;
+  HALFTAPE_ARG(EmbeddingBagMode, mode) = kMean;
+  HALFTAPE_ARG(bool, sparse) = false;
+  HALFTAPE_ARG(Tensor, _weight) = {};
+  HALFTAPE_ARG(bool, include_last_offset) = false;
+  HALFTAPE_ARG(std::optional<int64_t>, padding_idx) = std::nullopt;
+};
+class EmbeddingBagFromPretrainedOptions {
+ public:
+  HALFTAPE_ARG(bool, freeze) = true;
+  HALFTAPE_ARG(std::optional<double>, max_norm) = std::nullopt;
+  HALFTAPE_ARG(double, norm_type) = 2;
+  HALFTAPE_ARG(bool, scale_grad_by_freq) = false;
+  HALFTAPE_ARG(EmbeddingBagMode, mode) = kMean;
+  HALFTAPE_ARG(bool, sparse) = false;
+  HALFTAPE_ARG(bool, include_last_offset) = false;
+  HALFTAPE_ARG(std::optional<int64_t>, padding_idx) = std::nullopt;
+};
+
+namespace functional {
+
+class EmbeddingFuncOptions {
+ public:
+  HALFTAPE_ARG(std::optional<int64_t>, padding_idx) = std::nullopt;
+  HALFTAPE_ARG(std::optional<double>, max_norm) = std::nullopt;
+  HALFTAPE_ARG(double, norm_type) = 2;
+  HALFTAPE_ARG(bool, scale_grad_by_freq) = false;
+  HALFTAPE_ARG(bool, sparse) = false;
+};
+class EmbeddingBagFuncOptions {
+ public:
+  HALFTAPE_ARG(Tensor, offsets) = {};
+  HALFTAPE_ARG(std::optional<double>, max_norm) = std::nullopt;
+  HALFTAPE_ARG(double, norm_type) = 2;
+  HALFTAPE_ARG(bool, scale_grad_by_freq) = false;
+  HALFTAPE_ARG(EmbeddingBagMode, mode) = kMean;
+  HALFTAPE_ARG(bool, sparse) = false;
+  HALFTAPE_ARG(Tensor, per_sample_weights) = {};
+  HALFTAPE_ARG(bool, include_last_offset) = false;
+  HALFTAPE_ARG(std::optional<int64_t>, padding_idx) = std::nullopt;
+};
+
+namespace detail {
+inline void before_lookup(const char* op, const Tensor& indices, const Tensor& weight, bool sparse,
+                          const std::optional<double>& max_norm, double norm_type) {
+  HALFTAPE_CHECK(!sparse, op, ": sparse gradients (sparse=1) do not exist here; leave it false");
+  if (max_norm) embedding_renorm_(weight, indices, *max_norm, norm_type);
+}
+}  // namespace detail
+
+/// Rows of weight (num, C) by index: (…) → (…, C). With max_norm, the rows looked up are first
+/// shortened to it in the weight itself.
+inline Tensor embedding(const Tensor& indices, const Tensor& weight,
+                        const EmbeddingFuncOptions& o = {}) {
+  detail::before_lookup("embedding", indices, weight, o.sparse(), o.max_norm(), o.norm_type());
+  return halftape::embedding(weight, indices, o.padding_idx(), o.scale_grad_by_freq());
+}
+/// Sums, means or maxima of bags of rows: (bags, length), or (n) with offsets → (bags, C).
+inline Tensor embedding_bag(const Tensor& indices, const Tensor& weight,
+                            const EmbeddingBagFuncOptions& o = {}) {
+  detail::before_lookup("embedding_bag", indices, weight, o.sparse(), o.max_norm(), o.norm_type());
+  return halftape::embedding_bag(weight, indices, o.offsets(), o.mode(), o.per_sample_weights(),
+                                 o.include_last_offset(), o.padding_idx(), o.scale_grad_by_freq());
+}
+
+}  // namespace functional
 
 /// A row of weight (num_embeddings, embedding_dim) for each index: (…) → (…, embedding_dim). The
 /// weight starts in N(0, 1), the row padding_idx at 0, where it stays: it gets no gradient.

@@ -1,11 +1,59 @@
-// Transformer, its encoder and its decoder.
+// Transformer, its encoder and its decoder: options and modules.
 #pragma once
+#include <utility>
+
 #include "halftape/nn/any_module.h"
 #include "halftape/nn/cloneable.h"
 #include "halftape/nn/modules/container/module_list.h"
-#include "halftape/nn/options/transformer_coder.h"
+#include "halftape/nn/modules/sequence/transformer_layer.h"
 
 namespace halftape::nn {
+
+/// A layer to clone num_layers times.
+class TransformerEncoderOptions {
+ public:
+  TransformerEncoderOptions(TransformerEncoderLayer encoder_layer, int64_t num_layers)
+      : encoder_layer_(std::move(encoder_layer)), num_layers_(num_layers) {}
+  TransformerEncoderOptions(const TransformerEncoderLayerOptions& encoder_layer_options,
+                            int64_t num_layers)
+      : TransformerEncoderOptions(TransformerEncoderLayer(encoder_layer_options), num_layers) {}
+  HALFTAPE_ARG(TransformerEncoderLayer, encoder_layer);
+  HALFTAPE_ARG(int64_t, num_layers);
+  HALFTAPE_ARG(AnyModule, norm) = {};  // of the last layer's result; cloned, too
+};
+
+class TransformerDecoderOptions {
+ public:
+  TransformerDecoderOptions(TransformerDecoderLayer decoder_layer, int64_t num_layers)
+      : decoder_layer_(std::move(decoder_layer)), num_layers_(num_layers) {}
+  TransformerDecoderOptions(const TransformerDecoderLayerOptions& decoder_layer_options,
+                            int64_t num_layers)
+      : TransformerDecoderOptions(TransformerDecoderLayer(decoder_layer_options), num_layers) {}
+  HALFTAPE_ARG(TransformerDecoderLayer, decoder_layer);
+  HALFTAPE_ARG(int64_t, num_layers);
+  HALFTAPE_ARG(AnyModule, norm) = {};
+};
+
+class TransformerOptions {
+ public:
+  TransformerOptions() = default;
+  TransformerOptions(int64_t d_model, int64_t nhead) : d_model_(d_model), nhead_(nhead) {}
+  TransformerOptions(int64_t d_model, int64_t nhead, int64_t num_encoder_layers,
+                     int64_t num_decoder_layers)
+      : d_model_(d_model),
+        nhead_(nhead),
+        num_encoder_layers_(num_encoder_layers),
+        num_decoder_layers_(num_decoder_layers) {}
+  HALFTAPE_ARG(int64_t, d_model) = 512;
+  HALFTAPE_ARG(int64_t, nhead) = 8;
+  HALFTAPE_ARG(int64_t, num_encoder_layers) = 6;
+  HALFTAPE_ARG(int64_t, num_decoder_layers) = 6;
+  HALFTAPE_ARG(int64_t, dim_feedforward) = 2048;
+  HALFTAPE_ARG(double, dropout) = 0.1;
+  HALFTAPE_ARG(activation_t, activation) = kReLU;
+  HALFTAPE_ARG(AnyModule, custom_encoder) = {};  // cloned; replaces the TransformerEncoder
+  HALFTAPE_ARG(AnyModule, custom_decoder) = {};
+};
 
 /// num_layers clones of a layer, one after the other, and a norm if one is given.
 class TransformerEncoderImpl : public Cloneable<TransformerEncoderImpl> {
@@ -51,8 +99,8 @@ HALFTAPE_MODULE(TransformerDecoder);
 
 /// An encoder, whose result the layers of a decoder attend to. src: (S, N, d_model), tgt:
 /// (T, N, d_model) → as tgt. Masks as in MultiheadAttention: src_mask (S, S), tgt_mask (T, T),
-/// memory_mask (T, S), of padding (N, S) or (N, T). All matrices start by Glorot and Bengio's rule.
-/// Vaswani et al. 2017, arXiv:1706.03762.
+/// memory_mask (T, S), of padding (N, S) or (N, T). All matrices start by Glorot and Bengio's
+/// rule. Vaswani et al. 2017, arXiv:1706.03762.
 class TransformerImpl : public Cloneable<TransformerImpl> {
  public:
   explicit TransformerImpl(const TransformerOptions& options);

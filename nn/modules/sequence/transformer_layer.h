@@ -1,13 +1,56 @@
-// The layers of a transformer, with the norm after each sum, as LibTorch's.
+// The layers of a transformer, with the norm after each sum, as LibTorch's: options and modules.
 #pragma once
+#include <concepts>
+#include <functional>
+#include <utility>
+
+#include "halftape/autograd/ops/elementwise/unary.h"
+#include "halftape/core/options.h"
+#include "halftape/nn/any_module.h"
 #include "halftape/nn/cloneable.h"
+#include "halftape/nn/init.h"
 #include "halftape/nn/modules/dropout.h"
 #include "halftape/nn/modules/linear.h"
 #include "halftape/nn/modules/norm.h"
 #include "halftape/nn/modules/sequence/attention.h"
-#include "halftape/nn/options/transformer.h"
+
+namespace halftape {
+struct GELUActivation {};
+inline constexpr GELUActivation kGELU;
+}  // namespace halftape
 
 namespace halftape::nn {
+
+/// The activation between the two linear layers: kReLU, kGELU, or a function of a tensor.
+class activation_t {
+ public:
+  activation_t(init::Nonlinearity word)  // NOLINT: as LibTorch, one is the other
+      : call_([](const Tensor& x) { return relu(x); }) {
+    HALFTAPE_CHECK(word == kReLU, "activation has to be kReLU, kGELU or a function of a tensor");
+  }
+  activation_t(GELUActivation)  // NOLINT: the same
+      : call_([](const Tensor& x) { return gelu(x); }) {}
+  template <class F>
+  requires(std::is_invocable_r_v<Tensor, F, const Tensor&> &&
+           !std::same_as<std::decay_t<F>, activation_t>) activation_t(F f)  // NOLINT: the same
+      : call_(std::move(f)) {}
+  Tensor operator()(const Tensor& x) const { return call_(x); }
+
+ private:
+  std::function<Tensor(const Tensor&)> call_;
+};
+
+class TransformerEncoderLayerOptions {
+ public:
+  TransformerEncoderLayerOptions(int64_t d_model, int64_t nhead)
+      : d_model_(d_model), nhead_(nhead) {}
+  HALFTAPE_ARG(int64_t, d_model);  // features of a token
+  HALFTAPE_ARG(int64_t, nhead);
+  HALFTAPE_ARG(int64_t, dim_feedforward) = 2048;
+  HALFTAPE_ARG(double, dropout) = 0.1;
+  HALFTAPE_ARG(activation_t, activation) = kReLU;
+};
+using TransformerDecoderLayerOptions = TransformerEncoderLayerOptions;
 
 /// Attention of a sequence to itself and two linear layers, each added to what it is given and
 /// normalised. src: (S, N, d_model) → the same; src_mask (S, S) and src_key_padding_mask (N, S) as

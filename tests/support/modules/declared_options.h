@@ -1,4 +1,4 @@
-// The options that the headers of nn/options declare, and the functions that take some.
+// The options that the headers of nn/modules declare, and the functions that take some.
 #pragma once
 #include <filesystem>
 #include <fstream>
@@ -10,14 +10,22 @@
 
 namespace halftape::testing {
 
+/// The headers of nn/modules.
+inline std::vector<std::filesystem::path> module_headers() {
+  std::vector<std::filesystem::path> all;
+  const std::filesystem::path root = std::filesystem::path(HALFTAPE_TEST_DATA).parent_path();
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(root / "nn" / "modules"))
+    if (entry.path().extension() == ".h") all.push_back(entry.path());
+  return all;
+}
+
 /// Each class of options, and its options in their order.
 inline std::map<std::string, std::vector<std::string>> declared_options() {
   std::map<std::string, std::vector<std::string>> all;
-  const std::filesystem::path root = std::filesystem::path(HALFTAPE_TEST_DATA).parent_path();
   const std::regex start("class (\\w+Options\\w*) \\{"),
       option(" *HALFTAPE_ARG\\(.+?, (\\w+)\\).*");
-  for (const auto& entry : std::filesystem::directory_iterator(root / "nn" / "options")) {
-    std::ifstream header(entry.path());
+  for (const auto& path : module_headers()) {
+    std::ifstream header(path);
     std::smatch found;
     std::string name;
     for (std::string line; std::getline(header, line);) {
@@ -28,21 +36,21 @@ inline std::map<std::string, std::vector<std::string>> declared_options() {
   return all;
 }
 
-/// The functions of nn/functional that take options.
+/// The functions of namespace functional that take options.
 inline std::set<std::string> functions_with_options() {
   std::set<std::string> names;
-  const std::filesystem::path root = std::filesystem::path(HALFTAPE_TEST_DATA).parent_path();
   const std::regex call(
       "(\\w+)(##D##d)?(\\w*)\\([^()]*[^\\w:]\\w+(?:##D##d)?\\w*Options& o(?:ptions)?\\b");
-  for (const auto& entry : std::filesystem::directory_iterator(root / "nn" / "functional")) {
-    if (entry.path().extension() != ".h") continue;
-    std::ifstream header(entry.path());
-    std::string text, code;
-    bool hidden = false;  // in namespace detail
+  for (const auto& path : module_headers()) {
+    std::ifstream header(path);
+    std::string text;
+    bool functional = false, detail = false;  // inside the namespaces of these names
     for (std::string line; std::getline(header, line);) {
-      if (line.find("namespace detail {") == 0) hidden = true;
-      if (line.find("}  // namespace detail") == 0) hidden = false;
-      if (!hidden) text += line.substr(0, line.find(" \\")) + ' ';
+      if (line == "namespace functional {") functional = true;
+      if (line == "}  // namespace functional") functional = false;
+      if (line == "namespace detail {") detail = true;
+      if (line == "}  // namespace detail") detail = false;
+      if (functional && !detail) text += line.substr(0, line.find(" \\")) + ' ';
     }
     for (std::sregex_iterator i(text.begin(), text.end(), call), end; i != end; ++i) {
       const std::smatch& found = *i;
