@@ -56,14 +56,12 @@ Tensor Softmax2dImpl::forward(const Tensor& x) const {
   return functional::softmax(x, -3);
 }
 
-HardtanhImpl::HardtanhImpl(const HardtanhOptions& o) : options(o) { HardtanhImpl::reset(); }
 void HardtanhImpl::reset() {
   HALFTAPE_CHECK(options.min_val() < options.max_val(),
                  "Hardtanh: max_val must be greater than min_val, and they are ", options.max_val(),
                  " and ", options.min_val());
 }
 
-PReLUImpl::PReLUImpl(const PReLUOptions& o) : options(o) { PReLUImpl::reset(); }
 void PReLUImpl::reset() {
   HALFTAPE_CHECK(options.num_parameters() > 0, "PReLU: num_parameters ", options.num_parameters(),
                  " must be positive");

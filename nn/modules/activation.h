@@ -17,68 +17,57 @@
 
 namespace halftape::nn {
 
-class ReLUOptions {
- public:
+struct ReLUOptions {
   ReLUOptions(bool inplace = false) : inplace_(inplace) {}  // NOLINT: as LibTorch
   HALFTAPE_ARG(bool, inplace);
 };
 using ReLU6Options = ReLUOptions;
 using SELUOptions = ReLUOptions;
 
-class ELUOptions {
- public:
+struct ELUOptions {
   HALFTAPE_ARG(double, alpha) = 1;
   HALFTAPE_ARG(bool, inplace) = false;
 };
 using CELUOptions = ELUOptions;
 
-class LeakyReLUOptions {
- public:
+struct LeakyReLUOptions {
   HALFTAPE_ARG(double, negative_slope) = 0.01;
   HALFTAPE_ARG(bool, inplace) = false;
 };
-class RReLUOptions {
- public:
+struct RReLUOptions {
   HALFTAPE_ARG(double, lower) = 1.0 / 8;
   HALFTAPE_ARG(double, upper) = 1.0 / 3;
   HALFTAPE_ARG(bool, inplace) = false;
 };
-class HardtanhOptions {
- public:
+struct HardtanhOptions {
   HALFTAPE_ARG(double, min_val) = -1;
   HALFTAPE_ARG(double, max_val) = 1;
   HALFTAPE_ARG(bool, inplace) = false;
 };
-class ThresholdOptions {
- public:
+struct ThresholdOptions {
   ThresholdOptions(double threshold, double value) : threshold_(threshold), value_(value) {}
   HALFTAPE_ARG(double, threshold);
   HALFTAPE_ARG(double, value);
   HALFTAPE_ARG(bool, inplace) = false;
 };
-class HardshrinkOptions {
- public:
+struct HardshrinkOptions {
   HardshrinkOptions(double lambda = 0.5) : lambda_(lambda) {}  // NOLINT: as LibTorch
   HALFTAPE_ARG(double, lambda);
 };
 using SoftshrinkOptions = HardshrinkOptions;
 
-class SoftplusOptions {
- public:
+struct SoftplusOptions {
   HALFTAPE_ARG(double, beta) = 1;
   HALFTAPE_ARG(double, threshold) = 20;  // from beta·x on, y = x
 };
-class GELUOptions {
- public:
+struct GELUOptions {
   HALFTAPE_ARG(std::string, approximate) = "none";  // or "tanh"
 };
-class GLUOptions {
- public:
+struct GLUOptions {
   GLUOptions(int64_t dim = -1) : dim_(dim) {}  // NOLINT: as LibTorch
   HALFTAPE_ARG(int64_t, dim);
 };
-class SoftmaxOptions {
- public:
+struct SoftmaxOptions {
   SoftmaxOptions(int64_t dim) : dim_(dim) {}  // NOLINT: as LibTorch
   HALFTAPE_ARG(int64_t, dim);
 };
@@ -86,32 +75,28 @@ using LogSoftmaxOptions = SoftmaxOptions;
 using SoftminOptions = SoftmaxOptions;
 
 /// num_parameters: one slope for each channel (the second dimension), or 1 for all.
-class PReLUOptions {
- public:
+struct PReLUOptions {
   HALFTAPE_ARG(int64_t, num_parameters) = 1;
   HALFTAPE_ARG(double, init) = 0.25;
 };
 
 namespace functional {
 
-class RReLUFuncOptions {
- public:
+struct RReLUFuncOptions {
   HALFTAPE_ARG(double, lower) = 1.0 / 8;
   HALFTAPE_ARG(double, upper) = 1.0 / 3;
   HALFTAPE_ARG(bool, training) = false;
   HALFTAPE_ARG(bool, inplace) = false;
 };
 /// `dtype`: the input is converted first.
-class SoftmaxFuncOptions {
- public:
+struct SoftmaxFuncOptions {
   SoftmaxFuncOptions(int64_t dim) : dim_(dim) {}  // NOLINT: as LibTorch
   HALFTAPE_ARG(int64_t, dim);
   HALFTAPE_ARG(std::optional<Dtype>, dtype) = {};
 };
 using LogSoftmaxFuncOptions = SoftmaxFuncOptions;
 using SoftminFuncOptions = SoftmaxFuncOptions;
-class GumbelSoftmaxFuncOptions {
- public:
+struct GumbelSoftmaxFuncOptions {
   HALFTAPE_ARG(double, tau) = 1;
   HALFTAPE_ARG(bool, hard) = false;
   HALFTAPE_ARG(int64_t, dim) = -1;
@@ -270,7 +255,7 @@ HALFTAPE_UNARY_MODULE(Softmax2d, CloneableModule);
 /// x between min_val and max_val, else the nearer of the two. Throws unless min_val < max_val.
 class HardtanhImpl : public Cloneable<HardtanhImpl> {
  public:
-  explicit HardtanhImpl(const HardtanhOptions& o = {});
+  explicit HardtanhImpl(const HardtanhOptions& o = {}) : options(o) { HardtanhImpl::reset(); }
   void reset() override;
   Tensor forward(const Tensor& x) const;
   void pretty_print(std::ostream& out) const override;
@@ -279,21 +264,13 @@ class HardtanhImpl : public Cloneable<HardtanhImpl> {
 HALFTAPE_MODULE(Hardtanh);
 
 /// x where x > threshold, else value.
-class ThresholdImpl : public Cloneable<ThresholdImpl> {
- public:
-  ThresholdImpl(double threshold, double value) : options(threshold, value) {}
-  explicit ThresholdImpl(const ThresholdOptions& o) : options(o) {}
-  Tensor forward(const Tensor& x) const;
-  void pretty_print(std::ostream& out) const override;
-  ThresholdOptions options;
-};
-HALFTAPE_MODULE(Threshold);
+HALFTAPE_UNARY_MODULE(Threshold, detail::WithOptions<ThresholdOptions>);
 
 /// x, weight·x where x ≤ 0; the weight is learned. x: (N, num_parameters, …), or any shape for one.
 /// He et al. 2015, arXiv:1502.01852.
 class PReLUImpl : public Cloneable<PReLUImpl> {
  public:
-  explicit PReLUImpl(const PReLUOptions& o = {});
+  explicit PReLUImpl(const PReLUOptions& o = {}) : options(o) { PReLUImpl::reset(); }
   void reset() override;
   Tensor forward(const Tensor& x) const;
   void pretty_print(std::ostream& out) const override;

@@ -17,6 +17,10 @@ class WithOptions : public CloneableModule {
   WithOptions() requires std::is_default_constructible_v<Options>
   = default;
   explicit WithOptions(const Options& o) : options(o) {}
+  template <class... Args>
+  requires(sizeof...(Args) > 1 &&
+           std::is_constructible_v<Options, Args...>) explicit WithOptions(Args... args)
+      : options(args...) {}
   Options options;
 };
 

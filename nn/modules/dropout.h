@@ -7,8 +7,7 @@
 
 namespace halftape::nn {
 
-class DropoutOptions {
- public:
+struct DropoutOptions {
   DropoutOptions(double p = 0.5) : p_(p) {}  // NOLINT: as LibTorch
   HALFTAPE_ARG(double, p);              // probability that an element, or a feature, is dropped
   HALFTAPE_ARG(bool, inplace) = false;  // the result replaces the input
@@ -20,8 +19,7 @@ using FeatureAlphaDropoutOptions = DropoutOptions;
 
 namespace functional {
 
-class DropoutFuncOptions {
- public:
+struct DropoutFuncOptions {
   HALFTAPE_ARG(double, p) = 0.5;
   HALFTAPE_ARG(bool, training) = true;
   HALFTAPE_ARG(bool, inplace) = false;
@@ -30,8 +28,7 @@ using Dropout2dFuncOptions = DropoutFuncOptions;
 using Dropout3dFuncOptions = DropoutFuncOptions;
 
 /// LibTorch's default here, unlike that of the others, is evaluation.
-class AlphaDropoutFuncOptions {
- public:
+struct AlphaDropoutFuncOptions {
   HALFTAPE_ARG(double, p) = 0.5;
   HALFTAPE_ARG(bool, training) = false;
   HALFTAPE_ARG(bool, inplace) = false;

@@ -27,8 +27,6 @@ const char* name_of(Activation a) {
 
 }  // namespace
 
-FusedMLPImpl::FusedMLPImpl(const FusedMLPOptions& o) : options(o) { FusedMLPImpl::reset(); }
-
 void FusedMLPImpl::reset() {
   HALFTAPE_CHECK(options.layers() >= 0, "FusedMLP: layers ", options.layers(), " is negative");
   linears.clear();

@@ -9,8 +9,7 @@
 
 namespace halftape::nn {
 
-class FusedMLPOptions {
- public:
+struct FusedMLPOptions {
   /// layers: hidden ones, of hidden_features each.
   FusedMLPOptions(int64_t in_features, int64_t hidden_features, int64_t layers,
                   int64_t out_features)
@@ -37,7 +36,7 @@ class FusedMLPImpl : public Cloneable<FusedMLPImpl> {
  public:
   FusedMLPImpl(int64_t in_features, int64_t hidden_features, int64_t layers, int64_t out_features)
       : FusedMLPImpl(FusedMLPOptions(in_features, hidden_features, layers, out_features)) {}
-  explicit FusedMLPImpl(const FusedMLPOptions& options);
+  explicit FusedMLPImpl(const FusedMLPOptions& o) : options(o) { FusedMLPImpl::reset(); }
   void reset() override;
   void reset_parameters();
   /// x: (…, in) → (…, out).

@@ -10,8 +10,6 @@
 
 namespace halftape::nn {
 
-LinearImpl::LinearImpl(const LinearOptions& o) : options(o) { LinearImpl::reset(); }
-
 void LinearImpl::reset() {
   HALFTAPE_CHECK(options.in_features() > 0 && options.out_features() > 0, "Linear: in_features ",
                  options.in_features(), " and out_features ", options.out_features(),
@@ -32,8 +30,6 @@ Tensor LinearImpl::forward(const Tensor& x) const { return linear(x, weight, bia
 
 HALFTAPE_MODULE_TEXT(Linear, "in_features", options.in_features(), "out_features",
                      options.out_features(), "bias", options.bias())
-
-BilinearImpl::BilinearImpl(const BilinearOptions& o) : options(o) { BilinearImpl::reset(); }
 
 void BilinearImpl::reset() {
   const int64_t in1 = options.in1_features(), in2 = options.in2_features(),

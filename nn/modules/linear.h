@@ -8,16 +8,14 @@
 
 namespace halftape::nn {
 
-class LinearOptions {
- public:
+struct LinearOptions {
   LinearOptions(int64_t in_features, int64_t out_features)
       : in_features_(in_features), out_features_(out_features) {}
   HALFTAPE_ARG(int64_t, in_features);
   HALFTAPE_ARG(int64_t, out_features);
   HALFTAPE_ARG(bool, bias) = true;
 };
-class BilinearOptions {
- public:
+struct BilinearOptions {
   BilinearOptions(int64_t in1_features, int64_t in2_features, int64_t out_features)
       : in1_features_(in1_features), in2_features_(in2_features), out_features_(out_features) {}
   HALFTAPE_ARG(int64_t, in1_features);
@@ -25,13 +23,11 @@ class BilinearOptions {
   HALFTAPE_ARG(int64_t, out_features);
   HALFTAPE_ARG(bool, bias) = true;
 };
-class FlattenOptions {
- public:
+struct FlattenOptions {
   HALFTAPE_ARG(int64_t, start_dim) = 1;
   HALFTAPE_ARG(int64_t, end_dim) = -1;
 };
-class UnflattenOptions {
- public:
+struct UnflattenOptions {
   UnflattenOptions(int64_t dim, std::vector<int64_t> sizes) : dim_(dim), sizes_(std::move(sizes)) {}
   HALFTAPE_ARG(int64_t, dim);
   HALFTAPE_ARG(std::vector<int64_t>, sizes);
@@ -43,7 +39,7 @@ class LinearImpl : public Cloneable<LinearImpl> {
  public:
   LinearImpl(int64_t in_features, int64_t out_features)
       : LinearImpl(LinearOptions(in_features, out_features)) {}
-  explicit LinearImpl(const LinearOptions& options);
+  explicit LinearImpl(const LinearOptions& o) : options(o) { LinearImpl::reset(); }
   void reset() override;
   void reset_parameters();
   Tensor forward(const Tensor& x) const;
@@ -61,7 +57,7 @@ class BilinearImpl : public Cloneable<BilinearImpl> {
  public:
   BilinearImpl(int64_t in1_features, int64_t in2_features, int64_t out_features)
       : BilinearImpl(BilinearOptions(in1_features, in2_features, out_features)) {}
-  explicit BilinearImpl(const BilinearOptions& options);
+  explicit BilinearImpl(const BilinearOptions& o) : options(o) { BilinearImpl::reset(); }
   void reset() override;
   void reset_parameters();
   Tensor forward(const Tensor& a, const Tensor& b) const;

@@ -24,7 +24,6 @@ void start(const Tensor& weight, const Tensor& bias) {
 
 }  // namespace
 
-LayerNormImpl::LayerNormImpl(const LayerNormOptions& o) : options(o) { LayerNormImpl::reset(); }
 void LayerNormImpl::reset() {
   const Shape& shape = options.normalized_shape();
   check_normalized("LayerNorm", shape);
@@ -42,7 +41,6 @@ HALFTAPE_MODULE_TEXT(LayerNorm, "", options.normalized_shape(), "eps", options.e
                      "elementwise_affine", options.elementwise_affine(), "bias",
                      detail::unless(true, options.bias()))
 
-RMSNormImpl::RMSNormImpl(const RMSNormOptions& o) : options(o) { RMSNormImpl::reset(); }
 void RMSNormImpl::reset() {
   const Shape& shape = options.normalized_shape();
   check_normalized("RMSNorm", shape);
@@ -146,7 +144,6 @@ Tensor InstanceNorm::forward(const Tensor& x) const {
 
 }  // namespace detail
 
-GroupNormImpl::GroupNormImpl(const GroupNormOptions& o) : options(o) { GroupNormImpl::reset(); }
 void GroupNormImpl::reset() {
   const auto& o = options;
   HALFTAPE_CHECK(o.num_groups() > 0 && o.num_channels() % o.num_groups() == 0,

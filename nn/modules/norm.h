@@ -13,8 +13,7 @@
 
 namespace halftape::nn {
 
-class LayerNormOptions {
- public:
+struct LayerNormOptions {
   LayerNormOptions(Shape normalized_shape)  // NOLINT: as LibTorch
       : normalized_shape_(std::move(normalized_shape)) {}
   LayerNormOptions(std::initializer_list<int64_t> sizes) : normalized_shape_(sizes) {}  // NOLINT
@@ -24,8 +23,7 @@ class LayerNormOptions {
   HALFTAPE_ARG(bool, bias) = true;
 };
 
-class RMSNormOptions {
- public:
+struct RMSNormOptions {
   RMSNormOptions(Shape normalized_shape)  // NOLINT: as LibTorch's LayerNormOptions
       : normalized_shape_(std::move(normalized_shape)) {}
   RMSNormOptions(std::initializer_list<int64_t> sizes) : normalized_shape_(sizes) {}  // NOLINT
@@ -34,8 +32,7 @@ class RMSNormOptions {
   HALFTAPE_ARG(bool, elementwise_affine) = true;
 };
 
-class BatchNormOptions {
- public:
+struct BatchNormOptions {
   BatchNormOptions(int64_t num_features) : num_features_(num_features) {}  // NOLINT: as LibTorch
   HALFTAPE_ARG(int64_t, num_features);
   HALFTAPE_ARG(double, eps) = 1e-5;
@@ -50,8 +47,7 @@ using BatchNorm1dOptions = BatchNormOptions;
 using BatchNorm2dOptions = BatchNormOptions;
 using BatchNorm3dOptions = BatchNormOptions;
 
-class InstanceNormOptions {
- public:
+struct InstanceNormOptions {
   InstanceNormOptions(int64_t num_features)  // NOLINT: as LibTorch
       : num_features_(num_features) {}
   HALFTAPE_ARG(int64_t, num_features);
@@ -65,8 +61,7 @@ using InstanceNorm1dOptions = InstanceNormOptions;
 using InstanceNorm2dOptions = InstanceNormOptions;
 using InstanceNorm3dOptions = InstanceNormOptions;
 
-class GroupNormOptions {
- public:
+struct GroupNormOptions {
   GroupNormOptions(int64_t num_groups, int64_t num_channels)
       : num_groups_(num_groups), num_channels_(num_channels) {}
   HALFTAPE_ARG(int64_t, num_groups);
@@ -75,8 +70,7 @@ class GroupNormOptions {
   HALFTAPE_ARG(bool, affine) = true;
 };
 
-class LocalResponseNormOptions {
- public:
+struct LocalResponseNormOptions {
   LocalResponseNormOptions(int64_t size) : size_(size) {}  // NOLINT: as LibTorch
   HALFTAPE_ARG(int64_t, size);
   HALFTAPE_ARG(double, alpha) = 1e-4;
@@ -88,8 +82,7 @@ using CrossMapLRN2dOptions = LocalResponseNormOptions;
 
 namespace functional {
 
-class LayerNormFuncOptions {
- public:
+struct LayerNormFuncOptions {
   LayerNormFuncOptions(Shape normalized_shape)  // NOLINT: as LibTorch
       : normalized_shape_(std::move(normalized_shape)) {}
   HALFTAPE_ARG(Shape, normalized_shape);
@@ -98,8 +91,7 @@ class LayerNormFuncOptions {
   HALFTAPE_ARG(double, eps) = 1e-5;
 };
 
-class RMSNormFuncOptions {
- public:
+struct RMSNormFuncOptions {
   RMSNormFuncOptions(Shape normalized_shape)  // NOLINT: as the others
       : normalized_shape_(std::move(normalized_shape)) {}
   HALFTAPE_ARG(Shape, normalized_shape);
@@ -107,8 +99,7 @@ class RMSNormFuncOptions {
   HALFTAPE_ARG(std::optional<double>, eps) = std::nullopt;
 };
 
-class BatchNormFuncOptions {
- public:
+struct BatchNormFuncOptions {
   HALFTAPE_ARG(Tensor, weight) = {};
   HALFTAPE_ARG(Tensor, bias) = {};
   HALFTAPE_ARG(bool, training) = false;
@@ -117,8 +108,7 @@ class BatchNormFuncOptions {
   HALFTAPE_ARG(bool, skip_nonfinite) = true;
 };
 
-class InstanceNormFuncOptions {
- public:
+struct InstanceNormFuncOptions {
   HALFTAPE_ARG(Tensor, running_mean) = {};
   HALFTAPE_ARG(Tensor, running_var) = {};
   HALFTAPE_ARG(Tensor, weight) = {};
@@ -129,8 +119,7 @@ class InstanceNormFuncOptions {
   HALFTAPE_ARG(bool, skip_nonfinite) = true;
 };
 
-class GroupNormFuncOptions {
- public:
+struct GroupNormFuncOptions {
   GroupNormFuncOptions(int64_t num_groups) : num_groups_(num_groups) {}  // NOLINT: as LibTorch
   HALFTAPE_ARG(int64_t, num_groups);
   HALFTAPE_ARG(Tensor, weight) = {};
@@ -138,8 +127,7 @@ class GroupNormFuncOptions {
   HALFTAPE_ARG(double, eps) = 1e-5;
 };
 
-class NormalizeFuncOptions {
- public:
+struct NormalizeFuncOptions {
   HALFTAPE_ARG(double, p) = 2;
   HALFTAPE_ARG(int64_t, dim) = 1;
   HALFTAPE_ARG(double, eps) = 1e-12;
@@ -195,7 +183,7 @@ class LayerNormImpl : public Cloneable<LayerNormImpl> {
  public:
   LayerNormImpl(const Shape& normalized_shape)  // NOLINT: as LibTorch
       : LayerNormImpl(LayerNormOptions(normalized_shape)) {}
-  explicit LayerNormImpl(const LayerNormOptions& options);
+  explicit LayerNormImpl(const LayerNormOptions& o) : options(o) { LayerNormImpl::reset(); }
   void reset() override;
   void reset_parameters();
   Tensor forward(const Tensor& x) const;
@@ -211,7 +199,7 @@ class RMSNormImpl : public Cloneable<RMSNormImpl> {
  public:
   RMSNormImpl(const Shape& normalized_shape)  // NOLINT: as LayerNorm
       : RMSNormImpl(RMSNormOptions(normalized_shape)) {}
-  explicit RMSNormImpl(const RMSNormOptions& options);
+  explicit RMSNormImpl(const RMSNormOptions& o) : options(o) { RMSNormImpl::reset(); }
   void reset() override;
   void reset_parameters();
   Tensor forward(const Tensor& x) const;
@@ -282,7 +270,7 @@ class GroupNormImpl : public Cloneable<GroupNormImpl> {
  public:
   GroupNormImpl(int64_t num_groups, int64_t num_channels)
       : GroupNormImpl(GroupNormOptions(num_groups, num_channels)) {}
-  explicit GroupNormImpl(const GroupNormOptions& options);
+  explicit GroupNormImpl(const GroupNormOptions& o) : options(o) { GroupNormImpl::reset(); }
   void reset() override;
   void reset_parameters();
   Tensor forward(const Tensor& x) const;

@@ -86,10 +86,6 @@ std::vector<int64_t> frame(const ConvOptions<D>& o) {
 }  // namespace
 
 template <size_t D>
-ConvImpl<D>::ConvImpl(const ConvOptions<D>& o) : options(o) {
-  ConvImpl::reset();
-}
-template <size_t D>
 void ConvImpl<D>::reset() {
   const auto& o = options;
   check_options("Conv", o);
@@ -122,10 +118,6 @@ void ConvImpl<D>::pretty_print(std::ostream& out) const {
   print<D>(out, "Conv", options, printed<D>(options.padding()), 0);
 }
 
-template <size_t D>
-ConvTransposeImpl<D>::ConvTransposeImpl(const ConvTransposeOptions<D>& o) : options(o) {
-  ConvTransposeImpl::reset();
-}
 template <size_t D>
 void ConvTransposeImpl<D>::reset() {
   const auto& o = options;

@@ -23,8 +23,7 @@ using conv_padding_mode_t = PadMode;
 }  // namespace detail
 
 template <size_t D>
-class ConvOptions {
- public:
+struct ConvOptions {
   using padding_t = detail::conv_padding_t<D>;
   using padding_mode_t = detail::conv_padding_mode_t;
   ConvOptions(int64_t in_channels, int64_t out_channels, ExpandingArray<D> kernel_size)
@@ -45,8 +44,7 @@ class ConvOptions {
 HALFTAPE_RANKED_OPTIONS(Conv, ConvOptions);
 
 template <size_t D>
-class ConvTransposeOptions {
- public:
+struct ConvTransposeOptions {
   using padding_mode_t = detail::conv_padding_mode_t;
   ConvTransposeOptions(int64_t in_channels, int64_t out_channels, ExpandingArray<D> kernel_size)
       : in_channels_(in_channels), out_channels_(out_channels), kernel_size_(kernel_size) {}
@@ -66,8 +64,7 @@ HALFTAPE_RANKED_OPTIONS(ConvTranspose, ConvTransposeOptions);
 namespace functional {
 
 template <size_t D>
-class ConvFuncOptions {
- public:
+struct ConvFuncOptions {
   using padding_t = nn::detail::conv_padding_t<D>;
   HALFTAPE_ARG(Tensor, bias) = {};
   HALFTAPE_ARG(ExpandingArray<D>, stride) = 1;
@@ -83,8 +80,7 @@ using Conv2dFuncOptions = ConvFuncOptions<2>;
 using Conv3dFuncOptions = ConvFuncOptions<3>;
 
 template <size_t D>
-class ConvTransposeFuncOptions {
- public:
+struct ConvTransposeFuncOptions {
   HALFTAPE_ARG(Tensor, bias) = {};
   HALFTAPE_ARG(ExpandingArray<D>, stride) = 1;
   HALFTAPE_ARG(ExpandingArray<D>, padding) = 0;
@@ -132,7 +128,7 @@ class ConvImpl : public CloneableModule {
  public:
   ConvImpl(int64_t in_channels, int64_t out_channels, ExpandingArray<D> kernel_size)
       : ConvImpl(ConvOptions<D>(in_channels, out_channels, kernel_size)) {}
-  explicit ConvImpl(const ConvOptions<D>& options);
+  explicit ConvImpl(const ConvOptions<D>& o) : options(o) { ConvImpl::reset(); }
   void reset() override;
   void reset_parameters();
   Tensor forward(const Tensor& x) const;
@@ -154,7 +150,9 @@ class ConvTransposeImpl : public CloneableModule {
  public:
   ConvTransposeImpl(int64_t in_channels, int64_t out_channels, ExpandingArray<D> kernel_size)
       : ConvTransposeImpl(ConvTransposeOptions<D>(in_channels, out_channels, kernel_size)) {}
-  explicit ConvTransposeImpl(const ConvTransposeOptions<D>& options);
+  explicit ConvTransposeImpl(const ConvTransposeOptions<D>& o) : options(o) {
+    ConvTransposeImpl::reset();
+  }
   void reset() override;
   void reset_parameters();
   Tensor forward(const Tensor& x, const std::optional<Dims>& output_size = {}) const;

@@ -8,8 +8,7 @@
 
 namespace halftape::nn {
 
-class FoldOptions {
- public:
+struct FoldOptions {
   FoldOptions(ExpandingArray<2> output_size, ExpandingArray<2> kernel_size)
       : output_size_(output_size), kernel_size_(kernel_size) {}
   HALFTAPE_ARG(ExpandingArray<2>, output_size);
@@ -18,8 +17,7 @@ class FoldOptions {
   HALFTAPE_ARG(ExpandingArray<2>, padding) = 0;
   HALFTAPE_ARG(ExpandingArray<2>, stride) = 1;
 };
-class UnfoldOptions {
- public:
+struct UnfoldOptions {
   UnfoldOptions(ExpandingArray<2> kernel_size)
       : kernel_size_(kernel_size) {}  // NOLINT: as LibTorch
   HALFTAPE_ARG(ExpandingArray<2>, kernel_size);

@@ -13,8 +13,7 @@ namespace halftape::nn {
 
 /// `padding`: two numbers for each of the last D dimensions, from the last one on; or one for all.
 template <size_t D>
-class PadOptions {
- public:
+struct PadOptions {
   PadOptions(ExpandingArray<D * 2> padding) : padding_(padding) {}  // NOLINT: as LibTorch
   HALFTAPE_ARG(ExpandingArray<D * 2>, padding);
 };
@@ -24,8 +23,7 @@ HALFTAPE_RANKED_OPTIONS(ZeroPad, PadOptions);
 HALFTAPE_RANKED_OPTIONS(CircularPad, PadOptions);
 
 template <size_t D>
-class ConstantPadOptions {
- public:
+struct ConstantPadOptions {
   ConstantPadOptions(ExpandingArray<D * 2> padding, double value)
       : padding_(padding), value_(value) {}
   HALFTAPE_ARG(ExpandingArray<D * 2>, padding);
@@ -36,8 +34,7 @@ HALFTAPE_RANKED_OPTIONS(ConstantPad, ConstantPadOptions);
 namespace functional {
 
 /// `pad`: two numbers for each dimension, from the last one on.
-class PadFuncOptions {
- public:
+struct PadFuncOptions {
   PadFuncOptions(std::vector<int64_t> pad) : pad_(std::move(pad)) {}  // NOLINT: as LibTorch
   HALFTAPE_ARG(std::vector<int64_t>, pad);
   HALFTAPE_ARG(PadMode, mode) = kConstant;

@@ -14,8 +14,7 @@
 namespace halftape::nn {
 
 template <size_t D>
-class AvgPoolOptions {
- public:
+struct AvgPoolOptions {
   AvgPoolOptions(ExpandingArray<D> kernel_size)  // NOLINT: as LibTorch, here and below
       : kernel_size_(kernel_size), stride_(kernel_size) {}
   HALFTAPE_ARG(ExpandingArray<D>, kernel_size);
@@ -28,8 +27,7 @@ class AvgPoolOptions {
 HALFTAPE_RANKED_OPTIONS(AvgPool, AvgPoolOptions);
 
 template <size_t D>
-class MaxPoolOptions {
- public:
+struct MaxPoolOptions {
   MaxPoolOptions(ExpandingArray<D> kernel_size)  // NOLINT
       : kernel_size_(kernel_size), stride_(kernel_size) {}
   HALFTAPE_ARG(ExpandingArray<D>, kernel_size);
@@ -41,8 +39,7 @@ class MaxPoolOptions {
 HALFTAPE_RANKED_OPTIONS(MaxPool, MaxPoolOptions);
 
 template <size_t D>
-class MaxUnpoolOptions {
- public:
+struct MaxUnpoolOptions {
   MaxUnpoolOptions(ExpandingArray<D> kernel_size)  // NOLINT
       : kernel_size_(kernel_size), stride_(kernel_size) {}
   HALFTAPE_ARG(ExpandingArray<D>, kernel_size);
@@ -53,8 +50,7 @@ HALFTAPE_RANKED_OPTIONS(MaxUnpool, MaxUnpoolOptions);
 
 /// Lengths of the output; std::nullopt, where there are several: as the input's.
 template <class output_size_t>
-class AdaptivePoolOptions {
- public:
+struct AdaptivePoolOptions {
   AdaptivePoolOptions(output_size_t output_size) : output_size_(output_size) {}  // NOLINT
   HALFTAPE_ARG(output_size_t, output_size);
 };
@@ -68,8 +64,7 @@ using AdaptiveAvgPool3dOptions = AdaptiveMaxPool3dOptions;
 /// Either output_size or output_ratio, a part of the input's lengths between 0 and 1.
 /// `_random_samples`: where the windows lie, (N, C, D) in [0, 1); drawn unless given.
 template <size_t D>
-class FractionalMaxPoolOptions {
- public:
+struct FractionalMaxPoolOptions {
   FractionalMaxPoolOptions(ExpandingArray<D> kernel_size) : kernel_size_(kernel_size) {}  // NOLINT
   HALFTAPE_ARG(ExpandingArray<D>, kernel_size);
   HALFTAPE_ARG(std::optional<ExpandingArray<D>>, output_size) = {};
@@ -81,8 +76,7 @@ using FractionalMaxPool2dOptions = FractionalMaxPoolOptions<2>;
 using FractionalMaxPool3dOptions = FractionalMaxPoolOptions<3>;
 
 template <size_t D>
-class LPPoolOptions {
- public:
+struct LPPoolOptions {
   LPPoolOptions(double norm_type, ExpandingArray<D> kernel_size)
       : norm_type_(norm_type), kernel_size_(kernel_size), stride_(kernel_size) {}
   HALFTAPE_ARG(double, norm_type);
@@ -96,8 +90,7 @@ namespace functional {
 
 /// `output_size`: lengths, or all sizes, where several are possible.
 template <size_t D>
-class MaxUnpoolFuncOptions {
- public:
+struct MaxUnpoolFuncOptions {
   MaxUnpoolFuncOptions(ExpandingArray<D> kernel_size)  // NOLINT
       : kernel_size_(kernel_size), stride_(kernel_size) {}
   HALFTAPE_ARG(ExpandingArray<D>, kernel_size);

@@ -41,21 +41,18 @@ class grid_padding_t {
 };
 }  // namespace detail
 
-class UpsampleOptions {
- public:
+struct UpsampleOptions {
   using mode_t = detail::interpolation_t;
   HALFTAPE_ARG(std::optional<std::vector<int64_t>>, size) = {};
   HALFTAPE_ARG(std::optional<std::vector<double>>, scale_factor) = {};
   HALFTAPE_ARG(mode_t, mode) = kNearest;
   HALFTAPE_ARG(std::optional<bool>, align_corners) = {};
 };
-class PixelShuffleOptions {
- public:
+struct PixelShuffleOptions {
   PixelShuffleOptions(int64_t upscale_factor) : upscale_factor_(upscale_factor) {}  // NOLINT
   HALFTAPE_ARG(int64_t, upscale_factor);
 };
-class PixelUnshuffleOptions {
- public:
+struct PixelUnshuffleOptions {
   PixelUnshuffleOptions(int64_t downscale_factor)
       : downscale_factor_(downscale_factor) {}  // NOLINT
   HALFTAPE_ARG(int64_t, downscale_factor);
@@ -63,8 +60,7 @@ class PixelUnshuffleOptions {
 
 namespace functional {
 
-class InterpolateFuncOptions {
- public:
+struct InterpolateFuncOptions {
   using mode_t = nn::detail::interpolation_t;
   HALFTAPE_ARG(std::optional<std::vector<int64_t>>, size) = {};
   HALFTAPE_ARG(std::optional<std::vector<double>>, scale_factor) = {};
@@ -73,8 +69,7 @@ class InterpolateFuncOptions {
   HALFTAPE_ARG(std::optional<bool>, recompute_scale_factor) = {};
 };
 
-class GridSampleFuncOptions {
- public:
+struct GridSampleFuncOptions {
   using mode_t = Interpolation;
   using padding_mode_t = nn::detail::grid_padding_t;
   HALFTAPE_ARG(mode_t, mode) = kBilinear;

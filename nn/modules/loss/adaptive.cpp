@@ -11,11 +11,6 @@
 
 namespace halftape::nn {
 
-AdaptiveLogSoftmaxWithLossImpl::AdaptiveLogSoftmaxWithLossImpl(AdaptiveLogSoftmaxWithLossOptions o)
-    : options(std::move(o)) {
-  reset();
-}
-
 void AdaptiveLogSoftmaxWithLossImpl::reset() {
   const auto& o = options;
   HALFTAPE_CHECK(!o.cutoffs().empty(), "AdaptiveLogSoftmaxWithLoss: no cutoffs; give one at least");

@@ -16,8 +16,7 @@ namespace halftape::nn {
 
 /// `cutoffs`: where the clusters begin, increasing, from 1 to n_classes − 1. Cluster i has
 /// in_features/div_valueⁱ features.
-class AdaptiveLogSoftmaxWithLossOptions {
- public:
+struct AdaptiveLogSoftmaxWithLossOptions {
   AdaptiveLogSoftmaxWithLossOptions(int64_t in_features, int64_t n_classes,
                                     std::vector<int64_t> cutoffs)
       : in_features_(in_features), n_classes_(n_classes), cutoffs_(std::move(cutoffs)) {}
@@ -54,7 +53,10 @@ class AdaptiveLogSoftmaxWithLossImpl : public Cloneable<AdaptiveLogSoftmaxWithLo
                                  std::vector<int64_t> begins)
       : AdaptiveLogSoftmaxWithLossImpl(
             AdaptiveLogSoftmaxWithLossOptions(in_features, n_classes, std::move(begins))) {}
-  explicit AdaptiveLogSoftmaxWithLossImpl(AdaptiveLogSoftmaxWithLossOptions options);
+  explicit AdaptiveLogSoftmaxWithLossImpl(AdaptiveLogSoftmaxWithLossOptions o)
+      : options(std::move(o)) {
+    AdaptiveLogSoftmaxWithLossImpl::reset();
+  }
   void reset() override;
   void reset_parameters();
   ASMoutput forward(const Tensor& x, const Tensor& target);

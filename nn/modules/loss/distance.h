@@ -8,13 +8,11 @@
 
 namespace halftape::nn {
 
-class CosineSimilarityOptions {
- public:
+struct CosineSimilarityOptions {
   HALFTAPE_ARG(int64_t, dim) = 1;
   HALFTAPE_ARG(double, eps) = 1e-8;
 };
-class PairwiseDistanceOptions {
- public:
+struct PairwiseDistanceOptions {
   HALFTAPE_ARG(double, p) = 2;
   HALFTAPE_ARG(double, eps) = 1e-6;
   HALFTAPE_ARG(bool, keepdim) = false;
@@ -45,7 +43,9 @@ inline Tensor pairwise_distance(const Tensor& a, const Tensor& b,
 class CosineSimilarityImpl : public Cloneable<CosineSimilarityImpl> {
  public:
   explicit CosineSimilarityImpl(const CosineSimilarityOptions& o = {}) : options(o) {}
-  Tensor forward(const Tensor& a, const Tensor& b) const;
+  Tensor forward(const Tensor& a, const Tensor& b) const {
+    return functional::cosine_similarity(a, b, options);
+  }
   void pretty_print(std::ostream& out) const override;
   CosineSimilarityOptions options;
 };
@@ -55,7 +55,9 @@ HALFTAPE_MODULE(CosineSimilarity);
 class PairwiseDistanceImpl : public Cloneable<PairwiseDistanceImpl> {
  public:
   explicit PairwiseDistanceImpl(const PairwiseDistanceOptions& o = {}) : options(o) {}
-  Tensor forward(const Tensor& a, const Tensor& b) const;
+  Tensor forward(const Tensor& a, const Tensor& b) const {
+    return functional::pairwise_distance(a, b, options);
+  }
   void pretty_print(std::ostream& out) const override;
   PairwiseDistanceOptions options;
 };

@@ -16,127 +16,91 @@ inline constexpr Reduction kNone = Reduction::None, kMean = Reduction::Mean, kSu
 
 namespace halftape::nn {
 
-class CrossEntropyLossOptions {
- public:
+struct CrossEntropyLossOptions {
   HALFTAPE_ARG(Tensor, weight) = {};
   HALFTAPE_ARG(Reduction, reduction) = kMean;
   HALFTAPE_ARG(int64_t, ignore_index) = -100;
   HALFTAPE_ARG(double, label_smoothing) = 0;
 };
-class NLLLossOptions {
- public:
+struct NLLLossOptions {
   HALFTAPE_ARG(Tensor, weight) = {};
   HALFTAPE_ARG(Reduction, reduction) = kMean;
   HALFTAPE_ARG(int64_t, ignore_index) = -100;
 };
 
-class MSELossOptions {
- public:
+struct MSELossOptions {
   MSELossOptions(Reduction reduction = kMean) : reduction_(reduction) {}  // NOLINT: as LibTorch
   HALFTAPE_ARG(Reduction, reduction);
 };
-class L1LossOptions {
- public:
-  L1LossOptions(Reduction reduction = kMean) : reduction_(reduction) {}  // NOLINT: as LibTorch
-  HALFTAPE_ARG(Reduction, reduction);
-};
-class SmoothL1LossOptions {
- public:
+using L1LossOptions = MSELossOptions;
+using SoftMarginLossOptions = MSELossOptions;
+using MultiLabelMarginLossOptions = MSELossOptions;
+
+struct SmoothL1LossOptions {
   SmoothL1LossOptions(Reduction reduction = kMean) : reduction_(reduction) {}  // NOLINT: the same
   HALFTAPE_ARG(Reduction, reduction);
   HALFTAPE_ARG(std::optional<double>, beta) = {};  // 1
 };
-class HuberLossOptions {
- public:
+struct HuberLossOptions {
   HuberLossOptions(Reduction reduction = kMean) : reduction_(reduction) {}  // NOLINT: the same
   HALFTAPE_ARG(Reduction, reduction);
   HALFTAPE_ARG(double, delta) = 1;
 };
-class KLDivLossOptions {
- public:
+struct KLDivLossOptions {
   KLDivLossOptions(Reduction reduction = kMean) : reduction_(reduction) {}  // NOLINT: the same
   HALFTAPE_ARG(Reduction, reduction);  // kBatchMean: the divergence itself, by sample
   HALFTAPE_ARG(bool, log_target) = false;
 };
-class PoissonNLLLossOptions {
- public:
+struct PoissonNLLLossOptions {
   HALFTAPE_ARG(bool, log_input) = true;
   HALFTAPE_ARG(bool, full) = false;
   HALFTAPE_ARG(double, eps) = 1e-8;
   HALFTAPE_ARG(Reduction, reduction) = kMean;
 };
-class GaussianNLLLossOptions {
- public:
+struct GaussianNLLLossOptions {
   HALFTAPE_ARG(bool, full) = false;
   HALFTAPE_ARG(double, eps) = 1e-6;
   HALFTAPE_ARG(Reduction, reduction) = kMean;
 };
-class BCELossOptions {
- public:
+struct BCELossOptions {
   HALFTAPE_ARG(Tensor, weight) = {};
   HALFTAPE_ARG(Reduction, reduction) = kMean;
 };
-class BCEWithLogitsLossOptions {
- public:
+using MultiLabelSoftMarginLossOptions = BCELossOptions;
+struct BCEWithLogitsLossOptions {
   HALFTAPE_ARG(Tensor, weight) = {};
   HALFTAPE_ARG(Tensor, pos_weight) = {};
   HALFTAPE_ARG(Reduction, reduction) = kMean;
 };
 
-class HingeEmbeddingLossOptions {
- public:
+struct HingeEmbeddingLossOptions {
   HALFTAPE_ARG(double, margin) = 1;
   HALFTAPE_ARG(Reduction, reduction) = kMean;
 };
-class SoftMarginLossOptions {
- public:
-  SoftMarginLossOptions(Reduction reduction = kMean) : reduction_(reduction) {}  // NOLINT: the same
-  HALFTAPE_ARG(Reduction, reduction);
-};
-class MarginRankingLossOptions {
- public:
+struct MarginRankingLossOptions {
   HALFTAPE_ARG(double, margin) = 0;
   HALFTAPE_ARG(Reduction, reduction) = kMean;
 };
-class CosineEmbeddingLossOptions {
- public:
-  HALFTAPE_ARG(double, margin) = 0;
-  HALFTAPE_ARG(Reduction, reduction) = kMean;
-};
-class CTCLossOptions {
- public:
+using CosineEmbeddingLossOptions = MarginRankingLossOptions;
+struct CTCLossOptions {
   HALFTAPE_ARG(int64_t, blank) = 0;
   HALFTAPE_ARG(Reduction, reduction) = kMean;
   HALFTAPE_ARG(bool, zero_infinity) = false;
 };
-class MultiMarginLossOptions {
- public:
+struct MultiMarginLossOptions {
   HALFTAPE_ARG(int64_t, p) = 1;  // or 2
   HALFTAPE_ARG(double, margin) = 1;
   HALFTAPE_ARG(Tensor, weight) = {};
   HALFTAPE_ARG(Reduction, reduction) = kMean;
 };
-class MultiLabelMarginLossOptions {
- public:
-  MultiLabelMarginLossOptions(Reduction reduction = kMean)  // NOLINT: as LibTorch
-      : reduction_(reduction) {}
-  HALFTAPE_ARG(Reduction, reduction);
-};
-class MultiLabelSoftMarginLossOptions {
- public:
-  HALFTAPE_ARG(Tensor, weight) = {};
-  HALFTAPE_ARG(Reduction, reduction) = kMean;
-};
-class TripletMarginLossOptions {
- public:
+struct TripletMarginLossOptions {
   HALFTAPE_ARG(double, margin) = 1;
   HALFTAPE_ARG(double, p) = 2;
   HALFTAPE_ARG(double, eps) = 1e-6;
   HALFTAPE_ARG(bool, swap) = false;
   HALFTAPE_ARG(Reduction, reduction) = kMean;
 };
-class TripletMarginWithDistanceLossOptions {
- public:
+struct TripletMarginWithDistanceLossOptions {
   using reduction_t = Reduction;
   using distance_function_t = DistanceFunction;
   HALFTAPE_ARG(std::optional<distance_function_t>, distance_function) = {};  // pairwise_distance

@@ -152,10 +152,6 @@ std::tuple<Tensor, Tensor> multi_head_attention_forward(const Tensor& query, con
 
 }  // namespace functional
 
-MultiheadAttentionImpl::MultiheadAttentionImpl(const MultiheadAttentionOptions& o) : options(o) {
-  MultiheadAttentionImpl::reset();
-}
-
 void MultiheadAttentionImpl::reset() {
   const int64_t features = options.embed_dim(), heads = options.num_heads();
   HALFTAPE_CHECK(features > 0 && heads > 0 && features % heads == 0,

@@ -12,8 +12,7 @@
 
 namespace halftape::nn {
 
-class MultiheadAttentionOptions {
- public:
+struct MultiheadAttentionOptions {
   MultiheadAttentionOptions(int64_t embed_dim, int64_t num_heads)
       : embed_dim_(embed_dim), num_heads_(num_heads), kdim_(embed_dim), vdim_(embed_dim) {}
   HALFTAPE_ARG(int64_t, embed_dim);  // features of all heads together
@@ -30,8 +29,7 @@ namespace functional {
 
 /// Biases, masks, static_k and static_v may be undefined. With use_separate_proj_weight, so may
 /// in_proj_weight; without it, the three q, k and v weights.
-class MultiheadAttentionForwardFuncOptions {
- public:
+struct MultiheadAttentionForwardFuncOptions {
   MultiheadAttentionForwardFuncOptions(int64_t embed_dim_to_check, int64_t num_heads,
                                        Tensor in_proj_weight, Tensor in_proj_bias, Tensor bias_k,
                                        Tensor bias_v, bool add_zero_attn, double dropout_p,
@@ -92,7 +90,9 @@ class MultiheadAttentionImpl : public Cloneable<MultiheadAttentionImpl> {
  public:
   MultiheadAttentionImpl(int64_t embed_dim, int64_t num_heads)
       : MultiheadAttentionImpl(MultiheadAttentionOptions(embed_dim, num_heads)) {}
-  explicit MultiheadAttentionImpl(const MultiheadAttentionOptions& options);
+  explicit MultiheadAttentionImpl(const MultiheadAttentionOptions& o) : options(o) {
+    MultiheadAttentionImpl::reset();
+  }
   void reset() override;
   void _reset_parameters();
   void pretty_print(std::ostream& out) const override;
@@ -100,6 +100,8 @@ class MultiheadAttentionImpl : public Cloneable<MultiheadAttentionImpl> {
                                      const Tensor& key_padding_mask = {}, bool need_weights = true,
                                      const Tensor& attn_mask = {},
                                      bool average_attn_weights = true) const;
+  FORWARD_HAS_DEFAULT_ARGS({3, AnyValue(Tensor())}, {4, AnyValue(true)}, {5, AnyValue(Tensor())},
+                           {6, AnyValue(true)})
 
   MultiheadAttentionOptions options;
   bool _qkv_same_embed_dim = true;
@@ -109,10 +111,6 @@ class MultiheadAttentionImpl : public Cloneable<MultiheadAttentionImpl> {
   Tensor q_proj_weight, k_proj_weight, v_proj_weight;  // undefined when kdim and vdim are E
   Linear out_proj{nullptr};
   int64_t head_dim = 0;
-
- protected:
-  FORWARD_HAS_DEFAULT_ARGS({3, AnyValue(Tensor())}, {4, AnyValue(true)}, {5, AnyValue(Tensor())},
-                           {6, AnyValue(true)})
 };
 HALFTAPE_MODULE(MultiheadAttention);
 

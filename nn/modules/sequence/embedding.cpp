@@ -62,8 +62,6 @@ int64_t size_of(const Tensor& embeddings, int64_t dim) {
 
 }  // namespace
 
-EmbeddingImpl::EmbeddingImpl(const EmbeddingOptions& o) : options(o) { EmbeddingImpl::reset(); }
-
 void EmbeddingImpl::reset() {
   weight = register_parameter("weight", table("Embedding", options));
   if (!options._weight().defined()) reset_parameters();
@@ -89,10 +87,6 @@ Embedding Embedding::from_pretrained(const Tensor& embeddings,
                                      const EmbeddingFromPretrainedOptions& o) {
   return pretrained<Embedding>(embeddings, o,
                                EmbeddingOptions(size_of(embeddings, 0), size_of(embeddings, 1)));
-}
-
-EmbeddingBagImpl::EmbeddingBagImpl(const EmbeddingBagOptions& o) : options(o) {
-  EmbeddingBagImpl::reset();
 }
 
 void EmbeddingBagImpl::reset() {

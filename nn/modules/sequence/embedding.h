@@ -26,8 +26,7 @@ class EmbeddingBagMode {
 };
 
 /// `sparse` gradients do not exist here: true throws.
-class EmbeddingOptions {
- public:
+struct EmbeddingOptions {
   EmbeddingOptions(int64_t num_embeddings, int64_t embedding_dim)
       : num_embeddings_(num_embeddings), embedding_dim_(embedding_dim) {}
   HALFTAPE_ARG(int64_t, num_embeddings);
@@ -39,8 +38,7 @@ class EmbeddingOptions {
   HALFTAPE_ARG(bool, sparse) = false;
   HALFTAPE_ARG(Tensor, _weight) = {};
 };
-class EmbeddingFromPretrainedOptions {
- public:
+struct EmbeddingFromPretrainedOptions {
   HALFTAPE_ARG(bool, freeze) = true;
   HALFTAPE_ARG(std::optional<int64_t>, padding_idx) = std::nullopt;
   HALFTAPE_ARG(std::optional<double>, max_norm) = std::nullopt;
@@ -49,8 +47,7 @@ class EmbeddingFromPretrainedOptions {
   HALFTAPE_ARG(bool, sparse) = false;
 };
 
-class EmbeddingBagOptions {
- public:
+struct EmbeddingBagOptions {
   EmbeddingBagOptions(int64_t num_embeddings, int64_t embedding_dim)
       : num_embeddings_(num_embeddings), embedding_dim_(embedding_dim) {}
   HALFTAPE_ARG(int64_t, num_embeddings);
@@ -64,8 +61,7 @@ class EmbeddingBagOptions {
   HALFTAPE_ARG(bool, include_last_offset) = false;
   HALFTAPE_ARG(std::optional<int64_t>, padding_idx) = std::nullopt;
 };
-class EmbeddingBagFromPretrainedOptions {
- public:
+struct EmbeddingBagFromPretrainedOptions {
   HALFTAPE_ARG(bool, freeze) = true;
   HALFTAPE_ARG(std::optional<double>, max_norm) = std::nullopt;
   HALFTAPE_ARG(double, norm_type) = 2;
@@ -78,16 +74,14 @@ class EmbeddingBagFromPretrainedOptions {
 
 namespace functional {
 
-class EmbeddingFuncOptions {
- public:
+struct EmbeddingFuncOptions {
   HALFTAPE_ARG(std::optional<int64_t>, padding_idx) = std::nullopt;
   HALFTAPE_ARG(std::optional<double>, max_norm) = std::nullopt;
   HALFTAPE_ARG(double, norm_type) = 2;
   HALFTAPE_ARG(bool, scale_grad_by_freq) = false;
   HALFTAPE_ARG(bool, sparse) = false;
 };
-class EmbeddingBagFuncOptions {
- public:
+struct EmbeddingBagFuncOptions {
   HALFTAPE_ARG(Tensor, offsets) = {};
   HALFTAPE_ARG(std::optional<double>, max_norm) = std::nullopt;
   HALFTAPE_ARG(double, norm_type) = 2;
@@ -130,7 +124,7 @@ class EmbeddingImpl : public Cloneable<EmbeddingImpl> {
  public:
   EmbeddingImpl(int64_t num_embeddings, int64_t embedding_dim)
       : EmbeddingImpl(EmbeddingOptions(num_embeddings, embedding_dim)) {}
-  explicit EmbeddingImpl(const EmbeddingOptions& options);
+  explicit EmbeddingImpl(const EmbeddingOptions& o) : options(o) { EmbeddingImpl::reset(); }
   void reset() override;
   void reset_parameters();
   Tensor forward(const Tensor& indices) const;
@@ -155,18 +149,18 @@ class EmbeddingBagImpl : public Cloneable<EmbeddingBagImpl> {
  public:
   EmbeddingBagImpl(int64_t num_embeddings, int64_t embedding_dim)
       : EmbeddingBagImpl(EmbeddingBagOptions(num_embeddings, embedding_dim)) {}
-  explicit EmbeddingBagImpl(const EmbeddingBagOptions& options);
+  explicit EmbeddingBagImpl(const EmbeddingBagOptions& o) : options(o) {
+    EmbeddingBagImpl::reset();
+  }
   void reset() override;
   void reset_parameters();
   Tensor forward(const Tensor& indices, const Tensor& offsets = {},
                  const Tensor& per_sample_weights = {}) const;
+  FORWARD_HAS_DEFAULT_ARGS({1, AnyValue(Tensor())}, {2, AnyValue(Tensor())})
   void pretty_print(std::ostream& out) const override;
 
   EmbeddingBagOptions options;
   Tensor weight;
-
- protected:
-  FORWARD_HAS_DEFAULT_ARGS({1, AnyValue(Tensor())}, {2, AnyValue(Tensor())})
 };
 
 class EmbeddingBag : public ModuleHolder<EmbeddingBagImpl> {

@@ -16,8 +16,7 @@ namespace detail {
 enum class RNNMode : uint8_t { Tanh, ReLU, LSTM, GRU };
 
 /// The options that RNN, LSTM and GRU share.
-class RNNOptionsBase {
- public:
+struct RNNOptionsBase {
   RNNOptionsBase(RNNMode mode, int64_t input_size, int64_t hidden_size)
       : mode_(mode), input_size_(input_size), hidden_size_(hidden_size) {}
   HALFTAPE_ARG(RNNMode, mode);
@@ -32,8 +31,7 @@ class RNNOptionsBase {
 };
 }  // namespace detail
 
-class RNNOptions {
- public:
+struct RNNOptions {
   RNNOptions(int64_t input_size, int64_t hidden_size)
       : input_size_(input_size), hidden_size_(hidden_size) {}
   HALFTAPE_ARG(int64_t, input_size);
@@ -46,8 +44,7 @@ class RNNOptions {
   HALFTAPE_ARG(bool, bidirectional) = false;
 };
 
-class LSTMOptions {
- public:
+struct LSTMOptions {
   LSTMOptions(int64_t input_size, int64_t hidden_size)
       : input_size_(input_size), hidden_size_(hidden_size) {}
   HALFTAPE_ARG(int64_t, input_size);
@@ -60,8 +57,7 @@ class LSTMOptions {
   HALFTAPE_ARG(int64_t, proj_size) = 0;  // features of h; 0: hidden_size, as c.  arXiv:1402.1128
 };
 
-class GRUOptions {
- public:
+struct GRUOptions {
   GRUOptions(int64_t input_size, int64_t hidden_size)
       : input_size_(input_size), hidden_size_(hidden_size) {}
   HALFTAPE_ARG(int64_t, input_size);
@@ -73,8 +69,7 @@ class GRUOptions {
   HALFTAPE_ARG(bool, bidirectional) = false;
 };
 
-class RNNCellOptions {
- public:
+struct RNNCellOptions {
   RNNCellOptions(int64_t input_size, int64_t hidden_size)
       : input_size_(input_size), hidden_size_(hidden_size) {}
   HALFTAPE_ARG(int64_t, input_size);
@@ -82,22 +77,14 @@ class RNNCellOptions {
   HALFTAPE_ARG(bool, bias) = true;
   HALFTAPE_ARG(init::Nonlinearity, nonlinearity) = kTanh;  // or kReLU
 };
-class LSTMCellOptions {
- public:
+struct LSTMCellOptions {
   LSTMCellOptions(int64_t input_size, int64_t hidden_size)
       : input_size_(input_size), hidden_size_(hidden_size) {}
   HALFTAPE_ARG(int64_t, input_size);
   HALFTAPE_ARG(int64_t, hidden_size);
   HALFTAPE_ARG(bool, bias) = true;
 };
-class GRUCellOptions {
- public:
-  GRUCellOptions(int64_t input_size, int64_t hidden_size)
-      : input_size_(input_size), hidden_size_(hidden_size) {}
-  HALFTAPE_ARG(int64_t, input_size);
-  HALFTAPE_ARG(int64_t, hidden_size);
-  HALFTAPE_ARG(bool, bias) = true;
-};
+using GRUCellOptions = LSTMCellOptions;
 
 namespace detail {
 /// The base of RNN, LSTM and GRU. For layer k it has the parameters weight_ih_lk, weight_hh_lk,
@@ -137,12 +124,10 @@ class OneStateLayer : public RNNImplBase {
       : OneStateLayer(Options(input_size, hidden_size)) {}
   explicit OneStateLayer(const Options& options);
   std::tuple<Tensor, Tensor> forward(const Tensor& x, Tensor hx = {}) const;
+  FORWARD_HAS_DEFAULT_ARGS({1, AnyValue(Tensor())})
   std::tuple<utils::rnn::PackedSequence, Tensor> forward_with_packed_input(
       const utils::rnn::PackedSequence& x, Tensor hx = {}) const;
   Options options;
-
- protected:
-  FORWARD_HAS_DEFAULT_ARGS({1, AnyValue(Tensor())})
 };
 }  // namespace detail
 
@@ -163,12 +148,10 @@ class LSTMImpl : public Cloneable<LSTMImpl, detail::RNNImplBase> {
       : LSTMImpl(LSTMOptions(input_size, hidden_size)) {}
   explicit LSTMImpl(const LSTMOptions& options);
   std::tuple<Tensor, States> forward(const Tensor& x, std::optional<States> hx = {}) const;
+  FORWARD_HAS_DEFAULT_ARGS({1, AnyValue(std::optional<States>())})
   std::tuple<utils::rnn::PackedSequence, States> forward_with_packed_input(
       const utils::rnn::PackedSequence& x, std::optional<States> hx = {}) const;
   LSTMOptions options;
-
- protected:
-  FORWARD_HAS_DEFAULT_ARGS({1, AnyValue(std::optional<States>())})
 };
 HALFTAPE_MODULE(LSTM);
 
@@ -214,10 +197,8 @@ class OneStateCell : public RNNCellImplBase {
       : OneStateCell(Options(input_size, hidden_size)) {}
   explicit OneStateCell(const Options& options);
   Tensor forward(const Tensor& x, Tensor hx = {}) const;
-  Options options;
-
- protected:
   FORWARD_HAS_DEFAULT_ARGS({1, AnyValue(Tensor())})
+  Options options;
 };
 }  // namespace detail
 
@@ -237,10 +218,8 @@ class LSTMCellImpl : public Cloneable<LSTMCellImpl, detail::RNNCellImplBase> {
       : LSTMCellImpl(LSTMCellOptions(input_size, hidden_size)) {}
   explicit LSTMCellImpl(const LSTMCellOptions& options);
   States forward(const Tensor& x, std::optional<States> hx = {}) const;
-  LSTMCellOptions options;
-
- protected:
   FORWARD_HAS_DEFAULT_ARGS({1, AnyValue(std::optional<States>())})
+  LSTMCellOptions options;
 };
 HALFTAPE_MODULE(LSTMCell);
 

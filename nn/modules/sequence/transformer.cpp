@@ -50,10 +50,6 @@ TransformerEncoderLayerOptions layer_options(const TransformerOptions& o) {
 
 }  // namespace
 
-TransformerEncoderImpl::TransformerEncoderImpl(const TransformerEncoderOptions& o) : options(o) {
-  TransformerEncoderImpl::reset();
-}
-
 void TransformerEncoderImpl::reset() {
   reset_stack(*this, "TransformerEncoder", options.encoder_layer());
 }
@@ -65,10 +61,6 @@ void TransformerEncoderImpl::reset_parameters() {
 Tensor TransformerEncoderImpl::forward(const Tensor& src, const Tensor& src_mask,
                                        const Tensor& src_key_padding_mask) const {
   return forward_stack<TransformerEncoderLayerImpl>(*this, src, src_mask, src_key_padding_mask);
-}
-
-TransformerDecoderImpl::TransformerDecoderImpl(const TransformerDecoderOptions& o) : options(o) {
-  TransformerDecoderImpl::reset();
 }
 
 void TransformerDecoderImpl::reset() {
@@ -85,10 +77,6 @@ Tensor TransformerDecoderImpl::forward(const Tensor& tgt, const Tensor& memory,
                                        const Tensor& memory_key_padding_mask) const {
   return forward_stack<TransformerDecoderLayerImpl>(*this, tgt, memory, tgt_mask, memory_mask,
                                                     tgt_key_padding_mask, memory_key_padding_mask);
-}
-
-TransformerImpl::TransformerImpl(const TransformerOptions& o) : options(o) {
-  TransformerImpl::reset();
 }
 
 void TransformerImpl::reset() {

@@ -10,8 +10,7 @@
 namespace halftape::nn {
 
 /// A layer to clone num_layers times.
-class TransformerEncoderOptions {
- public:
+struct TransformerEncoderOptions {
   TransformerEncoderOptions(TransformerEncoderLayer encoder_layer, int64_t num_layers)
       : encoder_layer_(std::move(encoder_layer)), num_layers_(num_layers) {}
   TransformerEncoderOptions(const TransformerEncoderLayerOptions& encoder_layer_options,
@@ -22,8 +21,7 @@ class TransformerEncoderOptions {
   HALFTAPE_ARG(AnyModule, norm) = {};  // of the last layer's result; cloned, too
 };
 
-class TransformerDecoderOptions {
- public:
+struct TransformerDecoderOptions {
   TransformerDecoderOptions(TransformerDecoderLayer decoder_layer, int64_t num_layers)
       : decoder_layer_(std::move(decoder_layer)), num_layers_(num_layers) {}
   TransformerDecoderOptions(const TransformerDecoderLayerOptions& decoder_layer_options,
@@ -34,8 +32,7 @@ class TransformerDecoderOptions {
   HALFTAPE_ARG(AnyModule, norm) = {};
 };
 
-class TransformerOptions {
- public:
+struct TransformerOptions {
   TransformerOptions() = default;
   TransformerOptions(int64_t d_model, int64_t nhead) : d_model_(d_model), nhead_(nhead) {}
   TransformerOptions(int64_t d_model, int64_t nhead, int64_t num_encoder_layers,
@@ -60,18 +57,18 @@ class TransformerEncoderImpl : public Cloneable<TransformerEncoderImpl> {
  public:
   TransformerEncoderImpl(const TransformerEncoderLayer& encoder_layer, int64_t num_layers)
       : TransformerEncoderImpl(TransformerEncoderOptions(encoder_layer, num_layers)) {}
-  explicit TransformerEncoderImpl(const TransformerEncoderOptions& options);
+  explicit TransformerEncoderImpl(const TransformerEncoderOptions& o) : options(o) {
+    TransformerEncoderImpl::reset();
+  }
   void reset() override;
   void reset_parameters();
   Tensor forward(const Tensor& src, const Tensor& src_mask = {},
                  const Tensor& src_key_padding_mask = {}) const;
+  FORWARD_HAS_DEFAULT_ARGS({1, AnyValue(Tensor())}, {2, AnyValue(Tensor())})
 
   TransformerEncoderOptions options;
   ModuleList layers{nullptr};
   AnyModule norm;
-
- protected:
-  FORWARD_HAS_DEFAULT_ARGS({1, AnyValue(Tensor())}, {2, AnyValue(Tensor())})
 };
 HALFTAPE_MODULE(TransformerEncoder);
 
@@ -80,20 +77,20 @@ class TransformerDecoderImpl : public Cloneable<TransformerDecoderImpl> {
  public:
   TransformerDecoderImpl(const TransformerDecoderLayer& decoder_layer, int64_t num_layers)
       : TransformerDecoderImpl(TransformerDecoderOptions(decoder_layer, num_layers)) {}
-  explicit TransformerDecoderImpl(const TransformerDecoderOptions& options);
+  explicit TransformerDecoderImpl(const TransformerDecoderOptions& o) : options(o) {
+    TransformerDecoderImpl::reset();
+  }
   void reset() override;
   void reset_parameters();
   Tensor forward(const Tensor& tgt, const Tensor& memory, const Tensor& tgt_mask = {},
                  const Tensor& memory_mask = {}, const Tensor& tgt_key_padding_mask = {},
                  const Tensor& memory_key_padding_mask = {}) const;
+  FORWARD_HAS_DEFAULT_ARGS({2, AnyValue(Tensor())}, {3, AnyValue(Tensor())},
+                           {4, AnyValue(Tensor())}, {5, AnyValue(Tensor())})
 
   TransformerDecoderOptions options;
   ModuleList layers{nullptr};
   AnyModule norm;
-
- protected:
-  FORWARD_HAS_DEFAULT_ARGS({2, AnyValue(Tensor())}, {3, AnyValue(Tensor())},
-                           {4, AnyValue(Tensor())}, {5, AnyValue(Tensor())})
 };
 HALFTAPE_MODULE(TransformerDecoder);
 
@@ -103,23 +100,21 @@ HALFTAPE_MODULE(TransformerDecoder);
 /// rule. Vaswani et al. 2017, arXiv:1706.03762.
 class TransformerImpl : public Cloneable<TransformerImpl> {
  public:
-  explicit TransformerImpl(const TransformerOptions& options);
+  explicit TransformerImpl(const TransformerOptions& o) : options(o) { TransformerImpl::reset(); }
   void reset() override;
   void reset_parameters();
   Tensor forward(const Tensor& src, const Tensor& tgt, const Tensor& src_mask = {},
                  const Tensor& tgt_mask = {}, const Tensor& memory_mask = {},
                  const Tensor& src_key_padding_mask = {}, const Tensor& tgt_key_padding_mask = {},
                  const Tensor& memory_key_padding_mask = {}) const;
+  FORWARD_HAS_DEFAULT_ARGS({2, AnyValue(Tensor())}, {3, AnyValue(Tensor())},
+                           {4, AnyValue(Tensor())}, {5, AnyValue(Tensor())},
+                           {6, AnyValue(Tensor())}, {7, AnyValue(Tensor())})
   /// (sz, sz) for src_mask or tgt_mask: −∞ above the diagonal, 0 elsewhere.
   static Tensor generate_square_subsequent_mask(int64_t sz);
 
   TransformerOptions options;
   AnyModule encoder, decoder;
-
- protected:
-  FORWARD_HAS_DEFAULT_ARGS({2, AnyValue(Tensor())}, {3, AnyValue(Tensor())},
-                           {4, AnyValue(Tensor())}, {5, AnyValue(Tensor())},
-                           {6, AnyValue(Tensor())}, {7, AnyValue(Tensor())})
 };
 HALFTAPE_MODULE(Transformer);
 

@@ -18,11 +18,6 @@ LayerNorm norm(const TransformerEncoderLayerOptions& o) { return LayerNorm(Shape
 
 }  // namespace
 
-TransformerEncoderLayerImpl::TransformerEncoderLayerImpl(const TransformerEncoderLayerOptions& o)
-    : options(o) {
-  TransformerEncoderLayerImpl::reset();
-}
-
 void TransformerEncoderLayerImpl::reset() {
   const int64_t inside = options.dim_feedforward();
   self_attn = register_module("self_attn", attention(options));
@@ -46,11 +41,6 @@ Tensor TransformerEncoderLayerImpl::forward(const Tensor& src, const Tensor& src
   const Tensor x =
       norm1(src + dropout1(attended(self_attn, src, src, src_mask, src_key_padding_mask)));
   return norm2(x + dropout2(linear2(dropout(options.activation()(linear1(x))))));
-}
-
-TransformerDecoderLayerImpl::TransformerDecoderLayerImpl(const TransformerDecoderLayerOptions& o)
-    : options(o) {
-  TransformerDecoderLayerImpl::reset();
 }
 
 void TransformerDecoderLayerImpl::reset() {

@@ -40,8 +40,7 @@ class activation_t {
   std::function<Tensor(const Tensor&)> call_;
 };
 
-class TransformerEncoderLayerOptions {
- public:
+struct TransformerEncoderLayerOptions {
   TransformerEncoderLayerOptions(int64_t d_model, int64_t nhead)
       : d_model_(d_model), nhead_(nhead) {}
   HALFTAPE_ARG(int64_t, d_model);  // features of a token
@@ -59,11 +58,14 @@ class TransformerEncoderLayerImpl : public Cloneable<TransformerEncoderLayerImpl
  public:
   TransformerEncoderLayerImpl(int64_t d_model, int64_t nhead)
       : TransformerEncoderLayerImpl(TransformerEncoderLayerOptions(d_model, nhead)) {}
-  explicit TransformerEncoderLayerImpl(const TransformerEncoderLayerOptions& options);
+  explicit TransformerEncoderLayerImpl(const TransformerEncoderLayerOptions& o) : options(o) {
+    TransformerEncoderLayerImpl::reset();
+  }
   void reset() override;
   void reset_parameters();
   Tensor forward(const Tensor& src, const Tensor& src_mask = {},
                  const Tensor& src_key_padding_mask = {}) const;
+  FORWARD_HAS_DEFAULT_ARGS({1, AnyValue(Tensor())}, {2, AnyValue(Tensor())})
 
   TransformerEncoderLayerOptions options;
   MultiheadAttention self_attn{nullptr};
@@ -72,9 +74,6 @@ class TransformerEncoderLayerImpl : public Cloneable<TransformerEncoderLayerImpl
   Linear linear2{nullptr};
   LayerNorm norm1{nullptr}, norm2{nullptr};
   Dropout dropout1{nullptr}, dropout2{nullptr};
-
- protected:
-  FORWARD_HAS_DEFAULT_ARGS({1, AnyValue(Tensor())}, {2, AnyValue(Tensor())})
 };
 HALFTAPE_MODULE(TransformerEncoderLayer);
 
@@ -84,12 +83,16 @@ class TransformerDecoderLayerImpl : public Cloneable<TransformerDecoderLayerImpl
  public:
   TransformerDecoderLayerImpl(int64_t d_model, int64_t nhead)
       : TransformerDecoderLayerImpl(TransformerDecoderLayerOptions(d_model, nhead)) {}
-  explicit TransformerDecoderLayerImpl(const TransformerDecoderLayerOptions& options);
+  explicit TransformerDecoderLayerImpl(const TransformerDecoderLayerOptions& o) : options(o) {
+    TransformerDecoderLayerImpl::reset();
+  }
   void reset() override;
   void reset_parameters();
   Tensor forward(const Tensor& tgt, const Tensor& memory, const Tensor& tgt_mask = {},
                  const Tensor& memory_mask = {}, const Tensor& tgt_key_padding_mask = {},
                  const Tensor& memory_key_padding_mask = {}) const;
+  FORWARD_HAS_DEFAULT_ARGS({2, AnyValue(Tensor())}, {3, AnyValue(Tensor())},
+                           {4, AnyValue(Tensor())}, {5, AnyValue(Tensor())})
 
   TransformerDecoderLayerOptions options;
   MultiheadAttention self_attn{nullptr};
@@ -103,10 +106,6 @@ class TransformerDecoderLayerImpl : public Cloneable<TransformerDecoderLayerImpl
   Linear linear2{nullptr};
   Dropout dropout3{nullptr};
   LayerNorm norm3{nullptr};
-
- protected:
-  FORWARD_HAS_DEFAULT_ARGS({2, AnyValue(Tensor())}, {3, AnyValue(Tensor())},
-                           {4, AnyValue(Tensor())}, {5, AnyValue(Tensor())})
 };
 HALFTAPE_MODULE(TransformerDecoderLayer);
 

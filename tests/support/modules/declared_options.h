@@ -22,7 +22,7 @@ inline std::vector<std::filesystem::path> module_headers() {
 /// Each class of options, and its options in their order.
 inline std::map<std::string, std::vector<std::string>> declared_options() {
   std::map<std::string, std::vector<std::string>> all;
-  const std::regex start("class (\\w+Options\\w*) \\{"),
+  const std::regex start("struct (\\w+Options\\w*) \\{"),
       option(" *HALFTAPE_ARG\\(.+?, (\\w+)\\).*");
   for (const auto& path : module_headers()) {
     std::ifstream header(path);
