@@ -1,11 +1,7 @@
 // Optimizers, learning-rate schedulers, averaging and clipping.
 #pragma once
-#include "halftape/optim/algorithms/adagrad.h"
-#include "halftape/optim/algorithms/adam.h"
+#include "halftape/optim/algorithms/first_order.h"
 #include "halftape/optim/algorithms/lbfgs.h"
-#include "halftape/optim/algorithms/lion.h"
-#include "halftape/optim/algorithms/rmsprop.h"
-#include "halftape/optim/algorithms/sgd.h"
 #include "halftape/optim/async/async_optimizer.h"
 #include "halftape/optim/averaging.h"
 #include "halftape/optim/clip_grad.h"

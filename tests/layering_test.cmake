@@ -40,9 +40,9 @@ set(forbidden
     nn/modules/loss            nn/modules/sequence/rnn.h
     nn/modules/sequence        nn/modules/image/conv.h
     optim                      optim/async/async_optimizer.h
-    optim/state                optim/algorithms/adam.h
+    optim/state                optim/algorithms/lbfgs.h
     optim/algorithms           optim/async/async_optimizer.h
-    optim/schedulers           optim/algorithms/adam.h
+    optim/schedulers           optim/algorithms/lbfgs.h
     optim/async                optim/schedulers/lr_scheduler.h
     amp                        optim/schedulers/lr_scheduler.h
     amp/laws                   amp/grad_scaler.h

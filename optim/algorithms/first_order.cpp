@@ -1,0 +1,167 @@
+#include "halftape/optim/algorithms/first_order.h"
+
+#include "halftape/core/contract/backend.h"
+
+namespace halftape::optim {
+
+void SGDOptions::fields(StateFields& f) {
+  f.owner = "SGD";
+  f.add("lr", lr_, kNonNegative);
+  f.add("momentum", momentum_, kNonNegative);
+  f.add("dampening", dampening_);
+  f.add("weight_decay", weight_decay_, kNonNegative);
+  f.add("nesterov", nesterov_);
+  f.add("maximize", maximize_);
+  f.add("weights", weights_, kWeightsRange);
+}
+
+void SGDOptions::validate() const {
+  OptimizerOptions::validate();
+  HALFTAPE_CHECK(!nesterov() || (momentum() > 0 && dampening() == 0),
+                 "SGD: nesterov needs a momentum and no dampening, got momentum ", momentum(),
+                 " and dampening ", dampening());
+}
+
+UpdateRule SGD::rule(const SGDOptions& o) const {
+  return SgdRule{.lr = o.lr(),
+                 .momentum = o.momentum(),
+                 .dampening = o.dampening(),
+                 .weight_decay = o.weight_decay(),
+                 .nesterov = o.nesterov(),
+                 .maximize = o.maximize()};
+}
+
+RuleState SGD::kept_state(const SGDOptions& o) const {
+  if (o.momentum() == 0) return {.weights = o.weights()};
+  return {.weights = o.weights(), .moments = {"momentum_buffer"}, .counts_steps = true};
+}
+
+void RMSpropOptions::fields(StateFields& f) {
+  f.owner = "RMSprop";
+  f.add("lr", lr_, kNonNegative);
+  f.add("alpha", alpha_, kNonNegative);
+  f.add("eps", eps_, kNonNegative);
+  f.add("weight_decay", weight_decay_, kNonNegative);
+  f.add("momentum", momentum_, kNonNegative);
+  f.add("centered", centered_);
+  f.add("maximize", maximize_);
+  f.add("weights", weights_, kWeightsRange);
+}
+
+UpdateRule RMSprop::rule(const RMSpropOptions& o) const {
+  return RmspropRule{.lr = o.lr(),
+                     .alpha = o.alpha(),
+                     .eps = o.eps(),
+                     .weight_decay = o.weight_decay(),
+                     .momentum = o.momentum(),
+                     .centered = o.centered(),
+                     .maximize = o.maximize()};
+}
+
+RuleState RMSprop::kept_state(const RMSpropOptions& o) const {
+  return {.weights = o.weights(),
+          .moments = {"square_avg", o.momentum() != 0 ? "momentum_buffer" : nullptr,
+                      o.centered() ? "grad_avg" : nullptr},
+          .counts_steps = true};
+}
+
+void AdagradOptions::fields(StateFields& f) {
+  f.owner = "Adagrad";
+  f.add("lr", lr_, kNonNegative);
+  f.add("lr_decay", lr_decay_, kNonNegative);
+  f.add("weight_decay", weight_decay_, kNonNegative);
+  f.add("initial_accumulator_value", initial_accumulator_value_, kNonNegative);
+  f.add("eps", eps_, kNonNegative);
+  f.add("maximize", maximize_);
+  f.add("weights", weights_, kWeightsRange);
+}
+
+Adagrad::Adagrad(const std::vector<OptimizerParamGroup>& groups, const AdagradOptions& defaults)
+    : RuleOptimizer(groups, defaults) {
+  for (const OptimizerParamGroup& group : param_groups()) {
+    const RuleState kept = kept_state(static_cast<const AdagradOptions&>(group.options()));
+    UpdateSlot unused;
+    for (const Tensor& p : group.params()) add_state(p, kept, unused);
+  }
+}
+
+UpdateRule Adagrad::rule(const AdagradOptions& o) const {
+  return AdagradRule{.lr = o.lr(),
+                     .lr_decay = o.lr_decay(),
+                     .eps = o.eps(),
+                     .weight_decay = o.weight_decay(),
+                     .maximize = o.maximize()};
+}
+
+RuleState Adagrad::kept_state(const AdagradOptions& o) const {
+  return {.weights = o.weights(),
+          .moments = {"sum"},
+          .counts_steps = true,
+          .initial_value = o.initial_accumulator_value()};
+}
+
+namespace {
+
+AdamRule adam_rule(const AdamOptions& o, bool decoupled) {
+  const auto [beta1, beta2] = o.betas();
+  return {.lr = o.lr(),
+          .beta1 = beta1,
+          .beta2 = beta2,
+          .eps = o.eps(),
+          .weight_decay = o.weight_decay(),
+          .decoupled = decoupled,
+          .amsgrad = o.amsgrad(),
+          .maximize = o.maximize()};
+}
+
+}  // namespace
+
+void AdamOptions::fields(StateFields& f) {
+  f.owner = "Adam";
+  f.add("lr", lr_, kNonNegative);
+  f.add("eps", eps_, kNonNegative);
+  f.add("beta1", std::get<0>(betas_), kBelowOne);
+  f.add("beta2", std::get<1>(betas_), kBelowOne);
+  f.add("weight_decay", weight_decay_, kNonNegative);
+  f.add("amsgrad", amsgrad_);
+  f.add("maximize", maximize_);
+  f.add("weights", weights_, kWeightsRange);
+}
+
+std::unique_ptr<OptimizerOptions> AdamWOptions::clone() const {
+  return std::make_unique<AdamWOptions>(*this);
+}
+
+UpdateRule Adam::rule(const AdamOptions& o) const { return adam_rule(o, false); }
+UpdateRule AdamW::rule(const AdamOptions& o) const { return adam_rule(o, true); }
+
+RuleState Adam::kept_state(const AdamOptions& o) const {
+  return {.weights = o.weights(),
+          .moments = {"exp_avg", "exp_avg_sq", o.amsgrad() ? "max_exp_avg_sq" : nullptr},
+          .counts_steps = true};
+}
+
+void LionOptions::fields(StateFields& f) {
+  f.owner = "Lion";
+  f.add("lr", lr_, kNonNegative);
+  f.add("beta1", std::get<0>(betas_), kBelowOne);
+  f.add("beta2", std::get<1>(betas_), kBelowOne);
+  f.add("weight_decay", weight_decay_, kNonNegative);
+  f.add("maximize", maximize_);
+  f.add("weights", weights_, kWeightsRange);
+}
+
+UpdateRule Lion::rule(const LionOptions& o) const {
+  const auto [beta1, beta2] = o.betas();
+  return LionRule{.lr = o.lr(),
+                  .beta1 = beta1,
+                  .beta2 = beta2,
+                  .weight_decay = o.weight_decay(),
+                  .maximize = o.maximize()};
+}
+
+RuleState Lion::kept_state(const LionOptions& o) const {
+  return {.weights = o.weights(), .moments = {"exp_avg"}};
+}
+
+}  // namespace halftape::optim
