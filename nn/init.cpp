@@ -1,6 +1,5 @@
 #include "halftape/nn/init.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "halftape/autograd/ops/creation/create.h"

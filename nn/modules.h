@@ -8,7 +8,6 @@
 #include "halftape/nn/modules/dropout.h"
 #include "halftape/nn/modules/fused_mlp.h"
 #include "halftape/nn/modules/image/conv.h"
-#include "halftape/nn/modules/image/fold.h"
 #include "halftape/nn/modules/image/pad.h"
 #include "halftape/nn/modules/image/pooling.h"
 #include "halftape/nn/modules/image/upsampling.h"

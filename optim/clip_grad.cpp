@@ -14,8 +14,7 @@
 namespace halftape::nn::utils {
 namespace {
 
-std::vector<Tensor> gradients(const std::vector<Tensor>& parameters, const char* call,
-                              ScaledGrads scaled) {
+std::vector<Tensor> gradients(ArrayRef<Tensor> parameters, const char* call, ScaledGrads scaled) {
   std::vector<Tensor> grads;
   for (const Tensor& p : parameters)
     if (p.grad().defined()) grads.push_back(p.grad());
@@ -36,7 +35,7 @@ void keep_marks(const std::vector<Tensor>& grads, const Change& change) {
 
 }  // namespace
 
-TotalNorm clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, double norm_type,
+TotalNorm clip_grad_norm_(ArrayRef<Tensor> parameters, double max_norm, double norm_type,
                           bool error_if_nonfinite, ScaledGrads scaled) {
   HALFTAPE_CHECK(max_norm > 0, "clip_grad_norm_: max_norm ", max_norm, " must be positive");
   HALFTAPE_CHECK(norm_type > 0, "clip_grad_norm_: norm_type ", norm_type, " must be positive");
@@ -81,8 +80,7 @@ TotalNorm clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm
   return TotalNorm(norm);
 }
 
-void clip_grad_value_(const std::vector<Tensor>& parameters, double clip_value,
-                      ScaledGrads scaled) {
+void clip_grad_value_(ArrayRef<Tensor> parameters, double clip_value, ScaledGrads scaled) {
   HALFTAPE_CHECK(clip_value >= 0, "clip_grad_value_: clip_value ", clip_value,
                  " must not be negative");
   const NoGradGuard no_grad;

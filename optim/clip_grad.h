@@ -2,11 +2,10 @@
 // first: gradients that are still scaled throw, and so do sums of gradients of different scales.
 #pragma once
 #include <compare>
-#include <initializer_list>
 #include <utility>
-#include <vector>
 
 #include "halftape/autograd/tensor.h"
+#include "halftape/core/array_ref.h"
 
 namespace halftape::nn::utils {
 
@@ -30,31 +29,11 @@ class TotalNorm : public Tensor {
 /// not wait for the device. An infinite or NaN norm leaves the gradients unchanged (torch turns
 /// them into 0 or NaN), or throws with error_if_nonfinite, which waits. Throws unless max_norm > 0,
 /// and on scaled gradients.
-TotalNorm clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm,
-                          double norm_type = 2, bool error_if_nonfinite = false,
+TotalNorm clip_grad_norm_(ArrayRef<Tensor> parameters, double max_norm, double norm_type = 2,
+                          bool error_if_nonfinite = false,
                           ScaledGrads scaled = ScaledGrads::Refuse);
 /// Clamps every gradient element to [−clip_value, clip_value]. Throws on scaled gradients.
-void clip_grad_value_(const std::vector<Tensor>& parameters, double clip_value,
+void clip_grad_value_(ArrayRef<Tensor> parameters, double clip_value,
                       ScaledGrads scaled = ScaledGrads::Refuse);
-
-// For parameters in braces, and for one parameter.
-inline TotalNorm clip_grad_norm_(std::initializer_list<Tensor> parameters, double max_norm,
-                                 double norm_type = 2, bool error_if_nonfinite = false,
-                                 ScaledGrads scaled = ScaledGrads::Refuse) {
-  return clip_grad_norm_(std::vector(parameters), max_norm, norm_type, error_if_nonfinite, scaled);
-}
-inline TotalNorm clip_grad_norm_(const Tensor& parameter, double max_norm, double norm_type = 2,
-                                 bool error_if_nonfinite = false,
-                                 ScaledGrads scaled = ScaledGrads::Refuse) {
-  return clip_grad_norm_({parameter}, max_norm, norm_type, error_if_nonfinite, scaled);
-}
-inline void clip_grad_value_(std::initializer_list<Tensor> parameters, double clip_value,
-                             ScaledGrads scaled = ScaledGrads::Refuse) {
-  clip_grad_value_(std::vector(parameters), clip_value, scaled);
-}
-inline void clip_grad_value_(const Tensor& parameter, double clip_value,
-                             ScaledGrads scaled = ScaledGrads::Refuse) {
-  clip_grad_value_({parameter}, clip_value, scaled);
-}
 
 }  // namespace halftape::nn::utils

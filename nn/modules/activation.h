@@ -9,7 +9,6 @@
 #include "halftape/autograd/ops/elementwise/binary.h"
 #include "halftape/autograd/ops/elementwise/pointwise.h"
 #include "halftape/autograd/ops/elementwise/unary.h"
-#include "halftape/autograd/ops/layout/shape.h"
 #include "halftape/autograd/ops/reduction/softmax.h"
 #include "halftape/core/dtype.h"
 #include "halftape/core/options.h"

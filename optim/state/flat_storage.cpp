@@ -1,6 +1,5 @@
 #include "halftape/optim/state/flat_storage.h"
 
-#include <algorithm>
 #include <mutex>
 #include <utility>
 

@@ -167,4 +167,10 @@ void ConvTransposeImpl<D>::pretty_print(std::ostream& out) const {
 HALFTAPE_INSTANTIATE_RANKS(Conv);
 HALFTAPE_INSTANTIATE_RANKS(ConvTranspose);
 
+HALFTAPE_MODULE_TEXT(Fold, "output_size", options.output_size(), "kernel_size",
+                     options.kernel_size(), "dilation", options.dilation(), "padding",
+                     options.padding(), "stride", options.stride())
+HALFTAPE_MODULE_TEXT(Unfold, "kernel_size", options.kernel_size(), "dilation", options.dilation(),
+                     "padding", options.padding(), "stride", options.stride())
+
 }  // namespace halftape::nn

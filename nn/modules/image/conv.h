@@ -1,9 +1,11 @@
-// Convolutions: options, functions and modules. Conv2dOptions(1, 8, 3).stride(2).padding({1, 2}).
+// Convolutions, and windows of images as columns and back: options, functions and modules.
+// Conv2dOptions(1, 8, 3).stride(2).padding({1, 2}).
 #pragma once
 #include <variant>
 
 #include "halftape/autograd/ops/image/conv.h"
 #include "halftape/autograd/ops/layout/shape.h"
+#include "halftape/autograd/tape/error_scope.h"
 #include "halftape/core/expanding_array.h"
 #include "halftape/core/options.h"
 #include "halftape/nn/modules/common.h"
@@ -61,6 +63,24 @@ struct ConvTransposeOptions {
 };
 HALFTAPE_RANKED_OPTIONS(ConvTranspose, ConvTransposeOptions);
 
+struct FoldOptions {
+  FoldOptions(ExpandingArray<2> output_size, ExpandingArray<2> kernel_size)
+      : output_size_(output_size), kernel_size_(kernel_size) {}
+  HALFTAPE_ARG(ExpandingArray<2>, output_size);
+  HALFTAPE_ARG(ExpandingArray<2>, kernel_size);
+  HALFTAPE_ARG(ExpandingArray<2>, dilation) = 1;
+  HALFTAPE_ARG(ExpandingArray<2>, padding) = 0;
+  HALFTAPE_ARG(ExpandingArray<2>, stride) = 1;
+};
+struct UnfoldOptions {
+  UnfoldOptions(ExpandingArray<2> kernel_size)
+      : kernel_size_(kernel_size) {}  // NOLINT: as LibTorch
+  HALFTAPE_ARG(ExpandingArray<2>, kernel_size);
+  HALFTAPE_ARG(ExpandingArray<2>, dilation) = 1;
+  HALFTAPE_ARG(ExpandingArray<2>, padding) = 0;
+  HALFTAPE_ARG(ExpandingArray<2>, stride) = 1;
+};
+
 namespace functional {
 
 template <size_t D>
@@ -75,9 +95,6 @@ struct ConvFuncOptions {
   HALFTAPE_ARG(ExpandingArray<D>, dilation) = 1;
   HALFTAPE_ARG(int64_t, groups) = 1;
 };
-using Conv1dFuncOptions = ConvFuncOptions<1>;
-using Conv2dFuncOptions = ConvFuncOptions<2>;
-using Conv3dFuncOptions = ConvFuncOptions<3>;
 
 template <size_t D>
 struct ConvTransposeFuncOptions {
@@ -88,9 +105,6 @@ struct ConvTransposeFuncOptions {
   HALFTAPE_ARG(int64_t, groups) = 1;
   HALFTAPE_ARG(ExpandingArray<D>, dilation) = 1;
 };
-using ConvTranspose1dFuncOptions = ConvTransposeFuncOptions<1>;
-using ConvTranspose2dFuncOptions = ConvTransposeFuncOptions<2>;
-using ConvTranspose3dFuncOptions = ConvTransposeFuncOptions<3>;
 
 namespace detail {
 template <size_t D>
@@ -103,6 +117,8 @@ ConvPadding padding_of(const nn::detail::conv_padding_t<D>& padding) {
 // unless the channels fit and groups divide them. conv_transpose is its gradient to x: weight (in,
 // out/groups, kernel…); output_padding lengthens the result at its end.
 #define HALFTAPE_CONV_FUNCTIONS(D)                                                             \
+  using Conv##D##dFuncOptions = ConvFuncOptions<D>;                                            \
+  using ConvTranspose##D##dFuncOptions = ConvTransposeFuncOptions<D>;                          \
   inline Tensor conv##D##d(const Tensor& x, const Tensor& weight,                              \
                            const Conv##D##dFuncOptions& o = {}) {                              \
     return halftape::conv##D##d(x, weight, o.bias(), o.stride(),                               \
@@ -117,6 +133,20 @@ HALFTAPE_CONV_FUNCTIONS(1)
 HALFTAPE_CONV_FUNCTIONS(2)
 HALFTAPE_CONV_FUNCTIONS(3)
 #undef HALFTAPE_CONV_FUNCTIONS
+
+using FoldFuncOptions = FoldOptions;
+using UnfoldFuncOptions = UnfoldOptions;
+
+/// Columns (N, C·kernel, windows) added up to images (N, C, *output_size); both also without N.
+inline Tensor fold(const Tensor& x, const FoldFuncOptions& o) {
+  const ErrorScope scope("fold", x);
+  return col2im(x, o.output_size(), o.kernel_size(), o.dilation(), o.padding(), o.stride());
+}
+/// The windows of images (N, C, H, W) as columns (N, C·kernel, windows); both also without N.
+inline Tensor unfold(const Tensor& x, const UnfoldFuncOptions& o) {
+  const ErrorScope scope("unfold", x);
+  return im2col(x, o.kernel_size(), o.dilation(), o.padding(), o.stride());
+}
 
 }  // namespace functional
 
@@ -165,5 +195,28 @@ class ConvTransposeImpl : public CloneableModule {
 };
 
 HALFTAPE_RANKED_MODULE(ConvTranspose);
+
+/// Columns (N, C·kernel, windows) added up to images (N, C, height, width).
+class FoldImpl : public Cloneable<FoldImpl> {
+ public:
+  FoldImpl(ExpandingArray<2> output_size, ExpandingArray<2> kernel_size)
+      : FoldImpl(FoldOptions(output_size, kernel_size)) {}
+  explicit FoldImpl(const FoldOptions& o) : options(o) {}
+  Tensor forward(const Tensor& x) const { return functional::fold(x, options); }
+  void pretty_print(std::ostream& out) const override;
+  FoldOptions options;
+};
+HALFTAPE_MODULE(Fold);
+
+/// The windows of images (N, C, height, width) as columns (N, C·kernel, windows).
+class UnfoldImpl : public Cloneable<UnfoldImpl> {
+ public:
+  UnfoldImpl(ExpandingArray<2> kernel_size) : UnfoldImpl(UnfoldOptions(kernel_size)) {}  // NOLINT
+  explicit UnfoldImpl(const UnfoldOptions& o) : options(o) {}
+  Tensor forward(const Tensor& x) const { return functional::unfold(x, options); }
+  void pretty_print(std::ostream& out) const override;
+  UnfoldOptions options;
+};
+HALFTAPE_MODULE(Unfold);
 
 }  // namespace halftape::nn

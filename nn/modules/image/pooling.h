@@ -48,18 +48,17 @@ struct MaxUnpoolOptions {
 };
 HALFTAPE_RANKED_OPTIONS(MaxUnpool, MaxUnpoolOptions);
 
-/// Lengths of the output; std::nullopt, where there are several: as the input's.
-template <class output_size_t>
+/// The output's lengths; std::nullopt keeps the length of the input.
+template <size_t D>
+using AdaptiveLengths =
+    std::conditional_t<D == 1, ExpandingArray<1>, ExpandingArrayWithOptionalElem<D>>;
+template <size_t D>
 struct AdaptivePoolOptions {
-  AdaptivePoolOptions(output_size_t output_size) : output_size_(output_size) {}  // NOLINT
-  HALFTAPE_ARG(output_size_t, output_size);
+  AdaptivePoolOptions(AdaptiveLengths<D> output_size) : output_size_(output_size) {}  // NOLINT
+  HALFTAPE_ARG(AdaptiveLengths<D>, output_size);
 };
-using AdaptiveMaxPool1dOptions = AdaptivePoolOptions<ExpandingArray<1>>;
-using AdaptiveMaxPool2dOptions = AdaptivePoolOptions<ExpandingArrayWithOptionalElem<2>>;
-using AdaptiveMaxPool3dOptions = AdaptivePoolOptions<ExpandingArrayWithOptionalElem<3>>;
-using AdaptiveAvgPool1dOptions = AdaptiveMaxPool1dOptions;
-using AdaptiveAvgPool2dOptions = AdaptiveMaxPool2dOptions;
-using AdaptiveAvgPool3dOptions = AdaptiveMaxPool3dOptions;
+HALFTAPE_RANKED_OPTIONS(AdaptiveMaxPool, AdaptivePoolOptions);
+HALFTAPE_RANKED_OPTIONS(AdaptiveAvgPool, AdaptivePoolOptions);
 
 /// Either output_size or output_ratio, a part of the input's lengths between 0 and 1.
 /// `_random_samples`: where the windows lie, (N, C, D) in [0, 1); drawn unless given.
@@ -307,34 +306,27 @@ class LPPoolImpl : public CloneableModule {
   LPPoolOptions<D> options;
 };
 
-/// The output's lengths; std::nullopt keeps the length of the input.
-template <size_t D>
-using AdaptiveLengths =
-    std::conditional_t<D == 1, ExpandingArray<1>, ExpandingArrayWithOptionalElem<D>>;
-
 template <size_t D>
 class AdaptiveMaxPoolImpl : public CloneableModule {
  public:
-  using Options = AdaptivePoolOptions<AdaptiveLengths<D>>;
   AdaptiveMaxPoolImpl(AdaptiveLengths<D> output_size)  // NOLINT
-      : AdaptiveMaxPoolImpl(Options(output_size)) {}
-  explicit AdaptiveMaxPoolImpl(const Options& o) : options(o) {}
+      : AdaptiveMaxPoolImpl(AdaptivePoolOptions<D>(output_size)) {}
+  explicit AdaptiveMaxPoolImpl(const AdaptivePoolOptions<D>& o) : options(o) {}
   Tensor forward(const Tensor& x) const { return std::get<0>(forward_with_indices(x)); }
   std::tuple<Tensor, Tensor> forward_with_indices(const Tensor& x) const;
   void pretty_print(std::ostream& out) const override;
-  Options options;
+  AdaptivePoolOptions<D> options;
 };
 
 template <size_t D>
 class AdaptiveAvgPoolImpl : public CloneableModule {
  public:
-  using Options = AdaptivePoolOptions<AdaptiveLengths<D>>;
   AdaptiveAvgPoolImpl(AdaptiveLengths<D> output_size)  // NOLINT
-      : AdaptiveAvgPoolImpl(Options(output_size)) {}
-  explicit AdaptiveAvgPoolImpl(const Options& o) : options(o) {}
+      : AdaptiveAvgPoolImpl(AdaptivePoolOptions<D>(output_size)) {}
+  explicit AdaptiveAvgPoolImpl(const AdaptivePoolOptions<D>& o) : options(o) {}
   Tensor forward(const Tensor& x) const;
   void pretty_print(std::ostream& out) const override;
-  Options options;
+  AdaptivePoolOptions<D> options;
 };
 
 /// Max pooling of windows that begin at random places. Throws unless just one of output_size and
