@@ -7,7 +7,6 @@
 
 #include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/core/machine/warn.h"
-#include "halftape/nn/cloneable.h"
 
 namespace halftape::nn {
 namespace {

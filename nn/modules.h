@@ -1,7 +1,6 @@
 // All modules, with their options and functions.
 #pragma once
 #include "halftape/nn/modules/activation.h"
-#include "halftape/nn/modules/container/functional.h"
 #include "halftape/nn/modules/container/module_list.h"
 #include "halftape/nn/modules/container/parameter_list.h"
 #include "halftape/nn/modules/container/sequential.h"

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "halftape/nn/any_module.h"
-#include "halftape/nn/cloneable.h"
 
 namespace halftape::nn::detail {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "halftape/nn/cloneable.h"
+#include "halftape/nn/module.h"
 
 namespace halftape::nn::utils {
 

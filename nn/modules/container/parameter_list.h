@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "halftape/nn/cloneable.h"
+#include "halftape/nn/module.h"
 
 namespace halftape::nn {
 

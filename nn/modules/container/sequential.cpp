@@ -80,6 +80,13 @@ struct Mlp {
 
 }  // namespace
 
+FunctionalImpl::FunctionalImpl(Function function) : function_(std::move(function)) {
+  HALFTAPE_CHECK(function_, "Functional: the function is empty");
+}
+Functional::Functional(Tensor (*function)(const Tensor&))
+    : ModuleHolder(FunctionalImpl::Function(function)) {}
+void FunctionalImpl::pretty_print(std::ostream& out) const { out << "halftape::nn::Functional()"; }
+
 SequentialImpl::SequentialImpl(std::initializer_list<NamedAnyModule> named) {
   for (const NamedAnyModule& part : named) insert(part.name(), part.module());
 }

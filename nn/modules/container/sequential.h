@@ -1,14 +1,40 @@
-// Sequential: modules and functions one after another. Spelled as torch::nn::Sequential.
+// Sequential: modules and functions one after another; Functional: a function as a module. Spelled
+// as in torch::nn.
 #pragma once
+#include <functional>
 #include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "halftape/nn/any_module.h"
-#include "halftape/nn/modules/container/functional.h"
 
 namespace halftape::nn {
+
+/// Calls a function of a Tensor, with further arguments bound once:
+///
+///     nn::Sequential net(nn::Linear(3, 4), nn::Functional(relu), nn::Functional(elu, 1, 0, 1));
+class FunctionalImpl : public Cloneable<FunctionalImpl> {
+ public:
+  using Function = std::function<Tensor(Tensor)>;
+  explicit FunctionalImpl(Function function);
+  template <class F, class... Args>
+  requires(sizeof...(Args) > 0) explicit FunctionalImpl(F function, Args&&... args)
+      : FunctionalImpl(
+            std::bind(std::move(function), std::placeholders::_1, std::forward<Args>(args)...)) {}
+  Tensor forward(Tensor x) const { return function_(std::move(x)); }
+  Tensor operator()(Tensor x) const { return forward(std::move(x)); }
+  void pretty_print(std::ostream& out) const override;
+
+ private:
+  Function function_;
+};
+class Functional : public ModuleHolder<FunctionalImpl> {
+ public:
+  using ModuleHolder<FunctionalImpl>::ModuleHolder;
+  /// Chooses the overload of a function name that takes one Tensor.
+  Functional(Tensor (*function)(const Tensor&));  // NOLINT: as LibTorch
+};
 
 /// Calls its parts in order, each with the result of the one before. A part is whatever AnyModule
 /// takes (a module, holder, pointer or another Sequential), or a function of a Tensor. Each is a

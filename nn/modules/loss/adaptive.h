@@ -7,7 +7,6 @@
 
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/core/options.h"
-#include "halftape/nn/cloneable.h"
 #include "halftape/nn/modules/container/module_list.h"
 #include "halftape/nn/modules/container/sequential.h"
 #include "halftape/nn/modules/linear.h"

@@ -7,7 +7,6 @@
 #include "halftape/autograd/tensor.h"
 #include "halftape/core/options.h"
 #include "halftape/nn/any_module.h"
-#include "halftape/nn/cloneable.h"
 #include "halftape/nn/modules/linear.h"
 
 namespace halftape::nn {

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "halftape/nn/any_module.h"
-#include "halftape/nn/cloneable.h"
 #include "halftape/nn/modules/container/module_list.h"
 #include "halftape/nn/modules/sequence/transformer_layer.h"
 

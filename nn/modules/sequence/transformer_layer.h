@@ -7,7 +7,6 @@
 #include "halftape/autograd/ops/elementwise/unary.h"
 #include "halftape/core/options.h"
 #include "halftape/nn/any_module.h"
-#include "halftape/nn/cloneable.h"
 #include "halftape/nn/init.h"
 #include "halftape/nn/modules/dropout.h"
 #include "halftape/nn/modules/linear.h"
