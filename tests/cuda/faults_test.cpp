@@ -15,6 +15,7 @@
 #include "halftape/cuda/runtime/runtime.h"
 #include "halftape/tests/support/message.h"
 #include "halftape/tests/support/poke.h"
+#include "halftape/tests/support/warnings.h"
 #include "settings.h"
 
 using namespace halftape;
@@ -180,9 +181,8 @@ TEST_CASE("pinned memory may be copied from late") {
 
 TEST_CASE("of two notes that kernels leave, the first stays until the host has read it") {
   const Clean clean;
-  std::vector<std::string> said;
-  const WarningFunction before =
-      set_warning_handler([&](const std::string& text) { said.push_back(text); });
+  testing::Warnings warnings;
+  std::vector<std::string>& said = warnings.seen;
   const simt::With late(now_with([](auto& s) { s.mode = simt::Mode::Deferred; }));
   const Tensor x = ones({4}), seven = full({1}, 7, kInt64), nine = full({1}, 9, kInt64);
   CHECK(has(message([&] {
@@ -204,7 +204,6 @@ TEST_CASE("of two notes that kernels leave, the first stays until the host has r
   cuda::synchronize();
   REQUIRE(said.size() == 1);
   CHECK(has(said[0], "the scale is 512"));
-  set_warning_handler(before);
 }
 
 TEST_CASE("a second GPU is another device") {

@@ -1,7 +1,7 @@
 // Losses, the scaler's state, its counts and its warning on the GPU are the CPU's.
 #include <doctest/doctest.h>
 
-#include "halftape/core/machine/warn.h"
+#include "halftape/tests/support/warnings.h"
 #include "updates.h"
 #if defined(HALFTAPE_SIMT)
 #include "device.h"
@@ -193,9 +193,8 @@ TEST_CASE("an update that also moves the scale leaves what both leave one after 
 }
 
 TEST_CASE("the GPU warns of steps skipped in a row in the CPU's words, at the next call, once") {
-  std::vector<std::string> said;
-  const WarningFunction before =
-      set_warning_handler([&](const std::string& text) { said.push_back(text); });
+  testing::Warnings warnings;
+  std::vector<std::string>& said = warnings.seen;
   const auto skip_on = [&](Device device, bool bad_loss) {
     const auto there = [&](const Array& a) { return device.is_cuda() ? on_gpu(a) : a; };
     const CheckResult finding{there(one(1)), there(full({1}, 0, kInt64, kCPU)), 1};
@@ -214,5 +213,4 @@ TEST_CASE("the GPU warns of steps skipped in a row in the CPU's words, at the ne
     CHECK(said.size() == 2);
     if (said.size() == 2) CHECK(said[1] == said[0]);
   }
-  set_warning_handler(before);
 }
