@@ -28,7 +28,7 @@ may_include(cpu/gemm core/* cpu cpu/runtime cpu/vector)
 may_include(cpu/update core/* cpu cpu/runtime cpu/vector)
 
 may_include(cuda/runtime core/* cuda cuda/gemm)
-may_include(cuda/vector core/* cuda cuda/runtime)
+may_include(cuda/vector core/* cuda/runtime)
 may_include(cuda core/* cuda/runtime cuda/vector cuda/update)
 may_include(cuda/update core/* cuda cuda/runtime cuda/vector)
 may_include(cuda/gemm core/* cuda cuda/runtime cuda/vector)

@@ -4,7 +4,7 @@
 #include "halftape/core/formula/philox.h"
 #include "halftape/cuda/copy.h"
 #include "halftape/cuda/cuda_backend.h"
-#include "halftape/cuda/map.cuh"
+#include "halftape/cuda/vector/map.cuh"
 
 namespace halftape::cuda {
 namespace {

@@ -3,7 +3,7 @@
 // nothing.
 #include "halftape/core/formula/reduce.h"
 #include "halftape/cuda/cuda_backend.h"
-#include "halftape/cuda/index_check.cuh"
+#include "halftape/cuda/vector/index_check.cuh"
 #include "halftape/cuda/vector/lanes.cuh"
 #include "halftape/cuda/vector/layout.h"
 

@@ -2,7 +2,7 @@
 #include "halftape/core/formula/unary.h"
 
 #include "halftape/cuda/cuda_backend.h"
-#include "halftape/cuda/map.cuh"
+#include "halftape/cuda/vector/map.cuh"
 
 namespace halftape::cuda {
 namespace {

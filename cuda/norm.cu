@@ -2,9 +2,9 @@
 // in softmax; channels are reduced, then mapped.
 #include "halftape/cuda/copy.h"
 #include "halftape/cuda/cuda_backend.h"
-#include "halftape/cuda/reduction.cuh"
-#include "halftape/cuda/rows.cuh"
 #include "halftape/cuda/vector/map_runs.cuh"
+#include "halftape/cuda/vector/reduction.cuh"
+#include "halftape/cuda/vector/rows.cuh"
 
 namespace halftape::cuda {
 namespace {

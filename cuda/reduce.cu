@@ -3,8 +3,8 @@
 
 #include "halftape/cuda/copy.h"
 #include "halftape/cuda/cuda_backend.h"
-#include "halftape/cuda/map.cuh"
-#include "halftape/cuda/reduction.cuh"
+#include "halftape/cuda/vector/map.cuh"
+#include "halftape/cuda/vector/reduction.cuh"
 
 namespace halftape::cuda {
 namespace {

@@ -3,11 +3,11 @@
 
 #include "halftape/cuda/cuda_backend.h"
 #include "halftape/cuda/fused.h"
-#include "halftape/cuda/index_check.cuh"
-#include "halftape/cuda/map.cuh"
-#include "halftape/cuda/rows.cuh"
 #include "halftape/cuda/runtime/last_block.cuh"
 #include "halftape/cuda/update/scaler.cuh"
+#include "halftape/cuda/vector/index_check.cuh"
+#include "halftape/cuda/vector/map.cuh"
+#include "halftape/cuda/vector/rows.cuh"
 
 namespace halftape::cuda {
 namespace {

@@ -8,7 +8,7 @@
 #include "halftape/core/formula/reduce.h"
 
 #include "halftape/cuda/cuda_backend.h"
-#include "halftape/cuda/map.cuh"
+#include "halftape/cuda/vector/map.cuh"
 #include "halftape/cuda/vector/runs.cuh"
 
 namespace halftape::cuda {

@@ -4,7 +4,7 @@
 
 #include "halftape/cuda/copy.h"
 #include "halftape/cuda/cuda_backend.h"
-#include "halftape/cuda/map.cuh"
+#include "halftape/cuda/vector/map.cuh"
 #include "halftape/cuda/vector/runs.cuh"
 
 namespace halftape::cuda {

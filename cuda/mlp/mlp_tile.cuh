@@ -8,7 +8,7 @@
 #include "halftape/core/contract/backend.h"
 #include "halftape/core/formula/reduce.h"
 #include "halftape/core/formula/unary.h"
-#include "halftape/cuda/index_check.cuh"
+#include "halftape/cuda/vector/index_check.cuh"
 #include "halftape/cuda/vector/ptx.cuh"
 #include "halftape/cuda/vector/runs.cuh"
 

@@ -1,8 +1,8 @@
 // The third way to walk element-wise: along the innermost dimension by runs of eight, where
 // operands bend, or are one number for many elements.
 #pragma once
-#include "halftape/cuda/reduction.cuh"
-#include "halftape/cuda/rows.cuh"
+#include "halftape/cuda/vector/reduction.cuh"
+#include "halftape/cuda/vector/rows.cuh"
 
 namespace halftape::cuda {
 
