@@ -27,7 +27,7 @@ may_include(cpu core/* cpu/runtime cpu/vector)
 may_include(cpu/gemm core/* cpu cpu/runtime cpu/vector)
 may_include(cpu/update core/* cpu cpu/runtime cpu/vector)
 
-may_include(cuda/runtime core/* cuda cuda/gemm)
+may_include(cuda/runtime core/* cuda)
 may_include(cuda/vector core/* cuda/runtime)
 may_include(cuda core/* cuda/runtime cuda/vector cuda/update)
 may_include(cuda/update core/* cuda cuda/runtime cuda/vector)
@@ -61,7 +61,7 @@ may_include(optim/schedulers core optim optim/state)
 may_include(optim/async core/* autograd/* nn/* optim optim/state)
 
 may_include(amp/laws core core/formula)
-may_include(amp core/* autograd/* nn optim optim/async amp/laws amp/tools)
+may_include(amp core/* autograd/* nn optim optim/async)
 may_include(amp/tools core/* autograd/* nn/* optim/* amp)
 
 may_include(io)

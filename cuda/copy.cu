@@ -15,20 +15,14 @@ struct Same {
 
 template <class To, class From>
 __global__ void copy_elements(Layout<2> a) {
-  for (int64_t i = thread_number(); i < a.numel; i += thread_count()) {
-    char* at[2];
-    a.locate(i, at);
+  for_elements(a, [](int64_t, char* const(&at)[2]) {
     *reinterpret_cast<To*>(at[0]) = as<To>(*reinterpret_cast<const From*>(at[1]));
-  }
+  });
 }
 
 template <class T>
 __global__ void fill_elements(Layout<1> a, T value) {
-  for (int64_t i = thread_number(); i < a.numel; i += thread_count()) {
-    char* at[1];
-    a.locate(i, at);
-    *reinterpret_cast<T*>(at[0]) = value;
-  }
+  for_elements(a, [=](int64_t, char* const(&at)[1]) { *reinterpret_cast<T*>(at[0]) = value; });
 }
 
 struct Draw {
@@ -65,15 +59,13 @@ __global__ void draw_elements(Layout<1> y, Draw draw) {
     draw.key.seed += live->seed;
     draw.key.offset += live->offset;
   }
-  for (int64_t i = thread_number(); i < y.numel; i += thread_count()) {
+  for_elements(y, [&](int64_t i, char* const(&at)[1]) {
     T x = as<T>(draw(i));
     // Rounding to few digits may reach the excluded upper end.
     if (draw.kind == Distribution::Uniform && as<double>(x) >= draw.b && draw.a < draw.b)
       x = as<T>(draw.a);
-    char* at[1];
-    y.locate(i, at);
     *reinterpret_cast<T*>(at[0]) = x;
-  }
+  });
 }
 
 }  // namespace
@@ -113,7 +105,7 @@ void copy(const Array& to, const Array& from) {
     visit(from.dtype(), [&](auto u) {
       using To = typename decltype(t)::type;
       using From = typename decltype(u)::type;
-      launch(q, "copy", copy_elements<To, From>, blocks_for(q, layout.numel), kThreads, 0, layout);
+      launch_for(q, layout.numel, "copy", copy_elements<To, From>, layout);
     });
   });
 }
@@ -124,8 +116,7 @@ void fill(const Array& to, Scalar value) {
   const Layout<1> layout({&to});
   visit(to.dtype(), [&](auto t) {
     using T = typename decltype(t)::type;
-    launch(q, "fill", fill_elements<T>, blocks_for(q, layout.numel), kThreads, 0, layout,
-           value.to<T>());
+    launch_for(q, layout.numel, "fill", fill_elements<T>, layout, value.to<T>());
   });
 }
 
@@ -138,8 +129,7 @@ void CudaBackend::random(const Array& y, Distribution kind, double a, double b, 
   const Layout<1> layout({&y});
   visit(y.dtype(), [&](auto t) {
     using T = typename decltype(t)::type;
-    launch(q, "random", draw_elements<T>, blocks_for(q, layout.numel), kThreads, 0, layout,
-           Draw{kind, a, b, key});
+    launch_for(q, layout.numel, "random", draw_elements<T>, layout, Draw{kind, a, b, key});
   });
 }
 

@@ -4,25 +4,11 @@
 #include "halftape/core/formula/reduce.h"
 #include "halftape/cuda/cuda_backend.h"
 #include "halftape/cuda/vector/index_check.cuh"
-#include "halftape/cuda/vector/lanes.cuh"
-#include "halftape/cuda/vector/layout.h"
+#include "halftape/cuda/vector/map.cuh"
+#include "halftape/cuda/vector/runs.cuh"
 
 namespace halftape::cuda {
 namespace {
-
-/// i / n and i % n, several times faster where 32 bits do.
-struct Quotient {
-  int64_t whole, rest;
-  __device__ Quotient(int64_t i, int64_t n) {
-    if (static_cast<uint64_t>(i | n) <= UINT32_MAX) {
-      whole = static_cast<uint32_t>(i) / static_cast<uint32_t>(n);
-      rest = static_cast<uint32_t>(i) - static_cast<uint32_t>(whole) * static_cast<uint32_t>(n);
-    } else {
-      whole = i / n;
-      rest = i - whole * n;
-    }
-  }
-};
 
 /// The way along an index, between `near`, which has its shape, and `far`, where it says where to
 /// go along `dim`. A head is an element of the dimensions that the index varies along, and of
@@ -124,11 +110,11 @@ template <class T>
 __global__ void gather_elements(Hops hops) {
   const int64_t count = hops.head.numel * hops.row.numel;
   for (int64_t i = thread_number(); i < count; i += thread_count()) {
-    const Quotient at(i, hops.row.numel);
-    const int64_t value = hops.index(at.whole);
-    if (!hops.checked(value, at.whole)) continue;
+    const Division at(i, hops.row.numel);
+    const int64_t value = hops.index(at.quotient);
+    if (!hops.checked(value, at.quotient)) continue;
     char* place[2];
-    hops.locate(at.whole, at.rest, value, place);
+    hops.locate(at.quotient, at.rest, value, place);
     *reinterpret_cast<T*>(place[Hops::Near]) = *reinterpret_cast<const T*>(place[Hops::Far]);
   }
 }
@@ -146,11 +132,12 @@ template <class T>
 __global__ void scatter_winners(Hops hops, const long long* winner) {
   const int64_t count = hops.head.numel * hops.row.numel;
   for (int64_t i = thread_number(); i < count; i += thread_count()) {
-    const Quotient at(i, hops.row.numel);
-    const int64_t value = hops.index(at.whole);
-    if (!hops.range.holds(value) || winner[hops.target(at.whole, value)] != at.whole) continue;
+    const Division at(i, hops.row.numel);
+    const int64_t value = hops.index(at.quotient);
+    if (!hops.range.holds(value) || winner[hops.target(at.quotient, value)] != at.quotient)
+      continue;
     char* place[2];
-    hops.locate(at.whole, at.rest, value, place);
+    hops.locate(at.quotient, at.rest, value, place);
     *reinterpret_cast<T*>(place[Hops::Far]) = *reinterpret_cast<const T*>(place[Hops::Near]);
   }
 }
@@ -181,11 +168,11 @@ __global__ void reduce_rows(Hops hops, OpId op, const int64_t* sorted, const int
   constexpr int kAhead = 4;  // terms that are loaded before the first of them is taken in
   const int64_t heads = hops.head.numel, count = heads * hops.row.numel;
   for (int64_t i = thread_number(); i < count; i += thread_count()) {
-    const Quotient at(i, hops.row.numel);
-    const int64_t target = sorted[at.whole];
-    if (target < 0 || (at.whole > 0 && sorted[at.whole - 1] == target)) continue;
+    const Division at(i, hops.row.numel);
+    const int64_t target = sorted[at.quotient];
+    if (target < 0 || (at.quotient > 0 && sorted[at.quotient - 1] == target)) continue;
     int64_t end = heads;  // of this target's
-    for (int64_t low = at.whole + 1; low < end;) {
+    for (int64_t low = at.quotient + 1; low < end;) {
       const int64_t middle = low + (end - low) / 2;
       if (sorted[middle] == target)
         low = middle + 1;
@@ -197,10 +184,10 @@ __global__ void reduce_rows(Hops hops, OpId op, const int64_t* sorted, const int
       hops.locate(order[k], at.rest, 0, place);
       return as<S>(*reinterpret_cast<const T*>(place[Hops::Near]));
     };
-    hops.locate(order[at.whole], at.rest, hops.index(order[at.whole]), place);
+    hops.locate(order[at.quotient], at.rest, hops.index(order[at.quotient]), place);
     char* const to = place[Hops::Far];
     S sum = load<S>(to, hops.head.dtype[Hops::Far]);
-    int64_t k = at.whole;
+    int64_t k = at.quotient;
     for (; end - k >= kAhead; k += kAhead) {
       S x[kAhead];
 #pragma unroll
@@ -215,9 +202,7 @@ __global__ void reduce_rows(Hops hops, OpId op, const int64_t* sorted, const int
 
 /// y ← y·size + index, or the index alone, counted from the end where it is negative.
 __global__ void append_index(int64_t* y, Layout<1> index, bool begin, Range range) {
-  for (int64_t i = thread_number(); i < index.numel; i += thread_count()) {
-    char* at[1];
-    index.locate(i, at);
+  for_elements(index, [&](int64_t i, char* const(&at)[1]) {
     int64_t value = *reinterpret_cast<const int64_t*>(at[0]);
     if (!range.holds(value)) {
       int64_t position = 0, step = 1, rest = i;
@@ -231,7 +216,7 @@ __global__ void append_index(int64_t* y, Layout<1> index, bool begin, Range rang
     }
     if (value < 0) value += range.limit;
     y[i] = begin ? value : y[i] * range.limit + value;
-  }
+  });
 }
 
 /// f(Type<T>{}) for an unsigned type of this many bytes; uint4 for 16.
@@ -276,7 +261,7 @@ void CudaBackend::gather(const Array& y, const Array& x, int dim, const Array& i
   Hops hops(y, x, index, dim, {0, x.size(dim), use, q.context.board()});
   with_bytes(hops.widen(), [&](auto t) {
     using T = typename decltype(t)::type;
-    launch(q, "gather", gather_elements<T>, blocks_for(q, hops.elements()), kThreads, 0, hops);
+    launch_for(q, hops.elements(), "gather", gather_elements<T>, hops);
   });
 }
 
@@ -287,11 +272,10 @@ void CudaBackend::scatter(const Array& y, const Array& x, int dim, const Array& 
   Hops hops(x, y, index, dim, {0, y.size(dim), use, q.context.board()});
   const Array winner = full({hops.targets()}, -1, kInt64, y.device());
   auto* const last = static_cast<long long*>(winner.raw());
-  launch(q, "scatter", elect_last, blocks_for(q, hops.head.numel), kThreads, 0, hops, last);
+  launch_for(q, hops.head.numel, "scatter", elect_last, hops, last);
   with_bytes(hops.widen(), [&](auto t) {
     using T = typename decltype(t)::type;
-    launch(q, "scatter", scatter_winners<T>, blocks_for(q, hops.elements()), kThreads, 0, hops,
-           last);
+    launch_for(q, hops.elements(), "scatter", scatter_winners<T>, hops, last);
   });
 }
 
@@ -304,15 +288,14 @@ void CudaBackend::scatter_reduce(OpId op, const Array& y, const Array& g, int di
   const Hops hops(terms, y, index, dim, {0, y.size(dim), use, q.context.board()});
   const Array target({hops.head.numel}, kInt64, y.device());
   const Array order = empty_like(target), sorted = empty_like(target);
-  launch(q, "scatter_reduce", number_targets, blocks_for(q, hops.head.numel), kThreads, 0, hops,
-         target.data<int64_t>());
+  launch_for(q, hops.head.numel, "scatter_reduce", number_targets, hops, target.data<int64_t>());
   argsort(order, target, 0, false);
   gather(sorted, target, 0, order, use);
   with_sum_types(wide, terms.dtype(), [&](auto s, auto t) {
     using S = typename decltype(s)::type;
     using T = typename decltype(t)::type;
-    launch(q, "scatter_reduce", reduce_rows<S, T>, blocks_for(q, hops.elements()), kThreads, 0,
-           hops, op, sorted.data<int64_t>(), order.data<int64_t>());
+    launch_for(q, hops.elements(), "scatter_reduce", reduce_rows<S, T>, hops, op,
+               sorted.data<int64_t>(), order.data<int64_t>());
   });
 }
 
@@ -322,8 +305,8 @@ void CudaBackend::flat_index(const Array& y, std::span<const Array> indices, con
   const Queue q = queue(y);
   for (size_t k = 0; k < indices.size(); ++k) {
     const int64_t size = sizes[static_cast<int>(k)];
-    launch(q, "flat_index", append_index, blocks_for(q, y.numel()), kThreads, 0, y.data<int64_t>(),
-           Layout<1>({&indices[k]}), k == 0, Range{-size, size, use, q.context.board()});
+    launch_for(q, y.numel(), "flat_index", append_index, y.data<int64_t>(),
+               Layout<1>({&indices[k]}), k == 0, Range{-size, size, use, q.context.board()});
   }
 }
 

@@ -9,15 +9,6 @@
 namespace halftape::cuda {
 namespace {
 
-/// f(Type<S>{}) with what statistics are computed in.
-template <class F>
-void in_its_precision(const Norm& norm, F&& f) {
-  if (norm.x.dtype() == kFloat64)
-    f(Type<double>{});
-  else
-    f(Type<float>{});
-}
-
 /// A number for each element of a row; `otherwise` where there is none.
 template <class S>
 struct Weights {
@@ -315,7 +306,7 @@ Array along_rows(const Array& of_rows, const Array& x) {
 
 void CudaBackend::row_norm(const Array& y, const Norm& norm) {
   if (y.numel() == 0) return;
-  in_its_precision(norm, [&](auto t) {
+  in_its_precision(norm.x, [&](auto t) {
     using S = typename decltype(t)::type;
     launch_rows<2, RowForward<S>>(
         "row norm", {y, norm.x},
@@ -326,7 +317,7 @@ void CudaBackend::row_norm(const Array& y, const Norm& norm) {
 }
 
 void CudaBackend::row_norm_grad(const NormGrads& d, const Array& g, const Norm& norm) {
-  in_its_precision(norm, [&](auto t) {
+  in_its_precision(norm.x, [&](auto t) {
     using S = typename decltype(t)::type;
     const Array& x = norm.x;
     if (d.dweight.defined() || d.dbias.defined()) {
@@ -347,7 +338,7 @@ void CudaBackend::row_norm_grad(const NormGrads& d, const Array& g, const Norm& 
 void CudaBackend::batch_norm(const Array& y, const Norm& norm, bool training,
                              const RunningStats& running) {
   const Array& x = norm.x;
-  in_its_precision(norm, [&](auto t) {
+  in_its_precision(norm.x, [&](auto t) {
     using S = typename decltype(t)::type;
     if (training && x.numel() > 0) {
       const int64_t channels = x.size(1);
@@ -388,7 +379,7 @@ void CudaBackend::batch_norm_grad(const NormGrads& d, const Array& g, const Norm
                                   bool training) {
   const Array& x = norm.x;
   const Array mean = beside(norm.mean, x), rstd = beside(norm.rstd, x);
-  in_its_precision(norm, [&](auto t) {
+  in_its_precision(norm.x, [&](auto t) {
     using S = typename decltype(t)::type;
     Array product, sum;
     if (training || d.dweight.defined() || d.dbias.defined()) {

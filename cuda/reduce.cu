@@ -124,9 +124,9 @@ void find(const char* name, const Array& y, const Array& in, int dim, bool least
     with_compute_type(x.dtype(), [&](auto t) {
       using S = typename decltype(t)::type;
       if (alone)
-        launch(q, name, find_extremum<S, 1>, blocks_for(q, s.to.numel), kThreads, 0, s);
+        launch_for(q, s.to.numel, name, find_extremum<S, 1>, s);
       else
-        launch(q, name, find_extremum<S, kWarp>, blocks_for(q, s.to.numel * kWarp), kThreads, 0, s);
+        launch_for(q, s.to.numel * kWarp, name, find_extremum<S, kWarp>, s);
     });
     if (s.segments == 1) return;
     places = to;

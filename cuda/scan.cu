@@ -9,8 +9,6 @@
 namespace halftape::cuda {
 namespace {
 
-constexpr int64_t kSegment = 1024;  // elements
-
 struct Scan {
   Layout<2> lines;   // where they begin, in y and in x
   int64_t step[2];   // bytes
@@ -21,15 +19,13 @@ struct Scan {
 /// A thread for a line, one element after the other.
 template <class Op, class S>
 __global__ void scan_lines(Scan a) {
-  for (int64_t line = thread_number(); line < a.lines.numel; line += thread_count()) {
-    char* at[2];
-    a.lines.locate(line, at);
+  for_elements(a.lines, [&](int64_t, char* const(&at)[2]) {
     S acc = Op::template start<S>();
     for (int64_t i = 0; i < a.count; ++i) {
       acc = Op::step(acc, load<S>(at[1] + i * a.step[1], a.lines.dtype[1]));
       store(at[0] + i * a.step[0], a.lines.dtype[0], acc);
     }
-  }
+  });
 }
 
 /// A warp for a segment of a line, 32 elements at a time. First its total alone is written; then,
@@ -73,7 +69,7 @@ void scan_as(const Array& y, const Array& x, int dim, bool reverse) {
   for (int d = dim + 1; d < x.dim(); ++d) inner *= x.size(d);
   const int64_t lines = a.lines.numel;
   if (count <= kWarp || (inner >= kWarp && lines >= 4096)) {
-    launch(q, Op::name, scan_lines<Op, S>, blocks_for(q, lines), kThreads, 0, a);
+    launch_for(q, lines, Op::name, scan_lines<Op, S>, a);
     return;
   }
   const dim3 blocks = blocks_for(q, lines * a.segments * kWarp);

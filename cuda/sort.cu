@@ -157,13 +157,11 @@ void CudaBackend::argsort(const Array& y, const Array& x, int dim, bool descendi
          tiles == 1 ? Stretches{} : half(0));
   int64_t now = 0;
   for (int64_t width = size; width < a.count; width *= 2, now = 1 - now)
-    launch(q, "argsort", merge_stretches, blocks_for(q, lines * a.count), kThreads, 0, a, width,
-           half(now), 2 * width < a.count ? half(1 - now) : Stretches{});
+    launch_for(q, lines * a.count, "argsort", merge_stretches, a, width, half(now),
+               2 * width < a.count ? half(1 - now) : Stretches{});
 }
 
 namespace {
-
-constexpr int64_t kSegment = 1024;  // elements that a warp looks through
 
 struct Sizes {
   int rank;

@@ -112,7 +112,7 @@ void CudaBackend::fold(const Array& y, const Array& g, const Windows& windows) {
   const WindowArrays w = arrays_of(y, g, windows.dims(), WindowLoop(windows, y, g, true));
   with_compute_type(g.dtype(), [&](auto t) {
     using S = typename decltype(t)::type;
-    launch(q, "fold", fold_windows<S>, blocks_for(q, y.numel()), kThreads, 0, w, y.numel());
+    launch_for(q, y.numel(), "fold", fold_windows<S>, w, y.numel());
   });
 }
 
@@ -123,8 +123,7 @@ void CudaBackend::argmax_windows(const Array& y, const Array& x, const Windows& 
   const WindowArrays w = arrays_of(y, x, windows.dims(), WindowLoop(windows, x, y, false));
   with_compute_type(x.dtype(), [&](auto t) {
     using S = typename decltype(t)::type;
-    launch(q, "argmax_windows", largest_of_windows<S>, blocks_for(q, y.numel()), kThreads, 0, w,
-           y.numel());
+    launch_for(q, y.numel(), "argmax_windows", largest_of_windows<S>, w, y.numel());
   });
 }
 

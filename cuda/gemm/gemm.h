@@ -62,8 +62,6 @@ using AtOnce = bool (*)(const Queue& q, const Gemm& g);
 bool finishes_right(const Queue& q, const Gemm& g, AtOnce multiply);
 /// Forgets the answers, and the algorithms that were chosen, for tests.
 void ask_library_again();
-/// True if sums of float16 products may be joined in float16.
-void allow_reduced_sums(bool allowed);
 void forget_plans();  // those of multiply_in_library()
 
 }  // namespace halftape::cuda

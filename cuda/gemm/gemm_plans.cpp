@@ -19,8 +19,6 @@ constexpr size_t kMostPlans = 4096;  // of a device; then it starts anew
 constexpr uint64_t kAlignment =
     16;  // in bytes: the longest load of a thread; more is not asked for
 
-std::atomic<bool> reduced_sums{false};
-
 void check(cublasStatus_t result, const char* what) {
   if (result == CUBLAS_STATUS_SUCCESS) [[likely]]
     return;
@@ -201,7 +199,7 @@ class Library {
                           epilogue_of(p),
                           vector_of(p) != nullptr,
                           p.finish.aux_next,
-                          reduced_sums && p.d.dtype == kFloat16};
+                          Context::reduced_sums && p.d.dtype == kFloat16};
     const float alpha = static_cast<float>(p.alpha), beta = static_cast<float>(p.beta);
     const bool doubles = p.a.dtype == kFloat64;
     const std::lock_guard lock(
@@ -279,8 +277,6 @@ Library& library(const Context& context) {
 }
 
 }  // namespace
-
-void allow_reduced_sums(bool allowed) { reduced_sums = allowed; }
 
 void forget_plans() {
   const std::lock_guard lock(libraries().mutex);

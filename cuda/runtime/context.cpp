@@ -74,7 +74,7 @@ std::string text_of(cudaError_t e) {
 
 }  // namespace
 
-std::atomic<bool> Context::blocking{says_blocking()};
+std::atomic<bool> Context::blocking{says_blocking()}, Context::reduced_sums{false};
 
 void check(cudaError_t result, const char* what) {
   if (result == cudaSuccess) [[likely]]

@@ -104,6 +104,7 @@ class Context {
   void check_earlier(cudaError_t result, const char* what);
 
   static std::atomic<bool> blocking;
+  static std::atomic<bool> reduced_sums;  // of float16 products may be joined in float16
 
  private:
   std::string lately() const;

@@ -66,6 +66,13 @@ inline dim3 blocks_for(const Queue& q, int64_t items) {
   return dim3(static_cast<unsigned>(wanted < 1 ? 1 : wanted < most ? wanted : most));
 }
 
+/// launch() with a thread for each of `items`, as far as blocks_for() goes.
+template <class... P>
+void launch_for(const Queue& q, int64_t items, const char* what, void (*kernel)(P...),
+                const std::type_identity_t<P>&... arguments) {
+  launch(q, what, kernel, blocks_for(q, items), kThreads, 0, arguments...);
+}
+
 #endif
 
 }  // namespace halftape::cuda

@@ -88,6 +88,10 @@ Runtime& require(Device device) {
   return *r;
 }
 
+MemoryStats memory(Device device) {
+  return is_available() ? require(device).memory(device.index()) : MemoryStats{};
+}
+
 }  // namespace
 
 Runtime* runtime() {
@@ -128,15 +132,9 @@ std::string device_name(Device device) { return require(device).device_name(devi
 int compute_capability(Device device) { return require(device).compute_capability(device.index()); }
 void synchronize(Device device) { require(device).backend(device.index()).synchronize(); }
 
-int64_t memory_allocated(Device device) {
-  return is_available() ? require(device).memory(device.index()).allocated : 0;
-}
-int64_t max_memory_allocated(Device device) {
-  return is_available() ? require(device).memory(device.index()).peak : 0;
-}
-int64_t memory_reserved(Device device) {
-  return is_available() ? require(device).memory(device.index()).reserved : 0;
-}
+int64_t memory_allocated(Device device) { return memory(device).allocated; }
+int64_t max_memory_allocated(Device device) { return memory(device).peak; }
+int64_t memory_reserved(Device device) { return memory(device).reserved; }
 void reset_peak_memory_stats(Device device) {
   if (is_available()) require(device).reset_peak(device.index());
 }

@@ -5,7 +5,6 @@
 
 #include "halftape/cuda/copy.h"
 #include "halftape/cuda/cuda_backend.h"
-#include "halftape/cuda/gemm/gemm.h"
 
 namespace halftape::cuda {
 namespace {
@@ -29,7 +28,7 @@ class CudaRuntime final : public Runtime {
   void empty_cache(DeviceIndex i) override { Context::of(i).empty_cache(); }
   void set_blocking(bool on) override { Context::blocking = on; }
   void allow_fp16_reduced_precision_reduction(bool allowed) override {
-    allow_reduced_sums(allowed);
+    Context::reduced_sums = allowed;
   }
 
   void* next_stream(DeviceIndex i, bool high_priority) override {

@@ -68,7 +68,7 @@ inline FiniteCheck judge_of(const GradientCheck& c) {
   if (c.divides)
     for (const Array& g : c.grads)
       if (g.defined()) g.bump_version();
-  return {float_of(c.inv_scale), place_of<float>(c.found_inf),
+  return {place_of<float>(c.inv_scale), place_of<float>(c.found_inf),
           c.first.defined() ? static_cast<long long*>(c.first.raw()) : nullptr, c.divides};
 }
 

@@ -126,7 +126,7 @@ inline ScalerArrays scaler_arrays(const Queue& q, const Transition& t) {
   return {t.scale.data<float>(),
           t.trackers.data<int32_t>(),
           place_of<int64_t>(t.counts),
-          float_of(t.bad_loss),
+          place_of<float>(t.bad_loss),
           t.warn_after,
           &q.context.board()->skips,
           t.rule};

@@ -344,8 +344,8 @@ class Update {
                       sizeof(Ending) <=
                   4096);
     const Array& live = given.live_rule;
-    const Control control{float_of(given.found_inf), float_of(given.inv_scale),
-                          float_of(given.clip), live.defined() ? live.raw() : nullptr};
+    const Control control{place_of<float>(given.found_inf), place_of<float>(given.inv_scale),
+                          place_of<float>(given.clip), live.defined() ? live.raw() : nullptr};
     ending.moves = ending.moves && list.size() <= Chunk<Slot<A>>::kMost;
     in_chunks(list, [&](const Chunk<Slot<A>>& part) {
       // Each block computes what its parameter begins with, in double, unless there are so many

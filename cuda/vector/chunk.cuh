@@ -72,9 +72,4 @@ Flat<N> flat(const Layout<N>& layout) {
   return f;
 }
 
-/// The address of an array of one float; null if it is undefined.
-inline const float* float_of(const Array& one) {
-  return one.defined() ? one.data<float>() : nullptr;
-}
-
 }  // namespace halftape::cuda

@@ -48,17 +48,25 @@ __global__ void map_packs(PackedOperands<N> a, F f) {
   }
 }
 
-/// Any strides, any dtypes: element by element.
-template <class S, int N, class F>
-__global__ void map_elements(Layout<N> a, F f) {
+/// g(i, where element i is in each array) for this thread's elements.
+template <int N, class G>
+__device__ void for_elements(const Layout<N>& a, const G& g) {
   for (int64_t i = thread_number(); i < a.numel; i += thread_count()) {
     char* at[N];
     a.locate(i, at);
+    g(i, at);
+  }
+}
+
+/// Any strides, any dtypes: element by element.
+template <class S, int N, class F>
+__global__ void map_elements(Layout<N> a, F f) {
+  for_elements(a, [&](int64_t, char* const(&at)[N]) {
     S x[N];
     for (int k = 1; k < N; ++k) x[k] = load<S>(at[k], a.dtype[k]);
     f(x);
     store(at[0], a.dtype[0], x[0]);
-  }
+  });
 }
 
 /// arrays[0] ← f of the others, which have its shape.
@@ -79,12 +87,11 @@ void map(const char* what, const std::array<const Array*, N>& arrays, const F& f
               (layout.contiguous(k) && reinterpret_cast<uintptr_t>(layout.base[k]) % 16 == 0));
     }
     if (fits) {
-      launch(q, what, map_packs<N, F>, blocks_for(q, (layout.numel + kPack - 1) / kPack), kThreads,
-             0, packed, f);
+      launch_for(q, (layout.numel + kPack - 1) / kPack, what, map_packs<N, F>, packed, f);
       return;
     }
   }
-  launch(q, what, map_elements<S, N, F>, blocks_for(q, layout.numel), kThreads, 0, layout, f);
+  launch_for(q, layout.numel, what, map_elements<S, N, F>, layout, f);
 }
 
 /// Calls f(Type<S>{}) with the type a dtype computes in: double, float, or int64 for integers and

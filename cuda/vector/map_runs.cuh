@@ -74,8 +74,7 @@ void map_by_runs(const char* name, const std::array<Array, N>& arrays,
   if (arrays[0].numel() == 0) return;
   const Queue q = queue(arrays[0]);
   const RunOperands<N> operands(arrays, otherwise);
-  launch(q, name, map_runs<S, N, F>, blocks_for(q, operands.rows.starts.numel * operands.runs),
-         kThreads, 0, operands, f);
+  launch_for(q, operands.rows.starts.numel * operands.runs, name, map_runs<S, N, F>, operands, f);
 }
 
 }  // namespace halftape::cuda

@@ -12,7 +12,6 @@
 
 namespace halftape::cuda {
 
-inline constexpr int64_t kSegment = 1024;                 // elements
 inline constexpr int64_t kTurn = int64_t{kWarp} * kPack;  // after which it is lane 0's turn again
 inline constexpr unsigned kWholeBlock = kWarp * kWarp;    // threads: a warp for each accumulator
 
@@ -211,15 +210,14 @@ void launch_reduction(const char* name, const Queue& q, const R& r) {
   const int64_t across = inner_stride(r.kept), along = inner_stride(r.reduced);
   const bool side_by_side = std::abs(across) < std::abs(along);
   if (count <= kWarp || (count <= kTurn && side_by_side && outputs >= 16384)) {
-    launch(q, name, reduce_by_threads<R, N>, blocks_for(q, outputs), kThreads, 0, r);
+    launch_for(q, outputs, name, reduce_by_threads<R, N>, r);
   } else if (side_by_side && outputs > 1) {
     const int64_t units = (outputs + kWarp - 1) / kWarp * r.segments;
     const int64_t most = int64_t{4} * q.context.multiprocessors();
     launch(q, name, reduce_by_blocks<R, N>, dim3(static_cast<unsigned>(std::min(units, most))),
            R::kBlock, 0, r);
   } else {
-    launch(q, name, reduce_by_warps<R, N>, blocks_for(q, outputs * r.segments * kWarp), kThreads, 0,
-           r);
+    launch_for(q, outputs * r.segments * kWarp, name, reduce_by_warps<R, N>, r);
   }
 }
 

@@ -127,10 +127,10 @@ void launch_rows(const char* name, const std::array<Array, N>& arrays,
   }
 }
 
-/// f(Type<S>{}) with what the written array's rows are computed in.
+/// f(Type<S>{}) with the type in which rows of such an array are computed.
 template <class F>
-void in_its_precision(const Array& y, F&& f) {
-  if (y.dtype() == kFloat64)
+void in_its_precision(const Array& rows, F&& f) {
+  if (rows.dtype() == kFloat64)
     f(Type<double>{});
   else
     f(Type<float>{});

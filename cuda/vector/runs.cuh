@@ -10,6 +10,7 @@
 namespace halftape::cuda {
 
 inline constexpr int kWarp = 32;
+inline constexpr int64_t kSegment = 1024;  // elements of a line that a warp works through
 inline constexpr unsigned kWholeWarp = 0xffffffffu;
 
 /// f(0), …, f(n − 1), one after the other in the code, so that arrays they index stay in registers.
