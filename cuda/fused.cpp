@@ -27,12 +27,12 @@ bool done(void (*kernel)(const Task&...), std::span<const Call> calls) {
 }  // namespace
 
 void CudaBackend::cross_entropy(const CrossEntropy& c) {
-  if (!cross_entropy_at_once(c)) mean_unfused(*this, c);
+  if (!cross_entropy_fused(c)) mean_unfused(*this, c);
 }
 
 bool CudaBackend::try_fused(std::span<const Call> calls) {
   const auto loss = [&](const CrossEntropy& c, const LossScaling& s) {
-    if (cross_entropy_at_once(c, &s)) return true;
+    if (cross_entropy_fused(c, &s)) return true;
     mean_unfused(*this, c);
     run(s);
     return true;
@@ -42,10 +42,10 @@ bool CudaBackend::try_fused(std::span<const Call> calls) {
     return true;
   };
   const auto mlp = [](const MlpLoss& m, const auto&... rest) {
-    return mlp_loss_at_once(m, &rest...);
+    return mlp_loss_fused(m, &rest...);
   };
   return done(cross_entropy_grad, calls) || done(push, calls) || done(check_and_norm, calls) ||
-         matches<LossScaling>(calls, scale_at_once) ||
+         matches<LossScaling>(calls, scale_fused) ||
          matches<CrossEntropy, LossScaling>(calls, loss) || matches<MlpLoss>(calls, mlp) ||
          matches<MlpLoss, LossScaling>(calls, mlp) ||
          matches<MlpLoss, LossScaling, GradientCheck>(calls, mlp) ||

@@ -37,9 +37,9 @@ void gemm_as(const Gemm& g) {
   const int64_t m = g.d.size(rank - 2), n = g.d.size(rank - 1), k = g.a.size(rank - 1);
   if (g.d.numel() == 0) return;
   const Array a = canonical(g.a, type), b = canonical(g.b, type);
-  const bool direct =
+  const bool in_place =
       g.d.dtype() == type && g.d.contiguous() && g.beta == 0;  // write tiles where they belong
-  const Array product = direct ? g.d : Array(g.d.shape(), type, g.d.device());
+  const Array product = in_place ? g.d : Array(g.d.shape(), type, g.d.device());
   const Array bias = g.bias ? canonical(*g.bias, type) : Array();
   const Array before = g.beta != 0 ? canonical(g.d, type) : Array();
   const int64_t batches = g.d.numel() / (m * n);
@@ -71,7 +71,7 @@ void gemm_as(const Gemm& g) {
       }
     }
   });
-  if (!direct) copy(g.d, product);
+  if (!in_place) copy(g.d, product);
 }
 
 /// MaskedRelu, a byte of the mask at a time.
@@ -100,14 +100,14 @@ void masked_relu(const Array& d, const Array& mask, bool gradient) {
 }  // namespace
 
 void CpuBackend::gemm(const Gemm& g) {
-  const bool at_once = g.epilogue == Epilogue::None && !g.bias_grad.defined();
+  const bool plain = g.epilogue == Epilogue::None && !g.bias_grad.defined();
 #ifdef HALFTAPE_SIMD
   const Dtype type = g.a.dtype();
   const bool packs = (type == kFloat32 || is_16bit(type)) && is_floating_point(g.d.dtype()) &&
                      g.d.numel() > 0 && g.a.size(g.a.dim() - 1) > 0;
-  if (packs && (at_once || (!g.bias_grad.defined() && ends_in_tiles(g)))) return packed_gemm(g);
+  if (packs && (plain || (!g.bias_grad.defined() && ends_in_tiles(g)))) return packed_gemm(g);
 #endif
-  if (!at_once) return gemm_unfused(*this, g, masked_relu);
+  if (!plain) return gemm_unfused(*this, g, masked_relu);
   static std::once_flag once;
   // Eigen blocks by the cache sizes it finds; fixed ones give the same bits on every machine.
   std::call_once(once, [] { Eigen::setCpuCacheSizes(32 * 1024, 512 * 1024, 4 * 1024 * 1024); });

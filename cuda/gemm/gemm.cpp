@@ -134,8 +134,8 @@ bool can_finish(const Gemm& g) {
                    g.aux.strides()[0] % 8 == 0 && g.aux.strides()[0] >= g.d.size(1)));
 }
 
-/// AtOnce, for what can_finish().
-bool multiply_at_once(const Queue& q, const Gemm& g) {
+/// FusedGemm, for what can_finish().
+bool multiply_fused(const Queue& q, const Gemm& g) {
   const Array bias = g.bias ? addable(*g.bias, g.d.dtype()) : Array();
   const auto address = [](const Array& x) {
     return x.defined() ? static_cast<const char*>(x.raw()) : nullptr;
@@ -182,9 +182,9 @@ void multiply(CudaBackend& on, const Gemm& given) {
   const bool fused = g.bias && writable && order == Order::ByRows && g.beta == 0 &&
                      result != kFloat64 && is_addable(*g.bias, result);
   // What is still to be added is added before anything is rounded.
-  const bool direct = writable && (!g.bias || fused || result == wide);
-  const Array d = direct ? g.d : Array(g.d.shape(), wide, g.d.device());
-  if (!direct && g.beta != 0) copy(d, g.d);
+  const bool in_place = writable && (!g.bias || fused || result == wide);
+  const Array d = in_place ? g.d : Array(g.d.shape(), wide, g.d.device());
+  if (!in_place && g.beta != 0) copy(d, g.d);
   const Array bias = fused ? addable(*g.bias, result) : Array();
   each_product({.d = d,
                 .a = readable(g.a),
@@ -197,7 +197,7 @@ void multiply(CudaBackend& on, const Gemm& given) {
                });
   if (g.bias && !fused)
     on.binary(BinaryOps::index<formula::Add>(), g.d, d, g.bias->expand(g.d.shape()));
-  else if (!direct)
+  else if (!in_place)
     copy(g.d, d);
 }
 
@@ -210,7 +210,7 @@ void CudaBackend::gemm(const Gemm& g) {
   }
   if (can_finish(g)) {
     const Queue q = queue(g.d);
-    if (finishes_right(q, g, multiply_at_once) && multiply_at_once(q, g)) return;
+    if (finishes_right(q, g, multiply_fused) && multiply_fused(q, g)) return;
   }
   gemm_unfused(*this, g, masked_relu);
 }

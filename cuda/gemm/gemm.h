@@ -55,11 +55,11 @@ void masked_relu(const Array& d, const Array& mask, bool gradient);
 
 /// A product with all that is to be finished by the library; false, and nothing done, where it has
 /// no algorithm.
-using AtOnce = bool (*)(const Queue& q, const Gemm& g);
+using FusedGemm = bool (*)(const Queue& q, const Gemm& g);
 /// Does the library finish products like g as core/contract/backend.h says, NaN and all? It is
 /// asked by a small one, once for each device, dtype and epilogue. While the stream is captured,
 /// and it has not been asked, the answer is no.
-bool finishes_right(const Queue& q, const Gemm& g, AtOnce multiply);
+bool finishes_right(const Queue& q, const Gemm& g, FusedGemm multiply);
 /// Forgets the answers, and the algorithms that were chosen, for tests.
 void ask_library_again();
 void forget_plans();  // those of multiply_in_library()

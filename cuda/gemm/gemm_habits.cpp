@@ -33,7 +33,7 @@ bool close(const Array& got, const Array& right, double relative, double slack) 
   return true;
 }
 
-bool ask(const Queue& q, const Gemm& like, AtOnce multiply) {
+bool ask(const Queue& q, const Gemm& like, FusedGemm multiply) {
   const Dtype factors = like.a.dtype(), result = like.d.dtype();
   const bool gradient = like.epilogue == Epilogue::DRelu || like.epilogue == Epilogue::DGelu,
              gelu = like.epilogue == Epilogue::Gelu || like.epilogue == Epilogue::DGelu;
@@ -89,7 +89,7 @@ bool is_captured(cudaStream_t stream) {
 
 }  // namespace
 
-bool finishes_right(const Queue& q, const Gemm& g, AtOnce multiply) {
+bool finishes_right(const Queue& q, const Gemm& g, FusedGemm multiply) {
   const Question question{q.context.index(),     g.epilogue,  g.aux.defined(), g.bias != nullptr,
                           g.bias_grad.defined(), g.a.dtype(), g.d.dtype()};
   Answers& all = answers();

@@ -227,19 +227,19 @@ Layer layer_of(const Array& w, const Array& b, int gradient_at) {
 /// As many blocks as the GPU runs at once, at most two on a multiprocessor, and one for each tile.
 int64_t blocks_for_tiles(const Queue& q, const Plan& plan, int64_t rows) {
   const auto* const kernel = reinterpret_cast<const void*>(plan.kernel);
-  int at_once = 1;  // on one multiprocessor
+  int resident = 1;  // blocks on one multiprocessor
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              static_cast<int>(plan.bytes)),
         "mlp_loss");
-  check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&at_once, kernel, 2 * plan.rows, plan.bytes),
+  check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, 2 * plan.rows, plan.bytes),
         "mlp_loss");
   const int64_t tiles = (rows + plan.rows - 1) / plan.rows;
-  return std::min(tiles, int64_t{q.context.multiprocessors()} * std::clamp(at_once, 1, 2));
+  return std::min(tiles, int64_t{q.context.multiprocessors()} * std::clamp(resident, 1, 2));
 }
 
 }  // namespace
 
-bool mlp_loss_at_once(const MlpLoss& m, const LossScaling* scaling, const GradientCheck* checked) {
+bool mlp_loss_fused(const MlpLoss& m, const LossScaling* scaling, const GradientCheck* checked) {
   const auto activation = between(m.activation);
   const cudaDeviceProp& gpu = Context::of(m.x).properties();
   if (!activation || !takes(m, gpu)) return false;

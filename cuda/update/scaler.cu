@@ -50,7 +50,7 @@ __global__ void push_one(char* ring, Dtype dtype, int64_t stride, int64_t size, 
 
 }  // namespace
 
-bool scale_at_once(const LossScaling& s) {
+bool scale_fused(const LossScaling& s) {
   if (s.loss.numel() != 1) return false;
   const bool wide = s.scaled.dtype() == kFloat64 || s.loss.dtype() == kFloat64;
   launch(queue(s.loss), "scale_loss", wide ? scale_one_loss<double> : scale_one_loss<float>, 1, 1,

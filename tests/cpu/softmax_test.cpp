@@ -69,9 +69,9 @@ TEST_CASE("a softmax may be written over what it is made from") {
     for (const bool log : {false, true}) {
       const Array x({5, length}, kFloat32, kCPU);
       cpu_backend().random(x, Distribution::Normal, 0, 3, {.seed = 2, .offset = 0});
-      const Row apart = softmax(x, log, kFloat32);
+      const Row separate = softmax(x, log, kFloat32);
       cpu_backend().softmax(x, x, log);
-      CHECK(values(x) == apart);
+      CHECK(values(x) == separate);
       const Array y = x.clone(), g = empty_like(x), dx = empty_like(x);
       cpu_backend().random(g, Distribution::Normal, 0, 1, {.seed = 3, .offset = 0});
       cpu_backend().softmax_grad(dx, g, y, log);

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "halftape/core/contract/unfused.h"
+#include "halftape/core/contract/reference.h"
 
 using namespace halftape;
 
@@ -140,16 +140,16 @@ TEST_CASE("a loss of one element is scaled as its steps would, of any dtype") {
                 return s;
               };
               for (const bool constants : {false, true}) {
-                const LossScaling at_once = scaling(constants), in_steps = scaling(constants);
-                cpu_backend().run(at_once);
-                unfused(cpu_backend(), in_steps);
-                CHECK(bytes(at_once.scaled) == bytes(in_steps.scaled));
-                CHECK(bytes(at_once.bad_loss) == bytes(in_steps.bad_loss));
+                const LossScaling fused = scaling(constants), reference = scaling(constants);
+                cpu_backend().run(fused);
+                unfused(cpu_backend(), reference);
+                CHECK(bytes(fused.scaled) == bytes(reference.scaled));
+                CHECK(bytes(fused.bad_loss) == bytes(reference.bad_loss));
                 if (!constants) continue;
-                CHECK(bytes(at_once.factor) == bytes(in_steps.factor));
-                CHECK(bytes(at_once.inverse) == bytes(in_steps.inverse));
-                CHECK(bytes(at_once.found_inf) == bytes(in_steps.found_inf));
-                CHECK(bytes(at_once.first) == bytes(in_steps.first));
+                CHECK(bytes(fused.factor) == bytes(reference.factor));
+                CHECK(bytes(fused.inverse) == bytes(reference.inverse));
+                CHECK(bytes(fused.found_inf) == bytes(reference.found_inf));
+                CHECK(bytes(fused.first) == bytes(reference.first));
               }
             }
           }

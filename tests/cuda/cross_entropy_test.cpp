@@ -224,7 +224,7 @@ TEST_CASE("gpu: a mean that is also scaled is so as by a call of its own") {
         CAPTURE(bad);
         const Array x = normal({rows, 3}, dtype, 5), t = some_classes({rows}, 3, -100);
         if (bad) cpu_backend().fill(x.slice(0, rows - 1, rows), std::nan(""));
-        const Both apart(x, t, {}, 0, -100), together(x, t, {}, 0, -100);
+        const Both unfused(x, t, {}, 0, -100), fused(x, t, {}, 0, -100);
         const Dtype wide = dtype == kFloat64 ? kFloat64 : kFloat32;
         const auto scaling = [&](const Array& loss) {
           const auto one = [](double v, Dtype d) { return full({}, v, d, kCUDA); };
@@ -238,12 +238,12 @@ TEST_CASE("gpu: a mean that is also scaled is so as by a call of its own") {
                              .found_inf = one(5, kFloat32),
                              .first = one(5, kInt64)};
         };
-        const LossScaling a = scaling(apart.gpu.mean), b = scaling(together.gpu.mean);
-        backend(kCUDA).cross_entropy(apart.gpu);
+        const LossScaling a = scaling(unfused.gpu.mean), b = scaling(fused.gpu.mean);
+        backend(kCUDA).cross_entropy(unfused.gpu);
         backend(kCUDA).run(a);
-        backend(kCUDA).run(together.gpu, b);
-        for (const auto& [one, other] : {std::pair{apart.gpu.mean, together.gpu.mean},
-                                         {apart.gpu.grad, together.gpu.grad},
+        backend(kCUDA).run(fused.gpu, b);
+        for (const auto& [one, other] : {std::pair{unfused.gpu.mean, fused.gpu.mean},
+                                         {unfused.gpu.grad, fused.gpu.grad},
                                          {a.scaled, b.scaled},
                                          {a.bad_loss, b.bad_loss},
                                          {a.factor, b.factor},

@@ -348,9 +348,9 @@ TEST_SUITE("cuda") {
                                .a = q.select(0, i).select(0, h),
                                .b = k.select(0, i).select(0, h).transpose(0, 1),
                                .alpha = 0.5});
-          const auto apart = values(one), together = values(y.select(0, i).select(0, h));
-          for (size_t j = 0; j < apart.size(); ++j)
-            REQUIRE(apart[j] == doctest::Approx(together[j]).epsilon(epsilon(d)));
+          const auto alone = values(one), batched = values(y.select(0, i).select(0, h));
+          for (size_t j = 0; j < alone.size(); ++j)
+            REQUIRE(alone[j] == doctest::Approx(batched[j]).epsilon(epsilon(d)));
         }
     }
   }

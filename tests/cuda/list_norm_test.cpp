@@ -30,7 +30,7 @@ TEST_CASE("a check and a norm in one launch leave what the two leave one after t
             std::vector<Array> xs;
             Array found, first, norm, factor;
           };
-          const auto run = [&](bool together) {
+          const auto run = [&](bool fused) {
             Left left{on_gpu(xs), on_gpu(one(0)), on_gpu(full({1}, -1, kInt64, kCPU)),
                       full({}, -1, kFloat64, kCUDA), full({}, -1, kFloat64, kCUDA)};
             if (bad >= 0) backend(kCUDA).fill(left.xs[static_cast<size_t>(bad)], -kInf);
@@ -38,7 +38,7 @@ TEST_CASE("a check and a norm in one launch leave what the two leave one after t
                                       asks ? left.first : Array(), divides};
             std::vector<Array> defined(left.xs.begin() + 1, left.xs.end());
             const ListNorm n{.xs = defined, .most = 3, .norm = left.norm, .factor = left.factor};
-            if (together) {
+            if (fused) {
               backend(kCUDA).run(check, n);
             } else if (asks || divides) {
               backend(kCUDA).check(check);
@@ -48,21 +48,21 @@ TEST_CASE("a check and a norm in one launch leave what the two leave one after t
             }
             return left;
           };
-          const Left apart = run(false), together = run(true);
+          const Left unfused = run(false), fused = run(true);
           const auto same = [](const Array& a, const Array& b) {
             const double x = read_double(a), y = read_double(b);
             CHECK((x == y || (std::isnan(x) && std::isnan(y))));
           };
-          same(together.norm, apart.norm);
-          same(together.factor, apart.factor);
-          same(together.found, apart.found);
-          same(together.first, apart.first);
+          same(fused.norm, unfused.norm);
+          same(fused.factor, unfused.factor);
+          same(fused.found, unfused.found);
+          same(fused.first, unfused.first);
           std::string text;
           for (size_t i = 1; i < xs.size(); ++i)
-            text += differ_on_gpu(together.xs[i], on_cpu(apart.xs[i]));
+            text += differ_on_gpu(fused.xs[i], on_cpu(unfused.xs[i]));
           CHECK(text == "");
-          CHECK(read_int64(together.first) == (asks ? bad : -1));
-          CHECK(std::isfinite(read_double(together.norm)) == (bad < 0));
+          CHECK(read_int64(fused.first) == (asks ? bad : -1));
+          CHECK(std::isfinite(read_double(fused.norm)) == (bad < 0));
         }
       }
     }

@@ -152,16 +152,16 @@ TEST_SUITE("cuda") {
                 d.divides = divides;
                 return d;
               };
-              const Done apart = prepared(), together = prepared();
+              const Done unfused = prepared(), fused = prepared();
               Backend& gpu = backend(kCUDA);
-              gpu.run(apart.m);
-              gpu.run(apart.scaling);
-              gpu.check(apart.check());
-              const auto at_once = [&] { gpu.run(together.m, together.scaling, together.check()); };
+              gpu.run(unfused.m);
+              gpu.run(unfused.scaling);
+              gpu.check(unfused.check());
+              const auto run_fused = [&] { gpu.run(fused.m, fused.scaling, fused.check()); };
 #if defined(HALFTAPE_SIMT)
-              CHECK(launched(at_once) == std::map<std::string, int>{{"tiles", 1}, {"sums", 1}});
+              CHECK(launched(run_fused) == std::map<std::string, int>{{"tiles", 1}, {"sums", 1}});
 #else
-              at_once();
+              run_fused();
 #endif
               const auto all = [](const Done& d) {
                 auto list = results(d.m);
@@ -171,18 +171,18 @@ TEST_SUITE("cuda") {
                   list.push_back({"of the scaling", a});
                 return list;
               };
-              const auto a = all(apart), b = all(together);
+              const auto a = all(unfused), b = all(fused);
               for (size_t i = 0; i < a.size(); ++i) {
                 CAPTURE(i);
                 CAPTURE(a[i].name);
                 CHECK(testing::same_bits(Tensor(a[i].a), Tensor(b[i].a)));
                 CHECK(a[i].a.version() == b[i].a.version());
               }
-              const double first = read_double(together.scaling.first);
+              const double first = read_double(fused.scaling.first);
               CHECK(first == (trouble == Trouble::None        ? -1
                               : trouble == Trouble::InOneBias ? 2
                                                               : 1));
-              CHECK(read_double(together.scaling.bad_loss) == (trouble == Trouble::InLoss ? 1 : 0));
+              CHECK(read_double(fused.scaling.bad_loss) == (trouble == Trouble::InLoss ? 1 : 0));
             }
     };
 #if defined(HALFTAPE_SIMT)

@@ -82,12 +82,12 @@ TEST_SUITE("cuda") {
 
   TEST_CASE("a small MLP is one kernel and a sum, and what the kernel does not take the formula") {
     const auto kernels = [](const MlpLoss& m) { return launched([&] { backend(kCUDA).run(m); }); };
-    const std::map<std::string, int> at_once{{"tiles", 1}, {"sums", 1}};
-    CHECK(kernels(on_gpu(task_of({kFloat16, {64, 64, 64, 64, 64, 16}, 300}, 1))) == at_once);
+    const std::map<std::string, int> two_kernels{{"tiles", 1}, {"sums", 1}};
+    CHECK(kernels(on_gpu(task_of({kFloat16, {64, 64, 64, 64, 64, 16}, 300}, 1))) == two_kernels);
     MlpLoss loss_alone = on_gpu(task_of({kBFloat16, {3, 24, 5}, 300}, 1));
     loss_alone.dx = {};
     loss_alone.dweights.clear(), loss_alone.dbiases.clear();
-    CHECK(kernels(loss_alone) == at_once);
+    CHECK(kernels(loss_alone) == two_kernels);
     CHECK(kernels(on_gpu(task_of({kFloat16, {64, 129, 3}, 20}, 1))).count("tiles") == 0);
     CHECK(kernels(on_gpu(task_of({kFloat32, {64, 64, 3}, 20}, 1))).count("tiles") == 0);
     CHECK(kernels(on_gpu(task_of({kFloat64, {64, 3}, 20, 1, false, true, kFloat64}, 1)))
@@ -148,8 +148,8 @@ TEST_SUITE("cuda") {
       for (Tensor& t : all) t = t.detach().clone();
       return all;
     };
-    int nodes = 0, none = 0, apart = 0;
-    run(true, How::InOps, apart);
+    int nodes = 0, none = 0, unfused = 0;
+    run(true, How::InOps, unfused);
     const TensorList plain = run(false, How::Unknown, none);
     for (const How how : {How::Unknown, How::Known}) {
       const TensorList eager = run(false, how, none), captured = run(true, how, nodes);
@@ -159,7 +159,7 @@ TEST_SUITE("cuda") {
         CHECK(testing::same_bits(eager[i], plain[i]));  // scales are powers of two
       }
       CHECK(nodes <= (how == How::Known ? 3 : 6));
-      CHECK(2 * nodes < apart);
+      CHECK(2 * nodes < unfused);
     }
   }
 #endif

@@ -49,19 +49,19 @@ TEST_CASE(
       CAPTURE(skipped);
       CAPTURE(factor);
       const std::vector<Kept> kept = many_kept();
-      std::vector<UpdateSlot> apart, together;
+      std::vector<UpdateSlot> unfused, fused;
       std::vector<std::vector<Array>> others;
       std::vector<Array> grads;
       for (const Kept& k : kept) {
-        apart.push_back(k.slot(k.there, rule));
-        grads.push_back(apart.back().grad);
+        unfused.push_back(k.slot(k.there, rule));
+        grads.push_back(unfused.back().grad);
         others.push_back(on_gpu(k.here));
-        together.push_back(k.slot(others.back(), rule));
+        fused.push_back(k.slot(others.back(), rule));
       }
       const Array found = on_gpu(one(skipped ? 1 : 0)), clip = on_gpu(one(factor));
       backend(kCUDA).unscale(grads, clip);
-      backend(kCUDA).update(apart, rule, {.found_inf = found});
-      backend(kCUDA).update(together, rule, {.found_inf = found, .clip = clip});
+      backend(kCUDA).update(unfused, rule, {.found_inf = found});
+      backend(kCUDA).update(fused, rule, {.found_inf = found, .clip = clip});
       for (size_t i = 0; i < kept.size(); ++i) {
         CAPTURE(i);
         const std::vector<Array>&here = kept[i].here, &there = kept[i].there, &mine = others[i];

@@ -37,12 +37,12 @@ void check_all() {
       const double in = static_cast<double>(saved.data<T>()[i]);
       const T got = dx.data<T>()[i], exact(row->derivative.exact(in, p).rounded_to_odd());
       const double d = static_cast<double>(got), e = static_cast<double>(exact);
-      const int apart = std::abs(ordered(got.bits) - ordered(exact.bits));
+      const int distance = std::abs(ordered(got.bits) - ordered(exact.bits));
       const bool classes_differ = std::isnan(d) != std::isnan(e) ||
                                   (!std::isnan(e) && (std::isinf(d) != std::isinf(e) || d * e < 0));
-      if (!std::isnan(e) && apart > 0) ++off_by_one;
+      if (!std::isnan(e) && distance > 0) ++off_by_one;
       if (classes_differ ||
-          (!std::isnan(e) && apart > row->use.ulps && std::abs(d - e) >= 0x1p-126)) {
+          (!std::isnan(e) && distance > row->use.ulps && std::abs(d - e) >= 0x1p-126)) {
         if (wrong_class + beyond == 0)
           first << "first at " << in << ": got " << d << ", exactly " << e;
         ++(classes_differ ? wrong_class : beyond);

@@ -33,12 +33,12 @@ void check_all() {
         const double in = static_cast<double>(x.const_data_ptr<T>()[i]);
         const T got = y.const_data_ptr<T>()[i], exact(row->value.exact(in, p).rounded_to_odd());
         const double g = static_cast<double>(got), e = static_cast<double>(exact);
-        const int apart = std::abs(ordered(got.bits) - ordered(exact.bits));
+        const int distance = std::abs(ordered(got.bits) - ordered(exact.bits));
         const bool classes_differ = std::isnan(g) != std::isnan(e) ||
                                     (!std::isnan(e) && (std::isinf(g) != std::isinf(e) ||
                                                         std::signbit(g) != std::signbit(e)));
-        if (!std::isnan(e) && apart == 1) ++off_by_one;
-        if (classes_differ || (!std::isnan(e) && apart > 1)) {
+        if (!std::isnan(e) && distance == 1) ++off_by_one;
+        if (classes_differ || (!std::isnan(e) && distance > 1)) {
           if (wrong_class + beyond == 0)
             first << "first at x = " << in << ": got " << g << ", exactly " << e;
           ++(classes_differ ? wrong_class : beyond);
