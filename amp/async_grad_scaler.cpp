@@ -118,24 +118,6 @@ double AsyncGradScaler::get_scale(bool up_to_date) {
   return newest_state_.scale;
 }
 
-int64_t AsyncGradScaler::get_growth_tracker(bool up_to_date) {
-  if (up_to_date) settle();
-  return newest_state_.growth_tracker;
-}
-
-double AsyncGradScaler::get_growth_factor(bool up_to_date) {
-  if (up_to_date) settle();
-  return law_.growth_factor;
-}
-double AsyncGradScaler::get_backoff_factor(bool up_to_date) {
-  if (up_to_date) settle();
-  return law_.backoff_factor;
-}
-int64_t AsyncGradScaler::get_growth_interval(bool up_to_date) {
-  if (up_to_date) settle();
-  return law_.growth_interval;
-}
-
 ScalerStats AsyncGradScaler::stats() {
   settle();
   return registry_.stats(counts_);

@@ -1,9 +1,7 @@
 // Loss scaling for an optimizer that steps on its own thread. Spelled as RoundPipe's GradScaler
 // (github.com/ITcarrot/RoundPipe).
 #pragma once
-#include <map>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "halftape/amp/grad_scaler.h"
@@ -57,11 +55,19 @@ class AsyncGradScaler : public ScalerBase {
   /// The scale in use; 1 when disabled. With `up_to_date`: the newest one, after waiting for all
   /// verdicts; with Late that is the scale of the pass after the next.
   double get_scale(bool up_to_date = false);
-  int64_t get_growth_tracker(bool up_to_date = false);
+  int64_t get_growth_tracker(bool up_to_date = false) {
+    return settled(up_to_date).newest_state_.growth_tracker;
+  }
   /// The value that was set last. `up_to_date` waits for all verdicts, and changes nothing else.
-  double get_growth_factor(bool up_to_date = false);
-  double get_backoff_factor(bool up_to_date = false);
-  int64_t get_growth_interval(bool up_to_date = false);
+  double get_growth_factor(bool up_to_date = false) {
+    return settled(up_to_date).law_.growth_factor;
+  }
+  double get_backoff_factor(bool up_to_date = false) {
+    return settled(up_to_date).law_.backoff_factor;
+  }
+  int64_t get_growth_interval(bool up_to_date = false) {
+    return settled(up_to_date).law_.growth_interval;
+  }
   /// Of all steps before the last update(). Waits for their verdicts.
   ScalerStats stats();
   ScaleDelivery delivery() const { return delivery_; }
@@ -86,6 +92,7 @@ class AsyncGradScaler : public ScalerBase {
     std::optional<double> new_scale;
   };
   void settle();
+  const AsyncGradScaler& settled(bool wanted) { return wanted ? (settle(), *this) : *this; }
   void report(bool bad_loss) const;
 
   ScaleDelivery delivery_;
