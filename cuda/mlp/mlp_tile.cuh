@@ -3,7 +3,6 @@
 // rows for a weight's gradient. mlp_tiles.cuh makes the kernel of it.
 #pragma once
 #include <limits>
-#include <utility>
 
 #include "halftape/core/contract/backend.h"
 #include "halftape/core/formula/reduce.h"
@@ -86,15 +85,6 @@ struct Task {
   Range range;
 };
 
-__device__ inline float load_real(const char* at, Dtype d) {
-  float x = 0;
-  with_packed_type(d, [&](auto t) {
-    using S = typename decltype(t)::type;
-    x = as<float>(*reinterpret_cast<const S*>(at));
-  });
-  return x;
-}
-
 /// All threads of the block: `height` rows from `first` on of a matrix with `rows` of them, rounded
 /// to T, with zeros around it. They are there after cp_async_wait() and a barrier.
 template <class T>
@@ -118,7 +108,7 @@ __device__ void stage(T* to, const char* from, Dtype dtype, int64_t first, int64
       load_pack(v, from, dtype, begin / kPack);
     else if (there)
       for (int k = 0; k < kPack && column + k < width; ++k)
-        v[k] = load_real(from + (begin + k) * item, dtype);
+        v[k] = load_packed(from + (begin + k) * item, dtype);
     Pack<T> p;
     for (int k = 0; k < kPack; ++k) p.v[k] = as<T>(v[k]);
     *place = p;

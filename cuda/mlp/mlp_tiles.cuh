@@ -41,7 +41,7 @@ struct Block {
       for (int i = static_cast<int>(threadIdx.x); i < kWidth; i += static_cast<int>(blockDim.x)) {
         float b = 0;
         if (o.bias && i < o.out)
-          b = load_real(o.bias + i * static_cast<int>(element_size(o.bias_dtype)), o.bias_dtype);
+          b = load_packed(o.bias + i * static_cast<int>(element_size(o.bias_dtype)), o.bias_dtype);
         biases[l * kWidth + i] = as<float>(as<T>(b));
       }
       if (task.resident) stage_weight(l);
@@ -253,7 +253,7 @@ struct Tile {
     }
     const auto item = static_cast<int64_t>(element_size(task.target_dtype));
     const int64_t at = (row0 + 8 * h) * task.layers[last].out + column;
-    const float e = y - load_real(task.target + at * item, task.target_dtype);
+    const float e = y - load_packed(task.target + at * item, task.target_dtype);
     lost += e * e;
     return e;
   }

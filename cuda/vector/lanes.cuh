@@ -73,6 +73,19 @@ __device__ inline void with_packed_type(Dtype d, F&& f) {
   else
     f(Type<float>{});
 }
+/// load() and store() for these three alone.
+__device__ inline float load_packed(const void* at, Dtype d) {
+  float x = 0;
+  with_packed_type(
+      d, [&](auto t) { x = as<float>(*static_cast<const typename decltype(t)::type*>(at)); });
+  return x;
+}
+__device__ inline void store_packed(void* at, Dtype d, float x) {
+  with_packed_type(d, [&](auto t) {
+    using T = typename decltype(t)::type;
+    *static_cast<T*>(at) = as<T>(x);
+  });
+}
 /// A pack as it lies in memory. Loads of several arrays are under way together where none is
 /// converted before all are asked for.
 struct RawPack {

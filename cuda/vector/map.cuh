@@ -22,7 +22,7 @@ __global__ void map_packs(PackedOperands<N> a, F f) {
     float lanes[N][kPack];
     for (int k = 1; k < N; ++k) {
       if (a.uniform[k]) {
-        const float x = load<float>(a.base[k], a.dtype[k]);
+        const float x = load_packed(a.base[k], a.dtype[k]);
         for (int i = 0; i < kPack; ++i) lanes[k][i] = x;
       } else {
         load_pack(lanes[k], a.base[k], a.dtype[k], p);
@@ -41,10 +41,10 @@ __global__ void map_packs(PackedOperands<N> a, F f) {
     float x[N];
     for (int k = 1; k < N; ++k) {
       const auto item = static_cast<int64_t>(element_size(a.dtype[k]));
-      x[k] = load<float>(a.base[k] + (a.uniform[k] ? 0 : i * item), a.dtype[k]);
+      x[k] = load_packed(a.base[k] + (a.uniform[k] ? 0 : i * item), a.dtype[k]);
     }
     f(x);
-    store(a.base[0] + i * static_cast<int64_t>(element_size(a.dtype[0])), a.dtype[0], x[0]);
+    store_packed(a.base[0] + i * static_cast<int64_t>(element_size(a.dtype[0])), a.dtype[0], x[0]);
   }
 }
 
