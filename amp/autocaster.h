@@ -2,7 +2,6 @@
 #pragma once
 #include <map>
 #include <utility>
-#include <vector>
 
 #include "halftape/amp/autocast.h"
 

@@ -1,10 +1,8 @@
 // Custom autograd functions under autocast: torch's custom_fwd and custom_bwd in one.
 #pragma once
-#include <map>
 #include <optional>
 #include <string_view>
 #include <type_traits>
-#include <vector>
 
 #include "halftape/amp/autocast.h"
 #include "halftape/autograd/function.h"

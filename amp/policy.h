@@ -1,7 +1,6 @@
 // The dtype policy of autocast: a table from op to cast.
 #pragma once
 #include <ostream>
-#include <string>
 #include <string_view>
 #include <unordered_map>
 

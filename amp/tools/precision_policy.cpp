@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <string>
 
 #include "halftape/autograd/ops/layout/view.h"
 

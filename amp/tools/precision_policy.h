@@ -2,7 +2,6 @@
 // Policy and Keras' dtype policies.
 #pragma once
 #include <memory>
-#include <optional>
 #include <ostream>
 #include <string_view>
 #include <type_traits>

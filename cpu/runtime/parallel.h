@@ -1,7 +1,6 @@
 // A small pool over fixed tiles: what a task computes never depends on which thread runs it.
 #pragma once
 #include <cstdint>
-#include <type_traits>
 
 #include "halftape/core/machine/threads.h"
 

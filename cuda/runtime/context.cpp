@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <sstream>
 
 #include "halftape/core/formula/scaler.h"

@@ -1,7 +1,6 @@
 // The norm of a list of arrays, and the factor that clips it: every block leaves a part of the sum,
 // and the last one joins them, in their order. In the same launch the arrays may be looked at and
 // divided first.
-#include <algorithm>
 
 #include "halftape/core/formula/norm.h"
 
