@@ -21,12 +21,38 @@
 #include "halftape/io/data/dataset.h"
 #include "halftape/io/data/iterator.h"
 #include "halftape/io/data/loader_options.h"
-#include "halftape/io/data/pin.h"
 #include "halftape/io/data/queue.h"
 #include "halftape/io/data/sampler.h"
 #include "halftape/io/data/sets/archive.h"
 
 namespace halftape::data {
+
+/// True if there is a GPU, for which memory can be pinned.
+bool has_gpu();
+
+namespace detail {
+/// CPU tensors in pinned memory, also inside examples and vectors; anything else unchanged.
+template <class T>
+T pinned(T batch) {
+  return batch;
+}
+inline Tensor pinned(Tensor batch) {
+  return batch.defined() && batch.device().is_cpu() ? batch.pin_memory() : batch;
+}
+template <class Data, class Target>
+Example<Data, Target> pinned(Example<Data, Target> batch);
+template <class T>
+std::vector<T> pinned(std::vector<T> batch) {
+  for (T& one : batch) one = pinned(std::move(one));
+  return batch;
+}
+template <class Data, class Target>
+Example<Data, Target> pinned(Example<Data, Target> batch) {
+  batch.data = pinned(std::move(batch.data));
+  if constexpr (!std::is_void_v<Target>) batch.target = pinned(std::move(batch.target));
+  return batch;
+}
+}  // namespace detail
 
 /// An exception of a worker, thrown where its batch was asked for. The iterator stays usable: the
 /// next batch is the one after the failed one.
@@ -195,7 +221,7 @@ class DataLoaderBase {
     for (;;) {
       prefetch();
       std::optional<Result> result =
-          sequencer_->next([this] { return shuttle_.pop_result(options_.timeout); });
+          sequencer_.next([this] { return shuttle_.pop_result(options_.timeout); });
       if (!result) return std::nullopt;
       Position after = std::move(positions_.front());
       positions_.pop_front();
@@ -225,11 +251,7 @@ class DataLoaderBase {
 
   void order_anew() {
     issued_ = 0;
-    if (options_.enforce_ordering)
-      sequencer_ =
-          std::make_unique<detail::sequencers::OrderedSequencer<Result>>(options_.max_jobs);
-    else
-      sequencer_ = std::make_unique<detail::sequencers::NoSequencer<Result>>();
+    sequencer_ = detail::Sequencer<Result>(options_.enforce_ordering ? options_.max_jobs : 0);
   }
 
   bool pin_;
@@ -237,7 +259,7 @@ class DataLoaderBase {
   bool joined_ = false;
   size_t issued_ = 0;               // jobs
   std::deque<Position> positions_;  // after each job that has been issued and not passed on
-  std::unique_ptr<detail::sequencers::Sequencer<Result>> sequencer_;
+  detail::Sequencer<Result> sequencer_{0};
   std::weak_ptr<detail::Cursor<Batch>> cursor_;  // of the latest begin()
   std::shared_ptr<bool> alive_ = std::make_shared<bool>();
   detail::DataShuttle<Job, Result> shuttle_;

@@ -110,31 +110,17 @@ class DataShuttle {
   size_t in_flight_ = 0;
 };
 
-namespace sequencers {
-
-/// The order in which results are passed on.
+/// The order in which results are passed on: that of sequence_number, where early results wait in a
+/// ring and at most `max_jobs` may be on their way at a time; with max_jobs = 0 that of arrival.
 template <class Result>
-struct Sequencer {
-  using ResultProducer = std::function<std::optional<Result>()>;
-  virtual ~Sequencer() = default;
-  virtual std::optional<Result> next(ResultProducer produce) = 0;
-};
+class Sequencer {
+ public:
+  explicit Sequencer(size_t max_jobs) : buffer_(max_jobs) {}
 
-/// Results in order of arrival.
-template <class Result>
-struct NoSequencer final : Sequencer<Result> {
-  std::optional<Result> next(typename Sequencer<Result>::ResultProducer produce) override {
-    return produce();
-  }
-};
-
-/// In order of sequence_number; early results wait in a ring. At most `max_jobs` may be on their
-/// way at a time.
-template <class Result>
-struct OrderedSequencer final : Sequencer<Result> {
-  explicit OrderedSequencer(size_t max_jobs) : buffer_(max_jobs) {}
-
-  std::optional<Result> next(typename Sequencer<Result>::ResultProducer produce) override {
+  /// The next of the results that produce() gives.
+  template <class F>
+  std::optional<Result> next(const F& produce) {
+    if (buffer_.empty()) return produce();
     std::optional<Result>& due = place(next_sequence_number_);
     while (!due) {
       std::optional<Result> result = produce();
@@ -145,12 +131,11 @@ struct OrderedSequencer final : Sequencer<Result> {
     return std::exchange(due, std::nullopt);
   }
 
+ private:
+  std::optional<Result>& place(size_t number) { return buffer_[number % buffer_.size()]; }
+
   size_t next_sequence_number_ = 0;
   std::vector<std::optional<Result>> buffer_;
-
- private:
-  std::optional<Result>& place(size_t number) { return buffer_.at(number % buffer_.size()); }
 };
 
-}  // namespace sequencers
 }  // namespace halftape::data::detail

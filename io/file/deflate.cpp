@@ -1,7 +1,6 @@
 #include "halftape/io/file/deflate.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <limits>
 #include <new>
 

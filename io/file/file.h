@@ -25,6 +25,12 @@ class FileError : public Error {
   using Error::Error;
 };
 
+namespace data {
+/// Thrown for data that is missing or damaged; the message names the file, what was expected, what
+/// was found and the way out.
+using DataError = FileError;
+}  // namespace data
+
 /// Throws FileError: "format: path: parts".
 template <class... Parts>
 [[noreturn]] void fail_file(std::string_view format, const std::filesystem::path& path,

@@ -2,7 +2,6 @@
 #include "halftape/io/file/zip.h"
 
 #include <algorithm>
-#include <limits>
 #include <set>
 
 #include "halftape/io/file/byte_order.h"

@@ -1,11 +1,29 @@
 // Reads MNIST, Fashion-MNIST and their like: IDX files of unsigned bytes, plain or gzipped.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <string>
+#include <vector>
 
-#include "halftape/io/formats/images.h"
+#include "halftape/io/file/file.h"
 
 namespace halftape::data {
+
+/// Labelled grey images as bytes, row-major: pixels.size() == count * rows * cols.
+struct Images {
+  std::string name;                       // for a log line: "digits train"
+  int64_t count = 0, rows = 0, cols = 0;  // images, and the size of each
+  int classes = 10;                       // labels lie in 0..classes - 1
+  int max_value = 255;                    // pixels lie in 0..max_value; divide by it for 0..1
+  std::vector<uint8_t> pixels;
+  std::vector<uint8_t> labels;  // (count,)
+};
+
+/// The two parts every experiment needs.
+struct Split {
+  Images train, test;
+};
 
 /// The four files of MNIST, or of a set published under the same names, from `folder`:
 /// train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and

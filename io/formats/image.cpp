@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
-#include <vector>
 
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/tape/grad_mode.h"

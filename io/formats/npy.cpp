@@ -34,7 +34,12 @@ constexpr Name kNames[] = {{kBool, "b1"},    {kUInt8, "u1"},   {kInt32, "i4"},  
 struct Source {
   uint64_t size;
   std::function<void(uint64_t at, void* out, size_t n)> read;
-  std::function<void(const std::string&)> fail;  // throws
+  const InputFile& file;
+  std::string member = "";  // how its errors begin
+  template <class... Parts>
+  [[noreturn]] void fail(const Parts&... parts) const {
+    file.fail(member, parts...);
+  }
 };
 
 struct Header {
@@ -60,7 +65,7 @@ class Reader {
                   : key == "shape"         ? &has_shape
                                            : nullptr;
       if (!has || *has)
-        fail("expected 'descr', 'fortran_order' and 'shape', once each, found " + json_quoted(key));
+        fail("expected 'descr', 'fortran_order' and 'shape', once each, found ", json_quoted(key));
       *has = true;
       if (has == &has_descr)
         read_dtype(h);
@@ -81,9 +86,9 @@ class Reader {
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const {
-    source_.fail("header, character " + std::to_string(at_) + ": " + what);
-    throw FileError(what);  // not reached
+  template <class... Parts>
+  [[noreturn]] void fail(const Parts&... parts) const {
+    source_.fail("header, character ", at_, ": ", parts...);
   }
   void skip_space() {
     while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n')) ++at_;
@@ -95,7 +100,7 @@ class Reader {
     return true;
   }
   void expect(char c) {
-    if (!take(c)) fail(std::string("expected '") + c + "'");
+    if (!take(c)) fail("expected '", c, "'");
   }
   std::string_view string() {
     const char quote = take('\'') ? '\'' : '"';
@@ -126,8 +131,8 @@ class Reader {
         std::ranges::find(kNames, descr.empty() ? descr : descr.substr(1), &Name::kind);
     const bool one_byte = known != std::end(kNames) && element_size(known->dtype) == 1;
     if (known == std::end(kNames) || !(order == '<' || order == '>' || (order == '|' && one_byte)))
-      fail("expected one of |b1, |u1, <i4, <i8, <f2, <f4, <f8 or their big-endian forms, found " +
-           json_quoted(descr) +
+      fail("expected one of |b1, |u1, <i4, <i8, <f2, <f4, <f8 or their big-endian forms, found ",
+           json_quoted(descr),
            (descr.find('O') != descr.npos ? ": Python objects, which are never read" : ""));
     h.dtype = known->dtype;
     h.big_endian = order == '>' && !one_byte;
@@ -162,23 +167,21 @@ void swap_bytes(void* data, size_t count, size_t size) {
 
 Tensor read_array(const Source& source) {
   char head[12];
-  if (source.size < 10)
-    source.fail("expected at least 10 bytes, found " + std::to_string(source.size));
+  if (source.size < 10) source.fail("expected at least 10 bytes, found ", source.size);
   source.read(0, head, 8);
   if (std::string_view(head, 6) != kMagic)
     source.fail("expected the magic string \\x93NUMPY: this is no .npy file");
   const int version = head[6];
   if (version < 1 || version > 3 || head[7] != 0)
-    source.fail("expected format 1.0, 2.0 or 3.0, found " + std::to_string(version) + '.' +
-                std::to_string(head[7]));
+    source.fail("expected format 1.0, 2.0 or 3.0, found ", version, '.', int{head[7]});
   const size_t width = version == 1 ? 2 : 4;  // of the header's length
   if (source.size < 8 + width) source.fail("expected the length of the header, found the end");
   source.read(8, head + 8, width);
   const uint64_t length = from_little_endian({head + 8, width});
   const uint64_t begin = 8 + width + length;
   if (length > kMaxHeader || begin > source.size)
-    source.fail("expected a header of at most " + std::to_string(kMaxHeader) +
-                " bytes within the file, found the length " + std::to_string(length));
+    source.fail("expected a header of at most ", kMaxHeader,
+                " bytes within the file, found the length ", length);
   std::string text(length, '\0');
   source.read(8 + width, text.data(), length);
   const Header h = Reader(text, source).read();
@@ -186,9 +189,8 @@ Tensor read_array(const Source& source) {
   if (!bytes) source.fail("header: expected fewer than 2^63 bytes in all");
   const uint64_t there = source.size - begin;
   if (*bytes != there)
-    source.fail("expected " + std::to_string(*bytes) + " bytes of data, found " +
-                std::to_string(there) +
-                (*bytes > there ? ": the file is truncated" : ": bytes follow the data"));
+    source.fail("expected ", *bytes, " bytes of data, found ", there,
+                *bytes > there ? ": the file is truncated" : ": bytes follow the data");
 
   Dims order;  // column-major is row-major with the dimensions turned round
   Shape in_file;
@@ -259,8 +261,7 @@ Tensor load(const std::filesystem::path& path) {
   InputFile file("npy", path);
   return read_array(
       {file.size(),
-       [&](uint64_t at, void* out, size_t n) { file.read_at(at, out, n, "the array"); },
-       [&](const std::string& what) { file.fail(what); }});
+       [&](uint64_t at, void* out, size_t n) { file.read_at(at, out, n, "the array"); }, file});
 }
 
 void savez(const std::filesystem::path& path, const Tensors& tensors) {
@@ -282,7 +283,7 @@ Tensors load_npz(const std::filesystem::path& path) {
         member.name.substr(0, member.name.size() - kSuffix.size()),
         read_array({bytes.size(),
                     [&](uint64_t at, void* out, size_t n) { std::memcpy(out, &bytes[at], n); },
-                    [&](const std::string& what) { file.fail(prefix, what); }}));
+                    file, prefix}));
   }
   return Tensors(std::move(items));
 }

@@ -1,6 +1,5 @@
 #include "halftape/io/formats/png.h"
 
-#include <array>
 #include <cstdlib>
 
 #include "halftape/core/check.h"

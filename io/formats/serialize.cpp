@@ -38,25 +38,25 @@ safetensors::Tensors named_tensors(const nn::Module& module) {
 IncompatibleKeys compare(const safetensors::Tensors& into, const safetensors::Tensors& from,
                          Strict strict, std::vector<std::string>& differences) {
   IncompatibleKeys keys;
+  const auto differ = [&](const std::string& key, const std::string& expected,
+                          const std::string& found) {
+    differences.push_back("\"" + key + "\": expected " + expected + ", found " + found);
+  };
   const Index there = index_of(from), here = index_of(into);
   for (const auto& item : into) {
     const auto found = there.find(item.key());
     if (found == there.end()) {
       keys.missing.push_back(item.key());
       if (strict == Strict::Yes)
-        differences.push_back("\"" + item.key() + "\": expected " + described(item.value()) +
-                              ", found nothing of that name");
+        differ(item.key(), described(item.value()), "nothing of that name");
     } else if (described(*found->second) != described(item.value())) {
-      differences.push_back("\"" + item.key() + "\": expected " + described(item.value()) +
-                            ", found " + described(*found->second));
+      differ(item.key(), described(item.value()), described(*found->second));
     }
   }
   for (const auto& item : from) {
     if (here.contains(item.key())) continue;
     keys.unexpected.push_back(item.key());
-    if (strict == Strict::Yes)
-      differences.push_back("\"" + item.key() + "\": expected no such name, found " +
-                            described(item.value()));
+    if (strict == Strict::Yes) differ(item.key(), "no such name", described(item.value()));
   }
   return keys;
 }

@@ -38,8 +38,7 @@ std::vector<fs::path> Checkpoints::files() const {
   for (fs::directory_iterator it(folder_, error), end; !error && it != end; it.increment(error))
     if (is_ours(it->path().filename().string())) found.push_back(it->path());
   if (error && error != std::errc::no_such_file_or_directory)
-    throw FileError("Checkpoints: " + folder_.string() +
-                    ": expected a folder that can be read: " + error.message());
+    fail_file("Checkpoints", folder_, "expected a folder that can be read: ", error.message());
   std::sort(found.begin(), found.end());
   return found;
 }
@@ -74,9 +73,9 @@ std::optional<fs::path> Checkpoints::load_latest(TrainState& state) const {
     return *path;
   }
   if (!present.empty())
-    throw FileError("Checkpoints: " + folder_.string() +
-                    ": expected one sound checkpoint, found none; move them away to begin anew\n" +
-                    problems);
+    fail_file("Checkpoints", folder_,
+              "expected one sound checkpoint, found none; move them away to begin anew\n",
+              problems);
   return {};
 }
 

@@ -249,20 +249,21 @@ void TrainState::compare_optimizer(const std::string& name, const Groups& groups
                                    const Contents& saved, Mismatches& mismatches) const {
   const auto here = groups_of(name, groups, parameter_names());
   const auto there = below(saved.metadata, name + ".parameter.");
+  const auto differ = [&](const std::string& expected, const std::string& parameter,
+                          const std::string& found) {
+    mismatches.push_back("\"" + name + "\": expected " + expected + " \"" + parameter + "\"" +
+                         found);
+  };
   for (const auto& [parameter, g] : here) {
     const auto found = there.find(parameter);
     if (found == there.end())
-      mismatches.push_back("\"" + name + "\": expected the parameter \"" + parameter +
-                           "\", found none of that name");
-    else if (found->second != std::to_string(g))
-      mismatches.push_back("\"" + name + "\": expected the parameter \"" + parameter +
-                           "\" in group " + std::to_string(g) + ", found it in group " +
-                           found->second);
+      differ("the parameter", parameter, ", found none of that name");
+    else if (const std::string group = std::to_string(g); found->second != group)
+      differ("the parameter", parameter,
+             " in group " + group + ", found it in group " + found->second);
   }
   for (const auto& [parameter, g] : there)
-    if (!here.contains(parameter))
-      mismatches.push_back("\"" + name + "\": expected no parameter \"" + parameter +
-                           "\", found one");
+    if (!here.contains(parameter)) differ("no parameter", parameter, ", found one");
 }
 
 optim::OptimizerState TrainState::saved_optimizer(const std::string& name, const Groups& all,
@@ -389,8 +390,8 @@ void TrainState::load(const std::filesystem::path& path) {
   const Contents saved = safetensors::read_file(path);
   const auto at = saved.metadata.find("run.step");
   if (at == saved.metadata.end() || !saved.has_checksum)
-    throw FileError("TrainState: " + path.string() +
-                    ": expected a checkpoint, found a safetensors file that no TrainState saved");
+    fail_file("TrainState", path,
+              "expected a checkpoint, found a safetensors file that no TrainState saved");
   Mismatches mismatches;
   compare_parts(saved, mismatches);
   detail::refuse("TrainState::load: " + path.string() + " does not fit this run", mismatches);

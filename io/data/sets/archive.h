@@ -1,7 +1,6 @@
 // The state of a sampler or dataset as integers by name, and save() and load(), under LibTorch's
 // names.
 #pragma once
-#include <concepts>
 #include <cstdint>
 #include <filesystem>
 #include <istream>

@@ -5,12 +5,10 @@
 #include <charconv>
 #include <cmath>
 #include <string_view>
-#include <utility>
 
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/ops/layout/shape.h"
 #include "halftape/io/file/file.h"
-#include "halftape/io/formats/images.h"
 
 namespace halftape::data {
 namespace {

@@ -9,7 +9,6 @@
 
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/io/file/file.h"
-#include "halftape/io/formats/idx.h"
 
 namespace halftape::data::datasets {
 namespace {

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "halftape/io/data/dataset.h"
-#include "halftape/io/formats/images.h"
+#include "halftape/io/formats/idx.h"
 
 namespace halftape::data {
 

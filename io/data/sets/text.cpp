@@ -9,7 +9,6 @@
 #include "halftape/core/check.h"
 #include "halftape/io/file/file.h"
 #include "halftape/io/file/json.h"
-#include "halftape/io/formats/images.h"
 
 namespace halftape::data {
 namespace {

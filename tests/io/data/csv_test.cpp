@@ -6,7 +6,7 @@
 #include <clocale>
 #include <cmath>
 
-#include "halftape/io/formats/images.h"
+#include "halftape/io/formats/idx.h"
 #include "halftape/tests/io/data/data_files.h"
 #include "halftape/tests/support/message.h"
 

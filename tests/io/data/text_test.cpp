@@ -9,7 +9,7 @@
 #include "halftape/autograd/ops/creation/random.h"
 #include "halftape/io/data/loader.h"
 #include "halftape/io/data/transforms.h"
-#include "halftape/io/formats/images.h"
+#include "halftape/io/formats/idx.h"
 #include "halftape/tests/io/data/data_files.h"
 #include "halftape/tests/support/message.h"
 
