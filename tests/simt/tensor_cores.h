@@ -1,5 +1,4 @@
-// The instructions of cuda/vector/ptx.cuh on the rig: the same results, and an error for a wrong
-// use.
+// What cuda/vector/ptx.cuh includes on the rig: the same results, and an error for a wrong use.
 #pragma once
 #include <cstdint>
 #include <cstring>
