@@ -158,10 +158,11 @@ class Reader {
       const int filter = static_cast<uint8_t>(*in++);
       check(filter <= 4, "row ", y, " has the unknown filter ", filter);
       uint8_t* row = &out[y * width];
+      const uint8_t* former = y == 0 ? nullptr : &out[(y - 1) * width];
       for (size_t x = 0; x < width; ++x) {
         const int left = x < step ? 0 : row[x - step];
-        const int above = y == 0 ? 0 : row[x - width];
-        const int corner = x < step || y == 0 ? 0 : row[x - width - step];
+        const int above = former ? former[x] : 0;
+        const int corner = former && x >= step ? former[x - step] : 0;
         const int guess = filter == 0   ? 0
                           : filter == 1 ? left
                           : filter == 2 ? above
