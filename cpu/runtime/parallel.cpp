@@ -64,7 +64,6 @@ struct Job {
 
 class Pool {
  public:
-  ~Pool() { stop(); }
   std::mutex in_use;  // one loop at a time; another thread's loop runs serially meanwhile
   void run(const std::shared_ptr<Job>& job, int helpers) {
     {
@@ -136,24 +135,25 @@ std::atomic<int>& thread_count() {
   return count;
 }
 
-/// The pool of this process.
-class SharedPool {
- public:
-  SharedPool() {
-    os::after_fork_in_child([] { shared().pool_ = new Pool; });
-  }
-  ~SharedPool() { delete pool_; }
-  static SharedPool& shared() {
-    static SharedPool instance;
-    return instance;
-  }
-  Pool& pool() { return *pool_; }
-
- private:
+/// The pool of this process. It is never deleted, because destructors of static objects and other
+/// threads may still compute while the program ends.
+Pool& shared_pool() {
+  static Pool* pool = nullptr;
   // A forked child has none of the threads, and may find a lock held by one of them: it leaves the
   // parent's pool as it is and starts another.
-  Pool* pool_ = new Pool;
-};
+  struct Lifetime {
+    Lifetime() {
+      pool = new Pool;
+      os::after_fork_in_child([] { pool = new Pool; });
+    }
+    // A library that is unloaded leaves no thread behind. The pool can start threads again.
+    ~Lifetime() {
+      if (const std::unique_lock free(pool->in_use, std::try_to_lock); free) pool->stop();
+    }
+  };
+  static const Lifetime lifetime;
+  return *pool;
+}
 
 }  // namespace
 
@@ -163,7 +163,7 @@ void parallel_for(int64_t count, void (*task)(int64_t, void*), void* context) {
     for (int64_t i = 0; i < count; ++i) task(i, context);
   };
   if (helpers <= 0 || inside) return serially();
-  Pool& pool = SharedPool::shared().pool();
+  Pool& pool = shared_pool();
   const std::unique_lock free(pool.in_use, std::try_to_lock);
   if (!free) return serially();
   auto job = std::make_shared<Job>();

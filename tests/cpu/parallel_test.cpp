@@ -61,6 +61,17 @@ bool each_once(int64_t count) {
   return true;
 }
 
+/// Where it is told to: computes while the program ends, when all that was made later is gone, the
+/// pool among it.
+struct LateUser {
+  bool told = false;
+  ~LateUser() {
+    if (!told) return;
+    set_num_threads(2);
+    std::_Exit(each_once(100) ? 0 : 1);
+  }
+} late_user;  // NOLINT: that its destructor computes is the test
+
 }  // namespace
 
 TEST_CASE("every task runs exactly once, for any number of tasks and threads") {
@@ -229,6 +240,23 @@ TEST_CASE("a forked child, which has none of the pool's threads, computes and ex
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 0);
 }
+
+#if !HALFTAPE_THREAD_SANITIZER
+TEST_CASE("a static object's destructor computes on the pool, which was made after it") {
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    alarm(10);
+    set_num_threads(2);
+    late_user.told = each_once(100);  // starts threads
+    std::exit(2);                     // unless the destructor says something else
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+}
+#endif
 
 #if defined(__linux__) && !HALFTAPE_THREAD_SANITIZER
 TEST_CASE("65,536 elements are the calling thread's alone, and more are not") {
