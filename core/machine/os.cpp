@@ -88,16 +88,22 @@ PartialFile::PartialFile(const fs::path& path)
   // whether the owner still lives. Between open and lock the owner may have renamed the file: then
   // this is a finished file of another writer, and we start again.
   for (;;) {
-    file = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    // Whoever may write to the folder may have put a link or a pipe there: it is not followed.
+    file = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
     if (file < 0)
       throw FileFailure{"creating the file beside it, with .partial at its end,", errno};
     struct stat mine, there;
+    if (::fstat(file, &mine) == 0 && (!S_ISREG(mine.st_mode) || mine.st_nlink > 1)) {
+      ::close(file);
+      throw FileFailure{"taking the name with .partial at its end, which a link or device has,",
+                        EEXIST};
+    }
     // A file system without locks (ENOLCK, EOPNOTSUPP) leaves it to the user to have one writer.
     if (::flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       ::close(file);
       throw FileFailure{"locking, as another save of it is under way,", EWOULDBLOCK};
     }
-    if (::fstat(file, &mine) == 0 && ::stat(partial_.c_str(), &there) == 0 &&
+    if (::fstat(file, &mine) == 0 && ::lstat(partial_.c_str(), &there) == 0 &&
         mine.st_ino == there.st_ino && mine.st_dev == there.st_dev)
       break;
     ::close(file);
@@ -109,7 +115,7 @@ PartialFile::PartialFile(const fs::path& path)
     ::close(file);
     throw FileFailure{"emptying the file beside it", error};
   }
-  if (::stat(path_.c_str(), &former) == 0) (void)::fchmod(file, former.st_mode & 07777);
+  if (::stat(path_.c_str(), &former) == 0) (void)::fchmod(file, former.st_mode & 0777);
 }
 
 PartialFile::~PartialFile() {

@@ -75,6 +75,8 @@ OutputFile::OutputFile(std::string format, const fs::path& path) : format_(std::
   path_ = fs::is_symlink(path, error) ? fs::weakly_canonical(path, error) : path;
   path_ = fs::absolute(error || path_.empty() ? path : path_, error);
   if (fs::is_directory(path_, error)) fail({"opening it as a file", EISDIR});
+  if (fs::exists(path_, error) && !fs::is_regular_file(path_, error))
+    fail({"replacing a device, pipe or socket", EPERM});
   try {
     file_ = std::make_unique<os::PartialFile>(path_);
   } catch (const os::FileFailure& failure) {

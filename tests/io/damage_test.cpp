@@ -18,6 +18,7 @@
 #if defined(__unix__) || defined(__APPLE__)
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #define HALFTAPE_POSIX 1
@@ -153,6 +154,43 @@ TEST_CASE("an output file that is not committed leaves nothing behind and the fo
 }
 
 #if HALFTAPE_POSIX
+
+TEST_CASE("a device is not replaced, and no link or pipe under the partial name is followed") {
+  TempFolder folder;
+  const auto said = [](const std::filesystem::path& path) {
+    return message<FileError>([&] { safetensors::save_file(few(), path); });
+  };
+  REQUIRE(mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  std::filesystem::create_symlink(folder / "pipe", folder / "link");
+  CHECK(has(said(folder / "pipe"), "replacing a device, pipe or socket"));
+  CHECK(has(said(folder / "link"), "replacing a device, pipe or socket"));
+  CHECK(std::filesystem::is_fifo(folder / "pipe"));
+
+  write_bytes(folder / "precious", "precious");
+  const auto planted = folder / "x.partial";
+  std::filesystem::create_symlink(folder / "precious", planted);
+  CHECK(has(said(folder / "x"), "symbolic links"));
+  std::filesystem::remove(planted);
+  std::filesystem::create_hard_link(folder / "precious", planted);
+  CHECK(has(said(folder / "x"), "which a link or device has"));
+  std::filesystem::remove(planted);
+  REQUIRE(mkfifo(planted.c_str(), 0600) == 0);
+  CHECK(has(said(folder / "x"), "creating the file beside it"));
+  std::filesystem::remove(planted);
+  CHECK(read_bytes(folder / "precious") == "precious");
+  CHECK(!std::filesystem::exists(folder / "x"));
+}
+
+TEST_CASE("a new file does not take over the right to run as its owner") {
+  TempFolder folder;
+  write_bytes(folder / "x", "former");
+  REQUIRE(chmod((folder / "x").c_str(), 04755) == 0);
+  safetensors::save_file(few(), folder / "x");
+  CHECK((std::filesystem::status(folder / "x").permissions() & std::filesystem::perms::all) ==
+        std::filesystem::perms(0755));
+  CHECK((std::filesystem::status(folder / "x").permissions() & std::filesystem::perms::set_uid) ==
+        std::filesystem::perms::none);
+}
 
 TEST_CASE("what a killed save left behind is overwritten, a link stays a link, and modes stay") {
   TempFolder folder;
