@@ -8,63 +8,43 @@ namespace halftape::formula {
 struct Sigmoid : UnaryFormula {  // y = 1/(1 + e⁻ˣ),  y' = y(1 − y)
   static constexpr auto name = "sigmoid";
   static constexpr Saves saves = Saves::Output;
-  template <class T>
-  HALFTAPE_HD static T f(const T& x) {
-    return sigmoid(x);
-  }
-  template <class T>
-  HALFTAPE_HD static T df(const T& g, const T& y) {
-    return g * (y * (1 - y));
-  }
+  HALFTAPE_HD static auto f(const auto& x) { return sigmoid(x); }
+  HALFTAPE_HD static auto df(const auto& g, const auto& y) { return g * (y * (1 - y)); }
 };
 struct Relu : UnaryFormula {  // y = max(x, 0); NaN passes, y'(0) = 0
   static constexpr auto name = "relu";
   static constexpr Saves saves = Saves::Output;
   static constexpr bool integers = true;
-  template <class T>
-  HALFTAPE_HD static T f(const T& x) {
-    return where(x <= 0, T(0), x);
-  }
-  template <class T>
-  HALFTAPE_HD static T df(const T& g, const T& y) {
-    return where(y <= 0, 0, g);
-  }
+  HALFTAPE_HD static auto f(const auto& x) { return where(x <= 0, 0, x); }
+  HALFTAPE_HD static auto df(const auto& g, const auto& y) { return where(y <= 0, 0, g); }
 };
 struct LeakyRelu : UnaryFormula {  // y = x, a·x where x ≤ 0;  y'(0) = a
   static constexpr auto name = "leaky_relu";
-  template <class T, class S>
-  HALFTAPE_HD static T f(const T& x, const Params<S>& p) {
-    return where(x > 0, x, p.a * x);
-  }
-  template <class T, class S>
-  HALFTAPE_HD static T df(const T& g, const T& x, const Params<S>& p) {
+  HALFTAPE_HD static auto f(const auto& x, const auto& p) { return where(x > 0, x, p.a * x); }
+  HALFTAPE_HD static auto df(const auto& g, const auto& x, const auto& p) {
     return where(x > 0, g, p.a * g);
   }
 };
 struct Elu
     : UnaryFormula {  // y = b·x, b·a·(eˣ − 1) where x ≤ 0.  Clevert et al. 2015, arXiv:1511.07289
   static constexpr auto name = "elu";
-  template <class T, class S>
-  HALFTAPE_HD static T f(const T& x, const Params<S>& p) {
-    const T m = where(x > 0, 0, x);  // of the branch that is taken
+  HALFTAPE_HD static auto f(const auto& x, const auto& p) {
+    const auto m = where(x > 0, 0, x);  // of the branch that is taken
     return p.b * where(x > 0, x, p.a * expm1(m));
   }
-  template <class T, class S>
-  HALFTAPE_HD static T df(const T& g, const T& x, const Params<S>& p) {
-    const T m = where(x > 0, 0, x);
+  HALFTAPE_HD static auto df(const auto& g, const auto& x, const auto& p) {
+    const auto m = where(x > 0, 0, x);
     return p.b * where(x > 0, g, p.a * (g * exp(m)));
   }
 };
 struct Celu : UnaryFormula {  // y = x, a·(e^(x/a) − 1) where x ≤ 0.  Barron 2017, arXiv:1704.07483
   static constexpr auto name = "celu";
-  template <class T, class S>
-  HALFTAPE_HD static T f(const T& x, const Params<S>& p) {
-    const T m = where(x > 0, 0, x / p.a);
+  HALFTAPE_HD static auto f(const auto& x, const auto& p) {
+    const auto m = where(x > 0, 0, x / p.a);
     return where(x > 0, x, p.a * expm1(m));
   }
-  template <class T, class S>
-  HALFTAPE_HD static T df(const T& g, const T& x, const Params<S>& p) {
-    const T m = where(x > 0, 0, x / p.a);
+  HALFTAPE_HD static auto df(const auto& g, const auto& x, const auto& p) {
+    const auto m = where(x > 0, 0, x / p.a);
     return where(x > 0, g, g * exp(m));
   }
 };
@@ -72,9 +52,8 @@ struct Gelu : UnaryFormula {  // y = x·Φ(x), Φ the normal distribution.  Hend
                               // arXiv:1606.08415
   static constexpr auto name = "gelu";
   // The clamp keeps −inf·0 from being NaN.
-  template <class T>
-  HALFTAPE_HD static T f(const T& x) {
-    const T m = where(x < -1000, -1000, x);
+  HALFTAPE_HD static auto f(const auto& x) {
+    const auto m = where(x < -1000, -1000, x);
     return m * normal(m).below;
   }
   template <class T>
@@ -103,15 +82,13 @@ struct GeluTanh
 };
 struct Silu : UnaryFormula {  // y = x·σ(x),  y' = σ(1 + x(1 − σ))
   static constexpr auto name = "silu";
-  template <class T>
-  HALFTAPE_HD static T f(const T& x) {
-    const T m = where(x < -10000, -10000, x);
+  HALFTAPE_HD static auto f(const auto& x) {
+    const auto m = where(x < -10000, -10000, x);
     return m * sigmoid(m);
   }
-  template <class T>
-  HALFTAPE_HD static T df(const T& g, const T& x) {
-    const T m = where(x < -10000, -10000, where(x > 10000, 10000, x));
-    const T s = sigmoid(m);
+  HALFTAPE_HD static auto df(const auto& g, const auto& x) {
+    const auto m = where(x < -10000, -10000, where(x > 10000, 10000, x));
+    const auto s = sigmoid(m);
     return g * (s * (1 + m * (1 - s)));
   }
 };
@@ -120,17 +97,15 @@ struct Silu : UnaryFormula {  // y = x·σ(x),  y' = σ(1 + x(1 − σ))
 /// overflows: n = 1 + 2u, d = n + 2u² on the right, n = u(u + 2), d = n + 2 on the left.
 struct Mish : UnaryFormula {
   static constexpr auto name = "mish";
-  template <class T>
-  HALFTAPE_HD static T f(const T& x) {
-    const T m = where(x < -1000, -1000, x), u = exp(-abs(m));
-    const T n = where(m > 0, 1 + 2 * u, u * (u + 2)), d = n + where(m > 0, 2 * (u * u), 2);
+  HALFTAPE_HD static auto f(const auto& x) {
+    const auto m = where(x < -1000, -1000, x), u = exp(-abs(m));
+    const auto n = where(m > 0, 1 + 2 * u, u * (u + 2)), d = n + where(m > 0, 2 * (u * u), 2);
     return m * (n / d);
   }
-  template <class T>
-  HALFTAPE_HD static T df(const T& g, const T& x) {
-    const T m = where(x < -1000, -1000, where(x > 1000, 1000, x)), u = exp(-abs(m));
-    const T n = where(m > 0, 1 + 2 * u, u * (u + 2)), d = n + where(m > 0, 2 * (u * u), 2);
-    const T slope = 4 * (u * (1 + u)) * where(m > 0, u, 1) / (d * d);
+  HALFTAPE_HD static auto df(const auto& g, const auto& x) {
+    const auto m = where(x < -1000, -1000, where(x > 1000, 1000, x)), u = exp(-abs(m));
+    const auto n = where(m > 0, 1 + 2 * u, u * (u + 2)), d = n + where(m > 0, 2 * (u * u), 2);
+    const auto slope = 4 * (u * (1 + u)) * where(m > 0, u, 1) / (d * d);
     return g * (n / d + m * slope);
   }
 };
@@ -144,9 +119,8 @@ struct Softplus : UnaryFormula {
     const T t = p.a * x;
     return where(t > p.b, x, (where(t <= 0, T(0), t) + log1p(exp(-abs(t)))) / p.a);
   }
-  template <class T, class S>
-  HALFTAPE_HD static T df(const T& g, const T& x, const Params<S>& p) {
-    const T t = p.a * x;
+  HALFTAPE_HD static auto df(const auto& g, const auto& x, const auto& p) {
+    const auto t = p.a * x;
     return where(t > p.b, g, g * sigmoid(t));
   }
 };
@@ -156,10 +130,7 @@ struct LogSigmoid : UnaryFormula {  // y = ln σ(x) = min(x, 0) − ln(1 + e^−
   HALFTAPE_HD static T f(const T& x) {
     return where(x < 0, x, where(x >= 0, K<T>(-0.0), x)) - log1p(exp(-abs(x)));
   }
-  template <class T>
-  HALFTAPE_HD static T df(const T& g, const T& x) {
-    return g * sigmoid(-x);
-  }
+  HALFTAPE_HD static auto df(const auto& g, const auto& x) { return g * sigmoid(-x); }
 };
 struct Softsign : UnaryFormula {  // y = x/(1 + |x|),  y' = 1/(1 + |x|)²; ±1 at ±∞
   static constexpr auto name = "softsign";
@@ -168,32 +139,27 @@ struct Softsign : UnaryFormula {  // y = x/(1 + |x|),  y' = 1/(1 + |x|)²; ±1 a
     const T m = where(x < -1e30, -1e30, where(x > 1e30, 1e30, x));
     return m / (1 + abs(m));
   }
-  template <class T>
-  HALFTAPE_HD static T df(const T& g, const T& x) {
-    const T d = 1 + abs(x);
+  HALFTAPE_HD static auto df(const auto& g, const auto& x) {
+    const auto d = 1 + abs(x);
     return (g / d) / d;
   }
 };
 struct Hardsigmoid : UnaryFormula {  // y = (x + 3)/6 between 0 and 1;  y'(±3) = 0
   static constexpr auto name = "hardsigmoid";
-  template <class T>
-  HALFTAPE_HD static T f(const T& x) {
-    return where(x <= -3, T(0), where(x >= 3, T(1), (x + 3) / 6));
+  HALFTAPE_HD static auto f(const auto& x) {
+    return where(x <= -3, 0, where(x >= 3, 1, (x + 3) / 6));
   }
-  template <class T>
-  HALFTAPE_HD static T df(const T& g, const T& x) {
+  HALFTAPE_HD static auto df(const auto& g, const auto& x) {
     return where(x <= -3, 0, where(x >= 3, 0, g / 6));
   }
 };
 struct Hardswish : UnaryFormula {  // y = x·hardsigmoid(x);  y'(−3) = 0, y'(3) = 1.  Howard et al.
                                    // 2019, arXiv:1905.02244
   static constexpr auto name = "hardswish";
-  template <class T>
-  HALFTAPE_HD static T f(const T& x) {
-    return where(x <= -3, T(0), where(x >= 3, x, x * (x + 3) / 6));
+  HALFTAPE_HD static auto f(const auto& x) {
+    return where(x <= -3, 0, where(x >= 3, x, x * (x + 3) / 6));
   }
-  template <class T>
-  HALFTAPE_HD static T df(const T& g, const T& x) {
+  HALFTAPE_HD static auto df(const auto& g, const auto& x) {
     return where(x <= -3, 0, where(x >= 3, g, g * (2 * x + 3) / 6));
   }
 };
@@ -214,43 +180,32 @@ struct Tanhshrink : UnaryFormula {  // y = x − tanh x,  y' = tanh² x
                                                           t * K<T>(-6404582.0 / 10854718875))))))));
     return where(abs(x) < K<T>(0.3), series, x - tanh(x));
   }
-  template <class T>
-  HALFTAPE_HD static T df(const T& g, const T& x) {
-    const T t = tanh(x);
+  HALFTAPE_HD static auto df(const auto& g, const auto& x) {
+    const auto t = tanh(x);
     return g * (t * t);
   }
 };
 struct Softshrink : UnaryFormula {  // x moved towards 0 by a, 0 where |x| ≤ a; NaN passes
   static constexpr auto name = "softshrink";
-  template <class T, class S>
-  HALFTAPE_HD static T f(const T& x, const Params<S>& p) {
-    return where(x > p.a, x - p.a, where(x < -p.a, x + p.a, where(x == x, T(0), x)));
+  HALFTAPE_HD static auto f(const auto& x, const auto& p) {
+    return where(x > p.a, x - p.a, where(x < -p.a, x + p.a, where(x == x, 0, x)));
   }
-  template <class T, class S>
-  HALFTAPE_HD static T df(const T& g, const T& x, const Params<S>& p) {
+  HALFTAPE_HD static auto df(const auto& g, const auto& x, const auto& p) {
     return where(abs(x) <= p.a, 0, g);
   }
 };
 struct Hardshrink : UnaryFormula {  // x, but 0 where |x| ≤ a
   static constexpr auto name = "hardshrink";
-  template <class T, class S>
-  HALFTAPE_HD static T f(const T& x, const Params<S>& p) {
-    return where(abs(x) <= p.a, T(0), x);
-  }
-  template <class T, class S>
-  HALFTAPE_HD static T df(const T& g, const T& x, const Params<S>& p) {
+  HALFTAPE_HD static auto f(const auto& x, const auto& p) { return where(abs(x) <= p.a, 0, x); }
+  HALFTAPE_HD static auto df(const auto& g, const auto& x, const auto& p) {
     return where(abs(x) <= p.a, 0, g);
   }
 };
 struct Threshold : UnaryFormula {  // x, but b where x ≤ a
   static constexpr auto name = "threshold";
   static constexpr bool integers = true;
-  template <class T, class S>
-  HALFTAPE_HD static T f(const T& x, const Params<S>& p) {
-    return where(x <= p.a, T(p.b), x);
-  }
-  template <class T, class S>
-  HALFTAPE_HD static T df(const T& g, const T& x, const Params<S>& p) {
+  HALFTAPE_HD static auto f(const auto& x, const auto& p) { return where(x <= p.a, p.b, x); }
+  HALFTAPE_HD static auto df(const auto& g, const auto& x, const auto& p) {
     return where(x <= p.a, 0, g);
   }
 };

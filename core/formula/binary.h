@@ -9,143 +9,89 @@ namespace halftape::formula {
 
 struct Add : BinaryFormula {
   static constexpr auto name = "add";
-  template <class T>
-  HALFTAPE_HD static T f(const T& a, const T& b) {
-    return a + b;
-  }
-  template <class T>
-  HALFTAPE_HD static T da(const T& g, const T&, const T&) {
-    return g;
-  }
-  template <class T>
-  HALFTAPE_HD static T db(const T& g, const T&, const T&) {
-    return g;
-  }
+  HALFTAPE_HD static auto f(const auto& a, const auto& b) { return a + b; }
+  HALFTAPE_HD static auto da(const auto& g, const auto&, const auto&) { return g; }
+  HALFTAPE_HD static auto db(const auto& g, const auto&, const auto&) { return g; }
 };
 struct Sub : BinaryFormula {
   static constexpr auto name = "sub";
-  template <class T>
-  HALFTAPE_HD static T f(const T& a, const T& b) {
-    return a - b;
-  }
-  template <class T>
-  HALFTAPE_HD static T da(const T& g, const T&, const T&) {
-    return g;
-  }
-  template <class T>
-  HALFTAPE_HD static T db(const T& g, const T&, const T&) {
-    return -g;
-  }
+  HALFTAPE_HD static auto f(const auto& a, const auto& b) { return a - b; }
+  HALFTAPE_HD static auto da(const auto& g, const auto&, const auto&) { return g; }
+  HALFTAPE_HD static auto db(const auto& g, const auto&, const auto&) { return -g; }
 };
 struct Mul : BinaryFormula {
   static constexpr auto name = "mul";
-  template <class T>
-  HALFTAPE_HD static T f(const T& a, const T& b) {
-    return a * b;
-  }
-  template <class T>
-  HALFTAPE_HD static T da(const T& g, const T&, const T& b) {
-    return g * b;
-  }
-  template <class T>
-  HALFTAPE_HD static T db(const T& g, const T& a, const T&) {
-    return g * a;
-  }
+  HALFTAPE_HD static auto f(const auto& a, const auto& b) { return a * b; }
+  HALFTAPE_HD static auto da(const auto& g, const auto&, const auto& b) { return g * b; }
+  HALFTAPE_HD static auto db(const auto& g, const auto& a, const auto&) { return g * a; }
 };
 struct Div : BinaryFormula {
   static constexpr auto name = "div";
   static constexpr bool of_floats = true;
-  template <class T>
-  HALFTAPE_HD static T f(const T& a, const T& b) {
-    return a / b;
-  }
-  template <class T>
-  HALFTAPE_HD static T da(const T& g, const T&, const T& b) {
-    return g / b;
-  }
-  template <class T>
-  HALFTAPE_HD static T db(const T& g, const T& a, const T& b) {
+  HALFTAPE_HD static auto f(const auto& a, const auto& b) { return a / b; }
+  HALFTAPE_HD static auto da(const auto& g, const auto&, const auto& b) { return g / b; }
+  HALFTAPE_HD static auto db(const auto& g, const auto& a, const auto& b) {
     return -((g * a / b) / b);
   }
 };
-struct Maximum : BinaryFormula {  // NaN of either side wins; equal values share the gradient
+struct Larger {
+  HALFTAPE_HD static auto wins(const auto& a, const auto& b) { return a > b; }
+};
+struct Smaller {
+  HALFTAPE_HD static auto wins(const auto& a, const auto& b) { return a < b; }
+};
+/// NaN of either side wins; equal values share the gradient.
+template <class Order>
+struct Extremum : BinaryFormula {
+  HALFTAPE_HD static auto f(const auto& a, const auto& b) {
+    return where(a != a, a, where(Order::wins(a, b), a, b));
+  }
+  template <class T>
+  HALFTAPE_HD static T da(const T& g, const T& a, const T& b) {
+    return where(a == b, K<T>(0.5) * g, where(Order::wins(a, b), g, 0));
+  }
+  template <class T>
+  HALFTAPE_HD static T db(const T& g, const T& a, const T& b) {
+    return where(a == b, K<T>(0.5) * g, where(Order::wins(a, b), 0, g));
+  }
+};
+/// NaN only where both are.
+template <class Order>
+struct NumberExtremum : BinaryFormula {
+  HALFTAPE_HD static auto f(const auto& a, const auto& b) {
+    return where(a != a, b, where(b != b, a, where(Order::wins(a, b), a, b)));
+  }
+  HALFTAPE_HD static auto da(const auto& g, const auto& a, const auto& b) {
+    return where(b != b, g, Extremum<Order>::da(g, a, b));
+  }
+  HALFTAPE_HD static auto db(const auto& g, const auto& a, const auto& b) {
+    return where(b != b, 0, Extremum<Order>::db(g, a, b));
+  }
+};
+struct Maximum : Extremum<Larger> {
   static constexpr auto name = "maximum";
-  template <class T>
-  HALFTAPE_HD static T f(const T& a, const T& b) {
-    return where(a != a, a, where(a > b, a, b));
-  }
-  template <class T>
-  HALFTAPE_HD static T da(const T& g, const T& a, const T& b) {
-    return where(a == b, K<T>(0.5) * g, where(a > b, g, 0));
-  }
-  template <class T>
-  HALFTAPE_HD static T db(const T& g, const T& a, const T& b) {
-    return where(a == b, K<T>(0.5) * g, where(a > b, 0, g));
-  }
 };
-struct Minimum : BinaryFormula {
+struct Minimum : Extremum<Smaller> {
   static constexpr auto name = "minimum";
-  template <class T>
-  HALFTAPE_HD static T f(const T& a, const T& b) {
-    return where(a != a, a, where(a < b, a, b));
-  }
-  template <class T>
-  HALFTAPE_HD static T da(const T& g, const T& a, const T& b) {
-    return where(a == b, K<T>(0.5) * g, where(a < b, g, 0));
-  }
-  template <class T>
-  HALFTAPE_HD static T db(const T& g, const T& a, const T& b) {
-    return where(a == b, K<T>(0.5) * g, where(a < b, 0, g));
-  }
 };
-struct Fmax
-    : BinaryFormula {  // the larger one; NaN only where both are; equal values share the gradient
+struct Fmax : NumberExtremum<Larger> {
   static constexpr auto name = "fmax";
-  template <class T>
-  HALFTAPE_HD static T f(const T& a, const T& b) {
-    return where(a != a, b, where(b != b, a, where(a > b, a, b)));
-  }
-  template <class T>
-  HALFTAPE_HD static T da(const T& g, const T& a, const T& b) {
-    return where(b != b, g, where(a == b, K<T>(0.5) * g, where(a > b, g, 0)));
-  }
-  template <class T>
-  HALFTAPE_HD static T db(const T& g, const T& a, const T& b) {
-    return where(b != b, 0, where(a == b, K<T>(0.5) * g, where(a > b, 0, g)));
-  }
 };
-struct Fmin : BinaryFormula {
+struct Fmin : NumberExtremum<Smaller> {
   static constexpr auto name = "fmin";
-  template <class T>
-  HALFTAPE_HD static T f(const T& a, const T& b) {
-    return where(a != a, b, where(b != b, a, where(a < b, a, b)));
-  }
-  template <class T>
-  HALFTAPE_HD static T da(const T& g, const T& a, const T& b) {
-    return where(b != b, g, where(a == b, K<T>(0.5) * g, where(a < b, g, 0)));
-  }
-  template <class T>
-  HALFTAPE_HD static T db(const T& g, const T& a, const T& b) {
-    return where(b != b, 0, where(a == b, K<T>(0.5) * g, where(a < b, 0, g)));
-  }
 };
 struct Pow
     : BinaryFormula {  // aᵇ;  ∂a: b·aᵇ⁻¹, 0 where b = 0;  ∂b: aᵇ·ln a, 0 where a = 0 and b ≥ 0
   static constexpr auto name = "pow";
   static constexpr Cast cast = Cast::Float32;
   static constexpr bool numbers = true;
-  template <class T>
-  HALFTAPE_HD static T f(const T& a, const T& b) {
-    return pow(a, b);
-  }
-  template <class T>
-  HALFTAPE_HD static T da(const T& g, const T& a, const T& b) {
-    const T m = where(b == 0, 1, b);
+  HALFTAPE_HD static auto f(const auto& a, const auto& b) { return pow(a, b); }
+  HALFTAPE_HD static auto da(const auto& g, const auto& a, const auto& b) {
+    const auto m = where(b == 0, 1, b);
     return g * (b * pow(a, m - 1));
   }
-  template <class T>
-  HALFTAPE_HD static T db(const T& g, const T& a, const T& b) {
-    const T m = where(a == 0, where(b >= 0, 1, a), a);
+  HALFTAPE_HD static auto db(const auto& g, const auto& a, const auto& b) {
+    const auto m = where(a == 0, where(b >= 0, 1, a), a);
     return g * (pow(m, b) * log(m));
   }
 };
@@ -155,85 +101,56 @@ struct Atan2 : BinaryFormula {  // the angle of the point (b, a);  ∂a: b/(a² 
   static constexpr auto name = "atan2";
   static constexpr Cast cast = Cast::Widest;
   static constexpr bool of_floats = true;
-  template <class T>
-  HALFTAPE_HD static T f(const T& a, const T& b) {
-    return atan2(a, b);
-  }
-  template <class T>
-  HALFTAPE_HD static T da(const T& g, const T& a, const T& b) {
-    const T r = hypot(a, b), h = where(r == 0, 1, r);  // its square could overflow
+  HALFTAPE_HD static auto f(const auto& a, const auto& b) { return atan2(a, b); }
+  HALFTAPE_HD static auto da(const auto& g, const auto& a, const auto& b) {
+    const auto r = hypot(a, b), h = where(r == 0, 1, r);  // its square could overflow
     return g * (b / h) / h;
   }
-  template <class T>
-  HALFTAPE_HD static T db(const T& g, const T& a, const T& b) {
-    const T r = hypot(a, b), h = where(r == 0, 1, r);
+  HALFTAPE_HD static auto db(const auto& g, const auto& a, const auto& b) {
+    const auto r = hypot(a, b), h = where(r == 0, 1, r);
     return -(g * (a / h) / h);
   }
 };
 struct Hypot : BinaryFormula {  // √(a² + b²) without overflow
   static constexpr auto name = "hypot";
   static constexpr bool of_floats = true;
-  template <class T>
-  HALFTAPE_HD static T f(const T& a, const T& b) {
-    return hypot(a, b);
-  }
-  template <class T>
-  HALFTAPE_HD static T da(const T& g, const T& a, const T& b) {
+  HALFTAPE_HD static auto f(const auto& a, const auto& b) { return hypot(a, b); }
+  HALFTAPE_HD static auto da(const auto& g, const auto& a, const auto& b) {
     return g * (a / hypot(a, b));
   }
-  template <class T>
-  HALFTAPE_HD static T db(const T& g, const T& a, const T& b) {
+  HALFTAPE_HD static auto db(const auto& g, const auto& a, const auto& b) {
     return g * (b / hypot(a, b));
   }
 };
 struct Xlogy : BinaryFormula {  // a·ln b, 0 where a = 0 unless b is NaN
   static constexpr auto name = "xlogy";
   static constexpr bool of_floats = true;
-  template <class T>
-  HALFTAPE_HD static T f(const T& a, const T& b) {
-    return where(b != b, b, where(a == 0, T(0), a * log(b)));
+  HALFTAPE_HD static auto f(const auto& a, const auto& b) {
+    return where(b != b, b, where(a == 0, 0, a * log(b)));
   }
-  template <class T>
-  HALFTAPE_HD static T da(const T& g, const T& a, const T& b) {
-    const T m = where(a == 0, where(b <= 0, 1, b), b);
+  HALFTAPE_HD static auto da(const auto& g, const auto& a, const auto& b) {
+    const auto m = where(a == 0, where(b <= 0, 1, b), b);
     return g * log(m);
   }
-  template <class T>
-  HALFTAPE_HD static T db(const T& g, const T& a, const T& b) {
-    return g * a / b;
-  }
+  HALFTAPE_HD static auto db(const auto& g, const auto& a, const auto& b) { return g * a / b; }
 };
 struct Copysign : BinaryFormula {  // |a| with the sign of b, of −0 too;  ∂a: ±1, 0 where a = 0
   static constexpr auto name = "copysign";
   static constexpr bool of_floats = true;
-  template <class T>
-  HALFTAPE_HD static T f(const T& a, const T& b) {
-    return copysign(a, b);
-  }
-  template <class T>
-  HALFTAPE_HD static T da(const T& g, const T& a, const T& b) {
+  HALFTAPE_HD static auto f(const auto& a, const auto& b) { return copysign(a, b); }
+  HALFTAPE_HD static auto da(const auto& g, const auto& a, const auto& b) {
     return where(a == 0, 0, where(copysign(a, b) == a, g, -g));
   }
-  template <class T>
-  HALFTAPE_HD static T db(const T& g, const T&, const T&) {
-    return zeros_like(g);
-  }
+  HALFTAPE_HD static auto db(const auto& g, const auto&, const auto&) { return zeros_like(g); }
 };
 struct Fmod : BinaryFormula {  // a − b·trunc(a/b), exactly: what division towards zero leaves, with
                                // the sign of a
   static constexpr auto name = "fmod";
   static constexpr bool numbers = true;
   static constexpr bool divides = true;
-  template <class T>
-  HALFTAPE_HD static T f(const T& a, const T& b) {
-    return fmod(a, b);
-  }
-  template <class T>
-  HALFTAPE_HD static T da(const T& g, const T&, const T&) {
-    return g;
-  }
-  template <class T>
-  HALFTAPE_HD static T db(const T& g, const T& a, const T& b) {
+  HALFTAPE_HD static auto f(const auto& a, const auto& b) { return fmod(a, b); }
+  HALFTAPE_HD static auto da(const auto& g, const auto&, const auto&) { return g; }
+  HALFTAPE_HD static auto db(const auto& g, const auto& a, const auto& b) {
     return -(g * round((a - fmod(a, b)) / b));
   }
 };
@@ -249,12 +166,8 @@ struct Remainder : BinaryFormula {  // a − b·floor(a/b): the same with the si
     else
       return where(r == 0, r, where(copysign(T(1), r) == copysign(T(1), b), r, r + b));
   }
-  template <class T>
-  HALFTAPE_HD static T da(const T& g, const T&, const T&) {
-    return g;
-  }
-  template <class T>
-  HALFTAPE_HD static T db(const T& g, const T& a, const T& b) {
+  HALFTAPE_HD static auto da(const auto& g, const auto&, const auto&) { return g; }
+  HALFTAPE_HD static auto db(const auto& g, const auto& a, const auto& b) {
     return -(g * round((a - remainder(a, b)) / b));
   }
 };
@@ -276,14 +189,8 @@ struct FloorDivide : BinaryFormula {
       return where(b == 0, a / b, where(floor == 0, copysign(T(0), a / b), floor));
     }
   }
-  template <class T>
-  HALFTAPE_HD static T da(const T& g, const T&, const T&) {
-    return zeros_like(g);
-  }
-  template <class T>
-  HALFTAPE_HD static T db(const T& g, const T&, const T&) {
-    return zeros_like(g);
-  }
+  HALFTAPE_HD static auto da(const auto& g, const auto&, const auto&) { return zeros_like(g); }
+  HALFTAPE_HD static auto db(const auto& g, const auto&, const auto&) { return zeros_like(g); }
 };
 struct TruncDivide : BinaryFormula {  // a/b without its fraction; derivatives 0
   static constexpr auto name = "trunc_divide";
@@ -296,28 +203,17 @@ struct TruncDivide : BinaryFormula {  // a/b without its fraction; derivatives 0
     else
       return trunc(a / b);
   }
-  template <class T>
-  HALFTAPE_HD static T da(const T& g, const T&, const T&) {
-    return zeros_like(g);
-  }
-  template <class T>
-  HALFTAPE_HD static T db(const T& g, const T&, const T&) {
-    return zeros_like(g);
-  }
+  HALFTAPE_HD static auto da(const auto& g, const auto&, const auto&) { return zeros_like(g); }
+  HALFTAPE_HD static auto db(const auto& g, const auto&, const auto&) { return zeros_like(g); }
 };
 struct Prelu : BinaryFormula {  // a, b·a where a ≤ 0.  He et al. 2015, arXiv:1502.01852
   static constexpr auto name = "prelu";
   static constexpr Cast cast = Cast::Lower;
-  template <class T>
-  HALFTAPE_HD static T f(const T& a, const T& b) {
-    return where(a > 0, a, b * a);
-  }
-  template <class T>
-  HALFTAPE_HD static T da(const T& g, const T& a, const T& b) {
+  HALFTAPE_HD static auto f(const auto& a, const auto& b) { return where(a > 0, a, b * a); }
+  HALFTAPE_HD static auto da(const auto& g, const auto& a, const auto& b) {
     return where(a > 0, g, g * b);
   }
-  template <class T>
-  HALFTAPE_HD static T db(const T& g, const T& a, const T&) {
+  HALFTAPE_HD static auto db(const auto& g, const auto& a, const auto&) {
     return where(a > 0, 0, g * a);
   }
 };
@@ -331,16 +227,13 @@ struct BinaryCrossEntropy : BinaryFormula {
   HALFTAPE_HD static T at_least(double low, const T& x) {
     return where(x < K<T>(low), K<T>(low), x);
   }
-  template <class T>
-  HALFTAPE_HD static T f(const T& p, const T& y) {
+  HALFTAPE_HD static auto f(const auto& p, const auto& y) {
     return (y - 1) * at_least(-100, log1p(-p)) - y * at_least(-100, log(p));
   }
-  template <class T>
-  HALFTAPE_HD static T da(const T& g, const T& p, const T& y) {
+  HALFTAPE_HD static auto da(const auto& g, const auto& p, const auto& y) {
     return g * (p - y) / at_least(1e-12, (1 - p) * p);
   }
-  template <class T>
-  HALFTAPE_HD static T db(const T& g, const T& p, const T&) {
+  HALFTAPE_HD static auto db(const auto& g, const auto& p, const auto&) {
     return g * (at_least(-100, log1p(-p)) - at_least(-100, log(p)));
   }
 };

@@ -9,22 +9,13 @@ struct Exp : UnaryFormula {  // y = eˣ,  y' = y
   static constexpr auto name = "exp";
   static constexpr Cast cast = Cast::Float32;
   static constexpr Saves saves = Saves::Output;
-  template <class T>
-  HALFTAPE_HD static T f(const T& x) {
-    return exp(x);
-  }
-  template <class T>
-  HALFTAPE_HD static T df(const T& g, const T& y) {
-    return g * y;
-  }
+  HALFTAPE_HD static auto f(const auto& x) { return exp(x); }
+  HALFTAPE_HD static auto df(const auto& g, const auto& y) { return g * y; }
 };
 struct Exp2 : UnaryFormula {  // y = 2ˣ,  y' = y·ln 2
   static constexpr auto name = "exp2";
   static constexpr Saves saves = Saves::Output;
-  template <class T>
-  HALFTAPE_HD static T f(const T& x) {
-    return exp2(x);
-  }
+  HALFTAPE_HD static auto f(const auto& x) { return exp2(x); }
   template <class T>
   HALFTAPE_HD static T df(const T& g, const T& y) {
     return K<T>(0.69314718055994530942) * (g * y);
@@ -34,46 +25,25 @@ struct Expm1 : UnaryFormula {  // y = eˣ − 1,  y' = y + 1
   static constexpr auto name = "expm1";
   static constexpr Cast cast = Cast::Float32;
   static constexpr Saves saves = Saves::Output;
-  template <class T>
-  HALFTAPE_HD static T f(const T& x) {
-    return expm1(x);
-  }
-  template <class T>
-  HALFTAPE_HD static T df(const T& g, const T& y) {
-    return g * (y + 1);
-  }
+  HALFTAPE_HD static auto f(const auto& x) { return expm1(x); }
+  HALFTAPE_HD static auto df(const auto& g, const auto& y) { return g * (y + 1); }
 };
 struct Log : UnaryFormula {  // y = ln x,  y' = 1/x
   static constexpr auto name = "log";
   static constexpr Cast cast = Cast::Float32;
-  template <class T>
-  HALFTAPE_HD static T f(const T& x) {
-    return log(x);
-  }
-  template <class T>
-  HALFTAPE_HD static T df(const T& g, const T& x) {
-    return g / x;
-  }
+  HALFTAPE_HD static auto f(const auto& x) { return log(x); }
+  HALFTAPE_HD static auto df(const auto& g, const auto& x) { return g / x; }
 };
 struct Log1p : UnaryFormula {  // y = ln(1 + x),  y' = 1/(1 + x)
   static constexpr auto name = "log1p";
   static constexpr Cast cast = Cast::Float32;
-  template <class T>
-  HALFTAPE_HD static T f(const T& x) {
-    return log1p(x);
-  }
-  template <class T>
-  HALFTAPE_HD static T df(const T& g, const T& x) {
-    return g / (1 + x);
-  }
+  HALFTAPE_HD static auto f(const auto& x) { return log1p(x); }
+  HALFTAPE_HD static auto df(const auto& g, const auto& x) { return g / (1 + x); }
 };
 struct Log2 : UnaryFormula {  // y' = 1/(x·ln 2)
   static constexpr auto name = "log2";
   static constexpr Cast cast = Cast::Float32;
-  template <class T>
-  HALFTAPE_HD static T f(const T& x) {
-    return log2(x);
-  }
+  HALFTAPE_HD static auto f(const auto& x) { return log2(x); }
   template <class T>
   HALFTAPE_HD static T df(const T& g, const T& x) {
     return (K<T>(1.44269504088896340736) * g) / x;
@@ -82,10 +52,7 @@ struct Log2 : UnaryFormula {  // y' = 1/(x·ln 2)
 struct Log10 : UnaryFormula {  // y' = 1/(x·ln 10)
   static constexpr auto name = "log10";
   static constexpr Cast cast = Cast::Float32;
-  template <class T>
-  HALFTAPE_HD static T f(const T& x) {
-    return log10(x);
-  }
+  HALFTAPE_HD static auto f(const auto& x) { return log10(x); }
   template <class T>
   HALFTAPE_HD static T df(const T& g, const T& x) {
     return (K<T>(0.43429448190325182765) * g) / x;
@@ -93,116 +60,59 @@ struct Log10 : UnaryFormula {  // y' = 1/(x·ln 10)
 };
 struct Sin : UnaryFormula {  // y' = cos x
   static constexpr auto name = "sin";
-  template <class T>
-  HALFTAPE_HD static T f(const T& x) {
-    return sin(x);
-  }
-  template <class T>
-  HALFTAPE_HD static T df(const T& g, const T& x) {
-    return g * cos(x);
-  }
+  HALFTAPE_HD static auto f(const auto& x) { return sin(x); }
+  HALFTAPE_HD static auto df(const auto& g, const auto& x) { return g * cos(x); }
 };
 struct Cos : UnaryFormula {  // y' = −sin x
   static constexpr auto name = "cos";
-  template <class T>
-  HALFTAPE_HD static T f(const T& x) {
-    return cos(x);
-  }
-  template <class T>
-  HALFTAPE_HD static T df(const T& g, const T& x) {
-    return -(g * sin(x));
-  }
+  HALFTAPE_HD static auto f(const auto& x) { return cos(x); }
+  HALFTAPE_HD static auto df(const auto& g, const auto& x) { return -(g * sin(x)); }
 };
 struct Tan : UnaryFormula {  // y' = 1 + y²
   static constexpr auto name = "tan";
   static constexpr Cast cast = Cast::Float32;
   static constexpr Saves saves = Saves::Output;
-  template <class T>
-  HALFTAPE_HD static T f(const T& x) {
-    return tan(x);
-  }
-  template <class T>
-  HALFTAPE_HD static T df(const T& g, const T& y) {
-    return g * (1 + y * y);
-  }
+  HALFTAPE_HD static auto f(const auto& x) { return tan(x); }
+  HALFTAPE_HD static auto df(const auto& g, const auto& y) { return g * (1 + y * y); }
 };
 struct Asin : UnaryFormula {  // y' = 1/√(1 − x²); NaN beyond ±1
   static constexpr auto name = "asin";
   static constexpr Cast cast = Cast::Float32;
-  template <class T>
-  HALFTAPE_HD static T f(const T& x) {
-    return asin(x);
-  }
-  template <class T>
-  HALFTAPE_HD static T df(const T& g, const T& x) {
-    return g / sqrt((1 - x) * (1 + x));
-  }
+  HALFTAPE_HD static auto f(const auto& x) { return asin(x); }
+  HALFTAPE_HD static auto df(const auto& g, const auto& x) { return g / sqrt((1 - x) * (1 + x)); }
 };
 struct Acos : UnaryFormula {  // y' = −1/√(1 − x²); NaN beyond ±1
   static constexpr auto name = "acos";
   static constexpr Cast cast = Cast::Float32;
-  template <class T>
-  HALFTAPE_HD static T f(const T& x) {
-    return acos(x);
-  }
-  template <class T>
-  HALFTAPE_HD static T df(const T& g, const T& x) {
-    return -g / sqrt((1 - x) * (1 + x));
-  }
+  HALFTAPE_HD static auto f(const auto& x) { return acos(x); }
+  HALFTAPE_HD static auto df(const auto& g, const auto& x) { return -g / sqrt((1 - x) * (1 + x)); }
 };
 struct Atan : UnaryFormula {  // y' = 1/(1 + x²)
   static constexpr auto name = "atan";
-  template <class T>
-  HALFTAPE_HD static T f(const T& x) {
-    return atan(x);
-  }
-  template <class T>
-  HALFTAPE_HD static T df(const T& g, const T& x) {
-    return g / (1 + x * x);
-  }
+  HALFTAPE_HD static auto f(const auto& x) { return atan(x); }
+  HALFTAPE_HD static auto df(const auto& g, const auto& x) { return g / (1 + x * x); }
 };
 struct Sinh : UnaryFormula {  // y' = cosh x
   static constexpr auto name = "sinh";
   static constexpr Cast cast = Cast::Float32;
-  template <class T>
-  HALFTAPE_HD static T f(const T& x) {
-    return sinh(x);
-  }
-  template <class T>
-  HALFTAPE_HD static T df(const T& g, const T& x) {
-    return g * cosh(x);
-  }
+  HALFTAPE_HD static auto f(const auto& x) { return sinh(x); }
+  HALFTAPE_HD static auto df(const auto& g, const auto& x) { return g * cosh(x); }
 };
 struct Cosh : UnaryFormula {  // y' = sinh x
   static constexpr auto name = "cosh";
   static constexpr Cast cast = Cast::Float32;
-  template <class T>
-  HALFTAPE_HD static T f(const T& x) {
-    return cosh(x);
-  }
-  template <class T>
-  HALFTAPE_HD static T df(const T& g, const T& x) {
-    return g * sinh(x);
-  }
+  HALFTAPE_HD static auto f(const auto& x) { return cosh(x); }
+  HALFTAPE_HD static auto df(const auto& g, const auto& x) { return g * sinh(x); }
 };
 struct Tanh : UnaryFormula {  // y = tanh(x),  y' = 1 − y²
   static constexpr auto name = "tanh";
   static constexpr Saves saves = Saves::Output;
-  template <class T>
-  HALFTAPE_HD static T f(const T& x) {
-    return tanh(x);
-  }
-  template <class T>
-  HALFTAPE_HD static T df(const T& g, const T& y) {
-    return g * (1 - y * y);
-  }
+  HALFTAPE_HD static auto f(const auto& x) { return tanh(x); }
+  HALFTAPE_HD static auto df(const auto& g, const auto& y) { return g * (1 - y * y); }
 };
 struct Asinh : UnaryFormula {  // y' = 1/√(1 + x²), which is 1/|x| long before x² overflows
   static constexpr auto name = "asinh";
-  template <class T>
-  HALFTAPE_HD static T f(const T& x) {
-    return asinh(x);
-  }
+  HALFTAPE_HD static auto f(const auto& x) { return asinh(x); }
   template <class T>
   HALFTAPE_HD static T df(const T& g, const T& x) {
     const T size = abs(x), m = where(size > 1e9, 1, x);
@@ -211,32 +121,19 @@ struct Asinh : UnaryFormula {  // y' = 1/√(1 + x²), which is 1/|x| long befor
 };
 struct Acosh : UnaryFormula {  // y' = 1/√(x² − 1); NaN below 1
   static constexpr auto name = "acosh";
-  template <class T>
-  HALFTAPE_HD static T f(const T& x) {
-    return acosh(x);
-  }
-  template <class T>
-  HALFTAPE_HD static T df(const T& g, const T& x) {
+  HALFTAPE_HD static auto f(const auto& x) { return acosh(x); }
+  HALFTAPE_HD static auto df(const auto& g, const auto& x) {
     return g / (sqrt(x - 1) * sqrt(x + 1));
   }
 };
 struct Atanh : UnaryFormula {  // y' = 1/(1 − x²)
   static constexpr auto name = "atanh";
-  template <class T>
-  HALFTAPE_HD static T f(const T& x) {
-    return atanh(x);
-  }
-  template <class T>
-  HALFTAPE_HD static T df(const T& g, const T& x) {
-    return g / ((1 - x) * (1 + x));
-  }
+  HALFTAPE_HD static auto f(const auto& x) { return atanh(x); }
+  HALFTAPE_HD static auto df(const auto& g, const auto& x) { return g / ((1 - x) * (1 + x)); }
 };
 struct Erf : UnaryFormula {  // y' = 2/√π·e^−x²
   static constexpr auto name = "erf";
-  template <class T>
-  HALFTAPE_HD static T f(const T& x) {
-    return erf(x);
-  }
+  HALFTAPE_HD static auto f(const auto& x) { return erf(x); }
   template <class T>
   HALFTAPE_HD static T df(const T& g, const T& x) {
     return K<T>(1.12837916709551257390) * (g * exp(-(x * x)));
@@ -244,10 +141,7 @@ struct Erf : UnaryFormula {  // y' = 2/√π·e^−x²
 };
 struct Erfc : UnaryFormula {  // 1 − erf(x), accurate in the right tail
   static constexpr auto name = "erfc";
-  template <class T>
-  HALFTAPE_HD static T f(const T& x) {
-    return erfc(x);
-  }
+  HALFTAPE_HD static auto f(const auto& x) { return erfc(x); }
   template <class T>
   HALFTAPE_HD static T df(const T& g, const T& x) {
     return K<T>(-1.12837916709551257390) * (g * exp(-(x * x)));
@@ -255,10 +149,7 @@ struct Erfc : UnaryFormula {  // 1 − erf(x), accurate in the right tail
 };
 struct Sinpi : UnaryFormula {  // y = sin πx,  y' = π·cos πx
   static constexpr auto name = "sinpi";
-  template <class T>
-  HALFTAPE_HD static T f(const T& x) {
-    return sinpi(x);
-  }
+  HALFTAPE_HD static auto f(const auto& x) { return sinpi(x); }
   template <class T>
   HALFTAPE_HD static T df(const T& g, const T& x) {
     return K<T>(3.14159265358979323846) * (g * cospi(x));
@@ -266,10 +157,7 @@ struct Sinpi : UnaryFormula {  // y = sin πx,  y' = π·cos πx
 };
 struct Cospi : UnaryFormula {  // y = cos πx,  y' = −π·sin πx
   static constexpr auto name = "cospi";
-  template <class T>
-  HALFTAPE_HD static T f(const T& x) {
-    return cospi(x);
-  }
+  HALFTAPE_HD static auto f(const auto& x) { return cospi(x); }
   template <class T>
   HALFTAPE_HD static T df(const T& g, const T& x) {
     return K<T>(-3.14159265358979323846) * (g * sinpi(x));
@@ -307,10 +195,7 @@ struct Logit : UnaryFormula {  // y = ln(x/(1 − x)),  y' = 1/(x(1 − x)); NaN
     const T low = where(x < K<T>(0.25), x, K<T>(0.25)), high = where(x < K<T>(0.25), 0, 2 * x - 1);
     return where(x < K<T>(0.25), log(low) - log1p(-low), 2 * atanh(high));
   }
-  template <class T>
-  HALFTAPE_HD static T df(const T& g, const T& x) {
-    return g / (x * (1 - x));
-  }
+  HALFTAPE_HD static auto df(const auto& g, const auto& x) { return g / (x * (1 - x)); }
 };
 
 using Elementary = Ops<Exp, Exp2, Expm1, Log, Log1p, Log2, Log10, Sin, Cos, Tan, Asin, Acos, Atan,

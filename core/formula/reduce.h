@@ -12,10 +12,7 @@ struct Sum {
   HALFTAPE_HD static S start() {
     return S(0);
   }
-  template <class T>
-  HALFTAPE_HD static T step(const T& acc, const T& x) {
-    return acc + x;
-  }
+  HALFTAPE_HD static auto step(const auto& acc, const auto& x) { return acc + x; }
 };
 struct Prod {
   static constexpr auto name = "prod";
@@ -41,8 +38,7 @@ struct Max {  // NaN wins
     else
       return std::numeric_limits<S>::min();
   }
-  template <class T>
-  HALFTAPE_HD static T step(const T& acc, const T& x) {
+  HALFTAPE_HD static auto step(const auto& acc, const auto& x) {
     return where(acc != acc, acc, where(acc > x, acc, x));
   }
 };
@@ -55,8 +51,7 @@ struct Min {
     else
       return std::numeric_limits<S>::max();
   }
-  template <class T>
-  HALFTAPE_HD static T step(const T& acc, const T& x) {
+  HALFTAPE_HD static auto step(const auto& acc, const auto& x) {
     return where(acc != acc, acc, where(acc < x, acc, x));
   }
 };
