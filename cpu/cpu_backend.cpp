@@ -15,6 +15,8 @@ void CpuBackend::read(void* host, const Array& from) {
   std::memcpy(host, from.raw(), static_cast<size_t>(from.numel()) * element_size(from.dtype()));
 }
 
+void CpuBackend::synchronize() {}  // calls are done when they return
+
 }  // namespace halftape::cpu
 
 /// The only symbol of a level's kernels that others see.

@@ -9,6 +9,7 @@ namespace halftape {
 namespace {
 
 using Arrays = std::vector<const Array*>;
+using Touched = ForwardingBackend::Touched;
 
 template <class List>
 std::string name_in(OpId op) {
@@ -21,127 +22,201 @@ std::string name_in(OpId op) {
 }
 
 void add(Arrays& to, const Arrays& more) { to.insert(to.end(), more.begin(), more.end()); }
+Arrays all_of(std::span<const Array> arrays) {
+  Arrays all;
+  for (const Array& a : arrays) all.push_back(&a);
+  return all;
+}
 bool lists(const Arrays& list, const Array& a) {
   return std::any_of(list.begin(), list.end(), [&](const Array* other) {
     return other->defined() && other->raw() == a.raw() && other->numel() == a.numel();
   });
 }
 
-/// The names and the arrays of tasks.
-struct Name {
-  std::string operator()(const CrossEntropy*) const { return "cross_entropy"; }
-  std::string operator()(const CrossEntropyGrad*) const { return "cross_entropy_grad"; }
-  std::string operator()(const MlpLoss*) const { return "mlp_loss"; }
-  std::string operator()(const LossScaling*) const { return "scale_loss"; }
-  std::string operator()(const GradientCheck* c) const {
-    return c->divides ? "unscale" : "check_finite";
-  }
-  std::string operator()(const ListNorm*) const { return "list_norm"; }
-  std::string operator()(const ListUpdate* u) const {
-    return std::visit([](const auto& rule) { return std::string(rule.name); }, u->rule);
-  }
-  std::string operator()(const Transition*) const { return "transition"; }
-  std::string operator()(const Push*) const { return "push"; }
-};
+Touched of_gradients(const NormGrads& d, const Array& g, const Norm& norm) {
+  return {{&d.dx, &d.dweight, &d.dbias},
+          {&g, &norm.x, &norm.weight, &norm.bias, &norm.mean, &norm.rstd}};
+}
 
-struct Touch {
-  Arrays &writes, &reads;
-
-  void operator()(const CrossEntropy* c) const {
-    add(writes, {&c->loss, &c->counted, &c->grad, &c->total, &c->mean});
-    add(reads, {&c->x, &c->target, &c->weight});
-  }
-  void operator()(const CrossEntropyGrad* c) const {
-    add(writes, {&c->dx});
-    add(reads, {&c->slopes, &c->g, &c->total});
-  }
-  void operator()(const MlpLoss* m) const {
-    add(writes, {&m->loss, &m->dx});
-    add(reads, {&m->x, &m->target, &m->g});
-    for (const auto* written : {&m->dweights, &m->dbiases})
-      for (const Array& a : *written) writes.push_back(&a);
-    for (const auto* read : {&m->weights, &m->biases})
-      for (const Array& a : *read) reads.push_back(&a);
-  }
-  void operator()(const LossScaling* s) const {
-    add(writes, {&s->scaled, &s->bad_loss, &s->factor, &s->inverse, &s->found_inf, &s->first});
-    add(reads, {&s->loss, &s->scale});
-  }
-  void operator()(const GradientCheck* c) const {
-    add(writes, {&c->found_inf, &c->first});
-    reads.push_back(&c->inv_scale);
-    for (const Array& g : c->grads) (c->divides ? writes : reads).push_back(&g);
-  }
-  void operator()(const ListNorm* n) const {
-    add(writes, {&n->norm, &n->factor});
-    for (const Array& x : n->xs) reads.push_back(&x);
-    reads.push_back(&n->unit);
-  }
-  void operator()(const ListUpdate* u) const {
-    const StepControl& control = u->control;
-    add(reads, {&control.found_inf, &control.inv_scale, &control.live_rule, &control.clip});
-    for (const UpdateSlot& s : u->slots) {
-      add(writes, {&s.param, &s.step, &s.keeping.extra, &s.low});
-      for (const Array& m : s.moments) writes.push_back(&m);
-      (control.clip.defined() ? writes : reads).push_back(&s.grad);
-    }
-  }
-  void operator()(const Transition* t) const {
-    add(writes, {&t->scale, &t->trackers, &t->counts});
-    reads.push_back(&t->bad_loss);
-    for (const CheckResult& r : t->results) add(reads, {&r.found_inf, &r.first});
-  }
-  void operator()(const Push* p) const {
-    add(writes, {&p->ring, &p->count});
-    reads.push_back(&p->value);
-  }
+/// What before() is told of a task.
+struct Named {
+  std::string name;
+  Touched touched;
 };
+Named named(const CrossEntropy& c) {
+  return {"cross_entropy",
+          {{&c.loss, &c.counted, &c.grad, &c.total, &c.mean}, {&c.x, &c.target, &c.weight}}};
+}
+Named named(const CrossEntropyGrad& c) {
+  return {"cross_entropy_grad", {{&c.dx}, {&c.slopes, &c.g, &c.total}}};
+}
+Named named(const MlpLoss& m) {
+  Touched touched{{&m.loss, &m.dx}, {&m.x, &m.target, &m.g}};
+  for (const auto* written : {&m.dweights, &m.dbiases}) add(touched.writes, all_of(*written));
+  for (const auto* read : {&m.weights, &m.biases}) add(touched.reads, all_of(*read));
+  return {"mlp_loss", touched};
+}
+Named named(const LossScaling& s) {
+  return {"scale_loss",
+          {{&s.scaled, &s.bad_loss, &s.factor, &s.inverse, &s.found_inf, &s.first},
+           {&s.loss, &s.scale}}};
+}
+Named named(const GradientCheck& c) {
+  Touched touched{{&c.found_inf, &c.first}, {&c.inv_scale}};
+  add(c.divides ? touched.writes : touched.reads, all_of(c.grads));
+  return {c.divides ? "unscale" : "check_finite", touched};
+}
+Named named(const ListNorm& n) {
+  Touched touched{{&n.norm, &n.factor}, all_of(n.xs)};
+  touched.reads.push_back(&n.unit);
+  return {"list_norm", touched};
+}
+Named named(const ListUpdate& u) {
+  const StepControl& control = u.control;
+  Touched touched{{}, {&control.found_inf, &control.inv_scale, &control.live_rule, &control.clip}};
+  for (const UpdateSlot& s : u.slots) {
+    add(touched.writes, {&s.param, &s.step, &s.keeping.extra, &s.low});
+    add(touched.writes, all_of(s.moments));
+    (control.clip.defined() ? touched.writes : touched.reads).push_back(&s.grad);
+  }
+  return {std::visit([](const auto& rule) { return rule.name; }, u.rule), touched};
+}
+Named named(const Transition& t) {
+  Touched touched{{&t.scale, &t.trackers, &t.counts}, {&t.bad_loss}};
+  for (const CheckResult& r : t.results) add(touched.reads, {&r.found_inf, &r.first});
+  return {"transition", touched};
+}
+Named named(const Push& p) { return {"push", {{&p.ring, &p.count}, {&p.value}}}; }
+
+Named named(const Call& call) {
+  return std::visit([](const auto* task) { return named(*task); }, call);
+}
 
 }  // namespace
 
-std::string ForwardingBackend::unary_name(OpId op) { return name_in<UnaryOps>(op); }
-std::string ForwardingBackend::binary_name(OpId op) { return name_in<BinaryOps>(op); }
-std::string ForwardingBackend::name_of(const Call& call) { return std::visit(Name{}, call); }
-
-Arrays ForwardingBackend::pointers(std::span<const Array> arrays) {
-  Arrays all;
-  for (const Array& a : arrays) all.push_back(&a);
-  return all;
+Backend& ForwardingBackend::seen(const Call& call) {
+  const auto [name, touched] = named(call);
+  return seen(name, touched);
 }
 
-ForwardingBackend::Touched ForwardingBackend::touched_by(const Call& call) {
-  Touched touched;
-  std::visit(Touch{touched.writes, touched.reads}, call);
-  return touched;
+BufferPtr ForwardingBackend::allocate(size_t bytes) { return to_.allocate(bytes); }
+void ForwardingBackend::copy(const Array& to, const Array& from) {
+  seen(to.dtype() == from.dtype() ? "copy" : "cast", {{&to}, {&from}}).copy(to, from);
 }
-ForwardingBackend::Touched ForwardingBackend::touched_by(const Gemm& g) {
+void ForwardingBackend::copy_across(const Array& to, const Array& from, bool non_blocking) {
+  seen("copy_across", {{&to}, {&from}}).copy_across(to, from, non_blocking);
+}
+void ForwardingBackend::read(void* host, const Array& from) {
+  seen("read", {{}, {&from}}).read(host, from);
+}
+void ForwardingBackend::fill(const Array& to, Scalar value) {
+  seen("fill", {{&to}}).fill(to, value);
+}
+void ForwardingBackend::random(const Array& y, Distribution kind, double a, double b,
+                               RandomKey key) {
+  seen("random", {{&y}}).random(y, kind, a, b, key);
+}
+void ForwardingBackend::unary(OpId op, const Array& y, const Array& x, const Params<Scalar>& p) {
+  seen(name_in<UnaryOps>(op), {{&y}, {&x}}).unary(op, y, x, p);
+}
+void ForwardingBackend::unary_grad(OpId op, const Array& dx, const Array& g, const Array& saved,
+                                   Params<double> p) {
+  seen(name_in<UnaryOps>(op) + "_grad", {{&dx}, {&g, &saved}}).unary_grad(op, dx, g, saved, p);
+}
+void ForwardingBackend::binary(OpId op, const Array& y, const Array& a, const Array& b) {
+  seen(name_in<BinaryOps>(op), {{&y}, {&a, &b}}).binary(op, y, a, b);
+}
+void ForwardingBackend::where(const Array& y, const Array& condition, const Array& a,
+                              const Array& b) {
+  seen("where", {{&y}, {&condition, &a, &b}}).where(y, condition, a, b);
+}
+void ForwardingBackend::reduce(OpId op, const Array& y, const Array& x, const Dims& dims) {
+  seen("reduce", {{&y}, {&x}}).reduce(op, y, x, dims);
+}
+void ForwardingBackend::arg_extremum(const Array& y, const Array& x, int dim, bool least) {
+  seen(least ? "argmin" : "argmax", {{&y}, {&x}}).arg_extremum(y, x, dim, least);
+}
+void ForwardingBackend::scan(OpId op, const Array& y, const Array& x, int dim, bool reverse) {
+  seen("scan", {{&y}, {&x}}).scan(op, y, x, dim, reverse);
+}
+void ForwardingBackend::argsort(const Array& y, const Array& x, int dim, bool descending) {
+  seen("argsort", {{&y}, {&x}}).argsort(y, x, dim, descending);
+}
+void ForwardingBackend::gemm(const Gemm& g) {
   Touched touched{{&g.d, &g.bias_grad}, {&g.a, &g.b}};
   if (g.bias) touched.reads.push_back(g.bias);
   const bool reads_aux = g.epilogue == Epilogue::DRelu || g.epilogue == Epilogue::DGelu;
   (reads_aux ? touched.reads : touched.writes).push_back(&g.aux);
-  return touched;
+  seen("gemm", touched).gemm(g);
 }
-ForwardingBackend::Touched ForwardingBackend::touched_by(const NormGrads& d, const Array& g,
-                                                         const Norm& norm) {
-  return {{&d.dx, &d.dweight, &d.dbias},
-          {&g, &norm.x, &norm.weight, &norm.bias, &norm.mean, &norm.rstd}};
+void ForwardingBackend::softmax(const Array& y, const Array& x, bool log) {
+  seen("softmax", {{&y}, {&x}}).softmax(y, x, log);
 }
-ForwardingBackend::Touched ForwardingBackend::touched_by(const Array& y, const Norm& norm,
-                                                         bool training,
-                                                         const RunningStats& running) {
+void ForwardingBackend::softmax_grad(const Array& dx, const Array& g, const Array& y, bool log) {
+  seen("softmax_grad", {{&dx}, {&g, &y}}).softmax_grad(dx, g, y, log);
+}
+void ForwardingBackend::cross_entropy(const CrossEntropy& c) { seen({&c}).cross_entropy(c); }
+void ForwardingBackend::row_norm(const Array& y, const Norm& norm) {
+  seen("row_norm", {{&y, &norm.mean, &norm.rstd}, {&norm.x, &norm.weight, &norm.bias}})
+      .row_norm(y, norm);
+}
+void ForwardingBackend::row_norm_grad(const NormGrads& d, const Array& g, const Norm& norm) {
+  seen("row_norm_grad", of_gradients(d, g, norm)).row_norm_grad(d, g, norm);
+}
+void ForwardingBackend::batch_norm(const Array& y, const Norm& norm, bool training,
+                                   const RunningStats& running) {
   Touched touched{{&y, &running.mean, &running.var, &running.batches},
                   {&norm.x, &norm.weight, &norm.bias}};
   add(training ? touched.writes : touched.reads, {&norm.mean, &norm.rstd});
-  return touched;
+  seen("batch_norm", touched).batch_norm(y, norm, training, running);
 }
+void ForwardingBackend::batch_norm_grad(const NormGrads& d, const Array& g, const Norm& norm,
+                                        bool training) {
+  seen("batch_norm_grad", of_gradients(d, g, norm)).batch_norm_grad(d, g, norm, training);
+}
+void ForwardingBackend::fold(const Array& y, const Array& g, const Windows& windows) {
+  seen("fold", {{&y}, {&g}}).fold(y, g, windows);
+}
+void ForwardingBackend::argmax_windows(const Array& y, const Array& x, const Windows& windows) {
+  seen("argmax_windows", {{&y}, {&x}}).argmax_windows(y, x, windows);
+}
+void ForwardingBackend::gather(const Array& y, const Array& x, int dim, const Array& index,
+                               IndexUse use) {
+  seen("gather", {{&y}, {&x, &index}}).gather(y, x, dim, index, use);
+}
+void ForwardingBackend::scatter(const Array& y, const Array& x, int dim, const Array& index,
+                                IndexUse use) {
+  seen("scatter", {{&y}, {&x, &index}}).scatter(y, x, dim, index, use);
+}
+void ForwardingBackend::scatter_reduce(OpId op, const Array& y, const Array& g, int dim,
+                                       const Array& index, IndexUse use) {
+  seen("scatter_reduce", {{&y}, {&g, &index}}).scatter_reduce(op, y, g, dim, index, use);
+}
+void ForwardingBackend::flat_index(const Array& y, std::span<const Array> indices,
+                                   const Shape& sizes, IndexUse use) {
+  seen("flat_index", {{&y}, all_of(indices)}).flat_index(y, indices, sizes, use);
+}
+void ForwardingBackend::nonzero(const Array& y, const Array& x) {
+  seen("nonzero", {{&y}, {&x}}).nonzero(y, x);
+}
+void ForwardingBackend::check(const GradientCheck& c) { seen({&c}).check(c); }
+void ForwardingBackend::list_norm(const ListNorm& n) { seen({&n}).list_norm(n); }
+void ForwardingBackend::update(std::span<const UpdateSlot> slots, const UpdateRule& rule,
+                               const StepControl& control) {
+  const ListUpdate task{slots, rule, control};
+  seen({&task}).update(slots, rule, control);
+}
+void ForwardingBackend::transition(const Transition& t) { seen({&t}).transition(t); }
+void ForwardingBackend::synchronize() { seen("synchronize", {}).synchronize(); }
 
+/// Always true: what the other backend cannot do at once it does one by one.
 bool ForwardingBackend::try_fused(std::span<const Call> calls) {
   std::string names;
   Touched all;
   for (const Call& call : calls) {
-    names += (names.empty() ? "" : ", ") + name_of(call);
+    const auto [name, more] = named(call);
+    names += (names.empty() ? "" : ", ") + name;
     // An array that an earlier one of the calls has is not listed twice.
-    const Touched more = touched_by(call);
     const Touched earlier = all;
     for (const Array* a : more.writes)
       if (!a->defined() || !lists(earlier.writes, *a)) all.writes.push_back(a);
