@@ -5,7 +5,7 @@
 #include <Eigen/Core>
 #include <mutex>
 
-#include "halftape/core/contract/gemm_unfused.h"
+#include "halftape/core/contract/unfused.h"
 #include "halftape/cpu/copy.h"
 #include "halftape/cpu/cpu_backend.h"
 #include "halftape/cpu/gemm/packed_gemm.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "halftape/core/contract/collapsed.h"
-#include "halftape/core/contract/gemm_unfused.h"
+#include "halftape/core/contract/unfused.h"
 #include "halftape/core/formula/binary.h"
 #include "halftape/core/formula/ops.h"
 #include "halftape/cuda/copy.h"

@@ -50,7 +50,7 @@ bool multiply_in_library(const Queue& q, const Product& p);
 /// Everything but what is to be finished, in our own kernel: correct rather than fast.
 void multiply_in_kernel(const Queue& q, const Product& p);
 
-/// MaskedRelu (core/contract/gemm_unfused.h).
+/// MaskedRelu (core/contract/unfused.h).
 void masked_relu(const Array& d, const Array& mask, bool gradient);
 
 /// A product with all that is to be finished by the library; false, and nothing done, where it has
