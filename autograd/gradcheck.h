@@ -1,7 +1,6 @@
 // Analytic gradients against finite differences.
 #pragma once
 #include <functional>
-#include <string>
 
 #include "halftape/autograd/tensor.h"
 

@@ -65,8 +65,7 @@ bool TensorBase::requires_grad() const {
   return impl_->history || impl_->accumulator || impl_->unrecorded;
 }
 
-template <class Hook>
-unsigned TensorBase::register_hook(Hook hook) const {
+unsigned TensorBase::register_hook(auto hook) const {
   if constexpr (std::is_void_v<decltype(hook(std::declval<Tensor>()))>)
     return add_hook([hook](const Tensor& g) { return hook(g), Tensor(); });
   else

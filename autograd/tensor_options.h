@@ -2,7 +2,6 @@
 #pragma once
 #include <optional>
 #include <ostream>
-#include <string>
 
 #include "halftape/core/device.h"
 #include "halftape/core/dtype.h"
@@ -87,8 +86,7 @@ class TensorOptions {
   bool operator==(const TensorOptions&) const = default;
 
  private:
-  template <class F>
-  TensorOptions with(F change) const {
+  TensorOptions with(auto change) const {
     TensorOptions o = *this;
     change(o);
     return o;

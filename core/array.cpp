@@ -188,24 +188,20 @@ Array full(const Shape& shape, Scalar value, Dtype dtype, Device device) {
   return out;
 }
 
-double read_double(const Array& one) {
+namespace {
+template <class To>
+To read_as(const Array& one) {
   HALFTAPE_CHECK(one.numel() == 1, "item: a tensor of shape ", one.shape(), " has ", one.numel(),
                  " elements; item() needs exactly one");
   return visit(one.dtype(), [&](auto t) {
     typename decltype(t)::type value{};
     backend(one.device()).read(&value, one);
-    return convert<double>(value);
+    return convert<To>(value);
   });
 }
+}  // namespace
 
-int64_t read_int64(const Array& one) {
-  HALFTAPE_CHECK(one.numel() == 1, "item: a tensor of shape ", one.shape(), " has ", one.numel(),
-                 " elements; item() needs exactly one");
-  return visit(one.dtype(), [&](auto t) {
-    typename decltype(t)::type value{};
-    backend(one.device()).read(&value, one);
-    return convert<int64_t>(value);
-  });
-}
+double read_double(const Array& one) { return read_as<double>(one); }
+int64_t read_int64(const Array& one) { return read_as<int64_t>(one); }
 
 }  // namespace halftape

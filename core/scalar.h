@@ -1,7 +1,5 @@
 // A number without a dtype: it takes part in an operation without raising the tensor's precision.
 #pragma once
-#include <cmath>
-#include <concepts>
 #include <cstdint>
 
 #include "halftape/core/dtype.h"

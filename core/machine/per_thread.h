@@ -1,6 +1,5 @@
 // One object for each thread, so that using it costs no locked instruction.
 #pragma once
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <mutex>

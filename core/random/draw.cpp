@@ -27,8 +27,7 @@ Array in_memory_order(const Array& y) {
 }
 
 /// y ← next(), element by element in y's dtype.
-template <class Next>
-void draw_each(const Array& y, const Next& next) {
+void draw_each(const Array& y, const auto& next) {
   const Array places = y.contiguous() ? y : in_memory_order(y);
   const Array drawn(places.shape(), y.dtype(), kCPU);
   visit(y.dtype(), [&](auto t) {
