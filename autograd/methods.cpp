@@ -1,5 +1,9 @@
-// Tensor's methods that are functions of autograd/ops under another spelling.
+// Tensor's methods: those that are functions of autograd/ops under another spelling, and those that
+// convert, move and compare.
+#include <cmath>
+
 #include "halftape/autograd/indexing.h"
+#include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/ops/creation/random.h"
 #include "halftape/autograd/ops/elementwise/binary.h"
 #include "halftape/autograd/ops/elementwise/mask.h"
@@ -22,210 +26,149 @@ namespace halftape {
 
 namespace ht = halftape;  // inside a method the plain name would be the method
 
-Tensor Tensor::clone() const { return ht::clone(*this); }
-Tensor Tensor::contiguous() const { return ht::contiguous(*this); }
-Tensor Tensor::view(const Shape& shape) const { return ht::view(*this, shape); }
-Tensor Tensor::view(Dtype dtype) const { return ht::view(*this, dtype); }
-Tensor Tensor::reshape(const Shape& shape) const { return ht::reshape(*this, shape); }
-Tensor Tensor::flatten(int64_t a, int64_t b) const { return ht::flatten(*this, a, b); }
-Tensor Tensor::unflatten(int64_t d, const Shape& sizes) const {
-  return ht::unflatten(*this, d, sizes);
-}
-Tensor Tensor::squeeze() const { return ht::squeeze(*this); }
-Tensor Tensor::squeeze(int64_t d) const { return ht::squeeze(*this, d); }
-Tensor Tensor::squeeze(const Dims& dims) const { return ht::squeeze(*this, dims); }
-Tensor Tensor::unsqueeze(int64_t d) const { return ht::unsqueeze(*this, d); }
-Tensor Tensor::transpose(int64_t a, int64_t b) const { return ht::transpose(*this, a, b); }
+using Pair = std::tuple<Tensor, Tensor>;
+using MaybeDtype = std::optional<Dtype>;
+
+// x.name(…) is name(x, …).
+#define HALFTAPE_METHOD(result, name, parameters, ...) \
+  result Tensor::name parameters const { return ht::name(*this __VA_OPT__(, ) __VA_ARGS__); }
+
+HALFTAPE_METHOD(Tensor, clone, ())
+HALFTAPE_METHOD(Tensor, contiguous, ())
+HALFTAPE_METHOD(Tensor, view, (const Shape& shape), shape)
+HALFTAPE_METHOD(Tensor, view, (Dtype dtype), dtype)
+HALFTAPE_METHOD(Tensor, reshape, (const Shape& shape), shape)
+HALFTAPE_METHOD(Tensor, flatten, (int64_t a, int64_t b), a, b)
+HALFTAPE_METHOD(Tensor, unflatten, (int64_t d, const Shape& sizes), d, sizes)
+HALFTAPE_METHOD(Tensor, squeeze, ())
+HALFTAPE_METHOD(Tensor, squeeze, (int64_t d), d)
+HALFTAPE_METHOD(Tensor, squeeze, (const Dims& dims), dims)
+HALFTAPE_METHOD(Tensor, unsqueeze, (int64_t d), d)
+HALFTAPE_METHOD(Tensor, transpose, (int64_t a, int64_t b), a, b)
 Tensor Tensor::t() const {
   HALFTAPE_CHECK(dim() <= 2, "t: expected at most 2 dimensions, got ", sizes());
   return dim() == 2 ? ht::transpose(*this, 0, 1) : *this;
 }
-Tensor Tensor::permute(const Dims& order) const { return ht::permute(*this, order); }
-Tensor Tensor::movedim(int64_t source, int64_t destination) const {
-  return ht::movedim(*this, source, destination);
-}
-Tensor Tensor::movedim(const Dims& source, const Dims& destination) const {
-  return ht::movedim(*this, source, destination);
-}
-Tensor Tensor::expand(const Shape& shape) const { return ht::expand(*this, shape); }
+HALFTAPE_METHOD(Tensor, permute, (const Dims& order), order)
+HALFTAPE_METHOD(Tensor, movedim, (int64_t source, int64_t destination), source, destination)
+HALFTAPE_METHOD(Tensor, movedim, (const Dims& source, const Dims& destination), source, destination)
+HALFTAPE_METHOD(Tensor, expand, (const Shape& shape), shape)
 Tensor Tensor::sum_to_size(const Shape& shape) const {
   const ErrorScope scope("sum_to_size", *this);
   HALFTAPE_CHECK(broadcasts_to(shape, sizes()), "sum_to_size: ", shape,
                  " does not broadcast to the tensor's ", sizes());
   return ht::sum_to(*this, shape);
 }
-Tensor Tensor::as_strided(const Shape& size, const Strides& stride,
-                          std::optional<int64_t> storage_offset) const {
-  return ht::as_strided(*this, size, stride, storage_offset);
-}
-Tensor Tensor::as_strided_scatter(const Tensor& window, const Shape& size, const Strides& stride,
-                                  std::optional<int64_t> storage_offset) const {
-  return ht::as_strided_scatter(*this, window, size, stride, storage_offset);
-}
-Tensor Tensor::slice(int64_t d, std::optional<int64_t> start, std::optional<int64_t> end,
-                     int64_t step) const {
-  return ht::slice(*this, d, start, end, step);
-}
-Tensor Tensor::narrow(int64_t d, int64_t start, int64_t length) const {
-  return ht::narrow(*this, d, start, length);
-}
-Tensor Tensor::select(int64_t d, int64_t index) const { return ht::select(*this, d, index); }
-Tensor Tensor::index_select(int64_t d, const Tensor& index) const {
-  return ht::index_select(*this, d, index);
-}
-Tensor Tensor::unfold(int64_t d, int64_t size, int64_t step) const {
-  return ht::unfold(*this, d, size, step);
-}
-Tensor Tensor::diagonal(int64_t offset, int64_t dim1, int64_t dim2) const {
-  return ht::diagonal(*this, offset, dim1, dim2);
-}
-Tensor Tensor::diag_embed(int64_t offset, int64_t dim1, int64_t dim2) const {
-  return ht::diag_embed(*this, offset, dim1, dim2);
-}
-Tensor Tensor::diag(int64_t diagonal) const { return ht::diag(*this, diagonal); }
-Tensor Tensor::tril(int64_t diagonal) const { return ht::tril(*this, diagonal); }
-Tensor Tensor::triu(int64_t diagonal) const { return ht::triu(*this, diagonal); }
-TensorList Tensor::split(int64_t size, int64_t d) const { return ht::split(*this, size, d); }
-TensorList Tensor::split(const std::vector<int64_t>& sizes, int64_t d) const {
-  return ht::split(*this, sizes, d);
-}
-TensorList Tensor::split_with_sizes(const std::vector<int64_t>& sizes, int64_t d) const {
-  return ht::split_with_sizes(*this, sizes, d);
-}
-TensorList Tensor::chunk(int64_t chunks, int64_t d) const { return ht::chunk(*this, chunks, d); }
-TensorList Tensor::tensor_split(int64_t sections, int64_t d) const {
-  return ht::tensor_split(*this, sections, d);
-}
-TensorList Tensor::tensor_split(const std::vector<int64_t>& indices, int64_t d) const {
-  return ht::tensor_split(*this, indices, d);
-}
-TensorList Tensor::unbind(int64_t d) const { return ht::unbind(*this, d); }
-Tensor Tensor::repeat(const Shape& repeats) const { return ht::repeat(*this, repeats); }
-Tensor Tensor::tile(const Shape& repeats) const { return ht::tile(*this, repeats); }
-Tensor Tensor::repeat_interleave(int64_t repeats, std::optional<int64_t> d) const {
-  return ht::repeat_interleave(*this, repeats, d);
-}
-Tensor Tensor::repeat_interleave(const Tensor& repeats, std::optional<int64_t> d) const {
-  return ht::repeat_interleave(*this, repeats, d);
-}
-Tensor Tensor::flip(const Dims& dims) const { return ht::flip(*this, dims); }
-Tensor Tensor::fliplr() const { return ht::fliplr(*this); }
-Tensor Tensor::flipud() const { return ht::flipud(*this); }
-Tensor Tensor::roll(const Dims& shifts, const Dims& dims) const {
-  return ht::roll(*this, shifts, dims);
-}
-Tensor Tensor::roll(int64_t shift, std::optional<int64_t> d) const {
-  return ht::roll(*this, shift, d);
-}
-Tensor Tensor::rot90(int64_t k, const Dims& dims) const { return ht::rot90(*this, k, dims); }
+HALFTAPE_METHOD(Tensor, as_strided,
+                (const Shape& size, const Strides& stride, std::optional<int64_t> storage_offset),
+                size, stride, storage_offset)
+HALFTAPE_METHOD(Tensor, as_strided_scatter,
+                (const Tensor& window, const Shape& size, const Strides& stride,
+                 std::optional<int64_t> storage_offset),
+                window, size, stride, storage_offset)
+HALFTAPE_METHOD(Tensor, slice,
+                (int64_t d, std::optional<int64_t> start, std::optional<int64_t> end, int64_t step),
+                d, start, end, step)
+HALFTAPE_METHOD(Tensor, narrow, (int64_t d, int64_t start, int64_t length), d, start, length)
+HALFTAPE_METHOD(Tensor, select, (int64_t d, int64_t index), d, index)
+HALFTAPE_METHOD(Tensor, index_select, (int64_t d, const Tensor& index), d, index)
+HALFTAPE_METHOD(Tensor, unfold, (int64_t d, int64_t size, int64_t step), d, size, step)
+HALFTAPE_METHOD(Tensor, diagonal, (int64_t offset, int64_t dim1, int64_t dim2), offset, dim1, dim2)
+HALFTAPE_METHOD(Tensor, diag_embed, (int64_t offset, int64_t dim1, int64_t dim2), offset, dim1,
+                dim2)
+HALFTAPE_METHOD(Tensor, diag, (int64_t diagonal), diagonal)
+HALFTAPE_METHOD(Tensor, tril, (int64_t diagonal), diagonal)
+HALFTAPE_METHOD(Tensor, triu, (int64_t diagonal), diagonal)
+HALFTAPE_METHOD(TensorList, split, (int64_t size, int64_t d), size, d)
+HALFTAPE_METHOD(TensorList, split, (const std::vector<int64_t>& sizes, int64_t d), sizes, d)
+HALFTAPE_METHOD(TensorList, split_with_sizes, (const std::vector<int64_t>& sizes, int64_t d), sizes,
+                d)
+HALFTAPE_METHOD(TensorList, chunk, (int64_t chunks, int64_t d), chunks, d)
+HALFTAPE_METHOD(TensorList, tensor_split, (int64_t sections, int64_t d), sections, d)
+HALFTAPE_METHOD(TensorList, tensor_split, (const std::vector<int64_t>& indices, int64_t d), indices,
+                d)
+HALFTAPE_METHOD(TensorList, unbind, (int64_t d), d)
+HALFTAPE_METHOD(Tensor, repeat, (const Shape& repeats), repeats)
+HALFTAPE_METHOD(Tensor, tile, (const Shape& repeats), repeats)
+HALFTAPE_METHOD(Tensor, repeat_interleave, (int64_t repeats, std::optional<int64_t> d), repeats, d)
+HALFTAPE_METHOD(Tensor, repeat_interleave, (const Tensor& repeats, std::optional<int64_t> d),
+                repeats, d)
+HALFTAPE_METHOD(Tensor, flip, (const Dims& dims), dims)
+HALFTAPE_METHOD(Tensor, fliplr, ())
+HALFTAPE_METHOD(Tensor, flipud, ())
+HALFTAPE_METHOD(Tensor, roll, (const Dims& shifts, const Dims& dims), shifts, dims)
+HALFTAPE_METHOD(Tensor, roll, (int64_t shift, std::optional<int64_t> d), shift, d)
+HALFTAPE_METHOD(Tensor, rot90, (int64_t k, const Dims& dims), k, dims)
 
 Tensor Tensor::operator[](const Tensor& i) const { return ht::index(*this, {i}); }
-Tensor Tensor::index(std::initializer_list<indexing::TensorIndex> indices) const {
-  return ht::index(*this, indices);
-}
-Tensor Tensor::index(const std::vector<indexing::TensorIndex>& indices) const {
-  return ht::index(*this, indices);
-}
+HALFTAPE_METHOD(Tensor, index, (std::initializer_list<indexing::TensorIndex> indices), indices)
+HALFTAPE_METHOD(Tensor, index, (const std::vector<indexing::TensorIndex>& indices), indices)
 Tensor Tensor::index(const Tensor& indices) const { return ht::index(*this, {indices}); }
-Tensor Tensor::index_put(const std::vector<indexing::TensorIndex>& indices, const Tensor& values,
-                         bool accumulate) const {
-  return ht::index_put(*this, indices, values, accumulate);
-}
-Tensor Tensor::index_add(int64_t d, const Tensor& i, const Tensor& source, Scalar alpha) const {
-  return ht::index_add(*this, d, i, source, alpha);
-}
-Tensor Tensor::index_copy(int64_t d, const Tensor& i, const Tensor& source) const {
-  return ht::index_copy(*this, d, i, source);
-}
-Tensor Tensor::index_fill(int64_t d, const Tensor& i, Scalar value) const {
-  return ht::index_fill(*this, d, i, value);
-}
-Tensor Tensor::index_fill(int64_t d, const Tensor& i, const Tensor& value) const {
-  return ht::index_fill(*this, d, i, value);
-}
-Tensor Tensor::gather(int64_t d, const Tensor& i) const { return ht::gather(*this, d, i); }
-Tensor Tensor::scatter(int64_t d, const Tensor& i, const Tensor& src) const {
-  return ht::scatter(*this, d, i, src);
-}
-Tensor Tensor::scatter(int64_t d, const Tensor& i, Scalar value) const {
-  return ht::scatter(*this, d, i, value);
-}
-Tensor Tensor::scatter(int64_t d, const Tensor& i, const Tensor& src, std::string_view how) const {
-  return ht::scatter(*this, d, i, src, how);
-}
-Tensor Tensor::scatter(int64_t d, const Tensor& i, Scalar value, std::string_view how) const {
-  return ht::scatter(*this, d, i, value, how);
-}
-Tensor Tensor::scatter_reduce(int64_t d, const Tensor& i, const Tensor& src, std::string_view how,
-                              bool include_self) const {
-  return ht::scatter_reduce(*this, d, i, src, how, include_self);
-}
-Tensor Tensor::scatter_add(int64_t d, const Tensor& i, const Tensor& src) const {
-  return ht::scatter_add(*this, d, i, src);
-}
-Tensor Tensor::take(const Tensor& i) const { return ht::take(*this, i); }
-Tensor Tensor::take_along_dim(const Tensor& i, std::optional<int64_t> d) const {
-  return ht::take_along_dim(*this, i, d);
-}
-Tensor Tensor::masked_fill(const Tensor& mask, Scalar value) const {
-  return ht::masked_fill(*this, mask, value);
-}
-Tensor Tensor::masked_fill(const Tensor& mask, const Tensor& value) const {
-  return ht::masked_fill(*this, mask, value);
-}
-Tensor Tensor::masked_select(const Tensor& mask) const { return ht::masked_select(*this, mask); }
-Tensor Tensor::masked_scatter(const Tensor& mask, const Tensor& source) const {
-  return ht::masked_scatter(*this, mask, source);
-}
-Tensor Tensor::nonzero() const { return ht::nonzero(*this); }
-TensorList Tensor::nonzero_numpy() const { return ht::nonzero_numpy(*this); }
+HALFTAPE_METHOD(Tensor, index_put,
+                (const std::vector<indexing::TensorIndex>& indices, const Tensor& values,
+                 bool accumulate),
+                indices, values, accumulate)
+HALFTAPE_METHOD(Tensor, index_add, (int64_t d, const Tensor& i, const Tensor& source, Scalar alpha),
+                d, i, source, alpha)
+HALFTAPE_METHOD(Tensor, index_copy, (int64_t d, const Tensor& i, const Tensor& source), d, i,
+                source)
+HALFTAPE_METHOD(Tensor, index_fill, (int64_t d, const Tensor& i, Scalar value), d, i, value)
+HALFTAPE_METHOD(Tensor, index_fill, (int64_t d, const Tensor& i, const Tensor& value), d, i, value)
+HALFTAPE_METHOD(Tensor, gather, (int64_t d, const Tensor& i), d, i)
+HALFTAPE_METHOD(Tensor, scatter, (int64_t d, const Tensor& i, const Tensor& src), d, i, src)
+HALFTAPE_METHOD(Tensor, scatter, (int64_t d, const Tensor& i, Scalar value), d, i, value)
+HALFTAPE_METHOD(Tensor, scatter,
+                (int64_t d, const Tensor& i, const Tensor& src, std::string_view how), d, i, src,
+                how)
+HALFTAPE_METHOD(Tensor, scatter, (int64_t d, const Tensor& i, Scalar value, std::string_view how),
+                d, i, value, how)
+HALFTAPE_METHOD(Tensor, scatter_reduce,
+                (int64_t d, const Tensor& i, const Tensor& src, std::string_view how,
+                 bool include_self),
+                d, i, src, how, include_self)
+HALFTAPE_METHOD(Tensor, scatter_add, (int64_t d, const Tensor& i, const Tensor& src), d, i, src)
+HALFTAPE_METHOD(Tensor, take, (const Tensor& i), i)
+HALFTAPE_METHOD(Tensor, take_along_dim, (const Tensor& i, std::optional<int64_t> d), i, d)
+HALFTAPE_METHOD(Tensor, masked_fill, (const Tensor& mask, Scalar value), mask, value)
+HALFTAPE_METHOD(Tensor, masked_fill, (const Tensor& mask, const Tensor& value), mask, value)
+HALFTAPE_METHOD(Tensor, masked_select, (const Tensor& mask), mask)
+HALFTAPE_METHOD(Tensor, masked_scatter, (const Tensor& mask, const Tensor& source), mask, source)
+HALFTAPE_METHOD(Tensor, nonzero, ())
+HALFTAPE_METHOD(TensorList, nonzero_numpy, ())
 
-#define HALFTAPE_METHOD(name) \
-  Tensor Tensor::name() const { return ht::name(*this); }
-#define HALFTAPE_METHOD_OF_TENSOR(name) \
-  Tensor Tensor::name(const Tensor& o) const { return ht::name(*this, o); }
+#define HALFTAPE_METHOD_ALONE(name) HALFTAPE_METHOD(Tensor, name, ())
+#define HALFTAPE_METHOD_OF_TENSOR(name) HALFTAPE_METHOD(Tensor, name, (const Tensor& o), o)
 #define HALFTAPE_METHOD_OF_EITHER(name) \
   HALFTAPE_METHOD_OF_TENSOR(name)       \
-  Tensor Tensor::name(Scalar o) const { return ht::name(*this, o); }
-HALFTAPE_UNARY_METHODS(HALFTAPE_METHOD)
-HALFTAPE_PURE_UNARY_METHODS(HALFTAPE_METHOD)
+  HALFTAPE_METHOD(Tensor, name, (Scalar o), o)
+HALFTAPE_UNARY_METHODS(HALFTAPE_METHOD_ALONE)
+HALFTAPE_PURE_UNARY_METHODS(HALFTAPE_METHOD_ALONE)
 HALFTAPE_TENSOR_METHODS(HALFTAPE_METHOD_OF_TENSOR)
 HALFTAPE_PURE_BINARY_METHODS(HALFTAPE_METHOD_OF_TENSOR)
 HALFTAPE_BINARY_METHODS(HALFTAPE_METHOD_OF_EITHER)
 HALFTAPE_METHOD_OF_EITHER(mul)
-#undef HALFTAPE_METHOD
+#undef HALFTAPE_METHOD_ALONE
 #undef HALFTAPE_METHOD_OF_TENSOR
 #undef HALFTAPE_METHOD_OF_EITHER
-Tensor Tensor::add(const Tensor& o, Scalar alpha) const { return ht::add(*this, o, alpha); }
-Tensor Tensor::add(Scalar o, Scalar alpha) const { return ht::add(*this, o, alpha); }
-Tensor Tensor::sub(const Tensor& o, Scalar alpha) const { return ht::sub(*this, o, alpha); }
-Tensor Tensor::sub(Scalar o, Scalar alpha) const { return ht::sub(*this, o, alpha); }
-Tensor Tensor::div(const Tensor& o, std::optional<std::string_view> mode) const {
-  return ht::div(*this, o, mode);
-}
-Tensor Tensor::div(Scalar o, std::optional<std::string_view> mode) const {
-  return ht::div(*this, o, mode);
-}
-Tensor Tensor::addcmul(const Tensor& a, const Tensor& b, Scalar value) const {
-  return ht::addcmul(*this, a, b, value);
-}
-Tensor Tensor::addcdiv(const Tensor& a, const Tensor& b, Scalar value) const {
-  return ht::addcdiv(*this, a, b, value);
-}
-Tensor Tensor::lerp(const Tensor& end, Scalar w) const { return ht::lerp(*this, end, w); }
-Tensor Tensor::lerp(const Tensor& end, const Tensor& w) const { return ht::lerp(*this, end, w); }
-Tensor Tensor::clamp(std::optional<Scalar> min, std::optional<Scalar> max) const {
-  return ht::clamp(*this, min, max);
-}
-Tensor Tensor::clamp(const std::optional<Tensor>& min, const std::optional<Tensor>& max) const {
-  return ht::clamp(*this, min, max);
-}
-Tensor Tensor::logit(std::optional<double> eps) const { return ht::logit(*this, eps); }
-Tensor Tensor::hardshrink(Scalar lambd) const { return ht::hardshrink(*this, lambd); }
-Tensor Tensor::nan_to_num(std::optional<double> nan, std::optional<double> posinf,
-                          std::optional<double> neginf) const {
-  return ht::nan_to_num(*this, nan, posinf, neginf);
-}
+HALFTAPE_METHOD(Tensor, add, (const Tensor& o, Scalar alpha), o, alpha)
+HALFTAPE_METHOD(Tensor, add, (Scalar o, Scalar alpha), o, alpha)
+HALFTAPE_METHOD(Tensor, sub, (const Tensor& o, Scalar alpha), o, alpha)
+HALFTAPE_METHOD(Tensor, sub, (Scalar o, Scalar alpha), o, alpha)
+HALFTAPE_METHOD(Tensor, div, (const Tensor& o, std::optional<std::string_view> mode), o, mode)
+HALFTAPE_METHOD(Tensor, div, (Scalar o, std::optional<std::string_view> mode), o, mode)
+HALFTAPE_METHOD(Tensor, addcmul, (const Tensor& a, const Tensor& b, Scalar value), a, b, value)
+HALFTAPE_METHOD(Tensor, addcdiv, (const Tensor& a, const Tensor& b, Scalar value), a, b, value)
+HALFTAPE_METHOD(Tensor, lerp, (const Tensor& end, Scalar w), end, w)
+HALFTAPE_METHOD(Tensor, lerp, (const Tensor& end, const Tensor& w), end, w)
+HALFTAPE_METHOD(Tensor, clamp, (std::optional<Scalar> min, std::optional<Scalar> max), min, max)
+HALFTAPE_METHOD(Tensor, clamp, (const std::optional<Tensor>& min, const std::optional<Tensor>& max),
+                min, max)
+HALFTAPE_METHOD(Tensor, logit, (std::optional<double> eps), eps)
+HALFTAPE_METHOD(Tensor, hardshrink, (Scalar lambd), lambd)
+HALFTAPE_METHOD(Tensor, nan_to_num,
+                (std::optional<double> nan, std::optional<double> posinf,
+                 std::optional<double> neginf),
+                nan, posinf, neginf)
 Tensor Tensor::where(const Tensor& condition, const Tensor& o) const {
   return ht::where(condition, *this, o);
 }
@@ -233,133 +176,162 @@ Tensor Tensor::where(const Tensor& condition, Scalar o) const {
   return ht::where(condition, *this, o);
 }
 
-using Pair = std::tuple<Tensor, Tensor>;
-using MaybeDtype = std::optional<Dtype>;
-
 Tensor Tensor::sum(MaybeDtype d) const { return ht::sum(*this, {}, false, d); }
-Tensor Tensor::sum(const Dims& dims, bool keepdim, MaybeDtype d) const {
-  return ht::sum(*this, dims, keepdim, d);
-}
-Tensor Tensor::nansum(const Dims& dims, bool keepdim, MaybeDtype d) const {
-  return ht::nansum(*this, dims, keepdim, d);
-}
+HALFTAPE_METHOD(Tensor, sum, (const Dims& dims, bool keepdim, MaybeDtype d), dims, keepdim, d)
+HALFTAPE_METHOD(Tensor, nansum, (const Dims& dims, bool keepdim, MaybeDtype d), dims, keepdim, d)
 Tensor Tensor::mean(MaybeDtype d) const { return ht::mean(*this, {}, false, d); }
-Tensor Tensor::mean(const Dims& dims, bool keepdim, MaybeDtype d) const {
-  return ht::mean(*this, dims, keepdim, d);
+HALFTAPE_METHOD(Tensor, mean, (const Dims& dims, bool keepdim, MaybeDtype d), dims, keepdim, d)
+HALFTAPE_METHOD(Tensor, nanmean, (const Dims& dims, bool keepdim, MaybeDtype d), dims, keepdim, d)
+HALFTAPE_METHOD(Tensor, prod, (MaybeDtype d), d)
+HALFTAPE_METHOD(Tensor, prod, (int64_t d, bool keepdim, MaybeDtype dt), d, keepdim, dt)
+HALFTAPE_METHOD(Tensor, amax, (const Dims& dims, bool keepdim), dims, keepdim)
+HALFTAPE_METHOD(Tensor, amin, (const Dims& dims, bool keepdim), dims, keepdim)
+HALFTAPE_METHOD(Pair, aminmax, (std::optional<int64_t> d, bool keepdim), d, keepdim)
+HALFTAPE_METHOD(Tensor, argmax, (std::optional<int64_t> d, bool keepdim), d, keepdim)
+HALFTAPE_METHOD(Tensor, argmin, (std::optional<int64_t> d, bool keepdim), d, keepdim)
+HALFTAPE_METHOD(Tensor, max, ())
+HALFTAPE_METHOD(Tensor, min, ())
+HALFTAPE_METHOD(Pair, max, (int64_t d, bool keepdim), d, keepdim)
+HALFTAPE_METHOD(Pair, min, (int64_t d, bool keepdim), d, keepdim)
+HALFTAPE_METHOD(Tensor, max, (const Tensor& o), o)
+HALFTAPE_METHOD(Tensor, min, (const Tensor& o), o)
+HALFTAPE_METHOD(Tensor, any, (const Dims& dims, bool keepdim), dims, keepdim)
+HALFTAPE_METHOD(Tensor, all, (const Dims& dims, bool keepdim), dims, keepdim)
+HALFTAPE_METHOD(Tensor, count_nonzero, (const Dims& dims), dims)
+HALFTAPE_METHOD(Tensor, var, (const Dims& dims, std::optional<Scalar> correction, bool keepdim),
+                dims, correction, keepdim)
+HALFTAPE_METHOD(Tensor, std, (const Dims& dims, std::optional<Scalar> correction, bool keepdim),
+                dims, correction, keepdim)
+HALFTAPE_METHOD(Tensor, norm, (Scalar p), p)
+HALFTAPE_METHOD(Tensor, norm,
+                (std::optional<Scalar> p, const Dims& dims, bool keepdim, MaybeDtype d), p, dims,
+                keepdim, d)
+HALFTAPE_METHOD(Tensor, norm, (std::optional<Scalar> p, Dtype d), p, d)
+HALFTAPE_METHOD(Tensor, dist, (const Tensor& o, Scalar p), o, p)
+HALFTAPE_METHOD(Tensor, logsumexp, (const Dims& dims, bool keepdim), dims, keepdim)
+HALFTAPE_METHOD(Tensor, softmax, (int64_t d, MaybeDtype dt), d, dt)
+HALFTAPE_METHOD(Tensor, log_softmax, (int64_t d, MaybeDtype dt), d, dt)
+HALFTAPE_METHOD(Tensor, cumsum, (int64_t d, MaybeDtype dt), d, dt)
+HALFTAPE_METHOD(Tensor, cumprod, (int64_t d, MaybeDtype dt), d, dt)
+HALFTAPE_METHOD(Pair, cummax, (int64_t d), d)
+HALFTAPE_METHOD(Pair, cummin, (int64_t d), d)
+HALFTAPE_METHOD(Tensor, logcumsumexp, (int64_t d), d)
+HALFTAPE_METHOD(Tensor, diff,
+                (int64_t n, int64_t d, const std::optional<Tensor>& prepend,
+                 const std::optional<Tensor>& append),
+                n, d, prepend, append)
+
+HALFTAPE_METHOD(Pair, sort, (int64_t d, bool descending), d, descending)
+HALFTAPE_METHOD(Pair, sort, (std::optional<bool> stable, int64_t d, bool descending), stable, d,
+                descending)
+HALFTAPE_METHOD(Tensor, argsort, (int64_t d, bool descending), d, descending)
+HALFTAPE_METHOD(Tensor, argsort, (bool stable, int64_t d, bool descending), stable, d, descending)
+HALFTAPE_METHOD(Tensor, msort, ())
+HALFTAPE_METHOD(Pair, topk, (int64_t k, int64_t d, bool largest, bool sorted), k, d, largest,
+                sorted)
+HALFTAPE_METHOD(Pair, kthvalue, (int64_t k, int64_t d, bool keepdim), k, d, keepdim)
+HALFTAPE_METHOD(Tensor, median, ())
+HALFTAPE_METHOD(Pair, median, (int64_t d, bool keepdim), d, keepdim)
+HALFTAPE_METHOD(Tensor, nanmedian, ())
+HALFTAPE_METHOD(Pair, nanmedian, (int64_t d, bool keepdim), d, keepdim)
+HALFTAPE_METHOD(Tensor, bincount, (const Tensor& weights, int64_t minlength), weights, minlength)
+HALFTAPE_METHOD(Tensor, histc, (int64_t bins, Scalar min, Scalar max), bins, min, max)
+
+HALFTAPE_METHOD(Tensor, bernoulli, ())
+HALFTAPE_METHOD(Tensor, bernoulli, (double p), p)
+HALFTAPE_METHOD(Tensor, multinomial, (int64_t n, bool replacement), n, replacement)
+
+HALFTAPE_METHOD(Tensor, matmul, (const Tensor& o), o)
+HALFTAPE_METHOD(Tensor, mm, (const Tensor& o), o)
+HALFTAPE_METHOD(Tensor, bmm, (const Tensor& o), o)
+HALFTAPE_METHOD(Tensor, mv, (const Tensor& v), v)
+HALFTAPE_METHOD(Tensor, dot, (const Tensor& o), o)
+HALFTAPE_METHOD(Tensor, vdot, (const Tensor& o), o)
+HALFTAPE_METHOD(Tensor, inner, (const Tensor& o), o)
+HALFTAPE_METHOD(Tensor, outer, (const Tensor& o), o)
+HALFTAPE_METHOD(Tensor, addmm, (const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha), a, b,
+                beta, alpha)
+HALFTAPE_METHOD(Tensor, addmv, (const Tensor& a, const Tensor& v, Scalar beta, Scalar alpha), a, v,
+                beta, alpha)
+HALFTAPE_METHOD(Tensor, addr, (const Tensor& u, const Tensor& v, Scalar beta, Scalar alpha), u, v,
+                beta, alpha)
+HALFTAPE_METHOD(Tensor, baddbmm, (const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha), a,
+                b, beta, alpha)
+HALFTAPE_METHOD(Tensor, addbmm, (const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha), a, b,
+                beta, alpha)
+HALFTAPE_METHOD(Tensor, matrix_power, (int64_t n), n)
+HALFTAPE_METHOD(Tensor, trace, ())
+HALFTAPE_METHOD(Tensor, kron, (const Tensor& o), o)
+#undef HALFTAPE_METHOD
+
+Tensor Tensor::to(Dtype dtype, bool, bool copy) const {
+  return copy && dtype == this->dtype() ? clone() : cast(*this, dtype);
 }
-Tensor Tensor::nanmean(const Dims& dims, bool keepdim, MaybeDtype d) const {
-  return ht::nanmean(*this, dims, keepdim, d);
+Tensor Tensor::to(Device target, bool non_blocking, bool copy) const {
+  if (target == device()) return copy ? clone() : *this;
+  return record("to", array().to(target, non_blocking), {this},
+                [from = device()](Node&, const Tensor& g) -> Grads { return {g.to(from)}; });
 }
-Tensor Tensor::prod(MaybeDtype d) const { return ht::prod(*this, d); }
-Tensor Tensor::prod(int64_t d, bool keepdim, MaybeDtype dt) const {
-  return ht::prod(*this, d, keepdim, dt);
+Tensor Tensor::pin_memory(Device gpu) const {
+  HALFTAPE_CHECK(device().is_cpu(),
+                 "pin_memory: only tensors on the CPU can be pinned, not one on ", device());
+  if (is_pinned()) return *this;
+  return record("pin_memory", array().pinned(gpu), {this},
+                [](Node&, const Tensor& g) -> Grads { return {g}; });
 }
-Tensor Tensor::amax(const Dims& dims, bool keepdim) const { return ht::amax(*this, dims, keepdim); }
-Tensor Tensor::amin(const Dims& dims, bool keepdim) const { return ht::amin(*this, dims, keepdim); }
-Pair Tensor::aminmax(std::optional<int64_t> d, bool keepdim) const {
-  return ht::aminmax(*this, d, keepdim);
+Tensor Tensor::to(Device device, Dtype dtype, bool non_blocking, bool copy) const {
+  const Tensor there = to(device, non_blocking).to(dtype);
+  return copy && there.is_same(*this) ? clone() : there;
 }
-Tensor Tensor::argmax(std::optional<int64_t> d, bool keepdim) const {
-  return ht::argmax(*this, d, keepdim);
+Tensor Tensor::to(const TensorOptions& o, bool non_blocking, bool copy) const {
+  HALFTAPE_CHECK(!o.requires_grad(),
+                 "to(options) expects unset requires_grad flag, but got options.requires_grad set "
+                 "as true; call requires_grad_() on the result");
+  return to(o.device_or(device()), o.dtype_or(dtype()), non_blocking, copy);
 }
-Tensor Tensor::argmin(std::optional<int64_t> d, bool keepdim) const {
-  return ht::argmin(*this, d, keepdim);
-}
-Tensor Tensor::max() const { return ht::max(*this); }
-Tensor Tensor::min() const { return ht::min(*this); }
-Pair Tensor::max(int64_t d, bool keepdim) const { return ht::max(*this, d, keepdim); }
-Pair Tensor::min(int64_t d, bool keepdim) const { return ht::min(*this, d, keepdim); }
-Tensor Tensor::max(const Tensor& o) const { return ht::max(*this, o); }
-Tensor Tensor::min(const Tensor& o) const { return ht::min(*this, o); }
-Tensor Tensor::any(const Dims& dims, bool keepdim) const { return ht::any(*this, dims, keepdim); }
-Tensor Tensor::all(const Dims& dims, bool keepdim) const { return ht::all(*this, dims, keepdim); }
-Tensor Tensor::count_nonzero(const Dims& dims) const { return ht::count_nonzero(*this, dims); }
-Tensor Tensor::var(const Dims& dims, std::optional<Scalar> correction, bool keepdim) const {
-  return ht::var(*this, dims, correction, keepdim);
-}
-Tensor Tensor::std(const Dims& dims, std::optional<Scalar> correction, bool keepdim) const {
-  return ht::std(*this, dims, correction, keepdim);
-}
-Tensor Tensor::norm(Scalar p) const { return ht::norm(*this, p); }
-Tensor Tensor::norm(std::optional<Scalar> p, const Dims& dims, bool keepdim, MaybeDtype d) const {
-  return ht::norm(*this, p, dims, keepdim, d);
-}
-Tensor Tensor::norm(std::optional<Scalar> p, Dtype d) const { return ht::norm(*this, p, d); }
-Tensor Tensor::dist(const Tensor& o, Scalar p) const { return ht::dist(*this, o, p); }
-Tensor Tensor::logsumexp(const Dims& dims, bool keepdim) const {
-  return ht::logsumexp(*this, dims, keepdim);
-}
-Tensor Tensor::softmax(int64_t d, MaybeDtype dt) const { return ht::softmax(*this, d, dt); }
-Tensor Tensor::log_softmax(int64_t d, MaybeDtype dt) const { return ht::log_softmax(*this, d, dt); }
-Tensor Tensor::cumsum(int64_t d, MaybeDtype dt) const { return ht::cumsum(*this, d, dt); }
-Tensor Tensor::cumprod(int64_t d, MaybeDtype dt) const { return ht::cumprod(*this, d, dt); }
-Pair Tensor::cummax(int64_t d) const { return ht::cummax(*this, d); }
-Pair Tensor::cummin(int64_t d) const { return ht::cummin(*this, d); }
-Tensor Tensor::logcumsumexp(int64_t d) const { return ht::logcumsumexp(*this, d); }
-Tensor Tensor::diff(int64_t n, int64_t d, const std::optional<Tensor>& prepend,
-                    const std::optional<Tensor>& append) const {
-  return ht::diff(*this, n, d, prepend, append);
+Tensor Tensor::to(const Tensor& other, bool non_blocking, bool copy) const {
+  return to(other.device(), other.dtype(), non_blocking, copy);
 }
 
-Pair Tensor::sort(int64_t d, bool descending) const { return ht::sort(*this, d, descending); }
-Pair Tensor::sort(std::optional<bool> stable, int64_t d, bool descending) const {
-  return ht::sort(*this, stable, d, descending);
+Tensor Tensor::new_empty(const Shape& shape, const TensorOptions& o) const {
+  return empty(shape, options().merge_in(o));
 }
-Tensor Tensor::argsort(int64_t d, bool descending) const {
-  return ht::argsort(*this, d, descending);
+Tensor Tensor::new_empty_strided(const Shape& shape, const Strides& strides,
+                                 const TensorOptions& o) const {
+  return empty_strided(shape, strides, options().merge_in(o));
 }
-Tensor Tensor::argsort(bool stable, int64_t d, bool descending) const {
-  return ht::argsort(*this, stable, d, descending);
+Tensor Tensor::new_zeros(const Shape& shape, const TensorOptions& o) const {
+  return zeros(shape, options().merge_in(o));
 }
-Tensor Tensor::msort() const { return ht::msort(*this); }
-Pair Tensor::topk(int64_t k, int64_t d, bool largest, bool sorted) const {
-  return ht::topk(*this, k, d, largest, sorted);
+Tensor Tensor::new_ones(const Shape& shape, const TensorOptions& o) const {
+  return ones(shape, options().merge_in(o));
 }
-Pair Tensor::kthvalue(int64_t k, int64_t d, bool keepdim) const {
-  return ht::kthvalue(*this, k, d, keepdim);
-}
-Tensor Tensor::median() const { return ht::median(*this); }
-Pair Tensor::median(int64_t d, bool keepdim) const { return ht::median(*this, d, keepdim); }
-Tensor Tensor::nanmedian() const { return ht::nanmedian(*this); }
-Pair Tensor::nanmedian(int64_t d, bool keepdim) const { return ht::nanmedian(*this, d, keepdim); }
-Tensor Tensor::bincount(const Tensor& weights, int64_t minlength) const {
-  return ht::bincount(*this, weights, minlength);
-}
-Tensor Tensor::histc(int64_t bins, Scalar min, Scalar max) const {
-  return ht::histc(*this, bins, min, max);
+Tensor Tensor::new_full(const Shape& shape, Scalar value, const TensorOptions& o) const {
+  return full(shape, value, options().merge_in(o));
 }
 
-Tensor Tensor::bernoulli() const { return ht::bernoulli(*this); }
-Tensor Tensor::bernoulli(double p) const { return ht::bernoulli(*this, p); }
-Tensor Tensor::multinomial(int64_t n, bool replacement) const {
-  return ht::multinomial(*this, n, replacement);
+bool Tensor::equal(const Tensor& o) const {
+  if (sizes() != o.sizes() || dtype() != o.dtype()) return false;
+  return numel() == 0 || eq(o).to(kInt64).sum().item<int64_t>() == numel();
 }
 
-Tensor Tensor::matmul(const Tensor& o) const { return ht::matmul(*this, o); }
-Tensor Tensor::mm(const Tensor& o) const { return ht::mm(*this, o); }
-Tensor Tensor::bmm(const Tensor& o) const { return ht::bmm(*this, o); }
-Tensor Tensor::mv(const Tensor& v) const { return ht::mv(*this, v); }
-Tensor Tensor::dot(const Tensor& o) const { return ht::dot(*this, o); }
-Tensor Tensor::vdot(const Tensor& o) const { return ht::vdot(*this, o); }
-Tensor Tensor::inner(const Tensor& o) const { return ht::inner(*this, o); }
-Tensor Tensor::outer(const Tensor& o) const { return ht::outer(*this, o); }
-Tensor Tensor::addmm(const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) const {
-  return ht::addmm(*this, a, b, beta, alpha);
+Tensor Tensor::isclose(const Tensor& o, double rtol, double atol, bool equal_nan) const {
+  const ErrorScope scope("isclose", *this, o);
+  HALFTAPE_CHECK(rtol >= 0 && atol >= 0, "isclose: the tolerances rtol = ", rtol,
+                 " and atol = ", atol, " must not be negative");
+  const Tensor a = detach().to(kFloat64), b = o.detach().to(kFloat64);
+  const Tensor allowed = b.abs() * rtol + atol;
+  // Written so that NaN and infinite differences fail; equal infinities are close.
+  Tensor close =
+      ht::maximum(detach() == o.detach(), ((a - b).abs() <= allowed) * (allowed < INFINITY));
+  if (equal_nan) close = ht::maximum(close, (a != a) * (b != b));
+  return close;
 }
-Tensor Tensor::addmv(const Tensor& a, const Tensor& v, Scalar beta, Scalar alpha) const {
-  return ht::addmv(*this, a, v, beta, alpha);
+
+bool Tensor::allclose(const Tensor& o, double rtol, double atol, bool equal_nan) const {
+  const ErrorScope scope("allclose", *this, o);
+  const Tensor close = isclose(o, rtol, atol, equal_nan);
+  return close.to(kInt64).sum().item<int64_t>() == close.numel();
 }
-Tensor Tensor::addr(const Tensor& u, const Tensor& v, Scalar beta, Scalar alpha) const {
-  return ht::addr(*this, u, v, beta, alpha);
-}
-Tensor Tensor::baddbmm(const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) const {
-  return ht::baddbmm(*this, a, b, beta, alpha);
-}
-Tensor Tensor::addbmm(const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) const {
-  return ht::addbmm(*this, a, b, beta, alpha);
-}
-Tensor Tensor::matrix_power(int64_t n) const { return ht::matrix_power(*this, n); }
-Tensor Tensor::trace() const { return ht::trace(*this); }
-Tensor Tensor::kron(const Tensor& o) const { return ht::kron(*this, o); }
 
 }  // namespace halftape
