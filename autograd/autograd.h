@@ -1,6 +1,5 @@
 // Tensors, their ops, and the tape.
 #pragma once
-#include "halftape/autograd/anomaly_mode.h"
 #include "halftape/autograd/checkpoint.h"
 #include "halftape/autograd/function.h"
 #include "halftape/autograd/gradcheck.h"
@@ -38,8 +37,8 @@
 #include "halftape/autograd/ops/reduction/scan.h"
 #include "halftape/autograd/ops/reduction/softmax.h"
 #include "halftape/autograd/ops/reduction/statistics.h"
+#include "halftape/autograd/tape/anomaly_mode.h"
 #include "halftape/autograd/tape/engine.h"
 #include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/autograd/tape/grad_tag.h"
 #include "halftape/autograd/tensor.h"
-#include "halftape/autograd/zero_grad.h"

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "halftape/autograd/methods.h"
-#include "halftape/autograd/print.h"
 #include "halftape/autograd/tensor_base.h"
 
 namespace halftape {

@@ -2,15 +2,63 @@
 // operations follow in autograd/tensor.h.
 #pragma once
 #include <functional>
+#include <ostream>
+#include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "halftape/autograd/accessor.h"
 #include "halftape/autograd/tensor_options.h"
 #include "halftape/core/array.h"
 
 namespace halftape {
+
+/// What Tensor::accessor() gives: the last dimension's elements, or accessors of one dimension
+/// less.
+template <class T, size_t N>
+class TensorAccessor {
+ public:
+  TensorAccessor(T* data, const int64_t* sizes, const int64_t* strides)
+      : data_(data), sizes_(sizes), strides_(strides) {}
+  T* data() const { return data_; }
+  int64_t size(int64_t dim) const { return sizes_[dim]; }
+  int64_t stride(int64_t dim) const { return strides_[dim]; }
+  Shape sizes() const { return Shape(std::span(sizes_, N)); }
+  Strides strides() const { return Strides(std::span(strides_, N)); }
+  decltype(auto) operator[](int64_t i) const {
+    T* const at = data_ + i * strides_[0];
+    if constexpr (N == 1)
+      return static_cast<T&>(*at);
+    else
+      return TensorAccessor<T, N - 1>(at, sizes_ + 1, strides_ + 1);
+  }
+
+ private:
+  T* data_;
+  const int64_t *sizes_, *strides_;
+};
+
+/// The memory behind a tensor, in LibTorch's words.
+class Storage {
+ public:
+  explicit Storage(BufferPtr buffer) : buffer_(std::move(buffer)) {}
+  struct DataPtr {
+    void* bytes;
+    void* context;
+    void* get() const { return bytes; }
+    void* get_context() const { return context; }  // what a deleter of the caller's was given
+  };
+  DataPtr data_ptr() const {
+    buffer_->expose();
+    return {buffer_->bytes(), buffer_->context()};
+  }
+  void* data() const { return data_ptr().get(); }
+  size_t nbytes() const { return buffer_->size(); }
+  bool is_alias_of(const Storage& other) const { return buffer_ == other.buffer_; }
+
+ private:
+  BufferPtr buffer_;
+};
 
 class GradSlot;
 class GradTag;
@@ -86,8 +134,7 @@ class TensorBase {
   bool retains_grad() const;
   /// `hook` sees the gradient of this tensor as soon as it is complete, before it goes on; what it
   /// returns, if defined, takes its place. Returns a number for remove_hook().
-  template <class Hook>
-  unsigned register_hook(Hook hook) const;
+  unsigned register_hook(auto hook) const;
   void remove_hook(unsigned number) const;
   /// `hook` is called with this leaf after each addition to its grad().
   unsigned register_post_accumulate_grad_hook(std::function<void(Tensor)> hook) const;
@@ -168,6 +215,15 @@ class TensorBase {
     return static_cast<T>(v);
   }
 };
+
+/// LibTorch's printing: rows of numbers, then "[ CPUFloatType{2,3} ]". Matrices wider than the line
+/// are cut into blocks of columns.
+std::ostream& operator<<(std::ostream&, const Tensor&);
+std::ostream& print(std::ostream&, const Tensor&, int64_t line_width);
+/// To std::cout.
+void print(const Tensor&, int64_t line_width = 80);
+/// "Float", as it stands in a printed tensor's type.
+const char* type_name(Dtype);
 
 }  // namespace halftape
 

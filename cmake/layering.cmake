@@ -36,7 +36,7 @@ may_include(cuda/mlp core/* cuda cuda/runtime cuda/vector cuda/update)
 
 set(basic_ops autograd/ops/creation autograd/ops/elementwise autograd/ops/indexing autograd/ops/layout autograd/ops/reduction)
 may_include(autograd core/* autograd/tape autograd/ops ${basic_ops} autograd/ops/product)
-may_include(autograd/tape core/* autograd autograd/ops/creation autograd/ops/elementwise autograd/ops/layout)
+may_include(autograd/tape core/* autograd)
 may_include(autograd/ops core/* autograd autograd/tape autograd/ops/elementwise)
 foreach(wing ${basic_ops})
   may_include(${wing} core/* autograd autograd/tape autograd/ops ${basic_ops})

@@ -9,8 +9,8 @@
 #include <typeinfo>
 #include <vector>
 
+#include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/autograd/tensor.h"
-#include "halftape/autograd/zero_grad.h"
 #include "halftape/nn/module_holder.h"
 #include "halftape/nn/ordered_dict.h"
 

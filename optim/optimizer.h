@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/autograd/tensor.h"
-#include "halftape/autograd/zero_grad.h"
 #include "halftape/core/contract/step_control.h"
 #include "halftape/nn/ordered_dict.h"
 #include "halftape/optim/options.h"

@@ -9,10 +9,7 @@
 #include <tuple>
 #include <unordered_set>
 
-#include "halftape/autograd/anomaly_mode.h"
-#include "halftape/autograd/ops/creation/create.h"
-#include "halftape/autograd/ops/elementwise/binary.h"
-#include "halftape/autograd/ops/layout/view.h"
+#include "halftape/autograd/tape/anomaly_mode.h"
 #include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/autograd/tape/grad_tag.h"
 #include "halftape/autograd/tape/node.h"
@@ -68,7 +65,7 @@ class Arrivals {
              slot.is_contiguous())
       accumulate(slot, g);
     else
-      slot = halftape::add(slot, g);
+      slot = slot.add(g);
   }
   Grads take(size_t i) { return std::move(grads_[i]); }
 
@@ -214,7 +211,7 @@ class Ones {
     One& one = made_[{device.type(), device.index(), dtype}];
     if (!one.unchanged()) {
       const LastingState stays;
-      one.tensor = ones({}, TensorOptions(dtype).device(device));
+      one.tensor = Tensor(full({}, 1, dtype, device));
       one.version = one.tensor.version();
       backend(device).synchronize();  // every stream and thread may read it
     }
@@ -262,7 +259,7 @@ Request prepare(const char* who, const TensorList& outputs, const TensorList& gr
       HALFTAPE_CHECK(y.numel() == 1, who,
                      ": grad can be implicitly created only for scalar outputs, not for one of ",
                      y.sizes(), "; pass one, or reduce with sum() or mean()");
-      g = reshape(Ones::all().of(y.device(), y.dtype()), y.sizes());
+      g = Ones::all().of(y.device(), y.dtype()).reshape(y.sizes());
     }
     HALFTAPE_CHECK(g.sizes() == y.sizes(), who, ": gradient ", g.sizes(),
                    " for an output of shape ", y.sizes(), " of ", maker(y));

@@ -1,5 +1,8 @@
-// Thread-local switches: whether operations are recorded.
+// Switches: whether a thread records operations, and what zero_grad() does when it is not told.
 #pragma once
+#include <atomic>
+
+#include "halftape/core/machine/scoped_value.h"
 
 namespace halftape {
 
@@ -9,19 +12,14 @@ struct GradMode {
   static void set_enabled(bool on) { enabled = on; }
 
  private:
+  friend class AutoGradMode;
   static inline thread_local bool enabled = true;
 };
 
 /// Sets the switch for a scope.
-class [[nodiscard]] AutoGradMode {
+class [[nodiscard]] AutoGradMode : ScopedValue<bool> {
  public:
-  explicit AutoGradMode(bool on) : before_(GradMode::is_enabled()) { GradMode::set_enabled(on); }
-  ~AutoGradMode() { GradMode::set_enabled(before_); }
-  AutoGradMode(const AutoGradMode&) = delete;
-  AutoGradMode& operator=(const AutoGradMode&) = delete;
-
- private:
-  bool before_;
+  explicit AutoGradMode(bool on) : ScopedValue(GradMode::enabled, on) {}
 };
 
 /// Nothing is recorded while it lives: `{ NoGradGuard no_grad; … }`.
@@ -34,16 +32,27 @@ class [[nodiscard]] NoGradGuard : public AutoGradMode {
 /// op that would save one for its backward pass throws.
 class [[nodiscard]] InferenceMode {
  public:
-  explicit InferenceMode(bool on = true) : grad_mode_(!on), before_(enabled) { enabled = on; }
-  ~InferenceMode() { enabled = before_; }
-  InferenceMode(const InferenceMode&) = delete;
-  InferenceMode& operator=(const InferenceMode&) = delete;
+  explicit InferenceMode(bool on = true) : grad_mode_(!on), mode_(enabled, on) {}
   static bool is_enabled() { return enabled; }
 
  private:
   static inline thread_local bool enabled = false;
   AutoGradMode grad_mode_;
-  bool before_;
+  ScopedValue<bool> mode_;
 };
+
+namespace detail {
+inline std::atomic<bool> zero_grad_drops{true};
+}
+
+/// Does zero_grad() without an argument drop gradients, as LibTorch 2 does, or fill them with 0, as
+/// LibTorch 1 did? Unless a program says otherwise: they are dropped.
+inline bool zero_grad_sets_to_none() {
+  return detail::zero_grad_drops.load(std::memory_order_relaxed);
+}
+/// For the whole process: for programs that read a gradient after zero_grad().
+inline void set_zero_grad_sets_to_none(bool drops) {
+  detail::zero_grad_drops.store(drops, std::memory_order_relaxed);
+}
 
 }  // namespace halftape

@@ -1,8 +1,6 @@
 #include "halftape/autograd/tape/node.h"
 
-#include "halftape/autograd/anomaly_mode.h"
-#include "halftape/autograd/ops/elementwise/binary.h"
-#include "halftape/autograd/ops/layout/view.h"
+#include "halftape/autograd/tape/anomaly_mode.h"
 #include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/autograd/tape/grad_tag.h"
 #include "halftape/autograd/tape/policy.h"
@@ -93,12 +91,12 @@ Accumulate::Accumulate(detail::TensorImpl* leaf) : Node("accumulate"), slot_(lea
 
 void accumulate(Tensor& grad, const Tensor& g) {
   if (GradMode::is_enabled()) {
-    grad = grad.defined() ? add(grad, g) : clone(g);
+    grad = grad.defined() ? grad.add(g) : g.clone();
   } else if (!grad.defined()) {
     // Takes the bytes only if nobody else holds them: later gradients are added in place.
     grad = g.unique() && g.is_contiguous() ? g.detach() : Tensor(g.array().clone());
   } else if (grad.requires_grad()) {
-    grad = Tensor(add(grad, g).array());  // the old gradient is part of a recorded graph
+    grad = Tensor(grad.add(g).array());  // the old gradient is part of a recorded graph
   } else {
     const Array& into = grad.array();
     backend(into.device()).binary(BinaryOps::index<formula::Add>(), into, into, g.array());
@@ -129,8 +127,7 @@ Grads Accumulate::vjp(Grads gs) {
 }
 
 SavedHooks* SavedHooks::current() { return current_hooks; }
-SavedHooks::Scope::Scope(SavedHooks* hooks) : before_(std::exchange(current_hooks, hooks)) {}
-SavedHooks::Scope::~Scope() { current_hooks = before_; }
+SavedHooks::Scope::Scope(SavedHooks* hooks) : ScopedValue(current_hooks, hooks) {}
 
 Saved::Saved(const Tensor& input)
     : array_(input.array()), edge_(input.gradient_edge()), version_(input.version()) {
@@ -183,7 +180,6 @@ detail::Decision detail::decide(const CastOp& op, std::span<const Tensor* const>
   set_dtype_policy(nullptr);
   return {policy, compute_as};
 }
-PolicyScope::PolicyScope(DtypePolicy* policy) : before_(std::exchange(current_policy, policy)) {}
-PolicyScope::~PolicyScope() { current_policy = before_; }
+PolicyScope::PolicyScope(DtypePolicy* policy) : ScopedValue(current_policy, policy) {}
 
 }  // namespace halftape

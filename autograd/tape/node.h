@@ -4,7 +4,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "halftape/autograd/tape/leaf_slots.h"
 #include "halftape/autograd/tensor.h"
 #include "halftape/core/machine/free_list.h"
+#include "halftape/core/machine/scoped_value.h"
 
 namespace halftape {
 
@@ -84,16 +84,9 @@ class Node : public RefCounted, public FreeListed {
     return o.wide ? kFloat32 : o.dtype;
   }
   /// For a scope: the only nodes that gradients have to reach; null for all.
-  class [[nodiscard]] Wanted {
+  class [[nodiscard]] Wanted : ScopedValue<const std::unordered_set<Node*>*> {
    public:
-    explicit Wanted(const std::unordered_set<Node*>* nodes)
-        : before_(std::exchange(wanted, nodes)) {}
-    ~Wanted() { wanted = before_; }
-    Wanted(const Wanted&) = delete;
-    Wanted& operator=(const Wanted&) = delete;
-
-   private:
-    const std::unordered_set<Node*>* before_;
+    explicit Wanted(const std::unordered_set<Node*>* nodes) : ScopedValue(wanted, nodes) {}
   };
 
   Edges next;  // one per input
@@ -168,15 +161,9 @@ class SavedHooks : public RefCounted {
 
   static SavedHooks* current();
   /// Installs hooks for a scope; null: none.
-  class [[nodiscard]] Scope {
+  class [[nodiscard]] Scope : ScopedValue<SavedHooks*> {
    public:
     explicit Scope(SavedHooks* hooks);
-    ~Scope();
-    Scope(const Scope&) = delete;
-    Scope& operator=(const Scope&) = delete;
-
-   private:
-    SavedHooks* before_;
   };
 };
 

@@ -14,6 +14,7 @@
 #include "halftape/autograd/tape/op_timer.h"
 #include "halftape/autograd/tensor.h"
 #include "halftape/core/formula/ops.h"
+#include "halftape/core/machine/scoped_value.h"
 
 namespace halftape {
 
@@ -53,15 +54,9 @@ void set_dtype_policy(DtypePolicy* policy);
 
 /// Installs a policy for a scope. The engine runs rules under PolicyScope(nullptr): dtypes were
 /// decided in the forward pass.
-class [[nodiscard]] PolicyScope {
+class [[nodiscard]] PolicyScope : ScopedValue<DtypePolicy*> {
  public:
   explicit PolicyScope(DtypePolicy* policy);
-  ~PolicyScope();
-  PolicyScope(const PolicyScope&) = delete;
-  PolicyScope& operator=(const PolicyScope&) = delete;
-
- private:
-  DtypePolicy* before_;
 };
 
 namespace detail {

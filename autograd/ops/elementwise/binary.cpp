@@ -166,6 +166,7 @@ namespace {
 /// a + alpha·b or a − alpha·b, rounded once.
 Tensor with_alpha(const char* op, Tensor (*sum)(const Tensor&, const Tensor&), const Tensor& a,
                   const Tensor& b, Scalar alpha) {
+  if (!alpha.is_floating_point() && alpha.to_int64() == 1) return sum(a, b);
   const Dtype d = result_type(a, b);
   HALFTAPE_CHECK(is_floating_point(d) || !alpha.is_floating_point(), op, ": alpha is ",
                  alpha.to_double(), ", but the tensors are ", d, ", which need a whole one");

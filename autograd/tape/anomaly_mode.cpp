@@ -1,11 +1,9 @@
-#include "halftape/autograd/anomaly_mode.h"
+#include "halftape/autograd/tape/anomaly_mode.h"
 
 #include <array>
 #include <sstream>
 #include <vector>
 
-#include "halftape/autograd/ops/elementwise/binary.h"
-#include "halftape/autograd/ops/reduction/reduce.h"
 #include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/core/machine/os.h"
 
@@ -73,7 +71,7 @@ void refuse_nan(const Node& node, const Grads& grads) {
   const NoGradGuard no_grad;
   for (size_t i = 0; i < grads.size(); ++i) {
     const Tensor& g = grads[i];
-    if (!g.defined() || g.numel() == 0 || amax(g != g).item<int>() == 0) continue;
+    if (!g.defined() || g.equal(g)) continue;  // NaN differs from itself
     const Node::Extras* extras = node.has_extras();
     const std::string where = extras ? resolved(extras->origin) : "";
     HALFTAPE_CHECK(false, "backward: `", node.name(), "` gave a NaN in the gradient of its input ",
