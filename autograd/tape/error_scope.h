@@ -17,6 +17,11 @@ void check_defined(const char* op, const T&... tensors) {
 inline void check_defined(const char* op, const TensorList& tensors) {
   for (size_t i = 0; i < tensors.size(); ++i) check_given(op, tensors[i], i);
 }
+/// Throws if x holds integers or bools, for an op of floating-point tensors.
+inline void check_floating(const char* op, const Tensor& x) {
+  HALFTAPE_CHECK(x.is_floating_point(), op, ": of a ", x.dtype(),
+                 " tensor; convert it with .to(kFloat32)");
+}
 
 /// Stands first in an op that calls other ops: their errors begin with its name, as in "dist: sub:
 /// shapes [2] and [3] do not broadcast …". Of nested ops the outermost is named.

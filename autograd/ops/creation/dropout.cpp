@@ -14,8 +14,7 @@ namespace {
 /// True if elements are to be dropped.
 bool drops(const char* op, const Tensor& x, double p, bool training) {
   HALFTAPE_CHECK(p >= 0 && p <= 1, op, ": probability ", p, " is not between 0 and 1");
-  HALFTAPE_CHECK(x.is_floating_point(), op, ": a ", x.dtype(),
-                 " tensor; convert it with .to(kFloat32)");
+  check_floating(op, x);
   return training && p > 0;
 }
 

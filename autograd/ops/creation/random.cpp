@@ -12,11 +12,9 @@
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/ops/elementwise/binary.h"
 #include "halftape/autograd/ops/elementwise/unary.h"
-#include "halftape/autograd/ops/indexing/index.h"
 #include "halftape/autograd/ops/reduction/reduce.h"
 #include "halftape/autograd/ops/reduction/softmax.h"
 #include "halftape/autograd/tape/error_scope.h"
-#include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/core/formula/philox.h"
 #include "halftape/core/random/draw.h"
 
@@ -291,8 +289,7 @@ Tensor rrelu(const Tensor& x, double lower, double upper, bool training) {
   const ErrorScope scope("rrelu", x);
   HALFTAPE_CHECK(lower <= upper, "rrelu: lower ", lower, " is above upper ", upper);
   if (!training) return leaky_relu(x, (lower + upper) / 2);
-  HALFTAPE_CHECK(x.is_floating_point(), "rrelu: a ", x.dtype(),
-                 " tensor; convert it with .to(kFloat32)");
+  check_floating("rrelu", x);
   const Dtype wide = compute_dtype(x.dtype());
   const TensorOptions o = TensorOptions(wide).device(x.device());
   const Tensor slope = [&] {
@@ -307,8 +304,7 @@ Tensor gumbel_softmax(const Tensor& in, double tau, bool hard, int64_t dim) {
   const ErrorScope scope("gumbel_softmax", in);
   const auto [logits] = cast_inputs(cast_list::softmax, in);
   HALFTAPE_CHECK(tau > 0, "gumbel_softmax: tau ", tau, " must be positive");
-  HALFTAPE_CHECK(logits.is_floating_point(), "gumbel_softmax: logits of ", logits.dtype(),
-                 "; convert them with .to(kFloat32)");
+  check_floating("gumbel_softmax", logits);
   const Dtype wide = compute_dtype(logits.dtype());
   const Tensor clock = exponential(logits.sizes(), TensorOptions(wide).device(logits.device()));
   const Tensor soft = softmax((logits.to(wide) - log(clock)) / tau, dim);

@@ -24,10 +24,6 @@ void check_rank(const char* op, const Tensor& x, int n) {
   HALFTAPE_CHECK(x.dim() == n + 1 || x.dim() == n + 2, op, ": input ", x.sizes(), " has ", x.dim(),
                  " dimensions; expected ", n + 2, ", or ", n + 1, " without a batch");
 }
-void check_floating(const char* op, const Tensor& x) {
-  HALFTAPE_CHECK(x.is_floating_point(), op, ": of a ", x.dtype(),
-                 " tensor; convert it with .to(kFloat32)");
-}
 
 Windows pool_windows(const char* op, int n, const Dims& kernel_size, const Dims& stride,
                      const Dims& padding, const Dims& dilation) {

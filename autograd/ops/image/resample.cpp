@@ -115,8 +115,7 @@ Tensor interpolate(const Tensor& in, const std::optional<std::vector<int64_t>>& 
                  " has ", n);
   HALFTAPE_CHECK(dims_of(mode) != 0 || !align_corners, "interpolate: align_corners means nothing ",
                  "to mode ", name_of(mode));
-  HALFTAPE_CHECK(in.is_floating_point(), "interpolate: of a ", in.dtype(),
-                 " tensor; convert it with .to(kFloat32)");
+  check_floating("interpolate", in);
   HALFTAPE_CHECK(size.has_value() != scale_factor.has_value(),
                  "interpolate: one of size and scale_factor must be given, and not both");
   Shape to;
@@ -163,8 +162,8 @@ Tensor pixel_shuffle(const Tensor& x, int64_t r) {
                  " channels of ", x.sizes(), " are not a multiple of upscale_factor² (", r, "²)");
   const Shape lead = detail::leading_dims(x.sizes(), 3);
   const int64_t channels = x.size(-3) / (r * r), h = x.size(-2), w = x.size(-1);
-  const Tensor apart = reshape(x, {numel(lead) * channels, r, r, h, w});
-  return reshape(permute(apart, {0, 3, 1, 4, 2}),
+  const Tensor blocks = reshape(x, {numel(lead) * channels, r, r, h, w});
+  return reshape(permute(blocks, {0, 3, 1, 4, 2}),
                  detail::joined(lead, {channels, checked_mul(h, r), checked_mul(w, r)}));
 }
 
@@ -177,8 +176,8 @@ Tensor pixel_unshuffle(const Tensor& x, int64_t r) {
                  " are not a multiple of downscale_factor ", r);
   const Shape lead = detail::leading_dims(x.sizes(), 3);
   const int64_t channels = x.size(-3), h = x.size(-2) / r, w = x.size(-1) / r;
-  const Tensor apart = reshape(x, {numel(lead) * channels, h, r, w, r});
-  return reshape(permute(apart, {0, 2, 4, 1, 3}), detail::joined(lead, {channels * r * r, h, w}));
+  const Tensor blocks = reshape(x, {numel(lead) * channels, h, r, w, r});
+  return reshape(permute(blocks, {0, 2, 4, 1, 3}), detail::joined(lead, {channels * r * r, h, w}));
 }
 
 }  // namespace halftape

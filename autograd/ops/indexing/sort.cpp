@@ -38,9 +38,8 @@ std::tuple<Tensor, Tensor> taken(const Tensor& x, int64_t dim, const Tensor& ind
 }
 
 /// The sorted element at the place that `of(count of numbers, count of elements)` says.
-template <class Place>
 std::tuple<Tensor, Tensor> middle(const char* op, const Tensor& x, int64_t dim, bool keepdim,
-                                  Place of) {
+                                  auto of) {
   check_defined(op, x);
   const int d = wrap_dim(op, dim, static_cast<int>(x.dim()));
   const Tensor all = order(op, x, d, false);
@@ -158,8 +157,7 @@ std::tuple<Tensor, Tensor, Tensor> unique_consecutive(const Tensor& in, bool ret
 
 Tensor histc(const Tensor& in, int64_t bins, Scalar min, Scalar max) {
   const ErrorScope scope("histc", in);
-  HALFTAPE_CHECK(in.is_floating_point(), "histc: of a ", in.dtype(),
-                 " tensor; convert it with .to(kFloat32) first");
+  check_floating("histc", in);
   HALFTAPE_CHECK(bins > 0, "histc: ", bins, " bins; expected at least one");
   const Tensor x = reshape(in.detach().to(compute_dtype(in.dtype())), {-1});
   double low = min.to_double(), high = max.to_double();

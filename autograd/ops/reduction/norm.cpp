@@ -108,10 +108,6 @@ Tensor fused(const char* name, Over over, const Tensor& x, const Tensor& w, cons
                 });
 }
 
-void check_floating(const char* op, const Tensor& x) {
-  HALFTAPE_CHECK(x.is_floating_point(), op, ": of a ", x.dtype(),
-                 " tensor; convert it with .to(kFloat32) first");
-}
 void check_weights(const char* op, const char* what, const Tensor& w, const Shape& shape) {
   HALFTAPE_CHECK(!w.defined() || (w.sizes() == shape && w.is_floating_point()), op, ": ", what,
                  " is ", w.defined() ? w.dtype() : kFloat32, ' ', w.defined() ? w.sizes() : Shape(),

@@ -15,14 +15,8 @@
 namespace halftape {
 namespace {
 
-void check_floating(const char* op, const Tensor& x) {
-  HALFTAPE_CHECK(x.is_floating_point(), op, ": of a ", x.dtype(),
-                 " tensor; convert it with .to(kFloat32) first");
-}
-
 /// f(x) where x is not 0, and `at_zero` with the derivative 0 where it is.
-template <class F>
-Tensor except_zero(const Tensor& x, double at_zero, F f) {
+Tensor except_zero(const Tensor& x, double at_zero, auto f) {
   const Tensor zero = x == 0;
   return where(zero, at_zero, f(where(zero, 1, x)));
 }
@@ -194,8 +188,7 @@ Tensor pdist(const Tensor& x_in, double p) {
   const Tensor& x = inputs[0];
   HALFTAPE_CHECK(p >= 0, "pdist: p = ", p, " is negative");
   HALFTAPE_CHECK(x.dim() == 2, "pdist: input ", x.sizes(), "; expected (m, k)");
-  HALFTAPE_CHECK(x.is_floating_point(), "pdist: of a ", x.dtype(),
-                 " tensor; convert it with .to(kFloat32)");
+  check_floating("pdist", x);
   const int64_t m = x.size(0);
   std::vector<int64_t> first, second;
   for (int64_t i = 0; i < m; ++i)
