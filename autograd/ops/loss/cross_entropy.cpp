@@ -2,7 +2,6 @@
 #include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/ops/elementwise/binary.h"
-#include "halftape/autograd/ops/elementwise/unary.h"
 #include "halftape/autograd/ops/indexing/index.h"
 #include "halftape/autograd/ops/layout/view.h"
 #include "halftape/autograd/ops/loss/loss.h"

@@ -53,53 +53,44 @@ Tensor entropy(const Tensor& y) { return y * log(where(y == 0, 1, y)); }
 }  // namespace
 
 Tensor l1_loss(const Tensor& a, const Tensor& b, Reduction reduction) {
-  const ErrorScope scope("l1_loss", a, b);
-  const auto [x, y] = cast_inputs(cast_list::l1_loss, a, b);
-  return loss_of("l1_loss", x, y, reduction,
+  return loss_of(cast_list::l1_loss, a, b, reduction,
                  [](const Tensor& u, const Tensor& v) { return abs(u - v); });
 }
 
 Tensor smooth_l1_loss(const Tensor& a, const Tensor& b, Reduction reduction, double beta) {
-  const ErrorScope scope("smooth_l1_loss", a, b);
-  const auto [x, y] = cast_inputs(cast_list::smooth_l1_loss, a, b);
   HALFTAPE_CHECK(beta >= 0, "smooth_l1_loss: beta ", beta, " is negative");
-  return loss_of("smooth_l1_loss", x, y, reduction, [beta](const Tensor& u, const Tensor& v) {
-    return beta == 0 ? abs(u - v) : bounded_square(u - v, beta) / beta;
-  });
+  return loss_of(cast_list::smooth_l1_loss, a, b, reduction,
+                 [beta](const Tensor& u, const Tensor& v) {
+                   return beta == 0 ? abs(u - v) : bounded_square(u - v, beta) / beta;
+                 });
 }
 
 Tensor huber_loss(const Tensor& a, const Tensor& b, Reduction reduction, double delta) {
-  const ErrorScope scope("huber_loss", a, b);
-  const auto [x, y] = cast_inputs(cast_list::huber_loss, a, b);
   HALFTAPE_CHECK(delta > 0, "huber_loss: delta ", delta, " is not positive");
-  return loss_of("huber_loss", x, y, reduction, [delta](const Tensor& u, const Tensor& v) {
+  return loss_of(cast_list::huber_loss, a, b, reduction, [delta](const Tensor& u, const Tensor& v) {
     return bounded_square(u - v, delta);
   });
 }
 
 Tensor kl_div(const Tensor& a, const Tensor& b, Reduction reduction, bool log_target) {
-  const ErrorScope scope("kl_div", a, b);
-  const auto [x, y] = cast_inputs(cast_list::kl_div, a, b);
-  const double samples = x.dim() > 0 ? static_cast<double>(x.size(0)) : 1;
   const bool of_batch = reduction == Reduction::BatchMean;
-  return loss_of("kl_div", x, y, of_batch ? Reduction::None : reduction,
+  return loss_of(cast_list::kl_div, a, b, of_batch ? Reduction::None : reduction,
                  [&](const Tensor& u, const Tensor& v) {
                    const Tensor losses = log_target ? exp(v) * (v - u) : entropy(v) - v * u;
-                   return of_batch ? sum(losses) / samples : losses;
+                   return of_batch ? sum(losses) / (u.dim() > 0 ? u.size(0) : 1) : losses;
                  });
 }
 
 Tensor poisson_nll_loss(const Tensor& a, const Tensor& b, bool log_input, bool full, double eps,
                         Reduction reduction) {
-  const ErrorScope scope("poisson_nll_loss", a, b);
-  const auto [x, y] = cast_inputs(cast_list::poisson_nll_loss, a, b);
-  return loss_of("poisson_nll_loss", x, y, reduction, [&](const Tensor& u, const Tensor& v) {
-    const Tensor losses = log_input ? exp(u) - v * u : u - v * log(u + eps);
-    if (!full) return losses;
-    const Tensor many = where(v > 1, v, 1);
-    const Tensor stirling = many * log(many) - many + 0.5 * log(2 * std::numbers::pi * many);
-    return losses + where(v > 1, stirling, 0);
-  });
+  return loss_of(
+      cast_list::poisson_nll_loss, a, b, reduction, [&](const Tensor& u, const Tensor& v) {
+        const Tensor losses = log_input ? exp(u) - v * u : u - v * log(u + eps);
+        if (!full) return losses;
+        const Tensor many = where(v > 1, v, 1);
+        const Tensor stirling = many * log(many) - many + 0.5 * log(2 * std::numbers::pi * many);
+        return losses + where(v > 1, stirling, 0);
+      });
 }
 
 Tensor gaussian_nll_loss(const Tensor& a, const Tensor& b, const Tensor& c, bool full, double eps,
@@ -114,12 +105,14 @@ Tensor gaussian_nll_loss(const Tensor& a, const Tensor& b, const Tensor& c, bool
   HALFTAPE_CHECK(v.sizes() == x.sizes() || v.sizes() == one, "gaussian_nll_loss: var ", var.sizes(),
                  " for input ", x.sizes(), "; expected ", x.sizes(), ", ", one,
                  " or one without the last dimension");
-  return loss_of("gaussian_nll_loss", x, y, reduction, [&](const Tensor& mu, const Tensor& t) {
-    const Tensor given = v.to(mu.dtype());
-    const Tensor s = where(given < eps, eps + (given - given.detach()), given);
-    const Tensor losses = 0.5 * (log(s) + square(mu - t) / s);
-    return full ? losses + 0.5 * std::log(2 * std::numbers::pi) : losses;
-  });
+  detail::same_shape("gaussian_nll_loss", x, y);
+  const Dtype dtype = detail::loss_dtype("gaussian_nll_loss", {&x, &y}),
+              wide = compute_dtype(dtype);
+  const Tensor given = v.to(wide);
+  const Tensor s = where(given < eps, eps + (given - given.detach()), given);
+  Tensor losses = 0.5 * (log(s) + square(x.to(wide) - y.to(wide)) / s);
+  if (full) losses = losses + 0.5 * std::log(2 * std::numbers::pi);
+  return detail::reduced("gaussian_nll_loss", losses, reduction).to(dtype);
 }
 
 Tensor mse_loss(const Tensor& a, const Tensor& b, Reduction reduction) {

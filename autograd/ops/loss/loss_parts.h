@@ -1,8 +1,8 @@
 // What the losses are made of: halves computed in float32, shapes that must be equal, and what
 // becomes of the losses of elements.
 #pragma once
+#include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/loss/loss.h"
-#include "halftape/autograd/tape/error_scope.h"
 
 namespace halftape {
 namespace detail {
@@ -17,12 +17,14 @@ void same_shape(const char* op, const Tensor& x, const Tensor& y);
 /// BatchMean is kl_div's alone.
 Tensor reduced(const char* op, const Tensor& losses, Reduction reduction);
 
-/// f(x, y) of inputs of one shape, reduced, in their dtype.
-template <class F>
-Tensor loss_of(const char* op, const Tensor& x, const Tensor& y, Reduction reduction, const F& f) {
-  same_shape(op, x, y);
-  const Dtype dtype = loss_dtype(op, {&x, &y});
-  return reduced(op, f(x.to(compute_dtype(dtype)), y.to(compute_dtype(dtype))), reduction)
+/// f(x, y) of inputs of one shape, as policies want them, reduced, in their dtype.
+Tensor loss_of(const CastOp& op, const Tensor& x_in, const Tensor& y_in, Reduction reduction,
+               const auto& f) {
+  const ErrorScope scope(op.name, x_in, y_in);
+  const auto [x, y] = cast_inputs(op, x_in, y_in);
+  same_shape(op.name, x, y);
+  const Dtype dtype = loss_dtype(op.name, {&x, &y});
+  return reduced(op.name, f(x.to(compute_dtype(dtype)), y.to(compute_dtype(dtype))), reduction)
       .to(dtype);
 }
 

@@ -36,18 +36,14 @@ Tensor triplet(const char* op, const Tensor& anchor, const Tensor& positive, con
 }  // namespace
 
 Tensor hinge_embedding_loss(const Tensor& a, const Tensor& b, double margin, Reduction reduction) {
-  const ErrorScope scope("hinge_embedding_loss", a, b);
-  const auto [x, y] = cast_inputs(cast_list::hinge_embedding_loss, a, b);
-  return loss_of("hinge_embedding_loss", x, y, reduction,
+  return loss_of(cast_list::hinge_embedding_loss, a, b, reduction,
                  [&](const Tensor& s, const Tensor& label) {
                    return where(label == 1, 0, relu(margin - s)) + where(label == -1, 0, s);
                  });
 }
 
 Tensor soft_margin_loss(const Tensor& a, const Tensor& b, Reduction reduction) {
-  const ErrorScope scope("soft_margin_loss", a, b);
-  const auto [x, y] = cast_inputs(cast_list::soft_margin_loss, a, b);
-  return loss_of("soft_margin_loss", x, y, reduction,
+  return loss_of(cast_list::soft_margin_loss, a, b, reduction,
                  [](const Tensor& s, const Tensor& label) { return -log_sigmoid(label * s); });
 }
 
@@ -121,13 +117,12 @@ Tensor multilabel_margin_loss(const Tensor& in, const Tensor& target, Reduction 
   return reduced("multilabel_margin_loss", losses, reduction).to(dtype);
 }
 
-Tensor multilabel_soft_margin_loss(const Tensor& x_in, const Tensor& y_in, const Tensor& weight,
+Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& y, const Tensor& weight,
                                    Reduction reduction) {
-  const ErrorScope scope("multilabel_soft_margin_loss", x_in, y_in);
-  const auto [x, y] = cast_inputs(cast_list::multilabel_soft_margin_loss, x_in, y_in);
-  HALFTAPE_CHECK(x.dim() > 0, "multilabel_soft_margin_loss: input is 0-dim, without classes");
-  return loss_of("multilabel_soft_margin_loss", x, y, reduction,
+  return loss_of(cast_list::multilabel_soft_margin_loss, x, y, reduction,
                  [&](const Tensor& s, const Tensor& label) {
+                   HALFTAPE_CHECK(s.dim() > 0, "multilabel_soft_margin_loss: input is 0-dim, ",
+                                  "without classes");
                    // ln σ(−x) = ln σ(x) − x.
                    Tensor losses = (1 - label) * s - log_sigmoid(s);
                    if (weight.defined()) losses = losses * weight.to(s.dtype());
