@@ -160,7 +160,7 @@ Tensor put_view(const Tensor& x, const Basic& basic, const Tensor& v) {
 struct Rows {
   Dims order;      // in which the dimensions stand; empty: as they are
   int at = 0;      // the picked dimension
-  Shape apart;     // the shape before the picked dimensions became one
+  Shape unmerged;  // the shape before the picked dimensions became one
   Tensor rows;     // … and after
   Tensor numbers;  // which of them, one-dimensional
   Shape picked;    // the shape that takes the dimension's place
@@ -175,15 +175,15 @@ struct Rows {
       at = 0;
     }
     const Tensor turned = order.empty() ? x : permute(x, order);
-    apart = turned.sizes();
+    unmerged = turned.sizes();
     Shape one, sizes;
-    for (int d = 0; d < apart.size(); ++d) {
+    for (int d = 0; d < unmerged.size(); ++d) {
       const bool inside = d >= at && d < at + count;
-      if (inside) sizes.push_back(apart[d]);
+      if (inside) sizes.push_back(unmerged[d]);
       if (inside && d > at)
-        one[at] = checked_mul(one[at], apart[d]);
+        one[at] = checked_mul(one[at], unmerged[d]);
       else
-        one.push_back(apart[d]);
+        one.push_back(unmerged[d]);
     }
     rows = reshape(turned, one);
     numbers = detail::flat_index(picks.indices, sizes, {op});
@@ -226,7 +226,7 @@ Tensor put(const Tensor& x, const Picks& picks, const Tensor& values, bool accum
   const Tensor lined = reshape(expand(v, r.picked), r.with({r.numbers.numel()}));
   Tensor y = reshape(accumulate ? index_add(r.rows, r.at, r.numbers, lined)
                                 : index_copy(r.rows, r.at, r.numbers, lined),
-                     r.apart);
+                     r.unmerged);
   if (r.order.empty()) return y;
   Dims back = r.order;
   for (int d = 0; d < back.size(); ++d) back[static_cast<int>(r.order[d])] = d;

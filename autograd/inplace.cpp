@@ -22,19 +22,19 @@ namespace halftape {
 namespace {
 
 /// True if two elements of x share their bytes.
-bool shares_places(const Array& x) {
+bool has_internal_overlap(const Array& x) {
   if (x.contiguous() || x.numel() < 2) return false;
   std::vector<std::pair<int64_t, int64_t>> dims;  // strides and sizes
   for (int i = 0; i < x.dim(); ++i)
     if (x.size(i) > 1) dims.emplace_back(x.strides()[i], x.size(i));
   std::sort(dims.begin(), dims.end());
   int64_t extent = 0;
-  bool apart = true;  // each stride beyond all that the smaller ones reach
+  bool disjoint = true;  // each stride beyond all that the smaller ones reach
   for (const auto& [stride, n] : dims) {
-    apart &= stride > extent;
+    disjoint &= stride > extent;
     extent += (n - 1) * stride;
   }
-  if (apart || dims[0].first == 0) return !apart;
+  if (disjoint || dims[0].first == 0) return !disjoint;
   // Interleaved strides may still miss each other: look at every element.
   std::vector<bool> taken(static_cast<size_t>(extent) + 1);
   Dims at = Dims::filled(x.dim(), 0);
@@ -53,8 +53,8 @@ void check_writable(const char* op, const Tensor& x, bool history) {
   check_defined(op, x);
   HALFTAPE_CHECK(!x.is_inference() || InferenceMode::is_enabled(), op, ": the tensor ", x.sizes(),
                  " was made in InferenceMode and cannot be changed outside; clone() it first");
-  HALFTAPE_CHECK(!shares_places(x.array()), op, ": of the tensor ", x.sizes(), " with strides ",
-                 x.strides(),
+  HALFTAPE_CHECK(!has_internal_overlap(x.array()), op, ": of the tensor ", x.sizes(),
+                 " with strides ", x.strides(),
                  " several elements are one place in memory, as expanded and unfolded ",
                  "ones are; clone() it first");
   if (!GradMode::is_enabled()) return;
@@ -297,8 +297,7 @@ Tensor& Tensor::bernoulli_(double p) const {
 namespace {
 
 /// x ← view(), which is one of x.
-template <class View>
-Tensor& laid_out(const char* op, const Tensor& x, const View& view) {
+Tensor& laid_out(const char* op, const Tensor& x, const auto& view) {
   check_defined(op, x);
   HALFTAPE_CHECK(!x.is_inference() || InferenceMode::is_enabled(), op, ": the tensor ", x.sizes(),
                  " was made in InferenceMode and cannot be changed outside; clone() it first");

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "halftape/autograd/tensor.h"
-#include "halftape/core/contract/backend.h"
 
 namespace halftape::detail {
 namespace {

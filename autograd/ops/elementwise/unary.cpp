@@ -155,7 +155,6 @@ Tensor relu6(const Tensor& x) {
   return hardtanh(x, 0, 6);
 }
 Tensor leaky_relu(const Tensor& x, Scalar slope) {
-  check_defined("leaky_relu", x);
   return unary<formula::LeakyRelu>(x, {slope, 0});
 }
 Tensor elu(const Tensor& x, Scalar alpha, Scalar scale, Scalar input_scale) {
@@ -169,7 +168,6 @@ Tensor selu(const Tensor& x) {
   return unary<formula::Elu>(x, {1.6732632423543772848, 1.0507009873554804934});
 }
 Tensor celu(const Tensor& x, Scalar alpha) {
-  check_defined("celu", x);
   HALFTAPE_CHECK(alpha.to_double() != 0, "celu: alpha must not be 0");
   return unary<formula::Celu>(x, {alpha, 0});
 }
@@ -180,7 +178,6 @@ Tensor gelu(const Tensor& x, const std::string& approximate) {
   return approximate == "none" ? unary<formula::Gelu>(x) : unary<formula::GeluTanh>(x);
 }
 Tensor softplus(const Tensor& x, Scalar beta, Scalar threshold) {
-  check_defined("softplus", x);
   HALFTAPE_CHECK(beta.to_double() != 0, "softplus: beta must not be 0");
   return unary<formula::Softplus>(x, {beta, threshold});
 }
@@ -191,12 +188,10 @@ Tensor hardtanh(const Tensor& x, Scalar min_val, Scalar max_val) {
   return unary<formula::Clamp>(beside_numbers(x, {min_val, max_val}), {min_val, max_val});
 }
 Tensor softshrink(const Tensor& x, Scalar lambd) {
-  check_defined("softshrink", x);
   HALFTAPE_CHECK(lambd.to_double() >= 0, "softshrink: lambd ", lambd.to_double(), " is negative");
   return unary<formula::Softshrink>(x, {lambd, 0});
 }
 Tensor hardshrink(const Tensor& x, Scalar lambd) {
-  check_defined("hardshrink", x);
   return unary<formula::Hardshrink>(x, {lambd, 0});
 }
 Tensor threshold(const Tensor& x, Scalar threshold, Scalar value) {

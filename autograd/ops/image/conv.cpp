@@ -34,9 +34,8 @@ constexpr int64_t kColumns = int64_t{1} << 21;
 
 /// f(begin, end) for blocks of images. Where columns are the images themselves, one at a time is a
 /// matrix without a copy; small ones are better joined to larger matrices.
-template <class F>
 void each_block(const Conv& c, int64_t images, int64_t channels, const Shape& lengths,
-                const Shape& count, const F& f) {
+                const Shape& count, const auto& f) {
   const Windows& w = c.windows;
   const bool pointwise = numel(w.size) == 1 && lengths == count;
   const int64_t one = channels * numel(w.size) * numel(count);
@@ -71,12 +70,12 @@ Array columns(const Conv& c, const Array& x, const Shape& count) {
 /// Columns as (n, C, size…, count…).
 Array as_windows(const Conv& c, const Array& columns, int64_t images, const Shape& count) {
   const int64_t channels = c.groups * columns.size(1) / std::max<int64_t>(1, numel(c.windows.size));
-  const Array apart =
+  const Array windows =
       columns.reshape(joined(joined(joined({channels}, c.windows.size), {images}), count));
   Dims order{c.dims() + 1};
-  for (int i = 0; i < apart.dim(); ++i)
+  for (int i = 0; i < windows.dim(); ++i)
     if (i != c.dims() + 1) order.push_back(i);
-  return apart.permute(order);
+  return windows.permute(order);
 }
 
 Array kernels(const Conv& c, const Array& w) {
@@ -244,8 +243,7 @@ void check_inputs(const char* op, int n, const Tensor& x, const Tensor& w, const
 }
 
 /// f of x with a batch dimension, without it if x had none.
-template <class F>
-Tensor in_batches(const Tensor& x, int n, const F& f) {
+Tensor in_batches(const Tensor& x, int n, const auto& f) {
   return x.dim() == n + 2 ? f(x) : squeeze(f(unsqueeze(x, 0)), 0);
 }
 
@@ -341,8 +339,8 @@ Tensor im2col(const Tensor& x, const Dims& kernel_size, const Dims& dilation, co
                  " dimensions; expected 4, or 3 without a batch");
   const Windows w = window_options("im2col", kernel_size, dilation, padding, stride);
   const Shape count = detail::window_count("im2col", w, last_dims(x.sizes(), 2));
-  const Tensor apart = detail::windows(x, w, count);
-  return reshape(apart,
+  const Tensor patches = detail::windows(x, w, count);
+  return reshape(patches,
                  joined(leading_dims(x.sizes(), 3), {x.size(-3) * numel(w.size), numel(count)}));
 }
 

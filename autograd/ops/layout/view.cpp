@@ -15,16 +15,14 @@ namespace halftape {
 namespace {
 
 /// A view whose gradient is `back(g)`: the same move in the other direction.
-template <class Back>
-Tensor view_op(const char* name, const Tensor& x, Array y, Back back) {
+Tensor view_op(const char* name, const Tensor& x, Array y, auto back) {
   return record(
       name, std::move(y), {&x}, [back](Node&, const Tensor& g) -> Grads { return {back(g)}; }, &x);
 }
 
 /// g placed into zeros of `shape` where a view was cut from: the derivative of cutting, and cut out
 /// in turn.
-template <class View>
-Tensor put_back(const char* name, const Tensor& g, const Shape& shape, View view) {
+Tensor put_back(const char* name, const Tensor& g, const Shape& shape, auto view) {
   const Array y = full(shape, 0, g.dtype(), g.device());
   backend(g.device()).copy(view(Tensor(y)).array(), g.array());
   return record(name, y, {&g}, [view](Node&, const Tensor& gg) -> Grads { return {view(gg)}; });

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "halftape/autograd/ops/cast_list.h"
-#include "halftape/autograd/ops/layout/shape.h"
 #include "halftape/autograd/ops/layout/view.h"
 #include "halftape/autograd/ops/loss/loss.h"
 #include "halftape/autograd/tape/engine.h"
@@ -146,14 +145,14 @@ void check_parameter(const Tensor& x, const char* what, const Tensor& t, const S
                  " is expected");
 }
 /// True if the backend's call can read t beside factors of dtype `multiplied`.
-bool read_as_they_are(Dtype multiplied, const Tensor& t) {
+bool is_readable(Dtype multiplied, const Tensor& t) {
   return t.dtype() == multiplied || t.dtype() == compute_dtype(multiplied);
 }
 
 bool wants_grad(const Tensor& t) { return t.defined() && t.requires_grad(); }
-/// Are the gradients to be computed in forward? Where they are asked for by parameters alone, in
-/// the dtype in which they are multiplied by what comes; and where 16 bits hold them.
-bool at_once(const TensorList& inputs, Dtype multiplied, const Tensor& scale) {
+/// True if forward computes the gradients, too: only parameters want one, in float32, and the
+/// gradient of the loss is known (`scale`) or needs no scale to fit into 16 bits.
+bool gradients_in_forward(const TensorList& inputs, Dtype multiplied, const Tensor& scale) {
   return !wants_grad(inputs[0]) && (scale.defined() || multiplied == kBFloat16) &&
          std::all_of(inputs.begin() + 1, inputs.end(),
                      [](const Tensor& t) { return !wants_grad(t) || t.dtype() == kFloat32; });
@@ -185,7 +184,7 @@ void check_inputs(const Tensor& x, const Tensor& target, const TensorList& weigh
 }
 
 /// The loss, recorded as one op; its gradients by the parameters are computed with it where
-/// at_once() allows. inputs: x, then weight and bias of each layer.
+/// gradients_in_forward() allows. inputs: x, then weight and bias of each layer.
 Tensor recorded_loss(MlpLoss m, Dtype multiplied, const Tensor& t, const TensorList& inputs,
                      Activation activation, const Tensor& scale) {
   const Tensor& h = inputs[0];
@@ -196,7 +195,7 @@ Tensor recorded_loss(MlpLoss m, Dtype multiplied, const Tensor& t, const TensorL
     whole.weights.emplace_back(inputs[weight_input(l)]);
     whole.biases.push_back(b.defined() ? Saved(b) : Saved());
   }
-  if (at_once(inputs, multiplied, scale)) {
+  if (gradients_in_forward(inputs, multiplied, scale)) {
     for (size_t l = 0; l < layers; ++l) {
       m.dweights.push_back(fresh_gradient(inputs[weight_input(l)]));
       m.dbiases.push_back(fresh_gradient(inputs[bias_input(l)]));
@@ -240,7 +239,7 @@ Tensor mlp_loss(const Tensor& x_in, const Tensor& target, const TensorList& weig
 
   MlpLoss m{.x = h.array(), .multiplied = multiplied, .target = t.array(), .weights = {}};
   TensorList inputs{h};
-  bool direct = !target.requires_grad();
+  bool fused = !target.requires_grad();
   int64_t width = h.size(1);
   for (size_t l = 0; l < layers; ++l) {
     const Tensor& w = weights[l];
@@ -249,13 +248,12 @@ Tensor mlp_loss(const Tensor& x_in, const Tensor& target, const TensorList& weig
     check_parameter(h, "weight", w, {w.size(0), width});
     width = w.size(0);
     if (b.defined()) check_parameter(h, "bias", b, {width});
-    direct = direct && read_as_they_are(multiplied, w) &&
-             (!b.defined() || read_as_they_are(multiplied, b));
+    fused = fused && is_readable(multiplied, w) && (!b.defined() || is_readable(multiplied, b));
     m.weights.push_back(w.array());
     m.biases.push_back(b.defined() ? b.array() : Array());
     inputs.push_back(w), inputs.push_back(b);
   }
-  if (!direct || !is_small(m)) return in_ops(h, t, weights, biases, activation);
+  if (!fused || !is_small(m)) return in_ops(h, t, weights, biases, activation);
 
   const PolicyScope plain(nullptr);
   m.activation = op_of(activation);

@@ -14,7 +14,6 @@
 #include "halftape/autograd/ops/reduction/reduce.h"
 #include "halftape/autograd/ops/reduction/softmax.h"
 #include "halftape/autograd/tape/error_scope.h"
-#include "halftape/core/contract/backend.h"
 
 namespace halftape {
 namespace {

@@ -85,8 +85,7 @@ struct Term {
     }
   }
   /// Sums over the names that `keep` does not approve of.
-  template <class Keep>
-  void sum_out(Keep keep) {
+  void sum_out(auto keep) {
     Dims over;
     Labels left;
     for (size_t i = 0; i < labels.size(); ++i) {
@@ -121,8 +120,7 @@ Labels operator+(Labels a, const Labels& b) {
 }
 
 /// The product of two terms, summed over the names that nobody needs any more.
-template <class Needed>
-Term contract(Term a, Term b, Needed needed) {
+Term contract(Term a, Term b, auto needed) {
   a.sum_out([&](int l) { return has(b.labels, l) || needed(l); });
   b.sum_out([&](int l) { return has(a.labels, l) || needed(l); });
   a.match(b);

@@ -58,8 +58,8 @@ Tensor as_rows(const Tensor& x) {
 /// the rows x, in the dtype in which the leaf wants them. What is there already is left alone.
 void parameter_gradients(const Node& self, size_t i, const Tensor& g, const Tensor& x, Grads& d) {
   const bool wants_bias = self.wants(i + 1) && !d[i + 1].defined();
-  const bool at_once = self.wants(i) && !GradMode::is_enabled();
-  if (at_once) {
+  const bool fused = self.wants(i) && !GradMode::is_enabled();
+  if (fused) {
     const Array dw({g.size(1), x.size(1)}, self.finest(i), g.device());
     Array db;
     if (wants_bias) db = Array({g.size(1)}, self.finest(i + 1), g.device());

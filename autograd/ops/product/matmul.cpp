@@ -83,6 +83,11 @@ void check_rank(const char* op, const char* argument, const Tensor& x, int64_t r
                  op == std::string_view("mm") ? "; matmul() takes other shapes" : "");
 }
 
+void check_ranks(const char* op, const Tensor& a, int64_t rank_a, const Tensor& b, int64_t rank_b) {
+  check_rank(op, "the first factor", a, rank_a);
+  check_rank(op, "the second factor", b, rank_b);
+}
+
 Tensor row(const Tensor& v) { return unsqueeze(v, 0); }
 Tensor column(const Tensor& v) { return unsqueeze(v, -1); }
 
@@ -97,8 +102,7 @@ CastInputs<3> operands(const CastOp& op, const Tensor& input_in, const Tensor& a
 Scales scales(Scalar beta, Scalar alpha) { return {beta.to_double(), alpha.to_double()}; }
 
 void check_batches(const char* op, const Tensor& a, const Tensor& b) {
-  check_rank(op, "the first factor", a, 3);
-  check_rank(op, "the second factor", b, 3);
+  check_ranks(op, a, 3, b, 3);
   HALFTAPE_CHECK(a.size(0) == b.size(0), op, ": batches of ", a.size(0), " and ", b.size(0),
                  " matrices in ", a.sizes(), " and ", b.sizes());
 }
@@ -121,8 +125,7 @@ Tensor matmul(const Tensor& a_in, const Tensor& b_in) {
 
 Tensor mm(const Tensor& a_in, const Tensor& b_in) {
   const auto [a, b] = cast_inputs(cast_list::mm, a_in, b_in);
-  check_rank("mm", "the first factor", a, 2);
-  check_rank("mm", "the second factor", b, 2);
+  check_ranks("mm", a, 2, b, 2);
   same_kind("mm", a, b);
   return product("mm", {}, a, b, {});
 }
@@ -136,16 +139,14 @@ Tensor bmm(const Tensor& a_in, const Tensor& b_in) {
 
 Tensor mv(const Tensor& a_in, const Tensor& v_in) {
   const auto [a, v] = cast_inputs(cast_list::mv, a_in, v_in);
-  check_rank("mv", "the first factor", a, 2);
-  check_rank("mv", "the second factor", v, 1);
+  check_ranks("mv", a, 2, v, 1);
   same_kind("mv", a, v);
   return squeeze(product("mv", {}, a, column(v), {}), -1);
 }
 
 Tensor dot(const Tensor& a_in, const Tensor& b_in) {
   const auto [a, b] = cast_inputs(cast_list::dot, a_in, b_in);
-  check_rank("dot", "the first factor", a, 1);
-  check_rank("dot", "the second factor", b, 1);
+  check_ranks("dot", a, 1, b, 1);
   HALFTAPE_CHECK(a.size(0) == b.size(0), "dot: vectors of ", a.size(0), " and ", b.size(0),
                  " elements");
   same_kind("dot", a, b);
@@ -166,8 +167,7 @@ Tensor inner(const Tensor& a, const Tensor& b) {
 
 Tensor outer(const Tensor& a, const Tensor& b) {
   const ErrorScope scope("outer", a, b);
-  check_rank("outer", "the first factor", a, 1);
-  check_rank("outer", "the second factor", b, 1);
+  check_ranks("outer", a, 1, b, 1);
   return column(a) * row(b);
 }
 
@@ -179,16 +179,14 @@ Tensor ger(const Tensor& a, const Tensor& b) {
 Tensor addmm(const Tensor& input_in, const Tensor& a_in, const Tensor& b_in, Scalar beta,
              Scalar alpha) {
   const auto [input, a, b] = operands(cast_list::addmm, input_in, a_in, b_in);
-  check_rank("addmm", "the first factor", a, 2);
-  check_rank("addmm", "the second factor", b, 2);
+  check_ranks("addmm", a, 2, b, 2);
   return product("addmm", input, a, b, scales(beta, alpha));
 }
 
 Tensor addmv(const Tensor& input_in, const Tensor& a_in, const Tensor& v_in, Scalar beta,
              Scalar alpha) {
   const auto [input, a, v] = operands(cast_list::addmv, input_in, a_in, v_in);
-  check_rank("addmv", "the first factor", a, 2);
-  check_rank("addmv", "the second factor", v, 1);
+  check_ranks("addmv", a, 2, v, 1);
   // A number broadcasts as it is; a vector stands upright beside the product.
   const Tensor upright = input.dim() == 1 ? column(input) : input;
   return squeeze(product("addmv", upright, a, column(v), scales(beta, alpha)), -1);
@@ -197,8 +195,7 @@ Tensor addmv(const Tensor& input_in, const Tensor& a_in, const Tensor& v_in, Sca
 Tensor addr(const Tensor& input_in, const Tensor& u_in, const Tensor& v_in, Scalar beta,
             Scalar alpha) {
   const auto [input, u, v] = operands(cast_list::addr, input_in, u_in, v_in);
-  check_rank("addr", "the first factor", u, 1);
-  check_rank("addr", "the second factor", v, 1);
+  check_ranks("addr", u, 1, v, 1);
   return product("addr", input, column(u), row(v), scales(beta, alpha));
 }
 

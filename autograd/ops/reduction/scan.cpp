@@ -35,9 +35,8 @@ Tensor recurrence(Tensor a, Tensor b, int dim, int64_t s) {
 }
 
 /// The start that running sums and products share: casts, dtypes, and a dimension for a number.
-template <class F>
 Tensor accumulated(const CastOp& op, const Tensor& in, int64_t dim, std::optional<Dtype> dtype,
-                   F along) {
+                   auto along) {
   const auto [cast_in] = cast_inputs(op.unless(dtype), in);
   const int d = wrap_dim(op.name, dim, static_cast<int>(cast_in.dim()));
   const Tensor x =
