@@ -99,13 +99,16 @@ void print(std::ostream& out, const Name& name, const Fields&... labels_and_valu
   };                                                                      \
   HALFTAPE_MODULE(Name)
 
+/// Declares NameImpl, which is a Base that can be cloned, and its holder Name.
+#define HALFTAPE_DERIVED_MODULE(Name, ...)                                       \
+  class Name##Impl : public ::halftape::nn::Cloneable<Name##Impl, __VA_ARGS__> { \
+   public:                                                                       \
+    using Cloneable::Cloneable;                                                  \
+  };                                                                             \
+  HALFTAPE_MODULE(Name)
+
 /// Declares Name2dImpl, which is NameImpl<2> that can be cloned, and its holder Name2d.
-#define HALFTAPE_RANK_MODULE(Name, D)                                                      \
-  class Name##D##dImpl : public ::halftape::nn::Cloneable<Name##D##dImpl, Name##Impl<D>> { \
-   public:                                                                                 \
-    using Cloneable::Cloneable;                                                            \
-  };                                                                                       \
-  HALFTAPE_MODULE(Name##D##d)
+#define HALFTAPE_RANK_MODULE(Name, D) HALFTAPE_DERIVED_MODULE(Name##D##d, Name##Impl<D>)
 /// The same for one, two and three dimensions.
 #define HALFTAPE_RANKED_MODULE(Name) \
   HALFTAPE_RANK_MODULE(Name, 1);     \

@@ -134,11 +134,7 @@ class OneStateLayer : public RNNImplBase {
 /// x: (T, N, input_size), with batch_first (N, T, input_size), or without N; hx:
 /// (layers·directions, N, hidden_size), or zeros → outputs (T, N, directions·hidden_size), and the
 /// last hx.
-class RNNImpl : public Cloneable<RNNImpl, detail::OneStateLayer<RNNOptions>> {
- public:
-  using Cloneable::Cloneable;
-};
-HALFTAPE_MODULE(RNN);
+HALFTAPE_DERIVED_MODULE(RNN, detail::OneStateLayer<RNNOptions>);
 
 /// The same; hx: (h, c). With proj_size, h and the outputs have so many features.
 class LSTMImpl : public Cloneable<LSTMImpl, detail::RNNImplBase> {
@@ -156,11 +152,7 @@ class LSTMImpl : public Cloneable<LSTMImpl, detail::RNNImplBase> {
 HALFTAPE_MODULE(LSTM);
 
 /// As RNN.
-class GRUImpl : public Cloneable<GRUImpl, detail::OneStateLayer<GRUOptions>> {
- public:
-  using Cloneable::Cloneable;
-};
-HALFTAPE_MODULE(GRU);
+HALFTAPE_DERIVED_MODULE(GRU, detail::OneStateLayer<GRUOptions>);
 
 namespace detail {
 /// The base of the cells. Their parameters start in U(−b, b), b = 1/√hidden_size.
@@ -204,11 +196,7 @@ class OneStateCell : public RNNCellImplBase {
 
 /// One step of an RNN. x: (N, input_size) or (input_size); hx: (N, hidden_size) or (hidden_size),
 /// or zeros → the next hx.
-class RNNCellImpl : public Cloneable<RNNCellImpl, detail::OneStateCell<RNNCellOptions>> {
- public:
-  using Cloneable::Cloneable;
-};
-HALFTAPE_MODULE(RNNCell);
+HALFTAPE_DERIVED_MODULE(RNNCell, detail::OneStateCell<RNNCellOptions>);
 
 /// One step of an LSTM; hx: (h, c) → the next.
 class LSTMCellImpl : public Cloneable<LSTMCellImpl, detail::RNNCellImplBase> {
@@ -224,10 +212,6 @@ class LSTMCellImpl : public Cloneable<LSTMCellImpl, detail::RNNCellImplBase> {
 HALFTAPE_MODULE(LSTMCell);
 
 /// One step of a GRU.
-class GRUCellImpl : public Cloneable<GRUCellImpl, detail::OneStateCell<GRUCellOptions>> {
- public:
-  using Cloneable::Cloneable;
-};
-HALFTAPE_MODULE(GRUCell);
+HALFTAPE_DERIVED_MODULE(GRUCell, detail::OneStateCell<GRUCellOptions>);
 
 }  // namespace halftape::nn

@@ -11,7 +11,7 @@ namespace halftape::testing {
 inline std::set<std::string> declared_modules() {
   std::set<std::string> names;
   const std::filesystem::path root = std::filesystem::path(HALFTAPE_TEST_DATA).parent_path();
-  const std::regex plain("HALFTAPE_(?:UNARY_|LOSS_)?MODULE\\((\\w+)[,)].*"),
+  const std::regex plain("HALFTAPE_(?:UNARY_|LOSS_|DERIVED_)?MODULE\\((\\w+)[,)].*"),
       ranked("HALFTAPE_RANK_MODULE\\((\\w+), ([123])\\);"),
       all_ranks("HALFTAPE_RANKED_MODULE\\((\\w+)\\);"),
       holder("class (\\w+) : public ModuleHolder<.*");
