@@ -12,8 +12,7 @@
 
 namespace halftape::optim {
 
-class AveragedModelOptions {
- public:
+struct AveragedModelOptions {
   HALFTAPE_ARG(std::optional<double>, decay) = {};  // none: the mean of all steps
   HALFTAPE_ARG(bool, use_buffers) = false;          // average floating-point buffers, too
 };

@@ -7,7 +7,6 @@
 #include "halftape/optim/clip_grad.h"
 #include "halftape/optim/loss_history.h"
 #include "halftape/optim/optimizer.h"
-#include "halftape/optim/options.h"
 #include "halftape/optim/rule_optimizer.h"
 #include "halftape/optim/schedulers/anneal.h"
 #include "halftape/optim/schedulers/compose.h"

@@ -11,8 +11,7 @@
 
 namespace halftape::optim {
 
-class LBFGSOptions : public OptimizerCloneableOptions<LBFGSOptions> {
- public:
+struct LBFGSOptions : OptimizerCloneableOptions<LBFGSOptions> {
   LBFGSOptions(double lr = 1) : lr_(lr) {}  // NOLINT: as LibTorch
   void validate() const override;
 

@@ -12,8 +12,7 @@ namespace halftape::optim {
 enum class AnnealStrategy : uint8_t { Cos, Linear };
 
 /// A list holds one value for all groups, or one for each.
-class OneCycleLROptions {
- public:
+struct OneCycleLROptions {
   using Values = std::vector<double>;
   /// total_steps: usually epochs · steps_per_epoch.
   OneCycleLROptions(double max_lr, int64_t total_steps)
