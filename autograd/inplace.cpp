@@ -48,6 +48,26 @@ bool has_internal_overlap(const Array& x) {
   return false;
 }
 
+/// The addresses of the first and the last element of x, which has elements.
+std::pair<uintptr_t, uintptr_t> extent(const Array& x) {
+  int64_t below = 0, above = 0;
+  for (int i = 0; i < x.dim(); ++i)
+    (x.strides()[i] < 0 ? below : above) += (x.size(i) - 1) * x.strides()[i];
+  const auto at = reinterpret_cast<uintptr_t>(x.raw());
+  const auto item = static_cast<int64_t>(element_size(x.dtype()));
+  return {at + static_cast<uintptr_t>(below * item), at + static_cast<uintptr_t>(above * item)};
+}
+
+/// to ← from, of one shape and dtype. Where they share memory, `from` is read as it was before.
+void assign(const Array& to, const Array& from) {
+  bool overlap = to.numel() > 0 && !(to.raw() == from.raw() && to.strides() == from.strides());
+  if (overlap) {
+    const auto a = extent(to), b = extent(from);
+    overlap = a.first <= b.second && b.first <= a.second;
+  }
+  backend(to.device()).copy(to, overlap ? from.clone() : from);
+}
+
 /// Throws if x must not be written; a new value with history is refused more often.
 void check_writable(const char* op, const Tensor& x, bool history) {
   check_defined(op, x);
@@ -80,7 +100,7 @@ Tensor& assign(const char* op, const Tensor& x, const Tensor& y) {
   HALFTAPE_CHECK(is_floating_point(x.dtype()) || !is_floating_point(y.dtype()), op, ": a ",
                  y.dtype(), " result does not fit the ", x.dtype(), " tensor");
   const Tensor same = cast(y, x.dtype());
-  backend(x.device()).copy(x.array(), same.array());
+  assign(x.array(), same.array());
   x.array().bump_version();
   take_history(x, same);
   return same_handle(x);
@@ -259,7 +279,7 @@ Tensor& Tensor::copy_(const Tensor& source) const {
   const Tensor wide = here.sizes() == sizes() ? here : halftape::expand(here, sizes());
   const Tensor same = cast(wide, dtype());
   check_writable("copy_", *this, same.requires_grad());
-  backend(device()).copy(array(), same.array());
+  assign(array(), same.array());
   array().bump_version();
   // The gradient goes to the source alone; a node of its own, since `same` may be a leaf.
   take_history(*this,

@@ -243,6 +243,30 @@ TEST_CASE("as_strided sees windows, overlapping ones too, and refuses what lies 
                        Error);
 }
 
+TEST_CASE("copy_ between views of one memory takes what the source was before") {
+  for (const Dtype dtype : {kFloat32, kFloat16, kInt64}) {
+    const auto eight = [&] { return arange(8).to(dtype); };
+    using Values = std::vector<double>;
+    const Tensor up = eight(), down = eight(), every = eight(), assigned = eight();
+    up.slice(0, 1).copy_(up.slice(0, 0, -1));
+    CHECK(up.to_vector() == Values{0, 0, 1, 2, 3, 4, 5, 6});
+    down.slice(0, 0, -1).copy_(down.slice(0, 1));
+    CHECK(down.to_vector() == Values{1, 2, 3, 4, 5, 6, 7, 7});
+    every.slice(0, 0, 4).copy_(every.slice(0, 0, 8, 2));
+    CHECK(every.to_vector() == Values{0, 2, 4, 6, 4, 5, 6, 7});
+    assigned.index_put_({indexing::Slice(1)}, assigned.slice(0, 0, -1));
+    CHECK(assigned.to_vector() == Values{0, 0, 1, 2, 3, 4, 5, 6});
+    const Tensor square = arange(9).to(dtype).reshape({3, 3});
+    square.copy_(square.t());
+    CHECK(square.to_vector() == Values{0, 3, 6, 1, 4, 7, 2, 5, 8});
+    const Tensor row = square.select(0, 1);
+    square.copy_(row);  // broadcast over itself
+    CHECK(square.to_vector() == Values{1, 4, 7, 1, 4, 7, 1, 4, 7});
+    square.copy_(square);
+    CHECK(square.to_vector() == Values{1, 4, 7, 1, 4, 7, 1, 4, 7});
+  }
+}
+
 TEST_CASE("a view whose elements share places is read, and not written") {
   const Tensor x = arange(6).to(kFloat32);
   CHECK_THROWS_WITH_AS(x.unfold(0, 3, 1).add_(1), doctest::Contains("clone() it first"), Error);
