@@ -1,5 +1,7 @@
 #include "halftape/autograd/ops/elementwise/mask.h"
 
+#include <algorithm>
+
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/ops/elementwise/binary.h"
 #include "halftape/autograd/ops/indexing/index.h"
@@ -29,11 +31,11 @@ Tensor positions(const Tensor& mask, const Shape& shape) {
   return reshape(nonzero(reshape(expand(mask, shape), {numel(shape)})), {-1});
 }
 
-/// bool (rows, columns): column − row ≤ diagonal.
+/// bool (rows, columns): column − row ≤ diagonal, which may be any number.
 Tensor below(const Tensor& x, int64_t diagonal) {
   const TensorOptions there(x.device());
   const Tensor row = unsqueeze(arange(x.size(-2), there), 1), column = arange(x.size(-1), there);
-  return le(column, row + diagonal);
+  return le(column, row + std::clamp(diagonal, -x.size(-2), x.size(-1)));
 }
 
 Tensor indices(Tensor (*triangle)(const Tensor&, int64_t), const Shape& shape, int64_t offset,
@@ -107,7 +109,7 @@ Tensor triu(const Tensor& x, int64_t diagonal) {
   const ErrorScope scope("triu", x);
   HALFTAPE_CHECK(x.dim() >= 2, "triu: of a tensor ", x.sizes(),
                  "; expected two dimensions or more");
-  return where(below(x, diagonal - 1), number_like(x, 0), x);
+  return where(below(x, std::max(diagonal, -x.size(-2)) - 1), number_like(x, 0), x);
 }
 
 Tensor tril_indices(int64_t rows, int64_t columns, int64_t offset, const TensorOptions& o) {

@@ -158,7 +158,7 @@ Tensor pixel_shuffle(const Tensor& x, int64_t r) {
   const ErrorScope scope("pixel_shuffle", x);
   HALFTAPE_CHECK(x.dim() >= 3, "pixel_shuffle: input ", x.sizes(), " has ", x.dim(),
                  " dimensions; expected at least 3");
-  HALFTAPE_CHECK(r > 0 && x.size(-3) % (r * r) == 0, "pixel_shuffle: the ", x.size(-3),
+  HALFTAPE_CHECK(r > 0 && x.size(-3) % checked_mul(r, r) == 0, "pixel_shuffle: the ", x.size(-3),
                  " channels of ", x.sizes(), " are not a multiple of upscale_factor² (", r, "²)");
   const Shape lead = detail::leading_dims(x.sizes(), 3);
   const int64_t channels = x.size(-3) / (r * r), h = x.size(-2), w = x.size(-1);
@@ -177,7 +177,8 @@ Tensor pixel_unshuffle(const Tensor& x, int64_t r) {
   const Shape lead = detail::leading_dims(x.sizes(), 3);
   const int64_t channels = x.size(-3), h = x.size(-2) / r, w = x.size(-1) / r;
   const Tensor blocks = reshape(x, {numel(lead) * channels, h, r, w, r});
-  return reshape(permute(blocks, {0, 2, 4, 1, 3}), detail::joined(lead, {channels * r * r, h, w}));
+  return reshape(permute(blocks, {0, 2, 4, 1, 3}),
+                 detail::joined(lead, {checked_mul(channels, checked_mul(r, r)), h, w}));
 }
 
 }  // namespace halftape

@@ -2,6 +2,7 @@
 // dtypes, corners, and in-place forms.
 #include <doctest/doctest.h>
 
+#include <limits>
 #include <string>
 
 #include <halftape/halftape.h>
@@ -220,6 +221,18 @@ TEST_CASE("triangles as indices are in row-major order") {
   CHECK(triu_indices(2, 2, 5).sizes() == Shape{2, 0});
   CHECK(tril_indices(2, 2, 0, kInt32).dtype() == kInt32);
   CHECK_THROWS_AS(tril_indices(-1, 2), Error);
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max(), kLeast = -kMost - 1;
+  const Tensor square = ones({2, 2});
+  for (const int64_t far : {int64_t{2}, int64_t{3}, kMost - 1, kMost}) {
+    CHECK(tril(square, far).to_vector() == Values(4, 1));
+    CHECK(triu(square, far).to_vector() == Values(4, 0));
+    CHECK(tril_indices(2, 2, far).size(1) == 4);
+  }
+  for (const int64_t far : {int64_t{-2}, int64_t{-3}, kLeast + 1, kLeast}) {
+    CHECK(tril(square, far).to_vector() == Values(4, 0));
+    CHECK(triu(square, far).to_vector() == Values(4, 1));
+    CHECK(triu_indices(2, 2, far).size(1) == 4);
+  }
 }
 
 TEST_CASE("one_hot has a one in the column of the class") {

@@ -36,6 +36,9 @@ TEST_CASE("pixels go to channels and back") {
   const Tensor x = randn({2, 3, 4, 6});
   CHECK(same_bits(pixel_shuffle(pixel_unshuffle(x, 2), 2), x));
   CHECK_THROWS_WITH_AS(pixel_shuffle(x, 2), Contains("3 channels of [2, 3, 4, 6]"), Error);
+  CHECK_THROWS_WITH_AS(pixel_shuffle(x, int64_t{1} << 32), Contains("does not fit 64 bits"), Error);
+  CHECK_THROWS_WITH_AS(pixel_unshuffle(zeros({1, 0, 0}), int64_t{1} << 32),
+                       Contains("does not fit 64 bits"), Error);
   CHECK_THROWS_WITH_AS(pixel_unshuffle(x, 4), Contains("downscale_factor 4"), Error);
 }
 
