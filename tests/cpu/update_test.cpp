@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "halftape/core/contract/reference.h"
+#include "halftape/core/contract/unfused.h"
 
 using namespace halftape;
 
