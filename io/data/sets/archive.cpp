@@ -1,27 +1,63 @@
-// Archives as text: a first line with name and version, then "name value" lines.
+// Archives as text: a line with name and version, the number of values, "name value" lines, and the
+// CRC-32C of these. Archives of version 1 had no check sum.
 #include "halftape/io/data/sets/archive.h"
 
-#include <fstream>
+#include <charconv>
+#include <cstdio>
+#include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "halftape/core/check.h"
+#include "halftape/io/file/crc.h"
+#include "halftape/io/file/file.h"
 
 namespace halftape::serialize {
 namespace {
-constexpr const char* kFirstLine = "halftape archive 1";
+
+constexpr std::string_view kFirstLine = "halftape archive 2",
+                           kFormerFirstLine = "halftape archive 1";
+
+std::string sum_line(const std::string& body) {
+  char digits[16];
+  std::snprintf(digits, sizeof digits, "%08x",
+                static_cast<unsigned>(crc32c(body.data(), body.size())));
+  return std::string("crc32c ") + digits;
+}
+
+/// Takes decimal digits and nothing else.
+uint64_t whole(std::string_view text, const std::string& line) {
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  HALFTAPE_CHECK(error == std::errc() && end == text.data() + text.size(),
+                 "load: expected a whole number from 0 to 2^64 - 1 at the end of the line '",
+                 line.substr(0, 40), "': the state is damaged");
+  return value;
+}
+
+}  // namespace
+
+void OutputArchive::write(const std::string& name, uint64_t value) {
+  HALFTAPE_CHECK(!name.empty() && name.find_first_of(" \t\r\n") == name.npos,
+                 "save: a value's name is '", name, "'; expected a word without blanks");
+  numbers_[name] = value;
 }
 
 void OutputArchive::save_to(std::ostream& stream) const {
-  stream << kFirstLine << '\n' << numbers_.size() << '\n';
-  for (const auto& [name, value] : numbers_) stream << name << ' ' << value << '\n';
+  std::string body = std::to_string(numbers_.size()) + '\n';
+  for (const auto& [name, value] : numbers_) body += name + ' ' + std::to_string(value) + '\n';
+  stream << kFirstLine << '\n' << body << sum_line(body) << '\n';
   stream.flush();
   HALFTAPE_CHECK(stream, "save: the stream does not take what is written to it");
 }
 
 void OutputArchive::save_to(const std::filesystem::path& path) const {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  HALFTAPE_CHECK(file, "save: ", path.string(), " cannot be opened for writing");
-  save_to(file);
+  std::ostringstream text;
+  save_to(text);
+  const std::string bytes = text.str();
+  OutputFile file("sampler", path);
+  file.write(bytes.data(), bytes.size());
+  file.commit();
 }
 
 uint64_t InputArchive::read(const std::string& name) const {
@@ -35,24 +71,38 @@ uint64_t InputArchive::read(const std::string& name) const {
 }
 
 void InputArchive::load_from(std::istream& stream) {
-  std::string line, name;
+  std::string line, body;
   std::getline(stream, line);
-  HALFTAPE_CHECK(line == kFirstLine, "load: expected the line '", kFirstLine, "', found '",
-                 line.substr(0, 40), "': this was not written by save() of a sampler");
-  size_t count = 0;
-  uint64_t value = 0;
+  const bool former = line == kFormerFirstLine;
+  HALFTAPE_CHECK(former || line == kFirstLine, "load: expected the line '", kFirstLine,
+                 "', found '", line.substr(0, 40),
+                 "': this was not written by save() of a sampler");
+  // A last line without its line feed is cut off.
+  const auto next = [&] { return std::getline(stream, line) && !stream.eof(); };
+  HALFTAPE_CHECK(next(), "load: expected a number of values, found the end: the state is cut off");
+  const uint64_t count = whole(line, line);
   std::map<std::string, uint64_t> numbers;
-  stream >> count;
-  for (size_t i = 0; i < count && stream >> name >> value; ++i) numbers[name] = value;
-  HALFTAPE_CHECK(stream && numbers.size() == count, "load: expected ", count, " numbers, found ",
+  for (body = line + '\n'; numbers.size() < count && next(); body += line + '\n') {
+    const size_t blank = line.find(' ');
+    HALFTAPE_CHECK(blank != line.npos && blank > 0 && !numbers.count(line.substr(0, blank)),
+                   "load: the line '", line.substr(0, 40),
+                   "' has no name, or that of another line: the state is damaged");
+    numbers[line.substr(0, blank)] = whole(std::string_view(line).substr(blank + 1), line);
+  }
+  HALFTAPE_CHECK(numbers.size() == count, "load: expected ", count, " numbers, found ",
                  numbers.size(), ": the state is cut off or damaged");
+  HALFTAPE_CHECK(former || (next() && line == sum_line(body)),
+                 "load: the check sum does not fit: the state is cut off or damaged");
   numbers_ = std::move(numbers);
 }
 
 void InputArchive::load_from(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  HALFTAPE_CHECK(file, "load: ", path.string(), " cannot be opened");
-  load_from(file);
+  std::istringstream text(read_file("sampler", path));
+  InputArchive found;
+  found.load_from(text);
+  HALFTAPE_CHECK(text.peek() == std::istringstream::traits_type::eof(), "load: ", path.string(),
+                 " goes on after the last value: it was not written by save() of a sampler");
+  *this = std::move(found);
 }
 
 }  // namespace halftape::serialize

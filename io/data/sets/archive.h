@@ -13,9 +13,10 @@ namespace halftape::serialize {
 /// Collects a state.
 class OutputArchive {
  public:
-  void write(const std::string& name, uint64_t value) { numbers_[name] = value; }
+  /// name: a word without blanks.
+  void write(const std::string& name, uint64_t value);
   const std::map<std::string, uint64_t>& numbers() const { return numbers_; }
-  /// A line of text each.
+  /// A line of text each. A file is written whole or not at all, see OutputFile.
   void save_to(std::ostream& stream) const;
   void save_to(const std::filesystem::path& path) const;
 
@@ -31,7 +32,8 @@ class InputArchive {
   /// Throws Error for an unknown name, and lists the known ones.
   uint64_t read(const std::string& name) const;
   const std::map<std::string, uint64_t>& numbers() const { return numbers_; }
-  /// Throws Error unless save_to() wrote it.
+  /// Throws Error, changing nothing, unless save_to() wrote it; FileError for a file that cannot be
+  /// read. A stream is left behind the state.
   void load_from(std::istream& stream);
   void load_from(const std::filesystem::path& path);
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <fstream>
 #include <memory>
 #include <numeric>
 #include <sstream>
@@ -295,8 +296,62 @@ TEST_CASE("samplers go to files and back, and damage is told") {
   CHECK(b.seed() == ~uint64_t{0});
   CHECK(rest(a) == rest(b));
 
-  CHECK(has(message([&] { load(b, folder.path() / "none"); }), "none cannot be opened"));
+  CHECK(has(message([&] { load(b, folder.path() / "none"); }),
+            "none: expected a file, found nothing"));
   std::stringstream cut("halftape archive 1\n4\nepoch 0\nindex 6\n"), other("PK\x03\x04");
   CHECK(has(message([&] { load(b, cut); }), "expected 4 numbers, found 2"));
   CHECK(has(message([&] { load(b, other); }), "was not written by save()"));
+}
+
+TEST_CASE("of a saved sampler, every flip of a bit and every cut is refused, and nothing changes") {
+  const halftape::testing::DataFolder folder;
+  RandomSampler a(20, 7), b(20, 5);
+  a.next(6);
+  std::stringstream stream;
+  save(a, stream);
+  const std::string whole = stream.str(), before = [&] {
+    std::stringstream text;
+    save(b, text);
+    return text.str();
+  }();
+  const auto path = folder.path() / "sampler";
+  const auto refused = [&](const std::string& bytes) {
+    std::ofstream(path, std::ios::binary) << bytes;
+    const bool told = !message([&] { load(b, path); }).empty();
+    std::stringstream now;
+    save(b, now);
+    return told && now.str() == before;
+  };
+  for (size_t n = 0; n < whole.size(); ++n) {
+    CHECK_MESSAGE(refused(whole.substr(0, n)), "cut at byte ", n);
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string flipped = whole;
+      flipped[n] = static_cast<char>(flipped[n] ^ (1 << bit));
+      CHECK_MESSAGE(refused(flipped), "byte ", n, ", bit ", bit);
+    }
+  }
+  CHECK(refused(whole + "x 1\n"));
+  std::ofstream(path, std::ios::binary) << whole;
+  load(b, path);
+  CHECK(rest(a) == rest(b));
+}
+
+TEST_CASE("a sampler of the former version loads, and none of its lines is taken for another") {
+  const auto said = [](const std::string& lines) {
+    std::stringstream text("halftape archive 1\n" + lines);
+    SequentialSampler s(10);
+    return message([&] { load(s, text); });
+  };
+  std::stringstream good("halftape archive 1\n2\nindex 4\nsize 10\n");
+  SequentialSampler s(10);
+  load(s, good);
+  CHECK(s.index() == 4);
+  CHECK(has(said("2\nindex -3\nsize 10\n"), "expected a whole number"));
+  CHECK(has(said("2\nindex 4\nsize 1"), "expected 2 numbers, found 1"));  // of 10
+  CHECK(has(said("2\nindex 4\nindex 4\n"), "that of another line"));
+  CHECK(has(said("2\nindex 18446744073709551616\nsize 10\n"), "expected a whole number"));
+  CHECK(has(said("two\n"), "expected a whole number"));
+  CHECK(has(said(""), "found the end"));
+  serialize::OutputArchive archive;
+  CHECK(has(message([&] { archive.write("a b", 1); }), "without blanks"));
 }
