@@ -6,6 +6,7 @@
 #include <optional>
 #include <system_error>
 
+#include "halftape/core/machine/warn.h"
 #include "halftape/io/file/file.h"
 
 namespace halftape {
@@ -67,9 +68,24 @@ RunLog::RunLog(std::filesystem::path path) : path_(std::move(path)) {
       if (cells->size() != columns_.size())
         fail_file("run log", path_, "row ", row, ": expected ", columns_.size(), " cells, found ",
                   cells->size(), "; this is no run log, or a damaged one");
+    // A run that dies leaves one line without its end, and a header of its first write.
+    if (rest.find('\n') != rest.npos || (columns_.empty() && !rest.empty())) keep(rest);
     std::filesystem::resize_file(path_, text.size() - rest.size(), error);
+    if (error) fail_file("run log", path_, "dropping an incomplete row failed: ", error.message());
   }
   open();
+}
+
+void RunLog::keep(std::string_view rows) const {
+  std::filesystem::path beside = path_;
+  beside += ".dropped";
+  std::ofstream file(beside, std::ios::binary | std::ios::app);
+  file << rows << std::flush;
+  if (!file)
+    fail_file("run log", path_, "its last ", rows.size(), " bytes are no rows of a run log, and ",
+              beside.string(), " cannot be written to keep them");
+  warn("run log: the last " + std::to_string(rows.size()) + " bytes of " + path_.string() +
+       " are no complete rows; they stand in " + beside.string() + " now");
 }
 
 void RunLog::open() {

@@ -19,7 +19,8 @@ namespace halftape {
 ///     log.write({{"step", step}, {"loss", loss}, {"precision", "float16"}});
 ///
 /// The first row fixes the columns; a row with other columns throws Error. An existing file is
-/// continued: its columns hold, and an incomplete last line is dropped. Numbers keep all their
+/// continued: its columns hold, and an incomplete last line is dropped. Where more than a line is
+/// no complete row, it is moved to path.dropped, and a warning says so. Numbers keep all their
 /// bits. Throws FileError when the file cannot be written or is no log.
 class RunLog {
  public:
@@ -52,6 +53,7 @@ class RunLog {
  private:
   void open();
   void append(const std::string& line);
+  void keep(std::string_view rows) const;
 
   std::filesystem::path path_;
   std::ofstream file_;

@@ -8,6 +8,7 @@
 #include "halftape/io/file/file.h"
 #include "halftape/tests/support/message.h"
 #include "halftape/tests/support/temp_folder.h"
+#include "halftape/tests/support/warnings.h"
 
 using namespace halftape;
 using testing::has;
@@ -50,6 +51,7 @@ TEST_CASE(
     for (int step = 0; step < 6; ++step) log.write({{"step", step}, {"text", "a\nb"}});
   }
   const std::string whole = read_bytes(path);
+  const testing::Warnings of_kept_rows;
   for (size_t n = 0; n <= whole.size(); ++n) {
     write_bytes(path, whole.substr(0, n));
     RunLog log(path);
@@ -68,6 +70,25 @@ TEST_CASE(
   CHECK(has(message([&] { log.drop_from("text", 2); }), "is no number"));
   log.drop_from("step", -1);
   CHECK(read_bytes(path) == "step,text\n");
+}
+
+TEST_CASE("what is more than a line cut short is kept beside the log") {
+  TempFolder folder;
+  const halftape::testing::Warnings warnings;
+  std::string rows = "step,loss\n0,1\n";
+  const std::string good = rows;
+  rows += "1,\"2\n";  // a stray quote
+  for (int step = 2; step < 1000; ++step) rows += std::to_string(step) + ",0.5\n";
+  write_bytes(folder / "log.csv", rows);
+  RunLog log(folder / "log.csv");
+  CHECK(read_bytes(folder / "log.csv") == good);
+  CHECK(read_bytes(folder / "log.csv.dropped") == rows.substr(good.size()));
+  CHECK(warnings.seen.size() == 1);
+
+  const std::string foreign(100'000, 'x');
+  write_bytes(folder / "foreign", foreign);
+  RunLog other(folder / "foreign");
+  CHECK(read_bytes(folder / "foreign.dropped") == foreign);
 }
 
 TEST_CASE("a file that is no log, and a folder that is none, are refused") {
