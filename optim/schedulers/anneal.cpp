@@ -83,7 +83,7 @@ std::vector<double> OneCycleLR::get_lrs() {
 }
 
 void OneCycleLR::fields(StateFields& f) {
-  f.add("total_steps", options_.total_steps());
+  f.add("total_steps", options_.total_steps(), kAtLeastOne);
   f.add("pct_start", options_.pct_start());
   f.add("cycle_momentum", options_.cycle_momentum());
   f.add("three_phase", options_.three_phase());
@@ -127,7 +127,7 @@ std::vector<double> SWALR::get_lrs() {
 
 void SWALR::fields(StateFields& f) {
   f.add("swa_lr", swa_lrs_);
-  f.add("anneal_epochs", anneal_epochs_);
+  f.add("anneal_epochs", anneal_epochs_, kNonNegative);
   f.add("linear", linear_);
 }
 

@@ -31,7 +31,7 @@ std::vector<double> CosineAnnealingLR::get_lrs() {
   return lrs;
 }
 void CosineAnnealingLR::fields(StateFields& f) {
-  f.add("T_max", T_max_);
+  f.add("T_max", T_max_, kAtLeastOne);
   f.add("eta_min", eta_min_);
 }
 
@@ -76,9 +76,9 @@ void CosineAnnealingWarmRestarts::rewind() {
   T_i_ = T_0_;
 }
 void CosineAnnealingWarmRestarts::fields(StateFields& f) {
-  f.add("T_0", T_0_);
-  f.add("T_i", T_i_);
-  f.add("T_mult", T_mult_);
+  f.add("T_0", T_0_, kAtLeastOne);
+  f.add("T_i", T_i_, kAtLeastOne);
+  f.add("T_mult", T_mult_, kAtLeastOne);
   f.add("T_cur", T_cur_);
   f.add("eta_min", eta_min_);
 }
@@ -106,8 +106,8 @@ std::vector<double> WarmupCosineLR::get_lrs() {
   return lrs;
 }
 void WarmupCosineLR::fields(StateFields& f) {
-  f.add("warmup_iters", warmup_iters_);
-  f.add("lr_decay_iters", lr_decay_iters_);
+  f.add("warmup_iters", warmup_iters_, kNonNegative);
+  f.add("lr_decay_iters", lr_decay_iters_, kAtLeastOne);
   f.add("min_lr", min_lr_);
 }
 

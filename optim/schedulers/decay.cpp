@@ -14,7 +14,7 @@ double StepLR::factor() const {
   return step_count_ != 0 && step_count_ % step_size_ == 0 ? gamma_ : 1;
 }
 void StepLR::fields(StateFields& f) {
-  f.add("step_size", step_size_);
+  f.add("step_size", step_size_, kAtLeastOne);
   f.add("gamma", gamma_);
 }
 
@@ -77,7 +77,7 @@ double LinearLR::factor() const {
 void LinearLR::fields(StateFields& f) {
   f.add("start_factor", start_factor_);
   f.add("end_factor", end_factor_);
-  f.add("total_iters", total_iters_);
+  f.add("total_iters", total_iters_, kAtLeastOne);
 }
 
 PolynomialLR::PolynomialLR(ScheduledGroups optimizer, int64_t total_iters, double power)
@@ -93,7 +93,7 @@ double PolynomialLR::factor() const {
   return std::pow(left(step_count_) / left(step_count_ - 1), power_);
 }
 void PolynomialLR::fields(StateFields& f) {
-  f.add("total_iters", total_iters_);
+  f.add("total_iters", total_iters_, kAtLeastOne);
   f.add("power", power_);
 }
 

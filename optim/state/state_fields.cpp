@@ -7,6 +7,12 @@
 #include "halftape/optim/state/mismatches.h"
 
 namespace halftape::optim {
+namespace {
+
+/// True for the whole numbers of which a double holds each, so that they convert to int64.
+bool is_whole(double x) { return x == std::floor(x) && std::abs(x) <= 0x1p53; }
+
+}  // namespace
 
 bool StateFields::in_range(const List& list) {
   StateFields checked;
@@ -46,7 +52,7 @@ void StateFields::load(const Numbers& saved, Unknown names) const {
     const auto found = saved.find(field.name);
     if (found == saved.end())
       mismatches.add("it has no \"", field.name, "\"");
-    else if (field.whole && found->second != std::floor(found->second))
+    else if (field.whole && !is_whole(found->second))
       mismatches.add("\"", field.name, "\" is ", found->second, ", expected a whole number");
     else if (field.range && !field.range->contains(found->second))
       mismatches.add("\"", field.name, "\" is ", found->second, ", expected a number in [",

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <numbers>
 
 #include "halftape/tests/support/vectors.h"
@@ -333,6 +334,19 @@ TEST_CASE("a schedule's state that does not fit is refused with all that is wron
   refused("it has no \"gamma\"");
   refused("\"step_size\" is 2.5, expected a whole number");
   refused("nothing here is called \"T_max\"");
+  for (const double count : {0.0, -1.0, 0x1p60, std::numeric_limits<double>::infinity(),
+                             std::numeric_limits<double>::quiet_NaN()}) {
+    bad = good;
+    bad["step_size"] = count;
+    refused("\"step_size\" is ");
+    bad = good;
+    bad["step_count"] = count;
+    if (std::abs(count) > 0x1p53 || std::isnan(count)) refused("\"step_count\" is ");
+  }
+  CosineAnnealingLR cosine(g.optimizer, 5);
+  auto never = cosine.state_dict();
+  never["T_max"] = 0;
+  CHECK_THROWS_WITH_AS(cosine.load_state_dict(never), doctest::Contains("[1, inf)"), Error);
   Sgds other;
   ExponentialLR another(other.optimizer, 0.5);
   CHECK_THROWS_WITH_AS(another.load_state_dict(good), doctest::Contains("\"step_size\""), Error);
