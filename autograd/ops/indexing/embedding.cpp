@@ -97,6 +97,17 @@ struct Bags {
   int64_t count;
 };
 
+/// Reads the offsets, for which a GPU would have to be waited for.
+void check_offsets(const char* op, const Tensor& offsets, int64_t indices) {
+  const int64_t* at = offsets.data_ptr<int64_t>();
+  for (int64_t i = 0; i < offsets.numel(); ++i)
+    HALFTAPE_CHECK((i == 0 ? at[i] == 0 : at[i] >= at[i - 1]) && at[i] <= indices, op, ": offset ",
+                   i, " is ", at[i],
+                   "; offsets begin with 0, do not fall, and do not "
+                   "exceed the number of indices, ",
+                   indices);
+}
+
 Bags bags_of(const char* op, const Tensor& indices, const Tensor& offsets,
              bool include_last_offset) {
   if (!offsets.defined()) {
@@ -111,9 +122,11 @@ Bags bags_of(const char* op, const Tensor& indices, const Tensor& offsets,
   const int64_t count = offsets.numel() - (include_last_offset ? 1 : 0);
   HALFTAPE_CHECK(count >= 0, op, ": include_last_offset with offsets ", offsets.sizes(),
                  "; expected at least one");
-  const Tensor starts = slice(offsets, 0, 0, count);
-  return {bucketize(arange(indices.numel(), TensorOptions(kInt64).device(starts.device())),
-                    starts.to(kInt64), false, true) -
+  const Tensor whole = offsets.to(kInt64);
+  if (whole.device().is_cpu()) check_offsets(op, whole.contiguous(), indices.numel());
+  const Tensor starts = slice(whole, 0, 0, count);
+  return {bucketize(arange(indices.numel(), TensorOptions(kInt64).device(starts.device())), starts,
+                    false, true) -
               1,
           count};
 }

@@ -148,11 +148,6 @@ void arguments(Rows& rows) {
   row("embedding_renorm_", [=] { embedding_renorm_(x, at, -1); }, {"max_norm -1"});
   row("embedding_bag", [=] { embedding_bag(x, at); }, {"[3]", "offsets"});
   row("embedding_bag", [=] { embedding_bag(x, at, tensor({0})); }, {"index 2", "[0, 2)"});
-  row("embedding_bag",
-      [=] {
-        embedding_bag(line.reshape({3, 1}), at, tensor({1}));
-      },
-      {"bag -1 at position 0", "[0, 1)"});
   row("embedding_bag", [=] { embedding_bag(x, at, tensor({0}), kMax, line); }, {"kSum", "[3]"});
   row("embedding_bag",
       [=] {
