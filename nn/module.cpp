@@ -227,16 +227,32 @@ Tensor& Module::register_buffer(const std::string& name, Tensor tensor) {
   return buffers_.insert(name, std::move(tensor));
 }
 
+namespace {
+
+/// Throws unless `module` may become a part of `whole`: there, and not above or the same.
+void check_part(const char* op, const std::string& name, const Module* module,
+                const Module& whole) {
+  HALFTAPE_CHECK(module && module != &whole, op, ": \"", name, "\" is empty or the module itself");
+  std::vector<const Module*> below{module};
+  while (!below.empty()) {
+    const Module* each = below.back();
+    below.pop_back();
+    HALFTAPE_CHECK(each != &whole, op, ": \"", name, "\" holds this ", whole.name(),
+                   "; a module cannot be a part of its own part");
+    for (const auto& child : each->children()) below.push_back(child.get());
+  }
+}
+
+}  // namespace
+
 void Module::insert_module(const std::string& name, std::shared_ptr<Module> module) {
   check_name("Submodule", name);
-  HALFTAPE_CHECK(module && module.get() != this, "register_module: \"", name,
-                 "\" is empty or the module itself");
+  check_part("register_module", name, module.get(), *this);
   children_.insert(name, std::move(module));
 }
 
 void Module::exchange_module(const std::string& name, std::shared_ptr<Module> module) {
-  HALFTAPE_CHECK(module && module.get() != this, "replace_module: \"", name,
-                 "\" is empty or the module itself");
+  check_part("replace_module", name, module.get(), *this);
   children_[name] = std::move(module);
 }
 

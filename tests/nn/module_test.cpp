@@ -186,6 +186,15 @@ TEST_CASE("as() gives the module as its class or its holder's, and null as anoth
   CHECK(constant.as<const nn::LinearImpl>() == fc.get());
 }
 
+TEST_CASE("a module does not become a part of its own part") {
+  nn::Sequential outer, middle, inner;
+  outer->push_back(middle);
+  middle->push_back(inner);
+  CHECK_THROWS_WITH_AS(inner->push_back(outer), Contains("a part of its own part"), Error);
+  CHECK_THROWS_WITH_AS(inner->push_back(inner), Contains("the module itself"), Error);
+  CHECK(outer->parameters().empty());  // ends
+}
+
 TEST_CASE("train() and eval() reach every submodule") {
   Tree tree;
   tree.eval();
