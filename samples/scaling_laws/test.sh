@@ -1,85 +1,53 @@
-#!/ usr / bin / env bash
-#The program's promises: known figures on a known trace, a recorded trace that replays to the same, and bad input named.
-set - uo pipefail program = $1 work =
-    $(mktemp - d) trap 'rm -rf "$work"' EXIT cd "$work" || exit 1 fail() {
-  echo "FAILED: $1";
-  exit 1;
-}
+#!/usr/bin/env bash
+# The program's promises: known figures on a known trace, a recorded trace that replays to the same, and bad input named.
+set -uo pipefail
+program=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+fail() { echo "FAILED: $1"; exit 1; }
 
-#Overflow above 64, from 2 ^ 16, for half an interval : PyTorch skips ten steps and lands on 64, \
-    RoundPipe eleven and on 32.
-{
-  echo "# one limit";
-  echo "step,limit"; for
-    i in $(seq 0 999);
-  do echo "$i,64";
-  done;
-}
-> constant.csv out = $("$program" --trace constant.csv-- growth - interval 0 --report page.html) ||
-                     fail "a trace from a file" row() {
-  grep - E "^$1 +[0-9]" < < < "$out" | sed - E "s/^$1 +//; s/ +/ /g";
-}
-["$(row PyTorch)" = "2000 10 6.055 99.0 %"] ||
-    fail "PyTorch: $(row PyTorch)"["$(row RoundPipe)" = "2000 11 5.077 0.1 %"] ||
-    fail "RoundPipe: $(row RoundPipe)" grep - q '<svg' page.html ||
-    fail "the report has pictures" !grep - qE '(src|href)="?https?:' page.html ||
-    fail "the report loads nothing" rm page.html
+# Overflow above 64, from 2^16, for half an interval: PyTorch skips ten steps and lands on 64, RoundPipe eleven and on 32.
+{ echo "# one limit"; echo "step,limit"; for i in $(seq 0 999); do echo "$i,64"; done; } >constant.csv
+out=$("$program" --trace constant.csv --growth-interval 0 --report page.html) || fail "a trace from a file"
+row() { grep -E "^$1 +[0-9]" <<<"$out" | sed -E "s/^$1 +//; s/ +/ /g"; }
+[ "$(row PyTorch)" = "2000 10 6.055 99.0 %" ] || fail "PyTorch: $(row PyTorch)"
+[ "$(row RoundPipe)" = "2000 11 5.077 0.1 %" ] || fail "RoundPipe: $(row RoundPipe)"
+grep -q '<svg' page.html || fail "the report has pictures"
+! grep -qE '(src|href)="?https?:' page.html || fail "the report loads nothing"
+rm page.html
 
-        first =
-    $("$program" --epochs 2 --save - trace recorded.csv-- report "" | tail - n 1) || fail
-    "a recording" second =
-        $("$program" --trace recorded.csv-- report "" | tail - n 1) ||
-        fail "a recorded trace"["$first" = "$second"] ||
-        fail
-        "replayed from the file: $second, recorded: $first"["$(grep -c '^[0-9]' recorded.csv)" =
-                                                                92] ||
-        fail "a limit for each of the 92 steps" echo "$first"
+first=$("$program" --epochs 2 --save-trace recorded.csv --report "" | tail -n 1) || fail "a recording"
+second=$("$program" --trace recorded.csv --report "" | tail -n 1) || fail "a recorded trace"
+[ "$first" = "$second" ] || fail "replayed from the file: $second, recorded: $first"
+[ "$(grep -c '^[0-9]' recorded.csv)" = 92 ] || fail "a limit for each of the 92 steps"
+echo "$first"
 
-        refused(){#refused WHAT TEXT ARGS... : exit code 2,
-                  TEXT in the message,
-                  no file left behind local what = $1 text = $2 shift 2 message =
-                      $("$program"
-                        "$@" 2 > &1 > / dev / null) code = $
-                  ? ["$code" = 2] ||
-                        fail "$what: exit code $code" grep - qi-- "$text" < < < "$message" ||
-                        fail "$what: \"$text\" is not in: $message"[!-e scaling_laws.html] ||
-                        fail "$what: a report was written" echo "$what: $message" | head - n 1 |
-                            cut - c1 - 300 } : > empty.csv echo "limit" >
-                            header.csv printf 'step,limit\n0,64\n1,many\n' >
-                            word.csv printf 'step,limit\n0,64\n1,-2\n' >
-                            negative.csv printf 'step,limit\n0,64\n1,nan\n' >
-                            nan.csv printf 'step,limit\n0,64\n2,64\n' >
-                            gap.csv refused
-                                "a file that is not there"
-                                "no such file" --trace nowhere
-                                    .csv refused
-                                "a folder"
-                                "folder" --trace
-                                    .refused
-                                "an empty file"
-                                "no steps" --trace empty
-                                    .csv refused
-                                "another header"
-                                "line 1.*step,limit" --trace header
-                                    .csv refused
-                                "a word"
-                                "line 3.*1,many" --trace word
-                                    .csv refused
-                                "a negative limit"
-                                "line 3.*-2" --trace negative
-                                    .csv refused
-                                "not a number"
-                                "line 3.*nan" --trace nan
-                                    .csv refused
-                                "a gap"
-                                "line 3.*expected step 1, found 2" --trace gap
-                                    .csv refused
-                                "a trace and a training"
-                                "excludes" --trace constant.csv-- epochs 2 refused
-                                "an interval below 0"
-                                "growth-interval" --growth -
-                                interval -
-                                1 refused
-                                    "a report in no folder"
-                                    "report" --report nowhere /
-                                    page.html echo "scaling_laws keeps its promises"
+refused() {  # refused WHAT TEXT ARGS...: exit code 2, TEXT in the message, no file left behind
+  local what=$1 text=$2
+  shift 2
+  message=$("$program" "$@" 2>&1 >/dev/null)
+  code=$?
+  [ "$code" = 2 ] || fail "$what: exit code $code"
+  grep -qi -- "$text" <<<"$message" || fail "$what: \"$text\" is not in: $message"
+  [ ! -e scaling_laws.html ] || fail "$what: a report was written"
+  echo "$what: $message" | head -n 1 | cut -c1-300
+}
+: >empty.csv
+echo "limit" >header.csv
+printf 'step,limit\n0,64\n1,many\n' >word.csv
+printf 'step,limit\n0,64\n1,-2\n' >negative.csv
+printf 'step,limit\n0,64\n1,nan\n' >nan.csv
+printf 'step,limit\n0,64\n2,64\n' >gap.csv
+refused "a file that is not there" "no such file" --trace nowhere.csv
+refused "a folder" "folder" --trace .
+refused "an empty file" "no steps" --trace empty.csv
+refused "another header" "line 1.*step,limit" --trace header.csv
+refused "a word" "line 3.*1,many" --trace word.csv
+refused "a negative limit" "line 3.*-2" --trace negative.csv
+refused "not a number" "line 3.*nan" --trace nan.csv
+refused "a gap" "line 3.*expected step 1, found 2" --trace gap.csv
+refused "a trace and a training" "excludes" --trace constant.csv --epochs 2
+refused "an interval below 0" "growth-interval" --growth-interval -1
+refused "a report in no folder" "report" --report nowhere/page.html
+echo "scaling_laws keeps its promises"
