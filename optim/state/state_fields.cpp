@@ -52,6 +52,8 @@ void StateFields::load(const Numbers& saved, Unknown names) const {
     const auto found = saved.find(field.name);
     if (found == saved.end())
       mismatches.add("it has no \"", field.name, "\"");
+    else if (std::isnan(found->second))
+      mismatches.add("\"", field.name, "\" is nan, expected a number");
     else if (field.whole && !is_whole(found->second))
       mismatches.add("\"", field.name, "\" is ", found->second, ", expected a whole number");
     else if (field.range && !field.range->contains(found->second))

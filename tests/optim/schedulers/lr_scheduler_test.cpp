@@ -343,6 +343,9 @@ TEST_CASE("a schedule's state that does not fit is refused with all that is wron
     bad["step_count"] = count;
     if (std::abs(count) > 0x1p53 || std::isnan(count)) refused("\"step_count\" is ");
   }
+  bad = good;
+  bad["gamma"] = std::numeric_limits<double>::quiet_NaN();
+  refused("\"gamma\" is nan, expected a number");
   CosineAnnealingLR cosine(g.optimizer, 5);
   auto never = cosine.state_dict();
   never["T_max"] = 0;
