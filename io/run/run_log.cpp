@@ -2,7 +2,9 @@
 #include "halftape/io/run/run_log.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <optional>
 #include <system_error>
 
@@ -77,15 +79,18 @@ RunLog::RunLog(std::filesystem::path path) : path_(std::move(path)) {
 }
 
 void RunLog::keep(std::string_view rows) const {
-  std::filesystem::path beside = path_;
-  beside += ".dropped";
-  std::ofstream file(beside, std::ios::binary | std::ios::app);
-  file << rows << std::flush;
-  if (!file)
+  const std::filesystem::path beside = path_.string() + ".dropped";
+  std::filesystem::path kept = beside;
+  // Made anew, so that no file is overwritten and no link that lies there is followed.
+  std::FILE* file = nullptr;
+  for (int k = 1; !(file = std::fopen(kept.c_str(), "wbx")) && errno == EEXIST; ++k)
+    kept = beside.string() + "." + std::to_string(k);
+  const bool whole = file && std::fwrite(rows.data(), 1, rows.size(), file) == rows.size();
+  if ((file && std::fclose(file) != 0) || !whole)
     fail_file("run log", path_, "its last ", rows.size(), " bytes are no rows of a run log, and ",
-              beside.string(), " cannot be written to keep them");
+              kept.string(), " cannot be written to keep them");
   warn("run log: the last " + std::to_string(rows.size()) + " bytes of " + path_.string() +
-       " are no complete rows; they stand in " + beside.string() + " now");
+       " are no complete rows; they stand in " + kept.string() + " now");
 }
 
 void RunLog::open() {

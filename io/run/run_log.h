@@ -20,8 +20,9 @@ namespace halftape {
 ///
 /// The first row fixes the columns; a row with other columns throws Error. An existing file is
 /// continued: its columns hold, and an incomplete last line is dropped. Where more than a line is
-/// no complete row, it is moved to path.dropped, and a warning says so. Numbers keep all their
-/// bits. Throws FileError when the file cannot be written or is no log.
+/// no complete row, it is moved to path.dropped (path.dropped.1 … where that exists), and a warning
+/// says so. Numbers keep all their bits. Throws FileError when the file cannot be written or is no
+/// log.
 class RunLog {
  public:
   using Value = std::variant<int64_t, double, std::string>;

@@ -89,6 +89,14 @@ TEST_CASE("what is more than a line cut short is kept beside the log") {
   write_bytes(folder / "foreign", foreign);
   RunLog other(folder / "foreign");
   CHECK(read_bytes(folder / "foreign.dropped") == foreign);
+
+  // What lies under that name stays, and a link there is not followed.
+  write_bytes(folder / "foreign", "again");
+  std::filesystem::create_symlink(folder / "precious", folder / "foreign.dropped.1");
+  RunLog once_more(folder / "foreign");
+  CHECK(read_bytes(folder / "foreign.dropped") == foreign);
+  CHECK(!std::filesystem::exists(folder / "precious"));
+  CHECK(read_bytes(folder / "foreign.dropped.2") == "again");
 }
 
 TEST_CASE("a file that is no log, and a folder that is none, are refused") {
