@@ -63,12 +63,12 @@ AutocastState capture();
 /// policy: also applies to inner regions that name none.
 class [[nodiscard]] autocast {
  public:
-  explicit autocast(DeviceType device, std::optional<Dtype> dtype = {}, bool enabled = true,
-                    std::optional<bool> cache_enabled = {});
-  autocast(DeviceType device, std::optional<Dtype> dtype, Policy policy, bool enabled = true,
-           std::optional<bool> cache_enabled = {});
+  [[nodiscard]] explicit autocast(DeviceType device, std::optional<Dtype> dtype = {},
+                                  bool enabled = true, std::optional<bool> cache_enabled = {});
+  [[nodiscard]] autocast(DeviceType device, std::optional<Dtype> dtype, Policy policy,
+                         bool enabled = true, std::optional<bool> cache_enabled = {});
   /// The region that capture() saw, for all device types.
-  explicit autocast(const AutocastState& state);
+  [[nodiscard]] explicit autocast(const AutocastState& state);
   ~autocast();
   autocast(const autocast&) = delete;
   autocast& operator=(const autocast&) = delete;

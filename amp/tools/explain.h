@@ -51,7 +51,7 @@ std::ostream& operator<<(std::ostream& out, const CastPlan& plan);
 /// Ops outside a region and in backward are not recorded. Every float32 input is read once more.
 class [[nodiscard]] CastRecorder {
  public:
-  explicit CastRecorder(CastPlan& plan);
+  [[nodiscard]] explicit CastRecorder(CastPlan& plan);
   ~CastRecorder();
   CastRecorder(const CastRecorder&) = delete;
   CastRecorder& operator=(const CastRecorder&) = delete;
