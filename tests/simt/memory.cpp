@@ -152,13 +152,13 @@ void DeviceMemory::set(void* to, int value, std::size_t size) {
   touching({to, size}, {}, [=] { std::memset(to, value, size); });
 }
 
-// First fit in what was freed long ago, else what was never used. Offset 0 stays a red zone.
+// The smallest piece that is large enough, of what was freed long ago, else what was never used.
+// Offset 0 stays a red zone.
 std::size_t DeviceMemory::take(std::size_t room) {
-  for (auto it = free_.begin(); it != free_.end(); ++it) {
-    const auto [offset, bytes] = *it;
-    if (bytes < room) continue;
-    free_.erase(it);
-    if (bytes > room) free_[offset + room] = bytes - room;
+  if (const auto it = free_by_size_.lower_bound({room, 0}); it != free_by_size_.end()) {
+    const auto [bytes, offset] = *it;
+    erase_free(free_.find(offset));
+    if (bytes > room) insert_free(offset + room, bytes - room);
     return offset;
   }
   if (room > kRange - used_) return 0;
@@ -226,19 +226,32 @@ void DeviceMemory::retire_oldest() {
     report("byte " + std::to_string(at_byte) + " of a freed allocation of " +
            std::to_string(dead.size) + " bytes was written after it was freed");
 #endif
-  auto [it, fresh] = free_.insert({dead.offset, dead.room});
-  if (const auto next = std::next(it);
-      next != free_.end() && it->first + it->second == next->first) {
-    it->second += next->second;
-    free_.erase(next);
+  // Joined with the free neighbours.
+  std::size_t offset = dead.offset, bytes = dead.room;
+  auto next = free_.lower_bound(offset);
+  if (next != free_.end() && offset + bytes == next->first) {
+    bytes += next->second;
+    next = erase_free(next);
   }
-  if (it != free_.begin()) {
-    const auto previous = std::prev(it);
-    if (previous->first + previous->second == it->first) {
-      previous->second += it->second;
-      free_.erase(it);
+  if (next != free_.begin()) {
+    const auto previous = std::prev(next);
+    if (previous->first + previous->second == offset) {
+      offset = previous->first;
+      bytes += previous->second;
+      erase_free(previous);
     }
   }
+  insert_free(offset, bytes);
+}
+
+void DeviceMemory::insert_free(std::size_t offset, std::size_t bytes) {
+  free_[offset] = bytes;
+  free_by_size_.insert({bytes, offset});
+}
+
+DeviceMemory::Free::iterator DeviceMemory::erase_free(Free::iterator it) {
+  free_by_size_.erase({it->second, it->first});
+  return free_.erase(it);
 }
 
 Allocation* DeviceMemory::find(const void* address) {

@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <deque>
 #include <map>
+#include <set>
 #include <string>
+#include <utility>
 
 struct CUmemPoolHandle_st;
 
@@ -64,6 +66,8 @@ class DeviceMemory {
     std::size_t offset, size, room;
   };
 
+  using Free = std::map<std::size_t, std::size_t>;  // offset -> bytes, red zones included
+
   struct Range {
     const void* begin;
     std::size_t size;
@@ -78,17 +82,20 @@ class DeviceMemory {
   std::size_t take(std::size_t room);
   void check_after(std::size_t offset, std::size_t size, const char* when);
   void retire_oldest();
+  void insert_free(std::size_t offset, std::size_t bytes);
+  Free::iterator erase_free(Free::iterator it);
   char* at(std::size_t offset) const { return base_ + offset; }
 
   char* base_ = nullptr;
   std::size_t used_ = 0;  // below here anything was ever allocated
   int open_ = 0;
   bool protected_ = true;
-  bool changed_ = false;                     // may a kernel have written since the last check()?
-  std::size_t left_open_ = 0;                // times, since it was closed last
-  std::map<std::size_t, Allocation> live_;   // by offset
-  std::map<std::size_t, std::size_t> free_;  // offset -> bytes, red zones included
-  std::deque<Dead> dead_;                    // the latest to be freed; poisoned, not yet reused
+  bool changed_ = false;                    // may a kernel have written since the last check()?
+  std::size_t left_open_ = 0;               // times, since it was closed last
+  std::map<std::size_t, Allocation> live_;  // by offset
+  Free free_;
+  std::set<std::pair<std::size_t, std::size_t>> free_by_size_;  // bytes, offset
+  std::deque<Dead> dead_;  // the latest to be freed; poisoned, not yet reused
   std::size_t dead_bytes_ = 0, live_bytes_ = 0;
 };
 
