@@ -3,6 +3,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <system_error>
 #include <utility>
@@ -20,6 +21,9 @@
 #define HALFTAPE_HAVE_EXECINFO 1
 #endif
 #define HALFTAPE_POSIX 1
+#endif
+#if defined(__linux__)
+#include <sys/auxv.h>
 #endif
 
 namespace halftape::os {
@@ -39,8 +43,17 @@ size_t call_stack(void** addresses, size_t n) {
 CodePlace place_of(const void* address) {
   Dl_info info;
   if (!dladdr(address, &info) || !info.dli_fname) return {};
-  return {info.dli_fname,
-          reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(info.dli_fbase)};
+  std::string file = info.dli_fname;
+#if defined(__linux__)
+  // dladdr() gives the main program the name that it was started by, which need not be a path.
+  Dl_info main;
+  if (dladdr(reinterpret_cast<void*>(getauxval(AT_PHDR)), &main) &&
+      main.dli_fbase == info.dli_fbase) {
+    std::error_code failed;
+    file = fs::read_symlink("/proc/self/exe", failed);
+  }
+#endif
+  return {file, reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(info.dli_fbase)};
 }
 
 void* load_library(const std::string& path, std::string& why_not) {
@@ -50,6 +63,21 @@ void* load_library(const std::string& path, std::string& why_not) {
 }
 
 void* symbol(void* library, const char* name) { return dlsym(library, name); }
+
+bool is_as_safe_as(const fs::path& file, const fs::path& program) {
+  struct stat theirs, ours;
+  return ::stat(file.c_str(), &theirs) == 0 && ::stat(program.c_str(), &ours) == 0 &&
+         S_ISREG(theirs.st_mode) && !(theirs.st_mode & S_IWOTH) &&
+         (theirs.st_uid == 0 || theirs.st_uid == ours.st_uid);
+}
+
+const char* secure_environment(const char* name) {
+#if defined(__GLIBC__)
+  return ::secure_getenv(name);
+#else
+  return std::getenv(name);
+#endif
+}
 
 void after_fork_in_child(void (*f)()) { pthread_atfork(nullptr, nullptr, f); }
 
@@ -156,6 +184,8 @@ void* load_library(const std::string&, std::string& why_not) {
   return nullptr;
 }
 void* symbol(void*, const char*) { return nullptr; }
+bool is_as_safe_as(const fs::path&, const fs::path&) { return false; }
+const char* secure_environment(const char* name) { return std::getenv(name); }
 void after_fork_in_child(void (*)()) {}
 std::string host_name() { return "localhost"; }
 int64_t process_id() { return 0; }

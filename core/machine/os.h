@@ -14,7 +14,8 @@ namespace halftape::os {
 /// Writes the addresses of the running functions, the newest first, at most n, and returns their
 /// number; 0 on an unknown system.
 size_t call_stack(void** addresses, size_t n);
-/// The file that holds a piece of code, and the offset in it. An empty file on an unknown system.
+/// The file that holds a piece of code, and the offset in it. For code of the main program it is
+/// the file that runs, whatever name started it. An empty file on an unknown system.
 struct CodePlace {
   std::string file;
   uintptr_t offset = 0;
@@ -25,12 +26,18 @@ CodePlace place_of(const void* address);
 void* load_library(const std::string& path, std::string& why_not);
 /// The address of a name in the library, or null.
 void* symbol(void* library, const char* name);
+/// True if `file` is a regular file of root or of the owner of `program`, and not everybody may
+/// write it. Always false without POSIX.
+bool is_as_safe_as(const std::filesystem::path& file, const std::filesystem::path& program);
 
 // --- Processes
 
 /// Calls `f` in every child that this process forks, before anything else runs there. Does nothing
 /// on systems without fork().
 void after_fork_in_child(void (*f)());
+/// The value of an environment variable, or null. Null, too, in a program that has more rights than
+/// its caller, on systems that can tell.
+const char* secure_environment(const char* name);
 /// "localhost" and 0 on an unknown system.
 std::string host_name();
 int64_t process_id();

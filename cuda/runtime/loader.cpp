@@ -1,8 +1,9 @@
 // Finds the CUDA library when it is first asked for, and says why there is none.
 #include <atomic>
-#include <cstdlib>
 #include <filesystem>
 #include <mutex>
+#include <string>
+#include <system_error>
 #include <vector>
 
 #include "halftape/core/capture/capture.h"
@@ -26,25 +27,32 @@ Loaded& loaded() {
   return *one;
 }
 
+namespace fs = std::filesystem;
 constexpr const char* kLibrary = "libhalftape_cuda.so";
 
-/// Where the library may lie, the likeliest place first: beside this code, in the lib folder beside
-/// that, where it was built or installed, where the system looks.
-std::vector<std::string> places() {
-  std::vector<std::string> all;
-  const os::CodePlace here = os::place_of(reinterpret_cast<void*>(&places));
-  if (!here.file.empty()) {
-    const auto folder = std::filesystem::absolute(here.file).parent_path();
+/// Where the library may lie, the likeliest place first. Only folders that are as hard to write to
+/// as this code itself: neither the current folder nor a search path of the system is among them.
+/// * The folder of the program, or of libhalftape.so.
+/// * PREFIX/lib for a program in PREFIX/bin, so that an installation may be moved as a whole.
+/// * The build folder, for a program that lies in it.
+/// * The folder that this build installs to.
+/// A folder beside the program may belong to somebody else, as it does in /tmp. So the file in any
+/// but the last must belong to the program's owner, who is trusted already, or to root.
+std::vector<fs::path> places() {
+  std::vector<fs::path> all;
+  const fs::path code = os::place_of(reinterpret_cast<void*>(&places)).file;
+  if (code.is_absolute()) {
+    const fs::path folder = code.parent_path();
     all.push_back(folder / kLibrary);
-    all.push_back(folder.parent_path() / "lib" / kLibrary);
+    if (folder.filename() == "bin")
+      all.push_back(folder.parent_path() / HALFTAPE_LIB_FOLDER / kLibrary);
+    if (code.native().starts_with(HALFTAPE_BUILD_TREE "/"))
+      all.push_back(fs::path(HALFTAPE_CUDA_BUILD_FOLDER) / kLibrary);
+    std::erase_if(all, [&](const fs::path& file) { return !os::is_as_safe_as(file, code); });
   }
-#ifdef HALFTAPE_CUDA_BUILD_FOLDER
-  all.push_back(HALFTAPE_CUDA_BUILD_FOLDER "/" + std::string(kLibrary));
-#endif
-#ifdef HALFTAPE_CUDA_INSTALL_FOLDER
-  all.push_back(HALFTAPE_CUDA_INSTALL_FOLDER "/" + std::string(kLibrary));
-#endif
-  all.emplace_back(kLibrary);
+  const fs::path installed = fs::path(HALFTAPE_CUDA_INSTALL_FOLDER) / kLibrary;
+  std::error_code unreadable;
+  if (fs::is_regular_file(installed, unreadable)) all.push_back(installed);
   return all;
 }
 
@@ -63,18 +71,20 @@ Runtime* open(const std::string& place, std::string& why_not) {
 }
 
 Runtime* load(std::string& why_not) {
-  if (const char* told = std::getenv("HALFTAPE_CUDA_LIBRARY")) return open(told, why_not);
+  if (const char* said = os::secure_environment("HALFTAPE_CUDA_LIBRARY")) {
+    std::error_code unreadable;
+    const fs::path file = fs::absolute(said, unreadable);
+    if (fs::is_regular_file(file, unreadable)) return open(file, why_not);
+    why_not = "HALFTAPE_CUDA_LIBRARY: there is no file " + std::string(said);
+    return nullptr;
+  }
   // Without a driver there is nothing to load: cuBLASLt alone is half a gigabyte.
   if (!os::load_library("libcuda.so.1", why_not)) {
     why_not = "no NVIDIA driver is installed";
     return nullptr;
   }
-  for (const std::string& place : places()) {
-    // A bare name is for the linker to find.
-    if (place != kLibrary && !std::filesystem::exists(place)) continue;
-    return open(place, why_not);
-  }
-  return nullptr;
+  const std::vector<fs::path> all = places();
+  return all.empty() ? nullptr : open(all.front(), why_not);
 }
 
 Runtime& require(Device device) {

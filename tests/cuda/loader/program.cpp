@@ -1,0 +1,9 @@
+// Asks for a GPU and says what became of it: test.sh starts it from folders with planted libraries.
+#include <cstdio>
+
+#include "halftape/cuda/cuda.h"
+
+int main() {
+  std::puts(halftape::cuda::is_available() ? "available"
+                                           : halftape::cuda::unavailable_reason().c_str());
+}

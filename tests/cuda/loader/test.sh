@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Where libhalftape_cuda.so is loaded from, and where not, with a planted one in each place:
+#     test.sh PROGRAM PLANTED DRIVER FOLDER
+# PROGRAM is built for the build tree FOLDER/tree and the installation FOLDER/installed.
+set -euo pipefail
+program=$1 planted=$2 driver=$3 folder=$4
+rm -rf "$folder"
+mkdir -p "$folder/driver" "$folder/apart"
+cp "$driver" "$folder/driver/libcuda.so.1"
+export LD_LIBRARY_PATH=$folder/driver HALFTAPE_PLANTED_MARK=$folder/mark
+unset HALFTAPE_CUDA_LIBRARY
+failed=0
+
+put() { mkdir -p "$1" && cp "$program" "$1/program"; }                # the program into a folder
+plant() { mkdir -p "$1" && cp "$planted" "$1/libhalftape_cuda.so"; }  # the library into a folder
+remove() { rm -rf "$folder"/{place,tree,installed,mark}; }
+# loaded|ignored WHAT COMMAND...: whether the planted library's constructor runs
+check() {
+  local wanted=$1 what=$2 seen=ignored
+  shift 2
+  timeout 60 "$@" >"$folder/output" || { echo "$what: the program failed" && failed=1; }
+  [ ! -e "$folder/mark" ] || seen=loaded
+  if [ "$seen" = "$wanted" ]; then echo "$what: $seen"; else echo "$what: $seen, expected $wanted: $(cat "$folder/output")" && failed=1; fi
+  remove
+}
+place=$folder/place
+
+put "$place/bin" && plant "$place/here"
+cd "$place/here"
+PATH=$place/bin:$PATH check ignored "the current folder, started through PATH" program
+cd "$folder/apart"
+put "$place/bin" && plant "$place/here" && ln -s ../bin/program "$place/here/program"
+check ignored "the folder of a link to the program" "$place/here/program"
+put "$place/bin" && plant "$place/here"
+check ignored "the folder of the name that the program is given" bash -c "exec -a '$place/here/program' '$place/bin/program'"
+put "$place/x" && plant "$place/lib"
+check ignored "lib beside the folder of a program that is not in bin" "$place/x/program"
+put "$place/x" && plant "$folder/tree"
+check ignored "the build folder, of a program elsewhere" "$place/x/program"
+put "$place/x" && mkfifo "$place/x/libhalftape_cuda.so"
+check ignored "a pipe" "$place/x/program"
+put "$place/x" && plant "$place/x" && chmod o+w "$place/x/libhalftape_cuda.so"
+check ignored "a file that everybody may write" "$place/x/program"
+if [ "$(id -u)" = 0 ]; then
+  put "$place/x" && plant "$place/x" && chown 12345 "$place/x/libhalftape_cuda.so"
+  check ignored "another user's file beside the program" "$place/x/program"
+  put "$place/bin" && plant "$place/lib" && chown 12345 "$place/lib/libhalftape_cuda.so"
+  check ignored "another user's file in lib" "$place/bin/program"
+fi
+put "$place/x" && plant "$place/here"
+cd "$place/here"
+LD_LIBRARY_PATH=$LD_LIBRARY_PATH: check ignored "the current folder, in the system's search path" "$place/x/program"
+cd "$folder/apart"
+
+put "$place/x" && plant "$place/x"
+check loaded "the program's folder" "$place/x/program"
+put "$place/bin" && plant "$place/lib"
+check loaded "lib beside the program's bin" "$place/bin/program"
+put "$folder/tree/tests" && plant "$folder/tree"
+check loaded "the build folder, of a program that lies in it" "$folder/tree/tests/program"
+put "$place/x" && plant "$folder/installed"
+check loaded "the folder of the installation" "$place/x/program"
+put "$place/x" && plant "$place/here"
+HALFTAPE_CUDA_LIBRARY=$place/here/libhalftape_cuda.so check loaded "HALFTAPE_CUDA_LIBRARY" "$place/x/program"
+exit $failed
