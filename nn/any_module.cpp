@@ -23,6 +23,18 @@ void detail::complete_arguments(const std::type_info& module, size_t count,
                  " to #", count - 1, " of forward(), in order");
 }
 
+void detail::refuse_argument(size_t index, const std::type_info& expected,
+                             const std::type_info& received) {
+  const std::string type = name_of(received);
+  halftape::detail::fail(
+      "Expected argument #", index, " to be of type ", name_of(expected),
+      ", but received value of type ", type,
+      type.starts_with("std::tuple")
+          ? ": the module before it returns several values, as LSTM does; put one between them "
+            "whose forward() takes this tuple and returns the std::get<0>() of it"
+          : "");
+}
+
 void AnyModule::check_holds(const char* call) const {
   HALFTAPE_CHECK(module_, "Cannot call ", call, "() on an empty AnyModule");
 }

@@ -60,14 +60,16 @@ struct ForwardDefaults {
 void complete_arguments(const std::type_info& module, size_t count, DefaultArguments defaults,
                         std::vector<AnyValue>& arguments);
 
+[[noreturn]] void refuse_argument(size_t index, const std::type_info& expected,
+                                  const std::type_info& received);
+
 /// An argument as forward() takes it: by value, by const reference, or as an rvalue.
 template <class T>
 std::decay_t<T>&& argument(std::vector<AnyValue>& arguments, size_t index) {
   static_assert(!std::is_lvalue_reference_v<T> || std::is_const_v<std::remove_reference_t<T>>,
                 "AnyModule: forward() must not take references to what it changes; use pointers");
   auto* value = arguments[index].try_get<std::decay_t<T>>();
-  HALFTAPE_CHECK(value, "Expected argument #", index, " to be of type ", name_of(typeid(T)),
-                 ", but received value of type ", name_of(arguments[index].type_info()));
+  if (!value) refuse_argument(index, typeid(T), arguments[index].type_info());
   return std::move(*value);
 }
 
@@ -77,6 +79,7 @@ template <class M, class Method, class R, class... Args>
 AnyForward erased(M& module, Method method, R (*)(Args...)) {
   static_assert(!std::is_void_v<R>, "AnyModule: forward() has to return a value");
   return [&module, method](std::vector<AnyValue> arguments) {
+    const Module::PlaceScope scope(module);
     complete_arguments(typeid(M), sizeof...(Args), ForwardDefaults::of<M>(), arguments);
     return [&]<size_t... I>(std::index_sequence<I...>) {
       return AnyValue((module.*method)(argument<Args>(arguments, I)...));

@@ -43,6 +43,20 @@ void collect_modules(const Module& module, const std::string& prefix,
   }
 }
 
+/// "Linear" for "halftape::nn::LinearImpl": no namespaces, arguments of templates and Impl.
+std::string kind_of(std::string name) {
+  if (name.ends_with('>')) {
+    int open = 0;
+    do {
+      open += name.back() == '>' ? 1 : name.back() == '<' ? -1 : 0;
+      name.pop_back();
+    } while (open > 0 && !name.empty());
+  }
+  if (const size_t at = name.rfind("::"); at != std::string::npos) name.erase(0, at + 2);
+  if (name.ends_with("Impl")) name.resize(name.size() - 4);
+  return name;
+}
+
 void check_dtype(Dtype dtype) {
   HALFTAPE_CHECK(is_floating_point(dtype), "Module::to: ", dtype, " is not a floating-point dtype");
 }
@@ -188,6 +202,7 @@ std::shared_ptr<Module> CloneableModule::clone(const std::optional<Device>& devi
   copy->unregister_all();
   copy->reset();
   copy->copy_registered(*this, device);
+  copy->give_place({}, 0);
   return copy;
 }
 void CloneableModule::clone_(const Module& other, const std::optional<Device>& device) {
@@ -227,37 +242,50 @@ Tensor& Module::register_buffer(const std::string& name, Tensor tensor) {
   return buffers_.insert(name, std::move(tensor));
 }
 
-namespace {
-
-/// Throws unless `module` may become a part of `whole`: there, and not above or the same.
-void check_part(const char* op, const std::string& name, const Module* module,
-                const Module& whole) {
-  HALFTAPE_CHECK(module && module != &whole, op, ": \"", name, "\" is empty or the module itself");
+/// Throws unless `module` may become a part of this one: there, and not above or the same.
+void Module::check_part(const char* op, const std::string& name, const Module* module) const {
+  HALFTAPE_CHECK(module && module != this, op, ": \"", name, "\" is empty or the module itself");
   std::vector<const Module*> below{module};
   while (!below.empty()) {
     const Module* each = below.back();
     below.pop_back();
-    HALFTAPE_CHECK(each != &whole, op, ": \"", name, "\" holds this ", whole.name(),
+    HALFTAPE_CHECK(each != this, op, ": \"", name, "\" holds this ", this->name(),
                    "; a module cannot be a part of its own part");
-    for (const auto& child : each->children()) below.push_back(child.get());
+    for (const auto& child : each->children_) below.push_back(child.value().get());
   }
 }
 
-}  // namespace
+void Module::give_place(const std::string& path, int depth) {
+  place_.path = path;
+  place_.depth = std::max(place_.depth, depth);
+  if (place_.kind.empty()) place_.kind = kind_of(name());
+  for (const auto& child : children_)
+    child.value()->give_place(detail::joined(path, child.key()), place_.depth + 1);
+}
+
+/// Takes its path from the module of a name, which is about to leave, unless it got another since.
+void Module::take_place(const std::string& name) {
+  Module& leaving = *children_[name];
+  if (leaving.place_.path == detail::joined(place_.path, name)) leaving.give_place({}, 0);
+}
 
 void Module::insert_module(const std::string& name, std::shared_ptr<Module> module) {
   check_name("Submodule", name);
-  check_part("register_module", name, module.get(), *this);
-  children_.insert(name, std::move(module));
+  check_part("register_module", name, module.get());
+  children_.insert(name, module);
+  module->give_place(detail::joined(place_.path, name), place_.depth + 1);
 }
 
 void Module::exchange_module(const std::string& name, std::shared_ptr<Module> module) {
-  check_part("replace_module", name, module.get(), *this);
-  children_[name] = std::move(module);
+  check_part("replace_module", name, module.get());
+  take_place(name);
+  children_[name] = module;
+  module->give_place(detail::joined(place_.path, name), place_.depth + 1);
 }
 
 void Module::unregister_module(const std::string& name) {
   HALFTAPE_CHECK(children_.contains(name), "No Module with name `", name, "` is registered");
+  take_place(name);
   children_.erase(name);
 }
 

@@ -11,6 +11,7 @@
 
 #include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/autograd/tensor.h"
+#include "halftape/core/place.h"
 #include "halftape/nn/module_holder.h"
 #include "halftape/nn/ordered_dict.h"
 
@@ -34,6 +35,27 @@ class Module : public std::enable_shared_from_this<Module> {
   Module() = default;
   explicit Module(std::string name) : name_(std::move(name)) {}
   virtual ~Module() = default;
+
+  /// While it lives, what fails in this thread begins with the module's place in its model:
+  /// "encoder.fc2 (Linear): linear: input …". The path goes from the module that is a part of no
+  /// other, over the names of the last registrations; a module that is a part of none is not named.
+  ///
+  /// forward() of the library's modules and the calls model(x), AnyModule and Sequential begin with
+  /// one. C++ does not show us model->forward(x) of a class of your own: begin its forward() with
+  /// one, `const PlaceScope scope(*this);`, to see it in errors of ops that it calls. Those of
+  /// modules in it have their own paths.
+  class [[nodiscard]] PlaceScope {
+   public:
+    explicit PlaceScope(const Module& module) : before_(halftape::detail::place_at_work) {
+      if (!module.place_.path.empty()) halftape::detail::place_at_work = &module.place_;
+    }
+    ~PlaceScope() { halftape::detail::place_at_work = before_; }
+    PlaceScope(const PlaceScope&) = delete;
+    PlaceScope& operator=(const PlaceScope&) = delete;
+
+   private:
+    const halftape::detail::Place* before_;
+  };
 
   /// The name given to the constructor; otherwise that of the class: "halftape::nn::LinearImpl".
   std::string name() const { return name_ ? *name_ : detail::name_of(typeid(*this)); }
@@ -139,6 +161,8 @@ class Module : public std::enable_shared_from_this<Module> {
  protected:
   // For containers and Cloneable.
   void unregister_all();
+  /// Tells this module and all below it where they are; `depth`: modules above this one.
+  void give_place(const std::string& path, int depth);
   void unregister_parameter(const std::string& name) { parameters_.erase(name); }
   /// Copies the other's tensors and requires_grad, and clones its submodules. Throws unless the
   /// same names are registered.
@@ -153,6 +177,8 @@ class Module : public std::enable_shared_from_this<Module> {
   virtual void clone_(const Module& other, const std::optional<Device>& device);
   void insert_module(const std::string& name, std::shared_ptr<Module> module);
   void exchange_module(const std::string& name, std::shared_ptr<Module> module);
+  void check_part(const char* op, const std::string& name, const Module* module) const;
+  void take_place(const std::string& name);
   std::shared_ptr<Module> shared() const;
   template <class Convert>
   void convert_own(const Convert& convert);
@@ -174,6 +200,7 @@ class Module : public std::enable_shared_from_this<Module> {
   }
 
   std::optional<std::string> name_;
+  halftape::detail::Place place_;
   bool training_ = true;
 };
 

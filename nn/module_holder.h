@@ -48,7 +48,9 @@ class ModuleHolder {
   /// forward() of the module.
   template <class... Args>
   auto operator()(Args&&... args) const {
-    return get()->forward(std::forward<Args>(args)...);
+    Contained& module = *get();
+    const typename Contained::PlaceScope scope(module);
+    return module.forward(std::forward<Args>(args)...);
   }
   /// An element of a container by number or name: sequential[0].
   template <class Key>

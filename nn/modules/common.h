@@ -122,7 +122,15 @@ void print(std::ostream& out, const Name& name, const Fields&... labels_and_valu
     detail::print(out, #Name __VA_OPT__(, ) __VA_ARGS__);  \
   }
 
-/// The same for NameImpl<D> of all ranks.
+/// Defines NameImpl::forward(x) as an expression of x, and how NameImpl prints.
+#define HALFTAPE_UNARY_FORWARD(Name, y, ...)          \
+  Tensor Name##Impl::forward(const Tensor& x) const { \
+    const PlaceScope scope(*this);                    \
+    return y;                                         \
+  }                                                   \
+  HALFTAPE_MODULE_TEXT(Name, __VA_ARGS__)
+
+/// HALFTAPE_MODULE_TEXT for NameImpl<D> of all ranks.
 #define HALFTAPE_RANKED_TEXT(Name, ...)                                      \
   template <size_t D>                                                        \
   void Name##Impl<D>::pretty_print(std::ostream& out) const {                \

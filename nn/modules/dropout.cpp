@@ -7,11 +7,10 @@ void detail::DropoutModule::reset() {
                  " is not between 0 and 1");
 }
 
-#define HALFTAPE_DROPOUT(Name, function)                                                \
-  Tensor Name##Impl::forward(const Tensor& x) const {                                   \
-    return functional::detail::dropped(&halftape::function, x, options, is_training()); \
-  }                                                                                     \
-  HALFTAPE_MODULE_TEXT(Name, "p", options.p(), "inplace", options.inplace())
+#define HALFTAPE_DROPOUT(Name, function)                                                      \
+  HALFTAPE_UNARY_FORWARD(                                                                     \
+      Name, functional::detail::dropped(&halftape::function, x, options, is_training()), "p", \
+      options.p(), "inplace", options.inplace())
 HALFTAPE_DROPOUT(Dropout, dropout)
 HALFTAPE_DROPOUT(Dropout2d, feature_dropout)
 HALFTAPE_DROPOUT(Dropout3d, feature_dropout)

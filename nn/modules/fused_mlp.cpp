@@ -55,17 +55,14 @@ TensorList FusedMLPImpl::biases() const {
   return all;
 }
 
-Tensor FusedMLPImpl::forward(const Tensor& x) const {
-  return mlp(x, weights(), biases(), options.activation());
-}
-
 Tensor FusedMLPImpl::loss(const Tensor& x, const Tensor& target, const Tensor& scale) const {
+  const PlaceScope scope(*this);
   return mlp_loss(x, target, weights(), biases(), options.activation(), scale);
 }
 
-HALFTAPE_MODULE_TEXT(FusedMLP, "in_features", options.in_features(), "hidden_features",
-                     options.hidden_features(), "layers", options.layers(), "out_features",
-                     options.out_features(), "activation", name_of(options.activation()), "bias",
-                     options.bias())
+HALFTAPE_UNARY_FORWARD(FusedMLP, mlp(x, weights(), biases(), options.activation()), "in_features",
+                       options.in_features(), "hidden_features", options.hidden_features(),
+                       "layers", options.layers(), "out_features", options.out_features(),
+                       "activation", name_of(options.activation()), "bias", options.bias())
 
 }  // namespace halftape::nn

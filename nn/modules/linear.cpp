@@ -26,10 +26,8 @@ void LinearImpl::reset_parameters() {
   if (bias.defined()) init::uniform_(bias, -bound, bound);
 }
 
-Tensor LinearImpl::forward(const Tensor& x) const { return linear(x, weight, bias); }
-
-HALFTAPE_MODULE_TEXT(Linear, "in_features", options.in_features(), "out_features",
-                     options.out_features(), "bias", options.bias())
+HALFTAPE_UNARY_FORWARD(Linear, linear(x, weight, bias), "in_features", options.in_features(),
+                       "out_features", options.out_features(), "bias", options.bias())
 
 void BilinearImpl::reset() {
   const int64_t in1 = options.in1_features(), in2 = options.in2_features(),
@@ -48,6 +46,7 @@ void BilinearImpl::reset_parameters() {
 }
 
 Tensor BilinearImpl::forward(const Tensor& a, const Tensor& b) const {
+  const PlaceScope scope(*this);
   return bilinear(a, b, weight, bias);
 }
 
@@ -55,15 +54,12 @@ HALFTAPE_MODULE_TEXT(Bilinear, "in1_features", options.in1_features(), "in2_feat
                      options.in2_features(), "out_features", options.out_features(), "bias",
                      options.bias())
 
-Tensor IdentityImpl::forward(const Tensor& x) const { return x; }
-HALFTAPE_MODULE_TEXT(Identity)
-
-Tensor FlattenImpl::forward(const Tensor& x) const {
-  return flatten(x, options.start_dim(), options.end_dim());
-}
-HALFTAPE_MODULE_TEXT(Flatten, "start_dim", options.start_dim(), "end_dim", options.end_dim())
+HALFTAPE_UNARY_FORWARD(Identity, x)
+HALFTAPE_UNARY_FORWARD(Flatten, flatten(x, options.start_dim(), options.end_dim()), "start_dim",
+                       options.start_dim(), "end_dim", options.end_dim())
 
 Tensor UnflattenImpl::forward(const Tensor& x) const {
+  const PlaceScope scope(*this);
   return unflatten(x, options.dim(), Shape(std::span(options.sizes())));
 }
 void UnflattenImpl::pretty_print(std::ostream& out) const {

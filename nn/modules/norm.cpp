@@ -34,12 +34,10 @@ void LayerNormImpl::reset() {
   reset_parameters();
 }
 void LayerNormImpl::reset_parameters() { start(weight, bias); }
-Tensor LayerNormImpl::forward(const Tensor& x) const {
-  return layer_norm(x, options.normalized_shape(), weight, bias, options.eps());
-}
-HALFTAPE_MODULE_TEXT(LayerNorm, "", options.normalized_shape(), "eps", options.eps(),
-                     "elementwise_affine", options.elementwise_affine(), "bias",
-                     detail::unless(true, options.bias()))
+HALFTAPE_UNARY_FORWARD(LayerNorm,
+                       layer_norm(x, options.normalized_shape(), weight, bias, options.eps()), "",
+                       options.normalized_shape(), "eps", options.eps(), "elementwise_affine",
+                       options.elementwise_affine(), "bias", detail::unless(true, options.bias()))
 
 void RMSNormImpl::reset() {
   const Shape& shape = options.normalized_shape();
@@ -48,11 +46,9 @@ void RMSNormImpl::reset() {
   reset_parameters();
 }
 void RMSNormImpl::reset_parameters() { start(weight, {}); }
-Tensor RMSNormImpl::forward(const Tensor& x) const {
-  return rms_norm(x, options.normalized_shape(), weight, options.eps());
-}
-HALFTAPE_MODULE_TEXT(RMSNorm, "", options.normalized_shape(), "eps", options.eps(),
-                     "elementwise_affine", options.elementwise_affine())
+HALFTAPE_UNARY_FORWARD(RMSNorm, rms_norm(x, options.normalized_shape(), weight, options.eps()), "",
+                       options.normalized_shape(), "eps", options.eps(), "elementwise_affine",
+                       options.elementwise_affine())
 
 namespace detail {
 
@@ -102,6 +98,7 @@ template class ChannelNorm<BatchNormOptions>;
 template class ChannelNorm<InstanceNormOptions>;
 
 Tensor BatchNorm::forward(const Tensor& x) const {
+  const PlaceScope scope(*this);
   const int spatial = static_cast<int>(name_.rank);
   // One dimension after the channels may be missing, where there is only one.
   HALFTAPE_CHECK(x.dim() == spatial + 2 || (spatial == 1 && x.dim() == 2), name_, ": expected ",
@@ -127,6 +124,7 @@ Tensor BatchNorm::forward(const Tensor& x) const {
 }
 
 Tensor InstanceNorm::forward(const Tensor& x) const {
+  const PlaceScope scope(*this);
   const int spatial = static_cast<int>(name_.rank);
   HALFTAPE_CHECK(x.dim() == spatial + 2 || x.dim() == spatial + 1, name_, ": expected ",
                  spatial + 1, " or ", spatial + 2, " dimensions, (C, …) or (N, C, …), got ",
@@ -157,6 +155,7 @@ void GroupNormImpl::reset() {
 }
 void GroupNormImpl::reset_parameters() { start(weight, bias); }
 Tensor GroupNormImpl::forward(const Tensor& x) const {
+  const PlaceScope scope(*this);
   HALFTAPE_CHECK(!weight.defined() || x.dim() < 2 || x.size(1) == options.num_channels(),
                  "GroupNorm: input ", x.sizes(), " has ", x.size(1), " channels, num_channels is ",
                  options.num_channels());
@@ -165,13 +164,12 @@ Tensor GroupNormImpl::forward(const Tensor& x) const {
 HALFTAPE_MODULE_TEXT(GroupNorm, "", options.num_groups(), "", options.num_channels(), "eps",
                      options.eps(), "affine", options.affine())
 
-Tensor LocalResponseNormImpl::forward(const Tensor& x) const {
-  return local_response_norm(x, options.size(), options.alpha(), options.beta(), options.k());
-}
-HALFTAPE_MODULE_TEXT(LocalResponseNorm, "", options.size(), "alpha", options.alpha(), "beta",
-                     options.beta(), "k", options.k())
+HALFTAPE_UNARY_FORWARD(LocalResponseNorm, functional::local_response_norm(x, options), "",
+                       options.size(), "alpha", options.alpha(), "beta", options.beta(), "k",
+                       options.k())
 
 Tensor CrossMapLRN2dImpl::forward(const Tensor& x) const {
+  const PlaceScope scope(*this);
   const int64_t size = options.size(), reach = (size - 1) / 2;
   HALFTAPE_CHECK(x.dim() == 4, "CrossMapLRN2d: input ", x.sizes(), "; expected (N, C, H, W)");
   HALFTAPE_CHECK(size > 0, "CrossMapLRN2d: size ", size, " must be positive");

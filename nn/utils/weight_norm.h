@@ -44,6 +44,7 @@ class WeightNormImpl<M, R(Args...)> : public M {
     split();
   }
   R forward(Args... args) {
+    const Module::PlaceScope scope(*this);
     this->weight = normalized_weight(weight_v, weight_g, dim_);
     return M::forward(std::forward<Args>(args)...);
   }

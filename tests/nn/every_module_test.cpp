@@ -22,6 +22,11 @@ using testing::made;
 using testing::ModuleRow;
 using testing::Use;
 
+namespace {
+/// What the error of a part of the module begins with, as a regular expression: "0 (Linear): ".
+const std::string kPlace = "([\\w.]+ \\(\\w+\\): )?";
+}  // namespace
+
 TEST_CASE("every module and function has PyTorch's values and gradients, in float64 and float32") {
   for (const Dtype dtype : {kFloat64, kFloat32})
     for (const ModuleRow& row : testing::module_rows()) {
@@ -135,7 +140,15 @@ TEST_CASE("a wrong input is refused by name, with its sizes; what refuses none t
     sizes << ' ' << wrong;
     const std::string said = testing::message([&] { use.forward(x); });
     CAPTURE(said);
-    CHECK(std::regex_search(said, std::regex("^\\w+: ")));
+    if (use.module) {
+      nn::Module model;
+      model.register_module("part", use.module);
+      const std::string placed = testing::message([&] { use.forward(x); });
+      CAPTURE(placed);
+      CHECK((placed.starts_with("part (") || placed.starts_with("part.")));
+      CHECK(placed.ends_with(said));
+    }
+    CHECK(std::regex_search(said, std::regex("^" + kPlace + "\\w+: ")));
     // Indices are refused for their dtype, and dimensions that are not there for their number.
     const bool named = testing::has(said, sizes.str()) ||
                        testing::has(said, "indices are float32, expected int64") ||
@@ -157,7 +170,7 @@ TEST_CASE("where whole numbers will not do for floats, or these for them, the dt
     if (said.empty()) continue;  // numbers that move, or are converted
     ++refused;
     CAPTURE(said);
-    CHECK(std::regex_search(said, std::regex("^\\w+: .*(int64|float32|integral)")));
+    CHECK(std::regex_search(said, std::regex("^" + kPlace + "\\w+: .*(int64|float32|integral)")));
   }
   CHECK(refused > 200);
 }

@@ -228,7 +228,7 @@ Tensor one_op(const TensorList& inputs, Activation activation) {
     if (!last) saved.hidden.emplace_back(y);
     if (product.aux.defined()) saved.aux.emplace_back(product.aux);
   }
-  return record_list("mlp", h, inputs, [saved = std::move(saved)](Node& self, const Tensor& g) {
+  return record_list("linear", h, inputs, [saved = std::move(saved)](Node& self, const Tensor& g) {
     return GradMode::is_enabled() ? saved.recorded(self, g) : saved.gradients(self, g);
   });
 }

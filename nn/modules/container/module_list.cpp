@@ -34,7 +34,7 @@ void ModuleDictImpl::insert(const std::string& name, std::shared_ptr<Module> mod
 
 std::shared_ptr<Module> ModuleDictImpl::pop(const std::string& name) {
   std::shared_ptr<Module> module = children_[name];
-  children_.erase(name);
+  unregister_module(name);
   return module;
 }
 

@@ -105,7 +105,9 @@ class ModuleDictImpl : public Cloneable<ModuleDictImpl> {
   void insert(const std::string& name, std::shared_ptr<Module> module);
   /// Removes and returns a module; throws when the name is unknown.
   std::shared_ptr<Module> pop(const std::string& name);
-  void clear() { children_.clear(); }
+  void clear() {
+    for (const std::string& name : keys()) unregister_module(name);
+  }
 
   std::shared_ptr<Module> operator[](const std::string& name) const { return children_[name]; }
   template <class M>

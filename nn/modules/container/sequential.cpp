@@ -40,10 +40,6 @@ struct LinearRun {
 bool fuses(const Tensor& x) {
   return x.defined() && x.dim() > 0 && !(dtype_policy() && dtype_policy()->every_op);
 }
-bool fuses(AnyValue& value) {
-  const auto* x = value.try_get<Tensor>();
-  return x && fuses(*x);
-}
 
 std::optional<Activation> activation_of(const AnyModule& part) {
   if (exactly<ReLUImpl>(part)) return Activation::Relu;
@@ -85,6 +81,10 @@ FunctionalImpl::FunctionalImpl(Function function) : function_(std::move(function
 }
 Functional::Functional(Tensor (*function)(const Tensor&))
     : ModuleHolder(FunctionalImpl::Function(function)) {}
+Tensor FunctionalImpl::forward(Tensor x) const {
+  const PlaceScope scope(*this);
+  return function_(std::move(x));
+}
 void FunctionalImpl::pretty_print(std::ostream& out) const { out << "halftape::nn::Functional()"; }
 
 SequentialImpl::SequentialImpl(std::initializer_list<NamedAnyModule> named) {
@@ -108,27 +108,36 @@ const AnyModule& SequentialImpl::any(size_t index) const {
   return parts_[index];
 }
 
+size_t SequentialImpl::forward_fused(size_t first, AnyValue& value) const {
+  const auto* x = value.try_get<Tensor>();
+  if (!x || !fuses(*x)) return 0;
+  const LinearRun run(parts_, first, x->size(-1));
+  if (run.weights.size() < 2) return 0;
+  try {
+    value = AnyValue(mlp(*x, run.weights, run.biases));
+    return run.parts;
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
 AnyValue SequentialImpl::forward_any(std::vector<AnyValue> arguments) const {
+  const PlaceScope scope(*this);
   HALFTAPE_CHECK(!parts_.empty(), "Cannot call forward() on an empty Sequential");
   size_t i = 0;
   AnyValue value = arguments.size() == 1 ? std::move(arguments[0])
                                          : parts_[i++].forward_any(std::move(arguments));
   while (i < parts_.size()) {
-    if (fuses(value)) {
-      auto& x = *value.try_get<Tensor>();
-      const LinearRun run(parts_, i, x.size(-1));
-      if (run.weights.size() > 1) {
-        value = AnyValue(mlp(x, run.weights, run.biases));
-        i += run.parts;
-        continue;
-      }
-    }
-    value = parts_[i++].any_forward(std::move(value));
+    if (const size_t taken = forward_fused(i, value))
+      i += taken;
+    else
+      value = parts_[i++].any_forward(std::move(value));
   }
   return value;
 }
 
 Tensor SequentialImpl::loss(const Tensor& x, const Tensor& target, const Tensor& scale) const {
+  const PlaceScope scope(*this);
   if (fuses(x) && x.is_cuda()) {  // the CPU has no kernel for all layers at once
     const Mlp net(parts_);
     if (net.whole)

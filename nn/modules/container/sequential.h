@@ -22,7 +22,7 @@ class FunctionalImpl : public Cloneable<FunctionalImpl> {
   requires(sizeof...(Args) > 0) explicit FunctionalImpl(F function, Args&&... args)
       : FunctionalImpl(
             std::bind(std::move(function), std::placeholders::_1, std::forward<Args>(args)...)) {}
-  Tensor forward(Tensor x) const { return function_(std::move(x)); }
+  Tensor forward(Tensor x) const;
   Tensor operator()(Tensor x) const { return forward(std::move(x)); }
   void pretty_print(std::ostream& out) const override;
 
@@ -41,9 +41,9 @@ class Functional : public ModuleHolder<FunctionalImpl> {
 /// submodule under its number, or under the name it is given.
 ///
 /// forward() runs two or more Linear layers with ReLU between them as one op, mlp(), which puts the
-/// ReLU into the product. The bits are those of the separate layers, on each device, but a trace or
-/// an error names mlp and not the layers. Subclasses of Linear or ReLU are called one by one, and
-/// so is every part under a dtype policy that asks for every op.
+/// ReLU into the product. The bits are those of the separate layers, on each device, and so are the
+/// errors. Subclasses of Linear or ReLU are called one by one, and so is every part under a dtype
+/// policy that asks for every op.
 ///
 ///     nn::Sequential net(nn::Linear(3, 4), relu, nn::Linear(4, 2));
 ///     nn::Sequential named({{"fc", nn::Linear(3, 4)}, {"act", nn::ReLU()}});
@@ -132,6 +132,10 @@ class SequentialImpl : public Cloneable<SequentialImpl> {
  private:
   void insert(const std::string& name, AnyModule part);
   const AnyModule& any(size_t index) const;
+  /// Replaces the value by that behind the Linear layers which begin at a part, run as one op, and
+  /// returns how many parts these are. 0: there are none, or the op throws; the layers, called one
+  /// by one, then say which of them fails.
+  size_t forward_fused(size_t first, AnyValue& value) const;
 
   std::vector<AnyModule> parts_;
 };

@@ -106,6 +106,7 @@ void ConvImpl<D>::reset_parameters() {
 }
 template <size_t D>
 Tensor ConvImpl<D>::forward(const Tensor& x) const {
+  const Module::PlaceScope scope(*this);
   functional::ConvFuncOptions<D> o;
   o.bias(bias).stride(options.stride()).dilation(options.dilation()).groups(options.groups());
   const bool zeros = options.padding_mode() == kZeros;
@@ -137,6 +138,7 @@ void ConvTransposeImpl<D>::reset_parameters() {
 template <size_t D>
 Tensor ConvTransposeImpl<D>::forward(const Tensor& x,
                                      const std::optional<Dims>& output_size) const {
+  const Module::PlaceScope scope(*this);
   functional::ConvTransposeFuncOptions<D> o;
   o.bias(bias).stride(options.stride()).padding(options.padding()).groups(options.groups());
   o.dilation(options.dilation()).output_padding(options.output_padding());
@@ -167,10 +169,11 @@ void ConvTransposeImpl<D>::pretty_print(std::ostream& out) const {
 HALFTAPE_INSTANTIATE_RANKS(Conv);
 HALFTAPE_INSTANTIATE_RANKS(ConvTranspose);
 
-HALFTAPE_MODULE_TEXT(Fold, "output_size", options.output_size(), "kernel_size",
-                     options.kernel_size(), "dilation", options.dilation(), "padding",
-                     options.padding(), "stride", options.stride())
-HALFTAPE_MODULE_TEXT(Unfold, "kernel_size", options.kernel_size(), "dilation", options.dilation(),
-                     "padding", options.padding(), "stride", options.stride())
+HALFTAPE_UNARY_FORWARD(Fold, functional::fold(x, options), "output_size", options.output_size(),
+                       "kernel_size", options.kernel_size(), "dilation", options.dilation(),
+                       "padding", options.padding(), "stride", options.stride())
+HALFTAPE_UNARY_FORWARD(Unfold, functional::unfold(x, options), "kernel_size", options.kernel_size(),
+                       "dilation", options.dilation(), "padding", options.padding(), "stride",
+                       options.stride())
 
 }  // namespace halftape::nn

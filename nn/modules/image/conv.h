@@ -202,7 +202,7 @@ class FoldImpl : public Cloneable<FoldImpl> {
   FoldImpl(ExpandingArray<2> output_size, ExpandingArray<2> kernel_size)
       : FoldImpl(FoldOptions(output_size, kernel_size)) {}
   explicit FoldImpl(const FoldOptions& o) : options(o) {}
-  Tensor forward(const Tensor& x) const { return functional::fold(x, options); }
+  Tensor forward(const Tensor& x) const;
   void pretty_print(std::ostream& out) const override;
   FoldOptions options;
 };
@@ -213,7 +213,7 @@ class UnfoldImpl : public Cloneable<UnfoldImpl> {
  public:
   UnfoldImpl(ExpandingArray<2> kernel_size) : UnfoldImpl(UnfoldOptions(kernel_size)) {}  // NOLINT
   explicit UnfoldImpl(const UnfoldOptions& o) : options(o) {}
-  Tensor forward(const Tensor& x) const { return functional::unfold(x, options); }
+  Tensor forward(const Tensor& x) const;
   void pretty_print(std::ostream& out) const override;
   UnfoldOptions options;
 };

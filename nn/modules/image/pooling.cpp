@@ -6,6 +6,7 @@ namespace F = functional;
 
 template <size_t D>
 std::tuple<Tensor, Tensor> MaxPoolImpl<D>::forward_with_indices(const Tensor& x) const {
+  const Module::PlaceScope scope(*this);
   HALFTAPE_RETURN_OF_RANK(D, F::max_pool, _with_indices, x, options);
 }
 HALFTAPE_RANKED_TEXT(MaxPool, "kernel_size", options.kernel_size(), "stride", options.stride(),
@@ -14,6 +15,7 @@ HALFTAPE_RANKED_TEXT(MaxPool, "kernel_size", options.kernel_size(), "stride", op
 
 template <size_t D>
 Tensor AvgPoolImpl<D>::forward(const Tensor& x) const {
+  const Module::PlaceScope scope(*this);
   HALFTAPE_RETURN_OF_RANK(D, F::avg_pool, , x, options);
 }
 HALFTAPE_RANKED_TEXT(AvgPool, "kernel_size", options.kernel_size(), "stride", options.stride(),
@@ -22,6 +24,7 @@ HALFTAPE_RANKED_TEXT(AvgPool, "kernel_size", options.kernel_size(), "stride", op
 template <size_t D>
 Tensor MaxUnpoolImpl<D>::forward(const Tensor& x, const Tensor& indices,
                                  const std::optional<std::vector<int64_t>>& output_size) const {
+  const Module::PlaceScope scope(*this);
   F::MaxUnpoolFuncOptions<D> o(options.kernel_size());
   o.stride(options.stride()).padding(options.padding()).output_size(output_size);
   HALFTAPE_RETURN_OF_RANK(D, F::max_unpool, , x, indices, o);
@@ -31,6 +34,7 @@ HALFTAPE_RANKED_TEXT(MaxUnpool, "kernel_size", options.kernel_size(), "stride", 
 
 template <size_t D>
 Tensor LPPoolImpl<D>::forward(const Tensor& x) const {
+  const Module::PlaceScope scope(*this);
   HALFTAPE_RETURN_OF_RANK(D, F::lp_pool, , x, options);
 }
 HALFTAPE_RANKED_TEXT(LPPool, "norm_type", options.norm_type(), "kernel_size", options.kernel_size(),
@@ -38,18 +42,21 @@ HALFTAPE_RANKED_TEXT(LPPool, "norm_type", options.norm_type(), "kernel_size", op
 
 template <size_t D>
 std::tuple<Tensor, Tensor> AdaptiveMaxPoolImpl<D>::forward_with_indices(const Tensor& x) const {
+  const Module::PlaceScope scope(*this);
   HALFTAPE_RETURN_OF_RANK(D, F::adaptive_max_pool, _with_indices, x, options);
 }
 HALFTAPE_RANKED_TEXT(AdaptiveMaxPool, "output_size", options.output_size())
 
 template <size_t D>
 Tensor AdaptiveAvgPoolImpl<D>::forward(const Tensor& x) const {
+  const Module::PlaceScope scope(*this);
   HALFTAPE_RETURN_OF_RANK(D, F::adaptive_avg_pool, , x, options);
 }
 HALFTAPE_RANKED_TEXT(AdaptiveAvgPool, "output_size", options.output_size())
 
 template <size_t D>
 std::tuple<Tensor, Tensor> FractionalMaxPoolImpl<D>::forward_with_indices(const Tensor& x) const {
+  const Module::PlaceScope scope(*this);
   if constexpr (D == 2) return F::fractional_max_pool2d_with_indices(x, options);
   if constexpr (D == 3) return F::fractional_max_pool3d_with_indices(x, options);
 }

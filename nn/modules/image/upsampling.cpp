@@ -19,6 +19,7 @@ std::optional<std::vector<T>> for_all(const std::optional<std::vector<T>>& given
 }  // namespace
 
 Tensor UpsampleImpl::forward(const Tensor& x) const {
+  const PlaceScope scope(*this);
   functional::InterpolateFuncOptions o;
   o.size(for_all(options.size(), x)).scale_factor(for_all(options.scale_factor(), x));
   return functional::interpolate(x, o.mode(options.mode()).align_corners(options.align_corners()));
@@ -32,13 +33,9 @@ void UpsampleImpl::pretty_print(std::ostream& out) const {
                   name_of(o.mode()));
 }
 
-Tensor PixelShuffleImpl::forward(const Tensor& x) const {
-  return functional::pixel_shuffle(x, options);
-}
-HALFTAPE_MODULE_TEXT(PixelShuffle, "upscale_factor", options.upscale_factor())
-Tensor PixelUnshuffleImpl::forward(const Tensor& x) const {
-  return functional::pixel_unshuffle(x, options);
-}
-HALFTAPE_MODULE_TEXT(PixelUnshuffle, "downscale_factor", options.downscale_factor())
+HALFTAPE_UNARY_FORWARD(PixelShuffle, functional::pixel_shuffle(x, options), "upscale_factor",
+                       options.upscale_factor())
+HALFTAPE_UNARY_FORWARD(PixelUnshuffle, functional::pixel_unshuffle(x, options), "downscale_factor",
+                       options.downscale_factor())
 
 }  // namespace halftape::nn

@@ -53,6 +53,7 @@ Tensor AdaptiveLogSoftmaxWithLossImpl::cluster(size_t i, const Tensor& x) {
 }
 
 ASMoutput AdaptiveLogSoftmaxWithLossImpl::forward(const Tensor& x_in, const Tensor& target_in) {
+  const PlaceScope scope(*this);
   const bool single = target_in.dim() == 0;
   HALFTAPE_CHECK(target_in.dim() <= 1 && x_in.dim() == target_in.dim() + 1 &&
                      (single || x_in.size(0) == target_in.size(0)) &&
@@ -97,10 +98,12 @@ Tensor AdaptiveLogSoftmaxWithLossImpl::full_log_prob(const Tensor& x, const Tens
 }
 
 Tensor AdaptiveLogSoftmaxWithLossImpl::log_prob(const Tensor& x) {
+  const PlaceScope scope(*this);
   return full_log_prob(x, head(x));
 }
 
 Tensor AdaptiveLogSoftmaxWithLossImpl::predict(const Tensor& x) {
+  const PlaceScope scope(*this);
   const Tensor head_output = head(x);
   const Tensor best = head_output.argmax(1);
   const Tensor rare = (best >= shortlist_size).nonzero().squeeze(1);

@@ -44,6 +44,7 @@ class CosineSimilarityImpl : public Cloneable<CosineSimilarityImpl> {
  public:
   explicit CosineSimilarityImpl(const CosineSimilarityOptions& o = {}) : options(o) {}
   Tensor forward(const Tensor& a, const Tensor& b) const {
+    const PlaceScope scope(*this);
     return functional::cosine_similarity(a, b, options);
   }
   void pretty_print(std::ostream& out) const override;
@@ -56,6 +57,7 @@ class PairwiseDistanceImpl : public Cloneable<PairwiseDistanceImpl> {
  public:
   explicit PairwiseDistanceImpl(const PairwiseDistanceOptions& o = {}) : options(o) {}
   Tensor forward(const Tensor& a, const Tensor& b) const {
+    const PlaceScope scope(*this);
     return functional::pairwise_distance(a, b, options);
   }
   void pretty_print(std::ostream& out) const override;

@@ -46,6 +46,7 @@ void HuberLossImpl::pretty_print(std::ostream& out) const { out << "halftape::nn
 
 Tensor CTCLossImpl::forward(const Tensor& log_probs, const Tensor& targets,
                             const Tensor& input_lengths, const Tensor& target_lengths) const {
+  const PlaceScope scope(*this);
   return functional::ctc_loss(log_probs, targets, input_lengths, target_lengths, options);
 }
 

@@ -282,6 +282,7 @@ class LossModule : public detail::LossModule<Options> {
  public:
   using detail::LossModule<Options>::LossModule;
   Tensor forward(const Tensor& input, const Tensor& target) const {
+    const Module::PlaceScope scope(*this);
     return function(input, target, this->options);
   }
 };
@@ -293,6 +294,7 @@ class LossModule3 : public detail::LossModule<Options> {
  public:
   using detail::LossModule<Options>::LossModule;
   Tensor forward(const Tensor& a, const Tensor& b, const Tensor& c) const {
+    const Module::PlaceScope scope(*this);
     return function(a, b, c, this->options);
   }
 };

@@ -192,6 +192,7 @@ void MultiheadAttentionImpl::_reset_parameters() {
 std::tuple<Tensor, Tensor> MultiheadAttentionImpl::forward(
     const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& key_padding_mask,
     bool need_weights, const Tensor& attn_mask, bool average_attn_weights) const {
+  const PlaceScope scope(*this);
   return functional::multi_head_attention_forward(
       query, key, value,
       functional::MultiheadAttentionForwardFuncOptions(

@@ -70,6 +70,7 @@ void EmbeddingImpl::reset() {
 void EmbeddingImpl::reset_parameters() { start(weight, options.padding_idx()); }
 
 Tensor EmbeddingImpl::forward(const Tensor& indices) const {
+  const PlaceScope scope(*this);
   return functional::embedding(indices, weight,
                                shared_options(functional::EmbeddingFuncOptions(), options));
 }
@@ -98,6 +99,7 @@ void EmbeddingBagImpl::reset_parameters() { start(weight, options.padding_idx())
 
 Tensor EmbeddingBagImpl::forward(const Tensor& indices, const Tensor& offsets,
                                  const Tensor& per_sample_weights) const {
+  const PlaceScope scope(*this);
   return functional::embedding_bag(indices, weight,
                                    shared_options(functional::EmbeddingBagFuncOptions(), options)
                                        .offsets(offsets)

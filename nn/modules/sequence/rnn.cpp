@@ -135,6 +135,7 @@ RNNImplBase::Result RNNImplBase::run(const Tensor& x, const Tensor& batch_sizes,
 
 RNNImplBase::Result RNNImplBase::forward_padded(const Tensor& x, const Tensor& h,
                                                 const Tensor& c) const {
+  const PlaceScope scope(*this);
   const char* name = rnn_name(options_base.mode());
   HALFTAPE_CHECK(x.dim() == 2 || x.dim() == 3, name, ": input ", x.sizes(),
                  " must be (steps, batch, features), or (steps, features) without a batch");
@@ -155,6 +156,7 @@ RNNImplBase::Result RNNImplBase::forward_padded(const Tensor& x, const Tensor& h
 
 RNNImplBase::Result RNNImplBase::forward_packed(const PackedSequence& x, const Tensor& h,
                                                 const Tensor& c) const {
+  const PlaceScope scope(*this);
   check_features(rnn_name(options_base.mode()), x.data(), options_base.input_size());
   const auto batch = x.batch_sizes()[0].item<int64_t>();
   Result r = run(x.data(), x.batch_sizes(), batch, ordered(h, x.sorted_indices()),
@@ -248,6 +250,7 @@ OneStateCell<GRUCellOptions>::OneStateCell(const GRUCellOptions& o)
 
 template <class Options>
 Tensor OneStateCell<Options>::forward(const Tensor& x, Tensor hx) const {
+  const PlaceScope scope(*this);
   check_input(x);
   if (!hx.defined()) hx = no_state(x);
   auto* step = gru_cell;
@@ -263,6 +266,7 @@ template class OneStateCell<GRUCellOptions>;
 LSTMCellImpl::LSTMCellImpl(const LSTMCellOptions& o)
     : Cloneable("LSTMCell", 4, o.input_size(), o.hidden_size(), o.bias()), options(o) {}
 LSTMCellImpl::States LSTMCellImpl::forward(const Tensor& x, std::optional<States> hx) const {
+  const PlaceScope scope(*this);
   check_input(x);
   if (!hx) hx = States(no_state(x), no_state(x));
   return lstm_cell(x, {std::get<0>(*hx), std::get<1>(*hx)}, weight_ih, weight_hh, bias_ih, bias_hh);

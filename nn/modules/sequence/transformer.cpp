@@ -60,6 +60,7 @@ void TransformerEncoderImpl::reset_parameters() {
 
 Tensor TransformerEncoderImpl::forward(const Tensor& src, const Tensor& src_mask,
                                        const Tensor& src_key_padding_mask) const {
+  const PlaceScope scope(*this);
   return forward_stack<TransformerEncoderLayerImpl>(*this, src, src_mask, src_key_padding_mask);
 }
 
@@ -75,6 +76,7 @@ Tensor TransformerDecoderImpl::forward(const Tensor& tgt, const Tensor& memory,
                                        const Tensor& tgt_mask, const Tensor& memory_mask,
                                        const Tensor& tgt_key_padding_mask,
                                        const Tensor& memory_key_padding_mask) const {
+  const PlaceScope scope(*this);
   return forward_stack<TransformerDecoderLayerImpl>(*this, tgt, memory, tgt_mask, memory_mask,
                                                     tgt_key_padding_mask, memory_key_padding_mask);
 }
@@ -108,6 +110,7 @@ Tensor TransformerImpl::forward(const Tensor& src, const Tensor& tgt, const Tens
                                 const Tensor& src_key_padding_mask,
                                 const Tensor& tgt_key_padding_mask,
                                 const Tensor& memory_key_padding_mask) const {
+  const PlaceScope scope(*this);
   HALFTAPE_CHECK(src.dim() == 3 && tgt.dim() == 3 && src.size(1) == tgt.size(1) &&
                      src.size(2) == options.d_model() && tgt.size(2) == options.d_model(),
                  "Transformer: src ", src.sizes(), " and tgt ", tgt.sizes(),

@@ -38,6 +38,7 @@ void TransformerEncoderLayerImpl::reset_parameters() {
 
 Tensor TransformerEncoderLayerImpl::forward(const Tensor& src, const Tensor& src_mask,
                                             const Tensor& src_key_padding_mask) const {
+  const PlaceScope scope(*this);
   const Tensor x =
       norm1(src + dropout1(attended(self_attn, src, src, src_mask, src_key_padding_mask)));
   return norm2(x + dropout2(linear2(dropout(options.activation()(linear1(x))))));
@@ -68,6 +69,7 @@ Tensor TransformerDecoderLayerImpl::forward(const Tensor& tgt, const Tensor& mem
                                             const Tensor& tgt_mask, const Tensor& memory_mask,
                                             const Tensor& tgt_key_padding_mask,
                                             const Tensor& memory_key_padding_mask) const {
+  const PlaceScope scope(*this);
   const Tensor x =
       norm1(tgt + dropout1(attended(self_attn, tgt, tgt, tgt_mask, tgt_key_padding_mask)));
   const Tensor y = norm2(
