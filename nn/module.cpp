@@ -43,6 +43,8 @@ void collect_modules(const Module& module, const std::string& prefix,
   }
 }
 
+constexpr int kMostNested = 500;  // what walks over modules takes room on the stack for each
+
 /// "Linear" for "halftape::nn::LinearImpl": no namespaces, arguments of templates and Impl.
 std::string kind_of(std::string name) {
   if (name.ends_with('>')) {
@@ -245,13 +247,15 @@ Tensor& Module::register_buffer(const std::string& name, Tensor tensor) {
 /// Throws unless `module` may become a part of this one: there, and not above or the same.
 void Module::check_part(const char* op, const std::string& name, const Module* module) const {
   HALFTAPE_CHECK(module && module != this, op, ": \"", name, "\" is empty or the module itself");
-  std::vector<const Module*> below{module};
+  std::vector<std::pair<const Module*, int>> below{{module, place_.depth + 1}};
   while (!below.empty()) {
-    const Module* each = below.back();
+    const auto [each, depth] = below.back();
     below.pop_back();
     HALFTAPE_CHECK(each != this, op, ": \"", name, "\" holds this ", this->name(),
                    "; a module cannot be a part of its own part");
-    for (const auto& child : each->children_) below.push_back(child.value().get());
+    HALFTAPE_CHECK(depth < kMostNested, op, ": with \"", name, "\" modules are nested more than ",
+                   kMostNested, " deep; a ModuleList holds them side by side");
+    for (const auto& child : each->children_) below.emplace_back(child.value().get(), depth + 1);
   }
 }
 

@@ -111,7 +111,8 @@ class Module : public std::enable_shared_from_this<Module> {
   }
 
   /// A name is unique and has no dot. Returns the registered tensor or module. An undefined tensor
-  /// reserves its name and is listed nowhere.
+  /// reserves its name and is listed nowhere. Throws for a module that is this one or holds it, and
+  /// where modules would be nested more than 500 deep.
   Tensor& register_parameter(const std::string& name, Tensor tensor, bool requires_grad = true);
   Tensor& register_buffer(const std::string& name, Tensor tensor);
   template <class M>

@@ -195,6 +195,36 @@ TEST_CASE("a module does not become a part of its own part") {
   CHECK(outer->parameters().empty());  // ends
 }
 
+TEST_CASE("modules nest 500 deep and no deeper, built from either end") {
+  nn::Sequential top(nn::Linear(2, 2));
+  for (int depth = 2; depth < 500; ++depth) {
+    nn::Sequential outer;
+    outer->push_back(top);
+    top = outer;
+  }
+  CHECK_THROWS_WITH_AS(nn::Sequential()->push_back(top),
+                       Contains("modules are nested more than 500 deep"), Error);
+  const Tensor x = ones({1, 2});
+  CHECK(top(x).sizes() == Shape{1, 2});
+  CHECK(top->named_parameters().keys()[0].size() == 499 * 2 + std::string("weight").size());
+  CHECK(top->modules().size() == 500);
+  top->to(kFloat64);
+  top->eval();
+  top->zero_grad();
+  std::ostringstream text;
+  text << *top;
+  CHECK(top->clone()->parameters().size() == 2);
+
+  const auto root = std::make_shared<nn::Module>();
+  std::shared_ptr<nn::Module> last = root;
+  for (int depth = 1; depth < 500; ++depth)
+    last = last->register_module("m", std::make_shared<nn::Module>());
+  CHECK_THROWS_WITH_AS(last->register_module("m", std::make_shared<nn::Module>()),
+                       Contains("nested more than 500 deep; a ModuleList holds them side by side"),
+                       Error);
+  CHECK(root->modules().size() == 500);
+}
+
 TEST_CASE("train() and eval() reach every submodule") {
   Tree tree;
   tree.eval();
