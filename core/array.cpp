@@ -5,14 +5,25 @@
 #include "halftape/core/contract/backend.h"
 
 namespace halftape {
+namespace {
+size_t bytes_of(int64_t numel, const Shape& shape, Dtype dtype) {
+  check_dtype(dtype);
+  int64_t bytes = 0;
+  HALFTAPE_CHECK(!__builtin_mul_overflow(numel, static_cast<int64_t>(element_size(dtype)), &bytes),
+                 "shape ", shape, " of ", dtype,
+                 " has a number of bytes that does not fit 64 bits");
+  return static_cast<size_t>(bytes);
+}
+}  // namespace
+
+size_t byte_count(const Shape& shape, Dtype dtype) { return bytes_of(numel(shape), shape, dtype); }
 
 Array::Array(const Shape& shape, Dtype dtype, Device device)
     : shape_(shape),
       strides_(contiguous_strides(shape)),
       numel_(halftape::numel(shape)),
       dtype_(dtype) {
-  const int64_t bytes = checked_mul(numel_, static_cast<int64_t>(element_size(dtype)));
-  buffer_ = backend(device).allocate(static_cast<size_t>(bytes));
+  buffer_ = backend(device).allocate(bytes_of(numel_, shape, dtype));
 }
 
 Array::Array(BufferPtr buffer, const Shape& shape, const Strides& strides, int64_t offset,
@@ -24,12 +35,17 @@ Array::Array(BufferPtr buffer, const Shape& shape, const Strides& strides, int64
       numel_(halftape::numel(shape)),
       dtype_(dtype) {
   int64_t first = offset, last = offset;  // the furthest elements this layout reaches
+  bool far = false;                       // beyond 64 bits
   for (int i = 0; i < shape.size(); ++i) {
-    const int64_t reach = checked_mul(std::max<int64_t>(shape[i], 1) - 1, strides[i]);
-    (reach < 0 ? first : last) = checked_add(reach < 0 ? first : last, reach);
+    int64_t reach = 0;
+    far |= __builtin_mul_overflow(std::max<int64_t>(shape[i], 1) - 1, strides[i], &reach);
+    int64_t& furthest = reach < 0 ? first : last;
+    far |= __builtin_add_overflow(furthest, reach, &furthest);
   }
-  const auto end = checked_mul(checked_add(last, 1), static_cast<int64_t>(element_size(dtype)));
-  HALFTAPE_CHECK(numel_ == 0 || (first >= 0 && static_cast<size_t>(end) <= buffer_->size()),
+  int64_t end = 0;
+  far |= __builtin_add_overflow(last, 1, &end);
+  far |= __builtin_mul_overflow(end, static_cast<int64_t>(element_size(dtype)), &end);
+  HALFTAPE_CHECK(numel_ == 0 || (!far && first >= 0 && static_cast<size_t>(end) <= buffer_->size()),
                  "as_strided: shape ", shape, " with strides ", strides, " and offset ", offset,
                  " reaches outside the ", buffer_->size(), " bytes of its buffer");
 }
@@ -158,8 +174,8 @@ Array Array::to(Dtype dtype) const {
 namespace {
 /// Room for the array's elements in host memory that the backend's device reads and writes.
 Array in_pinned_memory(const Array& a, Backend& b) {
-  const auto bytes = static_cast<size_t>(a.numel()) * element_size(a.dtype());
-  return {b.allocate_pinned(bytes), a.shape(), contiguous_strides(a.shape()), 0, a.dtype()};
+  return {b.allocate_pinned(byte_count(a.shape(), a.dtype())), a.shape(),
+          contiguous_strides(a.shape()), 0, a.dtype()};
 }
 }  // namespace
 

@@ -8,11 +8,15 @@
 
 namespace halftape {
 
-/// A strided view of a Buffer: what kernels, optimizers and the scaler work on.
+/// Bytes of contiguous elements. Throws when they do not fit 63 bits, when a size is negative, and
+/// when the dtype does not exist.
+size_t byte_count(const Shape& shape, Dtype dtype);
+
+/// A strided view of a Buffer: what kernels work on.
 class Array {
  public:
   Array() = default;
-  /// Uninitialised, contiguous. Throws OutOfMemoryError, or Error when the size does not fit.
+  /// Uninitialised, contiguous. Throws as byte_count(), and OutOfMemoryError.
   Array(const Shape& shape, Dtype dtype, Device device);
   Array(BufferPtr buffer, const Shape& shape, const Strides& strides, int64_t offset, Dtype dtype);
 

@@ -2,7 +2,6 @@
 
 #include <new>
 
-#include "halftape/core/check.h"
 #include "halftape/core/machine/per_thread.h"
 
 namespace halftape {
@@ -81,5 +80,12 @@ void dispose(Buffer* b) noexcept {
 
 int64_t Buffer::live_count() { return LiveBuffers::total(); }
 int64_t Buffer::live_bytes() { return LiveBytes::total(); }
+
+void out_of_memory(size_t bytes, Device device) {
+  std::ostringstream text;
+  text << "out of memory: " << bytes << " bytes asked for on " << device << ", "
+       << Buffer::live_bytes() << " bytes live in " << Buffer::live_count() << " buffers";
+  throw OutOfMemoryError(detail::in_its_name(text.str()));
+}
 
 }  // namespace halftape

@@ -2,7 +2,10 @@
 // tensors are noticed. Bytes of a buffer may be a buffer of their own, a part of it.
 #pragma once
 #include <cstddef>
+#include <new>
+#include <vector>
 
+#include "halftape/core/check.h"
 #include "halftape/core/device.h"
 #include "halftape/core/machine/ref.h"
 
@@ -98,5 +101,26 @@ class Buffer : public RefCounted {
 };
 
 using BufferPtr = Ref<Buffer>;
+
+/// Bytes that no machine has: refused without asking for them.
+inline constexpr size_t kBeyondMemory = size_t{1} << 46;
+/// Throws OutOfMemoryError: "out of memory: 64 bytes asked for on cpu, 12 bytes live in 3 buffers",
+/// with the name of the op before it.
+[[noreturn]] void out_of_memory(size_t bytes, Device device = kCPU);
+
+/// n equal elements on the host. Throws OutOfMemoryError where std::vector's own exception would
+/// not say how much was asked for.
+template <class T>
+std::vector<T> host_vector(int64_t n, const T& value = T()) {
+  HALFTAPE_CHECK(n >= 0, "a list of ", n, " elements");
+  size_t bytes = 0;
+  if (__builtin_mul_overflow(static_cast<size_t>(n), sizeof(T), &bytes)) bytes = SIZE_MAX;
+  if (bytes > kBeyondMemory) out_of_memory(bytes);
+  try {
+    return std::vector<T>(static_cast<size_t>(n), value);
+  } catch (const std::bad_alloc&) {
+    out_of_memory(bytes);
+  }
+}
 
 }  // namespace halftape

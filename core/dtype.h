@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <ostream>
 #include <string_view>
@@ -85,6 +86,13 @@ HALFTAPE_HD constexpr decltype(auto) visit(Dtype d, F&& f) {
 /// Bytes of one element.
 constexpr size_t element_size(Dtype d) {
   return visit(d, []<class T>(Type<T>) { return sizeof(T); });
+}
+
+/// Throws unless `d` is in the table: a number from elsewhere can be cast to a Dtype.
+inline void check_dtype(Dtype d) {
+  HALFTAPE_CHECK(static_cast<size_t>(d) < std::size(kDtypeTraits), "dtype ", static_cast<int>(d),
+                 " does not exist; the last one is ", kFloat64, ", dtype ",
+                 static_cast<int>(kFloat64));
 }
 
 /// Distance from 1 to the next larger value; 0 for integers. All tolerances are multiples of this.

@@ -35,21 +35,30 @@ void size_overflow(int64_t a, const char* op, int64_t b) {
   std::abort();
 }
 
+namespace {
+/// n times a size of the shape. Zero counts as 1: (2^40, 2^40, 0) must not look harmless, since its
+/// strides overflow.
+int64_t times(int64_t n, int64_t size, const Shape& shape) {
+  int64_t product = 0;
+  HALFTAPE_CHECK(!__builtin_mul_overflow(n, std::max<int64_t>(size, 1), &product), "shape ", shape,
+                 " has a number of elements that does not fit 64 bits");
+  return product;
+}
+}  // namespace
+
 int64_t numel(const Shape& shape) {
   int64_t n = 1;
   for (int64_t s : shape) {
     HALFTAPE_CHECK(s >= 0, "shape ", shape, " has a negative size");
-    // Zero is not absorbing here: (2^40, 2^40, 0) must not look harmless, since its strides
-    // overflow.
-    n = checked_mul(n, std::max<int64_t>(s, 1));
+    n = times(n, s, shape);
   }
-  return std::find(shape.begin(), shape.end(), 0) == shape.end() ? n : 0;
+  return shape.contains(0) ? 0 : n;
 }
 
 Strides contiguous_strides(const Shape& shape) {
   Strides strides = Dims::filled(shape.size(), 1);
   for (int i = shape.size() - 2; i >= 0; --i)
-    strides[i] = checked_mul(strides[i + 1], std::max<int64_t>(shape[i + 1], 1));
+    strides[i] = times(strides[i + 1], shape[i + 1], shape);
   return strides;
 }
 

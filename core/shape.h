@@ -84,9 +84,9 @@ using IntArrayRef = Dims;
 /// "[2, 3]", "[]" for a scalar, as LibTorch prints sizes.
 std::ostream& operator<<(std::ostream&, const Dims&);
 
-/// Number of elements; throws when it does not fit 63 bits or when a size is negative.
+/// Number of elements; throws, with the shape, when it does not fit 63 bits or a size is negative.
 int64_t numel(const Shape&);
-/// Row-major strides, in elements.
+/// Row-major strides, in elements; throws when they do not fit 63 bits.
 Strides contiguous_strides(const Shape&);
 bool is_contiguous(const Shape&, const Strides&);
 /// The shape both broadcast to (NumPy's rule); throws with both shapes and the dimension at fault.

@@ -6,7 +6,6 @@
 #include <mutex>
 #include <vector>
 
-#include "halftape/core/check.h"
 #include "halftape/core/machine/build_flags.h"
 #include "halftape/core/machine/per_thread.h"
 
@@ -14,7 +13,6 @@ namespace halftape::cpu {
 namespace {
 
 constexpr size_t kAlignment = 64;
-constexpr size_t kLargest = size_t{1} << 46;  // beyond any machine: refused before malloc is asked
 
 /// Sizes are rounded up to one of four steps per power of two.
 size_t round_up(size_t bytes) {
@@ -131,16 +129,11 @@ void* take(size_t size) {
 BufferPtr allocate(size_t bytes) {
   // Small ones carry their head; large ones would round up past the power of two they often are.
   const bool small = bytes <= ThreadCache::kLargestKept - Buffer::kHead;
-  const size_t size = small               ? round_up(bytes + Buffer::kHead)
-                      : bytes <= kLargest ? round_up(bytes)
-                                          : 0;
+  const size_t size = small                    ? round_up(bytes + Buffer::kHead)
+                      : bytes <= kBeyondMemory ? round_up(bytes)
+                                               : 0;
   void* block = size > 0 ? take(size) : nullptr;
-  if (!block) {
-    std::ostringstream text;
-    text << "out of memory: " << bytes << " bytes asked for on cpu, " << Buffer::live_bytes()
-         << " bytes live in " << Buffer::live_count() << " buffers";
-    throw OutOfMemoryError(text.str());
-  }
+  if (!block) out_of_memory(bytes);
   if (small) return Buffer::in_block(block, size - Buffer::kHead, Device(kCPU), &give_back);
   return make_ref<Buffer>(block, size, Device(kCPU), &give_back);
 }

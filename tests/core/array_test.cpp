@@ -176,7 +176,38 @@ TEST_CASE("a layout that reaches outside its buffer is refused with the numbers"
   CHECK_THROWS_AS(a.as_strided({1}, {1}, -1), Error);
   CHECK_THROWS_AS(a.as_strided({3}, {int64_t{1} << 62}, 0), Error);
   CHECK_THROWS_AS(Array({-1}, kFloat32, kCPU), Error);
-  CHECK_THROWS_AS(Array({int64_t{1} << 62}, kFloat32, kCPU), Error);
+  CHECK(has(message([&] { a.as_strided({3}, {int64_t{1} << 62}, 0); }), "outside the 64 bytes"));
+  CHECK(has(message([&] { a.as_strided({2}, {1}, int64_t{1} << 60); }), "outside the 64 bytes"));
+}
+
+TEST_CASE(
+    "bytes beyond 64 bits, and a dtype that does not exist, are refused before memory is taken") {
+  const int64_t far = int64_t{1} << 62;
+  const std::string beyond =
+      "shape [4611686018427387904] of float32 has a number of bytes that does not fit 64 bits";
+  CHECK(message([&] { Array({far}, kFloat32, kCPU); }) == beyond);
+  CHECK(message([&] { byte_count({far}, kFloat32); }) == beyond);
+  CHECK(message([&] { full({1}, 1, kFloat32, kCPU).expand({far}).clone(); }) == beyond);
+  CHECK(byte_count({3, 0, 5}, kFloat64) == 0);
+  CHECK(byte_count({3, 5}, kFloat16) == 30);
+  for (const int number : {8, 99, 255}) {
+    const std::string unknown =
+        "dtype " + std::to_string(number) + " does not exist; the last one is float64, dtype 7";
+    CHECK(message([&] { Array({2}, static_cast<Dtype>(number), kCPU); }) == unknown);
+    CHECK(message([&] { iota({2}).to(static_cast<Dtype>(number)); }) == unknown);
+  }
+}
+
+TEST_CASE("a list on the host that cannot be had is an OutOfMemoryError with the figures") {
+  CHECK(host_vector<int32_t>(3, 7) == std::vector<int32_t>{7, 7, 7});
+  for (const auto& [n, bytes] : {std::pair{int64_t{1} << 44, "140737488355328"},
+                                 {int64_t{1} << 61, "18446744073709551615"},
+                                 {INT64_MAX, "18446744073709551615"}}) {
+    const std::string m = message<OutOfMemoryError>([count = n] { host_vector<double>(count); });
+    CHECK(has(m, std::string("out of memory: ") + bytes + " bytes asked for on cpu, "));
+    CHECK(has(m, " bytes live in "));
+  }
+  CHECK(has(message([] { host_vector<double>(-1); }), "a list of -1 elements"));
 }
 
 TEST_CASE("one element is read back exactly, and more than one is refused") {
