@@ -100,6 +100,24 @@ constexpr double epsilon(Dtype d) { return traits(d).epsilon; }
 
 constexpr bool is_floating_point(Dtype d) { return traits(d).epsilon != 0; }
 
+/// Calls f(Type<S>{}) with the type in which operations compute on a floating dtype: double or
+/// float.
+template <class F>
+void with_float_type(Dtype d, F&& f) {
+  if (d == kFloat64)
+    f(Type<double>{});
+  else
+    f(Type<float>{});
+}
+/// The same for any dtype: int64_t for integers and bool.
+template <class F>
+void with_compute_type(Dtype d, F&& f) {
+  if (is_floating_point(d))
+    with_float_type(d, f);
+  else
+    f(Type<int64_t>{});
+}
+
 /// The dtype in which operations compute on elements of `d`: float32 for the formats that only
 /// store, otherwise `d` itself. Operations of several steps round to `d` once, at the end.
 constexpr Dtype compute_dtype(Dtype d) { return traits(d).compute; }

@@ -36,18 +36,6 @@ Store<S> storer(Dtype d) {
   return LaneCopies<S>::store[static_cast<size_t>(d)];
 }
 
-/// Calls f(Type<S>{}) with the type a dtype computes in: double, float, or int64 for integers and
-/// bool.
-template <class F>
-void with_compute_type(Dtype d, F&& f) {
-  if (d == kFloat64)
-    f(Type<double>{});
-  else if (is_floating_point(d))
-    f(Type<float>{});
-  else
-    f(Type<int64_t>{});
-}
-
 /// f(Type<…>{}) with the unsigned integer of a dtype's size, to move its elements as they are.
 template <class F>
 decltype(auto) with_word(Dtype d, const F& f) {

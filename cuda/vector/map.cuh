@@ -94,16 +94,4 @@ void map(const char* what, const std::array<const Array*, N>& arrays, const F& f
   launch_for(q, layout.numel, what, map_elements<S, N, F>, layout, f);
 }
 
-/// Calls f(Type<S>{}) with the type a dtype computes in: double, float, or int64 for integers and
-/// bool.
-template <class F>
-void with_compute_type(Dtype d, F&& f) {
-  if (d == kFloat64)
-    f(Type<double>{});
-  else if (is_floating_point(d))
-    f(Type<float>{});
-  else
-    f(Type<int64_t>{});
-}
-
 }  // namespace halftape::cuda
