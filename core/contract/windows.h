@@ -12,6 +12,19 @@ struct Windows {
   int dims() const { return size.size(); }
   /// The number of positions from a window's first to its last one.
   int64_t span(int d) const { return dilation[d] * (size[d] - 1) + 1; }
+  /// Throws if padded dimensions of these lengths, or so many windows, reach positions that do not
+  /// fit 64 bits. Must come before arithmetic with these numbers, none of which is negative.
+  void check_reach(const char* op, const Shape& lengths, const Shape& count = {}) const {
+    for (int d = 0; d < dims(); ++d) {
+      const auto real = [d](const Dims& dims) { return static_cast<double>(dims[d]); };
+      const double windows = count.empty() ? 1 : real(count);
+      const double reach =
+          real(lengths) + 2 * real(padding) + windows * real(stride) + real(dilation) * real(size);
+      HALFTAPE_CHECK(reach < 0x1p62, op, ": kernel ", size, " with dilation ", dilation,
+                     ", stride ", stride, " and padding ", padding,
+                     " reaches positions that do not fit 64 bits");
+    }
+  }
 };
 
 /// The same for kernels: always three dimensions; dimensions are added in front with one element.

@@ -38,7 +38,7 @@ void each_block(const Conv& c, int64_t images, int64_t channels, const Shape& le
                 const Shape& count, const auto& f) {
   const Windows& w = c.windows;
   const bool pointwise = numel(w.size) == 1 && lengths == count;
-  const int64_t one = channels * numel(w.size) * numel(count);
+  const int64_t one = checked_mul(checked_mul(channels, numel(w.size)), numel(count));
   const int64_t most = pointwise && numel(count) >= 1024
                            ? 1
                            : std::max<int64_t>(1, kColumns / std::max<int64_t>(one, 1));
@@ -262,6 +262,7 @@ Tensor convolve(const CastOp& op, int n, const Tensor& x_in, const Tensor& w_in,
   const Shape lengths = last_dims(x.sizes(), n);
   Shape count = lengths;
   if (padding.rule() == kSame) {
+    c.windows.check_reach(op.name, lengths);
     for (int i = 0; i < n; ++i) {
       HALFTAPE_CHECK(c.windows.stride[i] == 1, op.name, ": padding \"same\" with stride ",
                      c.windows.stride, "; it needs a stride of 1");
@@ -287,12 +288,12 @@ Tensor convolve_transposed(const CastOp& op, int n, const Tensor& x_in, const Te
       groups};
   const Dims behind = each_dim(op.name, "output_padding", output_padding, n, 0);
   const Windows& v = c.windows;
+  v.check_reach(op.name, behind, last_dims(x.sizes(), n));
   Shape lengths;
   for (int i = 0; i < n; ++i) {
     HALFTAPE_CHECK(behind[i] < std::max(v.stride[i], v.dilation[i]), op.name, ": output_padding ",
                    behind, " must be smaller than stride ", v.stride, " or dilation ", v.dilation);
-    const int64_t covered =
-        checked_add(checked_mul(x.size(-n + i) - 1, v.stride[i]), v.span(i) + behind[i]);
+    const int64_t covered = (x.size(-n + i) - 1) * v.stride[i] + v.span(i) + behind[i];
     lengths.push_back(covered - 2 * v.padding[i]);
     HALFTAPE_CHECK(x.size(-n + i) > 0 && lengths[i] > 0, op.name, ": input ", x.sizes(),
                    " with kernel ", v.size, " gives ", covered, " elements in dimension ", i,

@@ -30,6 +30,7 @@ Windows pool_windows(const char* op, int n, const Dims& kernel_size, const Dims&
   const Windows w{each_dim(op, "kernel_size", kernel_size, n, 1),
                   each_dim(op, "stride", stride.empty() ? kernel_size : stride, n, 1),
                   each_dim(op, "dilation", dilation, n, 1), each_dim(op, "padding", padding, n, 0)};
+  w.check_reach(op, Dims::filled(n, 0));
   for (int i = 0; i < n; ++i)
     HALFTAPE_CHECK(w.padding[i] <= w.span(i) / 2, op, ": padding ", w.padding,
                    " is more than half of kernel_size ", w.size, " with dilation ", w.dilation);

@@ -14,7 +14,7 @@ Array window_view(const Array& x, const Windows& w, const Shape& count) {
   Shape room = x.shape();
   bool inside = true;
   for (int i = 0; i < n; ++i) {
-    const int64_t reach = checked_add((count[i] - 1) * w.stride[i], w.span(i));  // in the padded x
+    const int64_t reach = (count[i] - 1) * w.stride[i] + w.span(i);  // in the padded x
     const int64_t length = std::max(reach, x.size(lead + i) + w.padding[i]);
     inside = inside && length == x.size(lead + i);
     room[lead + i] = length;
@@ -51,9 +51,10 @@ Tensor fold(const Tensor& g, const Windows& w, const Shape& lengths, std::option
 }
 
 Shape window_count(const char* op, const Windows& w, const Shape& lengths, bool ceil) {
+  w.check_reach(op, lengths);
   Shape count;
   for (int i = 0; i < w.dims(); ++i) {
-    const int64_t room = checked_add(lengths[i], 2 * w.padding[i]), left = room - w.span(i);
+    const int64_t room = lengths[i] + 2 * w.padding[i], left = room - w.span(i);
     HALFTAPE_CHECK(left >= 0, op, ": kernel ", w.size, " with dilation ", w.dilation, " covers ",
                    w.span(i), " elements, the input ", lengths, " with padding ", w.padding,
                    " has ", room);

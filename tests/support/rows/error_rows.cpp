@@ -1,5 +1,6 @@
 // The rows of the error table.
 #include <cctype>
+#include <limits>
 
 #include <halftape/halftape.h>
 
@@ -175,12 +176,34 @@ void arguments(Rows& rows) {
   row("tile", [=] { tile(x, {2, -3}); }, {"-3 times"});
 }
 
+/// Windows whose positions lie beyond 64 bits.
+void far_windows(Rows& rows) {
+  constexpr int64_t far = std::numeric_limits<int64_t>::max();
+  const Tensor x = ones({1, 1, 4, 4}), w = ones({1, 1, 2, 2});
+  const auto row = [&](const char* op, std::function<void()> call) {
+    rows.push_back({op, std::move(call), {"9223372036854775807", "do not fit 64 bits"}});
+  };
+  row("conv2d", [=] { conv2d(x, w, {}, 1, far); });
+  row("conv2d", [=] { conv2d(x, w, {}, 1, 0, far); });
+  row("conv2d", [=] { conv2d(x, w, {}, {1, far}); });
+  row("conv2d", [=] { conv2d(x, w, {}, 1, kSame, far); });
+  row("conv_transpose2d", [=] { conv_transpose2d(x, w, {}, far); });
+  row("conv_transpose2d", [=] { conv_transpose2d(x, w, {}, 1, far); });
+  row("conv_transpose2d", [=] { conv_transpose2d(x, w, {}, 1, 0, 0, 1, far); });
+  row("max_pool2d", [=] { max_pool2d(x, 2, far, 0, 1, true); });
+  row("max_pool2d", [=] { max_pool2d(x, 2, 1, 0, far); });
+  row("avg_pool2d", [=] { avg_pool2d(x, far, 1, far / 2); });
+  row("im2col", [=] { im2col(x, 2, 1, far); });
+  row("col2im", [=] { col2im(ones({1, 4, 9}), 4, 2, far); });
+}
+
 }  // namespace
 
 std::vector<ErrorCase> error_table() {
   Rows rows;
   in_place(rows);
   arguments(rows);
+  far_windows(rows);
   return rows;
 }
 
