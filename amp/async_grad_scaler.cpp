@@ -25,7 +25,7 @@ Tensor AsyncGradScaler::scale(const Tensor& loss) {
   if (begins) bad_loss_ = Array({}, kFloat32, loss.device());
   return scaled_loss(loss,
                      {.scale = full({}, scale_in_use_, kFloat32, loss.device()),
-                      .bad_loss = bad_loss_,
+                      .nonfinite = bad_loss_,
                       .begins = begins},
                      scaled_);
 }
@@ -96,8 +96,8 @@ void AsyncGradScaler::settle() {
     counts_ = counted(counts_, verdict, before, newest_state_.scale);
     if (overflow) {
       const auto first = overflow->step.nonfinite();
-      counts_.optimizer = overflow->optimizer;
-      counts_.parameter = first ? static_cast<int64_t>(*first) : -1;
+      counts_.list = overflow->optimizer;
+      counts_.position = first ? static_cast<int64_t>(*first) : -1;
     }
     if (verdict != Verdict::Finite) report(bad_loss);
   }

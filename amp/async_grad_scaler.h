@@ -30,7 +30,7 @@ struct ScaleUpdate {
 ///     scaler.step(optimizer, {.max_norm = 1});   // unscales, checks, clips, updates: elsewhere
 ///     scaler.update();
 ///
-/// The law is GradScaler's (core/formula/scaler.h). It runs on the caller's thread, which reads
+/// The law is GradScaler's (core/formula/scale.h). It runs on the caller's thread, which reads
 /// nothing but verdicts from the worker, by value. Each step is divided by the scale that
 /// multiplied its loss. Losses that are not finite, marked gradients and skips in a row are treated
 /// as in GradScaler, but the error for too many skips comes from the next call that waits for a
@@ -88,7 +88,7 @@ class AsyncGradScaler : public ScalerBase {
   struct PendingUpdate {
     std::vector<StartedStep> steps;
     Array bad_loss;
-    ScalerLaw law;
+    ScaleLaw law;
     std::optional<double> new_scale;
   };
   void settle();
@@ -96,9 +96,9 @@ class AsyncGradScaler : public ScalerBase {
   void report(bool bad_loss) const;
 
   ScaleDelivery delivery_;
-  ScalerState newest_state_;  // after all updates but the pending one
-  ScalerCounts counts_;       // likewise
-  float scale_in_use_;        // what losses are multiplied by
+  ScaleState newest_state_;  // after all updates but the pending one
+  ScaleCounts counts_;       // likewise
+  float scale_in_use_;       // what losses are multiplied by
   std::optional<PendingUpdate> pending_;
 
   // Since the last update():

@@ -13,8 +13,9 @@
 #include "halftape/autograd/tape/policy.h"
 #include "halftape/core/capture/capture.h"
 #include "halftape/core/contract/backend.h"
-#include "halftape/core/formula/scaler.h"
+#include "halftape/core/formula/scale.h"
 #include "halftape/core/formula/unary.h"
+#include "halftape/core/machine/warn.h"
 
 namespace halftape::amp {
 
@@ -43,7 +44,7 @@ Tensor GradScaler::scale(const Tensor& loss) {
   // later. An op that was given factor() must recognise it, so then the scale itself is used.
   return scaled_loss(loss,
                      {.scale = scale_,
-                      .bad_loss = bad_loss_,
+                      .nonfinite = bad_loss_,
                       .begins = begins,
                       .factor = factor_is_known_ ? Array() : empty_like(scale_),
                       .inverse = inverse_,
@@ -177,8 +178,16 @@ void GradScaler::update() {
   for (PerOptimizer& mine : optimizers_)
     if (mine.checked.finding.found_inf.defined())
       findings.push_back(std::move(mine.checked.finding));
-  const Transition judged{
-      scale_, trackers_, counts_, findings, bad_loss_, options_.warn_after_skips, law_};
+  const Transition judged{scale_,
+                          trackers_,
+                          counts_,
+                          findings,
+                          bad_loss_,
+                          options_.warn_after_skips,
+                          law_,
+                          [](int64_t in_row, float scale, bool bad_loss) {
+                            warn(skip_warning("GradScaler", in_row, scale, bad_loss));
+                          }};
   end_epoch();
   // Steps without gradients say nothing about the scale.
   if (findings.empty()) return;
@@ -275,7 +284,7 @@ void GradScaler::create_state(Device device) {
   fill_state(initial_, initial_counts_);
 }
 
-void GradScaler::fill_state(const ScalerState& state, const ScalerCounts& counts) {
+void GradScaler::fill_state(const ScaleState& state, const ScaleCounts& counts) {
   Backend& device = backend(scale_.device());
   device.fill(scale_, state.scale);
   scale_.bump_version();
@@ -285,14 +294,14 @@ void GradScaler::fill_state(const ScalerState& state, const ScalerCounts& counts
     device.fill(counts_.slice(0, i, i + 1), n), ++i;
 }
 
-ScalerState GradScaler::state() const {
+ScaleState GradScaler::state() const {
   if (!initialised()) return initial_;
   const auto trackers = read<int32_t, 2>(trackers_);
   return {read<float, 1>(scale_)[0], trackers[0], trackers[1]};
 }
 
-ScalerCounts GradScaler::counts() const {
-  return initialised() ? std::bit_cast<ScalerCounts>(read<int64_t, 8>(counts_)) : initial_counts_;
+ScaleCounts GradScaler::counts() const {
+  return initialised() ? std::bit_cast<ScaleCounts>(read<int64_t, 8>(counts_)) : initial_counts_;
 }
 
 double GradScaler::get_scale() const {

@@ -61,6 +61,9 @@ bool step_if_applied(const StepResult& result, Move&& move) {
 /// of gradients of different scales throws; backward() itself may make such a sum, because
 /// zero_grad() may drop it unused, as in the discriminator of a GAN. A gradient that the user
 /// assigned or changed in place has no mark, and every use of it is allowed.
+///
+/// The step of a Graph contains all of scale(), step() and update(), or none of them; its replays
+/// keep to the law that it was captured with.
 class GradScaler : public ScalerBase {
  public:
   explicit GradScaler(GradScalerOptions options = {});
@@ -82,7 +85,7 @@ class GradScaler : public ScalerBase {
   /// Throws for a closure unless the scaler is disabled: the loss of a closure is not scaled.
   StepResult step(optim::Optimizer& optimizer,
                   const optim::Optimizer::LossClosure& closure = nullptr);
-  /// Moves the scale by the law (core/formula/scaler.h), after what the steps since the last
+  /// Moves the scale by the law (core/formula/scale.h), after what the steps since the last
   /// update() found. Throws after throw_after_skips skips in a row.
   void update();
   /// Sets the scale instead; the growth tracker stays as it is, and the statistics count nothing.
@@ -130,18 +133,18 @@ class GradScaler : public ScalerBase {
   bool initialised() const { return scale_.defined(); }
   void require_scale(const char* call) const;
   void create_state(Device device);
-  void fill_state(const ScalerState& state, const ScalerCounts& counts);
+  void fill_state(const ScaleState& state, const ScaleCounts& counts);
   PerOptimizer& entry(const optim::Optimizer& optimizer);
   CheckedGradients check_or_unscale(const optim::Optimizer& optimizer, Divide where);
   void check_unscaled(const optim::Optimizer& optimizer, const CheckedGradients& checked) const;
   void begin_epoch();
   void end_epoch();
   void watch_skips(const Array& bad_loss);
-  ScalerState state() const;
-  ScalerCounts counts() const;
+  ScaleState state() const;
+  ScaleCounts counts() const;
 
-  ScalerState initial_;             // until the first scaled tensor decides on the device
-  ScalerCounts initial_counts_;     // likewise
+  ScaleState initial_;              // until the first scaled tensor decides on the device
+  ScaleCounts initial_counts_;      // likewise
   Array scale_;                     // () float32 on the device
   Array trackers_, counts_;         // (2) int32 and (8) int64, as in Transition
   int64_t updates_until_read_ = 0;  // updates before which throw_after_skips cannot be reached

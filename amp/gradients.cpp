@@ -49,14 +49,14 @@ void check_loss(const Tensor& loss, const char* call) {
                  ".to(kFloat32) before the first operation that is to be differentiated");
 }
 
-Tensor scaled_loss(const Tensor& loss, LossScaling how, const Ref<GradTag>& tag) {
+Tensor scaled_loss(const Tensor& loss, CheckedScale how, const Ref<GradTag>& tag) {
   const PolicyScope plain(nullptr);
   const Tensor factor(how.factor.defined() ? how.factor : how.scale);
-  how.loss = loss.array();
-  how.scaled = Array(loss.sizes(), result_type(loss, factor), loss.device());
+  how.x = loss.array();
+  how.y = Array(loss.sizes(), result_type(loss, factor), loss.device());
   backend(loss.device()).run(how);
   return record(
-      "scale", how.scaled, {&loss},
+      "scale", how.y, {&loss},
       [factor = Saved::if_wanted(records({&loss}), factor), tag](Node& self,
                                                                  const Tensor& g) -> Grads {
         GradTag::mark_pass(tag);

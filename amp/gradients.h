@@ -30,9 +30,9 @@ class ScaleTag final : public GradTag, public FreeListed {
   const char* why_ = nullptr;
 };
 
-/// loss · scale; its backward pass marks the gradients with `tag`. Fills in how.loss and
-/// how.scaled.
-Tensor scaled_loss(const Tensor& loss, LossScaling how, const Ref<GradTag>& tag);
+/// loss · scale; its backward pass marks the gradients with `tag`. Fills in how.x and
+/// how.y.
+Tensor scaled_loss(const Tensor& loss, CheckedScale how, const Ref<GradTag>& tag);
 
 /// Throws unless the loss is defined and floating-point.
 void check_loss(const Tensor& loss, const char* call);

@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <sstream>
 
 #include "halftape/autograd/tape/grad_tag.h"
 
 namespace halftape::amp {
 namespace {
 
-ScalerLaw law_of(const GradScalerOptions& o) {
-  ScalerLaw law;
+ScaleLaw law_of(const GradScalerOptions& o) {
+  ScaleLaw law;
   law.growth_factor = o.growth_factor;
   law.backoff_factor = o.backoff_factor;
   law.growth_interval = o.growth_interval;
@@ -25,14 +26,22 @@ ScalerLaw law_of(const GradScalerOptions& o) {
 constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
 
 template <class T>
-void set_constant(ScalerLaw& law, T ScalerLaw::*constant, T value) {
-  ScalerLaw changed = law;
+void set_constant(ScaleLaw& law, T ScaleLaw::*constant, T value) {
+  ScaleLaw changed = law;
   changed.*constant = value;
   check_law(changed);
   law = changed;
 }
 
 }  // namespace
+
+std::string skip_warning(const char* scaler, int64_t in_row, float scale, bool bad_loss) {
+  std::ostringstream text;
+  text << scaler << ": " << in_row << " steps in a row were skipped, the scale is " << scale
+       << (bad_loss ? "; the loss itself is infinite or NaN, which no scale cures"
+                    : "; scaler.stats().nonfinite names the first gradient that is not finite");
+  return text.str();
+}
 
 ScalerBase::ScalerBase(const GradScalerOptions& options)
     : options_(options), law_(law_of(options)) {
@@ -47,16 +56,16 @@ ScalerBase::ScalerBase(const GradScalerOptions& options)
 }
 
 void ScalerBase::set_growth_factor(double factor) {
-  set_constant(law_, &ScalerLaw::growth_factor, factor);
+  set_constant(law_, &ScaleLaw::growth_factor, factor);
 }
 void ScalerBase::set_backoff_factor(double factor) {
-  set_constant(law_, &ScalerLaw::backoff_factor, factor);
+  set_constant(law_, &ScaleLaw::backoff_factor, factor);
 }
 void ScalerBase::set_growth_interval(int64_t interval) {
-  set_constant(law_, &ScalerLaw::growth_interval, interval);
+  set_constant(law_, &ScaleLaw::growth_interval, interval);
 }
 
-void check_law(const ScalerLaw& law) {
+void check_law(const ScaleLaw& law) {
   const bool fixed = law.growth_factor == 1 && law.backoff_factor == 1;
   HALFTAPE_CHECK(fixed || (law.growth_factor > 1 && std::isfinite(law.growth_factor)),
                  "GradScaler: growth_factor ", law.growth_factor,
@@ -75,7 +84,7 @@ void check_law(const ScalerLaw& law) {
                  " are not an interval of float32");
 }
 
-void check_scale(double scale, const ScalerLaw& law) {
+void check_scale(double scale, const ScaleLaw& law) {
   const double kept = static_cast<float>(scale);
   HALFTAPE_CHECK(std::isfinite(kept) && kept > 0, "GradScaler: scale ", scale,
                  " must be positive and finite in float32");
@@ -95,10 +104,10 @@ int64_t OptimizerRegistry::number_of(uint64_t id,
   return entry - entries_.begin();
 }
 
-ScalerStats OptimizerRegistry::stats(const ScalerCounts& c) const {
+ScalerStats OptimizerRegistry::stats(const ScaleCounts& c) const {
   ScalerStats s{c.steps, c.skips, c.skips_in_row, c.bad_losses, c.growths, c.backoffs, {}};
-  if (c.parameter < 0) return s;
-  const auto optimizer = static_cast<size_t>(c.optimizer), index = static_cast<size_t>(c.parameter);
+  if (c.position < 0) return s;
+  const auto optimizer = static_cast<size_t>(c.list), index = static_cast<size_t>(c.position);
   if (index >= entries_[optimizer].parameters.size()) return s;  // its groups were changed by hand
   const Place& place = entries_[optimizer].parameters[index];
   s.nonfinite = {optimizer, index, place.group, place.shape};
@@ -178,7 +187,7 @@ Dict to_dict(SavedScaler scaler) {
   return saved;
 }
 
-SavedScaler from_dict(const Dict& saved, const ScalerLaw& current) {
+SavedScaler from_dict(const Dict& saved, const ScaleLaw& current) {
   HALFTAPE_CHECK(
       !saved.empty(),
       "GradScaler::load_state_dict: the saved state is empty; was it saved by a disabled scaler?");

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "halftape/core/formula/scaler.h"
+#include "halftape/core/formula/scale.h"
 #include "halftape/optim/optimizer.h"
 
 namespace halftape::amp {
@@ -56,7 +56,7 @@ class OptimizerRegistry {
  public:
   /// The number of the optimizer with that id(); remembers its parameters as they are now.
   int64_t number_of(uint64_t id, const std::vector<optim::OptimizerParamGroup>& groups);
-  ScalerStats stats(const ScalerCounts& counts) const;
+  ScalerStats stats(const ScaleCounts& counts) const;
 
  private:
   struct Place {
@@ -84,24 +84,28 @@ class ScalerBase {
   explicit ScalerBase(const GradScalerOptions& options);
 
   GradScalerOptions options_;
-  ScalerLaw law_;
+  ScaleLaw law_;
   OptimizerRegistry registry_;
 };
 
 /// A scaler's state, which is saved as numbers by name.
 struct SavedScaler {
-  ScalerLaw law;
-  ScalerState state;
-  ScalerCounts counts;  // without `optimizer` and `parameter`, which name an optimizer of this run
+  ScaleLaw law;
+  ScaleState state;
+  ScaleCounts counts;  // without `list` and `position`, which name an optimizer of this run
 };
 std::map<std::string, double> to_dict(SavedScaler scaler);
 /// If only torch's five numbers are there, the other constants are those of `current`, and the
 /// counts start at zero. Throws for a senseless value, and for one that is missing.
-SavedScaler from_dict(const std::map<std::string, double>& saved, const ScalerLaw& current);
+SavedScaler from_dict(const std::map<std::string, double>& saved, const ScaleLaw& current);
+
+/// The warning about steps skipped in a row, with the place to look at:
+/// "GradScaler: 10 steps in a row were skipped, the scale is 64; …".
+std::string skip_warning(const char* scaler, int64_t in_row, float scale, bool bad_loss);
 
 /// Throws for constants that make no sense.
-void check_law(const ScalerLaw& law);
+void check_law(const ScaleLaw& law);
 /// Throws unless the scale is positive, finite in float32, and within the law's bounds.
-void check_scale(double scale, const ScalerLaw& law);
+void check_scale(double scale, const ScaleLaw& law);
 
 }  // namespace halftape::amp

@@ -31,7 +31,7 @@ void CudaBackend::cross_entropy(const CrossEntropy& c) {
 }
 
 bool CudaBackend::try_fused(std::span<const Call> calls) {
-  const auto loss = [&](const CrossEntropy& c, const LossScaling& s) {
+  const auto loss = [&](const CrossEntropy& c, const CheckedScale& s) {
     if (cross_entropy_fused(c, &s)) return true;
     mean_unfused(*this, c);
     run(s);
@@ -45,10 +45,10 @@ bool CudaBackend::try_fused(std::span<const Call> calls) {
     return mlp_loss_fused(m, &rest...);
   };
   return done(cross_entropy_grad, calls) || done(push, calls) || done(check_and_norm, calls) ||
-         matches<LossScaling>(calls, scale_fused) ||
-         matches<CrossEntropy, LossScaling>(calls, loss) || matches<MlpLoss>(calls, mlp) ||
-         matches<MlpLoss, LossScaling>(calls, mlp) ||
-         matches<MlpLoss, LossScaling, GradientCheck>(calls, mlp) ||
+         matches<CheckedScale>(calls, scale_fused) ||
+         matches<CrossEntropy, CheckedScale>(calls, loss) || matches<MlpLoss>(calls, mlp) ||
+         matches<MlpLoss, CheckedScale>(calls, mlp) ||
+         matches<MlpLoss, CheckedScale, GradientCheck>(calls, mlp) ||
          matches<ListUpdate, Transition>(calls, step);
 }
 

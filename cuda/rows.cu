@@ -197,7 +197,7 @@ void CudaBackend::softmax_grad(const Array& dx, const Array& g, const Array& y, 
   });
 }
 
-bool cross_entropy_fused(const CrossEntropy& o, const LossScaling* scaling) {
+bool cross_entropy_fused(const CrossEntropy& o, const CheckedScale* scaling) {
   // What one block sums as fast as the others would.
   constexpr int64_t kMostRows = 1 << 12;
   const bool mean = o.mean.defined() && o.loss.numel() > 0 && o.loss.numel() <= kMostRows;

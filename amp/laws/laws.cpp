@@ -5,7 +5,7 @@
 #include <string>
 
 #include "halftape/core/check.h"
-#include "halftape/core/formula/scaler.h"
+#include "halftape/core/formula/scale.h"
 
 namespace halftape::amp::laws {
 namespace {
@@ -28,14 +28,14 @@ State backed_off(State s, const Constants& c) {
 }
 
 State pytorch(State s, const Observed& o, const Constants& c) {
-  const ScalerLaw law{.growth_factor = c.growth_factor,
-                      .backoff_factor = c.backoff_factor,
-                      .growth_interval = c.growth_interval,
-                      .min_scale = c.min_scale,
-                      .max_scale = c.max_scale};
-  const ScalerState before{.scale = static_cast<float>(s.decided),
-                           .growth_tracker = static_cast<int32_t>(s.good)};
-  const ScalerState after = halftape::next(before, o.overflow, law);
+  const ScaleLaw law{.growth_factor = c.growth_factor,
+                     .backoff_factor = c.backoff_factor,
+                     .growth_interval = c.growth_interval,
+                     .min_scale = c.min_scale,
+                     .max_scale = c.max_scale};
+  const ScaleState before{.scale = static_cast<float>(s.decided),
+                          .growth_tracker = static_cast<int32_t>(s.good)};
+  const ScaleState after = halftape::next(before, o.overflow, law);
   s.good = after.growth_tracker;
   return with_scale(s, after.scale);
 }

@@ -52,8 +52,8 @@ class BufferSlot;
 /// count as allocated by the step.
 void lent_to_step(BufferSlot& slot);
 
-/// While one lives, memory that this thread allocates is state that outlasts the step: an
-/// optimizer's moments, a scaler's scale. A Graph restores its first contents after the trial.
+/// While one lives, memory that this thread allocates is state that outlasts the step: a
+/// parameter's moments, for one. A Graph restores its first contents after the trial.
 class [[nodiscard]] LastingState {
  public:
   LastingState();

@@ -15,13 +15,9 @@ namespace halftape {
 ///     Tensor loss;
 ///     Graph graph(device, [&] {
 ///       optimizer.zero_grad();
-///       {
-///         amp::autocast region(device.type());
-///         loss = F::cross_entropy(model->forward(x), y);
-///       }
-///       scaler.scale(loss).backward();
-///       scaler.step(optimizer);
-///       scaler.update();
+///       loss = F::cross_entropy(model->forward(x), y);
+///       loss.backward();
+///       optimizer.step();
 ///     });
 ///     for (…) {
 ///       x.copy_(…), y.copy_(…);  // the tensors that the step reads stay the same
@@ -33,12 +29,11 @@ namespace halftape {
 /// step does on the host (counters, schedulers, random numbers of the CPU) happens then and never
 /// again. Between replays these may change: the contents of tensors, options of optimizers that
 /// need no other state, random numbers. These may not: shapes, the sequence of ops, and other
-/// numbers from the host (arguments of clip_grad_norm_ and dropout, a GradScaler's law). Each
+/// numbers from the host (arguments of clip_grad_norm_ and dropout). Each
 /// replay writes again the tensors that the step makes, such as gradients and the loss. Tensors
 /// that the step refers to must outlive the graph.
 ///
-/// A graph is of one device and replayed in one stream. The step clears its gradients itself, and
-/// contains all of a GradScaler's scale(), step() and update(), or none of them.
+/// A graph is of one device and replayed in one stream. The step clears its gradients itself.
 ///
 /// Throws if the step does something that a replay could not repeat, and names it: a value that the
 /// host reads (item()), a wait, a copy from or to host memory that is not pinned, checkpoint(),

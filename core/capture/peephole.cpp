@@ -85,7 +85,7 @@ void FusedCalls::cross_entropy(const CrossEntropy& given) {
 bool FusedCalls::try_fused(std::span<const Call> calls) {
   if (calls.size() == 1) {
     if (const auto* m = std::get_if<const MlpLoss*>(&calls[0]); m && hold(**m)) return true;
-    if (const auto* s = std::get_if<const LossScaling*>(&calls[0]); s && scale(**s)) return true;
+    if (const auto* s = std::get_if<const CheckedScale*>(&calls[0]); s && scale(**s)) return true;
   }
   return ForwardingBackend::try_fused(calls);
 }
@@ -101,15 +101,15 @@ bool FusedCalls::hold(const MlpLoss& given) {
   return true;
 }
 
-bool FusedCalls::scale(const LossScaling& s) {
-  if (auto* m = std::get_if<Mlp>(&held_); m && !m->scaling && same(m->task.loss, s.loss)) {
-    LossScaling& mine = m->scaling.emplace(s);
-    make_stand_ins(mine.loss, mine.scaled, mine.bad_loss, mine.factor, mine.inverse, mine.found_inf,
+bool FusedCalls::scale(const CheckedScale& s) {
+  if (auto* m = std::get_if<Mlp>(&held_); m && !m->scaling && same(m->task.loss, s.x)) {
+    CheckedScale& mine = m->scaling.emplace(s);
+    make_stand_ins(mine.x, mine.y, mine.nonfinite, mine.factor, mine.inverse, mine.found_inf,
                    mine.first);
     return true;  // and a check may follow
   }
   const auto* c = std::get_if<CrossEntropy>(&held_);
-  if (!c || !same(c->mean, s.loss)) return false;
+  if (!c || !same(c->mean, s.x)) return false;
   const auto held = std::exchange(held_, {});
   to().run(std::get<CrossEntropy>(held), s);
   return true;

@@ -11,8 +11,8 @@ namespace halftape {
 /// Passes calls on, but holds some back until the next call shows whether the two belong together;
 /// then both go on in one Backend::run(). The neighbours, in the order in which they come:
 ///
-///     CrossEntropy with a mean, LossScaling of the mean
-///     MlpLoss with a loss, LossScaling of the loss, GradientCheck of the MLP's gradients
+///     CrossEntropy with a mean, CheckedScale of the mean
+///     MlpLoss with a loss, CheckedScale of the loss, GradientCheck of the MLP's gradients
 ///     GradientCheck that divides, ListNorm of the same gradients
 ///     GradientCheck that only divides, ListUpdate of these gradients: a clip of the update
 ///     ListUpdate, Transition by what stopped the update
@@ -39,7 +39,7 @@ class FusedCalls final : public ForwardingBackend {
  private:
   struct Mlp {
     MlpLoss task;
-    std::optional<LossScaling> scaling;
+    std::optional<CheckedScale> scaling;
   };
   struct Check {
     std::vector<Array> grads;
@@ -56,7 +56,7 @@ class FusedCalls final : public ForwardingBackend {
   };
   void before(const std::string&, const Touched&) override { settle(); }
   bool hold(const MlpLoss& m);
-  bool scale(const LossScaling& s);
+  bool scale(const CheckedScale& s);
   bool check_mlp(const GradientCheck& c);
   void take_clip(Update& update);
 

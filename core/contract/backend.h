@@ -23,7 +23,7 @@ namespace halftape {
 
 /// A call that a device may join with its neighbours, by its task.
 using Call = std::variant<const CrossEntropy*, const CrossEntropyGrad*, const MlpLoss*,
-                          const LossScaling*, const GradientCheck*, const ListNorm*,
+                          const CheckedScale*, const GradientCheck*, const ListNorm*,
                           const ListUpdate*, const Transition*, const Push*>;
 
 class Backend {

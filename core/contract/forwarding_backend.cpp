@@ -56,10 +56,9 @@ Named named(const MlpLoss& m) {
   for (const auto* read : {&m.weights, &m.biases}) add(touched.reads, all_of(*read));
   return {"mlp_loss", touched};
 }
-Named named(const LossScaling& s) {
-  return {"scale_loss",
-          {{&s.scaled, &s.bad_loss, &s.factor, &s.inverse, &s.found_inf, &s.first},
-           {&s.loss, &s.scale}}};
+Named named(const CheckedScale& s) {
+  return {"checked_scale",
+          {{&s.y, &s.nonfinite, &s.factor, &s.inverse, &s.found_inf, &s.first}, {&s.x, &s.scale}}};
 }
 Named named(const GradientCheck& c) {
   Touched touched{{&c.found_inf, &c.first}, {&c.inv_scale}};

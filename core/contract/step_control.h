@@ -1,4 +1,4 @@
-// What the device tells an optimizer's step, and what a check of its gradients found.
+// What the device tells an update, and what a check of gradients found.
 #pragma once
 #include "halftape/core/array.h"
 
@@ -12,11 +12,11 @@ struct StepControl {
   Array clip = {};       // one float32; the gradients themselves are multiplied by it before all
                          // else, also in a step that is skipped
 };
-/// What a GradientCheck found in one optimizer's gradients.
+/// What a GradientCheck found in one list of gradients.
 struct CheckResult {
-  Array found_inf;        // one float32; non-zero: something is not finite
-  Array first;            // one int64: the position of the first gradient that is not, or −1
-  int64_t optimizer = 0;  // its number, for the counts
+  Array found_inf;   // one float32; non-zero: something is not finite
+  Array first;       // one int64: the position of the first gradient that is not, or −1
+  int64_t list = 0;  // the number of the list, for the counts
 };
 
 }  // namespace halftape

@@ -50,13 +50,13 @@ void mean_unfused(Backend& on, const CrossEntropy& c) {
   on.binary(kBinary<formula::Div>, c.mean, c.mean, c.total);
 }
 
-void unfused(Backend& on, const LossScaling& s) {
-  if (s.begins) on.fill(s.bad_loss, 0);
-  on.check_finite({&s.loss, 1}, s.bad_loss);
-  on.binary(kBinary<formula::Mul>, s.scaled, s.loss, s.scale.expand(s.loss.shape()));
+void unfused(Backend& on, const CheckedScale& s) {
+  if (s.begins) on.fill(s.nonfinite, 0);
+  on.check_finite({&s.x, 1}, s.nonfinite);
+  on.binary(kBinary<formula::Mul>, s.y, s.x, s.scale.expand(s.x.shape()));
   if (s.factor.defined()) on.copy(s.factor, s.scale);
   if (s.inverse.defined()) on.unary(UnaryOps::index<formula::Reciprocal>(), s.inverse, s.scale, {});
-  if (s.found_inf.defined()) on.copy(s.found_inf, s.bad_loss);
+  if (s.found_inf.defined()) on.copy(s.found_inf, s.nonfinite);
   if (s.first.defined()) on.fill(s.first, -1);
 }
 

@@ -6,7 +6,7 @@ namespace halftape {
 
 void unfused(Backend& on, const CrossEntropyGrad& c);
 void unfused(Backend& on, const MlpLoss& m);  // mlp_loss_unfused.cpp
-void unfused(Backend& on, const LossScaling& s);
+void unfused(Backend& on, const CheckedScale& s);
 void unfused(Backend& on, const Push& p);
 
 /// `total` and `mean` of a CrossEntropy whose `loss` and `counted` are there.

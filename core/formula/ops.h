@@ -8,7 +8,7 @@
 #include "halftape/core/host_device.h"
 
 #if defined(__FAST_MATH__)
-#error "fast-math lets the compiler remove the inf and NaN checks on which loss scaling rests"
+#error "fast-math lets the compiler remove the checks for inf and NaN"
 #endif
 
 namespace halftape {

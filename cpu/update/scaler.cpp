@@ -1,8 +1,7 @@
-// The scaling of a loss of one element, and the transition of a loss scale's state.
+// A CheckedScale of one element, and a Transition.
 #include <array>
 #include <bit>
 
-#include "halftape/core/machine/warn.h"
 #include "halftape/cpu/cpu_backend.h"
 #include "halftape/cpu/update/values.h"
 
@@ -29,13 +28,13 @@ void set_numbers(const Array& a, const std::array<int64_t, N>& n) {
   a.bump_version();
 }
 
-void scale_one(const LossScaling& s) {
-  const double loss = value(s.loss);
+void scale_one(const CheckedScale& s) {
+  const double x = value(s.x);
   const float by = static_cast<float>(value(s.scale));
-  const bool wide = s.loss.dtype() == kFloat64 || s.scaled.dtype() == kFloat64;
-  set(s.scaled, wide ? loss * by : static_cast<float>(loss) * by);
-  const double bad = !is_finite(loss) ? 1 : s.begins ? 0 : value(s.bad_loss);
-  set(s.bad_loss, bad);
+  const bool wide = s.x.dtype() == kFloat64 || s.y.dtype() == kFloat64;
+  set(s.y, wide ? x * by : static_cast<float>(x) * by);
+  const double bad = !is_finite(x) ? 1 : s.begins ? 0 : value(s.nonfinite);
+  set(s.nonfinite, bad);
   if (s.factor.defined()) set(s.factor, by);
   if (s.inverse.defined()) set(s.inverse, 1 / by);
   if (s.found_inf.defined()) set(s.found_inf, bad);
@@ -45,8 +44,8 @@ void scale_one(const LossScaling& s) {
 }  // namespace
 
 bool CpuBackend::try_fused(std::span<const Call> calls) {
-  const auto* s = std::get_if<const LossScaling*>(&calls[0]);
-  if (calls.size() != 1 || !s || (*s)->loss.numel() != 1) return false;
+  const auto* s = std::get_if<const CheckedScale*>(&calls[0]);
+  if (calls.size() != 1 || !s || (*s)->x.numel() != 1) return false;
   scale_one(**s);
   return true;
 }
@@ -61,22 +60,22 @@ void CpuBackend::transition(const Transition& t) {
                                      : Verdict::Finite;
   const float before = static_cast<float>(value(t.scale));
   const auto trackers = numbers<2>(t.trackers);
-  const ScalerState after = next(
-      ScalerState{before, static_cast<int32_t>(trackers[0]), static_cast<int32_t>(trackers[1])},
-      verdict, t.rule);
+  const ScaleState after =
+      next(ScaleState{before, static_cast<int32_t>(trackers[0]), static_cast<int32_t>(trackers[1])},
+           verdict, t.rule);
   set(t.scale, after.scale);
   t.scale.bump_version();
   set_numbers<2>(t.trackers, {after.growth_tracker, after.overflows});
   if (!t.counts.defined()) return;
-  auto counts = std::bit_cast<ScalerCounts>(numbers<8>(t.counts));
+  auto counts = std::bit_cast<ScaleCounts>(numbers<8>(t.counts));
   counts = counted(counts, verdict, before, after.scale);
   if (overflow) {
-    counts.optimizer = overflow->optimizer;
-    counts.parameter = static_cast<int64_t>(value(overflow->first));
+    counts.list = overflow->list;
+    counts.position = static_cast<int64_t>(value(overflow->first));
   }
   set_numbers<8>(t.counts, std::bit_cast<std::array<int64_t, 8>>(counts));
-  if (verdict != Verdict::Finite && counts.skips_in_row == t.warn_after)
-    warn(skip_warning("GradScaler", counts.skips_in_row, after.scale, bad_loss));
+  if (verdict != Verdict::Finite && counts.skips_in_row == t.warn_after && t.report)
+    t.report(counts.skips_in_row, after.scale, bad_loss);
 }
 
 }  // namespace halftape::cpu

@@ -112,7 +112,7 @@ bool all_found(const Goals& goals, const GradientCheck* check) {
 unsigned long long* position(const Array& a) {
   return a.defined() ? static_cast<unsigned long long*>(a.raw()) : nullptr;
 }
-LossCheck judge_of(const Queue& q, const LossScaling* scaling, const GradientCheck* check,
+LossCheck judge_of(const Queue& q, const CheckedScale* scaling, const GradientCheck* check,
                    const Array& first_bad) {
   LossCheck judge;
   if (!scaling) return judge;
@@ -239,7 +239,7 @@ int64_t blocks_for_tiles(const Queue& q, const Plan& plan, int64_t rows) {
 
 }  // namespace
 
-bool mlp_loss_fused(const MlpLoss& m, const LossScaling* scaling, const GradientCheck* checked) {
+bool mlp_loss_fused(const MlpLoss& m, const CheckedScale* scaling, const GradientCheck* checked) {
   const auto activation = between(m.activation);
   const cudaDeviceProp& gpu = Context::of(m.x).properties();
   if (!activation || !takes(m, gpu)) return false;

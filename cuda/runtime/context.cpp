@@ -5,7 +5,6 @@
 #include <cstring>
 #include <sstream>
 
-#include "halftape/core/formula/scaler.h"
 #include "halftape/core/machine/warn.h"
 #include "halftape/cuda/runtime/arena.h"
 
@@ -321,7 +320,7 @@ void Context::check_earlier(cudaError_t result, const char* what) {
 void Context::read_board() {
   Board::Skips skips{};
   if (take(board_->skips, skips)) [[unlikely]]
-    warn(skip_warning("GradScaler", skips.in_row, skips.scale, skips.bad_loss != 0));
+    skips.report(skips.in_row, skips.scale, skips.bad_loss != 0);
   Board::BadIndex bad{};
   if (take(board_->bad_index, bad)) [[unlikely]] {
     // Not in the name of the op that comes by now.

@@ -27,12 +27,13 @@ struct Board {
     const char *op, *argument;
     long long value, position, low, limit;
   } bad_index;
-  /// Steps in a row that a GradScaler skipped.
+  /// Steps in a row that were skipped, for `report` of the Transition that counted them.
   struct Skips {
     unsigned taken, ready;
     long long in_row;
     float scale;
     int bad_loss;
+    void (*report)(int64_t, float, bool);
   } skips;
 };
 

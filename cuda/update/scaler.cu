@@ -50,10 +50,10 @@ __global__ void push_one(char* ring, Dtype dtype, int64_t stride, int64_t size, 
 
 }  // namespace
 
-bool scale_fused(const LossScaling& s) {
-  if (s.loss.numel() != 1) return false;
-  const bool wide = s.scaled.dtype() == kFloat64 || s.loss.dtype() == kFloat64;
-  launch(queue(s.loss), "scale_loss", wide ? scale_one_loss<double> : scale_one_loss<float>, 1, 1,
+bool scale_fused(const CheckedScale& s) {
+  if (s.x.numel() != 1) return false;
+  const bool wide = s.y.dtype() == kFloat64 || s.x.dtype() == kFloat64;
+  launch(queue(s.x), "checked_scale", wide ? scale_one_loss<double> : scale_one_loss<float>, 1, 1,
          0, scaled_loss(s));
   return true;
 }

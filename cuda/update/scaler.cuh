@@ -25,7 +25,7 @@ __device__ bool judge_element(void* at, Dtype d, S by, bool divides) {
   return bad || !is_finite(load<S>(at, d));  // rounding to 16 bits may overflow once more
 }
 
-/// A LossScaling of one element.
+/// A CheckedScale of one element.
 struct ScaledLoss {
   const void* loss;
   void* scaled;
@@ -54,14 +54,14 @@ struct ScaledLoss {
 struct Finding {
   const float* found_inf;
   const int64_t* first;  // or null
-  int64_t optimizer;
+  int64_t list;
 };
 struct Overflow {
   bool found;
-  int64_t optimizer, parameter;
+  int64_t list, position;
 
   __device__ void seek(const Finding& f) {
-    if (!found && *f.found_inf != 0) *this = {true, f.optimizer, f.first ? *f.first : -1};
+    if (!found && *f.found_inf != 0) *this = {true, f.list, f.first ? *f.first : -1};
   }
 };
 
@@ -73,7 +73,8 @@ struct ScalerArrays {
   const float* bad_loss;
   int64_t warn_after;
   Board::Skips* note;
-  ScalerLaw law;
+  ScaleLaw law;
+  SkipReport report;
 
   __device__ void move(const Overflow& overflow) const {
     const bool bad = bad_loss && *bad_loss != 0;
@@ -81,19 +82,20 @@ struct ScalerArrays {
                             : overflow.found ? Verdict::Overflow
                                              : Verdict::Finite;
     const float before = *scale;
-    const ScalerState after = next({before, trackers[0], trackers[1]}, verdict, law);
+    const ScaleState after = next({before, trackers[0], trackers[1]}, verdict, law);
     *scale = after.scale;
     trackers[0] = after.growth_tracker;
     trackers[1] = after.overflows;
     if (!counts) return;
-    auto& all = *reinterpret_cast<ScalerCounts*>(counts);
+    auto& all = *reinterpret_cast<ScaleCounts*>(counts);
     all = counted(all, verdict, before, after.scale);
-    if (overflow.found) all.optimizer = overflow.optimizer, all.parameter = overflow.parameter;
-    if (verdict == Verdict::Finite || all.skips_in_row != warn_after) return;
+    if (overflow.found) all.list = overflow.list, all.position = overflow.position;
+    if (verdict == Verdict::Finite || all.skips_in_row != warn_after || !report) return;
     if (atomicCAS(&note->taken, 0u, 1u) != 0) return;
     note->in_row = all.skips_in_row;
     note->scale = after.scale;
     note->bad_loss = bad;
+    note->report = report;
     __threadfence_system();
     *static_cast<volatile unsigned*>(&note->ready) = 1;
   }
@@ -105,13 +107,13 @@ T* place_of(const Array& one) {
   return one.defined() ? one.data<T>() : nullptr;
 }
 
-inline ScaledLoss scaled_loss(const LossScaling& s) {
-  return {s.loss.raw(),
-          s.scaled.raw(),
-          s.loss.dtype(),
-          s.scaled.dtype(),
+inline ScaledLoss scaled_loss(const CheckedScale& s) {
+  return {s.x.raw(),
+          s.y.raw(),
+          s.x.dtype(),
+          s.y.dtype(),
           s.scale.data<float>(),
-          s.bad_loss.data<float>(),
+          s.nonfinite.data<float>(),
           s.begins,
           place_of<float>(s.factor),
           place_of<float>(s.inverse),
@@ -119,7 +121,7 @@ inline ScaledLoss scaled_loss(const LossScaling& s) {
           place_of<int64_t>(s.first)};
 }
 inline Finding finding(const CheckResult& r) {
-  return {r.found_inf.data<float>(), place_of<int64_t>(r.first), r.optimizer};
+  return {r.found_inf.data<float>(), place_of<int64_t>(r.first), r.list};
 }
 /// Of contiguous trackers and counts.
 inline ScalerArrays scaler_arrays(const Queue& q, const Transition& t) {
@@ -129,7 +131,8 @@ inline ScalerArrays scaler_arrays(const Queue& q, const Transition& t) {
           place_of<float>(t.bad_loss),
           t.warn_after,
           &q.context.board()->skips,
-          t.rule};
+          t.rule,
+          t.report};
 }
 
 }  // namespace halftape::cuda

@@ -56,10 +56,10 @@ struct Limited {
 struct RoundPipe {
   float S, N;
   int32_t tracker = 0;
-  ScalerLaw law = {};
+  ScaleLaw law = {};
   void update(bool found_inf, bool is_async) {
     S = N;
-    const ScalerState moved = next({N, tracker}, found_inf, law);
+    const ScaleState moved = next({N, tracker}, found_inf, law);
     N = moved.scale;
     tracker = moved.growth_tracker;
     if (!is_async) S = N;

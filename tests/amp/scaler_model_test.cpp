@@ -5,7 +5,7 @@
 #include <limits>
 #include <random>
 
-#include "halftape/core/formula/scaler.h"
+#include "halftape/core/formula/scale.h"
 
 using namespace halftape;
 
@@ -14,7 +14,7 @@ namespace {
 /// The law as one would tell it: in words of what has happened, not of counters.
 class Model {
  public:
-  Model(float scale, const ScalerLaw& law) : scale_(scale), law_(law) {}
+  Model(float scale, const ScaleLaw& law) : scale_(scale), law_(law) {}
   float scale() const { return scale_; }
   int64_t good_in_row() const { return good_; }
 
@@ -46,7 +46,7 @@ class Model {
   }
   float scale_;
   int64_t good_ = 0, bad_ = 0;
-  ScalerLaw law_;
+  ScaleLaw law_;
 };
 
 }  // namespace
@@ -60,7 +60,7 @@ TEST_CASE("a million random transitions are those of a model of 30 lines, within
   };
   int64_t wrong = 0, outside = 0, transitions = 0, moved = 0;
   while (transitions < 1'000'000) {
-    ScalerLaw law;
+    ScaleLaw law;
     law.growth_factor = pick(2.0, 1.5, 16.0, 1.001, 1e30);
     law.backoff_factor = pick(0.5, 0.8, 0.25, 1e-30);
     law.growth_interval = pick(1, 2, 3, 7, 50);
@@ -71,7 +71,7 @@ TEST_CASE("a million random transitions are those of a model of 30 lines, within
     const float start = static_cast<float>(
         std::max(law.min_scale, std::min(law.max_scale, pick(65536.0, 1.0, 38.0, 3e38))));
     const auto overflows = pick(0u, 5u, 50u, 95u);  // per cent
-    ScalerState s{start};
+    ScaleState s{start};
     Model model(start, law);
     for (int i = 0; i < 500; ++i, ++transitions) {
       const auto coin = random() % 100;

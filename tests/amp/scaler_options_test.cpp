@@ -47,8 +47,8 @@ struct Fixture {
 TEST_CASE("both hystereses hold on the device") {
   for (const auto refill : {Hysteresis::RefilledByCleanStep, Hysteresis::RefilledByGrowth}) {
     Fixture f({.init_scale = 64, .growth_interval = 4, .hysteresis = 2, .refill = refill});
-    ScalerLaw law{.growth_interval = 4, .hysteresis = 2, .refill = refill};
-    ScalerState expected{64};
+    ScaleLaw law{.growth_interval = 4, .hysteresis = 2, .refill = refill};
+    ScaleState expected{64};
     for (const bool bad : {true, false, true, true, false, false, true, false, false, false, false,
                            true, false, true, true}) {
       CHECK(f.step(bad).found_inf() == bad);

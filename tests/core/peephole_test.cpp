@@ -169,8 +169,8 @@ Run run(bool fused_mlp, Between between, bool together) {
     if (i == 0) beneath.forget_calls();  // it has made the optimizers' state
     result.left.push_back(t.all());
   }
-  for (const char* call : {"mlp_loss, scale_loss", "mlp_loss, scale_loss, check_finite",
-                           "mlp_loss, scale_loss, unscale", "cross_entropy, scale_loss"})
+  for (const char* call : {"mlp_loss, checked_scale", "mlp_loss, checked_scale, check_finite",
+                           "mlp_loss, checked_scale, unscale", "cross_entropy, checked_scale"})
     result.losses += beneath.count(call);
   result.norms = beneath.count("unscale, list_norm");
   result.updates = beneath.count("adam, transition") + beneath.count("sgd, transition");
@@ -233,7 +233,7 @@ TEST_CASE("of two losses each is scaled with its own, and what is held back is n
   const Device device = get_default_device();
   const auto one = [&](double v) { return full({}, v, kFloat32, device); };
   const auto scaling = [&](const Array& loss) {
-    return LossScaling{.loss = loss, .scaled = one(0), .scale = one(4), .bad_loss = one(0)};
+    return CheckedScale{.x = loss, .y = one(0), .scale = one(4), .nonfinite = one(0)};
   };
   const Array x = full({2, 3}, 0.5, kFloat32, device), target = full({2}, 1, kInt64, device);
   const auto task = [&] {
@@ -245,23 +245,23 @@ TEST_CASE("of two losses each is scaled with its own, and what is held back is n
                         .mean = one(-1)};
   };
   const CrossEntropy first = task(), second = task();
-  const LossScaling of_first = scaling(first.mean), of_second = scaling(second.mean);
+  const CheckedScale of_first = scaling(first.mean), of_second = scaling(second.mean);
   fused.cross_entropy(first);
   CHECK(read_double(first.mean) == -1);  // it waits for what comes
   fused.cross_entropy(second);
   CHECK(read_double(first.mean) == doctest::Approx(std::log(3.0)));
   fused.run(of_first);
-  CHECK(beneath.count("cross_entropy, scale_loss") == 0);
-  CHECK(read_double(of_first.scaled) == 4 * read_double(first.mean));
+  CHECK(beneath.count("cross_entropy, checked_scale") == 0);
+  CHECK(read_double(of_first.y) == 4 * read_double(first.mean));
   fused.run(of_second);
-  CHECK(read_double(of_second.scaled) == 4 * read_double(second.mean));
+  CHECK(read_double(of_second.y) == 4 * read_double(second.mean));
   // A check of gradients that are not the MLP's goes on alone.
   MlpLoss m{.x = full({2, 3}, 1, kFloat16, device),
             .target = full({2, 1}, 0, kFloat32, device),
             .weights = {full({1, 3}, 2, kFloat32, device)}};
   m.loss = one(-1);
   m.dweights = {full({1, 3}, -1, kFloat32, device)};
-  const LossScaling of_mlp = scaling(m.loss);
+  const CheckedScale of_mlp = scaling(m.loss);
   const Array other = full({3}, std::numeric_limits<double>::infinity(), kFloat32, device),
               found = one(0);
   fused.run(m);
@@ -269,7 +269,7 @@ TEST_CASE("of two losses each is scaled with its own, and what is held back is n
   CHECK(read_double(m.loss) == -1);
   fused.check_finite({&other, 1}, found, {}, {});
   CHECK(read_double(found) == 1);
-  CHECK(read_double(of_mlp.scaled) == 4 * 36);
-  CHECK(beneath.count("mlp_loss, scale_loss") == 1);
+  CHECK(read_double(of_mlp.y) == 4 * 36);
+  CHECK(beneath.count("mlp_loss, checked_scale") == 1);
   CHECK(beneath.count("check_finite") == 1);
 }

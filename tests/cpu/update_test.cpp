@@ -127,11 +127,11 @@ TEST_CASE("a loss of one element is scaled as its steps would, of any dtype") {
           for (const bool begins : {false, true}) {
             for (const double bad : {0.0, 1.0}) {
               const auto scaling = [&](bool constants) {
-                LossScaling s{.scale = full({}, scale, kFloat32, kCPU),
-                              .bad_loss = full({}, bad, kFloat32, kCPU),
-                              .begins = begins};
-                s.loss = full(shape, loss, d, kCPU);
-                s.scaled = full(shape, 5, is_16bit(d) && shape.empty() ? kFloat32 : d, kCPU);
+                CheckedScale s{.scale = full({}, scale, kFloat32, kCPU),
+                               .nonfinite = full({}, bad, kFloat32, kCPU),
+                               .begins = begins};
+                s.x = full(shape, loss, d, kCPU);
+                s.y = full(shape, 5, is_16bit(d) && shape.empty() ? kFloat32 : d, kCPU);
                 if (!constants) return s;
                 s.factor = full({}, 5, kFloat32, kCPU);
                 s.inverse = full({}, 5, kFloat32, kCPU);
@@ -140,11 +140,11 @@ TEST_CASE("a loss of one element is scaled as its steps would, of any dtype") {
                 return s;
               };
               for (const bool constants : {false, true}) {
-                const LossScaling fused = scaling(constants), reference = scaling(constants);
+                const CheckedScale fused = scaling(constants), reference = scaling(constants);
                 cpu_backend().run(fused);
                 unfused(cpu_backend(), reference);
-                CHECK(bytes(fused.scaled) == bytes(reference.scaled));
-                CHECK(bytes(fused.bad_loss) == bytes(reference.bad_loss));
+                CHECK(bytes(fused.y) == bytes(reference.y));
+                CHECK(bytes(fused.nonfinite) == bytes(reference.nonfinite));
                 if (!constants) continue;
                 CHECK(bytes(fused.factor) == bytes(reference.factor));
                 CHECK(bytes(fused.inverse) == bytes(reference.inverse));
@@ -319,7 +319,7 @@ TEST_CASE("transition() is next() and counted() on arrays, over all results") {
   for (const int64_t hysteresis : {1, 2}) {
     for (const auto& found : findings) {
       for (const double bad_loss : {0.0, 1.0}) {
-        const ScalerLaw law{.growth_interval = 4, .hysteresis = hysteresis};
+        const ScaleLaw law{.growth_interval = 4, .hysteresis = hysteresis};
         const Array scale = one(1024), trackers = full({2}, 0, kInt32, kCPU),
                     counts = full({8}, 0, kInt64, kCPU);
         set(trackers, 0, 3);
@@ -331,7 +331,7 @@ TEST_CASE("transition() is next() and counted() on arrays, over all results") {
         const Verdict verdict = bad_loss != 0 ? Verdict::BadLoss
                                 : any         ? Verdict::Overflow
                                               : Verdict::Finite;
-        const ScalerState expected = next(ScalerState{1024, 3}, verdict, law);
+        const ScaleState expected = next(ScaleState{1024, 3}, verdict, law);
         CHECK(at(scale, 0) == expected.scale);
         CHECK(at(trackers, 0) == expected.growth_tracker);
         CHECK(at(trackers, 1) == expected.overflows);

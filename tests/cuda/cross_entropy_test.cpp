@@ -228,30 +228,30 @@ TEST_CASE("gpu: a mean that is also scaled is so as by a call of its own") {
         const Dtype wide = dtype == kFloat64 ? kFloat64 : kFloat32;
         const auto scaling = [&](const Array& loss) {
           const auto one = [](double v, Dtype d) { return full({}, v, d, kCUDA); };
-          return LossScaling{.loss = loss,
-                             .scaled = one(5, wide),
-                             .scale = one(3, kFloat32),
-                             .bad_loss = one(5, kFloat32),
-                             .begins = true,
-                             .factor = one(5, kFloat32),
-                             .inverse = one(5, kFloat32),
-                             .found_inf = one(5, kFloat32),
-                             .first = one(5, kInt64)};
+          return CheckedScale{.x = loss,
+                              .y = one(5, wide),
+                              .scale = one(3, kFloat32),
+                              .nonfinite = one(5, kFloat32),
+                              .begins = true,
+                              .factor = one(5, kFloat32),
+                              .inverse = one(5, kFloat32),
+                              .found_inf = one(5, kFloat32),
+                              .first = one(5, kInt64)};
         };
-        const LossScaling a = scaling(unfused.gpu.mean), b = scaling(fused.gpu.mean);
+        const CheckedScale a = scaling(unfused.gpu.mean), b = scaling(fused.gpu.mean);
         backend(kCUDA).cross_entropy(unfused.gpu);
         backend(kCUDA).run(a);
         backend(kCUDA).run(fused.gpu, b);
         for (const auto& [one, other] : {std::pair{unfused.gpu.mean, fused.gpu.mean},
                                          {unfused.gpu.grad, fused.gpu.grad},
-                                         {a.scaled, b.scaled},
-                                         {a.bad_loss, b.bad_loss},
+                                         {a.y, b.y},
+                                         {a.nonfinite, b.nonfinite},
                                          {a.factor, b.factor},
                                          {a.inverse, b.inverse},
                                          {a.found_inf, b.found_inf},
                                          {a.first, b.first}})
           CHECK(testing::same_bits(Tensor(one), Tensor(other)));
-        CHECK(read_double(b.bad_loss) == (bad ? 1 : 0));
+        CHECK(read_double(b.nonfinite) == (bad ? 1 : 0));
         CHECK(read_double(b.first) == -1);
       }
     }

@@ -127,7 +127,7 @@ TEST_SUITE("cuda") {
               if (trouble == Trouble::InLoss) cpu_backend().fill(cpu.x.slice(0, 3, 4), kNaN);
               struct Done {
                 MlpLoss m;
-                LossScaling scaling;
+                CheckedScale scaling;
                 std::vector<Array> grads = {};
                 Array inverse = {};
                 bool divides = false;
@@ -137,10 +137,10 @@ TEST_SUITE("cuda") {
               };
               const auto prepared = [&] {
                 Done d{.m = on_gpu(cpu), .scaling = {}};
-                d.scaling = {.loss = d.m.loss,
-                             .scaled = one(5),
+                d.scaling = {.x = d.m.loss,
+                             .y = one(5),
                              .scale = one(3),
-                             .bad_loss = one(0),
+                             .nonfinite = one(0),
                              .begins = begins,
                              .factor = one(5),
                              .inverse = one(0.25),
@@ -165,9 +165,8 @@ TEST_SUITE("cuda") {
 #endif
               const auto all = [](const Done& d) {
                 auto list = results(d.m);
-                const LossScaling& s = d.scaling;
-                for (const Array& a :
-                     {s.scaled, s.bad_loss, s.factor, s.inverse, s.found_inf, s.first})
+                const CheckedScale& s = d.scaling;
+                for (const Array& a : {s.y, s.nonfinite, s.factor, s.inverse, s.found_inf, s.first})
                   list.push_back({"of the scaling", a});
                 return list;
               };
@@ -182,7 +181,7 @@ TEST_SUITE("cuda") {
               CHECK(first == (trouble == Trouble::None        ? -1
                               : trouble == Trouble::InOneBias ? 2
                                                               : 1));
-              CHECK(read_double(fused.scaling.bad_loss) == (trouble == Trouble::InLoss ? 1 : 0));
+              CHECK(read_double(fused.scaling.nonfinite) == (trouble == Trouble::InLoss ? 1 : 0));
             }
     };
 #if defined(HALFTAPE_SIMT)
@@ -192,8 +191,8 @@ TEST_SUITE("cuda") {
 #endif
     // The loss alone; and gradients that are not all the MLP's, which the steps take.
     MlpLoss m = on_gpu(task_of({kFloat16, {8, 24, 3}, 70}, 4));
-    const LossScaling scaling{
-        .loss = m.loss, .scaled = one(5), .scale = one(4), .bad_loss = one(1), .begins = true};
+    const CheckedScale scaling{
+        .x = m.loss, .y = one(5), .scale = one(4), .nonfinite = one(1), .begins = true};
     const Array other = one(kNaN), found = one(0);
     const Array grads[] = {m.dweights[0], other};
     backend(kCUDA).run(m, scaling, GradientCheck{.grads = grads, .found_inf = found});
@@ -201,8 +200,8 @@ TEST_SUITE("cuda") {
     m.dx = {}, m.dweights.clear(), m.dbiases.clear();
     const double expected = 4 * read_double(m.loss);
     backend(kCUDA).run(m, scaling);
-    CHECK(read_double(scaling.scaled) == expected);
-    CHECK(read_double(scaling.bad_loss) == 0);
+    CHECK(read_double(scaling.y) == expected);
+    CHECK(read_double(scaling.nonfinite) == 0);
   }
 
   TEST_CASE("an MLP's target out of range is named") {

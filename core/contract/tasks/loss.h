@@ -1,4 +1,4 @@
-// Losses with their gradients, and the scaling of a loss.
+// Losses with their gradients, and a product that is checked for what is not finite.
 #pragma once
 #include <optional>
 #include <vector>
@@ -64,17 +64,17 @@ bool is_small(const MlpLoss& m);
 inline constexpr int64_t kSmallWidth = 128;
 inline constexpr size_t kFewLayers = 8;
 
-/// scaled = loss·scale, and bad_loss ← 1 if an element of the loss is not finite. All arrays but
-/// loss and scaled have one element.
-struct LossScaling {
-  Array loss = {};      // of any floating dtype and shape
-  Array scaled = {};    // of the loss's shape
+/// y = x·scale, and nonfinite ← 1 if an element of x is infinite or NaN. All arrays but x and y
+/// have one element.
+struct CheckedScale {
+  Array x = {};         // of any floating dtype and shape
+  Array y = {};         // of x's shape
   Array scale;          // float32
-  Array bad_loss;       // float32; keeps its value if the loss is finite
-  bool begins = false;  // bad_loss counts as 0 before, whatever it holds
-  // What the check of the gradients of `scaled` starts from: all four are defined, or none.
+  Array nonfinite;      // float32; keeps its value if x is finite
+  bool begins = false;  // nonfinite counts as 0 before, whatever it holds
+  // What a GradientCheck of the gradients of y starts from: all four are defined, or none.
   Array factor = {}, inverse = {};   // float32 ← scale, 1 / scale
-  Array found_inf = {}, first = {};  // float32 ← bad_loss, int64 ← −1
+  Array found_inf = {}, first = {};  // float32 ← nonfinite, int64 ← −1
 };
 
 }  // namespace halftape

@@ -4,7 +4,7 @@
 #include <span>
 
 #include "halftape/core/contract/step_control.h"
-#include "halftape/core/formula/scaler.h"
+#include "halftape/core/formula/scale.h"
 #include "halftape/core/formula/update.h"
 #include "halftape/core/formula/weights.h"
 
@@ -62,10 +62,11 @@ struct Transition {
   Array scale;                           // one float32
   Array trackers;                        // int32 (2): the integers of the state
   Array counts = {};                     // int64 (8); undefined: not kept
-  std::span<const CheckResult> results;  // one for each optimizer that stepped
+  std::span<const CheckResult> results;  // one for each list that was checked
   Array bad_loss = {};                   // one float32; undefined: 0
-  int64_t warn_after = 0;                // skips in a row after which the device warns; 0: never
-  TransitionRule rule = {};
+  int64_t warn_after = 0;  // skips in a row after which `report` is called on the host; 0: never
+  ScaleLaw rule = {};
+  SkipReport report = nullptr;
 };
 
 /// ring[count mod its size] ← value, and count ← count + 1. ring: (n), n > 0, of a floating dtype;

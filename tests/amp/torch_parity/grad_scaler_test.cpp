@@ -104,7 +104,7 @@ TEST_CASE("test_grad_scaling_unscale") {
 
 TEST_CASE("test_grad_scaling_update_scale") {
   const Array scale = full({}, 4, kFloat32, kCPU), trackers = full({2}, 0, kInt32, kCPU);
-  const ScalerLaw law{.growth_factor = 2, .backoff_factor = 0.25, .growth_interval = 2};
+  const ScaleLaw law{.growth_factor = 2, .backoff_factor = 0.25, .growth_interval = 2};
   auto update = [&](double found) {
     const CheckResult finding{full({}, found, kFloat32, kCPU), full({}, -1, kInt64, kCPU)};
     backend(kCPU).transition({scale, trackers, {}, {&finding, 1}, {}, 0, law});

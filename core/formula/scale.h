@@ -1,9 +1,8 @@
-// The loss scale's law as a pure function: the same lines run on the host, in a kernel, and in a
+// How a scale moves, as a pure function: the same lines run on the host, in a kernel, and in a
 // test's table.
 #pragma once
 #include <cstdint>
 #include <limits>
-#include <string>
 
 #include "halftape/core/formula/ops.h"
 
@@ -18,7 +17,7 @@ enum class Hysteresis : uint8_t {
 };
 
 /// The constants of the law. Defaults are PyTorch's; the bounds and hysteresis are off.
-struct ScalerLaw {
+struct ScaleLaw {
   double growth_factor = 2, backoff_factor = 0.5;
   int64_t growth_interval = 2000;
   double min_scale = 0, max_scale = std::numeric_limits<float>::max();
@@ -26,10 +25,7 @@ struct ScalerLaw {
   Hysteresis refill = Hysteresis::RefilledByCleanStep;
 };
 
-/// The rule of a Transition (core/contract/tasks/update.h).
-using TransitionRule = ScalerLaw;
-
-struct ScalerState {
+struct ScaleState {
   float scale = 65536;
   int32_t growth_tracker = 0;  // good steps since the scale last changed
   int32_t overflows = 0;       // since the last refill; at most the law's hysteresis
@@ -39,7 +35,7 @@ struct ScalerState {
 /// `growth_interval` good steps in a row.
 /// `>=`, not `==`: an interval lowered below the tracker must still lead to growth. The scale never
 /// becomes infinite or NaN.
-HALFTAPE_HD ScalerState next(ScalerState s, bool found_inf, const ScalerLaw& law) {
+HALFTAPE_HD ScaleState next(ScaleState s, bool found_inf, const ScaleLaw& law) {
   auto bounded = [&](double scale) {
     const double up = scale < law.max_scale ? scale : law.max_scale;
     return static_cast<float>(up > law.min_scale ? up : law.min_scale);
@@ -61,22 +57,22 @@ HALFTAPE_HD ScalerState next(ScalerState s, bool found_inf, const ScalerLaw& law
 /// the scale, and no scale can cure it: the step is skipped and the state stays.
 enum class Verdict : uint8_t { Finite, Overflow, BadLoss };
 
-HALFTAPE_HD ScalerState next(ScalerState s, Verdict verdict, const ScalerLaw& law) {
+HALFTAPE_HD ScaleState next(ScaleState s, Verdict verdict, const ScaleLaw& law) {
   return verdict == Verdict::BadLoss ? s : next(s, verdict == Verdict::Overflow, law);
 }
 
 /// What is kept beside the state, for people: no decision depends on it. int64 throughout, in this
 /// order on a device.
-struct ScalerCounts {
+struct ScaleCounts {
   int64_t steps = 0;         // updates that judged a step
   int64_t skips = 0;         // of them, those that found something not finite
   int64_t skips_in_row = 0;  // up to the last step
   int64_t bad_losses = 0;    // of the skips, those for the loss
   int64_t growths = 0, backoffs = 0;
-  int64_t optimizer = -1, parameter = -1;  // where the last skip found the first bad gradient
+  int64_t list = -1, position = -1;  // where the last skip found the first bad gradient
 };
 
-HALFTAPE_HD ScalerCounts counted(ScalerCounts c, Verdict verdict, float before, float after) {
+HALFTAPE_HD ScaleCounts counted(ScaleCounts c, Verdict verdict, float before, float after) {
   ++c.steps;
   c.skips += verdict != Verdict::Finite;
   c.skips_in_row = verdict == Verdict::Finite ? 0 : c.skips_in_row + 1;
@@ -86,8 +82,8 @@ HALFTAPE_HD ScalerCounts counted(ScalerCounts c, Verdict verdict, float before, 
   return c;
 }
 
-/// The warning about steps skipped in a row, with the place to look at:
-/// "GradScaler: 10 steps in a row were skipped, the scale is 64; …".
-std::string skip_warning(const char* scaler, int64_t in_row, float scale, bool bad_loss);
+/// Told on the host of steps that were skipped in a row, up to the last one: how many, the scale
+/// after them, and whether the last verdict was BadLoss.
+using SkipReport = void (*)(int64_t in_row, float scale, bool bad_loss);
 
 }  // namespace halftape

@@ -1,11 +1,11 @@
-// The law of the loss scale, core/formula/scaler.h, as a table: state and verdict in, state out.
+// The law of the loss scale, core/formula/scale.h, as a table: state and verdict in, state out.
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <limits>
 #include <vector>
 
-#include "halftape/core/formula/scaler.h"
+#include "halftape/core/formula/scale.h"
 
 using namespace halftape;
 
@@ -15,26 +15,26 @@ constexpr float largest = std::numeric_limits<float>::max();
 constexpr float smallest = std::numeric_limits<float>::denorm_min();
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-ScalerLaw every(int64_t interval) {
-  ScalerLaw law;
+ScaleLaw every(int64_t interval) {
+  ScaleLaw law;
   law.growth_interval = interval;
   return law;
 }
-ScalerLaw bounded(double low, double high) {
-  ScalerLaw law = every(1);
+ScaleLaw bounded(double low, double high) {
+  ScaleLaw law = every(1);
   law.min_scale = low;
   law.max_scale = high;
   return law;
 }
-ScalerLaw factors(double growth, double backoff) {
-  ScalerLaw law = every(1);
+ScaleLaw factors(double growth, double backoff) {
+  ScaleLaw law = every(1);
   law.growth_factor = growth;
   law.backoff_factor = backoff;
   return law;
 }
 
-ScalerLaw tolerant(int64_t hysteresis, Hysteresis refill) {
-  ScalerLaw law = every(3);
+ScaleLaw tolerant(int64_t hysteresis, Hysteresis refill) {
+  ScaleLaw law = every(3);
   law.hysteresis = hysteresis;
   law.refill = refill;
   return law;
@@ -44,10 +44,10 @@ constexpr Hysteresis kGrowth = Hysteresis::RefilledByGrowth;
 
 struct Row {
   const char* what;
-  ScalerState before;
+  ScaleState before;
   bool found_inf;
-  ScalerLaw law;
-  ScalerState after;
+  ScaleLaw law;
+  ScaleState after;
 };
 
 }  // namespace
@@ -82,7 +82,7 @@ TEST_CASE("the scaler's law turns every state of the table into its successor") 
   };
   for (const Row& row : table) {
     CAPTURE(row.what);
-    const ScalerState after = next(row.before, row.found_inf, row.law);
+    const ScaleState after = next(row.before, row.found_inf, row.law);
     CHECK(after.scale == row.after.scale);
     CHECK(after.growth_tracker == row.after.growth_tracker);
     CHECK(after.overflows == row.after.overflows);
@@ -90,13 +90,13 @@ TEST_CASE("the scaler's law turns every state of the table into its successor") 
 }
 
 TEST_CASE("the law's defaults are those of torch.amp") {
-  const ScalerLaw law;
+  const ScaleLaw law;
   CHECK(law.growth_factor == 2);
   CHECK(law.backoff_factor == 0.5);
   CHECK(law.growth_interval == 2000);
-  CHECK(ScalerState{}.scale == 65536);
-  CHECK(ScalerState{}.growth_tracker == 0);
-  ScalerState s;
+  CHECK(ScaleState{}.scale == 65536);
+  CHECK(ScaleState{}.growth_tracker == 0);
+  ScaleState s;
   for (int i = 0; i < 1999; ++i) s = next(s, false, law);
   CHECK(s.scale == 65536);
   CHECK(s.growth_tracker == 1999);
@@ -111,8 +111,8 @@ TEST_CASE("the scale is finite and not NaN after any history") {
     for (const double growth : {1.0, 2.0, 1e10, 1e300}) {
       CAPTURE(start);
       CAPTURE(growth);
-      ScalerState s{start, 0};
-      const ScalerLaw law = factors(growth, 0.5);
+      ScaleState s{start, 0};
+      const ScaleLaw law = factors(growth, 0.5);
       uint32_t coin = 12345;
       for (int i = 0; i < 500; ++i) {
         coin = coin * 1664525u + 1013904223u;
@@ -126,7 +126,7 @@ TEST_CASE("the scale is finite and not NaN after any history") {
 
 TEST_CASE("a scale that was set to infinity or NaN becomes finite at the next overflow") {
   for (const double bad : {kInf, std::numeric_limits<double>::quiet_NaN()}) {
-    const ScalerState s = next({static_cast<float>(bad), 0}, true, ScalerLaw{});
+    const ScaleState s = next({static_cast<float>(bad), 0}, true, ScaleLaw{});
     CHECK(std::isfinite(s.scale));
     CHECK(s.growth_tracker == 0);
   }
@@ -134,7 +134,7 @@ TEST_CASE("a scale that was set to infinity or NaN becomes finite at the next ov
 
 TEST_CASE("the two hystereses are two laws: one never backs off where the other halves each time") {
   // An overflow on every second step.
-  ScalerState clean{65536}, growth{65536};
+  ScaleState clean{65536}, growth{65536};
   for (int i = 0; i < 20; ++i) {
     clean = next(clean, i % 2 == 0, tolerant(2, kClean));
     growth = next(growth, i % 2 == 0, tolerant(2, kGrowth));
@@ -144,20 +144,20 @@ TEST_CASE("the two hystereses are two laws: one never backs off where the other 
 }
 
 TEST_CASE("a loss that is not finite leaves the state as it is") {
-  const ScalerState before{1024, 2, 1};
-  const ScalerState after = next(before, Verdict::BadLoss, every(3));
+  const ScaleState before{1024, 2, 1};
+  const ScaleState after = next(before, Verdict::BadLoss, every(3));
   CHECK(after.scale == 1024);
   CHECK(after.growth_tracker == 2);
   CHECK(after.overflows == 1);
 }
 
 TEST_CASE("the counts say how often and how many in a row") {
-  ScalerCounts c;
+  ScaleCounts c;
   const std::vector<Verdict> history = {Verdict::Finite, Verdict::Overflow, Verdict::BadLoss,
                                         Verdict::Finite, Verdict::Overflow};
-  ScalerState s{8};
+  ScaleState s{8};
   for (const Verdict v : history) {
-    const ScalerState after = next(s, v, every(1));
+    const ScaleState after = next(s, v, every(1));
     c = counted(c, v, s.scale, after.scale);
     s = after;
   }
