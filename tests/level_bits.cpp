@@ -3,7 +3,11 @@
 #include <halftape/halftape.h>
 
 #include <cinttypes>
+#include <cmath>
 #include <cstdio>
+
+#include "halftape/core/contract/backend.h"
+#include "halftape/core/formula/unary.h"
 
 using namespace halftape;
 
@@ -47,6 +51,19 @@ void print_maps(const Tensor& x) {
   print("quotient", x / positive);
 }
 
+/// Functions of NaN and their derivatives, by each formula: what its sign becomes.
+void print_nans(Dtype dtype) {
+  const Tensor x = full({70}, NAN, dtype), y = empty_like(x), g = ones_like(x);
+  x.slice(0, 0, 70, 3).neg_();
+  UnaryOps::each([&](auto op) {
+    const OpId id = UnaryOps::index<typename decltype(op)::type>();
+    backend(kCPU).unary(id, y.array(), x.array(), {1.5, 2.5});
+    print(decltype(op)::type::name, y);
+    backend(kCPU).unary_grad(id, y.array(), g.array(), x.array(), {1.5, 2.5});
+    print("its derivative", y);
+  });
+}
+
 void print_reductions(const Tensor& x) {
   print("sum", x.sum());
   print("sum of columns", x.sum({0}));
@@ -77,6 +94,7 @@ int main() {
     print("random", x);
     for (const Dtype to : {kFloat32, kFloat16, kBFloat16, kInt64}) print("cast", x.to(to));
     print_maps(x);
+    print_nans(dtype);
     print_reductions(x);
     const Tensor weight = x.clone().set_requires_grad(true), other = weight.detach().clone();
     optim::SGD sgd({weight}, optim::SGDOptions(0.1).momentum(0.9).nesterov(true));

@@ -76,7 +76,9 @@ struct GeluTanh
   HALFTAPE_HD static T df(const T& g, const T& x) {
     const T m = where(x < -1000, -1000, where(x > 1000, 1000, x));
     const T v = K<T>(2 * k) * (m * (1 + K<T>(c) * (m * m)));
-    const T s = sigmoid(v), rest = sigmoid(-v);  // 1 − s, which subtraction would leave no digits
+    const T minus_v = where(v == v, -v, v);  // NaN keeps its sign, as in minus_abs()
+    const T s = sigmoid(v),
+            rest = sigmoid(minus_v);  // 1 − s, of which subtraction leaves no digits
     return g * (s + K<T>(2 * k) * (m * (s * rest) * (1 + K<T>(3 * c) * (m * m))));
   }
 };
@@ -98,12 +100,12 @@ struct Silu : UnaryFormula {  // y = x·σ(x),  y' = σ(1 + x(1 − σ))
 struct Mish : UnaryFormula {
   static constexpr auto name = "mish";
   HALFTAPE_HD static auto f(const auto& x) {
-    const auto m = where(x < -1000, -1000, x), u = exp(-abs(m));
+    const auto m = where(x < -1000, -1000, x), u = exp(minus_abs(m));
     const auto n = where(m > 0, 1 + 2 * u, u * (u + 2)), d = n + where(m > 0, 2 * (u * u), 2);
     return m * (n / d);
   }
   HALFTAPE_HD static auto df(const auto& g, const auto& x) {
-    const auto m = where(x < -1000, -1000, where(x > 1000, 1000, x)), u = exp(-abs(m));
+    const auto m = where(x < -1000, -1000, where(x > 1000, 1000, x)), u = exp(minus_abs(m));
     const auto n = where(m > 0, 1 + 2 * u, u * (u + 2)), d = n + where(m > 0, 2 * (u * u), 2);
     const auto slope = 4 * (u * (1 + u)) * where(m > 0, u, 1) / (d * d);
     return g * (n / d + m * slope);
@@ -117,7 +119,7 @@ struct Softplus : UnaryFormula {
   template <class T, class S>
   HALFTAPE_HD static T f(const T& x, const Params<S>& p) {
     const T t = p.a * x;
-    return where(t > p.b, x, (where(t <= 0, T(0), t) + log1p(exp(-abs(t)))) / p.a);
+    return where(t > p.b, x, (where(t <= 0, T(0), t) + log1p(exp(minus_abs(t)))) / p.a);
   }
   HALFTAPE_HD static auto df(const auto& g, const auto& x, const auto& p) {
     const auto t = p.a * x;
@@ -128,7 +130,7 @@ struct LogSigmoid : UnaryFormula {  // y = ln σ(x) = min(x, 0) − ln(1 + e^−
   static constexpr auto name = "log_sigmoid";
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
-    return where(x < 0, x, where(x >= 0, K<T>(-0.0), x)) - log1p(exp(-abs(x)));
+    return where(x < 0, x, where(x >= 0, K<T>(-0.0), x)) - log1p(exp(minus_abs(x)));
   }
   HALFTAPE_HD static auto df(const auto& g, const auto& x) { return g * sigmoid(-x); }
 };

@@ -36,6 +36,7 @@ HALFTAPE_WORD(acosh)
 HALFTAPE_WORD(atanh)
 HALFTAPE_WORD(erf)
 HALFTAPE_WORD(erfc)
+HALFTAPE_WORD(fabs)
 HALFTAPE_WORD(floor)
 HALFTAPE_WORD(ceil)
 HALFTAPE_WORD(trunc)
@@ -91,7 +92,16 @@ where(bool c, A a, B b) {
 }
 template <class S>
 requires std::is_arithmetic_v<S> HALFTAPE_HD S abs(S x) {
-  return x < S(0) ? S(-x) : x == S(0) ? S(0) : x;  // abs(-0) is +0
+  if constexpr (std::is_floating_point_v<S>)
+    return fabs(x);
+  else
+    return x < 0 ? S(-x) : x;
+}
+/// −|x|. NaN keeps its sign: in a sum or product of two NaNs of different signs, the compiler would
+/// choose which one the result has.
+template <class T>
+HALFTAPE_HD T minus_abs(const T& x) {
+  return where(x > 0, -x, x);
 }
 /// Of g's shape and kind; Tensor has its own.
 template <class T>
@@ -101,7 +111,7 @@ HALFTAPE_HD T zeros_like(const T&) {
 // 1 / (1 + e^-x) without overflow on either side: e^-|x| lies in (0, 1].
 template <class S>
 requires std::is_floating_point_v<S> HALFTAPE_HD S sigmoid(S x) {
-  const S e = exp(-abs(x));
+  const S e = exp(minus_abs(x));
   return (x >= S(0) ? S(1) : e) / (S(1) + e);
 }
 /// The standard normal distribution at x: how much of it lies below, and its density.

@@ -279,7 +279,7 @@ inline float erf(float x) {
   return std::copysign(static_cast<float>(-e.difference / e.b), x);
 }
 inline float erfc(float x) {
-  const double size = detail::clamped(std::fabs(x), 0, 10.1f), r = 1 / (size + 3);
+  const double size = detail::clamped(x < 0 ? -x : x, 0, 10.1f), r = 1 / (size + 3);
   const detail::PowerOfTwo e(size * size * -detail::kLog2e);
   const double tail = detail::polynomial<detail::kErfc>(1 - 6 * r) * r * e.a / e.b;
   return static_cast<float>(detail::choose(x < 0, 2 - tail, tail));
@@ -302,12 +302,12 @@ inline float power_of_e(float x) {
 inline double power_of_e(double x) { return std::exp(x); }
 
 /// In float, with one e^(−x²/2), which is gelu's time: Φ within 1.2 ulp for x > 0, 2.5 for x > −1,
-/// and 5 in the tail, which is the density times the Mills ratio.
+/// and 5 in the tail, which is the density times the Mills ratio. Of NaN they are numbers.
 inline Normal<float> normal(float x) {
   using detail::fused;
   constexpr float kRate = 0x1.715476p-1f, kRateRest = 0x1.4ae0cp-27f;  // log₂e/2 and what it lacks
   constexpr float kSmall = 0x1p-64f;  // keeps the power from subnormal numbers until the end
-  const float size = detail::clamped(std::fabs(x), 0, 15), square = size * size;
+  const float distance = std::fabs(x), size = distance < 15 ? distance : 15, square = size * size;
   const float whole = fused(square, -kRate, detail::kWholeFloat), n = whole - detail::kWholeFloat;
   float f = fused(square, -kRate, -n);  // −x²·log₂e/2 = n + f, with the digits that x² has lost
   f = fused(square, -kRateRest, f);

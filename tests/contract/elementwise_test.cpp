@@ -1,6 +1,9 @@
 // Copies and element-wise calls of the contract.
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <cstring>
+
 #include "halftape/core/formula/binary.h"
 #include "halftape/core/formula/unary.h"
 #include "halftape/tests/support/placed.h"
@@ -103,4 +106,45 @@ TEST_CASE("element-wise kernels of two arguments and where give the same bits in
                {numbers(s, d)},
                {numbers(s, kBool, 2), numbers(s, d, 3), numbers(s, d, 4)},
                [](const Arrays& y, const Arrays& x) { tested().where(y[0], x[0], x[1], x[2]); }});
+}
+
+TEST_CASE("a function of NaN is NaN of the same sign, wherever it stands") {
+#if !defined(HALFTAPE_SIMT)
+  if (get_default_device().is_cuda()) return;  // the sign of a GPU's NaN is its own
+#endif
+  const auto of_sign = [](int64_t i) {
+    return std::copysign(std::nan(""), i % 3 == 1 ? 1.0 : -1.0);
+  };
+  const auto test = [&](auto op, auto type, const Array& x, const Array& ones) {
+    using Op = typename decltype(op)::type;
+    using T = typename decltype(type)::type;
+    const Array y = empty_like(x), dx = empty_like(x);
+    tested().unary(UnaryOps::index<Op>(), y, x, {1.5, 2.5});
+    tested().unary_grad(UnaryOps::index<Op>(), dx, ones, x, {1.5, 2.5});
+    const Array values = y.to(kCPU), slopes = dx.to(kCPU);
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < x.numel(); ++i) {
+      if (i % 3 == 0) continue;  // a number
+      const double sign = std::is_same_v<Op, formula::Neg>   ? -of_sign(i)
+                          : std::is_same_v<Op, formula::Abs> ? std::fabs(of_sign(i))
+                                                             : of_sign(i);
+      const T expected = convert<T>(sign);
+      wrong += std::memcmp(values.data<T>() + i, &expected, sizeof(T)) != 0;
+      wrong += std::memcmp(slopes.data<T>() + i, slopes.data<T>() + i % 3, sizeof(T)) != 0;
+    }
+    CHECK(wrong == 0);
+  };
+  for (const Dtype d : floats)
+    visit(d, [&](auto type) {
+      using T = typename decltype(type)::type;
+      const Array here({101}, d, kCPU);
+      for (int64_t i = 0; i < here.numel(); ++i)
+        here.data<T>()[i] = convert<T>(i % 3 == 0 ? 0.75 : of_sign(i));
+      const Array x = here.to(get_default_device()), ones = full({101}, 1, d, get_default_device());
+      UnaryOps::each([&](auto op) {
+        CAPTURE(d);
+        CAPTURE(decltype(op)::type::name);
+        test(op, type, x, ones);
+      });
+    });
 }
