@@ -8,11 +8,15 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "halftape/core/check.h"
 #include "halftape/core/machine/os.h"
+#include "halftape/core/machine/warn.h"
 
 namespace halftape {
 namespace cpu {
@@ -20,8 +24,8 @@ namespace {
 
 thread_local bool inside = false;  // in a task already: nested loops run serially
 
-/// Does it come true within about what it costs to sleep and be woken? Loops follow each other
-/// closely in training. The CPU is offered to others meanwhile.
+/// True if is_true() is so within about the time that sleeping and waking cost: in training, loops
+/// follow each other closely. Other threads get the CPU meanwhile.
 template <class F>
 bool soon(const F& is_true) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(40);
@@ -32,7 +36,7 @@ bool soon(const F& is_true) {
   return is_true();
 }
 
-/// One parallel loop. Helpers hold it by shared_ptr: the caller may be gone when a late helper
+/// One parallel loop. Threads hold it by shared_ptr, because the caller may be gone when a late one
 /// looks at it.
 struct Job {
   void (*task)(int64_t, void*);
@@ -68,10 +72,9 @@ class Pool {
   void run(const std::shared_ptr<Job>& job, int helpers) {
     {
       const std::lock_guard lock(mutex_);
-      while (static_cast<int>(threads_.size()) < helpers)
-        threads_.emplace_back([this] { serve(); });
+      start(helpers);
       job_ = job;
-      wanted_ = helpers;
+      wanted_ = std::min(helpers, static_cast<int>(threads_.size()));
       ++round_;
     }
     wake_.notify_all();
@@ -94,8 +97,23 @@ class Pool {
     threads_.clear();
     stopping_ = false;
   }
+  /// What is to be said of threads that did not start; once.
+  std::string warning() { return std::exchange(warning_, {}); }
 
  private:
+  /// Starts threads until there are so many. If the system refuses one, it is not asked again.
+  void start(int wanted) {
+    while (static_cast<int>(threads_.size()) < wanted && !refused_) {
+      try {
+        threads_.emplace_back([this] { serve(); });
+      } catch (const std::system_error& e) {
+        refused_ = true;
+        warning_ = "set_num_threads: of " + std::to_string(wanted) + " threads beside the caller " +
+                   std::to_string(threads_.size()) + " could be started (" + e.what() +
+                   "); the work goes on with these";
+      }
+    }
+  }
   void serve() {
     uint64_t seen = 0;
     for (;;) {
@@ -119,7 +137,8 @@ class Pool {
   std::shared_ptr<Job> job_;
   std::atomic<uint64_t> round_{0};  // written with the lock held
   int wanted_ = 0;
-  bool stopping_ = false;
+  bool stopping_ = false, refused_ = false;
+  std::string warning_;
 };
 
 int default_threads() {
@@ -164,13 +183,17 @@ void parallel_for(int64_t count, void (*task)(int64_t, void*), void* context) {
   };
   if (helpers <= 0 || inside) return serially();
   Pool& pool = shared_pool();
-  const std::unique_lock free(pool.in_use, std::try_to_lock);
+  std::unique_lock free(pool.in_use, std::try_to_lock);
   if (!free) return serially();
   auto job = std::make_shared<Job>();
   job->task = task;
   job->context = context;
   job->count = count;
   pool.run(job, helpers);
+  const std::string warning = pool.warning();
+  free.unlock();
+  if (!warning.empty()) [[unlikely]]
+    warn(warning);
 }
 
 }  // namespace cpu

@@ -1,6 +1,7 @@
 // The pool: every task runs once, nested loops, exceptions, and many callers at a time.
 #include <doctest/doctest.h>
 
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <mutex>
 #include <set>
@@ -21,6 +23,7 @@
 #include "halftape/core/formula/reduce.h"
 #include "halftape/cpu/runtime/parallel.h"
 #include "halftape/halftape.h"
+#include "halftape/tests/support/warnings.h"
 
 #if defined(__SANITIZE_THREAD__)
 #define HALFTAPE_THREAD_SANITIZER 1
@@ -293,4 +296,31 @@ TEST_CASE("65,536 elements are the calling thread's alone, and more are not") {
     optim::Adam(std::vector<Tensor>{x}, optim::AdamOptions(0.1)).step();
   });
 }
+
+#if !HALFTAPE_ADDRESS_SANITIZER
+TEST_CASE("threads that the system refuses are done without, with one warning") {
+  const pid_t child = fork();  // it starts without a pool
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    alarm(20);
+    int64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    // Room for a few threads' stacks, of 8 MiB each.
+    const rlim_t room = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE)) + (24 << 20);
+    const rlimit limit{room, room};
+    if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(9);
+    testing::Warnings warnings;
+    set_num_threads(64);
+    bool right = true;
+    for (int i = 0; i < 3; ++i) right = right && each_once(1000);
+    const bool said = warnings.seen.size() == 1 &&
+                      warnings.seen[0].find("of 63 threads beside the caller") != std::string::npos;
+    _exit(right && said ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+}
+#endif
 #endif
