@@ -210,9 +210,9 @@ TEST_CASE("views that may not be written say why") {
   quiet.requires_grad_();
   (quiet * quiet).sum().backward();
   CHECK(quiet.grad().equal(quiet * 2));
-  Tensor apart = y.detach();
-  apart.mul_(2);  // shares the bytes, but no history
-  CHECK_FALSE(apart.requires_grad());
+  Tensor detached = y.detach();
+  detached.mul_(2);  // shares the bytes, but no history
+  CHECK_FALSE(detached.requires_grad());
 }
 
 TEST_CASE("_base and is_view tell what a view was cut from") {

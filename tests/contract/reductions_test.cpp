@@ -93,16 +93,16 @@ TEST_CASE("running reductions and sorting orders give the same bits in every lay
 TEST_CASE("windows are added up and searched to the same bits in every layout") {
   const auto each = [](const Shape& lead, const Shape& lengths, const Windows& w, Dtype from,
                        Dtype to) {
-    Shape whole = lead, apart = lead, count = lead;
+    Shape whole = lead, spread = lead, count = lead;
     for (int64_t n : lengths) whole.push_back(n);
-    for (int64_t n : w.size) apart.push_back(n);
+    for (int64_t n : w.size) spread.push_back(n);
     for (int i = 0; i < w.dims(); ++i) {
       const int64_t n = (lengths[i] + 2 * w.padding[i] - w.span(i)) / w.stride[i] + 1;
-      apart.push_back(n), count.push_back(n);
+      spread.push_back(n), count.push_back(n);
     }
     check({"fold",
            {numbers(whole, to)},
-           {numbers(apart, from, 2, false)},
+           {numbers(spread, from, 2, false)},
            [&](const Arrays& y, const Arrays& x) { tested().fold(y[0], x[0], w); }});
     check({"argmax_windows",
            {numbers(count, kInt64)},

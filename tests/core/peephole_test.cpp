@@ -189,40 +189,40 @@ TEST_CASE("calls that are made one leave the bits and versions that they leave o
           Between::TwoOptimizers, Between::TwoBackwards, Between::Fault, Between::OtherScale}) {
       CAPTURE(fused_mlp);
       CAPTURE(static_cast<int>(between));
-      const Run apart = run(fused_mlp, between, false), together = run(fused_mlp, between, true);
-      for (size_t i = 0; i < apart.left.size(); ++i) {
+      const Run unfused = run(fused_mlp, between, false), fused = run(fused_mlp, between, true);
+      for (size_t i = 0; i < unfused.left.size(); ++i) {
         CAPTURE(i);
-        CHECK(std::equal(apart.left[i].begin(), apart.left[i].end(), together.left[i].begin(),
-                         together.left[i].end(), [](double a, double b) {
+        CHECK(std::equal(unfused.left[i].begin(), unfused.left[i].end(), fused.left[i].begin(),
+                         fused.left[i].end(), [](double a, double b) {
                            return a == b || (std::isnan(a) && std::isnan(b));
                          }));
       }
-      if (between == Between::Nothing) CHECK(apart.left[3][2] == apart.left[2][2] / 2);
+      if (between == Between::Nothing) CHECK(unfused.left[3][2] == unfused.left[2][2] / 2);
       // What stands between two calls is not passed over.
       const bool of_two = between == Between::TwoOptimizers || between == Between::ClippingOfAll;
       const bool loss_alone = between == Between::LossTimesWeight || of_two;
-      CHECK(apart.losses + apart.updates == 0);
-      CHECK((together.losses > 0) == !loss_alone);
-      CHECK((together.updates > 0) == (!of_two && between != Between::OtherScale));
+      CHECK(unfused.losses + unfused.updates == 0);
+      CHECK((fused.losses > 0) == !loss_alone);
+      CHECK((fused.updates > 0) == (!of_two && between != Between::OtherScale));
       // Of 7 steps. What divides the gradients is the loss's own call, or the norm's; what clips
       // them is the update's.
       const int64_t by_loss = fused_mlp && !loss_alone ? 7 : 0;
       if (between == Between::Clipping || between == Between::ClippingOfGroups) {
-        CHECK(apart.divisions == 14);
-        CHECK(together.divisions == 0);
-        CHECK(together.norms == 7 - by_loss);
-        CHECK(together.alone == by_loss);
+        CHECK(unfused.divisions == 14);
+        CHECK(fused.divisions == 0);
+        CHECK(fused.norms == 7 - by_loss);
+        CHECK(fused.alone == by_loss);
       }
       if (between == Between::ClippingTwice) {  // the first factor is in the second norm's call
-        CHECK(together.divisions == 0);
-        CHECK(together.norms == 14 - by_loss);
-        CHECK(together.alone == by_loss);
+        CHECK(fused.divisions == 0);
+        CHECK(fused.norms == 14 - by_loss);
+        CHECK(fused.alone == by_loss);
       }
       if (between == Between::ClippingOfAll) {  // one gradient is clipped, and updated by nobody
-        CHECK(together.divisions == 7 * 3);
-        CHECK(together.norms == 0);
+        CHECK(fused.divisions == 7 * 3);
+        CHECK(fused.norms == 0);
       }
-      if (between == Between::ClippingOfScaled) CHECK(together.norms == 0);
+      if (between == Between::ClippingOfScaled) CHECK(fused.norms == 0);
     }
   }
 }

@@ -30,7 +30,7 @@ struct Net {
     for (size_t l = 0; l < w.size(); ++l) t.push_back(w[l]), t.push_back(b[l]);
     return t;
   }
-  Tensor apart(Activation a) const {
+  Tensor unfused(Activation a) const {
     Tensor h = x;
     for (size_t l = 0; l < w.size(); ++l)
       h = linear(h, w[l], b[l], l + 1 < w.size() ? a : Activation::None);
@@ -101,7 +101,7 @@ TEST_CASE("a chain gives the bits of its layers, and so do its gradients, record
   for (const Dtype d : {kFloat16, kBFloat16, kFloat32, kFloat64}) {
     for (const Activation a : kAll) {
       const Net net(d, {5, 9, 17, 3});
-      const Tensor whole = mlp(net.x, net.w, net.b, a), parts = net.apart(a),
+      const Tensor whole = mlp(net.x, net.w, net.b, a), parts = net.unfused(a),
                    g = randn(whole.sizes(), d);
       CHECK(same_bits(whole, parts));
       const TensorList of_parts = autograd::grad({parts}, net.all(), {g}, true),
@@ -143,7 +143,7 @@ TEST_CASE("frozen parts of a chain get no gradient, and do not hold up the other
   for (const bool recorded : {true, false}) {
     const TensorList one =
                          autograd::grad({mlp(net.x, net.w, net.b).sum()}, wanted, {}, {}, recorded),
-                     two = autograd::grad({net.apart(Activation::Relu).sum()}, wanted);
+                     two = autograd::grad({net.unfused(Activation::Relu).sum()}, wanted);
     for (size_t i = 0; i < one.size(); ++i) CHECK(one[i].allclose(two[i], 1e-12));
   }
   mlp(net.x, net.w, net.b).sum().backward();

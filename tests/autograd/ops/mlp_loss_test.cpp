@@ -45,14 +45,14 @@ struct Net {
     return n;
   }
   const Tensor& target(bool of_classes) const { return of_classes ? classes : values; }
-  Tensor apart(bool of_classes, Activation a) const {
+  Tensor unfused(bool of_classes, Activation a) const {
     const Tensor y = mlp(x, w, b, a);
     return of_classes ? cross_entropy(y, classes) : mse_loss(y, values.to(y.dtype()));
   }
 };
 
-/// How far apart, in units of the size of `right`.
-double apart(const Tensor& got, const Tensor& right) {
+/// Relative to the size of `right`.
+double distance(const Tensor& got, const Tensor& right) {
   const double size = right.norm().item<double>();
   return (got.to(kFloat64) - right.to(kFloat64)).norm().item<double>() / (size > 0 ? size : 1);
 }
@@ -69,16 +69,16 @@ TEST_CASE("mlp_loss is mlp and the loss, in every dtype, with all gradients") {
         CAPTURE(of_classes);
         const Net net(d, d), exact = net.in_float64();
         const Tensor loss = mlp_loss(net.x, net.target(of_classes), net.w, net.b, a),
-                     right = exact.apart(of_classes, a);
+                     right = exact.unfused(of_classes, a);
         CHECK(loss.dtype() == (d == kFloat64 ? kFloat64 : kFloat32));
         const double allowed = 20 * epsilon(d);
-        CHECK(apart(loss.detach(), right.detach()) <= allowed);
+        CHECK(distance(loss.detach(), right.detach()) <= allowed);
         const TensorList got = autograd::grad({loss}, net.all()),
                          wanted = autograd::grad({right}, exact.all());
         for (size_t i = 0; i < got.size(); ++i) {
           CAPTURE(i);
           CHECK(got[i].dtype() == d);
-          CHECK(apart(got[i], wanted[i]) <= allowed);
+          CHECK(distance(got[i], wanted[i]) <= allowed);
         }
       }
 }
@@ -100,7 +100,7 @@ TEST_CASE("mlp_loss can be differentiated twice, with one tensor as several weig
                          mse_loss(mlp(exact.x, {exact.w[0], exact.w[0]}, exact.b, Activation::Gelu),
                                   exact.values),
                          exact.x, exact.w[0]);
-    for (size_t i = 0; i < 2; ++i) CHECK(apart(got[i], wanted[i]) <= 40 * epsilon(d));
+    for (size_t i = 0; i < 2; ++i) CHECK(distance(got[i], wanted[i]) <= 40 * epsilon(d));
   }
 }
 
@@ -109,7 +109,7 @@ TEST_CASE(
   manual_seed(13);
   const Net net(kFloat16, kFloat32), exact = net.in_float64();
   const Tensor loss = mlp_loss(net.x, net.classes, net.w, net.b),
-               right = exact.apart(true, Activation::Relu);
+               right = exact.unfused(true, Activation::Relu);
   // A loss scale: gradients at the outputs are no subnormal numbers then.
   const Tensor scale = full({}, 1024, kFloat32);
   const TensorList got = autograd::grad({loss}, net.all(), {scale}),
@@ -117,7 +117,7 @@ TEST_CASE(
   for (size_t i = 0; i < got.size(); ++i) {
     CAPTURE(i);
     CHECK(got[i].dtype() == (i == 0 ? kFloat16 : kFloat32));
-    CHECK(apart(got[i], wanted[i]) <= 10 * epsilon(kFloat16));
+    CHECK(distance(got[i], wanted[i]) <= 10 * epsilon(kFloat16));
   }
   // float32 gradients are no float16 ones: they have digits that those do not.
   CHECK(!equal(got[1], got[1].to(kFloat16).to(kFloat32)));
@@ -132,10 +132,11 @@ TEST_CASE("under autocast mlp_loss takes float32 data, and its loss is float32")
       const Tensor loss = mlp_loss(net.x, net.values, net.w, net.b);
       CHECK(loss.dtype() == kFloat32);
       const TensorList got = autograd::grad({loss}, net.all()),
-                       wanted = autograd::grad({exact.apart(false, Activation::Relu)}, exact.all());
+                       wanted =
+                           autograd::grad({exact.unfused(false, Activation::Relu)}, exact.all());
       for (size_t i = 0; i < got.size(); ++i) {
         CHECK(got[i].dtype() == kFloat32);
-        CHECK(apart(got[i], wanted[i]) <= 20 * epsilon(low));
+        CHECK(distance(got[i], wanted[i]) <= 20 * epsilon(low));
       }
     }
 }
