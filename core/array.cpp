@@ -6,7 +6,7 @@
 
 namespace halftape {
 namespace {
-size_t bytes_of(int64_t numel, const Shape& shape, Dtype dtype) {
+size_t checked_bytes(int64_t numel, const Shape& shape, Dtype dtype) {
   check_dtype(dtype);
   int64_t bytes = 0;
   HALFTAPE_CHECK(!__builtin_mul_overflow(numel, static_cast<int64_t>(element_size(dtype)), &bytes),
@@ -16,14 +16,13 @@ size_t bytes_of(int64_t numel, const Shape& shape, Dtype dtype) {
 }
 }  // namespace
 
-size_t byte_count(const Shape& shape, Dtype dtype) { return bytes_of(numel(shape), shape, dtype); }
+size_t byte_count(const Shape& shape, Dtype dtype) {
+  return checked_bytes(numel(shape), shape, dtype);
+}
 
 Array::Array(const Shape& shape, Dtype dtype, Device device)
-    : shape_(shape),
-      strides_(contiguous_strides(shape)),
-      numel_(halftape::numel(shape)),
-      dtype_(dtype) {
-  buffer_ = backend(device).allocate(bytes_of(numel_, shape, dtype));
+    : shape_(shape), strides_(shape), numel_(lay_out(shape, strides_)), dtype_(dtype) {
+  buffer_ = backend(device).allocate(checked_bytes(numel_, shape, dtype));
 }
 
 Array::Array(BufferPtr buffer, const Shape& shape, const Strides& strides, int64_t offset,

@@ -6,8 +6,7 @@
 
 namespace halftape {
 namespace {
-using LiveBuffers = Counter<struct OfBuffers>;
-using LiveBytes = Counter<struct OfBytes>;
+using Live = Counter<struct OfBuffers, 2>;  // buffers and their bytes
 }  // namespace
 
 Buffer::Buffer(void* bytes, size_t size, Device device, GiveBack give_back, void* context,
@@ -18,8 +17,7 @@ Buffer::Buffer(void* bytes, size_t size, Device device, GiveBack give_back, void
       pinned_(pinned),
       give_back_(give_back),
       context_(context) {
-  LiveBuffers::add(1);
-  LiveBytes::add(static_cast<int64_t>(size));
+  Live::add(1, static_cast<int64_t>(size));
 }
 
 Ref<Buffer> Buffer::in_block(void* block, size_t size, Device device, GiveBack give_back) {
@@ -44,14 +42,11 @@ Ref<Buffer> Buffer::part_of(const Ref<Buffer>& whole, size_t at, size_t size) {
   auto part = make_ref<Buffer>(static_cast<char*>(whole->bytes_) + at, size, whole->device_, let_go,
                                Ref(whole).leak(), whole->pinned_);
   part->set(kPart);
-  LiveBytes::add(-static_cast<int64_t>(size));  // they are counted already
+  Live::add(0, -static_cast<int64_t>(size));  // they are counted already
   return part;
 }
 
-Buffer::~Buffer() {
-  LiveBuffers::add(-1);
-  if (!has(kPart)) LiveBytes::add(-static_cast<int64_t>(size_));
-}
+Buffer::~Buffer() { Live::add(-1, has(kPart) ? 0 : -static_cast<int64_t>(size_)); }
 
 uint64_t Buffer::joined_version(uint64_t count) const {
   if (const Buffer* of = whole())
@@ -78,8 +73,8 @@ void dispose(Buffer* b) noexcept {
   }
 }
 
-int64_t Buffer::live_count() { return LiveBuffers::total(); }
-int64_t Buffer::live_bytes() { return LiveBytes::total(); }
+int64_t Buffer::live_count() { return Live::total(0); }
+int64_t Buffer::live_bytes() { return Live::total(1); }
 
 void out_of_memory(size_t bytes, Device device) {
   std::ostringstream text;

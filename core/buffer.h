@@ -1,5 +1,5 @@
-// Reference-counted bytes with a version: every in-place write raises it, so that stale saved
-// tensors are noticed. Bytes of a buffer may be a buffer of their own, a part of it.
+// Reference-counted bytes with a version, which every in-place write raises, so that stale saved
+// tensors are noticed. A part of a buffer may be a buffer of its own.
 #pragma once
 #include <cstddef>
 #include <new>
@@ -24,10 +24,10 @@ class Buffer : public RefCounted {
   /// A Buffer at the head of its own block of kHead + size bytes, which `give_back` receives.
   static Ref<Buffer> in_block(void* block, size_t size, Device device, GiveBack give_back);
   static constexpr size_t kHead = 64;  // keeps the bytes aligned as the block is
-  /// `size` bytes of `whole` from byte `at` on, which it keeps alive. A part has handles and a
-  /// version of its own: a write to one is none to the others. A write to the whole is one to each
-  /// of them, and the other way round. Throws when `whole` is itself a part. Its first part is to
-  /// be made before another thread can see it.
+  /// `size` bytes of `whole` from byte `at` on; the part keeps `whole` alive. A part has its own
+  /// handles and version: a write to one part raises no other part's version. A write to the whole
+  /// raises that of every part, and a write to a part that of the whole. Throws when `whole` is
+  /// itself a part. The first part must be made before another thread sees `whole`.
   static Ref<Buffer> part_of(const Ref<Buffer>& whole, size_t at, size_t size);
   /// The buffer that this is a part of, or null.
   Buffer* whole() const { return has(kPart) ? static_cast<Buffer*>(context_) : nullptr; }
@@ -36,10 +36,10 @@ class Buffer : public RefCounted {
   size_t size() const { return size_; }
   Device device() const { return device_; }
   void* context() const { return has(kPart) ? nullptr : context_; }
-  /// Host memory that a GPU reads and writes by itself, while the host does something else.
+  /// True for host memory that a GPU reads and writes while the host does something else.
   bool pinned() const { return pinned_; }
-  /// A plain pointer into the bytes was given to the user: they may be written at any time, and no
-  /// version tells.
+  /// True if the user was given a plain pointer into the bytes: a write through it raises no
+  /// version.
   bool exposed() const {
     return has(kExposed | kPartExposed) || (has(kPart) && whole()->has(kExposed));
   }
@@ -48,15 +48,15 @@ class Buffer : public RefCounted {
     set(kExposed);
     if (has(kPart)) whole()->set(kPartExposed);
   }
-  /// Graphs (core/capture/graph.h) that hold this for what they replay.
+  /// Counts the graphs (core/capture/graph.h) whose replays use the buffer.
   void hold_for_graph() { graphs_.fetch_add(1, std::memory_order_relaxed); }
   void release_from_graph() { graphs_.fetch_sub(1, std::memory_order_relaxed); }
   bool graphs_hold() const { return graphs_.load(std::memory_order_relaxed) != 0; }
-  /// With `on`, unique() does not count one handle: that of a BufferSlot.
+  /// While on, unique() does not count one handle, which is a BufferSlot's.
   void keep(bool on) { on ? set(kKept) : clear(kKept); }
-  /// One handle to it and no other, but for one that is kept.
+  /// True if there is one handle, besides a kept one.
   bool unique() const { return use_count() == 1 + has(kKept); }
-  /// The same, but for graphs', too.
+  /// True if there is one handle, besides a kept one and those of graphs.
   bool only_graphs_hold_besides() const {
     return use_count() == 1 + has(kKept) + graphs_.load(std::memory_order_relaxed);
   }
@@ -87,7 +87,8 @@ class Buffer : public RefCounted {
   uint64_t joined_version(uint64_t count) const;
   void bump_joined();
 
-  // Of a buffer with parts, the writes to itself are counted above those to its parts.
+  // The version of a buffer with parts counts its own writes from this bit on, and below it those
+  // to its parts.
   static constexpr int kOwnWrites = 40;
   void* bytes_;
   size_t size_;
@@ -96,7 +97,7 @@ class Buffer : public RefCounted {
   std::atomic<uint8_t> flags_{0};
   std::atomic<int16_t> graphs_{0};
   GiveBack give_back_;
-  void* context_;  // of a part: a handle of the whole buffer
+  void* context_;  // a part's: a handle of the whole buffer
   std::atomic<uint64_t> version_{0};
 };
 
@@ -108,13 +109,19 @@ inline constexpr size_t kBeyondMemory = size_t{1} << 46;
 /// with the name of the op before it.
 [[noreturn]] void out_of_memory(size_t bytes, Device device = kCPU);
 
+/// Bytes of n elements; the largest number where that overflows, which no allocation gives.
+template <class T>
+size_t bytes_of(int64_t n) {
+  size_t bytes = 0;
+  return __builtin_mul_overflow(static_cast<size_t>(n), sizeof(T), &bytes) ? SIZE_MAX : bytes;
+}
+
 /// n equal elements on the host. Throws OutOfMemoryError where std::vector's own exception would
 /// not say how much was asked for.
 template <class T>
 std::vector<T> host_vector(int64_t n, const T& value = T()) {
   HALFTAPE_CHECK(n >= 0, "a list of ", n, " elements");
-  size_t bytes = 0;
-  if (__builtin_mul_overflow(static_cast<size_t>(n), sizeof(T), &bytes)) bytes = SIZE_MAX;
+  const size_t bytes = bytes_of<T>(n);
   if (bytes > kBeyondMemory) out_of_memory(bytes);
   try {
     return std::vector<T>(static_cast<size_t>(n), value);

@@ -22,10 +22,10 @@ class OutOfMemoryError : public Error {
 };
 
 namespace detail {
-/// The op that this thread is at work on, while it calls those that it is made of; else null.
+/// The op that this thread is running, while it calls the ops that it is made of; otherwise null.
 extern thread_local constinit const char* op_at_work;
 
-/// The text of an error, which begins with the name of the op that was called.
+/// The text with the name of that op before it, unless it begins with it.
 std::string in_its_name(std::string text);
 
 template <class... Parts>

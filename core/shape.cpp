@@ -35,41 +35,31 @@ void size_overflow(int64_t a, const char* op, int64_t b) {
   std::abort();
 }
 
-namespace {
-/// n times a size of the shape. Zero counts as 1: (2^40, 2^40, 0) must not look harmless, since its
-/// strides overflow.
-int64_t times(int64_t n, int64_t size, const Shape& shape) {
-  int64_t product = 0;
-  HALFTAPE_CHECK(!__builtin_mul_overflow(n, std::max<int64_t>(size, 1), &product), "shape ", shape,
-                 " has a number of elements that does not fit 64 bits");
-  return product;
+int64_t lay_out(const Shape& shape, Strides& strides) {
+  int64_t n = 1;
+  bool empty = false;
+  for (int i = shape.size() - 1; i >= 0; --i) {
+    const int64_t size = shape[i];
+    HALFTAPE_CHECK(size >= 0, "shape ", shape, " has a negative size");
+    strides[i] = n;
+    if (size == 0)  // counts as 1: (2^40, 2^40, 0) must not look harmless, as its strides overflow
+      empty = true;
+    else
+      HALFTAPE_CHECK(!__builtin_mul_overflow(n, size, &n), "shape ", shape,
+                     " has a number of elements that does not fit 64 bits");
+  }
+  return empty ? 0 : n;
 }
-}  // namespace
 
 int64_t numel(const Shape& shape) {
-  int64_t n = 1;
-  for (int64_t s : shape) {
-    HALFTAPE_CHECK(s >= 0, "shape ", shape, " has a negative size");
-    n = times(n, s, shape);
-  }
-  return shape.contains(0) ? 0 : n;
+  Strides unused;
+  return lay_out(shape, unused);
 }
 
 Strides contiguous_strides(const Shape& shape) {
-  Strides strides = Dims::filled(shape.size(), 1);
-  for (int i = shape.size() - 2; i >= 0; --i)
-    strides[i] = times(strides[i + 1], shape[i + 1], shape);
+  Strides strides = shape;
+  lay_out(shape, strides);
   return strides;
-}
-
-bool is_contiguous(const Shape& shape, const Strides& strides) {
-  int64_t expected = 1;
-  for (int i = shape.size() - 1; i >= 0; --i) {
-    if (shape[i] == 0) return true;
-    if (shape[i] != 1 && strides[i] != expected) return false;
-    expected *= shape[i];
-  }
-  return true;
 }
 
 Shape broadcast(const char* op, const Shape& a, const Shape& b) {

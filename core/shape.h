@@ -1,4 +1,4 @@
-// Shapes and strides: up to eight dimensions, held inline, with checked 64-bit size arithmetic.
+// Shapes and strides: up to ten dimensions, held inline, with checked 64-bit size arithmetic.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -17,7 +17,7 @@ inline constexpr int kMaxDims = 10;
 /// A short list of 64-bit integers without heap memory: sizes, strides, or dimension numbers.
 class Dims {
  public:
-  Dims() {}  // NOLINT: leaves what lies beyond size() as it is; most shapes are short
+  Dims() {}  // NOLINT: values beyond size() stay uninitialised; most shapes are short
   Dims(std::initializer_list<int64_t> values) : Dims(std::span(values.begin(), values.size())) {}
   Dims(const std::vector<int64_t>& values) : Dims(std::span(values)) {}  // NOLINT: as IntArrayRef
   /// One number is a list of one: zeros(3), x.sum(0).
@@ -47,7 +47,7 @@ class Dims {
   int64_t front() const { return values_[0]; }
   int64_t back() const { return values_[static_cast<size_t>(size_ - 1)]; }
   std::vector<int64_t> vec() const { return {begin(), end()}; }
-  /// A look at the numbers from one on, while this list lives.
+  /// The numbers from `from` on; valid while this list lives.
   std::span<const int64_t> slice(int from) const& { return slice(from, size_ - from); }
   std::span<const int64_t> slice(int from, int count) const& {
     HALFTAPE_CHECK(0 <= from && 0 <= count && count <= size_ - from, "Dims: ", count,
@@ -86,10 +86,21 @@ std::ostream& operator<<(std::ostream&, const Dims&);
 
 /// Number of elements; throws, with the shape, when it does not fit 63 bits or a size is negative.
 int64_t numel(const Shape&);
-/// Row-major strides, in elements; throws when they do not fit 63 bits.
+/// Row-major strides, in elements; throws as numel().
 Strides contiguous_strides(const Shape&);
-bool is_contiguous(const Shape&, const Strides&);
-/// The shape both broadcast to (NumPy's rule); throws with both shapes and the dimension at fault.
+/// Both at once: fills in `strides`, which has as many dimensions, and returns the number.
+int64_t lay_out(const Shape&, Strides& strides);
+/// Inline: every kernel asks it for each of its operands.
+inline bool is_contiguous(const Shape& shape, const Strides& strides) {
+  int64_t expected = 1;
+  for (int i = shape.size() - 1; i >= 0; --i) {
+    if (shape[i] == 0) return true;
+    if (shape[i] != 1 && strides[i] != expected) return false;
+    expected *= shape[i];
+  }
+  return true;
+}
+/// The shape that both broadcast to, by NumPy's rule. Throws with both shapes and the dimension.
 Shape broadcast(const char* op, const Shape& a, const Shape& b);
 bool broadcasts_to(const Shape& from, const Shape& to);
 /// A dimension number in [-rank, rank) as one in [0, rank); scalars accept 0 and -1.

@@ -12,7 +12,7 @@ BufferPtr CpuBackend::allocate(size_t bytes) { return cpu::allocate(bytes); }
 void CpuBackend::copy_across(const Array& to, const Array& from, bool) { cpu::copy(to, from); }
 
 void CpuBackend::read(void* host, const Array& from) {
-  std::memcpy(host, from.raw(), static_cast<size_t>(from.numel()) * element_size(from.dtype()));
+  std::memcpy(host, from.raw(), byte_count(from.shape(), from.dtype()));
 }
 
 void CpuBackend::synchronize() {}  // calls are done when they return

@@ -6,9 +6,8 @@ namespace halftape {
 namespace {
 
 Array part_of(const Array& all, int64_t offset, const Shape& shape) {
-  const auto bytes = [&](int64_t n) { return static_cast<size_t>(n) * element_size(all.dtype()); };
-  const BufferPtr part =
-      Buffer::part_of(all.buffer(), bytes(all.offset() + offset), bytes(numel(shape)));
+  const size_t at = static_cast<size_t>(all.offset() + offset) * element_size(all.dtype());
+  const BufferPtr part = Buffer::part_of(all.buffer(), at, byte_count(shape, all.dtype()));
   return {part, shape, contiguous_strides(shape), 0, all.dtype()};
 }
 

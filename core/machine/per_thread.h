@@ -1,6 +1,8 @@
 // One object for each thread, so that using it costs no locked instruction.
 #pragma once
+#include <array>
 #include <atomic>
+#include <concepts>
 #include <cstdint>
 #include <mutex>
 #include <vector>
@@ -27,35 +29,43 @@ T* per_thread() {
   return mine;
 }
 
-/// A number that many threads raise and few read. Each `Tag` has a counter of its own.
-template <class Tag>
+/// N numbers that many threads raise and few read. Each `Tag` has counters of its own.
+template <class Tag, size_t N = 1>
 class Counter {
  public:
-  static void add(int64_t n) {
-    if (Share* share = per_thread<Share>()) [[likely]]
+  /// Adds each number to its counter.
+  static void add(std::convertible_to<int64_t> auto... n) {
+    static_assert(sizeof...(n) == N);
+    Share* const share = per_thread<Share>();
+    size_t i = 0;
+    if (share) [[likely]]
       // Only this thread writes it: no read-modify-write instruction is needed.
-      share->value.store(share->value.load(std::memory_order_relaxed) + n,
-                         std::memory_order_relaxed);
+      (raise(share->values[i++], n), ...);
     else
-      left().fetch_add(n, std::memory_order_relaxed);
+      (left()[i++].fetch_add(n, std::memory_order_relaxed), ...);
   }
-  static int64_t total() {
+  static int64_t total(size_t i = 0) {
     const std::lock_guard lock(mutex());
-    int64_t sum = left().load(std::memory_order_relaxed);
-    for (const Share* share : shares()) sum += share->value.load(std::memory_order_relaxed);
+    int64_t sum = left()[i].load(std::memory_order_relaxed);
+    for (const Share* share : shares()) sum += share->values[i].load(std::memory_order_relaxed);
     return sum;
   }
 
  private:
+  using Values = std::array<std::atomic<int64_t>, N>;
+  static void raise(std::atomic<int64_t>& value, int64_t n) {
+    value.store(value.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  }
   struct Share {
-    std::atomic<int64_t> value{0};
+    Values values{};
     Share() {
       const std::lock_guard lock(mutex());
       shares().push_back(this);
     }
     ~Share() {
       const std::lock_guard lock(mutex());
-      left().fetch_add(value.load(std::memory_order_relaxed), std::memory_order_relaxed);
+      for (size_t i = 0; i < N; ++i)
+        left()[i].fetch_add(values[i].load(std::memory_order_relaxed), std::memory_order_relaxed);
       std::erase(shares(), this);
     }
   };
@@ -69,8 +79,8 @@ class Counter {
     return *all;
   }
   /// The counts of threads that have ended.
-  static std::atomic<int64_t>& left() {
-    static auto* n = new std::atomic<int64_t>(0);  // NOLINT
+  static Values& left() {
+    static auto* n = new Values{};  // NOLINT
     return *n;
   }
 };

@@ -68,15 +68,21 @@ const Level& chosen() {
   return level;
 }
 
-/// What runs; another than the chosen level's with native bfloat16.
-std::atomic<Backend*>& current() {
-  static std::atomic<Backend*> backend = chosen().backend();
-  return backend;
+/// What runs; another than the chosen level's with native bfloat16. Null before the first use.
+constinit std::atomic<Backend*> current = nullptr;
+
+Backend* first_backend() {
+  Backend* none = nullptr;
+  current.compare_exchange_strong(none, chosen().backend(), std::memory_order_acq_rel);
+  return current.load(std::memory_order_acquire);
 }
 
 }  // namespace
 
-Backend& cpu_backend() { return *current().load(std::memory_order_acquire); }
+Backend& cpu_backend() {
+  Backend* const backend = current.load(std::memory_order_acquire);
+  return backend ? *backend : *first_backend();
+}
 
 std::string get_cpu_capability() { return chosen().name; }
 
@@ -99,7 +105,7 @@ void set_native_bfloat16(bool on) {
                  ", no dot products of bfloat16; ask has_native_bfloat16()");
 #if HALFTAPE_CPU_V4_BF16
   if (has_native_bfloat16())
-    current().store(on ? halftape_cpu_v4_bf16() : halftape_cpu_v4(), std::memory_order_release);
+    current.store(on ? halftape_cpu_v4_bf16() : halftape_cpu_v4(), std::memory_order_release);
 #endif
 }
 
