@@ -132,18 +132,12 @@ void CpuBackend::scatter_reduce(OpId op, const Array& y, const Array& g, int dim
   // 16-bit sums are kept in float and rounded once; whole numbers wrap when they are stored.
   const Dtype wide = compute_dtype(sum_dtype(y.dtype()));
   const Array sum = y.to(wide), add = g.to(wide).to_contiguous();
-  auto go = [&](auto t) {
+  with_compute_type(wide, [&](auto t) {
     using T = typename decltype(t)::type;
     constexpr auto table =
         ReduceOps::table([](auto o) { return &take_in<typename decltype(o)::type, T>; });
     table[static_cast<size_t>(op)](sum, add, dim, index);
-  };
-  if (wide == kInt64)
-    go(Type<int64_t>{});
-  else if (wide == kFloat64)
-    go(Type<double>{});
-  else
-    go(Type<float>{});
+  });
   if (wide != y.dtype()) copy(y, sum);
 }
 

@@ -81,17 +81,13 @@ void CpuBackend::unary(OpId op, const Array& y, const Array& x, const Params<Sca
 
 void CpuBackend::unary_grad(OpId op, const Array& dx, const Array& g, const Array& saved,
                             Params<double> p) {
-  auto go = [&](auto t) {
+  with_float_type(dx.dtype(), [&](auto t) {
     using S = typename decltype(t)::type;
     const auto kernel = grad_table<S>[static_cast<size_t>(op)];
     const Params<S> q = narrow<S>(p);
     walk<S, 3>({&dx, &g, &saved},
                [&](const auto& at, int64_t n) { kernel(at[1], at[2], at[0], n, q); });
-  };
-  if (dx.dtype() == kFloat64)
-    go(Type<double>{});
-  else
-    go(Type<float>{});
+  });
 }
 
 void CpuBackend::binary(OpId op, const Array& y, const Array& a, const Array& b) {

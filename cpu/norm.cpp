@@ -54,18 +54,17 @@ Moments<S> moments(S* x, int64_t length, int64_t padded, bool centred) {
 template <class S>
 class Weights {
  public:
-  Weights(const Array& weights, int64_t count, S otherwise)
-      : scratch_(static_cast<size_t>(count + kLanes) * sizeof(S)) {
-    std::fill_n(scratch_.as<S>(), count + kLanes, otherwise);
+  Weights(const Array& weights, int64_t count, S otherwise) : scratch_(count + kLanes) {
+    std::fill_n(scratch_.data(), count + kLanes, otherwise);
     if (!weights.defined()) return;
     const Array same = weights.to(dtype_of<S>).to_contiguous();
-    std::copy_n(same.data<S>(), count, scratch_.as<S>());
+    std::copy_n(same.data<S>(), count, scratch_.data());
   }
-  S operator[](int64_t i) const { return scratch_.as<S>()[i]; }
-  const Chunk<S>& chunk(int64_t i) const { return at(scratch_.as<S>(), i); }
+  S operator[](int64_t i) const { return scratch_.data()[i]; }
+  const Chunk<S>& chunk(int64_t i) const { return at(scratch_.data(), i); }
 
  private:
-  Scratch scratch_;
+  Scratch<S> scratch_;
 };
 
 template <class S>
@@ -96,8 +95,8 @@ void row_norm_grad_as(const NormGrads& d, const Array& dx, const Array& g, const
   const bool of_weight = d.dweight.defined() || d.dbias.defined();
   const int64_t padded = (length + kLanes - 1) / kLanes * kLanes;
   const int64_t blocks = of_weight ? (g.numel() / length + kRows - 1) / kRows : 0;
-  const Scratch scratch(static_cast<size_t>(2 * blocks * padded) * sizeof(S));
-  S *products = scratch.as<S>(), *sums = products + blocks * padded;
+  const Scratch<S> scratch(2 * blocks * padded);
+  S *products = scratch.data(), *sums = products + blocks * padded;
   for_rows<S, 2>(
       dx.defined() ? rows_of(dx) : Array(), {rows_of(g), rows_of(norm.x)},
       [&](int64_t r, std::array<S*, 3> rows, int64_t n, int64_t) {
@@ -232,20 +231,11 @@ void batch_norm_grad_as(const NormGrads& d, const Array& g_in, const Norm& norm,
   if (d.dbias.defined()) copy(d.dbias, dbias);
 }
 
-/// f(Type<S>{}) with what statistics are computed in.
-template <class F>
-void in_its_precision(const Norm& norm, const F& f) {
-  if (norm.x.dtype() == kFloat64)
-    f(Type<double>{});
-  else
-    f(Type<float>{});
-}
-
 }  // namespace
 
 void CpuBackend::row_norm(const Array& y, const Norm& norm) {
   const Array out = y.contiguous() ? y : empty_like(y);
-  in_its_precision(norm, [&](auto t) {
+  with_float_type(norm.x.dtype(), [&](auto t) {
     row_norm_as<typename decltype(t)::type>(out, norm, y.size(y.dim() - 1));
   });
   if (!y.contiguous()) copy(y, out);
@@ -253,7 +243,7 @@ void CpuBackend::row_norm(const Array& y, const Norm& norm) {
 
 void CpuBackend::row_norm_grad(const NormGrads& d, const Array& g, const Norm& norm) {
   const int64_t length = g.size(g.dim() - 1);
-  in_its_precision(norm, [&](auto t) {
+  with_float_type(norm.x.dtype(), [&](auto t) {
     using S = typename decltype(t)::type;
     const Array out = !d.dx.defined() || d.dx.contiguous() ? d.dx : empty_like(d.dx);
     row_norm_grad_as<S>(d, out, g, norm, length);
@@ -263,14 +253,16 @@ void CpuBackend::row_norm_grad(const NormGrads& d, const Array& g, const Norm& n
 
 void CpuBackend::batch_norm(const Array& y, const Norm& norm, bool training,
                             const RunningStats& running) {
-  in_its_precision(
-      norm, [&](auto t) { batch_norm_as<typename decltype(t)::type>(y, norm, training, running); });
+  with_float_type(norm.x.dtype(), [&](auto t) {
+    batch_norm_as<typename decltype(t)::type>(y, norm, training, running);
+  });
 }
 
 void CpuBackend::batch_norm_grad(const NormGrads& d, const Array& g, const Norm& norm,
                                  bool training) {
-  in_its_precision(
-      norm, [&](auto t) { batch_norm_grad_as<typename decltype(t)::type>(d, g, norm, training); });
+  with_float_type(norm.x.dtype(), [&](auto t) {
+    batch_norm_grad_as<typename decltype(t)::type>(d, g, norm, training);
+  });
 }
 
 }  // namespace halftape::cpu

@@ -111,8 +111,8 @@ void reduce_rows(const Steps<S>& op, const Matrix& m, const Array& y) {
   char* x = static_cast<char*>(m.rows.raw());
   char* to = static_cast<char*>(y.raw());
   const int64_t blocks = std::max<int64_t>(1, (m.count + kBlock - 1) / kBlock);
-  const Scratch scratch(static_cast<size_t>(m.outer * blocks) * sizeof(S));
-  S* partial = scratch.as<S>();
+  const Scratch<S> scratch(m.outer * blocks);
+  S* partial = scratch.data();
   parallel_ranges(m.outer * blocks, grain(m.outer * blocks, std::min(m.count, kBlock)),
                   [&](int64_t begin, int64_t end) {
                     Lanes<S> lanes(m.rows.dtype());
@@ -143,8 +143,8 @@ void reduce_columns(const Steps<S>& op, const Matrix& m, const Array& y) {
   const int64_t padded = (m.outer + kLanes - 1) / kLanes * kLanes;
   const int64_t strips = (m.outer + kStrip - 1) / kStrip, blocks = (m.count + kRows - 1) / kRows;
   const bool in_place = m.rows.dtype() == dtype_of<S> && m.outer == padded;
-  const Scratch scratch(static_cast<size_t>(blocks * padded) * sizeof(S));
-  S* partial = scratch.as<S>();
+  const Scratch<S> scratch(blocks * padded);
+  S* partial = scratch.data();
   parallel_tasks(strips * blocks, m.outer * m.count, [&](int64_t task) {
     const int64_t column = task % strips * kStrip, n = std::min(kStrip, m.outer - column);
     const int64_t whole = (n + kLanes - 1) / kLanes * kLanes;
@@ -154,17 +154,17 @@ void reduce_columns(const Steps<S>& op, const Matrix& m, const Array& y) {
     const char* from = x + (start * m.outer + column) * item;
     if (in_place)
       return op.step_rows(acc, reinterpret_cast<const S*>(from), m.outer, end - start, whole);
-    const Scratch copy(static_cast<size_t>(kCopied * whole) * sizeof(S));
+    const Scratch<S> copy(kCopied * whole);
     for (int64_t r = start; r < end; r += kCopied) {
       const int64_t count = std::min(kCopied, end - r);
       if (m.outer == whole) {  // rows without padding lie side by side in the copy, too
-        read(from, 1, count * n, copy.as<S>());
+        read(from, 1, count * n, copy.data());
         from += count * n * item;
       } else {
         for (int64_t i = 0; i < count; ++i, from += m.outer * item)
-          read(from, 1, n, copy.as<S>() + i * whole);
+          read(from, 1, n, copy.data() + i * whole);
       }
-      op.step_rows(acc, copy.as<S>(), whole, count, whole);
+      op.step_rows(acc, copy.data(), whole, count, whole);
     }
   });
   for (int64_t column = 0; column < m.outer; column += kLanes) {

@@ -93,29 +93,24 @@ void cross_entropy_as(const CrossEntropy& o, const Array& x) {
 
 void CpuBackend::softmax(const Array& y, const Array& x, bool log) {
   const Array out = y.contiguous() ? y : empty_like(y);
-  if (y.dtype() == kFloat64)
-    softmax_as<double>(rows_of(out), rows_of(x), log);
-  else
-    softmax_as<float>(rows_of(out), rows_of(x), log);
+  with_float_type(y.dtype(), [&](auto t) {
+    softmax_as<typename decltype(t)::type>(rows_of(out), rows_of(x), log);
+  });
   if (!y.contiguous()) copy(y, out);
 }
 
 void CpuBackend::softmax_grad(const Array& dx, const Array& g, const Array& y, bool log) {
   const Array out = dx.contiguous() ? dx : empty_like(dx);
-  if (dx.dtype() == kFloat64)
-    softmax_grad_as<double>(rows_of(out), rows_of(g), rows_of(y), log);
-  else
-    softmax_grad_as<float>(rows_of(out), rows_of(g), rows_of(y), log);
+  with_float_type(dx.dtype(), [&](auto t) {
+    softmax_grad_as<typename decltype(t)::type>(rows_of(out), rows_of(g), rows_of(y), log);
+  });
   if (!dx.contiguous()) copy(dx, out);
 }
 
 void CpuBackend::cross_entropy(const CrossEntropy& o) {
   const Array x = o.x.to_contiguous();
   check_index(o.target, 0, x.size(x.dim() - 1), {"cross_entropy", "target"}, o.ignored);
-  if (x.dtype() == kFloat64)
-    cross_entropy_as<double>(o, x);
-  else
-    cross_entropy_as<float>(o, x);
+  with_float_type(x.dtype(), [&](auto t) { cross_entropy_as<typename decltype(t)::type>(o, x); });
   if (o.mean.defined()) mean_unfused(*this, o);
 }
 

@@ -15,10 +15,10 @@ inline Array rows_of(const Array& a) {
   return a.to_contiguous().reshape({length ? a.numel() / length : 0, 1, length});
 }
 
-/// f(row's number, its lanes, length, length in whole chunks) over all rows: the first lanes are
-/// what is written to y, unless y is undefined; the others hold the inputs, which are only read,
-/// and beyond their length anything, which may be written. Arrays are (rows, pieces, elements of a
-/// piece), with neighbours side by side. Of each `together` rows, one thread has all, in order.
+/// Calls f(row, lanes, length, length in whole chunks) for every row. lanes[0] is written to y,
+/// unless y is undefined; the others hold the inputs, which f may only read, and beyond their
+/// length anything, which f may write. Arrays are (rows, pieces, elements of a piece), the elements
+/// side by side. Each `together` rows are one thread's, in order.
 template <class S, size_t N, class F>
 void for_rows(const Array& y, const std::array<Array, N>& inputs, const F& f,
               int64_t together = 1) {
@@ -48,9 +48,9 @@ void for_rows(const Array& y, const std::array<Array, N>& inputs, const F& f,
   };
   const auto work = [&](int64_t begin, int64_t end) {
     const int64_t room = padded + kLanes;  // a piece's last chunk may reach beyond the row
-    const Scratch scratch(static_cast<size_t>(room) * (N + 1) * sizeof(S));
+    const Scratch<S> scratch(room * static_cast<int64_t>(N + 1));
     std::array<S*, N + 1> rows;
-    for (size_t a = 0; a <= N; ++a) rows[a] = scratch.as<S>() + static_cast<int64_t>(a) * room;
+    for (size_t a = 0; a <= N; ++a) rows[a] = scratch.data() + static_cast<int64_t>(a) * room;
     for (int64_t r = begin; r < end; ++r) {
       for (size_t a = 0; a <= N; ++a) {
         char* const memory = all[a].begin + r * all[a].step;
@@ -71,8 +71,8 @@ void for_rows(const Array& y, const std::array<Array, N>& inputs, const F& f,
   parallel_ranges(count, (grain(count, length) + together - 1) / together * together, work);
 }
 
-/// out ← e^(in − top) of a row, whose padding adds nothing; `top` is its largest element, `total`
-/// the sum.
+/// out ← e^(in − top) of a row, where top is its largest element; total is the sum. The padding
+/// adds nothing.
 template <class S>
 struct Exponentials {
   S top, total;

@@ -1,10 +1,10 @@
 // The order that sorts each line of a dimension. Stable, so that it is the only one: the same for
 // any thread count and algorithm.
 #include <algorithm>
-#include <vector>
 
 #include "halftape/cpu/copy.h"
 #include "halftape/cpu/cpu_backend.h"
+#include "halftape/cpu/runtime/allocator.h"
 #include "halftape/cpu/vector/loop.h"
 
 namespace halftape::cpu {
@@ -25,22 +25,21 @@ void argsort_rows(int64_t* at, int64_t k, const Array& x, int64_t n, bool descen
       C key;
       int64_t place;
     };
-    std::vector<Item> items(static_cast<size_t>(n));
-    std::vector<C> keys(static_cast<size_t>(n + kLanes));
+    const Scratch<Item> scratch(n);
+    Item* const items = scratch.data();
+    const Scratch<C> keys(n + kLanes);
     for (int64_t r = begin; r < end; ++r) {
       read(static_cast<const char*>(x.raw()) + r * n * item, 1, n, keys.data());
-      for (int64_t i = 0; i < n; ++i)
-        items[static_cast<size_t>(i)] = {keys[static_cast<size_t>(i)], i};
+      for (int64_t i = 0; i < n; ++i) items[i] = {keys.data()[i], i};
       // Equal keys in the order of their places: a total order, which needs no stable algorithm.
       auto before = [descending](const Item& a, const Item& b) {
         if (descending ? less(b.key, a.key) : less(a.key, b.key)) return true;
         if (descending ? less(a.key, b.key) : less(b.key, a.key)) return false;
         return a.place < b.place;
       };
-      const auto cut = items.begin() + k;
-      if (k < n) std::nth_element(items.begin(), cut, items.end(), before);
-      std::sort(items.begin(), cut, before);
-      for (int64_t i = 0; i < k; ++i) at[r * k + i] = items[static_cast<size_t>(i)].place;
+      if (k < n) std::nth_element(items, items + k, items + n, before);
+      std::sort(items, items + k, before);
+      for (int64_t i = 0; i < k; ++i) at[r * k + i] = items[i].place;
     }
   });
 }

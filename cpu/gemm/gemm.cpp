@@ -111,10 +111,7 @@ void CpuBackend::gemm(const Gemm& g) {
   static std::once_flag once;
   // Eigen blocks by the cache sizes it finds; fixed ones give the same bits on every machine.
   std::call_once(once, [] { Eigen::setCpuCacheSizes(32 * 1024, 512 * 1024, 4 * 1024 * 1024); });
-  if (g.a.dtype() == kFloat64)
-    gemm_as<double>(g);
-  else
-    gemm_as<float>(g);
+  with_float_type(g.a.dtype(), [&](auto t) { gemm_as<typename decltype(t)::type>(g); });
 }
 
 }  // namespace halftape::cpu

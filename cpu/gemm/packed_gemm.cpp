@@ -35,13 +35,13 @@ class Part {
         Block b{.j = j, .k = k, .across = std::min(columns_, j1_ - j)};
         b.deep = std::min(depth_, p_.depth - k), b.words = (b.deep + P - 1) / P;
         b.first = k == 0, b.last = k + b.deep == p_.depth;
-        if (!b_in_place_) pack<kColumns, P>(p_.b.at(j, k), b.across, b.deep, packed_b_.as<float>());
+        if (!b_in_place_) pack<kColumns, P>(p_.b.at(j, k), b.across, b.deep, packed_b_.data());
         for (b.i = i0_; b.i < i1_; b.i += rows_) {
           b.down = std::min(rows_, i1_ - b.i);
           if (a_in_rows_)
-            copy_lines(p_.a.at(b.i, k), b.down, b.deep, packed_a_.as<float>(), a_pitch_);
+            copy_lines(p_.a.at(b.i, k), b.down, b.deep, packed_a_.data(), a_pitch_);
           else if (!a_in_place_)
-            pack<kRows, P>(p_.a.at(b.i, k), b.down, b.deep, packed_a_.as<float>());
+            pack<kRows, P>(p_.a.at(b.i, k), b.down, b.deep, packed_a_.data());
           run_tiles(b);
         }
       }
@@ -83,7 +83,7 @@ class Part {
   void run_tile(const Block& b, int64_t i, int64_t j, int high, int wide) const {
     const Lines a = lines_of(b, i);
     const float* right = b_in_place_ ? reinterpret_cast<const float*>(p_.b.at(b.j + j, b.k).data)
-                                     : packed_b_.as<float>() + j * b.words;
+                                     : packed_b_.data() + j * b.words;
     const int64_t row = b.i + i, column = b.j + j;
     alignas(64) float own[kRows * kColumns];
     float* c = own;
@@ -93,7 +93,7 @@ class Part {
       c = static_cast<float*>(p_.d.at(row, column));
       pitch = p_.d.row;
     } else if (blocks_ > 1) {
-      c = sums_.as<float>() + (row - i0_) * pitch_ + (sums_in_d_ ? 0 : j);
+      c = sums_.data() + (row - i0_) * pitch_ + (sums_in_d_ ? 0 : j);
       pitch = pitch_;
     }
     const bool ready = b.last && p_.d.takes_sums();
@@ -106,11 +106,9 @@ class Part {
   Lines lines_of(const Block& b, int64_t i) const {
     if (a_in_place_)
       return {reinterpret_cast<const float*>(p_.a.at(b.i + i, b.k).data), p_.a.line, p_.a.depth};
-    if (a_in_rows_) return {packed_a_.as<float>() + i * a_pitch_, a_pitch_, 1};
-    return {packed_a_.as<float>() + i * b.words, 1, kRows};
+    if (a_in_rows_) return {packed_a_.data() + i * a_pitch_, a_pitch_, 1};
+    return {packed_a_.data() + i * b.words, 1, kRows};
   }
-
-  static Scratch floats(int64_t count) { return Scratch(static_cast<size_t>(count) * 4); }
 
   const Product& p_;
   const int64_t i0_, i1_, j0_, j1_;
@@ -131,11 +129,13 @@ class Part {
   // Sums between blocks of the depth, where d is no place for them: in a last panel of few columns,
   // or in all.
   const int64_t pitch_ = sums_in_d_ ? kColumns : round_up(columns_, kColumns);
-  const Scratch packed_b_ = floats(b_in_place_ ? 0 : round_up(columns_, kColumns) * (depth_ / P));
-  const Scratch packed_a_ = floats(a_in_place_  ? 0
-                                   : a_in_rows_ ? rows_ * a_pitch_
-                                                : round_up(rows_, kRows) * (depth_ / P));
-  const Scratch sums_ = floats(blocks_ == 1 ? 0 : (i1_ - i0_) * pitch_);
+  const Scratch<float> packed_b_ =
+      Scratch<float>(b_in_place_ ? 0 : round_up(columns_, kColumns) * (depth_ / P));
+  const Scratch<float> packed_a_ =
+      Scratch<float>(a_in_place_  ? 0
+                     : a_in_rows_ ? rows_ * a_pitch_
+                                  : round_up(rows_, kRows) * (depth_ / P));
+  const Scratch<float> sums_ = Scratch<float>(blocks_ == 1 ? 0 : (i1_ - i0_) * pitch_);
   const Finish finish_ = finisher(p_.d.dtype);
 };
 
@@ -178,14 +178,14 @@ void packed_gemm(const Gemm& g) {
   const int rank = g.d.dim();
   const int64_t m = g.d.size(rank - 2), n = g.d.size(rank - 1), k = g.a.size(rank - 1);
   auto step = [&](const Array& x, int back) { return x.strides()[rank - back]; };
-  const Scratch bias(g.bias ? static_cast<size_t>(round_up(n, kColumns)) * 4 : 0);
+  const Scratch<float> bias(g.bias ? round_up(n, kColumns) : 0);
   if (g.bias) {
     const int64_t by = g.bias->strides()[0];
     visit(g.bias->dtype(), [&](auto t) {
       const auto* x = g.bias->data<typename decltype(t)::type>();
-      for (int64_t j = 0; j < n; ++j) bias.as<float>()[j] = convert<float>(x[j * by]);
+      for (int64_t j = 0; j < n; ++j) bias.data()[j] = convert<float>(x[j * by]);
     });
-    std::fill_n(bias.as<float>() + n, round_up(n, kColumns) - n, 0.f);
+    std::fill_n(bias.data() + n, round_up(n, kColumns) - n, 0.f);
   }
   Product p{m,
             n,
@@ -198,7 +198,7 @@ void packed_gemm(const Gemm& g) {
              step(g.d, 1),
              static_cast<float>(g.alpha),
              static_cast<float>(g.beta),
-             {g.bias ? bias.as<float>() : nullptr, g.epilogue,
+             {g.bias ? bias.data() : nullptr, g.epilogue,
               g.aux.defined() ? g.aux.data<uint8_t>() : nullptr, relu_mask_bytes(n)},
              false}};
   const bool swap = is_swapped(g);

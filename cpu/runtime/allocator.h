@@ -8,15 +8,13 @@ namespace halftape::cpu {
 /// A block of at least `bytes`. Throws OutOfMemoryError.
 BufferPtr allocate(size_t bytes);
 
-/// Memory of a call, given back at its end. Uninitialised.
+/// n elements for the time of a call, uninitialised. Throws OutOfMemoryError.
+template <class T>
 class Scratch {
  public:
-  explicit Scratch(size_t bytes) : buffer_(bytes > 0 ? allocate(bytes) : BufferPtr()) {}
-  /// Null where none was asked for.
-  template <class T>
-  T* as() const {
-    return buffer_ ? static_cast<T*>(buffer_->bytes()) : nullptr;
-  }
+  explicit Scratch(int64_t n) : buffer_(n > 0 ? allocate(bytes_of<T>(n)) : BufferPtr()) {}
+  /// Null for no elements.
+  T* data() const { return buffer_ ? static_cast<T*>(buffer_->bytes()) : nullptr; }
 
  private:
   BufferPtr buffer_;

@@ -43,7 +43,7 @@ bool finite_times(S by, std::conditional_t<writes, S, const S>* v, int64_t n) {
 /// True if all elements are finite, also times `factor`.
 bool finite(const Array& x, double factor) {
   std::atomic<bool> found{false};
-  in_precision(x, [&](auto t) {
+  with_float_type(x.dtype(), [&](auto t) {
     using S = typename decltype(t)::type;
     each_block<S, 1>({&x}, Use{1, 0}, [&](const auto& lanes, int64_t, int64_t n) {
       if (!finite_times<false>(static_cast<S>(factor), lanes[0], n))
@@ -56,7 +56,7 @@ bool finite(const Array& x, double factor) {
 /// g ← g·inverse; true if all elements were finite before and after.
 bool divide(const Array& g, double inverse) {
   std::atomic<bool> found{false};
-  in_precision(g, [&](auto t) {
+  with_float_type(g.dtype(), [&](auto t) {
     using S = typename decltype(t)::type;
     each_block<S, 1>({&g}, Use{1, 1}, [&](const auto& lanes, int64_t, int64_t n) {
       S* v = lanes[0];

@@ -1,9 +1,8 @@
 // The norm of a list of arrays, and the factor that clips it.
-#include <vector>
-
 #include "halftape/core/formula/norm.h"
 #include "halftape/cpu/copy.h"
 #include "halftape/cpu/cpu_backend.h"
+#include "halftape/cpu/runtime/allocator.h"
 #include "halftape/cpu/update/values.h"
 #include "halftape/cpu/vector/loop.h"
 
@@ -20,8 +19,9 @@ template <class S, class Order>
 double joined(const Array& x, const Order& order) {
   constexpr int64_t kPart = 4096;
   const int64_t n = x.numel();
-  std::vector<double> parts(static_cast<size_t>((n + kPart - 1) / kPart));
-  parallel_ranges(static_cast<int64_t>(parts.size()), 4, [&](int64_t begin, int64_t end) {
+  const int64_t count = (n + kPart - 1) / kPart;
+  const Scratch<double> parts(count);
+  parallel_ranges(count, 4, [&](int64_t begin, int64_t end) {
     Lanes<S> lanes(x.dtype());
     for (int64_t part = begin; part < end; ++part) {
       double sums[kLanes] = {};
@@ -37,12 +37,12 @@ double joined(const Array& x, const Order& order) {
         if (m < kLanes) take(v, m);
         for (int64_t i = 0; i + kLanes <= m; i += kLanes) take(v + i, kLanes);
       }
-      double& all = parts[static_cast<size_t>(part)];
+      double& all = parts.data()[part] = 0;
       for (const double sum : sums) all = order.join(all, sum);
     }
   });
   double all = 0;
-  for (const double part : parts) all = order.join(all, part);
+  for (int64_t part = 0; part < count; ++part) all = order.join(all, parts.data()[part]);
   return all;
 }
 
@@ -55,14 +55,10 @@ void CpuBackend::list_norm(const ListNorm& n) {
     if (!given.defined() || given.numel() == 0) continue;
     const Array x = given.to_contiguous();
     const bool squares = order.p == 2 && order.unit == 1;
-    const auto go = [&](auto t) {
+    with_float_type(x.dtype(), [&](auto t) {
       using S = typename decltype(t)::type;
       sum = order.join(sum, squares ? joined<S>(x, Squares{}) : joined<S>(x, order));
-    };
-    if (is_16bit(x.dtype()) || x.dtype() == kFloat32)
-      go(Type<float>{});
-    else
-      go(Type<double>{});
+    });
   }
   const double norm = order.whole(sum);
   fill(n.norm, norm);

@@ -161,7 +161,7 @@ void update(const UpdateSlot& slot, const Rule& rule, double factor) {
     if (a != kRounded && a != kLow) use.read |= 1u << a;
     if (a != kGrad) use.written |= 1u << a;
   }
-  in_precision(slot.param, [&](auto t) {
+  with_float_type(slot.param.dtype(), [&](auto t) {
     using S = typename decltype(t)::type;
     const S inv = static_cast<S>(rule.maximize ? -factor : factor);
     const auto run = stepper<S>(rule, step);

@@ -18,15 +18,6 @@ inline void set(const Array& one, Scalar value) {
   });
 }
 
-/// f(Type<S>{}) with the type in which an array of a floating dtype is computed.
-template <class F>
-void in_precision(const Array& param, F&& f) {
-  if (param.dtype() == kFloat64)
-    f(Type<double>{});
-  else
-    f(Type<float>{});
-}
-
 /// x − x is 0 for finite x and NaN otherwise.
 template <class S>
 bool is_finite(S x) {

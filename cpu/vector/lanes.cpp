@@ -30,15 +30,14 @@ void store(const S* lanes, int64_t n, void* to, int64_t stride) {
 
 }  // namespace
 
+#define HALFTAPE_ROW(D, T, ...) &cpu::load<T, S>,
 template <class S>
-constexpr std::array<Load<S>, 8> LaneCopies<S>::load = {
-    &cpu::load<bool, S>, &cpu::load<uint8_t, S>,  &cpu::load<int32_t, S>, &cpu::load<int64_t, S>,
-    &cpu::load<Half, S>, &cpu::load<BFloat16, S>, &cpu::load<float, S>,   &cpu::load<double, S>};
+constexpr std::array<Load<S>, 8> LaneCopies<S>::load = {HALFTAPE_DTYPES(HALFTAPE_ROW)};
+#undef HALFTAPE_ROW
+#define HALFTAPE_ROW(D, T, ...) &cpu::store<T, S>,
 template <class S>
-constexpr std::array<Store<S>, 8> LaneCopies<S>::store = {
-    &cpu::store<bool, S>,    &cpu::store<uint8_t, S>, &cpu::store<int32_t, S>,
-    &cpu::store<int64_t, S>, &cpu::store<Half, S>,    &cpu::store<BFloat16, S>,
-    &cpu::store<float, S>,   &cpu::store<double, S>};
+constexpr std::array<Store<S>, 8> LaneCopies<S>::store = {HALFTAPE_DTYPES(HALFTAPE_ROW)};
+#undef HALFTAPE_ROW
 
 template struct LaneCopies<float>;
 template struct LaneCopies<double>;
