@@ -35,11 +35,11 @@ class Capture {
   virtual bool keep_cast(const Array& source, const Array& copy) = 0;
   /// True if keep_cast() has promised it for this copy.
   virtual bool keeps(const Array& copy) const = 0;
-  /// Tells that the step has just written the copy and its source alike.
+  /// The step calls this when it has written the same numbers to the copy and its source.
   virtual void wrote_alike(const Array& copy) = 0;
 
-  /// Passes on the call that is held back, to be joined with its neighbours
-  /// (core/capture/peephole.h). Must come before work that enters the device's queue without the
+  /// Passes on the call that is held back to be joined with its neighbours
+  /// (core/capture/peephole.h). Must be called before work enters the device's queue without the
   /// backend.
   virtual void settle() = 0;
 

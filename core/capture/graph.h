@@ -29,9 +29,9 @@ namespace halftape {
 /// step does on the host (counters, schedulers, random numbers of the CPU) happens then and never
 /// again. Between replays these may change: the contents of tensors, options of optimizers that
 /// need no other state, random numbers. These may not: shapes, the sequence of ops, and other
-/// numbers from the host (arguments of clip_grad_norm_ and dropout). Each
-/// replay writes again the tensors that the step makes, such as gradients and the loss. Tensors
-/// that the step refers to must outlive the graph.
+/// numbers from the host (arguments of clip_grad_norm_ and dropout). Each replay writes again the
+/// tensors that the step makes, such as gradients and the loss. Tensors that the step refers to
+/// must outlive the graph.
 ///
 /// A graph is of one device and replayed in one stream. The step clears its gradients itself.
 ///

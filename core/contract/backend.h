@@ -44,7 +44,7 @@ class Backend {
   void unscale(std::span<const Array> grads, const Array& inv_scale, const Array& found_inf = {},
                const Array& first = {});
 
-  /// Does what the calls ask, one after the other. A device that can does them at once.
+  /// Runs the calls one after the other, or at once on a device that can.
   template <class... Task>
   void run(const Task&... tasks) {
     const Call calls[] = {&tasks...};

@@ -1,4 +1,4 @@
-// What the device tells an update, and what a check of gradients found.
+// What an update reads on the device, and what a check of gradients wrote there.
 #pragma once
 #include "halftape/core/array.h"
 

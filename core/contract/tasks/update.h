@@ -10,9 +10,9 @@
 
 namespace halftape {
 
-/// Are all elements of all arrays finite, as they are and times inv_scale? found_inf ← 1 if not,
-/// and first ← the position in the list of the first array with such an element; else both keep
-/// their values. With `divides` each array ← array·inv_scale. Undefined arrays are passed over.
+/// If an element of an array is not finite, as it is or times inv_scale: found_inf ← 1, and first ←
+/// the position in the list of the first such array. Otherwise both keep their values. With
+/// `divides` each array ← array·inv_scale. Undefined arrays are passed over.
 struct GradientCheck {
   std::span<const Array> grads;
   Array inv_scale = {};  // one float32; undefined: 1, and nothing is divided
@@ -20,9 +20,9 @@ struct GradientCheck {
   Array first = {};      // one int64, or undefined
   bool divides = false;
 };
-/// The norm of all elements of all arrays: unit·(Σ |x / unit|ᵖ)^(1/p), or the largest |x| for an
-/// infinite p; sums are kept in double. factor ← what brings the norm down to `most`: most / (norm
-/// + 1e-6), or 1 if the norm is at most that, or not finite.
+/// norm ← the norm of all elements of all arrays: unit·(Σ |x / unit|ᵖ)^(1/p), or the largest |x|
+/// for an infinite p; sums are kept in double. factor ← min(1, most / (norm + 1e-6)), which brings
+/// the norm down to `most`, or 1 if the norm is not finite.
 struct ListNorm {
   std::span<const Array> xs;  // of floating dtypes
   double p = 2;
