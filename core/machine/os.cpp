@@ -8,6 +8,8 @@
 #include <system_error>
 #include <utility>
 
+#include "halftape/core/machine/warn.h"
+
 #if defined(__unix__) || defined(__APPLE__)
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -104,6 +106,53 @@ int terminal_width() {
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
+namespace {
+/// A new name in a folder is safe only once the folder is on the disk, too. Some file systems
+/// cannot flush a folder and return EINVAL.
+void flush_folder(const fs::path& folder) {
+  const int file =
+      ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (file < 0)
+    return warn("the folder " + folder.string() + " cannot be opened to flush it to the disk (" +
+                std::generic_category().message(errno) +
+                "): after a power failure a new file in it may be missing");
+  const int error = ::fsync(file) == 0 ? 0 : errno;
+  ::close(file);
+  if (error != 0 && error != EINVAL) throw FileFailure{"flushing its folder", error, true};
+}
+}  // namespace
+
+void make_folders(const fs::path& folder) {
+  std::error_code ignored;
+  if (folder.empty() || fs::is_directory(folder, ignored)) return;
+  make_folders(folder.parent_path());
+  if (::mkdir(folder.c_str(), 0777) == 0)
+    flush_folder(folder.parent_path());
+  else if (errno != EEXIST)
+    throw FileFailure{"creating the folder", errno};
+}
+
+PathLock lock_path(const fs::path& path, int& error) {
+  for (;;) {
+    // Network file systems lock only what is open for writing, which a folder cannot be.
+    int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    if (file < 0) file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat mine, there;
+    error = file >= 0 && ::flock(file, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+    // The former holder may have replaced the file in the meantime.
+    const bool same = error == 0 && ::fstat(file, &mine) == 0 &&
+                      ::stat(path.c_str(), &there) == 0 && mine.st_ino == there.st_ino &&
+                      mine.st_dev == there.st_dev;
+    if (same)
+      return {new int(file), [](const int* held) {
+                ::close(*held);
+                delete held;  // NOLINT: as shared_ptr wants it
+              }};
+    if (file >= 0) ::close(file);
+    if (error != 0) return nullptr;
+  }
+}
+
 struct PartialFile::Open {
   int file = -1;
 };
@@ -168,12 +217,7 @@ void PartialFile::commit() {
   if (::fsync(open_->file) != 0) throw FileFailure{"flushing to the disk", errno};
   if (::rename(partial_.c_str(), path_.c_str()) != 0) throw FileFailure{"renaming", errno};
   ::close(std::exchange(open_->file, -1));
-  // The new name is safe only once the folder is on the disk, too. Some file systems cannot flush a
-  // folder and return EINVAL.
-  const int folder = ::open(path_.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const int error = folder < 0 || ::fsync(folder) == 0 ? 0 : errno;
-  if (folder >= 0) ::close(folder);
-  if (error != 0 && error != EINVAL) throw FileFailure{"flushing its folder", error, true};
+  flush_folder(path_.parent_path());
 }
 
 #else
@@ -192,6 +236,15 @@ int64_t process_id() { return 0; }
 std::string output_of(const std::string&) { return {}; }
 bool stdout_is_terminal() { return false; }
 int terminal_width() { return 0; }
+void make_folders(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) throw FileFailure{"creating the folder", error.value()};
+}
+PathLock lock_path(const fs::path&, int& error) {
+  error = 0;
+  return nullptr;
+}
 
 struct PartialFile::Open {
   std::ofstream stream;

@@ -78,4 +78,14 @@ class PartialFile {
   std::unique_ptr<Open> open_;
 };
 
+/// Creates a folder with its parents, and flushes each folder that got a new entry. Throws
+/// FileFailure.
+void make_folders(const std::filesystem::path& folder);
+
+/// A lock of a file or folder, until the last copy goes or the process ends.
+using PathLock = std::shared_ptr<const int>;
+/// Null, with an error, if the lock cannot be had: EWOULDBLOCK if another holder has it. Null with
+/// 0 on systems without POSIX.
+PathLock lock_path(const std::filesystem::path& path, int& error);
+
 }  // namespace halftape::os

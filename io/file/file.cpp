@@ -5,9 +5,13 @@
 #include <utility>
 
 #include "halftape/core/machine/os.h"
+#include "halftape/core/machine/warn.h"
 
 namespace halftape {
 namespace fs = std::filesystem;
+namespace {
+std::string reason(int error) { return std::generic_category().message(error); }
+}  // namespace
 
 InputFile::InputFile(std::string format, fs::path path)
     : format_(std::move(format)), path_(std::move(path)) {
@@ -55,13 +59,13 @@ std::string read_file(const std::string& format, const fs::path& path) {
 
 void OutputFile::fail(const os::FileFailure& failure) const {
   std::ostringstream text;
-  const std::string reason = std::generic_category().message(failure.error);
   text << format_ << ": " << path_.string() << ": ";
   if (failure.renamed) {
-    text << "the new file is in place, but " << failure.doing << " to the disk failed: " << reason;
+    text << "the new file is in place, but " << failure.doing
+         << " to the disk failed: " << reason(failure.error);
     throw FileError(text.str());
   }
-  text << failure.doing << " failed after " << size_ << " bytes: " << reason;
+  text << failure.doing << " failed after " << size_ << " bytes: " << reason(failure.error);
   std::error_code ignored;
   const fs::space_info space = fs::space(path_.parent_path(), ignored);
   if (!ignored) text << " (" << space.available << " bytes are free there)";
@@ -105,6 +109,33 @@ void OutputFile::commit() {
   } catch (const os::FileFailure& failure) {
     fail(failure);
   }
+}
+
+void write_file(const std::string& format, const fs::path& path, std::string_view bytes) {
+  OutputFile file(format, path);
+  file.write(bytes.data(), bytes.size());
+  file.commit();
+}
+
+void make_folders(const std::string& format, const fs::path& folder) {
+  try {
+    os::make_folders(folder);
+  } catch (const os::FileFailure& failure) {
+    fail_file(format, folder, failure.doing, " failed: ", reason(failure.error));
+  }
+}
+
+std::shared_ptr<const int> lock_path(const std::string& format, const fs::path& path,
+                                     const char* what) {
+  int error = 0;
+  os::PathLock lock = os::lock_path(path, error);
+  if (error == EWOULDBLOCK)
+    fail_file(format, path, "another run has it open for ", what,
+              "; give each run a folder of its own, or wait for that one to end");
+  if (error != 0)
+    warn(format + ": " + path.string() + " cannot be locked (" + reason(error) +
+         "): that no other run uses it is for you to see to");
+  return lock;
 }
 
 std::string process_name() { return os::host_name() + "." + std::to_string(os::process_id()); }

@@ -102,6 +102,17 @@ class OutputFile {
   std::unique_ptr<os::PartialFile> file_;
 };
 
+/// Writes a whole file, as OutputFile.
+void write_file(const std::string& format, const std::filesystem::path& path,
+                std::string_view bytes);
+/// Creates a folder with its parents, so that a power failure does not cost it. Throws FileError.
+void make_folders(const std::string& format, const std::filesystem::path& folder);
+/// Keeps other processes, and other callers in this one, from locking a file or folder until the
+/// last copy goes. Throws FileError, which names `what` it is locked for, if another has it. Warns
+/// and returns null where the file system cannot lock.
+std::shared_ptr<const int> lock_path(const std::string& format, const std::filesystem::path& path,
+                                     const char* what);
+
 /// "HOST.NUMBER" of this process; "localhost.0" where the operating system is not asked.
 std::string process_name();
 

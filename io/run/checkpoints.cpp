@@ -46,7 +46,10 @@ std::vector<fs::path> Checkpoints::files() const {
 fs::path Checkpoints::save(const TrainState& state) const {
   HALFTAPE_CHECK(state.step >= 0, "Checkpoints: the step is ", state.step, ", expected 0 or more");
   std::error_code error;
-  fs::create_directories(folder_, error);  // when it fails, saving says why
+  if (!lock_) {
+    make_folders("Checkpoints", folder_);
+    lock_ = lock_path("Checkpoints", folder_, "its checkpoints");
+  }
   const fs::path path = folder_ / name_of(state.step);
   state.save(path);
   std::vector<fs::path> present = files();

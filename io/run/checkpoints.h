@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -13,7 +14,8 @@ namespace halftape {
 /// run.
 class Checkpoints {
  public:
-  /// The first save makes the folder. `keep`: the number of files that stay, at least 1.
+  /// The first save makes the folder, and locks it against other objects and processes that save
+  /// there. `keep`: the number of files that stay, at least 1.
   explicit Checkpoints(std::filesystem::path folder, int64_t keep = 3);
 
   /// Saves the state under its step, then removes the oldest files beyond `keep`. Files of later
@@ -30,6 +32,7 @@ class Checkpoints {
  private:
   std::filesystem::path folder_;
   int64_t keep_;
+  mutable std::shared_ptr<const int> lock_;
 };
 
 }  // namespace halftape

@@ -61,21 +61,22 @@ std::optional<std::vector<std::string>> take_row(std::string_view& text) {
 
 RunLog::RunLog(std::filesystem::path path) : path_(std::move(path)) {
   std::error_code error;
-  if (path_.has_parent_path()) std::filesystem::create_directories(path_.parent_path(), error);
-  if (std::filesystem::exists(path_, error)) {
-    const std::string text = read_file("run log", path_);
-    std::string_view rest = text;
-    if (auto header = take_row(rest)) columns_ = *header;
-    for (size_t row = 2; const auto cells = take_row(rest); ++row)
-      if (cells->size() != columns_.size())
-        fail_file("run log", path_, "row ", row, ": expected ", columns_.size(), " cells, found ",
-                  cells->size(), "; this is no run log, or a damaged one");
-    // A run that dies leaves one line without its end, and a header of its first write.
-    if (rest.find('\n') != rest.npos || (columns_.empty() && !rest.empty())) keep(rest);
-    std::filesystem::resize_file(path_, text.size() - rest.size(), error);
-    if (error) fail_file("run log", path_, "dropping an incomplete row failed: ", error.message());
-  }
+  make_folders("run log", path_.parent_path());
+  if (std::filesystem::exists(path_, error))
+    InputFile("run log", path_);  // refuses what is no file
   open();
+  const std::string text = read_file("run log", path_);
+  std::string_view rest = text;
+  if (auto header = take_row(rest)) columns_ = *header;
+  for (size_t row = 2; const auto cells = take_row(rest); ++row)
+    if (cells->size() != columns_.size())
+      fail_file("run log", path_, "row ", row, ": expected ", columns_.size(), " cells, found ",
+                cells->size(), "; this is no run log, or a damaged one");
+  if (rest.empty()) return;
+  // A run that dies leaves one line without its end, and a header of its first write.
+  if (rest.find('\n') != rest.npos || columns_.empty()) keep(rest);
+  std::filesystem::resize_file(path_, text.size() - rest.size(), error);
+  if (error) fail_file("run log", path_, "dropping an incomplete row failed: ", error.message());
 }
 
 void RunLog::keep(std::string_view rows) const {
@@ -96,6 +97,7 @@ void RunLog::keep(std::string_view rows) const {
 void RunLog::open() {
   file_.open(path_, std::ios::binary | std::ios::app);
   if (!file_) fail_file("run log", path_, "expected a file that can be written to");
+  lock_ = lock_path("run log", path_, "its rows");
 }
 
 void RunLog::append(const std::string& line) {
@@ -140,9 +142,7 @@ void RunLog::drop_from(std::string_view column, double value) {
                    "\" is no number");
     if (!(number >= value)) kept += before.substr(0, before.size() - rest.size());
   }
-  OutputFile file("run log", path_);
-  file.write(kept.data(), kept.size());
-  file.commit();
+  write_file("run log", path_, kept);
   file_.close();  // still the former file, which has no name any more
   open();
 }

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <initializer_list>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,8 +22,8 @@ namespace halftape {
 /// The first row fixes the columns; a row with other columns throws Error. An existing file is
 /// continued: its columns hold, and an incomplete last line is dropped. Where more than a line is
 /// no complete row, it is moved to path.dropped (path.dropped.1 … where that exists), and a warning
-/// says so. Numbers keep all their bits. Throws FileError when the file cannot be written or is no
-/// log.
+/// says so. Numbers keep all their bits. Throws FileError when the file cannot be written, is no
+/// log, or is open as one elsewhere, in this process or another.
 class RunLog {
  public:
   using Value = std::variant<int64_t, double, std::string>;
@@ -58,6 +59,7 @@ class RunLog {
 
   std::filesystem::path path_;
   std::ofstream file_;
+  std::shared_ptr<const int> lock_;
   std::vector<std::string> columns_;
 };
 

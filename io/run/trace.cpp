@@ -105,9 +105,7 @@ void Trace::stop() {
             ",\"dur\":" + microseconds(e.took) + ",\"pid\":1,\"tid\":" + std::to_string(e.thread) +
             "}";
   text += "\n]}\n";
-  OutputFile file("trace", path_);
-  file.write(text.data(), text.size());
-  file.commit();
+  write_file("trace", path_, text);
 }
 
 Trace::Span::Span(std::string name)

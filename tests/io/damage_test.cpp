@@ -14,6 +14,7 @@
 #include "halftape/tests/support/close.h"
 #include "halftape/tests/support/message.h"
 #include "halftape/tests/support/temp_folder.h"
+#include "halftape/tests/support/warnings.h"
 
 #if defined(__unix__) || defined(__APPLE__)
 #include <fcntl.h>
@@ -190,6 +191,24 @@ TEST_CASE("a new file does not take over the right to run as its owner") {
         std::filesystem::perms(0755));
   CHECK((std::filesystem::status(folder / "x").permissions() & std::filesystem::perms::set_uid) ==
         std::filesystem::perms::none);
+}
+
+TEST_CASE("a folder that may be written but not read cannot be flushed, which a warning says") {
+  TempFolder folder;
+  std::filesystem::create_directory(folder / "drop");
+  REQUIRE(chmod((folder / "drop").c_str(), 0333) == 0);
+  REQUIRE(chmod(folder.path().c_str(), 0755) == 0);
+  const bool root = geteuid() == 0;  // who may read all
+  if (root) REQUIRE(seteuid(65534) == 0);
+  {
+    const testing::Warnings warnings;
+    safetensors::save_file(few(), folder / "drop/x");
+    REQUIRE(warnings.seen.size() == 1);
+    CHECK(has(warnings.seen[0], "cannot be opened to flush it to the disk (Permission denied)"));
+  }
+  if (root) REQUIRE(seteuid(0) == 0);
+  CHECK(safetensors::load_file(folder / "drop/x").size() == 4);
+  REQUIRE(chmod((folder / "drop").c_str(), 0755) == 0);
 }
 
 TEST_CASE("what a killed save left behind is overwritten, a link stays a link, and modes stay") {

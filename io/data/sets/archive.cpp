@@ -54,10 +54,7 @@ void OutputArchive::save_to(std::ostream& stream) const {
 void OutputArchive::save_to(const std::filesystem::path& path) const {
   std::ostringstream text;
   save_to(text);
-  const std::string bytes = text.str();
-  OutputFile file("sampler", path);
-  file.write(bytes.data(), bytes.size());
-  file.commit();
+  write_file("sampler", path, text.str());
 }
 
 uint64_t InputArchive::read(const std::string& name) const {

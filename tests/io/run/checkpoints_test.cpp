@@ -3,9 +3,17 @@
 
 #include <halftape/halftape.h>
 
+#include "halftape/core/machine/os.h"
 #include "halftape/tests/support/message.h"
 #include "halftape/tests/support/temp_folder.h"
 #include "halftape/tests/support/warnings.h"
+
+#if defined(__unix__)
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#endif
 
 using namespace halftape;
 using testing::has;
@@ -114,3 +122,45 @@ TEST_CASE("a sound checkpoint of another run is an error, not a reason to take a
   CHECK(has(said, "expected float32 [2, 3], found float32 [2, 2]"));
   CHECK(!has(said, "expected one sound checkpoint"));
 }
+
+TEST_CASE("a folder in which another run saves is refused to a second one, which may read") {
+  TempFolder folder;
+  Run run;
+  {
+    const Checkpoints first(folder / "run", 3), copy = first;
+    const auto path = first.save(run.state);
+    const Checkpoints second(folder / "run");
+    CHECK(second.load_latest(run.state) == path);
+    CHECK(has(message<FileError>([&] { second.save(run.state); }),
+              "another run has it open for its checkpoints; give each run a folder of its own"));
+    CHECK(first.save(run.state) == path);
+  }
+  CHECK(!Checkpoints(folder / "run").save(run.state).empty());
+}
+
+#if defined(__unix__)
+TEST_CASE("the kernel gives the folder back when a run is killed") {
+  TempFolder folder;
+  int ready[2];
+  REQUIRE(pipe(ready) == 0);
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    int error = 0;
+    const os::PathLock lock = os::lock_path(folder.path(), error);
+    (void)!write(ready[1], lock ? "y" : "n", 1);
+    for (;;) pause();
+  }
+  char locked = 0;
+  REQUIRE(read(ready[0], &locked, 1) == 1);
+  CHECK(locked == 'y');
+  Run run;
+  const Checkpoints checkpoints(folder.path());
+  CHECK(has(message<FileError>([&] { checkpoints.save(run.state); }), "another run"));
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  CHECK(message([&] { checkpoints.save(run.state); }).empty());
+  close(ready[0]);
+  close(ready[1]);
+}
+#endif

@@ -108,3 +108,21 @@ TEST_CASE("a file that is no log, and a folder that is none, are refused") {
   CHECK(has(message<FileError>([&] { RunLog log(folder / "x/log.csv"); }),
             "expected a file that can be written to"));
 }
+
+TEST_CASE("a log that another run writes is refused, and no row is lost") {
+  TempFolder folder;
+  const auto path = folder / "log.csv";
+  const auto said = [&] { return message<FileError>([&] { RunLog second(path); }); };
+  {
+    RunLog log(path);
+    log.write({{"step", 1}});
+    CHECK(has(said(), "another run has it open for its rows; give each run a folder of its own"));
+    log.write({{"step", 2}});
+    log.drop_from("step", 2);  // a new file takes its place
+    CHECK(has(said(), "another run"));
+    log.write({{"step", 3}});
+    RunLog of_another_name(folder / "b.csv");
+  }
+  CHECK(read_bytes(path) == "step\n1\n3\n");
+  CHECK(said().empty());
+}
