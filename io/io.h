@@ -12,6 +12,7 @@
 #include "halftape/io/data/sets/image_sets.h"
 #include "halftape/io/data/sets/text.h"
 #include "halftape/io/data/transforms.h"
+#include "halftape/io/file/deflate.h"
 #include "halftape/io/file/file.h"
 #include "halftape/io/formats/dlpack.h"
 #include "halftape/io/formats/idx.h"

@@ -1,7 +1,9 @@
 #include "halftape/io/file/deflate.h"
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
+#include <memory>
 #include <new>
 
 #include "halftape/io/file/byte_order.h"
@@ -14,6 +16,23 @@
 #endif
 
 namespace halftape {
+
+namespace {
+// The most bytes that one byte of deflate data can give: zlib.net/zlib_tech.html.
+constexpr uint64_t kMaxRatio = 1032, kUsualRatio = 64;
+std::atomic<uint64_t> limit{uint64_t{256} << 20};
+}  // namespace
+
+void set_unpack_limit(uint64_t bytes) { limit = bytes; }
+
+std::string unpacking_refused(uint64_t packed, uint64_t unpacked) {
+  const std::string found = "only " + std::to_string(packed) + " bytes of compressed data, which ";
+  if (unpacked / kMaxRatio > packed) return found + "cannot hold them";
+  if (unpacked <= limit || unpacked / kUsualRatio <= packed) return {};
+  return found + "may unpack to " +
+         std::to_string(std::max<uint64_t>(limit, packed * kUsualRatio)) +
+         "; if you trust the file, call set_unpack_limit(" + std::to_string(unpacked) + ")";
+}
 
 bool can_inflate() { return HALFTAPE_HAVE_ZLIB != 0; }
 
@@ -73,7 +92,49 @@ bool inflate_into(void* out, size_t n, std::string_view data) {
   return whole;
 }
 
+std::string gunzip(std::string_view data, size_t most, const InputFile& file) {
+  constexpr const char* kFetchAgain = "; fetch or copy the file again";
+  z_stream z{};
+  if (inflateInit2(&z, 15 + 16) != Z_OK) throw std::bad_alloc();  // + 16: expect a gzip header
+  const std::unique_ptr<z_stream, int (*)(z_stream*)> at_the_end(&z, &inflateEnd);
+  std::string out(most, '\0');
+  size_t have = 0, taken = 0;
+  bool member_done = false;
+  while (have < most) {
+    if (taken == data.size() && member_done) break;
+    if (taken == data.size())
+      file.fail("expected the end of the gzip data, found the end of the file after ", taken,
+                " bytes: it is truncated", kFetchAgain);
+    if (member_done) {
+      if (data[taken] != 0x1f)
+        file.fail("expected the end of the file after the gzip data, found other bytes",
+                  kFetchAgain);
+      inflateReset(&z);
+    }
+    z.next_in = input(data.substr(taken));
+    z.next_out = reinterpret_cast<Bytef*>(&out[have]);
+    const uInt in = z.avail_in = static_cast<uInt>(std::min(data.size() - taken, kMost));
+    const uInt room = z.avail_out = static_cast<uInt>(std::min(most - have, kMost));
+    const int status = inflate(&z, Z_NO_FLUSH);  // checks CRC and length at a member's end
+    taken += in - z.avail_in;
+    have += room - z.avail_out;
+    member_done = status == Z_STREAM_END;
+    if (status == Z_MEM_ERROR) throw std::bad_alloc();
+    if (status != Z_OK && !member_done)
+      file.fail("expected sound gzip data, found damage before byte ", taken,
+                " (zlib: ", z.msg ? z.msg : "dictionary needed", ")", kFetchAgain);
+  }
+  out.resize(have);
+  return out;
+}
+
 #else
+
+std::string gunzip(std::string_view, size_t, const InputFile& file) {
+  file.fail(
+      "expected plain data, found gzip data, which this build cannot read; run gunzip on the ",
+      "file, or rebuild with zlib");
+}
 
 std::string deflated(std::string_view bytes) {
   std::string out;

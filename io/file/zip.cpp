@@ -109,6 +109,7 @@ std::vector<ZipMember> zip_members(InputFile& file) {
   std::vector<std::pair<uint64_t, uint64_t>> spans;
   std::set<std::string> names;
   size_t at = 0;
+  uint64_t packed = 0, unpacked = 0;  // of all deflated members so far
   for (uint64_t i = 0; i < where.count; ++i) {
     if (directory.size() - at < kCentralSize || four(directory, at) != kCentral)
       file.fail("the directory: expected member ", i, " of ", where.count, " at its byte ", at);
@@ -134,9 +135,12 @@ std::vector<ZipMember> zip_members(InputFile& file) {
       file.fail(name, "expected less than 4 GiB, found the form ZIP64; use safetensors");
     if (!m.deflated && m.packed != m.size)
       file.fail(name, "expected ", m.size, " stored bytes, found ", m.packed);
-    if (m.deflated && m.size / kMaxDeflateRatio > m.packed)
-      file.fail(name, "expected ", m.size, " bytes after unpacking, found only ", m.packed,
-                " bytes, which cannot hold them");
+    if (m.deflated) {
+      const std::string why = unpacking_refused(packed += m.packed, unpacked += m.size);
+      if (!why.empty())
+        file.fail(name, "expected ", unpacked, " bytes after unpacking it and those before it, ",
+                  "found ", why);
+    }
     const uint64_t begin = m.offset;
     find_data(file, m, where.offset);
     spans.emplace_back(begin, m.offset + m.packed);

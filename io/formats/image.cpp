@@ -77,10 +77,12 @@ Tensor load(const std::filesystem::path& path) {
   if (!pnm && !file.starts_with("\x89PNG"))
     fail_file("image", path, "expected a PNG, or a binary PPM or PGM");
   const Pixels p = pnm ? read_pnm(file, path.string()) : read_png(file, path.string());
-  const Tensor rows = empty({p.height, p.width, p.channels}, TensorOptions(kFloat32).device(kCPU));
-  auto* to = rows.data_ptr<float>();
-  for (size_t i = 0; i < p.bytes.size(); ++i) to[i] = static_cast<float>(p.bytes[i]) / 255;
-  return rows.permute({2, 0, 1}).contiguous();
+  Tensor image = empty({p.channels, p.height, p.width}, TensorOptions(kFloat32).device(kCPU));
+  auto* to = image.data_ptr<float>();
+  for (size_t c = 0; c < p.channels; ++c)
+    for (size_t i = c; i < p.bytes.size(); i += p.channels)
+      *to++ = static_cast<float>(p.bytes[i]) / 255;
+  return image;
 }
 
 void save(const std::filesystem::path& path, const Tensor& image) {
@@ -97,9 +99,7 @@ void save(const std::filesystem::path& path, const Tensor& image) {
     file = (kind == ".ppm" ? "P6\n" : "P5\n") + std::to_string(p.width) + ' ' +
            std::to_string(p.height) + "\n255\n" + std::string(p.bytes.begin(), p.bytes.end());
   }
-  OutputFile out("image", path);
-  out.write(file.data(), file.size());
-  out.commit();
+  write_file("image", path, file);
 }
 
 Tensor grid(const Tensor& images, int64_t columns, int64_t padding) {
@@ -109,10 +109,12 @@ Tensor grid(const Tensor& images, int64_t columns, int64_t padding) {
   HALFTAPE_CHECK(columns > 0 && padding >= 0, "image::grid: ", columns, " columns with ", padding,
                  " pixels between them");
   const NoGradGuard no_grad;
-  const int64_t n = images.size(0), h = images.size(2) + padding, w = images.size(3) + padding;
+  const int64_t n = images.size(0), h = checked_add(images.size(2), padding),
+                w = checked_add(images.size(3), padding);
   columns = std::min(columns, n);
   Tensor all =
-      zeros({images.size(1), (n + columns - 1) / columns * h + padding, columns * w + padding},
+      zeros({images.size(1), checked_add(checked_mul((n + columns - 1) / columns, h), padding),
+             checked_add(checked_mul(columns, w), padding)},
             images.options());
   for (int64_t i = 0; i < n; ++i)
     all.slice(1, i / columns * h + padding, i / columns * h + h)

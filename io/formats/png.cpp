@@ -46,11 +46,14 @@ std::string png(std::span<const uint8_t> pixels, uint32_t height, uint32_t width
     rows += '\0';  // this row is not filtered
     rows.append(reinterpret_cast<const char*>(&pixels[y * row]), row);
   }
+  const std::string data = zlib_stream(rows);
+  HALFTAPE_CHECK(data.size() < uint64_t{1} << 31, "png: ", data.size(),
+                 " compressed bytes; the format allows 2^31 - 1");
   const char color = channels == 1 ? 0 : channels == 3 ? 2 : 6;
   return std::string(kSignature) +
          chunk("IHDR",
                big_endian(width, 4) + big_endian(height, 4) + '\x08' + color + '\0' + '\0' + '\0') +
-         chunk("IDAT", zlib_stream(rows)) + chunk("IEND", "");
+         chunk("IDAT", data) + chunk("IEND", "");
 }
 
 // --- Reading.
@@ -113,8 +116,9 @@ class Reader {
     const auto byte = [&](size_t i) { return int{static_cast<uint8_t>(data[i])}; };
     const int depth = byte(8), interlaced = byte(12);
     color_ = byte(9);
-    check(pixels_.width > 0 && pixels_.height > 0, "a picture of ", pixels_.height, " x ",
-          pixels_.width, " pixels");
+    constexpr uint32_t most = 1 << 24;
+    check(pixels_.width - 1 < most && pixels_.height - 1 < most, "a picture of ", pixels_.height,
+          " x ", pixels_.width, " pixels; expected 1 to ", most, " each way");
     check(color_ == 0 || color_ == 2 || color_ == 3 || color_ == 4 || color_ == 6, "colour type ",
           color_, " is none of 0, 2, 3, 4, 6");
     check(depth == 8, depth, " bits a channel; save it with 8");
@@ -131,10 +135,9 @@ class Reader {
   /// The rows, each after the number of its filter.
   std::string inflated() const {
     const uint64_t row = uint64_t{pixels_.width} * pixels_.channels + 1;
-    // No header takes memory that the file cannot fill.
-    check(row * pixels_.height / kMaxDeflateRatio <= stream_.size() && row < uint64_t{1} << 32,
-          pixels_.height, " x ", pixels_.width, " pixels are more than ", stream_.size(),
-          " bytes of data can hold");
+    const uint64_t bytes = color_ == 3 ? 3 : 1;  // that become of one in the file
+    const std::string why = unpacking_refused(stream_.size() * bytes, row * pixels_.height * bytes);
+    check(why.empty(), "expected ", pixels_.height, " x ", pixels_.width, " pixels, found ", why);
     const auto byte = [&](size_t i) { return static_cast<uint8_t>(stream_[i]); };
     check(stream_.size() > 6 && (byte(0) & 15) == 8 && (byte(0) << 8 | byte(1)) % 31 == 0 &&
               (byte(1) & 32) == 0,

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "halftape/io/file/deflate.h"
 #include "halftape/tests/support/temp_folder.h"
 
 namespace fs = std::filesystem;
@@ -282,15 +283,34 @@ TEST_CASE("a gzip file that unpacks to more than its header says is stopped at o
              "which cannot hold them");
 }
 
+TEST_CASE("an IDX file may unpack to as much as set_unpack_limit() allows") {
+  if (without_gzip()) return;
+  TempFolder folder;
+  const Bytes images = idx({1000, 10, 10}, Bytes(100'000));
+  const std::string packed =
+      halftape::deflated({reinterpret_cast<const char*>(images.data()), images.size()});
+  Bytes file = gzip(images);  // for its check sum and length
+  const Bytes end(file.end() - 8, file.end());
+  file.resize(10);
+  file.insert(file.end(), packed.begin(), packed.end());
+  file.insert(file.end(), end.begin(), end.end());
+  CHECK_SAYS(images_message(folder, file), "expected 1000 labels");  // the images were read
+  halftape::set_unpack_limit(50'000);
+  CHECK_SAYS(images_message(folder, file),
+             "may unpack to 50000; if you trust the file, call "
+             "set_unpack_limit(100016)");
+  halftape::set_unpack_limit(uint64_t{256} << 20);
+}
+
 TEST_CASE("header sizes that are absurd, overflow or are zero are refused before any allocation") {
   TempFolder folder;
   const uint32_t most = 0xffffffff;
-  CHECK_SAYS(
-      images_message(folder, idx({most, most, most}, kPixels)),
-      "expected at most 1073741824 bytes, found the size 4294967295 x 4294967295 x 4294967295");
+  CHECK_SAYS(images_message(folder, idx({most, most, most}, kPixels)),
+             "expected fewer than 2^63 bytes, found the size 4294967295 x 4294967295 x 4294967295");
   // 2^22 · 2^21 · 2^21 = 2^64, which is 0 in 64 bits.
-  CHECK_SAYS(images_message(folder, idx({1u << 22, 1u << 21, 1u << 21}, {})), "expected at most");
-  CHECK_SAYS(images_message(folder, idx({1u << 20, 32, 33}, {})), "expected at most");
+  CHECK_SAYS(images_message(folder, idx({1u << 22, 1u << 21, 1u << 21}, {})), "expected fewer");
+  CHECK_SAYS(images_message(folder, idx({1u << 20, 32, 33}, {})),
+             "found 16: the file is truncated");
   CHECK_SAYS(images_message(folder, idx({1u << 20, 32, 32}, {})),
              "found 16: the file is truncated");
   for (size_t d = 0; d < 3; ++d) {

@@ -136,7 +136,8 @@ TEST_CASE("a damaged picture, or a kind that is not read, is refused with what i
   CHECK(has(says(Png{.color = 5}.file()), "colour type 5"));
   CHECK(has(says(Png{.width = 0}.file()), "0 pixels"));
   CHECK(has(says(Png{.width = 2}.file()), "do not inflate to 1 x 2"));
-  CHECK(has(says(Png{.height = 1u << 31, .width = 1u << 31}.file()), "bytes of data can hold"));
+  CHECK(has(says(Png{.height = 1u << 24, .width = 1u << 24}.file()), "which cannot hold them"));
+  CHECK(has(says(Png{.height = 1u << 31, .width = 1u << 31}.file()), "2147483648 pixels"));
   CHECK(has(says(Png{.before = chunk("BAD!", "")}.file()), "critical chunk 'BAD!'"));
   CHECK(has(says(Png{.before = chunk("IHDR", "")}.file()), "expected one IHDR"));
   CHECK(has(says(Png{.rows = "\5\1\1\1"}.file()), "unknown filter 5"));
@@ -153,6 +154,29 @@ TEST_CASE("a damaged picture, or a kind that is not read, is refused with what i
     bad[i] = static_cast<char>(bad[i] ^ 4);
     CHECK(!says(bad).empty());
   }
+}
+
+TEST_CASE("a small PNG may unpack to as much as set_unpack_limit() allows") {
+  if (!can_inflate()) return;
+  const Png black{.height = 1000, .width = 999, .rows = std::string(1'000'000, '\0')};
+  const std::string file = black.file();  // some 1,100 bytes
+  CHECK(read_png(file, "test").bytes.size() == 999'000);
+  set_unpack_limit(100'000);
+  CHECK(has(message([&] { (void)read_png(file, "test"); }),
+            "may unpack to 100000; if you trust the file, call set_unpack_limit(1000000)"));
+  // Data that take a 64th of what they give are no bomb, whatever the limit.
+  Png noise = black;
+  for (size_t i = 0; i < noise.rows.size(); i += 10)
+    if (i % 1000 != 0) noise.rows[i] = static_cast<char>(i * 2654435761u >> 13);
+  CHECK(read_png(noise.file(), "test").width == 999);
+  Png colours = black;  // each byte becomes three
+  colours.color = 3;
+  colours.before = chunk("PLTE", "\1\2\3");
+  set_unpack_limit(1'000'000);
+  CHECK(read_png(file, "test").height == 1000);
+  CHECK(has(message([&] { (void)read_png(colours.file(), "test"); }), "set_unpack_limit(3000000)"));
+  set_unpack_limit(uint64_t{256} << 20);
+  CHECK(read_png(colours.file(), "test").bytes.size() == 2'997'000);
 }
 
 TEST_CASE("saving refuses what is no picture") {
@@ -184,4 +208,7 @@ TEST_CASE("a grid has the pictures in rows, apart by the padding") {
   CHECK((g[0] == expected).all().item<bool>());
   CHECK(image::grid(three, 8, 0).sizes() == Shape{1, 1, 6});
   CHECK(has(message([&] { image::grid(three[0]); }), "no pictures (N, C, H, W)"));
+  const int64_t most = std::numeric_limits<int64_t>::max();
+  CHECK(image::grid(three, most, 0).sizes() == Shape{1, 1, 6});
+  CHECK(has(message([&] { image::grid(three, 8, most); }), "size"));
 }

@@ -222,6 +222,19 @@ TEST_CASE("an archive with room in which something could hide is refused") {
   CHECK(has(said(shared), "does not agree with the directory"));
 }
 
+TEST_CASE("the members of an archive may together unpack to as much as set_unpack_limit() allows") {
+  if (!can_inflate()) return;
+  TempFolder folder;
+  npy::savez_compressed(folder / "x", {{"a", zeros({10'000})}, {"b", zeros({10'000})}});
+  npy::savez(folder / "stored", {{"a", zeros({10'000})}});
+  CHECK(npy::load_npz(folder / "x").size() == 2);
+  set_unpack_limit(50'000);
+  CHECK(has(message<FileError>([&] { (void)npy::load_npz(folder / "x"); }),
+            "member \"b.npy\": expected 80256 bytes after unpacking it and those before it"));
+  CHECK(npy::load_npz(folder / "stored").size() == 1);  // takes what the file has
+  set_unpack_limit(uint64_t{256} << 20);
+}
+
 TEST_CASE("deflated bytes are inflated to just as many") {
   if (!can_inflate()) return;
   for (const size_t n : {size_t{0}, size_t{1}, size_t{1000}, size_t{300'000}}) {
