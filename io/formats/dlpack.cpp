@@ -4,6 +4,8 @@
 #include <limits>
 #include <memory>
 
+#include "halftape/io/formats/tensor_bytes.h"
+
 namespace halftape {
 namespace {
 
@@ -81,6 +83,7 @@ Tensor borrow(Managed* managed) {
   const Device device = device_from(t.device);
   HALFTAPE_CHECK(t.ndim >= 0 && t.ndim <= kMaxDims, "from_dlpack: ", t.ndim,
                  " dimensions; at most ", kMaxDims, " are possible");
+  HALFTAPE_CHECK(t.ndim == 0 || t.shape, "from_dlpack: ", t.ndim, " dimensions without a shape");
   const auto n = static_cast<size_t>(t.ndim);
   const Shape shape(std::span<const int64_t>(t.shape, n));
   const int64_t elements = numel(shape);  // throws for sizes that cannot be
@@ -95,18 +98,27 @@ Tensor borrow(Managed* managed) {
     last = checked_add(last, checked_mul(std::max<int64_t>(strides[i], 0), shape[i] - 1));
   }
   const int64_t bytes = checked_mul(last, static_cast<int64_t>(element_size(dtype)));
-  char* const data = static_cast<char*>(t.data) + t.byte_offset;
-  HALFTAPE_CHECK(
-      elements == 0 || (t.data && reinterpret_cast<uintptr_t>(data) % element_size(dtype) == 0),
-      "from_dlpack: the data are null, or not aligned to elements of ", element_size(dtype),
-      " bytes; pass a copy");
-  const auto give_back = [](void*, size_t, void* context) noexcept {
+  const uintptr_t address = reinterpret_cast<uintptr_t>(t.data) + t.byte_offset;
+  HALFTAPE_CHECK(elements == 0 || (t.data && address % element_size(dtype) == 0),
+                 "from_dlpack: the data are null, or not aligned to elements of ",
+                 element_size(dtype), " bytes; pass a copy");
+  const auto array_of = [&](Dtype as, Buffer::GiveBack give_back) {
+    const BufferPtr buffer(new Buffer(reinterpret_cast<void*>(address), static_cast<size_t>(bytes),
+                                      device, give_back, managed));
+    return Array(buffer, shape, strides, 0, as);
+  };
+  if (dtype == kBool) {
+    const Array seen =
+        array_of(kUInt8, [](void*, size_t, void*) noexcept {}).to(kCPU).to_contiguous();
+    HALFTAPE_CHECK(!find_no_bool(bytes_of(seen)),
+                   "from_dlpack: expected bools of the bytes 0 and 1, found others; pass a copy "
+                   "that compares the elements with 0");
+  }
+  // The last step that may throw: once it succeeds, the deleter will be called.
+  return Tensor(array_of(dtype, [](void*, size_t, void* context) noexcept {
     auto* const self = static_cast<Managed*>(context);
     if (self->deleter) self->deleter(self);
-  };
-  // Last step that may throw: once it succeeds, the deleter will be called.
-  const BufferPtr buffer(new Buffer(data, static_cast<size_t>(bytes), device, give_back, managed));
-  return Tensor(Array(buffer, shape, strides, 0, dtype));
+  }));
 }
 
 }  // namespace

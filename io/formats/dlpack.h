@@ -58,8 +58,8 @@ DLManagedTensorVersioned* to_dlpack_versioned(const Tensor& tensor);
 
 /// A tensor over the other library's bytes, whose deleter is called when the last handle goes.
 /// Strides and offsets are kept. When it throws, the deleter was not called. It throws for dtypes,
-/// devices and strides that are not ours, for data that are not aligned to their elements, and for
-/// bytes that must not be written.
+/// devices and strides that are not ours, for data that are not aligned to their elements, for
+/// bytes that must not be written, and for bools of other bytes than 0 and 1.
 Tensor from_dlpack(DLManagedTensor* managed);
 Tensor from_dlpack(DLManagedTensorVersioned* managed);
 

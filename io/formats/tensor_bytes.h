@@ -29,13 +29,14 @@ inline std::optional<uint64_t> byte_count(Dtype dtype, const Shape& shape) {
   return bytes;
 }
 
-/// The position of the first element of a bool array whose byte is neither 0 nor 1, which C++ may
-/// not read as a bool; nothing for other dtypes.
-inline std::optional<size_t> find_damaged_bool(const Array& a) {
-  if (a.dtype() != kBool) return {};
-  const std::string_view bytes = bytes_of(a);
+/// The position of the first byte that is neither 0 nor 1, which C++ may not read as a bool.
+inline std::optional<size_t> find_no_bool(std::string_view bytes) {
   const size_t at = bytes.find_first_not_of(std::string_view("\0\1", 2));
   return at == bytes.npos ? std::nullopt : std::optional(at);
+}
+/// That of a contiguous array on the host; nothing for dtypes other than bool.
+inline std::optional<size_t> find_damaged_bool(const Array& a) {
+  return a.dtype() == kBool ? find_no_bool(bytes_of(a)) : std::nullopt;
 }
 
 }  // namespace halftape

@@ -124,7 +124,28 @@ TEST_CASE("what cannot be taken or lent is refused, and stays with its owner") {
   CHECK(has(said(), "size"));
   theirs.shape[0] = -1;
   CHECK(has(said(), "size"));
-  CHECK(theirs.deleted == 0);
+  theirs.shape[0] = 2;
+  theirs.strides[0] = 4;
+  t.shape = nullptr;
+  CHECK(has(said(), "2 dimensions without a shape"));
+  // Bools may be the bytes 0 and 1 only, also where strides skip bytes.
+  uint8_t bools[8] = {1, 0, 1, 7, 1, 0, 0, 255};
+  t.data = bools;
+  t.dtype = {kDLBool, 8, 1};
+  const DLTensor of_bools = t;
+  CHECK(from_dlpack(&theirs.managed).sum().item<int64_t>() == 3);
+  CHECK(theirs.deleted == 1);
+  theirs.shape[1] = 4;
+  t = of_bools;
+  CHECK(has(said(), "expected bools of the bytes 0 and 1"));
+  bools[3] = 1;
+  t = of_bools;
+  CHECK(has(said(), "expected bools of the bytes 0 and 1"));
+  theirs.shape[1] = 3;
+  t.byte_offset = ~uint64_t{0} - 7;  // before the data, not aligned to anything there is
+  t.data = nullptr;
+  CHECK(has(said(), "null"));
+  CHECK(theirs.deleted == 1);
   DLManagedTensorVersioned versioned{{2, 0}, nullptr, nullptr, 0, right};
   CHECK(has(message([&] { (void)from_dlpack(&versioned); }), "version 2 of the interface"));
   versioned.version.major = 1;
