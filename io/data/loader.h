@@ -220,8 +220,8 @@ class DataLoaderBase {
   std::optional<Batch> await() {
     for (;;) {
       prefetch();
-      std::optional<Result> result =
-          sequencer_.next([this] { return shuttle_.pop_result(options_.timeout); });
+      const auto pop = [this] { return shuttle_.pop_result(options_.timeout); };
+      std::optional<Result> result = options_.enforce_ordering ? sequencer_.next(pop) : pop();
       if (!result) return std::nullopt;
       Position after = std::move(positions_.front());
       positions_.pop_front();
@@ -251,7 +251,7 @@ class DataLoaderBase {
 
   void order_anew() {
     issued_ = 0;
-    sequencer_ = detail::Sequencer<Result>(options_.enforce_ordering ? options_.max_jobs : 0);
+    sequencer_ = {};
   }
 
   bool pin_;
@@ -259,7 +259,7 @@ class DataLoaderBase {
   bool joined_ = false;
   size_t issued_ = 0;               // jobs
   std::deque<Position> positions_;  // after each job that has been issued and not passed on
-  detail::Sequencer<Result> sequencer_{0};
+  detail::Sequencer<Result> sequencer_;
   std::weak_ptr<detail::Cursor<Batch>> cursor_;  // of the latest begin()
   std::shared_ptr<bool> alive_ = std::make_shared<bool>();
   detail::DataShuttle<Job, Result> shuttle_;

@@ -6,6 +6,7 @@
 
 #include "halftape/core/check.h"
 #include "halftape/core/options.h"
+#include "halftape/io/data/queue.h"
 
 namespace halftape::data {
 
@@ -32,7 +33,7 @@ struct DataLoaderOptions {
 
 /// The same with every default filled in.
 struct FullDataLoaderOptions {
-  /// Throws for a batch without examples, and for workers without jobs.
+  /// Throws for a batch without examples, for too many workers, and for workers without jobs.
   explicit FullDataLoaderOptions(const DataLoaderOptions& options)
       : batch_size(options.batch_size()),
         workers(options.workers()),
@@ -42,6 +43,7 @@ struct FullDataLoaderOptions {
         drop_last(options.drop_last()),
         pin_memory(options.pin_memory()) {
     HALFTAPE_CHECK(batch_size > 0, "DataLoader: batch_size is 0; it must be at least 1");
+    detail::check_threads("DataLoader: workers", workers);
     HALFTAPE_CHECK(workers == 0 || max_jobs > 0, "DataLoader: max_jobs is 0 with ", workers,
                    " workers; it must be at least 1");
   }

@@ -1,6 +1,9 @@
 #include "halftape/io/data/queue.h"
 
+#include <algorithm>
 #include <condition_variable>
+#include <string>
+#include <system_error>
 #include <thread>
 
 namespace halftape::data::detail {
@@ -20,8 +23,9 @@ bool Gate::wait(const std::function<bool()>& ready,
                 std::optional<std::chrono::milliseconds> timeout) {
   std::unique_lock lock(state_->mutex, std::adopt_lock);
   bool in_time = true;
-  if (timeout)
-    in_time = state_->changed.wait_for(lock, *timeout, ready);
+  if (timeout)  // the time when it is over must be a number
+    in_time = state_->changed.wait_for(
+        lock, std::min<std::chrono::milliseconds>(*timeout, std::chrono::hours(1 << 20)), ready);
   else
     state_->changed.wait(lock, ready);
   lock.release();  // stays locked: it is the caller's
@@ -34,7 +38,14 @@ struct Threads::State {
 
 Threads::Threads() : state_(std::make_unique<State>()) {}
 Threads::~Threads() = default;
-void Threads::start(std::function<void()> work) { state_->threads.emplace_back(std::move(work)); }
+void Threads::start(std::function<void()> work) {
+  try {
+    state_->threads.emplace_back(std::move(work));
+  } catch (const std::system_error& error) {
+    throw Error("DataLoader: thread " + std::to_string(size() + 1) + " does not start (" +
+                error.what() + "); ask for fewer workers, or raise the limit on threads");
+  }
+}
 void Threads::join() {
   for (std::thread& thread : state_->threads) thread.join();
 }

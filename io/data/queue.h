@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -31,11 +32,18 @@ class Gate {
   std::unique_ptr<State> state_;
 };
 
+/// Throws Error for a number of threads that can only be a mistake, such as −1.
+inline void check_threads(const char* what, size_t count) {
+  constexpr size_t kMost = 4096;
+  HALFTAPE_CHECK(count <= kMost, what, " is ", count, "; expected at most ", kMost, " threads");
+}
+
 /// The threads of a loader.
 class Threads {
  public:
   Threads();
   ~Threads();
+  /// Throws Error when the system has no more threads.
   void start(std::function<void()> work);
   void join();
   size_t size() const;
@@ -110,32 +118,24 @@ class DataShuttle {
   size_t in_flight_ = 0;
 };
 
-/// The order in which results are passed on: that of sequence_number, where early results wait in a
-/// ring and at most `max_jobs` may be on their way at a time; with max_jobs = 0 that of arrival.
+/// Passes on results in the order of their sequence_number; early ones wait.
 template <class Result>
 class Sequencer {
  public:
-  explicit Sequencer(size_t max_jobs) : buffer_(max_jobs) {}
-
   /// The next of the results that produce() gives.
   template <class F>
   std::optional<Result> next(const F& produce) {
-    if (buffer_.empty()) return produce();
-    std::optional<Result>& due = place(next_sequence_number_);
-    while (!due) {
+    while (!early_.contains(due_)) {
       std::optional<Result> result = produce();
       if (!result) return std::nullopt;
-      place(result->sequence_number) = std::move(result);
+      early_.emplace(result->sequence_number, *std::move(result));
     }
-    ++next_sequence_number_;
-    return std::exchange(due, std::nullopt);
+    return std::move(early_.extract(due_++).mapped());
   }
 
  private:
-  std::optional<Result>& place(size_t number) { return buffer_[number % buffer_.size()]; }
-
-  size_t next_sequence_number_ = 0;
-  std::vector<std::optional<Result>> buffer_;
+  size_t due_ = 0;
+  std::map<size_t, Result> early_;
 };
 
 }  // namespace halftape::data::detail

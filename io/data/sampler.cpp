@@ -45,9 +45,21 @@ uint64_t drawn_seed() {
          random_bits(key.seed, key.offset, 0);
 }
 
+/// first, first + 1, …
+std::vector<size_t> numbers(size_t first, size_t count) {
+  std::vector<size_t> all;
+  try {
+    all.resize(count);
+  } catch (const std::exception&) {  // bad_alloc or length_error
+    throw OutOfMemoryError("sampler: no memory for the order of " + std::to_string(count) +
+                           " examples, eight bytes each; give the dataset's own size");
+  }
+  std::iota(all.begin(), all.end(), first);
+  return all;
+}
+
 std::vector<size_t> shuffled(size_t count, Mt19937& from) {
-  std::vector<size_t> order(count);
-  std::iota(order.begin(), order.end(), size_t{0});
+  std::vector<size_t> order = numbers(0, count);
   from.shuffle(std::span(order));
   return order;
 }
@@ -102,8 +114,7 @@ void same(const serialize::InputArchive& archive, const char* name, uint64_t min
 }  // namespace
 
 std::vector<size_t> permutation(size_t count, uint64_t seed, uint64_t epoch) {
-  std::vector<size_t> order(count);
-  std::iota(order.begin(), order.end(), size_t{0});
+  std::vector<size_t> order = numbers(0, count);
   Draws draws(seed, epoch);
   for (size_t i = count; i > 1; --i) std::swap(order[i - 1], order[draws.below(i)]);
   return order;
@@ -121,10 +132,8 @@ template class detail::Counter<BatchSize>;
 std::optional<std::vector<size_t>> SequentialSampler::next(size_t batch_size) {
   const size_t n = step(index_, size_, batch_size);
   if (n == 0) return std::nullopt;
-  std::vector<size_t> indices(n);
-  std::iota(indices.begin(), indices.end(), index_);
   index_ += n;
-  return indices;
+  return numbers(index_ - n, n);
 }
 
 std::optional<BatchSize> StreamSampler::next(size_t batch_size) {
@@ -220,7 +229,7 @@ std::optional<std::vector<size_t>> Share::next(size_t batch_size) {
     order_ = order(mine * num_replicas_);
     ordered_ = true;
   }
-  std::vector<size_t> indices(n);
+  std::vector<size_t> indices = numbers(0, n);
   for (size_t i = 0; i < n; ++i) {
     const size_t position = rank_ * mine + index_ + i;
     indices[i] = (order_.empty() ? position : order_[position]) % size_;

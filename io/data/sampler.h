@@ -3,6 +3,7 @@
 // A sampler's order is a matter of integers alone: the same on every machine, and its position is a
 // few numbers that save() writes and load() reads.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -107,6 +108,8 @@ class DistributedSampler : public Sampler<BatchRequest> {
       : size_(size), num_replicas_(num_replicas), rank_(rank), allow_duplicates_(allow_duplicates) {
     HALFTAPE_CHECK(rank < num_replicas, "sampler: rank ", rank, " of ", num_replicas,
                    " replicas; ranks are counted from 0");
+    HALFTAPE_CHECK(std::max(size, num_replicas) < size_t{1} << 62, "sampler: ", size,
+                   " examples for ", num_replicas, " replicas are more than can be counted");
   }
   /// To the beginning of that epoch. All ranks must be in the same one; they are without a call,
   /// too, as reset() goes to the next.

@@ -11,6 +11,7 @@
 //         datasets::ChunkDatasetOptions(/*preloader_count=*/2, /*batch_size=*/64));
 //     auto loader = make_data_loader(dataset, DataLoaderOptions(64));
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <exception>
@@ -56,6 +57,7 @@ class ChunkDatasetOptions {
         cross_chunk_shuffle_count_(cross_chunk_shuffle_count) {
     HALFTAPE_CHECK(preloader_count > 0,
                    "Preloader count is 0. At least one preloader needs to be specified.");
+    data::detail::check_threads("ChunkDataset: preloader_count", preloader_count);
     HALFTAPE_CHECK(batch_size > 0, "Batch size is 0. A positive batch size needs to be specified.");
     HALFTAPE_CHECK(cache_size > 0, "Cache size is 0. A positive cache size needs to be specified.");
     HALFTAPE_CHECK(cache_size >= batch_size,
@@ -200,9 +202,15 @@ class ChunkDataset final
       skip_ = 0;
       has_order_ = false;
     }
-    started_ = true;
     threads_ = std::make_unique<data::detail::Threads>();
-    for (size_t i = 0; i < options_.preloader_count(); ++i) threads_->start([this] { preload(); });
+    try {
+      for (size_t i = 0; i < options_.preloader_count(); ++i)
+        threads_->start([this] { preload(); });
+    } catch (...) {
+      stop();
+      throw;
+    }
+    started_ = true;
   }
   void stop() {
     if (!threads_) return;
@@ -279,7 +287,7 @@ class ChunkDataset final
     opened_ = example_sampler_;
     open_ = true;
     taken_ = 0;
-    if (const size_t given = std::exchange(skip_, 0)) {
+    if (const size_t given = std::min(std::exchange(skip_, 0), examples_)) {
       example_sampler_.next(given);
       taken_ = given;
       cached_ -= given;

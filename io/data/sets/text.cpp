@@ -115,8 +115,8 @@ TextWindows::TextWindows(Tensor tokens, int64_t block_size, int64_t stride)
   HALFTAPE_CHECK(block_size > 0 && stride > 0, "TextWindows: block_size ", block_size,
                  " and stride ", stride, " must be at least 1");
   HALFTAPE_CHECK(tokens_.size(0) > block_size, "TextWindows: ", tokens_.size(0),
-                 " tokens give no window of ", block_size, ", which takes ", block_size + 1,
-                 " with the target of the last");
+                 " tokens give no window of ", block_size, ", which takes ",
+                 static_cast<uint64_t>(block_size) + 1, " with the target of the last");
 }
 
 Example<> TextWindows::get(size_t index) {

@@ -217,6 +217,7 @@ TEST_CASE("chunk datasets refuse options and requests that make no sense") {
   CHECK(has(made(1, 0, 1, 1), "Batch size is 0"));
   CHECK(has(made(1, 1, 0, 1), "Cache size is 0"));
   CHECK(has(made(1, 10, 5, 1), "Cache size is less than batch size"));
+  CHECK(has(made(~size_t{0}, 1, 1, 1), "ChunkDataset: preloader_count is 18446744073709551615"));
   CHECK(has(made(1, 1, 1, 0), "cross_chunk_shuffle_count needs to be greater than 0"));
   const auto dataset = shuffled(1);
   CHECK(

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <iterator>
+#include <limits>
 #include <mutex>
 #include <numeric>
 #include <set>
@@ -18,6 +19,21 @@
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/io/data/transforms.h"
 #include "halftape/tests/support/message.h"
+
+#if defined(__linux__)
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#endif
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define HALFTAPE_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#define HALFTAPE_SANITIZED 1
+#endif
+#endif
 
 using namespace halftape;
 using namespace halftape::data;
@@ -319,6 +335,38 @@ TEST_CASE("a worker that takes too long is told, and its batch still comes") {
   };
   CHECK(patient() == std::vector<int>{0});
 }
+
+TEST_CASE("options at the ends of their range work or are refused at once") {
+  const size_t most = std::numeric_limits<size_t>::max();
+  CHECK(has(message([&] { make_data_loader(Tens(), with_workers(most)); }),
+            "DataLoader: workers is 18446744073709551615; expected at most 4096 threads"));
+  CHECK(epoch(*make_data_loader(Tens(), with_workers(2).max_jobs(most))).size() == 6);
+  CHECK(epoch(*make_data_loader(Tens(), with_workers(2, most))).size() == 1);
+  CHECK(epoch(*make_data_loader(Tens(), with_workers(0, most))).size() == 1);
+  const auto for_ever = with_workers(1).timeout(std::chrono::milliseconds::max());
+  CHECK(epoch(*make_data_loader(Tens(), for_ever)).size() == 6);
+}
+
+#if defined(__linux__) && !defined(HALFTAPE_SANITIZED)
+TEST_CASE("workers whose threads do not start are an error, and the others end") {
+  const pid_t child = fork();  // as limits are the process's
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    std::ifstream sizes("/proc/self/statm");
+    rlim_t pages = 0;
+    sizes >> pages;
+    const rlim_t room = pages * 4096 + (rlim_t{100} << 20);  // for some threads' stacks
+    const rlimit limit{room, room};
+    setrlimit(RLIMIT_AS, &limit);
+    const std::string said = message([] { make_data_loader(Tens(), with_workers(1000)); });
+    const bool goes_on = epoch(*make_data_loader(Tens(), with_workers(2))).size() == 6;
+    _exit(has(said, "does not start") && has(said, "ask for fewer workers") && goes_on ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
+}
+#endif
 
 // --- Datasets of other kinds
 

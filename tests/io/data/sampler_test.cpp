@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <sstream>
@@ -354,4 +355,22 @@ TEST_CASE("a sampler of the former version loads, and none of its lines is taken
   CHECK(has(said(""), "found the end"));
   serialize::OutputArchive archive;
   CHECK(has(message([&] { archive.write("a b", 1); }), "without blanks"));
+}
+
+TEST_CASE("a sampler of more examples than memory can hold throws, whatever its kind") {
+  constexpr size_t n = size_t{1} << 50, most = std::numeric_limits<int64_t>::max();
+  const auto out_of_memory = [](auto sampler) {
+    return message<OutOfMemoryError>(
+        [&] { (void)sampler.next(std::numeric_limits<size_t>::max()); });
+  };
+  CHECK(has(out_of_memory(RandomSampler(int64_t{n}, 1)),
+            "no memory for the order of 1125899906842624 examples"));
+  CHECK(has(out_of_memory(RandomSampler(int64_t{most})), "no memory"));
+  CHECK(has(out_of_memory(SequentialSampler(n)), "no memory"));
+  CHECK(has(out_of_memory(DistributedRandomSampler(n, 2, 1)), "no memory"));
+  CHECK(has(out_of_memory(DistributedSequentialSampler(n, 2, 1)), "no memory"));
+  CHECK(SequentialSampler(n).next(2) == std::vector<size_t>{0, 1});
+  CHECK(StreamSampler(n).next(n)->size() == n);
+  CHECK(
+      has(message([] { DistributedRandomSampler(4, ~size_t{0}, 1); }), "more than can be counted"));
 }

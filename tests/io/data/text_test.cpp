@@ -86,6 +86,17 @@ TEST_CASE("windows have the next token as target, at every place or piece by pie
   CHECK(has(message([] { datasets::TextWindows(ones({3}), 1); }), "of an integer dtype"));
 }
 
+TEST_CASE("windows and strides at the ends of their range give one window or none") {
+  const int64_t most = std::numeric_limits<int64_t>::max();
+  CHECK(has(message([&] { datasets::TextWindows(arange(5), most); }),
+            "give no window of 9223372036854775807, which takes 9223372036854775808"));
+  CHECK(has(message([&] { datasets::TextWindows(arange(5), -most - 1); }), "must be at least 1"));
+  datasets::TextWindows one(arange(5), 2, most);
+  CHECK(one.size() == 1);
+  CHECK(one.get(0).target.to_vector<int64_t>() == std::vector<int64_t>{1, 2});
+  CHECK(has(message([&] { (void)one.get(~size_t{0}); }), "of 1"));
+}
+
 TEST_CASE("a file of text goes to batches for a language model") {
   const DataFolder folder;
   const std::string text = read_text(folder.file("a.txt", "abcabcabcabc\n"));
