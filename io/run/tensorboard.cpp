@@ -125,12 +125,9 @@ std::string file_name() {
 }  // namespace
 
 SummaryWriter::SummaryWriter(const std::filesystem::path& log_dir) : path_(log_dir / file_name()) {
-  std::error_code error;
-  std::filesystem::create_directories(log_dir, error);
+  make_folders("tensorboard", log_dir);
   file_.open(path_, std::ios::binary);
-  if (!file_)
-    fail_file("tensorboard", path_, "expected a folder that can be written to",
-              error ? ": " + error.message() : "");
+  if (!file_) fail_file("tensorboard", path_, "expected a folder that can be written to");
   write_record(field(1, now()) + field(3, std::string_view("brain.Event:2")));
 }
 
@@ -138,7 +135,7 @@ void SummaryWriter::write_record(const std::string& event) {
   HALFTAPE_CHECK(file_.is_open(), "tensorboard: ", path_.string(), ": was closed");
   const std::string length = raw(static_cast<uint64_t>(event.size()));
   const std::string record = length + raw(masked_crc(length)) + event + raw(masked_crc(event));
-  file_.write(record.data(), static_cast<std::streamsize>(record.size()));
+  file_.write(record.data(), static_cast<std::streamsize>(record.size())).flush();
   if (!file_) fail_file("tensorboard", path_, "writing failed; is the disk full?");
 }
 

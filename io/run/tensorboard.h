@@ -11,8 +11,9 @@
 
 namespace halftape::tensorboard {
 
-/// Writes one event file below `log_dir`, which `tensorboard --logdir` shows while the run goes on.
-/// A resumed run makes a second file, and TensorBoard joins them. Each record has a CRC-32C sum,
+/// Writes one event file below `log_dir`, which `tensorboard --logdir` shows while the run goes on:
+/// each record is handed to the operating system at once, so a run that is killed loses none. A
+/// resumed run makes a second file, and TensorBoard joins them. Each record has a CRC-32C sum,
 /// which reveals an incomplete last record.
 ///
 /// Adding a Tensor waits for its device: do not log every step. global_step defaults to 0;
@@ -22,7 +23,7 @@ class SummaryWriter {
  public:
   /// Makes the folder if it does not exist.
   explicit SummaryWriter(const std::filesystem::path& log_dir);
-  ~SummaryWriter() = default;  // writes the buffer
+  ~SummaryWriter() = default;
   SummaryWriter(SummaryWriter&&) = default;
   SummaryWriter& operator=(SummaryWriter&&) = default;
 
@@ -42,9 +43,9 @@ class SummaryWriter {
   /// `text` is Markdown.
   void add_text(const std::string& tag, const std::string& text, Step global_step = {},
                 Time wall_time = {});
-  /// Hands the buffer to the operating system, so that TensorBoard sees it.
+  /// Does nothing that has not been done; throws if an earlier record could not be written.
   void flush();
-  /// Writes the buffer; adding throws from then on.
+  /// Adding throws from then on.
   void close();
   const std::filesystem::path& path() const { return path_; }
 

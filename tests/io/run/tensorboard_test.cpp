@@ -78,6 +78,15 @@ TEST_CASE("scalars and text are written as TensorFlow's messages, in frames with
   CHECK(has(message([&] { tensorboard::SummaryWriter w(writer.path()); }), "expected a folder"));
 }
 
+TEST_CASE("each record is in the file as soon as it is added") {
+  TempFolder folder;
+  tensorboard::SummaryWriter writer(folder.path());
+  for (size_t added = 1; added < 40; ++added) {
+    CHECK(events(writer.path()).size() == added);
+    writer.add_scalar("loss", 1);
+  }
+}
+
 TEST_CASE("a histogram counts finite values in its buckets, and two writers have two files") {
   TempFolder folder;
   tensorboard::SummaryWriter writer(folder.path()), other(folder.path());
