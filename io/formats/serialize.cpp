@@ -65,7 +65,9 @@ void refuse(const std::string& what, const std::vector<std::string>& differences
   if (differences.empty()) return;
   constexpr size_t most = 40;
   std::ostringstream text;
-  text << what << ": " << differences.size() << " differences, and nothing was changed:";
+  text << what << ": " << differences.size()
+       << (differences.size() == 1 ? " difference" : " differences")
+       << ", and nothing was changed:";
   for (size_t i = 0; i < std::min(most, differences.size()); ++i) text << "\n  " << differences[i];
   if (differences.size() > most) text << "\n  … and " << differences.size() - most << " more";
   throw Error(text.str());
