@@ -156,8 +156,11 @@ class Training {
     if (a_.resume) resume(*checkpoints);
     std::optional<RunLog> log;
     if (checkpoints) {
-      std::filesystem::create_directories(*a_.out);
       log.emplace(std::filesystem::path(*a_.out) / "log.csv");
+      if (!a_.resume && !(checkpoints->files().empty() && log->columns().empty()))
+        throw UserError(fmt::format(
+            "--out {}: an earlier run is there; go on with --resume, or name another folder",
+            *a_.out));
       log->drop_from("step", state_.step + 1);
     }
     sample::ProgressLine progress(a_.steps, state_.step);

@@ -45,6 +45,7 @@ refused "an unknown dtype" "dtype" --dtype float8
 refused "heads that do not fit" "do not divide" --n-head 3
 refused "no checkpoint" "no checkpoint" --resume --out empty
 refused "a checkpoint of another model" "other options" --resume --out float32 --n-layer 1
+refused "a folder with an earlier run" "go on with --resume" --out float32
 refused "no folder" "--out" --resume
 HALFTAPE_CUDA_LIBRARY=nowhere.so refused "a GPU that cannot be used" "cuda:0 is not available.*nowhere.so" --device cuda
 echo "char_gpt keeps its promises"

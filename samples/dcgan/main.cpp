@@ -120,7 +120,8 @@ void train(const Set& set, const Arguments& a) {
   const auto draw = [&] {
     const NoGradGuard no_grad;
     const amp::autocast region = sample::autocast_to(a.precision.dtype(), device);
-    image::save(a.out, image::grid((generator->forward(shown).to(kFloat32).cpu() + 1) / 2));
+    sample::save_picture(a.out,
+                         image::grid((generator->forward(shown).to(kFloat32).cpu() + 1) / 2));
   };
 
   sample::ProgressLine progress(steps);

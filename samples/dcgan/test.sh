@@ -15,7 +15,7 @@ for precision in float32 amp bf16; do
   # Neither network has won: the one that draws is not always found out, the other one does better than guessing.
   awk '{ exit !($2 > 50 && $5 > 1 && $5 < $2) }' <<<"$last" || fail "$precision: a match: $last"
 done
-head -n 2 float32.pgm | tail -n 1 | grep -qx '82 82' || fail "8 times 8 drawings of 8 x 8 pixels"
+head -n 2 float32.pgm | tail -n 1 | grep -qx '574 574' || fail "8 times 8 drawings of 8 x 8 pixels, seven times as large"
 
 refused() {  # refused WHAT TEXT ARGS...: exit code 2, and TEXT in the message
   local what=$1 text=$2

@@ -19,7 +19,7 @@ done
 last=$("$program" $small --steps 200 --deviation 1 --image ramp.ppm --out out.ppm | tail -n 1)
 echo "a ramp from a file: $last"
 awk '{ exit !($2 > 30) }' <<<"$last" || fail "a ramp above 30 dB: $last"
-head -n 2 out.ppm | tail -n 1 | grep -qx '38 12' || fail "two pictures of 16 x 8 with borders"
+head -n 2 out.ppm | tail -n 1 | grep -qx '608 192' || fail "two pictures of 16 x 8 with borders, sixteen times as large"
 
 refused() {  # refused WHAT TEXT ARGS...: exit code 2, and TEXT in the message
   local what=$1 text=$2

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 using namespace halftape;
@@ -70,6 +71,11 @@ void check_picture(const std::string& path) {
   if (kind != ".png" && kind != ".ppm" && kind != ".pgm")
     throw UserError(fmt::format("--out {}: name a .png, .ppm or .pgm", path));
   const OutputFile probe("--out", path);  // never committed: leaves nothing behind
+}
+
+void save_picture(const std::string& path, const Tensor& picture) {
+  const int64_t size = std::max<int64_t>(1, 640 / std::max(picture.size(1), picture.size(2)));
+  image::save(path, picture.repeat_interleave(size, 1).repeat_interleave(size, 2));
 }
 
 uint64_t hash(const nn::Module& module) {

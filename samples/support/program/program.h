@@ -45,6 +45,9 @@ int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body)
 /// Throws, before the work begins, if image::save() could not write there.
 void check_picture(const std::string& path);
 
+/// Saves (C, H, W) with each pixel as a square, so that a small picture is some 600 pixels wide.
+void save_picture(const std::string& path, const halftape::Tensor& picture);
+
 /// FNV-1a, 64 bits, over the bytes of all parameters in order: equal for equal weights.
 uint64_t hash(const halftape::nn::Module& module);
 
