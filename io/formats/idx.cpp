@@ -114,10 +114,6 @@ Idx read_idx_file(const fs::path& path, size_t rank) {
 
 // --- The folder.
 
-std::vector<std::string> names_of(const std::string& stem, const std::string& idx) {
-  return {stem + "-" + idx, stem + "." + idx, stem + "-" + idx + ".gz", stem + "." + idx + ".gz"};
-}
-
 std::string listing(const fs::path& folder) {
   constexpr size_t kShown = 10;
   std::error_code error;
@@ -140,7 +136,8 @@ constexpr const char* kEmbedded = "or use datasets::Digits, which needs no files
 fs::path find(const fs::path& folder, const std::string& stem, const std::string& idx) {
   fs::path directory;
   std::string tried;
-  for (const std::string& name : names_of(stem, idx)) {
+  for (const auto& end : {"-" + idx, "." + idx, "-" + idx + ".gz", "." + idx + ".gz"}) {
+    const std::string name = stem + end;
     std::error_code error;
     const fs::file_status status = fs::status(folder / name, error);
     // A folder of that name, as some archives unpack to, must not hide the file beside it.

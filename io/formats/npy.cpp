@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/io/file/byte_order.h"
@@ -54,22 +55,19 @@ class Reader {
   Reader(std::string_view text, const Source& source) : text_(text), source_(source) {}
 
   Header read() {
+    constexpr std::string_view kKeys[] = {"descr", "fortran_order", "shape"};
     Header h;
-    bool has_descr = false, has_order = false, has_shape = false;
+    bool has[std::size(kKeys)] = {};
     expect('{');
     while (!take('}')) {
       const std::string_view key = string();
       expect(':');
-      bool* has = key == "descr"           ? &has_descr
-                  : key == "fortran_order" ? &has_order
-                  : key == "shape"         ? &has_shape
-                                           : nullptr;
-      if (!has || *has)
+      const auto* const known = std::ranges::find(kKeys, key);
+      if (known == std::end(kKeys) || std::exchange(has[known - kKeys], true))
         fail("expected 'descr', 'fortran_order' and 'shape', once each, found ", json_quoted(key));
-      *has = true;
-      if (has == &has_descr)
+      if (known == &kKeys[0])
         read_dtype(h);
-      else if (has == &has_order)
+      else if (known == &kKeys[1])
         h.column_major = boolean();
       else
         read_shape(h);
@@ -78,7 +76,7 @@ class Reader {
         break;
       }
     }
-    if (!has_descr || !has_order || !has_shape)
+    if (std::ranges::count(has, false) > 0)
       fail("expected 'descr', 'fortran_order' and 'shape', found fewer");
     skip_space();
     if (at_ != text_.size()) fail("expected the end");
@@ -192,7 +190,7 @@ Tensor read_array(const Source& source) {
     source.fail("expected ", *bytes, " bytes of data, found ", there,
                 *bytes > there ? ": the file is truncated" : ": bytes follow the data");
 
-  Dims order;  // column-major is row-major with the dimensions turned round
+  Dims order;  // column-major is row-major with the dimensions in reverse
   Shape in_file;
   for (int i = 0; i < h.shape.size(); ++i) {
     order.push_back(h.shape.size() - 1 - i);
@@ -205,7 +203,7 @@ Tensor read_array(const Source& source) {
   return Tensor(h.column_major ? a.permute(order).to_contiguous() : a);
 }
 
-/// The header and the row-major bytes.
+/// What stands before the row-major bytes.
 std::string header_of(const Array& a) {
   const auto* known = std::ranges::find(kNames, a.dtype(), &Name::dtype);
   HALFTAPE_CHECK(known != std::end(kNames), "npy: NumPy has no ", a.dtype(),

@@ -4,15 +4,19 @@
 #include "halftape/io/formats/safetensors_header.h"
 
 #include <algorithm>
-#include <array>
-#include <limits>
+#include <charconv>
+#include <iterator>
 #include <numeric>
+#include <optional>
+#include <utility>
 
 #include "halftape/io/file/json.h"
 #include "halftape/io/formats/tensor_bytes.h"
 
 namespace halftape::safetensors {
 namespace {
+
+constexpr std::string_view kMetadata = "__metadata__";
 
 struct DtypeName {
   Dtype dtype;
@@ -35,20 +39,17 @@ class Reader {
     Header header;
     bool has_metadata = false;
     if (text_.empty() || text_[0] != '{') fail("expected '{' as its first byte, found ", found());
-    members("the name of a tensor", [&](std::string name) {
-      if (name == "__metadata__") {
-        where_ = "\"__metadata__\"";
-        if (has_metadata) fail("is there twice");
-        has_metadata = true;
+    members("the name of a tensor", name_, [&] {
+      if (name_ == kMetadata) {
+        if (std::exchange(has_metadata, true)) fail("is there twice");
         read_metadata(header.metadata);
-      } else {
-        where_ = "tensor " + shown(name);
-        if (name.empty() || name.size() > kMaxName)
-          fail("expected a name of 1 to ", kMaxName, " bytes, found ", name.size());
-        if (name.find('\0') != std::string::npos) fail("expected a name without the character 0");
-        header.entries.push_back(read_entry(std::move(name)));
+        return;
       }
-      where_.clear();
+      if (name_->empty() || name_->size() > kMaxName)
+        fail("expected a name of 1 to ", kMaxName, " bytes, found ", name_->size());
+      if (name_->find('\0') != std::string::npos) fail("expected a name without the character 0");
+      header.entries.push_back(read_entry());
+      header.entries.back().name = *std::move(name_);
     });
     if (at_ < text_.size()) fail("expected the end, found ", found());
     return header;
@@ -57,7 +58,10 @@ class Reader {
  private:
   template <class... Parts>
   [[noreturn]] void fail(const Parts&... parts) const {
-    file_.fail("header, byte ", at_, ": ", where_, where_.empty() ? "" : ": ", parts...);
+    std::string where;
+    if (name_) where = (name_ == kMetadata ? "" : "tensor ") + shown(*name_);
+    if (field_) where += ", " + shown(*field_);
+    file_.fail("header, byte ", at_, ": ", where, name_ ? ": " : "", parts...);
   }
   std::string found() const {
     return at_ < text_.size() ? json_quoted(text_.substr(at_, 1)) : "the end of the header";
@@ -75,15 +79,17 @@ class Reader {
     if (!take(c)) fail("expected ", what, " ('", c, "'), found ", found());
   }
 
-  /// f(key) for each member of an object; f reads the value.
+  /// Calls f(), which reads the value, for each member of an object, with the key in `key`.
   template <class F>
-  void members(const char* what, F f) {
+  void members(const char* what, std::optional<std::string>& key, F f) {
     expect('{', "an object");
     if (!take('}')) {
       do {
-        std::string key = string(what);
+        std::string found = string(what);
         expect(':', "a colon");
-        f(std::move(key));
+        key = std::move(found);
+        f();
+        key.reset();
       } while (take(','));
       expect('}', "a comma or the end of the object");
     }
@@ -100,14 +106,10 @@ class Reader {
 
   uint32_t hex4() {
     uint32_t value = 0;
-    for (int i = 0; i < 4; ++i, ++at_) {
-      const size_t digit =
-          at_ < text_.size() ? std::string_view("0123456789abcdef").find(text_[at_] | 0x20) : 16;
-      const bool letter_or_digit = at_ < text_.size() && text_[at_] >= '0';
-      if (digit >= 16 || !letter_or_digit)
-        fail("expected four hexadecimal digits, found ", found());
-      value = value << 4 | static_cast<uint32_t>(digit);
-    }
+    const std::string_view four = text_.substr(at_, 4);
+    const char* const end = std::from_chars(four.data(), four.data() + four.size(), value, 16).ptr;
+    at_ += static_cast<size_t>(end - four.data());
+    if (end != four.data() + 4) fail("expected four hexadecimal digits, found ", found());
     return value;
   }
   void escape(std::string& out) {
@@ -166,78 +168,65 @@ class Reader {
     return out;
   }
 
-  uint64_t whole_number() {
+  int64_t whole_number() {
     skip_space();
-    const size_t start = at_;
-    uint64_t value = 0;
-    bool overflow = false;
-    for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_) {
-      overflow |= __builtin_mul_overflow(value, uint64_t{10}, &value);
-      overflow |= __builtin_add_overflow(value, static_cast<uint64_t>(text_[at_] - '0'), &value);
-    }
-    if (at_ == start || (text_[start] == '0' && at_ > start + 1))
-      fail("expected a whole number from 0 on, found ", at_ == start ? found() : "a leading 0");
-    if (overflow || value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
-      fail("expected a number below 2^63, found ",
-           text_.substr(start, std::min<size_t>(at_ - start, 24)));
+    int64_t value = 0;
+    const char* const begin = text_.data() + at_;
+    const auto [end, error] = std::from_chars(begin, text_.data() + text_.size(), value);
+    const std::string_view digits(begin, static_cast<size_t>(end - begin));
+    const bool leading_zero = digits.size() > 1 && digits[0] == '0';
+    if (digits.empty() || digits[0] == '-' || leading_zero)
+      fail("expected a whole number from 0 on, found ", leading_zero ? "a leading 0" : found());
+    if (error != std::errc()) fail("expected a number below 2^63, found ", digits.substr(0, 24));
+    at_ += digits.size();
     return value;
   }
 
   void read_metadata(std::map<std::string, std::string>& metadata) {
-    members("a key", [&](std::string key) {
-      where_ = "\"__metadata__\", " + shown(key);
-      std::string value = string("a string");
-      if (!metadata.emplace(std::move(key), std::move(value)).second) fail("is there twice");
-      where_ = "\"__metadata__\"";
+    members("a key", field_, [&] {
+      if (!metadata.emplace(*field_, string("a string")).second) fail("is there twice");
     });
   }
 
-  Entry read_entry(std::string name) {
+  /// Without its name.
+  Entry read_entry() {
+    constexpr std::string_view kFields[] = {"dtype", "shape", "data_offsets"};
     Entry entry;
-    entry.name = std::move(name);
-    bool has_dtype = false, has_shape = false, has_offsets = false;
-    const std::string tensor = where_;
-    const auto once = [&](bool& has) {
-      if (has) fail("is there twice");
-      has = true;
-    };
-    members("a field", [&](const std::string& field) {
-      where_ = tensor + ", " + shown(field);
-      if (field == "dtype") {
-        once(has_dtype);
-        const std::string found = string("a string");
-        const auto* known = std::ranges::find(kDtypes, found, &DtypeName::name);
-        if (known == std::end(kDtypes))
-          fail("expected one of BOOL, U8, I32, I64, F16, BF16, F32, F64, found ", shown(found));
-        entry.dtype = known->dtype;
-      } else if (field == "shape") {
-        once(has_shape);
+    bool has[std::size(kFields)] = {};
+    members("a field", field_, [&] {
+      const auto* const field = std::ranges::find(kFields, *field_);
+      if (field == std::end(kFields))
+        fail("expected one of \"dtype\", \"shape\", \"data_offsets\"");
+      if (std::exchange(has[field - kFields], true)) fail("is there twice");
+      if (field == &kFields[0])
+        entry.dtype = read_dtype();
+      else if (field == &kFields[1])
         elements([&] {
           if (entry.shape.size() == kMaxDims) fail("expected at most ", kMaxDims, " dimensions");
-          entry.shape.push_back(static_cast<int64_t>(whole_number()));
+          entry.shape.push_back(whole_number());
         });
-      } else if (field == "data_offsets") {
-        once(has_offsets);
-        std::array<uint64_t, 2> offsets{};
-        size_t n = 0;
-        elements([&] {
-          const uint64_t offset = whole_number();
-          if (n < 2) offsets[n] = offset;
-          ++n;
-        });
-        if (n != 2) fail("expected two numbers, found ", n);
-        entry.begin = offsets[0];
-        entry.end = offsets[1];
-      } else {
-        fail("expected one of \"dtype\", \"shape\", \"data_offsets\"");
-      }
+      else
+        read_offsets(entry);
     });
-    where_ = tensor;
-    for (const auto& [has, field] :
-         {std::pair{has_dtype, "dtype"}, {has_shape, "shape"}, {has_offsets, "data_offsets"}})
-      if (!has) fail("expected the field \"", field, "\", found none");
+    for (const auto& field : kFields)
+      if (!has[&field - kFields]) fail("expected the field \"", field, "\", found none");
     check_bytes(entry);
     return entry;
+  }
+  Dtype read_dtype() {
+    const std::string found = string("a string");
+    const auto* known = std::ranges::find(kDtypes, found, &DtypeName::name);
+    if (known == std::end(kDtypes))
+      fail("expected one of BOOL, U8, I32, I64, F16, BF16, F32, F64, found ", shown(found));
+    return known->dtype;
+  }
+  void read_offsets(Entry& entry) {
+    size_t n = 0;
+    elements([&] {
+      const auto offset = static_cast<uint64_t>(whole_number());
+      if (n++ < 2) (n == 1 ? entry.begin : entry.end) = offset;
+    });
+    if (n != 2) fail("expected two numbers, found ", n);
   }
 
   void check_bytes(const Entry& entry) const {
@@ -251,7 +240,7 @@ class Reader {
   std::string_view text_;
   const InputFile& file_;
   size_t at_ = 0;
-  std::string where_;  // what is being read
+  std::optional<std::string> name_, field_;  // what is being read
 };
 
 void check_names(const Header& header, const InputFile& file) {
