@@ -73,6 +73,15 @@ void OutputFile::fail(const os::FileFailure& failure) const {
   throw FileError(text.str());
 }
 
+template <class F>
+void OutputFile::guarded(F f) const {
+  try {
+    f();
+  } catch (const os::FileFailure& failure) {
+    fail(failure);
+  }
+}
+
 OutputFile::OutputFile(std::string format, const fs::path& path) : format_(std::move(format)) {
   std::error_code error;
   // A link stays; the file that it points to is replaced.
@@ -81,21 +90,13 @@ OutputFile::OutputFile(std::string format, const fs::path& path) : format_(std::
   if (fs::is_directory(path_, error)) fail({"opening it as a file", EISDIR});
   if (fs::exists(path_, error) && !fs::is_regular_file(path_, error))
     fail({"replacing a device, pipe or socket", EPERM});
-  try {
-    file_ = std::make_unique<os::PartialFile>(path_);
-  } catch (const os::FileFailure& failure) {
-    fail(failure);
-  }
+  guarded([&] { file_ = std::make_unique<os::PartialFile>(path_); });
 }
 
 OutputFile::~OutputFile() = default;
 
 void OutputFile::write_at(uint64_t position, const void* bytes, size_t n) {
-  try {
-    file_->write_at(position, bytes, n);
-  } catch (const os::FileFailure& failure) {
-    fail(failure);
-  }
+  guarded([&] { file_->write_at(position, bytes, n); });
 }
 
 void OutputFile::write(const void* bytes, size_t n) {
@@ -104,11 +105,7 @@ void OutputFile::write(const void* bytes, size_t n) {
 }
 
 void OutputFile::commit() {
-  try {
-    file_->commit();
-  } catch (const os::FileFailure& failure) {
-    fail(failure);
-  }
+  guarded([&] { file_->commit(); });
 }
 
 void write_file(const std::string& format, const fs::path& path, std::string_view bytes) {

@@ -95,6 +95,8 @@ class OutputFile {
 
  private:
   [[noreturn]] void fail(const os::FileFailure& failure) const;
+  template <class F>
+  void guarded(F f) const;
 
   std::string format_;
   std::filesystem::path path_;

@@ -51,16 +51,17 @@ Pixels checked_pixels(const Tensor& image) {
   HALFTAPE_CHECK(image.defined() && (image.dim() == 2 || image.dim() == 3) && image.numel() > 0,
                  "image: ", image.defined() ? image.sizes() : Shape(),
                  " is no picture (C, H, W) or (H, W)");
-  HALFTAPE_CHECK(image.is_floating_point() || image.dtype() == kUInt8, "image: ", image.dtype(),
-                 " is neither uint8 (0 to 255) nor floating-point (0 to 1)");
   const Tensor plain = image.detach();
-  return detail::pixels_of(image.dim() == 2 ? plain.unsqueeze(2) : plain.permute({1, 2, 0}),
+  return detail::pixels_of("image",
+                           image.dim() == 2 ? plain.unsqueeze(2) : plain.permute({1, 2, 0}),
                            [](double v) { return std::round(v); });
 }
 
 }  // namespace
 
-Pixels detail::pixels_of(const Tensor& rows, double (*rounded)(double)) {
+Pixels detail::pixels_of(const char* op, const Tensor& rows, double (*rounded)(double)) {
+  HALFTAPE_CHECK(rows.is_floating_point() || rows.dtype() == kUInt8, op, ": ", rows.dtype(),
+                 " is neither uint8 (0 to 255) nor floating-point (0 to 1)");
   const double scale = rows.dtype() == kUInt8 ? 1 : 255;
   Pixels p{static_cast<uint32_t>(rows.size(0)),
            static_cast<uint32_t>(rows.size(1)),

@@ -24,8 +24,9 @@ Tensor grid(const Tensor& images, int64_t columns = 8, int64_t padding = 2);
 
 namespace detail {
 /// The bytes of a picture (H, W, C): uint8 as they are, floating-point times 255, `rounded`, with
-/// NaN as 0 and what lies outside 0 … 255 at the nearer end.
-Pixels pixels_of(const Tensor& rows, double (*rounded)(double));
+/// NaN as 0 and what lies outside 0 … 255 at the nearer end. Throws Error, which begins with `op`,
+/// for other dtypes.
+Pixels pixels_of(const char* op, const Tensor& rows, double (*rounded)(double));
 }  // namespace detail
 
 }  // namespace halftape::image

@@ -95,12 +95,10 @@ Pixels picture(const Tensor& image, std::string_view formats) {
   HALFTAPE_CHECK(image.defined() && image.dim() == static_cast<int64_t>(formats.size()),
                  "add_image: an image ", image.defined() ? image.sizes() : Shape(), " is not ",
                  formats, "; pass another dataformats, or one picture of the batch");
-  HALFTAPE_CHECK(image.is_floating_point() || image.dtype() == kUInt8, "add_image: ", image.dtype(),
-                 " is neither uint8 (0 to 255) nor floating-point (0 to 1)");
   const Tensor rows = formats == "HW"    ? image.detach().unsqueeze(2)
                       : formats == "CHW" ? image.detach().permute({1, 2, 0})
                                          : image.detach();
-  return image::detail::pixels_of(rows, [](double v) { return v; });
+  return image::detail::pixels_of("add_image", rows, [](double v) { return v; });
 }
 
 // --- Records and their file.

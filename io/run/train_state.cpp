@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstring>
 #include <string_view>
 #include <utility>
 
@@ -13,9 +12,11 @@
 namespace halftape {
 namespace {
 
+using safetensors::Contents;
+using Mismatches = std::vector<std::string>;
+
 constexpr const char *kModule = "module", *kOptimizer = "optimizer", *kAsync = "async_optimizer",
-                     *kNumbers = "numbers", *kText = "text";
-constexpr const char* kNewest = "_newest";
+                     *kNumbers = "numbers", *kText = "text", *kNewest = "_newest";
 constexpr std::string_view kRun = "run", kPart = "run.part.", kRandom = "run.random.";
 
 template <class T>
@@ -90,17 +91,144 @@ safetensors::Tensors below(const safetensors::Tensors& all, const std::string& p
   return safetensors::Tensors(std::move(found));
 }
 
-safetensors::Tensors with_prefix(const std::string& prefix, const safetensors::Tensors& all) {
-  std::vector<safetensors::Tensors::Item> named;
-  for (const auto& item : all) named.emplace_back(prefix + item.key(), item.value());
-  return safetensors::Tensors(std::move(named));
-}
-
 std::string group(const std::string& part, size_t i) {
   return part + ".group" + std::to_string(i) + ".";
 }
 
+// --- Optimizers: "NAME.PARAMETER.KEY" is a tensor of the state, "NAME.parameter.PARAMETER" the
+// parameter's group, and "NAME.group0.lr" an option.
+
+using Names = std::map<const detail::TensorImpl*, std::string>;
+Names names_of(const std::vector<std::pair<std::string, nn::Module*>>& modules) {
+  Names names;
+  for (const auto& [name, module] : modules)
+    for (const auto& item : module->named_parameters())
+      names.emplace(item.value().impl(), name + "." + item.key());
+  return names;
+}
+
+using Groups = std::vector<optim::OptimizerParamGroup>;
+/// The group of each parameter, by name.
+std::map<std::string, size_t> groups_of(const std::string& part, const Groups& all,
+                                        const Names& names) {
+  std::map<std::string, size_t> groups;
+  for (size_t g = 0; g < all.size(); ++g) {
+    for (const Tensor& p : all[g].params()) {
+      const auto name = names.find(p.impl());
+      HALFTAPE_CHECK(name != names.end(), "TrainState: a parameter ", p.sizes(), " of \"", part,
+                     "\" belongs to none of the modules that were added; add its module, too");
+      groups[name->second] = g;
+    }
+  }
+  return groups;
+}
+
+void save_optimizer(const std::string& name, const Groups& groups, const Names& names,
+                    const optim::OptimizerState& state, Contents& draft) {
+  for (const auto& [parameter, g] : groups_of(name, groups, names))
+    draft.metadata[name + ".parameter." + parameter] = std::to_string(g);
+  for (size_t g = 0; g < state.groups.size(); ++g)
+    for (const auto& [key, value] : state.groups[g])
+      draft.metadata[group(name, g) + key] = text_of(value);
+  const std::vector<Tensor> parameters = optim::parameters_of(groups);
+  for (size_t i = 0; i < parameters.size(); ++i)
+    for (const auto& [key, value] : state.state[i])
+      draft.tensors.insert(name + "." + names.at(parameters[i].impl()) + "." + key, Tensor(value));
+}
+
+void compare_optimizer(const std::string& name, const Groups& groups, const Names& names,
+                       const Contents& saved, Mismatches& mismatches) {
+  const auto here = groups_of(name, groups, names);
+  const auto there = below(saved.metadata, name + ".parameter.");
+  const auto differ = [&](const std::string& expected, const std::string& parameter,
+                          const std::string& found) {
+    mismatches.push_back("\"" + name + "\": expected " + expected + " \"" + parameter + "\"" +
+                         found);
+  };
+  for (const auto& [parameter, g] : here) {
+    const auto found = there.find(parameter);
+    if (found == there.end())
+      differ("the parameter", parameter, ", found none of that name");
+    else if (const std::string group = std::to_string(g); found->second != group)
+      differ("the parameter", parameter,
+             " in group " + group + ", found it in group " + found->second);
+  }
+  for (const auto& [parameter, g] : there)
+    if (!here.contains(parameter)) differ("no parameter", parameter, ", found one");
+}
+
+optim::OptimizerState saved_optimizer(const std::string& name, const Groups& all,
+                                      const Names& names, const Contents& saved) {
+  optim::OptimizerState state;
+  for (size_t g = 0; g < all.size(); ++g)
+    state.groups.push_back(numbers_below(saved.metadata, group(name, g)));
+  const auto groups = numbers_below(saved.metadata, name + ".parameter.");
+  size_t count = 0;
+  for (const auto& [parameter, g] : groups) count = std::max(count, 1 + static_cast<size_t>(g));
+  HALFTAPE_CHECK(count <= state.groups.size(), "the saved state has ", count, " groups, this one ",
+                 state.groups.size());
+  std::map<std::string, optim::ParamState> by_name;
+  for (const auto& item : below(saved.tensors, name + ".")) {
+    const size_t dot = item.key().rfind('.');
+    by_name[item.key().substr(name.size() + 1, dot - name.size() - 1)][item.key().substr(dot + 1)] =
+        item.value().array();
+  }
+  for (const Tensor& p : optim::parameters_of(all))
+    state.state.push_back(by_name[names.at(p.impl())]);
+  return state;
+}
+
+// An asynchronous optimizer whose model is one step behind also saves "NAME.PARAMETER._newest", the
+// model's next weights. The module's part has the present ones.
+
+void save_async(const std::string& name, optim::AsyncOptimizer& optimizer, const Names& names,
+                Contents& draft) {
+  const optim::AsyncOptimizerState state = optimizer.state_dict();
+  save_optimizer(name, optimizer.param_groups(), names, state.optimizer, draft);
+  draft.metadata[name + ".async.steps"] = text_of(state.steps);
+  draft.metadata[name + ".async.stale"] = state.stale ? "1" : "0";
+  if (!state.stale) return;
+  for (size_t i = 0; i < state.newest.size(); ++i)
+    draft.tensors.insert(name + "." + names.at(optimizer.parameters()[i].impl()) + "." + kNewest,
+                         Tensor(state.newest[i]));
+}
+
+void load_async(const std::string& name, optim::AsyncOptimizer& optimizer, const Names& names,
+                const Contents& saved) {
+  const auto own = numbers_below(saved.metadata, name + ".async.");
+  HALFTAPE_CHECK(own.contains("steps") && own.contains("stale"), "no step and no staleness there");
+  optim::AsyncOptimizerState state{saved_optimizer(name, optimizer.param_groups(), names, saved),
+                                   {},
+                                   {},
+                                   static_cast<int64_t>(own.at("steps")),
+                                   own.at("stale") != 0};
+  for (size_t i = 0; i < optimizer.parameters().size(); ++i) {
+    // The model's present weights, which are also the newest ones unless the model is behind.
+    state.weights.push_back(optimizer.parameters()[i].array().clone());
+    optim::ParamState& of_one = state.optimizer.state[i];
+    const auto newest = of_one.find(kNewest);
+    HALFTAPE_CHECK((newest != of_one.end()) == state.stale, "a parameter ",
+                   state.weights.back().shape(), state.stale ? " lacks its" : " has",
+                   " newest weights");
+    state.newest.push_back(state.stale ? newest->second : state.weights.back());
+    if (state.stale) of_one.erase(newest);
+  }
+  optimizer.load_state_dict(state);
+}
+
 }  // namespace
+
+struct TrainState::Part {
+  std::string name;
+  std::string kind;
+  std::function<void(Contents&)> save;
+  std::function<void(const Contents&)> load;
+  std::function<void(const Contents&, Mismatches&)> compare = [](const Contents&, Mismatches&) {};
+  bool reads_modules = false;  // its load() reads their weights, and is repeated after theirs
+};
+
+TrainState::TrainState() = default;
+TrainState::~TrainState() = default;
 
 void TrainState::add(Part part) {
   const auto taken = [&](const Part& other) { return other.name == part.name; };
@@ -113,14 +241,14 @@ void TrainState::add(Part part) {
 
 void TrainState::add(const std::string& name, nn::Module& module) {
   const auto tensors = [&module, prefix = name + "."] {
-    return with_prefix(prefix, detail::named_tensors(module));
+    std::vector<safetensors::Tensors::Item> named;
+    for (const auto& item : detail::named_tensors(module))
+      named.emplace_back(prefix + item.key(), item.value());
+    return safetensors::Tensors(std::move(named));
   };
   add({.name = name,
        .kind = kModule,
-       .save =
-           [tensors](Draft& draft) {
-             for (const auto& item : tensors()) draft.tensors.push_back(item);
-           },
+       .save = [tensors](Contents& draft) { draft.tensors.update(tensors()); },
        .load = [tensors](const Contents& saved) { detail::copy_values(tensors(), saved.tensors); },
        .compare =
            [tensors, prefix = name + "."](const Contents& saved, Mismatches& mismatches) {
@@ -133,27 +261,33 @@ void TrainState::add(const std::string& name, optim::Optimizer& optimizer) {
   add({.name = name,
        .kind = kOptimizer,
        .save =
-           [=, this, &optimizer](Draft& draft) {
-             save_optimizer(name, optimizer.param_groups(), optimizer.state_dict(), draft);
+           [=, this, &optimizer](Contents& draft) {
+             save_optimizer(name, optimizer.param_groups(), names_of(modules_),
+                            optimizer.state_dict(), draft);
            },
        .load =
            [=, this, &optimizer](const Contents& saved) {
-             optimizer.load_state_dict(saved_optimizer(name, optimizer.param_groups(), saved));
+             optimizer.load_state_dict(
+                 saved_optimizer(name, optimizer.param_groups(), names_of(modules_), saved));
            },
        .compare =
            [=, this, &optimizer](const Contents& saved, Mismatches& m) {
-             compare_optimizer(name, optimizer.param_groups(), saved, m);
+             compare_optimizer(name, optimizer.param_groups(), names_of(modules_), saved, m);
            }});
 }
 
 void TrainState::add(const std::string& name, optim::AsyncOptimizer& optimizer) {
   add({.name = name,
        .kind = kAsync,
-       .save = [=, this, &optimizer](Draft& draft) { save_async(name, optimizer, draft); },
-       .load = [=, this, &optimizer](const Contents& saved) { load_async(name, optimizer, saved); },
+       .save = [=, this, &optimizer](
+                   Contents& draft) { save_async(name, optimizer, names_of(modules_), draft); },
+       .load =
+           [=, this, &optimizer](const Contents& saved) {
+             load_async(name, optimizer, names_of(modules_), saved);
+           },
        .compare =
            [=, this, &optimizer](const Contents& saved, Mismatches& m) {
-             compare_optimizer(name, optimizer.param_groups(), saved, m);
+             compare_optimizer(name, optimizer.param_groups(), names_of(modules_), saved, m);
            },
        .reads_modules = true});
 }
@@ -177,7 +311,7 @@ void TrainState::add_numbers(const std::string& name, std::function<Numbers()> s
   add({.name = name,
        .kind = kNumbers,
        .save =
-           [name, save = std::move(save)](Draft& draft) {
+           [name, save = std::move(save)](Contents& draft) {
              for (const auto& [key, value] : save())
                draft.metadata[name + "." + key] = text_of(value);
            },
@@ -190,148 +324,17 @@ void TrainState::add_text(const std::string& name, std::function<Text()> save,
   add({.name = name,
        .kind = kText,
        .save =
-           [name, save = std::move(save)](Draft& draft) {
+           [name, save = std::move(save)](Contents& draft) {
              for (const auto& [key, value] : save()) draft.metadata[name + "." + key] = value;
            },
        .load = [prefix = name + ".", load = std::move(load)](
                    const Contents& saved) { load(below(saved.metadata, prefix)); }});
 }
 
-bool TrainState::is_module(const Part& part) const { return std::strcmp(part.kind, kModule) == 0; }
-
-// --- Optimizers: "NAME.PARAMETER.KEY" is a tensor of the state, "NAME.parameter.PARAMETER" the
-// parameter's group, and "NAME.group0.lr" an option.
-
-std::map<const detail::TensorImpl*, std::string> TrainState::parameter_names() const {
-  std::map<const detail::TensorImpl*, std::string> names;
-  for (const auto& [name, module] : modules_)
-    for (const auto& item : module->named_parameters())
-      names.emplace(item.value().impl(), name + "." + item.key());
-  return names;
-}
-
-namespace {
-
-/// The group of each parameter, by name.
-std::map<std::string, size_t> groups_of(
-    const std::string& part, const std::vector<optim::OptimizerParamGroup>& all,
-    const std::map<const detail::TensorImpl*, std::string>& names) {
-  std::map<std::string, size_t> groups;
-  for (size_t g = 0; g < all.size(); ++g) {
-    for (const Tensor& p : all[g].params()) {
-      const auto name = names.find(p.impl());
-      HALFTAPE_CHECK(name != names.end(), "TrainState: a parameter ", p.sizes(), " of \"", part,
-                     "\" belongs to none of the modules that were added; add its module, too");
-      groups[name->second] = g;
-    }
-  }
-  return groups;
-}
-
-}  // namespace
-
-void TrainState::save_optimizer(const std::string& name, const Groups& groups,
-                                const optim::OptimizerState& state, Draft& draft) const {
-  const auto names = parameter_names();
-  for (const auto& [parameter, g] : groups_of(name, groups, names))
-    draft.metadata[name + ".parameter." + parameter] = std::to_string(g);
-  for (size_t g = 0; g < state.groups.size(); ++g)
-    for (const auto& [key, value] : state.groups[g])
-      draft.metadata[group(name, g) + key] = text_of(value);
-  const std::vector<Tensor> parameters = optim::parameters_of(groups);
-  for (size_t i = 0; i < parameters.size(); ++i)
-    for (const auto& [key, value] : state.state[i])
-      draft.tensors.emplace_back(name + "." + names.at(parameters[i].impl()) + "." + key,
-                                 Tensor(value));
-}
-
-void TrainState::compare_optimizer(const std::string& name, const Groups& groups,
-                                   const Contents& saved, Mismatches& mismatches) const {
-  const auto here = groups_of(name, groups, parameter_names());
-  const auto there = below(saved.metadata, name + ".parameter.");
-  const auto differ = [&](const std::string& expected, const std::string& parameter,
-                          const std::string& found) {
-    mismatches.push_back("\"" + name + "\": expected " + expected + " \"" + parameter + "\"" +
-                         found);
-  };
-  for (const auto& [parameter, g] : here) {
-    const auto found = there.find(parameter);
-    if (found == there.end())
-      differ("the parameter", parameter, ", found none of that name");
-    else if (const std::string group = std::to_string(g); found->second != group)
-      differ("the parameter", parameter,
-             " in group " + group + ", found it in group " + found->second);
-  }
-  for (const auto& [parameter, g] : there)
-    if (!here.contains(parameter)) differ("no parameter", parameter, ", found one");
-}
-
-optim::OptimizerState TrainState::saved_optimizer(const std::string& name, const Groups& all,
-                                                  const Contents& saved) const {
-  const auto names = parameter_names();
-  optim::OptimizerState state;
-  for (size_t g = 0; g < all.size(); ++g)
-    state.groups.push_back(numbers_below(saved.metadata, group(name, g)));
-  const auto groups = numbers_below(saved.metadata, name + ".parameter.");
-  size_t count = 0;
-  for (const auto& [parameter, g] : groups) count = std::max(count, 1 + static_cast<size_t>(g));
-  HALFTAPE_CHECK(count <= state.groups.size(), "the saved state has ", count, " groups, this one ",
-                 state.groups.size());
-  std::map<std::string, optim::ParamState> by_name;
-  for (const auto& item : below(saved.tensors, name + ".")) {
-    const size_t dot = item.key().rfind('.');
-    by_name[item.key().substr(name.size() + 1, dot - name.size() - 1)][item.key().substr(dot + 1)] =
-        item.value().array();
-  }
-  for (const Tensor& p : optim::parameters_of(all))
-    state.state.push_back(by_name[names.at(p.impl())]);
-  return state;
-}
-
-// An asynchronous optimizer whose model is one step behind also saves "NAME.PARAMETER._newest", the
-// model's next weights. The module's part has the present ones.
-
-void TrainState::save_async(const std::string& name, optim::AsyncOptimizer& optimizer,
-                            Draft& draft) const {
-  const optim::AsyncOptimizerState state = optimizer.state_dict();
-  save_optimizer(name, optimizer.param_groups(), state.optimizer, draft);
-  draft.metadata[name + ".async.steps"] = text_of(state.steps);
-  draft.metadata[name + ".async.stale"] = state.stale ? "1" : "0";
-  if (!state.stale) return;
-  const auto names = parameter_names();
-  for (size_t i = 0; i < state.newest.size(); ++i)
-    draft.tensors.emplace_back(
-        name + "." + names.at(optimizer.parameters()[i].impl()) + "." + kNewest,
-        Tensor(state.newest[i]));
-}
-
-void TrainState::load_async(const std::string& name, optim::AsyncOptimizer& optimizer,
-                            const Contents& saved) const {
-  const auto own = numbers_below(saved.metadata, name + ".async.");
-  HALFTAPE_CHECK(own.contains("steps") && own.contains("stale"), "no step and no staleness there");
-  optim::AsyncOptimizerState state{saved_optimizer(name, optimizer.param_groups(), saved),
-                                   {},
-                                   {},
-                                   static_cast<int64_t>(own.at("steps")),
-                                   own.at("stale") != 0};
-  for (size_t i = 0; i < optimizer.parameters().size(); ++i) {
-    // The model's present weights, which are also the newest ones unless the model is behind.
-    state.weights.push_back(optimizer.parameters()[i].array().clone());
-    optim::ParamState& of_one = state.optimizer.state[i];
-    const auto newest = of_one.find(kNewest);
-    HALFTAPE_CHECK((newest != of_one.end()) == state.stale, "a parameter ",
-                   state.weights.back().shape(), state.stale ? " lacks its" : " has",
-                   " newest weights");
-    state.newest.push_back(state.stale ? newest->second : state.weights.back());
-    if (state.stale) of_one.erase(newest);
-  }
-  optimizer.load_state_dict(state);
-}
-
 // --- The file.
 
 void TrainState::save(const std::filesystem::path& path) const {
-  Draft draft;
+  Contents draft;
   for (const Part& part : parts_) {
     draft.metadata[std::string(kPart) + part.name] = part.kind;
     part.save(draft);
@@ -343,12 +346,14 @@ void TrainState::save(const std::filesystem::path& path) const {
     draft.metadata[std::string(kRandom) + "engine"] = kMt19937;
   for (const auto& [device, generator] : random.generators)
     draft.metadata[std::string(kRandom) + device.str()] = text_of(generator);
-  safetensors::save_file(safetensors::Tensors(std::move(draft.tensors)), path, draft.metadata);
+  safetensors::save_file(draft.tensors, path, draft.metadata);
 }
 
-void TrainState::compare_parts(const Contents& saved, Mismatches& mismatches) const {
+namespace {
+
+void compare_parts(const auto& parts, const Contents& saved, Mismatches& mismatches) {
   auto there = below(saved.metadata, kPart);
-  for (const Part& part : parts_) {
+  for (const auto& part : parts) {
     const auto found = there.find(part.name);
     if (found == there.end())
       mismatches.push_back("expected the part \"" + part.name + "\", found none of that name");
@@ -363,28 +368,29 @@ void TrainState::compare_parts(const Contents& saved, Mismatches& mismatches) co
     mismatches.push_back("expected no part \"" + name + "\", found one of the kind " + kind);
 }
 
-void TrainState::load_parts(const Contents& saved) {
+void load_parts(const auto& parts, const Contents& saved) {
   // Modules come last: after the comparison they cannot fail. The others' former state is kept.
-  Draft draft;
-  for (const Part& part : parts_)
-    if (!is_module(part)) part.save(draft);
-  const Contents before{safetensors::Tensors(std::move(draft.tensors)), std::move(draft.metadata)};
-  for (auto part = parts_.begin(); part != parts_.end(); ++part) {
-    if (is_module(*part)) continue;
+  Contents before;
+  for (const auto& part : parts)
+    if (part.kind != kModule) part.save(before);
+  for (auto part = parts.begin(); part != parts.end(); ++part) {
+    if (part->kind == kModule) continue;
     try {
       part->load(saved);
     } catch (const std::exception& error) {
-      for (auto done = parts_.begin(); done != part; ++done)
-        if (!is_module(*done)) done->load(before);
+      for (auto done = parts.begin(); done != part; ++done)
+        if (done->kind != kModule) done->load(before);
       throw Error("TrainState::load: \"" + part->name +
                   "\" refuses its state, and nothing was changed: " + error.what());
     }
   }
-  for (const Part& part : parts_)
-    if (is_module(part)) part.load(saved);
-  for (const Part& part : parts_)
+  for (const auto& part : parts)
+    if (part.kind == kModule) part.load(saved);
+  for (const auto& part : parts)
     if (part.reads_modules) part.load(saved);
 }
+
+}  // namespace
 
 void TrainState::load(const std::filesystem::path& path) {
   const Contents saved = safetensors::read_file(path);
@@ -393,7 +399,7 @@ void TrainState::load(const std::filesystem::path& path) {
     fail_file("TrainState", path,
               "expected a checkpoint, found a safetensors file that no TrainState saved");
   Mismatches mismatches;
-  compare_parts(saved, mismatches);
+  compare_parts(parts_, saved, mismatches);
   detail::refuse("TrainState::load: " + path.string() + " does not fit this run", mismatches);
   const auto saved_step = number_of<int64_t>(at->second, "step");
   RandomState random;
@@ -405,7 +411,7 @@ void TrainState::load(const std::filesystem::path& path) {
     else
       random.generators.emplace_back(Device(device), generator_of(text, device));
   }
-  load_parts(saved);
+  load_parts(parts_, saved);
   set_random_state(random);
   step = saved_step;
 }

@@ -38,7 +38,8 @@ class TrainState {
   using Numbers = std::map<std::string, double>;
   using Text = std::map<std::string, std::string>;
 
-  TrainState() = default;
+  TrainState();
+  ~TrainState();
   TrainState(const TrainState&) = delete;
   TrainState& operator=(const TrainState&) = delete;
 
@@ -81,36 +82,8 @@ class TrainState {
   void load(const std::filesystem::path& path);
 
  private:
-  /// The contents of a file to be written.
-  struct Draft {
-    std::vector<safetensors::Tensors::Item> tensors;
-    safetensors::Metadata metadata;
-  };
-  using Contents = safetensors::Contents;
-  using Mismatches = std::vector<std::string>;
-  struct Part {
-    std::string name;
-    const char* kind;
-    std::function<void(Draft&)> save;
-    std::function<void(const Contents&)> load;
-    std::function<void(const Contents&, Mismatches&)> compare = [](const Contents&, Mismatches&) {};
-    bool reads_modules = false;  // its load() reads their weights, and is repeated after theirs
-  };
-  using Groups = std::vector<optim::OptimizerParamGroup>;
+  struct Part;
   void add(Part part);
-  bool is_module(const Part& part) const;
-  std::map<const detail::TensorImpl*, std::string> parameter_names() const;
-  void save_optimizer(const std::string& name, const Groups& groups,
-                      const optim::OptimizerState& state, Draft& draft) const;
-  void compare_optimizer(const std::string& name, const Groups& groups, const Contents& saved,
-                         Mismatches& mismatches) const;
-  optim::OptimizerState saved_optimizer(const std::string& name, const Groups& groups,
-                                        const Contents& saved) const;
-  void save_async(const std::string& name, optim::AsyncOptimizer& optimizer, Draft& draft) const;
-  void load_async(const std::string& name, optim::AsyncOptimizer& optimizer,
-                  const Contents& saved) const;
-  void compare_parts(const Contents& saved, Mismatches& mismatches) const;
-  void load_parts(const Contents& saved);
 
   std::vector<Part> parts_;
   std::vector<std::pair<std::string, nn::Module*>> modules_;
