@@ -120,35 +120,23 @@ SharedBatchDataset<Underlying> make_shared_dataset(Args&&... args) {
 }
 
 namespace detail {
-template <class Batch>
-struct Mapped {
-  using Input = Batch;
-  template <class Output>
-  using Result = Output;
-};
-template <class Batch>
-struct Mapped<std::optional<Batch>> {
-  using Input = Batch;
-  template <class Output>
-  using Result = std::optional<Output>;
-};
-template <class Source, class Transform>
-using MappedBatch = typename Mapped<typename Source::BatchType>::template Result<
-    typename Transform::OutputBatchType>;
+/// What a dataset that is stateful, or not, as `Source` returns for batches of this type.
+template <class Source, class Batch>
+using BatchAs = std::conditional_t<Source::is_stateful, std::optional<Batch>, Batch>;
 }  // namespace detail
 
 /// The result of map().
 template <class Source, class Transform>
-class MapDataset
-    : public BatchDataset<MapDataset<Source, Transform>, detail::MappedBatch<Source, Transform>,
-                          typename Source::BatchRequestType> {
+class MapDataset : public BatchDataset<MapDataset<Source, Transform>,
+                                       detail::BatchAs<Source, typename Transform::OutputBatchType>,
+                                       typename Source::BatchRequestType> {
  public:
   using DatasetType = Source;
   using TransformType = Transform;
   using BatchRequestType = typename Source::BatchRequestType;
-  using OutputBatchType = detail::MappedBatch<Source, Transform>;
-  static_assert(std::is_same_v<typename detail::Mapped<typename Source::BatchType>::Input,
-                               typename Transform::InputBatchType>,
+  using OutputBatchType = detail::BatchAs<Source, typename Transform::OutputBatchType>;
+  static_assert(std::is_same_v<typename Source::BatchType,
+                               detail::BatchAs<Source, typename Transform::InputBatchType>>,
                 "map: the transform must take the batches that the dataset gives");
 
   MapDataset(Source dataset, Transform transform)

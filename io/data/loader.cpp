@@ -20,8 +20,7 @@ std::string worker_message(const std::exception_ptr& original) {
   }
 }
 
-constexpr double kExact = 0x1p53;
-const std::string kHigh = ".high";
+const std::string kHigh = ".high", kSampler = "sampler.";
 
 }  // namespace
 
@@ -39,38 +38,31 @@ bool has_gpu() {
 
 namespace detail {
 
-std::map<std::string, double> to_dict(const std::map<std::string, uint64_t>& numbers) {
+std::map<std::string, double> to_dict(const LoaderState& state) {
   std::map<std::string, double> dict;
-  for (const auto& [name, value] : numbers) {
+  const auto add = [&](const std::string& name, uint64_t value) {
     const bool exact = value < uint64_t{1} << 53;
     dict[name] = static_cast<double>(exact ? value : value & 0xffffffff);
     if (!exact) dict[name + kHigh] = static_cast<double>(value >> 32);
-  }
+  };
+  add("epoch", state.epoch);
+  add("in_epoch", state.in_epoch);
+  for (const auto& [name, value] : state.position) add(kSampler + name, value);
   return dict;
 }
 
-std::map<std::string, uint64_t> from_dict(const std::map<std::string, double>& saved) {
-  std::map<std::string, uint64_t> numbers;
+LoaderState from_dict(const std::map<std::string, double>& saved) {
+  std::map<std::string, uint64_t> own, position;
   for (const auto& [name, value] : saved) {
-    HALFTAPE_CHECK(value >= 0 && value < kExact && value == std::floor(value), "load_state_dict: '",
-                   name, "' is ", value,
-                   "; a DataLoader's state has none "
-                   "but whole numbers from 0");
-    const auto whole = static_cast<uint64_t>(value);
-    if (name.ends_with(kHigh))
-      numbers[name.substr(0, name.size() - kHigh.size())] |= whole << 32;
-    else
-      numbers[name] |= whole;
+    HALFTAPE_CHECK(value >= 0 && value < 0x1p53 && value == std::floor(value), "load_state_dict: '",
+                   name, "' is ", value, "; a DataLoader's state has only whole numbers from 0");
+    const bool high = name.ends_with(kHigh), of_sampler = name.starts_with(kSampler);
+    const std::string key = name.substr(0, name.size() - (high ? kHigh.size() : 0));
+    (of_sampler ? position[key.substr(kSampler.size())] : own[key]) |= static_cast<uint64_t>(value)
+                                                                       << (high ? 32 : 0);
   }
-  return numbers;
-}
-
-std::map<std::string, uint64_t> below(const std::map<std::string, uint64_t>& numbers,
-                                      const std::string& prefix) {
-  std::map<std::string, uint64_t> found;
-  for (const auto& [name, value] : numbers)
-    if (name.starts_with(prefix)) found[name.substr(prefix.size())] = value;
-  return found;
+  const serialize::InputArchive archive(std::move(own));
+  return {archive.read("epoch"), archive.read("in_epoch") != 0, std::move(position)};
 }
 
 }  // namespace detail

@@ -52,6 +52,15 @@ Example<Data, Target> pinned(Example<Data, Target> batch) {
   if constexpr (!std::is_void_v<Target>) batch.target = pinned(std::move(batch.target));
   return batch;
 }
+
+/// A loader's state as numbers, and back. Integers that a double cannot hold are two of them.
+struct LoaderState {
+  size_t epoch;
+  bool in_epoch;
+  std::map<std::string, uint64_t> position;  // as the sampler saved it
+};
+std::map<std::string, double> to_dict(const LoaderState& state);
+LoaderState from_dict(const std::map<std::string, double>& saved);
 }  // namespace detail
 
 /// An exception of a worker, thrown where its batch was asked for. The iterator stays usable: the
@@ -290,10 +299,25 @@ class StatelessDataLoader : public DataLoaderBase<Dataset, typename Dataset::Bat
   /// loader with the same dataset and sampler continues with the next batch, with any number of
   /// workers; a state that was saved with an epoch's last batch gives an epoch without any more.
   /// Throws in an epoch whose batches several workers pass on out of order.
-  StateDict state_dict() const;
+  StateDict state_dict() const {
+    HALFTAPE_CHECK(
+        !this->in_epoch_ || this->options_.enforce_ordering || this->options_.workers < 2,
+        "state_dict: with enforce_ordering(false) the batches so far are not the first "
+        "ones of the order; save between epochs, or enforce the order");
+    return detail::to_dict({this->epoch_, this->in_epoch_, this->position_});
+  }
   /// Throws Error, changing nothing, for a state that the sampler cannot take. Iterators of before
   /// are at their end.
-  void load_state_dict(const StateDict& saved);
+  void load_state_dict(const StateDict& saved) {
+    const detail::LoaderState state = detail::from_dict(saved);
+    serialize::InputArchive archive(state.position);
+    this->drop_prefetched();
+    sampler_.load(archive);
+    this->position_ = position();
+    this->epoch_ = state.epoch;
+    this->in_epoch_ = this->resumed_ = state.in_epoch;
+    this->over_ = true;
+  }
 
  private:
   std::optional<typename Base::BatchRequestType> draw() override {
@@ -358,41 +382,6 @@ template <class Dataset>
 requires(Dataset::is_stateful) std::unique_ptr<StatefulDataLoader<Dataset>> make_data_loader(
     Dataset dataset, const DataLoaderOptions& options = {}) {
   return std::make_unique<StatefulDataLoader<Dataset>>(std::move(dataset), options);
-}
-
-// --- How it works
-
-namespace detail {
-/// A loader's state as numbers, and back. Integers that a double cannot hold are two of them.
-std::map<std::string, double> to_dict(const std::map<std::string, uint64_t>& numbers);
-std::map<std::string, uint64_t> from_dict(const std::map<std::string, double>& saved);
-inline constexpr const char* kSamplerPrefix = "sampler.";
-/// The numbers whose names begin with the prefix, without it.
-std::map<std::string, uint64_t> below(const std::map<std::string, uint64_t>& numbers,
-                                      const std::string& prefix);
-}  // namespace detail
-
-template <class Dataset, class Sampler>
-auto StatelessDataLoader<Dataset, Sampler>::state_dict() const -> StateDict {
-  HALFTAPE_CHECK(!this->in_epoch_ || this->options_.enforce_ordering || this->options_.workers < 2,
-                 "state_dict: with enforce_ordering(false) the batches so far are not the first "
-                 "ones of the order; save between epochs, or enforce the order");
-  std::map<std::string, uint64_t> numbers{{"epoch", this->epoch_}, {"in_epoch", this->in_epoch_}};
-  for (const auto& [name, value] : this->position_) numbers[detail::kSamplerPrefix + name] = value;
-  return detail::to_dict(numbers);
-}
-
-template <class Dataset, class Sampler>
-void StatelessDataLoader<Dataset, Sampler>::load_state_dict(const StateDict& saved) {
-  const serialize::InputArchive own(detail::from_dict(saved));
-  const size_t epoch = own.read("epoch"), in_epoch = own.read("in_epoch");
-  serialize::InputArchive archive(detail::below(own.numbers(), detail::kSamplerPrefix));
-  this->drop_prefetched();
-  sampler_.load(archive);
-  this->position_ = position();
-  this->epoch_ = epoch;
-  this->in_epoch_ = this->resumed_ = in_epoch != 0;
-  this->over_ = true;
 }
 
 }  // namespace halftape::data

@@ -23,12 +23,47 @@ void to_unit(const uint8_t* pixels, size_t count, int max_value, float* out) {
 
 const Images& part(const Split& split, bool train) { return train ? split.train : split.test; }
 
-constexpr size_t kSide = 32, kPixels = 3 * kSide * kSide, kRecord = 1 + kPixels;
-
-fs::path cifar_folder(const fs::path& root) {
+/// Images and targets.
+std::pair<Tensor, Tensor> read_cifar(const fs::path& root, bool train) {
+  constexpr size_t kSide = 32, kPixels = 3 * kSide * kSide, kRecord = 1 + kPixels;
   const fs::path inner = root / "cifar-10-batches-bin";
   std::error_code ignored;
-  return fs::is_directory(inner, ignored) ? inner : root;
+  const fs::path folder = fs::is_directory(inner, ignored) ? inner : root;
+  std::vector<std::string> names{"test_batch.bin"};
+  if (train)
+    names = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
+             "data_batch_5.bin"};
+  std::vector<std::string> contents;
+  size_t count = 0;
+  for (const std::string& name : names) {
+    const fs::path file = folder / name;
+    contents.push_back(read_file("cifar10", file));
+    const size_t size = contents.back().size();
+    if (size == 0 || size % kRecord != 0)
+      fail_file("cifar10", file,
+                "expected records of 3073 bytes (a label and 3 x 32 x 32 pixels), found ", size,
+                " bytes: it is cut off, or another version than the binary one; unpack "
+                "cifar-10-binary.tar.gz again");
+    count += size / kRecord;
+  }
+
+  const auto n = static_cast<int64_t>(count);
+  Tensor images = empty({n, 3, int64_t{kSide}, int64_t{kSide}}, kFloat32);
+  Tensor targets = empty({n}, kInt64);
+  auto* image = images.data_ptr<float>();
+  auto* target = targets.data_ptr<int64_t>();
+  for (size_t f = 0; f < names.size(); ++f) {
+    const auto* bytes = reinterpret_cast<const uint8_t*>(contents[f].data());
+    for (size_t i = 0; i < contents[f].size() / kRecord; ++i, bytes += kRecord) {
+      if (bytes[0] > 9)
+        fail_file("cifar10", folder / names[f], "record ", i, ": expected a label 0..9, found ",
+                  int{bytes[0]}, "; the file is damaged, or of CIFAR-100");
+      *target++ = bytes[0];
+      to_unit(bytes + 1, kPixels, 255, image);
+      image += kPixels;
+    }
+  }
+  return {images, targets};
 }
 
 }  // namespace
@@ -48,47 +83,9 @@ Tensor label_tensor(const Images& images) {
 MNIST::MNIST(const fs::path& root, Mode mode)
     : ImageDataset(part(mnist(root), mode == Mode::kTrain), mode) {}
 
+CIFAR10::CIFAR10(const fs::path& root, Mode mode)
+    : ImageDataset(read_cifar(root, mode == Mode::kTrain), mode) {}
+
 Digits::Digits(Mode mode) : ImageDataset(part(digits(), mode == Mode::kTrain), mode) {}
-
-CIFAR10::CIFAR10(const fs::path& root, Mode mode) : CIFAR10(read(root, mode), mode) {}
-
-CIFAR10::Read CIFAR10::read(const fs::path& root, Mode mode) {
-  const fs::path folder = cifar_folder(root);
-  std::vector<std::string> names{"test_batch.bin"};
-  if (mode == Mode::kTrain)
-    names = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
-             "data_batch_5.bin"};
-  std::vector<std::string> contents;
-  size_t count = 0;
-  for (const std::string& name : names) {
-    const fs::path file = folder / name;
-    contents.push_back(read_file("cifar10", file));
-    const size_t size = contents.back().size();
-    if (size == 0 || size % kRecord != 0)
-      fail_file("cifar10", file,
-                "expected records of 3073 bytes (a label and 3 x 32 x 32 pixels), found ", size,
-                " bytes: it is cut off, or another version than the binary one; unpack "
-                "cifar-10-binary.tar.gz again");
-    count += size / kRecord;
-  }
-
-  const auto n = static_cast<int64_t>(count);
-  Read read{.images = empty({n, 3, int64_t{kSide}, int64_t{kSide}}, kFloat32),
-            .targets = empty({n}, kInt64)};
-  auto* image = read.images.data_ptr<float>();
-  auto* target = read.targets.data_ptr<int64_t>();
-  for (size_t f = 0; f < names.size(); ++f) {
-    const auto* bytes = reinterpret_cast<const uint8_t*>(contents[f].data());
-    for (size_t i = 0; i < contents[f].size() / kRecord; ++i, bytes += kRecord) {
-      if (bytes[0] > 9)
-        fail_file("cifar10", folder / names[f], "record ", i, ": expected a label 0..9, found ",
-                  int{bytes[0]}, "; the file is damaged, or of CIFAR-100");
-      *target++ = bytes[0];
-      to_unit(bytes + 1, kPixels, 255, image);
-      image += kPixels;
-    }
-  }
-  return read;
-}
 
 }  // namespace halftape::data::datasets

@@ -4,6 +4,7 @@
 // a loader's workers too, share the tensors.
 #pragma once
 #include <filesystem>
+#include <utility>
 
 #include "halftape/io/data/dataset.h"
 #include "halftape/io/formats/idx.h"
@@ -36,9 +37,11 @@ class ImageDataset : public LabelledDataset<Self> {
 
  protected:
   ImageDataset(const Images& images, Mode mode)
-      : ImageDataset(image_tensor(images), label_tensor(images), mode) {}
-  ImageDataset(Tensor images, Tensor targets, Mode mode)
-      : LabelledDataset<Self>(std::move(images), std::move(targets)), mode_(mode) {}
+      : ImageDataset({image_tensor(images), label_tensor(images)}, mode) {}
+  ImageDataset(std::pair<Tensor, Tensor> images_and_targets, Mode mode)
+      : LabelledDataset<Self>(std::move(images_and_targets.first),
+                              std::move(images_and_targets.second)),
+        mode_(mode) {}
 
  private:
   Mode mode_;
@@ -63,14 +66,6 @@ using FashionMNIST = MNIST;
 class CIFAR10 : public ImageDataset<CIFAR10> {
  public:
   explicit CIFAR10(const std::filesystem::path& root, Mode mode = Mode::kTrain);
-
- private:
-  struct Read {
-    Tensor images, targets;
-  };
-  CIFAR10(Read read, Mode mode)
-      : ImageDataset(std::move(read.images), std::move(read.targets), mode) {}
-  static Read read(const std::filesystem::path& root, Mode mode);
 };
 
 /// The digits in the library, see digits(): 1,442 for training, 355 for the test. 8x8, grey.
