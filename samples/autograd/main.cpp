@@ -7,10 +7,10 @@ using namespace halftape;
 
 namespace {
 
-/// Writing a title keeps the output readable beside the code.
+/// A title keeps the output readable beside the code.
 void section(const char* title) { std::cout << "\n== " << title << " ==\n"; }
 
-/// An op of one's own: x·wᵀ + b, with the rule that linear() has.
+/// A custom op: x·wᵀ + b, with the rule of linear().
 struct Affine : autograd::Function<Affine> {
   static Tensor forward(autograd::AutogradContext* ctx, const Tensor& x, const Tensor& w,
                         const Tensor& b) {

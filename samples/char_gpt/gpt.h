@@ -1,5 +1,5 @@
-// The GPT of nanoGPT: pre-norm blocks of causal attention and an MLP, and an embedding that is the
-// output layer too. Radford et al. 2019, "Language Models are Unsupervised Multitask Learners".
+// The GPT of nanoGPT: pre-norm blocks of causal attention and an MLP, and an embedding that is also
+// the output layer. Radford et al. 2019, "Language Models are Unsupervised Multitask Learners".
 #pragma once
 #include <halftape/halftape.h>
 
@@ -12,7 +12,7 @@ struct GPTOptions {
   bool bias = false;  // in Linear and LayerNorm
 };
 
-/// Layer normalisation that can do without a bias.
+/// Layer normalisation with an optional bias.
 struct NormImpl : halftape::nn::Module {
   explicit NormImpl(const GPTOptions& o);
   halftape::Tensor forward(const halftape::Tensor& x) const;
@@ -35,7 +35,7 @@ HALFTAPE_MODULE(Block);
 
 struct GPTImpl : halftape::nn::Module {
   explicit GPTImpl(const GPTOptions& o);
-  /// The scores of each next character: (B, T) of int64, T ≤ block_size → (B, T, vocab_size).
+  /// The scores for each next character: (B, T) of int64, T ≤ block_size → (B, T, vocab_size).
   halftape::Tensor forward(const halftape::Tensor& tokens);
   /// `tokens`, (1, T), and `count` more, each drawn from the model's distribution: the scores are
   /// divided by `temperature`, and only the top_k best take part; 0: all.

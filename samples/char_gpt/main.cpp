@@ -2,9 +2,9 @@
 // cosine, decay for matrices only, and a scaler that is enabled for float16 alone.
 //
 //     char_gpt                                     sentences of a small grammar: two minutes
-//     char_gpt --data input.txt --steps 2000       any text in UTF-8, Shakespeare say
+//     char_gpt --data input.txt --steps 2000       any text in UTF-8, such as Shakespeare
 //     char_gpt --dtype float16 --out run1          with a checkpoint at every evaluation
-//     char_gpt --dtype float16 --out run1 --resume    goes on, bit for bit as if never stopped
+//     char_gpt --dtype float16 --out run1 --resume    goes on with the bits of an undisturbed run
 //
 // Ends with a text that the model wrote, and "val loss … , … ms a step". Exit code 2: wrong
 // arguments, data or checkpoints; the message says what to do.
@@ -91,7 +91,7 @@ void check(Arguments& a) {
   a.lr_decay_steps = decay;
 }
 
-/// Batches without end, each epoch in another order. What was loaded last can be saved.
+/// Batches without end, each epoch in another order. The position can be saved.
 class Batches {
  public:
   Batches(TextWindows windows, const Arguments& a)
@@ -149,7 +149,7 @@ class Training {
     state_.add("batches", batches_.loader());
   }
 
-  /// Gives the validation loss over all of that text.
+  /// Returns the loss over all of the validation text.
   double run() {
     const std::optional<Checkpoints> checkpoints =
         a_.out ? std::optional<Checkpoints>(*a_.out) : std::nullopt;
@@ -183,7 +183,7 @@ class Training {
 
   GPT& model() { return model_; }
   Dtype dtype() const { return dtype_; }
-  /// Half of the steps were faster.
+  /// The median time of a step.
   std::optional<double> median_ms() {
     if (step_seconds_.empty()) return {};
     const auto middle = step_seconds_.begin() + static_cast<int64_t>(step_seconds_.size() / 2);
@@ -235,7 +235,7 @@ class Training {
     return loss.detach();
   }
 
-  /// The mean loss of as many batches, spread evenly over the windows; always the same ones.
+  /// The mean loss of that many batches, always the same ones, spread evenly over the windows.
   double evaluate(TextWindows& windows, int64_t batches) {
     const NoGradGuard no_grad;
     model_->eval();

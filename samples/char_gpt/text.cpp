@@ -58,11 +58,11 @@ class Writer {
   }
 
   std::string text;
-  double nats = 0;  // −ln of the chance of all that was chosen
+  double nats = 0;  // −ln of the probability of all choices so far
 
  private:
-  /// One of n, all alike. Of the engine's bits alone, which the standard fixes; its distributions
-  /// are each library's own.
+  /// One of n, each with the same probability. Uses the engine's bits alone, which the standard
+  /// fixes; its distributions differ between libraries.
   size_t chance(size_t n) {
     nats += std::log(static_cast<double>(n));
     return static_cast<size_t>(engine_() >> 11) % n;
@@ -71,7 +71,7 @@ class Writer {
     const Word& word = words[chance(words.size())];
     return many ? word.many : word.one;
   }
-  /// "the old fox" or "two foxes": the text tells every choice, so that `nats` is what it holds.
+  /// "the old fox" or "two foxes". The text shows every choice, so `nats` is its information.
   void things(bool many) {
     text += many ? kFew[chance(kFew.size())] : "the";
     if (chance(2) == 0) {

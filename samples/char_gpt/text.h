@@ -1,4 +1,4 @@
-// The text in the box: sentences of a small grammar, and what a model that knew it would lose.
+// The built-in text: sentences of a small grammar, and the loss of a model that knows the grammar.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -1,13 +1,13 @@
-// A small network learns one picture: from where a pixel is to which colour it has.
+// A small network learns one picture: it maps the place of a pixel to its colour.
 //
 //     learn_image                            a picture made here: some seconds
 //     learn_image --image photo.png          any 8-bit PNG, or PPM or PGM; grey or coloured
 //
-// Writes the picture and what the network knows of it side by side to --out, and ends with "PSNR …
+// Writes the picture and what the network learnt, side by side, to --out, and ends with "PSNR …
 // dB". Exit code 2: wrong arguments, device or picture; the message says what to do.
 //
-// Coordinates go in as sines and cosines of many frequencies, or else the network learns a blur:
-// Tancik et al. 2020, "Fourier Features Let Networks Learn High Frequency Functions in Low
+// The coordinates become sines and cosines of many frequencies; otherwise the network learns a
+// blur: Tancik et al. 2020, "Fourier Features Let Networks Learn High Frequency Functions in Low
 // Dimensional Domains", arXiv:2006.10739.
 #include <fmt/format.h>
 
@@ -52,7 +52,7 @@ void declare(CLI::App& app, Arguments& a) {
   app.add_option("--lr", a.lr)->check(CLI::PositiveNumber)->capture_default_str();
 }
 
-/// A sun with rays over hills: smooth parts, edges, and fine lines. (3, size, size).
+/// A sun with rays over hills: smooth parts, edges and fine lines. (3, size, size).
 Tensor made_picture(int64_t size) {
   const Tensor t = (arange(0, size).to(kFloat32) + 0.5) / static_cast<double>(size);
   const Tensor x = t.unsqueeze(0).expand({size, size}), y = t.unsqueeze(1).expand({size, size});
@@ -83,7 +83,7 @@ void run(const Arguments& a) {
   const Device device = a.machine.prepare();
   sample::check_picture(a.out);
   Tensor picture = a.image ? image::load(*a.image) : made_picture(128);
-  if (picture.size(0) == 2 || picture.size(0) == 4)  // without what is behind it
+  if (picture.size(0) == 2 || picture.size(0) == 4)  // without alpha
     picture = picture.slice(0, 0, picture.size(0) - 1);
   const int64_t channels = picture.size(0), height = picture.size(1), width = picture.size(2);
 

@@ -4,7 +4,7 @@
 //     mnist --data FOLDER --epochs 3         MNIST or Fashion-MNIST from its four IDX files
 //     mnist --data FOLDER --precision bf16   float32, fp16 (not scaled), amp (fp16, scaled), bf16
 //
-// Ends with a table of what was taken for what, and "accuracy amp=…", in percent. Exit code 2:
+// Ends with a table of confusions and "accuracy amp=…", in percent. Exit code 2:
 // wrong arguments, device or data; the message says what to do.
 #include <fmt/format.h>
 
@@ -101,7 +101,7 @@ template <class Set>
 void train(const Set& train_set, const Set& test_set, const Arguments& a) {
   const Device device = a.machine.prepare();
   const Dtype dtype = a.precision.dtype();
-  // Mean 0 and standard deviation 1 over all pixels that are trained on.
+  // Mean 0 and standard deviation 1 over all training pixels.
   const Tensor pixels = train_set.data();
   const data::transforms::Normalize<> normalize(pixels.mean().item<double>(),
                                                 pixels.std().item<double>());

@@ -1,4 +1,4 @@
-// What the recipes share: a small task on real data, and a word on whether the numbers are right.
+// Shared by the recipes: a small task on real data, and a check of the numbers.
 #pragma once
 #include <halftape/halftape.h>
 
@@ -13,7 +13,7 @@ using namespace halftape;
 struct Set {
   Tensor images, labels;
   int64_t size() const { return labels.size(0); }
-  /// The batch that comes at this step, when the set is read round and round.
+  /// The batch of this step; the set is read again and again.
   Set batch(int64_t step, int64_t size) const {
     const Tensor at = (arange(step * size, (step + 1) * size, kInt64)).remainder(this->size());
     return {images.index_select(0, at), labels.index_select(0, at)};

@@ -1,8 +1,8 @@
-// Runs the laws of dynamic loss scaling of eight systems over one training, and draws the scales of
-// each.
+// Runs the laws of dynamic loss scaling of eight systems over one training, and draws the scales
+// that each of them chose.
 //
-//     scaling_laws                        records the limits of a short float16 training; takes
-//     seconds scaling_laws --trace FILE           reads the limits from a file: lines "step,limit"
+//     scaling_laws                        records the limits of a short float16 training: seconds
+//     scaling_laws --trace FILE           reads the limits from a file: lines "step,limit"
 //     scaling_laws --save-trace FILE      saves the limits that were recorded
 //     scaling_laws --growth-interval 0    each law with its own interval, 1000 or 2000 steps
 //

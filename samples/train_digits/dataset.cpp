@@ -12,7 +12,7 @@ namespace {
 
 using Levels = std::array<double, 256>;
 
-/// What each pixel value becomes: mean 0 and standard deviation 1 over all pixels of `images`.
+/// The normalised value of each pixel value: mean 0 and standard deviation 1 over all of `images`.
 Levels normalisation(const data::Images& images) {
   Levels count{};
   for (const uint8_t p : images.pixels) ++count[p];

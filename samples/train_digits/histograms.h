@@ -7,7 +7,7 @@
 namespace report {
 
 void histograms(Page& page, const Report& r);
-/// What other scales would do follows from the unscaled histograms: a power of two shifts them.
+/// The unscaled histograms also show the effect of other scales: a power of two shifts them.
 void scale_table(Page& page, const Report& r);
 
 }  // namespace report

@@ -1,7 +1,7 @@
 // Trains the same small network in several precisions and shows what loss scaling is for.
 //
-//     train_digits                        the four precisions on the digits in the box, seconds
-//     train_digits --loss-weight 1        the same where plain fp16 needs no scaling
+//     train_digits                        the four precisions on the embedded digits: seconds
+//     train_digits --loss-weight 1        the same with a loss that needs no scaling in fp16
 //     train_digits --data FOLDER          MNIST or Fashion-MNIST from its four IDX files
 //
 // Last line: "accuracy float32=… fp16=… amp=… bf16=…", in percent. Exit code 2: wrong arguments or

@@ -82,7 +82,7 @@ void Progress::draw(const Status& status) {
   int room = width - static_cast<int>(columns(left)) - 1;
   if (room < kShortestBar) return;
 
-  // What comes later gives way first when the terminal is narrow.
+  // In a narrow terminal the last parts are left out first.
   std::vector<std::pair<std::string, std::string_view>> parts{
       {fmt::format("  loss {:<6.3g}", status.loss), std::isfinite(status.loss) ? "" : "31"},
       {fmt::format("  test {}", accuracy_text(status.accuracy)), ""}};

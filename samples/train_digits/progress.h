@@ -9,7 +9,7 @@
 
 #include "report.h"
 
-/// What one look at a running training tells.
+/// The state of a running training.
 struct Status {
   int epoch = 1;                // the one under way, from 1
   int step = 0;                 // steps done within this epoch

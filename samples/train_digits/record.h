@@ -1,4 +1,4 @@
-// Keeps what a training does, for the progress line, the table and the report.
+// Keeps the figures of a training for the progress line, the table and the report.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@ class Record {
  public:
   Record(const Precision& precision, const Dataset& data, const Settings& settings);
 
-  /// The loss without its weight, and the scale that this step was taken with.
+  /// The loss without its weight, and the scale of this step.
   void step(double loss, double scale, bool applied);
   /// The test accuracy at the end of an epoch, in percent.
   void epoch(double accuracy);

@@ -38,7 +38,7 @@ struct Report {
   std::vector<Histogram> before;  // gradients of the weighted loss, not scaled
   std::vector<Histogram> after;   // the same, multiplied by the scale
   double scale_shown = 1;         // the scale used in `after`
-  std::string gradients;          // whose they are: "gradients of … after epoch 3"
+  std::string gradients;          // their origin: "gradients of … after epoch 3"
 };
 
 /// Mean training loss over the last epoch of `run`; nan when a step of it was not finite.

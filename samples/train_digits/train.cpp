@@ -1,4 +1,4 @@
-// The training loop, as one writes it with torch.amp.
+// The training loop, as it is written with torch.amp.
 #include "train.h"
 
 #include <chrono>
@@ -22,7 +22,7 @@ nn::Sequential make_model(const Dataset& data, const Settings& s) {
 
 namespace {
 
-/// The share of test images that the network names rightly, in percent.
+/// The share of test images that the network classifies correctly, in percent.
 double test_accuracy(const nn::Sequential& model, const Samples& test, const Precision& precision) {
   const NoGradGuard no_grad;
   const amp::autocast region(test.images.device().type(), precision.autocast,
@@ -50,7 +50,7 @@ Outcome train(const Dataset& data, const Precision& precision, const Settings& s
 
   Record record(precision, data, s);
   for (int epoch = 1; epoch <= s.epochs; ++epoch) {
-    // Falling, so that the last accuracy does not hang on the last batches.
+    // The rate falls, so that the last accuracy does not depend on the last batches.
     optimizer.param_groups()[0].options().set_lr(s.lr * (1 - (epoch - 1.0) / s.epochs));
     const Tensor order = randperm(data.train.size()).to(s.device);
     for (int64_t i = 0; i < data.train.size(); i += s.batch_size) {

@@ -9,14 +9,14 @@
 
 #include "report.h"
 
-/// Images as rows of float32, normalised, and their classes as int64.
+/// Images as normalised rows of float32, and their classes as int64.
 struct Samples {
   halftape::Tensor images;  // (N, pixels)
   halftape::Tensor labels;  // (N)
   int64_t size() const { return labels.size(0); }
 };
 
-/// Pixels less `mean`, divided by `deviation`: both of the training images, for both parts.
+/// (pixels − mean) / deviation, with the mean and deviation of the training images in both parts.
 struct Dataset {
   Samples train, test;
   int64_t pixels = 0, classes = 0;
@@ -29,7 +29,7 @@ Dataset make_dataset(const halftape::data::Split& split, const std::string& name
 struct Precision {
   std::string name, title;                  // "amp", "fp16 + GradScaler"
   std::optional<halftape::Dtype> autocast;  // of the matrix products; none: float32 throughout
-  bool scaler = false;                      // scale the loss?
+  bool scaler = false;                      // scales the loss
 };
 /// float32, fp16, amp and bf16.
 const std::vector<Precision>& precisions();

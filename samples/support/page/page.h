@@ -28,7 +28,7 @@ std::string escape(std::string_view text);
 std::string integer(int64_t n);
 /// "2^n" for powers of two, else the plain number; `svg` text knows no <sup>.
 std::string power(double value, bool svg = false);
-/// Never rounds a share to 0 % or 100 % that is not.
+/// Never rounds a share to 0 % or 100 % unless it is that.
 std::string percent(double share);
 /// 1e-5 as 10 to the −5.
 std::string weight_text(double weight);

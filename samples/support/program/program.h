@@ -1,5 +1,5 @@
-// What the command lines of the samples have in common: device, seed and threads, and errors that
-// tell the user what to do.
+// Shared by the samples' command lines: device, seed and threads, and errors that tell the user
+// what to do.
 #pragma once
 #include <halftape/halftape.h>
 
@@ -11,7 +11,7 @@
 
 namespace sample {
 
-/// What the user asked for wrongly; the text says what to do.
+/// A mistake of the user; the text says what to do.
 struct UserError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -33,13 +33,13 @@ struct Precision {
   std::string name = "amp";
 
   void add_option(CLI::App& app);
-  /// Of the matrix products; the other ops, and all weights, are float32 where it counts.
+  /// The dtype of matrix products; weights, and ops that need it, stay in float32.
   halftape::Dtype dtype() const;
   bool scaled() const { return name == "amp"; }
 };
 
-/// Parses the command line and calls `body`. The exit code: 0, 2 for what the user can mend (wrong
-/// arguments, a missing device, files that are missing, damaged or of another run), 1 for the rest.
+/// Parses the command line and calls `body`. Returns the exit code: 0; 2 for what the user can mend
+/// (wrong arguments, a missing device, files that are missing, damaged or of another run); else 1.
 int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body);
 
 /// Throws, before the work begins, if image::save() could not write there.
@@ -51,7 +51,7 @@ void save_picture(const std::string& path, const halftape::Tensor& picture);
 /// FNV-1a, 64 bits, over the bytes of all parameters in order: equal for equal weights.
 uint64_t hash(const halftape::nn::Module& module);
 
-/// The step's region: 16-bit dtypes switch autocast on, others leave it off.
+/// The autocast region of a step: on for 16-bit dtypes, off for others.
 halftape::amp::autocast autocast_to(halftape::Dtype dtype, halftape::Device device);
 
 }  // namespace sample

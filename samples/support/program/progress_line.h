@@ -1,4 +1,4 @@
-// One line that says how far a run is.
+// One line that shows the progress of a run.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace sample {
 /// of the run, so that a log stays short.
 class ProgressLine {
  public:
-  /// `done`: steps of former runs, which do not count for the time that is left.
+  /// `done`: steps of former runs, which the estimate of the time left does not count.
   explicit ProgressLine(int64_t steps, int64_t done = 0);
   ~ProgressLine();  // ends an unfinished line, so that an error message starts on its own
   ProgressLine(const ProgressLine&) = delete;
