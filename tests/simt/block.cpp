@@ -95,8 +95,11 @@ Block::Block(const Grid& grid, std::barrier<>* all_blocks)
       running_(&stacks_.own),
       random_(settings.seed) {
   const dim3 dim = grid.threads;
+  uint3 index{};
   for (int i = 0; i < size_; ++i) {
-    threads_[i].index = {i % dim.x, i / dim.x % dim.y, i / (dim.x * dim.y)};
+    threads_[i].index = index;
+    if (++index.x == dim.x) index.x = 0, ++index.y;
+    if (index.y == dim.y) index.y = 0, ++index.z;
     threads_[i].number = i;
     order_[i] = settings.order == Order::Reverse ? size_ - 1 - i : i;
   }
