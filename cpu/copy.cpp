@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "halftape/core/formula/philox.h"
-#include "halftape/cpu/copy.h"
 #include "halftape/cpu/cpu_backend.h"
 #include "halftape/cpu/vector/convert.h"
 #include "halftape/cpu/vector/loop.h"

@@ -2,7 +2,6 @@
 
 #include <cstring>
 
-#include "halftape/cpu/copy.h"
 #include "halftape/cpu/runtime/allocator.h"
 
 namespace halftape::cpu {

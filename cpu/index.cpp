@@ -2,9 +2,7 @@
 #include <cstring>
 
 #include "halftape/core/formula/reduce.h"
-#include "halftape/cpu/copy.h"
 #include "halftape/cpu/cpu_backend.h"
-#include "halftape/cpu/index_check.h"
 #include "halftape/cpu/vector/loop.h"
 
 namespace halftape::cpu {

@@ -1,7 +1,6 @@
 // Normalisation of rows and of channels: statistics in float (double) of a row that stays in cache.
 #include <cmath>
 
-#include "halftape/cpu/copy.h"
 #include "halftape/cpu/cpu_backend.h"
 #include "halftape/cpu/rows.h"
 #include "halftape/cpu/vector/cascade.h"

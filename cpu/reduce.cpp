@@ -1,7 +1,6 @@
 // Reductions in a fixed order: it depends on the shape and the reduced dimensions alone.
 #include "halftape/core/formula/reduce.h"
 
-#include "halftape/cpu/copy.h"
 #include "halftape/cpu/cpu_backend.h"
 #include "halftape/cpu/runtime/allocator.h"
 #include "halftape/cpu/vector/cascade.h"

@@ -3,9 +3,7 @@
 #include <cmath>
 
 #include "halftape/core/contract/unfused.h"
-#include "halftape/cpu/copy.h"
 #include "halftape/cpu/cpu_backend.h"
-#include "halftape/cpu/index_check.h"
 #include "halftape/cpu/rows.h"
 #include "halftape/cpu/vector/cascade.h"
 

@@ -2,7 +2,6 @@
 // definition's; lines beside one another run at once.
 #include "halftape/core/formula/reduce.h"
 
-#include "halftape/cpu/copy.h"
 #include "halftape/cpu/cpu_backend.h"
 #include "halftape/cpu/vector/loop.h"
 

@@ -2,7 +2,6 @@
 // any thread count and algorithm.
 #include <algorithm>
 
-#include "halftape/cpu/copy.h"
 #include "halftape/cpu/cpu_backend.h"
 #include "halftape/cpu/runtime/allocator.h"
 #include "halftape/cpu/vector/loop.h"

@@ -2,7 +2,6 @@
 // of the result, and for each takes the positions in a window one after the other.
 #include <limits>
 
-#include "halftape/cpu/copy.h"
 #include "halftape/cpu/cpu_backend.h"
 #include "halftape/cpu/vector/loop.h"
 

@@ -6,7 +6,6 @@
 #include <mutex>
 
 #include "halftape/core/contract/unfused.h"
-#include "halftape/cpu/copy.h"
 #include "halftape/cpu/cpu_backend.h"
 #include "halftape/cpu/gemm/packed_gemm.h"
 #include "halftape/cpu/runtime/allocator.h"

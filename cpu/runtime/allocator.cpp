@@ -28,9 +28,8 @@ constexpr size_t bin_of(size_t size) {
   return static_cast<size_t>(top) * 8 + quarter;
 }
 
-/// Blocks to be used again, by size, up to a limit of bytes altogether. Where that is reached all
-/// are let go: those that are still in use come back, and those of sizes that nobody asks for any
-/// more do not.
+/// Free blocks by size, up to a limit of bytes in all. When the limit is reached, all of them are
+/// released, so that blocks of sizes which nobody asks for any more do not stay.
 class Bins {
  public:
   explicit Bins(size_t limit) : limit_(limit) {}
@@ -69,30 +68,14 @@ class Bins {
   size_t limit_, held_ = 0;
 };
 
-/// Large blocks, shared by all threads.
-class Cache {
- public:
-  void* take(size_t size) {
-    const std::lock_guard lock(mutex_);
-    return bins_.take(size);
-  }
-  bool keep(void* p, size_t size) noexcept {
-    const std::lock_guard lock(mutex_);
-    return bins_.keep(p, size);
-  }
-  void clear() {
-    const std::lock_guard lock(mutex_);
-    bins_.clear();
-  }
-
- private:
-  std::mutex mutex_;
-  Bins bins_{size_t{1} << 30};
+/// The large blocks of all threads.
+struct SharedCache {
+  std::mutex mutex;
+  Bins bins{size_t{1} << 30};
 };
-
-Cache& cache() {
-  static Cache* instance = new Cache;  // NOLINT: outlives every static tensor
-  return *instance;
+SharedCache& shared() {
+  static auto* cache = new SharedCache;  // NOLINT: outlives every static tensor
+  return *cache;
 }
 
 /// The small blocks that a thread keeps for itself, so that taking one needs no lock.
@@ -106,21 +89,30 @@ ThreadCache* own_cache(size_t size) {
   return size <= ThreadCache::kLargestKept ? per_thread<ThreadCache>() : nullptr;
 }
 
+void* take_kept(size_t size) {
+  if (kAddressSanitizer) return nullptr;
+  if (ThreadCache* own = own_cache(size)) return own->take(size);
+  const std::lock_guard lock(shared().mutex);
+  return shared().bins.take(size);
+}
+bool keep(void* block, size_t size) noexcept {
+  if (kAddressSanitizer) return false;
+  if (ThreadCache* own = own_cache(size)) return own->keep(block, size);
+  const std::lock_guard lock(shared().mutex);
+  return shared().bins.keep(block, size);
+}
+
 void give_back(void* block, size_t size, void*) noexcept {
-  if (!kAddressSanitizer) {
-    ThreadCache* own = own_cache(size);
-    if (own ? own->keep(block, size) : cache().keep(block, size)) return;
-  }
-  std::free(block);
+  if (!keep(block, size)) std::free(block);
 }
 
 void* take(size_t size) {
-  if (!kAddressSanitizer) {
-    ThreadCache* own = own_cache(size);
-    if (void* p = own ? own->take(size) : cache().take(size)) return p;
-  }
+  if (void* p = take_kept(size)) return p;
   if (void* p = std::aligned_alloc(kAlignment, size)) return p;
-  cache().clear();
+  {
+    const std::lock_guard lock(shared().mutex);
+    shared().bins.clear();
+  }
   return std::aligned_alloc(kAlignment, size);
 }
 

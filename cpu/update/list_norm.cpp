@@ -1,6 +1,5 @@
 // The norm of a list of arrays, and the factor that clips it.
 #include "halftape/core/formula/norm.h"
-#include "halftape/cpu/copy.h"
 #include "halftape/cpu/cpu_backend.h"
 #include "halftape/cpu/runtime/allocator.h"
 #include "halftape/cpu/update/values.h"
@@ -19,9 +18,9 @@ template <class S, class Order>
 double joined(const Array& x, const Order& order) {
   constexpr int64_t kPart = 4096;
   const int64_t n = x.numel();
-  const int64_t count = (n + kPart - 1) / kPart;
-  const Scratch<double> parts(count);
-  parallel_ranges(count, 4, [&](int64_t begin, int64_t end) {
+  const int64_t pieces = (n + kPart - 1) / kPart;
+  const Scratch<double> parts(pieces);
+  parallel_ranges(pieces, 4, [&](int64_t begin, int64_t end) {
     Lanes<S> lanes(x.dtype());
     for (int64_t part = begin; part < end; ++part) {
       double sums[kLanes] = {};
@@ -42,7 +41,7 @@ double joined(const Array& x, const Order& order) {
     }
   });
   double all = 0;
-  for (int64_t part = 0; part < count; ++part) all = order.join(all, parts.data()[part]);
+  for (int64_t part = 0; part < pieces; ++part) all = order.join(all, parts.data()[part]);
   return all;
 }
 

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "halftape/core/formula/philox.h"
-#include "halftape/cpu/copy.h"
 #include "halftape/cpu/cpu_backend.h"
 #include "halftape/cpu/update/values.h"
 #include "halftape/cpu/vector/loop.h"
