@@ -51,11 +51,12 @@ double OptimizerOptions::get_lr() const {
 void OptimizerOptions::set_lr(double lr) { learning_rate(StateFields(list()), "set_lr").set(lr); }
 
 void OptimizerOptions::validate() const {
-  if (StateFields::in_range(list())) return;
+  auto* self = const_cast<OptimizerOptions*>(this);  // as in list()
+  if (StateFields::in_range([self](StateFields& f) { self->fields(f); })) return;
   const StateFields options(list());
-  for (const auto& [name, value, set, whole, range] : options.all())
-    HALFTAPE_CHECK(!range || range->contains(value), options.owner, ": Invalid ", words_for(name),
-                   ": ", value, " is not in [", range->low, ", ", range->high, ")");
+  const StateFields::Field& bad = *options.out_of_range();
+  halftape::detail::fail(options.owner, ": Invalid ", words_for(bad.name), ": ", bad.value,
+                         " is not in ", bad.range);
 }
 
 std::map<std::string, double> OptimizerOptions::to_map() const {
@@ -67,7 +68,7 @@ std::map<std::string, double> OptimizerOptions::to_map() const {
 void OptimizerOptions::from_map(const std::map<std::string, double>& saved) {
   const StateFields options(list());
   if (options.all().empty()) missing("from_map");
-  options.load(saved, StateFields::Unknown::Ignore);
+  options.load(saved, StateFields::Unknown::Ignore, [this] { validate(); });
 }
 
 OptimizerParamGroup::OptimizerParamGroup(std::vector<Tensor> params) : params_(std::move(params)) {}

@@ -143,6 +143,8 @@ class Optimizer {
 
   /// A number that no other optimizer of the process has or will have. An address may be reused.
   uint64_t id() const { return id_; }
+  /// Expires with the optimizer, for those who keep a plain pointer to it.
+  std::weak_ptr<const void> lifetime() const { return alive_; }
 
   /// Clears all gradients, or fills them with zeros.
   void zero_grad(bool set_to_none = zero_grad_sets_to_none());
@@ -207,6 +209,7 @@ class Optimizer {
   void check_movable(const std::vector<Tensor>& params) const;
   void run(const StepControl& control);
   const uint64_t id_;
+  const std::shared_ptr<const void> alive_ = std::make_shared<char>();
   std::vector<OptimizerParamGroup> groups_;
   std::unique_ptr<OptimizerOptions> defaults_;
   std::map<const halftape::detail::TensorImpl*, ParamState> state_;

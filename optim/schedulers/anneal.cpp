@@ -26,10 +26,6 @@ OneCycleLR::OneCycleLR(ScheduledGroups optimizer, OneCycleLROptions options)
       options_(std::move(options)),
       linear_(options_.anneal_strategy() == AnnealStrategy::Linear) {
   const auto& o = options_;
-  HALFTAPE_CHECK(o.total_steps() > 0, "OneCycleLR: total_steps ", o.total_steps(),
-                 " must be positive");
-  HALFTAPE_CHECK(o.pct_start() >= 0 && o.pct_start() <= 1, "OneCycleLR: pct_start ", o.pct_start(),
-                 " is not in [0, 1]");
   HALFTAPE_CHECK(o.div_factor() > 0 && o.final_div_factor() > 0, "OneCycleLR: div_factor ",
                  o.div_factor(), " and final_div_factor ", o.final_div_factor(),
                  " must be positive");
@@ -42,8 +38,10 @@ OneCycleLR::OneCycleLR(ScheduledGroups optimizer, OneCycleLROptions options)
   for (size_t i = 0; i < max_lrs_.size(); ++i) {
     initial_lrs_.push_back(max_lrs_[i] / o.div_factor());
     min_lrs_.push_back(initial_lrs_[i] / o.final_div_factor());
-    (*groups_)[i].initial_lr = base_lrs_[i] = initial_lrs_[i];
   }
+  base_lrs_ = initial_lrs_;
+  validate();
+  for (size_t i = 0; i < max_lrs_.size(); ++i) (*groups_)[i].initial_lr = initial_lrs_[i];
   initial_step();
 }
 
@@ -68,7 +66,8 @@ std::vector<double> OneCycleLR::get_lrs() {
   while (p + 1 < all.size() && step > all[p].end_step) ++p;
   const Phase& phase = all[p];
   const double start_step = p == 0 ? 0 : all[p - 1].end_step;
-  const double done = (step - start_step) / (phase.end_step - start_step);
+  const double length = phase.end_step - start_step;
+  const double done = length == 0 ? 1 : (step - start_step) / length;
   std::vector<double> lrs;
   for (size_t i = 0; i < max_lrs_.size(); ++i) {
     lrs.push_back(anneal(phase.start_lr[i], phase.end_lr[i], done, linear_));
@@ -83,16 +82,17 @@ std::vector<double> OneCycleLR::get_lrs() {
 }
 
 void OneCycleLR::fields(StateFields& f) {
+  f.owner = "OneCycleLR";
   f.add("total_steps", options_.total_steps(), kAtLeastOne);
-  f.add("pct_start", options_.pct_start());
+  f.add("pct_start", options_.pct_start(), kFraction);
   f.add("cycle_momentum", options_.cycle_momentum());
   f.add("three_phase", options_.three_phase());
   f.add("linear", linear_);
-  f.add("initial_lr", initial_lrs_);
-  f.add("max_lr", max_lrs_);
-  f.add("min_lr", min_lrs_);
-  f.add("base_momentum", base_momenta_);
-  f.add("max_momentum", max_momenta_);
+  f.add("max_lr", max_lrs_, kNonNegative);
+  f.add("initial_lr", initial_lrs_, kNonNegative);
+  f.add("min_lr", min_lrs_, kNonNegative);
+  f.add("base_momentum", base_momenta_, kNonNegative);
+  f.add("max_momentum", max_momenta_, kNonNegative);
 }
 
 SWALR::SWALR(ScheduledGroups optimizer, const std::vector<double>& swa_lr, int64_t anneal_epochs,
@@ -101,8 +101,6 @@ SWALR::SWALR(ScheduledGroups optimizer, const std::vector<double>& swa_lr, int64
       swa_lrs_(per_group("swa_lr", swa_lr)),
       anneal_epochs_(anneal_epochs),
       linear_(anneal_strategy == AnnealStrategy::Linear) {
-  HALFTAPE_CHECK(anneal_epochs >= 0, "SWALR: anneal_epochs ", anneal_epochs,
-                 " must not be negative");
   initial_step();
 }
 
@@ -126,7 +124,8 @@ std::vector<double> SWALR::get_lrs() {
 }
 
 void SWALR::fields(StateFields& f) {
-  f.add("swa_lr", swa_lrs_);
+  f.owner = "SWALR";
+  f.add("swa_lr", swa_lrs_, kNonNegative);
   f.add("anneal_epochs", anneal_epochs_, kNonNegative);
   f.add("linear", linear_);
 }

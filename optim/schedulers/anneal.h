@@ -53,7 +53,8 @@ class OneCycleLR : public LRScheduler {
 };
 
 /// From the present rates to swa_lr within anneal_epochs, then constant, for averaging the weights
-/// from there on. Izmailov et al. 2018, arXiv:1803.05407. Throws if anneal_epochs < 0.
+/// from there on. Izmailov et al. 2018, arXiv:1803.05407. Throws if swa_lr or
+/// anneal_epochs is negative.
 class SWALR : public LRScheduler {
  public:
   SWALR(ScheduledGroups optimizer, double swa_lr, int64_t anneal_epochs = 10,

@@ -35,6 +35,10 @@ void ComposedScheduler::fields(StateFields& f) {
            [&](StateFields& part) { schedulers_[i]->list(part); });
 }
 
+void ComposedScheduler::check() const {
+  for (const auto& s : schedulers_) s->check();
+}
+
 SequentialLR::SequentialLR(ScheduledGroups optimizer, LRSchedulers schedulers,
                            std::vector<int64_t> milestones)
     : ComposedScheduler("SequentialLR", optimizer, std::move(schedulers)),
@@ -42,8 +46,7 @@ SequentialLR::SequentialLR(ScheduledGroups optimizer, LRSchedulers schedulers,
   HALFTAPE_CHECK(milestones_.size() + 1 == schedulers_.size(), "SequentialLR: ", schedulers_.size(),
                  " schedules need ", schedulers_.size() - 1, " milestones, got ",
                  milestones_.size());
-  HALFTAPE_CHECK(std::is_sorted(milestones_.begin(), milestones_.end()),
-                 "SequentialLR: milestones must rise");
+  validate();
   restart();
 }
 
@@ -72,8 +75,15 @@ void SequentialLR::step() {
 }
 
 void SequentialLR::fields(StateFields& f) {
+  f.owner = "SequentialLR";
   f.add("milestones", milestones_);
   ComposedScheduler::fields(f);
+}
+
+void SequentialLR::check() const {
+  HALFTAPE_CHECK(std::is_sorted(milestones_.begin(), milestones_.end()),
+                 "SequentialLR: milestones must rise");
+  ComposedScheduler::check();
 }
 
 ChainedScheduler::ChainedScheduler(LRSchedulers schedulers)

@@ -16,6 +16,7 @@ class ComposedScheduler : public LRScheduler {
   std::vector<double> get_lrs() override { return get_current_lrs(); }
   void rewind() override;
   void fields(StateFields& fields) override;
+  void check() const override;
   /// Sets the rates from before any schedule.
   void reset_lrs();
   LRSchedulers schedulers_;
@@ -40,6 +41,7 @@ class SequentialLR : public ComposedScheduler {
   LRScheduler& at(int64_t epoch) const;
   void restart() override;
   void fields(StateFields& fields) override;
+  void check() const override;
   std::vector<int64_t> milestones_;
 };
 

@@ -11,7 +11,6 @@ constexpr double pi = std::numbers::pi;
 
 CosineAnnealingLR::CosineAnnealingLR(ScheduledGroups optimizer, int64_t T_max, double eta_min)
     : LRScheduler(optimizer), T_max_(T_max), eta_min_(eta_min) {
-  HALFTAPE_CHECK(T_max > 0, "CosineAnnealingLR: T_max ", T_max, " must be positive");
   initial_step();
 }
 std::vector<double> CosineAnnealingLR::get_lrs() {
@@ -31,41 +30,42 @@ std::vector<double> CosineAnnealingLR::get_lrs() {
   return lrs;
 }
 void CosineAnnealingLR::fields(StateFields& f) {
+  f.owner = "CosineAnnealingLR";
   f.add("T_max", T_max_, kAtLeastOne);
-  f.add("eta_min", eta_min_);
+  f.add("eta_min", eta_min_, kNonNegative);
 }
 
 CosineAnnealingWarmRestarts::CosineAnnealingWarmRestarts(ScheduledGroups optimizer, int64_t T_0,
                                                          int64_t T_mult, double eta_min)
-    : LRScheduler(optimizer), T_0_(T_0), T_i_(T_0), T_mult_(T_mult), eta_min_(eta_min) {
-  HALFTAPE_CHECK(T_0 > 0, "CosineAnnealingWarmRestarts: T_0 ", T_0, " must be positive");
-  HALFTAPE_CHECK(T_mult >= 1, "CosineAnnealingWarmRestarts: T_mult ", T_mult,
-                 " must be at least 1");
+    : LRScheduler(optimizer),
+      T_0_(T_0),
+      T_mult_(T_mult),
+      T_i_(static_cast<double>(T_0)),
+      eta_min_(eta_min) {
   initial_step();
 }
 std::vector<double> CosineAnnealingWarmRestarts::get_lrs() {
   std::vector<double> lrs;
   for (const double base : base_lrs_)
-    lrs.push_back(eta_min_ +
-                  (base - eta_min_) * (1 + std::cos(pi * T_cur_ / static_cast<double>(T_i_))) / 2);
+    lrs.push_back(eta_min_ + (base - eta_min_) * (1 + std::cos(pi * T_cur_ / T_i_)) / 2);
   return lrs;
 }
 void CosineAnnealingWarmRestarts::step() {
   if (step_count_ > 0) T_cur_ += 1;
-  if (T_cur_ >= static_cast<double>(T_i_)) {
-    T_cur_ = std::fmod(T_cur_, static_cast<double>(T_i_));
-    T_i_ *= T_mult_;
+  if (T_cur_ >= T_i_) {
+    T_cur_ = std::fmod(T_cur_, T_i_);
+    T_i_ *= static_cast<double>(T_mult_);
   }
   LRScheduler::step();
 }
 void CosineAnnealingWarmRestarts::step(double epoch) {
-  HALFTAPE_CHECK(epoch >= 0, "CosineAnnealingWarmRestarts: epoch ", epoch, " is negative");
-  T_i_ = T_0_;
-  T_cur_ = epoch;
-  if (T_mult_ == 1) T_cur_ = std::fmod(epoch, static_cast<double>(T_0_));
-  while (T_cur_ >= static_cast<double>(T_i_)) {
-    T_cur_ -= static_cast<double>(T_i_);
-    T_i_ *= T_mult_;
+  HALFTAPE_CHECK(epoch >= 0 && epoch < 0x1p53, "CosineAnnealingWarmRestarts: epoch ", epoch,
+                 epoch < 0 ? " is negative" : " is not in [0, 2^53)");
+  T_i_ = static_cast<double>(T_0_);
+  T_cur_ = T_mult_ == 1 ? std::fmod(epoch, T_i_) : epoch;
+  while (T_cur_ >= T_i_) {
+    T_cur_ -= T_i_;
+    T_i_ *= static_cast<double>(T_mult_);
   }
   step_count_ = static_cast<int64_t>(std::floor(epoch));
   LRScheduler::step();
@@ -73,14 +73,15 @@ void CosineAnnealingWarmRestarts::step(double epoch) {
 void CosineAnnealingWarmRestarts::rewind() {
   LRScheduler::rewind();
   T_cur_ = 0;
-  T_i_ = T_0_;
+  T_i_ = static_cast<double>(T_0_);
 }
 void CosineAnnealingWarmRestarts::fields(StateFields& f) {
+  f.owner = "CosineAnnealingWarmRestarts";
   f.add("T_0", T_0_, kAtLeastOne);
   f.add("T_i", T_i_, kAtLeastOne);
   f.add("T_mult", T_mult_, kAtLeastOne);
-  f.add("T_cur", T_cur_);
-  f.add("eta_min", eta_min_);
+  f.add("T_cur", T_cur_, kNonNegative);
+  f.add("eta_min", eta_min_, kNonNegative);
 }
 
 WarmupCosineLR::WarmupCosineLR(ScheduledGroups optimizer, int64_t warmup_iters,
@@ -89,10 +90,11 @@ WarmupCosineLR::WarmupCosineLR(ScheduledGroups optimizer, int64_t warmup_iters,
       warmup_iters_(warmup_iters),
       lr_decay_iters_(lr_decay_iters),
       min_lr_(min_lr) {
-  HALFTAPE_CHECK(warmup_iters >= 0 && warmup_iters < lr_decay_iters,
-                 "WarmupCosineLR: warmup_iters ", warmup_iters,
-                 " is not in [0, lr_decay_iters), which is ", lr_decay_iters);
   initial_step();
+}
+void WarmupCosineLR::check() const {
+  HALFTAPE_CHECK(warmup_iters_ < lr_decay_iters_, "WarmupCosineLR: warmup_iters ", warmup_iters_,
+                 " is not below lr_decay_iters ", lr_decay_iters_);
 }
 std::vector<double> WarmupCosineLR::get_lrs() {
   if (step_count_ < warmup_iters_)
@@ -106,9 +108,10 @@ std::vector<double> WarmupCosineLR::get_lrs() {
   return lrs;
 }
 void WarmupCosineLR::fields(StateFields& f) {
+  f.owner = "WarmupCosineLR";
   f.add("warmup_iters", warmup_iters_, kNonNegative);
   f.add("lr_decay_iters", lr_decay_iters_, kAtLeastOne);
-  f.add("min_lr", min_lr_);
+  f.add("min_lr", min_lr_, kNonNegative);
 }
 
 }  // namespace halftape::optim

@@ -5,7 +5,8 @@
 namespace halftape::optim {
 
 /// From the rate to eta_min along half a cosine of T_max epochs, and up again in the epochs after.
-/// Loshchilov & Hutter 2016, arXiv:1608.03983, without its restarts. Throws unless T_max > 0.
+/// Loshchilov & Hutter 2016, arXiv:1608.03983, without its restarts. Throws unless T_max ≥ 1
+/// and eta_min ≥ 0.
 class CosineAnnealingLR : public LRScheduler {
  public:
   CosineAnnealingLR(ScheduledGroups optimizer, int64_t T_max, double eta_min = 0);
@@ -19,13 +20,14 @@ class CosineAnnealingLR : public LRScheduler {
 };
 
 /// Half a cosine of T_0 epochs, then one of T_0·T_mult epochs, and so on; each begins with the full
-/// rate. Throws unless T_0 > 0 and T_mult ≥ 1.
+/// rate. Throws unless T_0 ≥ 1, T_mult ≥ 1 and eta_min ≥ 0.
 class CosineAnnealingWarmRestarts : public LRScheduler {
  public:
   CosineAnnealingWarmRestarts(ScheduledGroups optimizer, int64_t T_0, int64_t T_mult = 1,
                               double eta_min = 0);
   void step() override;
-  /// Sets the rate of a moment between epochs: step(epoch + batch / batches). Throws if negative.
+  /// Sets the rate of a moment between epochs: step(epoch + batch / batches). Throws unless it is
+  /// in [0, 2^53).
   void step(double epoch);
 
  private:
@@ -33,13 +35,14 @@ class CosineAnnealingWarmRestarts : public LRScheduler {
   void rewind() override;
   void restart() override { step(0.0); }
   void fields(StateFields& fields) override;
-  int64_t T_0_, T_i_, T_mult_;
-  double T_cur_ = 0, eta_min_;
+  int64_t T_0_, T_mult_;
+  double T_i_, T_cur_ = 0,
+               eta_min_;  // the present cosine's length, and the epochs of it that are over
 };
 
 /// The schedule of nanoGPT's training loop, epoch by epoch: rate·(epoch + 1)/(warmup_iters + 1) in
 /// the first warmup_iters epochs, then half a cosine that reaches min_lr at epoch lr_decay_iters,
-/// then min_lr. Throws unless 0 ≤ warmup_iters < lr_decay_iters.
+/// then min_lr. Throws unless 0 ≤ warmup_iters < lr_decay_iters and min_lr ≥ 0.
 ///
 /// Except in the first epochs of the warm-up, SequentialLR of a LinearLR and a CosineAnnealingLR
 /// gives the same rates.
@@ -51,6 +54,7 @@ class WarmupCosineLR : public LRScheduler {
  private:
   std::vector<double> get_lrs() override;
   void fields(StateFields& fields) override;
+  void check() const override;
   int64_t warmup_iters_, lr_decay_iters_;
   double min_lr_;
 };

@@ -18,7 +18,7 @@ class FactorLR : public LRScheduler {
 };
 
 /// Multiplies by gamma every step_size epochs. (LibTorch's StepLR is one epoch later: its first
-/// step() is epoch 0.) Throws unless step_size > 0.
+/// step() is epoch 0.) Throws unless step_size ≥ 1 and gamma ≥ 0.
 class StepLR : public FactorLR {
  public:
   StepLR(ScheduledGroups optimizer, int64_t step_size, double gamma = 0.1);
@@ -30,7 +30,8 @@ class StepLR : public FactorLR {
   double gamma_;
 };
 
-/// Multiplies by gamma at each milestone, and by gammaⁿ at one that the list has n times.
+/// Multiplies by gamma at each milestone, and by gammaⁿ at one that the list has n times. Throws
+/// unless gamma ≥ 0.
 class MultiStepLR : public FactorLR {
  public:
   MultiStepLR(ScheduledGroups optimizer, std::vector<int64_t> milestones, double gamma = 0.1);
@@ -42,14 +43,14 @@ class MultiStepLR : public FactorLR {
   double gamma_;
 };
 
-/// Multiplies by gamma in every epoch.
+/// Multiplies by gamma in every epoch. Throws unless gamma ≥ 0.
 class ExponentialLR : public FactorLR {
  public:
   ExponentialLR(ScheduledGroups optimizer, double gamma);
 
  private:
   double factor() const override { return step_count_ == 0 ? 1 : gamma_; }
-  void fields(StateFields& fields) override { fields.add("gamma", gamma_); }
+  void fields(StateFields& fields) override;
   double gamma_;
 };
 
@@ -68,7 +69,7 @@ class ConstantLR : public FactorLR {
 };
 
 /// From start_factor to end_factor times the rate within total_iters epochs: a warm-up. Throws
-/// unless 0 < start_factor ≤ 1 and 0 ≤ end_factor ≤ 1 and total_iters > 0.
+/// unless 0 < start_factor ≤ 1, 0 ≤ end_factor ≤ 1 and total_iters ≥ 1.
 class LinearLR : public FactorLR {
  public:
   explicit LinearLR(ScheduledGroups optimizer, double start_factor = 1.0 / 3, double end_factor = 1,
@@ -81,7 +82,7 @@ class LinearLR : public FactorLR {
   int64_t total_iters_;
 };
 
-/// rate·(1 − epoch/total_iters)^power, and 0 from total_iters on. Throws unless total_iters > 0.
+/// rate·(1 − epoch/total_iters)^power, and 0 from total_iters on. Throws unless total_iters ≥ 1.
 class PolynomialLR : public FactorLR {
  public:
   explicit PolynomialLR(ScheduledGroups optimizer, int64_t total_iters = 5, double power = 1);
@@ -96,29 +97,46 @@ class PolynomialLR : public FactorLR {
 /// The factor of an epoch.
 using LRLambda = std::function<double(int64_t epoch)>;
 
-/// The rate before any schedule times f(epoch); one f for all groups, or one for each. Functions
-/// are not saved.
-class LambdaLR : public LRScheduler {
- public:
-  LambdaLR(ScheduledGroups optimizer, LRLambda f)
-      : LambdaLR(optimizer, std::vector{std::move(f)}) {}
-  LambdaLR(ScheduledGroups optimizer, std::vector<LRLambda> f);
+/// The base of the schedules by functions of the epoch: one for all groups, or one for each.
+/// Functions are not saved.
+class FunctionLR : public LRScheduler {
+ protected:
+  FunctionLR(const char* name, ScheduledGroups optimizer, std::vector<LRLambda> f);
+  /// Each rate times the function of its group at this epoch.
+  std::vector<double> times_f(std::vector<double> lrs) const;
 
  private:
-  std::vector<double> get_lrs() override;
   std::vector<LRLambda> f_;
 };
 
-/// Multiplies the present rate by f(epoch), from epoch 1 on. Functions are not saved.
-class MultiplicativeLR : public LRScheduler {
+/// The rate before any schedule times f(epoch).
+class LambdaLR : public FunctionLR {
+ public:
+  LambdaLR(ScheduledGroups optimizer, LRLambda f)
+      : LambdaLR(optimizer, std::vector{std::move(f)}) {}
+  LambdaLR(ScheduledGroups optimizer, std::vector<LRLambda> f)
+      : FunctionLR("LambdaLR", optimizer, std::move(f)) {
+    initial_step();
+  }
+
+ private:
+  std::vector<double> get_lrs() override { return times_f(base_lrs_); }
+};
+
+/// Multiplies the present rate by f(epoch), from epoch 1 on.
+class MultiplicativeLR : public FunctionLR {
  public:
   MultiplicativeLR(ScheduledGroups optimizer, LRLambda f)
       : MultiplicativeLR(optimizer, std::vector{std::move(f)}) {}
-  MultiplicativeLR(ScheduledGroups optimizer, std::vector<LRLambda> f);
+  MultiplicativeLR(ScheduledGroups optimizer, std::vector<LRLambda> f)
+      : FunctionLR("MultiplicativeLR", optimizer, std::move(f)) {
+    initial_step();
+  }
 
  private:
-  std::vector<double> get_lrs() override;
-  std::vector<LRLambda> f_;
+  std::vector<double> get_lrs() override {
+    return is_initial_ ? get_current_lrs() : times_f(get_current_lrs());
+  }
 };
 
 }  // namespace halftape::optim

@@ -2,12 +2,48 @@
 
 namespace halftape::optim {
 
-LRScheduler::LRScheduler(ScheduledGroups optimizer) : groups_(optimizer) {
+void SavedSchedule::list(StateFields& all) {
+  all.owner = "LRScheduler";
+  fields(all);
+  all.add("last_lr", last_lr_);
+}
+
+StateFields SavedSchedule::all_fields() const {
+  // The list names places to write to; most callers only read.
+  return StateFields([self = const_cast<SavedSchedule*>(this)](StateFields& f) { self->list(f); });
+}
+
+void SavedSchedule::validate() const {
+  const StateFields options = all_fields();
+  if (const StateFields::Field* bad = options.out_of_range())
+    halftape::detail::fail(options.owner, ": ", bad->name, " ", bad->value, " is not in ",
+                           bad->range);
+  check();
+}
+
+void SavedSchedule::load_state_dict(const SchedulerState& saved) {
+  all_fields().load(saved, StateFields::Unknown::Refuse, [this] { check(); });
+}
+
+std::vector<double> SavedSchedule::get_current_lrs() const {
+  std::vector<double> lrs;
+  for (const OptimizerParamGroup& group : *groups_) lrs.push_back(group.options().get_lr());
+  return lrs;
+}
+
+std::vector<double> SavedSchedule::per_group(const char* name,
+                                             const std::vector<double>& values) const {
+  HALFTAPE_CHECK(values.size() == 1 || values.size() == groups_->size(),
+                 "LRScheduler: ", values.size(), " values of ", name, " for ", groups_->size(),
+                 " groups");
+  return values.size() == 1 ? std::vector<double>(groups_->size(), values[0]) : values;
+}
+
+LRScheduler::LRScheduler(ScheduledGroups optimizer) : SavedSchedule(optimizer) {
   for (OptimizerParamGroup& group : *groups_) {
     if (!group.initial_lr) group.initial_lr = group.options().get_lr();
     base_lrs_.push_back(*group.initial_lr);
   }
-  last_lr_ = get_current_lrs();
 }
 
 void LRScheduler::step() {
@@ -16,6 +52,7 @@ void LRScheduler::step() {
 }
 
 void LRScheduler::initial_step() {
+  validate();
   is_initial_ = true;
   step();
   is_initial_ = false;
@@ -25,12 +62,6 @@ void LRScheduler::restart() {
   step_count_ = 0;
   set_lrs(first_lrs());
   ++step_count_;
-}
-
-std::vector<double> LRScheduler::get_current_lrs() const {
-  std::vector<double> lrs;
-  for (const OptimizerParamGroup& group : *groups_) lrs.push_back(group.options().get_lr());
-  return lrs;
 }
 
 std::vector<double> LRScheduler::scaled(std::vector<double> lrs, double factor) {
@@ -47,28 +78,10 @@ void LRScheduler::set_lrs(const std::vector<double>& lrs) {
   last_lr_ = lrs;
 }
 
-std::vector<double> LRScheduler::per_group(const char* name,
-                                           const std::vector<double>& values) const {
-  HALFTAPE_CHECK(values.size() == 1 || values.size() == groups_->size(),
-                 "LRScheduler: ", values.size(), " values of ", name, " for ", groups_->size(),
-                 " groups");
-  return values.size() == 1 ? std::vector<double>(groups_->size(), values[0]) : values;
-}
-
 void LRScheduler::list(StateFields& all) {
-  all.owner = "LRScheduler";
+  SavedSchedule::list(all);
   all.add("base_lrs", base_lrs_);
-  all.add("last_lr", last_lr_);
-  all.add("step_count", step_count_);
-  fields(all);
+  all.add("step_count", step_count_, kNonNegative);
 }
-
-StateFields LRScheduler::all_fields() const {
-  // The list names places to write to; state_dict() only reads.
-  return StateFields([self = const_cast<LRScheduler*>(this)](StateFields& f) { self->list(f); });
-}
-
-SchedulerState LRScheduler::state_dict() const { return all_fields().save(); }
-void LRScheduler::load_state_dict(const SchedulerState& saved) { all_fields().load(saved); }
 
 }  // namespace halftape::optim

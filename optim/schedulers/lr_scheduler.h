@@ -3,6 +3,7 @@
 #pragma once
 #include <concepts>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "halftape/optim/optimizer.h"
@@ -13,21 +14,63 @@ namespace halftape::optim {
 /// The numbers of a schedule by name; lists are "name.0", "name.1" ….
 using SchedulerState = StateFields::Numbers;
 
-/// The groups whose learning rates a schedule sets. Their Optimizer or AsyncOptimizer must live as
-/// long as the schedule.
+/// The groups whose learning rates a schedule sets: those of an Optimizer or AsyncOptimizer.
 class ScheduledGroups {
  public:
   template <class O>
   requires requires(O& optimizer) {
     { optimizer.param_groups() } -> std::same_as<std::vector<OptimizerParamGroup>&>;
   }
-  ScheduledGroups(O& optimizer) : groups_(&optimizer.param_groups()) {}  // NOLINT: of an optimizer
-  std::vector<OptimizerParamGroup>& operator*() const { return *groups_; }
-  std::vector<OptimizerParamGroup>* operator->() const { return groups_; }
-  bool operator==(const ScheduledGroups&) const = default;
+  ScheduledGroups(O& optimizer)  // NOLINT: of an optimizer
+      : groups_(&optimizer.param_groups()), alive_(optimizer.lifetime()) {}
+  /// Throws when the optimizer is gone.
+  std::vector<OptimizerParamGroup>& operator*() const {
+    HALFTAPE_CHECK(!alive_.expired(),
+                   "LRScheduler: its optimizer is gone; keep it for as long as its schedules step");
+    return *groups_;
+  }
+  std::vector<OptimizerParamGroup>* operator->() const { return &**this; }
+  bool operator==(const ScheduledGroups& other) const { return groups_ == other.groups_; }
 
  private:
   std::vector<OptimizerParamGroup>* groups_;
+  std::weak_ptr<const void> alive_;
+};
+
+/// What all schedules share: groups, the rates set last, and numbers that are saved.
+class SavedSchedule {
+ public:
+  virtual ~SavedSchedule() = default;
+  /// The rate of each group, as this schedule set it last.
+  const std::vector<double>& get_last_lr() const { return last_lr_; }
+
+  /// Every number that the next step depends on, options included: a resumed run goes on bit for
+  /// bit. Functions are not saved. Learning rates and momenta are saved with the optimizer: make
+  /// optimizer and schedule, then load both. Loading throws, changing nothing, when names or
+  /// numbers do not fit; the error lists all mismatches.
+  SchedulerState state_dict() const { return all_fields().save(); }
+  void load_state_dict(const SchedulerState& saved);
+
+ protected:
+  explicit SavedSchedule(ScheduledGroups optimizer)
+      : groups_(optimizer), last_lr_(get_current_lrs()) {}
+  /// Names the numbers that state_dict() saves besides those of this class, each with its range.
+  virtual void fields(StateFields&) {}
+  virtual void list(StateFields& all);
+  /// Throws when options do not fit each other.
+  virtual void check() const {}
+  /// Throws when an option is out of its range, or options do not fit each other.
+  void validate() const;
+
+  std::vector<double> get_current_lrs() const;
+  /// One value for each group: `values`, or copies of its only one.
+  std::vector<double> per_group(const char* name, const std::vector<double>& values) const;
+
+  ScheduledGroups groups_;
+  std::vector<double> last_lr_;
+
+ private:
+  StateFields all_fields() const;
 };
 
 /// A schedule gives every group the learning rate of epoch 0 when it is made, and that of the next
@@ -45,58 +88,41 @@ class ScheduledGroups {
 ///
 /// A schedule of your own overrides get_lrs() and fields(), and calls initial_step() in its
 /// constructor unless its first step() is to be epoch 0.
-class LRScheduler {
+class LRScheduler : public SavedSchedule {
  public:
   explicit LRScheduler(ScheduledGroups optimizer);
-  virtual ~LRScheduler() = default;
 
-  /// Begins the next epoch. Call it after the optimizer's step.
+  /// Begins the next epoch. Call it after the optimizer's step. Throws when the optimizer is gone,
+  /// or has other groups than at first.
   virtual void step();
-  /// The rate of each group, as this schedule set it last.
-  const std::vector<double>& get_last_lr() const { return last_lr_; }
   /// −1 before epoch 0.
   int64_t last_epoch() const { return step_count_ - 1; }
-
-  /// Every number that the next step depends on, options included: a resumed run goes on bit for
-  /// bit. Functions are not saved. Learning rates and momenta are saved with the optimizer: make
-  /// optimizer and schedule, then load both. Loading throws, changing nothing, when names or
-  /// numbers do not fit; the error lists all mismatches.
-  SchedulerState state_dict() const;
-  void load_state_dict(const SchedulerState& saved);
 
  protected:
   /// The rate of each group for epoch step_count_.
   virtual std::vector<double> get_lrs() = 0;
   /// The rates of epoch 0, whatever rates the groups have.
   virtual std::vector<double> first_lrs() { return get_lrs(); }
-  /// Names the numbers that state_dict() saves besides those of this class.
-  virtual void fields(StateFields&) {}
+  void list(StateFields& all) override;
 
-  /// Begins epoch 0.
+  /// Checks the options and begins epoch 0.
   void initial_step();
   /// Begins epoch 0 in the middle of a training.
   virtual void restart();
   /// Returns to the state before epoch 0, for a schedule whose turn comes later.
   virtual void rewind() { step_count_ = 0; }
 
-  std::vector<double> get_current_lrs() const;
   static std::vector<double> scaled(std::vector<double> lrs, double factor);
   void set_lrs(const std::vector<double>& lrs);
-  /// One value for each group: `values`, or copies of its only one.
-  std::vector<double> per_group(const char* name, const std::vector<double>& values) const;
 
-  ScheduledGroups groups_;
   std::vector<double> base_lrs_;  // before any schedule
-  std::vector<double> last_lr_;
-  int64_t step_count_ = 0;  // calls of step(); within get_lrs() the epoch to compute
+  int64_t step_count_ = 0;        // calls of step(); within get_lrs() the epoch to compute
   bool is_initial_ = false;
 
  private:
   friend class ComposedScheduler;
   friend class SequentialLR;
   friend class ChainedScheduler;
-  StateFields all_fields() const;
-  void list(StateFields& all);
 };
 
 }  // namespace halftape::optim

@@ -12,7 +12,7 @@ ReduceLROnPlateauScheduler::ReduceLROnPlateauScheduler(ScheduledGroups optimizer
                                                        ThresholdMode threshold_mode,
                                                        int64_t cooldown, std::vector<double> min_lr,
                                                        double eps, bool verbose)
-    : groups_(optimizer),
+    : SavedSchedule(optimizer),
       mode_(mode),
       threshold_mode_(threshold_mode),
       verbose_(verbose),
@@ -21,15 +21,11 @@ ReduceLROnPlateauScheduler::ReduceLROnPlateauScheduler(ScheduledGroups optimizer
       eps_(eps),
       patience_(patience),
       cooldown_(cooldown),
-      min_lrs_(std::move(min_lr)),
+      min_lrs_(min_lr.empty() ? std::vector{0.0} : std::move(min_lr)),
       best_(mode == min ? std::numeric_limits<double>::infinity()
                         : -std::numeric_limits<double>::infinity()) {
-  HALFTAPE_CHECK(factor < 1, "ReduceLROnPlateauScheduler: factor ", factor, " must be below 1");
-  if (min_lrs_.empty()) min_lrs_ = {0};
-  HALFTAPE_CHECK(min_lrs_.size() == 1 || min_lrs_.size() == groups_->size(),
-                 "ReduceLROnPlateauScheduler: ", min_lrs_.size(), " values of min_lr for ",
-                 groups_->size(), " groups");
-  for (const OptimizerParamGroup& group : *groups_) last_lr_.push_back(group.options().get_lr());
+  validate();
+  per_group("min_lr", min_lrs_);
 }
 
 void ReduceLROnPlateauScheduler::step(double metric) {
@@ -49,8 +45,7 @@ void ReduceLROnPlateauScheduler::step(double metric) {
     cooldown_counter_ = cooldown_;
     num_bad_epochs_ = 0;
   }
-  last_lr_.clear();
-  for (const OptimizerParamGroup& group : *groups_) last_lr_.push_back(group.options().get_lr());
+  last_lr_ = get_current_lrs();
 }
 
 bool ReduceLROnPlateauScheduler::is_better(double metric) const {
@@ -60,13 +55,11 @@ bool ReduceLROnPlateauScheduler::is_better(double metric) const {
 }
 
 void ReduceLROnPlateauScheduler::reduce_lr() {
-  HALFTAPE_CHECK(min_lrs_.size() == 1 || min_lrs_.size() == groups_->size(),
-                 "ReduceLROnPlateauScheduler: ", min_lrs_.size(), " values of min_lr for ",
-                 groups_->size(), " groups; make a schedule when all groups are there");
+  const std::vector<double> lowest = per_group("min_lr", min_lrs_);
   for (size_t i = 0; i < groups_->size(); ++i) {
     OptimizerOptions& options = (*groups_)[i].options();
     const double before = options.get_lr();
-    const double after = std::max(before * factor_, min_lrs_[min_lrs_.size() == 1 ? 0 : i]);
+    const double after = std::max(before * factor_, lowest[i]);
     if (before - after > eps_) {
       options.set_lr(after);
       if (verbose_)
@@ -78,27 +71,16 @@ void ReduceLROnPlateauScheduler::reduce_lr() {
 
 void ReduceLROnPlateauScheduler::fields(StateFields& f) {
   f.owner = "ReduceLROnPlateauScheduler";
-  f.add("factor", factor_);
+  f.add("factor", factor_, kBelowOne);
   f.add("threshold", threshold_);
-  f.add("eps", eps_);
-  f.add("patience", patience_);
-  f.add("cooldown", cooldown_);
-  f.add("min_lr", min_lrs_);
-  f.add("last_lr", last_lr_);
-  f.add("best", best_);
-  f.add("last_epoch", last_epoch_);
-  f.add("num_bad_epochs", num_bad_epochs_);
-  f.add("cooldown_counter", cooldown_counter_);
-}
-
-SchedulerState ReduceLROnPlateauScheduler::state_dict() const {
-  // The list names places to write to; state_dict() only reads.
-  auto* self = const_cast<ReduceLROnPlateauScheduler*>(this);
-  return StateFields([self](StateFields& f) { self->fields(f); }).save();
-}
-
-void ReduceLROnPlateauScheduler::load_state_dict(const SchedulerState& saved) {
-  StateFields([this](StateFields& f) { fields(f); }).load(saved);
+  f.add("eps", eps_, kNonNegative);
+  f.add("patience", patience_, kNonNegative);
+  f.add("cooldown", cooldown_, kNonNegative);
+  f.add("min_lr", min_lrs_, kNonNegative);
+  f.add("best", best_, NumberRange{-kInfinity, kInfinity, true, true});
+  f.add("last_epoch", last_epoch_, kNonNegative);
+  f.add("num_bad_epochs", num_bad_epochs_, kNonNegative);
+  f.add("cooldown_counter", cooldown_counter_, kNonNegative);
 }
 
 }  // namespace halftape::optim

@@ -10,8 +10,9 @@ namespace halftape::optim {
 /// ignores bad metrics in the next `cooldown` steps. Better means below best·(1 − threshold) (rel)
 /// or below best − threshold (abs), and above best·(1 + threshold) or best + threshold in mode max.
 /// A rate never falls below its group's min_lr (a list of one is for all groups; an empty one means
-/// 0), and does not change by eps or less. Throws unless factor < 1.
-class ReduceLROnPlateauScheduler {
+/// 0), and does not change by eps or less. Throws unless factor is in [0, 1), and for a negative
+/// patience, cooldown, min_lr or eps. The mode is not saved.
+class ReduceLROnPlateauScheduler : public SavedSchedule {
  public:
   enum SchedulerMode { min, max };
   enum ThresholdMode { rel, abs };
@@ -20,28 +21,20 @@ class ReduceLROnPlateauScheduler {
                                       double threshold = 1e-4, ThresholdMode threshold_mode = rel,
                                       int64_t cooldown = 0, std::vector<double> min_lr = {},
                                       double eps = 1e-8, bool verbose = false);
-  virtual ~ReduceLROnPlateauScheduler() = default;
-
   /// `metric` is a number on the host: loss.item() waits for the device. NaN is never better.
   void step(double metric);
-  const std::vector<double>& get_last_lr() const { return last_lr_; }
-
-  /// As LRScheduler's. The mode is not saved.
-  SchedulerState state_dict() const;
-  void load_state_dict(const SchedulerState& saved);
 
  private:
   bool is_better(double metric) const;
   void reduce_lr();
-  void fields(StateFields& fields);
+  void fields(StateFields& fields) override;
 
-  ScheduledGroups groups_;
   SchedulerMode mode_;
   ThresholdMode threshold_mode_;
   bool verbose_;
   double factor_, threshold_, eps_;
   int64_t patience_, cooldown_;
-  std::vector<double> min_lrs_, last_lr_;
+  std::vector<double> min_lrs_;
   double best_;
   int64_t last_epoch_ = 0, num_bad_epochs_ = 0, cooldown_counter_ = 0;
 };

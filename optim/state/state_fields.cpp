@@ -1,36 +1,33 @@
 #include "halftape/optim/state/state_fields.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "halftape/optim/state/mismatches.h"
 
 namespace halftape::optim {
-namespace {
-
-/// True for the whole numbers of which a double holds each, so that they convert to int64.
-bool is_whole(double x) { return x == std::floor(x) && std::abs(x) <= 0x1p53; }
-
-}  // namespace
-
-bool StateFields::in_range(const List& list) {
-  StateFields checked;
-  checked.only_ranges_ = true;
-  list(checked);
-  return checked.in_range_;
-}
 
 void StateFields::put(Field field) {
+  if (only_ranges_) {
+    in_range_ = in_range_ && field.accepts(field.value);
+    return;
+  }
   field.name.insert(0, prefix_);
   fields_.push_back(std::move(field));
 }
 
 void StateFields::part(const std::string& name, const List& list) {
-  const std::string before = prefix_;
-  prefix_ += name + ".";
+  const std::string prefix = std::exchange(prefix_, prefix_ + name + ".");
+  const char* const whole = owner;
   list(*this);
-  prefix_ = before;
+  prefix_ = prefix;
+  owner = whole;
+}
+
+const StateFields::Field* StateFields::out_of_range() const {
+  const auto found = std::find_if(fields_.begin(), fields_.end(),
+                                  [](const Field& field) { return !field.accepts(field.value); });
+  return found == fields_.end() ? nullptr : &*found;
 }
 
 const StateFields::Field* StateFields::find(const std::string& name) const {
@@ -45,20 +42,17 @@ StateFields::Numbers StateFields::save() const {
   return saved;
 }
 
-void StateFields::load(const Numbers& saved, Unknown names) const {
+void StateFields::load(const Numbers& saved, Unknown names,
+                       const std::function<void()>& check) const {
   Mismatches mismatches;
   Numbers unknown = saved;
   for (const Field& field : fields_) {
     const auto found = saved.find(field.name);
     if (found == saved.end())
       mismatches.add("it has no \"", field.name, "\"");
-    else if (std::isnan(found->second))
-      mismatches.add("\"", field.name, "\" is nan, expected a number");
-    else if (field.whole && !is_whole(found->second))
-      mismatches.add("\"", field.name, "\" is ", found->second, ", expected a whole number");
-    else if (field.range && !field.range->contains(found->second))
-      mismatches.add("\"", field.name, "\" is ", found->second, ", expected a number in [",
-                     field.range->low, ", ", field.range->high, ")");
+    else if (!field.accepts(found->second))
+      mismatches.add("\"", field.name, "\" is ", found->second, ", expected a ",
+                     field.whole ? "whole " : "", "number in ", field.range);
     unknown.erase(field.name);
   }
   if (names == Unknown::Refuse)
@@ -66,6 +60,13 @@ void StateFields::load(const Numbers& saved, Unknown names) const {
       mismatches.add("nothing here is called \"", name, "\"");
   mismatches.check(std::string(owner) + ": the saved state does not fit");
   for (const Field& field : fields_) field.set(saved.at(field.name));
+  if (!check) return;
+  try {
+    check();
+  } catch (...) {
+    for (const Field& field : fields_) field.set(field.value);
+    throw;
+  }
 }
 
 }  // namespace halftape::optim

@@ -1,11 +1,12 @@
 // The numbers that options and schedules save, under names: one list of them serves saving, loading
 // and the check of their ranges.
 #pragma once
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <limits>
 #include <map>
-#include <optional>
+#include <ostream>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -13,14 +14,24 @@
 
 namespace halftape::optim {
 
-/// The allowed values of a number: low ≤ value < high.
+/// The allowed values of a number, from low to high. NaN is in no range.
 struct NumberRange {
   double low, high;
-  bool contains(double x) const { return x >= low && x < high; }
+  bool with_low = true, with_high = false;
+  constexpr bool contains(double x) const {
+    return (x > low || (with_low && x == low)) && (x < high || (with_high && x == high));
+  }
+  friend std::ostream& operator<<(std::ostream& out, const NumberRange& r) {
+    return out << (r.with_low ? '[' : '(') << r.low << ", " << r.high << (r.with_high ? ']' : ')');
+  }
 };
-inline constexpr NumberRange kNonNegative{0, std::numeric_limits<double>::infinity()};
-inline constexpr NumberRange kAtLeastOne{1, std::numeric_limits<double>::infinity()};
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+inline constexpr NumberRange kFinite{-kInfinity, kInfinity, false};
+inline constexpr NumberRange kNonNegative{0, kInfinity};
+inline constexpr NumberRange kAtLeastOne{1, kInfinity};
 inline constexpr NumberRange kBelowOne{0, 1};
+inline constexpr NumberRange kFraction{0, 1, true, true};
+inline constexpr NumberRange kPositiveFraction{0, 1, false, true};
 
 /// A list of named numbers, each with a way to set it.
 class StateFields {
@@ -31,25 +42,29 @@ class StateFields {
     std::string name;
     double value;
     std::function<void(double)> set;
-    bool whole = false;  // a count, a switch or an enumerator
-    std::optional<NumberRange> range = {};
+    bool whole = false;  // a count, a switch or an enumerator: of at most 53 bits
+    NumberRange range = kFinite;
+    bool accepts(double x) const {
+      return range.contains(x) && (!whole || (x == std::floor(x) && std::abs(x) <= 0x1p53));
+    }
   };
 
   /// A double, an integer, a bool or an enumerator.
   template <class T>
-  void add(std::string_view name, T& value, std::optional<NumberRange> range = {}) {
+  void add(std::string_view name, T& value, const NumberRange& range = range_of<T>()) {
     const auto number = static_cast<double>(value);
-    if (only_ranges_)
-      in_range_ = in_range_ && (!range || range->contains(number));
-    else
+    if (!only_ranges_)
       put({std::string(name), number, [&value](double n) { value = static_cast<T>(n); },
            !std::is_same_v<T, double>, range});
+    else if (!range.contains(number) || (std::is_same_v<T, int64_t> && std::abs(number) > 0x1p53))
+      in_range_ = false;
   }
   /// A list, saved as "name.0", "name.1" …; its length is not saved.
   template <class T>
-  void add(std::string_view name, std::vector<T>& values) {
+  void add(std::string_view name, std::vector<T>& values,
+           const NumberRange& range = range_of<T>()) {
     for (size_t i = 0; i < values.size(); ++i)
-      add(std::string(name) + "." + std::to_string(i), values[i]);
+      add(std::string(name) + "." + std::to_string(i), values[i], range);
   }
   void put(Field field);
   using List = std::function<void(StateFields&)>;
@@ -58,20 +73,33 @@ class StateFields {
 
   explicit StateFields(const List& list) { list(*this); }
   /// True if all numbers are in their ranges. Makes no list: optimizers ask before every step.
-  static bool in_range(const List& list);
+  template <class AnyList>
+  static bool in_range(const AnyList& list) {
+    StateFields checked;
+    checked.only_ranges_ = true;
+    list(checked);
+    return checked.in_range_;
+  }
+  /// The first number that is out of its range; null for none.
+  const Field* out_of_range() const;
   const std::vector<Field>& all() const { return fields_; }
   const Field* find(const std::string& name) const;  // null for none
   Numbers save() const;
   enum class Unknown : uint8_t { Refuse, Ignore };
-  /// Throws, changing nothing, unless `saved` has every name, a whole number for each that is one,
-  /// and each number in its range; the error lists all that is wrong. Unknown names are refused, or
-  /// ignored.
-  void load(const Numbers& saved, Unknown names = Unknown::Refuse) const;
+  /// Throws, changing nothing, unless `saved` has every name and each number in its range, and when
+  /// `check`, called with all of them set, throws. The error lists all that is wrong with names and
+  /// ranges. Unknown names are refused, or ignored.
+  void load(const Numbers& saved, Unknown names = Unknown::Refuse,
+            const std::function<void()>& check = {}) const;
 
   const char* owner = "optimizer";  // begins errors
 
  private:
   StateFields() = default;
+  template <class T>
+  static constexpr NumberRange range_of() {
+    return std::is_same_v<T, bool> ? kFraction : kFinite;
+  }
   bool only_ranges_ = false, in_range_ = true;
   std::string prefix_;
   std::vector<Field> fields_;

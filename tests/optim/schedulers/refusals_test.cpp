@@ -1,0 +1,193 @@
+// What schedules refuse: options and states out of range, groups that came later, and an optimizer
+// that is gone.
+#include <doctest/doctest.h>
+
+#include <halftape/halftape.h>
+
+#include <cmath>
+#include <limits>
+#include <memory>
+
+using namespace halftape;
+using namespace halftape::optim;
+
+namespace {
+
+using Plateau = ReduceLROnPlateauScheduler;
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+/// Two groups of rates 0.05 and 0.4.
+struct Sgds {
+  Tensor a = zeros({1}, requires_grad()), b = zeros({1}, requires_grad());
+  SGD optimizer{std::vector<OptimizerParamGroup>{{{a}, SGDOptions(0.05).clone()},
+                                                 {{b}, SGDOptions(0.4).clone()}}};
+};
+
+}  // namespace
+
+TEST_CASE("a schedule's state that does not fit is refused with all that is wrong") {
+  Sgds g;
+  StepLR schedule(g.optimizer, 7);
+  const auto good = schedule.state_dict();
+  auto bad = good;
+  bad.erase("gamma");
+  bad["step_size"] = 2.5;
+  bad["T_max"] = 3;
+  const auto refused = [&](const char* what) {
+    CHECK_THROWS_WITH_AS(schedule.load_state_dict(bad), doctest::Contains(what), Error);
+    CHECK(schedule.state_dict() == good);
+  };
+  refused("it has no \"gamma\"");
+  refused("\"step_size\" is 2.5, expected a whole number");
+  refused("nothing here is called \"T_max\"");
+  for (const double count : {0.0, -1.0, 0x1p60, std::numeric_limits<double>::infinity(),
+                             std::numeric_limits<double>::quiet_NaN()}) {
+    bad = good;
+    bad["step_size"] = count;
+    refused("\"step_size\" is ");
+    bad = good;
+    bad["step_count"] = count;
+    if (std::abs(count) > 0x1p53 || std::isnan(count)) refused("\"step_count\" is ");
+  }
+  bad = good;
+  bad["gamma"] = std::numeric_limits<double>::quiet_NaN();
+  refused("\"gamma\" is nan, expected a number");
+  CosineAnnealingLR cosine(g.optimizer, 5);
+  auto never = cosine.state_dict();
+  never["T_max"] = 0;
+  CHECK_THROWS_WITH_AS(cosine.load_state_dict(never), doctest::Contains("[1, inf)"), Error);
+  Sgds other;
+  ExponentialLR another(other.optimizer, 0.5);
+  CHECK_THROWS_WITH_AS(another.load_state_dict(good), doctest::Contains("\"step_size\""), Error);
+  const Tensor single = zeros({1}, requires_grad());
+  SGD one_group({single}, SGDOptions(0.1));
+  CHECK_THROWS_WITH_AS(StepLR(one_group, 7).load_state_dict(good),
+                       doctest::Contains("\"base_lrs.1\""), Error);
+}
+
+TEST_CASE("a group added after the schedule was made is noticed") {
+  Sgds g;
+  ExponentialLR schedule(g.optimizer, 0.5);
+  const Tensor late = zeros({1}, requires_grad());
+  g.optimizer.add_param_group(OptimizerParamGroup({late}));
+  CHECK_THROWS_WITH_AS(schedule.step(), doctest::Contains("when all groups are there"), Error);
+}
+
+TEST_CASE("options of schedules that make no sense are refused by name and value") {
+  Sgds g;
+  SGD& o = g.optimizer;
+  const auto refused = [&](const char* what, auto make) {
+    CHECK_THROWS_WITH_AS(make(), doctest::Contains(what), Error);
+  };
+  refused("StepLR: step_size 0", [&] { StepLR(o, 0); });
+  refused("ConstantLR: factor 0", [&] { ConstantLR(o, 0); });
+  refused("ConstantLR: factor 1.5", [&] { ConstantLR(o, 1.5); });
+  refused("LinearLR: start_factor 0", [&] { LinearLR(o, 0.0); });
+  refused("LinearLR: end_factor 2", [&] { LinearLR(o, 0.5, 2); });
+  refused("LinearLR: total_iters 0", [&] { LinearLR(o, 0.5, 1, 0); });
+  refused("PolynomialLR: total_iters 0", [&] { PolynomialLR(o, 0); });
+  refused("CosineAnnealingLR: T_max 0", [&] { CosineAnnealingLR(o, 0); });
+  refused("T_0 0", [&] { CosineAnnealingWarmRestarts(o, 0); });
+  refused("T_mult 0", [&] { CosineAnnealingWarmRestarts(o, 5, 0); });
+  refused("warmup_iters 5", [&] { WarmupCosineLR(o, 5, 5); });
+  refused("3 functions for 2 groups", [&] { LambdaLR(o, std::vector<LRLambda>(3)); });
+  refused("a function is empty", [&] { MultiplicativeLR(o, LRLambda()); });
+  refused("total_steps 0", [&] { OneCycleLR(o, OneCycleLROptions(0.1, 0)); });
+  refused("pct_start 2", [&] { OneCycleLR(o, OneCycleLROptions(0.1, 9).pct_start(2)); });
+  refused("div_factor 0", [&] { OneCycleLR(o, OneCycleLROptions(0.1, 9).div_factor(0)); });
+  refused("3 values of max_lr", [&] { OneCycleLR(o, OneCycleLROptions({1, 2, 3}, 9)); });
+  refused("factor 1 is not in [0, 1)",
+          [&] { ReduceLROnPlateauScheduler(o, ReduceLROnPlateauScheduler::min, 1); });
+  refused("anneal_epochs -1", [&] { SWALR(o, 0.1, -1); });
+  refused("at least one schedule", [&] { ChainedScheduler(LRSchedulers{}); });
+  refused("a schedule is null", [&] { ChainedScheduler({nullptr}); });
+  const auto part = [](SGD& optimizer) { return std::make_shared<StepLR>(optimizer, 3); };
+  refused("2 schedules need 1 milestones, got 0", [&] { SequentialLR(o, {part(o), part(o)}, {}); });
+  refused("milestones must rise", [&] { SequentialLR(o, {part(o), part(o), part(o)}, {5, 2}); });
+  Sgds other;
+  refused("of another optimizer", [&] { SequentialLR(o, {part(other.optimizer)}, {}); });
+  refused("of another optimizer", [&] { ChainedScheduler({part(o), part(other.optimizer)}); });
+}
+
+TEST_CASE("a number that no schedule can use is refused when it is made, by name and range") {
+  Sgds g;
+  SGD& o = g.optimizer;
+  const auto refused = [&](const char* what, auto make) {
+    CHECK_THROWS_WITH_AS(make(), doctest::Contains(what), Error);
+  };
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  for (const double bad : {kNan, -0.5, std::numeric_limits<double>::infinity()}) {
+    CAPTURE(bad);
+    refused("ExponentialLR: gamma ", [&] { ExponentialLR(o, bad); });
+    refused("StepLR: gamma ", [&] { StepLR(o, 3, bad); });
+    refused("MultiStepLR: gamma ", [&] { MultiStepLR(o, {3}, bad); });
+    refused("ConstantLR: factor ", [&] { ConstantLR(o, bad); });
+    refused("LinearLR: start_factor ", [&] { LinearLR(o, bad); });
+    refused("LinearLR: end_factor ", [&] { LinearLR(o, 0.5, bad); });
+    refused("CosineAnnealingLR: eta_min ", [&] { CosineAnnealingLR(o, 5, bad); });
+    refused("WarmRestarts: eta_min ", [&] { CosineAnnealingWarmRestarts(o, 5, 1, bad); });
+    refused("WarmupCosineLR: min_lr ", [&] { WarmupCosineLR(o, 2, 5, bad); });
+    refused("SWALR: swa_lr.0 ", [&] { SWALR(o, bad); });
+    refused("OneCycleLR: max_lr.0 ", [&] { OneCycleLR(o, OneCycleLROptions(bad, 9)); });
+    refused("OneCycleLR: pct_start ",
+            [&] { OneCycleLR(o, OneCycleLROptions(0.1, 9).pct_start(bad)); });
+    refused("OneCycleLR: base_momentum.1 ", [&] {
+      OneCycleLR(o, OneCycleLROptions(0.1, 9).base_momentum({0.5, bad}));
+    });
+    refused("Scheduler: factor ", [&] { Plateau(o, Plateau::min, bad); });
+    refused("Scheduler: min_lr.0 ",
+            [&] { Plateau(o, Plateau::min, 0.1, 10, 1e-4, Plateau::rel, 0, {bad}); });
+  }
+  refused("ExponentialLR: gamma nan is not in [0, inf)", [&] { ExponentialLR(o, kNan); });
+  refused("PolynomialLR: power nan is not in (-inf, inf)", [&] { PolynomialLR(o, 5, kNan); });
+  refused("Scheduler: threshold nan", [&] { Plateau(o, Plateau::min, 0.1, 10, kNan); });
+  refused("Scheduler: patience -1", [&] { Plateau(o, Plateau::min, 0.1, -1); });
+  refused("CosineAnnealingLR: T_max 9.22337e+18", [&] { CosineAnnealingLR(o, kMost); });
+  refused("StepLR: step_size 9.22337e+18", [&] { StepLR(o, kMost); });
+  CosineAnnealingWarmRestarts warm(o, int64_t{1} << 52, int64_t{1} << 52);
+  CHECK_NOTHROW(warm.step(0x1p52 + 1));
+  CHECK(warm.get_last_lr() == std::vector<double>{0.05, 0.4});
+  for (const double epoch : {kNan, 0x1p53, std::numeric_limits<double>::infinity()})
+    refused("is not in [0, 2^53)", [&] { warm.step(epoch); });
+}
+
+TEST_CASE("options that do not fit each other are refused in a saved state, too") {
+  Sgds g;
+  WarmupCosineLR warmup(g.optimizer, 2, 9);
+  const auto part = [&] { return std::make_shared<StepLR>(g.optimizer, 3); };
+  SequentialLR parts(g.optimizer, {part(), part(), part()}, {2, 5});
+  ChainedScheduler chain({std::make_shared<WarmupCosineLR>(g.optimizer, 2, 9)});
+  const auto refused = [](LRScheduler& schedule, const char* name, double value, const char* what) {
+    const SchedulerState good = schedule.state_dict();
+    SchedulerState bad = good;
+    REQUIRE(bad.count(name) == 1);
+    bad[name] = value;
+    CHECK_THROWS_WITH_AS(schedule.load_state_dict(bad), doctest::Contains(what), Error);
+    CHECK(schedule.state_dict() == good);
+  };
+  refused(warmup, "warmup_iters", 9, "warmup_iters 9 is not below lr_decay_iters 9");
+  refused(parts, "milestones.0", 7, "milestones must rise");
+  refused(parts, "schedulers.1.gamma", -1, "\"schedulers.1.gamma\" is -1, expected a number in [0");
+  refused(chain, "schedulers.0.warmup_iters", 10, "warmup_iters 10 is not below");
+  refused(warmup, "step_count", -2, "\"step_count\" is -2");
+}
+
+TEST_CASE("a schedule that outlives its optimizer says so") {
+  auto g = std::make_unique<Sgds>();
+  StepLR schedule(g->optimizer, 2);
+  Plateau plateau(g->optimizer);
+  SequentialLR parts(g->optimizer, {std::make_shared<ExponentialLR>(g->optimizer, 0.5)}, {});
+  auto asynchronous = std::make_unique<AsyncOptimizer>(
+      std::make_unique<SGD>(std::vector<Tensor>{zeros({1}, requires_grad())}, SGDOptions(0.5)));
+  StepLR of_asynchronous(*asynchronous, 2);
+  schedule.step();
+  const SchedulerState saved = schedule.state_dict();
+  g.reset();
+  asynchronous.reset();
+  for (LRScheduler* s : {static_cast<LRScheduler*>(&schedule), static_cast<LRScheduler*>(&parts),
+                         static_cast<LRScheduler*>(&of_asynchronous)})
+    CHECK_THROWS_WITH_AS(s->step(), doctest::Contains("its optimizer is gone"), Error);
+  CHECK_THROWS_WITH_AS(plateau.step(1), doctest::Contains("its optimizer is gone"), Error);
+  CHECK(schedule.state_dict() == saved);
+  CHECK(schedule.get_last_lr() == std::vector<double>{0.05, 0.4});
+}
