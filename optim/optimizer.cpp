@@ -71,13 +71,6 @@ void OptimizerOptions::from_map(const std::map<std::string, double>& saved) {
   options.load(saved, StateFields::Unknown::Ignore, [this] { validate(); });
 }
 
-OptimizerParamGroup::OptimizerParamGroup(std::vector<Tensor> params) : params_(std::move(params)) {}
-OptimizerParamGroup::OptimizerParamGroup(std::vector<Tensor> params,
-                                         std::unique_ptr<OptimizerOptions> options)
-    : params_(std::move(params)), options_(std::move(options)) {}
-OptimizerParamGroup::OptimizerParamGroup(const OrderedDict<std::string, Tensor>& params,
-                                         std::unique_ptr<OptimizerOptions> options)
-    : params_(params.values()), names_(params.keys()), options_(std::move(options)) {}
 OptimizerParamGroup::OptimizerParamGroup(const OptimizerParamGroup& other)
     : initial_lr(other.initial_lr),
       params_(other.params_),
@@ -336,18 +329,13 @@ std::vector<FlatRegion>& Optimizer::flatten() {
   for (const auto& params : wanted)
     if (kept(params) == flat_.end()) check_movable(params);
   // All memory is there before the first parameter moves.
-  std::vector<FlatRegion> regions;
-  std::vector<bool> fresh;
-  for (const auto& params : wanted)
-    if (kept(params) == flat_.end()) regions.push_back(FlatRegion(params));
-  auto next = regions.begin();
+  std::vector<std::optional<FlatRegion>> fresh(wanted.size());
+  for (size_t i = 0; i < wanted.size(); ++i)
+    if (kept(wanted[i]) == flat_.end()) fresh[i].emplace(FlatRegion(wanted[i]));
   std::vector<FlatRegion> all;
   all.reserve(wanted.size());
-  for (const auto& params : wanted) {
-    const auto old = kept(params);
-    fresh.push_back(old == flat_.end());
-    all.push_back(std::move(fresh.back() ? *next++ : *old));
-  }
+  for (size_t i = 0; i < wanted.size(); ++i)
+    all.push_back(std::move(fresh[i] ? *fresh[i] : *kept(wanted[i])));
   flat_.swap(all);  // those that are not kept go at the end
   for (size_t i = 0; i < flat_.size(); ++i) {
     fresh[i] ? flat_[i].move_in() : flat_[i].attach();

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "halftape/autograd/tape/grad_mode.h"
@@ -60,11 +61,13 @@ class OptimizerCloneableOptions : public OptimizerOptions {
 /// Parameters that share options.
 class OptimizerParamGroup {
  public:
-  OptimizerParamGroup(std::vector<Tensor> params);  // NOLINT: as LibTorch
-  OptimizerParamGroup(std::vector<Tensor> params, std::unique_ptr<OptimizerOptions> options);
+  OptimizerParamGroup(std::vector<Tensor> params,  // NOLINT: as LibTorch
+                      std::unique_ptr<OptimizerOptions> options = nullptr)
+      : params_(std::move(params)), options_(std::move(options)) {}
   /// Under names, so that the state can be saved by them: AdamW({model->named_parameters()}, …).
   OptimizerParamGroup(const OrderedDict<std::string, Tensor>& params,  // NOLINT: as the one above
-                      std::unique_ptr<OptimizerOptions> options = nullptr);
+                      std::unique_ptr<OptimizerOptions> options = nullptr)
+      : params_(params.values()), names_(params.keys()), options_(std::move(options)) {}
   OptimizerParamGroup(const OptimizerParamGroup& other);
   OptimizerParamGroup(OptimizerParamGroup&&) noexcept = default;
   OptimizerParamGroup& operator=(const OptimizerParamGroup& other) {

@@ -3,16 +3,25 @@
 #include "halftape/core/contract/backend.h"
 
 namespace halftape::optim {
+namespace {
+
+/// The options that all of them have.
+template <class Options>
+void common_fields(StateFields& f, const char* owner, Options& o) {
+  f.owner = owner;
+  f.add("lr", o.lr(), kNonNegative);
+  f.add("weight_decay", o.weight_decay(), kNonNegative);
+  f.add("maximize", o.maximize());
+  f.add("weights", o.weights(), kWeightsRange);
+}
+
+}  // namespace
 
 void SGDOptions::fields(StateFields& f) {
-  f.owner = "SGD";
-  f.add("lr", lr_, kNonNegative);
+  common_fields(f, "SGD", *this);
   f.add("momentum", momentum_, kNonNegative);
   f.add("dampening", dampening_);
-  f.add("weight_decay", weight_decay_, kNonNegative);
   f.add("nesterov", nesterov_);
-  f.add("maximize", maximize_);
-  f.add("weights", weights_, kWeightsRange);
 }
 
 void SGDOptions::validate() const {
@@ -37,15 +46,11 @@ RuleState SGD::kept_state(const SGDOptions& o) const {
 }
 
 void RMSpropOptions::fields(StateFields& f) {
-  f.owner = "RMSprop";
-  f.add("lr", lr_, kNonNegative);
+  common_fields(f, "RMSprop", *this);
   f.add("alpha", alpha_, kNonNegative);
   f.add("eps", eps_, kNonNegative);
-  f.add("weight_decay", weight_decay_, kNonNegative);
   f.add("momentum", momentum_, kNonNegative);
   f.add("centered", centered_);
-  f.add("maximize", maximize_);
-  f.add("weights", weights_, kWeightsRange);
 }
 
 UpdateRule RMSprop::rule(const RMSpropOptions& o) const {
@@ -66,14 +71,10 @@ RuleState RMSprop::kept_state(const RMSpropOptions& o) const {
 }
 
 void AdagradOptions::fields(StateFields& f) {
-  f.owner = "Adagrad";
-  f.add("lr", lr_, kNonNegative);
+  common_fields(f, "Adagrad", *this);
   f.add("lr_decay", lr_decay_, kNonNegative);
-  f.add("weight_decay", weight_decay_, kNonNegative);
   f.add("initial_accumulator_value", initial_accumulator_value_, kNonNegative);
   f.add("eps", eps_, kNonNegative);
-  f.add("maximize", maximize_);
-  f.add("weights", weights_, kWeightsRange);
 }
 
 Adagrad::Adagrad(const std::vector<OptimizerParamGroup>& groups, const AdagradOptions& defaults)
@@ -100,40 +101,25 @@ RuleState Adagrad::kept_state(const AdagradOptions& o) const {
           .initial_value = o.initial_accumulator_value()};
 }
 
-namespace {
-
-AdamRule adam_rule(const AdamOptions& o, bool decoupled) {
-  const auto [beta1, beta2] = o.betas();
-  return {.lr = o.lr(),
-          .beta1 = beta1,
-          .beta2 = beta2,
-          .eps = o.eps(),
-          .weight_decay = o.weight_decay(),
-          .decoupled = decoupled,
-          .amsgrad = o.amsgrad(),
-          .maximize = o.maximize()};
-}
-
-}  // namespace
-
 void AdamOptions::fields(StateFields& f) {
-  f.owner = "Adam";
-  f.add("lr", lr_, kNonNegative);
+  common_fields(f, "Adam", *this);
   f.add("eps", eps_, kNonNegative);
   f.add("beta1", std::get<0>(betas_), kBelowOne);
   f.add("beta2", std::get<1>(betas_), kBelowOne);
-  f.add("weight_decay", weight_decay_, kNonNegative);
   f.add("amsgrad", amsgrad_);
-  f.add("maximize", maximize_);
-  f.add("weights", weights_, kWeightsRange);
 }
 
-std::unique_ptr<OptimizerOptions> AdamWOptions::clone() const {
-  return std::make_unique<AdamWOptions>(*this);
+UpdateRule Adam::rule(const AdamOptions& o) const {
+  const auto [beta1, beta2] = o.betas();
+  return AdamRule{.lr = o.lr(),
+                  .beta1 = beta1,
+                  .beta2 = beta2,
+                  .eps = o.eps(),
+                  .weight_decay = o.weight_decay(),
+                  .decoupled = decoupled_,
+                  .amsgrad = o.amsgrad(),
+                  .maximize = o.maximize()};
 }
-
-UpdateRule Adam::rule(const AdamOptions& o) const { return adam_rule(o, false); }
-UpdateRule AdamW::rule(const AdamOptions& o) const { return adam_rule(o, true); }
 
 RuleState Adam::kept_state(const AdamOptions& o) const {
   return {.weights = o.weights(),
@@ -142,13 +128,9 @@ RuleState Adam::kept_state(const AdamOptions& o) const {
 }
 
 void LionOptions::fields(StateFields& f) {
-  f.owner = "Lion";
-  f.add("lr", lr_, kNonNegative);
+  common_fields(f, "Lion", *this);
   f.add("beta1", std::get<0>(betas_), kBelowOne);
   f.add("beta2", std::get<1>(betas_), kBelowOne);
-  f.add("weight_decay", weight_decay_, kNonNegative);
-  f.add("maximize", maximize_);
-  f.add("weights", weights_, kWeightsRange);
 }
 
 UpdateRule Lion::rule(const LionOptions& o) const {

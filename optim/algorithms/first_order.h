@@ -113,7 +113,9 @@ struct AdamOptions : OptimizerCloneableOptions<AdamOptions> {
 struct AdamWOptions : AdamOptions {
   AdamWOptions(double lr = 1e-3) : AdamOptions(lr) { weight_decay(1e-2); }  // NOLINT: as LibTorch
   AdamWOptions(const AdamOptions& set) : AdamOptions(set) {}  // NOLINT: AdamWOptions(1e-3).eps(…)
-  std::unique_ptr<OptimizerOptions> clone() const override;
+  std::unique_ptr<OptimizerOptions> clone() const override {
+    return std::make_unique<AdamWOptions>(*this);
+  }
 };
 
 /// Kingma & Ba 2014, arXiv:1412.6980; amsgrad: Reddi et al. 2018.
@@ -124,6 +126,7 @@ class Adam : public RuleOptimizer<AdamOptions> {
  protected:
   UpdateRule rule(const AdamOptions& options) const override;
   RuleState kept_state(const AdamOptions& options) const override;
+  bool decoupled_ = false;  // the weight decay, as AdamW's
 };
 
 /// Decoupled weight decay: Loshchilov & Hutter 2017, arXiv:1711.05101.
@@ -131,12 +134,11 @@ class AdamW : public Adam {
  public:
   explicit AdamW(const std::vector<OptimizerParamGroup>& groups,
                  const AdamWOptions& defaults = AdamWOptions())
-      : Adam(groups, defaults) {}
+      : Adam(groups, defaults) {
+    decoupled_ = true;
+  }
   explicit AdamW(std::vector<Tensor> params, const AdamWOptions& defaults = AdamWOptions())
-      : Adam(std::move(params), defaults) {}
-
- protected:
-  UpdateRule rule(const AdamOptions& options) const override;
+      : AdamW(std::vector<OptimizerParamGroup>{OptimizerParamGroup(std::move(params))}, defaults) {}
 };
 
 struct LionOptions : OptimizerCloneableOptions<LionOptions> {

@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <tuple>
+#include <utility>
 
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/ops/elementwise/binary.h"
 #include "halftape/autograd/ops/layout/shape.h"
 #include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/autograd/tape/policy.h"
-#include "halftape/optim/state/param_storage.h"
+#include "halftape/optim/state/mismatches.h"
 
 namespace halftape::optim {
 
@@ -126,7 +129,150 @@ struct Memory {
   }
 };
 
+/// A point on the line x + t·d.
+struct LinePoint {
+  double t = 0;
+  double loss = 0;
+  double slope = 0;  // gradient·d
+  Tensor gradient;
+};
+struct LineSearch {
+  LinePoint found;
+  int64_t evaluations = 0;
+};
+
+constexpr double kDecrease = 1e-4, kCurvature = 0.9;
+
+/// The minimum within [low, high] of the cubic through both points with their slopes.
+double cubic_minimum(const LinePoint& one, const LinePoint& other, double low, double high) {
+  const auto& [a, b] = one.t <= other.t ? std::tie(one, other) : std::tie(other, one);
+  const double d1 = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.t - b.t);
+  const double square = d1 * d1 - a.slope * b.slope;
+  if (!(square >= 0)) return (low + high) / 2;
+  const double d2 = std::sqrt(square);
+  const double lowest = b.t - (b.t - a.t) * ((b.slope + d2 - d1) / (b.slope - a.slope + 2 * d2));
+  return std::min(std::max(lowest, low), high);
+}
+
+/// The strong Wolfe conditions, for points on one line.
+struct WolfeConditions {
+  const LinePoint& start;
+  bool falls_enough(const LinePoint& p) const {
+    return !(p.loss > start.loss + kDecrease * p.t * start.slope);
+  }
+  bool flat_enough(const LinePoint& p) const {
+    return std::abs(p.slope) <= -kCurvature * start.slope;
+  }
+};
+
+/// The minimum of the cubic through the bracket's ends. When it comes close to an end for the
+/// second time in a row, a point a tenth of the bracket away from that end.
+double next_trial(const LinePoint (&bracket)[2], bool& close_before) {
+  const auto [near, far] = std::minmax(bracket[0].t, bracket[1].t);
+  const double trial = cubic_minimum(bracket[0], bracket[1], near, far);
+  const double margin = 0.1 * (far - near);
+  const bool is_close = std::min(far - trial, trial - near) < margin;
+  if (!is_close || (!close_before && trial < far && trial > near)) {
+    close_before = is_close;
+    return trial;
+  }
+  close_before = false;
+  return std::abs(trial - far) < std::abs(trial - near) ? far - margin : near + margin;
+}
+
+/// Searches a t with loss(t) ≤ loss(0) + 1e-4·t·slope(0) and |slope(t)| ≤ 0.9·|slope(0)|; tries `t`
+/// first. Ends after `max_evaluations`, or when the bracket's length times `d_max` falls below
+/// `tolerance_change`, and returns the best point of the bracket then. Nocedal & Wright 2006,
+/// algorithms 3.5 and 3.6.
+LineSearch strong_wolfe(const std::function<LinePoint(double t)>& evaluate, const LinePoint& start,
+                        double t, double d_max, double tolerance_change, int64_t max_evaluations) {
+  const WolfeConditions wolfe{start};
+  // Algorithm 3.5: longer and longer steps, until a good one lies between the last two.
+  LinePoint before = start, now = evaluate(t);
+  int64_t evaluations = 1, iterations = 0;
+  for (; iterations < max_evaluations; ++iterations) {
+    if (!wolfe.falls_enough(now) || (iterations > 1 && now.loss >= before.loss)) break;
+    if (wolfe.flat_enough(now)) return {now, evaluations};
+    if (now.slope >= 0) break;
+    const double next = cubic_minimum(before, now, now.t + 0.01 * (now.t - before.t), now.t * 10);
+    before = std::exchange(now, {});
+    now = evaluate(next);
+    ++evaluations;
+  }
+  if (iterations >= max_evaluations) before = start;
+
+  // Algorithm 3.6: a smaller and smaller bracket around it.
+  LinePoint bracket[2] = {before, now};
+  size_t low = before.loss <= now.loss ? 0 : 1;
+  bool close_before = false;
+  for (; iterations < max_evaluations; ++iterations) {
+    if (std::abs(bracket[1].t - bracket[0].t) * d_max < tolerance_change) break;
+    LinePoint point = evaluate(next_trial(bracket, close_before));
+    ++evaluations;
+    const size_t high = 1 - low;
+    if (!wolfe.falls_enough(point) || point.loss >= bracket[low].loss) {
+      bracket[high] = std::move(point);
+      low = bracket[0].loss <= bracket[1].loss ? 0 : 1;
+      continue;
+    }
+    const bool done = wolfe.flat_enough(point);
+    if (!done && point.slope * (bracket[high].t - bracket[low].t) >= 0)
+      bracket[high] = bracket[low];
+    bracket[low] = std::move(point);
+    if (done) break;
+  }
+  return {bracket[low], evaluations};
+}
+
 double largest(const Tensor& x) { return x.abs().max().item<double>(); }
+
+/// All parameters as one vector, in float32, or in float64 if one is float64.
+struct Parameters {
+  const std::vector<Tensor>& all;
+  const Dtype dtype = common_dtype(all);
+
+  static Dtype common_dtype(const std::vector<Tensor>& all) {
+    const bool wide =
+        std::any_of(all.begin(), all.end(), [](const Tensor& p) { return p.dtype() == kFloat64; });
+    return wide ? kFloat64 : kFloat32;
+  }
+  Tensor gradient() const {
+    std::vector<Tensor> parts;
+    for (const Tensor& p : all)
+      parts.push_back(p.grad().defined() ? p.grad().detach().reshape({-1}).to(dtype)
+                                         : zeros({p.numel()}, dtype).to(p.device()));
+    return cat(parts);
+  }
+  void move(double t, const Tensor& d) const {
+    int64_t at = 0;
+    for (const Tensor& p : all) {
+      const Tensor part = d.slice(0, at, at + p.numel()).view(p.sizes());
+      p.copy_(p.detach().to(dtype) + part * t);
+      at += p.numel();
+    }
+  }
+  std::vector<Tensor> copies() const {
+    std::vector<Tensor> values;
+    for (const Tensor& p : all) values.push_back(p.detach().clone());
+    return values;
+  }
+  void set(const std::vector<Tensor>& values) const {
+    for (size_t i = 0; i < values.size(); ++i) all[i].copy_(values[i]);
+  }
+  /// Searches along d from here, and returns here.
+  LineSearch search(const Tensor& d, const LinePoint& start, double t, int64_t max_evaluations,
+                    double tolerance_change, const Optimizer::LossClosure& call) const {
+    const std::vector<Tensor> origin = copies();
+    const auto evaluate = [&](double length) {
+      move(length, d);
+      const double value = call().item<double>();
+      const Tensor g = gradient();
+      set(origin);
+      return LinePoint{length, value, g.dot(d).item<double>(), g};
+    };
+    return strong_wolfe(evaluate, start, t, largest(d), tolerance_change, max_evaluations);
+  }
+};
 
 }  // namespace
 
@@ -141,22 +287,25 @@ Tensor LBFGS::step(LossClosure closure) {
   const auto call = [&] {
     const AutoGradMode recording(true);
     const PolicyScope casts(policy);
-    return closure();
+    const Tensor loss = closure();
+    for (const Tensor& p : params()) check_gradient(p);
+    return loss;
   };
-  const std::vector<Tensor> before = positions();
+  const std::vector<Tensor> before = Parameters{params()}.copies();
   try {
     return run(o, call);
   } catch (...) {
-    set_positions(before);
+    Parameters{params()}.set(before);
     throw;
   }
 }
 
 Tensor LBFGS::run(const LBFGSOptions& o, const LossClosure& call) {
+  const Parameters here{params()};
   const int64_t max_eval = o.max_eval().value_or(o.max_iter() * 5 / 4);
   const Tensor first_loss = call();
   double loss = first_loss.item<double>();
-  Tensor gradient = gathered_gradient();
+  Tensor gradient = here.gradient();
   Memory memory(state_of(params()[0]));
   HALFTAPE_CHECK(!memory.d.defined() || memory.d.numel() == gradient.numel(),
                  "LBFGS: ", gradient.numel(),
@@ -175,19 +324,19 @@ Tensor LBFGS::run(const LBFGSOptions& o, const LossClosure& call) {
     if (slope > -o.tolerance_change()) break;
     int64_t now = 0;
     if (o.line_search_fn()) {
-      LineSearch search = searched(memory.d, {0, loss, slope, gradient}, memory.t,
-                                   max_eval - evaluations, o.tolerance_change(), call);
+      LineSearch search = here.search(memory.d, {0, loss, slope, gradient}, memory.t,
+                                      max_eval - evaluations, o.tolerance_change(), call);
       now = search.evaluations;
       memory.t = search.found.t;
       loss = search.found.loss;
       gradient = search.found.gradient;
-      move(memory.t, memory.d);
+      here.move(memory.t, memory.d);
     } else {
-      move(memory.t, memory.d);
+      here.move(memory.t, memory.d);
       // After the last iteration the next step evaluates anyway.
       if (iteration < o.max_iter()) {
         loss = call().item<double>();
-        gradient = gathered_gradient();
+        gradient = here.gradient();
         now = 1;
       }
     }
@@ -202,63 +351,14 @@ Tensor LBFGS::run(const LBFGSOptions& o, const LossClosure& call) {
   return first_loss;
 }
 
-LineSearch LBFGS::searched(const Tensor& d, const LinePoint& start, double t,
-                           int64_t max_evaluations, double tolerance_change,
-                           const LossClosure& call) const {
-  const std::vector<Tensor> origin = positions();
-  const auto evaluate = [&](double length) {
-    move(length, d);
-    const double value = call().item<double>();
-    const Tensor g = gathered_gradient();
-    set_positions(origin);
-    return LinePoint{length, value, g.dot(d).item<double>(), g};
-  };
-  return strong_wolfe(evaluate, start, t, largest(d), tolerance_change, max_evaluations);
-}
-
-Dtype LBFGS::dtype() const {
-  const bool wide = std::any_of(params().begin(), params().end(),
-                                [](const Tensor& p) { return p.dtype() == kFloat64; });
-  return wide ? kFloat64 : kFloat32;
-}
-
-Tensor LBFGS::gathered_gradient() const {
-  std::vector<Tensor> all;
-  for (const Tensor& p : params()) {
-    check_gradient(p);
-    all.push_back(p.grad().defined() ? p.grad().detach().reshape({-1}).to(dtype())
-                                     : zeros({p.numel()}, dtype()).to(p.device()));
-  }
-  return cat(all);
-}
-
-void LBFGS::move(double t, const Tensor& d) const {
-  int64_t at = 0;
-  for (const Tensor& p : params()) {
-    const Tensor part = d.slice(0, at, at + p.numel()).view(p.sizes());
-    p.copy_(p.detach().to(dtype()) + part * t);
-    at += p.numel();
-  }
-}
-
-std::vector<Tensor> LBFGS::positions() const {
-  std::vector<Tensor> all;
-  for (const Tensor& p : params()) all.push_back(p.detach().clone());
-  return all;
-}
-
-void LBFGS::set_positions(const std::vector<Tensor>& positions) const {
-  for (size_t i = 0; i < positions.size(); ++i) params()[i].copy_(positions[i]);
-}
-
 StateEntry LBFGS::expected_state(const std::string& key, const Tensor&,
                                  const std::map<std::string, double>&) const {
   if (key == "func_evals" || key == "n_iter") return {{}, kInt64};
   if (key == "t" || key == "prev_loss") return {{}, kFloat64};
-  if (key == "H_diag" || key.starts_with("ro.")) return {{}, dtype()};
+  if (key == "H_diag" || key.starts_with("ro.")) return {{}, Parameters::common_dtype(params())};
   int64_t total = 0;
   for (const Tensor& p : params()) total += p.numel();
-  return {{total}, dtype()};
+  return {{total}, Parameters::common_dtype(params())};
 }
 
 }  // namespace halftape::optim

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "halftape/core/options.h"
-#include "halftape/optim/algorithms/line_search.h"
 #include "halftape/optim/optimizer.h"
 
 namespace halftape::optim {
@@ -52,14 +51,7 @@ class LBFGS : public Optimizer {
 
  private:
   const std::vector<Tensor>& params() const { return param_groups()[0].params(); }
-  Dtype dtype() const;
   Tensor run(const LBFGSOptions& options, const LossClosure& call);
-  Tensor gathered_gradient() const;
-  LineSearch searched(const Tensor& d, const LinePoint& start, double t, int64_t max_evaluations,
-                      double tolerance_change, const LossClosure& call) const;
-  void move(double t, const Tensor& d) const;
-  std::vector<Tensor> positions() const;
-  void set_positions(const std::vector<Tensor>& positions) const;
 };
 
 }  // namespace halftape::optim

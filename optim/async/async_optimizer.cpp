@@ -1,8 +1,13 @@
 #include "halftape/optim/async/async_optimizer.h"
 
+#include <algorithm>
 #include <cmath>
+#include <condition_variable>
 #include <exception>
+#include <functional>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "halftape/autograd/tape/grad_mode.h"
@@ -15,7 +20,72 @@
 
 namespace halftape::optim {
 
-using detail::meet;
+namespace {
+std::atomic<MeetingHook> meeting_hook{nullptr};
+void meet(Meeting point) {
+  if (const MeetingHook hook = meeting_hook.load(std::memory_order_acquire)) hook(point);
+}
+}  // namespace
+
+MeetingHook set_meeting_hook(MeetingHook hook) { return meeting_hook.exchange(hook); }
+
+/// A thread that runs one task at a time beside its owner's.
+class AsyncOptimizer::Worker {
+ public:
+  Worker() : thread_([this] { serve(); }) {}
+  /// Waits for the running task; an exception that wait() did not fetch is lost.
+  ~Worker() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  /// Waits for the running task, if there is one; throws what the last task threw, once.
+  void wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !task_; });
+    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+  }
+  /// wait(), then starts `task`; does not start it when wait() throws.
+  void start(std::function<void()> task) {
+    wait();
+    {
+      const std::lock_guard lock(mutex_);
+      task_ = std::move(task);
+    }
+    changed_.notify_all();
+  }
+
+ private:
+  void serve() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [&] { return stopping_ || task_; });
+      if (!task_) return;
+      std::exception_ptr thrown;
+      lock.unlock();
+      try {
+        task_();
+      } catch (...) {
+        thrown = std::current_exception();
+      }
+      lock.lock();
+      // Destroys the task's captures before wait() can return.
+      task_ = nullptr;
+      error_ = thrown;
+      changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::function<void()> task_;  // empty: idle
+  std::exception_ptr error_;
+  bool stopping_ = false;
+  std::thread thread_;  // last: it uses the others from its first moment
+};
 
 StepVerdict AsyncStep::verdict() const {
   meet(Meeting::Await);
@@ -37,17 +107,8 @@ struct AsyncOptimizer::StepTask {
   std::shared_ptr<QueueMoment> ready;  // gradients and newest_ are computed; null without queues
 };
 
-namespace {
-/// The one device of all tensors; none if they lie on several.
-std::optional<Device> common_device(const std::vector<Tensor>& all) {
-  for (const Tensor& t : all)
-    if (t.device() != all[0].device()) return {};
-  return all.empty() ? std::nullopt : std::optional(all[0].device());
-}
-}  // namespace
-
 AsyncOptimizer::AsyncOptimizer(std::unique_ptr<Optimizer> optimizer)
-    : inner_(std::move(optimizer)) {
+    : inner_(std::move(optimizer)), worker_(std::make_unique<Worker>()) {
   HALFTAPE_CHECK(inner_, "AsyncOptimizer: expected an optimizer, got null");
   groups_ = inner_->param_groups();
   model_ = parameters_of(inner_->param_groups());
@@ -60,7 +121,9 @@ AsyncOptimizer::AsyncOptimizer(std::unique_ptr<Optimizer> optimizer)
   if (!inner_->flat_regions().empty()) inner_->flatten();
   newest_ = parameters_of(inner_->param_groups());
   for (const Tensor& p : model_) versions_.push_back(p.version());
-  if (const auto device = common_device(model_)) queue_ = backend(*device).new_side_queue();
+  const Device device = model_.empty() ? kCPU : model_[0].device();
+  if (std::all_of(model_.begin(), model_.end(), [&](auto& p) { return p.device() == device; }))
+    queue_ = backend(device).new_side_queue();
 }
 
 AsyncOptimizer::~AsyncOptimizer() {
@@ -95,7 +158,7 @@ AsyncStep AsyncOptimizer::step(const AsyncStepOptions& options) {
   AsyncStep step = task.step;
   meet(Meeting::HandOver);
   stale_ = true;
-  worker_.start([this, task = std::move(task)] { run(task); });
+  worker_->start([this, task = std::move(task)] { run(task); });
   if (!options.is_async) synchronize();
   return step;
 }
@@ -104,7 +167,7 @@ void AsyncOptimizer::drain() {
   meet(Meeting::Wait);
   std::exception_ptr failed;
   try {
-    worker_.wait();
+    worker_->wait();
   } catch (...) {
     failed = std::current_exception();
   }

@@ -7,7 +7,6 @@
 #include <optional>
 #include <vector>
 
-#include "halftape/optim/async/worker.h"
 #include "halftape/optim/optimizer.h"
 
 namespace halftape {
@@ -16,6 +15,21 @@ class SideQueue;
 }  // namespace halftape
 
 namespace halftape::optim {
+
+/// The points where the two threads of an asynchronous step wait for each other or pass something.
+enum class Meeting : uint8_t {
+  Wait,      // the caller waits for the step before this one
+  Publish,   // the caller copies that step's result into the model
+  HandOver,  // the caller starts the task on the worker
+  Check,     // the worker unscales and checks
+  Verdict,   // the worker publishes what it found
+  Update,    // the worker clips and updates
+  Await,     // the caller waits for the verdict
+};
+/// Sets a function that either thread calls before each meeting, for tests that try out schedules;
+/// null for none. Returns the former one.
+using MeetingHook = void (*)(Meeting);
+MeetingHook set_meeting_hook(MeetingHook hook);
 
 struct AsyncStepOptions {
   bool is_async = true;              // false: step() waits for its own end, so nothing is stale
@@ -140,6 +154,7 @@ class AsyncOptimizer {
 
  private:
   struct StepTask;
+  class Worker;
   void check(const AsyncStepOptions& options) const;
   void reconcile(const char* call);
   std::vector<Tensor> take_gradients();
@@ -155,7 +170,7 @@ class AsyncOptimizer {
   int64_t steps_ = 0;
   std::unique_ptr<QueueMoment> done_;  // the end of the step in flight, in the worker's queue
   std::vector<Tensor> in_use_;         // memory of the caller's queue that this step reads
-  Worker worker_;                      // last: its thread ends before the other members
+  std::unique_ptr<Worker> worker_;     // last: its thread ends before the other members
 };
 
 }  // namespace halftape::optim
