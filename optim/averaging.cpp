@@ -1,5 +1,7 @@
 #include "halftape/optim/averaging.h"
 
+#include <set>
+
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/ops/elementwise/binary.h"
 #include "halftape/autograd/ops/elementwise/compare.h"
@@ -99,7 +101,9 @@ void AveragedModel::swap_in(nn::Module& model) {
   HALFTAPE_CHECK(own_.empty(), "AveragedModel::swap_in: the averages are in a model already");
   const OrderedDict<std::string, Tensor> values = tensors_of(model);
   const NoGradGuard no_grad;
-  for (const auto& average : averages_) own_.push_back(values[average.key()].detach().clone());
+  std::vector<Tensor> own;
+  for (const auto& average : averages_) own.push_back(values[average.key()].detach().clone());
+  own_ = std::move(own);
   copy_to(model);
 }
 
@@ -137,22 +141,21 @@ AveragedModelState AveragedModel::state_dict() const {
 }
 
 void AveragedModel::load_state_dict(const AveragedModelState& saved) {
-  OrderedDict<std::string, Tensor> mine;
-  for (const auto& average : averages_) mine.insert("module." + average.key(), average.value());
-  mine.insert("n_averaged", n_averaged_);
+  HALFTAPE_CHECK(own_.empty(), "AveragedModel: the averages are in the model; swap_out() first");
+  std::map<std::string, Tensor> mine{{"n_averaged", n_averaged_}};
+  for (const auto& average : averages_) mine["module." + average.key()] = average.value();
+  std::set<std::string> names;
+  for (const auto& [name, tensor] : mine) names.insert(name);
   Mismatches mismatches;
-  for (const auto& item : mine) {
-    const auto found = saved.find(item.key());
-    if (found == saved.end())
-      mismatches.add("it has no \"", item.key(), "\"");
-    else
-      mismatches.fits("\"" + item.key() + "\"", found->second, {item->sizes(), item->dtype()});
-  }
+  mismatches.names(saved, names, "");
   for (const auto& [name, value] : saved)
-    if (!mine.contains(name)) mismatches.add("\"", name, "\" is not in this model");
+    if (const auto to = mine.find(name); to != mine.end())
+      mismatches.fits("\"" + name + "\"", value, {to->second.sizes(), to->second.dtype()});
   mismatches.check("AveragedModel: the saved state does not fit");
+  HALFTAPE_CHECK(read_int64(saved.at("n_averaged")) >= 0,
+                 "AveragedModel: the saved \"n_averaged\" is negative");
   const NoGradGuard no_grad;
-  for (const auto& item : mine) item->copy_(Tensor(saved.at(item.key())));
+  for (const auto& [name, to] : mine) to.copy_(Tensor(saved.at(name)));
   begun_ = false;
 }
 

@@ -76,8 +76,8 @@ class AveragedModel {
   /// Copies the averages into a model for good.
   void copy_to(nn::Module& model) const;
 
-  /// Loading throws, changing nothing, when names, shapes or dtypes do not fit; the error lists all
-  /// mismatches.
+  /// Loading throws, changing nothing, when names, shapes or dtypes do not fit, with an error that
+  /// lists all mismatches; and while the averages are in a model.
   AveragedModelState state_dict() const;
   void load_state_dict(const AveragedModelState& saved);
 

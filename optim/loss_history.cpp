@@ -9,7 +9,8 @@
 namespace halftape::optim {
 
 LossHistory::LossHistory(int64_t capacity) : capacity_(capacity) {
-  HALFTAPE_CHECK(capacity > 0, "LossHistory: capacity ", capacity, " must be positive");
+  HALFTAPE_CHECK(capacity > 0 && capacity < int64_t{1} << 53, "LossHistory: capacity ", capacity,
+                 " is not in [1, 2^53)");
 }
 
 void LossHistory::push(const Tensor& loss) {

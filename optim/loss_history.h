@@ -22,7 +22,7 @@ namespace halftape::optim {
 ///     plot(losses.to_vector());
 class LossHistory {
  public:
-  /// Throws unless capacity > 0.
+  /// Throws unless capacity is in [1, 2^53).
   explicit LossHistory(int64_t capacity);
   LossHistory(LossHistory&&) = default;  // a copy would share the numbers
   LossHistory& operator=(LossHistory&&) = default;

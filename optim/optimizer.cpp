@@ -93,6 +93,7 @@ void warn_of_old_interface(bool on) { told_of_old_interface = on; }
 Optimizer::Optimizer(const std::vector<OptimizerParamGroup>& groups,
                      std::unique_ptr<OptimizerOptions> defaults)
     : id_(next_id.fetch_add(1, std::memory_order_relaxed)), defaults_(std::move(defaults)) {
+  HALFTAPE_CHECK(defaults_, "optimizer: expected default options, got null");
   defaults_->validate();
   HALFTAPE_CHECK(!groups.empty(), "optimizer: no parameters were given, nor a group for them");
   for (const OptimizerParamGroup& group : groups) add_param_group(group);
@@ -104,6 +105,7 @@ void Optimizer::add_param_group(const OptimizerParamGroup& group) {
   OptimizerParamGroup added(group);
   if (!added.has_options()) added.set_options(defaults_->clone());
   added.options().validate();
+  check_options(added.options());
   check_added(added.params());
   groups_.push_back(std::move(added));
 }
@@ -164,10 +166,13 @@ void Optimizer::run(const StepControl& control) {
   for (FlatRegion& region : flat_) region.attach();
   // Check everything before the first group changes.
   std::vector<std::vector<Tensor>> ready;
+  ready.reserve(groups_.size());
   bool empty = true;
   for (const OptimizerParamGroup& group : groups_) {
+    check_options(group.options());
     group.options().validate();
     auto& with_grad = ready.emplace_back();
+    with_grad.reserve(group.params().size());
     for (const Tensor& p : group.params()) {
       empty = false;
       check_gradient(p, control);
@@ -244,29 +249,36 @@ StateEntry Optimizer::expected_state(const std::string& key, const Tensor& param
   return state_entry(key, parameter, options);
 }
 
+void Optimizer::check_names(const ParamState&, const Tensor&, const OptimizerOptions&,
+                            const std::string&, Mismatches&) const {}
+
 void Optimizer::load_state_dict(const OptimizerState& saved) {
-  const std::vector<Tensor> params = parameters_of(groups_);
-  HALFTAPE_CHECK(saved.groups.size() == groups_.size(), "optimizer: the saved state has ",
-                 saved.groups.size(), " groups, this optimizer ", groups_.size());
-  HALFTAPE_CHECK(saved.state.size() == params.size(), "optimizer: the saved state has ",
-                 saved.state.size(), " parameters, this optimizer ", params.size());
-  std::vector<std::unique_ptr<OptimizerOptions>> options;
-  for (size_t k = 0; k < groups_.size(); ++k) {
-    options.push_back(groups_[k].options().clone());
-    options.back()->from_map(saved.groups[k]);
-    options.back()->validate();
-  }
   Mismatches mismatches;
+  load(
+      saved, [](size_t i) { return "parameter " + std::to_string(i); }, mismatches);
+}
+
+void Optimizer::load(const OptimizerState& saved, const std::function<std::string(size_t)>& called,
+                     Mismatches& mismatches) {
+  const size_t count = parameters_of(groups_).size();
+  if (saved.groups.size() != groups_.size())
+    mismatches.add("it has ", saved.groups.size(), " groups, this optimizer ", groups_.size());
+  if (saved.state.size() != count)
+    mismatches.add("it has ", saved.state.size(), " parameters, this optimizer ", count);
+  std::vector<std::unique_ptr<OptimizerOptions>> options;
   std::map<const detail::TensorImpl*, ParamState> loaded;
   size_t i = 0;
-  for (size_t g = 0; g < groups_.size(); ++g) {
+  for (size_t g = 0; g < std::min(groups_.size(), saved.groups.size()); ++g) {
+    options.push_back(groups_[g].options().clone());
+    options.back()->from_map(saved.groups[g]);
+    options.back()->validate();
     for (const Tensor& p : groups_[g].params()) {
-      for (const auto& [key, value] : saved.state[i]) {
-        if (mismatches.fits("\"" + key + "\" of parameter " + std::to_string(i), value,
-                            expected_state(key, p, saved.groups[g])))
+      if (i == saved.state.size()) break;
+      const std::string of = " of " + called(i);
+      for (const auto& [key, value] : saved.state[i])
+        if (mismatches.fits("\"" + key + "\"" + of, value, expected_state(key, p, saved.groups[g])))
           loaded[p.impl()][key] = value.to(p.device()).clone();
-      }
-      ++i;
+      check_names(saved.state[i++], p, *options.back(), of, mismatches);
     }
   }
   mismatches.check("optimizer: the saved state does not fit");

@@ -76,8 +76,16 @@ class OptimizerParamGroup {
   OptimizerParamGroup& operator=(OptimizerParamGroup&&) noexcept = default;
 
   bool has_options() const { return options_ != nullptr; }
-  OptimizerOptions& options() { return *options_; }
-  const OptimizerOptions& options() const { return *options_; }
+  /// Throws when the group has none.
+  OptimizerOptions& options() {
+    return const_cast<OptimizerOptions&>(std::as_const(*this).options());
+  }
+  const OptimizerOptions& options() const {
+    HALFTAPE_CHECK(options_,
+                   "optimizer: a parameter group has no options; give it some, or add it "
+                   "to an optimizer, which gives it the defaults");
+    return *options_;
+  }
   void set_options(std::unique_ptr<OptimizerOptions> options) { options_ = std::move(options); }
   std::vector<Tensor>& params() { return params_; }
   const std::vector<Tensor>& params() const { return params_; }
@@ -114,6 +122,7 @@ struct NamedOptimizerState {
 };
 
 class FlatRegion;
+class Mismatches;
 class OptimizerParamState;
 class OptimizerStateView;
 struct StateEntry;
@@ -184,8 +193,8 @@ class Optimizer {
   /// Adds parameters to the first group.
   void add_parameters(const std::vector<Tensor>& parameters);
 
-  /// state_dict() makes deep copies. Loading throws, changing nothing, when groups, parameters,
-  /// shapes or dtypes do not fit; the error lists all mismatches.
+  /// state_dict() makes deep copies. Loading throws, changing nothing, when groups, options,
+  /// parameters, names, shapes or dtypes do not fit; the error lists all mismatches.
   OptimizerState state_dict() const;
   void load_state_dict(const OptimizerState& saved);
   /// State by parameter names. Throws when a parameter has no name, or two have the same.
@@ -201,6 +210,13 @@ class Optimizer {
   /// optim/state/param_storage.h.
   virtual StateEntry expected_state(const std::string& key, const Tensor& parameter,
                                     const std::map<std::string, double>& options) const;
+  /// Adds to `mismatches` what the saved state of a parameter lacks, and what does not belong
+  /// there. `of` is the end of its name in errors: " of parameter 3".
+  virtual void check_names(const ParamState& saved, const Tensor& parameter,
+                           const OptimizerOptions& options, const std::string& of,
+                           Mismatches& mismatches) const;
+  /// Throws when a group has options of a class that update() cannot read.
+  virtual void check_options(const OptimizerOptions&) const {}
   /// Throws if the parameter has a gradient that this step must not use.
   static void check_gradient(const Tensor& parameter, const StepControl& control = {});
   /// The state of a parameter, made on first use.
@@ -211,6 +227,9 @@ class Optimizer {
   void check_added(const std::vector<Tensor>& added) const;
   void check_movable(const std::vector<Tensor>& params) const;
   void run(const StepControl& control);
+  /// called(i) names parameter i in errors; `mismatches` holds what is wrong already.
+  void load(const OptimizerState& saved, const std::function<std::string(size_t)>& called,
+            Mismatches& mismatches);
   const uint64_t id_;
   const std::shared_ptr<const void> alive_ = std::make_shared<char>();
   std::vector<OptimizerParamGroup> groups_;

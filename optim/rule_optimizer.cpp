@@ -1,6 +1,8 @@
 #include "halftape/optim/rule_optimizer.h"
 
+#include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "halftape/autograd/tape/weight_cast.h"
 #include "halftape/core/capture/capture.h"
@@ -20,12 +22,35 @@ const OptimizerOptions& options_of(const Optimizer& optimizer, const Tensor& par
 
 void RuleOptimizerBase::add_state(const Tensor& p, const RuleState& kept, UpdateSlot& slot) {
   ParamState& of_p = state(p);
-  // First: it compares the chosen storage with the state so far.
-  slot.keeping = param_storage(p, effective_weights(p, kept.weights), of_p);
+  const Weights weights = effective_weights(p, kept.weights);
+  slot.keeping = param_storage(p, weights, of_p);
+  size_t count = weights == Weights::Plain ? 0 : 1;
+  for (size_t i = 0; i < kMostMoments; ++i) {
+    if (!kept.moments[i] || kept.off[i]) continue;
+    slot.moments[i] = moment(kept.moments[i], p, kept.weights, of_p, kept.initial_value);
+    ++count;
+  }
+  if (kept.counts_steps && !kept.off[0]) {
+    slot.step = step_count(p, of_p);
+    ++count;
+  }
+  if (of_p.size() > count) check_storage(p, weights, of_p);
+}
+
+void RuleOptimizerBase::check_names(const ParamState& saved, const Tensor& p,
+                                    const OptimizerOptions& options, const std::string& of,
+                                    Mismatches& mismatches) const {
+  if (saved.empty()) return;
+  const RuleState kept = state_of_rule(options);
+  const auto has = [&](const char* name) { return name && saved.count(name); };
+  const bool stepped = has("step") || std::any_of(kept.moments, kept.moments + kMostMoments, has);
+  std::set<std::string> expected;
   for (size_t i = 0; i < kMostMoments; ++i)
-    if (kept.moments[i])
-      slot.moments[i] = moment(kept.moments[i], p, kept.weights, of_p, kept.initial_value);
-  if (kept.counts_steps) slot.step = step_count(p, of_p);
+    if (kept.moments[i] && (i < kept.always ? stepped : has(kept.moments[i])))
+      expected.insert(kept.moments[i]);
+  if (kept.counts_steps && stepped) expected.insert("step");
+  if (const char* extra = storage_name(effective_weights(p, kept.weights))) expected.insert(extra);
+  mismatches.names(saved, expected, of);
 }
 
 void RuleOptimizerBase::update(const OptimizerOptions& options, const std::vector<Tensor>& params,
@@ -44,13 +69,17 @@ void RuleOptimizerBase::update(const OptimizerOptions& options, const std::vecto
   if (Capture* capture = Capture::on(device)) {
     // The rule's bytes on the device, which the graph writes again before every replay.
     const size_t size = std::visit([](const auto& r) { return sizeof r; }, rule);
-    control.live_rule = capture->value(size, [this, parameter = params[0]](std::byte* bytes) {
+    control.live_rule = capture->value(size, [this, alive = lifetime(),
+                                              parameter = params[0]](std::byte* bytes) {
+      HALFTAPE_CHECK(!alive.expired(),
+                     "Graph: the optimizer of its step is gone; keep it for as long as the graph");
       const OptimizerOptions& now = options_of(*this, parameter);
       now.validate();
       std::visit([&](const auto& r) { std::memcpy(bytes, &r, sizeof r); }, rule_of(now));
     });
   }
-  for (size_t i = 0; i < params.size(); ++i) slots[i].low = detail::take_low_copy(params[i]);
+  for (size_t i = 0; i < params.size(); ++i)
+    if (params[i].impl()->low_copied) slots[i].low = detail::take_low_copy(params[i]);
   backend(device).update(slots, rule, control);
   // After a skipped step, weight and copy are unchanged, so the copy is still valid.
   for (size_t i = 0; i < params.size(); ++i)

@@ -1,5 +1,6 @@
 // The base of the optimizers whose step is one rule of core/formula/update.h.
 #pragma once
+#include <typeinfo>
 #include <vector>
 
 #include "halftape/core/formula/update.h"
@@ -16,6 +17,8 @@ namespace halftape::optim {
 struct RuleState {
   Weights weights = Weights::Plain;
   const char* moments[kMostMoments] = {};  // their names, in the rule's order; null for none
+  bool off[kMostMoments] = {};             // those that these options do not need
+  size_t always = 1;                       // the first so many come together, with the step count
   bool counts_steps = false;               // keeps the number of updates as "step"
   double initial_value = 0;                // of the moments
 };
@@ -36,6 +39,9 @@ class RuleOptimizerBase : public Optimizer {
               const StepControl& control) override;
   /// Puts the state of a parameter into the slot, and makes it on first use.
   void add_state(const Tensor& parameter, const RuleState& kept, UpdateSlot& slot);
+  void check_names(const ParamState& saved, const Tensor& parameter,
+                   const OptimizerOptions& options, const std::string& of,
+                   Mismatches& mismatches) const override;
 };
 
 /// The base of one optimizer: a derived class has options, a rule() made of them, and names its
@@ -45,7 +51,9 @@ class RuleOptimizer : public RuleOptimizerBase {
  public:
   explicit RuleOptimizer(const std::vector<OptimizerParamGroup>& groups,
                          const Options& defaults = Options())
-      : RuleOptimizerBase(groups, defaults.clone()) {}
+      : RuleOptimizerBase(groups, defaults.clone()) {
+    for (const OptimizerParamGroup& group : param_groups()) check_options(group.options());
+  }
   explicit RuleOptimizer(std::vector<Tensor> params, const Options& defaults = Options())
       : RuleOptimizer(std::vector<OptimizerParamGroup>{OptimizerParamGroup(std::move(params))},
                       defaults) {}
@@ -53,8 +61,10 @@ class RuleOptimizer : public RuleOptimizerBase {
  protected:
   virtual UpdateRule rule(const Options& options) const = 0;
   virtual RuleState kept_state(const Options& options) const = 0;
-
- private:
+  void check_options(const OptimizerOptions& options) const final {
+    HALFTAPE_CHECK(typeid(options) == typeid(Options) || dynamic_cast<const Options*>(&options),
+                   "optimizer: a group has the options of another class of optimizers");
+  }
   UpdateRule rule_of(const OptimizerOptions& options) const final {
     return rule(static_cast<const Options&>(options));
   }

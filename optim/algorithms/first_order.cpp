@@ -41,8 +41,10 @@ UpdateRule SGD::rule(const SGDOptions& o) const {
 }
 
 RuleState SGD::kept_state(const SGDOptions& o) const {
-  if (o.momentum() == 0) return {.weights = o.weights()};
-  return {.weights = o.weights(), .moments = {"momentum_buffer"}, .counts_steps = true};
+  return {.weights = o.weights(),
+          .moments = {"momentum_buffer"},
+          .off = {o.momentum() == 0},
+          .counts_steps = true};
 }
 
 void RMSpropOptions::fields(StateFields& f) {
@@ -65,8 +67,8 @@ UpdateRule RMSprop::rule(const RMSpropOptions& o) const {
 
 RuleState RMSprop::kept_state(const RMSpropOptions& o) const {
   return {.weights = o.weights(),
-          .moments = {"square_avg", o.momentum() != 0 ? "momentum_buffer" : nullptr,
-                      o.centered() ? "grad_avg" : nullptr},
+          .moments = {"square_avg", "momentum_buffer", "grad_avg"},
+          .off = {false, o.momentum() == 0, !o.centered()},
           .counts_steps = true};
 }
 
@@ -80,7 +82,7 @@ void AdagradOptions::fields(StateFields& f) {
 Adagrad::Adagrad(const std::vector<OptimizerParamGroup>& groups, const AdagradOptions& defaults)
     : RuleOptimizer(groups, defaults) {
   for (const OptimizerParamGroup& group : param_groups()) {
-    const RuleState kept = kept_state(static_cast<const AdagradOptions&>(group.options()));
+    const RuleState kept = state_of_rule(group.options());
     UpdateSlot unused;
     for (const Tensor& p : group.params()) add_state(p, kept, unused);
   }
@@ -123,7 +125,9 @@ UpdateRule Adam::rule(const AdamOptions& o) const {
 
 RuleState Adam::kept_state(const AdamOptions& o) const {
   return {.weights = o.weights(),
-          .moments = {"exp_avg", "exp_avg_sq", o.amsgrad() ? "max_exp_avg_sq" : nullptr},
+          .moments = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"},
+          .off = {false, false, !o.amsgrad()},
+          .always = 2,
           .counts_steps = true};
 }
 

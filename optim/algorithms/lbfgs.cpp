@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -22,13 +23,19 @@ void LBFGSOptions::fields(StateFields& f) {
   f.put({.name = "max_eval",
          .value = static_cast<double>(max_eval_.value_or(0)),
          .set = [this](double n) { max_eval_ = n == 0 ? std::nullopt : std::optional(int64_t(n)); },
-         .whole = true});
+         .whole = true,
+         .range = kNonNegative});
   f.add("tolerance_grad", tolerance_grad_);
   f.add("tolerance_change", tolerance_change_);
   f.add("history_size", history_size_, kAtLeastOne);
-  f.put({.name = "strong_wolfe", .value = line_search_fn_ ? 1.0 : 0.0, .set = [this](double n) {
-           line_search_fn_ = n == 0 ? std::nullopt : std::optional<std::string>("strong_wolfe");
-         }});
+  f.put({.name = "strong_wolfe",
+         .value = line_search_fn_ ? 1.0 : 0.0,
+         .set =
+             [this](double n) {
+               line_search_fn_ = n == 0 ? std::nullopt : std::optional<std::string>("strong_wolfe");
+             },
+         .whole = true,
+         .range = kFraction});
 }
 
 void LBFGSOptions::validate() const {
@@ -42,7 +49,14 @@ void LBFGSOptions::validate() const {
 
 LBFGS::LBFGS(const std::vector<OptimizerParamGroup>& groups, const LBFGSOptions& defaults)
     : Optimizer(groups, defaults.clone()) {
-  HALFTAPE_CHECK(groups.size() == 1, "LBFGS: expected one parameter group, got ", groups.size());
+  check_options(param_groups()[0].options());
+}
+
+void LBFGS::check_options(const OptimizerOptions& options) const {
+  HALFTAPE_CHECK(param_groups().size() == 1, "LBFGS: expected one parameter group, got ",
+                 param_groups().size());
+  HALFTAPE_CHECK(dynamic_cast<const LBFGSOptions*>(&options),
+                 "LBFGS: its group has the options of another class of optimizers");
 }
 
 namespace {
@@ -89,7 +103,7 @@ struct Memory {
 
   /// Adds one pair, and drops the oldest beyond history_size.
   void remember(const Tensor& y, const Tensor& s, const Tensor& ys, int64_t history_size) {
-    if (old_dirs.size() == static_cast<size_t>(history_size))
+    while (old_dirs.size() >= static_cast<size_t>(history_size))
       for (auto* list : {&old_dirs, &old_stps, &ro}) list->erase(list->begin());
     old_dirs.push_back(y);
     old_stps.push_back(s);
@@ -278,6 +292,7 @@ struct Parameters {
 
 Tensor LBFGS::step(LossClosure closure) {
   HALFTAPE_CHECK(closure, "LBFGS: step() needs a closure that computes the loss and its gradients");
+  check_options(param_groups()[0].options());
   const auto& o = static_cast<const LBFGSOptions&>(param_groups()[0].options());
   o.validate();
   HALFTAPE_CHECK(!params().empty(), "LBFGS: no parameters were given; are the modules registered?");
@@ -359,6 +374,23 @@ StateEntry LBFGS::expected_state(const std::string& key, const Tensor&,
   int64_t total = 0;
   for (const Tensor& p : params()) total += p.numel();
   return {{total}, Parameters::common_dtype(params())};
+}
+
+void LBFGS::check_names(const ParamState& saved, const Tensor& p, const OptimizerOptions&,
+                        const std::string& of, Mismatches& mismatches) const {
+  if (saved.empty()) return;
+  std::set<std::string> expected;
+  if (p.is_same(params()[0])) {
+    expected = {"func_evals", "n_iter"};
+    const auto n_iter = saved.find("n_iter");
+    const bool begun = n_iter == saved.end() || !n_iter->second.defined() ||
+                       n_iter->second.numel() != 1 || read_int64(n_iter->second) != 0;
+    if (begun) expected.insert({"t", "prev_loss", "d", "H_diag", "prev_flat_grad"});
+    for (size_t i = 0; begun && saved.count("ro." + std::to_string(i)); ++i)
+      for (const char* list : {"old_dirs.", "old_stps.", "ro."})
+        expected.insert(list + std::to_string(i));
+  }
+  mismatches.names(saved, expected, of);
 }
 
 }  // namespace halftape::optim

@@ -48,6 +48,10 @@ class LBFGS : public Optimizer {
  protected:
   StateEntry expected_state(const std::string& key, const Tensor& parameter,
                             const std::map<std::string, double>& options) const override;
+  void check_names(const ParamState& saved, const Tensor& parameter,
+                   const OptimizerOptions& options, const std::string& of,
+                   Mismatches& mismatches) const override;
+  void check_options(const OptimizerOptions& options) const override;
 
  private:
   const std::vector<Tensor>& params() const { return param_groups()[0].params(); }

@@ -7,6 +7,7 @@
 #include <functional>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -17,6 +18,7 @@
 #include "halftape/core/machine/warn.h"
 #include "halftape/optim/clip_grad.h"
 #include "halftape/optim/state/flat_storage.h"
+#include "halftape/optim/state/mismatches.h"
 
 namespace halftape::optim {
 
@@ -32,7 +34,10 @@ MeetingHook set_meeting_hook(MeetingHook hook) { return meeting_hook.exchange(ho
 /// A thread that runs one task at a time beside its owner's.
 class AsyncOptimizer::Worker {
  public:
-  Worker() : thread_([this] { serve(); }) {}
+  Worker() try : thread_([this] { serve(); }) {
+  } catch (const std::system_error& e) {
+    halftape::detail::fail("AsyncOptimizer: its thread cannot be started: ", e.what());
+  }
   /// Waits for the running task; an exception that wait() did not fetch is lost.
   ~Worker() {
     {
@@ -112,6 +117,8 @@ AsyncOptimizer::AsyncOptimizer(std::unique_ptr<Optimizer> optimizer)
   HALFTAPE_CHECK(inner_, "AsyncOptimizer: expected an optimizer, got null");
   groups_ = inner_->param_groups();
   model_ = parameters_of(inner_->param_groups());
+  HALFTAPE_CHECK(!model_.empty(),
+                 "AsyncOptimizer: the optimizer has no parameters; are the modules registered?");
   // The wrapped optimizer goes on with copies of the weights, which no graph of the model has
   // saved, and with its state for the originals.
   const OptimizerState state = inner_->state_dict();
@@ -121,7 +128,7 @@ AsyncOptimizer::AsyncOptimizer(std::unique_ptr<Optimizer> optimizer)
   if (!inner_->flat_regions().empty()) inner_->flatten();
   newest_ = parameters_of(inner_->param_groups());
   for (const Tensor& p : model_) versions_.push_back(p.version());
-  const Device device = model_.empty() ? kCPU : model_[0].device();
+  const Device device = model_[0].device();
   if (std::all_of(model_.begin(), model_.end(), [&](auto& p) { return p.device() == device; }))
     queue_ = backend(device).new_side_queue();
 }
@@ -325,15 +332,16 @@ AsyncOptimizerState AsyncOptimizer::state_dict() {
 
 void AsyncOptimizer::load_state_dict(const AsyncOptimizerState& saved) {
   drain();
+  Mismatches mismatches;
+  if (saved.steps < 0) mismatches.add("it has ", saved.steps, " steps");
   for (const auto* list : {&saved.weights, &saved.newest}) {
-    HALFTAPE_CHECK(list->size() == model_.size(), "AsyncOptimizer::load_state_dict: ", list->size(),
-                   " saved weights for ", model_.size(), " parameters");
-    for (size_t i = 0; i < model_.size(); ++i)
-      HALFTAPE_CHECK(
-          (*list)[i].shape() == model_[i].sizes() && (*list)[i].dtype() == model_[i].dtype(),
-          "AsyncOptimizer::load_state_dict: saved weight ", i, " is ", (*list)[i].dtype(), " ",
-          (*list)[i].shape(), ", expected ", model_[i].dtype(), " ", model_[i].sizes());
+    if (list->size() != model_.size())
+      mismatches.add("it has ", list->size(), " saved weights for ", model_.size(), " parameters");
+    for (size_t i = 0; i < std::min(list->size(), model_.size()); ++i)
+      mismatches.fits("saved weight " + std::to_string(i), (*list)[i],
+                      {model_[i].sizes(), model_[i].dtype()});
   }
+  mismatches.check("AsyncOptimizer::load_state_dict: the saved state does not fit");
   inner_->load_state_dict(saved.optimizer);
   const NoGradGuard no_grad;
   for (size_t i = 0; i < groups_.size(); ++i)

@@ -117,7 +117,7 @@ struct AsyncOptimizerState {
 /// step(); a change while the model is one step behind is refused at the next call.
 class AsyncOptimizer {
  public:
-  /// Takes an optimizer over the model's parameters, with its present state.
+  /// Takes an optimizer over the model's parameters, with its present state. Throws if it has none.
   explicit AsyncOptimizer(std::unique_ptr<Optimizer> optimizer);
   /// synchronize(); an exception becomes a warning.
   ~AsyncOptimizer();

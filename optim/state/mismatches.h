@@ -1,5 +1,6 @@
 // Everything in a saved state that does not fit, collected for one error.
 #pragma once
+#include <set>
 #include <sstream>
 #include <string>
 
@@ -21,12 +22,26 @@ class Mismatches {
     ((text_ << "\n  ") << ... << parts);
     any_ = true;
   }
-  /// Adds an array that has another shape or dtype than expected; returns whether it fits.
+  /// Adds an array that is undefined, or has another shape or dtype than expected; returns whether
+  /// it fits.
   bool fits(const std::string& name, const Array& found, const StateEntry& expected) {
-    if (found.shape() == expected.shape && found.dtype() == expected.dtype) return true;
-    add(name, " is ", found.dtype(), " ", found.shape(), ", expected ", expected.dtype, " ",
-        expected.shape);
+    if (found.defined() && found.shape() == expected.shape && found.dtype() == expected.dtype)
+      return true;
+    std::ostringstream form;
+    if (found.defined())
+      form << found.dtype() << ' ' << found.shape();
+    else
+      form << "undefined";
+    add(name, " is ", form.str(), ", expected ", expected.dtype, " ", expected.shape);
     return false;
+  }
+  /// Adds the names that a saved map lacks, and those that are not expected.
+  template <class Saved>
+  void names(const Saved& saved, const std::set<std::string>& expected, const std::string& of) {
+    for (const std::string& name : expected)
+      if (!saved.count(name)) add("it has no \"", name, "\"", of);
+    for (const auto& [name, value] : saved)
+      if (!expected.count(name)) add("nothing here is called \"", name, "\"", of);
   }
   /// Throws `what` and the list, unless the list is empty.
   void check(const std::string& what) const { HALFTAPE_CHECK(!any_, what, ":", text_.str()); }

@@ -43,12 +43,9 @@ NamedOptimizerState Optimizer::named_state_dict() const {
 
 void Optimizer::load_state_dict(const NamedOptimizerState& saved) {
   const std::vector<Named> names = names_of(groups_, "load_state_dict");
-  const std::vector<Tensor> params = parameters_of(groups_);
   Mismatches mismatches;
-  if (saved.groups.size() != groups_.size())
-    mismatches.add("it has ", saved.groups.size(), " groups, this optimizer ", groups_.size());
   std::set<std::string> known;
-  OptimizerState by_position{saved.groups, {}};
+  OptimizerState by_position{saved.groups, std::vector<ParamState>(names.size())};
   for (size_t i = 0; i < names.size(); ++i) {
     const auto& [name, group] = names[i];
     known.insert(name);
@@ -57,21 +54,15 @@ void Optimizer::load_state_dict(const NamedOptimizerState& saved) {
       mismatches.add("it has no \"", name, "\"");
       continue;
     }
-    const NamedOptimizerState::Parameter& parameter = found->second;
-    if (parameter.group != group)
-      mismatches.add("\"", name, "\" is in its group ", parameter.group,
+    if (found->second.group != group)
+      mismatches.add("\"", name, "\" is in its group ", found->second.group,
                      ", and in this optimizer's group ", group);
-    if (parameter.group < saved.groups.size()) {
-      for (const auto& [key, value] : parameter.state)
-        mismatches.fits("\"" + key + "\" of \"" + name + "\"", value,
-                        expected_state(key, params[i], saved.groups[parameter.group]));
-    }
-    by_position.state.push_back(parameter.state);
+    by_position.state[i] = found->second.state;
   }
   for (const auto& [name, parameter] : saved.parameters)
     if (!known.count(name)) mismatches.add("this optimizer has no \"", name, "\"");
-  mismatches.check("optimizer: the saved state does not fit");
-  load_state_dict(by_position);
+  load(
+      by_position, [&](size_t i) { return "\"" + names[i].name + "\""; }, mismatches);
 }
 
 }  // namespace halftape::optim

@@ -45,6 +45,16 @@ Array& find_or_make(ParamState& state, const char* name, const Make& make) {
   return state.emplace(name, make()).first->second;
 }
 
+/// `array`, once it is known to lie beside the parameter element by element.
+const Array& beside(const Tensor& p, const char* name, const Array& array) {
+  HALFTAPE_CHECK(array.shape() == p.sizes() && array.device() == p.device() &&
+                     is_floating_point(array.dtype()),
+                 "optimizer: \"", name, "\" (", array.shape(), ", ", array.dtype(), ", ",
+                 array.device(), ") does not fit its parameter (", p.sizes(), ", ", p.dtype(), ", ",
+                 p.device(), "); a parameter of another shape needs a new optimizer");
+  return array;
+}
+
 }  // namespace
 
 Weights effective_weights(const Tensor& parameter, Weights chosen) {
@@ -55,28 +65,36 @@ Dtype moment_dtype(const Tensor& parameter, Weights weights) {
   return weights == Weights::Plain ? parameter.dtype() : kFloat32;
 }
 
-Keeping param_storage(const Tensor& p, Weights weights, ParamState& state) {
+const char* storage_name(Weights weights) { return storage_of(weights).state; }
+
+void check_storage(const Tensor& p, Weights weights, const ParamState& state) {
   HALFTAPE_CHECK(state.empty() || storage_in(state) == weights, "optimizer: a ", p.sizes(),
                  " parameter was kept as ", storage_of(storage_in(state)).option,
                  " and is now to be ", storage_of(weights).option,
                  "; choose weights before the first step");
+}
+
+Keeping param_storage(const Tensor& p, Weights weights, ParamState& state) {
   if (weights == Weights::Plain) return {};
-  const Array& extra = find_or_make(state, storage_of(weights).state, [&]() -> Array {
+  const char* name = storage_name(weights);
+  const Array& extra = find_or_make(state, name, [&]() -> Array {
+    check_storage(p, weights, state);
     if (weights == Weights::Stochastic) return rounding_stream(p.device());
     const bool master = weights == Weights::Master;
-    Array made = FlatState::array(storage_of(weights).state, p, master ? kFloat32 : p.dtype());
+    Array made = FlatState::array(name, p, master ? kFloat32 : p.dtype());
     master ? backend(p.device()).copy(made, p.array()) : backend(p.device()).fill(made, 0);
     return made;
   });
-  return {weights, extra};
+  return {weights, weights == Weights::Stochastic ? extra : beside(p, name, extra)};
 }
 
 Array moment(const char* name, const Tensor& p, Weights chosen, ParamState& state, double start) {
-  return find_or_make(state, name, [&] {
-    Array made = FlatState::array(name, p, moment_dtype(p, effective_weights(p, chosen)));
-    backend(p.device()).fill(made, start);
-    return made;
-  });
+  return beside(p, name, find_or_make(state, name, [&] {
+                  Array made =
+                      FlatState::array(name, p, moment_dtype(p, effective_weights(p, chosen)));
+                  backend(p.device()).fill(made, start);
+                  return made;
+                }));
 }
 
 Array step_count(const Tensor& p, ParamState& state) {
@@ -90,9 +108,6 @@ StateEntry state_entry(const std::string& key, const Tensor& p,
   if (key == "master") return {p.sizes(), kFloat32};
   if (key == "remainder") return {p.sizes(), p.dtype()};
   const auto saved = options.find("weights");  // a user's optimizer may lack it
-  HALFTAPE_CHECK(saved == options.end() || kWeightsRange.contains(saved->second),
-                 "optimizer: the saved option \"weights\" is ", saved->second,
-                 ", expected 0 (Plain), 1 (Master), 2 (Stochastic) or 3 (Kahan)");
   const Weights weights =
       saved == options.end() ? Weights::Plain : static_cast<Weights>(saved->second);
   return {p.sizes(), moment_dtype(p, effective_weights(p, weights))};

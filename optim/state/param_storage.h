@@ -28,10 +28,15 @@ inline constexpr NumberRange kWeightsRange{0, 4};  // Plain … Kahan, as saved
 Weights effective_weights(const Tensor& parameter, Weights chosen);
 Dtype moment_dtype(const Tensor& parameter, Weights weights);
 /// The parameter's "master", "remainder" or "rounding" (whose key the default generator draws),
-/// made in `state` on first use. Throws if earlier steps stored the parameter in another way.
+/// made in `state` on first use. Throws if it has another shape than the parameter.
 Keeping param_storage(const Tensor& parameter, Weights weights, ParamState& state);
+/// Throws if earlier steps stored the parameter in another way.
+void check_storage(const Tensor& parameter, Weights weights, const ParamState& state);
+/// The name of the extra array; null for Plain.
+const char* storage_name(Weights weights);
 
-/// An array of the parameter's shape and moment_dtype(), made in `state` on first use.
+/// An array of the parameter's shape and moment_dtype(), made in `state` on first use. Throws if it
+/// has another shape.
 Array moment(const char* name, const Tensor& parameter, Weights chosen, ParamState& state,
              double start = 0);
 /// The number of a parameter's updates, made in `state` on first use.

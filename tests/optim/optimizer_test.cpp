@@ -127,6 +127,67 @@ TEST_CASE("what cannot be trained is refused when the group is made") {
   CHECK(optimizer.param_groups().size() == 1);
 }
 
+TEST_CASE("options of another optimizer, or none, are refused before anything is read as them") {
+  const Tensor a = leaf({2}), b = leaf({3});
+  const auto adams = [](const Tensor& p) {
+    return OptimizerParamGroup({p}, AdamOptions().clone());
+  };
+  const char* what = "options of another class";
+  CHECK_THROWS_WITH_AS(SGD(Groups{adams(a)}), doctest::Contains(what), Error);
+  CHECK_THROWS_WITH_AS(optim::LBFGS(Groups{adams(a)}), doctest::Contains(what), Error);
+  CHECK_NOTHROW(optim::AdamW(Groups{adams(a)}));
+  SGD optimizer(Groups{group({a})}, SGDOptions(0.5));
+  CHECK_THROWS_WITH_AS(optimizer.add_param_group(adams(b)), doctest::Contains(what), Error);
+  CHECK(optimizer.param_groups().size() == 1);
+  give_gradients(optimizer, 1);
+  optimizer.param_groups()[0].set_options(AdamOptions().clone());
+  CHECK_THROWS_WITH_AS(optimizer.step(), doctest::Contains(what), Error);
+  optimizer.param_groups()[0].set_options(nullptr);
+  CHECK_THROWS_WITH_AS(optimizer.step(), doctest::Contains("has no options"), Error);
+  CHECK_THROWS_WITH_AS(group({a}).options(), doctest::Contains("has no options"), Error);
+  CHECK(a.equal(ones({2})));
+}
+
+TEST_CASE("an undefined parameter that was put into a group is refused at the next step") {
+  const Tensor a = leaf({2});
+  SGD optimizer({a}, SGDOptions(0.5));
+  optimizer.param_groups()[0].params().emplace_back();
+  give_gradients(optimizer, 1);
+  CHECK_THROWS_AS(optimizer.step(), Error);
+  CHECK(a.equal(ones({2})));
+}
+
+TEST_CASE("state that does not lie beside its parameter any more is refused, not read") {
+  const auto refused = [](optim::Optimizer& optimizer, const Tensor& p) {
+    const Tensor before = p.detach().clone();
+    p.mutable_grad() = full_like(p, 1).detach();
+    CHECK_THROWS_WITH_AS(optimizer.step(), doctest::Contains("does not fit its parameter"), Error);
+    CHECK(p.equal(before));
+  };
+  for (const testing::OptimizerKind& kind : testing::rule_optimizers()) {
+    if (kind.name == "SGD") continue;  // keeps no state
+    CAPTURE(kind.name);
+    const Tensor p = leaf({2});
+    const auto optimizer = kind.make({p});
+    testing::step_with(*optimizer, p, 1);
+    p.set_data(ones({1000}));
+    refused(*optimizer, p);
+  }
+  for (const optim::Weights weights : {optim::Weights::Master, optim::Weights::Kahan}) {
+    const Tensor p = ones({2}, TensorOptions(kBFloat16).requires_grad(true));
+    const auto optimizer = testing::optimizer_kind("SGD").make({p}, weights);
+    testing::step_with(*optimizer, p, 1);
+    p.set_data(ones({1000}, kBFloat16));
+    refused(*optimizer, p);
+  }
+  const Tensor p = leaf({3});
+  Adam optimizer({p}, AdamOptions(0.1));
+  testing::step_with(optimizer, p, 1);
+  static_cast<optim::AdamParamState&>(*optimizer.state()[p.unsafeGetTensorImpl()])
+      .exp_avg(zeros({1}));
+  refused(optimizer, p);
+}
+
 TEST_CASE("a leaf that does not require grad may be given, and is trained once it has a gradient") {
   const Tensor frozen = full({2}, 1.0);
   SGD optimizer({frozen}, SGDOptions(0.5));

@@ -151,6 +151,82 @@ TEST_CASE("a state that does not fit is refused by what is wrong, and changes no
                        doctest::Contains("\"eps\""), Error);
 }
 
+TEST_CASE("a state with a name too many, too few, or without bytes is refused by every optimizer") {
+  for (const testing::OptimizerKind& kind : testing::optimizers()) {
+    if (kind.name == "SGD") continue;  // keeps no state
+    CAPTURE(kind.name);
+    const Tensor p = leaf({3}, 2);
+    const auto optimizer = kind.make({p});
+    optimizer->step([&] {
+      optimizer->zero_grad();
+      const Tensor loss = (p * p).sum();
+      loss.backward();
+      return loss;
+    });
+    const auto good = optimizer->state_dict();
+    const auto refused = [&](const optim::OptimizerState& bad, const std::string& what) {
+      CHECK_THROWS_WITH_AS(optimizer->load_state_dict(bad), doctest::Contains(what.c_str()), Error);
+      const auto after = optimizer->state_dict();
+      CHECK(after.groups == good.groups);
+      REQUIRE(after.state[0].size() == good.state[0].size());
+      for (const auto& [key, value] : good.state[0])
+        CHECK(testing::same_bits(Tensor(after.state[0].at(key)), Tensor(value)));
+    };
+    for (const auto& [key, value] : good.state[0]) {
+      auto bad = good;
+      bad.state[0][key] = Array();
+      refused(bad, "\"" + key + "\" of parameter 0 is undefined, expected ");
+      bad = good;
+      bad.state[0].erase(key);
+      const bool switched = key == "max_exp_avg_sq" || key == "grad_avg" ||
+                            (key == "momentum_buffer" && kind.class_name() == "RMSprop");
+      if (switched || good.state[0].size() == 1) continue;  // may come with a later option
+      CHECK_THROWS_WITH_AS(optimizer->load_state_dict(bad), doctest::Contains("of parameter 0"),
+                           Error);
+    }
+    auto bad = good;
+    bad.state[0]["velocity"] = zeros({3}).array();
+    refused(bad, "nothing here is called \"velocity\" of parameter 0");
+    CHECK_NOTHROW(optimizer->load_state_dict(good));
+  }
+}
+
+TEST_CASE("a state that was kept with other weights does not fit, whichever they are") {
+  using optim::Weights;
+  constexpr Weights all[] = {Weights::Plain, Weights::Master, Weights::Stochastic, Weights::Kahan};
+  const auto trained = [](Weights weights) {
+    const Tensor p = ones({3}, TensorOptions(kBFloat16).requires_grad(true));
+    auto optimizer = testing::optimizer_kind("Adam").make({p}, weights);
+    testing::step_with(*optimizer, p, 1);
+    return optimizer;
+  };
+  for (const Weights from : all)
+    for (const Weights to : all) {
+      if (from == to) continue;
+      const auto optimizer = trained(to);
+      auto saved = trained(from)->state_dict();
+      saved.groups = optimizer->state_dict().groups;
+      CHECK_THROWS_AS(optimizer->load_state_dict(saved), Error);
+      CHECK_NOTHROW(testing::step_with(*optimizer, optimizer->parameters()[0], 1));
+    }
+}
+
+TEST_CASE("an option that was switched after the last step does not stand in a state's way") {
+  const Tensor p = leaf({3}), q = leaf({3});
+  Adam one({p}, AdamOptions(0.1)), two({q}, AdamOptions(0.1));
+  testing::step_with(one, p, 1);
+  static_cast<AdamOptions&>(one.param_groups()[0].options()).amsgrad(true);
+  two.load_state_dict(one.state_dict());
+  testing::step_with(one, p, 1), testing::step_with(two, q, 1);
+  CHECK(two.state_of(q).count("max_exp_avg_sq") == 1);
+  static_cast<AdamOptions&>(two.param_groups()[0].options()).amsgrad(false);
+  CHECK_NOTHROW(one.load_state_dict(two.state_dict()));
+  SGD plain({p}, SGDOptions(0.1)), heavy({q}, SGDOptions(0.1).momentum(0.5));
+  testing::step_with(heavy, q, 1);
+  static_cast<SGDOptions&>(heavy.param_groups()[0].options()).momentum(0);
+  CHECK_NOTHROW(plain.load_state_dict(heavy.state_dict()));
+}
+
 TEST_CASE("a saved moment of another dtype does not fit") {
   const Tensor a = leaf({2});
   SGD optimizer({a}, SGDOptions(0.5).momentum(0.5));
