@@ -11,6 +11,9 @@
 namespace halftape::optim {
 namespace {
 
+/// True if something of the weight's value is kept beside it.
+bool has_counterpart(Weights w) { return w == Weights::Master || w == Weights::Kahan; }
+
 const OptimizerOptions& options_of(const Optimizer& optimizer, const Tensor& parameter) {
   for (const OptimizerParamGroup& group : optimizer.param_groups())
     for (const Tensor& p : group.params())
@@ -24,6 +27,14 @@ void RuleOptimizerBase::add_state(const Tensor& p, const RuleState& kept, Update
   ParamState& of_p = state(p);
   const Weights weights = effective_weights(p, kept.weights);
   slot.keeping = param_storage(p, weights, of_p);
+  if (has_counterpart(weights)) {
+    const auto last = written_.find(p.impl());
+    const Buffer& bytes = *p.array().buffer();
+    if (last != written_.end() && !Capture::active_or_tried() &&
+        (last->second.buffer != &bytes || last->second.version != bytes.version() ||
+         bytes.exposed()))
+      follow_weight(p, slot.keeping);
+  }
   size_t count = weights == Weights::Plain ? 0 : 1;
   for (size_t i = 0; i < kMostMoments; ++i) {
     if (!kept.moments[i] || kept.off[i]) continue;
@@ -81,9 +92,12 @@ void RuleOptimizerBase::update(const OptimizerOptions& options, const std::vecto
   for (size_t i = 0; i < params.size(); ++i)
     if (params[i].impl()->low_copied) slots[i].low = detail::take_low_copy(params[i]);
   backend(device).update(slots, rule, control);
-  // After a skipped step, weight and copy are unchanged, so the copy is still valid.
-  for (size_t i = 0; i < params.size(); ++i)
+  for (size_t i = 0; i < params.size(); ++i) {
+    // After a skipped step, weight and copy are unchanged, so the copy is still valid.
     if (slots[i].low.defined()) detail::return_low_copy(params[i], slots[i].low);
+    if (has_counterpart(slots[i].keeping.weights))
+      written_[params[i].impl()] = {params[i].array().buffer().get(), params[i].version()};
+  }
 }
 
 }  // namespace halftape::optim

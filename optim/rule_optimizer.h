@@ -1,6 +1,7 @@
 // The base of the optimizers whose step is one rule of core/formula/update.h.
 #pragma once
 #include <typeinfo>
+#include <unordered_map>
 #include <vector>
 
 #include "halftape/core/formula/update.h"
@@ -42,6 +43,13 @@ class RuleOptimizerBase : public Optimizer {
   void check_names(const ParamState& saved, const Tensor& parameter,
                    const OptimizerOptions& options, const std::string& of,
                    Mismatches& mismatches) const override;
+
+ private:
+  struct Written {
+    const Buffer* buffer;
+    uint64_t version;
+  };
+  std::unordered_map<const halftape::detail::TensorImpl*, Written> written_;  // weights with extras
 };
 
 /// The base of one optimizer: a derived class has options, a rule() made of them, and names its

@@ -1,6 +1,10 @@
 #include "halftape/optim/state/param_storage.h"
 
 #include "halftape/autograd/ops/creation/create.h"
+#include "halftape/autograd/ops/elementwise/binary.h"
+#include "halftape/autograd/ops/elementwise/compare.h"
+#include "halftape/autograd/ops/elementwise/mask.h"
+#include "halftape/autograd/tape/policy.h"
 #include "halftape/core/capture/capture.h"
 #include "halftape/core/contract/backend.h"
 #include "halftape/core/formula/philox.h"
@@ -86,6 +90,18 @@ Keeping param_storage(const Tensor& p, Weights weights, ParamState& state) {
     return made;
   });
   return {weights, weights == Weights::Stochastic ? extra : beside(p, name, extra)};
+}
+
+void follow_weight(const Tensor& p, const Keeping& kept) {
+  const PolicyScope as_they_are(nullptr);
+  const Tensor weight = p.detach(), extra(kept.extra), wide = weight.to(kFloat32);
+  if (kept.weights == Weights::Master) {
+    extra.copy_(where(extra.to(p.dtype()) == weight, extra, wide));
+    return;
+  }
+  // A remainder of this weight is at most half a step long; half of it does not reach another one.
+  const Tensor fits = (wide + extra.to(kFloat32) * 0.5).to(p.dtype()) == weight;
+  extra.copy_(where(fits, extra, zeros_like(extra)));
 }
 
 Array moment(const char* name, const Tensor& p, Weights chosen, ParamState& state, double start) {

@@ -19,8 +19,10 @@ namespace halftape::optim {
 ///
 /// Bytes beside a 16-bit weight: Plain 0, Master 4, Stochastic 0, Kahan 2.
 ///
-/// The first step makes the master or remainder: load weights into the model before it, because
-/// each step overwrites the parameter from its master.
+/// The first step makes the master or remainder. A parameter that is written between steps, as when
+/// weights are loaded or clamped, goes on from what was written: where it is no longer its master's
+/// rounding, it becomes the master, and a remainder of another value becomes 0. A Graph does not
+/// notice writes between replays.
 using halftape::Weights;
 inline constexpr NumberRange kWeightsRange{0, 4};  // Plain … Kahan, as saved
 
@@ -34,6 +36,9 @@ Keeping param_storage(const Tensor& parameter, Weights weights, ParamState& stat
 void check_storage(const Tensor& parameter, Weights weights, const ParamState& state);
 /// The name of the extra array; null for Plain.
 const char* storage_name(Weights weights);
+/// Brings a master or remainder in line with a parameter that was written since the last step.
+/// Elements that were not written keep theirs. Does not wait for the device.
+void follow_weight(const Tensor& parameter, const Keeping& kept);
 
 /// An array of the parameter's shape and moment_dtype(), made in `state` on first use. Throws if it
 /// has another shape.

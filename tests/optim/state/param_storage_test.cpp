@@ -299,6 +299,41 @@ TEST_CASE("moments are kept in float32 where weights are kept with care") {
   }
 }
 
+TEST_CASE("a weight that is written between steps goes on from what was written") {
+  for (const Weights w : {Weights::Master, Weights::Kahan}) {
+    for (const Dtype d : kNarrow) {
+      CAPTURE(static_cast<int>(w));
+      CAPTURE(d);
+      manual_seed(8);
+      const Tensor start = randn({64}).to(d) * 100;
+      const Tensor p = leaf(start), untouched = leaf(start);
+      const auto make = [&](const Tensor& of) {
+        return optim::SGD({of}, optim::SGDOptions(0x1p-5).weights(w));
+      };
+      auto written = make(p), other = make(untouched);
+      run(written, 0, 5), run(other, 0, 5);
+      {
+        const NoGradGuard no_grad;
+        p.mul_(1);  // a write that changes nothing
+        untouched.slice(0, 32, 64).fill_(0x1p-10);
+        untouched.slice(0, 0, 4).fill_(std::numeric_limits<double>::infinity());
+      }
+      const Tensor fresh = leaf(untouched);
+      auto expected = make(fresh);
+      run(written, 5, 6), run(other, 5, 6), run(expected, 5, 6);
+      const auto part = [](const Tensor& x, int from, int to) {
+        return x.detach().slice(0, from, to);
+      };
+      CHECK(same_bits(part(untouched, 32, 64), part(fresh, 32, 64)));
+      CHECK(same_bits(part(untouched, 0, 4), part(fresh, 0, 4)));
+      CHECK(same_bits(part(untouched, 4, 32), part(p, 4, 32)));
+      const char* extra = w == Weights::Master ? "master" : "remainder";
+      CHECK(same_bits(part(Tensor(other.state_of(untouched).at(extra)), 4, 32),
+                      part(Tensor(written.state_of(p).at(extra)), 4, 32)));
+    }
+  }
+}
+
 TEST_CASE("the option is chosen before the first step, and a later change is refused") {
   for (const Weights w : kAll) {
     const Tensor p = leaf({4}, 1, kBFloat16);
