@@ -18,6 +18,8 @@ using optim::AdamOptions;
 using optim::OptimizerParamGroup;
 using optim::SGD;
 using optim::SGDOptions;
+using testing::give_gradients;
+using testing::leaf;
 
 namespace {
 
@@ -28,10 +30,6 @@ OptimizerParamGroup group(std::vector<Tensor> params) {
 }
 OptimizerParamGroup group(std::vector<Tensor> params, const SGDOptions& options) {
   return OptimizerParamGroup(std::move(params), options.clone());
-}
-Tensor leaf(const Shape& shape, double value = 1) { return full(shape, value, requires_grad()); }
-void give_gradients(const optim::Optimizer& optimizer, double value) {
-  for (const Tensor& p : optimizer.parameters()) p.mutable_grad() = full_like(p, value).detach();
 }
 
 /// Forgets what was learnt, on the host alone.
@@ -52,8 +50,7 @@ class UsersOwn : public optim::Optimizer {
 TEST_CASE("groups use their own options, and the defaults where they have none") {
   const Tensor a = leaf({2}), b = leaf({3}), c = leaf({1});
   SGD optimizer(Groups{group({a}), group({b}, SGDOptions(0.5)), group({c})}, SGDOptions(0.25));
-  give_gradients(optimizer, 1);
-  optimizer.step();
+  testing::step_with(optimizer, 1);
   CHECK(a.equal(full({2}, 0.75)));
   CHECK(b.equal(full({3}, 0.5)));
   CHECK(c.equal(full({1}, 0.75)));
@@ -70,8 +67,7 @@ TEST_CASE("set_lr on one group counts from the next step and for that group alon
   SGD optimizer(Groups{group({a}), group({b})}, SGDOptions(0.25));
   optimizer.param_groups()[1].options().set_lr(0.125);
   CHECK(optimizer.param_groups()[1].options().get_lr() == 0.125);
-  give_gradients(optimizer, 1);
-  optimizer.step();
+  testing::step_with(optimizer, 1);
   CHECK(a.equal(full({2}, 0.75)));
   CHECK(b.equal(full({2}, 0.875)));
 }
@@ -81,8 +77,7 @@ TEST_CASE("changed defaults hold for groups added later, not for those that are 
   SGD optimizer({a}, SGDOptions(0.5));
   optimizer.defaults().set_lr(0.25);
   optimizer.add_param_group(group({b}));
-  give_gradients(optimizer, 1);
-  optimizer.step();
+  testing::step_with(optimizer, 1);
   CHECK(a.item() == 0.5);
   CHECK(b.item() == 0.75);
 }
@@ -152,7 +147,7 @@ TEST_CASE("an undefined parameter that was put into a group is refused at the ne
   const Tensor a = leaf({2});
   SGD optimizer({a}, SGDOptions(0.5));
   optimizer.param_groups()[0].params().emplace_back();
-  give_gradients(optimizer, 1);
+  a.mutable_grad() = ones({2});
   CHECK_THROWS_AS(optimizer.step(), Error);
   CHECK(a.equal(ones({2})));
 }
@@ -326,8 +321,7 @@ TEST_CASE("parameters of one element, of none, and of several sizes step togethe
   const Tensor scalar = full({}, 2.0, requires_grad()), none = zeros({0, 3}, requires_grad()),
                large = leaf({7, 11});
   SGD optimizer({scalar, none, large}, SGDOptions(0.5).momentum(0.5));
-  give_gradients(optimizer, 1);
-  optimizer.step();
+  testing::step_with(optimizer, 1);
   optimizer.step();  // buffers 1 and 1.5
   CHECK(scalar.item() == 2 - 0.5 - 0.75);
   CHECK(large.equal(full({7, 11}, -0.25)));

@@ -81,7 +81,20 @@ inline const OptimizerKind& optimizer_kind(const std::string& name) {
   return *found;
 }
 
-/// One step with a gradient whose elements are all equal.
+/// A leaf whose elements are all equal.
+inline Tensor leaf(const Shape& shape, double value = 1, Dtype dtype = kFloat32) {
+  return full(shape, value, TensorOptions(dtype).requires_grad(true));
+}
+/// Gives every parameter a gradient whose elements are all equal.
+inline void give_gradients(const optim::Optimizer& optimizer, double value) {
+  for (const Tensor& p : optim::parameters_of(optimizer.param_groups()))
+    p.mutable_grad() = full(p.sizes(), value, p.dtype());
+}
+/// One step with a gradient whose elements are all equal, of all parameters or of one.
+inline void step_with(optim::Optimizer& optimizer, double gradient) {
+  give_gradients(optimizer, gradient);
+  optimizer.step();
+}
 inline void step_with(optim::Optimizer& optimizer, const Tensor& p, double gradient) {
   p.mutable_grad() = full(p.sizes(), gradient, p.dtype());
   optimizer.step();

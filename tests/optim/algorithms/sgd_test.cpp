@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "halftape/tests/support/close.h"
+#include "halftape/tests/support/optimizers.h"
 
 using namespace halftape;
 using optim::SGD;
@@ -21,10 +22,7 @@ const auto leaf = TensorOptions(kFloat64).requires_grad(true);
 Tensor after(int steps, double gradient, const SGDOptions& options, double start = 0) {
   const Tensor p = full({3}, start, leaf);
   SGD optimizer({p}, options);
-  for (int t = 0; t < steps; ++t) {
-    p.mutable_grad() = full({3}, gradient, kFloat64);
-    optimizer.step();
-  }
+  for (int t = 0; t < steps; ++t) testing::step_with(optimizer, gradient);
   return p.detach();
 }
 
@@ -86,8 +84,7 @@ TEST_CASE("maximizing f is minimizing -f, bit for bit, with weight decay as befo
 TEST_CASE("a learning rate of 0 changes nothing but the momentum") {
   const Tensor p = full({2}, 1.5, leaf);
   SGD optimizer({p}, SGDOptions(0.0).momentum(0.5));
-  p.mutable_grad() = full({2}, 4.0, kFloat64);
-  optimizer.step();
+  testing::step_with(optimizer, 4);
   CHECK(p.equal(full({2}, 1.5, kFloat64)));
   CHECK(Tensor(optimizer.state_of(p).at("momentum_buffer")).equal(full({2}, 4.0, kFloat64)));
 }
@@ -95,8 +92,7 @@ TEST_CASE("a learning rate of 0 changes nothing but the momentum") {
 TEST_CASE("SGD without momentum remembers nothing") {
   const Tensor p = ones({2}, leaf);
   SGD plain({p}, SGDOptions(0.1).weight_decay(0.1));
-  p.mutable_grad() = ones({2}, kFloat64);
-  plain.step();
+  testing::step_with(plain, 1);
   CHECK(plain.state_of(p).empty());
   SGD heavy({p}, SGDOptions(0.1).momentum(0.9));
   CHECK(heavy.state_of(p).empty());
@@ -107,8 +103,7 @@ TEST_CASE("SGD without momentum remembers nothing") {
 TEST_CASE("momentum switched on later starts with the gradient of that step") {
   const Tensor p = zeros({1}, leaf);
   SGD optimizer({p}, SGDOptions(1.0));
-  p.mutable_grad() = full({1}, 3.0, kFloat64);
-  optimizer.step();
+  testing::step_with(optimizer, 3);
   CHECK(p.item() == -3);
   static_cast<SGDOptions&>(optimizer.param_groups()[0].options()).momentum(0.5).dampening(0.5);
   optimizer.step();

@@ -6,23 +6,20 @@
 #include <sstream>
 
 #include "halftape/tests/support/close.h"
+#include "halftape/tests/support/optimizers.h"
 #include "halftape/tests/support/warnings.h"
 
 using namespace halftape;
 using namespace halftape::optim;
+using testing::leaf;
+using testing::step_with;
 
 namespace {
 
 using Named = OrderedDict<std::string, Tensor>;
 
-Tensor leaf(const Shape& shape, double value = 1) { return full(shape, value, requires_grad()); }
 Named named(const Tensor& weight, const Tensor& bias) {
   return {{"weight", weight}, {"bias", bias}};
-}
-void step(Optimizer& optimizer, double gradient) {
-  for (const auto& group : optimizer.param_groups())
-    for (const Tensor& p : group.params()) p.mutable_grad() = full(p.sizes(), gradient);
-  optimizer.step();
 }
 
 }  // namespace
@@ -42,14 +39,14 @@ TEST_CASE("a group takes named parameters, keeps their names and copies them alo
 TEST_CASE("a state by name finds its parameters in another order, and goes on bit for bit") {
   const Tensor w = leaf({2, 3}, 2), b = leaf({2}, -1);
   Adam whole({named(w, b)}, AdamOptions(0.1).amsgrad(true));
-  for (int t = 0; t < 3; ++t) step(whole, 0.5 + t);
+  for (int t = 0; t < 3; ++t) step_with(whole, 0.5 + t);
   const NamedOptimizerState saved = whole.named_state_dict();
   CHECK(saved.parameters.at("bias").group == 0);
   CHECK(saved.parameters.at("bias").state.at("exp_avg").shape() == Shape{2});
   const Tensor v = w.detach().clone().requires_grad_(), c = b.detach().clone().requires_grad_();
   Adam resumed({Named{{"bias", c}, {"weight", v}}}, AdamOptions());
   resumed.load_state_dict(saved);
-  for (int t = 0; t < 3; ++t) step(whole, t - 1), step(resumed, t - 1);
+  for (int t = 0; t < 3; ++t) step_with(whole, t - 1), step_with(resumed, t - 1);
   CHECK(testing::same_bits(w.detach(), v.detach()));
   CHECK(testing::same_bits(b.detach(), c.detach()));
 }
@@ -57,7 +54,7 @@ TEST_CASE("a state by name finds its parameters in another order, and goes on bi
 TEST_CASE("a state of other names, groups, shapes or dtypes is refused with all that is wrong") {
   const Tensor w = leaf({2, 3}), b = leaf({2});
   SGD optimizer({named(w, b)}, SGDOptions(0.1).momentum(0.5));
-  step(optimizer, 1);
+  step_with(optimizer, 1);
   const auto good = optimizer.named_state_dict();
   auto bad = good;
   bad.parameters["scale"] = bad.parameters["bias"];
@@ -80,7 +77,7 @@ TEST_CASE("a state of other names, groups, shapes or dtypes is refused with all 
 TEST_CASE("a positional state is refused with every parameter that it does not fit") {
   const Tensor w = leaf({2, 3}), b = leaf({2});
   SGD optimizer({w, b}, SGDOptions(0.1).momentum(0.5));
-  step(optimizer, 1);
+  step_with(optimizer, 1);
   auto bad = optimizer.state_dict();
   std::swap(bad.state[0], bad.state[1]);
   for (const char* what : {"of parameter 0 is float32 [2], expected float32 [2, 3]",
@@ -107,7 +104,7 @@ TEST_CASE("LibTorch's state() shows what the optimizer remembers, and writes to 
   auto& state = static_cast<AdamParamState&>(*optimizer.state()[p.unsafeGetTensorImpl()]);
   CHECK(state.step() == 0);
   CHECK_FALSE(state.exp_avg().defined());
-  step(optimizer, 2);
+  step_with(optimizer, 2);
   CHECK(state.step() == 1);
   CHECK(state.exp_avg().allclose(full({2}, 0.2)));
   state.step(7);
@@ -115,7 +112,7 @@ TEST_CASE("LibTorch's state() shows what the optimizer remembers, and writes to 
   state.exp_avg(zeros({2}));
   CHECK(state.exp_avg().equal(zeros({2})));
   const auto saved = optimizer.state_dict();
-  step(optimizer, 2);
+  step_with(optimizer, 2);
   optimizer.load_state_dict(saved);
   CHECK(state.step() == 7);  // the same view after loading
   std::ostringstream printed;
@@ -164,7 +161,7 @@ TEST_CASE("parameters may come after the optimizer, and a step without any is re
   CHECK(optimizer.size() == 2);
   CHECK_THROWS_WITH_AS(optimizer.add_parameters({a}), doctest::Contains("appears twice"), Error);
   CHECK(optimizer.size() == 2);
-  step(optimizer, 1);
+  step_with(optimizer, 1);
   CHECK(b.equal(full({3}, 0.5)));
 }
 

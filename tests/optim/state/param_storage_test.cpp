@@ -24,9 +24,7 @@ namespace {
 constexpr Weights kAll[] = {Weights::Plain, Weights::Master, Weights::Stochastic, Weights::Kahan};
 constexpr Dtype kNarrow[] = {kFloat16, kBFloat16};
 
-Tensor leaf(const Shape& shape, Scalar value, Dtype d) {
-  return full(shape, value, TensorOptions(d).requires_grad(true));
-}
+using testing::leaf;
 Tensor leaf(const Tensor& values) { return values.detach().clone().set_requires_grad(true); }
 
 /// Steps with gradients that depend on the step alone.

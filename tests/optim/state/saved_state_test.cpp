@@ -15,6 +15,8 @@ using optim::AdamOptions;
 using optim::OptimizerParamGroup;
 using optim::SGD;
 using optim::SGDOptions;
+using testing::give_gradients;
+using testing::leaf;
 
 namespace {
 
@@ -23,18 +25,13 @@ using Groups = std::vector<OptimizerParamGroup>;
 OptimizerParamGroup group(std::vector<Tensor> params) {
   return OptimizerParamGroup(std::move(params));
 }
-Tensor leaf(const Shape& shape, double value = 1) { return full(shape, value, requires_grad()); }
-void give_gradients(const optim::Optimizer& optimizer, double value) {
-  for (const Tensor& p : optimizer.parameters()) p.mutable_grad() = full_like(p, value).detach();
-}
 
 }  // namespace
 
 TEST_CASE("a saved state is a copy: later steps do not reach it") {
   const Tensor a = leaf({2});
   SGD optimizer({a}, SGDOptions(0.5).momentum(0.5));
-  give_gradients(optimizer, 1);
-  optimizer.step();
+  testing::step_with(optimizer, 1);
   const auto saved = optimizer.state_dict();
   optimizer.step();
   CHECK(Tensor(saved.state[0].at("momentum_buffer")).equal(ones({2})));
@@ -128,8 +125,7 @@ TEST_CASE("every option survives saving and loading") {
 TEST_CASE("a state that does not fit is refused by what is wrong, and changes nothing") {
   const Tensor a = leaf({2}), b = leaf({3});
   SGD optimizer(Groups{group({a, b})}, SGDOptions(0.5).momentum(0.5));
-  give_gradients(optimizer, 1);
-  optimizer.step();
+  testing::step_with(optimizer, 1);
   const auto good = optimizer.state_dict();
   auto refused = [&](const char* what, auto change) {
     CAPTURE(what);
@@ -230,8 +226,7 @@ TEST_CASE("an option that was switched after the last step does not stand in a s
 TEST_CASE("a saved moment of another dtype does not fit") {
   const Tensor a = leaf({2});
   SGD optimizer({a}, SGDOptions(0.5).momentum(0.5));
-  give_gradients(optimizer, 1);
-  optimizer.step();
+  testing::step_with(optimizer, 1);
   auto state = optimizer.state_dict();
   state.state[0]["momentum_buffer"] = ones({2}, kInt64).array();
   CHECK_THROWS_AS(optimizer.load_state_dict(state), Error);
@@ -240,8 +235,7 @@ TEST_CASE("a saved moment of another dtype does not fit") {
 TEST_CASE("a saved moment of one element does not fit a larger parameter") {
   const Tensor a = leaf({3});
   SGD optimizer({a}, SGDOptions(0.5).momentum(0.5));
-  give_gradients(optimizer, 1);
-  optimizer.step();
+  testing::step_with(optimizer, 1);
   auto state = optimizer.state_dict();
   state.state[0]["momentum_buffer"] = ones({1}).array();
   CHECK_THROWS_WITH_AS(optimizer.load_state_dict(state), doctest::Contains("momentum_buffer"),
