@@ -2,6 +2,17 @@
 # cmake -D CXX=<compiler> -D INCLUDE=<folder> -D WORK=<folder> -P discarded_guards.cmake
 cmake_minimum_required(VERSION 3.25)
 set(guards
+    "NoGradGuard()"
+    "AutoGradMode(false)"
+    "InferenceMode()"
+    "autograd::DetectAnomalyGuard()"
+    "PolicyScope(nullptr)"
+    "ErrorScope(\"f\")"
+    "OpTimer(\"f\")"
+    "Node::Wanted(nullptr)"
+    "SavedHooks::Scope(nullptr)"
+    "GradTag::Pass()"
+    "GradTag::Pass(Ref<GradTag>())"
     "amp::autocast(kCPU, kFloat16)"
     "amp::autocast(kCPU, kFloat16, amp::Policy())"
     "amp::autocast{amp::capture()}"

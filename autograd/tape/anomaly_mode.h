@@ -21,7 +21,7 @@ class AnomalyMode {
 /// Sets AnomalyMode for a scope.
 class [[nodiscard]] DetectAnomalyGuard {
  public:
-  explicit DetectAnomalyGuard(bool on = true) : before_(AnomalyMode::is_enabled()) {
+  [[nodiscard]] explicit DetectAnomalyGuard(bool on = true) : before_(AnomalyMode::is_enabled()) {
     AnomalyMode::set_enabled(on);
   }
   ~DetectAnomalyGuard() { AnomalyMode::set_enabled(before_); }

@@ -29,7 +29,8 @@ class [[nodiscard]] ErrorScope {
  public:
   /// `tensors`: what the op needs; throws if one is undefined.
   template <class... T>
-  explicit ErrorScope(const char* op, const T&... tensors) : outermost_(!detail::op_at_work) {
+  [[nodiscard]] explicit ErrorScope(const char* op, const T&... tensors)
+      : outermost_(!detail::op_at_work) {
     check_defined(op, tensors...);
     if (outermost_) detail::op_at_work = op;
   }

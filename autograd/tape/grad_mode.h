@@ -19,20 +19,20 @@ struct GradMode {
 /// Sets the switch for a scope.
 class [[nodiscard]] AutoGradMode : ScopedValue<bool> {
  public:
-  explicit AutoGradMode(bool on) : ScopedValue(GradMode::enabled, on) {}
+  [[nodiscard]] explicit AutoGradMode(bool on) : ScopedValue(GradMode::enabled, on) {}
 };
 
 /// Nothing is recorded while it lives: `{ NoGradGuard no_grad; … }`.
 class [[nodiscard]] NoGradGuard : public AutoGradMode {
  public:
-  NoGradGuard() : AutoGradMode(false) {}
+  [[nodiscard]] NoGradGuard() : AutoGradMode(false) {}
 };
 
 /// Nothing is recorded while it lives, and tensors made meanwhile can never be part of a graph: an
 /// op that would save one for its backward pass throws.
 class [[nodiscard]] InferenceMode {
  public:
-  explicit InferenceMode(bool on = true) : grad_mode_(!on), mode_(enabled, on) {}
+  [[nodiscard]] explicit InferenceMode(bool on = true) : grad_mode_(!on), mode_(enabled, on) {}
   static bool is_enabled() { return enabled; }
 
  private:

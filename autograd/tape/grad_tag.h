@@ -33,8 +33,8 @@ class GradTag : public RefCounted {
   /// checkpoint, inherits the outer mark.
   class [[nodiscard]] Pass {
    public:
-    Pass();
-    explicit Pass(Ref<GradTag> inherited);
+    [[nodiscard]] Pass();
+    [[nodiscard]] explicit Pass(Ref<GradTag> inherited);
     ~Pass();
     Pass(const Pass&) = delete;
     Pass& operator=(const Pass&) = delete;

@@ -86,7 +86,8 @@ class Node : public RefCounted, public FreeListed {
   /// For a scope: the only nodes that gradients have to reach; null for all.
   class [[nodiscard]] Wanted : ScopedValue<const std::unordered_set<Node*>*> {
    public:
-    explicit Wanted(const std::unordered_set<Node*>* nodes) : ScopedValue(wanted, nodes) {}
+    [[nodiscard]] explicit Wanted(const std::unordered_set<Node*>* nodes)
+        : ScopedValue(wanted, nodes) {}
   };
 
   Edges next;  // one per input
@@ -163,7 +164,7 @@ class SavedHooks : public RefCounted {
   /// Installs hooks for a scope; null: none.
   class [[nodiscard]] Scope : ScopedValue<SavedHooks*> {
    public:
-    explicit Scope(SavedHooks* hooks);
+    [[nodiscard]] explicit Scope(SavedHooks* hooks);
   };
 };
 

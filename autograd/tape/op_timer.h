@@ -32,7 +32,7 @@ class OpWatcher {
 /// Reports the scope of one op to the watcher.
 class [[nodiscard]] OpTimer {
  public:
-  explicit OpTimer(const char* name, OpWatcher::Phase phase = OpWatcher::Phase::Op)
+  [[nodiscard]] explicit OpTimer(const char* name, OpWatcher::Phase phase = OpWatcher::Phase::Op)
       : watcher_(OpWatcher::current()), name_(name), phase_(phase) {
     if (watcher_) [[unlikely]]
       began_ = watcher_->began();

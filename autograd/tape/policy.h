@@ -56,7 +56,7 @@ void set_dtype_policy(DtypePolicy* policy);
 /// decided in the forward pass.
 class [[nodiscard]] PolicyScope : ScopedValue<DtypePolicy*> {
  public:
-  explicit PolicyScope(DtypePolicy* policy);
+  [[nodiscard]] explicit PolicyScope(DtypePolicy* policy);
 };
 
 namespace detail {
