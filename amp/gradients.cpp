@@ -13,7 +13,7 @@ namespace halftape::amp {
 
 std::string ScaleTag::objection(std::string_view call, Use use) const {
   if (kind_ == Kind::Mixed) return std::string(call) + ": " + why_;
-  if (kind_ == Kind::Unscaled || use == Use::AsTheyAre) return {};
+  if (kind_ == Kind::Unscaled || use == Use::Scaled) return {};
   return std::string(call) +
          ": the gradients are still multiplied by the loss scale; call "
          "scaler.unscale_(optimizer) before clipping, and scaler.step(optimizer) to step (an "
@@ -104,7 +104,7 @@ void check_divisible(const Tensor& grad, size_t parameter, const char* call,
   if (!mark.tag) refuse("of a loss that was not scaled; call scaler.scale(loss).backward()");
   std::ostringstream place;
   place << call << ": the gradient of parameter " << parameter << ", " << grad.sizes();
-  const std::string mixed = mark.tag->objection(place.str(), GradTag::Use::AsTheyAre);
+  const std::string mixed = mark.tag->objection(place.str(), GradTag::Use::Scaled);
   HALFTAPE_CHECK(mixed.empty(), mixed);
   refuse(
       "not of a loss that was scaled since the last update(): it was unscaled already, or scaled "

@@ -18,7 +18,7 @@ std::vector<Tensor> gradients(ArrayRef<Tensor> parameters, const char* call, Sca
   std::vector<Tensor> grads;
   for (const Tensor& p : parameters)
     if (p.grad().defined()) grads.push_back(p.grad());
-  const auto use = scaled == ScaledGrads::Allow ? GradTag::Use::AsTheyAre : GradTag::Use::AsTrue;
+  const auto use = scaled == ScaledGrads::Allow ? GradTag::Use::Scaled : GradTag::Use::Unscaled;
   for (const Tensor& g : grads) check_mark(g, call, use);
   return grads;
 }

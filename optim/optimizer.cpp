@@ -152,7 +152,7 @@ void Optimizer::check_gradient(const Tensor& p, const StepControl& control) {
   const Tensor& g = p.grad();
   if (!g.defined()) return;
   check_mark(g, "Optimizer::step",
-             control.inv_scale.defined() ? GradTag::Use::AsTheyAre : GradTag::Use::AsTrue);
+             control.inv_scale.defined() ? GradTag::Use::Scaled : GradTag::Use::Unscaled);
   HALFTAPE_CHECK(g.sizes() == p.sizes() && g.device() == p.device() && g.is_floating_point(),
                  "optimizer: a gradient (", g.sizes(), ", ", g.dtype(), ", ", g.device(),
                  ") does not fit its parameter (", p.sizes(), ", ", p.dtype(), ", ", p.device(),

@@ -14,9 +14,8 @@ namespace halftape {
 class GradTag : public RefCounted {
  public:
   virtual ~GradTag() = default;
-  /// How a call uses gradients: as true values, or as scaled values, provided that all terms of a
-  /// sum were scaled alike.
-  enum class Use : uint8_t { AsTrue, AsTheyAre };
+  /// What a call needs: true gradients, or gradients whose terms may all have been scaled alike.
+  enum class Use : uint8_t { Unscaled, Scaled };
   /// Why `call` must not use a gradient with this mark, and the way out. Empty if it may.
   virtual std::string objection(std::string_view call, Use use) const = 0;
   /// The mark of the sum of a gradient with this mark and one with `other` (null: no mark): one
@@ -56,6 +55,6 @@ bool has_mark(const Tensor& grad, const Ref<GradTag>& tag);
 /// Marks the gradient as it is now.
 void set_mark(const Tensor& grad, Ref<GradTag> tag);
 /// Throws the objection of the gradient's mark, if there is one.
-void check_mark(const Tensor& grad, const char* call, GradTag::Use use = GradTag::Use::AsTrue);
+void check_mark(const Tensor& grad, const char* call, GradTag::Use use = GradTag::Use::Unscaled);
 
 }  // namespace halftape

@@ -206,7 +206,7 @@ void AsyncOptimizer::check(const AsyncStepOptions& options) const {
   for (const Tensor& p : model_) {
     const Tensor& g = p.grad();
     check_mark(g, "AsyncOptimizer::step",
-               options.scale ? GradTag::Use::AsTheyAre : GradTag::Use::AsTrue);
+               options.scale ? GradTag::Use::Scaled : GradTag::Use::Unscaled);
     HALFTAPE_CHECK(!g.defined() || (g.sizes() == p.sizes() && g.is_floating_point()),
                    "AsyncOptimizer::step: a gradient (", g.sizes(), ", ", g.dtype(),
                    ") does not fit its parameter (", p.sizes(), ", ", p.dtype(), ")");

@@ -18,7 +18,7 @@ namespace {
 struct Name final : GradTag {
   explicit Name(std::string n) : name(std::move(n)) {}
   std::string objection(std::string_view call, Use use) const override {
-    return use == Use::AsTrue ? std::string(call) + ": " + name : "";
+    return use == Use::Unscaled ? std::string(call) + ": " + name : "";
   }
   Ref<GradTag> plus(const Ref<GradTag>& other) override {
     if (!other) return Ref<GradTag>(this);
@@ -32,8 +32,8 @@ std::string objection(const Tensor& p, GradTag::Use use) {
   const GradMark mark = mark_of(p.grad());
   return mark.tag ? mark.tag->objection("", use) : "";
 }
-bool mixed(const Tensor& p) { return !objection(p, GradTag::Use::AsTheyAre).empty(); }
-bool scaled(const Tensor& p) { return !objection(p, GradTag::Use::AsTrue).empty() && !mixed(p); }
+bool mixed(const Tensor& p) { return !objection(p, GradTag::Use::Scaled).empty(); }
+bool scaled(const Tensor& p) { return !objection(p, GradTag::Use::Unscaled).empty() && !mixed(p); }
 
 struct Fixture {
   Tensor w = ones({3}, requires_grad());
@@ -334,16 +334,16 @@ TEST_CASE("a mark set by any rule reaches the leaves, and two of them are added"
   marked(one).sum().backward();
   CHECK(mark_of(w.grad()).tag == one);
   CHECK_THROWS_WITH_AS(check_mark(w.grad(), "here"), "here: one", Error);
-  CHECK_NOTHROW(check_mark(w.grad(), "here", GradTag::Use::AsTheyAre));
+  CHECK_NOTHROW(check_mark(w.grad(), "here", GradTag::Use::Scaled));
   w.sum().backward();
   CHECK(mark_of(w.grad()).tag == one);
   marked(two).sum().backward();
-  CHECK(objection(w, GradTag::Use::AsTrue) == ": one+two");
+  CHECK(objection(w, GradTag::Use::Unscaled) == ": one+two");
   w.mutable_grad() = Tensor();
   const Tensor first = marked(one), second = marked(two);
   (first + second).sum().backward();  // what was made last goes first
   CHECK_FALSE(GradTag::Pass::current());
-  CHECK(objection(w, GradTag::Use::AsTrue) == ": two+one");
+  CHECK(objection(w, GradTag::Use::Unscaled) == ": two+one");
   w.grad().add_(1);
   CHECK_FALSE(mark_of(w.grad()).known);
   CHECK_NOTHROW(check_mark(w.grad(), "here"));
