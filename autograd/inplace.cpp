@@ -21,33 +21,6 @@
 namespace halftape {
 namespace {
 
-/// True if two elements of x share their bytes.
-bool has_internal_overlap(const Array& x) {
-  if (x.contiguous() || x.numel() < 2) return false;
-  std::vector<std::pair<int64_t, int64_t>> dims;  // strides and sizes
-  for (int i = 0; i < x.dim(); ++i)
-    if (x.size(i) > 1) dims.emplace_back(x.strides()[i], x.size(i));
-  std::sort(dims.begin(), dims.end());
-  int64_t extent = 0;
-  bool disjoint = true;  // each stride beyond all that the smaller ones reach
-  for (const auto& [stride, n] : dims) {
-    disjoint &= stride > extent;
-    extent += (n - 1) * stride;
-  }
-  if (disjoint || dims[0].first == 0) return !disjoint;
-  // Interleaved strides may still miss each other: look at every element.
-  std::vector<bool> taken(static_cast<size_t>(extent) + 1);
-  Dims at = Dims::filled(x.dim(), 0);
-  for (int64_t i = 0; i < x.numel(); ++i) {
-    int64_t place = 0;
-    for (int d = 0; d < x.dim(); ++d) place += at[d] * x.strides()[d];
-    if (taken[static_cast<size_t>(place)]) return true;
-    taken[static_cast<size_t>(place)] = true;
-    for (int d = x.dim() - 1; d >= 0 && ++at[d] == x.size(d); --d) at[d] = 0;
-  }
-  return false;
-}
-
 /// The addresses of the first and the last element of x, which has elements.
 std::pair<uintptr_t, uintptr_t> extent(const Array& x) {
   int64_t below = 0, above = 0;
@@ -73,7 +46,7 @@ void check_writable(const char* op, const Tensor& x, bool history) {
   check_defined(op, x);
   HALFTAPE_CHECK(!x.is_inference() || InferenceMode::is_enabled(), op, ": the tensor ", x.sizes(),
                  " was made in InferenceMode and cannot be changed outside; clone() it first");
-  HALFTAPE_CHECK(!has_internal_overlap(x.array()), op, ": of the tensor ", x.sizes(),
+  HALFTAPE_CHECK(!overlaps_itself(x.sizes(), x.strides()), op, ": of the tensor ", x.sizes(),
                  " with strides ", x.strides(),
                  " several elements are one place in memory, as expanded and unfolded ",
                  "ones are; clone() it first");

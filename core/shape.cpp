@@ -62,6 +62,33 @@ Strides contiguous_strides(const Shape& shape) {
   return strides;
 }
 
+bool overlaps_itself(const Shape& shape, const Strides& strides) {
+  if (shape.contains(0) || is_contiguous(shape, strides)) return false;
+  std::vector<std::pair<int64_t, int64_t>> dims;  // distances and sizes
+  for (int i = 0; i < shape.size(); ++i)
+    if (shape[i] > 1) dims.emplace_back(std::abs(strides[i]), shape[i]);
+  std::sort(dims.begin(), dims.end());
+  int64_t extent = 0;
+  bool disjoint = true;  // each stride beyond all that the smaller ones reach
+  for (const auto& [stride, n] : dims) {
+    disjoint &= stride > extent;
+    extent += (n - 1) * stride;
+  }
+  if (disjoint || dims[0].first == 0) return !disjoint;
+  std::vector<size_t> places{0};
+  for (const auto& [stride, n] : dims) {
+    const size_t before = places.size();
+    for (size_t i = before; i < before * static_cast<size_t>(n); ++i)
+      places.push_back(places[i - before] + static_cast<size_t>(stride));
+  }
+  std::vector<bool> taken(static_cast<size_t>(extent) + 1);
+  for (const size_t place : places) {
+    if (taken[place]) return true;
+    taken[place] = true;
+  }
+  return false;
+}
+
 Shape broadcast(const char* op, const Shape& a, const Shape& b) {
   if (a == b) return a;
   Shape out = a.size() >= b.size() ? a : b;

@@ -95,8 +95,8 @@ void accumulate(Tensor& grad, const Tensor& g) {
   } else if (!grad.defined()) {
     // Takes the bytes only if nobody else holds them: later gradients are added in place.
     grad = g.unique() && g.is_contiguous() ? g.detach() : Tensor(g.array().clone());
-  } else if (grad.requires_grad()) {
-    grad = Tensor(grad.add(g).array());  // the old gradient is part of a recorded graph
+  } else if (grad.requires_grad() || overlaps_itself(grad.sizes(), grad.strides())) {
+    grad = Tensor(grad.add(g).array());  // the old one is part of a recorded graph, or expanded
   } else {
     const Array& into = grad.array();
     backend(into.device()).binary(BinaryOps::index<formula::Add>(), into, into, g.array());

@@ -48,19 +48,6 @@ struct Window {
     for (int i = 0; i < size.size(); ++i) last += (size[i] - 1) * stride[i];
     return last + 1;
   }
-  /// True if two positions may be one element.
-  bool overlaps() const {
-    std::vector<std::pair<int64_t, int64_t>> dims;
-    for (int i = 0; i < size.size(); ++i)
-      if (size[i] > 1) dims.emplace_back(stride[i], size[i]);
-    std::sort(dims.begin(), dims.end());
-    int64_t extent = 0;
-    for (const auto& [step, n] : dims) {
-      if (step <= extent) return true;
-      extent += (n - 1) * step;
-    }
-    return false;
-  }
   Array of(const Array& x) const { return x.as_strided(size, stride, x.offset() + offset); }
 };
 
@@ -68,7 +55,7 @@ Tensor seen_through(const Tensor& x, const Window& w);
 
 /// g in the places of a window, zero elsewhere; where places coincide, their sum.
 Tensor window_backward(const Tensor& g, const Window& w, const Shape& shape) {
-  if (w.overlaps()) {
+  if (overlaps_itself(w.size, w.stride)) {
     const Tensor places = arange(numel(shape), TensorOptions(kInt64).device(g.device()));
     const Tensor flat = zeros({numel(shape)}, g.options());
     const Tensor index = reshape(Tensor(w.of(places.array())), {-1});
@@ -136,8 +123,8 @@ Tensor as_strided_scatter(const Tensor& x, const Tensor& window, const Shape& si
   const Window w = checked_window("as_strided_scatter", x, size, stride, storage_offset);
   HALFTAPE_CHECK(window.sizes() == size, "as_strided_scatter: window ", window.sizes(),
                  " for size ", size);
-  HALFTAPE_CHECK(!w.overlaps(), "as_strided_scatter: size ", size, " and stride ", stride,
-                 " name one element twice");
+  HALFTAPE_CHECK(!overlaps_itself(size, stride), "as_strided_scatter: size ", size, " and stride ",
+                 stride, " name one element twice");
   return written(x, cast(window, x.dtype()), w);
 }
 
