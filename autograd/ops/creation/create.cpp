@@ -194,6 +194,9 @@ Tensor from_blob(void* data, const Shape& shape, const Strides& strides,
   using Deleter = std::function<void(void*)>;
   auto give_back = [](void* p, size_t, void* context) noexcept {
     const std::unique_ptr<Deleter> own(static_cast<Deleter*>(context));
+  HALFTAPE_CHECK(bytes == 0 || reinterpret_cast<uintptr_t>(data) % element_size(dtype) == 0,
+                 "from_blob: the address ", data, " is no multiple of ", element_size(dtype),
+                 ", the size of a ", dtype, " element; copy the bytes to where one is");
     if (own) (*own)(p);
   };
   auto own = deleter ? std::make_unique<Deleter>(deleter) : nullptr;

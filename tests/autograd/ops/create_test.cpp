@@ -220,6 +220,13 @@ TEST_CASE("from_blob's deleter is called once, when the last view of the memory 
   CHECK_THROWS_AS(from_blob(v.data(), {2, 3}, {1}, count, kCPU), Error);
   CHECK_THROWS_AS(from_blob(v.data(), {2, 3}, {-1, 1}, count, kCPU), Error);
   CHECK_THROWS_AS(from_blob(nullptr, {2, 3}, count, kCPU), Error);
+  CHECK_THROWS_AS(from_blob(v.data(), {int64_t{1} << 62, 2}, {4, 1}, count, kCPU), Error);
+  CHECK_THROWS_AS(from_blob(v.data(), {3}, {int64_t{1} << 62}, count, kCPU), Error);
+  char* const bytes = reinterpret_cast<char*>(v.data());
+  CHECK(says(message([&] { from_blob(bytes + 1, {2}, count, kCPU); }),
+             "is no multiple of 4, the size of a float32 element"));
+  CHECK_THROWS_AS(from_blob(bytes + 4, {1}, count, TensorOptions(kCPU).dtype(kInt64)), Error);
+  from_blob(bytes + 1, {2}, TensorOptions(kCPU).dtype(kUInt8));
   CHECK_THROWS_AS(from_blob(v.data(), {2}, count, dtype(kInt32).device(kCPU).requires_grad(true)),
                   Error);
   CHECK(called == 2);
