@@ -1,6 +1,8 @@
 #include "halftape/autograd/tape/anomaly_mode.h"
 
+#include <algorithm>
 #include <array>
+#include <filesystem>
 #include <sstream>
 #include <vector>
 
@@ -8,24 +10,66 @@
 #include "halftape/core/machine/os.h"
 
 namespace halftape::autograd {
-
 namespace {
 
-/// "file:line (function)" for an offset in a binary, inlined functions first, by binutils'
-/// addr2line. Without addr2line or debug information: the offset.
-std::vector<std::string> places(const std::string& binary, uintptr_t offset) {
-  std::ostringstream command, plain;
-  plain << binary << "+0x" << std::hex << offset;
+/// A function of a call stack.
+struct Frame {
+  std::string function;  // with its parameters; "??" if unknown
+  std::string place;     // "file:line", or "binary+0x…" where there are no line numbers
+
+  std::string text() const {
+    if (function == "??") return place;
+    const bool line = place.find("+0x") == std::string::npos;
+    return place + " (" + function + (line ? ")" : "); compile with -g for the line");
+  }
+  /// True if it is neither this library's, nor the standard library's, nor libc's.
+  bool is_users() const {
+    std::string name = function.substr(0, function.find_first_of("<("));
+    name = name.substr(name.rfind(' ') + 1);  // a template's return type comes first
+    constexpr const char* others[] = {"halftape::", "std::", "??", "_"};
+    return std::none_of(std::begin(others), std::end(others),
+                        [&](const char* other) { return name.starts_with(other); });
+  }
+};
+
+/// The functions at an offset in a binary, inlined ones first, by binutils' addr2line.
+std::vector<Frame> frames_at(const std::string& binary, uintptr_t offset) {
+  std::ostringstream at;
+  at << "0x" << std::hex << offset;
+  const Frame unknown{"??", binary + "+" + at.str()};
   // The command goes through a shell: no path with a quote in it.
-  if (binary.find('\'') != std::string::npos) return {plain.str()};
-  command << "addr2line -Cife '" << binary << "' 0x" << std::hex << offset << " 2>/dev/null";
-  std::istringstream answer(os::output_of(command.str()));
-  std::vector<std::string> all;
-  for (std::string function, where; std::getline(answer, function) && std::getline(answer, where);)
-    if (where.compare(0, 2, "??") != 0)
-      all.push_back(where.substr(0, where.find(' ')) + " (" + function + ")");
-  if (all.empty()) all.push_back(plain.str());
-  return all;
+  if (binary.find('\'') != std::string::npos) return {unknown};
+  std::istringstream answer(
+      os::output_of("addr2line -Cife '" + binary + "' " + at.str() + " 2>/dev/null"));
+  std::vector<Frame> frames;
+  for (std::string function, line; std::getline(answer, function) && std::getline(answer, line);)
+    frames.push_back(
+        {function, line.starts_with("??") ? unknown.place : line.substr(0, line.find(' '))});
+  return frames.empty() ? std::vector{unknown} : frames;
+}
+
+bool is_system_library(const std::string& binary) {
+  const std::string name = std::filesystem::path(binary).filename().string();
+  return name.starts_with("libc.") || name.starts_with("libc-") || name.starts_with("libpthread") ||
+         name.starts_with("libstdc++") || name.starts_with("libc++");
+}
+
+/// The user's function that called an op, from what call_site() returned; without names, the newest
+/// place.
+std::string caller(const std::string& origin) {
+  std::string newest;
+  for (size_t i = 0; i + sizeof(void*) <= origin.size(); i += sizeof(void*)) {
+    uintptr_t address;
+    origin.copy(reinterpret_cast<char*>(&address), sizeof address, i);
+    // − 1: the address is the one that the call returns to.
+    const os::CodePlace code = os::place_of(reinterpret_cast<void*>(address - 1));
+    if (code.file.empty() || is_system_library(code.file)) continue;
+    for (const Frame& frame : frames_at(code.file, code.offset)) {
+      if (newest.empty()) newest = frame.text();
+      if (frame.is_users()) return frame.text();
+    }
+  }
+  return newest;
 }
 
 }  // namespace
@@ -36,44 +80,13 @@ std::string call_site() {
   return {reinterpret_cast<const char*>(frames.data()), n * sizeof(void*)};
 }
 
-namespace {
-
-/// True if "file:line (function)" names a function outside this library and the standard library.
-bool is_users(const std::string& where) {
-  const size_t open = where.find(" (");
-  if (open == std::string::npos) return false;
-  std::string name = where.substr(open + 2);
-  name = name.substr(0, name.find_first_of("<("));  // a template's return type comes first
-  name = name.substr(name.rfind(' ') + 1);
-  return !name.starts_with("halftape::") && !name.starts_with("std::");
-}
-
-/// The first frame outside the library, from what call_site() returned.
-std::string resolved(const std::string& origin) {
-  std::string first;
-  for (size_t i = 0; i + sizeof(void*) <= origin.size(); i += sizeof(void*)) {
-    uintptr_t address;
-    origin.copy(reinterpret_cast<char*>(&address), sizeof address, i);
-    // − 1: the address is the one that the call returns to.
-    const os::CodePlace code = os::place_of(reinterpret_cast<void*>(address - 1));
-    if (code.file.empty()) continue;
-    for (const std::string& here : places(code.file, code.offset)) {
-      if (first.empty()) first = here;
-      if (is_users(here)) return here;
-    }
-  }
-  return first;
-}
-
-}  // namespace
-
 void refuse_nan(const Node& node, const Grads& grads) {
   const NoGradGuard no_grad;
   for (size_t i = 0; i < grads.size(); ++i) {
     const Tensor& g = grads[i];
     if (!g.defined() || g.equal(g)) continue;  // NaN differs from itself
     const Node::Extras* extras = node.has_extras();
-    const std::string where = extras ? resolved(extras->origin) : "";
+    const std::string where = extras ? caller(extras->origin) : "";
     HALFTAPE_CHECK(false, "backward: `", node.name(), "` gave a NaN in the gradient of its input ",
                    i, " (", g.dtype(), " ", g.sizes(), "); it was called ",
                    where.empty() ? "while anomaly mode was off" : "at " + where);
