@@ -20,9 +20,6 @@ int find(const variable_list& list, const Tensor& t) {
 
 variable_list AutogradContext::get_saved_variables() const {
   HALFTAPE_CHECK(node_, "get_saved_variables: only backward() can ask");
-  HALFTAPE_CHECK(!node_->released_, "backward: `", node_->name(),
-                 "` was already released by an earlier backward(); ",
-                 "pass retain_graph=true there to use the graph twice");
   variable_list out;
   for (const Saved& s : saved_)
     out.push_back(s.defined() ? s.tensor(const_cast<FunctionNode&>(*node_))  // NOLINT
@@ -93,6 +90,7 @@ variable_list FunctionNode::finish(variable_list outputs, const variable_list& i
                                            : Saved(t));
   }
   context.node_ = this;
+  saves_ = !context.saved_.empty();
   return results;
 }
 
@@ -120,11 +118,6 @@ Grads FunctionNode::vjp(Grads g) {
     d[at] = broadcasts_to(o.shape, given[i].sizes()) ? sum_to(given[i], o.shape) : given[i];
   }
   return d;
-}
-
-void FunctionNode::release() {
-  released_ = !context.saved_.empty();
-  context.saved_.clear();
 }
 
 }  // namespace halftape::autograd

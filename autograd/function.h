@@ -94,7 +94,6 @@ class FunctionNode : public Node {
   using Backward = variable_list (*)(AutogradContext*, variable_list);
   FunctionNode(const char* name, Backward backward) : Node(name), backward_(backward) {}
   Grads vjp(Grads g) override;
-  void release() override;
 
   AutogradContext context;
   // For each argument of forward(), and each tensor of a list: its index in `next`, or −1.
@@ -105,8 +104,8 @@ class FunctionNode : public Node {
 
  private:
   friend class AutogradContext;
+  void release() override { context.saved_.clear(); }
   Backward backward_;
-  bool released_ = false;
 };
 
 /// struct Twice : Function<Twice> {

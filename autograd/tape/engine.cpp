@@ -158,11 +158,11 @@ Grads run_elsewhere(Request request) {
 }
 
 /// The gradients of n's inputs from those of its outputs.
-Grads call_rule(Node& n, Grads g) {
+Grads call_rule(Node& n, Grads g, bool last) {
   Grads d;
   {
     const OpTimer span(n.name(), OpWatcher::Phase::Backward);
-    d = n.vjp(std::move(g));
+    d = n.run(std::move(g), last);
   }
   if (AnomalyMode::is_enabled()) refuse_nan(n, d);
   HALFTAPE_CHECK(d.size() == n.next.size(), "backward: `", n.name(), "` gave ", d.size(),
@@ -191,9 +191,8 @@ Grads run(Request request) {
     n->announce(g);
     wanted.keep(*n, g);
     if (!wanted.runs(*n)) continue;
-    Grads d = call_rule(*n, std::move(g));
+    Grads d = call_rule(*n, std::move(g), !request.retain_graph);
     for (size_t i = 0; i < d.size(); ++i) arrivals.add(n->next[i], std::move(d[i]), at + 1);
-    if (!request.retain_graph) n->release();
     n = {};
   }
   return wanted.take();

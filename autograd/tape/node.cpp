@@ -19,12 +19,40 @@ thread_local SavedHooks* current_hooks = nullptr;
 
 }  // namespace
 
-Node::Node(const char* name) : seq_(next_seq.fetch_add(1, std::memory_order_relaxed)), name_(name) {
+Node::Node(const char* name, bool saves)
+    : seq_(next_seq.fetch_add(1, std::memory_order_relaxed)), saves_(saves), name_(name) {
   LiveNodes::add(1);
   if (autograd::AnomalyMode::is_enabled()) extras().origin = autograd::call_site();
 }
 Node::~Node() { LiveNodes::add(-1); }
 int64_t Node::live_count() { return LiveNodes::total(); }
+
+Grads Node::run(Grads g, bool last) {
+  if (!saves_) return vjp(std::move(g));
+  int32_t running = runs_.load(std::memory_order_relaxed);
+  do {
+    HALFTAPE_CHECK(running != kReleased, "backward: `", name_,
+                   "` was already released by an earlier backward(); ",
+                   "pass retain_graph=true there to use the graph twice");
+    HALFTAPE_CHECK(!last || running == 0, "backward: another backward() is running `", name_,
+                   "`; pass retain_graph=true to both to use the graph twice");
+  } while (!runs_.compare_exchange_weak(running, last ? kReleased : running + 1,
+                                        std::memory_order_acq_rel));
+  struct End {  // a rule that threw may run again
+    std::atomic<int32_t>& runs;
+    bool failed_last;
+    ~End() {
+      if (runs.load(std::memory_order_relaxed) != kReleased)
+        runs.fetch_sub(1, std::memory_order_release);
+      else if (failed_last)
+        runs.store(0, std::memory_order_release);
+    }
+  } end{runs_, last};
+  Grads d = vjp(std::move(g));
+  if (last) release();
+  end.failed_last = false;
+  return d;
+}
 
 void dispose(Node* node) noexcept {
   // Deleting a node may drop further nodes: they join this list instead of the stack. The list

@@ -1,6 +1,7 @@
 // One recorded operation, what it saved, and where its gradients go.
 #pragma once
 #include <array>
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -62,13 +63,15 @@ class Edges {
 /// of every operation. So descending seq() is a topological order of any graph.
 class Node : public RefCounted, public FreeListed {
  public:
-  explicit Node(const char* name);
+  /// `saves`: whether release() drops anything.
+  explicit Node(const char* name, bool saves = false);
   virtual ~Node();
   /// The vector-Jacobian product: gradients of the inputs, one for each `next`, from those of the
   /// outputs. Written in Tensor operations.
   virtual Grads vjp(Grads g) = 0;
-  /// Drops saved tensors, after backward() without retain_graph. vjp() throws afterwards.
-  virtual void release() = 0;
+  /// vjp() in a backward pass. The `last` pass over a graph drops what the node saved: a later run
+  /// throws, and so does one in another thread meanwhile.
+  Grads run(Grads g, bool last);
 
   /// The op's name, as its function is called.
   const char* name() const { return name_; }
@@ -120,10 +123,14 @@ class Node : public RefCounted, public FreeListed {
   static int64_t live_count();
 
  protected:
+  virtual void release() {}
   uint64_t seq_;
+  bool saves_;
 
  private:
   friend void dispose(Node* node) noexcept;
+  static constexpr int32_t kReleased = -1;
+  std::atomic<int32_t> runs_{0};  // that are in progress, of a node that saves; or kReleased
   static inline thread_local const std::unordered_set<Node*>* wanted = nullptr;
   const char* name_;
   std::unique_ptr<Extras> extras_;
@@ -138,7 +145,6 @@ class Accumulate final : public Node {
  public:
   explicit Accumulate(detail::TensorImpl* leaf);
   Grads vjp(Grads g) override;
-  void release() override {}
   /// Called when the leaf dies: later gradients are dropped.
   void detach_leaf() { slot_.cut(); }
   std::vector<std::function<void(Tensor)>> after;  // hooks that get the leaf once grad() is there

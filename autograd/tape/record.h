@@ -14,19 +14,12 @@ namespace halftape {
 template <class Rule>
 class RuleNode final : public Node {
  public:
-  RuleNode(const char* name, Rule&& rule) : Node(name), rule_(std::forward<Rule>(rule)) {}
-  Grads vjp(Grads g) override {
-    HALFTAPE_CHECK(rule_, "backward: `", name(),
-                   "` was already released by an earlier backward(); ",
-                   "pass retain_graph=true there to use the graph twice");
-    return (*rule_)(*this, g[0]);
-  }
-  void release() override {
-    // A rule that saved nothing has nothing to release, and may run again.
-    if constexpr (!std::is_empty_v<Rule>) rule_.reset();
-  }
+  RuleNode(const char* name, Rule&& rule)
+      : Node(name, !std::is_empty_v<Rule>), rule_(std::forward<Rule>(rule)) {}
+  Grads vjp(Grads g) override { return (*rule_)(*this, g[0]); }
 
  private:
+  void release() override { rule_.reset(); }
   std::optional<std::decay_t<Rule>> rule_;
 };
 

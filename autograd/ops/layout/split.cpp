@@ -23,7 +23,6 @@ class PartsNode final : public Node {
     }
     return {unbound_ ? stack(g, dim_) : cat(g, dim_)};
   }
-  void release() override {}  // nothing is saved
 
  private:
   int dim_;

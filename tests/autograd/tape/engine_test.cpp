@@ -3,10 +3,12 @@
 
 #include <halftape/halftape.h>
 
+#include <atomic>
 #include <thread>
 
 #include "halftape/autograd/tape/node.h"
 #include "halftape/autograd/tape/record.h"
+#include "halftape/core/machine/os.h"
 #include "halftape/tests/support/tracing_backend.h"
 
 using namespace halftape;
@@ -22,6 +24,8 @@ Tensor failing(const Tensor& x) {
   return record("failing", x.array(), {&x},
                 [](Node&, const Tensor&) -> Grads { throw std::runtime_error("on purpose"); });
 }
+
+[[gnu::noinline]] Tensor broken_at_zero(const Tensor& x) { return sqrt(x) * 0.0; }
 
 }  // namespace
 
@@ -320,6 +324,15 @@ TEST_CASE("a million nodes are built, run and freed within a stack of 256 KiB") 
   CHECK(Node::live_count() == nodes);
 }
 
+// Unlike modes_test.cpp, this file is compiled without line numbers.
+TEST_CASE("anomaly mode names the function that called an op where there are no line numbers") {
+  const autograd::DetectAnomalyGuard guard;
+  const Tensor y = broken_at_zero(leaf({0})).sum();
+  CHECK_THROWS_WITH_AS(
+      y.backward(),
+      Contains(os::output_of("addr2line --version").empty() ? "+0x" : "broken_at_zero("), Error);
+}
+
 TEST_CASE("threads may run backward over graphs that share a leaf, and their own modes") {
   const Tensor w = ones({64}, kFloat64).requires_grad_();
   std::vector<std::thread> threads;
@@ -331,6 +344,52 @@ TEST_CASE("threads may run backward over graphs that share a leaf, and their own
   for (std::thread& t : threads) t.join();
   CHECK(GradMode::is_enabled());
   for (double g : w.grad().to_vector()) CHECK(g == 200 * (1 + 2 + 3 + 4));
+}
+
+TEST_CASE("of two threads that use up one graph, the first one has it and the other one is told") {
+  for (int round = 0; round < 50; ++round) {
+    const Tensor x = leaf({1});
+    Tensor y = x;
+    for (int i = 0; i < 100; ++i) y = y * x;
+    std::atomic<int> ready = 0, done = 0, told = 0;
+    const auto pass = [&] {
+      for (++ready; ready < 2;) std::this_thread::yield();
+      try {
+        y.backward();
+        ++done;
+      } catch (const Error& e) {
+        told += std::string(e.what()).find("retain_graph=true") != std::string::npos;
+      }
+    };
+    std::thread other(pass);
+    pass();
+    other.join();
+    CHECK(done == 1);
+    CHECK(told == 1);
+    CHECK(only(x.grad()) == 101);
+  }
+}
+
+TEST_CASE("a rule that throws leaves its node as it was, also in the last pass") {
+  const Tensor x = leaf({2});
+  bool fails = true;
+  const Tensor y = record("moody", x.array().clone(), {&x}, [&](Node&, const Tensor& g) -> Grads {
+    if (fails) throw Error("not yet");
+    return {g};
+  });
+  CHECK_THROWS_WITH_AS(y.backward(), "not yet", Error);
+  fails = false;
+  y.backward();
+  CHECK(only(x.grad()) == 1);
+  CHECK_THROWS_WITH_AS(y.backward(), Contains("`moody` was already released"), Error);
+}
+
+TEST_CASE(
+    "gradients are added to an expanded gradient that the user assigned, element by element") {
+  const Tensor x = leaf({1, 2, 3});
+  x.mutable_grad() = tensor({10.0}, kFloat64).expand({3});
+  (x * x).sum().backward();
+  CHECK(x.grad().to_vector() == std::vector<double>{12, 14, 16});
 }
 
 TEST_CASE("gradients arrive in the leaf's dtype, whatever the dtypes on the way") {
