@@ -264,8 +264,8 @@ Tensor index_put(const Tensor& x_in, const std::vector<TensorIndex>& indices,
 
 Tensor index_put(const Tensor& x, const std::vector<TensorIndex>& indices, Scalar value,
                  bool accumulate) {
-  check_defined("index_put", x);
-  return index_put(x, indices, Tensor(full({}, value, x.dtype(), x.device())), accumulate);
+  const ErrorScope scope("index_put", x);
+  return index_put(x, indices, detail::number_like("index_put", x, value), accumulate);
 }
 
 namespace {

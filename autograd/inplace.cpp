@@ -70,8 +70,9 @@ Tensor& assign(const char* op, const Tensor& x, const Tensor& y) {
   check_writable(op, x, y.requires_grad());
   HALFTAPE_CHECK(y.sizes() == x.sizes(), op, ": the result has shape ", y.sizes(),
                  " and does not fit the tensor ", x.sizes());
-  HALFTAPE_CHECK(is_floating_point(x.dtype()) || !is_floating_point(y.dtype()), op, ": a ",
-                 y.dtype(), " result does not fit the ", x.dtype(), " tensor");
+  HALFTAPE_CHECK(can_cast(y.dtype(), x.dtype()), op, ": result type ", y.dtype(),
+                 " can't be cast to the desired output type ", x.dtype(),
+                 "; use the form that is not in place");
   const Tensor same = cast(y, x.dtype());
   assign(x.array(), same.array());
   x.array().bump_version();
@@ -90,6 +91,7 @@ Tensor& overwritten(const char* op, const Tensor& x) {
 
 Tensor& randomize(const char* op, const Tensor& x, Distribution kind, double a, double b) {
   check_writable(op, x, false);
+  if (kind != Distribution::Bernoulli) check_floating(op, x);
   draw(x.array(), kind, a, b);
   return overwritten(op, x);
 }
@@ -264,6 +266,7 @@ Tensor& Tensor::copy_(const Tensor& source) const {
 
 Tensor& Tensor::fill_(Scalar value) const {
   check_defined("fill_", *this);
+  detail::check_fits("fill_", value, dtype());
   check_writable("fill_", *this, false);
   backend(device()).fill(array(), value);
   return overwritten("fill_", *this);

@@ -4,9 +4,11 @@
 #include <halftape/halftape.h>
 
 #include <functional>
+#include <limits>
 #include <random>
 
 #include "halftape/tests/support/close.h"
+#include "halftape/tests/support/message.h"
 
 using namespace halftape;
 using testing::differ;
@@ -280,4 +282,99 @@ TEST_CASE("a view whose elements share places is read, and not written") {
   const Tensor y = ones({8});
   as_strided(y, {2, 3}, {3, 2}).zero_();  // strides that interleave: places 0, 2, 4, 3, 5, 7
   CHECK(y.to_vector() == std::vector<double>{0, 1, 0, 0, 0, 0, 1, 0});
+  CHECK(as_strided_scatter(ones({8}), zeros({2, 3}), {2, 3}, {3, 2}).equal(y));
+}
+
+TEST_CASE("in-place methods read arguments that share their memory as they were before") {
+  using Op = void (*)(const Tensor& x, const Tensor& source);
+  constexpr Op ops[] = {[](const Tensor& x, const Tensor& y) { x.add_(y); },
+                        [](const Tensor& x, const Tensor& y) { x.mul_(y); },
+                        [](const Tensor& x, const Tensor& y) { x.lerp_(y, 0.25); },
+                        [](const Tensor& x, const Tensor& y) { x.addcmul_(y, y); },
+                        [](const Tensor& x, const Tensor& y) { x.lt_(y); },
+                        [](const Tensor& x, const Tensor& y) { x.masked_fill_(y > 4, 9); },
+                        [](const Tensor& x, const Tensor& y) { x.masked_scatter_(x > 4, y); },
+                        [](const Tensor& x, const Tensor& y) {
+                          x.index_put_({tensor({2, 0, 1})}, y);
+                        },
+                        [](const Tensor& x, const Tensor& y) {
+                          x.index_add_(0, tensor({2, 0, 1}), y);
+                        },
+                        [](const Tensor& x, const Tensor& y) {
+                          x.scatter_(0, zeros({3, 3}, kInt64), y);
+                        },
+                        [](const Tensor& x, const Tensor& y) { x.addmm_(x, y); },
+                        [](const Tensor& x, const Tensor& y) { x.copy_(y); }};
+  const auto nine = [] { return arange(16, kFloat32).reshape({4, 4}); };
+  using Source = Tensor (*)(const Tensor& all);
+  constexpr Source sources[] = {
+      [](const Tensor& all) { return all.slice(0, 1).slice(1, 1); },
+      [](const Tensor& all) { return all.slice(0, 0, 3).slice(1, 1).t(); },
+      [](const Tensor& all) {
+        return all[1].slice(0, 1).expand({3, 3});
+      }};
+  for (const Op op : ops)
+    for (const Source source : sources) {
+      const Tensor shared = nine(), apart = nine();
+      op(shared.slice(0, 0, 3).slice(1, 0, 3), source(shared));
+      op(apart.slice(0, 0, 3).slice(1, 0, 3), source(apart).clone());
+      CHECK(shared.equal(apart));
+    }
+}
+
+TEST_CASE("an in-place result of a higher kind than the tensor's dtype is refused") {
+  const Tensor b = tensor({true, false}), i = tensor({1, 2}), f = tensor({1.5, 2.5});
+  using Call = std::function<void()>;
+  const Call refused[] = {
+      [&] { b.add_(1); },      [&] { b.add_(i); },        [&] { b.mul_(2); },    [&] { b.pow_(i); },
+      [&] { b.clamp_(0, 1); }, [&] { b.bitwise_or_(1); }, [&] { b.cumsum_(0); }, [&] { b.div_(b); },
+      [&] { i.add_(0.5); },    [&] { i.div_(2); },        [&] { i.exp_(); },     [&] { i.mul_(f); },
+      [&] { i.clamp_(0.5); },  [&] { i.addcmul_(f, f); }};
+  for (const Call& call : refused)
+    CHECK_THROWS_WITH_AS(call(), doctest::Contains("can't be cast to the desired output type"),
+                         Error);
+  CHECK(b.equal(tensor({true, false})));
+  CHECK(i.equal(tensor({1, 2})));
+  CHECK_THROWS_WITH_AS(b.add_(1),
+                       "add_: result type int64 can't be cast to the desired output type bool; use "
+                       "the form that is not in place",
+                       Error);
+  b.add_(true).logical_or_(f).mul_(true).bitwise_and_(b).eq_(1);
+  CHECK(b.equal(tensor({true, true})));
+  i.to(kUInt8).mul_(i);
+  i.add_(b).gt_(1.5);
+  f.mul_(i).lt_(tensor({9.0}, kFloat64));
+  CHECK(f.to_vector() == std::vector<double>{1, 1});
+  CHECK_THROWS_WITH_AS(i.uniform_(), doctest::Contains("uniform_: of a int64 tensor"), Error);
+  CHECK_THROWS_WITH_AS(b.normal_(), doctest::Contains("normal_: of a bool tensor"), Error);
+}
+
+TEST_CASE("a number that the dtype cannot hold is refused in place, and changes nothing") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const auto refuses = [](Dtype dtype, double value) {
+    const Tensor x = ones({3}, dtype), first = tensor({0}), mask = x > 0;
+    const std::pair<const char*, std::function<void()>> calls[] = {
+        {"fill_", [&] { x.fill_(value); }},
+        {"masked_fill", [&] { x.masked_fill_(mask, value); }},
+        {"index_fill", [&] { x.index_fill_(0, first, value); }},
+        {"index_put", [&] { x.index_put_({first}, value); }},
+        {"index_put", [&] { x.index_put_({indexing::Slice(1)}, value); }},
+        {"scatter", [&] { x.scatter_(0, first, value); }},
+        {"scatter", [&] { x.scatter_(0, first, value, "add"); }}};
+    for (const auto& [op, call] : calls) {
+      const std::string text = testing::message(call);
+      if (text.find(std::string(op) + ": value cannot be converted to type ") != 0) return false;
+    }
+    return x.equal(ones({3}, dtype));
+  };
+  for (const Dtype dtype : {kUInt8, kInt32, kInt64}) {
+    CHECK(refuses(dtype, nan));
+    CHECK(refuses(dtype, -1e30));
+  }
+  CHECK(refuses(kUInt8, 256));
+  CHECK(refuses(kFloat16, 1e6));
+  CHECK(refuses(kFloat32, 1e300));
+  CHECK_FALSE(refuses(kBool, nan));
+  CHECK_FALSE(refuses(kFloat16, -std::numeric_limits<double>::infinity()));
+  CHECK(ones({1}, kInt64).fill_(2.75).item() == 2);
 }

@@ -22,30 +22,10 @@ Tensor from_host(const std::vector<double>& values, Dtype fallback, const Tensor
   return leaf(host.to(o.dtype_or(fallback)).to(o.device()), o);
 }
 
-/// Throws unless `value` is one that `dtype` can hold, rounded if need be. Infinities fit every
-/// float; negative numbers wrap in uint8, as LibTorch's.
-void check_fits(const char* op, Scalar value, Dtype dtype) {
-  const double v = value.to_double();
-  bool fits = true;
-  if (is_floating_point(dtype)) {
-    visit(dtype, [&](auto t) {
-      const auto rounded = convert<double>(convert<typename decltype(t)::type>(v));
-      fits = !std::isfinite(v) || std::isfinite(rounded);
-    });
-  } else if (dtype == kUInt8) {
-    fits = std::abs(v) < 256;
-  } else if (dtype == kInt32) {
-    fits = v > -0x1p31 - 1 && v < 0x1p31;
-  } else if (dtype == kInt64 && value.is_floating_point()) {
-    fits = v >= -0x1p63 && v < 0x1p63;
-  }
-  HALFTAPE_CHECK(fits, op, ": value cannot be converted to type ", dtype, " without overflow: ", v);
-}
-
 Tensor filled(const char* op, const Shape& shape, Scalar value, Dtype fallback,
               const TensorOptions& o) {
   const Dtype dtype = o.dtype_or(fallback);
-  check_fits(op, value, dtype);
+  detail::check_fits(op, value, dtype);
   return leaf(full(shape, value, dtype, o.device()), o);
 }
 
@@ -70,6 +50,29 @@ int64_t sequence_length(const char* op, double steps) {
 }
 
 }  // namespace
+
+void detail::check_fits(const char* op, Scalar value, Dtype dtype) {
+  const double v = value.to_double();
+  bool fits = true;
+  if (is_floating_point(dtype)) {
+    visit(dtype, [&](auto t) {
+      const auto rounded = convert<double>(convert<typename decltype(t)::type>(v));
+      fits = !std::isfinite(v) || std::isfinite(rounded);
+    });
+  } else if (dtype == kUInt8) {
+    fits = std::abs(v) < 256;
+  } else if (dtype == kInt32) {
+    fits = v > -0x1p31 - 1 && v < 0x1p31;
+  } else if (dtype == kInt64 && value.is_floating_point()) {
+    fits = v >= -0x1p63 && v < 0x1p63;
+  }
+  HALFTAPE_CHECK(fits, op, ": value cannot be converted to type ", dtype, " without overflow: ", v);
+}
+
+Tensor detail::number_like(const char* op, const Tensor& x, Scalar value) {
+  check_fits(op, value, x.dtype());
+  return Tensor(halftape::full({}, value, x.dtype(), x.device()));
+}
 
 Tensor empty(const Shape& shape, const TensorOptions& given, std::optional<MemoryFormat> format) {
   const TensorOptions o = format ? given.memory_format(format) : given;
@@ -191,12 +194,12 @@ Tensor from_blob(void* data, const Shape& shape, const Strides& strides,
   const int64_t bytes =
       checked_mul(span_of("from_blob", shape, strides), static_cast<int64_t>(element_size(dtype)));
   HALFTAPE_CHECK(data || bytes == 0, "from_blob: a null pointer for ", bytes, " bytes");
-  using Deleter = std::function<void(void*)>;
-  auto give_back = [](void* p, size_t, void* context) noexcept {
-    const std::unique_ptr<Deleter> own(static_cast<Deleter*>(context));
   HALFTAPE_CHECK(bytes == 0 || reinterpret_cast<uintptr_t>(data) % element_size(dtype) == 0,
                  "from_blob: the address ", data, " is no multiple of ", element_size(dtype),
                  ", the size of a ", dtype, " element; copy the bytes to where one is");
+  using Deleter = std::function<void(void*)>;
+  auto give_back = [](void* p, size_t, void* context) noexcept {
+    const std::unique_ptr<Deleter> own(static_cast<Deleter*>(context));
     if (own) (*own)(p);
   };
   auto own = deleter ? std::make_unique<Deleter>(deleter) : nullptr;

@@ -49,6 +49,13 @@ Tensor logspace(Scalar start, Scalar end, int64_t steps, double base = 10,
 /// 4}}). Floats give the default dtype, integers int64, bools bool; other elements (uint8_t, Half)
 /// their own. Throws where a list is ragged or mixes bools, integers and floats.
 Tensor tensor(const detail::TensorDataContainer& values, const TensorOptions& options = {});
+namespace detail {
+/// Throws unless `dtype` can hold `value`, rounded if need be. Infinities fit every float, and all
+/// numbers fit bool; negative numbers wrap in uint8, as LibTorch's.
+void check_fits(const char* op, Scalar value, Dtype dtype);
+/// `value` as a 0-dim tensor in x's dtype and on its device. Throws unless it fits.
+Tensor number_like(const char* op, const Tensor& x, Scalar value);
+}  // namespace detail
 /// A 0-dim tensor in the default dtype, also for an integer.
 Tensor scalar_tensor(Scalar value, const TensorOptions& options = {});
 

@@ -80,6 +80,8 @@ Dtype result_type(std::initializer_list<const Tensor*> inputs) {
   return kind(*weak) > kind(*strong) ? promote(*strong, *weak) : *strong;
 }
 
+bool can_cast(Dtype from, Dtype to) { return kind(from) <= kind(to); }
+
 template <class Op>
 Tensor binary(const Tensor& a_in, const Tensor& b_in) {
   static constexpr CastOp kOp{called<Op>(), Op::cast};
@@ -178,6 +180,7 @@ Tensor with_alpha(const char* op, Tensor (*sum)(const Tensor&, const Tensor&), c
 bool bools(const Tensor& a, Scalar b) { return a.dtype() == kBool && b.kind() == kBool; }
 
 Scalar product(Scalar a, Scalar b) {
+  if (!b.is_floating_point() && b.to_int64() == 1) return a;  // which may be a bool
   if (a.is_floating_point() || b.is_floating_point()) return a.to_double() * b.to_double();
   return static_cast<int64_t>(static_cast<uint64_t>(a.to_int64()) *
                               static_cast<uint64_t>(b.to_int64()));

@@ -19,6 +19,9 @@ Tensor binary(const Tensor& a, const Tensor& b);
 /// The dtype of an operation on these.
 Dtype result_type(std::initializer_list<const Tensor*> inputs);
 inline Dtype result_type(const Tensor& a, const Tensor& b) { return result_type({&a, &b}); }
+/// True if a result of dtype `from` may be written in place to a tensor of dtype `to`: floats not
+/// to integers, numbers not to bool.
+bool can_cast(Dtype from, Dtype to);
 
 // A plain number takes part without raising the dtype: x * 2 is x's dtype.
 inline Tensor add(const Tensor& a, const Tensor& b) { return binary<formula::Add>(a, b); }

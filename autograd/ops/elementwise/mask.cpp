@@ -13,10 +13,6 @@
 namespace halftape {
 namespace {
 
-Tensor number_like(const Tensor& x, Scalar value) {
-  return Tensor(full({}, value, x.dtype(), x.device()));
-}
-
 /// The common shape of a tensor and its mask.
 Shape check_mask(const char* op, const Tensor& x, const Tensor& mask) {
   HALFTAPE_CHECK(mask.dtype() == kBool, op, ": the mask is ", mask.dtype(),
@@ -54,7 +50,7 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value) {
 }
 Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value) {
   const ErrorScope scope("masked_fill", x, mask);
-  return masked_fill(x, mask, number_like(x, value));
+  return masked_fill(x, mask, detail::number_like("masked_fill", x, value));
 }
 
 Tensor masked_select(const Tensor& x, const Tensor& mask) {
@@ -77,7 +73,7 @@ Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source)
 
 Tensor nonzero(const Tensor& x) {
   const ErrorScope scope("nonzero", x);
-  const Tensor hits = sum(ne(x.detach(), number_like(x, 0)));
+  const Tensor hits = sum(ne(x.detach(), detail::number_like("nonzero", x, 0)));
   const Array y({hits.item<int64_t>(), x.dim()}, kInt64, x.device());
   backend(x.device()).nonzero(y, x.array());
   return Tensor(y);
@@ -103,13 +99,13 @@ Tensor tril(const Tensor& x, int64_t diagonal) {
   const ErrorScope scope("tril", x);
   HALFTAPE_CHECK(x.dim() >= 2, "tril: of a tensor ", x.sizes(),
                  "; expected two dimensions or more");
-  return where(below(x, diagonal), x, number_like(x, 0));
+  return where(below(x, diagonal), x, detail::number_like("tril", x, 0));
 }
 Tensor triu(const Tensor& x, int64_t diagonal) {
   const ErrorScope scope("triu", x);
   HALFTAPE_CHECK(x.dim() >= 2, "triu: of a tensor ", x.sizes(),
                  "; expected two dimensions or more");
-  return where(below(x, std::max(diagonal, -x.size(-2)) - 1), number_like(x, 0), x);
+  return where(below(x, std::max(diagonal, -x.size(-2)) - 1), detail::number_like("triu", x, 0), x);
 }
 
 Tensor tril_indices(int64_t rows, int64_t columns, int64_t offset, const TensorOptions& o) {

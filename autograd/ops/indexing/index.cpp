@@ -146,10 +146,6 @@ bool any_number(std::initializer_list<const Tensor*> all) {
   return std::any_of(all.begin(), all.end(), [](auto* t) { return t->dim() == 0; });
 }
 
-Tensor number_like(const Tensor& x, Scalar value) {
-  return Tensor(full({}, value, x.dtype(), x.device()));
-}
-
 /// A list of slice numbers as the index of gather and scatter: it repeats over all of a slice.
 Tensor over_slices(const char* op, const Tensor& index, const Tensor& x, int dim) {
   HALFTAPE_CHECK(index.dtype() == kInt64 || index.dtype() == kInt32, op, ": index is ",
@@ -281,7 +277,7 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& 
 }
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Scalar value) {
   check_defined("scatter", x, index);
-  return scatter(x, dim, index, expand(number_like(x, value), index.sizes()));
+  return scatter(x, dim, index, expand(detail::number_like("scatter", x, value), index.sizes()));
 }
 
 Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src,
@@ -309,7 +305,8 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& 
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Scalar value,
                std::string_view reduce) {
   const ErrorScope scope("scatter", x, index);
-  return scatter(x, dim, index, expand(number_like(x, value), index.sizes()), reduce);
+  return scatter(x, dim, index, expand(detail::number_like("scatter", x, value), index.sizes()),
+                 reduce);
 }
 
 Tensor scatter_add(const Tensor& x_in, int64_t dim, const Tensor& index, const Tensor& src_in) {
@@ -374,7 +371,7 @@ Tensor index_fill(const Tensor& in, int64_t dim, const Tensor& index, const Tens
 }
 Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, Scalar value) {
   const ErrorScope scope("index_fill", x, index);
-  return index_fill(x, dim, index, number_like(x, value));
+  return index_fill(x, dim, index, detail::number_like("index_fill", x, value));
 }
 
 Tensor take(const Tensor& x, const Tensor& index) {
@@ -411,7 +408,8 @@ Tensor one_hot(const Tensor& classes, int64_t num_classes) {
   shape.push_back(std::max<int64_t>(count, 0));
   const Tensor at = unsqueeze(classes, -1);
   return detail::scatter(Tensor(full(shape, 0, kInt64, classes.device())), -1, at,
-                         expand(number_like(classes, 1), at.sizes()), {"one_hot", "class"});
+                         expand(detail::number_like("one_hot", classes, 1), at.sizes()),
+                         {"one_hot", "class"});
 }
 
 }  // namespace halftape
