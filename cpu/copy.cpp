@@ -140,7 +140,7 @@ void fill(const Array& to, Scalar value) {
     using Word = typename decltype(t)::type;
     Word v;
     std::memcpy(&v, &bits, sizeof v);
-    Walk<1>({&to}).run([v](const auto& at, const auto& steps, int64_t n) {
+    Walk<1>::run({&to}, [v](const auto& at, const auto& steps, int64_t n) {
       Word* y = reinterpret_cast<Word*>(at[0]);
       if (steps[0] == 1)
         std::fill_n(y, n, v);

@@ -60,8 +60,8 @@ void CpuBackend::list_norm(const ListNorm& n) {
     });
   }
   const double norm = order.whole(sum);
-  fill(n.norm, norm);
-  fill(n.factor, NormOrder::factor(value(n.norm), n.most));
+  set(n.norm, norm);
+  set(n.factor, NormOrder::factor(value(n.norm), n.most));
 }
 
 }  // namespace halftape::cpu

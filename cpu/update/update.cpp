@@ -177,7 +177,7 @@ void update(const UpdateSlot& slot, const Rule& rule, double factor) {
     });
   });
   if (kind == Weights::Stochastic) ++slot.keeping.extra.data<int64_t>()[1];
-  if (slot.step.defined()) fill(slot.step, count);
+  if (slot.step.defined()) set(slot.step, count);
 }
 
 }  // namespace
