@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "halftape/core/array.h"
+#include "halftape/core/machine/build_flags.h"
 #include "halftape/cpu/runtime/allocator.h"
 #include "halftape/tests/support/message.h"
 
@@ -17,17 +18,8 @@ using testing::message;
 
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool reuses = false;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-constexpr bool reuses = false;
-#else
-constexpr bool reuses = true;
-#endif
-#else
-constexpr bool reuses = true;
-#endif
+// AddressSanitizer wants every block to be new.
+constexpr bool reuses = !kAddressSanitizer;
 
 }  // namespace
 
@@ -64,8 +56,8 @@ TEST_CASE("a block is at least as large as asked for and not much larger") {
 }
 
 TEST_CASE("freed memory is used again for what has the same rounded size") {
-  if (!reuses) return;  // AddressSanitizer wants every block to be new
-  std::thread([] {      // whose cache nobody has filled
+  if (!reuses) return;
+  std::thread([] {  // whose cache nobody has filled
     for (const size_t size :
          {size_t{1}, size_t{64}, size_t{65}, size_t{1000}, size_t{4097}, size_t{1000000}}) {
       CAPTURE(size);

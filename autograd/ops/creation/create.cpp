@@ -189,6 +189,7 @@ Tensor from_blob(void* data, const Shape& shape, const Strides& strides,
   HALFTAPE_CHECK(shape.size() == strides.size(), "from_blob: ", shape, " has ", shape.size(),
                  " sizes, but there are ", strides.size(), " strides ", strides);
   const Dtype dtype = o.dtype();
+  check_dtype(dtype);
   HALFTAPE_CHECK(!o.requires_grad() || is_floating_point(dtype),
                  "from_blob: only floating-point tensors have gradients, this is ", dtype);
   const int64_t bytes =

@@ -145,6 +145,7 @@ Tensor view(const Tensor& x, const Shape& wanted) {
 
 Tensor view(const Tensor& x, Dtype dtype) {
   check_defined("view", x);
+  check_dtype(dtype);
   const Array& a = x.array();
   if (dtype == a.dtype()) return x.detach();
   HALFTAPE_CHECK(dtype != kBool, "view: the bytes of a ", a.dtype(),

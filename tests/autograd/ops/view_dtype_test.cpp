@@ -79,3 +79,15 @@ TEST_CASE("view(dtype) says what is not divisible") {
         "view: the bytes of a float32 tensor may be no bools; compare it with 0 instead");
   CHECK_THROWS_AS(Tensor().view(kFloat16), Error);
 }
+
+TEST_CASE("a dtype that does not exist is refused wherever one comes in") {
+  const auto none = static_cast<Dtype>(99);
+  const Tensor x = ones({3});
+  const std::string text = "dtype 99 does not exist; the last one is float64, dtype 7";
+  CHECK(message([&] { x.to(none); }) == text);
+  CHECK(message([&] { x.view(none); }) == text);
+  CHECK(message([&] { zeros({2}, none); }) == text);
+  CHECK(message([&] { empty_like(x, none); }) == text);
+  float number = 1;
+  CHECK(message([&] { from_blob(&number, {1}, none); }) == text);
+}
