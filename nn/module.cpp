@@ -59,7 +59,8 @@ std::string kind_of(std::string name) {
   return name;
 }
 
-void check_dtype(Dtype dtype) {
+void check_floating(Dtype dtype) {
+  check_dtype(dtype);
   HALFTAPE_CHECK(is_floating_point(dtype), "Module::to: ", dtype, " is not a floating-point dtype");
 }
 /// The dtype that a tensor has after Module::to(dtype).
@@ -160,12 +161,12 @@ void Module::convert_own(const Convert& convert) {
 }
 
 void Module::to(Device device, Dtype dtype, bool non_blocking) {
-  check_dtype(dtype);
+  check_floating(dtype);
   for (const auto& child : children_) child.value()->to(device, dtype, non_blocking);
   convert_own([&](const Tensor& t) { return t.to(device, dtype_after(t, dtype), non_blocking); });
 }
 void Module::to(Dtype dtype, bool non_blocking) {
-  check_dtype(dtype);
+  check_floating(dtype);
   for (const auto& child : children_) child.value()->to(dtype, non_blocking);
   convert_own([&](const Tensor& t) { return t.to(dtype_after(t, dtype), non_blocking); });
 }
