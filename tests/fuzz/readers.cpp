@@ -1,0 +1,309 @@
+// Every reader of files. The first byte of an input says whether check sums are made right before
+// the file is read, so that changes get past them.
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <sstream>
+
+#include "halftape/halftape.h"
+#include "halftape/io/file/byte_order.h"
+#include "halftape/io/file/crc.h"
+#include "halftape/io/file/deflate.h"
+#include "halftape/tests/support/temp_folder.h"
+#include "target.h"
+
+namespace halftape::fuzz {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::read_bytes, testing::TempFolder, testing::write_bytes;
+
+/// The file that the targets write and read; one per process.
+fs::path scratch(const std::string& name) {
+  static const TempFolder folder;
+  return folder / name;
+}
+
+fs::path written(const std::string& name, std::string_view bytes) {
+  const fs::path path = scratch(name);
+  write_bytes(path, bytes);
+  return path;
+}
+
+/// What `save` writes to a path, as a seed that keeps its check sums and one that repairs them.
+std::vector<std::string> saved(const std::string& name,
+                               const std::function<void(const fs::path&)>& save) {
+  save(scratch(name));
+  const std::string bytes = read_bytes(scratch(name));
+  return {std::string(1, '\0') + bytes, std::string(1, '\1') + bytes};
+}
+
+/// The input without its first byte, repaired if that byte is odd.
+std::string file_of(std::string_view input, const std::function<void(std::string&)>& repair) {
+  if (input.empty()) return {};
+  std::string bytes(input.substr(1));
+  if (input[0] & 1) repair(bytes);
+  return bytes;
+}
+
+/// Replaces the eight digits behind `key` by the CRC-32C of the bytes with zeros in their place.
+void repair_safetensors(std::string& bytes) {
+  const size_t key = bytes.find("\"halftape.crc32c\":\"");
+  if (key == bytes.npos || bytes.size() < key + 27) return;
+  bytes.replace(key + 19, 8, "00000000");
+  const std::string digits = hex(big_endian(crc32c(bytes.data(), bytes.size()), 4));
+  bytes.replace(key + 19, 8, digits);
+}
+
+/// Each chunk is a length, a type, bytes and their CRC-32.
+void repair_png(std::string& bytes) {
+  for (size_t at = 8; at + 12 <= bytes.size();) {
+    uint32_t length = 0;
+    for (size_t i = 0; i < 4; ++i) length = length << 8 | static_cast<uint8_t>(bytes[at + i]);
+    if (length > bytes.size() - at - 12) return;
+    const uint32_t sum = crc32(bytes.data() + at + 4, length + 4);
+    bytes.replace(at + 8 + length, 4, big_endian(sum, 4));
+    at += 12 + size_t{length};
+  }
+}
+
+/// The stored members' CRC-32, in their local headers and in the directory.
+void repair_zip(std::string& bytes) {
+  const auto number = [&](size_t at, size_t n) {
+    uint64_t value = 0;
+    for (size_t i = 0; i < n; ++i) value |= uint64_t{static_cast<uint8_t>(bytes[at + i])} << 8 * i;
+    return value;
+  };
+  for (size_t at = 0; (at = bytes.find("PK\1\2", at)) != bytes.npos && at + 46 <= bytes.size();
+       at += 46) {
+    const uint64_t size = number(at + 20, 4), local = number(at + 42, 4);
+    if (local + 30 > bytes.size()) continue;
+    const uint64_t data = local + 30 + number(local + 26, 2) + number(local + 28, 2);
+    if (number(at + 10, 2) != 0 || data > bytes.size() || size > bytes.size() - data) continue;
+    const std::string sum = little_endian(crc32(bytes.data() + data, size), 4);
+    bytes.replace(at + 16, 4, sum);
+    bytes.replace(local + 14, 4, sum);
+  }
+}
+
+void repair_archive(std::string& bytes) {
+  const size_t body = bytes.find('\n'), sum = bytes.rfind("crc32c ");
+  if (body == bytes.npos || sum == bytes.npos || sum <= body) return;
+  const uint32_t crc = crc32c(bytes.data() + body + 1, sum - body - 1);
+  bytes.replace(sum + 7, bytes.npos, hex(big_endian(crc, 4)) + '\n');
+}
+
+void repair_nothing(std::string&) {}
+
+Tensor example(Dtype dtype) { return arange(12).reshape({3, 4}).to(dtype); }
+
+safetensors::Tensors examples() {
+  safetensors::Tensors tensors;
+  for (const Dtype d : {kFloat32, kFloat16, kInt64, kBool}) {
+    std::ostringstream name;
+    name << "layer." << d;
+    tensors.insert(name.str(), example(d));
+  }
+  return tensors;
+}
+
+bool read_safetensors(std::string_view input) {
+  const fs::path path = written("a.safetensors", file_of(input, repair_safetensors));
+  const auto contents = safetensors::read_file(path);
+  for (const auto& item : contents.tensors) (void)item.value().to(kFloat64).sum();
+  // What was taken can be written, and comes back.
+  safetensors::save_file(contents.tensors, scratch("b.safetensors"), contents.metadata);
+  if (safetensors::load_file(scratch("b.safetensors")).size() != contents.tensors.size())
+    throw Finding("a file that was read did not survive saving");
+  return true;
+}
+std::vector<std::string> safetensors_seeds() {
+  return saved("a.safetensors", [](const fs::path& path) {
+    safetensors::save_file(examples(), path, {{"key", "\"value\" \\ é"}});
+  });
+}
+
+bool read_npy(std::string_view input) {
+  const Tensor t = npy::load(written("a.npy", file_of(input, repair_nothing)));
+  npy::save(scratch("b.npy"), t);
+  const Tensor back = npy::load(scratch("b.npy"));
+  if (back.sizes() != t.sizes() || back.dtype() != t.dtype())
+    throw Finding("an array that was read did not survive saving");
+  return true;
+}
+std::vector<std::string> npy_seeds() {
+  auto seeds = saved("a.npy", [](const fs::path& p) { npy::save(p, example(kFloat32)); });
+  seeds.push_back(saved("a.npy", [](const fs::path& p) { npy::save(p, example(kBool)); })[0]);
+  return seeds;
+}
+
+bool read_npz(std::string_view input) {
+  (void)npy::load_npz(written("a.npz", file_of(input, repair_zip)));
+  return true;
+}
+std::vector<std::string> npz_seeds() {
+  auto seeds = saved("a.npz", [](const fs::path& path) { npy::savez(path, examples()); });
+  if (can_inflate())
+    for (const std::string& seed :
+         saved("a.npz", [](const fs::path& path) { npy::savez_compressed(path, examples()); }))
+      seeds.push_back(seed);
+  return seeds;
+}
+
+bool read_image(std::string_view input) {
+  const Tensor t = image::load(written("a.png", file_of(input, repair_png)));
+  if (t.numel() == 0 || t.min().item<float>() < 0 || t.max().item<float>() > 1)
+    throw Finding("a picture that is empty, or has values outside 0 to 1");
+  return true;
+}
+std::vector<std::string> image_seeds() {
+  std::vector<std::string> seeds;
+  for (const char* name : {"a.png", "a.ppm"})
+    for (const std::string& seed : saved(name, [](const fs::path& path) {
+           image::save(path, arange(48).reshape({3, 4, 4}).to(kFloat32) / 48);
+         }))
+      seeds.push_back(seed);
+  return seeds;
+}
+
+bool read_idx(std::string_view input) {
+  // The input is the images' file; the labels are as many as its header promises, if they are few.
+  std::string labels(8, '\0');
+  labels[2] = 8;
+  labels[3] = 1;
+  const std::string images(input.substr(std::min<size_t>(1, input.size())));
+  if (images.size() >= 8) labels.replace(4, 4, images.substr(4, 4));
+  labels += std::string(images.size() >= 8 ? static_cast<uint8_t>(images[7]) : 0, '\1');
+  const data::Images read = data::read_idx(written("images", images), written("labels", labels));
+  if (static_cast<int64_t>(read.pixels.size()) != read.count * read.rows * read.cols)
+    throw Finding("pixels that are not count x rows x cols");
+  return true;
+}
+std::vector<std::string> idx_seeds() {
+  std::string file("\0\0\0\x08\x03\0\0\0\2\0\0\0\3\0\0\0\3", 17);
+  return {file + std::string(18, '\x40')};
+}
+
+bool read_csv_text(std::string_view input) {
+  const data::Table table = data::parse_csv(input);
+  if (table.values.size(0) != static_cast<int64_t>(table.lines.size()))
+    throw Finding("a table whose rows have no line each");
+  return true;
+}
+std::vector<std::string> csv_seeds() {
+  return {"a,b,class\n1,2.5,0\n-3e2, nan ,1\n\"4\",inf,2\r\n", "x\n1\n\n2\n"};
+}
+
+bool read_archive(std::string_view input) {
+  std::istringstream text(file_of(input, repair_archive));
+  data::samplers::RandomSampler sampler(10, uint64_t{3});
+  halftape::load(sampler, text);
+  (void)sampler.next(4);
+  return true;
+}
+std::vector<std::string> archive_seeds() {
+  std::ostringstream text;
+  halftape::save(data::samplers::RandomSampler(10, uint64_t{3}), text);
+  return {std::string(1, '\0') + text.str(), std::string(1, '\1') + text.str()};
+}
+
+bool read_run_log(std::string_view input) {
+  const fs::path path = written("log.csv", input);
+  {
+    RunLog log(path);
+    if (!log.columns().empty()) {
+      std::vector<RunLog::Cell> row;
+      for (const std::string& column : log.columns()) row.push_back({column, 1});
+      log.write(row);
+    }
+  }
+  // Nothing that was in the file is lost: it is there, or in what was put aside.
+  std::string kept = read_bytes(path);
+  for (int i = -1; i < 3; ++i) {
+    const fs::path aside = path.string() + ".dropped" + (i < 0 ? "" : "." + std::to_string(i));
+    if (fs::exists(aside)) kept += read_bytes(aside), fs::remove(aside);
+  }
+  if (const size_t last = input.rfind('\n'); last != input.npos && kept.size() < last)
+    throw Finding("rows of the log are gone");
+  return true;
+}
+std::vector<std::string> run_log_seeds() {
+  return {"step,loss,text\n1,0.5,\"a,b\"\n2,0.25,\"c\"\"d\"\n", "x\n1\n2\n3"};
+}
+
+bool read_text(std::string_view input) {
+  const data::CharVocabulary vocabulary(input);
+  const Tensor tokens = vocabulary.encode(input);
+  if (vocabulary.decode(tokens) != input) throw Finding("a text that does not come back");
+  data::datasets::TextWindows windows(tokens, 2);
+  (void)windows.get(0);
+  return true;
+}
+std::vector<std::string> text_seeds() { return {"to be or not to be", "naïve – ☃ 𝄞"}; }
+
+/// A module, an optimizer, a schedule, a scaler and a sampler's generator.
+struct Run {
+  nn::Linear model{2, 2};
+  optim::Adam optimizer{model->parameters(), optim::AdamOptions(0.1)};
+  optim::StepLR schedule{optimizer, 2};
+  amp::GradScaler scaler;
+  TrainState state;
+
+  Run() {
+    state.add("model", model);
+    state.add("optimizer", optimizer);
+    state.add("schedule", schedule);
+    state.add("scaler", scaler);
+  }
+  void step() {
+    optimizer.zero_grad();
+    scaler.scale(model->forward(ones({1, 2})).sum()).backward();
+    scaler.step(optimizer);
+    scaler.update();
+    schedule.step();
+  }
+};
+
+bool read_train_state(std::string_view input) {
+  const fs::path path = written("state.safetensors", file_of(input, repair_safetensors));
+  Run run;
+  run.step();
+  const Tensor before = run.model->weight.detach().clone();
+  const auto scale = run.scaler.get_scale();
+  try {
+    run.state.load(path);
+  } catch (const Error&) {
+    if (!run.model->weight.equal(before) || run.scaler.get_scale() != scale)
+      throw Finding("a state that was refused changed the run");
+    run.step();
+    return false;
+  }
+  run.step();
+  return true;
+}
+std::vector<std::string> train_state_seeds() {
+  return saved("state.safetensors", [](const fs::path& path) {
+    Run run;
+    run.step();
+    run.state.save(path);
+  });
+}
+
+}  // namespace
+
+std::span<const Target> reader_targets() {
+  static const Target kTargets[] = {{"safetensors", &read_safetensors, &safetensors_seeds},
+                                    {"npy", &read_npy, &npy_seeds},
+                                    {"npz", &read_npz, &npz_seeds},
+                                    {"image", &read_image, &image_seeds},
+                                    {"idx", &read_idx, &idx_seeds},
+                                    {"csv", &read_csv_text, &csv_seeds},
+                                    {"archive", &read_archive, &archive_seeds},
+                                    {"run_log", &read_run_log, &run_log_seeds},
+                                    {"text", &read_text, &text_seeds},
+                                    {"train_state", &read_train_state, &train_state_seeds}};
+  return kTargets;
+}
+
+}  // namespace halftape::fuzz

@@ -1,0 +1,171 @@
+// Saved states of the stateful classes: numbers by name, changed, and loaded.
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+
+#include "halftape/halftape.h"
+#include "halftape/tests/support/optimizers.h"
+#include "target.h"
+
+namespace halftape::fuzz {
+namespace {
+
+using Numbers = std::map<std::string, double>;
+
+/// Changes a few numbers, takes some away and adds others.
+void edit(Numbers& numbers, Reader& in) {
+  static const double kNumbers[] = {0,
+                                    -0.0,
+                                    1,
+                                    -1,
+                                    0.5,
+                                    2,
+                                    3,
+                                    1e300,
+                                    -1e300,
+                                    1e-320,
+                                    0x1p53,
+                                    0x1p63,
+                                    0x1p64,
+                                    std::numeric_limits<double>::infinity(),
+                                    std::numeric_limits<double>::quiet_NaN(),
+                                    1e9};
+  for (int64_t n = in.between(1, 3); n > 0 && !numbers.empty(); --n) {
+    auto at = std::next(numbers.begin(), in.below(static_cast<int64_t>(numbers.size())));
+    switch (in.below(8)) {
+      case 0:
+        numbers.erase(at);
+        break;
+      case 1:
+        numbers[at->first + "." + std::to_string(in.below(4))] = 1;
+        break;
+      default:
+        at->second = kNumbers[in.below(std::size(kNumbers))];
+    }
+  }
+}
+
+bool same(const Numbers& a, const Numbers& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
+    return x.first == y.first &&
+           (x.second == y.second || (x.second != x.second && y.second != y.second));
+  });
+}
+
+/// Loads an edited state into a part; a refused one must leave the part as it was.
+template <class Part>
+bool load_edited(Part& part, Reader& in) {
+  const Numbers before = part.state_dict();
+  Numbers edited = before;
+  edit(edited, in);
+  try {
+    part.load_state_dict(edited);
+  } catch (const Error&) {
+    if (!same(part.state_dict(), before)) throw Finding("a refused state changed something");
+    return false;
+  }
+  // Names that it does not know may be passed over.
+  for (const auto& [name, value] : part.state_dict()) {
+    const auto given = edited.find(name);
+    const double expected = given == edited.end() ? before.at(name) : given->second;
+    if (value != expected)
+      throw Finding(name + " was loaded as " + std::to_string(value) + ", given " +
+                    std::to_string(expected));
+  }
+  return true;
+}
+
+bool schedule(std::string_view input) {
+  Reader in(input);
+  const Tensor weight = zeros({2});
+  optim::SGD optimizer({weight}, optim::SGDOptions(0.1).momentum(0.5));
+  using Made = std::unique_ptr<optim::LRScheduler>;
+  static const std::vector<std::function<Made(optim::SGD&)>> kinds = {
+      [](auto& o) { return std::make_unique<optim::StepLR>(o, 2); },
+      [](auto& o) {
+        return std::make_unique<optim::MultiStepLR>(o, std::vector<int64_t>{1, 3});
+      },
+      [](auto& o) { return std::make_unique<optim::ExponentialLR>(o, 0.9); },
+      [](auto& o) { return std::make_unique<optim::ConstantLR>(o); },
+      [](auto& o) { return std::make_unique<optim::LinearLR>(o); },
+      [](auto& o) { return std::make_unique<optim::PolynomialLR>(o); },
+      [](auto& o) { return std::make_unique<optim::CosineAnnealingLR>(o, 4); },
+      [](auto& o) { return std::make_unique<optim::CosineAnnealingWarmRestarts>(o, 2); },
+      [](auto& o) { return std::make_unique<optim::WarmupCosineLR>(o, 2, 6, 0.01); },
+      [](auto& o) { return std::make_unique<optim::SWALR>(o, 0.05); },
+  };
+  const Made made = kinds[in.below(static_cast<int64_t>(kinds.size()))](optimizer);
+  for (int64_t n = in.below(3); n > 0; --n) made->step();
+  const bool taken = load_edited(*made, in);
+  for (int i = 0; i < 4; ++i) made->step();
+  return taken;
+}
+
+bool scaler(std::string_view input) {
+  Reader in(input);
+  amp::GradScaler scaler;
+  const Tensor weight = zeros({2}, requires_grad());
+  optim::SGD optimizer({weight}, optim::SGDOptions(0.1));
+  const bool taken = load_edited(scaler, in);
+  for (int i = 0; i < 3; ++i) {
+    optimizer.zero_grad();
+    scaler.scale(weight.sum()).backward();
+    scaler.step(optimizer);
+    scaler.update();
+  }
+  if (!(scaler.get_scale() > 0)) throw Finding("a scale that is not above zero");
+  return taken;
+}
+
+/// The groups' options are numbers by name, the states tensors by name.
+bool optimizer(std::string_view input) {
+  Reader in(input);
+  const auto& kinds = testing::optimizers();
+  const Tensor weight = ones({2}, requires_grad());
+  const auto made = kinds[in.below(static_cast<int64_t>(kinds.size()))].make({weight});
+  const auto step = [&] {
+    made->step([&] {
+      made->zero_grad();
+      const Tensor loss = (weight * weight).sum();
+      loss.backward();
+      return loss;
+    });
+  };
+  step();
+  optim::OptimizerState saved = made->state_dict();
+  const auto before = saved;
+  edit(saved.groups[0], in);
+  if (in.below(4) == 0) saved.groups.push_back(saved.groups[0]);
+  if (in.below(4) == 0) saved.state.clear();
+  bool taken = true;
+  try {
+    made->load_state_dict(saved);
+  } catch (const Error&) {
+    taken = false;
+    if (!same(made->state_dict().groups[0], before.groups[0]))
+      throw Finding("a refused state changed something");
+  }
+  step();
+  return taken;
+}
+
+std::vector<std::string> seeds() {
+  std::mt19937_64 random(1);
+  std::vector<std::string> list(8);
+  for (std::string& seed : list)
+    for (int i = 0; i < 12; ++i) seed += static_cast<char>(random());
+  return list;
+}
+
+}  // namespace
+
+std::span<const Target> state_targets() {
+  static const Target kTargets[] = {{"schedule", &schedule, &seeds},
+                                    {"scaler", &scaler, &seeds},
+                                    {"optimizer", &optimizer, &seeds}};
+  return kTargets;
+}
+
+}  // namespace halftape::fuzz
