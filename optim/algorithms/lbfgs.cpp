@@ -98,7 +98,7 @@ struct Memory {
     return {{"d", &d}, {"H_diag", &H_diag}, {"prev_flat_grad", &prev_flat_grad}};
   }
   std::map<std::string, std::vector<Tensor>*> lists() {
-    return {{"old_dirs.", &old_dirs}, {"old_stps.", &old_stps}, {"ro.", &ro}};
+    return {{"old_dirs_", &old_dirs}, {"old_stps_", &old_stps}, {"ro_", &ro}};
   }
 
   /// Adds one pair, and drops the oldest beyond history_size.
@@ -370,7 +370,7 @@ StateEntry LBFGS::expected_state(const std::string& key, const Tensor&,
                                  const std::map<std::string, double>&) const {
   if (key == "func_evals" || key == "n_iter") return {{}, kInt64};
   if (key == "t" || key == "prev_loss") return {{}, kFloat64};
-  if (key == "H_diag" || key.starts_with("ro.")) return {{}, Parameters::common_dtype(params())};
+  if (key == "H_diag" || key.starts_with("ro_")) return {{}, Parameters::common_dtype(params())};
   int64_t total = 0;
   for (const Tensor& p : params()) total += p.numel();
   return {{total}, Parameters::common_dtype(params())};
@@ -386,8 +386,8 @@ void LBFGS::check_names(const ParamState& saved, const Tensor& p, const Optimize
     const bool begun = n_iter == saved.end() || !n_iter->second.defined() ||
                        n_iter->second.numel() != 1 || read_int64(n_iter->second) != 0;
     if (begun) expected.insert({"t", "prev_loss", "d", "H_diag", "prev_flat_grad"});
-    for (size_t i = 0; begun && saved.count("ro." + std::to_string(i)); ++i)
-      for (const char* list : {"old_dirs.", "old_stps.", "ro."})
+    for (size_t i = 0; begun && saved.count("ro_" + std::to_string(i)); ++i)
+      for (const char* list : {"old_dirs_", "old_stps_", "ro_"})
         expected.insert(list + std::to_string(i));
   }
   mismatches.names(saved, expected, of);

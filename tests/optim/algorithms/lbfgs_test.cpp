@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "halftape/tests/support/close.h"
+#include "halftape/tests/support/temp_folder.h"
 #include "halftape/tests/support/vectors.h"
 
 using namespace halftape;
@@ -158,6 +159,32 @@ TEST_CASE("an L-BFGS run that was saved and loaded goes on bit for bit") {
     for (size_t i = 0; i < whole.params.size(); ++i)
       CHECK(testing::same_bits(whole.params[i].detach(), other.params[i].detach()));
   }
+}
+
+TEST_CASE("a checkpoint holds L-BFGS's history") {
+  const testing::TempFolder folder;
+  const Tensor x = sines({12, 3}, 0.7, 0.1).to(kFloat32), y = sines({12, 1}, 1.3, 0.5).to(kFloat32);
+  const auto steps = [&](nn::Linear& model, LBFGS& optimizer, int count) {
+    for (int t = 0; t < count; ++t)
+      optimizer.step([&] {
+        optimizer.zero_grad();
+        const Tensor loss = (tanh(model->forward(x)) - y).square().mean();
+        loss.backward();
+        return loss;
+      });
+  };
+  manual_seed(2);
+  nn::Linear model(3, 1), other(3, 1);
+  LBFGS whole(model->parameters(), LBFGSOptions(0.2).max_iter(3)), resumed(other->parameters());
+  steps(model, whole, 3);
+  TrainState one, two;
+  one.add("model", model), two.add("model", other);
+  one.add("optimizer", whole), two.add("optimizer", resumed);
+  one.save(folder.path() / "run.safetensors");
+  two.load(folder.path() / "run.safetensors");
+  CHECK(resumed.state_dict().state[0].size() == whole.state_dict().state[0].size());
+  steps(model, whole, 2), steps(other, resumed, 2);
+  CHECK(testing::same_bits(model->weight.detach(), other->weight.detach()));
 }
 
 TEST_CASE("a saved L-BFGS state of other parameters is refused, and nothing changes") {
