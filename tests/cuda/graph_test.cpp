@@ -406,3 +406,13 @@ TEST_CASE("a captured step is the same when the device runs late") {
   CHECK(followed(true, true, 5) == now);
 }
 #endif
+
+TEST_CASE("a graph that outlives the optimizer of its step says so at the next replay") {
+  Training t(false);
+  t.feed(0);
+  Graph graph(kCUDA, [&] { t.step(); });
+  graph.replay();
+  t.optimizer.reset();
+  CHECK_THROWS_WITH_AS(graph.replay(), doctest::Contains("the optimizer of its step is gone"),
+                       Error);
+}

@@ -148,7 +148,7 @@ TEST_CASE("averages are in the model for a scope, and then its own values again,
   }
 }
 
-TEST_CASE("what becomes of a buffer while the averages are in stays with the averages") {
+TEST_CASE("a buffer that changes while the averages are in the model changes the averages") {
   Model model;
   AveragedModel averaged(model);
   model.set(1);

@@ -64,7 +64,7 @@ TEST_CASE("a variance that rounding takes below 0 makes no NaN") {
     CHECK(isfinite(p).all().item<bool>());
     CHECK((p < 0).all().item<bool>());
   }
-  // What is no number stays none.
+  // NaN stays NaN.
   const Tensor p = zeros({2}, leaf);
   RMSprop optimizer({p}, RMSpropOptions(1.0).alpha(0).centered(true));
   p.mutable_grad() = tensor({1.0, std::nan("")}, kFloat64);

@@ -20,7 +20,7 @@ namespace {
 // What the threads share. Two gradient buffers are enough: those of step k + 2 are those of step k.
 enum Shared : unsigned { kModel = 1, kNewest = 2, kGrad0 = 4, kGrad1 = 8, kVerdicts = 16 };
 
-/// How far both threads have come: what fences tell.
+/// How far both threads have come, as fences tell.
 struct Counts {
   int handed = 0, taken = 0, verdicts = 0, done = 0;
 };
@@ -149,7 +149,7 @@ std::string joined(const std::set<std::string>& lines) {
   return all;
 }
 
-/// What is wrong with the programs when one thing is forgotten.
+/// The faults of the programs when one thing is forgotten.
 std::string without(const std::function<void(Program&, Program&)>& forget) {
   Program a = caller(4), b = worker(4);
   forget(a, b);

@@ -43,7 +43,7 @@ double metric(int epoch) {
   return 1.0 / (1 + std::min(epoch, 20)) + (60 < epoch && epoch < 120 ? 0.3 * std::sin(epoch) : 0);
 }
 
-/// What of every kept epoch `read` gives, as the script keeps it.
+/// What `read` returns at each epoch that the script stores.
 Rates run(const std::function<void(int)>& step, const std::function<Rates()>& read) {
   Rates all;
   for (int epoch = 0; epoch <= kEpochs; ++epoch) {
@@ -141,7 +141,7 @@ const std::vector<std::pair<std::string, OneCycleLROptions>>& one_cycles() {
   return all;
 }
 
-/// A parameter that falls by what its schedule says.
+/// One step of both groups with a constant gradient.
 void train(Sgds& g, double gradient) {
   for (const Tensor& p : {g.a, g.b}) p.mutable_grad() = full({1}, gradient);
   g.optimizer.step();

@@ -1,5 +1,5 @@
-// Flat storage: steps leave the same bits as without it, and what is written through one tensor
-// for all parameters.
+// Flat storage: steps leave the same bits as without it, and writes through the tensor of all
+// parameters reach each of them.
 #include <doctest/doctest.h>
 
 #include <halftape/halftape.h>
@@ -188,7 +188,7 @@ TEST_CASE("16-bit copies lie in one buffer, and no step casts a weight") {
   CHECK(static_cast<const char*>(low.raw()) - 2 * t.region().offsets()[1] == base);
 }
 
-TEST_CASE("what is there when a trained optimizer is flattened moves, and steps go on") {
+TEST_CASE("flattening a trained optimizer moves its state, and steps go on") {
   for (const Weights w : {Weights::Plain, Weights::Master}) {
     const Dtype d = w == Weights::Plain ? kFloat32 : kBFloat16;
     FlatTraining t(amsgrad_kind(), false, d, w), other(amsgrad_kind(), false, d, w);
@@ -259,7 +259,7 @@ TEST_CASE("nothing of flat storage is left when all who use it are gone") {
     FlatTraining t(amsgrad_kind(), true, kFloat32, Weights::Plain, true);
     t.step(0, 3);
   }
-  CHECK(Buffer::live_count() <= buffers + 4);  // what is made once, as the ones of a backward pass
+  CHECK(Buffer::live_count() <= buffers + 4);  // made once, as the ones of a backward pass
   CHECK(Buffer::live_bytes() <= bytes + 4096);
 }
 
