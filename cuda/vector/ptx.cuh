@@ -1,5 +1,5 @@
 // Instructions that CUDA C++ has no name for: products on tensor cores, and what feeds them. All
-// inline PTX stands here; tests/simt/tensor_cores.h does the same on the CPU.
+// inline PTX stands here; tests/simt/threads/tensor_cores.h does the same on the CPU.
 #pragma once
 #include "halftape/core/dtype.h"
 #include "halftape/cuda/vector/lanes.cuh"
@@ -35,7 +35,7 @@ __device__ inline float high_of(unsigned pair) {
 }  // namespace halftape::cuda
 
 #if defined(HALFTAPE_SIMT)
-#include "tensor_cores.h"
+#include "threads/tensor_cores.h"
 #elif defined(__CUDACC__)
 namespace halftape::cuda {
 

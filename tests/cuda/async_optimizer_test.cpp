@@ -12,7 +12,7 @@
 #include "../support/message.h"
 #include "halftape/core/contract/forwarding_backend.h"
 #if defined(HALFTAPE_SIMT)
-#include "device.h"
+#include "runtime/device.h"
 #include "settings.h"
 #endif
 

@@ -8,7 +8,7 @@
 #include "halftape/cuda/cuda.h"
 #include "on_gpu.h"
 #if defined(HALFTAPE_SIMT)
-#include "device.h"
+#include "runtime/device.h"
 #include "halftape/cuda/gemm/gemm.h"
 #endif
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "device.h"
+#include "runtime/device.h"
 #include "halftape/core/machine/warn.h"
 #include "halftape/cuda/runtime/runtime.h"
 #include "halftape/tests/support/message.h"

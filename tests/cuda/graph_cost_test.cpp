@@ -10,7 +10,7 @@
 #include <map>
 #include <sstream>
 
-#include "device.h"
+#include "runtime/device.h"
 #include "halftape/core/capture/capture.h"
 #include "halftape/core/contract/forwarding_backend.h"
 #include "halftape/cuda/gemm/gemm.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #if defined(HALFTAPE_SIMT)
-#include "device.h"
+#include "runtime/device.h"
 #include "settings.h"
 #endif
 

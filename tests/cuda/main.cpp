@@ -15,7 +15,7 @@
 #include <fstream>
 #include <iostream>
 
-#include "device.h"
+#include "runtime/device.h"
 #include "observed.h"
 #include "settings.h"
 

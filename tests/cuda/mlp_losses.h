@@ -10,7 +10,7 @@
 #include "halftape/core/formula/unary.h"
 #include "on_gpu.h"
 #if defined(HALFTAPE_SIMT)
-#include "device.h"
+#include "runtime/device.h"
 #include "settings.h"
 #endif
 

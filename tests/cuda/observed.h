@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "device.h"
+#include "runtime/device.h"
 #include "halftape/core/contract/forwarding_backend.h"
 #include "halftape/cuda/runtime/runtime.h"
 

@@ -4,7 +4,7 @@
 #include "halftape/tests/support/warnings.h"
 #include "updates.h"
 #if defined(HALFTAPE_SIMT)
-#include "device.h"
+#include "runtime/device.h"
 #include "settings.h"
 #endif
 

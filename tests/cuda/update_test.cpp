@@ -3,7 +3,7 @@
 
 #include "updates.h"
 #if defined(HALFTAPE_SIMT)
-#include "device.h"
+#include "runtime/device.h"
 #include "settings.h"
 #endif
 

@@ -1,6 +1,8 @@
 // Runs CUDA kernels as plain C++ on the CPU: a test rig, not a fast path. A kernel file that is
-// compiled by a C++ compiler includes this where nvcc would know everything by itself; runtime.cpp
-// takes the place of libcudart. What a test may choose and ask is in device.h.
+// compiled by a C++ compiler includes this where nvcc would know everything by itself. Beside it:
+//   threads/   a grid's threads, one by one, and what they say to each other
+//   runtime/   takes the place of libcudart; device.h has what a test may choose and ask
+//   cublaslt/  takes the place of cuBLASLt
 //
 // What cannot be shown here: speed, bank conflicts, reorderings of the memory model, races between
 // the lanes of a warp between two collectives, code under __CUDA_ARCH__, wgmma and TMA.
@@ -9,9 +11,9 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime_api.h>
 
-#include "block.h"
-#include "launch.h"
-#include "shared_arrays.h"
+#include "threads/block.h"
+#include "threads/launch.h"
+#include "threads/shared_arrays.h"
 
 // Shared by the threads of a block = by the fibers of an OS thread; in a function, thread_local is
 // static as well. For dynamic shared memory there is simt::dynamic_shared().
@@ -19,6 +21,8 @@
 #define __shared__ SIMT_SHARED(__COUNTER__)
 #undef __launch_bounds__
 #define __launch_bounds__(...)
+#undef __noinline__
+#define __noinline__
 #undef __grid_constant__
 #define __grid_constant__
 #undef __constant__
@@ -26,9 +30,9 @@
 #undef __managed__
 #define __managed__
 
-#include "atomics.h"
-#include "intrinsics.h"
-#include "warp.h"
+#include "threads/atomics.h"
+#include "threads/intrinsics.h"
+#include "threads/warp.h"
 
 #define threadIdx (::simt::this_block->thread_index())
 #define blockIdx (::simt::this_block->block_index())

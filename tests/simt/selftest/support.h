@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "device.h"
-#include "sanitizers.h"
+#include "runtime/device.h"
 #include "simt.h"
+#include "threads/sanitizers.h"
 
 namespace simt_tests {
 

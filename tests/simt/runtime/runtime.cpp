@@ -1,16 +1,16 @@
 // The CUDA runtime API over the simulated devices: what a program links instead of libcudart. Only
 // what a training backend calls; anything else fails to link, which is the place to add it. Here:
 // devices, kernels and errors; the rest is in runtime_memory.cpp and runtime_streams.cpp.
-#include "runtime.h"
+#include "runtime/runtime.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
-#include "block.h"
-#include "launch.h"
-#include "program.h"
+#include "runtime/program.h"
+#include "threads/block.h"
+#include "threads/launch.h"
 
 namespace simt {
 

@@ -4,7 +4,7 @@
 
 #include <new>
 
-#include "runtime.h"
+#include "runtime/runtime.h"
 
 namespace simt::cublaslt {
 

@@ -1,9 +1,9 @@
-#include "queue.h"
+#include "runtime/queue.h"
 
 #include <algorithm>
 #include <random>
 
-#include "memory.h"
+#include "runtime/memory.h"
 
 namespace simt {
 

@@ -1,6 +1,6 @@
 // Reads the ELF files of the running program: for its symbols, and for the static __shared__
 // arrays.
-#include "program.h"
+#include "runtime/program.h"
 
 #include <cxxabi.h>
 #include <elf.h>
@@ -15,8 +15,8 @@
 #include <mutex>
 #include <vector>
 
-#include "sanitizers.h"
-#include "shared_arrays.h"
+#include "threads/sanitizers.h"
+#include "threads/shared_arrays.h"
 
 namespace simt {
 namespace {

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "fiber.h"
+#include "threads/fiber.h"
 
 namespace simt {
 

@@ -5,9 +5,9 @@
 #include <functional>
 #include <string>
 
-#include "device.h"
-#include "memory.h"
-#include "queue.h"
+#include "runtime/device.h"
+#include "runtime/memory.h"
+#include "runtime/queue.h"
 
 namespace simt {
 

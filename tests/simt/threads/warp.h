@@ -5,7 +5,7 @@
 #include <string>
 #include <type_traits>
 
-#include "block.h"
+#include "threads/block.h"
 
 namespace simt {
 

@@ -1,7 +1,7 @@
 // The CUDA runtime API: pools of memory.
 #include <algorithm>
 
-#include "runtime.h"
+#include "runtime/runtime.h"
 
 using simt::call;
 using simt::settings;

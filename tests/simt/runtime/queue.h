@@ -16,7 +16,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "device.h"
+#include "runtime/device.h"
 
 namespace simt {
 

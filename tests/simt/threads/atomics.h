@@ -87,7 +87,7 @@ T atomicXor(T* address, std::type_identity_t<T> value) {
   static_assert(simt::kAtomicInteger<T>, "CUDA has atomicXor for integers only");
   return simt::change_atomically(address, [=](T old) { return T(old ^ value); });
 }
-/// ((old >= bound) ? 0 : old + 1): the ticket of a last block.
+/// ((old >= bound) ? 0 : old + 1): the count of a last block.
 inline unsigned atomicInc(unsigned* address, unsigned bound) {
   return simt::change_atomically(address, [=](unsigned old) { return old >= bound ? 0 : old + 1; });
 }

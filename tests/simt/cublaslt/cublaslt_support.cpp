@@ -1,5 +1,5 @@
 // Which products the rig's cuBLASLt refuses: those that the real one refuses.
-#include "cublaslt.h"
+#include "cublaslt/cublaslt.h"
 
 namespace simt::cublaslt {
 

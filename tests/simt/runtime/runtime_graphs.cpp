@@ -1,7 +1,7 @@
 // The CUDA runtime API: capture and graphs.
 #include <algorithm>
 
-#include "runtime.h"
+#include "runtime/runtime.h"
 
 namespace simt {
 namespace {

@@ -9,7 +9,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "block.h"
+#include "threads/block.h"
 
 // CUDA has these outside of std.
 using std::isfinite;

@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "runtime.h"
-#include "sanitizers.h"
+#include "runtime/runtime.h"
+#include "threads/sanitizers.h"
 
 namespace simt {
 

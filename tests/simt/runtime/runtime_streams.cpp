@@ -1,7 +1,7 @@
 // The CUDA runtime API: streams and events.
 #include <algorithm>
 
-#include "runtime.h"
+#include "runtime/runtime.h"
 
 namespace simt {
 namespace {

@@ -6,7 +6,7 @@
 // * The workspace is overwritten with NaN when the product runs.
 // * A bias gradient is overwritten, also when beta is 1.
 // * With beta = 0, C is not read.
-#include "cublaslt.h"
+#include "cublaslt/cublaslt.h"
 
 #include <cstring>
 

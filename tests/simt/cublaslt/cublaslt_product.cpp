@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "cublaslt.h"
+#include "cublaslt/cublaslt.h"
 
 namespace simt::cublaslt {
 namespace {

@@ -1,4 +1,4 @@
-#include "block.h"
+#include "threads/block.h"
 
 #include <algorithm>
 #include <atomic>
@@ -10,9 +10,9 @@
 #include <thread>
 #include <utility>
 
-#include "sanitizers.h"
 #include "settings.h"
-#include "shared_arrays.h"
+#include "threads/sanitizers.h"
+#include "threads/shared_arrays.h"
 
 namespace simt {
 

@@ -1,9 +1,9 @@
-#include "device.h"
+#include "runtime/device.h"
 
 #include <cstdio>
 
-#include "program.h"
-#include "runtime.h"
+#include "runtime/program.h"
+#include "runtime/runtime.h"
 
 namespace simt {
 

@@ -1,4 +1,4 @@
-#include "memory.h"
+#include "runtime/memory.h"
 
 #include <execinfo.h>
 #include <signal.h>
@@ -11,9 +11,9 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "block.h"
-#include "sanitizers.h"
 #include "settings.h"
+#include "threads/block.h"
+#include "threads/sanitizers.h"
 
 namespace simt {
 namespace {

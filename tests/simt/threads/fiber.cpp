@@ -1,11 +1,11 @@
-#include "fiber.h"
+#include "threads/fiber.h"
 
 #include <sys/mman.h>
 
 #include <cstdint>
 #include <cstdlib>
 
-#include "sanitizers.h"
+#include "threads/sanitizers.h"
 
 // Saves the callee-saved registers and the stack pointer, and takes up the other's.
 extern "C" void simt_switch_stacks(void** save, void* load);
