@@ -61,8 +61,8 @@ struct Hops {
     return *reinterpret_cast<const int64_t*>(at[Index]);
   }
   __device__ bool checked(int64_t value, int64_t h) const {
-    if (range.holds(value)) return true;
-    // Along a dim where the index repeats, its positions count once.
+    if (range.contains(value)) return true;
+    // RunLayout a dim where the index repeats, its positions count once.
     range.report(value, repeats ? h / (n * inner) * inner + h % inner : h);
     return false;
   }
@@ -134,7 +134,7 @@ __global__ void scatter_winners(Hops hops, const long long* winner) {
   for (int64_t i = thread_number(); i < count; i += thread_count()) {
     const Division at(i, hops.row.numel);
     const int64_t value = hops.index(at.quotient);
-    if (!hops.range.holds(value) || winner[hops.target(at.quotient, value)] != at.quotient)
+    if (!hops.range.contains(value) || winner[hops.target(at.quotient, value)] != at.quotient)
       continue;
     char* place[2];
     hops.locate(at.quotient, at.rest, value, place);
@@ -204,7 +204,7 @@ __global__ void reduce_rows(Hops hops, OpId op, const int64_t* sorted, const int
 __global__ void append_index(int64_t* y, Layout<1> index, bool begin, Range range) {
   for_elements(index, [&](int64_t i, char* const(&at)[1]) {
     int64_t value = *reinterpret_cast<const int64_t*>(at[0]);
-    if (!range.holds(value)) {
+    if (!range.contains(value)) {
       int64_t position = 0, step = 1, rest = i;
       for (int d = index.rank - 1; d >= 0; rest /= index.sizes[d--]) {
         if (index.strides[0][d] == 0) continue;

@@ -13,7 +13,7 @@ namespace {
 template <class S>
 struct Weights {
   const char* base = nullptr;
-  Along along;
+  RunLayout along;
   S otherwise;
 
   Weights(const Array& w, S none) : otherwise(none) {
@@ -21,7 +21,7 @@ struct Weights {
     const Array start = w.select(0, 0);
     const Layout<1> layout({&start});
     base = layout.base[0];
-    along = Along(layout, 0, w.strides()[0]);
+    along = RunLayout(layout, 0, w.strides()[0]);
   }
   __device__ void fetch(S (&w)[kPack], int64_t first, int64_t length) const {
     if (base)
@@ -130,9 +130,9 @@ __global__ void norm_grad_rows(const __grid_constant__ Rows<3> a,
 /// LeVeque 1979. Means are distances from the output's first element, so that a mean far from 0
 /// costs no digits.
 template <class S>
-struct Moments : Joint<S, 1, 3> {
+struct Moments : JointReduction<S, 1, 3> {
   using Value = Several<S, 3>;
-  using Joint<S, 1, 3>::Joint;
+  using JointReduction<S, 1, 3>::JointReduction;
   __device__ static Value start() { return {}; }
   __device__ static Value join(const Value& a, const Value& b) {
     const S n = a.v[0] + b.v[0];
@@ -173,10 +173,10 @@ struct Moments : Joint<S, 1, 3> {
 
 /// Σ g·(x − mean)·rstd and Σ g of g, x, mean and rstd: the gradients of weight and bias.
 template <class S>
-struct Products : Joint<S, 4, 2> {
+struct Products : JointReduction<S, 4, 2> {
   using Value = Several<S, 2>;
   bool centred = true;
-  using Joint<S, 4, 2>::Joint;
+  using JointReduction<S, 4, 2>::JointReduction;
   __device__ static Value start() { return {}; }
   __device__ static Value join(const Value& a, const Value& b) {
     return {{a.v[0] + b.v[0], a.v[1] + b.v[1]}};
@@ -290,12 +290,12 @@ struct ApplyGrad {
 };
 
 /// One for each channel, as it stands beside x (N, C, S).
-Array beside(const Array& of_channels, const Array& x) {
+Array per_channel(const Array& of_channels, const Array& x) {
   if (!of_channels.defined()) return {};
   return of_channels.as_strided(x.shape(), {0, of_channels.strides()[0], 0}, of_channels.offset());
 }
 /// One for each row, as it stands beside x.
-Array along_rows(const Array& of_rows, const Array& x) {
+Array per_row(const Array& of_rows, const Array& x) {
   if (!of_rows.defined()) return {};
   Strides strides = of_rows.strides();
   strides.push_back(0);
@@ -323,9 +323,8 @@ void CudaBackend::row_norm_grad(const NormGrads& d, const Array& g, const Norm& 
     if (d.dweight.defined() || d.dbias.defined()) {
       Dims lead;
       for (int k = 0; k + 1 < x.dim(); ++k) lead.push_back(k);
-      store_weight_grads(d,
-                         weight_grads<S>("row norm weight gradient", g, x, along_rows(norm.mean, x),
-                                         along_rows(norm.rstd, x), lead, x.size(x.dim() - 1)));
+      store_weight_grads(d, weight_grads<S>("row norm weight gradient", g, x, per_row(norm.mean, x),
+                                            per_row(norm.rstd, x), lead, x.size(x.dim() - 1)));
     }
     if (!d.dx.defined() || x.numel() == 0) return;
     launch_rows<3, RowBackward<S>>(
@@ -369,8 +368,8 @@ void CudaBackend::batch_norm(const Array& y, const Norm& norm, bool training,
              0, f);
     }
     map_by_runs<S, 6>("batch norm",
-                      {y, x, beside(norm.mean, x), beside(norm.rstd, x), beside(norm.weight, x),
-                       beside(norm.bias, x)},
+                      {y, x, per_channel(norm.mean, x), per_channel(norm.rstd, x),
+                       per_channel(norm.weight, x), per_channel(norm.bias, x)},
                       {0, 0, 0, 0, 1, 0}, Apply{});
   });
 }
@@ -378,7 +377,7 @@ void CudaBackend::batch_norm(const Array& y, const Norm& norm, bool training,
 void CudaBackend::batch_norm_grad(const NormGrads& d, const Array& g, const Norm& norm,
                                   bool training) {
   const Array& x = norm.x;
-  const Array mean = beside(norm.mean, x), rstd = beside(norm.rstd, x);
+  const Array mean = per_channel(norm.mean, x), rstd = per_channel(norm.rstd, x);
   in_its_precision(norm.x, [&](auto t) {
     using S = typename decltype(t)::type;
     Array product, sum;
@@ -386,11 +385,12 @@ void CudaBackend::batch_norm_grad(const NormGrads& d, const Array& g, const Norm
       const Array sums =
           weight_grads<S>("batch norm weight gradient", g, x, mean, rstd, {0, 2}, x.size(1));
       store_weight_grads(d, sums);
-      if (training) product = beside(sums.select(0, 0), x), sum = beside(sums.select(0, 1), x);
+      if (training)
+        product = per_channel(sums.select(0, 0), x), sum = per_channel(sums.select(0, 1), x);
     }
     if (!d.dx.defined()) return;
     map_by_runs<S, 8>(
-        "batch norm gradient", {d.dx, g, x, mean, rstd, beside(norm.weight, x), product, sum},
+        "batch norm gradient", {d.dx, g, x, mean, rstd, per_channel(norm.weight, x), product, sum},
         {0, 0, 0, 0, 0, 1, 0, 0}, ApplyGrad{static_cast<double>(x.size(0) * x.size(2))});
   });
 }

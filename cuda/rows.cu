@@ -73,7 +73,7 @@ struct Targets {
   S *loss, *counted;  // counted: null when it is not wanted
   bool grad;          // true if it is wanted
   S *total, *mean;    // null: by nobody, or by others
-  LastBlock ticket;
+  BlockCounter counter;
   bool scales;  // the mean, and looks at it
   ScaledLoss scaling;
 
@@ -118,7 +118,7 @@ __global__ void cross_entropy_rows(const __grid_constant__ Rows<2> a,
   for_rows<Team>(a, [&](int64_t row, char* const(&at)[2]) {
     const int64_t t = o.target[row];
     const bool counts = t != o.ignored, first = threadIdx.x % Team::kSize == 0;
-    if (counts && !o.range.holds(t)) {
+    if (counts && !o.range.contains(t)) {
       if (first) o.range.report(t, row);
       return;
     }
@@ -169,7 +169,7 @@ __global__ void cross_entropy_rows(const __grid_constant__ Rows<2> a,
       in.write(x[0], begin);
     });
   });
-  if (o.mean && o.ticket.last_block()) average(o, a.starts.numel);
+  if (o.mean && o.counter.is_last()) average(o, a.starts.numel);
 }
 
 template <class S>
@@ -215,7 +215,7 @@ bool cross_entropy_fused(const CrossEntropy& o, const CheckedScale* scaling) {
         o.grad.defined(),
         mean ? o.total.data<S>() : nullptr,
         mean ? o.mean.data<S>() : nullptr,
-        mean ? ticket(queue(o.x)) : LastBlock(),
+        mean ? block_counter(queue(o.x)) : BlockCounter(),
         mean && scaling,
         mean && scaling ? scaled_loss(*scaling) : ScaledLoss()};
     // Four runs of doubles are more than a thread has registers for: it reads them again.

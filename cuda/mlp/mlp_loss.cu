@@ -14,15 +14,15 @@ namespace halftape::cuda {
 namespace {
 
 /// A gradient, or the loss: where the block's sums for it end, and where their sum goes.
-struct Goal {
+struct Output {
   char* to;  // null: nowhere
   Dtype dtype;
   float factor;
   int64_t end;
   int64_t position;  // in a GradientCheck; −1: it is none of its gradients
 };
-struct Goals {
-  Goal goals[2 * kFewLayers + 1];
+struct Outputs {
+  Output list[2 * kFewLayers + 1];
   int count;
 };
 
@@ -34,13 +34,13 @@ struct LossCheck {
   float* found_inf = nullptr;
   unsigned long long* first = nullptr;      // or null
   unsigned long long* first_bad = nullptr;  // of the gradients so far; kNone at first
-  LastBlock ticket = {};
+  BlockCounter counter = {};
 
-  __device__ void look(char* at, const Goal& goal) const {
-    if (!checks || goal.position < 0) return;
+  __device__ void check(char* at, const Output& output) const {
+    if (!checks || output.position < 0) return;
     const float by = inverse ? *inverse : 1 / *scaling.scale;
-    if (judge_element<float>(at, goal.dtype, by, divides))
-      atomicMin(first_bad, static_cast<unsigned long long>(goal.position));
+    if (check_element<float>(at, output.dtype, by, divides))
+      atomicMin(first_bad, static_cast<unsigned long long>(output.position));
   }
   /// Called by one thread, after all blocks.
   __device__ void conclude() const {
@@ -56,8 +56,8 @@ constexpr int kSlices = kThreads / kWarp;
 /// Every block of this kernel takes 32 numbers, each of its warps every eighth block's sums of
 /// them.
 __global__ void add_blocks(const float* sums, int blocks, int64_t width,
-                           const __grid_constant__ Goals goals,
-                           const __grid_constant__ LossCheck judge) {
+                           const __grid_constant__ Outputs outputs,
+                           const __grid_constant__ LossCheck loss_check) {
   __shared__ float of_slices[kSlices][kWarp];
   const int lane = static_cast<int>(threadIdx.x) % kWarp,
             slice = static_cast<int>(threadIdx.x) / kWarp;
@@ -73,15 +73,15 @@ __global__ void add_blocks(const float* sums, int blocks, int64_t width,
     for (int s = 1; s < kSlices; ++s) sum += of_slices[s][lane];
     int i = 0;
     int64_t begin = 0;
-    while (at >= goals.goals[i].end) begin = goals.goals[i++].end;
-    const Goal& goal = goals.goals[i];
-    if (goal.to) {
-      char* const to = goal.to + (at - begin) * static_cast<int64_t>(element_size(goal.dtype));
-      store(to, goal.dtype, sum * goal.factor);
-      judge.look(to, goal);
+    while (at >= outputs.list[i].end) begin = outputs.list[i++].end;
+    const Output& output = outputs.list[i];
+    if (output.to) {
+      char* const to = output.to + (at - begin) * static_cast<int64_t>(element_size(output.dtype));
+      store(to, output.dtype, sum * output.factor);
+      loss_check.check(to, output);
     }
   }
-  if (judge.scales && judge.ticket.last_block() && threadIdx.x == 0) judge.conclude();
+  if (loss_check.scales && loss_check.counter.is_last() && threadIdx.x == 0) loss_check.conclude();
 }
 
 // ---------------------------------------------------------------- what is launched
@@ -89,47 +89,47 @@ __global__ void add_blocks(const float* sums, int blocks, int64_t width,
 char* bytes(const Array& a) { return a.defined() ? static_cast<char*>(a.raw()) : nullptr; }
 Array entry(const std::vector<Array>& list, size_t l) { return list.empty() ? Array() : list[l]; }
 
-std::optional<Between> between(const std::optional<OpId>& op) {
-  if (!op) return Between::Nothing;
-  if (*op == UnaryOps::index<formula::Relu>()) return Between::Relu;
-  if (*op == UnaryOps::index<formula::GeluTanh>()) return Between::Gelu;
-  if (*op == UnaryOps::index<formula::Silu>()) return Between::Silu;
-  if (*op == UnaryOps::index<formula::Tanh>()) return Between::Tanh;
-  if (*op == UnaryOps::index<formula::Sigmoid>()) return Between::Sigmoid;
+std::optional<Activation> activation_of(const std::optional<OpId>& op) {
+  if (!op) return Activation::None;
+  if (*op == UnaryOps::index<formula::Relu>()) return Activation::Relu;
+  if (*op == UnaryOps::index<formula::GeluTanh>()) return Activation::Gelu;
+  if (*op == UnaryOps::index<formula::Silu>()) return Activation::Silu;
+  if (*op == UnaryOps::index<formula::Tanh>()) return Activation::Tanh;
+  if (*op == UnaryOps::index<formula::Sigmoid>()) return Activation::Sigmoid;
   return {};
 }
 
 /// True if the checked list holds only gradients that are computed here, each once.
-bool all_found(const Goals& goals, const GradientCheck* check) {
+bool all_found(const Outputs& outputs, const GradientCheck* check) {
   if (!check) return true;
   const auto wanted = std::count_if(check->grads.begin(), check->grads.end(),
                                     [](const Array& g) { return g.defined(); });
-  const auto found = std::count_if(goals.goals, goals.goals + goals.count,
-                                   [](const Goal& g) { return g.position >= 0; });
+  const auto found = std::count_if(outputs.list, outputs.list + outputs.count,
+                                   [](const Output& g) { return g.position >= 0; });
   return found == wanted && check->inv_scale.defined();
 }
 
 unsigned long long* position(const Array& a) {
   return a.defined() ? static_cast<unsigned long long*>(a.raw()) : nullptr;
 }
-LossCheck judge_of(const Queue& q, const CheckedScale* scaling, const GradientCheck* check,
-                   const Array& first_bad) {
-  LossCheck judge;
-  if (!scaling) return judge;
-  judge.scales = true;
-  judge.scaling = scaled_loss(*scaling);
-  judge.ticket = ticket(q);
-  if (!check) return judge;
-  judge.checks = true;
-  judge.divides = check->divides;
-  if (check->inv_scale.raw() != judge.scaling.inverse)
-    judge.inverse = check->inv_scale.data<float>();
-  judge.found_inf = check->found_inf.data<float>();
-  judge.first = position(check->first), judge.first_bad = position(first_bad);
+LossCheck make_loss_check(const Queue& q, const CheckedScale* scaling, const GradientCheck* check,
+                          const Array& first_bad) {
+  LossCheck loss_check;
+  if (!scaling) return loss_check;
+  loss_check.scales = true;
+  loss_check.scaling = scaled_loss(*scaling);
+  loss_check.counter = block_counter(q);
+  if (!check) return loss_check;
+  loss_check.checks = true;
+  loss_check.divides = check->divides;
+  if (check->inv_scale.raw() != loss_check.scaling.inverse)
+    loss_check.inverse = check->inv_scale.data<float>();
+  loss_check.found_inf = check->found_inf.data<float>();
+  loss_check.first = position(check->first), loss_check.first_bad = position(first_bad);
   if (check->divides)
     for (const Array& g : check->grads)
       if (g.defined()) g.bump_version();
-  return judge;
+  return loss_check;
 }
 
 /// How a Task is carried out.
@@ -202,7 +202,7 @@ int64_t position_of(const Array& gradient, const GradientCheck* check) {
 
 bool usable(const Array& a) { return !a.defined() || (packs(a.dtype()) && a.contiguous()); }
 
-bool takes(const MlpLoss& m, const cudaDeviceProp& gpu) {
+bool is_supported(const MlpLoss& m, const cudaDeviceProp& gpu) {
   if (!is_small(m) || !m.x.contiguous() || !m.target.contiguous()) return false;
   if (m.target.dtype() != kInt64 && !packs(m.target.dtype())) return false;
   if (!packs(m.x.dtype())) return false;
@@ -240,22 +240,22 @@ int64_t blocks_for_tiles(const Queue& q, const Plan& plan, int64_t rows) {
 }  // namespace
 
 bool mlp_loss_fused(const MlpLoss& m, const CheckedScale* scaling, const GradientCheck* checked) {
-  const auto activation = between(m.activation);
+  const auto activation = activation_of(m.activation);
   const cudaDeviceProp& gpu = Context::of(m.x).properties();
-  if (!activation || !takes(m, gpu)) return false;
+  if (!activation || !is_supported(m, gpu)) return false;
   const bool classes = m.target.dtype() == kInt64;
 
   Task task{};
-  Goals goals{};
+  Outputs outputs{};
   task.count = static_cast<int>(m.weights.size());
   task.activation = *activation;
-  task.saves_input = *activation == Between::Gelu || *activation == Between::Silu;
+  task.saves_input = *activation == Activation::Gelu || *activation == Activation::Silu;
   task.gradients = m.dx.defined();
   int widest = 0;
-  const auto add_goal = [&](const Array& to, int64_t count, float factor) {
+  const auto add_output = [&](const Array& to, int64_t count, float factor) {
     task.width += count;
-    goals.goals[goals.count++] = {bytes(to), to.defined() ? to.dtype() : kFloat32, factor,
-                                  task.width, position_of(to, checked)};
+    outputs.list[outputs.count++] = {bytes(to), to.defined() ? to.dtype() : kFloat32, factor,
+                                     task.width, position_of(to, checked)};
   };
   for (size_t l = 0; l < m.weights.size(); ++l) {
     const Array& w = m.weights[l];
@@ -265,15 +265,15 @@ bool mlp_loss_fused(const MlpLoss& m, const CheckedScale* scaling, const Gradien
     task.gradients = task.gradients || dw.defined() || db.defined();
     const Layer& o = task.layers[l] = layer_of(w, b, static_cast<int>(task.width));
     widest = std::max({widest, padded(o.in), padded(o.out)});
-    add_goal(dw, w.numel(), 1);
-    add_goal(db, o.out, 1);
+    add_output(dw, w.numel(), 1);
+    add_output(db, o.out, 1);
   }
-  if (!task.gradients) task.width = 0, goals.count = 0;
-  if (!all_found(goals, checked)) return false;
+  if (!task.gradients) task.width = 0, outputs.count = 0;
+  if (!all_found(outputs, checked)) return false;
   const int out = task.layers[task.count - 1].out;
   task.rows = m.x.size(0);
   const float mean = 1 / static_cast<float>(classes ? task.rows : task.rows * out);
-  add_goal(m.loss, 1, mean);
+  add_output(m.loss, 1, mean);
 
   const Plan plan = plan_of(task, m.dtype(), gpu.sharedMemPerBlockOptin, widest);
   if (!plan.kernel) return false;
@@ -291,12 +291,12 @@ bool mlp_loss_fused(const MlpLoss& m, const CheckedScale* scaling, const Gradien
   const Array sums({blocks, task.width}, kFloat32, m.x.device());
   task.sums = sums.data<float>();
   const Array first_bad = checked ? Array({}, kInt64, m.x.device()) : Array();
-  const LossCheck judge = judge_of(q, scaling, checked, first_bad);
-  task.first_bad = judge.first_bad;
+  const LossCheck loss_check = make_loss_check(q, scaling, checked, first_bad);
+  task.first_bad = loss_check.first_bad;
   launch(q, "mlp_loss", plan.kernel, static_cast<unsigned>(blocks), threads, plan.bytes, task);
   if (!task.gradients && !m.loss.defined()) return true;
   launch(q, "mlp_loss sums", add_blocks, static_cast<unsigned>((task.width + kWarp - 1) / kWarp),
-         kThreads, 0, task.sums, static_cast<int>(blocks), task.width, goals, judge);
+         kThreads, 0, task.sums, static_cast<int>(blocks), task.width, outputs, loss_check);
   return true;
 }
 

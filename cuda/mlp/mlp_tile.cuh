@@ -18,9 +18,9 @@ inline constexpr int kKeptLayers = 5;
 inline constexpr int kKeptWidth = 64;
 inline constexpr unsigned long long kNone = ~0ull;  // no gradient's position
 
-enum class Between : uint8_t { Nothing, Relu, Gelu, Silu, Tanh, Sigmoid };
+enum class Activation : uint8_t { None, Relu, Gelu, Silu, Tanh, Sigmoid };
 
-struct Nothing {
+struct Identity {
   static constexpr Saves saves = Saves::Nothing;
   __device__ static float f(float x) { return x; }
   __device__ static float df(float g, float) { return g; }
@@ -28,19 +28,19 @@ struct Nothing {
 
 /// f(Type<formula>{}). The same for all threads: no divergence.
 template <class F>
-__device__ void with_formula(Between a, const F& f) {
+__device__ void with_formula(Activation a, const F& f) {
   switch (a) {
-    case Between::Nothing:
-      return f(Type<Nothing>{});
-    case Between::Relu:
+    case Activation::None:
+      return f(Type<Identity>{});
+    case Activation::Relu:
       return f(Type<formula::Relu>{});
-    case Between::Gelu:
+    case Activation::Gelu:
       return f(Type<formula::GeluTanh>{});
-    case Between::Silu:
+    case Activation::Silu:
       return f(Type<formula::Silu>{});
-    case Between::Tanh:
+    case Activation::Tanh:
       return f(Type<formula::Tanh>{});
-    case Between::Sigmoid:
+    case Activation::Sigmoid:
       break;
   }
   f(Type<formula::Sigmoid>{});
@@ -65,7 +65,7 @@ struct Layer {
 struct Task {
   Layer layers[kFewLayers];
   int count;
-  Between activation;
+  Activation activation;
   bool saves_input;  // the derivative needs its input
   bool resident;     // all weights are in shared memory, not one at a time
   bool gradients;    // they are wanted, not the loss alone
@@ -265,15 +265,15 @@ struct LogSum {
 template <class T, int K, class F>
 __device__ __forceinline__ void each_activation(unsigned (&next)[K][4], int j,
                                                 const float (&c)[4][4], bool both, int stride,
-                                                Between activation, const F& f) {
+                                                Activation activation, const F& f) {
   const auto all = [&](auto t) {
     each_pair(both, [&](int q, int h) {
       next[2 * j + q / 2][q % 2 * 2 + h] =
           f(t, 8 * h * stride + 32 * j + 8 * q, h, c[q][2 * h], c[q][2 * h + 1]);
     });
   };
-  if (activation == Between::Nothing) return all(Type<Nothing>{});
-  if (activation == Between::Relu) return all(Type<formula::Relu>{});
+  if (activation == Activation::None) return all(Type<Identity>{});
+  if (activation == Activation::Relu) return all(Type<formula::Relu>{});
   // The others take turns in one piece of code, since unrolled it would be too long. The registers
   // shift by one each time, because they cannot be indexed.
   float u[8], v[8];

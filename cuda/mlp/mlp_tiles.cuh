@@ -193,7 +193,7 @@ struct Tile {
     for (int h = 0; h < 2; ++h) {
       if (!live(h)) continue;
       target[h] = reinterpret_cast<const int64_t*>(task.target)[row0 + 8 * h];
-      if (task.range.holds(target[h])) continue;
+      if (task.range.contains(target[h])) continue;
       if (block.lane.t == 0) task.range.report(target[h], row0 + 8 * h);
       target[h] = -1;
     }

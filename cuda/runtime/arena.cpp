@@ -18,10 +18,10 @@ size_t rounded(size_t bytes) {
 Arena::Arena(Context& context) : context_(context), stream_(context.borrow_stream()) {}
 
 Arena::~Arena() {
-  const Beside capture;
+  const RelaxedCapture relaxed;
   (void)context_.wait();
   for (const Segment& s : segments_) (void)cudaFreeAsync(s.bytes, stream_);
-  for (const Late& l : late_) (void)cudaFreeAsync(l.bytes, l.stream);
+  for (const Deferred& l : deferred_) (void)cudaFreeAsync(l.bytes, l.stream);
   context_.return_stream(stream_);
 }
 
@@ -41,7 +41,7 @@ void* Arena::cut(size_t size) {
     if (i->second >= size && (best == free_.end() || i->second < best->second)) best = i;
   if (best == free_.end()) {
     const size_t taken = std::max(size, kSegment);
-    const Beside capture;
+    const RelaxedCapture relaxed;
     void* const segment = context_.from_pool(taken, stream_);
     segments_.push_back({segment, taken});
     best = free_.emplace(static_cast<char*>(segment), taken).first;
@@ -75,22 +75,22 @@ void Arena::put(char* bytes, size_t size) {
   free_.emplace(bytes, size);
 }
 
-void Arena::give_back_later(void* bytes, void* stream) noexcept {
+void Arena::free_later(void* bytes, void* stream) noexcept {
   const std::lock_guard lock(mutex_);
-  late_.push_back({bytes, static_cast<cudaStream_t>(stream)});
+  deferred_.push_back({bytes, static_cast<cudaStream_t>(stream)});
 }
 
 void Arena::free_pinned_later(void* bytes) noexcept {
   const std::lock_guard lock(mutex_);
-  late_pinned_.push_back(bytes);
+  deferred_pinned_.push_back(bytes);
 }
 
 void Arena::settle() {
   const std::lock_guard lock(mutex_);
-  for (const Late& l : late_) (void)cudaFreeAsync(l.bytes, l.stream);
-  late_.clear();
-  for (void* pinned : late_pinned_) Context::free_pinned(pinned);
-  late_pinned_.clear();
+  for (const Deferred& l : deferred_) (void)cudaFreeAsync(l.bytes, l.stream);
+  deferred_.clear();
+  for (void* pinned : deferred_pinned_) Context::free_pinned(pinned);
+  deferred_pinned_.clear();
   check(cudaStreamSynchronize(stream_), "allocating memory for a graph");
 }
 

@@ -21,7 +21,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
   Context& context() const { return context_; }
   BufferPtr allocate(size_t bytes);
   /// Memory of the pool that the step let go while it was captured, when nothing may be given back.
-  void give_back_later(void* bytes, void* stream) noexcept;
+  void free_later(void* bytes, void* stream) noexcept;
   void free_pinned_later(void* bytes) noexcept;
   /// The capture is over: gives it back, and waits until all of the arena is there.
   void settle();
@@ -41,12 +41,12 @@ class Arena : public std::enable_shared_from_this<Arena> {
     size_t size;
   };
   std::vector<Segment> segments_;
-  struct Late {
+  struct Deferred {
     void* bytes;
     cudaStream_t stream;
   };
-  std::vector<Late> late_;
-  std::vector<void*> late_pinned_;
+  std::vector<Deferred> deferred_;
+  std::vector<void*> deferred_pinned_;
 };
 
 }  // namespace halftape::cuda

@@ -17,7 +17,7 @@ constexpr size_t kPoolOfStreams = 32;  // per device and priority; then they are
 thread_local std::array<cudaStream_t, kMostDevices> chosen{};  // null: the device's first
 
 void give_back_memory(void* bytes, size_t, void* stream) noexcept {
-  if (Arena* arena = Context::capturing()) return arena->give_back_later(bytes, stream);
+  if (Arena* arena = Context::capturing()) return arena->free_later(bytes, stream);
   // In the order of the stream that it was taken in. At the process's end there may be nothing left
   // to give it back to.
   (void)cudaFreeAsync(bytes, static_cast<cudaStream_t>(stream));
@@ -27,7 +27,7 @@ void give_back_pinned(void* bytes, size_t, void*) noexcept {
   Context::free_pinned(bytes);
 }
 
-bool says_blocking() {
+bool blocking_requested() {
   const char* said = std::getenv("HALFTAPE_CUDA_BLOCKING");
   return said && std::strcmp(said, "0") != 0;
 }
@@ -40,7 +40,7 @@ std::string mebibytes(int64_t bytes) {
 }
 
 /// Has the device's context broken? Every call returns the error from then on.
-bool poisons(cudaError_t e) {
+bool breaks_device(cudaError_t e) {
   return e == cudaErrorIllegalAddress || e == cudaErrorLaunchFailure || e == cudaErrorAssert ||
          e == cudaErrorIllegalInstruction || e == cudaErrorMisalignedAddress ||
          e == cudaErrorInvalidAddressSpace || e == cudaErrorInvalidPc ||
@@ -67,12 +67,12 @@ bool take(Note& note, Note& out) {
 
 std::string text_of(cudaError_t e) {
   return std::string(cudaGetErrorString(e)) + " (" + cudaGetErrorName(e) + ")" +
-         (poisons(e) ? "; the GPU cannot be used any more in this process" : "");
+         (breaks_device(e) ? "; the GPU cannot be used any more in this process" : "");
 }
 
 }  // namespace
 
-std::atomic<bool> Context::blocking{says_blocking()}, Context::reduced_sums{false};
+std::atomic<bool> Context::blocking{blocking_requested()}, Context::reduced_sums{false};
 
 void check(cudaError_t result, const char* what) {
   if (result == cudaSuccess) [[likely]]
@@ -164,9 +164,9 @@ void* Context::from_pool(size_t bytes, cudaStream_t stream) {
   return block;
 }
 
-unsigned* Context::ticket(cudaStream_t stream) {
+unsigned* Context::block_count(cudaStream_t stream) {
   const std::lock_guard lock(mutex_);
-  return tickets_.at(stream);
+  return block_counts_.at(stream);
 }
 
 BufferPtr Context::allocate_pinned(size_t bytes) {
@@ -217,11 +217,11 @@ cudaStream_t Context::make_stream(int priority) {
   made_.push_back(made);
   // Made here: a capture, in which a count may be first asked for, would only write down that it is
   // to become 0. Streams live as long as the program, and so does this.
-  const Beside capture;
+  const RelaxedCapture relaxed;
   void* count = nullptr;
   check(cudaMallocFromPoolAsync(&count, sizeof(unsigned), pool_, made), "making a count of blocks");
   check(cudaMemsetAsync(count, 0, sizeof(unsigned), made), "making a count of blocks");
-  tickets_.emplace(made, static_cast<unsigned*>(count));
+  block_counts_.emplace(made, static_cast<unsigned*>(count));
   return made;
 }
 
@@ -296,7 +296,7 @@ void Context::launched(const char* what, cudaError_t result, cudaStream_t stream
 }
 
 /// The names of the kernels that may still be running, the last one first.
-std::string Context::lately() const {
+std::string Context::recent_launches() const {
   const size_t n = launches_.load(std::memory_order_relaxed);
   std::string names;
   for (size_t i = n; i > 0 && n - i < kRemembered; --i) {
@@ -310,7 +310,7 @@ void Context::check_earlier(cudaError_t result, const char* what) {
   if (result == cudaSuccess) [[likely]]
     return;
   (void)cudaGetLastError();
-  const std::string names = poisons(result) ? lately() : "";
+  const std::string names = breaks_device(result) ? recent_launches() : "";
   detail::fail("cuda: ", what, ": ", text_of(result),
                names.empty() ? ""
                              : "; enqueued before, the last first: " + names +

@@ -39,12 +39,12 @@ struct Board {
 
 /// For as long as it lives this thread may call what a capture of its forbids, since it is about
 /// other streams: what happens now, and is no part of the step.
-class Beside {
+class RelaxedCapture {
  public:
-  Beside() { (void)cudaThreadExchangeStreamCaptureMode(&mode_); }
-  ~Beside() { (void)cudaThreadExchangeStreamCaptureMode(&mode_); }
-  Beside(const Beside&) = delete;
-  Beside& operator=(const Beside&) = delete;
+  RelaxedCapture() { (void)cudaThreadExchangeStreamCaptureMode(&mode_); }
+  ~RelaxedCapture() { (void)cudaThreadExchangeStreamCaptureMode(&mode_); }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
 
  private:
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
@@ -74,7 +74,7 @@ class Context {
   void* from_pool(size_t bytes, cudaStream_t stream);
   /// A count of blocks (cuda/runtime/last_block.cuh) for the launches of this stream, which begins
   /// with 0.
-  unsigned* ticket(cudaStream_t stream);
+  unsigned* block_count(cudaStream_t stream);
   /// Host memory that the device can read and write by itself.
   BufferPtr allocate_pinned(size_t bytes);
   /// A copy may still be reading it: waits. Who loads batches through pinned memory keeps it.
@@ -108,7 +108,7 @@ class Context {
   static std::atomic<bool> reduced_sums;  // of float16 products may be joined in float16
 
  private:
-  std::string lately() const;
+  std::string recent_launches() const;
   cudaStream_t make_stream(int priority);  // 0 is the usual one
 
   DeviceIndex index_;
@@ -124,7 +124,7 @@ class Context {
   };
   Pool normal_, urgent_;  // of streams
   std::vector<cudaStream_t> returned_;
-  std::map<cudaStream_t, unsigned*> tickets_;
+  std::map<cudaStream_t, unsigned*> block_counts_;
   static constexpr size_t kRemembered = 8;
   std::array<std::atomic<const char*>, kRemembered> recent_{};
   std::atomic<size_t> launches_{0};  // since the last synchronisation

@@ -1,4 +1,4 @@
-// Work that the last block of a launch does, when all others are done: one launch less.
+// Work that the last block of a launch does when all others are done, which saves a launch.
 #pragma once
 #include "halftape/cuda/runtime/gpu.h"
 
@@ -6,19 +6,19 @@
 
 namespace halftape::cuda {
 
-/// Blocks count themselves off. The count is 0 between two launches in a stream.
-struct LastBlock {
-  unsigned* blocks = nullptr;
+/// Counts the blocks of a launch that are done. The count is 0 between two launches in a stream.
+struct BlockCounter {
+  unsigned* count = nullptr;
 
-  /// In the last block of the grid to get here, true for all of its threads, which then see what
-  /// the other blocks have written. Called once, by all threads of all blocks.
-  __device__ bool last_block() const {
+  /// Called once, by all threads of all blocks. True for all threads of the last block to call it,
+  /// which then see what the other blocks have written.
+  __device__ bool is_last() const {
     __threadfence();
-    __syncthreads();  // all of the block have written theirs
+    __syncthreads();  // all threads of the block have written
     bool last = false;
     if (threadIdx.x == 0) {
-      last = atomicAdd(blocks, 1u) == gridDim.x * gridDim.y * gridDim.z - 1;
-      if (last) *blocks = 0;
+      last = atomicAdd(count, 1u) == gridDim.x * gridDim.y * gridDim.z - 1;
+      if (last) *count = 0;
     }
     last = __syncthreads_or(last) != 0;
     __threadfence();
@@ -26,7 +26,7 @@ struct LastBlock {
   }
 };
 
-/// That of the queue's stream.
-inline LastBlock ticket(const Queue& q) { return {q.context.ticket(q.stream)}; }
+/// The counter of the queue's stream.
+inline BlockCounter block_counter(const Queue& q) { return {q.context.block_count(q.stream)}; }
 
 }  // namespace halftape::cuda

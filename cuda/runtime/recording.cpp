@@ -6,12 +6,12 @@ namespace halftape::cuda {
 namespace {
 
 /// Takes this thread's memory from an arena, for as long as it lives.
-class From {
+class ArenaScope {
  public:
-  explicit From(Arena& arena) { Context::capturing() = &arena; }
-  ~From() { Context::capturing() = nullptr; }
-  From(const From&) = delete;
-  From& operator=(const From&) = delete;
+  explicit ArenaScope(Arena& arena) { Context::capturing() = &arena; }
+  ~ArenaScope() { Context::capturing() = nullptr; }
+  ArenaScope(const ArenaScope&) = delete;
+  ArenaScope& operator=(const ArenaScope&) = delete;
 };
 
 }  // namespace
@@ -34,7 +34,7 @@ CudaRecording::~CudaRecording() {
 void CudaRecording::rehearse(const std::function<void()>& work) {
   context_.synchronize();  // what the step reads is there
   try {
-    const IntoStream stream(context_, stream_);
+    const StreamScope stream(context_, stream_);
     work();
   } catch (...) {
     (void)cudaStreamSynchronize(stream_);
@@ -47,10 +47,10 @@ void CudaRecording::record(const std::function<void()>& work) {
   context_.synchronize();
   cudaGraph_t graph = nullptr;
   {
-    const IntoStream stream(context_, stream_);
+    const StreamScope stream(context_, stream_);
     context_.begin_capture(stream_);
     try {
-      const From memory(*arena_);
+      const ArenaScope memory(*arena_);
       work();
     } catch (...) {
       (void)cudaStreamEndCapture(stream_, &graph);

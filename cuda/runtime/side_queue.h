@@ -6,15 +6,15 @@
 namespace halftape::cuda {
 
 /// Sends this thread's work into a stream, for as long as it lives.
-class IntoStream {
+class StreamScope {
  public:
-  IntoStream(Context& context, cudaStream_t stream)
+  StreamScope(Context& context, cudaStream_t stream)
       : context_(context), before_(context.current()) {
     context.set_current(stream);
   }
-  ~IntoStream() { context_.set_current(before_); }
-  IntoStream(const IntoStream&) = delete;
-  IntoStream& operator=(const IntoStream&) = delete;
+  ~StreamScope() { context_.set_current(before_); }
+  StreamScope(const StreamScope&) = delete;
+  StreamScope& operator=(const StreamScope&) = delete;
 
  private:
   Context& context_;
@@ -44,7 +44,7 @@ class CudaSideQueue final : public SideQueue {
   explicit CudaSideQueue(Context& context) : context_(context), stream_(context.borrow_stream()) {}
   ~CudaSideQueue() override { context_.return_stream(stream_); }
   void use(const std::function<void()>& work) override {
-    const IntoStream here(context_, stream_);
+    const StreamScope here(context_, stream_);
     work();
   }
 

@@ -53,7 +53,7 @@ struct FiniteCheck {
 
   __device__ float factor() const { return inv_scale ? *inv_scale : 1; }
   /// Called by whole warps.
-  __device__ void say(bool bad, int64_t position) const {
+  __device__ void report(bool bad, int64_t position) const {
     if (!found_inf || !__any_sync(~0u, bad) || threadIdx.x % 32 != 0) return;
     *found_inf = 1;
     // −1, which means none, is the largest number without a sign.
@@ -64,7 +64,7 @@ struct FiniteCheck {
 };
 
 /// Raises the versions of the gradients if the check writes them.
-inline FiniteCheck judge_of(const GradientCheck& c) {
+inline FiniteCheck finite_check(const GradientCheck& c) {
   if (c.divides)
     for (const Array& g : c.grads)
       if (g.defined()) g.bump_version();
@@ -72,14 +72,14 @@ inline FiniteCheck judge_of(const GradientCheck& c) {
           c.first.defined() ? static_cast<long long*>(c.first.raw()) : nullptr, c.divides};
 }
 
-/// judge_element(), computed as its dtype asks for.
-__device__ inline bool judge_any(void* at, Dtype d, float by, bool divides) {
-  return d == Dtype::Float64 ? judge_element<double>(at, d, by, divides)
-                             : judge_element<float>(at, d, by, divides);
+/// check_element(), computed as its dtype asks for.
+__device__ inline bool check_any(void* at, Dtype d, float by, bool divides) {
+  return d == Dtype::Float64 ? check_element<double>(at, d, by, divides)
+                             : check_element<float>(at, d, by, divides);
 }
 
-/// judge_any() for a pack, or for its first elements where the array ends in it.
-__device__ inline bool judge_pack(const Flat<1>& x, int64_t pack, float by, bool divides) {
+/// check_any() for a pack, or for its first elements where the array ends in it.
+__device__ inline bool check_pack(const Flat<1>& x, int64_t pack, float by, bool divides) {
   const int64_t left = x.numel - pack * kPack;
   bool bad = false;
   with_packed_type(x.dtype[0], [&](auto t) {
@@ -95,7 +95,7 @@ __device__ inline bool judge_pack(const Flat<1>& x, int64_t pack, float by, bool
       if (divides && by != 1) place = p;
     } else {
       for (int64_t i = pack * kPack; i < x.numel; ++i)
-        bad = judge_element(x.base[0] + i * static_cast<int64_t>(sizeof(T)), x.dtype[0], by,
+        bad = check_element(x.base[0] + i * static_cast<int64_t>(sizeof(T)), x.dtype[0], by,
                             divides) ||
               bad;
     }

@@ -14,7 +14,7 @@
 namespace halftape::cuda {
 namespace {
 
-struct Goal {
+struct NormTask {
   double p, most;
   const double* unit;  // null: 1
   double* parts;
@@ -22,9 +22,9 @@ struct Goal {
   bool finishes;       // no launch follows
   void *norm, *factor;
   Dtype dtype;
-  LastBlock ticket;
-  bool judges;  // looks at the arrays first
-  FiniteCheck judge;
+  BlockCounter counter;
+  bool checks;  // looks at the arrays first
+  FiniteCheck finite;
 };
 
 /// In thread 0: what all threads of the block hold, joined in a fixed order.
@@ -38,22 +38,23 @@ __device__ double of_block(double x, const NormOrder& order) {
   return x;
 }
 
-__device__ void finish(double x, const Goal& goal, const NormOrder& order) {
+__device__ void finish(double x, const NormTask& task, const NormOrder& order) {
   const double part = of_block(x, order);
-  if (threadIdx.x == 0) goal.parts[goal.first + blockIdx.x] = part;
-  if (!goal.ticket.last_block() || !goal.finishes) return;
+  if (threadIdx.x == 0) task.parts[task.first + blockIdx.x] = part;
+  if (!task.counter.is_last() || !task.finishes) return;
   double sum = 0;
-  for (int64_t i = threadIdx.x; i < goal.all; i += kThreads) sum = order.join(sum, goal.parts[i]);
+  for (int64_t i = threadIdx.x; i < task.all; i += kThreads) sum = order.join(sum, task.parts[i]);
   sum = of_block(sum, order);
   if (threadIdx.x > 0) return;
-  store(goal.norm, goal.dtype, order.whole(sum));
-  store(goal.factor, goal.dtype, NormOrder::factor(load<double>(goal.norm, goal.dtype), goal.most));
+  store(task.norm, task.dtype, order.whole(sum));
+  store(task.factor, task.dtype, NormOrder::factor(load<double>(task.norm, task.dtype), task.most));
 }
 
-__device__ NormOrder order_of(const Goal& goal) { return {goal.p, goal.unit ? *goal.unit : 1}; }
+__device__ NormOrder order_of(const NormTask& task) { return {task.p, task.unit ? *task.unit : 1}; }
 
-__global__ void norm_of_packs(const __grid_constant__ Chunk<Gradient<Flat<1>>> list, Goal goal) {
-  const NormOrder order = order_of(goal);
+__global__ void norm_of_packs(const __grid_constant__ Chunk<Gradient<Flat<1>>> list,
+                              NormTask task) {
+  const NormOrder order = order_of(task);
   double sum = 0;
   if (blockIdx.x < list.blocks()) {
     const int e = list.entry_of(blockIdx.x);
@@ -61,9 +62,9 @@ __global__ void norm_of_packs(const __grid_constant__ Chunk<Gradient<Flat<1>>> l
     const int64_t pack =
         static_cast<int64_t>(blockIdx.x - list.first_block[e]) * kThreads + threadIdx.x;
     const int64_t left = x.numel - pack * kPack;
-    if (goal.judges) {
-      const FiniteCheck& judge = goal.judge;
-      judge.say(judge_pack(x, pack, judge.factor(), judge.divides), list.entries[e].position);
+    if (task.checks) {
+      const FiniteCheck& finite = task.finite;
+      finite.report(check_pack(x, pack, finite.factor(), finite.divides), list.entries[e].position);
     }
     if (left >= kPack) {
       float lanes[kPack];
@@ -75,36 +76,36 @@ __global__ void norm_of_packs(const __grid_constant__ Chunk<Gradient<Flat<1>>> l
         sum = order.join(sum, order.term(load<float>(x.base[0] + i * item, x.dtype[0])));
     }
   }
-  finish(sum, goal, order);
+  finish(sum, task, order);
 }
 
 /// Eight elements for a thread, as above.
 __global__ void norm_of_elements(const __grid_constant__ Chunk<Gradient<Layout<1>>> list,
-                                 Goal goal) {
-  const NormOrder order = order_of(goal);
+                                 NormTask task) {
+  const NormOrder order = order_of(task);
   double sum = 0;
   if (blockIdx.x < list.blocks()) {
     const int e = list.entry_of(blockIdx.x);
     const Layout<1>& x = list.entries[e].arrays;
     const int64_t first =
         static_cast<int64_t>(blockIdx.x - list.first_block[e]) * kPerBlock + threadIdx.x * kPack;
-    const float by = goal.judge.factor();
+    const float by = task.finite.factor();
     bool bad = false;
     for (int64_t i = first; i < first + kPack && i < x.numel; ++i) {
       char* at[1];
       x.locate(i, at);
-      if (goal.judges) bad = judge_any(at[0], x.dtype[0], by, goal.judge.divides) || bad;
+      if (task.checks) bad = check_any(at[0], x.dtype[0], by, task.finite.divides) || bad;
       sum = order.join(sum, order.term(load<double>(at[0], x.dtype[0])));
     }
-    if (goal.judges) goal.judge.say(bad, list.entries[e].position);
+    if (task.checks) task.finite.report(bad, list.entries[e].position);
   }
-  finish(sum, goal, order);
+  finish(sum, task, order);
 }
 
 /// Of arrays that `check` looks at first, if there is one.
 void norm_of(const char* what, const ListNorm& n, const GradientCheck* check) {
   const Queue q = queue(n.norm);
-  const FiniteCheck judge = check ? judge_of(*check) : FiniteCheck{};
+  const FiniteCheck finite = check ? finite_check(*check) : FiniteCheck{};
   const GradientList list(n.xs, check ? check->grads : std::span<const Array>());
   int64_t blocks = 0, left = 0;
   list.each(norm_of_packs, norm_of_elements, [&](const auto& part, auto*) {
@@ -117,23 +118,23 @@ void norm_of(const char* what, const ListNorm& n, const GradientCheck* check) {
     return;
   }
   const BufferPtr parts = q.context.allocate(sizeof(double) * static_cast<size_t>(blocks));
-  Goal goal{.p = n.p,
-            .most = n.most,
-            .unit = n.unit.defined() ? n.unit.data<double>() : nullptr,
-            .parts = static_cast<double*>(parts->bytes()),
-            .first = 0,
-            .all = blocks,
-            .finishes = false,
-            .norm = n.norm.raw(),
-            .factor = n.factor.raw(),
-            .dtype = n.norm.dtype(),
-            .ticket = ticket(q),
-            .judges = check != nullptr,
-            .judge = judge};
+  NormTask task{.p = n.p,
+                .most = n.most,
+                .unit = n.unit.defined() ? n.unit.data<double>() : nullptr,
+                .parts = static_cast<double*>(parts->bytes()),
+                .first = 0,
+                .all = blocks,
+                .finishes = false,
+                .norm = n.norm.raw(),
+                .factor = n.factor.raw(),
+                .dtype = n.norm.dtype(),
+                .counter = block_counter(q),
+                .checks = check != nullptr,
+                .finite = finite};
   list.each(norm_of_packs, norm_of_elements, [&](const auto& part, auto* kernel) {
-    goal.finishes = --left == 0;
-    launch(q, what, kernel, part.blocks(), kThreads, 0, part, goal);
-    goal.first += part.blocks();
+    task.finishes = --left == 0;
+    launch(q, what, kernel, part.blocks(), kThreads, 0, part, task);
+    task.first += part.blocks();
   });
 }
 

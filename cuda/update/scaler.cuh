@@ -16,7 +16,7 @@ __device__ bool is_finite(S x) {
 /// Is a gradient's element finite, as it is and times `by`, which is written back where it
 /// `divides`?
 template <class S>
-__device__ bool judge_element(void* at, Dtype d, S by, bool divides) {
+__device__ bool check_element(void* at, Dtype d, S by, bool divides) {
   const S x = load<S>(at, d);
   bool bad = !is_finite(x);
   if (by == S(1)) return bad;

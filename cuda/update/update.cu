@@ -73,14 +73,14 @@ __device__ void raise_counters(const Slot<A>& slot) {
 /// raised the counters; or each computes its own, and the last one raises them. With neither,
 /// nothing is counted.
 template <class Rule>
-struct Starts {
+struct StartSource {
   Start<Rule>* given = nullptr;
   bool own = false;
 };
 
 /// What the last block does: it raises the counters and may update a GradScaler.
-struct Ending {
-  LastBlock ticket = {};  // without blocks: nothing
+struct LastBlockWork {
+  BlockCounter counter = {};  // without blocks: nothing
   bool moves = false;
   Finding finding = {};
   ScalerArrays scaler = {};
@@ -103,17 +103,18 @@ __global__ void begin_update(const __grid_constant__ Chunk<Slot<A>> list, Rule g
   }
 }
 
-/// clip(entry, factor) and update(entry, start) in every block, between what Starts and Ending say.
+/// clip(entry, factor) and update(entry, start) in every block, between what StartSource and
+/// LastBlockWork say.
 template <class Rule, class A, class C, class F>
 __device__ void counted(const Chunk<Slot<A>>& list, const Rule& rule, const Control& control,
-                        const Starts<Rule>& starts, const Ending& ending, const C& clip,
-                        const F& update) {
+                        const StartSource<Rule>& starts, const LastBlockWork& last_work,
+                        const C& clip, const F& update) {
   __shared__ __align__(16) unsigned char room[sizeof(Start<Rule>)];
   auto& shared = *reinterpret_cast<Start<Rule>*>(room);
   const bool skips = control.skips(), has_work = blockIdx.x < list.blocks();
   const float clip_by = control.clip_factor();
   if (has_work && clip_by != 1) clip(list.entry_of(blockIdx.x), clip_by);
-  if (skips && !ending.moves) return;
+  if (skips && !last_work.moves) return;
   const bool works = !skips && has_work;
   const int e = works ? list.entry_of(blockIdx.x) : 0;
   if (works && starts.own) {
@@ -121,11 +122,11 @@ __device__ void counted(const Chunk<Slot<A>>& list, const Rule& rule, const Cont
     __syncthreads();
   }
   if (works) update(e, starts.given ? starts.given[e] : starts.own ? shared : Start<Rule>{});
-  if (!ending.ticket.blocks || !ending.ticket.last_block()) return;
+  if (!last_work.counter.count || !last_work.counter.is_last()) return;
   if (starts.own && !skips)
     for (int i = static_cast<int>(threadIdx.x); i < list.count; i += kThreads)
       raise_counters(list.entries[i]);
-  if (ending.moves && threadIdx.x == 0) ending.move_scale();
+  if (last_work.moves && threadIdx.x == 0) last_work.move_scale();
 }
 
 template <class S>
@@ -239,15 +240,16 @@ __device__ void update_pack(const Packs<Rule>& list, int e, const Rule& rule, fl
 
 template <class Rule>
 __global__ void update_packs(const __grid_constant__ Packs<Rule> list, Rule given, Control control,
-                             Starts<Rule> starts, const __grid_constant__ Ending ending) {
+                             StartSource<Rule> starts,
+                             const __grid_constant__ LastBlockWork last_work) {
   const Rule rule = control.now(given);
   counted(
-      list, rule, control, starts, ending,
+      list, rule, control, starts, last_work,
       [&](int e, float by) {
         const auto& arrays = list.entries[e].arrays;
         constexpr int g = Arrays<Rule>::kGrad;
         const auto block = static_cast<int64_t>(blockIdx.x - list.first_block[e]);
-        (void)judge_pack({{arrays.base[g]}, arrays.numel, {arrays.dtype[g]}},
+        (void)check_pack({{arrays.base[g]}, arrays.numel, {arrays.dtype[g]}},
                          block * kThreads + threadIdx.x, by, true);
       },
       [&](int e, const Start<Rule>& start) {
@@ -257,8 +259,8 @@ __global__ void update_packs(const __grid_constant__ Packs<Rule> list, Rule give
 
 template <class Rule, class S>
 __global__ void update_elements(const __grid_constant__ Elements<Rule> list, Rule given,
-                                Control control, Starts<Rule> starts,
-                                const __grid_constant__ Ending ending) {
+                                Control control, StartSource<Rule> starts,
+                                const __grid_constant__ LastBlockWork last_work) {
   const Rule rule = control.now(given);
   const S inv = static_cast<S>(control.factor());
   // f(slot, i, where its arrays have their element i) for each of this thread's.
@@ -273,11 +275,11 @@ __global__ void update_elements(const __grid_constant__ Elements<Rule> list, Rul
     }
   };
   counted(
-      list, rule, control, starts, ending,
+      list, rule, control, starts, last_work,
       [&](int e, float by) {
         constexpr int g = Arrays<Rule>::kGrad;
         each(e, [&](const auto& slot, int64_t, auto& at) {
-          (void)judge_any(at[g], slot.arrays.dtype[g], by, true);
+          (void)check_any(at[g], slot.arrays.dtype[g], by, true);
         });
       },
       [&](int e, const Start<Rule>& start) {
@@ -328,30 +330,31 @@ class Update {
   }
 
   /// With a transition in the last block where there is one launch; gives whether it was done.
-  bool run(const Queue& q, const Rule& rule, const StepControl& control, Ending ending) const {
+  bool run(const Queue& q, const Rule& rule, const StepControl& control,
+           LastBlockWork last_work) const {
     const size_t kinds = !packs_.empty() + !floats_.empty() + !doubles_.empty();
-    ending.moves = ending.moves && kinds == 1;
-    bool moved = send(q, packs_, update_packs<Rule>, rule, control, ending);
-    moved = send(q, floats_, update_elements<Rule, float>, rule, control, ending) || moved;
-    return send(q, doubles_, update_elements<Rule, double>, rule, control, ending) || moved;
+    last_work.moves = last_work.moves && kinds == 1;
+    bool moved = send(q, packs_, update_packs<Rule>, rule, control, last_work);
+    moved = send(q, floats_, update_elements<Rule, float>, rule, control, last_work) || moved;
+    return send(q, doubles_, update_elements<Rule, double>, rule, control, last_work) || moved;
   }
 
  private:
   template <class A, class Kernel>
   bool send(const Queue& q, const std::vector<Slot<A>>& list, Kernel* kernel, const Rule& rule,
-            const StepControl& given, Ending ending) const {
-    static_assert(sizeof(Chunk<Slot<A>>) + sizeof(Rule) + sizeof(Control) + sizeof(Starts<Rule>) +
-                      sizeof(Ending) <=
+            const StepControl& given, LastBlockWork last_work) const {
+    static_assert(sizeof(Chunk<Slot<A>>) + sizeof(Rule) + sizeof(Control) +
+                      sizeof(StartSource<Rule>) + sizeof(LastBlockWork) <=
                   4096);
     const Array& live = given.live_rule;
     const Control control{place_of<float>(given.found_inf), place_of<float>(given.inv_scale),
                           place_of<float>(given.clip), live.defined() ? live.raw() : nullptr};
-    ending.moves = ending.moves && list.size() <= Chunk<Slot<A>>::kMost;
+    last_work.moves = last_work.moves && list.size() <= Chunk<Slot<A>>::kMost;
     in_chunks(list, [&](const Chunk<Slot<A>>& part) {
       // Each block computes what its parameter begins with, in double, unless there are so many
       // that this would take longer than a launch.
       const bool many = part.blocks() > 1024;
-      Starts<Rule> starts;
+      StartSource<Rule> starts;
       BufferPtr memory;
       if (counts_ && many) {
         memory = q.context.allocate(sizeof(Start<Rule>) * static_cast<size_t>(part.count));
@@ -361,13 +364,13 @@ class Update {
       } else {
         starts.own = counts_;
       }
-      const bool ends = starts.own || ending.moves;
-      ending.ticket = ends ? ticket(q) : LastBlock();
+      const bool ends = starts.own || last_work.moves;
+      last_work.counter = ends ? block_counter(q) : BlockCounter();
       const unsigned blocks = ends ? std::max(part.blocks(), 1u) : part.blocks();
       if (blocks > 0)
-        launch(q, Rule::name, kernel, blocks, kThreads, 0, part, rule, control, starts, ending);
+        launch(q, Rule::name, kernel, blocks, kThreads, 0, part, rule, control, starts, last_work);
     });
-    return ending.moves && !list.empty();
+    return last_work.moves && !list.empty();
   }
 
   std::vector<Slot<Flat<N>>> packs_;
@@ -375,14 +378,14 @@ class Update {
   bool counts_ = false;                            // something is counted
 };
 
-bool update_list(const ListUpdate& u, const Ending& ending) {
+bool update_list(const ListUpdate& u, const LastBlockWork& last_work) {
   if (u.slots.empty()) return false;
   const Queue q = queue(u.slots[0].param);
   return std::visit(
       [&](const auto& r) {
         Update<std::decay_t<decltype(r)>> list;
         for (const UpdateSlot& slot : u.slots) list.add(slot, u.control.clip.defined());
-        return list.run(q, r, u.control, ending);
+        return list.run(q, r, u.control, last_work);
       },
       u.rule);
 }
@@ -395,11 +398,11 @@ void CudaBackend::update(std::span<const UpdateSlot> slots, const UpdateRule& ru
 }
 
 bool update_and_transition(const ListUpdate& u, const Transition& t) {
-  Ending ending;
+  LastBlockWork last_work;
   if (t.results.size() == 1 && t.trackers.contiguous() &&
       (!t.counts.defined() || t.counts.contiguous()))
-    ending = {{}, true, finding(t.results[0]), scaler_arrays(queue(t.scale), t)};
-  if (!update_list(u, ending)) return false;
+    last_work = {{}, true, finding(t.results[0]), scaler_arrays(queue(t.scale), t)};
+  if (!update_list(u, last_work)) return false;
   for (const Array* a : {&t.scale, &t.trackers, &t.counts})
     if (a->defined()) a->bump_version();
   return true;

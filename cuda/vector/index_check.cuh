@@ -11,7 +11,7 @@ struct Range {
   IndexUse use;
   Board* board;
 
-  __device__ bool holds(int64_t value) const { return value >= low && value < limit; }
+  __device__ bool contains(int64_t value) const { return value >= low && value < limit; }
   /// The first to come is heard; the others would say much the same.
   __device__ void report(int64_t value, int64_t position) const {
     Board::BadIndex& note = board->bad_index;

@@ -34,7 +34,7 @@ struct RunOperands {
     for (int k = 0; k < N; ++k) {
       const int64_t step = inner_stride(whole, k);
       if (last == 0) rows.starts.strides[k][0] = 0;
-      rows.along[static_cast<size_t>(k)] = Along(rows.starts, k, step);
+      rows.along[static_cast<size_t>(k)] = RunLayout(rows.starts, k, step);
     }
     runs = (rows.length + kPack - 1) / kPack;
   }
@@ -50,7 +50,7 @@ __global__ void map_runs(const __grid_constant__ RunOperands<N> a, F f) {
     S x[N][kPack];
     unrolled<N - 1>([&](int before) {
       const int k = before + 1;
-      const Along& along = a.rows.along[static_cast<size_t>(k)];
+      const RunLayout& along = a.rows.along[static_cast<size_t>(k)];
       if (a.given[k] && along.step != 0)
         return load_run(x[k], at[k] + first * along.step, along, n, S(0));
       const S one = a.given[k] ? load<S>(at[k], along.dtype) : static_cast<S>(a.otherwise[k]);
@@ -62,7 +62,7 @@ __global__ void map_runs(const __grid_constant__ RunOperands<N> a, F f) {
       f(v);
       x[0][e] = v[0];
     });
-    const Along& along = a.rows.along[0];
+    const RunLayout& along = a.rows.along[0];
     store_run(x[0], at[0] + first * along.step, along, n);
   }
 }

@@ -41,7 +41,7 @@ struct Reduction {
   Layout<1> to;                                    // (outputs, segments)
   int64_t segments = 0;
   bool straight;  // runs do not bend: they lie within the innermost dimension
-  std::array<Along, N> along;
+  std::array<RunLayout, N> along;
 
   Reduction(const std::array<Array, N>& arrays, const Dims& dims)
       : kept(parts(arrays, dims, false)),
@@ -86,14 +86,14 @@ struct Reduction {
     }
     return Layout<N>(all);
   }
-  Along along_of(int k) const {
-    Along a(kept, k, inner_stride(reduced, k));
+  RunLayout along_of(int k) const {
+    RunLayout a(kept, k, inner_stride(reduced, k));
     for (int d = 0; d + 1 < reduced.rank; ++d)
       a.packed = a.packed && reduced.strides[k][d] % 16 == 0;
     return a;
   }
   template <size_t... k>
-  std::array<Along, N> alongs(std::index_sequence<k...>) const {
+  std::array<RunLayout, N> alongs(std::index_sequence<k...>) const {
     return {along_of(static_cast<int>(k))...};
   }
 };
@@ -223,7 +223,7 @@ void launch_reduction(const char* name, const Queue& q, const R& r) {
 
 /// Reductions of several numbers, of N operands, to arrays (n, outputs) of S.
 template <class S, int N, int n>
-struct Joint : Reduction<N> {
+struct JointReduction : Reduction<N> {
   using Value = Several<S, n>;
   static constexpr int kNumbers = n;
   static constexpr unsigned kBlock = kThreads;  // so that all of it stays in registers
@@ -237,10 +237,10 @@ struct Joint : Reduction<N> {
 
 /// What the segments of R gave, which lie side by side, joined.
 template <class S, class R>
-struct Again : Joint<S, R::kNumbers, R::kNumbers> {
+struct JoinSegments : JointReduction<S, R::kNumbers, R::kNumbers> {
   static constexpr int n = R::kNumbers;
   using Value = Several<S, n>;
-  using Joint<S, n, n>::Joint;
+  using JointReduction<S, n, n>::JointReduction;
   __device__ static Value start() { return R::start(); }
   __device__ static Value join(const Value& a, const Value& b) { return R::join(a, b); }
   __device__ Value take_run(Value acc, char* const (&base)[n], int64_t first, int64_t end) const {
@@ -258,7 +258,7 @@ struct Again : Joint<S, R::kNumbers, R::kNumbers> {
   }
 };
 
-/// to (numbers, outputs) ← r, and then Again, until there is one segment for each output.
+/// to (numbers, outputs) ← r, and then JoinSegments, until there is one segment for each output.
 template <class S, class First, class R>
 void reduce_into(const char* name, const Array& to, R r) {
   Array out = to;
@@ -270,7 +270,7 @@ void reduce_into(const char* name, const Array& to, R r) {
   if (r.segments == 1) return;
   std::array<Array, R::kNumbers> parts;
   for (int k = 0; k < R::kNumbers; ++k) parts[static_cast<size_t>(k)] = out.select(0, k);
-  reduce_into<S, First>(name, to, Again<S, First>(parts, {1}));
+  reduce_into<S, First>(name, to, JoinSegments<S, First>(parts, {1}));
 }
 
 }  // namespace halftape::cuda

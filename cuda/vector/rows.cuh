@@ -14,7 +14,7 @@ template <int N>
 struct Rows {
   Layout<N> starts;
   int64_t length;
-  std::array<Along, N> along;
+  std::array<RunLayout, N> along;
 };
 
 /// The threads that work on one row. all(): every one of them gets what they hold together.
@@ -59,7 +59,7 @@ struct Inputs {
   }
   __device__ void fetch(Runs& to, int64_t i) const {
     unrolled<N - 1>([&](int k) {
-      const Along& along = a.along[static_cast<size_t>(k) + 1];
+      const RunLayout& along = a.along[static_cast<size_t>(k) + 1];
       load_run(to[k], at[k + 1] + i * along.step, along, a.length - i, rest);
     });
   }
@@ -112,7 +112,7 @@ void launch_rows(const char* name, const std::array<Array, N>& arrays,
   const Layout<N> layout(all);
   const auto along = [&]<size_t... k>(std::index_sequence<k...>) {
     return std::array{
-        Along(layout, static_cast<int>(k), last < 0 ? 1 : arrays[k].strides()[last])...};
+        RunLayout(layout, static_cast<int>(k), last < 0 ? 1 : arrays[k].strides()[last])...};
   }
   (std::make_index_sequence<N>());
   const Rows<N> rows{layout, length, along};

@@ -21,15 +21,15 @@ __device__ inline void unrolled(F&& f) {
 }
 
 /// How an operand's elements lie along the dimension that a kernel works along.
-struct Along {
+struct RunLayout {
   int64_t step;  // bytes from one to the next
   Dtype dtype;
   bool packed;  // every whole run is one aligned piece of memory
 
-  Along() = default;
+  RunLayout() = default;
   /// Operand a of arrays that begin where `starts` says.
   template <int N>
-  Along(const Layout<N>& starts, int a, int64_t stride)
+  RunLayout(const Layout<N>& starts, int a, int64_t stride)
       : step(stride * static_cast<int64_t>(element_size(starts.dtype[a]))),
         dtype(starts.dtype[a]),
         packed(packs(dtype) && stride == 1 &&
@@ -41,7 +41,7 @@ struct Along {
 
 /// x ← the first n elements of the run at this address (all eight if n > 8), then `rest`.
 template <class S>
-__device__ inline void load_run(S (&x)[kPack], const char* at, const Along& along, int64_t n,
+__device__ inline void load_run(S (&x)[kPack], const char* at, const RunLayout& along, int64_t n,
                                 S rest) {
   if constexpr (std::is_same_v<S, float>) {
     if (along.packed && n >= kPack) return load_pack(x, at, along.dtype, 0);
@@ -54,7 +54,7 @@ __device__ inline void load_run(S (&x)[kPack], const char* at, const Along& alon
   });
 }
 template <class S>
-__device__ inline void store_run(const S (&x)[kPack], char* at, const Along& along, int64_t n) {
+__device__ inline void store_run(const S (&x)[kPack], char* at, const RunLayout& along, int64_t n) {
   if constexpr (std::is_same_v<S, float>) {
     if (along.packed && n >= kPack) return store_pack(x, at, along.dtype, 0);
   }
