@@ -13,16 +13,24 @@ struct Same {
   __device__ void operator()(float (&x)[2]) const { x[0] = x[1]; }
 };
 
-template <class To, class From>
+/// Elements of one dtype, T being an unsigned type of their size.
+template <class T>
 __global__ void copy_elements(Layout<2> a) {
   for_elements(a, [](int64_t, char* const(&at)[2]) {
-    *reinterpret_cast<To*>(at[0]) = as<To>(*reinterpret_cast<const From*>(at[1]));
+    *reinterpret_cast<T*>(at[0]) = *reinterpret_cast<const T*>(at[1]);
+  });
+}
+template <class From>
+__global__ void convert_elements(Layout<2> a) {
+  for_elements(a, [&](int64_t, char* const(&at)[2]) {
+    store(at[0], a.dtype[0], *reinterpret_cast<const From*>(at[1]));
   });
 }
 
+/// T: an unsigned type of an element's size.
 template <class T>
-__global__ void fill_elements(Layout<1> a, T value) {
-  for_elements(a, [=](int64_t, char* const(&at)[1]) { *reinterpret_cast<T*>(at[0]) = value; });
+__global__ void fill_elements(Layout<1> a, T bits) {
+  for_elements(a, [=](int64_t, char* const(&at)[1]) { *reinterpret_cast<T*>(at[0]) = bits; });
 }
 
 struct Draw {
@@ -53,18 +61,21 @@ struct Draw {
   }
 };
 
-template <class T>
 __global__ void draw_elements(Layout<1> y, Draw draw) {
   if (const RandomKey* live = draw.key.live) {
     draw.key.seed += live->seed;
     draw.key.offset += live->offset;
   }
   for_elements(y, [&](int64_t i, char* const(&at)[1]) {
-    T x = as<T>(draw(i));
-    // Rounding to few digits may reach the excluded upper end.
-    if (draw.kind == Distribution::Uniform && as<double>(x) >= draw.b && draw.a < draw.b)
-      x = as<T>(draw.a);
-    *reinterpret_cast<T*>(at[0]) = x;
+    const double drawn = draw(i);
+    visit(y.dtype[0], [&](auto t) {
+      using T = typename decltype(t)::type;
+      T x = as<T>(drawn);
+      // Rounding to few digits may reach the excluded upper end.
+      if (draw.kind == Distribution::Uniform && as<double>(x) >= draw.b && draw.a < draw.b)
+        x = as<T>(draw.a);
+      *reinterpret_cast<T*>(at[0]) = x;
+    });
   });
 }
 
@@ -74,7 +85,7 @@ std::string kernels_obstacle() {
 #if defined(__CUDACC__)
   // A kernel whose code for this architecture is missing cannot be looked at.
   cudaFuncAttributes unused;
-  const cudaError_t e = cudaFuncGetAttributes(&unused, fill_elements<float>);
+  const cudaError_t e = cudaFuncGetAttributes(&unused, fill_elements<uint32_t>);
   (void)cudaGetLastError();
   if (e != cudaSuccess)
     return std::string("the backend was not built for this GPU's architecture (") +
@@ -101,13 +112,14 @@ void copy(const Array& to, const Array& from) {
     return;
   }
   const Queue q = queue(to);
-  visit(to.dtype(), [&](auto t) {
-    visit(from.dtype(), [&](auto u) {
-      using To = typename decltype(t)::type;
-      using From = typename decltype(u)::type;
-      launch_for(q, layout.numel, "copy", copy_elements<To, From>, layout);
+  if (same)
+    with_bytes(element_size(to.dtype()), [&](auto t) {
+      launch_for(q, layout.numel, "copy", copy_elements<typename decltype(t)::type>, layout);
     });
-  });
+  else
+    visit(from.dtype(), [&](auto t) {
+      launch_for(q, layout.numel, "copy", convert_elements<typename decltype(t)::type>, layout);
+    });
 }
 
 void fill(const Array& to, Scalar value) {
@@ -115,8 +127,12 @@ void fill(const Array& to, Scalar value) {
   const Queue q = queue(to);
   const Layout<1> layout({&to});
   visit(to.dtype(), [&](auto t) {
-    using T = typename decltype(t)::type;
-    launch_for(q, layout.numel, "fill", fill_elements<T>, layout, value.to<T>());
+    const auto element = value.to<typename decltype(t)::type>();
+    with_bytes(sizeof(element), [&](auto u) {
+      using T = typename decltype(u)::type;
+      if constexpr (sizeof(T) == sizeof(element))
+        launch_for(q, layout.numel, "fill", fill_elements<T>, layout, std::bit_cast<T>(element));
+    });
   });
 }
 
@@ -125,12 +141,8 @@ void CudaBackend::fill(const Array& to, Scalar value) { cuda::fill(to, value); }
 
 void CudaBackend::random(const Array& y, Distribution kind, double a, double b, RandomKey key) {
   if (y.numel() == 0) return;
-  const Queue q = queue(y);
   const Layout<1> layout({&y});
-  visit(y.dtype(), [&](auto t) {
-    using T = typename decltype(t)::type;
-    launch_for(q, layout.numel, "random", draw_elements<T>, layout, Draw{kind, a, b, key});
-  });
+  launch_for(queue(y), layout.numel, "random", draw_elements, layout, Draw{kind, a, b, key});
 }
 
 }  // namespace halftape::cuda

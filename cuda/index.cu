@@ -154,10 +154,7 @@ __global__ void number_targets(Hops hops, int64_t* target) {
 template <class S>
 __device__ S step(OpId op, S sum, S x) {
   S y = sum;
-  ReduceOps::each([&](auto o) {
-    using Op = typename decltype(o)::type;
-    if (op == ReduceOps::index<Op>()) y = Op::step(sum, x);
-  });
+  with_formula(ReduceOps{}, op, [&](auto o) { y = decltype(o)::type::step(sum, x); });
   return y;
 }
 
@@ -219,21 +216,10 @@ __global__ void append_index(int64_t* y, Layout<1> index, bool begin, Range rang
   });
 }
 
-/// f(Type<T>{}) for an unsigned type of this many bytes; uint4 for 16.
+/// f(Type<T>{}) for an unsigned type of so many bytes; uint4 for 16.
 template <class F>
-void with_bytes(size_t size, F&& f) {
-  switch (size) {
-    case 1:
-      return f(Type<uint8_t>{});
-    case 2:
-      return f(Type<uint16_t>{});
-    case 4:
-      return f(Type<uint32_t>{});
-    case 8:
-      return f(Type<uint64_t>{});
-    default:
-      return f(Type<uint4>{});
-  }
+void with_widened(size_t size, F&& f) {
+  size == 16 ? f(Type<uint4>{}) : with_bytes(size, f);
 }
 
 /// f(Type<S>{}, Type<T>{}): sums in S of elements of T. 16-bit sums are kept in float and rounded
@@ -259,7 +245,7 @@ void CudaBackend::gather(const Array& y, const Array& x, int dim, const Array& i
   if (index.numel() == 0) return;
   const Queue q = queue(y);
   Hops hops(y, x, index, dim, {0, x.size(dim), use, q.context.board()});
-  with_bytes(hops.widen(), [&](auto t) {
+  with_widened(hops.widen(), [&](auto t) {
     using T = typename decltype(t)::type;
     launch_for(q, hops.elements(), "gather", gather_elements<T>, hops);
   });
@@ -273,7 +259,7 @@ void CudaBackend::scatter(const Array& y, const Array& x, int dim, const Array& 
   const Array winner = full({hops.targets()}, -1, kInt64, y.device());
   auto* const last = static_cast<long long*>(winner.raw());
   launch_for(q, hops.head.numel, "scatter", elect_last, hops, last);
-  with_bytes(hops.widen(), [&](auto t) {
+  with_widened(hops.widen(), [&](auto t) {
     using T = typename decltype(t)::type;
     launch_for(q, hops.elements(), "scatter", scatter_winners<T>, hops, last);
   });

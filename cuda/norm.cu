@@ -142,17 +142,20 @@ struct Moments : JointReduction<S, 1, 3> {
   }
   __device__ Value take_run(const Value& acc, char* const (&base)[1], int64_t first,
                             int64_t end) const {
-    S x[kPack];
+    S x[kPack] = {};
     char* at[1];
     const int64_t left = end - first;
-    this->locate(first, base, at);
     if (this->straight) {
+      this->locate(first, base, at);
       this->fetch(x, 0, at[0], left, S(0));
     } else {
-      unrolled<kPack>([&](int i) {
-        if (i > 0 && i < left) this->locate(first + i, base, at);
-        x[i] = i < left ? this->template element<S>(0, at[0]) : S(0);
-      });
+      // A loop, since unrolled it would be long. x shifts, because registers cannot be indexed.
+#pragma unroll 1
+      for (int i = 0; i < kPack; ++i) {
+        unrolled<kPack - 1>([&](int k) { x[k] = x[k + 1]; });
+        if (i < left) this->locate(first + i, base, at);
+        x[kPack - 1] = i < left ? this->template element<S>(0, at[0]) : S(0);
+      }
     }
     this->locate(0, base, at);
     const S n = static_cast<S>(left < kPack ? left : kPack);
@@ -312,7 +315,7 @@ void CudaBackend::row_norm(const Array& y, const Norm& norm) {
         "row norm", {y, norm.x},
         {Weights<S>(norm.weight, 1), Weights<S>(norm.bias, 0), statistics<S>(norm.mean),
          statistics<S>(norm.rstd), static_cast<S>(norm.eps)},
-        {norm_rows<S, Warp, 1>, norm_rows<S, Warp, 4>, norm_rows<S, Block, 0>});
+        {norm_rows<S, Warp, held<S>(1)>, norm_rows<S, Warp, held<S>(4)>, norm_rows<S, Block, 0>});
   });
 }
 
@@ -330,7 +333,8 @@ void CudaBackend::row_norm_grad(const NormGrads& d, const Array& g, const Norm& 
     launch_rows<3, RowBackward<S>>(
         "row norm gradient", {d.dx, g, x},
         {Weights<S>(norm.weight, 1), statistics<S>(norm.mean), statistics<S>(norm.rstd)},
-        {norm_grad_rows<S, Warp, 1>, norm_grad_rows<S, Warp, 4>, norm_grad_rows<S, Block, 0>});
+        {norm_grad_rows<S, Warp, held<S>(1)>, norm_grad_rows<S, Warp, held<S>(4)>,
+         norm_grad_rows<S, Block, 0>});
   });
 }
 

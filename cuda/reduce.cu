@@ -24,6 +24,7 @@ struct Fold : Reduction<1> {
       fetch(x, 0, at[0], end - first, start());
       for (int i = 0; i < kPack; ++i) acc = Op::step(acc, x[i]);
     } else {
+#pragma unroll 1
       for (int64_t i = first; i < first + kPack && i < end; ++i) {
         locate(i, base, at);
         acc = Op::step(acc, element<S>(0, at[0]));

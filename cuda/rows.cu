@@ -182,9 +182,9 @@ struct OfMean {
 void CudaBackend::softmax(const Array& y, const Array& x, bool log) {
   in_its_precision(y, [&](auto t) {
     using S = typename decltype(t)::type;
-    launch_rows<2, bool>(
-        "softmax", {y, x}, log,
-        {softmax_rows<S, Warp, 1>, softmax_rows<S, Warp, 4>, softmax_rows<S, Block, 0>});
+    launch_rows<2, bool>("softmax", {y, x}, log,
+                         {softmax_rows<S, Warp, held<S>(1)>, softmax_rows<S, Warp, held<S>(4)>,
+                          softmax_rows<S, Block, 0>});
   });
 }
 
@@ -192,8 +192,8 @@ void CudaBackend::softmax_grad(const Array& dx, const Array& g, const Array& y, 
   in_its_precision(dx, [&](auto t) {
     using S = typename decltype(t)::type;
     launch_rows<3, bool>("softmax gradient", {dx, g, y}, log,
-                         {softmax_grad_rows<S, Warp, 1>, softmax_grad_rows<S, Warp, 4>,
-                          softmax_grad_rows<S, Block, 0>});
+                         {softmax_grad_rows<S, Warp, held<S>(1)>,
+                          softmax_grad_rows<S, Warp, held<S>(4)>, softmax_grad_rows<S, Block, 0>});
   });
 }
 
@@ -218,11 +218,10 @@ bool cross_entropy_fused(const CrossEntropy& o, const CheckedScale* scaling) {
         mean ? block_counter(queue(o.x)) : BlockCounter(),
         mean && scaling,
         mean && scaling ? scaled_loss(*scaling) : ScaledLoss()};
-    // Four runs of doubles are more than a thread has registers for: it reads them again.
-    constexpr int kMany = std::is_same_v<S, double> ? 0 : 4;
-    launch_rows<2, Targets<S>>("cross_entropy", {written, o.x}, targets,
-                               {cross_entropy_rows<S, Warp, 1>, cross_entropy_rows<S, Warp, kMany>,
-                                cross_entropy_rows<S, Block, 0>});
+    launch_rows<2, Targets<S>>(
+        "cross_entropy", {written, o.x}, targets,
+        {cross_entropy_rows<S, Warp, held<S>(1)>, cross_entropy_rows<S, Warp, held<S>(4)>,
+         cross_entropy_rows<S, Block, 0>});
   });
   return mean || !o.mean.defined();
 }

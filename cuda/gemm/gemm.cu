@@ -60,12 +60,12 @@ __global__ void multiply_tiles(Product p) {
         if (r >= p.m || c >= p.n) continue;
         char* at = address(p.d, i, r, c);
         S v = alpha * sum[dr][dc];
-        if (beta != S(0)) v += beta * load<S>(at, p.d.dtype);
+        if (beta != S(0)) v += beta * load_noinline<S>(at, p.d.dtype);
         if (p.bias.base) {
           const int64_t item = static_cast<int64_t>(element_size(p.bias.dtype));
-          v += load<S>(p.bias.base + c * p.bias.next * item, p.bias.dtype);
+          v += load_noinline<S>(p.bias.base + c * p.bias.next * item, p.bias.dtype);
         }
-        store(at, p.d.dtype, v);
+        store_noinline(at, p.d.dtype, v);
       }
     }
   }

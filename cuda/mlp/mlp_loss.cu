@@ -255,7 +255,7 @@ bool mlp_loss_fused(const MlpLoss& m, const CheckedScale* scaling, const Gradien
   const auto add_output = [&](const Array& to, int64_t count, float factor) {
     task.width += count;
     outputs.list[outputs.count++] = {bytes(to), to.defined() ? to.dtype() : kFloat32, factor,
-                                     task.width, position_of(to, checked)};
+                                        task.width, position_of(to, checked)};
   };
   for (size_t l = 0; l < m.weights.size(); ++l) {
     const Array& w = m.weights[l];

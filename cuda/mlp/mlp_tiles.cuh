@@ -352,7 +352,7 @@ struct Tile {
 };
 
 template <class T, int kWidth>
-__global__ __launch_bounds__(2 * kMostRows, 1) void mlp_tiles(const __grid_constant__ Task task) {
+__device__ __forceinline__ void run_tiles(const Task& task) {
   if (task.first_bad && blockIdx.x == 0 && threadIdx.x == 0) *task.first_bad = kNone;
   Block<T, kWidth> block(task);
   GradientSums<T, kWidth> sums(task);
@@ -374,6 +374,11 @@ __global__ __launch_bounds__(2 * kMostRows, 1) void mlp_tiles(const __grid_const
   if (threadIdx.x != 0) return;
   for (int w = 1; w < block.warps; ++w) lost += of_warps[w];
   sums.sums[task.width - 1] = lost;
+}
+
+template <class T, int kWidth>
+__global__ __launch_bounds__(2 * kMostRows, 1) void mlp_tiles(const __grid_constant__ Task task) {
+  if constexpr (kMultiplies<T>) run_tiles<T, kWidth>(task);  // is_supported() lets no other T in
 }
 
 }  // namespace halftape::cuda

@@ -2,7 +2,6 @@
 // for the rig of tests/simt, which runs them on the CPU. No file but this one launches a kernel.
 #pragma once
 #if defined(__CUDACC__)
-#include <cooperative_groups.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>

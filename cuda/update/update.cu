@@ -171,13 +171,20 @@ __device__ void update_element(const Rule& rule, S (&x)[Arrays<Rule>::kCount], S
   x[Arrays<Rule>::kLow] = x[0];
 }
 
-template <class Rule, class S, class A>
+/// kPacked: all dtypes travel in packs.
+template <class Rule, class S, bool kPacked, class A>
 __device__ void update_at(const Rule& rule, const Slot<A>& slot, char* (&at)[Arrays<Rule>::kCount],
                           int64_t i, S inv, const Start<Rule>& start) {
   constexpr int N = Arrays<Rule>::kCount;
   S x[N];
-  for (int a = 0; a < N; ++a)
-    x[a] = Arrays<Rule>::is_read(slot.used, a) ? load<S>(at[a], slot.arrays.dtype[a]) : S(0);
+  for (int a = 0; a < N; ++a) {
+    x[a] = 0;
+    if (!Arrays<Rule>::is_read(slot.used, a)) continue;
+    if constexpr (kPacked)
+      x[a] = load_packed(at[a], slot.arrays.dtype[a]);
+    else
+      x[a] = load_noinline<S>(at[a], slot.arrays.dtype[a]);
+  }
   if (slot.weights == Weights::Stochastic) {
     const PhiloxBlock four = philox(start.key, static_cast<uint64_t>(i / 4), start.count);
     uint32_t bits = 0;
@@ -186,8 +193,13 @@ __device__ void update_at(const Rule& rule, const Slot<A>& slot, char* (&at)[Arr
     x[1] = static_cast<S>(uniform01(bits));
   }
   update_element(rule, x, inv, slot.weights, slot.arrays.dtype[0], start);
-  for (int a = 0; a < N; ++a)
-    if (Arrays<Rule>::is_written(slot.used, a)) store(at[a], slot.arrays.dtype[a], x[a]);
+  for (int a = 0; a < N; ++a) {
+    if (!Arrays<Rule>::is_written(slot.used, a)) continue;
+    if constexpr (kPacked)
+      store_packed(at[a], slot.arrays.dtype[a], x[a]);
+    else
+      store_noinline(at[a], slot.arrays.dtype[a], x[a]);
+  }
 }
 
 template <class Rule>
@@ -208,7 +220,7 @@ __device__ void update_pack(const Packs<Rule>& list, int e, const Rule& rule, fl
     for (int64_t i = pack * kPack; i < arrays.numel; ++i) {
       char* at[N];
       for (int a = 0; a < N; ++a) at[a] = arrays.base[a] + i * element_size(arrays.dtype[a]);
-      update_at<Rule, float>(rule, slot, at, i, inv, start);
+      update_at<Rule, float, true>(rule, slot, at, i, inv, start);
     }
     return;
   }
@@ -284,7 +296,7 @@ __global__ void update_elements(const __grid_constant__ Elements<Rule> list, Rul
       },
       [&](int e, const Start<Rule>& start) {
         each(e, [&](const auto& slot, int64_t i, auto& at) {
-          update_at<Rule, S>(rule, slot, at, i, inv, start);
+          update_at<Rule, S, false>(rule, slot, at, i, inv, start);
         });
       });
 }

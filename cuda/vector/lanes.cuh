@@ -54,11 +54,37 @@ __device__ inline void store(void* at, Dtype d, S x) {
   });
 }
 
+/// load() and store() as functions of their own, for code that would repeat them many times.
+template <class S>
+__device__ __noinline__ S load_noinline(const void* at, Dtype d) {
+  return load<S>(at, d);
+}
+template <class S>
+__device__ __noinline__ void store_noinline(void* at, Dtype d, S x) {
+  store(at, d, x);
+}
+
+/// f(Type<T>{}) for an unsigned type of 1, 2, 4 or 8 bytes.
+template <class F>
+void with_bytes(size_t size, F&& f) {
+  if (size == 1)
+    f(Type<uint8_t>{});
+  else if (size == 2)
+    f(Type<uint16_t>{});
+  else if (size == 4)
+    f(Type<uint32_t>{});
+  else
+    f(Type<uint64_t>{});
+}
+
 /// kPack neighbouring elements, which the hardware moves 16 bytes at a time.
 template <class T>
 struct alignas(sizeof(T) * kPack < 16 ? sizeof(T) * kPack : 16) Pack {
   T v[kPack];
 };
+
+/// True if 16 bytes can be moved at once from or to here.
+inline bool is_aligned(const void* at) { return reinterpret_cast<uintptr_t>(at) % 16 == 0; }
 
 /// True for the three dtypes of training, which are moved in packs.
 constexpr bool packs(Dtype d) { return is_16bit(d) || d == kFloat32; }

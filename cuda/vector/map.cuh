@@ -69,29 +69,38 @@ __global__ void map_elements(Layout<N> a, F f) {
   });
 }
 
+/// Takes map_packs if the operands lie so; false if not.
+template <int N, class F>
+bool launch_packs(const char* what, const Queue& q, const Layout<N>& layout, const F& f) {
+  PackedOperands<N> packed{layout.numel, {}, {}, {}};
+  for (int k = 0; k < N; ++k) {
+    packed.base[k] = layout.base[k];
+    packed.dtype[k] = layout.dtype[k];
+    packed.uniform[k] = k > 0 && layout.uniform(k);
+    const bool lies_so = packed.uniform[k] || (layout.contiguous(k) && is_aligned(layout.base[k]));
+    if (!packs(layout.dtype[k]) || !lies_so) return false;
+  }
+  launch_for(q, (layout.numel + kPack - 1) / kPack, what, map_packs<N, F>, packed, f);
+  return true;
+}
+
 /// arrays[0] ← f of the others, which have its shape.
 template <class S, int N, class F>
 void map(const char* what, const std::array<const Array*, N>& arrays, const F& f) {
   const Layout<N> layout(arrays);
   if (layout.numel == 0) return;
   const Queue q = queue(*arrays[0]);
-  if constexpr (std::is_same_v<S, float>) {
-    PackedOperands<N> packed{layout.numel, {}, {}, {}};
-    bool fits = true;
-    for (int k = 0; k < N; ++k) {
-      packed.base[k] = layout.base[k];
-      packed.dtype[k] = layout.dtype[k];
-      packed.uniform[k] = k > 0 && layout.uniform(k);
-      fits = fits && packs(layout.dtype[k]) &&
-             (packed.uniform[k] ||
-              (layout.contiguous(k) && reinterpret_cast<uintptr_t>(layout.base[k]) % 16 == 0));
-    }
-    if (fits) {
-      launch_for(q, (layout.numel + kPack - 1) / kPack, what, map_packs<N, F>, packed, f);
-      return;
-    }
-  }
+  if constexpr (std::is_same_v<S, float>)
+    if (launch_packs(what, q, layout, f)) return;
   launch_for(q, layout.numel, what, map_elements<S, N, F>, layout, f);
+}
+
+/// f(std::type_identity<Op>{}) for formula `op` of a list, the same for all threads: one kernel for
+/// all formulas, where a kernel for each is not worth its place in the library.
+template <class... Op, class F>
+__device__ void with_formula(Ops<Op...>, OpId op, const F& f) {
+  OpId at = 0;
+  (void)((op == at++ && (f(std::type_identity<Op>{}), true)) || ...);
 }
 
 }  // namespace halftape::cuda

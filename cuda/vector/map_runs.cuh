@@ -1,13 +1,12 @@
-// The third way to walk element-wise: along the innermost dimension by runs of eight, where
-// operands bend, or are one number for many elements.
+// The third way to map, after those of map.cuh: by runs of eight along the innermost dimension, for
+// operands that are strided, or one number for many elements.
 #pragma once
 #include "halftape/cuda/vector/reduction.cuh"
 #include "halftape/cuda/vector/rows.cuh"
 
 namespace halftape::cuda {
 
-/// N operands that may bend or be one number for many elements, taken in by runs along the
-/// innermost dimension; the first is written.
+/// N operands, each of any strides or one number for many elements. The kernel writes the first.
 template <int N>
 struct RunOperands {
   Rows<N> rows;
@@ -15,7 +14,7 @@ struct RunOperands {
   float otherwise[N];
   bool given[N];
 
-  /// Undefined arrays are `otherwise` everywhere.
+  /// An undefined array stands for the number in `none`.
   RunOperands(std::array<Array, N> arrays, const std::array<float, N>& none) {
     std::array<const Array*, N> all;
     for (size_t k = 0; k < N; ++k) {
@@ -42,6 +41,7 @@ struct RunOperands {
 
 template <class S, int N, class F>
 __global__ void map_runs(const __grid_constant__ RunOperands<N> a, F f) {
+  constexpr bool kInline = std::is_same_v<S, float>;
   for (int64_t i = thread_number(); i < a.rows.starts.numel * a.runs; i += thread_count()) {
     const Division place(i, a.runs);
     const int64_t first = place.rest * kPack, n = a.rows.length - first;
@@ -52,7 +52,7 @@ __global__ void map_runs(const __grid_constant__ RunOperands<N> a, F f) {
       const int k = before + 1;
       const RunLayout& along = a.rows.along[static_cast<size_t>(k)];
       if (a.given[k] && along.step != 0)
-        return load_run(x[k], at[k] + first * along.step, along, n, S(0));
+        return load_run<kInline>(x[k], at[k] + first * along.step, along, n, S(0));
       const S one = a.given[k] ? load<S>(at[k], along.dtype) : static_cast<S>(a.otherwise[k]);
       unrolled<kPack>([&](int e) { x[k][e] = one; });
     });
@@ -63,11 +63,11 @@ __global__ void map_runs(const __grid_constant__ RunOperands<N> a, F f) {
       x[0][e] = v[0];
     });
     const RunLayout& along = a.rows.along[0];
-    store_run(x[0], at[0] + first * along.step, along, n);
+    store_run<kInline>(x[0], at[0] + first * along.step, along, n);
   }
 }
 
-/// arrays[0] ← f of the others.
+/// arrays[0] ← f of the others; `otherwise` holds the numbers of undefined ones.
 template <class S, int N, class F>
 void map_by_runs(const char* name, const std::array<Array, N>& arrays,
                  const std::array<float, N>& otherwise, const F& f) {

@@ -12,6 +12,14 @@
 // Two d side by side, rounded, are therefore an a.
 namespace halftape::cuda {
 
+/// True if the GPU that is compiled for multiplies matrices of T: bfloat16 takes sm_80.
+template <class T>
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+inline constexpr bool kMultiplies = std::is_same_v<T, Half>;
+#else
+inline constexpr bool kMultiplies = true;
+#endif
+
 /// Two floats rounded to T, in one register.
 template <class T>
 __device__ inline unsigned pair_of(float low, float high) {
@@ -39,23 +47,20 @@ __device__ inline float high_of(unsigned pair) {
 #elif defined(__CUDACC__)
 namespace halftape::cuda {
 
-/// d += a·b, the whole warp together. bfloat16 takes sm_80.
+/// d += a·b, the whole warp together, if the GPU multiplies T.
 template <class T>
 __device__ inline void multiply_add(float (&d)[4], const unsigned (&a)[4], unsigned b0,
                                     unsigned b1) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-  if constexpr (std::is_same_v<T, Half>) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},{%4,%5},{%6},{%0,%1,%2,%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(b0));
-    asm volatile(
-        "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},{%4,%5},{%6},{%0,%1,%2,%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[2]), "r"(a[3]), "r"(b1));
-  } else {
-    __trap();  // the host does not send it here
-  }
+  static_assert(kMultiplies<T>);
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},{%4,%5},{%6},{%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(b0));
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},{%4,%5},{%6},{%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[2]), "r"(a[3]), "r"(b1));
 #else
   if constexpr (std::is_same_v<T, Half>)
     asm volatile(
@@ -80,11 +85,13 @@ __device__ inline void load_matrices(unsigned (&r)[4], const T* row) {
   if constexpr (kTurned)
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3},[%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(at));
+                 : "r"(at)
+                 : "memory");
   else
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3},[%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(at));
+                 : "r"(at)
+                 : "memory");
 }
 
 /// 16 bytes on their way into shared memory; there for this thread after cp_async_wait(), for

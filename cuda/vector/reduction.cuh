@@ -202,23 +202,26 @@ __global__ void reduce_by_threads(const __grid_constant__ R r) {
   }
 }
 
-/// Chooses among the three by the first operand's layout.
-template <class R>
+/// Chooses among the three by the first operand's layout. kAlong: neighbours of a line always lie
+/// closer than outputs, so that reduce_by_blocks is not needed.
+template <bool kAlong = false, class R>
 void launch_reduction(const char* name, const Queue& q, const R& r) {
   constexpr int N = static_cast<int>(std::tuple_size_v<decltype(r.along)>);
   const int64_t outputs = r.kept.numel, count = r.reduced.numel;
   const int64_t across = inner_stride(r.kept), along = inner_stride(r.reduced);
   const bool side_by_side = std::abs(across) < std::abs(along);
   if (count <= kWarp || (count <= kTurn && side_by_side && outputs >= 16384)) {
-    launch_for(q, outputs, name, reduce_by_threads<R, N>, r);
-  } else if (side_by_side && outputs > 1) {
-    const int64_t units = (outputs + kWarp - 1) / kWarp * r.segments;
-    const int64_t most = int64_t{4} * q.context.multiprocessors();
-    launch(q, name, reduce_by_blocks<R, N>, dim3(static_cast<unsigned>(std::min(units, most))),
-           R::kBlock, 0, r);
-  } else {
-    launch_for(q, outputs * r.segments * kWarp, name, reduce_by_warps<R, N>, r);
+    return launch_for(q, outputs, name, reduce_by_threads<R, N>, r);
   }
+  if constexpr (!kAlong) {
+    if (side_by_side && outputs > 1) {
+      const int64_t units = (outputs + kWarp - 1) / kWarp * r.segments;
+      const int64_t most = int64_t{4} * q.context.multiprocessors();
+      return launch(q, name, reduce_by_blocks<R, N>,
+                    dim3(static_cast<unsigned>(std::min(units, most))), R::kBlock, 0, r);
+    }
+  }
+  launch_for(q, outputs * r.segments * kWarp, name, reduce_by_warps<R, N>, r);
 }
 
 /// Reductions of several numbers, of N operands, to arrays (n, outputs) of S.
@@ -246,14 +249,12 @@ struct JoinSegments : JointReduction<S, R::kNumbers, R::kNumbers> {
   __device__ Value take_run(Value acc, char* const (&base)[n], int64_t first, int64_t end) const {
     char* at[n];
     this->locate(first, base, at);
-    S x[n][kPack];
-    unrolled<n>([&](int k) { this->fetch(x[k], k, at[k], end - first, S(0)); });
-    unrolled<kPack>([&](int i) {
-      if (first + i >= end) return;
+#pragma unroll 1
+    for (int64_t i = 0; i < kPack && first + i < end; ++i) {
       Value one;
-      unrolled<n>([&](int k) { one.v[k] = x[k][i]; });
+      unrolled<n>([&](int k) { one.v[k] = reinterpret_cast<const S*>(at[k])[i]; });
       acc = R::join(acc, one);
-    });
+    }
     return acc;
   }
 };
@@ -261,12 +262,13 @@ struct JoinSegments : JointReduction<S, R::kNumbers, R::kNumbers> {
 /// to (numbers, outputs) ← r, and then JoinSegments, until there is one segment for each output.
 template <class S, class First, class R>
 void reduce_into(const char* name, const Array& to, R r) {
+  constexpr bool kSegments = std::is_same_v<R, JoinSegments<S, First>>;
   Array out = to;
   if (r.segments > 1) out = Array({R::kNumbers, r.kept.numel, r.segments}, to.dtype(), to.device());
   const Array first = out.select(0, 0);
   r.to = Layout<1>({&first});
   r.step = out.strides()[0] * static_cast<int64_t>(sizeof(S));
-  launch_reduction(name, queue(to), r);
+  launch_reduction<kSegments>(name, queue(to), r);
   if (r.segments == 1) return;
   std::array<Array, R::kNumbers> parts;
   for (int k = 0; k < R::kNumbers; ++k) parts[static_cast<size_t>(k)] = out.select(0, k);

@@ -40,6 +40,13 @@ struct Block {
   }
 };
 
+/// How many runs a thread keeps, of rows that have so many for it. Doubles would take more
+/// registers than there are: they are read again.
+template <class S>
+constexpr int held(int runs) {
+  return std::is_same_v<S, double> ? 0 : runs;
+}
+
 /// This thread's runs of a row's inputs: kept in registers, or, with kHeld = 0, read again each
 /// time.
 template <class S, class Team, int N, int kHeld>
