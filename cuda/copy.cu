@@ -13,7 +13,7 @@ struct Same {
   __device__ void operator()(float (&x)[2]) const { x[0] = x[1]; }
 };
 
-/// Elements of one dtype, T being an unsigned type of their size.
+/// Copies elements of one dtype. T: an unsigned type of their size.
 template <class T>
 __global__ void copy_elements(Layout<2> a) {
   for_elements(a, [](int64_t, char* const(&at)[2]) {
@@ -41,7 +41,7 @@ struct Draw {
   __device__ double word(int64_t i) const {
     return random_bits(key.seed, key.offset, static_cast<uint64_t>(i));
   }
-  /// Element i, before it is rounded; the CPU's formulas (cpu/copy.cpp).
+  /// Element i, before it is rounded, by the CPU's formulas (cpu/copy.cpp).
   __device__ double operator()(int64_t i) const {
     const auto u24 = [&] {
       return static_cast<double>(
@@ -71,7 +71,7 @@ __global__ void draw_elements(Layout<1> y, Draw draw) {
     visit(y.dtype[0], [&](auto t) {
       using T = typename decltype(t)::type;
       T x = as<T>(drawn);
-      // Rounding to few digits may reach the excluded upper end.
+      // Rounding may reach the excluded upper end.
       if (draw.kind == Distribution::Uniform && as<double>(x) >= draw.b && draw.a < draw.b)
         x = as<T>(draw.a);
       *reinterpret_cast<T*>(at[0]) = x;
@@ -83,7 +83,7 @@ __global__ void draw_elements(Layout<1> y, Draw draw) {
 
 std::string kernels_obstacle() {
 #if defined(__CUDACC__)
-  // A kernel whose code for this architecture is missing cannot be looked at.
+  // This call fails if there is no code for the GPU's architecture.
   cudaFuncAttributes unused;
   const cudaError_t e = cudaFuncGetAttributes(&unused, fill_elements<uint32_t>);
   (void)cudaGetLastError();

@@ -1,4 +1,4 @@
-// Copies and constants, for kernels that need them on their way.
+// Copies and constants for other files of this backend.
 #pragma once
 #include <string>
 
@@ -9,7 +9,7 @@ namespace halftape::cuda {
 void copy(const Array& to, const Array& from);
 void fill(const Array& to, Scalar value);
 
-/// Why this library's kernels cannot run on the GPUs that are there; empty when they can.
+/// The reason why this library's kernels cannot run on the GPUs of the machine; empty if they can.
 std::string kernels_obstacle();
 
 }  // namespace halftape::cuda

@@ -1,6 +1,6 @@
-// The GPU, for users: is there one, how much of its memory is taken, streams and events. No CUDA
-// header is needed to include this, and no CUDA library to start a program that does: the backend
-// is a library of its own, loaded the first time that a CUDA device is asked for.
+// The GPU, for users: availability, memory, streams and events. Including this needs no CUDA
+// header, and the program starts without CUDA libraries: the backend is a library of its own, which
+// is loaded when a CUDA device is first used.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -10,9 +10,9 @@
 
 namespace halftape::cuda {
 
-/// Can tensors be put on a GPU, in this build and on this machine? Never throws.
+/// True if tensors can be put on a GPU, in this build and on this machine. Never throws.
 bool is_available();
-/// Why not: no library, no driver, no GPU, … Empty when one is available.
+/// The reason why not: no library, no driver, no GPU, … Empty if one is available.
 std::string unavailable_reason();
 /// 0 when none is available.
 DeviceIndex device_count();
@@ -20,11 +20,11 @@ DeviceIndex device_count();
 std::string device_name(Device device = kCUDA);
 int compute_capability(Device device = kCUDA);
 
-/// Waits for all work on the device. Throws what has failed there since.
+/// Waits for all work on the device. Throws what has failed there since the last wait.
 void synchronize(Device device = kCUDA);
 
-// Memory in bytes. `allocated`: held by arrays. `reserved`: taken from the device, with what is
-// kept for reuse. All 0 when no GPU is available.
+// Memory in bytes. `allocated`: held by arrays. `reserved`: taken from the device, including memory
+// kept for reuse. All 0 if no GPU is available.
 int64_t memory_allocated(Device device = kCUDA);
 int64_t max_memory_allocated(Device device = kCUDA);
 int64_t memory_reserved(Device device = kCUDA);
@@ -32,25 +32,24 @@ void reset_peak_memory_stats(Device device = kCUDA);
 /// Gives memory that no array holds back to the device.
 void empty_cache(Device device = kCUDA);
 
-/// After every kernel: wait, and throw what it did wrong there and then, by name. For debugging;
-/// also set by HALFTAPE_CUDA_BLOCKING=1 in the environment. Errors otherwise surface at a later
-/// call.
+/// Waits after every kernel and throws its errors at once, with its name; otherwise errors surface
+/// at a later call. For debugging; also set by HALFTAPE_CUDA_BLOCKING=1 in the environment.
 void set_blocking(bool blocking);
 
-/// May a product of float16 factors be summed up in float16 between the parts of a split sum, as
-/// PyTorch lets it by default? Ours is off.
+/// Allows products of float16 factors to join the parts of a split sum in float16, as PyTorch does
+/// by default. Off by default.
 void allow_fp16_reduced_precision_reduction(bool allowed);
 
-/// A queue of work on a device. Work in one stream runs in order; streams run beside one another.
-/// Copies speak of the same stream. Streams are taken from a pool and live as long as the program.
+/// A queue of work on a device. Work in one stream runs in order; streams run concurrently. Copies
+/// name the same stream. Streams come from a pool and live as long as the program.
 class Stream {
  public:
   /// The next stream of the pool.
   explicit Stream(Device device = kCUDA, bool high_priority = false);
   Device device() const { return device_; }
-  /// Waits for the work that is in it now.
+  /// Waits for the work that is in the stream now.
   void synchronize() const;
-  /// Is all of its work done?
+  /// True if all of its work is done.
   bool query() const;
   bool operator==(const Stream&) const = default;
   /// The cudaStream_t.
@@ -63,12 +62,13 @@ class Stream {
   void* handle_;
 };
 
-/// Where this thread's work on the device goes; without a StreamGuard, the device's first stream.
+/// The stream of this thread's work on the device; without a StreamGuard, the device's first
+/// stream.
 Stream current_stream(Device device = kCUDA);
 
-/// Sends this thread's work on the stream's device there, for as long as it lives. What is
-/// allocated meanwhile may be reused as soon as it is freed and this stream has got there: an array
-/// that other streams use must outlive their work, or they must have waited for it.
+/// While it lives, this thread's work on the stream's device goes into the stream. Memory allocated
+/// meanwhile may be reused once it is freed and this stream has reached that point. So an array
+/// that other streams use must outlive their work, or this stream must wait for them.
 class [[nodiscard]] StreamGuard {
  public:
   explicit StreamGuard(const Stream& stream);
@@ -84,14 +84,14 @@ class [[nodiscard]] StreamGuard {
 class Event {
  public:
   explicit Event(bool enable_timing = false, Device device = kCUDA);
-  /// Now, in that stream.
+  /// Records the event behind the present work of the stream.
   void record(const Stream& stream = current_stream());
-  /// Work put into `stream` from here on waits for the event.
+  /// Later work in `stream` waits for the event.
   void block(const Stream& stream = current_stream()) const;
-  /// The host waits for it.
+  /// The host waits for the event.
   void synchronize() const;
   bool query() const;
-  /// Milliseconds from this event to a later one, both of which have happened.
+  /// Milliseconds from this event to a later one; both must have happened.
   float elapsed_time(const Event& later) const;
 
  private:

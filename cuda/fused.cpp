@@ -1,4 +1,4 @@
-// Calls, and neighbours in a training step, that this backend does with one kernel.
+// Calls, and sequences of calls in a training step, that this backend does with one kernel.
 #include "halftape/cuda/fused.h"
 
 #include <utility>

@@ -1,6 +1,5 @@
-// Gather and scatter along one dimension, in a fixed order; positions from index arrays. An index
-// is checked by the thread that uses it: out of range, it leaves word for the host and touches
-// nothing.
+// Gather and scatter along one dimension, in a fixed order; positions from index arrays. The thread
+// that uses an index checks it: an index out of range is reported to the host and touches nothing.
 #include "halftape/core/formula/reduce.h"
 #include "halftape/cuda/cuda_backend.h"
 #include "halftape/cuda/vector/index_check.cuh"
@@ -10,18 +9,18 @@
 namespace halftape::cuda {
 namespace {
 
-/// The way along an index, between `near`, which has its shape, and `far`, where it says where to
-/// go along `dim`. A head is an element of the dimensions that the index varies along, and of
-/// `dim`; behind it lies a row over the others, whose elements all go the same way: an embedding's
-/// heads are its tokens.
+/// The addresses that an index connects: element i of `near`, which has the index's shape, and the
+/// element of `far` at position index[i] along `dim`. A head is an element of `dim` and of the
+/// dimensions along which the index varies. Its row covers the other dimensions, whose elements all
+/// have one index: the heads of an embedding are its tokens.
 struct Hops {
   enum { Near, Far, Index };
   Layout<3> head;  // far at 0 along dim
   Layout<2> row;
   int64_t reach;  // bytes between neighbours of far along dim
   int64_t n;      // the index's size along dim
-  int64_t inner;  // heads from one place along dim to the next
-  bool repeats;   // the index does, along dim too
+  int64_t inner;  // heads from one position along dim to the next
+  bool repeats;   // the index has stride 0 along dim
   Range range;
 
   Hops(const Array& near, const Array& far, const Array& by, int dim, const Range& of)
@@ -37,7 +36,7 @@ struct Hops {
   }
   int64_t elements() const { return head.numel * row.numel; }
 
-  /// Takes 16 bytes for an element where rows lie so; returns the size of what is an element now.
+  /// Makes elements of 16 bytes if the rows allow it. Returns the size of an element.
   size_t widen() {
     const auto item = static_cast<int64_t>(element_size(head.dtype[Near]));
     const int last = row.rank - 1;
@@ -66,7 +65,7 @@ struct Hops {
     range.report(value, repeats ? h / (n * inner) * inner + h % inner : h);
     return false;
   }
-  /// Where element r of the row behind head h is, near and far.
+  /// at ← the addresses of element r of the row of head h, near and far.
   __device__ void locate(int64_t h, int64_t r, int64_t value, char* (&at)[2]) const {
     char* start[3];
     head.locate(h, start);
@@ -74,7 +73,7 @@ struct Hops {
     at[Near] += start[Near] - head.base[Near];
     at[Far] += start[Far] - head.base[Far] + value * reach;
   }
-  /// The number of the row in far to which head h goes, of those that any index may lead to.
+  /// The number of the row of far that index `value` of head h selects.
   __device__ int64_t target(int64_t h, int64_t value) const {
     return (h / (n * inner) * range.limit + value) * inner + h % inner;
   }
@@ -91,7 +90,7 @@ struct Hops {
     Strides strides = far.strides();
     strides[dim] = 0;
     const Array a = near.as_strided(shape, near.strides(), near.offset());
-    // Nothing is in range of an empty `far`, and nobody goes there.
+    // No index is in range of an empty `far`, so no address in it is used.
     const Array b = far.numel() == 0 ? a : far.as_strided(shape, strides, far.offset());
     const Array i = index.as_strided(shape, index.strides(), index.offset());
     return Layout<3>({&a, &b, &i});
@@ -119,7 +118,7 @@ __global__ void gather_elements(Hops hops) {
   }
 }
 
-/// winner[target] ← the last head that goes there.
+/// winner[target] ← the last head with this target.
 __global__ void elect_last(Hops hops, long long* winner) {
   for (int64_t h = thread_number(); h < hops.head.numel; h += thread_count()) {
     const int64_t value = hops.index(h);
@@ -142,7 +141,7 @@ __global__ void scatter_winners(Hops hops, const long long* winner) {
   }
 }
 
-/// target[h] ← where head h goes, −1 for nowhere.
+/// target[h] ← the target of head h; −1 if its index is out of range.
 __global__ void number_targets(Hops hops, int64_t* target) {
   for (int64_t h = thread_number(); h < hops.head.numel; h += thread_count()) {
     const int64_t value = hops.index(h);
@@ -150,7 +149,7 @@ __global__ void number_targets(Hops hops, int64_t* target) {
   }
 }
 
-/// op of ReduceOps.
+/// A step of formula `op` of ReduceOps.
 template <class S>
 __device__ S step(OpId op, S sum, S x) {
   S y = sum;
@@ -158,17 +157,17 @@ __device__ S step(OpId op, S sum, S x) {
   return y;
 }
 
-/// The heads in the order of their targets: the thread at the first of each takes in all of them,
-/// one after the other, in S, and rounds once. T: the terms.
+/// Heads sorted by target: the thread at the first head of a target adds up all of the target's
+/// terms, of type T, in their order, in S, and rounds once.
 template <class S, class T>
 __global__ void reduce_rows(Hops hops, OpId op, const int64_t* sorted, const int64_t* order) {
-  constexpr int kAhead = 4;  // terms that are loaded before the first of them is taken in
+  constexpr int kAhead = 4;  // terms that are loaded before the first of them is added
   const int64_t heads = hops.head.numel, count = heads * hops.row.numel;
   for (int64_t i = thread_number(); i < count; i += thread_count()) {
     const Division at(i, hops.row.numel);
     const int64_t target = sorted[at.quotient];
     if (target < 0 || (at.quotient > 0 && sorted[at.quotient - 1] == target)) continue;
-    int64_t end = heads;  // of this target's
+    int64_t end = heads;  // of the heads of this target
     for (int64_t low = at.quotient + 1; low < end;) {
       const int64_t middle = low + (end - low) / 2;
       if (sorted[middle] == target)
@@ -197,7 +196,7 @@ __global__ void reduce_rows(Hops hops, OpId op, const int64_t* sorted, const int
   }
 }
 
-/// y ← y·size + index, or the index alone, counted from the end where it is negative.
+/// y ← y·size + index, or the index alone if `begin`. A negative index counts from the end.
 __global__ void append_index(int64_t* y, Layout<1> index, bool begin, Range range) {
   for_elements(index, [&](int64_t i, char* const(&at)[1]) {
     int64_t value = *reinterpret_cast<const int64_t*>(at[0]);
@@ -209,21 +208,21 @@ __global__ void append_index(int64_t* y, Layout<1> index, bool begin, Range rang
         step *= index.sizes[d];
       }
       range.report(value, position);
-      value = 0;  // whoever uses it finds something there
+      value = 0;  // a valid address for later kernels
     }
     if (value < 0) value += range.limit;
     y[i] = begin ? value : y[i] * range.limit + value;
   });
 }
 
-/// f(Type<T>{}) for an unsigned type of so many bytes; uint4 for 16.
+/// Calls f(Type<T>{}) for an unsigned type of so many bytes; uint4 for 16.
 template <class F>
 void with_widened(size_t size, F&& f) {
   size == 16 ? f(Type<uint4>{}) : with_bytes(size, f);
 }
 
-/// f(Type<S>{}, Type<T>{}): sums in S of elements of T. 16-bit sums are kept in float and rounded
-/// once; whole numbers wrap when they are stored.
+/// Calls f(Type<S>{}, Type<T>{}) for sums in S of elements of T. 16-bit sums are kept in float and
+/// rounded once; integers wrap when they are stored.
 template <class F>
 void with_sum_types(Dtype sum, Dtype element, F&& f) {
   if (sum == kInt64)

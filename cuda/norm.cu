@@ -1,5 +1,5 @@
-// Normalisation of rows and of channels: statistics in float (double). A row is one team's work, as
-// in softmax; channels are reduced, then mapped.
+// Normalisation of rows and of channels, with statistics in float (double). One team of threads
+// normalises a row, as in softmax; channels are reduced, then mapped.
 #include "halftape/cuda/copy.h"
 #include "halftape/cuda/cuda_backend.h"
 #include "halftape/cuda/vector/map_runs.cuh"
@@ -9,7 +9,7 @@
 namespace halftape::cuda {
 namespace {
 
-/// A number for each element of a row; `otherwise` where there is none.
+/// The weights or biases of a row's elements; `otherwise` if there are none.
 template <class S>
 struct Weights {
   const char* base = nullptr;
@@ -34,7 +34,7 @@ struct Weights {
 template <class S>
 struct RowForward {
   Weights<S> weight, bias;
-  S *mean, *rstd;  // one for each row; no mean: the mean square
+  S *mean, *rstd;  // of each row; null mean: normalises by the mean square
   S eps;
 };
 template <class S>
@@ -47,8 +47,8 @@ S* statistics(const Array& a) {
   return a.defined() ? a.data<S>() : nullptr;
 }
 
-/// Two passes, the second of which mends what rounding did to the first one's mean: Chan, Golub &
-/// LeVeque 1983, The American Statistician 37(3).
+/// Two passes; the second corrects the rounding of the first one's mean: Chan, Golub & LeVeque
+/// 1983, The American Statistician 37(3).
 template <class S, class Team, int kHeld>
 __global__ void norm_rows(const __grid_constant__ Rows<2> a,
                           const __grid_constant__ RowForward<S> p) {
@@ -91,14 +91,14 @@ __global__ void norm_rows(const __grid_constant__ Rows<2> a,
   });
 }
 
-/// dx of rows; inputs are g and x.
+/// dx of rows from g and x.
 template <class S, class Team, int kHeld>
 __global__ void norm_grad_rows(const __grid_constant__ Rows<3> a,
                                const __grid_constant__ RowBackward<S> p) {
   for_rows<Team>(a, [&](int64_t row, char* const(&at)[3]) {
     Inputs<S, Team, 3, kHeld> in(a, at, S(0));
     const S mean = p.mean ? p.mean[row] : S(0), rstd = p.rstd[row];
-    // v ← g·weight and what x became.
+    // v ← g·weight and the normalised x.
     const auto prepare = [&](S(&v)[2][kPack], int64_t first) {
       S w[kPack];
       p.weight.fetch(w, first, a.length);
@@ -126,9 +126,8 @@ __global__ void norm_grad_rows(const __grid_constant__ Rows<3> a,
   });
 }
 
-/// Count, mean and sum of squared deviations of an array, joined pair by pair: Chan, Golub &
-/// LeVeque 1979. Means are distances from the output's first element, so that a mean far from 0
-/// costs no digits.
+/// Count, mean and sum of squared deviations, joined in pairs: Chan, Golub & LeVeque 1979. Means
+/// are measured from the output's first element, so that a mean far from 0 costs no digits.
 template <class S>
 struct Moments : JointReduction<S, 1, 3> {
   using Value = Several<S, 3>;
@@ -231,11 +230,12 @@ void store_weight_grads(const NormGrads& d, const Array& sums) {
   if (d.dbias.defined()) copy(d.dbias, sums.select(0, 1));
 }
 
-/// mean and rstd of the batch, and the running statistics, by one block.
+/// Computes mean and rstd of the batch and updates the running statistics, in one block.
 template <class S>
 struct Finish {
-  const S* moments;    // (3, channels)
-  const char* origin;  // the first element of a channel, from which its mean is measured
+  const S* moments;  // (3, channels)
+  const char*
+      origin;  // the first element of channel 0; a channel's mean is measured from its first
   int64_t origin_step;
   Dtype origin_dtype;
   int64_t channels;
@@ -261,7 +261,7 @@ __global__ void finish_statistics(const __grid_constant__ Finish<S> f) {
     finite = finite && isfinite(statistic(0, c)) && isfinite(statistic(1, c));
   }
   const int64_t count = f.batches ? *f.batches + 1 : 1;
-  const bool all = __syncthreads_and(finite) != 0;  // also: everybody has read the count
+  const bool all = __syncthreads_and(finite) != 0;  // all threads have read the count as well
   if (f.skip_nonfinite && !all) return;
   if (f.batches && threadIdx.x == 0) *f.batches = count;
   const S share = f.momentum < 0 && f.batches ? S(1) / static_cast<S>(count) : f.momentum;
@@ -292,12 +292,12 @@ struct ApplyGrad {
   }
 };
 
-/// One for each channel, as it stands beside x (N, C, S).
+/// Numbers of channels, expanded to the shape of x (N, C, S).
 Array per_channel(const Array& of_channels, const Array& x) {
   if (!of_channels.defined()) return {};
   return of_channels.as_strided(x.shape(), {0, of_channels.strides()[0], 0}, of_channels.offset());
 }
-/// One for each row, as it stands beside x.
+/// Numbers of rows, expanded to the shape of x.
 Array per_row(const Array& of_rows, const Array& x) {
   if (!of_rows.defined()) return {};
   Strides strides = of_rows.strides();

@@ -1,4 +1,4 @@
-// Sums and their kin; the orders in which they are taken stand in reduction.cuh.
+// Sums, products and extrema; reduction.cuh fixes the order of elements.
 #include "halftape/core/formula/reduce.h"
 
 #include "halftape/cuda/copy.h"
@@ -9,7 +9,7 @@
 namespace halftape::cuda {
 namespace {
 
-/// One of ReduceOps, of one array.
+/// The reduction of one array by one of ReduceOps.
 template <class Op, class S>
 struct Fold : Reduction<1> {
   using Value = S;
@@ -59,14 +59,14 @@ void CudaBackend::reduce(OpId op, const Array& y, const Array& x, const Dims& di
 
 namespace {
 
-/// The first place of the largest (least) element, or of the first NaN, among a segment's. Places
-/// and values say who wins, so that the order of looking does not matter.
+/// Finds the first position of the largest (least) element, or of the first NaN, of each segment.
+/// The winner depends on values and positions, not on the order of comparisons.
 struct Search {
   Layout<1> lines;  // x: where they begin
   Layout<1> to;     // (lines, segments)
   int64_t count, segments;
   int64_t step;               // bytes
-  const int64_t* candidates;  // (lines, count): places to look at; null for all
+  const int64_t* candidates;  // (lines, count): positions to compare; null for all
   bool least;
 
   template <class S>
@@ -77,7 +77,7 @@ struct Search {
   }
 };
 
-/// kLanes threads for a segment: 32 where a line's neighbours lie side by side, else one.
+/// kLanes threads for a segment: 32 if the elements of a line are neighbours in memory, else one.
 template <class S, int kLanes>
 __global__ void find_extremum(Search s) {
   const int lane = kLanes == 1 ? 0 : threadIdx.x % kLanes;

@@ -62,7 +62,7 @@ __global__ void softmax_grad_rows(const __grid_constant__ Rows<3> a, bool log) {
   });
 }
 
-/// Losses and rows' numbers as the kernel of cross-entropy is given them.
+/// The arguments of the kernel of cross-entropy beside the rows.
 template <class S>
 struct Targets {
   const int64_t* target;
@@ -70,17 +70,17 @@ struct Targets {
   int64_t ignored;
   Range range;
   S smoothing;
-  S *loss, *counted;  // counted: null when it is not wanted
-  bool grad;          // true if it is wanted
-  S *total, *mean;    // null: by nobody, or by others
+  S *loss, *counted;  // counted: the weight of each row's target, or null
+  bool grad;          // writes the gradient
+  S *total, *mean;    // null: not computed here
   BlockCounter counter;
-  bool scales;  // the mean, and looks at it
+  bool scales;  // scales the mean, and checks it
   ScaledLoss scaling;
 
   __device__ S weight_of(int64_t c) const { return weight ? weight[c] : S(1); }
 };
 
-/// Their mean, when all rows are done.
+/// The mean loss, after all rows.
 template <class S>
 __device__ void average(const Targets<S>& o, int64_t rows) {
   __shared__ S of_threads[2][kRowThreads];
@@ -102,7 +102,7 @@ __device__ void average(const Targets<S>& o, int64_t rows) {
   if (o.scales) o.scaling.template run<S>();
 }
 
-/// The gradient of a row whose target is ignored.
+/// Writes the gradient of a row whose target is ignored.
 template <class S, class In>
 __device__ void write_zeros(In& in) {
   in.each([&](S(&x)[1][kPack], int64_t begin) {
@@ -111,7 +111,7 @@ __device__ void write_zeros(In& in) {
   });
 }
 
-/// The gradient of each row's loss by the row, and the loss.
+/// The loss of each row, and its gradient by the row.
 template <class S, class Team, int kHeld>
 __global__ void cross_entropy_rows(const __grid_constant__ Rows<2> a,
                                    const __grid_constant__ Targets<S> o) {
@@ -198,12 +198,12 @@ void CudaBackend::softmax_grad(const Array& dx, const Array& g, const Array& y, 
 }
 
 bool cross_entropy_fused(const CrossEntropy& o, const CheckedScale* scaling) {
-  // What one block sums as fast as the others would.
+  // So many rows are summed by one block as fast as by a launch of their own.
   constexpr int64_t kMostRows = 1 << 12;
   const bool mean = o.mean.defined() && o.loss.numel() > 0 && o.loss.numel() <= kMostRows;
   in_its_precision(o.loss, [&](auto t) {
     using S = typename decltype(t)::type;
-    const Array written = o.grad.defined() ? o.grad : o.x;  // which then is not
+    const Array written = o.grad.defined() ? o.grad : o.x;  // x is not written
     const Targets<S> targets{
         o.target.data<int64_t>(),
         o.weight.defined() ? o.weight.data<S>() : nullptr,

@@ -1,5 +1,5 @@
-// Running reductions along a dimension. Which of the two ways is taken, and so the order, is a
-// question of the shape alone.
+// Running reductions along a dimension, by one of two kernels. The shape alone decides which, and
+// so the order.
 #include "halftape/core/formula/reduce.h"
 
 #include "halftape/cuda/cuda_backend.h"
@@ -10,7 +10,7 @@ namespace halftape::cuda {
 namespace {
 
 struct Scan {
-  Layout<2> lines;   // where they begin, in y and in x
+  Layout<2> lines;   // their first elements, in y and in x
   int64_t step[2];   // bytes
   int64_t count;     // elements of a line
   int64_t segments;  // of a line
@@ -28,8 +28,8 @@ __global__ void scan_lines(Scan a) {
   });
 }
 
-/// A warp for a segment of a line, 32 elements at a time. First its total alone is written; then,
-/// when the totals have been scanned, it starts from that of the segments before it.
+/// A warp for a segment of a line, 32 elements at a time. The first launch writes the totals of the
+/// segments; after a scan of the totals, the second starts from the total before each segment.
 template <class Op, class S>
 __global__ void scan_segments(Scan a, S* totals, bool only_totals) {
   const int lane = threadIdx.x % kWarp;

@@ -1,8 +1,8 @@
-// The order that sorts each line of a dimension, and where the elements that are not zero lie.
+// The order that sorts each line of a dimension, and the positions of nonzero elements.
 //
-// Every dtype is sorted as 64-bit keys whose order is the elements' order; equal keys keep the
-// order of their places, so that the result is the only one. A block sorts kTile neighbours in
-// shared memory; sorted stretches of a longer line are merged two by two.
+// Elements of any dtype are sorted as 64-bit keys of the same order. Equal keys keep the order of
+// their positions, so that there is one result. A block sorts kTile neighbours in shared memory;
+// sorted stretches of a longer line are merged in pairs.
 #include <bit>
 
 #include "halftape/core/formula/reduce.h"
@@ -17,10 +17,10 @@ namespace {
 constexpr int kTile = 1024;
 
 struct Sort {
-  Layout<2> lines;  // where they begin, in y and in x
+  Layout<2> lines;  // their first elements, in y and in x
   int64_t step[2];  // bytes
   int64_t count;    // elements of a line
-  int64_t wanted;   // of the order, from its beginning
+  int64_t wanted;   // elements of the order to write, from its beginning
   bool descending;
 
   __device__ void put(char* line, int64_t rank, int64_t place) const {
@@ -28,7 +28,7 @@ struct Sort {
   }
 };
 
-/// What is being sorted, of lines one behind the other; null when a tile is a whole line.
+/// Sorted stretches of contiguous lines; null if a tile is a whole line.
 struct Stretches {
   uint64_t* keys;
   int64_t* places;
@@ -48,8 +48,8 @@ __device__ uint64_t key_of(const char* at, Dtype dtype, bool descending) {
   return descending ? ~key : key;
 }
 
-/// A bitonic network over `size` elements, a power of two, in shared memory; beyond the line's end
-/// stands what comes last.
+/// Sorts tiles of `size` elements, a power of two, by a bitonic network in shared memory. Beyond
+/// the end of a line are the greatest keys.
 __global__ void __launch_bounds__(kTile / 2) sort_tiles(Sort a, int size, Stretches to) {
   __shared__ uint64_t keys[kTile];
   __shared__ int places[kTile];  // within the tile
@@ -89,11 +89,11 @@ __global__ void __launch_bounds__(kTile / 2) sort_tiles(Sort a, int size, Stretc
         a.put(at[0], i, places[i]);
       }
     }
-    // The next unit's elements are put where this thread has just read: nobody need wait.
+    // No barrier: the next unit writes where this thread has just read.
   }
 }
 
-/// How many of n sorted keys come before `key`; those equal to it do if `equal`.
+/// The number of n sorted keys that are less than `key`, or equal to it if `equal`.
 __device__ int64_t before(const uint64_t* keys, int64_t n, uint64_t key, bool equal) {
   int64_t low = 0;
   while (low < n) {
@@ -106,8 +106,8 @@ __device__ int64_t before(const uint64_t* keys, int64_t n, uint64_t key, bool eq
   return low;
 }
 
-/// Pairs of sorted stretches of `width` become one: an element's new rank is its own in its stretch
-/// and that in the other one together. The last merge writes y.
+/// Merges pairs of sorted stretches of `width`: an element's new rank is the sum of its ranks in
+/// both. The last merge writes y.
 __global__ void merge_stretches(Sort a, int64_t width, Stretches from, Stretches to) {
   for (int64_t e = thread_number(); e < a.lines.numel * a.count; e += thread_count()) {
     const Division u(e, a.count);
@@ -145,7 +145,7 @@ void CudaBackend::argsort(const Array& y, const Array& x, int dim, bool descendi
       static_cast<int>(std::bit_ceil(static_cast<uint64_t>(std::min<int64_t>(a.count, kTile))));
   const int64_t lines = a.lines.numel, tiles = (a.count + size - 1) / size;
   const int64_t most = int64_t{16} * q.context.multiprocessors();
-  // Two of each: one is read while the other is written.
+  // Two of each: a merge reads one and writes the other.
   const Shape shape = tiles == 1 ? Shape{0} : Shape{2, lines, a.count};
   const Array keys(shape, kInt64, x.device()), places(shape, kInt64, x.device());
   const auto half = [&](int64_t k) {
@@ -168,8 +168,8 @@ struct Sizes {
   int64_t size[kMaxDims];
 };
 
-/// A warp for a segment of x. First the segments are counted; then, when the counts have been
-/// summed up, each knows where in y its first place belongs.
+/// A warp for a segment of x. The first launch counts each segment; after a scan of the counts, the
+/// second knows the row of y for the first position of each segment.
 __global__ void find_nonzero(Layout<1> x, const __grid_constant__ Sizes sizes, int64_t* counts,
                              int64_t* y) {
   const int lane = threadIdx.x % kWarp;

@@ -1,5 +1,5 @@
-// Windows: the sum of overlapping ones, and where their largest elements are. A thread for each
-// element of the result, which takes the positions in a window one after the other.
+// The sum of overlapping windows, and the positions of their largest elements. A thread computes
+// one element of the result and takes the positions in a window one after the other.
 #include "halftape/core/contract/windows.h"
 
 #include "halftape/cuda/copy.h"
@@ -13,11 +13,11 @@ namespace {
 using Axis = WindowLoop::Axis;
 
 struct WindowArrays {
-  Layout<2> lead;  // where the blocks begin, in the result and in what is read
+  Layout<2> lead;  // first elements of the blocks, in the result and in the operand
   WindowLoop loop;
 };
 
-/// The result's element number i: its block, and where it is there.
+/// The block of the result's element i, and its position there.
 struct Place {
   int64_t block, at[3];
   __device__ Place(int64_t i, int64_t size0, int64_t size1, int64_t size2) {
@@ -27,14 +27,14 @@ struct Place {
   }
 };
 
-/// The window whose position k lies on element s; −1 for none.
+/// The window whose position k is at element s; −1 for none.
 __device__ inline int64_t window_on(const Axis& a, int64_t s, int64_t k) {
   const int64_t from = s + a.padding - k * a.dilation;
   if (from < 0) return -1;
   const Division d(from, a.stride);
   return d.rest == 0 && d.quotient < a.count ? d.quotient : -1;
 }
-/// The element on which position k of window l lies; −1 for none.
+/// The element at position k of window l; −1 for none.
 __device__ inline int64_t element_of(const Axis& a, int64_t l, int64_t k) {
   const int64_t s = l * a.stride + k * a.dilation - a.padding;
   return s < a.length ? s : -1;

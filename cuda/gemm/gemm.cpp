@@ -1,6 +1,6 @@
-// Matrix products: an operand that no library can read is copied, leading dimensions become batches
-// of one stride, and what the library cannot do while it multiplies is done afterwards. Sums are
-// kept in float (double) and rounded once; which sum, and so its last digits, is up to the
+// Matrix products. An operand that the library cannot read is copied, leading dimensions become
+// batches of one stride, and the epilogues that the library lacks follow the product. Sums are kept
+// in float (double) and rounded once. Their order, and so their last digits, depends on the
 // library's algorithm, which is the same for the same shapes, strides and alignment.
 #include <algorithm>
 
@@ -15,8 +15,8 @@
 namespace halftape::cuda {
 namespace {
 
-// Of one call. More are not possible everywhere in the library (65,535, the limit of a grid's
-// third dimension), and a round number keeps the alignment.
+// Matrices of one call. The library's limit is 65,535 in places, that of a grid's third dimension;
+// a power of two keeps the alignment.
 constexpr int64_t kMostMatrices = 1 << 15;
 
 Order order_of(const Array& x) {
@@ -24,7 +24,7 @@ Order order_of(const Array& x) {
   return cuda::order_of(x.size(last - 1), x.size(last), x.strides()[last - 1], x.strides()[last]);
 }
 
-/// Itself, or a copy, so that the library can read it. Dimensions that repeat it stay repetitions.
+/// x, or a copy that the library can read. Expanded dimensions stay expanded.
 Array readable(const Array& x) {
   if (order_of(x) != Order::Neither) return x;
   Array once = x;
@@ -41,7 +41,7 @@ bool aligned(const Array& x) { return reinterpret_cast<uintptr_t>(x.raw()) % 16 
 bool is_addable(const Array& bias, Dtype result) {
   return bias.dtype() == result || (result == kFloat32 && is_16bit(bias.dtype()));
 }
-/// The bias as the library adds it (multiply_in_library).
+/// The bias as multiply_in_library() needs it.
 Array addable(const Array& bias, Dtype dtype) {
   if (bias.dtype() == dtype && bias.contiguous() && aligned(bias)) return bias;
   const Array y(bias.shape(), dtype, bias.device());
@@ -49,7 +49,7 @@ Array addable(const Array& bias, Dtype dtype) {
   return y;
 }
 
-/// Many matrices times one and the same are one matrix of many rows.
+/// A batch of matrices times one matrix as the product of one matrix with many rows.
 Gemm joined(const Gemm& g) {
   const int rank = g.d.dim();
   for (int d = 0; d < rank - 2; ++d)
@@ -61,7 +61,7 @@ Gemm joined(const Gemm& g) {
   return y;
 }
 
-/// f(Product) for all of it: the leading dimensions as few batches of one stride.
+/// Calls f(Product) for g, with the leading dimensions as few batches of one stride.
 template <class F>
 void each_product(const Gemm& g, F&& f) {
   const int rank = g.d.dim();
@@ -76,7 +76,7 @@ void each_product(const Gemm& g, F&& f) {
   const Array d = leading(g.d), a = leading(g.a), b = leading(g.b);
   const CollapsedDims<3> batch({&d, &a, &b});
   const int dims = batch.shape.size();
-  int longest = 0;  // goes into one call, the others into a loop
+  int longest = 0;  // the dimension of a call; the others become a loop
   for (int i = 1; i < dims; ++i)
     if (batch.shape[i] > batch.shape[longest]) longest = i;
   const int64_t length = batch.shape[longest], loops = d.numel() / length;
@@ -115,8 +115,7 @@ void each_product(const Gemm& g, F&& f) {
   }
 }
 
-/// Can the library be asked to do all of g at once? Then d is one matrix of rows, to be
-/// overwritten.
+/// True if the library may do all of g at once: d is one matrix by rows, to be overwritten.
 bool can_finish(const Gemm& g) {
   const Dtype factors = g.a.dtype(), result = g.d.dtype();
   const bool gradient = g.epilogue == Epilogue::DRelu || g.epilogue == Epilogue::DGelu;
@@ -134,7 +133,7 @@ bool can_finish(const Gemm& g) {
                    g.aux.strides()[0] % 8 == 0 && g.aux.strides()[0] >= g.d.size(1)));
 }
 
-/// FusedGemm, for what can_finish().
+/// The FusedGemm for products that can_finish() accepts.
 bool multiply_fused(const Queue& q, const Gemm& g) {
   const Array bias = g.bias ? addable(*g.bias, g.d.dtype()) : Array();
   const auto address = [](const Array& x) {
@@ -161,7 +160,7 @@ void multiply(CudaBackend& on, const Gemm& given) {
   if (given.d.numel() == 0) return;
   const Queue q = queue(given.d);
   const Dtype factors = given.a.dtype(), result = given.d.dtype();
-  if (given.a.numel() == 0) {  // k is 0; d stands for the factors, which are not read
+  if (given.a.numel() == 0) {  // k is 0; d replaces the factors, which are not read
     Gemm g = given;
     g.a = g.b = g.d;
     each_product(g, [&](Product p) {
@@ -175,13 +174,13 @@ void multiply(CudaBackend& on, const Gemm& given) {
     return;
   }
   const Gemm g = joined(given);
-  const Dtype wide = compute_dtype(factors);  // what sums are kept in
+  const Dtype wide = compute_dtype(factors);  // of the sums
   const Order order = order_of(g.d);
   const bool writable = order != Order::Neither && (result == factors || result == wide);
-  // The library adds a bias that it need not round, along columns.
+  // The library adds a bias along columns if it need not round it.
   const bool fused = g.bias && writable && order == Order::ByRows && g.beta == 0 &&
                      result != kFloat64 && is_addable(*g.bias, result);
-  // What is still to be added is added before anything is rounded.
+  // A bias that is added later is added before the rounding.
   const bool in_place = writable && (!g.bias || fused || result == wide);
   const Array d = in_place ? g.d : Array(g.d.shape(), wide, g.d.device());
   if (!in_place && g.beta != 0) copy(d, g.d);

@@ -1,6 +1,6 @@
-// The matrix product in a kernel of our own, for what the library has no algorithm for: any dtypes,
-// any strides. The elements of d are summed along k in order, so they depend on nothing else. And
-// ReLU with its mask of bits, beside the product where the library's own does not do.
+// Our own kernel of the matrix product, for dtypes and strides without an algorithm in the library.
+// An element of d is a sum along k in order, so it depends on nothing else. And ReLU with a bit
+// mask, for products whose epilogue in the library is not right.
 #include "halftape/cuda/gemm/gemm.h"
 
 #include <algorithm>
@@ -82,16 +82,16 @@ void multiply_in_kernel(const Queue& q, const Product& p) {
 
 namespace {
 
-/// Rows of n elements one behind the other, each with `width` bytes of mask.
+/// Contiguous rows of n elements, each with `width` bytes of mask.
 struct Masked {
   char* d;
   Dtype dtype;
   uint8_t* mask;
   int64_t rows, n, width;
-  bool packs;  // eight elements are a pack
+  bool packs;  // elements are moved in packs
 };
 
-/// A byte of the mask, and its eight elements, at a time.
+/// A thread takes a byte of the mask and its eight elements at a time.
 template <class S>
 __global__ void relu_with_mask(Masked a, bool gradient) {
   const int64_t across = (a.n + kPack - 1) / kPack;

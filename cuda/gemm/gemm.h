@@ -1,4 +1,4 @@
-// Inside the matrix product: the parts of a gemm() call, and the two ways to run them.
+// The parts of a matrix product, and the two ways to run them.
 #pragma once
 #include "halftape/core/contract/backend.h"
 #include "halftape/cuda/runtime/context.h"
@@ -31,8 +31,8 @@ struct Product {
   } finish = {};
 };
 
-/// How a matrix lies, if its elements are neighbours one way: what the library can use. A single
-/// row or column may lie both ways; then along its longer side.
+/// The order of a matrix whose rows or columns are contiguous, as the library needs it. A single
+/// row or column may have both orders; then it has that of its longer side.
 enum class Order { ByRows, ByColumns, Neither };
 inline Order order_of(int64_t rows, int64_t columns, int64_t down, int64_t right) {
   const bool by_rows = (right == 1 || columns == 1) && (down >= columns || rows == 1);
@@ -41,27 +41,27 @@ inline Order order_of(int64_t rows, int64_t columns, int64_t down, int64_t right
   return by_columns ? Order::ByColumns : Order::Neither;
 }
 
-/// Through cuBLASLt; false, and nothing done, where it has no algorithm. The matrices are floating
-/// and lie by rows or by columns; d has the factors' dtype, or is float32. A bias is contiguous,
-/// aligned to 16 bytes, of d's dtype; with it d lies by rows and is not float64, and beta is 0. The
-/// same holds with anything to finish, for one matrix, and of bias_grad; aux is aligned as well,
-/// and so is each of its rows. bias and bias_grad exclude each other.
+/// Multiplies by cuBLASLt. Returns false and does nothing if it has no algorithm. The matrices are
+/// floating and ordered by rows or by columns; d has the factors' dtype or is float32. A bias is
+/// contiguous, aligned to 16 bytes and of d's dtype; with it d is ordered by rows and not float64,
+/// and beta is 0. The same holds for anything to finish, then of one matrix, and for bias_grad; aux
+/// and each of its rows are aligned as well. bias and bias_grad exclude each other.
 bool multiply_in_library(const Queue& q, const Product& p);
-/// Everything but what is to be finished, in our own kernel: correct rather than fast.
+/// Multiplies by our own kernel, which is correct rather than fast. Ignores p.finish.
 void multiply_in_kernel(const Queue& q, const Product& p);
 
 /// MaskedRelu (core/contract/unfused.h).
 void masked_relu(const Array& d, const Array& mask, bool gradient);
 
-/// A product with all that is to be finished by the library; false, and nothing done, where it has
-/// no algorithm.
+/// A product with an epilogue of the library. Returns false and does nothing if it has no
+/// algorithm.
 using FusedGemm = bool (*)(const Queue& q, const Gemm& g);
-/// Does the library finish products like g as core/contract/backend.h says, NaN and all? It is
-/// asked by a small one, once for each device, dtype and epilogue. While the stream is captured,
-/// and it has not been asked, the answer is no.
+/// True if the library finishes products like g as core/contract/backend.h says, including NaN. A
+/// small product finds out, once for each device, dtype and epilogue. False if nobody has found out
+/// before the stream is captured.
 bool finishes_right(const Queue& q, const Gemm& g, FusedGemm multiply);
-/// Forgets the answers, and the algorithms that were chosen, for tests.
+/// For tests: forgets these answers and the chosen algorithms.
 void ask_library_again();
-void forget_plans();  // those of multiply_in_library()
+void forget_plans();  // the algorithms of multiply_in_library()
 
 }  // namespace halftape::cuda

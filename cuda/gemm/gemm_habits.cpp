@@ -1,6 +1,6 @@
-// How the library finishes products is not all written down: whether its ReLU keeps NaN, how its
-// mask lies, which form of GELU it means. So it is asked, and believed where it gives what the CPU
-// gives.
+// The library's documentation leaves parts of its epilogues open: whether ReLU keeps NaN, the order
+// of the mask's bits, the form of GELU. So a small product is compared with the CPU's, and an
+// epilogue is used only if they agree.
 #include <cmath>
 #include <map>
 #include <mutex>
@@ -11,9 +11,9 @@
 namespace halftape::cuda {
 namespace {
 
-constexpr int64_t kM = 16, kN = 256, kK = 16;  // the product that is asked for
+constexpr int64_t kM = 16, kN = 256, kK = 16;  // of the small product
 
-/// Halves that every dtype holds, in an order without a period of 2.
+/// Multiples of ½, exact in every dtype, in an order without a period of 2.
 Array numbers(const Shape& shape, int64_t seed) {
   const Array x(shape, kFloat32, kCPU);
   for (int64_t i = 0; i < x.numel(); ++i)
@@ -21,7 +21,7 @@ Array numbers(const Shape& shape, int64_t seed) {
   return x;
 }
 
-/// True if the numbers agree but for a relative error and `slack`. NaN equals NaN.
+/// True if the numbers agree within a relative error and `slack`. NaN equals NaN.
 bool close(const Array& got, const Array& right, double relative, double slack) {
   if (!right.defined()) return true;
   const Array a = got.to(kCPU).to(kFloat64), b = right.to(kFloat64);
@@ -51,7 +51,7 @@ bool ask(const Queue& q, const Gemm& like, FusedGemm multiply) {
     right.aux =
         gelu ? Array({kM, kN}, result, kCPU) : Array({kM, relu_mask_bytes(kN)}, kUInt8, kCPU);
   if (like.bias_grad.defined()) right.bias_grad = Array({gradient ? kN : kM}, result, kCPU);
-  if (gradient)  // of what another product left
+  if (gradient)  // aux comes from another product
     backend(kCPU).gemm({.d = right.d,
                         .a = factor({kM, kK}, 3),
                         .b = factor({kK, kN}, 4),
@@ -70,7 +70,7 @@ bool ask(const Queue& q, const Gemm& like, FusedGemm multiply) {
          close(asked.bias_grad, right.bias_grad, 0.01, 0.05);  // its terms may be rounded or not
 }
 
-/// All that an answer may depend on: device, epilogue, aux, bias, bias_grad, dtypes.
+/// Everything that an answer depends on: device, epilogue, aux, bias, bias_grad, dtypes.
 using Question = std::tuple<DeviceIndex, Epilogue, bool, bool, bool, Dtype, Dtype>;
 struct Answers {
   std::mutex mutex;

@@ -1,5 +1,5 @@
-// Matrix products through cuBLASLt. Its descriptors, and the answer to which algorithm is best, are
-// kept for every problem that was ever asked: asking costs more than many a product.
+// Matrix products by cuBLASLt. Descriptors and the chosen algorithm are kept for every problem,
+// because making them takes longer than many products.
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -15,9 +15,8 @@
 namespace halftape::cuda {
 namespace {
 
-constexpr size_t kMostPlans = 4096;  // of a device; then it starts anew
-constexpr uint64_t kAlignment =
-    16;  // in bytes: the longest load of a thread; more is not asked for
+constexpr size_t kMostPlans = 4096;  // of a device; then all are dropped
+constexpr uint64_t kAlignment = 16;  // bytes, the longest load of a thread
 
 void check(cublasStatus_t result, const char* what) {
   if (result == CUBLAS_STATUS_SUCCESS) [[likely]]
@@ -26,16 +25,15 @@ void check(cublasStatus_t result, const char* what) {
                cublasLtGetStatusName(result), ")");
 }
 
-/// True if the library, or this GPU, has no kernel for what was asked.
+/// True if the library has no kernel for the problem on this GPU.
 bool is_lacking(cublasStatus_t result) {
   return result == CUBLAS_STATUS_NOT_SUPPORTED || result == CUBLAS_STATUS_ARCH_MISMATCH;
 }
 
-/// A matrix as the library sees it: by columns. One of ours that lies by rows is one of its,
-/// transposed.
+/// A matrix as the library describes it, by columns. Ours by rows is its transposed one.
 struct Side {
   int64_t type, rows, columns, ld, next;
-  int64_t turned;     // it lies by columns
+  int64_t turned;     // ours is ordered by columns
   int64_t alignment;  // of every row or column, in bytes
   bool operator==(const Side&) const = default;
 };
@@ -59,7 +57,7 @@ Side side(const Matrices& x, int64_t rows, int64_t columns, int64_t count) {
   return s;
 }
 
-/// The library's word for what is to be finished.
+/// The library's name of the epilogue.
 cublasLtEpilogue_t epilogue_of(const Product& p) {
   const bool bias = p.bias.base, aux = p.finish.aux, sums = p.finish.bias_grad;
   switch (p.finish.epilogue) {
@@ -86,7 +84,7 @@ const char* vector_of(const Product& p) {
   return p.finish.bias_grad ? p.finish.bias_grad : p.bias.base;
 }
 
-/// All that an algorithm may depend on.
+/// Everything that the choice of an algorithm depends on.
 struct Problem {
   Side d, a, b;
   int64_t count;
@@ -139,7 +137,7 @@ Operation operation(const Problem& p) {
   set(o, CUBLASLT_MATMUL_DESC_TRANSA, p.b.turned ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(o, CUBLASLT_MATMUL_DESC_TRANSB, p.a.turned ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(o, CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<cublasLtEpilogue_t>(p.epilogue));
-  // The heuristic looks at addresses for their alignment.
+  // The heuristic reads the alignment of these addresses.
   if (p.has_vector) set(o, CUBLASLT_MATMUL_DESC_BIAS_POINTER, uint64_t{kAlignment});
   if (p.aux_next) {
     set(o, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, uint64_t{kAlignment});
@@ -247,8 +245,8 @@ class Library {
     return plans_.emplace(p, std::move(plan)).first->second;
   }
 
-  /// Of at least so many bytes. Work in one stream runs in order, so it can share. Kept for ever:
-  /// what is captured of the stream holds the address.
+  /// A workspace of at least so many bytes, one for each stream, whose work runs in order. Kept for
+  /// ever, because captured graphs hold the address.
   void* workspace(const Queue& q, size_t bytes) {
     if (bytes == 0) return nullptr;
     BufferPtr& kept = workspaces_[{q.stream, std::bit_ceil(bytes)}];
@@ -257,7 +255,7 @@ class Library {
   }
 
   cublasLtHandle_t handle_ = nullptr;
-  const size_t most_;  // bytes that an algorithm may have as its workspace
+  const size_t most_;  // bytes of the largest workspace
   std::mutex mutex_;
   std::unordered_map<Problem, Plan, Hash> plans_;
   std::map<std::pair<cudaStream_t, size_t>, BufferPtr> workspaces_;
@@ -284,10 +282,10 @@ void forget_plans() {
 }
 
 bool multiply_in_library(const Queue& q, const Product& p) {
-  if (std::max({p.m, p.n, p.k}) > INT32_MAX) return false;  // beyond what algorithms can count
+  if (std::max({p.m, p.n, p.k}) > INT32_MAX) return false;  // algorithms count in 32 bits
   if (order_of(p.m, p.n, p.d.down, p.d.right) == Order::ByRows)
     return library(q.context).multiply(q, p);
-  // Of a result that lies by columns, the transposed lies by rows: dᵀ = bᵀ·aᵀ once more.
+  // A result by columns is a transposed one by rows: dᵀ = bᵀ·aᵀ once more.
   Product turned = p;
   std::swap(turned.m, turned.n);
   std::swap(turned.a, turned.b);

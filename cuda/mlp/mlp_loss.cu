@@ -1,5 +1,5 @@
-// A small MLP's loss and its gradients in one kernel (mlp_tiles.cuh), and a second that adds up
-// what the blocks of the first have, and does what a GradScaler asks for besides.
+// A small MLP's loss and its gradients in one kernel (mlp_tiles.cuh). A second kernel adds up the
+// sums of the first one's blocks, and does the work of a GradScaler.
 #include <algorithm>
 #include <utility>
 
@@ -13,27 +13,27 @@
 namespace halftape::cuda {
 namespace {
 
-/// A gradient, or the loss: where the block's sums for it end, and where their sum goes.
+/// A gradient or the loss: its place in the sums of a block, and the array for the total.
 struct Output {
-  char* to;  // null: nowhere
+  char* to;  // null: not wanted
   Dtype dtype;
   float factor;
   int64_t end;
-  int64_t position;  // in a GradientCheck; −1: it is none of its gradients
+  int64_t position;  // in a GradientCheck; −1 if it is not checked
 };
 struct Outputs {
   Output list[2 * kFewLayers + 1];
   int count;
 };
 
-/// A GradScaler's scaled loss and check of gradients. The last block does all but the check.
+/// A GradScaler's scaled loss and check of gradients. The last block scales the loss.
 struct LossCheck {
   bool scales = false, checks = false, divides = false;
   ScaledLoss scaling = {};
-  const float* inverse = nullptr;  // null: of the scaling's scale
+  const float* inverse = nullptr;  // null: 1 / the scale
   float* found_inf = nullptr;
   unsigned long long* first = nullptr;      // or null
-  unsigned long long* first_bad = nullptr;  // of the gradients so far; kNone at first
+  unsigned long long* first_bad = nullptr;  // the first gradient that is not finite, or kNone
   BlockCounter counter = {};
 
   __device__ void check(char* at, const Output& output) const {
@@ -53,8 +53,7 @@ struct LossCheck {
 
 constexpr int kSlices = kThreads / kWarp;
 
-/// Every block of this kernel takes 32 numbers, each of its warps every eighth block's sums of
-/// them.
+/// Every block adds up 32 numbers; each of its warps takes the sums of every eighth block.
 __global__ void add_blocks(const float* sums, int blocks, int64_t width,
                            const __grid_constant__ Outputs outputs,
                            const __grid_constant__ LossCheck loss_check) {
@@ -99,7 +98,7 @@ std::optional<Activation> activation_of(const std::optional<OpId>& op) {
   return {};
 }
 
-/// True if the checked list holds only gradients that are computed here, each once.
+/// True if the checked list holds only gradients that this call computes, each once.
 bool all_found(const Outputs& outputs, const GradientCheck* check) {
   if (!check) return true;
   const auto wanted = std::count_if(check->grads.begin(), check->grads.end(),
@@ -132,14 +131,14 @@ LossCheck make_loss_check(const Queue& q, const CheckedScale* scaling, const Gra
   return loss_check;
 }
 
-/// How a Task is carried out.
+/// The kernel of a Task and its launch.
 struct Plan {
   void (*kernel)(Task) = nullptr;
-  int rows = 0;      // at a time: 16 for each warp
+  int rows = 0;      // of a tile: 16 for each warp
   size_t bytes = 0;  // of shared memory
 };
 
-/// Places everything in shared memory for tiles of so many rows; gives the bytes that it takes.
+/// Lays out the shared memory for tiles of so many rows; returns its bytes.
 size_t place(Task& task, int rows, bool resident, int room_for_biases) {
   int at = 0;
   const auto take = [&](int elements) { return std::exchange(at, at + elements); };
@@ -172,7 +171,7 @@ size_t place(Task& task, int rows, bool resident, int room_for_biases) {
   return static_cast<size_t>(at) * 2;
 }
 
-/// The first that there is room for; none if there is not.
+/// The first plan that fits into `room` bytes of shared memory; no kernel if none does.
 Plan plan_of(Task& task, Dtype dtype, size_t room, int widest) {
   const bool half = dtype == kFloat16;
   for (const int rows : {kMostRows, kMostRows / 2, kMostRows / 4}) {
@@ -188,7 +187,7 @@ Plan plan_of(Task& task, Dtype dtype, size_t room, int widest) {
   return {};
 }
 
-/// Where a gradient stands in what is checked; −1 for nowhere.
+/// The position of a gradient in the checked list; −1 if it is not there.
 int64_t position_of(const Array& gradient, const GradientCheck* check) {
   if (!check || !gradient.defined()) return -1;
   for (size_t i = 0; i < check->grads.size(); ++i) {
@@ -207,10 +206,10 @@ bool is_supported(const MlpLoss& m, const cudaDeviceProp& gpu) {
   if (m.target.dtype() != kInt64 && !packs(m.target.dtype())) return false;
   if (!packs(m.x.dtype())) return false;
   if (m.dx.defined() && !(m.dx.contiguous() && m.dx.dtype() == m.dtype())) return false;
-  return m.dtype() != kBFloat16 || gpu.major >= 8;  // before, there are no such products
+  return m.dtype() != kBFloat16 || gpu.major >= 8;  // older ones do not multiply bfloat16
 }
 
-/// Its places in shared memory are found later.
+/// Without its places in shared memory, which place() finds.
 Layer layer_of(const Array& w, const Array& b, int gradient_at) {
   return {.weight = bytes(w),
           .bias = bytes(b),
@@ -224,7 +223,8 @@ Layer layer_of(const Array& w, const Array& b, int gradient_at) {
           .gradient_at = gradient_at};
 }
 
-/// As many blocks as the GPU runs at once, at most two on a multiprocessor, and one for each tile.
+/// The number of blocks that the GPU runs at once, at most two on a multiprocessor and one for each
+/// tile.
 int64_t blocks_for_tiles(const Queue& q, const Plan& plan, int64_t rows) {
   const auto* const kernel = reinterpret_cast<const void*>(plan.kernel);
   int resident = 1;  // blocks on one multiprocessor
@@ -255,7 +255,7 @@ bool mlp_loss_fused(const MlpLoss& m, const CheckedScale* scaling, const Gradien
   const auto add_output = [&](const Array& to, int64_t count, float factor) {
     task.width += count;
     outputs.list[outputs.count++] = {bytes(to), to.defined() ? to.dtype() : kFloat32, factor,
-                                        task.width, position_of(to, checked)};
+                                     task.width, position_of(to, checked)};
   };
   for (size_t l = 0; l < m.weights.size(); ++l) {
     const Array& w = m.weights[l];

@@ -1,6 +1,6 @@
-// What a warp and a block do in a tile of an MLP's rows: stage matrices in shared memory, multiply
-// fragments of 16 rows by a weight, put them through the activation, and add up products across the
-// rows for a weight's gradient. mlp_tiles.cuh makes the kernel of it.
+// The steps on a tile of an MLP's rows: staging matrices in shared memory, multiplying fragments of
+// 16 rows by a weight, the activation, and the products across rows for a weight's gradient.
+// mlp_tiles.cuh makes a kernel of them.
 #pragma once
 #include <limits>
 
@@ -16,7 +16,7 @@ namespace halftape::cuda {
 inline constexpr int kMostRows = 128;  // of a tile: 16 for each warp
 inline constexpr int kKeptLayers = 5;
 inline constexpr int kKeptWidth = 64;
-inline constexpr unsigned long long kNone = ~0ull;  // no gradient's position
+inline constexpr unsigned long long kNone = ~0ull;  // the position of no gradient
 
 enum class Activation : uint8_t { None, Relu, Gelu, Silu, Tanh, Sigmoid };
 
@@ -26,7 +26,7 @@ struct Identity {
   __device__ static float df(float g, float) { return g; }
 };
 
-/// f(Type<formula>{}). The same for all threads: no divergence.
+/// Calls f(Type<formula>{}). All threads have the same activation, so they do not diverge.
 template <class F>
 __device__ void with_formula(Activation a, const F& f) {
   switch (a) {
@@ -46,20 +46,20 @@ __device__ void with_formula(Activation a, const F& f) {
   f(Type<formula::Sigmoid>{});
 }
 
-/// Widths and heights in tiles of 16: what lies behind the last is 0.
+/// Widths and heights are rounded up to tiles of 16; the padding is 0.
 HALFTAPE_HD int padded(int n) { return (n + 15) / 16 * 16; }
-/// From row to row in shared memory. Eight more than the width: then 16 bytes of eight rows, which
-/// are loaded together, lie in different banks.
+/// Elements from row to row in shared memory. Eight more than the width, so that 16 bytes of eight
+/// rows, which are loaded together, are in different banks.
 HALFTAPE_HD int stride_of(int width) { return padded(width) + 8; }
 
 struct Layer {
   const char *weight, *bias;  // bias: null for none
   Dtype weight_dtype, bias_dtype;
   int in, out;
-  // In shared memory, in elements: the weight, (out, in); what the layer reads, (rows, in); the
-  // gradient at what it gives, (rows, out), where its activation's inputs are before.
+  // Places in shared memory, in elements: the weight, (out, in); the layer's input, (rows, in); the
+  // gradient at its output, (rows, out), which replaces the inputs of its activation.
   int weight_at, input_at, slope_at;
-  int gradient_at;  // in a block's sums: of the weight, behind it of the bias
+  int gradient_at;  // in a block's sums: the weight's gradient, then the bias's
 };
 
 struct Task {
@@ -67,26 +67,26 @@ struct Task {
   int count;
   Activation activation;
   bool saves_input;  // the derivative needs its input
-  bool resident;     // all weights are in shared memory, not one at a time
-  bool gradients;    // they are wanted, not the loss alone
+  bool resident;     // all weights are in shared memory, else one at a time
+  bool gradients;    // gradients are wanted, not the loss alone
   bool classes;      // the target holds classes
   Dtype x_dtype, target_dtype;
   int64_t target_bytes;  // of a row
-  int other_input_at;    // where the next tile's x is meanwhile
+  int other_input_at;    // the place of the next tile's x
   int biases_at;
   int64_t rows;
   const char *x, *target;
   const float* g;  // null: 1
-  float factor;    // of the slope
-  float* sums;     // (blocks, width): of the gradients, and at last of the loss
+  float factor;    // of the gradient at the outputs
+  float* sums;     // (blocks, width): sums of the gradients, then of the loss
   int64_t width;
   char* dx;                       // null: not wanted
-  unsigned long long* first_bad;  // becomes that of no gradient; null: nobody looks for one
+  unsigned long long* first_bad;  // is set to kNone; null: no gradient is checked
   Range range;
 };
 
-/// All threads of the block: `height` rows from `first` on of a matrix with `rows` of them, rounded
-/// to T, with zeros around it. They are there after cp_async_wait() and a barrier.
+/// All threads of the block: copies `height` rows from `first` on of a matrix with `rows` rows,
+/// rounded to T and padded with zeros. They are there after cp_async_wait() and a barrier.
 template <class T>
 __device__ void stage(T* to, const char* from, Dtype dtype, int64_t first, int64_t rows, int height,
                       int width) {
@@ -115,7 +115,7 @@ __device__ void stage(T* to, const char* from, Dtype dtype, int64_t first, int64
   }
 }
 
-/// Which part of a fragment this lane has, and which rows it names to load_matrices().
+/// This lane's part of a fragment, and the rows whose addresses it gives to load_matrices().
 struct Lane {
   int g, t;            // row and first column of its elements
   int down8, across8;  // of 16×16 as four matrices, the one below the first coming second:
@@ -128,9 +128,10 @@ struct Lane {
   }
 };
 
-/// 16 rows of a (16, depth), in fragments, times w (depth, columns) and, for each 32 columns,
-/// finish(j, c, both): c[q] is the fragment of columns 32·j + 8·q …; without `both` the last two
-/// are none. kTurned: w lies as (depth, columns), else as (columns, depth). bias: to start with.
+/// Multiplies a (16, depth), in fragments, by w (depth, columns). Calls finish(j, c, both) for each
+/// 32 columns: c[q] is the fragment of columns 32·j + 8·q …; without `both` only the first two hold
+/// columns. kTurned: w is stored as (depth, columns), else as (columns, depth). bias: added, or
+/// null.
 template <bool kTurned, int K, class T, class F>
 __device__ __forceinline__ void multiply(const unsigned (&a)[K][4], int depth, const T* w,
                                          int stride, int columns, const float* bias, Lane lane,
@@ -168,7 +169,7 @@ __device__ __forceinline__ void multiply(const unsigned (&a)[K][4], int depth, c
   }
 }
 
-/// f(q, h): for both rows h of a thread's elements in each fragment that multiply() gives.
+/// Calls f(q, h) for both rows h of a thread's elements in each fragment q of multiply().
 template <class F>
 __device__ __forceinline__ void each_pair(bool both, const F& f) {
 #pragma unroll
@@ -179,11 +180,11 @@ __device__ __forceinline__ void each_pair(bool both, const F& f) {
   }
 }
 
-/// A part of a weight's gradient that one warp computes: 16 rows of the weight from `row` on, its
-/// columns from `begin` to `end`. Of as many warps as there are rows and columns for.
+/// The part of a weight's gradient that one warp computes: 16 rows of the weight from `row` on, its
+/// columns from `begin` to `end`.
 struct WarpPart {
   int row, begin, end;
-  /// Its number `unit`; false behind the last.
+  /// Sets part number `unit`; false behind the last.
   __device__ bool take(int unit, int warps, const Layer& o) {
     const int down = padded(o.out) / 16, across = padded(o.in) / 16;
     const int groups = warps < down ? 1 : warps / down;
@@ -215,7 +216,7 @@ __device__ __forceinline__ void across_rows(float (&acc)[F][4], float (&sums)[4]
   }
 }
 
-/// Into the block's sums, or onto them: what is in the part, and of the weight.
+/// Writes or adds a part's elements, those within the weight, to the block's sums.
 template <int F>
 __device__ __forceinline__ void put(float* sums, const float (&acc)[F][4], const Layer& o, int row,
                                     int begin, int end, bool add, Lane lane) {
@@ -232,7 +233,7 @@ __device__ __forceinline__ void put(float* sums, const float (&acc)[F][4], const
 }
 __device__ inline void put_bias(float* sums, float first, float second, const Layer& o, int row,
                                 bool add, Lane lane) {
-  if (lane.t != 0) return;  // four lanes have the same
+  if (lane.t != 0) return;  // four lanes have the same sums
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int r = row + lane.g + 8 * h;
@@ -242,11 +243,11 @@ __device__ inline void put_bias(float* sums, float first, float second, const La
   }
 }
 
-/// ln Σ eˣ of a row as its elements come by: eˣ are taken beside the largest so far.
+/// Running ln Σ eˣ of a row: the eˣ are divided by that of the largest x so far.
 struct LogSum {
   float top = -std::numeric_limits<float>::infinity(), sum = 0;
 
-  /// Makes room for an element this large. Where all are −∞ there is nothing yet.
+  /// Raises `top` to x if x is larger. As long as all x are −∞ the sum is 0.
   __device__ void rise(float x) {
     const float before = top;
     top = formula::Max::step(top, x);
@@ -259,9 +260,9 @@ struct LogSum {
   }
 };
 
-/// What multiply() gives for 32 columns, pair by pair, through f(Type<formula>{}, at, h, u, v) to
-/// y: `at` is the pair's place behind the thread's first element, in rows of `stride`, of which it
-/// is in h. y goes into the fragments that are the next product's operand.
+/// Calls y = f(Type<formula>{}, at, h, u, v) for each pair (u, v) of the 32 columns of multiply().
+/// The pair is in row h, `at` elements behind the thread's first one in rows of `stride`. y goes
+/// into `next`, the fragments of the next product's operand.
 template <class T, int K, class F>
 __device__ __forceinline__ void each_activation(unsigned (&next)[K][4], int j,
                                                 const float (&c)[4][4], bool both, int stride,

@@ -1,8 +1,8 @@
 // The kernel that takes a small MLP's rows through the layers and back, tile by tile. Each warp has
-// 16 rows in its registers: the outputs of one product are the operand of the next. What all rows
-// of a tile give to a weight's gradient is a product across them, from shared memory.
+// 16 rows in its registers: the outputs of one product are the operand of the next. A tile's part
+// of a weight's gradient is a product across its rows, from shared memory.
 //
-// Of few, narrow layers the gradients stay in registers from tile to tile (kKept); others are added
+// The gradients of few, narrow layers stay in registers from tile to tile (kKept); others are added
 // to the block's own sums in memory. After Müller 2021, "Real-time neural radiance caching",
 // arXiv:2106.12372, section 4, which keeps the activations on the chip in the same way.
 #pragma once
@@ -10,8 +10,8 @@
 
 namespace halftape::cuda {
 
-/// What the threads of a block hold together in shared memory: weights, biases, and the rows of a
-/// tile with what the layers make of them. Matrices of T, of up to kWidth columns.
+/// A block's shared memory: weights, biases, the rows of a tile and the outputs of its layers.
+/// Matrices of T with up to kWidth columns.
 template <class T, int kWidth>
 struct Block {
   const Task& task;
@@ -21,8 +21,8 @@ struct Block {
   const int warp = static_cast<int>(threadIdx.x) / kWarp,
             warps = static_cast<int>(blockDim.x) / kWarp;
   const int rows = 16 * warps;  // of a tile
-  int x_at, other_at;           // where this tile's x is, and the next one's
-  int held = -1;                // whose weight is there, when there is one at a time
+  int x_at, other_at;           // the places of this tile's x and of the next one's
+  int held = -1;                // the layer of the present weight, if there is one at a time
 
   __device__ explicit Block(const Task& t)
       : task(t),
@@ -34,7 +34,7 @@ struct Block {
     const Layer& o = task.layers[l];
     stage(shared + o.weight_at, o.weight, o.weight_dtype, 0, o.out, padded(o.out), o.in);
   }
-  /// All biases, and all weights if there is room for them.
+  /// Stages all biases, and all weights if there is room for them.
   __device__ __forceinline__ void stage_layers() {
     for (int l = 0; l < task.count; ++l) {
       const Layer& o = task.layers[l];
@@ -58,7 +58,7 @@ struct Block {
     return shared + task.layers[l].weight_at;
   }
 
-  /// Sends a tile's x on its way into shared memory, and its targets into the cache.
+  /// Starts to copy a tile's x into shared memory, and prefetches its targets.
   __device__ __forceinline__ void stage_rows(int64_t number, int at) {
     stage(shared + at, task.x, task.x_dtype, number * rows, task.rows, rows, task.layers[0].in);
     const int64_t begin = number * rows * task.target_bytes,
@@ -67,10 +67,10 @@ struct Block {
     for (int64_t i = begin + 128 * int64_t{threadIdx.x}; i < end; i += 128 * int64_t{blockDim.x})
       prefetch(task.target + i);
   }
-  /// Waits for a tile's x, and sends the next tile's on its way.
+  /// Waits for a tile's x, and starts to copy the next tile's.
   __device__ __forceinline__ const T* rows_of(int64_t number) {
     cp_async_wait();
-    __syncthreads();  // this tile's x is there, and nobody reads the last one's any more
+    __syncthreads();  // this tile's x is there, and the last tile's is no longer read
     const int64_t next = number + gridDim.x;
     if (next * rows < task.rows) stage_rows(next, other_at);
     const T* const x = shared + x_at;
@@ -88,8 +88,8 @@ struct GradientSums {
 
   __device__ explicit GradientSums(const Task& task) : sums(task.sums + blockIdx.x * task.width) {}
 
-  /// Adds dᵀ·h and dᵀ·1 over the rows of a tile: d is the gradient at what layer l gives, h what
-  /// the layer reads. `first`: of the block's tiles.
+  /// Adds dᵀ·h and dᵀ·1 over the rows of a tile: d is the gradient at the output of layer l, h its
+  /// input. `first`: this is the block's first tile.
   __device__ __forceinline__ void add(const Block<T, kWidth>& block, int l, const T* d, const T* h,
                                       bool first) {
     const Layer& o = block.task.layers[l];
@@ -116,7 +116,7 @@ struct GradientSums {
       }
     }
   }
-  /// Writes what was kept in registers.
+  /// Writes the sums that were kept in registers.
   __device__ __forceinline__ void finish(const Block<T, kWidth>& block) {
     if constexpr (kKept > 0) {
 #pragma unroll
@@ -134,20 +134,20 @@ struct GradientSums {
   }
 };
 
-/// One tile on its way through the layers and back. A thread has elements of two rows, `own` and
-/// eight below it.
+/// One tile, taken through the layers and back. A thread has elements of two rows: `own`, and the
+/// one eight below.
 template <class T, int kWidth>
 struct Tile {
   static constexpr int K = kWidth / 16;
   Block<T, kWidth>& block;
   const Task& task;
   const T* const x;
-  const float by;  // of the slope: the gradient of the loss
-  float& lost;     // becomes larger by this tile's loss
+  const float by;  // the gradient of the loss, times Task::factor
+  float& lost;     // this tile's loss is added
   const int own, last;
   const int64_t row0;                      // own, of all rows
-  unsigned a[K][4] = {}, next[K][4] = {};  // what a product reads, and what it gives
-  // Of classes. The target: −1 of no row; the sum of the row; the target's output.
+  unsigned a[K][4] = {}, next[K][4] = {};  // operand and result of a product
+  // For classes: the target, −1 beyond the rows; the row's sum of eˣ; the target's output.
   int64_t target[2] = {-1, -1};
   LogSum total[2];
   float hit[2] = {0, 0};
@@ -169,7 +169,7 @@ struct Tile {
 #pragma unroll
       for (int i = 0; i < 4; ++i) a[k][i] = next[k][i];
   }
-  /// f(q, h, i, column): for each element that multiply() gives of columns 32·j …
+  /// Calls f(q, h, i, column) for each element of multiply() in columns 32·j …
   template <class F>
   __device__ __forceinline__ void each_element(int j, bool both, const F& f) const {
     each_pair(both, [&](int q, int h) {
@@ -199,7 +199,7 @@ struct Tile {
     }
   }
 
-  /// A hidden layer's outputs through the activation, for the next product and for backward.
+  /// Applies the activation to a hidden layer's outputs, for the next product and for backward.
   __device__ __forceinline__ void hidden(int l, int j, const float (&c)[4][4], bool both) {
     const Layer& o = task.layers[l];
     const int stride = stride_of(o.out);
@@ -216,7 +216,7 @@ struct Tile {
                          return y;
                        });
   }
-  /// The sums of a row's classes, ln Σ eˣ, as its outputs come by.
+  /// Adds a row's outputs to its ln Σ eˣ.
   __device__ __forceinline__ void measure(int j, const float (&c)[4][4], bool both) {
     const int out = task.layers[last].out;
     float top[2] = {total[0].top, total[1].top};
@@ -231,7 +231,7 @@ struct Tile {
       if (column == target[h]) hit[h] = v;
     });
   }
-  /// The loss of rows whose classes have been measured: the four lanes of a row join their sums.
+  /// Adds the cross-entropy of the rows after measure(): the four lanes of a row join their sums.
   __device__ __forceinline__ void lose_classes() {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -245,7 +245,7 @@ struct Tile {
         lost += halftape::log(total[h].sum) - (hit[h] - total[h].top);
     }
   }
-  /// The slope of the loss at an output y, and its loss if the target is no class.
+  /// The gradient of the loss at an output y. Adds the squared error if the target is no class.
   __device__ __forceinline__ float slope_at(float y, int h, int column) {
     if (task.classes) {
       if (target[h] < 0) return 0;
@@ -257,7 +257,7 @@ struct Tile {
     lost += e * e;
     return e;
   }
-  /// The outputs beside their targets: `next` becomes the gradient at the outputs.
+  /// Compares the outputs with the targets: `next` becomes the gradient at the outputs.
   __device__ __forceinline__ void compare(int j, const float (&c)[4][4], bool both) {
     const Layer& o = task.layers[last];
     const int stride = stride_of(o.out);
@@ -275,9 +275,9 @@ struct Tile {
     });
   }
 
-  /// Adds the tile's loss, and leaves the gradient at the outputs in `next`. There is one product
-  /// in the code for all layers, because unrolled it is long. With classes the last layer's is
-  /// taken twice: for the sums of the rows, and for their slopes.
+  /// Adds the tile's loss, and leaves the gradient at the outputs in `next`. The code has one
+  /// product for all layers, because it is long. With classes the last layer's product is computed
+  /// twice: for the sums of the rows, and for their gradients.
   __device__ __forceinline__ void forward() {
     load_x();
     if (task.classes) load_classes();
@@ -306,7 +306,7 @@ struct Tile {
     }
   }
 
-  /// The gradient at what layer l > 0 reads, through the activation before it.
+  /// The gradient at the input of layer l > 0, through the activation before it.
   __device__ __forceinline__ void below(int l, int j, const float (&c)[4][4], bool both) {
     const int stride = stride_of(task.layers[l].in);
     const int first = own * stride + block.lane.t;
@@ -336,7 +336,7 @@ struct Tile {
     advance();
     for (int l = last; l >= 0; --l) {
       const Layer& o = task.layers[l];
-      __syncthreads();  // all rows of the gradient are there
+      __syncthreads();  // all rows of the gradient are written
       sums.add(block, l, block.shared + o.slope_at, l == 0 ? x : block.shared + o.input_at, first);
       if (l == 0 && !task.dx) return;
       multiply<true>(a, padded(o.out), block.weight_of(l), stride_of(o.in), padded(o.in), nullptr,

@@ -5,9 +5,8 @@
 namespace halftape::cuda {
 namespace {
 
-constexpr size_t kAligned = 512;  // bytes, as the pool's blocks are
-constexpr size_t kSegment = size_t{2}
-                            << 20;  // bytes; the least that is taken from the pool at once
+constexpr size_t kAligned = 512;              // bytes, as the pool's blocks are
+constexpr size_t kSegment = size_t{2} << 20;  // bytes; the least taken from the pool at a time
 
 size_t rounded(size_t bytes) {
   return (std::max<size_t>(bytes, 1) + kAligned - 1) / kAligned * kAligned;
@@ -33,7 +32,7 @@ BufferPtr Arena::allocate(size_t bytes) {
                           holder.release());
 }
 
-/// From the smallest free piece that will do; a new segment where there is none.
+/// Cuts from the smallest free piece that is large enough, or from a new segment.
 void* Arena::cut(size_t size) {
   const std::lock_guard lock(mutex_);
   auto best = free_.end();

@@ -1,5 +1,6 @@
-// The memory of a captured step: addresses that stay, since replays use them again. What the step
-// frees is used for what it allocates next; what outlives the step keeps the whole arena alive.
+// The memory of a captured step. Its addresses stay the same, because replays use them again.
+// Memory that the step frees is reused within the step; an array that outlives the step keeps the
+// whole arena alive.
 #pragma once
 #include <map>
 #include <memory>
@@ -13,17 +14,17 @@ namespace halftape::cuda {
 class Arena : public std::enable_shared_from_this<Arena> {
  public:
   explicit Arena(Context& context);
-  /// Waits for all streams: nobody knows who still reads what outlived the step.
+  /// Waits for all streams, because any of them may still read an array that outlived the step.
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
   Context& context() const { return context_; }
   BufferPtr allocate(size_t bytes);
-  /// Memory of the pool that the step let go while it was captured, when nothing may be given back.
+  /// Keeps memory of the pool that the step frees during its capture, when none may be given back.
   void free_later(void* bytes, void* stream) noexcept;
   void free_pinned_later(void* bytes) noexcept;
-  /// The capture is over: gives it back, and waits until all of the arena is there.
+  /// After the capture: gives that memory back, and waits until all of the arena is allocated.
   void settle();
   size_t bytes() const;  // taken from the pool
 
@@ -33,9 +34,9 @@ class Arena : public std::enable_shared_from_this<Arena> {
   void* cut(size_t size);
 
   Context& context_;
-  cudaStream_t stream_;  // in whose order the pool gives and takes; never captured
+  cudaStream_t stream_;  // orders the calls to the pool; never captured
   mutable std::mutex mutex_;
-  std::map<char*, size_t> free_;  // neighbours are joined
+  std::map<char*, size_t> free_;  // address to bytes; neighbours are joined
   struct Segment {
     void* bytes;
     size_t size;

@@ -12,14 +12,13 @@ namespace halftape::cuda {
 namespace {
 
 constexpr DeviceIndex kMostDevices = 64;
-constexpr size_t kPoolOfStreams = 32;  // per device and priority; then they are handed out again
+constexpr size_t kPoolOfStreams = 32;  // per device and priority; then they are reused in turn
 
 thread_local std::array<cudaStream_t, kMostDevices> chosen{};  // null: the device's first
 
 void give_back_memory(void* bytes, size_t, void* stream) noexcept {
   if (Arena* arena = Context::capturing()) return arena->free_later(bytes, stream);
-  // In the order of the stream that it was taken in. At the process's end there may be nothing left
-  // to give it back to.
+  // Freed in the order of its stream. At the end of the process the driver may be gone already.
   (void)cudaFreeAsync(bytes, static_cast<cudaStream_t>(stream));
 }
 void give_back_pinned(void* bytes, size_t, void*) noexcept {
@@ -39,7 +38,7 @@ std::string mebibytes(int64_t bytes) {
   return text.str();
 }
 
-/// Has the device's context broken? Every call returns the error from then on.
+/// True if the error has broken the device's context, so that every later call returns it.
 bool breaks_device(cudaError_t e) {
   return e == cudaErrorIllegalAddress || e == cudaErrorLaunchFailure || e == cudaErrorAssert ||
          e == cudaErrorIllegalInstruction || e == cudaErrorMisalignedAddress ||
@@ -48,7 +47,7 @@ bool breaks_device(cudaError_t e) {
          e == cudaErrorECCUncorrectable;
 }
 
-/// Takes a note off the board, for one of the threads that see it.
+/// Takes a note off the board; only one of the threads that see it gets it.
 template <class Note>
 bool take(Note& note, Note& out) {
   const volatile unsigned& ready = note.ready;
@@ -77,7 +76,7 @@ std::atomic<bool> Context::blocking{blocking_requested()}, Context::reduced_sums
 void check(cudaError_t result, const char* what) {
   if (result == cudaSuccess) [[likely]]
     return;
-  (void)cudaGetLastError();  // forgets it, unless it is one that stays
+  (void)cudaGetLastError();  // clears it, unless it has broken the context
   detail::fail("cuda: ", what, ": ", text_of(result));
 }
 
@@ -198,7 +197,7 @@ void Context::reset_peak() {
 }
 
 void Context::empty_cache() {
-  synchronize();  // what was freed in a stream is free only when the stream has got there
+  synchronize();  // memory freed in a stream is free only when the stream has got there
   check(cudaMemPoolTrimTo(pool_, 0), "giving memory back");
 }
 
@@ -215,8 +214,8 @@ cudaStream_t Context::make_stream(int priority) {
   cudaStream_t made;
   check(cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking, priority), "making a stream");
   made_.push_back(made);
-  // Made here: a capture, in which a count may be first asked for, would only write down that it is
-  // to become 0. Streams live as long as the program, and so does this.
+  // The stream's count of blocks is made here, because a capture would only record that it becomes
+  // 0. It lives as long as the stream: until the program ends.
   const RelaxedCapture relaxed;
   void* count = nullptr;
   check(cudaMallocFromPoolAsync(&count, sizeof(unsigned), pool_, made), "making a count of blocks");
@@ -295,7 +294,7 @@ void Context::launched(const char* what, cudaError_t result, cudaStream_t stream
   }
 }
 
-/// The names of the kernels that may still be running, the last one first.
+/// The names of the launches that may still be running, the last one first.
 std::string Context::recent_launches() const {
   const size_t n = launches_.load(std::memory_order_relaxed);
   std::string names;
@@ -323,7 +322,7 @@ void Context::read_board() {
     skips.report(skips.in_row, skips.scale, skips.bad_loss != 0);
   Board::BadIndex bad{};
   if (take(board_->bad_index, bad)) [[unlikely]] {
-    // Not in the name of the op that comes by now.
+    // Without the name of the current op, which is not to blame.
     std::ostringstream text;
     text << bad.op << ": " << bad.argument << ' ' << bad.value << " at position " << bad.position
          << " is out of range [" << bad.low << ", " << bad.limit << ')';

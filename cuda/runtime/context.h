@@ -1,5 +1,5 @@
-// What the host keeps of one GPU: its memory pool, its streams, what was enqueued lately, and a
-// board on which kernels leave word.
+// The host's state of one GPU: its memory pool, its streams, the names of recent launches, and a
+// board on which kernels leave notes.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -18,8 +18,8 @@ namespace halftape::cuda {
 /// Throws Error for any result but success: "add: an illegal memory access was encountered (…)".
 void check(cudaError_t result, const char* what);
 
-/// Where kernels leave word for the host, in pinned memory that both see: reading it waits for
-/// nothing. The first word stays until the host has read it.
+/// Notes of kernels for the host, in pinned memory that both see, so that reading them waits for
+/// nothing. The first note stays until the host has read it.
 struct Board {
   /// An index out of range; `use` and `argument` point to the host's own strings.
   struct BadIndex {
@@ -37,8 +37,8 @@ struct Board {
   } skips;
 };
 
-/// For as long as it lives this thread may call what a capture of its forbids, since it is about
-/// other streams: what happens now, and is no part of the step.
+/// While it lives, this thread may make calls on other streams that its capture forbids. They run
+/// at once and are no part of the captured step.
 class RelaxedCapture {
  public:
   RelaxedCapture() { (void)cudaThreadExchangeStreamCaptureMode(&mode_); }
@@ -56,7 +56,7 @@ class Context {
  public:
   explicit Context(DeviceIndex index);
   static int count();               // GPUs that can be used
-  static Context& of(DeviceIndex);  // made when first asked for
+  static Context& of(DeviceIndex);  // made at the first call
   static Context& of(const Array& a) { return of(a.device().index()); }
 
   DeviceIndex index() const { return index_; }
@@ -64,20 +64,20 @@ class Context {
   const cudaDeviceProp& properties() const { return properties_; }
   Board* board() const { return board_; }
 
-  /// Memory in the order of the current stream. Short of it, what is kept for reuse is given back
-  /// to the device and the attempt repeated once; then throws OutOfMemoryError.
+  /// Memory in the order of the current stream. If there is none, gives the memory kept for reuse
+  /// back to the device and tries once more; then throws OutOfMemoryError.
   BufferPtr allocate(size_t bytes);
-  /// The arena from which this thread takes the memory of a step that it captures; null: it
-  /// captures none. Meanwhile nothing is given back to the pool.
+  /// The arena of the step that this thread captures, or null. During a capture nothing is given
+  /// back to the pool.
   static Arena*& capturing();
-  /// Straight from the pool.
+  /// Memory of the pool, never of an arena.
   void* from_pool(size_t bytes, cudaStream_t stream);
-  /// A count of blocks (cuda/runtime/last_block.cuh) for the launches of this stream, which begins
-  /// with 0.
+  /// The count of finished blocks (cuda/runtime/last_block.cuh) of this stream's launches; 0 at
+  /// first.
   unsigned* block_count(cudaStream_t stream);
   /// Host memory that the device can read and write by itself.
   BufferPtr allocate_pinned(size_t bytes);
-  /// A copy may still be reading it: waits. Who loads batches through pinned memory keeps it.
+  /// Waits first, because a copy may still read it.
   static void free_pinned(void* bytes) noexcept;
   MemoryStats memory() const;
   void reset_peak();
@@ -86,26 +86,26 @@ class Context {
   cudaStream_t current() const;
   void set_current(cudaStream_t stream) const;
   cudaStream_t next_stream(bool high_priority);
-  /// One that nobody else has until it is returned.
+  /// A stream that nobody else gets until it is returned.
   cudaStream_t borrow_stream();
   void return_stream(cudaStream_t stream);
 
-  /// Waits for the stream and says what went wrong.
+  /// Waits for the stream and throws what went wrong.
   void synchronize(cudaStream_t stream);
   void synchronize();
-  /// Waits for all streams but those that capture, one after the other: to wait for the device
-  /// would spoil the capture that another thread may be at.
+  /// Waits for all streams but those that capture, one after the other. Waiting for the device
+  /// would break the capture of another thread.
   cudaError_t wait();
   void begin_capture(cudaStream_t stream);
-  /// A launch was tried; remembers its name for errors that surface later. Throws its own.
+  /// Called after each launch: remembers its name for errors that surface later, throws its own.
   void launched(const char* what, cudaError_t result, cudaStream_t stream);
-  /// Throws, or warns of, what kernels have left on the board. Every call of the backend begins so.
+  /// Throws or warns of the notes on the board. Every call of the backend begins with this.
   void read_board();
-  /// check() of a call that may bring earlier work's failure: names what was enqueued lately.
+  /// check() of a call that may return an earlier launch's failure: names the recent launches.
   void check_earlier(cudaError_t result, const char* what);
 
   static std::atomic<bool> blocking;
-  static std::atomic<bool> reduced_sums;  // of float16 products may be joined in float16
+  static std::atomic<bool> reduced_sums;  // float16 products may join partial sums in float16
 
  private:
   std::string recent_launches() const;
@@ -115,7 +115,7 @@ class Context {
   cudaDeviceProp properties_{};
   cudaMemPool_t pool_ = nullptr;
   Board* board_ = nullptr;
-  std::mutex mutex_, begin_;        // of what follows; of captures' beginnings
+  std::mutex mutex_, begin_;        // for the members below; for the beginning of a capture
   std::vector<cudaStream_t> made_;  // all streams
   cudaStream_t first_ = nullptr;    // the default of every thread
   struct Pool {
@@ -130,12 +130,12 @@ class Context {
   std::atomic<size_t> launches_{0};  // since the last synchronisation
 };
 
-/// A device with the stream into which a call puts its work.
+/// A device, and the stream of a call.
 struct Queue {
   Context& context;
   cudaStream_t stream;
 };
-/// This thread's on the array's device, which becomes the current one for CUDA; reads the board.
+/// This thread's queue on the array's device, which becomes CUDA's current one. Reads the board.
 Queue queue(const Array& on);
 
 }  // namespace halftape::cuda

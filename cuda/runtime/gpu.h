@@ -1,5 +1,5 @@
-// The one header through which kernels are compiled: by nvcc for a GPU, or by a plain C++ compiler
-// for the rig of tests/simt, which runs them on the CPU. No file but this one launches a kernel.
+// The header of all kernels, which are compiled by nvcc for a GPU, or by a C++ compiler for the rig
+// of tests/simt, which runs them on the CPU. No other file launches a kernel.
 #pragma once
 #if defined(__CUDACC__)
 #include <cuda_bf16.h>
@@ -19,9 +19,8 @@ namespace halftape::cuda {
 
 #if defined(__CUDACC__) || defined(HALFTAPE_SIMT)
 
-/// Puts a kernel into the queue. `what` names it in errors: a string that lives for ever. `shared`:
-/// bytes of dynamic shared memory. Arguments are converted to the kernel's parameter types and
-/// copied.
+/// Puts a kernel into the queue. `what` names it in errors and must live for ever. `shared`: bytes
+/// of dynamic shared memory. Arguments are converted to the kernel's parameter types and copied.
 template <class... P>
 void launch(const Queue& q, const char* what, void (*kernel)(P...), dim3 grid, dim3 block,
             size_t shared, const std::type_identity_t<P>&... arguments) {
@@ -38,7 +37,7 @@ void launch(const Queue& q, const char* what, void (*kernel)(P...), dim3 grid, d
 #endif
 }
 
-/// The block's dynamic shared memory: what launch() was asked for, aligned to 16 bytes.
+/// The block's dynamic shared memory, of the size given to launch(), aligned to 16 bytes.
 __device__ inline unsigned char* dynamic_shared() {
 #if defined(__CUDACC__)
   extern __shared__ __align__(16) unsigned char bytes[];
@@ -48,24 +47,24 @@ __device__ inline unsigned char* dynamic_shared() {
 #endif
 }
 
-/// This thread's number in a one-dimensional grid, and how many there are: for loops over elements
-/// that stride by the grid. 64 bits: arrays may have more than 2³¹ elements.
+/// This thread's number in a one-dimensional grid and the number of threads, for loops that stride
+/// by the grid. 64 bits: arrays may have more than 2³¹ elements.
 __device__ inline int64_t thread_number() {
   return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }
 __device__ inline int64_t thread_count() { return static_cast<int64_t>(gridDim.x) * blockDim.x; }
 
-inline constexpr unsigned kThreads = 256;  // of a block, where nothing else matters
+inline constexpr unsigned kThreads = 256;  // of a block, unless a kernel needs another number
 
-/// Blocks of kThreads for `items` threads' work; at most eight waves, the kernel's loop does the
-/// rest.
+/// Blocks of kThreads for the work of `items` threads, at most eight for each multiprocessor; the
+/// kernel's loop does the rest.
 inline dim3 blocks_for(const Queue& q, int64_t items) {
   const int64_t wanted = (items + kThreads - 1) / kThreads;
   const int64_t most = int64_t{8} * q.context.multiprocessors();
   return dim3(static_cast<unsigned>(wanted < 1 ? 1 : wanted < most ? wanted : most));
 }
 
-/// launch() with a thread for each of `items`, as far as blocks_for() goes.
+/// launch() with the blocks of blocks_for().
 template <class... P>
 void launch_for(const Queue& q, int64_t items, const char* what, void (*kernel)(P...),
                 const std::type_identity_t<P>&... arguments) {

@@ -1,4 +1,4 @@
-// Finds the CUDA library when it is first asked for, and says why there is none.
+// Finds and loads the CUDA library at the first call, or says why there is none.
 #include <atomic>
 #include <filesystem>
 #include <mutex>

@@ -5,7 +5,7 @@
 namespace halftape::cuda {
 namespace {
 
-/// Takes this thread's memory from an arena, for as long as it lives.
+/// While it lives, this thread's memory comes from an arena.
 class ArenaScope {
  public:
   explicit ArenaScope(Arena& arena) { Context::capturing() = &arena; }

@@ -1,4 +1,4 @@
-// A captured step: a CUDA graph, and the memory that it uses.
+// A captured step: a CUDA graph and its memory.
 #pragma once
 #include <memory>
 #include <optional>
@@ -18,7 +18,7 @@ class CudaRecording final : public Recording {
 
  private:
   Context& context_;
-  cudaStream_t stream_;  // in which it is captured, with a workspace of its own for products
+  cudaStream_t stream_;  // of the capture, with a workspace of its own for products
   std::optional<cudaStream_t> replayed_in_;
   std::shared_ptr<Arena> arena_;
   cudaGraphExec_t graph_ = nullptr;

@@ -1,5 +1,5 @@
-// The seam between the library that every program links and the one that is loaded when a GPU is
-// asked for.
+// The interface between the library that every program links and the CUDA library, which is loaded
+// when a program first asks for a GPU.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -12,8 +12,8 @@ struct MemoryStats {
   int64_t allocated = 0, peak = 0, reserved = 0;
 };
 
-/// What the loaded library does besides the Backend's work. Handles are cudaStream_t and
-/// cudaEvent_t. Everything throws Error.
+/// The calls of the CUDA library beside the Backend's. Handles are cudaStream_t and cudaEvent_t.
+/// Everything throws Error.
 class Runtime {
  public:
   virtual ~Runtime() = default;
@@ -46,14 +46,13 @@ class Runtime {
 /// version is refused.
 inline constexpr int kRuntimeVersion = 3;
 
-/// What the library exports, by these names. open: null, with the reason, when there is no GPU to
-/// use.
+/// The exported functions of the library. open: null, with the reason, if no GPU can be used.
 extern "C" int halftape_cuda_version();
 extern "C" Runtime* halftape_cuda_open(std::string* why_not);
 
-/// The loaded one; null, with the reason in unavailable_reason(), when there is none.
+/// The loaded runtime; null, with the reason in unavailable_reason(), if there is none.
 Runtime* runtime();
-/// Sets it for this process, for tests; returns the former one.
+/// For tests: sets the runtime of this process and returns the former one.
 Runtime* use_runtime(Runtime*);
 
 }  // namespace halftape::cuda

@@ -1,11 +1,11 @@
-// A stream beside the current one, and what orders the two: events.
+// A stream beside the current one, and the events that order the two.
 #pragma once
 #include "halftape/core/contract/backend.h"
 #include "halftape/cuda/runtime/context.h"
 
 namespace halftape::cuda {
 
-/// Sends this thread's work into a stream, for as long as it lives.
+/// While it lives, this thread's work goes into a stream.
 class StreamScope {
  public:
   StreamScope(Context& context, cudaStream_t stream)

@@ -1,5 +1,5 @@
-// What a launch does with a list of gradients: it checks that they are finite and, in the same
-// place, divides them by the loss scale or clips them.
+// The check that a list of gradients is finite, which may divide them by the loss scale or clip
+// them in the same launch.
 #pragma once
 #include <span>
 #include <unordered_map>
@@ -12,16 +12,16 @@ namespace halftape::cuda {
 /// One gradient and its index in the list.
 template <class A>
 struct Gradient {
-  A arrays;  // of one array
+  A arrays;  // one array
   int64_t position;
 };
 
-/// The launches of a list: first the arrays that lie in packs, then the others.
+/// The launches of a list: first the arrays that can be moved in packs, then the others.
 struct GradientList {
   std::vector<Gradient<Flat<1>>> packs;
   std::vector<Gradient<Layout<1>>> elements;
 
-  /// Positions are those in `whole`, where that is given: a list of the same arrays.
+  /// Positions are indices in xs, or in `whole` if that is given, a list with the same arrays.
   explicit GradientList(std::span<const Array> xs, std::span<const Array> whole = {}) {
     std::unordered_map<const void*, int64_t> places;
     for (size_t i = 0; i < whole.size(); ++i)
@@ -37,7 +37,7 @@ struct GradientList {
         elements.push_back({layout, position});
     }
   }
-  /// f(chunk, kernel) for each of them.
+  /// Calls f(chunk, kernel) for each launch.
   template <class P, class E, class F>
   void each(P* of_packs, E* of_elements, const F& f) const {
     in_chunks(packs, [&](const auto& part) { f(part, of_packs); });
@@ -47,12 +47,12 @@ struct GradientList {
 
 struct FiniteCheck {
   const float* inv_scale;  // null: 1
-  float* found_inf;        // null: nobody asks
+  float* found_inf;        // or null
   long long* first;        // or null
-  bool divides;            // writes what it multiplied
+  bool divides;            // gradients are multiplied in place
 
   __device__ float factor() const { return inv_scale ? *inv_scale : 1; }
-  /// Called by whole warps.
+  /// Called by whole warps; `bad`: this thread found an element that is not finite.
   __device__ void report(bool bad, int64_t position) const {
     if (!found_inf || !__any_sync(~0u, bad) || threadIdx.x % 32 != 0) return;
     *found_inf = 1;
@@ -72,13 +72,13 @@ inline FiniteCheck finite_check(const GradientCheck& c) {
           c.first.defined() ? static_cast<long long*>(c.first.raw()) : nullptr, c.divides};
 }
 
-/// check_element(), computed as its dtype asks for.
+/// check_element(), computed in float, or in double for float64.
 __device__ inline bool check_any(void* at, Dtype d, float by, bool divides) {
   return d == Dtype::Float64 ? check_element<double>(at, d, by, divides)
                              : check_element<float>(at, d, by, divides);
 }
 
-/// check_any() for a pack, or for its first elements where the array ends in it.
+/// check_any() for a pack, or for its first elements if the array ends in it.
 __device__ inline bool check_pack(const Flat<1>& x, int64_t pack, float by, bool divides) {
   const int64_t left = x.numel - pack * kPack;
   bool bad = false;

@@ -1,6 +1,6 @@
-// The norm of a list of arrays, and the factor that clips it: every block leaves a part of the sum,
-// and the last one joins them, in their order. In the same launch the arrays may be looked at and
-// divided first.
+// The norm of a list of arrays, and the factor that clips it. Every block writes a part of the sum,
+// and the last one joins the parts in their order. The same launch may check the arrays and divide
+// them first.
 
 #include "halftape/core/formula/norm.h"
 
@@ -18,8 +18,8 @@ struct NormTask {
   double p, most;
   const double* unit;  // null: 1
   double* parts;
-  int64_t first, all;  // of the parts: that of this launch's first block, and how many there are
-  bool finishes;       // no launch follows
+  int64_t first, all;  // parts: index of the first of this launch; number of all
+  bool finishes;       // this is the last launch
   void *norm, *factor;
   Dtype dtype;
   BlockCounter counter;
@@ -27,7 +27,7 @@ struct NormTask {
   FiniteCheck finite;
 };
 
-/// In thread 0: what all threads of the block hold, joined in a fixed order.
+/// In thread 0, the values of all threads of the block, joined in a fixed order.
 __device__ double of_block(double x, const NormOrder& order) {
   __shared__ double of_warps[kThreads / kWarp];
   for (int d = 1; d < kWarp; d *= 2) x = order.join(x, __shfl_down_sync(kWholeWarp, x, d));
@@ -79,7 +79,7 @@ __global__ void norm_of_packs(const __grid_constant__ Chunk<Gradient<Flat<1>>> l
   finish(sum, task, order);
 }
 
-/// Eight elements for a thread, as above.
+/// Eight elements for a thread, as in norm_of_packs.
 __global__ void norm_of_elements(const __grid_constant__ Chunk<Gradient<Layout<1>>> list,
                                  NormTask task) {
   const NormOrder order = order_of(task);
@@ -102,7 +102,7 @@ __global__ void norm_of_elements(const __grid_constant__ Chunk<Gradient<Layout<1
   finish(sum, task, order);
 }
 
-/// Of arrays that `check` looks at first, if there is one.
+/// Launches the norm, after the check in the same kernel if there is one.
 void norm_of(const char* what, const ListNorm& n, const GradientCheck* check) {
   const Queue q = queue(n.norm);
   const FiniteCheck finite = check ? finite_check(*check) : FiniteCheck{};

@@ -1,4 +1,4 @@
-// What a GradScaler does with a loss, its transition, and a history of losses: by one thread each.
+// A GradScaler's scaled loss, its transition, and a history of losses: kernels of one thread.
 #include "halftape/cuda/update/scaler.cuh"
 
 #include "halftape/cuda/copy.h"
@@ -23,7 +23,7 @@ struct Findings {
   }
 };
 
-/// Looks for an overflow among the findings for which the last launch has no room.
+/// Looks for an overflow among the findings that do not fit into the parameters of the last launch.
 __global__ void seek_overflow(const __grid_constant__ Findings findings, Overflow* overflow,
                               bool begin) {
   if (begin) *overflow = {};

@@ -1,5 +1,5 @@
-// What a GradScaler does with an element of a gradient; with a loss, and its transition: one
-// thread's work each, which the last block of another launch may do as well.
+// A GradScaler's work on one element of a gradient, on a loss, and its transition. Each takes one
+// thread, which may be in the last block of another launch.
 #pragma once
 #include "halftape/core/contract/backend.h"
 #include "halftape/cuda/runtime/context.h"
@@ -13,8 +13,8 @@ __device__ bool is_finite(S x) {
   return x - x == S(0);
 }
 
-/// Is a gradient's element finite, as it is and times `by`, which is written back where it
-/// `divides`?
+/// True if a gradient's element, or its product with `by`, is not finite. `divides`: the product is
+/// written back.
 template <class S>
 __device__ bool check_element(void* at, Dtype d, S by, bool divides) {
   const S x = load<S>(at, d);
@@ -25,7 +25,7 @@ __device__ bool check_element(void* at, Dtype d, S by, bool divides) {
   return bad || !is_finite(load<S>(at, d));  // rounding to 16 bits may overflow once more
 }
 
-/// A CheckedScale of one element.
+/// The CheckedScale of a loss with one element.
 struct ScaledLoss {
   const void* loss;
   void* scaled;
@@ -65,7 +65,7 @@ struct Overflow {
   }
 };
 
-/// A GradScaler's state, and what moves it.
+/// A GradScaler's state and its law.
 struct ScalerArrays {
   float* scale;
   int32_t* trackers;
@@ -101,7 +101,7 @@ struct ScalerArrays {
   }
 };
 
-/// Its address, or null when it is not there.
+/// The address of a one-element array, or null if it is undefined.
 template <class T>
 T* place_of(const Array& one) {
   return one.defined() ? one.data<T>() : nullptr;
@@ -123,7 +123,7 @@ inline ScaledLoss scaled_loss(const CheckedScale& s) {
 inline Finding finding(const CheckResult& r) {
   return {r.found_inf.data<float>(), place_of<int64_t>(r.first), r.list};
 }
-/// Of contiguous trackers and counts.
+/// Trackers and counts must be contiguous.
 inline ScalerArrays scaler_arrays(const Queue& q, const Transition& t) {
   return {t.scale.data<float>(),
           t.trackers.data<int32_t>(),

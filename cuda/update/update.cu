@@ -1,4 +1,4 @@
-// The optimizers' rules over lists of parameters, decided on the device.
+// Updates of lists of parameters by the optimizers' rules. The device decides whether to skip.
 #include <algorithm>
 
 #include "halftape/core/formula/philox.h"
@@ -11,15 +11,15 @@
 namespace halftape::cuda {
 namespace {
 
-/// What an update of one parameter begins with, for all of its elements.
+/// The values that all elements of one parameter share in an update.
 template <class Rule>
 struct Start {
   typename Rule::Step step;
-  uint64_t key, count;  // of its stream of random numbers
+  uint64_t key, count;  // of the parameter's stream of random numbers
 };
 
-/// The arrays of one parameter: itself, its extra, the rule's moments, its 16-bit copy (only
-/// written) and its gradient (clipped in place if asked for, then read).
+/// The arrays of one parameter: the parameter, its extra, the rule's moments, its 16-bit copy (only
+/// written) and its gradient (clipped in place if wanted, then read).
 template <class Rule>
 struct Arrays {
   static constexpr int kMoment = 2, kLow = kMoment + Rule::kMoments, kGrad = kLow + 1;
@@ -28,31 +28,31 @@ struct Arrays {
   static constexpr bool is_written(unsigned used, int a) { return a != kGrad && used >> a & 1; }
 };
 
-/// One parameter; `used` marks the arrays that it has.
+/// One parameter.
 template <class A>
 struct Slot {
   A arrays;
-  float* step;      // null where none is counted
-  int64_t* stream;  // of Weights::Stochastic
+  float* step;      // number of steps, or null
+  int64_t* stream;  // key and count for Weights::Stochastic, or null
   Weights weights;
-  uint8_t used;  // bit a: array a
+  uint8_t used;  // bit a: the parameter has array a
 };
 
 struct Control {
   const float *found_inf, *inv_scale, *clip;
   const void* live_rule;
-  /// The rule as it is by now.
+  /// The current rule: the live one if there is one.
   template <class Rule>
   __device__ Rule now(const Rule& given) const {
     return live_rule ? *static_cast<const Rule*>(live_rule) : given;
   }
   __device__ bool skips() const { return found_inf && *found_inf != 0; }
   __device__ float factor() const { return inv_scale ? *inv_scale : 1; }
-  /// What the gradients themselves are multiplied by.
+  /// The factor that clips the gradients in place.
   __device__ float clip_factor() const { return clip ? *clip : 1; }
 };
 
-/// What an update begins with, from the parameter's counters.
+/// The Start of a parameter, from its counters.
 template <class Rule, class A>
 __device__ Start<Rule> start_of(const Slot<A>& slot, const Rule& rule) {
   Start<Rule> start{};
@@ -69,18 +69,18 @@ __device__ void raise_counters(const Slot<A>& slot) {
   if (slot.stream) ++slot.stream[1];
 }
 
-/// Where the blocks of an update get their start from: from a launch before theirs, which also
-/// raised the counters; or each computes its own, and the last one raises them. With neither,
-/// nothing is counted.
+/// How the blocks of an update get their Start. `given`: from an earlier launch, which also raised
+/// the counters. `own`: each block computes it, and the last block raises the counters. With
+/// neither, nothing is counted.
 template <class Rule>
 struct StartSource {
   Start<Rule>* given = nullptr;
   bool own = false;
 };
 
-/// What the last block does: it raises the counters and may update a GradScaler.
+/// The work of the last block: it raises the counters and may update a GradScaler.
 struct LastBlockWork {
-  BlockCounter counter = {};  // without blocks: nothing
+  BlockCounter counter = {};  // without a count: no work
   bool moves = false;
   Finding finding = {};
   ScalerArrays scaler = {};
@@ -103,8 +103,8 @@ __global__ void begin_update(const __grid_constant__ Chunk<Slot<A>> list, Rule g
   }
 }
 
-/// clip(entry, factor) and update(entry, start) in every block, between what StartSource and
-/// LastBlockWork say.
+/// Calls clip(entry, factor) and update(entry, start) in every block, and does the work of the last
+/// block.
 template <class Rule, class A, class C, class F>
 __device__ void counted(const Chunk<Slot<A>>& list, const Rule& rule, const Control& control,
                         const StartSource<Rule>& starts, const LastBlockWork& last_work,
@@ -154,7 +154,7 @@ __device__ void split_as(Weights kind, S w, S& p, S& extra) {
   }
 }
 
-/// One element: x holds what its arrays do, and then what they shall.
+/// Updates one element: x holds the elements of its arrays, and then their new values.
 template <class Rule, class S>
 __device__ void update_element(const Rule& rule, S (&x)[Arrays<Rule>::kCount], S inv, Weights kind,
                                Dtype d, const Start<Rule>& start) {
@@ -171,7 +171,7 @@ __device__ void update_element(const Rule& rule, S (&x)[Arrays<Rule>::kCount], S
   x[Arrays<Rule>::kLow] = x[0];
 }
 
-/// kPacked: all dtypes travel in packs.
+/// kPacked: all dtypes are moved in packs.
 template <class Rule, class S, bool kPacked, class A>
 __device__ void update_at(const Rule& rule, const Slot<A>& slot, char* (&at)[Arrays<Rule>::kCount],
                           int64_t i, S inv, const Start<Rule>& start) {
@@ -207,7 +207,7 @@ using Packs = Chunk<Slot<Flat<Arrays<Rule>::kCount>>>;
 template <class Rule>
 using Elements = Chunk<Slot<Layout<Arrays<Rule>::kCount>>>;
 
-/// This thread's pack of a parameter.
+/// Updates this thread's pack of a parameter.
 template <class Rule>
 __device__ void update_pack(const Packs<Rule>& list, int e, const Rule& rule, float inv,
                             const Start<Rule>& start) {
@@ -275,7 +275,7 @@ __global__ void update_elements(const __grid_constant__ Elements<Rule> list, Rul
                                 const __grid_constant__ LastBlockWork last_work) {
   const Rule rule = control.now(given);
   const S inv = static_cast<S>(control.factor());
-  // f(slot, i, where its arrays have their element i) for each of this thread's.
+  // Calls f(slot, i, addresses of element i) for this thread's elements.
   const auto each = [&](int e, const auto& f) {
     const auto& slot = list.entries[e];
     const int64_t begin = static_cast<int64_t>(blockIdx.x - list.first_block[e]) * kPerBlock;
@@ -341,7 +341,7 @@ class Update {
     counts_ = counts_ || counter || stream;
   }
 
-  /// With a transition in the last block where there is one launch; gives whether it was done.
+  /// The last block does the transition if there is a single launch. Returns true if it did.
   bool run(const Queue& q, const Rule& rule, const StepControl& control,
            LastBlockWork last_work) const {
     const size_t kinds = !packs_.empty() + !floats_.empty() + !doubles_.empty();
@@ -363,8 +363,8 @@ class Update {
                           place_of<float>(given.clip), live.defined() ? live.raw() : nullptr};
     last_work.moves = last_work.moves && list.size() <= Chunk<Slot<A>>::kMost;
     in_chunks(list, [&](const Chunk<Slot<A>>& part) {
-      // Each block computes what its parameter begins with, in double, unless there are so many
-      // that this would take longer than a launch.
+      // Each block computes its Start, in double, unless so many blocks would take longer for it
+      // than a launch.
       const bool many = part.blocks() > 1024;
       StartSource<Rule> starts;
       BufferPtr memory;
@@ -386,7 +386,7 @@ class Update {
   }
 
   std::vector<Slot<Flat<N>>> packs_;
-  std::vector<Slot<Layout<N>>> floats_, doubles_;  // by what they are computed in
+  std::vector<Slot<Layout<N>>> floats_, doubles_;  // by the type to compute in
   bool counts_ = false;                            // something is counted
 };
 

@@ -1,4 +1,4 @@
-// Lists of arrays in few launches: as many at a time as a kernel's parameters have room for.
+// Lists of arrays in few launches, each of as many arrays as fit into a kernel's parameters.
 #pragma once
 #include <vector>
 
@@ -9,7 +9,7 @@ namespace halftape::cuda {
 
 inline constexpr int64_t kPerBlock = kThreads * kPack;  // elements
 
-/// N arrays of one shape that lie one element behind the other, of dtypes that travel in packs.
+/// N contiguous arrays of one shape, of dtypes that are moved in packs.
 template <int N>
 struct Flat {
   char* base[N];
@@ -21,13 +21,13 @@ struct Flat {
 template <class Entry>
 struct Chunk {
   static constexpr size_t kBytes =
-      4096 - 256;  // 4 KB is all that sm_75 has; the rest is for others
+      4096 - 256;  // parameters have 4 KB before CUDA 12.1; 256 bytes are for the others
   static constexpr int kMost = (kBytes - 8) / (sizeof(Entry) + sizeof(unsigned));
   int count;
   unsigned first_block[kMost + 1];
   Entry entries[kMost];
 
-  /// The entry at which a block works.
+  /// The index of the entry that a block works on.
   __device__ int entry_of(unsigned block) const {
     int low = 0;
     for (int high = count; high - low > 1;) {
@@ -39,7 +39,7 @@ struct Chunk {
   __host__ __device__ unsigned blocks() const { return first_block[count]; }
 };
 
-/// f(chunk) for all of the list, in its order.
+/// Calls f(chunk) for the whole list, in order.
 template <class Entry, class F>
 void in_chunks(const std::vector<Entry>& list, const F& f) {
   using Part = Chunk<Entry>;

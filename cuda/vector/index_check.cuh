@@ -1,18 +1,18 @@
-// Indices checked by the thread that uses them: one out of range leaves word for the host.
+// Checks of indices by the threads that use them. An index out of range is noted for the host.
 #pragma once
 #include "halftape/core/contract/backend.h"
 #include "halftape/cuda/runtime/gpu.h"
 
 namespace halftape::cuda {
 
-/// What an index may be, and whose it is.
+/// The indices that an op allows, and the op.
 struct Range {
   int64_t low, limit;
   IndexUse use;
   Board* board;
 
   __device__ bool contains(int64_t value) const { return value >= low && value < limit; }
-  /// The first to come is heard; the others would say much the same.
+  /// The first report is kept; later ones are dropped until the host has read it.
   __device__ void report(int64_t value, int64_t position) const {
     Board::BadIndex& note = board->bad_index;
     if (atomicCAS(&note.taken, 0u, 1u) != 0) return;

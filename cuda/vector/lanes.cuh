@@ -1,4 +1,4 @@
-// Elements of any dtype, read as the type that is computed in and written with one rounding.
+// Elements of any dtype, converted to the type to compute in, and rounded once when stored.
 #pragma once
 #include <bit>
 
@@ -7,10 +7,9 @@
 
 namespace halftape::cuda {
 
-inline constexpr int kPack = 8;  // elements that one thread moves at once: 16 bytes of halves
+inline constexpr int kPack = 8;  // elements that a thread moves at once: 16 bytes of halves
 
-// The formats' conversions in hardware; core/half.h says what they mean. A NaN may come out with
-// other bits.
+// The conversions of core/half.h by the hardware. A NaN may get other bits.
 __device__ inline float to_float(Half h) { return __half2float(__ushort_as_half(h.bits)); }
 __device__ inline float to_float(BFloat16 b) {
   return __uint_as_float(static_cast<unsigned>(b.bits) << 16);
@@ -22,7 +21,7 @@ __device__ inline BFloat16 to_bfloat16(float x) {
   return BFloat16::from_bits(__bfloat16_as_ushort(__float2bfloat16_rn(x)));
 }
 
-/// convert(), through the hardware where it can.
+/// convert(), by the hardware where it has the conversion.
 template <class To, class From>
 __device__ inline To as(From x) {
   if constexpr (std::is_same_v<To, From>)
@@ -54,7 +53,7 @@ __device__ inline void store(void* at, Dtype d, S x) {
   });
 }
 
-/// load() and store() as functions of their own, for code that would repeat them many times.
+/// load() and store() as functions of their own, for code that has many of them.
 template <class S>
 __device__ __noinline__ S load_noinline(const void* at, Dtype d) {
   return load<S>(at, d);
@@ -89,7 +88,7 @@ inline bool is_aligned(const void* at) { return reinterpret_cast<uintptr_t>(at) 
 /// True for the three dtypes of training, which are moved in packs.
 constexpr bool packs(Dtype d) { return is_16bit(d) || d == kFloat32; }
 
-/// f(Type<T>{}) for the three dtypes that travel in packs.
+/// Calls f(Type<T>{}) for one of the three dtypes that are moved in packs.
 template <class F>
 __device__ inline void with_packed_type(Dtype d, F&& f) {
   if (d == Dtype::Float16)
@@ -99,7 +98,7 @@ __device__ inline void with_packed_type(Dtype d, F&& f) {
   else
     f(Type<float>{});
 }
-/// load() and store() for these three alone.
+/// load() and store() for these three dtypes.
 __device__ inline float load_packed(const void* at, Dtype d) {
   float x = 0;
   with_packed_type(
@@ -112,10 +111,10 @@ __device__ inline void store_packed(void* at, Dtype d, float x) {
     *static_cast<T*>(at) = as<T>(x);
   });
 }
-/// A pack as it lies in memory. Loads of several arrays are under way together where none is
-/// converted before all are asked for.
+/// A pack as it lies in memory. A kernel of several arrays fetches all packs before it converts
+/// any, so that the loads overlap.
 struct RawPack {
-  uint4 v[2];  // 16-bit dtypes need the first
+  uint4 v[2];  // 16-bit dtypes use the first
 };
 __device__ inline RawPack fetch_pack(const void* base, Dtype d, int64_t pack) {
   RawPack raw{};

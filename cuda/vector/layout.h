@@ -1,4 +1,4 @@
-// Operands as kernels are given them.
+// The operands of a kernel.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -7,7 +7,7 @@
 
 namespace halftape::cuda {
 
-/// N arrays of one shape, at most kMaxDims dimensions; the first is written.
+/// N arrays of one shape with at most kMaxDims dimensions. Kernels write the first.
 template <int N>
 struct Layout {
   int64_t numel = 0;
@@ -31,15 +31,15 @@ struct Layout {
     }
   }
 
-  /// True if its elements lie one behind the other.
+  /// True if the elements of operand a are contiguous.
   bool contiguous(int a) const {
     return rank == 1 &&
            (sizes[0] <= 1 || strides[a][0] == static_cast<int64_t>(element_size(dtype[a])));
   }
-  /// True if it is one element, seen everywhere.
+  /// True if operand a is one element, repeated.
   bool uniform(int a) const { return rank == 1 && strides[a][0] == 0; }
 
-  /// Where element i, in row-major order, is in each array.
+  /// at ← the address of element i, in row-major order, in each array.
   HALFTAPE_HD void locate(int64_t i, char* (&at)[N]) const {
     for (int a = 0; a < N; ++a) at[a] = base[a];
     if (numel <= INT32_MAX) {

@@ -1,12 +1,12 @@
-// Element-wise kernels: y = f(x…), two ways to walk and one body. A body is called with an array of
-// values, of which it sets the first; it computes in S.
+// Element-wise kernels: y = f(x…), by packs or by elements. f gets an array of values of the type S
+// to compute in, and sets the first.
 #pragma once
 #include "halftape/cuda/vector/lanes.cuh"
 #include "halftape/cuda/vector/layout.h"
 
 namespace halftape::cuda {
 
-/// Contiguous operands, or single elements seen everywhere, of the dtypes that travel in packs.
+/// Operands that are contiguous or one repeated element, of dtypes that are moved in packs.
 template <int N>
 struct PackedOperands {
   int64_t numel;
@@ -48,7 +48,7 @@ __global__ void map_packs(PackedOperands<N> a, F f) {
   }
 }
 
-/// g(i, where element i is in each array) for this thread's elements.
+/// Calls g(i, addresses of element i in each array) for this thread's elements.
 template <int N, class G>
 __device__ void for_elements(const Layout<N>& a, const G& g) {
   for (int64_t i = thread_number(); i < a.numel; i += thread_count()) {
@@ -69,7 +69,7 @@ __global__ void map_elements(Layout<N> a, F f) {
   });
 }
 
-/// Takes map_packs if the operands lie so; false if not.
+/// Launches map_packs if the operands can be moved in packs; returns false if not.
 template <int N, class F>
 bool launch_packs(const char* what, const Queue& q, const Layout<N>& layout, const F& f) {
   PackedOperands<N> packed{layout.numel, {}, {}, {}};
@@ -84,7 +84,7 @@ bool launch_packs(const char* what, const Queue& q, const Layout<N>& layout, con
   return true;
 }
 
-/// arrays[0] ← f of the others, which have its shape.
+/// arrays[0] ← f of the others. All have one shape.
 template <class S, int N, class F>
 void map(const char* what, const std::array<const Array*, N>& arrays, const F& f) {
   const Layout<N> layout(arrays);
@@ -95,8 +95,8 @@ void map(const char* what, const std::array<const Array*, N>& arrays, const F& f
   launch_for(q, layout.numel, what, map_elements<S, N, F>, layout, f);
 }
 
-/// f(std::type_identity<Op>{}) for formula `op` of a list, the same for all threads: one kernel for
-/// all formulas, where a kernel for each is not worth its place in the library.
+/// Calls f(std::type_identity<Op>{}) with formula `op` of a list. It lets one kernel serve all
+/// formulas, where a kernel for each is not worth its size; `op` is the same for all threads.
 template <class... Op, class F>
 __device__ void with_formula(Ops<Op...>, OpId op, const F& f) {
   OpId at = 0;

@@ -1,10 +1,10 @@
-// Instructions that CUDA C++ has no name for: products on tensor cores, and what feeds them. All
-// inline PTX stands here; tests/simt/threads/tensor_cores.h does the same on the CPU.
+// Instructions without a name in CUDA C++: products on tensor cores, and the loads for them. All
+// inline PTX is here; tests/simt/threads/tensor_cores.h does the same on the CPU.
 #pragma once
 #include "halftape/core/dtype.h"
 #include "halftape/cuda/vector/lanes.cuh"
 
-// Fragments, as PTX numbers them. Lane l is in group l / 4 with t = 2·(l % 4); a register holds two
+// The fragments of PTX. Lane l is in group l / 4 with t = 2·(l % 4); a register holds two
 // neighbours of 16 bits, the first in its low half.
 //   a (16×16, by rows):     {(g, t), (g + 8, t), (g, t + 8), (g + 8, t + 8)}
 //   b (16×8, by columns):   {(t, g), (t + 8, g)}
@@ -77,8 +77,9 @@ __device__ inline void multiply_add(float (&d)[4], const unsigned (&a)[4], unsig
 #endif
 }
 
-/// Four matrices of 8×8 from shared memory, each kTurned on the way: lane l says where row l % 8 of
-/// matrix l / 8 begins, a multiple of 16 bytes. r[i]: elements (g, t) and (g, t + 1) of matrix i.
+/// Loads four matrices of 8×8 from shared memory, transposed if kTurned. Lane l gives the address
+/// of row l % 8 of matrix l / 8, a multiple of 16 bytes. r[i]: elements (g, t) and (g, t + 1) of
+/// matrix i.
 template <bool kTurned, class T>
 __device__ inline void load_matrices(unsigned (&r)[4], const T* row) {
   const auto at = static_cast<unsigned>(__cvta_generic_to_shared(row));
@@ -94,8 +95,8 @@ __device__ inline void load_matrices(unsigned (&r)[4], const T* row) {
                  : "memory");
 }
 
-/// 16 bytes on their way into shared memory; there for this thread after cp_async_wait(), for
-/// others after a barrier behind that.
+/// Starts to copy 16 bytes into shared memory. This thread sees them after cp_async_wait(), others
+/// after a barrier behind that.
 __device__ inline void cp_async(void* shared, const void* from) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
   *static_cast<uint4*>(shared) = *static_cast<const uint4*>(from);
@@ -112,7 +113,7 @@ __device__ inline void cp_async_wait() {
 #endif
 }
 
-/// Memory that will be read soon.
+/// Loads memory into the cache that will be read soon.
 __device__ inline void prefetch(const void* at) {
   asm volatile("prefetch.global.L1 [%0];" ::"l"(at));
 }

@@ -1,9 +1,9 @@
 // Reductions in a fixed order: it depends on the shape and the reduced dimensions alone.
 //
-// Of the elements that make one output, kSegment neighbours at a time are one segment. Its runs of
-// eight go to 32 accumulators in turn, which are joined as a tree. The segments' results are
-// reduced in the same way until one is left: the error grows with the logarithm of the count. Three
-// kernels do just that with the same bits; which one is fast is a question of layout.
+// The elements of an output are cut into segments of kSegment neighbours. The runs of eight of a
+// segment go to 32 accumulators in turn, which are joined as a tree. The results of the segments
+// are reduced in the same way until one is left, so that the error grows with the logarithm of the
+// count. Three kernels do this with the same bits; the layout decides which one is fast.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -12,10 +12,11 @@
 
 namespace halftape::cuda {
 
-inline constexpr int64_t kTurn = int64_t{kWarp} * kPack;  // after which it is lane 0's turn again
-inline constexpr unsigned kWholeBlock = kWarp * kWarp;    // threads: a warp for each accumulator
+inline constexpr int64_t kTurn =
+    int64_t{kWarp} * kPack;  // elements from one run of a lane to its next
+inline constexpr unsigned kWholeBlock = kWarp * kWarp;  // threads: a warp for each accumulator
 
-/// x as seen without the dimensions `dims`, or with these alone.
+/// A view of x without the dimensions `dims`, or with these alone if `reduced`.
 inline Array part_of(const Array& x, const Dims& dims, bool reduced) {
   Shape shape;
   Strides strides;
@@ -32,15 +33,15 @@ int64_t inner_stride(const Layout<N>& l, int a = 0) {
   return l.strides[a][l.rank - 1] / static_cast<int64_t>(element_size(l.dtype[a]));
 }
 
-/// N arrays of one shape. What is made of them is said by a struct over this one, with Value,
-/// start(), join(earlier, later), take_run() and put(): see Fold in reduce.cu.
+/// N arrays of one shape. A reduction derives from this and defines Value, start(),
+/// join(earlier, later), take_run() and put(), as Fold in reduce.cu does.
 template <int N>
 struct Reduction {
   static constexpr unsigned kBlock = kWholeBlock;  // threads of reduce_by_blocks
-  Layout<N> kept, reduced;                         // where outputs begin, and the way from there
-  Layout<1> to;                                    // (outputs, segments)
+  Layout<N> kept, reduced;  // where each output begins; its elements from there
+  Layout<1> to;             // (outputs, segments)
   int64_t segments = 0;
-  bool straight;  // runs do not bend: they lie within the innermost dimension
+  bool straight;  // every run lies within the innermost dimension
   std::array<RunLayout, N> along;
 
   Reduction(const std::array<Array, N>& arrays, const Dims& dims)
@@ -51,7 +52,7 @@ struct Reduction {
     segments = (reduced.numel + kSegment - 1) / kSegment;
   }
   __device__ void output(int64_t o, char* (&base)[N]) const { kept.locate(o, base); }
-  /// at ← element i of the output that begins at `base`, in every operand.
+  /// at ← the address of element i of the output that begins at `base`, in every operand.
   __device__ void locate(int64_t i, char* const (&base)[N], char* (&at)[N]) const {
     reduced.locate(i, at);
     unrolled<N>([&](int k) { at[k] = base[k] + (at[k] - reduced.base[k]); });
@@ -60,8 +61,7 @@ struct Reduction {
   __device__ S element(int k, const char* at) const {
     return load<S>(at, along[static_cast<size_t>(k)].dtype);
   }
-  /// x ← operand k's elements from one that is n before the last, where runs are straight; `rest`
-  /// behind them.
+  /// x ← a run of operand k if runs are straight: n elements are left, then comes `rest`.
   template <class S>
   __device__ void fetch(S (&x)[kPack], int k, const char* at, int64_t n, S rest) const {
     load_run(x, at, along[static_cast<size_t>(k)], n, rest);
@@ -98,7 +98,7 @@ struct Reduction {
   }
 };
 
-/// Several numbers that are reduced together.
+/// Numbers that are reduced together.
 template <class S, int n>
 struct Several {
   S v[n];
@@ -112,14 +112,15 @@ __device__ inline Several<S, n> of_lane_after(Several<S, n> x, int d) {
   unrolled<n>([&](int i) { x.v[i] = __shfl_down_sync(kWholeWarp, x.v[i], d); });
   return x;
 }
-/// In lane 0: what all lanes of the warp hold, neighbours first.
+/// In lane 0, the values of all lanes joined, neighbours first.
 template <class R, class Value>
 __device__ inline Value joined(Value x) {
   for (int d = 1; d < kWarp; d *= 2) x = R::join(x, of_lane_after(x, d));
   return x;
 }
 
-/// A warp for a segment, a lane for an accumulator: where a line's neighbours lie side by side.
+/// A warp for a segment and a lane for an accumulator, for elements of an output that are
+/// neighbours in memory.
 template <class R, int N>
 __global__ void reduce_by_warps(const __grid_constant__ R r) {
   using Value = typename R::Value;
@@ -137,8 +138,8 @@ __global__ void reduce_by_warps(const __grid_constant__ R r) {
   }
 }
 
-/// A block for a segment of 32 outputs, a warp for an accumulator of each, or for several of them
-/// in turn: where outputs lie side by side, as for a sum over a batch.
+/// A block for a segment of 32 outputs and a warp for one or more accumulators of each, for outputs
+/// that are neighbours in memory, as in a sum over a batch.
 template <class R, int N>
 __global__ void __launch_bounds__(R::kBlock, 1) reduce_by_blocks(const __grid_constant__ R r) {
   using Value = typename R::Value;
@@ -172,7 +173,7 @@ __global__ void __launch_bounds__(R::kBlock, 1) reduce_by_blocks(const __grid_co
   }
 }
 
-/// A thread for an output of few elements: every accumulator takes one run at most, so they can be
+/// A thread for an output of few elements. Every accumulator takes at most one run, so they can be
 /// joined one after the other, as a binary counter carries.
 template <class R, int N>
 __global__ void reduce_by_threads(const __grid_constant__ R r) {
@@ -202,8 +203,8 @@ __global__ void reduce_by_threads(const __grid_constant__ R r) {
   }
 }
 
-/// Chooses among the three by the first operand's layout. kAlong: neighbours of a line always lie
-/// closer than outputs, so that reduce_by_blocks is not needed.
+/// Chooses among the three by the first operand's layout. kAlong: the elements of an output are
+/// always closer than outputs, so that reduce_by_blocks is left out.
 template <bool kAlong = false, class R>
 void launch_reduction(const char* name, const Queue& q, const R& r) {
   constexpr int N = static_cast<int>(std::tuple_size_v<decltype(r.along)>);
@@ -224,7 +225,7 @@ void launch_reduction(const char* name, const Queue& q, const R& r) {
   launch_for(q, outputs * r.segments * kWarp, name, reduce_by_warps<R, N>, r);
 }
 
-/// Reductions of several numbers, of N operands, to arrays (n, outputs) of S.
+/// A reduction of N operands to n numbers, in an array (n, outputs) of S.
 template <class S, int N, int n>
 struct JointReduction : Reduction<N> {
   using Value = Several<S, n>;
@@ -238,7 +239,7 @@ struct JointReduction : Reduction<N> {
   }
 };
 
-/// What the segments of R gave, which lie side by side, joined.
+/// Joins the results of the segments of R, which are contiguous.
 template <class S, class R>
 struct JoinSegments : JointReduction<S, R::kNumbers, R::kNumbers> {
   static constexpr int n = R::kNumbers;
@@ -259,7 +260,7 @@ struct JoinSegments : JointReduction<S, R::kNumbers, R::kNumbers> {
   }
 };
 
-/// to (numbers, outputs) ← r, and then JoinSegments, until there is one segment for each output.
+/// to (numbers, outputs) ← r, then JoinSegments until each output has one segment.
 template <class S, class First, class R>
 void reduce_into(const char* name, const Array& to, R r) {
   constexpr bool kSegments = std::is_same_v<R, JoinSegments<S, First>>;

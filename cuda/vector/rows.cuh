@@ -1,5 +1,5 @@
-// Rows along the last dimension, each of them one team's work: a warp keeps up to 1024 elements in
-// registers; a longer row is read by a block as often as it is needed.
+// Rows along the last dimension, one for each team of threads. A warp keeps up to 1024 elements in
+// registers; a block reads a longer row again for each pass.
 #pragma once
 #include "halftape/core/formula/reduce.h"
 
@@ -7,9 +7,9 @@
 
 namespace halftape::cuda {
 
-inline constexpr unsigned kRowThreads = 512;  // of a block that works on one row
+inline constexpr unsigned kRowThreads = 512;  // of a block with one row
 
-/// N operands as rows; the first is written.
+/// N operands as rows. Kernels write the first.
 template <int N>
 struct Rows {
   Layout<N> starts;
@@ -17,7 +17,7 @@ struct Rows {
   std::array<RunLayout, N> along;
 };
 
-/// The threads that work on one row. all(): every one of them gets what they hold together.
+/// The threads that work on one row. all() gives each of them the values of all, joined.
 struct Warp {
   static constexpr int kSize = kWarp;
   template <class Op, class S>
@@ -40,20 +40,19 @@ struct Block {
   }
 };
 
-/// How many runs a thread keeps, of rows that have so many for it. Doubles would take more
+/// The number of runs that a thread keeps, if a row has `runs` for it. Doubles would take more
 /// registers than there are: they are read again.
 template <class S>
 constexpr int held(int runs) {
   return std::is_same_v<S, double> ? 0 : runs;
 }
 
-/// This thread's runs of a row's inputs: kept in registers, or, with kHeld = 0, read again each
-/// time.
+/// This thread's runs of a row's inputs, kept in registers; with kHeld = 0 read again each time.
 template <class S, class Team, int N, int kHeld>
 struct Inputs {
   using Runs = S[N - 1][kPack];
   const Rows<N>& a;
-  char* const (&at)[N];  // where the row begins
+  char* const (&at)[N];  // the beginning of the row
   S rest;                // beyond its end
   Runs runs[kHeld ? kHeld : 1];
 
@@ -70,7 +69,7 @@ struct Inputs {
       load_run(to[k], at[k + 1] + i * along.step, along, a.length - i, rest);
     });
   }
-  /// f(runs of each input, their first element's number), again and again.
+  /// Calls f(a run of each input, index of its first element) for all runs.
   template <class F>
   __device__ void each(F&& f) {
     if constexpr (kHeld > 0) {
@@ -87,7 +86,7 @@ struct Inputs {
   }
 };
 
-/// f(row's number, addresses) for each row that this team is given.
+/// Calls f(row, addresses) for each row of this team.
 template <class Team, int N, class F>
 __device__ void for_rows(const Rows<N>& a, F&& f) {
   for (int64_t row = thread_number() / Team::kSize; row < a.starts.numel;
@@ -101,7 +100,7 @@ __device__ void for_rows(const Rows<N>& a, F&& f) {
 template <int N, class Argument>
 using RowKernel = void (*)(Rows<N>, Argument);
 
-/// By how much a thread has to hold: one run, four, or too much.
+/// Launches the kernel for one run in each thread of a warp, for four, or for longer rows.
 template <int N, class Argument>
 void launch_rows(const char* name, const std::array<Array, N>& arrays,
                  const std::type_identity_t<Argument>& argument,
@@ -134,7 +133,7 @@ void launch_rows(const char* name, const std::array<Array, N>& arrays,
   }
 }
 
-/// f(Type<S>{}) with the type in which rows of such an array are computed.
+/// Calls f(Type<S>{}) with the type to compute rows of such an array in.
 template <class F>
 void in_its_precision(const Array& rows, F&& f) {
   if (rows.dtype() == kFloat64)
