@@ -1,5 +1,5 @@
-// An asynchronous optimizer on the GPU: its steps go into a stream of their own, and what is
-// computed does not depend on when either stream gets to run.
+// An asynchronous optimizer on the GPU: its steps go into a stream of their own, and the results do
+// not depend on when either stream runs.
 #include <doctest/doctest.h>
 
 #include <halftape/halftape.h>
@@ -23,7 +23,7 @@ namespace {
 
 enum class Kind { Bfloat16, Late, Prompt, Clipped };
 
-/// The weights that each of some passes uses, the losses and the scales.
+/// The weights, losses and scales of some passes.
 std::vector<std::vector<double>> trained(Kind kind) {
   manual_seed(2);
   nn::Sequential model(nn::Linear(8, 32), nn::ReLU(), nn::Linear(32, 4));
@@ -38,7 +38,7 @@ std::vector<std::vector<double>> trained(Kind kind) {
   std::vector<std::vector<double>> seen;
   for (int i = 0; i < 7; ++i) {
     x.copy_((arange(0, 128).to(kFloat32) * (0.1 + 0.05 * i)).sin().reshape({16, 8}));
-    // Where the scale is 2^20 by then, too much for gradients in float16.
+    // By then the scale may be 2^20, too much for gradients in float16.
     if (i == 3) x.mul_(1e3);
     Tensor loss;
     {
@@ -51,7 +51,7 @@ std::vector<std::vector<double>> trained(Kind kind) {
     scaler.step(optimizer, options);
     scaler.update();
     std::vector<double> now{loss.item<double>(), scaler.get_scale()};
-    if (i % 2 == 0)  // at times nobody looks
+    if (i % 2 == 0)  // nobody reads the others
       for (const Tensor& p : model->parameters())
         for (double v : p.detach().to(kCPU).to(kFloat64).flatten().to_vector<double>())
           now.push_back(v);
@@ -66,7 +66,7 @@ std::vector<std::vector<double>> trained(Kind kind) {
   return seen;
 }
 
-/// Counts what goes into side queues.
+/// Counts the work that goes into side queues.
 class Counting final : public ForwardingBackend {
  public:
   Counting() : ForwardingBackend(backend(kCUDA)), former_(swap_backend(kCUDA, this)) {}
@@ -124,7 +124,7 @@ TEST_SUITE("cuda") {
       return n.norm;
     };
     bool captured = false;
-    for (int i = 0; i < 3; ++i) {  // in streams that are given back
+    for (int i = 0; i < 3; ++i) {  // reuses returned streams
       const Graph dropped(kCUDA, [&] {
         if (std::exchange(captured, !captured)) (void)norm();
       });

@@ -1,4 +1,4 @@
-// Capturing a step: its random numbers, what is refused, what becomes of memory, and other threads.
+// Capturing a step: random numbers, refusals, memory, and other threads.
 #include <doctest/doctest.h>
 
 #include <halftape/halftape.h>
@@ -63,7 +63,7 @@ TEST_CASE("what a replay could not repeat is refused when the step is captured, 
             const Graph g(kCUDA, [&] { (void)(there + 1); });
           }).find("work on cuda:1 inside a step on cuda:0") != std::string::npos);
   }
-  // And the device works on.
+  // The device still works.
   CHECK((x + 1).sum().item<float>() == 8);
   Tensor y = zeros({4});
   Graph good(kCUDA, [&] { y.add_(x); });
@@ -97,7 +97,7 @@ TEST_CASE("arrays of a captured step outlive the graph, and the graph the tensor
   {
     Tensor x = full({1000}, 2.0);
     Graph graph(kCUDA, [&, w = x * 3] { out = (x * w).sum(); });
-    x = Tensor();  // the graph holds the bytes; nobody else does
+    x = Tensor();  // only the graph holds the bytes
     graph.replay();
     CHECK(out.item<float>() == 12000);
   }
@@ -134,7 +134,7 @@ TEST_CASE("while a thread captures, it and others may free pinned memory, wait a
         const auto beside = [&] {
           memory = Tensor();
           other.reset();
-          if (same_thread) return;  // there it is refused
+          if (same_thread) return;  // the capturing thread may not wait
           cuda::synchronize();
           cuda::empty_cache();
         };

@@ -1,5 +1,4 @@
-// Clipping in a captured step: it costs no launch of its own, and leaves the bits that the step
-// leaves when it is called.
+// Clipping in a captured step: it costs no launch of its own, and replays leave the bits of calls.
 #include <doctest/doctest.h>
 
 #include <halftape/halftape.h>
@@ -41,9 +40,9 @@ const std::vector<std::pair<std::string, Make>>& clipped_optimizers() {
   return all;
 }
 
-constexpr double kMost = 0.05;  // below every norm that comes up
+constexpr double kMost = 0.05;  // less than every norm here
 
-/// With a scaler: float16. Without: bfloat16; of weights in bfloat16, if that is said.
+/// float16 with a scaler, else bfloat16, with weights in bfloat16 if wanted.
 struct Training {
   nn::Sequential model{nn::Linear(8, 32), nn::ReLU(), nn::Linear(32, 4)};
   std::optional<amp::GradScaler> scaler;
@@ -143,7 +142,7 @@ TEST_CASE("replays of a step that clips leave what calls of it leave, also after
         CHECK(same(left[0][i], left[1][i]));
       }
       CHECK(std::isfinite(left[0][3][1]) == !c.scaled);  // the overflow was there
-      CHECK(std::isfinite(left[0][6][0]) == !c.scaled);  // and the loss that is none
+      CHECK(std::isfinite(left[0][6][0]) == !c.scaled);  // and the loss that is not finite
       CHECK(left[0][5] != left[0][4]);
     }
   }

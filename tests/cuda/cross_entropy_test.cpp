@@ -1,5 +1,4 @@
-// cross_entropy on the GPU: as on the CPU, for rows of any length and layout, and as much is said
-// of a target out of range.
+// cross_entropy on the GPU: the results and errors of the CPU, for rows of any length and layout.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -29,7 +28,7 @@ Array normal(const Shape& shape, Dtype dtype, uint64_t seed, double spread = 2) 
   cpu_backend().random(x, Distribution::Normal, 0, spread, {seed, 0});
   return x;
 }
-/// Classes below C; every fifth is ignored.
+/// Classes below C; every fifth target is ignored.
 Array some_classes(const Shape& shape, int64_t C, int64_t ignored) {
   const Array t(shape, kInt64, kCPU);
   for (int64_t i = 0; i < t.numel(); ++i)
@@ -37,14 +36,15 @@ Array some_classes(const Shape& shape, int64_t C, int64_t ignored) {
   return t;
 }
 
-/// The same call on both devices, and what comes of it.
+/// The same call on both devices, and its results.
 struct Both {
   CrossEntropy cpu, gpu;
 
   Both(const Array& x, const Array& target, const Array& weight, double smoothing, int64_t ignored,
        bool counted = true, bool grad = true) {
     const Dtype wide = x.dtype() == kFloat64 ? kFloat64 : kFloat32;
-    const auto whole = [&](const Shape& shape, bool wanted) {  // NaN where nothing is written
+    const auto whole = [&](const Shape& shape,
+                           bool wanted) {  // NaN shows elements that are not written
       return wanted ? full(shape, std::nan(""), wide, kCPU) : Array();
     };
     cpu = {.x = x,
@@ -198,7 +198,7 @@ TEST_CASE("gpu: the mean of few rows and of many, and its gradient in every dtyp
       const Both both(x, t, {}, 0, -100);
       both.run();
       both.compare();
-      // The mean is of the losses that are there.
+      // The mean of the written losses.
       const auto sum = [](const Array& a) {
         return read_double(Tensor(a).to(kFloat64).sum().array());
       };

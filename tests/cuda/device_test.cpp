@@ -1,4 +1,4 @@
-// What users see of a GPU: availability, memory, streams, events, pinned memory.
+// The public interface of the GPU: availability, memory, streams, events, pinned memory.
 #include <doctest/doctest.h>
 
 #include <halftape/halftape.h>

@@ -1,5 +1,5 @@
-// What is done to a product before it is rounded: by cuBLASLt, where it is asked right and answers
-// right, or beside it. Both must give what the CPU gives.
+// Epilogues of a product: by cuBLASLt, if a small product of it is right, or by kernels after it.
+// Both must give the results of the CPU.
 #include <doctest/doctest.h>
 
 #include <limits>
@@ -8,8 +8,8 @@
 #include "halftape/cuda/cuda.h"
 #include "on_gpu.h"
 #if defined(HALFTAPE_SIMT)
-#include "runtime/device.h"
 #include "halftape/cuda/gemm/gemm.h"
+#include "runtime/device.h"
 #endif
 
 using namespace halftape;
@@ -22,7 +22,7 @@ Array random(const Shape& shape, Dtype dtype, uint64_t seed) {
   backend(kCPU).random(a, Distribution::Normal, 0, 1, {.seed = seed, .offset = 0});
   return a;
 }
-/// Small whole numbers: all sums are exact, so that both devices have the same.
+/// Small whole numbers: all sums are exact, so that both devices have the same bits.
 Array whole(const Shape& shape, Dtype dtype, uint64_t seed) {
   const Array a(shape, kInt64, kCPU);
   backend(kCPU).random(a, Distribution::Bits, -3, 4, {.seed = seed, .offset = 0});
@@ -31,7 +31,7 @@ Array whole(const Shape& shape, Dtype dtype, uint64_t seed) {
 
 enum class Layout { Plain, Offset, Padded, Turned, Stepped, size };
 
-/// The elements of `from` as a view of a larger array on the CPU; between them is 77.
+/// The elements of `from` as a view of a larger array on the CPU, with 77 between them.
 Array placed(const Array& from, Layout layout) {
   const int64_t m = from.size(0), n = from.size(1);
   const auto room = [&](const Shape& s) { return full(s, 77, from.dtype(), kCPU); };
@@ -63,7 +63,7 @@ std::string name_of(const Case& c) {
   return text.str();
 }
 
-/// Empty when both devices give the same, everywhere.
+/// The first difference between the devices; empty if there is none.
 std::string differs(const Case& c, uint64_t seed) {
   const bool gelu = c.epilogue == Epilogue::Gelu || c.epilogue == Epilogue::DGelu,
              gradient = c.epilogue == Epilogue::DRelu || c.epilogue == Epilogue::DGelu;
@@ -96,7 +96,7 @@ std::string differs(const Case& c, uint64_t seed) {
   std::string text = differ_on_gpu(gpu.d, cpu.d, ulps);
   if (!text.empty()) return "d: " + text;
   if (c.aux && gelu && !gradient) text = differ_on_gpu(gpu.aux, cpu.aux);
-  if (c.aux && !gelu && !gradient)  // bits behind the last column mean nothing
+  if (c.aux && !gelu && !gradient)  // bits behind the last column are arbitrary
     for (int64_t i = 0; i < c.m && text.empty(); ++i) {
       const Array bits = on_cpu(gpu.aux);
       for (int64_t j = 0; j < c.n; ++j) {
@@ -105,7 +105,7 @@ std::string differs(const Case& c, uint64_t seed) {
       }
     }
   if (!text.empty()) return "aux: " + text;
-  // Sums of what is rounded, or of what it is rounded to.
+  // The library may sum before or after rounding.
   if (c.sums) {
     const Array got = gpu.bias_grad.to(kCPU).to(kFloat64), right = cpu.bias_grad.to(kFloat64);
     for (int64_t i = 0; i < got.numel(); ++i) {
@@ -118,7 +118,7 @@ std::string differs(const Case& c, uint64_t seed) {
   return "";
 }
 
-/// What there is to ask for; 8 and 64 columns the library can do, others it cannot.
+/// Checks all epilogues; the library has algorithms for 8 and 64 columns only.
 void check_all() {
   const std::pair<Dtype, Dtype> dtypes[] = {{kFloat16, kFloat16},  {kBFloat16, kBFloat16},
                                             {kFloat16, kFloat32},  {kFloat32, kFloat32},
@@ -168,7 +168,7 @@ TEST_SUITE("cuda") {
   }
 
 #if defined(HALFTAPE_SIMT)
-  /// A library that behaves so, and that nobody has asked anything.
+  /// A library with these settings, whose epilogues have not been tried yet.
   struct Library {
     simt::With with;
     explicit Library(const simt::Settings& s) : with(s) { cuda::ask_library_again(); }
@@ -192,7 +192,7 @@ TEST_SUITE("cuda") {
     check_all();
   }
 
-  /// A layer of halves, and the kernels that run for it once the library has been asked.
+  /// A layer of halves, and the kernels that run for it after the library has been tried.
   struct Layer {
     Array a = full({32, 16}, 1, kFloat16, kCUDA), b = full({16, 64}, 1, kFloat16, kCUDA),
           bias = full({64}, 1, kFloat16, kCUDA), d{{32, 64}, kFloat16, kCUDA},
@@ -223,7 +223,7 @@ TEST_SUITE("cuda") {
         CAPTURE(static_cast<int>(e));
         CHECK(layer.kernels(layer.with(e)).size() == 1);
         CHECK(simt::counters().matmuls == 1);
-        CHECK(simt::counters().synchronisations == 0);  // it is asked once
+        CHECK(simt::counters().synchronisations == 0);  // it is tried once
       }
     }
     for (const simt::NanInRelu nan : {simt::NanInRelu::Swallowed, simt::NanInRelu::KeptWithout}) {
@@ -274,13 +274,13 @@ TEST_SUITE("cuda") {
       backend(kCUDA).gemm(layer.with(Epilogue::Relu));
       REQUIRE(cudaStreamEndCapture(handle, &graph) == cudaSuccess);
     }
-    CHECK(simt::nodes(graph).size() == 2);  // by ourselves, that once
+    CHECK(simt::nodes(graph).size() == 2);  // by our own kernels this time
     CHECK(cudaGraphDestroy(graph) == cudaSuccess);
     CHECK(layer.kernels(layer.with(Epilogue::Relu)).size() == 1);
   }
 
   TEST_CASE("the library is asked for an algorithm once for each shape") {
-    // Shapes that no other case has.
+    // Shapes of no other case.
     const Array a = full({41, 24}, 1, kFloat16, kCUDA), b = full({24, 72}, 1, kFloat16, kCUDA),
                 d({41, 72}, kFloat16, kCUDA);
     simt::reset_counters();
@@ -291,7 +291,7 @@ TEST_SUITE("cuda") {
     const Array wide({41, 72}, kFloat32, kCUDA);
     for (int i = 0; i < 3; ++i) backend(kCUDA).gemm({.d = wide, .a = a, .b = b});
     CHECK(simt::counters().heuristics == 2);
-    // A bias may lie anywhere.
+    // A bias may have any address.
     for (int i = 0; i < 3; ++i) {
       const Array bias = full({72}, i, kFloat16, kCUDA);
       backend(kCUDA).gemm({.d = d, .a = a, .b = b, .bias = &bias});

@@ -1,5 +1,5 @@
-// What goes wrong on a GPU: memory that runs out, kernels that break it, work that is waited for
-// too late. On the rig, which fails when it is told to.
+// Faults of a GPU: memory runs out, kernels break the device, the host forgets to wait. On the rig,
+// which fails on request.
 #include <doctest/doctest.h>
 
 #if defined(HALFTAPE_SIMT)
@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
-#include "runtime/device.h"
 #include "halftape/core/machine/warn.h"
 #include "halftape/cuda/runtime/runtime.h"
 #include "halftape/tests/support/message.h"
 #include "halftape/tests/support/poke.h"
 #include "halftape/tests/support/warnings.h"
+#include "runtime/device.h"
 #include "settings.h"
 
 using namespace halftape;
@@ -29,7 +29,7 @@ simt::Settings now_with(const std::function<void(simt::Settings&)>& change) {
   return s;
 }
 
-/// Whatever a test has planned or broken is over at its end.
+/// Resets the rig at the end of a test.
 struct Clean {
   Clean() { simt::reset(); }
   ~Clean() { simt::reset(); }
@@ -100,7 +100,7 @@ TEST_CASE(
   const Tensor x = ones({100});
   cuda::synchronize();
   simt::fail_launch(2);
-  const Tensor a = x * 2, b = a.exp(), c = b + 1;  // exp breaks it; nobody has noticed yet
+  const Tensor a = x * 2, b = a.exp(), c = b + 1;  // exp breaks the device; no call has noticed yet
   const std::string m = message([&] { c.item(); });
   CHECK(m.empty() == false);
   const std::string found = message([&] { c.sum().item(); });
@@ -169,7 +169,7 @@ TEST_CASE("pinned memory may be copied from late") {
     CHECK(simt::pending_work() > 0);
   }  // freed while the copy is under way
   CHECK(there.sum().item() == 499500);
-  // Ordinary memory, and blocking copies, may change as soon as the call is back.
+  // Ordinary memory, and that of blocking copies, may change as soon as the call returns.
   for (const bool pin : {false, true}) {
     Tensor host = ones({1000}, kCPU);
     if (pin) host = host.pin_memory();

@@ -11,7 +11,7 @@ using namespace halftape::testing::updates;
 
 namespace {
 
-/// Judges the same list on both devices, by both calls; says how they differ.
+/// Checks the same list on both devices by both calls; returns the first difference.
 std::string judged(std::vector<Array> xs, const Array& inv_scale, bool divide) {
   const std::vector<Array> there = on_gpu(xs);
   std::vector<uint64_t> before;
@@ -37,7 +37,7 @@ std::string judged(std::vector<Array> xs, const Array& inv_scale, bool divide) {
 
 }  // namespace
 
-TEST_CASE("the GPU judges and divides gradients of every size, dtype and layout as the CPU does") {
+TEST_CASE("the GPU checks and divides gradients of every size, dtype and layout as the CPU does") {
   for (const bool divide : {false, true}) {
     for (const double inverse : {1.0, 0.25, 3e-39, 7e9, kInf}) {
       CAPTURE(divide);
@@ -94,7 +94,7 @@ TEST_CASE("a rounding to 16 bits that overflows is found, and a verdict is never
   CHECK(read_double(found) == 1);
 }
 
-TEST_CASE("lists longer than a launch has room for are judged and updated to their end") {
+TEST_CASE("lists longer than a launch has room for are checked and updated to their end") {
   std::vector<Array> xs;
   for (uint64_t i = 0; i < 500; ++i)
     xs.push_back(draw({5, static_cast<int64_t>(i % 7)}, floats[i % 4], kWays[i / 4 % 4], i));

@@ -66,7 +66,7 @@ struct Training {
     update();
   }
   FlatRegion& region() { return optimizer->flat_regions().at(0); }
-  /// Everything that a step leaves behind, by value.
+  /// All results of a step, by value.
   std::vector<Tensor> all() const {
     std::vector<Tensor> values{loss.detach().clone()};
     for (const auto& [name, value] : scaler.state_dict())
@@ -87,7 +87,7 @@ bool same(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
   return all;
 }
 
-/// What each of some steps leaves.
+/// The results of some steps.
 std::vector<std::vector<Tensor>> followed(Training& t, bool graphed, int steps) {
   std::unique_ptr<Graph> graph;
   if (graphed) {
@@ -126,7 +126,7 @@ TEST_CASE("a captured step of a flat optimizer copies each gradient and leaves a
       const auto a = followed(flat_called, false, 7), b = followed(replayed, true, 7),
                  c = followed(flat_replayed, true, 7);
       // With copies between them, the fused loss and the scaler's check are two launches. A norm
-      // for clipping separates them anyhow.
+      // for clipping separates them as well.
       const int64_t copies = 4, check = way == Way::Loss && !clipped ? 1 : 0;
       CHECK(flat_replayed.nodes == replayed.nodes + copies + check);
       MESSAGE(std::string(way == Way::Loss ? "loss()" : "forward()"),
@@ -161,13 +161,13 @@ TEST_CASE(
   CHECK(grads_in_place(t.region(), all));
   step_on(2, false);
   CHECK_FALSE(grads_in_place(t.region(), all));
-  // They are the user's, also after the next replay.
+  // They stay the user's after the next replay.
   std::vector<Tensor> held;
   for (const Tensor& p : t.model->parameters()) held.push_back(p.grad().clone());
   step_on(4, true);
   const auto params = t.model->parameters();
   for (size_t k = 0; k < params.size(); ++k) CHECK(same_bits(params[k].grad(), held[k]));
-  // And have a buffer of their own, where all of them are asked for.
+  // They have a buffer of their own if all of them are wanted.
   const Tensor own = t.region().gradients();
   CHECK(own.const_data_ptr() != all.const_data_ptr());
   step_on(5, true);
@@ -256,7 +256,7 @@ TEST_CASE("gradients that are filled with zeros and added to are captured flat, 
     of.backward();
     of.update();
   };
-  step(t), step(eager);  // the gradients are there
+  step(t), step(eager);  // now the gradients exist
   Graph graph(kCUDA, [&] { step(t); });
   for (int i = 0; i < 5; ++i) {
     t.feed(i), eager.feed(i);

@@ -13,7 +13,7 @@ using namespace halftape;
 
 namespace {
 
-constexpr double kGuard = 77;  // what lies between and around the elements
+constexpr double kGuard = 77;  // between and around the elements
 
 Array random(const Shape& shape, Dtype dtype, uint64_t seed) {
   const Array a(shape, dtype, kCPU);
@@ -69,14 +69,14 @@ struct Placed {
     room = host.to(Device(kCUDA));
     view = seen(room);
   }
-  /// Nothing but the elements has been written. They are lost.
+  /// True if only elements have been written. Overwrites them.
   bool kept() const {
     backend(kCUDA).fill(view, kGuard);
     return all_are(room, room.dtype() == kBool ? 1 : kGuard);
   }
 };
 
-/// One product, with all that it may be asked for.
+/// One product, with all its options.
 struct Case {
   Dtype factors = kFloat32, result = kFloat32;
   int64_t m = 1, n = 1, k = 1;
@@ -100,8 +100,8 @@ Array doubles(const Array& a, bool absolute) {
   return wide;
 }
 
-/// The largest error in units of its bound: of k + 3 operations in the precision of the sum, and of
-/// one rounding. 1e9 where something else was written.
+/// The largest error in units of its bound, that of k + 3 operations in the precision of the sum
+/// and one rounding. 1e9 if anything else was written.
 double worst(const Case& c, uint64_t seed) {
   const Array a = random(with(c.batch_a, c.m, c.k), c.factors, seed),
               b = random(with(c.batch_b, c.k, c.n), c.factors, seed + 1),
@@ -109,7 +109,7 @@ double worst(const Case& c, uint64_t seed) {
                               : filled(with(c.batch, c.m, c.n), NAN, c.result, kCPU),
               bias =
                   random({c.n + 1}, c.bias, seed + 3).slice(0, c.bias_offset, c.n + c.bias_offset);
-  // Exactly, and the sum of all magnitudes.
+  // The exact sum, and the sum of all magnitudes.
   std::vector<double> exact[2];
   for (const bool absolute : {false, true}) {
     const Array sum = doubles(d, absolute), added = doubles(bias, absolute);

@@ -1,5 +1,5 @@
-// What a captured training step costs: its kernels and copies, by name. A regression in launches
-// shows here, without a GPU.
+// The kernels and copies of a captured training step, by name. They show a regression in launches
+// without a GPU.
 #include <doctest/doctest.h>
 
 #if defined(HALFTAPE_SIMT)
@@ -10,10 +10,10 @@
 #include <map>
 #include <sstream>
 
-#include "runtime/device.h"
 #include "halftape/core/capture/capture.h"
 #include "halftape/core/contract/forwarding_backend.h"
 #include "halftape/cuda/gemm/gemm.h"
+#include "runtime/device.h"
 #include "settings.h"
 
 using namespace halftape;
@@ -23,8 +23,8 @@ namespace {
 /// How a step computes its loss.
 enum class Way { Forward, Mlp, Loss };
 
-/// A training step in float16 with a GradScaler, or in bfloat16 without one, and AdamW, as a graph;
-/// how many kernels of which name one replay runs.
+/// The kernels of one replay, by name, of a training step with AdamW in float16 with a GradScaler,
+/// or in bfloat16 without one.
 std::map<std::string, int> kernels(int64_t batch, const std::vector<int64_t>& widths, Way way,
                                    bool clipped = false, bool scaled = true) {
   manual_seed(0);
@@ -76,7 +76,7 @@ TEST_CASE("a captured step of a small classifier takes no more launches than it 
   simt::Settings h200 = simt::settings;
   h200.multiprocessors = 132;
   for (const simt::NanInRelu nan : {simt::NanInRelu::Kept, simt::NanInRelu::Swallowed}) {
-    // Where the library's ReLU loses NaN, ours follows the product.
+    // If the library's ReLU loses NaN, ours follows the product.
     const bool kept = nan == simt::NanInRelu::Kept;
     h200.nan_in_relu = nan;
     const simt::With like(h200);
@@ -123,7 +123,7 @@ TEST_CASE("a captured step that pushes its loss into a history takes one launch 
 
 namespace {
 
-/// What the calls of a captured step read and write, array by array, in bytes.
+/// The bytes that the calls of a captured step read and write, array by array.
 class Traffic final : public ForwardingBackend {
  public:
   Traffic() : ForwardingBackend(backend(kCUDA)) {}
@@ -192,8 +192,8 @@ Cost cost_of(const Workload& w, const std::vector<int64_t>& widths, int64_t batc
   return {graph.size(), traffic.bytes};
 }
 
-/// Of the batch asked for: bytes are a constant and a multiple of the batch. The nodes are the
-/// same.
+/// The cost for a batch of this size, from two smaller ones: bytes are linear in the batch, and
+/// nodes are the same.
 Cost of_batch(const Workload& w, const std::vector<int64_t>& widths) {
   const Cost low = cost_of(w, widths, 128), high = cost_of(w, widths, 256);
   CHECK(low.nodes == high.nodes);
@@ -201,8 +201,8 @@ Cost of_batch(const Workload& w, const std::vector<int64_t>& widths) {
           low.bytes + (high.bytes - low.bytes) / 128 * static_cast<double>(w.batch - 128)};
 }
 
-/// Too wide to be computed here: of layers that are all as wide, bytes are a polynomial of degree 2
-/// in the width.
+/// The cost for a width that is too large for the rig: with layers of one width, bytes are a
+/// polynomial of degree 2 in the width.
 Cost of_width(const Workload& w) {
   const auto at = [&](int64_t width) {
     return of_batch(w, std::vector<int64_t>(w.widths.size(), width));

@@ -17,8 +17,8 @@ using namespace halftape;
 
 namespace {
 
-/// What a step computes its loss with: layers and what makes their loss larger at one step; or
-/// calls that a captured step joins.
+/// How a step computes its loss: by layers, with a larger loss at one step, or by calls that a
+/// captured step joins.
 enum class Loss { Weighted, CrossEntropy, Mlp };
 
 /// AMP training in float16 with dropout, on data that changes with every step.
@@ -62,7 +62,7 @@ struct Training {
     scaler.step(*optimizer);
     scaler.update();
   }
-  /// Everything that a step leaves behind.
+  /// All results of a step.
   std::vector<double> all() const {
     std::vector<double> values{loss.item<double>(), static_cast<double>(scaler.get_scale()),
                                static_cast<double>(scaler.get_growth_tracker())};
@@ -82,7 +82,7 @@ struct Training {
   }
 };
 
-/// What every step of a training leaves behind, when it is called and when it is replayed.
+/// The results of every step of a training, called or replayed.
 std::vector<std::vector<double>> followed(bool adam, bool graphed, int steps,
                                           Loss kind = Loss::Weighted) {
   manual_seed(3);
@@ -133,8 +133,8 @@ TEST_CASE("replays of a step whose calls are joined leave the bits that calls on
       }
       CHECK(called[2][1] == 0x1p20);
       CHECK(called[3][1] == 0x1p19);        // the overflow was there
-      CHECK(std::isnan(called[6][0]));      // and the loss that is none
-      CHECK(called[6][1] == called[5][1]);  // of which the scale learns nothing
+      CHECK(std::isnan(called[6][0]));      // and the loss that is not finite
+      CHECK(called[6][1] == called[5][1]);  // which does not change the scale
     }
   }
 }
@@ -159,7 +159,7 @@ TEST_CASE("a replay sees the learning rate that is set by then, and steps betwee
         const bool called = !graph || i == 2 || i == 4 || i == 6;
         called ? t.step() : graph->replay();
       }
-      t.loss = zeros({});  // it is the last called step's: a replay writes its own
+      t.loss = zeros({});  // the last called step's loss; a replay writes its own
       ends.push_back(t.all());
     }
     CHECK(ends[0] == ends[1]);
@@ -252,7 +252,7 @@ TEST_CASE("weights are cast by no replay but the first one after others have wri
 }
 
 TEST_CASE("a step that writes its weights by itself, too, is cast what it then holds") {
-  // Before the region, after the update, or through a pointer that was given out.
+  // Before the region, after the update, or through a raw pointer.
   for (const int when : {0, 1, 2}) {
     CAPTURE(when);
     std::vector<std::vector<double>> ends;
@@ -374,7 +374,7 @@ TEST_CASE("making a graph leaves weights, state and random numbers as they were"
   const Generator random = get_generator(kCUDA);
   const Graph graph(kCUDA, [&] { t.step(); });
   const auto after = t.all();
-  // But for the loss, which the captured step has yet to compute.
+  // All but the loss, which the captured step has not computed yet.
   CHECK(std::vector(before.begin() + 1, before.end()) ==
         std::vector(after.begin() + 1, after.end()));
   CHECK(get_generator(kCUDA).offset == random.offset);
@@ -395,7 +395,7 @@ TEST_CASE("a replay reads nothing back, waits for nothing and allocates nothing"
   CHECK(c.device_to_host == 0);
   CHECK(c.synchronisations == 0);
   CHECK(c.allocations == 0);
-  CHECK(c.host_to_device <= 5);  // where the random stream stands
+  CHECK(c.host_to_device <= 5);  // the offset of the random stream
 }
 
 TEST_CASE("a captured step is the same when the device runs late") {

@@ -1,5 +1,4 @@
-// Gather and scatter on the GPU give the CPU's bits, whatever the layouts, and say as much of a bad
-// index.
+// Gather and scatter on the GPU give the CPU's bits and errors, whatever the layouts.
 #include <doctest/doctest.h>
 
 #include <random>
@@ -45,7 +44,7 @@ struct Dice {
       for (int64_t i = 0; i < a.numel(); ++i)
         numbers.data<int64_t>()[i] = d == kUInt8 ? below(9) : low + below(high - low);
       cpu_backend().copy(flat, numbers);
-      if (is_floating_point(d)) {  // with digits that get lost
+      if (is_floating_point(d)) {  // digits that rounding loses
         const Array fine({a.numel()}, kFloat64, kCPU);
         for (int64_t i = 0; i < a.numel(); ++i)
           fine.data<double>()[i] = static_cast<double>(numbers.data<int64_t>()[i]) +
@@ -57,7 +56,7 @@ struct Dice {
     return a.permute(back);
   }
 
-  /// Positions below n, in a shape; along some dimensions the same ones over and over.
+  /// Random positions below n; expanded along some dimensions.
   Array index(const Shape& shape, int64_t n, int64_t low = 0) {
     Shape own = shape;
     const int64_t how = below(4);
@@ -77,7 +76,7 @@ std::string message(const std::function<void()>& f) {
   return "";
 }
 
-/// A call on the GPU, and what has come of it.
+/// A call on the GPU, and its error.
 std::string message_of_gpu(const std::function<void()>& f) {
   return message([&] {
     f();
@@ -85,7 +84,7 @@ std::string message_of_gpu(const std::function<void()>& f) {
   });
 }
 
-/// One random setting of x (what is indexed), index, and y (of the index's shape).
+/// Random x, index, and y of the index's shape.
 struct Case {
   int dim;
   Array far, near, index;
@@ -192,7 +191,7 @@ TEST_CASE("an index out of range is told in the CPU's words at the next call, on
     CAPTURE(i);
     Case c(dice, kFloat32);
     if (c.index.numel() == 0) continue;
-    Array at = c.index;  // one of the numbers that the index is made of
+    Array at = c.index;  // a random element of the index
     for (int d = 0; d < at.dim(); ++d) {
       const int64_t j = dice.below(at.size(d));
       at = at.slice(d, j, j + 1);
@@ -233,7 +232,7 @@ TEST_CASE("what a bad index leads to stays as it is, and the rest is done") {
     const float* v = back.data<float>();
     CHECK(v[1] == 1);
     CHECK(v[3] == 1);
-    // A sum has several kernels; the word of the first may end the call before the last.
+    // A sum has several kernels; the report of the first may end the call before the last.
     for (const int i : {0, 2}) CHECK((v[i] == (add ? 8 : 5) || (add && v[i] == 1)));
   }
   const Array back = on_cpu(y);

@@ -1,5 +1,5 @@
-// Has every kernel run on the rig, in every order of threads? Reads what the test programs wrote at
-// their ends, and says what all of them have run together:
+// Checks that every kernel has run on the rig in every order of threads, from the tallies that the
+// test programs write at their ends:
 //     kernels_ran FOLDER_OF_KERNELS TALLY...
 #include <filesystem>
 #include <fstream>

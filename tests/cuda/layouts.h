@@ -1,4 +1,4 @@
-// Arrays that lie in other ways, and dtypes, for tests of kernels against the CPU's.
+// Arrays of many layouts and dtypes, for tests of kernels against the CPU's.
 #pragma once
 #include <limits>
 #include <span>
@@ -30,7 +30,7 @@ inline Array normal(const Shape& shape, Dtype dtype, uint64_t seed = 1) {
   cpu_backend().random(x, Distribution::Normal, 0, 1, {seed, 0});
   return x;
 }
-/// Whole numbers: their sums are exact in every order.
+/// Whole numbers, whose sums are exact in every order.
 inline Array whole(const Shape& shape, Dtype dtype, double low = -8, double high = 9,
                    uint64_t seed = 1) {
   Array x(shape, kFloat32, kCPU);
@@ -52,7 +52,7 @@ inline std::string differ(const Array& got, const Array& expected,
                           testing::Tolerance allowed = {}) {
   return differ(Tensor(got.to(kCPU)), Tensor(expected), allowed);
 }
-/// Writes 1, 2, 4, … elements apart: y and its neighbours, which must stay what they were.
+/// A strided array y; the elements between its own must stay as they are.
 struct Spaced {
   Array all, y;
   Spaced(const Shape& shape, Dtype dtype, Device device) {
@@ -67,7 +67,7 @@ struct Spaced {
   }
 };
 
-/// The same elements, laid out in other ways; `lay` keeps the shape.
+/// A layout: lay() copies an array into it and keeps the shape.
 struct Layouts {
   const char* name;
   Array (*lay)(const Array&);
@@ -99,7 +99,7 @@ const std::vector<Layouts> layouts = {
      }},
 };
 
-/// All of them for the dtypes that stand for the ways in which elements are read.
+/// All layouts for one dtype of each way in which kernels read elements, else the first layout.
 inline std::span<const Layouts> layouts_for(Dtype dtype) {
   const bool thorough = dtype == kFloat16 || dtype == kFloat32 || dtype == kInt64;
   return {layouts.data(), thorough ? layouts.size() : 1};

@@ -1,5 +1,5 @@
-// Runs test cases on a GPU, or on the rig that stands in for one: the default device is the GPU, so
-// that cases that know nothing of devices run there.
+// Runs test cases on a GPU or on the rig. The default device is the GPU, so that cases without
+// devices run there.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
@@ -15,12 +15,12 @@
 #include <fstream>
 #include <iostream>
 
-#include "runtime/device.h"
 #include "observed.h"
+#include "runtime/device.h"
 #include "settings.h"
 
 namespace {
-/// HALFTAPE_SIMT_ORDER: in which order the threads of a block run.
+/// HALFTAPE_SIMT_ORDER: the order in which the threads of a block run.
 simt::Order order() {
   const char* said = std::getenv("HALFTAPE_SIMT_ORDER");
   if (said && std::strcmp(said, "reverse") == 0) return simt::Order::Reverse;
@@ -28,7 +28,7 @@ simt::Order order() {
   return simt::Order::Forward;
 }
 
-/// HALFTAPE_SIMT_TALLY: the file in which is written what ran. Not there before the end.
+/// HALFTAPE_SIMT_TALLY: the file for the tally, written at the end. An old one is removed first.
 class TallyFile {
  public:
   TallyFile() {
@@ -72,8 +72,8 @@ int main(int argc, char** argv) {
 #endif
   set_default_device(kCUDA);
   doctest::Context context;
-  // What is not a GPU's: what a kernel cannot throw, five million launches, and what the host
-  // writes into memory of its own.
+  // Not for a GPU: errors that a kernel cannot throw, five million launches, and writes of the host
+  // through a pointer.
   context.addFilter("test-case-exclude",
                     "an integer divided by zero*,a million nodes*,*through a plain pointer*");
   context.applyCommandLine(argc, argv);

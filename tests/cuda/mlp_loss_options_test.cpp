@@ -1,5 +1,5 @@
-// What an MLP's fused loss is asked for: results, inputs that are not finite, and a GradScaler's
-// check.
+// Options of an MLP's fused loss: the wanted results, inputs that are not finite, and a
+// GradScaler's check.
 #include <doctest/doctest.h>
 
 #include <halftape/halftape.h>
@@ -189,7 +189,7 @@ TEST_SUITE("cuda") {
 #else
     run();
 #endif
-    // The loss alone; and gradients that are not all the MLP's, which the steps take.
+    // The loss alone; and other gradients beside the MLP's, which take the single calls.
     MlpLoss m = on_gpu(task_of({kFloat16, {8, 24, 3}, 70}, 4));
     const CheckedScale scaling{
         .x = m.loss, .y = one(5), .scale = one(4), .nonfinite = one(1), .begins = true};

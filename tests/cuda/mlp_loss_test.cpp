@@ -1,5 +1,5 @@
-// An MLP's loss and gradients in one kernel: what the formula gives, in calls of its own, and what
-// float64 gives; for every width, depth, batch, activation and loss that the kernel takes.
+// An MLP's loss and gradients in one kernel, compared with the unfused calls and with float64, for
+// every width, depth, batch, activation and loss that the kernel supports.
 #include <doctest/doctest.h>
 
 #include <halftape/halftape.h>
@@ -49,10 +49,10 @@ TEST_SUITE("cuda") {
     check_case({kFloat16, {16, 16, 16}, 2500}, 1);
     check_case({kFloat16, {8, 16, 16, 16, 16, 16, 4}, 2500, kGelu, true}, 2);
     check_case({kFloat16, {72, 72, 3}, 1700, kRelu, true}, 3);
-    // Not all weights have room beside the tile.
+    // Weights that do not all fit beside the tile.
     check_case({kFloat16, {128, 128, 128, 128, 128, 10}, 300, kRelu, true, true, kFloat16}, 4);
     check_case({kBFloat16, {128, 128, 128, 128, 128, 128}, 70, kGelu}, 5);
-    // The deepest; with an activation that needs its inputs, there is room for 32 rows alone.
+    // The deepest one; with an activation that needs its inputs, only 32 rows fit.
     check_case({kFloat16, std::vector<int64_t>(9, 128), 40, kGelu, true}, 9);
     check_case({kFloat16, std::vector<int64_t>(9, 16), 40, kRelu}, 10);
     // No hidden layer.

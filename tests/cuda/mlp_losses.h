@@ -1,4 +1,4 @@
-// What the tests of an MLP's fused loss share: tasks, and how far their results are off.
+// For the tests of an MLP's fused loss: tasks, and the errors of their results.
 #pragma once
 #include <cmath>
 #include <iostream>
@@ -50,7 +50,7 @@ inline Array normal(const Shape& shape, Dtype dtype, uint64_t seed, double sprea
 }
 inline Array unwritten(const Shape& shape, Dtype dtype) { return full(shape, kNaN, dtype, kCPU); }
 
-/// All of it wanted, on the CPU.
+/// A task on the CPU with all results wanted.
 inline MlpLoss task_of(const Case& c, uint64_t seed) {
   const int64_t in = c.widths.front(), out = c.widths.back();
   MlpLoss m{.x = normal({c.rows, in}, c.dtype, seed, 1),
@@ -85,7 +85,7 @@ inline MlpLoss with_each(MlpLoss m, const F& f) {
 inline MlpLoss on_gpu(const MlpLoss& m) {
   return with_each(m, [](const Array& a) { return testing::on_gpu(a); });
 }
-/// With outputs of its own, to be written on the CPU.
+/// The same task with new outputs on the CPU.
 inline MlpLoss again(MlpLoss m) {
   const auto fresh = [](Array& a) {
     if (a.defined()) a = unwritten(a.shape(), a.dtype());
@@ -120,7 +120,7 @@ inline std::vector<Named> results(const MlpLoss& m) {
   return all;
 }
 
-/// Empty when the distance of all elements together is at most `allowed` of their size.
+/// Empty if the norm of the difference is at most `allowed` of the norm.
 inline std::string far_apart(const MlpLoss& gpu, const MlpLoss& right, double allowed) {
   const auto got = results(gpu), wanted = results(right);
   for (size_t i = 0; i < got.size(); ++i) {
@@ -144,14 +144,13 @@ inline void check_case(const Case& c, uint64_t seed) {
   cpu_backend().run(cpu);
   cpu_backend().run(exact);
   const double eps = epsilon(c.dtype);
-  // Two roundings that fall to other sides now and then; and all roundings, one for each layer and
-  // direction.
+  // Two roundings may differ now and then; all roundings, one for each layer and direction.
   CHECK(far_apart(gpu, cpu, 1.5 * eps) == "");
   CHECK(far_apart(gpu, exact, 4 * eps * static_cast<double>(c.widths.size())) == "");
 }
 
 #if defined(HALFTAPE_SIMT)
-/// How often a kernel whose name has this in it ran.
+/// The number of launches of kernels whose names contain this.
 template <class F>
 inline std::map<std::string, int> launched(const F& f) {
   simt::reset_counters();

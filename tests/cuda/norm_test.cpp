@@ -27,7 +27,7 @@ std::string differ(const Array& got, const Array& expected, testing::Tolerance a
   return differ(Tensor(got.to(kCPU)), Tensor(expected.to(kCPU)), allowed);
 }
 
-/// The same elements on the GPU, laid out in other ways.
+/// The same elements on the GPU in another layout.
 Array laid(const Array& on_cpu, int layout) {
   const Array x = on_cpu.to(kCUDA);
   const int last = x.dim() - 1;
@@ -55,7 +55,7 @@ std::vector<int> layouts_for(Dtype d) {
   return d == kFloat16 || d == kFloat32 ? std::vector{0, 1, 2, 3} : std::vector{0};
 }
 
-/// What a norm and its gradient give.
+/// The results of a norm and its gradient.
 struct Results {
   Array y = {}, mean = {}, rstd = {}, dx = {}, dweight = {}, dbias = {};
   RunningStats running = {};
@@ -95,7 +95,7 @@ struct Problem {
 
   Results run(Device device, int layout, bool rows, bool training = true) const {
     const auto put = [&](const Array& a) { return device.is_cpu() ? a : laid(a, layout); };
-    const auto like = [&](const Array& a) { return put(a.clone()); };  // of any values
+    const auto like = [&](const Array& a) { return put(a.clone()); };  // values do not matter
     const Array in = put(x);
     Norm norm{.x = in, .eps = 1e-5};
     if (affine) norm.weight = weight.to(device), norm.bias = bias.to(device);

@@ -1,14 +1,13 @@
-// The GPU's backend, with the rig told what each call works on: so that its tally knows a kernel's
-// operands.
+// The GPU's backend, which tells the rig the operands of each call for its tally.
 #pragma once
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "runtime/device.h"
 #include "halftape/core/contract/forwarding_backend.h"
 #include "halftape/cuda/runtime/runtime.h"
+#include "runtime/device.h"
 
 namespace halftape::testing {
 
@@ -28,7 +27,7 @@ class ObservedBackend final : public ForwardingBackend {
       }
     simt::set_operands(seen);
   }
-  // FNV-1a, a number at a time.
+  // FNV-1a of one number at a time.
   static constexpr uint64_t kStart = 14695981039346656037u, kNone = ~uint64_t{0};
   static void mix(uint64_t& hash, uint64_t number) { hash = (hash ^ number) * 1099511628211u; }
 };

@@ -1,4 +1,4 @@
-// The same arrays on both devices: the CPU is what the GPU's kernels are compared with.
+// The same arrays on both devices, to compare the GPU's kernels with the CPU's.
 #pragma once
 #include <cmath>
 #include <cstring>
@@ -9,12 +9,12 @@
 
 namespace halftape::testing {
 
-/// All bytes of an array's buffer, also those that no element of it lies in.
+/// All bytes of an array's buffer, including those outside its elements.
 inline Array bytes_of(const Array& a) {
   return {a.buffer(), {static_cast<int64_t>(a.buffer()->size())}, {1}, 0, kUInt8};
 }
 
-/// A copy on the GPU, in the same layout, with what lies between the elements.
+/// A copy on the GPU in the same layout, including the bytes between the elements.
 inline Array on_gpu(const Array& a) {
   if (!a.defined()) return {};
   const Array from = bytes_of(a), to(from.shape(), kUInt8, kCUDA);
@@ -33,8 +33,8 @@ inline Array twin(const Array& a) {
   return {to.buffer(), a.shape(), a.strides(), a.offset(), a.dtype()};
 }
 
-/// Empty when both hold the same everywhere, also between the elements; `ulps` further apart, of
-/// the larger number, is the same. NaN equals NaN.
+/// Empty if both hold the same numbers, including those between the elements, within `ulps` of the
+/// larger number. NaN equals NaN.
 inline std::string differ_on_gpu(const Array& gpu, const Array& cpu, double ulps = 0) {
   const Array back = on_cpu(gpu);
   const Array a = bytes_of(back), b = bytes_of(cpu);
@@ -59,7 +59,7 @@ inline std::string differ_on_gpu(const Array& gpu, const Array& cpu, double ulps
     text << "the buffer's element " << i << " is " << x << " on the GPU, " << y << " on the CPU";
     return text.str();
   }
-  // Equal values, other bits: a NaN's, or of an integer that a double cannot hold.
+  // Equal values with other bits: a NaN, or an integer that a double cannot hold.
   return is_floating_point(cpu.dtype()) ? "" : "other bits";
 }
 

@@ -112,7 +112,7 @@ TEST_CASE("the scaler's state and counts on the GPU are the CPU's after any run 
 
 namespace {
 
-/// A GradScaler's state, and what one optimizer's step found.
+/// A GradScaler's state, and the findings of one optimizer's step.
 struct Scaler {
   Array scale = one(1024), trackers = full({2}, 2, kInt32, kCPU),
         counts = full({8}, 3, kInt64, kCPU);
@@ -134,7 +134,8 @@ struct Scaler {
 TEST_CASE("an update that also moves the scale leaves what both leave one after the other") {
   const ScaleLaw law{.growth_interval = 3};
   const auto run = [&] {
-    // A launch of few and of many blocks; more than a launch has room for; of several kinds; none.
+    // One launch of few or of many blocks; several launches; kernels of several kinds; no
+    // parameter.
     for (const int list : {0, 1, 2, 3, 4}) {
       for (const size_t r : {1u, 3u, 10u}) {
         const UpdateRule& rule = kRules[r];

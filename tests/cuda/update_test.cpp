@@ -1,4 +1,4 @@
-// Every rule on the GPU gives the CPU's bits: parameters, their state and what is kept of them.
+// Every rule on the GPU gives the CPU's bits: parameters, their state and their copies.
 #include <doctest/doctest.h>
 
 #include "updates.h"

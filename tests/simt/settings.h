@@ -1,4 +1,4 @@
-// What a test may choose about the simulated device.
+// The settings of the simulated device.
 #pragma once
 #include <cstddef>
 #include <utility>
@@ -8,10 +8,10 @@ namespace simt {
 /// When the work of a stream runs.
 enum class Mode {
   Immediate,  // as soon as it is enqueued
-  Deferred,   // at the last possible moment: when somebody waits for it. Shows what forgot to wait
+  Deferred,   // at the last possible moment, in the call that waits: a missing wait shows
 };
 
-/// In which order the threads of a block, and the blocks of a grid, run.
+/// The order in which the threads of a block, and the blocks of a grid, run.
 enum class Order { Forward, Reverse, Random };
 
 /// Whether host code that touches device memory is stopped.
@@ -21,7 +21,7 @@ enum class Protect {
   Always,
 };
 
-/// What cuBLASLt's ReLU makes of NaN, which is not written down.
+/// The result of cuBLASLt's ReLU for NaN, which is not documented.
 enum class NanInRelu {
   Swallowed,    // 0, as max(x, 0) gives
   Kept,         // NaN, and its bit in the mask is set
@@ -39,7 +39,7 @@ struct Settings {
   std::size_t memory = std::size_t{1} << 30;  // of each device; more is cudaErrorMemoryAllocation
   int multiprocessors = 4;                    // few, so that grid-stride loops have strides
   int compute_major = 9, compute_minor = 0;
-  // Of cuBLASLt.
+  // cuBLASLt:
   NanInRelu nan_in_relu = NanInRelu::Swallowed;
   bool gelu_by_erf = false;         // its GELU is not the tanh form
   bool turned_masks = false;        // the bits of a mask's bytes lie the other way round

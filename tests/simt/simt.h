@@ -1,11 +1,11 @@
-// Runs CUDA kernels as plain C++ on the CPU: a test rig, not a fast path. A kernel file that is
-// compiled by a C++ compiler includes this where nvcc would know everything by itself. Beside it:
-//   threads/   a grid's threads, one by one, and what they say to each other
-//   runtime/   takes the place of libcudart; device.h has what a test may choose and ask
-//   cublaslt/  takes the place of cuBLASLt
+// Runs CUDA kernels as plain C++ on the CPU: a test rig, not a fast path. A kernel file includes
+// this when a C++ compiler compiles it instead of nvcc. Beside it:
+//   threads/   the threads of a grid, barriers, warps, atomics
+//   runtime/   the stand-in for libcudart; device.h is for tests
+//   cublaslt/  the stand-in for cuBLASLt
 //
-// What cannot be shown here: speed, bank conflicts, reorderings of the memory model, races between
-// the lanes of a warp between two collectives, code under __CUDA_ARCH__, wgmma and TMA.
+// It cannot show speed, bank conflicts, reorderings of the memory model, races between the lanes of
+// a warp between two collectives, code under __CUDA_ARCH__, wgmma and TMA.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -15,8 +15,8 @@
 #include "threads/launch.h"
 #include "threads/shared_arrays.h"
 
-// Shared by the threads of a block = by the fibers of an OS thread; in a function, thread_local is
-// static as well. For dynamic shared memory there is simt::dynamic_shared().
+// The threads of a block are the fibers of an OS thread, so shared memory is thread_local (and
+// static in a function). Dynamic shared memory is simt::dynamic_shared().
 #undef __shared__
 #define __shared__ SIMT_SHARED(__COUNTER__)
 #undef __launch_bounds__

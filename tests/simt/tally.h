@@ -1,4 +1,4 @@
-// How much the rig has run: which kernels, for which operands, in which order of threads.
+// The record of what the rig has run: kernels, their operands, orders of threads.
 #pragma once
 #include <compare>
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace simt {
 
-/// Fingerprints of what a launch works on. Whoever calls the backend knows it: see set_operands().
+/// Fingerprints of the operands of a launch, which the caller of the backend sets: set_operands().
 struct Operands {
   std::uint64_t dtypes = 0, shapes = 0;
   auto operator<=>(const Operands&) const = default;
@@ -23,11 +23,11 @@ class Tally {
  public:
   /// `kernel`: its name with its template arguments.
   void add(const std::string& kernel, Order order, Operands operands, std::int64_t launches);
-  /// Adds what write() wrote, of another process perhaps; false if that is not what is there.
+  /// Adds a tally that write() wrote, maybe in another process; false if it is damaged.
   bool read(std::istream& in);
   void write(std::ostream& out) const;
 
-  /// Those that ran in this order, without namespace and template arguments.
+  /// The kernels that ran in this order, without namespace and template arguments.
   std::set<std::string> kernels(Order order) const;
   /// "rig: 30 kernels (400 instantiations) x 50 dtypes of operands x 900 shapes x 3 orders of
   /// threads: 20000 of these combinations ran, 100000 launches"

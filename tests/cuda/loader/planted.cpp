@@ -1,5 +1,5 @@
-// A library that betrays itself: when it is loaded, it adds a line to the file HALFTAPE_PLANTED_MARK.
-// It also stands in for the driver's, which need only be there for the loader to go on.
+// A library that adds a line to the file HALFTAPE_PLANTED_MARK when it is loaded. With DRIVER it
+// replaces the driver's library, without which the loader does not search.
 #include <cstdio>
 #include <cstdlib>
 

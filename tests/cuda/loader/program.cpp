@@ -1,4 +1,4 @@
-// Asks for a GPU and says what became of it: test.sh starts it from folders with planted libraries.
+// Asks for a GPU and prints the answer. test.sh starts it from folders with planted libraries.
 #include <cstdio>
 
 #include "halftape/cuda/cuda.h"

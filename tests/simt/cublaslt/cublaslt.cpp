@@ -1,7 +1,6 @@
-// cuBLASLt as its header and its guide describe it: what a program links instead of libcublasLt.
+// cuBLASLt as its header and its guide describe it; programs link it instead of libcublasLt.
 // Products are summed in increasing k, in float32 (float64 for float64), and rounded once. It
-// refuses what the real one refuses, and where that one promises little, gives as little, or what
-// the settings say:
+// refuses what the real one refuses, and follows the settings where the real one promises nothing:
 // * ReLU swallows NaN, as max(x, 0) does.
 // * The workspace is overwritten with NaN when the product runs.
 // * A bias gradient is overwritten, also when beta is 1.
@@ -34,7 +33,7 @@ cublasStatus_t destroy(Opaque* opaque) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-/// A field of a descriptor, to be read or written.
+/// A field of a descriptor that is read or written.
 struct Field {
   void* address;
   std::size_t size;

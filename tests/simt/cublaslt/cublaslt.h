@@ -1,4 +1,4 @@
-// What the rig's cuBLASLt consists of: descriptors, and what a product is.
+// The parts of the rig's cuBLASLt: descriptors and products.
 #pragma once
 #include <cublasLt.h>
 
@@ -46,10 +46,10 @@ struct Algorithm {
   std::uint64_t mark = kMark;
   std::uint64_t workspace = 0;
   std::uint32_t alignment_a = 0, alignment_b = 0, alignment_c = 0, alignment_d = 0;
-  std::uint32_t kind = 0;  // the types, transpositions and the epilogue that it is for
+  std::uint32_t kind = 0;  // the types, transpositions and epilogue of its products
 };
 
-/// The rig's structure that lies in one of the library's opaque ones.
+/// The rig's structure inside one of the library's opaque ones.
 template <class T, class Opaque>
 T& in(Opaque* opaque) {
   static_assert(sizeof(T) <= sizeof opaque->data);
@@ -81,13 +81,13 @@ struct Problem {
   std::uint64_t k() const { return o.a == CUBLAS_OP_N ? a.columns : a.rows; }
 };
 
-/// Bytes of an element; 0 for types that the rig does not have.
+/// Bytes of an element; 0 for types that the rig lacks.
 std::size_t size_of(int type);
 bool is_16bit(int type);
 
-/// INVALID_VALUE: nonsense. NOT_SUPPORTED: sensible, and the library has no kernel for it.
+/// INVALID_VALUE for nonsense, NOT_SUPPORTED for a product without a kernel in the library.
 cublasStatus_t check(const Problem& p);
-/// Tells one kind of product from another: the types, transpositions and the epilogue.
+/// The kind of a product: a number for its types, transpositions and epilogue.
 std::uint32_t kind_of(const Problem& p);
 Algorithm algorithm_for(const Problem& p, const Preference& wanted);
 

@@ -11,9 +11,10 @@
 namespace simt::cublaslt {
 namespace {
 
-/// Is a matrix as aligned as was said: its address, and each of its columns and members of a batch?
+/// True if a matrix has the promised alignment: its address, each column and each matrix of a
+/// batch.
 bool aligned(const void* address, const Layout& l, std::uint32_t alignment) {
-  // What was said may exceed what a matrix of so few elements has; kernels use 16 bytes at most.
+  // The promise may exceed the alignment of a small matrix; kernels use at most 16 bytes.
   const std::uint64_t needed = std::min<std::uint64_t>(alignment, 16);
   const std::uint64_t item = size_of(l.type);
   const bool one = (l.order == CUBLASLT_ORDER_COL ? l.columns : l.rows) == 1;
@@ -89,7 +90,7 @@ S gelu_gradient(S x) {
          S(0.5) * x * (1 - t * t) * S(kRootTwoOverPi) * (1 + 3 * S(kCubic) * x * x);
 }
 
-/// A call of cublasLtMatmul on its way.
+/// An enqueued call of cublasLtMatmul.
 struct Product {
   Operation o;
   Layout a_layout, b_layout, c_layout, d_layout;
@@ -200,7 +201,7 @@ struct Product {
   }
 };
 
-/// The name under which products are logged as kernels.
+/// The name of products in the log of kernels.
 void cublaslt_matmul() {}
 
 bool has_memory(const Problem& p, const void* a, const void* b, const void* c, const void* d,

@@ -1,4 +1,4 @@
-// Which products the rig's cuBLASLt refuses: those that the real one refuses.
+// The products that the rig's cuBLASLt refuses, as the real one does.
 #include "cublaslt/cublaslt.h"
 
 namespace simt::cublaslt {
@@ -78,7 +78,7 @@ cublasStatus_t check(const Problem& p) {
       !settings.wide_bias_gradients)
     return CUBLAS_STATUS_NOT_SUPPORTED;
   if (e.vector() && p.d.count > 1 && o.bias_stride == 0 && !e.bias)
-    return CUBLAS_STATUS_NOT_SUPPORTED;  // the gradients of a batch, all in one place
+    return CUBLAS_STATUS_NOT_SUPPORTED;  // bias gradients of a batch would share one vector
   if (e.aux) {
     if (!e.masks() && o.aux_type != -1 && o.aux_type != p.d.type)
       return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -98,7 +98,7 @@ std::uint32_t kind_of(const Problem& p) {
   return kind;
 }
 
-constexpr std::uint64_t kWorkspace = 4096;  // of products with a long sum, if they may have it
+constexpr std::uint64_t kWorkspace = 4096;  // bytes, for products with a long sum
 
 Algorithm algorithm_for(const Problem& p, const Preference& wanted) {
   return {.workspace = p.k() >= 64 && wanted.workspace >= kWorkspace ? kWorkspace : 0,

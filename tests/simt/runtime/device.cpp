@@ -17,7 +17,7 @@ void report(const std::string& what) {
 void reset() {
   World& w = world();
   const std::lock_guard lock(w.mutex);
-  for (auto& [index, device] : w.devices)  // what is on its way shall be forgotten, not run
+  for (auto& [index, device] : w.devices)  // pending work is dropped, not run
     device.pending = device.surfaced = cudaErrorUnknown;
   w.drain(-1);
   for (auto& [index, device] : w.devices) {

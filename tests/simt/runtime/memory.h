@@ -1,6 +1,6 @@
-// The memory of the simulated devices: one range of addresses of its own, which the host's code can
-// reach only while the rig lets a kernel or a copy run. What is fresh or freed is poisoned, and
-// between two allocations lie bytes that belong to nobody.
+// The memory of the simulated devices: a range of addresses that host code can access only while
+// the rig runs a kernel or a copy. Fresh and freed memory is poisoned, and between two allocations
+// there are bytes that belong to neither.
 #pragma once
 #include <cstddef>
 #include <deque>
@@ -28,7 +28,7 @@ class DeviceMemory {
  public:
   static constexpr std::size_t kAlignment = 256;  // and no more: as cudaMalloc promises
 
-  /// While one lives, all device memory can be reached, as a kernel needs it.
+  /// While one lives, all device memory can be accessed, as a kernel needs it.
   class [[nodiscard]] Access {
    public:
     Access() { memory().open(); }

@@ -1,11 +1,12 @@
-// What the running program says about itself: the names of its functions.
+// The names of the functions of the running program.
 #pragma once
 #include <string>
 
 namespace simt {
 
-/// The readable name of the function at this address, with its template arguments and without its
-/// parameters: "halftape::cuda::map<float>". From the symbol table, so static functions count.
+/// The readable name of the function at this address, with template arguments and without
+/// parameters: "halftape::cuda::map<float>". From the symbol table, which has static functions as
+/// well.
 std::string function_name(const void* address);
 
 }  // namespace simt

@@ -1,5 +1,5 @@
-// Streams, events, graphs: in which order the work of the simulated devices runs. No threads: work
-// runs inside the call that enqueues it or that waits for it (Settings::mode).
+// Streams, events and graphs, which order the work of the simulated devices. There are no threads:
+// work runs inside the call that enqueues it or that waits for it (Settings::mode).
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -30,7 +30,7 @@ struct Work {
 
 /// The work of one stream, first in, first out.
 struct Queue {
-  struct Point {  // in a queue: all that was put in until then
+  struct Point {  // in a queue: all work before it
     std::shared_ptr<Queue> queue;
     std::uint64_t count;
   };
@@ -49,7 +49,7 @@ struct Queue {
   std::vector<Point> waits;  // for the next entry
 };
 
-/// A capture that is going on: the streams in it put their work into a graph.
+/// A running capture, whose streams put their work into a graph.
 struct Capture {
   unsigned long long id;
   cudaStreamCaptureMode mode;
@@ -60,9 +60,9 @@ struct Capture {
 };
 
 struct Device {
-  cudaError_t pending = cudaSuccess;   // has broken; nobody has been told yet
+  cudaError_t pending = cudaSuccess;   // has broken the device; no call has returned it yet
   cudaError_t surfaced = cudaSuccess;  // every call returns it
-  std::string fault;                   // what the rig knows about it
+  std::string fault;                   // the rig's message about it
   std::size_t plain_bytes = 0;         // taken by cudaMalloc
 };
 
@@ -116,7 +116,7 @@ struct CUmemPoolHandle_st {
 
 namespace simt {
 
-/// All there is. Calls hold the mutex; kernels run inside them.
+/// The state of all devices. Calls hold the mutex; kernels run inside them.
 struct World {
   std::recursive_mutex mutex;
   std::map<int, Device> devices;
@@ -155,10 +155,10 @@ World& world();
 cudaError_t enqueue(cudaStream_t stream, Work work);
 /// The stream behind a handle, the default ones included; null for one that was destroyed.
 CUstream_st* find(cudaStream_t stream);
-/// The device is broken from now on; the next call that waits says so.
+/// Breaks the device; the next call that waits returns the error.
 void break_device(int device, cudaError_t error, const std::string& what);
 bool works(int device);
-/// Work was waited for: the error if that broke the device; looks over the memory.
+/// Called after a wait: returns the error if the work broke the device; checks the memory.
 cudaError_t finish(int device);
 
 }  // namespace simt

@@ -1,6 +1,6 @@
-// The CUDA runtime API over the simulated devices: what a program links instead of libcudart. Only
-// what a training backend calls; anything else fails to link, which is the place to add it. Here:
-// devices, kernels and errors; the rest is in runtime_memory.cpp and runtime_streams.cpp.
+// The CUDA runtime API of the simulated devices, which programs link instead of libcudart. It has
+// the functions that a training backend calls; others fail to link, and are added then. Here:
+// devices, kernels and errors; the rest is in the files beside this one.
 #include "runtime/runtime.h"
 
 #include <algorithm>
@@ -329,7 +329,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const voi
                                                           size_t shared_bytes) {
   if (threads < 1 || threads > 1024) return simt::remember(cudaErrorInvalidValue);
   *blocks = std::min(32, 2048 / ((threads + 31) / 32 * 32));
-  // A block takes one KiB for itself.
+  // The system reserves one KiB for each block.
   *blocks = std::min(*blocks, int((simt::kMaxDynamicShared + 1024) / (shared_bytes + 1024)));
   return cudaSuccess;
 }

@@ -1,4 +1,4 @@
-// What the files of the runtime API share.
+// Shared by the files of the runtime API.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -18,7 +18,7 @@ extern thread_local cudaError_t last_error;
 extern thread_local cudaStreamCaptureMode thread_capture_mode;
 extern thread_local Operands current_operands;  // of the next launches
 
-/// For cudaGetLastError(); returns it.
+/// Keeps the error for cudaGetLastError(), and returns it.
 cudaError_t remember(cudaError_t e);
 /// Reports it as well.
 cudaError_t invalid(const std::string& why);
@@ -38,8 +38,8 @@ cudaError_t call(Body&& body) {
   return remember(body());
 }
 
-/// For calls that a capture does not allow while it goes on ("potentially unsafe API calls"): in
-/// this thread, or in any if its mode is global. They spoil it.
+/// For calls that a running capture forbids ("potentially unsafe API calls"), in this thread, or in
+/// any if its mode is global. They invalidate the capture.
 bool forbidden_by_capture();
 
 cudaError_t synchronise(CUstream_st* stream);
@@ -47,13 +47,13 @@ cudaError_t synchronise_device(int device);
 
 /// Bytes of the device that are not to be had.
 std::size_t taken(int device);
-/// Does this lie in memory from cudaHostAlloc()?
+/// True if the address is in memory from cudaHostAlloc().
 bool is_pinned(const void* address, std::size_t size);
-/// Gives back what cudaFreeHost() was called for while work was on its way.
+/// Frees the memory for which cudaFreeHost() was called while work was pending.
 void release_freed_pinned();
 
-/// A kernel, or what counts as one: it is counted and logged, and may be the launch that fails.
-/// run() returns what was wrong.
+/// Enqueues a kernel, or work that counts as one: it is counted and logged, and may be the launch
+/// that fails. run() returns the kernel's fault.
 Work kernel_work(int device, const void* function, std::function<std::string()> run);
 
 }  // namespace simt

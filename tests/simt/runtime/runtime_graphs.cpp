@@ -25,7 +25,7 @@ cudaError_t begin_capture(cudaStream_t stream, cudaStreamCaptureMode mode) {
   return cudaSuccess;
 }
 
-/// Does every node lead to one of these?
+/// True if every node leads to one of these.
 bool all_join(const CUgraph_st& graph, const std::vector<std::size_t>& ends) {
   std::vector<bool> joined(graph.nodes.size(), false);
   for (const std::size_t end : ends) joined[end] = true;

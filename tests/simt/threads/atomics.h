@@ -1,5 +1,5 @@
-// Atomic operations under CUDA's names. The blocks of a grid may run on several OS threads, so they
-// are truly atomic, as compare-and-exchange loops. Included by simt.h.
+// Atomic operations under CUDA's names. They are atomic among OS threads, on which the blocks of a
+// grid may run, by loops of compare-and-exchange. Included by simt.h.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -36,7 +36,7 @@ inline constexpr bool kAtomicInteger =
 
 }  // namespace simt
 
-// What nvcc refuses is refused here: atomicMax on float, say, does not exist.
+// Only the overloads that nvcc has: there is no atomicMax on float, for example.
 template <class T>
 T atomicAdd(T* address, std::type_identity_t<T> value) {
   static_assert(simt::kAtomicAdd<T>, "CUDA has no atomicAdd for this type");

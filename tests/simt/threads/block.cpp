@@ -62,7 +62,7 @@ struct Block::Warp {
   unsigned head = 0, tail = 0;
 };
 
-// Kept from launch to launch: to map a thousand stacks takes longer than most kernels of a test.
+// Kept from launch to launch, because mapping a thousand stacks takes longer than most kernels.
 struct Block::Stacks {
   Fiber own;  // on which run() was called
   std::vector<std::unique_ptr<Fiber>> all;
@@ -160,8 +160,8 @@ void Block::fiber_main() {
   start_threads(this_block->running_);
 }
 
-// A fiber that next_fiber() took for it starts thread after thread, until another can go on. If one
-// of them waits, the fiber waits with it.
+// The fiber that next_fiber() chose starts thread after thread until another fiber can go on. If a
+// thread waits, its fiber waits.
 void Block::start_threads(Fiber* self) {
   for (;;) {
     Block& b = *this_block;  // another one in every launch
@@ -302,7 +302,7 @@ void Block::run(uint3 index) {
   if (fault_.empty() && alive_) fault_ = deadlock();
   allow(dyn_smem, kMaxDynamicShared);
   check_shared_canary();
-  if (!fault_.empty()) {  // the stacks of threads that never came to their end
+  if (!fault_.empty()) {  // the stacks of unfinished threads
     stacks_.all.clear();
     stacks_.idle.clear();
   }

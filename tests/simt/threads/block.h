@@ -1,7 +1,6 @@
-// One block of a kernel: its threads are fibers of one OS thread. A fiber runs until it reaches a
-// barrier or a warp collective and then gives way to the next that can run, so a kernel that never
-// synchronises costs no switch at all. One warp runs as far as it can before another does: a
-// missing barrier then reads what is not there yet.
+// One block of a kernel. Its threads are fibers of one OS thread. A fiber runs until a barrier or a
+// warp collective, then the next one that can run; a kernel without synchronisation needs no
+// switch. One warp runs as far as it can before another does, so that a missing barrier shows.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -19,7 +18,7 @@ namespace simt {
 inline constexpr int kWarp = 32;
 inline constexpr std::size_t kMaxDynamicShared = 232448;  // 227 KiB
 
-/// Where in a kernel something is called from; a default argument takes the caller's.
+/// A place in a kernel's source; as a default argument it is the caller's.
 struct Place {
   const char* file;
   int line;
@@ -33,7 +32,7 @@ struct Place {
   bool same_file(const Place& other) const;
 };
 
-/// A kernel on its way: the threads run body().
+/// A launched kernel, whose threads run body().
 struct Grid {
   dim3 blocks, threads;
   std::size_t shared_bytes = 0;
@@ -41,7 +40,7 @@ struct Grid {
   std::function<void()> body;
 };
 
-/// Runs every block of a grid; returns what was wrong with the kernel, or nothing.
+/// Runs every block of a grid; returns the kernel's fault, or nothing.
 std::string run(const Grid& grid);
 
 /// SplitMix64: Steele, Lea & Flood 2014, "Fast splittable pseudorandom number generators". Asked at
@@ -64,12 +63,12 @@ class Random {
   std::uint64_t state_;
 };
 
-/// What the lanes of a collective do together once the last of them has arrived.
+/// The work of a collective when its last lane has arrived.
 using Together = void (*)(void** argument_of_lane, std::uint32_t lanes);
 
 class Block {
  public:
-  /// `all_blocks` is where the blocks of a cooperative grid meet; else null.
+  /// `all_blocks`: the barrier of a cooperative grid, else null.
   Block(const Grid& grid, std::barrier<>* all_blocks);
   ~Block();
   void run(uint3 index);
@@ -84,7 +83,8 @@ class Block {
   /// Returns how many threads came with a vote.
   int sync_threads(Place place, bool vote = false);
   void sync_grid(Place place);
-  /// The lanes in `mask` that have not exited meet here; the last to come runs `together` for all.
+  /// Waits for the lanes in `mask` that have not exited; the last to arrive runs `together` for
+  /// all.
   void collective(std::uint32_t mask, void* argument, Together together, Place place);
   /// Ends the kernel with this message.
   [[noreturn]] void fail(const std::string& what);

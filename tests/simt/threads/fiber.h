@@ -1,4 +1,4 @@
-// A fiber: a stack of its own and the switch to it. Every CUDA thread of a running block is one.
+// A fiber: a stack and the switch to it. Every CUDA thread of a running block is one.
 #pragma once
 #include <cstddef>
 
@@ -12,13 +12,13 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  /// Leaves this fiber, which must be the one that runs, for `to`. Returns when somebody comes
-  /// back.
+  /// Switches from this fiber, which must be the running one, to `to`. Returns when another fiber
+  /// switches back.
   void switch_to(Fiber& to);
   /// The first thing entry() calls: tells the sanitizers where it is. `first` is the OS thread's
   /// own stack, from which the first fiber of a thread is always started.
   static void arrived(Fiber& first);
-  /// Whether a fault at `address` is this stack's overflow.
+  /// True if a fault at `address` is an overflow of this stack.
   bool guards(const void* address) const;
 
  private:

@@ -61,7 +61,7 @@ void load_matrices(void** lanes, std::uint32_t there) {
     }
 }
 
-/// Nothing moves before it is waited for, so that a wait that is missing shows.
+/// Nothing is copied before the wait, so that a missing wait shows.
 struct Copy {
   unsigned thread;
   void* to;

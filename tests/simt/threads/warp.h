@@ -9,8 +9,8 @@
 
 namespace simt {
 
-/// All lanes of `mask` bring a value; `result(values, lanes, lane)` is what each takes home.
-/// `values` holds 32 of them, of which those in `lanes` are there.
+/// All lanes of `mask` give a value; each gets result(values, lanes, lane). `values` has 32
+/// entries, of which those in `lanes` are set.
 template <class T, class Result>
 auto together(unsigned mask, T value, Result, Place place) {
   using R = decltype(Result{}(static_cast<const T*>(nullptr), 0u, 0));
@@ -153,7 +153,7 @@ unsigned __match_any_sync(unsigned mask, T value, SIMT_PLACE) {
   };
   return simt::together(mask, value, same, place);
 }
-/// The lane that asks and nobody else: all that CUDA promises.
+/// The calling lane alone, which is all that CUDA promises.
 inline unsigned __activemask() { return 1u << simt::this_block->lane(); }
 
 template <class T>
