@@ -19,10 +19,12 @@ void CudaBackend::copy_across(const Array& to, const Array& from, bool non_block
   const auto kind = to.device().is_cpu()     ? cudaMemcpyDeviceToHost
                     : from.device().is_cpu() ? cudaMemcpyHostToDevice
                                              : cudaMemcpyDefault;
-  // Between two devices: what the other one still has to do comes first.
+  // Between two devices: the work of the source's stream comes first.
   if (kind == cudaMemcpyDefault) Context::of(from).synchronize(Context::of(from).current());
   context_.check_earlier(cudaMemcpyAsync(to.raw(), from.raw(), bytes_of(to), kind, q.stream),
                          "copying between host and device");
+  // The source may be freed now, in the order of its own stream, which must not come first.
+  if (kind == cudaMemcpyDefault) return CudaMoment(q.context).await_in(Context::of(from));
   // From memory that is not pinned, CUDA itself returns only when it has read all of it.
   const Buffer& host = to.device().is_cpu() ? *to.buffer() : *from.buffer();
   if (non_blocking && host.pinned()) return;

@@ -29,9 +29,11 @@ class CudaMoment final : public QueueMoment {
     check(cudaEventRecord(event_, context.current()), "recording an event");
   }
   ~CudaMoment() override { (void)cudaEventDestroy(event_); }
-  void await() override {
-    check(cudaSetDevice(context_.index()), "choosing the device");
-    check(cudaStreamWaitEvent(context_.current(), event_), "waiting for an event");
+  void await() override { await_in(context_); }
+  /// The current stream of that device waits.
+  void await_in(const Context& other) const {
+    check(cudaSetDevice(other.index()), "choosing the device");
+    check(cudaStreamWaitEvent(other.current(), event_), "waiting for an event");
   }
 
  private:

@@ -218,4 +218,13 @@ TEST_CASE("a second GPU is another device") {
   CHECK(has(message([&] { scaler.scale(b.sum()); }),
             "the loss is on cuda:1, the scaler's state on cuda:0"));
 }
+
+TEST_CASE("memory that another GPU copies from is freed after the copy") {
+  const Clean clean;
+  const simt::With late(now_with([](simt::Settings& s) { s.mode = simt::Mode::Deferred; }));
+  const Device first(kCUDA, 0), second(kCUDA, 1);
+  const Tensor copied = (ones({1000}, first) * 2).to(second);
+  cuda::synchronize(first);  // frees the product
+  CHECK(copied.sum().item<float>() == 2000);
+}
 #endif
