@@ -71,8 +71,9 @@ void of_one(Rows& rows) {
       "nan_to_num", [](const Tensor& x) { return nan_to_num(x); }, [](Real x) { return x; });
 }
 
-void of_two(Rows& rows) {
-  auto row = [&](const char* name, Tensor (*call)(const Tensor&, const Tensor&),
+/// Adds rows of two inputs in several shapes.
+auto of_two(Rows& rows) {
+  return [&rows](const char* name, Tensor (*call)(const Tensor&, const Tensor&),
                  Real (*f)(Real, Real), Use use = {}) {
     const std::pair<Shape, Shape> pairs[] = {
         {{3, 4}, {3, 4}}, {{3, 1}, {4}}, {{}, {2, 3}}, {{0, 3}, {3}}, {{}, {}}};
@@ -87,7 +88,11 @@ void of_two(Rows& rows) {
                       .cast = use.cast,
                       .differentiable = use.differentiable});
   };
-  const Use positive{.low = 0.3, .high = 3}, no_gradient{.differentiable = false};
+}
+
+void arithmetic_rows(Rows& rows) {
+  const auto row = of_two(rows);
+  const Use positive{.low = 0.3, .high = 3};
   row("pow", pow, [](Real a, Real b) { return std::pow(a, b); },
       {.low = 0.3, .high = 3, .cast = Cast::Float32});
   row("atan2", atan2, [](Real a, Real b) { return std::atan2(a, b); },
@@ -130,7 +135,12 @@ void of_two(Rows& rows) {
   row(
       "lerp", [](const Tensor& a, const Tensor& b) { return lerp(a, b, 0.8); },
       [](Real a, Real b) { return a + 0.8 * (b - a); });
-  // Logic of whole parts, some of which are 0; bits of sixteenths.
+}
+
+/// Logic of whole parts, some of which are 0; bits of sixteenths.
+void logic_rows(Rows& rows) {
+  const auto row = of_two(rows);
+  const Use no_gradient{.differentiable = false};
   row(
       "logical_and",
       [](const Tensor& a, const Tensor& b) { return logical_and(made(a, trunc), made(b, trunc)); },
@@ -156,6 +166,9 @@ void of_two(Rows& rows) {
       "bitwise_xor",
       [](const Tensor& a, const Tensor& b) { return made(a, sixteenths) ^ made(b, sixteenths); },
       [](Real a, Real b) { return Real(int(16 * a) ^ int(16 * b)); }, no_gradient);
+}
+
+void prelu_rows(Rows& rows) {
   for (const auto& [x, weight] : {std::pair<Shape, Shape>{{2, 3, 4}, {3}},
                                   {{2, 3}, {3}},
                                   {{5}, {1}},
@@ -253,7 +266,9 @@ void of_parts(Rows& rows) {
 
 void elementwise_rows(Rows& rows) {
   of_one(rows);
-  of_two(rows);
+  arithmetic_rows(rows);
+  logic_rows(rows);
+  prelu_rows(rows);
   of_three(rows);
   of_parts(rows);
 }

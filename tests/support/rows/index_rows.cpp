@@ -1,35 +1,14 @@
 // Rows of the op table: picking and placing by number and by condition.
-#include "halftape/tests/support/ops.h"
+#include "halftape/tests/support/rows/index_rows.h"
 
 namespace halftape::testing {
 namespace {
 
-using indexing::Ellipsis;
 using indexing::None;
 using indexing::Slice;
-using indexing::TensorIndex;
 
-Tensor numbers(const std::vector<int64_t>& values) { return tensor(values); }
-
-/// (3, 4): true where the column is even, but for the first row.
-Tensor some() {
-  Tensor mask = zeros({3, 4}, kBool);
-  mask.index_put_({Slice(1, None), Slice(None, None, 2)}, true);
-  return mask;
-}
 bool in_some(const Dims& i) { return i[0] > 0 && i[1] % 2 == 0; }
 
-/// x (of the shape of the first input) with y[i] placed or added at where(i), in the order of i.
-auto placed(Shape shape, std::function<Dims(Dims)> where, bool add = false, double alpha = 1) {
-  return [=](const std::vector<Values>& in) {
-    std::vector<double> out = in[0].v;
-    each_index(shape, [&](const Dims& i) {
-      double& slot = out[position(in[0].shape, where(i))];
-      slot = (add ? slot : 0) + alpha * in[1].v[position(in[1].shape, i)];
-    });
-    return out;
-  };
-}
 /// x with a number where `inside` says so.
 auto filled(std::function<bool(Dims)> inside, double value) {
   return [=](const std::vector<Values>& in) {
@@ -65,21 +44,23 @@ auto met(const std::string& how, bool include_self) {
   };
 }
 
-}  // namespace
-
-void index_rows(std::vector<OpRow>& rows) {
-  using Reference = std::function<std::vector<double>(const std::vector<Values>&)>;
-  auto row = [&](const char* name, const std::vector<Shape>& shapes,
-                 std::function<Tensor(const TensorList&)> call, Reference reference,
-                 Cast cast = Cast::Keep) {
-    with_square(rows, {.name = name,
-                       .call = std::move(call),
-                       .shapes = shapes,
-                       .reference = std::move(reference),
-                       .cast = cast});
+/// A row of an in-place form, on a copy: the history goes through it.
+auto in_place_form(Rows& rows) {
+  return [row = inputs(rows)](const char* name, const std::vector<Shape>& shapes,
+                              std::function<Tensor(Tensor&, const TensorList&)> write,
+                              Reference reference) {
+    row(
+        name, shapes,
+        [write](const TensorList& x) {
+          Tensor y = made(x[0], clone);
+          return write(y, x);
+        },
+        std::move(reference));
   };
+}
 
-  // Along one dimension.
+void scatter_rows(Rows& rows) {
+  const auto row = inputs(rows);
   row(
       "gather of a number", {{}},
       [](const TensorList& x) {
@@ -124,6 +105,10 @@ void index_rows(std::vector<OpRow>& rows) {
           },
           true),
       Cast::Widest);
+}
+
+void scatter_reduce_rows(Rows& rows) {
+  const auto row = inputs(rows);
   for (const char* how : {"sum", "prod", "mean", "amax", "amin"})
     for (const bool include_self : {true, false})
       row(
@@ -140,6 +125,10 @@ void index_rows(std::vector<OpRow>& rows) {
       "scatter, multiplied", {{3, 4}, {3, 3}},
       [](const TensorList& x) { return scatter(x[0], 1, meeting(), x[1], "multiply"); },
       met("prod", true));
+}
+
+void slice_rows(Rows& rows) {
+  const auto row = inputs(rows);
   for (const int dim : {0, 1, 2}) {
     auto along = [dim](int64_t count, auto to) {
       Shape shape{3, 4, 3};
@@ -184,6 +173,10 @@ void index_rows(std::vector<OpRow>& rows) {
         },
         filled([dim](Dims i) { return i[dim] == 0 || i[dim] == (dim == 1 ? 3 : 2); }, 1.5));
   }
+}
+
+void take_rows(Rows& rows) {
+  const auto row = inputs(rows);
   row(
       "index_fill with a tensor", {{3, 4}, {}},
       [](const TensorList& x) {
@@ -223,8 +216,10 @@ void index_rows(std::vector<OpRow>& rows) {
       picked({3}, [](Dims i) {
         return Dims{i[0] == 1 ? 0 : 1, 1};
       }));
+}
 
-  // By condition.
+void mask_rows(Rows& rows) {
+  const auto row = inputs(rows);
   row(
       "masked_fill", {{3, 4}}, [](const TensorList& x) { return masked_fill(x[0], some(), -1.5); },
       filled(in_some, -1.5));
@@ -252,107 +247,12 @@ void index_rows(std::vector<OpRow>& rows) {
       placed({4}, [](Dims i) {
         return Dims{1 + i[0] / 2, i[0] % 2 * 2};
       }));
+}
 
-  // Any mixture.
-  auto get = [&](const char* name, const std::vector<TensorIndex>& indices, const Shape& shape,
-                 std::function<Dims(Dims)> where) {
-    row(
-        name, {{3, 4, 5}}, [indices](const TensorList& x) { return x[0].index(indices); },
-        picked(shape, std::move(where)));
-  };
-  get("index by slices", {-1, None, Slice(None, None, 3), "...", Slice(-2, None)}, {1, 2, 2},
-      [](Dims i) {
-        return Dims{2, 3 * i[1], 3 + i[2]};
-      });
-  get("index by numbers", {Slice(), numbers({-1, 0, 3, 3})}, {3, 4, 5}, [](Dims i) {
-    return Dims{i[0], std::vector<int64_t>{3, 0, 3, 3}[size_t(i[1])], i[2]};
-  });
-  get("index by pairs", {Slice(), numbers({1, -1}).unsqueeze(1), numbers({0, 2, 2})}, {3, 2, 3},
-      [](Dims i) {
-        return Dims{i[0], i[1] == 0 ? 1 : 3, i[2] == 0 ? 0 : 2};
-      });
-  get("index around a slice", {numbers({1, -1, 1}), Slice(1, 3), numbers({0, 2, 0})}, {3, 2},
-      [](Dims i) {
-        return Dims{i[0] == 1 ? 2 : 1, 1 + i[1], i[0] == 1 ? 2 : 0};
-      });
-  get("index by a mask", {some(), Slice(None, 2)}, {4, 2}, [](Dims i) {
-    return Dims{1 + i[0] / 2, i[0] % 2 * 2, i[1]};
-  });
-  get("index by nothing", {zeros({3, 4}, kBool)}, {0, 5}, [](Dims) { return Dims{0, 0, 0}; });
+Dims second(const Dims& i) { return {i[0], 2 * i[1]}; }
 
-  auto set = [&](const char* name, const std::vector<TensorIndex>& indices, const Shape& values,
-                 const Shape& shape, std::function<Dims(Dims)> where, bool add) {
-    row(
-        name, {{3, 4, 5}, values},
-        [indices, add](const TensorList& x) { return index_put(x[0], indices, x[1], add); },
-        placed(shape, std::move(where), add), Cast::Widest);
-  };
-  for (const bool add : {false, true}) {
-    set(
-        "index_put by slices", {-1, Slice(None, None, 3), "...", Slice(-2, None)}, {1, 2, 2},
-        {2, 2},
-        [](Dims i) {
-          return Dims{2, 3 * i[0], 3 + i[1]};
-        },
-        add);
-    set(
-        "index_put by numbers", {Slice(), numbers({-1, 0})}, {2, 1}, {3, 2, 5},
-        [](Dims i) {
-          return Dims{i[0], i[1] == 0 ? 3 : 0, i[2]};
-        },
-        add);
-    set(
-        "index_put around a slice", {numbers({1, -1}), Slice(1, 3), numbers({0, 2})}, {}, {2, 2},
-        [](Dims i) {
-          return Dims{i[0] == 1 ? 2 : 1, 1 + i[1], i[0] == 1 ? 2 : 0};
-        },
-        add);
-    set(
-        "index_put by a mask", {some(), Slice(None, 2)}, {4, 2}, {4, 2},
-        [](Dims i) {
-          return Dims{1 + i[0] / 2, i[0] % 2 * 2, i[1]};
-        },
-        add);
-    set(
-        "index_put after a number", {1, Slice(), numbers({4, 0, 2})}, {4, 3}, {4, 3},
-        [](Dims i) {
-          return Dims{1, i[0], std::vector<int64_t>{4, 0, 2}[size_t(i[1])]};
-        },
-        add);
-  }
-  set(
-      "index_put of repeated numbers", {numbers({2, 0, 2}), Ellipsis}, {3, 4, 5}, {3, 4, 5},
-      [](Dims i) {
-        return Dims{i[0] == 1 ? 0 : 2, i[1], i[2]};
-      },
-      true);
-
-  row(
-      "slice_scatter", {{3, 4}, {3, 2}},
-      [](const TensorList& x) { return slice_scatter(x[0], x[1], -1, {}, {}, 2); },
-      placed({3, 2}, [](Dims i) {
-        return Dims{i[0], 2 * i[1]};
-      }));
-  row(
-      "select_scatter", {{3, 4}, {3}},
-      [](const TensorList& x) { return select_scatter(x[0], x[1], 1, -1); },
-      placed({3}, [](Dims i) {
-        return Dims{i[0], 3};
-      }));
-
-  // In-place forms, on a copy: the history goes through them.
-  auto in_place = [&](const char* name, const std::vector<Shape>& shapes,
-                      std::function<Tensor(Tensor&, const TensorList&)> write,
-                      Reference reference) {
-    row(
-        name, shapes,
-        [write](const TensorList& x) {
-          Tensor y = made(x[0], clone);
-          return write(y, x);
-        },
-        std::move(reference));
-  };
-  const auto second = [](Dims i) { return Dims{i[0], 2 * i[1]}; };
+void in_place_slice_rows(Rows& rows) {
+  const auto in_place = in_place_form(rows);
   in_place(
       "index_put_", {{3, 4}, {3, 2}},
       [](Tensor& y, const TensorList& x) {
@@ -377,6 +277,10 @@ void index_rows(std::vector<OpRow>& rows) {
         return y.index_fill_(1, numbers({0, 2}), 3);
       },
       filled([](Dims i) { return i[1] % 2 == 0; }, 3));
+}
+
+void in_place_scatter_rows(Rows& rows) {
+  const auto in_place = in_place_form(rows);
   in_place(
       "scatter_", {{3, 4}, {3, 2}},
       [](Tensor& y, const TensorList& x) {
@@ -413,6 +317,19 @@ void index_rows(std::vector<OpRow>& rows) {
   in_place(
       "triu_", {{3, 4}}, [](Tensor& y, const TensorList&) { return y.triu_(1); },
       filled([](Dims i) { return i[1] <= i[0]; }, 0));
+}
+
+}  // namespace
+
+void index_rows(Rows& rows) {
+  scatter_rows(rows);
+  scatter_reduce_rows(rows);
+  slice_rows(rows);
+  take_rows(rows);
+  mask_rows(rows);
+  indexing_rows(rows);
+  in_place_slice_rows(rows);
+  in_place_scatter_rows(rows);
 }
 
 }  // namespace halftape::testing

@@ -219,8 +219,9 @@ void margin_rows(Rows& rows) {
   }
 }
 
-void class_rows(Rows& rows) {
-  const Line w = {1, 2, 0.5, 1.5};
+const Line w = {1, 2, 0.5, 1.5};  // of the classes
+
+void class_margin_rows(Rows& rows) {
   const size_t classes[] = {2, 0, 3};
   for (const Reduction reduction : kinds) {
     for (const int p : {1, 2})
@@ -267,6 +268,11 @@ void class_rows(Rows& rows) {
              },
          .cast = Cast::Float32,
          .one_kernel = false});
+  }
+}
+
+void class_probability_rows(Rows& rows) {
+  for (const Reduction reduction : kinds) {
     rows.push_back({.name = "multilabel_soft_margin_loss",
                     .call =
                         [=](const TensorList& x) {
@@ -307,6 +313,11 @@ void class_rows(Rows& rows) {
                       .high = 1,
                       .cast = Cast::Float32,
                       .one_kernel = false});
+  }
+}
+
+void class_place_rows(Rows& rows) {
+  for (const Reduction reduction : kinds) {
     // Two places of a sample, the second of which counts nothing in the first sample.
     rows.push_back({.name = "cross_entropy at places",
                     .call =
@@ -360,7 +371,9 @@ void class_rows(Rows& rows) {
 void further_loss_rows(Rows& rows) {
   element_rows(rows);
   margin_rows(rows);
-  class_rows(rows);
+  class_margin_rows(rows);
+  class_probability_rows(rows);
+  class_place_rows(rows);
 }
 
 }  // namespace halftape::testing

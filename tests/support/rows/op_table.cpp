@@ -92,14 +92,19 @@ void binary_rows(Rows& rows) {
                       }});
 }
 
-void view_rows(Rows& rows) {
-  auto row = [&](const char* name, Shape shape, std::function<Tensor(const Tensor&)> call,
+/// Adds a row of one input.
+auto of_one(Rows& rows) {
+  return [&rows](const char* name, Shape shape, std::function<Tensor(const Tensor&)> call,
                  std::function<std::vector<double>(const std::vector<Values>&)> reference) {
     rows.push_back({.name = name,
                     .call = [call](const TensorList& x) { return call(x[0]); },
                     .shapes = {shape},
                     .reference = std::move(reference)});
   };
+}
+
+void view_rows(Rows& rows) {
+  const auto row = of_one(rows);
   row(
       "reshape", {2, 6},
       [](const Tensor& x) {
@@ -131,6 +136,10 @@ void view_rows(Rows& rows) {
       picked({3, 4, 2}, [](Dims i) {
         return Dims{i[2], i[0], i[1]};
       }));
+}
+
+void part_rows(Rows& rows) {
+  const auto row = of_one(rows);
   row(
       "expand", {3, 1},
       [](const Tensor& x) {
@@ -164,6 +173,10 @@ void view_rows(Rows& rows) {
         return sum_to(x, {3, 1});
       },
       folded({0, 2}, 0, [](double a, double b) { return a + b; }));
+}
+
+void picking_rows(Rows& rows) {
+  const auto row = of_one(rows);
   row(
       "gather", {3, 4},
       [](const Tensor& x) {
@@ -197,7 +210,10 @@ void view_rows(Rows& rows) {
            },
        .cast = Cast::Widest,
        .one_kernel = false});
-  // In-place forms, on a copy: the history goes through them.
+}
+
+/// On a copy: the history goes through them.
+void in_place_rows(Rows& rows) {
   auto in_place = [&](const char* name, Tensor& (*write)(Tensor&, const Tensor&),
                       double (*f)(double, double), double low) {
     rows.push_back({.name = name,
@@ -331,6 +347,9 @@ std::vector<OpRow> op_table() {
   matrix_rows(rows);
   linear_rows(rows);
   view_rows(rows);
+  part_rows(rows);
+  picking_rows(rows);
+  in_place_rows(rows);
   loss_rows(rows);
   further_loss_rows(rows);
   elementwise_rows(rows);
