@@ -4,7 +4,7 @@
 #include <cmath>
 #include <memory>
 
-#include "halftape/core/contract/backend.h"
+#include "halftape/autograd/ops/creation/listed.h"
 
 namespace halftape {
 namespace {
@@ -15,11 +15,12 @@ Tensor leaf(Array a, const TensorOptions& o) {
   return t;
 }
 
-/// Host values converted to the wanted dtype (rounded once) and device.
-Tensor from_host(const std::vector<double>& values, Dtype fallback, const TensorOptions& o) {
-  const Array host(static_cast<int64_t>(values.size()), kFloat64, Device(kCPU));
-  std::copy(values.begin(), values.end(), host.data<double>());
-  return leaf(host.to(o.dtype_or(fallback)).to(o.device()), o);
+/// (n): f(0), f(1), …, numbers of type T.
+template <class T>
+Tensor sequence(const char* op, auto n, Dtype fallback, const TensorOptions& o, const auto& f) {
+  HALFTAPE_CHECK(n < (uint64_t{1} << 59), op, ": ", n, " elements are too many");
+  const auto count = static_cast<int64_t>(n);
+  return leaf(detail::listed<T>(count, o.dtype_or(fallback), f).to(o.device()), o);
 }
 
 Tensor filled(const char* op, const Shape& shape, Scalar value, Dtype fallback,
@@ -42,11 +43,6 @@ int64_t span_of(const char* op, const Shape& shape, const Strides& strides) {
     last = checked_add(last, checked_mul(shape[i] - 1, strides[i]));
   }
   return checked_add(last, 1);
-}
-
-int64_t sequence_length(const char* op, double steps) {
-  HALFTAPE_CHECK(steps < 0x1p62, op, ": ", steps, " elements are too many");
-  return static_cast<int64_t>(steps);
 }
 
 }  // namespace
@@ -130,10 +126,8 @@ Tensor arange(Scalar start, Scalar end, Scalar step, const TensorOptions& o) {
   HALFTAPE_CHECK(d > 0 ? a <= b : a >= b, "arange: a step of ", d, " does not lead from ", a,
                  " to ", b, "; give it the other sign");
   if (start.is_floating_point() || end.is_floating_point() || step.is_floating_point()) {
-    const int64_t count = sequence_length("arange", std::ceil((b - a) / d));
-    std::vector<double> v(static_cast<size_t>(count));
-    for (int64_t i = 0; i < count; ++i) v[static_cast<size_t>(i)] = a + d * static_cast<double>(i);
-    return from_host(v, get_default_dtype(), o);
+    return sequence<double>("arange", std::ceil((b - a) / d), get_default_dtype(), o,
+                            [=](int64_t i) { return a + d * static_cast<double>(i); });
   }
   // Unsigned, so that the distance between any two integers fits and the last step may overflow.
   const auto from = static_cast<uint64_t>(start.to_int64());
@@ -141,37 +135,34 @@ Tensor arange(Scalar start, Scalar end, Scalar step, const TensorOptions& o) {
   const auto by = static_cast<uint64_t>(step.to_int64());
   const uint64_t distance = d > 0 ? to - from : from - to, stride = d > 0 ? by : -by;
   const uint64_t count = distance / stride + (distance % stride != 0);
-  const Array host(sequence_length("arange", static_cast<double>(count)), kInt64, Device(kCPU));
-  for (uint64_t i = 0; i < count; ++i)
-    host.data<int64_t>()[i] = static_cast<int64_t>(from + i * by);
-  return leaf(host.to(o.dtype_or(kInt64)).to(o.device()), o);
+  return sequence<int64_t>("arange", count, kInt64, o, [=](int64_t i) {
+    return static_cast<int64_t>(from + static_cast<uint64_t>(i) * by);
+  });
 }
 Tensor arange(Scalar start, Scalar end, const TensorOptions& o) { return arange(start, end, 1, o); }
 Tensor arange(Scalar end, const TensorOptions& o) { return arange(0, end, 1, o); }
 
 namespace {
-/// Computed from both ends, so that `end` is met exactly.
-std::vector<double> equal_distances(const char* op, double start, double end, int64_t steps) {
+/// f(start), …, f(end) at equal distances, computed from both ends, so that `end` is met exactly.
+Tensor equal_distances(const char* op, double start, double end, int64_t steps,
+                       const TensorOptions& o, const auto& f) {
   HALFTAPE_CHECK(steps >= 0, op, ": number of steps must be non-negative, not ", steps);
-  std::vector<double> v(static_cast<size_t>(steps));
   const double d = steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0;
-  for (int64_t i = 0; i < steps; ++i)
-    v[static_cast<size_t>(i)] = i < steps / 2 || steps == 1
-                                    ? start + d * static_cast<double>(i)
-                                    : end - d * static_cast<double>(steps - 1 - i);
-  return v;
+  return sequence<double>(op, static_cast<uint64_t>(steps), get_default_dtype(), o, [&](int64_t i) {
+    return f(i < steps / 2 || steps == 1 ? start + d * static_cast<double>(i)
+                                         : end - d * static_cast<double>(steps - 1 - i));
+  });
 }
 }  // namespace
 
 Tensor linspace(Scalar start, Scalar end, int64_t steps, const TensorOptions& o) {
-  return from_host(equal_distances("linspace", start.to_double(), end.to_double(), steps),
-                   get_default_dtype(), o);
+  return equal_distances("linspace", start.to_double(), end.to_double(), steps, o,
+                         [](double x) { return x; });
 }
 
 Tensor logspace(Scalar start, Scalar end, int64_t steps, double base, const TensorOptions& o) {
-  auto v = equal_distances("logspace", start.to_double(), end.to_double(), steps);
-  for (double& x : v) x = std::pow(base, x);
-  return from_host(v, get_default_dtype(), o);
+  return equal_distances("logspace", start.to_double(), end.to_double(), steps, o,
+                         [base](double x) { return std::pow(base, x); });
 }
 
 Tensor tensor(const detail::TensorDataContainer& values, const TensorOptions& o) {

@@ -44,17 +44,15 @@ Tensor drawn_floats(const char* op, const Shape& shape, Distribution kind, doubl
 /// True if all elements of x are at least 0 (and not NaN).
 bool no_negative(const Tensor& x) { return x.numel() == 0 || x.detach().amin().item() >= 0; }
 
-/// Uniform doubles in (0, 1) from the CPU's stream; 52 bits and a half, so that 1 is never rounded
-/// to.
-std::vector<double> uniform_doubles(int64_t count) {
-  const RandomKey key = random_reserve(Device(kCPU), 2 * count);
-  std::vector<double> u(static_cast<size_t>(count));
-  for (size_t i = 0; i < u.size(); ++i) {
-    const uint64_t bits = uint64_t{random_bits(key.seed, key.offset, 2 * i)} << 32 |
-                          random_bits(key.seed, key.offset, 2 * i + 1);
-    u[i] = (static_cast<double>(bits >> 12) + 0.5) * 0x1p-52;
-  }
-  return u;
+/// u(0) … u(count − 1): uniform doubles in (0, 1) from the CPU's stream, of 52 bits and a half, so
+/// that none is rounded to 1.
+auto uniform_doubles(int64_t count) {
+  return [key = random_reserve(Device(kCPU), 2 * count)](int64_t i) {
+    const auto at = 2 * static_cast<uint64_t>(i);
+    const uint64_t bits = uint64_t{random_bits(key.seed, key.offset, at)} << 32 |
+                          random_bits(key.seed, key.offset, at + 1);
+    return (static_cast<double>(bits >> 12) + 0.5) * 0x1p-52;
+  };
 }
 
 /// Exponential of rate 1.
@@ -108,14 +106,8 @@ void multinomial_as_torch(const double* weights, int64_t classes, int64_t n, boo
 
 namespace detail {
 int64_t whole_numbers(Dtype dtype) {
-  constexpr int64_t most[] = {1,
-                              255,
-                              std::numeric_limits<int32_t>::max(),
-                              int64_t{1} << 53,
-                              1 << 11,
-                              1 << 8,
-                              1 << 24,
-                              int64_t{1} << 53};
+  constexpr int64_t k31 = std::numeric_limits<int32_t>::max(), k53 = int64_t{1} << 53;
+  constexpr int64_t most[] = {1, 255, k31, k53, 1 << 11, 1 << 8, 1 << 24, k53};
   return most[static_cast<size_t>(dtype)];
 }
 
@@ -161,9 +153,7 @@ Tensor randperm(int64_t n, const TensorOptions& o) {
       std::swap(order[i], order[bits % static_cast<uint64_t>(i + 1)]);
     }
   }
-  Tensor t(host.to(o.dtype_or(kInt64)).to(o.device()));
-  if (o.requires_grad()) t.requires_grad_();
-  return t;
+  return with_options(host.to(o.dtype_or(kInt64)).to(o.device()), o);
 }
 
 Tensor rand_like(const Tensor& x, const TensorOptions& o) {
@@ -254,15 +244,14 @@ Tensor multinomial(const Tensor& p, int64_t n, bool replacement) {
       std::partial_sum(w, w + classes, upto.begin());
       // Where the running sum first exceeds the draw: a class of weight 0 is never it.
       for (int64_t i = 0; i < n; ++i) {
-        const double draw = u[static_cast<size_t>(r * n + i)] * upto.back();
+        const double draw = u(r * n + i) * upto.back();
         to[i] = std::upper_bound(upto.begin(), upto.end(), draw) - upto.begin();
       }
     } else {
       // The n earliest of exponential clocks at these rates: Efraimidis & Spirakis 2006.
       std::vector<std::pair<double, int64_t>> clock;
       for (int64_t c = 0; c < classes; ++c)
-        if (w[c] > 0)
-          clock.emplace_back(-std::log(u[static_cast<size_t>(r * classes + c)]) / w[c], c);
+        if (w[c] > 0) clock.emplace_back(-std::log(u(r * classes + c)) / w[c], c);
       std::partial_sort(clock.begin(), clock.begin() + n, clock.end());
       for (int64_t i = 0; i < n; ++i) to[i] = clock[static_cast<size_t>(i)].second;
     }

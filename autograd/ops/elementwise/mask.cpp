@@ -1,6 +1,7 @@
 #include "halftape/autograd/ops/elementwise/mask.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/ops/elementwise/binary.h"
@@ -28,7 +29,9 @@ Tensor positions(const Tensor& mask, const Shape& shape) {
 }
 
 /// bool (rows, columns): column − row ≤ diagonal, which may be any number.
-Tensor below(const Tensor& x, int64_t diagonal) {
+Tensor below(const char* op, const Tensor& x, int64_t diagonal) {
+  HALFTAPE_CHECK(x.dim() >= 2, op, ": of a tensor ", x.sizes(),
+                 "; expected two dimensions or more");
   const TensorOptions there(x.device());
   const Tensor row = unsqueeze(arange(x.size(-2), there), 1), column = arange(x.size(-1), there);
   return le(column, row + std::clamp(diagonal, -x.size(-2), x.size(-1)));
@@ -97,15 +100,12 @@ TensorList where(const Tensor& condition) {
 
 Tensor tril(const Tensor& x, int64_t diagonal) {
   const ErrorScope scope("tril", x);
-  HALFTAPE_CHECK(x.dim() >= 2, "tril: of a tensor ", x.sizes(),
-                 "; expected two dimensions or more");
-  return where(below(x, diagonal), x, detail::number_like("tril", x, 0));
+  return where(below("tril", x, diagonal), x, detail::number_like("tril", x, 0));
 }
 Tensor triu(const Tensor& x, int64_t diagonal) {
   const ErrorScope scope("triu", x);
-  HALFTAPE_CHECK(x.dim() >= 2, "triu: of a tensor ", x.sizes(),
-                 "; expected two dimensions or more");
-  return where(below(x, std::max(diagonal, -x.size(-2)) - 1), detail::number_like("triu", x, 0), x);
+  const int64_t above = std::max(diagonal, std::numeric_limits<int64_t>::min() + 1) - 1;
+  return where(below("triu", x, above), detail::number_like("triu", x, 0), x);
 }
 
 Tensor tril_indices(int64_t rows, int64_t columns, int64_t offset, const TensorOptions& o) {

@@ -162,42 +162,29 @@ Tensor sum_over_images(const Tensor& g) {
   return sum(g, others, false, g.dtype());
 }
 
-Tensor weights_of(const char* name, const Conv& c, const Tensor& y, const Tensor& x);
-Tensor inputs_of(const char* name, const Conv& c, const Tensor& y, const Tensor& w,
-                 const Tensor& bias, const Shape& lengths);
-
 const Array& array_of(const Tensor& bias) {
   static const Array none;
   return bias.defined() ? bias.array() : none;
 }
 
-Tensor outputs_of(const char* name, const Conv& c, const Tensor& x, const Tensor& w,
-                  const Tensor& bias, const Shape& count) {
-  const Array y = outputs(c, x.array(), w.array(), array_of(bias), count);
-  if (!records({&x, &w, &bias})) return Tensor(y);
-  return record(
-      name, y, {&x, &w, &bias},
-      [c, lengths = last_dims(x.sizes(), c.dims()), x = Saved::if_wanted(w.requires_grad(), x),
-       w = Saved::if_wanted(x.requires_grad(), w)](Node& self, const Tensor& g) -> Grads {
-        Grads d(3);
-        if (self.wants(0)) d[0] = inputs_of(self.name(), c, g, w.tensor(self), {}, lengths);
-        if (self.wants(1)) d[1] = weights_of(self.name(), c, g, x.tensor(self));
-        if (self.wants(2)) d[2] = sum_over_images(g);
-        return d;
-      });
-}
+Tensor weights_of(const char* name, const Conv& c, const Tensor& y, const Tensor& x);
 
-Tensor inputs_of(const char* name, const Conv& c, const Tensor& y, const Tensor& w,
-                 const Tensor& bias, const Shape& lengths) {
-  const Array x = inputs(c, y.array(), w.array(), array_of(bias), lengths);
-  if (!records({&y, &w, &bias})) return Tensor(x);
+/// y of x, or `back`: x of y. lengths: of the result.
+Tensor across(const char* name, const Conv& c, bool back, const Tensor& from, const Tensor& w,
+              const Tensor& bias, const Shape& lengths) {
+  const Array to = back ? inputs(c, from.array(), w.array(), array_of(bias), lengths)
+                        : outputs(c, from.array(), w.array(), array_of(bias), lengths);
+  if (!records({&from, &w, &bias})) return Tensor(to);
   return record(
-      name, x, {&y, &w, &bias},
-      [c, count = last_dims(y.sizes(), c.dims()), y = Saved::if_wanted(w.requires_grad(), y),
-       w = Saved::if_wanted(y.requires_grad(), w)](Node& self, const Tensor& g) -> Grads {
+      name, to, {&from, &w, &bias},
+      [c, back, lengths = last_dims(from.sizes(), c.dims()),
+       from = Saved::if_wanted(w.requires_grad(), from),
+       w = Saved::if_wanted(from.requires_grad(), w)](Node& self, const Tensor& g) -> Grads {
         Grads d(3);
-        if (self.wants(0)) d[0] = outputs_of(self.name(), c, g, w.tensor(self), {}, count);
-        if (self.wants(1)) d[1] = weights_of(self.name(), c, y.tensor(self), g);
+        if (self.wants(0)) d[0] = across(self.name(), c, !back, g, w.tensor(self), {}, lengths);
+        if (self.wants(1))
+          d[1] = back ? weights_of(self.name(), c, from.tensor(self), g)
+                      : weights_of(self.name(), c, g, from.tensor(self));
         if (self.wants(2)) d[2] = sum_over_images(g);
         return d;
       });
@@ -212,9 +199,9 @@ Tensor weights_of(const char* name, const Conv& c, const Tensor& y, const Tensor
                  x = Saved::if_wanted(y.requires_grad(), x)](Node& self, const Tensor& g) -> Grads {
                   Grads d(2);
                   if (self.wants(0))
-                    d[0] = outputs_of(self.name(), c, x.tensor(self), g, {}, count);
+                    d[0] = across(self.name(), c, false, x.tensor(self), g, {}, count);
                   if (self.wants(1))
-                    d[1] = inputs_of(self.name(), c, y.tensor(self), g, {}, lengths);
+                    d[1] = across(self.name(), c, true, y.tensor(self), g, {}, lengths);
                   return d;
                 });
 }
@@ -254,11 +241,9 @@ Tensor convolve(const CastOp& op, int n, const Tensor& x_in, const Tensor& w_in,
   const Tensor &x = inputs[0], &w = inputs[1], &bias = inputs[2];
   check_inputs(op.name, n, x, w, bias, groups, w.dim() > 1 ? w.size(1) * groups : 0,
                w.dim() > 0 ? w.size(0) : 0);
-  Conv c{
-      {last_dims(w.sizes(), n), each_dim(op.name, "stride", stride, n, 1),
-       each_dim(op.name, "dilation", dilation, n, 1),
-       padding.rule() ? Dims::filled(n, 0) : each_dim(op.name, "padding", padding.numbers(), n, 0)},
-      groups};
+  Conv c{detail::windows_of(op.name, n, last_dims(w.sizes(), n), stride,
+                            padding.rule() ? Dims{0} : padding.numbers(), dilation),
+         groups};
   const Shape lengths = last_dims(x.sizes(), n);
   Shape count = lengths;
   if (padding.rule() == kSame) {
@@ -271,8 +256,9 @@ Tensor convolve(const CastOp& op, int n, const Tensor& x_in, const Tensor& w_in,
   } else {
     count = detail::window_count(op.name, c.windows, lengths);
   }
-  return in_batches(
-      x, n, [&](const Tensor& images) { return outputs_of(op.name, c, images, w, bias, count); });
+  return in_batches(x, n, [&](const Tensor& images) {
+    return across(op.name, c, false, images, w, bias, count);
+  });
 }
 
 Tensor convolve_transposed(const CastOp& op, int n, const Tensor& x_in, const Tensor& w_in,
@@ -282,10 +268,8 @@ Tensor convolve_transposed(const CastOp& op, int n, const Tensor& x_in, const Te
   const Tensor &x = inputs[0], &w = inputs[1], &bias = inputs[2];
   check_inputs(op.name, n, x, w, bias, groups, w.dim() > 0 ? w.size(0) : 0,
                w.dim() > 1 ? w.size(1) * groups : 0);
-  const Conv c{
-      {last_dims(w.sizes(), n), each_dim(op.name, "stride", stride, n, 1),
-       each_dim(op.name, "dilation", dilation, n, 1), each_dim(op.name, "padding", padding, n, 0)},
-      groups};
+  const Conv c{detail::windows_of(op.name, n, last_dims(w.sizes(), n), stride, padding, dilation),
+               groups};
   const Dims behind = each_dim(op.name, "output_padding", output_padding, n, 0);
   const Windows& v = c.windows;
   v.check_reach(op.name, behind, last_dims(x.sizes(), n));
@@ -299,14 +283,9 @@ Tensor convolve_transposed(const CastOp& op, int n, const Tensor& x_in, const Te
                    " with kernel ", v.size, " gives ", covered, " elements in dimension ", i,
                    ", of which padding ", v.padding, " leaves none");
   }
-  return in_batches(
-      x, n, [&](const Tensor& images) { return inputs_of(op.name, c, images, w, bias, lengths); });
-}
-
-Windows window_options(const char* op, const Dims& kernel_size, const Dims& dilation,
-                       const Dims& padding, const Dims& stride) {
-  return {each_dim(op, "kernel_size", kernel_size, 2, 1), each_dim(op, "stride", stride, 2, 1),
-          each_dim(op, "dilation", dilation, 2, 1), each_dim(op, "padding", padding, 2, 0)};
+  return in_batches(x, n, [&](const Tensor& images) {
+    return across(op.name, c, true, images, w, bias, lengths);
+  });
 }
 
 }  // namespace
@@ -338,7 +317,7 @@ Tensor im2col(const Tensor& x, const Dims& kernel_size, const Dims& dilation, co
   const ErrorScope scope("im2col", x);
   HALFTAPE_CHECK(x.dim() == 3 || x.dim() == 4, "im2col: input ", x.sizes(), " has ", x.dim(),
                  " dimensions; expected 4, or 3 without a batch");
-  const Windows w = window_options("im2col", kernel_size, dilation, padding, stride);
+  const Windows w = detail::windows_of("im2col", 2, kernel_size, stride, padding, dilation);
   const Shape count = detail::window_count("im2col", w, last_dims(x.sizes(), 2));
   const Tensor patches = detail::windows(x, w, count);
   return reshape(patches,
@@ -351,7 +330,7 @@ Tensor col2im(const Tensor& columns, const Dims& output_size, const Dims& kernel
   HALFTAPE_CHECK(columns.dim() == 2 || columns.dim() == 3, "col2im: columns ", columns.sizes(),
                  ": Input Error: Only unbatched (2D) or batched (3D) input Tensors are supported ",
                  "(got ", columns.dim(), "D)");
-  const Windows w = window_options("col2im", kernel_size, dilation, padding, stride);
+  const Windows w = detail::windows_of("col2im", 2, kernel_size, stride, padding, dilation);
   const Shape lengths = each_dim("col2im", "output_size", output_size, 2, 1);
   const Shape count = detail::window_count("col2im", w, lengths);
   HALFTAPE_CHECK(columns.size(-2) % numel(w.size) == 0, "col2im: columns ", columns.sizes(), " of ",

@@ -6,8 +6,8 @@
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/ops/elementwise/binary.h"
 #include "halftape/autograd/ops/elementwise/unary.h"
+#include "halftape/autograd/ops/image/windows.h"
 #include "halftape/autograd/ops/indexing/index.h"
-#include "halftape/autograd/ops/layout/view.h"
 #include "halftape/autograd/ops/product/matmul.h"
 #include "halftape/autograd/tape/error_scope.h"
 
@@ -77,10 +77,7 @@ Tensor grid_sample(const Tensor& x_in, const Tensor& grid_in, Interpolation mode
     const Tensor value = gather(image, 2, expand(reshape(at, flat), all)) * reshape(weight, flat);
     y = y.defined() ? y + value : value;
   }
-  Shape shape = wanted;
-  shape.insert(0, x.size(1));
-  shape.insert(0, x.size(0));
-  return reshape(y.to(x.dtype()), shape);
+  return reshape(y.to(x.dtype()), detail::joined({x.size(0), x.size(1)}, wanted));
 }
 
 Tensor affine_grid(const Tensor& theta, const Dims& size, bool align_corners) {
@@ -96,6 +93,9 @@ Tensor affine_grid(const Tensor& theta, const Dims& size, bool align_corners) {
   HALFTAPE_CHECK(theta.sizes() == Shape({size[0], n, n + 1}), "affine_grid: Expected a batch of ",
                  n, "D affine matrices of shape Nx", n, "x", n + 1, " for size ", size, ". Got ",
                  theta.sizes(), ".");
+  Shape grid = size;
+  grid[1] = n + 1;
+  detail::check_size(grid, kFloat64);
   const PolicyScope as_given(nullptr);
   const Dtype wide = compute_dtype(theta.dtype());
   const TensorOptions there = TensorOptions(wide).device(theta.device());
@@ -104,18 +104,13 @@ Tensor affine_grid(const Tensor& theta, const Dims& size, bool align_corners) {
   for (int d = n - 1; d >= 0; --d) {
     const int64_t m = lengths[d];
     const double edge = m > 1 ? 1 : 0, inset = static_cast<double>(m - 1) / static_cast<double>(m);
-    Shape along = Shape::filled(n, 1);
-    along[d] = m;
     const Tensor line = linspace(-edge, edge, m, there) * (align_corners ? 1.0 : inset);
-    coordinates.push_back(expand(reshape(line, along), lengths));
+    coordinates.push_back(expand(detail::along(line, n, d), lengths));
   }
   coordinates.push_back(ones(lengths, there));
   const Tensor points = reshape(stack(coordinates, -1), {1, numel(lengths), n + 1});
   const Tensor y = matmul(points, transpose(theta.to(wide), 1, 2));
-  Shape shape = lengths;
-  shape.insert(0, size[0]);
-  shape.push_back(n);
-  return reshape(y.to(theta.dtype()), shape);
+  return reshape(y.to(theta.dtype()), detail::joined({size[0]}, detail::joined(lengths, n)));
 }
 
 }  // namespace halftape

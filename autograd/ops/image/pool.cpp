@@ -4,6 +4,7 @@
 
 #include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/creation/create.h"
+#include "halftape/autograd/ops/creation/listed.h"
 #include "halftape/autograd/ops/elementwise/binary.h"
 #include "halftape/autograd/ops/elementwise/unary.h"
 #include "halftape/autograd/ops/image/windows.h"
@@ -13,7 +14,6 @@
 #include "halftape/autograd/ops/product/matmul.h"
 #include "halftape/autograd/ops/reduction/reduce.h"
 #include "halftape/autograd/tape/error_scope.h"
-#include "halftape/core/contract/backend.h"
 
 namespace halftape {
 namespace {
@@ -27,9 +27,8 @@ void check_rank(const char* op, const Tensor& x, int n) {
 
 Windows pool_windows(const char* op, int n, const Dims& kernel_size, const Dims& stride,
                      const Dims& padding, const Dims& dilation) {
-  const Windows w{each_dim(op, "kernel_size", kernel_size, n, 1),
-                  each_dim(op, "stride", stride.empty() ? kernel_size : stride, n, 1),
-                  each_dim(op, "dilation", dilation, n, 1), each_dim(op, "padding", padding, n, 0)};
+  const Windows w = detail::windows_of(op, n, kernel_size, stride.empty() ? kernel_size : stride,
+                                       padding, dilation);
   w.check_reach(op, Dims::filled(n, 0));
   for (int i = 0; i < n; ++i)
     HALFTAPE_CHECK(w.padding[i] <= w.span(i) / 2, op, ": padding ", w.padding,
@@ -50,6 +49,21 @@ void check_covered(const char* op, const Windows& w, const Shape& lengths, const
     }
 }
 
+/// The windows without what lies beside the input in all of them, and without distances that do not
+/// matter: the work and its numbers depend on the input.
+Windows trimmed(Windows w, const Shape& lengths, const Shape& count) {
+  for (int i = 0; i < w.dims(); ++i) {
+    const int64_t last = (count[i] - 1) * w.stride[i], d = w.dilation[i],
+                  before = std::max<int64_t>((w.padding[i] - last) / d, 0),
+                  end = std::min(w.size[i], (lengths[i] + w.padding[i] - 1) / d + 1);
+    w.size[i] = std::max<int64_t>(end - before, 1);
+    w.padding[i] -= before * d;
+    if (w.size[i] == 1) w.dilation[i] = 1;
+    if (count[i] == 1) w.stride[i] = 1;
+  }
+  return w;
+}
+
 /// x with its last n dimensions made one.
 Tensor lined(const Tensor& x, int n) {
   return reshape(x, joined(leading_dims(x.sizes(), n), {numel(last_dims(x.sizes(), n))}));
@@ -63,9 +77,9 @@ std::tuple<Tensor, Tensor> largest(const char* op, int n, const Tensor& x, const
                                    bool ceil_mode) {
   const Shape lengths = last_dims(x.sizes(), n);
   const Shape count = detail::window_count(op, w, lengths, ceil_mode);
-  check_covered(op, w, lengths, count);
   const Array index(joined(leading_dims(x.sizes(), n), count), kInt64, x.device());
-  backend(x.device()).argmax_windows(index, x.array(), w);
+  check_covered(op, w, lengths, count);
+  backend(x.device()).argmax_windows(index, x.array(), trimmed(w, lengths, count));
   const Tensor positions(index);
   return {picked(x, positions, n), positions};
 }
@@ -122,7 +136,7 @@ Tensor avg_pool_of(const char* op, int n, const Tensor& x, const Windows& w, boo
                    bool include_pad, std::optional<int64_t> divisor) {
   const Shape lengths = last_dims(x.sizes(), n);
   const Shape count = detail::window_count(op, w, lengths, ceil_mode);
-  const Tensor sums = window_sums(x, w, count);
+  const Tensor sums = window_sums(x, trimmed(w, lengths, count), count);
   if (divisor) return (sums / *divisor).to(x.dtype());
   std::vector<double> by{1};
   bool one = true;
@@ -165,11 +179,17 @@ int64_t end_of(int64_t i, int64_t length, int64_t count) {
   return ((i + 1) * length + count - 1) / count;
 }
 
+/// The number of windows of each dimension, checked so that the products below fit 64 bits.
 Shape adaptive_count(const char* op, int n, const Tensor& x, const Dims& output_size) {
   check_rank(op, x, n);
-  for (int i = 0; i < n; ++i)
-    HALFTAPE_CHECK(x.size(-n + i) > 0, op, ": input ", x.sizes(), " has no elements to pool");
-  return each_dim(op, "output_size", output_size, n, 1);
+  const Shape lengths = last_dims(x.sizes(), n),
+              count = each_dim(op, "output_size", output_size, n, 1);
+  for (int i = 0; i < n; ++i) {
+    HALFTAPE_CHECK(lengths[i] > 0, op, ": input ", x.sizes(), " has no elements to pool");
+    checked_mul(checked_add(lengths[i], 1), checked_add(count[i], 1));
+  }
+  detail::check_size(joined(leading_dims(x.sizes(), n), count), kInt64);
+  return count;
 }
 
 Tensor adaptive_avg_pool(const char* op, int n, const Tensor& x, const Dims& output_size) {
@@ -182,17 +202,28 @@ Tensor adaptive_avg_pool(const char* op, int n, const Tensor& x, const Dims& out
   const PolicyScope as_given(nullptr);
   Tensor y = widened(x);
   for (int i = 0; i < n; ++i) {
-    std::vector<double> means(static_cast<size_t>(lengths[i] * count[i]), 0);
-    for (int64_t o = 0; o < count[i]; ++o) {
-      const int64_t begin = begin_of(o, lengths[i], count[i]),
-                    end = end_of(o, lengths[i], count[i]);
-      for (int64_t s = begin; s < end; ++s)
-        means[static_cast<size_t>(s * count[i] + o)] = 1 / static_cast<double>(end - begin);
-    }
-    const Tensor matrix = reshape(tensor(means, y.options()), {lengths[i], count[i]});
+    const int64_t from = lengths[i], to = count[i];
+    const Tensor means(detail::listed<double>(from * to, y.dtype(), [=](int64_t at) {
+      const int64_t s = at / to, o = at % to, begin = begin_of(o, from, to),
+                    end = end_of(o, from, to);
+      return s >= begin && s < end ? 1 / static_cast<double>(end - begin) : 0;
+    }));
+    const Tensor matrix = reshape(means.to(y.device()), {from, to});
     y = transpose(matmul(transpose(y, -n + i, -1), matrix), -n + i, -1);
   }
   return contiguous(y.to(x.dtype()));
+}
+
+/// The largest element of each of `count` windows, and where it was. at: the positions of their
+/// elements in the pooled dimensions made one, (windows, elements), perhaps for each channel.
+std::tuple<Tensor, Tensor> largest_at(const Tensor& x, const Tensor& at, const Shape& count) {
+  const int n = count.size();
+  const Shape lead = leading_dims(x.sizes(), n);
+  const Tensor places = expand(at, joined(lead, last_dims(at.sizes(), 2)));
+  const Tensor seen =
+      reshape(gather(lined(x.detach(), n), -1, flatten(places, -2)), places.sizes());
+  const Tensor positions = reshape(gather(places, -1, argmax(seen, -1, true)), joined(lead, count));
+  return {picked(x, positions, n), positions};
 }
 
 std::tuple<Tensor, Tensor> adaptive_max_pool(const char* op, int n, const Tensor& x,
@@ -201,34 +232,18 @@ std::tuple<Tensor, Tensor> adaptive_max_pool(const char* op, int n, const Tensor
   const Shape count = adaptive_count(op, n, x, output_size), lengths = last_dims(x.sizes(), n);
   if (const auto w = even_windows(lengths, count)) return largest(op, n, x, *w, false);
   // Windows of several sizes: their positions as a table, the last one repeated in smaller windows.
-  std::vector<int64_t> table{0};
-  Shape table_shape;  // (outputs, elements) of each dimension, one after the other
+  Tensor at = zeros({}, TensorOptions(kInt64).device(x.device()));
   for (int i = 0; i < n; ++i) {
-    int64_t most = 0;
-    for (int64_t o = 0; o < count[i]; ++o)
-      most = std::max(most, end_of(o, lengths[i], count[i]) - begin_of(o, lengths[i], count[i]));
-    std::vector<int64_t> finer;
-    for (int64_t position : table)
-      for (int64_t o = 0; o < count[i]; ++o)
-        for (int64_t k = 0; k < most; ++k)
-          finer.push_back(position * lengths[i] + std::min(begin_of(o, lengths[i], count[i]) + k,
-                                                           end_of(o, lengths[i], count[i]) - 1));
-    table = finer;
-    table_shape.push_back(count[i]), table_shape.push_back(most);
+    const int64_t from = lengths[i], to = count[i], most = from / to + (from % to == 0 ? 0 : 2);
+    const Tensor table(detail::listed<int64_t>(to * most, kInt64, [=](int64_t k) {
+      return std::min(begin_of(k / most, from, to) + k % most, end_of(k / most, from, to) - 1);
+    }));
+    Shape thin = Dims::filled(2 * n, 1);
+    thin[i] = to, thin[n + i] = most;
+    at = at * from + reshape(table.to(x.device()), thin);
   }
-  Dims outputs_first;
-  for (int i = 0; i < n; ++i) outputs_first.push_back(2 * i);
-  for (int i = 0; i < n; ++i) outputs_first.push_back(2 * i + 1);
   const int64_t windows = numel(count);
-  const Tensor at = reshape(permute(reshape(tensor(table, x.device()), table_shape), outputs_first),
-                            {windows, static_cast<int64_t>(table.size()) / windows});
-  const Shape lead = leading_dims(x.sizes(), n);
-  const Tensor seen =
-      reshape(index_select(lined(x.detach(), n), -1, reshape(at, {-1})), joined(lead, at.sizes()));
-  const Tensor best = argmax(seen, -1, true);
-  const Tensor positions =
-      reshape(gather(expand(at, joined(lead, at.sizes())), -1, best), joined(lead, count));
-  return {picked(x, positions, n), positions};
+  return largest_at(x, reshape(at, {windows, at.numel() / windows}), count);
 }
 
 /// The first element of each window of a dimension: ⌊(i + u)·α⌋ − ⌊u·α⌋, the last one at the end.
@@ -253,9 +268,9 @@ std::tuple<Tensor, Tensor> fractional_max_pool(const char* op, int n, const Tens
               count = each_dim(op, "output_size", output_size, n, 1),
               lengths = last_dims(x.sizes(), n);
   for (int i = 0; i < n; ++i)
-    HALFTAPE_CHECK(count[i] + size[i] - 1 <= lengths[i], op, ": ", count[i], " windows of ",
-                   size[i], " elements, one apart at least, do not fit into dimension ", i, " of ",
-                   lengths);
+    HALFTAPE_CHECK(count[i] <= lengths[i] && size[i] - 1 <= lengths[i] - count[i], op, ": ",
+                   count[i], " windows of ", size[i],
+                   " elements, one apart at least, do not fit into dimension ", i, " of ", lengths);
   const int64_t batch = x.dim() == n + 2 ? x.size(0) : 1, channels = x.size(-n - 1);
   HALFTAPE_CHECK(samples.sizes() == Shape({batch, channels, n}) && samples.is_floating_point(), op,
                  ": samples ", samples.dtype(), " ", samples.sizes(),
@@ -272,14 +287,8 @@ std::tuple<Tensor, Tensor> fractional_max_pool(const char* op, int n, const Tens
     at = at * lengths[i] + reshape(random_begins(u, lengths[i], size[i], count[i]), begins) +
          reshape(arange(size[i], at.options()), inside);
   }
-  const int64_t windows = numel(count), elements = numel(size);
-  const Tensor places = reshape(at, {batch, channels, windows, elements});
-  const Tensor flat = reshape(x.detach(), {batch, channels, numel(lengths)});
-  const Tensor seen =
-      reshape(gather(flat, -1, reshape(places, {batch, channels, -1})), places.sizes());
-  const Tensor positions = reshape(gather(places, -1, argmax(seen, -1, true)),
-                                   joined(leading_dims(x.sizes(), n), count));
-  return {picked(x, positions, n), positions};
+  return largest_at(x, reshape(at, joined(leading_dims(x.sizes(), n), {numel(count), numel(size)})),
+                    count);
 }
 
 Tensor lp_pool(const CastOp& op, int n, const Tensor& x_in, double p, const Dims& kernel_size,

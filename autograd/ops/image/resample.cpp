@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "halftape/autograd/ops/cast_list.h"
-#include "halftape/autograd/ops/creation/create.h"
+#include "halftape/autograd/ops/creation/listed.h"
 #include "halftape/autograd/ops/elementwise/binary.h"
 #include "halftape/autograd/ops/image/pool.h"
 #include "halftape/autograd/ops/image/windows.h"
@@ -15,12 +15,6 @@
 namespace halftape {
 namespace {
 
-/// Along one dimension, each output is a sum of taps: an element times a weight.
-struct Taps {
-  std::vector<std::vector<int64_t>> at;      // tap, output
-  std::vector<std::vector<double>> weights;  // empty: one tap of weight 1
-};
-
 /// The distance between neighbouring outputs, in elements of the input.
 double step_of(int64_t from, int64_t to, std::optional<double> scale, bool align_corners) {
   if (align_corners)
@@ -28,14 +22,18 @@ double step_of(int64_t from, int64_t to, std::optional<double> scale, bool align
   return scale ? 1 / *scale : static_cast<double>(from) / static_cast<double>(to);
 }
 
-Taps nearest_taps(int64_t from, int64_t to, double step, bool exact) {
-  Taps taps{{{}}, {}};
-  for (int64_t i = 0; i < to; ++i) {
+/// The elements at(0), at(1), … of a dimension, `to` of them.
+Tensor elements(const Tensor& x, int dim, int64_t to, const auto& at) {
+  return index_select(x, dim, Tensor(detail::listed<int64_t>(to, kInt64, at).to(x.device())));
+}
+
+Tensor nearest(const Tensor& x, int dim, int64_t to, double step, bool exact) {
+  const int64_t last = x.size(dim) - 1;
+  return elements(x, dim, to, [=](int64_t i) {
     // In float, as PyTorch: which of two neighbours it is may hang on a last digit.
     const float place = (static_cast<float>(i) + (exact ? 0.5f : 0.0f)) * static_cast<float>(step);
-    taps.at[0].push_back(std::min(static_cast<int64_t>(std::floor(place)), from - 1));
-  }
-  return taps;
+    return std::min(static_cast<int64_t>(std::floor(place)), last);
+  });
 }
 
 /// Keys 1981: the cubic through four neighbours, at a distance from the point.
@@ -46,36 +44,26 @@ double cubic(double distance) {
   return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a;
 }
 
-Taps smooth_taps(int64_t from, int64_t to, double step, bool align_corners, bool is_cubic) {
-  const int count = is_cubic ? 4 : 2;
-  Taps taps;
-  taps.at.resize(static_cast<size_t>(count)), taps.weights.resize(static_cast<size_t>(count));
-  for (int64_t i = 0; i < to; ++i) {
+/// Each output is a sum of neighbours times weights.
+Tensor smooth(const Tensor& x, int dim, int64_t to, double step, bool align_corners,
+              bool is_cubic) {
+  const int64_t last = x.size(dim) - 1;
+  const auto place = [=](int64_t i) {
     const auto number = static_cast<double>(i);
-    double place = align_corners ? number * step : (number + 0.5) * step - 0.5;
-    if (!is_cubic) place = std::max(place, 0.0);
-    const double before = std::floor(place), t = place - before;
-    for (int k = 0; k < count; ++k) {
-      const int offset = is_cubic ? k - 1 : k;
-      taps.at[static_cast<size_t>(k)].push_back(
-          std::clamp<int64_t>(static_cast<int64_t>(before) + offset, 0, from - 1));
-      taps.weights[static_cast<size_t>(k)].push_back(is_cubic ? cubic(t - offset)
-                                                     : k == 0 ? 1 - t
-                                                              : t);
-    }
-  }
-  return taps;
-}
-
-Tensor applied(const Tensor& x, int dim, const Taps& taps) {
+    const double at = align_corners ? number * step : (number + 0.5) * step - 0.5;
+    return is_cubic ? at : std::max(at, 0.0);
+  };
   Tensor y;
-  for (size_t k = 0; k < taps.at.size(); ++k) {
-    Tensor term = index_select(x, dim, tensor(taps.at[k], x.device()));
-    if (!taps.weights.empty()) {
-      Shape along = Dims::filled(static_cast<int>(x.dim()), 1);
-      along[dim] = term.size(dim);
-      term = term * reshape(tensor(taps.weights[k], x.options()), along);
-    }
+  for (int offset = is_cubic ? -1 : 0; offset <= (is_cubic ? 2 : 1); ++offset) {
+    const Tensor neighbour = elements(x, dim, to, [=](int64_t i) {
+      return std::clamp<int64_t>(static_cast<int64_t>(std::floor(place(i))) + offset, 0, last);
+    });
+    const Tensor weight(detail::listed<double>(to, x.dtype(), [=](int64_t i) {
+      const double t = place(i) - std::floor(place(i));
+      return is_cubic ? cubic(t - offset) : offset == 0 ? 1 - t : t;
+    }));
+    const Tensor term =
+        neighbour * detail::along(weight.to(x.device()), static_cast<int>(x.dim()), dim);
     y = y.defined() ? y + term : term;
   }
   return y;
@@ -121,18 +109,25 @@ Tensor interpolate(const Tensor& in, const std::optional<std::vector<int64_t>>& 
   Shape to;
   const Shape from = detail::last_dims(in.sizes(), n);
   if (size) {
-    to = detail::each_dim("interpolate", "size", Dims(*size), n, 1);
+    HALFTAPE_CHECK(static_cast<int>(size->size()) == n, "interpolate: size ", Dims(*size), " has ",
+                   size->size(), " numbers; expected ", n);
+    to = *size;
   } else {
     HALFTAPE_CHECK(static_cast<int>(scale_factor->size()) == n,
                    "interpolate: ", scale_factor->size(), " scale factors for input ", in.sizes(),
                    "; expected ", n);
-    for (int i = 0; i < n; ++i)
-      to.push_back(static_cast<int64_t>(
-          std::floor(static_cast<double>(from[i]) * (*scale_factor)[static_cast<size_t>(i)])));
+    for (int i = 0; i < n; ++i) {
+      const double scale = (*scale_factor)[static_cast<size_t>(i)],
+                   length = std::floor(static_cast<double>(from[i]) * scale);
+      HALFTAPE_CHECK(std::abs(length) < 0x1p62, "interpolate: scale factor ", scale,
+                     " for dimension ", i, " of ", from);
+      to.push_back(static_cast<int64_t>(length));
+    }
   }
   for (int i = 0; i < n; ++i)
     HALFTAPE_CHECK(from[i] > 0 && to[i] > 0, "interpolate: from ", from, " to ", to,
                    ": lengths must be positive");
+  detail::check_size(detail::joined(detail::leading_dims(in.sizes(), n), to), in.dtype());
   if (mode == Interpolation::Area)
     return n == 1   ? adaptive_avg_pool1d(in, to)
            : n == 2 ? adaptive_avg_pool2d(in, to)
@@ -146,10 +141,8 @@ Tensor interpolate(const Tensor& in, const std::optional<std::vector<int64_t>>& 
                            : std::nullopt;
     const double step = step_of(from[i], to[i], scale, align_corners);
     if (from[i] == to[i] && step == 1) continue;
-    y = applied(
-        y, 2 + i,
-        picks ? nearest_taps(from[i], to[i], step, mode == Interpolation::NearestExact)
-              : smooth_taps(from[i], to[i], step, align_corners, mode == Interpolation::Bicubic));
+    y = picks ? nearest(y, 2 + i, to[i], step, mode == Interpolation::NearestExact)
+              : smooth(y, 2 + i, to[i], step, align_corners, mode == Interpolation::Bicubic);
   }
   return y.is_same(x) ? clone(x) : y.to(x.dtype());
 }

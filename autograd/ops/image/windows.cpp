@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "halftape/autograd/ops/layout/view.h"
 #include "halftape/autograd/tape/record.h"
 #include "halftape/core/contract/backend.h"
 
@@ -28,8 +27,11 @@ Array window_view(const Array& x, const Windows& w, const Shape& count) {
   }
   Shape shape = joined(joined(leading_dims(x.shape(), n), w.size), count);
   Strides strides = leading_dims(padded.strides(), n);
-  for (int i = 0; i < n; ++i) strides.push_back(padded.strides()[lead + i] * w.dilation[i]);
-  for (int i = 0; i < n; ++i) strides.push_back(padded.strides()[lead + i] * w.stride[i]);
+  // The stride of a single element or window may be any number.
+  for (int i = 0; i < n; ++i)
+    strides.push_back(w.size[i] > 1 ? padded.strides()[lead + i] * w.dilation[i] : 0);
+  for (int i = 0; i < n; ++i)
+    strides.push_back(count[i] > 1 ? padded.strides()[lead + i] * w.stride[i] : 0);
   return padded.as_strided(shape, strides, padded.offset());
 }
 
@@ -58,11 +60,21 @@ Shape window_count(const char* op, const Windows& w, const Shape& lengths, bool 
     HALFTAPE_CHECK(left >= 0, op, ": kernel ", w.size, " with dilation ", w.dilation, " covers ",
                    w.span(i), " elements, the input ", lengths, " with padding ", w.padding,
                    " has ", room);
-    int64_t n = (left + (ceil ? w.stride[i] - 1 : 0)) / w.stride[i] + 1;
-    if (ceil && (n - 1) * w.stride[i] >= lengths[i] + w.padding[i]) --n;
+    int64_t n = left / w.stride[i] + 1;
+    if (ceil && left % w.stride[i] != 0 && n * w.stride[i] < lengths[i] + w.padding[i]) ++n;
     count.push_back(n);
   }
   return count;
+}
+
+Windows windows_of(const char* op, int n, const Dims& kernel_size, const Dims& stride,
+                   const Dims& padding, const Dims& dilation) {
+  return {each_dim(op, "kernel_size", kernel_size, n, 1), each_dim(op, "stride", stride, n, 1),
+          each_dim(op, "dilation", dilation, n, 1), each_dim(op, "padding", padding, n, 0)};
+}
+
+void check_size(const Shape& shape, Dtype dtype) {
+  checked_mul(numel(shape), static_cast<int64_t>(element_size(dtype)));
 }
 
 Dims each_dim(const char* op, const char* argument, const Dims& given, int n, int64_t least) {
@@ -73,17 +85,6 @@ Dims each_dim(const char* op, const char* argument, const Dims& given, int n, in
     HALFTAPE_CHECK(v >= least, op, ": ", argument, ' ', all, " must not be ",
                    least > 0 ? "0 or negative" : "negative");
   return all;
-}
-
-Shape last_dims(const Shape& shape, int n) {
-  return Dims(std::span(shape.end() - n, static_cast<size_t>(n)));
-}
-Shape leading_dims(const Shape& shape, int n) {
-  return Dims(std::span(shape.begin(), static_cast<size_t>(shape.size() - n)));
-}
-Shape joined(Shape a, const Shape& b) {
-  for (int64_t v : b) a.push_back(v);
-  return a;
 }
 
 }  // namespace halftape::detail

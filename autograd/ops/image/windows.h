@@ -1,7 +1,7 @@
 // Sliding windows as tensors, for convolution and pooling: seen, and summed where they overlap.
 // Each is the other's derivative.
 #pragma once
-#include "halftape/autograd/tensor.h"
+#include "halftape/autograd/ops/layout/dims.h"
 #include "halftape/core/contract/windows.h"
 
 namespace halftape {
@@ -17,15 +17,17 @@ Tensor windows(const Tensor& x, const Windows& windows, const Shape& count);
 Tensor fold(const Tensor& g, const Windows& windows, const Shape& lengths,
             std::optional<Dtype> dtype = {});
 
+/// The options of windows over n dimensions: as many numbers, or one for all.
+Windows windows_of(const char* op, int n, const Dims& kernel_size, const Dims& stride,
+                   const Dims& padding, const Dims& dilation);
 /// How many windows fit into padded lengths. `ceil`: a last one may reach beyond the end, unless it
 /// begins there.
 Shape window_count(const char* op, const Windows& windows, const Shape& lengths, bool ceil = false);
 /// `given` for each of n dimensions: as many numbers, or one for all.
 Dims each_dim(const char* op, const char* argument, const Dims& given, int n, int64_t least);
-/// The last n sizes, and those before them.
-Shape last_dims(const Shape& shape, int n);
-Shape leading_dims(const Shape& shape, int n);
-Shape joined(Shape a, const Shape& b);
+/// Throws if the bytes of such a tensor are more than 64 bits can count: before the work that an op
+/// does for a part of its result.
+void check_size(const Shape& shape, Dtype dtype);
 
 }  // namespace detail
 }  // namespace halftape

@@ -182,39 +182,36 @@ Tensor detail::gather(const Tensor& x, int64_t dim, const Tensor& index, IndexUs
                 });
 }
 
-Tensor detail::scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& whole,
-                       IndexUse use) {
+namespace {
+/// x with src placed, or added, where the index points.
+Tensor scattered(bool add, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& whole,
+                 IndexUse use) {
   if (any_number({&x, &index, &whole}))
-    return lowered(detail::scatter(lifted(x), dim, lifted(index), lifted(whole), use), x);
+    return lowered(scattered(add, lifted(x), dim, lifted(index), lifted(whole), use), x);
   const int d = check_index(use.op, x, dim, index);
   const Tensor src = check_source(use.op, x, index, whole);
-  const Array y = x.array().clone();
-  backend(x.device()).scatter(corner(y, d, index.sizes()), src.array(), d, index.array(), use);
-  return record("scatter", y, {&x, &src},
-                [d, index = Saved(index)](Node& self, const Tensor& g) -> Grads {
-                  const Tensor at = index.tensor(self);
+  const Array y = x.array().clone(), to = corner(y, d, index.sizes());
+  if (add)
+    backend(x.device()).scatter_add(to, src.array(), d, index.array(), use);
+  else
+    backend(x.device()).scatter(to, src.array(), d, index.array(), use);
+  return record(add ? "scatter_add" : "scatter", y, {&x, &src},
+                [add, d, index = Saved(index)](Node& self, const Tensor& g) -> Grads {
                   Grads grads(2);
-                  if (self.wants(0)) grads[0] = scatter(g, d, at, 0);
-                  if (self.wants(1)) grads[1] = gather(g, d, at);
-                  return grads;
-                });
-}
-
-Tensor detail::scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& whole,
-                           IndexUse use) {
-  if (any_number({&x, &index, &whole}))
-    return lowered(detail::scatter_add(lifted(x), dim, lifted(index), lifted(whole), use), x);
-  const int d = check_index(use.op, x, dim, index);
-  const Tensor src = check_source(use.op, x, index, whole);
-  const Array y = x.array().clone();
-  backend(x.device()).scatter_add(corner(y, d, index.sizes()), src.array(), d, index.array(), use);
-  return record("scatter_add", y, {&x, &src},
-                [d, index = Saved(index)](Node& self, const Tensor& g) -> Grads {
-                  Grads grads(2);
-                  if (self.wants(0)) grads[0] = g;
+                  if (self.wants(0)) grads[0] = add ? g : scatter(g, d, index.tensor(self), 0);
                   if (self.wants(1)) grads[1] = gather(g, d, index.tensor(self));
                   return grads;
                 });
+}
+}  // namespace
+
+Tensor detail::scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src,
+                       IndexUse use) {
+  return scattered(false, x, dim, index, src, use);
+}
+Tensor detail::scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src,
+                           IndexUse use) {
+  return scattered(true, x, dim, index, src, use);
 }
 
 namespace {
@@ -338,12 +335,11 @@ Tensor index_add(const Tensor& in, int64_t dim, const Tensor& index, const Tenso
   check_slices(use.op, x, d, index, source);
   const Tensor at = over_slices(use.op, index, x, d);
   if (alpha.to_double() == 1) return lowered(detail::scatter_add(x, d, at, source, use), in);
-  // Products of halves are kept in float32, so that the sum rounds once.
-  const Dtype wide = compute_dtype(x.dtype());
   HALFTAPE_CHECK(source.dtype() == x.dtype(), "index_add: source is ", source.dtype(),
                  ", the tensor ", x.dtype());
-  return lowered(detail::scatter_add(x.to(wide), d, at, source.to(wide) * alpha, use).to(x.dtype()),
-                 in);
+  // Products of halves are kept in float32, so that the sum rounds once.
+  const Tensor wide = widened(x), product = widened(source) * alpha;
+  return lowered(detail::scatter_add(wide, d, at, product, use).to(x.dtype()), in);
 }
 
 Tensor index_copy(const Tensor& in, int64_t dim, const Tensor& index, const Tensor& source_in) {
@@ -403,7 +399,8 @@ Tensor one_hot(const Tensor& classes, int64_t num_classes) {
   HALFTAPE_CHECK(num_classes > 0 || (num_classes == -1 && classes.numel() > 0),
                  "one_hot: num_classes is ", num_classes, " for a tensor ", classes.sizes(),
                  "; expected a positive number, or -1 where there is a largest class");
-  const int64_t count = num_classes > 0 ? num_classes : amax(classes).item<int64_t>() + 1;
+  const int64_t count =
+      num_classes > 0 ? num_classes : checked_add(amax(classes).item<int64_t>(), 1);
   Shape shape = classes.sizes();
   shape.push_back(std::max<int64_t>(count, 0));
   const Tensor at = unsqueeze(classes, -1);

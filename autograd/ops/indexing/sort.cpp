@@ -206,7 +206,7 @@ Tensor bincount(const Tensor& x, const Tensor& weights, int64_t minlength) {
   if (x.numel() > 0) {
     const int64_t low = min(at).item<int64_t>();
     HALFTAPE_CHECK(low >= 0, "bincount: ", low, " is negative");
-    count = std::max(count, max(at).item<int64_t>() + 1);
+    count = std::max(count, checked_add(max(at).item<int64_t>(), 1));
   }
   const Dtype type = !weights.defined()            ? kInt64
                      : weights.dtype() == kFloat32 ? kFloat32

@@ -12,21 +12,10 @@
 namespace halftape {
 namespace {
 
-/// x as (elements before, size of d, elements behind), for an op along dimension d.
-Shape around(const Tensor& x, int d) {
-  int64_t before = 1, behind = 1;
-  for (int i = 0; i < x.dim(); ++i) {
-    if (i < d) before = checked_mul(before, x.size(i));
-    if (i > d) behind = checked_mul(behind, x.size(i));
-  }
-  return {before, x.size(d), behind};
-}
-
 /// Repeats each block of `block` slices of dimension d `times` times.
 Tensor repeat_blocks(const Tensor& x, int d, int64_t block, int64_t times) {
-  const Shape s = around(x, d);
-  const int64_t blocks = checked_mul(s[0], block > 0 ? s[1] / block : 0);
-  const int64_t inside = checked_mul(block, s[2]);
+  const int64_t inside = numel(x.sizes().slice(d + 1)) * block,
+                blocks = inside > 0 ? x.numel() / inside : 0;
   Shape out = x.sizes();
   out[d] = checked_mul(out[d], times);
   const Tensor stacked = reshape(x, {blocks, 1, inside});
@@ -94,14 +83,17 @@ Tensor repeat_interleave(const Tensor& repeats) {
   HALFTAPE_CHECK(repeats.dim() == 1 && (repeats.dtype() == kInt64 || repeats.dtype() == kInt32),
                  "repeat_interleave: repeats ", repeats.sizes(), " of ", repeats.dtype(),
                  "; expected one dimension of int64");
-  std::vector<int64_t> index;
   const std::vector<int64_t> times = repeats.to_vector<int64_t>();
+  int64_t count = 0;
   for (size_t i = 0; i < times.size(); ++i) {
     HALFTAPE_CHECK(times[i] >= 0, "repeat_interleave: repeats ", times[i], " at position ", i,
                    " is negative");
-    index.insert(index.end(), static_cast<size_t>(times[i]), static_cast<int64_t>(i));
+    count = checked_add(count, times[i]);
   }
-  return tensor(index, repeats.device());
+  const Array index(count, kInt64, Device(kCPU));
+  int64_t* to = index.data<int64_t>();
+  for (size_t i = 0; i < times.size(); ++i) to = std::fill_n(to, times[i], static_cast<int64_t>(i));
+  return Tensor(index.to(repeats.device()));
 }
 
 Tensor repeat_interleave(const Tensor& in, const Tensor& repeats, std::optional<int64_t> dim) {

@@ -39,16 +39,18 @@ TensorList parts_of(const char* op, const Tensor& x, int dim, const std::vector<
   if (parts.empty() || !records({&x}) || !x.is_floating_point()) return parts;
   const Ref<Node> node(new PartsNode(op, dim, unbound));  // NOLINT: counted
   node->next.push_back(x.gradient_edge());
-  for (const Tensor& part : parts) {
-    const Node::Output layout{part.sizes(), part.dtype(), part.device()};
-    const bool first = part.is_same(parts[0]);
-    if (first)
-      node->first = layout;
-    else
-      node->others.push_back(layout);
-    part.impl()->history = {node, static_cast<uint32_t>(first ? 0 : node->others.size())};
+  for (uint32_t i = 0; i < parts.size(); ++i) {
+    const Node::Output layout{parts[i].sizes(), parts[i].dtype(), parts[i].device()};
+    (i == 0 ? node->first : node->others.emplace_back()) = layout;
+    parts[i].impl()->history = {node, i};
   }
   return parts;
+}
+
+/// Throws before a list is made that no memory holds.
+void check_count(const char* op, int64_t parts) {
+  HALFTAPE_CHECK(parts <= int64_t{1} << 24, op, ": into ", parts,
+                 " parts; at most 2^24 fit a list");
 }
 
 /// Views of the given sizes along a dimension.
@@ -67,6 +69,14 @@ TensorList cut(const char* op, const Tensor& x, const std::vector<int64_t>& size
   return parts_of(op, x, d, arrays, false);
 }
 
+/// Views of the sizes size(0), size(1), ….
+TensorList cut(const char* op, const Tensor& x, int64_t parts, int64_t dim, const auto& size) {
+  check_count(op, parts);
+  std::vector<int64_t> sizes;
+  for (int64_t i = 0; i < parts; ++i) sizes.push_back(size(i));
+  return cut(op, x, sizes, dim);
+}
+
 }  // namespace
 
 int detail::dim_of(const char* op, const Tensor& x, int64_t dim) {
@@ -80,10 +90,9 @@ TensorList split(const Tensor& x, int64_t split_size, int64_t dim) {
   const int64_t n = x.size(d);
   HALFTAPE_CHECK(split_size > 0 || (split_size == 0 && n == 0), "split: size ", split_size,
                  " for dimension ", d, " of ", x.sizes(), " must be positive");
-  std::vector<int64_t> sizes;
-  for (int64_t at = 0; at < n; at += split_size) sizes.push_back(std::min(split_size, n - at));
-  if (sizes.empty()) sizes.push_back(0);
-  return cut("split", x, sizes, d);
+  const int64_t parts = n == 0 ? 1 : (n - 1) / split_size + 1;
+  return cut("split", x, parts, d,
+             [=](int64_t i) { return std::min(split_size, n - i * split_size); });
 }
 TensorList split_with_sizes(const Tensor& x, const std::vector<int64_t>& sizes, int64_t dim) {
   check_defined("split_with_sizes", x);
@@ -99,7 +108,7 @@ TensorList chunk(const Tensor& x, int64_t chunks, int64_t dim) {
   const int d = detail::dim_of("chunk", x, dim);
   HALFTAPE_CHECK(chunks > 0, "chunk: into ", chunks, " chunks; expected at least one");
   const int64_t n = x.size(d);
-  if (n == 0) return cut("chunk", x, std::vector<int64_t>(static_cast<size_t>(chunks), 0), d);
+  if (n == 0) return cut("chunk", x, chunks, d, [](int64_t) { return 0; });
   return split(x, (n - 1) / chunks + 1, d);
 }
 
@@ -107,9 +116,9 @@ TensorList tensor_split(const Tensor& x, int64_t sections, int64_t dim) {
   check_defined("tensor_split", x);
   const int d = detail::dim_of("tensor_split", x, dim);
   HALFTAPE_CHECK(sections > 0, "tensor_split: into ", sections, " sections; expected at least one");
-  std::vector<int64_t> sizes(static_cast<size_t>(sections), x.size(d) / sections);
-  for (int64_t i = 0; i < x.size(d) % sections; ++i) ++sizes[static_cast<size_t>(i)];
-  return cut("tensor_split", x, sizes, d);
+  const int64_t n = x.size(d);
+  return cut("tensor_split", x, sections, d,
+             [=](int64_t i) { return n / sections + (i < n % sections); });
 }
 TensorList tensor_split(const Tensor& x, const std::vector<int64_t>& indices, int64_t dim) {
   const ErrorScope scope("tensor_split", x);
@@ -124,6 +133,7 @@ TensorList tensor_split(const Tensor& x, const std::vector<int64_t>& indices, in
 TensorList unbind(const Tensor& x, int64_t dim) {
   check_defined("unbind", x);
   const int d = detail::dim_of("unbind", x, dim);
+  check_count("unbind", x.size(d));
   std::vector<Array> arrays;
   for (int64_t i = 0; i < x.size(d); ++i) arrays.push_back(x.array().select(d, i));
   return parts_of("unbind", x, d, arrays, true);

@@ -6,6 +6,7 @@
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/ops/elementwise/binary.h"
 #include "halftape/autograd/ops/indexing/index.h"
+#include "halftape/autograd/ops/layout/dims.h"
 #include "halftape/autograd/ops/reduction/reduce.h"
 #include "halftape/autograd/tape/error_scope.h"
 #include "halftape/autograd/tape/record.h"
@@ -45,8 +46,9 @@ struct Window {
 
   int64_t end() const {  // one past the last element
     int64_t last = offset;
-    for (int i = 0; i < size.size(); ++i) last += (size[i] - 1) * stride[i];
-    return last + 1;
+    for (int i = 0; i < size.size(); ++i)
+      last = checked_add(last, checked_mul(size[i] - 1, stride[i]));
+    return checked_add(last, 1);
   }
   Array of(const Array& x) const { return x.as_strided(size, stride, x.offset() + offset); }
 };
@@ -61,11 +63,8 @@ Tensor window_backward(const Tensor& g, const Window& w, const Shape& shape) {
     const Tensor index = reshape(Tensor(w.of(places.array())), {-1});
     return reshape(scatter_add(flat, 0, index, reshape(g, {-1})), shape);
   }
-  const Array y = full(shape, 0, g.dtype(), g.device());
-  backend(g.device()).copy(w.of(y), g.array());
-  return record("as_strided_backward", y, {&g}, [w](Node&, const Tensor& gg) -> Grads {
-    return {seen_through(contiguous(gg), w)};
-  });
+  return put_back("as_strided_backward", g, shape,
+                  [w](const Tensor& y) { return seen_through(contiguous(y), w); });
 }
 
 Tensor seen_through(const Tensor& x, const Window& w) {
@@ -102,7 +101,8 @@ Window checked_window(const char* op, const Tensor& x, const Shape& size, const 
                    " must not be negative");
   HALFTAPE_CHECK(x.is_contiguous(), op, ": the tensor ", x.sizes(), " with strides ", x.strides(),
                  " is not contiguous; call contiguous() first");
-  const Window w{size, stride, storage_offset.value_or(x.array().offset()) - x.array().offset()};
+  const int64_t first = x.array().offset(), begin = storage_offset.value_or(first);
+  const Window w{size, stride, numel(size) == 0 ? 0 : checked_add(begin, -first)};
   HALFTAPE_CHECK(numel(size) == 0 || (w.offset >= 0 && w.end() <= x.numel()), op, ": size ", size,
                  ", stride ", stride, " and offset ", w.offset, " reach beyond the ", x.numel(),
                  " elements of the tensor");
@@ -162,9 +162,9 @@ Tensor view(const Tensor& x, Dtype dtype) {
     HALFTAPE_CHECK(strides[last] == 1, "view: ", a.dtype(), " as ", dtype, " needs a stride of 1 ",
                    "in the last dimension, the strides are ", strides, "; call contiguous() first");
     const auto scaled = [&](const char* what, int64_t n) {
-      HALFTAPE_CHECK(n * from % to == 0, "view: ", what, ' ', n, " of the ", a.dtype(), " tensor ",
-                     a.shape(), " is not a whole number of ", dtype, " elements (", to / from,
-                     " make one)");
+      HALFTAPE_CHECK(checked_mul(n, from) % to == 0, "view: ", what, ' ', n, " of the ", a.dtype(),
+                     " tensor ", a.shape(), " is not a whole number of ", dtype, " elements (",
+                     to / from, " make one)");
       return n * from / to;
     };
     shape[last] = scaled("last size", shape[last]);
@@ -190,16 +190,10 @@ Tensor flatten(const Tensor& x, int64_t start_dim, int64_t end_dim) {
   const int rank = static_cast<int>(x.dim());
   const int a = wrap_dim("flatten", start_dim, rank), b = wrap_dim("flatten", end_dim, rank);
   HALFTAPE_CHECK(a <= b, "flatten: start_dim ", start_dim, " comes after end_dim ", end_dim);
-  Shape shape;
-  int64_t run = 1;
-  for (int i = 0; i < rank; ++i) {
-    if (i < a || i > b)
-      shape.push_back(x.size(i));
-    else if (run = checked_mul(run, x.size(i)); i == b)
-      shape.push_back(run);
-  }
-  if (rank == 0) shape.push_back(1);
-  return reshape(x, shape);
+  if (rank == 0) return reshape(x, {1});
+  const Shape& all = x.sizes();
+  const Shape front = detail::joined(all.slice(0, a), numel(all.slice(a, b - a + 1)));
+  return reshape(x, detail::joined(front, all.slice(b + 1)));
 }
 
 Tensor squeeze(const Tensor& x) {
@@ -281,16 +275,11 @@ Tensor unflatten(const Tensor& x, int64_t dim, const Shape& sizes) {
   HALFTAPE_CHECK(!sizes.empty(), "unflatten: into no sizes");
   const int d = wrap_dim("unflatten", dim, static_cast<int>(x.dim()));
   int64_t known = 1, open = 0;
-  for (const int64_t n : sizes) n == -1 ? ++open : known *= n;
+  for (const int64_t n : sizes) n == -1 ? ++open : known = checked_mul(known, n);
   HALFTAPE_CHECK(open > 0 || known == x.size(d), "unflatten: dimension ", d, " of ", x.sizes(),
                  " has ", x.size(d), " elements, and ", sizes, " has ", known);
-  Shape shape;
-  for (int i = 0; i < x.dim(); ++i) {
-    if (i != d) shape.push_back(x.size(i));
-    if (i == d)
-      for (int64_t n : infer_shape("unflatten", sizes, x.size(d), {x.size(d)})) shape.push_back(n);
-  }
-  return view(x, shape);
+  const Shape cut = infer_shape("unflatten", sizes, x.size(d), {x.size(d)}), &all = x.sizes();
+  return view(x, detail::joined(detail::joined(all.slice(0, d), cut), all.slice(d + 1)));
 }
 
 Tensor expand(const Tensor& x, const Shape& wanted) {
@@ -371,7 +360,9 @@ Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
   Strides strides;
   for (int d = 0; d < rank; ++d)
     if (d != i && d != j) shape.push_back(a.size(d)), strides.push_back(a.strides()[d]);
-  const int64_t down = std::max<int64_t>(-offset, 0), right = std::max<int64_t>(offset, 0);
+  // An offset beyond the edges is one at an edge; so its negative fits 64 bits.
+  const int64_t shift = std::clamp(offset, -a.size(i), a.size(j)),
+                down = std::max<int64_t>(-shift, 0), right = std::max<int64_t>(shift, 0);
   const int64_t length = std::max<int64_t>(std::min(a.size(i) - down, a.size(j) - right), 0);
   shape.push_back(length);
   strides.push_back(a.strides()[i] + a.strides()[j]);
@@ -390,7 +381,7 @@ Tensor diag_embed(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
             j = wrap_dim("diag_embed", dim2, rank);
   HALFTAPE_CHECK(i != j, "diag_embed: dimensions ", dim1, " and ", dim2, " are the same");
   Shape shape;
-  const int64_t n = checked_add(x.size(-1), std::abs(offset));
+  const int64_t n = checked_add(x.size(-1), offset < 0 ? checked_mul(offset, -1) : offset);
   for (int d = 0, next = 0; d < rank; ++d) shape.push_back(d == i || d == j ? n : x.size(next++));
   return put_back("diag_embed", x, shape,
                   [=](const Tensor& y) { return diagonal(y, offset, i, j); });

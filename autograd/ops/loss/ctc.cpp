@@ -47,7 +47,8 @@ States states(const Tensor& targets, const Numbers& lengths, int64_t blank, int6
   const auto batch = static_cast<int64_t>(lengths.size());
   const bool padded = targets.dim() == 2;
   int64_t longest = 0, sum = 0;
-  for (const int64_t length : lengths) longest = std::max(longest, length), sum += length;
+  for (const int64_t length : lengths)
+    longest = std::max(longest, length), sum = checked_add(sum, length);
   if (padded)
     HALFTAPE_CHECK(targets.size(0) == batch && targets.size(1) >= longest,
                    "ctc_loss: targets. Expected tensor to have size at least ", longest,

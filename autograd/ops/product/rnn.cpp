@@ -201,6 +201,8 @@ Result run(const Plan& plan, const Tensor& x_in, const Tensor& batch_sizes, cons
   check_defined(op.name, params_in);
   HALFTAPE_CHECK(plan.num_layers > 0, op.name, ": num_layers ", plan.num_layers,
                  " must be positive");
+  HALFTAPE_CHECK(plan.num_layers <= std::ssize(params_in), op.name, ": num_layers ",
+                 plan.num_layers, " with ", params_in.size(), " weights");
   TensorList given{x_in, state_in.h};
   if (state_in.c.defined()) given.push_back(state_in.c);
   const auto params_at = static_cast<int64_t>(given.size());
@@ -222,7 +224,7 @@ Result run(const Plan& plan, const Tensor& x_in, const Tensor& batch_sizes, cons
       HALFTAPE_CHECK(sizes[t] > 0 && (t == 0 || sizes[t] <= sizes[t - 1]), op.name, ": batch size ",
                      sizes[t], " of step ", t,
                      " must be positive and not more than the one before");
-      sum += sizes[t];
+      sum = checked_add(sum, sizes[t]);
     }
     HALFTAPE_CHECK(sum > 0 && sum == x.size(0), op.name, ": packed data ", x.sizes(),
                    " and batch sizes that add up to ", sum);

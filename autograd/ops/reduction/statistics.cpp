@@ -189,14 +189,15 @@ Tensor pdist(const Tensor& x_in, double p) {
   HALFTAPE_CHECK(p >= 0, "pdist: p = ", p, " is negative");
   HALFTAPE_CHECK(x.dim() == 2, "pdist: input ", x.sizes(), "; expected (m, k)");
   check_floating("pdist", x);
-  const int64_t m = x.size(0);
-  std::vector<int64_t> first, second;
+  const int64_t m = x.size(0), count = m > 0 ? checked_mul(m, m - 1) / 2 : 0;
+  if (x.size(1) == 0) return zeros({count}, x.options());
+  const Array first(count, kInt64, Device(kCPU)), second = empty_like(first);
+  int64_t *a = first.data<int64_t>(), *b = second.data<int64_t>();
   for (int64_t i = 0; i < m; ++i)
-    for (int64_t j = i + 1; j < m; ++j) first.push_back(i), second.push_back(j);
-  const auto rows = [&](const std::vector<int64_t>& which) {
-    return index_select(widened(x), 0, tensor(which, TensorOptions(kInt64).device(x.device())));
+    for (int64_t j = i + 1; j < m; ++j) *a++ = i, *b++ = j;
+  const auto rows = [wide = widened(x)](const Array& which) {
+    return index_select(wide, 0, Tensor(which.to(wide.device())));
   };
-  if (x.size(1) == 0) return zeros({static_cast<int64_t>(first.size())}, x.options());
   return norm(rows(first) - rows(second), p, {-1}).to(x.dtype());
 }
 
