@@ -7,9 +7,9 @@
 #include "halftape/autograd/ops/elementwise/mask.h"
 #include "halftape/autograd/ops/elementwise/unary.h"
 #include "halftape/autograd/ops/indexing/index.h"
-#include "halftape/autograd/ops/indexing/sort.h"
+#include "halftape/autograd/ops/layout/dims.h"
 #include "halftape/autograd/ops/layout/shape.h"
-#include "halftape/autograd/ops/layout/view.h"
+#include "halftape/autograd/ops/reduction/scan.h"
 #include "halftape/autograd/ops/reduction/statistics.h"
 #include "halftape/autograd/tape/error_scope.h"
 #include "halftape/autograd/tape/grad_mode.h"
@@ -97,7 +97,7 @@ struct Bags {
   int64_t count;
 };
 
-/// Reads the offsets, for which a GPU would have to be waited for.
+/// Reads the offsets, for which a GPU would have to be waited for; see bags_of().
 void check_offsets(const char* op, const Tensor& offsets, int64_t indices) {
   const int64_t* at = offsets.data_ptr<int64_t>();
   for (int64_t i = 0; i < offsets.numel(); ++i)
@@ -123,12 +123,16 @@ Bags bags_of(const char* op, const Tensor& indices, const Tensor& offsets,
   HALFTAPE_CHECK(count >= 0, op, ": include_last_offset with offsets ", offsets.sizes(),
                  "; expected at least one");
   const Tensor whole = offsets.to(kInt64);
-  if (whole.device().is_cpu()) check_offsets(op, whole.contiguous(), indices.numel());
-  const Tensor starts = slice(whole, 0, 0, count);
-  return {bucketize(arange(indices.numel(), TensorOptions(kInt64).device(starts.device())), starts,
-                    false, true) -
-              1,
-          count};
+  const int64_t n = indices.numel();
+  if (whole.device().is_cpu()) check_offsets(op, whole.contiguous(), n);
+  // An index lies in the last bag that begins at or before it. On a GPU, what scatter_add refuses
+  // stands for offsets that fall, and bag −1 for indices before the first one.
+  Tensor starts = slice(whole, 0, 0, count);
+  if (!starts.device().is_cpu() && count > 0)
+    starts = where(starts < detail::shifted(starts, 0, 1, 0), -1, starts);
+  const Tensor begun = detail::scatter_add(zeros({n + 1}, starts.options()), 0, starts,
+                                           ones_like(starts), {op, "offset"});
+  return {slice(cumsum(begun, 0), 0, 0, n) - 1, count};
 }
 
 }  // namespace
@@ -138,12 +142,10 @@ Tensor embedding(const Tensor& weight, const Tensor& indices, std::optional<int6
   const ErrorScope scope("embedding", weight, indices);
   const PolicyScope plain(nullptr);  // it moves bytes
   check_table("embedding", weight, indices);
-  Shape shape = indices.sizes();
-  shape.push_back(weight.size(1));
   const Tensor index = reshape(indices.to(kInt64), {indices.numel()});
   return reshape(rows_of("embedding", weight, index, padding_row("embedding", weight, padding_idx),
                          scale_grad_by_freq),
-                 shape);
+                 detail::joined(indices.sizes(), weight.size(1)));
 }
 
 Tensor embedding_renorm_(Tensor weight, const Tensor& indices, double max_norm, double norm_type) {
