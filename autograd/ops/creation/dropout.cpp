@@ -11,20 +11,20 @@
 namespace halftape {
 namespace {
 
-/// True if elements are to be dropped.
-bool drops(const char* op, const Tensor& x, double p, bool training) {
+/// f(x, shape of the draw) where x is to lose elements, else x. by_feature: one draw for each
+/// feature, of shape (N, C, 1, …).
+Tensor dropped(const char* op, const Tensor& x, double p, bool training, bool by_feature,
+               Tensor (*f)(const Tensor& x, const Shape& shape, double p)) {
+  const ErrorScope scope(op, x);
   HALFTAPE_CHECK(p >= 0 && p <= 1, op, ": probability ", p, " is not between 0 and 1");
   check_floating(op, x);
-  return training && p > 0;
-}
-
-/// One number for each feature: (N, C, 1, …).
-Shape features(const char* op, const Tensor& x) {
-  HALFTAPE_CHECK(x.dim() >= 2, op, ": features need an input of 2 dimensions or more, (N, C, …), ",
-                 "and it is ", x.sizes());
+  if (!training || p == 0) return x;
+  HALFTAPE_CHECK(!by_feature || x.dim() >= 2, op,
+                 ": features need an input of 2 dimensions or more, (N, C, …), and it is ",
+                 x.sizes());
   Shape shape = x.sizes();
-  for (int d = 2; d < shape.size(); ++d) shape[d] = 1;
-  return shape;
+  for (int d = 2; by_feature && d < shape.size(); ++d) shape[d] = 1;
+  return p == 1 ? x * zeros_like(x) : f(x, shape, p);
 }
 
 /// 1 with probability 1 − p, otherwise 0.
@@ -35,12 +35,10 @@ Tensor kept(const Tensor& x, const Shape& shape, double p, Dtype dtype) {
 }
 
 Tensor zeroed(const Tensor& x, const Shape& shape, double p) {
-  if (p == 1) return x * zeros_like(x);
   return x * kept(x, shape, p, x.dtype()) / (1 - p);
 }
 
 Tensor saturated(const Tensor& x, const Shape& shape, double p) {
-  if (p == 1) return x * zeros_like(x);
   constexpr double kLow = -1.7580993408473766;  // −scale·alpha of SELU
   const double a = 1 / std::sqrt((1 - p) * (1 + p * kLow * kLow)), b = -a * p * kLow;
   const Dtype wide = compute_dtype(x.dtype());
@@ -52,27 +50,17 @@ Tensor saturated(const Tensor& x, const Shape& shape, double p) {
 }  // namespace
 
 Tensor dropout(const Tensor& in, double p, bool training) {
-  const ErrorScope scope("dropout", in);
   const auto [x] = cast_inputs(cast_list::dropout, in);
-  return drops("dropout", x, p, training) ? zeroed(x, x.sizes(), p) : x;
+  return dropped("dropout", x, p, training, false, &zeroed);
 }
-
 Tensor feature_dropout(const Tensor& x, double p, bool training) {
-  const ErrorScope scope("feature_dropout", x);
-  return drops("feature_dropout", x, p, training) ? zeroed(x, features("feature_dropout", x), p)
-                                                  : x;
+  return dropped("feature_dropout", x, p, training, true, &zeroed);
 }
-
 Tensor alpha_dropout(const Tensor& x, double p, bool training) {
-  const ErrorScope scope("alpha_dropout", x);
-  return drops("alpha_dropout", x, p, training) ? saturated(x, x.sizes(), p) : x;
+  return dropped("alpha_dropout", x, p, training, false, &saturated);
 }
-
 Tensor feature_alpha_dropout(const Tensor& x, double p, bool training) {
-  const ErrorScope scope("feature_alpha_dropout", x);
-  return drops("feature_alpha_dropout", x, p, training)
-             ? saturated(x, features("feature_alpha_dropout", x), p)
-             : x;
+  return dropped("feature_alpha_dropout", x, p, training, true, &saturated);
 }
 
 }  // namespace halftape

@@ -29,12 +29,15 @@ Tensor beside(Scalar s, const Tensor& like) {
   return Tensor(full({}, s, d, like.device()));
 }
 
+void check_sub(Dtype a, Dtype b) {
+  HALFTAPE_CHECK(a != kBool && b != kBool,
+                 "sub: not for bool; to invert a mask use ~ or logical_not()");
+}
+
 template <class Op>
 Dtype out_dtype(const Tensor& a, const Tensor& b) {
   const Dtype d = result_type(a, b);
-  if (std::is_same_v<Op, formula::Sub>)
-    HALFTAPE_CHECK(a.dtype() != kBool && b.dtype() != kBool,
-                   "sub: not for bool; to invert a mask use ~ or logical_not()");
+  if (std::is_same_v<Op, formula::Sub>) check_sub(a.dtype(), b.dtype());
   if (Op::numbers) HALFTAPE_CHECK(d != kBool, Op::name, ": not for bool");
   if (Op::of_integers)
     HALFTAPE_CHECK(!is_floating_point(d), Op::name, ": tensors of ", a.dtype(), " and ", b.dtype(),
@@ -194,8 +197,7 @@ Tensor add(const Tensor& a, Scalar b) {
 }
 Tensor sub(const Tensor& a, Scalar b) {
   check_defined("sub", a);
-  HALFTAPE_CHECK(a.dtype() != kBool && b.kind() != kBool,
-                 "sub: not for bool; to invert a mask use ~ or logical_not()");
+  check_sub(a.dtype(), b.kind());
   return affine(a, 1, product(b, -1));
 }
 Tensor mul(const Tensor& a, Scalar b) {
@@ -229,8 +231,7 @@ Tensor rsub(const Tensor& a, const Tensor& b, Scalar alpha) {
 }
 Tensor rsub(const Tensor& a, Scalar b, Scalar alpha) {
   const ErrorScope scope("rsub", a);
-  HALFTAPE_CHECK(a.dtype() != kBool && b.kind() != kBool,
-                 "sub: not for bool; to invert a mask use ~ or logical_not()");
+  check_sub(a.dtype(), b.kind());
   return affine(a, product(alpha, -1), b);
 }
 

@@ -4,7 +4,7 @@
 
 #include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/creation/create.h"
-#include "halftape/autograd/ops/layout/view.h"
+#include "halftape/autograd/ops/layout/dims.h"
 #include "halftape/autograd/tape/error_scope.h"
 #include "halftape/autograd/tape/record.h"
 #include "halftape/core/contract/backend.h"
@@ -94,12 +94,10 @@ Tensor hstack(const TensorList& tensors) {
 }
 Tensor vstack(const TensorList& tensors) {
   const ErrorScope scope("vstack", tensors);
-  HALFTAPE_CHECK(!tensors.empty(), "vstack: of no tensors");
   return cat(each(tensors, atleast_2d), 0);
 }
 Tensor dstack(const TensorList& tensors) {
   const ErrorScope scope("dstack", tensors);
-  HALFTAPE_CHECK(!tensors.empty(), "dstack: of no tensors");
   return cat(each(tensors, atleast_3d), 2);
 }
 
@@ -125,11 +123,8 @@ TensorList meshgrid(const TensorList& tensors, const std::string& indexing) {
     shape.push_back(t.numel());
   }
   TensorList grid;
-  for (size_t i = 0; i < in.size(); ++i) {
-    Shape thin = Dims::filled(shape.size(), 1);
-    thin[static_cast<int>(i)] = in[i].numel();
-    grid.push_back(expand(reshape(in[i], thin), shape));
-  }
+  for (const Tensor& t : in)
+    grid.push_back(expand(detail::along(t, shape.size(), static_cast<int>(grid.size())), shape));
   if (swapped) std::swap(grid[0], grid[1]);
   return grid;
 }

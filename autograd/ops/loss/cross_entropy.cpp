@@ -41,16 +41,6 @@ namespace {
 /// (C), (N, C) or (N, C, d1, …) as rows of classes.
 Tensor classes_last(const Tensor& x) { return x.dim() > 2 ? movedim(x, 1, -1) : x; }
 
-/// Losses of rows, and what each counts in their mean.
-struct Counted {
-  Tensor losses, weights;
-
-  Tensor reduced(const char* op, Reduction reduction) const {
-    if (reduction != Reduction::Mean) return detail::reduced(op, losses, reduction);
-    return sum(losses) / sum(weights);
-  }
-};
-
 /// The gradient of each row's loss by its logits, (…, C), as a function of these: with q as below,
 /// softmax(x)·Σq − q. Its own derivative needs nothing but itself.
 Tensor slopes(const Array& grad, const Tensor& x, const CrossEntropy& o) {
@@ -140,7 +130,8 @@ Tensor nll_loss(const Tensor& in, const Tensor& target, const Tensor& weight, Re
   const Tensor weights = where(counts, each, 0);
   // where, not a product: an ignored −inf must not become NaN.
   const Tensor losses = where(counts, -(picked.to(compute_dtype(dtype)) * weights), 0);
-  return Counted{losses, weights}.reduced("nll_loss", reduction).to(dtype);
+  if (reduction == Reduction::Mean) return (sum(losses) / sum(weights)).to(dtype);
+  return detail::reduced("nll_loss", losses, reduction).to(dtype);
 }
 
 Tensor cross_entropy(const Tensor& given, const Tensor& given_target, const Tensor& weight,

@@ -9,36 +9,23 @@
 #include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/layout/view.h"
 #include "halftape/autograd/ops/loss/loss.h"
+#include "halftape/autograd/ops/product/layers.h"
 #include "halftape/autograd/tape/engine.h"
 #include "halftape/autograd/tape/error_scope.h"
 #include "halftape/autograd/tape/record.h"
 #include "halftape/core/contract/backend.h"
 #include "halftape/core/formula/binary.h"
-#include "halftape/core/formula/unary.h"
 
 namespace halftape {
 namespace {
 
-std::optional<OpId> op_of(Activation a) {
-  switch (a) {
-    case Activation::None:
-      break;
-    case Activation::Relu:
-      return UnaryOps::index<formula::Relu>();
-    case Activation::Gelu:
-      return UnaryOps::index<formula::GeluTanh>();
-    case Activation::Silu:
-      return UnaryOps::index<formula::Silu>();
-    case Activation::Tanh:
-      return UnaryOps::index<formula::Tanh>();
-    case Activation::Sigmoid:
-      return UnaryOps::index<formula::Sigmoid>();
-  }
-  return {};
-}
+using detail::bias_input, detail::weight_input;
 
-size_t weight_input(size_t layer) { return 1 + 2 * layer; }
-size_t bias_input(size_t layer) { return 2 + 2 * layer; }
+/// The op of an activation as the backend's task has it.
+std::optional<OpId> op_of(Activation a) {
+  const detail::ActivationOp* op = detail::op_of(a);
+  return op ? std::optional(op->id) : std::nullopt;
+}
 
 /// The formula, in ops. x: (rows, in); weights and biases of its dtype, or under a policy.
 Tensor in_ops(const Tensor& x, const Tensor& target, const TensorList& weights,
@@ -216,11 +203,8 @@ Tensor recorded_loss(MlpLoss m, Dtype multiplied, const Tensor& t, const TensorL
 Tensor mlp_loss(const Tensor& x_in, const Tensor& target, const TensorList& weights,
                 const TensorList& biases, Activation activation, const Tensor& scale) {
   const ErrorScope scope("mlp_loss", x_in, target);
+  detail::check_layers("mlp_loss", weights, biases);
   const size_t layers = weights.size();
-  HALFTAPE_CHECK(layers > 0, "mlp_loss: no weights");
-  HALFTAPE_CHECK(biases.empty() || biases.size() == layers, "mlp_loss: ", biases.size(),
-                 " biases for ", layers, " weights; leave undefined those that there are not");
-  check_defined("mlp_loss", weights);
   Tensor x;
   std::optional<Dtype> lowered;  // what the policy casts to, which the backend does as it reads
   {

@@ -9,7 +9,7 @@
 #include "halftape/autograd/ops/creation/dropout.h"
 #include "halftape/autograd/ops/elementwise/binary.h"
 #include "halftape/autograd/ops/elementwise/mask.h"
-#include "halftape/autograd/ops/layout/view.h"
+#include "halftape/autograd/ops/layout/dims.h"
 #include "halftape/autograd/ops/product/matmul.h"
 #include "halftape/autograd/ops/reduction/reduce.h"
 #include "halftape/autograd/ops/reduction/softmax.h"
@@ -17,6 +17,8 @@
 
 namespace halftape {
 namespace {
+
+using detail::joined, detail::last_dims, detail::leading_dims;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
@@ -41,22 +43,14 @@ void check_mask(const char* op, const Tensor& mask, const Shape& scores) {
 
 /// scale·q·kᵀ, rounded once: a product that fits when it is scaled does not overflow before.
 Tensor scores(const char* op, const Tensor& q, const Tensor& k, double scale) {
-  const auto batch = [](const Tensor& x) {
-    return Shape(std::span(x.sizes().begin(), static_cast<size_t>(x.dim() - 2)));
-  };
-  const Shape lead = broadcast(op, batch(q), batch(k));
+  const Shape lead = broadcast(op, leading_dims(q.sizes(), 2), leading_dims(k.sizes(), 2));
   const auto stacked = [&](const Tensor& x) {
-    Shape shape = lead;
-    shape.push_back(x.size(-2));
-    shape.push_back(x.size(-1));
-    return reshape(expand(x, shape), {numel(lead), x.size(-2), x.size(-1)});
+    const Shape matrix = last_dims(x.sizes(), 2);
+    return reshape(expand(x, joined(lead, matrix)), joined({numel(lead)}, matrix));
   };
-  Shape shape = lead;
-  shape.push_back(q.size(-2));
-  shape.push_back(k.size(-2));
   return reshape(
       baddbmm(zeros({1, 1, 1}, q.options()), stacked(q), transpose(stacked(k), 1, 2), 0, scale),
-      shape);
+      joined(lead, {q.size(-2), k.size(-2)}));
 }
 
 /// Bool, true where query i sees key j.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -9,7 +10,7 @@
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/ops/elementwise/binary.h"
 #include "halftape/autograd/ops/indexing/index.h"
-#include "halftape/autograd/ops/layout/view.h"
+#include "halftape/autograd/ops/layout/dims.h"
 #include "halftape/autograd/ops/product/matmul.h"
 #include "halftape/autograd/ops/reduction/reduce.h"
 #include "halftape/autograd/tape/error_scope.h"
@@ -245,10 +246,9 @@ std::vector<Term> named_terms(std::string_view equation, const TensorList& tenso
 
 namespace detail {
 Tensor diagonal(const Tensor& x, int keep, int drop) {
-  Shape thin = Dims::filled(static_cast<int>(x.dim()), 1), full = x.sizes();
-  thin[keep] = x.size(keep);
+  Shape full = x.sizes();
   full[drop] = 1;
-  const Tensor place = reshape(arange(x.size(keep)).to(x.device()), thin);
+  const Tensor place = along(arange(x.size(keep)).to(x.device()), static_cast<int>(x.dim()), keep);
   return squeeze(gather(x, drop, expand(place, full)), drop);
 }
 }  // namespace detail
@@ -280,38 +280,27 @@ Tensor tensordot(const Tensor& a_in, const Tensor& b_in, const Dims& dims_a, con
   one_dtype("tensordot", {a, b});
   HALFTAPE_CHECK(dims_a.size() == dims_b.size(), "tensordot: ", dims_a.size(), " and ",
                  dims_b.size(), " dimensions to sum over in ", dims_a, " and ", dims_b);
-  struct Side {
-    Dims left, over;  // dimensions that stay, that are summed over
-    Shape shape;      // of those that stay
-    int64_t rest = 1, depth = 1;
-    Side(const Tensor& x, const Dims& dims) {
-      const int rank = static_cast<int>(x.dim());
-      for (int64_t d : dims) {
-        const int w = wrap_dim("tensordot", d, rank);
-        HALFTAPE_CHECK(!over.contains(w) && rank > 0, "tensordot: dimension ", d, " of ", x.sizes(),
-                       rank > 0 ? " appears twice in " : " does not exist: ", dims);
-        over.push_back(w);
-        depth = checked_mul(depth, x.size(w));
-      }
-      for (int d = 0; d < rank; ++d) {
-        if (over.contains(d)) continue;
-        left.push_back(d);
-        shape.push_back(x.size(d));
-        rest = checked_mul(rest, x.size(d));
-      }
-    }
-  };
-  auto joined = [](Dims x, const Dims& y) {
-    for (int64_t v : y) x.push_back(v);
-    return x;
-  };
-  const Side p(a, dims_a), q(b, dims_b);
-  for (int i = 0; i < dims_a.size(); ++i)
-    HALFTAPE_CHECK(a.size(p.over[i]) == b.size(q.over[i]), "tensordot: dimension ", dims_a[i],
-                   " of ", a.sizes(), " and ", dims_b[i], " of ", b.sizes(), " differ");
-  const Tensor y = mm(reshape(permute(a, joined(p.left, p.over)), {p.rest, p.depth}),
-                      reshape(permute(b, joined(q.over, q.left)), {q.depth, q.rest}));
-  return reshape(y, joined(p.shape, q.shape));
+  // A dimension of b that is summed over has the name of its counterpart in a.
+  const int rank_a = static_cast<int>(a.dim()), rank_b = static_cast<int>(b.dim());
+  Labels left(static_cast<size_t>(rank_a)), right(static_cast<size_t>(rank_b));
+  std::iota(left.begin(), left.end(), 0);
+  std::iota(right.begin(), right.end(), rank_a);
+  Dims over;
+  for (int i = 0; i < dims_a.size(); ++i) {
+    const int p = wrap_dim("tensordot", dims_a[i], rank_a),
+              q = wrap_dim("tensordot", dims_b[i], rank_b);
+    HALFTAPE_CHECK(rank_a > 0 && rank_b > 0, "tensordot: ", a.sizes(), " and ", b.sizes(),
+                   " do not both have dimensions to sum over");
+    int& name = right[static_cast<size_t>(q)];
+    HALFTAPE_CHECK(!over.contains(p) && name >= rank_a, "tensordot: dimension ",
+                   over.contains(p) ? dims_a[i] : dims_b[i], " of ",
+                   over.contains(p) ? a.sizes() : b.sizes(), " appears twice in ",
+                   over.contains(p) ? dims_a : dims_b);
+    HALFTAPE_CHECK(a.size(p) == b.size(q), "tensordot: dimension ", dims_a[i], " of ", a.sizes(),
+                   " and ", dims_b[i], " of ", b.sizes(), " differ");
+    over.push_back(name = p);
+  }
+  return contract({a, left}, {b, right}, [&](int l) { return !over.contains(l); }).t;
 }
 
 Tensor bilinear(const Tensor& a_in, const Tensor& b_in, const Tensor& w_in, const Tensor& bias_in) {

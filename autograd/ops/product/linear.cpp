@@ -2,21 +2,21 @@
 
 #include <algorithm>
 #include <iterator>
-#include <optional>
 #include <vector>
 
 #include "halftape/autograd/ops/cast_list.h"
-#include "halftape/autograd/ops/elementwise/unary.h"
 #include "halftape/autograd/ops/layout/view.h"
+#include "halftape/autograd/ops/product/layers.h"
 #include "halftape/autograd/ops/product/matmul.h"
 #include "halftape/autograd/ops/reduction/reduce.h"
 #include "halftape/autograd/tape/error_scope.h"
 #include "halftape/autograd/tape/record.h"
 #include "halftape/core/contract/backend.h"
-#include "halftape/core/formula/unary.h"
 
 namespace halftape {
 namespace {
+
+using detail::bias_input, detail::weight_input;
 
 Epilogue epilogue_of(Activation a) {
   return a == Activation::Relu   ? Epilogue::Relu
@@ -24,12 +24,9 @@ Epilogue epilogue_of(Activation a) {
                                  : Epilogue::None;
 }
 
-/// The op of an activation that no product has as its epilogue.
-std::optional<OpId> separate_op(Activation a) {
-  if (a == Activation::Silu) return UnaryOps::index<formula::Silu>();
-  if (a == Activation::Tanh) return UnaryOps::index<formula::Tanh>();
-  if (a == Activation::Sigmoid) return UnaryOps::index<formula::Sigmoid>();
-  return {};
+/// The op of an activation that no product has as its epilogue, else null.
+const detail::ActivationOp* separate_op(Activation a) {
+  return a == Activation::Relu || a == Activation::Gelu ? nullptr : detail::op_of(a);
 }
 
 void check_layer(const char* op, const Shape& x, const Tensor& like, const Tensor& w,
@@ -80,7 +77,7 @@ void parameter_gradients(const Node& self, size_t i, const Tensor& g, const Tens
 /// they are.
 Tensor layer(const Tensor& x, const Tensor& w, const Tensor& b, Activation activation) {
   const Array y({x.size(0), w.size(0)}, x.dtype(), x.device());
-  const std::optional<OpId> op = separate_op(activation);
+  const detail::ActivationOp* op = separate_op(activation);
   const bool recorded = records({&x, &w, &b}), gelu = activation == Activation::Gelu;
   // The input of GELU, which its derivative needs. ReLU's can do with the output.
   Array z = gelu && recorded ? Array(y.shape(), y.dtype(), y.device()) : Array();
@@ -92,9 +89,9 @@ Tensor layer(const Tensor& x, const Tensor& w, const Tensor& b, Activation activ
              .bias = b.defined() ? &b.array() : nullptr,
              .epilogue = epilogue_of(activation),
              .aux = op ? Array() : z});
-  if (op) backend(x.device()).unary(*op, y, z, {});
+  if (op) backend(x.device()).unary(op->id, y, z, {});
   if (!recorded) return Tensor(y);
-  Tensor sum =
+  const Tensor sum =
       record("linear",
              op     ? z.to(y.dtype())
              : gelu ? z
@@ -107,21 +104,8 @@ Tensor layer(const Tensor& x, const Tensor& w, const Tensor& b, Activation activ
                parameter_gradients(self, 1, g, x.defined() ? x.tensor(self) : Tensor(), d);
                return d;
              });
-  switch (activation) {
-    case Activation::None:
-      break;
-    case Activation::Relu:
-      return detail::recorded_unary<formula::Relu>(sum, y);
-    case Activation::Gelu:
-      return detail::recorded_unary<formula::GeluTanh>(sum, y);
-    case Activation::Silu:
-      return detail::recorded_unary<formula::Silu>(sum, y);
-    case Activation::Tanh:
-      return detail::recorded_unary<formula::Tanh>(sum, y);
-    case Activation::Sigmoid:
-      return detail::recorded_unary<formula::Sigmoid>(sum, y);
-  }
-  return sum;
+  const detail::ActivationOp* of = detail::op_of(activation);
+  return of ? of->recorded(sum, y, {}) : sum;
 }
 
 /// The tensors that mlp(), recorded as one op, saves for its backward pass.
@@ -136,9 +120,6 @@ struct SavedMlp {
   Grads gradients(Node& self, const Tensor& g) const;
   Grads recorded(Node& self, Tensor g) const;
 };
-
-size_t weight_input(size_t layer) { return 1 + 2 * layer; }
-size_t bias_input(size_t layer) { return 2 + 2 * layer; }
 
 Grads SavedMlp::gradients(Node& self, const Tensor& g_out) const {
   Grads d(1 + 2 * size());
@@ -248,11 +229,8 @@ Tensor linear(const Tensor& x_in, const Tensor& w_in, const Tensor& b_in, Activa
 Tensor mlp(const Tensor& x_in, const TensorList& weights, const TensorList& biases,
            Activation activation) {
   const ErrorScope scope("mlp", x_in);
+  detail::check_layers("mlp", weights, biases);
   const size_t layers = weights.size();
-  HALFTAPE_CHECK(layers > 0, "mlp: no weights");
-  HALFTAPE_CHECK(biases.empty() || biases.size() == layers, "mlp: ", biases.size(), " biases for ",
-                 layers, " weights; leave undefined those that there are not");
-  check_defined("mlp", weights);
   // What the policy casts: all that is there.
   TensorList all{x_in};
   all.insert(all.end(), weights.begin(), weights.end());

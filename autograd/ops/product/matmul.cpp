@@ -5,7 +5,7 @@
 #include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/ops/elementwise/binary.h"
-#include "halftape/autograd/ops/layout/view.h"
+#include "halftape/autograd/ops/layout/dims.h"
 #include "halftape/autograd/ops/product/einsum.h"
 #include "halftape/autograd/ops/reduction/reduce.h"
 #include "halftape/autograd/tape/error_scope.h"
@@ -24,17 +24,7 @@ void detail::same_kind(const char* op, const Tensor& a, const Tensor& b) {
 
 namespace {
 
-using detail::same_kind;
-
-/// The leading (batch) dimensions of a matrix product, broadcast.
-Shape batch_of(const Shape& s) {
-  return Dims(std::span(s.begin(), static_cast<size_t>(s.size() - 2)));
-}
-Shape with_matrix(Shape batch, int64_t rows, int64_t columns) {
-  batch.push_back(rows);
-  batch.push_back(columns);
-  return batch;
-}
+using detail::joined, detail::leading_dims, detail::same_kind;
 
 struct Scales {
   double beta = 0, alpha = 1;
@@ -47,16 +37,16 @@ Tensor product(const char* op, const Tensor& input, const Tensor& a, const Tenso
   const int64_t m = a.size(-2), k = a.size(-1), n = b.size(-1);
   HALFTAPE_CHECK(k == b.size(-2), op, ": ", a.sizes(), " and ", b.sizes(), ": ", k,
                  " columns against ", b.size(-2), " rows");
-  const Shape batch = broadcast(op, batch_of(a.sizes()), batch_of(b.sizes()));
-  const Array y(with_matrix(batch, m, n), a.dtype(), a.device());
+  const Shape batch = broadcast(op, leading_dims(a.sizes(), 2), leading_dims(b.sizes(), 2));
+  const Array y(joined(batch, {m, n}), a.dtype(), a.device());
   HALFTAPE_CHECK(!input.defined() || broadcasts_to(input.sizes(), y.shape()), op, ": input ",
                  input.defined() ? input.sizes() : Shape(), " does not broadcast to the product ",
                  y.shape());
   if (s.beta != 0) backend(y.device()).copy(y, input.array().expand(y.shape()));
   backend(a.device())
       .gemm({.d = y,
-             .a = a.array().expand(with_matrix(batch, m, k)),
-             .b = b.array().expand(with_matrix(batch, k, n)),
+             .a = a.array().expand(joined(batch, {m, k})),
+             .b = b.array().expand(joined(batch, {k, n})),
              .alpha = s.alpha,
              .beta = s.beta});
   if (!records({&a, &b, &input})) return Tensor(y);

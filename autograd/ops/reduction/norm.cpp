@@ -4,8 +4,8 @@
 #include "halftape/autograd/ops/elementwise/binary.h"
 #include "halftape/autograd/ops/elementwise/pointwise.h"
 #include "halftape/autograd/ops/elementwise/unary.h"
+#include "halftape/autograd/ops/layout/dims.h"
 #include "halftape/autograd/ops/layout/shape.h"
-#include "halftape/autograd/ops/layout/view.h"
 #include "halftape/autograd/ops/reduction/reduce.h"
 #include "halftape/autograd/ops/reduction/statistics.h"
 #include "halftape/autograd/tape/error_scope.h"
@@ -108,10 +108,10 @@ Tensor fused(const char* name, Over over, const Tensor& x, const Tensor& w, cons
                 });
 }
 
-void check_weights(const char* op, const char* what, const Tensor& w, const Shape& shape) {
-  HALFTAPE_CHECK(!w.defined() || (w.sizes() == shape && w.is_floating_point()), op, ": ", what,
-                 " is ", w.defined() ? w.dtype() : kFloat32, ' ', w.defined() ? w.sizes() : Shape(),
-                 ", expected a floating-point ", shape);
+void check_weights(const char* op, const Tensor& weight, const Tensor& bias, const Shape& shape) {
+  for (const auto& [what, t] : {std::pair{"weight", &weight}, {"bias", &bias}})
+    HALFTAPE_CHECK(!t->defined() || (t->sizes() == shape && t->is_floating_point()), op, ": ", what,
+                   " is ", t->dtype(), ' ', t->sizes(), ", expected a floating-point ", shape);
 }
 
 Tensor over_last(const CastOp& op, Over over, const Tensor& x_in, const Shape& shape,
@@ -122,14 +122,11 @@ Tensor over_last(const CastOp& op, Over over, const Tensor& x_in, const Shape& s
   bool ends = !shape.empty() && lead >= 0;
   for (int d = 0; ends && d < shape.size(); ++d) ends = x.size(lead + d) == shape[d];
   HALFTAPE_CHECK(ends, op.name, ": input ", x.sizes(), " does not end in normalized_shape ", shape);
-  check_weights(op.name, "weight", w, shape);
-  check_weights(op.name, "bias", b, shape);
+  check_weights(op.name, w, b, shape);
   const double e = eps.value_or(epsilon(compute_dtype(x.dtype())));
   if (shape.size() == 1) return fused(op.name, over, x, w, b, e, x.dtype());
   const int64_t length = numel(shape);
-  Shape rows;
-  for (int64_t d = 0; d < lead; ++d) rows.push_back(x.size(d));
-  rows.push_back(length);
+  const Shape rows = detail::joined(detail::leading_dims(x.sizes(), shape.size()), length);
   const auto flat = [&](const Tensor& t) { return t.defined() ? reshape(t, {length}) : t; };
   return reshape(fused(op.name, over, reshape(x, rows), flat(w), flat(b), e, x.dtype()), x.sizes());
 }
@@ -139,9 +136,7 @@ Tensor channels_of(const char* op, const Tensor& x) {
   check_floating(op, x);
   HALFTAPE_CHECK(x.dim() >= 2, op, ": input ", x.sizes(), " has no channels; expected (N, C, …)");
   if (x.dim() == 3) return x;
-  int64_t size = 1;
-  for (int64_t d = 2; d < x.dim(); ++d) size *= x.size(d);
-  return reshape(x, {x.size(0), x.size(1), size});
+  return reshape(x, {x.size(0), x.size(1), numel(x.sizes().slice(2))});
 }
 
 void check_running(const char* op, const Array& mean, const Array& var, int64_t channels) {
@@ -156,8 +151,7 @@ void check_running(const char* op, const Array& mean, const Array& var, int64_t 
 /// By the statistics of the batch, on x (N, C, S).
 Tensor by_batch(const char* op, const Tensor& x, RunningStats running, const Tensor& w,
                 const Tensor& b, double eps) {
-  check_weights(op, "weight", w, {x.size(1)});
-  check_weights(op, "bias", b, {x.size(1)});
+  check_weights(op, w, b, {x.size(1)});
   check_running(op, running.mean, running.var, x.size(1));
   if (x.numel() == 0) running = {};  // nothing to learn from
   for (const Array* a : {&running.mean, &running.var, &running.batches})
@@ -169,8 +163,7 @@ Tensor by_given(const char* op, const Tensor& x, const Tensor& mean, const Tenso
                 const Tensor& w, const Tensor& b, double eps) {
   HALFTAPE_CHECK(mean.defined() && var.defined(), op,
                  ": running_mean and running_var must be defined outside training");
-  check_weights(op, "weight", w, {x.size(1)});
-  check_weights(op, "bias", b, {x.size(1)});
+  check_weights(op, w, b, {x.size(1)});
   check_running(op, mean.array(), var.array(), x.size(1));
   const Dtype dtype = compute_dtype(x.dtype());
   Norm given;
@@ -231,8 +224,7 @@ Tensor group_norm(const Tensor& x_in, int64_t num_groups, const Tensor& weight, 
   const int64_t C = x.size(1);
   HALFTAPE_CHECK(num_groups > 0 && C % num_groups == 0, "group_norm: the ", C, " channels of ",
                  x.sizes(), " are not divisible by num_groups ", num_groups);
-  check_weights("group_norm", "weight", w, {C});
-  check_weights("group_norm", "bias", b, {C});
+  check_weights("group_norm", w, b, {C});
   const Tensor rows = reshape(channels, {x.size(0), num_groups, C / num_groups * channels.size(2)});
   const bool affine = w.defined() || b.defined();
   const Tensor y = reshape(fused("group_norm", Over::Rows, rows, {}, {}, eps,
@@ -258,8 +250,7 @@ Tensor instance_norm(const Tensor& x_in, const Tensor& running_mean, const Tenso
                    given.sizes());
   HALFTAPE_CHECK(S != 1, "instance_norm: one value for each channel of a sample in ", given.sizes(),
                  " has no variance");
-  check_weights("instance_norm", "weight", w, {C});
-  check_weights("instance_norm", "bias", b, {C});
+  check_weights("instance_norm", w, b, {C});
   check_running("instance_norm", bytes(running_mean), bytes(running_var), C);
   // The channels of all samples are channels of one.
   const PolicyScope plain(nullptr);

@@ -20,14 +20,10 @@ Tensor keep_dims(const Tensor& y, const Shape& in, const Dims& dims) {
 }
 
 template <class Op>
-Array reduce(const Tensor& x, const Dims& dims, Dtype dtype) {
+Array reduce(const Tensor& x, const Dims& dims, bool keepdim, Dtype dtype) {
   Array y(reduced_shape(x.sizes(), dims, false), dtype, x.device());
   backend(x.device()).reduce(ReduceOps::index<Op>(), y, x.array(), dims);
-  return y;
-}
-
-Tensor finish(const Tensor& y, const Shape& in, const Dims& dims, bool keepdim) {
-  return keepdim ? keep_dims(y, in, dims) : y;
+  return keepdim ? y.reshape(reduced_shape(x.sizes(), dims, true)) : y;
 }
 
 template <class Op>
@@ -37,9 +33,9 @@ Tensor extremum(const CastOp& op, const Tensor& in, const Dims& wanted, bool kee
   for (int64_t d : dims)
     HALFTAPE_CHECK(x.size(d) > 0, op.name, ": dimension ", d, " of ", x.sizes(),
                    " is empty and has no such value");
-  const Array y = reduce<Op>(x, dims, x.dtype());
-  if (!records({&x})) return finish(Tensor(y), x.sizes(), dims, keepdim);
-  const Tensor out = record(
+  const Array y = reduce<Op>(x, dims, keepdim, x.dtype());
+  if (!records({&x})) return Tensor(y);
+  return record(
       op.name, y, {&x}, [x = Saved(x), y = Saved(y), dims](Node& self, const Tensor& g) -> Grads {
         const Tensor from = x.tensor(self);
         const Shape& shape = from.sizes();
@@ -47,7 +43,6 @@ Tensor extremum(const CastOp& op, const Tensor& in, const Dims& wanted, bool kee
         const Tensor hits = where(best == best, from == best, from != from).to(g.dtype());
         return {keep_dims(g, shape, dims) * (hits / keep_dims(sum(hits, dims), shape, dims))};
       });
-  return finish(out, x.sizes(), dims, keepdim);
 }
 
 using ArgKernel = void (Backend::*)(const Array& y, const Array& x, int dim);
@@ -87,12 +82,10 @@ Tensor sum(const Tensor& in, const Dims& wanted, bool keepdim, std::optional<Dty
   const Dtype out = dtype.value_or(sum_dtype(cast_in.dtype()));
   // Whole numbers are summed as such: 1.5 + 1.5 in int64 is 2.
   const Tensor x = is_floating_point(out) ? cast_in : cast_in.to(out);
-  const Tensor y =
-      record(formula::Sum::name, reduce<formula::Sum>(x, dims, out), {&x},
-             [from = x.sizes(), type = x.dtype(), dims](Node&, const Tensor& g) -> Grads {
-               return {expand(keep_dims(g, from, dims), from).to(type)};
-             });
-  return finish(y, x.sizes(), dims, keepdim);
+  return record(formula::Sum::name, reduce<formula::Sum>(x, dims, keepdim, out), {&x},
+                [from = x.sizes(), type = x.dtype(), dims](Node&, const Tensor& g) -> Grads {
+                  return {expand(keep_dims(g, from, dims), from).to(type)};
+                });
 }
 
 Tensor nansum(const Tensor& x, const Dims& dims, bool keepdim, std::optional<Dtype> dtype) {
@@ -128,18 +121,17 @@ Tensor prod(const Tensor& in, int64_t dim, bool keepdim, std::optional<Dtype> dt
   const int d = wrap_dim(formula::Prod::name, dim, static_cast<int>(cast_in.dim()));
   const Tensor x = cast_in.to(dtype.value_or(sum_dtype(cast_in.dtype())));
   if (x.dim() == 0) return clone(x);
-  const Array y = reduce<formula::Prod>(x, {d}, x.dtype());
-  if (!records({&x})) return finish(Tensor(y), x.sizes(), {d}, keepdim);
-  const Tensor out = record(
-      formula::Prod::name, y, {&x}, [d, saved = Saved(x)](Node& self, const Tensor& g) -> Grads {
-        // The product of all before times that of all after. In float64, whose range holds partial
-        // products that the result does not.
-        const Tensor from = saved.tensor(self).to(kFloat64);
-        const Tensor before = detail::shifted(detail::cumprod(from, d, false), d, 1, 1),
-                     after = detail::shifted(detail::cumprod(from, d, true), d, -1, 1);
-        return {(unsqueeze(g, d) * (before * after)).to(g.dtype())};
-      });
-  return finish(out, x.sizes(), {d}, keepdim);
+  const Array y = reduce<formula::Prod>(x, {d}, keepdim, x.dtype());
+  if (!records({&x})) return Tensor(y);
+  return record(formula::Prod::name, y, {&x},
+                [d, saved = Saved(x)](Node& self, const Tensor& g) -> Grads {
+                  // The product of all before times that of all after. In float64, whose range
+                  // holds partial products that the result does not.
+                  const Tensor from = saved.tensor(self).to(kFloat64);
+                  const Tensor before = detail::shifted(detail::cumprod(from, d, false), d, 1, 1),
+                               after = detail::shifted(detail::cumprod(from, d, true), d, -1, 1);
+                  return {(keep_dims(g, from.sizes(), {d}) * (before * after)).to(g.dtype())};
+                });
 }
 Tensor prod(const Tensor& x, std::optional<Dtype> dtype) {
   check_defined("prod", x);

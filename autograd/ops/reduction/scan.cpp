@@ -7,8 +7,8 @@
 #include "halftape/autograd/ops/elementwise/binary.h"
 #include "halftape/autograd/ops/elementwise/unary.h"
 #include "halftape/autograd/ops/indexing/index.h"
+#include "halftape/autograd/ops/layout/dims.h"
 #include "halftape/autograd/ops/layout/shape.h"
-#include "halftape/autograd/ops/layout/view.h"
 #include "halftape/autograd/tape/error_scope.h"
 #include "halftape/autograd/tape/record.h"
 #include "halftape/core/contract/backend.h"
@@ -53,9 +53,8 @@ std::tuple<Tensor, Tensor> cumulative_extremum(const char* op, const Tensor& x, 
   // A new best stands where the element is what the best is; or is NaN, of which the last one
   // counts.
   const Tensor marked = where(plain == plain, plain == best, true);
-  Shape thin = Dims::filled(static_cast<int>(x.dim()), 1);
-  thin[d] = x.size(d);
-  const Tensor place = reshape(arange(x.size(d)).to(x.device()), thin);
+  const Tensor place =
+      detail::along(arange(x.size(d)).to(x.device()), static_cast<int>(x.dim()), d);
   const Tensor index(scan<formula::Max>(where(marked, place, 0), d, false));
   return {gather(x, d, index), index};
 }

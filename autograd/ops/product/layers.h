@@ -1,0 +1,48 @@
+// What linear(), mlp() and mlp_loss() share.
+#pragma once
+#include "halftape/autograd/ops/elementwise/unary.h"
+#include "halftape/autograd/ops/product/linear.h"
+#include "halftape/autograd/tape/error_scope.h"
+
+namespace halftape::detail {
+
+/// The backend's number of an op, and the record of it where its value is there already.
+struct ActivationOp {
+  OpId id;
+  Tensor (*recorded)(const Tensor& x, Array y, const Params<Scalar>& p);
+};
+template <class Op>
+inline constexpr ActivationOp activation_op{UnaryOps::index<Op>(), &recorded_unary<Op>};
+
+/// The op of an activation; null for None.
+inline const ActivationOp* op_of(Activation a) {
+  switch (a) {
+    case Activation::None:
+      break;
+    case Activation::Relu:
+      return &activation_op<formula::Relu>;
+    case Activation::Gelu:
+      return &activation_op<formula::GeluTanh>;
+    case Activation::Silu:
+      return &activation_op<formula::Silu>;
+    case Activation::Tanh:
+      return &activation_op<formula::Tanh>;
+    case Activation::Sigmoid:
+      return &activation_op<formula::Sigmoid>;
+  }
+  return nullptr;
+}
+
+/// Where weight and bias of a layer stand among the inputs of an op of x and all layers.
+inline size_t weight_input(size_t layer) { return 1 + 2 * layer; }
+inline size_t bias_input(size_t layer) { return 2 + 2 * layer; }
+
+inline void check_layers(const char* op, const TensorList& weights, const TensorList& biases) {
+  HALFTAPE_CHECK(!weights.empty(), op, ": no weights");
+  HALFTAPE_CHECK(biases.empty() || biases.size() == weights.size(), op, ": ", biases.size(),
+                 " biases for ", weights.size(),
+                 " weights; leave undefined those that there are not");
+  check_defined(op, weights);
+}
+
+}  // namespace halftape::detail
