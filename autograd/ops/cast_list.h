@@ -1,5 +1,5 @@
-// What autocast makes of the ops that are no formula of core/formula (those say it themselves). The
-// categories are those of torch's CUDA list; amp/policy.h has others.
+// The autocast category of every op that is not a formula of core/formula; a formula states its
+// own. The categories are those of torch's CUDA list; amp/policy.h has others.
 #pragma once
 #include <span>
 
@@ -16,7 +16,7 @@ namespace halftape {
   OP(conv_transpose2d, Lower) OP(conv_transpose3d, Lower) OP(scaled_dot_product_attention, Lower)   \
   OP(rnn_tanh, Lower) OP(rnn_relu, Lower) OP(gru, Lower) OP(lstm, Lower) OP(rnn_tanh_cell, Lower)   \
   OP(rnn_relu_cell, Lower) OP(gru_cell, Lower) OP(lstm_cell, Lower)                                 \
-  /* Sums of many terms, and what exponentiates. */                                                 \
+  /* Sums of many terms, and exponentials. */                                                       \
   OP(sum, Float32) OP(prod, Float32) OP(cumsum, Float32) OP(cumprod, Float32) OP(norm, Float32)     \
   OP(logsumexp, Float32) OP(dist, Float32) OP(cdist, Float32) OP(pdist, Float32)                    \
   OP(pairwise_distance, Float32)                                                                    \
@@ -49,8 +49,8 @@ HALFTAPE_CAST_LIST(HALFTAPE_DECLARE)
 #undef HALFTAPE_DECLARE
 }  // namespace cast_list
 
-/// Every op that a policy may be asked about, by the name that users call it by, each name once. An
-/// op that is not here is made of others that are, or moves bytes and knows no dtype.
+/// Every op that a policy decides about, under the name that users call; each name once. Other ops
+/// are compositions of these, or move bytes whatever their dtype.
 std::span<const CastOp> cast_ops();
 
 }  // namespace halftape

@@ -1,6 +1,5 @@
-// Tensors from nothing: constants, numbers, sequences, memory of the caller's. Random ones are in
-// random.h. Where options say nothing: the default dtype (get_default_dtype()), the CPU, no
-// gradient.
+// New tensors: constants, numbers, sequences, the caller's memory. random.h has the random ones.
+// Options that are left out mean the default dtype (get_default_dtype()), the CPU, no gradient.
 #pragma once
 #include <functional>
 
@@ -23,7 +22,7 @@ Tensor ones(const Shape& shape, const TensorOptions& options = {});
 Tensor eye(int64_t n, const TensorOptions& options = {});
 Tensor eye(int64_t n, int64_t m, const TensorOptions& options = {});
 
-// The shape of x, and its dtype and device where options say nothing; row-major, without x's
+// The shape of x, and its dtype and device unless options name others; row-major, without x's
 // history.
 Tensor empty_like(const Tensor& x, const TensorOptions& options = {},
                   std::optional<MemoryFormat> format = {});
@@ -59,9 +58,9 @@ Tensor number_like(const char* op, const Tensor& x, Scalar value);
 /// A 0-dim tensor in the default dtype, also for an integer.
 Tensor scalar_tensor(Scalar value, const TensorOptions& options = {});
 
-/// A CPU tensor over the caller's memory, which must outlive it, or which `deleter` (anything that
-/// takes a void*) frees when the last handle goes. Row-major unless strides are given. When it
-/// throws, the deleter was not called.
+/// A CPU tensor over the caller's memory. The memory must outlive the tensor, unless `deleter`
+/// (anything that takes a void*) frees it when the last handle goes. Row-major unless strides are
+/// given. If from_blob throws, it has not called the deleter.
 Tensor from_blob(void* data, const Shape& shape, const TensorOptions& options = {});
 Tensor from_blob(void* data, const Shape& shape, const std::function<void(void*)>& deleter,
                  const TensorOptions& options = {});

@@ -42,7 +42,7 @@ class TensorDataContainer {
   bool is_scalar() const { return kind_ == Kind::Number; }
   bool is_init_list() const { return kind_ == Kind::List; }
   bool is_tensor() const { return kind_ == Kind::Block; }
-  /// The number; throws when it is a list.
+  /// The number; throws for a list.
   Scalar scalar() const;
   const std::vector<TensorDataContainer>& init_list() const;
   const Array& tensor() const;

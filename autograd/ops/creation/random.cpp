@@ -88,7 +88,7 @@ void multinomial_as_torch(const double* weights, int64_t classes, int64_t n, boo
               w.begin();
     return;
   }
-  // The weights over exponential numbers; the largest quotients are it.
+  // Weights divided by exponential numbers: the largest quotients are drawn.
   for (Wide& x : w) {
     const auto clock = static_cast<Wide>(convert<T>(mt.exponential()));
     x = x > 0 ? static_cast<Wide>(convert<T>(x / clock)) : 0;
@@ -242,7 +242,7 @@ Tensor multinomial(const Tensor& p, int64_t n, bool replacement) {
     if (replacement) {
       std::vector<double> upto(static_cast<size_t>(classes));
       std::partial_sum(w, w + classes, upto.begin());
-      // Where the running sum first exceeds the draw: a class of weight 0 is never it.
+      // Where the running sum first exceeds the draw, which is never at a class of weight 0.
       for (int64_t i = 0; i < n; ++i) {
         const double draw = u(r * n + i) * upto.back();
         to[i] = std::upper_bound(upto.begin(), upto.end(), draw) - upto.begin();
@@ -260,7 +260,7 @@ Tensor multinomial(const Tensor& p, int64_t n, bool replacement) {
 }
 
 namespace {
-/// rrelu's slopes as PyTorch's CPU draws them: for those numbers alone that they are for.
+/// rrelu's slopes as PyTorch's CPU draws them: one for each element ≤ 0, none for the others.
 Tensor slopes_as_torch(const Tensor& x, double lower, double upper, Mt19937& mt) {
   visit(x.dtype(), [&](auto t) {  // the bounds as numbers of x's dtype
     using T = typename decltype(t)::type;

@@ -20,7 +20,7 @@ void same_device(const char* op, const Tensor& a, const Tensor& b) {
 
 int kind(Dtype d) { return d == kBool ? 0 : halftape::is_floating_point(d) ? 2 : 1; }
 
-/// A number as a tensor beside `like`: it may raise the kind (integer to float), never the
+/// A number as a tensor to compute with `like`: it may raise the kind (integer to float), never the
 /// precision.
 Tensor beside(Scalar s, const Tensor& like) {
   const Dtype d = kind(s.kind()) <= kind(like.dtype()) ? like.dtype()
@@ -51,8 +51,7 @@ const Array& as_large(const Array& a, const Shape& shape, Array& room) {
   return a.shape() == shape ? a : room = a.expand(shape);
 }
 
-/// A gradient in the shape and dtype of the input it belongs to: broadcasting undone, promotion
-/// undone.
+/// A gradient in the shape and dtype of its input: undoes broadcasting and promotion.
 Tensor like_input(Tensor g, const Shape& shape, Dtype dtype) {
   if (g.sizes() != shape) g = sum_to(g, shape);
   if (g.dtype() != dtype) g = g.to(dtype);

@@ -43,8 +43,8 @@ Tensor mul(const Tensor& a, Scalar b);
 /// a / b; integers give the default float dtype.
 inline Tensor div(const Tensor& a, const Tensor& b) { return binary<formula::Div>(a, b); }
 Tensor div(const Tensor& a, Scalar b);
-/// a / b; rounding_mode "trunc" (towards 0) or "floor" makes it a whole number, of integers an
-/// integer.
+/// a / b, rounded to a whole number by rounding_mode "trunc" (towards 0) or "floor"; integers stay
+/// integers.
 Tensor div(const Tensor& a, const Tensor& b, std::optional<std::string_view> rounding_mode);
 Tensor div(const Tensor& a, Scalar b, std::optional<std::string_view> rounding_mode);
 
@@ -94,7 +94,7 @@ Tensor clamp(const Tensor& x, const std::optional<Tensor>& min,
 /// He et al. 2015, arXiv:1502.01852. Under autocast: Lower.
 Tensor prelu(const Tensor& x, const Tensor& weight);
 
-// Comparisons and logic give bool and have no gradient. True is what is not 0.
+// Comparisons and logic give bool and have no gradient. Every number but 0 counts as true.
 inline Tensor eq(const Tensor& a, const Tensor& b) { return binary<formula::Eq>(a, b); }
 inline Tensor ne(const Tensor& a, const Tensor& b) { return binary<formula::Ne>(a, b); }
 inline Tensor lt(const Tensor& a, const Tensor& b) { return binary<formula::Lt>(a, b); }
@@ -123,7 +123,7 @@ Tensor isfinite(const Tensor& x);
 Tensor isposinf(const Tensor& x);
 Tensor isneginf(const Tensor& x);
 
-// Bits of integers; of bool, its logic. Floats throw.
+// Bitwise operations on integers; logic on bools. Floats throw.
 inline Tensor bitwise_and(const Tensor& a, const Tensor& b) {
   return binary<formula::BitwiseAnd>(a, b);
 }
@@ -143,7 +143,8 @@ Tensor bitwise_not(const Tensor& x);
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 Tensor where(const Tensor& condition, Scalar a, const Tensor& b);
 Tensor where(const Tensor& condition, const Tensor& a, Scalar b);
-/// Of two numbers: the default float dtype if one is a fraction, else int64, or bool for bools.
+/// The result of two numbers has the default float dtype if one is a fraction, else int64, or bool
+/// for bools.
 Tensor where(const Tensor& condition, Scalar a, Scalar b);
 
 #define HALFTAPE_OPERATOR(op, function)                                                  \

@@ -4,7 +4,7 @@
 
 namespace halftape {
 
-/// x, with `value` (a number, or a 0-dim tensor of it) where the mask is true. Dtype of x.
+/// x, with `value` (a number or a 0-dim tensor) where the mask is true. Dtype of x.
 Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value);
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value);
 /// The elements where the mask is true, one after the other. Waits for the device.

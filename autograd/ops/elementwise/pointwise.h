@@ -1,4 +1,4 @@
-// Element-wise functions made of others. Halves are computed in float32 and rounded once.
+// Compositions of element-wise functions. Halves are computed in float32 and rounded once.
 #pragma once
 #include <optional>
 
@@ -16,8 +16,8 @@ Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, Scalar value =
 /// Gated linear unit: the first half of `dim` times the sigmoid of the second.
 /// Dauphin et al. 2017, arXiv:1612.08083. Throws if the dimension is odd.
 Tensor glu(const Tensor& x, int64_t dim = -1);
-/// NaN, ∞ and −∞ replaced: by 0 and the largest and smallest finite number of x's dtype unless
-/// given. What was replaced receives no gradient.
+/// x with NaN, ∞ and −∞ replaced by the given numbers, else by 0 and the largest and smallest
+/// finite number of x's dtype. Replaced elements receive no gradient.
 Tensor nan_to_num(const Tensor& x, std::optional<double> nan = {},
                   std::optional<double> posinf = {}, std::optional<double> neginf = {});
 /// The step: 0 below 0, 1 above, `values` at 0. NaN stays NaN; x has no gradient.

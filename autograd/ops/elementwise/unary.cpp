@@ -26,7 +26,7 @@ Saved save_for(const Tensor& x, const Array& y) {
     return {};
 }
 
-/// Without gradients in integers, a formula on integers means: on the floats they convert to.
+/// x as `Op` can take it: integers become floats, unless the formula has a meaning for integers.
 template <class Op>
 Tensor as_supported(const Tensor& x) {
   if (x.is_floating_point()) return x;
@@ -34,7 +34,7 @@ Tensor as_supported(const Tensor& x) {
   return x.dtype() == kBool ? x.to(kInt64) : x;
 }
 
-/// x where numbers take part: fractions make floats of integers.
+/// x to compute with these numbers: fractions turn integers into floats.
 Tensor beside_numbers(const Tensor& x, std::initializer_list<Scalar> numbers) {
   const bool fractions = std::any_of(numbers.begin(), numbers.end(),
                                      [](const Scalar& s) { return s.is_floating_point(); });

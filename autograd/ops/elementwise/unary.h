@@ -9,7 +9,7 @@
 
 namespace halftape {
 
-/// The numbers of the formulas, when these are written of tensors.
+/// The type of a formula's numbers when its argument is a tensor.
 template <>
 struct scalar_of<Tensor> {
   using type = double;
@@ -19,7 +19,7 @@ struct scalar_of<Tensor> {
 template <class Op>
 Tensor unary(const Tensor& x, const Params<Scalar>& p = {});
 namespace detail {
-/// unary() where the value is there already: for the activations of layers.
+/// unary() for a value that is computed already, by a layer with an activation.
 template <class Op>
 Tensor recorded_unary(const Tensor& x, Array y, const Params<Scalar>& p = {});
 }  // namespace detail
@@ -156,7 +156,7 @@ Tensor& hardsigmoid_(Tensor& x);
 Tensor& hardswish_(Tensor& x);
 Tensor& threshold_(Tensor& x, Scalar threshold, Scalar value);
 
-/// Every unary op by name: what the op table of the tests, and documentation, walk over.
+/// Every unary op by name, for the tests' op table and the documentation.
 struct UnaryEntry {
   const char* name;
   const char* called;

@@ -32,8 +32,8 @@ struct Conv {
 /// that the order of sums is, too.
 constexpr int64_t kColumns = int64_t{1} << 21;
 
-/// f(begin, end) for blocks of images. Where columns are the images themselves, one at a time is a
-/// matrix without a copy; small ones are better joined to larger matrices.
+/// f(begin, end) for blocks of images. Where columns are the images themselves, a single large
+/// image is a matrix without a copy; small ones are better joined to larger matrices.
 void each_block(const Conv& c, int64_t images, int64_t channels, const Shape& lengths,
                 const Shape& count, const auto& f) {
   const Windows& w = c.windows;
@@ -138,7 +138,7 @@ Array inputs(const Conv& c, const Array& y, const Array& w, const Array& bias,
 Array weights(const Conv& c, const Array& y, const Array& x) {
   const Shape count = last_dims(y.shape(), c.dims());
   const int64_t out = y.size(1) / c.groups, in = x.size(1) / c.groups;
-  // Turned, so that of the two factors the smaller one, y, is the one to be turned.
+  // The transpose of w, so that the product transposes y, the smaller of its factors.
   const Array sum({c.groups, in * numel(c.windows.size), out}, compute_dtype(y.dtype()),
                   y.device());
   if (y.size(0) == 0) backend(y.device()).fill(sum, 0);

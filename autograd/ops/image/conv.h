@@ -1,7 +1,7 @@
-// Convolutions over one to three dimensions, forwards and transposed, and the windows they look
-// through as columns. Inputs are (N, C, lengths…), or (C, lengths…) for one; all need one floating
-// dtype. Sums are kept in float32 (float64) and rounded once. A number given for several dimensions
-// is one for all. Under autocast convolutions run in the lower dtype.
+// Convolutions over one to three dimensions, forward and transposed, and their windows as columns.
+// Inputs are (N, C, lengths…), or (C, lengths…) without a batch; all tensors share one floating
+// dtype. Sums are kept in float32 (float64) and rounded once. One number stands for all dimensions.
+// Under autocast: the lower dtype.
 #pragma once
 #include <string_view>
 
@@ -9,11 +9,11 @@
 
 namespace halftape {
 
-/// Valid: none. Same: as many outputs as inputs, for stride 1; an odd zero goes behind.
+/// Valid: no zeros. Same: as many outputs as inputs, for stride 1; an odd zero goes behind.
 enum class PaddingRule : uint8_t { Valid, Same };
 inline constexpr PaddingRule kValid = PaddingRule::Valid, kSame = PaddingRule::Same;
 
-/// Zeros around the input of a convolution: numbers, or a rule, also by its name ("same").
+/// Zeros around the input of a convolution: numbers, or a rule or its name ("same").
 class ConvPadding {
  public:
   template <class T>

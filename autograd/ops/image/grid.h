@@ -1,4 +1,4 @@
-// Images seen through a grid of points, and the grids of affine maps.
+// Sampling images at a grid of points, and the grids of affine maps.
 #pragma once
 #include "halftape/autograd/ops/image/resample.h"
 #include "halftape/autograd/ops/layout/shape.h"

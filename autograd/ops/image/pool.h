@@ -1,6 +1,6 @@
 // Pooling: one number for each window over the last one to three dimensions. Inputs are
-// (N, C, lengths…), or (C, lengths…) for one. A number given for several dimensions is one for all;
-// a stride left out is the kernel's size. `ceil_mode`: a last window may reach beyond the end.
+// (N, C, lengths…), or (C, lengths…) without a batch. One number stands for all dimensions; a
+// stride left out is the kernel's size. `ceil_mode`: a last window may reach beyond the end.
 #pragma once
 #include <tuple>
 
@@ -9,8 +9,7 @@
 namespace halftape {
 
 /// The largest element of each window; NaN wins. The gradient goes to the first of equals. Windows
-/// cover elements `dilation` apart; what `padding` adds is smaller than every number, and at most
-/// half a window.
+/// cover elements `dilation` apart. Padding, at most half a window, is smaller than every number.
 Tensor max_pool1d(const Tensor& x, const Dims& kernel_size, const Dims& stride = {},
                   const Dims& padding = 0, const Dims& dilation = 1, bool ceil_mode = false);
 Tensor max_pool2d(const Tensor& x, const Dims& kernel_size, const Dims& stride = {},
@@ -31,8 +30,8 @@ std::tuple<Tensor, Tensor> max_pool3d_with_indices(const Tensor& x, const Dims& 
                                                    const Dims& dilation = 1,
                                                    bool ceil_mode = false);
 
-/// Each value at the position that max pooling gave with it, zeros elsewhere. Of equal positions
-/// the last stays. `output_size`: lengths.
+/// Each value at its position as max pooling gave it, zeros elsewhere. Of equal positions the last
+/// stays. `output_size`: lengths.
 Tensor max_unpool1d(const Tensor& x, const Tensor& indices, const Dims& output_size);
 Tensor max_unpool2d(const Tensor& x, const Tensor& indices, const Dims& output_size);
 Tensor max_unpool3d(const Tensor& x, const Tensor& indices, const Dims& output_size);
@@ -48,8 +47,8 @@ Tensor avg_pool3d(const Tensor& x, const Dims& kernel_size, const Dims& stride =
                   const Dims& padding = 0, bool ceil_mode = false, bool count_include_pad = true,
                   std::optional<int64_t> divisor_override = {});
 
-/// As many outputs as `output_size` says: output i of n sees the elements from ⌊i·length/n⌋ to
-/// before ⌈(i + 1)·length/n⌉.
+/// `output_size` means: output i of n covers the elements from ⌊i·length/n⌋ up to, but not
+/// including, ⌈(i + 1)·length/n⌉.
 Tensor adaptive_avg_pool1d(const Tensor& x, const Dims& output_size);
 Tensor adaptive_avg_pool2d(const Tensor& x, const Dims& output_size);
 Tensor adaptive_avg_pool3d(const Tensor& x, const Dims& output_size);
@@ -58,9 +57,9 @@ std::tuple<Tensor, Tensor> adaptive_max_pool1d(const Tensor& x, const Dims& outp
 std::tuple<Tensor, Tensor> adaptive_max_pool2d(const Tensor& x, const Dims& output_size);
 std::tuple<Tensor, Tensor> adaptive_max_pool3d(const Tensor& x, const Dims& output_size);
 
-/// The largest element of each of `output_size` windows of one size that begin where random numbers
-/// say, and where it was: `samples`, (N, C, dimensions) in [0, 1), one for each channel, in the
-/// order of torch: width before height, but depth, height, width. Graham 2014, arXiv:1412.6071.
+/// The largest element of each of `output_size` windows of kernel_size that begin at random places,
+/// and its position. `samples`: (N, C, dimensions) random numbers in [0, 1) in torch's order:
+/// width, height; or depth, height, width. Graham 2014, arXiv:1412.6071.
 std::tuple<Tensor, Tensor> fractional_max_pool2d(const Tensor& x, const Dims& kernel_size,
                                                  const Dims& output_size, const Tensor& samples);
 std::tuple<Tensor, Tensor> fractional_max_pool3d(const Tensor& x, const Dims& kernel_size,

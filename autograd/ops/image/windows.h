@@ -1,5 +1,5 @@
-// Sliding windows as tensors, for convolution and pooling: seen, and summed where they overlap.
-// Each is the other's derivative.
+// Sliding windows as tensors, for convolution and pooling: windows() shows them, fold() adds them
+// up where they overlap. Each is the other's derivative.
 #pragma once
 #include "halftape/autograd/ops/layout/dims.h"
 #include "halftape/core/contract/windows.h"
@@ -7,13 +7,13 @@
 namespace halftape {
 namespace detail {
 
-/// `count` windows over the last dimensions of x, which beyond its edges are 0:
-/// (…, lengths…) → (…, sizes…, count…). A view where no window reaches beyond an edge.
+/// `count` windows over the last dimensions of x, with zeros beyond its edges:
+/// (…, lengths…) → (…, sizes…, count…). A view if no window reaches beyond an edge.
 Array window_view(const Array& x, const Windows& windows, const Shape& count);
 /// The same, with history.
 Tensor windows(const Tensor& x, const Windows& windows, const Shape& count);
-/// (…, sizes…, count…) → (…, lengths…): the sum of what lies on each element, rounded once to
-/// `dtype` (g's unless given).
+/// (…, sizes…, count…) → (…, lengths…): for each element the sum of what lies on it, rounded once
+/// to `dtype` (g's unless given).
 Tensor fold(const Tensor& g, const Windows& windows, const Shape& lengths,
             std::optional<Dtype> dtype = {});
 

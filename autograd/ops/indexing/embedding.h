@@ -6,14 +6,15 @@
 
 namespace halftape {
 
-/// The reduction of the rows of a bag. Spelled kMax; kSum and kMean are those of losses.
+/// How the rows of a bag are combined. kMax is Max; kSum and kMean are shared with losses.
 enum class BagMode : uint8_t { Sum, Mean, Max };
 inline constexpr BagMode kMax = BagMode::Max;
 
 /// Row indices[i…] of weight: (num, C), indices int64 or int32 of any shape → (…, C), dtype of
-/// weight. Gradients of one row add up in a fixed order. The row `padding_idx` gets none; negative
-/// ones count from the end, also −1, by which at::embedding means none. `scale_grad_by_freq`: a
-/// row's gradient is divided by how often the row is named. Throws where an index names no row.
+/// weight. Gradients of one row add up in a fixed order. The row `padding_idx` gets none; a
+/// negative number counts from the end, even −1, which means none in at::embedding.
+/// `scale_grad_by_freq`: a row's gradient is divided by how often the row is named. Throws where an
+/// index names no row.
 Tensor embedding(const Tensor& weight, const Tensor& indices,
                  std::optional<int64_t> padding_idx = {}, bool scale_grad_by_freq = false);
 
@@ -23,10 +24,10 @@ Tensor embedding_renorm_(Tensor weight, const Tensor& indices, double max_norm,
                          double norm_type = 2);
 
 /// Bags of rows of weight: (num, C) → (bags, C), dtype of weight. indices: (bags, length), or (n)
-/// with `offsets`, (bags), where each bag begins: in increasing order, from 0 on. A bag without
-/// rows is 0. Halves are reduced in float32 and rounded once.
-/// per_sample_weights: of the shape of indices and the dtype of weight, factors of the rows; only
-/// for sums. include_last_offset: offsets has one more, the end of the last bag. The row
+/// with `offsets`, (bags), where each bag begins: rising from 0, at most n, else it throws. A bag
+/// without rows is 0. Halves are reduced in float32 and rounded once.
+/// per_sample_weights: factors of the rows, in the shape of indices and the dtype of weight; only
+/// for sums. include_last_offset: offsets has one entry more, the end of the last bag. The row
 /// padding_idx is left out, and not counted by the mean. Throws where an index names no row.
 Tensor embedding_bag(const Tensor& weight, const Tensor& indices, const Tensor& offsets = {},
                      BagMode mode = BagMode::Mean, const Tensor& per_sample_weights = {},

@@ -19,10 +19,10 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Scalar value);
 /// x, with src added at index along dim: the derivative of gather. Repeated positions add up in a
 /// fixed order. Under autocast: the widest dtype.
 Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src);
-/// x, with what src[i…] makes of its element at index along dim: `reduce` is "sum", "prod", "mean",
-/// "amax" or "amin" of the element and all that come to it, or of these alone unless
-/// `include_self`. In a fixed order; half is reduced in float32 and rounded once. Equal extremes
-/// share the gradient, and zeros do a product's no harm.
+/// x, where each element is reduced with all src[i…] whose index points to it: `reduce` is "sum",
+/// "prod", "mean", "amax" or "amin". Without `include_self`, the elements that are pointed to do
+/// not take part. In a fixed order; halves are reduced in float32 and rounded once. Equal extremes
+/// share the gradient; the gradient of a product is right where factors are 0.
 Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src,
                       std::string_view reduce, bool include_self = true);
 /// LibTorch's older spelling of two of them: `reduce` is "add" or "multiply".
@@ -52,13 +52,13 @@ Tensor take_along_dim(const Tensor& x, const Tensor& index, std::optional<int64_
 Tensor one_hot(const Tensor& classes, int64_t num_classes = -1);
 
 namespace detail {
-/// The same under the name of the function that a user called.
+/// The same, with errors in the name of the function that a user called.
 Tensor gather(const Tensor& x, int64_t dim, const Tensor& index, IndexUse use);
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, IndexUse use);
 Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src,
                    IndexUse use);
-/// Indices of equal shapes into dimensions of these sizes as one index, flattened, into those
-/// dimensions made one. Negative ones count from the end.
+/// Indices of equal shapes into dimensions of these sizes, as one flattened index into the joined
+/// dimensions. Negative indices count from the end.
 Tensor flat_index(const TensorList& indices, const Shape& sizes, IndexUse use);
 }  // namespace detail
 

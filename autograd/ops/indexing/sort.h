@@ -1,5 +1,5 @@
-// Sorting and what follows from it. Along `dim`, stable; NaN counts as greater than every number.
-// Values carry gradients, to where they came from; indices (int64) do not.
+// Sorting, and what is computed by it. Along `dim`, stable; NaN counts as greater than every
+// number. Gradients of values go where the values came from; indices (int64) have none.
 #pragma once
 #include <tuple>
 
@@ -29,16 +29,17 @@ std::tuple<Tensor, Tensor> median(const Tensor& x, int64_t dim, bool keepdim = f
 Tensor nanmedian(const Tensor& x);
 std::tuple<Tensor, Tensor> nanmedian(const Tensor& x, int64_t dim, bool keepdim = false);
 
-/// The different values in order; for each element which one it is; how often each occurs. The
-/// number of values is read back from the device. LibTorch's spelling of torch.unique.
+/// The different values in order, the number of its value for each element, and how often each
+/// value occurs. The number of values is read back from the device. LibTorch's spelling of
+/// torch.unique.
 std::tuple<Tensor, Tensor, Tensor> _unique2(const Tensor& x, bool sorted = true,
                                             bool return_inverse = false,
                                             bool return_counts = false);
-/// The same without sorting: of equal neighbours one, in the order of the flattened x.
+/// The same without sorting: one of each run of equal neighbours, in the order of the flattened x.
 std::tuple<Tensor, Tensor, Tensor> unique_consecutive(const Tensor& x, bool return_inverse = false,
                                                       bool return_counts = false);
-/// How many elements lie in each of `bins` equal parts of [min, max], which are those of x itself
-/// when both are 0; others, and NaN, are not counted. Floating-point tensors; dtype of x.
+/// How many elements lie in each of `bins` equal parts of [min, max]; if min and max are equal, of
+/// the range of x. Other elements, and NaN, are not counted. Floating-point tensors; dtype of x.
 Tensor histc(const Tensor& x, int64_t bins = 100, Scalar min = 0, Scalar max = 0);
 /// The positions at which `values` fit into the increasing one-dimensional `boundaries`: before
 /// equal ones, or after them when `right`. int64, or int32 when `out_int32`.

@@ -7,15 +7,16 @@ namespace halftape {
 /// Summed to a shape that broadcasts to x's: the derivative of broadcasting.
 Tensor sum_to(const Tensor& x, const Shape& shape);
 /// x converted to a dtype, rounded once; the gradient is converted back. x itself when it has the
-/// dtype. Gradients that come in float32 stay so on their way to what was cast to 16 bits.
+/// dtype. A float32 gradient of a tensor that was cast to 16 bits from a wider dtype is not rounded
+/// to 16 bits on its way.
 Tensor cast(const Tensor& x, Dtype dtype);
-/// x in its compute_dtype(), for operations of several steps, which round to x's dtype at the end.
+/// x in its compute_dtype(), for ops of several steps that round to x's dtype at the end.
 Tensor widened(const Tensor& x);
 Tensor clone(const Tensor& x);
 Tensor contiguous(const Tensor& x);
 
 namespace detail {
-/// cast() where the value is there already.
+/// cast() for a value that is converted already.
 Tensor recorded_cast(const Tensor& x, Array value);
 }  // namespace detail
 

@@ -54,7 +54,7 @@ Tensor repeat(const Tensor& x, const Shape& repeats) {
   }
   if (dims <= kMaxDims && numel(joined) > 0)
     return reshape(clone(expand(reshape(x, thin), wide)), joined);
-  // More than a shape has room for: one dimension after the other.
+  // More dimensions than a shape holds: repeat one after the other.
   Tensor y = reshape(x, sizes);
   for (int d = 0; d < sizes.size(); ++d)
     if (repeats[d] != 1) y = repeat_blocks(y, d, sizes[d], repeats[d]);

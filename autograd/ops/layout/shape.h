@@ -1,5 +1,4 @@
-// Joining, splitting, repeating, turning and padding. Results are views where strides allow it;
-// layout/view.h has the plain views.
+// Joining, splitting, repeating, flipping, rolling and padding. layout/view.h has the plain views.
 #pragma once
 #include <string>
 
@@ -36,15 +35,15 @@ TensorList tensor_split(const Tensor& x, const std::vector<int64_t>& indices, in
 /// A view for every index of a dimension, which disappears.
 TensorList unbind(const Tensor& x, int64_t dim = 0);
 
-/// x set side by side as often as `repeats` says for each dimension; more of them are new leading
-/// dimensions. tile() takes fewer, too, for the last dimensions.
+/// x repeated `repeats` times along each dimension; further numbers in front add leading
+/// dimensions. tile() also takes fewer numbers, for the last dimensions.
 Tensor repeat(const Tensor& x, const Shape& repeats);
 Tensor tile(const Tensor& x, const Shape& repeats);
 /// Every slice of a dimension that many times in a row; without a dimension, every element.
 /// `repeats`: a number, or int64 numbers, one for each slice (then it waits for the device).
 Tensor repeat_interleave(const Tensor& x, int64_t repeats, std::optional<int64_t> dim = {});
 Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<int64_t> dim = {});
-/// int64: every i as often as repeats[i] says.
+/// int64: every i, repeats[i] times.
 Tensor repeat_interleave(const Tensor& repeats);
 
 /// Dimensions in reverse order of their elements: a copy.
@@ -74,7 +73,7 @@ Tensor constant_pad_nd(const Tensor& x, const std::vector<int64_t>& pad, Scalar 
 TensorList meshgrid(const TensorList& tensors, const std::string& indexing = "ij");
 /// All tensors expanded to the shape to which they broadcast.
 TensorList broadcast_tensors(const TensorList& tensors);
-/// With that many dimensions at least: new ones lead, but for the last of atleast_3d.
+/// x with at least that many dimensions: new ones are added in front, a third one behind.
 Tensor atleast_1d(const Tensor& x);
 Tensor atleast_2d(const Tensor& x);
 Tensor atleast_3d(const Tensor& x);

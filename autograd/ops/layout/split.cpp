@@ -123,7 +123,7 @@ TensorList tensor_split(const Tensor& x, int64_t sections, int64_t dim) {
 TensorList tensor_split(const Tensor& x, const std::vector<int64_t>& indices, int64_t dim) {
   const ErrorScope scope("tensor_split", x);
   const int d = detail::dim_of("tensor_split", x, dim);
-  TensorList parts;  // they may overlap: views of their own
+  TensorList parts;  // each a view by itself, because parts may overlap
   int64_t at = 0;
   for (int64_t end : indices) parts.push_back(slice(x, d, at, end)), at = end;
   parts.push_back(slice(x, d, at, x.size(d)));

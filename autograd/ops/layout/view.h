@@ -7,13 +7,13 @@ namespace halftape {
 /// The same elements in another shape, row-major; one size may be −1. Throws where strides do not
 /// allow a view.
 Tensor view(const Tensor& x, const Shape& shape);
-/// The same bytes read as another dtype, without history; what is written to one shows in the
-/// other. Where elements get smaller or larger, the last dimension gets longer or shorter: its
-/// stride must be 1, and what follows divisible. Not as bool, whose bytes are 0 or 1 and no others.
+/// The same bytes read as another dtype, without history; a write to one shows in the other. Where
+/// elements get smaller or larger, the last dimension gets longer or shorter: its stride must be 1,
+/// and the new sizes, strides and offset whole numbers. Not as bool, whose bytes are only 0 or 1.
 Tensor view(const Tensor& x, Dtype dtype);
 /// view() where possible, otherwise a copy.
 Tensor reshape(const Tensor& x, const Shape& shape);
-/// Dimensions start_dim … end_dim made one.
+/// Dimensions start_dim … end_dim joined to one.
 Tensor flatten(const Tensor& x, int64_t start_dim = 0, int64_t end_dim = -1);
 inline Tensor ravel(const Tensor& x) { return flatten(x); }
 /// Without dimensions of size 1 (all of them, or one if it is 1).

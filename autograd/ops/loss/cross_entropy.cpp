@@ -1,4 +1,4 @@
-// The losses of classes: −log-probabilities that are given, or come from logits in one pass.
+// The losses of classes: from log-probabilities, or from logits in one pass.
 #include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/ops/elementwise/binary.h"

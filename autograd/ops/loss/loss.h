@@ -1,6 +1,6 @@
-// Losses, as functions: of classes, and of the elements of two tensors. `reduction` is what becomes
-// of the single losses. Those of margins and distances stand in margin_loss.h. Halves are computed
-// in float32 and rounded once.
+// Losses of classes, and of the elements of two tensors. `reduction` says how the single losses are
+// combined. margin_loss.h has those of margins and distances. Halves are computed in float32 and
+// rounded once.
 #pragma once
 #include "halftape/autograd/tensor.h"
 
@@ -22,7 +22,7 @@ Tensor cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight
                      Reduction reduction = Reduction::Mean, int64_t ignore_index = -100,
                      double label_smoothing = 0);
 
-// Element by element; shapes must be equal. Under autocast: float32, if nothing else is said.
+// Element by element; shapes must be equal. Under autocast: float32, unless another is stated.
 /// (x − y)².
 Tensor mse_loss(const Tensor& x, const Tensor& y, Reduction reduction = Reduction::Mean);
 /// |x − y|.

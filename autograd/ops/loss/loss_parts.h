@@ -1,5 +1,4 @@
-// What the losses are made of: halves computed in float32, shapes that must be equal, and what
-// becomes of the losses of elements.
+// Parts of losses: the dtype to compute in, checks of shapes, and reductions.
 #pragma once
 #include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/loss/loss.h"
@@ -7,17 +6,18 @@
 namespace halftape {
 namespace detail {
 
-/// The dtype that a loss of these has; throws unless it is a floating-point one.
+/// The dtype of a loss of these inputs; throws unless it is a floating-point one.
 Dtype loss_dtype(const char* op, std::initializer_list<const Tensor*> inputs);
 
-/// int64 targets (), (N) or (N, d1, …) for x (C), (N, C) or (N, C, d1, …), and weights (C) or none.
+/// Throws unless targets are int64 (), (N) or (N, d1, …) for x (C), (N, C) or (N, C, d1, …), and
+/// weights (C) or undefined.
 void check_classes(const char* op, const Tensor& x, const Tensor& target, const Tensor& weight);
 void same_shape(const char* op, const Tensor& x, const Tensor& y);
 
-/// BatchMean is kl_div's alone.
+/// Throws for BatchMean, which only kl_div has.
 Tensor reduced(const char* op, const Tensor& losses, Reduction reduction);
 
-/// f(x, y) of inputs of one shape, as policies want them, reduced, in their dtype.
+/// f(x, y) of inputs of one shape, cast by the policy, reduced, in their dtype.
 Tensor loss_of(const CastOp& op, const Tensor& x_in, const Tensor& y_in, Reduction reduction,
                const auto& f) {
   const ErrorScope scope(op.name, x_in, y_in);

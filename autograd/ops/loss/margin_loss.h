@@ -1,6 +1,6 @@
-// Losses of margins: what is on the right side by the margin costs nothing. `reduction` is what
-// becomes of the single losses. Halves are computed in float32 and rounded once; under autocast:
-// float32, if nothing else is said.
+// Losses of margins: a number that is on the right side by the margin costs nothing. `reduction`
+// says how the single losses are combined. Halves are computed in float32 and rounded once; under
+// autocast: float32, unless another is stated.
 #pragma once
 #include <functional>
 

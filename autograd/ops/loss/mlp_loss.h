@@ -1,5 +1,5 @@
-// What an MLP's outputs lose against a target, as one op: a training step of a small network is
-// then one or two calls of the backend.
+// An MLP and its loss as one op: a training step of a small network is then one or two calls of the
+// backend.
 #pragma once
 #include "halftape/autograd/ops/product/linear.h"
 

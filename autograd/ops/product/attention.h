@@ -1,4 +1,4 @@
-// Attention: means of values, weighted by how well keys fit queries.
+// Attention: means of values, weighted by how well their keys fit a query.
 #pragma once
 #include <optional>
 #include <utility>
@@ -20,7 +20,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
                                     bool is_causal = false, std::optional<double> scale = {});
 
 namespace detail {
-/// The same in the name of `op`, and its weights (…, L, S) after dropout.
+/// The same with errors in the name of `op`, and the weights (…, L, S) after dropout.
 std::pair<Tensor, Tensor> attention(const char* op, const Tensor& q, const Tensor& k,
                                     const Tensor& v, const Tensor& mask, double dropout_p,
                                     bool is_causal, std::optional<double> scale);

@@ -1,6 +1,6 @@
-// Layers of products: what a linear layer computes, with an activation, and chains of them. Under
-// autocast: the lower dtype. A weight or bias that was cast to 16 bits from float32 gets its
-// gradient in float32: nothing between the product's sum and the leaf is rounded or overflows.
+// Linear layers with an activation, and chains of them. Under autocast: the lower dtype. A weight
+// or bias that was cast to 16 bits from float32 gets its gradient in float32: nothing is rounded or
+// overflows between the product's sum and the leaf.
 #pragma once
 #include "halftape/autograd/tensor.h"
 

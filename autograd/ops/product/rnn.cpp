@@ -117,7 +117,7 @@ std::pair<Tensor, State> one_way(Step step, const Tensor& data, const std::vecto
   const Tensor from_x = widened(linear(data, w.w_ih, w.b_ih));  // of all steps at once
   const auto steps = static_cast<int64_t>(sizes.size());
   TensorList outputs(sizes.size());
-  // Forward the batch shrinks: who drops out of it has come to the end. Backward it grows.
+  // Forward, the batch shrinks: a sequence that leaves it has ended. Backward, it grows.
   std::vector<State> ended;
   int64_t at = backward ? data.size(0) : 0;
   State state = rows(first, 0, backward ? sizes.back() : sizes.front());

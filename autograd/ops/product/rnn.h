@@ -1,6 +1,6 @@
 // Recurrent networks: cells, and layers of them over sequences, padded or packed. Under autocast:
-// the lower dtype. Halves: products are rounded as matmul's are, and what a cell makes of them is
-// computed in float32 and rounded once to its new state.
+// the lower dtype. Halves: products are rounded as matmul's are; a cell computes its new state from
+// them in float32 and rounds it once.
 #pragma once
 #include <tuple>
 

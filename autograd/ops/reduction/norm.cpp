@@ -170,7 +170,7 @@ Tensor by_given(const char* op, const Tensor& x, const Tensor& mean, const Tenso
   {
     const NoGradGuard constants;
     const PolicyScope plain(nullptr);
-    // A copy where it is kept: training may go on before backward() comes here.
+    // A copy where it is kept: training may change the statistics before backward() reads them.
     const bool kept = x.requires_grad() || w.requires_grad() || b.requires_grad();
     given.mean = contiguous(mean.to(dtype, false, kept)).array();
     given.rstd = contiguous(rsqrt(var.to(dtype) + eps)).array();

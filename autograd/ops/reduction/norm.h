@@ -1,6 +1,6 @@
 // Normalisation: values brought to mean 0 and variance 1, or to length 1. Statistics in float32
-// (float64), from deviations of the mean, and one rounding on the way out. Undefined weights and
-// biases are 1 and 0; theirs may be another floating dtype than x's.
+// (float64), from deviations of the mean; results are rounded once. Undefined weights and biases
+// mean 1 and 0; defined ones may have another floating dtype than x.
 #pragma once
 #include "halftape/autograd/tensor.h"
 

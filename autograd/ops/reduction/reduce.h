@@ -20,7 +20,7 @@ Tensor nansum(const Tensor& x, const Dims& dims = {}, bool keepdim = false,
 Tensor mean(const Tensor& x, const Dims& dims = {}, bool keepdim = false,
             std::optional<Dtype> dtype = {});
 inline Tensor mean(const Tensor& x, Dtype dtype) { return mean(x, {}, false, dtype); }
-/// The mean of what is not NaN.
+/// The mean of the elements that are not NaN.
 Tensor nanmean(const Tensor& x, const Dims& dims = {}, bool keepdim = false,
                std::optional<Dtype> dtype = {});
 /// The product of all elements, or along one dimension; integers give int64 (and wrap around). The

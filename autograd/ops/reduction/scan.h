@@ -27,7 +27,7 @@ namespace detail {
 /// Running sums and products from either end, without casts. x has a dimension.
 Tensor cumsum(const Tensor& x, int dim, bool reverse);
 Tensor cumprod(const Tensor& x, int dim, bool reverse);
-/// x moved by `steps` along `dim`; `value` where nothing moved in.
+/// x moved by `steps` along `dim`, with `value` in the places that become free.
 Tensor shifted(const Tensor& x, int dim, int64_t steps, Scalar value);
 }  // namespace detail
 

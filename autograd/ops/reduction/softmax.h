@@ -9,7 +9,7 @@ Tensor softmax(const Tensor& x, int64_t dim, std::optional<Dtype> dtype = {});
 /// log(softmax(x)) = x − max(x) − log Σ e^(xⱼ − max(x)).
 Tensor log_softmax(const Tensor& x, int64_t dim, std::optional<Dtype> dtype = {});
 
-/// softmax(−x): the smallest gets the most.
+/// softmax(−x): the smallest element gets the largest share.
 Tensor softmin(const Tensor& x, int64_t dim, std::optional<Dtype> dtype = {});
 
 }  // namespace halftape

@@ -1,5 +1,5 @@
-// Spread, length and distance: reductions made of others. `dims` empty: all dimensions. Computed in
-// float32 (float64) and rounded once.
+// Spread, length and distance. `dims` empty: all dimensions. Computed in float32 (float64) and
+// rounded once.
 #pragma once
 #include <concepts>
 #include <tuple>
@@ -19,8 +19,8 @@ std::tuple<Tensor, Tensor> var_mean(const Tensor& x, const Dims& dims = {},
                                     std::optional<Scalar> correction = {}, bool keepdim = false);
 std::tuple<Tensor, Tensor> std_mean(const Tensor& x, const Dims& dims = {},
                                     std::optional<Scalar> correction = {}, bool keepdim = false);
-// LibTorch's older forms with a flag: var(x, true) is about the divisor, var(x, 1) about
-// dimension 1.
+// LibTorch's older forms with a flag: in var(x, true) the argument chooses the divisor, in
+// var(x, 1) the dimension.
 #define HALFTAPE_WITH_FLAG(name, Result)                                                \
   template <std::same_as<bool> Flag>                                                    \
   Result name(const Tensor& x, const Dims& dims, Flag unbiased, bool keepdim = false) { \
