@@ -67,8 +67,8 @@ class Array {
   Array clone() const;
   /// Itself when it has this dtype, otherwise a converted copy (rounded once).
   Array to(Dtype dtype) const;
-  /// Itself when it is there. `non_blocking`: from pinned memory, or to the host, whose memory is
-  /// then pinned, the copy may still be under way.
+  /// Itself when it is there. With `non_blocking`, a copy from pinned memory, or to the host, where
+  /// the memory is then pinned, may still be under way.
   Array to(Device device, bool non_blocking = false) const;
   /// A copy, on the host, in memory that the GPU reads and writes by itself.
   Array pinned(Device gpu) const;

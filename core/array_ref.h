@@ -11,7 +11,7 @@
 
 namespace halftape {
 
-/// A look at contiguous elements that somebody else owns.
+/// A view of contiguous elements that somebody else owns.
 template <class T>
 class ArrayRef {
  public:

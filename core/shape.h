@@ -100,8 +100,8 @@ inline bool is_contiguous(const Shape& shape, const Strides& strides) {
   }
   return true;
 }
-/// True if two elements of this layout share one place in memory, as in an expanded tensor. Looks at
-/// every element where strides interleave.
+/// True if two elements of this layout share one place in memory, as in an expanded tensor. Looks
+/// at every element where strides interleave.
 bool overlaps_itself(const Shape&, const Strides&);
 /// The shape that both broadcast to, by NumPy's rule. Throws with both shapes and the dimension.
 Shape broadcast(const char* op, const Shape& a, const Shape& b);

@@ -37,8 +37,8 @@ CopyRun copier(Dtype to, Dtype from) {
   });
 }
 
-/// The dimension in which `from` is contiguous, where that is not the innermost one, and where
-/// walking down the innermost one would touch a line of cache for each element.
+/// The dimension in which `from` is contiguous, if that is not the innermost one and a walk along
+/// the innermost one would touch a line of cache for each element; otherwise −1.
 int transposed(const Walk<2>& walk) {
   const int inner = walk.shape.size() - 1;
   const auto& [to, from] = walk.operands;
@@ -48,8 +48,8 @@ int transposed(const Walk<2>& walk) {
   return -1;
 }
 
-/// Squares of 32x32 elements: read along the dimension in which `from` is contiguous, written along
-/// the innermost one.
+/// Copies squares of 32x32 elements: reads them along the dimension in which `from` is contiguous,
+/// and writes them along the innermost one.
 template <class Word>
 void copy_squares(const Walk<2>& walk, int dim, CopyRun copy) {
   constexpr int64_t kSide = 32;

@@ -15,7 +15,7 @@ class Runs {
   Runs(const Array& index, const Array& far, int dim, const Array& near)
       : index_(index), far_(far), near_(near), dim_(dim) {
     const Shape& shape = index.shape();
-    // Behind an index that repeats along the last dimensions (whole rows, say) lies one piece.
+    // An index that repeats along the last dimensions, as for whole rows, points to one piece.
     int last = shape.size();
     while (last - 1 > dim && (shape[last - 1] == 1 ||
                               (index.strides()[last - 1] == 0 && far.strides()[last - 1] == n_ &&

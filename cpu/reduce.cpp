@@ -54,8 +54,8 @@ S reduce_block(char* x, Lanes<S>& lanes, int64_t n) {
   return combine_lanes<Op>(acc);
 }
 
-/// n results of blocks as one: pairs of neighbours until one is left, so that the error grows with
-/// the logarithm of their count.
+/// Joins n results of blocks: pairs of neighbours until one is left, so that the error grows with
+/// the logarithm of n.
 template <class Op, class S>
 S join_blocks(S* p, int64_t n) {
   for (; n > 1; n = (n + 1) / 2)

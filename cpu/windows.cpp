@@ -19,8 +19,8 @@ using Compute = std::conditional_t<std::is_integral_v<T>, int64_t,
 /// The smallest number ≥ 0 that is at least a/b.
 int64_t from_zero(int64_t a, int64_t b) { return a <= 0 ? 0 : (a + b - 1) / b; }
 
-/// f(lead offsets of two arrays, i, j, begin, end) for pieces of all rows of blocks of m rows of
-/// rows of n elements; `work`: steps for each element.
+/// Calls f(block of a, block of b, i, j, begin, end) for pieces [begin, end) of the rows (i, j) of
+/// every block; blocks have `size` elements. `work`: steps for each element.
 template <class F>
 void each_piece(const Array& a, const Array& b, int dims, const int64_t (&size)[3], int64_t work,
                 const F& f) {
@@ -47,8 +47,7 @@ void each_piece(const Array& a, const Array& b, int dims, const int64_t (&size)[
 
 int64_t positions(const WindowLoop& w) { return w.axis[0].size * w.axis[1].size * w.axis[2].size; }
 
-/// f(k, window) for the positions k in a window that may lie on element s, and the window in which
-/// they do.
+/// Calls f(k, window) for each window of which position k lies on element s.
 template <class F>
 void each_window_on(const Axis& a, int64_t s, const F& f) {
   for (int64_t k = 0; k < a.size; ++k) {
@@ -57,7 +56,7 @@ void each_window_on(const Axis& a, int64_t s, const F& f) {
   }
 }
 
-/// f(k, element) for the positions k of window l that there are.
+/// Calls f(k, element) for the positions k of window l that lie inside the dimension.
 template <class F>
 void each_in_window(const Axis& a, int64_t l, const F& f) {
   for (int64_t k = 0; k < a.size; ++k) {

@@ -38,7 +38,7 @@ Touched of_gradients(const NormGrads& d, const Array& g, const Norm& norm) {
           {&g, &norm.x, &norm.weight, &norm.bias, &norm.mean, &norm.rstd}};
 }
 
-/// What before() is told of a task.
+/// The name and the arrays of a task, for before().
 struct Named {
   std::string name;
   Touched touched;

@@ -28,8 +28,8 @@ class ForwardingBackend : public Backend {
 
  protected:
   /// Comes before each call, which it may refuse by throwing. `call`: "gemm", or the formula's name
-  /// ("tanh", "tanh_grad"); a copy between dtypes is a "cast"; calls that are done at once are
-  /// joined by ", ".
+  /// ("tanh", "tanh_grad"); a copy between dtypes is a "cast"; the names of calls that run at once
+  /// are joined by ", ".
   virtual void before(const std::string& call, const Touched& touched) = 0;
 
  private:

@@ -9,7 +9,7 @@ void unfused(Backend& on, const MlpLoss& m);  // mlp_loss_unfused.cpp
 void unfused(Backend& on, const CheckedScale& s);
 void unfused(Backend& on, const Push& p);
 
-/// `total` and `mean` of a CrossEntropy whose `loss` and `counted` are there.
+/// Computes `total` and `mean` of a CrossEntropy whose `loss` and `counted` are computed.
 void mean_unfused(Backend& on, const CrossEntropy& c);
 
 /// In place on a contiguous d: relu, which writes the mask; or its gradient, 0 where the mask has

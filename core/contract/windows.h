@@ -27,7 +27,8 @@ struct Windows {
   }
 };
 
-/// The same for kernels: always three dimensions; dimensions are added in front with one element.
+/// The same for kernels, always with three dimensions: missing ones come in front, with one
+/// element.
 struct WindowLoop {
   struct Axis {
     int64_t size, stride, dilation, padding;
@@ -56,7 +57,7 @@ struct WindowLoop {
   }
 };
 
-/// The first elements of the last `count` dimensions: where each block of these dimensions begins.
+/// x at element 0 of its last `count` dimensions: where each block of them begins.
 inline Array block_starts(Array x, int count) {
   for (int i = 0; i < count; ++i) x = x.select(x.dim() - 1, 0);
   return x;

@@ -29,7 +29,7 @@ struct Elu
     : UnaryFormula {  // y = b·x, b·a·(eˣ − 1) where x ≤ 0.  Clevert et al. 2015, arXiv:1511.07289
   static constexpr auto name = "elu";
   HALFTAPE_HD static auto f(const auto& x, const auto& p) {
-    const auto m = where(x > 0, 0, x);  // of the branch that is taken
+    const auto m = where(x > 0, 0, x);  // finite also where it is not taken
     return p.b * where(x > 0, x, p.a * expm1(m));
   }
   HALFTAPE_HD static auto df(const auto& g, const auto& x, const auto& p) {
@@ -111,8 +111,8 @@ struct Mish : UnaryFormula {
     return g * (n / d + m * slope);
   }
 };
-/// y = ln(1 + e^(a·x))/a,  y' = σ(a·x);  y = x where a·x > b: beyond 20 no float32 tells them apart
-/// ln(1 + eᵗ) = max(t, 0) + ln(1 + e^−|t|).
+/// y = ln(1 + e^(a·x))/a,  y' = σ(a·x);  y = x where a·x > b: beyond 20 no float32 tells them
+/// apart. ln(1 + eᵗ) = max(t, 0) + ln(1 + e^−|t|).
 struct Softplus : UnaryFormula {
   static constexpr auto name = "softplus";
   static constexpr Cast cast = Cast::Float32;

@@ -8,9 +8,9 @@
 
 namespace halftape {
 
-// Of each rule: `kMoments` arrays of the parameter's shape are its state, in the order of the names
-// behind it. begin(t) is asked once for a parameter's t-th step (1-based), in double; where no
-// steps are counted, for none. The rule itself is called for each element: p is the parameter, g
+// The state of a rule is `kMoments` arrays of the parameter's shape, in the order of the names
+// behind that number. begin(t) is called once for a parameter's t-th step (from 1), in double,
+// unless no steps are counted. The rule itself is called for each element: p is the parameter, g
 // its gradient, m[i] its state. A moment that the options do without may be missing, and is 0 then.
 
 /// Sutskever et al. 2013 as PyTorch writes it: v ← momentum·v + (1 − dampening)·g; p ← p − lr·v.
@@ -146,7 +146,7 @@ struct LionRule {
   }
 };
 
-/// All of them: what is added here, both backends know.
+/// All rules. Both backends know a rule that is added here.
 using UpdateRule = std::variant<SgdRule, AdamRule, RmspropRule, AdagradRule, LionRule>;
 inline constexpr int kMostMoments = 3;
 

@@ -20,9 +20,8 @@ struct Product {
 
 /// Rows [i0, i1) and columns [j0, j1) of a product, which one thread works on in blocks.
 ///
-/// Packing pays for what is read many times. What is not is read where it is: b, where its panels
-/// are neighbours; a, unless all its rows begin in the same set of the cache. Of other rows of a, a
-/// copy does.
+/// Packing pays only for what is read many times. Otherwise b is read in place if its panels are
+/// neighbours, and a unless all its rows begin in the same set of the cache; such rows are copied.
 template <int P>
 class Part {
  public:
@@ -60,7 +59,7 @@ class Part {
   };
 
   void run_tiles(const Block& b) const {
-    // Tiles of equal height, as far as panels leave it open: low ones are slow.
+    // Tiles of equal height, if panels leave the choice: low tiles are slow.
     const int64_t tiles_down = (b.down + kRows - 1) / kRows;
     const int64_t height =
         a_in_place_ || a_in_rows_ ? (b.down + tiles_down - 1) / tiles_down : kRows;

@@ -21,7 +21,7 @@ size_t round_up(size_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
-/// Which of the sizes that round_up() makes: its power of two, and which of the four steps in it.
+/// The number of a size that round_up() makes: by its power of two, and by the step within it.
 constexpr size_t bin_of(size_t size) {
   const int top = std::bit_width(size - 1);  // two bits below the leading one
   const size_t quarter = size <= 4 * kAlignment ? size / kAlignment : ((size - 1) >> (top - 3)) & 3;

@@ -75,8 +75,8 @@ bool divide(const Array& g, double inverse) {
 void CpuBackend::check(const GradientCheck& c) {
   const double factor = c.inv_scale.defined() ? value(c.inv_scale) : 1;
   int64_t first_bad = -1;
-  // A check that divides goes on behind a bad gradient: else a caller would see a list of which a
-  // part is divided.
+  // A check that divides goes on after a bad gradient: otherwise only a part of the list would be
+  // divided.
   for (size_t i = 0; i < c.grads.size() && (first_bad < 0 || c.divides); ++i) {
     const Array& g = c.grads[i];
     if (!g.defined()) continue;

@@ -44,8 +44,9 @@ void fixed(bool value, const F& f) {
     f(std::false_type{});
 }
 
-// f(known), where known(rule, step) sets to constants those options that decide which arithmetic is
-// done: a loop that asks for them is not vectorised. The gradient comes with maximize's sign.
+// decide() calls f(known), where known(rule, step) sets the options that decide which arithmetic is
+// done to constants: a loop that asks for them is not vectorised. The gradient already has the sign
+// of maximize.
 template <class F>
 void decide(const SgdRule& rule, const SgdRule::Step& step, const F& f) {
   if (rule.momentum == 0)
@@ -89,8 +90,8 @@ void decide(const Rule&, const typename Rule::Step&, const F& f) {
   f([](Rule& r, typename Rule::Step&) { r.maximize = false; });
 }
 
-/// One step of n elements: whole chunks. The arrays are distinct, which the compiler believes of a
-/// function's parameters; a moment that the rule has not is null.
+/// One step of n elements, in whole chunks. The arrays are distinct, which a compiler believes of a
+/// function's parameters alone; moments that the rule does not have are null.
 template <class Known, class Rule, class S>
 void step_lanes(Rule rule, typename Rule::Step step, S inv, int64_t n, S* __restrict weight,
                 const S* __restrict grad, S* __restrict m0, S* __restrict m1, S* __restrict m2) {
@@ -142,8 +143,8 @@ void update(const UpdateSlot& slot, const Rule& rule, double factor) {
   const Array extra = kind == Weights::Stochastic ? uniform(slot.param, slot.keeping.extra)
                       : kind == Weights::Kahan    ? slot.keeping.extra
                                                   : Array();
-  // What is stepped: the master or the parameter. The master's rounding and the 16-bit copy are
-  // written only.
+  // kWeight is what is stepped: the master or the parameter. The master's rounding and the 16-bit
+  // copy are only written.
   enum : size_t { kWeight, kExtra, kRounded, kLow, kGrad, kMoment };
   constexpr size_t N = kMoment + Rule::kMoments;
   const Array none;

@@ -63,7 +63,7 @@ Chunk<S>& at(S* lanes, int64_t i) {
 inline constexpr int64_t kTile = 16384;   // elements that one task works on
 inline constexpr int64_t kAlone = 65536;  // elements for which waking another thread is too dear
 
-/// How many items of so many elements each one task takes.
+/// The number of items, of so many elements each, that one task takes.
 inline int64_t grain(int64_t items, int64_t elements) {
   if (items * elements <= kAlone) return std::max<int64_t>(1, items);
   return std::max<int64_t>(1, kTile / std::max<int64_t>(1, elements));
