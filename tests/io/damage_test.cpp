@@ -1,5 +1,5 @@
-// Files that were cut, flipped, torn by a kill or a full disk: the damage is always noticed, and
-// the former file is always there.
+// Files that were cut, had bits flipped, or were torn by a kill or a full disk: the damage is
+// always noticed, and the former file is always there.
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -43,8 +43,8 @@ safetensors::Tensors few() {
           {"count", testing::bytes_of_all_kinds(kInt64, {})}};
 }
 
-/// All elements are `value`: a file torn between two saves would hold two values. On the CPU, as a
-/// child process cannot use its parent's GPU.
+/// All elements are `value`, so that a file torn between two saves would hold two values. On the
+/// CPU, as a child process cannot use its parent's GPU.
 safetensors::Tensors all_of(int64_t value) {
   safetensors::Tensors t;
   for (int i = 0; i < 8; ++i)
@@ -230,7 +230,8 @@ TEST_CASE("a full disk leaves the former file, names the reason and removes what
   TempFolder folder;
   safetensors::save_file(all_of(1), folder / "x");
   const std::string former = read_bytes(folder / "x");
-  // A limit on the size of files fails as a full disk does; in a child, as it is the process's.
+  // A limit on the size of files fails as a full disk does. It holds for a process, hence the
+  // child.
   const pid_t child = fork();
   REQUIRE(child >= 0);
   if (child == 0) {

@@ -1,4 +1,4 @@
-// Files for the tests of datasets, which are gone with the test.
+// Files for the tests of datasets, removed at the end of a test.
 #pragma once
 #include <doctest/doctest.h>
 

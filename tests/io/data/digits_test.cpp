@@ -1,4 +1,4 @@
-// The embedded digits: the same bytes as scikit-learn's, and the split that is promised.
+// The embedded digits: the bytes of scikit-learn's, and the documented split.
 #include "halftape/io/data/sets/image_sets.h"
 
 #include <doctest/doctest.h>
@@ -15,7 +15,7 @@ using halftape::data::Split;
 
 namespace {
 
-// CRC-32 as zlib's, to compare with Python's zlib.crc32.
+// CRC-32 as in Python's zlib.crc32.
 uint32_t crc32(std::span<const uint8_t> bytes, uint32_t crc = 0) {
   crc = ~crc;
   for (uint8_t byte : bytes) {

@@ -1,5 +1,5 @@
-// The DataLoader: the same batches for any number of workers, what becomes of exceptions, and that
-// loops may be left anywhere.
+// The DataLoader: the same batches for any number of workers, exceptions of workers, and loops that
+// are left anywhere.
 #include "halftape/io/data/loader.h"
 
 #include <doctest/doctest.h>

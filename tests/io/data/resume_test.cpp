@@ -39,8 +39,8 @@ auto loader_of(const Sampler& sampler, size_t workers, bool drop_last) {
                           DataLoaderOptions(kBatch).workers(workers).drop_last(drop_last));
 }
 
-// Goes on to the end of the last epoch. `stop`: after so many batches, in the loop's body, where
-// the state is saved into `saved`; the batches and epochs' ends up to there are given.
+// Goes on to the end of the last epoch. With `stop`, saves the state into `saved` in the loop's
+// body after that many batches, and returns the batches and ends of epochs up to there.
 template <class Loader>
 Batches run(Loader& loader, size_t stop, std::map<std::string, double>& saved) {
   Batches seen;

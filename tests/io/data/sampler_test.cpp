@@ -1,4 +1,4 @@
-// Samplers: their orders, and that a saved position is the whole state.
+// Samplers: their orders, and saved positions, which are the whole state.
 #include "halftape/io/data/sampler.h"
 
 #include <doctest/doctest.h>
@@ -48,7 +48,7 @@ serialize::InputArchive saved(const S& sampler) {
   return serialize::InputArchive(archive.numbers());
 }
 
-// Of a sampler at every position of two epochs: what a fresh one gives that has loaded it.
+// At every position of two epochs, a new sampler that loads the state goes on as this one.
 template <class S>
 void check_resumes_anywhere(const S& fresh) {
   for (size_t taken = 0;; ++taken) {
@@ -83,8 +83,8 @@ TEST_CASE("a sequential sampler gives the indices in order and a short last batc
   CHECK(rest(s) == Indices{0, 1});
 }
 
-// An implementation in Python of Philox4x32-10, checked with Random123's known answers, and of the
-// shuffle gave these.
+// Computed with an implementation in Python of the shuffle and of Philox4x32-10, which was checked
+// with Random123's known answers.
 TEST_CASE("a random order is a matter of seed and epoch, and written down here") {
   CHECK(permutation(10, 42, 0) == Indices{0, 4, 5, 8, 6, 3, 2, 1, 7, 9});
   CHECK(permutation(10, 42, 1) == Indices{6, 3, 5, 1, 7, 0, 9, 8, 4, 2});
@@ -177,7 +177,7 @@ TEST_CASE("an order drawn as LibTorch draws it resumes at any position") {
     CHECK(rest(resumed) == next_epoch);
     CHECK(sorted(next_epoch) == first(13));
   }
-  // A seed of its own decides alone, and without the engine there is one again.
+  // A seed of its own decides alone, and without the engine the sampler has a seed again.
   RandomSampler own(13, 5);
   own.reset();
   CHECK(rest(own) == permutation(13, 5, 0));
@@ -228,7 +228,7 @@ TEST_CASE("distributed samplers share the examples out") {
         random.insert(random.end(), mine.begin(), mine.end());
         sequential.insert(sequential.end(), ordered.begin(), ordered.end());
       }
-      // Those at the front come twice where the shares do not come out even.
+      // The first ones come twice if the examples do not fill the shares.
       Indices expected = first(random.size());
       for (size_t& i : expected) i %= 10;
       CHECK(sequential == expected);

@@ -1,4 +1,4 @@
-// Image sets as datasets: shapes, dtypes, values, and files that are not what they should be.
+// Image sets as datasets: shapes, dtypes, values, and wrong files.
 #include "halftape/io/data/sets/image_sets.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// Datasets and transforms: what becomes of examples on their way into a batch.
+// Datasets and transforms: the way of examples into a batch.
 #include "halftape/io/data/transforms.h"
 
 #include <doctest/doctest.h>
@@ -22,7 +22,7 @@ struct Numbers : datasets::Dataset<Numbers, int> {
   std::optional<size_t> size() const override { return 100; }
 };
 
-// Data (2,) and a target of the type asked for.
+// Data (2,) and a target of the given type.
 template <class Target>
 struct Pairs : datasets::Dataset<Pairs<Target>, Example<Tensor, Target>> {
   Example<Tensor, Target> get(size_t index) override {

@@ -1,4 +1,4 @@
-// Tensors of every dtype and odd shapes, for files to bring back.
+// Tensors of every dtype and odd shapes, to save and load.
 #pragma once
 #include <cstring>
 #include <string>
@@ -14,8 +14,8 @@ inline const Shape kOddShapes[] = {
     {},     {0},    {1},       {7},          {2, 3},
     {3, 0}, {0, 5}, {1, 1, 1}, {2, 3, 1, 5}, {1, 2, 1, 1, 2, 1, 1, 3, 1, 1}};
 
-/// Every byte is another one, so that NaN payloads, infinities and subnormals are among the floats;
-/// bools are 0 and 1.
+/// The bytes vary, so that NaN payloads, infinities and subnormals are among the floats; bools are
+/// 0 and 1.
 inline Tensor bytes_of_all_kinds(Dtype dtype, const Shape& shape) {
   const Tensor t = empty(shape, TensorOptions(dtype).device(kCPU));
   auto* bytes = static_cast<uint8_t*>(t.data_ptr());

@@ -1,4 +1,4 @@
-// The IDX reader: what it accepts, and that each way a download goes wrong is told in plain words.
+// The IDX reader: what it accepts, and its plain words for each way in which a download goes wrong.
 #include "halftape/io/formats/idx.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// Pictures there and back, pictures of other programs, and files that are none.
+// Pictures there and back, pictures of other programs, and files that are no pictures.
 #include "halftape/io/formats/image.h"
 
 #include <doctest/doctest.h>
@@ -80,7 +80,7 @@ TEST_CASE("a picture of each kind comes back from its file, float or byte") {
       CHECK(read_bytes(folder / ("again"s + kind)) == read_bytes(path));
     }
   }
-  // Rounded, and at the nearer end; not a number is black.
+  // Rounded and clamped; NaN is black.
   const double nan = std::numeric_limits<double>::quiet_NaN();
   image::save(folder / "edges.pgm", tensor({{-1.0, 0.5, 2.0, nan, 0.9999, 1 / 255.0}}));
   CHECK(read_bytes(folder / "edges.pgm") == "P5\n6 1\n255\n\x00\x80\xff\x00\xff\x01"s);

@@ -1,5 +1,5 @@
-// NumPy's files: every dtype and shape comes back, every form that NumPy writes is read, and what
-// is wrong is refused.
+// NumPy's files: every dtype and shape comes back, every form that NumPy writes is read, and wrong
+// files are refused.
 #include "halftape/io/formats/npy.h"
 
 #include <doctest/doctest.h>

@@ -36,7 +36,7 @@ std::string dtype(const std::string& value) {
   return fields("\"dtype\":" + value + ",\"shape\":[1],\"data_offsets\":[0,4]");
 }
 std::string offsets(const std::string& list, size_t data = 4) { return shape("[1]", list, data); }
-/// One U8 tensor a name, each with its offsets.
+/// One U8 tensor for each name, with its offsets.
 std::string tensors(const std::vector<std::pair<std::string, std::pair<int, int>>>& all,
                     size_t data) {
   std::string header = "{";

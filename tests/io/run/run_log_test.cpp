@@ -90,7 +90,7 @@ TEST_CASE("what is more than a line cut short is kept beside the log") {
   RunLog other(folder / "foreign");
   CHECK(read_bytes(folder / "foreign.dropped") == foreign);
 
-  // What lies under that name stays, and a link there is not followed.
+  // A file of that name stays, and a link there is not followed.
   write_bytes(folder / "foreign", "again");
   std::filesystem::create_symlink(folder / "precious", folder / "foreign.dropped.1");
   RunLog once_more(folder / "foreign");

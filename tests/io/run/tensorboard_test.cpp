@@ -1,4 +1,4 @@
-// Event files: the frame of each record, and what stands in it. scripts/compare_files_with_python
+// Event files: the frame of each record, and its contents. scripts/compare_files_with_python
 // has TensorBoard itself read them.
 #include "halftape/io/run/tensorboard.h"
 
@@ -95,7 +95,7 @@ TEST_CASE("a histogram counts finite values in its buckets, and two writers have
   writer.add_histogram("one", tensor({2.0f}), 0, 2.0);
   writer.add_histogram("h", tensor({-1.0, 0.0, 2.0, 2.0, inf, -inf, nan, 1e300}, kFloat64), 1, 2.0);
   writer.close();
-  // One value takes two buckets: TensorBoard knows a left limit as the right one before it.
+  // One value takes two buckets: TensorBoard takes a left limit from the bucket before it.
   const std::string two = "\x3a\x10" + bytes_of(0) + bytes_of(1);
   CHECK(events(writer.path())[1].ends_with(two));
   const std::string event = events(writer.path())[2];

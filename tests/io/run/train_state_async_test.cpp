@@ -69,7 +69,7 @@ TEST_CASE("a run with a step in flight resumes with the bits of the one that nev
       std::vector<std::string> files;
       for (int64_t stop = 0; stop <= kEnd; ++stop) {
         whole.steps(stop);
-        // Saving waits, and changes nothing: not even how stale the model is.
+        // Saving waits, and changes nothing, not even how stale the model is.
         whole.state().save(folder / std::to_string(stop));
       }
       const std::string end = whole.bytes(folder);
@@ -88,7 +88,7 @@ TEST_CASE("a run with a step in flight resumes with the bits of the one that nev
         for (size_t i = 0; i < whole.optimizer().parameters().size(); ++i)
           CHECK(resumed.optimizer().parameters()[i].equal(whole.optimizer().parameters()[i]));
       }
-      // Without a save on the way, too.
+      // The same without a save on the way.
       manual_seed(5);
       AsyncRun unseen(delivery, sometimes_in_step);
       unseen.steps(kEnd);

@@ -83,7 +83,7 @@ class Run {
  private:
   void step() {
     model_->train();
-    // The data's place is all that says which batch it is; dropout draws from the default stream.
+    // The position in the data alone decides the batch; dropout draws from the default stream.
     const Generator dropout = get_generator(get_default_device());
     set_generator(data_, get_default_device());
     const Tensor x = randn({4, 5}, setup_.weights), y = randn({4, 2}, setup_.weights);
@@ -148,7 +148,7 @@ void check_resumes(const Setup& setup, const TempFolder& folder) {
   }
 }
 
-/// PyTorch's numbers on the CPU, and everything back as it was.
+/// PyTorch's random numbers on the CPU, for its lifetime.
 struct TorchNumbers {
   RandomState before = get_random_state();
   TorchNumbers() { set_cpu_random_engine(RandomEngine::Mt19937); }
