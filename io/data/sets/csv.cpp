@@ -1,4 +1,4 @@
-// The CSV reader: every field a number, and every mistake told with its line and column.
+// The CSV reader. Every field is a number, and errors name line and column.
 #include "halftape/io/data/sets/csv.h"
 
 #include <algorithm>
@@ -82,6 +82,9 @@ class Reader {
     fields_.clear();
     std::string_view rest = line_;
     for (;;) {
+      constexpr size_t kMostFields = 1 << 24;
+      if (fields_.size() == kMostFields)
+        fail("expected at most ", kMostFields, " fields, found more; has the file no line feeds?");
       const std::string_view start = trimmed(rest);
       size_t end = 0;
       if (start.starts_with('"')) {
@@ -162,14 +165,14 @@ datasets::LabelledTensors split_off_target(const Table& table, const CSVOptions&
 
 int64_t Table::index(const Column& column) const {
   const int64_t width = values.size(1);
-  if (const auto* number = std::get_if<int64_t>(&column.which())) {
+  if (const auto* number = std::get_if<int64_t>(&column)) {
     const int64_t i = *number < 0 ? *number + width : *number;
     if (i < 0 || i >= width)
       throw DataError("csv: column " + std::to_string(*number) + " of " + std::to_string(width) +
                       "; columns are counted from 0");
     return i;
   }
-  const std::string& name = std::get<std::string>(column.which());
+  const std::string& name = std::get<std::string>(column);
   std::string there;
   for (size_t i = 0; i < columns.size(); ++i) {
     if (columns[i] == name) return static_cast<int64_t>(i);

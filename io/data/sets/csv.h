@@ -14,17 +14,7 @@
 namespace halftape::data {
 
 /// A column by its name in the header or by its number from 0; -1 is the last.
-class Column {
- public:
-  Column(const char* name) : which_(std::string(name)) {}       // NOLINT: either is a column
-  Column(std::string name) : which_(std::move(name)) {}         // NOLINT
-  Column(int number) : which_(static_cast<int64_t>(number)) {}  // NOLINT
-  Column(int64_t number) : which_(number) {}                    // NOLINT
-  const std::variant<int64_t, std::string>& which() const { return which_; }
-
- private:
-  std::variant<int64_t, std::string> which_;
-};
+using Column = std::variant<int64_t, std::string>;
 
 struct CSVOptions {
   /// The first line holds the names of the columns.
@@ -47,8 +37,8 @@ struct Table {
 };
 
 /// Every field must be a number, as C writes them, in any locale; "nan" and "inf" are. Fields may
-/// stand in double quotes and between blanks; lines may end as on Windows; empty lines are passed
-/// over. Throws DataError with line and column for anything else, and for lines of different
+/// stand in double quotes and between blanks; lines may end as on Windows; empty lines are
+/// ignored. Throws DataError with line and column for anything else, and for lines of different
 /// length.
 Table read_csv(const std::filesystem::path& path, const CSVOptions& options = {});
 /// The same from text; messages call it `name`.

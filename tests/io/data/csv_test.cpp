@@ -1,4 +1,4 @@
-// CSV: numbers as they stand there, and every mistake told with line and column.
+// CSV: the numbers of a file, and errors that name line and column.
 #include "halftape/io/data/sets/csv.h"
 
 #include <doctest/doctest.h>
@@ -83,6 +83,12 @@ TEST_CASE("lines of different length, open quotes and empty files are refused") 
   CHECK(has(said("a,b\n\"1\"x,2\n"), "line 2: expected a separator after the quoted field '1'"));
   CHECK(has(said(""), "expected rows of numbers, found none"));
   CHECK(has(said("a,b\n\n"), "found none after the header"));
+}
+
+TEST_CASE("a file without line feeds is refused before its fields take all memory") {
+  CHECK(has(said(std::string((1 << 24) + 1, ',')),
+            "line 1: expected at most 16777216 fields, found more; has the file no line feeds?"));
+  CHECK(has(said(std::string("a,b\n1,\0\n", 8)), "line 2: column 2"));
 }
 
 TEST_CASE("the target is a column by name or by number, and the rest is data") {
