@@ -49,6 +49,7 @@ fs::path Checkpoints::save(const TrainState& state) const {
   if (!lock_) {
     make_folders("Checkpoints", folder_);
     lock_ = lock_path("Checkpoints", folder_, "its checkpoints");
+    if (!lock_) lock_ = std::make_shared<const int>();  // so that one warning is enough
   }
   const fs::path path = folder_ / name_of(state.step);
   state.save(path);
