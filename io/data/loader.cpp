@@ -1,4 +1,4 @@
-// The parts of a loader that know no types.
+// The parts of a loader that do not depend on the types of dataset and sampler.
 #include "halftape/io/data/loader.h"
 
 #include <cmath>

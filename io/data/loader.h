@@ -31,25 +31,17 @@ namespace halftape::data {
 bool has_gpu();
 
 namespace detail {
-/// CPU tensors in pinned memory, also inside examples and vectors; anything else unchanged.
+/// The batch with CPU tensors in pinned memory, also those inside examples and vectors.
 template <class T>
 T pinned(T batch) {
-  return batch;
-}
-inline Tensor pinned(Tensor batch) {
-  return batch.defined() && batch.device().is_cpu() ? batch.pin_memory() : batch;
-}
-template <class Data, class Target>
-Example<Data, Target> pinned(Example<Data, Target> batch);
-template <class T>
-std::vector<T> pinned(std::vector<T> batch) {
-  for (T& one : batch) one = pinned(std::move(one));
-  return batch;
-}
-template <class Data, class Target>
-Example<Data, Target> pinned(Example<Data, Target> batch) {
-  batch.data = pinned(std::move(batch.data));
-  if constexpr (!std::is_void_v<Target>) batch.target = pinned(std::move(batch.target));
+  if constexpr (std::is_same_v<T, Tensor>) {
+    if (batch.defined() && batch.device().is_cpu()) return batch.pin_memory();
+  } else if constexpr (requires { typename T::DataType; }) {
+    batch.data = pinned(std::move(batch.data));
+    if constexpr (requires { batch.target; }) batch.target = pinned(std::move(batch.target));
+  } else if constexpr (requires(typename T::value_type one) { batch.push_back(one); }) {
+    for (auto&& one : batch) one = pinned(std::move(one));
+  }
   return batch;
 }
 

@@ -1,4 +1,4 @@
-// How a loader and its workers pass on jobs and results, and how results get back into order.
+// Queues between a loader and its workers, and the order of results.
 #pragma once
 #include <chrono>
 #include <cstddef>
@@ -110,7 +110,6 @@ class DataShuttle {
     in_flight_ -= jobs_.clear();
     while (in_flight_ > 0) pop_result();
   }
-  size_t in_flight_jobs() const noexcept { return in_flight_; }
 
  private:
   Queue<Job> jobs_;

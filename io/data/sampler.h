@@ -1,7 +1,7 @@
 // Samplers: which examples make the next batch. Spelled as torch::data::samplers.
 //
-// A sampler's order is a matter of integers alone: the same on every machine, and its position is a
-// few numbers that save() writes and load() reads.
+// A sampler's order depends on integers alone, so it is the same on every machine. Its position is
+// a few numbers that save() writes and load() reads.
 #pragma once
 #include <algorithm>
 #include <cstdint>

@@ -1,6 +1,9 @@
-// Numbers as bytes in a given order, independent of the machine's, and bytes as digits.
+// Numbers as bytes in a given order, independent of the machine's, and as text.
 #pragma once
+#include <charconv>
 #include <cstdint>
+#include <iterator>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -29,6 +32,20 @@ inline std::string big_endian(uint64_t value, size_t n) {
   std::string bytes;
   while (n-- > 0) bytes += static_cast<char>(value >> 8 * n);
   return bytes;
+}
+/// The shortest text that reads back as the same number.
+template <class T>
+std::string text_of(T number) {
+  char digits[32];
+  return {digits, std::to_chars(std::begin(digits), std::end(digits), number).ptr};
+}
+/// The number that the text is; none if it is another text, or out of T's range.
+template <class T>
+std::optional<T> number_in(std::string_view text) {
+  T number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(number)
+                                                                  : std::nullopt;
 }
 /// Two hexadecimal digits for each byte.
 inline std::string hex(std::string_view bytes) {

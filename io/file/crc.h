@@ -10,7 +10,7 @@ namespace halftape {
 
 /// Castagnoli's polynomial, RFC 3720, appendix B.4: "123456789" gives e3069283.
 uint32_t crc32c(const void* bytes, size_t n, uint32_t before = 0);
-/// That of IEEE 802.3: "123456789" gives cbf43926.
+/// The CRC of IEEE 802.3: "123456789" gives cbf43926.
 uint32_t crc32(const void* bytes, size_t n, uint32_t before = 0);
 
 }  // namespace halftape

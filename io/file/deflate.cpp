@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <limits>
-#include <memory>
 #include <new>
 
 #include "halftape/io/file/byte_order.h"
@@ -69,34 +68,48 @@ std::string deflated(std::string_view bytes) {
   return out;
 }
 
-bool inflate_into(void* out, size_t n, std::string_view data) {
-  z_stream z{};
-  if (inflateInit2(&z, -15) != Z_OK) throw std::bad_alloc();
-  auto* to = static_cast<Bytef*>(out);
-  size_t room = n, rest = data.size();
-  z.next_in = input(data);
-  Bytef beyond;  // one byte more than there should be
+namespace {
+/// Goes on until out has `size` bytes, the data are at their end, or zlib's status is not Z_OK.
+int inflate_on(z_stream& z, std::string_view data, size_t& taken, void* out, size_t size,
+               size_t& have) {
   int status = Z_OK;
-  while (status == Z_OK) {
-    if (z.avail_in == 0) rest -= z.avail_in = static_cast<uInt>(std::min(rest, kMost));
-    const size_t here = std::min(room, kMost);
-    z.next_out = room > 0 ? to + (n - room) : &beyond;
-    const uInt offered = z.avail_out = static_cast<uInt>(room > 0 ? here : 1);
+  while (status == Z_OK && have < size && taken < data.size()) {
+    z.next_in = input(data.substr(taken));
+    z.next_out = static_cast<Bytef*>(out) + have;
+    const uInt in = z.avail_in = static_cast<uInt>(std::min(data.size() - taken, kMost));
+    const uInt room = z.avail_out = static_cast<uInt>(std::min(size - have, kMost));
     status = inflate(&z, Z_NO_FLUSH);
-    const size_t got = offered - z.avail_out;
-    if (room == 0 && got > 0) status = Z_DATA_ERROR;
-    room -= std::min(room, got);
+    taken += in - z.avail_in;
+    have += room - z.avail_out;
   }
-  const bool whole = status == Z_STREAM_END && room == 0 && z.avail_in == 0 && rest == 0;
-  inflateEnd(&z);
-  return whole;
+  if (status == Z_MEM_ERROR) throw std::bad_alloc();
+  return status;
+}
+
+/// `window`: -15 for raw data, 15 + 16 for gzip.
+class Inflater : public z_stream {
+ public:
+  explicit Inflater(int window) : z_stream{} {
+    if (inflateInit2(this, window) != Z_OK) throw std::bad_alloc();
+  }
+  ~Inflater() { inflateEnd(this); }
+  Inflater(const Inflater&) = delete;
+  Inflater& operator=(const Inflater&) = delete;
+};
+}  // namespace
+
+bool inflate_into(void* out, size_t n, std::string_view data) {
+  Inflater z(-15);
+  size_t taken = 0, have = 0, more = 0;
+  char beyond;  // one byte more than there should be
+  int status = inflate_on(z, data, taken, out, n, have);
+  if (status == Z_OK) status = inflate_on(z, data, taken, &beyond, 1, more);
+  return status == Z_STREAM_END && have == n && more == 0 && taken == data.size();
 }
 
 std::string gunzip(std::string_view data, size_t most, const InputFile& file) {
   constexpr const char* kFetchAgain = "; fetch or copy the file again";
-  z_stream z{};
-  if (inflateInit2(&z, 15 + 16) != Z_OK) throw std::bad_alloc();  // + 16: expect a gzip header
-  const std::unique_ptr<z_stream, int (*)(z_stream*)> at_the_end(&z, &inflateEnd);
+  Inflater z(15 + 16);
   std::string out(most, '\0');
   size_t have = 0, taken = 0;
   bool member_done = false;
@@ -111,15 +124,8 @@ std::string gunzip(std::string_view data, size_t most, const InputFile& file) {
                   kFetchAgain);
       inflateReset(&z);
     }
-    z.next_in = input(data.substr(taken));
-    z.next_out = reinterpret_cast<Bytef*>(&out[have]);
-    const uInt in = z.avail_in = static_cast<uInt>(std::min(data.size() - taken, kMost));
-    const uInt room = z.avail_out = static_cast<uInt>(std::min(most - have, kMost));
-    const int status = inflate(&z, Z_NO_FLUSH);  // checks CRC and length at a member's end
-    taken += in - z.avail_in;
-    have += room - z.avail_out;
+    const int status = inflate_on(z, data, taken, out.data(), most, have);  // checks CRC and length
     member_done = status == Z_STREAM_END;
-    if (status == Z_MEM_ERROR) throw std::bad_alloc();
     if (status != Z_OK && !member_done)
       file.fail("expected sound gzip data, found damage before byte ", taken,
                 " (zlib: ", z.msg ? z.msg : "dictionary needed", ")", kFetchAgain);

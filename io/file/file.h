@@ -115,7 +115,7 @@ void make_folders(const std::string& format, const std::filesystem::path& folder
 std::shared_ptr<const int> lock_path(const std::string& format, const std::filesystem::path& path,
                                      const char* what);
 
-/// "HOST.NUMBER" of this process; "localhost.0" where the operating system is not asked.
+/// "HOST.NUMBER" of this process; "localhost.0" on an unknown operating system.
 std::string process_name();
 
 }  // namespace halftape

@@ -164,12 +164,10 @@ Images read_idx(const fs::path& images, const fs::path& labels) {
     fail(labels, "expected ", x.dims[0], " labels, one for each image of ", images.string(),
          ", found ", y.dims[0], "; take both files from the same set");
   }
-  for (size_t i = 0; i < y.bytes.size(); ++i) {
-    if (y.bytes[i] > 9) {
-      fail(labels, "expected labels 0..9, found ", int{y.bytes[i]}, " at index ", i,
-           "; the file is damaged or of a set with more classes");
-    }
-  }
+  const auto wrong = std::ranges::find_if(y.bytes, [](uint8_t label) { return label > 9; });
+  if (wrong != y.bytes.end())
+    fail(labels, "expected labels 0..9, found ", int{*wrong}, " at index ", wrong - y.bytes.begin(),
+         "; the file is damaged or of a set with more classes");
   return {.name = images.filename().string(),
           .count = x.dims[0],
           .rows = x.dims[1],

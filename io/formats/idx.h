@@ -28,13 +28,13 @@ struct Split {
 /// The four files of MNIST, or of a set published under the same names, from `folder`:
 /// train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and
 /// t10k-labels-idx1-ubyte; each may carry a dot for the dash before "idx", and a .gz at the end.
-/// Where several forms of one file lie there, plain goes before .gz.
+/// If several forms of one file are there, a plain one is read.
 /// Throws DataError if a file is missing, damaged, or disagrees with its partner. Writes nothing.
 Split mnist(const std::filesystem::path& folder);
 
 /// One pair of IDX files: unsigned bytes (count, rows, cols) and labels 0..9 (count,).
 /// Whether a file is gzipped is read from its content, as some downloads are unpacked on the way.
-/// Throws DataError as mnist() does; refuses more than 1 GiB in one file.
+/// Throws DataError as mnist() does.
 Images read_idx(const std::filesystem::path& images, const std::filesystem::path& labels);
 
 /// Whether this build reads gzipped files; without zlib they are refused with a message.

@@ -8,8 +8,8 @@ namespace halftape::npy {
 
 using safetensors::Tensors;
 
-/// Writes one array, row-major and little-endian, so that the file is whole or not
-/// there. Throws for bfloat16, which NumPy has not: save x.to(kFloat32), or use safetensors.
+/// Writes one array, row-major and little-endian; the file is whole or not there. Throws for
+/// bfloat16, which NumPy does not have: save x.to(kFloat32), or use safetensors.
 void save(const std::filesystem::path& path, const Tensor& tensor);
 /// Reads one array: format 1.0, 2.0 or 3.0, row- or column-major, either byte order, in the dtypes
 /// bool, uint8, int32, int64, float16, float32 and float64. The result is a row-major CPU tensor.
@@ -19,7 +19,8 @@ Tensor load(const std::filesystem::path& path);
 /// Writes named arrays as they are, or deflated; together below 4 GiB.
 void savez(const std::filesystem::path& path, const Tensors& tensors);
 void savez_compressed(const std::filesystem::path& path, const Tensors& tensors);
-/// All arrays of an archive, in its order; the CRC of each is checked.
+/// All arrays of an archive, in its order; the CRC of each is checked. Throws FileError for
+/// anything else, and beyond set_unpack_limit().
 Tensors load_npz(const std::filesystem::path& path);
 
 }  // namespace halftape::npy

@@ -19,8 +19,8 @@ struct Pixels {
 };
 /// A PNG of 8 bits a channel, or of 8-bit numbers in a palette, not interlaced: 1 channel (grey), 2
 /// (and alpha), 3 (red, green, blue) or 4 (and alpha). Colour profiles, gamma and the transparency
-/// of palettes are passed over. Throws FileError, "png: name: …", for anything else, for damage,
-/// and in a build without zlib.
+/// of palettes are ignored. Throws FileError, "png: name: …", for anything else, for damage, beyond
+/// set_unpack_limit(), and in a build without zlib.
 Pixels read_png(std::string_view file, const std::string& name);
 
 }  // namespace halftape

@@ -14,10 +14,10 @@ using Tensors = OrderedDict<std::string, Tensor>;
 using Metadata = std::map<std::string, std::string>;
 
 /// Writes the tensors' values, from any device and layout; the file is whole or not there
-/// (OutputFile). Names and metadata are UTF-8; a name has 1 to 4096 bytes. Keys
-/// of metadata beginning with "halftape." are kept for the library, and "format" is "pt", as
-/// Python's safetensors.torch has it. The file holds a CRC-32C of all its bytes. Throws Error for a
-/// name or key that cannot be, FileError when the file cannot be written.
+/// (OutputFile). Names and metadata are UTF-8; a name has 1 to 4096 bytes. Keys of metadata that
+/// begin with "halftape." are reserved, and "format" becomes "pt", as in Python's
+/// safetensors.torch. The file holds a CRC-32C of all its bytes. Throws Error for an invalid name
+/// or key, FileError when the file cannot be written.
 void save_file(const Tensors& tensors, const std::filesystem::path& path,
                const Metadata& metadata = {});
 

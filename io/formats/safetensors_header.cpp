@@ -133,18 +133,9 @@ class Reader {
     }
     const auto byte = [&](uint32_t b) { out += static_cast<char>(b); };
     if (c < 0x80) return byte(c);
-    if (c < 0x800) {
-      byte(0xc0 | c >> 6);
-    } else {
-      if (c < 0x10000) {
-        byte(0xe0 | c >> 12);
-      } else {
-        byte(0xf0 | c >> 18);
-        byte(0x80 | (c >> 12 & 63));
-      }
-      byte(0x80 | (c >> 6 & 63));
-    }
-    byte(0x80 | (c & 63));
+    const int more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;  // bytes after the first
+    byte((0xff00u >> (more + 1) & 0xff) | c >> 6 * more);
+    for (int i = more; i-- > 0;) byte(0x80 | (c >> 6 * i & 63));
   }
   std::string string(std::string_view what) {
     expect('"', what);

@@ -17,7 +17,7 @@ void save(const nn::Module& module, const std::filesystem::path& path);
 void save(const Tensor& tensor, const std::filesystem::path& path);
 
 enum class Strict : bool { No, Yes };
-/// The names that did not find each other; empty unless Strict::No.
+/// The names that only one side has; empty unless Strict::No.
 struct IncompatibleKeys {
   std::vector<std::string> missing;     // in the module only
   std::vector<std::string> unexpected;  // in the file only

@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <optional>
 #include <system_error>
 
 #include "halftape/core/machine/warn.h"
+#include "halftape/io/file/byte_order.h"
 #include "halftape/io/file/file.h"
 
 namespace halftape {
@@ -24,14 +24,10 @@ std::string csv(std::string_view text) {
   return out + '"';
 }
 
-std::string text_of(const RunLog::Value& value) {
+std::string cell_of(const RunLog::Value& value) {
   if (const auto* text = std::get_if<std::string>(&value)) return csv(*text);
-  char digits[32];
-  const auto to_text = [&](auto number) -> std::string {
-    return {digits, std::to_chars(std::begin(digits), std::end(digits), number).ptr};
-  };
-  if (const auto* whole = std::get_if<int64_t>(&value)) return to_text(*whole);
-  return to_text(std::get<double>(value));
+  if (const auto* whole = std::get_if<int64_t>(&value)) return text_of(*whole);
+  return text_of(std::get<double>(value));
 }
 
 /// Cuts the first row and its line feed off the text; none if the text has no complete row.
@@ -114,7 +110,7 @@ void RunLog::write(const std::vector<Cell>& row) {
                    i < columns_.size() ? "\"" + columns_[i] + "\"" : "end", " (", path_.string(),
                    "); all rows have the columns of the first");
     names += (i ? "," : "") + csv(row[i].column);
-    values += (i ? "," : "") + text_of(row[i].value);
+    values += (i ? "," : "") + cell_of(row[i].value);
   }
   HALFTAPE_CHECK(!row.empty() && (first || row.size() == columns_.size()), "run log: the row has ",
                  row.size(), " columns, the file ", columns_.size(), " (", path_.string(), ")");
@@ -135,12 +131,10 @@ void RunLog::drop_from(std::string_view column, double value) {
   std::string kept = text.substr(0, text.size() - rest.size());
   for (std::string_view before = rest; const auto cells = take_row(rest); before = rest) {
     const std::string& cell = (*cells)[index];
-    double number = 0;
-    const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), number);
-    HALFTAPE_CHECK(error == std::errc() && end == cell.data() + cell.size(),
-                   "run log: ", path_.string(), ": \"", cell, "\" in the column \"", column,
+    const std::optional<double> number = number_in<double>(cell);
+    HALFTAPE_CHECK(number, "run log: ", path_.string(), ": \"", cell, "\" in the column \"", column,
                    "\" is no number");
-    if (!(number >= value)) kept += before.substr(0, before.size() - rest.size());
+    if (!(*number >= value)) kept += before.substr(0, before.size() - rest.size());
   }
   write_file("run log", path_, kept);
   file_.close();  // still the former file, which has no name any more

@@ -31,14 +31,10 @@ class RunLog {
     std::string_view column;
     Value value;
     template <class T>
-    requires std::is_arithmetic_v<T> Cell(std::string_view name, T number) : column(name) {
-      if constexpr (std::is_integral_v<T>)
-        value = static_cast<int64_t>(number);
-      else
-        value = static_cast<double>(number);
-    }
+    requires std::is_arithmetic_v<T> Cell(std::string_view name, T number)
+        : column(name),
+          value(static_cast<std::conditional_t<std::is_integral_v<T>, int64_t, double>>(number)) {}
     Cell(std::string_view name, std::string text) : column(name), value(std::move(text)) {}
-    Cell(std::string_view name, const char* text) : column(name), value(std::string(text)) {}
   };
 
   /// Makes the folder if it does not exist.

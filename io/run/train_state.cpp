@@ -3,10 +3,10 @@
 #include "halftape/io/run/train_state.h"
 
 #include <algorithm>
-#include <charconv>
 #include <string_view>
 #include <utility>
 
+#include "halftape/io/file/byte_order.h"
 #include "halftape/io/file/file.h"
 
 namespace halftape {
@@ -20,24 +20,16 @@ constexpr const char *kModule = "module", *kOptimizer = "optimizer", *kAsync = "
 constexpr std::string_view kRun = "run", kPart = "run.part.", kRandom = "run.random.";
 
 template <class T>
-std::string text_of(T number) {
-  char digits[32];  // the shortest text that reads back as the same number
-  return {digits, std::to_chars(std::begin(digits), std::end(digits), number).ptr};
-}
-
-template <class T>
 T number_of(std::string_view text, const std::string& key) {
-  T number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  HALFTAPE_CHECK(error == std::errc() && end == text.data() + text.size(), "TrainState: \"", key,
-                 "\": expected a number, found \"", text, "\"");
-  return number;
+  const std::optional<T> number = number_in<T>(text);
+  HALFTAPE_CHECK(number, "TrainState: \"", key, "\": expected a number, found \"", text, "\"");
+  return *number;
 }
 
 constexpr std::string_view kMt19937 = "mt19937";
 
 /// "SEED OFFSET", followed by "mt19937 POSITION NEXT_NORMAL WORD WORD …" for an Mt19937.
-std::string text_of(const Generator& g) {
+std::string generator_text(const Generator& g) {
   std::string text = text_of(g.seed) + ' ' + text_of(g.offset);
   if (const auto& mt = g.mt19937) {
     text.append(" ").append(kMt19937) += ' ' + text_of(mt->position) + ' ';
@@ -297,7 +289,7 @@ void TrainState::add(const std::string& name, Generator& generator) {
   add_text(
       name,
       [&generator] {
-        return Text{{key, text_of(generator)}};
+        return Text{{key, generator_text(generator)}};
       },
       [&generator, name](const Text& saved) {
         const auto found = saved.find(key);
@@ -345,7 +337,7 @@ void TrainState::save(const std::filesystem::path& path) const {
   if (random.cpu_engine == RandomEngine::Mt19937)
     draft.metadata[std::string(kRandom) + "engine"] = kMt19937;
   for (const auto& [device, generator] : random.generators)
-    draft.metadata[std::string(kRandom) + device.str()] = text_of(generator);
+    draft.metadata[std::string(kRandom) + device.str()] = generator_text(generator);
   safetensors::save_file(draft.tensors, path, draft.metadata);
 }
 

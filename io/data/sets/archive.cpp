@@ -2,13 +2,12 @@
 // CRC-32C of these. Archives of version 1 had no check sum.
 #include "halftape/io/data/sets/archive.h"
 
-#include <charconv>
-#include <cstdio>
 #include <sstream>
 #include <string_view>
 #include <utility>
 
 #include "halftape/core/check.h"
+#include "halftape/io/file/byte_order.h"
 #include "halftape/io/file/crc.h"
 #include "halftape/io/file/file.h"
 
@@ -19,20 +18,15 @@ constexpr std::string_view kFirstLine = "halftape archive 2",
                            kFormerFirstLine = "halftape archive 1";
 
 std::string sum_line(const std::string& body) {
-  char digits[16];
-  std::snprintf(digits, sizeof digits, "%08x",
-                static_cast<unsigned>(crc32c(body.data(), body.size())));
-  return std::string("crc32c ") + digits;
+  return "crc32c " + hex(big_endian(crc32c(body.data(), body.size()), 4));
 }
 
 /// Takes decimal digits and nothing else.
 uint64_t whole(std::string_view text, const std::string& line) {
-  uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  HALFTAPE_CHECK(error == std::errc() && end == text.data() + text.size(),
-                 "load: expected a whole number from 0 to 2^64 - 1 at the end of the line '",
+  const std::optional<uint64_t> value = number_in<uint64_t>(text);
+  HALFTAPE_CHECK(value, "load: expected a whole number from 0 to 2^64 - 1 at the end of the line '",
                  line.substr(0, 40), "': the state is damaged");
-  return value;
+  return *value;
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ class CharVocabulary {
   std::unordered_map<uint32_t, int64_t> numbers_;  // by code point
 };
 
-/// Every byte its own token, of 256: for any file.
+/// 256 tokens, one for each byte: for any file.
 struct ByteVocabulary {
   int64_t size() const { return 256; }
   Tensor encode(std::string_view bytes) const;
@@ -48,7 +48,7 @@ namespace datasets {
 /// Windows of `block_size` tokens, and as targets the token after each: data (block_size,) and
 /// target (block_size,) of int64. Window i begins at token i · stride; a stride of block_size cuts
 /// the text in pieces, of 1 gives a window for every place. The sampler decides whether they come
-/// in random order. What is left at the end and too short for a window is not seen.
+/// in random order. Tokens at the end that are too few for a window are left out.
 class TextWindows : public Dataset<TextWindows> {
  public:
   /// tokens: 1-d, of an integer dtype. Throws when there are no block_size + 1 of them.
