@@ -206,9 +206,9 @@ Tensor weights_of(const char* name, const Conv& c, const Tensor& y, const Tensor
                 });
 }
 
-/// Checks the inputs of both kinds of convolution. `out`: output channels per row of the weight.
+/// Checks the inputs of both kinds of convolution.
 void check_inputs(const char* op, int n, const Tensor& x, const Tensor& w, const Tensor& bias,
-                  int64_t groups, int64_t channels, int64_t outputs) {
+                  int64_t groups, bool transposed) {
   HALFTAPE_CHECK(w.dim() == n + 2, op, ": weight ", w.sizes(), " has ", w.dim(),
                  " dimensions; expected ", n + 2);
   HALFTAPE_CHECK(x.dim() == n + 1 || x.dim() == n + 2, op, ": input ", x.sizes(), " has ", x.dim(),
@@ -217,6 +217,8 @@ void check_inputs(const char* op, int n, const Tensor& x, const Tensor& w, const
   HALFTAPE_CHECK(groups > 0, op, ": groups ", groups, " must be positive");
   HALFTAPE_CHECK(w.size(0) % groups == 0, op, ": weight ", w.sizes(), " has ", w.size(0),
                  " rows, which ", groups, " groups do not divide");
+  int64_t channels = checked_mul(w.size(1), groups), outputs = w.size(0);
+  if (transposed) std::swap(channels, outputs);
   HALFTAPE_CHECK(x.size(-n - 1) == channels, op, ": input ", x.sizes(), " has ", x.size(-n - 1),
                  " channels, weight ", w.sizes(), " in ", groups,
                  groups == 1 ? " group" : " groups", " expects ", channels);
@@ -239,8 +241,7 @@ Tensor convolve(const CastOp& op, int n, const Tensor& x_in, const Tensor& w_in,
                 const Dims& dilation, int64_t groups) {
   const auto inputs = cast_inputs<2>(op, x_in, w_in, bias_in);
   const Tensor &x = inputs[0], &w = inputs[1], &bias = inputs[2];
-  check_inputs(op.name, n, x, w, bias, groups, w.dim() > 1 ? w.size(1) * groups : 0,
-               w.dim() > 0 ? w.size(0) : 0);
+  check_inputs(op.name, n, x, w, bias, groups, false);
   Conv c{detail::windows_of(op.name, n, last_dims(w.sizes(), n), stride,
                             padding.rule() ? Dims{0} : padding.numbers(), dilation),
          groups};
@@ -266,8 +267,7 @@ Tensor convolve_transposed(const CastOp& op, int n, const Tensor& x_in, const Te
                            const Dims& output_padding, int64_t groups, const Dims& dilation) {
   const auto inputs = cast_inputs<2>(op, x_in, w_in, bias_in);
   const Tensor &x = inputs[0], &w = inputs[1], &bias = inputs[2];
-  check_inputs(op.name, n, x, w, bias, groups, w.dim() > 0 ? w.size(0) : 0,
-               w.dim() > 1 ? w.size(1) * groups : 0);
+  check_inputs(op.name, n, x, w, bias, groups, true);
   const Conv c{detail::windows_of(op.name, n, last_dims(w.sizes(), n), stride, padding, dilation),
                groups};
   const Dims behind = each_dim(op.name, "output_padding", output_padding, n, 0);

@@ -365,7 +365,7 @@ Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
                 down = std::max<int64_t>(-shift, 0), right = std::max<int64_t>(shift, 0);
   const int64_t length = std::max<int64_t>(std::min(a.size(i) - down, a.size(j) - right), 0);
   shape.push_back(length);
-  strides.push_back(a.strides()[i] + a.strides()[j]);
+  strides.push_back(length > 1 ? a.strides()[i] + a.strides()[j] : 1);
   const int64_t start = length > 0 ? down * a.strides()[i] + right * a.strides()[j] : 0;
   return view_op("diagonal", x, a.as_strided(shape, strides, a.offset() + start),
                  [=, from = x.sizes()](const Tensor& g) {

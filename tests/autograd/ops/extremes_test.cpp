@@ -153,6 +153,8 @@ TEST_CASE("numbers beyond every use are refused, not computed with") {
       {[=] { conv2d(x, w, {}, 1, 0, kMost); }, "do not fit 64 bits"},
       {[=] { conv2d(x, w, {}, 1, "same", kMost); }, "do not fit 64 bits"},
       {[=] { conv2d(x, w, {}, 1, kLeast); }, "must not be negative"},
+      {[=] { conv2d(x, w, {}, 1, 0, 1, kLeast); }, "groups -9223372036854775808 must be positive"},
+      {[=] { conv_transpose2d(x, w, {}, 1, 0, 0, kMost); }, "groups do not divide"},
       {[=] { conv_transpose2d(x, w, {}, kMost); }, "do not fit 64 bits"},
       {[=] { conv_transpose2d(x, w, {}, 1, 0, kMost); }, "do not fit 64 bits"},
       {[=] { max_pool2d(x, kMost, 1, kMost / 2); }, "do not fit 64 bits"},
@@ -213,6 +215,7 @@ TEST_CASE("offsets, steps and windows far beyond the edges mean what they say") 
   CHECK(diagonal(m, kMost).sizes() == Shape{0});
   CHECK(diagonal(m, kLeast).sizes() == Shape{0});
   CHECK(diagonal(m, -1).sizes() == Shape{1});
+  CHECK(diagonal(as_strided(m, {1, 3}, {kMost, 1})).equal(ones({1})));
   CHECK(as_strided(m, {0}, {1}, kMost).numel() == 0);
   CHECK(roll(arange(3), kMost).equal(roll(arange(3), kMost % 3)));
   CHECK(roll(arange(3), kLeast).equal(roll(arange(3), kLeast % 3)));
