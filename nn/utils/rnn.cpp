@@ -13,30 +13,42 @@ namespace {
 
 using Numbers = std::vector<int64_t>;
 
-Numbers numbers(const Tensor& t) { return t.to(kCPU).to(kInt64).to_vector<int64_t>(); }
+Numbers numbers(const Tensor& t) {
+  HALFTAPE_CHECK(!t.is_floating_point() && t.dtype() != kBool,
+                 "nn::utils::rnn: lengths, batch sizes and permutations are integers, not ",
+                 t.dtype());
+  return t.to(kCPU).to(kInt64).to_vector<int64_t>();
+}
 Tensor on(Device device, const Numbers& values) {
   return tensor(values, TensorOptions(kInt64).device(device));
 }
 
-/// Rows of x, (n, …), by number, in the shape (lead…, …).
-Tensor picked(const Tensor& x, const Numbers& index, const Shape& lead) {
-  Shape shape = lead;
+/// Rows of x, (n, …), by number: index (…), on any device → (…, …).
+Tensor picked(const Tensor& x, const Tensor& index) {
+  Shape shape = index.sizes();
   for (int64_t d = 1; d < x.dim(); ++d) shape.push_back(x.size(d));
-  return index_select(x, 0, on(x.device(), index)).reshape(shape);
+  return index_select(x, 0, index.reshape({-1}).to(x.device())).reshape(shape);
+}
+
+/// Where each of 0 … n − 1 stands; throws unless each stands there once.
+Numbers inverse_of(const Numbers& permutation) {
+  const auto count = static_cast<int64_t>(permutation.size());
+  Numbers inverse(permutation.size(), -1);
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t at = permutation[static_cast<size_t>(i)];
+    HALFTAPE_CHECK(at >= 0 && at < count && inverse[static_cast<size_t>(at)] < 0,
+                   "invert_permutation: ", at, " is no place among ", count,
+                   ", or stands there twice");
+    inverse[static_cast<size_t>(at)] = i;
+  }
+  return inverse;
 }
 
 }  // namespace
 
 Tensor invert_permutation(const Tensor& permutation) {
-  if (!permutation.defined()) return {};
-  const Numbers at = numbers(permutation);
-  Numbers inverse(at.size());
-  for (size_t i = 0; i < at.size(); ++i) {
-    HALFTAPE_CHECK(at[i] >= 0 && at[i] < static_cast<int64_t>(at.size()),
-                   "invert_permutation: ", at[i], " is no place among ", at.size());
-    inverse[static_cast<size_t>(at[i])] = static_cast<int64_t>(i);
-  }
-  return on(permutation.device(), inverse);
+  return permutation.defined() ? on(permutation.device(), inverse_of(numbers(permutation)))
+                               : Tensor();
 }
 
 PackedSequence::PackedSequence(Tensor data, Tensor batch_sizes, Tensor sorted_indices,
@@ -47,7 +59,19 @@ PackedSequence::PackedSequence(Tensor data, Tensor batch_sizes, Tensor sorted_in
       unsorted_indices_(std::move(unsorted_indices)) {
   HALFTAPE_CHECK(data_.defined() && batch_sizes_.defined(),
                  "PackedSequence: expected data and batch sizes");
-  HALFTAPE_CHECK(!batch_sizes_.is_cuda(), "PackedSequence: the batch sizes belong on the CPU");
+  HALFTAPE_CHECK(data_.dim() > 0 && batch_sizes_.dim() == 1 && batch_sizes_.numel() > 0 &&
+                     !batch_sizes_.is_cuda(),
+                 "PackedSequence: data ", data_.sizes(), " must have rows, and batch sizes ",
+                 batch_sizes_.sizes(), " one number on the CPU for each step, one at least");
+  int64_t before = data_.size(0), sum = 0;
+  for (const int64_t size : numbers(batch_sizes_)) {
+    HALFTAPE_CHECK(size > 0 && size <= before, "PackedSequence: batch size ", size,
+                   " must be positive, and not more than the one before or the ", data_.size(0),
+                   " rows of data");
+    sum += before = size;
+  }
+  HALFTAPE_CHECK(sum == data_.size(0), "PackedSequence: the batch sizes add up to ", sum,
+                 ", data has ", data_.size(0), " rows");
   if (!unsorted_indices_.defined()) unsorted_indices_ = invert_permutation(sorted_indices_);
   if (!sorted_indices_.defined()) sorted_indices_ = invert_permutation(unsorted_indices_);
 }
@@ -99,8 +123,7 @@ PackedSequence pack_padded_sequence(const Tensor& input, const Tensor& lengths, 
       if (given[static_cast<size_t>(i)] > t) index.push_back(t * batch + i);
     sizes.push_back(static_cast<int64_t>(index.size() - before));
   }
-  const auto count = static_cast<int64_t>(index.size());
-  return PackedSequence(picked(flatten(steps_first, 0, 1), index, {count}), on(kCPU, sizes),
+  return PackedSequence(picked(flatten(steps_first, 0, 1), on(kCPU, index)), on(kCPU, sizes),
                         enforce_sorted ? Tensor() : on(input.device(), order));
 }
 
@@ -108,7 +131,6 @@ std::tuple<Tensor, Tensor> pad_packed_sequence(const PackedSequence& sequence, b
                                                double padding_value,
                                                std::optional<int64_t> total_length) {
   const Numbers sizes = numbers(sequence.batch_sizes());
-  HALFTAPE_CHECK(!sizes.empty(), "pad_packed_sequence: the sequence has no steps");
   const auto longest = static_cast<int64_t>(sizes.size());
   const int64_t steps = total_length.value_or(longest);
   HALFTAPE_CHECK(steps >= longest,
@@ -117,25 +139,31 @@ std::tuple<Tensor, Tensor> pad_packed_sequence(const PackedSequence& sequence, b
                  steps, " and max sequence length being ", longest);
   const int64_t batch = sizes[0];
   Numbers place(static_cast<size_t>(batch));  // of each sequence in the padded batch
-  if (sequence.sorted_indices().defined())
-    place = numbers(sequence.sorted_indices());
+  if (sequence.unsorted_indices().defined())
+    place = inverse_of(numbers(sequence.unsorted_indices()));
   else
     std::iota(place.begin(), place.end(), 0);
+  HALFTAPE_CHECK(static_cast<int64_t>(place.size()) == batch, "pad_packed_sequence: ", place.size(),
+                 " indices for a batch of ", batch);
 
   // A sequence without a step takes the row behind the data, which is padding.
   const Tensor& data = sequence.data();
   Shape row = data.sizes();
   row[0] = 1;
   const Tensor rows = cat({data, full(row, padding_value, data.options())}, 0);
-  Numbers index(static_cast<size_t>(steps * batch), data.size(0)), lengths(place.size(), 0);
+  const Tensor index = full({steps, batch}, data.size(0), TensorOptions(kInt64).device(kCPU));
+  auto* of_step = index.data_ptr<int64_t>();
+  Numbers lengths(place.size(), 0);
   int64_t at = 0;
-  for (int64_t t = 0; t < longest; ++t)
-    for (int64_t i = 0; i < sizes[static_cast<size_t>(t)]; ++i) {
+  for (const int64_t size : sizes) {
+    for (int64_t i = 0; i < size; ++i) {
       const auto to = static_cast<size_t>(place[static_cast<size_t>(i)]);
-      index[static_cast<size_t>(t * batch) + to] = at++;
+      of_step[to] = at++;
       ++lengths[to];
     }
-  const Tensor padded = picked(rows, index, {steps, batch});
+    of_step += batch;
+  }
+  const Tensor padded = picked(rows, index);
   return {batch_first ? transpose(padded, 0, 1) : padded, on(kCPU, lengths)};
 }
 

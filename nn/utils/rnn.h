@@ -9,7 +9,8 @@
 
 namespace halftape::nn::utils::rnn {
 
-/// The inverse of a permutation of 0 … n − 1; undefined for an undefined one.
+/// The inverse of a permutation of 0 … n − 1; undefined for an undefined one. Throws where a number
+/// is missing.
 Tensor invert_permutation(const Tensor& permutation);
 
 /// Sequences without padding, the longest first: all first steps, then all second steps, …
@@ -19,7 +20,8 @@ class PackedSequence {
   PackedSequence() = default;
   /// data: (sum of lengths, …); batch_sizes: int64 on the CPU, how many sequences have each step.
   /// sorted_indices: the position of each before sorting by length; unsorted_indices: the inverse.
-  /// One is made from the other. Both undefined: the sequences were not sorted.
+  /// One is made from the other. Both undefined: the sequences were not sorted. Throws unless batch
+  /// sizes are positive, do not increase and add up to the rows of data.
   explicit PackedSequence(Tensor data, Tensor batch_sizes, Tensor sorted_indices = {},
                           Tensor unsorted_indices = {});
 
@@ -28,7 +30,7 @@ class PackedSequence {
   const Tensor& sorted_indices() const { return sorted_indices_; }
   const Tensor& unsorted_indices() const { return unsorted_indices_; }
 
-  /// With the data in other options, and the indices beside them. Itself where nothing changes.
+  /// With the data in other options, and the indices on its device; itself where nothing changes.
   PackedSequence to(const TensorOptions& options) const;
   PackedSequence cuda() const { return to(kCUDA); }
   PackedSequence cpu() const { return to(kCPU); }

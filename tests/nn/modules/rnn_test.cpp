@@ -4,6 +4,8 @@
 
 #include <halftape/halftape.h>
 
+#include <limits>
+
 #include "halftape/tests/support/message.h"
 #include "halftape/tests/support/modules/module_vectors.h"
 
@@ -241,4 +243,32 @@ TEST_CASE("recurrent layers and packing say what does not fit") {
             "batch size 4 of step 1"));
   CHECK(has(said([&] { return rnn::pad_sequence(TensorList()); }), "one sequence at least"));
   CHECK(has(said([&] { return rnn::invert_permutation(tensor({0, 2})); }), "2 is no place"));
+}
+
+TEST_CASE(
+    "a packed sequence has batch sizes that fit its rows, and indices that are a permutation") {
+  const Tensor data = ones({3, 2});
+  const auto said = [](const auto& call) { return message([&] { (void)call(); }); };
+  const auto made = [&](const Tensor& sizes, const Tensor& sorted = {}) {
+    return said([&] { return rnn::pad_packed_sequence(rnn::PackedSequence(data, sizes, sorted)); });
+  };
+  const auto cpu = [](std::vector<int64_t> values) {
+    return tensor(values, TensorOptions(kInt64).device(kCPU));
+  };
+  CHECK(made(cpu({2, 1})) == "");
+  for (const auto& sizes : {cpu({9}), cpu({-1, 4}), cpu({1, 2}), cpu({2, 2}), cpu({0, 3}), cpu({2}),
+                            cpu({std::numeric_limits<int64_t>::max(), 1})})
+    CHECK(has(made(sizes), "PackedSequence: "));
+  CHECK(has(made(tensor({2.0, 1.0}).to(kCPU)), "integers, not float32"));
+  CHECK(has(made(full({}, 3, TensorOptions(kInt64).device(kCPU))), "one number on the CPU"));
+  for (const auto& sorted : {cpu({0, 0}), cpu({5, 0}), cpu({0, -1})})
+    CHECK(has(made(cpu({2, 1}), sorted), "is no place among 2"));
+  CHECK(has(made(cpu({2, 1}), cpu({2, 1, 0})), "3 indices for a batch of 2"));
+  const Tensor x = ones({3, 2, 1});
+  CHECK(has(said([&] { return rnn::pack_padded_sequence(x, tensor({2.5, 1.5})); }), "integers"));
+  CHECK(has(said([&] {
+              return rnn::pad_packed_sequence(rnn::PackedSequence(data, cpu({2, 1})), false, 0,
+                                              std::numeric_limits<int64_t>::max());
+            }),
+            "does not fit 64 bits"));
 }
