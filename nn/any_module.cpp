@@ -49,9 +49,11 @@ const std::type_info& AnyModule::type_info() const {
 }
 
 AnyModule AnyModule::clone(std::optional<Device> device) const {
-  AnyModule copy;
-  if (module_) clone_(copy, module_->clone(device));
-  return copy;
+  return module_ ? with(module_->clone(device)) : AnyModule();
+}
+AnyModule AnyModule::with(std::shared_ptr<Module> module) const {
+  check_holds("with");
+  return make_(std::move(module));
 }
 
 }  // namespace halftape::nn

@@ -75,8 +75,20 @@ std::decay_t<T>&& argument(std::vector<AnyValue>& arguments, size_t index) {
 
 using AnyForward = std::function<AnyValue(std::vector<AnyValue>)>;
 
+/// The type R(Args…) of a method.
+template <class Method>
+struct Call;
+template <class C, class R, class... Args>
+struct Call<R (C::*)(Args...)> {
+  using Type = R(Args...);
+};
+template <class C, class R, class... Args>
+struct Call<R (C::*)(Args...) const> {
+  using Type = R(Args...);
+};
+
 template <class M, class Method, class R, class... Args>
-AnyForward erased(M& module, Method method, R (*)(Args...)) {
+AnyForward erased(M& module, Method method, std::type_identity<R(Args...)>) {
   static_assert(!std::is_void_v<R>, "AnyModule: forward() has to return a value");
   return [&module, method](std::vector<AnyValue> arguments) {
     const Module::PlaceScope scope(module);
@@ -86,14 +98,6 @@ AnyForward erased(M& module, Method method, R (*)(Args...)) {
     }
     (std::index_sequence_for<Args...>());
   };
-}
-template <class M, class C, class R, class... Args>
-AnyForward erased(M& module, R (C::*method)(Args...)) {
-  return erased(module, method, static_cast<R (*)(Args...)>(nullptr));
-}
-template <class M, class C, class R, class... Args>
-AnyForward erased(M& module, R (C::*method)(Args...) const) {
-  return erased(module, method, static_cast<R (*)(Args...)>(nullptr));
 }
 /// forward() of a module; forward_any() of one that takes any arguments, as Sequential.
 template <class M>
@@ -105,7 +109,8 @@ AnyForward erased(M& module) {
       return module.forward_any(std::move(arguments));
     };
   else
-    return erased(module, &M::forward);
+    return erased(module, &M::forward,
+                  std::type_identity<typename Call<decltype(&M::forward)>::Type>());
 }
 
 template <class... Args>
@@ -126,15 +131,15 @@ std::vector<AnyValue> packed(Args&&... args) {
 ///     int n = AnyModule(Count()).forward<int>(x);
 class AnyModule {
  public:
-  /// Holds nothing; every call but is_empty(), clone() and = throws.
+  /// Holds nothing: every call throws, except is_empty(), clone() and assignment.
   AnyModule() = default;
   template <class M>
   explicit AnyModule(std::shared_ptr<M> module) {
     HALFTAPE_CHECK(module, "AnyModule: the pointer to a ", detail::name_of(typeid(M)), " is null");
     type_ = &typeid(M);
     forward_ = detail::erased(*module);
-    clone_ = [](AnyModule& any, std::shared_ptr<Module> copy) {
-      any = AnyModule(std::dynamic_pointer_cast<M>(std::move(copy)));
+    make_ = [](std::shared_ptr<Module> other) {
+      return AnyModule(std::dynamic_pointer_cast<M>(std::move(other)));
     };
     module_ = std::move(module);
   }
@@ -151,6 +156,8 @@ class AnyModule {
 
   /// Another AnyModule with a clone() of the module.
   AnyModule clone(std::optional<Device> device = {}) const;
+  /// Another AnyModule of the same class with this module; throws if it is of another.
+  AnyModule with(std::shared_ptr<Module> module) const;
 
   /// forward() of the module. Throws when the types of the arguments or the result do not match.
   template <class R = Tensor, class... Args>
@@ -196,7 +203,7 @@ class AnyModule {
   std::shared_ptr<Module> module_;
   const std::type_info* type_ = nullptr;
   detail::AnyForward forward_;
-  void (*clone_)(AnyModule&, std::shared_ptr<Module>) = nullptr;
+  AnyModule (*make_)(std::shared_ptr<Module>) = nullptr;  // of the same class
 };
 
 /// A name with anything that AnyModule takes: Sequential({{"fc", Linear(3, 4)}, {"act", ReLU()}}).

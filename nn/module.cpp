@@ -23,17 +23,6 @@ std::string listed(const std::vector<std::string>& names) {
   return text;
 }
 
-/// Names and tensors of a module and those below it, by a getter of each module's own.
-template <class Own>
-void collect(const Module& module, const std::string& prefix, bool recurse, const Own& own,
-             OrderedDict<std::string, Tensor>& into) {
-  for (const auto& item : own(module))
-    if (item.value().defined()) into.insert(detail::joined(prefix, item.key()), item.value());
-  if (!recurse) return;
-  for (const auto& child : module.named_children())
-    collect(*child.value(), detail::joined(prefix, child.key()), true, own, into);
-}
-
 void collect_modules(const Module& module, const std::string& prefix,
                      OrderedDict<std::string, std::shared_ptr<Module>>& into) {
   for (const auto& child : module.named_children()) {
@@ -68,6 +57,11 @@ Dtype dtype_after(const Tensor& t, Dtype dtype) {
   return t.is_floating_point() ? dtype : t.dtype();
 }
 
+Tensor copied(const Tensor& t, const std::optional<Device>& device) {
+  if (!t.defined()) return t;
+  return t.detach().to(device.value_or(t.device()), false, true).requires_grad_(t.requires_grad());
+}
+
 /// Fills the tensors of a clone with copies of the original's.
 void copy_tensors(const OrderedDict<std::string, Tensor>& to,
                   const OrderedDict<std::string, Tensor>& from, const char* what,
@@ -85,7 +79,7 @@ void copy_tensors(const OrderedDict<std::string, Tensor>& to,
     if (!original.defined()) continue;
     const Tensor& copy = to[item.key()];
     copy.requires_grad_(false);
-    copy.set_data(original.detach().to(device.value_or(original.device()), false, true));
+    copy.set_data(copied(original.detach(), device));
     copy.requires_grad_(original.requires_grad());
   }
 }
@@ -107,16 +101,22 @@ std::string detail::joined(const std::string& prefix, const std::string& name) {
   return prefix.empty() ? name : prefix + "." + name;
 }
 
+void Module::collect(OrderedDict<std::string, Tensor> Module::*own, const std::string& prefix,
+                     bool recurse, OrderedDict<std::string, Tensor>& into) const {
+  for (const auto& item : this->*own)
+    if (item.value().defined()) into.insert(detail::joined(prefix, item.key()), item.value());
+  if (!recurse) return;
+  for (const auto& child : children_)
+    child.value()->collect(own, detail::joined(prefix, child.key()), true, into);
+}
 OrderedDict<std::string, Tensor> Module::named_parameters(bool recurse) const {
   OrderedDict<std::string, Tensor> all("Parameter");
-  collect(
-      *this, "", recurse, [](const Module& m) -> const auto& { return m.parameters_; }, all);
+  collect(&Module::parameters_, "", recurse, all);
   return all;
 }
 OrderedDict<std::string, Tensor> Module::named_buffers(bool recurse) const {
   OrderedDict<std::string, Tensor> all("Buffer");
-  collect(
-      *this, "", recurse, [](const Module& m) -> const auto& { return m.buffers_; }, all);
+  collect(&Module::buffers_, "", recurse, all);
   return all;
 }
 std::vector<Tensor> Module::parameters(bool recurse) const {
@@ -208,6 +208,18 @@ std::shared_ptr<Module> CloneableModule::clone(const std::optional<Device>& devi
   copy->give_place({}, 0);
   return copy;
 }
+std::shared_ptr<Module> ContainerModule::clone(const std::optional<Device>& device) const {
+  const std::shared_ptr<ContainerModule> copy(static_cast<ContainerModule*>(shallow_copy()));
+  for (auto* dict : {&copy->parameters_, &copy->buffers_})
+    for (auto& item : *dict) item.value() = copied(item.value(), device);
+  for (auto& child : copy->children_) {
+    std::shared_ptr<Module> clone = child.value()->clone(device);
+    copy->before_exchange(child.key(), clone);
+    child.value() = std::move(clone);
+  }
+  copy->give_place({}, 0);
+  return copy;
+}
 void CloneableModule::clone_(const Module& other, const std::optional<Device>& device) {
   HALFTAPE_CHECK(assign_from(*other.clone(device)), "clone: reset() registered a ", name(),
                  " where the original has a ", other.name());
@@ -283,6 +295,7 @@ void Module::insert_module(const std::string& name, std::shared_ptr<Module> modu
 
 void Module::exchange_module(const std::string& name, std::shared_ptr<Module> module) {
   check_part("replace_module", name, module.get());
+  before_exchange(name, module);
   take_place(name);
   children_[name] = module;
   module->give_place(detail::joined(place_.path, name), place_.depth + 1);
@@ -290,6 +303,7 @@ void Module::exchange_module(const std::string& name, std::shared_ptr<Module> mo
 
 void Module::unregister_module(const std::string& name) {
   HALFTAPE_CHECK(children_.contains(name), "No Module with name `", name, "` is registered");
+  before_exchange(name, {});
   take_place(name);
   children_.erase(name);
 }

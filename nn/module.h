@@ -27,6 +27,15 @@ concept Holder = requires(const T& holder) {
   typename T::ContainedType;
   holder.ptr();
 };
+/// The module that a holder holds; a module itself.
+template <class M>
+struct Contained {
+  using Type = M;
+};
+template <Holder M>
+struct Contained<M> {
+  using Type = typename M::ContainedType;
+};
 }  // namespace detail
 
 /// Copies share parameters, buffers and submodules; clone() makes others.
@@ -98,16 +107,12 @@ class Module : public std::enable_shared_from_this<Module> {
 
   /// This module as an M, or as the module that holder M holds; null when it is not one.
   template <class M>
-  requires(!detail::Holder<M>) M* as() { return dynamic_cast<M*>(this); }
-  template <class M>
-  requires(!detail::Holder<M>) const M* as() const { return dynamic_cast<const M*>(this); }
-  template <detail::Holder M>
-  typename M::ContainedType* as() {
-    return as<typename M::ContainedType>();
+  auto* as() {
+    return dynamic_cast<typename detail::Contained<M>::Type*>(this);
   }
-  template <detail::Holder M>
-  const typename M::ContainedType* as() const {
-    return as<typename M::ContainedType>();
+  template <class M>
+  const auto* as() const {
+    return dynamic_cast<const typename detail::Contained<M>::Type*>(this);
   }
 
   /// A name is unique and has no dot. Returns the registered tensor or module. An undefined tensor
@@ -126,7 +131,7 @@ class Module : public std::enable_shared_from_this<Module> {
     insert_module(name, holder.ptr());
     return holder;
   }
-  /// Replaces the module registered under a name.
+  /// Replaces the module registered under a name. A Sequential takes one of the same class.
   template <class M>
   requires std::is_base_of_v<Module, M> std::shared_ptr<M> replace_module(
       const std::string& name, std::shared_ptr<M> module) {
@@ -168,6 +173,9 @@ class Module : public std::enable_shared_from_this<Module> {
   /// Copies the other's tensors and requires_grad, and clones its submodules. Throws unless the
   /// same names are registered.
   void copy_registered(const Module& other, const std::optional<Device>& device);
+  /// Comes before a submodule is replaced by another one, or by null where it is taken out.
+  virtual void before_exchange(const std::string& /*name*/,
+                               const std::shared_ptr<Module>& /*module*/) {}
   OrderedDict<std::string, Tensor> parameters_{"Parameter"};
   OrderedDict<std::string, Tensor> buffers_{"Buffer"};
   OrderedDict<std::string, std::shared_ptr<Module>> children_{"Submodule"};
@@ -181,6 +189,8 @@ class Module : public std::enable_shared_from_this<Module> {
   void check_part(const char* op, const std::string& name, const Module* module) const;
   void take_place(const std::string& name);
   std::shared_ptr<Module> shared() const;
+  void collect(OrderedDict<std::string, Tensor> Module::*own, const std::string& prefix,
+               bool recurse, OrderedDict<std::string, Tensor>& into) const;
   template <class Convert>
   void convert_own(const Convert& convert);
   void print_tree(std::ostream& out, const std::string& indent) const;
@@ -226,6 +236,26 @@ class CloneableModule : public Module {
 
  private:
   void clone_(const Module& other, const std::optional<Device>& device) override;
+};
+
+/// The base of containers, which register what they are given: a clone has copies of it all.
+class ContainerModule : public CloneableModule {
+ public:
+  std::shared_ptr<Module> clone(const std::optional<Device>& device = {}) const override;
+
+ protected:
+  /// Where a submodule stands among `parts`, the pointers to submodules in their order, perhaps
+  /// with others between them; parts.size() for one of those.
+  template <class Parts, class Pointer>
+  size_t position(const std::string& name, const Parts& parts, const Pointer& pointer) const {
+    size_t at = 0;
+    for (const auto& child : children_) {
+      const bool is_part = at < parts.size() && pointer(parts[at]) == child.value();
+      if (child.key() == name) return is_part ? at : parts.size();
+      if (is_part) ++at;
+    }
+    return parts.size();
+  }
 };
 
 /// clone() for a module that registers all it has in reset(), and calls that in its constructor:

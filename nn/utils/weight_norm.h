@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "halftape/nn/module.h"
+#include "halftape/nn/any_module.h"
 
 namespace halftape::nn::utils {
 
@@ -14,21 +14,7 @@ Tensor weight_length(const Tensor& v, std::optional<int64_t> dim = 0);
 /// g·v/‖v‖, with the norm above. Halves are computed in float32 and rounded once.
 Tensor normalized_weight(const Tensor& v, const Tensor& g, std::optional<int64_t> dim = 0);
 
-namespace detail {
-/// The type R(Args…) of a method.
-template <class Method>
-struct Call;
-template <class C, class R, class... Args>
-struct Call<R (C::*)(Args...)> {
-  using Type = R(Args...);
-};
-template <class C, class R, class... Args>
-struct Call<R (C::*)(Args...) const> {
-  using Type = R(Args...);
-};
-}  // namespace detail
-
-template <class M, class Forward = typename detail::Call<decltype(&M::forward)>::Type>
+template <class M, class Forward = typename nn::detail::Call<decltype(&M::forward)>::Type>
 class WeightNormImpl;
 
 /// An M whose forward() first computes `weight` from the parameters weight_g and weight_v; other
@@ -73,6 +59,8 @@ class WeightNormImpl<M, R(Args...)> : public M {
 
  private:
   void split() {
+    HALFTAPE_CHECK(this->parameters_.contains("weight"),
+                   "weight_norm: the layer has no parameter `weight`; its norm is split already");
     const Tensor w = this->weight.detach();
     const bool trains = this->weight.requires_grad();
     this->unregister_parameter("weight");

@@ -51,6 +51,19 @@ TEST_CASE("ModuleList extends by other lists; a clone has modules of its own") {
   CHECK(copy->parameters()[0].equal(a->parameters()[0]));
 }
 
+TEST_CASE("what replace_module() and unregister_module() change, a ModuleList has changed") {
+  nn::ModuleList list(nn::Linear(1, 1), nn::ReLU(), nn::Tanh());
+  list->replace_module("1", nn::Identity());
+  CHECK(list[1]->as<nn::Identity>());
+  CHECK(list->clone()->named_children()["1"]->as<nn::Identity>());
+  list->unregister_module("0");
+  CHECK(list->size() == 2);
+  CHECK(list[0]->as<nn::Identity>());
+  CHECK_THROWS_WITH_AS(list->insert(0, nn::ReLU()), Contains("\"0\" was taken out"), Error);
+  CHECK(list->size() == 2);
+  CHECK(list->named_children().keys() == Names{"1", "2"});
+}
+
 TEST_CASE("ModuleDict keeps the order of names; an update replaces in place") {
   const std::vector<std::pair<std::string, Pointer>> pairs = {{"fc", nn::Linear(1, 2).ptr()},
                                                               {"act", nn::ReLU().ptr()}};
@@ -100,6 +113,20 @@ TEST_CASE("ParameterList holds tensors as they were: those that train and those 
   CHECK_FALSE(copy[0].is_same(a));
   CHECK(copy[0].requires_grad());
   CHECK_FALSE(copy[1].requires_grad());
+}
+
+TEST_CASE("lists print and clone undefined parameters, too") {
+  const nn::ParameterList list(Tensor(), ones({2}));
+  nn::ParameterDict dict;
+  dict->insert("none", Tensor());
+  std::ostringstream out;
+  out << list << '\n' << dict;
+  CHECK(out.str() ==
+        "halftape::nn::ParameterList(\n(0): Parameter containing: [undefined]\n"
+        "(1): Parameter containing: [Float of size [2]]\n)\n"
+        "halftape::nn::ParameterDict(\n(none): Parameter containing: [undefined]\n)");
+  CHECK(list->clone()->parameters().size() == 1);
+  CHECK(dict->clone()->as<nn::ParameterDict>()->contains("none"));
 }
 
 TEST_CASE("ParameterDict updates names that it has, all or none") {

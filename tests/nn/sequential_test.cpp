@@ -126,6 +126,22 @@ TEST_CASE("a model with a Sequential in it is cloned with it") {
   CHECK(copy->body[0] != model.body[0]);
 }
 
+TEST_CASE("a Sequential calls what takes the place of a part, and not what was taken out") {
+  nn::Sequential net(nn::Linear(2, 3), nn::Linear(3, 3), nn::Tanh());
+  nn::Module& base = *net;
+  const nn::Linear other = base.replace_module("1", nn::Linear(3, 4));
+  const Tensor x = ones({1, 2});
+  CHECK(net(x).equal(tanh(other(net->at<nn::LinearImpl>(0).forward(x)))));
+  CHECK_THROWS_WITH_AS(base.replace_module("1", nn::ReLU()),
+                       Contains("part \"1\" is a halftape::nn::LinearImpl, whose place"), Error);
+  CHECK(net->named_children()["1"] == other.ptr());
+  base.unregister_module("2");
+  CHECK(net(x).equal(other(net->at<nn::LinearImpl>(0).forward(x))));
+  base.unregister_module("0");
+  CHECK(net->clone()->named_children().keys() == Names{"1"});
+  CHECK(net->size() == 1);
+}
+
 TEST_CASE("Functional binds further arguments, and must hold a function") {
   const Tensor x = tensor({-1.0, 2.0});
   CHECK(nn::Functional(relu)(x).equal(relu(x)));

@@ -52,6 +52,11 @@ TEST_CASE("weight_norm changes nothing at first, and has PyTorch's names") {
   CHECK_THROWS_WITH_AS(utils::weight_norm(plain, 2), Contains("dim 2"), Error);
 }
 
+TEST_CASE("a layer's norm is split once") {
+  const auto once = utils::weight_norm(nn::Linear(3, 2));
+  CHECK_THROWS_WITH_AS(utils::weight_norm(once), Contains("its norm is split already"), Error);
+}
+
 TEST_CASE("the weight is g times v over its norm, and gradients reach both") {
   const auto fc = utils::weight_norm(nn::Linear(nn::LinearOptions(2, 2).bias(false)));
   fc->to(kFloat64);

@@ -10,17 +10,24 @@ std::shared_ptr<Module> ModuleListImpl::ptr(size_t index) const {
 void ModuleListImpl::insert_ptr(size_t index, std::shared_ptr<Module> module) {
   HALFTAPE_CHECK(index <= size(), "Index out of range: ", index, " to insert at, of a ModuleList ",
                  "of ", size());
+  for (size_t i = index; i < size(); ++i)
+    HALFTAPE_CHECK(children_.contains(std::to_string(i)), "ModuleList: \"", i, "\" was taken out; ",
+                   "what is behind it cannot move on");
   // Adds one name at the end; the modules behind `index` move up by one name.
   register_module(std::to_string(size()), module);
-  modules_.insert(modules_.begin() + static_cast<std::ptrdiff_t>(index), std::move(module));
-  for (size_t i = index; i < size(); ++i) replace_module(std::to_string(i), modules_[i]);
+  modules_.push_back(module);
+  for (size_t i = size() - 1; i > index; --i) replace_module(std::to_string(i), modules_[i - 1]);
+  if (index + 1 < size()) replace_module(std::to_string(index), std::move(module));
 }
 
-std::shared_ptr<Module> ModuleListImpl::clone(const std::optional<Device>& device) const {
-  auto copy = std::make_shared<ModuleListImpl>();
-  copy->train(is_training());
-  for (const auto& module : modules_) copy->push_back(module->clone(device));
-  return copy;
+void ModuleListImpl::before_exchange(const std::string& name,
+                                     const std::shared_ptr<Module>& module) {
+  const size_t at = position(name, modules_, [](const auto& part) { return part; });
+  if (at == size()) return;
+  if (module)
+    modules_[at] = module;
+  else
+    modules_.erase(modules_.begin() + static_cast<std::ptrdiff_t>(at));
 }
 
 void ModuleListImpl::pretty_print(std::ostream& out) const { out << "halftape::nn::ModuleList"; }
@@ -36,13 +43,6 @@ std::shared_ptr<Module> ModuleDictImpl::pop(const std::string& name) {
   std::shared_ptr<Module> module = children_[name];
   unregister_module(name);
   return module;
-}
-
-std::shared_ptr<Module> ModuleDictImpl::clone(const std::optional<Device>& device) const {
-  auto copy = std::make_shared<ModuleDictImpl>();
-  copy->train(is_training());
-  for (const auto& item : children_) copy->insert(item.key(), item.value()->clone(device));
-  return copy;
 }
 
 void ModuleDictImpl::pretty_print(std::ostream& out) const { out << "halftape::nn::ModuleDict"; }

@@ -30,7 +30,7 @@ M& module_as(const std::shared_ptr<Module>& module) {
 }  // namespace detail
 
 /// Modules under the names "0", "1", … It has no forward().
-class ModuleListImpl : public Cloneable<ModuleListImpl> {
+class ModuleListImpl : public Cloneable<ModuleListImpl, ContainerModule> {
  public:
   ModuleListImpl() = default;
   template <class... Modules>
@@ -72,17 +72,17 @@ class ModuleListImpl : public Cloneable<ModuleListImpl> {
   size_t size() const { return modules_.size(); }
   bool is_empty() const { return modules_.empty(); }
 
-  std::shared_ptr<Module> clone(const std::optional<Device>& device = {}) const override;
   void pretty_print(std::ostream& out) const override;
 
  private:
+  void before_exchange(const std::string& name, const std::shared_ptr<Module>& module) override;
   void insert_ptr(size_t index, std::shared_ptr<Module> module);
   std::vector<std::shared_ptr<Module>> modules_;  // children_ without the names
 };
 HALFTAPE_MODULE(ModuleList);
 
 /// Modules by name, in order of insertion. It has no forward().
-class ModuleDictImpl : public Cloneable<ModuleDictImpl> {
+class ModuleDictImpl : public Cloneable<ModuleDictImpl, ContainerModule> {
  public:
   using Item = OrderedDict<std::string, std::shared_ptr<Module>>::Item;
   ModuleDictImpl() = default;
@@ -127,7 +127,6 @@ class ModuleDictImpl : public Cloneable<ModuleDictImpl> {
   size_t size() const { return children_.size(); }
   bool empty() const { return children_.is_empty(); }
 
-  std::shared_ptr<Module> clone(const std::optional<Device>& device = {}) const override;
   void pretty_print(std::ostream& out) const override;
 };
 HALFTAPE_MODULE(ModuleDict);

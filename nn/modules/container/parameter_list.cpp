@@ -5,14 +5,14 @@ namespace {
 
 void print(std::ostream& out, const char* name, const OrderedDict<std::string, Tensor>& all) {
   out << "halftape::nn::" << name << "(\n";
-  for (const auto& item : all)
-    out << '(' << item.key() << "): Parameter containing: [" << type_name(item.value().dtype())
-        << " of size " << item.value().sizes() << "]\n";
+  for (const auto& item : all) {
+    out << '(' << item.key() << "): Parameter containing: [";
+    if (const Tensor& t = item.value(); t.defined())
+      out << type_name(t.dtype()) << " of size " << t.sizes() << "]\n";
+    else
+      out << "undefined]\n";
+  }
   out << ')';
-}
-
-Tensor copied(const Tensor& t, const std::optional<Device>& device) {
-  return t.detach().to(device.value_or(t.device()), false, true).requires_grad_(t.requires_grad());
 }
 
 }  // namespace
@@ -24,13 +24,6 @@ void ParameterListImpl::append(const Tensor& parameter) {
 Tensor& ParameterListImpl::at(size_t index) {
   HALFTAPE_CHECK(index < size(), "Index out of range: ", index, " of a ParameterList of ", size());
   return parameters_[index].value();
-}
-
-std::shared_ptr<Module> ParameterListImpl::clone(const std::optional<Device>& device) const {
-  auto copy = std::make_shared<ParameterListImpl>();
-  copy->train(is_training());
-  for (const auto& item : parameters_) copy->append(copied(item.value(), device));
-  return copy;
 }
 
 void ParameterListImpl::pretty_print(std::ostream& out) const {
@@ -49,13 +42,6 @@ Tensor ParameterDictImpl::pop(const std::string& name) {
   Tensor parameter = get(name);
   parameters_.erase(name);
   return parameter;
-}
-
-std::shared_ptr<Module> ParameterDictImpl::clone(const std::optional<Device>& device) const {
-  auto copy = std::make_shared<ParameterDictImpl>();
-  copy->train(is_training());
-  for (const auto& item : parameters_) copy->insert(item.key(), copied(item.value(), device));
-  return copy;
 }
 
 void ParameterDictImpl::pretty_print(std::ostream& out) const {

@@ -9,7 +9,7 @@
 namespace halftape::nn {
 
 /// Parameters under the names "0", "1", … Each requires grad if it did before.
-class ParameterListImpl : public Cloneable<ParameterListImpl> {
+class ParameterListImpl : public Cloneable<ParameterListImpl, ContainerModule> {
  public:
   ParameterListImpl() = default;
   template <class... Tensors>
@@ -42,13 +42,12 @@ class ParameterListImpl : public Cloneable<ParameterListImpl> {
   size_t size() const { return parameters_.size(); }
   bool is_empty() const { return parameters_.is_empty(); }
 
-  std::shared_ptr<Module> clone(const std::optional<Device>& device = {}) const override;
   void pretty_print(std::ostream& out) const override;
 };
 HALFTAPE_MODULE(ParameterList);
 
 /// Parameters by name, in order of insertion. Each requires grad if it did before.
-class ParameterDictImpl : public Cloneable<ParameterDictImpl> {
+class ParameterDictImpl : public Cloneable<ParameterDictImpl, ContainerModule> {
  public:
   ParameterDictImpl() = default;
   explicit ParameterDictImpl(const OrderedDict<std::string, Tensor>& parameters);
@@ -78,7 +77,6 @@ class ParameterDictImpl : public Cloneable<ParameterDictImpl> {
   size_t size() const { return parameters_.size(); }
   bool empty() const { return parameters_.is_empty(); }
 
-  std::shared_ptr<Module> clone(const std::optional<Device>& device = {}) const override;
   void pretty_print(std::ostream& out) const override;
 };
 HALFTAPE_MODULE(ParameterDict);

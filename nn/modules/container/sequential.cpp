@@ -12,26 +12,40 @@
 namespace halftape::nn {
 namespace {
 
-/// The part, if it is exactly an M.
+/// The part, if it is exactly an M; else null.
 template <class M>
-std::shared_ptr<M> exactly(const AnyModule& part) {
-  return part.type_info() == typeid(M) ? part.ptr<M>() : nullptr;
+const M* exactly(const AnyModule& part) {
+  return part.type_info() == typeid(M) ? &part.get<M>() : nullptr;
 }
 
-/// The Linear layers with ReLU between them that begin at a part, and how many parts they take.
+std::optional<Activation> activation_of(const AnyModule& part) {
+  if (exactly<ReLUImpl>(part)) return Activation::Relu;
+  if (exactly<SiLUImpl>(part)) return Activation::Silu;
+  if (exactly<TanhImpl>(part)) return Activation::Tanh;
+  if (exactly<SigmoidImpl>(part)) return Activation::Sigmoid;
+  const auto* gelu = exactly<GELUImpl>(part);
+  if (gelu && gelu->options.approximate() == "tanh") return Activation::Gelu;
+  return {};
+}
+
+/// The Linear layers with one activation between them that begin at a part, and how many parts they
+/// take.
 struct LinearRun {
   TensorList weights, biases;
+  std::optional<Activation> activation;
   size_t parts = 0;
 
   LinearRun(const std::vector<AnyModule>& all, size_t first, int64_t features) {
     for (size_t i = first; i < all.size(); i += 2) {
-      const auto layer = exactly<LinearImpl>(all[i]);
+      const auto* layer = exactly<LinearImpl>(all[i]);
       if (!layer || layer->weight.size(1) != features) return;
       weights.push_back(layer->weight);
       biases.push_back(layer->bias);
       features = layer->weight.size(0);
       parts = i + 1 - first;
-      if (i + 1 == all.size() || !exactly<ReLUImpl>(all[i + 1])) return;
+      const auto next = i + 1 < all.size() ? activation_of(all[i + 1]) : std::nullopt;
+      if (!next || (activation && next != activation)) return;
+      activation = next;
     }
   }
 };
@@ -40,39 +54,6 @@ struct LinearRun {
 bool fuses(const Tensor& x) {
   return x.defined() && x.dim() > 0 && !(dtype_policy() && dtype_policy()->every_op);
 }
-
-std::optional<Activation> activation_of(const AnyModule& part) {
-  if (exactly<ReLUImpl>(part)) return Activation::Relu;
-  if (exactly<SiLUImpl>(part)) return Activation::Silu;
-  if (exactly<TanhImpl>(part)) return Activation::Tanh;
-  if (exactly<SigmoidImpl>(part)) return Activation::Sigmoid;
-  const auto gelu = exactly<GELUImpl>(part);
-  if (gelu && gelu->options.approximate() == "tanh") return Activation::Gelu;
-  return {};
-}
-
-/// All parts as one MLP: whole if they are Linear layers with one activation between them.
-struct Mlp {
-  TensorList weights, biases;
-  std::optional<Activation> activation;
-  bool whole = false;
-
-  explicit Mlp(const std::vector<AnyModule>& parts) {
-    for (size_t i = 0; i < parts.size(); ++i) {
-      if (i % 2 == 1) {
-        const auto now = activation_of(parts[i]);
-        if (!now || (activation && now != activation)) return;
-        activation = now;
-        continue;
-      }
-      const auto layer = exactly<LinearImpl>(parts[i]);
-      if (!layer) return;
-      weights.push_back(layer->weight);
-      biases.push_back(layer->bias);
-    }
-    whole = parts.size() % 2 == 1;
-  }
-};
 
 }  // namespace
 
@@ -112,7 +93,7 @@ size_t SequentialImpl::forward_fused(size_t first, AnyValue& value) const {
   const auto* x = value.try_get<Tensor>();
   if (!x || !fuses(*x)) return 0;
   const LinearRun run(parts_, first, x->size(-1));
-  if (run.weights.size() < 2) return 0;
+  if (run.weights.size() < 2 || run.activation != Activation::Relu) return 0;
   try {
     value = AnyValue(mlp(*x, run.weights, run.biases));
     return run.parts;
@@ -139,8 +120,8 @@ AnyValue SequentialImpl::forward_any(std::vector<AnyValue> arguments) const {
 Tensor SequentialImpl::loss(const Tensor& x, const Tensor& target, const Tensor& scale) const {
   const PlaceScope scope(*this);
   if (fuses(x) && x.is_cuda()) {  // the CPU has no kernel for all layers at once
-    const Mlp net(parts_);
-    if (net.whole)
+    const LinearRun net(parts_, 0, x.size(-1));
+    if (net.parts > 0 && net.parts == size())
       return mlp_loss(x, target, net.weights, net.biases, net.activation.value_or(Activation::None),
                       scale);
   }
@@ -150,13 +131,18 @@ Tensor SequentialImpl::loss(const Tensor& x, const Tensor& target, const Tensor&
                        std::numeric_limits<int64_t>::min());
 }
 
-std::shared_ptr<Module> SequentialImpl::clone(const std::optional<Device>& device) const {
-  auto copy = std::make_shared<SequentialImpl>();
-  copy->train(is_training());
-  // forward() calls the parts, also where replace_module() has put another module in their place.
-  const auto names = children_.keys();
-  for (size_t i = 0; i < parts_.size(); ++i) copy->insert(names[i], parts_[i].clone(device));
-  return copy;
+void SequentialImpl::before_exchange(const std::string& name,
+                                     const std::shared_ptr<Module>& module) {
+  const size_t at = position(name, parts_, [](const AnyModule& part) { return part.ptr(); });
+  if (at == size()) return;
+  if (!module) {
+    parts_.erase(parts_.begin() + static_cast<std::ptrdiff_t>(at));
+    return;
+  }
+  const Module &now = *parts_[at].ptr(), &then = *module;
+  HALFTAPE_CHECK(typeid(now) == typeid(then), "Sequential: part \"", name, "\" is a ", now.name(),
+                 ", whose place a ", then.name(), " cannot take; make another Sequential");
+  parts_[at] = parts_[at].with(module);
 }
 
 void SequentialImpl::pretty_print(std::ostream& out) const { out << "halftape::nn::Sequential"; }

@@ -47,8 +47,8 @@ class Functional : public ModuleHolder<FunctionalImpl> {
 ///
 ///     nn::Sequential net(nn::Linear(3, 4), relu, nn::Linear(4, 2));
 ///     nn::Sequential named({{"fc", nn::Linear(3, 4)}, {"act", nn::ReLU()}});
-class SequentialImpl : public Cloneable<SequentialImpl> {
-  template <class Part>  // asks the second question only if it must: a holder has no answer
+class SequentialImpl : public Cloneable<SequentialImpl, ContainerModule> {
+  template <class Part>  // a holder satisfies the first; the second does not compile for it
   static constexpr bool kIsPart =
       std::disjunction_v<std::is_constructible<AnyModule, Part>,
                          std::is_invocable_r<Tensor, std::decay_t<Part>&, Tensor>>;
@@ -126,10 +126,10 @@ class SequentialImpl : public Cloneable<SequentialImpl> {
   size_t size() const { return parts_.size(); }
   bool is_empty() const { return parts_.empty(); }
 
-  std::shared_ptr<Module> clone(const std::optional<Device>& device = {}) const override;
   void pretty_print(std::ostream& out) const override;
 
  private:
+  void before_exchange(const std::string& name, const std::shared_ptr<Module>& module) override;
   void insert(const std::string& name, AnyModule part);
   const AnyModule& any(size_t index) const;
   /// Replaces the value by that behind the Linear layers which begin at a part, run as one op, and
