@@ -67,8 +67,7 @@ void HardtanhImpl::reset() {
 }
 
 void PReLUImpl::reset() {
-  HALFTAPE_CHECK(options.num_parameters() > 0, "PReLU: num_parameters ", options.num_parameters(),
-                 " must be positive");
+  detail::check_positive("PReLU", "num_parameters", options.num_parameters());
   weight = register_parameter("weight", full({options.num_parameters()}, options.init()));
 }
 

@@ -1,4 +1,4 @@
-// What the library's own modules share: how they are declared, and how they print.
+// What the library's own modules share: declarations, checks of options, and printing.
 #pragma once
 #include <ostream>
 #include <type_traits>
@@ -22,6 +22,31 @@ class WithOptions : public CloneableModule {
       : options(args...) {}
   Options options;
 };
+
+/// Throws unless options of a module, a label and its value by turns, are positive.
+template <class Name, class Value, class... More>
+void check_positive(const Name& name, const char* label, const Value& value, const More&... more) {
+  if constexpr (requires { value.size(); }) {
+    for (const int64_t each : *value)
+      HALFTAPE_CHECK(each > 0, name, ": ", label, ' ', value, " must be positive");
+  } else {
+    HALFTAPE_CHECK(value > 0, name, ": ", label, ' ', value, " must be positive");
+  }
+  if constexpr (sizeof...(More) > 0) check_positive(name, more...);
+}
+inline constexpr int64_t kMostLayers = 10'000;  // larger numbers are mistakes
+/// Throws unless there are 1 to kMostLayers layers.
+inline void check_layers(const char* name, int64_t layers) {
+  check_positive(name, "num_layers", layers);
+  HALFTAPE_CHECK(layers <= kMostLayers, name, ": num_layers ", layers, " is more than ",
+                 kMostLayers);
+}
+/// Throws unless 0 ≤ value ≤ 1.
+template <class Name>
+void check_fraction(const Name& name, const char* label, double value) {
+  HALFTAPE_CHECK(value >= 0 && value <= 1, name, ": ", label, ' ', value,
+                 " is not between 0 and 1");
+}
 
 /// The name of a class for D dimensions: Ranked{"Conv", 2} prints "Conv2d".
 struct Ranked {

@@ -2,10 +2,7 @@
 
 namespace halftape::nn {
 
-void detail::DropoutModule::reset() {
-  HALFTAPE_CHECK(options.p() >= 0 && options.p() <= 1, "Dropout: probability ", options.p(),
-                 " is not between 0 and 1");
-}
+void detail::DropoutModule::reset() { check_fraction("Dropout", "probability", options.p()); }
 
 #define HALFTAPE_DROPOUT(Name, function)                                                      \
   HALFTAPE_UNARY_FORWARD(                                                                     \

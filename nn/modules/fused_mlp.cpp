@@ -8,27 +8,16 @@ namespace halftape::nn {
 namespace {
 
 const char* name_of(Activation a) {
-  switch (a) {
-    case Activation::None:
-      break;
-    case Activation::Relu:
-      return "relu";
-    case Activation::Gelu:
-      return "gelu";
-    case Activation::Silu:
-      return "silu";
-    case Activation::Tanh:
-      return "tanh";
-    case Activation::Sigmoid:
-      return "sigmoid";
-  }
-  return "none";
+  constexpr const char* names[] = {"none", "relu", "gelu", "silu", "tanh", "sigmoid"};
+  return names[static_cast<size_t>(a)];
 }
 
 }  // namespace
 
 void FusedMLPImpl::reset() {
   HALFTAPE_CHECK(options.layers() >= 0, "FusedMLP: layers ", options.layers(), " is negative");
+  HALFTAPE_CHECK(options.layers() < detail::kMostLayers, "FusedMLP: layers ", options.layers(),
+                 " is more than ", detail::kMostLayers - 1);
   linears.clear();
   int64_t width = options.in_features();
   for (int64_t l = 0; l <= options.layers(); ++l) {
@@ -44,25 +33,22 @@ void FusedMLPImpl::reset_parameters() {
   for (const Linear& l : linears) l->reset_parameters();
 }
 
-TensorList FusedMLPImpl::weights() const {
+TensorList FusedMLPImpl::each(Tensor LinearImpl::*parameter) const {
   TensorList all;
-  for (const Linear& l : linears) all.push_back(l->weight);
-  return all;
-}
-TensorList FusedMLPImpl::biases() const {
-  TensorList all;
-  for (const Linear& l : linears) all.push_back(l->bias);
+  for (const Linear& l : linears) all.push_back((*l).*parameter);
   return all;
 }
 
 Tensor FusedMLPImpl::loss(const Tensor& x, const Tensor& target, const Tensor& scale) const {
   const PlaceScope scope(*this);
-  return mlp_loss(x, target, weights(), biases(), options.activation(), scale);
+  return mlp_loss(x, target, each(&LinearImpl::weight), each(&LinearImpl::bias),
+                  options.activation(), scale);
 }
 
-HALFTAPE_UNARY_FORWARD(FusedMLP, mlp(x, weights(), biases(), options.activation()), "in_features",
-                       options.in_features(), "hidden_features", options.hidden_features(),
-                       "layers", options.layers(), "out_features", options.out_features(),
-                       "activation", name_of(options.activation()), "bias", options.bias())
+HALFTAPE_UNARY_FORWARD(
+    FusedMLP, mlp(x, each(&LinearImpl::weight), each(&LinearImpl::bias), options.activation()),
+    "in_features", options.in_features(), "hidden_features", options.hidden_features(), "layers",
+    options.layers(), "out_features", options.out_features(), "activation",
+    name_of(options.activation()), "bias", options.bias())
 
 }  // namespace halftape::nn

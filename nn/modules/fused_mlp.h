@@ -10,7 +10,7 @@
 namespace halftape::nn {
 
 struct FusedMLPOptions {
-  /// layers: hidden ones, of hidden_features each.
+  /// layers: how many hidden layers there are, of hidden_features each.
   FusedMLPOptions(int64_t in_features, int64_t hidden_features, int64_t layers,
                   int64_t out_features)
       : in_features_(in_features),
@@ -25,10 +25,10 @@ struct FusedMLPOptions {
   HALFTAPE_ARG(bool, bias) = true;
 };
 
-/// Linear layers with an activation between them: in → hidden, `layers` hidden ones in all, → out.
-/// Result, parameters and their names ("0.weight", "0.bias", "2.weight", …) are those
-/// of Sequential(Linear, activation, Linear, activation, …, Linear), whose state it can load; it
-/// runs as mlp() and mlp_loss().
+/// Linear layers with an activation between them: in_features → hidden_features, `layers` times in
+/// all, → out_features. It computes what Sequential(Linear, activation, …, Linear) does, and has
+/// the same parameters under the same names ("0.weight", "0.bias", "2.weight", …), so that one can
+/// load the state of the other. It runs as mlp() and mlp_loss().
 ///
 ///     nn::FusedMLP model(nn::FusedMLPOptions(2, 64, 4, 3).activation(Activation::Gelu));
 ///     Tensor loss = model->loss(x, target, scaler.factor());
@@ -50,8 +50,7 @@ class FusedMLPImpl : public Cloneable<FusedMLPImpl> {
   std::vector<Linear> linears;  // one more than there are hidden layers
 
  private:
-  TensorList weights() const;
-  TensorList biases() const;
+  TensorList each(Tensor LinearImpl::*parameter) const;
 };
 HALFTAPE_MODULE(FusedMLP);
 

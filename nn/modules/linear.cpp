@@ -11,9 +11,8 @@
 namespace halftape::nn {
 
 void LinearImpl::reset() {
-  HALFTAPE_CHECK(options.in_features() > 0 && options.out_features() > 0, "Linear: in_features ",
-                 options.in_features(), " and out_features ", options.out_features(),
-                 " must be positive");
+  detail::check_positive("Linear", "in_features", options.in_features(), "out_features",
+                         options.out_features());
   weight = register_parameter("weight", empty({options.out_features(), options.in_features()}));
   bias = register_parameter("bias", options.bias() ? empty({options.out_features()}) : Tensor(),
                             options.bias());
@@ -32,8 +31,7 @@ HALFTAPE_UNARY_FORWARD(Linear, linear(x, weight, bias), "in_features", options.i
 void BilinearImpl::reset() {
   const int64_t in1 = options.in1_features(), in2 = options.in2_features(),
                 out = options.out_features();
-  HALFTAPE_CHECK(in1 > 0 && in2 > 0 && out > 0, "Bilinear: in1_features ", in1, ", in2_features ",
-                 in2, " and out_features ", out, " must be positive");
+  detail::check_positive("Bilinear", "in1_features", in1, "in2_features", in2, "out_features", out);
   weight = register_parameter("weight", empty({out, in1, in2}));
   bias = register_parameter("bias", options.bias() ? empty({out}) : Tensor(), options.bias());
   reset_parameters();

@@ -1,4 +1,4 @@
-// Linear, Bilinear, and the layers that only pass on or reshape: Identity, Flatten, Unflatten.
+// Linear and Bilinear; Identity, Flatten and Unflatten, which compute nothing.
 #pragma once
 #include <utility>
 #include <vector>

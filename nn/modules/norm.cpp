@@ -60,7 +60,8 @@ ChannelNorm<Options>::ChannelNorm(Ranked name, const Options& o) : options(o), n
 template <class Options>
 void ChannelNorm<Options>::reset() {
   const int64_t channels = options.num_features();
-  HALFTAPE_CHECK(channels > 0, name_, ": num_features ", channels, " must be positive");
+  check_positive(name_, "num_features", channels);
+  check_fraction(name_, "momentum", std::optional<double>(options.momentum()).value_or(0));
   if (options.affine()) {
     weight = register_parameter("weight", empty({channels}));
     bias = register_parameter("bias", empty({channels}));
@@ -144,9 +145,10 @@ Tensor InstanceNorm::forward(const Tensor& x) const {
 
 void GroupNormImpl::reset() {
   const auto& o = options;
-  HALFTAPE_CHECK(o.num_groups() > 0 && o.num_channels() % o.num_groups() == 0,
-                 "GroupNorm: num_channels ", o.num_channels(), " is not divisible by num_groups ",
-                 o.num_groups());
+  detail::check_positive("GroupNorm", "num_groups", o.num_groups(), "num_channels",
+                         o.num_channels());
+  HALFTAPE_CHECK(o.num_channels() % o.num_groups() == 0, "GroupNorm: num_channels ",
+                 o.num_channels(), " is not divisible by num_groups ", o.num_groups());
   if (o.affine()) {
     weight = register_parameter("weight", empty({o.num_channels()}));
     bias = register_parameter("bias", empty({o.num_channels()}));

@@ -178,7 +178,8 @@ inline Tensor normalize(const Tensor& x, const NormalizeFuncOptions& o = {}) {
 
 }  // namespace functional
 
-/// Over the last dimensions, whose sizes are normalized_shape. weight starts as 1, bias as 0.
+/// Normalises over the last dimensions, whose sizes are normalized_shape. weight starts as 1, bias
+/// as 0.
 class LayerNormImpl : public Cloneable<LayerNormImpl> {
  public:
   LayerNormImpl(const Shape& normalized_shape)  // NOLINT: as LibTorch
@@ -194,7 +195,7 @@ class LayerNormImpl : public Cloneable<LayerNormImpl> {
 };
 HALFTAPE_MODULE(LayerNorm);
 
-/// By the root of the mean square over the last dimensions. weight starts as 1.
+/// Divides by the root of the mean square over the last dimensions. weight starts as 1.
 class RMSNormImpl : public Cloneable<RMSNormImpl> {
  public:
   RMSNormImpl(const Shape& normalized_shape)  // NOLINT: as LayerNorm
@@ -243,11 +244,11 @@ class InstanceNorm : public ChannelNorm<InstanceNormOptions> {
 };
 }  // namespace detail
 
-/// Each channel over the batch: (N, C) or (N, C, L), (N, C, H, W), (N, C, D, H, W). Training
-/// uses the statistics of the batch and moves the running ones towards them; evaluation uses the
-/// running ones. A batch whose statistics are not finite, as after an overflow in half, changes
-/// neither the running statistics nor num_batches_tracked unless skip_nonfinite is off, so that a
-/// step which a GradScaler skips leaves no trace.
+/// Normalises each channel over the batch: (N, C) or (N, C, L), (N, C, H, W), (N, C, D, H, W).
+/// Training uses the statistics of the batch and moves the running ones towards them; evaluation
+/// uses the running ones. A batch whose statistics are not finite, as after an overflow in half,
+/// changes neither the running statistics nor num_batches_tracked unless skip_nonfinite is off, so
+/// that a step which a GradScaler skips leaves no trace.
 template <size_t D>
 class BatchNormImpl : public detail::BatchNorm {
  public:
@@ -255,8 +256,8 @@ class BatchNormImpl : public detail::BatchNorm {
 };
 HALFTAPE_RANKED_MODULE(BatchNorm);
 
-/// Each channel of each sample by itself: (N, C, L), (N, C, H, W), (N, C, D, H, W), or without N.
-/// num_batches_tracked stays 0, as in LibTorch.
+/// Normalises each channel of each sample by itself: (N, C, L), (N, C, H, W), (N, C, D, H, W), or
+/// without N. num_batches_tracked stays 0, as in LibTorch.
 template <size_t D>
 class InstanceNormImpl : public detail::InstanceNorm {
  public:
@@ -264,8 +265,8 @@ class InstanceNormImpl : public detail::InstanceNorm {
 };
 HALFTAPE_RANKED_MODULE(InstanceNorm);
 
-/// Groups of channels of (N, C, …), each sample by itself, with a weight and a bias for each
-/// channel.
+/// Normalises groups of channels of (N, C, …), each sample by itself, with a weight and a bias for
+/// each channel.
 class GroupNormImpl : public Cloneable<GroupNormImpl> {
  public:
   GroupNormImpl(int64_t num_groups, int64_t num_channels)
@@ -281,12 +282,12 @@ class GroupNormImpl : public Cloneable<GroupNormImpl> {
 };
 HALFTAPE_MODULE(GroupNorm);
 
-/// Each channel of (N, C, …) by its neighbours.
+/// Divides each channel of (N, C, …) by a norm of its neighbours.
 HALFTAPE_UNARY_MODULE(LocalResponseNorm, detail::WithOptions<LocalResponseNormOptions>);
 
-/// Each channel of (N, C, H, W) by its neighbours, ⌊(size − 1)/2⌋ before and behind, and by the
-/// first channel, which PyTorch's running sum never drops; trained weights depend on it. Computed
-/// in float32.
+/// Divides each channel of (N, C, H, W) by a norm of ⌊(size − 1)/2⌋ neighbours on each side and of
+/// the first channel, which PyTorch's running sum never drops; trained weights depend on it.
+/// Computed in float32.
 HALFTAPE_UNARY_MODULE(CrossMapLRN2d, detail::WithOptions<CrossMapLRN2dOptions>);
 
 }  // namespace halftape::nn

@@ -11,14 +11,12 @@ namespace {
 /// The checks of both kinds of convolution.
 template <class Options>
 void check_options(const char* name, const Options& o) {
-  HALFTAPE_CHECK(o.in_channels() > 0 && o.out_channels() > 0 && o.groups() > 0, name,
-                 ": in_channels ", o.in_channels(), ", out_channels ", o.out_channels(),
-                 " and groups ", o.groups(), " must be positive");
+  detail::check_positive(name, "in_channels", o.in_channels(), "out_channels", o.out_channels(),
+                         "groups", o.groups(), "kernel_size", o.kernel_size(), "stride", o.stride(),
+                         "dilation", o.dilation());
   HALFTAPE_CHECK(o.in_channels() % o.groups() == 0 && o.out_channels() % o.groups() == 0, name,
                  ": in_channels ", o.in_channels(), " and out_channels ", o.out_channels(),
                  " must be divisible by groups ", o.groups());
-  for (int64_t k : *o.kernel_size())
-    HALFTAPE_CHECK(k > 0, name, ": kernel_size ", o.kernel_size(), " must be positive");
 }
 
 template <size_t D>
@@ -75,7 +73,7 @@ std::vector<int64_t> frame(const ConvOptions<D>& o) {
     if (const auto* numbers = std::get_if<ExpandingArray<D>>(&o.padding())) {
       left = right = (**numbers)[i];
     } else if (std::get<PaddingRule>(o.padding()) == kSame) {
-      const int64_t all = (*o.dilation())[i] * ((*o.kernel_size())[i] - 1);
+      const int64_t all = checked_mul((*o.dilation())[i], (*o.kernel_size())[i] - 1);
       left = all / 2, right = all - left;
     }
     both.push_back(left), both.push_back(right);
@@ -150,10 +148,12 @@ Tensor ConvTransposeImpl<D>::forward(const Tensor& x,
     for (int i = 0; i < n; ++i) {
       const auto k = static_cast<size_t>(i);
       const int64_t stride = (*options.stride())[k];
-      const int64_t least = (x.size(i - n) - 1) * stride - 2 * (*options.padding())[k] +
-                            (*options.dilation())[k] * ((*options.kernel_size())[k] - 1) + 1;
+      const int64_t kernel = checked_mul((*options.dilation())[k], (*options.kernel_size())[k] - 1),
+                    before = checked_mul(x.size(i - n) - 1, stride),
+                    least = checked_add(checked_add(before, kernel),
+                                        1 - checked_mul(2, (*options.padding())[k]));
       const int64_t wanted = given[given.size() - n + i];
-      HALFTAPE_CHECK(wanted >= least && wanted < least + stride, "ConvTranspose: output_size ",
+      HALFTAPE_CHECK(wanted >= least && wanted - least < stride, "ConvTranspose: output_size ",
                      given, " for input ", x.sizes(), ": length ", wanted, " of dimension ", i,
                      " must be from ", least, " to ", least + stride - 1);
       (*o.output_padding())[k] = wanted - least;

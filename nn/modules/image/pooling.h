@@ -119,11 +119,13 @@ Dims unpooled_lengths(const Tensor& x, const MaxUnpoolFuncOptions<D>& o) {
   HALFTAPE_CHECK(x.dim() == n + 1 || x.dim() == n + 2, "max_unpool", n, "d: input ", x.sizes(),
                  " has ", x.dim(), " dimensions; expected ", n + 2, ", or ", n + 1,
                  " without a batch");
+  nn::detail::check_positive("max_unpool", "kernel_size", o.kernel_size(), "stride", o.stride());
   Dims lengths;
   for (int i = 0; i < n; ++i) {
     const auto k = static_cast<size_t>(i);
-    lengths.push_back((x.size(i - n) - 1) * (*o.stride())[k] + (*o.kernel_size())[k] -
-                      2 * (*o.padding())[k]);
+    const int64_t padded =
+        checked_add(checked_mul(x.size(i - n) - 1, (*o.stride())[k]), (*o.kernel_size())[k]);
+    lengths.push_back(checked_add(padded, -checked_mul(2, (*o.padding())[k])));
   }
   if (!o.output_size()) return lengths;
   const Dims given(*o.output_size());

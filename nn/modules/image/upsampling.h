@@ -1,4 +1,4 @@
-// What changes the size of images, or reads them through a grid: options, functions and modules.
+// Resizing images and sampling them at the points of a grid: options, functions and modules.
 #pragma once
 #include <optional>
 #include <vector>

@@ -25,6 +25,13 @@ void AdaptiveLogSoftmaxWithLossImpl::reset() {
   }
   HALFTAPE_CHECK(o.div_value() > 0, "AdaptiveLogSoftmaxWithLoss: div_value ", o.div_value(),
                  " must be positive");
+  const auto features = [&](size_t cluster) {
+    return static_cast<double>(o.in_features()) /
+           std::pow(o.div_value(), static_cast<double>(cluster));
+  };
+  HALFTAPE_CHECK(features(o.cutoffs().size()) < 1e9, "AdaptiveLogSoftmaxWithLoss: with div_value ",
+                 o.div_value(), " the last cluster has ", features(o.cutoffs().size()),
+                 " features; a div_value above 1 makes rare classes cheaper");
   cutoffs = o.cutoffs();
   cutoffs.push_back(o.n_classes());
   shortlist_size = cutoffs[0];
@@ -34,8 +41,7 @@ void AdaptiveLogSoftmaxWithLossImpl::reset() {
                          Linear(LinearOptions(o.in_features(), head_size).bias(o.head_bias())));
   tail = register_module("tail", ModuleList());
   for (size_t i = 1; i < cutoffs.size(); ++i) {
-    const auto hidden = static_cast<int64_t>(static_cast<double>(o.in_features()) /
-                                             std::pow(o.div_value(), static_cast<double>(i)));
+    const auto hidden = static_cast<int64_t>(features(i));
     tail->push_back(
         Sequential(Linear(LinearOptions(o.in_features(), hidden).bias(false)),
                    Linear(LinearOptions(hidden, cutoffs[i] - cutoffs[i - 1]).bias(false))));

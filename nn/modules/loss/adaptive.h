@@ -1,4 +1,4 @@
-// A softmax over many classes, few of them frequent.
+// A softmax over many classes, of which few are frequent.
 #pragma once
 #include <concepts>
 #include <cstdint>
@@ -85,7 +85,5 @@ namespace halftape {
 template <std::same_as<nn::AdaptiveLoss> Loss>
 Tensor tensor(const Loss& loss, const TensorOptions& options = {}) {
   return tensor(static_cast<double>(loss), options);
-}  // namespace halftape
-
-namespace {}  // namespace
+}
 }  // namespace halftape

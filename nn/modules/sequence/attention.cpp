@@ -154,20 +154,23 @@ std::tuple<Tensor, Tensor> multi_head_attention_forward(const Tensor& query, con
 
 void MultiheadAttentionImpl::reset() {
   const int64_t features = options.embed_dim(), heads = options.num_heads();
-  HALFTAPE_CHECK(features > 0 && heads > 0 && features % heads == 0,
-                 "MultiheadAttention: embed_dim ", features, " must be divisible by num_heads ",
-                 heads);
+  detail::check_positive("MultiheadAttention", "embed_dim", features, "num_heads", heads, "kdim",
+                         options.kdim(), "vdim", options.vdim());
+  detail::check_fraction("MultiheadAttention", "dropout", options.dropout());
+  HALFTAPE_CHECK(features % heads == 0, "MultiheadAttention: embed_dim ", features,
+                 " must be divisible by num_heads ", heads);
   head_dim = features / heads;
   _qkv_same_embed_dim = options.kdim() == features && options.vdim() == features;
   const auto parameter = [this](const char* name, bool there, const Shape& shape) {
     return register_parameter(name, there ? empty(shape) : Tensor(), there);
   };
   const bool separate = !_qkv_same_embed_dim;
-  in_proj_weight = parameter("in_proj_weight", !separate, {3 * features, features});
+  const int64_t all = checked_mul(3, features);
+  in_proj_weight = parameter("in_proj_weight", !separate, {all, features});
   q_proj_weight = parameter("q_proj_weight", separate, {features, features});
   k_proj_weight = parameter("k_proj_weight", separate, {features, options.kdim()});
   v_proj_weight = parameter("v_proj_weight", separate, {features, options.vdim()});
-  in_proj_bias = parameter("in_proj_bias", options.bias(), {3 * features});
+  in_proj_bias = parameter("in_proj_bias", options.bias(), {all});
   out_proj =
       register_module("out_proj", Linear(LinearOptions(features, features).bias(options.bias())));
   bias_k = bias_v = {};

@@ -69,7 +69,7 @@ struct MultiheadAttentionForwardFuncOptions {
 using halftape::scaled_dot_product_attention;
 
 /// Projects query (L, N, E), key (S, N, kdim) and value (S, N, vdim), attends in heads of E/heads
-/// features each, and projects the result: (L, N, E). The second result are the weights: (N, L, S),
+/// features each, and projects the result: (L, N, E). The second result is the weights: (N, L, S),
 /// the mean over the heads, or (N, heads, L, S) without average_attn_weights; undefined without
 /// need_weights. S grows by one with bias_k and bias_v, and with add_zero_attn.
 /// attn_mask: (L, S) or (N·heads, L, S); key_padding_mask: (N, S). Each is bool, true for a key to

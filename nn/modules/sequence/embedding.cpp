@@ -15,8 +15,7 @@ using detail::unless;
 template <class Options>
 Tensor table(const char* name, Options& o) {
   const int64_t rows = o.num_embeddings(), features = o.embedding_dim();
-  HALFTAPE_CHECK(rows > 0 && features > 0, name, ": num_embeddings ", rows, " and embedding_dim ",
-                 features, " must be positive");
+  detail::check_positive(name, "num_embeddings", rows, "embedding_dim", features);
   HALFTAPE_CHECK(!o.sparse(), name, ": sparse gradients do not exist here; leave sparse false");
   if (auto& padding = o.padding_idx()) {
     HALFTAPE_CHECK(*padding >= -rows && *padding < rows, name, ": padding_idx ", *padding,

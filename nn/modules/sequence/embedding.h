@@ -119,7 +119,7 @@ inline Tensor embedding_bag(const Tensor& indices, const Tensor& weight,
 }  // namespace functional
 
 /// A row of weight (num_embeddings, embedding_dim) for each index: (…) → (…, embedding_dim). The
-/// weight starts in N(0, 1), the row padding_idx at 0, where it stays: it gets no gradient.
+/// weight starts in N(0, 1). The row padding_idx starts at 0 and gets no gradient.
 class EmbeddingImpl : public Cloneable<EmbeddingImpl> {
  public:
   EmbeddingImpl(int64_t num_embeddings, int64_t embedding_dim)

@@ -68,14 +68,12 @@ RNNImplBase::RNNImplBase(const RNNOptionsBase& o) : options_base(o) { RNNImplBas
 void RNNImplBase::reset() {
   const auto& o = options_base;
   const char* name = rnn_name(o.mode());
-  HALFTAPE_CHECK(o.input_size() > 0 && o.hidden_size() > 0 && o.num_layers() > 0, name,
-                 ": input_size ", o.input_size(), ", hidden_size ", o.hidden_size(),
-                 " and num_layers ", o.num_layers(), " must be positive");
-  HALFTAPE_CHECK(o.dropout() >= 0 && o.dropout() <= 1, name, ": dropout ", o.dropout(),
-                 " must be from 0 to 1");
+  check_positive(name, "input_size", o.input_size(), "hidden_size", o.hidden_size());
+  check_layers(name, o.num_layers());
+  check_fraction(name, "dropout", o.dropout());
   HALFTAPE_CHECK(o.proj_size() >= 0 && o.proj_size() < o.hidden_size(), name, ": proj_size ",
                  o.proj_size(), " must be less than hidden_size ", o.hidden_size());
-  const int64_t rows = gates_of(o.mode()) * o.hidden_size(),
+  const int64_t rows = checked_mul(gates_of(o.mode()), o.hidden_size()),
                 out = o.proj_size() > 0 ? o.proj_size() : o.hidden_size();
   for (int64_t layer = 0; layer < o.num_layers(); ++layer)
     for (const char* way : {"", "_reverse"}) {
@@ -210,9 +208,8 @@ RNNCellImplBase::RNNCellImplBase(const char* name, int64_t gates, int64_t input_
   RNNCellImplBase::reset();
 }
 void RNNCellImplBase::reset() {
-  HALFTAPE_CHECK(input_size_ > 0 && hidden_size_ > 0, name_, ": input_size ", input_size_,
-                 " and hidden_size ", hidden_size_, " must be positive");
-  const int64_t rows = gates_ * hidden_size_;
+  check_positive(name_, "input_size", input_size_, "hidden_size", hidden_size_);
+  const int64_t rows = checked_mul(gates_, hidden_size_);
   weight_ih = register_parameter("weight_ih", empty({rows, input_size_}));
   weight_hh = register_parameter("weight_hh", empty({rows, hidden_size_}));
   if (bias_) {

@@ -136,7 +136,7 @@ class OneStateLayer : public RNNImplBase {
 /// last hx.
 HALFTAPE_DERIVED_MODULE(RNN, detail::OneStateLayer<RNNOptions>);
 
-/// The same; hx: (h, c). With proj_size, h and the outputs have so many features.
+/// The same; hx: (h, c). With proj_size, h and the outputs have that many features.
 class LSTMImpl : public Cloneable<LSTMImpl, detail::RNNImplBase> {
  public:
   using States = std::tuple<Tensor, Tensor>;

@@ -14,7 +14,7 @@ template <class Stack, class Layer>
 void reset_stack(Stack& stack, const char* name, const Layer& layer) {
   const int64_t count = stack.options.num_layers();
   HALFTAPE_CHECK(!layer.is_empty(), name, ": the layer is empty");
-  HALFTAPE_CHECK(count > 0, name, ": num_layers ", count, " must be positive");
+  detail::check_layers(name, count);
   ModuleList clones;
   for (int64_t i = 0; i < count; ++i) clones->push_back(layer->clone());
   stack.layers = stack.register_module("layers", clones);

@@ -71,7 +71,7 @@ class TransformerEncoderImpl : public Cloneable<TransformerEncoderImpl> {
 };
 HALFTAPE_MODULE(TransformerEncoder);
 
-/// The same of decoder layers.
+/// The same with decoder layers.
 class TransformerDecoderImpl : public Cloneable<TransformerDecoderImpl> {
  public:
   TransformerDecoderImpl(const TransformerDecoderLayer& decoder_layer, int64_t num_layers)

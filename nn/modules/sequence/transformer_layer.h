@@ -50,9 +50,9 @@ struct TransformerEncoderLayerOptions {
 };
 using TransformerDecoderLayerOptions = TransformerEncoderLayerOptions;
 
-/// Attention of a sequence to itself and two linear layers, each added to what it is given and
-/// normalised. src: (S, N, d_model) → the same; src_mask (S, S) and src_key_padding_mask (N, S) as
-/// in MultiheadAttention.  Vaswani et al. 2017, arXiv:1706.03762.
+/// Attention of a sequence to itself and two linear layers; the result of each is added to its
+/// input and normalised. src: (S, N, d_model) → the same; src_mask (S, S) and src_key_padding_mask
+/// (N, S) as in MultiheadAttention.  Vaswani et al. 2017, arXiv:1706.03762.
 class TransformerEncoderLayerImpl : public Cloneable<TransformerEncoderLayerImpl> {
  public:
   TransformerEncoderLayerImpl(int64_t d_model, int64_t nhead)
@@ -76,8 +76,8 @@ class TransformerEncoderLayerImpl : public Cloneable<TransformerEncoderLayerImpl
 };
 HALFTAPE_MODULE(TransformerEncoderLayer);
 
-/// The same with attention to what an encoder gave between the two. tgt: (T, N, d_model), memory:
-/// (S, N, d_model) → as tgt.
+/// The same with attention to the encoder's result, memory, between the two. tgt: (T, N, d_model),
+/// memory: (S, N, d_model) → as tgt.
 class TransformerDecoderLayerImpl : public Cloneable<TransformerDecoderLayerImpl> {
  public:
   TransformerDecoderLayerImpl(int64_t d_model, int64_t nhead)
