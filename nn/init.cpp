@@ -114,16 +114,12 @@ Tensor kaiming_uniform_(const Tensor& t, double a, FanMode mode, Nonlinearity no
   return uniform_(t, -bound, bound);
 }
 Tensor kaiming_normal_(const Tensor& t, double a, FanMode mode, Nonlinearity nonlinearity) {
-  const double std = kaiming_std(t, a, mode, nonlinearity);
-  return normal_(t, 0, std);
+  return normal_(t, 0, kaiming_std(t, a, mode, nonlinearity));
 }
 Tensor xavier_uniform_(const Tensor& t, double gain) {
   const double bound = std::sqrt(3.0) * xavier_std(t, gain);
   return uniform_(t, -bound, bound);
 }
-Tensor xavier_normal_(const Tensor& t, double gain) {
-  const double std = xavier_std(t, gain);
-  return normal_(t, 0, std);
-}
+Tensor xavier_normal_(const Tensor& t, double gain) { return normal_(t, 0, xavier_std(t, gain)); }
 
 }  // namespace halftape::nn::init

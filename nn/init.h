@@ -25,7 +25,7 @@ Tensor dirac_(const Tensor& tensor);
 /// gain times a random matrix (sizes 1 and up as one) with orthonormal rows, or columns if there
 /// are fewer columns.  Saxe et al. 2013, arXiv:1312.6120. Gram-Schmidt in float64: n³ operations.
 Tensor orthogonal_(const Tensor& tensor, double gain = 1);
-/// N(0, std²), and in each column of the matrix ⌈sparsity·rows⌉ zeros at random.  Martens 2010.
+/// N(0, std²), with ⌈sparsity·rows⌉ zeros at random places of each column.  Martens 2010.
 Tensor sparse_(const Tensor& matrix, double sparsity, double std = 0.01);
 /// Inputs and outputs of one unit: sizes 1 and 0, times the receptive field of a convolution. Needs
 /// two dimensions.

@@ -12,7 +12,6 @@
 #include "halftape/nn/modules/image/upsampling.h"
 #include "halftape/nn/modules/linear.h"
 #include "halftape/nn/modules/loss/adaptive.h"
-#include "halftape/nn/modules/loss/distance.h"
 #include "halftape/nn/modules/loss/loss.h"
 #include "halftape/nn/modules/norm.h"
 #include "halftape/nn/modules/sequence/attention.h"

@@ -1,4 +1,4 @@
-// Every module of nn, and every function with options of its own: all is held to the same. The uses
+// The same checks for every module of nn, and for every function with options of its own. The uses
 // stand in tests/vectors/module_cases.txt, the kinds in tests/support/module_kinds_*.cpp. A module
 // or a function that a header declares and they lack is a failure.
 #include <doctest/doctest.h>

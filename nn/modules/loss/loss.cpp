@@ -44,6 +44,10 @@ void SmoothL1LossImpl::pretty_print(std::ostream& out) const {
 }
 void HuberLossImpl::pretty_print(std::ostream& out) const { out << "halftape::nn::HuberLoss"; }
 
+HALFTAPE_MODULE_TEXT(CosineSimilarity, "dim", options.dim(), "eps", options.eps())
+HALFTAPE_MODULE_TEXT(PairwiseDistance, "p", options.p(), "eps", options.eps(), "keepdim",
+                     options.keepdim())
+
 Tensor CTCLossImpl::forward(const Tensor& log_probs, const Tensor& targets,
                             const Tensor& input_lengths, const Tensor& target_lengths) const {
   const PlaceScope scope(*this);
