@@ -45,14 +45,14 @@ class Module : public std::enable_shared_from_this<Module> {
   explicit Module(std::string name) : name_(std::move(name)) {}
   virtual ~Module() = default;
 
-  /// While it lives, what fails in this thread begins with the module's place in its model:
-  /// "encoder.fc2 (Linear): linear: input …". The path goes from the module that is a part of no
-  /// other, over the names of the last registrations; a module that is a part of none is not named.
+  /// While it lives, the errors of this thread begin with the module's place in its model:
+  /// "encoder.fc2 (Linear): linear: input …". The path starts below the top module and has the
+  /// names under which modules were registered last; the top module itself is not named.
   ///
-  /// forward() of the library's modules and the calls model(x), AnyModule and Sequential begin with
-  /// one. C++ does not show us model->forward(x) of a class of your own: begin its forward() with
-  /// one, `const PlaceScope scope(*this);`, to see it in errors of ops that it calls. Those of
-  /// modules in it have their own paths.
+  /// forward() of the library's modules begins with one, and so do the calls model(x), AnyModule's
+  /// and Sequential's. model->forward(x) of a class of your own does not: begin that forward() with
+  /// `const PlaceScope scope(*this);` if errors of the ops that it calls itself shall name it.
+  /// Errors of the modules in it name those in any case.
   class [[nodiscard]] PlaceScope {
    public:
     explicit PlaceScope(const Module& module) : before_(halftape::detail::place_at_work) {
