@@ -215,12 +215,6 @@ __global__ void append_index(int64_t* y, Layout<1> index, bool begin, Range rang
   });
 }
 
-/// Calls f(Type<T>{}) for an unsigned type of so many bytes; uint4 for 16.
-template <class F>
-void with_widened(size_t size, F&& f) {
-  size == 16 ? f(Type<uint4>{}) : with_bytes(size, f);
-}
-
 /// Calls f(Type<S>{}, Type<T>{}) for sums in S of elements of T. 16-bit sums are kept in float and
 /// rounded once; integers wrap when they are stored.
 template <class F>
@@ -244,7 +238,7 @@ void CudaBackend::gather(const Array& y, const Array& x, int dim, const Array& i
   if (index.numel() == 0) return;
   const Queue q = queue(y);
   Hops hops(y, x, index, dim, {0, x.size(dim), use, q.context.board()});
-  with_widened(hops.widen(), [&](auto t) {
+  with_bytes(hops.widen(), [&](auto t) {
     using T = typename decltype(t)::type;
     launch_for(q, hops.elements(), "gather", gather_elements<T>, hops);
   });
@@ -258,7 +252,7 @@ void CudaBackend::scatter(const Array& y, const Array& x, int dim, const Array& 
   const Array winner = full({hops.targets()}, -1, kInt64, y.device());
   auto* const last = static_cast<long long*>(winner.raw());
   launch_for(q, hops.head.numel, "scatter", elect_last, hops, last);
-  with_widened(hops.widen(), [&](auto t) {
+  with_bytes(hops.widen(), [&](auto t) {
     using T = typename decltype(t)::type;
     launch_for(q, hops.elements(), "scatter", scatter_winners<T>, hops, last);
   });

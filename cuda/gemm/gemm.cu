@@ -127,8 +127,7 @@ void masked_relu(const Array& d, const Array& mask, bool gradient) {
   if (d.numel() == 0) return;
   const Queue q = queue(d);
   const int64_t n = d.size(d.dim() - 1), rows = d.numel() / n;
-  const bool pack =
-      packs(d.dtype()) && n % kPack == 0 && reinterpret_cast<uintptr_t>(d.raw()) % 16 == 0;
+  const bool pack = packs(d.dtype()) && n % kPack == 0 && is_aligned(d.raw());
   const Masked a{static_cast<char*>(d.raw()), d.dtype(), mask.data<uint8_t>(), rows, n,
                  mask.size(mask.dim() - 1),   pack};
   launch_for(q, rows * ((n + kPack - 1) / kPack), gradient ? "relu gradient" : "relu",

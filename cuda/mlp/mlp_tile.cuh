@@ -91,7 +91,7 @@ template <class T>
 __device__ void stage(T* to, const char* from, Dtype dtype, int64_t first, int64_t rows, int height,
                       int width) {
   const int across = padded(width) / kPack, stride = stride_of(width);
-  const bool whole = width % kPack == 0 && reinterpret_cast<uintptr_t>(from) % 16 == 0;
+  const bool whole = width % kPack == 0 && is_aligned(from);
   const auto item = static_cast<int64_t>(element_size(dtype));
   for (int i = static_cast<int>(threadIdx.x); i < height * across;
        i += static_cast<int>(blockDim.x)) {

@@ -61,8 +61,7 @@ template <int N>
 bool lies_flat(const Layout<N>& layout) {
   bool flat = true;
   for (int a = 0; a < N; ++a)
-    flat = flat && packs(layout.dtype[a]) && layout.contiguous(a) &&
-           reinterpret_cast<uintptr_t>(layout.base[a]) % 16 == 0;
+    flat = flat && packs(layout.dtype[a]) && layout.contiguous(a) && is_aligned(layout.base[a]);
   return flat;
 }
 template <int N>

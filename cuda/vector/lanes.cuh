@@ -63,7 +63,7 @@ __device__ __noinline__ void store_noinline(void* at, Dtype d, S x) {
   store(at, d, x);
 }
 
-/// f(Type<T>{}) for an unsigned type of 1, 2, 4 or 8 bytes.
+/// Calls f(Type<T>{}) with an unsigned type of 1, 2, 4 or 8 bytes, or uint4 for 16.
 template <class F>
 void with_bytes(size_t size, F&& f) {
   if (size == 1)
@@ -72,8 +72,10 @@ void with_bytes(size_t size, F&& f) {
     f(Type<uint16_t>{});
   else if (size == 4)
     f(Type<uint32_t>{});
-  else
+  else if (size == 8)
     f(Type<uint64_t>{});
+  else
+    f(Type<uint4>{});
 }
 
 /// kPack neighbouring elements, which the hardware moves 16 bytes at a time.
@@ -83,7 +85,7 @@ struct alignas(sizeof(T) * kPack < 16 ? sizeof(T) * kPack : 16) Pack {
 };
 
 /// True if 16 bytes can be moved at once from or to here.
-inline bool is_aligned(const void* at) { return reinterpret_cast<uintptr_t>(at) % 16 == 0; }
+HALFTAPE_HD bool is_aligned(const void* at) { return reinterpret_cast<uintptr_t>(at) % 16 == 0; }
 
 /// True for the three dtypes of training, which are moved in packs.
 constexpr bool packs(Dtype d) { return is_16bit(d) || d == kFloat32; }

@@ -32,8 +32,7 @@ struct RunLayout {
   RunLayout(const Layout<N>& starts, int a, int64_t stride)
       : step(stride * static_cast<int64_t>(element_size(starts.dtype[a]))),
         dtype(starts.dtype[a]),
-        packed(packs(dtype) && stride == 1 &&
-               reinterpret_cast<uintptr_t>(starts.base[a]) % 16 == 0) {
+        packed(packs(dtype) && stride == 1 && is_aligned(starts.base[a])) {
     for (int d = 0; d < starts.rank; ++d)
       packed = packed && (starts.sizes[d] == 1 || starts.strides[a][d] % 16 == 0);
   }
