@@ -228,8 +228,10 @@ Layer layer_of(const Array& w, const Array& b, int gradient_at) {
 int64_t blocks_for_tiles(const Queue& q, const Plan& plan, int64_t rows) {
   const auto* const kernel = reinterpret_cast<const void*>(plan.kernel);
   int resident = 1;  // blocks on one multiprocessor
+  // The limit is the kernel's: a smaller one could reach another thread's launch of a larger
+  // network.
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(plan.bytes)),
+                             static_cast<int>(q.context.properties().sharedMemPerBlockOptin)),
         "mlp_loss");
   check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, 2 * plan.rows, plan.bytes),
         "mlp_loss");
