@@ -30,7 +30,7 @@ template <class T>
 inline constexpr bool is_optional<std::optional<T>> = true;
 }  // namespace detail
 
-/// Gives a batch for a request: a list of indices, a number of examples, or a type of the user's.
+/// Gives a batch for a request: a list of indices, a number of examples, or a type of your own.
 /// `Self` is the derived class. A Batch that is an optional makes the dataset stateful: it says
 /// itself when it is at its end.
 ///
@@ -48,10 +48,10 @@ class BatchDataset {
   virtual ~BatchDataset() = default;
 
   virtual Batch get_batch(BatchRequest request) = 0;
-  /// The number of examples, where there is one.
+  /// The number of examples, if it is known.
   virtual std::optional<size_t> size() const = 0;
 
-  /// The dataset whose batches have gone through `transform`.
+  /// This dataset with `transform` applied to its batches.
   template <class Transform>
   MapDataset<Self, Transform> map(Transform transform) & {
     return {static_cast<Self&>(*this), std::move(transform)};
@@ -120,7 +120,7 @@ SharedBatchDataset<Underlying> make_shared_dataset(Args&&... args) {
 }
 
 namespace detail {
-/// What a dataset that is stateful, or not, as `Source` returns for batches of this type.
+/// Batch, or an optional one if `Source` is stateful.
 template <class Source, class Batch>
 using BatchAs = std::conditional_t<Source::is_stateful, std::optional<Batch>, Batch>;
 }  // namespace detail
@@ -152,7 +152,7 @@ class MapDataset : public BatchDataset<MapDataset<Source, Transform>,
     }
   }
   std::optional<size_t> size() const override { return dataset_.size(); }
-  /// Of a stateful dataset.
+  /// For stateful datasets.
   void reset() { dataset_.reset(); }
   const Source& dataset() const { return dataset_; }
   const Transform& transform() const { return transform_; }
@@ -187,7 +187,7 @@ class LabelledDataset : public Dataset<Self> {
     return {data_[i], targets_[i]};
   }
   std::optional<size_t> size() const override { return static_cast<size_t>(data_.size(0)); }
-  /// All of it, each in one tensor.
+  /// All rows.
   const Tensor& data() const { return data_; }
   const Tensor& targets() const { return targets_; }
 
@@ -195,7 +195,7 @@ class LabelledDataset : public Dataset<Self> {
   Tensor data_, targets_;
 };
 
-/// Two tensors of the user's own: LabelledTensors(x, y).
+/// Two tensors of your own: LabelledTensors(x, y).
 struct LabelledTensors : public LabelledDataset<LabelledTensors> {
   using LabelledDataset::LabelledDataset;
 };

@@ -30,7 +30,7 @@ class Cursor {
     HALFTAPE_CHECK(state_ != State::Over, "Attempted to increment iterator past the end");
     fetch();
   }
-  /// Without fetching.
+  /// Does not fetch.
   bool known_over() const { return state_ == State::Over; }
 
  private:

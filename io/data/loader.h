@@ -110,7 +110,7 @@ class DataLoaderBase {
   }
 
   const FullDataLoaderOptions& options() const noexcept { return options_; }
-  /// The epoch that is under way, or that the next begin() starts; the first is 0. A loop that was
+  /// The current epoch, or the one that the next begin() starts; the first is 0. A loop that was
   /// left early counts as one.
   size_t epoch() const noexcept { return epoch_; }
 
@@ -123,7 +123,7 @@ class DataLoaderBase {
     order_anew();
   }
 
-  /// To be called when the derived class can be asked for requests.
+  /// The derived class calls this once draw() works.
   void start_workers() {
     if constexpr (std::is_copy_constructible_v<Dataset>) {
       try {
@@ -284,7 +284,7 @@ class StatelessDataLoader : public DataLoaderBase<Dataset, typename Dataset::Bat
   }
   ~StatelessDataLoader() override { this->join(); }
 
-  /// For set_epoch(), before begin(). While a loop is under way, workers have it run ahead.
+  /// For set_epoch(), before begin(). During a loop it runs ahead of the batches.
   Sampler& sampler() noexcept { return sampler_; }
 
   /// The position of the loop: after the last batch that it got, whatever was loaded ahead. A
@@ -298,7 +298,7 @@ class StatelessDataLoader : public DataLoaderBase<Dataset, typename Dataset::Bat
         "ones of the order; save between epochs, or enforce the order");
     return detail::to_dict({this->epoch_, this->in_epoch_, this->position_});
   }
-  /// Throws Error, changing nothing, for a state that the sampler cannot take. Iterators of before
+  /// Throws Error, changing nothing, for a state that the sampler cannot take. Earlier iterators
   /// are at their end.
   void load_state_dict(const StateDict& saved) {
     const detail::LoaderState state = detail::from_dict(saved);
@@ -369,7 +369,7 @@ requires(!Dataset::is_stateful && std::is_constructible_v<Sampler, size_t>)
   return make_data_loader(std::move(dataset), Sampler(*size), options);
 }
 
-/// Of a stateful dataset.
+/// A loader of a stateful dataset.
 template <class Dataset>
 requires(Dataset::is_stateful) std::unique_ptr<StatefulDataLoader<Dataset>> make_data_loader(
     Dataset dataset, const DataLoaderOptions& options = {}) {

@@ -24,7 +24,7 @@ class Gate {
   void unlock();
   void notify_one();
   void notify_all();
-  /// Gives the lock back while it waits until ready(). False when that is not so in time.
+  /// Releases the lock while it waits for ready(). False after the timeout.
   bool wait(const std::function<bool()>& ready, std::optional<std::chrono::milliseconds> timeout);
 
  private:
@@ -98,7 +98,7 @@ class DataShuttle {
   }
   void push_result(Result result) { results_.push(std::move(result)); }
   Job pop_job() { return jobs_.pop(); }
-  /// Nothing when no job is on its way. A timeout changes nothing.
+  /// Nothing if no job is in flight. A timeout changes nothing.
   std::optional<Result> pop_result(std::optional<std::chrono::milliseconds> timeout = {}) {
     if (in_flight_ == 0) return std::nullopt;
     std::optional<Result> result = results_.pop(timeout);

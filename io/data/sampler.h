@@ -18,7 +18,7 @@ namespace halftape::data::samplers {
 /// The base of requests for a batch that are neither a list of indices nor a number.
 struct CustomBatchRequest {
   virtual ~CustomBatchRequest() = default;
-  /// Of examples.
+  /// The number of examples.
   virtual size_t size() const = 0;
 };
 
@@ -28,7 +28,7 @@ class Sampler {
  public:
   using BatchRequestType = BatchRequest;
   virtual ~Sampler() = default;
-  /// To the first example of an epoch, if need be of a dataset of another size.
+  /// Goes to the first example of an epoch, of `new_size` examples if that is given.
   virtual void reset(std::optional<size_t> new_size) = 0;
   /// Up to `batch_size` examples; nothing at the end of the epoch.
   virtual std::optional<BatchRequest> next(size_t batch_size) = 0;
@@ -82,7 +82,7 @@ class RandomSampler : public Sampler<> {
   std::optional<std::vector<size_t>> next(size_t batch_size) override;
   void save(serialize::OutputArchive& archive) const override;
   void load(serialize::InputArchive& archive) override;
-  /// To the beginning of that epoch.
+  /// Goes to the beginning of that epoch.
   void set_epoch(size_t epoch);
   size_t epoch() const noexcept { return epoch_; }
   size_t index() const noexcept { return index_; }
@@ -100,7 +100,7 @@ class RandomSampler : public Sampler<> {
 
 /// A share of the examples for each of several processes, of equal size: `rank` has the rank-th
 /// stretch of the epoch's order. With allow_duplicates the first examples fill up the last share;
-/// without, those of the dataset that do not fill the shares, the last ones, are left out.
+/// without, the last examples, which do not fill the shares, are left out.
 template <class BatchRequest = std::vector<size_t>>
 class DistributedSampler : public Sampler<BatchRequest> {
  public:
@@ -111,8 +111,8 @@ class DistributedSampler : public Sampler<BatchRequest> {
     HALFTAPE_CHECK(std::max(size, num_replicas) < size_t{1} << 62, "sampler: ", size,
                    " examples for ", num_replicas, " replicas are more than can be counted");
   }
-  /// To the beginning of that epoch. All ranks must be in the same one; they are without a call,
-  /// too, as reset() goes to the next.
+  /// Goes to the beginning of that epoch. All ranks must be in the same epoch; they are also
+  /// without a call, as reset() goes to the next.
   void set_epoch(size_t epoch) {
     epoch_ = epoch;
     rewind();
@@ -138,14 +138,14 @@ class Share : public DistributedSampler<> {
   void save(serialize::OutputArchive& archive) const override;
   /// The rank may differ: each process loads the state that one of them saved.
   void load(serialize::InputArchive& archive) override;
-  /// Of the next example in this rank's share of the order, counted over all ranks.
+  /// The position of the next example in the order of all ranks.
   size_t index() const noexcept { return rank_ * local_sample_count() + index_; }
 
  protected:
   Share(size_t size, size_t num_replicas, size_t rank, bool allow_duplicates, uint64_t seed)
       : DistributedSampler(size, num_replicas, rank, allow_duplicates), seed_(seed) {}
   void rewind() override;
-  /// The order of `count` positions in this epoch; empty for one after the other.
+  /// The order of `count` positions in this epoch; empty for 0, 1, 2, …
   virtual std::vector<size_t> order(size_t count) const = 0;
 
   uint64_t seed_;
@@ -170,7 +170,7 @@ class DistributedRandomSampler : public detail::Share {
   }
 };
 
-/// One after the other.
+/// In the order of the dataset.
 class DistributedSequentialSampler : public detail::Share {
  public:
   explicit DistributedSequentialSampler(size_t size, size_t num_replicas = 1, size_t rank = 0,

@@ -31,8 +31,8 @@ namespace halftape {
 /// model's tensors are "model.0.weight" and so on. An optimizer's state is saved by these names,
 /// whatever the order of its parameters, so their modules must be added, too.
 ///
-/// Not saved, and to be the same in the resumed run: the program with its options and data, and on
-/// a GPU the device.
+/// Not saved, and needed unchanged to resume: the program, its options and data, and on a GPU the
+/// device.
 class TrainState {
  public:
   using Numbers = std::map<std::string, double>;

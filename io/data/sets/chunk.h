@@ -41,7 +41,7 @@ class ChunkDataReader {
   virtual ~ChunkDataReader() = default;
   virtual ChunkType read_chunk(size_t chunk_index) = 0;
   virtual size_t chunk_count() = 0;
-  /// Before each epoch.
+  /// Called before each epoch.
   virtual void reset() = 0;
 };
 
@@ -75,7 +75,7 @@ class ChunkDatasetOptions {
 /// The examples of all chunks, in the order of a sampler of chunks, and within a chunk (or several
 /// that are shuffled as one) in that of a sampler of examples. Batches run over the ends of chunks;
 /// the last one may be smaller. The order depends on the samplers alone, not on the threads that
-/// read. To be used by make_shared_dataset(), as workers cannot have copies of it.
+/// read. Make it with make_shared_dataset(), as workers cannot copy it.
 ///
 /// `preprocessing`: called with each chunk by the thread that read it. An exception of the reader
 /// is thrown by the get_batch() that needed the chunk; the chunk is then skipped.
