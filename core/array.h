@@ -38,7 +38,8 @@ class Array {
   }
   template <class T>
   T* data() const {
-    HALFTAPE_CHECK(dtype_of<T> == dtype_, "data<", dtype_of<T>, ">() of a ", dtype_, " array");
+    HALFTAPE_CHECK(dtype_of<T> == dtype_, "data: elements of ", dtype_of<T>,
+                   " were asked of an array of ", dtype_);
     return static_cast<T*>(raw());
   }
 

@@ -19,8 +19,8 @@ inline void check_defined(const char* op, const TensorList& tensors) {
 }
 /// Throws if x holds integers or bools, for an op of floating-point tensors.
 inline void check_floating(const char* op, const Tensor& x) {
-  HALFTAPE_CHECK(x.is_floating_point(), op, ": of a ", x.dtype(),
-                 " tensor; convert it with .to(kFloat32)");
+  HALFTAPE_CHECK(x.is_floating_point(), op, ": of a tensor of ", x.dtype(),
+                 "; convert it with .to(kFloat32)");
 }
 
 /// Stands first in an op that calls other ops: their errors begin with its name, as in "dist: sub:

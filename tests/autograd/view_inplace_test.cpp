@@ -345,8 +345,8 @@ TEST_CASE("an in-place result of a higher kind than the tensor's dtype is refuse
   i.add_(b).gt_(1.5);
   f.mul_(i).lt_(tensor({9.0}, kFloat64));
   CHECK(f.to_vector() == std::vector<double>{1, 1});
-  CHECK_THROWS_WITH_AS(i.uniform_(), doctest::Contains("uniform_: of a int64 tensor"), Error);
-  CHECK_THROWS_WITH_AS(b.normal_(), doctest::Contains("normal_: of a bool tensor"), Error);
+  CHECK_THROWS_WITH_AS(i.uniform_(), doctest::Contains("uniform_: of a tensor of int64"), Error);
+  CHECK_THROWS_WITH_AS(b.normal_(), doctest::Contains("normal_: of a tensor of bool"), Error);
 }
 
 TEST_CASE("a number that the dtype cannot hold is refused in place, and changes nothing") {

@@ -98,8 +98,8 @@ Tensor mean(const Tensor& in, const Dims& wanted, bool keepdim, std::optional<Dt
   const ErrorScope scope("mean", in);
   const auto [cast_in] = cast_inputs(cast_list::mean.unless(dtype), in);
   const Tensor x = cast_in.to(dtype.value_or(cast_in.dtype()));
-  HALFTAPE_CHECK(x.is_floating_point(), "mean: of a ", x.dtype(),
-                 " tensor; convert it with .to(kFloat32), or pass dtype=kFloat32");
+  HALFTAPE_CHECK(x.is_floating_point(), "mean: of a tensor of ", x.dtype(),
+                 "; convert it with .to(kFloat32), or pass dtype=kFloat32");
   int64_t count = 1;
   for (int64_t d : wrap_dims("mean", wanted, static_cast<int>(x.dim())))
     count = checked_mul(count, x.size(d));
@@ -110,8 +110,8 @@ Tensor mean(const Tensor& in, const Dims& wanted, bool keepdim, std::optional<Dt
 Tensor nanmean(const Tensor& in, const Dims& dims, bool keepdim, std::optional<Dtype> dtype) {
   const ErrorScope scope("nanmean", in);
   const Tensor x = in.to(dtype.value_or(in.dtype()));
-  HALFTAPE_CHECK(x.is_floating_point(), "nanmean: of a ", x.dtype(),
-                 " tensor; convert it with .to(kFloat32), or pass dtype=kFloat32");
+  HALFTAPE_CHECK(x.is_floating_point(), "nanmean: of a tensor of ", x.dtype(),
+                 "; convert it with .to(kFloat32), or pass dtype=kFloat32");
   const Dtype type = compute_dtype(x.dtype());
   return (nansum(x, dims, keepdim, type) / sum(x == x, dims, keepdim, type)).to(x.dtype());
 }

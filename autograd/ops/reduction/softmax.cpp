@@ -33,8 +33,8 @@ Tensor softmax_along(const CastOp& op, const Tensor& in, int64_t dim, std::optio
                      bool log) {
   const auto [cast_in] = cast_inputs(op.unless(dtype), in);
   const Tensor x = dtype ? cast_in.to(*dtype) : cast_in;
-  HALFTAPE_CHECK(x.is_floating_point(), op.name, ": of a ", x.dtype(),
-                 " tensor; pass dtype=kFloat32");
+  HALFTAPE_CHECK(x.is_floating_point(), op.name, ": of a tensor of ", x.dtype(),
+                 "; pass dtype=kFloat32");
   if (x.dim() == 0) return squeeze(softmax_rows(op.name, unsqueeze(x, 0), log), 0);
   const int d = wrap_dim(op.name, dim, static_cast<int>(x.dim()));
   if (d == x.dim() - 1) return softmax_rows(op.name, x, log);

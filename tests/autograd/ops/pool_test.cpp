@@ -160,7 +160,11 @@ TEST_CASE("what pooling refuses") {
       },
       "max_pool1d: window 0 of dimension 0 covers no element of the input [1]");
   refuses([&] { avg_pool2d(x, 2, 2, 0, false, true, 0); }, "divisor_override must not be 0");
-  refuses([&] { avg_pool2d(arange(16).reshape({1, 4, 4}), 2); }, "avg_pool2d: of a int64 tensor");
+  refuses(
+      [&] {
+        avg_pool2d(arange(16).reshape({1, 4, 4}), 2);
+      },
+      "avg_pool2d: of a tensor of int64");
   refuses([&] { adaptive_avg_pool2d(x, 0); }, "output_size [0, 0] must not be 0 or negative");
   refuses([&] { lp_pool2d(x, 0, 2); }, "lp_pool2d: norm_type must not be 0");
 }
