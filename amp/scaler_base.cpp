@@ -100,7 +100,7 @@ int64_t OptimizerRegistry::number_of(uint64_t id,
   if (entry == entries_.end()) entry = entries_.insert(entry, {id, {}});
   entry->parameters.clear();
   for (size_t g = 0; g < groups.size(); ++g)
-    for (const Tensor& p : groups[g].params()) entry->parameters.push_back({g, p.sizes()});
+    for (const Tensor& p : groups[g].params()) entry->parameters.emplace_back(g, p.sizes());
   return entry - entries_.begin();
 }
 
@@ -109,8 +109,8 @@ ScalerStats OptimizerRegistry::stats(const ScaleCounts& c) const {
   if (c.position < 0) return s;
   const auto optimizer = static_cast<size_t>(c.list), index = static_cast<size_t>(c.position);
   if (index >= entries_[optimizer].parameters.size()) return s;  // its groups were changed by hand
-  const Place& place = entries_[optimizer].parameters[index];
-  s.nonfinite = {optimizer, index, place.group, place.shape};
+  const auto& [group, shape] = entries_[optimizer].parameters[index];
+  s.nonfinite = {optimizer, index, group, shape};
   return s;
 }
 
@@ -118,88 +118,61 @@ ScalerStats OptimizerRegistry::stats(const ScaleCounts& c) const {
 
 namespace {
 
-using Dict = std::map<std::string, double>;
-/// The largest integer below which a double holds all of them.
-constexpr double kExact = 0x1p53;
+using optim::StateFields;
+constexpr optim::NumberRange kCount{0, kMost, true, true}, kPositive{1, kMost, true, true};
 
-struct Writer {
-  Dict& saved;
-  void real(const char* key, double x) const { saved[key] = x; }
-  template <class Int>
-  void whole(const char* key, Int x, double, double) const {
-    saved[key] = static_cast<double>(x);
-  }
-};
-
-/// The error names the number that is missing or out of range.
-struct Reader {
-  const Dict& saved;
-  void real(const char* key, double& x) const {
-    const auto found = saved.find(key);
-    HALFTAPE_CHECK(found != saved.end(), "GradScaler::load_state_dict: \"", key, "\" is missing");
-    x = found->second;
-  }
-  template <class Int>
-  void whole(const char* key, Int& n, double low, double high) const {
-    double x = 0;
-    real(key, x);
-    HALFTAPE_CHECK(x >= low && x <= high && x == std::floor(x), "GradScaler::load_state_dict: \"",
-                   key, "\" is ", x, ", not a whole number from ", low, " to ", high);
-    n = static_cast<Int>(x);
-  }
-};
-
-template <class Fields>
-void torch_fields(const Fields& f, SavedScaler& s, double& scale) {
-  f.real("scale", scale);
-  f.real("growth_factor", s.law.growth_factor);
-  f.real("backoff_factor", s.law.backoff_factor);
-  f.whole("growth_interval", s.law.growth_interval, 1, kMost);
-  f.whole("_growth_tracker", s.state.growth_tracker, 0, kMost - 1);
+void torch_fields(StateFields& f, SavedScaler& s, double& scale) {
+  f.owner = "GradScaler::load_state_dict";
+  f.add("scale", scale);
+  f.add("growth_factor", s.law.growth_factor);
+  f.add("backoff_factor", s.law.backoff_factor);
+  f.add("growth_interval", s.law.growth_interval, kPositive);
+  f.add("_growth_tracker", s.state.growth_tracker, {0, kMost});
 }
 
 /// What torch lacks.
-template <class Fields>
-void own_fields(const Fields& f, SavedScaler& s) {
+void own_fields(StateFields& f, SavedScaler& s) {
   auto& [law, state, counts] = s;
-  f.real("min_scale", law.min_scale);
-  f.real("max_scale", law.max_scale);
-  f.whole("hysteresis", law.hysteresis, 1, kMost);
-  bool by_growth = law.refill == Hysteresis::RefilledByGrowth;
-  f.whole("refilled_by_growth", by_growth, 0, 1);
-  law.refill = by_growth ? Hysteresis::RefilledByGrowth : Hysteresis::RefilledByCleanStep;
-  f.whole("_overflows", state.overflows, 0, kMost);
-  f.whole("_steps", counts.steps, 0, kExact);
-  f.whole("_skips", counts.skips, 0, kExact);
-  f.whole("_skips_in_row", counts.skips_in_row, 0, kExact);
-  f.whole("_bad_losses", counts.bad_losses, 0, kExact);
-  f.whole("_growths", counts.growths, 0, kExact);
-  f.whole("_backoffs", counts.backoffs, 0, kExact);
+  f.owner = "GradScaler::load_state_dict";
+  f.add("min_scale", law.min_scale);
+  f.add("max_scale", law.max_scale);
+  f.add("hysteresis", law.hysteresis, kPositive);
+  f.add("refilled_by_growth", law.refill, optim::kFraction);
+  f.add("_overflows", state.overflows, kCount);
+  f.add("_steps", counts.steps, optim::kNonNegative);
+  f.add("_skips", counts.skips, optim::kNonNegative);
+  f.add("_skips_in_row", counts.skips_in_row, optim::kNonNegative);
+  f.add("_bad_losses", counts.bad_losses, optim::kNonNegative);
+  f.add("_growths", counts.growths, optim::kNonNegative);
+  f.add("_backoffs", counts.backoffs, optim::kNonNegative);
 }
 
 }  // namespace
 
-Dict to_dict(SavedScaler scaler) {
-  Dict saved;
+StateFields::Numbers to_dict(SavedScaler scaler) {
   double scale = scaler.state.scale;
-  torch_fields(Writer{saved}, scaler, scale);
-  own_fields(Writer{saved}, scaler);
-  return saved;
+  return StateFields([&](StateFields& f) {
+           torch_fields(f, scaler, scale);
+           own_fields(f, scaler);
+         })
+      .save();
 }
 
-SavedScaler from_dict(const Dict& saved, const ScaleLaw& current) {
+SavedScaler from_dict(const StateFields::Numbers& saved, const ScaleLaw& current) {
   HALFTAPE_CHECK(
       !saved.empty(),
       "GradScaler::load_state_dict: the saved state is empty; was it saved by a disabled scaler?");
   SavedScaler scaler{current, {}, {}};
   auto& law = scaler.law;
   double scale = 0;
-  torch_fields(Reader{saved}, scaler, scale);
+  StateFields([&](StateFields& f) {
+    torch_fields(f, scaler, scale);
+  }).load(saved, StateFields::Unknown::Ignore);
   // One of our own fields shows that torch did not save this: then all of them must be there.
-  Dict own;
-  own_fields(Writer{own}, scaler);
-  if (std::any_of(own.begin(), own.end(), [&](auto& field) { return saved.contains(field.first); }))
-    own_fields(Reader{saved}, scaler);
+  const StateFields own([&](StateFields& f) { own_fields(f, scaler); });
+  if (std::any_of(own.all().begin(), own.all().end(),
+                  [&](const auto& field) { return saved.contains(field.name); }))
+    own.load(saved, StateFields::Unknown::Ignore);
   law.min_scale = static_cast<float>(law.min_scale);
   law.max_scale = static_cast<float>(law.max_scale);
   check_law(law);

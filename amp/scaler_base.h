@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "halftape/core/formula/scale.h"
@@ -59,13 +60,9 @@ class OptimizerRegistry {
   ScalerStats stats(const ScaleCounts& counts) const;
 
  private:
-  struct Place {
-    size_t group;
-    Shape shape;
-  };
   struct Entry {
     uint64_t id;
-    std::vector<Place> parameters;
+    std::vector<std::pair<size_t, Shape>> parameters;  // group and shape
   };
   std::vector<Entry> entries_;
 };
@@ -82,6 +79,13 @@ class ScalerBase {
  protected:
   /// Throws for options that make no sense, unless they disable the scaler.
   explicit ScalerBase(const GradScalerOptions& options);
+  /// scaler.scale() of each loss.
+  template <class Scaler>
+  static std::vector<Tensor> scale_each(Scaler& scaler, const std::vector<Tensor>& losses) {
+    std::vector<Tensor> scaled;
+    for (const Tensor& loss : losses) scaled.push_back(scaler.scale(loss));
+    return scaled;
+  }
 
   GradScalerOptions options_;
   ScaleLaw law_;
