@@ -20,7 +20,7 @@ Tensor AsyncGradScaler::scale(const Tensor& loss) {
     settle();
     scale_in_use_ = newest_state_.scale;
   }
-  if (!scaled_) scaled_ = make_ref<ScaleTag>(ScaleTag::Kind::Scaled);
+  if (!scaled_) scaled_ = make_ref<ScaleTag>();
   const bool begins = !bad_loss_.defined();
   if (begins) bad_loss_ = Array({}, kFloat32, loss.device());
   return scaled_loss(loss,

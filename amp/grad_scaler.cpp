@@ -227,8 +227,8 @@ void GradScaler::update(const Tensor& new_scale) {
 
 void GradScaler::begin_epoch() {
   if (scaled_) return;
-  scaled_ = make_ref<ScaleTag>(ScaleTag::Kind::Scaled);
-  unscaled_ = make_ref<ScaleTag>(ScaleTag::Kind::Unscaled);
+  scaled_ = make_ref<ScaleTag>();
+  unscaled_ = make_ref<ScaleTag>(Array());
 }
 
 /// After this, gradients belong to another scale.

@@ -58,9 +58,10 @@ bool step_if_applied(const StepResult& result, Move&& move) {
 ///
 /// Only calls that say so wait for the device. Calls in a wrong order throw and name the missing
 /// call. Clipping and optimizer.step() throw while gradients are still scaled. Every use of a sum
-/// of gradients of different scales throws; backward() itself may make such a sum, because
-/// zero_grad() may drop it unused, as in the discriminator of a GAN. A gradient that the user
-/// assigned or changed in place has no mark, and every use of it is allowed.
+/// of gradients of different scales throws, and every use of gradients of a loss that was scaled
+/// twice; backward() itself may make them, because zero_grad() may drop them unused, as in the
+/// discriminator of a GAN. A gradient that the user assigned or changed in place has no mark, and
+/// every use of it is allowed.
 ///
 /// The step of a Graph contains all of scale(), step() and update(), or none of them; its replays
 /// keep to the law that it was captured with.

@@ -12,7 +12,7 @@
 namespace halftape::amp {
 
 std::string ScaleTag::objection(std::string_view call, Use use) const {
-  if (kind_ == Kind::Mixed) return std::string(call) + ": " + why_;
+  if (is_useless()) return std::string(call) + ": " + why_;
   if (kind_ == Kind::Unscaled || use == Use::Scaled) return {};
   return std::string(call) +
          ": the gradients are still multiplied by the loss scale; call "
@@ -22,15 +22,16 @@ std::string ScaleTag::objection(std::string_view call, Use use) const {
 
 Ref<GradTag> ScaleTag::plus(const Ref<GradTag>& other) {
   const auto* theirs = dynamic_cast<ScaleTag*>(other.get());
-  if (kind_ == Kind::Mixed) return Ref<GradTag>(this);
-  if (theirs && theirs->kind_ == Kind::Mixed) return other;
+  if (is_useless()) return Ref<GradTag>(this);
+  if (theirs && theirs->is_useless()) return other;
   const bool unscaled = kind_ == Kind::Unscaled,
              joins_unscaled = theirs && theirs->kind_ == Kind::Unscaled;
   if (unscaled && (!other || joins_unscaled)) return Ref<GradTag>(this);  // neither is scaled
   if (!other)
     return make_ref<ScaleTag>(
         "gradients of a scaled loss and of one that was not scaled were added; call "
-        "optimizer.zero_grad(), and scaler.scale(loss).backward() for every loss");
+        "optimizer.zero_grad(), and scaler.scale(loss).backward() for every loss, or for their "
+        "sum");
   if (unscaled || joins_unscaled)
     return make_ref<ScaleTag>(
         "a scaled gradient was added to one that unscale_() or step() had unscaled already; call "
@@ -49,6 +50,14 @@ void check_loss(const Tensor& loss, const char* call) {
                  ".to(kFloat32) before the first operation that is to be differentiated");
 }
 
+namespace {
+Ref<GradTag> scaled_twice() {
+  return make_ref<ScaleTag>(
+      "the loss was scaled twice: scale() was given what scale() had returned, or something made "
+      "of it; call optimizer.zero_grad(), and scale() once on the way from a loss to backward()");
+}
+}  // namespace
+
 Tensor scaled_loss(const Tensor& loss, CheckedScale how, const Ref<GradTag>& tag) {
   const PolicyScope plain(nullptr);
   const Tensor factor(how.factor.defined() ? how.factor : how.scale);
@@ -59,10 +68,16 @@ Tensor scaled_loss(const Tensor& loss, CheckedScale how, const Ref<GradTag>& tag
       "scale", how.y, {&loss},
       [factor = Saved::if_wanted(records({&loss}), factor), tag](Node& self,
                                                                  const Tensor& g) -> Grads {
-        GradTag::mark_pass(tag);
+        GradTag::mark(GradTag::current() ? scaled_twice() : tag);
         const Tensor by = factor.tensor(self);
-        return {autograd::is_implicit_one(g) ? reshape(by, g.sizes()).to(g.dtype()) : mul(g, by)};
+        return {autograd::is_implicit_one(g) ? expand(by, g.sizes()).to(g.dtype()) : mul(g, by)};
       });
+}
+
+void make_useless(const Tensor& grad, const Ref<GradTag>& tag) {
+  const GradMark mark = mark_of(grad);
+  const auto* before = dynamic_cast<const ScaleTag*>(mark.tag.get());
+  if (!before || !before->is_useless()) set_mark(grad, tag);
 }
 
 namespace {
@@ -87,36 +102,32 @@ Gradients collect_gradients(std::span<const Tensor> parameters) {
   return all;
 }
 
-namespace {
-void check_divisible(const Tensor& grad, size_t parameter, const char* call,
-                     const Ref<GradTag>& scaled, bool allow_fp16) {
-  const auto refuse = [&](const char* why) {
-    ::halftape::detail::fail(call, ": the gradient of parameter ", parameter, ", ", grad.sizes(),
-                             ", is ", why);
-  };
-  if (!allow_fp16 && grad.dtype() == kFloat16)
-    refuse(
-        "float16, which loses what scaling saved when it is divided back; keep parameters in "
-        "float32 and let autocast make the halves, or set allow_fp16_grads");
-  if (has_mark(grad, scaled)) return;
-  const GradMark mark = mark_of(grad);
-  if (!mark.known) return;
-  if (!mark.tag) refuse("of a loss that was not scaled; call scaler.scale(loss).backward()");
-  std::ostringstream place;
-  place << call << ": the gradient of parameter " << parameter << ", " << grad.sizes();
-  const std::string mixed = mark.tag->objection(place.str(), GradTag::Use::Scaled);
-  HALFTAPE_CHECK(mixed.empty(), mixed);
-  refuse(
-      "not of a loss that was scaled since the last update(): it was unscaled already, or scaled "
-      "earlier; call optimizer.zero_grad(), then scaler.scale(loss).backward()");
-}
-}  // namespace
-
 void check_divisible(const Gradients& gradients, const char* call, const Ref<GradTag>& scaled,
                      bool allow_fp16) {
-  for (size_t i = 0; i < gradients.parameters.size(); ++i)
-    if (const Tensor& g = gradients.parameters[i].grad(); g.defined())
-      check_divisible(g, i, call, scaled, allow_fp16);
+  for (size_t i = 0; i < gradients.parameters.size(); ++i) {
+    const Tensor& g = gradients.parameters[i].grad();
+    if (!g.defined()) continue;
+    const auto place = [&] {
+      std::ostringstream text;
+      text << call << ": the gradient of parameter " << i << ", " << g.sizes();
+      return text.str();
+    };
+    HALFTAPE_CHECK(allow_fp16 || g.dtype() != kFloat16, place(),
+                   ", is float16, which loses what scaling saved when it is divided back; keep "
+                   "parameters in float32 and let autocast make the halves, or set "
+                   "allow_fp16_grads");
+    if (has_mark(g, scaled)) continue;
+    const GradMark mark = mark_of(g);
+    if (!mark.known) continue;
+    HALFTAPE_CHECK(mark.tag, place(),
+                   ", is of a loss that was not scaled; call scaler.scale(loss).backward()");
+    const std::string useless = mark.tag->objection(place(), GradTag::Use::Scaled);
+    HALFTAPE_CHECK(useless.empty(), useless);
+    halftape::detail::fail(
+        place(),
+        ", is not of a loss that was scaled since the last update(): it was unscaled already, or "
+        "scaled earlier; call optimizer.zero_grad(), then scaler.scale(loss).backward()");
+  }
 }
 
 }  // namespace halftape::amp

@@ -1,5 +1,5 @@
-// The gradients of a scaled loss: their marks, and the gradients of one optimizer as a scaler takes
-// them, collected, and checked before they are divided.
+// The marks of the gradients of a scaled loss; and the gradients of an optimizer, collected, and
+// checked before a scaler divides them.
 #pragma once
 #include <span>
 #include <string>
@@ -13,29 +13,36 @@
 namespace halftape::amp {
 
 /// Marks gradients between two update() calls of one scaler: Scaled while they are multiplied by
-/// the scale, Unscaled once they are divided again, Mixed for a sum whose terms have different
-/// factors. Marks are compared by address.
+/// the scale, Unscaled once they are divided again, Useless for a sum whose terms have different
+/// factors and the like. Marks are compared by address.
 class ScaleTag final : public GradTag, public FreeListed {
  public:
-  enum class Kind : uint8_t { Scaled, Unscaled, Mixed };
-  explicit ScaleTag(Kind kind) : kind_(kind) {}
-  /// Mixed. `why` names the terms and the remedy.
-  explicit ScaleTag(const char* why) : kind_(Kind::Mixed), why_(why) {}
+  /// Scaled.
+  ScaleTag() : kind_(Kind::Scaled) {}
+  /// Unscaled, with the verdict on the gradients: () float32.
+  explicit ScaleTag(Array verdict) : kind_(Kind::Unscaled), verdict_(std::move(verdict)) {}
+  /// Useless. `why` gives the reason and the remedy.
+  explicit ScaleTag(const char* why) : kind_(Kind::Useless), why_(why) {}
+  bool is_useless() const { return kind_ == Kind::Useless; }
   std::string objection(std::string_view call, Use use) const override;
-  /// A Mixed mark stays Mixed and keeps its first reason.
+  /// A Useless mark stays so and keeps its first reason.
   Ref<GradTag> plus(const Ref<GradTag>& other) override;
+  Array verdict() const override { return verdict_; }
 
  private:
-  Kind kind_;
+  enum class Kind : uint8_t { Scaled, Unscaled, Useless } kind_;
+  Array verdict_;
   const char* why_ = nullptr;
 };
 
-/// loss · scale; its backward pass marks the gradients with `tag`. Fills in how.x and
-/// how.y.
+/// loss · scale; its backward pass marks the gradients with `tag`. Fills in how.x and how.y.
 Tensor scaled_loss(const Tensor& loss, CheckedScale how, const Ref<GradTag>& tag);
 
 /// Throws unless the loss is defined and floating-point.
 void check_loss(const Tensor& loss, const char* call);
+
+/// Marks a gradient as useless, with the reason that the tag gives, unless it has one already.
+void make_useless(const Tensor& grad, const Ref<GradTag>& tag);
 
 struct Gradients {
   std::span<const Tensor> parameters;

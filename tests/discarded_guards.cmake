@@ -12,7 +12,7 @@ set(guards
     "Node::Wanted(nullptr)"
     "SavedHooks::Scope(nullptr)"
     "GradTag::Pass()"
-    "GradTag::Pass(Ref<GradTag>())"
+    "GradTag::Pass{GradTag::current()}"
     "amp::autocast(kCPU, kFloat16)"
     "amp::autocast(kCPU, kFloat16, amp::Policy())"
     "amp::autocast{amp::capture()}"

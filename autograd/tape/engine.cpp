@@ -41,10 +41,11 @@ std::vector<Ref<Node>> reachable(const std::vector<Edge>& roots) {
   return order;
 }
 
-/// The gradients that have arrived at each node of a pass.
+/// The gradients that have arrived at each node of a pass, and the marks of their sums.
 class Arrivals {
  public:
-  explicit Arrivals(const std::vector<Ref<Node>>& order) : order_(order), grads_(order.size()) {}
+  Arrivals(const std::vector<Ref<Node>>& order, GradTag::Pass& pass)
+      : order_(order), pass_(pass), nodes_(order.size()) {}
   /// Adds `g` to what has arrived over the edge. The edge's node is at order[begin] or later.
   void add(const Edge& edge, Tensor g, size_t begin) {
     if (!edge || !g.defined()) return;
@@ -56,7 +57,11 @@ class Arrivals {
     const size_t at = index_of(*edge.node, begin);
     HALFTAPE_CHECK(at < order_.size() && order_[at] == edge.node, "backward: a gradient for `",
                    edge.node->name(), "` came after its turn");
-    Grads& slots = grads_[at];
+    Grads& slots = nodes_[at].grads;
+    if (marked_) {
+      GradTag*& mark = nodes_[at].mark;
+      mark = slots.empty() ? GradTag::current() : pass_.sum(mark, GradTag::current());
+    }
     if (slots.size() <= edge.output) slots.resize(edge.output + 1);
     Tensor& slot = slots[edge.output];
     if (!slot.defined())
@@ -67,7 +72,8 @@ class Arrivals {
     else
       slot = slot.add(g);
   }
-  Grads take(size_t i) { return std::move(grads_[i]); }
+  Grads take(size_t i) { return std::move(nodes_[i].grads); }
+  GradTag* mark(size_t i) const { return nodes_[i].mark; }
 
  private:
   /// Handles before `begin` may be null by now.
@@ -77,8 +83,14 @@ class Arrivals {
                          [](const Ref<Node>& other, uint64_t seq) { return other->seq() > seq; });
     return static_cast<size_t>(at - order_.begin());
   }
+  struct AtNode {
+    Grads grads;
+    GradTag* mark = nullptr;
+  };
   const std::vector<Ref<Node>>& order_;
-  std::vector<Grads> grads_;
+  GradTag::Pass& pass_;
+  const bool marked_ = GradTag::enabled();
+  std::vector<AtNode> nodes_;
 };
 
 /// The gradients that grad() asks for, and the nodes that lead to them. What lies below those nodes
@@ -87,7 +99,7 @@ class WantedGrads {
  public:
   /// Null for a backward() that accumulates in all leaves: every node runs.
   WantedGrads(const std::vector<Edge>* edges, const std::vector<Ref<Node>>& order)
-      : edges_(edges), grads_(edges ? edges->size() : 0) {
+      : edges_(edges), grads_(edges ? edges->size() : 0), marks_(grads_.size()) {
     if (!edges) return;
     for (const Edge& e : *edges) nodes_.insert(e.node.get());
     const auto leads_on = [&](const Edge& e) { return e && nodes_.count(e.node.get()) > 0; };
@@ -98,20 +110,25 @@ class WantedGrads {
   /// The nodes that a gradient is to reach; null for all.
   const std::unordered_set<Node*>* nodes() const { return edges_ ? &nodes_ : nullptr; }
   bool runs(Node& n) const { return !edges_ || above_.count(&n) > 0; }
-  /// Keeps those of the gradients `g` of node n that are wanted.
+  /// Keeps those of the gradients `g` of node n that are wanted, and the current mark with them.
   void keep(const Node& n, const Grads& g) {
     for (size_t i = 0; i < grads_.size(); ++i) {
       const Edge& e = (*edges_)[i];
-      if (e.node.get() == &n && e.output < g.size() && g[e.output].defined())
-        grads_[i] = g[e.output].to(n.output(e.output).dtype);
+      if (e.node.get() != &n || e.output >= g.size() || !g[e.output].defined()) continue;
+      grads_[i] = g[e.output].to(n.output(e.output).dtype);
+      marks_[i] = Ref(GradTag::current());
     }
   }
-  Grads take() { return std::move(grads_); }
+  Grads take(std::vector<Ref<GradTag>>& marks) {
+    marks = std::move(marks_);
+    return std::move(grads_);
+  }
 
  private:
   const std::vector<Edge>* edges_;
   std::unordered_set<Node*> above_, nodes_;  // nodes_: above_ and the nodes of the edges
   Grads grads_;
+  std::vector<Ref<GradTag>> marks_;
 };
 
 struct Request {
@@ -119,6 +136,7 @@ struct Request {
   Grads root_grads;
   const std::vector<Edge>* wanted = nullptr;  // null: accumulate into leaves
   bool retain_graph = false, create_graph = false;
+  std::vector<Ref<GradTag>> marks = {};  // run() returns here the marks of the wanted gradients
 };
 
 /// Counts the backward passes that run within each other, as those of nested checkpoints do. Where
@@ -135,25 +153,22 @@ class Nested {
   static inline thread_local int depth = 0;
 };
 
-Grads run(Request request);
-Grads run_elsewhere(Request request) {
+Grads run(Request& request);
+Grads run_elsewhere(Request& request) {
   HALFTAPE_CHECK(!Capture::active_or_tried(),
                  "backward: 48 backward passes within each other, as of nested checkpoints, inside "
                  "the step of a Graph; use fewer there");
   Grads result;
   std::exception_ptr error;
-  Ref<GradTag> mark = GradTag::Pass::current();
-  std::thread([&] {
+  std::thread([&, mark = GradTag::current()] {
     const GradTag::Pass pass(mark);
     try {
-      result = run(std::move(request));
-      mark = GradTag::Pass::current();
+      result = run(request);
     } catch (...) {
       error = std::current_exception();
     }
   }).join();
   if (error) std::rethrow_exception(error);
-  if (mark) GradTag::mark_pass(mark);
   return result;
 }
 
@@ -171,15 +186,16 @@ Grads call_rule(Node& n, Grads g, bool last) {
 }
 
 /// The whole backward pass. Returns the gradients at request.wanted, if there are any.
-Grads run(Request request) {
-  if (Nested::too_deep()) return run_elsewhere(std::move(request));
+Grads run(Request& request) {
+  if (Nested::too_deep()) return run_elsewhere(request);
   const Nested nested;
   const AutoGradMode recording(request.create_graph);
   const PolicyScope no_policy(nullptr);  // dtypes were decided in the forward pass
   std::vector<Ref<Node>> order = reachable(request.roots);
   WantedGrads wanted(request.wanted, order);
   const Node::Wanted only(wanted.nodes());  // rules compute nothing for other nodes
-  Arrivals arrivals(order);
+  GradTag::Pass pass;
+  Arrivals arrivals(order, pass);
   for (size_t i = 0; i < request.roots.size(); ++i)
     arrivals.add(request.roots[i], std::move(request.root_grads[i]), 0);
   request.roots.clear();
@@ -188,6 +204,7 @@ Grads run(Request request) {
     Ref<Node>& n = order[at];
     Grads g = arrivals.take(at);
     if (g.empty()) continue;
+    pass.begin_rule(arrivals.mark(at));
     n->announce(g);
     wanted.keep(*n, g);
     if (!wanted.runs(*n)) continue;
@@ -195,7 +212,7 @@ Grads run(Request request) {
     for (size_t i = 0; i < d.size(); ++i) arrivals.add(n->next[i], std::move(d[i]), at + 1);
     n = {};
   }
-  return wanted.take();
+  return wanted.take(request.marks);
 }
 
 /// The gradient 1 with which backward passes begin, for each device and dtype; made once.
@@ -286,20 +303,20 @@ bool is_implicit_one(const Tensor& g) { return Ones::all().is(g); }
 void backward(const TensorList& outputs, const TensorList& grad_outputs,
               std::optional<bool> retain_graph, bool create_graph,
               const std::optional<TensorList>& inputs) {
-  const GradTag::Pass pass;
   Request r = prepare("backward", outputs, grad_outputs, retain_graph, create_graph);
   if (!inputs) {
-    run(std::move(r));
+    run(r);
     return;
   }
   HALFTAPE_CHECK(!inputs->empty(),
                  "backward: inputs cannot be empty; leave them out for all leaves");
   const std::vector<Edge> wanted = edges_of("backward", *inputs);
   r.wanted = &wanted;
-  const Grads grads = run(std::move(r));
+  const Grads grads = run(r);
   const AutoGradMode recording(create_graph);
   for (size_t i = 0; i < grads.size(); ++i) {
     if (!grads[i].defined()) continue;
+    const GradTag::Pass marked(r.marks[i].get());
     if ((*inputs)[i].is_leaf())
       wanted[i].node->vjp({grads[i]});
     else
@@ -309,12 +326,11 @@ void backward(const TensorList& outputs, const TensorList& grad_outputs,
 
 TensorList grad(const TensorList& outputs, const TensorList& inputs, const TensorList& grad_outputs,
                 std::optional<bool> retain_graph, bool create_graph, bool allow_unused) {
-  const GradTag::Pass pass;
   Request r = prepare("grad", outputs, grad_outputs, retain_graph, create_graph);
   HALFTAPE_CHECK(!inputs.empty(), "grad requires non-empty inputs.");
   const std::vector<Edge> wanted = edges_of("grad", inputs);
   r.wanted = &wanted;
-  TensorList grads = run(std::move(r));
+  TensorList grads = run(r);
   for (size_t i = 0; i < grads.size(); ++i)
     HALFTAPE_CHECK(allow_unused || grads[i].defined(), "grad: the outputs do not depend on input ",
                    i, " of shape ", inputs[i].sizes(),

@@ -8,8 +8,9 @@
 namespace halftape {
 namespace {
 
-std::atomic<bool> enabled{false};
-thread_local Ref<GradTag> current;
+std::atomic<bool> marks_are_kept{false};
+constinit thread_local GradTag* current_mark = nullptr;
+constinit thread_local GradTag::Pass* current_pass = nullptr;
 
 /// The mark of a sum.
 Ref<GradTag> sum_of(const Ref<GradTag>& held, const Ref<GradTag>& arriving) {
@@ -19,24 +20,34 @@ Ref<GradTag> sum_of(const Ref<GradTag>& held, const Ref<GradTag>& arriving) {
 
 }  // namespace
 
-void GradTag::enable() { enabled.store(true, std::memory_order_relaxed); }
+void GradTag::enable() { marks_are_kept.store(true, std::memory_order_relaxed); }
+bool GradTag::enabled() { return marks_are_kept.load(std::memory_order_relaxed); }
+GradTag* GradTag::current() { return current_mark; }
+
+void GradTag::mark(Ref<GradTag> tag) {
+  current_mark = tag.get();
+  current_pass->kept_.push_back(std::move(tag));
+}
 
 std::optional<Ref<GradTag>> GradTag::of_sum(const Tensor& grad) {
-  if (!enabled.load(std::memory_order_relaxed)) [[likely]]
+  if (!enabled()) [[likely]]
     return {};
   const GradMark held = mark_of(grad);
-  return held.known ? sum_of(held.tag, current) : current;
+  Ref<GradTag> arriving(current_mark);
+  return held.known ? sum_of(held.tag, arriving) : std::move(arriving);
 }
 
-void GradTag::mark_pass(Ref<GradTag> tag) {
-  current = current ? sum_of(current, tag) : std::move(tag);
+GradTag::Pass::Pass(GradTag* inherited)
+    : outer_(std::exchange(current_pass, this)), before_(std::exchange(current_mark, inherited)) {}
+GradTag::Pass::~Pass() {
+  current_pass = outer_;
+  current_mark = before_;
 }
-
-GradTag::Pass::Pass() : before_(halftape::current) {}
-GradTag::Pass::Pass(Ref<GradTag> inherited)
-    : before_(std::exchange(halftape::current, std::move(inherited))) {}
-GradTag::Pass::~Pass() { halftape::current = std::move(before_); }
-Ref<GradTag> GradTag::Pass::current() { return halftape::current; }
+void GradTag::Pass::begin_rule(GradTag* mark) { current_mark = mark; }
+GradTag* GradTag::Pass::sum(GradTag* held, GradTag* arriving) {
+  if (held == arriving) return held;
+  return kept_.emplace_back(sum_of(Ref(held), Ref(arriving))).get();
+}
 
 namespace {
 bool is_known(const Tensor& grad) {
@@ -57,6 +68,10 @@ void set_mark(const Tensor& grad, Ref<GradTag> tag) {
   detail::TensorImpl& impl = *grad.impl();
   impl.mark = std::move(tag);
   impl.marked_version = grad.version();
+}
+
+Array verdict_on(const Tensor& grad) {
+  return is_known(grad) && grad.impl()->mark ? grad.impl()->mark->verdict() : Array();
 }
 
 void check_mark(const Tensor& grad, const char* call, GradTag::Use use) {

@@ -1,11 +1,12 @@
-// Marks on gradients. A rule marks the backward pass that it runs in, and every gradient that the
-// pass adds to a leaf keeps the mark until its bytes change. amp marks the gradients of a scaled
-// loss; autograd carries and adds marks without knowing their meaning. backward() never throws
-// because of a mark: the call that uses the gradient does.
+// Marks on gradients. A rule marks the gradients that it returns. The marks travel with them
+// through the backward pass, are added where gradients are, and stay on a leaf's gradient until its
+// bytes change. amp marks the gradients of a scaled loss; autograd does not know what a mark means.
+// backward() never throws because of a mark: the call that uses the gradient does.
 #pragma once
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "halftape/autograd/tensor.h"
 
@@ -21,26 +22,39 @@ class GradTag : public RefCounted {
   /// The mark of the sum of a gradient with this mark and one with `other` (null: no mark): one
   /// of the two if they agree, else one that objects to every use. Symmetric in meaning.
   virtual Ref<GradTag> plus(const Ref<GradTag>& other) = 0;
+  /// () float32, non-zero if the gradients with this mark are not all finite; undefined if nobody
+  /// has looked.
+  virtual Array verdict() const { return {}; }
 
   /// Keeps marks from now on, in all threads. Before that they cost a branch.
   static void enable();
-  /// The mark of `grad` plus a gradient of the pass in progress. Empty while no marks are kept.
+  static bool enabled();
+  /// The mark of the gradient that the running rule was given; null if it has none.
+  static GradTag* current();
+  /// Marks the gradients that the running rule returns, in place of current().
+  static void mark(Ref<GradTag> tag);
+  /// The mark of `grad` plus a gradient with the current mark. Empty while no marks are kept.
   static std::optional<Ref<GradTag>> of_sum(const Tensor& grad);
-  /// Marks the pass in progress, or adds to the mark that it has.
-  static void mark_pass(Ref<GradTag> tag);
-  /// For the scope of one pass, at whose end its mark is gone. A pass within a pass, as in a
-  /// checkpoint, inherits the outer mark.
+
+  /// A backward pass; its nodes refer to marks by plain pointers, valid until it ends. A pass
+  /// within a rule begins with the mark that this rule was given.
   class [[nodiscard]] Pass {
    public:
-    [[nodiscard]] Pass();
-    [[nodiscard]] explicit Pass(Ref<GradTag> inherited);
+    [[nodiscard]] Pass() : Pass(GradTag::current()) {}
+    [[nodiscard]] explicit Pass(GradTag* inherited);
     ~Pass();
     Pass(const Pass&) = delete;
     Pass& operator=(const Pass&) = delete;
-    static Ref<GradTag> current();
+    /// Called before a rule runs on a gradient with that mark.
+    void begin_rule(GradTag* mark);
+    /// The mark of a sum.
+    GradTag* sum(GradTag* held, GradTag* arriving);
 
    private:
-    Ref<GradTag> before_;
+    friend class GradTag;
+    Pass* outer_;
+    GradTag* before_;
+    std::vector<Ref<GradTag>> kept_;
   };
 };
 
@@ -54,6 +68,8 @@ GradMark mark_of(const Tensor& grad);
 bool has_mark(const Tensor& grad, const Ref<GradTag>& tag);
 /// Marks the gradient as it is now.
 void set_mark(const Tensor& grad, Ref<GradTag> tag);
+/// The verdict() of the gradient's mark, undefined if it has none.
+Array verdict_on(const Tensor& grad);
 /// Throws the objection of the gradient's mark, if there is one.
 void check_mark(const Tensor& grad, const char* call, GradTag::Use use = GradTag::Use::Unscaled);
 

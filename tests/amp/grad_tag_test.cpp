@@ -277,7 +277,7 @@ TEST_CASE("grad() gives gradients without a mark, and leaves none behind") {
   Fixture f;
   const auto g = autograd::grad({f.scaler.scale((f.w * f.w).sum())}, {f.w});
   CHECK_FALSE(mark_of(g[0]).known);
-  CHECK_FALSE(GradTag::Pass::current());
+  CHECK_FALSE(GradTag::current());
   f.w.sum().backward();  // no scale: no mark from the pass before
   CHECK_FALSE(scaled(f.w));
   CHECK_NOTHROW(f.optimizer.step());
@@ -326,7 +326,7 @@ TEST_CASE("a mark set by any rule reaches the leaves, and two of them are added"
   const Tensor w = ones({2}, requires_grad());
   auto marked = [&](const Ref<GradTag>& tag) {
     return record("marked", w.array().clone(), {&w}, [tag](Node&, const Tensor& g) -> Grads {
-      GradTag::mark_pass(tag);
+      GradTag::mark(tag);
       return {g};
     });
   };
@@ -342,7 +342,7 @@ TEST_CASE("a mark set by any rule reaches the leaves, and two of them are added"
   w.mutable_grad() = Tensor();
   const Tensor first = marked(one), second = marked(two);
   (first + second).sum().backward();  // what was made last goes first
-  CHECK_FALSE(GradTag::Pass::current());
+  CHECK_FALSE(GradTag::current());
   CHECK(objection(w, GradTag::Use::Unscaled) == ": two+one");
   w.grad().add_(1);
   CHECK_FALSE(mark_of(w.grad()).known);
