@@ -147,9 +147,10 @@ GradScaler::CheckedGradients GradScaler::check_or_unscale(const optim::Optimizer
     checked.inv_scale = inverse_;
     return checked;
   }
+  const Ref<GradTag> unscaled = make_ref<ScaleTag>(found_inf);
   backend(device).unscale(grads.arrays, inverse_, found_inf, first);
   for (const Tensor& p : parameters)
-    if (p.grad().defined()) set_mark(p.grad(), unscaled_);
+    if (p.grad().defined()) set_mark(p.grad(), unscaled);
   return checked;
 }
 
@@ -228,7 +229,6 @@ void GradScaler::update(const Tensor& new_scale) {
 void GradScaler::begin_epoch() {
   if (scaled_) return;
   scaled_ = make_ref<ScaleTag>();
-  unscaled_ = make_ref<ScaleTag>(Array());
 }
 
 /// After this, gradients belong to another scale.
@@ -237,7 +237,7 @@ void GradScaler::end_epoch() {
   bad_loss_ = inverse_ = {};
   next_ = {};
   factor_is_known_ = false;
-  scaled_ = unscaled_ = {};
+  scaled_ = {};
 }
 
 /// n skips in a row take at least n − skips_in_row further updates. The host reads the counts only

@@ -156,7 +156,6 @@ class GradScaler : public ScalerBase {
   CheckResult next_;              // zeroed by scale() for the next check of gradients
   bool factor_is_known_ = false;  // to an op that multiplies by it beforehand
   Ref<GradTag> scaled_;           // marks gradients of losses scaled since then
-  Ref<GradTag> unscaled_;         // marks those that were divided again
   std::vector<PerOptimizer> optimizers_;
 };
 

@@ -159,7 +159,22 @@ void Optimizer::check_gradient(const Tensor& p, const StepControl& control) {
                  ")");
 }
 
-void Optimizer::run(const StepControl& control) {
+namespace {
+/// The verdict on a gradient, for a step that was given none: returned if the device is to decide
+/// by it. Otherwise the host reads it here, and throws if it is bad.
+Array verdict_for_device(const Tensor& g, bool supports_control) {
+  Array verdict = verdict_on(g);
+  const bool host_would_wait =
+      verdict.defined() && (!verdict.device().is_cpu() || Capture::active_or_tried());
+  if (!verdict.defined() || (supports_control && host_would_wait)) return verdict;
+  HALFTAPE_CHECK(read_double(verdict) == 0,
+                 "Optimizer::step: a GradScaler found that the gradients, or the loss, are not "
+                 "finite; call scaler.step(optimizer), which skips such a step");
+  return {};
+}
+}  // namespace
+
+void Optimizer::run(const StepControl& given) {
   const OpTimer span("Optimizer::step", OpWatcher::Phase::Step);
   const NoGradGuard no_grad;
   const FlatState in_regions(flat_);
@@ -167,6 +182,7 @@ void Optimizer::run(const StepControl& control) {
   // Check everything before the first group changes.
   std::vector<std::vector<Tensor>> ready;
   ready.reserve(groups_.size());
+  StepControl control = given;
   bool empty = true;
   for (const OptimizerParamGroup& group : groups_) {
     check_options(group.options());
@@ -175,7 +191,9 @@ void Optimizer::run(const StepControl& control) {
     with_grad.reserve(group.params().size());
     for (const Tensor& p : group.params()) {
       empty = false;
-      check_gradient(p, control);
+      check_gradient(p, given);
+      if (!control.found_inf.defined())
+        control.found_inf = verdict_for_device(p.grad(), supports_control());
       if (p.grad().defined()) with_grad.push_back(p);
     }
   }

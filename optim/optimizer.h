@@ -143,7 +143,9 @@ class Optimizer {
   /// One update of every parameter that has a gradient. Calls the closure first, if there is one,
   /// with gradients enabled, and returns its value. Checks everything before the first byte
   /// changes; throws on gradients that a GradScaler has yet to unscale, and on sums of gradients of
-  /// different scales.
+  /// different scales. Where the GradScaler that unscaled the gradients found one of them, or the
+  /// loss, not finite: throws on the CPU; on a GPU, where the host does not know, the device skips
+  /// the step.
   virtual Tensor step(LossClosure closure = nullptr);
   /// A step that the device decides on: with a non-zero control.found_inf, parameters and state
   /// keep all their bits; control.inv_scale multiplies the gradients as they are read. Throws

@@ -156,3 +156,50 @@ TEST_CASE("a user's optimizer that knows nothing of StepControl skips, too") {
     }
   }
 }
+
+TEST_CASE("optimizer.step() with gradients that a scaler found infinite is refused, or skipped") {
+  // The CPU's host knows the verdict and throws; on a GPU the device skips the step.
+  const double inf = std::numeric_limits<double>::infinity();
+  const std::pair<const char*, void (*)(Training&)> orders[] = {
+      {"unscale_", [](Training& t) { t.scaler.unscale_(*t.optimizer); }},
+      {"unscale_ and clip",
+       [](Training& t) {
+         t.scaler.unscale_(*t.optimizer);
+         nn::utils::clip_grad_value_(t.parameters, 1);
+       }},
+      {"a skipped step", [](Training& t) { t.scaler.step(*t.optimizer); }},
+      {"a skipped step and update",
+       [](Training& t) { t.scaler.step(*t.optimizer), t.scaler.update(); }}};
+  for (const bool bad_loss : {false, true})
+    for (const auto& order : orders) {
+      CAPTURE(bad_loss);
+      CAPTURE(order.first);
+      Training t(true);
+      const auto before = t.all();
+      t.optimizer->zero_grad();
+      t.scaler.scale(t.parameters[0].sum() + t.parameters[4].sum() + (bad_loss ? inf : 0))
+          .backward();
+      if (!bad_loss) t.parameters[4].grad().fill_(inf);
+      order.second(t);
+      if (get_default_device().is_cpu())
+        CHECK_THROWS_WITH_AS(t.optimizer->step(), doctest::Contains("are not finite"), Error);
+      else
+        t.optimizer->step();
+      CHECK(t.all().size() >= before.size());
+      for (size_t i = 0; i < t.parameters.size(); ++i) CHECK(t.all()[i] == before[i]);
+      // Mended by hand, they are the user's.
+      for (const Tensor& p : t.parameters)
+        if (p.grad().defined()) p.grad().fill_(1);
+      t.optimizer->step();
+      CHECK(t.all()[0] != before[0]);
+    }
+}
+
+TEST_CASE("optimizer.step() with gradients that a scaler found finite goes ahead") {
+  Training t(false);
+  const auto before = t.all();
+  t.backward();
+  t.scaler.unscale_(*t.optimizer);
+  t.optimizer->step();
+  CHECK(t.all()[0] != before[0]);
+}
