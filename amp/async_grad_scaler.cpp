@@ -20,20 +20,16 @@ Tensor AsyncGradScaler::scale(const Tensor& loss) {
     settle();
     scale_in_use_ = newest_state_.scale;
   }
-  if (!scaled_) scaled_ = make_ref<ScaleTag>();
+  const Ref<GradTag> tag = scaled_ ? scaled_ : make_ref<ScaleTag>();
   const bool begins = !bad_loss_.defined();
-  if (begins) bad_loss_ = Array({}, kFloat32, loss.device());
-  return scaled_loss(loss,
-                     {.scale = full({}, scale_in_use_, kFloat32, loss.device()),
-                      .nonfinite = bad_loss_,
-                      .begins = begins},
-                     scaled_);
-}
-
-std::vector<Tensor> AsyncGradScaler::scale(const std::vector<Tensor>& losses) {
-  std::vector<Tensor> scaled;
-  scaled.reserve(losses.size());
-  for (const Tensor& loss : losses) scaled.push_back(scale(loss));
+  Array bad_loss = begins ? Array({}, kFloat32, loss.device()) : bad_loss_;
+  Tensor scaled = scaled_loss(loss,
+                              {.scale = full({}, scale_in_use_, kFloat32, loss.device()),
+                               .nonfinite = bad_loss,
+                               .begins = begins},
+                              tag);
+  scaled_ = tag;
+  bad_loss_ = std::move(bad_loss);
   return scaled;
 }
 

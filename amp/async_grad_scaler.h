@@ -14,8 +14,9 @@ enum class ScaleDelivery : uint8_t {
   /// s(k), on weights that are one step old. The worker publishes its verdict before it updates;
   /// scale() waits for that verdict, one forward pass later.
   Prompt,
-  /// s(k−1), as in RoundPipe: the verdict of step k counts from loss k+2. No loss waits for a
-  /// check, but the step after an overflow overflows, too: two skips, two halvings.
+  /// s(k−1), as in RoundPipe: the verdict on step k counts from loss k+2. No loss waits for a
+  /// check,
+  /// but the step after an overflow overflows, too: two skips, two halvings.
   Late,
 };
 
@@ -43,7 +44,7 @@ class AsyncGradScaler : public ScalerBase {
 
   /// loss · scale. Prompt: waits for the verdicts of the steps before the last update().
   Tensor scale(const Tensor& loss);
-  std::vector<Tensor> scale(const std::vector<Tensor>& losses);
+  std::vector<Tensor> scale(const std::vector<Tensor>& losses) { return scale_each(*this, losses); }
   /// Starts the optimizer's step with `options.scale` filled in. The worker skips it when a
   /// gradient is not finite. Throws for float16 gradients unless allow_fp16_grads.
   optim::AsyncStep step(optim::AsyncOptimizer& optimizer, optim::AsyncStepOptions options = {});

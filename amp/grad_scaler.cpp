@@ -32,38 +32,36 @@ Tensor GradScaler::scale(const Tensor& loss) {
   HALFTAPE_CHECK(loss.device() == scale_.device(), "GradScaler::scale: the loss is on ",
                  loss.device(), ", the scaler's state on ", scale_.device());
   const Device device = loss.device();
-  const bool begins = !bad_loss_.defined();
-  if (begins) bad_loss_ = Array({}, kFloat32, device);
-  // Earlier checks keep the value that they saw.
-  if (!bad_loss_.unique()) bad_loss_ = bad_loss_.clone();
-  if (!inverse_.defined()) inverse_ = empty_like(scale_);
-  if (!next_.found_inf.defined())
-    next_ = {Array({}, kFloat32, device), Array({}, kInt64, device), 0};
   begin_epoch();
+  // Members change only after the device has written what they will hold.
+  const bool begins = !bad_loss_.defined();
+  Array bad_loss = begins               ? Array({}, kFloat32, device)
+                   : bad_loss_.unique() ? bad_loss_
+                                        : bad_loss_.clone();  // earlier checks keep what they saw
+  Array inverse = inverse_.defined() ? inverse_ : empty_like(scale_);
+  CheckResult next = next_;
+  if (!next.found_inf.defined()) next = {Array({}, kFloat32, device), Array({}, kInt64, device), 0};
   // The factor is a copy, because update() changes the scale in place and backward() may come
   // later. An op that was given factor() must recognise it, so then the scale itself is used.
-  return scaled_loss(loss,
-                     {.scale = scale_,
-                      .nonfinite = bad_loss_,
-                      .begins = begins,
-                      .factor = factor_is_known_ ? Array() : empty_like(scale_),
-                      .inverse = inverse_,
-                      .found_inf = next_.found_inf,
-                      .first = next_.first},
-                     scaled_);
+  Tensor scaled = scaled_loss(loss,
+                              {.scale = scale_,
+                               .nonfinite = bad_loss,
+                               .begins = begins,
+                               .factor = factor_is_known_ ? Array() : empty_like(scale_),
+                               .inverse = inverse,
+                               .found_inf = next.found_inf,
+                               .first = next.first},
+                              scaled_);
+  bad_loss_ = std::move(bad_loss);
+  inverse_ = std::move(inverse);
+  next_ = std::move(next);
+  return scaled;
 }
 
 Tensor GradScaler::factor() {
   if (!initialised()) return {};
   factor_is_known_ = true;
   return Tensor(scale_);
-}
-
-std::vector<Tensor> GradScaler::scale(const std::vector<Tensor>& losses) {
-  std::vector<Tensor> scaled;
-  scaled.reserve(losses.size());
-  for (const Tensor& loss : losses) scaled.push_back(scale(loss));
-  return scaled;
 }
 
 void GradScaler::unscale_(optim::Optimizer& optimizer) {
@@ -96,24 +94,37 @@ StepResult GradScaler::step(optim::Optimizer& optimizer,
   HALFTAPE_CHECK(mine.stage != Stage::Stepped,
                  "GradScaler::step: already called for this optimizer since the last update(); "
                  "call update() first");
-  if (mine.stage == Stage::Ready) {
+  if (mine.stage != Stage::Unscaled)
     mine.checked = check_or_unscale(optimizer, Divide::InUpdateIfFloat16);
-    if (!mine.checked.inv_scale.defined()) mine.stage = Stage::Unscaled;
-  } else {
-    check_unscaled(optimizer, mine.checked);
-  }
-  const auto& [finding, bad_loss, inv_scale] = mine.checked;
-  result.had_gradients = finding.found_inf.defined();
-  result.found_inf_ = finding.found_inf;
-  result.bad_loss_ = bad_loss;
-  if (result.had_gradients) {
+  attempt(optimizer, [&] {
+    if (mine.stage == Stage::Unscaled) check_unscaled(optimizer, mine.checked);
+    const auto& [finding, bad_loss, inv_scale] = mine.checked;
+    result.had_gradients = finding.found_inf.defined();
+    result.found_inf_ = finding.found_inf;
+    result.bad_loss_ = bad_loss;
+    if (!result.had_gradients) return;
     if (optimizer.supports_control())
       optimizer.step(StepControl{finding.found_inf, inv_scale});
     else if (!result.found_inf())
       optimizer.step();  // this optimizer decides on the host: wait
-  }
+  });
   mine.stage = Stage::Stepped;
   return result;
+}
+
+/// Runs f, which uses up the optimizer's gradients. If f throws, nobody knows which of them were
+/// divided or applied: they are of no further use, and the optimizer may begin anew.
+template <class F>
+void GradScaler::attempt(const optim::Optimizer& optimizer, const F& f) {
+  try {
+    f();
+  } catch (...) {
+    for (const optim::OptimizerParamGroup& group : optimizer.param_groups())
+      for (const Tensor& p : group.params())
+        if (p.grad().defined()) make_useless(p.grad(), failed_);
+    entry(optimizer).stage = Stage::Failed;
+    throw;
+  }
 }
 
 /// Checks that the gradients are finite, both as they are and divided by the scale. Divides them in
@@ -131,8 +142,9 @@ GradScaler::CheckedGradients GradScaler::check_or_unscale(const optim::Optimizer
   if (!grads.any) return {};
   const Device device = scale_.device();
   if (!inverse_.defined()) {
-    inverse_ = empty_like(scale_);
-    backend(device).unary(UnaryOps::index<formula::Reciprocal>(), inverse_, scale_, {});
+    Array inverse = empty_like(scale_);
+    backend(device).unary(UnaryOps::index<formula::Reciprocal>(), inverse, scale_, {});
+    inverse_ = std::move(inverse);
   }
   CheckedGradients checked{std::exchange(next_, {}), bad_loss_};
   auto& [found_inf, first, number] = checked.finding;
@@ -148,7 +160,7 @@ GradScaler::CheckedGradients GradScaler::check_or_unscale(const optim::Optimizer
     return checked;
   }
   const Ref<GradTag> unscaled = make_ref<ScaleTag>(found_inf);
-  backend(device).unscale(grads.arrays, inverse_, found_inf, first);
+  attempt(optimizer, [&] { backend(device).unscale(grads.arrays, inverse_, found_inf, first); });
   for (const Tensor& p : parameters)
     if (p.grad().defined()) set_mark(p.grad(), unscaled);
   return checked;
@@ -175,8 +187,7 @@ void GradScaler::update() {
                  "GradScaler::update: nothing was checked since the last update(); ",
                  "call scaler.step(optimizer) first");
   std::vector<CheckResult> findings;
-  findings.reserve(optimizers_.size());
-  for (PerOptimizer& mine : optimizers_)
+  for (PerOptimizer& mine : std::exchange(optimizers_, {}))
     if (mine.checked.finding.found_inf.defined())
       findings.push_back(std::move(mine.checked.finding));
   const Transition judged{scale_,
@@ -199,12 +210,8 @@ void GradScaler::update() {
 void GradScaler::update(double new_scale) {
   if (!options_.enabled) return;
   check_scale(new_scale, law_);
-  if (initialised()) {
-    backend(scale_.device()).fill(scale_, new_scale);
-    scale_.bump_version();
-  } else {
-    initial_.scale = static_cast<float>(new_scale);
-  }
+  initial_.scale = static_cast<float>(new_scale);
+  if (initialised()) fill_scale();
   end_epoch();
 }
 
@@ -228,6 +235,9 @@ void GradScaler::update(const Tensor& new_scale) {
 
 void GradScaler::begin_epoch() {
   if (scaled_) return;
+  failed_ = make_ref<ScaleTag>(
+      "the step that this gradient was for failed halfway; call optimizer.zero_grad(), and compute "
+      "it anew");
   scaled_ = make_ref<ScaleTag>();
 }
 
@@ -237,7 +247,7 @@ void GradScaler::end_epoch() {
   bad_loss_ = inverse_ = {};
   next_ = {};
   factor_is_known_ = false;
-  scaled_ = {};
+  scaled_ = failed_ = {};
 }
 
 /// n skips in a row take at least n − skips_in_row further updates. The host reads the counts only
@@ -278,16 +288,19 @@ std::array<T, N> read(const Array& a) {
 
 void GradScaler::create_state(Device device) {
   const LastingState lasting;
-  scale_ = Array({}, kFloat32, device);
   trackers_ = Array({2}, kInt32, device);
   counts_ = Array({8}, kInt64, device);
-  fill_state(initial_, initial_counts_);
+  fill_counts(initial_, initial_counts_);
+  scale_ = full({}, initial_.scale, kFloat32, device);
 }
 
-void GradScaler::fill_state(const ScaleState& state, const ScaleCounts& counts) {
-  Backend& device = backend(scale_.device());
-  device.fill(scale_, state.scale);
+void GradScaler::fill_scale() {
+  backend(scale_.device()).fill(scale_, initial_.scale);
   scale_.bump_version();
+}
+
+void GradScaler::fill_counts(const ScaleState& state, const ScaleCounts& counts) {
+  Backend& device = backend(trackers_.device());
   device.fill(trackers_.slice(0, 0, 1), state.growth_tracker);
   device.fill(trackers_.slice(0, 1, 2), state.overflows);
   for (int64_t i = 0; const int64_t n : std::bit_cast<std::array<int64_t, 8>>(counts))
@@ -325,7 +338,10 @@ void GradScaler::load_state_dict(const StateDict& saved) {
   initial_ = loaded.state;
   initial_counts_ = loaded.counts;
   updates_until_read_ = options_.throw_after_skips - loaded.counts.skips_in_row;
-  if (initialised()) fill_state(initial_, initial_counts_);
+  if (initialised()) {
+    fill_scale();
+    fill_counts(initial_, initial_counts_);
+  }
   end_epoch();
 }
 

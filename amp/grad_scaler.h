@@ -75,7 +75,7 @@ class GradScaler : public ScalerBase {
   /// is infinite or NaN, all gradients that are checked until update() count as not finite, and the
   /// scale does not back off.
   Tensor scale(const Tensor& loss);
-  std::vector<Tensor> scale(const std::vector<Tensor>& losses);
+  std::vector<Tensor> scale(const std::vector<Tensor>& losses) { return scale_each(*this, losses); }
   /// Divides the optimizer's gradients by the scale, in place, and looks for inf and NaN. Throws
   /// when it is called twice between two calls of update(), and when a gradient comes from a loss
   /// that was not scaled since the last update().
@@ -83,7 +83,9 @@ class GradScaler : public ScalerBase {
   /// The optimizer's step. If a gradient is not finite, parameters and state stay bit for bit as
   /// they were. Gradients that unscale_() has not divided are divided here, in place. If one of
   /// them is float16, all stay scaled, and the update divides them in float32 as it reads them.
-  /// Throws for a closure unless the scaler is disabled: the loss of a closure is not scaled.
+  /// Throws for a closure unless the scaler is disabled: the loss of a closure is not scaled. If it
+  /// fails halfway (memory runs out, say), its gradients are of no further use: go on with
+  /// optimizer.zero_grad() and the next loss, with update() or without.
   StepResult step(optim::Optimizer& optimizer,
                   const optim::Optimizer::LossClosure& closure = nullptr);
   /// Moves the scale by the law (core/formula/scale.h), after what the steps since the last
@@ -118,7 +120,7 @@ class GradScaler : public ScalerBase {
   void load_state_dict(const StateDict& saved);
 
  private:
-  enum class Stage : uint8_t { Ready, Unscaled, Stepped };
+  enum class Stage : uint8_t { Ready, Unscaled, Stepped, Failed };
   /// What was found in the gradients of one optimizer, and whether they are divided.
   struct CheckedGradients {
     CheckResult finding = {};  // arrays undefined: no gradients
@@ -134,9 +136,12 @@ class GradScaler : public ScalerBase {
   bool initialised() const { return scale_.defined(); }
   void require_scale(const char* call) const;
   void create_state(Device device);
-  void fill_state(const ScaleState& state, const ScaleCounts& counts);
+  void fill_scale();
+  void fill_counts(const ScaleState& state, const ScaleCounts& counts);
   PerOptimizer& entry(const optim::Optimizer& optimizer);
   CheckedGradients check_or_unscale(const optim::Optimizer& optimizer, Divide where);
+  template <class F>
+  void attempt(const optim::Optimizer& optimizer, const F& f);
   void check_unscaled(const optim::Optimizer& optimizer, const CheckedGradients& checked) const;
   void begin_epoch();
   void end_epoch();
@@ -144,7 +149,7 @@ class GradScaler : public ScalerBase {
   ScaleState state() const;
   ScaleCounts counts() const;
 
-  ScaleState initial_;              // until the first scaled tensor decides on the device
+  ScaleState initial_;              // the state until the first scaled loss decides on the device
   ScaleCounts initial_counts_;      // likewise
   Array scale_;                     // () float32 on the device
   Array trackers_, counts_;         // (2) int32 and (8) int64, as in Transition
@@ -156,6 +161,7 @@ class GradScaler : public ScalerBase {
   CheckResult next_;              // zeroed by scale() for the next check of gradients
   bool factor_is_known_ = false;  // to an op that multiplies by it beforehand
   Ref<GradTag> scaled_;           // marks gradients of losses scaled since then
+  Ref<GradTag> failed_;           // marks those of a step that threw
   std::vector<PerOptimizer> optimizers_;
 };
 

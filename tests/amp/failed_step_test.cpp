@@ -1,0 +1,145 @@
+// A training step that fails anywhere: the next one works, and no gradient is applied twice.
+#include <doctest/doctest.h>
+
+#include <halftape/halftape.h>
+
+#include <functional>
+#include <new>
+#include <vector>
+
+#include "halftape/tests/support/failing.h"
+
+using namespace halftape;
+
+namespace {
+
+constexpr double kRate = 0.125;
+
+/// Two weights w and the loss w², in numbers that all steps keep exact.
+struct Training {
+  explicit Training(bool with_unscale, Dtype dtype = kFloat32)
+      : unscales(with_unscale),
+        weights{full({3}, 1.0, TensorOptions(dtype).requires_grad(true)),
+                full({2}, 2.0, TensorOptions(dtype).requires_grad(true))} {}
+  bool unscales;
+  std::vector<Tensor> weights;
+  optim::SGD optimizer{weights, optim::SGDOptions(kRate)};
+  amp::GradScaler scaler{{.init_scale = 64, .allow_fp16_grads = true}};
+
+  Tensor loss() const { return (weights[0] * weights[0]).sum() + (weights[1] * weights[1]).sum(); }
+  void backward() {
+    optimizer.zero_grad();
+    scaler.scale(loss()).backward();
+  }
+  void step() {
+    if (unscales) scaler.unscale_(optimizer);
+    scaler.step(optimizer);
+  }
+  void all() { backward(), step(), scaler.update(); }
+  std::vector<double> values() const {
+    return {weights[0][0].item<double>(), weights[1][0].item<double>()};
+  }
+};
+
+std::vector<double> stepped(std::vector<double> w) {
+  for (double& x : w) x -= kRate * 2 * x;
+  return w;
+}
+
+/// Calls `f` with the n-th operator new, or else the n-th call of the backend, failing; false if it
+/// went through.
+bool fails(bool host, int64_t nth, const std::function<void()>& f) {
+  try {
+    if (host) {
+      testing::fail_new(nth);
+      f();
+      testing::fail_new(0);
+    } else {
+      const testing::FailingBackend failing(nth);
+      f();
+    }
+  } catch (const std::bad_alloc&) {
+    return true;
+  }
+  return false;
+}
+
+/// For every way of training and every place of `part` that may fail.
+void at_every_place(const std::function<void(Training&)>& prepare,
+                    const std::function<void(Training&)>& part,
+                    const std::function<void(Training&, const std::vector<double>&)>& after) {
+  for (const bool host : {true, false})
+    for (const bool unscales : {false, true})
+      for (const Dtype dtype : {kFloat32, kFloat16}) {
+        CAPTURE(host);
+        CAPTURE(unscales);
+        CAPTURE(dtype);
+        int64_t places = 0;
+        for (int64_t nth = 1;; ++nth) {
+          CAPTURE(nth);
+          Training t(unscales, dtype);
+          t.all();
+          prepare(t);
+          const std::vector<double> before = t.values();
+          if (!fails(host, nth, [&] { part(t); })) break;
+          ++places;
+          const std::vector<double> now = t.values();
+          CHECK((now == before || now == stepped(before)));
+          after(t, before);
+        }
+        CHECK(places > 1);
+      }
+}
+
+}  // namespace
+
+TEST_CASE("after a step that failed anywhere the next iteration is right") {
+  at_every_place([](Training& t) { t.backward(); }, [](Training& t) { t.step(); },
+                 [](Training& t, const std::vector<double>&) {
+                   const std::vector<double> now = t.values();
+                   t.all();
+                   CHECK(t.values() == stepped(now));
+                   CHECK(t.scaler.get_scale() == 64);
+                 });
+}
+
+TEST_CASE("after an iteration that failed anywhere the next one is right") {
+  at_every_place([](Training&) {}, [](Training& t) { t.all(); },
+                 [](Training& t, const std::vector<double>&) {
+                   const std::vector<double> now = t.values();
+                   t.all();
+                   CHECK(t.values() == stepped(now));
+                   CHECK(t.scaler.get_scale() == 64);
+                 });
+}
+
+TEST_CASE("a step that failed may be called again: it is right, or refused") {
+  at_every_place(
+      [](Training& t) { t.backward(); }, [](Training& t) { t.step(); },
+      [](Training& t, const std::vector<double>& before) {
+        const std::vector<double> now = t.values();
+        try {
+          t.step();
+          CHECK(now == before);
+          CHECK(t.values() == stepped(before));
+        } catch (const Error& e) {
+          CHECK(std::string(e.what()).find("optimizer.zero_grad()") != std::string::npos);
+          CHECK(t.values() == now);
+        }
+      });
+}
+
+TEST_CASE("a first iteration that failed anywhere leaves a scaler that works") {
+  for (const bool host : {true, false})
+    for (int64_t nth = 1;; ++nth) {
+      CAPTURE(host);
+      CAPTURE(nth);
+      Training t(false);
+      if (!fails(host, nth, [&] { t.all(); })) break;
+      const std::vector<double> now = t.values();
+      t.all();
+      CHECK(t.values() == stepped(now));
+      CHECK(t.scaler.get_scale() == 64);
+      CHECK(t.scaler.stats().skips == 0);
+    }
+}

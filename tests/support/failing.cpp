@@ -1,0 +1,22 @@
+#include "halftape/tests/support/failing.h"
+
+#include <cstdlib>
+
+namespace {
+constinit thread_local int64_t left = 0;
+}
+
+// The program's own operator new, which libstdc++'s other forms call.
+void* operator new(size_t bytes) {
+  if (left > 0 && --left == 0) throw std::bad_alloc();
+  if (void* p = std::malloc(bytes > 0 ? bytes : 1)) return p;  // NOLINT: this is operator new
+  throw std::bad_alloc();
+}
+void operator delete(void* p) noexcept { std::free(p); }          // NOLINT: likewise
+void operator delete(void* p, size_t) noexcept { std::free(p); }  // NOLINT: likewise
+
+namespace halftape::testing {
+
+void fail_new(int64_t nth) { left = nth; }
+
+}  // namespace halftape::testing

@@ -1,0 +1,36 @@
+// Memory that runs out, and device calls that fail, when a test says so.
+#pragma once
+#include <cstdint>
+#include <new>
+#include <string>
+
+#include "halftape/autograd/tensor_options.h"
+#include "halftape/core/contract/forwarding_backend.h"
+
+namespace halftape::testing {
+
+/// The n-th operator new of this thread from now on throws std::bad_alloc, once; 0: none does.
+void fail_new(int64_t nth);
+
+/// The default device's backend, of which one call or allocation throws std::bad_alloc.
+class FailingBackend final : public ForwardingBackend {
+ public:
+  explicit FailingBackend(int64_t nth)
+      : ForwardingBackend(backend(get_default_device())),
+        left_(nth),
+        type_(get_default_device().type()),
+        former_(swap_backend(type_, this)) {}
+  ~FailingBackend() override { swap_backend(type_, former_); }
+  BufferPtr allocate(size_t bytes) override { return count(), to().allocate(bytes); }
+
+ private:
+  void before(const std::string&, const Touched&) override { count(); }
+  void count() {
+    if (left_-- == 1) throw std::bad_alloc();
+  }
+  int64_t left_;
+  DeviceType type_;
+  Backend* former_;
+};
+
+}  // namespace halftape::testing
