@@ -112,11 +112,14 @@ class GradScaler : public ScalerBase {
   ScalerStats stats() const;
 
   /// The statistics and everything that the next step depends on, as numbers; torch's five under
-  /// torch's names. Empty when disabled. Waits for the device.
+  /// torch's names. Empty when disabled. Waits for the device. Save it after update(): what a
+  /// step() has found since then is not part of it.
   using StateDict = std::map<std::string, double>;
   StateDict state_dict() const;
   /// Also loads a dictionary with torch's five numbers alone: other options then stay as they are,
   /// and the statistics start at zero. Throws, changing nothing, on a missing or senseless value.
+  /// Begins anew as update() does: gradients that were scaled before, and what a step() has found
+  /// in them, no longer count, and an update() with no step() in between throws.
   void load_state_dict(const StateDict& saved);
 
  private:

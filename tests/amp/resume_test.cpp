@@ -103,3 +103,21 @@ TEST_CASE("resuming after any of 39 steps gives the bits of the run that never s
     }
   }
 }
+
+TEST_CASE("a state that is loaded between step() and update() drops the verdict on the step") {
+  const Tensor w = ones({2}, requires_grad());
+  optim::SGD optimizer({w}, optim::SGDOptions(1.0));
+  amp::GradScaler scaler({.init_scale = 8, .growth_interval = 1});
+  const auto step = [&] {
+    optimizer.zero_grad();
+    scaler.scale(w.sum()).backward();
+    scaler.step(optimizer);
+  };
+  step();
+  scaler.load_state_dict(scaler.state_dict());
+  CHECK(scaler.get_scale() == 8);
+  CHECK_THROWS_WITH_AS(scaler.update(), doctest::Contains("nothing was checked"), Error);
+  step();
+  scaler.update();
+  CHECK(scaler.get_scale() == 16);
+}
