@@ -1,11 +1,15 @@
 #include "halftape/amp/autocast.h"
 
+#include <algorithm>
+#include <atomic>
+
 #include "halftape/amp/autocaster.h"
 #include "halftape/autograd/ops/layout/view.h"
 #include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/autograd/tape/weight_cast.h"
 #include "halftape/core/capture/capture.h"
 #include "halftape/core/contract/backend.h"
+#include "halftape/core/machine/warn.h"
 
 namespace halftape::amp {
 
@@ -32,20 +36,54 @@ autocast::autocast(DeviceType device, std::optional<Dtype> dtype, Policy policy,
 
 autocast::autocast(const AutocastState& state) { enter(state); }
 
+namespace {
+std::atomic<uint64_t> next_number{1};
+
+uint64_t number_of_this_thread() {
+  thread_local const uint64_t own = next_number++;
+  return own;
+}
+
+void warn_once(std::atomic<bool>& warned, const char* text) noexcept try {
+  if (!warned.exchange(true)) warn(text);
+} catch (...) {  // of the user's handler
+}
+}  // namespace
+
 void autocast::enter(const AutocastState& state) {
   autocaster_ = &Autocaster::current();
-  before_ = autocaster_->state;
-  policy_before_ = dtype_policy();
+  region_ = next_number++;
+  thread_ = number_of_this_thread();
+  autocaster_->regions.push_back({region_, autocaster_->state, dtype_policy()});
   ++autocaster_->nesting;
   autocaster_->state = state;
   autocaster_->install();
 }
 
 autocast::~autocast() {
-  autocaster_->state = std::move(before_);
+  static std::atomic<bool> warned_of_thread{false}, warned_of_order{false};
+  if (thread_ != number_of_this_thread()) {
+    warn_once(warned_of_thread,
+              "autocast: a region was destroyed in another thread than the one that began it, and "
+              "stays open there; give the other thread a region of its own, with amp::capture()");
+    return;
+  }
+  std::vector<OpenRegion>& open = autocaster_->regions;
+  const auto mine = std::find_if(open.begin(), open.end(),
+                                 [&](const OpenRegion& r) { return r.number == region_; });
+  if (const auto inner = mine + 1; inner != open.end()) {
+    warn_once(warned_of_order,
+              "autocast: a region ended before one that was begun inside it, which stays open; end "
+              "the innermost region first");
+    inner->state_before = std::move(mine->state_before);
+    inner->policy_before = mine->policy_before;
+  } else {
+    autocaster_->state = std::move(mine->state_before);
+    autocaster_->install();
+    set_dtype_policy(mine->policy_before);
+  }
+  open.erase(mine);
   if (--autocaster_->nesting == 0) autocaster_->cache.clear();
-  autocaster_->install();
-  set_dtype_policy(policy_before_);
 }
 
 Autocaster& Autocaster::current() {
@@ -78,6 +116,13 @@ namespace {
       "; use the form that takes logits, binary_cross_entropy_with_logits, or run this op in an ",
       "autocast region with enabled=false on float32 inputs");
 }
+
+/// float32 if an input has another dtype than the region.
+Dtype widest(const Autocaster& a, Dtype lower, std::span<const Tensor* const> given) {
+  for (const Tensor* t : given)
+    if (a.eligible(*t) && t->dtype() != lower) return kFloat32;
+  return lower;
+}
 }  // namespace
 
 std::optional<Dtype> Autocaster::cast(const CastOp& op, std::span<const Tensor* const> given,
@@ -92,7 +137,7 @@ std::optional<Dtype> Autocaster::cast(const CastOp& op, std::span<const Tensor* 
   if (rule != Cast::Keep) {
     const Dtype target = rule == Cast::Lower     ? region->dtype
                          : rule == Cast::Float32 ? kFloat32
-                                                 : widest(region->dtype, given);
+                                                 : widest(*this, region->dtype, given);
     if (op.converts && op.converts(target))
       compute_as = target;
     else
@@ -104,20 +149,8 @@ std::optional<Dtype> Autocaster::cast(const CastOp& op, std::span<const Tensor* 
   return compute_as;
 }
 
-/// float32 if an input has another dtype than the region.
-Dtype Autocaster::widest(Dtype lower, std::span<const Tensor* const> given) const {
-  for (const Tensor* t : given)
-    if (eligible(*t) && t->dtype() != lower) return kFloat32;
-  return lower;
-}
-
 // 3. A cast of a weight comes from the cache of this thread, then from the 16-bit copy that
 // optimizers keep beside the weight; only then is it computed.
-
-bool Autocaster::cacheable(const Tensor& x) const {
-  return state.cache_enabled && x.dtype() == kFloat32 && x.is_leaf() && x.requires_grad() &&
-         !x.impl()->is_view && !InferenceMode::is_enabled();
-}
 
 namespace {
 bool same_view(const Array& a, const Array& b) {
@@ -150,7 +183,9 @@ Array lowered(const Tensor& leaf, Dtype target) {
 }  // namespace
 
 Tensor Autocaster::cached(const Tensor& x, Dtype target) {
-  if (!cacheable(x)) return halftape::cast(x, target);
+  const bool kept = state.cache_enabled && x.dtype() == kFloat32 && x.is_leaf() &&
+                    x.requires_grad() && !x.impl()->is_view && !InferenceMode::is_enabled();
+  if (!kept) return halftape::cast(x, target);
   const std::pair key(static_cast<const halftape::detail::TensorImpl*>(x.impl()), target);
   auto place = cache.lower_bound(key);
   const bool found = place != cache.end() && place->first == key;

@@ -2,6 +2,7 @@
 // torch.amp.autocast.
 #pragma once
 #include <array>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -28,7 +29,7 @@ struct AutocastState {
   const PerDevice& operator[](DeviceType d) const { return devices[static_cast<size_t>(d)]; }
 };
 
-/// The seam for tools: told of each op before it runs. explain() uses it.
+/// The seam for tools, such as explain(): its note() is called for each op before the op runs.
 class CastObserver {
  public:
   virtual void note(const CastOp& op, Cast rule, const AutocastState::PerDevice& region,
@@ -61,6 +62,10 @@ AutocastState capture();
 /// region of this thread ends. Its 16-bit copy stays with the leaf: optimizers update it, and later
 /// regions use it. By default as outside the region.
 /// policy: also applies to inner regions that name none.
+///
+/// Regions end in the thread that began them, the innermost first. One that ends while an inner one
+/// is open changes nothing for that one; when the last has ended, all is as before the first. One
+/// that is destroyed in another thread stays open in its own. Both warn, once per process.
 class [[nodiscard]] autocast {
  public:
   [[nodiscard]] explicit autocast(DeviceType device, std::optional<Dtype> dtype = {},
@@ -77,8 +82,7 @@ class [[nodiscard]] autocast {
   void enter(const AutocastState& state);
 
   Autocaster* autocaster_ = nullptr;
-  AutocastState before_;
-  DtypePolicy* policy_before_ = nullptr;
+  uint64_t region_ = 0, thread_ = 0;  // their numbers
 };
 
 // The thread's state. Autocast is off during backward, in every region.

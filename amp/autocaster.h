@@ -2,6 +2,7 @@
 #pragma once
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "halftape/amp/autocast.h"
 
@@ -16,9 +17,17 @@ struct CachedCast {
   uint64_t version = 0;
 };
 
+/// A region that is open: what its end brings back.
+struct OpenRegion {
+  uint64_t number;
+  AutocastState state_before;
+  DtypePolicy* policy_before;
+};
+
 class Autocaster final : public DtypePolicy {
  public:
   AutocastState state;
+  std::vector<OpenRegion> regions;  // the innermost last
   int nesting = 0;
   std::map<std::pair<const detail::TensorImpl*, Dtype>, CachedCast> cache;
   CastObserver* observer = nullptr;
@@ -44,10 +53,6 @@ class Autocaster final : public DtypePolicy {
   }
   /// x in `target`, from the cache if x is a float32 leaf that requires grad.
   Tensor cached(const Tensor& x, Dtype target);
-
- private:
-  Dtype widest(Dtype lower, std::span<const Tensor* const> given) const;
-  bool cacheable(const Tensor& x) const;
 };
 
 }  // namespace halftape::amp

@@ -2,11 +2,13 @@
 // how long a cached cast lives.
 #include <doctest/doctest.h>
 
+#include <memory>
 #include <thread>
 
 #include <halftape/halftape.h>
 
 #include "halftape/tests/support/tracing_backend.h"
+#include "halftape/tests/support/warnings.h"
 
 using namespace halftape;
 using amp::autocast;
@@ -136,6 +138,53 @@ TEST_CASE("a program may switch autocast without a region") {
   CHECK(amp::increment_autocast_nesting() == 1);
   CHECK(amp::decrement_autocast_nesting() == 0);
   CHECK_THROWS_AS(amp::decrement_autocast_nesting(), Error);
+}
+
+TEST_CASE(
+    "regions that end out of order warn once, and the last one brings back the state before") {
+  testing::Warnings warnings;
+  const Tensor x = randn({2, 2}), w = randn({2, 2}, requires_grad());
+  for (int again = 0; again < 2; ++again) {
+    auto outer = std::make_unique<autocast>(kCPU, kFloat16);
+    auto middle = std::make_unique<autocast>(kCPU, kBFloat16);
+    auto inner = std::make_unique<autocast>(kCPU, std::nullopt, false);
+    outer.reset();
+    CHECK_FALSE(amp::is_autocast_enabled(kCPU));
+    inner.reset();
+    CHECK(matmul(x, w).dtype() == kBFloat16);
+    CHECK(amp::autocast_cache_size() == 1);
+    middle.reset();
+    CHECK_FALSE(amp::is_autocast_enabled(kCPU));
+    CHECK(matmul(x, w).dtype() == kFloat32);
+    CHECK(amp::autocast_cache_size() == 0);
+  }
+  REQUIRE(warnings.seen.size() == 1);
+  CHECK(warnings.seen[0].find("ended before one that was begun inside it") != std::string::npos);
+}
+
+TEST_CASE("a region that is destroyed in another thread warns once, and changes neither thread") {
+  testing::Warnings warnings;
+  const Tensor x = randn({2, 2});
+  std::unique_ptr<autocast> region;
+  std::thread([&] {
+    region = std::make_unique<autocast>(kCPU, kFloat16);
+    std::thread([&] {
+      const autocast own(kCPU, kBFloat16);
+      region.reset();
+      CHECK(matmul(x, x).dtype() == kBFloat16);
+    }).join();
+    CHECK(matmul(x, x).dtype() == kFloat16);
+    {
+      const autocast inner(kCPU, kBFloat16);
+      CHECK(matmul(x, x).dtype() == kBFloat16);
+    }
+    CHECK(matmul(x, x).dtype() == kFloat16);
+    region = std::make_unique<autocast>(kCPU, kBFloat16);
+  }).join();
+  region.reset();  // its thread is gone
+  CHECK_FALSE(amp::is_autocast_enabled(kCPU));
+  REQUIRE(warnings.seen.size() == 1);
+  CHECK(warnings.seen[0].find("amp::capture()") != std::string::npos);
 }
 
 // The cache: amp/autocast.h promises each of these.
