@@ -90,19 +90,21 @@ const Policy& Policy::torch_cuda() {
 }
 
 const Policy& Policy::torch_cpu() {
-  // einsum, tensordot and the recurrent ops are not on torch's list, because torch composes them
-  // from products that are. Pooling over three dimensions is, in float32, but asks no policy here.
+  // Some names are not on torch's list: it composes einsum, tensordot and the recurrent ops from
+  // products that are, and local_response_norm from avg_pool3d (of three dimensions from
+  // avg_pool2d: those stay in 16 bits there). Without a rule, torch's addr promotes.
   static const Policy p = policy_of(
       {{Cast::Lower,
         "matmul mm bmm addmm addbmm baddbmm linear prelu einsum tensordot conv1d conv2d conv3d "
         "conv_transpose1d conv_transpose2d conv_transpose3d scaled_dot_product_attention rnn_tanh "
         "rnn_relu gru lstm rnn_tanh_cell rnn_relu_cell gru_cell lstm_cell"},
        {Cast::Float32,
-        "binary_cross_entropy binary_cross_entropy_with_logits cdist cosine_embedding_loss "
-        "cross_entropy ctc_loss grid_sample hinge_embedding_loss huber_loss kl_div l1_loss "
-        "margin_ranking_loss mse_loss multi_margin_loss multilabel_margin_loss nll_loss "
-        "poisson_nll_loss prod smooth_l1_loss soft_margin_loss trace triplet_margin_loss"},
-       {Cast::Widest, "cat"}});
+        "avg_pool3d binary_cross_entropy binary_cross_entropy_with_logits cdist "
+        "cosine_embedding_loss cross_entropy ctc_loss grid_sample hinge_embedding_loss huber_loss "
+        "kl_div l1_loss local_response_norm margin_ranking_loss mse_loss multi_margin_loss "
+        "multilabel_margin_loss nll_loss poisson_nll_loss prod smooth_l1_loss soft_margin_loss "
+        "trace triplet_margin_loss"},
+       {Cast::Widest, "addr cat"}});
   return p;
 }
 

@@ -38,7 +38,7 @@ namespace halftape {
   /* They round once from float32 on the way, or only move values. */                               \
   OP(mean, Keep) OP(var, Keep) OP(std, Keep) OP(max, Keep) OP(min, Keep) OP(amax, Keep)            \
   OP(amin, Keep) OP(aminmax, Keep) OP(trace, Keep) OP(cat, Keep) OP(where, Keep) OP(dropout, Keep)  \
-  OP(batch_norm, Keep) OP(instance_norm, Keep)                                                      \
+  OP(batch_norm, Keep) OP(instance_norm, Keep) OP(avg_pool3d, Keep)                                 \
   /* A probability near 0 or 1 has no digits left in half. */                                       \
   OP(binary_cross_entropy, Refuse)
 // clang-format on

@@ -159,6 +159,17 @@ TEST_CASE("torch's CPU list leaves exp and softmax in half, and allows binary_cr
   CHECK(cross_entropy(h, zeros({3}, kInt64)).dtype() == kFloat32);
 }
 
+TEST_CASE("torch's CPU list: means over three dimensions are float32, and addr promotes") {
+  const Tensor h = rand({1, 2, 4, 4}, kBFloat16), cube = rand({1, 2, 4, 4, 4}, kBFloat16);
+  const Tensor m = rand({3, 3}), u = rand({3}, kBFloat16), v = rand({3});
+  const autocast region(kCPU, kBFloat16, Policy::torch_cpu());
+  CHECK(avg_pool2d(h, 2).dtype() == kBFloat16);
+  CHECK(avg_pool3d(cube, 2).equal(avg_pool3d(cube.to(kFloat32), 2)));
+  CHECK(local_response_norm(h, 2).equal(local_response_norm(h.to(kFloat32), 2)));
+  CHECK(addr(m, u, v).equal(addr(m, u.to(kFloat32), v)));
+  CHECK(addr(m.to(kBFloat16), u, v.to(kBFloat16)).dtype() == kBFloat16);
+}
+
 TEST_CASE("a dtype argument wins over a policy, too") {
   const Tensor h = rand({3, 3}, kFloat16);
   const autocast region(kCPU, kBFloat16,

@@ -358,7 +358,8 @@ Tensor avg_pool2d(const Tensor& x, const Dims& kernel_size, const Dims& stride, 
 }
 Tensor avg_pool3d(const Tensor& x, const Dims& kernel_size, const Dims& stride, const Dims& padding,
                   bool ceil_mode, bool count_include_pad, std::optional<int64_t> divisor_override) {
-  return avg_pool("avg_pool3d", 3, x, kernel_size, stride, padding, ceil_mode, count_include_pad,
+  const auto [in] = cast_inputs(cast_list::avg_pool3d, x);
+  return avg_pool("avg_pool3d", 3, in, kernel_size, stride, padding, ceil_mode, count_include_pad,
                   divisor_override);
 }
 
