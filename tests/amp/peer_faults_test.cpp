@@ -1,4 +1,5 @@
-// Sixteen defects that loss scalers in use have, or had: each once, phrased against ours.
+// Defects that loss scalers in use have, or had: each once, phrased against ours. The last is one
+// that ours could have.
 // scripts/plant_faults puts them into a copy of the source one by one and sees these cases fail.
 #include <doctest/doctest.h>
 
@@ -267,4 +268,29 @@ TEST_CASE("fault 16: a model whose loss is NaN does not halve the scale to nothi
   CHECK(t.scaler.get_scale() == 64);
   CHECK(t.scaler.stats().bad_losses == 50);
   CHECK(t.step().applied());
+}
+
+TEST_CASE(
+    "fault 17: after a loss that is infinite every optimizer skips, however good its gradients") {
+  // A sum with infinity has gradients of 1. The first check after scale() gets the loss's verdict
+  // from it, those of further optimizers have to look it up.
+  const Tensor w = ones({3}, requires_grad()), v = ones({3}, requires_grad());
+  optim::SGD first({w}, optim::SGDOptions(1.0)), second({v}, optim::SGDOptions(1.0));
+  for (const bool unscales : {false, true}) {
+    GradScaler scaler({.init_scale = 64});
+    first.zero_grad(), second.zero_grad();
+    scaler.scale(w.sum() + v.sum() + kInf).backward();
+    CHECK(isfinite(w.grad()).all().item<bool>());
+    CHECK(isfinite(v.grad()).all().item<bool>());
+    for (optim::SGD* optimizer : {&first, &second}) {
+      if (unscales) scaler.unscale_(*optimizer);
+      const auto result = scaler.step(*optimizer);
+      CHECK(result.bad_loss());
+      CHECK_FALSE(result.applied());
+    }
+    scaler.update();
+    CHECK(scaler.get_scale() == 64);
+  }
+  CHECK(w.equal(ones({3})));
+  CHECK(v.equal(ones({3})));
 }
