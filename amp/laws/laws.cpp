@@ -113,10 +113,7 @@ State keras(State s, const Observed& o, const Constants& c) {
     s.good = 0;
     return with_scale(s, in_float(s.scale * c.backoff_factor));
   }
-  if (s.good != c.growth_interval - 1) {
-    ++s.good;
-    return s;
-  }
+  if (++s.good != c.growth_interval) return s;
   s.good = 0;
   return with_scale(s, in_float(s.scale * c.growth_factor));
 }
@@ -146,7 +143,6 @@ constexpr Law kLaws[] = {
      .source = "torch/amp/grad_scaler.py, aten/src/ATen/native/cuda/AmpKernels.cu",
      .quirk = "growth that would leave float32 is not taken; no floor: the scale may reach 0 and "
               "stays there",
-     .constants = {},
      .next = pytorch},
     {.name = "apex",
      .title = "Apex",
@@ -209,21 +205,18 @@ constexpr Law kLaws[] = {
      .title = "RoundPipe",
      .source = "roundpipe/grad_scaler.py, GradScaler.update_kernel with an asynchronous optimizer",
      .quirk = "one step late: a scale too large costs two skips and two halvings",
-     .constants = {},
      .next = roundpipe},
     {.name = "roundpipe_epochs",
      .title = "late, own epoch only",
      .source = "of our own: RoundPipe's delay, but the outcome of a step under an older scale does "
                "not move the newest",
      .quirk = "two skips, one halving",
-     .constants = {},
      .next = roundpipe_epochs},
     {.name = "headroom",
      .title = "headroom",
      .source = "of our own: PyTorch's law, but growth waits until the last step would have passed "
                "at the grown scale",
      .quirk = "needs the limit of the step, known from the largest magnitude in backward",
-     .constants = {},
      .next = headroom},
 };
 
@@ -241,38 +234,33 @@ const Law& find(std::string_view name) {
   return kLaws[0];
 }
 
-// --- Runs of a law.
-
 namespace {
-
-void record(Replay& r, const State& s, bool overflow) {
-  r.scale.push_back(s.scale);
-  r.overflow.push_back(overflow);
+/// The run of a law over n steps, of which outcome(i, scale) tells what was observed.
+template <class Outcome>
+Replay run(const Law& law, size_t n, const Outcome& outcome) {
+  Replay r;
+  r.end = law.start();
+  for (size_t i = 0; i < n; ++i) {
+    const Observed seen = outcome(i, r.end.scale);
+    r.scale.push_back(r.end.scale);
+    r.overflow.push_back(seen.overflow);
+    r.end = law.next(r.end, seen, law.constants);
+  }
+  return r;
 }
-
 }  // namespace
 
 Replay replay(const Law& law, const std::vector<bool>& overflow) {
-  Replay r;
-  r.end = law.start();
-  for (const bool bad : overflow) {
-    record(r, r.end, bad);
-    r.end = law.next(r.end, {.overflow = bad}, law.constants);
-  }
-  return r;
+  return run(law, overflow.size(),
+             [&](size_t i, double) { return Observed{.overflow = overflow[i]}; });
 }
 
 Replay replay_limits(const Law& law, std::span<const double> limits) {
-  Replay r;
-  r.end = law.start();
-  for (const double limit : limits) {
-    HALFTAPE_CHECK(limit >= 0, "laws::replay_limits: limit ", limit, " of step ", r.scale.size(),
+  return run(law, limits.size(), [&](size_t i, double scale) {
+    HALFTAPE_CHECK(limits[i] >= 0, "laws::replay_limits: limit ", limits[i], " of step ", i,
                    " is not 0 or more");
-    const bool overflow = r.end.scale > limit || !std::isfinite(r.end.scale);
-    record(r, r.end, overflow);
-    r.end = law.next(r.end, {.overflow = overflow, .limit = limit}, law.constants);
-  }
-  return r;
+    return Observed{.overflow = scale > limits[i] || !std::isfinite(scale), .limit = limits[i]};
+  });
 }
 
 Summary summarise(const Replay& replay, std::span<const double> limits, size_t first) {

@@ -36,9 +36,9 @@ struct Observed {
 
 struct Law {
   std::string_view name, title;
-  std::string_view source;  // the file and function that define it
-  std::string_view quirk;   // surprising behaviour; may be empty
-  Constants constants;      // the system's defaults; copy a law to change them
+  std::string_view source;   // the file and function that define it
+  std::string_view quirk;    // surprising behaviour; may be empty
+  Constants constants = {};  // the system's defaults; copy a law to change them
   State (*next)(State, const Observed&, const Constants&);
 
   State start() const {

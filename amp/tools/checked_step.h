@@ -7,11 +7,18 @@
 namespace halftape::amp {
 
 /// The base of all stages: the scaler and the optimizer. Moved from stage to stage, never copied.
+/// Every stage may be the last before step().
 class StepStage {
  public:
   StepStage(StepStage&& other) noexcept
       : scaler_(std::exchange(other.scaler_, nullptr)), optimizer_(other.optimizer_) {}
   StepStage& operator=(StepStage&&) = delete;
+  StepResult step() && {
+    StepResult result = scaler().step(optimizer());
+    scaler().update();
+    scaler_ = nullptr;
+    return result;
+  }
 
  protected:
   StepStage(GradScaler& scaler, optim::Optimizer& optimizer)
@@ -22,12 +29,6 @@ class StepStage {
     return *scaler_;
   }
   optim::Optimizer& optimizer() const { return *optimizer_; }
-  StepResult finish() {
-    StepResult result = scaler().step(optimizer());
-    scaler().update();
-    scaler_ = nullptr;
-    return result;
-  }
 
  private:
   GradScaler* scaler_;
@@ -38,7 +39,6 @@ class StepStage {
 class [[nodiscard]] Clipped : public StepStage {
  public:
   Tensor norm;  // before clipping; undefined after clip_grad_value_
-  StepResult step() && { return finish(); }
 
  private:
   friend class Unscaled;
@@ -59,7 +59,6 @@ class [[nodiscard]] Unscaled : public StepStage {
     nn::utils::clip_grad_value_(optim::parameters_of(optimizer().param_groups()), clip_value);
     return {std::move(*this), {}};
   }
-  StepResult step() && { return finish(); }
 
  private:
   friend class Scaled;
@@ -78,7 +77,6 @@ class [[nodiscard]] Scaled : public StepStage {
     scaler().unscale_(optimizer());
     return Unscaled(std::move(*this));
   }
-  StepResult step() && { return finish(); }
 
  private:
   friend Scaled checked_step(GradScaler&, optim::Optimizer&, const Tensor&);

@@ -11,7 +11,7 @@
 
 namespace halftape::amp {
 
-/// Which gradient changes, when, and to what.
+/// A change of one element of one gradient.
 struct Fault {
   int64_t step = 0;  // the n-th check of the parameter's gradient after inject(), from 0
   std::variant<int64_t, std::string> parameter = int64_t{0};  // position, or name
@@ -19,7 +19,7 @@ struct Fault {
   int64_t element = 0;  // in row-major order
 };
 
-/// The fault is planned during the lifetime of this object.
+/// Keeps a fault planned during its lifetime.
 class [[nodiscard]] Injection {
  public:
   struct Plan;
