@@ -1,5 +1,6 @@
 #include "halftape/autograd/ops/indexing/sort.h"
 
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -181,11 +182,19 @@ Tensor searchsorted(const Tensor& boundaries, const Tensor& values, bool out_int
   for (int i = 0; !shared && i + 1 < boundaries.dim(); ++i)
     HALFTAPE_CHECK(boundaries.size(i) == values.size(i), "searchsorted: boundaries ",
                    boundaries.sizes(), " and values ", values.sizes(), " differ in dimension ", i);
-  const Tensor b = shared ? boundaries.detach() : unsqueeze(boundaries.detach(), -2);
-  const Tensor v = unsqueeze(values.detach(), -1);
-  // All that are not beyond the value; so a NaN comes last, as when it is sorted.
-  const Tensor beyond = right ? b > v : b >= v;
-  return sum(beyond == false, {-1}).to(out_int32 ? kInt32 : kInt64);
+  const Tensor b = boundaries.detach(),
+               v = shared ? reshape(values.detach(), {-1}) : values.detach();
+  // By halves: `passed` boundaries are not beyond the value. So a NaN comes last, as in a sort.
+  const int64_t n = b.size(-1);
+  Tensor passed = zeros(v.sizes(), TensorOptions(kInt64).device(v.device()));
+  for (auto step = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(n))); step > 0;
+       step /= 2) {
+    const Tensor further = passed + step;
+    const Tensor at = gather(b, -1, clamp_max(further - 1, n - 1)),
+                 beyond = right ? at > v : at >= v;
+    passed = where(logical_or(beyond, further > n), passed, further);
+  }
+  return reshape(passed, values.sizes()).to(out_int32 ? kInt32 : kInt64);
 }
 Tensor bucketize(const Tensor& values, const Tensor& boundaries, bool out_int32, bool right) {
   const ErrorScope scope("bucketize", values, boundaries);

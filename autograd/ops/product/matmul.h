@@ -55,9 +55,4 @@ namespace detail {
 void same_kind(const char* op, const Tensor& a, const Tensor& b);
 }  // namespace detail
 
-namespace detail {
-/// Throws unless both factors have one floating dtype and one device.
-void same_kind(const char* op, const Tensor& a, const Tensor& b);
-}  // namespace detail
-
 }  // namespace halftape

@@ -222,6 +222,9 @@ TEST_CASE("offsets, steps and windows far beyond the edges mean what they say") 
   CHECK(rot90(m, kLeast).equal(m));
   CHECK(unfold(arange(3), 0, 2, kMost).equal(tensor({{0, 1}})));
   CHECK(split(arange(3), kMost).size() == 1);
+  const Tensor many = arange(1 << 17);  // not every value beside every boundary
+  CHECK(searchsorted(many, many).equal(many));
+  CHECK(bucketize(many, many, false, true).equal(many + 1));
   CHECK(diff(arange(3), kMost).numel() == 0);
   const Tensor x = arange(1, 6, kFloat32).reshape({1, 5});
   const int64_t wide = (int64_t{1} << 31) - 1;
