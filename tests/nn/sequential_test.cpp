@@ -142,6 +142,12 @@ TEST_CASE("a Sequential calls what takes the place of a part, and not what was t
   CHECK(net->size() == 1);
 }
 
+TEST_CASE("the loss of classes needs logits that have a dimension") {
+  const nn::Sequential net{nn::Tanh()};
+  CHECK_THROWS_WITH_AS(net->loss(ones({}), zeros({}, kInt64)), Contains("gives a 0-dim tensor"),
+                       Error);
+}
+
 TEST_CASE("Functional binds further arguments, and must hold a function") {
   const Tensor x = tensor({-1.0, 2.0});
   CHECK(nn::Functional(relu)(x).equal(relu(x)));

@@ -127,6 +127,8 @@ Tensor SequentialImpl::loss(const Tensor& x, const Tensor& target, const Tensor&
   }
   const Tensor y = forward(x);
   if (target.dtype() != kInt64) return mse_loss(y, target);
+  HALFTAPE_CHECK(y.dim() > 0, "Sequential: the loss of classes needs logits (…, C), and the last ",
+                 "part gives a 0-dim tensor");
   return cross_entropy(y.reshape({-1, y.size(-1)}), target.reshape({-1}), {}, Reduction::Mean,
                        std::numeric_limits<int64_t>::min());
 }
