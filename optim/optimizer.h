@@ -18,8 +18,8 @@
 namespace halftape::optim {
 
 /// Options of one parameter group. Schedulers and users set the learning rate here. A class of
-/// options overrides clone() and fields(). One without fields() overrides what its program calls of
-/// get_lr(), set_lr(), to_map() and from_map(): the rest throws.
+/// options overrides clone() and fields(). Without fields(), it overrides get_lr(), set_lr(),
+/// to_map() and from_map(), or they throw.
 class OptimizerOptions {
  public:
   OptimizerOptions() = default;
@@ -157,7 +157,7 @@ class Optimizer {
 
   /// A number that no other optimizer of the process has or will have. An address may be reused.
   uint64_t id() const { return id_; }
-  /// Expires with the optimizer, for those who keep a plain pointer to it.
+  /// Expires with the optimizer: for objects that keep a plain pointer to it.
   std::weak_ptr<const void> lifetime() const { return alive_; }
 
   /// Clears all gradients, or fills them with zeros.
@@ -180,11 +180,11 @@ class Optimizer {
   /// remembered of them; gradients and 16-bit copies will lie side by side, too. Steps compute the
   /// same bits as without. optim/state/flat_storage.h says what it is good for.
   ///
-  /// Parameters remain the tensors that they are, contiguous from now on; plain pointers to their
-  /// elements point to them no more. Call it before a Graph is captured, and again for parameters
-  /// that were added, or were given other bytes by set_data() or their module's to(); what is in
-  /// place stays there. Throws, changing nothing, when a parameter or its state shares bytes with
-  /// another tensor (a view, a detach(), what a recorded graph saved), or is used by a Graph.
+  /// Parameters remain the same tensors and become contiguous; plain pointers to their elements
+  /// become invalid. Call it before a Graph is captured, and again after parameters were added, or
+  /// given other bytes by set_data() or their module's to(); the others stay in place. Throws,
+  /// changing nothing, when a parameter or its state shares bytes with another tensor (a view, a
+  /// detach(), one that a recorded graph saved), or is used by a Graph.
   std::vector<FlatRegion>& flatten();
   /// What flatten() made; empty before.
   std::vector<FlatRegion>& flat_regions() { return flat_; }

@@ -19,7 +19,7 @@ struct RuleState {
   Weights weights = Weights::Plain;
   const char* moments[kMostMoments] = {};  // their names, in the rule's order; null for none
   bool off[kMostMoments] = {};             // those that these options do not need
-  size_t always = 1;                       // the first so many come together, with the step count
+  size_t always = 1;                       // so many of the first come together, with "step"
   bool counts_steps = false;               // keeps the number of updates as "step"
   double initial_value = 0;                // of the moments
 };

@@ -142,7 +142,7 @@ class AsyncOptimizer {
   const std::vector<Tensor>& parameters() const { return model_; }
   /// The wrapped optimizer's id().
   uint64_t id() const { return inner_->id(); }
-  /// Expires with this object, for those who keep a plain pointer to it.
+  /// Expires with this object: for objects that keep a plain pointer to it.
   std::weak_ptr<const void> lifetime() const { return inner_->lifetime(); }
   /// The number of calls of step().
   int64_t steps() const { return steps_; }

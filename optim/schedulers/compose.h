@@ -9,7 +9,8 @@ namespace halftape::optim {
 
 using LRSchedulers = std::vector<std::shared_ptr<LRScheduler>>;
 
-/// A schedule made of others. Throws unless there is one, and all set the rates of one optimizer.
+/// A schedule made of others. Throws when there are none, or when they set the rates of several
+/// optimizers.
 class ComposedScheduler : public LRScheduler {
  protected:
   ComposedScheduler(const char* name, ScheduledGroups optimizer, LRSchedulers schedulers);
@@ -30,8 +31,7 @@ class ComposedScheduler : public LRScheduler {
 ///                            std::make_shared<CosineAnnealingLR>(optimizer, 900)},
 ///                           {100});
 ///
-/// Throws unless there is one schedule more than milestones, milestones rise, and all schedules are
-/// of this optimizer.
+/// Throws unless there is one schedule more than milestones, and milestones rise.
 class SequentialLR : public ComposedScheduler {
  public:
   SequentialLR(ScheduledGroups optimizer, LRSchedulers schedulers, std::vector<int64_t> milestones);
@@ -45,8 +45,7 @@ class SequentialLR : public ComposedScheduler {
   std::vector<int64_t> milestones_;
 };
 
-/// Runs all schedules at every step, in their order. Throws unless there is one, and all are of one
-/// optimizer.
+/// Runs all schedules at every step, in their order.
 class ChainedScheduler : public ComposedScheduler {
  public:
   explicit ChainedScheduler(LRSchedulers schedulers);
