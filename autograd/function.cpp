@@ -48,10 +48,7 @@ variable_list FunctionNode::finish(variable_list outputs, const variable_list& i
   context.to_save_ = context.dirty_ = context.non_differentiable_ = {};
   for (const Tensor& t : dirty)
     HALFTAPE_CHECK(find(inputs, t) >= 0, name(), ": mark_dirty() of a tensor that is no input");
-  const bool recording =
-      GradMode::is_enabled() &&
-      std::any_of(inputs.begin(), inputs.end(), [](const Tensor& t) { return t.requires_grad(); });
-  if (!recording) return outputs;
+  if (!records(inputs)) return outputs;
 
   for (const Tensor& t : inputs) next.push_back(t.gradient_edge());
   std::vector<Output> layouts;

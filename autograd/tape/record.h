@@ -23,39 +23,32 @@ class RuleNode final : public Node {
   std::optional<std::decay_t<Rule>> rule_;
 };
 
+namespace detail {
+inline const Tensor& tensor_of(const Tensor* t) { return *t; }
+inline const Tensor& tensor_of(const Tensor& t) { return t; }
+}  // namespace detail
+
 /// True if an op of these inputs is to be recorded.
-inline bool records(std::initializer_list<const Tensor*> inputs) {
-  return GradMode::is_enabled() &&
-         std::any_of(inputs.begin(), inputs.end(), [](auto* t) { return t->requires_grad(); });
+template <class Inputs = std::initializer_list<const Tensor*>>
+bool records(const Inputs& inputs) {
+  return GradMode::is_enabled() && std::any_of(inputs.begin(), inputs.end(), [](const auto& t) {
+           return detail::tensor_of(t).requires_grad();
+         });
 }
 
-/// A tensor with this value, and with the rule as its history unless nothing is to be recorded.
-/// `view_of`: the input whose bytes the value shares, if any.
-template <class Rule>
-Tensor record(const char* name, Array value, std::initializer_list<const Tensor*> inputs,
-              Rule&& rule, const Tensor* view_of = nullptr) {
+/// A tensor with this value, and with the rule as its history if one of the inputs, which are a
+/// TensorList or {&x, …}, requires grad. `view_of`: the input whose bytes the value shares, if any.
+template <class Rule, class Inputs = std::initializer_list<const Tensor*>>
+Tensor record(const char* name, Array value, const Inputs& inputs, Rule&& rule,
+              const Tensor* view_of = nullptr) {
   Tensor out(std::move(value));
   if (view_of) out.impl()->becomes_view_of(*view_of);
   if (!records(inputs) || !out.is_floating_point()) return out;
   Ref<Node> node(
       new RuleNode<std::decay_t<Rule>>(name, std::forward<Rule>(rule)));  // NOLINT: counted
-  for (const Tensor* t : inputs) node->next.push_back(t->gradient_edge());
+  for (const auto& t : inputs) node->next.push_back(detail::tensor_of(t).gradient_edge());
   node->first = {out.sizes(), out.dtype(), out.device()};
   out.impl()->history = {std::move(node), 0};
-  return out;
-}
-
-/// record() for a list of inputs.
-template <class Rule>
-Tensor record_list(const char* name, const Array& y, const TensorList& inputs, Rule&& rule) {
-  const auto first =
-      std::find_if(inputs.begin(), inputs.end(), [](const Tensor& t) { return t.requires_grad(); });
-  if (first == inputs.end()) return Tensor(y);
-  Tensor out = record(name, y, {&*first}, std::forward<Rule>(rule));
-  if (const Ref<Node>& node = out.grad_fn()) {
-    node->next.clear();
-    for (const Tensor& t : inputs) node->next.push_back(t.gradient_edge());
-  }
   return out;
 }
 

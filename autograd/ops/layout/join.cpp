@@ -58,7 +58,7 @@ Tensor cat(const TensorList& given, int64_t dim) {
     backend(y.device()).copy(y.slice(d, at, at + t.size(d)), t.array());
     at += t.size(d);
   }
-  return record_list("cat", y, tensors, [pieces, d](Node& self, const Tensor& g) -> Grads {
+  return record("cat", y, tensors, [pieces, d](Node& self, const Tensor& g) -> Grads {
     Grads grads(pieces.size());
     int64_t from = 0;
     for (size_t i = 0; i < pieces.size(); ++i) {

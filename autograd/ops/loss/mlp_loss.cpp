@@ -192,7 +192,7 @@ Tensor recorded_loss(MlpLoss m, Dtype multiplied, const Tensor& t, const TensorL
     if (scale.defined()) m.g = whole.scale = scale.array(), whole.version = scale.version();
   }
   backend(h.device()).run(m);
-  return record_list(
+  return record(
       "mlp_loss", m.loss, inputs, [whole = std::move(whole)](Node& self, const Tensor& g) {
         return GradMode::is_enabled() ? whole.recorded(self, g) : whole.gradients(self, g);
       });

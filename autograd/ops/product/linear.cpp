@@ -183,9 +183,7 @@ Grads SavedMlp::recorded(Node& self, Tensor g) const {
 /// All layers, recorded as one op. inputs: the rows of x, then weight and bias of each layer.
 Tensor one_op(const TensorList& inputs, Activation activation) {
   const size_t layers = inputs.size() / 2;
-  const bool recorded =
-      GradMode::is_enabled() &&
-      std::any_of(inputs.begin(), inputs.end(), [](const Tensor& t) { return t.requires_grad(); });
+  const bool recorded = records(inputs);
   SavedMlp saved{activation, recorded ? Saved(inputs[0]) : Saved(), {}, {}, {}, {}};
   Array h = inputs[0].array();
   for (size_t l = 0; l < layers; ++l) {
@@ -209,7 +207,7 @@ Tensor one_op(const TensorList& inputs, Activation activation) {
     if (!last) saved.hidden.emplace_back(y);
     if (product.aux.defined()) saved.aux.emplace_back(product.aux);
   }
-  return record_list("linear", h, inputs, [saved = std::move(saved)](Node& self, const Tensor& g) {
+  return record("linear", h, inputs, [saved = std::move(saved)](Node& self, const Tensor& g) {
     return GradMode::is_enabled() ? saved.recorded(self, g) : saved.gradients(self, g);
   });
 }
