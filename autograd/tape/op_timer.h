@@ -3,7 +3,6 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
-#include <utility>
 
 namespace halftape {
 
@@ -41,12 +40,8 @@ class [[nodiscard]] OpTimer {
     if (watcher_) [[unlikely]]
       watcher_->ended(name_, phase_, began_);
   }
-  OpTimer(OpTimer&& other) noexcept
-      : watcher_(std::exchange(other.watcher_, nullptr)),
-        name_(other.name_),
-        began_(other.began_),
-        phase_(other.phase_) {}
-  OpTimer& operator=(OpTimer&&) = delete;
+  OpTimer(const OpTimer&) = delete;
+  OpTimer& operator=(const OpTimer&) = delete;
 
  private:
   OpWatcher* watcher_;

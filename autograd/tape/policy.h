@@ -73,19 +73,17 @@ Decision decide(const CastOp& op, std::span<const Tensor* const> given, std::spa
 template <size_t N>
 class CastInputs {
  public:
-  CastInputs(const CastOp& op, std::array<const Tensor*, N> given)
-      : span_(op.name), given_(given) {}
-  CastInputs(CastInputs&& other) noexcept
-      : span_(std::move(other.span_)),
-        given_(other.given_),
-        cast_(std::move(other.cast_)),
-        decision_(std::exchange(other.decision_, {})) {}
-  CastInputs& operator=(CastInputs&&) = delete;
+  CastInputs(const CastOp& op, const std::array<const Tensor*, N>& given)
+      : span_(op.name), given_(given) {
+    if (dtype_policy()) [[unlikely]]
+      decision_ = detail::decide(op, given_, cast_);
+  }
+  CastInputs(const CastInputs&) = delete;
+  CastInputs& operator=(const CastInputs&) = delete;
   ~CastInputs() {
     if (decision_.resume) set_dtype_policy(decision_.resume);
   }
 
-  void decide(const CastOp& op) { decision_ = detail::decide(op, given_, cast_); }
   /// Where the policy decided for a dtype in op.converts: that dtype. The inputs are as given.
   std::optional<Dtype> compute_as() const { return decision_.compute_as; }
   const Tensor& operator[](size_t i) const { return cast_[i].defined() ? cast_[i] : *given_[i]; }
@@ -109,13 +107,10 @@ CastInputs<sizeof...(T)> cast_inputs(const CastOp& op, T&&... inputs) {
   static_assert((std::is_lvalue_reference_v<T> && ...), "temporaries would not live long enough");
   const std::array<const Tensor*, sizeof...(T)> given{&inputs...};
   for (size_t i = 0; i < std::min(needed, given.size()); ++i) check_given(op.name, *given[i], i);
-  CastInputs<sizeof...(T)> in(op, given);
-  if (dtype_policy()) [[unlikely]]
-    in.decide(op);
-  return in;
+  return {op, given};
 }
 
-/// The same for a list. Let PolicyScope(nullptr) follow, to switch the policy off.
+/// The same for a list; PolicyScope(nullptr) after it switches the policy off.
 inline TensorList cast_inputs(const CastOp& op, const TensorList& inputs) {
   check_defined(op.name, inputs);
   DtypePolicy* policy = dtype_policy();

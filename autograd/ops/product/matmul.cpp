@@ -81,13 +81,10 @@ void check_ranks(const char* op, const Tensor& a, int64_t rank_a, const Tensor& 
 Tensor row(const Tensor& v) { return unsqueeze(v, 0); }
 Tensor column(const Tensor& v) { return unsqueeze(v, -1); }
 
-/// The inputs of `beta·input + alpha·a·b` as the policy wants them, and checked.
-CastInputs<3> operands(const CastOp& op, const Tensor& input_in, const Tensor& a_in,
-                       const Tensor& b_in) {
-  auto all = cast_inputs(op, input_in, a_in, b_in);
-  same_kind(op.name, all[1], all[2]);
-  same_kind(op.name, all[0], all[1]);
-  return all;
+/// Checks the inputs of `beta·input + alpha·a·b`.
+void same_kinds(const char* op, const Tensor& input, const Tensor& a, const Tensor& b) {
+  same_kind(op, a, b);
+  same_kind(op, input, a);
 }
 Scales scales(Scalar beta, Scalar alpha) { return {beta.to_double(), alpha.to_double()}; }
 
@@ -168,14 +165,16 @@ Tensor ger(const Tensor& a, const Tensor& b) {
 
 Tensor addmm(const Tensor& input_in, const Tensor& a_in, const Tensor& b_in, Scalar beta,
              Scalar alpha) {
-  const auto [input, a, b] = operands(cast_list::addmm, input_in, a_in, b_in);
+  const auto [input, a, b] = cast_inputs(cast_list::addmm, input_in, a_in, b_in);
+  same_kinds("addmm", input, a, b);
   check_ranks("addmm", a, 2, b, 2);
   return product("addmm", input, a, b, scales(beta, alpha));
 }
 
 Tensor addmv(const Tensor& input_in, const Tensor& a_in, const Tensor& v_in, Scalar beta,
              Scalar alpha) {
-  const auto [input, a, v] = operands(cast_list::addmv, input_in, a_in, v_in);
+  const auto [input, a, v] = cast_inputs(cast_list::addmv, input_in, a_in, v_in);
+  same_kinds("addmv", input, a, v);
   check_ranks("addmv", a, 2, v, 1);
   // A number broadcasts as it is; a vector stands upright beside the product.
   const Tensor upright = input.dim() == 1 ? column(input) : input;
@@ -184,21 +183,24 @@ Tensor addmv(const Tensor& input_in, const Tensor& a_in, const Tensor& v_in, Sca
 
 Tensor addr(const Tensor& input_in, const Tensor& u_in, const Tensor& v_in, Scalar beta,
             Scalar alpha) {
-  const auto [input, u, v] = operands(cast_list::addr, input_in, u_in, v_in);
+  const auto [input, u, v] = cast_inputs(cast_list::addr, input_in, u_in, v_in);
+  same_kinds("addr", input, u, v);
   check_ranks("addr", u, 1, v, 1);
   return product("addr", input, column(u), row(v), scales(beta, alpha));
 }
 
 Tensor baddbmm(const Tensor& input_in, const Tensor& a_in, const Tensor& b_in, Scalar beta,
                Scalar alpha) {
-  const auto [input, a, b] = operands(cast_list::baddbmm, input_in, a_in, b_in);
+  const auto [input, a, b] = cast_inputs(cast_list::baddbmm, input_in, a_in, b_in);
+  same_kinds("baddbmm", input, a, b);
   check_batches("baddbmm", a, b);
   return product("baddbmm", input, a, b, scales(beta, alpha));
 }
 
 Tensor addbmm(const Tensor& input_in, const Tensor& a_in, const Tensor& b_in, Scalar beta,
               Scalar alpha) {
-  const auto [input, a, b] = operands(cast_list::addbmm, input_in, a_in, b_in);
+  const auto [input, a, b] = cast_inputs(cast_list::addbmm, input_in, a_in, b_in);
+  same_kinds("addbmm", input, a, b);
   check_batches("addbmm", a, b);
   HALFTAPE_CHECK(a.size(2) == b.size(1), "addbmm: ", a.sizes(), " and ", b.sizes(), ": ", a.size(2),
                  " columns against ", b.size(1), " rows");
