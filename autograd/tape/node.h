@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "halftape/autograd/tape/leaf_slots.h"
 #include "halftape/autograd/tensor.h"
 #include "halftape/core/machine/free_list.h"
 #include "halftape/core/machine/scoped_value.h"
@@ -141,6 +140,18 @@ class Node : public RefCounted, public FreeListed {
 void dispose(Node* node) noexcept;
 
 /// The end of the tape at a leaf: adds incoming gradients to the leaf's grad().
+/// Where a leaf in flat storage keeps its gradient and its 16-bit copy, beside those of other
+/// leaves. Implemented in optim/state/flat_storage.h; thread-safe.
+class LeafSlots : public RefCounted {
+ public:
+  virtual ~LeafSlots() = default;
+  /// Uninitialised bytes of the leaf's shape and dtype for its gradient. Undefined while another
+  /// array has them.
+  virtual Array gradient() = 0;
+  /// The same for a 16-bit copy of the leaf.
+  virtual Array low_copy(Dtype dtype) = 0;
+};
+
 class Accumulate final : public Node {
  public:
   explicit Accumulate(detail::TensorImpl* leaf);

@@ -14,7 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "halftape/autograd/tape/leaf_slots.h"
+#include "halftape/autograd/tape/node.h"
 #include "halftape/core/capture/buffer_slot.h"
 #include "halftape/optim/optimizer.h"
 
