@@ -236,14 +236,6 @@ HALFTAPE_ACTIVATION(threshold_, (Tensor & x, Scalar limit, Scalar value),
                     threshold(before(x), limit, value))
 #undef HALFTAPE_ACTIVATION
 
-Tensor& Tensor::index_put_(std::initializer_list<indexing::TensorIndex> indices,
-                           const Tensor& values, bool accumulate) const {
-  return index_put_(std::vector(indices), values, accumulate);
-}
-Tensor& Tensor::index_put_(std::initializer_list<indexing::TensorIndex> indices, Scalar value,
-                           bool accumulate) const {
-  return index_put_(std::vector(indices), value, accumulate);
-}
 #undef HALFTAPE_PLAIN
 
 Tensor& Tensor::copy_(const Tensor& source) const {

@@ -157,7 +157,6 @@ class Tensor : public TensorBase {
   Tensor operator[](int64_t index) const { return select(0, index); }
   /// A 0-dim integer is a number; any other tensor as in index({…}).
   Tensor operator[](const Tensor& index) const;
-  Tensor index(std::initializer_list<indexing::TensorIndex> indices) const;
   Tensor index(const std::vector<indexing::TensorIndex>& indices) const;
   Tensor index(const Tensor& indices) const;
   Tensor index_put(const std::vector<indexing::TensorIndex>& indices, const Tensor& values,
@@ -377,10 +376,6 @@ class Tensor : public TensorBase {
   Tensor& copy_(const Tensor& source) const;
   Tensor& fill_(Scalar value) const;
   Tensor& zero_() const { return fill_(0); }
-  Tensor& index_put_(std::initializer_list<indexing::TensorIndex> indices, const Tensor& values,
-                     bool accumulate = false) const;
-  Tensor& index_put_(std::initializer_list<indexing::TensorIndex> indices, Scalar value,
-                     bool accumulate = false) const;
   Tensor& index_put_(const std::vector<indexing::TensorIndex>& indices, const Tensor& values,
                      bool accumulate = false) const;
   Tensor& index_put_(const std::vector<indexing::TensorIndex>& indices, Scalar value,
