@@ -1,7 +1,6 @@
 #include "halftape/autograd/checkpoint.h"
 
 #include <mutex>
-#include <utility>
 
 #include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/autograd/tape/node.h"
@@ -56,22 +55,16 @@ class Segment final : public SavedHooks {
     const PolicyScope region(policy.get());
     const RandomState now = get_random_state();
     set_random_state(random_);
-    const size_t counted = std::exchange(count_, 0);  // f may still be in its first run
-    again_ = true;
+    const ScopedValue again(again_, true);
+    const ScopedValue<size_t> counted(count_, 0);  // f may still be in its first run
     try {
       run();
     } catch (...) {
       bytes_.clear();
-      finish(counted, now);
+      set_random_state(now);
       throw;
     }
-    finish(counted, now);
-  }
-
-  void finish(size_t counted, const RandomState& random) {
-    again_ = false;
-    count_ = counted;
-    set_random_state(random);
+    set_random_state(now);
   }
 
   std::recursive_mutex mutex_;

@@ -58,9 +58,7 @@ bool gradcheck(const GradcheckFunction& f, const TensorList& inputs, const Gradc
     const TensorList g =
         y.requires_grad() ? grad({y}, wanted, {v}, true, false, true) : TensorList(wanted.size());
     for (size_t i = 0; i < wanted.size(); ++i)
-      analytic[out].push_back(
-          g[i].defined() ? g[i].to_vector()
-                         : std::vector<double>(static_cast<size_t>(wanted[i].numel()), 0.0));
+      analytic[out].push_back((g[i].defined() ? g[i] : zeros_like(wanted[i])).to_vector());
   }
   for (size_t i = 0; i < wanted.size(); ++i) {
     for (size_t e = 0; e < static_cast<size_t>(wanted[i].numel()); ++e) {

@@ -207,23 +207,18 @@ Tensor pick(const Tensor& x, const Picks& picks) {
   return reshape(index_select(r.rows, r.at, r.numbers), r.picked);
 }
 
-void check_fits(const Tensor& v, const Shape& shape) {
-  HALFTAPE_CHECK(broadcasts_to(v.sizes(), shape), "index_put: values ", v.sizes(),
-                 " do not broadcast to the indexed shape ", shape);
-}
-
-/// v without the leading ones that an assignment does not need.
-Tensor trimmed(const Tensor& v, const Shape& shape) {
-  Shape sizes = v.sizes();
-  while (sizes.size() > shape.size() && sizes[0] == 1) sizes.erase(0);
-  return reshape(v, sizes);
+/// The values of an assignment in the shape of their places; they may have leading ones too many.
+Tensor fitted(const Tensor& values, const Shape& places) {
+  Shape sizes = values.sizes();
+  while (sizes.size() > places.size() && sizes[0] == 1) sizes.erase(0);
+  HALFTAPE_CHECK(broadcasts_to(sizes, places), "index_put: values ", sizes,
+                 " do not broadcast to the indexed shape ", places);
+  return expand(reshape(values, sizes), places);
 }
 
 Tensor put(const Tensor& x, const Picks& picks, const Tensor& values, bool accumulate) {
   const Rows r("index_put", x, picks);
-  const Tensor v = trimmed(values, r.picked);
-  check_fits(v, r.picked);
-  const Tensor lined = reshape(expand(v, r.picked), r.with({r.numbers.numel()}));
+  const Tensor lined = reshape(fitted(values, r.picked), r.with({r.numbers.numel()}));
   Tensor y = reshape(accumulate ? index_add(r.rows, r.at, r.numbers, lined)
                                 : index_copy(r.rows, r.at, r.numbers, lined),
                      r.unmerged);
@@ -251,9 +246,8 @@ Tensor index_put(const Tensor& x_in, const std::vector<TensorIndex>& indices,
   const Plan plan = Reader("index_put", x).read(indices);
   const Tensor there = view_of(x, plan.basic);
   if (plan.picks.indices.empty()) {
-    const Tensor v = trimmed(values.to(x.dtype()), there.sizes());
-    check_fits(v, there.sizes());
-    return put_view(x, plan.basic, accumulate ? there + v : expand(v, there.sizes()));
+    const Tensor v = fitted(values.to(x.dtype()), there.sizes());
+    return put_view(x, plan.basic, accumulate ? there + v : v);
   }
   HALFTAPE_CHECK(values.dtype() == x.dtype(), "index_put: values are ", values.dtype(),
                  ", the tensor ", x.dtype(), "; convert them with .to(dtype)");

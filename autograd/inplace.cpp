@@ -41,11 +41,15 @@ void assign(const Array& to, const Array& from) {
   backend(to.device()).copy(to, overlap ? from.clone() : from);
 }
 
-/// Throws if x must not be written; a new value with history is refused more often.
-void check_writable(const char* op, const Tensor& x, bool history) {
+void check_changeable(const char* op, const Tensor& x) {
   check_defined(op, x);
   HALFTAPE_CHECK(!x.is_inference() || InferenceMode::is_enabled(), op, ": the tensor ", x.sizes(),
                  " was made in InferenceMode and cannot be changed outside; clone() it first");
+}
+
+/// Throws if x must not be written. `history`: whether the new value has one.
+void check_writable(const char* op, const Tensor& x, bool history) {
+  check_changeable(op, x);
   HALFTAPE_CHECK(!overlaps_itself(x.sizes(), x.strides()), op, ": of the tensor ", x.sizes(),
                  " with strides ", x.strides(),
                  " several elements are one place in memory, as expanded and unfolded ",
@@ -257,9 +261,8 @@ Tensor& Tensor::copy_(const Tensor& source) const {
 }
 
 Tensor& Tensor::fill_(Scalar value) const {
-  check_defined("fill_", *this);
-  detail::check_fits("fill_", value, dtype());
   check_writable("fill_", *this, false);
+  detail::check_fits("fill_", value, dtype());
   backend(device()).fill(array(), value);
   return overwritten("fill_", *this);
 }
@@ -284,11 +287,9 @@ Tensor& Tensor::bernoulli_(double p) const {
 
 namespace {
 
-/// x ← view(), which is one of x.
+/// x ← view(), a view of x.
 Tensor& laid_out(const char* op, const Tensor& x, const auto& view) {
-  check_defined(op, x);
-  HALFTAPE_CHECK(!x.is_inference() || InferenceMode::is_enabled(), op, ": the tensor ", x.sizes(),
-                 " was made in InferenceMode and cannot be changed outside; clone() it first");
+  check_changeable(op, x);
   const bool leaf = x.is_leaf();
   HALFTAPE_CHECK(!(x.requires_grad() && leaf == GradMode::is_enabled()), op,
                  leaf ? ": a leaf Variable that requires grad is being used in an in-place "
@@ -302,7 +303,7 @@ Tensor& laid_out(const char* op, const Tensor& x, const auto& view) {
   }
   x.impl()->set_value(y.array());
   if (!leaf && x.impl()->base)
-    x.impl()->renew();  // its base's view it stays
+    x.impl()->renew();  // it remains a view of its base
   else if (!leaf)
     x.impl()->set_history(y.impl()->history);
   return same_handle(x);
@@ -310,28 +311,21 @@ Tensor& laid_out(const char* op, const Tensor& x, const auto& view) {
 
 }  // namespace
 
-Tensor& Tensor::transpose_(int64_t a, int64_t b) const {
-  return laid_out("transpose_", *this, [&] { return transpose(a, b); });
-}
-Tensor& Tensor::t_() const {
-  return laid_out("t_", *this, [&] { return t(); });
-}
-Tensor& Tensor::squeeze_() const {
-  return laid_out("squeeze_", *this, [&] { return squeeze(); });
-}
-Tensor& Tensor::squeeze_(int64_t dim) const {
-  return laid_out("squeeze_", *this, [&] { return squeeze(dim); });
-}
-Tensor& Tensor::unsqueeze_(int64_t dim) const {
-  return laid_out("unsqueeze_", *this, [&] { return unsqueeze(dim); });
-}
+#define HALFTAPE_LAID_OUT(name, parameters, view)          \
+  Tensor& Tensor::name parameters const {                  \
+    return laid_out(#name, *this, [&] { return (view); }); \
+  }
+HALFTAPE_LAID_OUT(transpose_, (int64_t a, int64_t b), transpose(a, b))
+HALFTAPE_LAID_OUT(t_, (), t())
+HALFTAPE_LAID_OUT(squeeze_, (), squeeze())
+HALFTAPE_LAID_OUT(squeeze_, (int64_t dim), squeeze(dim))
+HALFTAPE_LAID_OUT(unsqueeze_, (int64_t dim), unsqueeze(dim))
+#undef HALFTAPE_LAID_OUT
 
 Tensor& Tensor::resize_(const Shape& shape) const {
-  check_defined("resize_", *this);
+  check_changeable("resize_", *this);
   HALFTAPE_CHECK(!requires_grad(), "resize_: cannot resize variables that require grad, as ",
                  sizes(), " does; use reshape()");
-  HALFTAPE_CHECK(!is_inference() || InferenceMode::is_enabled(), "resize_: the tensor ", sizes(),
-                 " was made in InferenceMode and cannot be changed outside; clone() it first");
   if (shape == sizes()) return same_handle(*this);
   const Array& x = array();
   const auto item = static_cast<int64_t>(element_size());

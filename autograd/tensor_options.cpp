@@ -63,18 +63,19 @@ TensorOptions TensorOptions::merge_in(const TensorOptions& over) const {
 }
 
 std::ostream& operator<<(std::ostream& out, const TensorOptions& o) {
-  auto is_default = [](bool given) { return given ? "" : " (default)"; };
-  auto yes = [](bool on) { return on ? "true" : "false"; };
-  out << "TensorOptions(dtype=" << o.dtype() << is_default(o.has_dtype())
-      << ", device=" << o.device() << is_default(o.has_device()) << ", layout=" << o.layout()
-      << is_default(o.has_layout()) << ", requires_grad=" << yes(o.requires_grad())
-      << is_default(o.has_requires_grad()) << ", pinned_memory=" << yes(o.pinned_memory())
-      << is_default(o.has_pinned_memory()) << ", memory_format=";
-  if (o.has_memory_format())
-    out << *o.memory_format_opt();
-  else
-    out << "(nullopt)";
-  return out << ')';
+  const auto field = [&](const char* name, const auto& value, bool given) {
+    out << name << '=' << value << (given ? ", " : " (default), ");
+  };
+  const auto yes = [](bool on) { return on ? "true" : "false"; };
+  out << "TensorOptions(";
+  field("dtype", o.dtype(), o.has_dtype());
+  field("device", o.device(), o.has_device());
+  field("layout", o.layout(), o.has_layout());
+  field("requires_grad", yes(o.requires_grad()), o.has_requires_grad());
+  field("pinned_memory", yes(o.pinned_memory()), o.has_pinned_memory());
+  out << "memory_format=";
+  if (const auto format = o.memory_format_opt()) return out << *format << ')';
+  return out << "(nullopt))";
 }
 
 }  // namespace halftape

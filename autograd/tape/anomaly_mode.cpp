@@ -85,8 +85,7 @@ void refuse_nan(const Node& node, const Grads& grads) {
   for (size_t i = 0; i < grads.size(); ++i) {
     const Tensor& g = grads[i];
     if (!g.defined() || g.equal(g)) continue;  // NaN differs from itself
-    const Node::Extras* extras = node.has_extras();
-    const std::string where = extras ? caller(extras->origin) : "";
+    const std::string where = caller(node.origin());
     HALFTAPE_CHECK(false, "backward: `", node.name(), "` gave a NaN in the gradient of its input ",
                    i, " (", g.dtype(), " ", g.sizes(), "); it was called ",
                    where.empty() ? "while anomaly mode was off" : "at " + where);

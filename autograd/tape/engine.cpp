@@ -205,7 +205,7 @@ Grads run(Request& request) {
     Grads g = arrivals.take(at);
     if (g.empty()) continue;
     pass.begin_rule(arrivals.mark(at));
-    n->announce(g);
+    n->run_hooks(g);
     wanted.keep(*n, g);
     if (!wanted.runs(*n)) continue;
     Grads d = call_rule(*n, std::move(g), !request.retain_graph);

@@ -89,7 +89,7 @@ Node::Extras& Node::extras() {
   return *extras_;
 }
 
-void Node::announce(Grads& g) const {
+void Node::run_hooks(Grads& g) const {
   if (!extras_) return;
   auto has_arrived = [&](uint32_t i) { return i < g.size() && g[i].defined(); };
   auto in_own_dtype = [&](uint32_t i) { return g[i].to(output(i).dtype); };

@@ -111,13 +111,14 @@ class Node : public RefCounted, public FreeListed {
     using Hook = std::function<Tensor(const Tensor&)>;
     std::vector<std::pair<uint32_t, Hook>> hooks;  // (output, hook); run first
     std::vector<std::pair<uint32_t, std::shared_ptr<GradSlot>>> retained;  // of retain_grad()
-    std::string origin;  // where the op was called, in anomaly mode
+    std::string origin;  // what call_site() returned, in anomaly mode
   };
   Extras& extras();
-  const Extras* has_extras() const { return extras_.get(); }
+  /// Where anomaly mode saw the op called; empty if it was off.
+  std::string origin() const { return extras_ ? extras_->origin : ""; }
   /// Runs the hooks on the gradients that have arrived, and stores the retained ones. Both get a
   /// gradient in the tensor's dtype. `g` changes only where a hook returns another gradient.
-  void announce(Grads& g) const;
+  void run_hooks(Grads& g) const;
 
   static int64_t live_count();
 
@@ -139,7 +140,6 @@ class Node : public RefCounted, public FreeListed {
 /// Releases nodes through a work list, so that a chain of a million does not recurse.
 void dispose(Node* node) noexcept;
 
-/// The end of the tape at a leaf: adds incoming gradients to the leaf's grad().
 /// Where a leaf in flat storage keeps its gradient and its 16-bit copy, beside those of other
 /// leaves. Implemented in optim/state/flat_storage.h; thread-safe.
 class LeafSlots : public RefCounted {
@@ -152,6 +152,7 @@ class LeafSlots : public RefCounted {
   virtual Array low_copy(Dtype dtype) = 0;
 };
 
+/// The end of the tape at a leaf: adds incoming gradients to the leaf's grad().
 class Accumulate final : public Node {
  public:
   explicit Accumulate(detail::TensorImpl* leaf);

@@ -24,6 +24,12 @@ struct LowCopy {
 struct Table {
   std::mutex mutex;
   std::unordered_map<const TensorImpl*, LowCopy> copies;
+
+  LowCopy* find(const Tensor& leaf) {
+    const auto found = copies.find(leaf.impl());
+    return found == copies.end() ? nullptr : &found->second;
+  }
+  void erase(const Tensor& leaf) { copies.erase(leaf.impl()); }
 };
 Table& table() {
   static Table* own = new Table;  // NOLINT: outlives every static tensor
@@ -34,24 +40,21 @@ Table& table() {
 
 Array find_low_copy(const Tensor& leaf, Dtype dtype) {
   const std::lock_guard lock(table().mutex);
-  const auto found = table().copies.find(leaf.impl());
-  if (found == table().copies.end()) return {};
-  LowCopy& copy = found->second;
-  if (!copy.is_valid(leaf) || copy.low.dtype() != dtype) return {};
-  copy.idle = 0;
-  return copy.low;
+  LowCopy* const copy = table().find(leaf);
+  if (!copy || !copy->is_valid(leaf) || copy->low.dtype() != dtype) return {};
+  copy->idle = 0;
+  return copy->low;
 }
 
 Array find_captured_low_copy(const Tensor& leaf, Dtype dtype, Capture& capture) {
   const std::lock_guard lock(table().mutex);
-  const auto found = table().copies.find(leaf.impl());
-  if (found == table().copies.end()) return {};
-  LowCopy& copy = found->second;
-  if (!copy.low.defined() || copy.low.dtype() != dtype || leaf.array().buffer()->exposed())
+  LowCopy* const copy = table().find(leaf);
+  if (!copy || !copy->low.defined() || copy->low.dtype() != dtype ||
+      leaf.array().buffer()->exposed())
     return {};
-  if (capture.keep_cast(leaf.array(), copy.low))
-    copy = {copy.low, leaf.version(), copy.low.version(), 0};
-  return copy.is_valid(leaf) && capture.keeps(copy.low) ? copy.low : Array();
+  if (capture.keep_cast(leaf.array(), copy->low))
+    *copy = {copy->low, leaf.version(), copy->low.version(), 0};
+  return copy->is_valid(leaf) && capture.keeps(copy->low) ? copy->low : Array();
 }
 
 Array low_copy_array(const Tensor& leaf, Dtype dtype) {
@@ -60,9 +63,8 @@ Array low_copy_array(const Tensor& leaf, Dtype dtype) {
     {
       // An invalid copy must not occupy the slot.
       const std::lock_guard lock(table().mutex);
-      const auto found = table().copies.find(leaf.impl());
-      if (found != table().copies.end() && !found->second.is_valid(leaf))
-        table().copies.erase(found);
+      if (LowCopy* const copy = table().find(leaf); copy && !copy->is_valid(leaf))
+        table().erase(leaf);
     }
     if (Array slot = end->slots->low_copy(dtype); slot.defined()) return slot;
   }
@@ -80,27 +82,22 @@ void keep_low_copy(const Tensor& leaf, const Array& low, uint64_t version) {
 
 Array take_low_copy(const Tensor& leaf) {
   const std::lock_guard lock(table().mutex);
-  const auto found = table().copies.find(leaf.impl());
-  if (found == table().copies.end()) return {};
-  LowCopy& copy = found->second;
+  LowCopy* const copy = table().find(leaf);
+  if (!copy) return {};
   const Capture* capture = Capture::on(leaf.device());
-  if (copy.is_valid(leaf) && (!capture || capture->keeps(copy.low)) &&
-      copy.low.buffer()->only_graphs_hold_besides() && copy.idle++ < kMostIdleUpdates)
-    return std::exchange(copy.low, {});
-  table().copies.erase(found);
+  if (copy->is_valid(leaf) && (!capture || capture->keeps(copy->low)) &&
+      copy->low.buffer()->only_graphs_hold_besides() && copy->idle++ < kMostIdleUpdates)
+    return std::exchange(copy->low, {});
+  table().erase(leaf);
   return {};
 }
 
 void return_low_copy(const Tensor& leaf, const Array& low) {
   const std::lock_guard lock(table().mutex);
-  const auto found = table().copies.find(leaf.impl());
-  if (found == table().copies.end() || found->second.low.defined()) return;
-  LowCopy& copy = found->second;
-  if (leaf.version() > copy.version + 1) {
-    table().copies.erase(found);
-    return;
-  }
-  copy = {low, leaf.version(), low.version(), copy.idle};
+  LowCopy* const copy = table().find(leaf);
+  if (!copy || copy->low.defined()) return;
+  if (leaf.version() > copy->version + 1) return table().erase(leaf);
+  *copy = {low, leaf.version(), low.version(), copy->idle};
   if (Capture* capture = Capture::on(leaf.device())) capture->wrote_alike(low);
 }
 

@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "halftape/tests/support/message.h"
+
 using namespace halftape;
 
 namespace {
@@ -15,12 +17,7 @@ Tensor leaf(std::vector<double> v) { return tensor(v, kFloat64).requires_grad_()
 Tensor broken(const Tensor& x) { return sqrt(x) * 0.0; }
 
 std::string message(const Tensor& loss) {
-  try {
-    loss.backward();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
+  return testing::message([&] { loss.backward(); });
 }
 
 }  // namespace
