@@ -83,7 +83,7 @@ class Reader {
     plan_.basic.emplace_back(number);
     ++from_;
   }
-  void take(bool yes) {  // a new dimension, of which one or no element is picked
+  void take(bool yes) {  // a new dimension, of which it picks one element or none
     pick(Tensor(full({yes ? 1 : 0}, 0, kInt64, x_.device())));
     add(None);
   }
@@ -156,14 +156,14 @@ Tensor put_view(const Tensor& x, const Basic& basic, const Tensor& v) {
                 });
 }
 
-/// A tensor laid out for picking: the picked dimensions side by side from `at` on, and made one.
+/// A tensor laid out for picking: the picked dimensions side by side from `at` on, merged into one.
 struct Rows {
-  Dims order;      // in which the dimensions stand; empty: as they are
+  Dims order;      // of the dimensions; empty: unchanged
   int at = 0;      // the picked dimension
   Shape unmerged;  // the shape before the picked dimensions became one
-  Tensor rows;     // … and after
-  Tensor numbers;  // which of them, one-dimensional
-  Shape picked;    // the shape that takes the dimension's place
+  Tensor rows;     // the tensor after that
+  Tensor numbers;  // of the rows to pick, one-dimensional
+  Shape picked;    // the shape of the result
 
   Rows(const char* op, const Tensor& x, const Picks& picks) {
     const int count = picks.dims.size();

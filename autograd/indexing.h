@@ -41,9 +41,9 @@ class Slice {
 };
 
 /// One of: None, Ellipsis (or "..."), a number, true or false, a Slice, a tensor. A bool tensor is
-/// a mask over as many dimensions as it has; an integer one holds numbers, and its shape takes the
-/// place of the dimension. Of several, the shapes broadcast, and the common one takes the place of
-/// their dimensions, or the first place when something stands between them.
+/// a mask over as many dimensions as it has; an integer tensor holds numbers, and its shape
+/// replaces the dimension. The shapes of several tensors broadcast, and the common shape replaces
+/// their dimensions, or comes first where another index stands between them.
 class TensorIndex {
  public:
   using Value = std::variant<std::nullopt_t, EllipsisIndexType, int64_t, bool, Slice, Tensor>;
@@ -67,20 +67,20 @@ class TensorIndex {
 
 }  // namespace indexing
 
-/// x[indices] as PyTorch has it: a view as long as no tensor is among them. Numbers and slices
-/// apply first, so x.index({0, Slice(), t}) picks along the last dimension of x[0]. An index out of
-/// range throws. In x.index_put_({…}, value) the value broadcasts to the shape of x.index({…}).
+/// x[indices] as in PyTorch: a view unless a tensor is among them. Numbers and slices apply first,
+/// so x.index({0, Slice(), t}) picks along the last dimension of x[0]. An index out of range
+/// throws. In x.index_put_({…}, value) the value broadcasts to the shape of x.index({…}).
 Tensor index(const Tensor& x, const std::vector<indexing::TensorIndex>& indices);
 
-/// x, with x[indices] = values, which broadcast to its shape; `accumulate`: added to what is there,
-/// once for each time a position is named, in a fixed order. Otherwise the last of equal positions
-/// stays. Under autocast: the widest dtype.
+/// x, with x[indices] = values, which broadcast to its shape. With `accumulate` they are added,
+/// once for each time a position is named, in a fixed order; otherwise the last value for a
+/// position stays. Under autocast: the widest dtype.
 Tensor index_put(const Tensor& x, const std::vector<indexing::TensorIndex>& indices,
                  const Tensor& values, bool accumulate = false);
 Tensor index_put(const Tensor& x, const std::vector<indexing::TensorIndex>& indices, Scalar value,
                  bool accumulate = false);
 
-/// x, with `src` in the place of what slice() or select() would show.
+/// x, with `src` in the place of slice(x, …) or select(x, …).
 Tensor slice_scatter(const Tensor& x, const Tensor& src, int64_t dim = 0,
                      std::optional<int64_t> start = {}, std::optional<int64_t> end = {},
                      int64_t step = 1);

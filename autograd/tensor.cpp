@@ -36,7 +36,7 @@ void TensorImpl::set_value(Array v) {
 void TensorImpl::becomes_view_of(const Tensor& x) {
   is_view = true;
   if (!GradMode::is_enabled()) {
-    // As in PyTorch (issue 11390): it says that it requires grad, but gradients end here.
+    // As in PyTorch (issue 11390): requires_grad() is true, but gradients end here.
     unrecorded = x.requires_grad();
     return;
   }

@@ -28,24 +28,24 @@ class Tensor : public TensorBase {
   explicit Tensor(Array value);
   Tensor(const Tensor&) = default;
   Tensor(Tensor&&) noexcept = default;
-  // A name is given another tensor, but x[0] = y writes into the elements of x.
+  // x = y makes the name stand for another tensor; x[0] = y writes into the elements of x.
   Tensor& operator=(const Tensor&) & = default;
   Tensor& operator=(Tensor&&) & noexcept = default;
   Tensor& operator=(const Tensor& values) && { return copy_(values); }
   Tensor& operator=(Scalar value) && { return fill_(value); }
 
   // Autograd
-  /// Only for floating-point leaves; throws otherwise.
+  /// Throws unless this is a floating-point leaf.
   const Tensor& requires_grad_(bool on = true) const;
   const Tensor& set_requires_grad(bool on) const { return requires_grad_(on); }
   /// The tensor whose bytes this view shares.
   Tensor _base() const;
-  /// The gradient, undefined when there is none. Only leaves have one, and those of retain_grad().
+  /// The gradient, undefined when there is none. Only leaves, and tensors that retain_grad(), have
+  /// one.
   const Tensor& grad() const;
   Tensor& mutable_grad() const;
-  /// Accumulates d(this)/d(leaf) into every leaf's grad(). `gradient` may be left out for a
-  /// one-element tensor.
-  /// With `inputs`, into theirs alone.
+  /// Accumulates d(this)/d(leaf) into every leaf's grad(); with `inputs`, into theirs alone.
+  /// `gradient` may be left out for a one-element tensor.
   void backward(const Tensor& gradient = {}, std::optional<bool> retain_graph = {},
                 bool create_graph = false, std::optional<TensorList> inputs = {}) const;
   void backward(const Tensor& gradient, std::optional<bool> retain_graph, bool create_graph,
@@ -55,15 +55,15 @@ class Tensor : public TensorBase {
   Tensor data() const { return detach(); }
   Tensor tensor_data() const { return detach(); }
   Tensor variable_data() const { return detach(); }
-  /// Other bytes behind this leaf: from now on they are shared with `other`.
+  /// Puts the bytes of `other` behind this leaf; both share them from then on.
   void set_data(const Tensor& other) const;
   Tensor& detach_() const;
 
   // Copies and views
   /// Converted (rounded once) and moved; itself when nothing changes, unless `copy`. The gradient
-  /// takes the way back. `non_blocking` means something between pinned memory and a GPU: the call
-  /// returns while the copy is under way, and its source must stay as it is until then (to a GPU),
-  /// or its result is there after cuda::synchronize() (to the CPU, into pinned memory).
+  /// is converted and moved back. Between pinned memory and a GPU, `non_blocking` returns while the
+  /// copy is under way. Until cuda::synchronize(), the source of a copy to a GPU must not change,
+  /// and the result of one to the CPU, in pinned memory, is incomplete.
   Tensor to(Dtype dtype, bool non_blocking = false, bool copy = false) const;
   Tensor to(Device device, bool non_blocking = false, bool copy = false) const;
   Tensor to(DeviceType device, bool non_blocking = false, bool copy = false) const {
@@ -74,8 +74,7 @@ class Tensor : public TensorBase {
   Tensor to(const TensorOptions& options, bool non_blocking = false, bool copy = false) const;
   /// The device and dtype of another tensor.
   Tensor to(const Tensor& other, bool non_blocking = false, bool copy = false) const;
-  /// A copy in memory that the GPU reads by itself, while the host goes on; itself when it is
-  /// pinned.
+  /// A copy in memory that the GPU reads while the host goes on; itself when it is pinned.
   Tensor pin_memory(Device gpu = kCUDA) const;
   Tensor toType(Dtype dtype) const { return to(dtype); }
   Tensor type_as(const Tensor& other) const { return to(other); }
@@ -91,7 +90,7 @@ class Tensor : public TensorBase {
   Tensor clone() const;
   Tensor contiguous() const;
   Tensor view(const Shape& shape) const;
-  /// The bytes read as another dtype, without history: ops/view.h says what becomes of the sizes.
+  /// The bytes read as another dtype, without history: ops/layout/view.h describes the sizes.
   Tensor view(Dtype dtype) const;
   Tensor reshape(const Shape& shape) const;
   Tensor view_as(const Tensor& other) const { return view(other.sizes()); }
@@ -153,9 +152,9 @@ class Tensor : public TensorBase {
   Tensor roll(int64_t shift, std::optional<int64_t> dim = {}) const;
   Tensor rot90(int64_t k = 1, const Dims& dims = {0, 1}) const;
 
-  // By number and by condition. What the lists may hold stands in autograd/indexing.h.
+  // By number and by condition: autograd/indexing.h describes the lists.
   Tensor operator[](int64_t index) const { return select(0, index); }
-  /// A 0-dim integer is a number; any other tensor as in index({…}).
+  /// A 0-dim integer counts as a number; any other tensor as in index({…}).
   Tensor operator[](const Tensor& index) const;
   Tensor index(const std::vector<indexing::TensorIndex>& indices) const;
   Tensor index(const Tensor& indices) const;
@@ -185,7 +184,7 @@ class Tensor : public TensorBase {
   TensorList nonzero_numpy() const;
   Tensor argwhere() const { return nonzero(); }
 
-  // Element by element; most of it in autograd/methods.h
+  // Element-wise; most of these methods are listed in autograd/methods.h.
   Tensor operator-() const { return neg(); }
   Tensor operator~() const { return bitwise_not(); }
   Tensor operator!() const { return logical_not(); }
@@ -334,9 +333,10 @@ class Tensor : public TensorBase {
   Tensor trace() const;
   Tensor kron(const Tensor& other) const;
 
-  // In place: the bytes change, the version rises, the history continues. Throws on a leaf that
-  // requires grad (outside NoGradGuard), on a view that would need history, and when the result
-  // does not fit the shape or dtype.
+  // In place: the bytes change, the version rises, the history continues. Arguments that share
+  // memory with this tensor are read as they were before. Throws on a leaf that requires grad
+  // (outside NoGradGuard), on a view that would need history, on a tensor in which elements share
+  // their place, and when the result does not fit the shape or dtype (can_cast()).
 #define HALFTAPE_IN_PLACE(name) Tensor& name##_() const;
 #define HALFTAPE_IN_PLACE_OF_TENSOR(name) Tensor& name##_(const Tensor& other) const;
 #define HALFTAPE_IN_PLACE_OF_EITHER(name) \
@@ -401,8 +401,8 @@ class Tensor : public TensorBase {
   Tensor& uniform_(double from = 0, double to = 1) const;
   Tensor& normal_(double mean = 0, double std = 1) const;
   Tensor& bernoulli_(double p = 0.5) const;
-  /// Integers of [from, to), [0, to), or from 0 to the largest up to which this dtype has all of
-  /// them (2^24 in float32; 2^53 in int64, too).
+  /// Uniform integers of [from, to), or of [0, to); without `to`, up to the largest n for which the
+  /// dtype holds all of 0 … n (2^24 in float32), at most 2^53.
   Tensor& random_(int64_t from, std::optional<int64_t> to) const;
   Tensor& random_(int64_t to) const { return random_(0, to); }
   Tensor& random_() const { return random_(0, std::nullopt); }
@@ -416,9 +416,9 @@ class Tensor : public TensorBase {
   Tensor& squeeze_() const;
   Tensor& squeeze_(int64_t dim) const;
   Tensor& unsqueeze_(int64_t dim) const;
-  /// Row-major in this shape: the bytes as they lie in memory, and as many more, uninitialised, as
-  /// it takes. Throws when it requires grad, and when it would outgrow bytes that other tensors
-  /// share, since those would not follow.
+  /// Row-major in this shape: the bytes as they lie in memory, followed by uninitialised ones where
+  /// the shape needs more. Throws when it requires grad, and when it would outgrow bytes that other
+  /// tensors share, since those would not follow.
   Tensor& resize_(const Shape& shape) const;
   Tensor& resize_as_(const Tensor& other) const { return resize_(other.sizes()); }
 

@@ -1,4 +1,4 @@
-// What a tensor says of itself: its layout, its place in the graph, its values on the host. The
+// What can be asked of a tensor: its layout, its place in the graph, its values on the host. The
 // operations follow in autograd/tensor.h.
 #pragma once
 #include <functional>
@@ -38,7 +38,7 @@ class TensorAccessor {
   const int64_t *sizes_, *strides_;
 };
 
-/// The memory behind a tensor, in LibTorch's words.
+/// The memory behind a tensor, as LibTorch's Storage.
 class Storage {
  public:
   explicit Storage(BufferPtr buffer) : buffer_(std::move(buffer)) {}
@@ -46,7 +46,7 @@ class Storage {
     void* bytes;
     void* context;
     void* get() const { return bytes; }
-    void* get_context() const { return context; }  // what a deleter of the caller's was given
+    void* get_context() const { return context; }  // as given to the caller's deleter
   };
   DataPtr data_ptr() const {
     buffer_->expose();
@@ -84,7 +84,7 @@ class TensorBase {
   TensorBase() = default;
 
   bool defined() const { return static_cast<bool>(impl_); }
-  /// Undefined from now on: this name lets go of the tensor.
+  /// Makes this handle undefined.
   void reset() { impl_ = {}; }
   inline const Array& array() const;
 
@@ -155,9 +155,9 @@ class TensorBase {
     else
       return T(read_double(array()));
   }
-  /// As a Scalar, which remembers whether it is an integer and converts to double by itself.
+  /// As a Scalar, which remembers whether it is an integer and converts to double implicitly.
   Scalar item() const;
-  /// The bytes, with those of all other views of them.
+  /// The whole memory that this tensor is a view of.
   Storage storage() const { return Storage(array().buffer()); }
   /// True if the only element is not 0.
   bool is_nonzero() const;

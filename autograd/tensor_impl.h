@@ -1,4 +1,4 @@
-// What a Tensor is a handle of: the array, its gradient, and its place in the graph.
+// The object behind a Tensor: the array, its gradient, and its place in the graph.
 #pragma once
 #include <memory>
 
@@ -13,12 +13,11 @@ enum class CreationMeta : uint8_t { DEFAULT, NO_GRAD_MODE };
 }  // namespace autograd
 
 namespace detail {
-/// The object behind a Tensor.
 struct TensorImpl final : RefCounted, FreeListed {
   explicit TensorImpl(Array&& v);
   ~TensorImpl();
   Array value;
-  /// Other bytes behind this tensor.
+  /// Puts other bytes behind this tensor.
   void set_value(Array v);
   Tensor grad;
   Edge history;                            // the node that made it; empty for a leaf
@@ -39,7 +38,7 @@ struct TensorImpl final : RefCounted, FreeListed {
   void becomes_view_of(const Tensor& x);
   bool outdated() const { return base && base->rewritten != seen; }
   void renew();
-  /// Another edge for what retain_grad() was asked of, too.
+  /// Replaces the history; a gradient that is retained follows.
   void set_history(Edge edge);
   /// PyTorch's internal names for the state of a view.
   bool has_bw_view() const { return is_view; }

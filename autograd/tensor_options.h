@@ -1,4 +1,4 @@
-// What a factory needs to know beside the shape. Spelled as LibTorch's TensorOptions.
+// The options of factories beside the shape, as LibTorch's TensorOptions.
 #pragma once
 #include <optional>
 #include <ostream>
@@ -16,7 +16,7 @@ void set_default_dtype(Dtype);
 Device get_default_device();
 void set_default_device(Device);
 
-/// Strided is the only layout there is; Sparse exists so that asking for it says so.
+/// Strided is the only layout there is; Sparse exists for the error of asking for it.
 enum class Layout : uint8_t { Strided, Sparse };
 inline constexpr Layout kStrided = Layout::Strided, kSparse = Layout::Sparse;
 std::ostream& operator<<(std::ostream&, Layout);
@@ -26,10 +26,9 @@ std::ostream& operator<<(std::ostream&, Layout);
 enum class MemoryFormat : uint8_t { Contiguous, Preserve, ChannelsLast, ChannelsLast3d };
 std::ostream& operator<<(std::ostream&, MemoryFormat);
 
-/// dtype (default: get_default_dtype()), device (default:
-/// get_default_device()), requires_grad (default: false).
-/// A dtype or a device alone is one too: zeros({2, 3}, kFloat16). What this library does not have
-/// (sparse layouts, pinned memory, channels-last) throws where it is asked for.
+/// dtype (default: get_default_dtype()), device (default: get_default_device()), requires_grad
+/// (default: false). A dtype or a device converts to options: zeros({2, 3}, kFloat16). Asking for
+/// what this library does not have (sparse layouts, pinned memory, channels-last) throws.
 class TensorOptions {
  public:
   TensorOptions() = default;
@@ -40,7 +39,7 @@ class TensorOptions {
   explicit TensorOptions(std::string_view d) : device_(d) {}  // "cpu", "cuda:1"
   explicit TensorOptions(MemoryFormat f) { *this = memory_format(f); }
 
-  // Each setter gives a copy with that one thing changed; an empty optional takes it back.
+  // Each setter returns a copy with one field changed; an empty optional unsets it.
   TensorOptions dtype(std::optional<Dtype> d) const {
     return with([&](auto& o) { o.dtype_ = d; });
   }

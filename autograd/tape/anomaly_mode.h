@@ -32,9 +32,10 @@ class [[nodiscard]] DetectAnomalyGuard {
   bool before_;
 };
 
-/// The call stack as raw addresses, which refuse_nan() resolves.
+/// The addresses of the call stack, as bytes; refuse_nan() looks up their names.
 std::string call_site();
-/// Throws if a rule's result has a NaN, naming the op, its input and where it was called.
+/// Throws if a rule's result has a NaN. Names the op, its input and the function that called it,
+/// with file and line where debug information has them.
 void refuse_nan(const Node& node, const Grads& grads);
 
 }  // namespace halftape::autograd

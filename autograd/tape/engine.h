@@ -4,10 +4,10 @@
 
 namespace halftape::autograd {
 
-/// Accumulates the gradients of `outputs` into every leaf that requires grad.
-/// grad_outputs: one per output, in its shape; may be left out (or undefined) for one-element
-/// outputs. retain_graph defaults to create_graph. Throws when an output has no history, or a graph
-/// was already released. With `inputs` (leaves or not), into their grad() alone.
+/// Accumulates the gradients of `outputs` into every leaf that requires grad; with `inputs` (leaves
+/// or not), into their grad() alone. grad_outputs: one per output, in its shape; may be left out
+/// (or undefined) for one-element outputs. retain_graph defaults to create_graph. Throws when an
+/// output has no history, or the graph was already released or is being released by another thread.
 void backward(const TensorList& outputs, const TensorList& grad_outputs = {},
               std::optional<bool> retain_graph = {}, bool create_graph = false,
               const std::optional<TensorList>& inputs = {});

@@ -23,8 +23,8 @@ inline void check_floating(const char* op, const Tensor& x) {
                  "; convert it with .to(kFloat32)");
 }
 
-/// Stands first in an op that calls other ops: their errors begin with its name, as in "dist: sub:
-/// shapes [2] and [3] do not broadcast …". Of nested ops the outermost is named.
+/// The first line of an op that calls other ops: their errors then begin with its name, as in
+/// "dist: sub: shapes [2] and [3] do not broadcast …". Among nested ops the outermost one is named.
 class [[nodiscard]] ErrorScope {
  public:
   /// `tensors`: what the op needs; throws if one is undefined.

@@ -1,4 +1,4 @@
-// Switches: whether a thread records operations, and what zero_grad() does when it is not told.
+// Switches: whether a thread records operations, and what zero_grad() does by default.
 #pragma once
 #include <atomic>
 
@@ -45,12 +45,12 @@ namespace detail {
 inline std::atomic<bool> zero_grad_drops{true};
 }
 
-/// Does zero_grad() without an argument drop gradients, as LibTorch 2 does, or fill them with 0, as
-/// LibTorch 1 did? Unless a program says otherwise: they are dropped.
+/// True, the default, if zero_grad() without an argument drops gradients, as LibTorch 2 does; false
+/// if it fills them with 0, as LibTorch 1 did.
 inline bool zero_grad_sets_to_none() {
   return detail::zero_grad_drops.load(std::memory_order_relaxed);
 }
-/// For the whole process: for programs that read a gradient after zero_grad().
+/// For the whole process; false serves programs that read a gradient after zero_grad().
 inline void set_zero_grad_sets_to_none(bool drops) {
   detail::zero_grad_drops.store(drops, std::memory_order_relaxed);
 }

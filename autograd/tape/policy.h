@@ -44,7 +44,7 @@ class DtypePolicy {
   /// A policy that decides as this one does now, for work done later or in another thread.
   virtual std::shared_ptr<DtypePolicy> snapshot() const = 0;
 
-  /// True if cast() is to be called for Keep ops, too.
+  /// Whether cast() is called for Keep ops, too.
   bool every_op = false;
 };
 
