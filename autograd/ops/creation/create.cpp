@@ -48,6 +48,7 @@ int64_t span_of(const char* op, const Shape& shape, const Strides& strides) {
 }  // namespace
 
 void detail::check_fits(const char* op, Scalar value, Dtype dtype) {
+  check_dtype(dtype);
   const double v = value.to_double();
   bool fits = true;
   if (is_floating_point(dtype)) {
