@@ -107,9 +107,9 @@ void AsyncGradScaler::report(bool bad_loss) const {
   HALFTAPE_CHECK(most == 0 || in_row < most, text, " (throw_after_skips ", most, ")");
 }
 
-double AsyncGradScaler::get_scale(bool up_to_date) {
+double AsyncGradScaler::get_scale(bool newest) {
   if (!options_.enabled) return 1;
-  if (!up_to_date) return scale_in_use_;
+  if (!newest) return scale_in_use_;
   settle();
   return newest_state_.scale;
 }

@@ -53,22 +53,16 @@ class AsyncGradScaler : public ScalerBase {
   void update(const ScaleUpdate& how = {});
   void update(double new_scale) { update(ScaleUpdate{.new_scale = new_scale}); }
 
-  /// The scale in use; 1 when disabled. With `up_to_date`: the newest one, after waiting for all
-  /// verdicts; with Late that is the scale of the pass after the next.
-  double get_scale(bool up_to_date = false);
-  int64_t get_growth_tracker(bool up_to_date = false) {
-    return settled(up_to_date).newest_state_.growth_tracker;
+  /// The scale in use; 1 when disabled. With `newest`: the one after all verdicts, for which it
+  /// waits; with Late that is the scale of the pass after the next.
+  double get_scale(bool newest = false);
+  int64_t get_growth_tracker(bool newest = false) {
+    return settled(newest).newest_state_.growth_tracker;
   }
-  /// The value that was set last. `up_to_date` waits for all verdicts, and changes nothing else.
-  double get_growth_factor(bool up_to_date = false) {
-    return settled(up_to_date).law_.growth_factor;
-  }
-  double get_backoff_factor(bool up_to_date = false) {
-    return settled(up_to_date).law_.backoff_factor;
-  }
-  int64_t get_growth_interval(bool up_to_date = false) {
-    return settled(up_to_date).law_.growth_interval;
-  }
+  /// The value that was set last. `newest` waits for all verdicts, and changes nothing else.
+  double get_growth_factor(bool newest = false) { return settled(newest).law_.growth_factor; }
+  double get_backoff_factor(bool newest = false) { return settled(newest).law_.backoff_factor; }
+  int64_t get_growth_interval(bool newest = false) { return settled(newest).law_.growth_interval; }
   /// Of all steps before the last update(). Waits for their verdicts.
   ScalerStats stats();
   ScaleDelivery delivery() const { return delivery_; }
