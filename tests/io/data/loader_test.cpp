@@ -444,14 +444,3 @@ TEST_CASE("a stream is asked for numbers of examples") {
   CHECK(epoch(*loader) == Batches{{0, 1, 2, 3}, {4, 5, 6, 7}, {8, 9}});
   CHECK(epoch(*loader).front().front() == 10);
 }
-
-TEST_CASE("pin_memory leaves batches as they are where there is no GPU") {
-  auto loader = make_data_loader<samplers::SequentialSampler>(
-      datasets::LabelledTensors(arange(12).view({6, 2}), arange(6)).map(transforms::Stack<>()),
-      DataLoaderOptions(4).workers(1).pin_memory(true));
-  for (auto& batch : *loader) {
-    CHECK(batch.data.is_pinned() == has_gpu());
-    CHECK(batch.target.is_pinned() == has_gpu());
-    CHECK(batch.data.select(1, 0).to_vector<int64_t>() == batch.target.mul(2).to_vector<int64_t>());
-  }
-}

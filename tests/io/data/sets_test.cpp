@@ -135,3 +135,31 @@ TEST_CASE("MNIST itself is a dataset where HALFTAPE_MNIST names its folder") {
   }
   CHECK(sums[0] == sums[1]);
 }
+
+TEST_CASE("pin_memory leaves batches as they are where there is no GPU") {
+  auto loader = make_data_loader<samplers::SequentialSampler>(
+      datasets::LabelledTensors(arange(12).view({6, 2}), arange(6)).map(transforms::Stack<>()),
+      DataLoaderOptions(4).workers(1).pin_memory(true));
+  for (auto& batch : *loader) {
+    CHECK(batch.data.is_pinned() == has_gpu());
+    CHECK(batch.target.is_pinned() == has_gpu());
+    CHECK(batch.data.select(1, 0).to_vector<int64_t>() == batch.target.mul(2).to_vector<int64_t>());
+  }
+}
+
+TEST_CASE("MNIST or Fashion-MNIST itself is read whole where HALFTAPE_MNIST names its folder") {
+  const char* folder = std::getenv("HALFTAPE_MNIST");
+  if (!folder) {
+    MESSAGE("HALFTAPE_MNIST is not set: the real files were not read");
+    return;
+  }
+  const data::Split split = data::mnist(folder);
+  CHECK(split.train.count == 60000);
+  CHECK(split.test.count == 10000);
+  for (const data::Images* part : {&split.train, &split.test}) {
+    CHECK(part->rows == 28);
+    CHECK(part->cols == 28);
+    CHECK(part->pixels.size() == static_cast<size_t>(part->count * 784));
+    CHECK(part->labels.size() == static_cast<size_t>(part->count));
+  }
+}

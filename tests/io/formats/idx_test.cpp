@@ -439,20 +439,3 @@ TEST_CASE("a folder for a file, a file for a folder and nothing at all are told 
                "expected a regular file");
   }
 }
-
-TEST_CASE("MNIST or Fashion-MNIST itself is read whole where HALFTAPE_MNIST names its folder") {
-  const char* folder = std::getenv("HALFTAPE_MNIST");
-  if (!folder) {
-    MESSAGE("HALFTAPE_MNIST is not set: the real files were not read");
-    return;
-  }
-  const data::Split split = data::mnist(folder);
-  CHECK(split.train.count == 60000);
-  CHECK(split.test.count == 10000);
-  for (const data::Images* part : {&split.train, &split.test}) {
-    CHECK(part->rows == 28);
-    CHECK(part->cols == 28);
-    CHECK(part->pixels.size() == static_cast<size_t>(part->count * 784));
-    CHECK(part->labels.size() == static_cast<size_t>(part->count));
-  }
-}
