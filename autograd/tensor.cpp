@@ -82,9 +82,13 @@ const Array& TensorBase::host_array(const char* who) const {
   return a;
 }
 
-int64_t TensorBase::size(int64_t d) const { return sizes()[wrap_dim("size", d, sizes().size())]; }
+int64_t TensorBase::size(int64_t d) const {
+  HALFTAPE_CHECK(dim() > 0, "size(", d, "): the tensor has no dimensions");
+  return sizes()[wrap_dim("size", d, sizes().size())];
+}
 
 int64_t TensorBase::stride(int64_t d) const {
+  HALFTAPE_CHECK(dim() > 0, "stride(", d, "): the tensor has no dimensions");
   return strides()[wrap_dim("stride", d, sizes().size())];
 }
 

@@ -80,6 +80,11 @@ TEST_CASE("a tensor knows its layout and size in bytes") {
   CHECK(x.stride(-1) == 1);
   CHECK(x.stride(0) == 12);
   CHECK(x.size(-2) == 3);
+  CHECK_THROWS_AS(x.size(3), Error);
+  for (const int64_t d : {-1, 0}) {
+    CHECK_THROWS_AS(tensor(1.0).size(d), Error);
+    CHECK_THROWS_AS(tensor(1.0).stride(d), Error);
+  }
   CHECK(y.storage_offset() == 1);
   CHECK(y.sizes() == std::vector<int64_t>{3, 2});
   CHECK(y.array().raw() == static_cast<char*>(x.array().raw()) + 2);
