@@ -101,6 +101,7 @@ HALFTAPE_METHOD(Tensor, roll, (int64_t shift, std::optional<int64_t> d), shift, 
 HALFTAPE_METHOD(Tensor, rot90, (int64_t k, const Dims& dims), k, dims)
 
 Tensor Tensor::operator[](const Tensor& i) const { return ht::index(*this, {i}); }
+HALFTAPE_METHOD(Tensor, index, (std::initializer_list<indexing::TensorIndex> indices), indices)
 HALFTAPE_METHOD(Tensor, index, (const std::vector<indexing::TensorIndex>& indices), indices)
 Tensor Tensor::index(const Tensor& indices) const { return ht::index(*this, {indices}); }
 HALFTAPE_METHOD(Tensor, index_put,

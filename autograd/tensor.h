@@ -156,6 +156,7 @@ class Tensor : public TensorBase {
   Tensor operator[](int64_t index) const { return select(0, index); }
   /// A 0-dim integer counts as a number; any other tensor as in index({…}).
   Tensor operator[](const Tensor& index) const;
+  Tensor index(std::initializer_list<indexing::TensorIndex> indices) const;  // index({}), too
   Tensor index(const std::vector<indexing::TensorIndex>& indices) const;
   Tensor index(const Tensor& indices) const;
   Tensor index_put(const std::vector<indexing::TensorIndex>& indices, const Tensor& values,
