@@ -35,7 +35,7 @@ TEST_CASE("anomaly mode names the op whose rule made the first NaN, and the line
     // The line of broken(), or its name beside the line of what was inlined there, or where
     // binutils is missing the offset of its code.
     CHECK_MESSAGE(
-        (text.find("modes_test.cpp:15") != std::string::npos ||
+        (text.find("modes_test.cpp:17") != std::string::npos ||
          text.find("::broken(") != std::string::npos || text.find("+0x") != std::string::npos),
         text);
   }
