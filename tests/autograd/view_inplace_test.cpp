@@ -335,6 +335,8 @@ TEST_CASE("an in-place result of a higher kind than the tensor's dtype is refuse
                          Error);
   CHECK(b.equal(tensor({true, false})));
   CHECK(i.equal(tensor({1, 2})));
+  CHECK(can_cast(kInt64, kUInt8));
+  CHECK_FALSE(can_cast(kFloat16, kInt64));
   CHECK_THROWS_WITH_AS(b.add_(1),
                        "add_: result type int64 can't be cast to the desired output type bool; use "
                        "the form that is not in place",
