@@ -173,7 +173,7 @@ Grads run_elsewhere(Request& request) {
 }
 
 /// The gradients of n's inputs from those of its outputs.
-Grads call_rule(Node& n, Grads g, bool last) {
+Grads call_rule(Node& n, Grads&& g, bool last) {
   Grads d;
   {
     const OpTimer span(n.name(), OpWatcher::Phase::Backward);

@@ -27,7 +27,7 @@ Node::Node(const char* name, bool saves)
 Node::~Node() { LiveNodes::add(-1); }
 int64_t Node::live_count() { return LiveNodes::total(); }
 
-Grads Node::run(Grads g, bool last) {
+Grads Node::run(Grads&& g, bool last) {
   if (!saves_) return vjp(std::move(g));
   int32_t running = runs_.load(std::memory_order_relaxed);
   do {

@@ -70,7 +70,7 @@ class Node : public RefCounted, public FreeListed {
   virtual Grads vjp(Grads g) = 0;
   /// vjp() in a backward pass. The `last` pass over a graph drops what the node saved: a later run
   /// throws, and so does one in another thread meanwhile.
-  Grads run(Grads g, bool last);
+  Grads run(Grads&& g, bool last);
 
   /// The op's name, as its function is called.
   const char* name() const { return name_; }
