@@ -147,13 +147,14 @@ GradScaler::CheckedGradients GradScaler::check_or_unscale(const optim::Optimizer
     inverse_ = std::move(inverse);
   }
   CheckedGradients checked{std::exchange(next_, {}), bad_loss_};
-  auto& [found_inf, first, number] = checked.finding;
+  auto& finding = checked.finding;
+  Array &found_inf = finding.found_inf, &first = finding.first;
   if (!found_inf.defined()) {
     // After a bad loss the step is skipped, whatever the gradients are.
     found_inf = bad_loss_.defined() ? bad_loss_.clone() : full({}, 0, kFloat32, device);
     first = full({}, -1, kInt64, device);
   }
-  number = registry_.number_of(optimizer.id(), optimizer.param_groups());
+  finding.list = registry_.number_of(optimizer.id(), optimizer.param_groups());
   if (in_update) {
     backend(device).check_finite(grads.arrays, found_inf, inverse_, first);
     checked.inv_scale = inverse_;
