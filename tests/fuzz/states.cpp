@@ -54,8 +54,9 @@ bool same(const Numbers& a, const Numbers& b) {
   });
 }
 
-/// Loads an edited state into a part; a refused one must leave the part as it was.
-template <class Part>
+/// Loads an edited state into a part, which holds its numbers as `Number`; a refused one must leave
+/// the part as it was.
+template <class Number, class Part>
 bool load_edited(Part& part, Reader& in) {
   const Numbers before = part.state_dict();
   Numbers edited = before;
@@ -70,7 +71,7 @@ bool load_edited(Part& part, Reader& in) {
   for (const auto& [name, value] : part.state_dict()) {
     const auto given = edited.find(name);
     const double expected = given == edited.end() ? before.at(name) : given->second;
-    if (value != expected)
+    if (value != static_cast<double>(static_cast<Number>(expected)))
       throw Finding(name + " was loaded as " + std::to_string(value) + ", given " +
                     std::to_string(expected));
   }
@@ -98,7 +99,7 @@ bool schedule(std::string_view input) {
   };
   const Made made = kinds[in.below(static_cast<int64_t>(kinds.size()))](optimizer);
   for (int64_t n = in.below(3); n > 0; --n) made->step();
-  const bool taken = load_edited(*made, in);
+  const bool taken = load_edited<double>(*made, in);
   for (int i = 0; i < 4; ++i) made->step();
   return taken;
 }
@@ -108,7 +109,7 @@ bool scaler(std::string_view input) {
   amp::GradScaler scaler;
   const Tensor weight = zeros({2}, requires_grad());
   optim::SGD optimizer({weight}, optim::SGDOptions(0.1));
-  const bool taken = load_edited(scaler, in);
+  const bool taken = load_edited<float>(scaler, in);
   for (int i = 0; i < 3; ++i) {
     optimizer.zero_grad();
     scaler.scale(weight.sum()).backward();
