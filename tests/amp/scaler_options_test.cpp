@@ -253,6 +253,16 @@ TEST_CASE("a state holds bounds, hysteresis and counts, and torch's five numbers
   CHECK(g.scaler.get_scale() == 1024);  // 4 · 512, bounded
 }
 
+TEST_CASE("the bounds of a saved state are taken as float32 numbers") {
+  GradScaler scaler;
+  auto saved = scaler.state_dict();
+  saved["min_scale"] = 0.1;
+  saved["max_scale"] = 1e30;
+  scaler.load_state_dict(saved);
+  CHECK(scaler.state_dict().at("min_scale") == double{0.1f});
+  CHECK(scaler.state_dict().at("max_scale") == double{1e30f});
+}
+
 TEST_CASE("a state that is not sound in any one number is refused and changes nothing") {
   Fixture f({.init_scale = 64, .max_scale = 1024});
   f.step(true), f.step();
