@@ -1,9 +1,9 @@
-// A slice of fuzzing: what was found once, the seeds, and some changes to them; another slice every
-// day. scripts/fuzz goes on for as long as one likes.
+// A slice of fuzzing: what was found once, the seeds, and some changes to them, the same ones in
+// every run, so that only a change of the code can turn it red. scripts/fuzz makes new ones for as
+// long as one likes, and so does HALFTAPE_FUZZ_SEED=N here.
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <vector>
@@ -26,10 +26,8 @@ std::vector<std::string> stored(std::string_view folder, std::string_view target
 }
 
 uint64_t seed() {
-  if (const char* given = std::getenv("HALFTAPE_FUZZ_SEED"))
-    return std::strtoull(given, nullptr, 10);
-  const auto today = std::chrono::system_clock::now().time_since_epoch();
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::hours>(today).count() / 24);
+  const char* given = std::getenv("HALFTAPE_FUZZ_SEED");
+  return given ? std::strtoull(given, nullptr, 10) : 1;
 }
 
 }  // namespace
@@ -42,7 +40,7 @@ TEST_CASE("the readers take the seeds") {
   }
 }
 
-TEST_CASE("fuzzing finds nothing today") {
+TEST_CASE("fuzzing finds nothing") {
   CAPTURE(seed());
   for (const fuzz::Target& target : fuzz::targets()) {
     const std::string name(target.name);
