@@ -18,3 +18,22 @@ elseif(HALFTAPE_SANITIZE)
 endif()
 target_compile_options(halftape_sanitizers INTERFACE ${flags})
 target_link_options(halftape_sanitizers INTERFACE ${flags})
+
+# What makes a mistake of ours harder to use for an attacker, in optimized builds. FORTIFY and read-only relocations cost
+# nothing and are everywhere. A protected stack and checked containers are where foreign files are read; HALFTAPE_HARDEN=ALL
+# has them and control-flow protection, which works only if no object lacks it, everywhere: 8 % of a small op's instructions.
+add_library(halftape_hardening INTERFACE)
+if(HALFTAPE_HARDEN AND NOT HALFTAPE_SANITIZE AND CMAKE_SYSTEM_NAME STREQUAL Linux)
+  set(optimized $<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release,RelWithDebInfo>>)
+  target_compile_options(halftape_warnings INTERFACE $<${optimized}:-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2>)
+  target_link_options(halftape_warnings INTERFACE LINKER:-z,relro,-z,now,-z,noexecstack)
+  target_compile_options(halftape_hardening INTERFACE
+    $<${optimized}:-fstack-protector-strong -fstack-clash-protection -D_GLIBCXX_ASSERTIONS>)
+  if(HALFTAPE_HARDEN STREQUAL ALL)
+    include(CheckCXXCompilerFlag)
+    check_cxx_compiler_flag(-fcf-protection HALFTAPE_HAS_CF_PROTECTION)  # x86 alone
+    target_compile_options(halftape_hardening INTERFACE
+      $<${optimized}:$<$<BOOL:${HALFTAPE_HAS_CF_PROTECTION}>:-fcf-protection>>)
+    target_link_libraries(halftape_warnings INTERFACE halftape_hardening)
+  endif()
+endif()
