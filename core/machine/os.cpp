@@ -11,6 +11,7 @@
 #include "halftape/core/machine/warn.h"
 
 #if defined(__unix__) || defined(__APPLE__)
+#include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -125,17 +126,46 @@ void flush_folder(const fs::path& folder) {
 void make_folders(const fs::path& folder) {
   std::error_code ignored;
   if (folder.empty() || fs::is_directory(folder, ignored)) return;
-  make_folders(folder.parent_path());
+  // The root, too, is no folder to a disk that fails.
+  if (folder.has_relative_path()) make_folders(folder.parent_path());
   if (::mkdir(folder.c_str(), 0777) == 0)
     flush_folder(folder.parent_path());
   else if (errno != EEXIST)
     throw FileFailure{"creating the folder", errno};
 }
 
+namespace {
+/// Closes it at the end.
+struct OpenFile {
+  int file = -1;
+  OpenFile() = default;
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+  ~OpenFile() { close(); }
+  void close() {
+    if (file >= 0) ::close(std::exchange(file, -1));
+  }
+};
+}  // namespace
+
+std::vector<std::string> names_in(const fs::path& folder, int& error) {
+  std::vector<std::string> names;
+  const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(folder.c_str()), &::closedir);
+  for (const dirent* entry = nullptr; open; names.emplace_back(entry->d_name)) {
+    errno = 0;
+    entry = ::readdir(open.get());
+    if (!entry) break;
+  }
+  error = errno;
+  return names;
+}
+
 PathLock lock_path(const fs::path& path, int& error) {
-  for (;;) {
+  const auto held = std::make_shared<OpenFile>();
+  int& file = held->file;
+  for (;; held->close()) {
     // Network file systems lock only what is open for writing, which a folder cannot be.
-    int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
     if (file < 0) file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat mine, there;
     error = file >= 0 && ::flock(file, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
@@ -143,19 +173,12 @@ PathLock lock_path(const fs::path& path, int& error) {
     const bool same = error == 0 && ::fstat(file, &mine) == 0 &&
                       ::stat(path.c_str(), &there) == 0 && mine.st_ino == there.st_ino &&
                       mine.st_dev == there.st_dev;
-    if (same)
-      return {new int(file), [](const int* held) {
-                ::close(*held);
-                delete held;  // NOLINT: as shared_ptr wants it
-              }};
-    if (file >= 0) ::close(file);
+    if (same) return {held, &held->file};
     if (error != 0) return nullptr;
   }
 }
 
-struct PartialFile::Open {
-  int file = -1;
-};
+struct PartialFile::Open : OpenFile {};
 
 PartialFile::PartialFile(const fs::path& path)
     : path_(path), partial_(path), open_(std::make_unique<Open>()) {
@@ -164,32 +187,26 @@ PartialFile::PartialFile(const fs::path& path)
   // All writers use one name, so that a killed writer leaves no second file behind; a lock shows
   // whether the owner still lives. Between open and lock the owner may have renamed the file: then
   // this is a finished file of another writer, and we start again.
-  for (;;) {
+  for (;; open_->close()) {
     // Whoever may write to the folder may have put a link or a pipe there: it is not followed.
     file = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
     if (file < 0)
       throw FileFailure{"creating the file beside it, with .partial at its end,", errno};
     struct stat mine, there;
-    if (::fstat(file, &mine) == 0 && (!S_ISREG(mine.st_mode) || mine.st_nlink > 1)) {
-      ::close(file);
+    if (::fstat(file, &mine) == 0 && (!S_ISREG(mine.st_mode) || mine.st_nlink > 1))
       throw FileFailure{"taking the name with .partial at its end, which a link or device has,",
                         EEXIST};
-    }
     // A file system without locks (ENOLCK, EOPNOTSUPP) leaves it to the user to have one writer.
-    if (::flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-      ::close(file);
+    if (::flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
       throw FileFailure{"locking, as another save of it is under way,", EWOULDBLOCK};
-    }
     if (::fstat(file, &mine) == 0 && ::lstat(partial_.c_str(), &there) == 0 &&
         mine.st_ino == there.st_ino && mine.st_dev == there.st_dev)
       break;
-    ::close(file);
   }
   struct stat former;
   if (::ftruncate(file, 0) != 0) {
     const int error = errno;
     ::unlink(partial_.c_str());
-    ::close(file);
     throw FileFailure{"emptying the file beside it", error};
   }
   if (::stat(path_.c_str(), &former) == 0) (void)::fchmod(file, former.st_mode & 0777);
@@ -198,7 +215,6 @@ PartialFile::PartialFile(const fs::path& path)
 PartialFile::~PartialFile() {
   if (open_->file < 0) return;
   ::unlink(partial_.c_str());  // the file is ours while it is locked
-  ::close(open_->file);
 }
 
 void PartialFile::write_at(uint64_t position, const void* bytes, size_t n) {
@@ -216,7 +232,7 @@ void PartialFile::write_at(uint64_t position, const void* bytes, size_t n) {
 void PartialFile::commit() {
   if (::fsync(open_->file) != 0) throw FileFailure{"flushing to the disk", errno};
   if (::rename(partial_.c_str(), path_.c_str()) != 0) throw FileFailure{"renaming", errno};
-  ::close(std::exchange(open_->file, -1));
+  open_->close();
   flush_folder(path_.parent_path());
 }
 
@@ -240,6 +256,14 @@ void make_folders(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) throw FileFailure{"creating the folder", error.value()};
+}
+std::vector<std::string> names_in(const fs::path& folder, int& error) {
+  std::vector<std::string> names;
+  std::error_code failed;
+  for (fs::directory_iterator it(folder, failed), end; !failed && it != end; it.increment(failed))
+    names.push_back(it->path().filename().string());
+  error = failed.default_error_condition().value();
+  return names;
 }
 PathLock lock_path(const fs::path&, int& error) {
   error = 0;

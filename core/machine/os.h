@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace halftape::os {
 
@@ -81,6 +82,10 @@ class PartialFile {
 /// Creates a folder with its parents, and flushes each folder that got a new entry. Throws
 /// FileFailure.
 void make_folders(const std::filesystem::path& folder);
+
+/// The names in a folder as far as they could be read, and the error in std::generic_category, or
+/// 0. A std::filesystem::directory_iterator of libstdc++ ends the process when memory runs out.
+std::vector<std::string> names_in(const std::filesystem::path& folder, int& error);
 
 /// A lock of a file or folder, until the last copy goes or the process ends.
 using PathLock = std::shared_ptr<const int>;

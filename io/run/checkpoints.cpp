@@ -1,9 +1,11 @@
 #include "halftape/io/run/checkpoints.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <string>
 #include <system_error>
 
+#include "halftape/core/machine/os.h"
 #include "halftape/core/machine/warn.h"
 #include "halftape/io/file/file.h"
 
@@ -34,11 +36,12 @@ Checkpoints::Checkpoints(fs::path folder, int64_t keep) : folder_(std::move(fold
 
 std::vector<fs::path> Checkpoints::files() const {
   std::vector<fs::path> found;
-  std::error_code error;
-  for (fs::directory_iterator it(folder_, error), end; !error && it != end; it.increment(error))
-    if (is_ours(it->path().filename().string())) found.push_back(it->path());
-  if (error && error != std::errc::no_such_file_or_directory)
-    fail_file("Checkpoints", folder_, "expected a folder that can be read: ", error.message());
+  int error = 0;
+  for (const std::string& name : os::names_in(folder_, error))
+    if (is_ours(name)) found.push_back(folder_ / name);
+  if (error != 0 && error != ENOENT)
+    fail_file("Checkpoints", folder_,
+              "expected a folder that can be read: ", std::generic_category().message(error));
   std::sort(found.begin(), found.end());
   return found;
 }
