@@ -302,9 +302,15 @@ void Optimizer::load(const OptimizerState& saved, const std::function<std::strin
   mismatches.check("optimizer: the saved state does not fit");
   for (size_t k = 0; k < groups_.size(); ++k) groups_[k].set_options(std::move(options[k]));
   // Keep the map's entries in place: state() has returned references to them.
+  // From here on no memory is asked for.
   for (auto& [parameter, state] : state_) {
+    const auto found = loaded.find(parameter);
+    if (found == loaded.end()) {
+      state.clear();
+      continue;
+    }
     // Copy into existing arrays where they fit: a Graph may use their bytes.
-    for (auto& [key, value] : loaded[parameter]) {
+    for (auto& [key, value] : found->second) {
       const auto old = state.find(key);
       if (old == state.end() || old->second.shape() != value.shape() ||
           old->second.dtype() != value.dtype() || old->second.device() != value.device())
@@ -312,9 +318,9 @@ void Optimizer::load(const OptimizerState& saved, const std::function<std::strin
       backend(value.device()).copy(old->second, value);
       value = old->second;
     }
-    state.clear();
+    state = std::move(found->second);
   }
-  for (auto& [parameter, state] : loaded) state_[parameter] = std::move(state);
+  state_.merge(loaded);  // of parameters that had no state; nothing of the others
   for (FlatRegion& region : flat_)
     for (const Tensor& p : region.params())
       if (const auto state = state_.find(p.impl()); state != state_.end())

@@ -68,11 +68,14 @@ void set_random_state(const RandomState& state) {
   if (Capture::active())
     detail::fail("the state of random numbers is set inside a captured step, whose replays each ",
                  "draw the next ones; checkpoint() there needs preserve_rng_state=false");
+  Streams next;  // whole before the first number changes
+  next.seed = state.seed;
+  next.cpu_engine = state.cpu_engine;
+  for (const auto& [device, generator] : state.generators) next.set(device, generator);
   const std::lock_guard lock(streams().mutex);
-  streams().seed = state.seed;
-  streams().cpu_engine = state.cpu_engine;
-  streams().of.clear();
-  for (const auto& [device, generator] : state.generators) streams().set(device, generator);
+  streams().seed = next.seed;
+  streams().cpu_engine = next.cpu_engine.load();
+  streams().of.swap(next.of);
 }
 
 void manual_seed(uint64_t seed) {

@@ -185,7 +185,13 @@ void parallel_for(int64_t count, void (*task)(int64_t, void*), void* context) {
   Pool& pool = shared_pool();
   std::unique_lock free(pool.in_use, std::try_to_lock);
   if (!free) return serially();
-  auto job = std::make_shared<Job>();
+  std::shared_ptr<Job> job;
+  try {
+    job = std::make_shared<Job>();
+  } catch (const std::bad_alloc&) {  // what needs no memory by itself shall not fail for threads
+    free.unlock();
+    return serially();
+  }
   job->task = task;
   job->context = context;
   job->count = count;

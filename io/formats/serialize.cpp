@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "halftape/autograd/tape/grad_mode.h"
+#include "halftape/core/contract/backend.h"
 
 namespace halftape {
 namespace {
@@ -73,12 +74,30 @@ void refuse(const std::string& what, const std::vector<std::string>& differences
   throw Error(text.str());
 }
 
+/// All values, or none when it throws.
 void copy_values(const safetensors::Tensors& into, const safetensors::Tensors& from) {
   const NoGradGuard no_grad;
   const Index values = index_of(from);
+  struct Copy {
+    Tensor to, from;
+    Array former;
+  };
+  std::vector<Copy> copies;
   for (const auto& item : into)
-    if (const auto found = values.find(item.key()); found != values.end())
-      item.value().detach().copy_(found->second->to(item.value().device()));
+    if (const auto found = values.find(item.key()); found != values.end()) {
+      const Tensor& to = item.value();
+      copies.push_back({to.detach(), found->second->to(to.device()), to.array().clone()});
+    }
+  size_t done = 0;
+  try {
+    for (; done < copies.size(); ++done) copies[done].to.copy_(copies[done].from);
+  } catch (...) {
+    for (size_t i = 0; i <= done; ++i) {
+      const Array& to = copies[i].to.array();
+      backend(to.device()).copy(to, copies[i].former);
+    }
+    throw;
+  }
 }
 
 }  // namespace detail

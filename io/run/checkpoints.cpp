@@ -68,16 +68,17 @@ std::optional<fs::path> Checkpoints::load_latest(TrainState& state) const {
   std::vector<fs::path> present = files();
   std::string problems;
   for (auto path = present.rbegin(); path != present.rend(); ++path) {
+    std::optional<fs::path> found = *path;  // once the state is loaded, nothing may fail
+    const std::string warning = "Checkpoints: resumed from " + path->string() +
+                                ", as newer files are damaged:\n" + problems;
     try {
       state.load(*path);
     } catch (const FileError& damage) {
       problems += std::string(problems.empty() ? "" : "\n") + damage.what();
       continue;
     }
-    if (!problems.empty())
-      warn("Checkpoints: resumed from " + path->string() + ", as newer files are damaged:\n" +
-           problems);
-    return *path;
+    if (!problems.empty()) warn(warning);
+    return found;
   }
   if (!present.empty())
     fail_file("Checkpoints", folder_,

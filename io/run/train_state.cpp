@@ -360,26 +360,39 @@ void compare_parts(const auto& parts, const Contents& saved, Mismatches& mismatc
     mismatches.push_back("expected no part \"" + name + "\", found one of the kind " + kind);
 }
 
-void load_parts(const auto& parts, const Contents& saved) {
-  // Modules come last: after the comparison they cannot fail. The others' former state is kept.
-  Contents before;
+/// All parts and the random generators, or none.
+void load_parts(const auto& parts, const Contents& saved, const RandomState& random) {
+  Contents before, of_modules;
+  for (const auto& part : parts) part.save(part.kind == kModule ? of_modules : before);
+  for (const auto& item : of_modules.tensors)  // the others gave copies
+    before.tensors.insert(item.key(), Tensor(item.value().array().clone()));
+  // Modules come after the others, which may refuse their state.
+  std::vector<std::pair<decltype(&parts[0]), bool>> order;  // and whether an Error may be a refusal
   for (const auto& part : parts)
-    if (part.kind != kModule) part.save(before);
-  for (auto part = parts.begin(); part != parts.end(); ++part) {
-    if (part->kind == kModule) continue;
-    try {
-      part->load(saved);
-    } catch (const std::exception& error) {
-      for (auto done = parts.begin(); done != part; ++done)
-        if (done->kind != kModule) done->load(before);
-      throw Error("TrainState::load: \"" + part->name +
-                  "\" refuses its state, and nothing was changed: " + error.what());
-    }
+    if (part.kind != kModule) order.emplace_back(&part, true);
+  for (const auto& part : parts)
+    if (part.kind == kModule) order.emplace_back(&part, false);
+  for (const auto& part : parts)
+    if (part.reads_modules) order.emplace_back(&part, false);
+
+  auto at = order.begin();
+  const auto undo = [&](bool also_this) {
+    for (auto done = order.begin(); done != at; ++done) done->first->load(before);
+    if (also_this && at != order.end()) at->first->load(before);
+  };
+  try {
+    for (; at != order.end(); ++at) at->first->load(saved);
+    set_random_state(random);
+  } catch (const std::bad_alloc&) {
+    undo(true);
+    throw;
+  } catch (const std::exception& error) {
+    const bool refused = at != order.end() && at->second;
+    undo(!refused);
+    if (!refused) throw;
+    throw Error("TrainState::load: \"" + at->first->name +
+                "\" refuses its state, and nothing was changed: " + error.what());
   }
-  for (const auto& part : parts)
-    if (part.kind == kModule) part.load(saved);
-  for (const auto& part : parts)
-    if (part.reads_modules) part.load(saved);
 }
 
 }  // namespace
@@ -403,8 +416,7 @@ void TrainState::load(const std::filesystem::path& path) {
     else
       random.generators.emplace_back(Device(device), generator_of(text, device));
   }
-  load_parts(parts_, saved);
-  set_random_state(random);
+  load_parts(parts_, saved, random);
   step = saved_step;
 }
 
