@@ -1,6 +1,7 @@
 #include "halftape/tests/support/failing.h"
 
 #include <cstdlib>
+#include <utility>
 
 namespace {
 constinit thread_local int64_t left = 0;
@@ -17,6 +18,6 @@ void operator delete(void* p, size_t) noexcept { std::free(p); }  // NOLINT: lik
 
 namespace halftape::testing {
 
-void fail_new(int64_t nth) { left = nth; }
+int64_t fail_new(int64_t nth) { return std::exchange(left, nth); }
 
 }  // namespace halftape::testing

@@ -10,7 +10,8 @@
 namespace halftape::testing {
 
 /// The n-th operator new of this thread from now on throws std::bad_alloc, once; 0: none does.
-void fail_new(int64_t nth);
+/// Returns how many were left before the one that the former call asked for, 0 if it has failed.
+int64_t fail_new(int64_t nth);
 
 /// The default device's backend, of which one call or allocation throws std::bad_alloc.
 class FailingBackend final : public ForwardingBackend {

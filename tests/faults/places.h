@@ -1,0 +1,90 @@
+// Runs a piece of work with each of its calls for files, or each of its allocations, failing.
+#pragma once
+#include <doctest/doctest.h>
+
+#include <cerrno>
+#include <functional>
+#include <new>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "halftape/core/check.h"
+#include "halftape/tests/faults/system_calls.h"
+#include "halftape/tests/support/failing.h"
+
+namespace halftape::testing {
+
+struct Kind {
+  std::string_view name;
+  bool memory = false;  // an operator new fails, not a call for files
+  int error = 0;        // 0: a write takes half of its bytes
+  bool persists = false;
+};
+
+inline constexpr Kind kMemory{.name = "an allocation", .memory = true};
+inline constexpr Kind kKinds[] = {{.name = "an input or output error", .error = EIO},
+                                  {.name = "no space", .error = ENOSPC},
+                                  {.name = "interrupted", .error = EINTR},
+                                  {.name = "too many files", .error = EMFILE},
+                                  {.name = "half a write"},
+                                  {.name = "the disk is gone", .error = EIO, .persists = true},
+                                  {.name = "no space any more", .error = ENOSPC, .persists = true},
+                                  kMemory};
+
+/// What a piece of work said when it failed; nothing if it came to its end.
+using Said = std::optional<std::string>;
+
+/// Calls `work` with the n-th call failing. False if it has fewer calls.
+inline bool fails_at(const Kind& kind, int64_t nth, const std::function<void()>& work, Said& said) {
+  said.reset();
+  FailingCalls calls(kind.memory ? Fault{} : Fault{nth, kind.error, kind.persists});
+  if (kind.memory) fail_new(nth);
+  std::string foreign;
+  try {
+    work();
+  } catch (const Error& error) {
+    said = error.what();
+  } catch (const std::bad_alloc& error) {
+    said = error.what();
+    if (!kind.memory) foreign = *said;
+  } catch (const std::exception& error) {
+    foreign = error.what();
+  }
+  const int64_t left = fail_new(0);
+  calls.stop();
+  const bool reached = kind.memory ? left == 0 : calls.failed() != nullptr;
+  const std::string kind_of(kind.name), call = calls.failed() ? calls.failed() : "none";
+  CAPTURE(kind_of);
+  CAPTURE(nth);
+  CAPTURE(call);
+  CHECK_MESSAGE(foreign.empty(), "neither an Error nor std::bad_alloc: ", foreign);
+  CHECK_MESSAGE((reached || !said), "fails without a reason: ", *said);
+  CHECK(said.value_or("reason") != "");
+  return reached;
+}
+
+/// For each kind and each place: `prepare`, `work` with a failure there, `after` with what it said.
+/// Returns the number of places.
+inline int at_every_place(const std::function<void()>& prepare, const std::function<void()>& work,
+                          const std::function<void(const Kind&, const Said&)>& after) {
+  int places = 0;
+  for (const Kind& kind : kKinds)
+    for (int64_t nth = 1;; ++nth) {
+      prepare();
+      Said said;
+      if (!fails_at(kind, nth, work, said)) {
+        CHECK(!said);
+        break;
+      }
+      ++places;
+      const std::string kind_of(kind.name);
+      CAPTURE(kind_of);
+      CAPTURE(nth);
+      CAPTURE(said.value_or("nothing"));
+      after(kind, said);
+    }
+  return places;
+}
+
+}  // namespace halftape::testing
