@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "halftape/core/machine/warn.h"
+#include "halftape/io/file/append.h"
 #include "halftape/io/file/byte_order.h"
 #include "halftape/io/file/file.h"
 
@@ -15,6 +16,7 @@ namespace halftape {
 namespace {
 
 std::string csv(std::string_view text) {
+  HALFTAPE_CHECK(text.find('\0') == text.npos, "run log: a cell or column has a zero byte");
   if (text.find_first_of(",\"\r\n") == text.npos) return std::string(text);
   std::string out = "\"";
   for (const char c : text) {
@@ -62,12 +64,14 @@ RunLog::RunLog(std::filesystem::path path) : path_(std::move(path)) {
     InputFile("run log", path_);  // refuses what is no file
   open();
   const std::string text = read_file("run log", path_);
-  std::string_view rest = text;
+  // No text has a zero byte. What a power failure took from the file reads as such.
+  std::string_view rest = std::string_view(text).substr(0, text.find('\0'));
   if (auto header = take_row(rest)) columns_ = *header;
   for (size_t row = 2; const auto cells = take_row(rest); ++row)
     if (cells->size() != columns_.size())
       fail_file("run log", path_, "row ", row, ": expected ", columns_.size(), " cells, found ",
                 cells->size(), "; this is no run log, or a damaged one");
+  rest = std::string_view(text).substr(static_cast<size_t>(rest.data() - text.data()));
   if (rest.empty()) return;
   // A run that dies leaves one line without its end, and a header of its first write.
   if (rest.find('\n') != rest.npos || columns_.empty()) keep(rest);
@@ -83,22 +87,24 @@ void RunLog::keep(std::string_view rows) const {
   for (int k = 1; !(file = std::fopen(kept.c_str(), "wbx")) && errno == EEXIST; ++k)
     kept = beside.string() + "." + std::to_string(k);
   const bool whole = file && std::fwrite(rows.data(), 1, rows.size(), file) == rows.size();
-  if ((file && std::fclose(file) != 0) || !whole)
+  if ((file && std::fclose(file) != 0) || !whole) {
+    std::error_code ignored;
+    if (file) std::filesystem::remove(kept, ignored);
     fail_file("run log", path_, "its last ", rows.size(), " bytes are no rows of a run log, and ",
               kept.string(), " cannot be written to keep them");
+  }
   warn("run log: the last " + std::to_string(rows.size()) + " bytes of " + path_.string() +
        " are no complete rows; they stand in " + kept.string() + " now");
 }
 
 void RunLog::open() {
-  file_.open(path_, std::ios::binary | std::ios::app);
+  open_to_append(file_, path_, std::ios::app);
   if (!file_) fail_file("run log", path_, "expected a file that can be written to");
   lock_ = lock_path("run log", path_, "its rows");
 }
 
 void RunLog::append(const std::string& line) {
-  file_ << line << '\n' << std::flush;
-  if (!file_) fail_file("run log", path_, "writing failed; is the disk full?");
+  halftape::append(file_, "run log", path_, line + '\n');
 }
 
 void RunLog::write(const std::vector<Cell>& row) {
@@ -114,9 +120,11 @@ void RunLog::write(const std::vector<Cell>& row) {
   }
   HALFTAPE_CHECK(!row.empty() && (first || row.size() == columns_.size()), "run log: the row has ",
                  row.size(), " columns, the file ", columns_.size(), " (", path_.string(), ")");
-  append(first ? names + '\n' + values : values);
+  std::vector<std::string> columns = columns_;  // once the row is written, nothing may fail
   if (first)
-    for (const Cell& cell : row) columns_.emplace_back(cell.column);
+    for (const Cell& cell : row) columns.emplace_back(cell.column);
+  append(first ? names + '\n' + values : values);
+  columns_.swap(columns);
 }
 
 void RunLog::drop_from(std::string_view column, double value) {

@@ -10,6 +10,7 @@
 #include <limits>
 #include <vector>
 
+#include "halftape/io/file/append.h"
 #include "halftape/io/file/crc.h"
 #include "halftape/io/file/file.h"
 #include "halftape/io/file/json.h"
@@ -124,7 +125,7 @@ std::string file_name() {
 
 SummaryWriter::SummaryWriter(const std::filesystem::path& log_dir) : path_(log_dir / file_name()) {
   make_folders("tensorboard", log_dir);
-  file_.open(path_, std::ios::binary);
+  open_to_append(file_, path_, std::ios::out);
   if (!file_) fail_file("tensorboard", path_, "expected a folder that can be written to");
   write_record(field(1, now()) + field(3, std::string_view("brain.Event:2")));
 }
@@ -133,8 +134,7 @@ void SummaryWriter::write_record(const std::string& event) {
   HALFTAPE_CHECK(file_.is_open(), "tensorboard: ", path_.string(), ": was closed");
   const std::string length = raw(static_cast<uint64_t>(event.size()));
   const std::string record = length + raw(masked_crc(length)) + event + raw(masked_crc(event));
-  file_.write(record.data(), static_cast<std::streamsize>(record.size())).flush();
-  if (!file_) fail_file("tensorboard", path_, "writing failed; is the disk full?");
+  append(file_, "tensorboard", path_, record);
 }
 
 void SummaryWriter::write_value(const std::string& value, Step step, Time wall_time) {
