@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 #include <queue>
+#include <system_error>
 #include <thread>
 #include <tuple>
 #include <unordered_set>
@@ -160,14 +161,22 @@ Grads run_elsewhere(Request& request) {
                  "the step of a Graph; use fewer there");
   Grads result;
   std::exception_ptr error;
-  std::thread([&, mark = GradTag::current()] {
+  const auto work = [&, mark = GradTag::current()] {
     const GradTag::Pass pass(mark);
     try {
       result = run(request);
     } catch (...) {
       error = std::current_exception();
     }
-  }).join();
+  };
+  std::thread thread;
+  try {
+    thread = std::thread(work);
+  } catch (const std::system_error& e) {
+    halftape::detail::fail("backward: 48 backward passes within each other, as of nested ",
+                           "checkpoints, need a thread, which does not start: ", e.what());
+  }
+  thread.join();
   if (error) std::rethrow_exception(error);
   return result;
 }
