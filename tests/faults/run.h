@@ -18,7 +18,6 @@ class Run {
  public:
   /// After so many steps from the seed 1.
   explicit Run(int64_t steps, size_t workers = 0) {
-    manual_seed(1);
     const Tensor x = randn({10, 3}), y = randint(0, 2, {10}, TensorOptions(kInt64));
     loader_ = data::make_data_loader(
         data::datasets::LabelledTensors(x, y).map(data::transforms::Stack<>()),
@@ -46,6 +45,7 @@ class Run {
     return read_bytes(folder / "state");
   }
 
+  const bool seeded = (manual_seed(1), true);  // before the model draws its weights
   nn::Sequential model{nn::Linear(3, 4), nn::BatchNorm1d(4), nn::Dropout(0.4), nn::Linear(4, 2)};
   optim::AdamW optimizer{model->parameters(), optim::AdamWOptions(0.02)};
   optim::StepLR schedule{optimizer, 2, 0.5};

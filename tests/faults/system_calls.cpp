@@ -1,5 +1,7 @@
 #include "halftape/tests/faults/system_calls.h"
 
+#include "halftape/tests/faults/history.h"
+
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -10,11 +12,15 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <map>
+#include <string_view>
 
 namespace {
 
@@ -53,6 +59,76 @@ mode_t mode_in(va_list arguments, int flags) {
   return flags & O_CREAT ? va_arg(arguments, mode_t) : 0;
 }
 
+// --- What is done to files below a folder. Nothing fails meanwhile.
+
+using halftape::testing::Change;
+
+struct Recorder {
+  std::string root;  // empty: none is at work
+  std::vector<Change> changes;
+  std::map<ino_t, int64_t> files;  // those that were created meanwhile
+  int64_t next = 1;
+} recorder;
+
+bool recorded(const char* path) {
+  return !recorder.root.empty() && std::string_view(path).starts_with(recorder.root);
+}
+bool exists(const char* path) {
+  struct stat found;
+  return ::lstat(path, &found) == 0;
+}
+void opened(const char* path, int file, bool existed, bool emptied) {
+  struct stat now;
+  if (file < 0 || !recorded(path) || ::fstat(file, &now) != 0 || !S_ISREG(now.st_mode)) return;
+  if (!existed)
+    recorder.changes.push_back({.kind = Change::Create,
+                                .path = path,
+                                .file = recorder.files[now.st_ino] = recorder.next++});
+  else if (emptied)
+    recorder.changes.push_back({.kind = Change::Resize, .file = recorder.files.at(now.st_ino)});
+}
+/// The file's number, and where a write without a position goes; 0 if it is not recorded.
+int64_t number_of(int file, uint64_t& position) {
+  struct stat now;
+  if (recorder.root.empty() || ::fstat(file, &now) != 0) return 0;
+  const auto found = recorder.files.find(now.st_ino);
+  if (found == recorder.files.end()) return 0;
+  const bool at_end = fcntl(file, F_GETFL) & O_APPEND;
+  position = static_cast<uint64_t>(at_end ? now.st_size : lseek(file, 0, SEEK_CUR));
+  return found->second;
+}
+void wrote(int64_t number, uint64_t position, const void* bytes, ssize_t n) {
+  if (number == 0 || n <= 0) return;
+  recorder.changes.push_back({.kind = Change::Write,
+                              .file = number,
+                              .position = position,
+                              .bytes = {static_cast<const char*>(bytes), static_cast<size_t>(n)}});
+}
+int changed(int result, Change::Kind kind, const char* path, const char* to = "") {
+  if (result == 0 && recorded(path))
+    recorder.changes.push_back({.kind = kind, .path = path, .to = to});
+  return result;
+}
+void resized(int64_t number, off_t size) {
+  if (number != 0)
+    recorder.changes.push_back(
+        {.kind = Change::Resize, .file = number, .position = static_cast<uint64_t>(size)});
+}
+void flushed(int file) {
+  struct stat now;
+  if (recorder.root.empty() || ::fstat(file, &now) != 0) return;
+  if (S_ISDIR(now.st_mode)) {
+    const std::string link = "/proc/self/fd/" + std::to_string(file);
+    char path[4096];
+    const ssize_t n = ::readlink(link.c_str(), path, sizeof(path));
+    if (n > 0)
+      recorder.changes.push_back(
+          {.kind = Change::FlushFolder, .path = {path, static_cast<size_t>(n)}});
+  } else if (const auto found = recorder.files.find(now.st_ino); found != recorder.files.end()) {
+    recorder.changes.push_back({.kind = Change::Flush, .file = found->second});
+  }
+}
+
 }  // namespace
 
 // The next definition of a function, in the C library.
@@ -70,7 +146,10 @@ int open(const char* path, int flags, ...) {
   va_start(arguments, flags);
   const mode_t mode = mode_in(arguments, flags);
   va_end(arguments);
-  return next(path, flags, mode);
+  const bool existed = !recorded(path) || exists(path);
+  const int file = next(path, flags, mode);
+  opened(path, file, existed, flags & O_TRUNC);
+  return file;
 }
 int openat(int folder, const char* path, int flags, ...) {
   FAILS(openat, -1);
@@ -82,11 +161,17 @@ int openat(int folder, const char* path, int flags, ...) {
 }
 FILE* fopen(const char* path, const char* mode) {
   FAILS(fopen, nullptr);
-  return next(path, mode);
+  const bool existed = !recorded(path) || exists(path);
+  FILE* const file = next(path, mode);
+  opened(path, file ? fileno(file) : -1, existed, mode[0] == 'w');
+  return file;
 }
 FILE* fopen64(const char* path, const char* mode) {
   FAILS(fopen64, nullptr);
-  return next(path, mode);
+  const bool existed = !recorded(path) || exists(path);
+  FILE* const file = next(path, mode);
+  opened(path, file ? fileno(file) : -1, existed, mode[0] == 'w');
+  return file;
 }
 // What fails to close is closed all the same, as on Linux.
 int fclose(FILE* file) {
@@ -111,21 +196,71 @@ ssize_t read(int file, void* bytes, size_t n) {
 }
 ssize_t write(int file, const void* bytes, size_t n) {
   FAILS(write, -1);
-  return next(file, bytes, taken("write", n));
+  uint64_t position = 0;
+  const int64_t number = number_of(file, position);
+  const ssize_t done = next(file, bytes, taken("write", n));
+  wrote(number, position, bytes, done);
+  return done;
 }
 ssize_t pwrite(int file, const void* bytes, size_t n, off_t position) {
   FAILS(pwrite, -1);
-  return next(file, bytes, taken("pwrite", n), position);
+  uint64_t current = 0;
+  const int64_t number = number_of(file, current);
+  const ssize_t done = next(file, bytes, taken("pwrite", n), position);
+  wrote(number, static_cast<uint64_t>(position), bytes, done);
+  return done;
 }
 ssize_t writev(int file, const iovec* parts, int count) {
   FAILS(writev, -1);
   // Takes the first part, or half of it, which callers must expect.
   if (taken("writev", 2) == 1) return ::write(file, parts[0].iov_base, parts[0].iov_len / 2);
-  return next(file, parts, count);
+  uint64_t position = 0;
+  const int64_t number = number_of(file, position);
+  const ssize_t done = next(file, parts, count);
+  ssize_t left = done;
+  for (int i = 0; i < count && left > 0; ++i) {
+    const ssize_t n = std::min(left, static_cast<ssize_t>(parts[i].iov_len));
+    wrote(number, position, parts[i].iov_base, n);
+    position += static_cast<uint64_t>(n);
+    left -= n;
+  }
+  return done;
 }
 size_t fwrite(const void* bytes, size_t size, size_t n, FILE* file) {
   FAILS(fwrite, 0);
   return next(bytes, size, taken("fwrite", n), file);
+}
+
+int ftruncate(int file, off_t size) noexcept {
+  FAILS(ftruncate, -1);
+  uint64_t position = 0;
+  const int result = next(file, size);
+  if (result == 0) resized(number_of(file, position), size);
+  return result;
+}
+int truncate(const char* path, off_t size) noexcept {
+  FAILS(truncate, -1);
+  const int result = next(path, size);
+  struct stat now;
+  if (result == 0 && recorded(path) && ::stat(path, &now) == 0)
+    resized(recorder.files.at(now.st_ino), size);
+  return result;
+}
+int rename(const char* from, const char* to) noexcept {
+  FAILS(rename, -1);
+  return changed(next(from, to), Change::Rename, from, to);
+}
+int unlink(const char* path) noexcept {
+  FAILS(unlink, -1);
+  return changed(next(path), Change::Remove, path);
+}
+int remove(const char* path) noexcept {
+  FAILS(remove, -1);
+  return changed(next(path), Change::Remove, path);
+}
+int mkdir(const char* path, mode_t mode) noexcept {
+  FAILS(mkdir, -1);
+  return changed(next(path, mode), Change::MakeFolder, path);
 }
 
 #define PLAIN(result, name, error, parameters, arguments, ...) \
@@ -133,13 +268,7 @@ size_t fwrite(const void* bytes, size_t size, size_t n, FILE* file) {
     FAILS(name, error);                                        \
     return next arguments;                                     \
   }
-PLAIN(int, ftruncate, -1, (int file, off_t size), (file, size), noexcept)
-PLAIN(int, truncate, -1, (const char* path, off_t size), (path, size), noexcept)
-PLAIN(int, rename, -1, (const char* from, const char* to), (from, to), noexcept)
-PLAIN(int, unlink, -1, (const char* path), (path), noexcept)
 PLAIN(int, unlinkat, -1, (int folder, const char* path, int flags), (folder, path, flags), noexcept)
-PLAIN(int, remove, -1, (const char* path), (path), noexcept)
-PLAIN(int, mkdir, -1, (const char* path, mode_t mode), (path, mode), noexcept)
 PLAIN(int, flock, -1, (int file, int how), (file, how), noexcept)
 PLAIN(int, fchmod, -1, (int file, mode_t mode), (file, mode), noexcept)
 PLAIN(int, stat, -1, (const char* path, struct stat* out), (path, out), noexcept)
@@ -157,7 +286,11 @@ PLAIN(DIR*, opendir, nullptr, (const char* path), (path), )
 PLAIN(dirent*, readdir, nullptr, (DIR * folder), (folder), )
 
 /// Counted, and not done: the power stays on, and a flush takes milliseconds.
-int fsync(int) { return fails(of_files, "fsync") ? -1 : 0; }
+int fsync(int file) {
+  if (fails(of_files, "fsync")) return -1;
+  flushed(file);
+  return 0;
+}
 
 int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*f)(void*),
                    void* argument) noexcept {
@@ -182,6 +315,16 @@ FailingCalls::FailingCalls(const Fault& fault) { arm(of_files, fault); }
 FailingCalls::~FailingCalls() { stop(); }
 void FailingCalls::stop() { of_files.armed = false; }
 const char* FailingCalls::failed() const { return of_files.first; }
+
+Recording::Recording(const std::filesystem::path& root) {
+  recorder = Recorder();
+  recorder.root = root.string();
+}
+Recording::~Recording() { recorder.root.clear(); }
+void Recording::mark(int64_t number) {
+  recorder.changes.push_back({.kind = Change::Mark, .position = static_cast<uint64_t>(number)});
+}
+const std::vector<Change>& Recording::changes() const { return recorder.changes; }
 
 RefusedThreads::RefusedThreads(int64_t nth, bool persists) {
   arm(of_threads, {nth, EAGAIN, persists});
