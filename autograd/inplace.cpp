@@ -21,14 +21,13 @@
 namespace halftape {
 namespace {
 
-/// The addresses of the first and the last element of x, which has elements.
+/// The addresses of the first and the last element of x, which has elements. No tensor's strides
+/// are negative.
 std::pair<uintptr_t, uintptr_t> extent(const Array& x) {
-  int64_t below = 0, above = 0;
-  for (int i = 0; i < x.dim(); ++i)
-    (x.strides()[i] < 0 ? below : above) += (x.size(i) - 1) * x.strides()[i];
+  int64_t last = 0;
+  for (int i = 0; i < x.dim(); ++i) last += (x.size(i) - 1) * x.strides()[i];
   const auto at = reinterpret_cast<uintptr_t>(x.raw());
-  const auto item = static_cast<int64_t>(element_size(x.dtype()));
-  return {at + static_cast<uintptr_t>(below * item), at + static_cast<uintptr_t>(above * item)};
+  return {at, at + static_cast<uintptr_t>(last) * element_size(x.dtype())};
 }
 
 /// to ← from, of one shape and dtype. Where they share memory, `from` is read as it was before.

@@ -67,8 +67,7 @@ class Arrivals {
     Tensor& slot = slots[edge.output];
     if (!slot.defined())
       slot = std::move(g);
-    else if (!GradMode::is_enabled() && slot.dtype() == g.dtype() && slot.unique() &&
-             slot.is_contiguous())
+    else if (slot.dtype() == g.dtype() && slot.unique() && slot.is_contiguous())
       accumulate(slot, g);
     else
       slot = slot.add(g);

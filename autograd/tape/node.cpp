@@ -106,8 +106,7 @@ void Node::run_hooks(Grads& g) const {
   }
   for (const auto& kept : extras_->retained) {
     if (!has_arrived(kept.first)) continue;
-    const Tensor shared = g[kept.first];  // a second handle: accumulate() must not take the bytes
-    const Tensor retained = in_own_dtype(kept.first);
+    const Tensor retained = in_own_dtype(kept.first);  // another handle, or other bytes
     kept.second->with([&](Tensor& grad) { accumulate(grad, retained); });
   }
 }
