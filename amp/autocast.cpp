@@ -165,9 +165,8 @@ bool is_current(const CachedCast& entry, const Tensor& x) {
          (!capture || capture->made_here(entry.lowered));
 }
 
-/// The leaf's 16-bit copy, made if need be, or a cast where no copy can be kept.
+/// The leaf's 16-bit copy, made if need be; kept for later unless writes to the leaf go unseen.
 Array lowered(const Tensor& leaf, Dtype target) {
-  if (leaf.array().buffer()->exposed()) return leaf.array().to(target);  // writes go unseen
   Capture* capture = Capture::on(leaf.device());
   Array low = capture ? detail::find_captured_low_copy(leaf, target, *capture)
                       : detail::find_low_copy(leaf, target);
