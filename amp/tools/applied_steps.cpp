@@ -34,10 +34,10 @@ void AppliedSteps::look() {
 
 void AppliedSteps::fields(optim::StateFields& f) {
   f.owner = "AppliedSteps";
-  f.add("look_every", look_every_);
-  f.add("steps", steps_);
-  f.add("skips", loaded_skips_);
-  f.add("to_hold", steps_to_hold_);
+  f.add("look_every", look_every_, optim::kAtLeastOne);
+  f.add("steps", steps_, optim::kNonNegative);
+  f.add("skips", loaded_skips_, optim::kNonNegative);
+  f.add("to_hold", steps_to_hold_, optim::kNonNegative);
 }
 
 optim::SchedulerState AppliedSteps::state_dict() const {
