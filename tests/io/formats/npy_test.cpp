@@ -199,6 +199,9 @@ TEST_CASE("an archive with room in which something could hide is refused") {
   TempFolder folder;
   npy::savez(folder / "x", {{"a", ones({2})}, {"b", ones({3})}});
   const std::string whole = read_bytes(folder / "x");
+  // Both headers say that names are UTF-8.
+  CHECK(whole.substr(whole.find("PK\3\4") + 6, 2) == "\0\x08"s);
+  CHECK(whole.substr(whole.find("PK\1\2") + 8, 2) == "\0\x08"s);
   const auto raise = [](std::string& bytes, size_t at, uint32_t by) {
     uint32_t n = 0;
     std::memcpy(&n, &bytes[at], 4);
@@ -214,6 +217,12 @@ TEST_CASE("an archive with room in which something could hide is refused") {
   raise(gap, gap.rfind("PK\1\2") + 42, 40);
   raise(gap, gap.rfind("PK\5\6") + 16, 40);
   CHECK(has(said(gap), "a gap lies between them"));
+  for (const size_t at : {whole.find("PK\1\2"), whole.rfind("PK\1\2")}) {
+    std::string longer = whole;  // a member reaches into what follows it
+    raise(longer, at + 20, 1);
+    raise(longer, at + 24, 1);
+    CHECK(has(said(longer), "they overlap"));
+  }
   std::string behind = whole;  // between the directory and its end
   behind.insert(behind.rfind("PK\5\6"), "g");
   CHECK(has(said(behind), "expected the directory"));
