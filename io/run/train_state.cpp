@@ -154,11 +154,6 @@ optim::OptimizerState saved_optimizer(const std::string& name, const Groups& all
   optim::OptimizerState state;
   for (size_t g = 0; g < all.size(); ++g)
     state.groups.push_back(numbers_below(saved.metadata, group(name, g)));
-  const auto groups = numbers_below(saved.metadata, name + ".parameter.");
-  size_t count = 0;
-  for (const auto& [parameter, g] : groups) count = std::max(count, 1 + static_cast<size_t>(g));
-  HALFTAPE_CHECK(count <= state.groups.size(), "the saved state has ", count, " groups, this one ",
-                 state.groups.size());
   std::map<std::string, optim::ParamState> by_name;
   for (const auto& item : below(saved.tensors, name + ".")) {
     const size_t dot = item.key().rfind('.');
