@@ -4,6 +4,7 @@
 
 #include <halftape/halftape.h>
 
+#include <atomic>
 #include <cmath>
 
 using namespace halftape;
@@ -87,9 +88,18 @@ TEST_CASE(
       f.scaler.update();
       CHECK(f.scaler.get_scale(true) == 4);
     }
-    // Where the gradients are finite, too; and the one before it is not meant.
+    // Where the gradients are finite, too; and the one before it, which is checked after it, is not
+    // meant.
+    static std::atomic<bool> held;
+    held = true;
+    optim::set_meeting_hook([](optim::Meeting at) {
+      if (at == optim::Meeting::Check) held.wait(true);
+    });
     const auto good = f.step();
     f.scaler.scale(full({}, HUGE_VAL));
+    held = false;
+    held.notify_one();
+    optim::set_meeting_hook(nullptr);
     f.backward();
     CHECK(f.scaler.step(f.optimizer).found_inf());
     CHECK(good.applied());
@@ -119,8 +129,23 @@ TEST_CASE("asynchronous skips in a row are warned of and thrown at as asked") {
     CHECK_NOTHROW(f.scaler.update({.is_async = false}));
     CHECK_NOTHROW(skip());
     CHECK(seen.size() == 1);
+    Fixture silent({.warn_after_skips = 0});
+    silent.step();
+    silent.scaler.update({.is_async = false});
+    CHECK(seen.size() == 1);
   }
   set_warning_handler(before);
+}
+
+TEST_CASE("the verdict on a step in flight does not reach a state that is loaded") {
+  Fixture f;
+  const auto saved = f.scaler.state_dict();
+  f.backward();
+  f.w.grad().fill_(HUGE_VAL);
+  f.scaler.step(f.optimizer);
+  f.scaler.update();
+  f.scaler.load_state_dict(saved);
+  CHECK(f.scaler.state_dict() == saved);
 }
 
 TEST_CASE("a float16 gradient that is not clipped is divided in float32, and its master moves") {

@@ -68,8 +68,9 @@ TEST_CASE("a checkpoint runs again in the region it was made in, and keeps no ca
     CHECK(amp::is_autocast_enabled(kCPU));
     CHECK(amp::get_autocast_dtype(kCPU) == kFloat16);
     CHECK_FALSE(amp::is_autocast_cache_enabled());
+    CHECK(relu(ones({2}, kFloat16)).dtype() == kFloat32);  // the region's policy says so
     const Tensor y = exp(tanh(linear(in[0], w)));
-    CHECK(y.dtype() == kFloat16);  // the region's policy says so
+    CHECK(y.dtype() == kFloat16);  // and here
     {
       const autocast hole(kCPU, {}, false);
       CHECK_FALSE(amp::is_autocast_enabled(kCPU));
@@ -78,7 +79,9 @@ TEST_CASE("a checkpoint runs again in the region it was made in, and keeps no ca
     return y;
   };
   auto run = [&](bool checkpointed) {
-    const autocast region(kCPU, kFloat16, amp::Policy().set("exp", Cast::Keep), true, false);
+    const autocast region(kCPU, kFloat16,
+                          amp::Policy().set("exp", Cast::Keep).set("relu", Cast::Float32), true,
+                          false);
     return checkpointed ? autograd::checkpoint(std::function<Tensor(const TensorList&)>(block), {x})
                         : block({x});
   };
@@ -112,6 +115,15 @@ TEST_CASE("backward runs with autocast off, also when it is called inside the re
   CHECK(Asks::in_forward);
   CHECK_FALSE(Asks::in_backward);
   CHECK(amp::is_autocast_enabled(kCPU));
+  // float16 has no 1 + 2^-12.
+  const Tensor w = full({1, 1}, 1 + 0x1p-12), x = ones({1, 1}, requires_grad());
+  Tensor y;
+  {
+    const autocast hole(kCPU, {}, false);
+    y = matmul(x, w);
+  }
+  y.backward();
+  CHECK(x.grad().equal(w));
 }
 
 TEST_CASE("a program may switch autocast without a region") {
@@ -157,6 +169,7 @@ TEST_CASE(
     CHECK_FALSE(amp::is_autocast_enabled(kCPU));
     CHECK(matmul(x, w).dtype() == kFloat32);
     CHECK(amp::autocast_cache_size() == 0);
+    CHECK_FALSE(dtype_policy());
   }
   REQUIRE(warnings.seen.size() == 1);
   CHECK(warnings.seen[0].find("ended before one that was begun inside it") != std::string::npos);
@@ -213,6 +226,14 @@ TEST_CASE("nested regions of two dtypes keep a cast each") {
   }
   CHECK(trace.count("cast") == 2);
   CHECK(amp::autocast_cache_size() == 2);
+}
+
+TEST_CASE("a region keeps the cache as it was, on or off, unless it is told") {
+  const autocast off(kCPU, kFloat16, true, false);
+  const autocast inner(kCPU, kBFloat16);
+  CHECK_FALSE(amp::is_autocast_cache_enabled());
+  const autocast on(kCPU, kBFloat16, true, true);
+  CHECK(amp::is_autocast_cache_enabled());
 }
 
 TEST_CASE("an optimizer step inside a region is seen by the next use of the weight") {

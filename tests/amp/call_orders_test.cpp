@@ -145,3 +145,28 @@ TEST_CASE("a gradient that arrives after unscale_ is not stepped with") {
   }
   CHECK(a.equal(ones({2})));
 }
+
+TEST_CASE("backward after update() is refused where an op was told the scale, and only there") {
+  for (const int how : {0, 1, 2, 3}) {
+    CAPTURE(how);
+    const bool told = how < 3;
+    const Tensor w = ones({2}, requires_grad());
+    optim::SGD sgd({w}, optim::SGDOptions(0.1));
+    amp::GradScaler scaler({.growth_interval = 1});
+    for (int i = 0; i < 3; ++i) {
+      sgd.zero_grad();
+      if (told && i < 2) (void)scaler.factor();
+      const Tensor now = scaler.scale(w.sum()), late = scaler.scale(w.sum());
+      now.backward();
+      scaler.step(sgd);
+      how == 1 ? scaler.update(32) : how == 2 ? scaler.update(full({}, 32.0)) : scaler.update();
+      sgd.zero_grad();
+      // Before the first scale() there is no factor to tell.
+      if (told && i == 1)
+        CHECK_THROWS_WITH_AS(late.backward(), doctest::Contains("`scale` needs was changed"),
+                             Error);
+      else
+        CHECK_NOTHROW(late.backward());
+    }
+  }
+}

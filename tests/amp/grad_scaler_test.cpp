@@ -328,6 +328,27 @@ TEST_CASE("update with a value sets the scale and leaves the tracker") {
   CHECK_THROWS_AS(scaler.update(-1.0), Error);
 }
 
+TEST_CASE(
+    "a gradient of the user's own is divided by the scale of now, whatever was scaled before") {
+  const Tensor w = zeros({2}, requires_grad());
+  optim::SGD optimizer({w}, optim::SGDOptions(1));
+  GradScaler scaler(options(64, 100));
+  (void)scaler.scale(full({}, inf));
+  scaler.update(32);
+  w.mutable_grad() = full({2}, 32.0);
+  CHECK(scaler.step(optimizer).applied());
+  CHECK(w.equal(full({2}, -1.0)));
+}
+
+TEST_CASE("a hook that writes what a scaled loss's backward begins with changes the gradients") {
+  const Tensor w = ones({2}, requires_grad());
+  GradScaler scaler(options(4));
+  const Tensor scaled = scaler.scale(w.sum());
+  scaled.register_hook([](const Tensor& g) { g.mul_(3); });
+  scaled.backward();
+  CHECK(w.grad().equal(full({2}, 12.0)));
+}
+
 TEST_CASE("a whole step never waits for the device and checks all gradients in one launch") {
   manual_seed(1);
   nn::Sequential model(nn::Linear(8, 16), nn::ReLU(), nn::Linear(16, 4));

@@ -1,6 +1,6 @@
 // Defects that loss scalers in use have, or had: each once, phrased against ours. The last is one
 // that ours could have.
-// scripts/plant_faults puts them into a copy of the source one by one and sees these cases fail.
+// scripts/plant_faults plants them one by one and sees these cases fail.
 #include <doctest/doctest.h>
 
 #include <halftape/halftape.h>

@@ -35,8 +35,10 @@ std::string refusal(const std::function<void()>& f) {
   return "";
 }
 
-void check_refused(const Loss& loss, const char* reason) {
+void check_refused(const Loss& loss, const char* reason, bool added) {
+  CAPTURE(added);
   Fixture f;
+  if (added) f.scale(f.a()).backward();
   loss(f).backward();
   for (const auto& use : {std::function<void()>([&] { f.scaler.unscale_(f.of_w); }),
                           std::function<void()>([&] { f.scaler.step(f.of_w); }),
@@ -75,7 +77,8 @@ TEST_CASE("a loss that is scaled twice is refused when its gradients are used") 
             Block([&](const TensorList& in) { return f.scale((in[0] * in[0]).sum()); }), {f.w}));
       },
   };
-  for (const Loss& loss : wrong) check_refused(loss, "scaled twice");
+  for (const bool added : {false, true})  // to a gradient that is scaled as it should
+    for (const Loss& loss : wrong) check_refused(loss, "scaled twice", added);
 }
 
 TEST_CASE("a scaled loss plus an unscaled one is refused where their gradients meet") {
@@ -94,7 +97,8 @@ TEST_CASE("a scaled loss plus an unscaled one is refused where their gradients m
         return f.scale(hidden.sum()) + (hidden * hidden).sum();
       },
   };
-  for (const Loss& loss : wrong) check_refused(loss, "one that was not scaled were added");
+  for (const bool added : {false, true})
+    for (const Loss& loss : wrong) check_refused(loss, "one that was not scaled were added", added);
 }
 
 TEST_CASE("a backward pass of two losses, one scaled: each weight's gradient is what it is") {

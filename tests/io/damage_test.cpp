@@ -123,6 +123,17 @@ TEST_CASE("a missing file, a folder and a device are told apart") {
     CHECK(has(said("/dev/zero"), "expected a regular file"));
 }
 
+TEST_CASE("a file that is cut while it is read is refused") {
+  TempFolder folder;
+  write_bytes(folder / "x", "ten bytes.");
+  InputFile file("data", folder / "x");
+  std::filesystem::resize_file(folder / "x", 4);
+  char bytes[10];
+  CHECK(has(message([&] { file.read_at(0, bytes, 10, "the words"); }),
+            "the words: expected 10 bytes from byte 0 on, found the end after 4: the file is "
+            "truncated"));
+}
+
 TEST_CASE("saving where there is no folder, or a folder stands, says so") {
   TempFolder folder;
   const auto said = [](const std::filesystem::path& path) {

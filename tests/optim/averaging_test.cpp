@@ -187,8 +187,9 @@ TEST_CASE("averages that were saved and loaded go on bit for bit") {
     CAPTURE(name);
     Model model(kFloat16);
     AveragedModel whole(model, o);
+    const auto none = whole.state_dict();
     for (int t = 0; t < 3; ++t) model.set(t), whole.update_parameters(model);
-    AveragedModel resumed(model, o);
+    AveragedModel resumed(model, o), fresh(model, o);
     const auto saved = whole.state_dict();
     resumed.load_state_dict(saved);
     CHECK(resumed.n_averaged() == 3);
@@ -196,6 +197,10 @@ TEST_CASE("averages that were saved and loaded go on bit for bit") {
       model.set(t), whole.update_parameters(model), resumed.update_parameters(model);
     CHECK(values(whole.averages()) == values(resumed.averages()));
     CHECK(read_int64(saved.at("n_averaged")) == 3);  // a copy
+    // After a state without averages the next one is the first.
+    whole.load_state_dict(none);
+    whole.update_parameters(model), fresh.update_parameters(model);
+    CHECK(values(whole.averages()) == values(fresh.averages()));
   }
 }
 
@@ -210,6 +215,9 @@ TEST_CASE("states and models that do not fit are refused with all that is wrong"
   for (const char* what : {"no \"module.bias\"", "\"module.weight\" is float64 [3, 3], expected",
                            "nothing here is called \"module.extra\""})
     CHECK_THROWS_WITH_AS(averaged.load_state_dict(bad), doctest::Contains(what), Error);
+  bad = good;
+  bad["n_averaged"] = full({}, -1, kInt64).array();
+  CHECK_THROWS_WITH_AS(averaged.load_state_dict(bad), doctest::Contains("negative"), Error);
   CHECK(values(averaged.averages()) == std::vector<double>(11, 0));
   nn::Linear other(3, 2);
   for (const char* what : {"it has no \"mean\"", "\"weight\" is float32 [2, 3], expected float64"})

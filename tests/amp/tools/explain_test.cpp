@@ -94,6 +94,13 @@ TEST_CASE("explaining changes no bit, and ends with its scope") {
   const size_t steps = plan.steps.size();
   (void)run();
   CHECK(plan.steps.size() == steps);
+  CastPlan inner;
+  const CastPlan outer = amp::explain([&] {
+    inner = amp::explain(run);
+    (void)run();
+  });
+  CHECK(inner.steps.size() == steps);
+  CHECK(outer.steps.size() == steps);  // what an inner one records is not for the outer one
   CHECK(amp::explain([&] { (void)exp(x); }).steps.empty());  // no region: nothing to explain
   CHECK_FALSE(amp::is_autocast_enabled(kCPU));
 }

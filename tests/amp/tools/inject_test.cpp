@@ -82,9 +82,14 @@ TEST_CASE("a fault ends with its guard, and several may be planned") {
     CHECK_FALSE(t.step().applied());
   }
   {
-    const auto late = inject({.step = 1});
-    CHECK(t.step().applied());
-    CHECK_FALSE(late.happened());
+    const auto goes_on = inject({.step = 1});
+    {
+      const auto late = inject({.step = 1});
+      CHECK(t.step().applied());
+      CHECK_FALSE(late.happened());
+    }
+    CHECK_FALSE(t.step().applied());
+    CHECK(goes_on.happened());
   }
   CHECK(t.step().applied());
 }

@@ -46,10 +46,20 @@ TEST_CASE("backward accumulates into leaves, and zeroing or dropping the gradien
 TEST_CASE("gradients accumulate in place: a handle on grad() sees the sum") {
   const Tensor x = leaf({3, 4});
   sum(x * x).backward();
-  const Tensor held = x.grad();
+  const Tensor held = x.grad(), w = leaf({1, 1}), y = w * held;
   sum(x).backward();
   CHECK(held.is_same(x.grad()));
   CHECK(held.to_vector() == std::vector<double>{7, 9});
+  CHECK_THROWS_WITH_AS(sum(y).backward(), Contains("was changed in place"), Error);
+}
+
+TEST_CASE("a gradient that has a history keeps its value when another one is added") {
+  const Tensor x = leaf({3});
+  (x * x * x).sum().backward({}, {}, true);
+  const Tensor recorded = x.grad();
+  x.sum().backward();
+  CHECK(x.grad().item() == 28);
+  CHECK(recorded.item() == 27);
 }
 
 TEST_CASE("the gradient that a caller passes in is not written to") {
@@ -70,6 +80,14 @@ TEST_CASE("a diamond adds up the gradients of its branches before going on") {
   const Tensor y = x * x, a = y * 3, b = y * y;
   (a + b).backward();  // 3x² + x⁴
   CHECK(only(x.grad()) == 6 * 2 + 4 * 8);
+}
+
+TEST_CASE("a node is visited once, however many ways lead to it") {
+  const Tensor x = leaf({1});
+  Tensor y = x;
+  for (int i = 0; i < 60; ++i) y = y + y;
+  y.backward();
+  CHECK(x.grad().item() == 0x1p60);
 }
 
 TEST_CASE("a tensor used by many consumers receives all of their gradients") {
@@ -214,6 +232,9 @@ TEST_CASE("a saved tensor that changes in place is noticed, with op, shape and v
   Tensor t = tanh(x);
   t.mul_(2);
   CHECK_THROWS_WITH_AS(sum(t).backward(), Contains("`tanh`"), Error);
+  const Tensor square = x * x;
+  (void)x.data_ptr();  // whoever has that pointer may write
+  CHECK_THROWS_WITH_AS(sum(square).backward(), Contains("changed in place"), Error);
 }
 
 TEST_CASE("an in-place op continues the history") {
@@ -273,6 +294,14 @@ TEST_CASE("a leaf may go before its graph runs, and a graph before its leaf") {
   { const Tensor dropped = exp(x); }
   (x * 2).backward();
   CHECK(only(x.grad()) == 2);
+}
+
+TEST_CASE("a leaf that wants no gradient any more gets none from a graph made before") {
+  const Tensor x = leaf({3});
+  const Tensor y = x * 2;
+  x.requires_grad_(false);
+  y.backward();
+  CHECK_FALSE(x.grad().defined());
 }
 
 TEST_CASE("an exception in a rule leaves tensors, modes and other graphs usable") {
@@ -400,4 +429,7 @@ TEST_CASE("gradients arrive in the leaf's dtype, whatever the dtypes on the way"
   sum(w * h * zeros({3}, kFloat64)).backward();
   CHECK(w.grad().dtype() == kFloat32);
   CHECK(h.grad().dtype() == kFloat16);
+  const Tensor own = ones({3}, kFloat16).requires_grad_();
+  (own * 2).backward(ones({3}));  // also where the caller gives another one
+  CHECK(own.grad().dtype() == kFloat16);
 }

@@ -103,6 +103,7 @@ TEST_CASE("a user's op has the gradients it states, to any order its rule is dif
   auto f = [](const TensorList& in) { return Product::apply(in[0], 3, in[1]); };
   CHECK(autograd::gradcheck(f, {leaf({0.5, 2}), leaf({3, -1})}));
   CHECK(autograd::gradgradcheck(f, {leaf({0.5, 2}), leaf({3, -1})}));
+  CHECK(autograd::gradcheck(f, {leaf({0.5}), leaf({3, -1})}));  // the rule leaves the sum to us
 }
 
 TEST_CASE("an op that saves its output is differentiated again, and makes no cycle") {

@@ -32,6 +32,13 @@ TEST_CASE("a hook sees the whole gradient once, and may change it") {
   CHECK(x.grad().to_vector() == Values{80, 80});
 }
 
+TEST_CASE("what a hook returns goes on in the tensor's dtype") {
+  const Tensor x = leaf({1, 2});
+  x.register_hook([](const Tensor& g) { return g.to(kFloat32); });
+  x.sum().backward();
+  CHECK(x.grad().dtype() == kFloat64);
+}
+
 TEST_CASE("hooks of a leaf run before its gradient is added, and for grad() too") {
   const Tensor x = leaf({1, 2});
   const unsigned number = x.register_hook([](const Tensor& g) { return g * 5; });

@@ -39,6 +39,11 @@ TEST_CASE("anomaly mode names the op whose rule made the first NaN, and the line
          text.find("::broken(") != std::string::npos || text.find("+0x") != std::string::npos),
         text);
   }
+  {
+    const autograd::DetectAnomalyGuard guard;  // of 0/0 the first gradient is infinite, no NaN
+    CHECK(message(leaf({0}) / leaf({0})).find("in the gradient of its input 1") !=
+          std::string::npos);
+  }
   CHECK_FALSE(autograd::AnomalyMode::is_enabled());
   CHECK(message((broken(x) * 3).sum()).empty());  // off: the NaN goes through
 }
@@ -78,4 +83,5 @@ TEST_CASE("in inference mode nothing is recorded, and its tensors stay outside g
   CHECK((x + y).requires_grad());  // needs neither value later
   CHECK((x * y.clone()).requires_grad());
   CHECK_FALSE(y.clone().is_inference());
+  CHECK(y.detach().is_inference());  // the same bytes
 }

@@ -100,6 +100,9 @@ TEST_CASE("the five filters of PNG, palettes, and grey with alpha are read") {
   CHECK(grey.width == 3);
   CHECK(grey.channels == 1);
   for (size_t i = 0; i < 15; ++i) CHECK(grey.bytes[i] == 10 * (i % 3 + 1));
+  // Of the one above and the corner, when both are as near, Paeth's rule picks the one above.
+  const Png tie{.height = 2, .width = 2, .rows = "\0\x0a\x0e\4\xfe\0"s};
+  CHECK(read_png(tie.file(), "test").bytes == std::vector<uint8_t>{10, 14, 8, 14});
 
   const Png palette{
       .color = 3, .before = chunk("PLTE", "\xff\0\0\0\xff\0\1\2\3"s), .rows = "\0\2\0\1"s};

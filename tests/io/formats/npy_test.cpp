@@ -226,6 +226,9 @@ TEST_CASE("an archive with room in which something could hide is refused") {
   std::string behind = whole;  // between the directory and its end
   behind.insert(behind.rfind("PK\5\6"), "g");
   CHECK(has(said(behind), "expected the directory"));
+  std::string other = whole;  // deflated, says the local header alone
+  other[other.find("PK\3\4") + 8] = 8;
+  CHECK(has(said(other), "does not agree with the directory"));
   std::string shared = whole;  // the second member is the first one again, under its name
   std::memcpy(&shared[shared.rfind("PK\1\2") + 42], "\0\0\0\0", 4);
   CHECK(has(said(shared), "does not agree with the directory"));

@@ -100,6 +100,10 @@ TEST_CASE("the bytes of a safetensors file are those of the format") {
   header.resize((header.size() + 7) / 8 * 8, ' ');
   using namespace std::string_literals;
   CHECK(bytes == with_length(header, "\0\0\x80\x3f\0\0\0\xc0\1\0"s));
+  for (size_t n = 1; n <= 8; ++n) {  // the data begin at a multiple of 8, however long the header
+    safetensors::save_file({{std::string(n, 'n'), ones({1}, kFloat32)}}, folder / "x");
+    CHECK(std::filesystem::file_size(folder / "x") % 8 == 4);
+  }
 }
 
 TEST_CASE("a file of another program needs no check sum, and may order and space as JSON allows") {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "halftape/autograd/tape/weight_cast.h"
@@ -236,6 +237,24 @@ TEST_CASE("a state that is loaded lies in flat storage, and goes the way of the 
   for (size_t i = 0; i < p.size(); ++i)
     CHECK(same_bits(Tensor(plain.optimizer->state_of(p[i]).find("exp_avg")->second),
                     Tensor(fresh.optimizer->state_of(q[i]).find("exp_avg")->second)));
+}
+
+TEST_CASE("a moment that somebody holds keeps its place when a state is loaded") {
+  FlatTraining t(amsgrad_kind());
+  t.step(0, 2);
+  const auto saved = t.optimizer->state_dict();
+  auto none = saved;
+  for (auto& state : none.state) state.clear();
+  const Tensor p = t.params()[0];
+  const auto moment = [&] { return t.optimizer->state_of(p).at("exp_avg"); };
+  std::optional<Array> slot = moment();
+  t.optimizer->load_state_dict(none);
+  t.step(2, 3);  // with a moment elsewhere
+  const Array held = moment();
+  slot.reset();
+  t.optimizer->load_state_dict(saved);
+  CHECK(moment().raw() == held.raw());
+  CHECK(Tensor(held).equal(Tensor(saved.state[0].at("exp_avg"))));
 }
 
 TEST_CASE("parameters and gradients outlive their optimizer") {

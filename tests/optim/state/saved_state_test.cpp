@@ -35,7 +35,9 @@ TEST_CASE("a saved state is a copy: later steps do not reach it") {
   const auto saved = optimizer.state_dict();
   optimizer.step();
   CHECK(Tensor(saved.state[0].at("momentum_buffer")).equal(ones({2})));
+  const void* bytes = optimizer.state_of(a).at("momentum_buffer").raw();
   optimizer.load_state_dict(saved);
+  CHECK(optimizer.state_of(a).at("momentum_buffer").raw() == bytes);  // a Graph writes there
   optimizer.step();
   CHECK(Tensor(saved.state[0].at("momentum_buffer")).equal(ones({2})));
 }
