@@ -8,10 +8,10 @@
 namespace halftape {
 namespace fs = std::filesystem;
 
-void open_to_append(std::ofstream& file, const fs::path& path, std::ios::openmode mode) {
+void open_to_append(std::ofstream& file, const fs::path& path) {
   // A buffer would be written again when the file closes, after a write of it that failed halfway.
   file.rdbuf()->pubsetbuf(nullptr, 0);
-  file.open(path, std::ios::binary | mode);
+  file.open(path, std::ios::binary | std::ios::app);
 }
 
 void append(std::ofstream& file, const std::string& format, const fs::path& path,

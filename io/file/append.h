@@ -7,9 +7,8 @@
 
 namespace halftape {
 
-/// Opens a file to append() to, emptied (std::ios::out) or with what it has (std::ios::app).
-void open_to_append(std::ofstream& file, const std::filesystem::path& path,
-                    std::ios::openmode mode);
+/// Opens a file to append() to.
+void open_to_append(std::ofstream& file, const std::filesystem::path& path);
 /// Appends all bytes, or throws FileError and leaves the file as it was.
 void append(std::ofstream& file, const std::string& format, const std::filesystem::path& path,
             std::string_view bytes);

@@ -98,7 +98,7 @@ void RunLog::keep(std::string_view rows) const {
 }
 
 void RunLog::open() {
-  open_to_append(file_, path_, std::ios::app);
+  open_to_append(file_, path_);
   if (!file_) fail_file("run log", path_, "expected a file that can be written to");
   lock_ = lock_path("run log", path_, "its rows");
 }

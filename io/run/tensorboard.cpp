@@ -125,7 +125,7 @@ std::string file_name() {
 
 SummaryWriter::SummaryWriter(const std::filesystem::path& log_dir) : path_(log_dir / file_name()) {
   make_folders("tensorboard", log_dir);
-  open_to_append(file_, path_, std::ios::out);
+  open_to_append(file_, path_);
   if (!file_) fail_file("tensorboard", path_, "expected a folder that can be written to");
   write_record(field(1, now()) + field(3, std::string_view("brain.Event:2")));
 }
