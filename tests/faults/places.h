@@ -18,19 +18,21 @@ namespace halftape::testing {
 struct Kind {
   std::string_view name;
   bool memory = false;  // an operator new fails, not a call for files
-  int error = 0;        // 0: a write takes half of its bytes
-  bool persists = false;
+  int error = 0;
+  bool persists = false, half = false;  // as Fault's
 };
 
 inline constexpr Kind kMemory{.name = "an allocation", .memory = true};
-inline constexpr Kind kKinds[] = {{.name = "an input or output error", .error = EIO},
-                                  {.name = "no space", .error = ENOSPC},
-                                  {.name = "interrupted", .error = EINTR},
-                                  {.name = "too many files", .error = EMFILE},
-                                  {.name = "half a write"},
-                                  {.name = "the disk is gone", .error = EIO, .persists = true},
-                                  {.name = "no space any more", .error = ENOSPC, .persists = true},
-                                  kMemory};
+inline constexpr Kind kKinds[] = {
+    {.name = "an input or output error", .error = EIO},
+    {.name = "no space", .error = ENOSPC},
+    {.name = "interrupted", .error = EINTR},
+    {.name = "too many files", .error = EMFILE},
+    {.name = "half a write", .half = true},
+    {.name = "half a write, and no space", .error = ENOSPC, .half = true},
+    {.name = "the disk is gone", .error = EIO, .persists = true},
+    {.name = "no space any more", .error = ENOSPC, .persists = true},
+    kMemory};
 
 /// What a piece of work said when it failed; nothing if it came to its end.
 using Said = std::optional<std::string>;
@@ -38,7 +40,7 @@ using Said = std::optional<std::string>;
 /// Calls `work` with the n-th call failing. False if it has fewer calls.
 inline bool fails_at(const Kind& kind, int64_t nth, const std::function<void()>& work, Said& said) {
   said.reset();
-  FailingCalls calls(kind.memory ? Fault{} : Fault{nth, kind.error, kind.persists});
+  FailingCalls calls(kind.memory ? Fault{} : Fault{nth, kind.error, kind.persists, kind.half});
   if (kind.memory) fail_new(nth);
   std::string foreign;
   try {

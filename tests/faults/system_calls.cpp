@@ -35,7 +35,7 @@ struct Failures {
 constinit Failures of_files, of_threads;
 
 bool fails(Failures& f, const char* name) {
-  if (!f.armed || f.fault.error == 0) return false;
+  if (!f.armed || f.fault.half) return false;
   const int64_t n = ++f.calls;
   if (n > f.fault.nth + 100'000) {
     std::fprintf(stderr, "%s is called again and again after a failure\n", name);
@@ -47,12 +47,18 @@ bool fails(Failures& f, const char* name) {
   return true;
 }
 
-/// How many of n bytes a write takes.
-size_t taken(const char* name, size_t n) {
+/// How many of n bytes a write takes; −1 if it fails.
+ssize_t taken(const char* name, size_t n) {
   Failures& f = of_files;
-  if (!f.armed || f.fault.error != 0 || n < 2 || ++f.calls != f.fault.nth) return n;
-  f.first = name;
-  return n / 2;
+  if (fails(f, name)) return -1;
+  const int64_t call = f.armed && f.fault.half ? ++f.calls : 0;
+  if (call == 0 || call < f.fault.nth || call > f.fault.nth + 1) return static_cast<ssize_t>(n);
+  if (call == f.fault.nth) {
+    f.first = name;
+    return static_cast<ssize_t>(n < 2 ? n : n / 2);
+  }
+  errno = f.fault.error;
+  return f.fault.error != 0 ? -1 : static_cast<ssize_t>(n);
 }
 
 mode_t mode_in(va_list arguments, int flags) {
@@ -195,25 +201,38 @@ ssize_t read(int file, void* bytes, size_t n) {
   return next(file, bytes, n);
 }
 ssize_t write(int file, const void* bytes, size_t n) {
-  FAILS(write, -1);
+  NEXT(write);
+  const ssize_t most = taken("write", n);
+  if (most < 0) return -1;
   uint64_t position = 0;
   const int64_t number = number_of(file, position);
-  const ssize_t done = next(file, bytes, taken("write", n));
+  const ssize_t done = next(file, bytes, static_cast<size_t>(most));
   wrote(number, position, bytes, done);
   return done;
 }
 ssize_t pwrite(int file, const void* bytes, size_t n, off_t position) {
-  FAILS(pwrite, -1);
+  NEXT(pwrite);
+  const ssize_t most = taken("pwrite", n);
+  if (most < 0) return -1;
   uint64_t current = 0;
   const int64_t number = number_of(file, current);
-  const ssize_t done = next(file, bytes, taken("pwrite", n), position);
+  const ssize_t done = next(file, bytes, static_cast<size_t>(most), position);
   wrote(number, static_cast<uint64_t>(position), bytes, done);
   return done;
 }
 ssize_t writev(int file, const iovec* parts, int count) {
-  FAILS(writev, -1);
-  // Takes the first part, or half of it, which callers must expect.
-  if (taken("writev", 2) == 1) return ::write(file, parts[0].iov_base, parts[0].iov_len / 2);
+  NEXT(writev);
+  size_t all = 0;
+  for (int i = 0; i < count; ++i) all += parts[i].iov_len;
+  const ssize_t most = taken("writev", all);
+  if (most < 0) return -1;
+  iovec first = parts[0];
+  if (static_cast<size_t>(most) < all) {  // callers must expect that it takes one part
+    for (int i = 1; i < count && first.iov_len == 0; ++i) first = parts[i];
+    first.iov_len = std::min(first.iov_len, static_cast<size_t>(most));
+    parts = &first;
+    count = 1;
+  }
   uint64_t position = 0;
   const int64_t number = number_of(file, position);
   const ssize_t done = next(file, parts, count);
@@ -227,8 +246,9 @@ ssize_t writev(int file, const iovec* parts, int count) {
   return done;
 }
 size_t fwrite(const void* bytes, size_t size, size_t n, FILE* file) {
-  FAILS(fwrite, 0);
-  return next(bytes, size, taken("fwrite", n), file);
+  NEXT(fwrite);
+  const ssize_t most = taken("fwrite", n);
+  return most < 0 ? 0 : next(bytes, size, static_cast<size_t>(most), file);
 }
 
 int ftruncate(int file, off_t size) noexcept {

@@ -9,8 +9,10 @@ namespace halftape::testing {
 /// What goes wrong. Calls are counted from 1.
 struct Fault {
   int64_t nth = 0;
-  int error = 0;          // an errno; 0: of writes alone, and the n-th takes half of its bytes
+  int error = 0;          // an errno
   bool persists = false;  // all later calls fail, too
+  bool half = false;      // of writes alone: the n-th takes half of its bytes, the next one fails,
+                          // unless the error is 0
 };
 
 /// Lets calls for files fail as long as it lives. No two at a time.
