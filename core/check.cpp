@@ -1,8 +1,25 @@
 #include "halftape/core/check.h"
 
+#include "halftape/core/machine/backtrace.h"
 #include "halftape/core/place.h"
 
-namespace halftape::detail {
+namespace halftape {
+
+// Not inlined, so that its return address begins the functions of which none is this library's
+// machinery.
+[[gnu::noinline]] Error::Error(const std::string& text) : std::runtime_error(text) {
+  if (!detail::backtraces_wanted()) [[likely]]
+    return;
+  try {
+    // What was made of another error's text keeps that one's functions.
+    if (text.find(detail::kBacktrace) == std::string::npos)
+      traced_ = std::make_shared<const std::string>(
+          text + detail::backtrace_from(__builtin_return_address(0)));
+  } catch (...) {  // NOLINT: the error counts, without a backtrace if need be
+  }
+}
+
+namespace detail {
 
 thread_local constinit const char* op_at_work = nullptr;
 thread_local constinit const Place* place_at_work = nullptr;
@@ -13,4 +30,5 @@ std::string in_its_name(std::string text) {
   return place_at_work ? place_at_work->path + " (" + place_at_work->kind + "): " + text : text;
 }
 
-}  // namespace halftape::detail
+}  // namespace detail
+}  // namespace halftape

@@ -1,6 +1,7 @@
 // Errors: one exception type, and a check that says what was wrong, with which values, and the way
 // out.
 #pragma once
+#include <memory>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -10,9 +11,16 @@ namespace halftape {
 /// Everything the library throws for wrong arguments or wrong state. Nothing aborts.
 class Error : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
-  /// LibTorch's name for what(), in which there is no backtrace.
-  const char* what_without_backtrace() const noexcept { return what(); }
+  explicit Error(const std::string& text);
+  /// With HALFTAPE_BACKTRACE=1 in the environment, the functions in which it was thrown follow the
+  /// text.
+  const char* what() const noexcept override {
+    return traced_ ? traced_->c_str() : what_without_backtrace();
+  }
+  const char* what_without_backtrace() const noexcept { return std::runtime_error::what(); }
+
+ private:
+  std::shared_ptr<const std::string> traced_;  // null without a backtrace
 };
 
 /// Memory could not be had; the message says how much was asked for and how much is live.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "halftape/autograd/tape/grad_mode.h"
+#include "halftape/core/machine/backtrace.h"
 #include "halftape/core/machine/os.h"
 
 namespace halftape::autograd {
@@ -75,10 +76,20 @@ std::string caller(const std::string& origin) {
 }  // namespace
 
 std::string call_site() {
-  std::array<void*, 24> frames;
+  std::array<void*, 36> frames;
   const size_t n = os::call_stack(frames.data(), frames.size());
   return {reinterpret_cast<const char*>(frames.data()), n * sizeof(void*)};
 }
+
+namespace {
+/// With HALFTAPE_BACKTRACE=1, the functions of the forward call, from what call_site() returned.
+std::string forward_call(const std::string& origin) {
+  if (!detail::backtraces_wanted() || origin.empty()) return "";
+  std::vector<void*> addresses(origin.size() / sizeof(void*));
+  origin.copy(reinterpret_cast<char*>(addresses.data()), origin.size());
+  return "\nforward call in:" + detail::described(addresses);
+}
+}  // namespace
 
 void refuse_nan(const Node& node, const Grads& grads) {
   const NoGradGuard no_grad;
@@ -88,7 +99,8 @@ void refuse_nan(const Node& node, const Grads& grads) {
     const std::string where = caller(node.origin());
     HALFTAPE_CHECK(false, "backward: `", node.name(), "` gave a NaN in the gradient of its input ",
                    i, " (", g.dtype(), " ", g.sizes(), "); it was called ",
-                   where.empty() ? "while anomaly mode was off" : "at " + where);
+                   where.empty() ? "while anomaly mode was off" : "at " + where,
+                   forward_call(node.origin()));
   }
 }
 

@@ -35,7 +35,7 @@ class [[nodiscard]] DetectAnomalyGuard {
 /// The addresses of the call stack, as bytes; refuse_nan() looks up their names.
 std::string call_site();
 /// Throws if a rule's result has a NaN. Names the op, its input and the function that called it,
-/// with file and line where debug information has them.
+/// with file and line where debug information has them; with HALFTAPE_BACKTRACE=1 all functions.
 void refuse_nan(const Node& node, const Grads& grads);
 
 }  // namespace halftape::autograd

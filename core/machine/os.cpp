@@ -19,11 +19,17 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#if defined(__GLIBC__)
+#include <link.h>
+#endif
 #if __has_include(<execinfo.h>)
 #include <execinfo.h>
 #define HALFTAPE_HAVE_EXECINFO 1
 #endif
 #define HALFTAPE_POSIX 1
+#endif
+#if __has_include(<cxxabi.h>)
+#include <cxxabi.h>
 #endif
 #if defined(__linux__)
 #include <sys/auxv.h>
@@ -43,9 +49,31 @@ size_t call_stack(void** addresses, size_t n) {
 
 #ifdef HALFTAPE_POSIX
 
+namespace {
+/// A function as it was written, or as it is called in the file where that cannot be had.
+std::string written(const char* symbol) {
+#if __has_include(<cxxabi.h>)
+  int failed = 0;
+  const std::unique_ptr<char, decltype(&std::free)> text(
+      abi::__cxa_demangle(symbol, nullptr, nullptr, &failed), &std::free);
+  if (text) return text.get();
+#endif
+  return symbol;
+}
+}  // namespace
+
 CodePlace place_of(const void* address) {
   Dl_info info;
-  if (!dladdr(address, &info) || !info.dli_fname) return {};
+#if defined(__GLIBC__)
+  // A program that is not position-independent has symbols of absolute addresses.
+  link_map* map = nullptr;
+  if (!dladdr1(address, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP)) return {};
+  const uintptr_t moved_by = map ? map->l_addr : reinterpret_cast<uintptr_t>(info.dli_fbase);
+#else
+  if (!dladdr(address, &info)) return {};
+  const auto moved_by = reinterpret_cast<uintptr_t>(info.dli_fbase);
+#endif
+  if (!info.dli_fname) return {};
   std::string file = info.dli_fname;
 #if defined(__linux__)
   // dladdr() gives the main program the name that it was started by, which need not be a path.
@@ -56,7 +84,8 @@ CodePlace place_of(const void* address) {
     file = fs::read_symlink("/proc/self/exe", failed);
   }
 #endif
-  return {file, reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(info.dli_fbase)};
+  return {file, reinterpret_cast<uintptr_t>(address) - moved_by,
+          info.dli_sname ? written(info.dli_sname) : ""};
 }
 
 void* load_library(const std::string& path, std::string& why_not) {

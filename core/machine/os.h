@@ -19,7 +19,8 @@ size_t call_stack(void** addresses, size_t n);
 /// the file that runs, whatever name started it. An empty file on an unknown system.
 struct CodePlace {
   std::string file;
-  uintptr_t offset = 0;
+  uintptr_t offset = 0;  // the address in the file's symbols, as addr2line takes it
+  std::string function;  // with its parameters; empty where the file does not export it
 };
 CodePlace place_of(const void* address);
 /// Loads a shared library for the rest of the process; the system searches for a bare name. Null,

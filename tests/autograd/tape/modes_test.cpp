@@ -5,9 +5,12 @@
 
 #include <string>
 
+#include "halftape/core/machine/os.h"
+#include "halftape/tests/support/backtraces.h"
 #include "halftape/tests/support/message.h"
 
 using namespace halftape;
+using testing::has;
 
 namespace {
 
@@ -35,7 +38,7 @@ TEST_CASE("anomaly mode names the op whose rule made the first NaN, and the line
     // The line of broken(), or its name beside the line of what was inlined there, or where
     // binutils is missing the offset of its code.
     CHECK_MESSAGE(
-        (text.find("modes_test.cpp:17") != std::string::npos ||
+        (text.find("modes_test.cpp:20") != std::string::npos ||
          text.find("::broken(") != std::string::npos || text.find("+0x") != std::string::npos),
         text);
   }
@@ -46,6 +49,25 @@ TEST_CASE("anomaly mode names the op whose rule made the first NaN, and the line
   }
   CHECK_FALSE(autograd::AnomalyMode::is_enabled());
   CHECK(message((broken(x) * 3).sum()).empty());  // off: the NaN goes through
+}
+
+TEST_CASE("with HALFTAPE_BACKTRACE=1 anomaly mode names the functions of the forward call, too") {
+  const Tensor x = leaf({0, 1});
+  const autograd::DetectAnomalyGuard guard;
+  const Tensor loss = (exp(broken(x)) * 3).sum();
+  CHECK_FALSE(has(message(loss), "forward call"));
+  const testing::Backtraces backtraces;
+  const Tensor again = (exp(broken(x)) * 3).sum();
+  const std::string text = message(again);
+  const size_t begin = text.find("\nforward call in:"), end = text.find("\nthrown in:");
+  REQUIRE(end != text.npos);
+  REQUIRE(begin < end);
+  const std::string forward = text.substr(begin, end - begin);
+  if (!has(forward, "#0")) return;  // the system does not tell
+  CHECK_FALSE(has(forward, "call_site"));
+  CHECK_FALSE(has(forward, "Node::Node"));
+  if (!os::output_of("addr2line --version").empty())
+    CHECK_MESSAGE(has(os::output_of(testing::addr2line_of(forward)), "modes_test.cpp:"), text);
 }
 
 TEST_CASE("anomaly mode leaves sound gradients alone, and says when it was off in the forward") {
