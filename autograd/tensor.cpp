@@ -253,7 +253,7 @@ Tensor& Tensor::detach_() const {
 template <class T>
 std::vector<T> TensorBase::to_vector() const {
   const Array a = array().to(dtype_of<T>).to_contiguous();
-  std::vector<T> out(static_cast<size_t>(a.numel()));
+  auto out = host_vector<T>(a.numel());
   if (a.numel() > 0) backend(a.device()).read(out.data(), a);
   return out;
 }

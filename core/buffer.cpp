@@ -1,12 +1,21 @@
 #include "halftape/core/buffer.h"
 
+#include <atomic>
+#include <cstdlib>
 #include <new>
 
+#include "halftape/core/machine/free_list.h"
 #include "halftape/core/machine/per_thread.h"
 
 namespace halftape {
 namespace {
 using Live = Counter<struct OfBuffers, 2>;  // buffers and their bytes
+
+// Given back when memory ends: the error needs some, too.
+constexpr size_t kReserve = 16'384;
+std::atomic<void*> reserve{std::malloc(kReserve)};  // NOLINT
+[[maybe_unused]] const bool known = (
+    FreeListed::out_of_memory = [](size_t bytes) { out_of_memory(bytes); }, true);
 }  // namespace
 
 Buffer::Buffer(void* bytes, size_t size, Device device, GiveBack give_back, void* context,
@@ -40,7 +49,8 @@ Ref<Buffer> Buffer::part_of(const Ref<Buffer>& whole, size_t at, size_t size) {
     Ref<Buffer>::adopt(static_cast<Buffer*>(of));
   };
   auto part = make_ref<Buffer>(static_cast<char*>(whole->bytes_) + at, size, whole->device_, let_go,
-                               Ref(whole).leak(), whole->pinned_);
+                               whole.get(), whole->pinned_);
+  static_cast<void>(Ref(whole).leak());  // the part's from here on
   part->set(kPart);
   Live::add(0, -static_cast<int64_t>(size));  // they are counted already
   return part;
@@ -77,10 +87,13 @@ int64_t Buffer::live_count() { return Live::total(0); }
 int64_t Buffer::live_bytes() { return Live::total(1); }
 
 void out_of_memory(size_t bytes, Device device) {
+  std::free(reserve.exchange(nullptr));  // NOLINT
   std::ostringstream text;
   text << "out of memory: " << bytes << " bytes asked for on " << device << ", "
        << Buffer::live_bytes() << " bytes live in " << Buffer::live_count() << " buffers";
-  throw OutOfMemoryError(detail::in_its_name(text.str()));
+  const OutOfMemoryError error(detail::in_its_name(text.str()));
+  std::free(reserve.exchange(std::malloc(kReserve)));  // NOLINT
+  throw error;
 }
 
 }  // namespace halftape

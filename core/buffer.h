@@ -1,8 +1,10 @@
 // Reference-counted bytes with a version, which every in-place write raises, so that stale saved
 // tensors are noticed. A part of a buffer may be a buffer of its own.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <new>
+#include <string>
 #include <vector>
 
 #include "halftape/core/check.h"
@@ -116,18 +118,42 @@ size_t bytes_of(int64_t n) {
   return __builtin_mul_overflow(static_cast<size_t>(n), sizeof(T), &bytes) ? SIZE_MAX : bytes;
 }
 
-/// n equal elements on the host. Throws OutOfMemoryError where std::vector's own exception would
-/// not say how much was asked for.
-template <class T>
-std::vector<T> host_vector(int64_t n, const T& value = T()) {
-  HALFTAPE_CHECK(n >= 0, "a list of ", n, " elements");
-  const size_t bytes = bytes_of<T>(n);
+/// make(), which asks the standard library for `bytes` on the host. Throws OutOfMemoryError where
+/// std::bad_alloc would not say how much was asked for.
+template <class F>
+auto on_host(size_t bytes, const F& make) {
   if (bytes > kBeyondMemory) out_of_memory(bytes);
   try {
-    return std::vector<T>(static_cast<size_t>(n), value);
+    return make();
   } catch (const std::bad_alloc&) {
     out_of_memory(bytes);
   }
+}
+/// n equal elements, as by on_host().
+template <class T>
+std::vector<T> host_vector(int64_t n, const T& value = T()) {
+  HALFTAPE_CHECK(n >= 0, "a list of ", n, " elements");
+  return on_host(bytes_of<T>(n), [&] { return std::vector<T>(static_cast<size_t>(n), value); });
+}
+/// Room for n elements, as by on_host().
+template <class List>
+List host_room(size_t n) {
+  return on_host(bytes_of<typename List::value_type>(static_cast<int64_t>(n)), [&] {
+    List list;
+    list.reserve(n);
+    return list;
+  });
+}
+/// Room for that many more elements, as by on_host(). Doubles it, as push_back() would.
+template <class List>
+void host_grow(List& list, size_t more) {
+  if (more <= list.capacity() - list.size()) return;
+  const size_t n = std::max(list.size() + more, 2 * list.capacity());
+  on_host(bytes_of<typename List::value_type>(static_cast<int64_t>(n)), [&] { list.reserve(n); });
+}
+/// n characters 0, as by on_host().
+inline std::string host_string(size_t n) {
+  return on_host(n, [&] { return std::string(n, '\0'); });
 }
 
 }  // namespace halftape

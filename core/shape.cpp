@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "halftape/core/buffer.h"
+
 namespace halftape {
 
 void Dims::too_many() {
@@ -75,13 +77,15 @@ bool overlaps_itself(const Shape& shape, const Strides& strides) {
     extent += (n - 1) * stride;
   }
   if (disjoint || dims[0].first == 0) return !disjoint;
-  std::vector<size_t> places{0};
+  auto places = host_room<std::vector<size_t>>(static_cast<size_t>(numel(shape)));
+  places.push_back(0);
   for (const auto& [stride, n] : dims) {
     const size_t before = places.size();
     for (size_t i = before; i < before * static_cast<size_t>(n); ++i)
       places.push_back(places[i - before] + static_cast<size_t>(stride));
   }
-  std::vector<bool> taken(static_cast<size_t>(extent) + 1);
+  const size_t reach = static_cast<size_t>(extent) + 1;
+  auto taken = on_host(reach / 8, [&] { return std::vector<bool>(reach); });
   for (const size_t place : places) {
     if (taken[place]) return true;
     taken[place] = true;

@@ -51,14 +51,23 @@ size_t list_of(size_t size) {
   return kAddressSanitizer || size > kLists * kStep ? kLists : (size - 1) / kStep;
 }
 
+void* fresh(size_t size) {
+  try {
+    return ::operator new(size);
+  } catch (const std::bad_alloc&) {
+    if (FreeListed::out_of_memory) FreeListed::out_of_memory(size);
+    throw;
+  }
+}
+
 }  // namespace
 
 void* FreeListed::operator new(size_t size) {
   const size_t list = list_of(size);
-  if (list == kLists) return ::operator new(size);
+  if (list == kLists) return fresh(size);
   Lists* lists = per_thread<Lists>();
   void* object = lists ? lists->take(list) : nullptr;
-  return object ? object : ::operator new((list + 1) * kStep);
+  return object ? object : fresh((list + 1) * kStep);
 }
 
 void FreeListed::operator delete(void* object, size_t size) noexcept {

@@ -9,6 +9,9 @@ namespace halftape {
 struct FreeListed {
   static void* operator new(size_t size);
   static void operator delete(void* object, size_t size) noexcept;
+  /// Throws in place of std::bad_alloc, once set: core/buffer.cpp knows what memory is in use.
+  using OutOfMemory = void (*)(size_t bytes);
+  static inline constinit OutOfMemory out_of_memory = nullptr;
 };
 
 }  // namespace halftape

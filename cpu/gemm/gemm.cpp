@@ -58,7 +58,9 @@ void gemm_as(const Gemm& g) {
                               Eigen::OuterStride<>(k));
       const ConstView<S> right(b.data<S>() + batch * k * n + column, k, columns,
                                Eigen::OuterStride<>(n));
-      d.noalias() = left * right;
+      // At most what Eigen packs of a tile.
+      const auto packed = static_cast<size_t>((rows + columns) * k) * sizeof(S);
+      on_host(packed, [&] { d.noalias() = left * right; });
     }
     if (alpha == S(1) && beta == S(0) && !bias.defined()) return;
     for (int64_t r = 0; r < rows; ++r) {

@@ -127,7 +127,12 @@ BufferPtr allocate(size_t bytes) {
   void* block = size > 0 ? take(size) : nullptr;
   if (!block) out_of_memory(bytes);
   if (small) return Buffer::in_block(block, size - Buffer::kHead, Device(kCPU), &give_back);
-  return make_ref<Buffer>(block, size, Device(kCPU), &give_back);
+  try {
+    return make_ref<Buffer>(block, size, Device(kCPU), &give_back);
+  } catch (const std::bad_alloc&) {
+    std::free(block);  // to the system: the error needs memory, too
+    out_of_memory(bytes);
+  }
 }
 
 }  // namespace halftape::cpu

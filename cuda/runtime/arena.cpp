@@ -28,8 +28,15 @@ BufferPtr Arena::allocate(size_t bytes) {
   const size_t size = rounded(bytes);
   auto holder = std::make_unique<std::shared_ptr<Arena>>(shared_from_this());
   void* block = cut(size);
-  return make_ref<Buffer>(block, bytes, Device(kCUDA, context_.index()), &give_back,
-                          holder.release());
+  try {
+    BufferPtr buffer =
+        make_ref<Buffer>(block, bytes, Device(kCUDA, context_.index()), &give_back, holder.get());
+    static_cast<void>(holder.release());  // the buffer's from here on
+    return buffer;
+  } catch (const std::bad_alloc&) {
+    give_back(block, bytes, holder.release());
+    out_of_memory(sizeof(Buffer));
+  }
 }
 
 /// Cuts from the smallest free piece that is large enough, or from a new segment.

@@ -132,8 +132,13 @@ Arena*& Context::capturing() {
 BufferPtr Context::allocate(size_t bytes) {
   if (Arena* arena = capturing(); arena && &arena->context() == this) return arena->allocate(bytes);
   const cudaStream_t stream = current();
-  return make_ref<Buffer>(from_pool(bytes, stream), bytes, Device(kCUDA, index_), &give_back_memory,
-                          stream);
+  void* const block = from_pool(bytes, stream);
+  try {
+    return make_ref<Buffer>(block, bytes, Device(kCUDA, index_), &give_back_memory, stream);
+  } catch (const std::bad_alloc&) {
+    give_back_memory(block, bytes, stream);
+    out_of_memory(sizeof(Buffer));
+  }
 }
 
 void* Context::from_pool(size_t bytes, cudaStream_t stream) {
@@ -173,7 +178,12 @@ BufferPtr Context::allocate_pinned(size_t bytes) {
   check(cudaSetDevice(index_), "choosing the device");
   check_earlier(cudaHostAlloc(&block, std::max<size_t>(bytes, 1), cudaHostAllocPortable),
                 "allocating pinned memory");
-  return make_ref<Buffer>(block, bytes, kCPU, &give_back_pinned, nullptr, /*pinned=*/true);
+  try {
+    return make_ref<Buffer>(block, bytes, kCPU, &give_back_pinned, nullptr, /*pinned=*/true);
+  } catch (const std::bad_alloc&) {
+    give_back_pinned(block, bytes, nullptr);
+    out_of_memory(sizeof(Buffer));
+  }
 }
 
 void Context::free_pinned(void* bytes) noexcept {

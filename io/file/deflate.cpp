@@ -5,6 +5,7 @@
 #include <limits>
 #include <new>
 
+#include "halftape/core/buffer.h"
 #include "halftape/io/file/byte_order.h"
 
 #ifndef HALFTAPE_HAVE_ZLIB
@@ -37,7 +38,8 @@ bool can_inflate() { return HALFTAPE_HAVE_ZLIB != 0; }
 
 #if HALFTAPE_HAVE_ZLIB
 namespace {
-constexpr size_t kMost = std::numeric_limits<uInt>::max();  // that zlib takes at once
+constexpr size_t kMost = std::numeric_limits<uInt>::max();       // that zlib takes at once
+constexpr size_t kOfDeflate = 256 << 10, kOfInflate = 40 << 10;  // bytes that zlib asks for
 
 /// zlib's pointers are not const, but it does not write there.
 Bytef* input(std::string_view bytes) {
@@ -48,7 +50,8 @@ Bytef* input(std::string_view bytes) {
 std::string deflated(std::string_view bytes) {
   z_stream z{};
   if (deflateInit2(&z, Z_DEFAULT_COMPRESSION, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY) != Z_OK)
-    throw std::bad_alloc();
+    out_of_memory(kOfDeflate);
+  const std::unique_ptr<z_stream, decltype(&deflateEnd)> end(&z, &deflateEnd);
   std::string out;
   char chunk[1 << 14];
   int status = Z_OK;
@@ -64,7 +67,6 @@ std::string deflated(std::string_view bytes) {
     status = deflate(&z, bytes.empty() ? Z_FINISH : Z_NO_FLUSH);
     out.append(chunk, sizeof(chunk) - z.avail_out);
   }
-  deflateEnd(&z);
   return out;
 }
 
@@ -82,7 +84,7 @@ int inflate_on(z_stream& z, std::string_view data, size_t& taken, void* out, siz
     taken += in - z.avail_in;
     have += room - z.avail_out;
   }
-  if (status == Z_MEM_ERROR) throw std::bad_alloc();
+  if (status == Z_MEM_ERROR) out_of_memory(kOfInflate);
   return status;
 }
 
@@ -90,7 +92,7 @@ int inflate_on(z_stream& z, std::string_view data, size_t& taken, void* out, siz
 class Inflater : public z_stream {
  public:
   explicit Inflater(int window) : z_stream{} {
-    if (inflateInit2(this, window) != Z_OK) throw std::bad_alloc();
+    if (inflateInit2(this, window) != Z_OK) out_of_memory(kOfInflate);
   }
   ~Inflater() { inflateEnd(this); }
   Inflater(const Inflater&) = delete;
@@ -110,7 +112,7 @@ bool inflate_into(void* out, size_t n, std::string_view data) {
 std::string gunzip(std::string_view data, size_t most, const InputFile& file) {
   constexpr const char* kFetchAgain = "; fetch or copy the file again";
   Inflater z(15 + 16);
-  std::string out(most, '\0');
+  std::string out = host_string(most);
   size_t have = 0, taken = 0;
   bool member_done = false;
   while (have < most) {

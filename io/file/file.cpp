@@ -4,6 +4,7 @@
 #include <system_error>
 #include <utility>
 
+#include "halftape/core/buffer.h"
 #include "halftape/core/machine/os.h"
 #include "halftape/core/machine/warn.h"
 
@@ -52,7 +53,7 @@ void InputFile::read_at(uint64_t position, void* out, size_t n, const char* what
 
 std::string read_file(const std::string& format, const fs::path& path) {
   InputFile file(format, path);
-  std::string bytes(file.size(), '\0');
+  std::string bytes = host_string(file.size());
   file.read_at(0, bytes.data(), bytes.size(), "the file");
   return bytes;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "halftape/core/buffer.h"
 #include "halftape/io/file/byte_order.h"
 #include "halftape/io/file/crc.h"
 #include "halftape/io/file/deflate.h"
@@ -37,7 +38,7 @@ std::string common(const ZipMember& m) {
 }
 
 std::string read(InputFile& file, uint64_t at, size_t n, const char* what) {
-  std::string bytes(n, '\0');
+  std::string bytes = host_string(n);
   file.read_at(at, bytes.data(), n, what);
   return bytes;
 }
@@ -156,7 +157,7 @@ std::string zip_read(InputFile& file, const ZipMember& m) {
     if (!can_inflate())
       file.fail("member ", json_quoted(m.name), ": expected it stored, found it deflated, which ",
                 "this build cannot read; rebuild with zlib");
-    std::string whole(m.size, '\0');
+    std::string whole = host_string(m.size);
     if (!inflate_into(whole.data(), whole.size(), bytes))
       file.fail("member ", json_quoted(m.name), ": expected ", m.size,
                 " bytes of sound deflate data, found damage");
@@ -168,7 +169,8 @@ std::string zip_read(InputFile& file, const ZipMember& m) {
 }
 
 void ZipWriter::add(const std::string& name, std::string_view bytes, bool deflate) {
-  const std::string small = deflate ? deflated(bytes) : std::string();
+  const std::string small =
+      on_host(bytes.size(), [&] { return deflate ? deflated(bytes) : std::string(); });
   const std::string_view data = deflate ? std::string_view(small) : bytes;
   ZipMember m{name,        deflate,      crc32(bytes.data(), bytes.size()),
               data.size(), bytes.size(), file_.size()};

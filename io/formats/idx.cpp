@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "halftape/core/buffer.h"
 #include "halftape/io/file/byte_order.h"
 #include "halftape/io/file/deflate.h"
 #include "halftape/io/formats/tensor_bytes.h"
@@ -99,7 +100,7 @@ Idx read_idx_file(const fs::path& path, size_t rank) {
   constexpr const char *kTruncated = ": the file is truncated", *kMore = ": bytes follow the data";
   if (!gzip) {
     if (file.size() != total) mismatch(file.size(), file.size() < total ? kTruncated : kMore);
-    idx.bytes.resize(*payload);
+    idx.bytes = host_vector<uint8_t>(static_cast<int64_t>(*payload));
     file.read_at(header, idx.bytes.data(), *payload, "the data");
     return idx;
   }
@@ -108,6 +109,7 @@ Idx read_idx_file(const fs::path& path, size_t rank) {
   const std::string all = gunzip(packed, total + 1, file);  // to the end, with its check sum
   if (all.size() < total) mismatch(all.size(), kTruncated);
   if (all.size() > total) mismatch("more", kMore);
+  idx.bytes = host_room<std::vector<uint8_t>>(*payload);
   idx.bytes.assign(all.begin() + static_cast<std::ptrdiff_t>(header), all.end());
   return idx;
 }

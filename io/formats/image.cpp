@@ -6,6 +6,7 @@
 
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/tape/grad_mode.h"
+#include "halftape/core/buffer.h"
 #include "halftape/io/file/file.h"
 
 namespace halftape::image {
@@ -38,6 +39,7 @@ Pixels read_pnm(const std::string& file, const std::string& name) {
   ++at;
   const uint64_t size = uint64_t{p.width} * p.height * p.channels;
   check(file.size() - at >= size, "expected ", size, " bytes of pixels, found ", file.size() - at);
+  p.bytes = host_room<std::vector<uint8_t>>(size);
   for (uint64_t i = 0; i < size; ++i) {
     const auto v = static_cast<uint8_t>(file[at + i]);
     check(v <= levels, "a pixel of ", int{v}, ", above ", levels);
@@ -63,10 +65,9 @@ Pixels detail::pixels_of(const char* op, const Tensor& rows, double (*rounded)(d
   HALFTAPE_CHECK(rows.is_floating_point() || rows.dtype() == kUInt8, op, ": ", rows.dtype(),
                  " is neither uint8 (0 to 255) nor floating-point (0 to 1)");
   const double scale = rows.dtype() == kUInt8 ? 1 : 255;
-  Pixels p{static_cast<uint32_t>(rows.size(0)),
-           static_cast<uint32_t>(rows.size(1)),
+  Pixels p{static_cast<uint32_t>(rows.size(0)), static_cast<uint32_t>(rows.size(1)),
            static_cast<uint32_t>(rows.size(2)),
-           {}};
+           host_room<std::vector<uint8_t>>(static_cast<size_t>(rows.numel()))};
   for (const double v : rows.to_vector())  // NaN is not above 0
     p.bytes.push_back(v > 0 ? static_cast<uint8_t>(std::min(rounded(v * scale), 255.0)) : 0);
   return p;
@@ -89,17 +90,15 @@ Tensor load(const std::filesystem::path& path) {
 void save(const std::filesystem::path& path, const Tensor& image) {
   const Pixels p = checked_pixels(image);
   const std::string kind = path.extension().string();
-  std::string file;
-  if (kind == ".png") {
-    file = png(p.bytes, p.height, p.width, p.channels);
-  } else {
+  const std::string file = on_host(p.bytes.size(), [&] {
+    if (kind == ".png") return png(p.bytes, p.height, p.width, p.channels);
     HALFTAPE_CHECK(kind == ".ppm" || kind == ".pgm", "image: ", path.string(),
                    " ends in none of .png, .ppm and .pgm");
     HALFTAPE_CHECK(p.channels == (kind == ".ppm" ? 3 : 1), "image: ", image.sizes(), " is not for ",
                    kind, ", which has ", kind == ".ppm" ? 3 : 1, " channels");
-    file = (kind == ".ppm" ? "P6\n" : "P5\n") + std::to_string(p.width) + ' ' +
+    return (kind == ".ppm" ? "P6\n" : "P5\n") + std::to_string(p.width) + ' ' +
            std::to_string(p.height) + "\n255\n" + std::string(p.bytes.begin(), p.bytes.end());
-  }
+  });
   write_file("image", path, file);
 }
 

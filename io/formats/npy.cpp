@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "halftape/autograd/tape/grad_mode.h"
+#include "halftape/core/buffer.h"
 #include "halftape/io/file/byte_order.h"
 #include "halftape/io/file/file.h"
 #include "halftape/io/file/json.h"
@@ -180,7 +181,7 @@ Tensor read_array(const Source& source) {
   if (length > kMaxHeader || begin > source.size)
     source.fail("expected a header of at most ", kMaxHeader,
                 " bytes within the file, found the length ", length);
-  std::string text(length, '\0');
+  std::string text = host_string(length);
   source.read(8 + width, text.data(), length);
   const Header h = Reader(text, source).read();
   const std::optional<uint64_t> bytes = byte_count(h.dtype, h.shape);
@@ -236,8 +237,9 @@ void save_archive(const std::filesystem::path& path, const Tensors& tensors, boo
   ZipWriter zip(file);
   for (const auto& item : tensors) {
     const Array a = on_the_host(item.value());
-    std::string member = header_of(a);
-    member += bytes_of(a);
+    const std::string header = header_of(a);
+    auto member = host_room<std::string>(header.size() + bytes_of(a).size());
+    member.append(header).append(bytes_of(a));
     zip.add(item.key() + std::string(kSuffix), member, deflate);
   }
   zip.finish();

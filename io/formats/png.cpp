@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "halftape/core/buffer.h"
 #include "halftape/core/check.h"
 #include "halftape/io/file/byte_order.h"
 #include "halftape/io/file/crc.h"
@@ -73,7 +74,7 @@ class Reader {
       check((type == "IHDR") == (color_ < 0), "expected one IHDR, and it at the beginning");
       if (type == "IHDR") header(data);
       if (type == "PLTE") palette(data);
-      if (type == "IDAT") stream_ += data;
+      if (type == "IDAT") host_grow(stream_, data.size()), stream_ += data;
       const bool critical = (type[0] & 0x20) == 0;
       check(!critical || type == "IHDR" || type == "PLTE" || type == "IDAT" || type == "IEND",
             "the critical chunk '", type, "' is not known here");
@@ -142,7 +143,7 @@ class Reader {
     check(stream_.size() > 6 && (byte(0) & 15) == 8 && (byte(0) << 8 | byte(1)) % 31 == 0 &&
               (byte(1) & 32) == 0,
           "the data are no zlib stream");
-    std::string rows(row * pixels_.height, '\0');
+    std::string rows = host_string(row * pixels_.height);
     check(inflate_into(rows.data(), rows.size(),
                        std::string_view(stream_).substr(2, stream_.size() - 6)),
           "the data do not inflate to ", pixels_.height, " x ", pixels_.width, " pixels");
@@ -155,7 +156,7 @@ class Reader {
   /// Undoes the filters: each byte is the difference from a prediction. RFC 2083, section 6.
   std::vector<uint8_t> unfiltered(const std::string& rows) const {
     const size_t width = size_t{pixels_.width} * pixels_.channels, step = pixels_.channels;
-    std::vector<uint8_t> out(width * pixels_.height);
+    auto out = host_vector<uint8_t>(static_cast<int64_t>(width * pixels_.height));
     for (size_t y = 0; y < pixels_.height; ++y) {
       const char* in = &rows[y * (width + 1)];
       const int filter = static_cast<uint8_t>(*in++);
@@ -183,8 +184,7 @@ class Reader {
   }
 
   void look_up() {
-    std::vector<uint8_t> out;
-    out.reserve(pixels_.bytes.size() * 3);
+    auto out = host_room<std::vector<uint8_t>>(pixels_.bytes.size() * 3);
     for (const size_t i : pixels_.bytes) {
       check(3 * i < palette_.size(), "colour ", i, " of a palette with ", palette_.size() / 3);
       out.insert(out.end(), palette_.begin() + static_cast<std::ptrdiff_t>(3 * i),

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "halftape/autograd/tape/grad_mode.h"
+#include "halftape/core/buffer.h"
 #include "halftape/io/file/byte_order.h"
 #include "halftape/io/file/crc.h"
 #include "halftape/io/file/file.h"
@@ -100,7 +101,7 @@ Contents read_file(const std::filesystem::path& path, Device device) {
     file.fail("expected a header of at most ", std::min(kMaxHeader, rest),
               length > rest ? " bytes, as many as follow" : " bytes", ", found the length ", length,
               "; this is no safetensors file, or a truncated one");
-  std::string text(static_cast<size_t>(length), '\0');
+  std::string text = host_string(static_cast<size_t>(length));
   file.read_at(kLength, text.data(), text.size(), "the header");
   Header header = parse_header(text, rest - length, file);
 

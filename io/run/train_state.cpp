@@ -378,11 +378,10 @@ void load_parts(const auto& parts, const Contents& saved, const RandomState& ran
   try {
     for (; at != order.end(); ++at) at->first->load(saved);
     set_random_state(random);
-  } catch (const std::bad_alloc&) {
-    undo(true);
-    throw;
   } catch (const std::exception& error) {
-    const bool refused = at != order.end() && at->second;
+    const bool no_memory = dynamic_cast<const std::bad_alloc*>(&error) ||
+                           dynamic_cast<const OutOfMemoryError*>(&error);
+    const bool refused = !no_memory && at != order.end() && at->second;
     undo(!refused);
     if (!refused) throw;
     throw Error("TrainState::load: \"" + at->first->name +

@@ -62,6 +62,8 @@ bool fails(bool host, int64_t nth, const std::function<void()>& f) {
     }
   } catch (const std::bad_alloc&) {
     return true;
+  } catch (const OutOfMemoryError&) {
+    return true;
   }
   return false;
 }

@@ -5,11 +5,13 @@
 
 namespace {
 constinit thread_local int64_t left = 0;
-}
+constinit thread_local size_t most = 0;
+}  // namespace
 
 // The program's own operator new, which libstdc++'s other forms call.
 void* operator new(size_t bytes) {
   if (left > 0 && --left == 0) throw std::bad_alloc();
+  if (most > 0 && bytes > most) throw std::bad_alloc();
   if (void* p = std::malloc(bytes > 0 ? bytes : 1)) return p;  // NOLINT: this is operator new
   throw std::bad_alloc();
 }
@@ -19,5 +21,6 @@ void operator delete(void* p, size_t) noexcept { std::free(p); }  // NOLINT: lik
 namespace halftape::testing {
 
 int64_t fail_new(int64_t nth) { return std::exchange(left, nth); }
+void fail_large_new(size_t bytes) { most = bytes; }
 
 }  // namespace halftape::testing

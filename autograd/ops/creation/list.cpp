@@ -25,7 +25,8 @@ std::string joined(const Shape& sizes) {
 TensorDataContainer::TensorDataContainer() : dtype_(get_default_dtype()), sizes_{0} {}
 
 TensorDataContainer::TensorDataContainer(const std::vector<bool>& values) {
-  const std::vector<uint8_t> bytes(values.begin(), values.end());
+  auto bytes = host_room<std::vector<uint8_t>>(values.size());
+  bytes.assign(values.begin(), values.end());
   assign(bytes.data(), bytes.size(), kBool);
 }
 
@@ -99,8 +100,7 @@ Array TensorDataContainer::flatten(Dtype dtype) const {
   if (is_tensor()) return block_.to(dtype);
   const auto block = [&](auto t) {
     using T = typename decltype(t)::type;
-    std::vector<T> values;
-    values.reserve(static_cast<size_t>(numel(sizes_)));
+    auto values = host_room<std::vector<T>>(static_cast<size_t>(numel(sizes_)));
     collect(values);
     Array host(sizes_, dtype_of<T>, Device(kCPU));
     std::copy(values.begin(), values.end(), host.data<T>());

@@ -76,7 +76,7 @@ void multinomial_as_torch(const double* weights, int64_t classes, int64_t n, boo
                           Mt19937& mt, int64_t* to) {
   using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
   const auto c = static_cast<size_t>(classes);
-  std::vector<Wide> w(c);
+  auto w = host_vector<Wide>(classes);
   std::transform(weights, weights + c, w.begin(), [](double x) { return static_cast<Wide>(x); });
   if (replacement && n > 1) {
     std::partial_sum(w.begin(), w.end(), w.begin());
@@ -93,7 +93,7 @@ void multinomial_as_torch(const double* weights, int64_t classes, int64_t n, boo
     const auto clock = static_cast<Wide>(convert<T>(mt.exponential()));
     x = x > 0 ? static_cast<Wide>(convert<T>(x / clock)) : 0;
   }
-  std::vector<int64_t> order(c);
+  auto order = host_vector<int64_t>(classes);
   std::iota(order.begin(), order.end(), 0);
   std::partial_sort(order.begin(), order.begin() + n, order.end(), [&](int64_t i, int64_t j) {
     const Wide a = w[static_cast<size_t>(i)], b = w[static_cast<size_t>(j)];
@@ -240,7 +240,7 @@ Tensor multinomial(const Tensor& p, int64_t n, bool replacement) {
     const double* w = weights.data() + r * classes;
     int64_t* to = out.data<int64_t>() + r * n;
     if (replacement) {
-      std::vector<double> upto(static_cast<size_t>(classes));
+      auto upto = host_vector<double>(classes);
       std::partial_sum(w, w + classes, upto.begin());
       // Where the running sum first exceeds the draw, which is never at a class of weight 0.
       for (int64_t i = 0; i < n; ++i) {
@@ -249,7 +249,8 @@ Tensor multinomial(const Tensor& p, int64_t n, bool replacement) {
       }
     } else {
       // The n earliest of exponential clocks at these rates: Efraimidis & Spirakis 2006.
-      std::vector<std::pair<double, int64_t>> clock;
+      using Clocks = std::vector<std::pair<double, int64_t>>;
+      auto clock = host_room<Clocks>(static_cast<size_t>(classes));
       for (int64_t c = 0; c < classes; ++c)
         if (w[c] > 0) clock.emplace_back(-std::log(u(r * classes + c)) / w[c], c);
       std::partial_sort(clock.begin(), clock.begin() + n, clock.end());
@@ -267,7 +268,7 @@ Tensor slopes_as_torch(const Tensor& x, double lower, double upper, Mt19937& mt)
     lower = convert<double>(convert<T>(lower));
     upper = convert<double>(convert<T>(upper));
   });
-  std::vector<double> slopes;
+  auto slopes = host_room<std::vector<double>>(static_cast<size_t>(x.numel()));
   for (const double v : x.detach().to_vector())
     slopes.push_back(v <= 0 ? mt.uniform() * (upper - lower) + lower : 1);
   return tensor(slopes, TensorOptions(kFloat64).device(kCPU)).reshape(x.sizes());

@@ -143,7 +143,7 @@ Tensor avg_pool_of(const char* op, int n, const Tensor& x, const Windows& w, boo
   for (int i = 0; i < n; ++i) {
     const std::vector<double> along = divisors(w, i, lengths[i], count[i], include_pad);
     one = one && std::ranges::count(along, along[0]) == count[i];
-    std::vector<double> product;
+    auto product = host_room<std::vector<double>>(by.size() * along.size());
     for (double a : by)
       for (double b : along) product.push_back(a * b);
     by = product;

@@ -8,6 +8,7 @@
 
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/ops/layout/shape.h"
+#include "halftape/core/buffer.h"
 #include "halftape/io/file/file.h"
 
 namespace halftape::data {
@@ -47,6 +48,8 @@ class Reader {
       }
       if (fields_.size() != width_)
         fail("expected ", width_, " fields as in the first line, found ", fields_.size());
+      host_grow(values, width_);
+      host_grow(table.lines, 1);
       for (size_t c = 0; c < width_; ++c) values.push_back(number(c, table.columns));
       table.lines.push_back(line_number_);
     }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "halftape/autograd/ops/creation/create.h"
+#include "halftape/core/buffer.h"
 #include "halftape/core/check.h"
 #include "halftape/io/file/file.h"
 #include "halftape/io/file/json.h"
@@ -67,8 +68,7 @@ CharVocabulary::CharVocabulary(std::string_view text) {
 }
 
 Tensor CharVocabulary::encode(std::string_view text) const {
-  std::vector<int64_t> tokens;
-  tokens.reserve(text.size());
+  auto tokens = host_room<std::vector<int64_t>>(text.size());
   for_each_character(text, [&](uint32_t code, std::string_view c, size_t at) {
     const auto number = numbers_.find(code);
     if (number == numbers_.end())
@@ -100,7 +100,7 @@ Tensor ByteVocabulary::encode(std::string_view bytes) const {
 }
 
 std::string ByteVocabulary::decode(const Tensor& tokens) const {
-  std::string bytes;
+  auto bytes = host_room<std::string>(static_cast<size_t>(tokens.numel()));
   for (const int64_t token : checked(tokens, size())) bytes += static_cast<char>(token);
   return bytes;
 }
