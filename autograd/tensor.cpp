@@ -21,11 +21,30 @@ TensorImpl::TensorImpl(Array&& v) : value(std::move(v)) {
   inference = InferenceMode::is_enabled();
   LiveTensors::add(1);
 }
+namespace {
+/// Drops a dying tensor's gradient. One that has a gradient, that has one, and so on, is dropped in
+/// a loop of the first call: a chain of a million does not recurse.
+void drop(Tensor&& grad) noexcept {
+  thread_local constinit TensorImpl* waiting = nullptr;
+  thread_local constinit bool dropping = false;
+  Ref<TensorImpl> held(grad.impl());
+  grad.reset();
+  if (waiting) return;  // a second one of the same turn, that of a view's base, goes at once
+  waiting = held.leak();
+  if (dropping) return;
+  dropping = true;
+  while (waiting) Ref<TensorImpl>::adopt(std::exchange(waiting, nullptr));
+  dropping = false;
+}
+}  // namespace
+
 TensorImpl::~TensorImpl() {
   if (low_copied) drop_low_copy(this);
   if (accumulator) static_cast<Accumulate&>(*accumulator).detach_leaf();
   if (retained) retained->cut();
   LiveTensors::add(-1);
+  if (grad.impl()) [[unlikely]]
+    drop(std::move(grad));
 }
 
 void TensorImpl::set_value(Array v) {

@@ -19,7 +19,6 @@ struct TensorImpl final : RefCounted, FreeListed {
   Array value;
   /// Puts other bytes behind this tensor.
   void set_value(Array v);
-  Tensor grad;
   Edge history;                            // the node that made it; empty for a leaf
   Ref<Node> accumulator;                   // of a leaf that requires grad: receives its gradient
   std::shared_ptr<GradSlot> retained;      // of a non-leaf that keeps its gradient
@@ -48,6 +47,8 @@ struct TensorImpl final : RefCounted, FreeListed {
   }
   TensorImpl* autograd_meta() { return this; }
   static int64_t live_count();
+
+  Tensor grad;  // the last member: ~TensorImpl() has looked whether there is one
 };
 [[noreturn]] void undefined_tensor();
 }  // namespace detail

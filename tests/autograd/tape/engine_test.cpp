@@ -350,6 +350,13 @@ TEST_CASE("a million nodes are built, run and freed within a stack of 256 KiB") 
     Tensor y = leaf({1});
     for (int i = 0; i < 1'000'000; ++i) y = tanh(y);
   });
+  in_small_stack([] {  // a gradient that has a gradient, and so on
+    Tensor y = leaf({1});
+    for (int i = 0; i < 1'000'000; ++i) {
+      Tensor x(y.array());
+      x.mutable_grad() = std::exchange(y, x);
+    }
+  });
   CHECK(Node::live_count() == nodes);
 }
 
