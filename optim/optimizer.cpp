@@ -159,6 +159,13 @@ void Optimizer::check_gradient(const Tensor& p, const StepControl& control) {
                  ")");
 }
 
+void check_verdict(const Tensor& g) {
+  const Array verdict = verdict_on(g);
+  HALFTAPE_CHECK(!verdict.defined() || read_double(verdict) == 0,
+                 "Optimizer::step: a GradScaler found that the gradients, or the loss, are not "
+                 "finite; call scaler.step(optimizer), which skips such a step");
+}
+
 namespace {
 /// The verdict on a gradient, for a step that was given none: returned if the device is to decide
 /// by it. Otherwise the host reads it here, and throws if it is bad.
@@ -167,9 +174,7 @@ Array verdict_for_device(const Tensor& g, bool supports_control) {
   const bool host_would_wait =
       verdict.defined() && (!verdict.device().is_cpu() || Capture::active_or_tried());
   if (!verdict.defined() || (supports_control && host_would_wait)) return verdict;
-  HALFTAPE_CHECK(read_double(verdict) == 0,
-                 "Optimizer::step: a GradScaler found that the gradients, or the loss, are not "
-                 "finite; call scaler.step(optimizer), which skips such a step");
+  check_verdict(g);
   return {};
 }
 }  // namespace

@@ -241,6 +241,10 @@ class Optimizer {
   std::vector<FlatRegion> flat_;
 };
 
+/// Throws if a GradScaler found this gradient's list, or its loss, not finite. Waits for the
+/// device.
+void check_verdict(const Tensor& gradient);
+
 /// Turns on LibTorch's warnings that parameters(), size() and add_parameters() will be removed;
 /// here they stay. <torch/torch.h> turns them on.
 void warn_of_old_interface(bool on);

@@ -303,7 +303,10 @@ Tensor LBFGS::step(LossClosure closure) {
     const AutoGradMode recording(true);
     const PolicyScope casts(policy);
     const Tensor loss = closure();
-    for (const Tensor& p : params()) check_gradient(p);
+    for (const Tensor& p : params()) {
+      check_gradient(p);
+      check_verdict(p.grad());
+    }
     return loss;
   };
   const std::vector<Tensor> before = Parameters{params()}.copies();

@@ -210,6 +210,7 @@ void AsyncOptimizer::check(const AsyncStepOptions& options) const {
     HALFTAPE_CHECK(!g.defined() || (g.sizes() == p.sizes() && g.is_floating_point()),
                    "AsyncOptimizer::step: a gradient (", g.sizes(), ", ", g.dtype(),
                    ") does not fit its parameter (", p.sizes(), ", ", p.dtype(), ")");
+    if (!options.scale) check_verdict(g);  // with a scale the worker looks itself
   }
 }
 

@@ -195,6 +195,34 @@ TEST_CASE("optimizer.step() with gradients that a scaler found infinite is refus
     }
 }
 
+TEST_CASE("LBFGS and AsyncOptimizer refuse gradients that a scaler found infinite, too") {
+  const Tensor w = ones({2}).requires_grad_();
+  amp::GradScaler scaler({.init_scale = 8});
+  const auto find_infinite = [&](optim::Optimizer& optimizer) {
+    optimizer.zero_grad();
+    scaler.scale(w.sum()).backward();
+    w.grad().fill_(std::numeric_limits<double>::infinity());
+    scaler.unscale_(optimizer);
+  };
+  const auto untouched = [&] { return w.equal(ones({2})); };
+  optim::LBFGS lbfgs({w}, optim::LBFGSOptions(1));
+  find_infinite(lbfgs);
+  const auto computed_before = [&] { return w.detach().sum(); };
+  CHECK_THROWS_WITH_AS(lbfgs.step(computed_before), doctest::Contains("are not finite"), Error);
+  CHECK(untouched());
+  scaler.update(8.0);
+  optim::SGD sgd({w}, optim::SGDOptions(1));
+  optim::AsyncOptimizer async(std::make_unique<optim::SGD>(std::vector{w}, optim::SGDOptions(1)));
+  find_infinite(sgd);  // of the same parameters
+  CHECK_THROWS_WITH_AS(async.step(), doctest::Contains("are not finite"), Error);
+  async.synchronize();
+  CHECK(untouched());
+  w.grad().fill_(1);  // mended by hand, they are the user's
+  async.step();
+  async.synchronize();
+  CHECK(w.equal(zeros({2})));
+}
+
 TEST_CASE("optimizer.step() with gradients that a scaler found finite goes ahead") {
   Training t(false);
   const auto before = t.all();
