@@ -133,6 +133,8 @@ GradScaler::CheckedGradients GradScaler::check_or_unscale(const optim::Optimizer
                                                           Divide where) {
   begin_epoch();
   const std::vector<Tensor> parameters = optim::parameters_of(optimizer.param_groups());
+  HALFTAPE_CHECK(!parameters.empty(),
+                 "GradScaler: the optimizer has no parameters; are the modules registered?");
   const Gradients grads = collect_gradients(parameters);
   const bool in_update =
       where == Divide::InUpdateIfFloat16 && grads.any_float16 && optimizer.supports_control();
