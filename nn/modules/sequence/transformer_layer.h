@@ -32,7 +32,11 @@ class activation_t {
   template <class F>
   requires(std::is_invocable_r_v<Tensor, F, const Tensor&> &&
            !std::same_as<std::decay_t<F>, activation_t>) activation_t(F f)  // NOLINT: the same
-      : call_(std::move(f)) {}
+      : call_(std::move(f)) {
+    HALFTAPE_CHECK(call_,
+                   "activation has to be kReLU, kGELU or a function of a tensor, got an "
+                   "empty std::function or a null pointer");
+  }
   Tensor operator()(const Tensor& x) const { return call_(x); }
 
  private:

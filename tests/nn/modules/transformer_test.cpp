@@ -111,6 +111,9 @@ TEST_CASE("Transformer takes an encoder of the user's") {
   CHECK(model(randn({3, 2, 8}), randn({4, 2, 8})).sizes() == Shape{4, 2, 8});
   CHECK(has(message([] { TransformerEncoder(TransformerEncoderLayer(8, 2), 0); }), "num_layers 0"));
   CHECK(has(message([] { activation_t wrong(kTanh); }), "kReLU, kGELU"));
+  CHECK(has(message([] { activation_t wrong(std::function<Tensor(const Tensor&)>{}); }), "empty"));
+  Tensor (*no_function)(const Tensor&) = nullptr;
+  CHECK(has(message([&] { activation_t wrong(no_function); }), "null pointer"));
 }
 
 TEST_CASE("a transformer trains under autocast with float32 gradients that are finite") {
