@@ -90,6 +90,7 @@ Tensor nan_to_num(const Tensor& x, std::optional<double> nan, std::optional<doub
 Tensor heaviside(const Tensor& x_in, const Tensor& values) {
   const ErrorScope scope("heaviside", x_in, values);
   const Tensor x = x_in.detach();
+  if (x.dtype() == kBool) return where(x, x, values);
   return where(x == 0, values, where(x > 0, 1, where(x < 0, 0, x)));
 }
 

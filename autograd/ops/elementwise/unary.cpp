@@ -48,6 +48,8 @@ Tensor unary(const Tensor& in, const Params<Scalar>& p) {
   static constexpr CastOp kOp{called<Op>(), Op::cast};
   check_given(Op::name, in, 0);  // policies may call it otherwise
   const auto [cast] = cast_inputs(kOp, in);
+  if constexpr (std::is_same_v<Op, formula::Sign>)
+    if (cast.dtype() == kBool) return cast.clone();  // true stands for 1
   const Tensor x = as_supported<Op>(cast);
   Array y = empty_like(x.array());
   backend(x.device()).unary(UnaryOps::index<Op>(), y, x.array(), p);

@@ -319,6 +319,17 @@ TEST_CASE("where of two numbers has their dtype") {
   CHECK(where(c, 1, 2.5).to_vector() == Doubles{1, 2.5});
 }
 
+TEST_CASE("sign and heaviside of bools are bools, in place, too") {
+  const Tensor x = tensor(std::vector<bool>{true, false, true}), v = ones({3}, kBool);
+  CHECK((sign(x).dtype() == kBool && sign(x).equal(x)));
+  CHECK((heaviside(x, v).dtype() == kBool && heaviside(x, v).equal(v)));
+  CHECK(heaviside(x, zeros({3}, kBool)).equal(x));
+  CHECK(heaviside(x, full({3}, 7, kInt64)).to_vector<int64_t>() == Ints{1, 7, 1});
+  Tensor y = x.clone();
+  CHECK(y.sign_().equal(x));
+  CHECK(y.heaviside_(v).equal(v));
+}
+
 TEST_CASE("element-wise functions refuse with the op, the values and the way out") {
   const Tensor x = points(), n = ints({1, 2, 3, 4});
   const Tensor none;
