@@ -84,7 +84,11 @@ Runtime* load(std::string& why_not) {
     return nullptr;
   }
   const std::vector<fs::path> all = places();
-  return all.empty() ? nullptr : open(all.front(), why_not);
+  if (!all.empty()) return open(all.front(), why_not);
+  why_not = std::string("the CUDA backend is not installed: ") + kLibrary +
+            " lies neither beside the program nor in " HALFTAPE_CUDA_INSTALL_FOLDER
+            "; if it lies elsewhere, HALFTAPE_CUDA_LIBRARY names it";
+  return nullptr;
 }
 
 Runtime& require(Device device) {
@@ -112,7 +116,7 @@ Runtime* runtime() {
     l.tried = true;
     std::string why_not;
     Runtime* r = load(why_not);
-    l.why_not = r ? "" : why_not.empty() ? "the CUDA backend is not installed" : why_not;
+    l.why_not = r ? "" : why_not;
     if (r) l.runtime.store(r, std::memory_order_release);
   }
   return l.runtime.load(std::memory_order_relaxed);

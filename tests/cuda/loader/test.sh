@@ -35,6 +35,7 @@ put "$place/bin" && plant "$place/here"
 check ignored "the folder of the name that the program is given" bash -c "exec -a '$place/here/program' '$place/bin/program'"
 put "$place/x" && plant "$place/lib"
 check ignored "lib beside the folder of a program that is not in bin" "$place/x/program"
+grep -q "HALFTAPE_CUDA_LIBRARY" "$folder/output" || { echo "the reason names no way out: $(cat "$folder/output")" && failed=1; }
 put "$place/x" && plant "$folder/tree"
 check ignored "the build folder, of a program elsewhere" "$place/x/program"
 put "$place/x" && mkfifo "$place/x/libhalftape_cuda.so"
