@@ -97,12 +97,12 @@ TEST_CASE("a list or a file's bytes for which there is no memory is an OutOfMemo
       {"saving a ppm", [&] { image::save(f.folder / "b.ppm", f.picture); }},
       {"safetensors", [&] { safetensors::load_file(f.folder / "a.safetensors"); }},
   };
-  for (const auto& [name, call] : calls) {
-    CAPTURE(std::string(name));
+  for (const auto& call : calls) {
+    CAPTURE(std::string(call.first));
     testing::fail_large_new(kSmall);
     std::string said;
     try {
-      said = message<OutOfMemoryError>(call);
+      said = message<OutOfMemoryError>(call.second);
     } catch (const std::exception& e) {
       said = std::string("another exception: ") + e.what();
     }
