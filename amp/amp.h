@@ -10,5 +10,6 @@
 #include "halftape/amp/tools/applied_steps.h"
 #include "halftape/amp/tools/checked_step.h"
 #include "halftape/amp/tools/explain.h"
+#include "halftape/amp/tools/exponents.h"
 #include "halftape/amp/tools/inject.h"
 #include "halftape/amp/tools/precision_policy.h"

@@ -206,6 +206,9 @@ void ForwardingBackend::update(std::span<const UpdateSlot> slots, const UpdateRu
   seen({&task}).update(slots, rule, control);
 }
 void ForwardingBackend::transition(const Transition& t) { seen({&t}).transition(t); }
+void ForwardingBackend::count_exponents(const Array& counts, const Array& x) {
+  seen("count_exponents", {{&counts}, {&x}}).count_exponents(counts, x);
+}
 void ForwardingBackend::synchronize() { seen("synchronize", {}).synchronize(); }
 
 /// Always true: what the other backend cannot do at once it does one by one.

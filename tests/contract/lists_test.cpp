@@ -1,6 +1,9 @@
 // Indexing, random numbers, and lists of parameters of the contract.
 #include <doctest/doctest.h>
 
+#include <cmath>
+
+#include "halftape/core/formula/exponents.h"
 #include "halftape/core/formula/reduce.h"
 #include "halftape/core/formula/unary.h"
 #include "halftape/tests/support/placed.h"
@@ -112,4 +115,34 @@ TEST_CASE("unscale and the optimizer updates give the same bits in every layout"
            const CheckResult result{x[0], x[1]};
            tested().transition({y[0], y[1], y[2], {&result, 1}});
          }});
+}
+
+TEST_CASE("numbers are counted by powers of two, in every layout") {
+  const auto count = [](const Arrays& y, const Arrays& x) { tested().count_exponents(y[0], x[0]); };
+  const std::vector<Shape> long_ones = large();
+  for (const Dtype d : floats)
+    for (const auto* shapes : {&small, &long_ones}) {
+      for (const Shape& s : *shapes) {
+        const Array x = numbers(s, d);
+        check({"count_exponents", {full({kExponentSlots}, 3, kInt64, kCPU)}, {x}, count, true});
+        const Array counts = there(full({kExponentSlots}, 0, kInt64, kCPU));
+        count({counts}, {there(x)});
+        std::vector<int64_t> found(kExponentSlots), expected(kExponentSlots);
+        tested().read(found.data(), counts);
+        const Array wide(s, kFloat64, kCPU);
+        backend(kCPU).copy(wide, x);
+        for (int64_t i = 0; i < wide.numel(); ++i) {
+          const double v = static_cast<const double*>(wide.raw())[i];
+          int exponent;
+          const bool power = std::frexp(std::abs(v), &exponent) == 0.5;
+          const int slot = std::isnan(v)            ? 510
+                           : std::isinf(v)          ? 511
+                           : v == 0                 ? 1
+                           : std::abs(v) < 0x1p-126 ? 0
+                                                    : 2 * (exponent + 126) + power;
+          ++expected[static_cast<size_t>(slot)];
+        }
+        CHECK(found == expected);
+      }
+    }
 }

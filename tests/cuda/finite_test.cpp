@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include <halftape/halftape.h>
+
 #include "updates.h"
 
 using namespace halftape;
@@ -123,4 +125,12 @@ TEST_CASE("lists longer than a launch has room for are checked and updated to th
             differ_on_gpu(there[i].moments[0], here[i].moments[0]) +
             differ_on_gpu(there[i].step, here[i].step);
   CHECK(text == "");
+}
+
+TEST_CASE("the GPU counts numbers by powers of two as the CPU does") {
+  for (const Dtype dtype : {kFloat16, kBFloat16, kFloat32, kFloat64})
+    for (const int64_t n : {0, 1, 70001}) {
+      const Tensor x = (randn({n}) * 0x1p-14).to(dtype);
+      CHECK(amp::count_exponents(x.to(kCUDA)) == amp::count_exponents(x));
+    }
 }
