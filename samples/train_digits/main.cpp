@@ -168,7 +168,8 @@ void run(const Arguments& a, const std::string& command) {
       page.after = std::move(outcome.scaled_gradients);
       page.scale_shown = outcome.scale_shown;
       page.gradients = fmt::format(
-          "gradients of the weighted loss on the first {} training images, computed in float32 "
+          "gradients of the layers' outputs, from the weighted loss on the first {} training "
+          "images, computed in float32 "
           "with the weights that the run \"{}\" had after epoch {}",
           std::min(s.batch_size, data.train.size()), precision.title, outcome.gradients_epoch);
     }

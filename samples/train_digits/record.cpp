@@ -10,22 +10,6 @@ using namespace halftape;
 
 namespace {
 
-/// Counts a gradient's elements, times `factor`, by their powers of two.
-report::Histogram histogram(const std::string& layer, const Tensor& gradient, double factor) {
-  report::Histogram h{.layer = layer};
-  for (const double value : gradient.to_vector<double>()) {
-    const double g = std::abs(value * factor);
-    ++h.total;
-    if (g == 0)
-      ++h.zeros;
-    else if (!std::isfinite(g))
-      ++h.nonfinite;
-    else
-      ++h.bins[static_cast<size_t>(std::clamp(std::ilogb(g), h.kLow, h.kHigh - 1) - h.kLow)];
-  }
-  return h;
-}
-
 int steps_per_epoch(const Dataset& data, const Settings& s) {
   return static_cast<int>((data.train.size() + s.batch_size - 1) / s.batch_size);
 }
@@ -64,15 +48,21 @@ void Record::epoch(double accuracy) {
 }
 
 void Record::gradients(const nn::Sequential& model, double scale) {
-  model->zero_grad();
   const Tensor x = data_.train.images.slice(0, 0, settings_.batch_size);
   const Tensor y = data_.train.labels.slice(0, 0, settings_.batch_size);
-  (cross_entropy(model->forward(x), y) * settings_.loss_weight).backward();
-  for (const auto& parameter : model->named_parameters()) {
-    if (parameter.value().dim() < 2) continue;  // biases
-    outcome_.gradients.push_back(histogram(parameter.key(), parameter->grad(), 1));
+  std::vector<std::pair<std::string, Tensor>> outputs;
+  Tensor h = x;
+  for (auto part = model->begin(); const auto& layer : model->named_children()) {
+    h = (part++)->forward(h);
+    if (!std::dynamic_pointer_cast<nn::LinearImpl>(layer.value())) continue;
+    h.retain_grad();
+    outputs.emplace_back(layer.key(), h);
+  }
+  (cross_entropy(h, y) * settings_.loss_weight).backward();
+  for (const auto& [layer, output] : outputs) {
+    outcome_.gradients.push_back({layer, amp::count_exponents(output.grad())});
     if (precision_.scaler)
-      outcome_.scaled_gradients.push_back(histogram(parameter.key(), parameter->grad(), scale));
+      outcome_.scaled_gradients.push_back({layer, amp::count_exponents(output.grad() * scale)});
   }
   model->zero_grad();
   outcome_.gradients_epoch = static_cast<int>(outcome_.run.test_accuracy.size());

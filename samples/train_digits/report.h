@@ -1,21 +1,18 @@
 // What the runs of train_digits leave behind, and the HTML page that shows them side by side.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include <halftape/halftape.h>
 
 namespace report {
 
 /// How the elements of one layer's gradient are spread over the powers of two.
 struct Histogram {
-  std::string layer;  // "fc1.weight"
-  static constexpr int kLow = -60, kHigh = 40;
-  // Bin b counts the elements with 2^(kLow+b) <= |g| < 2^(kLow+b+1); the two end bins also take
-  // what lies beyond them.
-  std::array<int64_t, kHigh - kLow> bins{};
-  int64_t zeros = 0, nonfinite = 0, total = 0;
+  std::string layer;                     // "fc1"
+  halftape::amp::ExponentCounts counts;  // of the gradient of its output
 };
 
 /// One training of the network in one precision.
@@ -35,7 +32,7 @@ struct Report {
   double loss_weight = 1;
   int64_t steps_per_epoch = 0;
   std::vector<Run> runs;
-  std::vector<Histogram> before;  // gradients of the weighted loss, not scaled
+  std::vector<Histogram> before;  // of the weighted loss, not scaled
   std::vector<Histogram> after;   // the same, multiplied by the scale
   double scale_shown = 1;         // the scale used in `after`
   std::string gradients;          // their origin: "gradients of … after epoch 3"

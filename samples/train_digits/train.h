@@ -49,8 +49,9 @@ halftape::nn::Sequential make_model(const Dataset& data, const Settings& setting
 
 struct Outcome {
   report::Run run;
-  /// The gradients of the weighted loss on the first batch of the training images, computed in
-  /// float32 with the weights after `gradients_epoch`; and the same times the scale of then.
+  /// The gradients of the layers' outputs, from the weighted loss on the first batch of the
+  /// training images, computed in float32 with the weights after `gradients_epoch`; and the same
+  /// times the scale of then.
   std::vector<report::Histogram> gradients, scaled_gradients;
   int gradients_epoch = 0;
   double scale_shown = 1;
