@@ -39,7 +39,7 @@ T pinned(T batch) {
   } else if constexpr (requires { typename T::DataType; }) {
     batch.data = pinned(std::move(batch.data));
     if constexpr (requires { batch.target; }) batch.target = pinned(std::move(batch.target));
-  } else if constexpr (requires(typename T::value_type one) { batch.push_back(one); }) {
+  } else if constexpr (requires { batch.push_back(*batch.begin()); }) {
     for (auto&& one : batch) one = pinned(std::move(one));
   }
   return batch;
