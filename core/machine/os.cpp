@@ -180,12 +180,17 @@ struct OpenFile {
 std::vector<std::string> names_in(const fs::path& folder, int& error) {
   std::vector<std::string> names;
   const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(folder.c_str()), &::closedir);
-  for (const dirent* entry = nullptr; open; names.emplace_back(entry->d_name)) {
+  error = open ? 0 : errno;
+  while (open) {
     errno = 0;
-    entry = ::readdir(open.get());
-    if (!entry) break;
+    const dirent* const entry = ::readdir(open.get());
+    if (!entry) {
+      error = errno;
+      break;
+    }
+    const std::string name = entry->d_name;
+    if (name != "." && name != "..") names.push_back(name);
   }
-  error = errno;
   return names;
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "halftape/core/buffer.h"
+#include "halftape/core/machine/os.h"
 #include "halftape/io/file/byte_order.h"
 #include "halftape/io/file/deflate.h"
 #include "halftape/io/formats/tensor_bytes.h"
@@ -118,13 +119,13 @@ Idx read_idx_file(const fs::path& path, size_t rank) {
 
 std::string listing(const fs::path& folder) {
   constexpr size_t kShown = 10;
-  std::error_code error;
-  std::vector<std::string> names;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    std::error_code ignored;
-    names.push_back(it->path().filename().string() + (it->is_directory(ignored) ? "/" : ""));
-  }
-  if (error) return "a folder that cannot be listed (" + error.message() + ")";
+  int error = 0;
+  std::vector<std::string> names = os::names_in(folder, error);
+  if (error != 0)
+    return "a folder that cannot be listed (" + std::generic_category().message(error) + ")";
+  std::error_code ignored;
+  for (std::string& name : names)
+    if (fs::is_directory(folder / name, ignored)) name += '/';
   if (names.empty()) return "an empty folder";
   std::sort(names.begin(), names.end());
   std::string text;
