@@ -136,3 +136,14 @@ TEST_CASE("no sequence of up to six calls of a loop steps with anything but true
   CHECK(all.right > 20000);
   CHECK(all.refused > 40000);
 }
+
+TEST_CASE("an optimizer without parameters is refused by a scaler as by its own step()") {
+  optim::SGD none(TensorList{}, optim::SGDOptions(1));
+  CHECK_THROWS_WITH_AS(none.step(), doctest::Contains("no parameters"), Error);
+  const Tensor w = ones({2}, requires_grad());
+  amp::GradScaler scaler({.init_scale = 8});
+  scaler.scale(w.sum()).backward();
+  const auto refused = doctest::Contains("no parameters; are the modules registered?");
+  CHECK_THROWS_WITH_AS(scaler.unscale_(none), refused, Error);
+  CHECK_THROWS_WITH_AS(scaler.step(none), refused, Error);
+}

@@ -443,14 +443,3 @@ TEST_CASE("an optimizer made where another one was does not inherit what was fou
     b.detach().fill_(1);
   }
 }
-
-TEST_CASE("an optimizer without parameters is refused by a scaler as by its own step()") {
-  optim::SGD none(TensorList{}, optim::SGDOptions(1));
-  CHECK_THROWS_WITH_AS(none.step(), doctest::Contains("no parameters"), Error);
-  const Tensor w = ones({2}, requires_grad());
-  GradScaler scaler(options(8));
-  scaler.scale(w.sum()).backward();
-  const auto refused = doctest::Contains("no parameters; are the modules registered?");
-  CHECK_THROWS_WITH_AS(scaler.unscale_(none), refused, Error);
-  CHECK_THROWS_WITH_AS(scaler.step(none), refused, Error);
-}
