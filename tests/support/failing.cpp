@@ -1,6 +1,7 @@
 #include "halftape/tests/support/failing.h"
 
 #include <cstdlib>
+#include <new>
 #include <utility>
 
 namespace {
@@ -14,6 +15,14 @@ void* operator new(size_t bytes) {
   if (most > 0 && bytes > most) throw std::bad_alloc();
   if (void* p = std::malloc(bytes > 0 ? bytes : 1)) return p;  // NOLINT: this is operator new
   throw std::bad_alloc();
+}
+// A sanitizer has other forms of its own; what this one gives belongs to the delete below.
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  try {
+    return operator new(bytes);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
 }
 void operator delete(void* p) noexcept { std::free(p); }          // NOLINT: likewise
 void operator delete(void* p, size_t) noexcept { std::free(p); }  // NOLINT: likewise
