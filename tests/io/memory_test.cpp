@@ -12,17 +12,11 @@
 #if defined(__GLIBC__)
 #include <malloc.h>
 #endif
-#if defined(__linux__)
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <fstream>
-#endif
 
 #include "halftape/core/machine/build_flags.h"
 #include "halftape/cpu/runtime/allocator.h"
 #include "halftape/tests/support/failing.h"
+#include "halftape/tests/support/limited_memory.h"
 #include "halftape/tests/support/message.h"
 #include "halftape/tests/support/temp_folder.h"
 
@@ -134,15 +128,7 @@ TEST_CASE("a block whose handle cannot be had is an OutOfMemoryError, and goes b
 
 #if defined(__linux__) && !defined(HALFTAPE_SANITIZED)
 TEST_CASE("a graph that fills the memory is an OutOfMemoryError, and life goes on without it") {
-  const pid_t child = fork();  // as limits are the process's
-  REQUIRE(child >= 0);
-  if (child == 0) {
-    std::ifstream sizes("/proc/self/statm");
-    rlim_t pages = 0;
-    sizes >> pages;
-    const rlim_t room = pages * 4096 + (rlim_t{64} << 20);
-    const rlimit limit{room, room};
-    setrlimit(RLIMIT_AS, &limit);
+  const int result = testing::with_memory_limit(uint64_t{64} << 20, [] {
     int64_t ops = 0;
     std::string said;
     for (int round = 0; round < 3; ++round) try {
@@ -150,15 +136,10 @@ TEST_CASE("a graph that fills the memory is an OutOfMemoryError, and life goes o
         for (;; ++ops) y = y + 1;
       } catch (const OutOfMemoryError& e) {
         said = e.what();
-      } catch (...) {
-        _exit(2);
       }
     const double sum = (ones({3}) + 1).sum().item<double>();
-    _exit(sum == 6 && ops > 1000 && has(said, " bytes asked for on cpu, ") ? 0 : 1);
-  }
-  int status = 0;
-  REQUIRE(waitpid(child, &status, 0) == child);
-  REQUIRE(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 0);
+    return sum == 6 && ops > 1000 && has(said, " bytes asked for on cpu, ") ? 0 : 1;
+  });
+  CHECK(result == 0);
 }
 #endif

@@ -18,15 +18,9 @@
 
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/io/data/transforms.h"
+#include "halftape/tests/support/limited_memory.h"
 #include "halftape/tests/support/message.h"
 
-#if defined(__linux__)
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <fstream>
-#endif
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 #define HALFTAPE_SANITIZED 1
 #elif defined(__has_feature)
@@ -349,22 +343,13 @@ TEST_CASE("options at the ends of their range work or are refused at once") {
 
 #if defined(__linux__) && !defined(HALFTAPE_SANITIZED)
 TEST_CASE("workers whose threads do not start are an error, and the others end") {
-  const pid_t child = fork();  // as limits are the process's
-  REQUIRE(child >= 0);
-  if (child == 0) {
-    std::ifstream sizes("/proc/self/statm");
-    rlim_t pages = 0;
-    sizes >> pages;
-    const rlim_t room = pages * 4096 + (rlim_t{100} << 20);  // for some threads' stacks
-    const rlimit limit{room, room};
-    setrlimit(RLIMIT_AS, &limit);
+  const uint64_t some_stacks = uint64_t{100} << 20;
+  const int result = testing::with_memory_limit(some_stacks, [] {
     const std::string said = message([] { make_data_loader(Tens(), with_workers(1000)); });
     const bool goes_on = epoch(*make_data_loader(Tens(), with_workers(2))).size() == 6;
-    _exit(has(said, "does not start") && has(said, "ask for fewer workers") && goes_on ? 0 : 1);
-  }
-  int status = 0;
-  REQUIRE(waitpid(child, &status, 0) == child);
-  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
+    return has(said, "does not start") && has(said, "ask for fewer workers") && goes_on ? 0 : 1;
+  });
+  CHECK(result == 0);
 }
 #endif
 
