@@ -11,8 +11,8 @@
 namespace halftape::amp {
 
 /// Counts of numbers by powers of two. Counts of several tensors add. What a dtype loses is exact
-/// for any 16-bit numbers; of float32 numbers, those less than 1/4096 below a power of two may
-/// round up to inf uncounted.
+/// for 16-bit numbers from 2^-126 on; smaller ones count as if they were just below 2^-126. Of
+/// float32 numbers, those less than 1/4096 below a power of two may round up to inf uncounted.
 struct ExponentCounts {
   std::array<int64_t, kExponentSlots> slots{};
 

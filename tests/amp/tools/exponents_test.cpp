@@ -45,6 +45,22 @@ TEST_CASE("what a 16-bit dtype loses of all 16-bit numbers is what casts lose, a
   }
 }
 
+TEST_CASE("what bfloat16 loses of its normal numbers is what casts lose, at every scale") {
+  std::vector<uint16_t> bits;
+  for (unsigned word = 0x80; word < 0x7f80; ++word) bits.push_back(static_cast<uint16_t>(word));
+  const auto n = static_cast<int64_t>(bits.size());
+  const Tensor x = from_blob(bits.data(), {n}, kBFloat16).clone(), wide = x.to(kFloat64);
+  const ExponentCounts counts = count_exponents(x);
+  for (int shift = -270; shift <= 10; shift += 7) {
+    CAPTURE(shift);
+    const Tensor scaled = wide * std::ldexp(1.0, shift);
+    const Tensor kept = scaled.to(kBFloat16).to(kFloat64);
+    CHECK(counts.vanishing(shift, kBFloat16) == many(kept == 0));
+    CHECK(counts.subnormal(shift, kBFloat16) == many((scaled < 0x1p-126) & (kept != 0)));
+    CHECK(counts.overflowing(shift, kBFloat16) == many(isinf(kept)));
+  }
+}
+
 TEST_CASE("float32 and float64 numbers at the edges of float16") {
   const float tie = 0x1p-25f;
   const Tensor x =
