@@ -170,9 +170,9 @@ Tensor read_array(const Source& source) {
   source.read(0, head, 8);
   if (std::string_view(head, 6) != kMagic)
     source.fail("expected the magic string \\x93NUMPY: this is no .npy file");
-  const int version = head[6];
-  if (version < 1 || version > 3 || head[7] != 0)
-    source.fail("expected format 1.0, 2.0 or 3.0, found ", version, '.', int{head[7]});
+  const int version = static_cast<uint8_t>(head[6]), minor = static_cast<uint8_t>(head[7]);
+  if (version < 1 || version > 3 || minor != 0)
+    source.fail("expected format 1.0, 2.0 or 3.0, found ", version, '.', minor);
   const size_t width = version == 1 ? 2 : 4;  // of the header's length
   if (source.size < 8 + width) source.fail("expected the length of the header, found the end");
   source.read(8, head + 8, width);

@@ -117,6 +117,7 @@ TEST_CASE("each broken .npy file is refused with its reason") {
   CHECK(has(said("PK\3\4 something else"), "this is no .npy file"));
   CHECK(has(said(npy_file(header("<f4", "(1,)"), four, 4)),
             "expected format 1.0, 2.0 or 3.0, found 4.0"));
+  CHECK(has(said(npy_file(header("<f4", "(1,)"), four, '\xff')), "found 255.0"));
   CHECK(has(said("\x93NUMPY\1\0\xff\xff{}"s), "found the length 65535"));
   CHECK(has(said("\x93NUMPY\2\0\xff\xff\xff\xff{}"s), "found the length 4294967295"));
   CHECK(has(said("\x93NUMPY\2\0\1\0"s), "expected the length of the header"));
