@@ -54,7 +54,7 @@ fs::path Checkpoints::save(const TrainState& state) const {
     lock_ = lock_path("Checkpoints", folder_, "its checkpoints");
     if (!lock_) lock_ = std::make_shared<const int>();  // so that one warning is enough
   }
-  const fs::path path = folder_ / name_of(state.step);
+  fs::path path = folder_ / name_of(state.step);
   state.save(path);
   std::vector<fs::path> present = files();
   std::erase_if(present, [&](const fs::path& p) { return p > path; });

@@ -302,7 +302,7 @@ Tensor LBFGS::step(LossClosure closure) {
   const auto call = [&] {
     const AutoGradMode recording(true);
     const PolicyScope casts(policy);
-    const Tensor loss = closure();
+    Tensor loss = closure();
     for (const Tensor& p : params()) {
       check_gradient(p);
       check_verdict(p.grad());
@@ -321,7 +321,7 @@ Tensor LBFGS::step(LossClosure closure) {
 Tensor LBFGS::run(const LBFGSOptions& o, const LossClosure& call) {
   const Parameters here{params()};
   const int64_t max_eval = o.max_eval().value_or(o.max_iter() * 5 / 4);
-  const Tensor first_loss = call();
+  Tensor first_loss = call();
   double loss = first_loss.item<double>();
   Tensor gradient = here.gradient();
   Memory memory(state_of(params()[0]));

@@ -249,7 +249,7 @@ std::tuple<Tensor, Tensor> adaptive_max_pool(const char* op, int n, const Tensor
 /// The first element of each window of a dimension: ⌊(i + u)·α⌋ − ⌊u·α⌋, the last one at the end.
 /// u: (N, C) → (N, C, count) of int64.
 Tensor random_begins(const Tensor& u, int64_t length, int64_t size, int64_t count) {
-  const Tensor last =
+  Tensor last =
       full({u.size(0), u.size(1), 1}, length - size, TensorOptions(kInt64).device(u.device()));
   if (count == 1) return last;
   const double alpha = static_cast<double>(length - size) / static_cast<double>(count - 1);
