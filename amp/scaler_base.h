@@ -83,6 +83,7 @@ class ScalerBase {
   template <class Scaler>
   static std::vector<Tensor> scale_each(Scaler& scaler, const std::vector<Tensor>& losses) {
     std::vector<Tensor> scaled;
+    scaled.reserve(losses.size());
     for (const Tensor& loss : losses) scaled.push_back(scaler.scale(loss));
     return scaled;
   }

@@ -214,7 +214,7 @@ Edge TensorBase::gradient_edge() const {
 }
 
 void Tensor::backward(const Tensor& gradient, std::optional<bool> retain_graph, bool create_graph,
-                      std::optional<TensorList> inputs) const {
+                      const std::optional<TensorList>& inputs) const {
   autograd::backward({*this}, gradient.defined() ? TensorList{gradient} : TensorList{},
                      retain_graph, create_graph, inputs);
 }

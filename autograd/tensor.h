@@ -47,7 +47,7 @@ class Tensor : public TensorBase {
   /// Accumulates d(this)/d(leaf) into every leaf's grad(); with `inputs`, into theirs alone.
   /// `gradient` may be left out for a one-element tensor.
   void backward(const Tensor& gradient = {}, std::optional<bool> retain_graph = {},
-                bool create_graph = false, std::optional<TensorList> inputs = {}) const;
+                bool create_graph = false, const std::optional<TensorList>& inputs = {}) const;
   void backward(const Tensor& gradient, std::optional<bool> retain_graph, bool create_graph,
                 std::initializer_list<Tensor> inputs) const;
   /// The same bytes without history.

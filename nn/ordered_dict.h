@@ -39,6 +39,7 @@ class OrderedDict {
   /// All at once, however many: throws when a key is there twice.
   explicit OrderedDict(std::vector<Item> items) : OrderedDict() {
     std::vector<const Key*> keys;
+    keys.reserve(items.size());
     for (const Item& item : items) keys.push_back(&item.key());
     std::sort(keys.begin(), keys.end(), [](const Key* a, const Key* b) { return *a < *b; });
     for (size_t i = 1; i < keys.size(); ++i)

@@ -42,7 +42,7 @@ int64_t ExponentCounts::total() const {
 int64_t ExponentCounts::at(int exponent) const {
   HALFTAPE_CHECK(exponent >= kLeast && exponent <= kMost, "ExponentCounts::at: exponent ", exponent,
                  " is not in [-126, 127]");
-  const auto slot = 2 * static_cast<size_t>(exponent + 127);
+  const auto slot = 2 * (static_cast<size_t>(exponent - kLeast) + 1);
   return slots[slot] + slots[slot + 1];
 }
 

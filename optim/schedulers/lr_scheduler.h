@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "halftape/optim/optimizer.h"
@@ -53,7 +54,7 @@ class SavedSchedule {
 
  protected:
   explicit SavedSchedule(ScheduledGroups optimizer)
-      : groups_(optimizer), last_lr_(get_current_lrs()) {}
+      : groups_(std::move(optimizer)), last_lr_(get_current_lrs()) {}
   /// Names the numbers that state_dict() saves besides those of this class, each with its range.
   virtual void fields(StateFields&) {}
   virtual void list(StateFields& all);

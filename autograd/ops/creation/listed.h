@@ -10,7 +10,8 @@ namespace halftape::detail {
 /// blocks, so that no more memory is needed than for the result.
 template <class T, class F>
 Array listed(int64_t n, Dtype dtype, const F& f) {
-  const Array y(n, dtype, Device(kCPU)), block(std::min<int64_t>(n, 4096), dtype_of<T>, kCPU);
+  Array y(n, dtype, Device(kCPU));
+  const Array block(std::min<int64_t>(n, 4096), dtype_of<T>, kCPU);
   T* const out = block.data<T>();
   for (int64_t begin = 0, count = 0; begin < n; begin += count) {
     count = std::min(n - begin, block.numel());
