@@ -23,8 +23,13 @@ struct Frame {
     const bool line = place.find("+0x") == std::string::npos;
     return place + " (" + function + (line ? ")" : "); compile with -g for the line");
   }
-  /// True if it is neither this library's, nor the standard library's, nor libc's.
+  /// True if it is neither this library's, nor the standard library's, nor libc's. Where debug
+  /// information has lines alone, inlined functions have no namespace; headers tell whose they are.
   bool is_users() const {
+    constexpr const char* headers[] = {"/include/halftape/", "/include/c++/"};
+    if (std::any_of(std::begin(headers), std::end(headers),
+                    [&](const char* header) { return place.find(header) != std::string::npos; }))
+      return false;
     std::string name = function.substr(0, function.find_first_of("<("));
     name = name.substr(name.rfind(' ') + 1);  // a template's return type comes first
     constexpr const char* others[] = {"halftape::", "std::", "??", "_"};
@@ -59,16 +64,21 @@ bool is_system_library(const std::string& binary) {
 /// place.
 std::string caller(const std::string& origin) {
   std::string newest;
+  bool below = false;  // a function of the library has passed
   for (size_t i = 0; i + sizeof(void*) <= origin.size(); i += sizeof(void*)) {
     uintptr_t address;
     origin.copy(reinterpret_cast<char*>(&address), sizeof address, i);
     // − 1: the address is the one that the call returns to.
     const os::CodePlace code = os::place_of(reinterpret_cast<void*>(address - 1));
     if (code.file.empty() || is_system_library(code.file)) continue;
-    for (const Frame& frame : frames_at(code.file, code.offset)) {
-      if (newest.empty()) newest = frame.text();
+    const std::vector<Frame> frames = frames_at(code.file, code.offset);
+    if (newest.empty()) newest = frames.front().text();
+    // What was inlined into the library's is the library's. What comes before it is backtrace().
+    const bool users = frames.back().is_users();
+    below = below || !users;
+    if (!users || !below) continue;
+    for (const Frame& frame : frames)
       if (frame.is_users()) return frame.text();
-    }
   }
   return newest;
 }
