@@ -122,7 +122,7 @@ TEST_CASE("random programs are written down for another library" * doctest::skip
     out << "], ";
   };
   Author author(7);
-  for (int round = 0; round < 4000; ++round) {
+  for (int round = 0; round < 20000; ++round) {
     const Program p = author.write();
     TensorList leaves;
     for (const Shape& s : p.inputs) {
