@@ -1,5 +1,6 @@
-# Do programs have their relocations read-only, and the code that reads files a protected stack? Run as a test:
-# cmake -D READELF=<readelf> -D PROGRAM=<file> -D IO=<object files of io/> -P hardening.cmake
+# Do programs have their relocations read-only, and the code that reads files a protected stack and calls with bounds?
+# Run as a test:
+# cmake -D READELF=<readelf> -D PROGRAM=<file> -D IO=<object files of io/> -D FORTIFIED=<a call with bounds> -P hardening.cmake
 cmake_minimum_required(VERSION 3.25)
 execute_process(COMMAND ${READELF} -dlW ${PROGRAM} OUTPUT_VARIABLE program COMMAND_ERROR_IS_FATAL ANY)
 foreach(wanted GNU_RELRO "BIND_NOW|FLAGS.* NOW" "GNU_STACK.* RW ")
@@ -8,7 +9,7 @@ foreach(wanted GNU_RELRO "BIND_NOW|FLAGS.* NOW" "GNU_STACK.* RW ")
   endif()
 endforeach()
 execute_process(COMMAND ${READELF} -sW ${IO} OUTPUT_VARIABLE io COMMAND_ERROR_IS_FATAL ANY)
-foreach(wanted __stack_chk_fail __glibcxx_assert_fail)
+foreach(wanted __stack_chk_fail __glibcxx_assert_fail ${FORTIFIED})
   if(NOT io MATCHES "${wanted}")
     message(FATAL_ERROR "no file of io/ calls ${wanted}")
   endif()
