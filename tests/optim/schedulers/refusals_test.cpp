@@ -56,6 +56,14 @@ TEST_CASE("a schedule's state that does not fit is refused with all that is wron
   auto never = cosine.state_dict();
   never["T_max"] = 0;
   CHECK_THROWS_WITH_AS(cosine.load_state_dict(never), doctest::Contains("[1, inf)"), Error);
+  CosineAnnealingWarmRestarts warm(g.optimizer, 5);
+  const auto restarts = warm.state_dict();
+  for (const char* period : {"T_0", "T_i", "T_mult"}) {
+    auto zero = restarts;
+    zero.at(period) = 0;
+    CHECK_THROWS_WITH_AS(warm.load_state_dict(zero), doctest::Contains(period), Error);
+    CHECK(warm.state_dict() == restarts);
+  }
   Sgds other;
   ExponentialLR another(other.optimizer, 0.5);
   CHECK_THROWS_WITH_AS(another.load_state_dict(good), doctest::Contains("\"step_size\""), Error);
