@@ -85,6 +85,10 @@ TEST_CASE("a file that does not fit changes nothing and all differences are list
   CHECK(has(said, "\n  \"first.weight\": expected float32 [4, 3], found float32 [5, 3]"));
   CHECK(has(said, "\n  \"first.bias\": expected float32 [4], found float32 [5]"));
   CHECK(has(said, "\n  \"second.weight\": expected float32 [2, 4], found float32 [2, 5]"));
+  safetensors::Tensors longer = detail::named_tensors(*net);
+  longer["second.bias"] = ones({3});
+  safetensors::save_file(longer, folder / "one");
+  CHECK(has(message([&] { load(net, folder / "one"); }), "the module: 1 difference, and nothing"));
   save(Net(4, kFloat16), folder / "y");
   CHECK(has(message([&] { load(net, folder / "y"); }),
             "\"second.bias\": expected float32 [2], found float16 [2]"));
