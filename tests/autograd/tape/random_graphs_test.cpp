@@ -1,5 +1,6 @@
 // Random programs: eager tensors against a plain interpreter over doubles, and their gradients
-// against finite differences of the interpreter along a random direction.
+// against finite differences of the interpreter along a random direction. Planted with an op whose
+// rule gives a NaN, they show that anomaly mode names it.
 #include <doctest/doctest.h>
 
 #include <halftape/halftape.h>
@@ -8,6 +9,7 @@
 #include <fstream>
 
 #include "halftape/tests/support/close.h"
+#include "halftape/tests/support/message.h"
 #include "halftape/tests/support/random_programs.h"
 
 using namespace halftape;
@@ -49,6 +51,43 @@ Tensor loss(const TensorList& v) {
   }
   return sum;
 }
+TensorList random_leaves(const Program& p, Author& author) {
+  TensorList leaves;
+  for (const Shape& s : p.inputs) {
+    std::vector<double> v(static_cast<size_t>(numel(s)));
+    for (double& x : v) x = author.number(-2, 2);
+    leaves.push_back(tensor(v, kFloat64).reshape(s).detach().requires_grad_());
+  }
+  return leaves;
+}
+
+/// x + y·0; the gradient of y is NaN where `hole` is 0.
+struct Planted : autograd::Function<Planted> {
+  static constexpr auto name = "planted";
+  static Tensor forward(autograd::AutogradContext* ctx, const Tensor& x, const Tensor& y,
+                        const Tensor& hole) {
+    ctx->save_for_backward({hole});
+    return x + y * 0;
+  }
+  static autograd::variable_list backward(autograd::AutogradContext* ctx,
+                                          autograd::variable_list g) {
+    return {g[0], g[0] * 0 / ctx->get_saved_variables()[0], Tensor()};
+  }
+};
+
+/// Ops that no random program has, each with a finite value and, where `hole` is 0, a gradient of
+/// 0·inf or 0/0: what where() makes of the gradient of the values that it does not take.
+struct Plant {
+  const char* op;
+  int input;
+  Tensor (*bad)(const Tensor& x, const Tensor& hole);
+};
+const Plant kPlants[] = {
+    {"planted", 1, [](const Tensor& x, const Tensor& hole) { return Planted::apply(x, x, hole); }},
+    {"log", 0, [](const Tensor& x, const Tensor& hole) { return log((1 + x * x) * hole); }},
+    {"pow_scalar", 0,
+     [](const Tensor& x, const Tensor& hole) { return pow((1 + x * x) * hole, 0.5); }},
+    {"acos", 0, [](const Tensor& x, const Tensor& hole) { return acos(1 - hole / (2 + x * x)); }}};
 
 }  // namespace
 
@@ -105,6 +144,46 @@ TEST_CASE("20,000 random programs: values of a plain interpreter, gradients of i
   CHECK(differentiated > 12000);
 }
 
+// The backward pass alone: a NaN that the forward pass makes is nobody's rule.
+TEST_CASE("anomaly mode names the op that was planted in each of 1,000 random programs") {
+  Author author(3);
+  int named = 0, false_alarms = 0;
+  for (int round = 0; round < 1000; ++round) {
+    Program p = author.write();
+    INFO("program " << round << ":" << p.text());
+    const TensorList leaves = random_leaves(p, author);
+    const auto said = [&] {
+      // On in the backward pass alone, as looking up the line of a call takes long.
+      const Tensor sum = loss(run(p, leaves));
+      const autograd::DetectAnomalyGuard guard;
+      return testing::message([&] { sum.backward(); });
+    };
+    const auto before = said();
+    false_alarms += !before.empty();
+    CHECK(before == "");
+    const Plant& plant = kPlants[static_cast<size_t>(round) % std::size(kPlants)];
+    const auto at = static_cast<size_t>(author.number(0, static_cast<double>(p.steps.size())));
+    const double where_in_it = author.number(0, 1);
+    std::ostringstream expected;
+    p.steps[at].text += " with " + std::string(plant.op);
+    p.steps[at].eager = [&, eager = p.steps[at].eager](const TensorList& v) {
+      const Tensor x = eager(v);
+      std::vector<double> hole(static_cast<size_t>(x.numel()), 1);
+      hole[static_cast<size_t>(where_in_it * static_cast<double>(hole.size()))] = 0;
+      const Tensor h = tensor(hole, kFloat64).reshape(x.sizes());
+      expected << '`' << plant.op << "` gave a NaN in the gradient of its input " << plant.input
+               << " (" << x.dtype() << ' ' << x.sizes() << ')';
+      return where(h > 0, plant.bad(x, h), x);
+    };
+    const std::string after = said();
+    CHECK_MESSAGE(testing::has(after, expected.str()), after);
+    named += testing::has(after, expected.str());
+  }
+  CHECK(named == 1000);
+  CHECK(false_alarms == 0);
+  MESSAGE(named, " of 1000 planted ops named, ", false_alarms, " false alarms");
+}
+
 // For scripts/compare_graphs_with_torch: a program a line, as JSON, to the file HALFTAPE_GRAPHS.
 TEST_CASE("random programs are written down for another library" * doctest::skip()) {
   const char* path = std::getenv("HALFTAPE_GRAPHS");
@@ -124,12 +203,7 @@ TEST_CASE("random programs are written down for another library" * doctest::skip
   Author author(7);
   for (int round = 0; round < 20000; ++round) {
     const Program p = author.write();
-    TensorList leaves;
-    for (const Shape& s : p.inputs) {
-      std::vector<double> v(static_cast<size_t>(numel(s)));
-      for (double& x : v) x = author.number(-2, 2);
-      leaves.push_back(tensor(v, kFloat64).reshape(s).detach().requires_grad_());
-    }
+    const TensorList leaves = random_leaves(p, author);
     const TensorList values = run(p, leaves);
     out << "{";
     list("inputs", leaves);
