@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "../support/close.h"
-#include "../support/message.h"
+#include "halftape/tests/support/close.h"
+#include "halftape/tests/support/message.h"
 #include "on_gpu.h"
 #if defined(HALFTAPE_SIMT)
 #include "settings.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "../support/close.h"
+#include "halftape/tests/support/close.h"
 #include "halftape/core/contract/backend.h"
 #include "halftape/core/formula/reduce.h"
 

@@ -5,8 +5,8 @@
 #include <limits>
 #include <vector>
 
-#include "../support/close.h"
 #include "halftape/core/contract/backend.h"
+#include "halftape/tests/support/close.h"
 
 using namespace halftape;
 using halftape::testing::differ;

@@ -4,7 +4,7 @@
 
 #include <halftape/halftape.h>
 
-#include "../support/message.h"
+#include "halftape/tests/support/message.h"
 #include "mlp_losses.h"
 
 using namespace halftape;

@@ -5,8 +5,8 @@
 #include <limits>
 #include <vector>
 
+#include "../on_gpu.h"
 #include "halftape/cuda/cuda.h"
-#include "on_gpu.h"
 #if defined(HALFTAPE_SIMT)
 #include "halftape/cuda/gemm/gemm.h"
 #include "runtime/device.h"

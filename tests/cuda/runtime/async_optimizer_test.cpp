@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "../support/message.h"
 #include "halftape/core/contract/forwarding_backend.h"
+#include "halftape/tests/support/message.h"
 #if defined(HALFTAPE_SIMT)
 #include "runtime/device.h"
 #include "settings.h"

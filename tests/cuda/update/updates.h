@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "on_gpu.h"
+#include "../on_gpu.h"
 
 namespace halftape::testing::updates {
 
