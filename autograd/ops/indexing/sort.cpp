@@ -60,13 +60,15 @@ Tensor median_of_all(const char* op, const Tensor& x,
   if (x.numel() == 0)
     return record(op, full({}, std::numeric_limits<double>::quiet_NaN(), x.options()).array(), {&x},
                   [](Node&, const Tensor&) { return Grads(1); });
-  Tensor y = std::get<0>(along(reshape(x.detach(), {-1}), 0, false));
-  if (!records({&x})) return y;
-  return record(op, y.array(), {&x}, [x = Saved(x), y](Node& self, const Tensor& g) -> Grads {
-    const Tensor from = x.tensor(self).detach();
-    const Tensor hits = where(y == y, from == y, from != from).to(g.dtype());
-    return {g * (hits / sum(hits))};
-  });
+  const Tensor value = std::get<0>(along(reshape(x.detach(), {-1}), 0, false));
+  if (!records({&x})) return value;
+  return record(op, value.array(), {&x},
+                [x = Saved(x), y = Saved(value.array())](Node& self, const Tensor& g) -> Grads {
+                  const Tensor from = x.tensor(self).detach(), middle = y.tensor(self).detach();
+                  const Tensor hits =
+                      where(middle == middle, from == middle, from != from).to(g.dtype());
+                  return {g * (hits / sum(hits))};
+                });
 }
 
 }  // namespace
