@@ -99,15 +99,17 @@ Tensor binary(const Tensor& a_in, const Tensor& b_in) {
     return Tensor(std::move(y));
   } else {
     if (!records({&a, &b})) return Tensor(std::move(y));
-    // Sums need neither input; a product needs each for the other's gradient; a quotient needs b
-    // for both.
-    constexpr bool sum = std::is_same_v<Op, formula::Add> || std::is_same_v<Op, formula::Sub>;
+    // Sums need neither input, as quotients without their fraction, whose derivatives are 0; a
+    // product needs each for the other's gradient; a quotient needs b for both.
+    constexpr bool neither = std::is_same_v<Op, formula::Add> || std::is_same_v<Op, formula::Sub> ||
+                             std::is_same_v<Op, formula::FloorDivide> ||
+                             std::is_same_v<Op, formula::TruncDivide>;
     constexpr bool product = std::is_same_v<Op, formula::Mul>,
                    quotient = std::is_same_v<Op, formula::Div>;
-    constexpr bool kSeveralSteps = !sum && !product;  // in the derivative
-    using Kept = std::conditional_t<sum, NeverSaved, Saved>;
-    const bool keep_a = !sum && (b.requires_grad() || !(product || quotient));
-    const bool keep_b = !sum && (a.requires_grad() || !product);
+    constexpr bool kSeveralSteps = !neither && !product;  // in the derivative
+    using Kept = std::conditional_t<neither, NeverSaved, Saved>;
+    const bool keep_a = !neither && (b.requires_grad() || !(product || quotient));
+    const bool keep_b = !neither && (a.requires_grad() || !product);
     return record(Op::name, std::move(y), {&a, &b},
                   [a = Kept::if_wanted(keep_a, a), b = Kept::if_wanted(keep_b, b),
                    a_shape = a.sizes(), b_shape = b.sizes(), a_type = a.dtype(),
