@@ -73,6 +73,33 @@ TensorList gradients(const OpRow& row, const TensorList& inputs, bool create_gra
   return g;
 }
 
+constexpr size_t kAll = SIZE_MAX;
+
+/// The gradients of input `of`, or of all, when input `at`, or behind the last one the result,
+/// changes before backward.
+TensorList gradients_after(const OpRow& row, size_t of, size_t at, void (*change)(const Tensor&)) {
+  TensorList x = draw_all(row), wanted;
+  for (size_t i = 0; i < x.size(); ++i)
+    if (of == kAll || of == i) wanted.push_back(x[i].requires_grad_());
+  const Tensor y = row.call(x);
+  change(at < x.size() ? x[at] : y);
+  if (!y.requires_grad()) return {};
+  return autograd::grad({y}, wanted, {cotangent(y)}, {}, false, true);
+}
+Tensor other_values(const Tensor& x) { return x.detach() * -1.5 + 0.3; }
+void keep(const Tensor&) {}
+void write(const Tensor& x) {
+  const NoGradGuard guard;
+  x.copy_(other_values(x));
+}
+void write_unseen(const Tensor& x) { backend(x.device()).copy(x.array(), other_values(x).array()); }
+bool are_same(const TensorList& a, const TensorList& b) {
+  for (size_t i = 0; i < a.size(); ++i)
+    if (a[i].defined() != b[i].defined() || (a[i].defined() && !same_bits(a[i], b[i])))
+      return false;
+  return a.size() == b.size();
+}
+
 /// The same values with the bytes in reverse order of dimensions.
 Tensor turned(const Tensor& x) {
   Dims back;
@@ -239,6 +266,45 @@ TEST_CASE("gradients of half inputs are half and near those of float64") {
       }
     }
   });
+}
+
+TEST_CASE("what is changed in place before backward is noticed, or no gradient depends on it") {
+  int64_t writes = 0, noticed = 0, unaffected = 0, refused = 0;
+  std::set<std::string> noticing, dependent;  // "mul input 1"
+  const auto check = [&](const OpRow& row, size_t of, size_t at) {
+    const bool input = at < row.shapes.size();
+    const std::string what = row.op() + (input ? " input " + std::to_string(at) : " result");
+    INFO(what << " for the gradient of " << (of == kAll ? "all" : std::to_string(of)));
+    const TensorList right = gradients_after(row, of, at, keep);
+    TensorList now;
+    const std::string error = testing::message([&] { now = gradients_after(row, of, at, write); });
+    ++writes;
+    if (error.empty()) {
+      ++unaffected;
+      CHECK(are_same(now, right));
+    } else if (testing::has(error, "several elements are one place in memory")) {
+      ++refused;  // the write
+      CHECK_FALSE(input);
+    } else {
+      ++noticed;
+      CHECK_MESSAGE(testing::has(error, "changed in place"), error);
+      noticing.insert(what);
+      if (!are_same(gradients_after(row, of, at, write_unseen), right)) dependent.insert(what);
+    }
+  };
+  every_differentiable_row([&](const OpRow& row) {
+    const size_t n = row.shapes.size();
+    for (size_t at = 0; at <= n; ++at) {
+      check(row, kAll, at);
+      for (size_t of = 0; n > 1 && of < n; ++of) check(row, of, at);
+    }
+  });
+  for (const std::string& what : noticing)
+    CHECK_MESSAGE(dependent.count(what), "noticed without need: ", what);
+  CHECK(noticed + unaffected + refused == writes);
+  MESSAGE(writes, " writes: ", noticed, " noticed, ", refused, " refused, ", unaffected,
+          " without a gradient that depends on them; ", noticing.size(), " inputs and results of ",
+          "ops notice, ", noticing.size() - dependent.size(), " without need");
 }
 
 TEST_CASE("a recorded backward pass gives the gradients of a plain one") {

@@ -133,6 +133,7 @@ void strict_rows(Rows& rows) {
   row("inner", inner, {2, 3, 4}, {5, 4}, "abi,ci->abc", Cast::Widest);
   row("inner of a number", inner, {}, {2, 3}, ",ab->ab", Cast::Keep);
   row("outer", outer, {3}, {4}, "i,j->ij", Cast::Keep);
+  row("ger", ger, {3}, {2}, "i,j->ij", Cast::Keep);
   row("ger", ger, {3}, {0}, "i,j->ij", Cast::Keep);
   row(
       "kron of vectors", [](const Tensor& a, const Tensor& b) { return kron(a, b); }, {3}, {4},
