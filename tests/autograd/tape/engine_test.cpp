@@ -3,9 +3,6 @@
 
 #include <halftape/halftape.h>
 
-#include <atomic>
-#include <thread>
-
 #include "halftape/autograd/tape/node.h"
 #include "halftape/autograd/tape/record.h"
 #include "halftape/core/machine/os.h"
@@ -367,43 +364,6 @@ TEST_CASE("anomaly mode names the function that called an op where there are no 
   CHECK_THROWS_WITH_AS(
       y.backward(),
       Contains(os::output_of("addr2line --version").empty() ? "+0x" : "broken_at_zero"), Error);
-}
-
-TEST_CASE("threads may run backward over graphs that share a leaf, and their own modes") {
-  const Tensor w = ones({64}, kFloat64).requires_grad_();
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t)
-    threads.emplace_back([&, t] {
-      for (int i = 0; i < 200; ++i) sum(w * (t + 1)).backward();
-      const NoGradGuard guard;  // of this thread only
-    });
-  for (std::thread& t : threads) t.join();
-  CHECK(GradMode::is_enabled());
-  for (double g : w.grad().to_vector()) CHECK(g == 200 * (1 + 2 + 3 + 4));
-}
-
-TEST_CASE("of two threads that use up one graph, the first one has it and the other one is told") {
-  for (int round = 0; round < 50; ++round) {
-    const Tensor x = leaf({1});
-    Tensor y = x;
-    for (int i = 0; i < 100; ++i) y = y * x;
-    std::atomic<int> ready = 0, done = 0, told = 0;
-    const auto pass = [&] {
-      for (++ready; ready < 2;) std::this_thread::yield();
-      try {
-        y.backward();
-        ++done;
-      } catch (const Error& e) {
-        told += std::string(e.what()).find("retain_graph=true") != std::string::npos;
-      }
-    };
-    std::thread other(pass);
-    pass();
-    other.join();
-    CHECK(done == 1);
-    CHECK(told == 1);
-    CHECK(only(x.grad()) == 101);
-  }
 }
 
 TEST_CASE("a rule that throws leaves its node as it was, also in the last pass") {
