@@ -64,14 +64,12 @@ bool each_once(int64_t count) {
   return true;
 }
 
-/// Where it is told to: computes while the program ends, when all that was made later is gone, the
+/// Where it is told to: goes on while the program ends, when all that was made later is gone, the
 /// pool among it.
 struct LateUser {
-  bool told = false;
+  void (*ends)() = nullptr;
   ~LateUser() {
-    if (!told) return;
-    set_num_threads(2);
-    std::_Exit(each_once(100) ? 0 : 1);
+    if (ends) ends();
   }
 } late_user;  // NOLINT: that its destructor computes is the test
 
@@ -251,13 +249,47 @@ TEST_CASE("a static object's destructor computes on the pool, which was made aft
   if (child == 0) {
     alarm(10);
     set_num_threads(2);
-    late_user.told = each_once(100);  // starts threads
-    std::exit(2);                     // unless the destructor says something else
+    if (!each_once(100)) _exit(3);  // starts threads
+    late_user.ends = [] {
+      set_num_threads(2);
+      std::_Exit(each_once(100) ? 0 : 1);
+    };
+    std::exit(2);  // unless the destructor says something else
   }
   int status = 0;
   REQUIRE(waitpid(child, &status, 0) == child);
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 0);
+}
+
+TEST_CASE(
+    "threads that still compute while the program ends do no harm, on the pool or beside it") {
+  for (int round = 0; round < 8; ++round) {
+    std::fflush(nullptr);
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      alarm(10);
+      set_num_threads(2);
+      static std::atomic<int> rounds{0}, wrong{0};
+      for (int t = 0; t < 3; ++t)
+        std::thread([] {
+          for (const Tensor x = ones({100'000}, TensorOptions().device(kCPU));;)
+            wrong += (x + x).sum().item<double>() != 200'000, wrong += !each_once(100), ++rounds;
+        }).detach();
+      while (rounds < 10) std::this_thread::yield();
+      // Runs last of all, and lets the threads go on for a while in what is left of the program.
+      late_user.ends = [] {
+        for (const int before = rounds; rounds < before + 20;) std::this_thread::yield();
+        std::_Exit(wrong == 0 ? 0 : 1);
+      };
+      std::exit(2);
+    }
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 0);
+  }
 }
 #endif
 
