@@ -5,7 +5,11 @@
 
 #include <functional>
 #include <limits>
+#include <string>
+#include <utility>
 
+#include "halftape/core/machine/build_flags.h"
+#include "halftape/tests/support/limited_memory.h"
 #include "halftape/tests/support/message.h"
 
 using namespace halftape;
@@ -232,3 +236,24 @@ TEST_CASE("offsets, steps and windows far beyond the edges mean what they say") 
   CHECK(avg_pool1d(x, wide, 1, wide / 2, false, false).equal(full({1, 5}, 3.0)));
   CHECK(max_pool1d(x, 2, wide).equal(tensor({{2.f}})));
 }
+
+#if defined(__linux__) && !defined(HALFTAPE_SANITIZED)
+TEST_CASE("a sequence takes little more memory than its result") {
+  constexpr int64_t n = int64_t{1} << 24;
+  const TensorOptions cpu = TensorOptions(kFloat32).device(kCPU);
+  const std::pair<const char*, std::function<Tensor()>> calls[] = {
+      {"arange of doubles", [=] { return arange(0.0, n, 1.0, cpu); }},
+      {"arange of integers", [=] { return arange(0, n, 1, cpu); }},
+      {"linspace", [=] { return linspace(0, n - 1, n, cpu); }},
+      {"logspace", [=] { return logspace(0, 1, n, 10, cpu); }},
+  };
+  for (const auto& [what, call] : calls) {
+    CAPTURE(std::string(what));
+    // The result is 64 MiB.
+    CHECK(testing::with_memory_limit(uint64_t{72} << 20, [&, &call = call] {
+            const Tensor x = call();
+            return x.numel() == n && x[n - 1].item<double>() >= 10 ? 0 : 1;
+          }) == 0);
+  }
+}
+#endif
