@@ -14,3 +14,25 @@ step(${CMAKE_COMMAND} -S ${SOURCE} -B ${build} -G ${GENERATOR} -D CMAKE_PREFIX_P
 step(${CMAKE_COMMAND} --build ${build})
 step(${build}/consumer)
 step(${build}/torch_program)
+
+# Who built one program alone has no CUDA library: installing the rest goes on without it. The folder's own script, told that
+# the library lies where nothing is.
+set(script ${BUILD}/cuda/cmake_install.cmake)
+set(text "")
+if(EXISTS ${script})
+  file(READ ${script} text)
+endif()
+if(NOT text MATCHES libhalftape_cuda)
+  return()  # a build for the CPU alone
+endif()
+string(REPLACE "\"${BUILD}/libhalftape_cuda.so\"" "\"${build}/libhalftape_cuda.so\"" without "${text}")
+if(without STREQUAL text)
+  message(FATAL_ERROR "${script} does not install ${BUILD}/libhalftape_cuda.so")
+endif()
+file(REMOVE_RECURSE ${prefix})
+file(WRITE ${build}/without_cuda.cmake "${without}")
+step(${CMAKE_COMMAND} -D CMAKE_INSTALL_PREFIX=${prefix} -P ${build}/without_cuda.cmake)
+file(GLOB_RECURSE installed ${prefix}/*)
+if(installed)
+  message(FATAL_ERROR "installed without a CUDA library: ${installed}")
+endif()
