@@ -47,6 +47,12 @@ if [ "$(id -u)" = 0 ]; then
   check ignored "another user's file beside the program" "$place/x/program"
   put "$place/bin" && plant "$place/lib" && chown 12345 "$place/lib/libhalftape_cuda.so"
   check ignored "another user's file in lib" "$place/bin/program"
+  # A real user that is not the effective one: so the kernel starts it as a program with the set-user-ID bit.
+  if command -v setpriv >/dev/null; then
+    put "$place/x" && plant "$place/here"
+    HALFTAPE_CUDA_LIBRARY=$place/here/libhalftape_cuda.so check ignored "HALFTAPE_CUDA_LIBRARY, for a program with another's rights" \
+      setpriv --ruid=12345 "$place/x/program"
+  fi
 fi
 put "$place/x" && plant "$place/here"
 cd "$place/here"
