@@ -1,4 +1,4 @@
-// Conversions, comparisons of whole tensors, and ways to the numbers of a tensor.
+// Conversions, comparisons of whole tensors, and access to the numbers of a tensor.
 #include <doctest/doctest.h>
 
 #include <halftape/halftape.h>
@@ -108,7 +108,7 @@ TEST_CASE("a tensor knows its layout and size in bytes") {
 }
 
 TEST_CASE("an accessor reads and writes elements wherever the strides lead") {
-  const Tensor x = arange(6.0, kCPU).view({2, 3}), y = x.t();  // the host's memory
+  const Tensor x = arange(6.0, kCPU).view({2, 3}), y = x.t();  // in the host's memory
   auto a = y.accessor<float, 2>();
   CHECK(a.size(0) == 3);
   CHECK(a.stride(0) == 1);
@@ -152,7 +152,7 @@ TEST_CASE("isclose and allclose follow the tolerances, infinities and NaN") {
   CHECK_THROWS_AS(isclose(ones(2), ones(3)), Error);
 }
 
-TEST_CASE("set_data puts other bytes behind a leaf and keeps its gradient's way") {
+TEST_CASE("set_data gives a leaf other bytes, and the leaf still receives gradients") {
   const Tensor x = ones(2, requires_grad()), y = tensor({2.0, 3.0}), wide = zeros({3}, kFloat64);
   x.set_data(y);
   CHECK(x.array().raw() == y.array().raw());
@@ -167,7 +167,7 @@ TEST_CASE("set_data puts other bytes behind a leaf and keeps its gradient's way"
   CHECK_THROWS_AS((x * 2).set_data(wide), Error);
 }
 
-TEST_CASE("assigning to a part of a tensor writes into it, assigning to a name does not") {
+TEST_CASE("assigning to a part of a tensor writes into it, assigning to a variable does not") {
   Tensor x = zeros({2, 2});
   const Tensor first = x[0];
   x[0] = 5;

@@ -1,4 +1,4 @@
-// Wrong calls: every op refuses at least three, and says who refuses what.
+// Every op refuses at least three wrong calls; the error names the op and the mistake.
 #include <doctest/doctest.h>
 
 #include <map>
@@ -19,21 +19,21 @@ using testing::OpRow;
 
 namespace {
 
-/// Does it say what was wrong: a shape or number, a dtype?
+/// Does the text name what was wrong: a shape, a number, a dtype?
 bool says_what(const std::string& text) {
   for (const Dtype d : {kBool, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64})
     if (has(text, name(d))) return true;
   return has(text, "zero") || text.find_first_of("[0123456789") != std::string::npos;
 }
 
-/// An op and its form in place are one.
+/// The op's name without the _ of its in-place form.
 std::string base(std::string op) {
   if (op.back() == '_') op.pop_back();
   return op;
 }
 
-/// Ops of one tensor, whatever it is, and of nothing else: all that can be wrong is that there is
-/// none. (But bool has no sign, and a number no rows.)
+/// Ops that take any one tensor, and refuse only an undefined one. (But positive() refuses bool,
+/// and flipud() a number.)
 const std::map<std::string, Tensor (*)(const Tensor&)> kTakeAny = {
     {"clone", [](const Tensor& x) { return clone(x); }},
     {"contiguous", [](const Tensor& x) { return contiguous(x); }},
@@ -55,7 +55,7 @@ const std::map<std::string, Tensor (*)(const Tensor&)> kTakeAny = {
     {"atleast_2d", atleast_2d},
     {"atleast_3d", atleast_3d}};
 
-/// The row's own uses; not its square, which is an op more.
+/// The rows without those that also square the result.
 std::vector<OpRow> plain_rows() {
   std::vector<OpRow> rows;
   for (const OpRow& row : testing::op_table())
@@ -63,8 +63,8 @@ std::vector<OpRow> plain_rows() {
   return rows;
 }
 
-/// What is said of a row called with other inputs; nothing if the op took them, and the row then
-/// missed a part that it looks at.
+/// The error of a row called with other inputs; empty if the op takes them, even if the row then
+/// looks at a missing element.
 std::string refusal(const OpRow& row, const TensorList& inputs) {
   try {
     return message([&] { row.call(inputs); });
@@ -73,7 +73,7 @@ std::string refusal(const OpRow& row, const TensorList& inputs) {
   }
 }
 
-/// The inputs of a row, made wrong in ways that fit any op. Some of them some ops accept.
+/// Inputs of a row with mistakes that suit any op. Some ops accept some of them.
 std::vector<TensorList> mistakes(const OpRow& row) {
   const TensorList right = draw_all(row);
   std::vector<TensorList> all;
@@ -98,8 +98,8 @@ std::vector<TensorList> mistakes(const OpRow& row) {
   return all;
 }
 
-/// What autograd says of the node that a row leaves: to a gradient of another shape, and to a
-/// second pass over a graph that is gone.
+/// The errors of a row's backward pass: for a gradient of another shape, and for a second pass over
+/// a released graph.
 std::vector<std::string> refusals_of_gradients(const OpRow& row) {
   TensorList x;
   for (const Tensor& t : draw_all(row)) x.push_back(t.requires_grad_());
@@ -132,7 +132,7 @@ TEST_CASE("an undefined tensor is refused by name, as each argument of each op")
   }
 }
 
-TEST_CASE("ops whose only mistake is an undefined tensor take every other") {
+TEST_CASE("ops that refuse only undefined tensors take every other") {
   for (const auto& [op, call] : kTakeAny) {
     for (const Dtype d : testing::kAll) {
       for (const Shape& shape : {Shape{}, Shape{0}, Shape{2, 0}, Shape{2, 3, 1}}) {
@@ -159,7 +159,7 @@ TEST_CASE("every op has at least three error cases, and every message names the 
       CHECK_MESSAGE(says_what(text), row.name, " said: ", text);
       said[base(row.op())].insert(text);
     }
-    // An op made of others leaves their nodes, which are named then.
+    // The errors of a composed op's nodes name other ops, and do not count.
     for (const std::string& text : refusals_of_gradients(row))
       if (names(text, row.op())) said[base(row.op())].insert(text);
   }

@@ -22,7 +22,7 @@ Tensor counted(const Shape& shape) { return arange(numel(shape), kFloat64).resha
 TEST_CASE(
     "transpose_ and its like change the tensor's layout, its version, and nothing in memory") {
   const Tensor x = counted({2, 3});
-  const Tensor other = x;  // another name
+  const Tensor other = x;  // another handle
   const void* bytes = x.const_data_ptr();
   const uint64_t version = x._version();
   CHECK(x.transpose_(0, 1).is_same(x));
@@ -78,7 +78,7 @@ TEST_CASE("transpose_ keeps to the rules of in-place methods") {
   (leaf * counted({3, 2})).sum().backward();
   CHECK(leaf.grad().equal(counted({3, 2})));
 
-  // exp() saved y: from another layout its derivative would be another's.
+  // exp() saved its output; with another layout, backward would be wrong.
   const Tensor x = counted({2, 3}).requires_grad_();
   const Tensor saved = x.exp();
   saved.t_();
@@ -94,7 +94,7 @@ TEST_CASE("transpose_ keeps to the rules of in-place methods") {
   CHECK(has(message([&] { inference.resize_({1}); }), "InferenceMode"));
 }
 
-TEST_CASE("resize_ keeps the bytes as they lie in memory, and finds more where they end") {
+TEST_CASE("resize_ keeps elements in their order in memory, and allocates more if needed") {
   const Tensor x = counted({2, 3}).clone();
   const Tensor name = x;
   const void* bytes = x.const_data_ptr();
@@ -108,7 +108,7 @@ TEST_CASE("resize_ keeps the bytes as they lie in memory, and finds more where t
   x.resize_({3, 2});
   CHECK(x.to_vector() == Numbers{0, 1, 2, 3, 4, 5});
   x.t_();
-  x.resize_({6});  // as in memory, not as last seen
+  x.resize_({6});  // the order in memory, not that of t_()
   CHECK(x.to_vector() == Numbers{0, 1, 2, 3, 4, 5});
   x.resize_({1000, 1000});
   CHECK(name.sizes() == Shape{1000, 1000});
@@ -123,7 +123,7 @@ TEST_CASE("resize_ keeps the bytes as they lie in memory, and finds more where t
   CHECK(row.resize_({4}).to_vector() == Numbers{2, 3, 4, 5});
 }
 
-TEST_CASE("resize_ refuses what requires grad, and to outgrow bytes that others share") {
+TEST_CASE("resize_ refuses a tensor that requires grad, and to enlarge memory that others share") {
   const Tensor leaf = counted({2, 3}).requires_grad_();
   CHECK(has(message([&] { leaf.resize_({6}); }), "cannot resize variables that require grad"));
   const Tensor x = counted({2, 3}), view = x[0];

@@ -1,5 +1,5 @@
-// Methods of Tensor that are functions of autograd/ops under another spelling; the element-wise
-// ones are compared in elementwise_test.cpp.
+// Methods of Tensor equal the functions of autograd/ops. ops/elementwise_forms_test.cpp tests the
+// element-wise ones.
 #include <doctest/doctest.h>
 
 #include <halftape/halftape.h>
@@ -11,7 +11,7 @@ using namespace halftape;
 using testing::counted;
 using testing::same_bits;
 
-TEST_CASE("methods of one tensor are the functions of their names") {
+TEST_CASE("methods equal the functions of the same name") {
   const Tensor x = sin(counted({3, 4}));
   const Tensor before = x.narrow(1, 0, 1) - 1, after = x.narrow(1, 0, 2) + 1;
   CHECK(same_bits(x.logcumsumexp(1), logcumsumexp(x, 1)));
@@ -42,7 +42,7 @@ TEST_CASE("sum_to_size sums over what was broadcast, and refuses what was not") 
                        Error);
 }
 
-TEST_CASE("second names mean what the first ones do") {
+TEST_CASE("a function with two names does the same under both") {
   const Tensor x = sin(counted({3, 4}));
   CHECK(same_bits(concat({x, x}, 1), cat({x, x}, 1)));
   CHECK(same_bits(negative(x), neg(x)));
@@ -52,7 +52,7 @@ TEST_CASE("second names mean what the first ones do") {
   CHECK(same_bits(linalg_vector_norm(x, 3, {1}), norm(x, 3, {1})));
 }
 
-TEST_CASE("reset lets go of a tensor and leaves others that share it") {
+TEST_CASE("reset() makes one handle undefined and leaves other handles alone") {
   Tensor x = counted({3});
   const Tensor same = x;
   x.reset();
@@ -60,7 +60,7 @@ TEST_CASE("reset lets go of a tensor and leaves others that share it") {
   CHECK(same.sum().item() == counted({3}).sum().item());
 }
 
-TEST_CASE("methods that draw take the numbers that their functions take") {
+TEST_CASE("random methods draw the same numbers as their functions") {
   const Tensor p = full({50}, 0.3);
   const auto twice = [](auto method, auto function) {
     manual_seed(7);

@@ -57,7 +57,7 @@ TensorList leaves(const TensorList& inputs) {
   return out;
 }
 
-/// A gradient without symmetry, in y's shape and dtype.
+/// A gradient with different elements, in y's shape and dtype.
 Tensor cotangent(const Tensor& y) {
   std::vector<double> v(static_cast<size_t>(y.numel()));
   for (size_t i = 0; i < v.size(); ++i) v[i] = 1 + 0.5 * std::sin(0.7 * static_cast<double>(i));
@@ -100,7 +100,7 @@ bool are_same(const TensorList& a, const TensorList& b) {
   return a.size() == b.size();
 }
 
-/// The same values with the bytes in reverse order of dimensions.
+/// The same values, stored with the dimensions in reverse order.
 Tensor turned(const Tensor& x) {
   Dims back;
   for (int64_t d = x.dim() - 1; d >= 0; --d) back.push_back(d);
@@ -128,15 +128,15 @@ Tensor moved(const Tensor& x) {
 
 Tensor plain(const Tensor& x) { return x; }
 
-/// One row of x in the place of all: what expand() makes, by strides of 0.
+/// One row of x, expanded to x's shape with strides of 0.
 Tensor expanded(const Tensor& x) {
   for (int64_t d = 0; d < x.dim(); ++d)
     if (x.size(d) > 1) return x.narrow(d, 0, 1).expand(x.sizes());
   return x;
 }
-/// Another shape in which an op must do the same, or be refused by name: no elements, …
+/// x without elements.
 Tensor emptied(const Tensor& x) { return x.dim() == 0 ? x : x.narrow(0, 0, 0).clone(); }
-/// … and a number.
+/// A 0-dim tensor in place of x.
 Tensor number(const Tensor& x) { return full({}, 0.7, x.options()); }
 
 struct Placing {
@@ -156,8 +156,8 @@ TensorList each(const TensorList& all, Tensor (*f)(const Tensor&)) {
   return out;
 }
 
-/// The op of a row gives the same bits, and gradients, whatever the layout; or it refuses a shape
-/// by name, as a matrix product does a number.
+/// The op of a row gives the same bits and gradients in any layout, or refuses the shape with an
+/// error that names the op.
 void check_layout(const OpRow& row, const Placing& layout, Dtype dtype) {
   const TensorList given = each(draw_all(row, dtype), layout.of);
   const TensorList same = each(given, [](const Tensor& x) { return x.clone(); });
@@ -171,7 +171,7 @@ void check_layout(const OpRow& row, const Placing& layout, Dtype dtype) {
     CHECK_THROWS_AS((row.call(given), testing::settle()), Error);
     return;
   } catch (const std::out_of_range&) {
-    CHECK(layout.other_values);  // the row looks at a part that is not there
+    CHECK(layout.other_values);  // the row's call looks at a missing element
     return;
   }
   CHECK(same_bits(row.call(given), y));
@@ -205,7 +205,7 @@ TEST_CASE("every op gives the value of its plain reference in float64 and float3
   });
 }
 
-TEST_CASE("every op: first and second derivative, and the same bits in any layout and dtype") {
+TEST_CASE("every op has right first and second derivatives, and the same bits in any layout") {
   std::set<std::string> ops, with_gradient, first, second;
   int64_t rows = 0, runs = 0;
   every_row([&](const OpRow& row) {
@@ -366,7 +366,7 @@ TEST_CASE("under autocast a float32 leaf receives a float32 gradient through eve
 }
 
 TEST_CASE("no op leaves a node or a tensor alive, also after a recorded backward pass") {
-  // The 1 with which passes begin is made once and stays.
+  // Makes the 1 that backward passes begin with, which stays alive.
   zeros({}, TensorOptions(kFloat64).requires_grad(true)).backward();
   every_differentiable_row([](const OpRow& row) {
     const int64_t nodes = Node::live_count(), tensors = detail::TensorImpl::live_count();

@@ -48,15 +48,15 @@ Names declared() {
       if (!detail && std::regex_match(line, found, function)) names.insert(found[1]);
     }
   }
-  // Not ops: templates over formulas, conversions for the library, and names that stand elsewhere.
+  // Not ops: templates over formulas, helpers of the library, and ops listed under another name.
   for (const char* other :
        {"unary", "binary", "is_floating_point", "cast", "vector_norm", "widened"})
     names.erase(other);
   return names;
 }
 
-/// Ops without a row in the table, because they make a tensor from none, draw, give something else
-/// than a tensor, or are another op's second name; and where they are tested.
+/// Ops without a row in the table, and where they are tested: ops that make a tensor from none, are
+/// random, do not give a tensor, or are a second name.
 const std::pair<const char*, Names> kElsewhere[] = {
     {"ops/create_test.cpp",
      {"empty",         "empty_strided", "full",       "zeros",     "ones",      "eye",
@@ -92,7 +92,7 @@ TEST_CASE("the page of ops lists every function of autograd/ops, and nothing els
 
 TEST_CASE("every op of the table is on the page") {
   const Names page = listed();
-  Names formulas;  // which go by the names of the functions that call them
+  Names formulas;  // a row may bear its formula's name
   for (const UnaryEntry& op : unary_ops()) formulas.insert(op.name);
   for (const BinaryEntry& op : binary_ops()) formulas.insert(op.name);
   for (const testing::OpRow& row : testing::op_table()) {
@@ -111,7 +111,7 @@ TEST_CASE("every op of the page has a row in the table, or is tested elsewhere")
     rows.insert(row.op());
     if (row.op().back() == '_') rows.insert(row.op().substr(0, row.op().size() - 1));
   }
-  // add, for one, has rows of its own beside those of the formula; hypot, only these.
+  // The rows of a formula are rows of its op; hypot has no others.
   for (const UnaryEntry& op : unary_ops()) rows.insert(op.name);
   for (const BinaryEntry& op : binary_ops()) rows.insert(op.name);
   Names elsewhere;
@@ -126,7 +126,7 @@ TEST_CASE("every op of the page has a row in the table, or is tested elsewhere")
     }
   }
   for (std::string name : listed()) {
-    if (name.back() == '_') name.pop_back();  // activations in place: elementwise_test.cpp
+    if (name.back() == '_') name.pop_back();  // in place: ops/elementwise_forms_test.cpp
     CHECK_MESSAGE((rows.count(name) || elsewhere.count(name)), name, " has no row");
   }
 }

@@ -1,4 +1,4 @@
-// Printing: LibTorch's layout to the letter. The expected texts are what LibTorch 1.13 and 2 print.
+// Tensors print exactly as in LibTorch 1.13 and 2.
 #include <doctest/doctest.h>
 
 #include <halftape/halftape.h>
@@ -10,7 +10,7 @@ using namespace halftape;
 
 namespace {
 
-/// What stands below is the CPU's: a GPU's tensors differ in the name of their type alone.
+/// The text as the CPU prints it: on a GPU only the name of the type differs.
 std::string on_cpu(std::string text) {
   if (const auto at = text.rfind("[ CUDA"); at != std::string::npos) text.replace(at, 6, "[ CPU");
   return text;
@@ -85,7 +85,7 @@ TEST_CASE("large or small fractions share a factor, and widely spread ones have 
         " 1.0000e+200\n 1.0000e-200\n[ CPUDoubleType{2} ]");
 }
 
-TEST_CASE("infinities and NaN do not decide the format") {
+TEST_CASE("infinities and NaN do not affect the format") {
   CHECK(printed(tensor({inf, 1.0, -inf, kNaN})) == "inf\n 1\n-inf\nnan\n[ CPUFloatType{4} ]");
   CHECK(printed(tensor({inf, 1.5, -inf, kNaN})) ==
         "    inf\n 1.5000\n   -inf\n    nan\n[ CPUFloatType{4} ]");
@@ -106,7 +106,7 @@ TEST_CASE("more dimensions print matrix by matrix, the first index running faste
         "(1,.,.) = \n 100000 *\n  1.0000  0.2000\n   1.0000  0.2000\n[ CPUFloatType{1,2,2} ]");
 }
 
-TEST_CASE("nothing prints as its type and shape") {
+TEST_CASE("a tensor without elements prints as its type and shape") {
   CHECK(printed(zeros(0)) == "[ CPUFloatType{0} ]");
   CHECK(printed(zeros({0, 3})) == "[ CPUFloatType{0,3} ]");
   CHECK(printed(zeros({2, 0, 3})) == "[ CPUFloatType{2,0,3} ]");
@@ -124,8 +124,7 @@ TEST_CASE("a matrix wider than the line is cut into blocks of columns") {
         "Columns 5 to 6  4   5\n 10  11\n[ CPULongType{2,6} ]");
 }
 
-TEST_CASE(
-    "neither a gradient nor a layout shows in print, and the stream's settings are left alone") {
+TEST_CASE("printing shows neither gradient nor layout, and leaves the stream's settings alone") {
   const Tensor x = arange(4.0).view({2, 2}).requires_grad_();
   std::ostringstream out;
   out << x.t() * 1 << 0.123456789;

@@ -21,7 +21,7 @@ Tensor leaf(const Shape& shape, double from = 0.3) {
   return tensor(v, kFloat64).reshape(shape).detach().requires_grad_();
 }
 
-/// The gradient of f(x) weighted without symmetry.
+/// The gradient of a sum of f(x) with different weights.
 std::vector<double> gradient(const std::function<Tensor(const Tensor&)>& f, const Shape& shape) {
   const Tensor x = leaf(shape);
   const Tensor y = f(x);
@@ -79,7 +79,7 @@ TEST_CASE("a change of the base reaches the views' histories") {
   CHECK(v.to_vector()[0] == 5 * x.to_vector()[1]);
 }
 
-TEST_CASE("rows of a tensor without history, filled from parameters, have their gradients") {
+TEST_CASE("parameters that are copied to rows of a tensor without history get gradients") {
   const Tensor a = leaf({3}), b = leaf({3}, 2);
   Tensor y = zeros({4, 3}, kFloat64);
   Tensor first = y.select(0, 0);
@@ -112,7 +112,7 @@ TEST_CASE("filled parts pass no gradient on, the rest does") {
 TEST_CASE("random chains of views and writes have the gradients of their out-of-place forms") {
   std::mt19937 random(1);
   for (int round = 0; round < 300; ++round) {
-    // The same moves on both: as a view that is written, and as an index list that is scattered to.
+    // The same moves on a view that is written, and on a list of places that is scattered to.
     const Shape shape{3, 4, 2};
     const Tensor x = leaf(shape), p = x.detach().requires_grad_();
     Tensor y = x * 1;
@@ -169,7 +169,7 @@ TEST_CASE("second derivatives pass through a written view") {
   CHECK(autograd::gradgradcheck(f, in));
 }
 
-TEST_CASE("what was saved before a write through a view is noticed, with op, shape and versions") {
+TEST_CASE("a write through a view to a saved tensor is an error with op, shape and versions") {
   const Tensor x = leaf({2, 2});
   Tensor y = x * 1;
   const Tensor z = y * y;  // saves y
@@ -196,7 +196,7 @@ TEST_CASE("views that may not be written say why") {
     quiet = y.slice(0, 0, 2);
   }
   CHECK_THROWS_WITH_AS(quiet.mul_(y.slice(0, 0, 2)), doctest::Contains("no_grad mode"), Error);
-  // As in PyTorch: it says what its base says, but gradients end at it.
+  // As in PyTorch, a view made under NoGradGuard requires grad as its base, but ends gradients.
   CHECK(quiet.requires_grad());
   CHECK(quiet.is_leaf());
   const Tensor end = (quiet * quiet).sum();
@@ -226,7 +226,7 @@ TEST_CASE("_base and is_view tell what a view was cut from") {
   CHECK_THROWS_WITH_AS(x._base(), doctest::Contains("not a view"), Error);
 }
 
-TEST_CASE("as_strided sees windows, overlapping ones too, and refuses what lies beyond") {
+TEST_CASE("as_strided shows windows, even overlapping ones, and does not reach beyond the tensor") {
   const Tensor x = leaf({6});
   const Tensor w = as_strided(x, {4, 3}, {1, 1});  // sliding windows
   CHECK(w.to_vector()[5] == x.to_vector()[3]);
@@ -245,7 +245,7 @@ TEST_CASE("as_strided sees windows, overlapping ones too, and refuses what lies 
                        Error);
 }
 
-TEST_CASE("copy_ between views of one memory takes what the source was before") {
+TEST_CASE("copy_ between overlapping views reads the source as it was before") {
   for (const Dtype dtype : {kFloat32, kFloat16, kInt64}) {
     const auto eight = [&] { return arange(8).to(dtype); };
     using Values = std::vector<double>;
@@ -273,14 +273,14 @@ TEST_CASE("copy_ between views of one memory takes what the source was before") 
   }
 }
 
-TEST_CASE("a view whose elements share places is read, and not written") {
+TEST_CASE("a view in which elements share memory can be read, but not written") {
   const Tensor x = arange(6).to(kFloat32);
   CHECK_THROWS_WITH_AS(x.unfold(0, 3, 1).add_(1), doctest::Contains("clone() it first"), Error);
   CHECK_THROWS_WITH_AS(x.unfold(0, 3, 2).zero_(), doctest::Contains("[2, 3]"), Error);
   CHECK_THROWS_WITH_AS(as_strided(x, {2, 3}, {2, 1}).zero_(), doctest::Contains("one place"),
                        Error);
   CHECK(x.to_vector() == std::vector<double>{0, 1, 2, 3, 4, 5});
-  x.unfold(0, 2, 2).mul_(2);  // side by side
+  x.unfold(0, 2, 2).mul_(2);  // no overlap
   x.unfold(0, 1, 3).add_(1);
   CHECK(x.to_vector() == std::vector<double>{1, 2, 4, 7, 8, 10});
   const Tensor y = ones({8});

@@ -37,7 +37,7 @@ using Values = std::vector<int64_t>;
 
 }  // namespace
 
-TEST_CASE("a new array is contiguous, aligned, and its own") {
+TEST_CASE("a new array is contiguous, aligned, and shares no bytes") {
   const Array a({2, 3}, kFloat16, kCPU);
   CHECK(a.contiguous());
   CHECK(a.numel() == 6);
@@ -111,24 +111,24 @@ TEST_CASE("a reshape is a view where the strides allow it and a copy where they 
   CHECK(flat.raw() == a.raw());
   CHECK(cut.raw() == a.raw());
   CHECK(values(cut) == values(a));
-  // Half the columns: rows may be cut, but not joined.
+  // Four of six columns: rows can be split without a copy, but not joined.
   const Array half = a.slice(1, 0, 4);
   const Array rows = half.reshape({2, 2, 2, 2}), joined = half.reshape({16});
   CHECK(rows.raw() == half.raw());
   CHECK(values(rows) == values(half));
   CHECK(joined.raw() != half.raw());
   CHECK(values(joined) == values(half));
-  // Every second row of a column: one regular step, so it may be cut anew.
+  // Every second element: one stride, so any shape is a view.
   const Array stepped = iota({12}).slice(0, 0, 12, 2);
   CHECK(stepped.reshape({2, 3}).raw() == stepped.raw());
   CHECK(values(stepped.reshape({3, 1, 2})) == Values{0, 2, 4, 6, 8, 10});
   const Array turned = a.transpose(0, 1);
   CHECK(turned.reshape({6, 2, 2}).raw() == turned.raw());
   CHECK(values(turned.reshape({6, 2, 2})) == values(turned));
-  CHECK(turned.reshape({12, 2}).raw() != turned.raw());  // pairs within a column, no one step
+  CHECK(turned.reshape({12, 2}).raw() != turned.raw());  // 6 and 2 cannot be joined in one stride
   CHECK(values(turned.reshape({12, 2})) == values(turned));
   CHECK(values(turned.reshape({8, 3})) == values(turned));
-  // Repeated elements may be cut too.
+  // An expanded dimension can be split, too.
   const Array repeated = iota({2}).expand({6, 2});
   CHECK(repeated.reshape({2, 3, 2}).raw() == repeated.raw());
   CHECK(values(repeated.reshape({3, 4})) == values(repeated));
@@ -199,7 +199,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a list on the host that cannot be had is an OutOfMemoryError with the figures") {
+TEST_CASE("a list too large for the host is an OutOfMemoryError with the figures") {
   CHECK(host_vector<int32_t>(3, 7) == std::vector<int32_t>{7, 7, 7});
   for (const auto& [n, bytes] : {std::pair{int64_t{1} << 44, "140737488355328"},
                                  {int64_t{1} << 61, "18446744073709551615"},

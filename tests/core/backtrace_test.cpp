@@ -21,12 +21,12 @@ namespace {
 const std::string kPlain = "too deep: 7";
 }
 
-// Not in a namespace of the file's own, so that the program exports its name.
+// Not in an anonymous namespace, so that the program exports its name.
 [[gnu::noinline]] void throws_far_down(int depth) {
   if (depth < 0) return;
   HALFTAPE_CHECK(depth > 0, "too deep: ", 7);
   throws_far_down(depth - 1);
-  asm volatile("");  // so that the call is not the last thing, which would leave no frame
+  asm volatile("");  // prevents a tail call, which would leave no frame
 }
 
 TEST_CASE("an error names the functions it was thrown in only if that is asked for") {
@@ -34,11 +34,11 @@ TEST_CASE("an error names the functions it was thrown in only if that is asked f
   const testing::Backtraces guard;
   const std::string text = message([] { throws_far_down(0); });
   CHECK(text.starts_with(kPlain + "\nthrown in:"));
-  if (!has(text, "#0")) return;  // the system does not tell
+  if (!has(text, "#0")) return;  // this system has no backtraces
   CHECK_MESSAGE(has(text, "\n  #0 /"), text);
   CHECK_MESSAGE(has(text, "+0x"), text);
   CHECK_FALSE(has(text, "halftape::detail::fail"));
-  // By its name, or by binutils from what the error says to type.
+  // The text has the name, or the command that the text gives finds it.
   const std::string command = testing::addr2line_of(text), found = os::output_of(command);
   CHECK_MESSAGE((has(text.substr(0, text.find("#1 ")), "throws_far_down(int)") ||
                  has(found, "throws_far_down(int)")),
@@ -46,7 +46,7 @@ TEST_CASE("an error names the functions it was thrown in only if that is asked f
   if (!os::output_of("addr2line --version").empty()) CHECK_MESSAGE(has(found, "throws_far"), text);
 }
 
-TEST_CASE("the functions that only make errors stand in no backtrace, and 30 others do") {
+TEST_CASE("a backtrace has at most 30 functions, and none that only make errors") {
   const testing::Backtraces guard;
   const std::string deep = message([] { throws_far_down(100); });
   if (!has(deep, "#0")) return;
@@ -59,7 +59,7 @@ TEST_CASE("the functions that only make errors stand in no backtrace, and 30 oth
   CHECK_FALSE(has(first_of(file), "FileError"));
 }
 
-TEST_CASE("an error made of another one's text keeps that one's functions, and a copy keeps both") {
+TEST_CASE("an error made from another's text keeps its backtrace, and so does a copy") {
   const testing::Backtraces guard;
   try {
     throws_far_down(0);

@@ -13,7 +13,7 @@ using testing::message;
 
 namespace {
 
-/// Sixty-four numbers, 0 each, and two parts of them.
+/// An array of 64 zeros, and its two halves as parts.
 struct Two {
   Array all = full({64}, 0, kFloat32, kCPU);
   BufferPtr first = Buffer::part_of(all.buffer(), 0, 128),
@@ -35,14 +35,14 @@ TEST_CASE("a part has the bytes of the whole, and keeps them alive") {
     CHECK(part->context() == nullptr);
   }
   CHECK(static_cast<const float*>(part->bytes())[7] == 7);
-  CHECK(Buffer::live_bytes() == bytes + 256);  // counted once
+  CHECK(Buffer::live_bytes() == bytes + 256);  // the part is not counted again
   CHECK(Buffer::live_count() == buffers + 2);
   part = {};
   CHECK(Buffer::live_bytes() == bytes);
   CHECK(Buffer::live_count() == buffers);
 }
 
-TEST_CASE("a write to a part is one to the whole, and none to the other part") {
+TEST_CASE("a write to a part raises the whole's version, not the other part's") {
   const Two t;
   t.first->bump_version();
   CHECK(t.first->version() == 1);
@@ -55,7 +55,7 @@ TEST_CASE("a write to a part is one to the whole, and none to the other part") {
   CHECK(t.all.version() == 3);
 }
 
-TEST_CASE("a write to the whole is one to each part, to those of later, too") {
+TEST_CASE("a write to the whole raises the version of each part, also of later parts") {
   const Array all = full({64}, 0, kFloat32, kCPU);
   all.bump_version();
   const BufferPtr part = Buffer::part_of(all.buffer(), 0, 4);
@@ -70,7 +70,7 @@ TEST_CASE("a write to the whole is one to each part, to those of later, too") {
   CHECK(later->version() == then + 1);
 }
 
-TEST_CASE("who has a pointer into a part has one into the whole, but into no other part") {
+TEST_CASE("a part that is exposed exposes the whole, but no other part") {
   const Two t;
   t.first->expose();
   CHECK(t.first->exposed());
@@ -90,7 +90,7 @@ TEST_CASE("a part of a part, and one that reaches outside, are refused") {
   CHECK_NOTHROW(Buffer::part_of(t.all.buffer(), 256, 0));
 }
 
-TEST_CASE("a slot lends its bytes to one at a time") {
+TEST_CASE("a slot lends its bytes to one holder at a time") {
   const Array all = full({64}, 3, kFloat32, kCPU);
   const Ref<BufferSlot> slot = make_ref<BufferSlot>(all, 32, Shape{2, 5});
   CHECK(slot->free());
@@ -112,7 +112,7 @@ TEST_CASE("a slot lends its bytes to one at a time") {
   CHECK(slot->free());
 }
 
-TEST_CASE("what a slot has lent outlives it, and is an array like any other") {
+TEST_CASE("an array that a slot has lent outlives the slot") {
   Array a;
   {
     BufferSlot* const slot =

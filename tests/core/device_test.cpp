@@ -1,4 +1,4 @@
-// Devices: how they are written, and what happens where there is none; and what an error says.
+// Devices as text, devices that do not exist; texts and types of errors.
 #include <doctest/doctest.h>
 
 #include <sstream>
@@ -61,7 +61,7 @@ TEST_CASE("the CPU has a backend, and a device without one says what to use inst
   CHECK_THROWS_AS(cuda::synchronize(), Error);
 }
 
-TEST_CASE("a check joins its parts only when it fails") {
+TEST_CASE("a check evaluates the parts of its message only if it fails") {
   int evaluated = 0;
   auto part = [&] { return ++evaluated; };
   HALFTAPE_CHECK(true, "never read ", part());
@@ -73,10 +73,10 @@ TEST_CASE("a check joins its parts only when it fails") {
   CHECK(message(failing) == "sum: [2, 3] of float16 on cuda:1 1");
 }
 
-TEST_CASE("all errors of the library are of one type, and of std::runtime_error's") {
+TEST_CASE("every error of the library is an Error, which is a std::runtime_error") {
   CHECK_THROWS_AS(throw OutOfMemoryError("x"), Error);
   CHECK_THROWS_AS(throw Error("x"), std::runtime_error);
-  // A dangling else must belong to its own if.
+  // An else after the macro must belong to the if before it.
   bool reached = false;
   if (reached)
     HALFTAPE_CHECK(false, "not reached");

@@ -143,7 +143,7 @@ TEST_CASE("integers round once on the way to a 16-bit format") {
   CHECK(static_cast<float>(convert<Half>(2051)) == 2052);
   CHECK(static_cast<float>(convert<Half>(65519)) == 65504);
   CHECK(std::isinf(static_cast<float>(convert<Half>(65520))));
-  // Just above the middle of two bfloat16s: by way of float it would be the middle, and go down.
+  // Just above the middle of two bfloat16s; rounded to float first, it would go down.
   const int64_t above_middle = (int64_t{1} << 40) + (int64_t{1} << 32) + 1;
   CHECK(static_cast<double>(convert<BFloat16>(above_middle)) == 0x1.02p40);
   CHECK(static_cast<double>(convert<BFloat16>(-above_middle)) == -0x1.02p40);

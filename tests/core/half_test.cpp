@@ -1,4 +1,4 @@
-// The 16-bit formats: every value there and back, and every place where rounding has to decide.
+// The 16-bit formats: every value to float and double and back, and rounding at every tie.
 #include <doctest/doctest.h>
 
 #include <bit>
@@ -29,7 +29,7 @@ double value_of(uint16_t bits) {
 
 /// f(lower bits, middle, upper bits) for every pair of neighbouring magnitudes, up to the pair of
 /// the largest number and infinity, whose middle is where overflow begins. The middle of two
-/// neighbours is exact in float and double, and comparing with it is all that rounding is.
+/// neighbours is exact in float and double; rounding depends on which side of it a number lies.
 template <class T, class F>
 void every_middle(F f) {
   for (uint16_t low = 0; low < infinity16<T>; ++low) {
@@ -61,7 +61,7 @@ int64_t wrong_around_middles() {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("all 65536 patterns survive the way through float and through double", T, Half,
+TEST_CASE_TEMPLATE("all 65536 patterns survive conversion to float and to double and back", T, Half,
                    BFloat16) {
   int64_t wrong = 0, wrong_value = 0, nans = 0;
   for (uint32_t i = 0; i < 0x10000; ++i) {
@@ -97,18 +97,18 @@ TEST_CASE_TEMPLATE("double rounds to nearest even on both sides of and at every 
   CHECK(wrong_around_middles<T, double>() == 0);
 }
 
-TEST_CASE_TEMPLATE("a double just beside a tie would go wrong by way of float and does not", T,
-                   Half, BFloat16) {
+TEST_CASE_TEMPLATE("a double just beside a tie is rounded correctly, not by way of float", T, Half,
+                   BFloat16) {
   int64_t float_goes_wrong = 0, wrong = 0;
   every_middle<T>([&](uint16_t low, double middle, uint16_t high) {
-    // One part in 2^40 beside the tie: float cannot tell it from the tie.
+    // Float cannot tell numbers one part in 2^40 beside the tie from the tie.
     const double above = middle * (1 + 0x1p-40), below = middle * (1 - 0x1p-40);
     wrong += T(above).bits != high || T(below).bits != low;
     float_goes_wrong += T(static_cast<float>(above)).bits != high;
     float_goes_wrong += T(static_cast<float>(below)).bits != low;
   });
   CHECK(wrong == 0);
-  // Every tie goes wrong on the side away from the even neighbour, so the case tests something.
+  // By way of float, each tie is wrong on one side, so this case can fail.
   CHECK(float_goes_wrong == infinity16<T>);
 }
 

@@ -1,4 +1,4 @@
-// Neighbouring calls of a training step made one: nothing that anybody can see is another.
+// Joining neighbouring calls of a training step changes no visible result.
 #include "halftape/core/capture/peephole.h"
 
 #include <doctest/doctest.h>
@@ -150,12 +150,12 @@ struct Training {
 namespace {
 
 struct Run {
-  std::vector<std::vector<double>> left;       // by every step
-  int64_t losses = 0, norms = 0, updates = 0;  // that went on with their neighbours
-  int64_t divisions = 0, alone = 0;            // unscale() and list_norm() that went on alone
+  std::vector<std::vector<double>> left;       // all() after each step
+  int64_t losses = 0, norms = 0, updates = 0;  // joined with their neighbours
+  int64_t divisions = 0, alone = 0;            // unscale() and list_norm() not joined
 };
 Run run(bool fused_mlp, Between between, bool together) {
-  ones({}, requires_grad()).mul(2).backward();  // makes what outlasts every step
+  ones({}, requires_grad()).mul(2).backward();  // makes objects that outlive every step
   manual_seed(7);
   Beneath beneath;
   Training t(fused_mlp, between);
@@ -166,7 +166,7 @@ Run run(bool fused_mlp, Between between, bool together) {
                              together ? static_cast<Backend&>(fused) : beneath);
     t.step(i);
     fused.settle();
-    if (i == 0) beneath.forget_calls();  // it has made the optimizers' state
+    if (i == 0) beneath.forget_calls();  // the first step also makes the optimizers' state
     result.left.push_back(t.all());
   }
   for (const char* call : {"mlp_loss, checked_scale", "mlp_loss, checked_scale, check_finite",
@@ -181,7 +181,7 @@ Run run(bool fused_mlp, Between between, bool together) {
 
 }  // namespace
 
-TEST_CASE("calls that are made one leave the bits and versions that they leave one by one") {
+TEST_CASE("joined calls leave the same bits and versions as single calls") {
   for (const bool fused_mlp : {false, true}) {
     for (const Between between :
          {Between::Nothing, Between::LossTimesWeight, Between::Clipping, Between::ClippingOfGroups,
@@ -198,14 +198,14 @@ TEST_CASE("calls that are made one leave the bits and versions that they leave o
                          }));
       }
       if (between == Between::Nothing) CHECK(unfused.left[3][2] == unfused.left[2][2] / 2);
-      // What stands between two calls is not passed over.
+      // Calls are not joined across another call.
       const bool of_two = between == Between::TwoOptimizers || between == Between::ClippingOfAll;
       const bool loss_alone = between == Between::LossTimesWeight || of_two;
       CHECK(unfused.losses + unfused.updates == 0);
       CHECK((fused.losses > 0) == !loss_alone);
       CHECK((fused.updates > 0) == (!of_two && between != Between::OtherScale));
-      // Of 7 steps. What divides the gradients is the loss's own call, or the norm's; what clips
-      // them is the update's.
+      // In 7 steps. The call of the loss or of the norm divides the gradients, that of the update
+      // clips them.
       const int64_t by_loss = fused_mlp && !loss_alone ? 7 : 0;
       if (between == Between::Clipping || between == Between::ClippingOfGroups) {
         CHECK(unfused.divisions == 14);
@@ -213,12 +213,12 @@ TEST_CASE("calls that are made one leave the bits and versions that they leave o
         CHECK(fused.norms == 7 - by_loss);
         CHECK(fused.alone == by_loss);
       }
-      if (between == Between::ClippingTwice) {  // the first factor is in the second norm's call
+      if (between == Between::ClippingTwice) {  // the second norm's call applies the first factor
         CHECK(fused.divisions == 0);
         CHECK(fused.norms == 14 - by_loss);
         CHECK(fused.alone == by_loss);
       }
-      if (between == Between::ClippingOfAll) {  // one gradient is clipped, and updated by nobody
+      if (between == Between::ClippingOfAll) {  // one clipped gradient has no optimizer
         CHECK(fused.divisions == 7 * 3);
         CHECK(fused.norms == 0);
       }
@@ -227,7 +227,7 @@ TEST_CASE("calls that are made one leave the bits and versions that they leave o
   }
 }
 
-TEST_CASE("of two losses each is scaled with its own, and what is held back is not lost") {
+TEST_CASE("each of two losses is scaled by itself, and no held-back call is lost") {
   Beneath beneath;
   FusedCalls fused(beneath);
   const Device device = get_default_device();
@@ -247,7 +247,7 @@ TEST_CASE("of two losses each is scaled with its own, and what is held back is n
   const CrossEntropy first = task(), second = task();
   const CheckedScale of_first = scaling(first.mean), of_second = scaling(second.mean);
   fused.cross_entropy(first);
-  CHECK(read_double(first.mean) == -1);  // it waits for what comes
+  CHECK(read_double(first.mean) == -1);  // held back until the next call
   fused.cross_entropy(second);
   CHECK(read_double(first.mean) == doctest::Approx(std::log(3.0)));
   fused.run(of_first);
@@ -255,7 +255,7 @@ TEST_CASE("of two losses each is scaled with its own, and what is held back is n
   CHECK(read_double(of_first.y) == 4 * read_double(first.mean));
   fused.run(of_second);
   CHECK(read_double(of_second.y) == 4 * read_double(second.mean));
-  // A check of gradients that are not the MLP's goes on alone.
+  // A check of other gradients is not joined with the MLP's call.
   MlpLoss m{.x = full({2, 3}, 1, kFloat16, device),
             .target = full({2, 1}, 0, kFloat32, device),
             .weights = {full({1, 3}, 2, kFloat32, device)}};

@@ -1,5 +1,5 @@
-// Random numbers: the generator is Philox, a number depends on seed, position and index alone, and
-// the distributions are what they say.
+// Random numbers: known answers of Philox and MT19937; a Philox number depends only on seed,
+// position and index; moments of the distributions.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -80,7 +80,7 @@ TEST_CASE("MT19937 gives the known answers of its authors") {
   CHECK(pairs.random64() == (first << 32 | second));
 }
 
-TEST_CASE("an Mt19937 of the CPU is seeded, taken out and set as other generators are") {
+TEST_CASE("the CPU's Mt19937 can be seeded, read and set as other generators") {
   const RandomState before = get_random_state();
   set_cpu_random_engine(RandomEngine::Mt19937);
   manual_seed(11);
@@ -101,7 +101,7 @@ TEST_CASE("an Mt19937 of the CPU is seeded, taken out and set as other generator
   manual_seed(11);
   next();
   CHECK(next() == expected);
-  // Whoever asks for words to count in has a stream of its own.
+  // Each random_reserve() gets a Philox stream of its own.
   const RandomKey one = random_reserve(kCPU, 10), two = random_reserve(kCPU, 10);
   CHECK(one.seed != two.seed);
 
@@ -186,7 +186,7 @@ TEST_CASE("number i does not depend on how many are drawn with it") {
       const auto few = draw(kFloat64, static_cast<int64_t>(n), kind, 0.25, b);
       CHECK(std::equal(few.begin(), few.end(), many.begin()));
     }
-    // Two blocks further in the stream lie the numbers from the eighth on.
+    // At offset 2, two blocks on, the stream begins with number 8.
     const auto later = draw(kFloat64, 10000, kind, 0.25, b, {.seed = 42, .offset = 2});
     if (kind != Distribution::Bits) CHECK(std::equal(later.begin(), later.end(), many.begin() + 8));
   }
@@ -204,14 +204,14 @@ TEST_CASE("uniform numbers lie in [0, 1), also in formats that would round up to
     CHECK(std::abs(mean(x, [](double v) { return v * v; }) - 1.0 / 3) < 0.0015 + coarse);
     CHECK(std::abs(mean(x, [](double v) { return v < 0.1; }) - 0.1) < 0.0015 + coarse);
   }
-  // Neighbours are not related: E[x y] = 1/4 for independent ones.
+  // Neighbours are independent: E[x·y] = 1/4.
   const auto x = draw(kFloat64, 1000000, Distribution::Uniform, 0, 1);
   double product = 0;
   for (size_t i = 1; i < x.size(); ++i) product += x[i] * x[i - 1];
   CHECK(std::abs(product / 999999 - 0.25) < 0.0015);
 }
 
-TEST_CASE("the upper end of a uniform range is not reached, even when it is the next number") {
+TEST_CASE("the upper end of a uniform range is not reached, even right above the lower end") {
   for (const double v : draw(kFloat32, 1000, Distribution::Uniform, 1, 1 + 0x1p-23))
     REQUIRE(v == 1);
   for (const double v : draw(kFloat16, 1000, Distribution::Uniform, -2048, -2046))
@@ -224,7 +224,7 @@ TEST_CASE("the upper end of a uniform range is not reached, even when it is the 
 }
 
 TEST_CASE("normal numbers have the moments and tails of a normal distribution") {
-  for (const int64_t n : {1000000, 999999}) {  // in pairs; an odd one leaves half a pair
+  for (const int64_t n : {1000000, 999999}) {  // drawn in pairs; an odd n leaves half a pair
     const auto x = draw(kFloat32, n, Distribution::Normal, 3, 2);
     auto moment = [&](int p) {
       return mean(x, [p](double v) { return std::pow((v - 3) / 2, p); });

@@ -62,7 +62,7 @@ TEST_CASE("a scalar is true unless it is zero") {
 }
 
 TEST_CASE("a scalar is rounded once on its way into an array of any dtype") {
-  // Just above the middle of the halves 1 and 1 + 2^-10: through float it would be the middle.
+  // Just above the middle of the halves 1 and 1 + 2^-10; rounded to float first, it would go down.
   const double above = 1 + 0x1p-11 + 0x1p-40;
   CHECK(Scalar(above).to<Half>().bits == 0x3c01);
   CHECK(read_double(full({1}, above, kFloat16, kCPU)) == 1 + 0x1p-10);
@@ -76,12 +76,12 @@ TEST_CASE("a scalar is rounded once on its way into an array of any dtype") {
 }
 
 TEST_CASE("an integer scalar beyond 2^53 is rounded once to float32") {
-  // Just above the middle of two floats; double rounds the one away, and the tie goes down.
+  // Just above the middle of two floats; rounded to double first, it would go down.
   const int64_t above = (int64_t{1} << 54) + (int64_t{1} << 30) + 1;
   CHECK(Scalar(above).to<float>() == static_cast<float>(above));
 }
 
-TEST_CASE("a scalar converts and says what it is in LibTorch's words") {
+TEST_CASE("a scalar has LibTorch's methods for conversion and kind") {
   const Scalar half = 2.5, three = 3, yes = true;
   CHECK(half.toDouble() == 2.5);
   CHECK(half.toFloat() == 2.5f);

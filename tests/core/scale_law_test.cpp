@@ -106,7 +106,7 @@ TEST_CASE("the law's defaults are those of torch.amp") {
 }
 
 TEST_CASE("the scale is finite and not NaN after any history") {
-  // Whatever a user sets it to, and whichever way the steps fall.
+  // From any initial scale, with any outcomes of the steps.
   for (const float start : {0.0f, smallest, 1.0f, 0x1p127f, largest}) {
     for (const double growth : {1.0, 2.0, 1e10, 1e300}) {
       CAPTURE(start);
@@ -132,7 +132,7 @@ TEST_CASE("a scale that was set to infinity or NaN becomes finite at the next ov
   }
 }
 
-TEST_CASE("the two hystereses are two laws: one never backs off where the other halves each time") {
+TEST_CASE("of two kinds of hysteresis one never backs off where the other halves each time") {
   // An overflow on every second step.
   ScaleState clean{65536}, growth{65536};
   for (int i = 0; i < 20; ++i) {
@@ -140,7 +140,7 @@ TEST_CASE("the two hystereses are two laws: one never backs off where the other 
     growth = next(growth, i % 2 == 0, tolerant(2, kGrowth));
   }
   CHECK(clean.scale == 65536);
-  CHECK(growth.scale == 65536 * 0x1p-9);  // the first of ten is let pass
+  CHECK(growth.scale == 65536 * 0x1p-9);  // the first of ten overflows passes
 }
 
 TEST_CASE("a loss that is not finite leaves the state as it is") {
@@ -151,7 +151,7 @@ TEST_CASE("a loss that is not finite leaves the state as it is") {
   CHECK(after.overflows == 1);
 }
 
-TEST_CASE("the counts say how often and how many in a row") {
+TEST_CASE("counted() counts steps, skips, skips in a row, growths and backoffs") {
   ScaleCounts c;
   const std::vector<Verdict> history = {Verdict::Finite, Verdict::Overflow, Verdict::BadLoss,
                                         Verdict::Finite, Verdict::Overflow};

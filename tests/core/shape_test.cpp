@@ -50,7 +50,7 @@ TEST_CASE("dimensions are inserted and erased in place") {
   CHECK(d.vec() == std::vector<int64_t>{0, 1, 3, 4});
 }
 
-TEST_CASE("ten dimensions are held and an eleventh is refused in words") {
+TEST_CASE("a shape holds ten dimensions, and an eleventh is an error") {
   Dims d = Dims::filled(10, 1);
   CHECK(d.size() == 10);
   CHECK(message([&] { d.push_back(1); }) == "shapes have at most 10 dimensions");
@@ -59,7 +59,7 @@ TEST_CASE("ten dimensions are held and an eleventh is refused in words") {
   CHECK(has(message([] { Shape(std::vector<int64_t>(100, 1)); }), "at most 10"));
 }
 
-TEST_CASE("numel is the product of the sizes, and of none of them 1") {
+TEST_CASE("numel is the product of the sizes, and 1 without dimensions") {
   CHECK(numel({}) == 1);
   CHECK(numel({0}) == 0);
   CHECK(numel({2, 3, 4}) == 24);
@@ -142,7 +142,7 @@ TEST_CASE("negative dimensions count from the end, and a scalar takes 0 and -1")
   CHECK(has(message([] { wrap_dim("sum", 1, 0); }), "dimension 1"));
 }
 
-TEST_CASE("lists of dimensions come wrapped, sorted, without repetition, and empty means all") {
+TEST_CASE("wrap_dims wraps and sorts dimensions, refuses repetition; an empty list means all") {
   CHECK(wrap_dims("sum", {-1, 0}, 3) == Dims{0, 2});
   CHECK(wrap_dims("sum", {}, 3) == Dims{0, 1, 2});
   CHECK(wrap_dims("sum", {}, 0) == Dims{});
@@ -153,7 +153,7 @@ TEST_CASE("lists of dimensions come wrapped, sorted, without repetition, and emp
   CHECK(reduced_shape({2}, {0}, false) == Shape{});
 }
 
-TEST_CASE("one size of -1 is inferred and the impossible is refused with both counts") {
+TEST_CASE("one size of -1 is inferred, and an impossible shape is an error with both counts") {
   CHECK(infer_shape("view", {2, -1}, 6, {6}) == Shape{2, 3});
   CHECK(infer_shape("view", {-1}, 0, {0}) == Shape{0});
   CHECK(infer_shape("view", {}, 1, {1}) == Shape{});
@@ -168,7 +168,7 @@ TEST_CASE("one size of -1 is inferred and the impossible is refused with both co
   CHECK(has(message([] { infer_shape("view", {big, big}, 4, {4}); }), "does not fit"));
 }
 
-TEST_CASE("a part of a list is a look at it, and what lies beyond its end is refused") {
+TEST_CASE("a slice of a list shares its memory, and a slice beyond its end is refused") {
   const Shape shape{2, 3, 4};
   CHECK(Shape(shape.slice(1)) == Shape{3, 4});
   CHECK(shape.slice(1).data() == shape.begin() + 1);

@@ -1,5 +1,5 @@
-// In which dtype operations of several steps compute: narrow inputs in float32, rounded once at the
-// end; integers as integers, or not at all.
+// Ops of several steps compute narrow inputs in float32 and round once; they compute integers as
+// integers, or refuse them.
 #include <doctest/doctest.h>
 
 #include <halftape/halftape.h>
@@ -17,7 +17,7 @@ TEST_CASE("widened() converts narrow tensors to float32 and leaves all others al
   }
 }
 
-TEST_CASE("sums, windows and index_add keep digits of integers that float32 has not") {
+TEST_CASE("sums, windows and index_add are exact for integers that float32 cannot hold") {
   const int64_t odd = (int64_t{1} << 24) + 1;
   const TensorOptions integers(kInt64);
   const Tensor x = full({1, 1, 2, 2}, Scalar(odd), integers);

@@ -70,7 +70,7 @@ TEST_CASE("convolutions and their gradients are PyTorch's for all options") {
   }
 }
 
-TEST_CASE("convolutions of random shapes are what a direct loop says, and so are their gradients") {
+TEST_CASE("convolutions of random shapes and their gradients equal those of a direct loop") {
   std::mt19937 dice(1);
   const auto below = [&](int64_t n) { return static_cast<int64_t>(dice()) % n; };
   manual_seed(9);
@@ -121,7 +121,7 @@ TEST_CASE("convolutions of random shapes are what a direct loop says, and so are
                        : n == 2 ? Dims{0, 2, 3}
                                 : Dims{0, 2, 3, 4}),
                  allowed) == "");
-    // The other way, from y's shape.
+    // The transposed convolution of a tensor of y's shape.
     Shape back;
     bool possible = true;
     for (int d = 0; d < n; ++d) {
@@ -169,7 +169,7 @@ TEST_CASE("convolutions give the same bits for any number of threads") {
   set_num_threads(before);
 }
 
-TEST_CASE("the columns of a large batch do not exist at one time") {
+TEST_CASE("the columns of a large batch are never in memory all at once") {
   const Tensor x = randn({40, 4, 40, 40}).requires_grad_(),
                w = randn({2, 4, 5, 5}).requires_grad_();
   const size_t columns = size_t{40} * 4 * 25 * 36 * 36 * 4;
@@ -182,7 +182,7 @@ TEST_CASE("the columns of a large batch do not exist at one time") {
         "");
 }
 
-TEST_CASE("an image that is its own columns is not copied") {
+TEST_CASE("a convolution with a kernel of size 1 makes no columns") {
   const Tensor x = randn({3, 8, 40, 40}), w = randn({4, 8, 1, 1});
   testing::TracingBackend trace;
   const Tensor y = conv2d(x, w);
@@ -193,14 +193,13 @@ TEST_CASE("an image that is its own columns is not copied") {
 }
 
 TEST_CASE("the gradient of a half weight is added up in float32, over all blocks of a batch") {
-  // A sum of as many equal numbers as there are outputs: in 16 bits it would stop at the 256th, or
-  // the 2048th.
+  // 65,536 equal terms: a bfloat16 sum would stop growing at the 256th, a float16 one at the 2048th
   for (const Dtype dtype : {kBFloat16, kFloat16}) {
     const Tensor x = ones({16, 4, 66, 66}, dtype), w = zeros({1, 4, 3, 3}, dtype).requires_grad_();
     const Tensor y = conv2d(x, w);
     const double scale = 0x1p-6;
     const Tensor g = autograd::grad({y}, {w}, {full_like(y, scale)})[0];
-    CHECK(same_bits(g, full_like(g, 16.0 * 64 * 64 * scale)));  // 1024, a number of both formats
+    CHECK(same_bits(g, full_like(g, 16.0 * 64 * 64 * scale)));  // 1024, exact in both formats
   }
 }
 
@@ -218,7 +217,7 @@ TEST_CASE("under autocast convolutions run in the lower dtype, and weights get f
   CHECK(b.grad().dtype() == kFloat32);
 }
 
-TEST_CASE("what convolutions refuse") {
+TEST_CASE("convolutions refuse wrong arguments") {
   const Tensor x = randn({2, 4, 5, 6}), w = randn({6, 4, 3, 3});
   const auto refuses = [](const auto& call, const char* text) {
     CHECK_THROWS_WITH_AS(call(), Contains(text), Error);

@@ -62,7 +62,7 @@ TEST_CASE("a value that the dtype cannot hold is refused, infinity is not") {
   CHECK(full(1, -0x1p31, kInt32).item<int>() == std::numeric_limits<int32_t>::min());
 }
 
-TEST_CASE("the likes take dtype and device from the tensor and the rest from options") {
+TEST_CASE("zeros_like and its kin take dtype and device from the tensor, the rest from options") {
   const Tensor x = ones({2, 3}, kFloat16).requires_grad_();
   CHECK(zeros_like(x).dtype() == kFloat16);
   CHECK_FALSE(zeros_like(x).requires_grad());
@@ -331,7 +331,7 @@ TEST_CASE("multinomial draws in proportion, and without replacement nothing twic
   const Tensor rows = multinomial(p.expand({2000, 3}), 2);
   CHECK(rows.sizes() == Shape{2000, 2});
   CHECK((rows.sum(1) == 2).to(kInt64).sum().item() == 2000);  // 0 and 2 in some order
-  // First pick in proportion: 3 of 4.
+  // The first index is 2 in 3 of 4 rows.
   CHECK(rows.to(kFloat32).mean(0)[0].item() == doctest::Approx(1.5).epsilon(0.07));
   CHECK(says(message([&] { multinomial(p, 3); }), "2 non-zero probabilities"));
   CHECK(says(message([&] { multinomial(p, 0); }), "at least one"));

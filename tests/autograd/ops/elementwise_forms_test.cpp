@@ -47,7 +47,7 @@ void check_forms(const std::string& name, const std::function<Tensor(const Tenso
 
 }  // namespace
 
-TEST_CASE("every unary method is its function, and in place gives the same bits and gradients") {
+TEST_CASE("every unary method equals its function; in place, bits and gradients are the same") {
   auto input = [](const std::string& name) {
     return name == "bitwise_not" ? ints({5, -3, 0, 7}) : name == "acosh" ? points() + 1 : points();
   };
@@ -63,7 +63,7 @@ TEST_CASE("every unary method is its function, and in place gives the same bits 
 #undef HALFTAPE_FORMS
 }
 
-TEST_CASE("every binary method is its function, and in place gives the same bits and gradients") {
+TEST_CASE("every binary method equals its function; in place, bits and gradients are the same") {
   auto inputs = [](const std::string& name) -> TensorList {
     if (has(name, "bitwise")) return {ints({5, -3, 0, 7}), ints({1, 2, 3, 4})};
     return {points(), others()};
@@ -100,7 +100,7 @@ TEST_CASE("every binary method is its function, and in place gives the same bits
 #undef HALFTAPE_FORMS
 }
 
-TEST_CASE("methods with more arguments are their functions, in place too") {
+TEST_CASE("methods with more arguments equal their functions, in place too") {
   using List = const TensorList&;
   const TensorList three{points(), others(), points() + 0.25};
 #define HALFTAPE_FORMS(name, inputs, ...)                                       \
@@ -126,7 +126,7 @@ TEST_CASE("methods with more arguments are their functions, in place too") {
                   where(points() > 0.4, points(), others())));
 }
 
-TEST_CASE("activations in place are the functions") {
+TEST_CASE("activations in place equal the functions") {
 #define HALFTAPE_FORMS(name)                                           \
   check_forms(                                                         \
       #name, [](const TensorList& x) { return halftape::name(x[0]); }, \
@@ -149,7 +149,7 @@ TEST_CASE("activations in place are the functions") {
   CHECK(same_bits(threshold_(x, 0.5, -1), threshold(points(), 0.5, -1)));
 }
 
-TEST_CASE("in place: a leaf that requires grad and a result that does not fit are refused") {
+TEST_CASE("in-place forms refuse a leaf that requires grad and a result that does not fit") {
   Tensor leaf = points().requires_grad_();
   CHECK(has(message([&] { leaf.exp_(); }), "exp_: a leaf Variable that requires grad"));
   CHECK(has(message([&] { relu_(leaf); }), "relu_: a leaf Variable that requires grad"));

@@ -1,5 +1,5 @@
-// Element-wise functions where they are more than a value in the table: integers and bool, numbers
-// beside tensors, special values, and what they refuse.
+// Element-wise functions beyond the op table: integers and bool, numbers beside tensors, special
+// values, and errors.
 #include <doctest/doctest.h>
 
 #include <limits>
@@ -81,7 +81,7 @@ TEST_CASE("division with a remainder has PyTorch's signs, for integers and float
   CHECK(div(ints({7}), ints({2})).item() == 3.5);
   CHECK(div(ints({7}), 2.5, "floor").item() == 2);
   CHECK(div(ints({7}), 2.5, "floor").dtype() == kFloat32);
-  // 1 / 0.1 is a little below 10 in exact numbers, and rounds to 10.
+  // The exact quotient is a little below 10, but rounds to 10.
   CHECK(floor_divide(tensor({1.0}, kFloat64), 0.1).item() == 9);
   const Tensor zero = tensor({0.0, -0.0}, kFloat64);
   CHECK(differ(floor_divide(tensor({1.0, 1.0}, kFloat64), zero), Doubles{kInf, -kInf}, {}) == "");
@@ -107,7 +107,7 @@ TEST_CASE("an integer divided by zero throws and leaves the tensor as it was") {
   CHECK(whole(x) == Ints{7, 8});
 }
 
-TEST_CASE("logic takes what is not 0 for true and gives bool; bits are of integers alone") {
+TEST_CASE("logical ops take every number but 0 as true; bitwise ops take only integers and bool") {
   const Tensor a = tensor({0.0, 2.0, kNaN, -0.0}), b = tensor({1.0, 0.0, 3.0, 0.0});
   CHECK(whole(logical_and(a, b)) == Ints{0, 0, 1, 0});
   CHECK(whole(logical_or(a, b)) == Ints{1, 1, 1, 0});
@@ -181,18 +181,18 @@ TEST_CASE("integers keep their dtype where the result is whole and become float 
   CHECK(has(message([&] { Tensor(x.clone()).fmod_(2.5); }), "result type float32 can't be cast"));
 }
 
-TEST_CASE("a number beside a half tensor keeps the half, and a fused number its own precision") {
+TEST_CASE("a number beside a half tensor keeps the dtype half, and is itself not rounded to half") {
   const Tensor x = tensor({2.0, 5.0}, kFloat16);
   for (const Tensor& y : {x + 0.1, x * 3, x / 3, pow(x, 2.5), pow(2.5, x), fmod(x, 1.5), x % 1.5,
                           xlogy(x, 3.0), xlogy(0.5, x), copysign(x, -1), lerp(x, x, 0.5),
                           add(x, x, 0.1), add(x, 2.0, 0.1), rsub(x, 1.0), clamp(x, 0.1, 3)})
     CHECK(y.dtype() == kFloat16);
-  // 0.1 in float32, not in half, multiplies.
+  // x is multiplied by 0.1 in float32, not in half.
   CHECK(same_bits(x * 0.1, (x.to(kFloat32) * 0.1).to(kFloat16)));
   CHECK(same_bits(x * -1 * 0, tensor({-0.0, -0.0}, kFloat16)));
 }
 
-TEST_CASE("classes of numbers are told apart in every dtype") {
+TEST_CASE("isnan, isinf and isfinite are right in every dtype") {
   for (const Dtype d : {kFloat16, kBFloat16, kFloat32, kFloat64}) {
     const Tensor x = tensor({kNaN, kInf, -kInf, 0.0, 65504.0}, d);
     CHECK(whole(isnan(x)) == Ints{1, 0, 0, 0, 0});
@@ -203,7 +203,7 @@ TEST_CASE("classes of numbers are told apart in every dtype") {
     const Tensor y = nan_to_num(x);
     CHECK(whole(isfinite(y)) == Ints{1, 1, 1, 1, 1});
     CHECK(same_bits(y.slice(0, 2, 3), -y.slice(0, 1, 2)));
-    // The next number is infinite.
+    // The next number above the largest is infinite.
     CHECK(whole(isinf(y.slice(0, 1, 2) * (1 + epsilon(d)))) == Ints{1});
     CHECK(differ(nan_to_num(x, 1, 2, 3), Doubles{1, 2, 3, 0, x[4].item()}, {}) == "");
   }
@@ -215,7 +215,7 @@ TEST_CASE("classes of numbers are told apart in every dtype") {
   }
 }
 
-TEST_CASE("NaN passes where it should, and fmax and fmin alone step over it") {
+TEST_CASE("NaN gives NaN where it should, and only fmax and fmin ignore it") {
   const Tensor nan = tensor({kNaN}), one = tensor({1.0});
   for (const Tensor& y : {pow(nan, one),
                           atan2(nan, one),
@@ -259,7 +259,7 @@ TEST_CASE("NaN passes where it should, and fmax and fmin alone step over it") {
   CHECK(xlogy(tensor({0.0}), tensor({0.0})).item() == 0);
 }
 
-TEST_CASE("at kinks and ties the gradient goes where the definition says") {
+TEST_CASE("at kinks and ties the gradient is as documented") {
   auto slope = [](const std::function<Tensor(const Tensor&)>& f, const Doubles& at) {
     const Tensor x = tensor(at, kFloat64).requires_grad_();
     f(x).sum().backward();
@@ -288,8 +288,8 @@ TEST_CASE("at kinks and ties the gradient goes where the definition says") {
   CHECK(slope([](const Tensor& x) { return round(x) * x; }, {2.5, 3.5}) == Doubles{2, 4});
 }
 
-TEST_CASE("half gradients of several steps do not overflow or round on the way") {
-  // 300² leaves float16's range.
+TEST_CASE("gradients in half are computed in float32 and rounded once") {
+  // 300² is beyond float16's range.
   const Tensor y = tensor({300.0}, kFloat16).requires_grad_(),
                x = tensor({400.0}, kFloat16).requires_grad_();
   atan2(y, x).backward();
@@ -301,7 +301,7 @@ TEST_CASE("half gradients of several steps do not overflow or round on the way")
   CHECK(differ(b.grad(), Doubles{-30 * 3000.0 / 2500}, {.ulps = 0.5}) == "");
 }
 
-TEST_CASE("round goes to even, whole numbers of half turns give exact zeros") {
+TEST_CASE("round takes halves to even, and sinpi and sinc of whole numbers are exactly 0") {
   CHECK(round(tensor({0.5, 1.5, 2.5, -0.5, -1.5}, kFloat64)).to_vector() ==
         Doubles{0, 2, 2, -0.0, -2});
   const Tensor far = tensor({1.0, 1001.0, 65504.0, -3.0}, kFloat16);
@@ -330,7 +330,7 @@ TEST_CASE("sign and heaviside of bools are bools, in place, too") {
   CHECK(y.heaviside_(v).equal(v));
 }
 
-TEST_CASE("element-wise functions refuse with the op, the values and the way out") {
+TEST_CASE("errors of element-wise functions name the op, the values and the way out") {
   const Tensor x = points(), n = ints({1, 2, 3, 4});
   const Tensor none;
   auto says = [](const std::function<void()>& f, const std::string& part) {

@@ -1,4 +1,4 @@
-// Arguments at their ends: the right result or an error that says why, at once.
+// Extreme arguments give the right result, or at once an error that says why.
 #include <doctest/doctest.h>
 
 #include <halftape/halftape.h>
@@ -43,7 +43,7 @@ void refuses(const std::vector<Refusal>& all) {
 
 }  // namespace
 
-TEST_CASE("results that no memory holds are refused before any work") {
+TEST_CASE("results that are too large for memory are refused before any work") {
   constexpr const char *memory = "out of memory", *bits = "does not fit 64 bits";
   const Tensor x = ones({1, 1, 3, 3}), theta = ones({1, 2, 3});
   refuses({
@@ -136,7 +136,7 @@ TEST_CASE("results that no memory holds are refused before any work") {
   });
 }
 
-TEST_CASE("numbers beyond every use are refused, not computed with") {
+TEST_CASE("arguments that are too large for any use are refused") {
   const Tensor x = ones({1, 1, 3, 3}), w = ones({1, 1, 2, 2}), m = ones({2, 2});
   refuses({
       {[=] { interpolate(x, Longs{5}); }, "size [5] has 1 numbers; expected 2"},
@@ -214,7 +214,7 @@ TEST_CASE("numbers beyond every use are refused, not computed with") {
   });
 }
 
-TEST_CASE("offsets, steps and windows far beyond the edges mean what they say") {
+TEST_CASE("offsets, steps and windows far beyond the edges give the right results") {
   const Tensor m = ones({2, 3});
   CHECK(diagonal(m, kMost).sizes() == Shape{0});
   CHECK(diagonal(m, kLeast).sizes() == Shape{0});
@@ -226,7 +226,7 @@ TEST_CASE("offsets, steps and windows far beyond the edges mean what they say") 
   CHECK(rot90(m, kLeast).equal(m));
   CHECK(unfold(arange(3), 0, 2, kMost).equal(tensor({{0, 1}})));
   CHECK(split(arange(3), kMost).size() == 1);
-  const Tensor many = arange(1 << 17);  // not every value beside every boundary
+  const Tensor many = arange(1 << 17);  // too many to compare all pairs
   CHECK(searchsorted(many, many).equal(many));
   CHECK(bucketize(many, many, false, true).equal(many + 1));
   CHECK(diff(arange(3), kMost).numel() == 0);

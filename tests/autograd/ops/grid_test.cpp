@@ -76,7 +76,7 @@ TEST_CASE("affine_grid gives PyTorch's values and gradient") {
   }
 }
 
-TEST_CASE("the identity's grid shows the image, and points that are not finite show zeros") {
+TEST_CASE("the identity's grid gives the image, and points that are not finite give zeros") {
   const Tensor x = randn({1, 2, 3, 4}, kFloat64);
   const Tensor identity = tensor({{{1.0, 0.0, 0.0}, {0.0, 1.0, 0.0}}}, kFloat64);
   for (const bool corners : {false, true})
@@ -90,7 +90,7 @@ TEST_CASE("the identity's grid shows the image, and points that are not finite s
     CHECK(grid_sample(x, grid, mode).abs().sum().item() == 0);
 }
 
-TEST_CASE("what grids refuse") {
+TEST_CASE("grid_sample and affine_grid refuse wrong arguments") {
   const Tensor x = randn({1, 2, 3, 4}), grid = randn({1, 2, 2, 2});
   const auto refuses = [](const auto& call, const char* text) {
     CHECK_THROWS_WITH_AS(call(), Contains(text), Error);

@@ -1,4 +1,4 @@
-// What indexing and the functions that pick and place refuse, and how they name it.
+// Errors of indexing, gather, scatter, masks and windows.
 #include <doctest/doctest.h>
 
 #include <halftape/halftape.h>
@@ -128,7 +128,7 @@ TEST_CASE("indexing names what is wrong") {
         }) == "index_select: index [2] into a 0-dim tensor; expected one number");
 }
 
-TEST_CASE("adding to slices, masks and windows name what is wrong") {
+TEST_CASE("index_add, index_copy, masks and windows name what is wrong") {
   const Tensor x = counted({2, 3});
   CHECK(message([&] {
           index_add(x, 0, longs({0}), ones({2, 3}));

@@ -1,5 +1,5 @@
-// Picking and placing: Tensor::index against a brute-force reference over random expressions,
-// dtypes, corners, and in-place forms.
+// Indexing: Tensor::index against a plain reference on random expressions; dtypes, corner cases,
+// and in-place forms.
 #include <doctest/doctest.h>
 
 #include <limits>
@@ -27,7 +27,7 @@ namespace {
 using Values = std::vector<double>;
 Tensor longs(const std::vector<int64_t>& v) { return tensor(v); }
 
-/// The same values with the bytes in reverse order of dimensions.
+/// The same values, stored with the dimensions in reverse order.
 Tensor turned(const Tensor& x) {
   Dims back;
   for (int64_t d = x.dim() - 1; d >= 0; --d) back.push_back(d);
@@ -36,7 +36,7 @@ Tensor turned(const Tensor& x) {
 
 }  // namespace
 
-TEST_CASE("index, its gradient and index_put are what their definition says, 3000 times") {
+TEST_CASE("index, its gradient and index_put equal a plain reference in 3000 random cases") {
   testing::IndexDice dice(20240229);
   for (int round = 0; round < 3000; ++round) {
     const Dtype dtype = kAll[static_cast<size_t>(round) % kAll.size()];
@@ -63,7 +63,7 @@ TEST_CASE("index, its gradient and index_put are what their definition says, 300
       const Tensor v = tensor(written).reshape(e.shape).to(dtype);
       const Tensor put = index_put(x, e.items, v);
       CHECK(put.sizes() == x.sizes());
-      // Which of several values stays is settled only along the indices, not across dimensions.
+      // Which of several values for one element stays is not specified across dimensions.
       std::vector<int64_t> sorted = e.position;
       std::sort(sorted.begin(), sorted.end());
       const bool once = std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end();
@@ -74,13 +74,13 @@ TEST_CASE("index, its gradient and index_put are what their definition says, 300
       if (dtype == kBool) continue;
       Values added = before;
       for (size_t i = 0; i < sums.size(); ++i) added[i] += sums[i];
-      if (dtype != kUInt8 && dtype != kBFloat16)  // in which the sums may not fit
+      if (dtype != kUInt8 && dtype != kBFloat16)  // which may not hold the sums
         CHECK(index_put(x, e.items, v, true).to_vector() == added);
       if (!y.is_floating_point()) continue;
       const Tensor leaf = x.detach().requires_grad_();
       leaf.index(e.items).backward(v);
       CHECK(testing::differ(leaf.grad(), sums, {.ulps = 1}) == "");
-      // What was overwritten has no gradient, and each value has that of its place.
+      // Overwritten elements have gradient 0; each value has the gradient of its place.
       const Tensor base = x.detach().requires_grad_(), value = v.detach().requires_grad_();
       if (!once) continue;
       index_put(base, e.items, value).backward(x);
@@ -89,11 +89,11 @@ TEST_CASE("index, its gradient and index_put are what their definition says, 300
       CHECK(base.grad().to_vector() == kept);
       CHECK(value.grad().to_vector() == of_value);
     }
-    CHECK(plain.to_vector() == before);  // nothing but the in-place form writes
+    CHECK(plain.to_vector() == before);  // only the in-place form writes
   }
 }
 
-TEST_CASE("index without tensors is a view, with them a copy") {
+TEST_CASE("index with numbers and slices is a view, with lists or masks a copy") {
   const Tensor x = counted({3, 4});
   CHECK(x.index({1, Slice(1, None, 2)}).array().raw() == x[1][1].array().raw());
   CHECK(x.index({None, "..."}).array().buffer() == x.array().buffer());
@@ -102,14 +102,14 @@ TEST_CASE("index without tensors is a view, with them a copy") {
   CHECK(x.index({true}).array().buffer() != x.array().buffer());
 }
 
-TEST_CASE("brackets and a lone tensor index, too") {
+TEST_CASE("brackets index, too, and index() takes one tensor without braces") {
   const Tensor x = counted({3, 4});
   CHECK(x[2][-1].item() == 11);
   CHECK(x[tensor(-1, kInt64)].to_vector() == Values{8, 9, 10, 11});
   CHECK(x[longs({2, 0})].to_vector() == Values{8, 9, 10, 11, 0, 1, 2, 3});
   CHECK(x.index(x > 9).to_vector() == Values{10, 11});
   CHECK(x.index({x > 9}).to_vector() == Values{10, 11});
-  const Tensor mask = tensor({1, 0, 1}, kUInt8);  // a mask, as in PyTorch
+  const Tensor mask = tensor({1, 0, 1}, kUInt8);  // uint8 is a mask, as in PyTorch
   CHECK(x.index({mask}).to_vector() == Values{0, 1, 2, 3, 8, 9, 10, 11});
   CHECK(tensor(5.0).index({true}).sizes() == Shape{1});
   CHECK(tensor(5.0).index({false}).sizes() == Shape{0});
@@ -122,15 +122,15 @@ TEST_CASE("brackets and a lone tensor index, too") {
 TEST_CASE("index_put broadcasts its values and converts numbers") {
   Tensor x = zeros({2, 3});
   x.index_put_({0}, 1.5);
-  x.index_put_({Slice(), 2}, tensor({3, 4}, kInt64));  // no tensor among the indices: converted
+  x.index_put_({Slice(), 2}, tensor({3, 4}, kInt64));  // a view: values are converted
   CHECK(x.to_vector() == Values{1.5, 1.5, 3, 0, 0, 4});
-  x.index_put_({1}, ones({1, 1, 3}));  // leading ones are let go
+  x.index_put_({1}, ones({1, 1, 3}));  // leading sizes of 1 are dropped
   CHECK(x.to_vector() == Values{1.5, 1.5, 3, 1, 1, 1});
   x.index_put_({x > 2}, -1);
   CHECK(x.to_vector() == Values{1.5, 1.5, -1, 1, 1, 1});
   x.index_put_({longs({0, 0, 0})}, ones({}), true);
   CHECK(x.to_vector() == Values{4.5, 4.5, 2, 1, 1, 1});
-  x.index_put_({Slice(), longs({1, 1})}, tensor({7.0, 8.0}, kFloat32));  // the last one stays
+  x.index_put_({Slice(), longs({1, 1})}, tensor({7.0, 8.0}, kFloat32));  // the last value stays
   CHECK(x.to_vector() == Values{4.5, 8, 2, 1, 8, 1});
   Tensor n = zeros({3}, kInt32);
   n.index_put_({longs({-1})}, 2.9);
@@ -148,13 +148,13 @@ TEST_CASE("scatter and index_copy keep the last of equal positions") {
         Values{7, 6, 0});
   CHECK(index_copy(zeros({2, 2}), 0, longs({1, 1}), counted({2, 2})).to_vector() ==
         Values{0, 0, 2, 3});
-  // The gradient goes to both, as PyTorch's does.
+  // Both values get the gradient, as in PyTorch.
   const Tensor src = ones({2}).requires_grad_();
   scatter(x, 0, longs({1, 1}), src).backward(tensor({2.0, 3.0, 4.0}, kFloat32));
   CHECK(src.grad().to_vector() == Values{3, 3});
 }
 
-TEST_CASE("picking and placing work in every dtype") {
+TEST_CASE("gather, scatter and the like work in every dtype") {
   for (const Dtype d : kAll) {
     CAPTURE(d);
     const Tensor x = counted({2, 3}, d), one = ones({2, 1}, d);
@@ -197,7 +197,7 @@ TEST_CASE("masked_fill keeps the dtype, whatever the value") {
   CHECK(x.grad().to_vector() == Values{0, 1});
 }
 
-TEST_CASE("nonzero lists positions, NaN among them") {
+TEST_CASE("nonzero lists positions, also those of NaN") {
   const Tensor x = tensor({{0.0, 2.0}, {std::nan(""), -0.0}});
   CHECK(nonzero(x).sizes() == Shape{2, 2});
   CHECK(nonzero(x).to_vector() == Values{0, 1, 1, 0});
@@ -215,7 +215,7 @@ TEST_CASE("nonzero lists positions, NaN among them") {
   CHECK(nonzero(x).dtype() == kInt64);
 }
 
-TEST_CASE("triangles as indices are in row-major order") {
+TEST_CASE("tril_indices and triu_indices are in row-major order") {
   CHECK(tril_indices(3, 2).to_vector() == Values{0, 1, 1, 2, 2, 0, 0, 1, 0, 1});
   CHECK(triu_indices(2, 3, 1).to_vector() == Values{0, 0, 1, 1, 2, 2});
   CHECK(triu_indices(2, 2, 5).sizes() == Shape{2, 0});
@@ -254,7 +254,7 @@ TEST_CASE("one_hot has a one in the column of the class") {
   CHECK_THROWS_AS(one_hot(tensor({1.0})), Error);
 }
 
-TEST_CASE("numbers take part as tensors of one element") {
+TEST_CASE("0-dim tensors are indexed as tensors of one element") {
   const Tensor five = tensor(5.0);
   CHECK(gather(five, 0, tensor(0, kInt64)).sizes() == Shape{});
   CHECK(gather(five, 0, longs({0, 0})).to_vector() == Values{5, 5});
@@ -292,7 +292,7 @@ TEST_CASE("under autocast index_put and scatter_add take the widest dtype") {
     CHECK(index_put(h, {longs({0, 1})}, f).dtype() == kFloat32);
     CHECK(scatter_add(h, 0, longs({0, 1}), f).dtype() == kFloat32);
     CHECK(index_put(h, {longs({0, 1})}, h).dtype() == kFloat16);
-    const Tensor b = h.to(kBFloat16);  // index_add is in no list
+    const Tensor b = h.to(kBFloat16);  // index_add is not in autocast's list
     CHECK(index_add(b, 0, longs({0, 1}), b).dtype() == kBFloat16);
     Tensor y = h.clone();
     CHECK_THROWS_AS(y.index_put_({longs({0, 1})}, f), Error);  // in place nothing is cast
@@ -321,7 +321,7 @@ TEST_CASE("in-place forms write, raise the version, and continue the history") {
   CHECK(p.to_vector() == Values{7, 1});
 }
 
-TEST_CASE("what is written to a view made by index reaches the base's history") {
+TEST_CASE("a write to a view made by index changes the base and its history") {
   const Tensor leaf = ones({3, 3}).requires_grad_();
   Tensor y = leaf * 1;
   y.index({Slice(), 0}).mul_(2);

@@ -1,4 +1,4 @@
-// Layers with an activation, and chains of them: what makes them more than their parts.
+// linear() with an activation, and mlp(): fewer calls than separate ops, and the same results.
 #include <doctest/doctest.h>
 
 #include <halftape/halftape.h>
@@ -13,7 +13,7 @@ using testing::same_bits;
 
 namespace {
 
-/// The parameters of a chain, and its layers as ops of their own.
+/// Input and parameters of an mlp(); unfused() computes it layer by layer.
 struct Net {
   Tensor x;
   TensorList w, b;
@@ -42,10 +42,10 @@ constexpr Activation kAll[] = {Activation::None, Activation::Relu, Activation::G
 
 }  // namespace
 
-TEST_CASE("a layer with its activation is one call forward") {
+TEST_CASE("a layer with its activation is one call of the backend") {
   const Tensor x = ones({3, 4}), w = ones({5, 4}).requires_grad_(), b = ones({5});
   for (const Activation a : kAll) {
-    (void)linear(x, w, b, a);  // on a GPU the first of a kind tries what the library does
+    (void)linear(x, w, b, a);  // on a GPU the first call also tests the library
     testing::TracingBackend trace;
     const Tensor y = linear(x, w, b, a);
     CHECK(trace.calls == std::vector<std::string>{"gemm"});
@@ -53,7 +53,7 @@ TEST_CASE("a layer with its activation is one call forward") {
   }
 }
 
-TEST_CASE("a chain goes back in two products a layer, which bring the bias gradients along") {
+TEST_CASE("backward of mlp is two products for each layer, which include the bias gradients") {
   for (const Activation a : kAll) {
     const Net net(kFloat32, {4, 6, 5, 3});
     (void)autograd::grad({mlp(net.x, net.w, net.b, a)}, net.all(), {ones({7, 3})});
@@ -64,7 +64,7 @@ TEST_CASE("a chain goes back in two products a layer, which bring the bias gradi
     trace.clear();
     (void)autograd::grad({y}, net.all(), {g}, true);
     CHECK(trace.calls == std::vector<std::string>(6, "gemm"));
-    // Of what nobody wants, nothing is computed: the last layer's parameters, and no more.
+    // Only wanted gradients are computed, here those of the last layer's parameters.
     trace.clear();
     (void)autograd::grad({y}, {net.w[2], net.b[2]}, {g}, true);
     CHECK(trace.calls == std::vector<std::string>(1, "gemm"));
@@ -74,7 +74,7 @@ TEST_CASE("a chain goes back in two products a layer, which bring the bias gradi
   }
 }
 
-TEST_CASE("relu in the product gives the bits of relu behind it, forward and backward") {
+TEST_CASE("linear with ReLU has the bits of relu(linear(…)), forward and backward") {
   manual_seed(1);
   for (const Dtype d : {kFloat16, kBFloat16, kFloat32, kFloat64}) {
     const Net net(d, {9, 17});
@@ -87,8 +87,8 @@ TEST_CASE("relu in the product gives the bits of relu behind it, forward and bac
   }
 }
 
-TEST_CASE("gelu sees the sum in float, before half loses its last digits") {
-  // 1 + 2⁻¹¹ is a tie in half, and goes to 1.
+TEST_CASE("linear applies GELU to the float sum, before it is rounded to half") {
+  // Rounded to half, 1 + 2⁻¹¹ is a tie and becomes 1.
   const Tensor x = tensor({1.0, 0x1p-11}, kFloat16).view({1, 2}), w = ones({1, 2}, kFloat16);
   const Tensor y = linear(x, w, {}, Activation::Gelu);
   const Tensor exact = gelu(tensor({1.0 + 0x1p-11}, kFloat64), "tanh");
@@ -96,7 +96,7 @@ TEST_CASE("gelu sees the sum in float, before half loses its last digits") {
   CHECK(y.item() != gelu(linear(x, w), "tanh").item());
 }
 
-TEST_CASE("a chain gives the bits of its layers, and so do its gradients, recorded or not") {
+TEST_CASE("mlp and its recorded gradients have the bits of single layers; others are close") {
   manual_seed(2);
   for (const Dtype d : {kFloat16, kBFloat16, kFloat32, kFloat64}) {
     for (const Activation a : kAll) {
@@ -112,8 +112,8 @@ TEST_CASE("a chain gives the bits of its layers, and so do its gradients, record
         CAPTURE(i);
         CHECK(recorded[i].requires_grad() == recorded_parts[i].requires_grad());
         CHECK(same_bits(recorded[i], recorded_parts[i]));
-        // GELU's derivative is multiplied before the product is rounded, ReLU's is 0 or 1. A GPU's
-        // library sums for a bias in another order.
+        // mlp multiplies by GELU's derivative before rounding; ReLU's is 0 or 1. A GPU's library
+        // adds up bias gradients in another order.
         const bool rounded_apart = a == Activation::Gelu && is_16bit(d);
         const double near = (rounded_apart ? 40 : 8) * epsilon(d);
         if (get_default_device().is_cpu() && !rounded_apart)
@@ -125,7 +125,7 @@ TEST_CASE("a chain gives the bits of its layers, and so do its gradients, record
   }
 }
 
-TEST_CASE("a weight may stand in a chain twice, and its gradients add up") {
+TEST_CASE("a weight may occur twice in an mlp, and its gradients are added") {
   const Net net(kFloat64, {4, 4});
   const TensorList w{net.w[0], net.w[0]}, b{net.b[0], net.b[0]};
   const Tensor y = mlp(net.x, w, b), z = linear(relu(linear(net.x, w[0], b[0])), w[0], b[0]);
@@ -136,7 +136,7 @@ TEST_CASE("a weight may stand in a chain twice, and its gradients add up") {
   }
 }
 
-TEST_CASE("frozen parts of a chain get no gradient, and do not hold up the others") {
+TEST_CASE("frozen parameters of an mlp get no gradient, and the others get theirs") {
   Net net(kFloat64, {4, 6, 5, 3});
   net.x.requires_grad_(false), net.w[0].requires_grad_(false), net.b[2].requires_grad_(false);
   const TensorList wanted{net.b[0], net.w[1], net.b[1], net.w[2]};
@@ -151,7 +151,7 @@ TEST_CASE("frozen parts of a chain get no gradient, and do not hold up the other
   CHECK(net.b[0].grad().defined());
 }
 
-TEST_CASE("NaN goes through every layer's relu, and so does the gradient above it") {
+TEST_CASE("NaN passes through the ReLU of every layer, and the gradient passes back") {
   for (const Dtype d : {kFloat16, kFloat32}) {
     const Net net(d, {4, 6, 5, 3});
     Tensor x = net.x.detach().clone();
@@ -162,11 +162,11 @@ TEST_CASE("NaN goes through every layer's relu, and so does the gradient above i
     CHECK_FALSE(y[1].isnan().any().item<bool>());
     y.sum().backward();
     CHECK(net.w[0].grad().isnan().any().item<bool>());
-    CHECK(x.grad()[2].eq(x.grad()[2]).any().item<bool>());  // g·w, where every unit passes
+    CHECK(x.grad()[2].eq(x.grad()[2]).any().item<bool>());  // g·w, as ReLU passes g at NaN
   }
 }
 
-TEST_CASE("under autocast a chain runs in half and gives float32 gradients that nothing rounds") {
+TEST_CASE("under autocast mlp runs in half, and its float32 gradients are not rounded to half") {
   for (const Activation a : kAll) {
     const Tensor x = ones({2049, 1}), w0 = ones({1, 1}, requires_grad()),
                  b0 = zeros({1}, requires_grad()), w1 = ones({1, 1}, requires_grad()),
@@ -185,7 +185,7 @@ TEST_CASE("under autocast a chain runs in half and gives float32 gradients that 
   }
 }
 
-TEST_CASE("mlp refuses layers that do not fit, and names itself") {
+TEST_CASE("mlp refuses layers that do not fit, and the error names mlp") {
   const Tensor x = ones({2, 3}), w = ones({4, 3}), v = ones({2, 5});
   const auto refused = [](auto&& f, const char* text) {
     CHECK_THROWS_WITH_AS(f(), doctest::Contains(text), Error);

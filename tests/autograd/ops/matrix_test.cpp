@@ -55,7 +55,7 @@ TEST_CASE("the strict products take the shapes of their names only") {
   CHECK_REFUSED(kron(ones({1, 1, 1, 1, 1, 1}), v), "; at most 5");
 }
 
-TEST_CASE("the added products check input and factors") {
+TEST_CASE("addmm and the like check input and factors") {
   const Tensor v = ones({3}), m = ones({2, 3}), n = ones({3, 4}), b = ones({2, 2, 3}),
                c = ones({2, 3, 4});
   CHECK_REFUSED(addmm(ones({3, 4}), m, n), "addmm: input");
@@ -87,7 +87,7 @@ TEST_CASE("products take one floating dtype, and say so") {
   CHECK_REFUSED(einsum("ij,jk", {f, h}), "einsum: dtypes float32 and float16");
   CHECK_REFUSED(tensordot(f, h, 0, 0), "tensordot: dtypes float32 and float16");
   CHECK_REFUSED(bilinear(f, f, ones({1, 2, 2}, kFloat16)), "bilinear: dtypes float32 and float16");
-  // One input needs no product.
+  // These take integers.
   CHECK(einsum("ii->i", {matrix(2, 2).to(kInt64)}).to_vector() == List{1, 4});
   CHECK(einsum("ij->", {i}).dtype() == kInt64);
   CHECK(trace(matrix(2, 3).to(kInt32)).dtype() == kInt64);
@@ -113,29 +113,29 @@ TEST_CASE("in half, beta·input + alpha·product is rounded once") {
                  c = (matrix(5, 3, kFloat32) / 3.0).to(d);
     const Tensor wide = addmm(c.to(kFloat32), a.to(kFloat32), b.to(kFloat32), 0.3, 0.7);
     CHECK(same_bits(addmm(c, a, b, 0.3, 0.7), wide.to(d)));
-    // The gradient of the scaled product too.
+    // So is the gradient of the scaled product.
     const Tensor x = a.clone().requires_grad_(), g = c;
     const Tensor dx = autograd::grad({addmm(c, x, b, 1, 0.7)}, {x}, {g})[0];
     CHECK(same_bits(dx,
                     addmm(zeros({}, kFloat32), g.to(kFloat32), b.to(kFloat32).t(), 0, 0.7).to(d)));
-    // 1024·1024·(1/1024)²: every term of the sum over the batch is in range, the parts are not.
+    // The sum over the batch, 70·1024, is beyond float16; half of it is not.
     const Tensor big = full({70, 1, 1}, 1024, d), one = full({70, 1, 1}, 1, d);
     CHECK(addbmm(zeros({1, 1}, d), big, one, 1, 0.5).item() == 70 * 512);
   }
 }
 
-TEST_CASE("addmm is one product: no launch for the scales or the sum") {
+TEST_CASE("addmm is one product, without calls for the scales or the sum") {
   const Tensor c = ones({4}), a = ones({3, 2}), b = ones({2, 4});
   testing::TracingBackend trace;
   addmm(c, a, b, 0.5, 2);
   CHECK(trace.count("gemm") == 1);
-  CHECK(trace.calls.size() == 2);  // and the input written to where it is added
+  CHECK(trace.calls.size() == 2);  // the other one copies the input to the result
   trace.clear();
   addbmm(c, ones({2, 3, 2}), ones({2, 2, 4}));
   CHECK(trace.count("gemm") == 1);
 }
 
-TEST_CASE("a gradient is computed only for what wants one") {
+TEST_CASE("addmm computes gradients only for inputs that want one") {
   const Tensor a = ones({3, 2}).requires_grad_(), b = ones({2, 4}), c = ones({4});
   const Tensor y = addmm(c, a, b);
   testing::TracingBackend trace;
@@ -144,7 +144,7 @@ TEST_CASE("a gradient is computed only for what wants one") {
   CHECK(trace.count("reduce") == 0);
 }
 
-TEST_CASE("einsum refuses what is no equation, or not of these tensors") {
+TEST_CASE("einsum refuses a malformed equation, and one that does not fit the tensors") {
   const Tensor m = ones({2, 3}), v = ones({3});
   CHECK_REFUSED(einsum("ij", {}), "without tensors");
   CHECK_REFUSED(einsum("ij,jk", {m}), "has 2 inputs, but 1 tensors were given");
@@ -161,7 +161,7 @@ TEST_CASE("einsum refuses what is no equation, or not of these tensors") {
   CHECK_REFUSED(einsum("ij,j", {m, Tensor()}), "tensor number 2 is undefined");
 }
 
-TEST_CASE("einsum of one input that only moves is a view") {
+TEST_CASE("einsum that only permutes one input is a view") {
   const Tensor m = matrix(2, 3);
   CHECK(einsum("ij->ji", {m}).array().buffer() == m.array().buffer());
   CHECK(einsum("ij->ji", {m}).to_vector() == List{1, 4, 2, 5, 3, 6});
@@ -174,7 +174,7 @@ TEST_CASE("einsum names dimensions in alphabetical order, capitals first") {
   CHECK(einsum("...->...", {m}).sizes() == Shape{2, 3});
 }
 
-TEST_CASE("under autocast einsum, its sums and its chains run in the lower dtype") {
+TEST_CASE("under autocast einsum, chain_matmul and addmm run in the lower dtype") {
   const Tensor a = ones({2, 3}), b = ones({3, 2});
   const amp::autocast region(get_default_device().type(), kFloat16);
   CHECK(einsum("ij,jk->ik", {a, b}).dtype() == kFloat16);
@@ -186,7 +186,7 @@ TEST_CASE("under autocast einsum, its sums and its chains run in the lower dtype
   CHECK(dot(a[0].to(kFloat16), a[1]).dtype() == kFloat32);
   CHECK(trace(a).dtype() == kFloat32);
   Tensor y = ones({2, 2});
-  CHECK(y.addmm_(a, b).dtype() == kFloat32);  // in place: as it is
+  CHECK(y.addmm_(a, b).dtype() == kFloat32);  // in place the dtype stays
   CHECK_REFUSED(y.addmm_(a, b.to(kFloat16)), "addmm: dtypes float32 and float16");
 }
 
@@ -215,7 +215,7 @@ TEST_CASE("chains are multiplied in the cheapest order") {
   CHECK(chain_matmul({a}).is_same(a));
 }
 
-TEST_CASE("powers of a matrix by repeated squaring") {
+TEST_CASE("matrix_power multiplies by repeated squaring") {
   const Tensor m = tensor({1.0, 1.0, 0.0, 1.0}).reshape({2, 2});
   CHECK(matrix_power(m, 0).to_vector() == List{1, 0, 0, 1});
   CHECK(matrix_power(m, 1).to_vector() == List{1, 1, 0, 1});

@@ -1,5 +1,4 @@
-// The loss of an MLP as one op: that it is mlp() and the loss, to every derivative, and how it
-// deals with dtypes.
+// mlp_loss() equals mlp() and the loss, in value and derivatives; its dtypes and its scale.
 #include <doctest/doctest.h>
 
 #include <halftape/halftape.h>
@@ -51,7 +50,7 @@ struct Net {
   }
 };
 
-/// Relative to the size of `right`.
+/// ‖got − right‖ relative to ‖right‖.
 double distance(const Tensor& got, const Tensor& right) {
   const double size = right.norm().item<double>();
   return (got.to(kFloat64) - right.to(kFloat64)).norm().item<double>() / (size > 0 ? size : 1);
@@ -59,7 +58,7 @@ double distance(const Tensor& got, const Tensor& right) {
 
 }  // namespace
 
-TEST_CASE("mlp_loss is mlp and the loss, in every dtype, with all gradients") {
+TEST_CASE("mlp_loss equals mlp and the loss in every dtype, with all gradients") {
   manual_seed(11);
   for (const Dtype d : {kFloat64, kFloat32, kFloat16, kBFloat16})
     for (const Activation a : kAll)
@@ -104,13 +103,12 @@ TEST_CASE("mlp_loss can be differentiated twice, with one tensor as several weig
   }
 }
 
-TEST_CASE(
-    "weights of an mlp_loss in float32 are rounded as they are read, and get such gradients") {
+TEST_CASE("mlp_loss rounds float32 weights as it reads them, and gives float32 gradients") {
   manual_seed(13);
   const Net net(kFloat16, kFloat32), exact = net.in_float64();
   const Tensor loss = mlp_loss(net.x, net.classes, net.w, net.b),
                right = exact.unfused(true, Activation::Relu);
-  // A loss scale: gradients at the outputs are no subnormal numbers then.
+  // With a loss scale, gradients at the outputs are not subnormal.
   const Tensor scale = full({}, 1024, kFloat32);
   const TensorList got = autograd::grad({loss}, net.all(), {scale}),
                    wanted = autograd::grad({right}, exact.all(), {scale.to(kFloat64)});
@@ -119,14 +117,14 @@ TEST_CASE(
     CHECK(got[i].dtype() == (i == 0 ? kFloat16 : kFloat32));
     CHECK(distance(got[i], wanted[i]) <= 10 * epsilon(kFloat16));
   }
-  // float32 gradients are no float16 ones: they have digits that those do not.
+  // The float32 gradients have digits that float16 cannot hold.
   CHECK(!equal(got[1], got[1].to(kFloat16).to(kFloat32)));
 }
 
 TEST_CASE("under autocast mlp_loss takes float32 data, and its loss is float32") {
   manual_seed(14);
   for (const Dtype low : {kFloat16, kBFloat16})
-    for (const bool wide : {false, true}) {  // the second is more than the backend does at once
+    for (const bool wide : {false, true}) {  // wide: too wide for one call of the backend
       const Net net(kFloat32, kFloat32, {4, wide ? 130 : 6, 3}), exact = net.in_float64();
       const amp::autocast region(net.x.device().type(), low);
       const Tensor loss = mlp_loss(net.x, net.values, net.w, net.b);
@@ -141,7 +139,7 @@ TEST_CASE("under autocast mlp_loss takes float32 data, and its loss is float32")
     }
 }
 
-TEST_CASE("mlp_loss takes batches of any rank, and adds to gradients that are there") {
+TEST_CASE("mlp_loss takes batches of any rank, and adds to existing gradients") {
   manual_seed(15);
   const Net net(kFloat16, kFloat32);
   const Tensor flat = mlp_loss(net.x, net.values, net.w, net.b);
@@ -162,13 +160,13 @@ TEST_CASE("mlp_loss takes batches of any rank, and adds to gradients that are th
   CHECK(mlp_loss(net.x * 1, net.values, net.w, net.b).item<float>() == flat.item<float>());
 }
 
-TEST_CASE("an mlp_loss that knows its scale has its gradients in forward, times what comes") {
+TEST_CASE("mlp_loss with a scale computes gradients in forward, and backward multiplies them") {
   manual_seed(16);
   for (const Dtype low : {kFloat16, kBFloat16}) {
     const Net net(low, kFloat32);
     const Tensor x = net.x.detach(), scale = full({}, 512, kFloat32);
     const TensorList leaves{net.w[0], net.b[0], net.w[2], net.b[2]};
-    const auto wanted = [&](double g) {  // g is known in backward alone
+    const auto wanted = [&](double g) {  // without a scale in forward
       const Tensor loss = mlp_loss(net.x, net.classes, net.w, net.b);
       return autograd::grad({loss}, leaves, {full({}, g, kFloat32)});
     };
@@ -177,21 +175,21 @@ TEST_CASE("an mlp_loss that knows its scale has its gradients in forward, times 
     };
     const Tensor loss = mlp_loss(x, net.classes, net.w, net.b, Activation::Relu, scale);
     same(autograd::grad({loss}, leaves, {scale.clone()}, true), wanted(512));
-    // Used up: computed again. And a factor that is no rounding, applied to what was computed.
+    // A second pass computes the gradients again. A factor of 4 rounds nothing.
     same(autograd::grad({loss}, leaves, {full({}, 256, kFloat32)}), wanted(256));
     const Tensor third = mlp_loss(x, net.classes, net.w, net.b, Activation::Relu, scale);
     same(autograd::grad({third}, leaves, {full({}, 2048, kFloat32)}), wanted(512), 4);
-    // Only what is asked for arrives.
+    // Only the gradient that is asked for is set.
     const Tensor fourth = mlp_loss(x, net.classes, net.w, net.b, Activation::Relu, scale);
     same(autograd::grad({fourth}, {net.w[0]}, {scale.clone()}), {wanted(512)[0]});
     CHECK(!net.b[0].grad().defined());
-    // A scale that has changed meanwhile is not what was multiplied by.
+    // The scale may change between forward and backward.
     const Tensor moving = full({}, 512, kFloat32);
     const Tensor fifth = mlp_loss(x, net.classes, net.w, net.b, Activation::Relu, moving);
     moving.mul_(0.25);
     same(autograd::grad({fifth}, leaves, {moving.clone()}), wanted(128));
   }
-  // bfloat16 needs none.
+  // bfloat16 needs no scale.
   const Net net(kBFloat16, kFloat32);
   const Tensor once = mlp_loss(net.x.detach(), net.values, net.w, net.b);
   const Tensor twice = mlp_loss(net.x, net.values, net.w, net.b);

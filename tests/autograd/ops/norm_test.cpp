@@ -42,7 +42,7 @@ TEST_CASE("a layer norm's gradients are those in float64 for any number of rows 
         for (const Tensor& t : {x, weight, bias})
           of.push_back(t.detach().to(grads == &wide ? kFloat64 : kFloat32).clone());
         for (Tensor& t : of) t.set_requires_grad(true);
-        // eps: a single column has no deviation, whose reciprocal would be the largest of errors.
+        // A large eps: the deviation of a single column is 0, and 1/√eps would magnify errors.
         layer_norm(of[0], {columns}, of[1], of[2], 0.1).backward(g.to(of[0].dtype()));
         for (const Tensor& t : of) grads->push_back(t.grad());
       }
@@ -83,7 +83,7 @@ TEST_CASE(
   CHECK(differ(mean, halftape::mean(wide, {0, 2}), {.ulps = 1}) == "");
 }
 
-TEST_CASE("equal values become zero, whatever they are") {
+TEST_CASE("norms turn equal values into zeros") {
   for (const Dtype dtype : {kFloat16, kFloat32, kFloat64}) {
     for (const double value : {0.1, 1000.3, -7e-3}) {
       const Tensor x = full({4, 3, 33}, value, dtype);
@@ -130,8 +130,7 @@ TEST_CASE("running statistics may be views with other strides, and raise their v
   CHECK(same_bits(both.select(1, 1).contiguous(), plain_var));
 }
 
-TEST_CASE(
-    "one channel that overflows keeps the running statistics of all, and no gradient is lost") {
+TEST_CASE("if one channel overflows, the running statistics of all channels stay") {
   const double inf = std::numeric_limits<double>::infinity();
   Tensor x = randn({5, 3});
   x[2][1] = inf;
@@ -140,7 +139,7 @@ TEST_CASE(
   batch_norm(x, mean, var, {}, {}, true);
   CHECK(same_bits(mean, mean_before));
   CHECK(same_bits(var, var_before));
-  // Finite values whose variance does not fit float32 are not taken in either.
+  // The same for finite values whose variance overflows float32.
   batch_norm(tensor({{1e30f, 0.0f, 0.0f}, {-1e30f, 1.0f, 2.0f}}), mean, var, {}, {}, true);
   CHECK(same_bits(mean, mean_before));
   batch_norm(x, mean, var, {}, {}, true, 0.1, 1e-5, false);
@@ -148,7 +147,7 @@ TEST_CASE(
   CHECK(mean[0].isfinite().item<bool>());
 }
 
-TEST_CASE("the graph of an evaluation is not disturbed by later training") {
+TEST_CASE("later training does not change the gradients of an evaluation") {
   Tensor mean = zeros({3}), var = ones({3});
   const Tensor x = randn({4, 3}).requires_grad_(), w = ones({3}).requires_grad_();
   const Tensor y = batch_norm(x, mean, var, w, {});
@@ -158,7 +157,7 @@ TEST_CASE("the graph of an evaluation is not disturbed by later training") {
   CHECK(differ(w.grad(), expected, {.ulps = 4, .eps = 16}) == "");
 }
 
-TEST_CASE("a batch without samples gives nothing, changes nothing, and has zero gradients") {
+TEST_CASE("a batch without samples leaves the statistics alone and has zero gradients") {
   Tensor mean = full({3}, 2.0), var = full({3}, 3.0);
   const Tensor x = zeros({0, 3, 4}).requires_grad_(), w = ones({3}).requires_grad_(),
                b = ones({3}).requires_grad_();
@@ -175,7 +174,7 @@ TEST_CASE("a batch without samples gives nothing, changes nothing, and has zero 
   CHECK(lw.grad().equal(zeros({4})));
 }
 
-TEST_CASE("a norm is one call of the device each way, and reads nothing back") {
+TEST_CASE("a norm is one call of the device in each direction, and reads nothing back") {
   if (!get_default_device().is_cpu()) return;
   nn::BatchNorm2d batch(nn::BatchNorm2dOptions(4).momentum(std::nullopt));
   nn::LayerNorm layer(5);
@@ -185,7 +184,7 @@ TEST_CASE("a norm is one call of the device each way, and reads nothing back") {
   const Tensor y = rms(layer(batch(x)));
   CHECK(device.count("batch_norm") == 1);
   CHECK(device.count("row_norm") == 2);
-  CHECK(device.count("copy") + 3 == static_cast<int64_t>(device.calls.size()));  // of kernels
+  CHECK(device.count("copy") + 3 == static_cast<int64_t>(device.calls.size()));  // no others
   const Tensor g = ones_like(y);
   device.clear();
   y.backward(g);

@@ -104,13 +104,13 @@ TEST_CASE("of equal elements max pooling takes the first, and NaN wins") {
   CHECK(at.to_vector<int64_t>() == std::vector<int64_t>{1, 7, 8, 11});
   CHECK(std::isnan(y.to_vector()[1]));
   CHECK(y.to_vector()[3] == kInf);
-  // The same from a window that is larger than its part of the image.
+  // The same for windows that reach into the padding.
   const auto [z, where] = max_pool1d_with_indices(tensor({{2.0, 2.0, 2.0}}), 3, 1, 1);
   CHECK(where.to_vector<int64_t>() == std::vector<int64_t>{0, 0, 1});
   CHECK(z.to_vector() == std::vector<double>{2, 2, 2});
 }
 
-TEST_CASE("where all is minus infinity, max pooling points to an element, not to the padding") {
+TEST_CASE("if all is minus infinity, max pooling gives the index of an element, not of padding") {
   const Tensor x = full({1, 3, 3}, -kInf, kFloat32).requires_grad_();
   const auto [y, at] = max_pool2d_with_indices(x, 2, 2, 1);
   CHECK(at.to_vector<int64_t>() == std::vector<int64_t>{0, 1, 3, 4});
@@ -118,7 +118,7 @@ TEST_CASE("where all is minus infinity, max pooling points to an element, not to
   CHECK(x.grad().sum().item() == 4);
 }
 
-TEST_CASE("integers are pooled as they are") {
+TEST_CASE("max pooling keeps the dtype of integers") {
   const Tensor x = arange(16).reshape({1, 4, 4});
   CHECK(max_pool2d(x, 2).to_vector<int64_t>() == std::vector<int64_t>{5, 7, 13, 15});
   CHECK(max_pool2d(x, 2).dtype() == kInt64);
@@ -136,14 +136,14 @@ TEST_CASE("max_unpool puts back what max pooling took") {
 }
 
 TEST_CASE("an average of halves is rounded once") {
-  // 300 of 300: the sum would be beyond float16's range.
+  // The sum, 400·300, is beyond float16's range.
   const Tensor x = full({1, 1, 20, 20}, 300, kFloat16);
   CHECK(avg_pool2d(x, 20).item() == 300);
   CHECK(avg_pool2d(x, 4).to_vector() == std::vector<double>(25, 300));
   CHECK(adaptive_avg_pool2d(x, 3).to_vector() == std::vector<double>(9, 300));
 }
 
-TEST_CASE("what pooling refuses") {
+TEST_CASE("pooling refuses wrong arguments") {
   const Tensor x = randn({1, 2, 5, 5});
   const auto refuses = [](const auto& call, const char* text) {
     CHECK_THROWS_WITH_AS(call(), Contains(text), Error);

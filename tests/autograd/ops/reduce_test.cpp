@@ -1,4 +1,4 @@
-// Reductions and running reductions beyond the op table: dtypes, NaN, zeros, emptiness, errors.
+// Reductions and running reductions beyond the op table: dtypes, NaN, zeros, no elements, errors.
 #include <doctest/doctest.h>
 
 #include <halftape/halftape.h>
@@ -34,7 +34,7 @@ std::string nan_equal(const List& got, const List& expected) {
 
 }  // namespace
 
-TEST_CASE("sums, products and running ones of whole numbers are int64 and exact beyond 2^53") {
+TEST_CASE("sums and products of integers, also running, are int64 and exact beyond 2^53") {
   const int64_t big = (int64_t{1} << 53) + 1;
   const Tensor x = tensor({big, int64_t{1}, int64_t{1}});
   CHECK(sum(x).item<int64_t>() == big + 2);
@@ -68,7 +68,7 @@ TEST_CASE("sums, products and running ones of whole numbers are int64 and exact 
   CHECK(prod(full({64}, 2, kInt64)).item<int64_t>() == 0);
 }
 
-TEST_CASE("a dtype argument is that of the result") {
+TEST_CASE("a dtype argument sets the dtype of the result") {
   CHECK(sum(list({1.5, 1.5}), kInt64).item<int64_t>() == 2);
   CHECK(sum(list({1, 2}, kFloat16), kFloat64).dtype() == kFloat64);
   CHECK(list({1, 2}, kFloat16).sum({0}, true, kFloat32).dtype() == kFloat32);
@@ -85,18 +85,18 @@ TEST_CASE("a dtype argument is that of the result") {
   CHECK_REFUSED(nanmean(tensor({1, 2})), "nanmean: of a tensor of int64");
 }
 
-TEST_CASE("a number is a list of one dimension") {
+TEST_CASE("a number in place of dims means this one dimension") {
   const Tensor x = list({1, 2, 3, 4, 5, 6}).reshape({2, 3});
   CHECK(x.sum(0).to_vector() == List{5, 7, 9});
   CHECK(x.mean(-1).to_vector() == List{2, 5});
   CHECK(x.amax(1, true).sizes() == Shape{2, 1});
   CHECK(x.logsumexp(1).sizes() == Shape{2});
   CHECK(x.any(1).sizes() == Shape{2});
-  static_assert(!std::is_convertible_v<bool, Dims>);  // sum(x, true) is no sum over dimension 1
+  static_assert(!std::is_convertible_v<bool, Dims>);  // sum(x, true) must not mean dimension 1
   static_assert(!std::is_convertible_v<double, Dims>);
 }
 
-TEST_CASE("of nothing: a sum is 0, a product 1, a mean NaN, and an extremum refused") {
+TEST_CASE("without elements a sum is 0, a product 1, a mean NaN, and an extremum is refused") {
   const Tensor none = zeros({0}), rows = zeros({2, 0});
   CHECK(sum(none).item() == 0);
   CHECK(prod(none).item() == 1);
@@ -122,7 +122,7 @@ TEST_CASE("of nothing: a sum is 0, a product 1, a mean NaN, and an extremum refu
   CHECK_REFUSED(argmin(rows, 1), "argmin: dimension 1 of");
   CHECK_REFUSED(median(rows, 1), "median: dimension 1 of");
   CHECK_REFUSED(median(none.to(kInt64)), "median: of");
-  // Nothing is asked of the empty dimension here.
+  // These need no element of the empty dimension.
   CHECK(std::get<0>(max(rows, 0)).sizes() == Shape{0});
   CHECK(argmax(zeros({0, 3}), 1, true).sizes() == Shape{0, 1});
   CHECK(amax(zeros({0, 3}), 1).sizes() == Shape{0});
@@ -132,7 +132,7 @@ TEST_CASE("of nothing: a sum is 0, a product 1, a mean NaN, and an extremum refu
   CHECK(diff(none).sizes() == Shape{0});
 }
 
-TEST_CASE("of a number, along dimension 0 or -1") {
+TEST_CASE("a 0-dim tensor is reduced along dimension 0 or -1") {
   const Tensor x = tensor(3.0, kFloat64);
   for (const int64_t d : {0, -1}) {
     CHECK(sum(x, d).item() == 3);
@@ -176,7 +176,7 @@ TEST_CASE("dimensions out of range or twice are refused") {
   CHECK_REFUSED(cdist(x, x, -1), "cdist: p = -1");
 }
 
-TEST_CASE("undefined tensors and whole numbers are refused where there is no answer") {
+TEST_CASE("undefined tensors are refused, and integers by norm, var and std") {
   const Tensor none, whole = tensor({1, 2});
   CHECK_REFUSED(prod(none), "tensor number 1 is undefined");
   CHECK_REFUSED(max(none), "tensor number 1 is undefined");
@@ -189,7 +189,7 @@ TEST_CASE("undefined tensors and whole numbers are refused where there is no ans
   CHECK(differ(logsumexp(whole, 0), {2.313261687518223}, {.ulps = 2}) == "");
 }
 
-TEST_CASE("a flag and a correction say the same, and a bare number is neither") {
+TEST_CASE("var's flag means correction 0 or 1, and a bare number means a dimension") {
   const Tensor x = list({1, 2, 4, 9});
   CHECK(differ(var(x, false), var(x, Dims{}, Scalar(0)), {}) == "");
   CHECK(differ(var(x, true), var(x), {}) == "");
@@ -197,11 +197,11 @@ TEST_CASE("a flag and a correction say the same, and a bare number is neither") 
   CHECK(x.var({0}, true, true).sizes() == Shape{1});
   CHECK(differ(std::get<1>(std_mean(x, false)), mean(x), {}) == "");
   CHECK(differ(std::get<0>(var_mean(x, {0}, false)), var(x, false), {}) == "");
-  CHECK(var(x, Dims{}, Scalar(7)).item() == kInf);  // nothing to divide by
+  CHECK(var(x, Dims{}, Scalar(7)).item() == kInf);  // the divisor is 0
   CHECK(var(x, 0).sizes() == Shape{});              // a dimension, not a flag
 }
 
-TEST_CASE("NaN passes through, wins extrema, and is left out where the name says so") {
+TEST_CASE("reductions of NaN are NaN, extrema too; nansum and nanmean leave NaN out") {
   const Tensor x = list({1, kNaN, 3});
   for (const Tensor& y :
        {sum(x), mean(x), prod(x), max(x), min(x), amax(x), amin(x), var(x), halftape::std(x),
@@ -224,7 +224,7 @@ TEST_CASE("NaN passes through, wins extrema, and is left out where the name says
   CHECK(nan_equal(cumprod(x, 0).to_vector(), {1, kNaN, kNaN}) == "");
 }
 
-TEST_CASE("cummax and cummin name the last of equals, and the last NaN") {
+TEST_CASE("cummax and cummin give the index of the last of equals, and of the last NaN") {
   const auto [top, at] = cummax(list({1, 3, 3, kNaN, 5, kNaN, 1}), 0);
   CHECK(nan_equal(top.to_vector(), {1, 3, 3, kNaN, kNaN, kNaN, kNaN}) == "");
   CHECK(at.to_vector() == List{0, 1, 2, 3, 3, 5, 5});
@@ -235,7 +235,7 @@ TEST_CASE("cummax and cummin name the last of equals, and the last NaN") {
         List{1, 1, 2, 0});
 }
 
-TEST_CASE("equal extrema share the gradient of all, and the first takes that along a dimension") {
+TEST_CASE("equal extrema share the gradient; along a dimension the first one gets it") {
   CHECK(slope({1, 3, 3}, [](const Tensor& t) { return max(t); }) == List{0, 0.5, 0.5});
   CHECK(slope({1, 1, 3}, [](const Tensor& t) { return min(t); }) == List{0.5, 0.5, 0});
   CHECK(slope({1, 3, 3}, [](const Tensor& t) { return std::get<0>(max(t, 0)); }) == List{0, 1, 0});
@@ -246,7 +246,7 @@ TEST_CASE("equal extrema share the gradient of all, and the first takes that alo
   CHECK(slope({1, 3, 3}, [](const Tensor& t) { return norm(t, kInf); }) == List{0, 0.5, 0.5});
 }
 
-TEST_CASE("zeros do no harm to the gradients of products, of any order") {
+TEST_CASE("derivatives of products of any order are right where factors are 0") {
   auto all = [](const Tensor& t) { return prod(t); };
   auto running = [](const Tensor& t) { return cumprod(t, 0); };
   CHECK(slope({2, 0, 3}, all) == List{0, 6, 0});
@@ -266,13 +266,13 @@ TEST_CASE("zeros do no harm to the gradients of products, of any order") {
   CHECK(autograd::grad({second}, {t})[0].to_vector() == List{0, 0, 1});
 }
 
-TEST_CASE("a product's gradient lives where its partial products leave the range of float") {
+TEST_CASE("a product's gradient is right where partial products leave the range of float") {
   const Tensor x = tensor({1e30, 1e30, 1e-30, 1e-30}, kFloat32).requires_grad_();
   const Tensor g = autograd::grad({prod(x)}, {x})[0];
   CHECK(differ(g, {1e-30, 1e-30, 1e30, 1e30}, {.ulps = 4}) == "");
 }
 
-TEST_CASE("norms have the gradient 0 where they are 0, and at elements that are 0") {
+TEST_CASE("a norm's gradient is 0 where the norm is 0, and at elements that are 0") {
   for (const double p : {1.0, 2.0, 3.0, 1.5, 0.5, -1.0, kInf, -kInf}) {
     CAPTURE(p);
     auto f = [p](const Tensor& t) { return norm(t, p); };
@@ -294,7 +294,7 @@ TEST_CASE("norms have the gradient 0 where they are 0, and at elements that are 
   CHECK(sum(cdist(a, a)).item() == 0);
 }
 
-TEST_CASE("logsumexp is finite where its terms overflow, and flat in a row of -inf") {
+TEST_CASE("logsumexp is finite where its terms overflow, and has gradient 0 in a row of -inf") {
   CHECK(differ(logsumexp(list({1000, 1000}), 0), {1000.6931471805599}, {.ulps = 1}) == "");
   CHECK(differ(logsumexp(list({-1000, -1000}), 0), {-999.3068528194401}, {.ulps = 1}) == "");
   CHECK(logsumexp(list({kInf, 1}), 0).item() == kInf);
@@ -304,16 +304,16 @@ TEST_CASE("logsumexp is finite where its terms overflow, and flat in a row of -i
   CHECK(slope({0, -kInf}, [](const Tensor& t) { return logsumexp(t, 0); }) == List{1, 0});
 }
 
-TEST_CASE("half neither overflows nor loses digits on the way to a result that it can hold") {
+TEST_CASE("reductions of halves neither overflow nor lose digits if half can hold the result") {
   for (const Dtype d : {kFloat16, kBFloat16}) {
     CAPTURE(d);
-    CHECK(mean(full({100}, 1024, d)).item() == 1024);  // the sum leaves float16
+    CHECK(mean(full({100}, 1024, d)).item() == 1024);  // the sum is beyond float16
     CHECK(norm(full({4}, 300, d)).item() == tensor(600.0, d).item());
     CHECK(halftape::std(full({4}, 40000, d)).item() == 0);
     CHECK(var(list({-200, 200}, d), false).item() == tensor(40000.0, d).item());
     CHECK(logsumexp(full({2}, 1000, d), 0).item() == tensor(1000.6931471805599, d).item());
     CHECK(prod(list({1024, 1024, 1.0 / 1024}, d)).item() == 1024);
-    // 4096 terms of 1: a running sum in half would stop at 2048 (at 256).
+    // A running sum of ones would stop growing at 2048 in float16, at 256 in bfloat16.
     const Tensor run = cumsum(full({4096}, 1, d), 0);
     CHECK(run[4095].item() == 4096);
     CHECK(run.dtype() == d);
@@ -326,7 +326,7 @@ TEST_CASE("running sums of a million tenths are right to the last digit of float
   CHECK(y[999999].item() == static_cast<double>(static_cast<float>(exact)));
 }
 
-TEST_CASE("differences of bool say where it changes, and n of n + 1 leaves one") {
+TEST_CASE("diff of bool says where it changes, and n differences of n + 1 elements leave one") {
   CHECK(diff(tensor({true, false, false})).dtype() == kBool);
   CHECK(diff(tensor({true, false, false})).to_vector() == List{1, 0});
   CHECK(diff(tensor({1, 4, 9, 16}), 3).to_vector() == List{0});
@@ -334,7 +334,7 @@ TEST_CASE("differences of bool say where it changes, and n of n + 1 leaves one")
   CHECK(diff(list({1, 2}), 0).to_vector() == List{1, 2});
 }
 
-TEST_CASE("distances of what is equal, of zero vectors, and of no coordinates") {
+TEST_CASE("distances are right for equal, zero and empty vectors") {
   CHECK(dist(list({1, 2}), list({1, 2})).item() == 0);
   CHECK(cosine_similarity(list({0, 0}), list({1, 2}), 0).item() == 0);
   CHECK(cosine_similarity(list({2, 0}), list({5, 0}), 0).item() == 1);

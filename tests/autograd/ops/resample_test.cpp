@@ -42,7 +42,7 @@ TEST_CASE("pixels go to channels and back") {
   CHECK_THROWS_WITH_AS(pixel_unshuffle(x, 4), Contains("downscale_factor 4"), Error);
 }
 
-TEST_CASE("what interpolate refuses") {
+TEST_CASE("interpolate refuses wrong arguments") {
   const Tensor x = randn({1, 2, 5, 5});
   const auto refuses = [](const auto& call, const char* text) {
     CHECK_THROWS_WITH_AS(call(), Contains(text), Error);

@@ -1,5 +1,4 @@
-// scatter_reduce where it is more than a value in the table: zeros, equals, NaN, integers,
-// rounding, and what it refuses.
+// scatter_reduce beyond the op table: zeros, equal values, NaN, integers, rounding, errors.
 #include <doctest/doctest.h>
 
 #include <limits>
@@ -31,7 +30,7 @@ TensorList gradients(const List& x, const List& src, const char* how, bool inclu
 
 }  // namespace
 
-TEST_CASE("the gradient of scatter_reduce knows zeros and shares among equals") {
+TEST_CASE("the gradient of scatter_reduce is right at zeros, and equal extremes share it") {
   const auto check = [](const char* how, bool include_self, const List& dx, const List& dsrc) {
     INFO(how << ' ' << include_self);
     const TensorList g = gradients({3, 1, 2}, {3, 3, 0}, how, include_self);
@@ -46,7 +45,7 @@ TEST_CASE("the gradient of scatter_reduce knows zeros and shares among equals") 
   check("mean", true, {third, 1, 0.5}, {third, third, 0.5});
   check("mean", false, {0, 1, 0}, {0.5, 0.5, 1});
   check("amax", true, {third, 1, 1}, {third, third, 0});
-  check("amax", false, {0, 1, 0}, {0.5, 0.5, 1});  // what is left out has no share
+  check("amax", false, {0, 1, 0}, {0.5, 0.5, 1});  // elements of x that are left out have no share
   check("amin", true, {third, 1, 0}, {third, third, 1});
 }
 
@@ -85,7 +84,7 @@ TEST_CASE("NaN wins over every number and takes the gradient") {
   }
 }
 
-TEST_CASE("whole numbers: means are rounded down, extremes begin where the dtype does") {
+TEST_CASE("means of integers are rounded down, and extremes are right for any integers") {
   const Tensor at = longs({0, 0, 2});
   for (const Dtype d : {kInt32, kInt64}) {
     const Tensor x = list({3, 1, 2}, d), src = list({-4, -3, 1}, d);
@@ -111,11 +110,11 @@ TEST_CASE("whole numbers: means are rounded down, extremes begin where the dtype
 }
 
 TEST_CASE("half is reduced in float32 and rounded once, also where the result is a mean") {
-  // In steps of half, 2048 + 1 + 1 + … stays 2048.
+  // In float16, 2048 + 1 is 2048.
   const Tensor x = list({2048}, kFloat16), src = ones({4096}, kFloat16);
   const Tensor at = zeros({4096}, kInt64);
   CHECK(scatter_reduce(x, 0, at, src, "sum").item<double>() == 6144);
-  // A sum of 1.2e8, which half does not hold.
+  // The sum, 1.2e8, is beyond float16's range.
   CHECK(scatter_reduce(x, 0, at, src * 30000, "mean", false).item<double>() == 30000);
   const Tensor big = list({60000}, kFloat16), factors = list({4, 0.25}, kFloat16);
   CHECK(scatter_reduce(big, 0, longs({0, 0}), factors, "prod").item<double>() ==
@@ -135,7 +134,7 @@ TEST_CASE("scatter_reduce gives the same bits for any number of threads") {
   set_num_threads(threads);
 }
 
-TEST_CASE("scatter with a way to reduce, by value too") {
+TEST_CASE("scatter adds or multiplies a tensor or a number") {
   const Tensor x = list({1, 2, 3}), at = longs({0, 0, 2}), src = list({4, 5, 6});
   CHECK(scatter(x, 0, at, src, "add").to_vector() == List{10, 2, 9});
   CHECK(scatter(x, 0, at, src, "multiply").to_vector() == List{20, 2, 18});
@@ -149,7 +148,7 @@ TEST_CASE("scatter with a way to reduce, by value too") {
   CHECK(scatter_reduce(tensor(2.0), 0, tensor(0, kInt64), tensor(3.0), "prod").item<double>() == 6);
 }
 
-TEST_CASE("scatter_reduce and scatter say which ways there are") {
+TEST_CASE("errors of scatter_reduce and scatter name the reductions that exist") {
   const Tensor x = ones({2}), at = longs({0});
   CHECK(message([&] { scatter_reduce(x, 0, at, x, "max"); }) ==
         "scatter_reduce: reduce is \"max\", expected \"sum\", \"prod\", \"mean\", \"amax\" or "

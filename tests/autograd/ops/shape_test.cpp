@@ -1,4 +1,4 @@
-// Joining, cutting, repeating, turning and framing: dtypes, corners, what shares bytes, and errors.
+// Joining, splitting, repeating, rotating, padding: dtypes, corner cases, shared bytes, errors.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -30,7 +30,7 @@ std::vector<Shape> shapes(const TensorList& list) {
 
 }  // namespace
 
-TEST_CASE("ops of shape move every dtype unchanged") {
+TEST_CASE("ops of shape move elements of every dtype unchanged") {
   for (const Dtype d : kAll) {
     CAPTURE(d);
     const Tensor x = counted({2, 3}, d);
@@ -68,18 +68,18 @@ TEST_CASE("cat promotes, and gives each tensor a gradient in its own dtype") {
   CHECK(f.grad().to_vector() == Values{3});
   CHECK(cat({ones({2}, kInt32), ones({2}, kFloat16)}).dtype() == kFloat16);
   CHECK(cat({ones({1}, kFloat16), ones({1}, kBFloat16)}).dtype() == kFloat32);
-  // An empty vector is skipped, but not in the dtype.
+  // An empty vector is skipped, but its dtype counts.
   CHECK(cat({zeros({0}, kFloat64), ones({2, 2})}, 1).dtype() == kFloat64);
   CHECK(cat({zeros({0}), zeros({0})}, 1).sizes() == Shape{0});
   CHECK(stack({tensor(1.0, kFloat64), tensor(2, kInt64)}).dtype() == kFloat64);
-  // float16 in a float16 region, float32 as soon as one of them is.
+  // Under autocast the result is float32 if one of the tensors is.
   const amp::autocast region(get_default_device().type(), kFloat16);
   CHECK(cat({h.detach(), h.detach()}).dtype() == kFloat16);
   CHECK(cat({h.detach(), f.detach()}).dtype() == kFloat32);
   CHECK(roll(ones({2}, kBFloat16), 1).dtype() == kBFloat16);
 }
 
-TEST_CASE("cat gives no gradient to those that want none, and one to each use of a tensor") {
+TEST_CASE("cat gives a tensor the gradients of all its uses, and none if it wants none") {
   const Tensor a = ones({1}).requires_grad_(), b = ones({1});
   const Tensor y = cat({b, a, b, a});
   CHECK(y.requires_grad());
@@ -91,7 +91,7 @@ TEST_CASE("cat gives no gradient to those that want none, and one to each use of
   CHECK_FALSE(cat({a, a}).requires_grad());
 }
 
-TEST_CASE("what is cut are views; what is turned, repeated or framed is a copy") {
+TEST_CASE("splitting gives views; rotating, repeating and padding give copies") {
   const Tensor x = counted({4, 6});
   CHECK(address(split(x, 2)[1]) == address(x.select(0, 2)));
   CHECK(address(chunk(x, 3, 1)[0]) == address(x));
@@ -106,7 +106,7 @@ TEST_CASE("what is cut are views; what is turned, repeated or framed is a copy")
     CHECK(address(y) != address(x));
 }
 
-TEST_CASE("what is written to a part reaches the whole and its history") {
+TEST_CASE("a write to a part changes the whole and its history") {
   const Tensor leaf = ones({3, 3}).requires_grad_();
   Tensor y = leaf * 1;
   y.diagonal().mul_(2);
@@ -117,7 +117,7 @@ TEST_CASE("what is written to a part reaches the whole and its history") {
   CHECK(leaf.grad().to_vector() == Values{6, 0, 0, 3, 0, 0, 3, 0, 0});
 }
 
-TEST_CASE("the gradients of all parts are put side by side in one pass") {
+TEST_CASE("one node joins the gradients of all parts") {
   const Tensor x = counted({5, 2}).requires_grad_();
   const TensorList rows = unbind(x), pairs = split(x, 2);
   CHECK(rows[0].grad_fn().get() == rows[4].grad_fn().get());
@@ -125,8 +125,8 @@ TEST_CASE("the gradients of all parts are put side by side in one pass") {
   const testing::TracingBackend trace;
   y.backward();
   CHECK(x.grad().to_vector() == Values{0, 0, 8, 9, 0, 0, 0, 0, 3, 4});
-  CHECK(trace.count("fill") < 9);  // zeros for the parts that nobody used, and never the whole
-  // One part alone, twice, and with the graph kept.
+  CHECK(trace.count("fill") < 9);  // zeros only for unused parts
+  // One part in two passes, the first of which keeps the graph.
   const Tensor z = counted({4}).requires_grad_();
   const Tensor part = chunk(z, 2)[1];
   (part * part).sum().backward({}, true);
@@ -155,7 +155,7 @@ TEST_CASE("splits have PyTorch's sizes") {
   CHECK(split(zeros({10}), std::vector<int64_t>(10, 1)).size() == 10);
 }
 
-TEST_CASE("repeats by a list may be one for all") {
+TEST_CASE("repeats may be a list of one number for all slices") {
   const Tensor x = counted({2, 2});
   CHECK(x.repeat_interleave(tensor({2}, kInt64), 0).to_vector() == Values{0, 1, 0, 1, 2, 3, 2, 3});
   CHECK(x.repeat_interleave(tensor({0, 1, 0, 2}, kInt32)).to_vector() == Values{1, 3, 3});
@@ -164,7 +164,7 @@ TEST_CASE("repeats by a list may be one for all") {
   CHECK(tensor(4.0).repeat_interleave(2).to_vector() == Values{4, 4});
 }
 
-TEST_CASE("pad crops before it goes round, and mirrors what it cropped") {
+TEST_CASE("circular padding repeats what cropping left; reflection also mirrors what it cropped") {
   // As torch.nn.functional.pad on a row of five.
   const Tensor x = counted({1, 5});
   CHECK(pad(x, {-1, 2}, kReflect).to_vector() == Values{1, 2, 3, 4, 3, 2});
@@ -177,13 +177,13 @@ TEST_CASE("pad crops before it goes round, and mirrors what it cropped") {
   CHECK(F::pad(x, F::PadFuncOptions({1, 1}).value(9)).to_vector() == Values{9, 0, 1, 2, 3, 4, 9});
   CHECK(F::pad(x, F::PadFuncOptions({1, 1}).mode(kReflect)).to_vector() ==
         Values{1, 0, 1, 2, 3, 4, 3});
-  // NaN in the frame or inside reaches nothing else.
+  // Padding with NaN does not affect the gradient.
   const Tensor one = ones({1}).requires_grad_();
   pad(one, {1, 1}, kConstant, std::nan("")).backward(tensor({1.0, 2.0, 3.0}, kFloat32));
   CHECK(one.grad().to_vector() == Values{2});
 }
 
-TEST_CASE("meshgrid has the shape of its indexing") {
+TEST_CASE("meshgrid's indexing sets the shape") {
   const Tensor x = counted({2}), y = counted({3});
   CHECK(shapes(meshgrid({x, y})) == std::vector<Shape>{{2, 3}, {2, 3}});
   CHECK(shapes(meshgrid({x, y, x}, "xy")) == std::vector<Shape>{{3, 2, 2}, {3, 2, 2}, {3, 2, 2}});
@@ -192,7 +192,7 @@ TEST_CASE("meshgrid has the shape of its indexing") {
   CHECK(shapes(meshgrid({tensor(1.0), y})) == std::vector<Shape>{{1, 3}, {1, 3}});
 }
 
-TEST_CASE("tril and triu do not let through what lies outside") {
+TEST_CASE("tril and triu drop even NaN outside of the triangle") {
   const double nan = std::nan("");
   const Tensor x = full({2, 2}, nan).requires_grad_();
   const Tensor y = tril(x, -1);

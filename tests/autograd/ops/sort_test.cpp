@@ -58,7 +58,7 @@ TEST_CASE("equal elements keep their order, ascending and descending") {
   const auto [values, from] = x.sort(std::optional<bool>(true), -1, true);
   CHECK(values.to_vector() == List{1, 1, 1, 0, 0});
   CHECK(from.to_vector() == List{0, 2, 4, 1, 3});
-  // Many equal keys in a long line, over which a fast algorithm would stumble.
+  // Many equal keys, which an unstable algorithm would reorder.
   std::vector<int64_t> many(10000);
   for (size_t i = 0; i < many.size(); ++i) many[i] = static_cast<int64_t>(i * 7919 % 13);
   const Tensor keys = tensor(many), order = argsort(keys);
@@ -84,7 +84,7 @@ TEST_CASE("whole numbers are sorted exactly, and every dtype is kept") {
   }
 }
 
-TEST_CASE("sorting a number, nothing, and a transposed matrix") {
+TEST_CASE("a 0-dim tensor, an empty one and a transposed matrix are sorted") {
   const auto [value, from] = sort(tensor(3.0));
   CHECK(value.item() == 3);
   CHECK(from.item<int64_t>() == 0);
@@ -112,7 +112,7 @@ TEST_CASE("k and dimensions out of range are refused") {
   CHECK_REFUSED(topk(tensor(1.0), 2), "topk: k = 2 of the 1 elements");
 }
 
-TEST_CASE("unique values, which of them each element is, and how many") {
+TEST_CASE("_unique2 gives the values, the index of each element's value, and the counts") {
   const auto [values, inverse, counts] =
       _unique2(tensor({3, 1, 3, 2, 1, 3}).reshape({2, 3}), true, true, true);
   CHECK(values.to_vector() == List{1, 2, 3});
@@ -130,7 +130,7 @@ TEST_CASE("unique values, which of them each element is, and how many") {
   CHECK(std::get<0>(_unique2(list({0, 0, 5}))).to_vector() == List{0, 5});
 }
 
-TEST_CASE("buckets lie before equal boundaries, or after them on the right") {
+TEST_CASE("bucketize gives positions before equal boundaries, or with `right` after them") {
   const Tensor edges = list({1, 2, 3}), v = list({0, 1, 1.5, 9, kNaN});
   CHECK(bucketize(v, edges).to_vector() == List{0, 0, 1, 3, 3});
   CHECK(bucketize(v, edges, false, true).to_vector() == List{0, 1, 1, 3, 3});
@@ -183,7 +183,7 @@ TEST_CASE("histc counts what lies in equal parts, the last of which is closed") 
   CHECK_THROWS_WITH_AS(histc(y, 4, 3, 1), doctest::Contains("from 3 to 1"), Error);
 }
 
-TEST_CASE("logcumsumexp stays in range, and of nothing but -inf is -inf without a direction") {
+TEST_CASE("logcumsumexp does not overflow, and terms of -inf have gradient 0") {
   const Tensor x = tensor({-kInf, -1000.0, 0.0, 1000.0, 1000.0}, kFloat64).requires_grad_();
   const Tensor y = logcumsumexp(x, 0);
   CHECK(y.to_vector() == std::vector<double>{-kInf, -1000, 0, 1000, 1000 + std::log(2.0)});

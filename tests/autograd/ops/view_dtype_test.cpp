@@ -50,7 +50,7 @@ TEST_CASE("view(dtype) shares the bytes and their version, and no gradient") {
   const Tensor w = ones({2}).requires_grad_();
   CHECK_FALSE((w * 2).view(kFloat16).requires_grad());
   CHECK_FALSE((w * 2).view(kFloat32).requires_grad());
-  // What was saved notices a write through other numbers.
+  // backward() notices a write through a view of another dtype.
   const Tensor saved = w * 2, y = saved * saved;
   saved.view(kInt32).zero_();
   CHECK_THROWS_AS(y.sum().backward(), Error);
@@ -80,7 +80,7 @@ TEST_CASE("view(dtype) says what is not divisible") {
   CHECK_THROWS_AS(Tensor().view(kFloat16), Error);
 }
 
-TEST_CASE("a dtype that does not exist is refused wherever one comes in") {
+TEST_CASE("a dtype that does not exist is refused wherever a dtype is an argument") {
   const auto none = static_cast<Dtype>(99);
   const Tensor x = ones({3});
   const std::string text = "dtype 99 does not exist; the last one is float64, dtype 7";

@@ -1,4 +1,4 @@
-// Recomputation: the same values and gradients as without it, and less kept.
+// checkpoint(): the same values and gradients as without it, in less memory.
 #include <doctest/doctest.h>
 
 #include <halftape/halftape.h>
@@ -28,7 +28,7 @@ struct Net {
 
 }  // namespace
 
-TEST_CASE("checkpointing changes no bit of the gradients, with dropout in it") {
+TEST_CASE("checkpoint() changes no bit of the gradients, even with dropout") {
   Net kept, again;
   const Tensor x = leaf({4, 8}, 3), y = x.detach().requires_grad_();
   manual_seed(7);
@@ -43,10 +43,10 @@ TEST_CASE("checkpointing changes no bit of the gradients, with dropout in it") {
   CHECK(same_bits(x.grad(), y.grad()));
   CHECK(same_bits(kept.a.grad(), again.a.grad()));
   CHECK(same_bits(kept.b.grad(), again.b.grad()));
-  CHECK(same_bits(rand({3}), next));  // the stream goes on as without checkpointing
+  CHECK(same_bits(rand({3}), next));  // the random numbers go on as without it
 }
 
-TEST_CASE("less is kept between forward and backward") {
+TEST_CASE("checkpoint() keeps less memory between forward and backward") {
   Net net;
   const Tensor x = leaf({64, 8}, 3);
   auto deep = [&](const TensorList& in) {
@@ -62,7 +62,7 @@ TEST_CASE("less is kept between forward and backward") {
   CHECK(held(true) * 10 < held(false));
 }
 
-TEST_CASE("grad(), higher orders and nesting work through it") {
+TEST_CASE("grad(), higher derivatives and nesting work with checkpoint()") {
   auto inner = [](const TensorList& x) { return exp(x[0] * x[0]); };
   auto outer = [&](const TensorList& x) {
     return tanh(checkpoint(std::function<Tensor(const TensorList&)>(inner), x)) * x[0];
@@ -75,7 +75,7 @@ TEST_CASE("grad(), higher orders and nesting work through it") {
   CHECK(autograd::gradgradcheck(f, x));
 }
 
-TEST_CASE("autocast is as it was in the first run") {
+TEST_CASE("checkpoint() repeats the function under the autocast of the first run") {
   const Tensor w = leaf({4, 4}, 1).detach().to(kFloat32).requires_grad_(), x = randn({2, 4});
   std::vector<Dtype> seen;
   std::function<Tensor(const TensorList&)> f = [&](const TensorList& in) {
@@ -93,7 +93,7 @@ TEST_CASE("autocast is as it was in the first run") {
   CHECK(w.grad().dtype() == kFloat32);
 }
 
-TEST_CASE("inputs that changed meanwhile are noticed, and a throwing function leaves all usable") {
+TEST_CASE("checkpoint() notices changed inputs, and can run again after an exception") {
   Tensor x = leaf({3}, 1) * 1;
   std::function<Tensor(const TensorList&)> f = [](const TensorList& in) { return tanh(in[0] * 2); };
   const Tensor y = checkpoint(f, {x});
@@ -115,7 +115,7 @@ TEST_CASE("inputs that changed meanwhile are noticed, and a throwing function le
   CHECK(z.grad().defined());
 }
 
-TEST_CASE("nothing stays behind") {
+TEST_CASE("checkpoint() leaves no tensor and no node alive") {
   const int64_t tensors = detail::TensorImpl::live_count(), nodes = Node::live_count();
   {
     Net net;
@@ -130,7 +130,7 @@ TEST_CASE("nothing stays behind") {
   CHECK(Node::live_count() == nodes);
 }
 
-TEST_CASE("a function that differentiates within can be checkpointed") {
+TEST_CASE("a function that calls grad() can be checkpointed") {
   const std::function<Tensor(const TensorList&)> penalty = [](const TensorList& x) {
     const Tensor y = x[0] * x[0] * x[0];
     const Tensor slope = autograd::grad({y.sum()}, {x[0]}, {}, true, true)[0];

@@ -96,7 +96,7 @@ TEST_CASE("a tensor used by many consumers receives all of their gradients") {
   CHECK(only(x.grad()) == 5050);
 }
 
-TEST_CASE("gradients of many uses are added where the first of them lies, unless somebody has it") {
+TEST_CASE("gradients of several uses are added into the first, unless somebody else holds it") {
   const Tensor x = ones({64}, kFloat64).requires_grad_();
   const Tensor a = full({64}, 2.0, kFloat64), b = full({64}, 3.0, kFloat64),
                c = full({64}, 4.0, kFloat64);
@@ -105,11 +105,11 @@ TEST_CASE("gradients of many uses are added where the first of them lies, unless
     const Tensor g = ones({64}, kFloat64);
     testing::TracingBackend trace;
     y.backward(g);
-    CHECK(trace.allocations.size() == 3);  // a product each
+    CHECK(trace.allocations.size() == 3);  // one for each product
     CHECK(x.grad().equal(full({64}, 9.0, kFloat64)));
     CHECK(g.equal(ones({64}, kFloat64)));
   }
-  // What a rule gives twice, and what a hook keeps, is not written.
+  // A gradient that a rule gives twice, or that a hook keeps, is not written to.
   Tensor kept;
   const Tensor h = x * a;
   h.register_hook([&](const Tensor& g) { kept = g; });
@@ -120,7 +120,7 @@ TEST_CASE("gradients of many uses are added where the first of them lies, unless
   CHECK(x.grad().equal(full({64}, 39.0, kFloat64)));
 }
 
-TEST_CASE("derivatives of any order: x⁵ down to its constant") {
+TEST_CASE("derivatives of x⁵ are right down to the constant fifth") {
   const Tensor x = leaf({2});
   Tensor y = pow(x, 5);
   const double expected[] = {5 * 16, 20 * 8, 60 * 4, 120 * 2, 120};
@@ -151,7 +151,7 @@ TEST_CASE("a graph can be used once, or as often as retain_graph says") {
   CHECK(only(x.grad()) == doctest::Approx(3 * std::exp(3)));
 }
 
-TEST_CASE("grad() asks for what it names and leaves every grad() alone") {
+TEST_CASE("autograd::grad() returns gradients and leaves every grad() alone") {
   const Tensor x = leaf({3}), w = leaf({4});
   const Tensor h = x * w, y = h * h;
   const TensorList g = autograd::grad({y}, {w, h}, {}, true);
@@ -161,7 +161,7 @@ TEST_CASE("grad() asks for what it names and leaves every grad() alone") {
   CHECK_FALSE(w.grad().defined());
 }
 
-TEST_CASE("grad() with respect to an intermediate neither runs nor releases what lies below") {
+TEST_CASE("grad() with respect to an intermediate neither runs nor releases the nodes below it") {
   const Tensor x = leaf({3});
   const Tensor h = exp(x), y = h * h;
   CHECK(only(autograd::grad({y}, {h})[0]) == doctest::Approx(2 * std::exp(3)));
@@ -216,7 +216,7 @@ TEST_CASE("NoGradGuard, AutoGradMode and detach cut the tape; constants record n
   CHECK(only(x.grad()) == 3);
 }
 
-TEST_CASE("a saved tensor that changes in place is noticed, with op, shape and versions") {
+TEST_CASE("a saved tensor that changes in place is an error with op, shape and versions") {
   const Tensor x = leaf({1, 2});
   Tensor y = x * 2;
   const Tensor z = exp(y);  // exp keeps its output
@@ -230,7 +230,7 @@ TEST_CASE("a saved tensor that changes in place is noticed, with op, shape and v
   t.mul_(2);
   CHECK_THROWS_WITH_AS(sum(t).backward(), Contains("`tanh`"), Error);
   const Tensor square = x * x;
-  (void)x.data_ptr();  // whoever has that pointer may write
+  (void)x.data_ptr();  // the caller may write through it
   CHECK_THROWS_WITH_AS(sum(square).backward(), Contains("changed in place"), Error);
 }
 
@@ -243,7 +243,7 @@ TEST_CASE("an in-place op continues the history") {
   CHECK(only(x.grad()) == 13);
   Tensor z = x * 5;
   z.fill_(1);
-  CHECK(z.requires_grad());  // of what it was, nothing is left
+  CHECK(z.requires_grad());  // but its gradient no longer reaches x
   CHECK_FALSE(autograd::grad({z}, {x}, {}, {}, false, true)[0].defined());
   Tensor c = zeros({1}, kFloat64);
   c.copy_(x * 4);
@@ -397,6 +397,6 @@ TEST_CASE("gradients arrive in the leaf's dtype, whatever the dtypes on the way"
   CHECK(w.grad().dtype() == kFloat32);
   CHECK(h.grad().dtype() == kFloat16);
   const Tensor own = ones({3}, kFloat16).requires_grad_();
-  (own * 2).backward(ones({3}));  // also where the caller gives another one
+  (own * 2).backward(ones({3}));  // also if the caller's gradient has another dtype
   CHECK(own.grad().dtype() == kFloat16);
 }

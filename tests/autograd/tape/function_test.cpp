@@ -59,7 +59,7 @@ struct Doubled : Function<Doubled> {
   static variable_list backward(AutogradContext*, variable_list g) { return {g[0] * 2}; }
 };
 
-/// Sum and product of a list; unused outputs arrive undefined if asked.
+/// Sum and product of a list. Without `materialize`, missing gradients are undefined.
 struct Both : Function<Both> {
   static inline bool materialize = true;
   static inline int undefined = 0;
@@ -92,7 +92,7 @@ struct Through : Function<Through> {
 
 }  // namespace
 
-TEST_CASE("a user's op has the gradients it states, to any order its rule is differentiable") {
+TEST_CASE("a user's op has the gradients of its rule, and derivatives of these") {
   const Tensor x = leaf({1, 2}), w = leaf({3, -1});
   const Tensor y = Product::apply(x, 2, w);
   CHECK(y.to_vector() == Values{6, -4});
@@ -103,10 +103,10 @@ TEST_CASE("a user's op has the gradients it states, to any order its rule is dif
   auto f = [](const TensorList& in) { return Product::apply(in[0], 3, in[1]); };
   CHECK(autograd::gradcheck(f, {leaf({0.5, 2}), leaf({3, -1})}));
   CHECK(autograd::gradgradcheck(f, {leaf({0.5, 2}), leaf({3, -1})}));
-  CHECK(autograd::gradcheck(f, {leaf({0.5}), leaf({3, -1})}));  // the rule leaves the sum to us
+  CHECK(autograd::gradcheck(f, {leaf({0.5}), leaf({3, -1})}));  // the library sums over x
 }
 
-TEST_CASE("an op that saves its output is differentiated again, and makes no cycle") {
+TEST_CASE("an op that saves its output can be differentiated twice, and makes no cycle") {
   const int64_t tensors = detail::TensorImpl::live_count(), nodes = Node::live_count();
   {
     auto f = [](const TensorList& in) { return Exponential::apply(in[0]); };
@@ -122,14 +122,14 @@ TEST_CASE("an op that saves its output is differentiated again, and makes no cyc
   CHECK(Node::live_count() == nodes);
 }
 
-TEST_CASE("forward is unrecorded, and unrecorded calls leave nothing behind") {
+TEST_CASE("under NoGradGuard a user's op records nothing") {
   const Tensor x = leaf({1, 2});
   const NoGradGuard no_grad;
   CHECK_FALSE(Product::apply(x, 2, x).requires_grad());
   CHECK_FALSE(Product::apply(x.detach(), 2, x.detach()).requires_grad());
 }
 
-TEST_CASE("a changed input takes the op's history, a constant output has none") {
+TEST_CASE("an input that forward changes gets the op's history, a constant output gets none") {
   const Tensor x = leaf({1, 2});
   Tensor y = x * 1;
   const auto out = Doubled::apply(y);
@@ -142,7 +142,7 @@ TEST_CASE("a changed input takes the op's history, a constant output has none") 
                        Error);
 }
 
-TEST_CASE("a changed view changes its base") {
+TEST_CASE("if forward changes a view, the base and its gradients change") {
   const Tensor x = leaf({1, 2, 3});
   Tensor y = x * 1;
   Doubled::apply(y.slice(0, 0, 2));
@@ -150,7 +150,7 @@ TEST_CASE("a changed view changes its base") {
   CHECK(x.grad().to_vector() == Values{2, 2, 1});
 }
 
-TEST_CASE("lists go in and out; gradients nobody sent are zero or undefined") {
+TEST_CASE("inputs and outputs may be lists; missing gradients are zero or undefined") {
   for (const bool materialize : {true, false}) {
     Both::materialize = materialize;
     const Tensor a = leaf({2}), b = leaf({5});
@@ -176,7 +176,7 @@ TEST_CASE("a rule with too few or too many gradients says how many") {
   CHECK_THROWS_WITH_AS(Wrong<3>::apply(x, 1.0).backward(), doctest::Contains("gave 3"), Error);
 }
 
-TEST_CASE("an input handed through is another tensor with the op's history") {
+TEST_CASE("an input that forward returns becomes another tensor with the op's history") {
   const Tensor x = leaf({1});
   const Tensor y = Through::apply(x);
   CHECK_FALSE(y.is_same(x));
@@ -184,7 +184,7 @@ TEST_CASE("an input handed through is another tensor with the op's history") {
   CHECK(x.grad().item() == 7);
 }
 
-TEST_CASE("a released op and a saved tensor that changed are noticed") {
+TEST_CASE("a released op and a changed saved tensor are errors") {
   const Tensor x = leaf({1, 2}), w = leaf({3, 4});
   const Tensor y = Product::apply(x, 1, w);
   y.sum().backward();

@@ -24,7 +24,7 @@ TEST_CASE("a hook sees the whole gradient once, and may change it") {
   int calls = 0;
   y.register_hook([&](const Tensor& g) {
     ++calls;
-    CHECK(g.to_vector() == Values{4, 4});  // both uses of y together
+    CHECK(g.to_vector() == Values{4, 4});  // the sum of both uses of y
   });
   y.register_hook([](const Tensor& g) { return g * 10; });
   (y + 3 * y).sum().backward();
@@ -32,7 +32,7 @@ TEST_CASE("a hook sees the whole gradient once, and may change it") {
   CHECK(x.grad().to_vector() == Values{80, 80});
 }
 
-TEST_CASE("what a hook returns goes on in the tensor's dtype") {
+TEST_CASE("what a hook returns is converted to the tensor's dtype") {
   const Tensor x = leaf({1, 2});
   x.register_hook([](const Tensor& g) { return g.to(kFloat32); });
   x.sum().backward();
@@ -60,7 +60,7 @@ TEST_CASE("a hook registered before an in-place change belongs to the value befo
   CHECK(seen == Values{10});
 }
 
-TEST_CASE("hooks that misbehave leave everything usable") {
+TEST_CASE("after a hook has failed, tensors and graph are usable") {
   const Tensor x = leaf({1, 2});
   const Tensor y = x * 2;
   const unsigned bad = y.register_hook([](const Tensor& g) { return g.sum(); });
@@ -107,11 +107,11 @@ TEST_CASE("a leaf may die while another thread's backward hands it a gradient") 
   }
 }
 
-TEST_CASE("retain_grad keeps the gradient of what is no leaf, and adds up") {
+TEST_CASE("retain_grad keeps and adds up the gradients of a tensor that is not a leaf") {
   const Tensor x = leaf({1, 2});
   const Tensor y = x * 3;
   y.retain_grad();
-  y.retain_grad();  // once is enough
+  y.retain_grad();  // changes nothing
   CHECK(y.retains_grad());
   (y * y).sum().backward({}, true);
   CHECK(y.grad().to_vector() == Values{6, 12});
@@ -147,7 +147,7 @@ TEST_CASE("a tensor that retains its gradient may die before the backward pass")
   CHECK(Node::live_count() == nodes);
 }
 
-TEST_CASE("backward with inputs fills theirs alone, leaves or not") {
+TEST_CASE("backward with inputs fills only the gradients of these, leaves or not") {
   const Tensor a = leaf({2}), b = leaf({3});
   const Tensor c = a * b, d = c * c;
   d.backward({}, true, false, TensorList{a, c});
@@ -163,7 +163,7 @@ TEST_CASE("backward with inputs fills theirs alone, leaves or not") {
                        doctest::Contains("input 0 does not require grad"), Error);
 }
 
-TEST_CASE("asking for the gradient of what is no leaf warns, unless it is retained") {
+TEST_CASE("grad() of a tensor that is not a leaf warns, unless its gradient is retained") {
   std::vector<std::string> messages;
   const auto before = set_warning_handler([&](const std::string& m) { messages.push_back(m); });
   const Tensor x = leaf({1}), y = x * 2;
@@ -177,7 +177,7 @@ TEST_CASE("asking for the gradient of what is no leaf warns, unless it is retain
   set_warning_handler(before);
 }
 
-TEST_CASE("a rule may run backward, which runs a rule that does, thousands deep") {
+TEST_CASE("rules may call backward within each other, thousands deep") {
   struct Deep : autograd::Function<Deep> {
     static Tensor forward(autograd::AutogradContext* ctx, const Tensor& x) {
       const AutoGradMode recording(true);
@@ -197,7 +197,7 @@ TEST_CASE("a rule may run backward, which runs a rule that does, thousands deep"
   CHECK(x.grad().item() == 1);
 }
 
-TEST_CASE("a hook that writes what it is shown changes this pass, and no later one") {
+TEST_CASE("a hook that writes to its gradient changes this pass, and no later one") {
   for (const Dtype d : {kFloat32, kFloat64}) {
     for (int pass = 0; pass < 3; ++pass) {
       const Tensor x = full({}, 5, TensorOptions(d).requires_grad(true)), y = x * 3;
@@ -210,7 +210,7 @@ TEST_CASE("a hook that writes what it is shown changes this pass, and no later o
       y.backward();
       CHECK(x.grad().item<double>() == (pass == 1 ? 6 : 3));
     }
-    // A leaf has the 1 for itself.
+    // Each leaf gets a 1 of its own.
     const Tensor leaf = full({}, 5, TensorOptions(d).requires_grad(true));
     leaf.backward();
     leaf.mutable_grad().mul_(7);

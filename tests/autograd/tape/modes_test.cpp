@@ -16,7 +16,7 @@ namespace {
 
 Tensor leaf(std::vector<double> v) { return tensor(v, kFloat64).requires_grad_(); }
 
-// Its gradient at 0 is 0·inf.
+// The gradient of broken() at 0 is 0·inf.
 Tensor broken(const Tensor& x) { return sqrt(x) * 0.0; }
 
 std::string message(const Tensor& loss) {
@@ -35,20 +35,20 @@ TEST_CASE("anomaly mode names the op whose rule made the first NaN, and the line
     const std::string text = message(loss);
     CHECK(text.find("`sqrt` gave a NaN in the gradient of its input 0") != std::string::npos);
     CHECK(text.find("(float64 [2])") != std::string::npos);
-    // The line of broken(), or its name beside the line of what was inlined there, or where
-    // binutils is missing the offset of its code.
+    // The line of broken(); or its name, with the line of an inlined function; or, without
+    // binutils, the offset of its code.
     CHECK_MESSAGE(
         (text.find("modes_test.cpp:20") != std::string::npos ||
          text.find("::broken(") != std::string::npos || text.find("+0x") != std::string::npos),
         text);
   }
   {
-    const autograd::DetectAnomalyGuard guard;  // of 0/0 the first gradient is infinite, no NaN
+    const autograd::DetectAnomalyGuard guard;  // the gradient of 0/0 to input 0 is infinite
     CHECK(message(leaf({0}) / leaf({0})).find("in the gradient of its input 1") !=
           std::string::npos);
   }
   CHECK_FALSE(autograd::AnomalyMode::is_enabled());
-  CHECK(message((broken(x) * 3).sum()).empty());  // off: the NaN goes through
+  CHECK(message((broken(x) * 3).sum()).empty());  // off: NaN is no error
 }
 
 TEST_CASE("with HALFTAPE_BACKTRACE=1 anomaly mode names the functions of the forward call, too") {
@@ -63,14 +63,14 @@ TEST_CASE("with HALFTAPE_BACKTRACE=1 anomaly mode names the functions of the for
   REQUIRE(end != text.npos);
   REQUIRE(begin < end);
   const std::string forward = text.substr(begin, end - begin);
-  if (!has(forward, "#0")) return;  // the system does not tell
+  if (!has(forward, "#0")) return;  // this system has no backtraces
   CHECK_FALSE(has(forward, "call_site"));
   CHECK_FALSE(has(forward, "Node::Node"));
   if (!os::output_of("addr2line --version").empty())
     CHECK_MESSAGE(has(os::output_of(testing::addr2line_of(forward)), "modes_test.cpp:"), text);
 }
 
-TEST_CASE("anomaly mode leaves sound gradients alone, and says when it was off in the forward") {
+TEST_CASE("anomaly mode leaves sound gradients alone, and says if it was off in forward") {
   const Tensor x = leaf({1, 4}), y = leaf({0});
   const Tensor before = broken(y).sum();
   const autograd::DetectAnomalyGuard guard;
@@ -89,7 +89,7 @@ TEST_CASE("in inference mode nothing is recorded, and its tensors stay outside g
     y = x * 2;
     CHECK_FALSE(y.requires_grad());
     CHECK(y.is_inference());
-    y.add_(1);  // fine here
+    y.add_(1);  // allowed within the mode
     CHECK_FALSE(x.is_inference());
     {
       const InferenceMode off(false);
@@ -102,7 +102,7 @@ TEST_CASE("in inference mode nothing is recorded, and its tensors stay outside g
   CHECK_THROWS_WITH_AS(y.requires_grad_(), doctest::Contains("InferenceMode"), Error);
   CHECK_THROWS_WITH_AS(y.mul_(2), doctest::Contains("InferenceMode"), Error);
   CHECK_THROWS_WITH_AS(x * y, doctest::Contains("cannot be saved for backward"), Error);
-  CHECK((x + y).requires_grad());  // needs neither value later
+  CHECK((x + y).requires_grad());  // saves neither value
   CHECK((x * y.clone()).requires_grad());
   CHECK_FALSE(y.clone().is_inference());
   CHECK(y.detach().is_inference());  // the same bytes

@@ -91,8 +91,8 @@ const Plant kPlants[] = {
 
 }  // namespace
 
-TEST_CASE("20,000 random programs: values of a plain interpreter, gradients of its differences") {
-  // HALFTAPE_RANDOM_SEED=n tries others.
+TEST_CASE("20,000 random programs have an interpreter's values and its differences as gradients") {
+  // HALFTAPE_RANDOM_SEED=n gives other programs.
   const char* seed = std::getenv("HALFTAPE_RANDOM_SEED");
   Author author(seed ? static_cast<uint32_t>(std::atoi(seed)) : 1);
   int differentiated = 0;
@@ -137,7 +137,7 @@ TEST_CASE("20,000 random programs: values of a plain interpreter, gradients of i
     const double difference =
         (loss(interpret(p, ahead, margin)) - loss(interpret(p, behind, margin))) / (2 * step);
     REQUIRE(std::abs(along - difference) <= 1e-8 * size * scale);
-    // Twice is the same to the last bit.
+    // A second pass gives the same bits.
     const TensorList again = autograd::grad({loss(got)}, leaves);
     for (size_t i = 0; i < g.size(); ++i) REQUIRE(testing::same_bits(g[i], again[i]));
   }

@@ -15,7 +15,7 @@ using namespace halftape;
 using testing::has;
 using testing::message;
 
-TEST_CASE("threads may run backward over graphs that share a leaf, and their own modes") {
+TEST_CASE("threads may run backward over graphs that share a leaf, and have modes of their own") {
   const Tensor w = ones({64}, kFloat64).requires_grad_();
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)
