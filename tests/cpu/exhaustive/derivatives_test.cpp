@@ -23,6 +23,8 @@ void check_all() {
                                                  dx({65536}, dtype_of<T>, kCPU);
   for (uint32_t bits = 0; bits < 65536; ++bits)
     saved.data<T>()[bits] = T::from_bits(static_cast<uint16_t>(bits));
+  int most = 0;
+  std::string exceptions;
   UnaryOps::each([&](auto tag) {
     using Op = typename decltype(tag)::type;
     const testing::UnaryRow* row = testing::find_unary_row(Op::name);
@@ -40,9 +42,9 @@ void check_all() {
       const int distance = std::abs(ordered(got.bits) - ordered(exact.bits));
       const bool classes_differ = std::isnan(d) != std::isnan(e) ||
                                   (!std::isnan(e) && (std::isinf(d) != std::isinf(e) || d * e < 0));
-      if (!std::isnan(e) && distance > 0) ++off_by_one;
-      if (classes_differ ||
-          (!std::isnan(e) && distance > row->use.ulps && std::abs(d - e) >= 0x1p-126)) {
+      const bool differs = !std::isnan(e) && distance > 0 && std::abs(d - e) >= 0x1p-126;
+      if (differs) ++off_by_one;
+      if (classes_differ || (differs && distance > row->use.ulps)) {
         if (wrong_class + beyond == 0)
           first << "first at " << in << ": got " << d << ", exactly " << e;
         ++(classes_differ ? wrong_class : beyond);
@@ -52,8 +54,13 @@ void check_all() {
     CHECK(wrong_class == 0);
     CHECK(beyond == 0);
     // A few roundings in float32 before the one to 16 bits, and ties that they hide.
-    CHECK(off_by_one < 1024);
+    CHECK(off_by_one <= row->use.misrounded_derivatives);
+    if (off_by_one > 8)
+      exceptions += ", " + std::to_string(off_by_one) + " of " + Op::name;
+    else
+      most = std::max(most, off_by_one);
   });
+  MESSAGE("at most ", most, " of the 65,536 derivatives of an op are misrounded", exceptions);
 }
 
 }  // namespace

@@ -17,6 +17,8 @@ void check_all() {
   for (uint32_t bits = 0; bits < 65536; ++bits)
     x.data_ptr<T>()[bits] = T::from_bits(static_cast<uint16_t>(bits));
   const Tensor given = x.to(get_default_device());
+  int most = 0;
+  std::string exceptions;
   for (const UnaryEntry& op : unary_ops()) {
     const UnaryRow* row = find_unary_row(op.name);
     REQUIRE_MESSAGE(row, op.name);
@@ -48,9 +50,15 @@ void check_all() {
       CHECK(wrong_class == 0);
       CHECK(beyond == 0);
       // Computed in float32, a result is the correctly rounded one but for values very near a tie.
-      CHECK(off_by_one < 32);
+      // A GPU has functions of its own.
+      CHECK(off_by_one <= (given.device().is_cpu() ? row->use.misrounded : 31));
+      if (off_by_one > 8)
+        exceptions += ", " + std::to_string(off_by_one) + " of " + op.name;
+      else
+        most = std::max(most, off_by_one);
     }
   }
+  MESSAGE("at most ", most, " of the 65,536 results of an op are misrounded", exceptions);
 }
 
 }  // namespace

@@ -115,7 +115,7 @@ std::vector<UnaryRow> elementary() {
   const Cast f32 = Cast::Float32;
   return {
       {OP(exp), X(exp(x)), Y(y), {.cast = f32}},
-      {OP(exp2), X(exp2(x)), Y(y * log(T(2)))},
+      {OP(exp2), X(exp2(x)), Y(y * log(T(2))), {.misrounded_derivatives = 60}},
       {OP(expm1), X(expm1(x)), Y(y + 1), {.cast = f32}},
       {OP(log), X(log(x)), X(1 / x), {.low = 0.1, .high = 4, .cast = f32}},
       {OP(log1p), X(log1p(x)), X(1 / (1 + x)), {.low = -0.8, .high = 4, .cast = f32}},
@@ -123,7 +123,8 @@ std::vector<UnaryRow> elementary() {
       {OP(log10), X(log10(x)), X(1 / (x * log(T(10)))), {.low = 0.1, .high = 4, .cast = f32}},
       {OP(sin), X(sin(x)), X(cos(x))},
       {OP(cos), X(cos(x)), X(-sin(x))},
-      {OP(tan), X(tan(x)), Y(1 + y * y), {.low = -1.2, .high = 1.2, .cast = f32}},
+      {OP(tan), X(tan(x)), Y(1 + y * y),
+       {.low = -1.2, .high = 1.2, .cast = f32, .misrounded_derivatives = 216}},
       {OP(asin), X(asin(x)), X(1 / sqrt(1 - x * x)), {.low = -0.9, .high = 0.9, .cast = f32}},
       {OP(acos), X(acos(x)), X(-1 / sqrt(1 - x * x)), {.low = -0.9, .high = 0.9, .cast = f32}},
       {OP(atan), X(atan(x)), X(1 / (1 + x * x))},
@@ -145,10 +146,12 @@ std::vector<UnaryRow> elementary() {
 
 std::vector<UnaryRow> activations() {
   return {
-      {OP(sigmoid), X(logistic(x)), Y(y * (1 - y)), {.low = -6, .high = 6}},
+      {OP(sigmoid), X(logistic(x)), Y(y * (1 - y)),
+       {.low = -6, .high = 6, .misrounded_derivatives = 120}},
       {OP(relu), X(is_nan(x) || x > 0 ? x : 0), Y(is_nan(y) || y > 0), {.kinks = {0}}},
       {"leaky_relu", [](const Tensor& x) { return leaky_relu(x, 0.25); }, X(x > 0 ? x : p.a * x),
-       X(x > 0 ? 1 : p.a), {.kinks = {0}, .parameters = {0.25, 0}, .values_at = {{0.01f, 0}}}},
+       X(x > 0 ? 1 : p.a),
+       {.kinks = {0}, .parameters = {0.25, 0}, .values_at = {{0.01f, 0}}, .misrounded = 20}},
       {"elu", [](const Tensor& x) { return elu(x, 1.5, 0.75); },
        X(p.b * (x > 0 ? x : p.a * expm1(x))), X(p.b * (x > 0 ? 1 : p.a * exp(x))),
        {.kinks = {0}, .parameters = {1.5, 0.75}, .values_at = {{1.6732632, 1.0507009}, {0.5, 1}}}},
@@ -167,7 +170,7 @@ std::vector<UnaryRow> activations() {
        X(is_infinity(x) ? x > 0 : gelu_tanh_slope(x)), {.low = -2, .high = 4, .ulps = 2}},
       {OP(silu), X(is_minus_infinity(x) ? -0.0 : x * logistic(x)),
        X(is_infinity(x) ? x > 0 : logistic(x) * (1 + x * logistic(T(-x)))),
-       {.low = -4, .high = 4, .ulps = 2}},
+       {.low = -4, .high = 4, .ulps = 2, .misrounded_derivatives = 12}},
       {OP(mish), X(is_minus_infinity(x) ? -0.0 : x * tanh(log1p(exp(x)))),
        X(is_infinity(x) ? x > 0 : mish_slope(x)), {.low = -5, .high = 4, .ulps = 2}},
       {"softplus", [](const Tensor& x) { return softplus(x, 2.5, 5); },

@@ -42,6 +42,10 @@ struct UnaryRow {
     Params<double> parameters = {};              // of `call` and of the derivative
     std::vector<Params<double>> values_at = {};  // of the value at all halves; empty: the same
     int ulps = 1;  // of the derivative; 2 where the exact value passes through 0
+    // Of 65,536 halves, how many give the neighbour of the correctly rounded value, because the
+    // float32 result lies at a tie. More of them where one such number meets a tie again with each
+    // power of two, as in a product with a constant.
+    int misrounded = 8, misrounded_derivatives = 8;
   } use = {};
 };
 
