@@ -43,6 +43,16 @@ std::string skip_warning(const char* scaler, int64_t in_row, float scale, bool b
   return text.str();
 }
 
+std::ostream& operator<<(std::ostream& out, const ScalerStats& s) {
+  out << s.steps << (s.steps == 1 ? " step, " : " steps, ") << s.skips << " skipped ("
+      << s.skips_in_row << " in a row, " << s.bad_losses << " by the loss); scale grew "
+      << s.growths << "x, backed off " << s.backoffs << "x";
+  if (const auto& p = s.nonfinite)
+    out << "; not finite in the last skip: parameter " << p->index << " of optimizer "
+        << p->optimizer << ", in group " << p->group << ", " << p->shape;
+  return out;
+}
+
 ScalerBase::ScalerBase(const GradScalerOptions& options)
     : options_(options), law_(law_of(options)) {
   if (!options.enabled) return;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -51,6 +52,9 @@ struct ScalerStats {
   };
   std::optional<Parameter> nonfinite;  // the first one of the last skip
 };
+/// One line: "1200 steps, 3 skipped (0 in a row, 0 by the loss); scale grew 2x, backed off 3x; …",
+/// and at its end the gradient `nonfinite`.
+std::ostream& operator<<(std::ostream& out, const ScalerStats& stats);
 
 /// The optimizers that a scaler has seen, in that order, and the places of their parameters.
 class OptimizerRegistry {
