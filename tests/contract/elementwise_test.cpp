@@ -75,6 +75,42 @@ TEST_CASE(
                }});
 }
 
+TEST_CASE("a part of 1 to 64 elements at any of 16 offsets has the bits of the whole") {
+  constexpr int64_t kOffsets = 16, kLengths = 64, kRow = kLengths + kOffsets;
+  constexpr double kBeside = 77;
+  int64_t parts = 0, wrong = 0;
+  UnaryOps::each([&](auto tag) {
+    using Op = typename decltype(tag)::type;
+    CAPTURE(Op::name);
+    for (const Dtype d : floats) {
+      CAPTURE(d);
+      const auto bytes = element_size(d);
+      const Array x = there(numbers({kRow}, d, 3)), y = there(numbers({kRow}, d, 4));
+      const auto go = [&](const Array& to, const Array& from) {
+        tested().unary(UnaryOps::index<Op>(), to, from, {1.5, 2.5});
+      };
+      go(y, x);
+      const Array whole = y.to(kCPU), beside = full({kRow}, kBeside, d, kCPU);
+      for (int64_t offset = 0; offset < kOffsets; ++offset) {
+        const Array rows = full({kLengths, kRow}, kBeside, d, get_default_device());
+        const auto to = [&](int64_t n) { return (offset + n) % kOffsets; };
+        for (int64_t n = 1; n <= kLengths; ++n)
+          go(rows.select(0, n - 1).slice(0, to(n), to(n) + n), x.slice(0, offset, offset + n));
+        const Array got = rows.to(kCPU);
+        for (int64_t n = 1; n <= kLengths; ++n, ++parts) {
+          const Array expected = beside.clone();
+          backend(kCPU).copy(expected.slice(0, to(n), to(n) + n),
+                             whole.slice(0, offset, offset + n));
+          const auto* row = static_cast<const char*>(got.raw()) + (n - 1) * kRow * bytes;
+          wrong += std::memcmp(row, expected.raw(), kRow * bytes) != 0;
+        }
+      }
+      CHECK(wrong == 0);
+    }
+  });
+  MESSAGE(parts, " parts, ", wrong, " with other bits than the whole");
+}
+
 TEST_CASE("element-wise kernels of two arguments and where give the same bits in every layout") {
   auto binary = [](const char* name, OpId op, const Shape& s, Dtype y, Dtype a, Dtype b) {
     check({name,
