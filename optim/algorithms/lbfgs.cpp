@@ -82,16 +82,19 @@ struct Memory {
         list->emplace_back(saved.at(key + std::to_string(i)));
   }
 
+  /// Replaces `saved`, or throws and leaves it.
   void write(ParamState& saved) {
-    saved.clear();
-    saved["func_evals"] = full({}, func_evals, kInt64).array();
-    saved["n_iter"] = full({}, n_iter, kInt64).array();
-    if (n_iter == 0) return;
-    saved["t"] = full({}, t, kFloat64).array();
-    saved["prev_loss"] = full({}, prev_loss, kFloat64).array();
-    for (const auto& [key, tensor] : tensors()) saved[key] = tensor->array();
-    for (const auto& [key, list] : lists())
-      for (size_t i = 0; i < list->size(); ++i) saved[key + std::to_string(i)] = (*list)[i].array();
+    ParamState now;
+    now["func_evals"] = full({}, func_evals, kInt64).array();
+    now["n_iter"] = full({}, n_iter, kInt64).array();
+    if (n_iter > 0) {
+      now["t"] = full({}, t, kFloat64).array();
+      now["prev_loss"] = full({}, prev_loss, kFloat64).array();
+      for (const auto& [key, tensor] : tensors()) now[key] = tensor->array();
+      for (const auto& [key, list] : lists())
+        for (size_t i = 0; i < list->size(); ++i) now[key + std::to_string(i)] = (*list)[i].array();
+    }
+    saved = std::move(now);
   }
 
   std::map<std::string, Tensor*> tensors() {
