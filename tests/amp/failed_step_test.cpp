@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "halftape/tests/support/failing.h"
+#include "halftape/tests/support/optimizers.h"
 
 using namespace halftape;
 
@@ -147,4 +148,71 @@ TEST_CASE("a first iteration that failed anywhere leaves a scaler that works") {
       CHECK(t.scaler.get_scale() == 64);
       CHECK(t.scaler.stats().skips == 0);
     }
+}
+
+namespace {
+
+/// Two weights that know nothing of each other, and steps of any optimizer.
+struct AnyTraining {
+  AnyTraining(const testing::OptimizerKind& kind, Dtype dtype, int steps)
+      : weights{testing::leaf({3}, 1, dtype), testing::leaf({2}, 2, dtype)} {
+    using Groups = testing::OptimizerKind::Groups;
+    optimizer = kind.make_groups(
+        kind.has_rule ? Groups{{{weights[0]}}, {{weights[1]}}} : Groups{{weights}}, {});
+    auto* lbfgs = dynamic_cast<optim::LBFGSOptions*>(&optimizer->param_groups()[0].options());
+    if (lbfgs) lbfgs->max_iter(2);  // by default 20 in a step
+    for (int i = 0; i < steps; ++i) step();
+  }
+  void step() {
+    optimizer->step([&] {
+      optimizer->zero_grad();
+      Tensor loss;
+      for (const Tensor& w : weights) {
+        const Tensor part = (square(w) + square(square(w))).sum();
+        loss = loss.defined() ? loss + part : part;
+      }
+      loss.backward();
+      return loss;
+    });
+  }
+  std::vector<double> values() const {
+    std::vector<double> all;
+    for (const Tensor& w : weights) all.push_back(w[1].item<double>());
+    return all;
+  }
+  std::vector<Tensor> weights;
+  std::unique_ptr<optim::Optimizer> optimizer;
+};
+
+}  // namespace
+
+TEST_CASE("a step of any optimizer that failed anywhere leaves each weight before or after it") {
+  int64_t places = 0;
+  for (const testing::OptimizerKind& kind : testing::optimizers())
+    for (const Dtype dtype : {kFloat32, kFloat16})
+      for (const int steps : {0, 1, 2}) {  // the first one makes the state
+        CAPTURE(kind.name);
+        CAPTURE(dtype);
+        CAPTURE(steps);
+        std::vector<std::vector<double>> at;  // after so many steps
+        for (int i = 0; i < 3; ++i) at.push_back(AnyTraining(kind, dtype, steps + i).values());
+        for (const bool host : {true, false})
+          for (int64_t nth = 1;; ++nth, ++places) {
+            CAPTURE(host);
+            CAPTURE(nth);
+            AnyTraining t(kind, dtype, steps);
+            if (!fails(host, nth, [&] { t.step(); })) break;
+            const std::vector<double> now = t.values();
+            t.step();
+            const std::vector<double> next = t.values();
+            for (size_t i = 0; i < now.size(); ++i) {
+              CAPTURE(i);
+              const bool moved = now[i] != at[0][i];
+              CHECK(now[i] == at[moved ? 1 : 0][i]);
+              CHECK(next[i] == at[moved ? 2 : 1][i]);  // with the state that belongs to it
+            }
+          }
+      }
+  CHECK(places > 1000);
+  MESSAGE(places, " places of steps of ", testing::optimizers().size(), " optimizers");
 }
