@@ -56,6 +56,21 @@ struct Training {
   }
 };
 
+/// Ops of one launch each.
+struct Named {
+  std::string name;
+  Tensor (*of)(const Tensor&);
+};
+#define NAMED(op)                              \
+  Named {                                      \
+#op, [](const Tensor& x) { return op(x); } \
+  }
+const Named kChain[] = {NAMED(neg),   NAMED(exp),  NAMED(sin),   NAMED(cos),   NAMED(tanh),
+                        NAMED(abs),   NAMED(sqrt), NAMED(floor), NAMED(erf),   NAMED(atan),
+                        NAMED(sinh),  NAMED(cosh), NAMED(expm1), NAMED(trunc), NAMED(relu),
+                        NAMED(log1p), NAMED(ceil), NAMED(round), NAMED(frac),  NAMED(asinh)};
+#undef NAMED
+
 }  // namespace
 
 TEST_CASE("memory that runs out once is asked for again after the cache was given back") {
@@ -110,17 +125,37 @@ TEST_CASE(
   CHECK(has(message([&] { cuda::synchronize(); }), "illegal memory access"));
 }
 
+TEST_CASE("whichever of 12 kernels breaks the device, it is among the 8 that the error names") {
+  for (int k = 1; k <= 12; ++k)
+    for (int later = 0; later < 8; ++later) {
+      CAPTURE(k);
+      CAPTURE(later);
+      const Clean clean;
+      Tensor x = ones({100});
+      cuda::synchronize();
+      simt::fail_launch(k);
+      for (int i = 0; i < k + later; ++i) x = kChain[i].of(x);
+      const std::string m = message([&] { cuda::synchronize(); }), name = kChain[k - 1].name;
+      CHECK_MESSAGE((has(m, ' ' + name + ", ") || has(m, ' ' + name + " (")), m);
+    }
+}
+
 TEST_CASE("with a wait after every launch the call that breaks the device throws itself") {
-  const Clean clean;
-  const Tensor x = ones({100});
-  cuda::set_blocking(true);
-  simt::fail_launch(2);
-  const Tensor a = x * 2;
-  const std::string m = message([&] { a.exp(); });
-  CHECK(has(m, "cuda: exp: "));
-  CHECK(has(m, "illegal memory access"));
-  CHECK_FALSE(has(m, "enqueued before"));
-  cuda::set_blocking(false);
+  for (int k = 1; k <= static_cast<int>(std::size(kChain)); ++k) {
+    CAPTURE(k);
+    const Clean clean;
+    Tensor x = ones({100});
+    cuda::synchronize();
+    cuda::set_blocking(true);
+    simt::fail_launch(k);
+    for (int i = 1; i < k; ++i) x = kChain[i - 1].of(x);
+    const Named& op = kChain[k - 1];
+    const std::string m = message([&] { x = op.of(x); });
+    cuda::set_blocking(false);
+    CHECK_MESSAGE(has(m, "cuda: " + op.name + ": "), m);
+    CHECK(has(m, "illegal memory access"));
+    CHECK_FALSE(has(m, "enqueued before"));
+  }
 }
 
 TEST_CASE("a training step waits for nothing, and gives the same bits however late it runs") {
