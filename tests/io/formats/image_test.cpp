@@ -151,10 +151,10 @@ TEST_CASE("a damaged picture, or a kind that is not read, is refused with what i
     CAPTURE(size);
     CHECK(!says(whole.substr(0, size)).empty());
   }
-  for (size_t i = 0; i < whole.size(); ++i) {
-    CAPTURE(i);
+  for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
+    CAPTURE(bit);
     std::string bad = whole;
-    bad[i] = static_cast<char>(bad[i] ^ 4);
+    bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ 1 << bit % 8);
     CHECK(!says(bad).empty());
   }
 }
