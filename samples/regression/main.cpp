@@ -1,10 +1,12 @@
 // The smallest useful program: a network fits a noisy curve in mixed precision, and draws it.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "program.h"
+#include "terminal.h"
 
 using namespace halftape;
 
@@ -44,13 +46,14 @@ int main(int argc, char** argv) {
 
     const NoGradGuard no_grad;
     const Tensor fit = model->forward(x), error = (fit - curve(x)).square().mean().sqrt();
-    std::vector<std::string> plot(15, std::string(64, ' '));
+    const int64_t width = std::clamp(terminal::width() - 1, 8, 64);
+    std::vector<std::string> plot(15, std::string(static_cast<size_t>(width), ' '));
     for (int64_t i = 0; i < 256; ++i) {
       const auto row = [&](const Tensor& t) {
         return static_cast<size_t>(
             std::lround(7 - 5.5 * std::clamp(t[i].item<double>(), -1.2, 1.2)));
       };
-      const auto column = static_cast<size_t>(i / 4);
+      const auto column = static_cast<size_t>(i * width / 256);
       if (plot[row(y)][column] == ' ') plot[row(y)][column] = '.';
       plot[row(fit)][column] = '#';
     }

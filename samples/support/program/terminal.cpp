@@ -4,6 +4,7 @@
 #include <halftape/core/machine/os.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 
 namespace terminal {
@@ -34,7 +35,10 @@ bool is_utf8() {
 }
 
 int width() {
-  const int columns = halftape::os::terminal_width();
+  if (const int columns = halftape::os::terminal_width(); columns > 0) return columns;
+  const std::string_view wanted = env("COLUMNS");
+  int columns = 0;
+  std::from_chars(wanted.data(), wanted.data() + wanted.size(), columns);
   return columns > 0 ? columns : 80;
 }
 

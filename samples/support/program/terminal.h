@@ -12,7 +12,7 @@ bool can_redraw();
 bool can_colour();
 /// As the C library would choose it: LC_ALL before LC_CTYPE before LANG.
 bool is_utf8();
-/// In columns; 80 where nobody knows.
+/// In columns: the terminal's own, or what COLUMNS says; 80 where nobody knows.
 int width();
 /// `text` in the colour `code` ("36"), where there are colours.
 std::string paint(std::string_view text, std::string_view code);
