@@ -8,6 +8,9 @@ cd "$work" || exit 1
 fail() { echo "FAILED: $1"; exit 1; }
 
 "$program" --steps 2 | tail -n 1 | grep -q '^real' || fail "two steps"
+"$program" --steps 20 >log
+grep -q '^2/20  losses .*[0-9] s left$' log || fail "a log says how long the rest takes: $(cat log)"
+grep -q '^20/20  losses .*[0-9] s in all$' log || fail "a log says how long it took: $(cat log)"
 [ "$(head -c 4 dcgan.png | tail -c 3)" = PNG ] || fail "the drawings are a PNG"
 for precision in float32 amp bf16; do
   last=$("$program" --epochs 6 --threads 1 --precision $precision --out $precision.pgm | tail -n 1)

@@ -44,7 +44,8 @@ void ProgressLine::show(int64_t done, const std::string& text) {
   if (!live_) {
     if (10 * done / steps_ == tenth_) return;
     tenth_ = 10 * done / steps_;
-    fmt::print("{}  {}\n", count, text);
+    fmt::print("{}  {}  {} {}\n", count, text, duration(left > 0 ? left : seconds()),
+               left > 0 ? "left" : "in all");
     std::fflush(stdout);
     return;
   }
