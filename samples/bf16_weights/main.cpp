@@ -7,10 +7,10 @@
 // Last line: "loss float32=… plain=… master=… stochastic=… kahan=…", of training, mean of the
 // seeds.
 #include <fmt/format.h>
-#include <halftape/halftape.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
+
+#include "program.h"
 
 using namespace halftape;
 namespace F = halftape::nn::functional;
@@ -126,8 +126,8 @@ int main(int argc, char** argv) {
   app.add_option("--optimizer", s.optimizer)
       ->check(CLI::IsMember({"sgd", "adamw"}))
       ->capture_default_str();
-  app.add_option("--epochs", s.epochs)->check(CLI::Range(1, 10000))->capture_default_str();
-  app.add_option("--seeds", s.seeds)->check(CLI::Range(1, 1000))->capture_default_str();
+  app.add_option("--epochs", s.epochs)->check(sample::between(1, 10000))->capture_default_str();
+  app.add_option("--seeds", s.seeds)->check(sample::between(1, 1000))->capture_default_str();
   app.add_option("--lr", s.lr, "default: 0.01 for sgd, 1e-4 for adamw")->check(CLI::PositiveNumber);
   try {
     app.parse(argc, argv);

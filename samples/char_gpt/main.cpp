@@ -40,8 +40,8 @@ struct Arguments {
 };
 
 void declare(CLI::App& app, Arguments& a) {
-  const auto size = CLI::Range(int64_t{1}, int64_t{1} << 24);
-  const auto count = CLI::Range(int64_t{0}, int64_t{1} << 40);
+  const auto size = sample::between(int64_t{1}, int64_t{1} << 24);
+  const auto count = sample::between(int64_t{0}, int64_t{1} << 40);
   a.machine.add_options(app);
   app.add_option("--data", a.data, "text file; without it: sentences of a grammar");
   app.add_option("--out", a.out, "folder for checkpoints and log.csv; without it: none");
@@ -56,7 +56,7 @@ void declare(CLI::App& app, Arguments& a) {
   number("--n-head", a.model.n_head, "heads of attention")->check(size);
   number("--n-embd", a.model.n_embd, "features")->check(size);
   number("--block-size", a.model.block_size, "characters of context")->check(size);
-  number("--dropout", a.model.dropout, "")->check(CLI::Range(0.0, 0.99));
+  number("--dropout", a.model.dropout, "")->check(sample::between(0.0, 0.99));
   app.add_flag("--bias", a.model.bias, "biases in the layers");
   number("--steps", a.steps, "updates of the weights")->check(count);
   number("--batch-size", a.batch_size, "windows of text in a micro-step")->check(size);
@@ -67,7 +67,7 @@ void declare(CLI::App& app, Arguments& a) {
   app.add_option("--lr-decay-steps", a.lr_decay_steps,
                  "where --min-lr is reached; default: --steps")
       ->check(size);
-  number("--beta2", a.beta2, "of AdamW")->check(CLI::Range(0.0, 0.999999));
+  number("--beta2", a.beta2, "of AdamW")->check(sample::between(0.0, 0.999999));
   number("--weight-decay", a.weight_decay, "of matrices")->check(CLI::NonNegativeNumber);
   number("--grad-clip", a.grad_clip, "longest gradient; 0: any")->check(CLI::NonNegativeNumber);
   number("--eval-interval", a.eval_interval, "steps between evaluations")->check(size);

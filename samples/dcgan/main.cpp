@@ -32,7 +32,7 @@ struct Arguments {
 };
 
 void declare(CLI::App& app, Arguments& a) {
-  const auto size = CLI::Range(int64_t{1}, int64_t{1} << 24);
+  const auto size = sample::between(int64_t{1}, int64_t{1} << 24);
   a.machine.add_options(app);
   a.precision.add_option(app);
   app.add_option("--data", a.data,

@@ -34,19 +34,21 @@ void declare(CLI::App& app, Arguments& a) {
                  "folder with the four IDX files of MNIST or Fashion-MNIST, plain or .gz; "
                  "without it: the 8x8 digits in the library");
   app.add_option("--epochs", a.epochs, "passes over the data (default: 15 for the digits, else 3)")
-      ->check(CLI::Range(1, 10000));
+      ->check(sample::between(1, 10000));
   app.add_option("--steps", a.steps, "end after so many steps, if the epochs have more")
       ->check(CLI::PositiveNumber);
   app.add_option("--batch-size", a.batch_size, "images per step")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(sample::between(1, 1 << 20))
       ->capture_default_str();
   app.add_option("--workers", a.workers, "threads that load batches ahead")
-      ->check(CLI::Range(0, 64))
+      ->check(sample::between(0, 64))
       ->capture_default_str();
   app.add_option("--lr", a.lr, "the highest learning rate of the one cycle")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--dropout", a.dropout, "")->check(CLI::Range(0.0, 0.99))->capture_default_str();
+  app.add_option("--dropout", a.dropout, "")
+      ->check(sample::between(0.0, 0.99))
+      ->capture_default_str();
 }
 
 /// Images of rows x cols pixels and one channel → the scores of ten classes.

@@ -28,6 +28,8 @@ refused() {  # refused WHAT TEXT ARGS...: exit code 2, and TEXT in the message
   echo "$what: $message" | head -n 1 | cut -c1-200
 }
 mkdir empty
+refused "a word for a number" "^--epochs: expected a whole number from 1 to 10000, found abc$" --epochs abc
+refused "a number beyond the range" "^--dropout: expected a number from 0 to 0.99, found 1$" --dropout 1
 refused "a folder that is not there" "nowhere" --data nowhere
 refused "an empty folder" "train-images" --data empty
 refused "an unknown precision" "precision" --precision fp8

@@ -18,6 +18,7 @@
 
 #include "file.h"
 #include "picture.h"
+#include "program.h"
 #include "trace.h"
 
 using namespace halftape;
@@ -38,10 +39,10 @@ void declare(CLI::App& app, Arguments& a) {
   const auto only_recorded = [&](CLI::Option* option) { option->excludes(trace); };
   only_recorded(app.add_option("--save-trace", a.save_trace, "where to write the recorded limits"));
   only_recorded(app.add_option("--epochs", a.recording.epochs, "of the training that is recorded")
-                    ->check(CLI::Range(1, 10000))
+                    ->check(sample::between(1, 10000))
                     ->capture_default_str());
   only_recorded(app.add_option("--batch-size", a.recording.batch_size, "images per step")
-                    ->check(CLI::Range(1, 1442))
+                    ->check(sample::between(1, 1442))
                     ->capture_default_str());
   only_recorded(app.add_option("--lr", a.recording.lr, "learning rate of Adam")
                     ->check(CLI::PositiveNumber)
@@ -51,7 +52,7 @@ void declare(CLI::App& app, Arguments& a) {
                     ->capture_default_str());
   app.add_option("--growth-interval", a.growth_interval,
                  "of all laws, in steps; 0: each its own, which outlast a training this short")
-      ->check(CLI::Range(0, 1 << 30))
+      ->check(sample::between(0, 1 << 30))
       ->capture_default_str();
   app.add_option("--report", a.report, "where to write the page; \"\" for none")
       ->capture_default_str();

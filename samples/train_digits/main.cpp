@@ -47,15 +47,15 @@ void declare(CLI::App& app, Arguments& a) {
                  "what the loss is multiplied by; 1: plain fp16 then trains as well as the others")
       ->capture_default_str();
   app.add_option("--epochs", a.epochs, "passes over the data (default: 60 for the digits, else 5)")
-      ->check(CLI::Range(1, 10000));
+      ->check(sample::between(1, 10000));
   app.add_option("--batch-size", a.settings.batch_size, "images per step")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(sample::between(1, 1 << 20))
       ->capture_default_str();
   app.add_option("--lr", a.settings.lr, "learning rate of Adam at first; falls with every epoch")
       ->capture_default_str();
   app.add_option("--growth-interval", a.settings.growth_interval,
                  "good steps in a row after which the scale grows")
-      ->check(CLI::Range(1, 1 << 30))
+      ->check(sample::between(1, 1 << 30))
       ->capture_default_str();
   a.machine.add_options(app);
   app.add_option("--report", a.report, "where to write the page; \"\" for none")

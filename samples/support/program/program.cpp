@@ -18,7 +18,7 @@ void Machine::add_options(CLI::App& app) {
       })
       ->capture_default_str();
   app.add_option("--threads", threads, "of the CPU; results do not depend on it")
-      ->check(CLI::Range(1, 1024));
+      ->check(between(1, 1024));
 }
 
 Device Machine::prepare() const {

@@ -1,6 +1,7 @@
 // Shared by the samples' command lines: device, seed and threads, and errors that tell the user
 // what to do.
 #pragma once
+#include <fmt/format.h>
 #include <halftape/halftape.h>
 
 #include <CLI/CLI.hpp>
@@ -8,6 +9,7 @@
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 
 namespace sample {
 
@@ -37,6 +39,21 @@ struct Precision {
   halftape::Dtype dtype() const;
   bool scaled() const { return name == "amp"; }
 };
+
+/// Checks that an option is a number from `least` to `most`; CLI11's own check says of a word that
+/// it is "not in range".
+template <class T>
+CLI::Validator between(T least, T most) {
+  const CLI::Range range(least, most);
+  return {[=](const std::string& given) {
+            std::string text = given;
+            return range(text).empty()
+                       ? std::string()
+                       : fmt::format("expected a {}number from {} to {}, found {}",
+                                     std::is_integral_v<T> ? "whole " : "", least, most, given);
+          },
+          range.get_description()};
+}
 
 /// Parses the command line and calls `body`. Returns the exit code: 0; 2 for what the user can mend
 /// (wrong arguments, a missing device, files that are missing, damaged or of another run); else 1.
