@@ -46,7 +46,9 @@ void declare(CLI::App& app, Arguments& a) {
   app.add_option("--data", a.data, "text file; without it: sentences of a grammar");
   app.add_option("--out", a.out, "folder for checkpoints and log.csv; without it: none");
   app.add_flag("--resume", a.resume, "go on from the newest checkpoint in --out");
-  app.add_option("--dtype", a.dtype, "float16 is trained with a GradScaler")
+  app.add_option("--dtype,--precision", a.dtype,
+                 "float16 is trained with a GradScaler; amp and bf16 are other names of two")
+      ->transform(CLI::Transformer({{"amp", "float16"}, {"bf16", "bfloat16"}}))
       ->check(CLI::IsMember({"float32", "bfloat16", "float16"}))
       ->capture_default_str();
   const auto number = [&](const char* name, auto& value, const char* what) {

@@ -14,6 +14,11 @@ last=$("$program" --steps 120 $small --sample 0 --lr 0.01 | tail -n 1)
 echo "120 steps: $last"
 awk '{ exit !($3 < 2.3) }' <<<"${last/,/}" || fail "a loss below 2.3: $last"
 
+hash() { "$program" --steps 2 $small --sample 0 --hash "$@" | grep '^hash'; }
+[ "$(hash --dtype float16)" = "$(hash --precision amp)" ] || fail "--precision amp is --dtype float16"
+[ "$(hash --dtype bfloat16)" = "$(hash --precision bf16)" ] || fail "--precision bf16 is --dtype bfloat16"
+[ "$(hash --dtype bfloat16)" != "$(hash)" ] || fail "bfloat16 has weights of its own"
+
 for dtype in float32 bfloat16 float16; do
   run() { "$program" $small --dtype $dtype --dropout 0.1 --gradient-accumulation-steps 2 --lr-decay-steps 10 \
             --warmup 2 --sample 0 --hash "$@" | grep '^hash'; }

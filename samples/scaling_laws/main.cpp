@@ -54,7 +54,7 @@ void declare(CLI::App& app, Arguments& a) {
                  "of all laws, in steps; 0: each its own, which outlast a training this short")
       ->check(sample::between(0, 1 << 30))
       ->capture_default_str();
-  app.add_option("--report", a.report, "where to write the page; \"\" for none")
+  app.add_option("--report,--out", a.report, "where to write the page; \"\" for none")
       ->capture_default_str();
 }
 

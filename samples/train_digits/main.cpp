@@ -58,7 +58,7 @@ void declare(CLI::App& app, Arguments& a) {
       ->check(sample::between(1, 1 << 30))
       ->capture_default_str();
   a.machine.add_options(app);
-  app.add_option("--report", a.report, "where to write the page; \"\" for none")
+  app.add_option("--report,--out", a.report, "where to write the page; \"\" for none")
       ->capture_default_str();
   app.add_flag("--hash", a.hash, "print a hash of the trained weights, to compare runs bit by bit");
 }

@@ -52,5 +52,5 @@ refused "a web page named .gz" "html" --data html
 refused "a label out of range" "labels/train-labels-idx1-ubyte.*11" --data labels
 refused "an unknown precision" "precision" --precision fp8
 HALFTAPE_CUDA_LIBRARY=nowhere.so refused "a GPU that cannot be used" "cuda:0 is not available.*nowhere.so" --device cuda
-refused "a report in no folder" "report" --report nowhere/page.html
+refused "a report in no folder" "report" --out nowhere/page.html
 echo "train_digits keeps its promises"
