@@ -134,7 +134,7 @@ void run(const Arguments& a) {
   const double error = F::mse_loss(learnt, colours).item<double>();
   const Tensor drawn = learnt.t().reshape({channels, height, width}).cpu();
   sample::save_picture(a.out, image::grid(stack({picture, drawn})));
-  fmt::print("{}: the picture, and what the network knows of it\n", a.out);
+  progress.print(fmt::format("{}: the picture, and what the network knows of it", a.out));
   fmt::print("PSNR {:.2f} dB, {:.1f} s\n", psnr(error), progress.seconds());
 }
 
