@@ -4,9 +4,9 @@
 //     dcgan                        learns to draw the 8x8 digits in the library: a minute
 //     dcgan --data FOLDER          MNIST or Fashion-MNIST from its four IDX files: hours on a CPU
 //
-// Writes 64 drawings to --out, and again at every tenth of the run. Last line: "real … %, drawn …
-// %", how often the discriminator took either for real; where it can only guess, both are 50. Exit
-// code 2: wrong arguments, device or data; the message says what to do.
+// Writes 64 drawings to --out at every tenth of the run, and when Ctrl-C stops it. Last line: "real
+// … %, drawn … %", how often the discriminator took either for real; where it can only guess, both
+// are 50. Exit code 2: wrong arguments, device or data; the message says what to do.
 //
 // Radford et al. 2015, "Unsupervised Representation Learning with Deep Convolutional Generative
 // Adversarial Networks", arXiv:1511.06434.
@@ -125,9 +125,10 @@ void train(const Set& set, const Arguments& a) {
   };
 
   sample::ProgressLine progress(steps);
+  const sample::Interrupt ctrl_c;
   double real_share = 0, drawn_share = 0;  // that the discriminator takes for real, running means
   int64_t step = 0;
-  while (step < steps) {
+  for (bool stops = false; !stops;) {
     for (auto& batch : *loader) {
       const Tensor real = batch.data.to(device, true) * 2 - 1;
       const Tensor noise = randn({a.batch_size, a.noise, 1, 1}).to(device);
@@ -163,15 +164,18 @@ void train(const Set& set, const Arguments& a) {
       ++step;
       progress.show(
           step, fmt::format("losses {:.2f} {:.2f}", d_loss.item<double>(), g_loss.item<double>()));
-      if (10 * step / steps != 10 * (step - 1) / steps) draw();
-      if (step == steps) break;
+      stops = step == steps || ctrl_c.asked();
+      if (stops || 10 * step / steps != 10 * (step - 1) / steps) draw();
+      if (stops) break;
     }
   }
-  fmt::print("{}: 64 drawings; {:.1f} ms a step{}\n", a.out,
-             1e3 * progress.seconds() / static_cast<double>(steps),
-             scaler.is_enabled()
-                 ? fmt::format(", scale {:g}, {} skipped", scaler.get_scale(), scaler.stats().skips)
-                 : "");
+  progress.print(fmt::format(
+      "{}: 64 drawings{}; {:.1f} ms a step{}", a.out,
+      step < steps ? fmt::format(", stopped after {} of {} steps", step, steps) : "",
+      1e3 * progress.seconds() / static_cast<double>(step),
+      scaler.is_enabled()
+          ? fmt::format(", scale {:g}, {} skipped", scaler.get_scale(), scaler.stats().skips)
+          : ""));
   fmt::print("real {:.1f} %, drawn {:.1f} %\n", 100 * real_share, 100 * drawn_share);
 }
 

@@ -20,6 +20,25 @@ for precision in float32 amp bf16; do
 done
 head -n 2 float32.pgm | tail -n 1 | grep -qx '574 574' || fail "8 times 8 drawings of 8 x 8 pixels, seven times as large"
 
+if command -v script >/dev/null; then
+  TERM=xterm script -qec "'$program' --steps 2" /dev/null | tr '\r' '\n' | grep -aq $'^\e\\[Kdcgan.png: 64 drawings' ||
+    fail "on a terminal the last lines begin at the left, not behind the bar"
+fi
+if [ -r /proc/self/status ]; then
+  set -m  # a shell's background ignores Ctrl-C otherwise
+  "$program" --epochs 100000 --out stopped.png >stopped &
+  set +m
+  until [ "/proc/$!/exe" -ef "$program" ] && grep -q 'SigCgt:.*[2367abef]$' "/proc/$!/status"; do  # it listens
+    kill -0 $! || fail "it ends by itself"
+    sleep 0.05
+  done
+  kill -INT $!
+  wait $!
+  [ $? = 130 ] || fail "exit code 130 after Ctrl-C"
+  grep -q '^stopped.png: 64 drawings, stopped after [0-9]* of 2200000 steps;' stopped || fail "Ctrl-C is told: $(cat stopped)"
+  [ -s stopped.png ] || fail "the drawings are kept after Ctrl-C"
+fi
+
 refused() {  # refused WHAT TEXT ARGS...: exit code 2, and TEXT in the message
   local what=$1 text=$2
   shift 2

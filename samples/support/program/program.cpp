@@ -3,11 +3,29 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 
 using namespace halftape;
 
 namespace sample {
+namespace {
+
+volatile std::sig_atomic_t interrupted = 0;
+
+void (*at_interrupt(void (*handler)(int)))(int) { return std::signal(SIGINT, handler); }
+
+}  // namespace
+
+Interrupt::Interrupt() {
+  before_ = at_interrupt([](int) {
+    interrupted = 1;
+    at_interrupt(SIG_DFL);
+  });
+  if (before_ == SIG_IGN) at_interrupt(SIG_IGN);  // a shell's background
+}
+Interrupt::~Interrupt() { at_interrupt(before_); }
+bool Interrupt::asked() { return interrupted != 0; }
 
 void Machine::add_options(CLI::App& app) {
   app.add_option("--device", device, "cpu, cuda, or auto: the GPU if there is one")
@@ -54,7 +72,7 @@ int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body)
   try {
     app.parse(argc, argv);
     body();
-    return 0;
+    return Interrupt::asked() ? 130 : 0;
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
   } catch (const UserError& e) {

@@ -59,6 +59,20 @@ CLI::Validator between(T least, T most) {
 /// (wrong arguments, a missing device, files that are missing, damaged or of another run); else 1.
 int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body);
 
+/// While it lives, the first Ctrl-C asks the program to end by itself, with what it has; the second
+/// one ends it. Once asked, run() returns 130, as of a program that Ctrl-C has ended.
+class Interrupt {
+ public:
+  Interrupt();
+  ~Interrupt();
+  Interrupt(const Interrupt&) = delete;
+  Interrupt& operator=(const Interrupt&) = delete;
+  static bool asked();
+
+ private:
+  void (*before_)(int);
+};
+
 /// Throws, before the work begins, if image::save() could not write there.
 void check_picture(const std::string& path);
 
