@@ -25,10 +25,10 @@ int64_t steps_wanted() {
 }
 
 /// The bytes of this process that lie in memory; 0 where the system does not tell, or where a
-/// sanitizer keeps what is freed.
+/// sanitizer keeps what is freed, or the driver of a GPU what it likes.
 int64_t resident_bytes() {
 #if defined(__linux__) && !defined(__SANITIZE_THREAD__)
-  if (kAddressSanitizer) return 0;
+  if (kAddressSanitizer || !get_default_device().is_cpu()) return 0;
   int64_t all = 0, resident = 0;
   std::ifstream("/proc/self/statm") >> all >> resident;
   return resident * sysconf(_SC_PAGESIZE);
