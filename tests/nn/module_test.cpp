@@ -10,6 +10,10 @@ using doctest::Contains;
 using Names = std::vector<std::string>;
 
 struct Plain : nn::Module {};
+struct AroundPlain : nn::Cloneable<AroundPlain> {
+  AroundPlain() { AroundPlain::reset(); }
+  void reset() override { register_module("plain", std::make_shared<Plain>()); }
+};
 
 namespace {
 
@@ -285,6 +289,9 @@ TEST_CASE("a class without clone() says how to get one") {
   CHECK_THROWS_WITH_AS(Plain().clone(), Contains("clone() has not been implemented for Plain"),
                        Error);
   CHECK_THROWS_WITH_AS(Plain().clone(), Contains("nn::Cloneable<Plain>"), Error);
+  CHECK_THROWS_WITH_AS(AroundPlain().clone(),
+                       Contains("clone: the submodule Plain cannot be copied into the one that"),
+                       Error);
 }
 
 TEST_CASE("a clone has the same values in tensors of its own, which its members are") {

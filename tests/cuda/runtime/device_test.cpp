@@ -127,6 +127,9 @@ TEST_CASE("pinned memory is the host's and the GPU's") {
   CHECK(pinned.device().is_cpu());
   CHECK(pinned.equal(x));
   CHECK(pinned.pin_memory().is_same(pinned));
+  const auto packed = nn::utils::rnn::pack_sequence({x, x}).pin_memory();
+  CHECK(packed.data().is_pinned());
+  CHECK(packed.batch_sizes().equal(nn::utils::rnn::pack_sequence({x, x}).batch_sizes()));
   const Tensor there = pinned.to(kCUDA, /*non_blocking=*/true);
   const Tensor back = (there * 2).to(kCPU, /*non_blocking=*/true);
   CHECK(back.is_pinned());

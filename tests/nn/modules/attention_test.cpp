@@ -112,6 +112,25 @@ TEST_CASE("MultiheadAttention gives PyTorch's results, weights and gradients") {
   }
 }
 
+TEST_CASE("MultiheadAttention takes any mixture of bool and float masks, and of inputs") {
+  nn::MultiheadAttention module(nn::MultiheadAttentionOptions(4, 2));
+  module->to(kFloat64);
+  const Tensor query = randn({4, 2, 4}, kFloat64), value = randn({4, 2, 4}, kFloat64);
+  const Tensor padding = flags({0, 0, 1, 0, 1, 0, 0, 1}, {2, 4}), ahead = ones({4, 4}).triu(2) != 0;
+  const auto floats = [](const Tensor& mask) { return where(mask, -kInf, 0.0).to(kFloat64); };
+  const auto attend = [&](const Tensor& key, const Tensor& padded, const Tensor& mask) {
+    return std::get<0>(module(query, key, value, padded, false, mask));
+  };
+  const Tensor both = attend(query, padding, ahead);
+  CHECK(same_bits(attend(query, floats(padding), floats(ahead)), both));
+  CHECK(same_bits(attend(query, padding, floats(ahead)), both));
+  CHECK(same_bits(attend(query, floats(padding), ahead), both));
+  CHECK(!same_bits(attend(query, padding, {}), both));
+  CHECK(!same_bits(attend(query, {}, ahead), both));
+  // One product for three equal inputs, or three products, give the same.
+  CHECK(same_bits(attend(query.clone(), padding, ahead), both));
+}
+
 TEST_CASE("MultiheadAttention's parameters are named and start as LibTorch's") {
   manual_seed(5);
   using Names = std::vector<std::string>;

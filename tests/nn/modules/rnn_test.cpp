@@ -200,6 +200,19 @@ TEST_CASE("padding and packing are each other's inverse, and pass gradients on")
       rnn::pack_sequence({sequences[0], sequences[2], sequences[1]}).sorted_indices().defined());
 }
 
+TEST_CASE("a packed sequence is converted with its order, and packed from either layout") {
+  const Tensor padded = randn({3, 2, 4}), lengths = tensor({2, 3});
+  const auto packed = rnn::pack_padded_sequence(padded, lengths, false, false);
+  const auto wide = packed.to(kFloat64);
+  CHECK(same_bits(wide.data(), packed.data().to(kFloat64)));
+  CHECK(wide.batch_sizes().equal(packed.batch_sizes()));
+  CHECK(wide.sorted_indices().equal(tensor({1, 0})));
+  CHECK(wide.unsorted_indices().equal(tensor({1, 0})));
+  CHECK(packed.to(kFloat32).data().is_same(packed.data()));
+  const auto same = rnn::pack_padded_sequence(transpose(padded, 0, 1), lengths, true, false);
+  CHECK(same_bits(same.data(), packed.data()));
+}
+
 TEST_CASE("recurrent modules name their parameters by layer and direction") {
   CHECK(GRU(GRUOptions(2, 3).num_layers(2).bidirectional(true))->named_parameters().keys() ==
         std::vector<std::string>{
