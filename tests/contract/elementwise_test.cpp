@@ -90,7 +90,7 @@ TEST_CASE("a part of 1 to 64 elements at any of 16 offsets has the bits of the w
         tested().unary(UnaryOps::index<Op>(), to, from, {1.5, 2.5});
       };
       go(y, x);
-      const Array whole = y.to(kCPU), beside = full({kRow}, kBeside, d, kCPU);
+      const Array all = y.to(kCPU), beside = full({kRow}, kBeside, d, kCPU);
       for (int64_t offset = 0; offset < kOffsets; ++offset) {
         const Array rows = full({kLengths, kRow}, kBeside, d, get_default_device());
         const auto to = [&](int64_t n) { return (offset + n) % kOffsets; };
@@ -99,8 +99,7 @@ TEST_CASE("a part of 1 to 64 elements at any of 16 offsets has the bits of the w
         const Array got = rows.to(kCPU);
         for (int64_t n = 1; n <= kLengths; ++n, ++parts) {
           const Array expected = beside.clone();
-          backend(kCPU).copy(expected.slice(0, to(n), to(n) + n),
-                             whole.slice(0, offset, offset + n));
+          backend(kCPU).copy(expected.slice(0, to(n), to(n) + n), all.slice(0, offset, offset + n));
           const auto* row = static_cast<const char*>(got.raw()) + (n - 1) * kRow * bytes;
           wrong += std::memcmp(row, expected.raw(), kRow * bytes) != 0;
         }
