@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "halftape/tests/support/close.h"
 #include "halftape/core/contract/backend.h"
 #include "halftape/core/formula/reduce.h"
+#include "halftape/tests/support/close.h"
 
 namespace halftape::testing::array_layouts {
 

@@ -5,10 +5,10 @@
 #include <limits>
 #include <map>
 
-#include "halftape/tests/support/close.h"
+#include "../on_gpu.h"
 #include "halftape/core/contract/backend.h"
 #include "halftape/core/formula/unary.h"
-#include "../on_gpu.h"
+#include "halftape/tests/support/close.h"
 #if defined(HALFTAPE_SIMT)
 #include "runtime/device.h"
 #include "settings.h"
