@@ -122,8 +122,9 @@ std::string html(const Report& r) {
       page.raw(
           "<p>A cross marks a step whose gradients overflowed: it is skipped, and the scale "
           "falls. After a run of finite steps the scale grows again, in search of the "
-          "largest one that fits.</p>\n");
+          "largest one that fits.</p>\n<div class=\"wide\">\n");
       scale_chart(page, r, time);
+      page.raw("</div>\n");
     }
   }
   if (!r.before.empty() || !r.after.empty()) {

@@ -14,6 +14,7 @@
 namespace report {
 namespace {
 
+// In the dark, brightness is turned round and hues stay: charts have their colours in their lines.
 constexpr std::string_view kStyle = R"css(
 :root { color-scheme: light; }
 * { box-sizing: border-box; }
@@ -29,7 +30,7 @@ table, svg, .legend, .side, figcaption, dt { font-family: system-ui, "Segoe UI",
 table { border-collapse: collapse; width: 100%; font-size: 15px; margin: 18px 0;
   font-variant-numeric: tabular-nums; }
 th { font-weight: 600; font-size: 13px; color: #5a6572; text-align: left; }
-th, td { padding: 8px 12px; border-bottom: 1px solid #e4e8ec; vertical-align: middle; }
+th, td { padding: 8px 10px; border-bottom: 1px solid #e4e8ec; vertical-align: middle; }
 thead th { border-bottom: 2px solid #c6ced6; }
 td { white-space: nowrap; }
 .n { text-align: right; white-space: nowrap; }
@@ -64,7 +65,10 @@ dd { margin: 0; overflow-wrap: anywhere; }
 code { font: 14px/1.5 ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace;
   background: #f2f4f6; padding: 2px 6px; border-radius: 4px; white-space: pre-wrap; }
 @media screen and (max-width: 760px) { body { padding: 24px 16px; font-size: 16px; }
-  .charts, .pair, .one { grid-template-columns: 1fr; } .wide { overflow-x: auto; } }
+  .charts, .pair, .one { grid-template-columns: 1fr; } .wide, .charts div { overflow-x: auto; }
+  .charts div:first-child svg { min-width: 520px; } .wide svg { min-width: 900px; } }
+@media screen and (prefers-color-scheme: dark) {
+  :root { background: #fff; filter: invert(0.9) hue-rotate(180deg); } }
 @media print { @page { margin: 14mm; } body { padding: 0; font-size: 11pt; max-width: none; }
   * { -webkit-print-color-adjust: exact; print-color-adjust: exact; }
   .heat { font-size: 9pt; } h1 { font-size: 22pt; } h2 { font-size: 15pt; margin-top: 26px; } h3 { font-size: 12pt; }
