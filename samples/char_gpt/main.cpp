@@ -3,7 +3,7 @@
 //
 //     char_gpt                                     sentences of a small grammar: two minutes
 //     char_gpt --data input.txt --steps 2000       any text in UTF-8, such as Shakespeare
-//     char_gpt --dtype float16 --out run1          with a checkpoint at every evaluation
+//     char_gpt --dtype float16 --out run1          with a checkpoint at every evaluation and Ctrl-C
 //     char_gpt --dtype float16 --out run1 --resume    goes on with the bits of an undisturbed run
 //
 // Ends with a text that the model wrote, and "val loss … , … ms a step". Exit code 2: wrong
@@ -166,14 +166,16 @@ class Training {
       log->drop_from("step", state_.step + 1);
     }
     sample::ProgressLine progress(a_.steps, state_.step);
-    while (state_.step < a_.steps) {
+    const sample::Interrupt ctrl_c;
+    for (bool stops = false; state_.step < a_.steps && !stops;) {
       const auto start = std::chrono::steady_clock::now();
       const Tensor loss = step();
       const double last = loss.item<double>();
       step_seconds_.push_back(
           std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
       progress.show(state_.step, fmt::format("loss {:.3f}{}", last, scale_text()));
-      if (state_.step % a_.eval_interval != 0 && state_.step != a_.steps) continue;
+      stops = ctrl_c.asked();
+      if (!stops && state_.step % a_.eval_interval != 0 && state_.step != a_.steps) continue;
       const double train = evaluate(train_, a_.eval_batches), val = evaluate(val_, a_.eval_batches);
       progress.print(fmt::format("step {}: train loss {:.4f}, val loss {:.4f}{}", state_.step,
                                  train, val, scale_text()));

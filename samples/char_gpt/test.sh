@@ -32,6 +32,23 @@ for dtype in float32 bfloat16 float16; do
 done
 cut -d, -f1 float32/log.csv | tr '\n' ' ' | grep -qx 'step 3 5 6 9 10 ' || fail "log.csv: $(cat float32/log.csv)"
 
+if [ -r /proc/self/status ]; then
+  set -m  # a shell's background ignores Ctrl-C otherwise
+  "$program" $small --sample 0 --steps 9999999 --warmup 2 --lr-decay-steps 10 --eval-interval 9999999 --out stopped >/dev/null &
+  set +m
+  until [ "/proc/$!/exe" -ef "$program" ] && grep -q 'SigCgt:.*[2367abef]$' "/proc/$!/status"; do  # it listens
+    kill -0 $! || fail "it ends by itself"
+    sleep 0.05
+  done
+  kill -INT $!
+  wait $!
+  [ $? = 130 ] || fail "exit code 130 after Ctrl-C"
+  steps=$(tail -n 1 stopped/log.csv | cut -d, -f1)
+  whole=$("$program" $small --sample 0 --steps "$steps" --warmup 2 --lr-decay-steps 10 --hash | grep '^hash')
+  kept=$("$program" $small --sample 0 --steps "$steps" --warmup 2 --lr-decay-steps 10 --hash --out stopped --resume | grep '^hash')
+  [ -n "$whole" ] && [ "$whole" = "$kept" ] || fail "stopped by Ctrl-C after $steps steps: $kept is kept, not $whole"
+fi
+
 refused() {  # refused WHAT TEXT ARGS...: exit code 2, and TEXT in the message
   local what=$1 text=$2
   shift 2

@@ -107,7 +107,8 @@ void run(const Arguments& a) {
   amp::GradScaler scaler({.enabled = a.precision.scaled()});
   sample::ProgressLine progress(a.steps);
   const auto psnr = [](double mse) { return -10 * std::log10(mse); };
-  for (int64_t step = 1; step <= a.steps; ++step) {
+  const sample::Interrupt ctrl_c;
+  for (int64_t step = 1; step <= a.steps && !ctrl_c.asked(); ++step) {
     const Tensor batch =
         randint(0, height * width, {a.batch_size}, TensorOptions(kInt64).device(device));
     optimizer.zero_grad();
