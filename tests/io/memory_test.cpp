@@ -54,7 +54,8 @@ struct Files {
 
 }  // namespace
 
-TEST_CASE("a list or a file's bytes for which there is no memory is an OutOfMemoryError") {
+TEST_CASE("a list or a file's bytes for which there is no memory is an OutOfMemoryError" *
+          doctest::skip(!testing::can_fail_new())) {
   const Files f;
   const Tensor x = f.numbers, p = x / x.sum();
   const data::CharVocabulary letters("plain text");
@@ -107,7 +108,8 @@ TEST_CASE("a list or a file's bytes for which there is no memory is an OutOfMemo
   CHECK(data::read_text(f.folder / "a.txt") == text);  // life goes on
 }
 
-TEST_CASE("a block whose handle cannot be had is an OutOfMemoryError, and goes back") {
+TEST_CASE("a block whose handle cannot be had is an OutOfMemoryError, and goes back" *
+          doctest::skip(!testing::can_fail_new())) {
   const int64_t buffers = Buffer::live_count();
   constexpr size_t kBlock = size_t{64} << 20;
 #if defined(__GLIBC__)

@@ -24,12 +24,26 @@ void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
     return nullptr;
   }
 }
-void operator delete(void* p) noexcept { std::free(p); }          // NOLINT: likewise
-void operator delete(void* p, size_t) noexcept { std::free(p); }  // NOLINT: likewise
+// What is too large is to be the library's error under a sanitizer, too, not the sanitizer's.
+extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
+extern "C" const char* __tsan_default_options() { return "allocator_may_return_null=1"; }
+
+[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }  // NOLINT: likewise
+[[gnu::noinline]] void operator delete(void* p, size_t) noexcept {
+  std::free(p);
+}  // NOLINT: likewise
 
 namespace halftape::testing {
 
 int64_t fail_new(int64_t nth) { return std::exchange(left, nth); }
 void fail_large_new(size_t bytes) { most = bytes; }
+bool can_fail_new() {
+  fail_new(1);
+  try {
+    operator delete(operator new(1));
+  } catch (const std::bad_alloc&) {
+  }
+  return fail_new(0) == 0;
+}
 
 }  // namespace halftape::testing

@@ -13,6 +13,9 @@ namespace halftape::testing {
 /// Returns how many were left before the one that the former call asked for, 0 if it has failed.
 int64_t fail_new(int64_t nth);
 
+/// False under the thread sanitizer, whose operator new cannot be replaced: none fails then.
+bool can_fail_new();
+
 /// Every operator new of this thread of more than so many bytes throws std::bad_alloc; 0: none
 /// does.
 void fail_large_new(size_t bytes);
