@@ -25,9 +25,9 @@ using testing::TempFolder;
 
 namespace {
 
-using Call = std::pair<const char*, std::function<void(const fs::path&)>>;
+using FileCall = std::pair<const char*, std::function<void(const fs::path&)>>;
 
-const Call kSaves[] = {
+const FileCall kSaves[] = {
     {"safetensors",
      [](const fs::path& p) {
        safetensors::save_file({{"x", ones({2})}}, p);
@@ -52,7 +52,7 @@ const Call kSaves[] = {
     {"trace", [](const fs::path& p) { Trace(p).stop(); }},
 };
 
-const Call kLoads[] = {
+const FileCall kLoads[] = {
     {"safetensors", [](const fs::path& p) { safetensors::load_file(p); }},
     {"npy", [](const fs::path& p) { npy::load(p); }},
     {"npz", [](const fs::path& p) { npy::load_npz(p); }},
@@ -89,11 +89,11 @@ TEST_CASE("no format replaces a device or a pipe, itself or behind a link") {
   fs::create_symlink(folder / "pipe.png", folder / "link.png");
   const bool device = make_device(folder / "device.png");
   if (device) fs::create_symlink(folder / "device.png", folder / "device link.png");
-  for (const auto& [what, save] : kSaves)
+  for (const FileCall& call : kSaves)
     for (const auto& entry : fs::directory_iterator(folder.path())) {
-      CAPTURE(std::string(what));
+      CAPTURE(std::string(call.first));
       CAPTURE(entry.path());
-      const std::string said = message<FileError>([&, &save = save] { save(entry.path()); });
+      const std::string said = message<FileError>([&] { call.second(entry.path()); });
       CHECK_MESSAGE(has(said, "replacing a device, pipe or socket"), said);
     }
   CHECK(fs::is_fifo(folder / "pipe.png"));
@@ -104,12 +104,12 @@ TEST_CASE("no format replaces a device or a pipe, itself or behind a link") {
 TEST_CASE("no format waits for a pipe or reads a device without end") {
   const TempFolder folder;
   REQUIRE(mkfifo((folder / "pipe").c_str(), 0600) == 0);
-  for (const auto& [what, load] : kLoads)
+  for (const FileCall& call : kLoads)
     for (const fs::path& path : {folder / "pipe", fs::path("/dev/zero"), fs::path("/dev/null")}) {
-      CAPTURE(std::string(what));
+      CAPTURE(std::string(call.first));
       CAPTURE(path);
       alarm(10);  // rather than wait for ever
-      const std::string said = message<FileError>([&, &load = load] { load(path); });
+      const std::string said = message<FileError>([&] { call.second(path); });
       alarm(0);
       CHECK_MESSAGE(has(said, "expected a regular file, found a device, pipe or socket"), said);
     }

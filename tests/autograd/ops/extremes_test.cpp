@@ -247,11 +247,11 @@ TEST_CASE("a sequence takes little more memory than its result") {
       {"linspace", [=] { return linspace(0, n - 1, n, cpu); }},
       {"logspace", [=] { return logspace(0, 1, n, 10, cpu); }},
   };
-  for (const auto& [what, call] : calls) {
-    CAPTURE(std::string(what));
+  for (const auto& call : calls) {
+    CAPTURE(std::string(call.first));
     // The result is 64 MiB.
-    CHECK(testing::with_memory_limit(uint64_t{72} << 20, [&, &call = call] {
-            const Tensor x = call();
+    CHECK(testing::with_memory_limit(uint64_t{72} << 20, [&] {
+            const Tensor x = call.second();
             return x.numel() == n && x[n - 1].item<double>() >= 10 ? 0 : 1;
           }) == 0);
   }
