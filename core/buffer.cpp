@@ -14,7 +14,7 @@ using Live = Counter<struct OfBuffers, 2>;  // buffers and their bytes
 // Given back when memory ends: the error needs some, too.
 constexpr size_t kReserve = 16'384;
 std::atomic<void*> reserve{std::malloc(kReserve)};  // NOLINT
-[[maybe_unused]] const bool known = (
+[[maybe_unused]] const bool free_lists_know = (
     FreeListed::out_of_memory = [](size_t bytes) { out_of_memory(bytes); }, true);
 }  // namespace
 

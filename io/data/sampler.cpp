@@ -2,11 +2,13 @@
 #include "halftape/io/data/sampler.h"
 
 #include <algorithm>
+#include <new>
 #include <numeric>
 #include <span>
 #include <string>
 #include <utility>
 
+#include "halftape/core/buffer.h"
 #include "halftape/core/check.h"
 #include "halftape/core/formula/philox.h"
 #include "halftape/core/random/random.h"
@@ -49,6 +51,7 @@ uint64_t drawn_seed() {
 std::vector<size_t> numbers(size_t first, size_t count) {
   std::vector<size_t> all;
   try {
+    if (count > kBeyondMemory / sizeof(size_t)) throw std::bad_alloc();
     all.resize(count);
   } catch (const std::exception&) {  // bad_alloc or length_error
     throw OutOfMemoryError("sampler: no memory for the order of " + std::to_string(count) +
