@@ -11,7 +11,7 @@ using Digits = data::datasets::Digits;
 constexpr double kWeight = 2e-6;  // of the loss: its gradients are too small for float16
 
 int main() {
-  manual_seed(1);
+  manual_seed(4);
   const Digits train, test(Digits::Mode::kTest);
   const Tensor images = train.images().flatten(1), labels = train.targets();
   nn::Sequential model(nn::Linear(64, 128), nn::ReLU(), nn::Linear(128, 128), nn::ReLU(),

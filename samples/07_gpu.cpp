@@ -10,7 +10,7 @@ using namespace halftape;
 using Digits = data::datasets::Digits;
 
 int main() {
-  manual_seed(1);
+  manual_seed(2);
   const Device device(cuda::is_available() ? kCUDA : kCPU);
   if (device.is_cuda())
     std::printf("on %s\n", cuda::device_name().c_str());
