@@ -128,7 +128,7 @@ TEST_CASE("a block whose handle cannot be had is an OutOfMemoryError, and goes b
   if (!kAddressSanitizer) CHECK(mapped() <= before + kBlock / 2);
 }
 
-#if defined(__linux__) && !defined(HALFTAPE_SANITIZED)
+#if defined(HALFTAPE_LIMITED_MEMORY)
 TEST_CASE("a graph that fills the memory is an OutOfMemoryError, and life goes on without it") {
   const int result = testing::with_memory_limit(uint64_t{64} << 20, [] {
     int64_t ops = 0;

@@ -21,14 +21,6 @@
 #include "halftape/tests/support/limited_memory.h"
 #include "halftape/tests/support/message.h"
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define HALFTAPE_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define HALFTAPE_SANITIZED 1
-#endif
-#endif
-
 using namespace halftape;
 using namespace halftape::data;
 using namespace std::chrono_literals;
@@ -341,7 +333,7 @@ TEST_CASE("options at the ends of their range work or are refused at once") {
   CHECK(epoch(*make_data_loader(Tens(), for_ever)).size() == 6);
 }
 
-#if defined(__linux__) && !defined(HALFTAPE_SANITIZED)
+#if defined(HALFTAPE_LIMITED_MEMORY)
 TEST_CASE("workers whose threads do not start are an error, and the others end") {
   const uint64_t some_stacks = uint64_t{100} << 20;
   const int result = testing::with_memory_limit(some_stacks, [] {
