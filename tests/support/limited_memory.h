@@ -9,6 +9,14 @@
 #define HALFTAPE_SANITIZED 1
 #endif
 #endif
+namespace halftape::testing {
+#if defined(HALFTAPE_SANITIZED)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+}  // namespace halftape::testing
+
 #if defined(__linux__) && !defined(HALFTAPE_SANITIZED)
 #define HALFTAPE_LIMITED_MEMORY 1
 
