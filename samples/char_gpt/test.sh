@@ -1,12 +1,7 @@
 #!/usr/bin/env bash
 # In small: the model learns, a run that was stopped and resumed has the weights of the run that was
 # not, to the bit and in every precision, and bad input is named with exit code 2.
-set -uo pipefail
-program=$1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-fail() { echo "FAILED: $1"; exit 1; }
+source "$(dirname "$0")/../support/test.sh"
 small="--threads 1 --n-layer 2 --n-embd 32 --n-head 2 --block-size 16 --batch-size 4 --eval-batches 2"
 
 "$program" --steps 2 $small --sample 20 | tail -n 1 | grep -q '^val loss' || fail "two steps"
@@ -32,32 +27,13 @@ for dtype in float32 bfloat16 float16; do
 done
 cut -d, -f1 float32/log.csv | tr '\n' ' ' | grep -qx 'step 3 5 6 9 10 ' || fail "log.csv: $(cat float32/log.csv)"
 
-if [ -r /proc/self/status ]; then
-  set -m  # a shell's background ignores Ctrl-C otherwise
-  "$program" $small --sample 0 --steps 9999999 --warmup 2 --lr-decay-steps 10 --eval-interval 9999999 --out stopped >/dev/null &
-  set +m
-  until [ "/proc/$!/exe" -ef "$program" ] && grep -q 'SigCgt:.*[2367abef]$' "/proc/$!/status"; do  # it listens
-    kill -0 $! || fail "it ends by itself"
-    sleep 0.05
-  done
-  kill -INT $!
-  wait $!
-  [ $? = 130 ] || fail "exit code 130 after Ctrl-C"
+if interrupted $small --sample 0 --steps 9999999 --warmup 2 --lr-decay-steps 10 --eval-interval 9999999 --out stopped; then
   steps=$(tail -n 1 stopped/log.csv | cut -d, -f1)
-  whole=$("$program" $small --sample 0 --steps "$steps" --warmup 2 --lr-decay-steps 10 --hash | grep '^hash')
-  kept=$("$program" $small --sample 0 --steps "$steps" --warmup 2 --lr-decay-steps 10 --hash --out stopped --resume | grep '^hash')
+  again() { "$program" $small --sample 0 --steps "$steps" --warmup 2 --lr-decay-steps 10 --hash "$@" | grep '^hash'; }
+  whole=$(again) kept=$(again --out stopped --resume)
   [ -n "$whole" ] && [ "$whole" = "$kept" ] || fail "stopped by Ctrl-C after $steps steps: $kept is kept, not $whole"
 fi
 
-refused() {  # refused WHAT TEXT ARGS...: exit code 2, and TEXT in the message
-  local what=$1 text=$2
-  shift 2
-  message=$("$program" "$@" 2>&1 >/dev/null)
-  code=$?
-  [ "$code" = 2 ] || fail "$what: exit code $code: $message"
-  grep -qi -- "$text" <<<"$message" || fail "$what: \"$text\" is not in: $message"
-  echo "$what: $message" | head -n 1 | cut -c1-200
-}
 printf 'too short' >short.txt
 printf '\xff\xfe%.0s' {1..2000} >bytes.txt
 refused "a file that is not there" "nowhere.txt" --data nowhere.txt

@@ -1,11 +1,6 @@
 #!/usr/bin/env bash
 # In small: both networks train in every precision, the drawings are written, and bad input is named with exit code 2.
-set -uo pipefail
-program=$1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-fail() { echo "FAILED: $1"; exit 1; }
+source "$(dirname "$0")/../support/test.sh"
 
 "$program" --steps 2 | tail -n 1 | grep -q '^real' || fail "two steps"
 "$program" --steps 20 >log
@@ -24,30 +19,11 @@ if command -v script >/dev/null; then
   TERM=xterm script -qec "'$program' --steps 2" /dev/null | tr '\r' '\n' | grep -aq $'^\e\\[Kdcgan.png: 64 drawings' ||
     fail "on a terminal the last lines begin at the left, not behind the bar"
 fi
-if [ -r /proc/self/status ]; then
-  set -m  # a shell's background ignores Ctrl-C otherwise
-  "$program" --epochs 100000 --out stopped.png >stopped &
-  set +m
-  until [ "/proc/$!/exe" -ef "$program" ] && grep -q 'SigCgt:.*[2367abef]$' "/proc/$!/status"; do  # it listens
-    kill -0 $! || fail "it ends by itself"
-    sleep 0.05
-  done
-  kill -INT $!
-  wait $!
-  [ $? = 130 ] || fail "exit code 130 after Ctrl-C"
-  grep -q '^stopped.png: 64 drawings, stopped after [0-9]* of 2200000 steps;' stopped || fail "Ctrl-C is told: $(cat stopped)"
+if interrupted --epochs 100000 --out stopped.png; then
+  grep -q '^stopped.png: 64 drawings, stopped after [0-9]* of 2200000 steps;' interrupted.log || fail "Ctrl-C is told: $(cat interrupted.log)"
   [ -s stopped.png ] || fail "the drawings are kept after Ctrl-C"
 fi
 
-refused() {  # refused WHAT TEXT ARGS...: exit code 2, and TEXT in the message
-  local what=$1 text=$2
-  shift 2
-  message=$("$program" "$@" 2>&1 >/dev/null)
-  code=$?
-  [ "$code" = 2 ] || fail "$what: exit code $code: $message"
-  grep -qi -- "$text" <<<"$message" || fail "$what: \"$text\" is not in: $message"
-  echo "$what: $message" | head -n 1 | cut -c1-200
-}
 refused "a folder that is not there" "nowhere" --data nowhere
 refused "a batch that is too large" "1442" --batch-size 2000
 refused "a folder for the drawings that is not there" "nowhere" --steps 1 --out nowhere/drawings.png

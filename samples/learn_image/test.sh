@@ -1,11 +1,6 @@
 #!/usr/bin/env bash
 # In small: the picture is learnt and drawn, a picture from a file too, and bad input is named with exit code 2.
-set -uo pipefail
-program=$1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-fail() { echo "FAILED: $1"; exit 1; }
+source "$(dirname "$0")/../support/test.sh"
 small="--threads 1 --batch-size 512 --hidden 64 --frequencies 32"
 
 "$program" --steps 2 | tail -n 1 | grep -q '^PSNR' || fail "two steps"
@@ -21,15 +16,6 @@ echo "a ramp from a file: $last"
 awk '{ exit !($2 > 30) }' <<<"$last" || fail "a ramp above 30 dB: $last"
 head -n 2 out.ppm | tail -n 1 | grep -qx '608 192' || fail "two pictures of 16 x 8 with borders, sixteen times as large"
 
-refused() {  # refused WHAT TEXT ARGS...: exit code 2, and TEXT in the message
-  local what=$1 text=$2
-  shift 2
-  message=$("$program" "$@" 2>&1 >/dev/null)
-  code=$?
-  [ "$code" = 2 ] || fail "$what: exit code $code: $message"
-  grep -qi -- "$text" <<<"$message" || fail "$what: \"$text\" is not in: $message"
-  echo "$what: $message" | head -n 1 | cut -c1-200
-}
 echo '<!DOCTYPE html>' >page.png
 refused "a file that is not there" "nowhere.png" --image nowhere.png
 refused "a file that is no picture" "expected a PNG" --image page.png

@@ -1,11 +1,6 @@
 #!/usr/bin/env bash
 # In small: every precision learns the digits, workers and threads change nothing, and bad input is named with exit code 2.
-set -uo pipefail
-program=$1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-fail() { echo "FAILED: $1"; exit 1; }
+source "$(dirname "$0")/../support/test.sh"
 
 "$program" --steps 2 | tail -n 1 | grep -q '^accuracy amp=' || fail "two steps"
 for precision in float32 fp16 amp bf16; do
@@ -17,16 +12,6 @@ for options in "--threads 1" "--threads 2 --workers 1" "--threads 3 --workers 3"
   "$program" --epochs 1 $options | grep -v '^epoch' | sed -E 's/  [0-9:]+ [a-z]+ (left|in all)$//' | md5sum
 done | sort -u | wc -l | grep -qx 1 || fail "the same result for any number of workers and threads"
 
-refused() {  # refused WHAT TEXT ARGS...: exit code 2, and TEXT in the message
-  local what=$1 text=$2
-  shift 2
-  message=$("$program" "$@" 2>&1 >/dev/null)
-  code=$?
-  [ "$code" = 2 ] || fail "$what: exit code $code: $message"
-  grep -qi -- "$text" <<<"$message" || fail "$what: \"$text\" is not in: $message"
-  grep -q 'mnist: mnist:' <<<"$message" && fail "$what: the program's name twice: $message"
-  echo "$what: $message" | head -n 1 | cut -c1-200
-}
 mkdir empty
 refused "a word for a number" "^--epochs: expected a whole number from 1 to 10000, found abc$" --epochs abc
 refused "a number beyond the range" "^--dropout: expected a number from 0 to 0.99, found 1$" --dropout 1

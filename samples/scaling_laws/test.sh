@@ -1,11 +1,7 @@
 #!/usr/bin/env bash
 # The program's promises: known figures on a known trace, a recorded trace that replays to the same, and bad input named.
-set -uo pipefail
-program=$1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-fail() { echo "FAILED: $1"; exit 1; }
+source "$(dirname "$0")/../support/test.sh"
+report=scaling_laws.html
 
 # Overflow above 64, from 2^16, for half an interval: PyTorch skips ten steps and lands on 64, RoundPipe eleven and on 32.
 { echo "# one limit"; echo "step,limit"; for i in $(seq 0 999); do echo "$i,64"; done; } >constant.csv
@@ -23,16 +19,6 @@ second=$("$program" --trace recorded.csv --report "" | tail -n 1) || fail "a rec
 [ "$(grep -c '^[0-9]' recorded.csv)" = 92 ] || fail "a limit for each of the 92 steps"
 echo "$first"
 
-refused() {  # refused WHAT TEXT ARGS...: exit code 2, TEXT in the message, no file left behind
-  local what=$1 text=$2
-  shift 2
-  message=$("$program" "$@" 2>&1 >/dev/null)
-  code=$?
-  [ "$code" = 2 ] || fail "$what: exit code $code"
-  grep -qi -- "$text" <<<"$message" || fail "$what: \"$text\" is not in: $message"
-  [ ! -e scaling_laws.html ] || fail "$what: a report was written"
-  echo "$what: $message" | head -n 1 | cut -c1-300
-}
 : >empty.csv
 echo "limit" >header.csv
 printf 'step,limit\n0,64\n1,many\n' >word.csv

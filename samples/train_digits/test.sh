@@ -1,11 +1,7 @@
 #!/usr/bin/env bash
 # The program's promises: the comparison in small, and every kind of bad input named, with exit code 2 and nothing written.
-set -uo pipefail
-program=$1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-fail() { echo "FAILED: $1"; exit 1; }
+source "$(dirname "$0")/../support/test.sh"
+report=report.html
 
 out=$("$program" --report page.html) || fail "a plain run"
 last=$(tail -n 1 <<<"$out")
@@ -21,16 +17,6 @@ for threads in 1 2 3 4 8; do
   "$program" --epochs 3 --hash --report "" --threads $threads | grep '^hash'
 done | sort | uniq -c | awk '$1 != 5 { bad = 1 } END { exit bad }' || fail "the same weights for 1, 2, 3, 4 and 8 threads"
 
-refused() {  # refused WHAT TEXT ARGS...: exit code 2, TEXT in the message, no file left behind
-  local what=$1 text=$2
-  shift 2
-  message=$("$program" "$@" 2>&1 >/dev/null)
-  code=$?
-  [ "$code" = 2 ] || fail "$what: exit code $code"
-  grep -qi -- "$text" <<<"$message" || fail "$what: \"$text\" is not in: $message"
-  [ ! -e report.html ] || fail "$what: a report was written"
-  echo "$what: $message" | head -n 1 | cut -c1-300
-}
 mkdir empty truncated html labels
 printf '\x00\x00\x08\x03\x00\x00' >truncated/train-images-idx3-ubyte
 cp truncated/train-images-idx3-ubyte truncated/train-labels-idx1-ubyte
