@@ -23,18 +23,19 @@ struct Frame {
     const bool line = place.find("+0x") == std::string::npos;
     return place + " (" + function + (line ? ")" : "); compile with -g for the line");
   }
-  /// True if it is neither this library's, nor the standard library's, nor libc's. Where debug
-  /// information has lines alone, inlined functions have no namespace; headers tell whose they are.
+  /// True if it is neither this library's, nor the standard library's, nor libc's, by its name.
   bool is_users() const {
-    constexpr const char* headers[] = {"/include/halftape/", "/include/c++/"};
-    if (std::any_of(std::begin(headers), std::end(headers),
-                    [&](const char* header) { return place.find(header) != std::string::npos; }))
-      return false;
     std::string name = function.substr(0, function.find_first_of("<("));
     name = name.substr(name.rfind(' ') + 1);  // a template's return type comes first
     constexpr const char* others[] = {"halftape::", "std::", "??", "_"};
     return std::none_of(std::begin(others), std::end(others),
                         [&](const char* other) { return name.starts_with(other); });
+  }
+  /// True if its line is in a header of this library or of the standard library. Names of inlined
+  /// functions have no namespace where debug information has lines alone.
+  bool is_in_header() const {
+    return place.find("/include/halftape/") != std::string::npos ||
+           place.find("/include/c++/") != std::string::npos;
   }
 };
 
@@ -74,11 +75,11 @@ std::string caller(const std::string& origin) {
     const std::vector<Frame> frames = frames_at(code.file, code.offset);
     if (newest.empty()) newest = frames.front().text();
     // What was inlined into the library's is the library's. What comes before it is backtrace().
-    const bool users = frames.back().is_users();
-    below = below || !users;
-    if (!users || !below) continue;
+    const Frame& outermost = frames.back();
+    below = below || !outermost.is_users();
+    if (!below || !outermost.is_users()) continue;
     for (const Frame& frame : frames)
-      if (frame.is_users()) return frame.text();
+      if (&frame == &outermost || (frame.is_users() && !frame.is_in_header())) return frame.text();
   }
   return newest;
 }

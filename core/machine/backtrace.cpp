@@ -39,7 +39,8 @@ bool is_machinery(const std::string& function) {
                                        "halftape::OutOfMemoryError::",
                                        "halftape::FileError::",
                                        "halftape::Error::"};
-  return std::any_of(std::begin(machinery), std::end(machinery),
+  return name == "backtrace" ||  // a sanitizer's own; otherwise it is libc's, which takes no frame
+         std::any_of(std::begin(machinery), std::end(machinery),
                      [&](const char* m) { return name.starts_with(m); });
 }
 

@@ -2,22 +2,9 @@
 // beforehand: there, what shall fill the memory would fill the machine's.
 #pragma once
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define HALFTAPE_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define HALFTAPE_SANITIZED 1
-#endif
-#endif
-namespace halftape::testing {
-#if defined(HALFTAPE_SANITIZED)
-inline constexpr bool kSanitized = true;
-#else
-inline constexpr bool kSanitized = false;
-#endif
-}  // namespace halftape::testing
+#include "halftape/tests/support/sanitizers.h"
 
-#if defined(__linux__) && !defined(HALFTAPE_SANITIZED)
+#if defined(__linux__) && !HALFTAPE_SANITIZED
 #define HALFTAPE_LIMITED_MEMORY 1
 
 #include <doctest/doctest.h>

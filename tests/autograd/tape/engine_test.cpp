@@ -5,9 +5,8 @@
 
 #include "halftape/autograd/tape/node.h"
 #include "halftape/autograd/tape/record.h"
-#include "halftape/core/machine/build_flags.h"
 #include "halftape/core/machine/os.h"
-#include "halftape/tests/support/limited_memory.h"
+#include "halftape/tests/support/sanitizers.h"
 #include "halftape/tests/support/tracing_backend.h"
 
 using namespace halftape;
@@ -317,7 +316,7 @@ TEST_CASE("an exception in a rule leaves tensors, modes and other graphs usable"
 }
 
 TEST_CASE("a million nodes are built, run and freed within a stack of 256 KiB") {
-#if defined(HALFTAPE_SANITIZED)
+#if HALFTAPE_SANITIZED
   constexpr int kNodes = 100'000;  // a sanitizer keeps a kilobyte for each
 #else
   constexpr int kNodes = 1'000'000;
@@ -364,10 +363,8 @@ TEST_CASE("a million nodes are built, run and freed within a stack of 256 KiB") 
   CHECK(Node::live_count() == nodes);
 }
 
-// Unlike modes_test.cpp, this file is compiled without line numbers. AddressSanitizer's own
-// backtrace() stands before the functions that are looked for.
-TEST_CASE("anomaly mode names the function that called an op where there are no line numbers" *
-          doctest::skip(kAddressSanitizer)) {
+// Unlike modes_test.cpp, this file is compiled without line numbers.
+TEST_CASE("anomaly mode names the function that called an op where there are no line numbers") {
   const autograd::DetectAnomalyGuard guard;
   const Tensor y = broken_at_zero(leaf({0})).sum();
   CHECK_THROWS_WITH_AS(
