@@ -2,7 +2,6 @@
 #include "halftape/io/data/sampler.h"
 
 #include <algorithm>
-#include <new>
 #include <numeric>
 #include <span>
 #include <string>
@@ -51,9 +50,8 @@ uint64_t drawn_seed() {
 std::vector<size_t> numbers(size_t first, size_t count) {
   std::vector<size_t> all;
   try {
-    if (count > kBeyondMemory / sizeof(size_t)) throw std::bad_alloc();
-    all.resize(count);
-  } catch (const std::exception&) {  // bad_alloc or length_error
+    all = host_vector<size_t>(static_cast<int64_t>(count));
+  } catch (const Error&) {  // also for more than an int64_t counts
     throw OutOfMemoryError("sampler: no memory for the order of " + std::to_string(count) +
                            " examples, eight bytes each; give the dataset's own size");
   }
