@@ -28,10 +28,9 @@ void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
 extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
 extern "C" const char* __tsan_default_options() { return "allocator_may_return_null=1"; }
 
+// Inlined, they would show the compiler a free() of what came from operator new.
 [[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }  // NOLINT: likewise
-[[gnu::noinline]] void operator delete(void* p, size_t) noexcept {
-  std::free(p);
-}  // NOLINT: likewise
+[[gnu::noinline]] void operator delete(void* p, size_t) noexcept { operator delete(p); }
 
 namespace halftape::testing {
 
