@@ -11,14 +11,14 @@
 #endif
 
 #include "halftape/autograd/tape/node.h"
-#include "halftape/core/machine/build_flags.h"
 #include "halftape/tests/support/message.h"
+#include "halftape/tests/support/sanitizers.h"
 
 using namespace halftape;
 
 namespace {
 
-/// HALFTAPE_SOAK_STEPS=1000000 takes a minute.
+/// HALFTAPE_SOAK_STEPS=1000000 takes half a minute.
 int64_t steps_wanted() {
   const char* wanted = std::getenv("HALFTAPE_SOAK_STEPS");
   return wanted ? std::atoll(wanted) : 20'000;
@@ -27,8 +27,8 @@ int64_t steps_wanted() {
 /// The bytes of this process that lie in memory; 0 where the system does not tell, or where a
 /// sanitizer keeps what is freed, or the driver of a GPU what it likes.
 int64_t resident_bytes() {
-#if defined(__linux__) && !defined(__SANITIZE_THREAD__)
-  if (kAddressSanitizer || !get_default_device().is_cpu()) return 0;
+#if defined(__linux__) && !HALFTAPE_SANITIZED
+  if (!get_default_device().is_cpu()) return 0;
   int64_t all = 0, resident = 0;
   std::ifstream("/proc/self/statm") >> all >> resident;
   return resident * sysconf(_SC_PAGESIZE);
