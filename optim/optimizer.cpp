@@ -298,9 +298,12 @@ void Optimizer::load(const OptimizerState& saved, const std::function<std::strin
     for (const Tensor& p : groups_[g].params()) {
       if (i == saved.state.size()) break;
       const std::string of = " of " + called(i);
-      for (const auto& [key, value] : saved.state[i])
-        if (mismatches.fits("\"" + key + "\"" + of, value, expected_state(key, p, saved.groups[g])))
+      for (const auto& [key, value] : saved.state[i]) {
+        std::string name = '"' + key;
+        name += '"' + of;
+        if (mismatches.fits(name, value, expected_state(key, p, saved.groups[g])))
           loaded[p.impl()][key] = value.to(p.device()).clone();
+      }
       check_names(saved.state[i++], p, *options.back(), of, mismatches);
     }
   }

@@ -117,15 +117,19 @@ std::map<std::string, size_t> groups_of(const std::string& part, const Groups& a
 
 void save_optimizer(const std::string& name, const Groups& groups, const Names& names,
                     const optim::OptimizerState& state, Contents& draft) {
+  const std::string group_of = name + ".parameter.", state_of = name + ".";
   for (const auto& [parameter, g] : groups_of(name, groups, names))
-    draft.metadata[name + ".parameter." + parameter] = std::to_string(g);
+    draft.metadata[group_of + parameter] = std::to_string(g);
   for (size_t g = 0; g < state.groups.size(); ++g)
     for (const auto& [key, value] : state.groups[g])
       draft.metadata[group(name, g) + key] = text_of(value);
   const std::vector<Tensor> parameters = optim::parameters_of(groups);
-  for (size_t i = 0; i < parameters.size(); ++i)
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    std::string prefix = state_of + names.at(parameters[i].impl());
+    prefix += '.';
     for (const auto& [key, value] : state.state[i])
-      draft.tensors.insert(name + "." + names.at(parameters[i].impl()) + "." + key, Tensor(value));
+      draft.tensors.insert(prefix + key, Tensor(value));
+  }
 }
 
 void compare_optimizer(const std::string& name, const Groups& groups, const Names& names,
@@ -298,9 +302,8 @@ void TrainState::add_numbers(const std::string& name, std::function<Numbers()> s
   add({.name = name,
        .kind = kNumbers,
        .save =
-           [name, save = std::move(save)](Contents& draft) {
-             for (const auto& [key, value] : save())
-               draft.metadata[name + "." + key] = text_of(value);
+           [prefix = name + ".", save = std::move(save)](Contents& draft) {
+             for (const auto& [key, value] : save()) draft.metadata[prefix + key] = text_of(value);
            },
        .load = [prefix = name + ".", load = std::move(load)](
                    const Contents& saved) { load(numbers_below(saved.metadata, prefix)); }});
@@ -311,8 +314,8 @@ void TrainState::add_text(const std::string& name, std::function<Text()> save,
   add({.name = name,
        .kind = kText,
        .save =
-           [name, save = std::move(save)](Contents& draft) {
-             for (const auto& [key, value] : save()) draft.metadata[name + "." + key] = value;
+           [prefix = name + ".", save = std::move(save)](Contents& draft) {
+             for (const auto& [key, value] : save()) draft.metadata[prefix + key] = value;
            },
        .load = [prefix = name + ".", load = std::move(load)](
                    const Contents& saved) { load(below(saved.metadata, prefix)); }});
@@ -351,8 +354,10 @@ void compare_parts(const auto& parts, const Contents& saved, Mismatches& mismatc
       part.compare(saved, mismatches);
     there.erase(part.name);
   }
-  for (const auto& [name, kind] : there)
-    mismatches.push_back("expected no part \"" + name + "\", found one of the kind " + kind);
+  for (const auto& [name, kind] : there) {
+    mismatches.push_back("expected no part \"" + name);
+    mismatches.back() += "\", found one of the kind " + kind;
+  }
 }
 
 /// All parts and the random generators, or none.
