@@ -101,7 +101,7 @@ class TensorBase {
   Dtype scalar_type() const { return dtype(); }
   size_t element_size() const { return halftape::element_size(dtype()); }
   size_t itemsize() const { return element_size(); }
-  size_t nbytes() const { return static_cast<size_t>(numel()) * element_size(); }
+  size_t nbytes() const { return halftape::byte_count(array().shape(), dtype()); }
   Device device() const { return array().device(); }
   bool is_cuda() const { return device().is_cuda(); }
   bool is_cpu() const { return device().is_cpu(); }

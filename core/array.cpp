@@ -8,10 +8,10 @@ namespace halftape {
 namespace {
 size_t checked_bytes(int64_t numel, const Shape& shape, Dtype dtype) {
   check_dtype(dtype);
-  int64_t bytes = 0;
+  ptrdiff_t bytes = 0;
   HALFTAPE_CHECK(!__builtin_mul_overflow(numel, static_cast<int64_t>(element_size(dtype)), &bytes),
-                 "shape ", shape, " of ", dtype,
-                 " has a number of bytes that does not fit 64 bits");
+                 "shape ", shape, " of ", dtype, " has a number of bytes that does not fit ",
+                 8 * sizeof(bytes), " bits");
   return static_cast<size_t>(bytes);
 }
 }  // namespace
@@ -44,9 +44,10 @@ Array::Array(BufferPtr buffer, const Shape& shape, const Strides& strides, int64
   int64_t end = 0;
   far |= __builtin_add_overflow(last, 1, &end);
   far |= __builtin_mul_overflow(end, static_cast<int64_t>(element_size(dtype)), &end);
-  HALFTAPE_CHECK(numel_ == 0 || (!far && first >= 0 && static_cast<size_t>(end) <= buffer_->size()),
-                 "as_strided: shape ", shape, " with strides ", strides, " and offset ", offset,
-                 " reaches outside the ", buffer_->size(), " bytes of its buffer");
+  HALFTAPE_CHECK(
+      numel_ == 0 || (!far && first >= 0 && static_cast<uint64_t>(end) <= buffer_->size()),
+      "as_strided: shape ", shape, " with strides ", strides, " and offset ", offset,
+      " reaches outside the ", buffer_->size(), " bytes of its buffer");
 }
 
 Array Array::as_strided(const Shape& shape, const Strides& strides, int64_t offset) const {

@@ -86,7 +86,7 @@ void dispose(Buffer* b) noexcept {
 int64_t Buffer::live_count() { return Live::total(0); }
 int64_t Buffer::live_bytes() { return Live::total(1); }
 
-void out_of_memory(size_t bytes, Device device) {
+void out_of_memory(uint64_t bytes, Device device) {
   std::free(reserve.exchange(nullptr));  // NOLINT
   std::ostringstream text;
   text << "out of memory: " << bytes << " bytes asked for on " << device << ", "

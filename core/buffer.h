@@ -106,22 +106,22 @@ class Buffer : public RefCounted {
 using BufferPtr = Ref<Buffer>;
 
 /// Bytes that no machine has: refused without asking for them.
-inline constexpr size_t kBeyondMemory = size_t{1} << 46;
+inline constexpr size_t kBeyondMemory = size_t{1} << (sizeof(size_t) > 4 ? 46 : 31);
 /// Throws OutOfMemoryError: "out of memory: 64 bytes asked for on cpu, 12 bytes live in 3 buffers",
 /// with the name of the op before it.
-[[noreturn]] void out_of_memory(size_t bytes, Device device = kCPU);
+[[noreturn]] void out_of_memory(uint64_t bytes, Device device = kCPU);
 
 /// Bytes of n elements; the largest number where that overflows, which no allocation gives.
 template <class T>
-size_t bytes_of(int64_t n) {
-  size_t bytes = 0;
-  return __builtin_mul_overflow(static_cast<size_t>(n), sizeof(T), &bytes) ? SIZE_MAX : bytes;
+uint64_t bytes_of(uint64_t n) {
+  uint64_t bytes = 0;
+  return __builtin_mul_overflow(n, uint64_t{sizeof(T)}, &bytes) ? UINT64_MAX : bytes;
 }
 
 /// make(), which asks the standard library for `bytes` on the host. Throws OutOfMemoryError where
 /// std::bad_alloc would not say how much was asked for.
 template <class F>
-auto on_host(size_t bytes, const F& make) {
+auto on_host(uint64_t bytes, const F& make) {
   if (bytes > kBeyondMemory) out_of_memory(bytes);
   try {
     return make();
@@ -133,14 +133,15 @@ auto on_host(size_t bytes, const F& make) {
 template <class T>
 std::vector<T> host_vector(int64_t n, const T& value = T()) {
   HALFTAPE_CHECK(n >= 0, "a list of ", n, " elements");
-  return on_host(bytes_of<T>(n), [&] { return std::vector<T>(static_cast<size_t>(n), value); });
+  return on_host(bytes_of<T>(static_cast<uint64_t>(n)),
+                 [&] { return std::vector<T>(static_cast<size_t>(n), value); });
 }
 /// Room for n elements, as by on_host().
 template <class List>
-List host_room(size_t n) {
-  return on_host(bytes_of<typename List::value_type>(static_cast<int64_t>(n)), [&] {
+List host_room(uint64_t n) {
+  return on_host(bytes_of<typename List::value_type>(n), [&] {
     List list;
-    list.reserve(n);
+    list.reserve(static_cast<size_t>(n));
     return list;
   });
 }
@@ -149,11 +150,11 @@ template <class List>
 void host_grow(List& list, size_t more) {
   if (more <= list.capacity() - list.size()) return;
   const size_t n = std::max(list.size() + more, 2 * list.capacity());
-  on_host(bytes_of<typename List::value_type>(static_cast<int64_t>(n)), [&] { list.reserve(n); });
+  on_host(bytes_of<typename List::value_type>(n), [&] { list.reserve(n); });
 }
 /// n characters 0, as by on_host().
-inline std::string host_string(size_t n) {
-  return on_host(n, [&] { return std::string(n, '\0'); });
+inline std::string host_string(uint64_t n) {
+  return on_host(n, [&] { return std::string(static_cast<size_t>(n), '\0'); });
 }
 
 }  // namespace halftape

@@ -59,8 +59,8 @@ void gemm_as(const Gemm& g) {
       const ConstView<S> right(b.data<S>() + batch * k * n + column, k, columns,
                                Eigen::OuterStride<>(n));
       // At most what Eigen packs of a tile.
-      const auto packed = static_cast<size_t>((rows + columns) * k) * sizeof(S);
-      on_host(packed, [&] { d.noalias() = left * right; });
+      const auto packed = static_cast<uint64_t>((rows + columns) * k);
+      on_host(bytes_of<S>(packed), [&] { d.noalias() = left * right; });
     }
     if (alpha == S(1) && beta == S(0) && !bias.defined()) return;
     for (int64_t r = 0; r < rows; ++r) {

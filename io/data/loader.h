@@ -47,7 +47,7 @@ T pinned(T batch) {
 
 /// A loader's state as numbers, and back. Integers that a double cannot hold are two of them.
 struct LoaderState {
-  size_t epoch;
+  uint64_t epoch;
   bool in_epoch;
   std::map<std::string, uint64_t> position;  // as the sampler saved it
 };
@@ -306,7 +306,7 @@ class StatelessDataLoader : public DataLoaderBase<Dataset, typename Dataset::Bat
     this->drop_prefetched();
     sampler_.load(archive);
     this->position_ = position();
-    this->epoch_ = state.epoch;
+    this->epoch_ = static_cast<size_t>(state.epoch);
     this->in_epoch_ = this->resumed_ = state.in_epoch;
     this->over_ = true;
   }

@@ -108,8 +108,9 @@ class DistributedSampler : public Sampler<BatchRequest> {
       : size_(size), num_replicas_(num_replicas), rank_(rank), allow_duplicates_(allow_duplicates) {
     HALFTAPE_CHECK(rank < num_replicas, "sampler: rank ", rank, " of ", num_replicas,
                    " replicas; ranks are counted from 0");
-    HALFTAPE_CHECK(std::max(size, num_replicas) < size_t{1} << 62, "sampler: ", size,
-                   " examples for ", num_replicas, " replicas are more than can be counted");
+    HALFTAPE_CHECK(std::max(size, num_replicas) < size_t{1} << (8 * sizeof(size_t) - 2),
+                   "sampler: ", size, " examples for ", num_replicas,
+                   " replicas are more than can be counted");
   }
   /// Goes to the beginning of that epoch. All ranks must be in the same epoch; they are also
   /// without a call, as reset() goes to the next.

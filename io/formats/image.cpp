@@ -67,7 +67,7 @@ Pixels detail::pixels_of(const char* op, const Tensor& rows, double (*rounded)(d
   const double scale = rows.dtype() == kUInt8 ? 1 : 255;
   Pixels p{static_cast<uint32_t>(rows.size(0)), static_cast<uint32_t>(rows.size(1)),
            static_cast<uint32_t>(rows.size(2)),
-           host_room<std::vector<uint8_t>>(static_cast<size_t>(rows.numel()))};
+           host_room<std::vector<uint8_t>>(static_cast<uint64_t>(rows.numel()))};
   for (const double v : rows.to_vector())  // NaN is not above 0
     p.bytes.push_back(v > 0 ? static_cast<uint8_t>(std::min(rounded(v * scale), 255.0)) : 0);
   return p;

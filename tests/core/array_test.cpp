@@ -182,13 +182,24 @@ TEST_CASE("a layout that reaches outside its buffer is refused with the numbers"
 }
 
 TEST_CASE(
-    "bytes beyond 64 bits, and a dtype that does not exist, are refused before memory is taken") {
+    "bytes beyond a size_t, and a dtype that does not exist, are refused before memory is taken") {
   const int64_t far = int64_t{1} << 62;
   const std::string beyond =
-      "shape [4611686018427387904] of float32 has a number of bytes that does not fit 64 bits";
+      "shape [4611686018427387904] of float32 has a number of bytes that does not fit " +
+      std::to_string(8 * sizeof(size_t)) + " bits";
   CHECK(message([&] { Array({far}, kFloat32, kCPU); }) == beyond);
   CHECK(message([&] { byte_count({far}, kFloat32); }) == beyond);
   CHECK(message([&] { full({1}, 1, kFloat32, kCPU).expand({far}).clone(); }) == beyond);
+  // 2^32 + 4 bytes would be 4 in a size_t of 32 bits.
+  const Array wide = full({1}, 1, kFloat32, kCPU).expand({(int64_t{1} << 30) + 1});
+  if (sizeof(size_t) == 4) {
+    const std::string wraps =
+        "shape [1073741825] of float32 has a number of bytes that does not fit 32 bits";
+    CHECK(message([&] { Array(wide.shape(), kFloat32, kCPU); }) == wraps);
+    CHECK(message([&] { wide.to_contiguous(); }) == wraps);
+  } else {
+    CHECK(byte_count(wide.shape(), kFloat32) == 4294967300);
+  }
   CHECK(byte_count({3, 0, 5}, kFloat64) == 0);
   CHECK(byte_count({3, 5}, kFloat16) == 30);
   for (const int number : {8, 99, 255}) {

@@ -100,7 +100,7 @@ Array TensorDataContainer::flatten(Dtype dtype) const {
   if (is_tensor()) return block_.to(dtype);
   const auto block = [&](auto t) {
     using T = typename decltype(t)::type;
-    auto values = host_room<std::vector<T>>(static_cast<size_t>(numel(sizes_)));
+    auto values = host_room<std::vector<T>>(static_cast<uint64_t>(numel(sizes_)));
     collect(values);
     Array host(sizes_, dtype_of<T>, Device(kCPU));
     std::copy(values.begin(), values.end(), host.data<T>());

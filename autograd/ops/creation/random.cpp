@@ -75,7 +75,7 @@ template <class T>
 void multinomial_as_torch(const double* weights, int64_t classes, int64_t n, bool replacement,
                           Mt19937& mt, int64_t* to) {
   using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
-  const auto c = static_cast<size_t>(classes);
+  const auto c = static_cast<uint64_t>(classes);
   auto w = host_vector<Wide>(classes);
   std::transform(weights, weights + c, w.begin(), [](double x) { return static_cast<Wide>(x); });
   if (replacement && n > 1) {
@@ -250,7 +250,7 @@ Tensor multinomial(const Tensor& p, int64_t n, bool replacement) {
     } else {
       // The n earliest of exponential clocks at these rates: Efraimidis & Spirakis 2006.
       using Clocks = std::vector<std::pair<double, int64_t>>;
-      auto clock = host_room<Clocks>(static_cast<size_t>(classes));
+      auto clock = host_room<Clocks>(static_cast<uint64_t>(classes));
       for (int64_t c = 0; c < classes; ++c)
         if (w[c] > 0) clock.emplace_back(-std::log(u(r * classes + c)) / w[c], c);
       std::partial_sort(clock.begin(), clock.begin() + n, clock.end());
@@ -268,7 +268,7 @@ Tensor slopes_as_torch(const Tensor& x, double lower, double upper, Mt19937& mt)
     lower = convert<double>(convert<T>(lower));
     upper = convert<double>(convert<T>(upper));
   });
-  auto slopes = host_room<std::vector<double>>(static_cast<size_t>(x.numel()));
+  auto slopes = host_room<std::vector<double>>(static_cast<uint64_t>(x.numel()));
   for (const double v : x.detach().to_vector())
     slopes.push_back(v <= 0 ? mt.uniform() * (upper - lower) + lower : 1);
   return tensor(slopes, TensorOptions(kFloat64).device(kCPU)).reshape(x.sizes());

@@ -142,8 +142,8 @@ Tensor avg_pool_of(const char* op, int n, const Tensor& x, const Windows& w, boo
   bool one = true;
   for (int i = 0; i < n; ++i) {
     const std::vector<double> along = divisors(w, i, lengths[i], count[i], include_pad);
-    one = one && std::ranges::count(along, along[0]) == count[i];
-    auto product = host_room<std::vector<double>>(by.size() * along.size());
+    one = one && std::count(along.begin(), along.end(), along[0]) == count[i];
+    auto product = host_room<std::vector<double>>(uint64_t{by.size()} * along.size());
     for (double a : by)
       for (double b : along) product.push_back(a * b);
     by = product;

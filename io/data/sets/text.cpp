@@ -100,7 +100,7 @@ Tensor ByteVocabulary::encode(std::string_view bytes) const {
 }
 
 std::string ByteVocabulary::decode(const Tensor& tokens) const {
-  auto bytes = host_room<std::string>(static_cast<size_t>(tokens.numel()));
+  auto bytes = host_room<std::string>(static_cast<uint64_t>(tokens.numel()));
   for (const int64_t token : checked(tokens, size())) bytes += static_cast<char>(token);
   return bytes;
 }
