@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <utility>
 
 #include "halftape/amp/gradients.h"
@@ -11,6 +10,7 @@
 #include "halftape/autograd/ops/layout/view.h"
 #include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/autograd/tape/policy.h"
+#include "halftape/core/bit_cast.h"
 #include "halftape/core/capture/capture.h"
 #include "halftape/core/contract/backend.h"
 #include "halftape/core/formula/scale.h"
@@ -306,7 +306,7 @@ void GradScaler::fill_counts(const ScaleState& state, const ScaleCounts& counts)
   Backend& device = backend(trackers_.device());
   device.fill(trackers_.slice(0, 0, 1), state.growth_tracker);
   device.fill(trackers_.slice(0, 1, 2), state.overflows);
-  for (int64_t i = 0; const int64_t n : std::bit_cast<std::array<int64_t, 8>>(counts))
+  for (int64_t i = 0; const int64_t n : bit_cast<std::array<int64_t, 8>>(counts))
     device.fill(counts_.slice(0, i, i + 1), n), ++i;
 }
 
@@ -317,7 +317,7 @@ ScaleState GradScaler::state() const {
 }
 
 ScaleCounts GradScaler::counts() const {
-  return initialised() ? std::bit_cast<ScaleCounts>(read<int64_t, 8>(counts_)) : initial_counts_;
+  return initialised() ? bit_cast<ScaleCounts>(read<int64_t, 8>(counts_)) : initial_counts_;
 }
 
 double GradScaler::get_scale() const {

@@ -1,8 +1,9 @@
 // The two 16-bit storage formats and their exact conversions. No arithmetic: half is loaded,
 // computed in float and rounded once.
 #pragma once
-#include <bit>
 #include <cstdint>
+
+#include "halftape/core/bit_cast.h"
 
 namespace halftape {
 
@@ -12,7 +13,7 @@ namespace detail {
 /// 2^max_exponent, ties to even, in one step (through float would round twice). Gives the bits
 /// without the sign; NaN becomes quiet.
 constexpr uint16_t round_to_16(double value, int mantissa, int max_exponent) {
-  const auto bits = std::bit_cast<uint64_t>(value) & ~(uint64_t{1} << 63);
+  const auto bits = bit_cast<uint64_t>(value) & ~(uint64_t{1} << 63);
   const int bias = max_exponent;  // IEEE: bias == largest exponent
   const auto infinity = static_cast<uint16_t>(((1u << (15 - mantissa)) - 1u) << mantissa);
   if (bits > (uint64_t{0x7ff} << 52))
@@ -35,19 +36,19 @@ constexpr uint16_t round_to_16(double value, int mantissa, int max_exponent) {
 }
 
 constexpr uint16_t sign16(double value) {
-  return static_cast<uint16_t>((std::bit_cast<uint64_t>(value) >> 63) << 15);
+  return static_cast<uint16_t>((bit_cast<uint64_t>(value) >> 63) << 15);
 }
 
 /// float -> IEEE half, ties to even, without branches on the value so that loops vectorise.
 /// After F. Giesen's public-domain note on fast half conversion (2012).
 constexpr uint16_t float_to_half_bits(float value) {
-  const uint32_t word = std::bit_cast<uint32_t>(value);
+  const uint32_t word = bit_cast<uint32_t>(value);
   const uint32_t sign = (word >> 16) & 0x8000u;
   const uint32_t magnitude = word & 0x7fffffffu;
   // Subnormal result: adding 0.5 aligns the half's last bit with the float's last bit; the FPU
   // rounds.
-  const float aligned = std::bit_cast<float>(magnitude < 0x38800000u ? magnitude : 0u) + 0.5f;
-  const uint32_t subnormal = std::bit_cast<uint32_t>(aligned) - 0x3f000000u;
+  const float aligned = bit_cast<float>(magnitude < 0x38800000u ? magnitude : 0u) + 0.5f;
+  const uint32_t subnormal = bit_cast<uint32_t>(aligned) - 0x3f000000u;
   const uint32_t normal = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
   const uint32_t special = magnitude > 0x7f800000u ? 0x7e00u : 0x7c00u;
   const uint32_t finite = magnitude < 0x38800000u ? subnormal : normal;
@@ -58,17 +59,17 @@ constexpr float half_bits_to_float(uint16_t bits) {
   const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
   const uint32_t magnitude = bits & 0x7fffu;
   // Subnormals: place the bits as the fraction of 0.5 and subtract 0.5, exactly.
-  const float small = std::bit_cast<float>(0x3f000000u + magnitude) - 0.5f;
+  const float small = bit_cast<float>(0x3f000000u + magnitude) - 0.5f;
   const uint32_t normal = (magnitude << 13) + 0x38000000u;
   const uint32_t special = (magnitude << 13) + 0x70000000u;  // inf and NaN keep their payload
-  const uint32_t chosen = magnitude < 0x400u    ? std::bit_cast<uint32_t>(small)
+  const uint32_t chosen = magnitude < 0x400u    ? bit_cast<uint32_t>(small)
                           : magnitude < 0x7c00u ? normal
                                                 : special;
-  return std::bit_cast<float>(sign | chosen);
+  return bit_cast<float>(sign | chosen);
 }
 
 constexpr uint16_t float_to_bfloat16_bits(float value) {
-  const uint32_t word = std::bit_cast<uint32_t>(value);
+  const uint32_t word = bit_cast<uint32_t>(value);
   const uint32_t rounded = (word + 0x7fffu + ((word >> 16) & 1u)) >> 16;
   const uint32_t nan = ((word >> 16) & 0x8000u) | 0x7fc0u;
   return static_cast<uint16_t>((word & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
@@ -105,7 +106,7 @@ struct BFloat16 {
   constexpr explicit BFloat16(double value)
       : bits(static_cast<uint16_t>(detail::round_to_16(value, 7, 127) | detail::sign16(value))) {}
   constexpr explicit operator float() const {
-    return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+    return bit_cast<float>(static_cast<uint32_t>(bits) << 16);
   }
   constexpr explicit operator double() const { return static_cast<float>(*this); }
   static constexpr BFloat16 from_bits(uint16_t bits) {

@@ -1,8 +1,8 @@
 #include "halftape/optim/loss_history.h"
 
 #include <algorithm>
-#include <bit>
 
+#include "halftape/core/bit_cast.h"
 #include "halftape/core/capture/capture.h"
 #include "halftape/core/contract/backend.h"
 
@@ -31,7 +31,7 @@ std::vector<double> LossHistory::to_vector() const {
   if (!all_.defined()) return {};
   std::vector<double> all(static_cast<size_t>(1 + capacity_));
   backend(all_.device()).read(all.data(), all_);
-  const auto count = std::bit_cast<int64_t>(all[0]);
+  const auto count = bit_cast<int64_t>(all[0]);
   all.erase(all.begin());
   if (count < capacity_)
     all.resize(static_cast<size_t>(count));

@@ -1,8 +1,8 @@
 // Where a number lies between the powers of two.
 #pragma once
-#include <bit>
 #include <cstdint>
 
+#include "halftape/core/bit_cast.h"
 #include "halftape/core/host_device.h"
 
 namespace halftape {
@@ -13,12 +13,12 @@ namespace halftape {
 inline constexpr int kExponentSlots = 512;
 
 HALFTAPE_HD constexpr int exponent_slot(float x) {
-  const auto bits = std::bit_cast<uint32_t>(x);
+  const auto bits = bit_cast<uint32_t>(x);
   return static_cast<int>(bits >> 22 & 0x1fe) | static_cast<int>((bits & 0x7fffff) == 0);
 }
 /// A number beyond float32's counts in slot 508, as its largest.
 HALFTAPE_HD constexpr int exponent_slot(double x) {
-  const auto bits = std::bit_cast<uint64_t>(x) & 0x7fffffffffffffff;
+  const auto bits = bit_cast<uint64_t>(x) & 0x7fffffffffffffff;
   const int power = (bits & 0xfffffffffffff) == 0, exponent = static_cast<int>(bits >> 52) - 896;
   if (exponent == 2047 - 896) return 510 | power;
   if (exponent < 1) return bits == 0;

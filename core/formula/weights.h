@@ -1,9 +1,9 @@
 // What a 16-bit parameter keeps besides its 16 bits, so that updates smaller than half a step of
 // its dtype are not rounded away. Near 1, bfloat16 has steps of 2^-7: it loses updates below 2^-8.
 #pragma once
-#include <bit>
 #include <cstdint>
 
+#include "halftape/core/bit_cast.h"
 #include "halftape/core/dtype.h"
 #include "halftape/core/formula/ops.h"
 
@@ -27,18 +27,18 @@ template <class T>
 HALFTAPE_HD float round_stochastically(float x, float u) {
   constexpr int dropped = std::is_same_v<T, Half> ? 13 : 16;  // bits of a float that T has not
   constexpr auto largest = static_cast<float>(traits(dtype_of<T>).largest);
-  const uint32_t bits = std::bit_cast<uint32_t>(x);
-  const float size = std::bit_cast<float>(bits & 0x7fffffffu);
+  const uint32_t bits = bit_cast<uint32_t>(x);
+  const float size = bit_cast<float>(bits & 0x7fffffffu);
   if (!(size < largest)) return x;
   if (std::is_same_v<T, Half> && size < 0x1p-14f) {  // Half is subnormal here, float is not
     const float steps = size * 0x1p24f;
     const auto down = static_cast<float>(static_cast<int>(steps));
     const float rounded = (steps - down > u ? down + 1 : down) * 0x1p-24f;
-    return std::bit_cast<uint32_t>(x) >> 31 ? -rounded : rounded;
+    return bit_cast<uint32_t>(x) >> 31 ? -rounded : rounded;
   }
   // A carry out of the fraction runs into the exponent: the next power of two.
   const auto add = static_cast<uint32_t>(u * static_cast<float>(1u << dropped));
-  return std::bit_cast<float>((bits + add) & ~((1u << dropped) - 1));
+  return bit_cast<float>((bits + add) & ~((1u << dropped) - 1));
 }
 
 /// The weight that an update starts from. `extra`: the master, u, or what was taken away.

@@ -61,7 +61,8 @@ std::string described(std::span<void* const> addresses) {
     offset << "0x" << std::hex << code.offset;
     text << "\n  #" << number << ' ' << code.file << '+' << offset.str();
     if (!code.function.empty()) text << " (" << code.function << ')';
-    auto file = std::ranges::find(files, code.file, &std::pair<std::string, std::string>::first);
+    auto file = std::find_if(files.begin(), files.end(),
+                             [&](const auto& f) { return f.first == code.file; });
     if (file == files.end()) file = files.insert(file, {code.file, ""});
     file->second += ' ' + offset.str();
     if (++number == kMostFrames) break;
@@ -74,7 +75,7 @@ std::string described(std::span<void* const> addresses) {
 std::string backtrace_from(const void* return_address) {
   std::array<void*, kMostFrames + kOwnFrames> frames;
   const std::span all(frames.data(), os::call_stack(frames.data(), frames.size()));
-  const auto first = std::ranges::find(all, return_address);
+  const auto first = std::find(all.begin(), all.end(), return_address);
   const auto skipped = first == all.end() ? 0 : static_cast<size_t>(first - all.begin());
   return kBacktrace + described(all.subspan(skipped));
 }

@@ -1,8 +1,6 @@
 // Counts numbers by powers of two.
 #include "halftape/core/formula/exponents.h"
 
-#include <atomic>
-
 #include "halftape/cpu/cpu_backend.h"
 #include "halftape/cpu/vector/loop.h"
 
@@ -26,7 +24,7 @@ void CpuBackend::count_exponents(const Array& counts, const Array& given) {
       for (int slot = 0; slot < kExponentSlots; ++slot) {
         int64_t sum = 0;
         for (const auto& table : tables) sum += table[slot];
-        if (sum) std::atomic_ref(totals[slot]).fetch_add(sum, std::memory_order_relaxed);
+        if (sum) __atomic_fetch_add(&totals[slot], sum, __ATOMIC_RELAXED);
       }
     });
   });

@@ -1,9 +1,9 @@
 // Checks that gradients are finite and, in the same walk, divides them by the loss scale.
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <limits>
 
+#include "halftape/core/bit_cast.h"
 #include "halftape/cpu/cpu_backend.h"
 #include "halftape/cpu/update/values.h"
 #include "halftape/cpu/vector/loop.h"
@@ -24,7 +24,7 @@ bool finite_times(S by, std::conditional_t<writes, S, const S>* v, int64_t n) {
   // Without their sign, the bits of floats are in their order, and those of NaN above infinity's.
   Word largest = 0;
   const auto look = [&](S x) {
-    const Word size = std::bit_cast<Word>(x) & std::numeric_limits<Word>::max();
+    const Word size = bit_cast<Word>(x) & std::numeric_limits<Word>::max();
     largest = size > largest ? size : largest;
   };
   if (by == S(1)) {  // signalling NaNs stay what they are
@@ -36,7 +36,7 @@ bool finite_times(S by, std::conditional_t<writes, S, const S>* v, int64_t n) {
       look(x);
     }
   }
-  return largest < std::bit_cast<Word>(std::numeric_limits<S>::infinity());
+  return largest < bit_cast<Word>(std::numeric_limits<S>::infinity());
 }
 
 /// True if all elements are finite, also times `factor`.

@@ -1,7 +1,7 @@
 // A CheckedScale of one element, and a Transition.
 #include <array>
-#include <bit>
 
+#include "halftape/core/bit_cast.h"
 #include "halftape/cpu/cpu_backend.h"
 #include "halftape/cpu/update/values.h"
 
@@ -67,13 +67,13 @@ void CpuBackend::transition(const Transition& t) {
   t.scale.bump_version();
   set_numbers<2>(t.trackers, {after.growth_tracker, after.overflows});
   if (!t.counts.defined()) return;
-  auto counts = std::bit_cast<ScaleCounts>(numbers<8>(t.counts));
+  auto counts = bit_cast<ScaleCounts>(numbers<8>(t.counts));
   counts = counted(counts, verdict, before, after.scale);
   if (overflow) {
     counts.list = overflow->list;
     counts.position = static_cast<int64_t>(value(overflow->first));
   }
-  set_numbers<8>(t.counts, std::bit_cast<std::array<int64_t, 8>>(counts));
+  set_numbers<8>(t.counts, bit_cast<std::array<int64_t, 8>>(counts));
   if (verdict != Verdict::Finite && counts.skips_in_row == t.warn_after && t.report)
     t.report(counts.skips_in_row, after.scale, bad_loss);
 }

@@ -3,9 +3,9 @@
 // is not 0, log and logistic lose digits in their tails, select() is not vectorised, and packet and
 // tail give different bits for the same x.
 #pragma once
-#include <bit>
 #include <cmath>
 
+#include "halftape/core/bit_cast.h"
 #include "halftape/core/formula/words.h"
 #include "halftape/cpu/vector/math.h"
 
@@ -85,8 +85,7 @@ Chunk<S> where(const Mask<S>& c, const Chunk<S>& a, const Chunk<S>& b) {
   using Word = typename Mask<S>::Word;
   Chunk<S> r;
   for (int k = 0; k < kLanes; ++k)
-    r.v[k] = std::bit_cast<S>((std::bit_cast<Word>(a.v[k]) & c.v[k]) |
-                              (std::bit_cast<Word>(b.v[k]) & ~c.v[k]));
+    r.v[k] = bit_cast<S>((bit_cast<Word>(a.v[k]) & c.v[k]) | (bit_cast<Word>(b.v[k]) & ~c.v[k]));
   return r;
 }
 template <class S, class A>

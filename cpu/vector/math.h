@@ -6,19 +6,19 @@
 // at most 2^-33, which leaves a float within 0.502 ulp. docs/accuracy.md is what was measured.
 // In float itself are two that training spends its time in: normal(), for gelu, and power_of_e().
 #pragma once
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 
+#include "halftape/core/bit_cast.h"
 #include "halftape/core/formula/words.h"
 
 namespace halftape::cpu::math {
 
 namespace detail {
 
-inline uint64_t bits(double x) { return std::bit_cast<uint64_t>(x); }
-inline double from_bits(uint64_t x) { return std::bit_cast<double>(x); }
+inline uint64_t bits(double x) { return bit_cast<uint64_t>(x); }
+inline double from_bits(uint64_t x) { return bit_cast<double>(x); }
 inline double choose(bool c, double a, double b) { return c ? a : b; }
 
 /// Σ cᵢ·xⁱ as a tree (Estrin's scheme): a chain as long as the degree would be waited for.
@@ -295,7 +295,7 @@ inline float power_of_e(float x) {
   const float whole = fused(y, kRate, detail::kWholeFloat), n = whole - detail::kWholeFloat;
   const float f = fused(y, kRateRest, fused(y, kRate, -n));
   // By 2^(n + 64), so that only the result may be subnormal.
-  const float scale = std::bit_cast<float>((std::bit_cast<uint32_t>(whole) << 23) + (191u << 23));
+  const float scale = bit_cast<float>((bit_cast<uint32_t>(whole) << 23) + (191u << 23));
   const float power = fused(f, detail::horner<detail::kPower>(f), 1) * scale * 0x1p-64f;
   return gone ? 0 : power;
 }
@@ -313,8 +313,8 @@ inline Normal<float> normal(float x) {
   f = fused(square, -kRateRest, f);
   f = fused(fused(size, size, -square), -kRate, f);
   const float fraction = fused(f, detail::horner<detail::kPower>(f), 1);
-  const float power = std::bit_cast<float>((std::bit_cast<uint32_t>(whole) << 23) +
-                                           std::bit_cast<uint32_t>(fraction) + (64u << 23));
+  const float power = bit_cast<float>((bit_cast<uint32_t>(whole) << 23) +
+                                      bit_cast<uint32_t>(fraction) + (64u << 23));
   const float r = kSmall / (size + 3), t = (size - 3) * (r / kSmall);
   const float tail = detail::horner<detail::kMills>(t) * r * power;
   const float near = fused(x, detail::horner<detail::kNormal>(square), 0.5f);

@@ -1,11 +1,17 @@
 // Numbers as bytes in a given order, independent of the machine's, and as text.
 #pragma once
+#include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <version>
 
 namespace halftape {
 
@@ -33,17 +39,48 @@ inline std::string big_endian(uint64_t value, size_t n) {
   while (n-- > 0) bytes += static_cast<char>(value >> 8 * n);
   return bytes;
 }
+/// std::from_chars of a whole text.
+template <class T>
+std::from_chars_result read_number(std::string_view text, T& number) {
+#if !defined(__cpp_lib_to_chars)
+  // A standard library that reads and writes integers alone (libc++). The decimal point is the C
+  // library's.
+  if constexpr (std::is_floating_point_v<T>) {
+    const std::string copy(text);
+    if (text.empty() || std::string_view("-.0123456789iInN").find(text[0]) == text.npos ||
+        text.find_first_of("xX") != text.npos)
+      return {text.data(), std::errc::invalid_argument};
+    char* end = nullptr;
+    errno = 0;
+    const double value = std::strtod(copy.c_str(), &end);
+    const bool beyond = errno == ERANGE && (value == 0 || std::isinf(value));
+    const auto* const stop = text.data() + (end - copy.c_str());
+    if (stop == text.data()) return {stop, std::errc::invalid_argument};
+    if (!beyond) number = static_cast<T>(value);
+    return {stop, beyond ? std::errc::result_out_of_range : std::errc()};
+  } else
+#endif
+    return std::from_chars(text.data(), text.data() + text.size(), number);
+}
 /// The shortest text that reads back as the same number.
 template <class T>
 std::string text_of(T number) {
   char digits[32];
-  return {digits, std::to_chars(std::begin(digits), std::end(digits), number).ptr};
+#if !defined(__cpp_lib_to_chars)
+  if constexpr (std::is_floating_point_v<T>) {
+    for (int n = 1;; ++n) {
+      std::snprintf(digits, sizeof digits, "%.*g", n, static_cast<double>(number));
+      if (n >= 17 || std::strtod(digits, nullptr) == number) return digits;
+    }
+  } else
+#endif
+    return {digits, std::to_chars(std::begin(digits), std::end(digits), number).ptr};
 }
 /// The number that the text is; none if it is another text, or out of T's range.
 template <class T>
 std::optional<T> number_in(std::string_view text) {
   T number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const auto [end, error] = read_number(text, number);
   return error == std::errc() && end == text.data() + text.size() ? std::optional(number)
                                                                   : std::nullopt;
 }

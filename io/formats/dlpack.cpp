@@ -35,7 +35,8 @@ Managed* lend(const Tensor& tensor) {
   const Array& a = lent->array = tensor.array();
   lent->shape = a.shape();
   lent->strides = a.strides();
-  const auto* known = std::ranges::find(kCodes, a.dtype(), &Code::dtype);
+  const auto* known = std::find_if(std::begin(kCodes), std::end(kCodes),
+                                   [&](const Code& c) { return c.dtype == a.dtype(); });
   DLTensor& t = lent->managed.dl_tensor;
   t.data = a.raw();
   t.device = {a.device().is_cuda() ? kDLCUDA : kDLCPU,
@@ -53,7 +54,7 @@ Managed* lend(const Tensor& tensor) {
 }
 
 Dtype dtype_from(const DLDataType& type) {
-  const auto* known = std::ranges::find_if(kCodes, [&](const Code& c) {
+  const auto* known = std::find_if(std::begin(kCodes), std::end(kCodes), [&](const Code& c) {
     return c.code == type.code && 8 * element_size(c.dtype) == type.bits;
   });
   HALFTAPE_CHECK(known != std::end(kCodes) && type.lanes == 1, "from_dlpack: the dtype of code ",

@@ -87,7 +87,7 @@ Idx read_idx_file(const fs::path& path, size_t rank) {
   Idx idx{parse_dims(head, rank, file), {}};
   std::string shape;
   for (const int64_t n : idx.dims) shape += (shape.empty() ? "" : " x ") + std::to_string(n);
-  if (std::ranges::count(idx.dims, 0) > 0)
+  if (std::count(idx.dims.begin(), idx.dims.end(), 0) > 0)
     file.fail("expected at least one value, found the size ", shape, " in the header", kFetchAgain);
   const std::optional<uint64_t> payload = byte_count(kUInt8, idx.dims);
   if (!payload)
@@ -167,7 +167,8 @@ Images read_idx(const fs::path& images, const fs::path& labels) {
     fail(labels, "expected ", x.dims[0], " labels, one for each image of ", images.string(),
          ", found ", y.dims[0], "; take both files from the same set");
   }
-  const auto wrong = std::ranges::find_if(y.bytes, [](uint8_t label) { return label > 9; });
+  const auto wrong =
+      std::find_if(y.bytes.begin(), y.bytes.end(), [](uint8_t label) { return label > 9; });
   if (wrong != y.bytes.end())
     fail(labels, "expected labels 0..9, found ", int{*wrong}, " at index ", wrong - y.bytes.begin(),
          "; the file is damaged or of a set with more classes");

@@ -63,7 +63,7 @@ class Reader {
     while (!take('}')) {
       const std::string_view key = string();
       expect(':');
-      const auto* const known = std::ranges::find(kKeys, key);
+      const auto* const known = std::find(std::begin(kKeys), std::end(kKeys), key);
       if (known == std::end(kKeys) || std::exchange(has[known - kKeys], true))
         fail("expected 'descr', 'fortran_order' and 'shape', once each, found ", json_quoted(key));
       if (known == &kKeys[0])
@@ -77,7 +77,7 @@ class Reader {
         break;
       }
     }
-    if (std::ranges::count(has, false) > 0)
+    if (std::count(std::begin(has), std::end(has), false) > 0)
       fail("expected 'descr', 'fortran_order' and 'shape', found fewer");
     skip_space();
     if (at_ != text_.size()) fail("expected the end");
@@ -126,8 +126,9 @@ class Reader {
       fail("expected one dtype for all elements, found a record of several");
     const std::string_view descr = string();
     const char order = descr.empty() ? ' ' : descr[0];
-    const auto* known =
-        std::ranges::find(kNames, descr.empty() ? descr : descr.substr(1), &Name::kind);
+    const std::string_view kind = std::string_view(descr).substr(descr.empty() ? 0 : 1);
+    const auto* known = std::find_if(std::begin(kNames), std::end(kNames),
+                                     [&](const Name& n) { return n.kind == kind; });
     const bool one_byte = known != std::end(kNames) && element_size(known->dtype) == 1;
     if (known == std::end(kNames) || !(order == '<' || order == '>' || (order == '|' && one_byte)))
       fail("expected one of |b1, |u1, <i4, <i8, <f2, <f4, <f8 or their big-endian forms, found ",
@@ -206,7 +207,8 @@ Tensor read_array(const Source& source) {
 
 /// What stands before the row-major bytes.
 std::string header_of(const Array& a) {
-  const auto* known = std::ranges::find(kNames, a.dtype(), &Name::dtype);
+  const auto* known = std::find_if(std::begin(kNames), std::end(kNames),
+                                   [&](const Name& n) { return n.dtype == a.dtype(); });
   HALFTAPE_CHECK(known != std::end(kNames), "npy: NumPy has no ", a.dtype(),
                  "; save x.to(kFloat32), or use safetensors");
   std::string text = "{'descr': '";

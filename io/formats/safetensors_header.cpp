@@ -185,7 +185,7 @@ class Reader {
     Entry entry;
     bool has[std::size(kFields)] = {};
     members("a field", field_, [&] {
-      const auto* const field = std::ranges::find(kFields, *field_);
+      const auto* const field = std::find(std::begin(kFields), std::end(kFields), *field_);
       if (field == std::end(kFields))
         fail("expected one of \"dtype\", \"shape\", \"data_offsets\"");
       if (std::exchange(has[field - kFields], true)) fail("is there twice");
@@ -206,7 +206,8 @@ class Reader {
   }
   Dtype read_dtype() {
     const std::string found = string("a string");
-    const auto* known = std::ranges::find(kDtypes, found, &DtypeName::name);
+    const auto* known = std::find_if(std::begin(kDtypes), std::end(kDtypes),
+                                     [&](const DtypeName& d) { return d.name == found; });
     if (known == std::end(kDtypes))
       fail("expected one of BOOL, U8, I32, I64, F16, BF16, F32, F64, found ", shown(found));
     return known->dtype;
@@ -294,7 +295,9 @@ std::string header_text(const Header& header) {
   for (const Entry& e : header.entries) {
     comma();
     out += json_quoted_exactly(e.name, "safetensors: the name") + ":{\"dtype\":\"";
-    out += std::ranges::find(kDtypes, e.dtype, &DtypeName::dtype)->name;
+    out += std::find_if(std::begin(kDtypes), std::end(kDtypes), [&](const DtypeName& d) {
+             return d.dtype == e.dtype;
+           })->name;
     out += "\",\"shape\":[";
     for (int i = 0; i < e.shape.size(); ++i) out += (i ? "," : "") + std::to_string(e.shape[i]);
     out += "],\"data_offsets\":[" + std::to_string(e.begin) + ',' + std::to_string(e.end) + "]}";

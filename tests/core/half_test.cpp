@@ -1,11 +1,11 @@
 // The 16-bit formats: every value to float and double and back, and rounding at every tie.
 #include <doctest/doctest.h>
 
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <vector>
 
+#include "halftape/core/bit_cast.h"
 #include "halftape/core/half.h"
 #include "halftape/tests/support/round16.h"
 
@@ -117,7 +117,7 @@ TEST_CASE_TEMPLATE("every 4099th of the 2^32 floats rounds as the definition say
   int64_t wrong = 0;
   for (uint64_t i = 0; i < uint64_t{1} << 32; i += 4099) {
     const auto word = static_cast<uint32_t>(i);
-    const auto x = std::bit_cast<float>(word);
+    const auto x = bit_cast<float>(word);
     const uint16_t expected = round16<T>(word), got = T(x).bits;
     wrong += is_nan16<T>(expected) ? !is_nan16<T>(got) : got != expected;
     // Double holds every float, so its own path must agree.
@@ -146,11 +146,11 @@ TEST_CASE("the limits of the formats are those of their standard") {
 TEST_CASE("a NaN whose payload lies in the dropped bits stays NaN and never becomes infinite") {
   for (const uint32_t word : {0x7f800001u, 0xff800001u, 0x7fffffffu, 0x7f801000u}) {
     CAPTURE(word);
-    const auto x = std::bit_cast<float>(word);
+    const auto x = bit_cast<float>(word);
     CHECK(is_nan16<Half>(Half(x).bits));
     CHECK(is_nan16<BFloat16>(BFloat16(x).bits));
   }
-  const auto x = std::bit_cast<double>(uint64_t{0x7ff0000000000001});
+  const auto x = bit_cast<double>(uint64_t{0x7ff0000000000001});
   CHECK(is_nan16<Half>(Half(x).bits));
   CHECK(is_nan16<BFloat16>(BFloat16(x).bits));
 }

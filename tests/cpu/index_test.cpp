@@ -2,12 +2,12 @@
 // positions from index arrays and from masks.
 #include <doctest/doctest.h>
 
-#include <bit>
 #include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
 
+#include "halftape/core/bit_cast.h"
 #include "halftape/core/contract/backend.h"
 #include "halftape/tests/support/message.h"
 
@@ -128,9 +128,9 @@ TEST_CASE("scatter writes where the index points, and the last of equal position
   CHECK(values(wide) == Values{7, 3, 4, 7, 7, 7, 7, 7, 7, 7, 7, 5, 6, 7, 7, 7, 7, 7, 7, 7});
   // A NaN keeps its payload: nothing is computed.
   const Array nan = full({1}, 0, kFloat32, kCPU), to = full({1}, 0, kFloat32, kCPU);
-  nan.data<float>()[0] = std::bit_cast<float>(0x7fc12345u);
+  nan.data<float>()[0] = bit_cast<float>(0x7fc12345u);
   cpu_backend().scatter(to, nan, 0, indices({1}, {0}));
-  CHECK(std::bit_cast<uint32_t>(to.data<float>()[0]) == 0x7fc12345u);
+  CHECK(bit_cast<uint32_t>(to.data<float>()[0]) == 0x7fc12345u);
 }
 
 TEST_CASE("flat_index counts from both ends, in the dimensions made one") {

@@ -2,9 +2,10 @@
 #pragma once
 #include <mpfr.h>
 
-#include <bit>
 #include <cmath>
 #include <cstdint>
+
+#include "halftape/core/bit_cast.h"
 
 namespace halftape::testing {
 
@@ -43,7 +44,7 @@ class Real {
     if (mpfr_nan_p(value_)) return std::nan("");
     const double d = mpfr_get_d(value_, MPFR_RNDZ);
     const bool exact = mpfr_cmp_d(value_, d) == 0;
-    return exact ? d : std::bit_cast<double>(std::bit_cast<uint64_t>(d) | 1);
+    return exact ? d : bit_cast<double>(bit_cast<uint64_t>(d) | 1);
   }
 
  private:

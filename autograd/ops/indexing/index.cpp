@@ -285,7 +285,8 @@ Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const T
                                                           {"mean", Joined::Mean},
                                                           {"amax", Joined::Max},
                                                           {"amin", Joined::Min}};
-  const auto* way = std::ranges::find(ways, reduce, [](const auto& w) { return w.first; });
+  const auto* way = std::find_if(std::begin(ways), std::end(ways),
+                                 [&](const auto& w) { return w.first == reduce; });
   HALFTAPE_CHECK(way != std::end(ways), "scatter_reduce: reduce is \"", reduce,
                  "\", expected \"sum\", \"prod\", \"mean\", \"amax\" or \"amin\"");
   return scatter_joined(way->second, x, dim, index, src, include_self, {"scatter_reduce"});

@@ -9,6 +9,7 @@
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/ops/layout/shape.h"
 #include "halftape/core/buffer.h"
+#include "halftape/io/file/byte_order.h"
 #include "halftape/io/file/file.h"
 
 namespace halftape::data {
@@ -113,7 +114,7 @@ class Reader {
     const std::string_view whole = field;
     if (field.size() > 1 && field[0] == '+' && field[1] != '-') field.remove_prefix(1);
     double value = 0;
-    const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
+    const auto [end, error] = read_number(field, value);
     if (!field.empty() && end == field.data() + field.size()) {
       if (error == std::errc()) return value;
       fail(place(column, names), ": ", shown(whole), " is outside the range of float64");

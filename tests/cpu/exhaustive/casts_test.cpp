@@ -8,6 +8,7 @@
 
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/tensor.h"
+#include "halftape/core/bit_cast.h"
 #include "halftape/core/machine/threads.h"
 #include "halftape/tests/support/round16.h"
 
@@ -74,8 +75,8 @@ TEST_CASE("a cast of many keeps the bits that a cast of one keeps, those of NaN 
   const Tensor wide = halves.to(kFloat32);
   int64_t wrong = 0;
   for (uint32_t i = 0; i < 65536; ++i)
-    wrong += std::bit_cast<uint32_t>(wide.const_data_ptr<float>()[i]) !=
-             std::bit_cast<uint32_t>(detail::half_bits_to_float(static_cast<uint16_t>(i)));
+    wrong += bit_cast<uint32_t>(wide.const_data_ptr<float>()[i]) !=
+             bit_cast<uint32_t>(detail::half_bits_to_float(static_cast<uint16_t>(i)));
   CHECK(wrong == 0);
 
   // Both signs of quiet and signalling NaN with every upper payload, and numbers between them.
@@ -85,7 +86,7 @@ TEST_CASE("a cast of many keeps the bits that a cast of one keeps, those of NaN 
     bits[i] = (i & 1) << 31 | (i % 3 ? 0x7f800001u : 0x3f800000u) | (i >> 1 & 0x3ff) << 13;
   const Tensor lowered = floats.to(kFloat16), brain = floats.to(kBFloat16);
   for (uint32_t i = 0; i < 65536; ++i) {
-    const auto x = std::bit_cast<float>(bits[i]);
+    const auto x = bit_cast<float>(bits[i]);
     wrong += lowered.const_data_ptr<Half>()[i].bits != detail::float_to_half_bits(x);
     wrong += brain.const_data_ptr<BFloat16>()[i].bits != detail::float_to_bfloat16_bits(x);
   }
@@ -94,7 +95,7 @@ TEST_CASE("a cast of many keeps the bits that a cast of one keeps, those of NaN 
 
 TEST_CASE("the reference rounds the known borders of the formats") {
   using testing::round16;
-  auto bits = [](float f) { return std::bit_cast<uint32_t>(f); };
+  auto bits = [](float f) { return bit_cast<uint32_t>(f); };
   CHECK(round16<Half>(bits(65504.0f)) == 0x7bff);
   CHECK(round16<Half>(bits(65519.996f)) == 0x7bff);
   CHECK(round16<Half>(bits(65520.0f)) == 0x7c00);  // a tie, to the even one: infinity
