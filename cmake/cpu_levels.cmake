@@ -42,7 +42,7 @@ endif()
 # Vectorised, and without the two rules of IEEE that nobody here uses. Never -ffast-math, which would remove the inf and
 # NaN checks; no contraction, so that a vector body and its tail give the same bits, and all levels. Integers wrap.
 function(halftape_cpu_kernels target backend)
-  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
+  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ${HALFTAPE_PIC})
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_include_directories(${target} PRIVATE ${HALFTAPE_INCLUDE})
   target_compile_options(${target} PRIVATE -fno-math-errno -fno-trapping-math -ffp-contract=off -fwrapv
