@@ -1,0 +1,46 @@
+// The settings, in the form and in the address.
+'use strict';
+
+const $ = id => document.getElementById(id);
+const form = $('settings'), field = name => form.elements[name];
+const DEFAULTS = {data: 'digits', widths: '64, 64', precision: 'scaled', weight: '1e-5', law: 'dynamic', scale: '16',
+                  interval: '20', lr: '1e-3', seed: '0', steps: '660', target: ''};
+const PRECISIONS = ['float32', 'fp16', 'scaled', 'bf16'];
+function values() {
+  return Object.fromEntries(Object.keys(DEFAULTS).map(name => [name, field(name).value.trim()]));
+}
+function setValues(wanted) {
+  for (const [name, value] of Object.entries(wanted)) {
+    const input = field(name), before = input.value;
+    input.value = value;
+    // A select without that option, or a range beyond its bounds, keeps a value of its own.
+    if (input.value === '' && value !== '') input.value = before;
+  }
+  showSettings();
+}
+function showSettings() {
+  $('scale-out').textContent = power(field('scale').value);
+  $('scaler').disabled = field('precision').value !== 'scaled';
+  field('interval').disabled = field('law').value === 'fixed';
+  const spirals = field('data').value === 'spirals';
+  $('draw-card').hidden = spirals;
+  $('map-card').hidden = !spirals;
+}
+function readAddress() {
+  const given = new URLSearchParams(location.hash.slice(1)), known = {...DEFAULTS};
+  for (const name of Object.keys(DEFAULTS)) if (given.has(name)) known[name] = given.get(name);
+  setValues(known);
+}
+function writeAddress() {
+  const changed = Object.entries(values()).filter(([name, value]) => value !== DEFAULTS[name]);
+  const hash = `#${new URLSearchParams(changed)}`;
+  if (hash !== (location.hash || '#')) location.replace(hash);
+}
+const widthsOf = text => text.split(/[\s,]+/).filter(Boolean).map(Number);
+
+/** The settings in the order of exports.cpp. */
+function numbersOf(v) {
+  const widths = widthsOf(v.widths);
+  return [v.data === 'spirals' ? 1 : 0, PRECISIONS.indexOf(v.precision), Number(v.weight), v.law === 'fixed' ? 1 : 0,
+          2 ** Number(v.scale), Number(v.interval), Number(v.lr), Number(v.seed), 128, widths.length, ...widths];
+}
