@@ -209,6 +209,9 @@ void ForwardingBackend::transition(const Transition& t) { seen({&t}).transition(
 void ForwardingBackend::count_exponents(const Array& counts, const Array& x) {
   seen("count_exponents", {{&counts}, {&x}}).count_exponents(counts, x);
 }
+void ForwardingBackend::count_classes(const Array& counts, const Array& x) {
+  seen("count_classes", {{&counts}, {&x}}).count_classes(counts, x);
+}
 void ForwardingBackend::synchronize() { seen("synchronize", {}).synchronize(); }
 
 /// Always true: what the other backend cannot do at once it does one by one.

@@ -62,11 +62,14 @@ void unfused(Backend& on, const CheckedScale& s) {
 
 void unfused(Backend& on, const Push& p) {
   const Array at({1}, kInt64, p.ring.device()), n = empty_like(at);
-  on.fill(n, p.ring.numel());
-  const Array now = p.count.reshape({1}), pushed({1}, p.ring.dtype(), p.ring.device());
-  on.copy(pushed, p.value.reshape({1}));
+  on.fill(n, p.ring.size(0));
+  Shape row = p.ring.shape();
+  row[0] = 1;
+  const Array now = p.count.reshape({1}), pushed(row, p.ring.dtype(), p.ring.device());
+  on.copy(pushed, p.value.reshape(row));
   on.binary(kBinary<formula::Remainder>, at, now, n);
-  on.scatter(p.ring, pushed, 0, at, {"push"});
+  const Shape ones = Shape::filled(row.size(), 1);
+  on.scatter(p.ring, pushed, 0, at.reshape(ones).expand(row), {"push"});
   on.fill(n, 1);
   on.binary(kBinary<formula::Add>, now, now, n);
 }

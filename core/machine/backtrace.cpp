@@ -31,11 +31,12 @@ bool is_machinery(const std::string& function) {
   constexpr const char* machinery[] = {"halftape::detail::fail",
                                        "halftape::out_of_memory",
                                        "halftape::Node::Node",
+                                       "halftape::Node::note_call",
                                        "halftape::InputFile::fail",
                                        "halftape::autograd::call_site",
                                        "halftape::os::call_stack",
                                        "halftape::fail_file",
-                                       "halftape::autograd::refuse_nan",
+                                       "halftape::autograd::refuse_nonfinite",
                                        "halftape::OutOfMemoryError::",
                                        "halftape::FileError::",
                                        "halftape::Error::"};

@@ -1,6 +1,7 @@
-// Counts numbers by powers of two.
+// Counts numbers by powers of two, and by their class.
 #include "halftape/core/formula/exponents.h"
 
+#include "halftape/core/formula/number_class.h"
 #include "halftape/cpu/cpu_backend.h"
 #include "halftape/cpu/vector/loop.h"
 
@@ -27,6 +28,60 @@ void CpuBackend::count_exponents(const Array& counts, const Array& given) {
         if (sum) __atomic_fetch_add(&totals[slot], sum, __ATOMIC_RELAXED);
       }
     });
+  });
+  counts.bump_version();
+}
+
+namespace {
+
+/// Counts n numbers, so few that a count fits into a word: words are compared, many at once.
+template <class T>
+void count_words(const typename ClassBorders<T>::Word* x, int64_t n, int64_t* classes) {
+  using B = ClassBorders<T>;
+  using Word = typename B::Word;
+  const auto add = [&](NumberClass c, Word count) {
+    classes[static_cast<size_t>(c)] += static_cast<int64_t>(count);
+  };
+  Word zero = 0, small = 0, most = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const auto bits = static_cast<Word>(x[i] & B::magnitude);
+    zero = static_cast<Word>(zero + (bits == 0));
+    small = static_cast<Word>(small + (bits < B::least_normal));
+    most = std::max(most, bits);
+  }
+  Word large = 0, infinite = 0, nan = 0;
+  if (most >= B::large)  // as few are
+    for (int64_t i = 0; i < n; ++i) {
+      const auto bits = static_cast<Word>(x[i] & B::magnitude);
+      large = static_cast<Word>(large + (bits >= B::large));
+      infinite = static_cast<Word>(infinite + (bits >= B::infinite));
+      nan = static_cast<Word>(nan + (bits > B::infinite));
+    }
+  add(NumberClass::Zero, zero);
+  add(NumberClass::Subnormal, static_cast<Word>(small - zero));
+  add(NumberClass::Normal, static_cast<Word>(static_cast<Word>(n) - small - large));
+  add(NumberClass::Large, static_cast<Word>(large - infinite));
+  add(NumberClass::Infinite, static_cast<Word>(infinite - nan));
+  add(NumberClass::NaN, nan);
+}
+
+}  // namespace
+
+void CpuBackend::count_classes(const Array& counts, const Array& given) {
+  const Array x = given.to_contiguous();
+  auto* const totals = static_cast<int64_t*>(counts.raw());
+  visit(x.dtype(), [&]<class T>(Type<T>) {
+    if constexpr (is_floating_point(dtype_of<T>)) {
+      const auto* words = static_cast<const typename ClassBorders<T>::Word*>(x.raw());
+      parallel_ranges(x.numel(), grain(x.numel(), 1), [&](int64_t begin, int64_t end) {
+        constexpr int64_t kBlock = 8192;
+        int64_t classes[kNumberClasses] = {};
+        for (; begin < end; begin += kBlock)
+          count_words<T>(words + begin, std::min(kBlock, end - begin), classes);
+        for (int c = 0; c < kNumberClasses; ++c)
+          if (classes[c]) __atomic_fetch_add(&totals[c], classes[c], __ATOMIC_RELAXED);
+      });
+    }
   });
   counts.bump_version();
 }

@@ -37,15 +37,26 @@ __global__ void update_scaler(const __grid_constant__ Findings findings, const O
   scaler.move(overflow);
 }
 
-__global__ void push_one(char* ring, Dtype dtype, int64_t stride, int64_t size, int64_t* count,
-                         const void* value, Dtype value_dtype) {
+/// One block, whose threads share the row.
+__global__ void push_row(char* ring, Dtype dtype, int64_t row_bytes, int64_t rows, int64_t* count,
+                         const char* value, Dtype value_dtype, int64_t row) {
   const int64_t n = *count;
-  char* const at = ring + n % size * stride;
-  if (dtype == Dtype::Float64 || value_dtype == Dtype::Float64)
-    store(at, dtype, load<double>(value, value_dtype));
-  else
-    store(at, dtype, load<float>(value, value_dtype));
-  *count = n + 1;
+  char* const to = ring + n % rows * row_bytes;
+  const auto item = static_cast<int64_t>(element_size(dtype)),
+             value_item = static_cast<int64_t>(element_size(value_dtype));
+  const bool wide = dtype == Dtype::Float64 || value_dtype == Dtype::Float64;
+  for (int64_t i = threadIdx.x; i < row; i += blockDim.x) {
+    char* const at = to + i * item;
+    const char* const from = value + i * value_item;
+    if (!is_floating_point(dtype))
+      store(at, dtype, load<int64_t>(from, value_dtype));
+    else if (wide)
+      store(at, dtype, load<double>(from, value_dtype));
+    else
+      store(at, dtype, load<float>(from, value_dtype));
+  }
+  __syncthreads();  // all have read the count
+  if (threadIdx.x == 0) *count = n + 1;
 }
 
 }  // namespace
@@ -83,8 +94,10 @@ void CudaBackend::transition(const Transition& t) {
 
 void push(const Push& p) {
   const auto stride = p.ring.strides()[0] * static_cast<int64_t>(element_size(p.ring.dtype()));
-  launch(queue(p.ring), "push", push_one, 1, 1, 0, static_cast<char*>(p.ring.raw()), p.ring.dtype(),
-         stride, p.ring.numel(), p.count.data<int64_t>(), p.value.raw(), p.value.dtype());
+  const int64_t row = p.value.numel();
+  launch(queue(p.ring), "push", push_row, 1, row == 1 ? 1 : kThreads, 0,
+         static_cast<char*>(p.ring.raw()), p.ring.dtype(), stride, p.ring.size(0),
+         p.count.data<int64_t>(), static_cast<const char*>(p.value.raw()), p.value.dtype(), row);
 }
 
 }  // namespace halftape::cuda

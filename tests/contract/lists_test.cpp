@@ -108,6 +108,12 @@ TEST_CASE("unscale and the optimizer updates give the same bits in every layout"
              [](const Arrays& y, const Arrays& x) {
                tested().run(Push{y[0], y[1], x[0]});
              }});
+  check({"push",
+         {full({4, 3}, 7, kInt64, kCPU), full({1}, 6, kInt64, kCPU)},
+         {full({3}, 1 << 30, kInt64, kCPU)},
+         [](const Arrays& y, const Arrays& x) {
+           tested().run(Push{y[0], y[1], x[0]});
+         }});
   check({"transition",
          {full({1}, 1024, kFloat32, kCPU), full({2}, 0, kInt32, kCPU), full({8}, 0, kInt64, kCPU)},
          {half, full({1}, 4, kInt64, kCPU)},
@@ -145,4 +151,38 @@ TEST_CASE("numbers are counted by powers of two, in every layout") {
         CHECK(found == expected);
       }
     }
+}
+
+TEST_CASE("numbers are counted by their class, in every layout") {
+  const auto count = [](const Arrays& y, const Arrays& x) { tested().count_classes(y[0], x[0]); };
+  const std::vector<Shape> long_ones = large();
+  for (const Dtype d : floats) {
+    const double least = d == kFloat16 ? 0x1p-14 : d == kFloat64 ? 0x1p-1022 : 0x1p-126;
+    for (const auto* shapes : {&small, &long_ones}) {
+      for (const Shape& s : *shapes) {
+        const Array x = numbers(s, d);
+        check({"count_classes", {full({kNumberClasses}, 3, kInt64, kCPU)}, {x}, count, true});
+        const Array counts = there(full({kNumberClasses}, 0, kInt64, kCPU));
+        count({counts}, {there(x)});
+        std::vector<int64_t> found(kNumberClasses), expected(kNumberClasses);
+        tested().read(found.data(), counts);
+        const Array wide(s, kFloat64, kCPU), doubled(s, d, kCPU), twice(s, kFloat64, kCPU);
+        backend(kCPU).copy(wide, x);
+        backend(kCPU).binary(BinaryOps::index<formula::Add>(), doubled, x, x);
+        backend(kCPU).copy(twice, doubled);
+        for (int64_t i = 0; i < wide.numel(); ++i) {
+          const double v = std::abs(static_cast<const double*>(wide.raw())[i]);
+          const NumberClass c = std::isnan(v)   ? NumberClass::NaN
+                                : std::isinf(v) ? NumberClass::Infinite
+                                : v == 0        ? NumberClass::Zero
+                                : v < least     ? NumberClass::Subnormal
+                                : std::isinf(static_cast<const double*>(twice.raw())[i])
+                                    ? NumberClass::Large
+                                    : NumberClass::Normal;
+          ++expected[static_cast<size_t>(c)];
+        }
+        CHECK(found == expected);
+      }
+    }
+  }
 }

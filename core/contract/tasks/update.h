@@ -69,8 +69,9 @@ struct Transition {
   SkipReport report = nullptr;
 };
 
-/// ring[count mod its size] ← value, and count ← count + 1. ring: (n), n > 0, of a floating dtype;
-/// count: one int64; value: one element of any floating dtype.
+/// ring[count mod n] ← value, and count ← count + 1. ring: (n, …), n > 0, contiguous but for the
+/// stride between its rows; count: one int64; value: as many elements as a row has, contiguous, of
+/// the ring's dtype; or both are of floating dtypes.
 struct Push {
   Array ring, count, value;
 };
