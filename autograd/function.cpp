@@ -65,6 +65,7 @@ variable_list FunctionNode::finish(variable_list outputs, const variable_list& i
       y.impl()->is_view = true;
     }
     if (find(constant, outputs[i]) >= 0) continue;
+    if (halftape::detail::tape_is_watched()) halftape::detail::show_made(*this, y.array());
     const Edge edge{self, static_cast<uint32_t>(i)};
     if (changed) {
       HALFTAPE_CHECK(!(y.is_leaf() && y.requires_grad()), name(),

@@ -6,7 +6,8 @@
 #include <sstream>
 #include <vector>
 
-#include "halftape/autograd/tape/grad_mode.h"
+#include "halftape/core/contract/backend.h"
+#include "halftape/core/formula/number_class.h"
 #include "halftape/core/machine/backtrace.h"
 #include "halftape/core/machine/os.h"
 
@@ -61,8 +62,7 @@ bool is_system_library(const std::string& binary) {
          name.starts_with("libstdc++") || name.starts_with("libc++");
 }
 
-/// The user's function that called an op, from what call_site() returned; without names, the newest
-/// place.
+/// Without names, the newest place.
 std::string caller(const std::string& origin) {
   std::string newest;
   bool below = false;  // a function of the library has passed
@@ -92,6 +92,8 @@ std::string call_site() {
   return {reinterpret_cast<const char*>(frames.data()), n * sizeof(void*)};
 }
 
+std::string described_call(const std::string& call_site) { return caller(call_site); }
+
 namespace {
 /// With HALFTAPE_BACKTRACE=1, the functions of the forward call, from what call_site() returned.
 std::string forward_call(const std::string& origin) {
@@ -102,15 +104,22 @@ std::string forward_call(const std::string& origin) {
 }
 }  // namespace
 
-void refuse_nan(const Node& node, const Grads& grads) {
-  const NoGradGuard no_grad;
+void refuse_nonfinite(const Node& node, const Grads& grads) {
   for (size_t i = 0; i < grads.size(); ++i) {
     const Tensor& g = grads[i];
-    if (!g.defined() || g.equal(g)) continue;  // NaN differs from itself
+    if (!g.defined()) continue;
+    const Array counts = full({kNumberClasses}, 0, kInt64, g.device());
+    std::array<int64_t, kNumberClasses> classes;
+    backend(g.device()).count_classes(counts, g.array());
+    backend(g.device()).read(classes.data(), counts);
+    const bool nan = classes[static_cast<size_t>(NumberClass::NaN)] > 0,
+               inf = classes[static_cast<size_t>(NumberClass::Infinite)] > 0;
+    if (!nan && !(inf && AnomalyMode::checks_inf())) continue;
     const std::string where = caller(node.origin());
-    HALFTAPE_CHECK(false, "backward: `", node.name(), "` gave a NaN in the gradient of its input ",
-                   i, " (", g.dtype(), " ", g.sizes(), "); it was called ",
-                   where.empty() ? "while anomaly mode was off" : "at " + where,
+    HALFTAPE_CHECK(false, "backward: `", node.name(), "` gave ", nan ? "a NaN" : "an infinity",
+                   " in the gradient of its input ", i, " (", g.dtype(), " ", g.sizes(), ")",
+                   node.place().empty() ? "" : " in " + std::string(node.place()),
+                   "; it was called ", where.empty() ? "while anomaly mode was off" : "at " + where,
                    forward_call(node.origin()));
   }
 }

@@ -1,41 +1,55 @@
-// Finds the first NaN of a backward pass, and the call that led to it.
+// Finds the first NaN, or inf, of a backward pass, and the call that led to it.
 #pragma once
 #include <atomic>
 #include <string>
 
-#include "halftape/autograd/tape/node.h"
+#include "halftape/autograd/tape/value_watcher.h"
 
 namespace halftape::autograd {
 
 /// The process-wide switch. While it is on, every recorded op stores where it was called, and
-/// backward throws at the first op whose rule makes a NaN. Slow, for debugging.
+/// backward throws at the first op whose rule makes a NaN; with check_inf, an infinity, too, as the
+/// overflow that a GradScaler is about to skip. Slow, for debugging.
 class AnomalyMode {
  public:
-  static bool is_enabled() { return enabled.load(std::memory_order_relaxed); }
-  static void set_enabled(bool on) { enabled.store(on, std::memory_order_relaxed); }
+  static bool is_enabled() { return mode.load(std::memory_order_relaxed) != Mode::Off; }
+  static bool checks_inf() { return mode.load(std::memory_order_relaxed) == Mode::Inf; }
+  static void set_enabled(bool on, bool check_inf = false) {
+    const Mode now = !on         ? Mode::Off
+                     : check_inf ? Mode::Inf
+                                 : Mode::NaN,
+               before = mode.exchange(now);
+    detail::tape_watchers += static_cast<int>(on) - static_cast<int>(before != Mode::Off);
+  }
 
  private:
-  static inline std::atomic<bool> enabled{false};
+  enum class Mode : uint8_t { Off, NaN, Inf };
+  static inline std::atomic<Mode> mode{Mode::Off};
 };
 
 /// Sets AnomalyMode for a scope.
 class [[nodiscard]] DetectAnomalyGuard {
  public:
-  [[nodiscard]] explicit DetectAnomalyGuard(bool on = true) : before_(AnomalyMode::is_enabled()) {
-    AnomalyMode::set_enabled(on);
+  [[nodiscard]] explicit DetectAnomalyGuard(bool on = true, bool check_inf = false)
+      : before_(AnomalyMode::is_enabled()), checked_inf_(AnomalyMode::checks_inf()) {
+    AnomalyMode::set_enabled(on, check_inf);
   }
-  ~DetectAnomalyGuard() { AnomalyMode::set_enabled(before_); }
+  ~DetectAnomalyGuard() { AnomalyMode::set_enabled(before_, checked_inf_); }
   DetectAnomalyGuard(const DetectAnomalyGuard&) = delete;
   DetectAnomalyGuard& operator=(const DetectAnomalyGuard&) = delete;
 
  private:
-  bool before_;
+  bool before_, checked_inf_;
 };
 
-/// The addresses of the call stack, as bytes; refuse_nan() looks up their names.
+/// The addresses of the call stack, as bytes.
 std::string call_site();
-/// Throws if a rule's result has a NaN. Names the op, its input and the function that called it,
-/// with file and line where debug information has them; with HALFTAPE_BACKTRACE=1 all functions.
-void refuse_nan(const Node& node, const Grads& grads);
+/// The user's function of what call_site() returned, with file and line where debug information has
+/// them; "" for an empty one.
+std::string described_call(const std::string& call_site);
+/// Throws if a rule's result has a NaN; or an infinity, if AnomalyMode::checks_inf(). Names the op,
+/// its input and the function that called it, with file and line where debug information has them;
+/// with HALFTAPE_BACKTRACE=1 all functions.
+void refuse_nonfinite(const Node& node, const Grads& grads);
 
 }  // namespace halftape::autograd

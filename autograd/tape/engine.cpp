@@ -65,13 +65,17 @@ class Arrivals {
     }
     if (slots.size() <= edge.output) slots.resize(edge.output + 1);
     Tensor& slot = slots[edge.output];
-    if (!slot.defined())
+    if (!slot.defined()) {
       slot = std::move(g);
-    else if (slot.dtype() == g.dtype() && slot.unique() && slot.is_contiguous())
+      return;
+    }
+    if (slot.dtype() == g.dtype() && slot.unique() && slot.is_contiguous())
       accumulate(slot, g);
     else
       slot = slot.add(g);
+    nodes_[at].summed = true;
   }
+  bool summed(size_t i) const { return nodes_[i].summed; }
   Grads take(size_t i) { return std::move(nodes_[i].grads); }
   GradTag* mark(size_t i) const { return nodes_[i].mark; }
 
@@ -86,6 +90,7 @@ class Arrivals {
   struct AtNode {
     Grads grads;
     GradTag* mark = nullptr;
+    bool summed = false;  // several gradients have arrived
   };
   const std::vector<Ref<Node>>& order_;
   GradTag::Pass& pass_;
@@ -160,8 +165,9 @@ Grads run_elsewhere(Request& request) {
                  "the step of a Graph; use fewer there");
   Grads result;
   std::exception_ptr error;
-  const auto work = [&, mark = GradTag::current()] {
+  const auto work = [&, mark = GradTag::current(), watcher = ValueWatcher::current()] {
     const GradTag::Pass pass(mark);
+    const ValueWatcher::Scope watched(watcher);
     try {
       result = run(request);
     } catch (...) {
@@ -180,6 +186,11 @@ Grads run_elsewhere(Request& request) {
   return result;
 }
 
+void show_sums(const Node& n, const Grads& sums) {
+  if (!detail::tape_is_watched()) return;
+  if (ValueWatcher* watcher = ValueWatcher::current()) watcher->added(n, sums);
+}
+
 /// The gradients of n's inputs from those of its outputs.
 Grads call_rule(Node& n, Grads&& g, bool last) {
   Grads d;
@@ -187,7 +198,10 @@ Grads call_rule(Node& n, Grads&& g, bool last) {
     const OpTimer span(n.name(), OpWatcher::Phase::Backward);
     d = n.run(std::move(g), last);
   }
-  if (AnomalyMode::is_enabled()) refuse_nan(n, d);
+  if (detail::tape_is_watched()) [[unlikely]] {
+    if (ValueWatcher* watcher = ValueWatcher::current()) watcher->derived(n, d);
+    if (AnomalyMode::is_enabled()) refuse_nonfinite(n, d);
+  }
   HALFTAPE_CHECK(d.size() == n.next.size(), "backward: `", n.name(), "` gave ", d.size(),
                  " gradients for ", n.next.size(), " inputs");
   return d;
@@ -212,6 +226,7 @@ Grads run(Request& request) {
     Ref<Node>& n = order[at];
     Grads g = arrivals.take(at);
     if (g.empty()) continue;
+    if (arrivals.summed(at)) show_sums(*n, g);
     pass.begin_rule(arrivals.mark(at));
     n->run_hooks(g);
     wanted.keep(*n, g);

@@ -4,9 +4,11 @@
 #include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/autograd/tape/grad_tag.h"
 #include "halftape/autograd/tape/policy.h"
+#include "halftape/autograd/tape/value_watcher.h"
 #include "halftape/core/contract/backend.h"
 #include "halftape/core/formula/binary.h"
 #include "halftape/core/machine/per_thread.h"
+#include "halftape/core/place.h"
 
 namespace halftape {
 namespace {
@@ -16,12 +18,18 @@ std::atomic<uint64_t> next_seq{kOps + 1};
 using LiveNodes = Counter<struct OfNodes>;
 thread_local DtypePolicy* current_policy = nullptr;
 thread_local SavedHooks* current_hooks = nullptr;
+thread_local ValueWatcher* current_watcher = nullptr;
 
 }  // namespace
 
 Node::Node(const char* name, bool saves)
     : seq_(next_seq.fetch_add(1, std::memory_order_relaxed)), saves_(saves), name_(name) {
   LiveNodes::add(1);
+  if (detail::tape_is_watched()) [[unlikely]]
+    note_call();
+}
+void Node::note_call() {
+  if (const detail::Place* at = detail::place_at_work) extras().place = at->path;
   if (autograd::AnomalyMode::is_enabled()) extras().origin = autograd::call_site();
 }
 Node::~Node() { LiveNodes::add(-1); }
@@ -151,6 +159,20 @@ Grads Accumulate::vjp(Grads gs) {
       for (size_t i = 0; i < after.size(); ++i)
         if (const auto hook = after[i]) hook(leaf);
   return {};
+}
+
+ValueWatcher* ValueWatcher::current() { return current_watcher; }
+ValueWatcher::Scope::Scope(ValueWatcher* watcher) : ScopedValue(current_watcher, watcher) {
+  ++detail::tape_watchers;
+}
+void detail::show_made(const Node& node, const Array& value) {
+  if (current_watcher) current_watcher->made(node, value);
+}
+void detail::show_made_inside(const char* op, const Tensor& weight, const Array& value) {
+  if (current_watcher) current_watcher->made_inside(op, weight.gradient_edge(), value);
+}
+void detail::show_derived_inside(const Node& node, size_t weight, const Array& gradient) {
+  if (current_watcher) current_watcher->derived_inside(node, weight, gradient);
 }
 
 SavedHooks* SavedHooks::current() { return current_hooks; }

@@ -5,6 +5,8 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <string_view>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -112,10 +114,14 @@ class Node : public RefCounted, public FreeListed {
     std::vector<std::pair<uint32_t, Hook>> hooks;  // (output, hook); run first
     std::vector<std::pair<uint32_t, std::shared_ptr<GradSlot>>> retained;  // of retain_grad()
     std::string origin;  // what call_site() returned, in anomaly mode
+    std::string place;   // of the module that called the op, while the tape is watched
   };
   Extras& extras();
   /// Where anomaly mode saw the op called; empty if it was off.
   std::string origin() const { return extras_ ? extras_->origin : ""; }
+  /// The path of the module that called the op, "encoder.fc2"; empty outside of modules, and unless
+  /// a ValueWatcher or anomaly mode was there.
+  std::string_view place() const { return extras_ ? extras_->place : std::string_view(); }
   /// Runs the hooks on the gradients that have arrived, and stores the retained ones. Both get a
   /// gradient in the tensor's dtype. `g` changes only where a hook returns another gradient.
   void run_hooks(Grads& g) const;
@@ -129,6 +135,7 @@ class Node : public RefCounted, public FreeListed {
 
  private:
   friend void dispose(Node* node) noexcept;
+  void note_call();
   static constexpr int32_t kReleased = -1;
   std::atomic<int32_t> runs_{0};  // that are in progress, of a node that saves; or kReleased
   static inline thread_local const std::unordered_set<Node*>* wanted = nullptr;

@@ -7,6 +7,7 @@
 
 #include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/autograd/tape/node.h"
+#include "halftape/autograd/tape/value_watcher.h"
 
 namespace halftape {
 
@@ -48,6 +49,8 @@ Tensor record(const char* name, Array value, const Inputs& inputs, Rule&& rule,
       new RuleNode<std::decay_t<Rule>>(name, std::forward<Rule>(rule)));  // NOLINT: counted
   for (const auto& t : inputs) node->next.push_back(detail::tensor_of(t).gradient_edge());
   node->first = {out.sizes(), out.dtype(), out.device()};
+  if (detail::tape_is_watched() && !view_of) [[unlikely]]
+    detail::show_made(*node, out.array());
   out.impl()->history = {std::move(node), 0};
   return out;
 }

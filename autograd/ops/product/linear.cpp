@@ -149,6 +149,8 @@ Grads SavedMlp::gradients(Node& self, const Tensor& g_out) const {
     }
     backend(g.device()).gemm(product);
     g = Tensor(below);
+    if (l > 0 && detail::tape_is_watched())
+      detail::show_derived_inside(self, weight_input(l - 1), below);
   }
   if (self.wants(0)) d[0] = g;
   return d;
@@ -202,6 +204,7 @@ Tensor one_op(const TensorList& inputs, Activation activation) {
     backend(y.device()).gemm(product);
     h = y;
     if (!recorded) continue;
+    if (!last && detail::tape_is_watched()) detail::show_made_inside("linear", w, y);
     saved.weights.emplace_back(w);
     saved.biases.push_back(b.defined() ? Saved(b) : Saved());
     if (!last) saved.hidden.emplace_back(y);

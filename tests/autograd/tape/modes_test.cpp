@@ -51,6 +51,33 @@ TEST_CASE("anomaly mode names the op whose rule made the first NaN, and the line
   CHECK(message((broken(x) * 3).sum()).empty());  // off: NaN is no error
 }
 
+TEST_CASE("anomaly mode names infinities on request, and the module that called the op") {
+  const Tensor x = leaf({0, 1});
+  CHECK(message((sqrt(x) * 3).sum()).empty());
+  {
+    const autograd::DetectAnomalyGuard guard;
+    CHECK_FALSE(autograd::AnomalyMode::checks_inf());
+    CHECK(message((sqrt(x) * 3).sum()).empty());  // 1/(2·√0) is infinite, and no NaN
+  }
+  const autograd::DetectAnomalyGuard guard(true, true);
+  CHECK(has(message((sqrt(x) * 3).sum()),
+            "`sqrt` gave an infinity in the gradient of its input 0 (float64 [2]); it was called"));
+  {
+    const autograd::DetectAnomalyGuard nan_alone;
+    CHECK(message((sqrt(x) * 3).sum()).empty());
+  }
+  CHECK(autograd::AnomalyMode::checks_inf());
+  struct Root : nn::Module {
+    Tensor forward(const Tensor& t) {
+      const PlaceScope scope(*this);
+      return sqrt(t);
+    }
+  };
+  nn::Module model;
+  const auto root = model.register_module("root", std::make_shared<Root>());
+  CHECK(has(message(root->forward(x).sum()), "(float64 [2]) in root; it was called"));
+}
+
 TEST_CASE("with HALFTAPE_BACKTRACE=1 anomaly mode names the functions of the forward call, too") {
   const Tensor x = leaf({0, 1});
   const autograd::DetectAnomalyGuard guard;
