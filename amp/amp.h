@@ -12,4 +12,7 @@
 #include "halftape/amp/tools/explain.h"
 #include "halftape/amp/tools/exponents.h"
 #include "halftape/amp/tools/inject.h"
+#include "halftape/amp/tools/inspector.h"
+#include "halftape/amp/tools/ledger.h"
 #include "halftape/amp/tools/precision_policy.h"
+#include "halftape/amp/tools/scale_trials.h"

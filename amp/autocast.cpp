@@ -100,7 +100,7 @@ void Autocaster::install() {
     any = true;
     every_op |= d.policy && d.policy->overrides();
   }
-  set_dtype_policy(any ? this : nullptr);
+  set_dtype_policy(any && !suspended ? this : nullptr);
 }
 
 // 2. Each op then asks for casts of its inputs: cast_inputs() in autograd/tape/policy.h.

@@ -31,6 +31,7 @@ class Autocaster final : public DtypePolicy {
   int nesting = 0;
   std::map<std::pair<const detail::TensorImpl*, Dtype>, CachedCast> cache;
   CastObserver* observer = nullptr;
+  bool suspended = false;  // regions change nothing: a tool computes in the dtypes that are given
 
   /// This thread's: its own, or one that a checkpoint or a custom function brought along.
   static Autocaster& current();

@@ -123,6 +123,7 @@ class GradScaler : public ScalerBase {
   void load_state_dict(const StateDict& saved);
 
  private:
+  friend class Inspector;  // reads the scale's array
   enum class Stage : uint8_t { Ready, Unscaled, Stepped, Failed };
   /// What was found in the gradients of one optimizer, and whether they are divided.
   struct CheckedGradients {

@@ -1,0 +1,144 @@
+#include "halftape/amp/tools/alarm_watch.h"
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+
+#include "halftape/core/machine/warn.h"
+
+namespace halftape::amp {
+namespace {
+
+std::string percent(double share) {
+  std::ostringstream text;
+  text.precision(share < 0.1 ? 2 : 3);
+  text << 100 * share << " %";
+  return text.str();
+}
+
+double learning_rate(const optim::Optimizer* optimizer) {
+  return optimizer && !optimizer->param_groups().empty() &&
+                 optimizer->param_groups()[0].has_options()
+             ? optimizer->param_groups()[0].options().get_lr()
+             : 0;
+}
+
+int64_t updates_of(const GradScaler& scaler) {
+  const ScalerStats stats = scaler.is_enabled() ? scaler.stats() : ScalerStats();
+  return stats.steps - stats.skips;
+}
+
+}  // namespace
+
+std::ostream& operator<<(std::ostream& out, const Alarm& alarm) {
+  out << "step " << alarm.step << ": ";
+  if (!alarm.where.empty()) out << alarm.where << ": ";
+  return out << alarm.text;
+}
+
+AlarmWatch::AlarmWatch(AlarmOptions options, const GradScaler& scaler,
+                       const optim::Optimizer* optimizer)
+    : options_(std::move(options)),
+      scaler_(scaler),
+      optimizer_(optimizer),
+      lr_(learning_rate(optimizer)),
+      updates_before_(updates_of(scaler)) {}
+
+void AlarmWatch::set(Alarm::Kind kind, int64_t step, const std::string& where, bool on,
+                     double value, const std::string& text) {
+  if (!on) {
+    raised_.erase({kind, where});
+    return;
+  }
+  if (!raised_.insert({kind, where}).second) return;
+  all_.push_back({kind, step, where, value, text});
+  if (options_.report) return options_.report(all_.back());
+  std::ostringstream line;
+  line << "Inspector: " << all_.back();
+  warn(line.str());
+}
+
+void AlarmWatch::look_at(std::vector<const LedgerRow*> rows,
+                         const std::vector<LedgerPlace>& places) {
+  struct Module {
+    double lost = 0, error = -1;
+    bool any = false, all_zero = true, lost_all = false;
+    int64_t step = 0;
+  };
+  std::map<std::string, Module> modules;
+  for (const LedgerRow* row : rows) {
+    const LedgerPlace& place = places[row->place];
+    const size_t dot = place.parameter.rfind('.');
+    Module& m = modules[place.kind != LedgerPlace::Kind::Parameter ? place.module
+                        : dot == std::string::npos                 ? ""
+                                                   : place.parameter.substr(0, dot)];
+    m.step = row->step;
+    if (row->error) m.error = std::max(m.error, *row->error);
+    if (place.kind == LedgerPlace::Kind::Parameter) continue;
+    m.any = true;
+    m.all_zero = m.all_zero && row->seen.zeros() == row->seen.total();
+    if (!row->shadow || row->shadow->numbers() == 0) continue;
+    const int64_t more = row->seen.zeros() - row->shadow->zeros();
+    m.lost =
+        std::max(m.lost, static_cast<double>(more) / static_cast<double>(row->shadow->numbers()));
+    m.lost_all = m.lost_all || row->seen.zeros() == row->seen.total();
+  }
+  for (const auto& [path, m] : modules) {
+    if (!m.any) continue;
+    if (m.error >= 0)
+      set(Alarm::Kind::Lost, m.step, path, m.lost > options_.lost && m.error > options_.error,
+          m.error,
+          percent(m.lost) +
+              " of the gradients that arrive here become 0 in 16 bits, and a weight "
+              "gradient is off by " +
+              percent(m.error) +
+              "; raise init_scale, or let the scale grow sooner by a shorter growth_interval");
+    set(Alarm::Kind::Dead, m.step, path, m.all_zero && !m.lost_all, 1,
+        "all gradients that arrive here are 0; look for a unit that is always off, a detach(), a "
+        "loss that does not depend on this module, or a scale that is far too small");
+  }
+}
+
+void AlarmWatch::look_at_update(int64_t step, const std::string& parameter, Dtype dtype,
+                                double unchanged) {
+  std::ostringstream text;
+  text << "the update left " << percent(unchanged) << " of this " << dtype
+       << " parameter as it was, being less than half a unit in the last place; keep a float32 "
+          "copy (optim::Weights::Master), or round stochastically";
+  set(Alarm::Kind::Stagnant, step, parameter, is_narrow(dtype) && unchanged > options_.stagnant,
+      unchanged, text.str());
+}
+
+void AlarmWatch::look_at_schedule() {
+  const double lr = learning_rate(optimizer_);
+  moves_ += lr != lr_;
+  lr_ = lr;
+}
+
+void AlarmWatch::look_at_scaler(int64_t step) {
+  if (!scaler_.is_enabled()) return;
+  const ScalerStats stats = scaler_.stats();
+  set(Alarm::Kind::SkipsInRow, step, "", stats.skips_in_row >= options_.skips_in_row,
+      static_cast<double>(stats.skips_in_row),
+      std::to_string(stats.skips_in_row) +
+          " steps in a row were skipped; overflows() names the first number that was not finite");
+  // The move of a step may come before or after the Inspector's look at it.
+  const int64_t updates = updates_of(scaler_) - updates_before_, ahead = moves_ - updates;
+  set(Alarm::Kind::ScheduleAhead, step, "", ahead > 1, static_cast<double>(ahead),
+      "the learning rate has moved " + std::to_string(moves_) + " times, the parameters " +
+          std::to_string(updates) +
+          " times: the schedule moves at skipped steps, too; use amp::step_if_applied, or "
+          "amp::AppliedSteps");
+  const GradScaler::StateDict state = scaler_.state_dict();
+  const double scale = state.at("scale"), least = state.at("min_scale"),
+               most = state.at("max_scale");
+  const bool moves = state.at("growth_factor") > 1, low = scale <= least, high = scale >= most;
+  std::ostringstream text;
+  text << "the scale stands at " << (low ? "min_scale, " : "max_scale, ") << scale
+       << (low ? "; gradients overflow even there: look for a learning rate that is too high, or "
+                 "lower min_scale"
+               : "; it would grow further: raise max_scale, unless the bound is meant");
+  set(Alarm::Kind::ScaleAtBound, step, "", moves && (low || high), scale, text.str());
+}
+
+}  // namespace halftape::amp

@@ -1,0 +1,40 @@
+// Raises the alarms of an Inspector; internal to the tools.
+#pragma once
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "halftape/amp/tools/inspector.h"
+
+namespace halftape::amp {
+
+class AlarmWatch {
+ public:
+  AlarmWatch(AlarmOptions options, const GradScaler& scaler, const optim::Optimizer* optimizer);
+  const std::vector<Alarm>& all() const { return all_; }
+
+  /// What a sampled step found: `rows` of its places.
+  void look_at(std::vector<const LedgerRow*> rows, const std::vector<LedgerPlace>& places);
+  /// The share of a parameter that a step with a gradient left as it was.
+  void look_at_update(int64_t step, const std::string& parameter, Dtype dtype, double unchanged);
+  /// Called once per step.
+  void look_at_schedule();
+  /// The state of the scaler after the step; waits for the device.
+  void look_at_scaler(int64_t step);
+
+ private:
+  void set(Alarm::Kind kind, int64_t step, const std::string& where, bool on, double value,
+           const std::string& text);
+
+  AlarmOptions options_;
+  const GradScaler& scaler_;
+  const optim::Optimizer* optimizer_;
+  std::vector<Alarm> all_;
+  std::set<std::pair<Alarm::Kind, std::string>> raised_;
+  double lr_ = 0;
+  int64_t moves_ = 0;           // of the learning rate
+  int64_t updates_before_ = 0;  // that were applied before this watch began
+};
+
+}  // namespace halftape::amp

@@ -1,0 +1,399 @@
+#include "halftape/amp/tools/inspector.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "halftape/amp/tools/alarm_watch.h"
+#include "halftape/amp/tools/count_history.h"
+#include "halftape/amp/tools/side_batch.h"
+#include "halftape/autograd/methods.h"
+#include "halftape/autograd/ops/elementwise/binary.h"
+#include "halftape/autograd/tape/anomaly_mode.h"
+#include "halftape/core/capture/capture.h"
+#include "halftape/core/contract/backend.h"
+#include "halftape/optim/loss_history.h"
+
+namespace halftape::amp {
+namespace {
+
+constexpr size_t kMostOverflows = 1000;
+
+const InspectorOptions& checked(const InspectorOptions& o) {
+  HALFTAPE_CHECK(o.every >= 0 && o.shadow_every >= 0 && o.kept > 0, "Inspector: every ", o.every,
+                 ", shadow_every ", o.shadow_every, " and kept ", o.kept,
+                 " must not be negative, and kept not 0");
+  const AlarmOptions& a = o.alarms;
+  HALFTAPE_CHECK(a.lost >= 0 && a.error >= 0 && a.stagnant >= 0 && a.skips_in_row > 0,
+                 "Inspector: the thresholds of the alarms, lost ", a.lost, ", error ", a.error,
+                 ", stagnant ", a.stagnant, " and skips_in_row ", a.skips_in_row,
+                 ", must not be negative, and skips_in_row not 0");
+  HALFTAPE_CHECK(!ValueWatcher::current(),
+                 "Inspector: this thread has a ValueWatcher already, such as another Inspector");
+  return o;
+}
+
+}  // namespace
+
+class Inspector::Impl {
+ public:
+  Impl(const nn::Module& model, const GradScaler& scaler, const InspectorOptions& options)
+      : model_(model),
+        scaler_(scaler),
+        options_(checked(options)),
+        counter_(model),
+        history_rows_(std::max<int64_t>(options.every, 64)),
+        history_(history_rows_),
+        scales_(history_rows_),
+        alarms_(options.alarms, scaler, options.optimizer),
+        scope_(&counter_) {
+    counter_.values = options.values;
+    begin_step();
+  }
+
+  void step(const std::function<Tensor()>& loss_again);
+  /// What a Graph's replays, or a GPU's steps, have counted since the last call.
+  void read_history();
+
+  int64_t steps = 0;
+  std::vector<ClassCounts> totals;
+  std::deque<LedgerRow> rows;
+  std::deque<Overflow> overflows;
+  const std::vector<LedgerPlace>& places() const { return counter_.places(); }
+  const std::vector<Alarm>& alarms() const { return alarms_.all(); }
+
+ private:
+  bool sampled() const { return options_.every > 0 && calls_ % options_.every == 0; }
+  bool on_host() const { return counter_.device() == kCPU; }
+  void begin_step();
+  void remember_counts();
+  void finish_step(const std::function<Tensor()>& loss_again);
+  bool absorb(const std::vector<size_t>& events, const std::vector<ClassCounts>& counts,
+              double scale);
+  void note_overflow(const std::vector<size_t>& events, const std::vector<ClassCounts>& counts,
+                     double scale, bool bad_loss);
+  bool note_unexplained_skip(int64_t step);
+  size_t take_samples(int64_t step, bool applied);
+  void take_shadow(int64_t step, const std::function<Tensor()>& loss_again, size_t first);
+  void forget_old_samples();
+  void replay(const std::function<Tensor()>& loss_again);
+  double unchanged_share(const std::string& name, const Tensor& now) const;
+
+  const nn::Module& model_;
+  const GradScaler& scaler_;
+  const InspectorOptions options_;
+  ValueCounter counter_;
+  const int64_t history_rows_;
+  CountHistory history_;                // of a GPU's steps
+  optim::LossHistory scales_;           // beside it
+  std::vector<size_t> history_events_;  // of each row of the history
+  std::vector<ClassCounts> counted_;    // the row that was read last
+  int64_t calls_ = 0, read_at_ = 0;     // of step(); how many there were at the last reading
+  AlarmWatch alarms_;
+  double scale_ = 1;                      // of the next loss
+  double step_scale_ = 1;                 // of the step that was absorbed last
+  RandomState random_;                    // as it was when this step began
+  std::map<std::string, Tensor> before_;  // parameters, at the beginning of a sampled step
+  std::vector<bool> usual_;  // places whose numbers were not finite in a step that was applied
+  bool any_applied_ = false;
+  int64_t skips_ = 0;            // that the scaler had counted
+  std::deque<int64_t> samples_;  // the steps of `rows`
+  ValueWatcher::Scope scope_;
+};
+
+void Inspector::Impl::begin_step() {
+  counter_.reset(!on_host());
+  counter_.bins = sampled() ? ValueCounter::Bins::Stored16 : ValueCounter::Bins::None;
+  random_ = get_random_state();
+  if (on_host()) scale_ = scaler_.get_scale();
+  before_.clear();
+  if (sampled())
+    for (const auto& p : model_.named_parameters())
+      if (p.value().requires_grad()) before_.emplace(p.key(), p.value().detach().clone());
+}
+
+void Inspector::Impl::step(const std::function<Tensor()>& loss_again) {
+  const ValueWatcher::Scope unwatched(nullptr);
+  alarms_.look_at_schedule();
+  if (!on_host()) {
+    remember_counts();
+    if (Capture::active_or_tried()) {
+      HALFTAPE_CHECK(!loss_again, "Inspector: in the step of a Graph, step() takes no closure");
+      return counter_.reset(true);
+    }
+  }
+  const bool may_replay = loss_again && options_.replay;
+  if (on_host() || sampled() || may_replay) finish_step(loss_again);
+  ++calls_;
+  begin_step();
+}
+
+/// Keeps what this step has counted on the device, and its scale.
+void Inspector::Impl::remember_counts() {
+  if (counter_.events() != history_events_ || calls_ - read_at_ >= history_rows_) {
+    HALFTAPE_CHECK(!Capture::active_or_tried() || history_.empty(),
+                   "Inspector: this step of a Graph does something else than the one before");
+    read_history();
+    if (counter_.events() != history_events_) {
+      history_.clear();
+      history_events_ = counter_.events();
+    }
+  }
+  history_.push(counter_.classes());
+  if (scaler_.scale_.defined()) scales_.push(Tensor(scaler_.scale_));
+}
+
+/// What follows from the counts of a step, which is read for that.
+void Inspector::Impl::finish_step(const std::function<Tensor()>& loss_again) {
+  bool applied = true;
+  if (on_host()) {
+    applied = absorb(counter_.events(), counter_.read_classes(), scale_);
+    ++steps;
+  } else {
+    read_history();
+    applied = overflows.empty() || overflows.back().step != steps - 1;
+  }
+  const int64_t now = steps - 1;
+  if (scaler_.is_enabled()) applied &= !note_unexplained_skip(now);
+  const bool shadow =
+      loss_again && options_.shadow_every > 0 && calls_ % options_.shadow_every == 0;
+  const size_t first = sampled() ? take_samples(now, applied) : rows.size();
+  if (shadow) take_shadow(now, loss_again, first);
+  std::vector<const LedgerRow*> fresh;
+  for (size_t i = first; i < rows.size(); ++i) fresh.push_back(&rows[i]);
+  alarms_.look_at(fresh, places());
+  forget_old_samples();
+  if (!applied && loss_again && options_.replay) replay(loss_again);
+  if (!applied || sampled()) alarms_.look_at_scaler(now);
+}
+
+/// Each row holds the counts of all steps up to its own.
+void Inspector::Impl::read_history() {
+  const CountHistory::Taken taken = history_.take();
+  read_at_ = calls_;
+  if (taken.pushed == 0) return;
+  steps += taken.pushed - static_cast<int64_t>(taken.rows.size());
+  // Each scale is pushed after the update, for the next step.
+  const std::vector<double> scales = scales_.to_vector();
+  const size_t count = taken.rows.size();
+  for (size_t i = 0; i < count; ++i) {
+    std::vector<ClassCounts> counts = taken.rows[i];
+    counted_.resize(std::max(counted_.size(), counts.size()));
+    for (size_t e = 0; e < counts.size(); ++e)
+      for (size_t c = 0; c < counts[e].counts.size(); ++c)
+        counts[e].counts[c] -= std::exchange(counted_[e].counts[c], counts[e].counts[c]);
+    absorb(history_events_, counts, scale_);
+    if (scales.size() >= count) scale_ = scales[scales.size() - count + i];
+    ++steps;
+  }
+}
+
+/// Adds the counts of a step. Returns whether its update was applied.
+bool Inspector::Impl::absorb(const std::vector<size_t>& events,
+                             const std::vector<ClassCounts>& counts, double scale) {
+  step_scale_ = scale;
+  totals.resize(places().size());
+  usual_.resize(places().size());
+  bool bad_loss = false, bad_gradient = false, all_finite = true;
+  for (size_t e = 0; e < counts.size(); ++e) {
+    totals[events[e]] += counts[e];
+    if (counts[e].nonfinite() == 0) continue;
+    all_finite = false;
+    const LedgerPlace& p = places()[events[e]];
+    bad_loss |= p.kind == LedgerPlace::Kind::Value && p.op == "scale";
+    bad_gradient |= p.kind == LedgerPlace::Kind::Parameter ||
+                    (p.kind == LedgerPlace::Kind::Sum && p.op == "accumulate");
+  }
+  if (bad_loss || bad_gradient) {
+    note_overflow(events, counts, scale, bad_loss);
+    return false;
+  }
+  any_applied_ = true;
+  if (!all_finite)
+    for (size_t e = 0; e < counts.size(); ++e)
+      if (counts[e].nonfinite() > 0) usual_[events[e]] = true;
+  return true;
+}
+
+/// Names the first number that is not finite, and is finite in steps that are applied: a mask of
+/// −inf is not what went wrong. Before there is such a step, values count only if the loss is bad.
+void Inspector::Impl::note_overflow(const std::vector<size_t>& events,
+                                    const std::vector<ClassCounts>& counts, double scale,
+                                    bool bad_loss) {
+  Overflow overflow;
+  overflow.step = steps;
+  overflow.scale = scale;
+  overflow.where = bad_loss ? Overflow::Where::Loss : Overflow::Where::Backward;
+  bool found = false;
+  std::set<std::string> parameters;  // whose gradients are not finite
+  for (size_t e = 0; e < counts.size(); ++e) {
+    if (counts[e].nonfinite() == 0) continue;
+    const LedgerPlace& p = places()[events[e]];
+    const bool value = p.kind == LedgerPlace::Kind::Value;
+    if (!p.parameter.empty()) parameters.insert(p.parameter);
+    if (found || usual_[events[e]] || (value && !bad_loss && !any_applied_)) continue;
+    found = true;
+    overflow.where = value ? Overflow::Where::Forward : Overflow::Where::Backward;
+    const bool sum = p.kind == LedgerPlace::Kind::Sum;
+    overflow.op = value ? p.op : sum ? "sum of gradients of " + p.op : p.rule;
+    overflow.module = value || sum ? p.module : p.rule_module;
+    overflow.dtype = p.dtype;
+    overflow.nan = counts[e][NumberClass::Infinite] == 0;
+    overflow.call_site = autograd::described_call(counter_.origin(events[e]));
+  }
+  for (const auto& p : model_.named_parameters())
+    if (overflow.parameter.empty() && parameters.count(p.key()) > 0) overflow.parameter = p.key();
+  overflows.push_back(std::move(overflow));
+  if (overflows.size() > kMostOverflows) overflows.pop_front();
+}
+
+/// Notes a skip of which no event told, and returns whether there was one.
+bool Inspector::Impl::note_unexplained_skip(int64_t step) {
+  const ScalerStats stats = scaler_.stats();
+  const int64_t skips = stats.skips - std::exchange(skips_, stats.skips);
+  if (skips <= 0) return false;
+  if (!overflows.empty() && overflows.back().step == step) return true;
+  if (stats.skips_in_row == 0) return false;  // an earlier step's
+  Overflow overflow;
+  overflow.step = step;
+  overflow.scale = step_scale_;
+  overflow.where = stats.nonfinite ? Overflow::Where::Unscale : Overflow::Where::Loss;
+  if (stats.nonfinite && options_.optimizer) {
+    const auto& groups = options_.optimizer->param_groups();
+    const std::vector<Tensor> parameters = optim::parameters_of(groups);
+    for (const auto& p : model_.named_parameters())
+      if (stats.nonfinite->index < parameters.size() &&
+          p.value().is_same(parameters[stats.nonfinite->index]))
+        overflow.parameter = p.key();
+  }
+  overflows.push_back(std::move(overflow));
+  return true;
+}
+
+/// Puts the exponents of this step into rows; returns the number of the first.
+size_t Inspector::Impl::take_samples(int64_t step, bool applied) {
+  const size_t first = rows.size();
+  std::map<size_t, size_t> row_of;  // of each place: one row, however often it is visited
+  for (size_t e = 0; e < counter_.events().size(); ++e) {
+    if (!counter_.has_bins(e)) continue;
+    const size_t place = counter_.events()[e];
+    const auto [at, is_new] = row_of.emplace(place, rows.size());
+    if (is_new) rows.push_back({place, step, step_scale_, {}, {}, {}});
+    rows[at->second].seen += counter_.read_bins(e);
+  }
+  if (applied)
+    for (const auto& p : model_.named_parameters())
+      if (before_.count(p.key()) > 0 && p.value().grad().defined())
+        alarms_.look_at_update(step, p.key(), p.value().dtype(),
+                               unchanged_share(p.key(), p.value()));
+  return first;
+}
+
+void Inspector::Impl::forget_old_samples() {
+  if (!rows.empty() && (samples_.empty() || samples_.back() != rows.back().step))
+    samples_.push_back(rows.back().step);
+  while (static_cast<int64_t>(samples_.size()) > options_.kept) {
+    while (!rows.empty() && rows.front().step == samples_.front()) rows.pop_front();
+    samples_.pop_front();
+  }
+}
+
+double Inspector::Impl::unchanged_share(const std::string& name, const Tensor& now) const {
+  const NoGradGuard no_grad;
+  const Tensor &before = before_.at(name), here = now.detach();
+  if (before.sizes() != here.sizes() || before.dtype() != here.dtype() || here.numel() == 0)
+    return 0;
+  return (before == here).sum().item<double>() / static_cast<double>(here.numel());
+}
+
+/// Adds shadows and errors to the rows of this step, from the same batch computed again.
+void Inspector::Impl::take_shadow(int64_t step, const std::function<Tensor()>& loss_again,
+                                  size_t first) {
+  SideBatch batch(model_, loss_again, random_, true);
+  SideBatch::Result now = batch.at(step_scale_, true);
+  rows.resize(first);  // the same places without shadows
+  const auto number = [&](const auto& is) {
+    return static_cast<size_t>(std::find_if(places().begin(), places().end(), is) -
+                               places().begin());
+  };
+  for (size_t i = 0; i < batch.places().size(); ++i) {
+    const size_t place = number([&](const LedgerPlace& p) { return p == batch.places()[i]; });
+    if (place < places().size())
+      rows.push_back({place, step, step_scale_, now.bins[i], batch.float32()[i], {}});
+  }
+  for (size_t i = 0; i < batch.parameters().size(); ++i) {
+    const size_t place = number([&](const LedgerPlace& p) {
+      return p.kind == LedgerPlace::Kind::Parameter && p.parameter == batch.parameters()[i];
+    });
+    if (place < places().size())
+      rows.push_back({place, step, step_scale_, now.parameter_bins[i],
+                      batch.float32_parameters()[i], now.errors[i]});
+  }
+}
+
+/// Computes the skipped step again at smaller and smaller scales.
+void Inspector::Impl::replay(const std::function<Tensor()>& loss_again) {
+  SideBatch batch(model_, loss_again, random_, false);
+  Overflow& overflow = overflows.back();
+  overflow.largest_scale_that_passes = 0;
+  if (!batch.loss_is_finite()) return;
+  for (int halvings = 0; halvings <= 24; ++halvings) {
+    const double scale = std::ldexp(step_scale_, -halvings);
+    if (!batch.passes(scale)) continue;
+    overflow.largest_scale_that_passes = scale;
+    return;
+  }
+}
+
+Inspector::Inspector(const nn::Module& model, const GradScaler& scaler, InspectorOptions options)
+    : impl_(std::make_unique<Impl>(model, scaler, options)) {}
+Inspector::~Inspector() = default;
+
+void Inspector::step(const std::function<Tensor()>& loss_again) { impl_->step(loss_again); }
+int64_t Inspector::steps() {
+  impl_->read_history();
+  return impl_->steps;
+}
+const std::vector<LedgerPlace>& Inspector::places() { return impl_->places(); }
+const std::vector<ClassCounts>& Inspector::totals() {
+  impl_->read_history();
+  impl_->totals.resize(impl_->places().size());
+  return impl_->totals;
+}
+const std::deque<LedgerRow>& Inspector::rows() const { return impl_->rows; }
+const std::deque<Overflow>& Inspector::overflows() {
+  impl_->read_history();
+  return impl_->overflows;
+}
+std::optional<Overflow> Inspector::last_overflow() {
+  return overflows().empty() ? std::optional<Overflow>() : impl_->overflows.back();
+}
+const std::vector<Alarm>& Inspector::alarms() { return impl_->alarms(); }
+
+std::ostream& operator<<(std::ostream& out, const Overflow& o) {
+  out << "step " << o.step << ", scale " << o.scale << ": ";
+  const std::string place = o.op + (o.module.empty() ? "" : " in " + o.module);
+  switch (o.where) {
+    case Overflow::Where::Loss:
+      out << "the loss is not finite";
+      break;
+    case Overflow::Where::Unscale:
+      out << "a gradient is not finite once it is divided by the scale";
+      break;
+    case Overflow::Where::Forward:
+    case Overflow::Where::Backward:
+      out << place << " gave " << (o.nan ? "a NaN" : "an infinity") << " in " << o.dtype
+          << (o.where == Overflow::Where::Forward ? ", forward" : ", backward");
+  }
+  if (!o.parameter.empty()) out << "; parameter " << o.parameter;
+  if (!o.call_site.empty()) out << "; called at " << o.call_site;
+  if (o.largest_scale_that_passes)
+    out << (*o.largest_scale_that_passes == 0
+                ? "; no scale passes"
+                : "; passes at " + std::to_string(*o.largest_scale_that_passes));
+  return out;
+}
+
+}  // namespace halftape::amp

@@ -1,0 +1,213 @@
+#include "halftape/amp/tools/value_counter.h"
+
+#include <algorithm>
+#include <cstring>
+#include <sstream>
+
+#include "halftape/autograd/tape/anomaly_mode.h"
+#include "halftape/core/capture/capture.h"
+#include "halftape/core/contract/backend.h"
+
+namespace halftape::amp {
+namespace {
+
+constexpr size_t kMostEvents = size_t{1} << 16;  // of a step; further ones are passed over
+
+/// x without the dimensions along which its numbers repeat: each stored number once.
+Array stored_once(Array x) {
+  for (int d = 0; d < x.dim(); ++d)
+    if (x.strides()[d] == 0 && x.size(d) > 1) x = x.slice(d, 0, 1);
+  return x;
+}
+
+bool is(const Node& node, const char* op) { return std::strcmp(node.name(), op) == 0; }
+bool is_leaf(const Node& node) { return is(node, "accumulate"); }
+
+}  // namespace
+
+bool ValueCounter::Look::is_at(const LedgerPlace& p, Dtype dtype) const {
+  return kind == p.kind && dtype == p.dtype && output == p.output && p.op == op &&
+         p.module == module && p.parameter == parameter && p.rule == rule &&
+         p.rule_module == rule_module;
+}
+
+ValueCounter::ValueCounter(const nn::Module& model) : model_(model) { find_names(); }
+
+void ValueCounter::find_names() {
+  names_.clear();
+  for (const auto& p : model_.named_parameters())
+    if (p.value().requires_grad()) names_.emplace(p.value().gradient_edge().node.get(), p.key());
+  names_are_new_ = true;
+}
+
+const std::string& ValueCounter::name_of(const Node* leaf) {
+  static const std::string none;
+  auto found = names_.find(leaf);
+  if (found == names_.end() && !names_are_new_) {  // a parameter may have been replaced
+    find_names();
+    found = names_.find(leaf);
+  }
+  return found == names_.end() ? none : found->second;
+}
+
+/// The leaf that an op's weight is, or was before a cast; null if there is none.
+const Node* ValueCounter::leaf_below(const Edge& weight) const {
+  const Node* node = weight.node.get();
+  while (node && !is_leaf(*node))
+    node = node->next.size() == 1 ? node->next[0].node.get() : nullptr;
+  return node;
+}
+
+std::string_view ValueCounter::module_of(const Edge& weight) {
+  const Node* leaf = leaf_below(weight);
+  const std::string_view name = leaf ? std::string_view(name_of(leaf)) : std::string_view();
+  const size_t dot = name.rfind('.');
+  return dot == name.npos ? std::string_view() : name.substr(0, dot);
+}
+
+/// The module that called the op; in an mlp(), which has several, the one whose parameter that
+/// input is. Its inputs are x, then weight and bias of each layer.
+std::string_view ValueCounter::module_of(const Node& node, size_t input) {
+  if (node.next.size() <= 3 || !is(node, "linear")) return node.place();
+  return module_of(node.next[input == 0 ? 1 : (input - 1) / 2 * 2 + 1]);
+}
+
+void ValueCounter::made(const Node& node, const Array& value) {
+  if (!values) return;
+  count({.kind = LedgerPlace::Kind::Value,
+         .op = node.name(),
+         .module = module_of(node, node.next.size() - 1)},
+        &node, value);
+}
+
+void ValueCounter::made_inside(const char* op, const Edge& weight, const Array& value) {
+  if (!values) return;
+  count({.kind = LedgerPlace::Kind::Value, .op = op, .module = module_of(weight)}, nullptr, value);
+}
+
+void ValueCounter::derived(const Node& node, const Grads& gradients) {
+  // What a cast hands on to a parameter without rounding it was counted when it arrived there.
+  if (is(node, "to") && node.first.wide) return;
+  for (size_t i = 0; i < gradients.size() && i < node.next.size(); ++i) {
+    const Edge& edge = node.next[i];
+    if (!edge || !gradients[i].defined()) continue;
+    const Node& to = *edge.node;
+    const bool wide_cast = is(to, "to") && to.first.wide && gradients[i].dtype() == kFloat32;
+    const Node* leaf = is_leaf(to) ? &to : wide_cast ? leaf_below(edge) : nullptr;
+    if (leaf)
+      count({.kind = LedgerPlace::Kind::Parameter,
+             .op = leaf->name(),
+             .parameter = name_of(leaf),
+             .rule = node.name(),
+             .rule_module = module_of(node, i)},
+            &node, gradients[i].array());
+    else
+      count({.kind = LedgerPlace::Kind::Gradient,
+             .op = to.name(),
+             .module = module_of(to, to.next.size() - 1),
+             .output = edge.output,
+             .rule = node.name(),
+             .rule_module = module_of(node, i)},
+            &node, gradients[i].array());
+  }
+}
+
+void ValueCounter::derived_inside(const Node& node, size_t weight, const Array& gradient) {
+  count({.kind = LedgerPlace::Kind::Gradient,
+         .op = node.name(),
+         .module = module_of(node, weight),
+         .rule = node.name(),
+         .rule_module = module_of(node, weight + 2)},
+        &node, gradient);
+}
+
+void ValueCounter::added(const Node& node, const Grads& sums) {
+  for (size_t i = 0; i < sums.size(); ++i)
+    if (sums[i].defined())
+      count({.kind = LedgerPlace::Kind::Sum,
+             .op = node.name(),
+             .module = module_of(node, node.next.size() - 1),
+             .output = static_cast<int64_t>(i),
+             .parameter = is_leaf(node) ? name_of(&node) : std::string_view()},
+            &node, sums[i].array());
+}
+
+void ValueCounter::count(const Look& look, const Node* called, const Array& x) {
+  if (!is_floating_point(x.dtype()) || x.numel() == 0 || events_.size() == kMostEvents) return;
+  if (!classes_.defined()) device_ = x.device();
+  if (x.device() != device_) return;
+  const size_t event = events_.size(), number = place_number(look, x.dtype());
+  events_.push_back(number);
+  if (event == slots_.size()) grow();
+  if (called && autograd::AnomalyMode::is_enabled()) origins_[number] = called->origin();
+  const Array each = stored_once(x);
+  backend(device_).count_classes(slots_[event], each);
+  const bool parameter = look.kind == LedgerPlace::Kind::Parameter;
+  if (bins == Bins::None || look.kind == LedgerPlace::Kind::Value ||
+      (bins == Bins::Stored16 && !parameter && !is_16bit(x.dtype())))
+    return;
+  if (bins_.size() <= event) bins_.resize(event + 1);
+  bins_[event] = full({kExponentSlots}, 0, kInt64, device_);
+  backend(device_).count_exponents(bins_[event], each);
+}
+
+/// The place is most often that of the same event of the step before.
+size_t ValueCounter::place_number(const Look& look, Dtype dtype) {
+  const size_t event = events_.size();
+  if (event < last_events_.size() && look.is_at(places_[last_events_[event]], dtype))
+    return last_events_[event];
+  LedgerPlace place{.kind = look.kind,
+                    .op = look.op,
+                    .module = std::string(look.module),
+                    .output = look.output,
+                    .parameter = std::string(look.parameter),
+                    .rule = look.rule,
+                    .rule_module = std::string(look.rule_module),
+                    .dtype = dtype};
+  std::ostringstream text;
+  text << place << '|' << place.output;
+  const auto [found, is_new] = numbers_.emplace(text.str(), places_.size());
+  if (is_new) {
+    places_.push_back(std::move(place));
+    origins_.emplace_back();
+  }
+  return found->second;
+}
+
+/// Doubles the room for events.
+void ValueCounter::grow() {
+  const LastingState lasting;
+  const auto before = static_cast<int64_t>(slots_.size()), now = std::max<int64_t>(64, 2 * before);
+  Array larger = full({now, kNumberClasses}, 0, kInt64, device_);
+  if (before > 0) backend(device_).copy(larger.slice(0, 0, before), classes_);
+  classes_ = std::move(larger);
+  slots_.clear();
+  for (int64_t i = 0; i < now; ++i) slots_.push_back(classes_.select(0, i));
+}
+
+Array ValueCounter::classes() const {
+  return classes_.slice(0, 0, static_cast<int64_t>(events_.size()));
+}
+
+std::vector<ClassCounts> ValueCounter::read_classes() const {
+  std::vector<ClassCounts> counts(events_.size());
+  static_assert(sizeof(ClassCounts) == kNumberClasses * sizeof(int64_t));
+  if (!counts.empty()) backend(device_).read(counts.data(), classes());
+  return counts;
+}
+
+ExponentCounts ValueCounter::read_bins(size_t event) const {
+  ExponentCounts counts;
+  backend(device_).read(counts.slots.data(), bins_[event]);
+  return counts;
+}
+
+void ValueCounter::reset(bool keep) {
+  if (!keep && !events_.empty()) backend(device_).fill(classes(), 0);
+  last_events_.swap(events_);
+  events_.clear();
+  bins_.clear();
+  names_are_new_ = false;
+}
+
+}  // namespace halftape::amp

@@ -1,0 +1,83 @@
+// Counts the numbers that a thread's ops and rules give, on their device; internal to the tools.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "halftape/amp/tools/ledger.h"
+#include "halftape/autograd/tape/value_watcher.h"
+#include "halftape/nn/module.h"
+
+namespace halftape::amp {
+
+/// An event is one look at one array. Events of a step are numbered in their order; each has a
+/// place, and counts of its own until reset().
+class ValueCounter final : public ValueWatcher {
+ public:
+  /// What is also counted by powers of two.
+  enum class Bins : uint8_t { None, Stored16, All };
+
+  explicit ValueCounter(const nn::Module& model);
+  void made(const Node& node, const Array& value) override;
+  void derived(const Node& node, const Grads& gradients) override;
+  void added(const Node& node, const Grads& sums) override;
+  void made_inside(const char* op, const Edge& weight, const Array& value) override;
+  void derived_inside(const Node& node, size_t weight, const Array& gradient) override;
+
+  bool values = true;      // whether values are counted, or gradients alone
+  Bins bins = Bins::None;  // of gradients; those of parameters whatever their dtype
+
+  const std::vector<LedgerPlace>& places() const { return places_; }
+  /// What AnomalyMode knows of the last call of the op of a place, or of its rule.
+  const std::string& origin(size_t place) const { return origins_[place]; }
+  /// The place of each event.
+  const std::vector<size_t>& events() const { return events_; }
+  /// The device of the first event; all others are passed over.
+  Device device() const { return device_; }
+  /// (events, 6) int64, on the device.
+  Array classes() const;
+  std::vector<ClassCounts> read_classes() const;
+  /// True if the event was counted by powers of two.
+  bool has_bins(size_t event) const { return event < bins_.size() && bins_[event].defined(); }
+  ExponentCounts read_bins(size_t event) const;
+  /// Begins a new step. With `keep`, its counts are added to those of the steps before.
+  void reset(bool keep = false);
+
+ private:
+  /// A LedgerPlace whose texts are elsewhere.
+  struct Look {
+    LedgerPlace::Kind kind;
+    const char* op;
+    std::string_view module = {};
+    int64_t output = 0;
+    std::string_view parameter = {};
+    const char* rule = "";
+    std::string_view rule_module = {};
+
+    bool is_at(const LedgerPlace& place, Dtype dtype) const;
+  };
+  void count(const Look& look, const Node* called, const Array& x);
+  size_t place_number(const Look& look, Dtype dtype);
+  void grow();
+  const std::string& name_of(const Node* leaf);
+  const Node* leaf_below(const Edge& weight) const;
+  std::string_view module_of(const Edge& weight);
+  std::string_view module_of(const Node& node, size_t input);
+  void find_names();
+
+  const nn::Module& model_;
+  std::unordered_map<const Node*, std::string> names_;  // of parameters, by the ends of the tape
+  bool names_are_new_ = false;
+  std::vector<LedgerPlace> places_;
+  std::vector<std::string> origins_;
+  std::unordered_map<std::string, size_t> numbers_;  // of places, by their texts
+  std::vector<size_t> events_, last_events_;
+  Device device_ = kCPU;
+  Array classes_;             // (capacity, 6) int64
+  std::vector<Array> slots_;  // its rows
+  std::vector<Array> bins_;   // (512) int64 of each event; undefined: not counted
+};
+
+}  // namespace halftape::amp

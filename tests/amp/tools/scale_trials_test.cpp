@@ -1,0 +1,167 @@
+// What each loss scale would lose, beside trainings at that scale.
+#include <doctest/doctest.h>
+
+#include <halftape/halftape.h>
+
+#include <cmath>
+
+#include "halftape/tests/support/close.h"
+#include "halftape/tests/support/message.h"
+
+using namespace halftape;
+using amp::ScaleTrials;
+using testing::message;
+namespace F = nn::functional;
+
+namespace {
+
+/// A network, and its loss on one batch in float16.
+struct Net {
+  std::string name;
+  nn::Sequential model;
+  std::function<Tensor()> loss;
+};
+
+std::vector<Net> three_nets() {
+  manual_seed(2);
+  std::vector<Net> nets;
+  const data::Split digits = data::digits();
+  std::vector<float> pixels(128 * 64);
+  for (size_t i = 0; i < pixels.size(); ++i)
+    pixels[i] = static_cast<float>(digits.train.pixels[i]) / 8 - 1;
+  const Tensor images = tensor(pixels).reshape({128, 64});
+  const Tensor labels = tensor(
+      std::vector<int64_t>(digits.train.labels.begin(), digits.train.labels.begin() + 128), kInt64);
+  const auto add = [&](const char* name, nn::Sequential model, const Tensor& x) {
+    const auto loss = [model, x, labels]() mutable {
+      const amp::autocast region(kCPU, kFloat16);
+      return F::cross_entropy(model->forward(x).flatten(1), labels) * 1e-3;
+    };
+    nets.push_back({name, model, loss});
+  };
+  add("MLP",
+      nn::Sequential{nn::Linear(64, 64), nn::ReLU(), nn::Linear(64, 64), nn::ReLU(),
+                     nn::Linear(64, 10)},
+      images);
+  add("convolutions",
+      nn::Sequential{nn::Conv2d(nn::Conv2dOptions(1, 8, 3).padding(1)), nn::ReLU(),
+                     nn::MaxPool2d(2), nn::Conv2d(nn::Conv2dOptions(8, 8, 3)), nn::Tanh(),
+                     nn::Flatten(), nn::Linear(32, 10)},
+      images.reshape({128, 1, 8, 8}));
+  add("normalised",
+      nn::Sequential{nn::Linear(64, 48), nn::LayerNorm(nn::LayerNormOptions({48})), nn::GELU(),
+                     nn::Linear(48, 48), nn::Sigmoid(), nn::Linear(48, 10)},
+      images);
+  return nets;
+}
+
+}  // namespace
+
+TEST_CASE("from one ledger follows what other scales lose: exactly in the last layer") {
+  for (const Net& net : three_nets()) {
+    CAPTURE(net.name);
+    const ScaleTrials t = amp::try_scales(*net.model, net.loss, -10, 30);
+    REQUIRE(t.trials.size() == 41);
+    REQUIRE(t.places.size() >= 3);
+    double worst = 0;
+    for (size_t trial = 0; trial < t.trials.size(); ++trial) {
+      if (t.trials[trial].overflows) continue;
+      CAPTURE(t.trials[trial].scale);
+      for (size_t place = 0; place < t.places.size(); ++place) {
+        CAPTURE(t.places[place]);
+        const double off = t.predicted_loss(t.trials[trial].scale, place) - t.lost(trial, place);
+        worst = std::max(worst, std::abs(off));
+        CHECK(std::abs(off) <= 0.12);  // what was lost above is missing below
+        if (place == 0) CHECK(off == 0);
+      }
+    }
+    MESSAGE(net.name, ": prediction off by ", 100 * worst, " points at most");
+  }
+}
+
+TEST_CASE("a trial has the gradients of a training at that scale") {
+  const Net net = three_nets()[0];
+  const ScaleTrials t = amp::try_scales(*net.model, net.loss, 0, 24);
+  const TensorList parameters = net.model->parameters();
+  for (const Tensor& p : parameters) CHECK_FALSE(p.grad().defined());
+  const auto gradients = [&](double scale) {
+    net.model->zero_grad();
+    (net.loss() * scale).backward();
+    TensorList all;
+    for (const Tensor& p : parameters) all.push_back(p.grad().to(kFloat64) / scale);
+    return all;
+  };
+  for (const size_t trial : {0, 8, 16}) {
+    const TensorList g = gradients(t.trials[trial].scale);
+    CHECK_FALSE(t.trials[trial].overflows);
+    for (size_t i = 0; i < g.size(); ++i) {
+      const TensorList best = gradients(0x1p16);
+      const double off = ((g[i] - best[i]).norm() / best[i].norm()).item();
+      // float16 at 2^16 is itself off by its floor.
+      CHECK(t.trials[trial].errors[i] <= off + 0.02);
+      CHECK(t.trials[trial].errors[i] >= off - 0.02);
+    }
+  }
+}
+
+TEST_CASE("useful scales lie between two cliffs, and every module has its own") {
+  const Net net = three_nets()[0];
+  const auto scales = amp::useful_scales(amp::try_scales(*net.model, net.loss, -10, 40), 0.05);
+  REQUIRE(scales.size() == 3);
+  CHECK(scales[0].module == "0");
+  CHECK(scales[2].module == "4");
+  for (const amp::UsefulScales& s : scales) {
+    REQUIRE(s.smallest);
+    CHECK(*s.smallest > 0x1p-10);
+    CHECK(*s.largest < 0x1p40);
+    CHECK(*s.largest / *s.smallest >= 256);
+  }
+  const ScaleTrials low = amp::try_scales(*net.model, net.loss, -20, -18);
+  for (const amp::UsefulScales& s : amp::useful_scales(low)) CHECK_FALSE(s.smallest);
+  CHECK(testing::has(message([&] { amp::useful_scales(low, 0); }), "error of 0"));
+}
+
+TEST_CASE("trials leave weights, buffers, gradients and random numbers alone") {
+  manual_seed(4);
+  nn::Sequential model(nn::Linear(8, 8), nn::BatchNorm1d(8), nn::Dropout(0.5), nn::Linear(8, 1));
+  const Tensor x = randn({16, 8});
+  const auto loss = [&] {
+    const amp::autocast region(kCPU, kBFloat16);
+    return (model->forward(x) * 3).mean();
+  };
+  loss().backward();
+  TensorList before;
+  const auto state = [&] {
+    TensorList all;
+    for (const Tensor& p : model->parameters()) all.push_back(p.detach()), all.push_back(p.grad());
+    for (const Tensor& b : model->buffers()) all.push_back(b);
+    return all;
+  };
+  for (const Tensor& t : state()) before.push_back(t.clone());
+  const Generator generator = get_generator();
+  const ScaleTrials t = amp::try_scales(*model, loss, 0, 3);
+  CHECK(get_generator().offset == generator.offset);
+  const TensorList after = state();
+  for (size_t i = 0; i < before.size(); ++i) CHECK(testing::same_bits(before[i], after[i]));
+  // A dropout of its own at each pass would be an error of 100 %.
+  for (const size_t weight : {0, 4}) CHECK(t.trials[0].errors[weight] < 0.1);
+}
+
+TEST_CASE("senseless trials are refused") {
+  const Net net = three_nets()[0];
+  const auto tried = [&](int first, int last) {
+    return message([&] { amp::try_scales(*net.model, net.loss, first, last); });
+  };
+  CHECK(testing::has(tried(3, 2), "from 3 to 2"));
+  CHECK(testing::has(tried(-127, 2), "from -127"));
+  CHECK(testing::has(tried(0, 128), "to 128"));
+  CHECK(testing::has(message([&] { amp::try_scales(*net.model, nullptr); }), "an empty function"));
+  CHECK(testing::has(message([&] { amp::try_scales(*net.model, [] { return ones({}); }); }),
+                     "requires grad"));
+  CHECK(testing::has(message([&] {
+                       amp::try_scales(*net.model,
+                                       [&]() -> Tensor { halftape::detail::fail("no batch"); });
+                     }),
+                     "no batch"));
+  CHECK_FALSE(amp::is_autocast_enabled(DeviceType::CPU));
+}
