@@ -50,6 +50,7 @@ class Inspector::Impl {
         alarms_(options.alarms, scaler, options.optimizer),
         scope_(&counter_) {
     counter_.values = options.values;
+    counter_.on_scale = [this] { note_scale(); };
     begin_step();
   }
 
@@ -68,12 +69,12 @@ class Inspector::Impl {
   bool sampled() const { return options_.every > 0 && calls_ % options_.every == 0; }
   bool on_host() const { return counter_.device() == kCPU; }
   void begin_step();
+  void note_scale();
   void remember_counts();
   void finish_step(const std::function<Tensor()>& loss_again);
-  bool absorb(const std::vector<size_t>& events, const std::vector<ClassCounts>& counts,
-              double scale);
+  bool absorb(const std::vector<size_t>& events, const std::vector<ClassCounts>& counts);
   void note_overflow(const std::vector<size_t>& events, const std::vector<ClassCounts>& counts,
-                     double scale, bool bad_loss);
+                     bool bad_loss);
   bool note_unexplained_skip(int64_t step);
   size_t take_samples(int64_t step, bool applied);
   void take_shadow(int64_t step, const std::function<Tensor()>& loss_again, size_t first);
@@ -92,8 +93,8 @@ class Inspector::Impl {
   std::vector<ClassCounts> counted_;    // the row that was read last
   int64_t calls_ = 0, read_at_ = 0;     // of step(); how many there were at the last reading
   AlarmWatch alarms_;
-  double scale_ = 1;                      // of the next loss
-  double step_scale_ = 1;                 // of the step that was absorbed last
+  bool scale_is_known_ = false;           // of this step
+  double scale_ = 1;                      // of the last loss
   RandomState random_;                    // as it was when this step began
   std::map<std::string, Tensor> before_;  // parameters, at the beginning of a sampled step
   std::vector<bool> usual_;  // places whose numbers were not finite in a step that was applied
@@ -107,7 +108,7 @@ void Inspector::Impl::begin_step() {
   counter_.reset(!on_host());
   counter_.bins = sampled() ? ValueCounter::Bins::Stored16 : ValueCounter::Bins::None;
   random_ = get_random_state();
-  if (on_host()) scale_ = scaler_.get_scale();
+  scale_is_known_ = false;
   before_.clear();
   if (sampled())
     for (const auto& p : model_.named_parameters())
@@ -125,12 +126,27 @@ void Inspector::Impl::step(const std::function<Tensor()>& loss_again) {
     }
   }
   const bool may_replay = loss_again && options_.replay;
-  if (on_host() || sampled() || may_replay) finish_step(loss_again);
+  try {
+    if (on_host() || sampled() || may_replay) finish_step(loss_again);
+  } catch (...) {  // of the closure: the next step begins anew all the same
+    ++calls_;
+    begin_step();
+    throw;
+  }
   ++calls_;
   begin_step();
 }
 
-/// Keeps what this step has counted on the device, and its scale.
+/// Keeps the scale of this step's loss; on a GPU, there.
+void Inspector::Impl::note_scale() {
+  if (std::exchange(scale_is_known_, true)) return;
+  if (on_host())
+    scale_ = scaler_.get_scale();
+  else
+    scales_.push(Tensor(scaler_.scale_));
+}
+
+/// Keeps what this step has counted on the device.
 void Inspector::Impl::remember_counts() {
   if (counter_.events() != history_events_ || calls_ - read_at_ >= history_rows_) {
     HALFTAPE_CHECK(!Capture::active_or_tried() || history_.empty(),
@@ -142,14 +158,13 @@ void Inspector::Impl::remember_counts() {
     }
   }
   history_.push(counter_.classes());
-  if (scaler_.scale_.defined()) scales_.push(Tensor(scaler_.scale_));
 }
 
 /// What follows from the counts of a step, which is read for that.
 void Inspector::Impl::finish_step(const std::function<Tensor()>& loss_again) {
   bool applied = true;
   if (on_host()) {
-    applied = absorb(counter_.events(), counter_.read_classes(), scale_);
+    applied = absorb(counter_.events(), counter_.read_classes());
     ++steps;
   } else {
     read_history();
@@ -175,7 +190,6 @@ void Inspector::Impl::read_history() {
   read_at_ = calls_;
   if (taken.pushed == 0) return;
   steps += taken.pushed - static_cast<int64_t>(taken.rows.size());
-  // Each scale is pushed after the update, for the next step.
   const std::vector<double> scales = scales_.to_vector();
   const size_t count = taken.rows.size();
   for (size_t i = 0; i < count; ++i) {
@@ -184,16 +198,15 @@ void Inspector::Impl::read_history() {
     for (size_t e = 0; e < counts.size(); ++e)
       for (size_t c = 0; c < counts[e].counts.size(); ++c)
         counts[e].counts[c] -= std::exchange(counted_[e].counts[c], counts[e].counts[c]);
-    absorb(history_events_, counts, scale_);
     if (scales.size() >= count) scale_ = scales[scales.size() - count + i];
+    absorb(history_events_, counts);
     ++steps;
   }
 }
 
 /// Adds the counts of a step. Returns whether its update was applied.
 bool Inspector::Impl::absorb(const std::vector<size_t>& events,
-                             const std::vector<ClassCounts>& counts, double scale) {
-  step_scale_ = scale;
+                             const std::vector<ClassCounts>& counts) {
   totals.resize(places().size());
   usual_.resize(places().size());
   bool bad_loss = false, bad_gradient = false, all_finite = true;
@@ -207,7 +220,7 @@ bool Inspector::Impl::absorb(const std::vector<size_t>& events,
                     (p.kind == LedgerPlace::Kind::Sum && p.op == "accumulate");
   }
   if (bad_loss || bad_gradient) {
-    note_overflow(events, counts, scale, bad_loss);
+    note_overflow(events, counts, bad_loss);
     return false;
   }
   any_applied_ = true;
@@ -220,11 +233,10 @@ bool Inspector::Impl::absorb(const std::vector<size_t>& events,
 /// Names the first number that is not finite, and is finite in steps that are applied: a mask of
 /// −inf is not what went wrong. Before there is such a step, values count only if the loss is bad.
 void Inspector::Impl::note_overflow(const std::vector<size_t>& events,
-                                    const std::vector<ClassCounts>& counts, double scale,
-                                    bool bad_loss) {
+                                    const std::vector<ClassCounts>& counts, bool bad_loss) {
   Overflow overflow;
   overflow.step = steps;
-  overflow.scale = scale;
+  overflow.scale = scale_;
   overflow.where = bad_loss ? Overflow::Where::Loss : Overflow::Where::Backward;
   bool found = false;
   std::set<std::string> parameters;  // whose gradients are not finite
@@ -258,7 +270,7 @@ bool Inspector::Impl::note_unexplained_skip(int64_t step) {
   if (stats.skips_in_row == 0) return false;  // an earlier step's
   Overflow overflow;
   overflow.step = step;
-  overflow.scale = step_scale_;
+  overflow.scale = scale_;
   overflow.where = stats.nonfinite ? Overflow::Where::Unscale : Overflow::Where::Loss;
   if (stats.nonfinite && options_.optimizer) {
     const auto& groups = options_.optimizer->param_groups();
@@ -280,7 +292,7 @@ size_t Inspector::Impl::take_samples(int64_t step, bool applied) {
     if (!counter_.has_bins(e)) continue;
     const size_t place = counter_.events()[e];
     const auto [at, is_new] = row_of.emplace(place, rows.size());
-    if (is_new) rows.push_back({place, step, step_scale_, {}, {}, {}});
+    if (is_new) rows.push_back({place, step, scale_, {}, {}, {}});
     rows[at->second].seen += counter_.read_bins(e);
   }
   if (applied)
@@ -312,7 +324,7 @@ double Inspector::Impl::unchanged_share(const std::string& name, const Tensor& n
 void Inspector::Impl::take_shadow(int64_t step, const std::function<Tensor()>& loss_again,
                                   size_t first) {
   SideBatch batch(model_, loss_again, random_, true);
-  SideBatch::Result now = batch.at(step_scale_, true);
+  SideBatch::Result now = batch.at(scale_, true);
   rows.resize(first);  // the same places without shadows
   const auto number = [&](const auto& is) {
     return static_cast<size_t>(std::find_if(places().begin(), places().end(), is) -
@@ -321,15 +333,15 @@ void Inspector::Impl::take_shadow(int64_t step, const std::function<Tensor()>& l
   for (size_t i = 0; i < batch.places().size(); ++i) {
     const size_t place = number([&](const LedgerPlace& p) { return p == batch.places()[i]; });
     if (place < places().size())
-      rows.push_back({place, step, step_scale_, now.bins[i], batch.float32()[i], {}});
+      rows.push_back({place, step, scale_, now.bins[i], batch.float32()[i], {}});
   }
   for (size_t i = 0; i < batch.parameters().size(); ++i) {
     const size_t place = number([&](const LedgerPlace& p) {
       return p.kind == LedgerPlace::Kind::Parameter && p.parameter == batch.parameters()[i];
     });
     if (place < places().size())
-      rows.push_back({place, step, step_scale_, now.parameter_bins[i],
-                      batch.float32_parameters()[i], now.errors[i]});
+      rows.push_back({place, step, scale_, now.parameter_bins[i], batch.float32_parameters()[i],
+                      now.errors[i]});
   }
 }
 
@@ -340,7 +352,7 @@ void Inspector::Impl::replay(const std::function<Tensor()>& loss_again) {
   overflow.largest_scale_that_passes = 0;
   if (!batch.loss_is_finite()) return;
   for (int halvings = 0; halvings <= 24; ++halvings) {
-    const double scale = std::ldexp(step_scale_, -halvings);
+    const double scale = std::ldexp(scale_, -halvings);
     if (!batch.passes(scale)) continue;
     overflow.largest_scale_that_passes = scale;
     return;

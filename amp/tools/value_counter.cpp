@@ -53,9 +53,8 @@ const std::string& ValueCounter::name_of(const Node* leaf) {
 /// The leaf that an op's weight is, or was before a cast; null if there is none.
 const Node* ValueCounter::leaf_below(const Edge& weight) const {
   const Node* node = weight.node.get();
-  while (node && !is_leaf(*node))
-    node = node->next.size() == 1 ? node->next[0].node.get() : nullptr;
-  return node;
+  while (node && is(*node, "to")) node = node->next[0].node.get();
+  return node && is_leaf(*node) ? node : nullptr;
 }
 
 std::string_view ValueCounter::module_of(const Edge& weight) {
@@ -73,11 +72,13 @@ std::string_view ValueCounter::module_of(const Node& node, size_t input) {
 }
 
 void ValueCounter::made(const Node& node, const Array& value) {
-  if (!values) return;
-  count({.kind = LedgerPlace::Kind::Value,
-         .op = node.name(),
-         .module = module_of(node, node.next.size() - 1)},
-        &node, value);
+  const bool scaled = is(node, "scale");  // that of a bad loss is wanted in any case
+  if (values || scaled)
+    count({.kind = LedgerPlace::Kind::Value,
+           .op = node.name(),
+           .module = module_of(node, node.next.size() - 1)},
+          &node, value);
+  if (scaled && on_scale) on_scale();
 }
 
 void ValueCounter::made_inside(const char* op, const Edge& weight, const Array& value) {

@@ -1,6 +1,7 @@
 // Counts the numbers that a thread's ops and rules give, on their device; internal to the tools.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -26,7 +27,8 @@ class ValueCounter final : public ValueWatcher {
   void made_inside(const char* op, const Edge& weight, const Array& value) override;
   void derived_inside(const Node& node, size_t weight, const Array& gradient) override;
 
-  bool values = true;      // whether values are counted, or gradients alone
+  std::function<void()> on_scale = nullptr;  // called when a scaler has scaled a loss
+  bool values = true;                        // whether values are counted, or gradients alone
   Bins bins = Bins::None;  // of gradients; those of parameters whatever their dtype
 
   const std::vector<LedgerPlace>& places() const { return places_; }

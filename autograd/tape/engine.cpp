@@ -42,6 +42,13 @@ std::vector<Ref<Node>> reachable(const std::vector<Edge>& roots) {
   return order;
 }
 
+/// A gradient in the dtype in which it is kept where it arrives.
+Tensor as_stored(const Edge& edge, Tensor g) {
+  const Node::Output& to = edge.node->output(edge.output);
+  if (g.dtype() != to.dtype && !(to.wide && g.dtype() == kFloat32)) g = g.to(to.dtype);
+  return g;
+}
+
 /// The gradients that have arrived at each node of a pass, and the marks of their sums.
 class Arrivals {
  public:
@@ -53,8 +60,7 @@ class Arrivals {
     const Node::Output& output = edge.node->output(edge.output);
     HALFTAPE_CHECK(g.sizes() == output.shape, "backward: a gradient of shape ", g.sizes(),
                    " arrived at `", edge.node->name(), "`, expected shape ", output.shape);
-    if (g.dtype() != output.dtype && !(output.wide && g.dtype() == kFloat32))
-      g = g.to(output.dtype);
+    g = as_stored(edge, std::move(g));
     const size_t at = index_of(*edge.node, begin);
     HALFTAPE_CHECK(at < order_.size() && order_[at] == edge.node, "backward: a gradient for `",
                    edge.node->name(), "` came after its turn");
@@ -186,6 +192,16 @@ Grads run_elsewhere(Request& request) {
   return result;
 }
 
+/// Shows the results of n's rule to those who watch.
+void look_at(const Node& n, Grads& d) {
+  if (ValueWatcher* watcher = ValueWatcher::current()) {
+    for (size_t i = 0; i < d.size(); ++i)
+      if (n.next[i] && d[i].defined()) d[i] = as_stored(n.next[i], std::move(d[i]));
+    watcher->derived(n, d);
+  }
+  if (AnomalyMode::is_enabled()) refuse_nonfinite(n, d);
+}
+
 void show_sums(const Node& n, const Grads& sums) {
   if (!detail::tape_is_watched()) return;
   if (ValueWatcher* watcher = ValueWatcher::current()) watcher->added(n, sums);
@@ -198,12 +214,10 @@ Grads call_rule(Node& n, Grads&& g, bool last) {
     const OpTimer span(n.name(), OpWatcher::Phase::Backward);
     d = n.run(std::move(g), last);
   }
-  if (detail::tape_is_watched()) [[unlikely]] {
-    if (ValueWatcher* watcher = ValueWatcher::current()) watcher->derived(n, d);
-    if (AnomalyMode::is_enabled()) refuse_nonfinite(n, d);
-  }
   HALFTAPE_CHECK(d.size() == n.next.size(), "backward: `", n.name(), "` gave ", d.size(),
                  " gradients for ", n.next.size(), " inputs");
+  if (detail::tape_is_watched()) [[unlikely]]
+    look_at(n, d);
   return d;
 }
 

@@ -162,8 +162,9 @@ TEST_CASE("a training has the same bits with an inspector, shadows and replays")
 }
 
 TEST_CASE("the first overflow is named, with the largest scale that passes") {
-  Training t({.init_scale = 0x1p40});
+  Training t;
   Inspector inspector(*t.model, t.scaler);
+  t.scaler.update(0x1p40);
   CHECK(t.step().found_inf());
   inspector.step([&] { return t.loss(); });
   const auto overflow = inspector.last_overflow();
