@@ -46,6 +46,9 @@ struct Settings {
 
 /// pixels → hidden → hidden → classes, with ReLU between.
 halftape::nn::Sequential make_model(const Dataset& data, const Settings& settings);
+/// The share of test images that the network classifies correctly, in percent.
+double test_accuracy(const halftape::nn::Sequential& model, const Samples& test,
+                     const Precision& precision);
 
 struct Outcome {
   report::Run run;
