@@ -98,3 +98,12 @@ Tensor GPTImpl::generate(Tensor tokens, int64_t count, double temperature, int64
   }
   return tokens;
 }
+
+optim::AdamW make_optimizer(const GPT& model, double lr, double beta2, double weight_decay) {
+  std::vector<Tensor> decays, others;
+  for (const Tensor& p : model->parameters()) (p.dim() >= 2 ? decays : others).push_back(p);
+  const auto options = optim::AdamWOptions(lr).betas({0.9, beta2});
+  return optim::AdamW({{decays, optim::AdamWOptions(options).weight_decay(weight_decay).clone()},
+                       {others, optim::AdamWOptions(options).weight_decay(0).clone()}},
+                      options);
+}

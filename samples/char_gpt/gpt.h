@@ -49,3 +49,7 @@ struct GPTImpl : halftape::nn::Module {
   Norm ln_f;
 };
 HALFTAPE_MODULE(GPT);
+
+/// Two groups: matrices and embeddings decay, the rest does not.
+halftape::optim::AdamW make_optimizer(const GPT& model, double lr, double beta2,
+                                      double weight_decay);

@@ -14,6 +14,7 @@
 #include <chrono>
 #include <optional>
 
+#include "batches.h"
 #include "gpt.h"
 #include "program.h"
 #include "progress_line.h"
@@ -93,40 +94,6 @@ void check(Arguments& a) {
   a.lr_decay_steps = decay;
 }
 
-/// Batches without end, each epoch in another order. The position can be saved.
-class Batches {
- public:
-  Batches(TextWindows windows, const Arguments& a)
-      : loader_(data::make_data_loader(
-            windows.map(data::transforms::Stack<>()),
-            data::samplers::RandomSampler(static_cast<int64_t>(*windows.size()), a.machine.seed),
-            data::DataLoaderOptions(static_cast<size_t>(a.batch_size)).drop_last(true))) {}
-  data::Example<> next() {
-    if (at_)
-      ++*at_;
-    else
-      at_ = loader_->begin();
-    while (*at_ == loader_->end()) at_ = loader_->begin();
-    return **at_;
-  }
-  auto& loader() { return *loader_; }
-
- private:
-  using Set = data::datasets::MapDataset<TextWindows, data::transforms::Stack<>>;
-  std::unique_ptr<data::StatelessDataLoader<Set, data::samplers::RandomSampler>> loader_;
-  std::optional<data::Iterator<data::Example<>>> at_;
-};
-
-/// Two groups: matrices and embeddings decay, the rest does not.
-optim::AdamW make_optimizer(const GPT& model, const Arguments& a) {
-  std::vector<Tensor> decays, others;
-  for (const Tensor& p : model->parameters()) (p.dim() >= 2 ? decays : others).push_back(p);
-  const auto options = optim::AdamWOptions(a.lr).betas({0.9, a.beta2});
-  return optim::AdamW({{decays, optim::AdamWOptions(options).weight_decay(a.weight_decay).clone()},
-                       {others, optim::AdamWOptions(options).weight_decay(0).clone()}},
-                      options);
-}
-
 class Training {
  public:
   Training(const Arguments& a, const data::CharVocabulary& vocabulary, const Tensor& tokens,
@@ -139,9 +106,9 @@ class Training {
         // The last tenth of the text is for validation, as in nanoGPT.
         train_(tokens.slice(0, 0, tokens.numel() * 9 / 10), a.model.block_size),
         val_(tokens.slice(0, tokens.numel() * 9 / 10), a.model.block_size, a.model.block_size),
-        batches_(train_, a),
+        batches_(train_, a.batch_size, a.machine.seed),
         model_(with_vocabulary(a.model, vocabulary.size())),
-        optimizer_((model_->to(device), make_optimizer(model_, a))),
+        optimizer_((model_->to(device), make_optimizer(model_, a.lr, a.beta2, a.weight_decay))),
         schedule_(optimizer_, a.warmup, *a.lr_decay_steps, a.min_lr),
         scaler_({.enabled = dtype_ == kFloat16}) {
     state_.add("model", model_);
