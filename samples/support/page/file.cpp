@@ -123,12 +123,12 @@ void write_page(const std::string& path, const std::string& text) {
   if (error) fail(path, error.message());
 }
 
-void open_page(Page& page, std::string_view title) {
+void open_page(Page& page, std::string_view title, std::string_view style) {
   page.add(
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-      "<title>{0}</title>\n<style>{1}</style></head><body>\n<h1>{0}</h1>\n",
-      title, kStyle);
+      "<title>{0}</title>\n<style>{1}{2}</style></head><body>\n<h1>{0}</h1>\n",
+      title, kStyle, style);
 }
 
 }  // namespace report

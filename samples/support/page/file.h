@@ -8,9 +8,9 @@
 
 namespace report {
 
-/// The head of a page with its style, and the title, which is HTML, as its first heading. The
-/// caller ends it with "</body></html>".
-void open_page(Page& page, std::string_view title);
+/// The head of a page with its style, to which `style` is added, and the title, which is HTML, as
+/// its first heading. The caller ends it with "</body></html>".
+void open_page(Page& page, std::string_view title, std::string_view style = {});
 
 /// Throws std::runtime_error, as write_page would, when `path` cannot be written; leaves nothing
 /// behind.
