@@ -44,14 +44,18 @@ AlarmWatch::AlarmWatch(AlarmOptions options, const GradScaler& scaler,
       lr_(learning_rate(optimizer)),
       updates_before_(updates_of(scaler)) {}
 
+/// `text` is made only for an alarm that is raised.
+template <class Text>
 void AlarmWatch::set(Alarm::Kind kind, int64_t step, const std::string& where, bool on,
-                     double value, const std::string& text) {
+                     double value, const Text& text) {
   if (!on) {
     raised_.erase({kind, where});
     return;
   }
   if (!raised_.insert({kind, where}).second) return;
-  all_.push_back({kind, step, where, value, text});
+  std::ostringstream advice;
+  text(advice);
+  all_.push_back({kind, step, where, value, advice.str()});
   if (options_.report) return options_.report(all_.back());
   std::ostringstream line;
   line << "Inspector: " << all_.back();
@@ -83,30 +87,35 @@ void AlarmWatch::look_at(std::vector<const LedgerRow*> rows,
         std::max(m.lost, static_cast<double>(more) / static_cast<double>(row->shadow->numbers()));
     m.lost_all = m.lost_all || row->seen.zeros() == row->seen.total();
   }
-  for (const auto& [path, m] : modules) {
+  for (const auto& entry : modules) {
+    const Module& m = entry.second;
     if (!m.any) continue;
     if (m.error >= 0)
-      set(Alarm::Kind::Lost, m.step, path, m.lost > options_.lost && m.error > options_.error,
-          m.error,
-          percent(m.lost) +
-              " of the gradients that arrive here become 0 in 16 bits, and a weight "
-              "gradient is off by " +
-              percent(m.error) +
-              "; raise init_scale, or let the scale grow sooner by a shorter growth_interval");
-    set(Alarm::Kind::Dead, m.step, path, m.all_zero && !m.lost_all, 1,
-        "all gradients that arrive here are 0; look for a unit that is always off, a detach(), a "
-        "loss that does not depend on this module, or a scale that is far too small");
+      set(Alarm::Kind::Lost, m.step, entry.first,
+          m.lost > options_.lost && m.error > options_.error, m.error, [&](std::ostream& out) {
+            out << percent(m.lost)
+                << " of the gradients that arrive here become 0 in 16 bits, and a weight gradient "
+                   "is off by "
+                << percent(m.error)
+                << "; raise init_scale, or let the scale grow sooner by a shorter growth_interval";
+          });
+    set(Alarm::Kind::Dead, m.step, entry.first, m.all_zero && !m.lost_all, 1,
+        [](std::ostream& out) {
+          out << "all gradients that arrive here are 0; look for a unit that is always off, a "
+                 "detach(), a loss that does not depend on this module, or a scale that is far too "
+                 "small";
+        });
   }
 }
 
 void AlarmWatch::look_at_update(int64_t step, const std::string& parameter, Dtype dtype,
                                 double unchanged) {
-  std::ostringstream text;
-  text << "the update left " << percent(unchanged) << " of this " << dtype
-       << " parameter as it was, being less than half a unit in the last place; keep a float32 "
-          "copy (optim::Weights::Master), or round stochastically";
   set(Alarm::Kind::Stagnant, step, parameter, is_narrow(dtype) && unchanged > options_.stagnant,
-      unchanged, text.str());
+      unchanged, [&](std::ostream& out) {
+        out << "the update left " << percent(unchanged) << " of this " << dtype
+            << " parameter as it was, being less than half a unit in the last place; keep a "
+               "float32 copy (optim::Weights::Master), or round stochastically";
+      });
 }
 
 void AlarmWatch::look_at_schedule() {
@@ -119,26 +128,29 @@ void AlarmWatch::look_at_scaler(int64_t step) {
   if (!scaler_.is_enabled()) return;
   const ScalerStats stats = scaler_.stats();
   set(Alarm::Kind::SkipsInRow, step, "", stats.skips_in_row >= options_.skips_in_row,
-      static_cast<double>(stats.skips_in_row),
-      std::to_string(stats.skips_in_row) +
-          " steps in a row were skipped; overflows() names the first number that was not finite");
+      static_cast<double>(stats.skips_in_row), [&](std::ostream& out) {
+        out << stats.skips_in_row
+            << " steps in a row were skipped; overflows() names the first number that was not "
+               "finite";
+      });
   // The move of a step may come before or after the Inspector's look at it.
-  const int64_t updates = updates_of(scaler_) - updates_before_, ahead = moves_ - updates;
+  const int64_t updates = stats.steps - stats.skips - updates_before_, ahead = moves_ - updates;
   set(Alarm::Kind::ScheduleAhead, step, "", ahead > 1, static_cast<double>(ahead),
-      "the learning rate has moved " + std::to_string(moves_) + " times, the parameters " +
-          std::to_string(updates) +
-          " times: the schedule moves at skipped steps, too; use amp::step_if_applied, or "
-          "amp::AppliedSteps");
+      [&](std::ostream& out) {
+        out << "the learning rate has moved " << moves_ << " times, the parameters " << updates
+            << " times: the schedule moves at skipped steps, too; use amp::step_if_applied, or "
+               "amp::AppliedSteps";
+      });
   const GradScaler::StateDict state = scaler_.state_dict();
-  const double scale = state.at("scale"), least = state.at("min_scale"),
-               most = state.at("max_scale");
-  const bool moves = state.at("growth_factor") > 1, low = scale <= least, high = scale >= most;
-  std::ostringstream text;
-  text << "the scale stands at " << (low ? "min_scale, " : "max_scale, ") << scale
-       << (low ? "; gradients overflow even there: look for a learning rate that is too high, or "
-                 "lower min_scale"
-               : "; it would grow further: raise max_scale, unless the bound is meant");
-  set(Alarm::Kind::ScaleAtBound, step, "", moves && (low || high), scale, text.str());
+  const double scale = state.at("scale");
+  const bool low = scale <= state.at("min_scale"), high = scale >= state.at("max_scale");
+  set(Alarm::Kind::ScaleAtBound, step, "", state.at("growth_factor") > 1 && (low || high), scale,
+      [&](std::ostream& out) {
+        out << "the scale stands at " << (low ? "min_scale, " : "max_scale, ") << scale
+            << (low ? "; gradients overflow even there: look for a learning rate that is too high, "
+                      "or lower min_scale"
+                    : "; it would grow further: raise max_scale, unless the bound is meant");
+      });
 }
 
 }  // namespace halftape::amp

@@ -24,8 +24,9 @@ class AlarmWatch {
   void look_at_scaler(int64_t step);
 
  private:
+  template <class Text>
   void set(Alarm::Kind kind, int64_t step, const std::string& where, bool on, double value,
-           const std::string& text);
+           const Text& text);
 
   AlarmOptions options_;
   const GradScaler& scaler_;
