@@ -31,6 +31,16 @@ function ledgerOf(slots) {
   return {bins, numbers, zeros: slots[1], nans: slots[510], infinities: slots[511]};
 }
 
+/** The exponent below which at most that share of the numbers lies. */
+function quantile(ledger, share) {
+  let seen = 0;
+  for (const {exponent, count} of ledger.bins) {
+    seen += count;
+    if (seen > 0 && seen >= share * ledger.numbers) return exponent;
+  }
+  return NaN;
+}
+
 /** Where a 16-bit format loses numbers: below `lost` they round to 0 (an exact power there, too, to
     even), below `normal` they have fewer bits, from `infinite` on they are too large. */
 const HALF = {lost: -25, normal: -14, infinite: 16};

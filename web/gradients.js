@@ -53,6 +53,9 @@ function drawLedger() {
   const real = Math.round(Math.log2(ledger.scale));
   ledgerChart($('weights'), {rows: ledger.layers.map((l, i) => ({label: nameOf(i, n), ledger: l.weight})),
                              shift: -real, from: -56, to: 7});
+  fillTable($('t-weights'), `Gradients of the weights of step ${ledger.step + 1}, by size`,
+            ['Layer', 'Zero', 'Smallest', 'Median', 'Largest', 'Not finite'], ledger.layers.map(({weight: w}, i) => [nameOf(i, n), w.zeros,
+    ...[0, 0.5, 1].map(share => w.numbers ? `about ${power(quantile(w, share) - real)}` : '–'), w.nans + w.infinities]));
   const half = run.v.precision === 'fp16' || run.v.precision === 'scaled';
   const head = ['Layer', `Lost at ${power(shift)}`, 'Subnormal', 'Infinite'];
   head.push(half ? `Really lost at ${power(real)}` : 'Really lost', 'Error of the weights’ gradient');

@@ -181,9 +181,10 @@ form.addEventListener('input', () => { showSettings(); if (form.checkValidity())
 $('pause').addEventListener('click', pause);
 $('reset').addEventListener('click', () => { setValues(DEFAULTS); before = null; start(); });
 addEventListener('hashchange', () => {
-  if (JSON.stringify(new URLSearchParams(location.hash.slice(1)).toString()) !== JSON.stringify(changedText())) { readAddress(); start(); }
+  if (new URLSearchParams(location.hash.slice(1)).toString() === addressText()) return;  // the page's own change
+  readAddress();
+  start();
 });
-const changedText = () => new URLSearchParams(Object.entries(values()).filter(([n, v]) => v !== DEFAULTS[n])).toString();
 let resizing = 0;
 addEventListener('resize', () => {
   clearTimeout(resizing);

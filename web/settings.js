@@ -6,6 +6,7 @@ const form = $('settings'), field = name => form.elements[name];
 const DEFAULTS = {data: 'digits', widths: '64, 64', precision: 'scaled', weight: '1e-5', law: 'dynamic', scale: '16',
                   interval: '20', lr: '1e-3', seed: '0', steps: '660', target: ''};
 const PRECISIONS = ['float32', 'fp16', 'scaled', 'bf16'];
+
 function values() {
   return Object.fromEntries(Object.keys(DEFAULTS).map(name => [name, field(name).value.trim()]));
 }
@@ -31,9 +32,10 @@ function readAddress() {
   for (const name of Object.keys(DEFAULTS)) if (given.has(name)) known[name] = given.get(name);
   setValues(known);
 }
+/** The settings that are not the first ones. */
+const addressText = () => new URLSearchParams(Object.entries(values()).filter(([name, value]) => value !== DEFAULTS[name])).toString();
 function writeAddress() {
-  const changed = Object.entries(values()).filter(([name, value]) => value !== DEFAULTS[name]);
-  const hash = `#${new URLSearchParams(changed)}`;
+  const hash = `#${addressText()}`;
   if (hash !== (location.hash || '#')) location.replace(hash);
 }
 const widthsOf = text => text.split(/[\s,]+/).filter(Boolean).map(Number);
