@@ -13,8 +13,12 @@ namespace halftape {
   try {
     // What was made of another error's text keeps that one's functions.
     if (text.find(detail::kBacktrace) == std::string::npos)
+#if defined(__EMSCRIPTEN__)  // which ends the program when it is asked
+      traced_ = std::make_shared<const std::string>(text + detail::backtrace_from(nullptr));
+#else
       traced_ = std::make_shared<const std::string>(
           text + detail::backtrace_from(__builtin_return_address(0)));
+#endif
   } catch (...) {  // NOLINT: the error counts, without a backtrace if need be
   }
 }

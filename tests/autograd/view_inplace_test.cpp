@@ -328,13 +328,13 @@ TEST_CASE("in-place methods read arguments that share their memory as they were 
 
 TEST_CASE("an in-place result of a higher kind than the tensor's dtype is refused") {
   const Tensor b = tensor({true, false}), i = tensor({1, 2}), f = tensor({1.5, 2.5});
-  using Call = std::function<void()>;
-  const Call refused[] = {
+  using Refused = std::function<void()>;
+  const Refused refused[] = {
       [&] { b.add_(1); },      [&] { b.add_(i); },        [&] { b.mul_(2); },    [&] { b.pow_(i); },
       [&] { b.clamp_(0, 1); }, [&] { b.bitwise_or_(1); }, [&] { b.cumsum_(0); }, [&] { b.div_(b); },
       [&] { i.add_(0.5); },    [&] { i.div_(2); },        [&] { i.exp_(); },     [&] { i.mul_(f); },
       [&] { i.clamp_(0.5); },  [&] { i.addcmul_(f, f); }};
-  for (const Call& call : refused)
+  for (const Refused& call : refused)
     CHECK_THROWS_WITH_AS(call(), doctest::Contains("can't be cast to the desired output type"),
                          Error);
   CHECK(b.equal(tensor({true, false})));

@@ -89,7 +89,7 @@ TEST_CASE("division with a remainder has PyTorch's signs, for integers and float
                {}) == "");
   CHECK(differ(remainder(tensor({1.0, -1.0, kNaN}, kFloat64), 0.0), Doubles{kNaN, kNaN, kNaN},
                {}) == "");
-  CHECK(std::signbit(floor_divide(tensor({-0.0}, kFloat64), 2).item()));
+  CHECK(std::signbit(floor_divide(tensor({-0.0}, kFloat64), 2).item<double>()));
 }
 
 TEST_CASE("an integer divided by zero throws and leaves the tensor as it was") {

@@ -37,7 +37,10 @@ void refuses(const std::vector<Refusal>& all) {
     CAPTURE(all[i].says);
     const std::string text = message(all[i].call);
     CAPTURE(text);
-    CHECK(has(text, all[i].says));
+    // A size_t of 32 bits refuses what no memory holds before any is asked for.
+    const std::string_view says = all[i].says;
+    const bool narrow = sizeof(size_t) == 4 && (says == "out of memory" || has(text, "32 bits"));
+    CHECK(has(text, narrow ? "does not fit 32 bits" : all[i].says));
   }
 }
 

@@ -9,7 +9,7 @@ namespace {
 
 using Rows = std::vector<OpRow>;
 
-double largest(const std::vector<double>& v) { return *std::ranges::max_element(v); }
+double largest(const std::vector<double>& v) { return *std::max_element(v.begin(), v.end()); }
 double sum_of(const std::vector<double>& v) { return std::accumulate(v.begin(), v.end(), 0.0); }
 
 struct PoolUse {
