@@ -89,7 +89,7 @@ SideBatch::SideBatch(const nn::Module& model, const std::function<Tensor()>& los
   if (float32) pair_up();
 }
 
-bool SideBatch::loss_is_finite() const { return std::isfinite(loss_.item()); }
+bool SideBatch::loss_is_finite() const { return std::isfinite(loss_.item<double>()); }
 
 TensorList SideBatch::backward(const Tensor& loss, double scale, ValueWatcher* watcher) {
   const ValueWatcher::Scope watched(watcher);
