@@ -31,6 +31,7 @@ constexpr std::string_view kStyle = R"css(
 .map td { text-align: right; border: 1px solid #fff; min-width: 3.6em; }
 .map tbody th { border-bottom-color: #fff; }
 #panel svg { max-width: 900px; }
+.halo { stroke: #fff; stroke-width: 4px; paint-order: stroke; }
 .map tbody th { font-weight: 400; font-size: 13px; color: #22272e; white-space: nowrap; }
 td.t { white-space: normal; min-width: 18em; }
 caption { text-align: left; color: #5a6572; font-size: 14px; padding-bottom: 6px; }

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
+#include <algorithm>
 #include <sstream>
 
 #include "program.h"
@@ -13,6 +13,8 @@ using namespace halftape;
 
 namespace lab {
 namespace {
+
+constexpr int64_t kMostSamples = 1000;  // a sample of a small GPT takes a megabyte
 
 class Observer {
  public:
@@ -50,7 +52,7 @@ class Observer {
     amp::InspectorOptions o;
     o.every = options_.every;
     o.shadow_every = options_.shadow_every;
-    o.kept = training_.steps() / std::max<int64_t>(1, options_.every) + 1;
+    o.kept = std::min(kMostSamples, training_.steps() / options_.every + 1);
     o.optimizer = &training_.optimizer();
     o.alarms.report = [this](const amp::Alarm& alarm) {
       std::ostringstream text;

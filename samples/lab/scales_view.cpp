@@ -72,15 +72,6 @@ void chart(Page& page, const LabRun::Trials& trials, const std::vector<Curves>& 
       page, f,
       errors ? "error of each module's weight gradients over the loss scale"
              : "share of each module's activation gradients that is lost over the loss scale");
-  const auto over = std::find_if(all.begin(), all.end(), [](auto& t) { return t.overflows; });
-  if (over != all.end()) {
-    const double from = std::max(x(std::log2(over->scale)), x.from);
-    page.add(
-        "<rect x=\"{0:.1f}\" y=\"{1:g}\" width=\"{2:.1f}\" height=\"{3:g}\" fill=\"#e9dff3\"/>"
-        "<text class=\"zone\" x=\"{0:.1f}\" y=\"{4:g}\" dx=\"-4\" "
-        "text-anchor=\"end\">overflow</text>\n",
-        from, f.top, x.to - from, f.height - f.top - f.bottom, f.top + 14);
-  }
   for (int e = -5; e <= 0; ++e)
     y_tick(page, f, y(e), fmt::format("{:g} %", 100 * std::pow(10.0, e)));
   const auto upright = [&](double at, const char* style) {
@@ -89,6 +80,15 @@ void chart(Page& page, const LabRun::Trials& trials, const std::vector<Curves>& 
   };
   if (trials.scale >= all.front().scale && trials.scale <= all.back().scale)
     upright(x(std::log2(trials.scale)), "stroke=\"#22272e\" stroke-dasharray=\"4 3\"");
+  const auto over = std::find_if(all.begin(), all.end(), [](auto& t) { return t.overflows; });
+  if (over != all.end()) {
+    const double from = std::max(x(std::log2(over->scale)), x.from);
+    page.add(
+        "<rect x=\"{0:.1f}\" y=\"{1:g}\" width=\"{2:.1f}\" height=\"{3:g}\" fill=\"#e9dff3\"/>"
+        "<text class=\"zone halo\" x=\"{0:.1f}\" y=\"{4:g}\" dx=\"-4\" "
+        "text-anchor=\"end\">overflow</text>\n",
+        from, f.top, x.to - from, f.height - f.top - f.bottom, f.top + 14);
+  }
   if (errors)
     page.add(
         "<line x1=\"{:g}\" x2=\"{:g}\" y1=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"#3d7f4a\" "
