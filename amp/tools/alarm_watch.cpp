@@ -62,7 +62,7 @@ void AlarmWatch::set(Alarm::Kind kind, int64_t step, const std::string& where, b
   warn(line.str());
 }
 
-void AlarmWatch::look_at(std::vector<const LedgerRow*> rows,
+void AlarmWatch::look_at(const std::vector<const LedgerRow*>& rows,
                          const std::vector<LedgerPlace>& places) {
   struct Module {
     double lost = 0, error = -1;

@@ -15,7 +15,7 @@ class AlarmWatch {
   const std::vector<Alarm>& all() const { return all_; }
 
   /// What a sampled step found: `rows` of its places.
-  void look_at(std::vector<const LedgerRow*> rows, const std::vector<LedgerPlace>& places);
+  void look_at(const std::vector<const LedgerRow*>& rows, const std::vector<LedgerPlace>& places);
   /// The share of a parameter that a step with a gradient left as it was.
   void look_at_update(int64_t step, const std::string& parameter, Dtype dtype, double unchanged);
   /// Called once per step.

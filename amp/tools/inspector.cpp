@@ -359,7 +359,8 @@ void Inspector::Impl::replay(const std::function<Tensor()>& loss_again) {
   }
 }
 
-Inspector::Inspector(const nn::Module& model, const GradScaler& scaler, InspectorOptions options)
+Inspector::Inspector(const nn::Module& model, const GradScaler& scaler,
+                     const InspectorOptions& options)
     : impl_(std::make_unique<Impl>(model, scaler, options)) {}
 Inspector::~Inspector() = default;
 

@@ -101,7 +101,8 @@ class Inspector {
  public:
   /// The model and the scaler must outlive this. Throws for options without sense, and while the
   /// thread has another ValueWatcher.
-  Inspector(const nn::Module& model, const GradScaler& scaler, InspectorOptions options = {});
+  Inspector(const nn::Module& model, const GradScaler& scaler,
+            const InspectorOptions& options = {});
   ~Inspector();
   Inspector(const Inspector&) = delete;
   Inspector& operator=(const Inspector&) = delete;
