@@ -11,6 +11,7 @@
 #include "halftape/amp/tools/checked_step.h"
 #include "halftape/amp/tools/explain.h"
 #include "halftape/amp/tools/exponents.h"
+#include "halftape/amp/tools/headroom.h"
 #include "halftape/amp/tools/inject.h"
 #include "halftape/amp/tools/inspector.h"
 #include "halftape/amp/tools/ledger.h"

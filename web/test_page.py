@@ -230,7 +230,7 @@ def test_firefox(url):
 
 
 def pictures(folder, url):
-    """web_light.webp and web_dark.webp, as docs/ has them; web_narrow*.webp and web_whole.webp to look at."""
+    """web_light.webp and web_dark.webp, as docs/pictures/ has them; web_narrow*.webp and web_whole.webp to look at."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, dark, width, height in [("light", False, 1280, 1160), ("dark", True, 1280, 1160), ("narrow", False, 390, None),
                                       ("narrow_dark", True, 390, None), ("whole", False, 1280, None)]:

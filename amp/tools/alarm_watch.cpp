@@ -97,9 +97,12 @@ void AlarmWatch::look_at(const std::vector<const LedgerRow*>& rows,
                 << " of the gradients that arrive here become 0 in 16 bits, and a weight gradient "
                    "is off by "
                 << percent(m.error)
-                << "; raise init_scale, or let the scale grow sooner by a shorter growth_interval";
+                << (scaler_.is_enabled() ? "; raise init_scale, or let the scale grow sooner by a "
+                                           "shorter growth_interval"
+                                         : "; scale the loss with a GradScaler");
           });
-    set(Alarm::Kind::Dead, m.step, entry.first, m.all_zero && !m.lost_all, 1,
+    set(Alarm::Kind::Dead, m.step, entry.first,
+        m.all_zero && !m.lost_all && raised_.count({Alarm::Kind::Lost, entry.first}) == 0, 1,
         [](std::ostream& out) {
           out << "all gradients that arrive here are 0; look for a unit that is always off, a "
                  "detach(), a loss that does not depend on this module, or a scale that is far too "

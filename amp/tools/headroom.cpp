@@ -1,0 +1,43 @@
+#include "halftape/amp/tools/headroom.h"
+
+#include <cmath>
+#include <limits>
+
+#include "halftape/amp/gradients.h"
+#include "halftape/autograd/methods.h"
+#include "halftape/autograd/ops/elementwise/binary.h"
+#include "halftape/autograd/tape/grad_mode.h"
+#include "halftape/autograd/tape/policy.h"
+#include "halftape/core/contract/backend.h"
+
+namespace halftape::amp {
+
+HeadroomGrowth::HeadroomGrowth(GradScaler& scaler, double room) : scaler_(scaler), room_(room) {
+  HALFTAPE_CHECK(room >= 1 && std::isfinite(room), "HeadroomGrowth: room ", room,
+                 " must be at least 1, and finite");
+}
+
+void HeadroomGrowth::update(const optim::Optimizer& optimizer) {
+  scaler_.update();
+  const Tensor scale = scaler_.factor();
+  const std::vector<Tensor> parameters = optim::parameters_of(optimizer.param_groups());
+  Gradients gradients = collect_gradients(parameters);
+  if (!scale.defined() || !gradients.any) return;
+  // Gradients in float16 stay scaled, by the scale of the step.
+  const bool divided = !gradients.any_float16;
+  std::erase_if(gradients.arrays, [](const Array& g) { return !g.defined(); });
+  const Array largest = empty_like(scale.array()), unused = empty_like(largest);
+  backend(scale.device())
+      .list_norm({.xs = gradients.arrays,
+                  .p = std::numeric_limits<double>::infinity(),
+                  .norm = largest,
+                  .factor = unused});
+  const NoGradGuard no_grad;
+  const PolicyScope plain(nullptr);
+  const Tensor most = divided ? Tensor(largest) * scale : Tensor(largest);
+  // False for NaN, for the infinity of a step that was skipped, and where all gradients are 0.
+  const Tensor fits = (most > 0) & (most * (2 * room_) <= traits(kFloat16).largest);
+  scaler_.update(where(fits, scale * 2, scale));
+}
+
+}  // namespace halftape::amp

@@ -1,0 +1,69 @@
+// The scale grows by headroom to where gradients of the next step still fit, and no further.
+#include <doctest/doctest.h>
+
+#include <halftape/halftape.h>
+
+#include <cmath>
+
+#include "halftape/tests/support/message.h"
+
+using namespace halftape;
+
+namespace {
+
+/// One weight whose gradient is chosen.
+struct Training {
+  explicit Training(amp::GradScalerOptions options, double room = 2, Dtype dtype = kFloat32)
+      : w(zeros({3}, dtype).requires_grad_()), scaler(options), growth(scaler, room) {}
+  Tensor w;
+  optim::SGD optimizer{{w}, optim::SGDOptions(1)};
+  amp::GradScaler scaler;
+  amp::HeadroomGrowth growth;
+  /// The scale after a step with that gradient.
+  double step(double gradient) {
+    optimizer.zero_grad();
+    scaler.scale((w * gradient).sum()).backward();
+    scaler.step(optimizer);
+    growth.update(optimizer);
+    return scaler.get_scale();
+  }
+};
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+TEST_CASE("the scale doubles while twice the gradient, and room, fit into float16") {
+  for (const double room : {1.0, 2.0, 8.0}) {
+    Training t({.init_scale = 1, .growth_interval = 1 << 20}, room);
+    double scale = 1;
+    for (int i = 0; i < 40; ++i) scale = t.step(i % 2 ? 0.003 : -0.001);
+    // The last growth was at a step of 0.001 or of 0.003: the smaller gradient decides last.
+    CHECK(scale == std::exp2(std::floor(std::log2(65504 / (2 * room * 0.001))) + 1));
+    CHECK(t.scaler.stats().skips == 0);
+  }
+}
+
+TEST_CASE("an overflow backs off, gradients of 0 and bounds hold the scale") {
+  Training t({.init_scale = 1024, .growth_interval = 1 << 20, .max_scale = 4096});
+  CHECK(t.step(3e38) == 512);
+  CHECK(t.step(3e38) == 256);
+  CHECK(t.scaler.stats().skips == 2);
+  CHECK(t.step(0) == 256);
+  CHECK(t.step(1000) == 256);
+  for (const double expected : {512, 1024, 2048, 4096, 4096}) CHECK(t.step(1e-3) == expected);
+  CHECK(t.w.detach().isfinite().all().item<bool>());
+}
+
+TEST_CASE("a disabled scaler, gradients in float16 and senseless rooms") {
+  Training off({.enabled = false});
+  CHECK(off.step(1) == 1);
+  Training narrow({.init_scale = 1024, .growth_interval = 1 << 20, .allow_fp16_grads = true}, 2,
+                  kFloat16);
+  CHECK(narrow.step(1) == 2048);  // 4 · 1024 fits
+  for (int i = 0; i < 10; ++i) narrow.step(1);
+  CHECK(narrow.scaler.get_scale() == 16384);  // 4 · 16384 does not
+  for (const double room : {0.5, -1.0, kInf, std::nan("")})
+    CHECK(testing::has(testing::message([&] { amp::HeadroomGrowth(off.scaler, room); }),
+                       "must be at least 1"));
+}
