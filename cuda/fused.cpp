@@ -44,8 +44,8 @@ bool CudaBackend::try_fused(std::span<const Call> calls) {
   const auto mlp = [](const MlpLoss& m, const auto&... rest) {
     return mlp_loss_fused(m, &rest...);
   };
-  return done(cross_entropy_grad, calls) || done(push, calls) || done(check_and_norm, calls) ||
-         matches<CheckedScale>(calls, scale_fused) ||
+  return done(cross_entropy_grad, calls) || done(check_and_norm, calls) ||
+         matches<CheckedScale>(calls, scale_fused) || matches<Push>(calls, push_fused) ||
          matches<CrossEntropy, CheckedScale>(calls, loss) || matches<MlpLoss>(calls, mlp) ||
          matches<MlpLoss, CheckedScale>(calls, mlp) ||
          matches<MlpLoss, CheckedScale, GradientCheck>(calls, mlp) ||

@@ -5,7 +5,6 @@
 namespace halftape::cuda {
 
 void cross_entropy_grad(const CrossEntropyGrad& c);
-void push(const Push& p);
 void check_and_norm(const GradientCheck& check, const ListNorm& n);
 /// Returns true if the mean is computed, too (and scaled), or is not wanted.
 bool cross_entropy_fused(const CrossEntropy& c, const CheckedScale* scaling = nullptr);
@@ -15,5 +14,6 @@ bool update_and_transition(const ListUpdate& u, const Transition& t);
 bool mlp_loss_fused(const MlpLoss& m, const CheckedScale* scaling = nullptr,
                     const GradientCheck* check = nullptr);
 bool scale_fused(const CheckedScale& s);
+bool push_fused(const Push& p);
 
 }  // namespace halftape::cuda

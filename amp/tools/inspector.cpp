@@ -122,6 +122,7 @@ void Inspector::Impl::step(const std::function<Tensor()>& loss_again) {
     remember_counts();
     if (Capture::active_or_tried()) {
       HALFTAPE_CHECK(!loss_again, "Inspector: in the step of a Graph, step() takes no closure");
+      scale_is_known_ = false;
       return counter_.reset(true);
     }
   }

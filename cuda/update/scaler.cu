@@ -92,12 +92,14 @@ void CudaBackend::transition(const Transition& t) {
     if (a->defined()) a->bump_version();
 }
 
-void push(const Push& p) {
+bool push_fused(const Push& p) {
+  if (!p.value.contiguous() || !p.ring.select(0, 0).contiguous()) return false;
   const auto stride = p.ring.strides()[0] * static_cast<int64_t>(element_size(p.ring.dtype()));
   const int64_t row = p.value.numel();
   launch(queue(p.ring), "push", push_row, 1, row == 1 ? 1 : kThreads, 0,
          static_cast<char*>(p.ring.raw()), p.ring.dtype(), stride, p.ring.size(0),
          p.count.data<int64_t>(), static_cast<const char*>(p.value.raw()), p.value.dtype(), row);
+  return true;
 }
 
 }  // namespace halftape::cuda

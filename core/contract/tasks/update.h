@@ -69,9 +69,8 @@ struct Transition {
   SkipReport report = nullptr;
 };
 
-/// ring[count mod n] ← value, and count ← count + 1. ring: (n, …), n > 0, contiguous but for the
-/// stride between its rows; count: one int64; value: as many elements as a row has, contiguous, of
-/// the ring's dtype; or both are of floating dtypes.
+/// ring[count mod n] ← value, and count ← count + 1. ring: (n, …), n > 0; count: one int64; value:
+/// as many elements as a row has, of the ring's dtype; or both are of floating dtypes.
 struct Push {
   Array ring, count, value;
 };

@@ -4,6 +4,7 @@
 
 #include <halftape/halftape.h>
 
+#include <algorithm>
 #include <optional>
 #include <thread>
 
@@ -97,7 +98,21 @@ Found found(bool graphed, int64_t every) {
 TEST_CASE("on a GPU the Inspector finds the same in called steps and in replays of a Graph") {
   const Found called = found(false, 0), sampled = found(false, 3), replayed = found(true, 0);
   CHECK(called == sampled);
-  CHECK(called == replayed);
+  CHECK(called.state == replayed.state);
+  CHECK(called.skips == replayed.skips);
+  CHECK(called.scales == replayed.scales);
+  CHECK(called.first == replayed.first);
+  // A Graph casts weights before it is replayed: their copies are no values of its step.
+  std::vector<LedgerPlace> cast_before;
+  for (size_t i = 0; i < called.places.size(); ++i) {
+    const auto same = std::find(replayed.places.begin(), replayed.places.end(), called.places[i]);
+    if (same == replayed.places.end())
+      cast_before.push_back(called.places[i]);
+    else
+      CHECK(called.totals[i] ==
+            replayed.totals[static_cast<size_t>(same - replayed.places.begin())]);
+  }
+  for (const LedgerPlace& p : cast_before) CHECK(p.op == "to");
   CHECK(called.skips == std::vector<int64_t>{3});
   CHECK(called.scales == std::vector<double>{2048});  // it grew after two steps
   CHECK(called.first == "cross_entropy fc1.weight");
