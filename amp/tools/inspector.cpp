@@ -51,6 +51,7 @@ class Inspector::Impl {
         scope_(&counter_) {
     counter_.values = options.values;
     counter_.on_scale = [this] { note_scale(); };
+    if (scaler.is_enabled()) skips_ = scaler.stats().skips;
     begin_step();
   }
 

@@ -231,6 +231,21 @@ TEST_CASE("a gradient that only the division makes infinite is named by its para
   CHECK(overflow->parameter == "weight");
 }
 
+TEST_CASE("skips before the inspector came are not its own") {
+  Training t({.init_scale = 0x1p38});
+  CHECK(t.step().found_inf());
+  CHECK(t.step().found_inf());
+  Inspector inspector(*t.model, t.scaler);
+  t.scaler.update(1024.0);
+  CHECK(t.step().applied());
+  inspector.step();
+  CHECK(inspector.overflows().empty());
+  t.scaler.update(0x1p60);
+  CHECK(t.step().found_inf());
+  inspector.step();
+  CHECK(inspector.overflows().size() == 1);
+}
+
 TEST_CASE("a mask of −inf is not what went wrong") {
   manual_seed(3);
   nn::MultiheadAttention attention(nn::MultiheadAttentionOptions(8, 2));
