@@ -163,7 +163,8 @@ void provenance(Page& page, const LabRun& run) {
              code ? escape(text) : with_powers(text), code ? "</code>" : "");
   }
   page.raw(
-      "<dt>beside this page</dt><dd><code>ledger.csv</code>, <code>overflows.csv</code>, "
+      "<dt>beside this page</dt><dd><code>steps.csv</code>, <code>ledger.csv</code>, "
+      "<code>overflows.csv</code>, "
       "<code>alarms.csv</code>, and histograms for TensorBoard in <code>tensorboard</code></dd>\n"
       "</dl>\n");
 }

@@ -4,8 +4,8 @@
 //     halftape-lab digits --loss-weight 1e-5 --epochs 20 --out run1
 //     halftape-lab char_gpt --steps 200 --out run2
 //
-// The folder then has report.html, ledger.csv, overflows.csv, alarms.csv and tensorboard/. Ctrl-C
-// ends the training early; the folder tells of what was seen. Last lines: the verdict in one
+// The folder then has report.html, steps.csv, ledger.csv, overflows.csv, alarms.csv, tensorboard/.
+// Ctrl-C ends the training early; the folder tells of what was seen. Last lines: the verdict in one
 // sentence, and the paths. Exit code 2: wrong arguments or a folder in use; the message says what
 // to do.
 #include <fmt/format.h>
@@ -174,11 +174,12 @@ void run(const Arguments& a, const std::string& command) {
   run.dtype = options.dtype;
   run.scaled = a.precision.scaled();
   run.loss_weight = a.loss_weight;
-  const lab::ObserveOptions observing = observe_options(a, *training);
+  const fs::path folder = a.out;
+  lab::ObserveOptions observing = observe_options(a, *training);
+  observing.steps_file = folder / "steps.csv";
   lab::observe(*training, observing, run);
   describe(run, *training, observing, a, command);
 
-  const fs::path folder = a.out;
   lab::write_files(folder, run);
   report::write_page((folder / "report.html").string(), lab::html(run));
   if (!run.measures.empty())
@@ -188,7 +189,7 @@ void run(const Arguments& a, const std::string& command) {
     fmt::print("\n{}\n", lab::scale_table(run.trials.back(), a.scales));
   fmt::print("{}\n", lab::verdict(run));
   for (const char* file :
-       {"report.html", "ledger.csv", "overflows.csv", "alarms.csv", "tensorboard"})
+       {"report.html", "steps.csv", "ledger.csv", "overflows.csv", "alarms.csv", "tensorboard"})
     fmt::print("{}\n", (folder / file).string());
 }
 

@@ -22,6 +22,7 @@ class Observer {
       : training_(training),
         options_(options),
         run_(run),
+        steps_(options.steps_file),
         scaler_(options.scaler),
         progress_(training.steps()),
         inspector_(training.model(), scaler_, inspector_options()) {
@@ -71,6 +72,11 @@ class Observer {
     const double scale = scaler_.get_scale();
     const amp::StepResult result = scaler_.step(training_.optimizer());
     run_.steps.push_back({loss.item<double>() / run_.loss_weight, scale, !result.applied()});
+    const LabRun::Step& last = run_.steps.back();
+    steps_.write({{"step", run_.steps.size() - 1},
+                  {"loss", last.loss},
+                  {"scale", last.scale},
+                  {"skipped", int{last.skipped}}});
     scaler_.update();
     inspector_.step([this] { return training_.loss(); });
   }
@@ -104,6 +110,7 @@ class Observer {
   Training& training_;
   const ObserveOptions& options_;
   LabRun& run_;
+  RunLog steps_;
   amp::GradScaler scaler_;
   sample::ProgressLine progress_;
   amp::Inspector inspector_;

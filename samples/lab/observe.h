@@ -1,5 +1,7 @@
 // Runs a training with an Inspector on.
 #pragma once
+#include <filesystem>
+
 #include "lab_run.h"
 #include "training.h"
 
@@ -8,6 +10,7 @@ namespace lab {
 struct ObserveOptions {
   halftape::amp::GradScalerOptions scaler;
   int64_t every = 20, shadow_every = 20;         // steps, as in InspectorOptions
+  std::filesystem::path steps_file;              // a line for each step, also if the program dies
   int first_exponent = -10, last_exponent = 40;  // scales to try: 2^first … 2^last
 };
 

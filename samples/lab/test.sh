@@ -52,6 +52,15 @@ if interrupted digits --loss-weight 1e-5 --steps 100000 --every 1000 --out stopp
   grep -q "^stopped/report.html" interrupted.log || fail "the paths after Ctrl-C"
 fi
 
+# Two at once in one folder: one of them is refused, and the other one's folder is whole.
+lab --epochs 20 --out both >first.log 2>&1 & first=$!
+lab --epochs 20 --seed 5 --out both >second.log 2>&1 & second=$!
+wait $first; first=$?
+wait $second; second=$?
+[ $((first == 0)) != $((second == 0)) ] || fail "two at once: $first and $second: $(cat first.log second.log)"
+page_is_good both
+[ "$(wc -l <both/steps.csv)" = 241 ] || fail "steps.csv has a line for each step"
+
 touch file
 refused "a folder in use" "run1.*files" digits --out run1
 refused "a file as folder" "file" digits --out file
