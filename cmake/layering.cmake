@@ -63,6 +63,7 @@ may_include(optim/async core/* autograd/* nn/* optim optim/state)
 may_include(amp/laws core core/formula)
 may_include(amp core/* autograd/* nn optim optim/async)
 may_include(amp/tools core/* autograd/* nn/* optim/* amp)
+may_include(amp/inspector core/* autograd/* nn/* optim/* amp amp/tools)
 
 may_include(io)
 may_include(io/file core core/machine)

@@ -46,7 +46,8 @@ set(forbidden
     optim/async                optim/schedulers/lr_scheduler.h
     amp                        optim/schedulers/lr_scheduler.h
     amp/laws                   amp/grad_scaler.h
-    amp/tools                  io/file/file.h
+    amp/tools                  amp/inspector/ledger.h
+    amp/inspector              io/file/file.h
     io                         amp/amp.h
     io/file                    io/formats/npy.h
     io/formats                 io/run/run_log.h

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "halftape/amp/tools/inspector.h"
+#include "halftape/amp/inspector/inspector.h"
 
 namespace halftape::amp {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "halftape/amp/tools/value_counter.h"
+#include "halftape/amp/inspector/value_counter.h"
 #include "halftape/core/random/random.h"
 #include "halftape/nn/module.h"
 

@@ -1,4 +1,4 @@
-#include "halftape/amp/tools/alarm_watch.h"
+#include "halftape/amp/inspector/alarm_watch.h"
 
 #include <algorithm>
 #include <map>

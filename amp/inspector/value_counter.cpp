@@ -1,4 +1,4 @@
-#include "halftape/amp/tools/value_counter.h"
+#include "halftape/amp/inspector/value_counter.h"
 
 #include <algorithm>
 #include <cstring>

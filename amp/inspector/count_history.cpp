@@ -1,4 +1,4 @@
-#include "halftape/amp/tools/count_history.h"
+#include "halftape/amp/inspector/count_history.h"
 
 #include <algorithm>
 

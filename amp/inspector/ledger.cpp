@@ -1,4 +1,4 @@
-#include "halftape/amp/tools/ledger.h"
+#include "halftape/amp/inspector/ledger.h"
 
 #include <numeric>
 

@@ -1,9 +1,9 @@
-#include "halftape/amp/tools/scale_trials.h"
+#include "halftape/amp/inspector/scale_trials.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "halftape/amp/tools/side_batch.h"
+#include "halftape/amp/inspector/side_batch.h"
 
 namespace halftape::amp {
 

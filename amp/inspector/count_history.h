@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "halftape/amp/tools/ledger.h"
+#include "halftape/amp/inspector/ledger.h"
 
 namespace halftape::amp {
 

@@ -1,4 +1,4 @@
-#include "halftape/amp/tools/side_batch.h"
+#include "halftape/amp/inspector/side_batch.h"
 
 #include <cmath>
 #include <limits>

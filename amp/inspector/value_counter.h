@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "halftape/amp/tools/ledger.h"
+#include "halftape/amp/inspector/ledger.h"
 #include "halftape/autograd/tape/value_watcher.h"
 #include "halftape/nn/module.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "halftape/amp/tools/ledger.h"
+#include "halftape/amp/inspector/ledger.h"
 #include "halftape/nn/module.h"
 
 namespace halftape::amp {

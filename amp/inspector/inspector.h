@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "halftape/amp/grad_scaler.h"
-#include "halftape/amp/tools/ledger.h"
+#include "halftape/amp/inspector/ledger.h"
 #include "halftape/nn/module.h"
 
 namespace halftape::amp {

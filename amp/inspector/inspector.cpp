@@ -1,4 +1,4 @@
-#include "halftape/amp/tools/inspector.h"
+#include "halftape/amp/inspector/inspector.h"
 
 #include <algorithm>
 #include <array>
@@ -6,9 +6,9 @@
 #include <map>
 #include <set>
 
-#include "halftape/amp/tools/alarm_watch.h"
-#include "halftape/amp/tools/count_history.h"
-#include "halftape/amp/tools/side_batch.h"
+#include "halftape/amp/inspector/alarm_watch.h"
+#include "halftape/amp/inspector/count_history.h"
+#include "halftape/amp/inspector/side_batch.h"
 #include "halftape/autograd/methods.h"
 #include "halftape/autograd/ops/elementwise/binary.h"
 #include "halftape/autograd/tape/anomaly_mode.h"
