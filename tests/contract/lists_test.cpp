@@ -3,7 +3,9 @@
 
 #include <cmath>
 
+#include "halftape/core/formula/binary.h"
 #include "halftape/core/formula/exponents.h"
+#include "halftape/core/formula/number_class.h"
 #include "halftape/core/formula/reduce.h"
 #include "halftape/core/formula/unary.h"
 #include "halftape/tests/support/placed.h"
@@ -184,5 +186,20 @@ TEST_CASE("numbers are counted by their class, in every layout") {
         CHECK(found == expected);
       }
     }
+  }
+}
+
+TEST_CASE("of all patterns of a 16-bit format, as many are of each class as its definition says") {
+  for (const Dtype d : {kFloat16, kBFloat16}) {
+    const int64_t fraction = d == kFloat16 ? 1024 : 128, exponents = d == kFloat16 ? 32 : 256;
+    const Array x({0x10000}, d, kCPU), counts = there(full({kNumberClasses}, 0, kInt64, kCPU));
+    for (uint32_t i = 0; i < 0x10000; ++i)
+      static_cast<uint16_t*>(x.raw())[i] = static_cast<uint16_t>(i);
+    tested().count_classes(counts, there(x));
+    std::vector<int64_t> found(kNumberClasses);
+    tested().read(found.data(), counts);
+    // Zero, Subnormal, Normal, Large, Infinite, NaN; each with both signs.
+    CHECK(found == std::vector<int64_t>{2, 2 * (fraction - 1), 2 * (exponents - 3) * fraction,
+                                        2 * fraction, 2, 2 * (fraction - 1)});
   }
 }

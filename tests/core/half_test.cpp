@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "halftape/core/bit_cast.h"
+#include "halftape/core/formula/number_class.h"
 #include "halftape/core/half.h"
 #include "halftape/tests/support/round16.h"
 
@@ -162,4 +163,20 @@ TEST_CASE("halves compare as numbers: the zeros are equal and NaN equals nothing
   CHECK_FALSE(BFloat16::from_bits(0x7fc0) == BFloat16::from_bits(0x7fc0));
   CHECK(Half(1.0f) == Half(1.0));
   CHECK_FALSE(Half(1.0f) == Half(1.001f));
+}
+
+TEST_CASE_TEMPLATE("all 65536 patterns are of the class that their value says", T, Half, BFloat16) {
+  const double least_normal = std::ldexp(1, 1 - Format<T>::bias);
+  int64_t wrong = 0;
+  for (uint32_t i = 0; i < 0x10000; ++i) {
+    const T x = T::from_bits(static_cast<uint16_t>(i));
+    const double v = std::abs(static_cast<double>(x));
+    wrong += number_class(x) != (std::isnan(v)                    ? NumberClass::NaN
+                                 : std::isinf(v)                  ? NumberClass::Infinite
+                                 : v == 0                         ? NumberClass::Zero
+                                 : v < least_normal               ? NumberClass::Subnormal
+                                 : T(2 * v).bits == infinity16<T> ? NumberClass::Large
+                                                                  : NumberClass::Normal);
+  }
+  CHECK(wrong == 0);
 }

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <sstream>
 
+#include "halftape/core/machine/os.h"
 #include "halftape/tests/support/close.h"
 #include "halftape/tests/support/message.h"
 #include "halftape/tests/support/warnings.h"
@@ -188,6 +189,32 @@ TEST_CASE("the first overflow is named, with the largest scale that passes") {
   CHECK(testing::has(text.str(),
                      "step 0, scale 1.09951e+12: cross_entropy gave an infinity in float16, "
                      "backward; parameter fc1.weight; passes at "));
+}
+
+/// Neither inlined nor local, so that the call has a name.
+[[gnu::noinline]] Tensor one_layer(const nn::Linear& layer, const Tensor& x) {
+  const amp::autocast region(kCPU, kFloat16);
+  return F::cross_entropy(layer->forward(x), tensor({1}, kInt64));
+}
+
+TEST_CASE("with anomaly mode on, an overflow is named with the call that recorded its op") {
+  manual_seed(5);
+  nn::Linear layer(16, 4);  // of one sample the gradients are products, so that no inf makes a NaN
+  optim::SGD optimizer(layer->parameters(), optim::SGDOptions(0.1));
+  amp::GradScaler scaler(amp::GradScalerOptions::fixed(0x1p40));
+  Inspector inspector(*layer, scaler);
+  const autograd::DetectAnomalyGuard calls;
+  scaler.scale(one_layer(layer, randn({1, 16}))).backward();
+  CHECK(scaler.step(optimizer).found_inf());
+  scaler.update();
+  inspector.step();
+  const auto overflow = inspector.last_overflow();
+  REQUIRE(overflow);
+  CHECK(testing::has(overflow->call_site,
+                     os::output_of("addr2line --version").empty() ? "+0x" : "one_layer"));
+  std::ostringstream text;
+  text << *overflow;
+  CHECK(testing::has(text.str(), "; called at " + overflow->call_site));
 }
 
 TEST_CASE("an overflow in forward, a bad loss and a NaN have other names") {
