@@ -72,19 +72,17 @@ void AlarmWatch::look_at(const std::vector<const LedgerRow*>& rows,
   std::map<std::string, Module> modules;
   for (const LedgerRow* row : rows) {
     const LedgerPlace& place = places[row->place];
-    const size_t dot = place.parameter.rfind('.');
-    Module& m = modules[place.kind != LedgerPlace::Kind::Parameter ? place.module
-                        : dot == std::string::npos                 ? ""
-                                                   : place.parameter.substr(0, dot)];
+    Module& m =
+        modules[place.kind == LedgerPlace::Kind::Parameter ? std::string(module_of(place.parameter))
+                                                           : place.module];
     m.step = row->step;
     if (row->error) m.error = std::max(m.error, *row->error);
     if (place.kind == LedgerPlace::Kind::Parameter) continue;
     m.any = true;
     m.all_zero = m.all_zero && row->seen.zeros() == row->seen.total();
-    if (!row->shadow || row->shadow->numbers() == 0) continue;
-    const int64_t more = row->seen.zeros() - row->shadow->zeros();
-    m.lost =
-        std::max(m.lost, static_cast<double>(more) / static_cast<double>(row->shadow->numbers()));
+    const std::optional<double> lost = row->lost();
+    if (!lost) continue;
+    m.lost = std::max(m.lost, *lost);
     m.lost_all = m.lost_all || row->seen.zeros() == row->seen.total();
   }
   for (const auto& entry : modules) {

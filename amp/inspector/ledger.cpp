@@ -1,5 +1,6 @@
 #include "halftape/amp/inspector/ledger.h"
 
+#include <algorithm>
 #include <numeric>
 
 namespace halftape::amp {
@@ -39,6 +40,22 @@ std::ostream& operator<<(std::ostream& out, const LedgerPlace& place) {
     called(place.rule, place.rule_module);
   }
   return out << ", " << place.dtype;
+}
+
+std::string_view module_of(std::string_view parameter) {
+  const size_t dot = parameter.rfind('.');
+  return dot == parameter.npos ? std::string_view() : parameter.substr(0, dot);
+}
+
+double lost_share(int64_t zeros, const ExponentCounts& exact) {
+  if (exact.numbers() == 0) return 0;
+  const int64_t lost = std::max<int64_t>(0, zeros - exact.zeros());
+  return static_cast<double>(lost) / static_cast<double>(exact.numbers());
+}
+
+std::optional<double> LedgerRow::lost() const {
+  if (!shadow || shadow->numbers() == 0) return {};
+  return lost_share(seen.zeros(), *shadow);
 }
 
 }  // namespace halftape::amp

@@ -5,6 +5,7 @@
 #include <optional>
 #include <ostream>
 #include <string>
+#include <string_view>
 
 #include "halftape/amp/tools/exponents.h"
 #include "halftape/core/formula/number_class.h"
@@ -40,6 +41,14 @@ struct LedgerPlace {
 /// "gradient of linear in fc2, by the rule of relu in act1, float16"
 std::ostream& operator<<(std::ostream& out, const LedgerPlace& place);
 
+/// The module to which a parameter of that name belongs: "encoder.fc2" for "encoder.fc2.weight",
+/// nothing for "weight".
+std::string_view module_of(std::string_view parameter);
+
+/// The share of the numbers counted in `exact` that a 16-bit dtype has lost if it has `zeros`
+/// zeros.
+double lost_share(int64_t zeros, const ExponentCounts& exact);
+
 /// The numbers of one place in one step, by powers of two.
 struct LedgerRow {
   size_t place = 0;  // in Inspector::places()
@@ -49,6 +58,8 @@ struct LedgerRow {
   /// The same gradient of the same batch computed in float32 without a scale: what `seen` has more
   /// zeros than this, the dtype has lost.
   std::optional<ExponentCounts> shadow;
+  /// The share of the shadow's numbers that are lost; nothing without a shadow that has numbers.
+  std::optional<double> lost() const;
   /// Of a parameter's gradient g: ‖g/scale − shadow‖ / ‖shadow‖; NaN where that is 0/0.
   std::optional<double> error;
 };

@@ -7,15 +7,6 @@
 
 namespace halftape::amp {
 
-namespace {
-/// The share of `exact`'s numbers that so many zeros mean to have been lost.
-double lost_share(int64_t zeros, const ExponentCounts& exact) {
-  if (exact.numbers() == 0) return 0;
-  const int64_t lost = std::max<int64_t>(0, zeros - exact.zeros());
-  return static_cast<double>(lost) / static_cast<double>(exact.numbers());
-}
-}  // namespace
-
 double ScaleTrials::lost(size_t trial, size_t place) const {
   return lost_share(trials.at(trial).seen.at(place)[NumberClass::Zero], float32.at(place));
 }
@@ -51,19 +42,11 @@ ScaleTrials try_scales(const nn::Module& model, const std::function<Tensor()>& l
   return result;
 }
 
-namespace {
-/// "encoder.fc2" of "encoder.fc2.weight".
-std::string module_of(const std::string& parameter) {
-  const size_t dot = parameter.rfind('.');
-  return dot == std::string::npos ? "" : parameter.substr(0, dot);
-}
-}  // namespace
-
 std::vector<UsefulScales> useful_scales(const ScaleTrials& trials, double error) {
   HALFTAPE_CHECK(error > 0, "useful_scales: an error of ", error, " is not positive");
   std::vector<UsefulScales> modules;
   for (size_t i = 0; i < trials.parameters.size(); ++i) {
-    const std::string path = module_of(trials.parameters[i]);
+    const std::string path(module_of(trials.parameters[i]));
     if (modules.empty() || modules.back().module != path) modules.push_back({path, {}, {}});
   }
   for (UsefulScales& m : modules)

@@ -59,9 +59,7 @@ const Node* ValueCounter::leaf_below(const Edge& weight) const {
 
 std::string_view ValueCounter::module_of(const Edge& weight) {
   const Node* leaf = leaf_below(weight);
-  const std::string_view name = leaf ? std::string_view(name_of(leaf)) : std::string_view();
-  const size_t dot = name.rfind('.');
-  return dot == name.npos ? std::string_view() : name.substr(0, dot);
+  return leaf ? amp::module_of(name_of(leaf)) : std::string_view();
 }
 
 /// The module that called the op; in an mlp(), which has several, the one whose parameter that

@@ -119,7 +119,7 @@ void write_events(const std::filesystem::path& folder, const LabRun& run) {
     if (row.seen.numbers() > 0)
       events.add_histogram("log2 gradient/" + tag, magnitudes(row.seen), row.step);
     if (row.error) events.add_scalar("error/" + tag, *row.error, row.step);
-    if (const auto lost = lost_share(row)) events.add_scalar("lost/" + tag, *lost, row.step);
+    if (const auto lost = row.lost()) events.add_scalar("lost/" + tag, *lost, row.step);
   }
 }
 
@@ -173,12 +173,6 @@ const char* alarm_name(amp::Alarm::Kind kind) {
       return "schedule ahead";
   }
   return "";
-}
-
-std::optional<double> lost_share(const amp::LedgerRow& row) {
-  if (!row.shadow || row.shadow->numbers() == 0) return {};
-  const int64_t more = std::max<int64_t>(0, row.seen.zeros() - row.shadow->zeros());
-  return static_cast<double>(more) / static_cast<double>(row.shadow->numbers());
 }
 
 void write_files(const std::filesystem::path& folder, const LabRun& run) {

@@ -31,8 +31,4 @@ const char* kind_name(halftape::amp::LedgerPlace::Kind kind);
 const char* where_name(halftape::amp::Overflow::Where where);
 const char* alarm_name(halftape::amp::Alarm::Kind kind);
 
-/// Of what became zero in `row` because of its dtype: the share of the numbers that are not zero in
-/// the shadow. Nothing without a shadow that has such numbers.
-std::optional<double> lost_share(const halftape::amp::LedgerRow& row);
-
 }  // namespace lab

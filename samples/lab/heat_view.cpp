@@ -68,7 +68,7 @@ Map lost(const LabRun& run) {
   Map map;
   for (const amp::LedgerRow& row : run.rows) {
     const amp::LedgerPlace& place = run.places[row.place];
-    const auto share = lost_share(row);
+    const auto share = row.lost();
     if (!is_16bit(place.dtype) || !share) continue;
     const std::string module = shown(place.module);
     const int64_t all = row.shadow->numbers();

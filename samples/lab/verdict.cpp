@@ -71,11 +71,6 @@ std::string where_the_scale_is(const LabRun& run, const Range& range) {
 
 }  // namespace
 
-std::string module_of(std::string_view parameter) {
-  const size_t dot = parameter.rfind('.');
-  return dot == std::string_view::npos ? "" : std::string(parameter.substr(0, dot));
-}
-
 std::string shown(std::string_view module) {
   return module.empty() ? "(outside)" : std::string(module);
 }
@@ -100,7 +95,7 @@ std::vector<ModuleLoss> losses(const amp::ScaleTrials& trials, size_t trial) {
   };
   const auto& seen = trials.trials[trial];
   for (size_t p = 0; p < trials.parameters.size(); ++p) {
-    Sum& sum = at(module_of(trials.parameters[p]));
+    Sum& sum = at(std::string(amp::module_of(trials.parameters[p])));
     const double error = seen.errors[p];
     if (!(sum.error >= error)) sum.error = std::isnan(error) ? sum.error : error;
   }

@@ -22,8 +22,6 @@ struct ModuleLoss {
 /// bits.
 std::vector<ModuleLoss> losses(const halftape::amp::ScaleTrials& trials, size_t trial);
 
-/// The module of a parameter: "fc1" of "fc1.weight", "" of "weight".
-std::string module_of(std::string_view parameter);
 /// A module's path as it is shown: "(outside)" for none.
 std::string shown(std::string_view module);
 
