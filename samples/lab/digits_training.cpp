@@ -24,11 +24,11 @@ class DigitsTraining final : public Training {
  public:
   explicit DigitsTraining(const TrainingOptions& o)
       : settings_(settings_of(o)),
-        data_(make_dataset(data::digits(), "digits (E. Alpaydin and C. Kaynak, CC BY 4.0)",
-                           o.device)),
+        data_(sample::make_dataset(data::digits(), "digits (E. Alpaydin and C. Kaynak, CC BY 4.0)",
+                                   o.device)),
         in_an_epoch_((data_.train.size() + settings_.batch_size - 1) / settings_.batch_size),
         steps_(o.steps.value_or(in_an_epoch_ * settings_.epochs)),
-        model_((manual_seed(o.seed), make_model(data_, settings_))),
+        model_((manual_seed(o.seed), sample::make_mlp(data_, settings_.hidden))),
         // eps is weighted as the loss is: see train_digits.
         optimizer_(model_->parameters(),
                    optim::AdamOptions(settings_.lr).eps(1e-8 * o.loss_weight)) {
@@ -59,7 +59,9 @@ class DigitsTraining final : public Training {
                    data_.train.labels.slice(0, 0, settings_.batch_size));
   }
 
-  double measure() override { return test_accuracy(model_, data_.test, precision_); }
+  double measure() override {
+    return sample::test_accuracy(model_, data_.test, precision_.autocast);
+  }
   std::string measure_name() const override { return "test accuracy in percent"; }
   bool measures_after(int64_t step) const override {
     return step % in_an_epoch_ == 0 || step == steps_;

@@ -70,14 +70,14 @@ void require_positive(const char* option, double value) {
 
 Dataset load(const Arguments& a) {
   if (!a.data)
-    return make_dataset(data::digits(), "digits (E. Alpaydin and C. Kaynak, CC BY 4.0)",
-                        a.settings.device);
+    return sample::make_dataset(data::digits(), "digits (E. Alpaydin and C. Kaynak, CC BY 4.0)",
+                                a.settings.device);
   try {
     const data::Split split = data::mnist(*a.data);
     if (split.train.pixels.empty() || split.test.pixels.empty())
       throw UserError(*a.data +
                       ": expected images to train and to test on, found a part with none");
-    return make_dataset(split, *a.data, a.settings.device);
+    return sample::make_dataset(split, *a.data, a.settings.device);
   } catch (const data::DataError& e) {
     throw UserError(e.what());
   }
@@ -95,7 +95,7 @@ std::vector<Precision> chosen(const std::vector<std::string>& names) {
 
 std::string network(const Dataset& data, const Settings& s) {
   int64_t parameters = 0;
-  for (const Tensor& p : make_model(data, s)->parameters()) parameters += p.numel();
+  for (const Tensor& p : make_mlp(data, s.hidden)->parameters()) parameters += p.numel();
   return fmt::format("{}-{}-{}-{} with ReLU, {} parameters", data.pixels, s.hidden, s.hidden,
                      data.classes, parameters);
 }

@@ -9,9 +9,18 @@
 using namespace halftape;
 namespace F = halftape::nn::functional;
 
+const std::vector<Precision>& precisions() {
+  static const std::vector<Precision> list{
+      {.name = "float32", .title = "float32", .autocast = {}},
+      {.name = "fp16", .title = "fp16, not scaled", .autocast = kFloat16},
+      {.name = "amp", .title = "fp16 + GradScaler", .autocast = kFloat16, .scaler = true},
+      {.name = "bf16", .title = "bf16", .autocast = kBFloat16}};
+  return list;
+}
+
 Outcome train(const Dataset& data, const Precision& precision, const Settings& s) {
   manual_seed(s.seed);  // every precision starts from the same weights and sees the same batches
-  nn::Sequential model = make_model(data, s);
+  nn::Sequential model = make_mlp(data, s.hidden);
 
   // Adam divides a gradient by its own size, so a weight on the loss cancels out, except against
   // eps. The default eps, 1e-8, is as large as many gradients of a loss weighted by 1e-5; weighted
@@ -41,7 +50,7 @@ Outcome train(const Dataset& data, const Precision& precision, const Settings& s
       record.step(loss.item(), scaler.get_scale(), result.applied());
       scaler.update();
     }
-    record.epoch(test_accuracy(model, data.test, precision));
+    record.epoch(test_accuracy(model, data.test, precision.autocast));
     if (epoch == (s.epochs + 1) / 2) record.gradients(model, scaler.get_scale());
   }
   return record.finish(model);

@@ -7,23 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "digits.h"
 #include "report.h"
 
-/// Images as normalised rows of float32, and their classes as int64.
-struct Samples {
-  halftape::Tensor images;  // (N, pixels)
-  halftape::Tensor labels;  // (N)
-  int64_t size() const { return labels.size(0); }
-};
-
-/// (pixels − mean) / deviation, with the mean and deviation of the training images in both parts.
-struct Dataset {
-  Samples train, test;
-  int64_t pixels = 0, classes = 0;
-  std::string text;  // "digits, 8x8 pixels: 1442 images to train on, 355 to test on"
-};
-Dataset make_dataset(const halftape::data::Split& split, const std::string& name,
-                     halftape::Device device);
+using sample::Dataset;
+using sample::Samples;
 
 /// How the arithmetic is done.
 struct Precision {
@@ -43,12 +31,6 @@ struct Settings {
   uint64_t seed = 0;
   halftape::Device device;
 };
-
-/// pixels → hidden → hidden → classes, with ReLU between.
-halftape::nn::Sequential make_model(const Dataset& data, const Settings& settings);
-/// The share of test images that the network classifies correctly, in percent.
-double test_accuracy(const halftape::nn::Sequential& model, const Samples& test,
-                     const Precision& precision);
 
 struct Outcome {
   report::Run run;

@@ -1,13 +1,20 @@
-// Bytes to tensors, and the list of precisions.
+// Bytes to tensors, the network and its test.
+#include "digits.h"
+
 #include <fmt/format.h>
 
 #include <array>
 #include <cmath>
+#include <vector>
 
-#include "train.h"
+#include "halftape/amp/autocast.h"
+#include "halftape/autograd/ops/creation/create.h"
+#include "halftape/nn/modules/activation.h"
+#include "halftape/nn/modules/linear.h"
 
 using namespace halftape;
 
+namespace sample {
 namespace {
 
 using Levels = std::array<double, 256>;
@@ -52,11 +59,28 @@ Dataset make_dataset(const data::Split& split, const std::string& name, Device d
                           split.train.rows, split.train.cols, split.train.count, split.test.count)};
 }
 
-const std::vector<Precision>& precisions() {
-  static const std::vector<Precision> list{
-      {.name = "float32", .title = "float32", .autocast = {}},
-      {.name = "fp16", .title = "fp16, not scaled", .autocast = kFloat16},
-      {.name = "amp", .title = "fp16 + GradScaler", .autocast = kFloat16, .scaler = true},
-      {.name = "bf16", .title = "bf16", .autocast = kBFloat16}};
-  return list;
+nn::Sequential make_mlp(const Dataset& data, int64_t hidden) {
+  nn::Sequential model;
+  model->push_back("fc1", nn::Linear(data.pixels, hidden));
+  model->push_back("relu1", nn::ReLU());
+  model->push_back("fc2", nn::Linear(hidden, hidden));
+  model->push_back("relu2", nn::ReLU());
+  model->push_back("fc3", nn::Linear(hidden, data.classes));
+  model->to(data.train.images.device());
+  return model;
 }
+
+double test_accuracy(const nn::Sequential& model, const Samples& test,
+                     std::optional<Dtype> autocast) {
+  const NoGradGuard no_grad;
+  const amp::autocast region(test.images.device().type(), autocast, autocast.has_value());
+  constexpr int64_t kBatch = 1024;
+  double right = 0;
+  for (int64_t i = 0; i < test.size(); i += kBatch) {
+    const Tensor guess = model->forward(test.images.slice(0, i, i + kBatch)).argmax(1);
+    right += (guess == test.labels.slice(0, i, i + kBatch)).sum().item();
+  }
+  return 100 * right / static_cast<double>(test.size());
+}
+
+}  // namespace sample
