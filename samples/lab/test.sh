@@ -53,8 +53,8 @@ if interrupted digits --loss-weight 1e-5 --steps 100000 --every 1000 --out stopp
 fi
 
 # Two at once in one folder: one of them is refused, and the other one's folder is whole.
-lab --epochs 20 --out both >first.log 2>&1 & first=$!
-lab --epochs 20 --seed 5 --out both >second.log 2>&1 & second=$!
+"$program" digits --threads 1 --epochs 20 --out both >first.log 2>&1 & first=$!
+"$program" digits --threads 1 --epochs 20 --seed 5 --out both >second.log 2>&1 & second=$!
 wait $first; first=$?
 wait $second; second=$?
 [ $((first == 0)) != $((second == 0)) ] || fail "two at once: $first and $second: $(cat first.log second.log)"
