@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""Are the exercises sound? tests/exercises/grading_test.py BUILD_FOLDER starters|solutions|attacks
+
+starters:  each start.h compiles, ends, and passes no case
+solutions: each solution passes all cases, and with a mistake of exercises/solutions/mistakes.txt at least one less
+attacks:   what ends, hangs or betrays the grading scores nothing, and is said plainly
+"""
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / 'exercises/support'))
+import grading  # noqa: E402
+
+failures = 0
+
+
+def expect(holds, what):
+    global failures
+    if not holds:
+        failures += 1
+        print(f'NOT SO: {what}', flush=True)
+
+
+def described(result):
+    return f'{result.points} of {result.most} points; {result.error}' + ''.join(
+        f'\n    {status} {name}: {message}' for name, status, message in result.cases if status != 'pass')
+
+
+def checked(builder, exercise, text, seconds=grading.SECONDS):
+    """The result of a start.h with this text."""
+    with tempfile.TemporaryDirectory() as folder:
+        start = Path(folder) / 'start.h'
+        start.write_text(text)
+        return grading.check(builder, exercise, start, seconds=seconds)
+
+
+def starters(builder, exercises):
+    for exercise in exercises:
+        result = grading.check(builder, exercise)
+        print(f'{exercise.name}: {result.points} of {result.most}', flush=True)
+        expect(not result.error and result.points == 0 and all(status == 'fail' for _, status, _ in result.cases),
+               f'{exercise.name}/start.h compiles and fails in every case: {described(result)}')
+        expect(not result.output, f'{exercise.name}/start.h compiles without a warning: {result.output}')
+        hints = exercise.hints()
+        expect(2 <= len(hints) <= 4 and all(hints), f'{exercise.name}/hints.md has two to four hints')
+        expect(exercise.minutes() and exercise.chapter(), f'{exercise.name}/README.md says how long, and names its chapter')
+        expect(len(set(exercise.cases)) == len(exercise.cases), f'the names of cases of {exercise.name} differ')
+
+
+def mistakes():
+    """(exercise, text, replacement)."""
+    for line in (ROOT / 'exercises/solutions/mistakes.txt').read_text().splitlines():
+        if line and not line.startswith('#'):
+            yield [part.strip() for part in f'{line} '.split(' | ')]
+
+
+def solutions(builder, exercises):
+    for exercise in exercises:
+        solution = ROOT / f'exercises/solutions/{exercise.name}.h'
+        result = grading.check(builder, exercise, solution)
+        print(f'{exercise.name}: {result.points} of {result.most}', flush=True)
+        expect(result.passed, f'the solution of {exercise.name} passes: {described(result)}')
+        expect(not result.output, f'the solution of {exercise.name} says nothing: {result.output}')
+        planted = 0
+        for name, text, replacement in mistakes():
+            if name != exercise.name:
+                continue
+            planted += 1
+            right = solution.read_text()
+            expect(right.count(text) == 1, f'{name}: "{text}" stands in the solution once')
+            wrong = checked(builder, exercise, right.replace(text, replacement))
+            expect(not wrong.error and wrong.points < wrong.most,
+                   f'{name}: "{replacement}" for "{text}" loses a case: {described(wrong)}')
+        expect(planted, f'{exercise.name} has a mistake in exercises/solutions/mistakes.txt')
+
+
+def attacks(builder, exercises):
+    first = exercises[0]
+    right = (ROOT / f'exercises/solutions/{first.name}.h').read_text()
+    signature = '#pragma once\n#include <cstdint>\n#include <cstdio>\n#include <cstdlib>\n{}\ninline uint16_t half_of(float) {{ {} }}\n'
+    for what, text, said in [
+            ('an empty file', '', 'does not compile'),
+            ('a syntax error', right.replace('return', 'retrun'), 'does not compile'),
+            ('an include of doctest', '#include <doctest/doctest.h>\n' + right, 'may not contain'),
+            ('a CHECK of its own', right + '\n#define CHECK(x)\n', 'may not contain'),
+            ('exit(0)', signature.format('', 'std::exit(0);'), 'exit code 0'),
+            ('exit(0) before main', signature.format('inline int early = (std::exit(0), 0);', 'return early;'), 'exit code 0'),
+            ('a printed success', signature.format('', 'std::puts("[doctest] Status: SUCCESS!"); std::_Exit(0);'), 'exit code 0'),
+            ('a segmentation fault', signature.format('', 'return *reinterpret_cast<volatile uint16_t*>(8);'), 'SIGSEGV'),
+            ('disabled cases', '#define DOCTEST_CONFIG_DISABLE\n' + right, 'may not contain'),
+            ('a flood', signature.format('', 'for (;;) std::puts("flood");'), 'wrote more than'),
+    ]:
+        result = checked(builder, first, text)
+        expect(result.points == 0 and said in result.error + str(result.cases),
+               f'{what} scores nothing and is said: {described(result)}')
+        print(f'{what}: {result.points} of {result.most}', flush=True)
+    endless = checked(builder, first, signature.format('', 'for (;;) std::getchar();'), seconds=2)
+    expect(endless.points == 0 and 'more than 2 s' in str(endless.cases), f'an endless loop is stopped: {described(endless)}')
+    # A case that crashes does not take the others' points.
+    crash = checked(builder, first, right.replace('if (std::isnan(value))', 'if (std::isnan(value)) std::abort(); else if (value != value)'))
+    expect(crash.points == len(first.cases) - 1 and 'SIGABRT' in str(crash.cases), f'one crash costs one case: {described(crash)}')
+    expect(grading.check(builder, first, Path('/nowhere/start.h')).error, 'a missing start.h is an error')
+    expect(list(grading.check(builder, first, ROOT / f'exercises/solutions/{first.name}.h').to_json()) ==
+           ['version', 'status', 'message', 'tests', 'exercise', 'points', 'of'], "the JSON has the runner format's names")
+
+
+def main():
+    parts = {'starters': starters, 'solutions': solutions, 'attacks': attacks}
+    if len(sys.argv) != 3 or sys.argv[2] not in parts:
+        print(__doc__)
+        sys.exit(0 if sys.argv[1:] in (['-h'], ['--help']) else 2)
+    os.environ.pop('HALFTAPE_COURSE_SEED', None)
+    builder = grading.Builder(ROOT, Path(sys.argv[1])).prepare()
+    exercises = grading.exercises_in(ROOT / 'exercises')
+    parts[sys.argv[2]](builder, exercises)
+    sys.exit(failures > 0)
+
+
+main()
