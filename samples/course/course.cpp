@@ -87,7 +87,7 @@ Training::Training(const Recipe& recipe)
     : model((manual_seed(recipe.seed), sample::make_mlp(digits(), 64))),
       // Adam divides a gradient by its own size, so that the loss's weight cancels out, but for
       // eps.
-      optimizer(model->parameters(), optim::AdamOptions(1e-3).eps(1e-8 * recipe.loss_weight)),
+      optimizer(model->parameters(), optim::AdamOptions(recipe.lr).eps(1e-8 * recipe.loss_weight)),
       scaler([&] {
         amp::GradScalerOptions options = recipe.scaler;
         options.warn_after_skips = 0;  // the program shows them
@@ -95,19 +95,22 @@ Training::Training(const Recipe& recipe)
       }()),
       recipe_(recipe) {}
 
-bool Training::step() {
+const sample::Samples& Training::next_batch() {
   const sample::Samples& all = digits().train;
   const int64_t epoch = step_ / kStepsPerEpoch, i = step_ % kStepsPerEpoch * kBatch;
   ++step_;
   if (i == 0) {
     const double left = 1 - static_cast<double>(epoch) / static_cast<double>(recipe_.epochs);
-    optimizer.param_groups()[0].options().set_lr(1e-3 * left);
+    optimizer.param_groups()[0].options().set_lr(recipe_.lr * left);
     order_ = randperm(all.size());
   }
   const Tensor batch = order_.slice(0, i, i + kBatch);
-  x_ = all.images.index_select(0, batch);
-  y_ = all.labels.index_select(0, batch);
+  batch_ = {all.images.index_select(0, batch), all.labels.index_select(0, batch)};
+  return batch_;
+}
 
+bool Training::step() {
+  next_batch();
   optimizer.zero_grad();
   scaler.scale(loss()).backward();
   const bool applied = scaler.step(optimizer).applied();
@@ -121,9 +124,9 @@ void Training::run(int64_t count) {
 }
 
 Tensor Training::loss() const {
-  HALFTAPE_CHECK(x_.defined(), "Training::loss: there was no step yet");
+  HALFTAPE_CHECK(batch_.images.defined(), "Training::loss: there was no step yet");
   const amp::autocast region(kCPU, lower(recipe_.dtype), recipe_.dtype != kFloat32);
-  return F::cross_entropy(model->forward(x_), y_) * recipe_.loss_weight;
+  return F::cross_entropy(model->forward(batch_.images), batch_.labels) * recipe_.loss_weight;
 }
 
 double Training::accuracy() const {

@@ -28,13 +28,14 @@ int run(int argc, char** argv, const std::string& name, const std::string& what,
         const std::function<void(const Arguments&)>& body);
 
 /// A training of the digits by a network 64-64-64-10, in batches of 128, by Adam with a learning
-/// rate that falls from 1e-3: 12 steps an epoch, as samples/train_digits.
+/// rate that falls from `lr`: 12 steps an epoch, as samples/train_digits.
 struct Recipe {
   halftape::Dtype dtype = halftape::kFloat16;  // of the matrix products, by autocast
   double loss_weight = 1;
   halftape::amp::GradScalerOptions scaler = {.enabled = false};
   uint64_t seed = 0;
   int64_t epochs = 60;
+  double lr = 1e-3;
 };
 
 class Training {
@@ -44,6 +45,9 @@ class Training {
   Training& operator=(const Training&) = delete;
 
   int64_t steps() const { return recipe_.epochs * kStepsPerEpoch; }
+  /// Draws the next batch, and sets the learning rate: the begin of a step, for programs that take
+  /// the rest of it themselves.
+  const sample::Samples& next_batch();
   /// Takes a step, and returns whether the scaler let it through.
   bool step();
   /// Takes `count` steps, or all that are left.
@@ -61,7 +65,8 @@ class Training {
   static constexpr int64_t kBatch = 128, kStepsPerEpoch = 12;
   Recipe recipe_;
   int64_t step_ = 0;
-  halftape::Tensor order_, x_, y_;
+  halftape::Tensor order_;
+  sample::Samples batch_;
 };
 
 /// Columns of numbers and words. A column's format is fmt's, for each of its numbers, as it is
