@@ -159,8 +159,8 @@ class Builder:
 
     def is_built(self):
         with contextlib.suppress(OSError, ValueError):
-            return all(Path(each).exists() for each in json.loads(self.file().read_text())['libraries']
-                       if each.startswith('/'))
+            self.commands = json.loads(self.file().read_text())
+            return self.missing() is None
         return False
 
     def run(self, command, what, shown=False):
@@ -177,10 +177,12 @@ class Builder:
         compiler = self.commands['compiler']
         if not shutil.which(compiler):
             raise Trouble(f'the compiler {compiler} is gone: install it, or delete {self.build} to look for another one')
-        missing = [each for each in self.commands['libraries'] if each.startswith('/') and not Path(each).exists()]
-        if missing:
-            raise Trouble(f'{missing[0]} is missing: build it, or delete {self.build}')
+        if missing := self.missing():
+            raise Trouble(f'{missing} is missing: build it, or delete {self.build}')
         return self
+
+    def missing(self):
+        return next((each for each in self.commands['libraries'] if each.startswith('/') and not Path(each).exists()), None)
 
     def compile_flags(self):
         c = self.commands
@@ -278,6 +280,8 @@ def check(builder, exercise, start=None, seed=0, seconds=SECONDS):
         link = [c['compiler'], str(work / 'test.o'), '-o', str(work / 'exercise'), '-rdynamic'] + c['libraries']
         link += [f'-Wl,-rpath,{Path(each).parent}' for each in c['libraries'] if '.so' in each or '.dylib' in each]
         if run_limited(link, builder.root, log, 120, limited=False) != 0:
+            if missing := builder.missing():
+                raise Trouble(f'{missing} is missing: build it, or delete {builder.build}')
             return Result(exercise, error=f'it does not link:\n{tail(log, 60)}', seconds=time.monotonic() - begin)
         cases, printed = run_cases(exercise, work, seed, seconds)
         output = '\n'.join(part for part in (output, printed) if part)
