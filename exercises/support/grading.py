@@ -250,6 +250,12 @@ def tail(path, lines=30):
     return ''
 
 
+def head(path, lines=25):
+    """The beginning: of many errors the first one counts."""
+    kept = path.read_text(errors='replace').splitlines()
+    return '\n'.join(kept[:lines] + (['…'] if len(kept) > lines else []))
+
+
 def check(builder, exercise, start=None, seed=0, seconds=SECONDS):
     """Compiles the exercise with the given start.h, and runs its cases. Never raises for what start.h holds."""
     start = start or exercise.start
@@ -273,7 +279,7 @@ def check(builder, exercise, start=None, seed=0, seconds=SECONDS):
         compile_ = ([c['launcher']] if c['launcher'] else []) + [c['compiler']]
         compile_ += ['-I', near] + builder.compile_flags() + ['-c', str(exercise.test), '-o', str(work / 'test.o')]
         code = run_limited(compile_, builder.root, log, 120, limited=False)
-        output = tail(log, 60)
+        output = head(log)
         if code != 0:
             why = 'it does not compile' if code is not None else 'the compiler was stopped after 120 s'
             return Result(exercise, error=f'{why}:\n{output}', seconds=time.monotonic() - begin)
@@ -282,7 +288,7 @@ def check(builder, exercise, start=None, seed=0, seconds=SECONDS):
         if run_limited(link, builder.root, log, 120, limited=False) != 0:
             if missing := builder.missing():
                 raise Trouble(f'{missing} is missing: build it, or delete {builder.build}')
-            return Result(exercise, error=f'it does not link:\n{tail(log, 60)}', seconds=time.monotonic() - begin)
+            return Result(exercise, error=f'it does not link:\n{head(log)}', seconds=time.monotonic() - begin)
         cases, printed = run_cases(exercise, work, seed, seconds)
         output = '\n'.join(part for part in (output, printed) if part)
         return Result(exercise, cases, output=output, seconds=time.monotonic() - begin)
