@@ -187,11 +187,15 @@ def write_tree(tree, lab):
 
 
 def settle_theme(html):
-    """Debian's Furo expects a web server: it imports a style sheet by an absolute path, and a script as a module."""
+    """Debian's Furo expects a web server: it imports a style sheet by an absolute path, and a script as a module. And its colours
+    for the dark do not come by themselves."""
     style, script = html / "_static/styles/furo.css", html / "_static/scripts/furo.js"
     text = style.read_text(encoding="utf-8")
     for path in re.findall(r"@import url\((/javascript/[^)]+)\);", text):
         text = text.replace(f"@import url({path});", pathlib.Path("/usr/share" + path).read_text(encoding="utf-8"))
+    dark = re.search(r'  body\[data-theme="dark"\] (\{.*?\})', text, flags=re.S)
+    if dark and "prefers-color-scheme" not in text:
+        text += '@media screen and (prefers-color-scheme: dark) { body:not([data-theme="light"]) ' + dark[1] + " }\n"
     style.write_text(text, encoding="utf-8")
     text = script.read_text(encoding="utf-8")
     for line, path in re.findall(r'^(import \w+ from "\./([^"]+)";)$', text, flags=re.M):
