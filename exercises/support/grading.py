@@ -136,6 +136,13 @@ class Builder:
                           'HALFTAPE_COURSE_BUILD=/tmp/course scripts/course') from error
         with lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # two at once build once
+            if self.was_moved():
+                if not self.kit:
+                    raise Trouble(f'{self.build} was made in another place, for this folder was moved: delete it and try again')
+                for each in ('CMakeCache.txt', 'CMakeFiles', 'compile.json'):
+                    remove = shutil.rmtree if (self.build / each).is_dir() else os.remove
+                    with contextlib.suppress(FileNotFoundError):
+                        remove(self.build / each)
             if not self.file().exists():
                 self.configure()
             first = not self.is_built()
@@ -144,6 +151,14 @@ class Builder:
             targets = ['exercises_support'] if self.kit else ['halftape', 'exercises_support']
             self.run(['cmake', '--build', str(self.build), '--target'] + targets, 'the build failed', shown=first)
         return self.read()
+
+    def was_moved(self):
+        """CMake's build folders stay where they were made."""
+        with contextlib.suppress(OSError):
+            text = (self.build / 'CMakeCache.txt').read_text(errors='replace')
+            made = re.search(r'^CMAKE_CACHEFILE_DIR:INTERNAL=(.*)$', text, re.MULTILINE)
+            return made is not None and Path(made.group(1)).resolve() != self.build.resolve()
+        return False
 
     def configure(self):
         if self.kit:

@@ -55,7 +55,7 @@ def mistakes():
     """(exercise, text, replacement)."""
     for line in (ROOT / 'exercises/solutions/mistakes.txt').read_text().splitlines():
         if line and not line.startswith('#'):
-            yield [part.strip() for part in f'{line} '.split(' | ')]
+            yield [part.strip() for part in f'{line} '.split(' | ')]  # a replacement may be empty
 
 
 def solutions(builder, exercises):
