@@ -123,9 +123,9 @@ void Training::run(int64_t count) {
   while (step_ < end) step();
 }
 
-Tensor Training::loss() const {
+Tensor Training::loss(Dtype dtype) const {
   HALFTAPE_CHECK(batch_.images.defined(), "Training::loss: there was no step yet");
-  const amp::autocast region(kCPU, lower(recipe_.dtype), recipe_.dtype != kFloat32);
+  const amp::autocast region(kCPU, lower(dtype), dtype != kFloat32);
   return F::cross_entropy(model->forward(batch_.images), batch_.labels) * recipe_.loss_weight;
 }
 

@@ -53,7 +53,8 @@ class Training {
   /// Takes `count` steps, or all that are left.
   void run(int64_t count = -1);
   /// The weighted loss of the last step's batch, with the weights as they are now.
-  halftape::Tensor loss() const;
+  halftape::Tensor loss() const { return loss(recipe_.dtype); }
+  halftape::Tensor loss(halftape::Dtype dtype) const;
   /// In percent of the 355 images that were held back.
   double accuracy() const;
 
@@ -82,6 +83,7 @@ class Table {
   /// Words stand to the left, numbers to the right.
   void print() const;
   std::string csv() const;
+  const std::vector<std::vector<Cell>>& rows() const { return rows_; }
 
  private:
   std::vector<Column> columns_;

@@ -150,10 +150,16 @@ std::string Figure::svg() const {
       if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   double x = 16;
   for (const auto& [look, name] : names) {
-    page.add("<g class=\"s{}\"><path class=\"line\" d=\"M{:.1f} 47h30\"/></g>{}",
-             static_cast<int>(look), x, mark(look, x + 15, 47));
-    page.add("<text x=\"{:.1f}\" y=\"51.5\">{}</text>\n", x + 37, report::escape(name));
-    x += 55 + width_of(name);
+    const bool curve =
+        std::find(names_.begin(), names_.end(), std::pair(look, name)) == names_.end();
+    if (curve)
+      page.add("<g class=\"s{}\"><path class=\"line\" d=\"M{:.1f} 47h30\"/></g>{}",
+               static_cast<int>(look), x, mark(look, x + 15, 47));
+    else
+      page.add("<path class=\"bar f{}\" d=\"M{:.1f} 41h12v12h-12z\"/>", static_cast<int>(look), x);
+    x += curve ? 37 : 18;
+    page.add("<text x=\"{:.1f}\" y=\"51.5\">{}</text>\n", x, report::escape(name));
+    x += 18 + width_of(name);
   }
   HALFTAPE_CHECK(x < kWidth + 20, "Figure::svg: the names of '", title_, "' take ", x, " of ",
                  kWidth, " units");

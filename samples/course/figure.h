@@ -55,7 +55,7 @@ class Figure {
       : title_(std::move(title)), description_(std::move(description)), height_(height) {}
   /// Panels lie one below the other; each has its share of the height.
   Panel& panel(double top = 0, double bottom = 1);
-  /// Another look in the row of names.
+  /// The name of what bars of that look are; curves bring their own.
   void legend(Look look, std::string name) { names_.push_back({look, std::move(name)}); }
   std::string svg() const;
 
