@@ -111,7 +111,7 @@ class Builder:
         self.root = root
         self.kit = (root / 'kit.json').exists()
         self.build = Path(build) if build else root / ('build' if self.kit else 'build/demo')
-        self.given = build is not None
+        self.given = bool(build)
         self.commands = None
 
     def file(self):
@@ -132,6 +132,8 @@ class Builder:
             self.build.mkdir(parents=True, exist_ok=True)
             lock = open(self.build / 'course.lock', 'w')
         except OSError as error:
+            if self.is_built():
+                return self.read()
             raise Trouble(f'{self.build} cannot be written ({error.strerror}): name another folder, as in '
                           'HALFTAPE_COURSE_BUILD=/tmp/course scripts/course') from error
         with lock:
@@ -255,11 +257,11 @@ def run_limited(command, cwd, output, seconds, environment=None, limited=True):
         process.wait()
 
 
-def tail(path, lines=30):
+def tail(path, lines=200):
     with contextlib.suppress(OSError):
         with open(path, 'rb') as file:
             file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - 20000))
+            file.seek(max(0, file.tell() - 50000))
             kept = file.read().decode(errors='replace').splitlines()
         return '\n'.join((['…'] if len(kept) > lines else []) + kept[-lines:])
     return ''
@@ -291,7 +293,7 @@ def check(builder, exercise, start=None, seed=0, seconds=SECONDS):
         near = os.path.relpath(shown, builder.root) if shown == exercise.folder else str(shown)
         log = work / 'log'
         c = builder.commands
-        compile_ = ([c['launcher']] if c['launcher'] else []) + [c['compiler']]
+        compile_ = ([c['launcher']] if shutil.which(c['launcher'] or '-') else []) + [c['compiler']]
         compile_ += ['-I', near] + builder.compile_flags() + ['-c', str(exercise.test), '-o', str(work / 'test.o')]
         code = run_limited(compile_, builder.root, log, 120, limited=False)
         output = head(log)

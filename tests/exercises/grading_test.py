@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""Are the exercises sound? tests/exercises/grading_test.py BUILD_FOLDER starters|solutions|attacks
+"""Are the exercises sound? tests/exercises/grading_test.py BUILD_FOLDER starters|solutions|attacks|kit
 
 starters:  each start.h compiles, ends, and passes no case
 solutions: each solution passes all cases, and with a mistake of exercises/solutions/mistakes.txt at least one less
 attacks:   what ends, hangs or betrays the grading scores nothing, and is said plainly
+kit:       what students get holds no solution; slides have a figure and three lines; wrong arguments are refused
 """
+import json
 import os
+import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -14,6 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / 'exercises/support'))
 import grading  # noqa: E402
+import kit  # noqa: E402
 
 failures = 0
 
@@ -108,8 +113,60 @@ def attacks(builder, exercises):
            ['version', 'status', 'message', 'tests', 'exercise', 'points', 'of'], "the JSON has the runner format's names")
 
 
+def course(*arguments):
+    """(exit code, what was said) of scripts/course."""
+    done = subprocess.run([sys.executable, str(ROOT / 'scripts/course'), '--build', sys.argv[1], *map(str, arguments)],
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return done.returncode, done.stdout
+
+
+def kit_and_words(builder, exercises):
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / 'a kit'
+        kit.write(ROOT, folder, exercises, 7)
+        names = {str(each.relative_to(folder)) for each in folder.rglob('*')}
+        expect(not [each for each in names if 'solution' in each or '.git' in each], f'no solution is in the kit: {names}')
+        expect({f'exercises/{each.name}/start.h' for each in exercises} | {'scripts/course', 'kit.json'} <= names,
+               f'all exercises are in the kit: {names}')
+        solutions_ = [each.read_text() for each in (ROOT / 'exercises/solutions').glob('*.h')]
+        texts = [each.read_text() for each in folder.rglob('start.h')]
+        expect(len(texts) == len(exercises) and not set(texts) & set(solutions_), 'the start.h of the kit are no solutions')
+        try:
+            kit.write(ROOT, folder, exercises, 7)
+            expect(False, 'a folder that is not empty is refused')
+        except grading.WrongArgument as refusal:
+            expect('not empty' in str(refusal), 'it is said why')
+        # A kit knows its class and its tests.
+        moved = Path(scratch) / 'moved'
+        folder.rename(moved)
+        (moved / f'exercises/{exercises[0].name}/test.cpp').write_text('// mine\n')
+        for exercise, wanted in (exercises[0], True), (exercises[1], False):
+            own = grading.Exercise(moved / f'exercises/{exercise.name}')
+            expect(kit.changed(moved, own) == wanted, f'a changed test.cpp is noticed: {exercise.name}')
+        # Submissions.
+        start = Path(scratch) / f'class/ann/{exercises[1].name}'
+        start.mkdir(parents=True)
+        shutil.copyfile(ROOT / f'exercises/solutions/{exercises[1].name}.h', start / 'start.h')
+        code, said = course('--grade', '--from', Path(scratch) / 'class', '--json', Path(scratch) / 'grades.json')
+        grades = json.loads((Path(scratch) / 'grades.json').read_text())
+        expect(code == 0 and grades['ann']['points'] == len(exercises[1].cases) and
+               grades['ann']['of'] == sum(len(each.cases) for each in exercises) == len(grades['ann']['tests']),
+               f'a submission gets its points: {said}')
+        if list((ROOT / 'docs/course').glob('[0-9][0-9]_*.md')):
+            code, said = course('--slides', Path(scratch) / 'slides.html')
+            text = (Path(scratch) / 'slides.html').read_text()
+            expect(code == 0 and text.count('<section>') == text.count('</svg>') and
+                   text.count('<li>') == 3 * text.count('<section>'), f'a slide has a figure and three lines: {said}')
+    for arguments in (['check', '99'], ['chekc'], ['--seed', 'x'], ['--json', 'x'], ['--grade', '--kit', 'x'], ['list', '1'],
+                      ['--grade', '--from', '/nowhere'], ['--kit', ROOT / 'exercises/kit']):
+        code, said = course(*arguments)
+        expect(code == 2 and said and 'Traceback' not in said, f'{arguments} is refused, with exit code 2: {code}, {said}')
+    code, said = course('--help')
+    expect(code == 0 and '--kit FOLDER' in said, '--help helps')
+
+
 def main():
-    parts = {'starters': starters, 'solutions': solutions, 'attacks': attacks}
+    parts = {'starters': starters, 'solutions': solutions, 'attacks': attacks, 'kit': kit_and_words}
     if len(sys.argv) != 3 or sys.argv[2] not in parts:
         print(__doc__)
         sys.exit(0 if sys.argv[1:] in (['-h'], ['--help']) else 2)
