@@ -11,7 +11,7 @@ using namespace course;
 
 namespace {
 
-constexpr int kFirst = -4, kLast = 40, kBatches = 12;
+constexpr int kFirst = -4, kLast = 44, kBatches = 12;
 const std::vector<std::string> kLayers{"fc1", "fc3"};  // fc2 lies between them
 
 double median(std::vector<double> values) {
@@ -70,10 +70,12 @@ void look(const Arguments& arguments) {
 
   Figure figure("Last layer: what is lost, and what that does",
                 "Two falling curves over the scale. The error of the weight gradient is at its "
-                "floor from 2^12 on; the share of lost gradients goes on falling until 2^34.");
+                "floor from 2^12 on; the share of lost gradients goes on falling until 2^34. Near "
+                "2^40 a gradient overflows.");
   Panel& panel = figure.panel();
-  panel.x_axis(-4.5, 40.5, "scale", powers_of_two(-4, 40, 4));
+  panel.x_axis(-4.5, 44.5, "scale", powers_of_two(-4, 44, 4));
   panel.y_axis(-4, 0.3, "share, or relative error", powers_of_ten(-4, 0, true));
+  panel.zone(kFirst + static_cast<int>(t) - 0.5, 44.5, Look::Purple, "overflow");
   panel.line(lost, Look::Orange, "activation gradients lost");
   panel.line(error, Look::Blue, "error of the weight gradient");
   write(arguments, figure, table);

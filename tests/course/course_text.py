@@ -135,7 +135,7 @@ def check_parts(where, text, stem):
 
 def check_links(where, text):
     for link in re.findall(r"\]\(([^)#: ]+)(?:#[^)]*)?\)", text):
-        if "exercises/" not in link and not (COURSE / link).exists():
+        if not (COURSE / link).exists():
             problem(where, f"links to {link}, which does not exist")
 
 
