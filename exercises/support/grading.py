@@ -17,6 +17,7 @@ from pathlib import Path
 SECONDS = 20                  # for the cases of one exercise together
 MOST_OUTPUT = 10 << 20        # bytes that a program may write
 MOST_MEMORY = 4 << 30         # bytes that a program may ask for
+MOST_TEXT = 256 << 10         # bytes of a start.h
 
 # start.h may not change what a case means.
 TOUCHES_DOCTEST = re.compile(
@@ -277,6 +278,8 @@ def check(builder, exercise, start=None, seed=0, seconds=SECONDS):
     """Compiles the exercise with the given start.h, and runs its cases. Never raises for what start.h holds."""
     start = start or exercise.start
     begin = time.monotonic()
+    if start.exists() and not (start.is_file() and start.stat().st_size < MOST_TEXT):
+        return Result(exercise, error=f'{start} is no file of less than {MOST_TEXT >> 10} KB')
     try:
         text = start.read_text(errors='replace')
     except OSError as error:
@@ -295,11 +298,14 @@ def check(builder, exercise, start=None, seed=0, seconds=SECONDS):
         c = builder.commands
         compile_ = ([c['launcher']] if shutil.which(c['launcher'] or '-') else []) + [c['compiler']]
         compile_ += ['-I', near] + builder.compile_flags() + ['-c', str(exercise.test), '-o', str(work / 'test.o')]
+        compile_ += ['-MMD', '-MF', str(work / 'included')]
         code = run_limited(compile_, builder.root, log, 120, limited=False)
         output = head(log)
         if code != 0:
             why = 'it does not compile' if code is not None else 'the compiler was stopped after 120 s'
             return Result(exercise, error=f'{why}:\n{output}', seconds=time.monotonic() - begin)
+        if 'exercises/solutions/' in (work / 'included').read_text(errors='replace'):
+            return Result(exercise, error='start.h includes a solution', seconds=time.monotonic() - begin)
         link = [c['compiler'], str(work / 'test.o'), '-o', str(work / 'exercise'), '-rdynamic'] + c['libraries']
         link += [f'-Wl,-rpath,{Path(each).parent}' for each in c['libraries'] if '.so' in each or '.dylib' in each]
         if run_limited(link, builder.root, log, 120, limited=False) != 0:

@@ -120,7 +120,7 @@ Log record(Cause cause, Random& random) {
       weight = std::pow(10, -5.0 - 0.6 * random.uniform());
       break;
     case Cause::LearningRate:
-      lr = 0.1 + 0.3 * random.uniform();
+      lr = 0.2 + 0.3 * random.uniform();
       break;
     case Cause::BadData: {
       all.images = all.images.clone();

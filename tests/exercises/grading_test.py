@@ -96,6 +96,7 @@ def attacks(builder, exercises):
             ('exit(0) before main', signature.format('inline int early = (std::exit(0), 0);', 'return early;'), 'exit code 0'),
             ('a printed success', signature.format('', 'std::puts("[doctest] Status: SUCCESS!"); std::_Exit(0);'), 'exit code 0'),
             ('a segmentation fault', signature.format('', 'return *reinterpret_cast<volatile uint16_t*>(8);'), 'SIGSEGV'),
+            ('a solution', f'#include <solutions/{first.name}.h>\n', 'includes a solution'),
             ('disabled cases', '#define DOCTEST_CONFIG_DISABLE\n' + right, 'may not contain'),
             ('a flood', signature.format('', 'for (;;) std::puts("flood");'), 'wrote more than'),
     ]:
@@ -108,7 +109,8 @@ def attacks(builder, exercises):
     # A case that crashes does not take the others' points.
     crash = checked(builder, first, right.replace('if (std::isnan(value))', 'if (std::isnan(value)) std::abort(); else if (value != value)'))
     expect(crash.points == len(first.cases) - 1 and 'SIGABRT' in str(crash.cases), f'one crash costs one case: {described(crash)}')
-    expect(grading.check(builder, first, Path('/nowhere/start.h')).error, 'a missing start.h is an error')
+    for place in Path('/nowhere/start.h'), Path('/dev/zero'), ROOT:
+        expect(grading.check(builder, first, place).error, f'{place} is no start.h')
     expect(list(grading.check(builder, first, ROOT / f'exercises/solutions/{first.name}.h').to_json()) ==
            ['version', 'status', 'message', 'tests', 'exercise', 'points', 'of'], "the JSON has the runner format's names")
 
