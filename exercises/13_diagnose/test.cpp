@@ -23,30 +23,22 @@ const std::vector<course::RecordedRun>& runs() {
   return all;
 }
 
-void expect(Cause cause) {
+/// At least so many of the twelve are told rightly; the others are named.
+void expect(int wanted) {
+  int right = 0;
+  std::string wrong;
   for (size_t i = 0; i < runs().size(); ++i) {
-    if (runs()[i].cause != cause) continue;
-    const Cause got = diagnose(runs()[i].log);
-    CHECK_MESSAGE(got == cause,
-                  course::text("run ", i + 1, " of 12 is ", name(cause), "; you say ", name(got)));
+    const Cause cause = runs()[i].cause, got = diagnose(runs()[i].log);
+    right += got == cause;
+    if (got != cause)
+      wrong += course::text("\nrun ", i + 1, " is ", name(cause), "; you say ", name(got));
   }
+  CHECK_MESSAGE(right >= wanted, course::text(right, " of 12 are right:", wrong));
 }
 
 }  // namespace
 
-TEST_CASE("healthy trainings are left alone, also those that skip steps at first") {
-  expect(Cause::Healthy);
-}
-TEST_CASE("gradients that vanish are noticed") { expect(Cause::GradientsVanish); }
-TEST_CASE("a learning rate that is too high is noticed") { expect(Cause::LearningRate); }
-TEST_CASE("bad data are told from a bad network") { expect(Cause::BadData); }
-TEST_CASE("an overflow on the way to the loss is told from one on the way back") {
-  expect(Cause::ForwardOverflow);
-}
-TEST_CASE("a gradient that is finite at no scale is noticed") { expect(Cause::GradientInfinite); }
-
-TEST_CASE("ten of the twelve runs are told rightly") {
-  int right = 0;
-  for (const course::RecordedRun& run : runs()) right += diagnose(run.log) == run.cause;
-  CHECK_MESSAGE(right >= 10, course::text(right, " of 12 are right"));
-}
+TEST_CASE("four of the twelve trainings are told rightly") { expect(4); }
+TEST_CASE("six of the twelve trainings are told rightly") { expect(6); }
+TEST_CASE("eight of the twelve trainings are told rightly") { expect(8); }
+TEST_CASE("ten of the twelve trainings are told rightly") { expect(10); }

@@ -52,7 +52,8 @@ def starters(builder, exercises):
         expect(not result.output, f'{exercise.name}/start.h compiles without a warning: {result.output}')
         hints = exercise.hints()
         expect(2 <= len(hints) <= 4 and all(hints), f'{exercise.name}/hints.md has two to four hints')
-        expect(exercise.minutes() and exercise.chapter(), f'{exercise.name}/README.md says how long, and names its chapter')
+        expect(exercise.minutes() and exercise.chapter() and (ROOT / exercise.chapter()).exists(),
+               f'{exercise.name}/README.md says how long, and links to its chapter')
         expect(len(set(exercise.cases)) == len(exercise.cases), f'the names of cases of {exercise.name} differ')
 
 
