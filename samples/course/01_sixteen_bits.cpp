@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "figure.h"
-#include "halftape/core/half.h"
 
 using namespace course;
 using halftape::BFloat16;

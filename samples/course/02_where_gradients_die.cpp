@@ -5,8 +5,6 @@
 #include <array>
 
 #include "figure.h"
-#include "halftape/amp/inspector/scale_trials.h"
-#include "halftape/amp/tools/exponents.h"
 
 using namespace course;
 using halftape::amp::ExponentCounts;

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "figure.h"
-#include "halftape/amp/inspector/scale_trials.h"
 
 using namespace course;
 

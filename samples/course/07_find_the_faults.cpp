@@ -6,8 +6,6 @@
 #include <cmath>
 
 #include "figure.h"
-#include "halftape/core/formula/scale.h"
-#include "halftape/nn/functional.h"
 
 using namespace halftape;
 using course::Look;

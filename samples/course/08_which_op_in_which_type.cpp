@@ -5,9 +5,6 @@
 #include <cmath>
 
 #include "figure.h"
-#include "halftape/amp/tools/explain.h"
-#include "halftape/nn/functional.h"
-#include "halftape/nn/modules.h"
 
 using namespace halftape;
 using course::Look;

@@ -1,8 +1,6 @@
 // Chapter 9: a network whose weights are bfloat16, trained by SGD with four ways to keep what
 // rounding takes from an update.
 #include "figure.h"
-#include "halftape/core/random/random.h"
-#include "halftape/nn/functional.h"
 
 using namespace halftape;
 using course::Look;

@@ -7,10 +7,6 @@
 #include <cmath>
 
 #include "figure.h"
-#include "halftape/amp/autocast.h"
-#include "halftape/core/random/random.h"
-#include "halftape/nn/functional.h"
-#include "halftape/optim/clip_grad.h"
 
 using namespace halftape;
 using course::Look;

@@ -6,10 +6,6 @@
 #include <cmath>
 
 #include "figure.h"
-#include "halftape/amp/autocast.h"
-#include "halftape/amp/inspector/scale_trials.h"
-#include "halftape/autograd/ops/product/matmul.h"
-#include "halftape/nn/functional.h"
 
 using namespace halftape;
 namespace F = nn::functional;

@@ -7,9 +7,6 @@
 #include <thread>
 
 #include "figure.h"
-#include "halftape/amp/async_grad_scaler.h"
-#include "halftape/amp/laws/laws.h"
-#include "halftape/nn/functional.h"
 
 using namespace halftape;
 using amp::ScaleDelivery;

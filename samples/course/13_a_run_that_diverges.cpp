@@ -5,10 +5,6 @@
 #include <cmath>
 
 #include "figure.h"
-#include "halftape/amp/autocast.h"
-#include "halftape/amp/inspector/inspector.h"
-#include "halftape/amp/tools/inject.h"
-#include "halftape/nn/functional.h"
 
 using namespace halftape;
 using course::Look;

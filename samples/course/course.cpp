@@ -9,11 +9,6 @@
 #include <optional>
 #include <system_error>
 
-#include "halftape/amp/autocast.h"
-#include "halftape/core/check.h"
-#include "halftape/core/random/random.h"
-#include "halftape/nn/functional.h"
-
 using namespace halftape;
 namespace F = halftape::nn::functional;
 

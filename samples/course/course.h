@@ -10,8 +10,6 @@
 #include <vector>
 
 #include "digits.h"
-#include "halftape/amp/grad_scaler.h"
-#include "halftape/optim/algorithms/first_order.h"
 
 namespace course {
 

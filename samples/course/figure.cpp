@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "file.h"
-#include "halftape/core/check.h"
 
 namespace course {
 namespace {

@@ -7,11 +7,6 @@
 #include <cmath>
 #include <vector>
 
-#include "halftape/amp/autocast.h"
-#include "halftape/autograd/ops/creation/create.h"
-#include "halftape/nn/modules/activation.h"
-#include "halftape/nn/modules/linear.h"
-
 using namespace halftape;
 
 namespace sample {

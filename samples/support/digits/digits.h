@@ -1,11 +1,10 @@
 // Pictures as rows of numbers, the network that several samples train on them, and its test.
 #pragma once
+#include <halftape/halftape.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
-
-#include "halftape/io/data/sets/image_sets.h"
-#include "halftape/nn/modules/container/sequential.h"
 
 namespace sample {
 
