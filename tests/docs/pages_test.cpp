@@ -28,7 +28,8 @@ std::vector<std::string> lines_of(const fs::path& file) {
 /// Every page beside the sources: the root's, those of docs/, and the folders' own.
 std::vector<fs::path> pages() {
   std::vector<fs::path> all;
-  std::set<std::string> folders{"docs", "tests", "samples", "benchmarks", "web"};
+  std::set<std::string> folders{"docs",    "docs/course", "exercises", "tests",
+                                "samples", "benchmarks",  "web"};
   folders.insert(kWings.begin(), kWings.end());
   for (const auto& entry : fs::directory_iterator(kRoot))
     if (entry.path().extension() == ".md") all.push_back(entry.path());
