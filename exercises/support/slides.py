@@ -13,6 +13,9 @@ section { width: 297mm; height: 209.5mm; margin: 0 auto 6mm; padding: 14mm 18mm;
 h1 { font-size: 34px; line-height: 1.2; margin: 0 }
 figure { flex: 1 1 0; min-height: 0; margin: 0; display: flex; justify-content: center }
 figure svg { width: 100%; height: 100% }
+.tall { display: grid; grid: auto minmax(0, 1fr) / 70% 1fr }
+.tall h1 { grid-column: 1 / 3 }
+.tall ul { align-self: center }
 ul { margin: 0; padding-left: 1.2em }
 li { margin: 1.5mm 0 }
 code { font: 0.9em ui-monospace, monospace }
@@ -56,10 +59,14 @@ def page(folder):
         text = chapter.read_text()
         title = re.search(r'^# (.+)$', text, re.MULTILINE)
         picture = re.search(r'!\[[^\]]*\]\(([^)]+\.svg)\)', text)
-        figure = ''
+        figure = kind = ''
         if picture and (file := chapter.parent / picture.group(1)).exists():
-            figure = f'<figure>{inline(file.read_text(), f"-{i}")}</figure>\n'
+            svg = file.read_text()
+            figure = f'<figure>{inline(svg, f"-{i}")}</figure>\n'
+            if (box := re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)) and float(box.group(2)) > 0.65 * float(box.group(1)):
+                kind = ' class="tall"'  # its lines stand beside it
         lines = ''.join(f'<li>{marked(each)}</li>\n' for each in bullets(chapter, text))
-        slides.append(f'<section>\n<h1>{marked(title.group(1) if title else chapter.stem)}</h1>\n{figure}<ul>\n{lines}</ul>\n</section>')
+        heading = marked(title.group(1) if title else chapter.stem)
+        slides.append(f'<section{kind}>\n<h1>{heading}</h1>\n{figure}<ul>\n{lines}</ul>\n</section>')
     return ('<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>Mixed precision, by experiment</title>\n'
             f'<style>\n{STYLE}\n</style>\n</head>\n<body>\n' + '\n'.join(slides) + '\n</body>\n</html>\n'), len(chapters)

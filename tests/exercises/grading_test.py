@@ -158,8 +158,8 @@ def kit_and_words(builder, exercises):
         if list((ROOT / 'docs/course').glob('[0-9][0-9]_*.md')):
             code, said = course('--slides', Path(scratch) / 'slides.html')
             text = (Path(scratch) / 'slides.html').read_text()
-            expect(code == 0 and text.count('<section>') == text.count('</svg>') and
-                   text.count('<li>') == 3 * text.count('<section>'), f'a slide has a figure and three lines: {said}')
+            expect(code == 0 and text.count('</section>') == text.count('</svg>') and
+                   text.count('<li>') == 3 * text.count('</section>'), f'a slide has a figure and three lines: {said}')
     for arguments in (['check', '99'], ['chekc'], ['--seed', 'x'], ['--json', 'x'], ['--grade', '--kit', 'x'], ['list', '1'],
                       ['--grade', '--from', '/nowhere'], ['--kit', ROOT / 'exercises/kit']):
         code, said = course(*arguments)
