@@ -16,9 +16,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 GUIDES = ["mixed_precision", "lab", "web", "numerics", "accuracy", "reliability", "ops", "data", "files", "cuda", "architecture",
           "glossary"]
-# The chapters that the page that trains can show, and what to choose there (docs/web.md).
-LAB_SETTINGS = {"01": "precision=fp16", "02": "precision=fp16", "03": "precision=fp16&weight=1e-4", "05": "law=fixed&scale=16",
-                "06": "precision=amp", "11": "precision=bf16"}
+# What the chapters ask the reader to choose in the page that trains, as its address takes it (docs/web.md).
+LAB_SETTINGS = {"02": "precision=fp16&weight=1", "03": "precision=fp16&weight=1e-4", "05": "law=fixed&scale=4", "11": "precision=bf16"}
 LINK = re.compile(r"(?<!\\)\]\(([^()\s]+)\)")
 LANGUAGES = {".h": "cpp", ".cpp": "cpp", ".cu": "cpp", ".cuh": "cpp", ".inc": "cpp", ".py": "python", ".sh": "bash", ".cmake": "cmake",
              ".js": "javascript", ".html": "html", ".css": "css", ".json": "json"}
@@ -101,14 +100,12 @@ class Site:
         return f"{os.path.relpath(path, folder)}"
 
     def with_lab(self, page, text):
-        chapter = re.match(r"docs/course/(\d\d)_", page)
-        if not chapter or chapter[1] not in LAB_SETTINGS or "\n## Experiment" not in text:
+        """In a chapter, a link to the guide of the page that trains leads to the page itself, with the settings of the chapter."""
+        chapter = re.match(r"docs/course/(\d\d|README)", page)
+        if not chapter or not self.has_lab:
             return text
-        if self.has_lab:
-            say = f"[Run it in your browser](../../train.md), with the settings `{LAB_SETTINGS[chapter[1]]}`."
-        else:
-            say = "This build of the site has no page that trains: `scripts/web_lab` makes one, which `scripts/site` then takes in."
-        return text.replace("\n## Experiment", f"\n```{{tip}}\n{say}\n```\n\n## Experiment", 1)
+        settings = LAB_SETTINGS.get(chapter[1], "").replace("&", "&amp;")
+        return re.sub(r"\[([^\]]+)\]\(\.\./web\.md\)", rf'<a href="../../lab.html#{settings}">\1</a>', text)
 
     def source_page(self, path):
         page = f"source/{path}.md"
@@ -204,9 +201,7 @@ def settle_theme(html):
 
 
 def replace(new, out):
-    """Puts the finished site into its place; an old one goes, anything else stays."""
-    if out.exists() and any(out.iterdir()) and not (out / "searchindex.js").exists():
-        sys.exit(f"site: {out} holds something that is not a site; name an empty folder by --out")
+    """Puts the finished site into the place of an old one."""
     out.parent.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(out, ignore_errors=True)
     shutil.move(new, out)
@@ -222,6 +217,10 @@ def main():
     a = p.parse_args()
     if a.check:
         return reference.check_comments(ROOT)
+    if a.pictures and not a.test:
+        p.error("--pictures needs --test")
+    if a.out.exists() and not (a.out.is_dir() and ((a.out / "searchindex.js").exists() or not any(a.out.iterdir()))):
+        p.error(f"--out: {a.out} is not a folder, or holds something that is not a site")
     lab = a.lab or ROOT / "build/web/lab.html"
     if a.lab and not a.lab.is_file():
         p.error(f"--lab: there is no file {a.lab}")

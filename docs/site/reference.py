@@ -147,7 +147,8 @@ class Header:
                         continue
                     if kind == "function" and self.lines[at + 2:at + 3] == [re.match(r" *", self.lines[start])[0] + "}"]:
                         return text + code + " " + self.lines[at + 1].strip() + " }", at + 2
-                    return re.sub(r"\s+:\s[^:]*$", "", text + code[:i].rstrip()) + ";", at
+                    text += code[:i].rstrip()
+                    return (re.sub(r"\s+:\s[^:]*$", "", text) if kind == "function" else text) + ";", at
             if kind == "function" and depth == 0 and code.rstrip().endswith("}"):
                 return text + code, at
             text += code + "\n"
@@ -158,10 +159,13 @@ class Header:
             at += 1
         return at
 
-    def comment(self, start, end):
-        """The lines of a comment above a declaration, or behind it; of a block without blank lines if it speaks for all."""
+    def own_comment(self, start, end):
+        """The lines of a comment above a declaration, or behind it."""
         above, at = [], start - 1
-        while at >= 0 and re.match(r"\s*//", self.lines[at]) and "clang-format" not in self.lines[at]:
+        while at > 0 and re.match(r"#(endif|pragma|ifdef)\b", self.lines[at]):
+            at -= 1
+        mark = r"\s*///" if at >= 0 and re.match(r"\s*///", self.lines[at]) else r"\s*//(?!/)"
+        while at >= 0 and re.match(mark, self.lines[at]) and "clang-format" not in self.lines[at]:
             above.insert(0, re.sub(r"^\s*///? ?", "", self.lines[at]))
             at -= 1
         behind = [m[1] for line in self.lines[start:end + 1] if (m := re.search(r"[;{},(]\s*// (.*)", line))]
@@ -169,16 +173,18 @@ class Header:
         while behind and following < len(self.lines) and re.match(r"\s{12,}// ", self.lines[following]):
             behind.append(re.sub(r"^\s*// ", "", self.lines[following]))
             following += 1
-        if above or behind:
-            return above + behind
-        while at > 0 and self.lines[at].strip() and not re.match(r"\s*(public|protected|private):|#", self.lines[at]):
-            if re.match(r"\s*//(?!/)", self.lines[at]):  # "// Without history", above several
-                end = at
-                while re.match(r"\s*//(?!/)", self.lines[at]):
+        return above + behind
+
+    def comment_of_block(self, start):
+        """The comment of the declarations above it, in a block without blank lines."""
+        at = start - 1
+        while at > 0 and self.lines[at].strip() and not re.match(
+                r"\s*(public|protected|private):|#|\s*(class|struct|namespace|enum)\b.*[{]$", self.lines[at]):
+            if re.match(r"\s*//", self.lines[at]):
+                end, mark = at, r"\s*///" if re.match(r"\s*///", self.lines[at]) else r"\s*//(?!/)"
+                while re.match(mark, self.lines[at]):
                     at -= 1
-                return [re.sub(r"^\s*// ?", "", line) for line in self.lines[at + 1:end + 1]]
-            if re.match(r"\s*(///|};?$)", self.lines[at]):
-                break
+                return [re.sub(r"^\s*///? ?", "", line) for line in self.lines[at + 1:end + 1]]
             at -= 1
         return []
 
@@ -195,17 +201,33 @@ def formulas(root):
     return found
 
 
+def common_options(root):
+    """The options that mean the same wherever they are, from the table in options.md."""
+    text = (root / "docs/site/options.md").read_text(encoding="utf-8")
+    return {name: [meaning] for names, meaning in re.findall(r"^\| (`.*?`) \| (.*) \|$", text, flags=re.M)
+            for name in re.findall(r"`(\w+)`", names)}
+
+
 class Entry:
-    def __init__(self, symbol, header, formula):
+    def __init__(self, symbol, header, formula, options):
         self.symbol = symbol
         self.start = header.start(header.nearest(symbol.line, symbol.name))
         text, end = header.statement(self.start, symbol.kind)
         indent = len(text) - len(text.lstrip())
         text = "\n".join(line[indent:] if not line[:indent].strip() else line for line in text.split("\n"))
+        text = re.sub(r"\)\s*:\s[^{]*\{\}$", ");", text)  # of a constructor only how it is called
         self.text = re.sub(r"HALFTAPE_ARG\((.*), (\w+)\)", r"\1 \2", text).strip("\n")
-        self.comment = header.comment(self.start, end)
+        self.comment = header.own_comment(self.start, end)
         if m := re.search(r"<formula::(\w+)>", self.text):
             self.comment = self.comment or formula.get(m[1], [])
+        if symbol.owner and "Options" in symbol.owner:
+            self.comment = self.comment or options.get(symbol.name, [])
+        if not self.says_itself():
+            self.comment = self.comment or header.comment_of_block(self.start)
+
+    def says_itself(self):
+        """A body of one statement says what it returns."""
+        return re.search(r"\{ *(return )?[^;{}]*(\{[^{}]*\})?[^;{}]*;? *\};?$", self.text)
 
     def names(self):
         """The names under which a comment may stand: an overload's, that of another rank, that of the form in place."""
@@ -220,8 +242,9 @@ class Entry:
         return bool(
             self.comment
             or self.names() & named[s.scope]
-            or self.text.startswith("HALFTAPE_")                       # made by a macro: that has one
-            or re.search(r"\{ *(return )?[^;{}]*(\{[^{}]*\})?[^;{}]*;? *\};?$", self.text)  # says itself what it returns
+            or re.match(r"HALFTAPE_|FORWARD_HAS_", self.text)          # made by a macro: that has one
+            or "ModuleHolder<" in self.text                            # the module that it holds has
+            or self.says_itself()
             or s.kind == "typedef" and "=" in self.text                # an alias says what it stands for
             or s.kind == "enum" and "//" in self.text
             or self.text.startswith(("using ", "friend "))
@@ -233,7 +256,7 @@ class Entry:
             or own in ("Tensor", "TensorBase") and self.names() & named["halftape"]  # the function has
             or s.kind in ("class", "struct") and "Options" in s.name   # the class of the options has
             or s.kind == "variable" and s.name == "options"            # of the type that it has
-            or re.search(r"constexpr .*= *[\w:]+::\w+", self.text)      # another name of an enumerator
+            or re.search(r"constexpr .*= *([\w:]+::\w+|k\w+)", self.text)  # another name of an enumerator
             or s.owner and s.kind == "variable" and self.word_in(s.name.rstrip("_"), named["about", about] or ""))
 
     @staticmethod
@@ -243,11 +266,12 @@ class Entry:
 
 def entries(root):
     headers = public_headers(root)
-    formula = formulas(root)
+    formula, options = formulas(root), common_options(root)
     pages = {}
     for name, found in symbols(root, headers).items():
         header = Header(root, name)
-        pages[name] = header, [Entry(s, header, formula) for s in found]
+        # What Doxygen takes for a class in the text of a macro is none.
+        pages[name] = header, [e for s in found if "##" not in (e := Entry(s, header, formula, options)).text]
     named = collections.defaultdict(set)
     about = collections.defaultdict(str)
     for header, page in pages.values():
@@ -295,38 +319,31 @@ def prose(lines):
 
 
 def header_page(name, header, page):
+    """Headings for what stands in a namespace; below a class its members. Declarations with one comment share a block."""
     text = [f"---\norphan: true\n---\n# {name}\n", prose(header.purpose())]
-    before, block = None, []
+    titles, shown, block, comment = set(), set(), [], []
 
     def flush():
         if block:
             text.append("```cpp\n" + "\n".join(block) + "\n```\n")
+            if comment:
+                text.append(prose(comment))
             block.clear()
 
-    shown = set()
+    title = None
     for e in page:
         s = e.symbol
         if (e.start, e.text) in shown:  # several names in one declaration
             continue
         shown.add((e.start, e.text))
-        inside = s.owner is not None
-        title = f"{s.scope}::{s.name}".removeprefix("halftape::").removeprefix("::")
-        if not inside and title != before:
+        before, title = title, (s.scope if s.owner else f"{s.scope}::{s.name}").removeprefix("halftape").removeprefix("::")
+        if title != before or e.comment != comment:
             flush()
+        if title != before and title not in titles:
+            titles.add(title)
             text.append(f"## {escaped(title)}\n")
-            before = title
-        if inside and s.scope.removeprefix("halftape::") != before:
-            before = s.scope.removeprefix("halftape::")
-            if before not in [t[3:].strip() for t in text if t.startswith("## ")]:
-                flush()
-                text.append(f"## {escaped(before)}\n")
-        if e.comment and e.comment != getattr(header, "last", None):
-            flush()
-        header.last = e.comment
+        comment = e.comment
         block.append(re.sub(r" \{.*\}$", ";", e.text) if e.comment and s.kind == "function" else e.text)
-        if e.comment:
-            flush()
-            text.append(prose(e.comment))
     flush()
     return "\n".join(text)
 
