@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <exception>
@@ -71,6 +72,7 @@ int run(int argc, char** argv, const std::string& name, const std::string& what,
   }
   try {
     body(arguments);
+    if (std::fflush(stdout) != 0) throw std::system_error(errno, std::generic_category(), "output");
     return 0;
   } catch (const std::exception& error) {
     fmt::print(stderr, "course_{}: {}\n", name, error.what());
