@@ -201,10 +201,14 @@ def settle_theme(html):
 
 
 def replace(new, out):
-    """Puts the finished site into the place of an old one."""
+    """Puts the finished site into the place of an old one, at once."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    shutil.rmtree(out, ignore_errors=True)
-    shutil.move(new, out)
+    ready, old = (out.with_name(f".{out.name}.{word}.{os.getpid()}") for word in ("new", "old"))
+    shutil.move(new, ready)
+    if out.exists():
+        out.rename(old)
+    ready.rename(out)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def main():
@@ -215,6 +219,7 @@ def main():
     p.add_argument("--test", action="store_true")
     p.add_argument("--pictures", type=pathlib.Path)
     a = p.parse_args()
+    a.out = a.out.resolve()
     if a.check:
         return reference.check_comments(ROOT)
     if a.pictures and not a.test:
@@ -248,4 +253,7 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except OSError as error:
+        sys.exit(f"site: {error}")
