@@ -20,6 +20,7 @@ enum class ScaleDelivery : uint8_t {
   Late,
 };
 
+/// What AsyncGradScaler::update() may be told.
 struct ScaleUpdate {
   std::optional<double> new_scale = {};  // instead of the law's; the growth tracker stays
   bool is_async = true;  // false: waits for the verdict, the next loss has the new scale

@@ -16,14 +16,16 @@ class Autocaster;
 
 /// The settings of a region, for each device type.
 struct AutocastState {
+  /// The settings of one device type.
   struct PerDevice {
-    bool enabled = false;
-    Dtype dtype = Dtype::Float32;
+    bool enabled = false;                       // whether ops are cast
+    Dtype dtype = Dtype::Float32;               // of ops that go fast in 16 bits
     std::shared_ptr<const Policy> policy = {};  // null: as the ops declare
   };
+  /// CPU and CUDA; off, with the dtypes that PyTorch takes there.
   std::array<PerDevice, kDeviceTypes> devices = {PerDevice{false, kBFloat16},
                                                  PerDevice{false, kFloat16}};
-  bool cache_enabled = true;
+  bool cache_enabled = true;  // keeps the casts of weights until the outermost region ends
 
   PerDevice& operator[](DeviceType d) { return devices[static_cast<size_t>(d)]; }
   const PerDevice& operator[](DeviceType d) const { return devices[static_cast<size_t>(d)]; }
@@ -32,6 +34,7 @@ struct AutocastState {
 /// The seam for tools, such as explain(): its note() is called for each op before the op runs.
 class CastObserver {
  public:
+  /// `given`: the inputs, `casts`: what the op gets instead of them.
   virtual void note(const CastOp& op, Cast rule, const AutocastState::PerDevice& region,
                     std::span<const Tensor* const> given, std::span<const Tensor> casts) = 0;
 

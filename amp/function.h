@@ -46,6 +46,7 @@ A cast_argument(const A& argument, Dtype dtype) {
 /// differentiably, and runs both directions with autocast off. Outside a region nothing is cast.
 template <class T>
 struct Function {
+  /// Runs T::forward(), recorded with T::backward() as its rule.
   template <class... Args>
   static auto apply(const Args&... args) {
     if constexpr (requires { T::cast_inputs; }) {

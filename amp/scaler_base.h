@@ -39,16 +39,16 @@ struct GradScalerOptions {
 
 /// What happened so far. A step here is an update() that had gradients to check.
 struct ScalerStats {
-  int64_t steps = 0;
-  int64_t skips = 0;         // steps that found something infinite or NaN
-  int64_t skips_in_row = 0;  // up to the last step
-  int64_t bad_losses = 0;    // skips because of the loss itself
-  int64_t growths = 0, backoffs = 0;
+  int64_t steps = 0;                  // taken or skipped
+  int64_t skips = 0;                  // steps that found something infinite or NaN
+  int64_t skips_in_row = 0;           // up to the last step
+  int64_t bad_losses = 0;             // skips because of the loss itself
+  int64_t growths = 0, backoffs = 0;  // changes of the scale, up and down
   /// A gradient, by its place in Optimizer::parameters() and its group.
   struct Parameter {
-    size_t optimizer;  // numbered in the order in which the scaler first saw them
-    size_t index, group;
-    Shape shape;
+    size_t optimizer;     // numbered in the order in which the scaler first saw them
+    size_t index, group;  // in Optimizer::parameters(), and its group
+    Shape shape;          // of the gradient
   };
   std::optional<Parameter> nonfinite;  // the first one of the last skip
 };
@@ -99,10 +99,11 @@ class ScalerBase {
 
 /// A scaler's state, which is saved as numbers by name.
 struct SavedScaler {
-  ScaleLaw law;
+  ScaleLaw law;  // its constants
   ScaleState state;
   ScaleCounts counts;  // without `list` and `position`, which name an optimizer of this run
 };
+/// Torch's five numbers under torch's names, and ours.
 std::map<std::string, double> to_dict(SavedScaler scaler);
 /// If only torch's five numbers are there, the other constants are those of `current`, and the
 /// counts start at zero. Throws for a senseless value, and for one that is missing.

@@ -95,7 +95,7 @@ class FunctionNode : public Node {
   FunctionNode(const char* name, Backward backward) : Node(name), backward_(backward) {}
   Grads vjp(Grads g) override;
 
-  AutogradContext context;
+  AutogradContext context;  // what forward() saved for backward()
   // For each argument of forward(), and each tensor of a list: its index in `next`, or −1.
   std::vector<int> arguments;
 
@@ -119,6 +119,7 @@ class FunctionNode : public Node {
 /// no tensors or need none. Written in Tensor ops, it can itself be differentiated.
 template <class T>
 struct Function {
+  /// Runs T::forward(), recorded with T::backward() as its rule.
   template <class... Args>
   static auto apply(Args&&... args) {
     // Not a list of braces: the node must know its arguments before forward() runs.

@@ -21,6 +21,8 @@ namespace indexing {
 class TensorIndex;
 }
 
+/// A tensor: numbers of one dtype on one device, and, where gradients are wanted, the history of
+/// ops that made them. Copies of the object share both.
 class Tensor : public TensorBase {
  public:
   Tensor() = default;
@@ -119,6 +121,8 @@ class Tensor : public TensorBase {
   Tensor expand(const Shape& shape) const;
   Tensor expand_as(const Tensor& other) const { return expand(other.sizes()); }
   Tensor broadcast_to(const Shape& shape) const { return expand(shape); }
+  /// Summed over the dimensions in which `shape`, which broadcasts to the present one, has size 1
+  /// or none.
   Tensor sum_to_size(const Shape& shape) const;
   Tensor as_strided(const Shape& size, const Strides& stride,
                     std::optional<int64_t> storage_offset = {}) const;
@@ -374,7 +378,9 @@ class Tensor : public TensorBase {
   Tensor& addbmm_(const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1) const;
   Tensor& cumsum_(int64_t dim, std::optional<Dtype> dtype = {}) const;
   Tensor& cumprod_(int64_t dim, std::optional<Dtype> dtype = {}) const;
+  /// The values of `source`, broadcast to this shape and converted; recorded.
   Tensor& copy_(const Tensor& source) const;
+  /// One value everywhere; recorded: the former values get the gradient 0.
   Tensor& fill_(Scalar value) const;
   Tensor& zero_() const { return fill_(0); }
   Tensor& index_put_(const std::vector<indexing::TensorIndex>& indices, const Tensor& values,
@@ -399,6 +405,7 @@ class Tensor : public TensorBase {
   Tensor& masked_scatter_(const Tensor& mask, const Tensor& source) const;
   Tensor& tril_(int64_t diagonal = 0) const;
   Tensor& triu_(int64_t diagonal = 0) const;
+  /// Random values in place, from the device's default generator.
   Tensor& uniform_(double from = 0, double to = 1) const;
   Tensor& normal_(double mean = 0, double std = 1) const;
   Tensor& bernoulli_(double p = 0.5) const;

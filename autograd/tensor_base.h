@@ -42,12 +42,14 @@ class TensorAccessor {
 class Storage {
  public:
   explicit Storage(BufferPtr buffer) : buffer_(std::move(buffer)) {}
+  /// A pointer to the bytes, as LibTorch's.
   struct DataPtr {
     void* bytes;
-    void* context;
+    void* context;  // as given to the caller's deleter
     void* get() const { return bytes; }
     void* get_context() const { return context; }  // as given to the caller's deleter
   };
+  /// The bytes. A write through the pointer raises no version.
   DataPtr data_ptr() const {
     buffer_->expose();
     return {buffer_->bytes(), buffer_->context()};
@@ -64,6 +66,7 @@ class GradSlot;
 class GradTag;
 class Node;
 class Tensor;
+/// Frees a node, and those that it alone holds, without recursion.
 void dispose(Node*) noexcept;
 
 /// Where a gradient flows: output number `output` of `node`. Empty where no gradient is wanted.

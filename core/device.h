@@ -9,6 +9,7 @@ namespace halftape {
 
 enum class DeviceType : uint8_t { CPU, CUDA };
 inline constexpr DeviceType kCPU = DeviceType::CPU, kCUDA = DeviceType::CUDA;
+/// How many types of devices there are.
 inline constexpr int kDeviceTypes = 2;
 
 using DeviceIndex = int16_t;

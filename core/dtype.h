@@ -44,10 +44,10 @@ inline constexpr Dtype kByte = kUInt8, kInt = kInt32, kLong = kInt64, kHalf = kF
 
 /// The row of a dtype in HALFTAPE_DTYPES.
 struct DtypeTraits {
-  const char* name;       // "float16", "int64", …
-  const char* type_name;  // "Half", "Long", …
-  double epsilon, largest;
-  Dtype compute;
+  const char* name;         // "float16", "int64", …
+  const char* type_name;    // "Half", "Long", …
+  double epsilon, largest;  // distance from 1 to the next number; the largest finite one
+  Dtype compute;            // in which ops compute
 };
 inline constexpr DtypeTraits kDtypeTraits[] = {
 #define HALFTAPE_ROW(D, T, name, type_name, epsilon, largest, compute) \
@@ -61,6 +61,7 @@ constexpr const DtypeTraits& traits(Dtype d) { return kDtypeTraits[static_cast<s
 constexpr std::string_view name(Dtype d) { return traits(d).name; }
 inline std::ostream& operator<<(std::ostream& out, Dtype d) { return out << name(d); }
 
+/// A C++ type as a value, for visit().
 template <class T>
 struct Type {
   using type = T;
@@ -141,8 +142,10 @@ constexpr Dtype promote(Dtype a, Dtype b) {
   return a < b ? b : a;
 }
 
+/// Whether tensors hold this C++ type.
 template <class T>
 inline constexpr bool is_element = false;
+/// The dtype of a C++ type that tensors hold.
 template <class T>
 inline constexpr Dtype dtype_of = kBool;
 #define HALFTAPE_ROW(D, T, ...)               \

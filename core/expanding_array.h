@@ -9,6 +9,7 @@
 
 namespace halftape {
 
+/// D numbers, one for each dimension; made of one number, D times that.
 template <size_t D, class T = int64_t>
 class ExpandingArray {
  public:

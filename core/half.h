@@ -87,6 +87,7 @@ struct Half {
       : bits(static_cast<uint16_t>(detail::round_to_16(value, 10, 15) | detail::sign16(value))) {}
   constexpr explicit operator float() const { return detail::half_bits_to_float(bits); }
   constexpr explicit operator double() const { return static_cast<float>(*this); }
+  /// The number with these bits.
   static constexpr Half from_bits(uint16_t bits) {
     Half h;
     h.bits = bits;
@@ -109,6 +110,7 @@ struct BFloat16 {
     return bit_cast<float>(static_cast<uint32_t>(bits) << 16);
   }
   constexpr explicit operator double() const { return static_cast<float>(*this); }
+  /// The number with these bits.
   static constexpr BFloat16 from_bits(uint16_t bits) {
     BFloat16 b;
     b.bits = bits;

@@ -12,6 +12,7 @@
 
 namespace halftape {
 
+/// The most dimensions that an array has.
 inline constexpr int kMaxDims = 10;
 
 /// A short list of 64-bit integers without heap memory: sizes, strides, or dimension numbers.
@@ -56,13 +57,16 @@ class Dims {
   }
   void slice(int, int = 0) && = delete;
 
+  /// As those of std::vector, for at most kMaxDims numbers; one more throws.
   void push_back(int64_t v) {
     if (size_ == kMaxDims) [[unlikely]]
       too_many();
     values_[static_cast<size_t>(size_++)] = v;
   }
+  /// Puts v before the number at that place; takes that number out.
   void insert(int at, int64_t v);
   void erase(int at);
+  /// Whether v is among them.
   bool contains(int64_t v) const;
   bool operator==(const Dims& other) const {
     if (size_ != other.size_) return false;
@@ -115,6 +119,7 @@ Shape reduced_shape(const Shape&, const Dims& dims, bool keepdim);
 /// Replaces one -1 by what the number of elements demands; throws when that is impossible.
 Shape infer_shape(const char* op, const Shape& wanted, int64_t numel, const Shape& from);
 
+/// Sums and products of sizes that throw where int64 overflows.
 [[noreturn]] void size_overflow(int64_t a, const char* op, int64_t b);
 inline int64_t checked_mul(int64_t a, int64_t b) {
   int64_t r = 0;

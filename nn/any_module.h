@@ -28,6 +28,7 @@ class AnyValue {
   T* try_get() {
     return std::any_cast<T>(&value_);
   }
+  /// Throws when the value is not a T.
   template <class T>
   T get() {
     T* value = try_get<T>();
@@ -168,6 +169,7 @@ class AnyModule {
   AnyValue any_forward(Args&&... args) const {
     return forward_any(detail::packed(std::forward<Args>(args)...));
   }
+  /// The same with arguments and result in boxes.
   AnyValue forward_any(std::vector<AnyValue> arguments) const {
     check_holds("forward");
     return forward_(std::move(arguments));
@@ -182,11 +184,13 @@ class AnyModule {
     cast<Contained>("get");
     return Holder(ptr<Contained>());
   }
+  /// The module; with M, as an M, and throws unless AnyModule was made from exactly an M.
   std::shared_ptr<Module> ptr() const;
   template <class M>
   std::shared_ptr<M> ptr() const {
     return {module_, &cast<M>("ptr")};
   }
+  /// The module's type.
   const std::type_info& type_info() const;
   bool is_empty() const { return module_ == nullptr; }
 

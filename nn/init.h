@@ -12,6 +12,7 @@ enum class Nonlinearity : uint8_t { Linear, ReLU, LeakyReLU, Tanh, Sigmoid };
 using FanModeType = FanMode;
 using NonlinearityType = Nonlinearity;
 
+/// In place and unrecorded, as all functions here: U(low, high), N(mean, std²), or one value.
 Tensor uniform_(const Tensor& tensor, double low = 0, double high = 1);
 Tensor normal_(const Tensor& tensor, double mean = 0, double std = 1);
 Tensor constant_(const Tensor& tensor, Scalar value);

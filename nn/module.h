@@ -143,6 +143,7 @@ class Module : public std::enable_shared_from_this<Module> {
     exchange_module(name, holder.ptr());
     return holder;
   }
+  /// Removes a direct submodule; throws when the name is unknown.
   void unregister_module(const std::string& name);
 
   /// Calls `f` for this module and all below it, each before those below it. It takes one of

@@ -41,6 +41,7 @@ class ModuleHolder {
   Contained* operator->() const { return get(); }
   Contained& operator*() const { return *get(); }
   std::shared_ptr<Contained> ptr() const { return {impl_, get()}; }
+  /// The module; throws when the holder is empty.
   Contained* get() const {
     if (!impl_) detail::empty_holder();
     return static_cast<Contained*>(impl_.get());

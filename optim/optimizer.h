@@ -107,17 +107,18 @@ using ParamState = std::map<std::string, Array, std::less<>>;
 /// Everything that the next step depends on: the options of every group, and the state of every
 /// parameter, group by group.
 struct OptimizerState {
-  std::vector<std::map<std::string, double>> groups;
+  std::vector<std::map<std::string, double>> groups;  // options by name, of each group
   std::vector<ParamState> state;
 };
 
 /// OptimizerState by name, for a program that has its parameters in another order.
 struct NamedOptimizerState {
+  /// What is kept of one parameter.
   struct Parameter {
     size_t group;
-    ParamState state;
+    ParamState state;  // as in OptimizerState
   };
-  std::vector<std::map<std::string, double>> groups;
+  std::vector<std::map<std::string, double>> groups;  // options by name, of each group
   std::map<std::string, Parameter> parameters;
 };
 
@@ -130,6 +131,8 @@ struct StateEntry;
 /// All parameters, group by group.
 std::vector<Tensor> parameters_of(const std::vector<OptimizerParamGroup>& groups);
 
+/// The base of all optimizers: groups of parameters with options each, and what is kept of every
+/// parameter between steps.
 class Optimizer {
  public:
   using LossClosure = std::function<Tensor()>;
@@ -165,6 +168,8 @@ class Optimizer {
 
   std::vector<OptimizerParamGroup>& param_groups() { return groups_; }
   const std::vector<OptimizerParamGroup>& param_groups() const { return groups_; }
+  /// Adds a group; one without options gets the defaults. Throws for options of another class, and
+  /// for a parameter that is no leaf, or that another group has.
   void add_param_group(const OptimizerParamGroup& group);
   /// All parameters, group by group.
   std::vector<Tensor> parameters() const;

@@ -16,7 +16,7 @@ namespace halftape::optim {
 
 /// The state that a rule keeps for every parameter.
 struct RuleState {
-  Weights weights = Weights::Plain;
+  Weights weights = Weights::Plain;        // how 16-bit weights are kept
   const char* moments[kMostMoments] = {};  // their names, in the rule's order; null for none
   bool off[kMostMoments] = {};             // those that these options do not need
   size_t always = 1;                       // so many of the first come together, with "step"
@@ -31,6 +31,7 @@ class RuleOptimizerBase : public Optimizer {
 
  protected:
   using Optimizer::Optimizer;
+  /// The rule and the state that these options ask for.
   virtual UpdateRule rule_of(const OptimizerOptions& options) const = 0;
   virtual RuleState state_of_rule(const OptimizerOptions& options) const = 0;
   /// Updates all parameters in one call of the backend. It also writes the 16-bit copies that
@@ -67,8 +68,10 @@ class RuleOptimizer : public RuleOptimizerBase {
                       defaults) {}
 
  protected:
+  /// The rule with the constants that these options give, and the state that it keeps.
   virtual UpdateRule rule(const Options& options) const = 0;
   virtual RuleState kept_state(const Options& options) const = 0;
+  /// Throws for the options of another class.
   void check_options(const OptimizerOptions& options) const final {
     HALFTAPE_CHECK(typeid(options) == typeid(Options) || dynamic_cast<const Options*>(&options),
                    "optimizer: a group has the options of another class of optimizers");

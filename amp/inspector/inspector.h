@@ -26,7 +26,7 @@ struct Alarm {
     SkipsInRow,     // the scaler skips one step after the other
     ScheduleAhead,  // the learning rate moves at skipped steps, too
   } kind = Kind::Lost;
-  int64_t step = 0;
+  int64_t step = 0;   // the one after which it was raised
   std::string where;  // a module's path, or a parameter's name; may be empty
   double value = 0;   // the share, error or count that raised it
   std::string text;   // what it means, and what to do
@@ -37,7 +37,7 @@ std::ostream& operator<<(std::ostream& out, const Alarm& alarm);
 /// The first number of a skipped step that was infinite or NaN.
 struct Overflow {
   int64_t step = 0;
-  double scale = 1;
+  double scale = 1;  // of that step
   enum class Where : uint8_t {
     Loss,      // the loss itself, of an op that is not recorded, such as that of the data
     Forward,   // the value of `op`

@@ -17,6 +17,7 @@ struct ClassCounts {
   std::array<int64_t, kNumberClasses> counts{};
 
   int64_t operator[](NumberClass c) const { return counts[static_cast<size_t>(c)]; }
+  /// Of all classes.
   int64_t total() const;
   int64_t nonfinite() const { return (*this)[NumberClass::Infinite] + (*this)[NumberClass::NaN]; }
   ClassCounts& operator+=(const ClassCounts& other);
@@ -27,6 +28,7 @@ struct ClassCounts {
 /// such a value, the sum of several gradients of it, or the gradient of a parameter. Steps that do
 /// the same have the same places.
 struct LedgerPlace {
+  /// What is stored: an op's result, a gradient of it, their sum, or a parameter's gradient.
   enum class Kind : uint8_t { Value, Gradient, Sum, Parameter } kind = Kind::Value;
   std::string op = {};         // whose value it is, or whose value's gradient: "linear"
   std::string module = {};     // in which op was called: "encoder.fc2"; empty outside of modules

@@ -10,6 +10,7 @@
 
 namespace halftape::amp {
 
+/// One training step at many scales, beside the same step in float32.
 struct ScaleTrials {
   /// Gradients that are stored in 16 bits.
   std::vector<LedgerPlace> places;

@@ -13,6 +13,7 @@ namespace halftape::amp::laws {
 /// The constants of a law. Scales lie in [min_scale, max_scale]. A max_scale of infinity means that
 /// the system has no cap: its scale becomes infinite when it overflows its number format.
 struct Constants {
+  /// The first scale, and by what it is multiplied when it grows and when it backs off.
   double init_scale = 65536, growth_factor = 2, backoff_factor = 0.5;
   int64_t growth_interval = 2000;  // good steps before the scale grows, but see Law::quirk
   double min_scale = 0;
@@ -30,16 +31,17 @@ struct State {
 
 /// The outcome of a step. Only the law `headroom` reads the limit.
 struct Observed {
-  bool overflow = false;
+  bool overflow = false;                                   // a gradient was infinite or NaN
   double limit = std::numeric_limits<double>::infinity();  // the largest scale without overflow
 };
 
+/// One system's rule for its scale.
 struct Law {
-  std::string_view name, title;
-  std::string_view source;   // the file and function that define it
-  std::string_view quirk;    // surprising behaviour; may be empty
-  Constants constants = {};  // the system's defaults; copy a law to change them
-  State (*next)(State, const Observed&, const Constants&);
+  std::string_view name, title;  // for find(); for people
+  std::string_view source;       // the file and function that define it
+  std::string_view quirk;        // surprising behaviour; may be empty
+  Constants constants = {};      // the system's defaults; copy a law to change them
+  State (*next)(State, const Observed&, const Constants&);  // the state after a step
 
   State start() const {
     return {constants.init_scale, constants.init_scale, 0, constants.hysteresis};
@@ -56,7 +58,7 @@ const Law& find(std::string_view name);
 struct Replay {
   std::vector<double> scale;   // multiplied the loss of step i
   std::vector<bool> overflow;  // step i was skipped
-  State end;
+  State end;                   // after the last step
 };
 /// Runs a law on given outcomes, which do not depend on its scale.
 Replay replay(const Law& law, const std::vector<bool>& overflow);
@@ -64,9 +66,10 @@ Replay replay(const Law& law, const std::vector<bool>& overflow);
 /// scale overflows, with one of infinity no finite one. Throws on a negative limit or NaN.
 Replay replay_limits(const Law& law, std::span<const double> limits);
 
+/// A run in four numbers.
 struct Summary {
-  int64_t steps = 0, skips = 0;
-  double mean_log2_scale = 0;
+  int64_t steps = 0, skips = 0;  // taken or not; not taken
+  double mean_log2_scale = 0;    // over the steps
   /// The share of steps that did not overflow, but would at twice the scale.
   double best_share = 0;
 };

@@ -13,6 +13,7 @@ class StepStage {
   StepStage(StepStage&& other) noexcept
       : scaler_(std::exchange(other.scaler_, nullptr)), optimizer_(other.optimizer_) {}
   StepStage& operator=(StepStage&&) = delete;
+  /// GradScaler::step() and update(); the stage is used up.
   StepResult step() && {
     StepResult result = scaler().step(optimizer());
     scaler().update();
@@ -24,6 +25,7 @@ class StepStage {
   StepStage(GradScaler& scaler, optim::Optimizer& optimizer)
       : scaler_(&scaler), optimizer_(&optimizer) {}
   ~StepStage() = default;
+  /// Throws when this stage has moved on.
   GradScaler& scaler() const {
     HALFTAPE_CHECK(scaler_, "checked_step: this stage has moved on; go on from the one it gave");
     return *scaler_;
@@ -48,12 +50,14 @@ class [[nodiscard]] Clipped : public StepStage {
 /// Gradients are unscaled.
 class [[nodiscard]] Unscaled : public StepStage {
  public:
+  /// nn::utils::clip_grad_norm_() of all parameters.
   Clipped clip_grad_norm_(double max_norm, double norm_type = 2) && {
     scaler();
     Tensor norm = nn::utils::clip_grad_norm_(optim::parameters_of(optimizer().param_groups()),
                                              max_norm, norm_type);
     return {std::move(*this), std::move(norm)};
   }
+  /// nn::utils::clip_grad_value_() of all parameters.
   Clipped clip_grad_value_(double clip_value) && {
     scaler();
     nn::utils::clip_grad_value_(optim::parameters_of(optimizer().param_groups()), clip_value);
@@ -73,6 +77,7 @@ class [[nodiscard]] Scaled : public StepStage {
     scaler().scale(loss).backward();
     return *this;
   }
+  /// GradScaler::unscale_().
   Unscaled unscale() && {
     scaler().unscale_(optimizer());
     return Unscaled(std::move(*this));

@@ -12,19 +12,20 @@ namespace halftape::amp {
 /// The casts of a computation, in the order of its ops. Equal steps in a row are one with a count.
 class CastPlan final : public CastObserver {
  public:
+  /// A tensor that an op was given.
   struct Input {
-    Shape shape;
-    Dtype given, used;
+    Shape shape;        // of the tensor
+    Dtype given, used;  // before and after the cast
     // Elements of a float32 input that the region's dtype would turn into inf, or into 0.
     int64_t overflows = 0, vanishes = 0;
     bool operator==(const Input&) const = default;
   };
   struct Step {
-    std::string op;
-    Dtype dtype;      // of the computation
-    std::string why;  // "list: Lower", "user rule: Float32", "promotion", …
-    std::vector<Input> inputs;
-    int64_t count = 1;
+    std::string op;             // "linear"
+    Dtype dtype;                // of the computation
+    std::string why;            // "list: Lower", "user rule: Float32", "promotion", …
+    std::vector<Input> inputs;  // in the order of the arguments
+    int64_t count = 1;          // how many equal steps in a row
   };
   std::vector<Step> steps;
 

@@ -16,6 +16,7 @@ namespace halftape::amp {
 struct ExponentCounts {
   std::array<int64_t, kExponentSlots> slots{};
 
+  /// Of all numbers, also zeros and those that are not finite.
   int64_t total() const;
   int64_t zeros() const { return slots[1]; }
   int64_t nans() const { return slots[510]; }

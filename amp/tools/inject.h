@@ -15,8 +15,8 @@ namespace halftape::amp {
 struct Fault {
   int64_t step = 0;  // the n-th check of the parameter's gradient after inject(), from 0
   std::variant<int64_t, std::string> parameter = int64_t{0};  // position, or name
-  double value = std::numeric_limits<double>::infinity();
-  int64_t element = 0;  // in row-major order
+  double value = std::numeric_limits<double>::infinity();     // what is written
+  int64_t element = 0;                                        // in row-major order
 };
 
 /// Keeps a fault planned during its lifetime.

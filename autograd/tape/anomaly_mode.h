@@ -14,6 +14,7 @@ class AnomalyMode {
  public:
   static bool is_enabled() { return mode.load(std::memory_order_relaxed) != Mode::Off; }
   static bool checks_inf() { return mode.load(std::memory_order_relaxed) == Mode::Inf; }
+  /// For all threads.
   static void set_enabled(bool on, bool check_inf = false) {
     const Mode now = !on         ? Mode::Off
                      : check_inf ? Mode::Inf

@@ -12,6 +12,8 @@
 
 namespace halftape {
 
+/// A mark on gradients that says by what they are multiplied, and what they may be used for. A
+/// GradScaler makes them; the engine carries them from a gradient to those that it leads to.
 class GradTag : public RefCounted {
  public:
   virtual ~GradTag() = default;
@@ -63,6 +65,7 @@ struct GradMark {
   bool known = false;  // false if the user has assigned or changed the gradient
   Ref<GradTag> tag;    // null if its passes had no mark
 };
+/// The mark of a gradient, as backward() left it.
 GradMark mark_of(const Tensor& grad);
 /// True if the gradient is known to have this mark.
 bool has_mark(const Tensor& grad, const Ref<GradTag>& tag);

@@ -12,10 +12,11 @@ namespace halftape {
 /// numbers as PyTorch, in the same order: bit for bit, except that normal and exponential numbers
 /// use the C library's functions.  Matsumoto & Nishimura 1998, ACM TOMACS 8(1).
 struct Mt19937 {
-  static constexpr size_t kWords = 624;
+  static constexpr size_t kWords = 624;  // of the state
 
   /// Only the lower 32 bits of the seed count, as in PyTorch.
   explicit Mt19937(uint64_t seed = 5489);
+  /// The next word.
   uint32_t random();
   /// Two words; the first is the upper half.
   uint64_t random64();

@@ -24,14 +24,14 @@ RandomEngine cpu_random_engine();
 /// A Philox stream or, on the CPU, PyTorch's. Not thread-safe by itself; random_reserve() locks the
 /// default generators.
 struct Generator {
-  uint64_t seed = 5489;
+  uint64_t seed = 5489;                 // of the stream
   uint64_t offset = 0;                  // in blocks of four 32-bit words
   std::optional<Mt19937> mt19937 = {};  // if set, this draws instead
 };
 
 /// A piece of a stream, from which a kernel draws its numbers.
 struct RandomKey {
-  uint64_t seed = 0, offset = 0;
+  uint64_t seed = 0, offset = 0;  // of the stream; as in Generator
   /// On the device: the position of the stream when the kernel runs, to which seed and offset are
   /// added; for kernels that are replayed (core/capture/graph.h). Null: seed and offset are all.
   const RandomKey* live = nullptr;
@@ -42,10 +42,11 @@ Generator get_generator(Device = kCPU);
 void set_generator(const Generator&, Device = kCPU);
 /// A copy of the default generators of all devices.
 struct RandomState {
-  uint64_t seed = 0;  // of devices that have not drawn yet
-  RandomEngine cpu_engine = RandomEngine::Philox;
+  uint64_t seed = 0;                               // of devices that have not drawn yet
+  RandomEngine cpu_engine = RandomEngine::Philox;  // what set_cpu_random_engine() chose
   std::vector<std::pair<Device, Generator>> generators;
 };
+/// Copies, and sets, the default generators of all devices.
 RandomState get_random_state();
 void set_random_state(const RandomState&);
 /// Seeds the default generators of all devices.

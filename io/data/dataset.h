@@ -47,6 +47,7 @@ class BatchDataset {
 
   virtual ~BatchDataset() = default;
 
+  /// The batch that a request names.
   virtual Batch get_batch(BatchRequest request) = 0;
   /// The number of examples, if it is known.
   virtual std::optional<size_t> size() const = 0;
@@ -67,6 +68,7 @@ template <class Self, class SingleExample = Example<>>
 class Dataset : public BatchDataset<Self, std::vector<SingleExample>> {
  public:
   using ExampleType = SingleExample;
+  /// One example.
   virtual ExampleType get(size_t index) = 0;
   std::vector<ExampleType> get_batch(ArrayRef<size_t> indices) override {
     std::vector<ExampleType> batch;
@@ -85,6 +87,7 @@ template <class Self, class Batch = std::vector<Example<>>, class BatchRequest =
 class StatefulDataset : public BatchDataset<Self, std::optional<Batch>, BatchRequest> {
  public:
   virtual void reset() = 0;
+  /// Writes, and reads, where the dataset stands.
   virtual void save(serialize::OutputArchive& archive) const = 0;
   virtual void load(serialize::InputArchive& archive) = 0;
 };

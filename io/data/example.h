@@ -17,8 +17,8 @@ struct Example {
   using TargetType = Target;
   Example() = default;
   Example(Data d, Target t) : data(std::move(d)), target(std::move(t)) {}
-  Data data;
-  Target target;
+  Data data;      // the input
+  Target target;  // what the network is to answer
 };
 
 /// Without a target, an example is its data.

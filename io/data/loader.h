@@ -59,7 +59,7 @@ LoaderState from_dict(const std::map<std::string, double>& saved);
 /// next batch is the one after the failed one.
 struct WorkerException : public Error {
   explicit WorkerException(std::exception_ptr original);
-  std::exception_ptr original_exception;
+  std::exception_ptr original_exception;  // as the worker threw it
 };
 
 /// The base of loaders: iteration, workers, and loading ahead. With enforce_ordering, batches and
@@ -146,6 +146,7 @@ class DataLoaderBase {
   virtual void rewind() = 0;
   virtual Position position() const { return {}; }
 
+  /// Forgets the batches that are prepared, and draws anew from here.
   void drop_prefetched() {
     shuttle_.drain();
     positions_.clear();

@@ -121,6 +121,7 @@ class DistributedSampler : public Sampler<BatchRequest> {
   size_t epoch() const { return epoch_; }
 
  protected:
+  /// Goes to the beginning of the epoch.
   virtual void rewind() = 0;
   size_t local_sample_count() const {
     return (size_ + (allow_duplicates_ ? num_replicas_ - 1 : 0)) / num_replicas_;

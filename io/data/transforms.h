@@ -24,6 +24,7 @@ class BatchTransform {
   using InputBatchType = InputBatch;
   using OutputBatchType = OutputBatch;
   virtual ~BatchTransform() = default;
+  /// The batch that comes out.
   virtual OutputBatch apply_batch(InputBatch batch) = 0;
 };
 
@@ -33,6 +34,7 @@ class Transform : public BatchTransform<std::vector<Input>, std::vector<Output>>
  public:
   using InputType = Input;
   using OutputType = Output;
+  /// The example that comes out.
   virtual OutputType apply(InputType input) = 0;
   std::vector<Output> apply_batch(std::vector<Input> batch) override {
     std::vector<Output> result;
@@ -126,6 +128,7 @@ class TensorTransform : public Transform<Example<Tensor, Target>, Example<Tensor
   }
 };
 
+/// A TensorTransform that calls a function.
 template <class Target = Tensor>
 class TensorLambda : public TensorTransform<Target> {
  public:

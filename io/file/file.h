@@ -87,6 +87,7 @@ class OutputFile {
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
+  /// Appends.
   void write(const void* bytes, size_t n);
   /// Over bytes that have been written.
   void write_at(uint64_t position, const void* bytes, size_t n);

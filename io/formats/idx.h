@@ -22,7 +22,7 @@ struct Images {
 
 /// The two parts every experiment needs.
 struct Split {
-  Images train, test;
+  Images train, test;  // to learn from; to be judged by
 };
 
 /// The four files of MNIST, or of a set published under the same names, from `folder`:

@@ -21,6 +21,7 @@ using Metadata = std::map<std::string, std::string>;
 void save_file(const Tensors& tensors, const std::filesystem::path& path,
                const Metadata& metadata = {});
 
+/// What a file holds.
 struct Contents {
   Tensors tensors;            // in the order in which they were saved, leaves without gradients
   Metadata metadata;          // without the keys of the library

@@ -27,9 +27,10 @@ namespace halftape {
 class RunLog {
  public:
   using Value = std::variant<int64_t, double, std::string>;
+  /// A value under its column's name.
   struct Cell {
-    std::string_view column;
-    Value value;
+    std::string_view column;  // its name
+    Value value;              // a number or a text
     template <class T>
     requires std::is_arithmetic_v<T> Cell(std::string_view name, T number)
         : column(name),
@@ -41,6 +42,7 @@ class RunLog {
   explicit RunLog(std::filesystem::path path);
 
   void write(std::initializer_list<Cell> row) { write(std::vector<Cell>(row)); }
+  /// Appends a row, and hands it to the operating system.
   void write(const std::vector<Cell>& row);
   /// Drops the rows in which the column is `value` or more: those after the checkpoint from which
   /// the run resumes. Throws Error for an unknown column, and for a cell that is no number.

@@ -29,6 +29,7 @@ class SummaryWriter {
 
   using Step = std::optional<int64_t>;
   using Time = std::optional<double>;
+  /// A point of a curve; `wall_time` in seconds since 1970, now if it is left out.
   void add_scalar(const std::string& tag, double value, Step global_step = {}, Time wall_time = {});
   void add_scalar(const std::string& tag, const Tensor& value, Step global_step = {},
                   Time wall_time = {});

@@ -147,6 +147,7 @@ inline Tensor selu(Tensor x, const SELUFuncOptions& o = {}) {
 inline Tensor celu(Tensor x, const CELUFuncOptions& o = {}) {
   return o.inplace() ? celu_(x, o.alpha()) : halftape::celu(x, o.alpha());
 }
+/// The op of this name with these options; with `inplace`, into x.
 inline Tensor leaky_relu(Tensor x, const LeakyReLUFuncOptions& o = {}) {
   const double slope = o.negative_slope();
   return o.inplace() ? leaky_relu_(x, slope) : halftape::leaky_relu(x, slope);
@@ -156,6 +157,7 @@ inline Tensor rrelu(Tensor x, const RReLUFuncOptions& o = {}) {
   const Tensor y = halftape::rrelu(x, o.lower(), o.upper(), o.training());
   return o.inplace() ? x.copy_(y) : y;
 }
+/// The op of this name with these options; with `inplace`, into x.
 inline Tensor hardtanh(Tensor x, const HardtanhFuncOptions& o = {}) {
   return o.inplace() ? hardtanh_(x, o.min_val(), o.max_val())
                      : halftape::hardtanh(x, o.min_val(), o.max_val());

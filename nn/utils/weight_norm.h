@@ -14,6 +14,7 @@ Tensor weight_length(const Tensor& v, std::optional<int64_t> dim = 0);
 /// g·v/‖v‖, with the norm above. Halves are computed in float32 and rounded once.
 Tensor normalized_weight(const Tensor& v, const Tensor& g, std::optional<int64_t> dim = 0);
 
+/// The layer M with a weight g·v/‖v‖, where g and v are trained instead.
 template <class M, class Forward = typename nn::detail::Call<decltype(&M::forward)>::Type>
 class WeightNormImpl;
 

@@ -63,6 +63,7 @@ class SavedSchedule {
   /// Throws when an option is out of its range, or options do not fit each other.
   void validate() const;
 
+  /// The optimizer's present rates, group by group.
   std::vector<double> get_current_lrs() const;
   /// One value for each group: `values`, or copies of its only one.
   std::vector<double> per_group(const char* name, const std::vector<double>& values) const;
@@ -113,7 +114,9 @@ class LRScheduler : public SavedSchedule {
   /// Returns to the state before epoch 0, for a schedule whose turn comes later.
   virtual void rewind() { step_count_ = 0; }
 
+  /// Each rate times the factor.
   static std::vector<double> scaled(std::vector<double> lrs, double factor);
+  /// Gives each group its rate.
   void set_lrs(const std::vector<double>& lrs);
 
   std::vector<double> base_lrs_;  // before any schedule

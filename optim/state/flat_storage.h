@@ -23,17 +23,17 @@ namespace halftape::optim {
 /// Where each parameter's part begins: the same in all buffers of a region, whatever their dtype.
 struct FlatLayout {
   explicit FlatLayout(const std::vector<Tensor>& params);
-  std::vector<Shape> shapes;
+  std::vector<Shape> shapes;     // of the parameters
   std::vector<int64_t> offsets;  // in elements
   int64_t numel = 0;             // with the zeros between the parts
-  Device device;
+  Device device;                 // of all of them
 };
 
 /// A buffer of one kind and dtype, filled with zeros, and a slot in it for each parameter.
 struct FlatArray {
   FlatArray(const FlatLayout& layout, Dtype dtype);
-  Array all;  // (layout.numel)
-  std::vector<Ref<BufferSlot>> slots;
+  Array all;                           // (layout.numel)
+  std::vector<Ref<BufferSlot>> slots;  // one for each parameter
 };
 
 /// The parameters of one group with the same dtype and device. Optimizer::flatten() makes it.

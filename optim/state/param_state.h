@@ -81,9 +81,11 @@ class OptimizerStateView {
   int64_t name() const { return static_cast<int64_t>(number(#name)); } \
   void name(int64_t value) { set(#name, static_cast<double>(value), dtype); }
 
+/// What SGD keeps of a parameter, under LibTorch's names.
 struct SGDParamState : OptimizerParamState {
   HALFTAPE_STATE_TENSOR(momentum_buffer)
 };
+/// What Adam keeps.
 struct AdamParamState : OptimizerParamState {
   HALFTAPE_STATE_COUNT(step, kFloat32)
   HALFTAPE_STATE_TENSOR(exp_avg)
@@ -91,10 +93,12 @@ struct AdamParamState : OptimizerParamState {
   HALFTAPE_STATE_TENSOR(max_exp_avg_sq)
 };
 using AdamWParamState = AdamParamState;
+/// What Adagrad keeps.
 struct AdagradParamState : OptimizerParamState {
   HALFTAPE_STATE_COUNT(step, kFloat32)
   HALFTAPE_STATE_TENSOR(sum)
 };
+/// What RMSprop keeps.
 struct RMSpropParamState : OptimizerParamState {
   HALFTAPE_STATE_COUNT(step, kFloat32)
   HALFTAPE_STATE_TENSOR(square_avg)

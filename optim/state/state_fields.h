@@ -17,7 +17,7 @@ namespace halftape::optim {
 /// The allowed values of a number, from low to high. NaN is in no range.
 struct NumberRange {
   double low, high;
-  bool with_low = true, with_high = false;
+  bool with_low = true, with_high = false;  // whether the ends belong to it
   constexpr bool contains(double x) const {
     return (x > low || (with_low && x == low)) && (x < high || (with_high && x == high));
   }
@@ -38,12 +38,13 @@ class StateFields {
  public:
   /// Doubles are saved as they are, other kinds as doubles.
   using Numbers = std::map<std::string, double>;
+  /// One number.
   struct Field {
     std::string name;
-    double value;
-    std::function<void(double)> set;
-    bool whole = false;  // a count, a switch or an enumerator: of at most 53 bits
-    NumberRange range = kFinite;
+    double value;                     // now
+    std::function<void(double)> set;  // writes it back
+    bool whole = false;               // a count, a switch or an enumerator: of at most 53 bits
+    NumberRange range = kFinite;      // of what may be loaded
     bool accepts(double x) const {
       return range.contains(x) && (!whole || (x == std::floor(x) && std::abs(x) <= 0x1p53));
     }
@@ -66,6 +67,7 @@ class StateFields {
     for (size_t i = 0; i < values.size(); ++i)
       add(std::string(name) + "." + std::to_string(i), values[i], range);
   }
+  /// Appends a field.
   void put(Field field);
   using List = std::function<void(StateFields&)>;
   /// The fields of a part, under "name.".

@@ -177,11 +177,12 @@ inline Tensor operator^(Scalar a, const Tensor& b) { return bitwise_xor(b, a); }
 /// Every binary op by name, for the op table.
 struct BinaryEntry {
   const char* name;
-  const char* called;
-  bool compares;
-  Cast cast;
-  Tensor (*call)(const Tensor&, const Tensor&);
+  const char* called;  // the op's name where it differs from the formula's
+  bool compares;       // gives bools
+  Cast cast;           // what autocast does with its arguments
+  Tensor (*call)(const Tensor&, const Tensor&);  // the op
 };
+/// All of them.
 std::span<const BinaryEntry> binary_ops();
 
 }  // namespace halftape

@@ -159,11 +159,12 @@ Tensor& threshold_(Tensor& x, Scalar threshold, Scalar value);
 /// Every unary op by name, for the tests' op table and the documentation.
 struct UnaryEntry {
   const char* name;
-  const char* called;
-  Cast cast;
-  bool integers;
-  Tensor (*call)(const Tensor&, const Params<Scalar>&);
+  const char* called;  // the op's name where it differs from the formula's
+  Cast cast;           // what autocast does with its arguments
+  bool integers;       // takes integers as they are
+  Tensor (*call)(const Tensor&, const Params<Scalar>&);  // the op
 };
+/// All of them.
 std::span<const UnaryEntry> unary_ops();
 
 }  // namespace halftape

@@ -32,7 +32,6 @@ Tensor gru_cell(const Tensor& x, const Tensor& h, const Tensor& w_ih, const Tens
 // b_ih, b_hh, and where lstm's h has fewer features than its c, a projection w_hr (P, H). A layer
 // reads the outputs of the one below, of both directions side by side, with dropout between layers
 // in training → outputs (T, N, directions·H), and the last states.
-
 std::tuple<Tensor, Tensor> rnn_tanh(const Tensor& x, const Tensor& h, const TensorList& params,
                                     bool has_biases, int64_t num_layers, double dropout, bool train,
                                     bool bidirectional, bool batch_first);
@@ -51,7 +50,6 @@ std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor& x, const TensorList& hx,
 // The same of sequences of several lengths, the longest first: data (sum of lengths, in) holds all
 // first steps, then all second steps, …; batch_sizes: int64 on the CPU, how many sequences have
 // each step (nn/utils/rnn.h makes both) → outputs in the same order.
-
 std::tuple<Tensor, Tensor> rnn_tanh(const Tensor& data, const Tensor& batch_sizes, const Tensor& h,
                                     const TensorList& params, bool has_biases, int64_t num_layers,
                                     double dropout, bool train, bool bidirectional);

@@ -39,7 +39,9 @@ class ChunkDataReader {
   using ChunkType = Chunk;
   using ExampleType = Example;
   virtual ~ChunkDataReader() = default;
+  /// The examples of one chunk.
   virtual ChunkType read_chunk(size_t chunk_index) = 0;
+  /// How many chunks there are.
   virtual size_t chunk_count() = 0;
   /// Called before each epoch.
   virtual void reset() = 0;

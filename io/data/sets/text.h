@@ -39,6 +39,7 @@ class CharVocabulary {
 /// 256 tokens, one for each byte: for any file.
 struct ByteVocabulary {
   int64_t size() const { return 256; }
+  /// The tokens of a text, (length) int64; and its bytes again.
   Tensor encode(std::string_view bytes) const;
   std::string decode(const Tensor& tokens) const;
 };

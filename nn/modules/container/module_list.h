@@ -55,6 +55,7 @@ class ModuleListImpl : public Cloneable<ModuleListImpl, ContainerModule> {
     for (const auto& module : container) push_back(module);
   }
 
+  /// A module by its place; with M, as an M. Throws for an index out of range and for another type.
   std::shared_ptr<Module> ptr(size_t index) const;
   template <class M>
   std::shared_ptr<M> ptr(size_t index) const {
@@ -102,6 +103,7 @@ class ModuleDictImpl : public Cloneable<ModuleDictImpl, ContainerModule> {
   void update(const Container& container) {
     for (const auto& item : container) insert(item.key(), item.value());
   }
+  /// Adds a module, or replaces the one of that name.
   void insert(const std::string& name, std::shared_ptr<Module> module);
   /// Removes and returns a module; throws when the name is unknown.
   std::shared_ptr<Module> pop(const std::string& name);

@@ -18,6 +18,7 @@ class ParameterListImpl : public Cloneable<ParameterListImpl, ContainerModule> {
     (append(std::forward<Tensors>(parameters)), ...);
   }
 
+  /// Registers a parameter under its place as name.
   void append(const Tensor& parameter);
   void append(const OrderedDict<std::string, Tensor>::Item& item) { append(item.value()); }
   /// append() for each element of a container: tensors, or another list.
@@ -31,6 +32,7 @@ class ParameterListImpl : public Cloneable<ParameterListImpl, ContainerModule> {
     return *this;
   }
 
+  /// Throws for an index out of range.
   Tensor& at(size_t index);
   const Tensor& at(size_t index) const { return const_cast<ParameterListImpl*>(this)->at(index); }
   Tensor& operator[](size_t index) { return at(index); }
@@ -52,6 +54,7 @@ class ParameterDictImpl : public Cloneable<ParameterDictImpl, ContainerModule> {
   ParameterDictImpl() = default;
   explicit ParameterDictImpl(const OrderedDict<std::string, Tensor>& parameters);
 
+  /// Registers a parameter under that name.
   Tensor& insert(const std::string& name, const Tensor& parameter);
   /// Removes and returns a parameter; throws when the name is unknown.
   Tensor pop(const std::string& name);

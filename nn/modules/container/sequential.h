@@ -65,6 +65,7 @@ class SequentialImpl : public Cloneable<SequentialImpl, ContainerModule> {
   explicit SequentialImpl(std::initializer_list<NamedAnyModule> named);
   explicit SequentialImpl(const OrderedDict<std::string, AnyModule>& named);
 
+  /// Adds a module, a holder or a function of a Tensor behind the last, under its place as name.
   template <class Part>
   void push_back(Part&& part) {
     push_back(std::to_string(size()), std::forward<Part>(part));
@@ -96,6 +97,7 @@ class SequentialImpl : public Cloneable<SequentialImpl, ContainerModule> {
                    ", but you asked for type ", detail::name_of(typeid(R)));
     return std::move(*value);
   }
+  /// The same with arguments and result in boxes.
   AnyValue forward_any(std::vector<AnyValue> arguments) const;
   /// The loss of forward(x), (…, C): the mean cross_entropy for int64 classes (…), none of them
   /// ignored, else mse_loss with a target (…, C). `scale`: as mlp_loss() takes it, from

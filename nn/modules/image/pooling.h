@@ -260,6 +260,7 @@ inline Tensor avg_pool3d(const Tensor& x, const AvgPool3dFuncOptions& o) {
 
 }  // namespace functional
 
+/// The maximum of each window. x: (N, C, …) or (C, …).
 template <size_t D>
 class MaxPoolImpl : public CloneableModule {
  public:
@@ -267,11 +268,13 @@ class MaxPoolImpl : public CloneableModule {
       : MaxPoolImpl(MaxPoolOptions<D>(kernel_size)) {}
   explicit MaxPoolImpl(const MaxPoolOptions<D>& o) : options(o) {}
   Tensor forward(const Tensor& x) const { return std::get<0>(forward_with_indices(x)); }
+  /// Also where each maximum lies: its index within the plane, int64.
   std::tuple<Tensor, Tensor> forward_with_indices(const Tensor& x) const;
   void pretty_print(std::ostream& out) const override;
   MaxPoolOptions<D> options;
 };
 
+/// The mean of each window. x: (N, C, …) or (C, …).
 template <size_t D>
 class AvgPoolImpl : public CloneableModule {
  public:
@@ -297,6 +300,7 @@ class MaxUnpoolImpl : public CloneableModule {
   MaxUnpoolOptions<D> options;
 };
 
+/// (Σ xᵖ)^(1/p) of each window, with p = norm_type. x: (N, C, …) or (C, …).
 template <size_t D>
 class LPPoolImpl : public CloneableModule {
  public:
@@ -308,6 +312,7 @@ class LPPoolImpl : public CloneableModule {
   LPPoolOptions<D> options;
 };
 
+/// Max pooling with windows that give the output this size.
 template <size_t D>
 class AdaptiveMaxPoolImpl : public CloneableModule {
  public:
@@ -315,11 +320,13 @@ class AdaptiveMaxPoolImpl : public CloneableModule {
       : AdaptiveMaxPoolImpl(AdaptivePoolOptions<D>(output_size)) {}
   explicit AdaptiveMaxPoolImpl(const AdaptivePoolOptions<D>& o) : options(o) {}
   Tensor forward(const Tensor& x) const { return std::get<0>(forward_with_indices(x)); }
+  /// Also where each maximum lies: its index within the plane, int64.
   std::tuple<Tensor, Tensor> forward_with_indices(const Tensor& x) const;
   void pretty_print(std::ostream& out) const override;
   AdaptivePoolOptions<D> options;
 };
 
+/// The means of windows that give the output this size.
 template <size_t D>
 class AdaptiveAvgPoolImpl : public CloneableModule {
  public:
@@ -342,6 +349,7 @@ class FractionalMaxPoolImpl : public CloneableModule {
     functional::detail::check_fraction(o);
   }
   Tensor forward(const Tensor& x) const { return std::get<0>(forward_with_indices(x)); }
+  /// Also where each maximum lies: its index within the plane, int64.
   std::tuple<Tensor, Tensor> forward_with_indices(const Tensor& x) const;
   void pretty_print(std::ostream& out) const override;
   FractionalMaxPoolOptions<D> options;

@@ -36,8 +36,8 @@ class AdaptiveLoss : public Tensor {
 
 /// The result of the adaptive softmax: ln p of each target, and the mean of −ln p.
 struct ASMoutput {
-  Tensor output;
-  AdaptiveLoss loss;
+  Tensor output;      // ln p of each target: (N), or () for one
+  AdaptiveLoss loss;  // (): the mean of −ln p
 };
 
 /// ln p of `n_classes` classes. A linear layer decides the classes before the first cutoff; two
@@ -67,6 +67,7 @@ class AdaptiveLogSoftmaxWithLossImpl : public Cloneable<AdaptiveLogSoftmaxWithLo
 
   AdaptiveLogSoftmaxWithLossOptions options;
   std::vector<int64_t> cutoffs;  // where each cluster ends: n_classes is the last
+  /// Classes before the first cutoff; clusters behind it; the sum of both, which the head decides.
   int64_t shortlist_size = 0, n_clusters = 0, head_size = 0;
   Linear head{nullptr};  // the frequent classes, and one more for each cluster
   ModuleList tail{nullptr};

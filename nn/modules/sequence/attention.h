@@ -93,6 +93,7 @@ class MultiheadAttentionImpl : public Cloneable<MultiheadAttentionImpl> {
     MultiheadAttentionImpl::reset();
   }
   void reset() override;
+  /// reset_parameters() under LibTorch's name.
   void _reset_parameters();
   void pretty_print(std::ostream& out) const override;
   std::tuple<Tensor, Tensor> forward(const Tensor& query, const Tensor& key, const Tensor& value,
@@ -103,13 +104,13 @@ class MultiheadAttentionImpl : public Cloneable<MultiheadAttentionImpl> {
                            {6, AnyValue(true)})
 
   MultiheadAttentionOptions options;
-  bool _qkv_same_embed_dim = true;
+  bool _qkv_same_embed_dim = true;                     // kdim and vdim are E
   Tensor in_proj_weight;                               // undefined when kdim or vdim differ from E
   Tensor in_proj_bias;                                 // undefined without bias
   Tensor bias_k, bias_v;                               // undefined without add_bias_kv
   Tensor q_proj_weight, k_proj_weight, v_proj_weight;  // undefined when kdim and vdim are E
   Linear out_proj{nullptr};
-  int64_t head_dim = 0;
+  int64_t head_dim = 0;  // E / num_heads
 };
 HALFTAPE_MODULE(MultiheadAttention);
 

@@ -160,13 +160,14 @@ class EmbeddingBagImpl : public Cloneable<EmbeddingBagImpl> {
   void pretty_print(std::ostream& out) const override;
 
   EmbeddingBagOptions options;
-  Tensor weight;
+  Tensor weight;  // (num_embeddings, embedding_dim)
 };
 
 class EmbeddingBag : public ModuleHolder<EmbeddingBagImpl> {
  public:
   using ModuleHolder<EmbeddingBagImpl>::ModuleHolder;
   using Impl = EmbeddingBagImpl;
+  /// With this weight (num, dim), the same bytes, which are not trained unless freeze is off.
   static EmbeddingBag from_pretrained(const Tensor& embeddings,
                                       const EmbeddingBagFromPretrainedOptions& options = {});
 };

@@ -67,7 +67,7 @@ class TransformerEncoderImpl : public Cloneable<TransformerEncoderImpl> {
 
   TransformerEncoderOptions options;
   ModuleList layers{nullptr};
-  AnyModule norm;
+  AnyModule norm;  // of the last output; may be empty
 };
 HALFTAPE_MODULE(TransformerEncoder);
 
@@ -89,7 +89,7 @@ class TransformerDecoderImpl : public Cloneable<TransformerDecoderImpl> {
 
   TransformerDecoderOptions options;
   ModuleList layers{nullptr};
-  AnyModule norm;
+  AnyModule norm;  // of the last output; may be empty
 };
 HALFTAPE_MODULE(TransformerDecoder);
 

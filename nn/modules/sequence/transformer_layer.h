@@ -15,6 +15,7 @@
 
 namespace halftape {
 struct GELUActivation {};
+/// The activation x·Φ(x) of a transformer layer.
 inline constexpr GELUActivation kGELU;
 }  // namespace halftape
 
