@@ -71,6 +71,7 @@ class AsyncGradScaler : public ScalerBase {
   /// GradScaler's entries and "_scale_in_use"; empty when disabled. Waits for all verdicts. A run
   /// that was saved between update() and the next step() resumes with the same bits.
   using StateDict = GradScaler::StateDict;
+  /// GradScaler's entries and the scale in use; waits for all verdicts.
   StateDict state_dict();
   /// Also loads what a GradScaler saved. Throws, changing nothing, on a missing or senseless value.
   void load_state_dict(const StateDict& saved);

@@ -107,6 +107,7 @@ class GradScaler : public ScalerBase {
   double get_growth_factor() const { return law_.growth_factor; }
   double get_backoff_factor() const { return law_.backoff_factor; }
   int64_t get_growth_interval() const { return law_.growth_interval; }
+  /// Good steps since the scale last changed; waits for the device.
   int64_t get_growth_tracker() const;
   /// Waits for the device.
   ScalerStats stats() const;
@@ -115,6 +116,7 @@ class GradScaler : public ScalerBase {
   /// torch's names. Empty when disabled. Waits for the device. Save it after update(): what a
   /// step() has found since then is not part of it.
   using StateDict = std::map<std::string, double>;
+  /// The numbers.
   StateDict state_dict() const;
   /// Also loads a dictionary with torch's five numbers alone: other options then stay as they are,
   /// and the statistics start at zero. Throws, changing nothing, on a missing or senseless value.

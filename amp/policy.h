@@ -28,6 +28,7 @@ class Policy {
   static const Policy& standard();
   /// The lists of torch.amp, for comparison and for porting.
   static const Policy& torch_cuda();
+  /// The lists of torch.amp for the CPU, for comparison and for porting.
   static const Policy& torch_cpu();
 
   /// Throws for an unknown op, naming similar ones.

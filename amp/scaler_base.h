@@ -61,6 +61,7 @@ class OptimizerRegistry {
  public:
   /// The number of the optimizer with that id(); remembers its parameters as they are now.
   int64_t number_of(uint64_t id, const std::vector<optim::OptimizerParamGroup>& groups);
+  /// The counts, with the place that they name looked up.
   ScalerStats stats(const ScaleCounts& counts) const;
 
  private:
@@ -77,7 +78,9 @@ class ScalerBase {
   bool is_enabled() const { return options_.enabled; }
   /// Each throws for a senseless value, and then changes nothing.
   void set_growth_factor(double factor);
+  /// Throws for a senseless value, and then changes nothing.
   void set_backoff_factor(double factor);
+  /// Throws for a senseless value, and then changes nothing.
   void set_growth_interval(int64_t interval);
 
  protected:

@@ -45,6 +45,7 @@ class Tensor : public TensorBase {
   /// The gradient, undefined when there is none. Only leaves, and tensors that retain_grad(), have
   /// one.
   const Tensor& grad() const;
+  /// The gradient, to be assigned or changed.
   Tensor& mutable_grad() const;
   /// Accumulates d(this)/d(leaf) into every leaf's grad(); with `inputs`, into theirs alone.
   /// `gradient` may be left out for a one-element tensor.

@@ -89,6 +89,7 @@ class TensorBase {
   bool defined() const { return static_cast<bool>(impl_); }
   /// Makes this handle undefined.
   void reset() { impl_ = {}; }
+  /// The numbers without history. Throws when this handle is undefined.
   inline const Array& array() const;
 
   // Layout
@@ -124,6 +125,7 @@ class TensorBase {
   bool is_leaf() const;
   /// Made in InferenceMode, and so outside every graph for good.
   bool is_inference() const;
+  /// Whether it shares another tensor's bytes as a view of it.
   bool is_view() const;
   /// The node that made this tensor; null for a leaf.
   const Ref<Node>& grad_fn() const;
@@ -134,10 +136,12 @@ class TensorBase {
   int64_t output_nr() const;
   /// Keeps the gradient of a non-leaf in grad(), as if it were a leaf.
   void retain_grad() const;
+  /// Whether retain_grad() was called.
   bool retains_grad() const;
   /// `hook` sees the gradient of this tensor as soon as it is complete, before it goes on; what it
   /// returns, if defined, takes its place. Returns a number for remove_hook().
   unsigned register_hook(auto hook) const;
+  /// Takes back a hook by the number that register_hook() gave.
   void remove_hook(unsigned number) const;
   /// `hook` is called with this leaf after each addition to its grad().
   unsigned register_post_accumulate_grad_hook(std::function<void(Tensor)> hook) const;

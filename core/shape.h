@@ -29,6 +29,7 @@ class Dims {
   Dims(std::span<const int64_t> values) {  // NOLINT: what slice() gives is a list of its own
     for (int64_t v : values) push_back(v);
   }
+  /// That many times the same number.
   static Dims filled(int count, int64_t value) {
     if (count > kMaxDims) too_many();
     Dims d;
@@ -65,6 +66,7 @@ class Dims {
   }
   /// Puts v before the number at that place; takes that number out.
   void insert(int at, int64_t v);
+  /// Takes out the number at that place.
   void erase(int at);
   /// Whether v is among them.
   bool contains(int64_t v) const;
@@ -109,6 +111,7 @@ inline bool is_contiguous(const Shape& shape, const Strides& strides) {
 bool overlaps_itself(const Shape&, const Strides&);
 /// The shape that both broadcast to, by NumPy's rule. Throws with both shapes and the dimension.
 Shape broadcast(const char* op, const Shape& a, const Shape& b);
+/// Whether `from` broadcasts to exactly `to`.
 bool broadcasts_to(const Shape& from, const Shape& to);
 /// A dimension number in [-rank, rank) as one in [0, rank); scalars accept 0 and -1.
 int wrap_dim(const char* op, int64_t dim, int rank);

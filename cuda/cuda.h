@@ -90,6 +90,7 @@ class Event {
   void block(const Stream& stream = current_stream()) const;
   /// The host waits for the event.
   void synchronize() const;
+  /// True if it has happened.
   bool query() const;
   /// Milliseconds from this event to a later one; both must have happened.
   float elapsed_time(const Event& later) const;

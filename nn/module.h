@@ -74,7 +74,9 @@ class Module : public std::enable_shared_from_this<Module> {
   std::vector<Tensor> parameters(bool recurse = true) const;
   /// The same with dotted names: "0.weight".
   OrderedDict<std::string, Tensor> named_parameters(bool recurse = true) const;
+  /// Tensors that are saved and moved with the module but not trained.
   std::vector<Tensor> buffers(bool recurse = true) const;
+  /// The same with dotted names.
   OrderedDict<std::string, Tensor> named_buffers(bool recurse = true) const;
   /// The submodules one level below.
   std::vector<std::shared_ptr<Module>> children() const { return children_.values(); }
@@ -119,7 +121,9 @@ class Module : public std::enable_shared_from_this<Module> {
   /// reserves its name and is listed nowhere. Throws for a module that is this one or holds it, and
   /// where modules would be nested more than 500 deep.
   Tensor& register_parameter(const std::string& name, Tensor tensor, bool requires_grad = true);
+  /// A tensor that is saved and moved with the module, but not trained; names as above.
   Tensor& register_buffer(const std::string& name, Tensor tensor);
+  /// A part of this module; names as above.
   template <class M>
   requires std::is_base_of_v<Module, M> std::shared_ptr<M> register_module(
       const std::string& name, std::shared_ptr<M> module) {

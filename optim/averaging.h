@@ -57,6 +57,7 @@ class AveragedModel {
   /// batch norm's statistics. A second swap_in(), a second swap_out() and an update in between
   /// throw.
   void swap_in(nn::Module& model);
+  /// Gives the model its own weights back, as they were before swap_in().
   void swap_out(nn::Module& model);
   /// swap_in(), and swap_out() at the end of the scope.
   class [[nodiscard]] Swapped {
@@ -79,6 +80,7 @@ class AveragedModel {
   /// Loading throws, changing nothing, when names, shapes or dtypes do not fit, with an error that
   /// lists all mismatches; and while the averages are in a model.
   AveragedModelState state_dict() const;
+  /// Takes a state_dict() of the same parameters.
   void load_state_dict(const AveragedModelState& saved);
 
  private:

@@ -203,9 +203,11 @@ class Optimizer {
   /// state_dict() makes deep copies. Loading throws, changing nothing, when groups, options,
   /// parameters, names, shapes or dtypes do not fit; the error lists all mismatches.
   OptimizerState state_dict() const;
+  /// Takes a state_dict() of an optimizer with the same groups of parameters.
   void load_state_dict(const OptimizerState& saved);
   /// State by parameter names. Throws when a parameter has no name, or two have the same.
   NamedOptimizerState named_state_dict() const;
+  /// The same by the names of the parameters.
   void load_state_dict(const NamedOptimizerState& saved);
 
  protected:

@@ -33,6 +33,7 @@ class RuleOptimizerBase : public Optimizer {
   using Optimizer::Optimizer;
   /// The rule and the state that these options ask for.
   virtual UpdateRule rule_of(const OptimizerOptions& options) const = 0;
+  /// The state that these options ask for.
   virtual RuleState state_of_rule(const OptimizerOptions& options) const = 0;
   /// Updates all parameters in one call of the backend. It also writes the 16-bit copies that
   /// autocast keeps of weights (autograd/tape/weight_cast.h), so that the next region casts none.
@@ -70,6 +71,7 @@ class RuleOptimizer : public RuleOptimizerBase {
  protected:
   /// The rule with the constants that these options give, and the state that it keeps.
   virtual UpdateRule rule(const Options& options) const = 0;
+  /// The state that the rule keeps with these options.
   virtual RuleState kept_state(const Options& options) const = 0;
   /// Throws for the options of another class.
   void check_options(const OptimizerOptions& options) const final {

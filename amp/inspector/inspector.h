@@ -126,6 +126,7 @@ class Inspector {
   const std::deque<LedgerRow>& rows() const;
   /// The last 1000 skipped steps, oldest first.
   const std::deque<Overflow>& overflows();
+  /// The newest of them; nothing if no step was skipped.
   std::optional<Overflow> last_overflow();
   /// All alarms, oldest first.
   const std::vector<Alarm>& alarms();

@@ -36,7 +36,7 @@ struct LedgerPlace {
   std::string parameter = {};  // its name, of Kind::Parameter; empty if it is not the model's
   /// Of gradients: the op whose rule gave it, and the module in which that op was called.
   std::string rule = {}, rule_module = {};
-  Dtype dtype = kFloat32;
+  Dtype dtype = kFloat32;  // in which it is stored
 
   bool operator==(const LedgerPlace&) const = default;
 };

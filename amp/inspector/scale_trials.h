@@ -18,8 +18,8 @@ struct ScaleTrials {
   /// Of each place: the gradient as it was stored at reference_scale, the largest scale that did
   /// not overflow; if all did, as `float32`, with 1.
   std::vector<ExponentCounts> reference;
-  double reference_scale = 1;
-  std::vector<std::string> parameters;
+  double reference_scale = 1;           // that of `reference`
+  std::vector<std::string> parameters;  // their names
   struct Trial {
     double scale = 1;
     std::vector<ClassCounts> seen;  // of each place

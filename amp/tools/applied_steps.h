@@ -44,6 +44,7 @@ class AppliedSteps {
   /// Everything that the next step depends on, as numbers; waits for the device. load_state_dict
   /// throws, changing nothing, for other numbers.
   optim::SchedulerState state_dict() const;
+  /// Goes on where state_dict() was called.
   void load_state_dict(const optim::SchedulerState& saved);
 
  private:

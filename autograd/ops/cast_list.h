@@ -7,6 +7,7 @@
 
 namespace halftape {
 
+/// OP(name, category) for each of them.
 // clang-format off
 #define HALFTAPE_CAST_LIST(OP)                                                                      \
   /* Products: throughput decides, and their sums are float32 anyway. */                            \

@@ -30,6 +30,7 @@ class GradTag : public RefCounted {
 
   /// Keeps marks from now on, in all threads. Before that they cost a branch.
   static void enable();
+  /// Whether marks are kept.
   static bool enabled();
   /// The mark of the gradient that the running rule was given; null if it has none.
   static GradTag* current();

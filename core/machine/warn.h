@@ -9,6 +9,7 @@ namespace halftape {
 using WarningFunction = std::function<void(const std::string& message)>;
 /// Sets the handler of the process and returns the former one. An empty one is the default.
 WarningFunction set_warning_handler(WarningFunction handler);
+/// Gives a message to the handler: stderr unless one is set.
 void warn(const std::string& message);
 
 }  // namespace halftape

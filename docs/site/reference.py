@@ -162,10 +162,10 @@ class Header:
     def own_comment(self, start, end):
         """The lines of a comment above a declaration, or behind it."""
         above, at = [], start - 1
-        while at > 0 and re.match(r"#(endif|pragma|ifdef)\b", self.lines[at]):
+        while at > 0 and re.match(r"#(endif|pragma|ifdef)\b|// clang-format", self.lines[at]):
             at -= 1
         mark = r"\s*///" if at >= 0 and re.match(r"\s*///", self.lines[at]) else r"\s*//(?!/)"
-        while at >= 0 and re.match(mark, self.lines[at]) and "clang-format" not in self.lines[at]:
+        while at >= 0 and re.match(mark, self.lines[at]):
             above.insert(0, re.sub(r"^\s*///? ?", "", self.lines[at]))
             at -= 1
         behind = [m[1] for line in self.lines[start:end + 1] if (m := re.search(r"[;{},(]\s*// (.*)", line))]
@@ -175,13 +175,15 @@ class Header:
             following += 1
         return above + behind
 
-    def comment_of_block(self, start):
-        """The comment of the declarations above it, in a block without blank lines."""
+    def comment_of_block(self, start, member):
+        """The comment of the declarations above it, in a block without blank lines; in a class only one that is `//`."""
         at = start - 1
         while at > 0 and self.lines[at].strip() and not re.match(
                 r"\s*(public|protected|private):|#|\s*(class|struct|namespace|enum)\b.*[{]$", self.lines[at]):
             if re.match(r"\s*//", self.lines[at]):
                 end, mark = at, r"\s*///" if re.match(r"\s*///", self.lines[at]) else r"\s*//(?!/)"
+                if member and mark == r"\s*///" or "clang-format" in self.lines[at]:
+                    return []
                 while re.match(mark, self.lines[at]):
                     at -= 1
                 return [re.sub(r"^\s*///? ?", "", line) for line in self.lines[at + 1:end + 1]]
@@ -223,7 +225,7 @@ class Entry:
         if symbol.owner and "Options" in symbol.owner:
             self.comment = self.comment or options.get(symbol.name, [])
         if not self.says_itself():
-            self.comment = self.comment or header.comment_of_block(self.start)
+            self.comment = self.comment or header.comment_of_block(self.start, symbol.owner)
 
     def says_itself(self):
         """A body of one statement says what it returns."""

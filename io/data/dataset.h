@@ -89,6 +89,7 @@ class StatefulDataset : public BatchDataset<Self, std::optional<Batch>, BatchReq
   virtual void reset() = 0;
   /// Writes, and reads, where the dataset stands.
   virtual void save(serialize::OutputArchive& archive) const = 0;
+  /// Goes on where save() was called.
   virtual void load(serialize::InputArchive& archive) = 0;
 };
 

@@ -143,6 +143,7 @@ class DataLoaderBase {
 
   /// The next request; nothing at the end.
   virtual std::optional<BatchRequest> draw() = 0;
+  /// To the beginning of the epoch.
   virtual void rewind() = 0;
   virtual Position position() const { return {}; }
 

@@ -32,6 +32,7 @@ class Sampler {
   virtual void reset(std::optional<size_t> new_size) = 0;
   /// Up to `batch_size` examples; nothing at the end of the epoch.
   virtual std::optional<BatchRequest> next(size_t batch_size) = 0;
+  /// Writes where the sampler stands, for load().
   virtual void save(serialize::OutputArchive& archive) const = 0;
   /// Throws Error, changing nothing, for a state that belongs to another sampler.
   virtual void load(serialize::InputArchive& archive) = 0;

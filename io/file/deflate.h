@@ -20,6 +20,7 @@ std::string deflated(std::string_view bytes);
 /// Fills `out` from raw deflate data. False when the data are damaged, end too early, give other
 /// than n bytes or go on after them; and in a build without zlib (see can_inflate()).
 bool inflate_into(void* out, size_t n, std::string_view data);
+/// Whether the library was built with zlib.
 bool can_inflate();
 /// The first `most` bytes of what the gzip data of `file` (RFC 1952), in one or several members,
 /// unpack to; fewer only at their sound end. Throws FileError for damage, and in a build without

@@ -50,6 +50,7 @@ class InputFile {
 
   /// Returns less than n only at the end of the file.
   size_t read(void* out, size_t n);
+  /// Goes on at that byte of the file.
   void seek(uint64_t position);
   /// Exactly n bytes from `position`, or throws: the message says `what` they are.
   void read_at(uint64_t position, void* out, size_t n, const char* what);
@@ -92,6 +93,7 @@ class OutputFile {
   /// Over bytes that have been written.
   void write_at(uint64_t position, const void* bytes, size_t n);
   uint64_t size() const { return size_; }
+  /// Puts the written file into its place, whole.
   void commit();
 
  private:

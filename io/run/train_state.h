@@ -71,6 +71,7 @@ class TrainState {
   /// that does not fit. Doubles keep all their bits; save integers beyond 2^53 as text.
   void add_numbers(const std::string& name, std::function<Numbers()> save,
                    std::function<void(const Numbers&)> load);
+  /// Anything that is saved as text.
   void add_text(const std::string& name, std::function<Text()> save,
                 std::function<void(const Text&)> load);
 

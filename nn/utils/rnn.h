@@ -34,6 +34,7 @@ class PackedSequence {
   PackedSequence to(const TensorOptions& options) const;
   PackedSequence cuda() const { return to(kCUDA); }
   PackedSequence cpu() const { return to(kCPU); }
+  /// With the data in memory that the GPU reads while the host goes on.
   PackedSequence pin_memory() const;
   bool is_cuda() const { return data_.is_cuda(); }
   bool is_pinned() const { return data_.is_pinned(); }

@@ -150,6 +150,7 @@ class AsyncOptimizer {
   /// Both drain(). state_dict() copies; load_state_dict() sets the model's weights, too. It throws,
   /// changing nothing, when groups, parameters, shapes or dtypes do not fit.
   AsyncOptimizerState state_dict();
+  /// Throws, changing nothing, when the state does not fit.
   void load_state_dict(const AsyncOptimizerState& saved);
 
  private:

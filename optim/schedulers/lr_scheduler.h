@@ -50,6 +50,7 @@ class SavedSchedule {
   /// optimizer and schedule, then load both. Loading throws, changing nothing, when names or
   /// numbers do not fit; the error lists all mismatches.
   SchedulerState state_dict() const { return all_fields().save(); }
+  /// Goes on where state_dict() was called.
   void load_state_dict(const SchedulerState& saved);
 
  protected:
@@ -57,6 +58,7 @@ class SavedSchedule {
       : groups_(std::move(optimizer)), last_lr_(get_current_lrs()) {}
   /// Names the numbers that state_dict() saves besides those of this class, each with its range.
   virtual void fields(StateFields&) {}
+  /// Names all numbers: those of this class, and those of fields().
   virtual void list(StateFields& all);
   /// Throws when options do not fit each other.
   virtual void check() const {}

@@ -22,6 +22,7 @@ class OptimizerParamState {
  protected:
   /// Undefined, or 0, before the first step makes it. Reading a number waits for the device.
   Tensor tensor(const char* key) const;
+  /// A count of this name; 0 before the first step. Waits for the device.
   double number(const char* key) const;
   void set(const char* key, const Tensor& value);
   /// As an array of one element.

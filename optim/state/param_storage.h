@@ -28,6 +28,7 @@ inline constexpr NumberRange kWeightsRange{0, 4};  // Plain … Kahan, as saved
 
 /// `chosen`, or Plain if the parameter has more than 16 bits.
 Weights effective_weights(const Tensor& parameter, Weights chosen);
+/// The dtype in which an optimizer keeps its moments of such a parameter.
 Dtype moment_dtype(const Tensor& parameter, Weights weights);
 /// The parameter's "master", "remainder" or "rounding" (whose key the default generator draws),
 /// made in `state` on first use. Throws if it has another shape than the parameter.

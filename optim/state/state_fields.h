@@ -86,6 +86,7 @@ class StateFields {
   const Field* out_of_range() const;
   const std::vector<Field>& all() const { return fields_; }
   const Field* find(const std::string& name) const;  // null for none
+  /// All numbers by name.
   Numbers save() const;
   enum class Unknown : uint8_t { Refuse, Ignore };
   /// Throws, changing nothing, unless `saved` has every name and each number in its range, and when

@@ -38,6 +38,7 @@ Tensor sub(const Tensor& a, Scalar b, Scalar alpha);
 /// b − alpha·a.
 Tensor rsub(const Tensor& a, const Tensor& b, Scalar alpha = 1);
 Tensor rsub(const Tensor& a, Scalar b, Scalar alpha = 1);
+/// a·b.
 inline Tensor mul(const Tensor& a, const Tensor& b) { return binary<formula::Mul>(a, b); }
 Tensor mul(const Tensor& a, Scalar b);
 /// a / b; integers give the default float dtype.
@@ -85,6 +86,7 @@ inline Tensor minimum(const Tensor& a, const Tensor& b) { return binary<formula:
 /// The larger one; NaN only where both are.
 inline Tensor fmax(const Tensor& a, const Tensor& b) { return binary<formula::Fmax>(a, b); }
 inline Tensor fmin(const Tensor& a, const Tensor& b) { return binary<formula::Fmin>(a, b); }
+/// max(x, min), and min(x, max), element by element.
 Tensor clamp_min(const Tensor& x, const Tensor& min);
 Tensor clamp_max(const Tensor& x, const Tensor& max);
 /// min(max(x, min), max), element by element.

@@ -12,7 +12,9 @@ Tensor sum_to(const Tensor& x, const Shape& shape);
 Tensor cast(const Tensor& x, Dtype dtype);
 /// x in its compute_dtype(), for ops of several steps that round to x's dtype at the end.
 Tensor widened(const Tensor& x);
+/// A copy with its own bytes; recorded.
 Tensor clone(const Tensor& x);
+/// x itself if it is row-major, else a row-major copy.
 Tensor contiguous(const Tensor& x);
 
 namespace detail {

@@ -22,6 +22,7 @@ Tensor squeeze(const Tensor& x, int64_t dim);
 Tensor squeeze(const Tensor& x, const Dims& dims);
 /// With a dimension of size 1 before `dim`.
 Tensor unsqueeze(const Tensor& x, int64_t dim);
+/// A view with two dimensions exchanged.
 Tensor transpose(const Tensor& x, int64_t a, int64_t b);
 inline Tensor swapaxes(const Tensor& x, int64_t a, int64_t b) { return transpose(x, a, b); }
 inline Tensor swapdims(const Tensor& x, int64_t a, int64_t b) { return transpose(x, a, b); }

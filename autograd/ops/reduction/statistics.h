@@ -15,8 +15,10 @@ Tensor var(const Tensor& x, const Dims& dims = {}, std::optional<Scalar> correct
 /// √var; the derivative where it is 0 is 0.
 Tensor std(const Tensor& x, const Dims& dims = {}, std::optional<Scalar> correction = {},
            bool keepdim = false);
+/// var, and the mean.
 std::tuple<Tensor, Tensor> var_mean(const Tensor& x, const Dims& dims = {},
                                     std::optional<Scalar> correction = {}, bool keepdim = false);
+/// std, and the mean.
 std::tuple<Tensor, Tensor> std_mean(const Tensor& x, const Dims& dims = {},
                                     std::optional<Scalar> correction = {}, bool keepdim = false);
 // LibTorch's older forms with a flag: in var(x, true) the argument chooses the divisor, in

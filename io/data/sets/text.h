@@ -41,6 +41,7 @@ struct ByteVocabulary {
   int64_t size() const { return 256; }
   /// The tokens of a text, (length) int64; and its bytes again.
   Tensor encode(std::string_view bytes) const;
+  /// The bytes of tokens.
   std::string decode(const Tensor& tokens) const;
 };
 
