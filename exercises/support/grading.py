@@ -114,6 +114,7 @@ class Builder:
         self.build = Path(build) if build else root / ('build' if self.kit else 'build/demo')
         self.given = bool(build)
         self.commands = None
+        self.prefix = []  # options that give every check what is compiled once
 
     def file(self):
         return self.build / ('compile.json' if self.kit else 'exercises/compile.json')
@@ -197,7 +198,23 @@ class Builder:
             raise Trouble(f'the compiler {compiler} is gone: install it, or delete {self.build} to look for another one')
         if missing := self.missing():
             raise Trouble(f'{missing} is missing: build it, or delete {self.build}')
+        self.precompile()
         return self
+
+    def precompile(self):
+        """Compiles the standard library's headers once, under a name that changes with the compiler and its options."""
+        header, compiler = self.root / 'exercises/support/std.h', self.commands['compiler']
+        flags = self.compile_flags()
+        what = [header.read_text(), *flags, compiler, str(os.stat(shutil.which(compiler)).st_mtime_ns)]
+        copy = self.file().parent / f'std-{hashlib.sha256(chr(0).join(what).encode()).hexdigest()[:16]}.h'
+        compiled, own = Path(f'{copy}.gch'), Path(f'{copy}.{os.getpid()}')
+        with contextlib.suppress(OSError):  # in a folder that cannot be written checks take longer
+            if not compiled.exists():
+                copy.write_text(header.read_text())
+                done = subprocess.run([compiler, *flags, '-x', 'c++-header', str(copy), '-o', str(own)], capture_output=True)
+                if done.returncode == 0:
+                    own.replace(compiled)
+        self.prefix = ['-include', str(copy)] if compiled.exists() else []
 
     def missing(self):
         return next((each for each in self.commands['libraries'] if each.startswith('/') and not Path(each).exists()), None)
@@ -297,7 +314,7 @@ def check(builder, exercise, start=None, seed=0, seconds=SECONDS):
         log = work / 'log'
         c = builder.commands
         compile_ = ([c['launcher']] if shutil.which(c['launcher'] or '-') else []) + [c['compiler']]
-        compile_ += ['-I', near] + builder.compile_flags() + ['-c', str(exercise.test), '-o', str(work / 'test.o')]
+        compile_ += ['-I', near] + builder.compile_flags() + builder.prefix + ['-c', str(exercise.test), '-o', str(work / 'test.o')]
         compile_ += ['-MMD', '-MF', str(work / 'included')]
         code = run_limited(compile_, builder.root, log, 120, limited=False)
         output = head(log)
