@@ -75,8 +75,8 @@ void look(const Arguments& arguments) {
       panel.zone(-25, -14, Look::Orange, "subnormal");
     }
     for (int e = -44; e < 2; ++e) {
-      if (exact.at(e) == 0) continue;
-      panel.bar(e, e + 0.9, 0, share(exact.at(e)), half ? Look::Blue : Look::Green);
+      if (exact.at(e) > 0)
+        panel.bar(e, e + 0.9, 0, share(exact.at(e)), half ? Look::Blue : Look::Green);
       bars.add({rows[i].name, 1.0 * e, share(exact.at(e))});
     }
     panel.text(1.5, 14, rows[i].name, "end");
