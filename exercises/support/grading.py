@@ -21,7 +21,8 @@ MOST_TEXT = 256 << 10         # bytes of a start.h
 
 # start.h may not change what a case means.
 TOUCHES_DOCTEST = re.compile(
-    r'^\s*#\s*(?:include\s*[<"]doctest|(?:define|undef)\s+(?:DOCTEST|CHECK|REQUIRE|WARN|TEST_CASE|SUBCASE|INFO|CAPTURE|FAIL|MESSAGE))',
+    r'^\s*#\s*(?:include\s*[<"]doctest|'
+    r'(?:define|undef)\s+(?:DOCTEST|CHECK|REQUIRE|WARN|TEST_CASE|SUBCASE|INFO|CAPTURE|FAIL|MESSAGE))',
     re.MULTILINE)
 CASE = re.compile(r'^TEST_CASE\(((?:\s*"(?:[^"\\]|\\.)*")+)\)', re.MULTILINE)
 
@@ -232,9 +233,9 @@ class Builder:
     def key(self, exercise, start, seed):
         """Changes with everything that a result depends on."""
         parts = [json.dumps(self.commands), str(seed)]
-        for each in [start, exercise.test] + sorted((self.root / 'exercises/support').glob('*.*')):
+        for each in [start, *sorted(exercise.folder.iterdir()), *sorted((self.root / 'exercises/support').iterdir())]:
             if each.suffix in ('.h', '.cpp'):
-                parts.append(each.read_text(errors='replace') if each.exists() else '')
+                parts.append(each.read_text(errors='replace') if each.is_file() else '')
         parts += [str(os.stat(each).st_mtime_ns) for each in self.commands['libraries'] if each.startswith('/')]
         return hashlib.sha256('\0'.join(parts).encode()).hexdigest()
 
