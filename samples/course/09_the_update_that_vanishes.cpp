@@ -2,8 +2,8 @@
 // rounding takes from an update.
 #include "figure.h"
 
+using namespace course;
 using namespace halftape;
-using course::Look;
 using optim::Weights;
 
 namespace {
@@ -27,73 +27,60 @@ struct Outcome {
   double accuracy = 0;
 };
 
-/// f of each weight, in one row.
-template <class F>
-Tensor row_of(const nn::Sequential& model, const F& f) {
-  const NoGradGuard no_grad;
-  TensorList all;
-  for (const Tensor& p : model->parameters()) all.push_back(f(p).flatten());
-  return cat(all, 0);
-}
-
-Outcome train(const Way& way, const sample::Dataset& data, uint64_t seed) {
+Outcome train(const Way& way, uint64_t seed) {
   manual_seed(seed);
-  nn::Sequential model = sample::make_mlp(data, 64);
+  nn::Sequential model = sample::make_mlp(digits(), 64);
   model->to(kBFloat16);  // all ways start from weights that bfloat16 can hold
   model->to(way.dtype);
   optim::SGD optimizer(model->parameters(), optim::SGDOptions(0.003).weights(way.weights));
   const auto scores = [&](const Tensor& x) { return model->forward(x.to(way.dtype)).to(kFloat32); };
-  const auto loss_of = [&](const Tensor& x, const Tensor& labels) {
-    return nn::functional::cross_entropy(scores(x), labels);
+  const auto loss_of = [&](const sample::Samples& samples) {
+    return nn::functional::cross_entropy(scores(samples.images), samples.labels);
   };
   const auto rounded = [](const Tensor& p) { return p.to(kBFloat16).clone(); };
   const auto moved = [](const Tensor& p) { return (p.grad() != 0).to(kFloat32); };
+  const sample::Samples &training = digits().train, &test = digits().test;
   Outcome outcome;
   Generator batches = get_generator();  // Stochastic draws its keys from the same stream
   for (int epoch = 1; epoch <= kEpochs; ++epoch) {
     set_generator(batches);
-    const Tensor order = randperm(data.train.size());
+    const Tensor order = randperm(training.size());
     batches = get_generator();
     double updates = 0, unchanged = 0;
-    for (int64_t i = 0; i < data.train.size(); i += 32) {
-      const Tensor batch = order.slice(0, i, i + 32);
+    for (int64_t i = 0; i < training.size(); i += 32) {
       optimizer.zero_grad();
-      loss_of(data.train.images.index_select(0, batch), data.train.labels.index_select(0, batch))
-          .backward();
+      loss_of(select(training, order.slice(0, i, i + 32))).backward();
       const Tensor before = row_of(model, rounded), moves = row_of(model, moved);
       optimizer.step();
       updates += moves.sum().item<double>();
       unchanged += (moves * (row_of(model, rounded) == before).to(kFloat32)).sum().item<double>();
     }
     const NoGradGuard no_grad;
-    outcome.losses.emplace_back(epoch,
-                                loss_of(data.train.images, data.train.labels).item<double>());
+    outcome.losses.emplace_back(epoch, loss_of(training).item<double>());
     outcome.unchanged.emplace_back(epoch, 100 * unchanged / updates);
   }
   const NoGradGuard no_grad;
-  const Tensor right = scores(data.test.images).argmax(1) == data.test.labels;
+  const Tensor right = scores(test.images).argmax(1) == test.labels;
   outcome.accuracy = 100 * right.to(kFloat64).mean().item<double>();
   return outcome;
 }
 
-void body(const course::Arguments& arguments) {
-  const sample::Dataset data = sample::make_dataset(data::digits(), "digits", kCPU);
-  course::Figure figure("Weights in bfloat16: the loss, and the updates without effect",
-                        "Above, the training loss over 60 epochs: float32, Master, Stochastic and "
-                        "Kahan fall together, Plain stays near its first value. Below, the share "
-                        "of updates that leave the bfloat16 weight as it was: nine in ten in all "
-                        "ways but Plain, where it is nearly all.",
-                        560);
-  course::Panel &above = figure.panel(0, 0.5), &below = figure.panel(0.5, 1);
-  above.x_axis(0, kEpochs, "epoch", course::numbers(0, kEpochs, 10));
-  above.y_axis(0, 2.5, "training loss", course::numbers(0, 2.5, 0.5));
-  below.x_axis(0, kEpochs, "epoch", course::numbers(0, kEpochs, 10));
-  below.y_axis(80, 100, "updates without effect", course::numbers(80, 100, 5, " %"));
+void body(const Arguments& arguments) {
+  Figure figure("Weights in bfloat16: the loss, and the updates without effect",
+                "Above, the training loss over 60 epochs: float32, Master, Stochastic and Kahan "
+                "fall together, Plain stays near its first value. Below, the share of updates "
+                "that leave the bfloat16 weight as it was: nine in ten in all ways but Plain, "
+                "where it is nearly all.",
+                560);
+  Panel &above = figure.panel(0, 0.5), &below = figure.panel(0.5, 1);
+  for (Panel* panel : {&above, &below}) panel->x_axis(0, kEpochs, "epoch", numbers(0, kEpochs, 10));
+  above.y_axis(0, 2.5, "training loss", numbers(0, 2.5, 0.5));
+  below.y_axis(80, 100, "updates without effect", numbers(80, 100, 5, " %"));
   const std::string percent = "{:.1f} %";
-  course::Table table({{"weights"}, {"no effect", percent}, {"loss"}, {"accuracy", percent}});
-  course::Table curves({{"weights"}, {"epoch"}, {"loss"}, {"no effect in percent"}});
+  Table table({{"weights"}, {"no effect", percent}, {"loss"}, {"accuracy", percent}});
+  Table curves({{"weights"}, {"epoch"}, {"loss"}, {"no effect in percent"}});
   for (const Way& way : kWays) {
-    const Outcome o = train(way, data, arguments.seed);
+    const Outcome o = train(way, arguments.seed);
     table.add({way.name, o.unchanged.back().second, o.losses.back().second, o.accuracy});
     above.line(o.losses, way.look, way.name, false);
     below.line(o.unchanged, way.look, way.name, false);
@@ -101,13 +88,12 @@ void body(const course::Arguments& arguments) {
       curves.add({way.name, o.losses[i].first, o.losses[i].second, o.unchanged[i].second});
   }
   table.print();
-  course::write(arguments, figure, curves);
+  write(arguments, figure, curves);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  return course::run(argc, argv, "09_the_update_that_vanishes",
-                     "Weights in bfloat16, with four ways to keep small updates.",
-                     course::Seed::Taken, body);
+  return run(argc, argv, "09_the_update_that_vanishes",
+             "Weights in bfloat16, with four ways to keep small updates.", Seed::Taken, body);
 }

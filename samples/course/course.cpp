@@ -24,11 +24,6 @@ std::optional<uint64_t> whole_number(const std::string& text) {
   return n;
 }
 
-const sample::Dataset& digits() {
-  static const sample::Dataset all = sample::make_dataset(data::digits(), "digits", kCPU);
-  return all;
-}
-
 std::optional<Dtype> lower(Dtype dtype) {
   return dtype == kFloat32 ? std::nullopt : std::optional(dtype);
 }
@@ -80,6 +75,22 @@ int run(int argc, char** argv, const std::string& name, const std::string& what,
   }
 }
 
+const sample::Dataset& digits() {
+  static const sample::Dataset all = sample::make_dataset(data::digits(), "digits", kCPU);
+  return all;
+}
+
+sample::Samples select(const sample::Samples& all, const Tensor& indices) {
+  return {all.images.index_select(0, indices), all.labels.index_select(0, indices)};
+}
+
+Tensor row_of(const nn::Sequential& model, const std::function<Tensor(const Tensor&)>& f) {
+  const NoGradGuard no_grad;
+  TensorList all;
+  for (const Tensor& p : model->parameters()) all.push_back(f(p).flatten());
+  return cat(all, 0);
+}
+
 Training::Training(const Recipe& recipe)
     : model((manual_seed(recipe.seed), sample::make_mlp(digits(), 64))),
       // Adam divides a gradient by its own size, so that the loss's weight cancels out, but for
@@ -101,9 +112,7 @@ const sample::Samples& Training::next_batch() {
     optimizer.param_groups()[0].options().set_lr(recipe_.lr * left);
     order_ = randperm(all.size());
   }
-  const Tensor batch = order_.slice(0, i, i + kBatch);
-  batch_ = {all.images.index_select(0, batch), all.labels.index_select(0, batch)};
-  return batch_;
+  return batch_ = select(all, order_.slice(0, i, i + kBatch));
 }
 
 bool Training::step() {

@@ -25,6 +25,13 @@ enum class Seed { Taken, None };
 int run(int argc, char** argv, const std::string& name, const std::string& what, Seed seed,
         const std::function<void(const Arguments&)>& body);
 
+/// The digits that come with the library.
+const sample::Dataset& digits();
+sample::Samples select(const sample::Samples& all, const halftape::Tensor& indices);
+/// f of each parameter, one after the other in one row.
+halftape::Tensor row_of(const halftape::nn::Sequential& model,
+                        const std::function<halftape::Tensor(const halftape::Tensor&)>& f);
+
 /// A training of the digits by a network 64-64-64-10, in batches of 128, by Adam with a learning
 /// rate that falls from `lr`: 12 steps an epoch, as samples/train_digits.
 struct Recipe {
