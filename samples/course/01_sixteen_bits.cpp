@@ -45,7 +45,7 @@ double worst_rounding(int e) {
     const double x = std::ldexp(1 + i / 8192.0, e);
     worst = std::max(worst, std::abs(rounded<Number>(x) - x) / x);
   }
-  return std::isfinite(worst) ? worst : std::nan("");
+  return worst;
 }
 
 void count(const Arguments& arguments) {
@@ -73,7 +73,7 @@ void count(const Arguments& arguments) {
     const double errors[] = {worst_rounding<Half>(e), worst_rounding<BFloat16>(e)};
     table.add({fmt::format("2^{}", e), 100 * errors[0], 100 * errors[1]});
     if (e % 10 == 0 || e == -25 || e == -24 || e == 15) printed.add(table.rows().back());
-    half.push_back({e + 0.5, std::log10(errors[0])});
+    half.push_back({e + 0.5, std::isinf(errors[0]) ? NAN : std::log10(errors[0])});
     brain.push_back({e + 0.5, std::log10(errors[1])});
   }
   printed.print();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <exception>
 #include <optional>
@@ -152,8 +153,10 @@ void Table::print() const {
     auto& line = lines.emplace_back();
     for (size_t i = 0; i < row.size(); ++i) {
       const auto* number = std::get_if<double>(&row[i]);
-      line.push_back(number ? fmt::format(fmt::runtime(columns_[i].format), *number)
-                            : std::get<std::string>(row[i]));
+      line.push_back(!number ? std::get<std::string>(row[i])
+                     : std::isfinite(*number)
+                         ? fmt::format(fmt::runtime(columns_[i].format), *number)
+                         : fmt::format("{}", *number));
     }
   }
   std::vector<int> width(columns_.size());
