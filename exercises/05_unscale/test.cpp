@@ -58,7 +58,7 @@ TEST_CASE("a scale below 1 makes numbers infinite, and that is found") {
   expect({{1, 2}, {3e37f}}, 0.25f, false);
 }
 
-TEST_CASE("any scale divides exactly, even one whose inverse is infinite") {
+TEST_CASE("each number is the quotient itself, not a product with 1 / scale") {
   expect({{1, 2, -5}, {7e-3f, 0}}, 3, false);
   expect({{1e-5f, -3}}, 65535, false);
   expect({{0x1p-130f, 0x1p-135f, 0}}, 0x1p-140f, false);
