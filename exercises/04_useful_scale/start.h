@@ -9,6 +9,8 @@
 #include <stdexcept>
 
 // struct course::Layer { int64_t batch, in, out; std::vector<float> input, delta; };
+// Row by row: input[b · in + i], delta[b · out + o]; `halftape::Half(x)` rounds,
+// `static_cast<double>(h)` reads.
 
 /// ‖g′ − g‖ / ‖g‖, when the activation gradients are stored as halves at scale 2^k.
 inline double gradient_error(const course::Layer& layer, int k) {

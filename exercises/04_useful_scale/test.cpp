@@ -72,6 +72,11 @@ TEST_CASE("the errors of a recorded layer are right at scales from 2^-4 to 2^36"
   for (int k = -4; k <= 36; k += 4) expect_error(layer, k);
 }
 
+TEST_CASE("the sums are exact enough to see 2^-40 beside 1000") {
+  const course::Layer layer{2, 1, 1, {1, 1}, {1000, 0x1p-40f}};
+  expect_scale(layer, 0, std::nullopt);  // 2^-40 is dead, or 1000 infinite
+}
+
 TEST_CASE("small gradients may all die where a large one decides") {
   course::Layer layer{100, 1, 1, std::vector<float>(100, 1.0f), std::vector<float>(100, 0x1p-40f)};
   layer.delta[7] = 1;  // 99 of 100 are lost at scale 1, and nothing is off
@@ -88,9 +93,9 @@ TEST_CASE("of a recorded layer the smallest useful scales are found") {
 }
 
 TEST_CASE("a scale at which something overflows is not useful, and sometimes none is") {
-  course::Layer layer{2, 1, 1, {1, 1}, {1000, 0x1p-40f}};
-  expect_scale(layer, 0, std::nullopt);  // where 2^-40 survives, 1000 overflows
-  layer.delta = {0x1p-60f, 0x1p-59f};
+  // Where 2^-40 survives, 1000 is infinite.
+  expect_scale({1, 1, 2, {1}, {1000, 0x1p-40f}}, 0, std::nullopt);
+  course::Layer layer{2, 1, 1, {1, 1}, {0x1p-60f, 0x1p-59f}};
   expect_scale(layer, 0.01, 36);
   layer.delta = {0x1p-70f, 0x1p-69f};
   expect_scale(layer, 0.5, std::nullopt);
