@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <stdexcept>
 
+// Histogram is in exercises/support/training.h, with kLeast = −80.
+
 /// gradients.counts[i] numbers have 2^(i + Histogram::kLeast) ≤ |x| < 2^(i + 1 +
 /// Histogram::kLeast).
 inline double breaking_weight(const course::Histogram& gradients) {
