@@ -2,6 +2,7 @@
 import contextlib
 import fcntl
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -276,20 +277,12 @@ def run_limited(command, cwd, output, seconds, environment=None, limited=True):
         process.wait()
 
 
-def tail(path, lines=200):
-    with contextlib.suppress(OSError):
-        with open(path, 'rb') as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - 50000))
-            kept = file.read().decode(errors='replace').splitlines()
-        return '\n'.join((['…'] if len(kept) > lines else []) + kept[-lines:])
-    return ''
-
-
 def head(path, lines=25):
     """The beginning: of many errors the first one counts."""
-    kept = path.read_text(errors='replace').splitlines()
-    return '\n'.join(kept[:lines] + (['…'] if len(kept) > lines else []))
+    with open(path, errors='replace') as file:
+        kept = [line.rstrip('\n')[:2000] for line in itertools.islice(file, lines)]
+        more = sum(1 for _ in file)
+    return '\n'.join(kept + ([f'… and {more} more line{"s" if more > 1 else ""}'] if more else []))
 
 
 def check(builder, exercise, start=None, seed=0, seconds=SECONDS):
@@ -370,4 +363,4 @@ def run_cases(exercise, work, seed, seconds):
             break
         first = open_ + 1
     missing = ('error', 'this case was not reached')
-    return [(name, *found.get(name, missing)) for name in exercise.cases], tail(work / 'printed')
+    return [(name, *found.get(name, missing)) for name in exercise.cases], head(work / 'printed', 20)

@@ -105,6 +105,9 @@ def attacks(builder, exercises):
         expect(result.points == 0 and said in result.error + str(result.cases),
                f'{what} scores nothing and is said: {described(result)}')
         print(f'{what}: {result.points} of {result.most}', flush=True)
+    chatter = checked(builder, first, signature.format('', 'for (int i = 0; i < 9; ++i) std::puts("line");\n return 0;'))
+    expect(chatter.output.startswith('line\n' * 20 + '… and ') and chatter.output.endswith(' more lines'),
+           f'20 lines of what a program prints are shown: {chatter.output}')
     endless = checked(builder, first, signature.format('', 'for (;;) std::getchar();'), seconds=2)
     expect(endless.points == 0 and 'more than 2 s' in str(endless.cases), f'an endless loop is stopped: {described(endless)}')
     # A case that crashes does not take the others' points.
