@@ -285,6 +285,18 @@ def head(path, lines=25):
     return '\n'.join(kept + ([f'… and {more} more line{"s" if more > 1 else ""}'] if more else []))
 
 
+def broken_off(log, alone, builder):
+    """True if start.h has an error at its end, which the compiler finds only in what follows. Then `log` names its place."""
+    place = re.compile(r'(start\.h|/dev/null):\d+(:\d+)?: (fatal )?error')
+    own = log.with_name('alone')
+    if place.search(log.read_text(errors='replace')) or run_limited(alone, builder.root, own, 120, limited=False) == 0:
+        return False
+    if not place.search(own.read_text(errors='replace')):
+        return False
+    own.replace(log)
+    return True
+
+
 def check(builder, exercise, start=None, seed=0, seconds=SECONDS):
     """Compiles the exercise with the given start.h, and runs its cases. Never raises for what start.h holds."""
     start = start or exercise.start
@@ -307,14 +319,17 @@ def check(builder, exercise, start=None, seed=0, seconds=SECONDS):
         near = os.path.relpath(shown, builder.root) if shown == exercise.folder else str(shown)
         log = work / 'log'
         c = builder.commands
+        flags = ['-I', near] + builder.compile_flags() + builder.prefix
         compile_ = ([c['launcher']] if shutil.which(c['launcher'] or '-') else []) + [c['compiler']]
-        compile_ += ['-I', near] + builder.compile_flags() + builder.prefix + ['-c', str(exercise.test), '-o', str(work / 'test.o')]
-        compile_ += ['-MMD', '-MF', str(work / 'included')]
+        compile_ += flags + ['-c', str(exercise.test), '-o', str(work / 'test.o'), '-MMD', '-MF', str(work / 'included')]
         code = run_limited(compile_, builder.root, log, 120, limited=False)
-        output = head(log)
         if code != 0:
             why = 'it does not compile' if code is not None else 'the compiler was stopped after 120 s'
-            return Result(exercise, error=f'{why}:\n{output}', seconds=time.monotonic() - begin)
+            alone = [c['compiler'], *flags, '-w', '-fsyntax-only', '-include', f'{near}/start.h', '-x', 'c++', '/dev/null']
+            broken = 'start.h ends in the middle of something: is a } or ; missing at its end?\n'
+            hint = broken if broken_off(log, alone, builder) else ''
+            return Result(exercise, error=f'{why}:\n{hint}{head(log)}', seconds=time.monotonic() - begin)
+        output = head(log)
         if 'exercises/solutions/' in (work / 'included').read_text(errors='replace'):
             return Result(exercise, error='start.h includes a solution', seconds=time.monotonic() - begin)
         link = [c['compiler'], str(work / 'test.o'), '-o', str(work / 'exercise'), '-rdynamic'] + c['libraries']

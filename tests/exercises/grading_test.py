@@ -91,6 +91,7 @@ def attacks(builder, exercises):
     for what, text, said in [
             ('an empty file', '', 'does not compile'),
             ('a syntax error', right.replace('return', 'retrun'), 'does not compile'),
+            ('a missing }', right.rstrip().removesuffix('}'), 'start.h ends in the middle of something'),
             ('an include of doctest', '#include <doctest/doctest.h>\n' + right, 'may not contain'),
             ('a CHECK of its own', right + '\n#define CHECK(x)\n', 'may not contain'),
             ('exit(0)', signature.format('', 'std::exit(0);'), 'exit code 0'),
