@@ -153,7 +153,7 @@ class Builder:
                 self.configure()
             first = not self.is_built()
             if first and not self.kit:
-                print('course: the library is built first, once; about five minutes of processor time', flush=True)
+                print('course: the library is built first, once; some seven minutes on two busy cores', flush=True)
             targets = ['exercises_support'] if self.kit else ['halftape', 'exercises_support']
             self.run(['cmake', '--build', str(self.build), '--target'] + targets, 'the build failed', shown=first)
         return self.read()
