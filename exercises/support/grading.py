@@ -113,7 +113,7 @@ class Builder:
     def __init__(self, root, build=None):
         self.root = root
         self.kit = (root / 'kit.json').exists()
-        self.build = Path(build) if build else root / ('build' if self.kit else 'build/demo')
+        self.build = Path(build).absolute() if build else root / ('build' if self.kit else 'build/demo')
         self.given = bool(build)
         self.commands = None
         self.prefix = []  # options that give every check what is compiled once
