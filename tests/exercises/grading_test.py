@@ -128,6 +128,7 @@ def course(*arguments):
 
 
 def kit_and_words(builder, exercises):
+    first = exercises[0]
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / 'a kit'
         kit.write(ROOT, folder, exercises, 7)
@@ -168,8 +169,15 @@ def kit_and_words(builder, exercises):
                       ['--grade', '--from', '/nowhere'], ['--kit', ROOT / 'exercises/kit']):
         code, said = course(*arguments)
         expect(code == 2 and said and 'Traceback' not in said, f'{arguments} is refused, with exit code 2: {code}, {said}')
-    code, said = course('--help')
-    expect(code == 0 and '--kit FOLDER' in said, '--help helps')
+    for arguments, wanted in ((['wat'], 'course: there is no command "wat"; try check, hint, watch, list, or --help'),
+                              (['check', '1', '2'], 'course: one exercise at a time')):
+        expect(course(*arguments) == (2, wanted + '\n'), f'{arguments} is refused in one sentence: {course(*arguments)}')
+    for word in ('--help', 'help'):
+        code, said = course(word)
+        expect(code == 0 and '--kit FOLDER' in said, f'{word} helps')
+    for word in first.name, first.folder, first.start:
+        code, said = course('check', word)
+        expect(code == 1 and f'{first.name}: 0 of' in said, f'{word} is the first exercise: {said}')
 
 
 def main():
