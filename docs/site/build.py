@@ -100,12 +100,16 @@ class Site:
         return f"{os.path.relpath(path, folder)}"
 
     def with_lab(self, page, text):
-        """In a chapter, a link to the guide of the page that trains leads to the page itself, with the settings of the chapter."""
+        """In a chapter, a link to the guide of the page that trains leads to the page itself, with the settings of the chapter; and
+        the paragraph that begins with such a link has the page below it, loaded when it is opened."""
         chapter = re.match(r"docs/course/(\d\d|README)", page)
         if not chapter or not self.has_lab:
             return text
-        settings = LAB_SETTINGS.get(chapter[1], "").replace("&", "&amp;")
-        return re.sub(r"\[([^\]]+)\]\(\.\./web\.md\)", rf'<a href="../../lab.html#{settings}">\1</a>', text)
+        address = "../../lab.html#" + LAB_SETTINGS.get(chapter[1], "").replace("&", "&amp;")
+        frame = (f'\n<details><summary>Open it here</summary>\n\n<iframe class="lab" src="{address}" '
+                 'title="The page that trains" loading="lazy"></iframe>\n\n</details>\n')
+        text = re.sub(r"^(In \[[^\]]+\]\(\.\./web\.md\)(?:.+\n)+)", lambda m: m[1] + frame, text, count=1, flags=re.M)
+        return re.sub(r"\[([^\]]+)\]\(\.\./web\.md\)", rf'<a href="{address}">\1</a>', text)
 
     def source_page(self, path):
         page = f"source/{path}.md"
