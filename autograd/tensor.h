@@ -21,8 +21,7 @@ namespace indexing {
 class TensorIndex;
 }
 
-/// A tensor: numbers of one dtype on one device, and, where gradients are wanted, the history of
-/// ops that made them. Copies of the object share both.
+/// Numbers of one dtype on one device, and the ops that made them; copies of the object share both.
 class Tensor : public TensorBase {
  public:
   Tensor() = default;
@@ -122,8 +121,7 @@ class Tensor : public TensorBase {
   Tensor expand(const Shape& shape) const;
   Tensor expand_as(const Tensor& other) const { return expand(other.sizes()); }
   Tensor broadcast_to(const Shape& shape) const { return expand(shape); }
-  /// Summed over the dimensions in which `shape`, which broadcasts to the present one, has size 1
-  /// or none.
+  /// Summed over the dimensions in which `shape`, which broadcasts to this one, has size 1 or none.
   Tensor sum_to_size(const Shape& shape) const;
   Tensor as_strided(const Shape& size, const Strides& stride,
                     std::optional<int64_t> storage_offset = {}) const;
