@@ -93,7 +93,7 @@ Tensor row_of(const nn::Sequential& model, const std::function<Tensor(const Tens
 }
 
 Training::Training(const Recipe& recipe)
-    : model((manual_seed(recipe.seed), sample::make_mlp(digits(), 64))),
+    : model((manual_seed(recipe.seed), sample::make_mlp(digits(), 64, recipe.hidden_layers))),
       // Adam divides a gradient by its own size, so that the loss's weight cancels out, but for
       // eps.
       optimizer(model->parameters(), optim::AdamOptions(recipe.lr).eps(1e-8 * recipe.loss_weight)),

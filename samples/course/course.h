@@ -41,6 +41,7 @@ struct Recipe {
   uint64_t seed = 0;
   int64_t epochs = 60;
   double lr = 1e-3;
+  int64_t hidden_layers = 2;
 };
 
 class Training {

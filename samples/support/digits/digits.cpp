@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 using namespace halftape;
@@ -54,13 +55,14 @@ Dataset make_dataset(const data::Split& split, const std::string& name, Device d
                           split.train.rows, split.train.cols, split.train.count, split.test.count)};
 }
 
-nn::Sequential make_mlp(const Dataset& data, int64_t hidden) {
+nn::Sequential make_mlp(const Dataset& data, int64_t hidden, int64_t hidden_layers) {
   nn::Sequential model;
-  model->push_back("fc1", nn::Linear(data.pixels, hidden));
-  model->push_back("relu1", nn::ReLU());
-  model->push_back("fc2", nn::Linear(hidden, hidden));
-  model->push_back("relu2", nn::ReLU());
-  model->push_back("fc3", nn::Linear(hidden, data.classes));
+  int64_t width = data.pixels;
+  for (int64_t i = 1; i <= hidden_layers; ++i) {
+    model->push_back(fmt::format("fc{}", i), nn::Linear(std::exchange(width, hidden), hidden));
+    model->push_back(fmt::format("relu{}", i), nn::ReLU());
+  }
+  model->push_back(fmt::format("fc{}", hidden_layers + 1), nn::Linear(width, data.classes));
   model->to(data.train.images.device());
   return model;
 }

@@ -24,8 +24,8 @@ struct Dataset {
 Dataset make_dataset(const halftape::data::Split& split, const std::string& name,
                      halftape::Device device);
 
-/// pixels → hidden → hidden → classes, with ReLU between, on the device of the data.
-halftape::nn::Sequential make_mlp(const Dataset& data, int64_t hidden);
+/// pixels → hidden → … → classes, with ReLU between, on the device of the data.
+halftape::nn::Sequential make_mlp(const Dataset& data, int64_t hidden, int64_t hidden_layers = 2);
 
 /// The share of test images that the network classifies correctly, in percent, with matrix products
 /// in the dtype `autocast`.
