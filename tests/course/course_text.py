@@ -20,6 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 COURSE, SOURCES = ROOT / "docs" / "course", ROOT / "samples" / "course"
+MINI = "../../samples/mini/mini.cpp"
 PARTS = ["Predict", "Experiment", "Lesson", "Why", "Exercise", "For teachers"]
 NUMBER = re.compile(r"(?<![\w.])[-−]?\d(?:[\d,]*\d)?(?:\.\d+)?(?:e[-+]?\d+)?(?![\w])")
 CONSOLE = re.compile(r"^```console\n\$ (course_\w+)((?: --seed \d+)?)\n(.*?)^```$", re.M | re.S)
@@ -163,12 +164,14 @@ def check_links(where, text):
 
 
 def check_program(where, text, stem, source):
-    """A program is short, and lines of C++ in its chapter are its own or those of a header that it
-    includes from its folder."""
+    """A program is short, and lines of C++ in its chapter are its own, those of a header that it
+    includes from its folder, or those of mini.cpp, if the chapter links to it."""
     if len(source.splitlines()) >= 100:
         problem(f"{stem}.cpp", f"has {len(source.splitlines())} lines; a program has fewer than 100")
     headers = [SOURCES / name for name in re.findall(r'^#include "(\w+\.h)"$', source, re.M)]
     parts = [source, *(header.read_text("utf-8") for header in headers if header.exists())]
+    if f"]({MINI})" in text:
+        parts.append((COURSE / MINI).read_text("utf-8"))
     known = {line.strip() for part in parts for line in part.splitlines()}
     for block in re.findall(r"^```cpp\n(.*?)^```$", text, re.M | re.S):
         for line in block.splitlines():
