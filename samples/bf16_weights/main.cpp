@@ -99,7 +99,7 @@ Result train(const Way& way, const data::Split& split, const Settings& s, uint64
           evaluate(model, samples(split.test), way.dtype).accuracy};
 }
 
-int run(const Settings& s) {
+void run(const Settings& s) {
   const data::Split split = data::digits();
   std::string last = "loss";
   fmt::print("{}, {} epochs, mean of {} seeds\n\n{:12}{:>15}{:>18}\n", s.optimizer, s.epochs,
@@ -112,16 +112,17 @@ int run(const Settings& s) {
       mean.accuracy += r.accuracy / s.seeds;
     }
     fmt::print("{:12}{:>15.4f}{:>16.2f} %\n", way.name, mean.loss, mean.accuracy);
+    std::fflush(stdout);  // a row is there as soon as it is known
     last += fmt::format(" {}={:.4f}", way.name, mean.loss);
   }
   fmt::print("{}\n", last);
-  return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"Trains a network held in bfloat16, with four ways to keep small updates."};
+  CLI::App app{"Trains a network held in bfloat16, with four ways to keep small updates.",
+               "bf16_weights"};
   Settings s;
   app.add_option("--optimizer", s.optimizer)
       ->check(CLI::IsMember({"sgd", "adamw"}))
@@ -129,13 +130,5 @@ int main(int argc, char** argv) {
   app.add_option("--epochs", s.epochs)->check(sample::between(1, 10000))->capture_default_str();
   app.add_option("--seeds", s.seeds)->check(sample::between(1, 1000))->capture_default_str();
   app.add_option("--lr", s.lr, "default: 0.01 for sgd, 1e-4 for adamw")->check(CLI::PositiveNumber);
-  try {
-    app.parse(argc, argv);
-    return run(s);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
-  } catch (const std::exception& e) {
-    fmt::print(stderr, "bf16_weights: {}\n", e.what());
-    return 1;
-  }
+  return sample::run(app, argc, argv, [&] { run(s); });
 }

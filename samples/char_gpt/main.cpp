@@ -3,8 +3,8 @@
 //
 //     char_gpt                                     sentences of a small grammar: two minutes
 //     char_gpt --data input.txt --steps 2000       any text in UTF-8, such as Shakespeare
-//     char_gpt --dtype float16 --out run1          with a checkpoint at every evaluation and Ctrl-C
-//     char_gpt --dtype float16 --out run1 --resume    goes on with the bits of an undisturbed run
+//     char_gpt --precision amp --out run1          with a checkpoint at every evaluation and Ctrl-C
+//     char_gpt --precision amp --out run1 --resume    goes on with the bits of an undisturbed run
 //
 // Ends with a text that the model wrote, and "val loss … , … ms a step". Exit code 2: wrong
 // arguments, data or checkpoints; the message says what to do.
@@ -30,7 +30,7 @@ namespace {
 struct Arguments {
   sample::Machine machine;
   GPTOptions model;
-  std::string dtype = "float32";
+  sample::Precision precision{.name = "float32"};
   std::optional<std::string> data, out;
   bool resume = false, hash = false;
   int64_t steps = 600, batch_size = 12, accumulation = 1;
@@ -47,11 +47,7 @@ void declare(CLI::App& app, Arguments& a) {
   app.add_option("--data", a.data, "text file; without it: sentences of a grammar");
   app.add_option("--out", a.out, "folder for checkpoints and log.csv; without it: none");
   app.add_flag("--resume", a.resume, "go on from the newest checkpoint in --out");
-  app.add_option("--dtype,--precision", a.dtype,
-                 "float16 is trained with a GradScaler; amp and bf16 are other names of two")
-      ->transform(CLI::Transformer({{"amp", "float16"}, {"bf16", "bfloat16"}}))
-      ->check(CLI::IsMember({"float32", "bfloat16", "float16"}))
-      ->capture_default_str();
+  a.precision.add_option(app);
   const auto number = [&](const char* name, auto& value, const char* what) {
     return app.add_option(name, value, what)->capture_default_str();
   };
@@ -100,9 +96,7 @@ class Training {
            Device device)
       : a_(a),
         device_(device),
-        dtype_(a.dtype == "float16"    ? kFloat16
-               : a.dtype == "bfloat16" ? kBFloat16
-                                       : kFloat32),
+        dtype_(a.precision.dtype()),
         // The last tenth of the text is for validation, as in nanoGPT.
         train_(tokens.slice(0, 0, tokens.numel() * 9 / 10), a.model.block_size),
         val_(tokens.slice(0, tokens.numel() * 9 / 10), a.model.block_size, a.model.block_size),
@@ -110,7 +104,7 @@ class Training {
         model_(with_vocabulary(a.model, vocabulary.size())),
         optimizer_((model_->to(device), make_optimizer(model_, a.lr, a.beta2, a.weight_decay))),
         schedule_(optimizer_, a.warmup, *a.lr_decay_steps, a.min_lr),
-        scaler_({.enabled = dtype_ == kFloat16}) {
+        scaler_({.enabled = a.precision.scaled()}) {
     state_.add("model", model_);
     state_.add("optimizer", optimizer_);
     state_.add("schedule", schedule_);
@@ -118,8 +112,8 @@ class Training {
     state_.add("batches", batches_.loader());
   }
 
-  /// Returns the loss over all of the validation text.
-  double run() {
+  /// Returns the loss over all of the validation text; none if it was stopped.
+  std::optional<double> run() {
     const std::optional<Checkpoints> checkpoints =
         a_.out ? std::optional<Checkpoints>(*a_.out) : std::nullopt;
     if (a_.resume) resume(*checkpoints);
@@ -142,12 +136,18 @@ class Training {
           std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
       progress.show(state_.step, fmt::format("loss {:.3f}{}", last, scale_text()));
       stops = ctrl_c.asked();
+      if (stops && checkpoints) checkpoints->save(state_);  // before what takes time
       if (!stops && state_.step % a_.eval_interval != 0 && state_.step != a_.steps) continue;
       const double train = evaluate(train_, a_.eval_batches), val = evaluate(val_, a_.eval_batches);
       progress.print(fmt::format("step {}: train loss {:.4f}, val loss {:.4f}{}", state_.step,
                                  train, val, scale_text()));
       if (log) log->write({{"step", state_.step}, {"train", train}, {"val", val}});
-      if (checkpoints) checkpoints->save(state_);
+      if (checkpoints && !stops) checkpoints->save(state_);
+    }
+    if (state_.step < a_.steps) {
+      progress.print(fmt::format("stopped after {} of {} steps; {}", state_.step, a_.steps,
+                                 a_.out ? "go on with --resume" : "without --out nothing is kept"));
+      return {};
     }
     return evaluate(val_, static_cast<int64_t>(*val_.size()));
   }
@@ -260,15 +260,15 @@ void run(Arguments& a) {
   for (const Tensor& p : training.model()->parameters()) parameters += p.numel();
   fmt::print("{}: {} characters, {} different\n", a.data.value_or("sentences of a grammar"),
              tokens.numel(), vocabulary.size());
-  fmt::print("GPT of {} layers, {} heads, {} features, context {}: {} parameters; {}{}; {}\n",
+  fmt::print("GPT of {} layers, {} heads, {} features, context {}: {} parameters; {}; {}\n",
              a.model.n_layer, a.model.n_head, a.model.n_embd, a.model.block_size, parameters,
-             a.dtype, a.dtype == "float16" ? " with a GradScaler" : "",
+             a.precision.name,
              device.is_cpu() ? fmt::format("cpu, {} threads", get_num_threads()) : "cuda");
   if (text.best_loss > 0)
     fmt::print("who knows the grammar loses {:.3f} a character\n", text.best_loss);
 
-  const double loss = training.run();
-  if (a.sample > 0) {
+  const std::optional<double> loss = training.run();
+  if (loss && a.sample > 0) {
     training.model()->eval();
     const amp::autocast region = sample::autocast_to(training.dtype(), device);
     const Tensor start = vocabulary.encode(text.characters.substr(0, 1)).view({1, 1}).to(device);
@@ -276,7 +276,8 @@ void run(Arguments& a) {
     fmt::print("\n{}\n\n", vocabulary.decode(written.flatten().cpu()));
   }
   if (a.hash) fmt::print("hash {:016x}\n", sample::hash(*training.model()));
-  fmt::print("val loss {:.4f}", loss);
+  if (!loss) return;
+  fmt::print("val loss {:.4f}", *loss);
   if (const auto ms = training.median_ms()) fmt::print(", {:.1f} ms a step", *ms);
   fmt::print("\n");
 }

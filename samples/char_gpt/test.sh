@@ -10,28 +10,27 @@ echo "120 steps: $last"
 awk '{ exit !($3 < 2.3) }' <<<"${last/,/}" || fail "a loss below 2.3: $last"
 
 hash() { "$program" --steps 2 $small --sample 0 --hash "$@" | grep '^hash'; }
-[ "$(hash --dtype float16)" = "$(hash --precision amp)" ] || fail "--precision amp is --dtype float16"
-[ "$(hash --dtype bfloat16)" = "$(hash --precision bf16)" ] || fail "--precision bf16 is --dtype bfloat16"
-[ "$(hash --dtype bfloat16)" != "$(hash)" ] || fail "bfloat16 has weights of its own"
+[ "$(hash --precision bf16)" != "$(hash)" ] || fail "bf16 has weights of its own"
 
-for dtype in float32 bfloat16 float16; do
-  run() { "$program" $small --dtype $dtype --dropout 0.1 --gradient-accumulation-steps 2 --lr-decay-steps 10 \
+for precision in float32 bf16 amp; do
+  run() { "$program" $small --precision $precision --dropout 0.1 --gradient-accumulation-steps 2 --lr-decay-steps 10 \
             --warmup 2 --sample 0 --hash "$@" | grep '^hash'; }
-  whole=$(run --steps 10 --eval-interval 10) || fail "$dtype, 10 steps"
-  run --steps 5 --eval-interval 3 --out "$dtype" >/dev/null || fail "$dtype, 5 steps"
-  [ "$whole" != "$(run --steps 10 --eval-interval 10 --seed 9)" ] || fail "$dtype: another seed, other weights"
+  whole=$(run --steps 10 --eval-interval 10) || fail "$precision, 10 steps"
+  run --steps 5 --eval-interval 3 --out "$precision" >/dev/null || fail "$precision, 5 steps"
+  [ "$whole" != "$(run --steps 10 --eval-interval 10 --seed 9)" ] || fail "$precision: another seed, other weights"
   # The seed of a resumed run does not matter: all is in the checkpoint.
-  rest=$(run --steps 10 --eval-interval 3 --out "$dtype" --resume --seed 9) || fail "$dtype, resumed"
-  [ "$whole" = "$rest" ] || fail "$dtype: $whole without a stop, $rest with one"
-  echo "$dtype: $whole, stopped and resumed or not"
+  rest=$(run --steps 10 --eval-interval 3 --out "$precision" --resume --seed 9) || fail "$precision, resumed"
+  [ "$whole" = "$rest" ] || fail "$precision: $whole without a stop, $rest with one"
+  echo "$precision: $whole, stopped and resumed or not"
 done
 cut -d, -f1 float32/log.csv | tr '\n' ' ' | grep -qx 'step 3 5 6 9 10 ' || fail "log.csv: $(cat float32/log.csv)"
 
-if interrupted $small --sample 0 --steps 9999999 --warmup 2 --lr-decay-steps 10 --eval-interval 9999999 --out stopped; then
+if stopped_by TERM 143 $small --sample 0 --steps 9999999 --warmup 2 --lr-decay-steps 10 --eval-interval 9999999 --out stopped; then
   steps=$(tail -n 1 stopped/log.csv | cut -d, -f1)
+  tail -n 1 interrupted.log | grep -qx "stopped after $steps of 9999999 steps; go on with --resume" || fail "how to go on: $(cat interrupted.log)"
   again() { "$program" $small --sample 0 --steps "$steps" --warmup 2 --lr-decay-steps 10 --hash "$@" | grep '^hash'; }
   whole=$(again) kept=$(again --out stopped --resume)
-  [ -n "$whole" ] && [ "$whole" = "$kept" ] || fail "stopped by Ctrl-C after $steps steps: $kept is kept, not $whole"
+  [ -n "$whole" ] && [ "$whole" = "$kept" ] || fail "stopped by SIGTERM after $steps steps: $kept is kept, not $whole"
 fi
 
 printf 'too short' >short.txt
@@ -39,7 +38,7 @@ printf '\xff\xfe%.0s' {1..2000} >bytes.txt
 refused "a file that is not there" "nowhere.txt" --data nowhere.txt
 refused "a short file" "too few" --data short.txt
 refused "a file that is no text" "bytes.txt\|UTF-8" --data bytes.txt
-refused "an unknown dtype" "dtype" --dtype float8
+refused "an unknown precision" "precision" --precision float8
 refused "heads that do not fit" "do not divide" --n-head 3
 refused "no checkpoint" "no checkpoint" --resume --out empty
 refused "a checkpoint of another model" "other options" --resume --out float32 --n-layer 1

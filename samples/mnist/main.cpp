@@ -4,8 +4,8 @@
 //     mnist --data FOLDER --epochs 3         MNIST or Fashion-MNIST from its four IDX files
 //     mnist --data FOLDER --precision bf16   float32, fp16 (not scaled), amp (fp16, scaled), bf16
 //
-// Ends with a table of confusions and "accuracy amp=…", in percent. Exit code 2:
-// wrong arguments, device or data; the message says what to do.
+// Ends, also when Ctrl-C stops it, with a table of confusions and "accuracy amp=…", in percent.
+// Exit code 2: wrong arguments, device or data; the message says what to do.
 #include <fmt/format.h>
 
 #include <array>
@@ -125,8 +125,9 @@ void train(const Set& train_set, const Set& test_set, const Arguments& a) {
 
   Confusion confusion;
   sample::ProgressLine progress(steps);
+  const sample::Interrupt ctrl_c;
   int64_t step = 0;
-  while (step < steps) {
+  for (bool stops = false; !stops;) {
     const double start = progress.seconds();
     for (auto& batch : *loader) {
       optimizer.zero_grad();
@@ -140,18 +141,20 @@ void train(const Set& train_set, const Set& test_set, const Arguments& a) {
       const amp::StepResult result = scaler.step(optimizer);  // skipped if a gradient is not finite
       scaler.update();
       applied.step(result, schedule);
-      if (++step % 10 == 0 || step == steps)
+      stops = ++step == steps || ctrl_c.asked();
+      if (step % 10 == 0 || stops)
         progress.show(step, fmt::format("loss {:.3f}", loss.item<double>()));
-      if (step == steps) break;
+      if (stops) break;
     }
     const double seconds = progress.seconds() - start;
     confusion = test(model, tests, dtype, device);
     progress.print(fmt::format(
-        "epoch {}: test accuracy {:.2f} %, {:.1f} s{}", (step + in_epoch - 1) / in_epoch,
+        "epoch {}: test accuracy {:.2f} %, {:.1f} s{}{}", (step + in_epoch - 1) / in_epoch,
         confusion.accuracy(), seconds,
         scaler.is_enabled()
             ? fmt::format(", scale {:g}, {} skipped", scaler.get_scale(), scaler.stats().skips)
-            : ""));
+            : "",
+        stops && step < steps ? fmt::format("; stopped after {} of {} steps", step, steps) : ""));
   }
   confusion.print();
   fmt::print("accuracy {}={:.2f}\n", a.precision.name, confusion.accuracy());

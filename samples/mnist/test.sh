@@ -12,6 +12,11 @@ for options in "--threads 1" "--threads 2 --workers 1" "--threads 3 --workers 3"
   "$program" --epochs 1 $options | grep -v '^epoch' | sed -E 's/  [0-9:]+ [a-z]+ (left|in all)$//' | md5sum
 done | sort -u | wc -l | grep -qx 1 || fail "the same result for any number of workers and threads"
 
+if interrupted --epochs 10000; then
+  grep -q '; stopped after [0-9]* of 230000 steps$' interrupted.log || fail "Ctrl-C is told: $(cat interrupted.log)"
+  tail -n 1 interrupted.log | grep -q '^accuracy amp=' || fail "the accuracy after Ctrl-C"
+fi
+
 mkdir empty
 refused "a word for a number" "^--epochs: expected a whole number from 1 to 10000, found abc$" --epochs abc
 refused "a number beyond the range" "^--dropout: expected a number from 0 to 0.99, found 1$" --dropout 1

@@ -27,7 +27,7 @@ namespace {
 
 struct Arguments {
   std::optional<std::string> trace;
-  std::string report = "scaling_laws.html", save_trace;
+  std::string out = "scaling_laws.html", save_trace;
   int64_t growth_interval = 50;
   RecordedRun recording;
 };
@@ -54,8 +54,7 @@ void declare(CLI::App& app, Arguments& a) {
                  "of all laws, in steps; 0: each its own, which outlast a training this short")
       ->check(sample::between(0, 1 << 30))
       ->capture_default_str();
-  app.add_option("--report,--out", a.report, "where to write the page; \"\" for none")
-      ->capture_default_str();
+  app.add_option("--out", a.out, "where to write the page; \"\" for none")->capture_default_str();
 }
 
 std::string command_line(int argc, char** argv) {
@@ -103,9 +102,9 @@ int run(const Arguments& a, const std::string& command) {
 
   const std::vector<Outcome> outcomes = replay_all(trace, a.growth_interval);
   print_table(outcomes);
-  if (!a.report.empty()) {
-    report::write_page(a.report, picture(trace, outcomes, command));
-    fmt::print("\nreport: {}\n", std::filesystem::absolute(a.report).string());
+  if (!a.out.empty()) {
+    report::write_page(a.out, picture(trace, outcomes, command));
+    fmt::print("\nreport: {}\n", std::filesystem::absolute(a.out).string());
   }
   const auto best = std::max_element(outcomes.begin(), outcomes.end(), [](auto& x, auto& y) {
     return x.summary.best_share < y.summary.best_share;
@@ -123,7 +122,7 @@ int main(int argc, char** argv) {
   declare(app, a);
   try {
     app.parse(argc, argv);
-    check_writable("--report", a.report);
+    check_writable("--out", a.out);
     check_writable("--save-trace", a.save_trace);
     return run(a, command_line(argc, argv));
   } catch (const CLI::ParseError& e) {

@@ -5,7 +5,7 @@ report=scaling_laws.html
 
 # Overflow above 64, from 2^16, for half an interval: PyTorch skips ten steps and lands on 64, RoundPipe eleven and on 32.
 { echo "# one limit"; echo "step,limit"; for i in $(seq 0 999); do echo "$i,64"; done; } >constant.csv
-out=$("$program" --trace constant.csv --growth-interval 0 --report page.html) || fail "a trace from a file"
+out=$("$program" --trace constant.csv --growth-interval 0 --out page.html) || fail "a trace from a file"
 row() { grep -E "^$1 +[0-9]" <<<"$out" | sed -E "s/^$1 +//; s/ +/ /g"; }
 [ "$(row PyTorch)" = "2000 10 6.055 99.0 %" ] || fail "PyTorch: $(row PyTorch)"
 [ "$(row RoundPipe)" = "2000 11 5.077 0.1 %" ] || fail "RoundPipe: $(row RoundPipe)"
@@ -13,8 +13,8 @@ grep -q '<svg' page.html || fail "the report has pictures"
 ! grep -qE '(src|href)="?https?:' page.html || fail "the report loads nothing"
 rm page.html
 
-first=$("$program" --epochs 2 --save-trace recorded.csv --report "" | tail -n 1) || fail "a recording"
-second=$("$program" --trace recorded.csv --report "" | tail -n 1) || fail "a recorded trace"
+first=$("$program" --epochs 2 --save-trace recorded.csv --out "" | tail -n 1) || fail "a recording"
+second=$("$program" --trace recorded.csv --out "" | tail -n 1) || fail "a recorded trace"
 [ "$first" = "$second" ] || fail "replayed from the file: $second, recorded: $first"
 [ "$(grep -c '^[0-9]' recorded.csv)" = 92 ] || fail "a limit for each of the 92 steps"
 echo "$first"

@@ -18,7 +18,10 @@ refused() {  # refused WHAT TEXT ARGS...: exit code 2, TEXT in the message, and 
   echo "$what: $message" | head -n 1 | cut -c1-300
 }
 
-interrupted() {  # interrupted ARGS...: Ctrl-C as soon as the program listens for it; exit code 130. False where that cannot be seen
+interrupted() { stopped_by INT 130 "$@"; }  # interrupted ARGS...: by Ctrl-C; as stopped_by
+stopped_by() {  # stopped_by SIGNAL CODE ARGS...: the signal as soon as the program listens for it; exit code CODE. False where that cannot be seen
+  local signal=$1 code=$2
+  shift 2
   [ -r /proc/self/status ] || return
   set -m  # a shell's background ignores Ctrl-C otherwise
   "$program" "$@" >interrupted.log &
@@ -27,7 +30,7 @@ interrupted() {  # interrupted ARGS...: Ctrl-C as soon as the program listens fo
     kill -0 $! || fail "it ends by itself"
     sleep 0.05
   done
-  kill -INT $!
+  kill -"$signal" $!
   wait $!
-  [ $? = 130 ] || fail "exit code 130 after Ctrl-C"
+  [ $? = "$code" ] || fail "exit code $code after SIG$signal"
 }

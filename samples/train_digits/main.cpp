@@ -4,8 +4,9 @@
 //     train_digits --loss-weight 1        the same with a loss that needs no scaling in fp16
 //     train_digits --data FOLDER          MNIST or Fashion-MNIST from its four IDX files
 //
-// Last line: "accuracy float32=… fp16=… amp=… bf16=…", in percent. Exit code 2: wrong arguments or
-// data; the message says what to do.
+// Last line: "accuracy float32=… fp16=… amp=… bf16=…", in percent. Ctrl-C ends the training, and
+// the page shows what was trained. Exit code 2: wrong arguments or data; the message says what to
+// do.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -28,7 +29,7 @@ namespace {
 struct Arguments {
   std::vector<std::string> precision{"all"};
   std::optional<std::string> data;
-  std::string report = "report.html";
+  std::string out = "report.html";
   std::optional<int> epochs;
   bool hash = false;
   sample::Machine machine{.seed = 0};
@@ -58,8 +59,7 @@ void declare(CLI::App& app, Arguments& a) {
       ->check(sample::between(1, 1 << 30))
       ->capture_default_str();
   a.machine.add_options(app);
-  app.add_option("--report,--out", a.report, "where to write the page; \"\" for none")
-      ->capture_default_str();
+  app.add_option("--out", a.out, "where to write the page; \"\" for none")->capture_default_str();
   app.add_flag("--hash", a.hash, "print a hash of the trained weights, to compare runs bit by bit");
 }
 
@@ -139,7 +139,7 @@ void check_report(const std::string& path) {
     report::check_writable(path);
   } catch (const std::exception& e) {
     throw UserError(
-        fmt::format("--report: {}; name a file in a folder that exists and can be "
+        fmt::format("--out: {}; name a file in a folder that exists and can be "
                     "written to, or \"\" for no report",
                     e.what()));
   }
@@ -159,11 +159,14 @@ void run(const Arguments& a, const std::string& command) {
   page.loss_weight = s.loss_weight;
   page.steps_per_epoch = (data.train.size() + s.batch_size - 1) / s.batch_size;
   std::string accuracies = "accuracy", hashes;
+  const sample::Interrupt ctrl_c;
   for (const Precision& precision : list) {
+    if (ctrl_c.asked()) break;
     Outcome outcome = train(data, precision, s);
     accuracies += fmt::format(" {}={:.2f}", precision.name, outcome.run.test_accuracy.back());
     hashes += fmt::format("hash {}={:016x}\n", precision.name, outcome.hash);
-    if (page.before.empty() || precision.scaler) {
+    if (ctrl_c.asked()) outcome.run.title += ", stopped";
+    if (!outcome.gradients.empty() && (page.before.empty() || precision.scaler)) {
       page.before = std::move(outcome.gradients);
       page.after = std::move(outcome.scaled_gradients);
       page.scale_shown = outcome.scale_shown;
@@ -178,9 +181,10 @@ void run(const Arguments& a, const std::string& command) {
 
   fmt::print("\n");
   print_table(page.runs);
-  if (!a.report.empty()) {
-    report::write_html(a.report, page);
-    fmt::print("\nreport: {}\n", std::filesystem::absolute(a.report).string());
+  if (ctrl_c.asked()) fmt::print("\nstopped in run {} of {}\n", page.runs.size(), list.size());
+  if (!a.out.empty()) {
+    report::write_html(a.out, page);
+    fmt::print("\nreport: {}\n", std::filesystem::absolute(a.out).string());
   }
   if (a.hash) fmt::print("{}", hashes);
   fmt::print("{}\n", accuracies);
@@ -202,7 +206,7 @@ int main(int argc, char** argv) {
     require_positive("--loss-weight", a.settings.loss_weight);
     a.settings.device = a.machine.prepare();
     a.settings.seed = a.machine.seed;
-    check_report(a.report);
+    check_report(a.out);
     run(a, command_line(argc, argv));
   });
 }

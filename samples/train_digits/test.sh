@@ -3,7 +3,7 @@
 source "$(dirname "$0")/../support/test.sh"
 report=report.html
 
-out=$("$program" --report page.html) || fail "a plain run"
+out=$("$program" --out page.html) || fail "a plain run"
 last=$(tail -n 1 <<<"$out")
 echo "$last"
 read -r f32 f16 amp bf16 < <(sed -E 's/accuracy float32=([0-9.]+) fp16=([0-9.]+) amp=([0-9.]+) bf16=([0-9.]+)/\1 \2 \3 \4/' <<<"$last")
@@ -14,8 +14,14 @@ grep -q '<svg' page.html || fail "the report has pictures"
 rm page.html
 
 for threads in 1 2 3 4 8; do
-  "$program" --epochs 3 --hash --report "" --threads $threads | grep '^hash'
+  "$program" --epochs 3 --hash --out "" --threads $threads | grep '^hash'
 done | sort | uniq -c | awk '$1 != 5 { bad = 1 } END { exit bad }' || fail "the same weights for 1, 2, 3, 4 and 8 threads"
+
+if interrupted --epochs 10000 --out stopped.html; then
+  grep -qx 'stopped in run 1 of 4' interrupted.log || fail "Ctrl-C is told: $(cat interrupted.log)"
+  grep -q 'float32, stopped' stopped.html || fail "the page shows what was trained"
+  tail -n 1 interrupted.log | grep -q '^accuracy float32=[0-9.]*$' || fail "the accuracy after Ctrl-C"
+fi
 
 mkdir empty truncated html labels
 printf '\x00\x00\x08\x03\x00\x00' >truncated/train-images-idx3-ubyte

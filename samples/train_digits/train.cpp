@@ -3,6 +3,7 @@
 
 #include <chrono>
 
+#include "program.h"
 #include "progress.h"
 #include "record.h"
 
@@ -49,9 +50,11 @@ Outcome train(const Dataset& data, const Precision& precision, const Settings& s
       const amp::StepResult result = scaler.step(optimizer);  // skipped if a gradient is not finite
       record.step(loss.item(), scaler.get_scale(), result.applied());
       scaler.update();
+      if (sample::Interrupt::asked()) break;
     }
     record.epoch(test_accuracy(model, data.test, precision.autocast));
     if (epoch == (s.epochs + 1) / 2) record.gradients(model, scaler.get_scale());
+    if (sample::Interrupt::asked()) break;
   }
   return record.finish(model);
 }

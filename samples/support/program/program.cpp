@@ -5,26 +5,30 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <iterator>
 
 using namespace halftape;
 
 namespace sample {
 namespace {
 
-volatile std::sig_atomic_t interrupted = 0;
-
-void (*at_interrupt(void (*handler)(int)))(int) { return std::signal(SIGINT, handler); }
+volatile std::sig_atomic_t interrupted = 0;  // by which signal
+constexpr int kSignals[] = {SIGINT, SIGTERM};
 
 }  // namespace
 
 Interrupt::Interrupt() {
-  before_ = at_interrupt([](int) {
-    interrupted = 1;
-    at_interrupt(SIG_DFL);
-  });
-  if (before_ == SIG_IGN) at_interrupt(SIG_IGN);  // a shell's background
+  for (size_t i = 0; i < std::size(kSignals); ++i) {
+    before_[i] = std::signal(kSignals[i], [](int signal) {
+      interrupted = signal;
+      for (const int each : kSignals) std::signal(each, SIG_DFL);
+    });
+    if (before_[i] == SIG_IGN) std::signal(kSignals[i], SIG_IGN);  // a shell's background
+  }
 }
-Interrupt::~Interrupt() { at_interrupt(before_); }
+Interrupt::~Interrupt() {
+  for (size_t i = 0; i < std::size(kSignals); ++i) std::signal(kSignals[i], before_[i]);
+}
 bool Interrupt::asked() { return interrupted != 0; }
 
 void Machine::add_options(CLI::App& app) {
@@ -72,7 +76,7 @@ int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body)
   try {
     app.parse(argc, argv);
     body();
-    return Interrupt::asked() ? 130 : 0;
+    return Interrupt::asked() ? 128 + interrupted : 0;
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
   } catch (const UserError& e) {

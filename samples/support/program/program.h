@@ -59,8 +59,9 @@ CLI::Validator between(T least, T most) {
 /// (wrong arguments, a missing device, files that are missing, damaged or of another run); else 1.
 int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body);
 
-/// While it lives, the first Ctrl-C asks the program to end by itself, with what it has; the second
-/// one ends it. Once asked, run() returns 130, as of a program that Ctrl-C has ended.
+/// While it lives, the first Ctrl-C, or SIGTERM, asks the program to end by itself, with what it
+/// has; the second one ends it. Once asked, run() returns 130, or 143, as of a program that the
+/// signal has ended.
 class Interrupt {
  public:
   Interrupt();
@@ -70,7 +71,7 @@ class Interrupt {
   static bool asked();
 
  private:
-  void (*before_)(int);
+  void (*before_[2])(int);
 };
 
 /// Throws, before the work begins, if image::save() could not write there.
