@@ -144,6 +144,8 @@ inline const bool kOldInterfaceWarns = (optim::warn_of_old_interface(true), true
 
 namespace halftape::autograd {
 
+using tensor_list = variable_list;
+
 inline Variable make_variable(const Tensor& data, bool requires_grad = false,
                               bool /*allow_tensor_metadata_change*/ = true) {
   return data.detach().requires_grad_(requires_grad);
