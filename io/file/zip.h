@@ -1,4 +1,5 @@
-// Zip archives as NumPy's .npz files are: stored or deflated members, below 4 GiB.
+// Zip archives as NumPy's .npz and PyTorch's .pt files are: stored or deflated members, ZIP64 where
+// they need it.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -19,16 +20,17 @@ struct ZipMember {
 
 /// The members in the order of the archive's directory. Throws FileError unless the file is an
 /// archive from its first byte to its last, each name is there once, and no two members share
-/// bytes. Encrypted archives, those in pieces and those of 4 GiB and more are refused.
+/// bytes. Encrypted archives and those in pieces are refused.
 std::vector<ZipMember> zip_members(InputFile& file);
-/// Unpacked; throws FileError when its bytes do not give its CRC.
+/// Unpacked, `member.size` bytes; throws FileError when they do not give its CRC.
+void zip_read(InputFile& file, const ZipMember& member, void* out);
 std::string zip_read(InputFile& file, const ZipMember& member);
 
 class ZipWriter {
  public:
   explicit ZipWriter(OutputFile& file) : file_(file) {}
-  /// Throws Error beyond 4 GiB.
-  void add(const std::string& name, std::string_view bytes, bool deflate);
+  /// The bytes begin at a multiple of `alignment` in the file. Throws Error for names of 64 KiB.
+  void add(const std::string& name, std::string_view bytes, bool deflate, size_t alignment = 1);
   /// Writes the directory; nothing can be added after it. The caller commits the file.
   void finish();
 

@@ -16,7 +16,7 @@ void save(const std::filesystem::path& path, const Tensor& tensor);
 /// Throws FileError for anything else; Python objects are never read.
 Tensor load(const std::filesystem::path& path);
 
-/// Writes named arrays as they are, or deflated; together below 4 GiB.
+/// Writes named arrays as they are, or deflated.
 void savez(const std::filesystem::path& path, const Tensors& tensors);
 void savez_compressed(const std::filesystem::path& path, const Tensors& tensors);
 /// All arrays of an archive, in its order; the CRC of each is checked. Throws FileError for
