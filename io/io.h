@@ -18,6 +18,7 @@
 #include "halftape/io/formats/idx.h"
 #include "halftape/io/formats/image.h"
 #include "halftape/io/formats/npy.h"
+#include "halftape/io/formats/pt.h"
 #include "halftape/io/formats/safetensors.h"
 #include "halftape/io/formats/serialize.h"
 #include "halftape/io/run/checkpoints.h"

@@ -7,6 +7,9 @@
 
 #include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/core/contract/backend.h"
+#include "halftape/io/file/file_kind.h"
+#include "halftape/io/formats/npy.h"
+#include "halftape/io/formats/pt.h"
 
 namespace halftape {
 namespace {
@@ -24,6 +27,31 @@ Index index_of(const safetensors::Tensors& tensors) {
   Index index;
   for (const auto& item : tensors) index.emplace(item.key(), &item.value());
   return index;
+}
+
+/// Of {"model": {"fc.weight": …}} the key "model", if all names of the module are below it.
+std::string key_above(const safetensors::Tensors& into, const safetensors::Tensors& from) {
+  if (into.is_empty()) return {};
+  const Index there = index_of(from);
+  const std::string end = "." + into.front().key();
+  for (const auto& item : from) {
+    if (!item.key().ends_with(end)) continue;
+    const std::string key = item.key().substr(0, item.key().size() - end.size());
+    if (std::all_of(into.begin(), into.end(),
+                    [&](const auto& wanted) { return there.contains(key + "." + wanted.key()); }))
+      return key;
+  }
+  return {};
+}
+
+IncompatibleKeys load_values(nn::Module& module, const safetensors::Tensors& values, Strict strict,
+                             const std::string& what) {
+  const safetensors::Tensors into = detail::named_tensors(module);
+  std::vector<std::string> differences;
+  IncompatibleKeys keys = detail::compare(into, values, strict, differences);
+  detail::refuse(what + " does not fit the module", differences);
+  detail::copy_values(into, values);
+  return keys;
 }
 
 }  // namespace
@@ -110,22 +138,40 @@ void save(const Tensor& tensor, const std::filesystem::path& path) {
   safetensors::save_file({{kOneTensor, tensor}}, path);
 }
 
+safetensors::Tensors load_tensors(const std::filesystem::path& path, Device device) {
+  InputFile file("load", path);
+  switch (kind_of(file)) {
+    case FileKind::Pt:
+    case FileKind::LegacyPt:
+      return pt::load_file(path, device);
+    case FileKind::Npz: {
+      safetensors::Tensors arrays = npy::load_npz(path);
+      for (auto& item : arrays) item.value() = item.value().to(device);
+      return arrays;
+    }
+    default:
+      return safetensors::load_file(path, device);
+  }
+}
+
 IncompatibleKeys load(nn::Module& module, const std::filesystem::path& path, Strict strict) {
-  const safetensors::Tensors values = safetensors::load_file(path);
-  const safetensors::Tensors into = detail::named_tensors(module);
-  std::vector<std::string> differences;
-  IncompatibleKeys keys = detail::compare(into, values, strict, differences);
-  detail::refuse("load: " + path.string() + " does not fit the module", differences);
-  detail::copy_values(into, values);
-  return keys;
+  const safetensors::Tensors values = load_tensors(path);
+  std::string what = "load: " + path.string();
+  if (const std::string key = key_above(detail::named_tensors(module), values); !key.empty())
+    what += ", whose tensors below \"" + key + "\" have the names " +
+            "(load(module, pt::load_file(path, kCPU, \"" + key + "\"))),";
+  return load_values(module, values, strict, what);
+}
+
+IncompatibleKeys load(nn::Module& module, const safetensors::Tensors& values, Strict strict) {
+  return load_values(module, values, strict, "load: what is given");
 }
 
 void load(Tensor& tensor, const std::filesystem::path& path) {
-  const safetensors::Tensors values = safetensors::load_file(path);
+  const safetensors::Tensors values = load_tensors(path);
   const Tensor* found = values.find(kOneTensor);
   HALFTAPE_CHECK(found && values.size() == 1, "load: ", path.string(), " holds ", values.size(),
-                 " named tensors, not the one of save(tensor, path); read it with "
-                 "safetensors::load_file");
+                 " named tensors, not the one of save(tensor, path); read it with load_tensors");
   tensor = *found;
 }
 

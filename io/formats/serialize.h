@@ -1,5 +1,6 @@
 // Saves and loads modules and tensors by name. Spelled as LibTorch's torch::save and torch::load;
-// the files are safetensors.
+// the files are safetensors. PyTorch's .pt files of a state_dict, and .npz archives, are loaded
+// too.
 #pragma once
 #include <concepts>
 #include <filesystem>
@@ -30,6 +31,12 @@ struct IncompatibleKeys {
 /// (optim/state/param_storage.h).
 IncompatibleKeys load(nn::Module& module, const std::filesystem::path& path,
                       Strict strict = Strict::Yes);
+/// The same of values that are there already: of {"model": …} in a .pt file,
+/// load(module, pt::load_file(path, kCPU, "model")).
+IncompatibleKeys load(nn::Module& module, const safetensors::Tensors& values,
+                      Strict strict = Strict::Yes);
+/// All tensors of a safetensors, .pt or .npz file; its first bytes say which of them it is.
+safetensors::Tensors load_tensors(const std::filesystem::path& path, Device device = kCPU);
 /// What save() of one tensor wrote; the tensor is made anew.
 void load(Tensor& tensor, const std::filesystem::path& path);
 
@@ -46,6 +53,11 @@ template <HoldsModule Holder>
 IncompatibleKeys load(const Holder& module, const std::filesystem::path& path,
                       Strict strict = Strict::Yes) {
   return load(static_cast<nn::Module&>(*module), path, strict);
+}
+template <HoldsModule Holder>
+IncompatibleKeys load(const Holder& module, const safetensors::Tensors& values,
+                      Strict strict = Strict::Yes) {
+  return load(static_cast<nn::Module&>(*module), values, strict);
 }
 
 namespace detail {
