@@ -14,6 +14,7 @@
 #include "halftape/core/buffer.h"
 #include "halftape/io/file/byte_order.h"
 #include "halftape/io/file/file.h"
+#include "halftape/io/file/file_kind.h"
 #include "halftape/io/file/json.h"
 #include "halftape/io/file/zip.h"
 #include "halftape/io/formats/tensor_bytes.h"
@@ -261,6 +262,7 @@ void save(const std::filesystem::path& path, const Tensor& tensor) {
 
 Tensor load(const std::filesystem::path& path) {
   InputFile file("npy", path);
+  expect_kind(file, FileKind::Npy, "a NumPy .npy file");
   return read_array(
       {file.size(),
        [&](uint64_t at, void* out, size_t n) { file.read_at(at, out, n, "the array"); }, file});
@@ -275,6 +277,7 @@ void savez_compressed(const std::filesystem::path& path, const Tensors& tensors)
 
 Tensors load_npz(const std::filesystem::path& path) {
   InputFile file("npz", path);
+  expect_kind(file, FileKind::Npz, "a NumPy .npz archive");
   std::vector<Tensors::Item> items;
   for (const ZipMember& member : zip_members(file)) {
     const std::string prefix = "member " + json_quoted(member.name) + ": ";

@@ -10,6 +10,7 @@
 #include "halftape/io/file/byte_order.h"
 #include "halftape/io/file/crc.h"
 #include "halftape/io/file/file.h"
+#include "halftape/io/file/file_kind.h"
 #include "halftape/io/formats/safetensors_header.h"
 #include "halftape/io/formats/tensor_bytes.h"
 
@@ -91,6 +92,7 @@ void save_file(const Tensors& tensors, const std::filesystem::path& path,
 
 Contents read_file(const std::filesystem::path& path, Device device) {
   InputFile file("safetensors", path);
+  expect_kind(file, FileKind::Safetensors, "a safetensors file");
   std::string length_bytes(kLength, '\0');
   if (file.size() < kLength)
     file.fail("expected at least 8 bytes, the length of the header, found ", file.size());

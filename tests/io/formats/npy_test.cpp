@@ -114,7 +114,7 @@ TEST_CASE("each broken .npy file is refused with its reason") {
     CHECK_MESSAGE(has(text, reason), h, text);
   };
   CHECK(has(said(""), "expected at least 10 bytes, found 0"));
-  CHECK(has(said("PK\3\4 something else"), "this is no .npy file"));
+  CHECK(has(said("PK\3\4 something else"), "found a zip archive of other files"));
   CHECK(has(said(npy_file(header("<f4", "(1,)"), four, 4)),
             "expected format 1.0, 2.0 or 3.0, found 4.0"));
   CHECK(has(said(npy_file(header("<f4", "(1,)"), four, '\xff')), "found 255.0"));
@@ -193,7 +193,7 @@ TEST_CASE("a damaged .npz file is refused, or the damage is where no array is") 
             "the name \"\" is empty"));
   write_bytes(folder / "x", npy_file(header("<f4", "(1,)"), "1234"));
   CHECK(has(message([&] { (void)npy::load_npz(folder / "x"); }),
-            "expected a zip archive's directory"));
+            "found a NumPy .npy file; read it with npy::load"));
 }
 
 TEST_CASE("an archive with room in which something could hide is refused") {

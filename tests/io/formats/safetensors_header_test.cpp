@@ -227,8 +227,9 @@ std::vector<Bad> bad_data_and_metadata() {
       {"a bool of 2",
        file("{\"b\":{\"dtype\":\"BOOL\",\"shape\":[3],\"data_offsets\":[0,3]}}") + "\1\0\2"s,
        "tensor \"b\": expected bools of the bytes 0 and 1, found 2 at position 2"},
-      {"a web page", "<!DOCTYPE html><html><body>404</body></html>", "this is no safetensors file"},
-      {"a zip archive", "PK\x03\x04\x14\0\0\0\x08\0\0\0\0\0\0\0"s, "this is no safetensors file"},
+      {"a web page", "<!DOCTYPE html><html><body>404</body></html>",
+       "found a web page: the download"},
+      {"a zip archive", "PK\x03\x04\x14\0\0\0\x08\0\0\0\0\0\0\0"s, "found a zip archive"},
   };
 }
 
