@@ -28,6 +28,10 @@ class AnyValue {
   T* try_get() {
     return std::any_cast<T>(&value_);
   }
+  template <class T>
+  const T* try_get() const {
+    return std::any_cast<T>(&value_);
+  }
   /// Throws when the value is not a T.
   template <class T>
   T get() {
@@ -95,7 +99,7 @@ AnyForward erased(M& module, Method method, std::type_identity<R(Args...)>) {
     const Module::PlaceScope scope(module);
     complete_arguments(typeid(M), sizeof...(Args), ForwardDefaults::of<M>(), arguments);
     return [&]<size_t... I>(std::index_sequence<I...>) {
-      return AnyValue((module.*method)(argument<Args>(arguments, I)...));
+      return AnyValue(scope.result<R>((module.*method)(argument<Args>(arguments, I)...)));
     }
     (std::index_sequence_for<Args...>());
   };

@@ -34,7 +34,6 @@ void collect_modules(const Module& module, const std::string& prefix,
 
 constexpr int kMostNested = 500;  // what walks over modules takes room on the stack for each
 
-/// "Linear" for "halftape::nn::LinearImpl": no namespaces, arguments of templates and Impl.
 std::string kind_of(std::string name) {
   if (name.ends_with('>')) {
     int open = 0;
@@ -85,6 +84,10 @@ void copy_tensors(const OrderedDict<std::string, Tensor>& to,
 }
 
 }  // namespace
+
+thread_local constinit detail::ResultWatcher* detail::result_watcher = nullptr;
+
+std::string Module::kind() const { return kind_of(name()); }
 
 void detail::empty_holder() {
   halftape::detail::fail("Accessing empty ModuleHolder, made from nullptr and not assigned since");
@@ -275,7 +278,7 @@ void Module::check_part(const char* op, const std::string& name, const Module* m
 void Module::give_place(const std::string& path, int depth) {
   place_.path = path;
   place_.depth = std::max(place_.depth, depth);
-  if (place_.kind.empty()) place_.kind = kind_of(name());
+  if (place_.kind.empty()) place_.kind = kind();
   for (const auto& child : children_)
     child.value()->give_place(detail::joined(path, child.key()), place_.depth + 1);
 }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <ostream>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <typeinfo>
 #include <vector>
@@ -17,6 +18,8 @@
 
 namespace halftape::nn {
 
+class Module;
+
 namespace detail {
 /// The name of a type as it is written in a program.
 std::string name_of(const std::type_info& type);
@@ -27,6 +30,33 @@ concept Holder = requires(const T& holder) {
   typename T::ContainedType;
   holder.ptr();
 };
+
+/// Sees what forward() of each module gives, in one thread: the seam for summary().
+class ResultWatcher {
+ public:
+  /// `again`: the same call, told once more by what called forward().
+  virtual void gave(const Module& module, bool again, const std::vector<Tensor>& results) = 0;
+
+ protected:
+  ~ResultWatcher() = default;
+};
+/// This thread's; null: none.
+extern thread_local constinit ResultWatcher* result_watcher;
+
+/// Appends the tensors in a result of forward(): a tensor, or a tuple, list or box of them.
+template <class T>
+void collect_tensors(const T& value, std::vector<Tensor>& into) {
+  if constexpr (std::is_convertible_v<const T&, Tensor>) {
+    into.push_back(value);
+  } else if constexpr (requires { std::tuple_size<T>::value; }) {
+    std::apply([&](const auto&... part) { (collect_tensors(part, into), ...); }, value);
+  } else if constexpr (std::is_same_v<T, std::vector<Tensor>>) {
+    into.insert(into.end(), value.begin(), value.end());
+  } else if constexpr (requires { value.template try_get<Tensor>(); }) {  // AnyValue
+    if (const Tensor* tensor = value.template try_get<Tensor>()) into.push_back(*tensor);
+  }
+}
+
 /// The module that a holder holds; a module itself.
 template <class M>
 struct Contained {
@@ -51,23 +81,39 @@ class Module : public std::enable_shared_from_this<Module> {
   ///
   /// forward() of the library's modules begins with one, and so do the calls model(x), AnyModule's
   /// and Sequential's. model->forward(x) of a class of your own does not: begin that forward() with
-  /// `const PlaceScope scope(*this);` if errors of the ops that it calls itself shall name it.
-  /// Errors of the modules in it name those in any case.
+  /// `const PlaceScope scope(*this);` if errors of the ops that it calls itself shall name it, and
+  /// end it with `return scope.result(y);` if summary() shall show what it gives. Errors of the
+  /// modules in it name those in any case.
   class [[nodiscard]] PlaceScope {
    public:
-    explicit PlaceScope(const Module& module) : before_(halftape::detail::place_at_work) {
+    explicit PlaceScope(const Module& module)
+        : module_(module), before_(halftape::detail::place_at_work) {
       if (!module.place_.path.empty()) halftape::detail::place_at_work = &module.place_;
     }
     ~PlaceScope() { halftape::detail::place_at_work = before_; }
     PlaceScope(const PlaceScope&) = delete;
     PlaceScope& operator=(const PlaceScope&) = delete;
 
+    /// Gives `value` back, and tells nn::summary() what the module's forward() returns.
+    template <class T>
+    T result(T value) const {
+      if (detail::result_watcher) [[unlikely]] {
+        std::vector<Tensor> tensors;
+        detail::collect_tensors(value, tensors);
+        detail::result_watcher->gave(module_, before_ == &module_.place_, tensors);
+      }
+      return value;
+    }
+
    private:
+    const Module& module_;
     const halftape::detail::Place* before_;
   };
 
   /// The name given to the constructor; otherwise that of the class: "halftape::nn::LinearImpl".
   std::string name() const { return name_ ? *name_ : detail::name_of(typeid(*this)); }
+  /// The same without namespaces, arguments of templates and "Impl": "Linear".
+  std::string kind() const;
 
   /// All parameters of this module and, with `recurse`, of its submodules, in order of
   /// registration; undefined ones are left out.
@@ -187,6 +233,7 @@ class Module : public std::enable_shared_from_this<Module> {
 
  private:
   friend std::ostream& operator<<(std::ostream& out, const Module& module);
+  friend class SummaryPass;
   /// Becomes a clone of a module of the same class.
   virtual void clone_(const Module& other, const std::optional<Device>& device);
   void insert_module(const std::string& name, std::shared_ptr<Module> module);

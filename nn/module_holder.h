@@ -51,7 +51,11 @@ class ModuleHolder {
   auto operator()(Args&&... args) const {
     Contained& module = *get();
     const typename Contained::PlaceScope scope(module);
-    return module.forward(std::forward<Args>(args)...);
+    using Result = decltype(module.forward(std::forward<Args>(args)...));
+    if constexpr (std::is_object_v<Result>)
+      return scope.template result<Result>(module.forward(std::forward<Args>(args)...));
+    else
+      return module.forward(std::forward<Args>(args)...);
   }
   /// An element of a container by number or name: sequential[0].
   template <class Key>

@@ -56,7 +56,7 @@ Tensor Softmax2dImpl::forward(const Tensor& x) const {
   const PlaceScope scope(*this);
   HALFTAPE_CHECK(x.dim() == 3 || x.dim() == 4,
                  "Softmax2d: the input has to be (N, C, H, W) or (C, H, W), and is ", x.sizes());
-  return functional::softmax(x, -3);
+  return scope.result(functional::softmax(x, -3));
 }
 HALFTAPE_MODULE_TEXT(Softmax2d)
 

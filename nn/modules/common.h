@@ -151,7 +151,7 @@ void print(std::ostream& out, const Name& name, const Fields&... labels_and_valu
 #define HALFTAPE_UNARY_FORWARD(Name, y, ...)          \
   Tensor Name##Impl::forward(const Tensor& x) const { \
     const PlaceScope scope(*this);                    \
-    return y;                                         \
+    return scope.result<Tensor>(y);                   \
   }                                                   \
   HALFTAPE_MODULE_TEXT(Name, __VA_ARGS__)
 
@@ -167,11 +167,11 @@ void print(std::ostream& out, const Name& name, const Fields&... labels_and_valu
   template class Name##Impl<2>;          \
   template class Name##Impl<3>
 
-/// Returns name2d_suffix(arguments) for D = 2, where the functions are named so.
-#define HALFTAPE_RETURN_OF_RANK(D, name, suffix, ...)         \
-  if constexpr (D == 1) return name##1d##suffix(__VA_ARGS__); \
-  if constexpr (D == 2) return name##2d##suffix(__VA_ARGS__); \
-  if constexpr (D == 3) return name##3d##suffix(__VA_ARGS__)
+/// Returns name2d_suffix(arguments) for D = 2 from a PlaceScope, where the functions are named so.
+#define HALFTAPE_RETURN_OF_RANK(D, name, suffix, ...)                       \
+  if constexpr (D == 1) return scope.result(name##1d##suffix(__VA_ARGS__)); \
+  if constexpr (D == 2) return scope.result(name##2d##suffix(__VA_ARGS__)); \
+  if constexpr (D == 3) return scope.result(name##3d##suffix(__VA_ARGS__))
 
 /// Names of options: Name1dOptions is Template<1>, and so for 2 and 3.
 #define HALFTAPE_RANKED_OPTIONS(Name, Template) \

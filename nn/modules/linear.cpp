@@ -45,7 +45,7 @@ void BilinearImpl::reset_parameters() {
 
 Tensor BilinearImpl::forward(const Tensor& a, const Tensor& b) const {
   const PlaceScope scope(*this);
-  return bilinear(a, b, weight, bias);
+  return scope.result(bilinear(a, b, weight, bias));
 }
 
 HALFTAPE_MODULE_TEXT(Bilinear, "in1_features", options.in1_features(), "in2_features",
@@ -58,7 +58,7 @@ HALFTAPE_UNARY_FORWARD(Flatten, flatten(x, options.start_dim(), options.end_dim(
 
 Tensor UnflattenImpl::forward(const Tensor& x) const {
   const PlaceScope scope(*this);
-  return unflatten(x, options.dim(), Shape(std::span(options.sizes())));
+  return scope.result(unflatten(x, options.dim(), Shape(std::span(options.sizes()))));
 }
 void UnflattenImpl::pretty_print(std::ostream& out) const {
   out << "halftape::nn::Unflatten(dim=" << options.dim() << ", unflattened_size={";

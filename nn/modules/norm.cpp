@@ -110,18 +110,18 @@ Tensor BatchNorm::forward(const Tensor& x) const {
       ": input ", x.sizes(), " has ", x.size(1), " channels, num_features is ",
       options.num_features());
   if (!is_training() && running_mean.defined())
-    return halftape::batch_norm(x, running_mean, running_var, weight, bias, false, 0,
-                                options.eps());
+    return scope.result(
+        halftape::batch_norm(x, running_mean, running_var, weight, bias, false, 0, options.eps()));
   const auto bytes = [&](const Tensor& t) {
     return t.defined() && is_training() ? t.array() : Array();
   };
-  return halftape::detail::batch_norm(x,
-                                      {.mean = bytes(running_mean),
-                                       .var = bytes(running_var),
-                                       .batches = bytes(num_batches_tracked),
-                                       .momentum = options.momentum().value_or(-1),
-                                       .skip_nonfinite = options.skip_nonfinite()},
-                                      weight, bias, options.eps());
+  return scope.result(halftape::detail::batch_norm(x,
+                                                   {.mean = bytes(running_mean),
+                                                    .var = bytes(running_var),
+                                                    .batches = bytes(num_batches_tracked),
+                                                    .momentum = options.momentum().value_or(-1),
+                                                    .skip_nonfinite = options.skip_nonfinite()},
+                                                   weight, bias, options.eps()));
 }
 
 Tensor InstanceNorm::forward(const Tensor& x) const {
@@ -135,10 +135,10 @@ Tensor InstanceNorm::forward(const Tensor& x) const {
       channels == options.num_features() || !(weight.defined() || running_mean.defined()), name_,
       ": input ", x.sizes(), " has ", channels, " channels, num_features is ",
       options.num_features());
-  if (x.dim() == spatial + 1) return squeeze(forward(unsqueeze(x, 0)), 0);
-  return instance_norm(x, running_mean, running_var, weight, bias,
-                       is_training() || !running_mean.defined(), options.momentum(), options.eps(),
-                       options.skip_nonfinite());
+  if (x.dim() == spatial + 1) return scope.result(squeeze(forward(unsqueeze(x, 0)), 0));
+  return scope.result(instance_norm(x, running_mean, running_var, weight, bias,
+                                    is_training() || !running_mean.defined(), options.momentum(),
+                                    options.eps(), options.skip_nonfinite()));
 }
 
 }  // namespace detail
@@ -161,7 +161,7 @@ Tensor GroupNormImpl::forward(const Tensor& x) const {
   HALFTAPE_CHECK(!weight.defined() || x.dim() < 2 || x.size(1) == options.num_channels(),
                  "GroupNorm: input ", x.sizes(), " has ", x.size(1), " channels, num_channels is ",
                  options.num_channels());
-  return group_norm(x, options.num_groups(), weight, bias, options.eps());
+  return scope.result(group_norm(x, options.num_groups(), weight, bias, options.eps()));
 }
 HALFTAPE_MODULE_TEXT(GroupNorm, "", options.num_groups(), "", options.num_channels(), "eps",
                      options.eps(), "affine", options.affine())
@@ -180,7 +180,7 @@ Tensor CrossMapLRN2dImpl::forward(const Tensor& x) const {
   const Tensor beyond = arange(x.size(1), TensorOptions(kInt64).device(x.device())) > reach;
   sums = sums + squares.slice(1, 0, 1) * beyond.reshape({1, x.size(1), 1, 1}).to(from.dtype());
   const double each = options.alpha() / static_cast<double>(size);
-  return (from * pow(sums * each + options.k(), -options.beta())).to(x.dtype());
+  return scope.result((from * pow(sums * each + options.k(), -options.beta())).to(x.dtype()));
 }
 HALFTAPE_MODULE_TEXT(CrossMapLRN2d, "", options.size(), "alpha", options.alpha(), "beta",
                      options.beta(), "k", options.k())

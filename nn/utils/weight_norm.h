@@ -33,7 +33,7 @@ class WeightNormImpl<M, R(Args...)> : public M {
   R forward(Args... args) {
     const Module::PlaceScope scope(*this);
     this->weight = normalized_weight(weight_v, weight_g, dim_);
-    return M::forward(std::forward<Args>(args)...);
+    return scope.result(M::forward(std::forward<Args>(args)...));
   }
   /// The layer with a parameter `weight` again, with its present value.
   std::shared_ptr<M> without_norm() const {

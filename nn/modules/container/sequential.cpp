@@ -50,9 +50,11 @@ struct LinearRun {
   }
 };
 
-/// A policy that must see every op (DtypePolicy::every_op) gets the parts one by one.
+/// A policy that must see every op (DtypePolicy::every_op), and who watches results, get the parts
+/// one by one.
 bool fuses(const Tensor& x) {
-  return x.defined() && x.dim() > 0 && !(dtype_policy() && dtype_policy()->every_op);
+  return x.defined() && !detail::result_watcher && x.dim() > 0 &&
+         !(dtype_policy() && dtype_policy()->every_op);
 }
 
 }  // namespace
@@ -64,7 +66,7 @@ Functional::Functional(Tensor (*function)(const Tensor&))
     : ModuleHolder(FunctionalImpl::Function(function)) {}
 Tensor FunctionalImpl::forward(Tensor x) const {
   const PlaceScope scope(*this);
-  return function_(std::move(x));
+  return scope.result(function_(std::move(x)));
 }
 void FunctionalImpl::pretty_print(std::ostream& out) const { out << "halftape::nn::Functional()"; }
 
@@ -114,7 +116,7 @@ AnyValue SequentialImpl::forward_any(std::vector<AnyValue> arguments) const {
     else
       value = parts_[i++].any_forward(std::move(value));
   }
-  return value;
+  return scope.result(std::move(value));
 }
 
 Tensor SequentialImpl::loss(const Tensor& x, const Tensor& target, const Tensor& scale) const {

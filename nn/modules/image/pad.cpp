@@ -24,7 +24,7 @@ Tensor framed(const char* name, const Tensor& x, const ExpandingArray<D * 2>& pa
 template <size_t D, PadMode mode>
 Tensor PadModule<D, mode>::forward(const Tensor& x) const {
   const Module::PlaceScope scope(*this);
-  return framed<D>(kind_name(mode), x, options.padding(), mode, 0);
+  return scope.result(framed<D>(kind_name(mode), x, options.padding(), mode, 0));
 }
 template <size_t D, PadMode mode>
 void PadModule<D, mode>::pretty_print(std::ostream& out) const {
@@ -34,7 +34,7 @@ void PadModule<D, mode>::pretty_print(std::ostream& out) const {
 template <size_t D>
 Tensor ConstantPadImpl<D>::forward(const Tensor& x) const {
   const Module::PlaceScope scope(*this);
-  return framed<D>("ConstantPad", x, options.padding(), kConstant, options.value());
+  return scope.result(framed<D>("ConstantPad", x, options.padding(), kConstant, options.value()));
 }
 HALFTAPE_RANKED_TEXT(ConstantPad, "padding", options.padding(), "value", options.value())
 

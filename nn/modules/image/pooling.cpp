@@ -57,8 +57,8 @@ HALFTAPE_RANKED_TEXT(AdaptiveAvgPool, "output_size", options.output_size())
 template <size_t D>
 std::tuple<Tensor, Tensor> FractionalMaxPoolImpl<D>::forward_with_indices(const Tensor& x) const {
   const Module::PlaceScope scope(*this);
-  if constexpr (D == 2) return F::fractional_max_pool2d_with_indices(x, options);
-  if constexpr (D == 3) return F::fractional_max_pool3d_with_indices(x, options);
+  if constexpr (D == 2) return scope.result(F::fractional_max_pool2d_with_indices(x, options));
+  if constexpr (D == 3) return scope.result(F::fractional_max_pool3d_with_indices(x, options));
 }
 HALFTAPE_RANKED_TEXT(FractionalMaxPool)
 template class FractionalMaxPoolImpl<2>;

@@ -267,7 +267,10 @@ class MaxPoolImpl : public CloneableModule {
   MaxPoolImpl(ExpandingArray<D> kernel_size)  // NOLINT: as LibTorch, here and below
       : MaxPoolImpl(MaxPoolOptions<D>(kernel_size)) {}
   explicit MaxPoolImpl(const MaxPoolOptions<D>& o) : options(o) {}
-  Tensor forward(const Tensor& x) const { return std::get<0>(forward_with_indices(x)); }
+  Tensor forward(const Tensor& x) const {
+    const Module::PlaceScope scope(*this);
+    return scope.result(std::get<0>(forward_with_indices(x)));
+  }
   /// Also where each maximum lies: its index within the plane, int64.
   std::tuple<Tensor, Tensor> forward_with_indices(const Tensor& x) const;
   void pretty_print(std::ostream& out) const override;
@@ -319,7 +322,10 @@ class AdaptiveMaxPoolImpl : public CloneableModule {
   AdaptiveMaxPoolImpl(AdaptiveLengths<D> output_size)  // NOLINT
       : AdaptiveMaxPoolImpl(AdaptivePoolOptions<D>(output_size)) {}
   explicit AdaptiveMaxPoolImpl(const AdaptivePoolOptions<D>& o) : options(o) {}
-  Tensor forward(const Tensor& x) const { return std::get<0>(forward_with_indices(x)); }
+  Tensor forward(const Tensor& x) const {
+    const Module::PlaceScope scope(*this);
+    return scope.result(std::get<0>(forward_with_indices(x)));
+  }
   /// Also where each maximum lies: its index within the plane, int64.
   std::tuple<Tensor, Tensor> forward_with_indices(const Tensor& x) const;
   void pretty_print(std::ostream& out) const override;
@@ -348,7 +354,10 @@ class FractionalMaxPoolImpl : public CloneableModule {
   explicit FractionalMaxPoolImpl(const FractionalMaxPoolOptions<D>& o) : options(o) {
     functional::detail::check_fraction(o);
   }
-  Tensor forward(const Tensor& x) const { return std::get<0>(forward_with_indices(x)); }
+  Tensor forward(const Tensor& x) const {
+    const Module::PlaceScope scope(*this);
+    return scope.result(std::get<0>(forward_with_indices(x)));
+  }
   /// Also where each maximum lies: its index within the plane, int64.
   std::tuple<Tensor, Tensor> forward_with_indices(const Tensor& x) const;
   void pretty_print(std::ostream& out) const override;

@@ -22,7 +22,8 @@ Tensor UpsampleImpl::forward(const Tensor& x) const {
   const PlaceScope scope(*this);
   functional::InterpolateFuncOptions o;
   o.size(for_all(options.size(), x)).scale_factor(for_all(options.scale_factor(), x));
-  return functional::interpolate(x, o.mode(options.mode()).align_corners(options.align_corners()));
+  return scope.result(
+      functional::interpolate(x, o.mode(options.mode()).align_corners(options.align_corners())));
 }
 void UpsampleImpl::pretty_print(std::ostream& out) const {
   const auto& o = options;

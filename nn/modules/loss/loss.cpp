@@ -51,7 +51,8 @@ HALFTAPE_MODULE_TEXT(PairwiseDistance, "p", options.p(), "eps", options.eps(), "
 Tensor CTCLossImpl::forward(const Tensor& log_probs, const Tensor& targets,
                             const Tensor& input_lengths, const Tensor& target_lengths) const {
   const PlaceScope scope(*this);
-  return functional::ctc_loss(log_probs, targets, input_lengths, target_lengths, options);
+  return scope.result(
+      functional::ctc_loss(log_probs, targets, input_lengths, target_lengths, options));
 }
 
 }  // namespace halftape::nn

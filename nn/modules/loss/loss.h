@@ -312,7 +312,7 @@ class LossModule : public detail::LossModule<Options> {
   using detail::LossModule<Options>::LossModule;
   Tensor forward(const Tensor& input, const Tensor& target) const {
     const Module::PlaceScope scope(*this);
-    return function(input, target, this->options);
+    return scope.result(function(input, target, this->options));
   }
 };
 
@@ -324,7 +324,7 @@ class LossModule3 : public detail::LossModule<Options> {
   using detail::LossModule<Options>::LossModule;
   Tensor forward(const Tensor& a, const Tensor& b, const Tensor& c) const {
     const Module::PlaceScope scope(*this);
-    return function(a, b, c, this->options);
+    return scope.result(function(a, b, c, this->options));
   }
 };
 
@@ -374,7 +374,7 @@ class CosineSimilarityImpl : public Cloneable<CosineSimilarityImpl> {
   explicit CosineSimilarityImpl(const CosineSimilarityOptions& o = {}) : options(o) {}
   Tensor forward(const Tensor& a, const Tensor& b) const {
     const PlaceScope scope(*this);
-    return functional::cosine_similarity(a, b, options);
+    return scope.result(functional::cosine_similarity(a, b, options));
   }
   void pretty_print(std::ostream& out) const override;
   CosineSimilarityOptions options;
@@ -387,7 +387,7 @@ class PairwiseDistanceImpl : public Cloneable<PairwiseDistanceImpl> {
   explicit PairwiseDistanceImpl(const PairwiseDistanceOptions& o = {}) : options(o) {}
   Tensor forward(const Tensor& a, const Tensor& b) const {
     const PlaceScope scope(*this);
-    return functional::pairwise_distance(a, b, options);
+    return scope.result(functional::pairwise_distance(a, b, options));
   }
   void pretty_print(std::ostream& out) const override;
   PairwiseDistanceOptions options;

@@ -196,7 +196,7 @@ std::tuple<Tensor, Tensor> MultiheadAttentionImpl::forward(
     const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& key_padding_mask,
     bool need_weights, const Tensor& attn_mask, bool average_attn_weights) const {
   const PlaceScope scope(*this);
-  return functional::multi_head_attention_forward(
+  return scope.result(functional::multi_head_attention_forward(
       query, key, value,
       functional::MultiheadAttentionForwardFuncOptions(
           options.embed_dim(), options.num_heads(), in_proj_weight, in_proj_bias, bias_k, bias_v,
@@ -209,7 +209,7 @@ std::tuple<Tensor, Tensor> MultiheadAttentionImpl::forward(
           .q_proj_weight(q_proj_weight)
           .k_proj_weight(k_proj_weight)
           .v_proj_weight(v_proj_weight)
-          .average_attn_weights(average_attn_weights));
+          .average_attn_weights(average_attn_weights)));
 }
 
 void MultiheadAttentionImpl::pretty_print(std::ostream& out) const {

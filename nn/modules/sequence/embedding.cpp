@@ -70,8 +70,8 @@ void EmbeddingImpl::reset_parameters() { start(weight, options.padding_idx()); }
 
 Tensor EmbeddingImpl::forward(const Tensor& indices) const {
   const PlaceScope scope(*this);
-  return functional::embedding(indices, weight,
-                               shared_options(functional::EmbeddingFuncOptions(), options));
+  return scope.result(functional::embedding(
+      indices, weight, shared_options(functional::EmbeddingFuncOptions(), options)));
 }
 
 void EmbeddingImpl::pretty_print(std::ostream& out) const {
@@ -99,12 +99,13 @@ void EmbeddingBagImpl::reset_parameters() { start(weight, options.padding_idx())
 Tensor EmbeddingBagImpl::forward(const Tensor& indices, const Tensor& offsets,
                                  const Tensor& per_sample_weights) const {
   const PlaceScope scope(*this);
-  return functional::embedding_bag(indices, weight,
-                                   shared_options(functional::EmbeddingBagFuncOptions(), options)
-                                       .offsets(offsets)
-                                       .mode(options.mode())
-                                       .per_sample_weights(per_sample_weights)
-                                       .include_last_offset(options.include_last_offset()));
+  return scope.result(
+      functional::embedding_bag(indices, weight,
+                                shared_options(functional::EmbeddingBagFuncOptions(), options)
+                                    .offsets(offsets)
+                                    .mode(options.mode())
+                                    .per_sample_weights(per_sample_weights)
+                                    .include_last_offset(options.include_last_offset())));
 }
 
 void EmbeddingBagImpl::pretty_print(std::ostream& out) const {

@@ -97,7 +97,8 @@ namespace detail {
 inline void before_lookup(const char* op, const Tensor& indices, const Tensor& weight, bool sparse,
                           const std::optional<double>& max_norm, double norm_type) {
   HALFTAPE_CHECK(!sparse, op, ": sparse gradients (sparse=1) do not exist here; leave it false");
-  if (max_norm) embedding_renorm_(weight, indices, *max_norm, norm_type);
+  if (max_norm && !nn::detail::result_watcher)  // summary() changes no weight
+    embedding_renorm_(weight, indices, *max_norm, norm_type);
 }
 }  // namespace detail
 

@@ -166,8 +166,9 @@ template <class Options>
 OneStateLayer<Options>::OneStateLayer(const Options& o) : RNNImplBase(base_of(o)), options(o) {}
 template <class Options>
 std::tuple<Tensor, Tensor> OneStateLayer<Options>::forward(const Tensor& x, Tensor hx) const {
+  const PlaceScope scope(*this);
   const Result r = forward_padded(x, hx, {});
-  return {r.outputs, r.h};
+  return scope.result(std::tuple(r.outputs, r.h));
 }
 template <class Options>
 std::tuple<PackedSequence, Tensor> OneStateLayer<Options>::forward_with_packed_input(
@@ -184,9 +185,10 @@ LSTMImpl::LSTMImpl(const LSTMOptions& o)
     : Cloneable(base_of(o).proj_size(o.proj_size())), options(o) {}
 std::tuple<Tensor, LSTMImpl::States> LSTMImpl::forward(const Tensor& x,
                                                        std::optional<States> hx) const {
+  const PlaceScope scope(*this);
   const auto [h, c] = hx.value_or(States());
   const Result r = forward_padded(x, h, c);
-  return {r.outputs, {r.h, r.c}};
+  return scope.result(std::tuple(r.outputs, States(r.h, r.c)));
 }
 std::tuple<PackedSequence, LSTMImpl::States> LSTMImpl::forward_with_packed_input(
     const PackedSequence& x, std::optional<States> hx) const {
@@ -253,7 +255,7 @@ Tensor OneStateCell<Options>::forward(const Tensor& x, Tensor hx) const {
   auto* step = gru_cell;
   if constexpr (std::is_same_v<Options, RNNCellOptions>)
     step = options.nonlinearity() == kReLU ? rnn_relu_cell : rnn_tanh_cell;
-  return step(x, hx, weight_ih, weight_hh, bias_ih, bias_hh);
+  return scope.result(step(x, hx, weight_ih, weight_hh, bias_ih, bias_hh));
 }
 template class OneStateCell<RNNCellOptions>;
 template class OneStateCell<GRUCellOptions>;
@@ -266,7 +268,8 @@ LSTMCellImpl::States LSTMCellImpl::forward(const Tensor& x, std::optional<States
   const PlaceScope scope(*this);
   check_input(x);
   if (!hx) hx = States(no_state(x), no_state(x));
-  return lstm_cell(x, {std::get<0>(*hx), std::get<1>(*hx)}, weight_ih, weight_hh, bias_ih, bias_hh);
+  return scope.result(
+      lstm_cell(x, {std::get<0>(*hx), std::get<1>(*hx)}, weight_ih, weight_hh, bias_ih, bias_hh));
 }
 
 }  // namespace halftape::nn

@@ -61,7 +61,8 @@ void TransformerEncoderImpl::reset_parameters() {
 Tensor TransformerEncoderImpl::forward(const Tensor& src, const Tensor& src_mask,
                                        const Tensor& src_key_padding_mask) const {
   const PlaceScope scope(*this);
-  return forward_stack<TransformerEncoderLayerImpl>(*this, src, src_mask, src_key_padding_mask);
+  return scope.result(
+      forward_stack<TransformerEncoderLayerImpl>(*this, src, src_mask, src_key_padding_mask));
 }
 
 void TransformerDecoderImpl::reset() {
@@ -77,8 +78,8 @@ Tensor TransformerDecoderImpl::forward(const Tensor& tgt, const Tensor& memory,
                                        const Tensor& tgt_key_padding_mask,
                                        const Tensor& memory_key_padding_mask) const {
   const PlaceScope scope(*this);
-  return forward_stack<TransformerDecoderLayerImpl>(*this, tgt, memory, tgt_mask, memory_mask,
-                                                    tgt_key_padding_mask, memory_key_padding_mask);
+  return scope.result(forward_stack<TransformerDecoderLayerImpl>(
+      *this, tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask));
 }
 
 void TransformerImpl::reset() {
@@ -117,8 +118,8 @@ Tensor TransformerImpl::forward(const Tensor& src, const Tensor& tgt, const Tens
                  " must be (length, batch, d_model) of one batch, with d_model ",
                  options.d_model());
   const Tensor memory = encoder.forward(src, src_mask, src_key_padding_mask);
-  return decoder.forward(tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask,
-                         memory_key_padding_mask);
+  return scope.result(decoder.forward(tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask,
+                                      memory_key_padding_mask));
 }
 
 Tensor TransformerImpl::generate_square_subsequent_mask(int64_t sz) {

@@ -41,7 +41,7 @@ Tensor TransformerEncoderLayerImpl::forward(const Tensor& src, const Tensor& src
   const PlaceScope scope(*this);
   const Tensor x =
       norm1(src + dropout1(attended(self_attn, src, src, src_mask, src_key_padding_mask)));
-  return norm2(x + dropout2(linear2(dropout(options.activation()(linear1(x))))));
+  return scope.result(norm2(x + dropout2(linear2(dropout(options.activation()(linear1(x)))))));
 }
 
 void TransformerDecoderLayerImpl::reset() {
@@ -74,7 +74,7 @@ Tensor TransformerDecoderLayerImpl::forward(const Tensor& tgt, const Tensor& mem
       norm1(tgt + dropout1(attended(self_attn, tgt, tgt, tgt_mask, tgt_key_padding_mask)));
   const Tensor y = norm2(
       x + dropout2(attended(multihead_attn, x, memory, memory_mask, memory_key_padding_mask)));
-  return norm3(y + dropout3(linear2(dropout(options.activation()(linear1(y))))));
+  return scope.result(norm3(y + dropout3(linear2(dropout(options.activation()(linear1(y)))))));
 }
 
 }  // namespace halftape::nn
