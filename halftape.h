@@ -1,5 +1,13 @@
 // Everything a user needs, in one include.
 #pragma once
+// One sentence here, instead of hundreds of errors from the headers.
+#if __cplusplus < 202002L && !(defined(_MSVC_LANG) && _MSVC_LANG >= 202002L)
+#error "halftape needs C++20: compile with -std=c++20, or in CMake link halftape::halftape"
+#elif !defined(__cpp_exceptions)
+#error "halftape reports errors by exceptions: compile without -fno-exceptions"
+#elif !defined(__cpp_rtti)
+#error "halftape needs run-time type information: compile without -fno-rtti"
+#else
 #include "halftape/amp/amp.h"
 #include "halftape/autograd/autograd.h"
 #include "halftape/core/core.h"
@@ -7,3 +15,4 @@
 #include "halftape/io/io.h"
 #include "halftape/nn/nn.h"
 #include "halftape/optim/optim.h"
+#endif

@@ -5,3 +5,4 @@
 #include "halftape/core/machine/threads.h"
 #include "halftape/core/machine/warn.h"
 #include "halftape/core/random/random.h"
+#include "halftape/core/version.h"

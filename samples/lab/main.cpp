@@ -146,7 +146,7 @@ void describe(LabRun& run, lab::Training& training, const lab::ObserveOptions& o
                    o.shadow_every > 0 ? fmt::format("every {}", o.shadow_every) : "never")},
       {"device", device.is_cpu() ? fmt::format("cpu, {} threads", get_num_threads()) : "cuda"},
       {"hash of the weights", fmt::format("{:016x}", sample::hash(training.model()))},
-      {"version", fmt::format("halftape {}", HALFTAPE_LAB_VERSION)}};
+      {"version", fmt::format("halftape {}", HALFTAPE_VERSION)}};
   if (run.scaled)
     run.settings.insert(
         run.settings.begin() + 4,
