@@ -31,9 +31,12 @@ endforeach()
 target_include_directories(halftape_torch_compat INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/cmake/torch_compat> $<BUILD_INTERFACE:${forwards}>
   $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/torch_compat>)
+if(NOT HALFTAPE_INSTALL)
+  return()
+endif()
 install(TARGETS halftape_torch_compat EXPORT halftape)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/cmake/torch_compat/ ${forwards}/
-        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/torch_compat FILES_MATCHING PATTERN "*.h")
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/torch_compat COMPONENT development FILES_MATCHING PATTERN "*.h")
 
 # find_package(Torch), for a program's own CMakeLists.txt: from an install, and from this build folder, where
 # CMAKE_PREFIX_PATH, or Torch_DIR, names it.
@@ -46,6 +49,6 @@ write_torch_config(${PROJECT_BINARY_DIR}/TorchConfig.cmake "\${CMAKE_CURRENT_LIS
 # The release whose names these are. A program that asks for an older one is content.
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/TorchConfigVersion.cmake VERSION 2.15.0 COMPATIBILITY AnyNewerVersion)
 install(FILES ${PROJECT_BINARY_DIR}/installed/TorchConfig.cmake ${PROJECT_BINARY_DIR}/TorchConfigVersion.cmake
-        DESTINATION ${torch_config_folder})
+        DESTINATION ${torch_config_folder} COMPONENT development)
 export(TARGETS halftape halftape_torch_compat halftape_warnings halftape_sanitizers NAMESPACE halftape::
        FILE ${PROJECT_BINARY_DIR}/halftapeTargets.cmake)

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <sstream>
 #include <system_error>
 #include <utility>
 
@@ -88,6 +89,26 @@ CodePlace place_of(const void* address) {
           info.dli_sname ? written(info.dli_sname) : ""};
 }
 
+std::vector<fs::path> run_path_of([[maybe_unused]] const void* address) {
+  std::vector<fs::path> folders;
+#if defined(__GLIBC__)
+  Dl_info info;
+  link_map* map = nullptr;
+  if (!dladdr1(address, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) || !map) return {};
+  ElfW(Addr) names = 0, run_path = 0;
+  for (const ElfW(Dyn)* entry = map->l_ld; entry && entry->d_tag != DT_NULL; ++entry) {
+    if (entry->d_tag == DT_STRTAB) names = entry->d_un.d_ptr;
+    if (entry->d_tag == DT_RUNPATH) run_path = entry->d_un.d_val;
+  }
+  if (!names || !run_path) return {};
+  // Some systems leave the table's address as it is in the file.
+  if (names < map->l_addr) names += map->l_addr;
+  std::istringstream list(reinterpret_cast<const char*>(names) + run_path);
+  for (std::string folder; std::getline(list, folder, ':');)
+    if (folder.starts_with('/')) folders.emplace_back(folder);
+#endif
+  return folders;
+}
 void* load_library(const std::string& path, std::string& why_not) {
 #if defined(__EMSCRIPTEN__)  // whose dlopen() ends the program
   (void)path;
@@ -279,6 +300,7 @@ void PartialFile::commit() {
 #else
 
 CodePlace place_of(const void*) { return {}; }
+std::vector<fs::path> run_path_of(const void*) { return {}; }
 void* load_library(const std::string&, std::string& why_not) {
   why_not = "this system has no dlopen()";
   return nullptr;

@@ -34,25 +34,24 @@ constexpr const char* kLibrary = "libhalftape_cuda.so";
 /// as this code itself: neither the current folder nor a search path of the system is among them.
 /// * The folder of the program, or of libhalftape.so.
 /// * PREFIX/lib for a program in PREFIX/bin, so that an installation may be moved as a whole.
-/// * The build folder, for a program that lies in it.
-/// * The folder that this build installs to.
+/// * The folders that the program's linker wrote into it, such as that of a build.
 /// A folder beside the program may belong to somebody else, as it does in /tmp. So the file in any
 /// but the last must belong to the program's owner, who is trusted already, or to root.
 std::vector<fs::path> places() {
   std::vector<fs::path> all;
-  const fs::path code = os::place_of(reinterpret_cast<void*>(&places)).file;
+  const void* const here = reinterpret_cast<void*>(&places);
+  const fs::path code = os::place_of(here).file;
   if (code.is_absolute()) {
     const fs::path folder = code.parent_path();
     all.push_back(folder / kLibrary);
     if (folder.filename() == "bin")
       all.push_back(folder.parent_path() / HALFTAPE_LIB_FOLDER / kLibrary);
-    if (code.native().starts_with(HALFTAPE_BUILD_TREE "/"))
-      all.push_back(fs::path(HALFTAPE_CUDA_BUILD_FOLDER) / kLibrary);
     std::erase_if(all, [&](const fs::path& file) { return !os::is_as_safe_as(file, code); });
   }
-  const fs::path installed = fs::path(HALFTAPE_CUDA_INSTALL_FOLDER) / kLibrary;
-  std::error_code unreadable;
-  if (fs::is_regular_file(installed, unreadable)) all.push_back(installed);
+  for (const fs::path& folder : os::run_path_of(here)) {
+    std::error_code unreadable;
+    if (fs::is_regular_file(folder / kLibrary, unreadable)) all.push_back(folder / kLibrary);
+  }
   return all;
 }
 
@@ -86,8 +85,8 @@ Runtime* load(std::string& why_not) {
   const std::vector<fs::path> all = places();
   if (!all.empty()) return open(all.front(), why_not);
   why_not = std::string("the CUDA backend is not installed: ") + kLibrary +
-            " lies neither beside the program nor in " HALFTAPE_CUDA_INSTALL_FOLDER
-            "; if it lies elsewhere, HALFTAPE_CUDA_LIBRARY names it";
+            " lies neither beside the program nor in a folder of its run path; if it lies "
+            "elsewhere, HALFTAPE_CUDA_LIBRARY names it";
   return nullptr;
 }
 

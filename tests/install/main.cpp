@@ -2,10 +2,11 @@
 #include <halftape/halftape.h>
 
 #include <cstdio>
+#include <cstring>
 
 namespace ht = halftape;
 
-int main() {
+int main(int argc, char** argv) {
   ht::nn::Linear model(4, 2);
   ht::optim::SGD optimizer(model->parameters(), ht::optim::SGDOptions(0.1));
   ht::amp::GradScaler scaler;
@@ -18,6 +19,8 @@ int main() {
   scaler.scale(loss).backward();
   const bool applied = scaler.step(optimizer).applied();
   scaler.update();
-  std::puts(applied ? "ok" : "the step was skipped");
-  return applied ? 0 : 1;
+  const bool same = std::strcmp(ht::version(), HALFTAPE_VERSION) == 0;
+  for (int i = 1; i < argc; ++i) std::printf("%s ", argv[i]);
+  std::printf("halftape %s: %s\n", ht::version(), applied && same ? "ok" : "the step was skipped");
+  return applied && same ? 0 : 1;
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Where libhalftape_cuda.so is loaded from, and where not, with a planted one in each place:
 #     test.sh PROGRAM PLANTED DRIVER FOLDER
-# PROGRAM is built for the build tree FOLDER/tree and the installation FOLDER/installed.
+# The linker of PROGRAM wrote FOLDER/linked into it, and "here", which is no absolute path.
 set -euo pipefail
 program=$1 planted=$2 driver=$3 folder=$4
 rm -rf "$folder"
@@ -13,7 +13,7 @@ failed=0
 
 put() { mkdir -p "$1" && cp "$program" "$1/program"; }                # the program into a folder
 plant() { mkdir -p "$1" && cp "$planted" "$1/libhalftape_cuda.so"; }  # the library into a folder
-remove() { rm -rf "$folder"/{place,tree,installed,mark}; }
+remove() { rm -rf "$folder"/{place,linked,mark}; }
 # loaded|ignored WHAT COMMAND...: whether the planted library's constructor runs
 check() {
   local wanted=$1 what=$2 seen=ignored
@@ -36,8 +36,12 @@ check ignored "the folder of the name that the program is given" bash -c "exec -
 put "$place/x" && plant "$place/lib"
 check ignored "lib beside the folder of a program that is not in bin" "$place/x/program"
 grep -q "HALFTAPE_CUDA_LIBRARY" "$folder/output" || { echo "the reason names no way out: $(cat "$folder/output")" && failed=1; }
-put "$place/x" && plant "$folder/tree"
-check ignored "the build folder, of a program elsewhere" "$place/x/program"
+put "$place/x" && plant "$place/here"
+cd "$place"
+check ignored "a folder of the run path that is not absolute" "$place/x/program"
+cd "$folder/apart"
+put "$place/x" && mkdir "$folder/linked" && mkfifo "$folder/linked/libhalftape_cuda.so"
+check ignored "a pipe in a folder of the run path" "$place/x/program"
 put "$place/x" && mkfifo "$place/x/libhalftape_cuda.so"
 check ignored "a pipe" "$place/x/program"
 put "$place/x" && plant "$place/x" && chmod o+w "$place/x/libhalftape_cuda.so"
@@ -63,10 +67,8 @@ put "$place/x" && plant "$place/x"
 check loaded "the program's folder" "$place/x/program"
 put "$place/bin" && plant "$place/lib"
 check loaded "lib beside the program's bin" "$place/bin/program"
-put "$folder/tree/tests" && plant "$folder/tree"
-check loaded "the build folder, of a program that lies in it" "$folder/tree/tests/program"
-put "$place/x" && plant "$folder/installed"
-check loaded "the folder of the installation" "$place/x/program"
+put "$place/x" && plant "$folder/linked"
+check loaded "a folder that the program's linker wrote into it" "$place/x/program"
 put "$place/x" && plant "$place/here"
 HALFTAPE_CUDA_LIBRARY=$place/here/libhalftape_cuda.so check loaded "HALFTAPE_CUDA_LIBRARY" "$place/x/program"
 exit $failed

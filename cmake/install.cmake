@@ -1,0 +1,39 @@
+# What is installed, in components: runtime (the shared library), development, cuda, programs. Each has the licences.
+set(package ${CMAKE_INSTALL_LIBDIR}/cmake/halftape)
+foreach(target halftape halftape_other)
+  if(TARGET ${target})
+    install(TARGETS ${target} EXPORT halftape
+            LIBRARY COMPONENT runtime NAMELINK_COMPONENT development
+            ARCHIVE COMPONENT development
+            RUNTIME COMPONENT runtime)
+  endif()
+endforeach()
+install(EXPORT halftape NAMESPACE halftape:: DESTINATION ${package} FILE halftapeTargets.cmake COMPONENT development)
+install(FILES halftape.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/halftape COMPONENT development)
+install(DIRECTORY core autograd nn optim amp io DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/halftape COMPONENT development
+        FILES_MATCHING PATTERN "*.h" PATTERN "*.inc")
+install(FILES cuda/cuda.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/halftape/cuda COMPONENT development)
+
+configure_package_config_file(cmake/halftapeConfig.cmake.in ${PROJECT_BINARY_DIR}/halftapeConfig.cmake INSTALL_DESTINATION ${package}
+                              PATH_VARS CMAKE_INSTALL_LIBDIR)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/halftapeConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/halftapeConfig.cmake ${PROJECT_BINARY_DIR}/halftapeConfigVersion.cmake
+        DESTINATION ${package} COMPONENT development)
+
+# For pkg-config. The folders are relative to the file, so that an installation may be moved.
+file(RELATIVE_PATH up /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+string(REGEX REPLACE "/$" "" HALFTAPE_PC_PREFIX "${up}")
+set(HALFTAPE_PC_PRIVATE "-pthread")
+foreach(library ${CMAKE_DL_LIBS})
+  string(APPEND HALFTAPE_PC_PRIVATE " -l${library}")
+endforeach()
+set(HALFTAPE_PC_REQUIRES "")
+if(ZLIB_FOUND)
+  set(HALFTAPE_PC_REQUIRES zlib)
+endif()
+configure_file(cmake/halftape.pc.in ${PROJECT_BINARY_DIR}/halftape.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/halftape.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
+
+foreach(component runtime development cuda programs)
+  install(FILES LICENSE io/data/sets/DIGITS_LICENSE.txt CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT ${component})
+endforeach()
