@@ -151,6 +151,27 @@ std::vector<std::string> npz_seeds() {
   return seeds;
 }
 
+/// Views of one number may claim as much as the limit, which takes time.
+struct SmallLimit {
+  SmallLimit() { set_unpack_limit(1 << 20); }
+  ~SmallLimit() { set_unpack_limit(uint64_t{256} << 20); }
+};
+
+bool read_pt(std::string_view input) {
+  const SmallLimit limit;
+  const pt::Tensors tensors = pt::load_file(written("a.pt", file_of(input, repair_zip)));
+  for (const auto& item : tensors) (void)item.value().to(kFloat64).sum();
+  pt::save_file(tensors, scratch("b.pt"));
+  const pt::Tensors back = pt::load_file(scratch("b.pt"));
+  for (const auto& item : tensors)
+    if (!back.contains(item.key()) || back[item.key()].sizes() != item.value().sizes())
+      throw Finding("a tensor that was read did not survive saving");
+  return back.size() == tensors.size();
+}
+std::vector<std::string> pt_seeds() {
+  return saved("a.pt", [](const fs::path& path) { pt::save_file(examples(), path); });
+}
+
 bool read_image(std::string_view input) {
   const Tensor t = image::load(written("a.png", file_of(input, repair_png)));
   if (t.numel() == 0 || t.min().item<float>() < 0 || t.max().item<float>() > 1)
@@ -296,6 +317,7 @@ std::span<const Target> reader_targets() {
   static const Target kTargets[] = {{"safetensors", &read_safetensors, &safetensors_seeds},
                                     {"npy", &read_npy, &npy_seeds},
                                     {"npz", &read_npz, &npz_seeds},
+                                    {"pt", &read_pt, &pt_seeds},
                                     {"image", &read_image, &image_seeds},
                                     {"idx", &read_idx, &idx_seeds},
                                     {"csv", &read_csv_text, &csv_seeds},
