@@ -14,6 +14,7 @@
 #include "halftape/io/data/transforms.h"
 #include "halftape/io/file/deflate.h"
 #include "halftape/io/file/file.h"
+#include "halftape/io/file/file_kind.h"
 #include "halftape/io/formats/dlpack.h"
 #include "halftape/io/formats/idx.h"
 #include "halftape/io/formats/image.h"
