@@ -124,6 +124,39 @@ TEST_CASE("names lead through dicts, lists and tuples, and a key picks what lies
   CHECK(one.item<float>() == 3);
 }
 
+TEST_CASE("numbers and text come from every opcode that Python writes them with") {
+  TempFolder folder;
+  const std::pair<std::string, const char*> values[] = {
+      {"K\xff"s, "255"},
+      {"M\xff\xff"s, "65535"},
+      {"J\xff\xff\xff\x7f"s, "2147483647"},
+      {"J\xfe\xff\xff\xff"s, "-2"},
+      {"\x8a\0"s, "0"},
+      {"\x8a\1\xfd"s, "-3"},
+      {"\x8a\2\xff\0"s, "255"},
+      {"\x8a\5\0\0\0\0\1"s, "4294967296"},
+      {"\x8a\x08\0\0\0\0\0\0\0\x80"s, "-9223372036854775808"},
+      {"\x8a\x09\0\0\0\0\0\0\0\x80\0"s, "bytes"},  // 2^63
+      {"G\xbf\xf8\0\0\0\0\0\0"s, "-1.5"},
+      {"\x88", "True"},
+      {"\x89", "False"},
+      {"N", "None"},
+      {"U\2ab", "ab"},
+      {"\x8c\2ab", "ab"},
+      {"T\2\0\0\0ab"s, "ab"},
+      {"X\2\0\0\0ab"s, "ab"},
+      {"\x8d\2\0\0\0\0\0\0\0ab"s, "ab"},
+      {"C\2ab", "bytes"},
+      {"B\2\0\0\0ab"s, "bytes"}};
+  std::string list = "](";
+  for (const auto& [code, value] : values) list += code;
+  write_pt(folder / "x", testing::stream(list + "e"));
+  const pt::Metadata metadata = pt::read_file(folder / "x").metadata;
+  REQUIRE(metadata.size() == std::size(values));
+  for (size_t i = 0; i < std::size(values); ++i)
+    CHECK(metadata.at(std::to_string(i)) == values[i].second);
+}
+
 TEST_CASE(
     "a module loads a .pt file of its state_dict, and a file that does not fit changes nothing") {
   TempFolder folder;
