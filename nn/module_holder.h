@@ -11,7 +11,17 @@ namespace halftape::nn {
 
 namespace detail {
 [[noreturn]] void empty_holder();
-}
+
+/// What overload resolution takes last: the first of arguments that no constructor takes.
+template <class Module>
+struct WrongArgument {
+  template <class T>
+  WrongArgument(const T&) {  // NOLINT: a conversion, so that the error names the user's line
+    static_assert(sizeof(T*) == 0,
+                  "no constructor of this module takes these arguments: see its options");
+  }
+};
+}  // namespace detail
 
 /// A shared handle to a module that reads like the module: made by HALFTAPE_MODULE(Linear) from
 /// LinearImpl. Copies share the module; nullptr makes an empty holder, and using that throws.
@@ -35,6 +45,9 @@ class ModuleHolder {
                is_constructible_v<Contained, Head, Tail...>) explicit ModuleHolder(Head&& head,
                                                                                    Tail&&... tail)
       : impl_(std::make_shared<Contained>(std::forward<Head>(head), std::forward<Tail>(tail)...)) {}
+  /// Says so in a sentence, where compilers would list every constructor.
+  template <class... Others>
+  explicit ModuleHolder(detail::WrongArgument<Contained>, const Others&...);
 
   explicit operator bool() const { return impl_ != nullptr; }
   bool is_empty() const { return !impl_; }

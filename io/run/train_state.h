@@ -38,6 +38,15 @@ class TrainState {
   using Numbers = std::map<std::string, double>;
   using Text = std::map<std::string, std::string>;
 
+  /// What no add() takes.
+  struct OtherPart {
+    template <class T>
+    OtherPart(const T&) {  // NOLINT: a conversion, so that the error names the user's line
+      static_assert(sizeof(T*) == 0,
+                    "TrainState: save a part of this type by add_numbers() or add_text()");
+    }
+  };
+
   TrainState();
   ~TrainState();
   TrainState(const TrainState&) = delete;
@@ -67,6 +76,8 @@ class TrainState {
         name, [&part] { return part.state_dict(); },
         [&part](const Numbers& saved) { part.load_state_dict(saved); });
   }
+  /// Says in a sentence what to do with other parts, where compilers would list every add().
+  void add(const std::string& name, OtherPart part);
   /// Anything else, such as the position in the data. `load` throws, changing nothing, for a state
   /// that does not fit. Doubles keep all their bits; save integers beyond 2^53 as text.
   void add_numbers(const std::string& name, std::function<Numbers()> save,

@@ -76,8 +76,9 @@ class SequentialImpl : public Cloneable<SequentialImpl, ContainerModule> {
       insert(name, std::forward<Part>(part));
     } else if constexpr (std::is_constructible_v<AnyModule, Part>) {
       insert(name, AnyModule(std::forward<Part>(part)));
-    } else {
+    } else if constexpr (!kIsPart<Part>) {
       static_assert(kIsPart<Part>, "Sequential takes modules, and functions of a Tensor");
+    } else {
       insert(name, AnyModule(Functional(std::forward<Part>(part))));
     }
   }

@@ -1,0 +1,38 @@
+# Does the compiler say in a sentence, and at the user's line, that a module or a TrainState does not take an argument? Run as a test:
+# cmake -D CXX=<compiler> -D INCLUDE=<folder> -D WORK=<folder> -P wrong_programs.cmake
+cmake_minimum_required(VERSION 3.25)
+set(lines 10)  # of a message, at most; besides those that say how the header came in
+set(module "no constructor of this module takes these arguments")
+
+function(refused headers statement sentence)
+  set(source ${WORK}/wrong_program.cpp)
+  set(includes "")
+  foreach(header ${headers})
+    string(APPEND includes "#include <halftape/${header}>\n")
+  endforeach()
+  list(LENGTH headers line)
+  math(EXPR line "${line} + 4")
+  file(WRITE ${source} "${includes}#include <string>\nusing namespace halftape;\nvoid f([[maybe_unused]] int number, [[maybe_unused]] TrainState* state) {\n${statement}\n}\n")
+  execute_process(COMMAND ${CXX} -std=c++20 -fsyntax-only -I${INCLUDE} ${source} RESULT_VARIABLE failed
+                  OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT failed)
+    message(SEND_ERROR "${statement} is accepted")
+  endif()
+  string(REGEX REPLACE "(In file included|                 ) ?from [^\n]*\n" "" told "${output}")
+  string(REGEX MATCHALL "\n" ends "${told}")
+  list(LENGTH ends count)
+  string(FIND "${told}" "${sentence}" at)
+  if(at EQUAL -1 OR count GREATER ${lines} OR NOT told MATCHES "wrong_program.cpp:${line}:")
+    message(SEND_ERROR "${statement}: expected \"${sentence}\" and line ${line} in ${lines} lines, found ${count}:\n${output}")
+  endif()
+endfunction()
+
+set(nn nn/modules.h io/run/train_state.h)
+refused("${nn}" "nn::Linear layer(\"a\", 3);" "${module}")
+refused("${nn}" "nn::Linear layer(1, 2, 3);" "${module}")
+refused("${nn}" "nn::Conv2d layer(std::string(\"a\"), 1, 2);" "${module}")
+refused("${nn}" "nn::Dropout layer(\"a\");" "${module}")
+refused("${nn}" "nn::Sequential net(nn::Linear(1, 2), number);" "${module}")
+refused("${nn}" "nn::Sequential net; net->push_back(number);" "Sequential takes modules, and functions of a Tensor")
+refused("${nn}" "state->add(\"number\", number);" "save a part of this type by add_numbers() or add_text()")
+refused("${nn}" "const std::string text; state->add(\"text\", text);" "save a part of this type by add_numbers() or add_text()")
