@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <string>
 
+#include "halftape/tests/io/formats/torch_networks.h"
+
 using namespace halftape;
 namespace fs = std::filesystem;
 
@@ -52,6 +54,7 @@ void write_model(const fs::path& folder) {
   const NoGradGuard no_grad;
   const Tensor logits = model->forward(test.x);
   save(model, folder / "ours.safetensors");
+  pt::save_file(detail::named_tensors(*model), folder / "ours.pt");
   npy::savez(folder / "ours.npz", {{"x", test.x}, {"y", test.y}, {"logits", logits}});
   state.save(folder / "state.safetensors");
 }
@@ -81,6 +84,9 @@ void echo(const fs::path& folder) {
   const auto theirs = safetensors::read_file(folder / "theirs_all.safetensors");
   safetensors::save_file(theirs.tensors, folder / "echo_all.safetensors", theirs.metadata);
   fs::create_directories(folder / "echo");
+  for (const char* name : {"all", "all_old"})
+    pt::save_file(pt::load_file(folder / ("theirs_" + std::string(name) + ".pt")),
+                  folder / "echo" / (std::string(name) + ".pt"));
   for (const auto& file : fs::directory_iterator(folder / "npy"))
     npy::save(folder / "echo" / file.path().filename(), npy::load(file.path()));
   for (const char* name : {"stored.npz", "deflated.npz"}) {
@@ -96,6 +102,16 @@ void evaluate_theirs(const fs::path& folder) {
   const npy::Tensors given = npy::load_npz(folder / "theirs.npz");
   const NoGradGuard no_grad;
   npy::save(folder / "their_logits_here.npy", model->forward(given["x"]));
+}
+
+/// What the networks of torch_vectors/pt_files.py make of their inputs.
+void run_theirs(const fs::path& folder) {
+  fs::create_directories(folder / "pt_here");
+  for (const auto& file : fs::directory_iterator(folder / "pt")) {
+    const std::string name = file.path().stem().string();
+    const Tensor y = testing::output_of(name.substr(0, name.find('_')), file.path());
+    pt::save_file({{"y", y}}, folder / "pt_here" / file.path().filename());
+  }
 }
 
 template <class F>
@@ -122,7 +138,7 @@ const char* exchange_write(const char* folder) {
   return guarded([&] { write_model(folder), write_logs(folder); });
 }
 const char* exchange_read(const char* folder) {
-  return guarded([&] { echo(folder), evaluate_theirs(folder); });
+  return guarded([&] { echo(folder), evaluate_theirs(folder), run_theirs(folder); });
 }
 void* exchange_lend(int dtype) { return to_dlpack(lent(dtype)); }
 void* exchange_lend_versioned(int dtype) { return to_dlpack_versioned(lent(dtype)); }
