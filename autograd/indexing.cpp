@@ -1,6 +1,7 @@
 #include "halftape/autograd/indexing.h"
 
 #include <cstring>
+#include <utility>
 
 #include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/creation/create.h"
@@ -23,6 +24,29 @@ using indexing::TensorIndex;
 TensorIndex::TensorIndex(const char* dots) : value_(Ellipsis) {
   HALFTAPE_CHECK(std::strcmp(dots, "...") == 0, "index: \"", dots, "\"; expected \"...\"");
 }
+
+namespace indexing {
+
+std::ostream& operator<<(std::ostream& out, const Slice& slice) {
+  return out << slice.start() << ':' << slice.stop() << ':' << slice.step();
+}
+
+std::ostream& operator<<(std::ostream& out, const TensorIndex& index) {
+  if (index.is_none()) return out << "None";
+  if (index.is_ellipsis()) return out << "...";
+  if (index.is_integer()) return out << index.integer();
+  if (index.is_boolean()) return out << (index.boolean() ? "true" : "false");
+  if (index.is_slice()) return out << index.slice();
+  return out << index.tensor();
+}
+
+std::ostream& operator<<(std::ostream& out, const std::vector<TensorIndex>& indices) {
+  const char* between = "(";
+  for (const TensorIndex& index : indices) out << std::exchange(between, ", ") << index;
+  return out << (indices.empty() ? "()" : ")");
+}
+
+}  // namespace indexing
 
 namespace {
 

@@ -6,6 +6,7 @@
 //   x.index_put_({x < 0}, 0)                   x[x < 0] = 0
 #pragma once
 #include <limits>
+#include <ostream>
 #include <type_traits>
 #include <variant>
 
@@ -20,21 +21,24 @@ inline constexpr EllipsisIndexType Ellipsis{};
 /// A new dimension of size 1; in a Slice, a bound left out.
 inline constexpr std::nullopt_t None = std::nullopt;
 
+/// The bounds of a Slice that were left out: those of a negative step, which no tensor takes, too.
+inline constexpr int64_t INDEX_MAX = std::numeric_limits<int64_t>::max();
+inline constexpr int64_t INDEX_MIN = std::numeric_limits<int64_t>::min();
+
 /// start, start + step, … below stop; negative bounds count from the end, those outside are
 /// clipped.
 class Slice {
  public:
   Slice(std::optional<int64_t> start = {},  // NOLINT: as LibTorch
         std::optional<int64_t> stop = {}, std::optional<int64_t> step = {})
-      : start_(start.value_or(0)),
-        stop_(stop.value_or(std::numeric_limits<int64_t>::max())),
-        step_(step.value_or(1)) {}
+      : step_(step.value_or(1)) {
+    start_ = start.value_or(step_ < 0 ? INDEX_MAX : 0);
+    stop_ = stop.value_or(step_ < 0 ? INDEX_MIN : INDEX_MAX);
+  }
   int64_t start() const { return start_; }
   int64_t stop() const { return stop_; }
   int64_t step() const { return step_; }
-  bool is_full() const {
-    return start_ == 0 && stop_ == std::numeric_limits<int64_t>::max() && step_ == 1;
-  }
+  bool is_full() const { return start_ == 0 && stop_ == INDEX_MAX && step_ == 1; }
 
  private:
   int64_t start_, stop_, step_;
@@ -60,10 +64,32 @@ class TensorIndex {
       value_ = static_cast<int64_t>(number);
   }
   const Value& value() const { return value_; }
+  bool is_none() const { return is<std::nullopt_t>(); }
+  bool is_ellipsis() const { return is<EllipsisIndexType>(); }
+  bool is_integer() const { return is<int64_t>(); }
+  bool is_boolean() const { return is<bool>(); }
+  bool is_slice() const { return is<Slice>(); }
+  bool is_tensor() const { return is<Tensor>(); }
+  /// These throw std::bad_variant_access for an index of another kind.
+  int64_t integer() const { return std::get<int64_t>(value_); }
+  bool boolean() const { return std::get<bool>(value_); }
+  const Slice& slice() const { return std::get<Slice>(value_); }
+  const Tensor& tensor() const { return std::get<Tensor>(value_); }
 
  private:
+  template <class T>
+  bool is() const {
+    return std::holds_alternative<T>(value_);
+  }
   Value value_;
 };
+
+/// "1:5:2"
+std::ostream& operator<<(std::ostream& out, const Slice& slice);
+/// As in the program: "None", "...", "3", "true", a slice; a tensor as tensors print.
+std::ostream& operator<<(std::ostream& out, const TensorIndex& index);
+/// "(0, 1:5:2, ...)"
+std::ostream& operator<<(std::ostream& out, const std::vector<TensorIndex>& indices);
 
 }  // namespace indexing
 
