@@ -42,8 +42,9 @@ void assign(const Array& to, const Array& from) {
 
 void check_changeable(const char* op, const Tensor& x) {
   check_defined(op, x);
-  HALFTAPE_CHECK(!x.is_inference() || InferenceMode::is_enabled(), op, ": the tensor ", x.sizes(),
-                 " was made in InferenceMode and cannot be changed outside; clone() it first");
+  HALFTAPE_CHECK(!x.is_inference() || InferenceMode::is_enabled(), op, ": Inplace update to ",
+                 "inference tensor outside InferenceMode is not allowed: clone() the tensor ",
+                 x.sizes(), " first");
 }
 
 /// Throws if x must not be written. `history`: whether the new value has one.

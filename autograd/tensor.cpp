@@ -53,6 +53,9 @@ void TensorImpl::set_value(Array v) {
 }
 
 void TensorImpl::becomes_view_of(const Tensor& x) {
+  // As in LibTorch: a tensor and its views are all made in InferenceMode, or none of them is.
+  inference = x.is_inference();
+  if (inference) return;
   is_view = true;
   if (!GradMode::is_enabled()) {
     // As in PyTorch (issue 11390): requires_grad() is true, but gradients end here.
@@ -171,8 +174,9 @@ const Tensor& Tensor::requires_grad_(bool on) const {
   const bool own = impl_->history || impl_->accumulator;
   if (!on) impl_->unrecorded = false;
   if (on == own) return *this;
-  HALFTAPE_CHECK(!on || !is_inference(), "requires_grad_: a tensor made in InferenceMode stays ",
-                 "outside all graphs; clone() it outside the mode");
+  HALFTAPE_CHECK(!on || !is_inference() || InferenceMode::is_enabled(),
+                 "requires_grad_: Setting requires_grad=True on inference tensor outside "
+                 "InferenceMode is not allowed; clone() it and set it for the copy");
   HALFTAPE_CHECK(is_leaf(),
                  "requires_grad_: you can only change requires_grad flags of leaf variables. This "
                  "tensor was made by `",

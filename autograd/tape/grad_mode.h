@@ -28,8 +28,9 @@ class [[nodiscard]] NoGradGuard : public AutoGradMode {
   [[nodiscard]] NoGradGuard() : AutoGradMode(false) {}
 };
 
-/// Nothing is recorded while it lives, and tensors made meanwhile can never be part of a graph: an
-/// op that would save one for its backward pass throws.
+/// Nothing is recorded while it lives, and tensors made meanwhile, but for views of others, can
+/// never be part of a graph: an op that would save one for its backward pass throws, and so does
+/// one that would change it outside the mode.
 class [[nodiscard]] InferenceMode {
  public:
   [[nodiscard]] explicit InferenceMode(bool on = true) : grad_mode_(!on), mode_(enabled, on) {}

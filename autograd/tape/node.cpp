@@ -180,8 +180,8 @@ SavedHooks::Scope::Scope(SavedHooks* hooks) : ScopedValue(current_hooks, hooks) 
 
 Saved::Saved(const Tensor& input)
     : array_(input.array()), edge_(input.gradient_edge()), version_(input.version()) {
-  HALFTAPE_CHECK(!input.is_inference(), "a tensor of shape ", input.sizes(),
-                 " made in InferenceMode cannot be saved for backward; clone() it outside");
+  HALFTAPE_CHECK(!input.is_inference(), "Inference tensors cannot be saved for backward. clone() ",
+                 "the tensor ", input.sizes(), " outside InferenceMode");
   if (!input.is_leaf()) pack();
 }
 

@@ -133,4 +133,27 @@ TEST_CASE("in inference mode nothing is recorded, and its tensors stay outside g
   CHECK((x * y.clone()).requires_grad());
   CHECK_FALSE(y.clone().is_inference());
   CHECK(y.detach().is_inference());  // the same bytes
+  CHECK(y.view({2, 1}).is_inference());
+  CHECK_FALSE(y.view({2, 1}).is_view());
+}
+
+TEST_CASE("a view of an ordinary tensor stays ordinary in inference mode, as LibTorch has it") {
+  const Tensor x = leaf({1, 2}), a = x * 1, plain = tensor({1, 2});
+  Tensor view, plain_view, trained;
+  {
+    const InferenceMode mode;
+    view = a.view({2, 1});
+    plain_view = plain.view({2, 1});
+    trained = ones({2}).requires_grad_();
+  }
+  CHECK_FALSE(view.is_inference());
+  CHECK(view.requires_grad());
+  CHECK_THROWS_WITH_AS(view.mul_(2), doctest::Contains("is being modified inplace"), Error);
+  plain_view.mul_(2);
+  CHECK(plain.to_vector() == std::vector<double>{2, 4});
+  // Made in the mode, it may ask for a gradient there, and where its value is not needed gets one.
+  CHECK(trained.is_inference());
+  (trained + x).sum().backward();
+  CHECK(trained.grad().to_vector() == std::vector<double>{1, 1});
+  CHECK_THROWS_WITH_AS(trained * x, doctest::Contains("cannot be saved for backward"), Error);
 }
