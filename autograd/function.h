@@ -31,6 +31,13 @@ class SavedValue {
   template <class T>
   requires std::is_integral_v<T> SavedValue(T v) : SavedValue(static_cast<int64_t>(v)) {}  // NOLINT
 
+  bool isBool() const { return std::holds_alternative<bool>(value_); }
+  bool isInt() const { return std::holds_alternative<int64_t>(value_); }
+  bool isDouble() const { return std::holds_alternative<double>(value_); }
+  bool isString() const { return std::holds_alternative<std::string>(value_); }
+  bool isTensor() const { return std::holds_alternative<Tensor>(value_); }
+  bool isTensorList() const { return std::holds_alternative<TensorList>(value_); }
+  /// These throw when the value is of another kind.
   bool toBool() const { return get<bool>("bool"); }
   int64_t toInt() const { return get<int64_t>("integer"); }
   double toDouble() const { return get<double>("double"); }

@@ -68,7 +68,7 @@ may_include(amp/inspector core/* autograd/* nn/* optim/* amp amp/tools)
 may_include(io)
 may_include(io/file core core/machine)
 may_include(io/formats core/* autograd/* nn io/file)
-may_include(io/data core/* autograd/* io/data/sets)
+may_include(io/data core/* autograd/* io/data/sets io/formats)
 may_include(io/data/sets core/* autograd/* io/file io/formats io/data)
 may_include(io/run core/* autograd/* nn/* optim/* io/file io/formats)
 

@@ -211,6 +211,17 @@ class Module : public std::enable_shared_from_this<Module> {
     visit(*this, f, name_prefix);
   }
 
+  /// Writes parameters, buffers and submodules into a serialize::OutputArchive.
+  template <class Archive>
+  void save(Archive& archive) const {
+    write(archive, *this);
+  }
+  /// Takes them from a serialize::InputArchive, as load(module, path) does from a file.
+  template <class Archive>
+  void load(Archive& archive) {
+    read(archive, *this);
+  }
+
   /// Prints one line: "halftape::nn::Linear(in_features=4, out_features=2, bias=true)"; by default
   /// the name alone.
   virtual void pretty_print(std::ostream& out) const;

@@ -205,6 +205,16 @@ class Optimizer {
   OptimizerState state_dict() const;
   /// Takes a state_dict() of an optimizer with the same groups of parameters.
   void load_state_dict(const OptimizerState& saved);
+  /// Writes state_dict() into a serialize::OutputArchive.
+  template <class Archive>
+  void save(Archive& archive) const {
+    write(archive, *this);
+  }
+  /// Takes it from a serialize::InputArchive, with load_state_dict().
+  template <class Archive>
+  void load(Archive& archive) {
+    read(archive, *this);
+  }
   /// State by parameter names. Throws when a parameter has no name, or two have the same.
   NamedOptimizerState named_state_dict() const;
   /// The same by the names of the parameters.

@@ -16,7 +16,7 @@
 #include "halftape/core/array_ref.h"
 #include "halftape/core/check.h"
 #include "halftape/io/data/example.h"
-#include "halftape/io/data/sets/archive.h"
+#include "halftape/io/formats/archive.h"
 
 namespace halftape::data::datasets {
 

@@ -23,7 +23,7 @@
 #include "halftape/io/data/loader_options.h"
 #include "halftape/io/data/queue.h"
 #include "halftape/io/data/sampler.h"
-#include "halftape/io/data/sets/archive.h"
+#include "halftape/io/formats/archive.h"
 
 namespace halftape::data {
 

@@ -242,7 +242,7 @@ std::optional<std::vector<size_t>> Share::next(size_t batch_size) {
 void Share::save(serialize::OutputArchive& archive) const {
   archive.write("size", size_);
   archive.write("num_replicas", num_replicas_);
-  archive.write("allow_duplicates", allow_duplicates_);
+  archive.write("allow_duplicates", allow_duplicates_ ? 1 : 0);
   archive.write("seed", seed_);
   archive.write("epoch", epoch_);
   archive.write("index", index_);

@@ -11,7 +11,7 @@
 #include "halftape/core/check.h"
 #include "halftape/core/dtype.h"
 #include "halftape/core/random/mt19937.h"
-#include "halftape/io/data/sets/archive.h"
+#include "halftape/io/formats/archive.h"
 
 namespace halftape::data::samplers {
 

@@ -1,6 +1,7 @@
 #include "halftape/io/file/file.h"
 
 #include <cerrno>
+#include <fstream>
 #include <system_error>
 #include <utility>
 
@@ -12,10 +13,27 @@ namespace halftape {
 namespace fs = std::filesystem;
 namespace {
 std::string reason(int error) { return std::generic_category().message(error); }
+
+/// Bytes that lie elsewhere, read like a file.
+class Bytes : public std::streambuf {
+ public:
+  explicit Bytes(std::string_view bytes) {
+    char* const begin = const_cast<char*>(bytes.data());  // setg() asks for it; nothing is written
+    setg(begin, begin, begin + bytes.size());
+  }
+
+ protected:
+  pos_type seekpos(pos_type to, std::ios::openmode) override {
+    const off_type size = egptr() - eback();
+    if (to < 0 || to > size) return pos_type(off_type(-1));
+    setg(eback(), eback() + off_type(to), egptr());
+    return to;
+  }
+};
 }  // namespace
 
 InputFile::InputFile(std::string format, fs::path path)
-    : format_(std::move(format)), path_(std::move(path)) {
+    : format_(std::move(format)), path_(std::move(path)), stream_(nullptr) {
   std::error_code error;
   const fs::file_status status = fs::status(path_, error);
   if (status.type() == fs::file_type::not_found)
@@ -26,10 +44,18 @@ InputFile::InputFile(std::string format, fs::path path)
   if (!error && !fs::is_regular_file(status))
     fail("expected a regular file, found a device, pipe or socket; copy the data to a file");
   if (!error) size_ = fs::file_size(path_, error);
-  if (!error) stream_.open(path_, std::ios::binary);
-  if (error || !stream_)
+  auto file = std::make_unique<std::filebuf>();
+  if (error || !file->open(path_, std::ios::in | std::ios::binary))
     fail("expected a readable file, found one that does not open",
          error ? " (" + error.message() + ")" : "", "; check its permissions");
+  source_ = std::move(file);
+  stream_.rdbuf(source_.get());
+}
+
+InputFile::InputFile(std::string format, std::string_view bytes, fs::path name)
+    : format_(std::move(format)), path_(std::move(name)), stream_(nullptr), size_(bytes.size()) {
+  source_ = std::make_unique<Bytes>(bytes);
+  stream_.rdbuf(source_.get());
 }
 
 size_t InputFile::read(void* out, size_t n) {

@@ -3,9 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
+#include <istream>
 #include <memory>
 #include <sstream>
+#include <streambuf>
 #include <string>
 #include <string_view>
 
@@ -47,6 +48,8 @@ class InputFile {
   /// `format`: the first word of its messages, "idx". Throws FileError when there is no such file,
   /// or none that opens.
   InputFile(std::string format, std::filesystem::path path);
+  /// Bytes in memory, which outlive it, as if they were a file; messages call them `name`.
+  InputFile(std::string format, std::string_view bytes, std::filesystem::path name);
 
   /// Returns less than n only at the end of the file.
   size_t read(void* out, size_t n);
@@ -66,7 +69,8 @@ class InputFile {
  private:
   std::string format_;
   std::filesystem::path path_;
-  std::ifstream stream_;
+  std::unique_ptr<std::streambuf> source_;
+  std::istream stream_;
   uint64_t size_ = 0;
 };
 

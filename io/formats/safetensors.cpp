@@ -44,10 +44,13 @@ void check_name(const std::string& name, const Tensor& tensor) {
   HALFTAPE_CHECK(tensor.defined(), "safetensors: the tensor \"", name, "\" is undefined");
 }
 
-}  // namespace
+/// What a file will be: the header, in which the sum is still 0, and the arrays in their order.
+struct Draft {
+  std::string header;
+  std::vector<Array> arrays;
+};
 
-void save_file(const Tensors& tensors, const std::filesystem::path& path,
-               const Metadata& metadata) {
+Draft draft_of(const Tensors& tensors, const Metadata& metadata) {
   const NoGradGuard no_grad;
   Header header{{}, metadata};
   for (const auto& [key, value] : metadata)
@@ -72,26 +75,31 @@ void save_file(const Tensors& tensors, const std::filesystem::path& path,
     header.entries[i].begin = end;
     header.entries[i].end = end += bytes_of(arrays[i]).size();
   }
-  const std::string text = header_text(header);
+  std::string text = header_text(header);
   HALFTAPE_CHECK(text.size() <= kMaxHeader, "safetensors: the header would have ", text.size(),
                  " bytes, the format allows ", kMaxHeader, "; save fewer names and less metadata");
 
-  OutputFile file("safetensors", path);
-  uint32_t sum = 0;
-  const auto write = [&](std::string_view bytes) {
-    sum = crc32c(bytes.data(), bytes.size(), sum);
-    file.write(bytes.data(), bytes.size());
-  };
-  write(little_endian(text.size(), kLength));
-  write(text);
-  for (const size_t i : order)
-    if (arrays[i].numel() > 0) write(bytes_of(arrays[i]));
-  file.write_at(kLength + find_sum(text), digits(sum).data(), kNoSum.size());
-  file.commit();
+  Draft draft{std::move(text), {}};
+  for (const size_t i : order) draft.arrays.push_back(std::move(arrays[i]));
+  return draft;
 }
 
-Contents read_file(const std::filesystem::path& path, Device device) {
-  InputFile file("safetensors", path);
+/// Hands all bytes to `write`, one after another; returns the digits of their sum.
+template <class Write>
+std::string write_draft(const Draft& draft, const Write& write) {
+  uint32_t sum = 0;
+  const auto summed = [&](std::string_view bytes) {
+    sum = crc32c(bytes.data(), bytes.size(), sum);
+    write(bytes);
+  };
+  summed(little_endian(draft.header.size(), kLength));
+  summed(draft.header);
+  for (const Array& a : draft.arrays)
+    if (a.numel() > 0) summed(bytes_of(a));
+  return digits(sum);
+}
+
+Contents read_contents(InputFile& file, Device device) {
   expect_kind(file, FileKind::Safetensors, "a safetensors file");
   std::string length_bytes(kLength, '\0');
   if (file.size() < kLength)
@@ -148,6 +156,35 @@ Contents read_file(const std::filesystem::path& path, Device device) {
   std::erase_if(header.metadata, [](const auto& item) { return item.first.starts_with(kOurs); });
   contents.metadata = std::move(header.metadata);
   return contents;
+}
+
+}  // namespace
+
+void save_file(const Tensors& tensors, const std::filesystem::path& path,
+               const Metadata& metadata) {
+  const Draft draft = draft_of(tensors, metadata);
+  OutputFile file("safetensors", path);
+  const std::string sum =
+      write_draft(draft, [&](std::string_view bytes) { file.write(bytes.data(), bytes.size()); });
+  file.write_at(kLength + find_sum(draft.header), sum.data(), sum.size());
+  file.commit();
+}
+
+std::string save(const Tensors& tensors, const Metadata& metadata) {
+  const Draft draft = draft_of(tensors, metadata);
+  std::string all;
+  const std::string sum = write_draft(draft, [&](std::string_view bytes) { all += bytes; });
+  return all.replace(kLength + find_sum(draft.header), sum.size(), sum);
+}
+
+Contents read_file(const std::filesystem::path& path, Device device) {
+  InputFile file("safetensors", path);
+  return read_contents(file, device);
+}
+
+Contents read(std::string_view bytes, Device device, const std::string& name) {
+  InputFile file("safetensors", bytes, name);
+  return read_contents(file, device);
 }
 
 Tensors load_file(const std::filesystem::path& path, Device device) {

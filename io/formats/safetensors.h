@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "halftape/autograd/tensor.h"
 #include "halftape/nn/ordered_dict.h"
@@ -21,6 +22,9 @@ using Metadata = std::map<std::string, std::string>;
 void save_file(const Tensors& tensors, const std::filesystem::path& path,
                const Metadata& metadata = {});
 
+/// The bytes that save_file() writes.
+std::string save(const Tensors& tensors, const Metadata& metadata = {});
+
 /// What a file holds.
 struct Contents {
   Tensors tensors;            // in the order in which they were saved, leaves without gradients
@@ -31,6 +35,8 @@ struct Contents {
 /// (README.md of its repository) or of docs/files.md. Allocates only what the size of the file
 /// confirms.
 Contents read_file(const std::filesystem::path& path, Device device = kCPU);
+/// The same from the bytes of a file; messages call them `name`.
+Contents read(std::string_view bytes, Device device = kCPU, const std::string& name = "bytes");
 /// Its tensors alone.
 Tensors load_file(const std::filesystem::path& path, Device device = kCPU);
 

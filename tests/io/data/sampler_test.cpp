@@ -354,7 +354,12 @@ TEST_CASE("a sampler of the former version loads, and none of its lines is taken
   CHECK(has(said("two\n"), "expected a whole number"));
   CHECK(has(said(""), "found the end"));
   serialize::OutputArchive archive;
-  CHECK(has(message([&] { archive.write("a b", 1); }), "without blanks"));
+  archive.write("a b", 1);  // is no word, and so not saved as text
+  std::stringstream stream;
+  archive.save_to(stream);
+  serialize::InputArchive back;
+  back.load_from(stream);
+  CHECK(back.read("a b") == 1);
 }
 
 TEST_CASE("a sampler of more examples than memory can hold throws, whatever its kind") {

@@ -1,8 +1,9 @@
-// Archives as text: a line with name and version, the number of values, "name value" lines, and the
-// CRC-32C of these. Archives of version 1 had no check sum.
-#include "halftape/io/data/sets/archive.h"
+// Archives of whole numbers alone, as text: a line with name and version, the number of values,
+// "name value" lines, and the CRC-32C of these. Archives of version 1 had no check sum.
+#include "halftape/io/formats/archive.h"
 
-#include <sstream>
+#include <algorithm>
+#include <istream>
 #include <string_view>
 #include <utility>
 
@@ -31,24 +32,18 @@ uint64_t whole(std::string_view text, const std::string& line) {
 
 }  // namespace
 
-void OutputArchive::write(const std::string& name, uint64_t value) {
-  HALFTAPE_CHECK(!name.empty() && name.find_first_of(" \t\r\n") == name.npos,
-                 "save: a value's name is '", name, "'; expected a word without blanks");
-  numbers_[name] = value;
+bool OutputArchive::is_text() const {
+  return tensors_.is_empty() && values_.empty() && !numbers_.empty() &&
+         std::all_of(numbers_.begin(), numbers_.end(), [](const auto& item) {
+           return !item.first.empty() && item.first.find_first_of(" \t\r\n") == std::string::npos;
+         });
 }
 
-void OutputArchive::save_to(std::ostream& stream) const {
+std::string OutputArchive::bytes() const {
+  if (!is_text()) return safetensors::save(tensors_, metadata());
   std::string body = std::to_string(numbers_.size()) + '\n';
   for (const auto& [name, value] : numbers_) body += name + ' ' + std::to_string(value) + '\n';
-  stream << kFirstLine << '\n' << body << sum_line(body) << '\n';
-  stream.flush();
-  HALFTAPE_CHECK(stream, "save: the stream does not take what is written to it");
-}
-
-void OutputArchive::save_to(const std::filesystem::path& path) const {
-  std::ostringstream text;
-  save_to(text);
-  write_file("sampler", path, text.str());
+  return std::string(kFirstLine) + '\n' + body + sum_line(body) + '\n';
 }
 
 uint64_t InputArchive::read(const std::string& name) const {
@@ -61,13 +56,11 @@ uint64_t InputArchive::read(const std::string& name) const {
                            ": it was saved by another kind of sampler or dataset");
 }
 
-void InputArchive::load_from(std::istream& stream) {
-  std::string line, body;
-  std::getline(stream, line);
+void InputArchive::take_text(const std::string& first_line, std::istream& stream) {
+  std::string line = first_line, body;
   const bool former = line == kFormerFirstLine;
   HALFTAPE_CHECK(former || line == kFirstLine, "load: expected the line '", kFirstLine,
-                 "', found '", line.substr(0, 40),
-                 "': this was not written by save() of a sampler");
+                 "', found '", line.substr(0, 40), "': this was not written by save()");
   // A last line without its line feed is cut off.
   const auto next = [&] { return std::getline(stream, line) && !stream.eof(); };
   HALFTAPE_CHECK(next(), "load: expected a number of values, found the end: the state is cut off");
@@ -84,16 +77,7 @@ void InputArchive::load_from(std::istream& stream) {
                  numbers.size(), ": the state is cut off or damaged");
   HALFTAPE_CHECK(former || (next() && line == sum_line(body)),
                  "load: the check sum does not fit: the state is cut off or damaged");
-  numbers_ = std::move(numbers);
-}
-
-void InputArchive::load_from(const std::filesystem::path& path) {
-  std::istringstream text(read_file("sampler", path));
-  InputArchive found;
-  found.load_from(text);
-  HALFTAPE_CHECK(text.peek() == std::istringstream::traits_type::eof(), "load: ", path.string(),
-                 " goes on after the last value: it was not written by save() of a sampler");
-  *this = std::move(found);
+  *this = InputArchive(std::move(numbers));
 }
 
 }  // namespace halftape::serialize

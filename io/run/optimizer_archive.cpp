@@ -1,0 +1,42 @@
+#include "halftape/io/run/optimizer_archive.h"
+
+namespace halftape::serialize {
+
+void write(OutputArchive& archive, const optim::Optimizer& optimizer) {
+  const optim::OptimizerState saved = optimizer.state_dict();
+  OutputArchive groups, state;
+  for (size_t i = 0; i < saved.groups.size(); ++i) {
+    OutputArchive options;
+    for (const auto& [name, value] : saved.groups[i]) options.write(name, SavedValue(value));
+    groups.write(std::to_string(i), options);
+  }
+  for (size_t i = 0; i < saved.state.size(); ++i) {
+    OutputArchive of_one;
+    for (const auto& [name, value] : saved.state[i]) of_one.write(name, Tensor(value));
+    state.write(std::to_string(i), of_one);
+  }
+  archive.write("groups", groups);
+  archive.write("state", state);
+}
+
+void read(InputArchive& archive, optim::Optimizer& optimizer) {
+  InputArchive groups, state, part;
+  archive.read("groups", groups);
+  archive.read("state", state);
+  optim::OptimizerState saved;
+  for (size_t i = 0; groups.try_read(std::to_string(i), part); ++i) {
+    auto& options = saved.groups.emplace_back();
+    for (const std::string& name : part.keys()) {
+      SavedValue value;
+      part.read(name, value);
+      options[name] = value.toDouble();
+    }
+  }
+  for (size_t i = 0; state.try_read(std::to_string(i), part); ++i) {
+    auto& of_one = saved.state.emplace_back();
+    for (const auto& item : part.tensors()) of_one[item.key()] = item.value().array();
+  }
+  optimizer.load_state_dict(saved);
+}
+
+}  // namespace halftape::serialize

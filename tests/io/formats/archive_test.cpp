@@ -1,0 +1,202 @@
+// Archives: what is written comes back from a file, a stream and memory; damage is refused.
+#include <doctest/doctest.h>
+
+#include <halftape/halftape.h>
+
+#include <cstring>
+#include <limits>
+#include <sstream>
+
+#include "halftape/tests/support/close.h"
+#include "halftape/tests/support/message.h"
+#include "halftape/tests/support/temp_folder.h"
+
+using namespace halftape;
+using autograd::SavedValue;
+using serialize::InputArchive;
+using serialize::OutputArchive;
+using testing::has;
+using testing::message;
+using testing::TempFolder;
+
+namespace {
+
+SavedValue read_value(const InputArchive& archive, const std::string& key) {
+  SavedValue value;
+  archive.read(key, value);
+  return value;
+}
+
+nn::Sequential model() { return nn::Sequential(nn::Linear(3, 4), nn::BatchNorm1d(4)); }
+
+}  // namespace
+
+TEST_CASE("an archive returns tensors, values of each kind, and nested parts") {
+  const TempFolder folder;
+  OutputArchive inner, out, empty;
+  inner.write("weight", arange(6).view({2, 3}).t());
+  inner.write("name", SavedValue("a\nb \"c\" ü"));
+  out.write("encoder", inner);
+  out.write("nothing", empty);
+  out.write("least", SavedValue(std::numeric_limits<int64_t>::min()));
+  out.write("third", SavedValue(1.0 / 3));
+  out.write("inf", SavedValue(-std::numeric_limits<double>::infinity()));
+  out.write("on", SavedValue(true));
+  out.write("list", SavedValue(TensorList{ones({2}), zeros({0, 3})}));
+  out.write("half", ones({2}, kFloat16), /*is_buffer=*/true);
+  out.save_to(folder.path() / "all");
+  std::stringstream stream;
+  out.save_to(stream);
+  for (const bool from_file : {true, false}) {
+    InputArchive in;
+    if (from_file)
+      in.load_from(folder.path() / "all");
+    else
+      in.load_from(stream);
+    CHECK(read_value(in, "least").toInt() == std::numeric_limits<int64_t>::min());
+    CHECK(read_value(in, "third").toDouble() == 1.0 / 3);
+    CHECK(read_value(in, "inf").toDouble() == -std::numeric_limits<double>::infinity());
+    CHECK(read_value(in, "on").toBool());
+    InputArchive part, deeper;
+    in.read("encoder", part);
+    CHECK(read_value(part, "name").toStringRef() == "a\nb \"c\" ü");
+    Tensor weight;
+    part.read("weight", weight);
+    CHECK(equal(weight, arange(6).view({2, 3}).t()));
+    in.read("list", part);
+    std::vector<Tensor> list;
+    read(part, list);
+    CHECK(list.size() == 2);
+    CHECK(list[1].sizes() == IntArrayRef{0, 3});
+    CHECK(in.try_read("nothing", part));
+    CHECK(part.keys().empty());
+    CHECK_FALSE(in.try_read("weight", weight));
+    CHECK_FALSE(in.try_read("enc", part));
+    in.read("encoder", in);  // into itself
+    CHECK(in.keys() == std::vector<std::string>{"weight", "name"});
+    CHECK(has(message([&] { in.read("bias", weight); }),
+              "field with name \"encoder.bias\" that is a tensor; it has weight, name"));
+  }
+  CHECK(has(message([&] { out.write("x", Tensor()); }), "undefined"));
+  CHECK(has(message([&] { out.write("x", SavedValue()); }), "is empty"));
+}
+
+TEST_CASE("a name that is written again has the newer value, of whatever kind") {
+  OutputArchive out;
+  out.write("x", SavedValue(1));
+  out.write("x", ones({2}));
+  out.write("y", SavedValue(0.5));
+  out.write("y", SavedValue(2));
+  out.write("out", out);
+  std::stringstream stream;
+  out.save_to(stream);
+  InputArchive in;
+  in.load_from(stream);
+  SavedValue value;
+  CHECK_FALSE(in.try_read("x", value));
+  CHECK(read_value(in, "y").toInt() == 2);
+  CHECK(in.keys() == std::vector<std::string>{"x", "out", "y"});
+}
+
+TEST_CASE("a tensor that is defined gets the archive's value and stays the same parameter") {
+  OutputArchive out;
+  out.write("w", full({2}, 3.0));
+  std::stringstream stream;
+  out.save_to(stream);
+  InputArchive in;
+  in.load_from(stream);
+  Tensor w = zeros({2}, requires_grad());
+  const Tensor handle = w;
+  in.read("w", w);
+  CHECK(equal(handle, full({2}, 3.0)));
+  CHECK(handle.requires_grad());
+  const NoGradGuard no_grad;
+  w.zero_();  // and the archive keeps its own
+  Tensor other;
+  in.read("w", other);
+  CHECK(equal(other, full({2}, 3.0)));
+}
+
+TEST_CASE("a module's archive is the file of save(module, path), and one loads the other") {
+  const TempFolder folder;
+  nn::Sequential a = model(), b = model(), c = model(), d = model();
+  save(a, folder.path() / "a");
+  OutputArchive out;
+  a->save(out);
+  out.save_to(folder.path() / "archive");
+  CHECK(read_file("test", folder.path() / "a") == read_file("test", folder.path() / "archive"));
+  InputArchive in;
+  in.load_from(folder.path() / "a");
+  b->load(in);
+  load(c, folder.path() / "archive");
+  std::stringstream stream;
+  save(a, stream);
+  load(d, stream);
+  for (const auto& other : {b, c, d})
+    for (const auto& item : detail::named_tensors(*a))
+      CHECK(equal(item.value(), *detail::named_tensors(*other).find(item.key())));
+  pt::save_file(detail::named_tensors(*a), folder.path() / "a.pt");
+  load(d, folder.path() / "a.pt", kCPU);
+  nn::Linear fewer(3, 4);
+  const Tensor before = fewer->weight.detach().clone();
+  CHECK(has(message([&] { fewer->load(in); }), "nothing of that name"));
+  CHECK(equal(fewer->weight, before));
+}
+
+TEST_CASE("tensors and lists pass through streams, functions and memory") {
+  const TempFolder folder;
+  const Tensor x = randn({3, 2}).t();
+  std::string bytes;
+  save(x, [&](const void* at, size_t n) {
+    const size_t some = std::min<size_t>(n, 7);
+    bytes.append(static_cast<const char*>(at), some);
+    return some;
+  });
+  Tensor y, z;
+  load(y, bytes.data(), bytes.size());
+  load(
+      z,
+      [&](uint64_t at, void* to, size_t n) {
+        n = std::min<size_t>({n, 5, bytes.size() - at});
+        std::memcpy(to, bytes.data() + at, n);
+        return n;
+      },
+      [&] { return bytes.size(); });
+  CHECK(equal(x, y));
+  CHECK(equal(x, z));
+  CHECK(has(message([&] { save(x, [](const void*, size_t) { return size_t{0}; }); }), "took 0"));
+  CHECK(has(message([&] {
+              load(
+                  z, [](uint64_t, void*, size_t) { return size_t{0}; }, [] { return ~size_t{0}; });
+            }),
+            "returned 0"));
+
+  std::vector<Tensor> list = {x, ones({}, kInt64)}, loaded = {x, x, x};
+  save(list, folder.path() / "list");
+  load(loaded, folder.path() / "list");
+  CHECK(loaded.size() == 2);
+  CHECK(equal(loaded[0], x));
+  std::stringstream none;
+  save(std::vector<Tensor>{}, none);
+  load(loaded, none);
+  CHECK(loaded.empty());
+  CHECK(has(message([&] { load(loaded, bytes.data(), bytes.size()); }), "called \"0\", \"1\""));
+}
+
+TEST_CASE("of a saved stream, every cut and every flip of a bit is refused") {
+  std::stringstream stream;
+  save(std::vector<Tensor>{ones({3}), zeros({2}, kBool)}, stream);
+  const std::string whole = stream.str();
+  std::vector<Tensor> list = {ones({1})};
+  for (size_t n = 0; n < whole.size(); ++n) {
+    CHECK_MESSAGE(!message([&] { load(list, whole.data(), n); }).empty(), "cut at byte ", n);
+    std::string flipped = whole;
+    flipped[n] = static_cast<char>(flipped[n] ^ (1 << (n % 8)));
+    CHECK_MESSAGE(!message([&] { load(list, flipped.data(), flipped.size()); }).empty(), "byte ",
+                  n);
+  }
+  CHECK(!message([&] { load(list, (whole + "x").data(), whole.size() + 1); }).empty());
+  CHECK(list.size() == 1);
+  std::ostream full(nullptr);
+  CHECK(has(message([&] { save(ones({1}), full); }), "does not take"));
+}
