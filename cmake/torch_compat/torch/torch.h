@@ -4,7 +4,9 @@
 // torch, at and c10 are namespaces that see all of halftape, rather than aliases of it, so that a
 // program may put names of its own into them.
 #pragma once
+#include <ATen/Parallel.h>
 #include <halftape/halftape.h>
+#include <torch/detail/static.h>
 
 #include <iostream>
 #include <memory>
@@ -12,6 +14,7 @@
 #include <optional>
 #include <string_view>
 #include <tuple>
+#include <variant>
 
 namespace halftape::torch_compat {
 
@@ -21,12 +24,16 @@ using std::nullopt;
 using std::nullopt_t;
 using std::optional;
 using std::string_view;
+using std::variant;
 
 // LibTorch has two words for an element's type; here both are Dtype.
 using ScalarType = Dtype;
 inline Dtype typeMetaToScalarType(Dtype d) { return d; }
 inline Dtype scalarTypeToTypeMeta(Dtype d) { return d; }
 inline const char* toString(Dtype d) { return type_name(d); }
+
+/// Holds a number, a text or tensors; no TorchScript.
+using IValue = autograd::SavedValue;
 
 using OptionalIntArrayRef = std::optional<IntArrayRef>;
 
@@ -145,6 +152,9 @@ inline const bool kOldInterfaceWarns = (optim::warn_of_old_interface(true), true
 namespace halftape::autograd {
 
 using tensor_list = variable_list;
+using ::halftape::AutoGradMode;
+using ::halftape::GradMode;
+using ::halftape::InferenceMode;
 
 inline Variable make_variable(const Tensor& data, bool requires_grad = false,
                               bool /*allow_tensor_metadata_change*/ = true) {

@@ -1,0 +1,134 @@
+// What LibTorch programs use beside tensors: loops over threads, archives, helpers for templates.
+// Returns 0 when all of it does what LibTorch's does.
+#include <torch/torch.h>
+
+#include <atomic>
+#include <cstdint>
+#include <iostream>
+#include <limits>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+using namespace torch::indexing;
+
+static int failures = 0;
+#define EXPECT(...)                                            \
+  do {                                                         \
+    if (!(__VA_ARGS__)) {                                      \
+      std::cerr << __LINE__ << ": not so: " #__VA_ARGS__ "\n"; \
+      ++failures;                                              \
+    }                                                          \
+  } while (false)
+
+static_assert(torch::all_of<>::value && torch::all_of<true, true>::value);
+static_assert(!torch::any_of<>::value && torch::any_of<false, true>::value);
+static_assert(torch::detail::is_module<torch::nn::LinearImpl>::value);
+static_assert(!torch::detail::is_module<int>::value);
+static_assert(torch::detail::check_not_lvalue_references<int, float>());
+static_assert(!torch::detail::check_not_lvalue_references<int, float&>());
+static_assert(
+    std::is_same_v<torch::detail::return_type_of_forward_t<torch::nn::LinearImpl, torch::Tensor>,
+                   torch::Tensor>);
+static_assert(
+    std::is_void_v<torch::detail::return_type_of_forward_t<torch::nn::Module, torch::Tensor>>);
+
+static void check_loops() {
+  for (const int threads : {1, 2, 5}) {
+    torch::set_num_threads(threads);
+    EXPECT(torch::get_num_threads() == threads);
+    for (const int64_t grain :
+         {int64_t{0}, int64_t{1}, int64_t{7}, std::numeric_limits<int64_t>::max()}) {
+      std::vector<std::atomic<int>> times(100);
+      std::atomic<int> calls{0};
+      at::parallel_for(3, 100, grain, [&](int64_t from, int64_t to) {
+        ++calls;
+        for (; from < to; ++from) ++times[static_cast<size_t>(from)];
+        at::parallel_for(0, 10, 1, [&](int64_t a, int64_t b) {  // within another: one part
+          EXPECT(threads == 1 || calls > 1 || grain > 97 || (a == 0 && b == 10));
+        });
+      });
+      EXPECT(calls <= threads);
+      for (size_t i = 0; i < times.size(); ++i) EXPECT(times[i] == (i < 3 ? 0 : 1));
+    }
+    bool called = false;
+    at::parallel_for(5, 5, 1, [&](int64_t, int64_t) { called = true; });
+    EXPECT(!called);
+    std::string said;
+    try {
+      at::parallel_for(0, 10, 1, [](int64_t from, int64_t) {
+        throw std::runtime_error(from == 0 ? "the first" : "another");
+      });
+    } catch (const std::runtime_error& error) {
+      said = error.what();
+    }
+    EXPECT(said == "the first");
+    EXPECT(!at::in_parallel_region());
+    // The same bits for any number of threads: 0.1f a thousand times, in parts of 64.
+    static const float once = at::parallel_reduce(
+        0, 1000, 64, 0.0f,
+        [](int64_t from, int64_t to, float sum) {
+          for (; from < to; ++from) sum += 0.1f;
+          return sum;
+        },
+        [](float a, float b) { return a + b; });
+    const float again = at::parallel_reduce(
+        0, 1000, 64, 0.0f,
+        [](int64_t from, int64_t to, float sum) {
+          for (; from < to; ++from) sum += 0.1f;
+          return sum;
+        },
+        [](float a, float b) { return a + b; });
+    EXPECT(once == again && once > 99.9f && once < 100.1f);
+  }
+}
+
+static void check_archives() {
+  torch::nn::Linear a(3, 2), b(3, 2);
+  torch::optim::Adam optimizer(a->parameters(), torch::optim::AdamOptions(0.25));
+  a->forward(torch::ones({1, 3})).sum().backward();
+  optimizer.step();
+  torch::optim::Adam other(a->parameters(), torch::optim::AdamOptions(0.5));
+  torch::serialize::OutputArchive out, part;
+  out.write("epoch", c10::IValue(int64_t{7}));
+  a->save(part);
+  out.write("model", part);
+  torch::serialize::OutputArchive state;
+  optimizer.save(state);
+  out.write("optimizer", state);
+  std::stringstream stream;
+  out.save_to(stream);
+
+  torch::serialize::InputArchive in, from;
+  in.load_from(stream, torch::kCPU);
+  torch::IValue epoch;
+  in.read("epoch", epoch);
+  EXPECT(epoch.isInt() && epoch.toInt() == 7);
+  in.read("model", from);
+  b->load(from);
+  EXPECT(torch::equal(a->weight, b->weight));
+  in.read("optimizer", from);
+  other.load(from);
+  EXPECT(static_cast<torch::optim::AdamOptions&>(other.param_groups()[0].options()).lr() == 0.25);
+}
+
+int main() {
+  check_loops();
+  check_archives();
+  const std::vector<TensorIndex> indices = {
+      None, "...", 3, true, Slice(1, None, 2), Slice(None, None, -1)};
+  EXPECT(c10::str(indices) ==
+         c10::str("(None, ..., 3, true, 1:", INDEX_MAX, ":2, ", INDEX_MAX, ":", INDEX_MIN, ":-1)"));
+  EXPECT(c10::str(std::vector<TensorIndex>{}) == "()");
+  EXPECT(indices[2].is_integer() && indices[2].integer() == 3 && !indices[3].is_integer());
+  std::vector<int> seen;
+  torch::apply([&](int v) { seen.push_back(v); }, 1, 2, 3);
+  EXPECT(seen == std::vector<int>{1, 2, 3});
+  EXPECT(torch::Device("cuda:1") == torch::Device(torch::kCUDA, 1) &&
+         torch::Device("cpu") == torch::kCPU);
+  torch::set_default_dtype(torch::kDouble);
+  EXPECT(torch::ones(1).dtype() == torch::kDouble && torch::get_default_dtype() == torch::kDouble);
+  torch::set_default_dtype(torch::kFloat);
+  return failures == 0 ? 0 : 1;
+}
