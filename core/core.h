@@ -4,5 +4,6 @@
 #include "halftape/core/machine/cpu_capability.h"
 #include "halftape/core/machine/threads.h"
 #include "halftape/core/machine/warn.h"
+#include "halftape/core/memory_stats.h"
 #include "halftape/core/random/random.h"
 #include "halftape/core/version.h"

@@ -1,13 +1,16 @@
 #include "halftape/cpu/runtime/allocator.h"
 
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cstdlib>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "halftape/core/machine/build_flags.h"
 #include "halftape/core/machine/per_thread.h"
+#include "halftape/core/memory_stats.h"
 
 namespace halftape::cpu {
 namespace {
@@ -78,10 +81,34 @@ SharedCache& shared() {
   return *cache;
 }
 
+/// The bytes that arrays hold, and the most there were.
+std::atomic<int64_t> allocated{0}, peak{0};
+
+void count(int64_t bytes) noexcept {
+  const int64_t now = allocated.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  int64_t most = peak.load(std::memory_order_relaxed);
+  while (most < now && !peak.compare_exchange_weak(most, now, std::memory_order_relaxed)) {
+  }
+}
+
 /// The small blocks that a thread keeps for itself, so that taking one needs no lock.
 struct ThreadCache : Bins {
   static constexpr size_t kLargestKept = 32768;
   ThreadCache() : Bins(size_t{1} << 20) {}
+  ThreadCache(const ThreadCache&) = delete;
+  ThreadCache& operator=(const ThreadCache&) = delete;
+  ~ThreadCache() { tell(); }
+  /// Tells of small blocks only now and then: an atomic addition for each costs more than the rest.
+  void count_small(int64_t bytes) noexcept {
+    untold_ += bytes;
+    if (static_cast<uint64_t>(untold_ + kUntold) > 2 * kUntold) [[unlikely]]
+      tell();
+  }
+  void tell() noexcept { count(std::exchange(untold_, 0)); }
+
+ private:
+  static constexpr int64_t kUntold = 65536;
+  int64_t untold_ = 0;
 };
 
 /// The calling thread's cache for blocks of this size, null where there is none.
@@ -89,25 +116,31 @@ ThreadCache* own_cache(size_t size) {
   return size <= ThreadCache::kLargestKept ? per_thread<ThreadCache>() : nullptr;
 }
 
-void* take_kept(size_t size) {
+void* take_kept(size_t size, ThreadCache* own) {
   if (kAddressSanitizer) return nullptr;
-  if (ThreadCache* own = own_cache(size)) return own->take(size);
+  if (own) return own->take(size);
   const std::lock_guard lock(shared().mutex);
   return shared().bins.take(size);
 }
-bool keep(void* block, size_t size) noexcept {
+bool keep(void* block, size_t size, ThreadCache* own) noexcept {
   if (kAddressSanitizer) return false;
-  if (ThreadCache* own = own_cache(size)) return own->keep(block, size);
+  if (own) return own->keep(block, size);
   const std::lock_guard lock(shared().mutex);
   return shared().bins.keep(block, size);
 }
 
-void give_back(void* block, size_t size, void*) noexcept {
-  if (!keep(block, size)) std::free(block);
+void count_block(int64_t bytes, ThreadCache* own) noexcept {
+  own ? own->count_small(bytes) : count(bytes);
 }
 
-void* take(size_t size) {
-  if (void* p = take_kept(size)) return p;
+void give_back(void* block, size_t size, void*) noexcept {
+  ThreadCache* own = own_cache(size);
+  count_block(-static_cast<int64_t>(size), own);
+  if (!keep(block, size, own)) std::free(block);
+}
+
+void* take_uncounted(size_t size, ThreadCache* own) {
+  if (void* p = take_kept(size, own)) return p;
   if (void* p = std::aligned_alloc(kAlignment, size)) return p;
   {
     const std::lock_guard lock(shared().mutex);
@@ -116,7 +149,24 @@ void* take(size_t size) {
   return std::aligned_alloc(kAlignment, size);
 }
 
+void* take(size_t size) {
+  ThreadCache* own = own_cache(size);
+  void* block = take_uncounted(size, own);
+  if (block) count_block(static_cast<int64_t>(size), own);
+  return block;
+}
+
 }  // namespace
+
+int64_t memory_allocated() {
+  if (ThreadCache* own = own_cache(0)) own->tell();
+  return allocated.load(std::memory_order_relaxed);
+}
+int64_t max_memory_allocated() {
+  memory_allocated();
+  return peak.load(std::memory_order_relaxed);
+}
+void reset_peak_memory_stats() { peak.store(memory_allocated(), std::memory_order_relaxed); }
 
 BufferPtr allocate(size_t bytes) {
   // Small ones carry their head; large ones would round up past the power of two they often are.
@@ -130,6 +180,7 @@ BufferPtr allocate(size_t bytes) {
   try {
     return make_ref<Buffer>(block, size, Device(kCPU), &give_back);
   } catch (const std::bad_alloc&) {
+    count_block(-static_cast<int64_t>(size), nullptr);
     std::free(block);  // to the system: the error needs memory, too
     out_of_memory(bytes);
   }

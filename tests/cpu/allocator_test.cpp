@@ -10,6 +10,7 @@
 
 #include "halftape/core/array.h"
 #include "halftape/core/machine/build_flags.h"
+#include "halftape/core/memory_stats.h"
 #include "halftape/cpu/runtime/allocator.h"
 #include "halftape/tests/support/message.h"
 
@@ -136,4 +137,36 @@ TEST_CASE("memory may be taken and given back in different threads") {
     });
   for (std::thread& t : threads) t.join();
   CHECK(wrong == 0);
+}
+
+TEST_CASE("the bytes of arrays are counted, small and large, and so is the most there were") {
+  const int64_t before = cpu::memory_allocated();
+  cpu::reset_peak_memory_stats();
+  CHECK(cpu::max_memory_allocated() == before);
+  {
+    const Array small({10}, kFloat32, kCPU), large({1 << 20}, kFloat32, kCPU);
+    const int64_t now = cpu::memory_allocated() - before;
+    CHECK(now >= (4 << 20) + 40);
+    CHECK(now < (4 << 20) + 1000);
+    CHECK(cpu::max_memory_allocated() == before + now);
+  }
+  CHECK(cpu::memory_allocated() == before);
+  CHECK(cpu::max_memory_allocated() > before + (4 << 20));
+  cpu::reset_peak_memory_stats();
+  CHECK(cpu::max_memory_allocated() == before);
+}
+
+TEST_CASE("blocks that another thread gives back, or keeps when it ends, are counted once") {
+  const int64_t before = cpu::memory_allocated();
+  std::vector<BufferPtr> blocks;
+  std::thread([&] {
+    for (int i = 0; i < 3000; ++i) blocks.push_back(cpu::allocate(64));
+  }).join();
+  const int64_t held = cpu::memory_allocated() - before;
+  CHECK(held >= 3000 * 128);
+  CHECK(held < 3000 * 256);
+  std::thread([&] { blocks.clear(); }).join();
+  CHECK(cpu::memory_allocated() == before);
+  CHECK_THROWS_AS(cpu::allocate(size_t{1} << 60), OutOfMemoryError);
+  CHECK(cpu::memory_allocated() == before);
 }
