@@ -167,6 +167,7 @@ ValueWatcher::Scope::Scope(ValueWatcher* watcher) : ScopedValue(current_watcher,
 }
 void detail::show_made(const Node& node, const Array& value) {
   if (current_watcher) current_watcher->made(node, value);
+  if (OpWatcher* profiler = OpWatcher::current()) profiler->made(value);
 }
 void detail::show_made_inside(const char* op, const Tensor& weight, const Array& value) {
   if (current_watcher) current_watcher->made_inside(op, weight.gradient_edge(), value);

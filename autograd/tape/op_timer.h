@@ -6,6 +6,8 @@
 
 namespace halftape {
 
+class Array;
+
 class OpWatcher {
  public:
   enum class Phase : uint8_t {
@@ -18,6 +20,10 @@ class OpWatcher {
   virtual int64_t began() noexcept = 0;
   /// `name` is valid during the call.
   virtual void ended(const char* name, Phase phase, int64_t began) noexcept = 0;
+
+  /// An op that recorded itself gave this value; not called for views, and only while
+  /// detail::tape_watchers counts the watcher (autograd/tape/value_watcher.h).
+  virtual void made(const Array& /*value*/) noexcept {}
 
   /// The watcher of all threads, or null. Ops may end after it was replaced, so a watcher must live
   /// as long as the process.

@@ -5,11 +5,15 @@
 #include <chrono>
 #include <cstdio>
 #include <mutex>
+#include <sstream>
 #include <utility>
 #include <vector>
 
 #include "halftape/autograd/tape/op_timer.h"
+#include "halftape/autograd/tape/value_watcher.h"
+#include "halftape/core/array.h"
 #include "halftape/core/machine/warn.h"
+#include "halftape/core/memory_stats.h"
 #include "halftape/io/file/file.h"
 #include "halftape/io/file/json.h"
 
@@ -33,7 +37,19 @@ struct Event {
   const char* category;
   int64_t began, took;
   int thread;
+  int64_t memory;  // that arrays held on the CPU when it ended
+  bool has_value;  // of an op that recorded itself: its output
+  Shape shape;     // of that
+  Dtype dtype;     // of that
 };
+
+/// The last value that this thread recorded, and when.
+struct LastValue {
+  int64_t at = -1;
+  Shape shape;
+  Dtype dtype = kFloat32;
+};
+thread_local LastValue last_value;
 
 class Recorder final : public OpWatcher {
  public:
@@ -48,9 +64,11 @@ class Recorder final : public OpWatcher {
     events_.clear();
     start_ = nanoseconds();
     set_current(this);
+    ++detail::tape_watchers;
   }
   std::vector<Event> stop() {
     const std::lock_guard lock(mutex_);
+    if (recording_) --detail::tape_watchers;
     set_current(nullptr);
     recording_ = false;
     return std::exchange(events_, {});
@@ -59,12 +77,18 @@ class Recorder final : public OpWatcher {
   void ended(const char* name, Phase phase, int64_t began) noexcept override {
     add(name, phase == Phase::Op ? "op" : phase == Phase::Backward ? "backward" : "step", began);
   }
+  void made(const Array& value) noexcept override {
+    last_value = {nanoseconds(), value.shape(), value.dtype()};
+  }
   void add(std::string name, const char* category, int64_t began) noexcept {
-    const int64_t now = nanoseconds();
+    const int64_t now = nanoseconds(), memory = cpu::memory_allocated();
+    const LastValue& last = last_value;
+    const bool made = *category == 'o' && last.at >= began;
     const std::lock_guard lock(mutex_);
     if (!recording_ || began < start_) return;
     try {
-      events_.push_back({std::move(name), category, began - start_, now - began, this_thread()});
+      events_.push_back({std::move(name), category, began - start_, now - began, this_thread(),
+                         memory, made, last.shape, last.dtype});
     } catch (const std::bad_alloc&) {  // NOLINT: drop the event, not the run
     }
   }
@@ -81,6 +105,23 @@ std::string microseconds(int64_t ns) {
   std::snprintf(text, sizeof(text), "%lld.%03d", static_cast<long long>(ns / 1000),
                 static_cast<int>(ns % 1000));
   return text;
+}
+
+/// What the viewer shows of an event that was chosen.
+std::string arguments(const Event& e) {
+  std::ostringstream text;
+  text << '{';
+  if (e.has_value)
+    text << "\"output\":\"" << e.dtype << ' ' << e.shape
+         << "\",\"bytes\":" << byte_count(e.shape, e.dtype) << ',';
+  text << "\"CPU memory\":" << e.memory << '}';
+  return text.str();
+}
+
+/// A point of the track of the memory.
+std::string counter(const Event& e) {
+  return "{\"ph\":\"C\",\"name\":\"CPU memory\",\"pid\":1,\"ts\":" +
+         microseconds(e.began + e.took) + ",\"args\":{\"bytes\":" + std::to_string(e.memory) + "}}";
 }
 
 }  // namespace
@@ -103,7 +144,7 @@ void Trace::stop() {
     text += (&e == events.data() ? "\n" : ",\n") + ("{\"name\":" + json_quoted(e.name)) +
             ",\"cat\":\"" + e.category + "\",\"ph\":\"X\",\"ts\":" + microseconds(e.began) +
             ",\"dur\":" + microseconds(e.took) + ",\"pid\":1,\"tid\":" + std::to_string(e.thread) +
-            "}";
+            ",\"args\":" + arguments(e) + "},\n" + counter(e);
   text += "\n]}\n";
   write_file("trace", path_, text);
 }

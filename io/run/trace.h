@@ -16,7 +16,10 @@ namespace halftape {
 ///
 /// Times are the host's: on a GPU, they measure the launch of a kernel and not its run, unless the
 /// step calls cuda::synchronize(). Views and the kernels of an optimizer have no events of their
-/// own. An op takes some 60 bytes: record a few steps, not a run.
+/// own. An op takes some 200 bytes: record a few steps, not a run.
+///
+/// The viewer shows, of an op that recorded itself, dtype, shape and bytes of its output; and a
+/// track of the bytes that arrays hold in the CPU's memory.
 class Trace {
  public:
   /// Throws Error while another trace records.

@@ -11,6 +11,7 @@
 #include <halftape/halftape.h>
 
 #include "halftape/autograd/tape/op_timer.h"
+#include "halftape/autograd/tape/value_watcher.h"
 #include "halftape/tests/support/message.h"
 #include "halftape/tests/support/temp_folder.h"
 
@@ -69,6 +70,9 @@ TEST_CASE(
   const std::string text = testing::read_bytes(folder / "trace.json");
   CHECK(text.starts_with("{\"displayTimeUnit\":\"ms\",\"traceEvents\":["));
   CHECK(text.ends_with("\n]}\n"));
+  CHECK(has(text, "\"args\":{\"output\":\"float32 [3, 8]\",\"bytes\":96,\"CPU memory\":"));
+  CHECK(has(text, "{\"ph\":\"C\",\"name\":\"CPU memory\",\"pid\":1,\"ts\":"));
+  CHECK(!detail::tape_is_watched());
   const std::vector<Event> all = events(folder / "trace.json");
   const auto count = [&](const std::string& name, const std::string& category) {
     return std::count_if(all.begin(), all.end(),
