@@ -19,6 +19,13 @@
 
 namespace halftape::amp {
 
+std::ostream& operator<<(std::ostream& out, const StepResult& result) {
+  return out << (!result.had_gradients ? "nothing to do: no gradients"
+                 : !result.found_inf() ? "applied"
+                 : result.bad_loss()   ? "skipped: the loss is not finite"
+                                       : "skipped: a gradient is not finite");
+}
+
 GradScaler::GradScaler(GradScalerOptions options) : ScalerBase(options) {
   if (!options_.enabled) return;
   initial_.scale = static_cast<float>(options_.init_scale);

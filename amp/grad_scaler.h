@@ -3,6 +3,7 @@
 // arXiv:1710.03740, section 3.2.
 #pragma once
 #include <map>
+#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,6 +34,10 @@ class StepResult {
   static bool says(const Array& verdict) { return verdict.defined() && read_double(verdict) != 0; }
   Array found_inf_, bad_loss_;  // () float32 on the device, of this step alone
 };
+
+/// "applied", "skipped: a gradient is not finite", "skipped: the loss is not finite", or "nothing
+/// to do: no gradients". Waits for the device.
+std::ostream& operator<<(std::ostream& out, const StepResult& result);
 
 /// Calls `move` only if the step was applied, and returns whether it did: a learning-rate schedule
 /// must not run ahead of the parameters. Waits for the device. To avoid the wait, pass the result

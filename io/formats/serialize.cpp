@@ -4,6 +4,7 @@
 #include <sstream>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/core/contract/backend.h"
@@ -152,6 +153,16 @@ safetensors::Tensors load_tensors(const std::filesystem::path& path, Device devi
     default:
       return safetensors::load_file(path, device);
   }
+}
+
+std::ostream& operator<<(std::ostream& out, const IncompatibleKeys& keys) {
+  if (keys.missing.empty() && keys.unexpected.empty()) return out << "all names fit";
+  const char* line = "";
+  for (const std::string& name : keys.missing)
+    out << std::exchange(line, "\n") << '"' << name << "\" is missing in the file";
+  for (const std::string& name : keys.unexpected)
+    out << std::exchange(line, "\n") << '"' << name << "\" is missing in the module";
+  return out;
 }
 
 IncompatibleKeys load(nn::Module& module, const std::filesystem::path& path, Strict strict) {

@@ -4,6 +4,7 @@
 #pragma once
 #include <concepts>
 #include <filesystem>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,8 @@ struct IncompatibleKeys {
   std::vector<std::string> missing;     // in the module only
   std::vector<std::string> unexpected;  // in the file only
 };
+/// A line for each name, or "all names fit".
+std::ostream& operator<<(std::ostream& out, const IncompatibleKeys& keys);
 /// Writes the file's values into the module's parameters and buffers, in place, on their device.
 /// Names, shapes and dtypes are compared before the first value changes; Error lists all
 /// differences. Strict::No leaves names that one side lacks as they are, and still throws for

@@ -1,4 +1,4 @@
-// What a scaler's statistics print.
+// What a scaler's statistics and the result of its step print.
 #include <doctest/doctest.h>
 
 #include <halftape/halftape.h>
@@ -11,9 +11,10 @@ using namespace halftape;
 
 namespace {
 
-std::string printed(const amp::ScalerStats& stats) {
+template <class T = amp::ScalerStats>
+std::string printed(const T& value) {
   std::ostringstream text;
-  text << stats;
+  text << value;
   return text.str();
 }
 
@@ -42,4 +43,24 @@ TEST_CASE("a scaler's statistics print as one line, with the gradient that was n
       printed(scaler.stats()) ==
       "1 step, 1 skipped (1 in a row, 0 by the loss); scale grew 0x, backed off 1x; not finite in "
       "the last skip: parameter 0 of optimizer 0, in group 0, [2, 3]");
+}
+
+TEST_CASE("the result of a step prints whether it was applied, and why not") {
+  const Tensor w = ones({2}, requires_grad());
+  optim::SGD optimizer({w}, optim::SGDOptions(0.5));
+  amp::GradScaler scaler;
+  const auto step = [&](double factor, double wrong) {
+    optimizer.zero_grad();
+    scaler.scale(w.sum() * factor).backward();
+    if (wrong != 0) w.grad().fill_(wrong);
+    const amp::StepResult result = scaler.step(optimizer);
+    scaler.update();
+    return printed(result);
+  };
+  CHECK(step(1, 0) == "applied");
+  CHECK(step(1, INFINITY) == "skipped: a gradient is not finite");
+  CHECK(step(INFINITY, 0) == "skipped: the loss is not finite");
+  amp::StepResult nothing;
+  nothing.had_gradients = false;
+  CHECK(printed(nothing) == "nothing to do: no gradients");
 }

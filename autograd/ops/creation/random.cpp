@@ -36,8 +36,8 @@ Tensor drawn(const Shape& shape, Distribution kind, double a, double b, Dtype dt
 
 Tensor drawn_floats(const char* op, const Shape& shape, Distribution kind, double a, double b,
                     const TensorOptions& o) {
-  HALFTAPE_CHECK(is_floating_point(o.dtype()), op, ": a ", o.dtype(),
-                 " tensor cannot hold it; use a floating-point dtype, or randint()");
+  HALFTAPE_CHECK(is_floating_point(o.dtype()), op, ": a tensor of ", o.dtype(),
+                 " cannot hold it; use a floating-point dtype, or randint()");
   return drawn(shape, kind, a, b, o.dtype(), o);
 }
 

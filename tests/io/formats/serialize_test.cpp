@@ -1,6 +1,8 @@
 // Modules and tensors by name: what fits is loaded, what does not changes nothing.
 #include <doctest/doctest.h>
 
+#include <sstream>
+
 #include <halftape/halftape.h>
 
 #include "halftape/tests/io/file/files.h"
@@ -121,6 +123,12 @@ TEST_CASE("not strict, names may be missing on either side, but shapes must fit"
   CHECK(keys.missing ==
         std::vector<std::string>{"first.weight", "second.weight", "second.bias", "seen"});
   CHECK(keys.unexpected == std::vector<std::string>{"other"});
+  std::ostringstream text;
+  text << keys << "; " << IncompatibleKeys();
+  CHECK(text.str() ==
+        "\"first.weight\" is missing in the file\n\"second.weight\" is missing in the file\n"
+        "\"second.bias\" is missing in the file\n\"seen\" is missing in the file\n"
+        "\"other\" is missing in the module; all names fit");
   CHECK(net->first->bias.eq(1).all().item<bool>());
   CHECK(testing::same_bits(net->first->weight, weight));
   safetensors::save_file({{"first.bias", ones({})}}, folder / "y");
