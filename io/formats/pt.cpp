@@ -194,7 +194,7 @@ class Walk {
 
 /// Its elements in one dimension.
 Array read_storage(const Source& source, const Storage& s, const InputFile& file) {
-  const Array a(Shape{static_cast<int64_t>(s.numel)}, s.dtype, kCPU);
+  Array a(Shape{static_cast<int64_t>(s.numel)}, s.dtype, kCPU);
   source.read(s, a.raw());
   if (source.big_endian) {
     const size_t size = element_size(s.dtype);
@@ -205,6 +205,35 @@ Array read_storage(const Source& source, const Storage& s, const InputFile& file
     file.fail("storage ", json_quoted(s.key),
               ": expected bools of the bytes 0 and 1, found others");
   return a;
+}
+
+Contents read(InputFile& file, Device device, const std::string& key) {
+  const Source source = open_source(file);
+  Walk walk(source, file, key);
+  walk.visit(source.pickle.root, "", 0);
+  if (walk.entries.empty() && !key.empty())
+    file.fail("expected tensors under the key ", json_quoted(key), ", found none; at the top are ",
+              walk.tops);
+  std::map<const Storage*, Array> storages;
+  std::vector<Tensors::Item> items;
+  items.reserve(walk.entries.size());
+  for (Entry& e : walk.entries) {
+    Array a(e.shape, e.storage->dtype, kCPU);
+    if (a.numel() > 0) {
+      Array& storage = storages[e.storage];
+      if (!storage.defined()) storage = read_storage(source, *e.storage, file);
+      a = Array(storage.buffer(), e.shape, e.strides, storage.offset() + e.offset,
+                e.storage->dtype);
+    }
+    items.emplace_back(std::move(e.name), Tensor(a.to(device)));
+  }
+  std::vector<std::string_view> names;
+  names.reserve(items.size());
+  for (const auto& item : items) names.push_back(item.key());
+  std::sort(names.begin(), names.end());
+  if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end())
+    file.fail("tensor ", json_quoted(*twice), ": expected each name once, found it twice");
+  return {Tensors(std::move(items)), std::move(walk.metadata)};
 }
 
 // What save_file() writes.
@@ -270,30 +299,7 @@ void save_file(const Tensors& tensors, const std::filesystem::path& path) {
 
 Contents read_file(const std::filesystem::path& path, Device device, const std::string& key) {
   InputFile file("pt", path);
-  const Source source = open_source(file);
-  Walk walk(source, file, key);
-  walk.visit(source.pickle.root, "", 0);
-  if (walk.entries.empty() && !key.empty())
-    file.fail("expected tensors under the key ", json_quoted(key), ", found none; at the top are ",
-              walk.tops);
-  std::map<const Storage*, Array> storages;
-  std::vector<Tensors::Item> items;
-  for (Entry& e : walk.entries) {
-    Array a(e.shape, e.storage->dtype, kCPU);
-    if (a.numel() > 0) {
-      Array& storage = storages[e.storage];
-      if (!storage.defined()) storage = read_storage(source, *e.storage, file);
-      a = Array(storage.buffer(), e.shape, e.strides, storage.offset() + e.offset,
-                e.storage->dtype);
-    }
-    items.emplace_back(std::move(e.name), Tensor(a.to(device)));
-  }
-  std::vector<std::string_view> names;
-  for (const auto& item : items) names.push_back(item.key());
-  std::sort(names.begin(), names.end());
-  if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end())
-    file.fail("tensor ", json_quoted(*twice), ": expected each name once, found it twice");
-  return {Tensors(std::move(items)), std::move(walk.metadata)};
+  return on_host(file.size(), [&] { return read(file, device, key); });
 }
 
 Tensors load_file(const std::filesystem::path& path, Device device, const std::string& key) {

@@ -37,7 +37,7 @@ std::string key_above(const safetensors::Tensors& into, const safetensors::Tenso
   const std::string end = "." + into.front().key();
   for (const auto& item : from) {
     if (!item.key().ends_with(end)) continue;
-    const std::string key = item.key().substr(0, item.key().size() - end.size());
+    std::string key = item.key().substr(0, item.key().size() - end.size());
     if (std::all_of(into.begin(), into.end(),
                     [&](const auto& wanted) { return there.contains(key + "." + wanted.key()); }))
       return key;

@@ -49,6 +49,7 @@ struct Files {
     safetensors::Tensors many;
     for (int i = 0; i < 1000; ++i) many.insert("tensor " + std::to_string(i), zeros({1}));
     safetensors::save_file(many, folder / "a.safetensors");
+    pt::save_file(many, folder / "a.pt");
   }
 };
 
@@ -90,6 +91,7 @@ TEST_CASE("a list or a file's bytes for which there is no memory is an OutOfMemo
       {"ppm", [&] { image::load(f.folder / "a.ppm"); }},
       {"saving a png", [&] { image::save(f.folder / "b.png", f.picture); }},
       {"saving a ppm", [&] { image::save(f.folder / "b.ppm", f.picture); }},
+      {"pt", [&] { pt::load_file(f.folder / "a.pt"); }},
       {"safetensors", [&] { safetensors::load_file(f.folder / "a.safetensors"); }},
   };
   for (const auto& call : calls) {
