@@ -16,6 +16,8 @@ import gdb.printing
 import gdb.types
 
 FIRST = 8  # values of a tensor that are shown
+UNREADABLE = (gdb.error, gdb.MemoryError, ValueError, OverflowError)
+MOST = 10000  # elements of a list; one with more is taken for damaged
 FORMATS = {"Bool": ("bool", "B"), "UInt8": ("uint8", "B"), "Int32": ("int32", "i"), "Int64": ("int64", "q"),
            "Float16": ("float16", "e"), "BFloat16": ("bfloat16", "H"), "Float32": ("float32", "f"), "Float64": ("float64", "d")}
 
@@ -27,10 +29,12 @@ def has_field(of, name):
 
 def text_of(string):
     """A std::string, of libstdc++ or of another library."""
-    try:
-        return string["_M_dataplus"]["_M_p"].string(length=int(string["_M_string_length"]))
-    except gdb.error:
-        return string.format_string().strip('"')
+    if has_field(string.type, "_M_string_length"):
+        length = int(string["_M_string_length"])
+        if length > MOST:
+            raise ValueError("not a string")
+        return string["_M_dataplus"]["_M_p"].string(length=length)
+    return string.format_string().strip('"')
 
 
 def elements(vector):
@@ -39,6 +43,8 @@ def elements(vector):
         at, end = vector["_M_impl"]["_M_start"], vector["_M_impl"]["_M_finish"]
     except gdb.error:
         at, end = vector["__begin_"], vector["__end_"]
+    if not 0 <= int(end) - int(at) <= MOST * at.type.target().sizeof:
+        raise ValueError("not a list")
     while at != end:
         yield at.dereference()
         at += 1
@@ -105,7 +111,7 @@ def array_text(array):
         return text
     try:
         return text + " " + values_text(array, shape, name, code)
-    except (gdb.error, gdb.MemoryError, ValueError) as error:
+    except UNREADABLE as error:
         return f"{text} (values cannot be read: {error})"
 
 
@@ -147,7 +153,7 @@ class TextPrinter:
     def to_string(self):
         try:
             return self.prefix + self.make(self.value)
-        except (gdb.error, gdb.MemoryError, ValueError) as error:
+        except UNREADABLE as error:
             return f"{self.prefix}(cannot be read: {error})"
 
 
@@ -155,14 +161,20 @@ class ModulePrinter:
     """The kind of a module, with its parameters, buffers and submodules as children."""
 
     def __init__(self, value):
-        self.value = value
+        self.value, self.broken = value, False
 
     def to_string(self):
-        registered = text_of(self.value["place_"]["kind"]) if has_field(self.value.type, "place_") else ""
-        return registered or kind_of(str(self.value.type.strip_typedefs()))
+        kind = kind_of(str(self.value.type.strip_typedefs()))
+        try:
+            list(self.children())
+            registered = text_of(self.value["place_"]["kind"]) if has_field(self.value.type, "place_") else ""
+        except UNREADABLE as error:
+            self.broken = True
+            return f"{kind} (cannot be read: {error})"
+        return registered or kind
 
     def children(self):
-        if not has_field(self.value.type, "parameters_"):
+        if self.broken or not has_field(self.value.type, "parameters_"):
             return
         for dictionary in ("parameters_", "buffers_", "children_"):
             for item in elements(self.value[dictionary]["items_"]):

@@ -1,6 +1,9 @@
 // What tests/gdb/test.sh looks at from stop().
 #include <halftape/halftape.h>
 
+#include <cstddef>
+#include <cstring>
+
 using namespace halftape;
 
 namespace {
@@ -30,6 +33,13 @@ int main() {
     net->fc->bias.fill_(0.25);
   }
   product.sum().backward();
+  // What a wild write leaves: no printer may fail on it, or take for ever.
+  alignas(Tensor) std::byte tensor_bytes[sizeof(Tensor)];
+  alignas(NetImpl) std::byte module_bytes[sizeof(NetImpl)];
+  std::memset(tensor_bytes, 0x5a, sizeof(tensor_bytes));
+  std::memset(module_bytes, 0x5a, sizeof(module_bytes));
+  [[maybe_unused]] const auto* wild_tensor = reinterpret_cast<const Tensor*>(tensor_bytes);
+  [[maybe_unused]] const auto* wild_module = reinterpret_cast<const NetImpl*>(module_bytes);
   stop(leaf);
   return static_cast<int>(none.defined() + empty_one.numel() + shape.size() + scalar.dim() +
                           product.dim() + turned.dim() + brain.dim() + integers.dim() +

@@ -5,7 +5,7 @@ command -v gdb >/dev/null || { echo "skipped: there is no gdb"; exit 77; }
 gdb -nx -batch -ex 'python print("it runs")' 2>&1 | grep -q 'it runs' || { echo "skipped: this gdb has no Python"; exit 77; }
 program=$1 printers=$2
 out=$(gdb -nx -batch -ex 'set auto-load no' -ex "source $printers" -ex 'break stop' -ex run -ex up -ex 'info locals' \
-  -ex 'print leaf.sizes' -ex 'print *&leaf' "$program" 2>&1)
+  -ex 'print *&leaf' -ex 'print *wild_tensor' -ex 'print *wild_module' -ex 'print *(halftape::nn::Linear*)module_bytes' "$program" 2>&1)
 grep -q 'Breakpoint 1, ' <<<"$out" || { echo "skipped: gdb cannot start a program here: $(tail -n 3 <<<"$out")"; exit 77; }
 
 failed=0
@@ -28,6 +28,9 @@ shown 'device = cpu'
 shown 'net = Net = {fc = Linear = {weight = Tensor float32 [1, 2] on cpu {0.5, -1.5}, requires_grad, bias = Tensor float32 [1] on cpu {0.25}, requires_grad}}'
 shown 'absent = empty'
 grep -q '^\$[0-9]* = Tensor float32 \[2, 2\] on cpu {1, 2, 3, 4}' <<<"$out" || { echo "FAILED: print of an expression"; failed=1; }
+for wild in Tensor NetImpl Linear; do
+  grep -q "^\$[0-9]* = ${wild%Impl}.*cannot be read" <<<"$out" || { echo "FAILED: a wild $wild"; failed=1; }
+done
 grep -qi 'exception\|warning: RTTI' <<<"$out" && { echo "FAILED: an exception"; failed=1; }
 
 # What is not there yet is not read: before main() all is uninitialised.
