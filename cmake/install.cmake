@@ -34,6 +34,9 @@ endif()
 configure_file(cmake/halftape.pc.in ${PROJECT_BINARY_DIR}/halftape.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/halftape.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
 
+if(HALFTAPE_PACKAGES)
+  return()  # each has a folder of its own for them
+endif()
 foreach(component runtime development cuda programs)
   install(FILES LICENSE io/data/sets/DIGITS_LICENSE.txt CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT ${component})
 endforeach()
