@@ -8,7 +8,7 @@
 //     scaler.update();
 //
 // Names and semantics are torch.amp's; README.md beside this file lists what differs. C++17,
-// LibTorch 1.13 to 2.15. From Halftape, a library for mixed precision. SPDX-License-Identifier: MIT
+// LibTorch 1.13 and 2.15. From Halftape, for mixed precision in C++. SPDX-License-Identifier: MIT
 #pragma once
 #include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>

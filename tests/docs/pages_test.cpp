@@ -29,7 +29,7 @@ std::vector<std::string> lines_of(const fs::path& file) {
 std::vector<fs::path> pages() {
   std::vector<fs::path> all;
   std::set<std::string> folders{"docs",    "docs/course", "exercises", "tests",
-                                "samples", "benchmarks",  "web"};
+                                "samples", "benchmarks",  "web",       "extras/libtorch"};
   folders.insert(kWings.begin(), kWings.end());
   for (const auto& entry : fs::directory_iterator(kRoot))
     if (entry.path().extension() == ".md") all.push_back(entry.path());
