@@ -37,21 +37,30 @@ class SummaryPass final : detail::ResultWatcher {
   class Unchanged {
    public:
     explicit Unchanged(const SummaryPass& pass) {
-      for (Module* module : pass.modules_) {
-        for (const auto& buffer : module->buffers_) lend_copy(buffer.value());
-        training_.emplace_back(module, module->training_);
+      try {
+        for (Module* module : pass.modules_) {
+          for (const auto& buffer : module->buffers_) lend_copy(buffer.value());
+          training_.emplace_back(module, module->training_);
+        }
+      } catch (...) {
+        restore();
+        throw;
       }
       for (Module* module : pass.modules_) module->training_ = false;  // no train() of the user's
     }
-    ~Unchanged() {
-      for (const auto& [module, training] : training_) module->training_ = training;
-      for (const auto& [tensor, own] : lent_) tensor.set_data(own);
-      set_random_state(random_);
-    }
+    ~Unchanged() { restore(); }
     Unchanged(const Unchanged&) = delete;
     Unchanged& operator=(const Unchanged&) = delete;
 
    private:
+    void restore() noexcept {
+      for (const auto& [module, training] : training_) module->training_ = training;
+      for (const auto& [tensor, own] : lent_) tensor.set_data(own);
+      try {
+        set_random_state(random_);
+      } catch (const std::exception&) {  // NOLINT: no memory; other numbers are not wrong ones
+      }
+    }
     void lend_copy(const Tensor& tensor) {
       if (!tensor.defined() || !tensor.is_leaf()) return;
       const Tensor copy = tensor.detach().clone();

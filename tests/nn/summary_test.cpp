@@ -8,6 +8,7 @@
 #include "halftape/amp/autocast.h"
 #include "halftape/autograd/autograd.h"
 #include "halftape/nn/modules.h"
+#include "halftape/tests/support/failing.h"
 #include "halftape/tests/support/message.h"
 
 using namespace halftape;
@@ -172,4 +173,31 @@ TEST_CASE("summary of a model without parameters or parts, and of nothing at all
           summary(Sequential(), {2, 3});
         }).find("empty Sequential") != std::string::npos);
   CHECK(summary(Sequential()).rows.size() == 1);
+}
+
+TEST_CASE("summary without memory for the copies gives the model its own buffers back") {
+  Sequential net(BatchNorm1d(3), Linear(3, 2));
+  const auto* norm = net->ptr<BatchNorm1dImpl>(0).get();
+  const void* own = norm->running_var.const_data_ptr();
+  if (!testing::can_fail_new()) return;
+  int64_t nth = 0;
+  for (bool failed = true; failed;) {
+    testing::fail_new(++nth);
+    try {
+      summary(net, {4, 3});
+    } catch (const std::exception&) {  // NOLINT: std::bad_alloc, or an error that says so
+    }
+    failed = testing::fail_new(0) == 0;
+    CHECK(norm->running_var.const_data_ptr() == own);
+    CHECK(net->is_training());
+    CHECK(norm->is_training());
+    CHECK(!nn::detail::result_watcher);
+  }
+  CHECK(nth > 20);
+}
+
+TEST_CASE("summary works in InferenceMode") {
+  Sequential net(BatchNorm1d(3), Linear(3, 2));
+  const InferenceMode mode;
+  CHECK(summary(net, {4, 3}).rows.at(2).outputs.at(0).sizes == Shape{4, 2});
 }
