@@ -26,7 +26,7 @@ foreach(header torch/all.h torch/autograd.h torch/cuda.h torch/enum.h torch/nn.h
         c10/core/TensorOptions.h c10/core/Device.h c10/util/ArrayRef.h c10/util/Exception.h c10/util/Optional.h
         c10/util/irange.h c10/util/variant.h c10/core/InferenceMode.h c10/core/GradMode.h torch/serialize.h
         torch/serialize/archive.h torch/serialize/input-archive.h torch/serialize/output-archive.h torch/serialize/tensor.h
-        torch/expanding_array.h torch/script.h torch/csrc/utils/variadic.h)
+        torch/expanding_array.h torch/script.h torch/special.h torch/csrc/utils/variadic.h)
   file(CONFIGURE OUTPUT ${forwards}/${header} CONTENT "#pragma once\n#include <torch/torch.h>\n")
 endforeach()
 

@@ -130,5 +130,6 @@ int main() {
   torch::set_default_dtype(torch::kDouble);
   EXPECT(torch::ones(1).dtype() == torch::kDouble && torch::get_default_dtype() == torch::kDouble);
   torch::set_default_dtype(torch::kFloat);
+  EXPECT(torch::special::expit(torch::zeros(1)).item<float>() == 0.5f);
   return failures == 0 ? 0 : 1;
 }

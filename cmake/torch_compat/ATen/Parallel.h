@@ -75,4 +75,8 @@ Value parallel_reduce(int64_t begin, int64_t end, int64_t grain_size, Value iden
 namespace torch {
 using at::parallel_for;
 using at::parallel_reduce;
+inline void init_num_threads() {}
+/// Ops run one after another.
+inline void set_num_interop_threads(int) {}
+inline int get_num_interop_threads() { return 1; }
 }  // namespace torch

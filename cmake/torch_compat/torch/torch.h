@@ -222,6 +222,22 @@ inline std::tuple<Tensor, Tensor, Tensor, Tensor> embedding_bag(
           {}};
 }
 
+namespace special {
+using halftape::erf;
+using halftape::erfc;
+using halftape::exp2;
+using halftape::expm1;
+using halftape::log1p;
+using halftape::log_softmax;
+using halftape::logit;
+using halftape::logsumexp;
+using halftape::round;
+using halftape::sinc;
+using halftape::softmax;
+using halftape::xlogy;
+inline Tensor expit(const Tensor& x) { return sigmoid(x); }
+}  // namespace special
+
 namespace cuda {
 using halftape::cuda::is_available;
 inline size_t device_count() { return static_cast<size_t>(halftape::cuda::device_count()); }
