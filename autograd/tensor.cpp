@@ -176,7 +176,7 @@ const Tensor& Tensor::requires_grad_(bool on) const {
   if (on == own) return *this;
   HALFTAPE_CHECK(!on || !is_inference() || InferenceMode::is_enabled(),
                  "requires_grad_: Setting requires_grad=True on inference tensor outside "
-                 "InferenceMode is not allowed; clone() it and set it for the copy");
+                 "InferenceMode is not allowed. clone() it and set it for the copy");
   HALFTAPE_CHECK(is_leaf(),
                  "requires_grad_: you can only change requires_grad flags of leaf variables. This "
                  "tensor was made by `",
