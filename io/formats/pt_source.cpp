@@ -118,11 +118,11 @@ Source open_zip(InputFile& file) {
 
   Source source;
   source.big_endian = order == "big";
-  source.stream = zip_read(file, *data);
-  source.pickle = pickle::read(source.stream, known_globals(), file, "data.pkl");
-  if (source.pickle.end != source.stream.size())
+  source.stream = std::make_unique<std::string>(zip_read(file, *data));
+  source.pickle = pickle::read(*source.stream, known_globals(), file, "data.pkl");
+  if (source.pickle.end != source.stream->size())
     file.fail("data.pkl: expected its end at byte ", source.pickle.end, ", found ",
-              source.stream.size(), " bytes");
+              source.stream->size(), " bytes");
   find_storages(source, file);
   std::unordered_map<std::string, ZipMember> places;
   for (ZipMember& m : members) places.emplace(m.name, m);
@@ -144,9 +144,9 @@ Source open_zip(InputFile& file) {
 /// each key, its number of elements and their bytes.
 Source open_legacy(InputFile& file) {
   Source source;
-  source.stream = host_string(file.size());
-  file.read_at(0, source.stream.data(), source.stream.size(), "the file");
-  const std::string_view all = source.stream;
+  source.stream = std::make_unique<std::string>(host_string(file.size()));
+  file.read_at(0, source.stream->data(), source.stream->size(), "the file");
+  const std::string_view all = *source.stream;
   const std::vector<pickle::Global> globals = known_globals();
   size_t at = kMagicSize;
   const auto next = [&](const char* what) {

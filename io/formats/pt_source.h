@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -31,7 +32,7 @@ struct Storage {
 
 /// A file that has been understood as far as its storages: each of them is there with its bytes.
 struct Source {
-  std::string stream;  // holds what `pickle` points to
+  std::unique_ptr<std::string> stream;  // `pickle` points into it, also when the source is moved
   pickle::Pickle pickle;
   std::unordered_map<std::string_view, Storage> storages;  // by key
   bool big_endian = false;
