@@ -1,10 +1,13 @@
 // The version, and what the language must offer. CMakeLists.txt reads the numbers here.
 #pragma once
 
-// Of these headers. version() tells that of the library.
+/// The first number of the version of these headers; version() tells that of the library.
 #define HALFTAPE_VERSION_MAJOR 0
+/// The second number.
 #define HALFTAPE_VERSION_MINOR 1
+/// The third number.
 #define HALFTAPE_VERSION_PATCH 0
+/// All three, as text.
 #define HALFTAPE_VERSION "0.1.0"
 
 namespace halftape {
