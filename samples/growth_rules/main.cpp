@@ -10,6 +10,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cmath>
+#include <cstdio>
 
 #include "program.h"
 
@@ -170,6 +171,7 @@ int main(int argc, char** argv) {
       }
       fmt::print("{:<26}{:>8}{:>8}{:>14.1f}{:>10.2f} %\n", rule.name, sum.steps, sum.skips,
                  sum.log2_scale, sum.accuracy);
+      std::fflush(stdout);  // a row is there as soon as it is known
       best = std::max(best, {sum.accuracy, rule.name});
     }
     fmt::print("best accuracy {:.2f} % by {}\n", best.first, best.second);
