@@ -8,12 +8,10 @@
 //     scaler.update();
 //
 // Names and semantics are torch.amp's; README.md beside this file lists what differs. C++17,
-// LibTorch 1.13 and 2.15. From Halftape, for mixed precision in C++. SPDX-License-Identifier: MIT
+// LibTorch 1.13 to 2.15. From Halftape, for mixed precision in C++. SPDX-License-Identifier: MIT
 #pragma once
 #include <ATen/autocast_mode.h>
-#include <torch/csrc/autograd/utils/lambda_post_hook.h>
 #include <torch/torch.h>
-#include <torch/version.h>
 
 #include <algorithm>
 #include <atomic>
@@ -87,21 +85,23 @@ inline void update_scale(Tensor& scale, Tensor& tracker, bool found_inf, double 
 /// Notices gradients that arrive at parameters while it lives.
 struct Arrivals {
   using Node = decltype(torch::autograd::impl::grad_accumulator(std::declval<Tensor>()));
+  using List = torch::autograd::variable_list;
+  struct Hook : torch::autograd::FunctionPostHook {
+    explicit Hook(std::shared_ptr<std::atomic<bool>> flag) : seen(std::move(flag)) {}
+    List operator()(const List& out, const List&) override { return *seen = true, out; }
+    std::shared_ptr<std::atomic<bool>> seen;
+  };
   std::vector<std::pair<Node, uintptr_t>> watched;
   std::shared_ptr<std::atomic<bool>> any = std::make_shared<std::atomic<bool>>(false);
-
   Arrivals() = default;
   Arrivals(const Arrivals&) = delete;
   ~Arrivals() {
     for (auto& [node, hook] : watched) node->del_post_hook(hook);
   }
   void watch(const Tensor& parameter) {
-    using List = torch::autograd::variable_list;
     Node node = torch::autograd::impl::grad_accumulator(parameter);
     if (!node) return;  // does not require grad
-    auto note = [any = any](const List& out, const List&) { return *any = true, out; };
-    const auto hook =
-        node->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(note));
+    const auto hook = node->add_post_hook(std::make_unique<Hook>(any));
     watched.emplace_back(std::move(node), hook);
   }
 };
