@@ -104,6 +104,7 @@ static void check_archives() {
   in.load_from(stream, torch::kCPU);
   torch::IValue epoch;
   in.read("epoch", epoch);
+  EXPECT(in.keys().size() == 3 && c10::to_string(epoch.toInt()) == "7");
   EXPECT(epoch.isInt() && epoch.toInt() == 7);
   in.read("model", from);
   b->load(from);

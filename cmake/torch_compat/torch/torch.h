@@ -297,6 +297,7 @@ using namespace halftape::torch_compat;
 namespace c10 {
 using namespace halftape;
 using namespace halftape::torch_compat;
+using std::to_string;
 }  // namespace c10
 
 namespace c10::guts {
