@@ -75,8 +75,10 @@ Summary summary_of(Model& model, const Inputs&... inputs) {
   auto& module = [&]() -> auto& {
     if constexpr (std::is_base_of_v<Module, Model>)
       return model;
-    else
+    else {
+      HALFTAPE_CHECK(model, "summary: no model, but a null pointer or an empty holder");
       return *model;
+    }
   }
   ();
   if constexpr (sizeof...(Inputs) == 0) {

@@ -101,6 +101,14 @@ TEST_CASE("summary counts a module with two names and a tied weight once, and it
   CHECK(summary(Tied()).parameters == 16);
 }
 
+TEST_CASE("summary refuses a null pointer and an empty holder") {
+  const std::string refusal = "summary: no model, but a null pointer or an empty holder";
+  const std::shared_ptr<LinearImpl> none;
+  CHECK(message([&] { summary(none); }) == refusal);
+  CHECK(message([&] { summary(none, {3, 4}); }) == refusal);
+  CHECK(message([&] { summary(Linear(nullptr), {3, 4}); }) == refusal);
+}
+
 TEST_CASE("summary takes inputs of any dtype, tensors, and models in half precision") {
   Linear half(4, 2);
   half->to(kBFloat16);
