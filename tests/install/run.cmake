@@ -4,6 +4,8 @@ cmake_minimum_required(VERSION 3.25)
 set(work ${BUILD}/install_test)
 set(prefix "${work}/moved elsewhere")
 file(REMOVE_RECURSE ${work})
+cmake_path(GET SOURCE PARENT_PATH root)
+cmake_path(GET root PARENT_PATH root)
 function(step)
   execute_process(COMMAND ${ARGV} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(NOT result EQUAL 0)
@@ -72,6 +74,17 @@ if(PKG_CONFIG)
   endforeach()
 endif()
 
+# A shared library of another minor version has another name, as its API may differ.
+file(GLOB_RECURSE shared ${prefix}/*/libhalftape.so)
+if(shared)
+  file(READ_SYMLINK ${shared} name)
+  file(STRINGS ${root}/core/version.h version REGEX "define HALFTAPE_VERSION \"")
+  string(REGEX MATCH "[0-9]+[.][0-9]+" version "${version}")
+  if(NOT name STREQUAL libhalftape.so.${version})
+    message(FATAL_ERROR "libhalftape.so leads to ${name}, expected libhalftape.so.${version}")
+  endif()
+endif()
+
 # What the language must offer is said in one sentence.
 file(GLOB_RECURSE header ${prefix}/*/halftape/halftape.h)
 cmake_path(GET header PARENT_PATH include)
@@ -87,8 +100,6 @@ foreach(refused "-std=c++17: needs C\\+\\+20" "-fno-exceptions: compile without 
 endforeach()
 
 # As a part of another project: its tests, programs and rules of installation stay away.
-cmake_path(GET SOURCE PARENT_PATH root)
-cmake_path(GET root PARENT_PATH root)
 foreach(fetch OFF ON)
   set(said "FetchContent=${fetch}, ")
   set(build ${work}/part-${fetch})
