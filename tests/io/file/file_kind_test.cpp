@@ -36,7 +36,7 @@ TEST_CASE("the kinds of files that are given by mistake are known by their first
       {"version https://git-lfs.github.com/spec/v1\noid sha256:1", FileKind::LFSPointer},
       {"{\"weights\": [1, 2]}\n", FileKind::Text},
       {"a,b\n1,\xc3\xa4\n", FileKind::Text},
-      {std::string(510, 'a') + "\xc3", FileKind::Text},
+      {std::string(510, 'a').append("\xc3"), FileKind::Text},
       {"\x93NUMPY\1\0", FileKind::Npy},
       {zip_of("a.npy"), FileKind::Npz},
       {zip_of("net/data.pkl"), FileKind::Pt},
