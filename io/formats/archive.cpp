@@ -1,13 +1,12 @@
 #include "halftape/io/formats/archive.h"
 
 #include <algorithm>
-#include <charconv>
-#include <iterator>
 #include <set>
 #include <sstream>
 #include <string_view>
 #include <utility>
 
+#include "halftape/io/file/byte_order.h"
 #include "halftape/io/file/file.h"
 #include "halftape/io/file/file_kind.h"
 
@@ -20,22 +19,12 @@ constexpr std::string_view kPart = "part", kInt = "int ", kDouble = "double ", k
 constexpr std::string_view kTextMark = "halftape";  // too large for the length of a header
 constexpr const char* kOneTensor = "tensor";        // as in save(tensor, path)
 
-template <class Number>
-std::string text_of(std::string_view kind, Number value) {
-  char digits[40];
-  const auto end = std::to_chars(std::begin(digits), std::end(digits), value).ptr;
-  return std::string(kind).append(digits, end);
-}
-
 /// The value behind `kind`, if the text begins with that and all of it is a number.
 template <class Number>
 std::optional<SavedValue> number_of(std::string_view text, std::string_view kind) {
   if (!text.starts_with(kind)) return {};
-  text.remove_prefix(kind.size());
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return {};
-  return SavedValue(value);
+  const std::optional<Number> value = number_in<Number>(text.substr(kind.size()));
+  return value ? std::optional(SavedValue(*value)) : std::nullopt;
 }
 
 /// Nothing for a text that no archive of ours has written.
@@ -58,15 +47,17 @@ void check_found(bool found, const char* what, const std::string& path, const st
 
 }  // namespace
 
+void OutputArchive::forget(const std::string& key) {
+  if (tensors_.contains(key)) tensors_.erase(key);
+  numbers_.erase(key);
+  values_.erase(key);
+}
+
 void OutputArchive::write(const std::string& key, const Tensor& tensor, bool) {
   HALFTAPE_CHECK(tensor.defined(), "archive: the tensor \"", key,
                  "\" is undefined; leave it out, and ask for it with try_read()");
-  values_.erase(key);
-  numbers_.erase(key);
-  if (Tensor* const former = tensors_.find(key))
-    *former = tensor;
-  else
-    tensors_.insert(key, tensor);
+  forget(key);
+  tensors_.insert(key, tensor);
 }
 
 void OutputArchive::write(const std::string& key, const SavedValue& value) {
@@ -77,34 +68,41 @@ void OutputArchive::write(const std::string& key, const SavedValue& value) {
     return write(key, list);
   }
   std::string text;
-  values_.erase(key);
-  numbers_.erase(key);
-  if (value.isInt()) {
-    numbers_[key] = static_cast<uint64_t>(value.toInt());
-    return;
-  }
   if (value.isDouble())
-    text = text_of(kDouble, value.toDouble());
+    text = std::string(kDouble) + halftape::text_of(value.toDouble());
   else if (value.isBool())
     text = std::string(kBool) + (value.toBool() ? "true" : "false");
   else if (value.isString())
     text = std::string(kText) + value.toStringRef();
-  HALFTAPE_CHECK(!text.empty(), "archive: the value \"", key, "\" is empty; give it one");
-  values_[key] = text;
+  HALFTAPE_CHECK(value.isInt() || !text.empty(), "archive: the value \"", key,
+                 "\" is empty; give it one");
+  forget(key);
+  if (value.isInt())
+    numbers_[key] = static_cast<uint64_t>(value.toInt());
+  else
+    values_[key] = text;
 }
 
 void OutputArchive::write(const std::string& key, const OutputArchive& nested) {
   const OutputArchive copy = nested;  // it may be this one
+  const auto put = [&](const std::string& name, const std::string& value) {
+    forget(name);
+    values_[name] = value;
+  };
   if (copy.tensors_.is_empty() && copy.numbers_.empty() && copy.values_.empty())
-    values_[key] = kPart;
+    put(key, std::string(kPart));
   for (const auto& item : copy.tensors_) write(key + "." + item.key(), item.value());
-  for (const auto& [name, value] : copy.numbers_) numbers_[key + "." + name] = value;
-  for (const auto& [name, value] : copy.values_) values_[key + "." + name] = value;
+  for (const auto& [name, value] : copy.numbers_)
+    write(key + "." + name, static_cast<int64_t>(value));
+  for (const auto& [name, value] : copy.values_) put(key + "." + name, value);
 }
 
 safetensors::Metadata OutputArchive::metadata() const {
   safetensors::Metadata all = values_;
-  for (const auto& [name, value] : numbers_) all[name] = text_of(kInt, static_cast<int64_t>(value));
+  for (const auto& [name, value] : numbers_)
+    all[name] = std::string(kInt) + halftape::text_of(static_cast<int64_t>(value));
+  HALFTAPE_CHECK(!all.contains("format"), "archive: a value cannot be called \"format\", a name ",
+                 "that safetensors files keep for themselves; choose another, or put it in a part");
   return all;
 }
 
@@ -209,6 +207,10 @@ bool InputArchive::try_read(const std::string& key, Tensor& tensor, bool) const 
 bool InputArchive::try_read(const std::string& key, SavedValue& value) const {
   if (const auto number = numbers_.find(key); number != numbers_.end()) {
     value = static_cast<int64_t>(number->second);
+    return true;
+  }
+  if (const Tensor* const tensor = tensors_.find(key)) {
+    value = tensor->clone();
     return true;
   }
   const auto found = values_.find(key);

@@ -39,13 +39,15 @@ class OutputArchive {
 
   /// Takes bytes and returns how many it took.
   using Writer = std::function<size_t(const void*, size_t)>;
-  /// The file is whole or not there. Throws FileError when it cannot be written.
+  /// The file is whole or not there. Throws FileError when it cannot be written, Error for names
+  /// that safetensors::save_file() refuses, and for a value (not in a part) called "format".
   void save_to(const std::filesystem::path& path) const;
-  /// Throws FileError when the stream, or the function, does not take all bytes.
+  /// Throws Error also when the stream, or the function, does not take all bytes.
   void save_to(std::ostream& stream) const;
   void save_to(const Writer& writer) const;
 
  private:
+  void forget(const std::string& key);
   bool is_text() const;
   std::string bytes() const;
   safetensors::Metadata metadata() const;
@@ -73,7 +75,7 @@ class InputArchive {
   /// False, changing nothing, if there is no such tensor. A tensor that is defined gets the value
   /// with set_data(), on its own device; an undefined one becomes a new one.
   bool try_read(const std::string& key, Tensor& tensor, bool is_buffer = false) const;
-  /// The same for a value, and for a part.
+  /// The same for a value, which a tensor is, too, and for a part.
   bool try_read(const std::string& key, SavedValue& value) const;
   bool try_read(const std::string& key, InputArchive& part) const;
   /// The same; throws Error when there is none.

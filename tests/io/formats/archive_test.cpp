@@ -92,10 +92,55 @@ TEST_CASE("a name that is written again has the newer value, of whatever kind") 
   out.save_to(stream);
   InputArchive in;
   in.load_from(stream);
-  SavedValue value;
-  CHECK_FALSE(in.try_read("x", value));
+  CHECK(equal(read_value(in, "x").toTensor(), ones({2})));
   CHECK(read_value(in, "y").toInt() == 2);
   CHECK(in.keys() == std::vector<std::string>{"x", "out", "y"});
+
+  // In each order, also when the newer one comes with a part.
+  const std::pair<SavedValue, const char*> kinds[] = {
+      {SavedValue(ones({2})), "tensor"}, {SavedValue(7), "int"}, {SavedValue(0.5), "double"}};
+  for (const auto& [former, of_former] : kinds)
+    for (const auto& [newer, of_newer] : kinds)
+      for (const bool in_part : {false, true}) {
+        CAPTURE(of_former);
+        CAPTURE(of_newer);
+        OutputArchive both, part;
+        both.write("p.x", former);
+        part.write("x", newer);
+        if (in_part)
+          both.write("p", part);
+        else
+          both.write("p.x", newer);
+        CHECK(has(message([&] { both.write("p.x", SavedValue()); }), "is empty"));
+        std::stringstream bytes;
+        both.save_to(bytes);
+        in.load_from(bytes);
+        const SavedValue found = read_value(in, "p.x");
+        CHECK(found.isTensor() == newer.isTensor());
+        CHECK(found.isInt() == newer.isInt());
+        CHECK(found.isDouble() == newer.isDouble());
+        CHECK(in.tensors().size() == (newer.isTensor() ? 1 : 0));
+      }
+  OutputArchive replaced;
+  replaced.write("p", SavedValue(1));
+  replaced.write("p", OutputArchive());
+  std::stringstream bytes;
+  replaced.save_to(bytes);
+  in.load_from(bytes);
+  InputArchive part;
+  CHECK(in.try_read("p", part));
+}
+
+TEST_CASE("a name that the file keeps for itself is refused, not lost") {
+  OutputArchive out, part;
+  part.write("format", SavedValue(0.5));
+  std::stringstream stream;
+  CHECK(has(message([&] { part.save_to(stream); }), "cannot be called \"format\""));
+  out.write("part", part);
+  out.save_to(stream);
+  InputArchive in;
+  in.load_from(stream);
+  CHECK(read_value(in, "part.format").toDouble() == 0.5);
 }
 
 TEST_CASE("a tensor that is defined gets the archive's value and stays the same parameter") {
