@@ -24,13 +24,16 @@ std::atomic<uint64_t> limit{uint64_t{256} << 20};
 }  // namespace
 
 void set_unpack_limit(uint64_t bytes) { limit = bytes; }
+uint64_t unpack_limit(uint64_t packed) {
+  return packed > UINT64_MAX / kUsualRatio ? UINT64_MAX
+                                           : std::max<uint64_t>(limit, packed * kUsualRatio);
+}
 
 std::string unpacking_refused(uint64_t packed, uint64_t unpacked) {
   const std::string found = "only " + std::to_string(packed) + " bytes of compressed data, which ";
   if (unpacked / kMaxRatio > packed) return found + "cannot hold them";
-  if (unpacked <= limit || unpacked / kUsualRatio <= packed) return {};
-  return found + "may unpack to " +
-         std::to_string(std::max<uint64_t>(limit, packed * kUsualRatio)) +
+  if (unpacked <= unpack_limit(packed)) return {};
+  return found + "may unpack to " + std::to_string(unpack_limit(packed)) +
          "; if you trust the file, call set_unpack_limit(" + std::to_string(unpacked) + ")";
 }
 

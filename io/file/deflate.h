@@ -12,6 +12,8 @@ namespace halftape {
 /// The one rule for what compressed data may unpack to: 64 times their size, or this many bytes if
 /// that is more, 256 MiB by default. Larger files, such as a gigabyte of zeros, need another limit.
 void set_unpack_limit(uint64_t bytes);
+/// What a file of `packed` bytes may unpack to by that rule.
+uint64_t unpack_limit(uint64_t packed);
 /// Why deflate data of `packed` bytes must not be unpacked to `unpacked` bytes; empty if they may.
 std::string unpacking_refused(uint64_t packed, uint64_t unpacked);
 

@@ -50,6 +50,7 @@ class Walk {
   std::string tops;  // names at the top, for the message that there is no such key
 
   void visit(Id id, const std::string& name, int depth) {
+    if (!leads_to_key(name)) return;
     const Value& value = source_.pickle[id];
     claim(kItemBytes + name.size() + value.text.size());
     if (depth > kMaxDepth)
@@ -73,15 +74,20 @@ class Walk {
   }
 
  private:
-  /// The sum of what the file asks for may be as that of an archive.
+  /// What the file asks for in names may be as much as a deflated file may unpack to.
   void claim(uint64_t bytes) {
     if (__builtin_add_overflow(claimed_, bytes, &claimed_)) claimed_ = UINT64_MAX;
     const std::string why = unpacking_refused(file_.size(), claimed_);
     if (!why.empty())
-      file_.fail("expected tensors and names of as many bytes as such a file may hold, found ",
-                 why);
+      file_.fail("expected names of as many bytes as such a file may hold, found ", why);
   }
 
+  /// False for what neither lies below the key nor has it below.
+  bool leads_to_key(const std::string& name) const {
+    const auto& [shorter, longer] =
+        std::minmax(name, key_, [](const auto& a, const auto& b) { return a.size() < b.size(); });
+    return shorter.empty() || name == key_ || longer.starts_with(shorter + '.');
+  }
   /// Without the key and the dot behind it; nothing for names that are not below the key.
   std::optional<std::string> wanted_name(const std::string& name) const {
     if (key_.empty() || name == key_) return name.empty() || name == key_ ? "tensor" : name;
@@ -167,7 +173,11 @@ class Walk {
       fail(e.name, "expected a stride for each size, found ", e.shape, " and ", e.strides);
     const std::optional<uint64_t> bytes = byte_count(e.storage->dtype, e.shape);
     if (!bytes) fail(e.name, "expected fewer than 2^63 bytes, found the shape ", e.shape);
-    claim(*bytes);
+    if (__builtin_add_overflow(viewed_, *bytes, &viewed_)) viewed_ = UINT64_MAX;
+    if (const uint64_t most = unpack_limit(file_.size()); viewed_ > most)
+      fail(e.name, "expected tensors of as many bytes as such a file may hold, ", most, ", found ",
+           viewed_, ", as views that share elements; if you trust the file, call ",
+           "set_unpack_limit(", viewed_, ") or more");
     if (*bytes == 0) {
       e.strides = contiguous_strides(e.shape);
       e.offset = 0;
@@ -189,7 +199,7 @@ class Walk {
   const Source& source_;
   const InputFile& file_;
   const std::string& key_;
-  uint64_t claimed_ = 0;
+  uint64_t claimed_ = 0, viewed_ = 0;  // bytes of names, and of tensors
 };
 
 /// Its elements in one dimension.
@@ -218,8 +228,10 @@ Contents read(InputFile& file, Device device, const std::string& key) {
   std::vector<Tensors::Item> items;
   items.reserve(walk.entries.size());
   for (Entry& e : walk.entries) {
-    Array a(e.shape, e.storage->dtype, kCPU);
-    if (a.numel() > 0) {
+    Array a;
+    if (numel(e.shape) == 0) {
+      a = Array(e.shape, e.storage->dtype, kCPU);
+    } else {
       Array& storage = storages[e.storage];
       if (!storage.defined()) storage = read_storage(source, *e.storage, file);
       a = Array(storage.buffer(), e.shape, e.strides, storage.offset() + e.offset,

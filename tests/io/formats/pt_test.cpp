@@ -124,6 +124,30 @@ TEST_CASE("names lead through dicts, lists and tuples, and a key picks what lies
   CHECK(one.item<float>() == 3);
 }
 
+TEST_CASE("what lies beside the key may be what is refused elsewhere") {
+  TempFolder folder;
+  // {"optimizer": {(): 1}, "modeled": a list in itself, "model": {"w": …, "0": a list}}
+  write_pt(folder / "x",
+           testing::stream("}(" + testing::text("optimizer") + "}(" + ")K\1u" +
+                           testing::text("modeled") + "]q\0h\0a"s + testing::text("model") + "}(" +
+                           testing::text("w") + twelve(3, {1}, {1}) + "K\0](K\7euu"s),
+           {{"0", kTwelve}});
+  CHECK(!message<FileError>([&] { (void)pt::read_file(folder / "x"); }).empty());
+  const pt::Contents model = pt::read_file(folder / "x", kCPU, "model");
+  CHECK(model.tensors.keys() == std::vector<std::string>{"w"});
+  CHECK(model.metadata == pt::Metadata{{"0.0", "7"}});
+  CHECK(pt::load_file(folder / "x", kCPU, "model.w").keys() == std::vector<std::string>{"tensor"});
+}
+
+TEST_CASE("an expanded tensor comes back as one, from a small file, too") {
+  TempFolder folder;
+  write_pt(folder / "x", testing::stream(testing::dict_of(twelve(3, {1000, 1000}, {0, 0}))),
+           {{"0", kTwelve}});
+  const Tensor mask = pt::load_file(folder / "x")["a"];
+  CHECK(mask.strides() == Strides{0, 0});
+  CHECK(mask.sum().item<float>() == 3e6f);
+}
+
 TEST_CASE("numbers and text come from every opcode that Python writes them with") {
   TempFolder folder;
   const std::pair<std::string, const char*> values[] = {
