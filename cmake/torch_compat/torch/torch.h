@@ -4,8 +4,9 @@
 // torch, at and c10 are namespaces that see all of halftape, rather than aliases of it, so that a
 // program may put names of its own into them.
 #pragma once
-#include <ATen/Parallel.h>
 #include <halftape/halftape.h>
+#ifdef HALFTAPE_VERSION  // otherwise it has said what the compiler must offer
+#include <ATen/Parallel.h>
 #include <torch/detail/static.h>
 
 #include <iostream>
@@ -351,3 +352,4 @@ requires(sizeof...(Parts) > 0) std::string check_text(const char*, const Parts&.
   return str(parts...);
 }
 }  // namespace halftape::torch_compat
+#endif
