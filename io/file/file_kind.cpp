@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <iterator>
 #include <string>
+#include <vector>
 
 #include "halftape/io/file/byte_order.h"
 #include "halftape/io/file/json.h"
+#include "halftape/io/file/zip.h"
 
 namespace halftape {
 namespace {
@@ -85,7 +87,19 @@ FileKind kind_of(std::string_view head) {
 FileKind kind_of(InputFile& file) {
   std::string head(std::min<uint64_t>(file.size(), kKindBytes), '\0');
   file.read_at(0, head.data(), head.size(), "the first bytes");
-  return kind_of(std::string_view(head));
+  const FileKind kind = kind_of(std::string_view(head));
+  if (kind != FileKind::Zip) return kind;
+  // A program that packs an archive again gives it another first member, or a folder.
+  try {
+    const std::vector<ZipMember> members = zip_members(file);
+    const auto ends = [](std::string_view end) {
+      return [end](const ZipMember& m) { return m.name.ends_with(end); };
+    };
+    if (std::any_of(members.begin(), members.end(), ends("/data.pkl"))) return FileKind::Pt;
+    if (std::all_of(members.begin(), members.end(), ends(".npy"))) return FileKind::Npz;
+  } catch (const FileError&) {  // whoever reads it finds the damage
+  }
+  return kind;
 }
 
 std::string_view described(FileKind kind) {

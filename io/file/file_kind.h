@@ -33,7 +33,8 @@ enum class FileKind : uint8_t {
 inline constexpr size_t kKindBytes = 512;
 /// The kind of a file that begins with these bytes.
 FileKind kind_of(std::string_view head);
-/// The same of a file; it is read on from wherever the caller seeks.
+/// The same of a file; for a zip archive whose first member does not tell, by the names of all. It
+/// is read on from wherever the caller seeks.
 FileKind kind_of(InputFile& file);
 /// What that is, and what to do with it: "a NumPy .npy file; read it with npy::load". Empty for
 /// Unknown.

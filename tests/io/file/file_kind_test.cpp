@@ -5,6 +5,7 @@
 
 #include <halftape/halftape.h>
 
+#include "halftape/io/file/zip.h"
 #include "halftape/tests/support/message.h"
 #include "halftape/tests/support/temp_folder.h"
 
@@ -58,6 +59,31 @@ TEST_CASE("the kinds of files that are given by mistake are known by their first
     CHECK(kind_of(std::string_view(head)) == kind);
     CHECK(described(kind).empty() == (kind == FileKind::Unknown));
   }
+}
+
+TEST_CASE("an archive is known in which any member comes first") {
+  const TempFolder folder;
+  const auto pack = [&](std::initializer_list<const char*> names) {
+    OutputFile file("zip", folder / "x");
+    ZipWriter zip(file);
+    for (const std::string name : names) zip.add(name, "", false);
+    zip.finish();
+    file.commit();
+    InputFile packed("zip", folder / "x");
+    return kind_of(packed);
+  };
+  CHECK(pack({"net/", "net/data/0", "net/data.pkl"}) == FileKind::Pt);
+  CHECK(pack({"a.npy", "b"}) == FileKind::Npz);
+  CHECK(pack({"b", "a.npy"}) == FileKind::Zip);
+  const std::string long_name(600, 'n');
+  for (const safetensors::Tensors& arrays :
+       {safetensors::Tensors(), safetensors::Tensors{{long_name, ones({1})}}}) {
+    npy::savez(folder / "npz", arrays);
+    CHECK(load_tensors(folder / "npz").size() == arrays.size());
+  }
+  testing::write_bytes(folder / "cut", read_bytes(folder / "npz").substr(0, 700));
+  InputFile cut("zip", folder / "cut");
+  CHECK(kind_of(cut) == FileKind::Zip);
 }
 
 TEST_CASE("each reader names the kind of a file that is not its own, and what reads it") {
