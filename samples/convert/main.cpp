@@ -67,12 +67,14 @@ Format format_of(const std::string& path) {
 Tensors below(const std::string& key, const Tensors& all) {
   if (key.empty()) return all;
   std::vector<Tensors::Item> chosen;
-  for (const auto& item : all)
+  for (const auto& item : all) {
+    if (item.key() == key) chosen.emplace_back("tensor", item.value());
     if (item.key().starts_with(key + '.'))
       chosen.emplace_back(item.key().substr(key.size() + 1), item.value());
+  }
   if (chosen.empty())
-    throw UserError(
-        fmt::format("--key {}: no name begins with \"{}.\"; --list shows them all", key, key));
+    throw UserError(fmt::format(
+        "--key {}: no name is that, or begins with \"{}.\"; --list shows them all", key, key));
   return Tensors(std::move(chosen));
 }
 
@@ -190,8 +192,10 @@ void run(const Arguments& a) {
   std::optional<Format> format;
   if (!a.out.empty()) format = format_of(a.out);
   std::error_code none;
-  if (format && fs::equivalent(a.input, a.out, none))
-    throw UserError(fmt::format("--out {}: that is the input; name another file", a.out));
+  // The output is written under the second name first.
+  for (const std::string& written : {a.out, a.out + ".partial"})
+    if (format && fs::equivalent(a.input, written, none))
+      throw UserError(fmt::format("--out {}: {} is the input; name another file", a.out, written));
   pt::Contents contents = read(a);
   const auto* const target = std::find_if(std::begin(kTargets), std::end(kTargets),
                                           [&](Dtype d) { return name(d) == a.dtype; });

@@ -48,6 +48,11 @@ refused "the input as output" "name another file" in.safetensors --out in.safete
 ln in.safetensors link.safetensors
 refused "the input by another name" "name another file" in.safetensors --out link.safetensors
 cmp in.safetensors before || fail "the input changed"
+cp before x.safetensors.partial
+refused "the input where the output is written" "name another file" x.safetensors.partial --out x.safetensors
+cmp x.safetensors.partial before || fail "an input called .partial changed"
+rm x.safetensors.partial
+"$program" in.safetensors --key w --list | grep -qE '^tensor +float32' || fail "--key of one tensor"
 refused "nothing to do" "--list" in.safetensors
 refused "an unknown format" "ends in" in.safetensors --out x.onnx
 refused "bfloat16 for NumPy" "add --dtype float32" in.safetensors --dtype bfloat16 --out x.npz
