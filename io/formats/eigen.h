@@ -43,10 +43,9 @@ void check_for_eigen(const char* op, const Tensor& t, int dims) {
   HALFTAPE_CHECK(!t.requires_grad(), op,
                  ": the tensor requires gradients, and what Eigen writes would not be in them; "
                  "call detach() before");
-  for (int i = 0; i < dims; ++i)
-    HALFTAPE_CHECK(t.size(i) <= 1 || t.stride(i) != 0, op,
-                   ": several elements of the tensor share one place in memory (expand); call "
-                   "contiguous() before");
+  HALFTAPE_CHECK(!overlaps_itself(t.sizes(), t.strides()), op,
+                 ": several elements of the tensor share one place in memory (expand, unfold); "
+                 "call contiguous() before");
 }
 
 }  // namespace detail
@@ -54,7 +53,8 @@ void check_for_eigen(const char* op, const Tensor& t, int dims) {
 /// The elements of a float32 or float64 tensor (n, m) on the CPU, of any strides: T is its dtype.
 /// Reads and writes through the map are those of the tensor, and raise no version. Valid while the
 /// tensor's memory is; so the tensor must have a name. Throws for another dtype, device or number
-/// of dimensions, for expanded tensors, and for those that require gradients.
+/// of dimensions, for tensors whose elements share memory (expanded ones), and for those that
+/// require gradients.
 template <EigenElement T>
 EigenMatrixMap<T> eigen_matrix(const Tensor& t) {
   detail::check_for_eigen<T>("eigen_matrix", t, 2);

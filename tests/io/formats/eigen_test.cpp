@@ -97,6 +97,7 @@ TEST_CASE("what Eigen cannot compute with is refused with the way out") {
   CHECK(has(matrix(t.to(kBFloat16)), "call to(float32) before"));
   CHECK(has(matrix(t[0]), "expected 2 dimensions, found the shape [3]"));
   CHECK(has(matrix(ones({3}, kFloats).expand({2, 3})), "call contiguous() before"));
+  CHECK(has(matrix(arange(4, kFloats).as_strided({3, 2}, {1, 1})), "call contiguous() before"));
   CHECK(has(matrix(ones({2, 3}, kFloats).requires_grad_()), "call detach() before"));
   CHECK(has(message([&] { (void)eigen_vector<float>(t); }), "call flatten() before"));
   CHECK(matrix(zeros({0, 3}, kFloats)).empty());
