@@ -18,8 +18,8 @@ namespace halftape {
 /// step calls cuda::synchronize(). Views and the kernels of an optimizer have no events of their
 /// own. An op takes some 200 bytes: record a few steps, not a run.
 ///
-/// The viewer shows, of an op that recorded itself, dtype, shape and bytes of its output; and a
-/// track of the bytes that arrays hold in the CPU's memory.
+/// The viewer shows dtype, shape and bytes of what an op that recorded itself computed (linear()
+/// computes rows), and a track of the bytes that arrays hold in the CPU's memory.
 class Trace {
  public:
   /// Throws Error while another trace records.
