@@ -36,6 +36,11 @@ void read(InputArchive& archive, optim::Optimizer& optimizer) {
     auto& of_one = saved.state.emplace_back();
     for (const auto& item : part.tensors()) of_one[item.key()] = item.value().array();
   }
+  HALFTAPE_CHECK(
+      groups.keys().size() == saved.groups.size() && state.keys().size() == saved.state.size(),
+      "optimizer: expected the archive's groups and states as parts that are numbered ",
+      "from 0 on, found ", saved.groups.size(), " and ", saved.state.size(), " of ",
+      groups.keys().size(), " and ", state.keys().size());
   optimizer.load_state_dict(saved);
 }
 

@@ -77,6 +77,12 @@ TEST_CASE("an optimizer refuses a state of other parameters and a file of someth
   CHECK(static_cast<optim::SGDOptions&>(into.param_groups()[0].options()).lr() == 0.2);
   save(a, module);
   CHECK(has(message([&] { load(into, module); }), "field with name \"groups\""));
+  serialize::OutputArchive out;
+  from.save(out);
+  out.write("state.5.momentum_buffer", ones({3}));
+  std::stringstream gap;
+  out.save_to(gap);
+  CHECK(has(message([&] { load(from, gap); }), "numbered from 0 on, found 1 and 2 of 1 and 3"));
   // Before the first step there is no state, and that is loaded as well.
   save(into, fresh);
   load(into, fresh);
