@@ -106,6 +106,10 @@ std::string shown(std::string text) {
   std::replace_if(
       text.begin(), text.end(),
       [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; }, '?');
+  // U+0080 to U+009F, of which U+009B begins a command as ESC [ does.
+  for (size_t at = 0; (at = text.find('\xc2', at)) != text.npos; ++at)
+    if (at + 1 < text.size() && static_cast<unsigned char>(text[at + 1]) < 0xa0)
+      text.replace(at, 2, "?");
   return text;
 }
 

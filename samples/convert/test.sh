@@ -31,12 +31,14 @@ convert y.npy --out y.pt >/dev/null
 python3 - <<'EOF' || exit 0  # without Python, what follows is left out
 import json, struct
 header = json.dumps({"w": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]},
-                     "n": {"dtype": "I64", "shape": [], "data_offsets": [16, 24]}}).encode()
+                     "n": {"dtype": "I64", "shape": [], "data_offsets": [16, 24]},
+                     "__metadata__": {"note": "\x1b[31m \u009b31m \u00e4"}}, ensure_ascii=False).encode()
 open("in.safetensors", "wb").write(struct.pack("<Q", len(header)) + header +
                                    struct.pack("<4fq", 3, 70000, -1e-9, float("inf"), 1 << 40))
 EOF
 out=$("$program" in.safetensors --dtype float16 --out half.npz) || fail "--dtype: $out"
 grep -qx 'w: 1 became infinite, 1 became 0' <<<"$out" || fail "losses by tensor: $out"
+"$program" in.safetensors --list | grep -qxF 'note = ?[31m ?31m ä' || fail "a text commands the terminal"
 grep -qx 'float16: of 4 numbers 1 became infinite and 1 became 0' <<<"$out" || fail "losses in all: $out"
 [ "$("$program" in.safetensors --dtype bfloat16 --list | head -n 1)" = "bfloat16: of 4 numbers 0 became infinite and 0 became 0" ] ||
   fail "bfloat16 loses none"
