@@ -54,10 +54,10 @@ TEST_CASE("the kinds of files that are given by mistake are known by their first
       {"\0"s, FileKind::Unknown},
       {"\xc3", FileKind::Text},
       {"\xff\xfe\0\1"s, FileKind::Unknown}};
-  for (const auto& [head, kind] : known) {
-    CAPTURE(head);
-    CHECK(kind_of(std::string_view(head)) == kind);
-    CHECK(described(kind).empty() == (kind == FileKind::Unknown));
+  for (const auto& row : known) {
+    CAPTURE(row.first);
+    CHECK(kind_of(std::string_view(row.first)) == row.second);
+    CHECK(described(row.second).empty() == (row.second == FileKind::Unknown));
   }
 }
 
