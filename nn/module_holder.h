@@ -12,15 +12,12 @@ namespace halftape::nn {
 namespace detail {
 [[noreturn]] void empty_holder();
 
-/// What overload resolution takes last: the first of arguments that no constructor takes.
-template <class Module>
-struct WrongArgument {
-  template <class T>
-  WrongArgument(const T&) {  // NOLINT: a conversion, so that the error names the user's line
-    static_assert(sizeof(T*) == 0,
-                  "no constructor of this module takes these arguments: see its options");
-  }
-};
+/// True for arguments of which a module is made, or an empty holder, or a copy.
+template <class Holder, class Contained, class... Args>
+inline constexpr bool kTaken =
+    sizeof...(Args) == 0 || std::is_constructible_v<Contained, Args...> ||
+    (sizeof...(Args) == 1 && ((std::is_base_of_v<Holder, std::decay_t<Args>> && ...) ||
+                              (std::is_convertible_v<Args, std::shared_ptr<Contained>> && ...)));
 }  // namespace detail
 
 /// A shared handle to a module that reads like the module: made by HALFTAPE_MODULE(Linear) from
@@ -45,9 +42,12 @@ class ModuleHolder {
                is_constructible_v<Contained, Head, Tail...>) explicit ModuleHolder(Head&& head,
                                                                                    Tail&&... tail)
       : impl_(std::make_shared<Contained>(std::forward<Head>(head), std::forward<Tail>(tail)...)) {}
-  /// Says so in a sentence, where compilers would list every constructor.
-  template <class... Others>
-  explicit ModuleHolder(detail::WrongArgument<Contained>, const Others&...);
+  /// What compilers say of other arguments: this line, and not every constructor.
+  template <class... no_module_is_made_of_these>
+  requires(!detail::kTaken<ModuleHolder, Contained, no_module_is_made_of_these...>)
+      // clang-format off
+  explicit ModuleHolder(no_module_is_made_of_these&&...) = delete;  // see the module's options
+  // clang-format on
 
   explicit operator bool() const { return impl_ != nullptr; }
   bool is_empty() const { return !impl_; }

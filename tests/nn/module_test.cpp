@@ -353,7 +353,10 @@ concept MadeOfZero = requires {
 
 TEST_CASE("an empty holder is false and throws when it is used") {
   static_assert(!MadeOfZero<nn::Flatten>);  // 0 is no null pointer
-  CHECK_FALSE(nn::ReLU(0).is_empty());      // inplace=false
+  static_assert(!std::is_constructible_v<nn::Linear, const char*, int>);
+  static_assert(!std::is_constructible_v<nn::Linear, std::shared_ptr<nn::Conv2dImpl>>);
+  static_assert(std::is_convertible_v<std::shared_ptr<nn::LinearImpl>, nn::Linear>);
+  CHECK_FALSE(nn::ReLU(0).is_empty());  // inplace=false
   const auto base = std::make_shared<nn::LinearImpl>(1, 2);
   CHECK(nn::Linear(base).ptr() == base);
   nn::Linear empty = nullptr;
