@@ -35,5 +35,5 @@ refused "not a number" "line 3.*nan" --trace nan.csv
 refused "a gap" "line 3.*expected step 1, found 2" --trace gap.csv
 refused "a trace and a training" "excludes" --trace constant.csv --epochs 2
 refused "an interval below 0" "growth-interval" --growth-interval -1
-refused "a report in no folder" "report" --out nowhere/page.html
+refused "a report in no folder" "--out: cannot write" --out nowhere/page.html
 echo "scaling_laws keeps its promises"
