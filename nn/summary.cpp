@@ -104,8 +104,8 @@ class SummaryPass final : detail::ResultWatcher {
     if (input.value.defined()) return input.value;
     const bool known = first_floating_.defined();
     const Dtype dtype = input.dtype.value_or(known ? first_floating_.dtype() : kFloat32);
-    return zeros(input.sizes,
-                 TensorOptions(dtype).device(known ? first_floating_.device() : Device(kCPU)));
+    const Device device = known ? first_floating_.device() : get_default_device();
+    return zeros(input.sizes, TensorOptions(dtype).device(device));
   }
 
   void gave(const Module& module, bool again, const std::vector<Tensor>& results) override {
