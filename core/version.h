@@ -1,4 +1,4 @@
-// The version, and what the language must offer. CMakeLists.txt reads the numbers here.
+// The version. CMakeLists.txt reads it here, and scripts/release writes it.
 #pragma once
 
 /// The first number of the version of these headers; version() tells that of the library.
