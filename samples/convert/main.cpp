@@ -208,10 +208,15 @@ void run(const Arguments& a) {
   if (!format) return;
   // The keys of a checkpoint's numbers mean nothing to a reader of weights.
   InputFile file("halftape-convert", a.input);
-  const bool keep = format == Format::Safetensors && kind_of(file) == FileKind::Safetensors;
-  if (!keep && !contents.metadata.empty())
-    fmt::print("left out: {} numbers and texts (--list shows them)\n", contents.metadata.size());
-  if (!keep) contents.metadata.clear();
+  const bool was_safetensors = kind_of(file) == FileKind::Safetensors;
+  if (format != Format::Safetensors || !was_safetensors) {
+    if (was_safetensors) contents.metadata.erase("format");  // says which program wrote the file
+    if (const size_t n = contents.metadata.size(); n > 0)
+      fmt::print("left out: {} (--list shows {})\n",
+                 n == 1 ? "one number or text" : fmt::format("{} numbers and texts", n),
+                 n == 1 ? "it" : "them");
+    contents.metadata.clear();
+  }
   write(a, *format, contents);
 }
 
