@@ -42,13 +42,6 @@ class ModuleHolder {
                is_constructible_v<Contained, Head, Tail...>) explicit ModuleHolder(Head&& head,
                                                                                    Tail&&... tail)
       : impl_(std::make_shared<Contained>(std::forward<Head>(head), std::forward<Tail>(tail)...)) {}
-  /// What compilers say of other arguments: this line, and not every constructor.
-  template <class... no_module_is_made_of_these>
-  requires(!detail::kTaken<ModuleHolder, Contained, no_module_is_made_of_these...>)
-      // clang-format off
-  explicit ModuleHolder(no_module_is_made_of_these&&...) = delete;  // see the module's options
-  // clang-format on
-
   explicit operator bool() const { return impl_ != nullptr; }
   bool is_empty() const { return !impl_; }
   Contained* operator->() const { return get(); }
@@ -77,6 +70,14 @@ class ModuleHolder {
   }
 
  private:
+  // What compilers say of other arguments: this line, and not every constructor. Private, as of a
+  // deleted one g++ says twice for each macro that it was inherited through.
+  template <class... no_module_is_made_of_these>
+  requires(!detail::kTaken<ModuleHolder, Contained, no_module_is_made_of_these...>)
+      // clang-format off
+  explicit ModuleHolder(no_module_is_made_of_these&&...);  // see the module's options
+  // clang-format on
+
   std::shared_ptr<void> impl_;  // to a Contained
 };
 

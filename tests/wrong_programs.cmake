@@ -1,7 +1,7 @@
 # Does the compiler say in a sentence, and at the user's line, that a module or a TrainState does not take an argument? Run as a test:
 # cmake -D CXX=<compiler> -D INCLUDE=<folder> -D WORK=<folder> -P wrong_programs.cmake
 cmake_minimum_required(VERSION 3.25)
-set(lines 45)  # of a message, at most; besides those that say how the header came in. g++ names each macro that the class comes from, twice
+set(lines 10)  # of a message, at most; besides those that say how the header came in
 set(module "no_module_is_made_of_these")
 
 function(refused headers statement sentence)
