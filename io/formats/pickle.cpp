@@ -187,7 +187,7 @@ class Reader {
       return;
     }
     uint64_t value = from_little_endian(digits);
-    if (!digits.empty() && digits.size() < 8 && digits.back() < 0)
+    if (!digits.empty() && digits.size() < 8 && (static_cast<uint8_t>(digits.back()) & 0x80) != 0)
       value |= ~uint64_t{0} << 8 * digits.size();
     push_int(static_cast<int64_t>(value));
   }
