@@ -40,12 +40,12 @@ if(HALFTAPE_CPU_LEVELS STREQUAL native)
 endif()
 
 # Vectorised, and without the two rules of IEEE that nobody here uses. Never -ffast-math, which would remove the inf and
-# NaN checks; no contraction, so that a vector body and its tail give the same bits, and all levels. Integers wrap.
+# NaN checks. Integers wrap.
 function(halftape_cpu_kernels target backend)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ${HALFTAPE_PIC})
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_include_directories(${target} PRIVATE ${HALFTAPE_INCLUDE})
-  target_compile_options(${target} PRIVATE -fno-math-errno -fno-trapping-math -ffp-contract=off -fwrapv
+  target_compile_options(${target} PRIVATE -fno-math-errno -fno-trapping-math -fwrapv
                                            $<$<NOT:$<BOOL:${HALFTAPE_SANITIZE}>>:-O3> ${ARGN})
   target_compile_definitions(${target} PRIVATE EIGEN_DONT_PARALLELIZE HALFTAPE_CPU_BACKEND=${backend})
   target_link_libraries(${target} PRIVATE halftape_eigen halftape_warnings halftape_sanitizers)

@@ -128,6 +128,14 @@ TEST_CASE_TEMPLATE("every 4099th of the 2^32 floats rounds as the definition say
   CHECK(wrong == 0);
 }
 
+TEST_CASE("a product and the sum it goes into are rounded each") {
+  volatile float given = 1 + 0x1p-12f;
+  const float x = given;
+  // x² is 1 + 2^-11 + 2^-24, whose last digit one rounding of x·x + c would keep.
+  CHECK(x * x - (1 + 0x1p-11f) == 0);
+  CHECK(double{x} * x - (1 + 0x1p-11) == 0x1p-24);
+}
+
 TEST_CASE("the limits of the formats are those of their standard") {
   CHECK(static_cast<float>(Half::from_bits(0x7bff)) == 65504);
   CHECK(static_cast<float>(Half::from_bits(0x0400)) == 0x1p-14f);
