@@ -2,8 +2,13 @@
 // computed in float and rounded once.
 #pragma once
 #include <cstdint>
+#include <type_traits>
 
 #include "halftape/core/bit_cast.h"
+
+#if defined(__aarch64__) && defined(__ARM_FP16_FORMAT_IEEE) && !defined(__CUDACC__)
+#define HALFTAPE_HALF_INSTRUCTIONS 1
+#endif
 
 namespace halftape {
 
@@ -68,6 +73,28 @@ constexpr float half_bits_to_float(uint16_t bits) {
   return bit_cast<float>(sign | chosen);
 }
 
+/// The same bits, by the instructions of a machine that has them. Those keep more of a NaN's
+/// payload.
+constexpr uint16_t to_half_bits(float value) {
+#ifdef HALFTAPE_HALF_INSTRUCTIONS
+  if (!std::is_constant_evaluated()) {
+    const uint32_t bits = bit_cast<uint16_t>(static_cast<__fp16>(value));
+    return static_cast<uint16_t>(value == value ? bits : bits & 0xfe00u);
+  }
+#endif
+  return float_to_half_bits(value);
+}
+/// The same bits. The instructions make a signalling NaN quiet.
+constexpr float from_half_bits(uint16_t bits) {
+#ifdef HALFTAPE_HALF_INSTRUCTIONS
+  if (!std::is_constant_evaluated()) {
+    const float value = static_cast<float>(bit_cast<__fp16>(bits));
+    return (bits & 0x7fffu) > 0x7c00u ? half_bits_to_float(bits) : value;
+  }
+#endif
+  return half_bits_to_float(bits);
+}
+
 constexpr uint16_t float_to_bfloat16_bits(float value) {
   const uint32_t word = bit_cast<uint32_t>(value);
   const uint32_t rounded = (word + 0x7fffu + ((word >> 16) & 1u)) >> 16;
@@ -82,10 +109,10 @@ constexpr uint16_t float_to_bfloat16_bits(float value) {
 struct Half {
   uint16_t bits = 0;
   constexpr Half() = default;
-  constexpr explicit Half(float value) : bits(detail::float_to_half_bits(value)) {}
+  constexpr explicit Half(float value) : bits(detail::to_half_bits(value)) {}
   constexpr explicit Half(double value)
       : bits(static_cast<uint16_t>(detail::round_to_16(value, 10, 15) | detail::sign16(value))) {}
-  constexpr explicit operator float() const { return detail::half_bits_to_float(bits); }
+  constexpr explicit operator float() const { return detail::from_half_bits(bits); }
   constexpr explicit operator double() const { return static_cast<float>(*this); }
   /// The number with these bits.
   static constexpr Half from_bits(uint16_t bits) {

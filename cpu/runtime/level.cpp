@@ -39,7 +39,11 @@ std::vector<Level> levels() {
   if (machine_has_v3()) all.push_back({"x86-64-v3", &halftape_cpu_v3});
 #endif
 #if HALFTAPE_CPU_BASELINE
+#if defined(__aarch64__)
+  all.push_back({"armv8-a", &halftape_cpu_baseline});
+#else
   all.push_back({"baseline", &halftape_cpu_baseline});
+#endif
 #endif
   return all;
 }

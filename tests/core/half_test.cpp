@@ -128,6 +128,21 @@ TEST_CASE_TEMPLATE("every 4099th of the 2^32 floats rounds as the definition say
   CHECK(wrong == 0);
 }
 
+TEST_CASE("a conversion by the machine's instructions gives the formula's bits, those of NaN too") {
+  int64_t wrong = 0;
+  for (uint32_t i = 0; i < 0x10000; ++i) {
+    const auto bits = static_cast<uint16_t>(i);
+    const float wide = static_cast<float>(Half::from_bits(bits));
+    wrong += bit_cast<uint32_t>(wide) != bit_cast<uint32_t>(detail::half_bits_to_float(bits));
+  }
+  CHECK(wrong == 0);
+  for (uint64_t i = 0; i < uint64_t{1} << 32; i += 1021) {
+    const auto x = bit_cast<float>(static_cast<uint32_t>(i));
+    wrong += Half(x).bits != detail::float_to_half_bits(x);
+  }
+  CHECK(wrong == 0);
+}
+
 TEST_CASE("a product and the sum it goes into are rounded each") {
   volatile float given = 1 + 0x1p-12f;
   const float x = given;
