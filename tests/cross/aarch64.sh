@@ -4,6 +4,7 @@ packages=(g++-aarch64-linux-gnu qemu-user)
 compiler=(aarch64-linux-gnu-g++)
 suites=(core cpu autograd amp)
 demo_options=(--hash)
+bits=yes
 emulator_says() { qemu-aarch64 --version; }
 
 # zlib and MPFR of that system, without touching the packages of this one: apt gets a state of its own.
