@@ -17,7 +17,6 @@ namespace {
 constexpr std::string_view kPart = "part", kInt = "int ", kDouble = "double ", kBool = "bool ",
                            kText = "text ";
 constexpr std::string_view kTextMark = "halftape";  // too large for the length of a header
-constexpr const char* kOneTensor = "tensor";        // as in save(tensor, path)
 
 /// The value behind `kind`, if the text begins with that and all of it is a number.
 template <class Number>
@@ -263,7 +262,9 @@ std::vector<std::string> InputArchive::keys() const {
   return all;
 }
 
-void write(OutputArchive& archive, const Tensor& tensor) { archive.write(kOneTensor, tensor); }
+void write(OutputArchive& archive, const Tensor& tensor) {
+  archive.write(detail::kOneTensor, tensor);
+}
 
 void write(OutputArchive& archive, const std::vector<Tensor>& tensors) {
   for (size_t i = 0; i < tensors.size(); ++i) archive.write(std::to_string(i), tensors[i]);
@@ -275,7 +276,7 @@ void write(OutputArchive& archive, const nn::Module& module) {
 
 void read(InputArchive& archive, Tensor& tensor) {
   const safetensors::Tensors& all = archive.tensors();
-  const Tensor* const found = all.find(kOneTensor);
+  const Tensor* const found = all.find(detail::kOneTensor);
   HALFTAPE_CHECK(found && all.size() == 1, "load: expected one tensor, as save(tensor, …) writes ",
                  "it, found ", all.size(), " under names; read them with an InputArchive");
   tensor = found->clone();

@@ -15,8 +15,6 @@
 namespace halftape {
 namespace {
 
-constexpr const char* kOneTensor = "tensor";
-
 std::string described(const Tensor& t) {
   std::ostringstream text;
   text << t.dtype() << ' ' << t.sizes();
@@ -136,7 +134,7 @@ void save(const nn::Module& module, const std::filesystem::path& path) {
 }
 
 void save(const Tensor& tensor, const std::filesystem::path& path) {
-  safetensors::save_file({{kOneTensor, tensor}}, path);
+  safetensors::save_file({{detail::kOneTensor, tensor}}, path);
 }
 
 safetensors::Tensors load_tensors(const std::filesystem::path& path, Device device) {
@@ -180,7 +178,7 @@ IncompatibleKeys load(nn::Module& module, const safetensors::Tensors& values, St
 
 void load(Tensor& tensor, const std::filesystem::path& path) {
   const safetensors::Tensors values = load_tensors(path);
-  const Tensor* found = values.find(kOneTensor);
+  const Tensor* found = values.find(detail::kOneTensor);
   HALFTAPE_CHECK(found && values.size() == 1, "load: ", path.string(), " holds ", values.size(),
                  " named tensors, not the one of save(tensor, path); read it with load_tensors");
   tensor = *found;

@@ -17,6 +17,10 @@ namespace halftape {
 /// safetensors.torch.load_file reads as such.
 void save(const nn::Module& module, const std::filesystem::path& path);
 void save(const Tensor& tensor, const std::filesystem::path& path);
+namespace detail {
+/// The name that save(tensor, …) gives the tensor.
+inline constexpr const char* kOneTensor = "tensor";
+}  // namespace detail
 
 enum class Strict : bool { No, Yes };
 /// The names that only one side has; empty unless Strict::No.

@@ -32,6 +32,8 @@ int this_thread() {
   return number;
 }
 
+constexpr const char* kOp = "op";  // the category of a forward op
+
 struct Event {
   std::string name;
   const char* category;
@@ -75,7 +77,7 @@ class Recorder final : public OpWatcher {
   }
   int64_t began() noexcept override { return nanoseconds(); }
   void ended(const char* name, Phase phase, int64_t began) noexcept override {
-    add(name, phase == Phase::Op ? "op" : phase == Phase::Backward ? "backward" : "step", began);
+    add(name, phase == Phase::Op ? kOp : phase == Phase::Backward ? "backward" : "step", began);
   }
   void made(const Array& value) noexcept override {
     last_value = {nanoseconds(), value.shape(), value.dtype()};
@@ -83,7 +85,7 @@ class Recorder final : public OpWatcher {
   void add(std::string name, const char* category, int64_t began) noexcept {
     const int64_t now = nanoseconds(), memory = cpu::memory_allocated();
     const LastValue& last = last_value;
-    const bool made = *category == 'o' && last.at >= began;
+    const bool made = std::string_view(category) == kOp && last.at >= began;
     const std::lock_guard lock(mutex_);
     if (!recording_ || began < start_) return;
     try {
