@@ -97,7 +97,10 @@ std::string detail::name_of(const std::type_info& type) {
   int failed = 0;
   const std::unique_ptr<char, decltype(&std::free)> name(
       abi::__cxa_demangle(type.name(), nullptr, nullptr, &failed), &std::free);
-  return failed ? type.name() : name.get();
+  std::string text = failed ? type.name() : name.get();
+  // libc++ has its types in a namespace of their version.
+  for (size_t at; (at = text.find("std::__1::")) != std::string::npos;) text.erase(at + 5, 5);
+  return text;
 }
 
 std::string detail::joined(const std::string& prefix, const std::string& name) {
