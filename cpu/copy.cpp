@@ -54,12 +54,12 @@ template <class Word>
 void copy_squares(const Walk<2>& walk, int dim, CopyRun copy) {
   constexpr int64_t kSide = 32;
   const int inner = walk.shape.size() - 1;
-  const auto& [to, from] = walk.operands;
+  const auto &to = walk.operands[0], &from = walk.operands[1];
   const int64_t across = walk.shape[inner], down = walk.shape[dim];
   const int64_t rows = (down + kSide - 1) / kSide, step = to.strides[inner] / to.item;
   int64_t planes = 1;  // of all dimensions but these two
   for (int d = 0; d < inner; ++d) planes *= d == dim ? 1 : walk.shape[d];
-  const auto strip = [&, &to = to, &from = from](int64_t task) {  // a row of squares
+  const auto strip = [&](int64_t task) {  // a row of squares
     const int64_t i0 = task % rows * kSide, height = std::min(kSide, down - i0);
     char* y = to.base + i0 * to.strides[dim];
     const char* x = from.base + i0 * from.item;

@@ -168,15 +168,17 @@ void take_in(const RunningStats& running, const Array& mean, const Array& var) {
     const int64_t count = ++*running.batches.data<int64_t>();
     if (running.momentum < 0) share = S(1) / static_cast<S>(count);
   }
-  for (const auto& [to, now] : {std::pair{&running.mean, m}, {&running.var, v}}) {
-    if (!to->defined()) continue;
-    visit(to->dtype(), [&, now = now, to = to](auto t) {
+  const auto move_towards = [&](const Array& to, const S* now) {
+    if (!to.defined()) return;
+    visit(to.dtype(), [&](auto t) {
       using T = typename decltype(t)::type;
-      T* at = to->template data<T>();
-      for (int64_t c = 0; c < channels; ++c, at += to->strides()[0])
+      T* at = to.template data<T>();
+      for (int64_t c = 0; c < channels; ++c, at += to.strides()[0])
         *at = convert<T>((1 - share) * convert<S>(*at) + share * now[c]);
     });
-  }
+  };
+  move_towards(running.mean, m);
+  move_towards(running.var, v);
 }
 
 template <class S>

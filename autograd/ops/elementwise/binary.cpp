@@ -111,12 +111,12 @@ Tensor binary(const Tensor& a_in, const Tensor& b_in) {
     const bool keep_a = !neither && (b.requires_grad() || !(product || quotient));
     const bool keep_b = !neither && (a.requires_grad() || !product);
     return record(Op::name, std::move(y), {&a, &b},
-                  [a = Kept::if_wanted(keep_a, a), b = Kept::if_wanted(keep_b, b),
+                  [kept_a = Kept::if_wanted(keep_a, a), kept_b = Kept::if_wanted(keep_b, b),
                    a_shape = a.sizes(), b_shape = b.sizes(), a_type = a.dtype(),
                    b_type = b.dtype()](Node& self, const Tensor& g_in) -> Grads {
                     const auto [g, u, v] = in_compute_dtype<kSeveralSteps>(
-                        g_in, a.defined() ? a.tensor(self) : Tensor(),
-                        b.defined() ? b.tensor(self) : Tensor());
+                        g_in, kept_a.defined() ? kept_a.tensor(self) : Tensor(),
+                        kept_b.defined() ? kept_b.tensor(self) : Tensor());
                     Grads d(2);
                     if (self.wants(0)) d[0] = like_input(Op::da(g, u, v), a_shape, a_type);
                     if (self.wants(1)) d[1] = like_input(Op::db(g, u, v), b_shape, b_type);

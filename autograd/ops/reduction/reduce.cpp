@@ -36,8 +36,8 @@ Tensor extremum(const CastOp& op, const Tensor& in, const Dims& wanted, bool kee
   const Array y = reduce<Op>(x, dims, keepdim, x.dtype());
   if (!records({&x})) return Tensor(y);
   return record(
-      op.name, y, {&x}, [x = Saved(x), y = Saved(y), dims](Node& self, const Tensor& g) -> Grads {
-        const Tensor from = x.tensor(self);
+      op.name, y, {&x}, [in = Saved(x), y = Saved(y), dims](Node& self, const Tensor& g) -> Grads {
+        const Tensor from = in.tensor(self);
         const Shape& shape = from.sizes();
         const Tensor best = keep_dims(y.tensor(self).detach(), shape, dims);
         const Tensor hits = where(best == best, from == best, from != from).to(g.dtype());

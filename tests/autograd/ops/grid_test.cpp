@@ -27,14 +27,16 @@ TEST_CASE("grid_sample gives PyTorch's values and gradients in all its modes") {
                                                          {kNearest, "nearest"}};
   const std::pair<nn::detail::grid_padding_t, std::string> paddings[] = {
       {kZeros, "zeros"}, {kBorder, "border"}, {kReflection, "reflection"}};
-  for (const auto& [mode, mode_name] : modes) {
-    for (const auto& [padding, padding_name] : paddings) {
+  for (const auto& each_mode : modes) {  // pairs: clang 14 captures no structured binding
+    for (const auto& each_padding : paddings) {
+      const auto mode = each_mode.first;
+      const auto padding = each_padding.first;
       for (const bool corners : {false, true}) {
-        const std::string name = mode_name + "/" + padding_name + "/" + std::to_string(corners);
+        const std::string name =
+            each_mode.second + "/" + each_padding.second + "/" + std::to_string(corners);
         CAPTURE(name);
-        const auto check = [&, mode = mode, padding = padding](const std::string& prefix,
-                                                               const Tensor& image,
-                                                               const Tensor& points, Dtype dtype) {
+        const auto check = [&](const std::string& prefix, const Tensor& image, const Tensor& points,
+                               Dtype dtype) {
           const Tensor x = image.to(dtype, false, true).requires_grad_(),
                        grid = points.to(dtype, false, true).requires_grad_();
           const Tensor y = F::grid_sample(

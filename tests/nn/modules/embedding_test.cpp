@@ -61,10 +61,10 @@ TEST_CASE("embedding_bag gives PyTorch's sums, means and maxima, and their gradi
     const std::pair<const char*, nn::EmbeddingBagMode> modes[] = {
         {"sum", kSum}, {"mean", kMean}, {"max", kMax}};
     using Options = F::EmbeddingBagFuncOptions;
-    for (const auto& [word, mode] : modes) {
-      const auto check = [&, word = word, mode = mode](const std::string& name, const Tensor& at,
-                                                       Options o) {
-        torch.check(std::string("bag/") + word + '/' + name,
+    for (const auto& each : modes) {  // a pair: clang 14 captures no structured binding
+      const auto mode = each.second;
+      const auto check = [&](const std::string& name, const Tensor& at, Options o) {
+        torch.check(std::string("bag/") + each.first + '/' + name,
                     F::embedding_bag(at, weight, o.mode(mode)), {weight});
       };
       check("rows", pairs(), {});

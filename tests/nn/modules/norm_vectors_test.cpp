@@ -109,7 +109,7 @@ TEST_CASE(
       INFO(name << ' ' << dtype);
       nn::BatchNorm1d layer(nn::BatchNorm1dOptions(3).momentum(momentum));
       layer->to(dtype);
-      const auto batch = [&, dtype = dtype](int64_t i) {
+      const auto batch = [&](int64_t i) {
         return vectors().tensor("layer/batch" + std::to_string(i), {2 + i, 3}).to(dtype);
       };
       for (int64_t i = 0; i < 3; ++i) layer(batch(i));

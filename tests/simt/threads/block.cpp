@@ -332,9 +332,9 @@ std::string Block::deadlock() const {
 }
 
 std::string run(const Grid& grid) {
-  const auto [nx, ny, nz] = grid.blocks;
-  const std::uint64_t count = std::uint64_t{nx} * ny * nz;
-  const auto index = [nx = nx, ny = ny](std::uint64_t i) {
+  const unsigned nx = grid.blocks.x, ny = grid.blocks.y;
+  const std::uint64_t count = std::uint64_t{nx} * ny * grid.blocks.z;
+  const auto index = [nx, ny](std::uint64_t i) {
     return uint3{unsigned(i % nx), unsigned(i / nx % ny), unsigned(i / (std::uint64_t{nx} * ny))};
   };
   const std::size_t workers =

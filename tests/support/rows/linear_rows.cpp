@@ -27,24 +27,26 @@ Values layer(const Values& x, const Values& w, const Values& b, Activation a) {
 void linear_rows(std::vector<OpRow>& rows) {
   const std::pair<const char*, Activation> activations[] = {
       {"none", Activation::None}, {"relu", Activation::Relu}, {"gelu", Activation::Gelu}};
-  for (const auto& [name, a] : activations) {
+  for (const auto& activation : activations) {  // a pair: clang 14 captures no structured binding
+    const char* const name = activation.first;
+    const Activation a = activation.second;
     for (const Shape& x : {Shape{3, 4}, Shape{4}, Shape{2, 0, 4}})
       rows.push_back(
           {.name = std::string("linear, ") + name,
-           .call = [a = a](const TensorList& in) { return linear(in[0], in[1], in[2], a); },
+           .call = [a](const TensorList& in) { return linear(in[0], in[1], in[2], a); },
            .shapes = {x, {9, 4}, {9}},
            .reference =
-               [a = a](const std::vector<Values>& in) { return layer(in[0], in[1], in[2], a).v; },
+               [a](const std::vector<Values>& in) { return layer(in[0], in[1], in[2], a).v; },
            .cast = Cast::Lower,
            .needed = 2});
     rows.push_back({.name = std::string("mlp, ") + name,
                     .call =
-                        [a = a](const TensorList& in) {
+                        [a](const TensorList& in) {
                           return mlp(in[0], {in[1], in[2], in[3]}, {in[4], {}, in[5]}, a);
                         },
                     .shapes = {{2, 2, 3}, {5, 3}, {4, 5}, {2, 4}, {5}, {2}},
                     .reference =
-                        [a = a](const std::vector<Values>& in) {
+                        [a](const std::vector<Values>& in) {
                           const Values h = layer(layer(in[0], in[1], in[4], a), in[2], {}, a);
                           return layer(h, in[3], in[5], Activation::None).v;
                         },
