@@ -362,7 +362,8 @@ TEST_CASE("an empty holder is false and throws when it is used") {
   nn::Linear empty = nullptr;
   CHECK_FALSE(static_cast<bool>(empty));
   CHECK(empty.is_empty());
-  CHECK_THROWS_WITH_AS(static_cast<void>(empty->weight), Contains("Accessing empty ModuleHolder"), Error);
+  CHECK_THROWS_WITH_AS(static_cast<void>(empty->weight), Contains("Accessing empty ModuleHolder"),
+                       Error);
   CHECK_THROWS_AS(empty(ones({1})), Error);
   empty = nn::Linear(1, 1);
   const nn::Linear same(empty);
