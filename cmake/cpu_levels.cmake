@@ -72,7 +72,7 @@ if(NOT baseline IN_LIST built)
   set_property(TARGET halftape_cpu PROPERTY SOURCES ${shared})
 endif()
 
-function(halftape_cpu_level level)
+function(halftape_cpu_level level kernels)
   if(NOT level IN_LIST built)
     return()
   endif()
@@ -92,6 +92,8 @@ function(halftape_cpu_level level)
   target_sources(halftape PRIVATE ${object})
 endfunction()
 # g++ copies in pieces of 16 bytes otherwise, from which a load of 32 has to wait.
-halftape_cpu_level(v3 -march=x86-64-v3 "$<$<CXX_COMPILER_ID:GNU>:-mmove-max=256;-mstore-max=256>")
-halftape_cpu_level(v4 -march=x86-64-v4 -mprefer-vector-width=512)
-halftape_cpu_level(v4_bf16 -march=x86-64-v4 -mavx512bf16 -mprefer-vector-width=512)
+halftape_cpu_level(v3 "${kernels}" -march=x86-64-v3 "$<$<CXX_COMPILER_ID:GNU>:-mmove-max=256;-mstore-max=256>")
+halftape_cpu_level(v4 "${kernels}" -march=x86-64-v4 -mprefer-vector-width=512)
+# Dot products of bfloat16 are the one thing that differs.
+halftape_cpu_level(v4_bf16 ${PROJECT_SOURCE_DIR}/cpu/gemm/packed_gemm.cpp -march=x86-64-v4 -mavx512bf16 -mprefer-vector-width=512
+                   -DHALFTAPE_CPU_GEMM=halftape_cpu_v4_bf16)

@@ -9,6 +9,7 @@
 #include "halftape/cpu/cpu_backend.h"
 #include "halftape/cpu/gemm/packed_gemm.h"
 #include "halftape/cpu/runtime/allocator.h"
+#include "halftape/cpu/runtime/native_bfloat16.h"
 #include "halftape/cpu/vector/loop.h"
 
 namespace halftape::cpu {
@@ -106,7 +107,10 @@ void CpuBackend::gemm(const Gemm& g) {
   const Dtype type = g.a.dtype();
   const bool packs = (type == kFloat32 || is_16bit(type)) && is_floating_point(g.d.dtype()) &&
                      g.d.numel() > 0 && g.a.size(g.a.dim() - 1) > 0;
-  if (packs && (plain || (!g.bias_grad.defined() && ends_in_tiles(g)))) return packed_gemm(g);
+  if (packs && (plain || (!g.bias_grad.defined() && ends_in_tiles(g)))) {
+    const PackedGemm native = type == kBFloat16 ? native_bfloat16_gemm() : nullptr;
+    return native ? native(g) : packed_gemm(g);
+  }
 #endif
   if (!plain) return gemm_unfused(*this, g, masked_relu);
   static std::once_flag once;

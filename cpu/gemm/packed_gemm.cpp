@@ -236,4 +236,9 @@ void packed_gemm(const Gemm& g) {
 
 }  // namespace halftape::cpu
 
+#ifdef HALFTAPE_CPU_GEMM
+/// The only symbol that others see where this file is compiled by itself.
+extern "C" void HALFTAPE_CPU_GEMM(const halftape::Gemm& g) { halftape::cpu::packed_gemm(g); }
+#endif
+
 #endif

@@ -12,13 +12,14 @@
 #include "halftape/core/contract/backend.h"
 #include "halftape/core/machine/cpu_capability.h"
 #include "halftape/cpu/runtime/machine_level.h"
+#include "halftape/cpu/runtime/native_bfloat16.h"
 
 // In the cpu_backend.cpp of each level.
 extern "C" {
 halftape::Backend* halftape_cpu_baseline();
 halftape::Backend* halftape_cpu_v3();
 halftape::Backend* halftape_cpu_v4();
-halftape::Backend* halftape_cpu_v4_bf16();
+void halftape_cpu_v4_bf16(const halftape::Gemm& g);  // in cpu/gemm/packed_gemm.cpp
 }
 
 namespace halftape {
@@ -29,7 +30,7 @@ struct Level {
   Backend* (*backend)();
 };
 
-/// Best first. That of native bfloat16 is never the best by itself.
+/// Best first.
 std::vector<Level> levels() {
   std::vector<Level> all;
 #if HALFTAPE_CPU_V4
@@ -72,20 +73,17 @@ const Level& chosen() {
   return level;
 }
 
-/// What runs; another than the chosen level's with native bfloat16. Null before the first use.
-constinit std::atomic<Backend*> current = nullptr;
-
-Backend* first_backend() {
-  Backend* none = nullptr;
-  current.compare_exchange_strong(none, chosen().backend(), std::memory_order_acq_rel);
-  return current.load(std::memory_order_acquire);
-}
+constinit std::atomic<cpu::PackedGemm> bfloat16_gemm = nullptr;
 
 }  // namespace
 
+cpu::PackedGemm cpu::native_bfloat16_gemm() {
+  return bfloat16_gemm.load(std::memory_order_acquire);
+}
+
 Backend& cpu_backend() {
-  Backend* const backend = current.load(std::memory_order_acquire);
-  return backend ? *backend : *first_backend();
+  static Backend& backend = *chosen().backend();
+  return backend;
 }
 
 std::string get_cpu_capability() { return chosen().name; }
@@ -109,7 +107,7 @@ void set_native_bfloat16(bool on) {
                  ", no dot products of bfloat16; ask has_native_bfloat16()");
 #if HALFTAPE_CPU_V4_BF16
   if (has_native_bfloat16())
-    current.store(on ? halftape_cpu_v4_bf16() : halftape_cpu_v4(), std::memory_order_release);
+    bfloat16_gemm.store(on ? &halftape_cpu_v4_bf16 : nullptr, std::memory_order_release);
 #endif
 }
 
