@@ -282,6 +282,8 @@ std::vector<T> TensorBase::to_vector() const {
 }
 template std::vector<double> TensorBase::to_vector() const;
 template std::vector<float> TensorBase::to_vector() const;
+template std::vector<int8_t> TensorBase::to_vector() const;
+template std::vector<int16_t> TensorBase::to_vector() const;
 template std::vector<int32_t> TensorBase::to_vector() const;
 template std::vector<int64_t> TensorBase::to_vector() const;
 template std::vector<uint8_t> TensorBase::to_vector() const;

@@ -22,6 +22,8 @@ namespace halftape {
 #define HALFTAPE_DTYPES(row)                                                                        \
   row(Bool,     bool,     "bool",     "Bool",     0,       0,                       Bool)           \
   row(UInt8,    uint8_t,  "uint8",    "Byte",     0,       0,                       UInt8)          \
+  row(Int8,     int8_t,   "int8",     "Char",     0,       0,                       Int8)           \
+  row(Int16,    int16_t,  "int16",    "Short",    0,       0,                       Int16)          \
   row(Int32,    int32_t,  "int32",    "Int",      0,       0,                       Int32)          \
   row(Int64,    int64_t,  "int64",    "Long",     0,       0,                       Int64)          \
   row(Float16,  Half,     "float16",  "Half",     0x1p-10, 65504,                   Float32)        \
@@ -39,8 +41,8 @@ enum class Dtype : uint8_t {
 #define HALFTAPE_ROW(D, ...) inline constexpr Dtype k##D = Dtype::D;
 HALFTAPE_DTYPES(HALFTAPE_ROW)
 #undef HALFTAPE_ROW
-inline constexpr Dtype kByte = kUInt8, kInt = kInt32, kLong = kInt64, kHalf = kFloat16,
-                       kFloat = kFloat32, kDouble = kFloat64;
+inline constexpr Dtype kByte = kUInt8, kChar = kInt8, kShort = kInt16, kInt = kInt32,
+                       kLong = kInt64, kHalf = kFloat16, kFloat = kFloat32, kDouble = kFloat64;
 
 /// The row of a dtype in HALFTAPE_DTYPES.
 struct DtypeTraits {
@@ -136,10 +138,12 @@ constexpr bool is_16bit(Dtype d) { return d == kFloat16 || d == kBFloat16; }
 constexpr Dtype sum_dtype(Dtype d) { return is_floating_point(d) ? d : kInt64; }
 
 /// The dtype of an operation on two tensors of these dtypes, as in PyTorch: the later row of
-/// HALFTAPE_DTYPES, and float32 for two different narrow dtypes, neither of which holds the other.
+/// HALFTAPE_DTYPES; where neither holds the other, the first that holds both: int16 for uint8 and
+/// int8, float32 for two different narrow dtypes.
 constexpr Dtype promote(Dtype a, Dtype b) {
   if (a != b && is_narrow(a) && is_narrow(b)) return kFloat32;
-  return a < b ? b : a;
+  const Dtype later = a < b ? b : a;
+  return later == kInt8 && (a == kUInt8 || b == kUInt8) ? kInt16 : later;
 }
 
 /// Whether tensors hold this C++ type.

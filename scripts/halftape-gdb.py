@@ -18,7 +18,8 @@ import gdb.types
 FIRST = 8  # values of a tensor that are shown
 UNREADABLE = (gdb.error, gdb.MemoryError, ValueError, OverflowError)
 MOST = 10000  # elements of a list; one with more is taken for damaged
-FORMATS = {"Bool": ("bool", "B"), "UInt8": ("uint8", "B"), "Int32": ("int32", "i"), "Int64": ("int64", "q"),
+FORMATS = {"Bool": ("bool", "B"), "UInt8": ("uint8", "B"), "Int8": ("int8", "b"), "Int16": ("int16", "h"),
+           "Int32": ("int32", "i"), "Int64": ("int64", "q"),
            "Float16": ("float16", "e"), "BFloat16": ("bfloat16", "H"), "Float32": ("float32", "f"), "Float64": ("float64", "d")}
 
 

@@ -32,11 +32,13 @@ void store(const S* lanes, int64_t n, void* to, int64_t stride) {
 
 #define HALFTAPE_ROW(D, T, ...) &cpu::load<T, S>,
 template <class S>
-constexpr std::array<Load<S>, 8> LaneCopies<S>::load = {HALFTAPE_DTYPES(HALFTAPE_ROW)};
+constexpr std::array<Load<S>, std::size(kDtypeTraits)> LaneCopies<S>::load = {
+    HALFTAPE_DTYPES(HALFTAPE_ROW)};
 #undef HALFTAPE_ROW
 #define HALFTAPE_ROW(D, T, ...) &cpu::store<T, S>,
 template <class S>
-constexpr std::array<Store<S>, 8> LaneCopies<S>::store = {HALFTAPE_DTYPES(HALFTAPE_ROW)};
+constexpr std::array<Store<S>, std::size(kDtypeTraits)> LaneCopies<S>::store = {
+    HALFTAPE_DTYPES(HALFTAPE_ROW)};
 #undef HALFTAPE_ROW
 
 template struct LaneCopies<float>;

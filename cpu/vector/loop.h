@@ -20,8 +20,8 @@ using Store = void (*)(const S* lanes, int64_t n, void* to, int64_t stride);
 /// The loads and stores of each dtype, in the order of the dtypes: compiled once, in lanes.cpp.
 template <class S>
 struct LaneCopies {
-  static const std::array<Load<S>, 8> load;
-  static const std::array<Store<S>, 8> store;
+  static const std::array<Load<S>, std::size(kDtypeTraits)> load;
+  static const std::array<Store<S>, std::size(kDtypeTraits)> store;
 };
 extern template struct LaneCopies<float>;
 extern template struct LaneCopies<double>;

@@ -13,9 +13,10 @@ struct Code {
   Dtype dtype;
   uint8_t code;
 };
-constexpr Code kCodes[] = {{kBool, kDLBool},     {kUInt8, kDLUInt},    {kInt32, kDLInt},
-                           {kInt64, kDLInt},     {kFloat16, kDLFloat}, {kBFloat16, kDLBfloat},
-                           {kFloat32, kDLFloat}, {kFloat64, kDLFloat}};
+constexpr Code kCodes[] = {{kBool, kDLBool},     {kUInt8, kDLUInt},      {kInt8, kDLInt},
+                           {kInt16, kDLInt},     {kInt32, kDLInt},       {kInt64, kDLInt},
+                           {kFloat16, kDLFloat}, {kBFloat16, kDLBfloat}, {kFloat32, kDLFloat},
+                           {kFloat64, kDLFloat}};
 
 /// A managed tensor with the sizes it points to and the array that owns the bytes.
 template <class Managed>

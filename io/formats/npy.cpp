@@ -30,7 +30,8 @@ struct Name {
   Dtype dtype;
   std::string_view kind;  // without the byte order
 };
-constexpr Name kNames[] = {{kBool, "b1"},    {kUInt8, "u1"},   {kInt32, "i4"},  {kInt64, "i8"},
+constexpr Name kNames[] = {{kBool, "b1"},    {kUInt8, "u1"},   {kInt8, "i1"},
+                           {kInt16, "i2"},   {kInt32, "i4"},   {kInt64, "i8"},
                            {kFloat16, "f2"}, {kFloat32, "f4"}, {kFloat64, "f8"}};
 
 /// Where an array is read from: a file, or a member of an archive.

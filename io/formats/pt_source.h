@@ -19,6 +19,7 @@ struct DtypeName {
 };
 inline constexpr DtypeName kDtypes[] = {
     {kBool, "torch.BoolStorage"},     {kUInt8, "torch.ByteStorage"},
+    {kInt8, "torch.CharStorage"},     {kInt16, "torch.ShortStorage"},
     {kInt32, "torch.IntStorage"},     {kInt64, "torch.LongStorage"},
     {kFloat16, "torch.HalfStorage"},  {kBFloat16, "torch.BFloat16Storage"},
     {kFloat32, "torch.FloatStorage"}, {kFloat64, "torch.DoubleStorage"}};

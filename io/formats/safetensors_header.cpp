@@ -22,9 +22,9 @@ struct DtypeName {
   Dtype dtype;
   std::string_view name;
 };
-constexpr DtypeName kDtypes[] = {{kBool, "BOOL"},   {kUInt8, "U8"},    {kInt32, "I32"},
-                                 {kInt64, "I64"},   {kFloat16, "F16"}, {kBFloat16, "BF16"},
-                                 {kFloat32, "F32"}, {kFloat64, "F64"}};
+constexpr DtypeName kDtypes[] = {
+    {kBool, "BOOL"}, {kUInt8, "U8"},    {kInt8, "I8"},       {kInt16, "I16"},   {kInt32, "I32"},
+    {kInt64, "I64"}, {kFloat16, "F16"}, {kBFloat16, "BF16"}, {kFloat32, "F32"}, {kFloat64, "F64"}};
 
 std::string shown(std::string_view name) {
   constexpr size_t most = 60;

@@ -45,7 +45,8 @@ TEST_CASE("to() with copy gives other bytes with the same history") {
 }
 
 TEST_CASE("item() reads every dtype and throws where the value does not fit") {
-  for (Dtype d : {kBool, kUInt8, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64}) {
+  for (Dtype d :
+       {kBool, kUInt8, kInt8, kInt16, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64}) {
     CAPTURE(d);
     const Tensor one = ones({1, 1}, d);
     CHECK(one.item() == 1);

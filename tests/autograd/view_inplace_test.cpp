@@ -373,7 +373,7 @@ TEST_CASE("a number that the dtype cannot hold is refused in place, and changes 
     }
     return x.equal(ones({3}, dtype));
   };
-  for (const Dtype dtype : {kUInt8, kInt32, kInt64}) {
+  for (const Dtype dtype : {kUInt8, kInt8, kInt16, kInt32, kInt64}) {
     CHECK(refuses(dtype, nan));
     CHECK(refuses(dtype, -1e30));
   }

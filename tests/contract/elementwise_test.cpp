@@ -12,8 +12,10 @@ using namespace halftape;
 using namespace halftape::testing;
 
 TEST_CASE("copies, casts, constants and reads give the same bits in every layout") {
-  for (const Dtype to : {kBool, kUInt8, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64})
-    for (const Dtype from : {kBool, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64})
+  for (const Dtype to :
+       {kBool, kUInt8, kInt8, kInt16, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64})
+    for (const Dtype from :
+         {kBool, kInt8, kInt16, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64})
       for (const Shape& s : {Shape{7, 33}, Shape{33}, Shape{0}, Shape{130, 130}})
         check({"copy", {numbers(s, to)}, {numbers(s, from)}, [](const Arrays& y, const Arrays& x) {
                  tested().copy(y[0], x[0]);
@@ -65,7 +67,7 @@ TEST_CASE(
     }
     value({65, 257}, kFloat32);
     if constexpr (Op::integers)
-      for (const Dtype d : {kUInt8, kInt32, kInt64}) value({7, 33}, d);
+      for (const Dtype d : {kUInt8, kInt8, kInt16, kInt32, kInt64}) value({7, 33}, d);
   });
   for (const Dtype d : floats)
     for (const auto& shapes : {small, large()})

@@ -16,22 +16,34 @@ namespace {
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-const std::vector<Dtype> kDtypes = {kBool,    kUInt8,    kInt32,   kInt64,
-                                    kFloat16, kBFloat16, kFloat32, kFloat64};
+const std::vector<Dtype> kDtypes = {kBool,  kUInt8,   kInt8,     kInt16,   kInt32,
+                                    kInt64, kFloat16, kBFloat16, kFloat32, kFloat64};
 
 // One row per dtype in the order above. Made with PyTorch 2.15.0:
-//   ts = [torch.bool, torch.uint8, torch.int32, torch.int64,
+//   ts = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
 //         torch.float16, torch.bfloat16, torch.float32, torch.float64]
 //   for a in ts: print(*[str(torch.promote_types(a, b))[6:] for b in ts])
-constexpr const char* promoted[8][8] = {
-    {"bool", "uint8", "int32", "int64", "float16", "bfloat16", "float32", "float64"},
-    {"uint8", "uint8", "int32", "int64", "float16", "bfloat16", "float32", "float64"},
-    {"int32", "int32", "int32", "int64", "float16", "bfloat16", "float32", "float64"},
-    {"int64", "int64", "int64", "int64", "float16", "bfloat16", "float32", "float64"},
-    {"float16", "float16", "float16", "float16", "float16", "float32", "float32", "float64"},
-    {"bfloat16", "bfloat16", "bfloat16", "bfloat16", "float32", "bfloat16", "float32", "float64"},
-    {"float32", "float32", "float32", "float32", "float32", "float32", "float32", "float64"},
-    {"float64", "float64", "float64", "float64", "float64", "float64", "float64", "float64"},
+constexpr const char* promoted[10][10] = {
+    {"bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32",
+     "float64"},
+    {"uint8", "uint8", "int16", "int16", "int32", "int64", "float16", "bfloat16", "float32",
+     "float64"},
+    {"int8", "int16", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32",
+     "float64"},
+    {"int16", "int16", "int16", "int16", "int32", "int64", "float16", "bfloat16", "float32",
+     "float64"},
+    {"int32", "int32", "int32", "int32", "int32", "int64", "float16", "bfloat16", "float32",
+     "float64"},
+    {"int64", "int64", "int64", "int64", "int64", "int64", "float16", "bfloat16", "float32",
+     "float64"},
+    {"float16", "float16", "float16", "float16", "float16", "float16", "float16", "float32",
+     "float32", "float64"},
+    {"bfloat16", "bfloat16", "bfloat16", "bfloat16", "bfloat16", "bfloat16", "float32", "bfloat16",
+     "float32", "float64"},
+    {"float32", "float32", "float32", "float32", "float32", "float32", "float32", "float32",
+     "float32", "float64"},
+    {"float64", "float64", "float64", "float64", "float64", "float64", "float64", "float64",
+     "float64", "float64"},
 };
 
 std::string text(Dtype d) {
@@ -109,6 +121,14 @@ TEST_CASE("numbers that do not fit an integer saturate and NaN becomes 0") {
   CHECK(convert<uint8_t>(-3.5f) == 0);
   CHECK(convert<uint8_t>(254.999) == 254);
   CHECK(convert<uint8_t>(Half(1000.0f)) == 255);
+  CHECK(convert<int8_t>(128.0) == 127);
+  CHECK(convert<int8_t>(-128.9) == -128);
+  CHECK(convert<int8_t>(-1e9f) == -128);
+  CHECK(convert<int16_t>(40000.0) == 32767);
+  CHECK(convert<int16_t>(Half(-40000.0f)) == -32768);
+  CHECK(convert<int8_t>(BFloat16(kInf)) == 127);
+  CHECK(convert<int16_t>(kNaN) == 0);
+  CHECK(convert<int8_t>(int64_t{200}) == -56);  // integers wrap
   CHECK(convert<int32_t>(1e20) == std::numeric_limits<int32_t>::max());
   CHECK(convert<int32_t>(-1e20f) == std::numeric_limits<int32_t>::min());
   CHECK(convert<int32_t>(2147483646.9) == 2147483646);

@@ -54,9 +54,9 @@ TEST_CASE("a copy between any two dtypes is convert() of every element") {
   Values more = hard;  // whole chunks and a rest, contiguous and not
   while (more.size() < 100) more.push_back(hard[more.size() % hard.size()] / 3);
   for (const Dtype from :
-       {kBool, kUInt8, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64}) {
+       {kBool, kUInt8, kInt8, kInt16, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64}) {
     for (const Dtype to :
-         {kBool, kUInt8, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64}) {
+         {kBool, kUInt8, kInt8, kInt16, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64}) {
       CAPTURE(from);
       CAPTURE(to);
       visit(from, [&](auto f) {

@@ -35,7 +35,7 @@ Array divisors(const Shape& shape, Dtype dtype, uint32_t seed);
 Array integers(const Shape& shape, int64_t limit, uint32_t seed = 1);
 
 inline const std::vector<Dtype> floats = {kFloat32, kFloat64, kFloat16, kBFloat16};
-inline const std::vector<Dtype> whole = {kBool, kUInt8, kInt32, kInt64};
+inline const std::vector<Dtype> whole = {kBool, kUInt8, kInt8, kInt16, kInt32, kInt64};
 /// A length that takes several of the device's tiles: the CPU's are larger, and a GPU's threads may
 /// be simulated one after the other.
 inline int64_t many(int64_t on_cpu, int64_t on_gpu) {

@@ -58,10 +58,9 @@ void detail::check_fits(const char* op, Scalar value, Dtype dtype) {
     });
   } else if (dtype == kUInt8) {
     fits = std::abs(v) < 256;
-  } else if (dtype == kInt32) {
-    fits = v > -0x1p31 - 1 && v < 0x1p31;
-  } else if (dtype == kInt64 && value.is_floating_point()) {
-    fits = v >= -0x1p63 && v < 0x1p63;
+  } else if (dtype != kBool && (dtype != kInt64 || value.is_floating_point())) {
+    const double beyond = std::ldexp(1, static_cast<int>(8 * element_size(dtype)) - 1);
+    fits = std::trunc(v) >= -beyond && std::trunc(v) < beyond;
   }
   HALFTAPE_CHECK(fits, op, ": value cannot be converted to type ", dtype, " without overflow: ", v);
 }

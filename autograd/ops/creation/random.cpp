@@ -106,15 +106,20 @@ void multinomial_as_torch(const double* weights, int64_t classes, int64_t n, boo
 
 namespace detail {
 int64_t whole_numbers(Dtype dtype) {
-  constexpr int64_t k31 = std::numeric_limits<int32_t>::max(), k53 = int64_t{1} << 53;
-  constexpr int64_t most[] = {1, 255, k31, k53, 1 << 11, 1 << 8, 1 << 24, k53};
-  return most[static_cast<size_t>(dtype)];
+  if (is_floating_point(dtype)) return static_cast<int64_t>(2 / epsilon(dtype));
+  return visit(dtype, []<class T>(Type<T>) -> int64_t {
+    if constexpr (std::is_integral_v<T>)
+      return std::min<int64_t>(std::numeric_limits<T>::max(), int64_t{1} << 53);
+    return 0;
+  });
 }
 
 void check_integers(const char* op, int64_t low, int64_t high, Dtype dtype) {
   HALFTAPE_CHECK(low < high, op, ": the range [", low, ", ", high, ") is empty");
   const int64_t most = whole_numbers(dtype);
-  const int64_t least = dtype == kBool || dtype == kUInt8 ? 0 : -most;
+  const int64_t least = dtype == kBool || dtype == kUInt8             ? 0
+                        : is_floating_point(dtype) || dtype == kInt64 ? -most
+                                                                      : -most - 1;
   HALFTAPE_CHECK(low >= least && high - 1 <= most, op, ": the range [", low, ", ", high,
                  ") is not within the integers of ", dtype, ", ", least, " to ", most);
 }

@@ -9,7 +9,8 @@
 using namespace halftape;
 
 TEST_CASE("widened() converts narrow tensors to float32 and leaves all others alone") {
-  for (Dtype d : {kBool, kUInt8, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64}) {
+  for (Dtype d :
+       {kBool, kUInt8, kInt8, kInt16, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64}) {
     CAPTURE(d);
     const Tensor x = ones({2, 3}, d), y = widened(x);
     CHECK(y.dtype() == compute_dtype(d));

@@ -43,7 +43,7 @@ TEST_CASE("sums and products of integers, also running, are int64 and exact beyo
   CHECK(cumprod(x, 0).to_vector<int64_t>() == std::vector<int64_t>{big, big, big});
   CHECK(max(x).item<int64_t>() == big);
   CHECK(std::get<0>(cummax(x, 0)).to_vector<int64_t>() == std::vector<int64_t>{big, big, big});
-  for (const Dtype d : {kBool, kUInt8, kInt32, kInt64}) {
+  for (const Dtype d : {kBool, kUInt8, kInt8, kInt16, kInt32, kInt64}) {
     CAPTURE(d);
     const Tensor y = list({1, 1, 0}).to(d);
     CHECK(sum(y).dtype() == kInt64);

@@ -74,7 +74,7 @@ TEST_CASE("equal elements keep their order, ascending and descending") {
 TEST_CASE("whole numbers are sorted exactly, and every dtype is kept") {
   const int64_t big = int64_t{1} << 53;
   CHECK(argsort(tensor({big + 1, big, big + 2})).to_vector() == List{1, 0, 2});
-  for (const Dtype d : {kBool, kUInt8, kInt32, kInt64}) {
+  for (const Dtype d : {kBool, kUInt8, kInt8, kInt16, kInt32, kInt64}) {
     const Tensor x = list({1, 0, 1}).to(d);
     CHECK(std::get<0>(sort(x)).dtype() == d);
     CHECK(std::get<0>(sort(x)).to_vector() == List{0, 1, 1});

@@ -25,7 +25,8 @@ TEST_CASE("a GPU says what it is") {
 }
 
 TEST_CASE("tensors travel to the GPU and back with the same bits") {
-  for (const Dtype d : {kBool, kUInt8, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64}) {
+  for (const Dtype d :
+       {kBool, kUInt8, kInt8, kInt16, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64}) {
     const Tensor x = (arange(0, 24, TensorOptions(kCPU)) - 3).reshape({4, 6}).to(d);
     const Tensor y = x.to(kCUDA);
     CHECK(y.is_cuda());

@@ -73,7 +73,7 @@ TEST_CASE("no code that a pickle names is run: each way to it is refused by name
   CHECK(has(said_of(text("os") + ")R"), "expected a global and its arguments, found text"));
   CHECK(has(said_of("ctorch\nsave\n"), "found \"torch.save\""));
   CHECK(has(said_of("ctorch._utils\n_rebuild_tensor_v3\n"), "of a dtype or kind"));
-  CHECK(has(said_of("ctorch\nCharStorage\n"), "\"torch.CharStorage\", a dtype that is not read"));
+  CHECK(has(said_of("ctorch\nQInt8Storage\n"), "\"torch.QInt8Storage\", a dtype that is not read"));
 }
 
 TEST_CASE("a pickle takes no memory or time that its size does not account for") {
