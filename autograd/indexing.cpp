@@ -12,6 +12,7 @@
 #include "halftape/autograd/tape/error_scope.h"
 #include "halftape/autograd/tape/record.h"
 #include "halftape/core/contract/backend.h"
+#include "halftape/core/machine/warn.h"
 
 namespace halftape {
 
@@ -22,7 +23,8 @@ using indexing::Slice;
 using indexing::TensorIndex;
 
 TensorIndex::TensorIndex(const char* dots) : value_(Ellipsis) {
-  HALFTAPE_CHECK(std::strcmp(dots, "...") == 0, "index: \"", dots, "\"; expected \"...\"");
+  HALFTAPE_CHECK(std::strcmp(dots, "...") == 0,
+                 "index: Expected \"...\" to represent an ellipsis index, but got \"", dots, "\"");
 }
 
 namespace indexing {
@@ -84,8 +86,8 @@ class Reader {
       named += consumed(i);
       dots += std::holds_alternative<EllipsisIndexType>(i.value());
     }
-    HALFTAPE_CHECK(named <= x_.dim(), op_, ": indices for ", named, " dimensions of a tensor ",
-                   x_.sizes());
+    HALFTAPE_CHECK(named <= x_.dim(), op_, x_.dim() == 0 ? ": invalid index:" : ":",
+                   " indices for ", named, " dimensions of a tensor ", x_.sizes());
     HALFTAPE_CHECK(dots <= 1, op_, ": \"...\" appears ", dots, " times");
     rest_ = x_.dim() - named;
     for (const TensorIndex& i : indices) std::visit([&](const auto& v) { take(v); }, i.value());
@@ -102,8 +104,9 @@ class Reader {
   }
   void take(int64_t number) {
     const int64_t n = x_.size(from_);
-    HALFTAPE_CHECK(number >= -n && number < n, op_, ": index ", number, " at dimension ", from_,
-                   " of ", x_.sizes(), " is out of range [", -n, ", ", n, ")");
+    HALFTAPE_CHECK(number >= -n && number < n, op_, ": index ", number,
+                   " is out of bounds for dimension ", from_, " with size ", n, " of ", x_.sizes(),
+                   "; expected one in [", -n, ", ", n, ")");
     plan_.basic.emplace_back(number);
     ++from_;
   }
@@ -118,11 +121,14 @@ class Reader {
     ++from_;
   }
   void take(const Tensor& t) {
+    if (t.dtype() == kUInt8)
+      warn(std::string(op_) + ": indexing with dtype torch.uint8 is now deprecated, please use a " +
+           "dtype torch.bool instead");
     if (is_mask(t) && t.dim() == 0) return take(t.item<int64_t>() != 0);
     if (is_mask(t)) return take_mask(t);
+    if (t.dim() == 0 && !t.is_floating_point()) return take(t.item<int64_t>());
     HALFTAPE_CHECK(t.dtype() == kInt64 || t.dtype() == kInt32, op_, ": an index tensor is ",
                    t.dtype(), ", expected int64, int32 or bool");
-    if (t.dim() == 0) return take(t.item<int64_t>());
     pick(t.to(x_.device()).to(kInt64));
     take(Slice());
   }
@@ -210,6 +216,8 @@ struct Rows {
         one.push_back(unmerged[d]);
     }
     rows = reshape(turned, one);
+    HALFTAPE_CHECK(numel(sizes) > 0 || picks.indices[0].numel() == 0, op, ": an index is out of ",
+                   "bounds for dimension with size 0 of ", x.sizes());
     numbers = detail::flat_index(picks.indices, sizes, {op});
     picked = with(picks.indices[0].sizes());
   }
@@ -235,7 +243,7 @@ Tensor pick(const Tensor& x, const Picks& picks) {
 Tensor fitted(const Tensor& values, const Shape& places) {
   Shape sizes = values.sizes();
   while (sizes.size() > places.size() && sizes[0] == 1) sizes.erase(0);
-  HALFTAPE_CHECK(broadcasts_to(sizes, places), "index_put: values ", sizes,
+  HALFTAPE_CHECK(broadcasts_to(sizes, places), "index_put: shape mismatch: values ", sizes,
                  " do not broadcast to the indexed shape ", places);
   return expand(reshape(values, sizes), places);
 }
@@ -257,7 +265,10 @@ Tensor put(const Tensor& x, const Picks& picks, const Tensor& values, bool accum
 Tensor index(const Tensor& x, const std::vector<TensorIndex>& indices) {
   const ErrorScope scope("index", x);
   const Plan plan = Reader("index", x).read(indices);
-  const Tensor y = view_of(x, plan.basic);
+  Tensor y = view_of(x, plan.basic);
+  if (y.is_same(x) && plan.picks.indices.empty())  // a view of its own, not x itself
+    y = record(
+        "view", x.array(), {&x}, [](Node&, const Tensor& g) -> Grads { return {g}; }, &x);
   return plan.picks.indices.empty() ? y : pick(y, plan.picks);
 }
 

@@ -44,10 +44,11 @@ class Slice {
   int64_t start_, stop_, step_;
 };
 
-/// One of: None, Ellipsis (or "..."), a number, true or false, a Slice, a tensor. A bool tensor is
-/// a mask over as many dimensions as it has; an integer tensor holds numbers, and its shape
-/// replaces the dimension. The shapes of several tensors broadcast, and the common shape replaces
-/// their dimensions, or comes first where another index stands between them.
+/// One of: None, Ellipsis (or "..."), a number, true or false, a Slice, a tensor. A bool tensor (or
+/// one of uint8, with a warning: LibTorch deprecates it) is a mask over as many dimensions as it
+/// has; an integer tensor holds numbers, and its shape replaces the dimension. The shapes of
+/// several tensors broadcast, and the common shape replaces their dimensions, or comes first where
+/// another index stands between them.
 class TensorIndex {
  public:
   using Value = std::variant<std::nullopt_t, EllipsisIndexType, int64_t, bool, Slice, Tensor>;
@@ -105,6 +106,11 @@ Tensor index_put(const Tensor& x, const std::vector<indexing::TensorIndex>& indi
                  const Tensor& values, bool accumulate = false);
 Tensor index_put(const Tensor& x, const std::vector<indexing::TensorIndex>& indices, Scalar value,
                  bool accumulate = false);
+/// x.index_put_(…).
+inline Tensor& index_put_(Tensor& x, const std::vector<indexing::TensorIndex>& indices,
+                          const Tensor& values, bool accumulate = false) {
+  return x.index_put_(indices, values, accumulate);
+}
 
 /// x, with `src` in the place of slice(x, …) or select(x, …).
 Tensor slice_scatter(const Tensor& x, const Tensor& src, int64_t dim = 0,

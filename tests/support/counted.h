@@ -6,8 +6,8 @@
 
 namespace halftape::testing {
 
-inline const std::vector<Dtype> kAll = {kBool,    kUInt8,    kInt32,   kInt64,
-                                        kFloat16, kBFloat16, kFloat32, kFloat64};
+inline const std::vector<Dtype> kAll = {kBool,  kUInt8,   kInt8,     kInt16,   kInt32,
+                                        kInt64, kFloat16, kBFloat16, kFloat32, kFloat64};
 
 /// 0, 1, 2, … in this shape.
 inline Tensor counted(const Shape& shape, Dtype dtype = kFloat32) {

@@ -25,6 +25,7 @@ using std::nullopt;
 using std::nullopt_t;
 using std::optional;
 using std::string_view;
+using std::to_string;
 using std::variant;
 
 // LibTorch has two words for an element's type; here both are Dtype.
@@ -194,6 +195,9 @@ Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const Opt
 }
 
 inline Tensor t(const Tensor& x) { return x.t(); }
+namespace detail {
+using ::halftape::detail::TensorDataContainer;
+}
 using halftape::embedding;
 /// LibTorch's own, where −1 is no padding_idx; `sparse` gradients do not exist here.
 inline Tensor embedding(const Tensor& weight, const Tensor& indices, int64_t padding_idx,

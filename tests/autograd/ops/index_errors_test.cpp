@@ -36,12 +36,15 @@ TEST_CASE("an index out of range names the function, the value, the position and
         }) == "index: index 7 at position 1 is out of range [-3, 3)");
   CHECK(message([&] {
           x.index({0, 5});
-        }) == "index: index 5 at dimension 1 of [2, 3] is out of range [-3, 3)");
+        }) ==
+        "index: index 5 is out of bounds for dimension 1 with size 3 of [2, 3]; expected one in "
+        "[-3, 3)");
   CHECK(message([&] {
           y.index_put_({longs({0, 2})}, 1);
         }) == "index_put: index 2 at position 1 is out of range [-2, 2)");
   CHECK(message([&] { y.index_put_({-3}, 1); }) ==
-        "index_put: index -3 at dimension 0 of [2, 3] is out of range [-2, 2)");
+        "index_put: index -3 is out of bounds for dimension 0 with size 2 of [2, 3]; expected one "
+        "in [-2, 2)");
   CHECK(message([&] {
           index_select(x, 1, longs({0, 1, 3}));
         }) == "index_select: index 3 at position 2 is out of range [0, 3)");
@@ -86,7 +89,8 @@ TEST_CASE("indexing names what is wrong") {
         }) == "index: indices for 3 dimensions of a tensor [2, 3]");
   CHECK_THROWS_AS(x.index({zeros({2, 3, 1}, kBool)}), Error);
   CHECK(message([&] { x.index({"...", Ellipsis}); }) == "index: \"...\" appears 2 times");
-  CHECK(message([&] { x.index({".."}); }) == "index: \"..\"; expected \"...\"");
+  CHECK(message([&] { x.index({".."}); }) ==
+        "index: Expected \"...\" to represent an ellipsis index, but got \"..\"");
   CHECK(message([&] { x.index({Slice(None, None, -1)}); }) ==
         "index: the step -1 of a slice must be positive; use flip()");
   CHECK(message([&] {
@@ -97,12 +101,20 @@ TEST_CASE("indexing names what is wrong") {
   CHECK(message([&] {
           x.index({longs({0, 1}), longs({0, 1, 2})});
         }).find("index: shapes [2] and [3]") == 0);
+  CHECK(message([&] { tensor(1.0).index({0}); }) ==
+        "index: invalid index: indices for 1 dimensions of a tensor []");
+  CHECK(message([&] {
+          zeros({2, 0}).index({Slice(), longs({0})});
+        }) == "index: an index is out of bounds for dimension with size 0 of [2, 0]");
+  CHECK(zeros({2, 0}).index({Slice(), zeros({0}, kInt64)}).sizes() == Shape{2, 0});
+  CHECK(message([&] { x.index({zeros({1}, kInt8)}); }) ==
+        "index: an index tensor is int8, expected int64, int32 or bool");
   CHECK_THROWS_AS(x.index({Tensor()}), Error);
   CHECK_THROWS_AS(Tensor().index({0}), Error);
   CHECK(message([&] { index_put(x, {longs({0})}, ones({2})); }) ==
-        "index_put: values [2] do not broadcast to the indexed shape [1, 3]");
+        "index_put: shape mismatch: values [2] do not broadcast to the indexed shape [1, 3]");
   CHECK(message([&] { index_put(x, {0}, ones({2})); }) ==
-        "index_put: values [2] do not broadcast to the indexed shape [3]");
+        "index_put: shape mismatch: values [2] do not broadcast to the indexed shape [3]");
   CHECK(message([&] { index_put(x, {longs({0})}, ones({3}, kFloat64)); }) ==
         "index_put: values are float64, the tensor float32; convert them with .to(dtype)");
   CHECK(message([&] { gather(x, 0, longs({0})); }) ==
@@ -160,7 +172,8 @@ TEST_CASE("index_add, index_copy, masks and windows name what is wrong") {
           slice_scatter(x, ones({2, 1}), 1, 0, 2);
         }) == "slice_scatter: source [2, 1] in the place of [2, 2]");
   CHECK(message([&] { select_scatter(x, ones({2}), 1, 3); }) ==
-        "select_scatter: index 3 at dimension 1 of [2, 3] is out of range [-3, 3)");
+        "select_scatter: index 3 is out of bounds for dimension 1 with size 3 of [2, 3]; expected "
+        "one in [-3, 3)");
   CHECK_THROWS_AS(slice_scatter(tensor(1.0), tensor(1.0)), Error);
   CHECK_THROWS_AS(take(x, tensor({0.0})), Error);
   CHECK_THROWS_AS(take_along_dim(x, longs({0}), 0), Error);

@@ -11,6 +11,7 @@
 #include "halftape/tests/support/counted.h"
 #include "halftape/tests/support/index_expression.h"
 #include "halftape/tests/support/message.h"
+#include "halftape/tests/support/warnings.h"
 
 using namespace halftape;
 using indexing::Ellipsis;
@@ -74,7 +75,7 @@ TEST_CASE("index, its gradient and index_put equal a plain reference in 3000 ran
       if (dtype == kBool) continue;
       Values added = before;
       for (size_t i = 0; i < sums.size(); ++i) added[i] += sums[i];
-      if (dtype != kUInt8 && dtype != kBFloat16)  // which may not hold the sums
+      if (dtype != kUInt8 && dtype != kInt8 && dtype != kBFloat16)  // which may not hold the sums
         CHECK(index_put(x, e.items, v, true).to_vector() == added);
       if (!y.is_floating_point()) continue;
       const Tensor leaf = x.detach().requires_grad_();
@@ -110,7 +111,17 @@ TEST_CASE("brackets index, too, and index() takes one tensor without braces") {
   CHECK(x.index(x > 9).to_vector() == Values{10, 11});
   CHECK(x.index({x > 9}).to_vector() == Values{10, 11});
   const Tensor mask = tensor({1, 0, 1}, kUInt8);  // uint8 is a mask, as in PyTorch
-  CHECK(x.index({mask}).to_vector() == Values{0, 1, 2, 3, 8, 9, 10, 11});
+  {
+    const testing::Warnings warnings;
+    CHECK(x.index({mask}).to_vector() == Values{0, 1, 2, 3, 8, 9, 10, 11});
+    CHECK(x.index({mask, tensor({1, 0, 0, 1}, kUInt8)}).to_vector() == Values{0, 11});
+    CHECK(warnings.seen.size() == 3);
+  }
+  CHECK(x.index({tensor(1, kInt16)}).data_ptr() == x[1].data_ptr());  // 0-dim: a number
+  CHECK_FALSE(x.index({"..."}).is_same(x));                           // a view, not x itself
+  CHECK(x.index({Slice()}).data_ptr() == x.data_ptr());
+  Tensor y = x.clone();
+  CHECK(index_put_(y, {0}, zeros({4})).is_same(y));
   CHECK(tensor(5.0).index({true}).sizes() == Shape{1});
   CHECK(tensor(5.0).index({false}).sizes() == Shape{0});
   CHECK(tensor(5.0).index({tensor(true)}).to_vector() == Values{5});
