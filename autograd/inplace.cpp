@@ -1,5 +1,7 @@
 // Tensor's in-place methods: the bytes change, the version rises, the history goes on.
 #include <algorithm>
+#include <cmath>
+#include <numbers>
 
 #include "halftape/autograd/indexing.h"
 #include "halftape/autograd/ops/creation/create.h"
@@ -12,6 +14,8 @@
 #include "halftape/autograd/ops/layout/view.h"
 #include "halftape/autograd/ops/product/matmul.h"
 #include "halftape/autograd/ops/reduction/scan.h"
+#include "halftape/autograd/ops/reduction/statistics.h"
+#include "halftape/autograd/tape/error_scope.h"
 #include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/autograd/tape/policy.h"
 #include "halftape/autograd/tape/record.h"
@@ -109,6 +113,15 @@ Tensor before(const Tensor& x, const T&... others) {
   return records({&x, &others...}) ? clone(x) : x;
 }
 
+/// x ← numbers that `next` makes of uniform ones in [0, 1), in float64.
+Tensor& randomize(const char* op, const Tensor& x, const auto& next) {
+  check_writable(op, x, false);
+  const PolicyScope plain(nullptr);  // an autocast region casts none of it
+  const Tensor u = rand(x.sizes(), TensorOptions(kFloat64).device(x.device()));
+  backend(x.device()).copy(x.array(), Tensor(next(u)).array());
+  return overwritten(op, x);
+}
+
 }  // namespace
 
 void take_history(const Tensor& x, const Tensor& value) {
@@ -196,18 +209,15 @@ HALFTAPE_IN_PLACE(masked_fill_, (const Tensor& mask, const Tensor& value),
                   masked_fill(*this, mask, value))
 HALFTAPE_IN_PLACE(masked_scatter_, (const Tensor& mask, const Tensor& source),
                   masked_scatter(*this, mask, source))
+HALFTAPE_IN_PLACE(renorm_, (Scalar p, int64_t d, Scalar maxnorm),
+                  renorm(before(*this), p, d, maxnorm))
 HALFTAPE_IN_PLACE(tril_, (int64_t diagonal), tril(*this, diagonal))
 HALFTAPE_IN_PLACE(triu_, (int64_t diagonal), triu(*this, diagonal))
-HALFTAPE_IN_PLACE(addmm_, (const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha),
-                  addmm(*this, a, b, beta, alpha))
-HALFTAPE_IN_PLACE(addmv_, (const Tensor& a, const Tensor& v, Scalar beta, Scalar alpha),
-                  addmv(*this, a, v, beta, alpha))
-HALFTAPE_IN_PLACE(addr_, (const Tensor& u, const Tensor& v, Scalar beta, Scalar alpha),
-                  addr(*this, u, v, beta, alpha))
-HALFTAPE_IN_PLACE(baddbmm_, (const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha),
-                  baddbmm(*this, a, b, beta, alpha))
-HALFTAPE_IN_PLACE(addbmm_, (const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha),
-                  addbmm(*this, a, b, beta, alpha))
+#define HALFTAPE_WITH_SUM(name)                                                             \
+  HALFTAPE_IN_PLACE(name##_, (const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha), \
+                    name(*this, a, b, beta, alpha))
+HALFTAPE_SUM_METHODS(HALFTAPE_WITH_SUM)
+#undef HALFTAPE_WITH_SUM
 HALFTAPE_IN_PLACE(cumsum_, (int64_t dim, std::optional<Dtype> dtype), cumsum(*this, dim, dtype))
 HALFTAPE_IN_PLACE(cumprod_, (int64_t dim, std::optional<Dtype> dtype),
                   cumprod(before(*this), dim, dtype))
@@ -283,6 +293,35 @@ Tensor& Tensor::random_(int64_t from, std::optional<int64_t> to) const {
 Tensor& Tensor::bernoulli_(double p) const {
   HALFTAPE_CHECK(p >= 0 && p <= 1, "bernoulli_: probability ", p, " is not between 0 and 1");
   return randomize("bernoulli_", *this, Distribution::Bernoulli, p, 0);
+}
+Tensor& Tensor::exponential_(double lambd) const {
+  HALFTAPE_CHECK(lambd > 0, "exponential_: the rate ", lambd, " is not positive");
+  check_floating("exponential_", *this);
+  return randomize("exponential_", *this,
+                   [=](const Tensor& u) { return -halftape::log1p(-u) / lambd; });
+}
+Tensor& Tensor::log_normal_(double mean, double std) const {
+  HALFTAPE_CHECK(std > 0, "log_normal_: the standard deviation ", std, " is not positive");
+  check_writable("log_normal_", *this, false);
+  check_floating("log_normal_", *this);
+  const TensorOptions wide = TensorOptions(kFloat64).device(device());
+  backend(device()).copy(array(),
+                         halftape::exp(halftape::normal(mean, std, sizes(), wide)).array());
+  return overwritten("log_normal_", *this);
+}
+Tensor& Tensor::cauchy_(double median, double sigma) const {
+  HALFTAPE_CHECK(sigma > 0, "cauchy_: sigma ", sigma, " is not positive");
+  check_floating("cauchy_", *this);
+  return randomize("cauchy_", *this, [=](const Tensor& u) {
+    return median + sigma * halftape::tan(std::numbers::pi * (u - 0.5));
+  });
+}
+Tensor& Tensor::geometric_(double p) const {
+  HALFTAPE_CHECK(p > 0 && p < 1, "geometric_: the probability ", p, " is not between 0 and 1");
+  const double rate = std::log1p(-p);
+  return randomize("geometric_", *this, [=](const Tensor& u) {
+    return (u.clamp_min(0x1p-54).log() / rate).ceil().clamp_min(1);
+  });
 }
 
 namespace {

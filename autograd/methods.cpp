@@ -34,7 +34,7 @@ using MaybeDtype = std::optional<Dtype>;
   result Tensor::name parameters const { return ht::name(*this __VA_OPT__(, ) __VA_ARGS__); }
 
 HALFTAPE_METHOD(Tensor, clone, ())
-HALFTAPE_METHOD(Tensor, contiguous, ())
+HALFTAPE_METHOD(Tensor, contiguous, (MemoryFormat format), format)
 HALFTAPE_METHOD(Tensor, view, (const Shape& shape), shape)
 HALFTAPE_METHOD(Tensor, view, (Dtype dtype), dtype)
 HALFTAPE_METHOD(Tensor, reshape, (const Shape& shape), shape)
@@ -145,6 +145,7 @@ HALFTAPE_UNARY_METHODS(HALFTAPE_METHOD_ALONE)
 HALFTAPE_PURE_UNARY_METHODS(HALFTAPE_METHOD_ALONE)
 HALFTAPE_TENSOR_METHODS(HALFTAPE_METHOD_OF_TENSOR)
 HALFTAPE_PURE_BINARY_METHODS(HALFTAPE_METHOD_OF_TENSOR)
+HALFTAPE_PRODUCT_METHODS(HALFTAPE_METHOD_OF_TENSOR)
 HALFTAPE_BINARY_METHODS(HALFTAPE_METHOD_OF_EITHER)
 HALFTAPE_METHOD_OF_EITHER(mul)
 #undef HALFTAPE_METHOD_ALONE
@@ -207,6 +208,7 @@ HALFTAPE_METHOD(Tensor, norm,
                 (std::optional<Scalar> p, const Dims& dims, bool keepdim, MaybeDtype d), p, dims,
                 keepdim, d)
 HALFTAPE_METHOD(Tensor, norm, (std::optional<Scalar> p, Dtype d), p, d)
+HALFTAPE_METHOD(Tensor, renorm, (Scalar p, int64_t d, Scalar maxnorm), p, d, maxnorm)
 HALFTAPE_METHOD(Tensor, dist, (const Tensor& o, Scalar p), o, p)
 HALFTAPE_METHOD(Tensor, logsumexp, (const Dims& dims, bool keepdim), dims, keepdim)
 HALFTAPE_METHOD(Tensor, softmax, (int64_t d, MaybeDtype dt), d, dt)
@@ -234,6 +236,15 @@ HALFTAPE_METHOD(Tensor, median, ())
 HALFTAPE_METHOD(Pair, median, (int64_t d, bool keepdim), d, keepdim)
 HALFTAPE_METHOD(Tensor, nanmedian, ())
 HALFTAPE_METHOD(Pair, nanmedian, (int64_t d, bool keepdim), d, keepdim)
+#define HALFTAPE_QUANTILE(name, Q)                                                               \
+  HALFTAPE_METHOD(Tensor, name,                                                                  \
+                  (Q q, std::optional<int64_t> d, bool keepdim, std::string_view between), q, d, \
+                  keepdim, between)
+HALFTAPE_QUANTILE(quantile, const Tensor&)
+HALFTAPE_QUANTILE(quantile, double)
+HALFTAPE_QUANTILE(nanquantile, const Tensor&)
+HALFTAPE_QUANTILE(nanquantile, double)
+#undef HALFTAPE_QUANTILE
 HALFTAPE_METHOD(Tensor, bincount, (const Tensor& weights, int64_t minlength), weights, minlength)
 HALFTAPE_METHOD(Tensor, histc, (int64_t bins, Scalar min, Scalar max), bins, min, max)
 
@@ -241,27 +252,14 @@ HALFTAPE_METHOD(Tensor, bernoulli, ())
 HALFTAPE_METHOD(Tensor, bernoulli, (double p), p)
 HALFTAPE_METHOD(Tensor, multinomial, (int64_t n, bool replacement), n, replacement)
 
-HALFTAPE_METHOD(Tensor, matmul, (const Tensor& o), o)
-HALFTAPE_METHOD(Tensor, mm, (const Tensor& o), o)
-HALFTAPE_METHOD(Tensor, bmm, (const Tensor& o), o)
-HALFTAPE_METHOD(Tensor, mv, (const Tensor& v), v)
-HALFTAPE_METHOD(Tensor, dot, (const Tensor& o), o)
-HALFTAPE_METHOD(Tensor, vdot, (const Tensor& o), o)
-HALFTAPE_METHOD(Tensor, inner, (const Tensor& o), o)
-HALFTAPE_METHOD(Tensor, outer, (const Tensor& o), o)
-HALFTAPE_METHOD(Tensor, addmm, (const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha), a, b,
-                beta, alpha)
-HALFTAPE_METHOD(Tensor, addmv, (const Tensor& a, const Tensor& v, Scalar beta, Scalar alpha), a, v,
-                beta, alpha)
-HALFTAPE_METHOD(Tensor, addr, (const Tensor& u, const Tensor& v, Scalar beta, Scalar alpha), u, v,
-                beta, alpha)
-HALFTAPE_METHOD(Tensor, baddbmm, (const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha), a,
-                b, beta, alpha)
-HALFTAPE_METHOD(Tensor, addbmm, (const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha), a, b,
-                beta, alpha)
+HALFTAPE_METHOD(Tensor, cross, (const Tensor& o, std::optional<int64_t> d), o, d)
+#define HALFTAPE_WITH_SUM(name)                                                                   \
+  HALFTAPE_METHOD(Tensor, name, (const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha), a, \
+                  b, beta, alpha)
+HALFTAPE_SUM_METHODS(HALFTAPE_WITH_SUM)
+#undef HALFTAPE_WITH_SUM
 HALFTAPE_METHOD(Tensor, matrix_power, (int64_t n), n)
 HALFTAPE_METHOD(Tensor, trace, ())
-HALFTAPE_METHOD(Tensor, kron, (const Tensor& o), o)
 #undef HALFTAPE_METHOD
 
 Tensor Tensor::to(Dtype dtype, bool, bool copy) const {

@@ -260,6 +260,34 @@ unsigned TensorBase::register_post_accumulate_grad_hook(std::function<void(Tenso
   return static_cast<unsigned>(hooks.size() - 1);
 }
 
+namespace {
+/// True if `order` names the dimensions from the one whose neighbours lie closest on: strides never
+/// fall. Where the sizes of 1 leave both orders possible, row-major is meant.
+bool is_strided_in(const TensorBase& t, std::initializer_list<int> order) {
+  int64_t least = 0;
+  if (t.strides()[1] == 0) return false;
+  for (const int d : order) {
+    const int64_t n = t.sizes()[d], stride = t.strides()[d];
+    if (n == 0 || stride < least || (d == 0 && least == t.strides()[1])) return false;
+    least = n > 1 ? stride * n : stride;
+  }
+  return true;
+}
+}  // namespace
+
+bool TensorBase::is_contiguous(MemoryFormat format) const {
+  if (format == MemoryFormat::ChannelsLast)
+    return dim() == 4 && (numel() == 0 || array().permute({0, 2, 3, 1}).contiguous());
+  if (format == MemoryFormat::ChannelsLast3d)
+    return dim() == 5 && (numel() == 0 || array().permute({0, 2, 3, 4, 1}).contiguous());
+  return is_contiguous();
+}
+MemoryFormat TensorBase::suggest_memory_format() const {
+  if (dim() == 4 && is_strided_in(*this, {1, 3, 2, 0})) return MemoryFormat::ChannelsLast;
+  if (dim() == 5 && is_strided_in(*this, {1, 4, 3, 2, 0})) return MemoryFormat::ChannelsLast3d;
+  return MemoryFormat::Contiguous;
+}
+
 Tensor Tensor::detach() const {
   Tensor t(array());
   t.impl_->inference |= impl_->inference;

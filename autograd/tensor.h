@@ -90,7 +90,7 @@ class Tensor : public TensorBase {
   Tensor new_ones(const Shape& shape, const TensorOptions& options = {}) const;
   Tensor new_full(const Shape& shape, Scalar value, const TensorOptions& options = {}) const;
   Tensor clone() const;
-  Tensor contiguous() const;
+  Tensor contiguous(MemoryFormat format = MemoryFormat::Contiguous) const;
   Tensor view(const Shape& shape) const;
   /// The bytes read as another dtype, without history: ops/layout/view.h describes the sizes.
   Tensor view(Dtype dtype) const;
@@ -188,7 +188,7 @@ class Tensor : public TensorBase {
   TensorList nonzero_numpy() const;
   Tensor argwhere() const { return nonzero(); }
 
-  // Element-wise; most of these methods are listed in autograd/methods.h.
+  // Element-wise; most of these methods, and products, are listed in autograd/methods.h.
   Tensor operator-() const { return neg(); }
   Tensor operator~() const { return bitwise_not(); }
   Tensor operator!() const { return logical_not(); }
@@ -202,6 +202,7 @@ class Tensor : public TensorBase {
   HALFTAPE_PURE_UNARY_METHODS(HALFTAPE_METHOD)
   HALFTAPE_TENSOR_METHODS(HALFTAPE_METHOD_OF_TENSOR)
   HALFTAPE_PURE_BINARY_METHODS(HALFTAPE_METHOD_OF_TENSOR)
+  HALFTAPE_PRODUCT_METHODS(HALFTAPE_METHOD_OF_TENSOR)
   HALFTAPE_BINARY_METHODS(HALFTAPE_METHOD_OF_EITHER)
 #undef HALFTAPE_METHOD
 #undef HALFTAPE_METHOD_OF_TENSOR
@@ -285,6 +286,7 @@ class Tensor : public TensorBase {
               std::optional<Dtype> dtype = {}) const;
   Tensor norm(std::optional<Scalar> p, Dtype dtype) const;
   Tensor dist(const Tensor& other, Scalar p = 2) const;
+  Tensor renorm(Scalar p, int64_t dim, Scalar maxnorm) const;
   Tensor logsumexp(const Dims& dims, bool keepdim = false) const;
   Tensor softmax(int64_t dim, std::optional<Dtype> dtype = {}) const;
   Tensor log_softmax(int64_t dim, std::optional<Dtype> dtype = {}) const;
@@ -310,6 +312,14 @@ class Tensor : public TensorBase {
   std::tuple<Tensor, Tensor> median(int64_t dim, bool keepdim = false) const;
   Tensor nanmedian() const;
   std::tuple<Tensor, Tensor> nanmedian(int64_t dim, bool keepdim = false) const;
+  Tensor quantile(const Tensor& q, std::optional<int64_t> dim = {}, bool keepdim = false,
+                  std::string_view interpolation = "linear") const;
+  Tensor quantile(double q, std::optional<int64_t> dim = {}, bool keepdim = false,
+                  std::string_view interpolation = "linear") const;
+  Tensor nanquantile(const Tensor& q, std::optional<int64_t> dim = {}, bool keepdim = false,
+                     std::string_view interpolation = "linear") const;
+  Tensor nanquantile(double q, std::optional<int64_t> dim = {}, bool keepdim = false,
+                     std::string_view interpolation = "linear") const;
   Tensor bincount(const Tensor& weights = {}, int64_t minlength = 0) const;
   Tensor histc(int64_t bins = 100, Scalar min = 0, Scalar max = 0) const;
 
@@ -319,23 +329,10 @@ class Tensor : public TensorBase {
   Tensor multinomial(int64_t n, bool replacement = false) const;
 
   // Matrix products
-  Tensor matmul(const Tensor& other) const;
-  Tensor mm(const Tensor& other) const;
-  Tensor bmm(const Tensor& other) const;
-  Tensor mv(const Tensor& vector) const;
-  Tensor dot(const Tensor& other) const;
-  Tensor vdot(const Tensor& other) const;
-  Tensor inner(const Tensor& other) const;
-  Tensor outer(const Tensor& other) const;
+  Tensor cross(const Tensor& other, std::optional<int64_t> dim = {}) const;
   Tensor ger(const Tensor& other) const { return outer(other); }
-  Tensor addmm(const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1) const;
-  Tensor addmv(const Tensor& a, const Tensor& v, Scalar beta = 1, Scalar alpha = 1) const;
-  Tensor addr(const Tensor& u, const Tensor& v, Scalar beta = 1, Scalar alpha = 1) const;
-  Tensor baddbmm(const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1) const;
-  Tensor addbmm(const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1) const;
   Tensor matrix_power(int64_t n) const;
   Tensor trace() const;
-  Tensor kron(const Tensor& other) const;
 
   // In place: the bytes change, the version rises, the history continues. Arguments that share
   // memory with this tensor are read as they were before. Throws on a leaf that requires grad
@@ -352,6 +349,11 @@ class Tensor : public TensorBase {
 #undef HALFTAPE_IN_PLACE
 #undef HALFTAPE_IN_PLACE_OF_TENSOR
 #undef HALFTAPE_IN_PLACE_OF_EITHER
+#define HALFTAPE_WITH_SUM(name)                                                           \
+  Tensor name(const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1) const; \
+  Tensor& name##_(const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1) const;
+  HALFTAPE_SUM_METHODS(HALFTAPE_WITH_SUM)
+#undef HALFTAPE_WITH_SUM
   Tensor& negative_() const { return neg_(); }
   Tensor& add_(const Tensor& other, Scalar alpha = 1) const;
   Tensor& add_(Scalar other, Scalar alpha = 1) const;
@@ -370,11 +372,6 @@ class Tensor : public TensorBase {
   Tensor& logit_(std::optional<double> eps = {}) const;
   Tensor& nan_to_num_(std::optional<double> nan = {}, std::optional<double> posinf = {},
                       std::optional<double> neginf = {}) const;
-  Tensor& addmm_(const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1) const;
-  Tensor& addmv_(const Tensor& a, const Tensor& v, Scalar beta = 1, Scalar alpha = 1) const;
-  Tensor& addr_(const Tensor& u, const Tensor& v, Scalar beta = 1, Scalar alpha = 1) const;
-  Tensor& baddbmm_(const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1) const;
-  Tensor& addbmm_(const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1) const;
   Tensor& cumsum_(int64_t dim, std::optional<Dtype> dtype = {}) const;
   Tensor& cumprod_(int64_t dim, std::optional<Dtype> dtype = {}) const;
   /// The values of `source`, broadcast to this shape and converted; recorded.
@@ -402,12 +399,17 @@ class Tensor : public TensorBase {
   Tensor& masked_fill_(const Tensor& mask, Scalar value) const;
   Tensor& masked_fill_(const Tensor& mask, const Tensor& value) const;
   Tensor& masked_scatter_(const Tensor& mask, const Tensor& source) const;
+  Tensor& renorm_(Scalar p, int64_t dim, Scalar maxnorm) const;
   Tensor& tril_(int64_t diagonal = 0) const;
   Tensor& triu_(int64_t diagonal = 0) const;
   /// Random values in place, from the device's default generator.
   Tensor& uniform_(double from = 0, double to = 1) const;
   Tensor& normal_(double mean = 0, double std = 1) const;
   Tensor& bernoulli_(double p = 0.5) const;
+  Tensor& exponential_(double lambd = 1) const;                // lambd: the rate
+  Tensor& log_normal_(double mean = 1, double std = 2) const;  // e to the power of a normal number
+  Tensor& cauchy_(double median = 0, double sigma = 1) const;
+  Tensor& geometric_(double p) const;  // draws of probability p up to the first success: 1, 2, …
   /// Uniform integers of [from, to), or of [0, to); without `to`, up to the largest n for which the
   /// dtype holds all of 0 … n (2^24 in float32), at most 2^53.
   Tensor& random_(int64_t from, std::optional<int64_t> to) const;
@@ -441,10 +443,8 @@ class Tensor : public TensorBase {
   Tensor& operator|=(const Tensor& o) { return bitwise_or_(o); }
   Tensor& operator^=(const Tensor& o) { return bitwise_xor_(o); }
 
-  /// Another handle of the same object; for the library.
+  /// Another handle, for the library.
   explicit Tensor(Ref<detail::TensorImpl> impl) : TensorBase(std::move(impl)) {}
 };
-
 }  // namespace halftape
-
 #include "halftape/autograd/tensor_impl.h"  // defines what is inline above

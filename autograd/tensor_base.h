@@ -117,7 +117,13 @@ class TensorBase {
   bool is_signed() const { return dtype() != kBool && dtype() != kUInt8; }
   bool is_same_size(const TensorBase& other) const { return sizes() == other.sizes(); }
   bool is_floating_point() const { return halftape::is_floating_point(dtype()); }
-  bool is_contiguous() const { return array().contiguous(); }
+  /// Whether the elements lie in row-major order, or in that of a format; none do whatever the
+  /// strides.
+  bool is_contiguous() const { return array().contiguous() || numel() == 0; }
+  bool is_contiguous(MemoryFormat format) const;
+  /// ChannelsLast (ChannelsLast3d) where the strides of four (five) dimensions are those of such a
+  /// tensor or of a part of one, otherwise Contiguous.
+  MemoryFormat suggest_memory_format() const;
   TensorOptions options() const { return TensorOptions(dtype()).device(device()); }
 
   // Autograd

@@ -22,7 +22,8 @@ inline constexpr Layout kStrided = Layout::Strided, kSparse = Layout::Sparse;
 std::ostream& operator<<(std::ostream&, Layout);
 
 /// The order of elements in memory. New tensors are row-major: Contiguous, and Preserve of a
-/// contiguous tensor. Asking for the channels-last forms throws.
+/// contiguous tensor. x.contiguous() copies into the channels-last forms; asking for a new tensor
+/// of them throws.
 enum class MemoryFormat : uint8_t { Contiguous, Preserve, ChannelsLast, ChannelsLast3d };
 std::ostream& operator<<(std::ostream&, MemoryFormat);
 

@@ -45,6 +45,8 @@ const Function kFunctions[] = {
     FUNCTION(atanh),
     FUNCTION(erf),
     FUNCTION(erfc),
+    {"erfinv", [](const Tensor& x) { return halftape::erfinv(x); },
+     [](double x) { return halftape::erfinv(x); }},
     {"sigmoid", [](const Tensor& x) { return halftape::sigmoid(x); },
      [](double x) { return 1 / (1 + std::exp(-x)); }},
     FUNCTION(sqrt),

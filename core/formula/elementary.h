@@ -147,6 +147,16 @@ struct Erfc : UnaryFormula {  // 1 − erf(x), accurate in the right tail
     return K<T>(-1.12837916709551257390) * (g * exp(-(x * x)));
   }
 };
+struct Erfinv : UnaryFormula {  // erf(y) = x,  y' = √π/2·e^y²; ±∞ at ±1, NaN beyond
+  static constexpr auto name = "erfinv";
+  static constexpr Cast cast = Cast::Float32;
+  static constexpr Saves saves = Saves::Output;
+  HALFTAPE_HD static auto f(const auto& x) { return erfinv(x); }
+  template <class T>
+  HALFTAPE_HD static T df(const T& g, const T& y) {
+    return K<T>(0.88622692545275801365) * (g * exp(y * y));
+  }
+};
 struct Sinpi : UnaryFormula {  // y = sin πx,  y' = π·cos πx
   static constexpr auto name = "sinpi";
   HALFTAPE_HD static auto f(const auto& x) { return sinpi(x); }
@@ -198,7 +208,8 @@ struct Logit : UnaryFormula {  // y = ln(x/(1 − x)),  y' = 1/(x(1 − x)); NaN
   HALFTAPE_HD static auto df(const auto& g, const auto& x) { return g / (x * (1 - x)); }
 };
 
-using Elementary = Ops<Exp, Exp2, Expm1, Log, Log1p, Log2, Log10, Sin, Cos, Tan, Asin, Acos, Atan,
-                       Sinh, Cosh, Tanh, Asinh, Acosh, Atanh, Erf, Erfc, Sinpi, Cospi, Sinc, Logit>;
+using Elementary =
+    Ops<Exp, Exp2, Expm1, Log, Log1p, Log2, Log10, Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh,
+        Tanh, Asinh, Acosh, Atanh, Erf, Erfc, Erfinv, Sinpi, Cospi, Sinc, Logit>;
 
 }  // namespace halftape::formula

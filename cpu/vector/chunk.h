@@ -123,6 +123,7 @@ HALFTAPE_CHUNK_WORD(cospi)
 HALFTAPE_CHUNK_WORD(sigmoid)
 HALFTAPE_CHUNK_WORD(erf)
 HALFTAPE_CHUNK_WORD(erfc)
+HALFTAPE_CHUNK_WORD(erfinv)
 #undef HALFTAPE_CHUNK_WORD
 inline Normal<Chunk<float>> normal(const Chunk<float>& a) {
   Normal<Chunk<float>> r;

@@ -78,6 +78,18 @@ HALFTAPE_REAL(erf)
 HALFTAPE_REAL(erfc)
 #undef HALFTAPE_REAL
 inline Real power(const Real& x, const Real& p) { return Real::of(mpfr_pow, x, p); }
+/// Newton's steps from below, which never go beyond the root.
+inline Real erfinv(const Real& x) {
+  const Real a = abs(x), z = 1.0 - a;
+  if (!(a < 1.0)) return a == 1.0 ? x / Real(0.0) : log(Real(-1.0));
+  const Real root = Real::of(mpfr_gamma, 0.5) / 2.0;
+  Real y = 0.0, step = 1.0;
+  for (int i = 0; i < 100 && abs(step) > 1e-26 * y; ++i) {
+    step = (a < 0.5 ? a - erf(y) : erfc(y) - z) * root * exp(y * y);
+    y = y + step;
+  }
+  return x < 0.0 ? -y : y;
+}
 /// x − tanh(x) without cancelling, near 0 by its series.
 inline Real tanhshrink(const Real& x) {
   const Real t = x * x;

@@ -96,6 +96,8 @@ inline Tensor sinc(const Tensor& x) { return unary<formula::Sinc>(x); }
 inline Tensor erf(const Tensor& x) { return unary<formula::Erf>(x); }
 /// 1 − erf(x), accurate for large x.
 inline Tensor erfc(const Tensor& x) { return unary<formula::Erfc>(x); }
+/// y with erf(y) = x: ±∞ at ±1, NaN beyond. Under autocast: float32.
+inline Tensor erfinv(const Tensor& x) { return unary<formula::Erfinv>(x); }
 /// ln(x/(1 − x)), the inverse of sigmoid; with eps, of x clamped to [eps, 1 − eps].
 Tensor logit(const Tensor& x, std::optional<double> eps = {});
 

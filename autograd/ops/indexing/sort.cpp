@@ -1,11 +1,14 @@
 #include "halftape/autograd/ops/indexing/sort.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
 
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/ops/elementwise/binary.h"
+#include "halftape/autograd/ops/elementwise/mask.h"
+#include "halftape/autograd/ops/elementwise/pointwise.h"
 #include "halftape/autograd/ops/elementwise/unary.h"
 #include "halftape/autograd/ops/indexing/index.h"
 #include "halftape/autograd/ops/layout/view.h"
@@ -71,7 +74,87 @@ Tensor median_of_all(const char* op, const Tensor& x,
                 });
 }
 
+/// a + w·(b − a) for w in [0, 1), also where a or b is infinite.
+Tensor between(const Tensor& a, const Tensor& b, const Tensor& w) {
+  const Tensor finite = logical_and(isfinite(a), isfinite(b));
+  return where(finite, lerp(where(finite, a, 0), where(finite, b, 0), w), where(w == 0, a, a + b));
+}
+
+Tensor quantile_of(const char* op, const Tensor& in, const Tensor& q, std::optional<int64_t> dim,
+                   bool keepdim, std::string_view interpolation, bool skip_nan) {
+  const ErrorScope scope(op, in, q);
+  constexpr std::string_view ways[] = {"linear", "lower", "higher", "nearest", "midpoint"};
+  HALFTAPE_CHECK(std::find(std::begin(ways), std::end(ways), interpolation) != std::end(ways), op,
+                 ": interpolation is \"", interpolation,
+                 "\", expected \"linear\", \"lower\", \"higher\", \"nearest\" or \"midpoint\"");
+  check_floating(op, in);
+  check_floating(op, q);
+  HALFTAPE_CHECK(q.dim() <= 1, op, ": q ", q.sizes(), " must be a number or a list");
+  const int d = wrap_dim(op, dim.value_or(0), static_cast<int>(in.dim()));
+  const bool listed = dim && in.dim() > 0;
+  const Tensor x = listed ? movedim(widened(in), d, -1) : reshape(widened(in), {-1});
+  const int64_t n = x.size(-1);
+  HALFTAPE_CHECK(n > 0, op, ": a tensor ", in.sizes(), " has no elements to order");
+  const Tensor plain = q.detach();
+  HALFTAPE_CHECK(all(logical_and(plain >= 0, plain <= 1)).item<bool>(), op,
+                 ": q is not everywhere between 0 and 1");
+  const Tensor sorted = std::get<0>(sort(x, -1));
+  // Places beyond 2^24 are no float32 numbers.
+  const Dtype exact = n <= int64_t{1} << 24 ? x.dtype() : kFloat64;
+  const Tensor at = reshape(q, {-1}).to(x.device()).to(exact);
+  const Tensor values = sorted.detach(), numbers = values == values;
+  Tensor place;
+  if (skip_nan)
+    place = at * clamp_min(sum(numbers, {-1}, true) - 1, 0).to(exact);
+  else
+    place = where(narrow(numbers, -1, n - 1, 1), at * static_cast<double>(n - 1),
+                  static_cast<double>(n - 1));
+  const auto there = [&](const Tensor& whole) {
+    return gather(sorted, -1, whole.detach().to(kInt64));
+  };
+  Tensor y;
+  if (interpolation == "lower") {
+    y = there(floor(place));
+  } else if (interpolation == "higher") {
+    y = there(ceil(place));
+  } else if (interpolation == "nearest") {
+    y = there(round(place));
+  } else {
+    Tensor w = (place - floor(place.detach())).to(x.dtype());
+    if (interpolation == "midpoint") w = where(w.detach() == 0, w.detach(), 0.5);
+    y = between(there(floor(place)), there(ceil(place)), w);
+  }
+  // (…, Q) to (Q, …), or (…) for a number.
+  y = q.dim() == 0 ? squeeze(y, -1) : movedim(y, -1, 0);
+  if (keepdim && listed) y = unsqueeze(y, d + q.dim());
+  if (keepdim && !listed)
+    for (int64_t i = 0; i < in.dim(); ++i) y = unsqueeze(y, -1);
+  return y.to(in.dtype());
+}
+
+Tensor number_of(const char* op, const Tensor& x, double q) {
+  check_defined(op, x);
+  return Tensor(full({}, q, kFloat64, x.device()));
+}
+
 }  // namespace
+
+Tensor quantile(const Tensor& x, const Tensor& q, std::optional<int64_t> dim, bool keepdim,
+                std::string_view interpolation) {
+  return quantile_of("quantile", x, q, dim, keepdim, interpolation, false);
+}
+Tensor quantile(const Tensor& x, double q, std::optional<int64_t> dim, bool keepdim,
+                std::string_view interpolation) {
+  return quantile(x, number_of("quantile", x, q), dim, keepdim, interpolation);
+}
+Tensor nanquantile(const Tensor& x, const Tensor& q, std::optional<int64_t> dim, bool keepdim,
+                   std::string_view interpolation) {
+  return quantile_of("nanquantile", x, q, dim, keepdim, interpolation, true);
+}
+Tensor nanquantile(const Tensor& x, double q, std::optional<int64_t> dim, bool keepdim,
+                   std::string_view interpolation) {
+  return nanquantile(x, number_of("nanquantile", x, q), dim, keepdim, interpolation);
+}
 
 std::tuple<Tensor, Tensor> sort(const Tensor& x, int64_t dim, bool descending) {
   return taken(x, dim, order("sort", x, dim, descending), true);

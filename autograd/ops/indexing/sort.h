@@ -29,6 +29,20 @@ std::tuple<Tensor, Tensor> median(const Tensor& x, int64_t dim, bool keepdim = f
 Tensor nanmedian(const Tensor& x);
 std::tuple<Tensor, Tensor> nanmedian(const Tensor& x, int64_t dim, bool keepdim = false);
 
+/// The value below which the fraction q of the values along `dim` lies, at the place q·(n − 1) of
+/// their order; NaN where one of them is NaN. `interpolation` between two places: "linear",
+/// "lower", "higher", "nearest" (half to even) or "midpoint". Of a list q the results come first,
+/// in a dimension of their own. Without `dim`: of all elements. Throws unless 0 ≤ q ≤ 1.
+Tensor quantile(const Tensor& x, const Tensor& q, std::optional<int64_t> dim = {},
+                bool keepdim = false, std::string_view interpolation = "linear");
+Tensor quantile(const Tensor& x, double q, std::optional<int64_t> dim = {}, bool keepdim = false,
+                std::string_view interpolation = "linear");
+/// The same of what is not NaN; NaN where nothing is left.
+Tensor nanquantile(const Tensor& x, const Tensor& q, std::optional<int64_t> dim = {},
+                   bool keepdim = false, std::string_view interpolation = "linear");
+Tensor nanquantile(const Tensor& x, double q, std::optional<int64_t> dim = {}, bool keepdim = false,
+                   std::string_view interpolation = "linear");
+
 /// The different values in order, the number of its value for each element, and how often each
 /// value occurs. The number of values is read back from the device. LibTorch's spelling of
 /// torch.unique.

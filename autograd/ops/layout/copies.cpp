@@ -49,9 +49,15 @@ Tensor clone(const Tensor& x) {
                 [](Node&, const Tensor& g) -> Grads { return {g}; });
 }
 
-Tensor contiguous(const Tensor& x) {
+Tensor contiguous(const Tensor& x, MemoryFormat format) {
   check_defined("contiguous", x);
-  return x.is_contiguous() ? x : clone(x);
+  if (format == MemoryFormat::Contiguous) return x.array().contiguous() ? x : clone(x);
+  HALFTAPE_CHECK(format != MemoryFormat::Preserve,
+                 "contiguous: memory format Preserve names no order; use clone()");
+  const int64_t rank = format == MemoryFormat::ChannelsLast ? 4 : 5;
+  HALFTAPE_CHECK(x.dim() == rank, "contiguous: memory format ", format, " is of ", rank,
+                 " dimensions; the tensor is ", x.sizes());
+  return x.is_contiguous(format) ? x : movedim(clone(movedim(x, 1, -1)), -1, 1);
 }
 
 }  // namespace halftape

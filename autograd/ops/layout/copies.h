@@ -14,8 +14,10 @@ Tensor cast(const Tensor& x, Dtype dtype);
 Tensor widened(const Tensor& x);
 /// A copy with its own bytes; recorded.
 Tensor clone(const Tensor& x);
-/// x itself if it is row-major, else a row-major copy.
-Tensor contiguous(const Tensor& x);
+/// x itself if its elements are in this order in memory, else a copy in that order: row-major, or
+/// ChannelsLast of (N, C, H, W) and ChannelsLast3d of (N, C, D, H, W), where the channels of a
+/// pixel are neighbours.
+Tensor contiguous(const Tensor& x, MemoryFormat format = MemoryFormat::Contiguous);
 
 namespace detail {
 /// cast() for a value that is converted already.

@@ -129,6 +129,18 @@ TensorList meshgrid(const TensorList& tensors, const std::string& indexing) {
   return grid;
 }
 
+Tensor cartesian_prod(const TensorList& tensors) {
+  HALFTAPE_CHECK(!tensors.empty(), "cartesian_prod: of no tensors");
+  check_defined("cartesian_prod", tensors);
+  for (const Tensor& t : tensors)
+    HALFTAPE_CHECK(t.dim() == 1, "cartesian_prod: a tensor ", t.sizes(),
+                   "; expected one dimension");
+  if (tensors.size() == 1) return tensors[0];
+  TensorList columns;
+  for (const Tensor& t : meshgrid(tensors)) columns.push_back(reshape(t, {t.numel()}));
+  return stack(columns, 1);
+}
+
 TensorList broadcast_tensors(const TensorList& tensors) {
   check_defined("broadcast_tensors", tensors);
   Shape shape;

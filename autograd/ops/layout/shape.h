@@ -71,6 +71,9 @@ Tensor constant_pad_nd(const Tensor& x, const std::vector<int64_t>& pad, Scalar 
 /// One-dimensional tensors as the coordinates of a grid: views of the shape of all their sizes.
 /// `indexing`: "ij", or "xy", where the first two dimensions change places.
 TensorList meshgrid(const TensorList& tensors, const std::string& indexing = "ij");
+/// Every way to take one element of each one-dimensional tensor, as rows: (n₁·n₂·…, tensors), the
+/// last tensor's elements changing fastest. Of one tensor, itself.
+Tensor cartesian_prod(const TensorList& tensors);
 /// All tensors expanded to the shape to which they broadcast.
 TensorList broadcast_tensors(const TensorList& tensors);
 /// x with at least that many dimensions: new ones are added in front, a third one behind.

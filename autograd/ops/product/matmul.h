@@ -25,6 +25,17 @@ Tensor inner(const Tensor& a, const Tensor& b);
 Tensor outer(const Tensor& a, const Tensor& b);
 Tensor ger(const Tensor& a, const Tensor& b);
 
+/// The vector product of the lines of three along `dim`, by default the first dimension of size 3;
+/// other dimensions broadcast. linalg::cross: by default along the last. Under autocast: the widest
+/// dtype given.
+Tensor cross(const Tensor& a, const Tensor& b, std::optional<int64_t> dim = {});
+Tensor linalg_cross(const Tensor& a, const Tensor& b, int64_t dim = -1);
+namespace linalg {
+inline Tensor cross(const Tensor& a, const Tensor& b, int64_t dim = -1) {
+  return linalg_cross(a, b, dim);
+}
+}  // namespace linalg
+
 // beta·input + alpha·product, one rounding; input broadcasts to the product. With beta 0 it is not
 // read: its NaN does no harm.
 /// (m, k)·(k, n).

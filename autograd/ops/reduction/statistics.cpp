@@ -141,6 +141,25 @@ Tensor logsumexp(const Tensor& in, const Dims& wanted, bool keepdim) {
   return reshape(out, left).to(given.dtype());
 }
 
+Tensor renorm(const Tensor& in, Scalar p, int64_t dim, Scalar maxnorm) {
+  const ErrorScope scope("renorm", in);
+  const auto inputs = cast_inputs(cast_list::renorm, in);
+  const Tensor& x = inputs[0];
+  check_floating("renorm", x);
+  const double most = maxnorm.to_double();
+  HALFTAPE_CHECK(p.to_double() > 0, "renorm: p = ", p.to_double(), " is not positive");
+  HALFTAPE_CHECK(most >= 0, "renorm: maxnorm ", most, " is not at least 0");
+  HALFTAPE_CHECK(x.dim() >= 2, "renorm: input ", x.sizes(), "; expected two dimensions or more");
+  const int d = wrap_dim("renorm", dim, static_cast<int>(x.dim()));
+  Dims others;
+  for (int i = 0; i < x.dim(); ++i)
+    if (i != d) others.push_back(i);
+  if (x.numel() == 0) return clone(x);
+  const Tensor wide = widened(x), size = wide_norm(wide, p.to_double(), others, true);
+  const Tensor above = size > most;
+  return (wide * where(above, most / (where(above, size, 1) + 1e-7), 1)).to(x.dtype());
+}
+
 Tensor dist(const Tensor& a_in, const Tensor& b_in, Scalar p) {
   const ErrorScope scope("dist", a_in, b_in);
   const auto [a, b] = cast_inputs(cast_list::dist, a_in, b_in);

@@ -58,6 +58,10 @@ inline Tensor vector_norm(const Tensor& x, Scalar ord = 2, const Dims& dims = {}
 /// ln Σ eˣ over `dims`, computed from x − max(x); −∞ of nothing but −∞. Under autocast: float32.
 Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim = false);
 
+/// x with each slice x[…, i, …] of dimension `dim` whose norm of order p is above maxnorm scaled
+/// down to it. At least two dimensions. Under autocast: float32.
+Tensor renorm(const Tensor& x, Scalar p, int64_t dim, Scalar maxnorm);
+
 /// ‖a − b‖ₚ over all elements. Under autocast, as the next four: float32.
 Tensor dist(const Tensor& a, const Tensor& b, Scalar p = 2);
 /// ‖a − b + eps‖ₚ over the last dimension.

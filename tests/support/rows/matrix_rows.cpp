@@ -156,6 +156,31 @@ void strict_rows(Rows& rows) {
       "a,bc->abc", Cast::Widest);
 }
 
+/// Of shapes (n, 3) and (3), or (3) and (3).
+std::vector<double> vector_products(const std::vector<Values>& in) {
+  std::vector<double> out;
+  for (size_t i = 0; i < in[0].v.size(); ++i) {
+    const size_t row = i / 3 * 3, a = (i + 1) % 3, b = (i + 2) % 3;
+    out.push_back(in[0].v[row + a] * in[1].v[b] - in[0].v[row + b] * in[1].v[a]);
+  }
+  return out;
+}
+
+void cross_rows(Rows& rows) {
+  const auto row = [&](const char* name, Shape a, auto call) {
+    rows.push_back({.name = name,
+                    .call = [call](const TensorList& x) { return call(x[0], x[1]); },
+                    .shapes = {std::move(a), {3}},
+                    .reference = vector_products,
+                    .cast = Cast::Widest});
+  };
+  row("cross", {3}, [](const Tensor& a, const Tensor& b) { return cross(a, b); });
+  row("cross", {2, 3}, [](const Tensor& a, const Tensor& b) { return cross(a, b); });
+  row("cross along a dimension", {4, 2, 3},
+      [](const Tensor& a, const Tensor& b) { return a.cross(b, -1); });
+  row("linalg_cross", {3, 3}, [](const Tensor& a, const Tensor& b) { return linalg::cross(a, b); });
+}
+
 void added_rows(Rows& rows) {
   using Call = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, Scalar, Scalar);
   auto row = [&](const char* name, Call call, std::vector<Shape> shapes, const char* equation,
@@ -305,6 +330,7 @@ void other_rows(Rows& rows) {
 void matrix_rows(Rows& rows) {
   matmul_rows(rows);
   strict_rows(rows);
+  cross_rows(rows);
   added_rows(rows);
   einsum_rows(rows);
   other_rows(rows);

@@ -147,6 +147,47 @@ void extremum_rows(Rows& rows) {
   }
 }
 
+/// The quantile of a line, from its definition.
+double quantile_of(Line x, double q, std::string_view way) {
+  x = sorted(std::move(x));
+  const double place = q * static_cast<double>(x.size() - 1), low = std::floor(place);
+  const auto at = [&](double p) { return x[static_cast<size_t>(p)]; };
+  if (way == "lower") return at(low);
+  if (way == "higher") return at(std::ceil(place));
+  if (way == "nearest") return at(std::nearbyint(place));
+  const double w = way == "linear" ? place - low : place == low ? 0 : 0.5;
+  return at(low) * (1 - w) + at(std::ceil(place)) * w;
+}
+
+void quantile_rows(Rows& rows) {
+  const auto row = adder(rows);
+  const size_t first = rows.size();
+  for (const char* way : {"linear", "lower", "higher", "nearest", "midpoint"}) {
+    for (const double q : {0.0, 0.25, 0.4, 1.0}) {
+      const auto of = [=](const Line& x) { return quantile_of(x, q, way); };
+      row(
+          "quantile", {3, 4}, [=](const Tensor& x) { return quantile(x, q, {}, true, way); },
+          grouped({}, of));
+      row(
+          "quantile along a dimension", {3, 6, 2},
+          [=](const Tensor& x) { return quantile(x, q, 1, false, way); }, grouped({1}, of));
+      row(
+          "nanquantile along a dimension", {3, 6},
+          [=](const Tensor& x) { return nanquantile(x, q, -1, true, way); }, grouped({-1}, of));
+    }
+  }
+  row(
+      "quantile of a list", {7},
+      [](const Tensor& x) {
+        return x.quantile(tensor({0.5, 0.1}, TensorOptions(kFloat64).device(x.device())), 0);
+      },
+      [](const std::vector<Values>& in) {
+        return Line{quantile_of(in[0].v, 0.5, "linear"), quantile_of(in[0].v, 0.1, "linear")};
+      });
+  // Between values of both signs little may be left of either.
+  for (size_t i = first; i < rows.size(); ++i) rows[i].eps = 512;
+}
+
 void extremum_along_rows(Rows& rows) {
   const auto row = adder(rows);
   for (const bool keep : {false, true}) {
@@ -251,6 +292,7 @@ void reduce_rows(Rows& rows) {
   product_rows(rows);
   extremum_rows(rows);
   extremum_along_rows(rows);
+  quantile_rows(rows);
   extremum_of_two_rows(rows);
   condition_rows(rows);
   statistics_rows(rows);

@@ -87,6 +87,14 @@ void stacking_rows(Rows& rows) {
   join("column_stack", column_stack, {2}, {2, 1}, [](const std::vector<Values>& in) {
     return std::vector<double>{in[0].v[0], in[1].v[0], in[0].v[1], in[1].v[1]};
   });
+  join(
+      "cartesian_prod", [](const TensorList& x) { return cartesian_prod(x); }, {2}, {3},
+      [](const std::vector<Values>& in) {
+        std::vector<double> out;
+        for (const double a : in[0].v)
+          for (const double b : in[1].v) out.push_back(a), out.push_back(b);
+        return out;
+      });
   join("dstack", dstack, {2, 3}, {2, 3}, [](const std::vector<Values>& in) {
     std::vector<double> out;
     for (size_t i = 0; i < 6; ++i) out.push_back(in[0].v[i]), out.push_back(in[1].v[i]);

@@ -115,6 +115,26 @@ void corner_rows(Rows& rows) {
       Cast::Float32, {3, 5});
 }
 
+void renorm_rows(Rows& rows) {
+  const auto row = adder(rows);
+  for (const double p : {1.0, 2.0, 3.0})
+    row(
+        "renorm", [=](const Tensor& x) { return renorm(x, p, 1, 3.5); },
+        [=](const std::vector<Values>& in) {
+          Line out = in[0].v;
+          for (size_t j = 0; j < 4; ++j) {
+            Line slice;
+            for (size_t i = 0; i < 3; ++i)
+              for (size_t k = 0; k < 2; ++k) slice.push_back(in[0].v[i * 8 + j * 2 + k]);
+            const double size = p_norm(slice, p);
+            for (size_t i = 0; i < 3 && size > 3.5; ++i)
+              for (size_t k = 0; k < 2; ++k) out[i * 8 + j * 2 + k] *= 3.5 / (size + 1e-7);
+          }
+          return out;
+        },
+        Cast::Float32);
+}
+
 void distance_rows(Rows& rows) {
   const auto pair = pair_adder(rows);
   for (const double p : {1.0, 2.0, 3.0}) {
@@ -190,6 +210,7 @@ void row_distance_rows(Rows& rows) {
 void statistics_rows(Rows& rows) {
   moment_rows(rows);
   corner_rows(rows);
+  renorm_rows(rows);
   distance_rows(rows);
   row_distance_rows(rows);
 }

@@ -19,6 +19,16 @@ double power(double x, double a) { return std::pow(x, a); }
 double half_to_even(double x) { return std::nearbyint(x); }
 double sinpi(double x) { return std::sin(std::acos(-1.0) * x); }
 double cospi(double x) { return std::cos(std::acos(-1.0) * x); }
+/// Newton's steps from below, which never go beyond the root.
+double erfinv(double x) {
+  const double a = std::abs(x), z = 1 - a;
+  if (!(a < 1)) return a == 1 ? x / 0.0 : std::nan("");
+  double y = 0;
+  for (int i = 0; i < 100; ++i)
+    y += (a < 0.5 ? a - std::erf(y) : std::erfc(y) - z) * std::sqrt(std::acos(-1.0)) / 2 *
+         std::exp(y * y);
+  return std::copysign(y, x);
+}
 double tanhshrink(double x) { return x - std::tanh(x); }
 
 template <class T>
@@ -136,6 +146,8 @@ std::vector<UnaryRow> elementary() {
       {OP(atanh), X(atanh(x)), X(1 / (1 - x * x)), {.low = -0.9, .high = 0.9}},
       {OP(erf), X(erf(x)), X(2 / sqrt(pi<T>()) * exp(-(x * x)))},
       {OP(erfc), X(erfc(x)), X(-2 / sqrt(pi<T>()) * exp(-(x * x)))},
+      {OP(erfinv), X(erfinv(x)), Y(sqrt(pi<T>()) / 2 * exp(y * y)),
+       {.low = -0.9, .high = 0.9, .cast = f32}},
       {OP(sinpi), X(sinpi(x)), X(pi<T>() * cospi(x))},
       {OP(cospi), X(cospi(x)), X(-pi<T>() * sinpi(x))},
       {OP(sinc), X(x == 0 ? 1 : sinpi(x) / (pi<T>() * x)), X(sinc_slope(x))},
