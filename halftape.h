@@ -1,7 +1,9 @@
 // Everything a user needs, in one include.
 #pragma once
 // One sentence here, instead of hundreds of errors from the headers.
-#if __cplusplus < 202002L && !(defined(_MSVC_LANG) && _MSVC_LANG >= 202002L)
+#if defined(_MSC_VER)
+#error "halftape needs GCC or Clang: on Windows use MinGW-w64, such as that of MSYS2"
+#elif __cplusplus < 202002L
 #error "halftape needs C++20: compile with -std=c++20, or in CMake link halftape::halftape"
 #elif !defined(__cpp_exceptions)
 #error "halftape reports errors by exceptions: compile without -fno-exceptions"

@@ -3,7 +3,8 @@
 # Two levels must not share a function: the linker keeps one of two equal inline functions or templates, whoever asked
 # for it, and an AVX-512 one would then run on every machine. So each level above the baseline is linked into one object
 # whose functions are its own, but for the one that makes its backend. That takes GNU's tools; without them there is the
-# baseline.
+# baseline. So there is on Windows, whose GCC keeps no variable of 32 bytes aligned on the stack (GCC bug 54412): code for AVX
+# would end there.
 set(default baseline)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND CMAKE_EXECUTABLE_FORMAT STREQUAL "ELF")
   find_program(HALFTAPE_GNU_LD NAMES ld.bfd ld)

@@ -1,5 +1,8 @@
 # What the build needs, from the system. A missing piece is named together with its Debian package.
 find_package(Threads REQUIRED)
+if(MINGW AND NOT CMAKE_USE_PTHREADS_INIT)
+  message(FATAL_ERROR "halftape needs a MinGW-w64 with threads of POSIX (Debian: x86_64-w64-mingw32-g++-posix)")
+endif()
 
 find_package(Eigen3 3.4 QUIET NO_MODULE)
 if(NOT TARGET Eigen3::Eigen)

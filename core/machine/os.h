@@ -1,11 +1,12 @@
-// What standard C++ cannot ask of the operating system. Only os.cpp knows which system it is; each
-// function says what it returns on an unknown one.
+// What standard C++ cannot ask of the operating system. Only os_*.cpp know which system it is:
+// POSIX, Windows, or an unknown one; each function says what it returns where there is no answer.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace halftape::os {
@@ -23,8 +24,8 @@ struct CodePlace {
   std::string function;  // with its parameters; empty where the file does not export it
 };
 CodePlace place_of(const void* address);
-/// Loads a shared library for the rest of the process; the system searches for a bare name. Null,
-/// with the reason, if it does not load, and on systems without dlopen().
+/// Loads a shared library for the rest of the process; the system searches for a bare name, Windows
+/// in its own folder alone. Null, with the reason, if it does not load, and on an unknown system.
 void* load_library(const std::string& path, std::string& why_not);
 /// The address of a name in the library, or null.
 void* symbol(void* library, const char* name);
@@ -32,7 +33,7 @@ void* symbol(void* library, const char* name);
 /// libraries that it needs. Only absolute ones; empty on systems without link maps.
 std::vector<std::filesystem::path> run_path_of(const void* address);
 /// True if `file` is a regular file of root or of the owner of `program`, and not everybody may
-/// write it. Always false without POSIX.
+/// write it. Always false on Windows and on an unknown system.
 bool is_as_safe_as(const std::filesystem::path& file, const std::filesystem::path& program);
 
 // --- Processes
@@ -46,12 +47,18 @@ const char* secure_environment(const char* name);
 /// "localhost" and 0 on an unknown system.
 std::string host_name();
 int64_t process_id();
-/// The standard output of a shell command; empty on systems without a shell.
+/// The standard output of a command of POSIX's shell; empty on systems without it.
 std::string output_of(const std::string& command);
+/// Memory for aligned_free(), null if there is none: Windows lacks std::aligned_alloc().
+void* aligned_alloc(size_t alignment, size_t size);
+void aligned_free(void* block);
 
 // --- The terminal behind standard output
 
 bool stdout_is_terminal();
+/// True if it takes ANSI escape codes: where TERM is set and not "dumb"; on Windows they are turned
+/// on. False on an unknown system.
+bool terminal_takes_escapes();
 /// In columns; 0 if unknown.
 int terminal_width();
 
@@ -66,7 +73,8 @@ struct FileFailure {
 
 /// A file that is written as path.partial and renamed to `path` once its bytes are on the disk. All
 /// members throw FileFailure. A second writer is refused as long as the first one's object lives.
-/// Without POSIX nothing is flushed, and a second writer is not noticed.
+/// On Windows a file that a reader has open is not replaced, unless it was opened to share
+/// deletion. On an unknown system nothing is flushed, and a second writer is not noticed.
 class PartialFile {
  public:
   explicit PartialFile(const std::filesystem::path& path);
@@ -91,10 +99,15 @@ void make_folders(const std::filesystem::path& folder);
 /// 0. A std::filesystem::directory_iterator of libstdc++ ends the process when memory runs out.
 std::vector<std::string> names_in(const std::filesystem::path& folder, int& error);
 
-/// A lock of a file or folder, until the last copy goes or the process ends.
+/// Writes a file under a name that nothing has. 0, or an error in std::generic_category, such as
+/// EEXIST, that leaves no file behind.
+int write_new_file(const std::filesystem::path& path, std::string_view bytes);
+
+/// A lock of a file or folder, until the last copy goes or the process ends. On Windows a locked
+/// folder holds a hidden file, .lock, meanwhile.
 using PathLock = std::shared_ptr<const int>;
-/// Null, with an error, if the lock cannot be had: EWOULDBLOCK if another holder has it. Null with
-/// 0 on systems without POSIX.
+/// Null, with an error, if the lock cannot be had: EAGAIN if another holder has it. Null with 0 on
+/// an unknown system.
 PathLock lock_path(const std::filesystem::path& path, int& error);
 
 }  // namespace halftape::os

@@ -3,12 +3,12 @@
 #include <array>
 #include <atomic>
 #include <bit>
-#include <cstdlib>
 #include <mutex>
 #include <utility>
 #include <vector>
 
 #include "halftape/core/machine/build_flags.h"
+#include "halftape/core/machine/os.h"
 #include "halftape/core/machine/per_thread.h"
 #include "halftape/core/memory_stats.h"
 
@@ -60,7 +60,7 @@ class Bins {
   }
   void clear() noexcept {
     for (auto& blocks : bins_) {
-      for (void* p : blocks) std::free(p);
+      for (void* p : blocks) os::aligned_free(p);
       blocks.clear();
     }
     held_ = 0;
@@ -136,17 +136,17 @@ void count_block(int64_t bytes, ThreadCache* own) noexcept {
 void give_back(void* block, size_t size, void*) noexcept {
   ThreadCache* own = own_cache(size);
   count_block(-static_cast<int64_t>(size), own);
-  if (!keep(block, size, own)) std::free(block);
+  if (!keep(block, size, own)) os::aligned_free(block);
 }
 
 void* take_uncounted(size_t size, ThreadCache* own) {
   if (void* p = take_kept(size, own)) return p;
-  if (void* p = std::aligned_alloc(kAlignment, size)) return p;
+  if (void* p = os::aligned_alloc(kAlignment, size)) return p;
   {
     const std::lock_guard lock(shared().mutex);
     shared().bins.clear();
   }
-  return std::aligned_alloc(kAlignment, size);
+  return os::aligned_alloc(kAlignment, size);
 }
 
 void* take(size_t size) {
@@ -181,7 +181,7 @@ BufferPtr allocate(size_t bytes) {
     return make_ref<Buffer>(block, size, Device(kCPU), &give_back);
   } catch (const std::bad_alloc&) {
     count_block(-static_cast<int64_t>(size), nullptr);
-    std::free(block);  // to the system: the error needs memory, too
+    os::aligned_free(block);  // to the system: the error needs memory, too
     out_of_memory(bytes);
   }
 }

@@ -70,10 +70,14 @@ Runtime* open(const std::string& place, std::string& why_not) {
 }
 
 Runtime* load(std::string& why_not) {
+  if (!*HALFTAPE_LIB_FOLDER) {
+    why_not = "the CUDA backend is for Linux alone";
+    return nullptr;
+  }
   if (const char* said = os::secure_environment("HALFTAPE_CUDA_LIBRARY")) {
     std::error_code unreadable;
     const fs::path file = fs::absolute(said, unreadable);
-    if (fs::is_regular_file(file, unreadable)) return open(file, why_not);
+    if (fs::is_regular_file(file, unreadable)) return open(file.string(), why_not);
     why_not = "HALFTAPE_CUDA_LIBRARY: there is no file " + std::string(said);
     return nullptr;
   }
@@ -83,7 +87,7 @@ Runtime* load(std::string& why_not) {
     return nullptr;
   }
   const std::vector<fs::path> all = places();
-  if (!all.empty()) return open(all.front(), why_not);
+  if (!all.empty()) return open(all.front().string(), why_not);
   why_not = std::string("the CUDA backend is not installed: ") + kLibrary +
             " lies neither beside the program nor in a folder of its run path; if it lies "
             "elsewhere, HALFTAPE_CUDA_LIBRARY names it";

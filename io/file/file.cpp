@@ -153,7 +153,7 @@ std::shared_ptr<const int> lock_path(const std::string& format, const fs::path& 
                                      const char* what) {
   int error = 0;
   os::PathLock lock = os::lock_path(path, error);
-  if (error == EWOULDBLOCK)
+  if (error == EAGAIN)
     fail_file(format, path, "another run has it open for ", what,
               "; give each run a folder of its own, or wait for that one to end");
   if (error != 0)

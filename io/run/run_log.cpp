@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <optional>
 #include <system_error>
 
+#include "halftape/core/machine/os.h"
 #include "halftape/core/machine/warn.h"
 #include "halftape/io/file/append.h"
 #include "halftape/io/file/byte_order.h"
@@ -80,19 +80,19 @@ RunLog::RunLog(std::filesystem::path path) : path_(std::move(path)) {
 }
 
 void RunLog::keep(std::string_view rows) const {
-  const std::filesystem::path beside = path_.string() + ".dropped";
+  std::filesystem::path beside = path_;
+  beside += ".dropped";
   std::filesystem::path kept = beside;
   // Made anew, so that no file is overwritten and no link that lies there is followed.
-  std::FILE* file = nullptr;
-  for (int k = 1; !(file = std::fopen(kept.c_str(), "wbx")) && errno == EEXIST; ++k)
-    kept = beside.string() + "." + std::to_string(k);
-  const bool whole = file && std::fwrite(rows.data(), 1, rows.size(), file) == rows.size();
-  if ((file && std::fclose(file) != 0) || !whole) {
-    std::error_code ignored;
-    if (file) std::filesystem::remove(kept, ignored);
+  int error = os::write_new_file(kept, rows);
+  for (int k = 1; error == EEXIST; ++k) {
+    kept = beside;
+    kept += "." + std::to_string(k);
+    error = os::write_new_file(kept, rows);
+  }
+  if (error != 0)
     fail_file("run log", path_, "its last ", rows.size(), " bytes are no rows of a run log, and ",
               kept.string(), " cannot be written to keep them");
-  }
   warn("run log: the last " + std::to_string(rows.size()) + " bytes of " + path_.string() +
        " are no complete rows; they stand in " + kept.string() + " now");
 }

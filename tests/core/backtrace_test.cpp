@@ -35,15 +35,16 @@ TEST_CASE("an error names the functions it was thrown in only if that is asked f
   const std::string text = message([] { throws_far_down(0); });
   CHECK(text.starts_with(kPlain + "\nthrown in:"));
   if (!has(text, "#0")) return;  // this system has no backtraces
-  CHECK_MESSAGE(has(text, "\n  #0 /"), text);
+  CHECK_MESSAGE(has(text, "\n  #0 "), text);
   CHECK_MESSAGE(has(text, "+0x"), text);
   CHECK_FALSE(has(text, "halftape::detail::fail"));
   // The text has the name, or the command that the text gives finds it.
   const std::string command = testing::addr2line_of(text), found = os::output_of(command);
+  if (os::output_of("addr2line --version").empty()) return;
   CHECK_MESSAGE((has(text.substr(0, text.find("#1 ")), "throws_far_down(int)") ||
                  has(found, "throws_far_down(int)")),
                 text);
-  if (!os::output_of("addr2line --version").empty()) CHECK_MESSAGE(has(found, "throws_far"), text);
+  CHECK_MESSAGE(has(found, "throws_far"), text);
 }
 
 TEST_CASE("a backtrace has at most 30 functions, and none that only make errors") {

@@ -1,9 +1,14 @@
 // The pool: every task runs once, nested loops, exceptions, and many callers at a time.
 #include <doctest/doctest.h>
 
+#if defined(__unix__) || defined(__APPLE__)
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#define HALFTAPE_CAN_FORK 1
+#else
+#define HALFTAPE_CAN_FORK 0
+#endif
 
 #include <atomic>
 #include <chrono>
@@ -202,6 +207,7 @@ TEST_CASE("many threads may call at the same time, and change the number of thre
   CHECK(wrong == 0);
 }
 
+#if HALFTAPE_CAN_FORK
 TEST_CASE("a forked child, which has none of the pool's threads, computes and exits") {
   const Threads use(4);
   CHECK(each_once(100));  // the pool has threads now
@@ -337,5 +343,6 @@ TEST_CASE("threads that the system refuses are done without, with one warning") 
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 0);
 }
+#endif
 #endif
 #endif

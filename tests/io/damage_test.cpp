@@ -49,22 +49,6 @@ safetensors::Tensors few() {
           {"count", testing::bytes_of_all_kinds(kInt64, {})}};
 }
 
-/// All elements are `value`, so that a file torn between two saves would hold two values. On the
-/// CPU, as a child process cannot use its parent's GPU.
-safetensors::Tensors all_of(int64_t value) {
-  safetensors::Tensors t;
-  for (int i = 0; i < 8; ++i)
-    t.insert(std::to_string(i), full({16, 1024}, value, TensorOptions(kInt64).device(kCPU)));
-  return t;
-}
-
-int64_t the_value(const safetensors::Tensors& tensors) {
-  const int64_t value = tensors["0"].flatten()[0].item<int64_t>();
-  for (const auto& item : tensors)
-    if (!item->eq(value).all().item<bool>()) return -1;
-  return value;
-}
-
 }  // namespace
 
 TEST_CASE("every truncation of a safetensors file is refused") {
@@ -172,6 +156,26 @@ TEST_CASE("an output file that is not committed leaves nothing behind and the fo
 }
 
 #if HALFTAPE_POSIX
+
+namespace {
+
+/// All elements are `value`, so that a file torn between two saves would hold two values. On the
+/// CPU, as a child process cannot use its parent's GPU.
+safetensors::Tensors all_of(int64_t value) {
+  safetensors::Tensors t;
+  for (int i = 0; i < 8; ++i)
+    t.insert(std::to_string(i), full({16, 1024}, value, TensorOptions(kInt64).device(kCPU)));
+  return t;
+}
+
+int64_t the_value(const safetensors::Tensors& tensors) {
+  const int64_t value = tensors["0"].flatten()[0].item<int64_t>();
+  for (const auto& item : tensors)
+    if (!item->eq(value).all().item<bool>()) return -1;
+  return value;
+}
+
+}  // namespace
 
 TEST_CASE("a device is not replaced, and no link or pipe under the partial name is followed") {
   TempFolder folder;

@@ -19,7 +19,7 @@ std::string_view env(const char* name) {
 
 bool is_terminal() { return halftape::os::stdout_is_terminal(); }
 
-bool can_redraw() { return is_terminal() && env("TERM") != "dumb" && !env("TERM").empty(); }
+bool can_redraw() { return halftape::os::terminal_takes_escapes(); }
 
 bool can_colour() { return can_redraw() && env("NO_COLOR").empty(); }
 

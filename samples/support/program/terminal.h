@@ -6,7 +6,8 @@
 namespace terminal {
 
 bool is_terminal();
-/// Can a line be drawn over? Not in a file, nor where TERM is missing or "dumb".
+/// Can a line be drawn over? Not in a file, nor where TERM is missing or "dumb"; on Windows, in a
+/// console that takes escape codes.
 bool can_redraw();
 /// The same, and NO_COLOR is not set.
 bool can_colour();

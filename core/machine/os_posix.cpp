@@ -1,16 +1,5 @@
+// Linux, macOS and what else has POSIX; WebAssembly, too.
 #include "halftape/core/machine/os.h"
-
-#include <array>
-#include <cerrno>
-#include <cstdio>
-#include <cstdlib>
-#include <fstream>
-#include <sstream>
-#include <system_error>
-#include <utility>
-
-#include "halftape/core/machine/warn.h"
-
 #if defined(__unix__) || defined(__APPLE__)
 #include <dirent.h>
 #include <dlfcn.h>
@@ -27,14 +16,23 @@
 #include <execinfo.h>
 #define HALFTAPE_HAVE_EXECINFO 1
 #endif
-#define HALFTAPE_POSIX 1
-#endif
 #if __has_include(<cxxabi.h>)
 #include <cxxabi.h>
 #endif
 #if defined(__linux__)
 #include <sys/auxv.h>
 #endif
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <sstream>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "halftape/core/machine/warn.h"
 
 namespace halftape::os {
 namespace fs = std::filesystem;
@@ -47,8 +45,6 @@ size_t call_stack(void** addresses, size_t n) {
   return 0;
 #endif
 }
-
-#ifdef HALFTAPE_POSIX
 
 namespace {
 /// A function as it was written, or as it is called in the file where that cannot be had.
@@ -138,6 +134,9 @@ const char* secure_environment(const char* name) {
 #endif
 }
 
+void* aligned_alloc(size_t alignment, size_t size) { return std::aligned_alloc(alignment, size); }
+void aligned_free(void* block) { std::free(block); }
+
 void after_fork_in_child(void (*f)()) { pthread_atfork(nullptr, nullptr, f); }
 
 std::string host_name() {
@@ -157,6 +156,11 @@ std::string output_of(const std::string& command) {
 }
 
 bool stdout_is_terminal() { return isatty(STDOUT_FILENO) != 0; }
+
+bool terminal_takes_escapes() {
+  const char* const kind = std::getenv("TERM");
+  return stdout_is_terminal() && kind && *kind && std::string_view(kind) != "dumb";
+}
 
 int terminal_width() {
   winsize size{};
@@ -221,6 +225,16 @@ std::vector<std::string> names_in(const fs::path& folder, int& error) {
   return names;
 }
 
+int write_new_file(const fs::path& path, std::string_view bytes) {
+  // x: a link that lies there is not followed.
+  std::FILE* const file = std::fopen(path.c_str(), "wbx");
+  if (!file) return errno;
+  int error = std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size() ? 0 : errno;
+  if (std::fclose(file) != 0 && error == 0) error = errno;
+  if (error != 0) ::unlink(path.c_str());
+  return error;
+}
+
 PathLock lock_path(const fs::path& path, int& error) {
   const auto held = std::make_shared<OpenFile>();
   int& file = held->file;
@@ -259,7 +273,7 @@ PartialFile::PartialFile(const fs::path& path)
                         EEXIST};
     // A file system without locks (ENOLCK, EOPNOTSUPP) leaves it to the user to have one writer.
     if (::flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-      throw FileFailure{"locking, as another save of it is under way,", EWOULDBLOCK};
+      throw FileFailure{"locking, as another save of it is under way,", EAGAIN};
     if (::fstat(file, &mine) == 0 && ::lstat(partial_.c_str(), &there) == 0 &&
         mine.st_ino == there.st_ino && mine.st_dev == there.st_dev)
       break;
@@ -297,74 +311,5 @@ void PartialFile::commit() {
   flush_folder(path_.parent_path());
 }
 
-#else
-
-CodePlace place_of(const void*) { return {}; }
-std::vector<fs::path> run_path_of(const void*) { return {}; }
-void* load_library(const std::string&, std::string& why_not) {
-  why_not = "this system has no dlopen()";
-  return nullptr;
-}
-void* symbol(void*, const char*) { return nullptr; }
-bool is_as_safe_as(const fs::path&, const fs::path&) { return false; }
-const char* secure_environment(const char* name) { return std::getenv(name); }
-void after_fork_in_child(void (*)()) {}
-std::string host_name() { return "localhost"; }
-int64_t process_id() { return 0; }
-std::string output_of(const std::string&) { return {}; }
-bool stdout_is_terminal() { return false; }
-int terminal_width() { return 0; }
-void make_folders(const fs::path& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) throw FileFailure{"creating the folder", error.value()};
-}
-std::vector<std::string> names_in(const fs::path& folder, int& error) {
-  std::vector<std::string> names;
-  std::error_code failed;
-  for (fs::directory_iterator it(folder, failed), end; !failed && it != end; it.increment(failed))
-    names.push_back(it->path().filename().string());
-  error = failed.default_error_condition().value();
-  return names;
-}
-PathLock lock_path(const fs::path&, int& error) {
-  error = 0;
-  return nullptr;
-}
-
-struct PartialFile::Open {
-  std::ofstream stream;
-};
-
-PartialFile::PartialFile(const fs::path& path)
-    : path_(path), partial_(path), open_(std::make_unique<Open>()) {
-  partial_ += ".partial";
-  open_->stream.open(partial_, std::ios::binary | std::ios::trunc);
-  if (!open_->stream)
-    throw FileFailure{"creating the file beside it, with .partial at its end,", errno};
-}
-
-PartialFile::~PartialFile() {
-  if (!open_->stream.is_open()) return;
-  open_->stream.close();
-  std::error_code ignored;
-  fs::remove(partial_, ignored);
-}
-
-void PartialFile::write_at(uint64_t position, const void* bytes, size_t n) {
-  open_->stream.seekp(static_cast<std::streamoff>(position));
-  open_->stream.write(static_cast<const char*>(bytes), static_cast<std::streamsize>(n));
-  if (!open_->stream) throw FileFailure{"writing", errno};
-}
-
-void PartialFile::commit() {
-  open_->stream.close();
-  if (!open_->stream) throw FileFailure{"writing", errno};
-  std::error_code error;
-  fs::rename(partial_, path_, error);
-  if (error) throw FileFailure{"renaming", error.value()};
-}
-
-#endif
-
 }  // namespace halftape::os
+#endif
