@@ -88,7 +88,7 @@ inline Real erfinv(const Real& x) {
     step = (a < 0.5 ? a - erf(y) : erfc(y) - z) * root * exp(y * y);
     y = y + step;
   }
-  return x < 0.0 ? -y : y;
+  return x == 0.0 ? x : x < 0.0 ? -y : y;
 }
 /// x − tanh(x) without cancelling, near 0 by its series.
 inline Real tanhshrink(const Real& x) {
