@@ -148,6 +148,9 @@ TEST_CASE("isclose and allclose follow the tolerances, infinities and NaN") {
   CHECK(allclose(tensor({1, 2}), tensor({1.0, 2.0})));
   CHECK_FALSE(allclose(tensor({1.0}), tensor({1.001})));
   CHECK(allclose(tensor({1.0}), tensor({1.001}), 0, 0.01));
+  // A number that was rounded to float32 is as far as it was before.
+  CHECK(allclose(full(1, 0.1), zeros(1), 0, 0.1));
+  CHECK_FALSE(allclose(full(1, 0.1, kFloat64) + 1e-9, zeros(1, kFloat64), 0, 0.1));
   CHECK(allclose(zeros(0), zeros(0)));
   CHECK_THROWS_AS(isclose(a, b, -1), Error);
   CHECK_THROWS_AS(isclose(ones(2), ones(3)), Error);
