@@ -71,6 +71,13 @@ struct FileFailure {
   bool renamed = false;  // the new file already has its final name
 };
 
+/// False where a file that is open, even in this process, is not replaced.
+#if defined(_WIN32)
+inline constexpr bool kReplacesOpenFiles = false;
+#else
+inline constexpr bool kReplacesOpenFiles = true;
+#endif
+
 /// A file that is written as path.partial and renamed to `path` once its bytes are on the disk. All
 /// members throw FileFailure. A second writer is refused as long as the first one's object lives.
 /// On Windows a file that a reader has open is not replaced, unless it was opened to share

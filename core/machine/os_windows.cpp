@@ -186,7 +186,6 @@ void make_folders(const fs::path& folder) {
   const DWORD error = GetLastError();
   if (error != ERROR_ALREADY_EXISTS)
     throw FileFailure{"creating the folder", generic(error, folder)};
-  if (!fs::is_directory(folder, ignored)) throw FileFailure{"creating the folder", ENOTDIR};
 }
 
 std::vector<std::string> names_in(const fs::path& folder, int& error) {
@@ -260,7 +259,7 @@ PathLock lock_path(const fs::path& path, int& error) {
 struct PartialFile::Open : OpenFile {};
 
 PartialFile::PartialFile(const fs::path& path)
-    : path_(fs::absolute(path)), partial_(path_), open_(std::make_unique<Open>()) {
+    : path_(path), partial_(path), open_(std::make_unique<Open>()) {
   partial_ += ".partial";
   HANDLE& file = open_->file;
   // Others may read it, such as virus scanners; a second writer may not open it. Whoever may write

@@ -144,7 +144,16 @@ void RunLog::drop_from(std::string_view column, double value) {
                    "\" is no number");
     if (!(*number >= value)) kept += before.substr(0, before.size() - rest.size());
   }
-  write_file("run log", path_, kept);
+  if (!os::kReplacesOpenFiles) {
+    file_.close();
+    lock_.reset();  // whoever opens the file now is in the way of the new one: no row gets lost
+  }
+  try {
+    write_file("run log", path_, kept);
+  } catch (...) {
+    if (!file_.is_open()) open();
+    throw;
+  }
   file_.close();  // still the former file, which has no name any more
   open();
 }
