@@ -181,8 +181,10 @@ SavedHooks::Scope::Scope(SavedHooks* hooks) : ScopedValue(current_hooks, hooks) 
 
 Saved::Saved(const Tensor& input)
     : array_(input.array()), edge_(input.gradient_edge()), version_(input.version()) {
-  HALFTAPE_CHECK(!input.is_inference(), "Inference tensors cannot be saved for backward. clone() ",
-                 "the tensor ", input.sizes(), " outside InferenceMode");
+  // In the mode itself nothing is recorded: what is saved there goes at once.
+  HALFTAPE_CHECK(!input.is_inference() || InferenceMode::is_enabled(),
+                 "Inference tensors cannot be saved for backward. clone() the tensor ",
+                 input.sizes(), " outside InferenceMode");
   if (!input.is_leaf()) pack();
 }
 

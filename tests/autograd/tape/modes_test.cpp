@@ -117,6 +117,9 @@ TEST_CASE("in inference mode nothing is recorded, and its tensors stay outside g
     CHECK_FALSE(y.requires_grad());
     CHECK(y.is_inference());
     y.add_(1);  // allowed within the mode
+    const Tensor place = tensor({1}, kInt64);
+    CHECK(index_select(y, 0, place).to_vector() == std::vector<double>{5});
+    CHECK(y.clone().index_put_({place}, 0).to_vector() == std::vector<double>{3, 0});
     CHECK_FALSE(x.is_inference());
     {
       const InferenceMode off(false);
