@@ -133,9 +133,11 @@ class Reader {
                                      [&](const Name& n) { return n.kind == kind; });
     const bool one_byte = known != std::end(kNames) && element_size(known->dtype) == 1;
     if (known == std::end(kNames) || !(order == '<' || order == '>' || (order == '|' && one_byte)))
-      fail("expected one of |b1, |u1, <i4, <i8, <f2, <f4, <f8 or their big-endian forms, found ",
-           json_quoted(descr),
-           (descr.find('O') != descr.npos ? ": Python objects, which are never read" : ""));
+      fail(
+          "expected one of |b1, |u1, |i1, <i2, <i4, <i8, <f2, <f4, <f8 or their big-endian forms, "
+          "found ",
+          json_quoted(descr),
+          (descr.find('O') != descr.npos ? ": Python objects, which are never read" : ""));
     h.dtype = known->dtype;
     h.big_endian = order == '>' && !one_byte;
   }

@@ -65,8 +65,10 @@ TEST_CASE("int8 and int16 wrap around, at their lowest numbers too") {
   CHECK(whole(remainder(low, -1)) == Ints{0, 0});
   CHECK(whole(fmod(shorts({-32768}), -1)) == Ints{0});
   CHECK(whole(floor_divide(shorts({-32768}), shorts({-1}))) == Ints{-32768});
-  CHECK(has(message([&] { floor_divide(low, 0); }), "zero"));
-  CHECK(has(message([&] { remainder(low, chars({0, 1})); }), "zero"));
+  if (low.device() == kCPU) {
+    CHECK(has(message([&] { floor_divide(low, 0); }), "zero"));
+    CHECK(has(message([&] { remainder(low, chars({0, 1})); }), "zero"));
+  }
   CHECK(div(low, 2).dtype() == kFloat32);
   CHECK(whole(pow(chars({2, -2}), 7)) == Ints{-128, -128});
   CHECK(whole(~low) == Ints{127, -128});
@@ -158,8 +160,8 @@ TEST_CASE("random integers of int8 and int16 cover their ranges and no more") {
 }
 
 TEST_CASE("int8 and int16 print as numbers") {
-  CHECK(text(chars({65, -7})) == " 65\n -7\n[ CPUCharType{2} ]");
-  CHECK(text(tensor(-300, kInt16)) == "-300\n[ CPUShortType{} ]");
+  CHECK(text(chars({65, -7}).cpu()) == " 65\n -7\n[ CPUCharType{2} ]");
+  CHECK(text(tensor(-300, kInt16).cpu()) == "-300\n[ CPUShortType{} ]");
   std::ostringstream braces;
   braces << detail::TensorDataContainer(std::vector<int8_t>{65, 66});
   CHECK(braces.str() == "{65, 66}");

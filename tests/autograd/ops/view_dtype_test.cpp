@@ -83,7 +83,7 @@ TEST_CASE("view(dtype) says what is not divisible") {
 TEST_CASE("a dtype that does not exist is refused wherever a dtype is an argument") {
   const auto none = static_cast<Dtype>(99);
   const Tensor x = ones({3});
-  const std::string text = "dtype 99 does not exist; the last one is float64, dtype 7";
+  const std::string text = "dtype 99 does not exist; the last one is float64, dtype 9";
   CHECK(message([&] { x.to(none); }) == text);
   CHECK(message([&] { x.view(none); }) == text);
   CHECK(message([&] { zeros({2}, none); }) == text);

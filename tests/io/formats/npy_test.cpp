@@ -123,8 +123,8 @@ TEST_CASE("each broken .npy file is refused with its reason") {
   CHECK(has(said("\x93NUMPY\2\0\1\0"s), "expected the length of the header"));
   for (const char* object : {"|O", "O", "<O8"}) refused(header(object, "(1,)"), four, "never read");
   for (const char* other :
-       {"", "<", "<f3", "<i1", "<u4", "<c8", "|S4", "=f4", "f4", "|f4", "<m8[ns]"})
-    refused(header(other, "(1,)"), four, "expected one of |b1, |u1, <i4");
+       {"", "<", "<f3", "<u2", "<u4", "<c8", "|S4", "=f4", "f4", "|f4", "<m8[ns]"})
+    refused(header(other, "(1,)"), four, "expected one of |b1, |u1, |i1, <i2, <i4");
   refused("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", four,
           "found a record");
   refused("{'descr': '<f4', 'fortran_order': False}", four, "found fewer");
