@@ -76,15 +76,17 @@ const Policy& Policy::torch_cuda() {
         "rnn_tanh rnn_relu gru lstm rnn_tanh_cell rnn_relu_cell gru_cell lstm_cell"},
        {Cast::Float32,
         "acos asin binary_cross_entropy_with_logits cdist cosh cosine_embedding_loss "
-        "cosine_similarity cross_entropy ctc_loss cumprod cumsum dist exp expm1 gaussian_nll_loss "
-        "group_norm hinge_embedding_loss huber_loss interpolate kl_div l1_loss layer_norm "
+        "cosine_similarity cross_entropy ctc_loss cumprod cumsum dist erfinv exp expm1 "
+        "gaussian_nll_loss group_norm hinge_embedding_loss huber_loss interpolate kl_div l1_loss "
+        "layer_norm "
         "local_response_norm log log10 log1p log2 log_softmax logsumexp lp_pool1d lp_pool2d "
         "lp_pool3d margin_ranking_loss mse_loss multi_margin_loss multilabel_margin_loss "
         "multilabel_soft_margin_loss nll_loss norm normalize pairwise_distance pdist "
-        "poisson_nll_loss pow prod reciprocal rms_norm rsqrt sinh smooth_l1_loss soft_margin_loss "
+        "poisson_nll_loss pow prod reciprocal renorm rms_norm rsqrt sinh smooth_l1_loss "
+        "soft_margin_loss "
         "softmax softplus sum tan triplet_margin_loss"},
        {Cast::Widest,
-        "addcdiv addcmul atan2 bilinear dot grid_sample index_put scatter_add tensordot"},
+        "addcdiv addcmul atan2 bilinear cross dot grid_sample index_put scatter_add tensordot"},
        {Cast::Refuse, "binary_cross_entropy"}});
   return p;
 }

@@ -87,6 +87,7 @@ Tensor quantile_of(const char* op, const Tensor& in, const Tensor& q, std::optio
   HALFTAPE_CHECK(std::find(std::begin(ways), std::end(ways), interpolation) != std::end(ways), op,
                  ": interpolation is \"", interpolation,
                  "\", expected \"linear\", \"lower\", \"higher\", \"nearest\" or \"midpoint\"");
+  check_defined(op, in, q);
   check_floating(op, in);
   check_floating(op, q);
   HALFTAPE_CHECK(q.dim() <= 1, op, ": q ", q.sizes(), " must be a number or a list");

@@ -133,8 +133,9 @@ Tensor cartesian_prod(const TensorList& tensors) {
   HALFTAPE_CHECK(!tensors.empty(), "cartesian_prod: of no tensors");
   check_defined("cartesian_prod", tensors);
   for (const Tensor& t : tensors)
-    HALFTAPE_CHECK(t.dim() == 1, "cartesian_prod: a tensor ", t.sizes(),
-                   "; expected one dimension");
+    HALFTAPE_CHECK(t.dim() == 1 && t.dtype() == tensors[0].dtype(),
+                   "cartesian_prod: ", tensors[0].dtype(), " ", tensors[0].sizes(), " and ",
+                   t.dtype(), " ", t.sizes(), "; expected one dimension and dtype");
   if (tensors.size() == 1) return tensors[0];
   TensorList columns;
   for (const Tensor& t : meshgrid(tensors)) columns.push_back(reshape(t, {t.numel()}));
