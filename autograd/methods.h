@@ -8,9 +8,10 @@
 /// Of x alone.
 #define HALFTAPE_UNARY_METHODS(M)                                                            \
   M(abs) M(acos) M(acosh) M(asin) M(asinh) M(atan) M(atanh) M(bitwise_not) M(ceil) M(cos)    \
-  M(cosh) M(deg2rad) M(erf) M(erfc) M(erfinv) M(exp) M(exp2) M(expm1) M(floor) M(frac) M(log) M(log10) \
-  M(log1p) M(log2) M(logical_not) M(neg) M(rad2deg) M(reciprocal) M(relu) M(round) M(rsqrt)  \
-  M(sgn) M(sigmoid) M(sign) M(sin) M(sinc) M(sinh) M(sqrt) M(square) M(tan) M(tanh) M(trunc)
+  M(cosh) M(deg2rad) M(erf) M(erfc) M(erfinv) M(exp) M(exp2) M(expm1) M(floor) M(frac)       \
+  M(log) M(log10) M(log1p) M(log2) M(logical_not) M(neg) M(rad2deg) M(reciprocal) M(relu)    \
+  M(round) M(rsqrt) M(sgn) M(sigmoid) M(sign) M(sin) M(sinc) M(sinh) M(sqrt) M(square)       \
+  M(tan) M(tanh) M(trunc)
 
 /// Of x and a tensor or a number.
 #define HALFTAPE_BINARY_METHODS(M)                                                           \

@@ -408,7 +408,7 @@ class Tensor : public TensorBase {
   Tensor& bernoulli_(double p = 0.5) const;
   Tensor& exponential_(double lambd = 1) const;                // lambd: the rate
   Tensor& log_normal_(double mean = 1, double std = 2) const;  // e to the power of a normal number
-  Tensor& cauchy_(double median = 0, double sigma = 1) const;
+  Tensor& cauchy_(double median = 0, double sigma = 1) const;  // sigma: half the width
   Tensor& geometric_(double p) const;  // draws of probability p up to the first success: 1, 2, …
   /// Uniform integers of [from, to), or of [0, to); without `to`, up to the largest n for which the
   /// dtype holds all of 0 … n (2^24 in float32), at most 2^53.

@@ -20,7 +20,7 @@ namespace halftape {
   /* Sums of many terms, and exponentials. */                                                       \
   OP(sum, Float32) OP(prod, Float32) OP(cumsum, Float32) OP(cumprod, Float32) OP(norm, Float32)     \
   OP(logsumexp, Float32) OP(dist, Float32) OP(cdist, Float32) OP(pdist, Float32)                    \
-  OP(pairwise_distance, Float32) OP(renorm, Float32)                                                                  \
+  OP(pairwise_distance, Float32) OP(renorm, Float32)                                                \
   OP(cosine_similarity, Float32) OP(softmax, Float32) OP(log_softmax, Float32)                      \
   OP(nll_loss, Float32) OP(cross_entropy, Float32) OP(mse_loss, Float32)                            \
   OP(binary_cross_entropy_with_logits, Float32) OP(l1_loss, Float32) OP(smooth_l1_loss, Float32)    \
@@ -34,10 +34,10 @@ namespace halftape {
   OP(lp_pool1d, Float32) OP(lp_pool2d, Float32) OP(lp_pool3d, Float32)                              \
   OP(interpolate, Float32)                                                                          \
   /* Their inputs must agree. */                                                                    \
-  OP(dot, Widest) OP(cross, Widest) OP(tensordot, Widest) OP(bilinear, Widest) OP(addcmul, Widest)                    \
+  OP(dot, Widest) OP(cross, Widest) OP(tensordot, Widest) OP(bilinear, Widest) OP(addcmul, Widest)  \
   OP(addcdiv, Widest) OP(index_put, Widest) OP(scatter_add, Widest) OP(grid_sample, Widest)         \
   /* They round once from float32 on the way, or only move values. */                               \
-  OP(mean, Keep) OP(var, Keep) OP(std, Keep) OP(max, Keep) OP(min, Keep) OP(amax, Keep)            \
+  OP(mean, Keep) OP(var, Keep) OP(std, Keep) OP(max, Keep) OP(min, Keep) OP(amax, Keep)             \
   OP(amin, Keep) OP(aminmax, Keep) OP(trace, Keep) OP(cat, Keep) OP(where, Keep) OP(dropout, Keep)  \
   OP(batch_norm, Keep) OP(instance_norm, Keep) OP(avg_pool3d, Keep)                                 \
   /* A probability near 0 or 1 has no digits left in half. */                                       \
