@@ -179,7 +179,7 @@ void quantile_rows(Rows& rows) {
   row(
       "quantile of a list", {7},
       [](const Tensor& x) {
-        return x.quantile(tensor({0.5, 0.1}, TensorOptions(kFloat64).device(x.device())), 0);
+        return x.quantile(tensor({0.5, 0.1}, kFloat64), 0);
       },
       [](const std::vector<Values>& in) {
         return Line{quantile_of(in[0].v, 0.5, "linear"), quantile_of(in[0].v, 0.1, "linear")};
