@@ -1,6 +1,7 @@
 #include "halftape/optim/async/async_optimizer.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <condition_variable>
 #include <exception>
@@ -92,9 +93,42 @@ class AsyncOptimizer::Worker {
   std::thread thread_;  // last: it uses the others from its first moment
 };
 
+/// What a step's two threads share.
+struct AsyncStep::Record {
+  const int64_t number;
+  const float scale;
+  StepVerdict verdict = StepVerdict::Failed;  // final once checked, as is nonfinite
+  std::optional<size_t> nonfinite;
+
+  void finish_check() {
+    {
+      const std::lock_guard lock(mutex_);
+      checked_ = true;
+    }
+    changed_.notify_all();
+  }
+  void wait_for_check() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return checked_; });
+  }
+
+  Record(int64_t the_number, float the_scale) : number(the_number), scale(the_scale) {}
+
+ private:
+  // No std::atomic::wait: that of libstdc++ 12 loses calls of notify where there is no futex.
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool checked_ = false;
+};
+
+AsyncStep::AsyncStep(int64_t number, float scale)
+    : record_(std::make_shared<Record>(number, scale)) {}
+int64_t AsyncStep::number() const { return record_->number; }
+float AsyncStep::scale() const { return record_->scale; }
+
 StepVerdict AsyncStep::verdict() const {
   meet(Meeting::Await);
-  record_->checked.wait(false);
+  record_->wait_for_check();
   return record_->verdict;
 }
 

@@ -2,7 +2,6 @@
 // RoundPipe (github.com/ITcarrot/RoundPipe), forward passes then see weights that are one step old,
 // exactly one: what is computed does not depend on how the threads happen to run.
 #pragma once
-#include <atomic>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -51,9 +50,9 @@ enum class StepVerdict : uint8_t {
 class AsyncStep {
  public:
   /// 0 for an optimizer's first step.
-  int64_t number() const { return record_->number; }
+  int64_t number() const;
   /// The divisor of its gradients; 1 without a scale.
-  float scale() const { return record_->scale; }
+  float scale() const;
   /// Waits for the check, which comes before the update.
   StepVerdict verdict() const;
   bool found_inf() const { return verdict() == StepVerdict::NonFinite; }
@@ -64,21 +63,8 @@ class AsyncStep {
 
  private:
   friend class AsyncOptimizer;
-  struct Record {
-    int64_t number = 0;
-    float scale = 1;
-    StepVerdict verdict = StepVerdict::Failed;  // final once `checked`, as is nonfinite
-    std::optional<size_t> nonfinite;
-    std::atomic<bool> checked = false;
-    void finish_check() {
-      checked = true;
-      checked.notify_all();
-    }
-  };
-  AsyncStep(int64_t number, float scale) : record_(std::make_shared<Record>()) {
-    record_->number = number;
-    record_->scale = scale;
-  }
+  struct Record;
+  AsyncStep(int64_t number, float scale);
   std::shared_ptr<Record> record_;
 };
 
