@@ -64,10 +64,10 @@ constexpr float half_bits_to_float(uint16_t bits) {
   const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
   const uint32_t magnitude = bits & 0x7fffu;
   // Subnormals: place the bits as the fraction of 0.5 and subtract 0.5, exactly.
-  const float small = bit_cast<float>(0x3f000000u + magnitude) - 0.5f;
+  const float subnormal = bit_cast<float>(0x3f000000u + magnitude) - 0.5f;
   const uint32_t normal = (magnitude << 13) + 0x38000000u;
   const uint32_t special = (magnitude << 13) + 0x70000000u;  // inf and NaN keep their payload
-  const uint32_t chosen = magnitude < 0x400u    ? bit_cast<uint32_t>(small)
+  const uint32_t chosen = magnitude < 0x400u    ? bit_cast<uint32_t>(subnormal)
                           : magnitude < 0x7c00u ? normal
                                                 : special;
   return bit_cast<float>(sign | chosen);

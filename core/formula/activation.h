@@ -170,9 +170,9 @@ struct Tanhshrink : UnaryFormula {  // y = x − tanh x,  y' = tanh² x
   template <class T>
   HALFTAPE_HD static T f(const T& x) {
     // Near 0 the two cancel: x³ times the rest of tanh's series.
-    const T near = where(abs(x) < K<T>(0.3), x, 0), t = near * near;
+    const T small_x = where(abs(x) < K<T>(0.3), x, 0), t = small_x * small_x;
     const T series =
-        (near * t) *
+        (small_x * t) *
         (K<T>(1.0 / 3) +
          t * (K<T>(-2.0 / 15) +
               t * (K<T>(17.0 / 315) + t * (K<T>(-62.0 / 2835) +

@@ -183,17 +183,19 @@ struct Sinc : UnaryFormula {  // y = sin(πx)/(πx), 1 at 0,  y' = (cos πx − 
   template <class T>
   HALFTAPE_HD static T df(const T& g, const T& x) {
     // Near 0 the two terms cancel: x·Σ (−1)ᵏ·2k/(2k + 1)!·π²ᵏ·x²ᵏ⁻², k from 1.
-    const T near = where(abs(x) < K<T>(0.3), x, 0), t = near * near;
-    const T series = near * (K<T>(-3.2898681336964524) +
-                             t * (K<T>(3.246969701133414) +
-                                  t * (K<T>(-1.1445109447325053) +
-                                       t * (K<T>(0.20918278254123834) +
-                                            t * (K<T>(-0.023460810354558225) +
-                                                 t * (K<T>(0.001781145516372851) +
-                                                      t * (K<T>(-9.766223126318928e-05) +
-                                                           t * K<T>(4.049947846619241e-06))))))));
-    const T far = where(abs(x) < K<T>(0.3), 1, x);
-    const T slope = (cospi(far) - sinpi(far) / (K<T>(3.14159265358979323846) * far)) / far;
+    const T small_x = where(abs(x) < K<T>(0.3), x, 0), t = small_x * small_x;
+    const T series =
+        small_x * (K<T>(-3.2898681336964524) +
+                   t * (K<T>(3.246969701133414) +
+                        t * (K<T>(-1.1445109447325053) +
+                             t * (K<T>(0.20918278254123834) +
+                                  t * (K<T>(-0.023460810354558225) +
+                                       t * (K<T>(0.001781145516372851) +
+                                            t * (K<T>(-9.766223126318928e-05) +
+                                                 t * K<T>(4.049947846619241e-06))))))));
+    const T large_x = where(abs(x) < K<T>(0.3), 1, x);
+    const T slope =
+        (cospi(large_x) - sinpi(large_x) / (K<T>(3.14159265358979323846) * large_x)) / large_x;
     return g * where(abs(x) < K<T>(0.3), series, slope);
   }
 };

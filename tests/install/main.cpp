@@ -1,4 +1,9 @@
 // What a user's first program looks like: one mixed-precision step against the installed package.
+
+// <windows.h> defines these words, so the library's headers have to do without them.
+#define near
+#define far
+#define small char
 #include <halftape/halftape.h>
 
 #include <cstdio>
