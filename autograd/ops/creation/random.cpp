@@ -145,6 +145,7 @@ Tensor randint(int64_t high, const Shape& shape, const TensorOptions& o) {
 Tensor randperm(int64_t n, const TensorOptions& o) {
   HALFTAPE_CHECK(n >= 0, "randperm: n = ", n, " is negative");
   const Array host(n, kInt64, Device(kCPU));
+  if (n > 0) detail::check_integers("randperm", 0, n, o.dtype_or(kInt64));
   int64_t* const order = host.data<int64_t>();
   std::iota(order, order + n, 0);
   if (const LockedMt19937 mt(kCPU); mt) {

@@ -20,7 +20,7 @@ int64_t whole_numbers(Dtype);
 /// Throws when [low, high) is empty, or holds integers that the dtype does not.
 void check_integers(const char* op, int64_t low, int64_t high, Dtype dtype);
 }  // namespace detail
-/// A random order of 0 … n − 1, int64.
+/// A random order of 0 … n − 1, int64. Throws if the dtype of the options does not hold n − 1.
 Tensor randperm(int64_t n, const TensorOptions& options = {});
 
 // The shape of x, and its dtype and device unless options name others.

@@ -286,6 +286,10 @@ TEST_CASE("random factories stay in range and repeat with the seed") {
   CHECK(says(message([] { randint(0, 4096, {1}, kFloat16); }), "float16"));
   CHECK(randint(255, 256, {1}, kUInt8).item<int>() == 255);
   CHECK(says(message([] { randperm(-1); }), "negative"));
+  CHECK(says(message([] { randperm(129, kInt8); }), "the range [0, 129) is not within"));
+  CHECK(says(message([] { randperm(2050, kFloat16); }), "the range [0, 2050) is not within"));
+  CHECK(randperm(128, kInt8).sum().item() == 127 * 64);
+  CHECK(randperm(0, kBool).numel() == 0);
   CHECK(says(message([] { rand({1}, kInt64); }), "randint"));
   CHECK(says(message([] { randn_like(ones(1, kInt64)); }), "floating-point"));
 }
