@@ -155,7 +155,8 @@ Tensor renorm(const Tensor& in, Scalar p, int64_t dim, Scalar maxnorm) {
   for (int i = 0; i < x.dim(); ++i)
     if (i != d) others.push_back(i);
   if (x.numel() == 0) return clone(x);
-  const Tensor wide = widened(x), size = wide_norm(wide, p.to_double(), others, true);
+  // In float64, as a square of a large float32 is infinite, and would make zeros of its row.
+  const Tensor wide = x.to(kFloat64), size = wide_norm(wide, p.to_double(), others, true);
   const Tensor above = size > most;
   return (wide * where(above, most / (where(above, size, 1) + 1e-7), 1)).to(x.dtype());
 }

@@ -176,6 +176,8 @@ TEST_CASE("renorm leaves what is short enough as it is, in place too") {
   CHECK(y.index({2}).equal(x[2]));
   CHECK(testing::differ(y[0], {3 / (5 + 1e-7), 4 / (5 + 1e-7)}, {.eps = 4}) == "");
   CHECK(renorm(x, kInf, 0, 0).abs().sum().item() == 0);
+  // The squares are no finite float32.
+  CHECK(renorm(full({1, 4}, 1e30), 2, 0, 2).equal(ones({1, 4})));
   Tensor z = x.clone();
   CHECK(z.renorm_(2, 0, 1).equal(y));
   CHECK(renorm(zeros({0, 2}), 2, 0, 1).sizes() == Shape{0, 2});
