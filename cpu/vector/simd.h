@@ -2,6 +2,8 @@
 // (cmake/cpu_levels.cmake), where that has fused multiply-add. For loops that the compiler does not
 // find by itself: those of products and of 16-bit conversions.
 #pragma once
+#include <cstring>
+
 #if defined(__AVX512F__) || (defined(__AVX2__) && defined(__FMA__) && defined(__F16C__))
 #define HALFTAPE_SIMD 1
 #include "halftape/cpu/vector/simd_avx.h"
@@ -14,6 +16,23 @@
 namespace halftape::cpu::simd {
 
 inline Vec zero() { return splat(0); }
+
+#ifndef __AVX512F__
+/// The first n ≤ kWidth of them; the other lanes are 0.
+template <class T>
+Vec load_first(const T* p, int n) {
+  T lanes[kWidth] = {};
+  std::memcpy(lanes, p, static_cast<size_t>(n) * sizeof(T));
+  return load(lanes);
+}
+template <class T>
+void store_first(T* p, Vec v, int n) {
+  T lanes[kWidth];
+  store(lanes, v);
+  std::memcpy(p, lanes, static_cast<size_t>(n) * sizeof(T));
+}
+#endif
+
 /// c + a·b: for P = 1 rounded once. For P = 2 the words hold two bfloat16 each, and both products
 /// are added, after each of which the sum is rounded; subnormals count as 0.
 template <int P>

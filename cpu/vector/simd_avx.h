@@ -2,8 +2,6 @@
 #pragma once
 #include <immintrin.h>
 
-#include <cstring>
-
 #include "halftape/core/half.h"
 
 namespace halftape::cpu::simd {
@@ -142,19 +140,6 @@ inline void store(BFloat16* p, Vec v) {
 }
 inline __m256i first(int n) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
-}
-/// The first n ≤ kWidth of them; the other lanes are 0.
-template <class T>
-Vec load_first(const T* p, int n) {
-  T lanes[kWidth] = {};
-  std::memcpy(lanes, p, static_cast<size_t>(n) * sizeof(T));
-  return load(lanes);
-}
-template <class T>
-void store_first(T* p, Vec v, int n) {
-  T lanes[kWidth];
-  store(lanes, v);
-  std::memcpy(p, lanes, static_cast<size_t>(n) * sizeof(T));
 }
 inline Vec load_first(const float* p, int n) { return _mm256_maskload_ps(p, first(n)); }
 inline void store_first(float* p, Vec v, int n) { _mm256_maskstore_ps(p, first(n), v); }

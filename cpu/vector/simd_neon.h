@@ -2,8 +2,6 @@
 #pragma once
 #include <arm_neon.h>
 
-#include <cstring>
-
 #include "halftape/core/half.h"
 
 namespace halftape::cpu::simd {
@@ -51,20 +49,6 @@ inline uint32x4_t bfloat16_bits(float32x4_t v) {
 inline void store(BFloat16* p, Vec v) {
   vst1q_u16(reinterpret_cast<uint16_t*>(p),
             vshrn_high_n_u32(vshrn_n_u32(bfloat16_bits(v.low), 16), bfloat16_bits(v.high), 16));
-}
-
-/// The first n ≤ kWidth of them; the other lanes are 0.
-template <class T>
-Vec load_first(const T* p, int n) {
-  T lanes[kWidth] = {};
-  std::memcpy(lanes, p, static_cast<size_t>(n) * sizeof(T));
-  return load(lanes);
-}
-template <class T>
-void store_first(T* p, Vec v, int n) {
-  T lanes[kWidth];
-  store(lanes, v);
-  std::memcpy(p, lanes, static_cast<size_t>(n) * sizeof(T));
 }
 
 /// a·b + c, rounded once.
