@@ -25,6 +25,7 @@ CudaRecording::CudaRecording(Context& context)
 }
 
 CudaRecording::~CudaRecording() {
+  const RelaxedCapture relaxed;  // another step may be recorded just now
   (void)cudaEventSynchronize(last_);
   (void)cudaEventDestroy(last_);
   if (graph_) (void)cudaGraphExecDestroy(graph_);

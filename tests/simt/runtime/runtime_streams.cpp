@@ -244,6 +244,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
       event->capture->invalid = true;
       return cudaErrorCapturedEvent;
     }
+    if (simt::forbidden_by_capture()) return cudaErrorStreamCaptureUnsupported;
     ++world().counters.synchronisations;
     if (event->point.queue) event->point.queue->run_until(event->point.count);
     return simt::finish(event->device);
