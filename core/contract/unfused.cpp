@@ -13,23 +13,24 @@ constexpr OpId kSum = ReduceOps::index<formula::Sum>();
 
 /// Relu and its derivative depend on the sign of v, which rounding to d keeps: no wider array is
 /// needed.
-void relu_in_steps(Backend& on, const Gemm& g, MaskedRelu masked_relu) {
+void relu_in_steps(Backend& on, const Gemm& g, const EpilogueSteps& steps) {
   if (!g.aux.defined()) {
     on.unary(UnaryOps::index<formula::Relu>(), g.d, g.d, {});
     return;
   }
   const Array y = g.d.to_contiguous();
-  masked_relu(y, g.aux, g.epilogue == Epilogue::DRelu);
+  steps.masked_relu(y, g.aux, g.epilogue == Epilogue::DRelu);
   if (!g.d.contiguous()) on.copy(g.d, y);
 }
 
 /// v: the sums before they are rounded.
-void gelu_in_steps(Backend& on, const Gemm& g, const Array& v) {
+void gelu_in_steps(Backend& on, const Gemm& g, const Array& v, const EpilogueSteps& steps) {
   constexpr OpId gelu = UnaryOps::index<formula::GeluTanh>();
   if (g.epilogue == Epilogue::DGelu) {
     on.unary_grad(gelu, g.d, v, g.aux, {});
     return;
   }
+  if (g.aux.defined() && steps.gelu) return steps.gelu(g.d, g.aux, v);
   if (g.aux.defined()) on.copy(g.aux, v);
   on.unary(gelu, g.d, v, {});
 }
@@ -74,7 +75,7 @@ void unfused(Backend& on, const Push& p) {
   on.binary(kBinary<formula::Add>, now, now, n);
 }
 
-void gemm_unfused(Backend& on, const Gemm& g, MaskedRelu masked_relu) {
+void gemm_unfused(Backend& on, const Gemm& g, const EpilogueSteps& steps) {
   Gemm rest = g;
   if (g.bias_grad.defined()) {
     rest.bias_grad = {};
@@ -87,13 +88,13 @@ void gemm_unfused(Backend& on, const Gemm& g, MaskedRelu masked_relu) {
   rest.aux = {};
   if (g.epilogue == Epilogue::Relu || g.epilogue == Epilogue::DRelu) {
     on.gemm(rest);
-    relu_in_steps(on, g, masked_relu);
+    relu_in_steps(on, g, steps);
     return;
   }
   rest.d = Array(g.d.shape(), compute_dtype(g.a.dtype()), g.d.device());
   if (g.beta != 0) on.copy(rest.d, g.d);
   on.gemm(rest);
-  gelu_in_steps(on, g, rest.d);
+  gelu_in_steps(on, g, rest.d, steps);
 }
 
 }  // namespace halftape

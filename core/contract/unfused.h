@@ -12,12 +12,17 @@ void unfused(Backend& on, const Push& p);
 /// Computes `total` and `mean` of a CrossEntropy whose `loss` and `counted` are computed.
 void mean_unfused(Backend& on, const CrossEntropy& c);
 
-/// In place on a contiguous d: relu, which writes the mask; or its gradient, 0 where the mask has
-/// no bit.
-using MaskedRelu = void (*)(const Array& d, const Array& mask, bool gradient);
+/// The device's own steps of an epilogue.
+struct EpilogueSteps {
+  /// In place on a contiguous d: relu, which writes the mask; or its gradient, 0 where the mask has
+  /// no bit.
+  void (*masked_relu)(const Array& d, const Array& mask, bool gradient);
+  /// d ← GELU of v, aux ← v, both rounded; null: by two calls.
+  void (*gelu)(const Array& d, const Array& aux, const Array& v) = nullptr;
+};
 
 /// Calls on.gemm() with a part of g, and does the rest of g's epilogue and bias_grad by other
 /// calls.
-void gemm_unfused(Backend& on, const Gemm& g, MaskedRelu masked_relu);
+void gemm_unfused(Backend& on, const Gemm& g, const EpilogueSteps& steps);
 
 }  // namespace halftape

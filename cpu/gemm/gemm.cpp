@@ -76,7 +76,7 @@ void gemm_as(const Gemm& g) {
   if (!in_place) copy(g.d, product);
 }
 
-/// MaskedRelu, a byte of the mask at a time.
+/// EpilogueSteps::masked_relu, a byte of the mask at a time.
 void masked_relu(const Array& d, const Array& mask, bool gradient) {
   if (d.numel() == 0) return;
   const int64_t n = d.size(d.dim() - 1), width = mask.size(mask.dim() - 1);
@@ -112,7 +112,7 @@ void CpuBackend::gemm(const Gemm& g) {
     return native ? native(g) : packed_gemm(g);
   }
 #endif
-  if (!plain) return gemm_unfused(*this, g, masked_relu);
+  if (!plain) return gemm_unfused(*this, g, {masked_relu});
   static std::once_flag once;
   // Eigen blocks by the cache sizes it finds; fixed ones give the same bits on every machine.
   std::call_once(once, [] { Eigen::setCpuCacheSizes(32 * 1024, 512 * 1024, 4 * 1024 * 1024); });

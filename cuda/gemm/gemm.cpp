@@ -177,9 +177,11 @@ void multiply(CudaBackend& on, const Gemm& given) {
   const Dtype wide = compute_dtype(factors);  // of the sums
   const Order order = order_of(g.d);
   const bool writable = order != Order::Neither && (result == factors || result == wide);
-  // The library adds a bias along columns if it need not round it.
+  // The library adds a bias along columns if it need not round it; some of its kernels add it to
+  // sums that are rounded already.
   const bool fused = g.bias && writable && order == Order::ByRows && g.beta == 0 &&
-                     result != kFloat64 && is_addable(*g.bias, result);
+                     result != kFloat64 && is_addable(*g.bias, result) &&
+                     (result == wide || finishes_right(q, g, multiply_fused));
   // A bias that is added later is added before the rounding.
   const bool in_place = writable && (!g.bias || fused || result == wide);
   const Array d = in_place ? g.d : Array(g.d.shape(), wide, g.d.device());
@@ -211,7 +213,7 @@ void CudaBackend::gemm(const Gemm& g) {
     const Queue q = queue(g.d);
     if (finishes_right(q, g, multiply_fused) && multiply_fused(q, g)) return;
   }
-  gemm_unfused(*this, g, masked_relu);
+  gemm_unfused(*this, g, {masked_relu, gelu_and_input});
 }
 
 }  // namespace halftape::cuda

@@ -1,11 +1,13 @@
 // Our own kernel of the matrix product, for dtypes and strides without an algorithm in the library.
 // An element of d is a sum along k in order, so it depends on nothing else. And ReLU with a bit
-// mask, for products whose epilogue in the library is not right.
+// mask, and GELU, for products whose epilogue in the library is not right.
 #include "halftape/cuda/gemm/gemm.h"
 
 #include <algorithm>
 
-#include "halftape/cuda/vector/lanes.cuh"
+#include "halftape/core/formula/unary.h"
+#include "halftape/cuda/vector/chunk.cuh"
+#include "halftape/cuda/vector/map.cuh"
 
 namespace halftape::cuda {
 namespace {
@@ -132,6 +134,40 @@ void masked_relu(const Array& d, const Array& mask, bool gradient) {
                  mask.size(mask.dim() - 1),   pack};
   launch_for(q, rows * ((n + kPack - 1) / kPack), gradient ? "relu gradient" : "relu",
              d.dtype() == kFloat64 ? relu_with_mask<double> : relu_with_mask<float>, a, gradient);
+}
+
+namespace {
+
+/// GELU of v and v itself, both rounded. S: in which to compute.
+template <class S>
+__global__ void gelu_elements(Layout<3> a) {
+  for_elements(a, [&](int64_t, char* const(&at)[3]) {
+    const S v = load<S>(at[2], a.dtype[2]);
+    store(at[0], a.dtype[0], formula::GeluTanh::f(v));
+    store(at[1], a.dtype[1], v);
+  });
+}
+__global__ void gelu_packs(Flat<3> a) {
+  for (int64_t p = thread_number(); p < a.numel / kPack; p += thread_count()) {
+    float v[kPack], y[kPack];
+    load_pack(v, a.base[2], a.dtype[2], p);
+    for (int i = 0; i < kPack; ++i) y[i] = formula::GeluTanh::f(v[i]);
+    store_pack(y, a.base[0], a.dtype[0], p);
+    store_pack(v, a.base[1], a.dtype[1], p);
+  }
+}
+
+}  // namespace
+
+void gelu_and_input(const Array& d, const Array& aux, const Array& v) {
+  if (d.numel() == 0) return;
+  const Queue q = queue(d);
+  const Layout<3> layout({&d, &aux, &v});
+  if (lies_flat(layout) && layout.numel % kPack == 0)
+    launch_for(q, layout.numel / kPack, "gelu", gelu_packs, flat(layout));
+  else
+    launch_for(q, layout.numel, "gelu",
+               d.dtype() == kFloat64 ? gelu_elements<double> : gelu_elements<float>, layout);
 }
 
 }  // namespace halftape::cuda

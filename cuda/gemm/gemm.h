@@ -32,13 +32,19 @@ struct Product {
 };
 
 /// The order of a matrix whose rows or columns are contiguous, as the library needs it. A single
-/// row or column may have both orders; then it has that of its longer side.
+/// row or column may have both orders; then it has the preferred one, or that of its longer side.
 enum class Order { ByRows, ByColumns, Neither };
-inline Order order_of(int64_t rows, int64_t columns, int64_t down, int64_t right) {
+inline Order order_of(int64_t rows, int64_t columns, int64_t down, int64_t right,
+                      Order preferred = Order::Neither) {
   const bool by_rows = (right == 1 || columns == 1) && (down >= columns || rows == 1);
   const bool by_columns = (down == 1 || rows == 1) && (right >= rows || columns == 1);
+  if (by_rows && by_columns && preferred != Order::Neither) return preferred;
   if (by_rows && (columns >= rows || !by_columns)) return Order::ByRows;
   return by_columns ? Order::ByColumns : Order::Neither;
+}
+/// The order that `a` prefers: the library sums a factor's rows only if they are its columns.
+inline Order order_for(const void* bias_grad) {
+  return bias_grad ? Order::ByColumns : Order::Neither;
 }
 
 /// Multiplies by cuBLASLt. Returns false and does nothing if it has no algorithm. The matrices are
@@ -50,15 +56,16 @@ bool multiply_in_library(const Queue& q, const Product& p);
 /// Multiplies by our own kernel, which is correct rather than fast. Ignores p.finish.
 void multiply_in_kernel(const Queue& q, const Product& p);
 
-/// MaskedRelu (core/contract/unfused.h).
+/// EpilogueSteps (core/contract/unfused.h).
 void masked_relu(const Array& d, const Array& mask, bool gradient);
+void gelu_and_input(const Array& d, const Array& aux, const Array& v);
 
 /// A product with an epilogue of the library. Returns false and does nothing if it has no
 /// algorithm.
 using FusedGemm = bool (*)(const Queue& q, const Gemm& g);
-/// True if the library finishes products like g as core/contract/backend.h says, including NaN. A
-/// small product finds out, once for each device, dtype and epilogue. False if nobody has found out
-/// before the stream is captured.
+/// True if the library finishes products like g as core/contract/tasks/gemm.h says, including NaN
+/// and the one rounding. A smaller product finds out, once for each device, kind of product and
+/// rough size. False if nobody has found out before the stream is captured.
 bool finishes_right(const Queue& q, const Gemm& g, FusedGemm multiply);
 /// For tests: forgets these answers and the chosen algorithms.
 void ask_library_again();

@@ -3,6 +3,7 @@
 #include <cublasLt.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <map>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "halftape/core/machine/warn.h"
 #include "halftape/cuda/gemm/gemm.h"
 
 namespace halftape::cuda {
@@ -25,9 +27,23 @@ void check(cublasStatus_t result, const char* what) {
                cublasLtGetStatusName(result), ")");
 }
 
-/// True if the library has no kernel for the problem on this GPU.
-bool is_lacking(cublasStatus_t result) {
-  return result == CUBLAS_STATUS_NOT_SUPPORTED || result == CUBLAS_STATUS_ARCH_MISMATCH;
+std::atomic_flag& warned_of_refusal() {
+  static std::atomic_flag warned;
+  return warned;
+}
+
+/// True if the library has no kernel for the problem on this GPU. Some versions and GPUs say so by
+/// an error that means something else, which is warned of once. A broken device is no such answer.
+bool is_refusal(cublasStatus_t result) {
+  if (result == CUBLAS_STATUS_NOT_SUPPORTED || result == CUBLAS_STATUS_ARCH_MISMATCH) return true;
+  if (result != CUBLAS_STATUS_INVALID_VALUE && result != CUBLAS_STATUS_INTERNAL_ERROR &&
+      result != CUBLAS_STATUS_ALLOC_FAILED)
+    return false;
+  if (!warned_of_refusal().test_and_set())
+    warn(std::string("cuda: gemm: cuBLASLt refuses a product with ") +
+         cublasLtGetStatusName(result) +
+         "; such products run in halftape's own kernel, which is slower");
+  return true;
 }
 
 /// A matrix as the library describes it, by columns. Ours by rows is its transposed one.
@@ -38,13 +54,15 @@ struct Side {
   bool operator==(const Side&) const = default;
 };
 
-Side side(const Matrices& x, int64_t rows, int64_t columns, int64_t count) {
+/// preferred: the order of a single row or column.
+Side side(const Matrices& x, int64_t rows, int64_t columns, int64_t count,
+          Order preferred = Order::Neither) {
   Side s{};
   s.type = x.dtype == kFloat16    ? CUDA_R_16F
            : x.dtype == kBFloat16 ? CUDA_R_16BF
            : x.dtype == kFloat32  ? CUDA_R_32F
                                   : CUDA_R_64F;
-  s.turned = order_of(rows, columns, x.down, x.right) == Order::ByColumns;
+  s.turned = order_of(rows, columns, x.down, x.right, preferred) == Order::ByColumns;
   s.rows = s.turned ? rows : columns;
   s.columns = s.turned ? columns : rows;
   s.ld = s.columns == 1 ? s.rows : s.turned ? x.right : x.down;
@@ -191,7 +209,7 @@ class Library {
 
   bool multiply(const Queue& q, const Product& p) {
     const Problem problem{side(p.d, p.m, p.n, p.count),
-                          side(p.a, p.m, p.k, p.count),
+                          side(p.a, p.m, p.k, p.count, order_for(p.finish.bias_grad)),
                           side(p.b, p.k, p.n, p.count),
                           p.count,
                           epilogue_of(p),
@@ -211,7 +229,7 @@ class Library {
         p.b.base, plan.b.get(), p.a.base, plan.a.get(),
         doubles ? static_cast<const void*>(&p.beta) : &beta, p.d.base, plan.d.get(), p.d.base,
         plan.d.get(), &*plan.algorithm, workspace(q, plan.workspace), plan.workspace, q.stream);
-    if (is_lacking(result)) {  // after all
+    if (is_refusal(result)) {  // after all
       plan.algorithm.reset();
       return false;
     }
@@ -237,7 +255,7 @@ class Library {
     const cublasStatus_t result = cublasLtMatmulAlgoGetHeuristic(
         handle_, plan.operation.get(), plan.b.get(), plan.a.get(), plan.d.get(), plan.d.get(),
         preference(p, most_).get(), 1, &best, &found);
-    if (!is_lacking(result)) check(result, "choosing an algorithm");
+    if (!is_refusal(result)) check(result, "choosing an algorithm");
     if (found > 0 && best.state == CUBLAS_STATUS_SUCCESS) {
       plan.algorithm = best.algo;
       plan.workspace = best.workspaceSize;
@@ -277,6 +295,7 @@ Library& library(const Context& context) {
 }  // namespace
 
 void forget_plans() {
+  warned_of_refusal().clear();
   const std::lock_guard lock(libraries().mutex);
   for (auto& [index, library] : libraries().of) library.forget();
 }

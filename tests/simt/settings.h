@@ -28,6 +28,13 @@ enum class NanInRelu {
   KeptWithout,  // NaN, and its bit is not set
 };
 
+/// Which products cuBLASLt refuses, although its documentation does not say so.
+struct Refusals {
+  enum Of { None, Epilogues, Halves, All } of = None;
+  int status = 15;           // a cublasStatus_t: CUBLAS_STATUS_NOT_SUPPORTED
+  bool when_called = false;  // else when an algorithm is chosen
+};
+
 struct Settings {
   Mode mode = Mode::Immediate;
   Order order = Order::Forward;
@@ -39,10 +46,17 @@ struct Settings {
   std::size_t memory = std::size_t{1} << 30;  // of each device; more is cudaErrorMemoryAllocation
   int multiprocessors = 4;                    // few, so that grid-stride loops have strides
   int compute_major = 9, compute_minor = 0;
+  unsigned foreign = 0;      // bits of devices for which the kernels were not compiled
+  bool memory_pools = true;  // the device has them
   // cuBLASLt:
   NanInRelu nan_in_relu = NanInRelu::Swallowed;
-  bool gelu_by_erf = false;         // its GELU is not the tanh form
-  bool turned_masks = false;        // the bits of a mask's bytes lie the other way round
+  bool gelu_by_erf = false;          // its GELU is not the tanh form
+  bool coarse_tanh = false;          // that form with the hardware's tanh, right to 2^-11
+  bool turned_masks = false;         // the bits of a mask's bytes lie the other way round
+  bool zeros_have_bits = false;      // ReLU's mask lets the gradient of an exact 0 pass
+  bool bias_after_rounding = false;  // 16-bit results are rounded before a bias is added, too
+  bool more_kernels = false;  // long sums and bias gradients are completed by kernels of their own
+  Refusals refuses{};
   bool wide_bias_gradients = true;  // has algorithms for BGRADA and BGRADB of a float32 D of halves
 };
 inline Settings settings;

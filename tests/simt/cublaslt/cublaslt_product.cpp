@@ -73,19 +73,33 @@ void store(void* base, std::uint64_t i, int type, S value) {
   }
 }
 
+/// v as the type holds it.
+template <class S>
+S rounded(S v, int type) {
+  double bytes;  // room for any type
+  store(&bytes, 0, type, v);
+  return load<S>(&bytes, 0, type);
+}
+
 // The tanh form: Hendrycks & Gimpel 2016, arXiv:1606.08415, section 2.
 constexpr double kRootTwoOverPi = 0.79788456080286535588, kCubic = 0.044715;
+/// tanh, or what the hardware's tanh.approx.f32 may give: a relative error of 2^-11.
+template <class S>
+S tanh_of(S x) {
+  const S t = std::tanh(x);
+  return settings.coarse_tanh ? t * (1 - S(0x1p-11)) : t;
+}
 template <class S>
 S gelu(S x) {
   if (settings.gelu_by_erf) return S(0.5) * x * std::erfc(-x * S(0.70710678118654752440));
-  return S(0.5) * x * (1 + std::tanh(S(kRootTwoOverPi) * (x + S(kCubic) * x * x * x)));
+  return S(0.5) * x * (1 + tanh_of(S(kRootTwoOverPi) * (x + S(kCubic) * x * x * x)));
 }
 template <class S>
 S gelu_gradient(S x) {
   if (settings.gelu_by_erf)
     return S(0.5) * std::erfc(-x * S(0.70710678118654752440)) +
            x * S(0.39894228040143267794) * std::exp(S(-0.5) * x * x);
-  const S t = std::tanh(S(kRootTwoOverPi) * (x + S(kCubic) * x * x * x));
+  const S t = tanh_of(S(kRootTwoOverPi) * (x + S(kCubic) * x * x * x));
   return S(0.5) * (1 + t) +
          S(0.5) * x * (1 - t * t) * S(kRootTwoOverPi) * (1 + 3 * S(kCubic) * x * x);
 }
@@ -153,6 +167,7 @@ struct Product {
       for (std::uint64_t r = 0; r < m; ++r) {
         S v = al * column[r];
         if (be != 0) v += be * load<S>(c, at(c_layout, r, j, i), c_layout.type);
+        if (e.bias && settings.bias_after_rounding) v = rounded(v, d_layout.type);
         if (e.bias) v += load<S>(o.bias, vector_at(r), d_layout.type);
         v = activate(e, v, r, j, i);
         row_sums[r] += v;
@@ -185,7 +200,8 @@ struct Product {
         static_cast<unsigned char>(1u << (settings.turned_masks ? 7 - at_aux % 8 : at_aux % 8));
     if (e.relu) {
       const bool kept = std::isnan(v) && settings.nan_in_relu != NanInRelu::Swallowed;
-      const bool set = v > 0 || (kept && settings.nan_in_relu == NanInRelu::Kept);
+      const bool set = v > 0 || (v == 0 && settings.zeros_have_bits) ||
+                       (kept && settings.nan_in_relu == NanInRelu::Kept);
       if (e.aux)
         mask[at_aux / 8] =
             static_cast<unsigned char>(set ? mask[at_aux / 8] | bit : mask[at_aux / 8] & ~bit);
@@ -201,8 +217,9 @@ struct Product {
   }
 };
 
-/// The name of products in the log of kernels.
+/// The names of products, and of what completes them, in the log of kernels.
 void cublaslt_matmul() {}
+void cublaslt_completion() {}
 
 bool has_memory(const Problem& p, const void* a, const void* b, const void* c, const void* d,
                 bool reads_c) {
@@ -270,6 +287,7 @@ cublasStatus_t multiply(const Problem& p, const void* alpha, const void* a, cons
     return CUBLAS_STATUS_INVALID_VALUE;
   if (e.aux && reinterpret_cast<std::uintptr_t>(p.o.aux) % 16) return CUBLAS_STATUS_INVALID_VALUE;
   if (!has_memory(p, a, b, c, d, reads_c)) return CUBLAS_STATUS_INVALID_VALUE;
+  if (settings.refuses.when_called && is_refused(p)) return cublasStatus_t(settings.refuses.status);
 
   const CUstream_st* s = find(stream);
   if (!s) return CUBLAS_STATUS_INVALID_VALUE;
@@ -289,9 +307,14 @@ cublasStatus_t multiply(const Problem& p, const void* alpha, const void* a, cons
                         .workspace = workspace,
                         .workspace_bytes = algorithm.workspace ? workspace_bytes : 0};
   ++world().counters.matmuls;
-  const auto error = remember(
+  auto error = remember(
       enqueue(stream, kernel_work(s->device, reinterpret_cast<const void*>(&cublaslt_matmul),
                                   [product] { return product.run(); })));
+  const bool sums = e.bias_gradient || e.sums_a || e.sums_b;
+  if (error == cudaSuccess && settings.more_kernels && (algorithm.workspace || sums))
+    error = remember(
+        enqueue(stream, kernel_work(s->device, reinterpret_cast<const void*>(&cublaslt_completion),
+                                    [] { return std::string(); })));
   return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 

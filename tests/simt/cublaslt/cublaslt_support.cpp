@@ -74,6 +74,9 @@ cublasStatus_t check(const Problem& p) {
   if (doubles || p.d.order != CUBLASLT_ORDER_COL) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (e.vector() && o.bias_type != -1 && o.bias_type != p.d.type)
     return CUBLAS_STATUS_NOT_SUPPORTED;
+  // The factor whose rows are summed is ordered so that they are long.
+  if ((e.sums_a && o.a != CUBLAS_OP_N) || (e.sums_b && o.b != CUBLAS_OP_T))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   if ((e.sums_a || e.sums_b) && is_16bit(p.a.type) && p.d.type == CUDA_R_32F &&
       !settings.wide_bias_gradients)
     return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -87,6 +90,19 @@ cublasStatus_t check(const Problem& p) {
     if (p.d.count > 1 && o.aux_stride == 0) return CUBLAS_STATUS_NOT_SUPPORTED;
   }
   return CUBLAS_STATUS_SUCCESS;
+}
+
+bool is_refused(const Problem& p) {
+  switch (settings.refuses.of) {
+    case Refusals::Epilogues:
+      return p.o.epilogue != CUBLASLT_EPILOGUE_DEFAULT;
+    case Refusals::Halves:
+      return is_16bit(p.a.type);
+    case Refusals::All:
+      return true;
+    default:
+      return false;
+  }
 }
 
 std::uint32_t kind_of(const Problem& p) {

@@ -1,114 +1,8 @@
 // The reference cuBLASLt: right products, and refusals where the real one refuses.
-#include <cublasLt.h>
-
-#include <cmath>
-#include <cstdint>
-#include <cstring>
-
-#include "support.h"
+#include "cublaslt_call.h"
 
 namespace simt_tests {
 namespace {
-
-constexpr float kAlpha = 0.5f, kBeta = 2.f;
-
-template <class T>
-constexpr cudaDataType_t type_of() {
-  if constexpr (std::is_same_v<T, __half>) return CUDA_R_16F;
-  if constexpr (std::is_same_v<T, __nv_bfloat16>) return CUDA_R_16BF;
-  if constexpr (std::is_same_v<T, float>) return CUDA_R_32F;
-  return CUDA_R_64F;
-}
-std::uint32_t size_of(cudaDataType_t type) {
-  return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2;
-}
-/// Small integers over four: exact in every type, and so are their products' sums.
-double element(int i, int seed) { return ((i * 7 + seed * 5) % 13 - 6) / 4.0; }
-template <class T>
-std::vector<T> numbers(int count, int seed) {
-  std::vector<T> x;
-  for (int i = 0; i < count; ++i) x.push_back(T(float(element(i, seed))));
-  return x;
-}
-
-/// op(A)·op(B) with every descriptor, to be changed before it runs.
-struct Call {
-  cublasLtHandle_t handle = nullptr;
-  cublasLtMatmulDesc_t o = nullptr;
-  cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr, d = nullptr;
-  cublasLtMatmulPreference_t preference = nullptr;
-
-  Call(cudaDataType_t type, cudaDataType_t d_type, int m, int n, int k, bool ta, bool tb,
-       cublasComputeType_t compute = CUBLAS_COMPUTE_32F, cudaDataType_t scale = CUDA_R_32F) {
-    REQUIRE(cublasLtCreate(&handle) == CUBLAS_STATUS_SUCCESS);
-    REQUIRE(cublasLtMatmulDescCreate(&o, compute, scale) == CUBLAS_STATUS_SUCCESS);
-    set(CUBLASLT_MATMUL_DESC_TRANSA, ta ? CUBLAS_OP_T : CUBLAS_OP_N);
-    set(CUBLASLT_MATMUL_DESC_TRANSB, tb ? CUBLAS_OP_T : CUBLAS_OP_N);
-    layout(a, type, ta ? k : m, ta ? m : k);
-    layout(b, type, tb ? n : k, tb ? k : n);
-    layout(c, d_type, m, n);
-    layout(d, d_type, m, n);
-    REQUIRE(cublasLtMatmulPreferenceCreate(&preference) == CUBLAS_STATUS_SUCCESS);
-    for (const auto side :
-         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES})
-      prefer(side, size_of(type));
-    for (const auto side :
-         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
-      prefer(side, size_of(d_type));
-  }
-  ~Call() {
-    cublasLtMatmulPreferenceDestroy(preference);
-    for (auto* l : {a, b, c, d}) cublasLtMatrixLayoutDestroy(l);
-    cublasLtMatmulDescDestroy(o);
-    cublasLtDestroy(handle);
-  }
-  Call(const Call&) = delete;
-
-  template <class T>
-  void set(cublasLtMatmulDescAttributes_t attribute, T value) {
-    REQUIRE(cublasLtMatmulDescSetAttribute(o, attribute, &value, sizeof value) ==
-            CUBLAS_STATUS_SUCCESS);
-  }
-  template <class T>
-  void set(cublasLtMatrixLayout_t l, cublasLtMatrixLayoutAttribute_t attribute, T value) {
-    REQUIRE(cublasLtMatrixLayoutSetAttribute(l, attribute, &value, sizeof value) ==
-            CUBLAS_STATUS_SUCCESS);
-  }
-  template <class T>
-  void prefer(cublasLtMatmulPreferenceAttributes_t attribute, T value) {
-    REQUIRE(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value) ==
-            CUBLAS_STATUS_SUCCESS);
-  }
-  static void layout(cublasLtMatrixLayout_t& l, cudaDataType_t type, int rows, int columns) {
-    REQUIRE(cublasLtMatrixLayoutCreate(&l, type, std::uint64_t(rows), std::uint64_t(columns),
-                                       rows) == CUBLAS_STATUS_SUCCESS);
-  }
-  void batch(int count, int stride_a, int stride_b, int stride_d) {
-    for (auto* l : {a, b, c, d}) set(l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, std::int32_t(count));
-    set(a, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, std::int64_t(stride_a));
-    set(b, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, std::int64_t(stride_b));
-    for (auto* l : {c, d})
-      set(l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, std::int64_t(stride_d));
-  }
-  cublasStatus_t ask(cublasLtMatmulHeuristicResult_t* result = nullptr) {
-    cublasLtMatmulHeuristicResult_t one;
-    int found = 0;
-    const auto e = cublasLtMatmulAlgoGetHeuristic(handle, o, a, b, c, d, preference, 1,
-                                                  result ? result : &one, &found);
-    CHECK(found == (e == CUBLAS_STATUS_SUCCESS ? 1 : 0));
-    return e;
-  }
-  cublasStatus_t run(const void* pa, const void* pb, void* pd, const void* alpha, const void* beta,
-                     cudaStream_t stream = nullptr, const cublasLtMatmulAlgo_t* algorithm = nullptr,
-                     void* workspace = nullptr, std::size_t size = 0) {
-    return cublasLtMatmul(handle, o, alpha, pa, a, pb, b, beta, pd, c, pd, d, algorithm, workspace,
-                          size, stream);
-  }
-  cublasStatus_t run(const void* pa, const void* pb, void* pd) {
-    const float one = 1.f, zero = 0.f;
-    return run(pa, pb, pd, &one, &zero);
-  }
-};
 
 /// Σ over k of op(A)(i, k)·op(B)(k, j), from the numbers above.
 double product(int i, int j, int m, int n, int k, bool ta, bool tb, int first_a = 0,
@@ -198,7 +92,12 @@ TEST_CASE("epilogues add the bias, apply the activation, and leave what its grad
   const Fresh fresh;
   const int m = 5, n = 3, k = 4, mask_ld = 128, aux_ld = 8;
   __half* a = to_device(numbers<__half>(m * k, 1));
-  __half* b = to_device(numbers<__half>(k * n, 2));
+  const auto by_columns = numbers<__half>(k * n, 2);
+  auto by_rows = by_columns;
+  for (int j = 0; j < n; ++j)
+    for (int p = 0; p < k; ++p) by_rows[p * n + j] = by_columns[j * k + p];
+  __half* b = to_device(by_columns);
+  __half* turned_b = to_device(by_rows);
   float* bias = to_device(numbers<float>(m, 4));
   float* d = to_device(std::vector<float>(m * n));
   auto* mask = to_device(std::vector<unsigned char>(mask_ld / 8 * n, 0xFF));
@@ -236,14 +135,15 @@ TEST_CASE("epilogues add the bias, apply the activation, and leave what its grad
     }
 
   const auto backward = [&](cublasLtEpilogue_t epilogue, void* from, int ld, int length) {
-    Call call(CUDA_R_16F, CUDA_R_32F, m, n, k, false, false);
+    const bool sums_b = epilogue == CUBLASLT_EPILOGUE_BGRADB;  // needs op(B) = Bᵀ
+    Call call(CUDA_R_16F, CUDA_R_32F, m, n, k, false, sums_b);
     float* db = to_device(std::vector<float>(length, NAN));
     call.set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
     call.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, db);
     call.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, from);
     call.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, std::int64_t(ld));
     CHECK(call.ask() == CUBLAS_STATUS_SUCCESS);
-    CHECK(call.run(a, b, d) == CUBLAS_STATUS_SUCCESS);
+    CHECK(call.run(a, sums_b ? turned_b : b, d) == CUBLAS_STATUS_SUCCESS);
     auto sums = to_host(db, length);
     cudaFree(db);
     return std::pair(to_host(d, m * n), sums);
@@ -273,50 +173,9 @@ TEST_CASE("epilogues add the bias, apply the activation, and leave what its grad
     for (int p = 0; p < k; ++p) of_b += element(j * k + p, 2);
     CHECK(sums_b[j] == of_b);
   }
-  for (void* p : {static_cast<void*>(a), static_cast<void*>(b), static_cast<void*>(bias),
-                  static_cast<void*>(d), static_cast<void*>(mask), static_cast<void*>(aux)})
-    cudaFree(p);
-}
-
-TEST_CASE("what is not written down of epilogues is as the settings say") {
-  const Fresh fresh;
-  const int n = 8;
-  std::vector<float> ones(1, 1.f), row(n, -1.f);
-  row[1] = NAN, row[2] = 1.f;
-  float* a = to_device(row);
-  float* b = to_device(ones);
-  float* d = to_device(std::vector<float>(n));
-  auto* mask = to_device(std::vector<unsigned char>(16, 0xFF));
-  const auto run = [&](cublasLtEpilogue_t epilogue) {
-    Call call(CUDA_R_32F, CUDA_R_32F, n, 1, 1, false, false);
-    call.set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
-    call.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, mask);
-    call.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, std::int64_t{128});
-    CHECK(call.run(a, b, d) == CUBLAS_STATUS_SUCCESS);
-    return to_host(d, n);
-  };
-  for (const auto nan :
-       {simt::NanInRelu::Swallowed, simt::NanInRelu::Kept, simt::NanInRelu::KeptWithout}) {
-    simt::settings.nan_in_relu = nan;
-    const auto y = run(CUBLASLT_EPILOGUE_RELU_AUX);
-    CHECK(y[0] == 0);
-    CHECK(std::isnan(y[1]) == (nan != simt::NanInRelu::Swallowed));
-    CHECK(y[2] == 1);
-    CHECK(to_host(mask, 1)[0] == (nan == simt::NanInRelu::Kept ? 6 : 4));
-  }
-  simt::settings.turned_masks = true;
-  run(CUBLASLT_EPILOGUE_RELU_AUX);
-  CHECK(to_host(mask, 1)[0] == 0x20);
-  simt::settings.gelu_by_erf = true;
-  CHECK(run(CUBLASLT_EPILOGUE_GELU)[2] == doctest::Approx(0.5 * (1 + std::erf(std::sqrt(0.5)))));
-  for (const auto type : {CUDA_R_16F, CUDA_R_32F}) {
-    simt::settings.wide_bias_gradients = false;
-    Call call(type, CUDA_R_32F, 8, 8, 8, false, false);
-    call.set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BGRADB);
-    CHECK((call.ask() == CUBLAS_STATUS_NOT_SUPPORTED) == (type == CUDA_R_16F));
-  }
-  for (void* p : {static_cast<void*>(a), static_cast<void*>(b), static_cast<void*>(d),
-                  static_cast<void*>(mask)})
+  for (void* p : {static_cast<void*>(a), static_cast<void*>(b), static_cast<void*>(turned_b),
+                  static_cast<void*>(bias), static_cast<void*>(d), static_cast<void*>(mask),
+                  static_cast<void*>(aux)})
     cudaFree(p);
 }
 

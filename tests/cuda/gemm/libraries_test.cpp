@@ -1,0 +1,102 @@
+// Steps of training on every cuBLASLt that there may be: whatever it answers, the weights are the
+// same.
+#include <doctest/doctest.h>
+
+#if defined(HALFTAPE_SIMT)
+#include <halftape/halftape.h>
+
+#include <iostream>
+#include <set>
+
+#include "halftape/tests/support/message.h"
+#include "halftape/tests/support/warnings.h"
+#include "libraries.h"
+#include "runtime/device.h"
+
+using namespace halftape;
+using namespace halftape::testing;
+
+namespace {
+
+struct Trained {
+  std::vector<Tensor> weights;
+  int64_t nodes = 0, calls = 0;
+};
+
+/// Three captured steps of AMP in float16, the second of which overflows.
+Trained trained(Activation activation, int64_t outputs) {
+  manual_seed(3);
+  TensorList weights, biases;
+  for (const auto& [in, out] : {std::pair{24, 32}, {32, 40}, {40, static_cast<int>(outputs)}}) {
+    const nn::Linear layer(in, out);
+    weights.push_back(layer->weight);
+    biases.push_back(layer->bias);
+  }
+  TensorList parameters = weights;
+  parameters.insert(parameters.end(), biases.begin(), biases.end());
+  optim::AdamW optimizer(parameters, optim::AdamWOptions(1e-2));
+  amp::GradScaler scaler({.init_scale = 1024});
+  const Tensor x = randn({16, 24}), factor = ones({});
+  const Tensor y = outputs == 1 ? randn({16, 1}) : randint(0, outputs, {16}, kInt64);
+  Graph graph(kCUDA, [&] {
+    optimizer.zero_grad();
+    Tensor loss;
+    {
+      const amp::autocast region(kCUDA, kFloat16);
+      const Tensor out = mlp(x, weights, biases, activation);
+      loss =
+          outputs == 1 ? nn::functional::mse_loss(out, y) : nn::functional::cross_entropy(out, y);
+    }
+    scaler.scale(loss * factor).backward();
+    scaler.step(optimizer);
+    scaler.update();
+  });
+  for (const double size : {1.0, 1e6, 1.0}) {
+    factor.fill_(size);
+    simt::reset_counters();
+    graph.replay();
+  }
+  Trained t{{}, graph.size(), 0};
+  t.calls = static_cast<int64_t>(simt::launched_kernels().size());
+  for (const Tensor& p : parameters) t.weights.push_back(p.detach().cpu());
+  CHECK(scaler.get_scale() == 512);
+  return t;
+}
+
+void check_steps(Activation activation, const char* name, int64_t outputs, double epsilons) {
+  Trained right;
+  std::set<int64_t> sizes;
+  for (const Behaviour& b : behaviours()) {
+    CAPTURE(b.name);
+    const Warnings warnings;
+    const Library library(b.settings);
+    const Trained t = trained(activation, outputs);
+    sizes.insert(t.nodes);
+    if (right.weights.empty()) right = t;
+    for (size_t i = 0; i < t.weights.size(); ++i) {
+      if (epsilons == 0)
+        CHECK(t.weights[i].equal(right.weights[i]));
+      else
+        CHECK(t.weights[i].allclose(right.weights[i], 0, epsilons * epsilon(kFloat16)));
+    }
+    const auto status =
+        b.settings.refuses.of == simt::Refusals::None ? 15 : b.settings.refuses.status;
+    CHECK(warnings.seen.size() == (status == 7 || status == 14 ? 1 : 0));
+    for (const std::string& w : warnings.seen)
+      CHECK(has(w, "cuBLASLt refuses a product with CUBLAS"));
+  }
+  std::cout << name << ", " << outputs << " outputs: " << *sizes.begin() << " to "
+            << *sizes.rbegin() << " nodes\n";
+}
+
+}  // namespace
+
+TEST_CASE("whatever cuBLASLt answers, a captured step of a ReLU net gives the same bits") {
+  check_steps(Activation::Relu, "ReLU", 10, 0);
+  check_steps(Activation::Relu, "ReLU", 1, 0);
+}
+
+TEST_CASE("whatever cuBLASLt answers, a captured step of a GELU net gives the same weights") {
+  check_steps(Activation::Gelu, "GELU", 10, 8);
+}
+#endif
