@@ -82,16 +82,14 @@ __global__ void draw_elements(Layout<1> y, Draw draw) {
 }  // namespace
 
 std::string kernels_obstacle() {
-#if defined(__CUDACC__)
   // This call fails if there is no code for the GPU's architecture.
   cudaFuncAttributes unused;
-  const cudaError_t e = cudaFuncGetAttributes(&unused, fill_elements<uint32_t>);
+  const cudaError_t e =
+      cudaFuncGetAttributes(&unused, reinterpret_cast<const void*>(&fill_elements<uint32_t>));
   (void)cudaGetLastError();
-  if (e != cudaSuccess)
-    return std::string("the backend was not built for this GPU's architecture (") +
-           cudaGetErrorName(e) + ")";
-#endif
-  return "";
+  if (e == cudaSuccess) return "";
+  return std::string("the backend was not built for this GPU's architecture (") +
+         cudaGetErrorName(e) + ")";
 }
 
 void copy(const Array& to, const Array& from) {

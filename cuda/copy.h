@@ -9,7 +9,7 @@ namespace halftape::cuda {
 void copy(const Array& to, const Array& from);
 void fill(const Array& to, Scalar value);
 
-/// The reason why this library's kernels cannot run on the GPUs of the machine; empty if they can.
+/// The reason why this library's kernels cannot run on CUDA's current device; empty if they can.
 std::string kernels_obstacle();
 
 }  // namespace halftape::cuda

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "halftape/core/machine/warn.h"
+#include "halftape/cuda/copy.h"
 #include "halftape/cuda/runtime/arena.h"
 
 namespace halftape::cuda {
@@ -89,6 +90,14 @@ int Context::count() {
   return std::min<int>(n, kMostDevices);
 }
 
+std::string Context::obstacle(DeviceIndex index) {
+  check(cudaSetDevice(index), "choosing the device");
+  int pools = 0;
+  check(cudaDeviceGetAttribute(&pools, cudaDevAttrMemoryPoolsSupported, index),
+        "reading the device's properties");
+  return pools ? kernels_obstacle() : "it has no memory pools, which some virtual GPUs lack";
+}
+
 namespace {
 std::atomic<Context*>& slot_of(DeviceIndex index) {
   static auto* made = new std::array<std::atomic<Context*>, kMostDevices>{};  // NOLINT: for ever
@@ -107,7 +116,8 @@ Context& Context::of(DeviceIndex index) {
 }
 
 Context::Context(DeviceIndex index) : index_(index) {
-  check(cudaSetDevice(index), "choosing the device");
+  const std::string why_not = obstacle(index);
+  HALFTAPE_CHECK(why_not.empty(), Device(kCUDA, index), " cannot be used: ", why_not);
   check(cudaGetDeviceProperties(&properties_, index), "reading the device's properties");
   cudaMemPoolProps wanted{};
   wanted.allocType = cudaMemAllocationTypePinned;

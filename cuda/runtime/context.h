@@ -55,8 +55,9 @@ class Arena;
 class Context {
  public:
   explicit Context(DeviceIndex index);
-  static int count();               // GPUs that can be used
-  static Context& of(DeviceIndex);  // made at the first call
+  static int count();                        // GPUs of the machine
+  static std::string obstacle(DeviceIndex);  // why this one cannot be used; empty if it can
+  static Context& of(DeviceIndex);           // made at the first call
   static Context& of(const Array& a) { return of(a.device().index()); }
 
   DeviceIndex index() const { return index_; }

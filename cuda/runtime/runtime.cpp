@@ -2,8 +2,8 @@
 #include "halftape/cuda/runtime/runtime.h"
 
 #include <memory>
+#include <mutex>
 
-#include "halftape/cuda/copy.h"
 #include "halftape/cuda/cuda_backend.h"
 
 namespace halftape::cuda {
@@ -11,17 +11,18 @@ namespace {
 
 class CudaRuntime final : public Runtime {
  public:
-  explicit CudaRuntime(int count) {
-    for (int i = 0; i < count; ++i)
-      backends_.push_back(std::make_unique<CudaBackend>(static_cast<DeviceIndex>(i)));
-  }
-  DeviceIndex device_count() const override { return static_cast<DeviceIndex>(backends_.size()); }
+  explicit CudaRuntime(int count) : devices_(static_cast<size_t>(count)) {}
+  DeviceIndex device_count() const override { return static_cast<DeviceIndex>(devices_.size()); }
   std::string device_name(DeviceIndex i) const override { return Context::of(i).properties().name; }
   int compute_capability(DeviceIndex i) const override {
     const cudaDeviceProp& p = Context::of(i).properties();
     return 10 * p.major + p.minor;
   }
-  Backend& backend(DeviceIndex i) override { return *backends_[static_cast<size_t>(i)]; }
+  Backend& backend(DeviceIndex i) override {
+    Lazy& device = devices_[static_cast<size_t>(i)];
+    std::call_once(device.once, [&] { device.backend = std::make_unique<CudaBackend>(i); });
+    return *device.backend;
+  }
 
   MemoryStats memory(DeviceIndex i) override { return Context::of(i).memory(); }
   void reset_peak(DeviceIndex i) override { Context::of(i).reset_peak(); }
@@ -86,7 +87,12 @@ class CudaRuntime final : public Runtime {
     check(result, "asking for progress");
     return true;
   }
-  std::vector<std::unique_ptr<CudaBackend>> backends_;
+  /// A GPU that nobody uses costs no memory, and one that cannot be used does not hide the others.
+  struct Lazy {
+    std::once_flag once;
+    std::unique_ptr<CudaBackend> backend;
+  };
+  std::vector<Lazy> devices_;
 };
 
 /// Why no device can be used; empty when one can.
@@ -106,7 +112,13 @@ std::string obstacle() {
   if (e == cudaErrorNoDevice || (e == cudaSuccess && count == 0)) return "there is no NVIDIA GPU";
   if (e != cudaSuccess)
     return std::string(cudaGetErrorString(e)) + " (" + cudaGetErrorName(e) + ")";
-  return kernels_obstacle();
+  std::string first;
+  for (int i = 0; i < Context::count(); ++i) {
+    const std::string why_not = Context::obstacle(static_cast<DeviceIndex>(i));
+    if (why_not.empty()) return "";
+    if (first.empty()) first = Device(kCUDA, static_cast<DeviceIndex>(i)).str() + ": " + why_not;
+  }
+  return first;
 }
 
 }  // namespace

@@ -253,6 +253,31 @@ TEST_CASE("a second GPU is another device") {
             "the loss is on cuda:1, the scaler's state on cuda:0"));
 }
 
+TEST_CASE("a GPU that cannot be used says why, and hides no other one") {
+  const Clean clean;
+  const auto why_not = [](unsigned foreign, bool pools) {
+    const simt::With mixed(now_with([=](simt::Settings& s) {
+      s.devices = 3;
+      s.foreign = foreign;
+      s.memory_pools = pools;
+    }));
+    std::string reason;
+    const std::unique_ptr<cuda::Runtime> opened(cuda::halftape_cuda_open(&reason));
+    CHECK((opened == nullptr) == !reason.empty());
+    if (opened) {
+      CHECK(opened->device_count() == 3);
+      // Not used before, and so not made yet.
+      const std::string m = message([&] { (void)opened->backend(2); });
+      CHECK(has(m, "cuda:2 cannot be used: the backend was not built for this GPU's architecture"));
+    }
+    return reason;
+  };
+  CHECK(why_not(0b100, true) == "");
+  CHECK(why_not(0b101, true) == "");
+  CHECK(has(why_not(0b111, true), "cuda:0: the backend was not built for this GPU's architecture"));
+  CHECK(has(why_not(0, false), "cuda:0: it has no memory pools"));
+}
+
 TEST_CASE("memory that another GPU copies from is freed after the copy") {
   const Clean clean;
   const simt::With late(now_with([](simt::Settings& s) { s.mode = simt::Mode::Deferred; }));

@@ -60,6 +60,8 @@ constexpr ErrorText kErrors[] = {
      "too many blocks in cooperative launch"},
     {cudaErrorNotPermitted, "cudaErrorNotPermitted", "operation not permitted"},
     {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
+    {cudaErrorNoKernelImageForDevice, "cudaErrorNoKernelImageForDevice",
+     "no kernel image is available for execution on the device"},
     {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported",
      "operation not permitted when stream is capturing"},
     {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated",
@@ -273,8 +275,10 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
     case cudaDevAttrL2CacheSize:
       *value = p.l2CacheSize;
       break;
-    case cudaDevAttrCooperativeLaunch:
     case cudaDevAttrMemoryPoolsSupported:
+      *value = settings.memory_pools;
+      break;
+    case cudaDevAttrCooperativeLaunch:
     case cudaDevAttrUnifiedAddressing:
     case cudaDevAttrConcurrentKernels:
       *value = 1;
@@ -310,6 +314,7 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
 }
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel) {
   return call([&] {
+    if (settings.foreign >> current_device & 1) return cudaErrorNoKernelImageForDevice;
     *attributes = {};
     attributes->maxThreadsPerBlock = 1024;
     attributes->binaryVersion = 10 * settings.compute_major + settings.compute_minor;

@@ -15,6 +15,7 @@ cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps* wante
         wanted->location.type != cudaMemLocationTypeDevice || wanted->location.id < 0 ||
         wanted->location.id >= settings.devices)
       return cudaErrorInvalidValue;
+    if (!settings.memory_pools) return cudaErrorNotSupported;
     *pool = new CUmemPoolHandle_st{.device = wanted->location.id};
     world().pools.insert(*pool);
     return cudaSuccess;
