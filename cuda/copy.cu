@@ -9,6 +9,18 @@
 namespace halftape::cuda {
 namespace {
 
+// Bytes from which the copy engine is faster. A node of a graph that copies costs more than one
+// with a small kernel.
+constexpr size_t kCopiedByEngine = size_t{1} << 20;
+
+/// Copies bytes between addresses that are aligned to 16 bytes.
+__global__ void copy_words(char* to, const char* from, int64_t bytes) {
+  const int64_t words = bytes / 16;
+  for (int64_t i = thread_number(); i < words; i += thread_count())
+    reinterpret_cast<uint4*>(to)[i] = reinterpret_cast<const uint4*>(from)[i];
+  for (int64_t i = words * 16 + thread_number(); i < bytes; i += thread_count()) to[i] = from[i];
+}
+
 struct Same {
   __device__ void operator()(float (&x)[2]) const { x[0] = x[1]; }
 };
@@ -96,13 +108,20 @@ void copy(const Array& to, const Array& from) {
   if (to.numel() == 0) return;
   const bool same = to.dtype() == from.dtype();
   const Layout<2> layout({&to, &from});
-  if (same && layout.contiguous(0) && layout.contiguous(1)) {
+  const size_t bytes = static_cast<size_t>(to.numel()) * element_size(to.dtype());
+  const bool flat = same && layout.contiguous(0) && layout.contiguous(1);
+  if (flat && bytes < kCopiedByEngine && is_aligned(to.raw()) && is_aligned(from.raw())) {
     const Queue q = queue(to);
-    q.context.launched("copy",
-                       cudaMemcpyAsync(to.raw(), from.raw(),
-                                       static_cast<size_t>(to.numel()) * element_size(to.dtype()),
-                                       cudaMemcpyDeviceToDevice, q.stream),
-                       q.stream);
+    launch_for(q, static_cast<int64_t>(bytes + 15) / 16, "copy", copy_words,
+               static_cast<char*>(to.raw()), static_cast<const char*>(from.raw()),
+               static_cast<int64_t>(bytes));
+    return;
+  }
+  if (flat && bytes >= kCopiedByEngine) {
+    const Queue q = queue(to);
+    q.context.launched(
+        "copy", cudaMemcpyAsync(to.raw(), from.raw(), bytes, cudaMemcpyDeviceToDevice, q.stream),
+        q.stream);
     return;
   }
   if (!same && packs(to.dtype()) && packs(from.dtype())) {

@@ -20,6 +20,12 @@ TEST_CASE("copies, casts, constants and reads give the same bits in every layout
         check({"copy", {numbers(s, to)}, {numbers(s, from)}, [](const Arrays& y, const Arrays& x) {
                  tested().copy(y[0], x[0]);
                }});
+  for (const int64_t n : {15, 16, (1 << 20) - 1, (1 << 20) + 1})  // bytes: see cuda/copy.cu
+    check({"copy",
+           {numbers({n}, kUInt8)},
+           {numbers({n}, kUInt8, 2)},
+           [](const Arrays& y, const Arrays& x) { tested().copy(y[0], x[0]); },
+           true});
   for (const Dtype d : floats) {
     for (const Shape& s : small)
       check({"fill", {numbers(s, d)}, {}, [](const Arrays& y, const Arrays&) {
