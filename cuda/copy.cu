@@ -5,6 +5,7 @@
 #include "halftape/cuda/copy.h"
 #include "halftape/cuda/cuda_backend.h"
 #include "halftape/cuda/vector/map.cuh"
+#include "halftape/cuda/vector/runs.cuh"
 
 namespace halftape::cuda {
 namespace {
@@ -50,26 +51,30 @@ struct Draw {
   double a, b;
   RandomKey key;
 
-  __device__ double word(int64_t i) const {
-    return random_bits(key.seed, key.offset, static_cast<uint64_t>(i));
-  }
-  /// Element i, before it is rounded, by the CPU's formulas (cpu/copy.cpp).
-  __device__ double operator()(int64_t i) const {
-    const auto u24 = [&] {
-      return static_cast<double>(
-          uniform01(random_bits(key.seed, key.offset, static_cast<uint64_t>(i))));
-    };
-    if (kind == Distribution::Uniform) return a + (b - a) * u24();
-    if (kind == Distribution::Bernoulli) return u24() < a ? 1 : 0;
+  /// Elements 4·block to 4·block + 3, before they are rounded, by the CPU's formulas
+  /// (cpu/copy.cpp). All of them come from one block of Philox, integers from two.
+  __device__ void four(int64_t block, double (&x)[4]) const {
+    const auto counter = static_cast<uint64_t>(block);
+    const PhiloxBlock words = philox(key.seed, key.offset + counter, 0);
     if (kind == Distribution::Normal) {
-      const int64_t pair = i & ~int64_t{1};
-      const double u = (word(pair) + 0.5) * 0x1p-32, w = word(pair + 1) * 0x1p-32;
-      const double r = ::sqrt(-2 * ::log(u)), angle = 6.283185307179586477 * w;
-      return a + b * r * (i == pair ? ::cos(angle) : ::sin(angle));
+      unrolled<2>([&](int k) {
+        const double u = (words.v[2 * k] + 0.5) * 0x1p-32, w = words.v[2 * k + 1] * 0x1p-32;
+        const double r = ::sqrt(-2 * ::log(u)), angle = 6.283185307179586477 * w;
+        x[2 * k] = a + b * r * ::cos(angle);
+        x[2 * k + 1] = a + b * r * ::sin(angle);
+      });
+    } else if (kind == Distribution::Bits) {
+      const PhiloxBlock low = philox(key.seed, ~key.offset + counter, 0);
+      unrolled<4>([&](int k) {
+        const double whole = ::floor(a + (b - a) * ((words.v[k] + low.v[k] * 0x1p-32) * 0x1p-32));
+        x[k] = whole < b - 1 ? whole : b - 1;
+      });
+    } else {
+      unrolled<4>([&](int k) {
+        const auto u = static_cast<double>(uniform01(words.v[k]));
+        x[k] = kind == Distribution::Uniform ? a + (b - a) * u : u < a ? 1 : 0;
+      });
     }
-    const double low = random_bits(key.seed, ~key.offset, static_cast<uint64_t>(i));
-    const double whole = ::floor(a + (b - a) * ((word(i) + low * 0x1p-32) * 0x1p-32));
-    return whole < b - 1 ? whole : b - 1;
   }
 };
 
@@ -78,17 +83,24 @@ __global__ void draw_elements(Layout<1> y, Draw draw) {
     draw.key.seed += live->seed;
     draw.key.offset += live->offset;
   }
-  for_elements(y, [&](int64_t i, char* const(&at)[1]) {
-    const double drawn = draw(i);
-    visit(y.dtype[0], [&](auto t) {
-      using T = typename decltype(t)::type;
-      T x = as<T>(drawn);
-      // Rounding may reach the excluded upper end.
-      if (draw.kind == Distribution::Uniform && as<double>(x) >= draw.b && draw.a < draw.b)
-        x = as<T>(draw.a);
-      *reinterpret_cast<T*>(at[0]) = x;
+  for (int64_t block = thread_number(); block * 4 < y.numel; block += thread_count()) {
+    double drawn[4];
+    draw.four(block, drawn);
+    unrolled<4>([&](int k) {
+      const int64_t i = block * 4 + k;
+      if (i >= y.numel) return;
+      char* at[1];
+      y.locate(i, at);
+      visit(y.dtype[0], [&](auto t) {
+        using T = typename decltype(t)::type;
+        T x = as<T>(drawn[k]);
+        // Rounding may reach the excluded upper end.
+        if (draw.kind == Distribution::Uniform && as<double>(x) >= draw.b && draw.a < draw.b)
+          x = as<T>(draw.a);
+        *reinterpret_cast<T*>(at[0]) = x;
+      });
     });
-  });
+  }
 }
 
 }  // namespace
@@ -159,7 +171,8 @@ void CudaBackend::fill(const Array& to, Scalar value) { cuda::fill(to, value); }
 void CudaBackend::random(const Array& y, Distribution kind, double a, double b, RandomKey key) {
   if (y.numel() == 0) return;
   const Layout<1> layout({&y});
-  launch_for(queue(y), layout.numel, "random", draw_elements, layout, Draw{kind, a, b, key});
+  launch_for(queue(y), (layout.numel + 3) / 4, "random", draw_elements, layout,
+             Draw{kind, a, b, key});
 }
 
 }  // namespace halftape::cuda
