@@ -28,6 +28,15 @@ foreach(file ${licences})
   endif()
 endforeach()
 
+# The CUDA library looks for cuBLASLt beside itself and in its toolkit, which the system's linker may not know.
+file(GLOB_RECURSE cuda ${prefix}/*/libhalftape_cuda.so)
+if(cuda)
+  step(readelf --dynamic ${cuda})
+  if(NOT output MATCHES "R(UN)?PATH[^\n]*\\$ORIGIN:/")
+    message(FATAL_ERROR "${cuda} has no path to cuBLASLt:\n${output}")
+  endif()
+endif()
+
 set(compilers ${CXX})
 set(others clang++ clang++-14)
 if(CXX MATCHES clang)
