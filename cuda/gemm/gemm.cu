@@ -8,6 +8,7 @@
 #include "halftape/core/formula/unary.h"
 #include "halftape/cuda/vector/chunk.cuh"
 #include "halftape/cuda/vector/map.cuh"
+#include "halftape/cuda/vector/runs.cuh"
 
 namespace halftape::cuda {
 namespace {
@@ -108,18 +109,22 @@ __global__ void relu_with_mask(Masked a, bool gradient) {
     if constexpr (std::is_same_v<S, float>) whole = a.packs;
     if constexpr (std::is_same_v<S, float>)
       if (whole) load_pack(x, a.d, a.dtype, i);
-    if (!whole)
-      for (int k = 0; k < count; ++k) x[k] = load<S>(at + k * item, a.dtype);
+    // Every index is a constant, so that x stays in registers.
+    const auto each = [count](auto&& f) {
+      unrolled<kPack>([&](int k) {
+        if (k < count) f(k);
+      });
+    };
+    if (!whole) each([&](int k) { x[k] = load<S>(at + k * item, a.dtype); });
     unsigned bits = gradient ? mask : 0u;
-    for (int k = 0; k < kPack; ++k) {
-      if (!gradient && k < count && !(x[k] <= 0)) bits |= 1u << k;
+    each([&](int k) {
+      if (!gradient && !(x[k] <= 0)) bits |= 1u << k;
       if (!(bits >> k & 1u)) x[k] = 0;
-    }
+    });
     if (!gradient) mask = static_cast<uint8_t>(bits);
     if constexpr (std::is_same_v<S, float>)
       if (whole) store_pack(x, a.d, a.dtype, i);
-    if (!whole)
-      for (int k = 0; k < count; ++k) store(at + k * item, a.dtype, x[k]);
+    if (!whole) each([&](int k) { store(at + k * item, a.dtype, x[k]); });
   }
 }
 
