@@ -95,9 +95,9 @@ bool ask(const Queue& q, const Gemm& like, const Kind& of, uint64_t round, Fused
   const Array b = numbers({of.k, of.n}, 2 + 8 * round),
               bias = numbers({of.n}, 5 + 8 * round).to(result);
   if (of.n > 1) {  // the first column of d is 0, the last one NaN
-    backend(kCPU).fill(b.select(1, 0), 0);
-    backend(kCPU).fill(b.select(1, of.n - 1), NAN);
-    backend(kCPU).fill(bias.slice(0, 0, 1), 0);
+    cpu_backend().fill(b.select(1, 0), 0);
+    cpu_backend().fill(b.select(1, of.n - 1), NAN);
+    cpu_backend().fill(bias.slice(0, 0, 1), 0);
   }
   // Such that many sums are near −3, where the forms of GELU differ most. A power of 2 is exact.
   const double spread = std::exp2(std::round(-0.5 * std::log2(static_cast<double>(of.k))));
@@ -112,7 +112,7 @@ bool ask(const Queue& q, const Gemm& like, const Kind& of, uint64_t round, Fused
                      : Array({of.m, relu_mask_bytes(of.n)}, kUInt8, kCPU);
   if (like.bias_grad.defined()) right.bias_grad = Array({gradient ? of.n : of.m}, result, kCPU);
   if (gradient)  // aux comes from another product
-    backend(kCPU).gemm({.d = right.d,
+    cpu_backend().gemm({.d = right.d,
                         .a = left(3),
                         .b = numbers({of.k, of.n}, 4 + 8 * round).to(factors),
                         .alpha = spread,
@@ -130,7 +130,7 @@ bool ask(const Queue& q, const Gemm& like, const Kind& of, uint64_t round, Fused
     copy(aligned, asked.aux);
     asked.aux = aligned;
   }
-  backend(kCPU).gemm(right);
+  cpu_backend().gemm(right);
   // Partial sums of float16 are rounded, if that is allowed.
   const bool rounded = Context::reduced_sums && result == kFloat16;
   const double relative = gelu      ? 2 * epsilon(result)
