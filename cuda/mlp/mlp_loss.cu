@@ -1,6 +1,9 @@
 // A small MLP's loss and its gradients in one kernel (mlp_tiles.cuh). A second kernel adds up the
 // sums of the first one's blocks, and does the work of a GradScaler.
 #include <algorithm>
+#include <map>
+#include <mutex>
+#include <tuple>
 #include <utility>
 
 #include "halftape/core/contract/backend.h"
@@ -223,20 +226,33 @@ Layer layer_of(const Array& w, const Array& b, int gradient_at) {
           .gradient_at = gradient_at};
 }
 
-/// The number of blocks that the GPU runs at once, at most two on a multiprocessor and one for each
-/// tile.
-int64_t blocks_for_tiles(const Queue& q, const Plan& plan, int64_t rows) {
+/// Blocks of the plan's kernel that a multiprocessor runs at once. CUDA is asked once for each GPU.
+int resident_blocks(const Context& context, const Plan& plan) {
+  using Question = std::tuple<DeviceIndex, const void*, int, size_t>;
+  static auto* const known = new std::map<Question, int>;  // NOLINT: for ever, as contexts are
+  static std::mutex mutex;
   const auto* const kernel = reinterpret_cast<const void*>(plan.kernel);
-  int resident = 1;  // blocks on one multiprocessor
+  const std::lock_guard lock(mutex);
+  const Question question{context.index(), kernel, plan.rows, plan.bytes};
+  if (const auto answer = known->find(question); answer != known->end()) return answer->second;
   // The limit is the kernel's: a smaller one could reach another thread's launch of a larger
   // network.
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(q.context.properties().sharedMemPerBlockOptin)),
+                             static_cast<int>(context.properties().sharedMemPerBlockOptin)),
         "mlp_loss");
-  check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, 2 * plan.rows, plan.bytes),
+  int blocks = 1;
+  check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, 2 * plan.rows, plan.bytes),
         "mlp_loss");
+  known->emplace(question, blocks);
+  return blocks;
+}
+
+/// The number of blocks that the GPU runs at once, at most two on a multiprocessor and one for each
+/// tile.
+int64_t blocks_for_tiles(const Queue& q, const Plan& plan, int64_t rows) {
   const int64_t tiles = (rows + plan.rows - 1) / plan.rows;
-  return std::min(tiles, int64_t{q.context.multiprocessors()} * std::clamp(resident, 1, 2));
+  return std::min(tiles, int64_t{q.context.multiprocessors()} *
+                             std::clamp(resident_blocks(q.context, plan), 1, 2));
 }
 
 }  // namespace

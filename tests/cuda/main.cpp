@@ -28,6 +28,12 @@ simt::Order order() {
   return simt::Order::Forward;
 }
 
+/// HALFTAPE_SIMT_SHARED: the bytes of shared memory that a block may ask for.
+size_t shared_memory() {
+  const char* said = std::getenv("HALFTAPE_SIMT_SHARED");
+  return said ? std::strtoul(said, nullptr, 10) : simt::settings.shared_memory;
+}
+
 /// HALFTAPE_SIMT_TALLY: the file for the tally, written at the end. An old one is removed first.
 class TallyFile {
  public:
@@ -54,6 +60,7 @@ int main(int argc, char** argv) {
   using namespace halftape;
 #if defined(HALFTAPE_SIMT)
   simt::settings.order = order();
+  simt::settings.shared_memory = shared_memory();
   simt::settings.devices = 2;
   const TallyFile tally;
   std::string why_not;

@@ -46,8 +46,9 @@ struct Settings {
   std::size_t memory = std::size_t{1} << 30;  // of each device; more is cudaErrorMemoryAllocation
   int multiprocessors = 4;                    // few, so that grid-stride loops have strides
   int compute_major = 9, compute_minor = 0;
-  unsigned foreign = 0;      // bits of devices for which the kernels were not compiled
-  bool memory_pools = true;  // the device has them
+  std::size_t shared_memory = 232448;  // bytes that a block may ask for, at most these of an H100
+  unsigned foreign = 0;                // bits of devices for which the kernels were not compiled
+  bool memory_pools = true;            // the device has them
   // cuBLASLt:
   NanInRelu nan_in_relu = NanInRelu::Swallowed;
   bool gelu_by_erf = false;          // its GELU is not the tanh form

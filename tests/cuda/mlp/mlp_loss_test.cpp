@@ -100,6 +100,23 @@ TEST_SUITE("cuda") {
     CHECK(kernels(other).count("tiles") == 0);
   }
 
+  TEST_CASE("how deep a network may be for the kernel depends on its width and the GPU") {
+    const auto deepest = [](int64_t width, size_t activation) {
+      for (size_t layers = 8; layers > 0; --layers) {
+        std::vector<int64_t> widths(layers, width);
+        widths.push_back(16);
+        const MlpLoss m = on_gpu(task_of({kFloat16, widths, 20, activation}, 1));
+        if (launched([&] { backend(kCUDA).run(m); }).count("tiles") == 1) return layers;
+      }
+      return size_t{0};
+    };
+    for (int64_t width = 16; width <= 128; width += 16) {
+      const size_t relu = deepest(width, kRelu), gelu = deepest(width, kGelu);
+      std::cout << width << " wide: " << relu << " layers with ReLU, " << gelu << " with GELU\n";
+      if (simt::settings.shared_memory >= 232448) CHECK(std::min(relu, gelu) == 8);
+    }
+  }
+
   TEST_CASE("a captured step of a FusedMLP is the eager step bit for bit, in few nodes") {
     const Tensor x = randn({300, 64}, kFloat16), y = randn({300, 16}, kFloat32);
     enum class How { InOps, Unknown, Known };  // the scale, in forward

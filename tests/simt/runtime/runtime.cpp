@@ -220,8 +220,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
     std::snprintf(p->name, sizeof p->name, "simulated device %d", device);
     p->totalGlobalMem = settings.memory;
     p->sharedMemPerBlock = simt::kDefaultShared;
-    p->sharedMemPerBlockOptin = simt::kMaxDynamicShared;
-    p->sharedMemPerMultiprocessor = simt::kMaxDynamicShared + 1024;
+    p->sharedMemPerBlockOptin = settings.shared_memory;
+    p->sharedMemPerMultiprocessor = settings.shared_memory + 1024;
     p->regsPerBlock = p->regsPerMultiprocessor = 65536;
     p->warpSize = simt::kWarp;
     p->maxThreadsPerBlock = 1024;
@@ -306,7 +306,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return cudaSuccess; }
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
   return call([&] {
     if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize) {
-      if (value < 0 || std::size_t(value) > simt::kMaxDynamicShared) return cudaErrorInvalidValue;
+      if (value < 0 || std::size_t(value) > settings.shared_memory) return cudaErrorInvalidValue;
       world().dynamic_shared_limit[kernel] = value;
     }
     return cudaSuccess;
@@ -335,7 +335,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const voi
   if (threads < 1 || threads > 1024) return simt::remember(cudaErrorInvalidValue);
   *blocks = std::min(32, 2048 / ((threads + 31) / 32 * 32));
   // The system reserves one KiB for each block.
-  *blocks = std::min(*blocks, int((simt::kMaxDynamicShared + 1024) / (shared_bytes + 1024)));
+  *blocks = std::min(*blocks, int((settings.shared_memory + 1024) / (shared_bytes + 1024)));
   return cudaSuccess;
 }
 
