@@ -155,6 +155,35 @@ struct Cost {
   double bytes = 0;
 };
 
+/// The operations of a step's products: forward, for the weights, and back to all layers but x.
+double operations_of(const Workload& w) {
+  double pairs = 0;
+  for (size_t l = 0; l + 1 < w.widths.size(); ++l)
+    pairs += static_cast<double>(w.widths[l] * w.widths[l + 1]) * (l == 0 ? 2 : 3);
+  return 2 * pairs * static_cast<double>(w.batch);
+}
+
+/// The speed of a GPU's memory, and of its products of halves with float32 sums, by NVIDIA's data
+/// sheets.
+struct Card {
+  const char* name;
+  double bytes_per_second, operations_per_second;
+};
+constexpr Card kCards[] = {{"H100", 3.35e12, 989e12},
+                           {"A100", 2.04e12, 312e12},
+                           {"RTX 4090", 1.01e12, 165e12},
+                           {"T4", 0.32e12, 65e12}};
+/// No step is faster: it moves its bytes and multiplies, at best at the same time.
+std::string least_times(double bytes, double operations) {
+  std::ostringstream text;
+  text.precision(0);
+  for (const Card& c : kCards)
+    text << std::fixed << (&c == kCards ? " " : ", ") << c.name << ' '
+         << 1e6 * std::max(bytes / c.bytes_per_second, operations / c.operations_per_second)
+         << " us";
+  return text.str();
+}
+
 Cost cost_of(const Workload& w, const std::vector<int64_t>& widths, int64_t batch) {
   manual_seed(0);
   nn::Sequential model;
@@ -234,7 +263,10 @@ TEST_CASE("what a captured step of the benchmarks' workloads costs: kernels, and
   for (const Workload& w : workloads) {
     CAPTURE(w.name);
     const Cost cost = w.widths[0] > 1024 ? of_width(w) : of_batch(w, w.widths);
-    std::cout << w.name << ": " << cost.nodes << " nodes, " << cost.bytes / 1e6 << " MB\n";
+    const double operations = operations_of(w);
+    std::cout << w.name << ": " << cost.nodes << " nodes, " << cost.bytes / 1e6 << " MB, "
+              << operations / 1e9 << " GFLOP; at least" << least_times(cost.bytes, operations)
+              << '\n';
     CHECK(cost.nodes <= w.most_nodes);
     CHECK(cost.bytes / 1e6 <= w.most_megabytes);
   }
