@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "halftape/core/check.h"
+#include "halftape/core/machine/fma.h"
 
 namespace halftape {
 namespace {
@@ -43,8 +44,7 @@ void draw_each(const Array& y, const auto& next) {
 
 float polynomial(float x, std::initializer_list<float> coefficients) {
   float y = *coefficients.begin();
-  for (const float* c = coefficients.begin() + 1; c != coefficients.end(); ++c)
-    y = std::fma(y, x, *c);
+  for (const float* c = coefficients.begin() + 1; c != coefficients.end(); ++c) y = fma(y, x, *c);
   return y;
 }
 
@@ -64,8 +64,8 @@ float natural_log(float x) {
                                  -1.2420140846e-1f, 1.4249322787e-1f, -1.6668057665e-1f,
                                  2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f}) *
                   m;
-  const float tail = std::fma(-z, 0.5f, std::fma(p, z, e * -2.12194440e-4f));
-  return std::fma(e, 0.693359375f, m + tail);  // e·ln 2 in two parts
+  const float tail = fma(-z, 0.5f, fma(p, z, e * -2.12194440e-4f));
+  return fma(e, 0.693359375f, m + tail);  // e·ln 2 in two parts
 }
 
 struct SinCos {
@@ -76,15 +76,15 @@ struct SinCos {
 SinCos sin_cos(float x) {
   const int octant = (static_cast<int>(x * 1.27323954473516f) + 1) & ~1;
   const auto turns = static_cast<float>(octant);
-  x = std::fma(turns, -0.78515625f, x);  // x − octant·π/4 in three parts
-  x = std::fma(turns, -2.4187564849853515625e-4f, x);
-  x = std::fma(turns, -3.77489497744594108e-8f, x);
+  x = fma(turns, -0.78515625f, x);  // x − octant·π/4 in three parts
+  x = fma(turns, -2.4187564849853515625e-4f, x);
+  x = fma(turns, -3.77489497744594108e-8f, x);
   const float z = x * x;
   const float c =
       polynomial(z, {2.443315711809948e-5f, -1.388731625493765e-3f, 4.166664568298827e-2f}) * z;
-  const float cosine = std::fma(c, z, -0.5f * z) + 1;
+  const float cosine = fma(c, z, -0.5f * z) + 1;
   const float s = polynomial(z, {-1.9515295891e-4f, 8.3321608736e-3f, -1.6666654611e-1f}) * z;
-  const float sine = std::fma(s, x, x);
+  const float sine = fma(s, x, x);
   const bool swapped = (octant & 2) != 0;
   const SinCos first = swapped ? SinCos{cosine, sine} : SinCos{sine, cosine};
   return {octant & 4 ? -first.sin : first.sin, (octant - 2) & 4 ? first.cos : -first.cos};
@@ -110,8 +110,8 @@ void to_normal(T* u, T mean, T std) {
     const T r = std::sqrt(-2 * log_of(1 - u[j]));
     T sin = 0, cos = 0;
     circle(kTwoPi * u[j + 8], sin, cos);
-    u[j] = std::fma(r * cos, std, mean);
-    u[j + 8] = std::fma(r * sin, std, mean);
+    u[j] = fma(r * cos, std, mean);
+    u[j + 8] = fma(r * sin, std, mean);
   }
 }
 
@@ -153,7 +153,7 @@ void draw_uniform(const Array& y, double from, double to, Mt19937& mt) {
     using T = typename decltype(t)::type;
     using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
     const auto low = static_cast<Wide>(from), high = static_cast<Wide>(to);
-    const T x = convert<T>(std::fma(uniform01_of<Wide>(mt), high - low, low));
+    const T x = convert<T>(fma(uniform01_of<Wide>(mt), high - low, low));
     // Rounding may reach the excluded upper end.
     return convert<double>(x) == convert<double>(convert<T>(to)) ? convert<T>(from) : x;
   });
@@ -170,7 +170,7 @@ void draw(const Array& y, Distribution kind, double a, double b) {
   draw_each(y, [&](auto t) {
     using T = typename decltype(t)::type;
     if (kind == Distribution::Bernoulli) return convert<T>(mt->uniform() < a);
-    return convert<T>(std::fma(mt->normal(), b, a));
+    return convert<T>(fma(mt->normal(), b, a));
   });
 }
 
