@@ -94,8 +94,10 @@ void OutputFile::fail(const os::FileFailure& failure) const {
   }
   text << failure.doing << " failed after " << size_ << " bytes: " << reason(failure.error);
   std::error_code ignored;
-  const fs::space_info space = fs::space(path_.parent_path(), ignored);
-  if (!ignored) text << " (" << space.available << " bytes are free there)";
+  // Asked about an empty path, GCC's library for Windows ends the program.
+  if (const fs::path folder = path_.parent_path(); !folder.empty())
+    if (const fs::space_info space = fs::space(folder, ignored); !ignored)
+      text << " (" << space.available << " bytes are free there)";
   if (fs::exists(path_, ignored)) text << "; the former file is as it was";
   throw FileError(text.str());
 }
