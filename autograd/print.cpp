@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <iostream>
 
 #include "halftape/autograd/tensor.h"
@@ -17,14 +18,16 @@ struct Format {
   double scale = 1;
 
   std::string operator()(double v) const {
-    char text[64];
-    if (std::isnan(v))  // its sign says nothing
-      std::snprintf(text, sizeof text, "%*s", width, "nan");
-    else if (conversion == 'g')
-      std::snprintf(text, sizeof text, "%*g", width, v / scale);
-    else
-      std::snprintf(text, sizeof text, conversion == 'f' ? "%*.4f" : "%*.4e", width, v / scale);
-    return text;
+    char text[64] = "nan";  // whose sign says nothing
+    if (!std::isnan(v))
+      std::snprintf(text, sizeof text,
+                    conversion == 'g'   ? "%g"
+                    : conversion == 'f' ? "%.4f"
+                                        : "%.4e",
+                    v / scale);
+    // MinGW's %*g loses the width where it drops zeros.
+    const auto length = static_cast<int>(std::strlen(text));
+    return std::string(static_cast<size_t>(std::max(width - length, 0)), ' ') + text;
   }
   std::string factor() const {
     char text[40];
