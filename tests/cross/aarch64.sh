@@ -2,7 +2,7 @@
 system="Debian 12's aarch64-linux-gnu"
 packages=(g++-aarch64-linux-gnu qemu-user)
 compiler=(aarch64-linux-gnu-g++)
-suites=(core cpu)
+suites=(core cpu amp nn optim io autograd)
 demo_options=(--hash)
 bits=yes
 emulator_says() { qemu-aarch64 --version; }
