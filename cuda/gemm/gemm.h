@@ -67,6 +67,9 @@ using FusedGemm = bool (*)(const Queue& q, const Gemm& g);
 /// and the one rounding. A smaller product finds out, once for each device, kind of product and
 /// rough size. False if nobody has found out before the stream is captured.
 bool finishes_right(const Queue& q, const Gemm& g, FusedGemm multiply);
+/// True with HALFTAPE_CUDA_LOG=1: each answer, and each product that the library is asked for, is a
+/// line of JSON on standard error.
+bool logs_gemm();
 /// For tests: forgets these answers and the chosen algorithms.
 void ask_library_again();
 void forget_plans();  // the algorithms of multiply_in_library()

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdio>
 #include <map>
 #include <mutex>
+#include <sstream>
 #include <tuple>
 
 #include "halftape/cuda/copy.h"
@@ -167,6 +169,19 @@ Answers& answers() {
   return *all;
 }
 
+/// A line of JSON for scripts/gpu_check.
+void log_answer(const Gemm& g, const Kind& k, bool right) {
+  std::ostringstream line;
+  line << std::boolalpha << "{\"answer\": \"" << (right ? "right" : "not right")
+       << "\", \"epilogue\": " << static_cast<int>(g.epilogue) << ", \"aux\": " << g.aux.defined()
+       << ", \"bias\": " << (g.bias != nullptr) << ", \"bias_grad\": " << g.bias_grad.defined()
+       << ", \"factors\": \"" << g.a.dtype() << "\", \"result\": \"" << g.d.dtype()
+       << "\", \"m\": " << k.m << ", \"n\": " << k.n << ", \"k\": " << k.k
+       << ", \"a_by_columns\": " << k.a_by_columns << ", \"b_by_columns\": " << k.b_by_columns
+       << "}\n";
+  std::fputs(line.str().c_str(), stderr);
+}
+
 bool is_captured(cudaStream_t stream) {
   cudaStreamCaptureStatus status;
   check(cudaStreamIsCapturing(stream, &status), "asking whether a stream is captured");
@@ -186,6 +201,7 @@ bool finishes_right(const Queue& q, const Gemm& g, FusedGemm multiply) {
   }
   if (is_captured(q.stream)) return false;
   const bool right = ask(q, g, kind, multiply);
+  if (logs_gemm()) log_answer(g, kind, right);
   const std::lock_guard lock(all.mutex);
   return all.known[question] = right;
 }

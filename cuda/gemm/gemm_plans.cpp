@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <map>
 #include <optional>
+#include <sstream>
 #include <unordered_map>
 
 #include "halftape/core/machine/warn.h"
@@ -40,6 +44,19 @@ struct Plan {
   std::optional<cublasLtMatmulAlgo_t> algorithm;  // none: the library cannot do it
   size_t workspace = 0;                           // bytes
 };
+
+/// A line of JSON for scripts/gpu_check. Sizes and dtypes are those of the library.
+void log_plan(const Problem& p, cublasStatus_t result, const Plan& plan) {
+  std::ostringstream line;
+  line << std::boolalpha << "{\"plan\": \"" << (plan.algorithm ? "supported" : "refused")
+       << "\", \"status\": \"" << cublasLtGetStatusName(result)
+       << "\", \"epilogue\": " << p.epilogue << ", \"factors\": " << p.a.type
+       << ", \"result\": " << p.d.type << ", \"m\": " << p.d.rows << ", \"n\": " << p.d.columns
+       << ", \"k\": " << (p.b.turned ? p.b.rows : p.b.columns) << ", \"count\": " << p.count
+       << ", \"turned_a\": " << (p.b.turned != 0) << ", \"turned_b\": " << (p.a.turned != 0)
+       << ", \"workspace\": " << plan.workspace << "}\n";
+  std::fputs(line.str().c_str(), stderr);
+}
 
 /// cuBLASLt on one device.
 class Library {
@@ -95,6 +112,7 @@ class Library {
       plan.algorithm = best.algo;
       plan.workspace = best.workspaceSize;
     }
+    if (logs_gemm()) log_plan(p, result, plan);
     return plans_.emplace(p, std::move(plan)).first->second;
   }
 
@@ -128,6 +146,14 @@ Library& library(const Context& context) {
 }
 
 }  // namespace
+
+bool logs_gemm() {
+  static const bool yes = [] {
+    const char* said = std::getenv("HALFTAPE_CUDA_LOG");
+    return said && std::strcmp(said, "0") != 0;
+  }();
+  return yes;
+}
 
 void forget_plans() {
   warned_of_refusal().clear();

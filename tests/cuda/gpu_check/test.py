@@ -1,0 +1,128 @@
+"""scripts/gpu_check against stand-ins that fail, hang, babble or are missing: what ran is in its JSON.
+usage: test.py ROOT FOLDER"""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+ROOT, FOLDER = map(pathlib.Path, sys.argv[1:])
+GOOD_TESTS = """
+case "$*" in *captured*) echo '{"answer": "right", "epilogue": 1}' >&2; printf '{"half a line' >&2; echo >&2 ;; esac
+echo '[doctest] test cases:  3 |  3 passed | 0 failed'"""
+GOOD_BENCH = """
+while [ $# -gt 1 ]; do [ "$1" != --only ] || workload=$2; [ "$1" != --dtype ] || dtype=$2; shift; done
+echo "{\\"lib\\": \\"halftape\\", \\"workload\\": \\"$workload\\", \\"dtype\\": \\"$dtype\\", \\"config\\": \\"graph\\", \\"us_median\\": 40}"
+"""
+NO_TORCH = "raise ImportError('no torch here')"
+failures = 0
+
+
+def check(what, holds):
+    global failures
+    print(f"{'ok' if holds else 'NOT OK'}: {what}", flush=True)
+    failures += not holds
+
+
+class Machine:
+    """A build and tools of shell scripts."""
+
+    def __init__(self, name, tests=GOOD_TESTS, bench=GOOD_BENCH, smi="echo 'Stand-in, 1.0, 8000 MiB, 9.0'", torch=NO_TORCH):
+        self.here = FOLDER / name
+        shutil.rmtree(self.here, ignore_errors=True)
+        self.program("build/tests/cuda/halftape_gpu_tests", tests)
+        self.program("build/bin/bench_train_step", bench)
+        self.program("build/bin/train_digits", "echo 'hash 1'; echo 'accuracy float32=98 amp=98 bf16=98'")
+        self.program("tools/nvidia-smi", smi)
+        (self.here / "python").mkdir()
+        (self.here / "python/torch.py").write_text(torch)
+
+    def program(self, path, text):
+        file = self.here / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("#!/bin/bash\n" + text + "\n")
+        file.chmod(0o755)
+
+    def start(self, *options, out=None):
+        return subprocess.Popen(
+            [sys.executable, ROOT / "scripts/gpu_check", "--build", self.here / "build", "--out", out or self.here / "out", *options],
+            env={**os.environ, "PATH": f"{self.here}/tools:{os.environ['PATH']}", "PYTHONPATH": str(self.here / "python")},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def run(self, *options, **more):
+        process = self.start(*options, **more)
+        output = process.communicate(timeout=60)[0]
+        return process.returncode, output, self.found()
+
+    def found(self):
+        files = sorted((self.here / "out").glob("*.json"), key=lambda f: f.stat().st_mtime)
+        return json.loads(files[-1].read_text())["steps"] if files and files[-1].stat().st_size else {}
+
+
+code, said, steps = Machine("good").run("--quick")
+check("a quick check passes, and holds answers, cases and lines",
+      code == 0 and steps["answers"]["cublaslt"] == [{"answer": "right", "epilogue": 1}] and
+      steps["tests"]["tests/cuda/*"] == 3 and len(steps["bench"]["lines"]) == 9 and "4 passed, 0 failed" in said)
+check("a summary lies beside it", "| bench | passed" in next((FOLDER / "good/out").glob("*.md")).read_text())
+
+code, said, steps = Machine("no torch").run("--bench")
+check("without torch ours are measured, and nothing fails",
+      code == 0 and len(steps["bench"]["lines"]) == 9 and "no torch" in steps["bench"]["torch"] and steps["bench"]["table"])
+
+CRASHES = """import os, sys
+if sys.argv[0] != "-c": os.kill(os.getpid(), 11)
+class cuda:
+    is_available = staticmethod(lambda: True)"""
+code, said, steps = Machine("crash", torch=CRASHES).run("--bench")
+check("a torch that crashes costs its own lines",
+      code == 0 and len(steps["bench"]["lines"]) == 9 and "exit code -11" in steps["bench"]["failed"][0])
+
+code, said, steps = Machine("hang", bench=GOOD_BENCH + '[ "$workload" != a1024 ] || sleep 100').run("--bench", "--minutes", "0.05")
+check("a benchmark that hangs leaves the lines before it, and its own",
+      code == 1 and steps["bench"]["result"] == "failed" and
+      [line["workload"] for line in steps["bench"]["lines"]] == ["", "a128", "a1024"])
+
+code, said, steps = Machine("babble", tests=r"printf '\xff\xfe\x00'; head -c 30000000 /dev/zero; setsid sleep 30 &" + GOOD_TESTS).run(
+    "--only", "blocking")
+check("megabytes of zeros, wrong characters and a child that holds the pipe do not matter", code == 0 and steps["blocking"]["cases"] == 3)
+
+code, said, steps = Machine("partly", tests='case "$*" in *autograd*) exit 3 ;; esac' + GOOD_TESTS).run("--only", "tests,blocking")
+check("a suite that fails leaves the others and the next step",
+      code == 1 and steps["tests"]["tests/nn/*"] == 3 and "exit code 3" in steps["tests"]["tests/autograd/*"] and
+      steps["blocking"]["result"] == "passed")
+
+code, said, steps = Machine("small").run("--only", "large,sanitizers")
+check("what the machine lacks is skipped", steps["large"]["result"] == "skipped" and "8000 MiB" in steps["large"]["skipped"])
+
+code, said, steps = Machine("stuck", smi="sleep 100").run("--quick", "--minutes", "0.03")
+check("an nvidia-smi that hangs costs its time alone", code == 1 and steps["answers"]["why"] == "the time is up")
+
+for kill in (signal.SIGKILL, signal.SIGINT, signal.SIGTERM):
+    machine = Machine("killed", bench="sleep 100")
+    process = machine.start("--quick")
+    for _ in range(200):
+        time.sleep(0.1)
+        if machine.found().get("bench"):
+            break
+    process.send_signal(kill)
+    said = process.communicate(timeout=30)[0]
+    steps = machine.found()
+    check(f"after signal {kill} the file holds what ran",
+          steps["tests"]["result"] == "passed" and steps["bench"]["result"] == "interrupted" and
+          (kill == signal.SIGKILL or "3 passed, 1 failed" in said))
+    subprocess.run(["pkill", "-f", str(machine.here)])
+
+machine = Machine("twice", tests="sleep 0.3" + GOOD_TESTS)
+both = [machine.start("--only", "blocking") for _ in range(2)]
+check("two at once write two files", [p.wait(30) for p in both] == [0, 0] and len(list((machine.here / "out").glob("*.json"))) == 2)
+
+code, said, _ = Machine("nowhere").run("--only", "blocking", out="/dev/null/out")
+check("where nothing can be written, it is printed", code == 1 and '"blocking": {"result": "passed"' in said)
+
+for wrong in (["--only", "nothing"], ["--minutes", "-1"], ["--minutes", "0"]):
+    code, said, _ = Machine("wrong").run(*wrong)
+    check(f"{' '.join(wrong)} is refused", code == 2)
+sys.exit(failures > 0)
