@@ -18,7 +18,7 @@ may_include(core/formula core)
 may_include(core core/machine core/contract)
 may_include(core/random core core/machine core/contract core/capture)
 may_include(core/contract core core/contract/tasks core/formula core/machine core/random)
-may_include(core/contract/tasks core core/contract core/formula)
+may_include(core/contract/tasks core core/contract core/formula core/random)
 may_include(core/capture core core/contract core/machine core/random)
 
 may_include(cpu/runtime core core/machine core/contract)

@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "halftape/core/contract/queue.h"
+#include "halftape/core/contract/tasks/attention.h"
 #include "halftape/core/contract/tasks/gemm.h"
 #include "halftape/core/contract/tasks/index.h"
 #include "halftape/core/contract/tasks/loss.h"
@@ -22,9 +23,10 @@
 namespace halftape {
 
 /// A call that a device may join with its neighbours, by its task.
-using Call = std::variant<const CrossEntropy*, const CrossEntropyGrad*, const MlpLoss*,
-                          const CheckedScale*, const GradientCheck*, const ListNorm*,
-                          const ListUpdate*, const Transition*, const Push*>;
+using Call =
+    std::variant<const CrossEntropy*, const CrossEntropyGrad*, const MlpLoss*, const CheckedScale*,
+                 const GradientCheck*, const ListNorm*, const ListUpdate*, const Transition*,
+                 const Push*, const Attention*, const AttentionGrad*>;
 
 class Backend {
  public:

@@ -85,6 +85,14 @@ Named named(const Transition& t) {
   for (const CheckResult& r : t.results) add(touched.reads, {&r.found_inf, &r.first});
   return {"transition", touched};
 }
+Named named(const Attention& a) {
+  return {"attention", {{&a.y, &a.largest, &a.total}, {&a.q, &a.k, &a.v, &a.mask}}};
+}
+Named named(const AttentionGrad& d) {
+  const Attention& a = d.of;
+  return {"attention_grad",
+          {{&d.dq, &d.dk, &d.dv}, {&d.g, &a.q, &a.k, &a.v, &a.mask, &a.y, &a.largest, &a.total}}};
+}
 Named named(const Push& p) { return {"push", {{&p.ring, &p.count}, {&p.value}}}; }
 
 Named named(const Call& call) {

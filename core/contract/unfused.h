@@ -8,6 +8,8 @@ void unfused(Backend& on, const CrossEntropyGrad& c);
 void unfused(Backend& on, const MlpLoss& m);  // mlp_loss_unfused.cpp
 void unfused(Backend& on, const CheckedScale& s);
 void unfused(Backend& on, const Push& p);
+void unfused(Backend& on, const Attention& a);      // attention_unfused.cpp
+void unfused(Backend& on, const AttentionGrad& d);  // attention_unfused.cpp
 
 /// Computes `total` and `mean` of a CrossEntropy whose `loss` and `counted` are computed.
 void mean_unfused(Backend& on, const CrossEntropy& c);
