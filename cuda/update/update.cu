@@ -104,7 +104,8 @@ __global__ void begin_update(const __grid_constant__ Chunk<Slot<A>> list, Rule g
 }
 
 /// Calls clip(entry, factor) and update(entry, start) in every block, and does the work of the last
-/// block.
+/// block. start() gives the Start, and may wait for it: all threads call it once, as late as they
+/// can.
 template <class Rule, class A, class C, class F>
 __device__ void counted(const Chunk<Slot<A>>& list, const Rule& rule, const Control& control,
                         const StartSource<Rule>& starts, const LastBlockWork& last_work,
@@ -117,11 +118,13 @@ __device__ void counted(const Chunk<Slot<A>>& list, const Rule& rule, const Cont
   if (skips && !last_work.moves) return;
   const bool works = !skips && has_work;
   const int e = works ? list.entry_of(blockIdx.x) : 0;
-  if (works && starts.own) {
-    if (threadIdx.x == 0) shared = start_of(list.entries[e], rule);
+  if (works && starts.own && threadIdx.x == 0) shared = start_of(list.entries[e], rule);
+  const auto start = [&] {
+    if (!starts.own) return starts.given ? starts.given[e] : Start<Rule>{};
     __syncthreads();
-  }
-  if (works) update(e, starts.given ? starts.given[e] : starts.own ? shared : Start<Rule>{});
+    return shared;
+  };
+  if (works) update(e, start);
   if (!last_work.counter.count || !last_work.counter.is_last()) return;
   if (starts.own && !skips)
     for (int i = static_cast<int>(threadIdx.x); i < list.count; i += kThreads)
@@ -208,15 +211,16 @@ template <class Rule>
 using Elements = Chunk<Slot<Layout<Arrays<Rule>::kCount>>>;
 
 /// Updates this thread's pack of a parameter.
-template <class Rule>
+template <class Rule, class F>
 __device__ void update_pack(const Packs<Rule>& list, int e, const Rule& rule, float inv,
-                            const Start<Rule>& start) {
+                            const F& get_start) {
   constexpr int N = Arrays<Rule>::kCount;
   const Slot<Flat<N>>& slot = list.entries[e];
   const Flat<N>& arrays = slot.arrays;
   const int64_t pack =
       static_cast<int64_t>(blockIdx.x - list.first_block[e]) * kThreads + threadIdx.x;
   if (arrays.numel - pack * kPack < kPack) {
+    const Start<Rule> start = get_start();
     for (int64_t i = pack * kPack; i < arrays.numel; ++i) {
       char* at[N];
       for (int a = 0; a < N; ++a) at[a] = arrays.base[a] + i * element_size(arrays.dtype[a]);
@@ -228,6 +232,7 @@ __device__ void update_pack(const Packs<Rule>& list, int e, const Rule& rule, fl
   for (int a = 0; a < N; ++a)
     if (Arrays<Rule>::is_read(slot.used, a))
       raw[a] = fetch_pack(arrays.base[a], arrays.dtype[a], pack);
+  const Start<Rule> start = get_start();
   float lanes[N][kPack] = {};
   for (int a = 0; a < N; ++a)
     if (Arrays<Rule>::is_read(slot.used, a)) unpack(lanes[a], raw[a], arrays.dtype[a]);
@@ -264,8 +269,8 @@ __global__ void update_packs(const __grid_constant__ Packs<Rule> list, Rule give
         (void)check_pack({{arrays.base[g]}, arrays.numel, {arrays.dtype[g]}},
                          block * kThreads + threadIdx.x, by, true);
       },
-      [&](int e, const Start<Rule>& start) {
-        update_pack<Rule>(list, e, rule, control.factor(), start);
+      [&](int e, const auto& get_start) {
+        update_pack<Rule>(list, e, rule, control.factor(), get_start);
       });
 }
 
@@ -294,7 +299,8 @@ __global__ void update_elements(const __grid_constant__ Elements<Rule> list, Rul
           (void)check_any(at[g], slot.arrays.dtype[g], by, true);
         });
       },
-      [&](int e, const Start<Rule>& start) {
+      [&](int e, const auto& get_start) {
+        const Start<Rule> start = get_start();
         each(e, [&](const auto& slot, int64_t i, auto& at) {
           update_at<Rule, S, false>(rule, slot, at, i, inv, start);
         });
