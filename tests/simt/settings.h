@@ -49,6 +49,10 @@ struct Settings {
   std::size_t shared_memory = 232448;  // bytes that a block may ask for, at most these of an H100
   unsigned foreign = 0;                // bits of devices for which the kernels were not compiled
   bool memory_pools = true;            // the device has them
+  // While it says true, kernels, products, copies and fills are counted and logged, but not carried
+  // out: for steps that are too large for the CPU. The host reads zeros. Memory that is allocated
+  // meanwhile takes addresses alone, and is neither poisoned nor checked.
+  bool (*counts_only)() = nullptr;
   // cuBLASLt:
   NanInRelu nan_in_relu = NanInRelu::Swallowed;
   bool gelu_by_erf = false;          // its GELU is not the tanh form
@@ -61,6 +65,7 @@ struct Settings {
   bool wide_bias_gradients = true;  // has algorithms for BGRADA and BGRADB of a float32 D of halves
 };
 inline Settings settings;
+inline bool counts_only() { return settings.counts_only && settings.counts_only(); }
 
 /// Settings for as long as this lives: `simt::With deferred({.mode = simt::Mode::Deferred});`
 class [[nodiscard]] With {

@@ -9,13 +9,12 @@ namespace {
 
 constexpr Order kOrders[] = {Order::Forward, Order::Reverse, Order::Random};
 
-/// "halftape::cuda::(anonymous namespace)::scan_lines<float>" -> "scan_lines"
-std::string plain(std::string name) {
+}  // namespace
+
+std::string plain_name(std::string name) {
   name.erase(std::min(name.find('<'), name.size()));
   return name.substr(name.rfind(':') + 1);
 }
-
-}  // namespace
 
 const char* name(Order order) {
   return order == Order::Forward ? "forward" : order == Order::Reverse ? "reverse" : "random";
@@ -55,7 +54,7 @@ std::set<std::string> Tally::kernels(Order order) const {
   std::set<std::string> all;
   for (const auto& [kernel, combinations] : launches_)
     for (const auto& [c, launches] : combinations)
-      if (c.order == order) all.insert(plain(kernel));
+      if (c.order == order) all.insert(plain_name(kernel));
   return all;
 }
 
@@ -66,7 +65,7 @@ std::string Tally::line() const {
   std::size_t combinations = 0;
   std::int64_t launches = 0;
   for (const auto& [kernel, all] : launches_) {
-    kernels.insert(plain(kernel));
+    kernels.insert(plain_name(kernel));
     combinations += all.size();
     for (const auto& [c, n] : all) {
       dtypes.insert(c.operands.dtypes);

@@ -18,6 +18,8 @@ struct Operands {
 };
 
 const char* name(Order order);
+/// "halftape::cuda::(anonymous namespace)::scan_lines<float>" -> "scan_lines"
+std::string plain_name(std::string name);
 
 class Tally {
  public:

@@ -75,34 +75,39 @@ Tally tally() {
   }
   return sum;
 }
+namespace {
+std::string name_of(const Work& work) {
+  switch (work.type) {
+    case cudaGraphNodeTypeKernel:
+      return function_name(work.function);
+    case cudaGraphNodeTypeMemcpy:
+      return "memcpy";
+    case cudaGraphNodeTypeMemset:
+      return "memset";
+    case cudaGraphNodeTypeHost:
+      return "host";
+    case cudaGraphNodeTypeMemAlloc:
+      return "alloc";
+    case cudaGraphNodeTypeMemFree:
+      return "free";
+    default:
+      return "other";
+  }
+}
+}  // namespace
+
 std::vector<std::string> nodes(cudaGraph_t graph) {
   const std::lock_guard lock(world().mutex);
   std::vector<std::string> names;
   if (!world().graphs.count(graph)) return names;
-  for (const auto& node : graph->nodes) {
-    switch (node->work.type) {
-      case cudaGraphNodeTypeKernel:
-        names.push_back(function_name(node->work.function));
-        break;
-      case cudaGraphNodeTypeMemcpy:
-        names.emplace_back("memcpy");
-        break;
-      case cudaGraphNodeTypeMemset:
-        names.emplace_back("memset");
-        break;
-      case cudaGraphNodeTypeHost:
-        names.emplace_back("host");
-        break;
-      case cudaGraphNodeTypeMemAlloc:
-        names.emplace_back("alloc");
-        break;
-      case cudaGraphNodeTypeMemFree:
-        names.emplace_back("free");
-        break;
-      default:
-        names.emplace_back("other");
-    }
-  }
+  for (const auto& node : graph->nodes) names.push_back(name_of(node->work));
+  return names;
+}
+std::vector<std::string> latest_nodes() {
+  const std::lock_guard lock(world().mutex);
+  std::vector<std::string> names;
+  if (const auto program = world().latest.lock())
+    for (const CUgraphNode_st& node : program->nodes) names.push_back(name_of(node.work));
   return names;
 }
 std::vector<std::string> reports() {

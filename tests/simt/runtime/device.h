@@ -32,6 +32,7 @@ struct Counters {
   std::int64_t host_to_device = 0, device_to_host = 0, device_to_device = 0, memsets = 0;  // calls
   std::int64_t synchronisations = 0;  // calls that wait: for a stream, an event, the device, a copy
   std::int64_t allocations = 0, frees = 0;  // of device memory
+  std::int64_t allocated_bytes = 0;         // by all of these
   std::int64_t pinned_allocations = 0;
   // Calls of cublasLt: products, choices of an algorithm, operation descriptors.
   std::int64_t matmuls = 0, heuristics = 0, matmul_descriptors = 0;
@@ -48,6 +49,8 @@ Tally tally();
 /// The kernels, copies and so on of a graph, in the order of capture: a kernel by its name, others
 /// as "memcpy", "memset", "host", "alloc", "free", "event".
 std::vector<std::string> nodes(cudaGraph_t graph);
+/// Those of the graph that was instantiated last.
+std::vector<std::string> latest_nodes();
 
 /// The faults of kernels, memory and calls that the rig has found, one message each.
 std::vector<std::string> reports();

@@ -19,9 +19,10 @@ namespace simt {
 namespace {
 
 constexpr unsigned char kPoison = 0xFF;                     // NaN in every floating-point type
-constexpr std::size_t kRange = std::size_t{8} << 30;        // of addresses
+constexpr std::size_t kRange = std::size_t{64} << 30;       // of addresses
 constexpr std::size_t kRedZone = DeviceMemory::kAlignment;  // at least, behind every allocation
 constexpr std::size_t kQuarantine = std::size_t{4} << 20;   // freed bytes that are not reused yet
+constexpr std::size_t kSmallFill = 4096;                    // bytes
 // A huge page, where the system has them: to protect as many bytes in small ones takes forty times
 // as long.
 constexpr std::size_t kPage = std::size_t{2} << 20;
@@ -146,10 +147,18 @@ void DeviceMemory::touching(Range a, Range b, F&& f) {
 }
 
 void DeviceMemory::copy(void* to, const void* from, std::size_t size) {
+  if (counts_only()) {
+    if (!contains(to)) std::memset(to, 0, size);
+    return;
+  }
   touching({to, size}, {from, size}, [=] { std::memmove(to, from, size); });
 }
 void DeviceMemory::set(void* to, int value, std::size_t size) {
+  if (counts_only() && size > kSmallFill) return;
   touching({to, size}, {}, [=] { std::memset(to, value, size); });
+}
+void DeviceMemory::poison(void* address, std::size_t size) {
+  touching({address, size}, {}, [=] { std::memset(address, kPoison, size); });
 }
 
 // The smallest piece that is large enough, of what was freed long ago, else what was never used.
@@ -178,10 +187,11 @@ void* DeviceMemory::allocate(std::size_t size, int device, CUmemPoolHandle_st* p
     offset = take(room);
   }
   if (!offset) return nullptr;
-  live_.insert({offset, {.size = size, .device = device, .pool = pool}});
+  const bool poisoned = !counts_only();
+  live_.insert({offset, {.size = size, .device = device, .pool = pool, .poisoned = poisoned}});
   live_bytes_ += size;
   allow(at(offset), room);
-  set(at(offset), kPoison, room);
+  if (poisoned) poison(at(offset), room);
   forbid(at(offset), room);
   allow(at(offset), size);
   return at(offset);
@@ -189,14 +199,15 @@ void* DeviceMemory::allocate(std::size_t size, int device, CUmemPoolHandle_st* p
 
 void DeviceMemory::release(void* address) {
   const std::size_t offset = std::size_t(static_cast<char*>(address) - base_);
-  const std::size_t size = live_.at(offset).size;
-  check_after(offset, size, "found when it was freed");
+  const Allocation a = live_.at(offset);
+  const std::size_t size = a.size;
+  check_after(offset, a, "found when it was freed");
   live_.erase(offset);
   live_bytes_ -= size;
   allow(at(offset), size);
-  set(address, kPoison, size);
+  if (a.poisoned) poison(address, size);
   forbid(at(offset), size);
-  dead_.push_back({offset, size, room_for(size)});
+  dead_.push_back({offset, size, room_for(size), a.poisoned});
   dead_bytes_ += size;
   while (dead_bytes_ > kQuarantine) retire_oldest();
 }
@@ -204,13 +215,13 @@ void DeviceMemory::release(void* address) {
 void DeviceMemory::begin_life(void* address) {
   const Allocation& a = *find(address);
   allow(address, a.size);
-  set(address, kPoison, a.size);
+  if (a.poisoned) poison(address, a.size);
 }
 
 void DeviceMemory::end_life(void* address) {
   const Allocation& a = *find(address);
   allow(address, a.size);
-  set(address, kPoison, a.size);
+  if (a.poisoned) poison(address, a.size);
   forbid(address, a.size);
 }
 
@@ -220,8 +231,9 @@ void DeviceMemory::retire_oldest() {
   dead_bytes_ -= dead.size;
 #ifndef SIMT_ASAN  // which has reported it already, with the line
   std::size_t at_byte = dead.room;
-  touching({at(dead.offset), dead.room}, {},
-           [&] { at_byte = unpoisoned(at(dead.offset), dead.room); });
+  if (dead.poisoned)
+    touching({at(dead.offset), dead.room}, {},
+             [&] { at_byte = unpoisoned(at(dead.offset), dead.room); });
   if (at_byte != dead.room)
     report("byte " + std::to_string(at_byte) + " of a freed allocation of " +
            std::to_string(dead.size) + " bytes was written after it was freed");
@@ -276,10 +288,11 @@ bool DeviceMemory::contains(const void* address) const {
 
 // AddressSanitizer sees the write itself; here it is found afterwards, by what it left.
 void DeviceMemory::check_after([[maybe_unused]] std::size_t offset,
-                               [[maybe_unused]] std::size_t size,
+                               [[maybe_unused]] const Allocation& of,
                                [[maybe_unused]] const char* when) {
 #ifndef SIMT_ASAN
-  const std::size_t zone = room_for(size) - size;
+  if (!of.poisoned) return;
+  const std::size_t size = of.size, zone = room_for(size) - size;
   std::size_t at_byte = zone;
   touching({at(offset + size), zone}, {}, [&] {
     at_byte = unpoisoned(at(offset + size), zone);
@@ -296,7 +309,7 @@ void DeviceMemory::check() {
   {
     const Access access;
     for (const auto& [offset, allocation] : live_)
-      check_after(offset, allocation.size, "found at a synchronisation");
+      check_after(offset, allocation, "found at a synchronisation");
   }
   changed_ = false;
 }

@@ -22,6 +22,7 @@ struct Allocation {
   CUmemPoolHandle_st* pool;  // null: cudaMalloc
   bool of_graph = false;     // held by a graph that allocates it
   bool free_enqueued = false;
+  bool poisoned = true;  // false: no byte of it was touched when it was allocated
 };
 
 class DeviceMemory {
@@ -39,11 +40,13 @@ class DeviceMemory {
 
   static DeviceMemory& memory();
 
-  /// Null when the addresses are used up. Poisoned.
+  /// Null when the addresses are used up. Poisoned, but while counts_only().
   void* allocate(std::size_t size, int device, CUmemPoolHandle_st* pool);
   /// Poisons it; its addresses come back only after a while. `address` must be find()able.
   void release(void* address);
-  /// As memmove and memset do; either side may be the host's.
+  /// As memmove and memset do; either side may be the host's. While counts_only(), a copy gives the
+  /// host zeros, and only small fills are carried out: those of counters, which outlive the
+  /// setting.
   void copy(void* to, const void* from, std::size_t size);
   void set(void* to, int value, std::size_t size);
   /// Poison, as at the moments when a stream gets to an allocation or a free of it.
@@ -64,6 +67,7 @@ class DeviceMemory {
  private:
   struct Dead {
     std::size_t offset, size, room;
+    bool poisoned;
   };
 
   using Free = std::map<std::size_t, std::size_t>;  // offset -> bytes, red zones included
@@ -80,7 +84,8 @@ class DeviceMemory {
   void touching(Range a, Range b, F&& f);
   void permit(Range range, int protection) const;
   std::size_t take(std::size_t room);
-  void check_after(std::size_t offset, std::size_t size, const char* when);
+  void poison(void* address, std::size_t size);
+  void check_after(std::size_t offset, const Allocation& of, const char* when);
   void retire_oldest();
   void insert_free(std::size_t offset, std::size_t bytes);
   Free::iterator erase_free(Free::iterator it);

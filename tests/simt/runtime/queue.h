@@ -126,6 +126,7 @@ struct World {
   std::set<CUevent_st*> events;
   std::set<CUgraph_st*> graphs;
   std::set<CUgraphExec_st*> executables;
+  std::weak_ptr<const CUgraphExec_st::Program> latest;  // that was instantiated last
   std::set<CUmemPoolHandle_st*> pools;
   std::vector<std::weak_ptr<Capture>> captures;
   std::map<const char*, std::size_t> pinned;        // address -> bytes

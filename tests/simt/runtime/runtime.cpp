@@ -109,6 +109,7 @@ Work kernel_work(int device, const void* function, std::function<std::string()> 
                 if (w.log.size() < kLongestLog) w.log.push_back(function);
                 if (w.failing_launch > 0 && --w.failing_launch == 0)
                   return break_device(device, w.launch_error, "");
+                if (counts_only()) return;
                 ++w.launched[function][{settings.order, operands}];
                 const DeviceMemory::Access access;
                 if (const std::string fault = run(); !fault.empty())

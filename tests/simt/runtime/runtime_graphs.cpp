@@ -74,6 +74,7 @@ cudaError_t instantiate(cudaGraphExec_t* executable, cudaGraph_t graph) {
   if (!executable || !world().graphs.count(graph)) return cudaErrorInvalidValue;
   *executable = new CUgraphExec_st{compile(*graph)};
   world().executables.insert(*executable);
+  world().latest = (*executable)->program;
   return cudaSuccess;
 }
 

@@ -48,6 +48,7 @@ cudaError_t allocate(void** address, std::size_t size) {
   if (forbidden_by_capture()) return cudaErrorStreamCaptureUnsupported;
   if (size == 0) return cudaSuccess;
   ++world().counters.allocations;
+  world().counters.allocated_bytes += std::int64_t(size);
   const std::size_t left = settings.memory - std::min(settings.memory, taken(current_device));
   if (planned_to_fail() || size > left) return cudaErrorMemoryAllocation;
   *address = DeviceMemory::memory().allocate(size, current_device, nullptr);
@@ -96,6 +97,7 @@ cudaError_t allocate_async(void** address, std::size_t size, CUmemPoolHandle_st*
   if (!s) return cudaErrorInvalidResourceHandle;
   if (size == 0) return cudaSuccess;
   ++w.counters.allocations;
+  w.counters.allocated_bytes += std::int64_t(size);
   if (planned_to_fail()) return cudaErrorMemoryAllocation;
   if (s->capture) return allocate_in_graph(address, size, s);
   const std::uint64_t wanted = pool->used + size;
