@@ -78,8 +78,9 @@ Tensor GPTImpl::forward(const Tensor& tokens) {
   const int64_t T = tokens.size(1);
   HALFTAPE_CHECK(T <= options.block_size, "GPT: ", T, " tokens are more than block_size, ",
                  options.block_size);
-  const Tensor place = arange(T, TensorOptions(kInt64).device(tokens.device()));
-  Tensor x = dropout(wte(tokens) + wpe(place));
+  if (!places.defined() || places.device() != tokens.device())
+    places = arange(options.block_size, TensorOptions(kInt64).device(tokens.device()));
+  Tensor x = dropout(wte(tokens) + wpe(places.slice(0, 0, T)));
   for (Block& block : blocks) x = block(x);
   return F::linear(ln_f(x), wte->weight);
 }

@@ -47,6 +47,8 @@ struct GPTImpl : halftape::nn::Module {
   halftape::nn::Dropout dropout;
   std::vector<Block> blocks;
   Norm ln_f;
+  // 0, 1, … made by the first call: the host makes them, which a Graph's step cannot wait for.
+  halftape::Tensor places;
 };
 HALFTAPE_MODULE(GPT);
 
