@@ -222,8 +222,7 @@ void ForwardingBackend::count_classes(const Array& counts, const Array& x) {
 }
 void ForwardingBackend::synchronize() { seen("synchronize", {}).synchronize(); }
 
-/// Always true: what the other backend cannot do at once it does one by one.
-bool ForwardingBackend::try_fused(std::span<const Call> calls) {
+void ForwardingBackend::see(std::span<const Call> calls) {
   std::string names;
   Touched all;
   for (const Call& call : calls) {
@@ -237,7 +236,13 @@ bool ForwardingBackend::try_fused(std::span<const Call> calls) {
       if (!a->defined() || !(lists(earlier.writes, *a) || lists(earlier.reads, *a)))
         all.reads.push_back(a);
   }
-  seen(names, all).run_calls(calls);
+  before(names, all);
+}
+
+/// Always true: what the other backend cannot do at once it does one by one.
+bool ForwardingBackend::try_fused(std::span<const Call> calls) {
+  see(calls);
+  to_.run_calls(calls);
   return true;
 }
 

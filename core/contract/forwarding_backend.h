@@ -27,6 +27,8 @@ class ForwardingBackend : public Backend {
   std::unique_ptr<SideQueue> new_side_queue() override { return to_.new_side_queue(); }
 
  protected:
+  /// before() of these calls as of one.
+  void see(std::span<const Call> calls);
   /// Comes before each call, which it may refuse by throwing. `call`: "gemm", or the formula's name
   /// ("tanh", "tanh_grad"); a copy between dtypes is a "cast"; the names of calls that run at once
   /// are joined by ", ".

@@ -70,6 +70,8 @@ bool finishes_right(const Queue& q, const Gemm& g, FusedGemm multiply);
 /// True with HALFTAPE_CUDA_LOG=1: each answer, and each product that the library is asked for, is a
 /// line of JSON on standard error.
 bool logs_gemm();
+/// For tests: true while a smaller product finds out in this thread.
+bool asks_library();
 /// For tests: forgets these answers and the chosen algorithms.
 void ask_library_again();
 void forget_plans();  // the algorithms of multiply_in_library()

@@ -11,6 +11,7 @@
 #include <sstream>
 #include <tuple>
 
+#include "halftape/core/machine/scoped_value.h"
 #include "halftape/cuda/copy.h"
 #include "halftape/cuda/gemm/gemm.h"
 
@@ -182,6 +183,8 @@ void log_answer(const Gemm& g, const Kind& k, bool right) {
   std::fputs(line.str().c_str(), stderr);
 }
 
+thread_local constinit bool asking = false;
+
 bool is_captured(cudaStream_t stream) {
   cudaStreamCaptureStatus status;
   check(cudaStreamIsCapturing(stream, &status), "asking whether a stream is captured");
@@ -200,11 +203,14 @@ bool finishes_right(const Queue& q, const Gemm& g, FusedGemm multiply) {
     if (const auto known = all.known.find(question); known != all.known.end()) return known->second;
   }
   if (is_captured(q.stream)) return false;
+  const ScopedValue in_scope(asking, true);
   const bool right = ask(q, g, kind, multiply);
   if (logs_gemm()) log_answer(g, kind, right);
   const std::lock_guard lock(all.mutex);
   return all.known[question] = right;
 }
+
+bool asks_library() { return asking; }
 
 void ask_library_again() {
   forget_plans();

@@ -15,7 +15,7 @@ case "$*" in *captured*) echo '{"answer": "right", "epilogue": 1}' >&2; printf '
 echo '[doctest] test cases:  3 |  3 passed | 0 failed'"""
 GOOD_BENCH = """
 while [ $# -gt 1 ]; do [ "$1" != --only ] || workload=$2; [ "$1" != --dtype ] || dtype=$2; shift; done
-echo "{\\"lib\\": \\"halftape\\", \\"workload\\": \\"$workload\\", \\"dtype\\": \\"$dtype\\", \\"config\\": \\"graph\\", \\"us_median\\": 40}"
+echo "{\\"lib\\": \\"halftape\\", \\"workload\\": \\"$workload\\", \\"dtype\\": \\"$dtype\\", \\"config\\": \\"graph\\", \\"us_median\\": 40, \\"nodes\\": 77}"
 """
 NO_TORCH = "raise ImportError('no torch here')"
 failures = 0
@@ -67,6 +67,12 @@ check("a quick check passes, and holds answers, cases and lines",
       code == 0 and steps["answers"]["cublaslt"] == [{"answer": "right", "epilogue": 1}] and
       steps["tests"]["tests/cuda/*"] == 3 and len(steps["bench"]["lines"]) == 9 and "4 passed, 0 failed" in said)
 check("a summary lies beside it", "| bench | passed" in next((FOLDER / "good/out").glob("*.md")).read_text())
+
+budgets = dict(line.split("\t")[::2] for line in (ROOT / "benchmarks/gpu_budgets.txt").read_text().splitlines() if "\tnodes\t" in line)
+rows = {" ".join(row.split()[:2]): row.split()[-2:] for row in steps["bench"]["table"]}
+check("nodes stand beside their budgets, which are of float16",
+      rows["a128 float16"] == ["77", budgets["a128"]] and rows["c float16"] == ["77", budgets["c"]] and
+      rows["a128 bfloat16"] == ["77", "-"])
 
 code, said, steps = Machine("no torch").run("--bench")
 check("without torch ours are measured, and nothing fails",
