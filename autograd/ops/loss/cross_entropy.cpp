@@ -113,6 +113,15 @@ Tensor by_probabilities(const Tensor& x, const Tensor& target, const Tensor& wei
 
 }  // namespace
 
+Tensor detail::cross_entropy_unrounded(const Tensor& in, const Tensor& target, const Tensor& weight,
+                                       Reduction reduction, int64_t ignore_index,
+                                       double label_smoothing) {
+  check_classes("cross_entropy", in, target, weight);
+  const Tensor x = classes_last(in);
+  HALFTAPE_CHECK(x.size(-1) > 0, "cross_entropy: input ", in.sizes(), " has no classes");
+  return by_classes(x, target, weight, reduction, ignore_index, label_smoothing);
+}
+
 Tensor nll_loss(const Tensor& in, const Tensor& target, const Tensor& weight, Reduction reduction,
                 int64_t ignore_index) {
   const ErrorScope scope("nll_loss", in, target);
@@ -149,10 +158,9 @@ Tensor cross_entropy(const Tensor& given, const Tensor& given_target, const Tens
   const bool probabilities =
       target.is_floating_point() && target.sizes() == in.sizes() && in.dim() > 0;
   if (!probabilities) {
-    check_classes("cross_entropy", in, target, weight);
-    const Tensor x = classes_last(in);
-    HALFTAPE_CHECK(x.size(-1) > 0, "cross_entropy: input ", in.sizes(), " has no classes");
-    return by_classes(x, target, weight, reduction, ignore_index, label_smoothing).to(dtype);
+    return detail::cross_entropy_unrounded(in, target, weight, reduction, ignore_index,
+                                           label_smoothing)
+        .to(dtype);
   }
   HALFTAPE_CHECK(ignore_index < 0, "cross_entropy: ignore_index ", ignore_index,
                  " with a target of probabilities, which has no classes to ignore");

@@ -117,9 +117,13 @@ Tensor gaussian_nll_loss(const Tensor& a, const Tensor& b, const Tensor& c, bool
 
 Tensor mse_loss(const Tensor& a, const Tensor& b, Reduction reduction) {
   const ErrorScope scope("mse_loss", a, b);
-  const auto [x, y] = cast_inputs(cast_list::mse_loss, a, b);
+  // A cast to float32 is left to the difference, which is float32 if one of the two is.
+  constexpr auto float32 = [](Dtype d) { return d == kFloat32; };
+  const auto inputs = cast_inputs(cast_list::mse_loss.converting(float32), a, b);
+  const auto& [x, y] = inputs;
   detail::same_shape("mse_loss", x, y);
-  return detail::reduced("mse_loss", square(x - y), reduction);
+  const bool narrow = inputs.compute_as() && is_16bit(result_type(x, y));
+  return detail::reduced("mse_loss", square((narrow ? x.to(kFloat32) : x) - y), reduction);
 }
 
 Tensor binary_cross_entropy_with_logits(const Tensor& a, const Tensor& b, const Tensor& weight,

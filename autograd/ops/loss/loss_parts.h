@@ -12,6 +12,10 @@ Dtype loss_dtype(const char* op, std::initializer_list<const Tensor*> inputs);
 /// Throws unless targets are int64 (), (N) or (N, d1, …) for x (C), (N, C) or (N, C, d1, …), and
 /// weights (C) or undefined.
 void check_classes(const char* op, const Tensor& x, const Tensor& target, const Tensor& weight);
+/// cross_entropy() with class numbers, in the compute_dtype() of the logits, which are read as they
+/// are. No policy has a say.
+Tensor cross_entropy_unrounded(const Tensor& in, const Tensor& target, const Tensor& weight,
+                               Reduction reduction, int64_t ignore_index, double label_smoothing);
 void same_shape(const char* op, const Tensor& x, const Tensor& y);
 
 /// Throws for BatchMean, which only kl_div has.

@@ -9,6 +9,7 @@
 #include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/layout/view.h"
 #include "halftape/autograd/ops/loss/loss.h"
+#include "halftape/autograd/ops/loss/loss_parts.h"
 #include "halftape/autograd/ops/product/layers.h"
 #include "halftape/autograd/tape/engine.h"
 #include "halftape/autograd/tape/error_scope.h"
@@ -30,10 +31,11 @@ std::optional<OpId> op_of(Activation a) {
 /// The formula, in ops. x: (rows, in); weights and biases of its dtype, or under a policy.
 Tensor in_ops(const Tensor& x, const Tensor& target, const TensorList& weights,
               const TensorList& biases, Activation activation) {
-  const Tensor out = mlp(x, weights, biases, activation), y = out.to(compute_dtype(out.dtype()));
+  const Tensor out = mlp(x, weights, biases, activation);
   if (target.dtype() == kInt64)
-    return cross_entropy(y, target, {}, Reduction::Mean, std::numeric_limits<int64_t>::min());
-  return mse_loss(y, target.to(y.dtype()));
+    return detail::cross_entropy_unrounded(out, target, {}, Reduction::Mean,
+                                           std::numeric_limits<int64_t>::min(), 0);
+  return mse_loss(out, target.to(compute_dtype(out.dtype())));
 }
 
 /// The op as its backward pass needs it.
