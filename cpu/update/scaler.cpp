@@ -2,7 +2,7 @@
 #include <array>
 
 #include "halftape/core/bit_cast.h"
-#include "halftape/cpu/cpu_backend.h"
+#include "halftape/cpu/fused.h"
 #include "halftape/cpu/update/values.h"
 
 namespace halftape::cpu {
@@ -28,7 +28,10 @@ void set_numbers(const Array& a, const std::array<int64_t, N>& n) {
   a.bump_version();
 }
 
-void scale_one(const CheckedScale& s) {
+}  // namespace
+
+bool scale_one(const CheckedScale& s) {
+  if (s.x.numel() != 1) return false;
   const double x = value(s.x);
   const float by = static_cast<float>(value(s.scale));
   const bool wide = s.x.dtype() == kFloat64 || s.y.dtype() == kFloat64;
@@ -39,14 +42,6 @@ void scale_one(const CheckedScale& s) {
   if (s.inverse.defined()) set(s.inverse, 1 / by);
   if (s.found_inf.defined()) set(s.found_inf, bad);
   if (s.first.defined()) set(s.first, -1);
-}
-
-}  // namespace
-
-bool CpuBackend::try_fused(std::span<const Call> calls) {
-  const auto* s = std::get_if<const CheckedScale*>(&calls[0]);
-  if (calls.size() != 1 || !s || (*s)->x.numel() != 1) return false;
-  scale_one(**s);
   return true;
 }
 
