@@ -11,6 +11,7 @@
 #include "halftape/autograd/ops/loss/loss.h"
 #include "halftape/autograd/ops/loss/loss_parts.h"
 #include "halftape/autograd/ops/product/layers.h"
+#include "halftape/autograd/tape/by_formula.h"
 #include "halftape/autograd/tape/engine.h"
 #include "halftape/autograd/tape/error_scope.h"
 #include "halftape/autograd/tape/record.h"
@@ -42,19 +43,25 @@ Tensor in_ops(const Tensor& x, const Tensor& target, const TensorList& weights,
 struct Whole {
   Activation activation;
   Dtype multiplied;
-  Saved x, target;
-  std::vector<Saved> weights, biases;
+  Saved target;
+  std::vector<Saved> inputs;  // x, then weight and bias of each layer
   // The gradients of scale·loss by weights and biases, until backward has come by.
   mutable std::vector<Array> ready = {};
   Array scale = {};  // undefined: 1
   uint64_t version = 0;
 
+  size_t layers() const { return inputs.size() / 2; }
   MlpLoss task(const Node& self) const {
-    MlpLoss m{
-        .x = x.array(self), .multiplied = multiplied, .target = target.array(self), .weights = {}};
+    MlpLoss m{.x = inputs[0].array(self),
+              .multiplied = multiplied,
+              .target = target.array(self),
+              .weights = {}};
     m.activation = op_of(activation);
-    for (const Saved& w : weights) m.weights.push_back(w.array(self));
-    for (const Saved& b : biases) m.biases.push_back(b.defined() ? b.array(self) : Array());
+    for (size_t l = 0; l < layers(); ++l) {
+      const Saved& b = inputs[bias_input(l)];
+      m.weights.push_back(inputs[weight_input(l)].array(self));
+      m.biases.push_back(b.defined() ? b.array(self) : Array());
+    }
     return m;
   }
   /// Those that are there, times g/scale, which is 1 where g is the scale itself.
@@ -81,7 +88,7 @@ struct Whole {
     // A scale that has been written since is not the one that they have been multiplied by.
     if (!ready.empty() && (!scale.defined() || scale.version() == version)) return scaled(self, g);
     MlpLoss m = task(self);
-    Grads d(1 + 2 * weights.size());
+    Grads d(inputs.size());
     const auto fresh = [&](size_t i, const Array& like, Dtype dtype) {
       if (!self.wants(i)) return Array();
       const Array a = empty_like(like, dtype);
@@ -90,7 +97,7 @@ struct Whole {
     };
     m.g = g.array();
     m.dx = fresh(0, m.x, m.x.dtype());
-    for (size_t l = 0; l < weights.size(); ++l) {
+    for (size_t l = 0; l < layers(); ++l) {
       const size_t w = weight_input(l), b = bias_input(l);
       m.dweights.push_back(fresh(w, m.weights[l], self.wants(w) ? self.finest(w) : kFloat32));
       m.dbiases.push_back(fresh(b, m.biases[l], self.wants(b) ? self.finest(b) : kFloat32));
@@ -98,32 +105,17 @@ struct Whole {
     backend(g.device()).run(m);
     return d;
   }
-  /// By the formula, differentiated. Each input is seen through a node of its own, because one
-  /// tensor may be several of them.
   Grads recorded(Node& self, const Tensor& g) const {
-    const Node::Wanted everything(nullptr);
-    std::vector<size_t> wanted;
-    TensorList asked;
-    const auto seen = [&](size_t i, const Saved& s) {
-      if (!s.defined()) return Tensor();
-      const Tensor t = s.tensor(self);
-      Tensor own = record("mlp_loss", t.array(), {&t},
-                          [](Node&, const Tensor& up) -> Grads { return {up}; });
-      if (own.requires_grad()) wanted.push_back(i), asked.push_back(own);
-      return own;
-    };
-    const Tensor input = seen(0, x).to(multiplied);
-    TensorList w, b;
-    for (size_t l = 0; l < weights.size(); ++l) {
-      w.push_back(seen(weight_input(l), weights[l]).to(input.dtype()));
-      const Tensor bias = seen(bias_input(l), biases[l]);
-      b.push_back(bias.defined() ? bias.to(input.dtype()) : bias);
-    }
-    const Tensor loss = in_ops(input, target.tensor(self), w, b, activation);
-    const TensorList found = autograd::grad({loss}, asked, {g}, true, true, true);
-    Grads d(1 + 2 * weights.size());
-    for (size_t k = 0; k < wanted.size(); ++k) d[wanted[k]] = found[k];
-    return d;
+    return vjp_by_formula(self, inputs, g, [&](const TensorList& in) {
+      const Tensor x = in[0].to(multiplied);
+      TensorList w, b;
+      for (size_t l = 0; l < layers(); ++l) {
+        const Tensor& bias = in[bias_input(l)];
+        w.push_back(in[weight_input(l)].to(x.dtype()));
+        b.push_back(bias.defined() ? bias.to(x.dtype()) : bias);
+      }
+      return in_ops(x, target.tensor(self), w, b, activation);
+    });
   }
 };
 
@@ -178,12 +170,8 @@ Tensor recorded_loss(MlpLoss m, Dtype multiplied, const Tensor& t, const TensorL
                      Activation activation, const Tensor& scale) {
   const Tensor& h = inputs[0];
   const size_t layers = m.weights.size();
-  Whole whole{activation, multiplied, Saved(h), Saved(t), {}, {}};
-  for (size_t l = 0; l < layers; ++l) {
-    const Tensor& b = inputs[bias_input(l)];
-    whole.weights.emplace_back(inputs[weight_input(l)]);
-    whole.biases.push_back(b.defined() ? Saved(b) : Saved());
-  }
+  Whole whole{activation, multiplied, Saved(t), {}};
+  for (const Tensor& x : inputs) whole.inputs.push_back(Saved::if_wanted(x.defined(), x));
   if (gradients_in_forward(inputs, multiplied, scale)) {
     for (size_t l = 0; l < layers; ++l) {
       m.dweights.push_back(fresh_gradient(inputs[weight_input(l)]));
