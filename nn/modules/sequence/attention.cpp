@@ -143,7 +143,7 @@ std::tuple<Tensor, Tensor> multi_head_attention_forward(const Tensor& query, con
   }
   const auto [y, weights] =
       halftape::detail::attention(kOp, q, k, v, joined_mask(o, batch, query.size(0), keys, extra),
-                                  o.training() ? o.dropout_p() : 0, false, {});
+                                  o.training() ? o.dropout_p() : 0, false, {}, o.need_weights());
   const Tensor out =
       linear(flatten(permute(y, {2, 0, 1, 3}), 2), o.out_proj_weight(), o.out_proj_bias());
   if (!o.need_weights()) return {out, Tensor()};

@@ -23,6 +23,16 @@ std::vector<double> attended(const std::vector<Values>& in, const std::vector<do
                           false);
 }
 
+/// The matrices of x, in this order, as (order's length, rows, columns).
+Values chosen(const Values& x, const std::vector<size_t>& order) {
+  const int64_t rows = x.shape[x.shape.size() - 2], columns = x.shape[x.shape.size() - 1];
+  const auto size = static_cast<size_t>(rows * columns);
+  Values y{{static_cast<int64_t>(order.size()), rows, columns}, {}};
+  for (const size_t b : order)
+    for (size_t i = 0; i < size; ++i) y.v.push_back(x.v[b * size + i]);
+  return y;
+}
+
 void product_rows(Rows& rows) {
   const std::vector<Shape> shapes{{2, 3, 4}, {2, 5, 4}, {2, 5, 3}};
   const std::vector<double> hidden{1, 0, 1, 1, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1, 1};
@@ -72,6 +82,15 @@ void product_rows(Rows& rows) {
       ", float mask",
       [](const TensorList& x) { return scaled_dot_product_attention(x[0], x[1], x[2], x[3]); }, {},
       0.5, true);
+  row(
+      ", shared keys",
+      [](const TensorList& x) { return scaled_dot_product_attention(x[0], x[1], x[2]); }, {}, 0.5);
+  rows.back().shapes = {{1, 2, 3, 4}, {2, 1, 5, 4}, {2, 1, 5, 3}};
+  rows.back().reference = [](const std::vector<Values>& in) {
+    return attended(
+        {chosen(in[0], {0, 1, 0, 1}), chosen(in[1], {0, 0, 1, 1}), chosen(in[2], {0, 0, 1, 1})}, {},
+        0.5);
+  };
 }
 
 /// What bags of rows of a (…, 3) table are: their sums, means or maxima.
