@@ -7,9 +7,8 @@
 #include "halftape/core/contract/backend.h"
 #include "halftape/core/formula/reduce.h"
 #include "halftape/core/formula/unary.h"
+#include "halftape/cuda/vector/fragments.cuh"
 #include "halftape/cuda/vector/index_check.cuh"
-#include "halftape/cuda/vector/ptx.cuh"
-#include "halftape/cuda/vector/runs.cuh"
 
 namespace halftape::cuda {
 
@@ -45,12 +44,6 @@ __device__ void with_formula(Activation a, const F& f) {
   }
   f(Type<formula::Sigmoid>{});
 }
-
-/// Widths and heights are rounded up to tiles of 16; the padding is 0.
-HALFTAPE_HD int padded(int n) { return (n + 15) / 16 * 16; }
-/// Elements from row to row in shared memory. Eight more than the width, so that 16 bytes of eight
-/// rows, which are loaded together, are in different banks.
-HALFTAPE_HD int stride_of(int width) { return padded(width) + 8; }
 
 struct Layer {
   const char *weight, *bias;  // bias: null for none
@@ -114,19 +107,6 @@ __device__ void stage(T* to, const char* from, Dtype dtype, int64_t first, int64
     *place = p;
   }
 }
-
-/// This lane's part of a fragment, and the rows whose addresses it gives to load_matrices().
-struct Lane {
-  int g, t;            // row and first column of its elements
-  int down8, across8;  // of 16×16 as four matrices, the one below the first coming second:
-  int right8, below8;  // and the one beside it coming second:
-  __device__ Lane() {
-    const int lane = static_cast<int>(threadIdx.x) % kWarp;
-    g = lane / 4, t = lane % 4 * 2;
-    down8 = lane % 8 + lane / 8 % 2 * 8, across8 = lane / 16 * 8;
-    right8 = lane % 8 + lane / 16 * 8, below8 = lane / 8 % 2 * 8;
-  }
-};
 
 /// Multiplies a (16, depth), in fragments, by w (depth, columns). Calls finish(j, c, both) for each
 /// 32 columns: c[q] is the fragment of columns 32·j + 8·q …; without `both` only the first two hold
