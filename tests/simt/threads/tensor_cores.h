@@ -83,6 +83,8 @@ void load_matrices(unsigned (&r)[4], const T* row, simt::Place place = simt::Pla
   simt::this_block->collective(~0u, &mine, twin::load_matrices<kTurned>, place);
 }
 inline void cp_async(void* shared, const void* from) {
+  if ((reinterpret_cast<std::uintptr_t>(shared) | reinterpret_cast<std::uintptr_t>(from)) % 16 != 0)
+    simt::this_block->fail("cp.async: an address is not a multiple of 16 bytes");
   twin::copies.push_back({threadIdx.x, shared, from});
 }
 inline void prefetch(const void*) {}
