@@ -32,6 +32,7 @@ may_include(cuda/vector core/* cuda/runtime)
 may_include(cuda core/* cuda/runtime cuda/vector cuda/update)
 may_include(cuda/update core/* cuda cuda/runtime cuda/vector)
 may_include(cuda/gemm core/* cuda cuda/runtime cuda/vector)
+may_include(cuda/attention core/* cuda cuda/runtime cuda/vector)
 may_include(cuda/mlp core/* cuda cuda/runtime cuda/vector cuda/update)
 
 set(basic_ops autograd/ops/creation autograd/ops/elementwise autograd/ops/indexing autograd/ops/layout autograd/ops/reduction)

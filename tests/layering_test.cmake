@@ -21,6 +21,7 @@ set(forbidden
     cuda/update                cuda/mlp/mlp_tile.cuh
     cuda/gemm                  cuda/mlp/mlp_tile.cuh
     cuda/mlp                   cuda/gemm/gemm.h
+    cuda/attention             cuda/mlp/mlp_tile.cuh
     autograd                   autograd/ops/loss/loss.h
     autograd/tape              autograd/ops/reduction/reduce.h
     autograd/ops               autograd/ops/product/matmul.h
