@@ -1,10 +1,12 @@
 // Copies between any strides and dtypes, constants, and random numbers.
+#include <algorithm>
 #include <cmath>
 
 #include "halftape/core/formula/philox.h"
 #include "halftape/cuda/copy.h"
 #include "halftape/cuda/cuda_backend.h"
 #include "halftape/cuda/vector/map.cuh"
+#include "halftape/cuda/vector/map_runs.cuh"
 #include "halftape/cuda/vector/runs.cuh"
 
 namespace halftape::cuda {
@@ -28,13 +30,120 @@ struct Same {
 
 /// Copies elements of one dtype. T: an unsigned type of their size.
 template <class T>
-__global__ void copy_elements(Layout<2> a) {
+__global__ void copy_elements(const __grid_constant__ DividedLayout<2> a) {
   for_elements(a, [](int64_t, char* const(&at)[2]) {
     *reinterpret_cast<T*>(at[0]) = *reinterpret_cast<const T*>(at[1]);
   });
 }
+
+/// Rows that are contiguous where they are written, for copies by runs of eight elements.
+struct CopiedRows {
+  DividedLayout<2> starts;
+  int64_t length, step;  // elements of a row; bytes from one to the next where they are read
+  Divisor runs;          // of a row
+  bool packed[2];        // runs are contiguous and begin at aligned addresses
+
+  explicit CopiedRows(const Layout<2>& whole)
+      : starts(whole), length(whole.sizes[whole.rank - 1]), runs((length + kPack - 1) / kPack) {
+    const int last = whole.rank - 1;
+    step = whole.strides[1][last];
+    starts.rank = std::max(1, last);
+    starts.numel = whole.numel / length;
+    for (int a = 0; a < 2; ++a) {
+      if (last == 0) starts.strides[a][0] = 0;
+      auto addresses = reinterpret_cast<int64_t>(whole.base[a]);
+      for (int d = 0; d < starts.rank; ++d) addresses |= starts.strides[a][d];
+      packed[a] = whole.strides[a][last] == static_cast<int64_t>(element_size(whole.dtype[a])) &&
+                  addresses % 16 == 0;
+    }
+  }
+};
+template <class T>
+__global__ void copy_runs(const __grid_constant__ CopiedRows a) {
+  for (int64_t i = thread_number(); i < a.starts.numel * a.runs.size; i += thread_count()) {
+    const Divisor::Result run = a.runs.divide(i);
+    const int64_t first = run.rest * kPack, left = a.length - first;
+    char* at[2];
+    a.starts.locate(run.quotient, at);
+    const char* from = at[1] + first * a.step;
+    T* to = reinterpret_cast<T*>(at[0]) + first;
+    Pack<T> x;
+    if (a.packed[1] && left >= kPack)
+      x = *reinterpret_cast<const Pack<T>*>(from);
+    else
+      unrolled<kPack>([&](int e) {
+        if (e < left) x.v[e] = *reinterpret_cast<const T*>(from + e * a.step);
+      });
+    if (a.packed[0] && left >= kPack)
+      *reinterpret_cast<Pack<T>*>(to) = x;
+    else
+      unrolled<kPack>([&](int e) {
+        if (e < left) to[e] = x.v[e];
+      });
+  }
+}
+
+constexpr int kEdge = 32;  // of a tile
+
+/// Matrices that are contiguous by rows where they are written, and by columns where they are read.
+struct Transposition {
+  DividedLayout<2> starts;  // of the matrices
+  int64_t rows, columns;
+  int64_t down, right;  // bytes: to the next row in the result, to the next column in the operand
+  Divisor tiles_down, tiles_right;
+
+  /// Dimension d of `whole` has the rows.
+  Transposition(const Layout<2>& whole, int d)
+      : starts(whole),
+        rows(whole.sizes[d]),
+        columns(whole.sizes[whole.rank - 1]),
+        down(whole.strides[0][d]),
+        right(whole.strides[1][whole.rank - 1]),
+        tiles_down((rows + kEdge - 1) / kEdge),
+        tiles_right((columns + kEdge - 1) / kEdge) {
+    int kept = 0;
+    for (int e = 0; e < whole.rank - 1; ++e) {
+      if (e == d) continue;
+      starts.by[kept] = whole.sizes[e];
+      for (int a = 0; a < 2; ++a) starts.strides[a][kept] = whole.strides[a][e];
+      ++kept;
+    }
+    starts.rank = std::max(1, kept);
+    starts.numel = whole.numel / (rows * columns);
+    if (kept == 0) starts.strides[0][0] = starts.strides[1][0] = 0;
+  }
+  int64_t tiles() const { return starts.numel * tiles_down.size * tiles_right.size; }
+};
+/// A block moves a tile at a time, so that neighbouring threads read and write neighbours.
+template <class T>
+__global__ void copy_tiles(const __grid_constant__ Transposition t) {
+  __shared__ T tile[kEdge][kEdge + 1];  // one more, so that its columns are in all banks
+  const int64_t tiles = t.starts.numel * t.tiles_down.size * t.tiles_right.size;
+  const int x = static_cast<int>(threadIdx.x) % kEdge, y = static_cast<int>(threadIdx.x) / kEdge;
+  constexpr int kRows = kThreads / kEdge;
+  for (int64_t i = blockIdx.x; i < tiles; i += gridDim.x) {
+    const Divisor::Result across = t.tiles_right.divide(i),
+                          along = t.tiles_down.divide(across.quotient);
+    const int64_t row = along.rest * kEdge, column = across.rest * kEdge;
+    char* at[2];
+    t.starts.locate(along.quotient, at);
+    unrolled<kEdge / kRows>([&](int k) {
+      const int c = y + k * kRows;
+      if (row + x < t.rows && column + c < t.columns)
+        tile[c][x] = reinterpret_cast<const T*>(at[1] + (column + c) * t.right)[row + x];
+    });
+    __syncthreads();
+    unrolled<kEdge / kRows>([&](int k) {
+      const int r = y + k * kRows;
+      if (row + r < t.rows && column + x < t.columns)
+        reinterpret_cast<T*>(at[0] + (row + r) * t.down)[column + x] = tile[x][r];
+    });
+    __syncthreads();
+  }
+}
+
 template <class From>
-__global__ void convert_elements(Layout<2> a) {
+__global__ void convert_elements(const __grid_constant__ DividedLayout<2> a) {
   for_elements(a, [&](int64_t, char* const(&at)[2]) {
     store(at[0], a.dtype[0], *reinterpret_cast<const From*>(at[1]));
   });
@@ -103,6 +212,40 @@ __global__ void draw_elements(Layout<1> y, Draw draw) {
   }
 }
 
+/// x with its dimensions in the order in which `to` lies in memory.
+Array as_it_lies(const Array& to, const Array& x) {
+  Dims order;
+  for (int d = 0; d < to.dim(); ++d) order.push_back(d);
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+    const auto stride = [&](int64_t d) { return std::abs(to.strides()[static_cast<int>(d)]); };
+    return stride(a) > stride(b);
+  });
+  return x.permute(order);
+}
+
+/// Copies elements of one dtype between any strides.
+void move(const Queue& q, const Layout<2>& a) {
+  const int last = a.rank - 1;
+  const auto item = static_cast<int64_t>(element_size(a.dtype[0]));
+  const bool rows = a.strides[0][last] == item || a.sizes[last] == 1;
+  int turned = -1;  // the dimension along which the operand is contiguous
+  for (int d = 0; d < last; ++d)
+    if (a.strides[1][d] == item && a.sizes[d] >= kPack) turned = d;
+  with_bytes(static_cast<size_t>(item), [&](auto t) {
+    using T = typename decltype(t)::type;
+    if constexpr (sizeof(T) > 8) {  // as no dtype is
+    } else if (rows && turned >= 0 && a.strides[1][last] != item && a.sizes[last] >= kPack) {
+      const Transposition matrices(a, turned);
+      launch_for(q, matrices.tiles() * kThreads, "copy", copy_tiles<T>, matrices);
+    } else if (rows && a.sizes[last] >= kPack) {
+      const CopiedRows by_runs(a);
+      launch_for(q, by_runs.starts.numel * by_runs.runs.size, "copy", copy_runs<T>, by_runs);
+    } else {
+      launch_for(q, a.numel, "copy", copy_elements<T>, DividedLayout<2>(a));
+    }
+  });
+}
+
 }  // namespace
 
 std::string kernels_obstacle() {
@@ -136,19 +279,23 @@ void copy(const Array& to, const Array& from) {
         q.stream);
     return;
   }
-  if (!same && packs(to.dtype()) && packs(from.dtype())) {
-    map<float, 2>("copy", {&to, &from}, Same{});  // through float, which is exact
+  const Array ordered_to = as_it_lies(to, to), ordered_from = as_it_lies(to, from);
+  const Layout<2> ordered({&ordered_to, &ordered_from});
+  if (same) return move(queue(to), ordered);
+  if (packs(to.dtype()) && packs(from.dtype())) {  // through float, which is exact
+    const int last = ordered.rank - 1;
+    const bool rows = ordered.strides[0][last] == static_cast<int64_t>(element_size(to.dtype())) &&
+                      ordered.sizes[last] >= kPack;
+    if (rows && !(layout.contiguous(0) && (layout.contiguous(1) || layout.uniform(1))))
+      map_by_runs<float, 2>("copy", {ordered_to, ordered_from}, {0, 0}, Same{});
+    else
+      map<float, 2>("copy", {&to, &from}, Same{});
     return;
   }
-  const Queue q = queue(to);
-  if (same)
-    with_bytes(element_size(to.dtype()), [&](auto t) {
-      launch_for(q, layout.numel, "copy", copy_elements<typename decltype(t)::type>, layout);
-    });
-  else
-    visit(from.dtype(), [&](auto t) {
-      launch_for(q, layout.numel, "copy", convert_elements<typename decltype(t)::type>, layout);
-    });
+  visit(from.dtype(), [&](auto t) {
+    launch_for(queue(to), ordered.numel, "copy", convert_elements<typename decltype(t)::type>,
+               DividedLayout<2>(ordered));
+  });
 }
 
 void fill(const Array& to, Scalar value) {

@@ -4,12 +4,14 @@
 
 #include "halftape/core/contract/collapsed.h"
 #include "halftape/core/formula/ops.h"
+#include "halftape/cuda/vector/divisor.h"
 
 namespace halftape::cuda {
 
 /// N arrays of one shape with at most kMaxDims dimensions. Kernels write the first.
 template <int N>
 struct Layout {
+  static constexpr int kCount = N;
   int64_t numel = 0;
   int rank = 0;
   int64_t sizes[kMaxDims];
@@ -22,7 +24,8 @@ struct Layout {
     const CollapsedDims<N> m(arrays);
     numel = arrays[0]->numel();
     rank = m.shape.size();
-    for (int d = 0; d < rank; ++d) sizes[d] = m.shape[d];
+    sizes[0] = m.shape[0];  // there is one at least
+    for (int d = 1; d < rank; ++d) sizes[d] = m.shape[d];
     for (int a = 0; a < N; ++a) {
       const auto k = static_cast<size_t>(a);
       base[a] = m.operands[k].base;
@@ -59,6 +62,25 @@ struct Layout {
       i = q;
     }
     for (int a = 0; a < N; ++a) at[a] += i * strides[a][0];
+  }
+};
+
+/// The same with sizes to divide by, for kernels that do little else than find addresses.
+template <int N>
+struct DividedLayout : Layout<N> {
+  Divisor by[kMaxDims];
+
+  explicit DividedLayout(const Layout<N>& layout) : Layout<N>(layout) {
+    for (int d = 0; d < this->rank; ++d) by[d] = this->sizes[d];
+  }
+  HALFTAPE_HD void locate(int64_t i, char* (&at)[N]) const {
+    for (int a = 0; a < N; ++a) at[a] = this->base[a];
+    for (int d = this->rank - 1; d > 0; --d) {
+      const Divisor::Result part = by[d].divide(i);
+      for (int a = 0; a < N; ++a) at[a] += part.rest * this->strides[a][d];
+      i = part.quotient;
+    }
+    for (int a = 0; a < N; ++a) at[a] += i * this->strides[a][0];
   }
 };
 

@@ -49,10 +49,10 @@ __global__ void map_packs(PackedOperands<N> a, F f) {
 }
 
 /// Calls g(i, addresses of element i in each array) for this thread's elements.
-template <int N, class G>
-__device__ void for_elements(const Layout<N>& a, const G& g) {
+template <class L, class G>
+__device__ void for_elements(const L& a, const G& g) {
   for (int64_t i = thread_number(); i < a.numel; i += thread_count()) {
-    char* at[N];
+    char* at[L::kCount];
     a.locate(i, at);
     g(i, at);
   }
