@@ -157,6 +157,12 @@ void with_element_type(const Array& x, const F& f) {
 
 }  // namespace
 
+void CpuBackend::unfold(const Array& y, const Array& x, const Windows& windows) {
+  if (y.numel() == 0) return;
+  const int n = windows.dims();
+  copy(y, window_view(x, windows, y.shape().slice(y.dim() - n, n)));
+}
+
 void CpuBackend::fold(const Array& y, const Array& g, const Windows& windows) {
   if (y.numel() == 0) return;
   if (g.numel() == 0) return fill(y, 0);

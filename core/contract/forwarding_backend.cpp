@@ -181,6 +181,9 @@ void ForwardingBackend::batch_norm_grad(const NormGrads& d, const Array& g, cons
                                         bool training) {
   seen("batch_norm_grad", of_gradients(d, g, norm)).batch_norm_grad(d, g, norm, training);
 }
+void ForwardingBackend::unfold(const Array& y, const Array& x, const Windows& windows) {
+  seen("unfold", {{&y}, {&x}}).unfold(y, x, windows);
+}
 void ForwardingBackend::fold(const Array& y, const Array& g, const Windows& windows) {
   seen("fold", {{&y}, {&g}}).fold(y, g, windows);
 }

@@ -57,6 +57,10 @@ struct WindowLoop {
   }
 };
 
+/// `count` windows over the last dimensions of x, with zeros beyond its edges:
+/// (…, lengths…) → (…, sizes…, count…). A view if no window reaches beyond an edge.
+Array window_view(const Array& x, const Windows& windows, const Shape& count);
+
 /// x at element 0 of its last `count` dimensions: where each block of them begins.
 inline Array block_starts(Array x, int count) {
   for (int i = 0; i < count; ++i) x = x.select(x.dim() - 1, 0);

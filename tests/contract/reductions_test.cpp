@@ -90,7 +90,7 @@ TEST_CASE("running reductions and sorting orders give the same bits in every lay
     for (const int dim : {0, 1}) scan({65, 131}, dim, d, kInt64), argsort({65, 131}, dim, d);
 }
 
-TEST_CASE("windows are added up and searched to the same bits in every layout") {
+TEST_CASE("windows are copied, added up and searched to the same bits in every layout") {
   const auto each = [](const Shape& lead, const Shape& lengths, const Windows& w, Dtype from,
                        Dtype to) {
     Shape whole = lead, spread = lead, count = lead;
@@ -100,6 +100,10 @@ TEST_CASE("windows are added up and searched to the same bits in every layout") 
       const int64_t n = (lengths[i] + 2 * w.padding[i] - w.span(i)) / w.stride[i] + 1;
       spread.push_back(n), count.push_back(n);
     }
+    check({"unfold",
+           {numbers(spread, from)},
+           {numbers(whole, from, 2)},
+           [&](const Arrays& y, const Arrays& x) { tested().unfold(y[0], x[0], w); }});
     check({"fold",
            {numbers(whole, to)},
            {numbers(spread, from, 2, false)},

@@ -60,6 +60,47 @@ constexpr Dtype kDtypes[] = {kFloat32, kFloat64, kFloat16, kBFloat16, kInt64, kU
 
 }  // namespace
 
+TEST_CASE("unfold on the GPU gives the CPU's bits") {
+  Dice dice{};
+  for (int i = 0; i < 400; ++i) {
+    Case c(dice);
+    if (i % 4 == 0) c.lengths[c.lengths.size() - 1] += 30, c.count[c.count.size() - 1] = 16;
+    CAPTURE(i);
+    const Dtype dtype = kDtypes[dice.below(6)];
+    const Array x = dice.array(Case::joined(c.lead, c.lengths), dtype);
+    const Array y = dice.array(Case::joined(Case::joined(c.lead, c.w.size), c.count), dtype);
+    const Array there = on_gpu(y);
+    backend(kCUDA).unfold(there, on_gpu(x), c.w);
+    cpu_backend().unfold(y, x, c.w);
+    CHECK(differ_on_gpu(there, y) == "");
+  }
+}
+
+TEST_CASE("unfold finds positions that do not fit 32 bits") {
+  const int64_t far = (int64_t{1} << 32) + 1;
+  Dice dice{};
+  for (const Dtype dtype : kDtypes) {
+    const Array x = dice.array({3, 5}, dtype);
+    const auto rows = [&](const Windows& w, const Shape& shape) {
+      const Array y(shape, dtype, kCUDA);
+      backend(kCUDA).unfold(y, on_gpu(x), w);
+      return y.to(kCPU).to(kFloat64);
+    };
+    // The second element of a window lies beyond the end; then the first lies before the beginning.
+    const Array ends = rows({2, 1, far, 0}, {3, 2, 5}), starts = rows({2, 1, far, far}, {3, 2, 5});
+    const Array given = x.to(kFloat64).clone();
+    for (int64_t i = 0; i < 3; ++i)
+      for (int64_t j = 0; j < 5; ++j) {
+        const double v = given.data<double>()[i * 5 + j];
+        const auto same = [](double a, double b) { return a == b || (a != a && b != b); };
+        CHECK(same(ends.data<double>()[(i * 2) * 5 + j], v));
+        CHECK(ends.data<double>()[(i * 2 + 1) * 5 + j] == 0);
+        CHECK(starts.data<double>()[(i * 2) * 5 + j] == 0);
+        CHECK(same(starts.data<double>()[(i * 2 + 1) * 5 + j], v));
+      }
+  }
+}
+
 TEST_CASE("fold on the GPU gives the CPU's bits") {
   Dice dice{};
   for (int i = 0; i < 400; ++i) {

@@ -59,7 +59,7 @@ Array as_matrix(const Conv& c, const Array& x) {
 
 /// The columns (groups, C/groups·k, n·l) of images (n, C, …).
 Array columns(const Conv& c, const Array& x, const Shape& count) {
-  const Array view = detail::window_view(x, c.windows, count);
+  const Array view = window_view(x, c.windows, count);
   Dims order{1};
   for (int i = 0; i < c.dims(); ++i) order.push_back(2 + i);
   order.push_back(0);

@@ -1,39 +1,9 @@
 #include "halftape/autograd/ops/image/windows.h"
 
-#include <algorithm>
-
 #include "halftape/autograd/tape/record.h"
 #include "halftape/core/contract/backend.h"
 
 namespace halftape::detail {
-
-Array window_view(const Array& x, const Windows& w, const Shape& count) {
-  const int n = w.dims(), lead = x.dim() - n;
-  Array padded = x;
-  Shape room = x.shape();
-  bool inside = true;
-  for (int i = 0; i < n; ++i) {
-    const int64_t reach = (count[i] - 1) * w.stride[i] + w.span(i);  // in the padded x
-    const int64_t length = std::max(reach, x.size(lead + i) + w.padding[i]);
-    inside = inside && length == x.size(lead + i);
-    room[lead + i] = length;
-  }
-  if (!inside) {
-    padded = full(room, 0, x.dtype(), x.device());
-    Array middle = padded;
-    for (int i = 0; i < n; ++i)
-      middle = middle.slice(lead + i, w.padding[i], w.padding[i] + x.size(lead + i));
-    backend(x.device()).copy(middle, x);
-  }
-  Shape shape = joined(joined(leading_dims(x.shape(), n), w.size), count);
-  Strides strides = leading_dims(padded.strides(), n);
-  // The stride of a single element or window may be any number.
-  for (int i = 0; i < n; ++i)
-    strides.push_back(w.size[i] > 1 ? padded.strides()[lead + i] * w.dilation[i] : 0);
-  for (int i = 0; i < n; ++i)
-    strides.push_back(count[i] > 1 ? padded.strides()[lead + i] * w.stride[i] : 0);
-  return padded.as_strided(shape, strides, padded.offset());
-}
 
 Tensor windows(const Tensor& x, const Windows& w, const Shape& count) {
   return record("windows", window_view(x.array(), w, count), {&x},

@@ -7,10 +7,7 @@
 namespace halftape {
 namespace detail {
 
-/// `count` windows over the last dimensions of x, with zeros beyond its edges:
-/// (…, lengths…) → (…, sizes…, count…). A view if no window reaches beyond an edge.
-Array window_view(const Array& x, const Windows& windows, const Shape& count);
-/// The same, with history.
+/// window_view() with history.
 Tensor windows(const Tensor& x, const Windows& windows, const Shape& count);
 /// (…, sizes…, count…) → (…, lengths…): for each element the sum of what lies on it, rounded once
 /// to `dtype` (g's unless given).
