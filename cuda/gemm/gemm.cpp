@@ -1,7 +1,8 @@
 // Matrix products. An operand that the library cannot read is copied, leading dimensions become
-// batches of one stride, and the epilogues that the library lacks follow the product. Sums are kept
-// in float (double) and rounded once. Their order, and so their last digits, depends on the
-// library's algorithm, which is the same for the same shapes, strides and alignment.
+// batches of one stride, by copies where many calls would be needed, and the epilogues that the
+// library lacks follow the product. Sums are kept in float (double) and rounded once. Their order,
+// and so their last digits, depends on the library's algorithm, which is the same for the same
+// shapes, strides and alignment.
 #include <algorithm>
 
 #include "halftape/core/contract/collapsed.h"
@@ -18,6 +19,9 @@ namespace {
 // Matrices of one call. The library's limit is 65,535 in places, that of a grid's third dimension;
 // a power of two keeps the alignment.
 constexpr int64_t kMostMatrices = 1 << 15;
+// Calls of one product. Rather than make more, which a GPU can finish faster than they are
+// launched, operands are copied so that one is enough.
+constexpr int64_t kMostCalls = 4;
 
 Order order_of(const Array& x) {
   const int last = x.dim() - 1;
@@ -61,15 +65,37 @@ Gemm joined(const Gemm& g) {
   return y;
 }
 
+/// The first elements of matrices.
+Array leading(const Array& x) {
+  const auto count = static_cast<size_t>(x.dim() - 2);
+  return x.as_strided(Shape(std::span(x.shape().begin(), count)),
+                      Strides(std::span(x.strides().begin(), count)), x.offset());
+}
+
+/// True if there is one stride from each matrix to the next.
+bool has_one_stride(const Array& x) {
+  const Array first = leading(x);
+  return CollapsedDims<1>({&first}).shape.size() == 1;
+}
+/// x, or a copy of which that is true.
+Array with_one_stride(const Array& x) {
+  if (has_one_stride(x)) return x;
+  const int last = x.dim() - 1;
+  if (order_of(x) == Order::ByRows) return x.clone();
+  return x.transpose(last - 1, last).clone().transpose(last - 1, last);
+}
+
+/// The calls that the leading dimensions of these matrices take.
+int64_t calls_for(const Array& d, const Array& a, const Array& b) {
+  const Array d0 = leading(d), a0 = leading(a), b0 = leading(b);
+  const CollapsedDims<3> batch({&d0, &a0, &b0});
+  return d0.numel() / *std::max_element(batch.shape.begin(), batch.shape.end());
+}
+
 /// Calls f(Product) for g, with the leading dimensions as few batches of one stride.
 template <class F>
 void each_product(const Gemm& g, F&& f) {
   const int rank = g.d.dim();
-  const auto leading = [rank](const Array& x) {
-    const auto count = static_cast<size_t>(rank - 2);
-    return x.as_strided(Shape(std::span(x.shape().begin(), count)),
-                        Strides(std::span(x.strides().begin(), count)), x.offset());
-  };
   const auto matrices = [rank](const Array& x, char* at, int64_t next) {
     return Matrices{at, x.dtype(), x.strides()[rank - 2], x.strides()[rank - 1], next};
   };
@@ -175,27 +201,28 @@ void multiply(CudaBackend& on, const Gemm& given) {
   }
   const Gemm g = joined(given);
   const Dtype wide = compute_dtype(factors);  // of the sums
+  Array a = readable(g.a), b = readable(g.b);
+  const bool joins = calls_for(g.d, a, b) > kMostCalls;
+  if (joins) a = with_one_stride(a), b = with_one_stride(b);
+  const bool spread = joins && !has_one_stride(g.d);  // d is copied to where it belongs
   const Order order = order_of(g.d);
   const bool writable = order != Order::Neither && (result == factors || result == wide);
   // The library adds a bias along columns if it need not round it; some of its kernels add it to
   // sums that are rounded already.
-  const bool fused = g.bias && writable && order == Order::ByRows && g.beta == 0 &&
+  const bool fused = g.bias && writable && !spread && order == Order::ByRows && g.beta == 0 &&
                      result != kFloat64 && is_addable(*g.bias, result) &&
                      (result == wide || finishes_right(q, g, multiply_fused));
   // A bias that is added later is added before the rounding.
-  const bool in_place = writable && (!g.bias || fused || result == wide);
-  const Array d = in_place ? g.d : Array(g.d.shape(), wide, g.d.device());
+  const bool rounds = writable && (!g.bias || fused || result == wide),
+             in_place = rounds && !spread;
+  const Array d = in_place ? g.d : Array(g.d.shape(), rounds ? result : wide, g.d.device());
   if (!in_place && g.beta != 0) copy(d, g.d);
   const Array bias = fused ? addable(*g.bias, result) : Array();
-  each_product({.d = d,
-                .a = readable(g.a),
-                .b = readable(g.b),
-                .bias = fused ? &bias : nullptr,
-                .alpha = g.alpha,
-                .beta = g.beta},
-               [&](const Product& p) {
-                 if (!multiply_in_library(q, p)) multiply_in_kernel(q, p);
-               });
+  each_product(
+      {.d = d, .a = a, .b = b, .bias = fused ? &bias : nullptr, .alpha = g.alpha, .beta = g.beta},
+      [&](const Product& p) {
+        if (!multiply_in_library(q, p)) multiply_in_kernel(q, p);
+      });
   if (g.bias && !fused)
     on.binary(BinaryOps::index<formula::Add>(), g.d, d, g.bias->expand(g.d.shape()));
   else if (!in_place)
