@@ -3,157 +3,17 @@
 #include <algorithm>
 
 #include "halftape/autograd/ops/cast_list.h"
+#include "halftape/autograd/ops/image/conv_products.h"
 #include "halftape/autograd/ops/image/windows.h"
 #include "halftape/autograd/ops/layout/view.h"
 #include "halftape/autograd/ops/product/matmul.h"
 #include "halftape/autograd/ops/reduction/reduce.h"
 #include "halftape/autograd/tape/record.h"
-#include "halftape/core/contract/backend.h"
-#include "halftape/core/formula/binary.h"
 
 namespace halftape {
 namespace {
 
-using detail::each_dim, detail::joined, detail::last_dims, detail::leading_dims;
-
-struct Conv {
-  Windows windows;
-  int64_t groups;
-
-  int dims() const { return windows.dims(); }
-};
-
-// The three sides of one sum, Σ y[n, o, l]·w[o, c, k]·x[n, c, l·stride + k·dilation − padding]:
-// each is the derivative of the other two, up to any order. All are products of matrices, one for
-// each group: of the kernels (O, C·k), of the columns of all images (C·k, n·l), which are a copy of
-// the windows, and of y (O, n·l).
-
-/// Elements of columns that exist at a time: images are taken in blocks. Of the shape alone, so
-/// that the order of sums is, too.
-constexpr int64_t kColumns = int64_t{1} << 21;
-
-/// f(begin, end) for blocks of images. Where columns are the images themselves, a single large
-/// image is a matrix without a copy; small ones are better joined to larger matrices.
-void each_block(const Conv& c, int64_t images, int64_t channels, const Shape& lengths,
-                const Shape& count, const auto& f) {
-  const Windows& w = c.windows;
-  const bool pointwise = numel(w.size) == 1 && lengths == count;
-  const int64_t one = checked_mul(checked_mul(channels, numel(w.size)), numel(count));
-  const int64_t most = pointwise && numel(count) >= 1024
-                           ? 1
-                           : std::max<int64_t>(1, kColumns / std::max<int64_t>(one, 1));
-  for (int64_t begin = 0; begin < images; begin += most) f(begin, std::min(images, begin + most));
-}
-
-/// Channels first: (n, C, …) as (C, n, …).
-Array channels_first(const Array& x) { return x.transpose(0, 1); }
-
-/// (C, n, l…) as a matrix for each group, (groups, C/groups, n·l).
-Shape matrix_shape(const Conv& c, const Array& x) {
-  return {c.groups, x.size(0) / c.groups, numel(last_dims(x.shape(), x.dim() - 1))};
-}
-Array as_matrix(const Conv& c, const Array& x) {
-  const Array turned = channels_first(x);
-  return turned.reshape(matrix_shape(c, turned));
-}
-
-/// The columns (groups, C/groups·k, n·l) of images (n, C, …).
-Array columns(const Conv& c, const Array& x, const Shape& count) {
-  const Array view = window_view(x, c.windows, count);
-  Dims order{1};
-  for (int i = 0; i < c.dims(); ++i) order.push_back(2 + i);
-  order.push_back(0);
-  for (int i = 0; i < c.dims(); ++i) order.push_back(2 + c.dims() + i);
-  return view.permute(order).reshape(
-      {c.groups, x.size(1) / c.groups * numel(c.windows.size), x.size(0) * numel(count)});
-}
-/// Columns as (n, C, size…, count…).
-Array as_windows(const Conv& c, const Array& columns, int64_t images, const Shape& count) {
-  const int64_t channels = c.groups * columns.size(1) / std::max<int64_t>(1, numel(c.windows.size));
-  const Array windows =
-      columns.reshape(joined(joined(joined({channels}, c.windows.size), {images}), count));
-  Dims order{c.dims() + 1};
-  for (int i = 0; i < windows.dim(); ++i)
-    if (i != c.dims() + 1) order.push_back(i);
-  return windows.permute(order);
-}
-
-Array kernels(const Conv& c, const Array& w) {
-  return w.reshape({c.groups, w.size(0) / c.groups, w.size(1) * numel(c.windows.size)});
-}
-
-/// to ← from + bias, one rounding. to, from: (C, …), perhaps the same; bias (C), or none.
-void write(const Array& to, const Array& from, const Array& bias) {
-  if (bias.defined()) {
-    Array along = bias;
-    for (int i = 1; i < to.dim(); ++i) along = along.unsqueeze(i);
-    backend(to.device())
-        .binary(BinaryOps::index<formula::Add>(), to, from, along.expand(to.shape()));
-  } else if (to.buffer() != from.buffer()) {
-    backend(to.device()).copy(to, from);
-  }
-}
-
-/// y: (N, O, count…) of x and w.
-Array outputs(const Conv& c, const Array& x, const Array& w, const Array& bias,
-              const Shape& count) {
-  Array y(joined({x.size(0), w.size(0)}, count), x.dtype(), x.device());
-  const Array kernel = kernels(c, w);
-  each_block(
-      c, x.size(0), x.size(1), last_dims(x.shape(), c.dims()), count,
-      [&](int64_t begin, int64_t end) {
-        const Array to = channels_first(y.slice(0, begin, end));
-        Array product;  // where it belongs, if it lies there as a matrix
-        if (!to.try_view(matrix_shape(c, to), product) || (bias.defined() && is_narrow(y.dtype())))
-          product = Array(matrix_shape(c, to), compute_dtype(y.dtype()), y.device());
-        backend(y.device())
-            .gemm({.d = product, .a = kernel, .b = columns(c, x.slice(0, begin, end), count)});
-        write(to, product.reshape(to.shape()), bias);
-      });
-  return y;
-}
-
-/// x: (N, C, lengths…) of y and w, with a bias for each of its channels, or none.
-Array inputs(const Conv& c, const Array& y, const Array& w, const Array& bias,
-             const Shape& lengths) {
-  const Shape count = last_dims(y.shape(), c.dims());
-  const int64_t channels = w.size(1) * c.groups;
-  Array x(joined({y.size(0), channels}, lengths), y.dtype(), y.device());
-  const Array kernel = kernels(c, w).transpose(1, 2);
-  each_block(c, y.size(0), channels, lengths, count, [&](int64_t begin, int64_t end) {
-    const Array from = as_matrix(c, y.slice(0, begin, end)), to = x.slice(0, begin, end);
-    const Array sums({c.groups, kernel.size(1), from.size(2)}, compute_dtype(y.dtype()),
-                     y.device());
-    backend(x.device()).gemm({.d = sums, .a = kernel, .b = from});
-    const bool rounds_later = bias.defined() && is_narrow(x.dtype());
-    const Array folded =
-        rounds_later ? Array(to.shape(), compute_dtype(x.dtype()), x.device()) : to;
-    backend(x.device()).fold(folded, as_windows(c, sums, end - begin, count), c.windows);
-    write(channels_first(to), channels_first(folded), bias);
-  });
-  return x;
-}
-
-/// w: (O, C/groups, size…) of y and x. Blocks are added up in float32.
-Array weights(const Conv& c, const Array& y, const Array& x) {
-  const Shape count = last_dims(y.shape(), c.dims());
-  const int64_t out = y.size(1) / c.groups, in = x.size(1) / c.groups;
-  // The transpose of w, so that the product transposes y, the smaller of its factors.
-  const Array sum({c.groups, in * numel(c.windows.size), out}, compute_dtype(y.dtype()),
-                  y.device());
-  if (y.size(0) == 0) backend(y.device()).fill(sum, 0);
-  each_block(c, x.size(0), x.size(1), last_dims(x.shape(), c.dims()), count,
-             [&](int64_t begin, int64_t end) {
-               backend(y.device())
-                   .gemm({.d = sum,
-                          .a = columns(c, x.slice(0, begin, end), count),
-                          .b = as_matrix(c, y.slice(0, begin, end)).transpose(1, 2),
-                          .beta = begin == 0 ? 0.0 : 1.0});
-             });
-  const Array w(joined({y.size(1), in}, c.windows.size), y.dtype(), y.device());
-  backend(y.device()).copy(kernels(c, w), sum.transpose(1, 2));
-  return w;
-}
+using detail::Conv, detail::each_dim, detail::joined, detail::last_dims, detail::leading_dims;
 
 Tensor sum_over_images(const Tensor& g) {
   Dims others;
@@ -172,8 +32,8 @@ Tensor weights_of(const char* name, const Conv& c, const Tensor& y, const Tensor
 /// y of x, or `back`: x of y. lengths: of the result.
 Tensor across(const char* name, const Conv& c, bool back, const Tensor& from, const Tensor& w,
               const Tensor& bias, const Shape& lengths) {
-  const Array to = back ? inputs(c, from.array(), w.array(), array_of(bias), lengths)
-                        : outputs(c, from.array(), w.array(), array_of(bias), lengths);
+  const Array to = back ? detail::conv_inputs(c, from.array(), w.array(), array_of(bias), lengths)
+                        : detail::conv_outputs(c, from.array(), w.array(), array_of(bias), lengths);
   if (!records({&from, &w, &bias})) return Tensor(to);
   return record(
       name, to, {&from, &w, &bias},
@@ -191,7 +51,7 @@ Tensor across(const char* name, const Conv& c, bool back, const Tensor& from, co
 }
 
 Tensor weights_of(const char* name, const Conv& c, const Tensor& y, const Tensor& x) {
-  const Array w = weights(c, y.array(), x.array());
+  const Array w = detail::conv_weights(c, y.array(), x.array());
   if (!records({&y, &x})) return Tensor(w);
   return record(name, w, {&y, &x},
                 [c, lengths = last_dims(x.sizes(), c.dims()),
