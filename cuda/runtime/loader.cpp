@@ -1,14 +1,11 @@
 // Finds and loads the CUDA library at the first call, or says why there is none.
 #include <atomic>
-#include <filesystem>
 #include <mutex>
 #include <string>
-#include <system_error>
-#include <vector>
 
 #include "halftape/core/capture/capture.h"
 #include "halftape/core/check.h"
-#include "halftape/core/machine/os.h"
+#include "halftape/core/machine/module.h"
 #include "halftape/cuda/cuda.h"
 #include "halftape/cuda/runtime/runtime.h"
 
@@ -27,71 +24,13 @@ Loaded& loaded() {
   return *one;
 }
 
-namespace fs = std::filesystem;
-constexpr const char* kLibrary = "libhalftape_cuda.so";
-
-/// Where the library may lie, the likeliest place first. Only folders that are as hard to write to
-/// as this code itself: neither the current folder nor a search path of the system is among them.
-/// * The folder of the program, or of libhalftape.so.
-/// * PREFIX/lib for a program in PREFIX/bin, so that an installation may be moved as a whole.
-/// * The folders that the program's linker wrote into it, such as that of a build.
-/// A folder beside the program may belong to somebody else, as it does in /tmp. So the file in any
-/// but the last must belong to the program's owner, who is trusted already, or to root.
-std::vector<fs::path> places() {
-  std::vector<fs::path> all;
-  const void* const here = reinterpret_cast<void*>(&places);
-  const fs::path code = os::place_of(here).file;
-  if (code.is_absolute()) {
-    const fs::path folder = code.parent_path();
-    all.push_back(folder / kLibrary);
-    if (folder.filename() == "bin")
-      all.push_back(folder.parent_path() / HALFTAPE_LIB_FOLDER / kLibrary);
-    std::erase_if(all, [&](const fs::path& file) { return !os::is_as_safe_as(file, code); });
-  }
-  for (const fs::path& folder : os::run_path_of(here)) {
-    std::error_code unreadable;
-    if (fs::is_regular_file(folder / kLibrary, unreadable)) all.push_back(folder / kLibrary);
-  }
-  return all;
-}
-
-Runtime* open(const std::string& place, std::string& why_not) {
-  void* const library = os::load_library(place, why_not);
-  if (!library) return nullptr;
-  const auto version = reinterpret_cast<decltype(&halftape_cuda_version)>(
-      os::symbol(library, "halftape_cuda_version"));
-  const auto start =
-      reinterpret_cast<decltype(&halftape_cuda_open)>(os::symbol(library, "halftape_cuda_open"));
-  if (!version || !start || version() != kRuntimeVersion)
-    why_not = place + " belongs to another version of halftape";
-  else if (Runtime* runtime = start(&why_not))
-    return runtime;
-  return nullptr;  // stays loaded: unloading the CUDA runtime is not safe
-}
-
 Runtime* load(std::string& why_not) {
-  if (!*HALFTAPE_LIB_FOLDER) {
-    why_not = "the CUDA backend is for Linux alone";
-    return nullptr;
-  }
-  if (const char* said = os::secure_environment("HALFTAPE_CUDA_LIBRARY")) {
-    std::error_code unreadable;
-    const fs::path file = fs::absolute(said, unreadable);
-    if (fs::is_regular_file(file, unreadable)) return open(file.string(), why_not);
-    why_not = "HALFTAPE_CUDA_LIBRARY: there is no file " + std::string(said);
-    return nullptr;
-  }
   // Without a driver there is nothing to load: cuBLASLt alone is half a gigabyte.
-  if (!os::load_library("libcuda.so.1", why_not)) {
-    why_not = "no NVIDIA driver is installed";
-    return nullptr;
-  }
-  const std::vector<fs::path> all = places();
-  if (!all.empty()) return open(all.front().string(), why_not);
-  why_not = std::string("the CUDA backend is not installed: ") + kLibrary +
-            " lies neither beside the program nor in a folder of its run path; if it lies "
-            "elsewhere, HALFTAPE_CUDA_LIBRARY names it";
-  return nullptr;
+  const detail::Module library{"cuda", "the CUDA backend", kRuntimeVersion, "libcuda.so.1",
+                               "no NVIDIA driver is installed"};
+  const auto start =
+      reinterpret_cast<decltype(&halftape_cuda_open)>(detail::load_module(library, why_not));
+  return start ? start(&why_not) : nullptr;
 }
 
 Runtime& require(Device device) {

@@ -1,0 +1,84 @@
+#include "halftape/core/machine/module.h"
+
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include "halftape/core/machine/os.h"
+
+namespace halftape::detail {
+namespace {
+
+/// Where a part may lie, the likeliest place first. Only folders that are as hard to write to as
+/// this code itself: neither the current folder nor a search path of the system is among them.
+/// * The folder of the program, or of libhalftape.so.
+/// * PREFIX/lib for a program in PREFIX/bin, so that an installation may be moved as a whole.
+/// * The folders that the program's linker wrote into it, such as that of a build.
+/// A folder beside the program may belong to somebody else, as it does in /tmp. So the file in any
+/// but the last must belong to the program's owner, who is trusted already, or to root.
+std::vector<std::filesystem::path> places_of(const std::string& library) {
+  std::vector<std::filesystem::path> all;
+  const void* const here = reinterpret_cast<void*>(&places_of);
+  const std::filesystem::path code = os::place_of(here).file;
+  if (code.is_absolute()) {
+    const std::filesystem::path folder = code.parent_path();
+    all.push_back(folder / library);
+    if (folder.filename() == "bin")
+      all.push_back(folder.parent_path() / HALFTAPE_LIB_FOLDER / library);
+    std::erase_if(all, [&](const auto& file) { return !os::is_as_safe_as(file, code); });
+  }
+  for (const std::filesystem::path& folder : os::run_path_of(here)) {
+    std::error_code unreadable;
+    if (std::filesystem::is_regular_file(folder / library, unreadable))
+      all.push_back(folder / library);
+  }
+  return all;
+}
+
+/// The file of the part; empty, with the reason, if there is none.
+std::string find_module(const Module& module, std::string& why_not) {
+  const std::string library = "libhalftape_" + module.name + ".so";
+  std::string variable = "HALFTAPE_" + module.name + "_LIBRARY";
+  for (char& c : variable)
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  if (const char* said = os::secure_environment(variable.c_str())) {
+    std::error_code unreadable;
+    const std::filesystem::path file = std::filesystem::absolute(said, unreadable);
+    if (std::filesystem::is_regular_file(file, unreadable)) return file.string();
+    why_not = variable + ": there is no file " + said;
+    return "";
+  }
+  if (!module.needs.empty() && !os::load_library(module.needs, why_not)) {
+    why_not = module.without;
+    return "";
+  }
+  const std::vector<std::filesystem::path> all = places_of(library);
+  if (!all.empty()) return all.front().string();
+  why_not = module.what + " is not installed: " + library +
+            " lies neither beside the program nor in a folder of its run path; if it lies "
+            "elsewhere, " +
+            variable + " names it";
+  return "";
+}
+
+}  // namespace
+
+void* load_module(const Module& module, std::string& why_not) {
+  if (!*HALFTAPE_LIB_FOLDER) {
+    why_not = module.what + " is for Linux alone";
+    return nullptr;
+  }
+  const std::string file = find_module(module, why_not);
+  void* const library = file.empty() ? nullptr : os::load_library(file, why_not);
+  if (!library) return nullptr;
+  // What does not fit stays loaded: unloading the CUDA runtime, say, is not safe.
+  const std::string prefix = "halftape_" + module.name;
+  const auto version =
+      reinterpret_cast<int (*)()>(os::symbol(library, (prefix + "_version").c_str()));
+  void* const open = os::symbol(library, (prefix + "_open").c_str());
+  if (version && open && version() == module.version) return open;
+  why_not = file + " belongs to another version of halftape";
+  return nullptr;
+}
+
+}  // namespace halftape::detail
