@@ -44,6 +44,19 @@ void after_fork_in_child(void (*f)());
 /// The value of an environment variable, or null. Null, too, in a program that has more rights than
 /// its caller, on systems that can tell.
 const char* secure_environment(const char* name);
+/// While it lives, a write of this thread to a connection or pipe that nobody reads any longer is
+/// an error instead of the end of the program, and so it is in threads that this one starts
+/// meanwhile. Does nothing on systems without SIGPIPE.
+class NoPipeSignal {
+ public:
+  NoPipeSignal();
+  ~NoPipeSignal();
+  NoPipeSignal(const NoPipeSignal&) = delete;
+  NoPipeSignal& operator=(const NoPipeSignal&) = delete;
+
+ private:
+  bool ours_ = false;  // this one blocked the signal
+};
 /// "localhost" and 0 on an unknown system.
 std::string host_name();
 int64_t process_id();

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -138,6 +139,46 @@ void* aligned_alloc(size_t alignment, size_t size) { return std::aligned_alloc(a
 void aligned_free(void* block) { std::free(block); }
 
 void after_fork_in_child(void (*f)()) { pthread_atfork(nullptr, nullptr, f); }
+
+#if defined(__EMSCRIPTEN__)  // without signals
+NoPipeSignal::NoPipeSignal() = default;
+NoPipeSignal::~NoPipeSignal() { (void)ours_; }
+#else
+namespace {
+sigset_t pipe_signal() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGPIPE);
+  return set;
+}
+bool pipe_signal_waits() {
+  sigset_t waiting;
+  return sigpending(&waiting) == 0 && sigismember(&waiting, SIGPIPE) == 1;
+}
+}  // namespace
+
+NoPipeSignal::NoPipeSignal() {
+  const sigset_t pipe = pipe_signal();
+  sigset_t before;
+  // One that waits already is the caller's, who has blocked it.
+  ours_ = !pipe_signal_waits() && pthread_sigmask(SIG_BLOCK, &pipe, &before) == 0 &&
+          sigismember(&before, SIGPIPE) == 0;
+}
+
+NoPipeSignal::~NoPipeSignal() {
+  if (!ours_) return;
+  const sigset_t pipe = pipe_signal();
+  // What waits would be delivered now.
+#if defined(__APPLE__)
+  int taken;
+  if (pipe_signal_waits()) sigwait(&pipe, &taken);
+#else
+  const timespec now{};
+  while (pipe_signal_waits() && sigtimedwait(&pipe, nullptr, &now) == SIGPIPE) continue;
+#endif
+  pthread_sigmask(SIG_UNBLOCK, &pipe, nullptr);
+}
+#endif
 
 std::string host_name() {
   char host[256] = {};

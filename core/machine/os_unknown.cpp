@@ -24,6 +24,8 @@ void after_fork_in_child(void (*)()) {}
 void* aligned_alloc(size_t alignment, size_t size) { return std::aligned_alloc(alignment, size); }
 void aligned_free(void* block) { std::free(block); }
 std::string host_name() { return "localhost"; }
+NoPipeSignal::NoPipeSignal() = default;
+NoPipeSignal::~NoPipeSignal() { (void)ours_; }
 int64_t process_id() { return 0; }
 std::string output_of(const std::string&) { return {}; }
 bool stdout_is_terminal() { return false; }

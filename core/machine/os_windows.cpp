@@ -145,6 +145,8 @@ std::string host_name() {
   return GetComputerNameExW(ComputerNamePhysicalDnsHostname, host, &n) ? utf8(host) : "localhost";
 }
 
+NoPipeSignal::NoPipeSignal() = default;
+NoPipeSignal::~NoPipeSignal() { (void)ours_; }
 int64_t process_id() { return GetCurrentProcessId(); }
 
 std::string output_of(const std::string&) { return {}; }
