@@ -31,6 +31,15 @@ void reset() {
   clear_reports();
 }
 
+cudaError_t enqueue_foreign(cudaStream_t stream, std::function<bool()> ready,
+                            std::function<void()> run) {
+  return call([&] { return enqueue(stream, {.run = std::move(run), .ready = std::move(ready)}); });
+}
+void copy_foreign(void* to, const void* from, std::size_t size) {
+  const std::lock_guard lock(world().mutex);
+  DeviceMemory::memory().copy(to, from, size);
+}
+
 void fail_allocation(int nth, bool and_after) {
   World& w = world();
   const std::lock_guard lock(w.mutex);

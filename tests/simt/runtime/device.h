@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,14 @@ namespace simt {
 /// Drops pending work, errors (sticky ones as well), planned faults, counters, the log and the
 /// reports. Memory, streams, events and graphs stay, so that a backend that holds some goes on.
 void reset();
+
+/// Puts the work of another library into a stream, or into the graph that the stream captures.
+/// While `ready` says false, the stream stands still: calls that wait for it let other threads run,
+/// and those that ask find it busy. Both are called under the rig's lock.
+cudaError_t enqueue_foreign(cudaStream_t stream, std::function<bool()> ready,
+                            std::function<void()> run);
+/// memcpy() between any memory, the device's included, for such work.
+void copy_foreign(void* to, const void* from, std::size_t size);
 
 // ---------------------------------------------------------------- planned faults
 /// The `nth` allocation of device memory from now on (1: the next) fails; with `and_after`, so do

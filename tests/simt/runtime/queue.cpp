@@ -47,11 +47,25 @@ bool works(int device) {
   return d.pending == cudaSuccess && d.surfaced == cudaSuccess;
 }
 
-void Queue::run_until(std::uint64_t count) {
+void Queue::run_until(std::uint64_t count, bool may_wait) {
+  // Where this thread steps aside, another one may carry on here: an entry leaves its place only
+  // when nothing more can keep it.
   while (finished < count && !entries.empty()) {
+    const auto reached = [](const Point& point) { return point.queue->done(point.count); };
+    const auto& after = entries.front().after;
+    if (const auto it = std::find_if_not(after.begin(), after.end(), reached); it != after.end()) {
+      const Point point = *it;
+      point.queue->run_until(point.count, may_wait);
+      if (!reached(point) && !may_wait) return;
+      continue;
+    }
+    if (const Work& first = entries.front().work; first.ready && works(device) && !first.ready()) {
+      if (!may_wait) return;
+      world().mutex.step_aside();
+      continue;
+    }
     const Entry entry = std::move(entries.front());
     entries.pop_front();
-    for (const Point& point : entry.after) point.queue->run_until(point.count);
     // A broken device does no more work; that memory was freed is book-keeping.
     if (entry.work.run && (works(device) || entry.work.type == cudaGraphNodeTypeMemFree))
       entry.work.run();
@@ -145,28 +159,43 @@ cudaError_t finish(int device) {
   return cudaSuccess;
 }
 
-}  // namespace simt
-
-// Any order that the edges allow is right: the one of the capture, or its opposite.
-void CUgraphExec_st::Program::run(int device) const {
-  using simt::Order;
-  std::vector<std::size_t> missing(nodes.size(), 0);
-  std::vector<std::vector<std::size_t>> next(nodes.size());
-  std::set<std::size_t> ready;
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    missing[i] = nodes[i].after.size();
-    for (const std::size_t before : nodes[i].after) next[before].push_back(i);
-    if (!missing[i]) ready.insert(i);
-  }
-  std::mt19937 random(simt::settings.seed);
-  while (!ready.empty()) {
-    auto it = ready.begin();
-    if (simt::settings.order == Order::Reverse) it = std::prev(ready.end());
-    if (simt::settings.order == Order::Random) std::advance(it, random() % ready.size());
-    const std::size_t i = *it;
-    ready.erase(it);
-    if (nodes[i].work.run && simt::works(device)) nodes[i].work.run();
-    for (const std::size_t n : next[i])
-      if (--missing[n] == 0) ready.insert(n);
+GraphRun::GraphRun(std::shared_ptr<const CUgraphExec_st::Program> program, int device)
+    : program_(std::move(program)),
+      device_(device),
+      missing_(program_->nodes.size(), 0),
+      next_(program_->nodes.size()),
+      random_(settings.seed) {
+  for (std::size_t i = 0; i < program_->nodes.size(); ++i) {
+    missing_[i] = program_->nodes[i].after.size();
+    for (const std::size_t before : program_->nodes[i].after) next_[before].push_back(i);
+    if (!missing_[i]) ready_.insert(i);
   }
 }
+
+/// Any order that the edges allow is right: the one of the capture, or its opposite.
+std::size_t GraphRun::take() {
+  auto it = ready_.begin();
+  if (settings.order == Order::Reverse) it = std::prev(ready_.end());
+  if (settings.order == Order::Random) std::advance(it, random_() % ready_.size());
+  const std::size_t i = *it;
+  ready_.erase(it);
+  return i;
+}
+
+bool GraphRun::advance() {
+  ready_.merge(waiting_);
+  while (!ready_.empty()) {
+    const std::size_t i = take();
+    const Work& work = program_->nodes[i].work;
+    if (work.ready && works(device_) && !work.ready()) {
+      waiting_.insert(i);
+      continue;
+    }
+    if (work.run && works(device_)) work.run();
+    for (const std::size_t n : next_[i])
+      if (--missing_[n] == 0) ready_.insert(n);
+  }
+  return waiting_.empty();
+}
+
+}  // namespace simt

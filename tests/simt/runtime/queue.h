@@ -10,10 +10,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <random>
 #include <set>
 #include <string>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "runtime/device.h"
@@ -26,6 +28,8 @@ struct Work {
   std::function<void()> run;
   const void* function = nullptr;  // of a kernel
   cudaKernelNodeParams launch{};   // of a kernel
+  /// Whether it can be done now; while it cannot, its stream stands still. Empty: at any time.
+  std::function<bool()> ready = {};
 };
 
 /// The work of one stream, first in, first out.
@@ -39,7 +43,9 @@ struct Queue {
     std::vector<Point> after;  // of other queues
   };
   explicit Queue(int of_device) : device(of_device) {}
-  void run_until(std::uint64_t count);
+  /// Up to the first work that is not ready, or, with may_wait, through all that there is: other
+  /// threads run meanwhile.
+  void run_until(std::uint64_t count, bool may_wait = true);
   void run_all() { run_until(enqueued); }
   bool done(std::uint64_t count) const { return finished >= count; }
 
@@ -101,7 +107,7 @@ struct CUgraphExec_st {
   struct Program {
     std::vector<CUgraphNode_st> nodes;
     std::vector<std::shared_ptr<void>> memory;
-    void run(int device) const;
+    bool waits = false;  // some of its work may not be ready
   };
   std::shared_ptr<const Program> program;  // launches on their way keep it
 };
@@ -116,9 +122,50 @@ struct CUmemPoolHandle_st {
 
 namespace simt {
 
+/// One launch of a graph.
+class GraphRun {
+ public:
+  GraphRun(std::shared_ptr<const CUgraphExec_st::Program> program, int device);
+  /// Carries out what is ready; true once that was all.
+  bool advance();
+
+ private:
+  std::size_t take();
+  std::shared_ptr<const CUgraphExec_st::Program> program_;
+  int device_;
+  std::vector<std::size_t> missing_;  // of each node: those that come before it
+  std::vector<std::vector<std::size_t>> next_;
+  std::set<std::size_t> ready_, waiting_;
+  std::mt19937 random_;
+};
+
+/// A recursive mutex that its holder can leave for a moment.
+class WorldMutex {
+ public:
+  void lock() {
+    mutex_.lock();
+    ++depth_;
+  }
+  void unlock() {
+    --depth_;
+    mutex_.unlock();
+  }
+  void step_aside() {
+    const int depth = std::exchange(depth_, 0);
+    for (int i = 0; i < depth; ++i) mutex_.unlock();
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    for (int i = 0; i < depth; ++i) mutex_.lock();
+    depth_ = depth;
+  }
+
+ private:
+  std::recursive_mutex mutex_;
+  int depth_ = 0;  // times that the holder has locked it
+};
+
 /// The state of all devices. Calls hold the mutex; kernels run inside them.
 struct World {
-  std::recursive_mutex mutex;
+  WorldMutex mutex;
   std::map<int, Device> devices;
   std::map<int, CUstream_st*> legacy;  // the default stream of each device
   std::map<int, CUmemPoolHandle_st*> default_pools, current_pools;

@@ -65,7 +65,10 @@ cudaError_t end_capture(cudaStream_t stream, cudaGraph_t* graph) {
 
 std::shared_ptr<const CUgraphExec_st::Program> compile(const CUgraph_st& graph) {
   auto program = std::make_shared<CUgraphExec_st::Program>();
-  for (const auto& node : graph.nodes) program->nodes.push_back(*node);
+  for (const auto& node : graph.nodes) {
+    program->nodes.push_back(*node);
+    program->waits |= node->work.ready != nullptr;
+  }
   program->memory = graph.memory;
   return program;
 }
@@ -84,10 +87,10 @@ cudaError_t launch_graph(cudaGraphExec_t executable, cudaStream_t stream) {
   const CUstream_st* s = find(stream);
   if (!s) return cudaErrorInvalidResourceHandle;
   ++w.counters.graph_launches;
-  return enqueue(stream, {.type = cudaGraphNodeTypeGraph,
-                          .run = [program = executable->program, device = s->device] {
-                            program->run(device);
-                          }});
+  const auto run = std::make_shared<GraphRun>(executable->program, s->device);
+  Work work{.type = cudaGraphNodeTypeGraph, .run = [run] { run->advance(); }};
+  if (executable->program->waits) work.ready = [run] { return run->advance(); };
+  return enqueue(stream, std::move(work));
 }
 
 }  // namespace

@@ -113,7 +113,7 @@ cudaError_t wait(cudaStream_t stream, CUevent_st* event) {
 /// comes to its end.
 cudaError_t ask(Queue& queue, std::uint64_t count) {
   if (queue.done(count)) return finish(queue.device);
-  queue.run_until(queue.finished + 1);
+  queue.run_until(queue.finished + 1, /*may_wait=*/false);
   return cudaErrorNotReady;
 }
 
