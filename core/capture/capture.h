@@ -52,6 +52,11 @@ class BufferSlot;
 /// count as allocated by the step.
 void lent_to_step(BufferSlot& slot);
 
+/// For work that enters the device's queue without the backend, before it does: such work reads the
+/// array, or writes it. If this thread is trying or capturing a step, that is noted as of a call of
+/// the backend. settle() is still the caller's to call.
+void touched_in_step(const Array& array, bool written);
+
 /// While one lives, memory that this thread allocates is state that outlasts the step: a
 /// parameter's moments, for one. A Graph restores its first contents after the trial.
 class [[nodiscard]] LastingState {

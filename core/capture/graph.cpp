@@ -22,6 +22,9 @@ LastingState::~LastingState() {
 void lent_to_step(BufferSlot& slot) {
   if (detail::Stage* s = detail::Stage::current()) s->lent(slot);
 }
+void touched_in_step(const Array& array, bool written) {
+  if (detail::Stage* s = detail::Stage::current()) s->touched(array, written);
+}
 
 namespace {
 thread_local constinit Capture* capturing = nullptr;

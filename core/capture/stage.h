@@ -21,6 +21,7 @@ class Stage {
   virtual void begin_lasting() = 0;
   virtual void end_lasting() = 0;
   virtual void lent(BufferSlot& slot) = 0;
+  virtual void touched(const Array& array, bool written) = 0;
 
  protected:
   Stage() {

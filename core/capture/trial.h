@@ -32,6 +32,9 @@ class Trial final : public ForwardingBackend, public Stage {
     made_.insert(slot.buffer().get());
     if (lasting_) fresh_.push_back(slot.buffer());
   }
+  void touched(const Array& array, bool written) override {
+    if (written) save(array);
+  }
   void put_back() {
     // In reverse: a buffer and a part of it may both be saved.
     for (; !saved_.empty(); saved_.pop_back()) {
@@ -47,15 +50,16 @@ class Trial final : public ForwardingBackend, public Stage {
 
  private:
   void before(const std::string&, const Touched& touched) override {
-    for (const Array* a : touched.writes) {
-      if (!a->defined() || a->device() != device_) continue;
-      const BufferPtr& buffer = a->buffer();
-      if (made(buffer.get()) || !known_.insert(buffer.get()).second) continue;
-      const Array now = all_bytes(buffer);
-      const Array before(to().allocate(buffer->size()), now.shape(), now.strides(), 0, kUInt8);
-      to().copy(before, now);
-      saved_.emplace_back(now, before);
-    }
+    for (const Array* a : touched.writes) save(*a);
+  }
+  void save(const Array& a) {
+    if (!a.defined() || a.device() != device_) return;
+    const BufferPtr& buffer = a.buffer();
+    if (made(buffer.get()) || !known_.insert(buffer.get()).second) return;
+    const Array now = all_bytes(buffer);
+    const Array before(to().allocate(buffer->size()), now.shape(), now.strides(), 0, kUInt8);
+    to().copy(before, now);
+    saved_.emplace_back(now, before);
   }
 
   bool made(const Buffer* buffer) const {

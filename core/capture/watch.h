@@ -86,6 +86,7 @@ class Watch final : public ForwardingBackend, public Stage {
     made_.insert(slot.buffer().get());
     lent_.emplace_back(&slot);
   }
+  void touched(const Array& array, bool written) override { note(array, written); }
   bool made(const Buffer* buffer) const { return made_.contains(buffer); }
   /// The slots that the step used: replays write there.
   const std::vector<Ref<BufferSlot>>& lent() const { return lent_; }
