@@ -164,6 +164,30 @@ class Nested {
   static inline thread_local int depth = 0;
 };
 
+/// What hooks of a backward() have put off until its end.
+class PutOff {
+ public:
+  PutOff() : outer_(current) {
+    if (!outer_) current = this;
+  }
+  ~PutOff() { current = outer_; }
+  PutOff(const PutOff&) = delete;
+  PutOff& operator=(const PutOff&) = delete;
+  /// At the end of a pass; only the outermost one does something.
+  void call() {
+    if (outer_) return;
+    current = nullptr;
+    for (const std::function<void()>& f : calls_) f();
+  }
+  void add(std::function<void()> f) { calls_.push_back(std::move(f)); }
+  /// Of this thread; null outside of backward().
+  static inline thread_local PutOff* current = nullptr;
+
+ private:
+  PutOff* outer_;
+  std::vector<std::function<void()>> calls_;
+};
+
 Grads run(Request& request);
 Grads run_elsewhere(Request& request) {
   HALFTAPE_CHECK(!Capture::active_or_tried(),
@@ -171,7 +195,9 @@ Grads run_elsewhere(Request& request) {
                  "the step of a Graph; use fewer there");
   Grads result;
   std::exception_ptr error;
-  const auto work = [&, mark = GradTag::current(), watcher = ValueWatcher::current()] {
+  const auto work = [&, mark = GradTag::current(), watcher = ValueWatcher::current(),
+                     put_off = PutOff::current] {
+    PutOff::current = put_off;
     const GradTag::Pass pass(mark);
     const ValueWatcher::Scope watched(watcher);
     try {
@@ -341,9 +367,10 @@ void backward(const TensorList& outputs, const TensorList& grad_outputs,
               std::optional<bool> retain_graph, bool create_graph,
               const std::optional<TensorList>& inputs) {
   Request r = prepare("backward", outputs, grad_outputs, retain_graph, create_graph);
+  PutOff put_off;
   if (!inputs) {
     run(r);
-    return;
+    return put_off.call();
   }
   HALFTAPE_CHECK(!inputs->empty(),
                  "backward: inputs cannot be empty; leave them out for all leaves");
@@ -359,6 +386,14 @@ void backward(const TensorList& outputs, const TensorList& grad_outputs,
     else
       accumulate((*inputs)[i].mutable_grad(), grads[i]);
   }
+  put_off.call();
+}
+
+void queue_callback(std::function<void()> f) {
+  if (PutOff* put_off = PutOff::current)
+    put_off->add(std::move(f));
+  else
+    f();
 }
 
 TensorList grad(const TensorList& outputs, const TensorList& inputs, const TensorList& grad_outputs,

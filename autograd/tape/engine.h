@@ -1,5 +1,7 @@
 // backward() and grad(): one iterative walk over the tape, youngest node first.
 #pragma once
+#include <functional>
+
 #include "halftape/autograd/tensor.h"
 
 namespace halftape::autograd {
@@ -17,6 +19,11 @@ void backward(const TensorList& outputs, const TensorList& grad_outputs = {},
 TensorList grad(const TensorList& outputs, const TensorList& inputs,
                 const TensorList& grad_outputs = {}, std::optional<bool> retain_graph = {},
                 bool create_graph = false, bool allow_unused = false);
+
+/// For hooks: calls f when the backward() that runs in this thread has ended well, of nested ones
+/// the outermost; in the order of these calls, on the thread of that backward(), which throws what
+/// f throws. If the pass fails, f is destroyed. Outside of backward(), f is called at once.
+void queue_callback(std::function<void()> f);
 
 /// True if g is the 1 with which backward() begins when it is given no gradient. A rule need not
 /// multiply by it.

@@ -220,3 +220,52 @@ TEST_CASE("a hook that writes to its gradient changes this pass, and no later on
     CHECK(other.grad().item<double>() == 1);
   }
 }
+
+TEST_CASE("queue_callback: hooks put work off until the outermost backward has ended") {
+  const Tensor x = full({2}, 3., requires_grad());
+  std::vector<std::string> order;
+  const auto put_off = [&](const char* what) {
+    autograd::queue_callback([&order, what] { order.emplace_back(what); });
+  };
+  Tensor h = x * 2;
+  h.register_hook([&](const Tensor&) {
+    put_off("outer");
+    const AutoGradMode recording(true);
+    Tensor inside = x * 1;
+    inside.register_hook([&](const Tensor&) { put_off("inner"); });
+    inside.sum().backward();
+    order.emplace_back("inner pass has ended");
+    put_off("later");
+  });
+  (h * h).sum().backward();
+  CHECK(order == std::vector<std::string>{"inner pass has ended", "outer", "inner", "later"});
+  put_off("at once");
+  CHECK(order.back() == "at once");
+
+  // A pass that fails forgets them, and what one of them throws comes out of backward().
+  order.clear();
+  Tensor fails = x * 2;
+  fails.register_hook([&](const Tensor&) {
+    put_off("never");
+    throw Error("a hook failed");
+  });
+  CHECK_THROWS_AS(fails.sum().backward(), Error);
+  CHECK(order.empty());
+  Tensor late = x * 2;
+  late.register_hook(
+      [](const Tensor&) { autograd::queue_callback([] { throw Error("put off, and failed"); }); });
+  x.mutable_grad() = Tensor();
+  CHECK_THROWS_WITH_AS(late.sum().backward(), "put off, and failed", Error);
+  CHECK(x.grad().defined());  // the pass itself had ended
+  (x * 2).sum().backward();
+  CHECK(order.empty());
+
+  // With inputs, after these have their gradients.
+  Tensor again = x * 2;
+  x.mutable_grad() = Tensor();
+  bool filled = false;
+  again.register_hook(
+      [&](const Tensor&) { autograd::queue_callback([&] { filled = x.grad().defined(); }); });
+  again.sum().backward({}, {}, false, {x});
+  CHECK(filled);
+}
