@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "halftape/amp/agreement.h"
 #include "halftape/amp/gradients.h"
 #include "halftape/core/machine/warn.h"
 
@@ -45,6 +46,11 @@ optim::AsyncStep AsyncGradScaler::step(optim::AsyncOptimizer& optimizer,
   check_divisible(collect_gradients(parameters), "AsyncGradScaler::step", scaled_,
                   options_.allow_fp16_grads);
   call_gradient_hook(parameters);
+  if (const auto agreement = agreement_of(parameters)) {
+    const Array bad_loss = bad_loss_.clone();
+    agreement->agree({&bad_loss, 1}, full({}, scale_in_use_, kFloat32, bad_loss.device()));
+    bad_loss_ = bad_loss;
+  }
   options.found_inf = bad_loss_.clone();  // the worker's own: a later loss writes to bad_loss_
   options.scale = scale_in_use_;
   optim::AsyncStep step = optimizer.step(options);

@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "halftape/amp/agreement.h"
 #include "halftape/amp/gradients.h"
 #include "halftape/autograd/ops/elementwise/binary.h"
 #include "halftape/autograd/ops/elementwise/unary.h"
@@ -167,13 +168,25 @@ GradScaler::CheckedGradients GradScaler::check_or_unscale(const optim::Optimizer
   if (in_update) {
     backend(device).check_finite(grads.arrays, found_inf, inverse_, first);
     checked.inv_scale = inverse_;
+    agree(parameters, checked);
     return checked;
   }
   const Ref<GradTag> unscaled = make_ref<ScaleTag>(found_inf);
   attempt(optimizer, [&] { backend(device).unscale(grads.arrays, inverse_, found_inf, first); });
   for (const Tensor& p : parameters)
     if (p.grad().defined()) set_mark(p.grad(), unscaled);
+  agree(parameters, checked);
   return checked;
+}
+
+/// In training over several processes: a bad loss, or an inf, of one of them counts for all.
+void GradScaler::agree(const std::vector<Tensor>& parameters, CheckedGradients& checked) {
+  const std::shared_ptr<Agreement> agreement = agreement_of(parameters);
+  if (!agreement) return;
+  if (!bad_loss_.defined()) bad_loss_ = full({}, 0, kFloat32, scale_.device());
+  Array bad_loss = bad_loss_.clone();  // earlier checks keep what they saw
+  agreement->agree(std::vector<Array>{bad_loss, checked.finding.found_inf}, scale_);
+  bad_loss_ = checked.bad_loss = std::move(bad_loss);
 }
 
 /// Throws if a backward pass between unscale_() and step() changed the gradients.

@@ -151,6 +151,7 @@ class GradScaler : public ScalerBase {
   void fill_counts(const ScaleState& state, const ScaleCounts& counts);
   PerOptimizer& entry(const optim::Optimizer& optimizer);
   CheckedGradients check_or_unscale(const optim::Optimizer& optimizer, Divide where);
+  void agree(const std::vector<Tensor>& parameters, CheckedGradients& checked);
   template <class F>
   void attempt(const optim::Optimizer& optimizer, const F& f);
   void check_unscaled(const optim::Optimizer& optimizer, const CheckedGradients& checked) const;

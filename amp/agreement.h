@@ -1,0 +1,26 @@
+// The seam for training in several processes: how their scalers come to one verdict.
+#pragma once
+#include <memory>
+#include <span>
+
+#include "halftape/autograd/tensor.h"
+
+namespace halftape::amp {
+
+/// What the scalers of several processes share. Without it, one rank's bad loss would be an
+/// overflow for the others: its scale would stay, and theirs would back off.
+class Agreement {
+ public:
+  virtual ~Agreement() = default;
+  /// Replaces each of the flags, () float32, by the largest of all processes. Throws on all of them
+  /// when their scales, () float32, are not equal.
+  virtual void agree(std::span<const Array> flags, const Array& scale) = 0;
+};
+
+/// Finds what scalers of an optimizer with these parameters must agree over; null if they are this
+/// process's alone.
+using AgreementFinder = std::shared_ptr<Agreement> (*)(std::span<const Tensor> parameters);
+void set_agreement_finder(AgreementFinder finder);
+std::shared_ptr<Agreement> agreement_of(std::span<const Tensor> parameters);
+
+}  // namespace halftape::amp
