@@ -14,6 +14,7 @@
 #include "halftape/autograd/autograd.h"
 #include "halftape/core/core.h"
 #include "halftape/cuda/cuda.h"
+#include "halftape/distributed/distributed.h"
 #include "halftape/io/io.h"
 #include "halftape/nn/nn.h"
 #include "halftape/optim/optim.h"

@@ -55,6 +55,12 @@ set(forbidden
     io/data                    io/run/run_log.h
     io/data/sets               io/run/run_log.h
     io/run                     amp/grad_scaler.h
+    distributed                distributed/data_parallel/data_parallel.h
+    distributed/store          distributed/engine/engine.h
+    distributed/engine         distributed/gloo/reduce.h
+    distributed/gloo           autograd/tensor.h
+    distributed/nccl           autograd/tensor.h
+    distributed/data_parallel  distributed/gloo/reduce.h
     samples                    core/array.h
     benchmarks                 autograd/tensor.h)
 
@@ -93,7 +99,7 @@ if(missed OR NOT failed)
 endif()
 
 # Every folder of sources is among these wings.
-foreach(part core cpu cuda autograd nn optim io amp)
+foreach(part core cpu cuda autograd nn optim io amp distributed)
   file(GLOB_RECURSE files RELATIVE ${ROOT} ${ROOT}/${part}/*.h ${ROOT}/${part}/*.cpp ${ROOT}/${part}/*.cu)
   foreach(file ${files})
     cmake_path(GET file PARENT_PATH folder)

@@ -9,7 +9,7 @@ execute_process(COMMAND ${CXX} -E -x c++ -v /dev/null OUTPUT_QUIET ERROR_VARIABL
 string(REGEX MATCH "<\\.\\.\\.>[^\n]*\n(.*)\nEnd of search list" _ "${said}")
 string(REGEX MATCHALL "[^ \n]+" folders "${CMAKE_MATCH_1}")
 set(flags -m32 -msse2 -std=c++20 -fsyntax-only -Wall -Wextra -Wpedantic -Wshadow -Wno-restrict -Wno-subobject-linkage -Werror
-          -DNDEBUG -DHALFTAPE_HAVE_ZLIB=0 -DHALFTAPE_CPU_BASELINE=1 -DHALFTAPE_CPU_BACKEND=halftape_cpu_baseline
+          -DNDEBUG -DHALFTAPE_LIB_FOLDER="lib" -DHALFTAPE_HAVE_ZLIB=0 -DHALFTAPE_CPU_BASELINE=1 -DHALFTAPE_CPU_BACKEND=halftape_cpu_baseline
           -I${ROOT}/include -isystem ${WORK} -isystem ${EIGEN})
 foreach(folder ${folders})
   list(APPEND flags -idirafter ${folder})
