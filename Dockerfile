@@ -7,7 +7,7 @@ ARG DEBIAN=debian:bookworm
 FROM $DEBIAN AS tools
 COPY scripts/setup /usr/local/bin/halftape-setup
 RUN halftape-setup g++ clang cmake ninja-build ccache git python3 \
-      libeigen3-dev libfmt-dev libcli11-dev zlib1g-dev doctest-dev libmpfr-dev \
+      libeigen3-dev libfmt-dev libcli11-dev zlib1g-dev libgloo-dev doctest-dev libmpfr-dev \
       valgrind gdb clang-format-14 clang-tidy-14 clangd pkg-config dpkg-dev file sudo \
  && rm -rf /var/lib/apt/lists/* && useradd --create-home --shell /bin/bash user && echo 'user ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/user
 

@@ -1,4 +1,4 @@
-# What is installed, in components: runtime (the shared library), development, cuda, programs. Each has the licences.
+# What is installed, in components: runtime (the shared library), development, cuda, gloo, programs. Each has the licences.
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/halftape)
 foreach(target halftape halftape_other)
   if(TARGET ${target})
@@ -10,8 +10,8 @@ foreach(target halftape halftape_other)
 endforeach()
 install(EXPORT halftape NAMESPACE halftape:: DESTINATION ${package} FILE halftapeTargets.cmake COMPONENT development)
 install(FILES halftape.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/halftape COMPONENT development)
-install(DIRECTORY core autograd nn optim amp io DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/halftape COMPONENT development
-        FILES_MATCHING PATTERN "*.h" PATTERN "*.inc")
+install(DIRECTORY core autograd nn optim amp io distributed DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/halftape COMPONENT development
+        FILES_MATCHING PATTERN "*.h" PATTERN "*.inc" PATTERN gloo EXCLUDE)
 install(FILES cuda/cuda.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/halftape/cuda COMPONENT development)
 
 configure_package_config_file(cmake/halftapeConfig.cmake.in ${PROJECT_BINARY_DIR}/halftapeConfig.cmake INSTALL_DESTINATION ${package}
@@ -37,6 +37,6 @@ install(FILES ${PROJECT_BINARY_DIR}/halftape.pc DESTINATION ${CMAKE_INSTALL_LIBD
 if(HALFTAPE_PACKAGES)
   return()  # each has a folder of its own for them
 endif()
-foreach(component runtime development cuda programs)
+foreach(component runtime development cuda gloo programs)
   install(FILES LICENSE io/data/sets/DIGITS_LICENSE.txt CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT ${component})
 endforeach()

@@ -14,7 +14,7 @@ prepare() {
   [ ! -e "$system_root/complete" ] || return 0
   rm -rf "$system_root"
   mmdebstrap --quiet --variant=apt \
-    --include=g++,cmake,ninja-build,libeigen3-dev,libfmt-dev,libcli11-dev,zlib1g-dev,doctest-dev,libmpfr-dev,git \
+    --include=g++,cmake,ninja-build,libeigen3-dev,libfmt-dev,libcli11-dev,zlib1g-dev,libgloo-dev,doctest-dev,libmpfr-dev,git \
     trixie "$system_root" </dev/null || return 1
   mkdir -p "$system_root$PWD" && touch "$system_root/complete"
 }
