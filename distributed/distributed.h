@@ -1,6 +1,7 @@
 // Training in several processes.
 #pragma once
 #include "halftape/distributed/environment.h"
+#include "halftape/distributed/process_group.h"
 #include "halftape/distributed/store/file_store.h"
 #include "halftape/distributed/store/store.h"
 #include "halftape/distributed/store/tcp_store.h"

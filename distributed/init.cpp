@@ -1,0 +1,152 @@
+// Meeting the other processes, and the default group.
+#include <cstdlib>
+#include <mutex>
+#include <utility>
+
+#include "halftape/core/machine/os.h"
+#include "halftape/distributed/engine/loader.h"
+#include "halftape/distributed/engine/opening.h"
+#include "halftape/distributed/process_group.h"
+#include "halftape/distributed/store/file_store.h"
+#include "halftape/distributed/store/tcp_store.h"
+
+namespace halftape::distributed {
+namespace {
+
+struct DefaultGroup {
+  std::mutex mutex;
+  std::shared_ptr<ProcessGroup> group;
+};
+DefaultGroup& the_default() {
+  static DefaultGroup one;
+  return one;
+}
+
+bool starts_with(const std::string& text, const char* with) { return text.rfind(with, 0) == 0; }
+
+struct Address {
+  std::string host;
+  uint16_t port;
+};
+/// Of "tcp://host:port" and "tcp://[::1]:port".
+Address parse_tcp(const std::string& url) {
+  const std::string rest = url.substr(6);
+  const size_t colon = rest.rfind(':');
+  HALFTAPE_CHECK(colon != std::string::npos && colon > 0, "init_process_group: \"", url,
+                 "\" is not tcp://host:port");
+  const std::string digits = rest.substr(colon + 1);
+  char* end = nullptr;
+  const unsigned long port = std::strtoul(digits.c_str(), &end, 10);
+  HALFTAPE_CHECK(!digits.empty() && digits.find_first_not_of("0123456789") == std::string::npos &&
+                     digits.size() <= 5 && port >= 1 && port <= 65535,
+                 "init_process_group: the port of \"", url, "\" is not a number from 1 to 65535");
+  std::string host = rest.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']')
+    host = host.substr(1, host.size() - 2);
+  return {host, static_cast<uint16_t>(port)};
+}
+
+std::shared_ptr<Store> open_store(const std::string& where, int rank, milliseconds timeout) {
+  if (starts_with(where, "tcp://")) {
+    const Address at = parse_tcp(where);
+    return std::make_shared<TcpStore>(
+        at.host, TcpStoreOptions{.port = at.port, .is_server = rank == 0, .timeout = timeout});
+  }
+  if (starts_with(where, "file://")) return std::make_shared<FileStore>(where.substr(7), timeout);
+  halftape::detail::fail("init_process_group: \"", where,
+                         "\" is no meeting place; give \"tcp://host:port\" or \"file:///folder\"");
+}
+
+/// What the options leave open, from the environment.
+LaunchInfo launch_info(const ProcessGroupOptions& options) {
+  HALFTAPE_CHECK((options.rank < 0) == (options.world_size < 0),
+                 "init_process_group: give both rank and world_size, or neither");
+  LaunchInfo info;
+  if (options.rank < 0)
+    info = read_launch_environment();
+  else
+    info.rank = info.local_rank = options.rank, info.world_size = options.world_size;
+  HALFTAPE_CHECK(info.world_size >= 1 && info.rank < info.world_size, "init_process_group: rank ",
+                 info.rank, " of ", info.world_size, "; ranks are counted from 0");
+  if (!options.init_method.empty()) info.store = options.init_method;
+  if (info.store.empty())
+    if (const char* said = os::secure_environment("HALFTAPE_STORE")) info.store = said;
+  return info;
+}
+
+/// Says goodbye before CUDA and NCCL, which are loaded earlier, end themselves.
+struct AtTheEnd {
+  ~AtTheEnd() { the_default().group.reset(); }
+};
+
+}  // namespace
+
+std::shared_ptr<ProcessGroup> new_process_group(const ProcessGroupOptions& options) {
+  HALFTAPE_CHECK(options.timeout.count() > 0, "init_process_group: a timeout of ",
+                 options.timeout.count(), " ms; it must be positive");
+  const LaunchInfo info = launch_info(options);
+  const GroupOptions group{options.timeout, options.summation};
+  const int rank = info.rank, size = info.world_size;
+  if (size == 1)
+    return std::make_shared<ProcessGroup>(nullptr, 0, 1, group, nullptr, nullptr, options.store);
+  std::shared_ptr<Store> store = options.store;
+  if (!store) {
+    HALFTAPE_CHECK(!info.store.empty(), "init_process_group: rank ", rank, " of ", size,
+                   " does not know where the processes meet; set MASTER_ADDR and MASTER_PORT, or "
+                   "HALFTAPE_STORE, or give init_method");
+    store = open_store(info.store, rank, options.timeout);
+  }
+  if (!info.run_id.empty()) store = std::make_shared<PrefixStore>(info.run_id, store);
+  PrefixStore meeting("watch", store);
+  auto news = std::make_shared<FailureNews>();
+  auto watch = std::make_unique<Watch>(
+      meeting, WatchOptions{.rank = rank, .size = size, .timeout = options.timeout},
+      [news](const std::string& failure) { news->tell(failure); });
+  auto engine = open_in_time(
+      [=, asked = options.backend, timeout = options.timeout, local_rank = info.local_rank] {
+        PrefixStore engines("engine", store);
+        return open_engine(asked.empty() ? "gloo" : asked, {rank, size, &engines, timeout, "", local_rank});
+      },
+      options.timeout, *news);
+  return std::make_shared<ProcessGroup>(std::move(engine), rank, size, group, std::move(watch),
+                                        news, std::make_shared<PrefixStore>("user", store));
+}
+
+std::shared_ptr<ProcessGroup> init_process_group(const ProcessGroupOptions& options) {
+  DefaultGroup& all = the_default();
+  const std::lock_guard lock(all.mutex);
+  HALFTAPE_CHECK(!all.group,
+                 "init_process_group: there is a default group already; call "
+                 "destroy_process_group() first, or use new_process_group()");
+  all.group = new_process_group(options);
+  static const AtTheEnd goodbye;
+  return all.group;
+}
+
+bool is_initialized() {
+  DefaultGroup& all = the_default();
+  const std::lock_guard lock(all.mutex);
+  return all.group != nullptr;
+}
+
+std::shared_ptr<ProcessGroup> default_group() {
+  DefaultGroup& all = the_default();
+  const std::lock_guard lock(all.mutex);
+  HALFTAPE_CHECK(all.group, "there is no default group; call init_process_group() first");
+  return all.group;
+}
+
+void destroy_process_group() {
+  DefaultGroup& all = the_default();
+  std::shared_ptr<ProcessGroup> group;
+  {
+    const std::lock_guard lock(all.mutex);
+    group = std::exchange(all.group, nullptr);
+  }
+  HALFTAPE_CHECK(group, "destroy_process_group: there is no default group");
+}
+
+int get_rank() { return is_initialized() ? default_group()->rank() : 0; }
+int get_world_size() { return is_initialized() ? default_group()->size() : 1; }
+
+}  // namespace halftape::distributed

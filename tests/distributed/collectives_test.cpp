@@ -1,0 +1,297 @@
+// Every collective call against a plain loop, on 1 to 8 ranks, for sizes around every border.
+#include <doctest/doctest.h>
+#include <halftape/distributed/collectives.h>
+#include <halftape/halftape.h>
+
+#include "halftape/tests/support/thread_ranks.h"
+
+using namespace halftape;
+using namespace halftape::distributed;
+using halftape::testing::on_ranks;
+
+namespace {
+
+constexpr int kSizes[] = {1, 2, 3, 4, 5, 8};
+const Dtype kDtypes[] = {kBool,  kUInt8,   kInt8,     kInt16,   kInt32,
+                         kInt64, kFloat16, kBFloat16, kFloat32, kFloat64};
+
+/// Numbers that differ by rank and place, small enough for sums and products in every dtype.
+Tensor numbers(int rank, int64_t n, Dtype dtype) {
+  std::vector<double> x;
+  for (int64_t i = 0; i < n; ++i) x.push_back(static_cast<double>((i * 7 + rank * 5 + 3) % 11 - 4));
+  const Tensor t = tensor(x).reshape({n});
+  return (dtype == kBool ? t > 0 : dtype == kUInt8 ? t.abs() : t).to(dtype);
+}
+
+/// The same by one loop over the ranks, in double.
+double expected(ReduceOp op, Dtype dtype, int size, int64_t n, int64_t i) {
+  double y = 0;
+  for (int r = 0; r < size; ++r) {
+    const double x = numbers(r, n, dtype).slice(0, i, i + 1).to(kFloat64).item<double>();
+    if (r == 0)
+      y = x;
+    else
+      y = op == ReduceOp::Min       ? std::min(y, x)
+          : op == ReduceOp::Max     ? std::max(y, x)
+          : op == ReduceOp::Product ? y * x
+                                    : y + x;
+  }
+  if (dtype == kBool) y = y != 0;
+  return op == ReduceOp::Avg ? y / size : y;
+}
+
+std::vector<double> values(const Tensor& t) { return t.to(kFloat64).to_vector<double>(); }
+
+}  // namespace
+
+TEST_CASE("all_reduce is a loop over the ranks") {
+  for (const int size : kSizes)
+    for (const Dtype dtype : kDtypes)
+      for (const ReduceOp op :
+           {ReduceOp::Sum, ReduceOp::Avg, ReduceOp::Product, ReduceOp::Min, ReduceOp::Max}) {
+        if (op == ReduceOp::Avg && !is_floating_point(dtype)) continue;
+        if (op == ReduceOp::Product && size > 3 && dtype != kBool && dtype != kFloat64) continue;
+        const int64_t n = 37;
+        std::vector<std::vector<double>> got(static_cast<size_t>(size));
+        on_ranks(size, [&](const auto& group) {
+          const Tensor x = numbers(group->rank(), n, dtype);
+          group->all_reduce(x, op);
+          got[static_cast<size_t>(group->rank())] = values(x);
+        });
+        for (int64_t i = 0; i < n; ++i) {
+          double wanted = expected(op, dtype, size, n, i);
+          if (is_floating_point(dtype)) wanted = values(tensor({wanted}).to(kFloat32).to(dtype))[0];
+          if (dtype == kFloat64) wanted = expected(op, dtype, size, n, i);
+          if (dtype == kUInt8) wanted = std::fmod(wanted, 256);
+          for (const auto& one : got) CHECK(one[static_cast<size_t>(i)] == wanted);
+        }
+      }
+}
+
+TEST_CASE("sizes around the borders of parts and of small messages") {
+  for (const int size : {2, 3, 8})
+    for (const int64_t n : {0, 1, 15, 16, 17, 31, 511, 512, 513, 1365, 1366, 2047, 2048, 2049, 4095,
+                            4096, 4097, 100003})
+      on_ranks(size, [&](const auto& group) {
+        const Tensor x = arange(n).to(kFloat32) + static_cast<double>(group->rank());
+        group->all_reduce(x);
+        const Tensor wanted =
+            arange(n).to(kFloat32) * size + static_cast<double>(size * (size - 1) / 2);
+        REQUIRE(x.equal(wanted));
+        for (int src = 0; src < size; ++src) {
+          const Tensor y = group->rank() == src ? arange(n).to(kFloat32) : zeros({n});
+          group->broadcast(y, src);
+          REQUIRE(y.equal(arange(n).to(kFloat32)));
+        }
+      });
+}
+
+TEST_CASE("gathers and scatters") {
+  for (const int size : kSizes)
+    on_ranks(size, [&](const auto& group) {
+      const int me = group->rank();
+      const Tensor mine = full({2, 3}, me, kFloat32);
+      const Tensor together = empty({2 * size, 3});
+      group->all_gather_into_tensor(together, mine);
+      std::vector<Tensor> each;
+      for (int r = 0; r < size; ++r) each.push_back(empty({2, 3}));
+      group->all_gather(each, mine);
+      std::vector<Tensor> to_all;
+      for (int r = 0; r < size; ++r) to_all.push_back(full({3}, me * 10 + r, kFloat32));
+      const Tensor reduced = empty({3}), reduced_tensor = empty({3});
+      group->reduce_scatter(reduced, to_all);
+      group->reduce_scatter_tensor(reduced_tensor, cat(to_all), ReduceOp::Max);
+      std::vector<Tensor> came;
+      for (int r = 0; r < size; ++r) came.push_back(empty({3}));
+      group->all_to_all(came, to_all);
+      const Tensor single = empty({3 * size});
+      group->all_to_all_single(single, cat(to_all));
+      for (int r = 0; r < size; ++r) {
+        CHECK(together.slice(0, 2 * r, 2 * r + 2).equal(full({2, 3}, r, kFloat32)));
+        CHECK(each[static_cast<size_t>(r)].equal(full({2, 3}, r, kFloat32)));
+        CHECK(came[static_cast<size_t>(r)].equal(full({3}, r * 10 + me, kFloat32)));
+        CHECK(single.slice(0, 3 * r, 3 * r + 3).equal(full({3}, r * 10 + me, kFloat32)));
+        CHECK(
+            to_all[static_cast<size_t>(r)].equal(full({3}, me * 10 + r, kFloat32)));  // inputs stay
+      }
+      CHECK(reduced.equal(full({3}, 10 * size * (size - 1) / 2 + me * size, kFloat32)));
+      CHECK(reduced_tensor.equal(full({3}, (size - 1) * 10 + me, kFloat32)));
+      CHECK(mine.equal(full({2, 3}, me, kFloat32)));
+      group->barrier();
+    });
+}
+
+TEST_CASE("outputs that are this rank's own input, or part of it") {
+  on_ranks(3, [](const auto& group) {
+    const int me = group->rank();
+    const Tensor all = zeros({6});
+    const Tensor own = all.slice(0, 2 * me, 2 * me + 2);
+    own.fill_(me);
+    group->all_gather_into_tensor(all, own);
+    CHECK(all.equal(tensor({0., 0., 1., 1., 2., 2.}).to(kFloat32)));
+    group->reduce_scatter_tensor(own, all);
+    CHECK(own.equal(full({2}, 3. * me)));
+    for (int r = 0; r < 3; ++r)
+      if (r != me) CHECK(all.slice(0, 2 * r, 2 * r + 2).equal(full({2}, 1. * r)));
+    std::vector<Tensor> each{zeros({2}), zeros({2}), zeros({2})};
+    each[static_cast<size_t>(me)].fill_(me);
+    group->all_gather(each, each[static_cast<size_t>(me)]);
+    for (int r = 0; r < 3; ++r) CHECK(each[static_cast<size_t>(r)].equal(full({2}, 1. * r)));
+  });
+}
+
+TEST_CASE("messages of several sizes by all_to_all") {
+  on_ranks(3, [](const auto& group) {
+    const int me = group->rank();
+    std::vector<Tensor> out, in;
+    for (int r = 0; r < 3; ++r) {
+      in.push_back(full({me * 3 + r}, me, kFloat32));  // rank a sends 3a + b elements to b
+      out.push_back(empty({r * 3 + me}));
+    }
+    group->all_to_all(out, in);
+    for (int r = 0; r < 3; ++r)
+      CHECK(out[static_cast<size_t>(r)].equal(full({r * 3 + me}, r, kFloat32)));
+  });
+}
+
+TEST_CASE("halves are added in float32 and rounded once") {
+  // Rounded at each addition, 2048 + 1 + 1 + 1 would stay 2048; four times 32768 would be inf.
+  on_ranks(4, [](const auto& group) {
+    const Tensor x = full({3}, group->rank() == 0 ? 2048 : 1, kFloat16),
+                 big = full({40000}, 32768, kFloat16);
+    group->all_reduce(x);
+    group->all_reduce(big, ReduceOp::Avg);
+    CHECK(values(x)[0] == 2052);  // 2051 lies between 2050 and 2052, and 2052 is even
+    CHECK(values(big)[39999] == 32768);
+  });
+}
+
+TEST_CASE("the sum of neighbours' sums has the bits of the sum of all") {
+  const int64_t n = 5000;
+  const auto wide = [&](int shard) {
+    std::vector<float> x;
+    for (int64_t i = 0; i < n; ++i)
+      x.push_back(std::ldexp(static_cast<float>((i * 7919 + shard * 104729) % 10007) - 5000.f,
+                             static_cast<int>((i + shard * 3) % 40) - 20));
+    return tensor(x);
+  };
+  for (const int shards : {8, 12}) {
+    std::vector<std::vector<float>> all;
+    for (int size = 1; size <= shards; ++size) {
+      const int each = shards / size;
+      if (shards % size || (size > 1 && (each & (each - 1)))) continue;
+      std::vector<float> got;
+      on_ranks(size, [&](const auto& group) {
+        std::vector<Array> mine;
+        for (int k = 0; k < each; ++k) mine.push_back(wide(group->rank() * each + k).array());
+        const Tensor sum = empty({n});
+        reduce_tree(sum.array(), mine, ReduceOp::Sum);
+        group->all_reduce(sum);
+        if (group->rank() == 0) got = sum.template to_vector<float>();
+      });
+      all.push_back(got);
+    }
+    REQUIRE(all.size() == 4);
+    for (const auto& one : all) CHECK(one == all[0]);
+  }
+}
+
+TEST_CASE("each rank sends the bytes that a ring would") {
+  const int64_t n = 64 * 1024;
+  const size_t bytes = on_ranks(4, [&](const auto& group) { group->all_reduce(ones({n})); });
+  CHECK(bytes == 4 * 2 * 3 * static_cast<size_t>(n) / 4 * sizeof(float));  // 2 (W − 1) N / W each
+}
+
+TEST_CASE("tensors of any strides, and several calls under way") {
+  on_ranks(3, [](const auto& group) {
+    const Tensor wide = arange(24).to(kFloat32).reshape({4, 6});
+    const Tensor columns = wide.slice(1, 1, 6, 2);  // (4, 3), with gaps
+    const Tensor before = columns.clone();
+    group->all_reduce(columns);
+    CHECK(columns.equal(before * 3));
+    CHECK(wide.slice(1, 0, 6, 2).equal(arange(24).to(kFloat32).reshape({4, 6}).slice(1, 0, 6, 2)));
+    std::vector<Tensor> xs;
+    std::vector<Work> works;
+    for (int i = 0; i < 50; ++i) {
+      xs.push_back(full({1 + i * 97}, i + group->rank()));
+      works.push_back(group->all_reduce(xs.back(), ReduceOp::Sum, {.async_op = true}));
+    }
+    for (size_t i = xs.size(); i-- > 0;) {
+      works[i].wait();
+      works[i].wait();
+      CHECK(works[i].is_success());
+      CHECK(xs[i].equal(full({xs[i].numel()}, 3 * static_cast<int64_t>(i) + 3)));
+    }
+  });
+}
+
+TEST_CASE("wrong arguments are refused before anything is sent") {
+  on_ranks(2, [](const auto& group) {
+    const Tensor x = ones({4});
+    CHECK_THROWS_AS(group->all_reduce(Tensor()), Error);
+    CHECK_THROWS_AS(group->all_reduce(ones({1}).expand({4})), Error);
+    CHECK_THROWS_AS(group->all_reduce(ones({4}).requires_grad_() * 2), Error);
+    CHECK_THROWS_AS(group->all_reduce(ones({4}, kInt64), ReduceOp::Avg), Error);
+    CHECK_THROWS_AS(group->all_reduce(x, static_cast<ReduceOp>(9)), Error);
+    CHECK_THROWS_AS(group->broadcast(x, 2), Error);
+    CHECK_THROWS_AS(group->broadcast(x, -1), Error);
+    CHECK_THROWS_AS(group->all_gather({x}, x), Error);
+    CHECK_THROWS_AS(group->all_gather({x, ones({5})}, x), Error);
+    CHECK_THROWS_AS(group->all_gather_into_tensor(ones({9}), x), Error);
+    CHECK_THROWS_AS(group->all_gather_into_tensor(ones({8}, kFloat64), x), Error);
+    CHECK_THROWS_AS(group->reduce_scatter_tensor(x, ones({7})), Error);
+    CHECK_THROWS_AS(group->all_to_all_single(x, ones({5})), Error);
+    CHECK_THROWS_AS(group->all_to_all_single(x, x), Error);
+    const Tensor whole = zeros({8}), half = whole.slice(0, 2, 6);
+    CHECK_THROWS_WITH_AS(group->all_gather_into_tensor(whole, half),
+                         doctest::Contains("share bytes"), Error);
+    CHECK_THROWS_WITH_AS(group->all_gather({x, x}, ones({4})), doctest::Contains("share bytes"),
+                         Error);
+    CHECK_THROWS_WITH_AS(group->all_gather({half, half.clone()}, whole.slice(0, 4, 8)),
+                         doctest::Contains("share bytes"), Error);
+    CHECK_THROWS_WITH_AS(
+        group->all_to_all({whole.slice(0, 0, 4), whole.slice(0, 4, 8)}, {half, half}),
+        doctest::Contains("share bytes"), Error);
+    CHECK_THROWS_AS(group->all_reduce(x, ReduceOp::Sum, {.timeout = milliseconds(-1)}), Error);
+    group->all_reduce(x);  // the ranks are still in step
+    CHECK(x.equal(full({4}, 2.)));
+  });
+}
+
+TEST_CASE("after a failure all later calls fail with its reason") {
+  using clock = std::chrono::steady_clock;
+  on_ranks(2,
+           [](const auto& group) {
+             const Tensor x = ones({4});
+             if (group->rank() == 1) return;  // never comes
+             const auto begin = clock::now();
+             const Work work = group->all_reduce(x, ReduceOp::Sum, {.async_op = true});
+             const Work second = group->barrier({.async_op = true});
+             CHECK_THROWS_WITH_AS(work.wait(), doctest::Contains("all_reduce 1: no message within"),
+                                  Error);
+             CHECK_THROWS_WITH_AS(second.wait(), doctest::Contains("barrier 2: no message within"),
+                                  Error);
+             CHECK(work.is_completed());
+             CHECK_FALSE(work.is_success());
+             CHECK(work.exception());
+             CHECK_THROWS_WITH_AS(group->broadcast(x), doctest::Contains("no message within"),
+                                  Error);
+             CHECK(clock::now() - begin < std::chrono::seconds(5));
+           },
+           {.timeout = milliseconds(300)});
+}
+
+TEST_CASE("ranks that call different things never exchange bytes") {
+  for (const int kind : {0, 1, 2})
+    on_ranks(2,
+             [&](const auto& group) {
+               const Tensor x = full({8}, group->rank(), kFloat32);
+               CHECK_THROWS_AS(group->rank() == 0 ? group->all_reduce(x)
+                               : kind == 0        ? group->broadcast(x, 0)
+                               : kind == 1
+                                   ? group->all_reduce(ones({9}))
+                                   : group->all_reduce(x, ReduceOp::Sum, {.label = "other"}),
+                               Error);
+             },
+             {.timeout = milliseconds(200)});
+}
