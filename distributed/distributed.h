@@ -1,5 +1,6 @@
 // Training in several processes.
 #pragma once
+#include "halftape/distributed/data_parallel/data_parallel.h"
 #include "halftape/distributed/environment.h"
 #include "halftape/distributed/process_group.h"
 #include "halftape/distributed/store/file_store.h"

@@ -1,0 +1,88 @@
+// Scalers of all ranks come to one verdict.
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+#include "halftape/amp/agreement.h"
+#include "halftape/autograd/ops/creation/create.h"
+#include "halftape/core/contract/backend.h"
+#include "halftape/distributed/data_parallel/impl.h"
+
+namespace halftape::distributed {
+namespace {
+
+/// One small message: flags and scales.
+class GroupAgreement final : public amp::Agreement {
+ public:
+  explicit GroupAgreement(std::shared_ptr<ProcessGroup> group) : group_(std::move(group)) {}
+
+  void agree(std::span<const Array> flags, const Array& scale) override {
+    if (group_->size() == 1) return;
+    const auto n = static_cast<int64_t>(flags.size());
+    Backend& on = backend(scale.device());
+    // The largest scale, and the largest of the negative ones, which is the least.
+    const Array all({n + 2}, kFloat32, scale.device());
+    for (int64_t i = 0; i < n; ++i) on.copy(all.select(0, i), flags[static_cast<size_t>(i)]);
+    on.copy(all.select(0, n), scale);
+    on.copy(all.select(0, n + 1), (-Tensor(scale)).array());
+    group_->all_reduce(Tensor(all), ReduceOp::Max, {.label = "the scaler's verdict"});
+    if (!group_->queues() || !std::exchange(compared_, true))
+      compare(all.slice(0, n, n + 2), scale);
+    for (int64_t i = 0; i < n; ++i) {
+      on.copy(flags[static_cast<size_t>(i)], all.select(0, i));
+      flags[static_cast<size_t>(i)].bump_version();
+    }
+  }
+
+ private:
+  void compare(const Array& scales, const Array& own) const {
+    const std::vector<float> largest = Tensor(scales).to_vector<float>();
+    HALFTAPE_CHECK(largest[0] == -largest[1], "GradScaler: this rank, ", group_->rank(),
+                   ", scales by ", read_double(own), ", and the ranks by ", -largest[1], " to ",
+                   largest[0], "; give all the same options, and load the same state on all");
+  }
+  std::shared_ptr<ProcessGroup> group_;
+  bool compared_ = false;  // where the host would have to wait, once
+};
+
+/// Which parameters belong to which group.
+struct Registry {
+  std::mutex mutex;
+  std::unordered_map<const halftape::detail::TensorImpl*, std::weak_ptr<GroupAgreement>> groups;
+};
+Registry& registry() {
+  static Registry* one = new Registry;  // NOLINT: outlives every static scaler
+  return *one;
+}
+
+std::shared_ptr<amp::Agreement> find(std::span<const Tensor> parameters) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  for (const Tensor& p : parameters)
+    if (const auto found = all.groups.find(p.impl()); found != all.groups.end())
+      if (auto agreement = found->second.lock()) return agreement;
+  return nullptr;
+}
+
+}  // namespace
+
+std::shared_ptr<void> agree_over(std::shared_ptr<ProcessGroup> group,
+                                 const std::vector<Tensor>& params) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  auto agreement = std::make_shared<GroupAgreement>(std::move(group));
+  for (const Tensor& p : params) all.groups[p.impl()] = agreement;
+  amp::set_agreement_finder(find);
+  // The entries go with the model's parallel training, before an address can be another tensor's.
+  return std::shared_ptr<void>(agreement.get(), [agreement, params](void*) {
+    Registry& registered = registry();
+    const std::lock_guard held(registered.mutex);
+    for (const Tensor& p : params) {
+      const auto found = registered.groups.find(p.impl());
+      if (found != registered.groups.end() && found->second.lock() == agreement)
+        registered.groups.erase(found);
+    }
+  });
+}
+
+}  // namespace halftape::distributed

@@ -1,0 +1,129 @@
+#include "halftape/distributed/data_parallel/bucket.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "halftape/autograd/tape/grad_mode.h"
+#include "halftape/autograd/tape/node.h"
+#include "halftape/core/contract/backend.h"
+
+namespace halftape::distributed {
+namespace {
+
+constexpr int64_t kAligned = 32;
+
+int64_t bytes_of(const Tensor& t) {
+  return t.numel() * static_cast<int64_t>(element_size(t.dtype()));
+}
+
+}  // namespace
+
+Bucket::Bucket(const std::vector<Tensor>& all, std::vector<size_t> numbers)
+    : numbers_(std::move(numbers)) {
+  for (const size_t n : numbers_) {
+    params_.push_back(all[n]);
+    offsets_.push_back(numel_);
+    numel_ = checked_add(numel_, (all[n].numel() + kAligned - 1) / kAligned * kAligned);
+  }
+}
+
+Array Bucket::part(size_t i, const Array& gathered) const {
+  const int64_t begin = offsets_[i];
+  return gathered.slice(0, begin, begin + params_[i].numel()).reshape(params_[i].sizes());
+}
+
+/// The range of one buffer in which the gradients are parts, in this bucket's places; else
+/// undefined.
+Array Bucket::lying_side_by_side() const {
+  const Tensor& first = params_[0].grad();
+  if (!first.defined()) return {};
+  Buffer* const whole = first.array().buffer()->whole();
+  if (!whole) return {};
+  const auto size = static_cast<int64_t>(element_size(dtype()));
+  const auto place = [&](const Array& a) {  // in elements from the beginning of the buffer
+    return (static_cast<char*>(a.raw()) - static_cast<char*>(whole->bytes())) / size;
+  };
+  const int64_t begin = place(first.array());
+  for (size_t i = 0; i < params_.size(); ++i) {
+    const Tensor& g = params_[i].grad();
+    if (!g.defined() || g.requires_grad() || g.dtype() != dtype() || !g.is_contiguous() ||
+        g.sizes() != params_[i].sizes() || g.array().buffer()->whole() != whole ||
+        place(g.array()) != begin + offsets_[i])
+      return {};
+  }
+  if ((begin + numel_) * size > static_cast<int64_t>(whole->size())) return {};
+  return {BufferPtr(whole), {numel_}, {1}, begin, dtype()};
+}
+
+Array Bucket::copy_as(Dtype dtype) const {
+  Array all({numel_}, dtype, device());
+  Backend& on = backend(device());
+  for (size_t i = 0; i < params_.size(); ++i) {
+    const Tensor& g = params_[i].grad();
+    const int64_t end = offsets_[i] + params_[i].numel(),
+                  next = i + 1 < params_.size() ? offsets_[i + 1] : numel_;
+    HALFTAPE_CHECK(!g.defined() || (g.sizes() == params_[i].sizes() && g.device() == device()),
+                   "DistributedDataParallel: a gradient of shape ", g.sizes(), " on ", g.device(),
+                   " for a parameter of shape ", params_[i].sizes(), " on ", device());
+    if (g.defined()) on.copy(part(i, all), g.array());
+    const Array zeros = all.slice(0, g.defined() ? end : offsets_[i], next);
+    if (zeros.numel() > 0) on.fill(zeros, 0);
+  }
+  return all;
+}
+
+Array Bucket::gathered() const {
+  const Array own = lying_side_by_side();
+  return own.defined() ? own : copy_as(dtype());
+}
+
+Array Bucket::copied() const { return copy_as(compute_dtype(dtype())); }
+
+bool Bucket::holds(size_t i, const Array& gathered) const {
+  const Tensor& g = params_[i].grad();
+  return g.defined() && g.array().raw() == part(i, gathered).raw();
+}
+
+void Bucket::put(size_t i, const Array& gathered) const {
+  if (holds(i, gathered)) return;
+  const NoGradGuard no_grad;
+  const Array from = part(i, gathered);
+  Tensor& g = params_[i].mutable_grad();
+  if (g.defined() && !g.requires_grad() && g.dtype() == dtype() &&
+      !overlaps_itself(g.sizes(), g.strides())) {
+    backend(device()).copy(g.array(), from);
+    g.array().bump_version();
+    return;
+  }
+  g = Tensor();
+  auto* const end = static_cast<Accumulate*>(params_[i].impl()->accumulator.get());
+  Array slot = end && end->slots ? end->slots->gradient() : Array();
+  if (!slot.defined()) slot = Array(params_[i].sizes(), dtype(), device());
+  backend(device()).copy(slot, from);
+  g = Tensor(std::move(slot));
+}
+
+std::vector<Bucket> cut_into_buckets(const std::vector<Tensor>& params, int64_t first_bytes,
+                                     int64_t bytes) {
+  std::vector<Bucket> buckets;
+  std::vector<size_t> open;
+  int64_t size = 0;
+  const auto close = [&] {
+    if (open.empty()) return;
+    std::reverse(open.begin(), open.end());
+    buckets.emplace_back(params, std::exchange(open, {}));
+    size = 0;
+  };
+  for (size_t i = params.size(); i-- > 0;) {
+    const Tensor& p = params[i];
+    const bool other_kind = !open.empty() && (params[open[0]].dtype() != p.dtype() ||
+                                              params[open[0]].device() != p.device());
+    if (other_kind || size + bytes_of(p) > (buckets.empty() ? first_bytes : bytes)) close();
+    open.push_back(i);
+    size += bytes_of(p);
+  }
+  close();
+  return buckets;
+}
+
+}  // namespace halftape::distributed

@@ -1,0 +1,47 @@
+// Parameters whose gradients are reduced by one call.
+#pragma once
+#include <vector>
+
+#include "halftape/autograd/tensor.h"
+
+namespace halftape::distributed {
+
+/// Parameters of one dtype and device, and where their gradients lie in one array: each begins at a
+/// multiple of 32 elements, as in flat storage, and the elements between are 0. The places are the
+/// same on all ranks.
+class Bucket {
+ public:
+  /// `numbers`: which of `all` belong to it.
+  Bucket(const std::vector<Tensor>& all, std::vector<size_t> numbers);
+  const std::vector<size_t>& numbers() const { return numbers_; }
+  const std::vector<Tensor>& params() const { return params_; }
+  Device device() const { return params_[0].device(); }
+  Dtype dtype() const { return params_[0].dtype(); }
+
+  /// The gradients as one array (numel) of dtype(): their own bytes where they lie side by side, as
+  /// flatten() puts them, else a copy. Zeros where there is none.
+  Array gathered() const;
+  /// A copy in compute_dtype().
+  Array copied() const;
+  /// Gradient i from an array of that form. The parameter keeps its gradient's bytes if it has one.
+  void put(size_t i, const Array& gathered) const;
+  /// Whether the array's bytes are those of gradient i, so that put() has nothing to do.
+  bool holds(size_t i, const Array& gathered) const;
+
+ private:
+  Array part(size_t i, const Array& gathered) const;
+  Array lying_side_by_side() const;
+  Array copy_as(Dtype dtype) const;
+
+  std::vector<size_t> numbers_;
+  std::vector<Tensor> params_;
+  std::vector<int64_t> offsets_;
+  int64_t numel_ = 0;
+};
+
+/// Cuts parameters into buckets, from the last one to the first, as gradients come: the first
+/// bucket has up to `first_bytes`, the others up to `bytes`, or one parameter.
+std::vector<Bucket> cut_into_buckets(const std::vector<Tensor>& params, int64_t first_bytes,
+                                     int64_t bytes);
+
+}  // namespace halftape::distributed

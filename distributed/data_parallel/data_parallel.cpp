@@ -1,0 +1,204 @@
+#include "halftape/distributed/data_parallel/data_parallel.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "halftape/autograd/ops/creation/create.h"
+#include "halftape/autograd/tape/engine.h"
+#include "halftape/autograd/tape/grad_mode.h"
+#include "halftape/core/contract/backend.h"
+#include "halftape/distributed/data_parallel/impl.h"
+#include "halftape/distributed/data_parallel/local_tag.h"
+
+namespace halftape::distributed {
+
+using Impl = DistributedDataParallel::Impl;
+
+Impl::Impl(const nn::Module& module, const DataParallelOptions& how,
+           std::shared_ptr<ProcessGroup> over)
+    : options(how), group(over ? std::move(over) : default_group()) {
+  if (options.shards == 0) options.shards = group->size();
+  HALFTAPE_CHECK(options.bucket_bytes > 0 && options.first_bucket_bytes > 0,
+                 "DistributedDataParallel: buckets of ", options.bucket_bytes, " and ",
+                 options.first_bucket_bytes, " bytes; both must be positive");
+  const int64_t each = options.shards / group->size();
+  HALFTAPE_CHECK(
+      options.shards > 0 && options.shards % group->size() == 0 &&
+          (group->size() == 1 || (each & (each - 1)) == 0),
+      "DistributedDataParallel: ", options.shards, " shards for ", group->size(),
+      " ranks; each rank must have as many as the others, and that must be a power of 2, "
+      "or sums would depend on the number of ranks");
+  for (const auto& item : module.named_parameters()) {
+    if (!item.value().requires_grad()) continue;
+    params.push_back(item.value());
+    names.push_back(item.key());
+  }
+  HALFTAPE_CHECK(!params.empty(),
+                 "DistributedDataParallel: the module has no parameter that requires grad");
+  all = params;
+  for (const auto& item : module.named_parameters()) {
+    if (item.value().requires_grad()) continue;
+    all.push_back(item.value());
+    names.push_back(item.key());
+  }
+  for (const auto& item : module.named_buffers()) {
+    buffers.push_back(item.value());
+    all.push_back(item.value());
+    names.push_back(item.key());
+  }
+  buckets = cut_into_buckets(params, options.first_bucket_bytes, options.bucket_bytes);
+  bucket_of_.resize(params.size());
+  for (size_t b = 0; b < buckets.size(); ++b)
+    for (const size_t i : buckets[b].numbers()) bucket_of_[i] = b;
+}
+
+void Impl::listen() {
+  GradTag::enable();
+  for (size_t i = 0; i < params.size(); ++i)
+    params[i].register_post_accumulate_grad_hook([weak = weak_from_this(), i](const Tensor&) {
+      if (const std::shared_ptr<Impl> self = weak.lock()) self->arrived(i);
+    });
+}
+
+GradMark shared_mark(const Tensor& grad) {
+  GradMark mark = mark_of(grad);
+  if (const auto* local = dynamic_cast<const LocalTag*>(mark.tag.get())) mark.tag = local->inner();
+  return mark;
+}
+
+/// A gradient of a parameter is there.
+void Impl::arrived(size_t param) {
+  check_usable();
+  if (in_loop) return;
+  if (pass_.expired()) begin_pass();
+  const std::shared_ptr<Pass> pass = pass_.lock();
+  if (!pass) return;  // outside of a backward(): begin_pass() has done all
+  const size_t b = bucket_of_[param];
+  const bool again = pass->arrived[param];
+  HALFTAPE_CHECK(!again || b >= pass->works.size(), "DistributedDataParallel: the gradient of ",
+                 names[param],
+                 " grew after its bucket was sent, as by a hook that calls backward(); "
+                 "make the DistributedDataParallel with .overlap = false");
+  pass->arrived[param] = true;
+  if (!again) --pass->missing[b];
+  if (no_sync == 0 && options.overlap) launch_complete(*pass);
+}
+
+void Impl::begin_pass() {
+  auto pass = std::make_shared<Pass>();
+  pass->arrived.resize(params.size());
+  pass->marks.resize(params.size());
+  for (const Bucket& bucket : buckets) pass->missing.push_back(bucket.params().size());
+  pass_ = pass;
+  // The engine holds the pass: if backward() fails, it is forgotten.
+  autograd::queue_callback([self = shared_from_this(), pass] {
+    self->pass_.reset();
+    if (self->no_sync > 0)
+      self->mark_local();
+    else
+      self->end_pass(*pass);
+  });
+}
+
+/// Buckets are sent in one order, on all ranks the same.
+void Impl::launch_complete(Pass& pass) {
+  while (pass.works.size() < buckets.size() && pass.missing[pass.works.size()] == 0) launch(pass);
+}
+
+void Impl::launch(Pass& pass) {
+  const size_t b = pass.works.size();
+  const Bucket& bucket = buckets[b];
+  for (const size_t i : bucket.numbers())
+    if (const Tensor& g = params[i].grad(); g.defined()) pass.marks[i] = shared_mark(g);
+  pass.sums.push_back(bucket.gathered());
+  pass.works.push_back(
+      group->all_reduce(Tensor(pass.sums.back()), ReduceOp::Avg,
+                        {.async_op = true, .label = "bucket " + std::to_string(b)}));
+}
+
+void Impl::end_pass(Pass& pass) {
+  const NoGradGuard no_grad;
+  while (pass.works.size() < buckets.size()) launch(pass);
+  std::vector<bool> defined;
+  for (const Tensor& p : params) defined.push_back(p.grad().defined());
+  const std::vector<bool> anywhere = any_rank(defined);
+  if (options.average_buffers) average_buffers();
+  // A gradient that came from other ranks alone has the mark that the others have.
+  const auto marked = std::find_if(pass.marks.begin(), pass.marks.end(),
+                                   [](const GradMark& mark) { return mark.known; });
+  for (size_t b = 0; b < buckets.size(); ++b) {
+    pass.works[b].wait();
+    const Bucket& bucket = buckets[b];
+    for (size_t k = 0; k < bucket.numbers().size(); ++k) {
+      const size_t i = bucket.numbers()[k];
+      if (!anywhere[i]) continue;
+      bucket.put(k, pass.sums[b]);
+      const GradMark* mark = defined[i]                   ? &pass.marks[i]
+                             : marked != pass.marks.end() ? &*marked
+                                                          : nullptr;
+      if (mark && mark->known) set_mark(params[i].grad(), mark->tag);
+    }
+  }
+}
+
+/// After a backward() under no_sync().
+void Impl::mark_local() {
+  for (const Tensor& p : params) {
+    if (!p.grad().defined()) continue;
+    const GradMark mark = mark_of(p.grad());
+    if (!dynamic_cast<const LocalTag*>(mark.tag.get()))
+      set_mark(p.grad(), make_ref<LocalTag>(mark.tag));
+  }
+}
+
+std::vector<bool> Impl::any_rank(const std::vector<bool>& flags) {
+  if (group->size() == 1) return flags;
+  if (!agreed_.empty()) {
+    HALFTAPE_CHECK(flags == asked_,
+                   "DistributedDataParallel: other parameters got gradients than in the first "
+                   "backward(); on a GPU that must not change");
+    return agreed_;
+  }
+  std::vector<float> numbers(flags.begin(), flags.end());
+  const Tensor largest = tensor(numbers).to(params[0].device());
+  group->all_reduce(largest, ReduceOp::Max, {.label = "which gradients there are"});
+  numbers = largest.to_vector<float>();
+  std::vector<bool> any;
+  any.reserve(numbers.size());
+  for (const float n : numbers) any.push_back(n != 0);
+  if (group->queues()) asked_ = flags, agreed_ = any;
+  return any;
+}
+
+void Impl::check_usable() const {
+  HALFTAPE_CHECK(!left_early,
+                 "DistributedDataParallel: a loop over shards() was left before its "
+                 "end, and the ranks have parted; end the program, and resume");
+}
+
+DistributedDataParallel::DistributedDataParallel(const nn::Module& module,
+                                                 DataParallelOptions options,
+                                                 std::shared_ptr<ProcessGroup> group)
+    : impl_(std::make_shared<Impl>(module, options, std::move(group))) {
+  impl_->check_same_model();
+  impl_->broadcast_weights(0);
+  impl_->listen();
+  agreement_ = agree_over(impl_->group, impl_->params);
+}
+DistributedDataParallel::~DistributedDataParallel() = default;
+
+DistributedDataParallel::NoSync::NoSync(DistributedDataParallel& ddp) : ddp_(ddp) {
+  ++ddp_.impl_->no_sync;
+}
+DistributedDataParallel::NoSync::~NoSync() { --ddp_.impl_->no_sync; }
+
+void DistributedDataParallel::check_weights() const { impl_->check_weights(); }
+void DistributedDataParallel::broadcast_weights(int src) { impl_->broadcast_weights(src); }
+ProcessGroup& DistributedDataParallel::group() const { return *impl_->group; }
+std::vector<std::vector<size_t>> DistributedDataParallel::buckets() const {
+  std::vector<std::vector<size_t>> all;
+  for (const Bucket& bucket : impl_->buckets) all.push_back(bucket.numbers());
+  return all;
+}
+
+}  // namespace halftape::distributed

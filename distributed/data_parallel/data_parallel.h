@@ -1,0 +1,96 @@
+// Data-parallel training: every process has the whole model and a share of each batch, and the
+// gradients become those of the mean loss. Spelled as torch.nn.parallel.
+//
+//     auto group = distributed::init_process_group();
+//     Net model;                                          // equal on all ranks, by its class
+//     distributed::DistributedDataParallel ddp(*model);   // … and by its weights, from here on
+//     …
+//     scaler.scale(loss).backward();                      // ends when the gradients are reduced
+//     scaler.step(optimizer);
+//     scaler.update();
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "halftape/distributed/data_parallel/shards.h"
+#include "halftape/distributed/process_group.h"
+#include "halftape/nn/module.h"
+
+namespace halftape::distributed {
+
+struct DataParallelOptions {
+  /// Gradients are reduced in buckets of at most so many bytes; a larger one has its own. 25 MiB,
+  /// as in PyTorch.
+  int64_t bucket_bytes = int64_t{25} << 20;
+  /// Of the bucket that is reduced first: a small one begins early.
+  int64_t first_bucket_bytes = int64_t{1} << 20;
+  /// A bucket is reduced as soon as its gradients are there, while backward() goes on. Turn it off
+  /// for models that add to a gradient twice in one backward(), as a hook that calls backward()
+  /// may.
+  bool overlap = true;
+  /// Floating buffers, such as running statistics, become their mean over the ranks at the end of
+  /// each reduced backward(); others become those of rank 0.
+  bool average_buffers = true;
+  /// Into how many shards a batch is cut, for shards(); 0: one for each rank.
+  int64_t shards = 0;
+};
+
+/// Keeps the model's parameters alike on all ranks: they and the buffers are taken from rank 0 at
+/// the start, and each backward() that reaches one of the parameters ends with gradients that are
+/// the mean over all ranks, bit for bit the same on each. All else works as in one process:
+/// autocast, clipping, any optimizer, flatten(), Graph (on the CPU). A parameter that got no
+/// gradient on any rank keeps none; one that got it on some counts as zero on the others.
+///
+/// A GradScaler or AsyncGradScaler that steps an optimizer of these parameters comes to the same
+/// verdict on all ranks: the largest of their flags for a bad loss and for inf counts. Its scale
+/// must be the same on all ranks, and the step throws where it is not.
+///
+/// Each rank draws its own random numbers: seed them by the rank, or use shards().
+class DistributedDataParallel {
+ public:
+  /// Throws on all ranks when the models differ, naming the first parameter or buffer that does:
+  /// names, shapes, dtypes, order and options are compared. The default group is init_process_
+  /// group()'s.
+  explicit DistributedDataParallel(const nn::Module& module, DataParallelOptions options = {},
+                                   std::shared_ptr<ProcessGroup> group = nullptr);
+  ~DistributedDataParallel();
+  DistributedDataParallel(const DistributedDataParallel&) = delete;
+  DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
+
+  /// While it lives, backward() only adds gradients up on this rank, without a message. The next
+  /// backward() reduces all that has come together. Clipping and steps throw until then.
+  class [[nodiscard]] NoSync {
+   public:
+    ~NoSync();
+    NoSync(const NoSync&) = delete;
+    NoSync& operator=(const NoSync&) = delete;
+
+   private:
+    friend class DistributedDataParallel;
+    explicit NoSync(DistributedDataParallel& ddp);
+    DistributedDataParallel& ddp_;
+  };
+  NoSync no_sync() { return NoSync(*this); }
+
+  /// This rank's shards of the batch of one step; see Shards.
+  Shards shards(uint64_t step, uint64_t seed = 0);
+
+  /// Throws on all ranks when parameters or buffers are not the same, bit for bit, everywhere,
+  /// naming the first that differs. Reads them all: for tests, and before a checkpoint.
+  void check_weights() const;
+  /// Takes parameters and buffers from that rank, as the constructor does: after a checkpoint was
+  /// loaded on one rank alone.
+  void broadcast_weights(int src = 0);
+
+  ProcessGroup& group() const;
+  /// The numbers of the parameters in each bucket, in the order in which buckets are reduced.
+  std::vector<std::vector<size_t>> buckets() const;
+
+  class Impl;
+
+ private:
+  std::shared_ptr<Impl> impl_;
+  std::shared_ptr<void> agreement_;  // of scalers
+};
+
+}  // namespace halftape::distributed

@@ -1,0 +1,80 @@
+// The state of a DistributedDataParallel, which its hooks and its loops over shards share.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "halftape/autograd/tape/grad_tag.h"
+#include "halftape/distributed/data_parallel/bucket.h"
+#include "halftape/distributed/data_parallel/data_parallel.h"
+
+namespace halftape::distributed {
+
+/// The values of all buffers, one after the other; undefined where there are none of the kind.
+struct BufferValues {
+  Array floats, integers;  // float64 and int64
+};
+
+class DistributedDataParallel::Impl : public std::enable_shared_from_this<Impl> {
+ public:
+  Impl(const nn::Module& module, const DataParallelOptions& options,
+       std::shared_ptr<ProcessGroup> group);
+  /// Listens to gradients; apart from the constructor, since hooks hold a weak pointer.
+  void listen();
+
+  void check_same_model() const;
+  void broadcast_weights(int src);
+  void check_weights() const;
+
+  /// Whether any rank has the gradient of each parameter. Where calls queue on a device, the host
+  /// asks once, since it would have to wait for the answer; afterwards the flags must stay.
+  std::vector<bool> any_rank(const std::vector<bool>& flags);
+  /// Floating buffers ← their mean over the ranks, computed in float64; others ← rank 0's.
+  void average_buffers();
+  BufferValues buffer_values() const;
+  void set_buffers(const BufferValues& values);
+  /// Throws after a loop over shards that was left early.
+  void check_usable() const;
+
+  DataParallelOptions options;
+  std::shared_ptr<ProcessGroup> group;
+  std::vector<Tensor> params, buffers;
+  std::vector<Tensor> all;         // params, those that are frozen, and buffers
+  std::vector<std::string> names;  // of all
+  std::vector<Bucket> buckets;
+  int no_sync = 0;       // guards alive
+  bool in_loop = false;  // over shards: gradients are taken at the end of each
+  bool left_early = false;
+
+ private:
+  /// What is known of one backward().
+  struct Pass {
+    std::vector<bool> arrived;    // of each parameter
+    std::vector<size_t> missing;  // of each bucket: gradients that have not arrived
+    std::vector<Array> sums;      // of the buckets that are being reduced
+    std::vector<Work> works;
+    std::vector<GradMark> marks;  // of each gradient, before it was reduced
+  };
+  void arrived(size_t param);
+  void begin_pass();
+  void launch_complete(Pass& pass);
+  void launch(Pass& pass);
+  void end_pass(Pass& pass);
+  void mark_local();
+  std::string describe(size_t i) const;
+
+  std::vector<size_t> bucket_of_;     // of each parameter
+  std::vector<bool> asked_, agreed_;  // the flags of any_rank(), where it asks once
+  std::weak_ptr<Pass> pass_;          // of the backward() that runs
+};
+
+/// The mark that a gradient has, without that of no_sync().
+GradMark shared_mark(const Tensor& grad);
+
+/// Registers that these parameters belong to the group, for scalers; until the end of the returned
+/// object.
+std::shared_ptr<void> agree_over(std::shared_ptr<ProcessGroup> group,
+                                 const std::vector<Tensor>& params);
+
+}  // namespace halftape::distributed

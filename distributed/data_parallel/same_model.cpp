@@ -1,0 +1,159 @@
+// The models of all ranks are compared at the start, and their numbers when that is asked for.
+#include <cstring>
+#include <sstream>
+#include <utility>
+
+#include "halftape/autograd/ops/creation/create.h"
+#include "halftape/autograd/tape/grad_mode.h"
+#include "halftape/core/contract/backend.h"
+#include "halftape/distributed/data_parallel/impl.h"
+
+namespace halftape::distributed {
+
+using Impl = DistributedDataParallel::Impl;
+
+namespace {
+
+uint64_t hash_bytes(const char* bytes, size_t n) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (size_t i = 0; i < n; i += 8) {
+    uint64_t word = 0;
+    std::memcpy(&word, bytes + i, std::min<size_t>(8, n - i));
+    hash = (hash ^ word) * 0x100000001b3;  // FNV-1a, eight bytes at a time
+    hash ^= hash >> 32;
+  }
+  return hash;
+}
+
+uint64_t hash_of(const Tensor& t) {
+  const Array host = t.array().to_contiguous().to(kCPU);
+  return hash_bytes(static_cast<const char*>(host.raw()),
+                    static_cast<size_t>(host.numel()) * element_size(host.dtype()));
+}
+
+/// The numbers of all ranks, (size, n).
+std::vector<std::vector<int64_t>> gathered(ProcessGroup& group, const std::vector<uint64_t>& own,
+                                           const char* label) {
+  const auto n = static_cast<int64_t>(own.size());
+  std::vector<int64_t> numbers(own.begin(), own.end());
+  const TensorOptions host = TensorOptions(kInt64).device(kCPU);
+  const Tensor mine = tensor(numbers, host), all = empty({group.size() * n}, host);
+  group.all_gather_into_tensor(all, mine, {.label = label});
+  const std::vector<int64_t> flat = all.to_vector<int64_t>();
+  std::vector<std::vector<int64_t>> ranks;
+  ranks.reserve(static_cast<size_t>(group.size()));
+  for (int r = 0; r < group.size(); ++r)
+    ranks.emplace_back(flat.begin() + r * n, flat.begin() + (r + 1) * n);
+  return ranks;
+}
+
+/// The text of one rank, on all ranks.
+std::string text_of(ProcessGroup& group, const std::string& own, int rank) {
+  const Tensor size = tensor(std::vector<int64_t>{static_cast<int64_t>(own.size())},
+                             TensorOptions(kInt64).device(kCPU));
+  group.broadcast(size, rank, {.label = "size of a description"});
+  const Tensor bytes = zeros({size.item<int64_t>()}, TensorOptions(kUInt8).device(kCPU));
+  if (group.rank() == rank && !own.empty())
+    std::memcpy(bytes.array().raw(), own.data(), own.size());
+  group.broadcast(bytes, rank, {.label = "description of a model"});
+  return {static_cast<const char*>(bytes.array().raw()), static_cast<size_t>(bytes.numel())};
+}
+
+}  // namespace
+
+std::string Impl::describe(size_t i) const {
+  const Tensor& t = all[i];
+  std::ostringstream text;
+  text << names[i] << ": " << t.dtype() << ' ' << t.sizes()
+       << (i < params.size()                 ? ""
+           : i < all.size() - buffers.size() ? ", frozen"
+                                             : ", a buffer");
+  return text.str();
+}
+
+void Impl::check_same_model() const {
+  if (group->size() == 1) return;
+  std::ostringstream text;
+  for (size_t i = 0; i < all.size(); ++i) text << describe(i) << '\n';
+  text << "options: bucket_bytes " << options.bucket_bytes << ", first_bucket_bytes "
+       << options.first_bucket_bytes << ", overlap " << options.overlap << ", average_buffers "
+       << options.average_buffers << ", shards " << options.shards << '\n';
+  const std::string own = text.str();
+  const auto hashes =
+      gathered(*group, {hash_bytes(own.data(), own.size())}, "hash of the model's description");
+  for (int r = 1; r < group->size(); ++r) {
+    if (hashes[static_cast<size_t>(r)] == hashes[0]) continue;
+    std::istringstream theirs(text_of(*group, own, r)), first(text_of(*group, own, 0));
+    std::string a, b;
+    do {
+      if (!std::getline(first, a)) a = "nothing more";
+      if (!std::getline(theirs, b)) b = "nothing more";
+    } while (a == b && a != "nothing more");
+    halftape::detail::fail("DistributedDataParallel: the models of ranks 0 and ", r,
+                           " differ: rank 0 has \"", a, "\", rank ", r, " has \"", b, "\"");
+  }
+}
+
+void Impl::broadcast_weights(int src) {
+  const NoGradGuard no_grad;
+  HALFTAPE_CHECK(src >= 0 && src < group->size(), "broadcast_weights: from rank ", src,
+                 " in a group of ", group->size());
+  for (size_t i = 0; i < all.size() && group->size() > 1; ++i)
+    group->broadcast(all[i].detach(), src, {.label = names[i]});
+}
+
+void Impl::check_weights() const {
+  std::vector<uint64_t> own;
+  for (const Tensor& t : all) own.push_back(hash_of(t));
+  if (group->size() == 1) return;
+  const auto ranks = gathered(*group, own, "hashes of the weights");
+  for (size_t i = 0; i < all.size(); ++i)
+    for (size_t r = 1; r < ranks.size(); ++r)
+      HALFTAPE_CHECK(ranks[r][i] == ranks[0][i], "DistributedDataParallel: rank ", r,
+                     " has other numbers than rank 0 in ", describe(i),
+                     "; was it changed on one rank alone?");
+}
+
+BufferValues Impl::buffer_values() const {
+  BufferValues values;
+  for (const bool floating : {true, false}) {
+    int64_t n = 0;
+    for (const Tensor& b : buffers)
+      if (b.is_floating_point() == floating) n += b.numel();
+    if (n == 0) continue;
+    Array flat({n}, floating ? kFloat64 : kInt64, buffers[0].device());
+    int64_t at = 0;
+    for (const Tensor& b : buffers) {
+      if (b.is_floating_point() != floating) continue;
+      const Array part = flat.slice(0, at, at + b.numel()).reshape(b.sizes());
+      backend(flat.device()).copy(part, b.array());
+      at += b.numel();
+    }
+    (floating ? values.floats : values.integers) = flat;
+  }
+  return values;
+}
+
+void Impl::set_buffers(const BufferValues& values) {
+  int64_t at[] = {0, 0};
+  for (const Tensor& b : buffers) {
+    const bool floating = b.is_floating_point();
+    const Array& flat = floating ? values.floats : values.integers;
+    int64_t& begin = at[floating];
+    backend(flat.device())
+        .copy(b.array(), flat.slice(0, begin, begin + b.numel()).reshape(b.sizes()));
+    b.array().bump_version();
+    begin += b.numel();
+  }
+}
+
+void Impl::average_buffers() {
+  if (group->size() == 1 || buffers.empty()) return;
+  const BufferValues values = buffer_values();
+  if (values.floats.defined())
+    group->all_reduce(Tensor(values.floats), ReduceOp::Avg, {.label = "buffers"});
+  if (values.integers.defined()) group->broadcast(Tensor(values.integers), 0, {.label = "buffers"});
+  set_buffers(values);
+}
+
+}  // namespace halftape::distributed

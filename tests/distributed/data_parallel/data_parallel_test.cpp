@@ -1,0 +1,296 @@
+#include <doctest/doctest.h>
+#include <halftape/halftape.h>
+
+#include "halftape/tests/support/thread_ranks.h"
+
+using namespace halftape;
+using namespace halftape::distributed;
+using halftape::testing::on_ranks;
+namespace F = nn::functional;
+
+namespace {
+
+struct NetImpl : nn::Module {
+  explicit NetImpl(int seed = 0, int64_t width = 12) {
+    auto linear = [&](const char* name, int64_t in, int64_t out) {
+      nn::Linear made(in, out);
+      const NoGradGuard no_grad;
+      int64_t k = seed;
+      for (const Tensor& p : made->parameters())
+        p.copy_(((arange(p.numel()).to(kFloat32) * 0.37 + static_cast<double>(++k)).sin() * 0.4)
+                    .reshape(p.sizes()));
+      return register_module(name, made);
+    };
+    fc1 = linear("fc1", 6, width);
+    fc2 = linear("fc2", width, width);
+    unused = linear("unused", 3, 3);
+    head = linear("head", width, 4);
+  }
+  Tensor forward(const Tensor& x) { return head(tanh(fc2(relu(fc1(x))))); }
+  nn::Linear fc1{nullptr}, fc2{nullptr}, unused{nullptr}, head{nullptr};
+};
+HALFTAPE_MODULE(Net);
+
+Tensor inputs(int64_t step, int64_t rows) {
+  return (arange(rows * 6).to(kFloat32) * 0.713 + static_cast<double>(step) * 1.7)
+      .sin()
+      .reshape({rows, 6});
+}
+Tensor labels(int64_t step, int64_t rows) { return (arange(rows) * 3 + step) % 4; }
+
+std::vector<std::vector<float>> numbers(const nn::Module& m) {
+  std::vector<std::vector<float>> all;
+  for (const Tensor& p : m.parameters()) all.push_back(p.detach().to(kFloat32).to_vector<float>());
+  return all;
+}
+
+/// What this rank's rows of a batch cost.
+Tensor loss_of(Net& net, const ProcessGroup& group, int64_t step, int64_t rows = 16) {
+  const Shard mine{group.rank(), group.size()};
+  return F::cross_entropy(net->forward(mine.of(inputs(step, rows))), mine.of(labels(step, rows)));
+}
+
+}  // namespace
+
+TEST_CASE("gradients are the mean over the ranks, with every bucket size") {
+  std::vector<std::vector<float>> wanted;
+  on_ranks(1, [&](const auto&) {
+    Net net;
+    F::cross_entropy(net->forward(inputs(0, 16)), labels(0, 16)).backward();
+    for (const Tensor& p : net->parameters())
+      wanted.push_back(p.grad().defined() ? p.grad().to_vector<float>() : std::vector<float>());
+  });
+  for (const int size : {2, 4})
+    for (const int64_t bytes : {int64_t{1}, int64_t{300}, int64_t{1} << 20})
+      for (const bool flat : {false, true})
+        for (const bool overlap : {false, true}) {
+          std::vector<std::vector<std::vector<float>>> all(static_cast<size_t>(size));
+          on_ranks(size, [&](const std::shared_ptr<ProcessGroup>& group) {
+            Net net(group->rank());  // rank 0's weights count
+            optim::SGD optimizer(net->parameters(), optim::SGDOptions(0.1));
+            if (flat) optimizer.flatten();
+            DistributedDataParallel ddp(
+                *net, {.bucket_bytes = bytes, .first_bucket_bytes = bytes, .overlap = overlap},
+                group);
+            loss_of(net, *group, 0).backward();
+            auto& mine = all[static_cast<size_t>(group->rank())];
+            for (const Tensor& p : net->parameters())
+              mine.push_back(p.grad().defined() ? p.grad().template to_vector<float>()
+                                                : std::vector<float>());
+            ddp.check_weights();
+          });
+          for (const auto& mine : all) {
+            CHECK(mine == all[0]);
+            REQUIRE(mine.size() == wanted.size());
+            for (size_t i = 0; i < mine.size(); ++i) {
+              REQUIRE(mine[i].size() == wanted[i].size());
+              for (size_t k = 0; k < mine[i].size(); ++k)
+                CHECK(mine[i][k] == doctest::Approx(wanted[i][k]).epsilon(1e-5).scale(1));
+            }
+          }
+        }
+}
+
+TEST_CASE("the bits do not depend on buckets, flat storage or overlap") {
+  std::vector<std::vector<float>> first;
+  for (const int64_t bytes : {int64_t{1}, int64_t{500}, int64_t{1} << 20})
+    for (const bool flat : {false, true})
+      on_ranks(3, [&](const std::shared_ptr<ProcessGroup>& group) {
+        Net net;
+        optim::AdamW optimizer(net->parameters(), optim::AdamWOptions(1e-2));
+        if (flat) optimizer.flatten();
+        DistributedDataParallel ddp(*net, {.bucket_bytes = bytes, .first_bucket_bytes = bytes},
+                                    group);
+        for (int64_t step = 0; step < 5; ++step) {
+          optimizer.zero_grad(step % 2 == 0);
+          loss_of(net, *group, step, 12).backward();
+          nn::utils::clip_grad_norm_(net->parameters(), 1.0);
+          optimizer.step();
+        }
+        ddp.check_weights();
+        if (group->rank() != 0) return;
+        if (first.empty()) first = numbers(*net);
+        CHECK(numbers(*net) == first);
+      });
+}
+
+TEST_CASE("a gradient on some ranks counts as zero on the others; on none it stays undefined") {
+  on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    Net net;
+    DistributedDataParallel ddp(*net, {}, group);
+    Tensor loss = net->forward(inputs(0, 4)).sum();
+    if (group->rank() == 1) loss = loss + net->unused(ones({2, 3})).sum();
+    loss.backward();
+    CHECK(net->unused->weight.grad().equal(full({3, 3}, 1.)));  // (0 + 2) / 2
+    net->zero_grad();
+    net->forward(inputs(0, 4)).sum().backward();
+    CHECK_FALSE(net->unused->weight.grad().defined());
+  });
+}
+
+TEST_CASE("no_sync adds up, the next backward reduces all, and a step between them is refused") {
+  on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    Net net;
+    optim::SGD optimizer(net->parameters(), optim::SGDOptions(0.1));
+    DistributedDataParallel ddp(*net, {}, group);
+    loss_of(net, *group, 0).backward();
+    loss_of(net, *group, 1).backward();  // the mean of the mean and a new gradient
+    const Tensor wanted = net->fc1->weight.grad().clone();
+    optimizer.zero_grad();
+    {
+      const auto local = ddp.no_sync();
+      loss_of(net, *group, 0).backward();
+    }
+    CHECK_THROWS_WITH_AS(optimizer.step(), doctest::Contains("under no_sync()"), Error);
+    CHECK_THROWS_WITH_AS(nn::utils::clip_grad_norm_(net->parameters(), 1.0),
+                         doctest::Contains("under no_sync()"), Error);
+    loss_of(net, *group, 1).backward();
+    const Tensor difference = (net->fc1->weight.grad() - wanted).abs().max();
+    CHECK(difference.item<float>() < 1e-6);
+    optimizer.step();
+    ddp.check_weights();
+  });
+}
+
+TEST_CASE("no_sync with a scaler") {
+  on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    Net net;
+    optim::SGD optimizer(net->parameters(), optim::SGDOptions(0.1));
+    DistributedDataParallel ddp(*net, {}, group);
+    amp::GradScaler scaler({.init_scale = 1024});
+    {
+      const auto local = ddp.no_sync();
+      scaler.scale(loss_of(net, *group, 0)).backward();
+      CHECK_THROWS_WITH_AS(scaler.unscale_(optimizer), doctest::Contains("under no_sync()"), Error);
+    }
+    scaler.scale(loss_of(net, *group, 1)).backward();
+    CHECK(scaler.step(optimizer).applied());
+    scaler.update();
+    ddp.check_weights();
+  });
+}
+
+TEST_CASE("reduced gradients keep the mark of a scaled loss") {
+  for (const bool flat : {false, true})
+    on_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
+      Net net;
+      optim::SGD optimizer(net->parameters(), optim::SGDOptions(0.1)),
+          other(net->unused->parameters(), optim::SGDOptions(0.1));
+      if (flat) optimizer.flatten();
+      DistributedDataParallel ddp(*net, {}, group);
+      amp::GradScaler scaler({.init_scale = 1024});
+      Tensor loss = loss_of(net, *group, 0);
+      if (group->rank() == 1) loss = loss + net->unused(ones({2, 3})).sum();
+      scaler.scale(loss).backward();
+      CHECK_THROWS_WITH_AS(optimizer.step(), doctest::Contains("multiplied by the loss scale"),
+                           Error);
+      CHECK_THROWS_WITH_AS(other.step(), doctest::Contains("multiplied by the loss scale"), Error);
+      CHECK(scaler.step(optimizer).applied());
+    });
+}
+
+TEST_CASE("one rank's inf or NaN loss is the verdict of all") {
+  for (const int bad : {0, 1, 2})
+    for (const int kind : {0, 1})
+      on_ranks(3, [&](const std::shared_ptr<ProcessGroup>& group) {
+        Net net;
+        optim::AdamW optimizer(net->parameters(), optim::AdamWOptions(1e-2));
+        DistributedDataParallel ddp(*net, {}, group);
+        amp::GradScaler scaler({.init_scale = 65536});
+        for (int64_t step = 0; step < 3; ++step) {
+          optimizer.zero_grad();
+          Tensor loss = loss_of(net, *group, step, 12);
+          if (step == 1 && group->rank() == bad && kind == 0)
+            loss = loss + NAN;  // its gradients are finite
+          if (step == 1 && group->rank() == bad && kind == 1)
+            net->head->weight.register_hook([](const Tensor& g) { return g * INFINITY; });
+          scaler.scale(loss).backward();
+          if (step == 0) scaler.unscale_(optimizer);
+          const amp::StepResult result = scaler.step(optimizer);
+          CHECK(result.applied() == (step != 1 && !(kind == 1 && step == 2)));
+          if (step == 1) CHECK(result.bad_loss() == (kind == 0));
+          scaler.update();
+        }
+        // A bad loss leaves the scale as it is; overflows halve it.
+        CHECK(scaler.get_scale() == (kind == 0 ? 65536 : 16384));
+        CHECK(scaler.stats().bad_losses == (kind == 0 ? 1 : 0));
+        ddp.check_weights();
+      });
+}
+
+TEST_CASE("scalers with other scales are refused by name") {
+  on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    Net net;
+    optim::SGD optimizer(net->parameters(), optim::SGDOptions(0.1));
+    DistributedDataParallel ddp(*net, {}, group);
+    amp::GradScaler scaler({.init_scale = group->rank() == 0 ? 1024. : 2048.});
+    scaler.scale(loss_of(net, *group, 0)).backward();
+    CHECK_THROWS_WITH_AS(scaler.step(optimizer), doctest::Contains("the ranks by 1024 to 2048"),
+                         Error);
+  });
+}
+
+TEST_CASE("other models are refused on all ranks, with the first difference") {
+  on_ranks(3, [](const std::shared_ptr<ProcessGroup>& group) {
+    Net net(0, group->rank() == 2 ? 13 : 12);
+    CHECK_THROWS_WITH_AS(
+        DistributedDataParallel(*net, {}, group),
+        doctest::Contains("the models of ranks 0 and 2 differ: rank 0 has \"fc1.weight: float32 "
+                          "[12, 6]\", rank 2 has \"fc1.weight: float32 [13, 6]\""),
+        Error);
+    Net same;
+    CHECK_THROWS_WITH_AS(
+        DistributedDataParallel(*same, {.overlap = group->rank() != 1}, group),
+        doctest::Contains("overlap 1, average_buffers 1, shards 3\", rank 1 has \"options:"),
+        Error);
+  });
+}
+
+TEST_CASE("a weight that was changed on one rank is found") {
+  on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    Net net;
+    DistributedDataParallel ddp(*net, {}, group);
+    {
+      const NoGradGuard no_grad;
+      if (group->rank() == 1) net->fc2->bias.add_(1e-7);
+    }
+    CHECK_THROWS_WITH_AS(ddp.check_weights(),
+                         doctest::Contains("other numbers than rank 0 in "
+                                           "fc2.bias"),
+                         Error);
+    ddp.broadcast_weights(1);
+    ddp.check_weights();
+  });
+}
+
+TEST_CASE("running statistics become their mean, and counts rank 0's") {
+  on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    nn::BatchNorm1d norm(3);
+    DistributedDataParallel ddp(*norm, {}, group);
+    norm->forward(full({4, 3}, group->rank() == 0 ? 10. : 30.)).sum().backward();
+    CHECK(norm->running_mean.equal(full({3}, 2.)));  // 0.9 · 0 + 0.1 · (10 and 30), mean of both
+    CHECK(norm->num_batches_tracked.item<int64_t>() == 1);
+    ddp.check_weights();
+  });
+}
+
+TEST_CASE(
+    "a gradient that grows after its bucket was sent is an error, and works without overlap") {
+  for (const bool overlap : {true, false})
+    on_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
+      Net net;
+      DistributedDataParallel ddp(*net, {.first_bucket_bytes = 1, .overlap = overlap}, group);
+      const auto twice = [&] {
+        const Tensor h = relu(net->fc1(inputs(0, 4)));
+        h.register_hook([&](const Tensor&) {
+          const AutoGradMode recording(true);
+          net->head(ones({1, 12})).sum().backward();
+        });
+        net->head(h).sum().backward();
+      };
+      if (overlap)
+        CHECK_THROWS_WITH_AS(twice(), doctest::Contains(".overlap = false"), Error);
+      else
+        twice();
+    });
+}

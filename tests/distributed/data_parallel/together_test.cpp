@@ -1,0 +1,175 @@
+// DistributedDataParallel with the other ways of training: every rank ends with the same weights,
+// those that one process with the mean gradient has.
+#include <doctest/doctest.h>
+#include <halftape/halftape.h>
+
+#include "halftape/tests/support/thread_ranks.h"
+
+using namespace halftape;
+using namespace halftape::distributed;
+using halftape::testing::on_ranks;
+namespace F = nn::functional;
+
+namespace {
+
+Tensor inputs(int64_t step, int rank) {
+  return (arange(8 * 6).to(kFloat32) * 0.713 + static_cast<double>(step * 3 + rank))
+      .sin()
+      .reshape({8, 6});
+}
+Tensor labels(int64_t step) { return (arange(8) * 3 + step) % 4; }
+
+nn::Sequential make_model() {
+  nn::Sequential model{nn::Linear(6, 16), nn::ReLU(), nn::Linear(16, 4)};
+  const NoGradGuard no_grad;
+  int k = 0;
+  for (const Tensor& p : model->parameters())
+    p.copy_(((arange(p.numel()).to(kFloat32) * 0.37 + static_cast<double>(++k)).sin() * 0.4)
+                .reshape(p.sizes()));
+  return model;
+}
+
+}  // namespace
+
+TEST_CASE("an AsyncOptimizer and its scaler: reduced before the hand-over, one verdict") {
+  for (const amp::ScaleDelivery delivery : {amp::ScaleDelivery::Prompt, amp::ScaleDelivery::Late})
+    on_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
+      nn::Sequential model = make_model();
+      DistributedDataParallel ddp(*model, {}, group);
+      amp::GradScalerOptions options;
+      options.init_scale = 4096;
+      amp::AsyncGradScaler scaler(options, delivery);
+      {
+        optim::AsyncOptimizer optimizer(
+            std::make_unique<optim::AdamW>(model->parameters(), optim::AdamWOptions(1e-2)));
+        for (int64_t step = 0; step < 8; ++step) {
+          Tensor loss = F::cross_entropy(model->forward(inputs(step, group->rank())), labels(step));
+          if (step == 3 && group->rank() == 1) loss = loss * NAN;
+          scaler.scale(loss).backward();
+          scaler.step(optimizer, {.max_norm = 1});
+          scaler.update();
+        }
+        CHECK(scaler.stats().bad_losses == 1);
+        CHECK(scaler.stats().skips == 1);
+        CHECK(scaler.get_scale(true) == 4096);
+        optimizer.synchronize();
+      }
+      ddp.check_weights();
+    });
+}
+
+TEST_CASE("FusedMLP, whose gradients are computed in forward") {
+  on_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
+    nn::FusedMLP model(nn::FusedMLPOptions(6, 16, 2, 4));
+    optim::AdamW optimizer(model->parameters(), optim::AdamWOptions(1e-2));
+    optimizer.flatten();
+    DistributedDataParallel ddp(*model, {}, group);
+    amp::GradScaler scaler({.init_scale = 1024});
+    for (int64_t step = 0; step < 5; ++step) {
+      optimizer.zero_grad();
+      Tensor loss;
+      {
+        const amp::autocast region(kCPU, kFloat16);
+        loss = model->loss(inputs(step, group->rank()), labels(step), scaler.factor());
+      }
+      scaler.scale(loss).backward();
+      CHECK(scaler.step(optimizer).applied());
+      scaler.update();
+    }
+    ddp.check_weights();
+  });
+}
+
+TEST_CASE("a Graph, which calls the step on the CPU") {
+  on_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
+    nn::Sequential model = make_model();
+    optim::SGD optimizer(model->parameters(), optim::SGDOptions(1e-1));
+    DistributedDataParallel ddp(*model, {}, group);
+    int64_t step = 0;
+    Graph graph(kCPU, [&] {
+      optimizer.zero_grad();
+      F::cross_entropy(model->forward(inputs(step, group->rank())), labels(step)).backward();
+      optimizer.step();
+      ++step;
+    });
+    while (step < 5) graph.replay();
+    ddp.check_weights();
+  });
+}
+
+TEST_CASE("weights of 16 bits with a master, Kahan's sum, and LBFGS with a closure") {
+  for (const optim::Weights weights : {optim::Weights::Master, optim::Weights::Kahan})
+    on_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
+      nn::Sequential model = make_model();
+      model->to(kBFloat16);
+      optim::AdamW optimizer(model->parameters(), optim::AdamWOptions(1e-2).weights(weights));
+      DistributedDataParallel ddp(*model, {}, group);
+      for (int64_t step = 0; step < 5; ++step) {
+        optimizer.zero_grad();
+        F::cross_entropy(model->forward(inputs(step, group->rank()).to(kBFloat16)), labels(step))
+            .backward();
+        optimizer.step();
+      }
+      ddp.check_weights();
+    });
+  on_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
+    nn::Sequential model = make_model();
+    optim::LBFGS optimizer(model->parameters(), optim::LBFGSOptions(0.1).max_iter(4));
+    DistributedDataParallel ddp(*model, {}, group);
+    for (int64_t step = 0; step < 3; ++step)
+      optimizer.step([&] {
+        optimizer.zero_grad();
+        const Tensor loss = F::cross_entropy(model->forward(inputs(0, group->rank())), labels(0));
+        loss.backward();
+        const Tensor mean = loss.detach().clone();
+        group->all_reduce(mean, ReduceOp::Avg);
+        return mean;
+      });
+    ddp.check_weights();
+  });
+}
+
+TEST_CASE("two models of one group, as of a GAN, with two optimizers and one scaler") {
+  on_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
+    nn::Sequential a = make_model(), b = make_model();
+    optim::Adam of_a(a->parameters(), optim::AdamOptions(1e-2)),
+        of_b(b->parameters(), optim::AdamOptions(1e-2));
+    DistributedDataParallel first(*a, {}, group), second(*b, {}, group);
+    amp::GradScaler scaler({.init_scale = 1024});
+    for (int64_t step = 0; step < 5; ++step) {
+      of_a.zero_grad();
+      of_b.zero_grad();
+      const Tensor x = inputs(step, group->rank());
+      Tensor loss = (a->forward(x) * b->forward(x)).sum();
+      if (step == 2 && group->rank() == 0) loss = loss * NAN;
+      scaler.scale(loss).backward();
+      CHECK(scaler.step(of_a).applied() == (step != 2));
+      CHECK(scaler.step(of_b).applied() == (step != 2));
+      scaler.update();
+    }
+    CHECK(scaler.get_scale() == 1024);
+    first.check_weights();
+    second.check_weights();
+  });
+}
+
+TEST_CASE("a model of which a part was frozen, and one whose parallel training has ended") {
+  on_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
+    nn::Sequential model = make_model();
+    model->parameters()[0].set_requires_grad(false);
+    if (group->rank() == 1) {
+      const NoGradGuard no_grad;
+      model->parameters()[0].fill_(7);  // taken from rank 0, too
+    }
+    {
+      DistributedDataParallel ddp(*model, {}, group);
+      model->forward(inputs(0, group->rank())).sum().backward();
+      ddp.check_weights();
+    }
+    model->zero_grad();
+    model->forward(inputs(0, group->rank())).sum().backward();  // this rank's alone
+    const Tensor g = model->parameters()[1].grad().clone(), both = empty({2, 16});
+    group->all_gather_into_tensor(both, g);
+    CHECK_FALSE(both.select(0, 0).equal(both.select(0, 1)));
+  });
+}
