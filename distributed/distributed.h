@@ -1,6 +1,7 @@
 // Training in several processes.
 #pragma once
 #include "halftape/distributed/data_parallel/data_parallel.h"
+#include "halftape/distributed/data_parallel/sync_batch_norm.h"
 #include "halftape/distributed/environment.h"
 #include "halftape/distributed/process_group.h"
 #include "halftape/distributed/store/file_store.h"
