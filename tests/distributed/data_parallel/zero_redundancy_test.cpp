@@ -1,0 +1,170 @@
+#include <doctest/doctest.h>
+#include <halftape/halftape.h>
+
+#include "halftape/tests/support/thread_ranks.h"
+
+using namespace halftape;
+using namespace halftape::distributed;
+using halftape::testing::on_ranks;
+namespace F = nn::functional;
+
+namespace {
+
+nn::Sequential make_model(Dtype dtype) {
+  nn::Sequential model{nn::Linear(5, 7), nn::ReLU(), nn::Linear(7, 3), nn::Linear(2, 2)};
+  const NoGradGuard no_grad;
+  int k = 0;
+  for (const Tensor& p : model->parameters())
+    p.copy_(((arange(p.numel()).to(kFloat32) * 0.37 + static_cast<double>(++k)).sin() * 0.4)
+                .reshape(p.sizes()));
+  model->to(dtype);
+  return model;
+}
+
+void backward(nn::Sequential& model, int64_t step, Dtype dtype) {
+  const Tensor x =
+      (arange(20).to(kFloat32) * 0.713 + static_cast<double>(step)).sin().reshape({4, 5}).to(dtype);
+  Tensor h = x;
+  for (int i = 0; i < 3; ++i)
+    h = i == 1 ? relu(h) : model[static_cast<size_t>(i)]->as<nn::Linear>()->forward(h);
+  (h * h).sum().backward();  // the last layer gets no gradient
+}
+
+using Numbers = std::vector<std::vector<double>>;
+Numbers numbers(const nn::Sequential& model) {
+  Numbers all;
+  for (const Tensor& p : model->parameters())
+    all.push_back(p.detach().to(kFloat64).to_vector<double>());
+  return all;
+}
+
+template <class Optimizer>
+Numbers numbers(const Optimizer& optimizer) {
+  Numbers all;
+  for (const optim::ParamState& one : optimizer.state_dict().state)
+    for (const auto& [name, value] : one)
+      all.push_back(Tensor(value).to(kFloat64).flatten().template to_vector<double>());
+  return all;
+}
+
+template <class Optimizer, class Options>
+void same_as_alone(Dtype dtype, const Options& options) {
+  nn::Sequential alone = make_model(dtype);
+  Optimizer reference(alone->parameters(), options);
+  for (int64_t step = 0; step < 6; ++step) {
+    reference.zero_grad();
+    backward(alone, step, dtype);
+    reference.step();
+  }
+  for (const int size : {1, 2, 3, 8})
+    on_ranks(size, [&](const std::shared_ptr<ProcessGroup>& group) {
+      nn::Sequential model = make_model(dtype);
+      auto optimizer =
+          std::make_unique<ZeroRedundancyOptimizer<Optimizer>>(model->parameters(), options, group);
+      for (int64_t step = 0; step < 6; ++step) {
+        if (step == 2) {  // saved, and loaded into another one
+          optimizer->consolidate_state();
+          const optim::OptimizerState saved = optimizer->state_dict();
+          optimizer = std::make_unique<ZeroRedundancyOptimizer<Optimizer>>(model->parameters(),
+                                                                           options, group);
+          optimizer->load_state_dict(saved);
+        }
+        if (step == 4) {  // goes on alone, and back
+          optimizer->consolidate_state();
+          Optimizer plain(model->parameters(), options);
+          plain.load_state_dict(optimizer->state_dict());
+          plain.zero_grad();
+          backward(model, step, dtype);
+          plain.step();
+          optimizer->load_state_dict(plain.state_dict());
+          continue;
+        }
+        optimizer->zero_grad();
+        backward(model, step, dtype);
+        optimizer->step();
+      }
+      CHECK(numbers(model) == numbers(alone));
+      optimizer->consolidate_state();
+      CHECK(numbers(*optimizer) == numbers(reference));
+    });
+}
+
+}  // namespace
+
+TEST_CASE("a sharded optimizer gives the bits of the whole one, and its files") {
+  same_as_alone<optim::AdamW>(kFloat32, optim::AdamWOptions(1e-2).weight_decay(0.1));
+  same_as_alone<optim::SGD>(kFloat32, optim::SGDOptions(1e-2).momentum(0.9));
+  same_as_alone<optim::SGD>(kFloat32, optim::SGDOptions(1e-2));
+  same_as_alone<optim::Adam>(kFloat64, optim::AdamOptions(1e-2).amsgrad(true));
+  for (const optim::Weights weights :
+       {optim::Weights::Plain, optim::Weights::Master, optim::Weights::Kahan})
+    for (const Dtype dtype : {kFloat16, kBFloat16})
+      same_as_alone<optim::AdamW>(dtype, optim::AdamWOptions(1e-2).weights(weights));
+}
+
+TEST_CASE("each rank keeps its share of the state alone") {
+  on_ranks(4, [](const std::shared_ptr<ProcessGroup>& group) {
+    nn::Sequential model{nn::Linear(64, 64)};
+    ZeroRedundancyOptimizer<optim::AdamW> optimizer(model->parameters(), optim::AdamWOptions(1e-2),
+                                                    group);
+    for (const Tensor& p : model->parameters()) p.mutable_grad() = ones(p.sizes());
+    optimizer.step();
+    int64_t kept = 0;
+    for (const auto& [p, state] : std::as_const(optimizer).state())
+      for (const auto& [name, value] : state)
+        if (name != "step") kept += value.numel();
+    CHECK(kept == 2 * (64 * 64 + 64) / 4);
+  });
+}
+
+TEST_CASE("a sharded optimizer with a scaler, clipping, groups, flat storage and other options") {
+  Numbers first;
+  for (const int size : {1, 2, 4})
+    for (const bool flat : {false, true})
+      on_ranks(size, [&](const std::shared_ptr<ProcessGroup>& group) {
+        nn::Sequential model = make_model(kFloat32);
+        const std::vector<Tensor> all = model->parameters();
+        ZeroRedundancyOptimizer<optim::AdamW> optimizer(
+            std::vector<optim::OptimizerParamGroup>{
+                std::vector<Tensor>(all.begin(), all.begin() + 3)},
+            optim::AdamWOptions(1e-2), group);
+        amp::GradScaler scaler({.init_scale = 1024});
+        for (int64_t step = 0; step < 6; ++step) {
+          if (step == 2)
+            optimizer.add_param_group(
+                optim::OptimizerParamGroup(std::vector<Tensor>(all.begin() + 3, all.end()),
+                                           std::make_unique<optim::AdamWOptions>(3e-2)));
+          if (step == 3 && flat) optimizer.flatten();
+          for (auto& one : optimizer.param_groups())
+            one.options().set_lr(1e-2 / static_cast<double>(step + 1));
+          model->zero_grad();
+          const Tensor x =
+              (arange(20).to(kFloat32) * 0.713 + static_cast<double>(step)).sin().reshape({4, 5});
+          const Tensor h =
+              model[2]->as<nn::Linear>()->forward(relu(model[0]->as<nn::Linear>()->forward(x)));
+          scaler.scale((h * h).sum() * (step == 4 ? INFINITY : 1.)).backward();
+          scaler.unscale_(optimizer);
+          nn::utils::clip_grad_norm_(optimizer.parameters(), 1.0);
+          CHECK(scaler.step(optimizer).applied() == (step != 4));
+          scaler.update();
+        }
+        if (group->rank() != 0) return;
+        if (first.empty()) first = numbers(model);
+        CHECK(numbers(model) == first);
+      });
+}
+
+TEST_CASE("what a sharded optimizer refuses") {
+  on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    nn::Sequential model = make_model(kBFloat16);
+    ZeroRedundancyOptimizer<optim::AdamW> optimizer(
+        model->parameters(), optim::AdamWOptions(1e-2).weights(optim::Weights::Stochastic), group);
+    backward(model, 0, kBFloat16);
+    CHECK_THROWS_WITH_AS(optimizer.step(), doctest::Contains("Weights::Stochastic"), Error);
+    const Tensor columns = rand({4, 4}).t().requires_grad_();
+    ZeroRedundancyOptimizer<optim::SGD> other(std::vector<Tensor>{columns}, optim::SGDOptions(0.1),
+                                              group);
+    columns.mutable_grad() = ones({4, 4});
+    CHECK_THROWS_WITH_AS(other.step(), doctest::Contains("is not contiguous"), Error);
+  });
+}
