@@ -4,8 +4,10 @@
 #include <utility>
 
 #include "halftape/core/machine/os.h"
+#include "halftape/distributed/engine/choice.h"
 #include "halftape/distributed/engine/loader.h"
 #include "halftape/distributed/engine/opening.h"
+#include "halftape/distributed/nccl/nccl_engine.h"
 #include "halftape/distributed/process_group.h"
 #include "halftape/distributed/store/file_store.h"
 #include "halftape/distributed/store/tcp_store.h"
@@ -74,6 +76,12 @@ LaunchInfo launch_info(const ProcessGroupOptions& options) {
   return info;
 }
 
+std::unique_ptr<Engine> open_agreed_engine(const std::string& asked, const EngineSetup& setup) {
+  const std::string obstacle = asked.empty() || asked == "nccl" ? nccl_unavailable_reason() : "";
+  const std::string name = agreed_backend(asked, obstacle, setup.rank, setup.size, *setup.store);
+  return name == "nccl" ? open_nccl(setup) : open_engine(name, setup);
+}
+
 /// Says goodbye before CUDA and NCCL, which are loaded earlier, end themselves.
 struct AtTheEnd {
   ~AtTheEnd() { the_default().group.reset(); }
@@ -105,7 +113,7 @@ std::shared_ptr<ProcessGroup> new_process_group(const ProcessGroupOptions& optio
   auto engine = open_in_time(
       [=, asked = options.backend, timeout = options.timeout, local_rank = info.local_rank] {
         PrefixStore engines("engine", store);
-        return open_engine(asked.empty() ? "gloo" : asked, {rank, size, &engines, timeout, "", local_rank});
+        return open_agreed_engine(asked, {rank, size, &engines, timeout, "", local_rank});
       },
       options.timeout, *news);
   return std::make_shared<ProcessGroup>(std::move(engine), rank, size, group, std::move(watch),

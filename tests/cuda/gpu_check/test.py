@@ -103,6 +103,20 @@ check("a suite that fails leaves the others and the next step",
 code, said, steps = Machine("small").run("--only", "large,sanitizers")
 check("what the machine lacks is skipped", steps["large"]["result"] == "skipped" and "8000 MiB" in steps["large"]["skipped"])
 
+machine = Machine("ranks", smi="[ $1 != -L ] || printf 'GPU 0: a\\nGPU 1: b\\n'; echo 'Stand-in, 1.0, 8000 MiB, 9.0'")
+code, said, steps = machine.run("--only", "nccl")
+check("a build without the program for NCCL skips it", code == 0 and steps["nccl"]["result"] == "skipped")
+machine.program("build/tests/cuda/nccl_check", '[ -d "$3" ] && echo "{\\"rank\\": $1, \\"ranks\\": $2}"')
+code, said, steps = machine.run("--only", "nccl")
+check("NCCL is tried with one rank, and with one for each GPU",
+      code == 0 and sorted((g["ranks"], g["rank"]) for g in steps["nccl"]["groups"]) == [(1, 0), (2, 0), (2, 1)])
+machine.program("build/tests/cuda/nccl_check", 'echo "rank $1: a wrong sum"; [ $1 = 0 ]')
+code, said, steps = machine.run("--only", "nccl")
+check("a rank that fails is told", code == 1 and "rank 1: a wrong sum" in steps["nccl"]["why"])
+machine.program("build/tests/cuda/nccl_check", 'echo "no NCCL: nowhere"; exit 77')
+code, said, steps = machine.run("--only", "nccl")
+check("a machine without NCCL skips it", code == 0 and "no NCCL: nowhere" in steps["nccl"]["skipped"])
+
 code, said, steps = Machine("stuck", smi="sleep 100").run("--quick", "--minutes", "0.03")
 check("an nvidia-smi that hangs costs its time alone", code == 1 and steps["answers"]["why"] == "the time is up")
 

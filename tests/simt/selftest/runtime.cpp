@@ -1,4 +1,5 @@
 // Streams, events, graphs and errors of the simulated device.
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <thread>
@@ -401,6 +402,48 @@ TEST_CASE("host functions run in stream order and may not call CUDA") {
   CHECK(cudaStreamSynchronize(d.a) == cudaSuccess);
   REQUIRE(calls.size() == 2);
   CHECK(calls[1] == cudaErrorNotPermitted);
+}
+
+TEST_CASE("foreign work holds its stream, and no other thread, until it is ready") {
+  for (const simt::Mode mode : {simt::Mode::Immediate, simt::Mode::Deferred})
+    for (const bool in_graph : {false, true}) {
+      const Fresh fresh;
+      simt::settings.mode = mode;
+      const Both d;
+      std::atomic<bool> ready{false}, done{false};
+      cudaGraph_t graph = nullptr;
+      cudaGraphExec_t executable = nullptr;
+      if (in_graph)
+        REQUIRE(cudaStreamBeginCapture(d.a, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+      else if (mode == simt::Mode::Immediate)
+        ready = true;  // it would wait in the call itself
+      CHECK(simt::enqueue_foreign(
+                d.a, [&] { return ready.load(); }, [&] { done = true; }) == cudaSuccess);
+      simt::launch(false, add, 1, 1, 0, d.a, d.x, 5.f);
+      if (in_graph) {
+        CHECK(!done);
+        REQUIRE(cudaStreamEndCapture(d.a, &graph) == cudaSuccess);
+        REQUIRE(cudaGraphInstantiate(&executable, graph, 0) == cudaSuccess);
+        if (mode == simt::Mode::Immediate) ready = true;
+        REQUIRE(cudaGraphLaunch(executable, d.a) == cudaSuccess);
+      }
+      if (mode == simt::Mode::Deferred) {
+        for (int i = 0; i < 10; ++i) CHECK(cudaStreamQuery(d.a) == cudaErrorNotReady);
+        CHECK(!done);
+        std::thread other([&] {  // has the device to itself while this one waits
+          CHECK(cudaStreamSynchronize(d.b) == cudaSuccess);
+          CHECK(!done);
+          ready = true;
+        });
+        CHECK(cudaStreamSynchronize(d.a) == cudaSuccess);
+        other.join();
+      }
+      CHECK(cudaStreamSynchronize(d.a) == cudaSuccess);
+      CHECK(done);
+      CHECK(to_host(d.x, 1)[0] == 6);
+      if (graph) CHECK(cudaGraphDestroy(graph) == cudaSuccess);
+      if (executable) CHECK(cudaGraphExecDestroy(executable) == cudaSuccess);
+    }
 }
 
 TEST_CASE("events measure time, unless they were made not to") {
