@@ -15,7 +15,8 @@ namespace fs = std::filesystem;
 namespace {
 
 const fs::path kRoot = fs::path(HALFTAPE_TEST_DATA).parent_path();
-const std::set<std::string> kWings{"core", "cpu", "cuda", "autograd", "nn", "optim", "amp", "io"};
+const std::set<std::string> kWings{"core",  "cpu", "cuda", "autograd",   "nn",
+                                   "optim", "amp", "io",   "distributed"};
 
 std::vector<std::string> lines_of(const fs::path& file) {
   std::ifstream in(file);
