@@ -225,6 +225,17 @@ TEST_CASE("tensors of any strides, and several calls under way") {
   });
 }
 
+TEST_CASE("a tensor that was saved for backward is noticed to have changed") {
+  on_ranks(2, [](const auto& group) {
+    const Tensor w = ones({3}).requires_grad_(), y = (w * w).sum(), z = (w * w).sum();
+    group->all_reduce(w);
+    CHECK(w.detach().equal(full({3}, 2.)));
+    CHECK_THROWS_WITH_AS(y.backward(), doctest::Contains("was changed in place"), Error);
+    group->broadcast(w, 0);
+    if (group->rank() == 1) CHECK_THROWS_AS(z.backward(), Error);
+  });
+}
+
 TEST_CASE("wrong arguments are refused before anything is sent") {
   on_ranks(2, [](const auto& group) {
     const Tensor x = ones({4});

@@ -114,6 +114,32 @@ TEST_CASE("the bits do not depend on buckets, flat storage or overlap") {
       });
 }
 
+TEST_CASE("flat storage in another order than the model's") {
+  for (const std::vector<size_t>& order :
+       {std::vector<size_t>{0, 1, 2, 3}, {0, 2, 1, 3}, {3, 2, 1, 0}, {1, 0, 3, 2}})
+    on_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
+      nn::Sequential model{nn::Linear(6, 12), nn::Linear(12, 4)};
+      const std::vector<Tensor> params = model->parameters();
+      std::vector<Tensor> flat;
+      for (const size_t i : order) flat.push_back(params[i]);
+      optim::SGD optimizer(flat, optim::SGDOptions(0.1));
+      optimizer.flatten();
+      std::vector<Tensor> wanted;
+      {
+        DistributedDataParallel ddp(*model, {}, group);
+        ddp.broadcast_weights();
+      }
+      const auto loss = [&] { return model->forward(inputs(group->rank(), 4)).square().sum(); };
+      wanted = autograd::grad({loss()}, params);
+      DistributedDataParallel ddp(*model, {}, group);
+      loss().backward();
+      for (size_t i = 0; i < params.size(); ++i) {
+        group->all_reduce(wanted[i], ReduceOp::Avg);
+        CHECK(params[i].grad().equal(wanted[i]));
+      }
+    });
+}
+
 TEST_CASE("a gradient on some ranks counts as zero on the others; on none it stays undefined") {
   on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
     Net net;

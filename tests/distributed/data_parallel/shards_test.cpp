@@ -92,6 +92,19 @@ TEST_CASE("100 AMP steps give the same bits on 1, 2, 4 and 8 ranks") {
   }
 }
 
+TEST_CASE("the gradient of shards is that of the mean loss") {
+  // The loss is the mean of w · x over 8 rows, so its gradient is the mean of the rows.
+  const Tensor x = arange(16).to(kFloat32).reshape({8, 2});
+  for (const int size : {1, 2, 4})
+    on_ranks(size, [&](const std::shared_ptr<ProcessGroup>& group) {
+      nn::Linear model(2, 1);
+      DistributedDataParallel ddp(*model, {.shards = 4}, group);
+      for (const Shard shard : ddp.shards(0)) model->forward(shard.of(x)).mean().backward();
+      CHECK(model->weight.grad().equal(tensor({7., 8.}).to(kFloat32).reshape({1, 2})));
+      CHECK(model->bias.grad().equal(full({1}, 1.)));
+    });
+}
+
 TEST_CASE("12 shards on 1, 3, 6 and 12 ranks") {
   const End one = train(1, 12, kFloat16, false);
   for (const int size : {3, 6, 12}) CHECK(train(size, 12, kFloat16, false) == one);
