@@ -64,8 +64,7 @@ std::string CallQueue::Waiting::title() const {
 }
 
 Work CallQueue::start(Call call, Body body, Finish finish) {
-  HALFTAPE_CHECK(call.how.timeout.count() >= 0, call.name, ": a timeout of ",
-                 call.how.timeout.count(), " ms; it must be positive, or 0 for the group's");
+  checked_timeout(call.name, call.how.timeout, milliseconds(0));  // 0: the group's
   const bool async_op = call.how.async_op;
   for (const char c : call.how.label)
     call.signature = call.signature * 31 + static_cast<uint8_t>(c);

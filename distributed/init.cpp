@@ -90,8 +90,7 @@ struct AtTheEnd {
 }  // namespace
 
 std::shared_ptr<ProcessGroup> new_process_group(const ProcessGroupOptions& options) {
-  HALFTAPE_CHECK(options.timeout.count() > 0, "init_process_group: a timeout of ",
-                 options.timeout.count(), " ms; it must be positive");
+  checked_timeout("init_process_group", options.timeout);
   const LaunchInfo info = launch_info(options);
   const GroupOptions group{options.timeout, options.summation};
   const int rank = info.rank, size = info.world_size;

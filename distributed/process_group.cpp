@@ -173,8 +173,7 @@ ProcessGroup::ProcessGroup(std::unique_ptr<Engine> engine, int rank, int size, G
   HALFTAPE_CHECK(size >= 1 && rank >= 0 && rank < size, "ProcessGroup: rank ", rank, " of ", size,
                  "; ranks are counted from 0");
   HALFTAPE_CHECK(engine || size == 1, "ProcessGroup: ", size, " processes need an engine");
-  HALFTAPE_CHECK(options.timeout.count() > 0, "ProcessGroup: a timeout of ",
-                 options.timeout.count(), " ms; it must be positive");
+  checked_timeout("ProcessGroup", options.timeout);
   impl_.reset(new Impl{
       options,
       std::move(store),

@@ -131,7 +131,7 @@ os::PathLock lock_for_adding(const fs::path& file, Patience patience) {
 }  // namespace
 
 FileStore::FileStore(fs::path folder, milliseconds timeout)
-    : folder_(std::move(folder)), timeout_(timeout) {
+    : folder_(std::move(folder)), timeout_(checked_timeout("FileStore", timeout, milliseconds(0))) {
   HALFTAPE_CHECK(!folder_.empty(), "FileStore: the folder has no name");
   std::error_code error;
   fs::create_directories(folder_, error);

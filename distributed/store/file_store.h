@@ -19,7 +19,9 @@ class FileStore final : public Store {
   bool check(const std::vector<std::string>& keys) override;
   void wait(const std::vector<std::string>& keys) override;
   milliseconds timeout() const override { return timeout_; }
-  void set_timeout(milliseconds timeout) override { timeout_ = timeout; }
+  void set_timeout(milliseconds timeout) override {
+    timeout_ = checked_timeout("FileStore", timeout, milliseconds(0));
+  }
 
  private:
   std::filesystem::path file_of(const std::string& key) const;

@@ -47,6 +47,13 @@ std::string without_value(const std::vector<std::string>& keys, milliseconds wai
   return text;
 }
 
+milliseconds checked_timeout(const char* call, milliseconds timeout, milliseconds least) {
+  constexpr milliseconds longest = std::chrono::hours(24 * 1000);
+  HALFTAPE_CHECK(timeout >= least && timeout <= longest, call, ": a timeout of ", timeout.count(),
+                 " ms; it must lie from ", least.count(), " ms to 1000 days");
+  return timeout;
+}
+
 PrefixStore::PrefixStore(std::string prefix, std::shared_ptr<Store> store)
     : prefix_(std::move(prefix) + "/"), store_(std::move(store)) {
   HALFTAPE_CHECK(store_, "PrefixStore: the store is null");

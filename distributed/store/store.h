@@ -11,6 +11,11 @@ namespace halftape::distributed {
 
 using std::chrono::milliseconds;
 
+/// Returns the timeout. Throws Error, in the name of `call`, unless it lies from `least` to 1,000
+/// days: a clock has no times that are much later.
+milliseconds checked_timeout(const char* call, milliseconds timeout,
+                             milliseconds least = milliseconds(1));
+
 /// A table of keys and values, shared by the processes of a group. All calls are safe from several
 /// threads and throw Error, with the reason, when the table cannot be reached.
 class Store {

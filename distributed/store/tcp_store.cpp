@@ -35,7 +35,10 @@ wire::Writer store_request(StoreCall call, const std::vector<std::string>& keys)
 class TcpStore::Client {
  public:
   Client(std::string host, uint16_t port, bool here, milliseconds timeout)
-      : host_(std::move(host)), port_(port), here_(here), timeout_(timeout) {
+      : host_(std::move(host)),
+        port_(port),
+        here_(here),
+        timeout_(checked_timeout("TcpStore", timeout, milliseconds(0))) {
     wait_for_server();
   }
 
@@ -194,7 +197,9 @@ void TcpStore::wait(const std::vector<std::string>& keys) {
 }
 
 milliseconds TcpStore::timeout() const { return client_->timeout_; }
-void TcpStore::set_timeout(milliseconds timeout) { client_->timeout_ = timeout; }
+void TcpStore::set_timeout(milliseconds timeout) {
+  client_->timeout_ = checked_timeout("TcpStore", timeout, milliseconds(0));
+}
 const std::string& TcpStore::host() const { return client_->host_; }
 uint16_t TcpStore::port() const { return client_->port_; }
 

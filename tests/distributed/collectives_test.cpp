@@ -263,7 +263,14 @@ TEST_CASE("wrong arguments are refused before anything is sent") {
     CHECK_THROWS_WITH_AS(
         group->all_to_all({whole.slice(0, 0, 4), whole.slice(0, 4, 8)}, {half, half}),
         doctest::Contains("share bytes"), Error);
-    CHECK_THROWS_AS(group->all_reduce(x, ReduceOp::Sum, {.timeout = milliseconds(-1)}), Error);
+    for (const milliseconds wrong : {milliseconds(-1), milliseconds::min(), milliseconds::max()}) {
+      CHECK_THROWS_WITH_AS(group->all_reduce(x, ReduceOp::Sum, {.timeout = wrong}),
+                           doctest::Contains("0 ms to 1000 days"), Error);
+      CHECK_THROWS_WITH_AS(ProcessGroup(nullptr, 0, 1, {.timeout = wrong}),
+                           doctest::Contains("1 ms to 1000 days"), Error);
+      CHECK_THROWS_WITH_AS(new_process_group({.timeout = wrong, .rank = 0, .world_size = 1}),
+                           doctest::Contains("1 ms to 1000 days"), Error);
+    }
     group->all_reduce(x);  // the ranks are still in step
     CHECK(x.equal(full({4}, 2.)));
   });
