@@ -1,9 +1,13 @@
 // Scalers of all ranks come to one verdict.
+#include <bit>
 #include <mutex>
+#include <sstream>
 #include <unordered_map>
 #include <utility>
 
 #include "halftape/amp/agreement.h"
+#include "halftape/amp/async_grad_scaler.h"
+#include "halftape/amp/grad_scaler.h"
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/core/contract/backend.h"
 #include "halftape/distributed/data_parallel/impl.h"
@@ -64,7 +68,32 @@ std::shared_ptr<amp::Agreement> find(std::span<const Tensor> parameters) {
   return nullptr;
 }
 
+template <class Scaler>
+void take_state(ProcessGroup& group, Scaler& scaler, int src) {
+  HALFTAPE_CHECK(src >= 0 && src < group.size(), "broadcast_scaler: from rank ", src,
+                 " in a group of ", group.size());
+  std::ostringstream own;
+  for (const auto& [name, value] : scaler.state_dict())
+    own << name << ' ' << std::bit_cast<uint64_t>(value) << '\n';
+  std::istringstream text(text_of(group, own.str(), src, "the scaler's state"));
+  typename Scaler::StateDict state;
+  std::string name;
+  for (uint64_t bits = 0; text >> name >> bits;) state[name] = std::bit_cast<double>(bits);
+  HALFTAPE_CHECK(
+      state.empty() == own.str().empty(), "broadcast_scaler: the scaler of rank ", src,
+      state.empty() ? " is disabled, and that of rank " : " is enabled, and that of rank ",
+      group.rank(), " is not; give all the same options");
+  if (!state.empty()) scaler.load_state_dict(state);
+}
+
 }  // namespace
+
+void DistributedDataParallel::broadcast_scaler(amp::GradScaler& scaler, int src) {
+  take_state(*impl_->group, scaler, src);
+}
+void DistributedDataParallel::broadcast_scaler(amp::AsyncGradScaler& scaler, int src) {
+  take_state(*impl_->group, scaler, src);
+}
 
 std::shared_ptr<void> agree_over(std::shared_ptr<ProcessGroup> group,
                                  const std::vector<Tensor>& params) {

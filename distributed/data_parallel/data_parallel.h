@@ -16,6 +16,11 @@
 #include "halftape/distributed/process_group.h"
 #include "halftape/nn/module.h"
 
+namespace halftape::amp {
+class GradScaler;
+class AsyncGradScaler;
+}  // namespace halftape::amp
+
 namespace halftape::distributed {
 
 struct DataParallelOptions {
@@ -43,7 +48,8 @@ struct DataParallelOptions {
 ///
 /// A GradScaler or AsyncGradScaler that steps an optimizer of these parameters comes to the same
 /// verdict on all ranks: the largest of their flags for a bad loss and for inf counts. Its scale
-/// must be the same on all ranks, and the step throws where it is not.
+/// must be the same on all ranks, and the step throws where it is not; broadcast_scaler() makes it
+/// so.
 ///
 /// Each rank draws its own random numbers: seed them by the rank, or use shards().
 class DistributedDataParallel {
@@ -81,6 +87,11 @@ class DistributedDataParallel {
   /// Takes parameters and buffers from that rank, as the constructor does: after a checkpoint was
   /// loaded on one rank alone.
   void broadcast_weights(int src = 0);
+  /// Takes the scaler's state_dict() from that rank: its scale, law and statistics. Before the
+  /// first step, or after update(), since it begins anew as load_state_dict() does. A scaler that
+  /// is disabled on some ranks alone is refused there.
+  void broadcast_scaler(amp::GradScaler& scaler, int src = 0);
+  void broadcast_scaler(amp::AsyncGradScaler& scaler, int src = 0);
 
   ProcessGroup& group() const;
   /// The numbers of the parameters in each bucket, in the order in which buckets are reduced.

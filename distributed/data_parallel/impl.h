@@ -72,6 +72,10 @@ class DistributedDataParallel::Impl : public std::enable_shared_from_this<Impl> 
 /// The mark that a gradient has, without that of no_sync().
 GradMark shared_mark(const Tensor& grad);
 
+/// The text of one rank, on all ranks.
+std::string text_of(ProcessGroup& group, const std::string& own, int rank,
+                    const std::string& label);
+
 /// Registers that these parameters belong to the group, for scalers; until the end of the returned
 /// object.
 std::shared_ptr<void> agree_over(std::shared_ptr<ProcessGroup> group,

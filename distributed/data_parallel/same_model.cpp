@@ -47,19 +47,19 @@ std::vector<std::vector<int64_t>> gathered(ProcessGroup& group, const std::vecto
   return ranks;
 }
 
-/// The text of one rank, on all ranks.
-std::string text_of(ProcessGroup& group, const std::string& own, int rank) {
+}  // namespace
+
+std::string text_of(ProcessGroup& group, const std::string& own, int rank,
+                    const std::string& label) {
   const Tensor size = tensor(std::vector<int64_t>{static_cast<int64_t>(own.size())},
                              TensorOptions(kInt64).device(kCPU));
-  group.broadcast(size, rank, {.label = "size of a description"});
+  group.broadcast(size, rank, {.label = label});
   const Tensor bytes = zeros({size.item<int64_t>()}, TensorOptions(kUInt8).device(kCPU));
   if (group.rank() == rank && !own.empty())
     std::memcpy(bytes.array().raw(), own.data(), own.size());
-  group.broadcast(bytes, rank, {.label = "description of a model"});
+  group.broadcast(bytes, rank, {.label = label});
   return {static_cast<const char*>(bytes.array().raw()), static_cast<size_t>(bytes.numel())};
 }
-
-}  // namespace
 
 std::string Impl::describe(size_t i) const {
   const Tensor& t = all[i];
@@ -83,7 +83,8 @@ void Impl::check_same_model() const {
       gathered(*group, {hash_bytes(own.data(), own.size())}, "hash of the model's description");
   for (int r = 1; r < group->size(); ++r) {
     if (hashes[static_cast<size_t>(r)] == hashes[0]) continue;
-    std::istringstream theirs(text_of(*group, own, r)), first(text_of(*group, own, 0));
+    std::istringstream theirs(text_of(*group, own, r, "description of a model")),
+        first(text_of(*group, own, 0, "description of a model"));
     std::string a, b;
     do {
       if (!std::getline(first, a)) a = "nothing more";

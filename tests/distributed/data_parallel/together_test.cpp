@@ -173,3 +173,34 @@ TEST_CASE("a model of which a part was frozen, and one whose parallel training h
     CHECK_FALSE(both.select(0, 0).equal(both.select(0, 1)));
   });
 }
+
+TEST_CASE_TEMPLATE("broadcast_scaler takes the state of one rank", Scaler, amp::GradScaler,
+                   amp::AsyncGradScaler) {
+  on_ranks(3, [](const std::shared_ptr<ProcessGroup>& group) {
+    nn::Sequential model = make_model();
+    DistributedDataParallel ddp(*model, {}, group);
+    amp::GradScalerOptions options;
+    options.init_scale = 1024 << group->rank();
+    options.growth_interval = 10 + group->rank();
+    Scaler scaler(options);
+    auto expected = scaler.state_dict();
+    expected["scale"] = 4096;
+    expected["growth_interval"] = 12;
+    expected["_growth_tracker"] = 3;
+    if (group->rank() == 2) scaler.load_state_dict(expected);
+    ddp.broadcast_scaler(scaler, 2);
+    CHECK(scaler.get_scale() == 4096);
+    CHECK(scaler.get_growth_interval() == 12);
+    CHECK(scaler.get_growth_tracker() == 3);
+    CHECK_THROWS_WITH_AS(ddp.broadcast_scaler(scaler, 3), doctest::Contains("from rank 3"), Error);
+    options.enabled = false;
+    Scaler off(options);
+    ddp.broadcast_scaler(off);  // nothing to take
+    Scaler mixed(group->rank() == 1 ? options : amp::GradScalerOptions());
+    if (group->rank() == 1)
+      CHECK_THROWS_WITH_AS(ddp.broadcast_scaler(mixed), doctest::Contains("rank 0 is enabled"),
+                           Error);
+    else
+      ddp.broadcast_scaler(mixed);
+  });
+}
