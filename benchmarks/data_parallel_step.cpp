@@ -1,6 +1,6 @@
-// A data-parallel training step of MLPs b and c over the ranks that launched it, with AdamW, and
-// all-reductions by the fixed tree and by the engine. benchmarks/compare_ddp runs it in turns with
-// data_parallel_step.py. Rank 0 prints "name least_ms median_ms" for each.
+// A data-parallel training step of MLPs b and c and of a character GPT over the ranks that launched
+// it, with AdamW, and all-reductions by the fixed tree and by the engine. benchmarks/compare_ddp
+// runs it in turns with data_parallel_step.py. Rank 0 prints "name least_ms median_ms" for each.
 #include <halftape/halftape.h>
 
 #include <algorithm>
@@ -8,6 +8,8 @@
 #include <cmath>
 #include <cstdio>
 #include <functional>
+
+#include "char_gpt.h"
 
 using namespace halftape;
 using Clock = std::chrono::steady_clock;
@@ -44,7 +46,24 @@ void mlp(const char* name, const std::shared_ptr<distributed::ProcessGroup>& gro
   const Tensor x = randn({own, widths.front()}), y = randint(widths.back(), {own});
   time(name, *group, 3, repeats, [&] {
     optimizer.zero_grad();
-    nn::functional::cross_entropy(model->forward(x), y).backward();
+    F::cross_entropy(model->forward(x), y).backward();
+    optimizer.step();
+  });
+}
+
+void char_gpt(const char* name, const std::shared_ptr<distributed::ProcessGroup>& group,
+              int64_t batch, int repeats, bool flat) {
+  manual_seed(1);
+  Gpt model;
+  optim::AdamW optimizer(model.parameters(), optim::AdamWOptions(1e-4));
+  if (flat) optimizer.flatten();
+  distributed::DistributedDataParallel ddp(model, {}, group);
+  const Shape own{batch / group->size(), kContext};
+  const Tensor text = randint(kSymbols, own), next = randint(kSymbols, own);
+  time(name, *group, 3, repeats, [&] {
+    optimizer.zero_grad();
+    F::cross_entropy(model.forward(text).reshape({-1, kSymbols}), next.reshape({-1})).backward();
+    nn::utils::clip_grad_norm_(model.parameters(), 1.0);
     optimizer.step();
   });
 }
@@ -68,4 +87,6 @@ int main() {
   mlp("mlp_b_flat", group, {784, 256, 256, 10}, 128, 100, true);
   mlp("mlp_c", group, {1024, 1024, 1024, 1024, 1024}, 512, 12, false);
   mlp("mlp_c_flat", group, {1024, 1024, 1024, 1024, 1024}, 512, 12, true);
+  char_gpt("char_gpt", group, 12, 25, false);
+  char_gpt("char_gpt_flat", group, 12, 25, true);
 }
