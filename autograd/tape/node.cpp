@@ -147,13 +147,14 @@ void Accumulate::add_to(Tensor& grad, const Tensor& g) const {
 }
 
 Grads Accumulate::vjp(Grads gs) {
-  const Tensor g = std::move(gs[0]);
+  Tensor g = std::move(gs[0]);
   gs.clear();
   slot_.with([&](Tensor& grad) {
     std::optional<Ref<GradTag>> mark = GradTag::of_sum(grad);
     add_to(grad, g);
     if (mark) set_mark(grad, std::move(*mark));
   });
+  g = Tensor();  // the leaf alone holds the gradient when a hook sees it
   if (!after.empty())
     if (const Tensor leaf = slot_.owner(); leaf.defined())
       for (size_t i = 0; i < after.size(); ++i)

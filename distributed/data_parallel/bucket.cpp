@@ -74,7 +74,24 @@ Array Bucket::copy_as(Dtype dtype) const {
 
 Array Bucket::gathered() const {
   const Array own = lying_side_by_side();
-  return own.defined() ? own : copy_as(dtype());
+  if (own.defined()) return own;
+  Array copy = copy_as(dtype());
+  move_gradients_to(copy);
+  return copy;
+}
+
+void Bucket::move_gradients_to(const Array& copy) const {
+  const size_t size = element_size(dtype());
+  for (size_t i = 0; i < params_.size(); ++i) {
+    Tensor& g = params_[i].mutable_grad();
+    if (!g.unique() || g.requires_grad() || g.dtype() != dtype() || g.numel() == 0) continue;
+    // A part has a version of its own, which a change of another gradient leaves alone.
+    const Ref<Buffer> bytes =
+        Buffer::part_of(copy.buffer(), static_cast<size_t>(offsets_[i]) * size,
+                        static_cast<size_t>(g.numel()) * size);
+    g = Tensor(
+        Array(bytes, params_[i].sizes(), contiguous_strides(params_[i].sizes()), 0, dtype()));
+  }
 }
 
 Array Bucket::copied() const { return copy_as(compute_dtype(dtype())); }

@@ -19,7 +19,8 @@ class Bucket {
   Dtype dtype() const { return params_[0].dtype(); }
 
   /// The gradients as one array (numel) of dtype(): their own bytes where they lie side by side, as
-  /// flatten() puts them, else a copy. Zeros where there is none.
+  /// flatten() puts them, else a copy, to which those gradients move that nobody else holds. Zeros
+  /// where there is none.
   Array gathered() const;
   /// A copy in compute_dtype().
   Array copied() const;
@@ -32,6 +33,7 @@ class Bucket {
   Array part(size_t i, const Array& gathered) const;
   Array lying_side_by_side() const;
   Array copy_as(Dtype dtype) const;
+  void move_gradients_to(const Array& copy) const;
 
   std::vector<size_t> numbers_;
   std::vector<Tensor> params_;

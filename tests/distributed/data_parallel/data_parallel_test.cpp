@@ -114,6 +114,40 @@ TEST_CASE("the bits do not depend on buckets, flat storage or overlap") {
       });
 }
 
+TEST_CASE("gradients move to their bucket, unless somebody else holds them") {
+  on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    nn::Sequential model{nn::Linear(3, 4), nn::Linear(4, 2)};
+    DistributedDataParallel ddp(*model, {}, group);
+    const std::vector<Tensor> params = model->parameters();
+    const auto backward = [&] {
+      model->forward(ones({5, 3}) * static_cast<double>(group->rank() + 1)).sum().backward();
+    };
+    backward();
+    Buffer* const whole = params[0].grad().array().buffer()->whole();
+    REQUIRE(whole);
+    std::vector<uint64_t> versions;
+    for (const Tensor& p : params) {
+      CHECK(p.grad().array().buffer()->whole() == whole);
+      versions.push_back(p.grad().version());
+    }
+    params[1].mutable_grad().mul_(2);
+    for (const size_t i : {0, 2, 3}) CHECK(params[i].grad().version() == versions[i]);
+    // Where they lie, the next ones are added, and nothing moves.
+    for (const Tensor& p : params) p.mutable_grad().zero_();
+    backward();
+    for (const Tensor& p : params) CHECK(p.grad().array().buffer()->whole() == whole);
+    const std::vector<float> wanted = params[0].grad().to_vector<float>();
+
+    for (const Tensor& p : params) p.mutable_grad() = zeros(p.sizes());
+    const Tensor held = params[0].grad();
+    backward();
+    CHECK(params[0].grad().is_same(held));
+    CHECK(held.to_vector<float>() == wanted);
+    CHECK_FALSE(held.array().buffer()->whole());
+    CHECK(params[2].grad().array().buffer()->whole());
+  });
+}
+
 TEST_CASE("flat storage in another order than the model's") {
   for (const std::vector<size_t>& order :
        {std::vector<size_t>{0, 1, 2, 3}, {0, 2, 1, 3}, {3, 2, 1, 0}, {1, 0, 3, 2}})
