@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "halftape/distributed/collectives.h"
+#include "halftape/distributed/engine/mix.h"
 
 namespace halftape::distributed {
 
@@ -66,8 +67,7 @@ std::string CallQueue::Waiting::title() const {
 Work CallQueue::start(Call call, Body body, Finish finish) {
   checked_timeout(call.name, call.how.timeout, milliseconds(0));  // 0: the group's
   const bool async_op = call.how.async_op;
-  for (const char c : call.how.label)
-    call.signature = call.signature * 31 + static_cast<uint8_t>(c);
+  for (const char c : call.how.label) call.signature = mix(call.signature, static_cast<uint8_t>(c));
   Work work(std::make_shared<Work::State>(std::move(finish)));
   if (!engine_) {
     Exchanges alone(nullptr, 0, 1, 0, {});

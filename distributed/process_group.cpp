@@ -7,6 +7,7 @@
 #include "halftape/core/contract/backend.h"
 #include "halftape/distributed/calls.h"
 #include "halftape/distributed/collectives.h"
+#include "halftape/distributed/engine/mix.h"
 
 namespace halftape::distributed {
 
@@ -119,11 +120,10 @@ void check_op(const char* call, ReduceOp op, Dtype dtype) {
 class Signature {
  public:
   explicit Signature(const char* call) {
-    for (const char* c = call; *c; ++c) add(static_cast<unsigned char>(*c));
+    for (const char* c = call; *c; ++c) add(static_cast<uint8_t>(*c));
   }
   Signature& add(uint64_t part) {
-    value_ = (value_ ^ part) * 0x100000001b3;  // FNV-1a, by words
-    value_ ^= value_ >> 29;
+    value_ = mix(value_, part);
     return *this;
   }
   Signature& add(const Tensor& t) {
@@ -132,7 +132,7 @@ class Signature {
   operator uint64_t() const { return value_; }  // NOLINT: it is a number
 
  private:
-  uint64_t value_ = 0xcbf29ce484222325;
+  uint64_t value_ = 0;
 };
 
 std::vector<Array> arrays_of(const std::vector<Staged>& staged) {

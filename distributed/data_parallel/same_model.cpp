@@ -7,6 +7,7 @@
 #include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/core/contract/backend.h"
 #include "halftape/distributed/data_parallel/impl.h"
+#include "halftape/distributed/engine/mix.h"
 
 namespace halftape::distributed {
 
@@ -15,12 +16,11 @@ using Impl = DistributedDataParallel::Impl;
 namespace {
 
 uint64_t hash_bytes(const char* bytes, size_t n) {
-  uint64_t hash = 0xcbf29ce484222325;
+  uint64_t hash = n;
   for (size_t i = 0; i < n; i += 8) {
     uint64_t word = 0;
     std::memcpy(&word, bytes + i, std::min<size_t>(8, n - i));
-    hash = (hash ^ word) * 0x100000001b3;  // FNV-1a, eight bytes at a time
-    hash ^= hash >> 32;
+    hash = mix(hash, word);
   }
   return hash;
 }

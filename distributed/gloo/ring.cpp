@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "halftape/distributed/gloo/mix.h"
+#include "halftape/distributed/engine/mix.h"
 
 namespace halftape::distributed {
 namespace {

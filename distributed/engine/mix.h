@@ -1,4 +1,4 @@
-// Tags out of numbers.
+// One number out of two: for tags of messages, signatures of calls, and hashes.
 #pragma once
 #include <cstdint>
 
