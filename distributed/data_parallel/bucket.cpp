@@ -73,7 +73,7 @@ Array Bucket::copy_as(Dtype dtype) const {
 }
 
 Array Bucket::gathered() const {
-  const Array own = lying_side_by_side();
+  Array own = lying_side_by_side();
   if (own.defined()) return own;
   Array copy = copy_as(dtype());
   move_gradients_to(copy);
