@@ -258,6 +258,14 @@ void Share::load(serialize::InputArchive& archive) {
   index_ = index;
 }
 
+std::vector<size_t> part_of(const std::vector<size_t>& batch, size_t num_replicas, size_t rank,
+                            bool allow_duplicates) {
+  const size_t n = batch.size();
+  std::vector<size_t> part(n / num_replicas + (allow_duplicates && n % num_replicas != 0 ? 1 : 0));
+  for (size_t i = 0; i < part.size(); ++i) part[i] = batch[(rank * part.size() + i) % n];
+  return part;
+}
+
 }  // namespace detail
 
 }  // namespace halftape::data::samplers

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "halftape/core/check.h"
@@ -182,6 +183,52 @@ class DistributedSequentialSampler : public detail::Share {
 
  private:
   std::vector<size_t> order(size_t) const override { return {}; }
+};
+
+namespace detail {
+/// The rank-th of `num_replicas` equal parts of a batch; see DistributedBatchSampler.
+std::vector<size_t> part_of(const std::vector<size_t>& batch, size_t num_replicas, size_t rank,
+                            bool allow_duplicates);
+}  // namespace detail
+
+/// A part of every batch of another sampler, which is the same on all ranks, for each of several
+/// processes. Batches and the saved position are those of one process, so a run may go on with
+/// another number of ranks. The parts have equal sizes: with allow_duplicates the first examples
+/// of a batch fill up its last part; without, the last ones, which do not fill the parts, are left
+/// out.
+template <class Inner = RandomSampler>
+class DistributedBatchSampler : public Sampler<> {
+ public:
+  explicit DistributedBatchSampler(Inner sampler, size_t num_replicas = 1, size_t rank = 0,
+                                   bool allow_duplicates = true)
+      : sampler_(std::move(sampler)),
+        num_replicas_(num_replicas),
+        rank_(rank),
+        allow_duplicates_(allow_duplicates) {
+    HALFTAPE_CHECK(rank < num_replicas, "sampler: rank ", rank, " of ", num_replicas,
+                   " replicas; ranks are counted from 0");
+  }
+  void reset(std::optional<size_t> new_size = {}) override { sampler_.reset(new_size); }
+  /// Up to `batch_size` examples of a batch that has num_replicas times as many.
+  std::optional<std::vector<size_t>> next(size_t batch_size) override {
+    HALFTAPE_CHECK(batch_size <= ~size_t{0} / num_replicas_, "sampler: ", num_replicas_,
+                   " replicas of ", batch_size, " examples are more than can be counted");
+    const auto batch = sampler_.next(batch_size * num_replicas_);
+    if (!batch) return std::nullopt;
+    auto part = detail::part_of(*batch, num_replicas_, rank_, allow_duplicates_);
+    if (part.empty()) return std::nullopt;  // the epoch's last examples are too few
+    return part;
+  }
+  /// As the other sampler does: each process loads the state that one of them saved.
+  void save(serialize::OutputArchive& archive) const override { sampler_.save(archive); }
+  void load(serialize::InputArchive& archive) override { sampler_.load(archive); }
+  /// The one whose batches are shared.
+  Inner& sampler() noexcept { return sampler_; }
+
+ private:
+  Inner sampler_;
+  size_t num_replicas_, rank_;
+  bool allow_duplicates_;
 };
 
 /// A number of examples, the request of a StreamDataset.

@@ -273,6 +273,60 @@ TEST_CASE("a process loads the position that another rank saved") {
   CHECK(rest(late) == rest(one));
 }
 
+TEST_CASE("a distributed batch sampler cuts the batches of one process into parts") {
+  using Batches = DistributedBatchSampler<>;
+  for (const size_t replicas : {1, 2, 3, 4}) {
+    CAPTURE(replicas);
+    RandomSampler alone(26, uint64_t{5});
+    std::vector<Batches> ranks;
+    for (size_t rank = 0; rank < replicas; ++rank)
+      ranks.emplace_back(RandomSampler(26, uint64_t{5}), replicas, rank);
+    for (int batch = 0; batch < 7; ++batch) {  // of two epochs: 12, 12, 2, none, …
+      CAPTURE(batch);
+      const auto whole = alone.next(12);
+      Indices parts;
+      for (Batches& rank : ranks) {
+        const auto part = rank.next(12 / replicas);
+        CHECK(part.has_value() == whole.has_value());
+        if (part) CHECK(part->size() == (whole->size() + replicas - 1) / replicas);
+        if (part) parts.insert(parts.end(), part->begin(), part->end());
+      }
+      // The first ones come again where the batch does not fill the parts.
+      for (size_t i = 0; i < parts.size(); ++i) CHECK(parts[i] == (*whole)[i % whole->size()]);
+      if (whole) continue;
+      alone.reset();
+      for (Batches& rank : ranks) rank.reset();
+    }
+  }
+}
+
+TEST_CASE("a distributed batch sampler without duplicates leaves out what parts cannot hold") {
+  using Batches = DistributedBatchSampler<SequentialSampler>;
+  Batches a(SequentialSampler(8), 3, 0, false), c(SequentialSampler(8), 3, 2, false);
+  CHECK(a.next(2).value() == Indices{0, 1});
+  CHECK(c.next(2).value() == Indices{4, 5});
+  CHECK_FALSE(a.next(2));  // 6 and 7 are no three parts
+  CHECK_FALSE(c.next(2));
+  a.reset();
+  CHECK(rest(a, 1) == Indices{0, 3});
+}
+
+TEST_CASE("a distributed batch sampler goes on with another number of ranks") {
+  check_resumes_anywhere(DistributedBatchSampler<>(RandomSampler(20, uint64_t{5}), 3, 1));
+  using Batches = DistributedBatchSampler<>;
+  Batches three(RandomSampler(24, uint64_t{5}), 3, 1), two(RandomSampler(24, uint64_t{6}), 2, 1);
+  RandomSampler alone(24, uint64_t{7});
+  three.next(4);
+  auto state = saved(three);
+  two.load(state);
+  alone.load(state);
+  const auto whole = alone.next(12);
+  CHECK(two.next(6).value() == Indices(whole->begin() + 6, whole->end()));
+
+  CHECK(has(message([] { Batches(RandomSampler(4, uint64_t{1}), 3, 3); }), "rank 3 of 3 replicas"));
+  CHECK(has(message([&] { two.next(~size_t{0}); }), "more than can be counted"));
+}
+
 TEST_CASE("a stream sampler asks for an epoch's number of examples") {
   StreamSampler s(10);
   CHECK(s.next(4).value() == 4);
