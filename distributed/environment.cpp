@@ -37,6 +37,12 @@ int64_t number_of(const Variables& variable, const char* name, int64_t least, in
 
 constexpr int64_t kMostRanks = 1 << 20;
 
+/// 0 where the launcher does not say.
+int64_t restarts_of(const Variables& variable, const char* name) {
+  if (text_of(variable, name).empty()) return 0;
+  return number_of(variable, name, 0, int64_t{1} << 53, "how often the run was started anew");
+}
+
 struct RankNames {
   const char *rank, *size, *local_rank;
 };
@@ -95,9 +101,8 @@ void read_torchrun(const Variables& variable, LaunchInfo& info) {
   read_ranks(variable, {"RANK", "WORLD_SIZE", "LOCAL_RANK"}, info);
   info.launcher = is_set(variable, "TORCHELASTIC_RUN_ID") ? "torchrun" : "environment";
   if (info.launcher == "torchrun") {
-    const std::string restarts = text_of(variable, "TORCHELASTIC_RESTART_COUNT");
-    info.run_id =
-        text_of(variable, "TORCHELASTIC_RUN_ID") + "/" + (restarts.empty() ? "0" : restarts);
+    info.restarts = restarts_of(variable, "TORCHELASTIC_RESTART_COUNT");
+    info.run_id = text_of(variable, "TORCHELASTIC_RUN_ID") + "/" + std::to_string(info.restarts);
   }
 }
 
@@ -158,8 +163,8 @@ void read_slurm(const Variables& variable, LaunchInfo& info) {
       is_set(variable, job_name) ? number_of(variable, job_name, 0, kMost, "the job's number") : 0;
   const int64_t step = number_of(variable, "SLURM_STEP_ID", 0, kMost, "the step's number");
   info.run_id = std::to_string(job) + "." + std::to_string(step);
-  const std::string restarts = text_of(variable, "SLURM_RESTART_COUNT");
-  if (!restarts.empty()) info.run_id += "." + plain(restarts);
+  info.restarts = restarts_of(variable, "SLURM_RESTART_COUNT");
+  if (info.restarts > 0) info.run_id += "." + std::to_string(info.restarts);
   if (!info.store.empty()) return;
   const std::string hosts = text_of(variable, "SLURM_STEP_NODELIST");
   // Below the ports that systems give to outgoing connections, and other ones for jobs and steps

@@ -18,6 +18,8 @@ struct LaunchInfo {
   std::string run_id;
   /// "torchrun", "mpirun", "srun", or "environment"; empty: nobody launched this process.
   std::string launcher;
+  /// How often the launcher has started the run anew, after a process was lost: torchrun and srun.
+  int64_t restarts = 0;
 };
 
 /// Reads the environment, by `variable`, which returns null for one that is not set. In this order:

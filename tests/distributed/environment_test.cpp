@@ -63,7 +63,7 @@ TEST_CASE("launchers' environments") {
        {3, 8, 1, "tcp://[fe80::1]:1", "", "environment"}},
       {"torchrun",
        with(with(kTorch, kMaster), elastic),
-       {3, 8, 1, "tcp://node7:29501", "job5/2", "torchrun"}},
+       {3, 8, 1, "tcp://node7:29501", "job5/2", "torchrun", 2}},
       {"torchrun without its store",
        with(with(kTorch, kMaster), {{"TORCHELASTIC_RUN_ID", "none"}}),
        {3, 8, 1, "tcp://node7:29500", "none/0", "torchrun"}},
@@ -95,7 +95,7 @@ TEST_CASE("launchers' environments") {
        {5, 16, 1, "tcp://node7:29500", "100.2", "srun"}},
       {"a job of Slurm that was started again, with fewer tasks in the step",
        with(kSlurm, {{"SLURM_RESTART_COUNT", "1"}, {"SLURM_STEP_NUM_TASKS", "6"}}),
-       {5, 6, 1, "tcp://node01:26582", "100.2.1", "srun"}},
+       {5, 6, 1, "tcp://node01:26582", "100.2.1", "srun", 1}},
       {"the script of a job of Slurm, which is no step",
        {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "16"}, {"SLURM_LOCALID", "0"}},
        {0, 1, 0, "", "", ""}},
@@ -109,6 +109,7 @@ TEST_CASE("launchers' environments") {
     CHECK(info.store == row.info.store);
     CHECK(info.run_id == row.info.run_id);
     CHECK(info.launcher == row.info.launcher);
+    CHECK(info.restarts == row.info.restarts);
   }
 }
 
@@ -155,6 +156,8 @@ TEST_CASE("wrong environments are refused, by name") {
       {with(kTorch, {{"RANK", " 3"}}), {"RANK=\" 3\"", "is no number"}},
       {with(kTorch, {{"RANK", ""}}), {"RANK=\"\"", "is no number"}},
       {with(kTorch, {{"RANK", "99999999999999999999"}}), {"is no number"}},
+      {with(kSlurm, {{"SLURM_RESTART_COUNT", "once"}}),
+       {"SLURM_RESTART_COUNT=\"once\"", "how often the run was started anew"}},
       {with(kTorch, {{"WORLD_SIZE", "0"}}), {"WORLD_SIZE=0", "from 1"}},
       {with(kTorch, {{"WORLD_SIZE", "8.0"}}), {"WORLD_SIZE=\"8.0\""}},
       {with(kTorch, {{"LOCAL_RANK", "8"}}), {"LOCAL_RANK=8"}},
