@@ -5,6 +5,9 @@
 //     char_gpt --data input.txt --steps 2000       any text in UTF-8, such as Shakespeare
 //     char_gpt --precision amp --out run1          with a checkpoint at every evaluation and Ctrl-C
 //     char_gpt --precision amp --out run1 --resume    goes on with the bits of an undisturbed run
+//     torchrun --no-python --nproc-per-node 4 char_gpt --out run1     four processes, each with a
+//                                                  part of a batch; --resume with any number of
+//                                                  them
 //
 // Ends with a text that the model wrote, and "val loss … , … ms a step". Exit code 2: wrong
 // arguments, data or checkpoints; the message says what to do.
@@ -18,6 +21,7 @@
 #include "gpt.h"
 #include "program.h"
 #include "progress_line.h"
+#include "ranks.h"
 #include "text.h"
 
 using namespace halftape;
@@ -58,7 +62,8 @@ void declare(CLI::App& app, Arguments& a) {
   number("--dropout", a.model.dropout, "")->check(sample::between(0.0, 0.99));
   app.add_flag("--bias", a.model.bias, "biases in the layers");
   number("--steps", a.steps, "updates of the weights")->check(count);
-  number("--batch-size", a.batch_size, "windows of text in a micro-step")->check(size);
+  number("--batch-size", a.batch_size, "windows of text in a micro-step, of all ranks")
+      ->check(size);
   number("--gradient-accumulation-steps", a.accumulation, "micro-steps in a step")->check(size);
   number("--lr", a.lr, "the highest learning rate")->check(CLI::PositiveNumber);
   number("--min-lr", a.min_lr, "the last one")->check(CLI::NonNegativeNumber);
@@ -93,18 +98,21 @@ void check(Arguments& a) {
 class Training {
  public:
   Training(const Arguments& a, const data::CharVocabulary& vocabulary, const Tensor& tokens,
-           Device device)
+           const sample::Ranks& ranks)
       : a_(a),
-        device_(device),
+        ranks_(ranks),
+        device_(ranks.device()),
         dtype_(a.precision.dtype()),
         // The last tenth of the text is for validation, as in nanoGPT.
         train_(tokens.slice(0, 0, tokens.numel() * 9 / 10), a.model.block_size),
         val_(tokens.slice(0, tokens.numel() * 9 / 10), a.model.block_size, a.model.block_size),
-        batches_(train_, a.batch_size, a.machine.seed),
+        part_(ranks.part_of(a.batch_size)),
+        batches_(train_, part_, a.machine.seed, ranks.size(), ranks.rank()),
         model_(with_vocabulary(a.model, vocabulary.size())),
-        optimizer_((model_->to(device), make_optimizer(model_, a.lr, a.beta2, a.weight_decay))),
+        optimizer_((model_->to(device_), make_optimizer(model_, a.lr, a.beta2, a.weight_decay))),
         schedule_(optimizer_, a.warmup, *a.lr_decay_steps, a.min_lr),
-        scaler_({.enabled = a.precision.scaled()}) {
+        scaler_({.enabled = a.precision.scaled()}),
+        ddp_(*model_) {
     state_.add("model", model_);
     state_.add("optimizer", optimizer_);
     state_.add("schedule", schedule_);
@@ -117,8 +125,9 @@ class Training {
     const std::optional<Checkpoints> checkpoints =
         a_.out ? std::optional<Checkpoints>(*a_.out) : std::nullopt;
     if (a_.resume) resume(*checkpoints);
+    ranks_.draw_apart();  // dropout
     std::optional<RunLog> log;
-    if (checkpoints) {
+    if (checkpoints && ranks_.first()) {
       log.emplace(std::filesystem::path(*a_.out) / "log.csv");
       if (!a_.resume && !(checkpoints->files().empty() && log->columns().empty()))
         throw UserError(fmt::format(
@@ -131,22 +140,23 @@ class Training {
     for (bool stops = false; state_.step < a_.steps && !stops;) {
       const auto start = std::chrono::steady_clock::now();
       const Tensor loss = step();
-      const double last = loss.item<double>();
+      const double last = ranks_.mean(loss.item<double>());
       step_seconds_.push_back(
           std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
       progress.show(state_.step, fmt::format("loss {:.3f}{}", last, scale_text()));
-      stops = ctrl_c.asked();
-      if (stops && checkpoints) checkpoints->save(state_);  // before what takes time
+      stops = ranks_.interrupted();
+      if (stops && checkpoints) save(*checkpoints);  // before what takes time
       if (!stops && state_.step % a_.eval_interval != 0 && state_.step != a_.steps) continue;
       const double train = evaluate(train_, a_.eval_batches), val = evaluate(val_, a_.eval_batches);
       progress.print(fmt::format("step {}: train loss {:.4f}, val loss {:.4f}{}", state_.step,
                                  train, val, scale_text()));
       if (log) log->write({{"step", state_.step}, {"train", train}, {"val", val}});
-      if (checkpoints && !stops) checkpoints->save(state_);
+      if (checkpoints && !stops) save(*checkpoints);
     }
     if (state_.step < a_.steps) {
       progress.print(fmt::format("stopped after {} of {} steps; {}", state_.step, a_.steps,
                                  a_.out ? "go on with --resume" : "without --out nothing is kept"));
+      ranks_.wait();  // a launcher ends all ranks as soon as one has ended by Ctrl-C
       return {};
     }
     return evaluate(val_, static_cast<int64_t>(*val_.size()));
@@ -170,7 +180,13 @@ class Training {
 
   void resume(const Checkpoints& checkpoints) {
     try {
-      const auto path = checkpoints.load_latest(state_);
+      const auto path = checkpoints.load_latest(state_);  // by every rank
+      if (ranks_.mean(static_cast<double>(state_.step)) != static_cast<double>(state_.step))
+        throw UserError(
+            fmt::format("--resume: rank {} has a checkpoint of step {}, others do not; "
+                        "--out must be a folder that all ranks see",
+                        ranks_.rank(), state_.step));
+      if (!path && ranks_.restarted()) return;  // lost before the first checkpoint
       if (!path) throw UserError(fmt::format("--resume: there is no checkpoint in {}", *a_.out));
       fmt::print("goes on after step {}, from {}\n", state_.step, path->string());
     } catch (const FileError&) {
@@ -181,20 +197,32 @@ class Training {
     }
   }
 
+  void save(const Checkpoints& checkpoints) {
+    ddp_.check_weights();
+    if (ranks_.first()) checkpoints.save(state_);
+  }
+
   Tensor loss_of(const data::Example<>& batch) {
     const amp::autocast region = sample::autocast_to(dtype_, device_);
     const Tensor scores = model_->forward(batch.data.to(device_));
     return F::cross_entropy(scores.flatten(0, 1), batch.target.to(device_).flatten());
   }
 
+  /// Adds to the gradients, and gives the loss.
+  Tensor micro_step() {
+    const Tensor loss = loss_of(batches_.next());
+    scaler_.scale(loss / static_cast<double>(a_.accumulation)).backward();
+    return loss.detach();
+  }
+
   /// One update of the weights. The loss is that of the last micro-step.
   Tensor step() {
-    Tensor loss;
     optimizer_.zero_grad();
-    for (int64_t micro = 0; micro < a_.accumulation; ++micro) {
-      loss = loss_of(batches_.next());
-      scaler_.scale(loss / static_cast<double>(a_.accumulation)).backward();
+    {
+      const auto local = ddp_.no_sync();  // only the last backward() sends gradients
+      for (int64_t micro = 1; micro < a_.accumulation; ++micro) micro_step();
     }
+    const Tensor loss = micro_step();
     if (a_.grad_clip > 0) {
       scaler_.unscale_(optimizer_);  // so that the norm is that of the true gradients
       nn::utils::clip_grad_norm_(model_->parameters(), a_.grad_clip);
@@ -203,26 +231,27 @@ class Training {
     scaler_.update();
     schedule_.step();
     ++state_.step;
-    return loss.detach();
+    return loss;
   }
 
-  /// The mean loss of that many batches, always the same ones, spread evenly over the windows.
+  /// The mean loss of that many batches, always the same ones, spread evenly over the windows. Each
+  /// rank takes its part of them.
   double evaluate(TextWindows& windows, int64_t batches) {
     const NoGradGuard no_grad;
     model_->eval();
     const auto all = static_cast<int64_t>(*windows.size());
     const int64_t n = std::min(all, batches * a_.batch_size);
     double sum = 0;
-    for (int64_t i = 0; i < n; i += a_.batch_size) {
+    for (int64_t i = ranks_.rank() * part_; i < n; i += a_.batch_size) {
       std::vector<size_t> chosen;
-      for (int64_t j = i; j < std::min(n, i + a_.batch_size); ++j)
+      for (int64_t j = i; j < std::min(n, i + part_); ++j)
         chosen.push_back(static_cast<size_t>(j * all / n));
       const Tensor loss =
           loss_of(data::transforms::Stack<>().apply_batch(windows.get_batch(chosen)));
       sum += loss.item<double>() * static_cast<double>(chosen.size());
     }
     model_->train();
-    return sum / static_cast<double>(n);
+    return ranks_.sum(sum) / static_cast<double>(n);
   }
 
   std::string scale_text() const {
@@ -230,21 +259,27 @@ class Training {
   }
 
   const Arguments& a_;
+  const sample::Ranks& ranks_;
   Device device_;
   Dtype dtype_;
   TextWindows train_, val_;
+  int64_t part_;  // of a batch, for this rank
   Batches batches_;
   GPT model_;
   optim::AdamW optimizer_;
   optim::WarmupCosineLR schedule_;
   amp::GradScaler scaler_;
+  distributed::DistributedDataParallel ddp_;
   TrainState state_;
   std::vector<double> step_seconds_;
 };
 
 void run(Arguments& a) {
   check(a);
-  const Device device = a.machine.prepare();
+  const sample::Ranks ranks(a.machine);
+  const Device device = ranks.device();
+  // Ranks that were started again go on from their last checkpoint.
+  if (ranks.restarted() && a.out) a.resume = true;
   const Text text = a.data ? Text{data::read_text(*a.data)} : make_text(200000);
   const data::CharVocabulary vocabulary(text.characters);
   const Tensor tokens = vocabulary.encode(text.characters);
@@ -255,7 +290,7 @@ void run(Arguments& a) {
                     "or a smaller --block-size",
                     a.data.value_or("text"), tokens.numel(), a.model.block_size, needed));
 
-  Training training(a, vocabulary, tokens, device);
+  Training training(a, vocabulary, tokens, ranks);
   int64_t parameters = 0;
   for (const Tensor& p : training.model()->parameters()) parameters += p.numel();
   fmt::print("{}: {} characters, {} different\n", a.data.value_or("sentences of a grammar"),
@@ -268,7 +303,7 @@ void run(Arguments& a) {
     fmt::print("who knows the grammar loses {:.3f} a character\n", text.best_loss);
 
   const std::optional<double> loss = training.run();
-  if (loss && a.sample > 0) {
+  if (loss && a.sample > 0 && ranks.first()) {
     training.model()->eval();
     const amp::autocast region = sample::autocast_to(training.dtype(), device);
     const Tensor start = vocabulary.encode(text.characters.substr(0, 1)).view({1, 1}).to(device);

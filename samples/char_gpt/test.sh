@@ -45,4 +45,41 @@ refused "a checkpoint of another model" "other options" --resume --out float32 -
 refused "a folder with an earlier run" "go on with --resume" --out float32
 refused "no folder" "--out" --resume
 HALFTAPE_CUDA_LIBRARY=nowhere.so refused "a GPU that cannot be used" "cuda:0 is not available.*nowhere.so" --device cuda
+
+if [ "${2:-}" = ranks ]; then
+  losses() { grep -o '^step.*val loss.*' "$1"; }
+  "$program" --steps 40 $small --sample 0 --lr 0.01 --eval-interval 10 >alone.log
+  start_ranks 2 --steps 40 $small --sample 0 --lr 0.01 --eval-interval 10
+  end_ranks "0 0"
+  [ ! -s rank1.log ] || fail "rank 0 alone speaks: $(cat rank1.log)"
+  # The batches are the same, and so are the losses, but for the rounding of sums.
+  paste <(losses alone.log) <(losses rank0.log) | awk '{ d = $8 - $16; if (d > 0.002 || d < -0.002) exit 1; n++ } END { exit n != 4 }' ||
+    fail "the losses of one process and two: $(losses alone.log) $(losses rank0.log)"
+  echo "2 ranks: $(losses rank0.log | tail -n 1)"
+
+  part="$small --precision amp --dropout 0.1 --gradient-accumulation-steps 2 --lr-decay-steps 12 --warmup 2 --sample 0 --hash --eval-interval 5"
+  hash_of() { grep '^hash' rank0.log; }
+  start_ranks 2 $part --steps 10 && end_ranks "0 0" && whole=$(hash_of)
+  start_ranks 2 $part --steps 5 --out ranks && end_ranks "0 0"
+  start_ranks 2 $part --steps 10 --out ranks --resume && end_ranks "0 0"
+  [ -n "$whole" ] && [ "$whole" = "$(hash_of)" ] || fail "2 ranks: $whole without a stop, $(hash_of) with one"
+  "$program" $part --steps 11 --out ranks --resume >alone.log && grep -q '^goes on after step 10, from' alone.log || fail "one process goes on from two"
+  start_ranks 4 $part --steps 12 --out ranks --resume && end_ranks "0 0 0 0"
+  grep -q '^goes on after step 11, from' rank0.log || fail "four ranks go on from one process: $(cat rank0.log)"
+  cut -d, -f1 ranks/log.csv | tr '\n' ' ' | grep -qx 'step 5 10 11 12 ' || fail "log.csv: $(cat ranks/log.csv)"
+
+  start_ranks 2 $small --sample 0 --steps 9999999 --warmup 2 --lr-decay-steps 10 --eval-interval 9999999 --out halt
+  listens "${ranks[1]}"
+  kill -TERM "${ranks[1]}"
+  end_ranks "143 143"
+  steps=$(tail -n 1 halt/log.csv | cut -d, -f1)
+  tail -n 1 rank0.log | grep -qx "stopped after $steps of 9999999 steps; go on with --resume" || fail "how to go on: $(cat rank0.log)"
+  "$program" $small --sample 0 --steps $((steps + 1)) --warmup 2 --lr-decay-steps 10 --out halt --resume >alone.log || fail "a resume after SIGTERM of rank 1"
+  grep -q "^goes on after step $steps, from" alone.log || fail "the checkpoint after SIGTERM of rank 1: $(cat alone.log)"
+
+  # A launcher's second start goes on, or begins where nothing was saved.
+  again() { TORCHELASTIC_RUN_ID=job TORCHELASTIC_RESTART_COUNT=1 start_ranks 2 $part --steps 12 "$@" && end_ranks "0 0"; }
+  again --out halted_early && again --out ranks
+  grep -q '^goes on after step 12, from' rank0.log || fail "started again by the launcher: $(cat rank0.log)"
+fi
 echo "char_gpt keeps its promises"

@@ -3,6 +3,7 @@
 //     mnist                                  the 8x8 digits in the library, fp16 and a GradScaler
 //     mnist --data FOLDER --epochs 3         MNIST or Fashion-MNIST from its four IDX files
 //     mnist --data FOLDER --precision bf16   float32, fp16 (not scaled), amp (fp16, scaled), bf16
+//     torchrun --no-python --nproc-per-node 4 mnist     four processes, each with a part of a batch
 //
 // Ends, also when Ctrl-C stops it, with a table of confusions and "accuracy amp=…", in percent.
 // Exit code 2: wrong arguments, device or data; the message says what to do.
@@ -13,6 +14,7 @@
 
 #include "program.h"
 #include "progress_line.h"
+#include "ranks.h"
 
 using namespace halftape;
 namespace F = halftape::nn::functional;
@@ -37,7 +39,7 @@ void declare(CLI::App& app, Arguments& a) {
       ->check(sample::between(1, 10000));
   app.add_option("--steps", a.steps, "end after so many steps, if the epochs have more")
       ->check(CLI::PositiveNumber);
-  app.add_option("--batch-size", a.batch_size, "images per step")
+  app.add_option("--batch-size", a.batch_size, "images per step, of all ranks")
       ->check(sample::between(1, 1 << 20))
       ->capture_default_str();
   app.add_option("--workers", a.workers, "threads that load batches ahead")
@@ -82,26 +84,31 @@ struct Confusion {
   }
 };
 
+/// Each rank takes some of the batches.
 template <class Dataset>
-Confusion test(nn::Sequential& model, Dataset& dataset, Dtype dtype, Device device) {
+Confusion test(nn::Sequential& model, Dataset& dataset, Dtype dtype, const sample::Ranks& ranks) {
   const NoGradGuard no_grad;
   model->eval();
   Confusion confusion;
   auto loader = data::make_data_loader<data::samplers::SequentialSampler>(
       dataset, data::DataLoaderOptions(1000));
+  int64_t number = 0;
   for (auto& batch : *loader) {
-    const amp::autocast region = sample::autocast_to(dtype, device);
-    const Tensor guess = model->forward(batch.data.to(device)).argmax(1).cpu();
+    if (number++ % ranks.size() != ranks.rank()) continue;
+    const amp::autocast region = sample::autocast_to(dtype, ranks.device());
+    const Tensor guess = model->forward(batch.data.to(ranks.device())).argmax(1).cpu();
     for (int64_t i = 0; i < guess.numel(); ++i)
       ++confusion.count[batch.target[i].template item<size_t>()][guess[i].template item<size_t>()];
   }
   model->train();
+  ranks.sum(from_blob(confusion.count.data(), {10, 10}, kInt64));
   return confusion;
 }
 
 template <class Set>
-void train(const Set& train_set, const Set& test_set, const Arguments& a) {
-  const Device device = a.machine.prepare();
+void train(const Set& train_set, const Set& test_set, const Arguments& a,
+           const sample::Ranks& ranks) {
+  const Device device = ranks.device();
   const Dtype dtype = a.precision.dtype();
   // Mean 0 and standard deviation 1 over all training pixels.
   const Tensor pixels = train_set.data();
@@ -109,13 +116,20 @@ void train(const Set& train_set, const Set& test_set, const Arguments& a) {
                                                 pixels.std().item<double>());
   auto prepared = [&](Set set) { return set.map(normalize).map(data::transforms::Stack<>()); };
   auto tests = prepared(test_set);
-  auto loader = data::make_data_loader(prepared(train_set),
-                                       data::DataLoaderOptions(static_cast<size_t>(a.batch_size))
-                                           .workers(static_cast<size_t>(a.workers))
-                                           .pin_memory(true));
+  // The batches of one process, of which each rank takes its part.
+  auto loader = data::make_data_loader(
+      prepared(train_set),
+      data::samplers::DistributedBatchSampler(data::samplers::RandomSampler(pixels.size(0)),
+                                              static_cast<size_t>(ranks.size()),
+                                              static_cast<size_t>(ranks.rank())),
+      data::DataLoaderOptions(static_cast<size_t>(ranks.part_of(a.batch_size)))
+          .workers(static_cast<size_t>(a.workers))
+          .pin_memory(true));
 
   nn::Sequential model = make_model(pixels.size(2), pixels.size(3), a.dropout);
   model->to(device);
+  distributed::DistributedDataParallel ddp(*model);  // backward() gives the mean over the ranks
+  ranks.draw_apart();                                // dropout
   optim::Adam optimizer(model->parameters(), optim::AdamOptions(a.lr));
   const int64_t in_epoch = (pixels.size(0) + a.batch_size - 1) / a.batch_size;
   const int64_t steps = a.steps > 0 ? std::min(a.steps, a.epochs * in_epoch) : a.epochs * in_epoch;
@@ -141,13 +155,13 @@ void train(const Set& train_set, const Set& test_set, const Arguments& a) {
       const amp::StepResult result = scaler.step(optimizer);  // skipped if a gradient is not finite
       scaler.update();
       applied.step(result, schedule);
-      stops = ++step == steps || ctrl_c.asked();
+      stops = ++step == steps || ranks.interrupted();
       if (step % 10 == 0 || stops)
-        progress.show(step, fmt::format("loss {:.3f}", loss.item<double>()));
+        progress.show(step, fmt::format("loss {:.3f}", ranks.mean(loss.item<double>())));
       if (stops) break;
     }
     const double seconds = progress.seconds() - start;
-    confusion = test(model, tests, dtype, device);
+    confusion = test(model, tests, dtype, ranks);
     progress.print(fmt::format(
         "epoch {}: test accuracy {:.2f} %, {:.1f} s{}{}", (step + in_epoch - 1) / in_epoch,
         confusion.accuracy(), seconds,
@@ -158,15 +172,17 @@ void train(const Set& train_set, const Set& test_set, const Arguments& a) {
   }
   confusion.print();
   fmt::print("accuracy {}={:.2f}\n", a.precision.name, confusion.accuracy());
+  ranks.wait();  // after Ctrl-C a launcher ends all ranks as soon as one has ended
 }
 
 void run(Arguments& a) {
   using namespace data::datasets;
   if (a.epochs == 0) a.epochs = a.data ? 3 : 15;
+  const sample::Ranks ranks(a.machine);
   if (a.data)
-    train(MNIST(*a.data), MNIST(*a.data, MNIST::Mode::kTest), a);
+    train(MNIST(*a.data), MNIST(*a.data, MNIST::Mode::kTest), a, ranks);
   else
-    train(Digits(), Digits(Digits::Mode::kTest), a);
+    train(Digits(), Digits(Digits::Mode::kTest), a, ranks);
 }
 
 }  // namespace

@@ -25,4 +25,29 @@ refused "an empty folder" "train-images" --data empty
 refused "an unknown precision" "precision" --precision fp8
 refused "a device that is none" "gpu" --device gpu
 HALFTAPE_CUDA_LIBRARY=nowhere.so refused "a GPU that cannot be used" "cuda:0 is not available.*nowhere.so" --device cuda
+
+if [ "${2:-}" = ranks ]; then
+  alone=$("$program" --epochs 3 --dropout 0 --precision float32 | tail -n 1)
+  for size in 2 3; do  # the last batch of an epoch is not divisible
+    start_ranks $size --epochs 3 --dropout 0 --precision float32 --batch-size $((64 / size * size)) --threads 1
+    end_ranks "$(printf '0 %.0s' $(seq $size) | sed 's/ $//')"
+    last=$(tail -n 1 rank0.log)
+    echo "$size ranks: $last, alone: $alone"
+    awk -F= '{ exit !($2 > 92) }' <<<"$last" || fail "$size ranks learn: $last"
+    [ ! -s rank1.log ] || fail "rank 0 alone speaks: $(cat rank1.log)"
+  done
+  start_ranks 2 --batch-size 63
+  end_ranks "2 2"
+  grep -qx "mnist: rank 0: --batch-size: 63 cannot be shared by 2 ranks; give a multiple" rank0.log || fail "an odd batch: $(cat rank0.log)"
+  start_ranks 2 --epochs 10000 --threads 1
+  listens "${ranks[1]}"
+  kill -INT "${ranks[1]}"
+  end_ranks "130 130"
+  tail -n 1 rank0.log | grep -q '^accuracy amp=' || fail "the accuracy after Ctrl-C of rank 1: $(cat rank0.log)"
+  start_ranks 2 --epochs 10000 --threads 1
+  listens "${ranks[0]}"
+  kill -KILL "${ranks[1]}"
+  end_ranks "1 137"
+  grep -q 'mnist: rank 0: .*rank 1 of 2' rank0.log || fail "the lost rank is named: $(cat rank0.log)"
+fi
 echo "mnist keeps its promises"

@@ -26,11 +26,35 @@ stopped_by() {  # stopped_by SIGNAL CODE ARGS...: the signal as soon as the prog
   set -m  # a shell's background ignores Ctrl-C otherwise
   "$program" "$@" >interrupted.log &
   set +m
-  until [ "/proc/$!/exe" -ef "$program" ] && grep -q 'SigCgt:.*[2367abef]$' "/proc/$!/status"; do
-    kill -0 $! || fail "it ends by itself"
-    sleep 0.05
-  done
+  listens $!
   kill -"$signal" $!
   wait $!
   [ $? = "$code" ] || fail "exit code $code after SIG$signal"
+}
+listens() {  # listens PID: waits until that process handles SIGINT
+  until [ "/proc/$1/exe" -ef "$program" ] && grep -q 'SigCgt:.*[2367abef]$' "/proc/$1/status"; do
+    kill -0 "$1" || fail "it ends by itself"
+    sleep 0.05
+  done
+}
+
+start_ranks() {  # start_ranks SIZE ARGS...: so many processes that train together; their numbers are $ranks, their words in rank0.log, rank1.log, ...
+  local size=$1 rank meeting
+  shift
+  meeting=$(mktemp -d "$work/meeting.XXX")
+  ranks=()
+  set -m
+  for ((rank = 0; rank < size; ++rank)); do
+    RANK=$rank WORLD_SIZE=$size HALFTAPE_STORE="file://$meeting" "$program" "$@" >"rank$rank.log" 2>&1 &
+    ranks+=($!)
+  done
+  set +m
+}
+end_ranks() {  # end_ranks CODES: waits for the ranks, whose exit codes are CODES, such as "0 0"
+  local codes=() rank
+  for rank in "${ranks[@]}"; do
+    wait "$rank"
+    codes+=($?)
+  done
+  [ "${codes[*]}" = "$1" ] || fail "the ranks end with ${codes[*]}, not $1: $(cat rank*.log)"
 }

@@ -29,7 +29,8 @@ Interrupt::Interrupt() {
 Interrupt::~Interrupt() {
   for (size_t i = 0; i < std::size(kSignals); ++i) std::signal(kSignals[i], before_[i]);
 }
-bool Interrupt::asked() { return interrupted != 0; }
+int Interrupt::signal() { return interrupted; }
+void Interrupt::ask(int signal) { interrupted = signal; }
 
 void Machine::add_options(CLI::App& app) {
   app.add_option("--device", device, "cpu, cuda, or auto: the GPU if there is one")
@@ -43,12 +44,15 @@ void Machine::add_options(CLI::App& app) {
       ->check(between(1, 1024));
 }
 
-Device Machine::prepare() const {
+Device Machine::prepare(int local_rank) const {
   if (threads > 0) set_num_threads(threads);
   manual_seed(seed);
-  if (device == "auto") return cuda::is_available() ? kCUDA : kCPU;
+  const bool gpu = cuda::is_available();
+  if (device == "auto" && !gpu) return kCPU;
   try {
-    const Device d(device);
+    Device d(device == "auto" ? "cuda" : device);
+    if (gpu && (device == "auto" || device == "cuda"))
+      d = Device(kCUDA, static_cast<DeviceIndex>(local_rank % cuda::device_count()));
     empty({1}, d);  // throws where this build or machine has none
     return d;
   } catch (const Error& e) {
@@ -69,8 +73,12 @@ Dtype Precision::dtype() const {
 int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body) {
   const auto complain = [&](const std::exception& e, int code) {
     std::fflush(stdout);
-    const std::string name = app.get_name() + ": ", text = e.what();
-    fmt::print(stderr, "{}{}\n", text.starts_with(name) ? "" : name, text);  // mnist: of both
+    const std::string name = app.get_name() + ": ";
+    std::string text = e.what();
+    if (text.starts_with(name)) text.erase(0, name.size());  // mnist: of both
+    const int ranks = distributed::get_world_size();
+    fmt::print(stderr, "{}{}{}\n", name,
+               ranks > 1 ? fmt::format("rank {}: ", distributed::get_rank()) : "", text);
     return code;
   };
   try {

@@ -26,8 +26,9 @@ struct Machine {
 
   void add_options(CLI::App& app);
   /// Sets the threads, seeds the generators, and gives the device. Throws UserError for a device
-  /// that this build or machine does not have.
-  halftape::Device prepare() const;
+  /// that this build or machine does not have. `local_rank`, of several processes on a machine,
+  /// chooses among its GPUs, unless the user has named one by its number.
+  halftape::Device prepare(int local_rank = 0) const;
 };
 
 /// --precision: float32, fp16, amp (fp16 with a GradScaler) or bf16.
@@ -68,7 +69,11 @@ class Interrupt {
   ~Interrupt();
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
-  static bool asked();
+  static bool asked() { return signal() != 0; }
+  /// SIGINT or SIGTERM, by which the program was asked; 0 if it was not.
+  static int signal();
+  /// As if that signal had come, for one that has reached another process.
+  static void ask(int signal);
 
  private:
   void (*before_[2])(int);
