@@ -44,6 +44,9 @@ void after_fork_in_child(void (*f)());
 /// The value of an environment variable, or null. Null, too, in a program that has more rights than
 /// its caller, on systems that can tell.
 const char* secure_environment(const char* name);
+/// On how many processors this process may run: those that taskset, a container or a launcher left
+/// it, on Linux; all of the machine elsewhere. At least 1.
+int processors();
 /// While it lives, a write of this thread to a connection or pipe that nobody reads any longer is
 /// an error instead of the end of the program, and so it is in threads that this one starts
 /// meanwhile. Does nothing on systems without SIGPIPE.

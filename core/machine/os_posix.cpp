@@ -13,6 +13,9 @@
 #if defined(__GLIBC__)
 #include <link.h>
 #endif
+#if defined(__linux__)
+#include <sched.h>
+#endif
 #if __has_include(<execinfo.h>)
 #include <execinfo.h>
 #define HALFTAPE_HAVE_EXECINFO 1
@@ -24,6 +27,7 @@
 #include <sys/auxv.h>
 #endif
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -31,6 +35,7 @@
 #include <sstream>
 #include <string_view>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "halftape/core/machine/warn.h"
@@ -133,6 +138,14 @@ const char* secure_environment(const char* name) {
 #else
   return std::getenv(name);
 #endif
+}
+
+int processors() {
+#if defined(__linux__)
+  cpu_set_t set;
+  if (::sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
+#endif
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
 void* aligned_alloc(size_t alignment, size_t size) { return std::aligned_alloc(alignment, size); }

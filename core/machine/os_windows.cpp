@@ -16,6 +16,7 @@
 #include <cstring>
 #include <fstream>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 namespace halftape::os {
@@ -122,6 +123,8 @@ void* symbol(void* library, const char* name) {
 bool is_as_safe_as(const fs::path&, const fs::path&) { return false; }
 
 const char* secure_environment(const char* name) { return std::getenv(name); }
+
+int processors() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
 
 void* aligned_alloc(size_t alignment, size_t size) { return _aligned_malloc(size, alignment); }
 void aligned_free(void* block) { _aligned_free(block); }

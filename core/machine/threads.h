@@ -3,7 +3,8 @@
 
 namespace halftape {
 
-/// At least 1. By default the number of hardware threads, or HALFTAPE_NUM_THREADS.
+/// At least 1. By default HALFTAPE_NUM_THREADS, else OMP_NUM_THREADS, else the number of hardware
+/// threads that the process may use.
 void set_num_threads(int n);
 int get_num_threads();
 

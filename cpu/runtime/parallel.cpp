@@ -141,12 +141,15 @@ class Pool {
   std::string warning_;
 };
 
+/// The second variable is that of OpenMP, by which launchers such as torchrun share a machine's
+/// processors out to the programs that they start.
 int default_threads() {
-  if (const char* text = std::getenv("HALFTAPE_NUM_THREADS")) {
-    const int n = std::atoi(text);
+  for (const char* name : {"HALFTAPE_NUM_THREADS", "OMP_NUM_THREADS"}) {
+    const char* const text = std::getenv(name);
+    const int n = text ? std::atoi(text) : 0;
     if (n > 0) return n;
   }
-  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  return os::processors();
 }
 
 std::atomic<int>& thread_count() {

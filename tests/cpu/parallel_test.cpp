@@ -26,6 +26,7 @@
 
 #include "halftape/core/contract/backend.h"
 #include "halftape/core/formula/reduce.h"
+#include "halftape/core/machine/os.h"
 #include "halftape/cpu/runtime/parallel.h"
 #include "halftape/halftape.h"
 #include "halftape/tests/support/sanitizers.h"
@@ -62,6 +63,13 @@ struct LateUser {
 } late_user;  // NOLINT: that its destructor computes is the test
 
 }  // namespace
+
+TEST_CASE("threads by default") {
+  const char* const wanted = std::getenv("WANTED_THREADS");  // tests/CMakeLists.txt
+  if (!wanted) return;
+  const bool all = std::string(wanted) == "processors";
+  CHECK(get_num_threads() == (all ? os::processors() : std::atoi(wanted)));
+}
 
 TEST_CASE("every task runs exactly once, for any number of tasks and threads") {
   for (const int threads : {1, 2, 3, 4, 8, 16, 2}) {
