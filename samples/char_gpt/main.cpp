@@ -222,7 +222,7 @@ class Training {
       const auto local = ddp_.no_sync();  // only the last backward() sends gradients
       for (int64_t micro = 1; micro < a_.accumulation; ++micro) micro_step();
     }
-    const Tensor loss = micro_step();
+    Tensor loss = micro_step();
     if (a_.grad_clip > 0) {
       scaler_.unscale_(optimizer_);  // so that the norm is that of the true gradients
       nn::utils::clip_grad_norm_(model_->parameters(), a_.grad_clip);
