@@ -97,7 +97,7 @@ void CallQueue::run() {
   for (;;) {
     comes_.wait(lock, [this] { return closed_ || !waiting_.empty(); });
     if (waiting_.empty()) return;
-    const Waiting one = std::move(waiting_.front());
+    Waiting one = std::move(waiting_.front());
     waiting_.pop_front();
     const std::string failed = failure_;
     lock.unlock();
@@ -109,7 +109,7 @@ void CallQueue::run() {
   }
 }
 
-void CallQueue::run_one(const Waiting& one) {
+void CallQueue::run_one(Waiting& one) {
   const std::string title = one.title();
   if (watch_) watch_->set_progress({one.number, one.call.signature, true, title});
   try {
@@ -119,6 +119,7 @@ void CallQueue::run_one(const Waiting& one) {
                    one.number << 24 | (one.call.signature & 0x1fffff) << 3,
                    own.count() > 0 ? own : place_.timeout);
     one.body(with);
+    one.body = {};  // whoever waits finds the tensors' bytes with their owners alone
     if (watch_) watch_->set_progress({one.number, one.call.signature, false, title});
     one.state->end({});
   } catch (const std::exception& e) {

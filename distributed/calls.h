@@ -70,7 +70,7 @@ class CallQueue {
     std::string title() const;
   };
   void run();
-  void run_one(const Waiting& one);
+  void run_one(Waiting& one);
   std::string reason() const;
 
   Place place_;

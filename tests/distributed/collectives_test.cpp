@@ -225,6 +225,16 @@ TEST_CASE("tensors of any strides, and several calls under way") {
   });
 }
 
+TEST_CASE("a call that has ended holds none of its tensors") {
+  on_ranks(2, [](const auto& group) {
+    for (int i = 0; i < 200; ++i) {
+      const Tensor x = ones({4});
+      group->broadcast(x.detach(), 0);
+      CHECK(x.array().unique());
+    }
+  });
+}
+
 TEST_CASE("a tensor that was saved for backward is noticed to have changed") {
   on_ranks(2, [](const auto& group) {
     const Tensor w = ones({3}).requires_grad_(), y = (w * w).sum(), z = (w * w).sum();
