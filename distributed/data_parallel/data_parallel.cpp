@@ -146,7 +146,8 @@ void Impl::mark_local() {
   for (const Tensor& p : params) {
     if (!p.grad().defined()) continue;
     const GradMark mark = mark_of(p.grad());
-    if (!dynamic_cast<const LocalTag*>(mark.tag.get()))
+    // A gradient that was set to zero, and to which this rank added nothing, is not known.
+    if (mark.known && !dynamic_cast<const LocalTag*>(mark.tag.get()))
       set_mark(p.grad(), make_ref<LocalTag>(mark.tag));
   }
 }

@@ -230,6 +230,28 @@ TEST_CASE("no_sync with a scaler") {
   });
 }
 
+TEST_CASE("a zeroed gradient that this rank adds nothing to, under no_sync with a scaler") {
+  on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    Net net;
+    optim::SGD optimizer(net->parameters(), optim::SGDOptions(0.1));
+    DistributedDataParallel ddp(*net, {}, group);
+    amp::GradScaler scaler({.init_scale = 1024});
+    const auto loss = [&] {
+      const Tensor all = loss_of(net, *group, 0);
+      return group->rank() == 0 ? all + net->unused(ones({2, 3})).sum() : all;
+    };
+    scaler.scale(loss()).backward();
+    optimizer.zero_grad(false);
+    {
+      const auto local = ddp.no_sync();
+      scaler.scale(loss()).backward();
+    }
+    scaler.scale(loss()).backward();
+    CHECK(scaler.step(optimizer).applied());
+    ddp.check_weights();
+  });
+}
+
 TEST_CASE("reduced gradients keep the mark of a scaled loss") {
   for (const bool flat : {false, true})
     on_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
