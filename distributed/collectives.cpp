@@ -43,10 +43,9 @@ std::vector<Array> parts(const Array& x, int n, int64_t each) {
 
 }  // namespace
 
-std::vector<Array> parts_of(const Array& x, int n) {
-  const int64_t each = (x.numel() + n - 1) / n;
-  return parts(x, n, (each + 15) / 16 * 16);
-}
+int64_t part_size(int64_t numel, int n) { return ((numel + n - 1) / n + 15) / 16 * 16; }
+
+std::vector<Array> parts_of(const Array& x, int n) { return parts(x, n, part_size(x.numel(), n)); }
 
 std::vector<Array> equal_parts_of(const Array& x, int n) { return parts(x, n, x.numel() / n); }
 

@@ -30,8 +30,10 @@ class Exchanges {
   milliseconds timeout_;
 };
 
-/// n neighbouring parts of a contiguous array, seen as one dimension. All but the last ones have
-/// the same number of elements, a multiple of 16; the last may be empty.
+/// The elements of each of n neighbouring parts but the last ones: a multiple of 16.
+int64_t part_size(int64_t numel, int n);
+/// The parts of a contiguous array, seen as one dimension: all but the last ones have part_size()
+/// elements, and the last may be empty.
 std::vector<Array> parts_of(const Array& x, int n);
 /// n equal parts.
 std::vector<Array> equal_parts_of(const Array& x, int n);

@@ -61,9 +61,10 @@ void check_written(const char* call, const Tensor& t) {
                  " has a history, and the call would change it unseen; detach() or clone() it");
 }
 
-void check_alike(const char* call, const Tensor& t, const Tensor& as) {
+void check_alike(const char* call, const Tensor& t, const Tensor& as, bool same_sizes = true) {
   check_defined(call, t);
-  HALFTAPE_CHECK(t.sizes() == as.sizes() && t.dtype() == as.dtype() && t.device() == as.device(),
+  HALFTAPE_CHECK((!same_sizes || t.sizes() == as.sizes()) && t.dtype() == as.dtype() &&
+                     t.device() == as.device(),
                  call, ": a tensor ", t.sizes(), " of ", t.dtype(), " on ", t.device(),
                  " beside one ", as.sizes(), " of ", as.dtype(), " on ", as.device());
 }
@@ -128,6 +129,10 @@ class Signature {
   }
   Signature& add(const Tensor& t) {
     return add(static_cast<uint64_t>(t.numel())).add(static_cast<uint64_t>(t.dtype()));
+  }
+  Signature& add(const std::vector<Tensor>& list) {
+    for (const Tensor& t : list) add(t);
+    return *this;
   }
   operator uint64_t() const { return value_; }  // NOLINT: it is a number
 
@@ -222,9 +227,9 @@ Work ProcessGroup::all_gather(const std::vector<Tensor>& outputs, const Tensor& 
                               CollectiveOptions how) {
   check_count("all_gather", outputs, size());
   check_defined("all_gather", input);
-  for (const Tensor& y : outputs) {
-    check_alike("all_gather", y, input);
-    check_written("all_gather", y);
+  for (size_t r = 0; r < outputs.size(); ++r) {
+    check_alike("all_gather", outputs[r], input, static_cast<int>(r) == rank());
+    check_written("all_gather", outputs[r]);
   }
   check_apart("all_gather", outputs, {});
   for (size_t r = 0; r < outputs.size(); ++r) {
@@ -237,7 +242,7 @@ Work ProcessGroup::all_gather(const std::vector<Tensor>& outputs, const Tensor& 
                             from = stage(impl_->calls.engine(), {input});
   bump(outputs);
   return impl_->calls.start(
-      {"all_gather", Signature("all_gather").add(input), std::move(how)},
+      {"all_gather", Signature("all_gather").add(outputs), std::move(how)},
       [ys = arrays_of(at), x = from[0].at()](Exchanges& with) {
         distributed::all_gather(with, ys, x);
       },
@@ -267,13 +272,14 @@ Work ProcessGroup::reduce_scatter(const Tensor& output, const std::vector<Tensor
                                   ReduceOp op, CollectiveOptions how) {
   check_count("reduce_scatter", inputs, size());
   check_written("reduce_scatter", output);
-  for (const Tensor& x : inputs) check_alike("reduce_scatter", x, output);
+  for (size_t r = 0; r < inputs.size(); ++r)
+    check_alike("reduce_scatter", inputs[r], output, static_cast<int>(r) == rank());
   check_op("reduce_scatter", op, output.dtype());
   const std::vector<Staged> at = stage(impl_->calls.engine(), {output}),
                             from = stage(impl_->calls.engine(), inputs);
   bump({output});
   return impl_->calls.start(
-      {"reduce_scatter", Signature("reduce_scatter").add(output).add(static_cast<uint64_t>(op)),
+      {"reduce_scatter", Signature("reduce_scatter").add(inputs).add(static_cast<uint64_t>(op)),
        std::move(how)},
       [y = at[0].at(), xs = arrays_of(from), op](Exchanges& with) {
         distributed::reduce_scatter(with, y, xs, op);

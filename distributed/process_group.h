@@ -98,14 +98,16 @@ class ProcessGroup {
   Work all_reduce(const Tensor& tensor, ReduceOp op = ReduceOp::Sum, CollectiveOptions how = {});
   /// The tensor of rank `src` replaces those of the others.
   Work broadcast(const Tensor& tensor, int src = 0, CollectiveOptions how = {});
-  /// outputs[r] ← the input of rank r; all of one shape and dtype.
+  /// outputs[r] ← the input of rank r; all of one dtype. Sizes may differ by r, if all ranks know
+  /// them.
   Work all_gather(const std::vector<Tensor>& outputs, const Tensor& input,
                   CollectiveOptions how = {});
   /// The same with one output: the inputs lie one after the other along the first dimension.
   /// Only its number of elements is checked.
   Work all_gather_into_tensor(const Tensor& output, const Tensor& input,
                               CollectiveOptions how = {});
-  /// output ← the reduction over all ranks of their inputs[rank()].
+  /// output ← the reduction over all ranks of their inputs[rank()], which may be output itself.
+  /// Sizes may differ by rank, if all ranks know them.
   Work reduce_scatter(const Tensor& output, const std::vector<Tensor>& inputs,
                       ReduceOp op = ReduceOp::Sum, CollectiveOptions how = {});
   /// The same with one input of size() parts of output's size, along the first dimension.

@@ -225,6 +225,29 @@ TEST_CASE("tensors of any strides, and several calls under way") {
   });
 }
 
+TEST_CASE("parts of other sizes for each rank, some of them empty") {
+  for (const int size : {1, 2, 3, 4})
+    on_ranks(size, [&](const auto& group) {
+      const int64_t n = 37, each = 16;
+      const auto me = static_cast<size_t>(group->rank());
+      const auto cut = [&](const Tensor& whole) {
+        std::vector<Tensor> parts;
+        for (int64_t r = 0; r < group->size(); ++r)
+          parts.push_back(whole.slice(0, std::min(r * each, n), std::min((r + 1) * each, n)));
+        return parts;
+      };
+      const Tensor x = arange(n).to(kFloat32) * (group->rank() + 1), before = x.clone();
+      group->reduce_scatter(cut(x)[me], cut(x), ReduceOp::Sum);
+      const int64_t sum = size * (size + 1) / 2;
+      CHECK(cut(x)[me].equal(cut(arange(n).to(kFloat32))[me] * sum));
+      for (size_t r = 0; r < static_cast<size_t>(size); ++r)
+        if (r != me) CHECK(cut(x)[r].equal(cut(before)[r]));
+      if (size < 3) return;  // the parts of fewer are not the whole
+      group->all_gather(cut(x), cut(x)[me]);
+      CHECK(x.equal(arange(n).to(kFloat32) * sum));
+    });
+}
+
 TEST_CASE("a call that has ended holds none of its tensors") {
   on_ranks(2, [](const auto& group) {
     for (int i = 0; i < 200; ++i) {
@@ -257,7 +280,8 @@ TEST_CASE("wrong arguments are refused before anything is sent") {
     CHECK_THROWS_AS(group->broadcast(x, 2), Error);
     CHECK_THROWS_AS(group->broadcast(x, -1), Error);
     CHECK_THROWS_AS(group->all_gather({x}, x), Error);
-    CHECK_THROWS_AS(group->all_gather({x, ones({5})}, x), Error);
+    CHECK_THROWS_AS(group->all_gather({ones({5}), ones({5})}, x), Error);
+    CHECK_THROWS_AS(group->reduce_scatter(ones({5}), {x, x}), Error);
     CHECK_THROWS_AS(group->all_gather_into_tensor(ones({9}), x), Error);
     CHECK_THROWS_AS(group->all_gather_into_tensor(ones({8}, kFloat64), x), Error);
     CHECK_THROWS_AS(group->reduce_scatter_tensor(x, ones({7})), Error);
