@@ -198,7 +198,7 @@ void GradScaler::check_unscaled(const optim::Optimizer& optimizer,
       HALFTAPE_CHECK(checked.finding.found_inf.defined() && !has_mark(p.grad(), scaled_),
                      "GradScaler::step: a gradient arrived after unscale_(optimizer) and is still "
                      "scaled; call unscale_ after the last backward()");
-      check_mark(p.grad(), "GradScaler::step");
+      check_mark(p.grad(), "GradScaler::step", GradTag::Use::Unscaled, GradParts::Taken);
     }
 }
 

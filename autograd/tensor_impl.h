@@ -31,6 +31,7 @@ struct TensorImpl final : RefCounted, FreeListed {
   bool unrecorded = false;  // a view made under NoGradGuard of a tensor that requires grad
   bool inference = false;   // made in InferenceMode: outside all graphs
   bool low_copied = false;  // there may be a 16-bit copy: autograd/tape/weight_cast.h
+  bool partial = false;     // of a gradient: autograd/tape/grad_tag.h
   uint32_t rewritten = 0;   // of a base: how often its history changed
   uint32_t seen = 0;        // of a view: the base's count when the view's history was made
   Ref<TensorImpl> base;     // of a view made while recording; never a view itself

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "halftape/autograd/tape/grad_mode.h"
+#include "halftape/autograd/tape/grad_tag.h"
 #include "halftape/core/machine/warn.h"
 
 namespace halftape::nn {
@@ -162,7 +163,10 @@ void Module::convert_own(const Convert& convert) {
       const Tensor& t = item.value();
       if (!t.defined()) continue;
       t.set_data(convert(t.detach()));
-      if (t.grad().defined()) t.mutable_grad() = convert(t.grad());
+      if (!t.grad().defined()) continue;
+      const bool partial = is_partial(t.grad());
+      t.mutable_grad() = convert(t.grad());
+      set_partial(t.grad(), partial);
     }
 }
 
@@ -190,7 +194,7 @@ void Module::zero_grad(bool set_to_none) {
     if (set_to_none)
       g = Tensor();
     else
-      g.detach_().zero_();
+      set_partial(g.detach_().zero_(), false);
   }
 }
 

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "halftape/autograd/tape/grad_mode.h"
-#include "halftape/autograd/tape/grad_tag.h"
 #include "halftape/autograd/tape/op_timer.h"
 #include "halftape/core/capture/capture.h"
 #include "halftape/core/contract/backend.h"
@@ -148,11 +147,11 @@ void Optimizer::step(const StepControl& control) {
   run(control);
 }
 
-void Optimizer::check_gradient(const Tensor& p, const StepControl& control) {
+void Optimizer::check_gradient(const Tensor& p, const StepControl& control, GradParts parts) {
   const Tensor& g = p.grad();
   if (!g.defined()) return;
   check_mark(g, "Optimizer::step",
-             control.inv_scale.defined() ? GradTag::Use::Scaled : GradTag::Use::Unscaled);
+             control.inv_scale.defined() ? GradTag::Use::Scaled : GradTag::Use::Unscaled, parts);
   HALFTAPE_CHECK(g.sizes() == p.sizes() && g.device() == p.device() && g.is_floating_point(),
                  "optimizer: a gradient (", g.sizes(), ", ", g.dtype(), ", ", g.device(),
                  ") does not fit its parameter (", p.sizes(), ", ", p.dtype(), ", ", p.device(),
@@ -196,13 +195,18 @@ void Optimizer::run(const StepControl& given) {
     with_grad.reserve(group.params().size());
     for (const Tensor& p : group.params()) {
       empty = false;
-      check_gradient(p, given);
+      check_gradient(p, given, takes_parts());
       if (!control.found_inf.defined())
         control.found_inf = verdict_for_device(p.grad(), supports_control());
       if (p.grad().defined()) with_grad.push_back(p);
     }
   }
   HALFTAPE_CHECK(!empty, "optimizer: no parameters were given; are the modules registered?");
+  update_groups(ready, control);
+}
+
+void Optimizer::update_groups(const std::vector<std::vector<Tensor>>& ready,
+                              const StepControl& control) {
   for (size_t i = 0; i < groups_.size(); ++i)
     if (!ready[i].empty()) update(groups_[i].options(), ready[i], control);
 }
@@ -222,6 +226,7 @@ void Optimizer::zero_grad(bool set_to_none) {
     for (Tensor& p : group.params()) {
       Tensor& g = p.mutable_grad();
       if (!g.defined()) continue;
+      set_partial(g, false);
       if (std::any_of(zeroed.begin(), zeroed.end(), [&](auto* r) { return r->covers(p); }))
         continue;
       if (set_to_none)

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "halftape/autograd/tape/grad_mode.h"
+#include "halftape/autograd/tape/grad_tag.h"
 #include "halftape/autograd/tensor.h"
 #include "halftape/core/contract/step_control.h"
 #include "halftape/nn/ordered_dict.h"
@@ -225,6 +226,12 @@ class Optimizer {
   /// Throws unless it, or step(), is overridden.
   virtual void update(const OptimizerOptions& options, const std::vector<Tensor>& params,
                       const StepControl& control);
+  /// One step, after all checks: calls update() for each group. ready[i]: the parameters of group i
+  /// that have gradients.
+  virtual void update_groups(const std::vector<std::vector<Tensor>>& ready,
+                             const StepControl& control);
+  /// Whether step() can use gradients of which each process has a part: autograd/tape/grad_tag.h.
+  virtual GradParts takes_parts() const { return GradParts::Refused; }
   /// The expected form of the saved array `key`. By default: a moment, "step", or an array of
   /// optim/state/param_storage.h.
   virtual StateEntry expected_state(const std::string& key, const Tensor& parameter,
@@ -237,7 +244,8 @@ class Optimizer {
   /// Throws when a group has options of a class that update() cannot read.
   virtual void check_options(const OptimizerOptions&) const {}
   /// Throws if the parameter has a gradient that this step must not use.
-  static void check_gradient(const Tensor& parameter, const StepControl& control = {});
+  static void check_gradient(const Tensor& parameter, const StepControl& control = {},
+                             GradParts parts = GradParts::Refused);
   /// The state of a parameter, made on first use.
   ParamState& state(const Tensor& parameter);
 

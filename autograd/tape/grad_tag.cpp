@@ -74,7 +74,18 @@ Array verdict_on(const Tensor& grad) {
   return is_known(grad) && grad.impl()->mark ? grad.impl()->mark->verdict() : Array();
 }
 
-void check_mark(const Tensor& grad, const char* call, GradTag::Use use) {
+bool is_partial(const Tensor& grad) { return grad.impl() && grad.impl()->partial; }
+void set_partial(const Tensor& grad, bool partial) { grad.impl()->partial = partial; }
+
+void check_whole(const Tensor& grad, const char* call) {
+  HALFTAPE_CHECK(!is_partial(grad), call,
+                 ": each rank has a part of these gradients alone, for the ZeroRedundancyOptimizer "
+                 "that was given the DistributedDataParallel; step with that one, or call "
+                 "ddp.gather_gradients() first");
+}
+
+void check_mark(const Tensor& grad, const char* call, GradTag::Use use, GradParts parts) {
+  if (parts == GradParts::Refused) check_whole(grad, call);
   if (!grad.impl() || !grad.impl()->mark) [[likely]]
     return;
   if (!is_known(grad)) return;

@@ -74,7 +74,19 @@ bool has_mark(const Tensor& grad, const Ref<GradTag>& tag);
 void set_mark(const Tensor& grad, Ref<GradTag> tag);
 /// The verdict() of the gradient's mark, undefined if it has none.
 Array verdict_on(const Tensor& grad);
-/// Throws the objection of the gradient's mark, if there is one.
-void check_mark(const Tensor& grad, const char* call, GradTag::Use use = GradTag::Use::Unscaled);
+
+/// Whether the gradient is true in this process's part of it alone, as training in several
+/// processes may leave it. Unlike a mark this stays when the bytes or the mark change, and when a
+/// gradient is added, until the gradient is made whole, set to zero or replaced.
+bool is_partial(const Tensor& grad);
+void set_partial(const Tensor& grad, bool partial);
+/// Throws for a partial gradient.
+void check_whole(const Tensor& grad, const char* call);
+
+/// Whether a call can use partial gradients.
+enum class GradParts : uint8_t { Refused, Taken };
+/// Throws the objection of the gradient's mark, if there is one, and for a partial gradient.
+void check_mark(const Tensor& grad, const char* call, GradTag::Use use = GradTag::Use::Unscaled,
+                GradParts parts = GradParts::Refused);
 
 }  // namespace halftape

@@ -151,8 +151,10 @@ Grads Accumulate::vjp(Grads gs) {
   gs.clear();
   slot_.with([&](Tensor& grad) {
     std::optional<Ref<GradTag>> mark = GradTag::of_sum(grad);
+    const bool partial = is_partial(grad);
     add_to(grad, g);
     if (mark) set_mark(grad, std::move(*mark));
+    if (partial) set_partial(grad, true);
   });
   g = Tensor();  // the leaf alone holds the gradient when a hook sees it
   if (!after.empty())

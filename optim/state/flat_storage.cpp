@@ -142,6 +142,7 @@ Tensor FlatRegion::gradients() {
                    "FlatRegion::gradients: the gradient of parameter ", i, " (", g.sizes(), ", ",
                    g.dtype(), ", ", g.device(), ") does not fit among those of its region (",
                    p.sizes(), ", ", gradients_.all.dtype(), ", ", layout_->device, ")");
+    check_whole(g, "FlatRegion::gradients");
     blocked |= !gradient_in_slot(i) && !gradients_.slots[i]->free();
   }
   if (blocked) renew_gradients();
