@@ -12,9 +12,11 @@ namespace halftape::amp {
 class Agreement {
  public:
   virtual ~Agreement() = default;
-  /// Replaces each of the flags, () float32, by the largest of all processes. Throws on all of them
-  /// when their scales, () float32, are not equal.
-  virtual void agree(std::span<const Array> flags, const Array& scale) = 0;
+  /// Replaces each of the flags, () float32, by the largest of all processes, and the position
+  /// `first`, () int64, if defined, by the least that is not negative: a process may have looked at
+  /// a part of the gradients alone. Throws on all of them when their scales, () float32, are not
+  /// equal.
+  virtual void agree(std::span<const Array> flags, const Array& scale, const Array& first) = 0;
 };
 
 /// Finds what scalers of an optimizer with these parameters must agree over; null if they are this

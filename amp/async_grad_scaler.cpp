@@ -48,7 +48,7 @@ optim::AsyncStep AsyncGradScaler::step(optim::AsyncOptimizer& optimizer,
   call_gradient_hook(parameters);
   if (const auto agreement = agreement_of(parameters)) {
     const Array bad_loss = bad_loss_.clone();
-    agreement->agree({&bad_loss, 1}, full({}, scale_in_use_, kFloat32, bad_loss.device()));
+    agreement->agree({&bad_loss, 1}, full({}, scale_in_use_, kFloat32, bad_loss.device()), {});
     bad_loss_ = bad_loss;
   }
   options.found_inf = bad_loss_.clone();  // the worker's own: a later loss writes to bad_loss_

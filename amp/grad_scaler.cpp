@@ -185,7 +185,8 @@ void GradScaler::agree(const std::vector<Tensor>& parameters, CheckedGradients& 
   if (!agreement) return;
   if (!bad_loss_.defined()) bad_loss_ = full({}, 0, kFloat32, scale_.device());
   Array bad_loss = bad_loss_.clone();  // earlier checks keep what they saw
-  agreement->agree(std::vector<Array>{bad_loss, checked.finding.found_inf}, scale_);
+  const auto& [found_inf, first, list] = checked.finding;
+  agreement->agree(std::vector<Array>{bad_loss, found_inf}, scale_, first);
   bad_loss_ = checked.bad_loss = std::move(bad_loss);
 }
 

@@ -9,6 +9,8 @@
 #include "halftape/amp/async_grad_scaler.h"
 #include "halftape/amp/grad_scaler.h"
 #include "halftape/autograd/ops/creation/create.h"
+#include "halftape/autograd/ops/elementwise/binary.h"
+#include "halftape/autograd/ops/elementwise/unary.h"
 #include "halftape/core/contract/backend.h"
 #include "halftape/distributed/data_parallel/impl.h"
 
@@ -20,15 +22,16 @@ class GroupAgreement final : public amp::Agreement {
  public:
   explicit GroupAgreement(std::shared_ptr<ProcessGroup> group) : group_(std::move(group)) {}
 
-  void agree(std::span<const Array> flags, const Array& scale) override {
+  void agree(std::span<const Array> flags, const Array& scale, const Array& first) override {
     if (group_->size() == 1) return;
     const auto n = static_cast<int64_t>(flags.size());
     Backend& on = backend(scale.device());
     // The largest scale, and the largest of the negative ones, which is the least.
-    const Array all({n + 2}, kFloat32, scale.device());
+    const Array all({n + 3}, kFloat32, scale.device());
     for (int64_t i = 0; i < n; ++i) on.copy(all.select(0, i), flags[static_cast<size_t>(i)]);
     on.copy(all.select(0, n), scale);
     on.copy(all.select(0, n + 1), (-Tensor(scale)).array());
+    put_first(all.select(0, n + 2), first);
     group_->all_reduce(Tensor(all), ReduceOp::Max, {.label = "the scaler's verdict"});
     if (!group_->queues() || !std::exchange(compared_, true))
       compare(all.slice(0, n, n + 2), scale);
@@ -36,9 +39,21 @@ class GroupAgreement final : public amp::Agreement {
       on.copy(flags[static_cast<size_t>(i)], all.select(0, i));
       flags[static_cast<size_t>(i)].bump_version();
     }
+    take_first(first, all.select(0, n + 2));
   }
 
  private:
+  // The least position is the largest negative one; none is -inf. float32 holds 2^24 positions.
+  static void put_first(const Array& to, const Array& first) {
+    const Tensor at = first.defined() ? Tensor(first).to(kFloat32) : full({}, -1).to(to.device());
+    backend(to.device()).copy(to, where(at < 0, -INFINITY, -at).array());
+  }
+  static void take_first(const Array& first, const Array& from) {
+    if (!first.defined()) return;
+    const Tensor at(from);
+    backend(first.device()).copy(first, where(isinf(at), -1, -at).array());
+    first.bump_version();
+  }
   void compare(const Array& scales, const Array& own) const {
     const std::vector<float> largest = Tensor(scales).to_vector<float>();
     HALFTAPE_CHECK(largest[0] == -largest[1], "GradScaler: this rank, ", group_->rank(),
