@@ -6,6 +6,7 @@
 #include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/autograd/tape/node.h"
 #include "halftape/core/contract/backend.h"
+#include "halftape/distributed/collectives.h"
 
 namespace halftape::distributed {
 namespace {
@@ -32,10 +33,14 @@ Array Bucket::part(size_t i, const Array& gathered) const {
   return gathered.slice(0, begin, begin + params_[i].numel()).reshape(params_[i].sizes());
 }
 
-/// The range of one buffer in which the gradients are parts, in this bucket's places; else
+const Tensor& Bucket::tensor(Of of, size_t i) const {
+  return of == Of::Values ? params_[i] : params_[i].grad();
+}
+
+/// The range of one buffer in which these tensors are parts, in this bucket's places; else
 /// undefined.
-Array Bucket::lying_side_by_side() const {
-  const Tensor& first = params_[0].grad();
+Array Bucket::lying_side_by_side(Of of) const {
+  const Tensor& first = tensor(of, 0);
   if (!first.defined()) return {};
   Buffer* const whole = first.array().buffer()->whole();
   if (!whole) return {};
@@ -45,21 +50,22 @@ Array Bucket::lying_side_by_side() const {
   };
   const int64_t begin = place(first.array());
   for (size_t i = 0; i < params_.size(); ++i) {
-    const Tensor& g = params_[i].grad();
-    if (!g.defined() || g.requires_grad() || g.dtype() != dtype() || !g.is_contiguous() ||
-        g.sizes() != params_[i].sizes() || g.array().buffer()->whole() != whole ||
-        place(g.array()) != begin + offsets_[i])
+    const Tensor& t = tensor(of, i);
+    const bool of_graph = of == Of::Gradients && t.requires_grad();
+    if (!t.defined() || of_graph || t.dtype() != dtype() || !t.is_contiguous() ||
+        t.sizes() != params_[i].sizes() || t.array().buffer()->whole() != whole ||
+        place(t.array()) != begin + offsets_[i])
       return {};
   }
   if ((begin + numel_) * size > static_cast<int64_t>(whole->size())) return {};
   return {BufferPtr(whole), {numel_}, {1}, begin, dtype()};
 }
 
-Array Bucket::copy_as(Dtype dtype) const {
+Array Bucket::copy_as(Dtype dtype, Of of) const {
   Array all({numel_}, dtype, device());
   Backend& on = backend(device());
   for (size_t i = 0; i < params_.size(); ++i) {
-    const Tensor& g = params_[i].grad();
+    const Tensor& g = tensor(of, i);
     const int64_t end = offsets_[i] + params_[i].numel(),
                   next = i + 1 < params_.size() ? offsets_[i + 1] : numel_;
     HALFTAPE_CHECK(!g.defined() || (g.sizes() == params_[i].sizes() && g.device() == device()),
@@ -73,9 +79,9 @@ Array Bucket::copy_as(Dtype dtype) const {
 }
 
 Array Bucket::gathered() const {
-  Array own = lying_side_by_side();
+  Array own = lying_side_by_side(Of::Gradients);
   if (own.defined()) return own;
-  Array copy = copy_as(dtype());
+  Array copy = copy_as(dtype(), Of::Gradients);
   move_gradients_to(copy);
   return copy;
 }
@@ -94,7 +100,21 @@ void Bucket::move_gradients_to(const Array& copy) const {
   }
 }
 
-Array Bucket::copied() const { return copy_as(compute_dtype(dtype())); }
+Array Bucket::copied() const { return copy_as(compute_dtype(dtype()), Of::Gradients); }
+
+Array Bucket::values() const {
+  const Array own = lying_side_by_side(Of::Values);
+  return own.defined() ? own : copy_as(dtype(), Of::Values);
+}
+
+void Bucket::put_values(const Array& values) const {
+  for (size_t i = 0; i < params_.size(); ++i) {
+    const Array &to = params_[i].array(), from = part(i, values);
+    if (to.numel() == 0 || to.raw() == from.raw()) continue;
+    backend(device()).copy(to, from);
+    to.bump_version();
+  }
+}
 
 bool Bucket::holds(size_t i, const Array& gathered) const {
   const Tensor& g = params_[i].grad();
@@ -118,6 +138,12 @@ void Bucket::put(size_t i, const Array& gathered) const {
   if (!slot.defined()) slot = Array(params_[i].sizes(), dtype(), device());
   backend(device()).copy(slot, from);
   g = Tensor(std::move(slot));
+}
+
+std::vector<Tensor> parts_for(const ProcessGroup& group, const Array& gathered) {
+  std::vector<Tensor> parts;
+  for (Array& part : parts_of(gathered, group.size())) parts.emplace_back(std::move(part));
+  return parts;
 }
 
 std::vector<Bucket> cut_into_buckets(const std::vector<Tensor>& params, int64_t first_bytes,

@@ -1,8 +1,9 @@
-// Parameters whose gradients are reduced by one call.
+// Parameters whose gradients are reduced, or whose values are gathered, by one call.
 #pragma once
 #include <vector>
 
 #include "halftape/autograd/tensor.h"
+#include "halftape/distributed/process_group.h"
 
 namespace halftape::distributed {
 
@@ -17,6 +18,9 @@ class Bucket {
   const std::vector<Tensor>& params() const { return params_; }
   Device device() const { return params_[0].device(); }
   Dtype dtype() const { return params_[0].dtype(); }
+  int64_t numel() const { return numel_; }
+  /// Where parameter i begins.
+  int64_t offset(size_t i) const { return offsets_[i]; }
 
   /// The gradients as one array (numel) of dtype(): their own bytes where they lie side by side, as
   /// flatten() puts them, else a copy, to which those gradients move that nobody else holds. Zeros
@@ -29,10 +33,18 @@ class Bucket {
   /// Whether the array's bytes are those of gradient i, so that put() has nothing to do.
   bool holds(size_t i, const Array& gathered) const;
 
+  /// The parameters themselves as one array of that form.
+  Array values() const;
+  /// All parameters from such an array.
+  void put_values(const Array& values) const;
+
  private:
+  enum class Of : uint8_t { Values, Gradients };
+  /// Value or gradient of parameter i.
+  const Tensor& tensor(Of of, size_t i) const;
   Array part(size_t i, const Array& gathered) const;
-  Array lying_side_by_side() const;
-  Array copy_as(Dtype dtype) const;
+  Array lying_side_by_side(Of of) const;
+  Array copy_as(Dtype dtype, Of of) const;
   void move_gradients_to(const Array& copy) const;
 
   std::vector<size_t> numbers_;
@@ -45,5 +57,8 @@ class Bucket {
 /// bucket has up to `first_bytes`, the others up to `bytes`, or one parameter.
 std::vector<Bucket> cut_into_buckets(const std::vector<Tensor>& params, int64_t first_bytes,
                                      int64_t bytes);
+
+/// The parts of all ranks, parts_of(), as tensors.
+std::vector<Tensor> parts_for(const ProcessGroup& group, const Array& gathered);
 
 }  // namespace halftape::distributed

@@ -6,7 +6,6 @@
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/tape/engine.h"
 #include "halftape/autograd/tape/grad_mode.h"
-#include "halftape/core/contract/backend.h"
 #include "halftape/distributed/data_parallel/impl.h"
 #include "halftape/distributed/data_parallel/local_tag.h"
 
@@ -75,8 +74,8 @@ void Impl::arrived(size_t param) {
   if (!pass) return;  // outside of a backward(): begin_pass() has done all
   const size_t b = bucket_of_[param];
   const bool again = pass->arrived[param];
-  HALFTAPE_CHECK(!again || b >= pass->works.size(), "DistributedDataParallel: the gradient of ",
-                 names[param],
+  HALFTAPE_CHECK(!again || b >= pass->reduction.works.size(),
+                 "DistributedDataParallel: the gradient of ", names[param],
                  " grew after its bucket was sent, as by a hook that calls backward(); "
                  "make the DistributedDataParallel with .overlap = false");
   pass->arrived[param] = true;
@@ -85,7 +84,16 @@ void Impl::arrived(size_t param) {
 }
 
 void Impl::begin_pass() {
+  for (size_t i = 0; i < params.size(); ++i)
+    HALFTAPE_CHECK(!is_partial(params[i].grad()),
+                   "DistributedDataParallel: each rank has a part "
+                   "of the gradient of ",
+                   names[i],
+                   " alone, of a backward() before, and this one "
+                   "would add to it; call optimizer.zero_grad() between them, or make all but the "
+                   "last one under no_sync()");
   auto pass = std::make_shared<Pass>();
+  pass->reduction.partial = has_sharded_optimizer();
   pass->arrived.resize(params.size());
   pass->marks.resize(params.size());
   for (const Bucket& bucket : buckets) pass->missing.push_back(bucket.params().size());
@@ -102,43 +110,25 @@ void Impl::begin_pass() {
 
 /// Buckets are sent in one order, on all ranks the same.
 void Impl::launch_complete(Pass& pass) {
-  while (pass.works.size() < buckets.size() && pass.missing[pass.works.size()] == 0) launch(pass);
+  const std::vector<Work>& works = pass.reduction.works;
+  while (works.size() < buckets.size() && pass.missing[works.size()] == 0) launch(pass);
 }
 
 void Impl::launch(Pass& pass) {
-  const size_t b = pass.works.size();
-  const Bucket& bucket = buckets[b];
+  const Bucket& bucket = buckets[pass.reduction.works.size()];
   for (const size_t i : bucket.numbers())
     if (const Tensor& g = params[i].grad(); g.defined()) pass.marks[i] = shared_mark(g);
-  pass.sums.push_back(bucket.gathered());
-  pass.works.push_back(
-      group->all_reduce(Tensor(pass.sums.back()), ReduceOp::Avg,
-                        {.async_op = true, .label = "bucket " + std::to_string(b)}));
+  reduce(pass.reduction, bucket.gathered());
 }
 
 void Impl::end_pass(Pass& pass) {
   const NoGradGuard no_grad;
-  while (pass.works.size() < buckets.size()) launch(pass);
+  while (pass.reduction.works.size() < buckets.size()) launch(pass);
   std::vector<bool> defined;
   for (const Tensor& p : params) defined.push_back(p.grad().defined());
   const std::vector<bool> anywhere = any_rank(defined);
   if (options.average_buffers) average_buffers();
-  // A gradient that came from other ranks alone has the mark that the others have.
-  const auto marked = std::find_if(pass.marks.begin(), pass.marks.end(),
-                                   [](const GradMark& mark) { return mark.known; });
-  for (size_t b = 0; b < buckets.size(); ++b) {
-    pass.works[b].wait();
-    const Bucket& bucket = buckets[b];
-    for (size_t k = 0; k < bucket.numbers().size(); ++k) {
-      const size_t i = bucket.numbers()[k];
-      if (!anywhere[i]) continue;
-      bucket.put(k, pass.sums[b]);
-      const GradMark* mark = defined[i]                   ? &pass.marks[i]
-                             : marked != pass.marks.end() ? &*marked
-                                                          : nullptr;
-      if (mark && mark->known) set_mark(params[i].grad(), mark->tag);
-    }
-  }
+  finish(pass.reduction, defined, anywhere, pass.marks);
 }
 
 /// After a backward() under no_sync().
@@ -193,6 +183,7 @@ DistributedDataParallel::NoSync::NoSync(DistributedDataParallel& ddp) : ddp_(ddp
 }
 DistributedDataParallel::NoSync::~NoSync() { --ddp_.impl_->no_sync; }
 
+void DistributedDataParallel::gather_gradients() { impl_->gather_gradients(); }
 void DistributedDataParallel::check_weights() const { impl_->check_weights(); }
 void DistributedDataParallel::broadcast_weights(int src) { impl_->broadcast_weights(src); }
 ProcessGroup& DistributedDataParallel::group() const { return *impl_->group; }

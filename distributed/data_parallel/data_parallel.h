@@ -81,6 +81,12 @@ class DistributedDataParallel {
   /// This rank's shards of the batch of one step; see Shards.
   Shards shards(uint64_t step, uint64_t seed = 0);
 
+  /// Makes gradients whole of which each rank has a part alone, for a ZeroRedundancyOptimizer that
+  /// was given this object: between scaler.unscale_() and clipping, say. Nothing else has to be
+  /// changed, and whole gradients stay as they are. Each rank receives the parts of the others, as
+  /// many bytes as the parameters have. Called by all ranks.
+  void gather_gradients();
+
   /// Throws on all ranks when parameters or buffers are not the same, bit for bit, everywhere,
   /// naming the first that differs. Reads them all: for tests, and before a checkpoint.
   void check_weights() const;
@@ -100,6 +106,7 @@ class DistributedDataParallel {
   class Impl;
 
  private:
+  friend class StateShards;
   std::shared_ptr<Impl> impl_;
   std::shared_ptr<void> agreement_;  // of scalers
 };

@@ -8,12 +8,21 @@
 #include "halftape/autograd/tape/grad_tag.h"
 #include "halftape/distributed/data_parallel/bucket.h"
 #include "halftape/distributed/data_parallel/data_parallel.h"
+#include "halftape/optim/optimizer.h"
 
 namespace halftape::distributed {
 
 /// The values of all buffers, one after the other; undefined where there are none of the kind.
 struct BufferValues {
   Array floats, integers;  // float64 and int64
+};
+
+/// The gradients of all buckets on their way.
+struct Reduction {
+  bool partial = false;  // each rank gets the sum of its part alone
+  ReduceOp op = ReduceOp::Avg;
+  std::vector<Array> sums = {};  // of the buckets that have begun, in a Bucket's form
+  std::vector<Work> works = {};
 };
 
 class DistributedDataParallel::Impl : public std::enable_shared_from_this<Impl> {
@@ -37,6 +46,25 @@ class DistributedDataParallel::Impl : public std::enable_shared_from_this<Impl> 
   /// Throws after a loop over shards that was left early.
   void check_usable() const;
 
+  /// Begins to reduce the next bucket.
+  void reduce(Reduction& under_way, const Array& gathered) const;
+  /// Waits for all buckets, and divides their sums. Gives gradients to the parameters that have one
+  /// anywhere, with the marks that they had, or those of others where they had none.
+  void finish(Reduction& under_way, const std::vector<bool>& defined,
+              const std::vector<bool>& anywhere, const std::vector<GradMark>& marks,
+              int64_t divide_by = 1) const;
+
+  using ParamGroups = std::vector<optim::OptimizerParamGroup>;
+  /// From now on each rank gets its part of the gradients alone, for an optimizer with these
+  /// groups; until the end of the returned object.
+  std::shared_ptr<const ParamGroups> attach(const ParamGroups& groups);
+  /// Whether there is such an optimizer.
+  bool has_sharded_optimizer() const;
+  /// Throws for a gradient of which each rank has a part, if none of these optimizers uses it.
+  void check_all_updated() const;
+  /// Makes such gradients whole.
+  void gather_gradients() const;
+
   DataParallelOptions options;
   std::shared_ptr<ProcessGroup> group;
   std::vector<Tensor> params, buffers;
@@ -52,8 +80,7 @@ class DistributedDataParallel::Impl : public std::enable_shared_from_this<Impl> 
   struct Pass {
     std::vector<bool> arrived;    // of each parameter
     std::vector<size_t> missing;  // of each bucket: gradients that have not arrived
-    std::vector<Array> sums;      // of the buckets that are being reduced
-    std::vector<Work> works;
+    Reduction reduction;
     std::vector<GradMark> marks;  // of each gradient, before it was reduced
   };
   void arrived(size_t param);
@@ -62,12 +89,17 @@ class DistributedDataParallel::Impl : public std::enable_shared_from_this<Impl> 
   void launch(Pass& pass);
   void end_pass(Pass& pass);
   void mark_local();
+  void keep_part(const Array& gathered) const;
   std::string describe(size_t i) const;
 
-  std::vector<size_t> bucket_of_;     // of each parameter
+  std::vector<std::weak_ptr<const ParamGroups>> optimizers_;  // sharded ones
+  std::vector<size_t> bucket_of_;                             // of each parameter
   std::vector<bool> asked_, agreed_;  // the flags of any_rank(), where it asks once
   std::weak_ptr<Pass> pass_;          // of the backward() that runs
 };
+
+/// sum ← sum / n.
+void divide(const Array& sum, int64_t n);
 
 /// The mark that a gradient has, without that of no_sync().
 GradMark shared_mark(const Tensor& grad);

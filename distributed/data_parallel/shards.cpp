@@ -124,31 +124,11 @@ class Shards::Loop {
   }
 
   void finish() {
-    std::vector<Array> sums;
-    std::vector<Work> works;
-    for (size_t b = 0; b < gradients_.size(); ++b) {
-      sums.push_back(gradients_[b].take());
-      works.push_back(
-          ddp_->group->all_reduce(Tensor(sums[b]), ReduceOp::Sum,
-                                  {.async_op = true, .label = "bucket " + std::to_string(b)}));
-    }
+    Reduction reduction{.partial = ddp_->has_sharded_optimizer(), .op = ReduceOp::Sum};
+    for (TreeSum& sum : gradients_) ddp_->reduce(reduction, sum.take());
     const std::vector<bool> anywhere = ddp_->any_rank(defined_);
     finish_buffers();
-    GradMark other;
-    for (const GradMark& mark : marks_)
-      if (!other.known) other = mark;
-    for (size_t b = 0; b < gradients_.size(); ++b) {
-      works[b].wait();
-      divide(sums[b]);
-      const Bucket& bucket = ddp_->buckets[b];
-      for (size_t k = 0; k < bucket.numbers().size(); ++k) {
-        const size_t i = bucket.numbers()[k];
-        if (!anywhere[i]) continue;
-        bucket.put(k, sums[b]);
-        const GradMark& mark = defined_[i] ? marks_[i] : other;
-        if (mark.known) set_mark(ddp_->params[i].grad(), mark.tag);
-      }
-    }
+    ddp_->finish(reduction, defined_, anywhere, marks_, count());
   }
 
   void finish_buffers() {
@@ -156,16 +136,11 @@ class Shards::Loop {
     if (values.floats.defined()) {
       values.floats = buffers_.take();
       ddp_->group->all_reduce(Tensor(values.floats), ReduceOp::Sum, {.label = "buffers"});
-      divide(values.floats);
+      divide(values.floats, count());
     }
     if (values.integers.defined())
       ddp_->group->broadcast(Tensor(values.integers), 0, {.label = "buffers"});
     ddp_->set_buffers(values);
-  }
-
-  void divide(const Array& sum) const {
-    const Array n = full({}, count(), sum.dtype(), sum.device());
-    backend(sum.device()).binary(BinaryOps::index<formula::Div>(), sum, sum, n.expand(sum.shape()));
   }
 
   std::shared_ptr<DistributedDataParallel::Impl> ddp_;

@@ -5,7 +5,10 @@
 #include <set>
 
 #include "halftape/autograd/ops/creation/create.h"
+#include "halftape/core/capture/capture.h"
 #include "halftape/core/contract/backend.h"
+#include "halftape/distributed/collectives.h"
+#include "halftape/distributed/data_parallel/impl.h"
 
 namespace halftape::distributed {
 namespace {
@@ -57,54 +60,72 @@ std::set<std::string> names_on_all(ProcessGroup& group, const std::string& own) 
 StateShards::StateShards(std::shared_ptr<ProcessGroup> group)
     : group_(group ? std::move(group) : default_group()) {}
 
-std::pair<int64_t, int64_t> StateShards::range(const Lot& lot, int64_t offset, int64_t numel,
-                                               int rank) const {
-  const int64_t begin = std::clamp(rank * lot.each - offset, int64_t{0}, numel),
-                end = std::clamp((rank + 1) * lot.each - offset, int64_t{0}, numel);
-  return {begin, end};
+StateShards::StateShards(DistributedDataParallel& ddp,
+                         const std::vector<optim::OptimizerParamGroup>& groups)
+    : group_(ddp.impl_->group), ddp_(ddp.impl_) {
+  for (const Bucket& bucket : ddp.impl_->buckets) add_lot(bucket);
+  attached_ = ddp.impl_->attach(groups);
+  const Pieces checked(*this, groups);
 }
 
 void StateShards::plan(const std::vector<optim::OptimizerParamGroup>& groups) {
-  for (; planned_ < groups.size(); ++planned_) add_group(groups[planned_].params());
-  for (const Lot& lot : lots_)
-    for (const Tensor& p : lot.params) {
-      const auto found = places_.find(p.impl());
-      Place& at = found->second;
-      HALFTAPE_CHECK(p.is_contiguous(), "ZeroRedundancyOptimizer: the parameter of shape ",
-                     p.sizes(), " is not contiguous; clone() it");
-      const Array own = p.array().reshape({p.numel()}).slice(0, at.begin, at.end);
-      if (!at.piece.defined())
-        at.piece = Tensor(own);
-      else
-        at.piece.impl()->set_value(own);
-    }
+  for (; !takes_parts() && planned_ < groups.size(); ++planned_)
+    add_group(groups[planned_].params());
+  for (const Tensor& p : optim::parameters_of(groups)) {
+    const auto found = places_.find(p.impl());
+    if (found == places_.end() && takes_parts() && !p.requires_grad() && !p.grad().defined())
+      continue;
+    HALFTAPE_CHECK(
+        found != places_.end(), "ZeroRedundancyOptimizer: a parameter of shape ", p.sizes(),
+        takes_parts() ? " is not one that the DistributedDataParallel reduces; make that "
+                        "of a module that has it, with requires_grad() on"
+                      : " came to a group after its first step; add_param_group()");
+    Place& at = found->second;
+    HALFTAPE_CHECK(p.is_contiguous(), "ZeroRedundancyOptimizer: the parameter of shape ", p.sizes(),
+                   " is not contiguous; clone() it");
+    const Array own = p.array().reshape({p.numel()}).slice(0, at.begin, at.end);
+    if (!at.piece.defined())
+      at.piece = Tensor(own);
+    else
+      at.piece.impl()->set_value(own);
+  }
+}
+
+void StateShards::check_reduced() const {
+  if (!takes_parts()) return;
+  const auto ddp = ddp_.lock();
+  HALFTAPE_CHECK(ddp,
+                 "ZeroRedundancyOptimizer: its DistributedDataParallel is gone, and gradients "
+                 "are no longer reduced; keep it for as long as the optimizer steps");
+  ddp->check_all_updated();
+}
+
+void StateShards::add_lot(Bucket lot) {
+  const int64_t each = part_size(lot.numel(), group_->size()), first = group_->rank() * each;
+  for (size_t i = 0; i < lot.params().size(); ++i) {
+    const Tensor& p = lot.params()[i];
+    const int64_t begin = std::clamp(first - lot.offset(i), int64_t{0}, p.numel()),
+                  end = std::clamp(first + each - lot.offset(i), int64_t{0}, p.numel());
+    places_[p.impl()] = {lots_.size(), begin, end, {}};
+  }
+  lots_.push_back(std::move(lot));
 }
 
 void StateShards::add_group(const std::vector<Tensor>& params) {
-  const size_t first = lots_.size();
-  for (const Tensor& p : params) {
-    size_t n = first;
-    while (n < lots_.size() &&
-           (lots_[n].params[0].dtype() != p.dtype() || lots_[n].params[0].device() != p.device()))
-      ++n;
-    if (n == lots_.size()) lots_.emplace_back();
-    Lot& lot = lots_[n];
-    lot.params.push_back(p);
-    lot.offsets.push_back(lot.numel);
-    lot.numel = checked_add(lot.numel, p.numel());
+  std::vector<std::vector<size_t>> alike;
+  for (size_t i = 0; i < params.size(); ++i) {
+    const auto lot = std::find_if(alike.begin(), alike.end(), [&](const auto& numbers) {
+      const Tensor& one = params[numbers[0]];
+      return one.dtype() == params[i].dtype() && one.device() == params[i].device();
+    });
+    (lot == alike.end() ? alike.emplace_back() : *lot).push_back(i);
   }
-  for (size_t n = first; n < lots_.size(); ++n) {
-    Lot& lot = lots_[n];
-    lot.each = (lot.numel + group_->size() - 1) / group_->size();
-    for (size_t i = 0; i < lot.params.size(); ++i) {
-      const auto [begin, end] = range(lot, lot.offsets[i], lot.params[i].numel(), group_->rank());
-      places_[lot.params[i].impl()] = {n, lot.offsets[i], begin, end, {}};
-    }
-  }
+  for (auto& numbers : alike) add_lot(Bucket(params, std::move(numbers)));
 }
 
 void StateShards::release() {
   for (auto& [parameter, at] : places_) {
+    if (!at.piece.defined()) continue;
     at.piece.mutable_grad() = Tensor();
     at.piece.impl()->set_value(Array());
   }
@@ -116,8 +137,6 @@ const StateShards::Place& StateShards::place(const Tensor& parameter) const {
                  parameter.sizes(), " is in none of its groups");
   return found->second;
 }
-
-const Tensor& StateShards::piece(const Tensor& parameter) const { return place(parameter).piece; }
 
 std::vector<Tensor> StateShards::with_gradients(const std::vector<Tensor>& parameters) const {
   std::vector<Tensor> all;
@@ -167,35 +186,20 @@ optim::ParamState StateShards::join(const Tensor& parameter, const optim::ParamS
   return whole;
 }
 
-void StateShards::gather(const std::vector<Tensor>& parameters) const {
-  if (group_->size() == 1) return;
+void StateShards::gather(const std::vector<std::vector<Tensor>>& updated,
+                         const StepControl& control) const {
+  const Array& skip = control.found_inf;
+  const bool host_sees = skip.defined() && skip.device().is_cpu() && !Capture::active_or_tried();
+  if (group_->size() == 1 || (host_sees && read_double(skip) != 0)) return;
   std::set<size_t> lots;
-  for (const Tensor& p : parameters) lots.insert(place(p).lot);
+  for (const auto& of_group : updated)
+    for (const Tensor& p : of_group) lots.insert(place(p).lot);
   for (const size_t n : lots) {
-    const Lot& lot = lots_[n];
-    const Tensor& first = lot.params[0];
-    Backend& on = backend(first.device());
-    const Array all({lot.each * group_->size()}, first.dtype(), first.device());
-    const Array own = all.slice(0, group_->rank() * lot.each, (group_->rank() + 1) * lot.each);
-    on.fill(own, 0);  // the last part may be shorter
-    const auto each_part = [&](int rank, const auto& copy) {
-      for (size_t i = 0; i < lot.params.size(); ++i) {
-        const Array flat = lot.params[i].array().reshape({lot.params[i].numel()});
-        const auto [begin, end] = range(lot, lot.offsets[i], flat.numel(), rank);
-        if (begin < end)
-          copy(flat.slice(0, begin, end),
-               all.slice(0, lot.offsets[i] + begin, lot.offsets[i] + end));
-      }
-    };
-    each_part(group_->rank(),
-              [&](const Array& of_param, const Array& of_all) { on.copy(of_all, of_param); });
-    group_->all_gather_into_tensor(Tensor(all), Tensor(own), {.label = "updated parameters"});
-    for (int r = 0; r < group_->size(); ++r)
-      if (r != group_->rank())
-        each_part(r, [&](const Array& of_param, const Array& of_all) {
-          on.copy(of_param, of_all);
-          of_param.bump_version();
-        });
+    const Array all = lots_[n].values();
+    const std::vector<Tensor> parts = parts_for(*group_, all);
+    group_->all_gather(parts, parts[static_cast<size_t>(group_->rank())],
+                       {.label = "updated parameters " + std::to_string(n)});
+    lots_[n].put_values(all);
   }
 }
 

@@ -161,6 +161,7 @@ TEST_CASE("what a sharded optimizer refuses") {
         model->parameters(), optim::AdamWOptions(1e-2).weights(optim::Weights::Stochastic), group);
     backward(model, 0, kBFloat16);
     CHECK_THROWS_WITH_AS(optimizer.step(), doctest::Contains("Weights::Stochastic"), Error);
+    optimizer.flatten();  // the step that failed holds nothing
     const Tensor columns = rand({4, 4}).t().requires_grad_();
     ZeroRedundancyOptimizer<optim::SGD> other(std::vector<Tensor>{columns}, optim::SGDOptions(0.1),
                                               group);
