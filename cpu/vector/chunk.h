@@ -17,6 +17,13 @@ template <class S>
 struct Chunk {  // aligned as one element, so that any 32 neighbours in memory are one
   S v[kLanes];
   Chunk() = default;
+  Chunk(const Chunk&) = default;
+  /// Lane by lane, and unrolled: g++ writes what a formula gives to the stack as well otherwise.
+  Chunk& operator=(const Chunk& o) {
+#pragma GCC unroll 32
+    for (int k = 0; k < kLanes; ++k) v[k] = o.v[k];
+    return *this;
+  }
   template <class A>
   requires std::is_arithmetic_v<A> Chunk(A a) {  // NOLINT: a number is a chunk of it
     for (S& x : v) x = static_cast<S>(a);
