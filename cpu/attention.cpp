@@ -221,7 +221,7 @@ class Heads {
       drop(d, row);
       Running<formula::Sum, S> sum;
       for (int64_t j = 0; j < row.padded(); j += kLanes) sum.add(at(d, j) * at(p, j));
-      const S mean = combine_lanes<formula::Sum>(sum.lanes());
+      const S mean = sum.total();
       for (int64_t j = 0; j < row.padded(); j += kLanes) at(d, j) = at(p, j) * (at(d, j) - mean);
       round(d, row);
     }

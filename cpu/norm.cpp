@@ -15,7 +15,7 @@ S sum_of(int64_t padded, const F& f) {
   if (padded <= kBlock) {
     Running<formula::Sum, S> sum;
     for (int64_t i = 0; i < padded; i += kLanes) sum.add(f(i));
-    return combine_lanes<formula::Sum>(sum.lanes());
+    return sum.total();
   }
   Cascade<formula::Sum, S> blocks;
   for (int64_t begin = 0; begin < padded; begin += kBlock) {

@@ -42,16 +42,15 @@ Matrix as_matrix(const Array& x, const Dims& dims) {
 /// One block of at most kBlock consecutive elements: 32 running results, joined by a tree.
 template <class Op, class S>
 S reduce_block(char* x, Lanes<S>& lanes, int64_t n) {
-  Chunk<S> acc(Op::template start<S>());
-  for (int64_t m; n > 0; n -= m, x += m * lanes.item()) {
-    m = Lanes<S>::block(n);
-    const S* v = lanes.read(x, 1, m);
-    if (m < kLanes)
-      for (int64_t k = 0; k < m; ++k) acc.v[k] = Op::step(acc.v[k], v[k]);
-    else
-      for (int64_t i = 0; i < m; i += kLanes) step_chunk<Op>(acc, at(v, i));
-  }
-  return combine_lanes<Op>(acc);
+  return joined<Op, S>([=, &lanes](const auto& add) {
+    char* from = x;
+    for (int64_t rest = n, m; rest > 0; rest -= m, from += m * lanes.item()) {
+      m = Lanes<S>::block(rest);
+      S* v = lanes.read(from, 1, m);
+      if (m < kLanes) std::fill(v + m, v + kLanes, Op::template start<S>());  // changes nothing
+      for (int64_t i = 0; i < m; i += kLanes) add(at(v, i));
+    }
+  });
 }
 
 /// Joins n results of blocks: pairs of neighbours until one is left, so that the error grows with
@@ -116,8 +115,9 @@ void reduce_rows(const Steps<S>& op, const Matrix& m, const Array& y) {
                   [&](int64_t begin, int64_t end) {
                     Lanes<S> lanes(m.rows.dtype());
                     for (int64_t j = begin; j < end; ++j) {
-                      const int64_t start = j % blocks * kBlock;
-                      partial[j] = op.reduce_block(x + (j / blocks * m.count + start) * item, lanes,
+                      const int64_t row = blocks == 1 ? j : j / blocks;  // divisions are dear
+                      const int64_t start = (j - row * blocks) * kBlock;
+                      partial[j] = op.reduce_block(x + (row * m.count + start) * item, lanes,
                                                    std::min(kBlock, m.count - start));
                     }
                   });

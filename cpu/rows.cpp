@@ -33,7 +33,7 @@ void softmax_grad_as(const Array& dx, const Array& g, const Array& y, bool log) 
                    Running<formula::Sum, S> sum;
                    for (int64_t i = 0; i < padded; i += kLanes)
                      sum.add(log ? at(gradient, i) : at(gradient, i) * at(value, i));
-                   const S total = combine_lanes<formula::Sum>(sum.lanes());
+                   const S total = sum.total();
                    for (int64_t i = 0; i < padded; i += kLanes)
                      at(out, i) = log ? at(gradient, i) - exp(at(value, i)) * total
                                       : at(value, i) * (at(gradient, i) - total);

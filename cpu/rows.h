@@ -79,16 +79,16 @@ struct Exponentials {
   Exponentials(S* out, S* in, int64_t length, int64_t padded) {
     for (int64_t i = length; i < padded; ++i)
       in[i] = -std::numeric_limits<S>::infinity();  // adds e^−∞ = 0
-    Running<formula::Max, S> largest;
-    for (int64_t i = 0; i < padded; i += kLanes) largest.add(at(in, i));
-    top = combine_lanes<formula::Max>(largest.lanes());
+    top = joined<formula::Max, S>([=](const auto& add) {
+      for (int64_t i = 0; i < padded; i += kLanes) add(at(in, i));
+    });
     Running<formula::Sum, S> sum;
     for (int64_t i = 0; i < padded; i += kLanes) {
       at(out, i) = each(at(in, i) - top, [](S x) { return math::power_of_e(x); });
       // A row of −∞ is NaN throughout; its padding must not matter either way.
       sum.add(at(out, i));
     }
-    total = combine_lanes<formula::Sum>(sum.lanes());
+    total = sum.total();
   }
 };
 
