@@ -43,6 +43,18 @@ inline void convert_all(const float* x, int64_t n, Half* y) {
   const int rest = static_cast<int>(n - i);
   simd::store_first(y + i, simd::load_first(x + i, rest), rest);
 }
+inline void convert_all(const float* x, int64_t n, BFloat16* y) {
+  constexpr int64_t kTwo = 2 * simd::kWidth;
+  int64_t i = 0;
+  for (; i + kTwo <= n; i += kTwo) {
+    const simd::Vec a = simd::load(x + i), b = simd::load(x + i + simd::kWidth);
+    if (simd::any_nan(a, b)) [[unlikely]]
+      convert_all<BFloat16, float>(x + i, kTwo, y + i);
+    else
+      simd::store_numbers(y + i, a, b);
+  }
+  convert_all<BFloat16, float>(x + i, n - i, y + i);
+}
 #endif
 
 }  // namespace halftape::cpu

@@ -18,6 +18,11 @@ namespace halftape::cpu::simd {
 inline Vec zero() { return splat(0); }
 
 #ifndef __AVX512F__
+/// 2·kWidth neighbours, none of them NaN.
+inline void store_numbers(BFloat16* p, Vec a, Vec b) {
+  store(p, a);
+  store(p + kWidth, b);
+}
 /// The first n ≤ kWidth of them; the other lanes are 0.
 template <class T>
 Vec load_first(const T* p, int n) {

@@ -42,6 +42,19 @@ inline void store(Half* p, Vec v) {
 inline void store(BFloat16* p, Vec v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), bfloat16_bits(v));
 }
+/// 2·kWidth neighbours, none of them NaN. To even: half a unit less one is added to an even number.
+inline void store_numbers(BFloat16* p, Vec a, Vec b) {
+  const auto rounded = [](Vec v) {
+    const __m512i word = _mm512_castps_si512(v), most = _mm512_set1_epi32(0x7fff);
+    const __mmask16 odd = _mm512_test_epi32_mask(word, _mm512_set1_epi32(0x10000));
+    return _mm512_add_epi32(word, _mm512_mask_mov_epi32(most, odd, _mm512_set1_epi32(0x8000)));
+  };
+  alignas(64) static constexpr uint16_t kUpper[] = {1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21,
+                                                    23, 25, 27, 29, 31, 33, 35, 37, 39, 41, 43,
+                                                    45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
+  _mm512_storeu_si512(p,
+                      _mm512_permutex2var_epi16(rounded(a), _mm512_load_si512(kUpper), rounded(b)));
+}
 
 /// The first n ≤ kWidth of them; the other lanes are 0.
 inline __mmask16 first(int n) { return static_cast<__mmask16>((1u << n) - 1); }
