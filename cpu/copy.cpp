@@ -48,15 +48,47 @@ int transposed(const Walk<2>& walk) {
   return -1;
 }
 
+constexpr int64_t kSide = 32;
+#ifdef HALFTAPE_SIMD  // registers of floats keep any bits
+template <class Word>
+constexpr bool kByRegisters = sizeof(Word) == sizeof(float);
+#else
+template <class Word>
+constexpr bool kByRegisters = false;
+#endif
+
+/// to[i][j] ← from[j][i] of a square, rows so many elements apart.
+template <class Word>
+void transpose(const Word* from, int64_t from_pitch, Word* to, int64_t to_pitch) {
+#ifdef HALFTAPE_SIMD
+  if constexpr (kByRegisters<Word>) {
+    constexpr int kWidth = simd::kWidth;
+    const float* x = reinterpret_cast<const float*>(from);
+    float* y = reinterpret_cast<float*>(to);
+    for (int64_t i = 0; i < kSide; i += kWidth)
+      for (int64_t j = 0; j < kSide; j += kWidth) {
+        simd::Vec block[kWidth];
+        for (int k = 0; k < kWidth; ++k) block[k] = simd::load(x + (j + k) * from_pitch + i);
+        simd::transpose(block);
+        for (int k = 0; k < kWidth; ++k) simd::store(y + (i + k) * to_pitch + j, block[k]);
+      }
+    return;
+  }
+#endif
+  for (int64_t j = 0; j < kSide; ++j)
+    for (int64_t i = 0; i < kSide; ++i) to[i * to_pitch + j] = from[j * from_pitch + i];
+}
+
 /// Copies squares of 32x32 elements: reads them along the dimension in which `from` is contiguous,
 /// and writes them along the innermost one.
 template <class Word>
-void copy_squares(const Walk<2>& walk, int dim, CopyRun copy) {
-  constexpr int64_t kSide = 32;
+void copy_squares(const Walk<2>& walk, int dim, CopyRun copy, bool same) {
   const int inner = walk.shape.size() - 1;
   const auto &to = walk.operands[0], &from = walk.operands[1];
   const int64_t across = walk.shape[inner], down = walk.shape[dim];
   const int64_t rows = (down + kSide - 1) / kSide, step = to.strides[inner] / to.item;
+  const int64_t pitch = from.strides[inner] / from.item;
+  const bool in_place = same && step == 1 && kByRegisters<Word>;
   int64_t planes = 1;  // of all dimensions but these two
   for (int d = 0; d < inner; ++d) planes *= d == dim ? 1 : walk.shape[d];
   const auto strip = [&](int64_t task) {  // a row of squares
@@ -73,10 +105,17 @@ void copy_squares(const Walk<2>& walk, int dim, CopyRun copy) {
     Word square[kSide][kSide];
     for (int64_t j0 = 0; j0 < across; j0 += kSide) {
       const int64_t width = std::min(kSide, across - j0);
-      for (int64_t j = 0; j < width; ++j) {
-        const Word* line = reinterpret_cast<const Word*>(x + (j0 + j) * from.strides[inner]);
-        for (int64_t i = 0; i < height; ++i) square[i][j] = line[i];
+      const Word* corner = reinterpret_cast<const Word*>(x) + j0 * pitch;
+      const bool whole = height == kSide && width == kSide;
+      if (whole && in_place) {
+        transpose(corner, pitch, reinterpret_cast<Word*>(y) + j0, to.strides[dim] / to.item);
+        continue;
       }
+      if (whole)
+        transpose(corner, pitch, square[0], kSide);
+      else
+        for (int64_t j = 0; j < width; ++j)
+          for (int64_t i = 0; i < height; ++i) square[i][j] = corner[j * pitch + i];
       for (int64_t i = 0; i < height; ++i)
         copy(reinterpret_cast<const char*>(square[i]), 1,
              y + i * to.strides[dim] + j0 * to.strides[inner], step, width);
@@ -123,8 +162,9 @@ void copy(const Array& to, const Array& from) {
     return copy(static_cast<char*>(from.raw()), 1, static_cast<char*>(to.raw()), 1, to.numel());
   const Walk<2> walk({&to, &from});
   if (const int dim = transposed(walk); dim >= 0)
-    return with_word(from.dtype(),
-                     [&](auto t) { copy_squares<typename decltype(t)::type>(walk, dim, copy); });
+    return with_word(from.dtype(), [&](auto t) {
+      copy_squares<typename decltype(t)::type>(walk, dim, copy, to.dtype() == from.dtype());
+    });
   walk.run([copy](const std::array<char*, 2>& at, const std::array<int64_t, 2>& steps, int64_t n) {
     copy(at[1], steps[1], at[0], steps[0], n);
   });
