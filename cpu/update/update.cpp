@@ -44,20 +44,25 @@ void fixed(bool value, const F& f) {
     f(std::false_type{});
 }
 
-// decide() calls f(known), where known(rule, step) sets the options that decide which arithmetic is
-// done to constants: a loop that asks for them is not vectorised. The gradient already has the sign
-// of maximize.
+template <int M>
+using Moments = std::integral_constant<int, M>;
+
+// decide() calls f(known, Moments<M>): known(rule, step) sets the options that decide which
+// arithmetic is done to constants, because a loop that asks for them is not vectorised; with these,
+// moments beyond the first M are not used. The gradient already has the sign of maximize.
 template <class F>
 void decide(const SgdRule& rule, const SgdRule::Step& step, const F& f) {
   if (rule.momentum == 0)
-    return f([](SgdRule& r, SgdRule::Step&) { r.maximize = false, r.momentum = 0; });
+    return f([](SgdRule& r, SgdRule::Step&) { r.maximize = false, r.momentum = 0; }, Moments<0>());
   fixed(step.first, [&](auto first) {
     fixed(rule.nesterov, [&](auto nesterov) {
-      f([](SgdRule& r, SgdRule::Step& s) {
-        r.maximize = false;
-        r.nesterov = decltype(nesterov)::value;
-        s.first = decltype(first)::value;
-      });
+      f(
+          [](SgdRule& r, SgdRule::Step& s) {
+            r.maximize = false;
+            r.nesterov = decltype(nesterov)::value;
+            s.first = decltype(first)::value;
+          },
+          Moments<1>());
     });
   });
 }
@@ -65,11 +70,13 @@ template <class F>
 void decide(const AdamRule& rule, const AdamRule::Step&, const F& f) {
   fixed(rule.decoupled, [&](auto decoupled) {
     fixed(rule.amsgrad, [&](auto amsgrad) {
-      f([](AdamRule& r, AdamRule::Step&) {
-        r.maximize = false;
-        r.decoupled = decltype(decoupled)::value;
-        r.amsgrad = decltype(amsgrad)::value;
-      });
+      f(
+          [](AdamRule& r, AdamRule::Step&) {
+            r.maximize = false;
+            r.decoupled = decltype(decoupled)::value;
+            r.amsgrad = decltype(amsgrad)::value;
+          },
+          Moments < decltype(amsgrad)::value ? 3 : 2 > ());
     });
   });
 }
@@ -77,43 +84,49 @@ template <class F>
 void decide(const RmspropRule& rule, const RmspropRule::Step&, const F& f) {
   fixed(rule.momentum != 0, [&](auto momentum) {
     fixed(rule.centered, [&](auto centered) {
-      f([](RmspropRule& r, RmspropRule::Step&) {
-        r.maximize = false;
-        if constexpr (!decltype(momentum)::value) r.momentum = 0;
-        r.centered = decltype(centered)::value;
-      });
+      f(
+          [](RmspropRule& r, RmspropRule::Step&) {
+            r.maximize = false;
+            if constexpr (!decltype(momentum)::value) r.momentum = 0;
+            r.centered = decltype(centered)::value;
+          },
+          Moments<RmspropRule::kMoments>());
     });
   });
 }
 template <class Rule, class F>
 void decide(const Rule&, const typename Rule::Step&, const F& f) {
-  f([](Rule& r, typename Rule::Step&) { r.maximize = false; });
+  f([](Rule& r, typename Rule::Step&) { r.maximize = false; }, Moments<Rule::kMoments>());
 }
 
 /// One step of n elements, in whole chunks. The arrays are distinct, which a compiler believes of a
-/// function's parameters alone; moments that the rule does not have are null.
-template <class Known, class Rule, class S>
+/// function's parameters alone; moments that the rule does not use may be null.
+template <class Known, int M, class Rule, class S>
 void step_lanes(Rule rule, typename Rule::Step step, S inv, int64_t n, S* __restrict weight,
                 const S* __restrict grad, S* __restrict m0, S* __restrict m1, S* __restrict m2) {
-  constexpr int kMoments = Rule::kMoments;
   Known()(rule, step);
   for (int64_t k = 0; k < n; ++k) {
     S w = weight[k];
-    S m[3] = {m0[k], kMoments > 1 ? m1[k] : S(0), kMoments > 2 ? m2[k] : S(0)};
+    S m[3] = {M > 0 ? m0[k] : S(0), M > 1 ? m1[k] : S(0), M > 2 ? m2[k] : S(0)};
     rule(w, grad[k] * inv, m, step);
-    m0[k] = m[0];
-    if constexpr (kMoments > 1) m1[k] = m[1];
-    if constexpr (kMoments > 2) m2[k] = m[2];
+    if constexpr (M > 0) m0[k] = m[0];
+    if constexpr (M > 1) m1[k] = m[1];
+    if constexpr (M > 2) m2[k] = m[2];
     weight[k] = w;
   }
 }
-/// The instance of step_lanes() for these options.
+/// The instance of step_lanes() for these options, and how many moments it uses.
 template <class S, class Rule>
-auto stepper(const Rule& rule, const typename Rule::Step& step) {
-  decltype(&step_lanes<void (*)(Rule&, typename Rule::Step&), Rule, S>) chosen = nullptr;
-  decide(rule, step, [&](auto known) { chosen = &step_lanes<decltype(known), Rule, S>; });
-  return chosen;
-}
+struct Stepper {
+  decltype(&step_lanes<void (*)(Rule&, typename Rule::Step&), 0, Rule, S>) run = nullptr;
+  size_t moments = 0;
+  Stepper(const Rule& rule, const typename Rule::Step& step) {
+    decide(rule, step, [&](auto known, auto m) {
+      run = &step_lanes<decltype(known), m.value, Rule, S>;
+      moments = m.value;
+    });
+  }
+};
 
 /// Before and after a step, the lanes of a 16-bit weight that is kept as W, and those of its extra.
 void join_lanes(Weights kind, float* weight, const float* extra, int64_t n) {
@@ -151,26 +164,27 @@ void update(const UpdateSlot& slot, const Rule& rule, double factor) {
   std::array<const Array*, N> arrays{master ? &slot.keeping.extra : &slot.param, &extra,
                                      master ? &slot.param : &none, &slot.low, &slot.grad};
   for (size_t i = 0; i < Rule::kMoments; ++i) arrays[kMoment + i] = &slot.moments[i];
-  Use use;
-  for (size_t a = 0; a < N; ++a) {
-    if (!arrays[a]->defined()) {
-      arrays[a] = &slot.param;  // something to walk along
-      if (a >= kMoment) use.missing |= 1u << a;
-      continue;
-    }
-    if (a != kRounded && a != kLow) use.read |= 1u << a;
-    if (a != kGrad) use.written |= 1u << a;
-  }
   with_float_type(slot.param.dtype(), [&](auto t) {
     using S = typename decltype(t)::type;
+    const Stepper<S, Rule> stepper(rule, step);
+    Use use;
+    for (size_t a = 0; a < N; ++a) {
+      if (!arrays[a]->defined()) {
+        arrays[a] = &slot.param;  // something to walk along
+        if (a >= kMoment && a < kMoment + stepper.moments) use.missing |= 1u << a;
+        continue;
+      }
+      if (a != kRounded && a != kLow) use.read |= 1u << a;
+      if (a != kGrad) use.written |= 1u << a;
+    }
     const S inv = static_cast<S>(rule.maximize ? -factor : factor);
-    const auto run = stepper<S>(rule, step);
-    const auto moment = [](const auto& lanes, size_t i) {
+    const auto moment = [&](const auto& lanes, size_t i) {
       return kMoment + i < N ? lanes[std::min(kMoment + i, N - 1)] : nullptr;
     };
     each_block<S>(arrays, use, [&](const auto& at, int64_t n, int64_t) {
       if constexpr (std::is_same_v<S, float>) join_lanes(kind, at[kWeight], at[kExtra], n);
-      run(rule, step, inv, n, at[kWeight], at[kGrad], moment(at, 0), moment(at, 1), moment(at, 2));
+      stepper.run(rule, step, inv, n, at[kWeight], at[kGrad], moment(at, 0), moment(at, 1),
+                  moment(at, 2));
       if constexpr (std::is_same_v<S, float>)
         split_lanes(kind, slot.param.dtype(), at[kWeight], at[kExtra], n);
       for (const size_t copy : {kRounded, kLow})

@@ -111,24 +111,78 @@ class Lanes {
     return copy_;
   }
   int64_t item() const { return static_cast<int64_t>(element_size(dtype_)); }  // bytes
-
- private:
+  /// Whether memory holds lanes.
   bool dense(int64_t step) const { return dtype_ == dtype_of<S> && step == 1; }
 
+ private:
   Dtype dtype_;
   alignas(64) S copy_[kMost];
+};
+
+/// Runs of n elements, one after the other: where each begins in each array, and the steps along
+/// it, in elements.
+template <size_t N>
+struct WalkedRuns {
+  std::array<char*, N> at;
+  std::array<int64_t, N> steps;
+  int64_t n, rows = 1;
+
+  WalkedRuns(const std::array<char*, N>& begin, int64_t length) : at(begin), n(length) {
+    steps.fill(1);
+  }
+  /// From an element of a row on.
+  WalkedRuns(const CollapsedDims<N>& all, int64_t start, int64_t row) : all_(&all) {
+    const int inner = all.shape.size() - 1;
+    index_ = Dims::filled(inner, 0);
+    for (size_t a = 0; a < N; ++a) {
+      const Operand& o = all.operands[a];
+      at[a] = o.base + start * o.strides[inner];
+      steps[a] = o.strides[inner] / o.item;
+      down_[a] = inner > 0 ? o.strides[inner - 1] : 0;
+    }
+    for (int d = inner - 1; d >= 0; --d) {
+      index_[d] = row % all.shape[d];
+      for (size_t a = 0; a < N; ++a) at[a] += index_[d] * all.operands[a].strides[d];
+      row /= all.shape[d];
+    }
+    if (inner > 0) below_ = all.shape[inner - 1] - index_[inner - 1];
+  }
+  /// Goes on to the next run; false after the last one.
+  bool next() {
+    if (--rows == 0) return false;
+    for (size_t a = 0; a < N; ++a) at[a] += down_[a];
+    if (--below_ == 0) carry();
+    return true;
+  }
+
+ private:
+  /// From the end of the last dimension but one to the start of the next.
+  void carry() {
+    const int last = index_.size() - 1;
+    below_ = all_->shape[last];
+    for (int d = last; d >= 0; --d) {
+      for (size_t a = 0; a < N; ++a) at[a] -= all_->shape[d] * all_->operands[a].strides[d];
+      if (d == 0) return;
+      for (size_t a = 0; a < N; ++a) at[a] += all_->operands[a].strides[d - 1];
+      if (++index_[d - 1] < all_->shape[d - 1]) return;
+      index_[d - 1] = 0;
+    }
+  }
+
+  const CollapsedDims<N>* all_ = nullptr;
+  Dims index_;                   // of the run, but in the last dimension; divisions cost more
+  std::array<int64_t, N> down_;  // bytes from a run to the one below it
+  int64_t below_ = 0;            // runs until a dimension ends
 };
 
 /// The walk over arrays of one shape, run by run.
 template <size_t N>
 class Walk : public CollapsedDims<N> {
  public:
-  using Pointers = std::array<char*, N>;
-  using Steps = std::array<int64_t, N>;  // in elements
   using CollapsedDims<N>::CollapsedDims, CollapsedDims<N>::shape, CollapsedDims<N>::operands;
 
-  /// f(pointers, steps, n): every run of the innermost dimension, cut into fixed tiles over the
-  /// pool.
+  /// f(pointers, steps, n) for every run of the innermost dimension, or f(runs): cut into fixed
+  /// tiles over the pool.
   template <class F>
   void run(const F& f) const {
     run(&call<F>, &f);
@@ -137,25 +191,27 @@ class Walk : public CollapsedDims<N> {
   template <class F>
   static void run(const std::array<const Array*, N>& arrays, const F& f) {
     bool plain = arrays[0]->numel() <= kAlone;
-    Pointers first;
-    Steps ones;
+    std::array<char*, N> first;
     for (size_t a = 0; a < N; ++a) {
       first[a] = static_cast<char*>(arrays[a]->raw());
-      ones[a] = 1;
       plain = plain && arrays[a]->contiguous();
     }
-    if (plain)
-      call<F>(&f, first, ones, arrays[0]->numel());
-    else
-      Walk(arrays).run(f);
+    if (!plain) return Walk(arrays).run(f);
+    WalkedRuns<N> all(first, arrays[0]->numel());
+    call<F>(&f, all);
   }
 
  private:
   // Compiled once for every N, not for every f.
-  using Body = void (*)(const void* f, const Pointers&, const Steps&, int64_t n);
+  using Body = void (*)(const void* f, WalkedRuns<N>& runs);
   template <class F>
-  static void call(const void* f, const Pointers& at, const Steps& steps, int64_t n) {
-    (*static_cast<const F*>(f))(at, steps, n);
+  static void call(const void* f, WalkedRuns<N>& runs) {
+    if constexpr (std::is_invocable_v<const F&, WalkedRuns<N>&>) {
+      (*static_cast<const F*>(f))(runs);
+    } else {
+      do (*static_cast<const F*>(f))(runs.at, runs.steps, runs.n);
+      while (runs.next());
+    }
   }
 
   void run(Body body, const void* f) const {
@@ -167,31 +223,12 @@ class Walk : public CollapsedDims<N> {
     const int64_t pieces = (length + kTile - 1) / kTile;  // of a long row
     const int64_t rows_per_tile = std::max<int64_t>(1, kTile / std::min(length, kTile));
     const int64_t row_tiles = (rows + rows_per_tile - 1) / rows_per_tile;
-    Steps steps;
-    for (size_t a = 0; a < N; ++a) steps[a] = operands[a].strides[inner] / operands[a].item;
-    parallel_tasks(row_tiles * pieces, rows * length, [&](int64_t tile) {
-      const int64_t start = tile % pieces * kTile, n = std::min(kTile, length - start);
-      const int64_t first = tile / pieces * rows_per_tile,
-                    last = std::min(rows, first + rows_per_tile);
-      Pointers at;
-      for (size_t a = 0; a < N; ++a) at[a] = operands[a].base + start * operands[a].strides[inner];
-      Dims index = Dims::filled(inner, 0);  // of the row; counted on, as divisions cost more
-      int64_t rest = first;
-      for (int d = inner - 1; d >= 0; --d) {
-        index[d] = rest % shape[d];
-        for (size_t a = 0; a < N; ++a) at[a] += index[d] * operands[a].strides[d];
-        rest /= shape[d];
-      }
-      for (int64_t row = first; row < last; ++row) {
-        body(f, at, steps, n);
-        for (int d = inner - 1; d >= 0; --d) {
-          const bool carry = ++index[d] == shape[d];
-          if (carry) index[d] = 0;
-          const int64_t moved = carry ? 1 - shape[d] : 1;
-          for (size_t a = 0; a < N; ++a) at[a] += moved * operands[a].strides[d];
-          if (!carry) break;
-        }
-      }
+    parallel_tasks(row_tiles * pieces, rows * length, [&](int64_t task) {
+      const int64_t start = task % pieces * kTile, first = task / pieces * rows_per_tile;
+      WalkedRuns<N> runs(*this, start, first);
+      runs.n = std::min(kTile, length - start);
+      runs.rows = std::min(rows - first, rows_per_tile);
+      body(f, runs);
     });
   }
 };
@@ -210,27 +247,41 @@ struct Use {
 template <class S, size_t N, class Use, class F>
 void each_block(const std::array<const Array*, N>& arrays, const Use& use, const F& f) {
   const auto blocks = [&]<size_t... A>(std::index_sequence<A...>) {
-    return [&](std::array<char*, N> at, const std::array<int64_t, N>& steps, int64_t length) {
+    return [&](WalkedRuns<N>& runs) {
       std::array<Lanes<S>, N> copies{Lanes<S>(arrays[A]->dtype())...};
-      std::array<S*, N> lanes;
+      std::array<S*, N> lanes{};
       std::array<int64_t, N> item;  // bytes from one element to the next
+      bool in_place = true;
       for (size_t a = 0; a < N; ++a) {
-        item[a] = steps[a] * copies[a].item();
-        if (use.misses(a)) lanes[a] = copies[a].zeros(Lanes<S>::block(length));
+        item[a] = runs.steps[a] * copies[a].item();
+        if (use.misses(a)) lanes[a] = copies[a].zeros(Lanes<S>::block(runs.n));
+        if (use.reads(a) || use.writes(a)) in_place &= copies[a].dense(runs.steps[a]);
+        in_place &= !use.misses(a);
       }
-      for (int64_t n; length > 0; length -= n) {
-        n = Lanes<S>::block(length);
-        for (size_t a = 0; a < N; ++a)
-          if (use.reads(a))
-            lanes[a] = copies[a].read(at[a], steps[a], n);
-          else if (use.writes(a))
-            lanes[a] = copies[a].at(at[a], steps[a], n);
-        f(lanes, (n + kLanes - 1) / kLanes * kLanes, n);
-        for (size_t a = 0; a < N; ++a) {
-          if (use.writes(a)) copies[a].write(lanes[a], at[a], steps[a], n);
-          at[a] += n * item[a];
+      do {
+        std::array<char*, N> at = runs.at;
+        int64_t n = 0;
+        if (in_place && runs.n >= kLanes) {
+          n = runs.n / kLanes * kLanes;
+          for (size_t a = 0; a < N; ++a) lanes[a] = reinterpret_cast<S*>(at[a]);
+          f(lanes, n, n);
+          if (n == runs.n) continue;
+          for (size_t a = 0; a < N; ++a) at[a] += n * item[a];
         }
-      }
+        for (int64_t length = runs.n - n; length > 0; length -= n) {
+          n = Lanes<S>::block(length);
+          for (size_t a = 0; a < N; ++a)
+            if (use.reads(a))
+              lanes[a] = copies[a].read(at[a], runs.steps[a], n);
+            else if (use.writes(a))
+              lanes[a] = copies[a].at(at[a], runs.steps[a], n);
+          f(lanes, (n + kLanes - 1) / kLanes * kLanes, n);
+          for (size_t a = 0; a < N; ++a) {
+            if (use.writes(a)) copies[a].write(lanes[a], at[a], runs.steps[a], n);
+            at[a] += n * item[a];
+          }
+        }
+      } while (runs.next());
     };
   };
   Walk<N>::run(arrays, blocks(std::make_index_sequence<N>()));
