@@ -6,6 +6,7 @@
 // at most 2^-33, which leaves a float within 0.502 ulp. docs/accuracy.md is what was measured.
 // In float itself are two that training spends its time in: normal(), for gelu, and power_of_e().
 #pragma once
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -21,24 +22,23 @@ inline uint64_t bits(double x) { return bit_cast<uint64_t>(x); }
 inline double from_bits(uint64_t x) { return bit_cast<double>(x); }
 inline double choose(bool c, double a, double b) { return c ? a : b; }
 
-/// Σ cᵢ·xⁱ as a tree (Estrin's scheme): a chain as long as the degree would be waited for.
+/// Σ cᵢ·xⁱ in groups of four, each a tree (Estrin's scheme): a chain as long as the degree would be
+/// waited for.
 template <const auto& C, size_t First, size_t Count>
-inline double terms(double x, double x2, double x4, double x8) {
+inline double terms(double x, double x2, double x4) {
   if constexpr (Count == 1)
     return C[First];
   else if constexpr (Count == 2)
     return C[First] + C[First + 1] * x;
   else if constexpr (Count <= 4)
-    return terms<C, First, 2>(x, x2, x4, x8) + terms<C, First + 2, Count - 2>(x, x2, x4, x8) * x2;
-  else if constexpr (Count <= 8)
-    return terms<C, First, 4>(x, x2, x4, x8) + terms<C, First + 4, Count - 4>(x, x2, x4, x8) * x4;
+    return terms<C, First, 2>(x, x2, x4) + terms<C, First + 2, Count - 2>(x, x2, x4) * x2;
   else
-    return terms<C, First, 8>(x, x2, x4, x8) + terms<C, First + 8, Count - 8>(x, x2, x4, x8) * x8;
+    return terms<C, First, 4>(x, x2, x4) + terms<C, First + 4, Count - 4>(x, x2, x4) * x4;
 }
 template <const auto& C>
 inline double polynomial(double x) {
-  const double x2 = x * x, x4 = x2 * x2;
-  return terms<C, 0, std::size(C)>(x, x2, x4, x4 * x4);
+  const double x2 = x * x;
+  return terms<C, 0, std::size(C)>(x, x2, x2 * x2);
 }
 
 // f·coth(f·ln 2/2) as a function of f², f in [−½, ½]
@@ -76,6 +76,13 @@ inline constexpr float kNormal[] = {0x1.988454p-2f,   -0x1.105826p-4f, 0x1.46cc3
 
 inline constexpr double kLog2e = 1.44269504088896340736, kLn2 = 0.69314718055994530942,
                         kLog10e = 0.43429448190325182765, kLog10Of2 = 0.30102999566398119521;
+
+// log₂(erfc x)/x
+inline constexpr auto kErf2 = [] {
+  std::array<double, std::size(kErf)> c{};
+  for (size_t i = 0; i < c.size(); ++i) c[i] = kErf[i] * -kLog2e;
+  return c;
+}();
 
 /// Added to a double below 2⁵¹, leaves it rounded to a whole number, in the lowest bits. The other
 /// one to a float below 2²².
@@ -276,7 +283,7 @@ inline float atanh(float x) {
 
 inline float erf(float x) {
   const double size = detail::clamped(std::fabs(x), 0, 4);
-  const detail::PowerOfTwo e(size * detail::polynomial<detail::kErf>(size) * -detail::kLog2e);
+  const detail::PowerOfTwo e(size * detail::polynomial<detail::kErf2>(size));
   return std::copysign(static_cast<float>(-e.difference / e.b), x);
 }
 inline float erfc(float x) {
