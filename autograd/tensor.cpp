@@ -148,12 +148,19 @@ void Tensor::set_data(const Tensor& other) const {
   HALFTAPE_CHECK(!trains || other.is_floating_point(), "set_data: ", other.dtype(),
                  " values for a tensor that requires grad; only floating-point tensors have "
                  "gradients");
-  // The accumulator knows shape and dtype, and keeps the hooks: it goes only if it must.
+  // The accumulator knows shape and dtype: it goes if it must, and the hooks stay.
   const bool fits = mine.shape() == theirs.shape() && mine.dtype() == theirs.dtype() &&
                     mine.device() == theirs.device();
+  const Ref<Node> before = impl_->accumulator;
   if (!fits) requires_grad_(false);
   impl_->set_value(theirs);
   requires_grad_(trains);
+  if (!fits && trains) {
+    auto &old = static_cast<Accumulate&>(*before),
+         &now = static_cast<Accumulate&>(*impl_->accumulator);
+    now.after = std::move(old.after);
+    if (auto& hooks = old.extras().hooks; !hooks.empty()) now.extras().hooks = std::move(hooks);
+  }
 }
 
 bool TensorBase::is_leaf() const { return !requires_grad() || !impl_->history; }

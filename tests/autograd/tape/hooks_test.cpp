@@ -269,3 +269,30 @@ TEST_CASE("queue_callback: hooks put work off until the outermost backward has e
   again.sum().backward({}, {}, false, {x});
   CHECK(filled);
 }
+
+TEST_CASE("hooks of a leaf stay when its dtype, shape or device change") {
+  const Tensor w = ones({2}).requires_grad_();
+  int before = 0, after = 0;
+  w.register_hook([&](const Tensor& g) {
+    ++before;
+    return g * 2;
+  });
+  const unsigned removed = w.register_hook([](const Tensor& g) { return g * 0; });
+  w.register_post_accumulate_grad_hook([&](const Tensor& leaf) {
+    ++after;
+    CHECK(leaf.grad().dtype() == leaf.dtype());
+  });
+  const Tensor old_sum = w.sum();
+  w.set_data(ones({3}, kFloat16));
+  w.remove_hook(removed);
+  w.sum().backward();
+  CHECK(w.grad().to_vector<float>() == std::vector<float>{2, 2, 2});
+  old_sum.backward();  // of the leaf as it was: nobody wants it
+  CHECK(before == 1);
+  CHECK(after == 1);
+  nn::Linear layer(2, 2);
+  layer->weight.register_post_accumulate_grad_hook([&](const Tensor&) { ++after; });
+  layer->to(kFloat64);
+  layer->forward(ones({1, 2}, kFloat64)).sum().backward();
+  CHECK(after == 2);
+}

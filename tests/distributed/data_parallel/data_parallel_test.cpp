@@ -148,6 +148,25 @@ TEST_CASE("gradients move to their bucket, unless somebody else holds them") {
   });
 }
 
+TEST_CASE("a model that changes its dtype under a DistributedDataParallel") {
+  on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    nn::Sequential model{nn::Linear(3, 4), nn::Linear(4, 2)};
+    DistributedDataParallel ddp(*model, {}, group);
+    for (const Dtype dtype : {kFloat64, kBFloat16}) {
+      model->to(dtype);
+      optim::SGD optimizer(model->parameters(), optim::SGDOptions(0.5));
+      for (int64_t step = 0; step < 2; ++step) {
+        optimizer.zero_grad();
+        model->forward(ones({5, 3}, dtype) * static_cast<double>(group->rank() + 1))
+            .sum()
+            .backward();
+        optimizer.step();
+      }
+      ddp.check_weights();
+    }
+  });
+}
+
 TEST_CASE("flat storage in another order than the model's") {
   for (const std::vector<size_t>& order :
        {std::vector<size_t>{0, 1, 2, 3}, {0, 2, 1, 3}, {3, 2, 1, 0}, {1, 0, 3, 2}})
