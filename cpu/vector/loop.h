@@ -250,36 +250,37 @@ void each_block(const std::array<const Array*, N>& arrays, const Use& use, const
     return [&](WalkedRuns<N>& runs) {
       std::array<Lanes<S>, N> copies{Lanes<S>(arrays[A]->dtype())...};
       std::array<S*, N> lanes{};
-      std::array<int64_t, N> item;  // bytes from one element to the next
-      bool in_place = true;
+      bool in_place = runs.n >= kLanes;
       for (size_t a = 0; a < N; ++a) {
-        item[a] = runs.steps[a] * copies[a].item();
         if (use.misses(a)) lanes[a] = copies[a].zeros(Lanes<S>::block(runs.n));
-        if (use.reads(a) || use.writes(a)) in_place &= copies[a].dense(runs.steps[a]);
+        if (in_place && (use.reads(a) || use.writes(a))) in_place = copies[a].dense(runs.steps[a]);
         in_place &= !use.misses(a);
       }
       do {
         std::array<char*, N> at = runs.at;
-        int64_t n = 0;
-        if (in_place && runs.n >= kLanes) {
-          n = runs.n / kLanes * kLanes;
+        const auto advance = [&](int64_t n) {
+          for (size_t a = 0; a < N; ++a) at[a] += n * runs.steps[a] * copies[a].item();
+        };
+        int64_t rest = runs.n, n;
+        if (in_place) {
+          n = rest / kLanes * kLanes;
           for (size_t a = 0; a < N; ++a) lanes[a] = reinterpret_cast<S*>(at[a]);
           f(lanes, n, n);
-          if (n == runs.n) continue;
-          for (size_t a = 0; a < N; ++a) at[a] += n * item[a];
+          if (n == rest) continue;
+          advance(n);
+          rest -= n;
         }
-        for (int64_t length = runs.n - n; length > 0; length -= n) {
-          n = Lanes<S>::block(length);
+        for (; rest > 0; rest -= n) {
+          n = Lanes<S>::block(rest);
           for (size_t a = 0; a < N; ++a)
             if (use.reads(a))
               lanes[a] = copies[a].read(at[a], runs.steps[a], n);
             else if (use.writes(a))
               lanes[a] = copies[a].at(at[a], runs.steps[a], n);
           f(lanes, (n + kLanes - 1) / kLanes * kLanes, n);
-          for (size_t a = 0; a < N; ++a) {
+          for (size_t a = 0; a < N; ++a)
             if (use.writes(a)) copies[a].write(lanes[a], at[a], runs.steps[a], n);
-            at[a] += n * item[a];
-          }
+          if (n < rest) advance(n);
         }
       } while (runs.next());
     };
