@@ -53,10 +53,24 @@ Impl::Impl(const nn::Module& module, const DataParallelOptions& how,
 
 void Impl::listen() {
   GradTag::enable();
-  for (size_t i = 0; i < params.size(); ++i)
+  for (size_t i = 0; i < params.size(); ++i) {
+    params[i].register_hook([weak = weak_from_this(), i](const Tensor&) {
+      if (const std::shared_ptr<Impl> self = weak.lock()) self->check_not_sent(i);
+      return Tensor();  // the gradient stays as it is
+    });
     params[i].register_post_accumulate_grad_hook([weak = weak_from_this(), i](const Tensor&) {
       if (const std::shared_ptr<Impl> self = weak.lock()) self->arrived(i);
     });
+  }
+}
+
+/// Before a gradient is added to what another thread may be reducing.
+void Impl::check_not_sent(size_t param) const {
+  const std::shared_ptr<Pass> pass = pass_.lock();
+  HALFTAPE_CHECK(!pass || bucket_of_[param] >= pass->reduction.works.size(),
+                 "DistributedDataParallel: the gradient of ", names[param],
+                 " grew after its bucket was sent, as by a hook that calls backward(); "
+                 "make the DistributedDataParallel with .overlap = false");
 }
 
 GradMark shared_mark(const Tensor& grad) {
@@ -73,13 +87,8 @@ void Impl::arrived(size_t param) {
   const std::shared_ptr<Pass> pass = pass_.lock();
   if (!pass) return;  // outside of a backward(): begin_pass() has done all
   const size_t b = bucket_of_[param];
-  const bool again = pass->arrived[param];
-  HALFTAPE_CHECK(!again || b >= pass->reduction.works.size(),
-                 "DistributedDataParallel: the gradient of ", names[param],
-                 " grew after its bucket was sent, as by a hook that calls backward(); "
-                 "make the DistributedDataParallel with .overlap = false");
+  if (!pass->arrived[param]) --pass->missing[b];
   pass->arrived[param] = true;
-  if (!again) --pass->missing[b];
   if (no_sync == 0 && options.overlap) launch_complete(*pass);
 }
 

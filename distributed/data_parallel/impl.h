@@ -84,6 +84,7 @@ class DistributedDataParallel::Impl : public std::enable_shared_from_this<Impl> 
     std::vector<GradMark> marks;  // of each gradient, before it was reduced
   };
   void arrived(size_t param);
+  void check_not_sent(size_t param) const;
   void begin_pass();
   void launch_complete(Pass& pass);
   void launch(Pass& pass);
