@@ -37,6 +37,18 @@ const Tensor& Bucket::tensor(Of of, size_t i) const {
   return of == Of::Values ? params_[i] : params_[i].grad();
 }
 
+void Bucket::check_places() const {
+  for (size_t i = 0; i < params_.size(); ++i) {
+    const Tensor& p = params_[i];
+    const int64_t room = (i + 1 < params_.size() ? offsets_[i + 1] : numel_) - offsets_[i];
+    HALFTAPE_CHECK(p.numel() <= room && p.dtype() == dtype() && p.device() == device(),
+                   "DistributedDataParallel: since it was made, a parameter became ", p.sizes(),
+                   " of ", p.dtype(), " on ", p.device(), ", in a bucket of ", dtype(), " on ",
+                   device(), " with room for ", room,
+                   " elements; change models before, or make it anew");
+  }
+}
+
 /// The range of one buffer in which these tensors are parts, in this bucket's places; else
 /// undefined.
 Array Bucket::lying_side_by_side(Of of) const {
@@ -79,6 +91,7 @@ Array Bucket::copy_as(Dtype dtype, Of of) const {
 }
 
 Array Bucket::gathered() const {
+  check_places();
   Array own = lying_side_by_side(Of::Gradients);
   if (own.defined()) return own;
   Array copy = copy_as(dtype(), Of::Gradients);
@@ -100,9 +113,13 @@ void Bucket::move_gradients_to(const Array& copy) const {
   }
 }
 
-Array Bucket::copied() const { return copy_as(compute_dtype(dtype()), Of::Gradients); }
+Array Bucket::copied() const {
+  check_places();
+  return copy_as(compute_dtype(dtype()), Of::Gradients);
+}
 
 Array Bucket::values() const {
+  check_places();
   const Array own = lying_side_by_side(Of::Values);
   return own.defined() ? own : copy_as(dtype(), Of::Values);
 }

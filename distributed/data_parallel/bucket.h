@@ -43,6 +43,8 @@ class Bucket {
   /// Value or gradient of parameter i.
   const Tensor& tensor(Of of, size_t i) const;
   Array part(size_t i, const Array& gathered) const;
+  /// Throws if the parameters no longer have the places that they had when this was made.
+  void check_places() const;
   Array lying_side_by_side(Of of) const;
   Array copy_as(Dtype dtype, Of of) const;
   void move_gradients_to(const Array& copy) const;

@@ -167,6 +167,24 @@ TEST_CASE("a model that changes its dtype under a DistributedDataParallel") {
   });
 }
 
+TEST_CASE("parameters that no longer fit their bucket are refused") {
+  on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    nn::Sequential model{nn::Linear(3, 4), nn::Linear(4, 2)};
+    {
+      const DistributedDataParallel ddp(*model, {}, group);
+      model[0]->to(kFloat64);  // of the four in one bucket, two
+      CHECK_THROWS_WITH_AS(model[1]->as<nn::Linear>()->weight.sum().backward(),
+                           doctest::Contains("became [2, 4] of float32"), Error);
+    }
+    model->to(kFloat32);
+    model->zero_grad();
+    const DistributedDataParallel ddp(*model, {}, group);
+    const Tensor& w = model[0]->as<nn::Linear>()->weight;
+    w.set_data(ones({64, 3}));
+    CHECK_THROWS_WITH_AS(w.sum().backward(), doctest::Contains("room for 32 elements"), Error);
+  });
+}
+
 TEST_CASE("flat storage in another order than the model's") {
   for (const std::vector<size_t>& order :
        {std::vector<size_t>{0, 1, 2, 3}, {0, 2, 1, 3}, {3, 2, 1, 0}, {1, 0, 3, 2}})
