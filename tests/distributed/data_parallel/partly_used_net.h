@@ -7,6 +7,8 @@
 
 namespace halftape::testing {
 
+using AdamW = optim::AdamW;
+using Zero = distributed::ZeroRedundancyOptimizer<AdamW>;
 using Numbers = std::vector<std::vector<double>>;
 
 struct NetImpl : nn::Module {

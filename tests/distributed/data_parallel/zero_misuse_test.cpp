@@ -8,14 +8,6 @@
 using namespace halftape;
 using namespace halftape::distributed;
 using namespace halftape::testing;
-namespace F = nn::functional;
-
-namespace {
-
-using AdamW = optim::AdamW;
-using Zero = ZeroRedundancyOptimizer<AdamW>;
-
-}  // namespace
 
 TEST_CASE("gradients are true in this rank's part and zero elsewhere, until they are gathered") {
   for (const bool flat : {false, true})

@@ -13,8 +13,6 @@ namespace F = nn::functional;
 
 namespace {
 
-using AdamW = optim::AdamW;
-using Zero = ZeroRedundancyOptimizer<AdamW>;
 using Groups = std::vector<optim::OptimizerParamGroup>;
 
 /// One way to train.
