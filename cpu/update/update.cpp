@@ -76,7 +76,7 @@ void decide(const AdamRule& rule, const AdamRule::Step&, const F& f) {
             r.decoupled = decltype(decoupled)::value;
             r.amsgrad = decltype(amsgrad)::value;
           },
-          Moments < decltype(amsgrad)::value ? 3 : 2 > ());
+          Moments<(decltype(amsgrad)::value ? 3 : 2)>());
     });
   });
 }
