@@ -112,6 +112,7 @@ void print_step(const char* name, optim::Optimizer& optimizer, const Tensor& wei
 
 int main() {
   manual_seed(1);
+  set_native_bfloat16(false);
   const auto dtypes = {kFloat32, kFloat16, kBFloat16, kFloat64};
   for (const Dtype dtype : dtypes) {
     const Tensor x = (randn({70, 513}) * 4).to(dtype);

@@ -73,12 +73,19 @@ const Level& chosen() {
   return level;
 }
 
-constinit std::atomic<cpu::PackedGemm> bfloat16_gemm = nullptr;
+std::atomic<bool>& native_bfloat16() {
+  // Intel's add two products in the time of four multiply-adds.
+  static std::atomic<bool> on = has_native_bfloat16() && machine_is_amd();
+  return on;
+}
 
 }  // namespace
 
 cpu::PackedGemm cpu::native_bfloat16_gemm() {
-  return bfloat16_gemm.load(std::memory_order_acquire);
+#if HALFTAPE_CPU_V4_BF16
+  if (uses_native_bfloat16()) return &halftape_cpu_v4_bf16;
+#endif
+  return nullptr;
 }
 
 Backend& cpu_backend() {
@@ -105,10 +112,9 @@ void set_native_bfloat16(bool on) {
   HALFTAPE_CHECK(!on || has_native_bfloat16(),
                  "set_native_bfloat16: this build has on this machine, at ", get_cpu_capability(),
                  ", no dot products of bfloat16; ask has_native_bfloat16()");
-#if HALFTAPE_CPU_V4_BF16
-  if (has_native_bfloat16())
-    bfloat16_gemm.store(on ? &halftape_cpu_v4_bf16 : nullptr, std::memory_order_release);
-#endif
+  native_bfloat16() = on;
 }
+
+bool uses_native_bfloat16() { return native_bfloat16().load(std::memory_order_relaxed); }
 
 }  // namespace halftape

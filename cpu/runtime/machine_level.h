@@ -25,4 +25,13 @@ inline bool machine_has_v4() {
 #endif
 }
 
+inline bool machine_is_amd() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  return __builtin_cpu_is("amd");
+#else
+  return false;
+#endif
+}
+
 }  // namespace halftape

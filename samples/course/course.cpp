@@ -67,6 +67,7 @@ int run(int argc, char** argv, const std::string& name, const std::string& what,
                                 error.message()));
   }
   try {
+    set_native_bfloat16(false);  // so that every machine prints the text's numbers
     body(arguments);
     if (std::fflush(stdout) != 0) throw std::system_error(errno, std::generic_category(), "output");
     return 0;

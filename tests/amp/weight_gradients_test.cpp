@@ -4,6 +4,8 @@
 
 #include <halftape/halftape.h>
 
+#include "halftape/tests/support/native_bfloat16.h"
+
 using namespace halftape;
 
 namespace {
@@ -53,6 +55,7 @@ TEST_CASE("a weight gradient is not rounded to half: 2048 + 1 is 2049") {
 }
 
 TEST_CASE("the gradient in float32 has the bits of a float32 product") {
+  const testing::NativeBFloat16 off(false);
   manual_seed(5);
   const Tensor x = randn({37, 19}), w = randn({11, 19}, requires_grad()),
                b = randn({11}, requires_grad()), g = randn({37, 11}, kBFloat16);

@@ -8,6 +8,7 @@
 #include "halftape/core/contract/backend.h"
 #include "halftape/core/machine/cpu_capability.h"
 #include "halftape/core/machine/threads.h"
+#include "halftape/tests/support/native_bfloat16.h"
 
 using namespace halftape;
 
@@ -233,6 +234,7 @@ double chain(const std::vector<double>& a, const std::vector<double>& b, size_t 
 
 TEST_CASE("with fused multiply-add, an element is one chain of them in any shape and layout") {
   if (get_cpu_capability() == "baseline") return;  // by Eigen, in another order
+  const testing::NativeBFloat16 off(false);
   struct Size {
     int64_t m, n, k;
   };
@@ -269,17 +271,19 @@ TEST_CASE("with fused multiply-add, an element is one chain of them in any shape
 }
 
 TEST_CASE("native products of bfloat16 are right and the same in any shape and layout") {
-  if (!has_native_bfloat16()) {
-    CHECK_THROWS_WITH_AS(set_native_bfloat16(true), doctest::Contains("no dot products"), Error);
-    set_native_bfloat16(false);
-    return;
-  }
-  set_native_bfloat16(true);
-  struct Off {
-    ~Off() { set_native_bfloat16(false); }
-  } const off;
   const Array tiny = filled({1, 1}, 1e-39, kBFloat16), one = filled({1, 1}, 1, kBFloat16),
               product({1, 1}, kBFloat16, kCPU);
+  {
+    const testing::NativeBFloat16 off(false);
+    cpu_backend().gemm({.d = product, .a = tiny, .b = one});
+    CHECK(values(product) == values(tiny));
+  }
+  if (!has_native_bfloat16()) {
+    CHECK_THROWS_WITH_AS(set_native_bfloat16(true), doctest::Contains("no dot products"), Error);
+    CHECK(!uses_native_bfloat16());
+    return;
+  }
+  const testing::NativeBFloat16 on(true);
   cpu_backend().gemm({.d = product, .a = tiny, .b = one});
   CHECK(all_are(product, 0));  // by which it is seen to be on
   struct Size {
@@ -301,6 +305,31 @@ TEST_CASE("native products of bfloat16 are right and the same in any shape and l
       cpu_backend().gemm({.d = result, .a = laid_out(a, how % 3), .b = laid_out(b, how / 3 % 3)});
       REQUIRE(values(result) == values(first));
     }
+  }
+}
+
+TEST_CASE("native products of bfloat16 are no less accurate than chains, against float64") {
+  if (!has_native_bfloat16()) return;
+  const testing::NativeBFloat16 on(true);
+  for (const int64_t k : {16, 256, 784, 4096}) {
+    CAPTURE(k);
+    const Array a = random({128, k}, kBFloat16, 9), b = random({k, 128}, kBFloat16, 10);
+    const Array right({128, 128}, kFloat64, kCPU), native({128, 128}, kFloat32, kCPU),
+        chain = empty_like(native);
+    cpu_backend().gemm({.d = right, .a = a.to(kFloat64), .b = b.to(kFloat64)});
+    cpu_backend().gemm({.d = native, .a = a, .b = b});
+    {
+      const testing::NativeBFloat16 off(false);
+      cpu_backend().gemm({.d = chain, .a = a, .b = b});
+    }
+    const auto error = [&](const Array& got) {  // root mean square
+      double sum = 0;
+      for (int64_t i = 0; i < right.numel(); ++i)
+        sum += std::pow(static_cast<double>(got.data<float>()[i]) - right.data<double>()[i], 2);
+      return std::sqrt(sum / static_cast<double>(right.numel()));
+    };
+    MESSAGE("a depth of ", k, ": ", error(native), ", chain ", error(chain));
+    CHECK(error(native) <= 1.05 * error(chain));
   }
 }
 
@@ -354,7 +383,8 @@ TEST_CASE("alpha, beta and bias are the same in every layout of the result") {
         }
         // v = alpha·sum + beta·d + bias, each rounded to float, then once more into d.
         const auto x = values(a), w = values(b), before = values(c), added = values(bias);
-        if (get_cpu_capability() == "baseline") continue;
+        if (get_cpu_capability() == "baseline" || (d == kBFloat16 && uses_native_bfloat16()))
+          continue;
         for (size_t i = 0; i < first.size(); ++i) {
           const auto columns = static_cast<size_t>(n), depth = static_cast<size_t>(s.depth);
           const auto sum =
@@ -362,8 +392,7 @@ TEST_CASE("alpha, beta and bias are the same in every layout of the result") {
           float v = static_cast<float>(s.alpha) * sum;
           v += static_cast<float>(s.beta) * static_cast<float>(before[i]);
           v += static_cast<float>(added[i % columns]);
-          Array one = full({}, static_cast<double>(v), kFloat32, kCPU);
-          REQUIRE(values(one.to(d))[0] == first[i]);
+          REQUIRE(values(full({}, static_cast<double>(v), kFloat32, kCPU).to(d))[0] == first[i]);
         }
       }
     }

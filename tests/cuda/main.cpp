@@ -9,6 +9,7 @@
 #include <string>
 
 #include "halftape/autograd/tensor_options.h"
+#include "halftape/core/machine/cpu_capability.h"
 #include "halftape/cuda/cuda.h"
 #include "halftape/cuda/runtime/runtime.h"
 #if defined(HALFTAPE_SIMT)
@@ -77,6 +78,7 @@ int main(int argc, char** argv) {
     return 2;
   }
 #endif
+  set_native_bfloat16(false);  // products of the device are compared with exact sums
   set_default_device(kCUDA);
   doctest::Context context;
   // Not for a GPU: errors that a kernel cannot throw, five million launches, and writes of the host
