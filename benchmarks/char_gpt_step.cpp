@@ -59,8 +59,8 @@ int main(int argc, char** argv) {
       table.check("char_gpt, loss " + std::to_string(i), job.step().item<float>());
     return 0;
   }
-  for (const auto mode :
-       {Autocast::Mode::Float32, Autocast::Mode::BFloat16, Autocast::Mode::NativeBFloat16}) {
+  for (const auto mode : {Autocast::Mode::Float32, Autocast::Mode::BFloat16,
+                          Autocast::Mode::ExactBFloat16, Autocast::Mode::NativeBFloat16}) {
     if (!Autocast::has(mode)) continue;
     auto job = std::make_shared<Job>(mode, 1e-8);
     const std::string in = std::string(", ") + Autocast::name(mode);

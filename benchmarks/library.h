@@ -2,24 +2,33 @@
 // and against this library.
 #pragma once
 #ifdef HALFTAPE_BENCH_LIBTORCH
-#include <ATen/autocast_mode.h>
-#include <torch/torch.h>
+#include "../extras/libtorch/amp.h"
+namespace torch {
+namespace amp = ::amp;
+}
 namespace lib = torch;
 inline const char* library() { return "libtorch"; }
+constexpr bool kHasFloat16 = TORCH_VERSION_MAJOR * 100 + TORCH_VERSION_MINOR >= 204;
+struct Scaler : lib::amp::GradScaler {
+  Scaler() : GradScaler(lib::kCPU, lib::amp::GradScalerOptions().init_scale(1024)) {}
+};
 #else
 #include <halftape/halftape.h>
 namespace lib = halftape;
 inline const char* library() { return "halftape"; }
+struct Scaler : lib::amp::GradScaler {
+  Scaler() : GradScaler({.init_scale = 1024}) {}
+};
 #endif
 
-/// Autocast on the CPU, where the mode asks for it. LibTorch 1.13 has no float16 there, and its
-/// bfloat16 is always the machine's own, where that has one.
+/// Autocast on the CPU, where the mode asks for it. BFloat16 is what a user gets. LibTorch 1.13 has
+/// no float16 there, and every LibTorch takes the machine's dot products where there are some.
 class Autocast {
  public:
-  enum class Mode { Float32, BFloat16, NativeBFloat16, Float16 };
+  enum class Mode { Float32, BFloat16, ExactBFloat16, NativeBFloat16, Float16 };
   static bool has(Mode mode) {
 #ifdef HALFTAPE_BENCH_LIBTORCH
-    return mode != Mode::Float16;
+    return mode != Mode::Float16 || kHasFloat16;
 #else
     return mode != Mode::NativeBFloat16 || lib::has_native_bfloat16();
 #endif
@@ -27,32 +36,22 @@ class Autocast {
   static const char* name(Mode mode) {
     return mode == Mode::Float32          ? "float32"
            : mode == Mode::BFloat16       ? "bfloat16"
+           : mode == Mode::ExactBFloat16  ? "exact bfloat16"
            : mode == Mode::NativeBFloat16 ? "native bfloat16"
                                           : "float16 + scaler";
   }
-#ifdef HALFTAPE_BENCH_LIBTORCH
-  explicit Autocast(Mode mode) : before_(at::autocast::is_cpu_enabled()) {
-    at::autocast::set_cpu_enabled(mode != Mode::Float32);
-    at::autocast::set_autocast_cpu_dtype(at::kBFloat16);
-    at::autocast::increment_nesting();
-  }
-  ~Autocast() {
-    if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
-    at::autocast::set_cpu_enabled(before_);
-  }
-
- private:
-  bool before_;
-#else
   explicit Autocast(Mode mode)
       : guard_(lib::kCPU, mode == Mode::Float16 ? lib::kFloat16 : lib::kBFloat16,
                mode != Mode::Float32) {
-    if (lib::has_native_bfloat16()) lib::set_native_bfloat16(mode == Mode::NativeBFloat16);
+#ifndef HALFTAPE_BENCH_LIBTORCH
+    static const bool by_default = lib::uses_native_bfloat16();
+    lib::set_native_bfloat16(mode == Mode::NativeBFloat16 ||
+                             (mode != Mode::ExactBFloat16 && by_default));
+#endif
   }
 
  private:
   lib::amp::autocast guard_;
-#endif
 };
 
 /// Numbers that are the same everywhere: from −size to size.

@@ -1,5 +1,5 @@
 // A training step of three MLPs, with SGD and Adam, in float32 and under autocast. The same source
-// builds against LibTorch (benchmarks/compare), which has no float16 on the CPU.
+// builds against LibTorch (benchmarks/compare), with extras/libtorch/amp.h.
 //
 // With --check, the losses of twenty steps on fixed numbers instead: both must print the same ones,
 // so that nobody is timed doing other work.
@@ -56,14 +56,12 @@ class Job {
       const Autocast autocast(mode_);
       return nn::functional::cross_entropy(net_->forward(x_), y_);
     }();
-#ifndef HALFTAPE_BENCH_LIBTORCH
     if (mode_ == Mode::Float16) {
       scaler_.scale(loss).backward();
       scaler_.step(*optimizer_);
       scaler_.update();
       return loss;
     }
-#endif
     loss.backward();
     optimizer_->step();
     return loss;
@@ -74,9 +72,7 @@ class Job {
   Mode mode_;
   Tensor x_, y_;
   std::unique_ptr<lib::optim::Optimizer> optimizer_;
-#ifndef HALFTAPE_BENCH_LIBTORCH
-  lib::amp::GradScaler scaler_{{.init_scale = 1024}};
-#endif
+  Scaler scaler_;
 };
 
 }  // namespace
@@ -93,7 +89,8 @@ int main(int argc, char** argv) {
   bench::Table table(library(), argc, argv);
   lib::set_num_threads(table.threads());
   for (const Work& w : works) {
-    for (const Mode mode : {Mode::Float32, Mode::BFloat16, Mode::NativeBFloat16, Mode::Float16}) {
+    for (const Mode mode : {Mode::Float32, Mode::BFloat16, Mode::ExactBFloat16,
+                            Mode::NativeBFloat16, Mode::Float16}) {
       if (!Autocast::has(mode)) continue;
       for (const bool adam : {false, true}) {
         const std::string name =
