@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "halftape/core/machine/os.h"
+#include "halftape/core/machine/sockets.h"
 #include "halftape/distributed/engine/choice.h"
 #include "halftape/distributed/engine/loader.h"
 #include "halftape/distributed/engine/opening.h"
@@ -59,6 +60,12 @@ std::shared_ptr<Store> open_store(const std::string& where, int rank, millisecon
                          "\" is no meeting place; give \"tcp://host:port\" or \"file:///folder\"");
 }
 
+std::string own_address(const ProcessGroupOptions& options, const LaunchInfo& info) {
+  if (!options.host.empty() || options.store || !starts_with(info.store, "tcp://"))
+    return options.host;
+  return os::address_towards(parse_tcp(info.store).host);
+}
+
 /// What the options leave open, from the environment.
 LaunchInfo launch_info(const ProcessGroupOptions& options) {
   HALFTAPE_CHECK((options.rank < 0) == (options.world_size < 0),
@@ -104,15 +111,16 @@ std::shared_ptr<ProcessGroup> new_process_group(const ProcessGroupOptions& optio
     store = open_store(info.store, rank, options.timeout);
   }
   if (!info.run_id.empty()) store = std::make_shared<PrefixStore>(info.run_id, store);
+  const std::string host = own_address(options, info);
   PrefixStore meeting("watch", store);
   auto news = std::make_shared<FailureNews>();
   auto watch = std::make_unique<Watch>(
       meeting, WatchOptions{.rank = rank, .size = size, .timeout = options.timeout},
-      [news](const std::string& failure) { news->tell(failure); });
+      [news](const std::string& failure) { news->tell(failure); }, host);
   auto engine = open_in_time(
       [=, asked = options.backend, timeout = options.timeout, local_rank = info.local_rank] {
         PrefixStore engines("engine", store);
-        return open_agreed_engine(asked, {rank, size, &engines, timeout, "", local_rank});
+        return open_agreed_engine(asked, {rank, size, &engines, timeout, host, local_rank});
       },
       options.timeout, *news);
   return std::make_shared<ProcessGroup>(std::move(engine), rank, size, group, std::move(watch),

@@ -139,6 +139,9 @@ struct ProcessGroupOptions {
   std::string init_method = {};
   int rank = -1, world_size = -1;     // both, or neither; with them, rank chooses the GPU
   std::shared_ptr<Store> store = {};  // in place of init_method
+  /// This machine's address as the others reach it; empty: that on its way to the host of
+  /// tcp://host, else that of its name.
+  std::string host = {};
 };
 
 /// Meets the other processes, and returns the group of all of them, which is also the default

@@ -137,6 +137,30 @@ Socket try_to_connect(const addrinfo& to, Deadline deadline, std::string& why_no
   return socket;
 }
 
+using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
+
+Addresses addresses_of(const std::string& host, uint16_t port, int type) {
+  addrinfo wanted{};
+  wanted.ai_family = AF_UNSPEC;
+  wanted.ai_socktype = type;
+  wanted.ai_flags = AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const int failed = ::getaddrinfo(host.empty() ? nullptr : host.c_str(),
+                                   std::to_string(port).c_str(), &wanted, &found);
+  if (failed != 0)
+    socket_failure(failed == EAI_SYSTEM ? system_message(errno) : ::gai_strerror(failed));
+  return {found, &::freeaddrinfo};
+}
+
+bool is_of_this_machine_alone(const sockaddr_storage& address) {
+  if (address.ss_family == AF_INET) {
+    const auto& four = reinterpret_cast<const sockaddr_in&>(address);
+    return ntohl(four.sin_addr.s_addr) >> 24 == 127;
+  }
+  const in6_addr& six = reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
+  return IN6_IS_ADDR_LOOPBACK(&six) || IN6_IS_ADDR_LINKLOCAL(&six);
+}
+
 }  // namespace
 
 void Socket::close() {
@@ -228,20 +252,11 @@ Socket accept_from(const Socket& listener, int& error) {
 }
 
 Socket connect_to(const std::string& host, uint16_t port, Deadline deadline) {
-  addrinfo wanted{};
-  wanted.ai_family = AF_UNSPEC;
-  wanted.ai_socktype = SOCK_STREAM;
-  wanted.ai_flags = AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const int failed = ::getaddrinfo(host.empty() ? nullptr : host.c_str(),
-                                   std::to_string(port).c_str(), &wanted, &found);
-  if (failed != 0)
-    socket_failure(failed == EAI_SYSTEM ? system_message(errno) : ::gai_strerror(failed));
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, &::freeaddrinfo);
+  const Addresses addresses = addresses_of(host, port, SOCK_STREAM);
   int left = 0;
-  for (const addrinfo* a = found; a; a = a->ai_next) ++left;
+  for (const addrinfo* a = addresses.get(); a; a = a->ai_next) ++left;
   std::string why_not = "it has no address";
-  for (const addrinfo* a = found; a; a = a->ai_next) {
+  for (const addrinfo* a = addresses.get(); a; a = a->ai_next) {
     const Deadline now = SocketClock::now();
     const Deadline share = now + std::max(deadline - now, SocketClock::duration(0)) / left--;
     if (Socket socket = try_to_connect(*a, share, why_not)) return socket;
@@ -249,6 +264,26 @@ Socket connect_to(const std::string& host, uint16_t port, Deadline deadline) {
   throw SocketFailure(
       SocketClock::now() >= deadline ? SocketFailure::Kind::TimedOut : SocketFailure::Kind::Other,
       why_not);
+}
+
+std::string address_towards(const std::string& host) {
+  constexpr uint16_t kAnyPort = 9;  // a datagram socket asks nobody whether it is open
+  try {
+    const Addresses addresses = addresses_of(host, kAnyPort, SOCK_DGRAM);
+    for (const addrinfo* a = addresses.get(); a; a = a->ai_next) {
+      const Socket socket(::socket(a->ai_family, a->ai_socktype, a->ai_protocol));
+      sockaddr_storage own{};
+      socklen_t size = sizeof(own);
+      auto* const address = reinterpret_cast<sockaddr*>(&own);
+      char digits[NI_MAXHOST];
+      if (socket && ::connect(socket.file(), a->ai_addr, a->ai_addrlen) == 0 &&
+          ::getsockname(socket.file(), address, &size) == 0 && !is_of_this_machine_alone(own) &&
+          ::getnameinfo(address, size, digits, sizeof(digits), nullptr, 0, NI_NUMERICHOST) == 0)
+        return digits;
+    }
+  } catch (const SocketFailure&) {  // NOLINT: a name that leads nowhere
+  }
+  return {};
 }
 
 Wake::Wake() {
@@ -320,6 +355,7 @@ Socket accept_from(const Socket&, int& error) {
   return Socket();
 }
 Socket connect_to(const std::string&, uint16_t, Deadline) { no_sockets(); }
+std::string address_towards(const std::string&) { return {}; }
 Wake::Wake() { no_sockets(); }
 Wake::~Wake() = default;
 void Wake::notify() noexcept {}

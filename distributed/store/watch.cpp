@@ -16,8 +16,7 @@ namespace halftape::distributed {
 
 class Watch::Impl {
  public:
-  Impl(Store& store, const WatchOptions& options, std::function<void(const std::string&)> failed,
-       const std::string& host);
+  Impl(Store& store, const WatchOptions& options, std::function<void(const std::string&)> failed);
   ~Impl();
   /// Returns once all ranks have come.
   void meet(Store& store, const std::string& host);
@@ -50,14 +49,14 @@ class Watch::Impl {
 };
 
 Watch::Impl::Impl(Store& store, const WatchOptions& options,
-                  std::function<void(const std::string&)> failed, const std::string& host)
+                  std::function<void(const std::string&)> failed)
     : options_(options), failed_(std::move(failed)) {
   HALFTAPE_CHECK(options.size >= 1 && options.rank >= 0 && options.rank < options.size,
                  "Watch: rank ", options.rank, " of ", options.size);
   HALFTAPE_CHECK(options.period.count() >= 1 && options.timeout >= 2 * options.period,
                  "Watch: a timeout of ", seconds_text(options.timeout), " with a period of ",
                  seconds_text(options.period), ": the timeout must be two periods or more");
-  const std::string name = host.empty() ? os::host_name() : host;
+  const std::string name = os::host_name();
   HALFTAPE_CHECK(name.size() <= watch::kLongestHost, "Watch: the host's name has ", name.size(),
                  " bytes: ", name);
   try {
@@ -84,6 +83,8 @@ void Watch::Impl::meet(Store& store, const std::string& host) {
   if (const auto* const server = dynamic_cast<watch::Server*>(side_.get())) {
     watch::Address address = server->address();
     address.host = host.empty() ? os::host_name() : host;
+    HALFTAPE_CHECK(address.host.size() <= watch::kLongestHost, "Watch: the host's address has ",
+                   address.host.size(), " bytes: ", address.host);
     address.maybe_here = host.empty();
     store.set(watch::kAddressKey, address.bytes());
   }
@@ -200,7 +201,7 @@ void Watch::Impl::leave(milliseconds at_most) {
 
 Watch::Watch(Store& store, const WatchOptions& options,
              std::function<void(const std::string&)> failed, const std::string& host)
-    : impl_(std::make_unique<Impl>(store, options, std::move(failed), host)) {
+    : impl_(std::make_unique<Impl>(store, options, std::move(failed))) {
   impl_->meet(store, host);
 }
 

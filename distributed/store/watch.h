@@ -39,8 +39,8 @@ class Watch {
   /// timeout, naming the ranks that did not come. `failed` is called at most once, on the thread of
   /// the watch, perhaps before the constructor has returned, and must not end the watch. Its text
   /// is equal on all ranks that hear of the same failure, a sentence such as "rank 2 of 4 (host b,
-  /// pid 4711) has died during all_reduce 1234 (bucket 3)". `host` is this machine's name or
-  /// address as the others reach it; empty: the machine's name, and 127.0.0.1 where the others do
+  /// pid 4711) has died during all_reduce 1234 (bucket 3)". `host` is this machine's address
+  /// or name as the others reach it; empty: the machine's name, and 127.0.0.1 where the others do
   /// not find that. The store is used during the call alone.
   Watch(Store& store, const WatchOptions& options, std::function<void(const std::string&)> failed,
         const std::string& host = "");

@@ -331,6 +331,14 @@ TEST_CASE("a port that is taken, and one where somebody else listens") {
   CHECK(since(start) < milliseconds(3000));
 }
 
+TEST_CASE("a machine's address on its way to a host, unless it is one for itself alone") {
+  for (const char* host :
+       {"", "localhost", "127.0.0.1", "127.1.2.3", "::1", "no.such.name.invalid"})
+    CHECK(os::address_towards(host) == "");
+  const std::string own = os::address_towards("192.0.2.1");  // an address that nobody has
+  if (!own.empty()) CHECK(os::address_towards(own) == own);
+}
+
 TEST_CASE("a deadline holds for a name that has no address, or a machine that is silent") {
   CHECK_THROWS_AS(os::connect_to("no-such-host.invalid", 1, Clock::now() + milliseconds(200)),
                   os::SocketFailure);

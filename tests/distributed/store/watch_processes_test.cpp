@@ -1,6 +1,7 @@
 // Ranks that watch each other, as processes, of which some are killed or stopped.
 #include <doctest/doctest.h>
 
+#include "halftape/core/machine/os.h"
 #include "halftape/tests/support/temp_folder.h"
 
 #if defined(__unix__) || defined(__APPLE__)
@@ -63,8 +64,8 @@ class RankProcess {
 
   std::string pid() const { return std::to_string(pid_); }
   std::string name(int rank, int size) const {
-    return "rank " + std::to_string(rank) + " of " + std::to_string(size) +
-           " (host 127.0.0.1, pid " + pid() + ")";
+    return "rank " + std::to_string(rank) + " of " + std::to_string(size) + " (host " +
+           halftape::os::host_name() + ", pid " + pid() + ")";
   }
   void send_signal(int signal) { kill(pid_, signal); }
   void tell(const std::string& line) {

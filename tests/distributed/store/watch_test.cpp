@@ -121,8 +121,8 @@ TEST_CASE("ranks that call different collectives are told so, once each") {
         group[r].set_progress(in_call(57, "all_reduce 57", 1));
     }
     const std::string pid = std::to_string(os::process_id());
-    const std::string one = "rank 1 of 4 (host 127.0.0.1, pid " + pid + ")";
-    const std::string zero = "rank 0 of 4 (host 127.0.0.1, pid " + pid + ")";
+    const std::string one = "rank 1 of 4 (host " + os::host_name() + ", pid " + pid + ")";
+    const std::string zero = "rank 0 of 4 (host " + os::host_name() + ", pid " + pid + ")";
     const std::string expected =
         named ? one + " is in broadcast 57 and " + zero +
                     " in all_reduce 57: the ranks call different collectives"
@@ -166,10 +166,10 @@ TEST_CASE("a diagnosis names the ranks that have not come, and what they do") {
   const std::string pid = std::to_string(os::process_id());
   for (const int asker : {0, 1}) {
     const std::string text = group[asker].diagnosis(7);
-    CHECK(has(text, "rank 2 of 4 (host 127.0.0.1, pid " + pid +
+    CHECK(has(text, "rank 2 of 4 (host " + os::host_name() + ", pid " + pid +
                         ") has not come: it has made no collective call"));
-    CHECK(
-        has(text, "rank 3 of 4 (host 127.0.0.1, pid " + pid + ") is past it: it is in barrier 8"));
+    CHECK(has(text, "rank 3 of 4 (host " + os::host_name() + ", pid " + pid +
+                        ") is past it: it is in barrier 8"));
     CHECK(has(text, ") has not come: it has ended all_reduce 6") == (asker == 0));
     CHECK(!has(text, "rank 0 of 4"));
   }
