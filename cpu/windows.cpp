@@ -4,6 +4,7 @@
 
 #include "halftape/cpu/cpu_backend.h"
 #include "halftape/cpu/vector/loop.h"
+#include "halftape/cpu/vector/simd.h"
 
 namespace halftape::cpu {
 namespace {
@@ -19,28 +20,34 @@ using Compute = std::conditional_t<std::is_integral_v<T>, int64_t,
 /// The smallest number ≥ 0 that is at least a/b.
 int64_t from_zero(int64_t a, int64_t b) { return a <= 0 ? 0 : (a + b - 1) / b; }
 
-/// Calls f(block of a, block of b, i, j, begin, end) for pieces [begin, end) of the rows (i, j) of
-/// every block; blocks have `size` elements. `work`: steps for each element.
+/// Elements of the last two dimensions of a block: rows j … j_end − 1, of each begin … end − 1.
+struct Piece {
+  int64_t i, j, j_end, begin, end;
+  int64_t width() const { return end - begin; }
+};
+
+/// Calls f(block of a, block of b, piece) for pieces of every block, of at most kPiece elements;
+/// blocks have `size` elements. `work`: steps for each element.
 template <class F>
 void each_piece(const Array& a, const Array& b, int dims, const int64_t (&size)[3], int64_t work,
                 const F& f) {
   const Array a0 = block_starts(a, dims), b0 = block_starts(b, b.dim() - a0.dim());
   const CollapsedDims<2> lead({&a0, &b0});
-  const int64_t pieces = (size[2] + kPiece - 1) / kPiece, rows = a0.numel() * size[0] * size[1];
-  const int64_t grain =
-      std::max<int64_t>(1, kTile / std::max<int64_t>(1, std::min(size[2], kPiece) * work));
-  parallel_ranges(rows * pieces, grain, [&](int64_t first, int64_t last) {
+  const int64_t width = std::min(size[2], kPiece), high = std::min(size[1], kPiece / width);
+  const int64_t across = (size[2] + width - 1) / width, down = (size[1] + high - 1) / high;
+  const int64_t grain = std::max<int64_t>(1, kTile / (width * high * std::max<int64_t>(1, work)));
+  parallel_ranges(a0.numel() * size[0] * down * across, grain, [&](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r) {
-      const int64_t begin = r % pieces * kPiece, j = r / pieces % size[1],
-                    i = r / pieces / size[1] % size[0];
-      int64_t rest = r / pieces / size[1] / size[0];
+      const int64_t begin = r % across * width, j = r / across % down * high;
+      const int64_t i = r / across / down % size[0];
+      int64_t rest = r / across / down / size[0];
       char *at = lead.operands[0].base, *bt = lead.operands[1].base;
       for (int d = lead.shape.size() - 1; d >= 0; --d) {
         at += rest % lead.shape[d] * lead.operands[0].strides[d];
         bt += rest % lead.shape[d] * lead.operands[1].strides[d];
         rest /= lead.shape[d];
       }
-      f(at, bt, i, j, begin, std::min(size[2], begin + kPiece));
+      f(at, bt, Piece{i, j, std::min(size[1], j + high), begin, std::min(size[2], begin + width)});
     }
   });
 }
@@ -65,6 +72,21 @@ void each_in_window(const Axis& a, int64_t l, const F& f) {
   }
 }
 
+/// sum[l] += x[l].
+template <class S, class T>
+void add_to(S* sum, const T* x, int64_t n) {
+#ifdef HALFTAPE_SIMD
+  if constexpr (std::is_same_v<S, float>) {  // the ends of short rows are much of the work
+    for (int64_t l = 0; l < n; l += simd::kWidth) {
+      const int m = static_cast<int>(std::min<int64_t>(simd::kWidth, n - l));
+      simd::store_first(sum + l, simd::load_first(sum + l, m) + simd::load_first(x + l, m), m);
+    }
+    return;
+  }
+#endif
+  for (int64_t l = 0; l < n; ++l) sum[l] += convert<S>(x[l]);
+}
+
 template <class T>
 void fold_as(const Array& y, const Array& g, const Windows& windows) {
   using S = Compute<T>;
@@ -74,35 +96,124 @@ void fold_as(const Array& y, const Array& g, const Windows& windows) {
   const int64_t size[] = {a0.length, a1.length, a2.length};
   const auto item = static_cast<int64_t>(element_size(y.dtype()));
   const int64_t spacing = a2.window_step / static_cast<int64_t>(sizeof(T));
+  // Rows one after the other for each position in a window: a sum is not read right after it was
+  // stored.
+  const auto add = [&](S* sum, const char* from, const Piece& p) {
+    each_window_on(a0, p.i, [&](int64_t k0, int64_t l0) {
+      for (int64_t k1 = 0; k1 < a1.size; ++k1) {
+        const int64_t down = a1.padding - k1 * a1.dilation,
+                      begin = from_zero(p.j + down, a1.stride),
+                      end = std::min(a1.count, from_zero(p.j_end + down, a1.stride));
+        for (int64_t k = 0; begin < end && k < a2.size; ++k) {
+          const int64_t shift = a2.padding - k * a2.dilation,
+                        first = from_zero(p.begin + shift, a2.stride),
+                        last = std::min(a2.count, from_zero(p.end + shift, a2.stride));
+          const char* at = from + k0 * a0.inner_step + l0 * a0.window_step + k1 * a1.inner_step +
+                           k * a2.inner_step;
+          for (int64_t l1 = begin; l1 < end; ++l1) {
+            const T* x = reinterpret_cast<const T*>(at + l1 * a1.window_step);
+            // Where window 0 of the row lies in the piece.
+            const int64_t zero = (l1 * a1.stride - down - p.j) * p.width() - shift - p.begin;
+            if (a2.stride == 1 && spacing == 1 && first < last) {
+              add_to(sum + zero + first, x + first, last - first);
+            } else {
+              for (int64_t l = first; l < last; ++l)
+                sum[zero + l * a2.stride] += convert<S>(x[l * spacing]);
+            }
+          }
+        }
+      }
+    });
+  };
   each_piece(y, g, windows.dims(), size, positions(w),
-             [&](char* to, const char* from, int64_t i, int64_t j, int64_t begin, int64_t end) {
+             [&](char* to, const char* from, const Piece& p) {
                S sum[kPiece];
-               std::fill_n(sum, end - begin, S(0));
-               each_window_on(a0, i, [&](int64_t k0, int64_t l0) {
-                 each_window_on(a1, j, [&](int64_t k1, int64_t l1) {
-                   const char* row = from + k0 * a0.inner_step + l0 * a0.window_step +
-                                     k1 * a1.inner_step + l1 * a1.window_step;
-                   for (int64_t k = 0; k < a2.size; ++k) {
-                     const int64_t shift = a2.padding - k * a2.dilation,
-                                   first = from_zero(begin + shift, a2.stride),
-                                   last = std::min(a2.count, from_zero(end + shift, a2.stride));
-                     const T* x = reinterpret_cast<const T*>(row + k * a2.inner_step);
-                     const int64_t at = -shift - begin;  // where window 0 lies in the piece
-                     if (a2.stride == 1 && spacing == 1) {
-                       for (int64_t l = first; l < last; ++l) sum[l + at] += convert<S>(x[l]);
-                     } else {
-                       for (int64_t l = first; l < last; ++l)
-                         sum[l * a2.stride + at] += convert<S>(x[l * spacing]);
-                     }
-                   }
-                 });
-               });
-               char* out = to + i * a0.step + j * a1.step + begin * a2.step;
-               for (int64_t s = 0; s < end - begin; s += kLanes)
-                 write(sum + s, static_cast<int>(std::min<int64_t>(kLanes, end - begin - s)),
-                       out + s * a2.step, a2.step / item);
+               std::fill_n(sum, (p.j_end - p.j) * p.width(), S(0));
+               add(sum, from, p);
+               for (int64_t j = p.j; j < p.j_end; ++j) {
+                 const S* row = sum + (j - p.j) * p.width();
+                 char* out = to + p.i * a0.step + j * a1.step + p.begin * a2.step;
+                 for (int64_t s = 0; s < p.width(); s += kLanes)
+                   write(row + s, std::min<int64_t>(kLanes, p.width() - s), out + s * a2.step,
+                         a2.step / item);
+               }
              });
 }
+
+constexpr int64_t kWindows = 16;  // side by side, whose largest elements are found together
+
+#ifdef HALFTAPE_SIMD
+template <int... I>
+simd::Vec even(simd::Vec a, simd::Vec b, std::integer_sequence<int, I...>) {
+  return __builtin_shufflevector(a, b, (2 * I)...);
+}
+#endif
+
+/// v[l] = x[l·step] for first ≤ l < last.
+template <class S, class T>
+void take_apart(const T* x, int64_t step, int64_t first, int64_t last, S* v) {
+#ifdef HALFTAPE_SIMD
+  if constexpr (std::is_same_v<S, float>) {
+    constexpr int64_t kWidth = simd::kWidth;
+    if (step == 2 && first == 0) {  // as most pooling has it
+      for (int64_t l = 0; l < last; l += kWidth) {
+        const auto load = [&](int64_t begin) {
+          const int64_t n = std::clamp<int64_t>(2 * last - 1 - begin, 0, kWidth);
+          return simd::load_first(x + begin, static_cast<int>(n));
+        };
+        simd::store(v + l, even(load(2 * l), load(2 * l + kWidth),
+                                std::make_integer_sequence<int, simd::kWidth>()));
+      }
+      return;
+    }
+  }
+#endif
+  for (int64_t l = first; l < last; ++l) v[l] = convert<S>(x[l * step]);
+}
+
+/// The largest elements of kWindows windows side by side, and where they are. Elements are
+/// collected first, a position of all windows after the other: a register cannot load at once what
+/// was stored one by one just before.
+template <class S, class Number>
+class Largest {
+ public:
+  explicit Largest(int64_t step) : step_(static_cast<Number>(step)) {
+    std::fill_n(best, kWindows, Number(-1));
+  }
+  /// Room for an element of each window, of which those of first … last − 1 count, and are at
+  /// place + window·step.
+  S* room(int64_t first, int64_t last, int64_t place) {
+    if (count_ == kMost) take();
+    found_[count_] = {static_cast<Number>(first), static_cast<Number>(last),
+                      static_cast<Number>(place)};
+    std::fill_n(v_[count_], kWindows, S(0));
+    return v_[count_++];
+  }
+  /// Without branches, which no processor could foresee.
+  void take() {
+    for (int i = 0; i < count_; ++i) {
+      const auto [first, last, place] = found_[i];
+      for (Number l = 0; l < kWindows; ++l) {
+        const S v = v_[i][l], t = top_[l];
+        const bool better = (l >= first) & (l < last) & ((!(v <= t) & (t == t)) | (best[l] < 0));
+        top_[l] = better ? v : t;
+        best[l] = better ? place + l * step_ : best[l];
+      }
+    }
+    count_ = 0;
+  }
+  Number best[kWindows];
+
+ private:
+  static constexpr int kMost = 16;
+  struct Found {
+    Number first, last, place;
+  };
+  Number step_;
+  int count_ = 0;
+  Found found_[kMost];
+  S top_[kWindows] = {}, v_[kMost][kWindows];
+};
 
 /// `Number`: wide enough for positions; of the elements' width, the search is a vector's.
 template <class T, class Number>
@@ -111,37 +222,37 @@ void argmax_as(const Array& y, const Array& x, const Windows& windows) {
   const WindowLoop w(windows, x, y, false);
   const auto &a0 = w.axis[0], &a1 = w.axis[1], &a2 = w.axis[2];
   const int64_t size[] = {a0.count, a1.count, a2.count};
-  const int64_t spacing = a2.step / static_cast<int64_t>(sizeof(T));
+  const int64_t spacing = a2.step / static_cast<int64_t>(sizeof(T)), step = a2.stride * spacing;
+  const auto search = [&](char* to, const char* from, int64_t i, int64_t j, int64_t begin,
+                          int64_t n) {
+    Largest<S, Number> largest(a2.stride);
+    each_in_window(a0, i, [&](int64_t, int64_t s0) {
+      each_in_window(a1, j, [&](int64_t, int64_t s1) {
+        const T* row = reinterpret_cast<const T*>(from + s0 * a0.step + s1 * a1.step);
+        for (int64_t k = 0; k < a2.size; ++k) {
+          const int64_t at = begin * a2.stride + k * a2.dilation - a2.padding;  // of window 0
+          const bool inside = at >= 0 && at + (n - 1) * a2.stride < a2.length;
+          const int64_t first = inside ? 0 : from_zero(-at, a2.stride),
+                        last = inside ? n : std::min(n, from_zero(a2.length - at, a2.stride));
+          S* v = largest.room(first, last, (s0 * a1.length + s1) * a2.length + at);
+          take_apart(row + at * spacing, step, first, last, v);
+        }
+      });
+    });
+    largest.take();
+    char* out = to + i * a0.window_step + j * a1.window_step + begin * a2.window_step;
+    if (a2.window_step == sizeof(int64_t)) {
+      std::copy_n(largest.best, n, reinterpret_cast<int64_t*>(out));
+      return;
+    }
+    for (int64_t l = 0; l < n; ++l)
+      *reinterpret_cast<int64_t*>(out + l * a2.window_step) = largest.best[l];
+  };
   each_piece(y, x, windows.dims(), size, positions(w),
-             [&](char* to, const char* from, int64_t i, int64_t j, int64_t begin, int64_t end) {
-               S top[kPiece];
-               Number best[kPiece];
-               std::fill_n(top, end - begin, S(0));
-               std::fill_n(best, end - begin, Number(-1));
-               each_in_window(a0, i, [&](int64_t, int64_t s0) {
-                 each_in_window(a1, j, [&](int64_t, int64_t s1) {
-                   const T* row = reinterpret_cast<const T*>(from + s0 * a0.step + s1 * a1.step);
-                   const int64_t number = (s0 * a1.length + s1) * a2.length;
-                   for (int64_t k = 0; k < a2.size; ++k) {
-                     const int64_t shift = a2.padding - k * a2.dilation;
-                     const int64_t first = std::max(begin, from_zero(shift, a2.stride)),
-                                   last = std::min(end, from_zero(a2.length + shift, a2.stride));
-                     const T* at = row + (first * a2.stride - shift) * spacing;
-                     auto s = static_cast<Number>(number + first * a2.stride - shift);
-                     for (int64_t l = first - begin; l < last - begin; ++l) {
-                       // Without branches, which no processor could foresee.
-                       const S v = convert<S>(*at), t = top[l];
-                       const bool better = (!(v <= t) & (t == t)) | (best[l] < 0);
-                       top[l] = better ? v : t;
-                       best[l] = better ? s : best[l];
-                       at += a2.stride * spacing, s += static_cast<Number>(a2.stride);
-                     }
-                   }
-                 });
-               });
-               char* out = to + i * a0.window_step + j * a1.window_step + begin * a2.window_step;
-               for (int64_t l = 0; l < end - begin; ++l)
-                 *reinterpret_cast<int64_t*>(out + l * a2.window_step) = best[l];
+             [&](char* to, const char* from, const Piece& p) {
+               for (int64_t j = p.j; j < p.j_end; ++j)
+                 for (int64_t l = p.begin; l < p.end; l += kWindows)
+                   search(to, from, p.i, j, l, std::min<int64_t>(kWindows, p.end - l));
              });
 }
 
