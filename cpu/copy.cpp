@@ -37,6 +37,23 @@ CopyRun copier(Dtype to, Dtype from) {
   });
 }
 
+constexpr int64_t kShort = 1024;  // bytes of a run for which a call is dear
+
+/// The bytes of such a run, without a call: pieces of a fixed size, of which the last two may
+/// overlap.
+inline void copy_bytes(const char* from, char* to, int64_t n) {
+  const auto in_pieces = [=](auto size) {
+    constexpr int64_t kSize = size;
+    for (int64_t i = 0; i + kSize < n; i += kSize) std::memcpy(to + i, from + i, kSize);
+    std::memcpy(to + n - kSize, from + n - kSize, kSize);
+  };
+  if (n >= 64) return in_pieces(std::integral_constant<int64_t, 64>());
+  if (n >= 32) return in_pieces(std::integral_constant<int64_t, 32>());
+  if (n >= 16) return in_pieces(std::integral_constant<int64_t, 16>());
+  if (n >= 8) return in_pieces(std::integral_constant<int64_t, 8>());
+  for (int64_t i = 0; i < n; ++i) to[i] = from[i];
+}
+
 /// The dimension in which `from` is contiguous, if that is not the innermost one and a walk along
 /// the innermost one would touch a line of cache for each element; otherwise −1.
 int transposed(const Walk<2>& walk) {
@@ -165,8 +182,16 @@ void copy(const Array& to, const Array& from) {
     return with_word(from.dtype(), [&](auto t) {
       copy_squares<typename decltype(t)::type>(walk, dim, copy, to.dtype() == from.dtype());
     });
-  walk.run([copy](const std::array<char*, 2>& at, const std::array<int64_t, 2>& steps, int64_t n) {
-    copy(at[1], steps[1], at[0], steps[0], n);
+  const int64_t item = to.dtype() == from.dtype() ? walk.operands[0].item : 0;
+  walk.run([copy, item](WalkedRuns<2>& runs) {
+    const bool as_bytes = runs.steps[0] == 1 && runs.steps[1] == 1 && item > 0;
+    if (const int64_t bytes = runs.n * item; as_bytes && bytes <= kShort) {
+      do copy_bytes(runs.at[1], runs.at[0], bytes);
+      while (runs.next());
+    } else {
+      do copy(runs.at[1], runs.steps[1], runs.at[0], runs.steps[0], runs.n);
+      while (runs.next());
+    }
   });
 }
 

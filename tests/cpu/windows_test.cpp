@@ -132,3 +132,16 @@ TEST_CASE("the largest elements of windows are the first ones, or NaN") {
     });
   }
 }
+
+TEST_CASE("copies of short rows write these and nothing beside them") {
+  for (const Dtype dtype : {kUInt8, kFloat16, kFloat32, kFloat64})
+    for (int64_t n = 1; n <= 600; n = n < 140 ? n + 1 : n + 61) {
+      const Tensor x = arange(5 * (n + 3)).remainder(100).to(dtype).reshape({5, n + 3}),
+                   y = full({5, n + 2}, 101, x.options());
+      y.narrow(1, 1, n).copy_(x.narrow(1, 2, n));
+      CAPTURE(n);
+      CHECK(y.narrow(1, 1, n).to_vector() == x.narrow(1, 2, n).to_vector());
+      CHECK(y.select(1, 0).to_vector() == std::vector<double>(5, 101));
+      CHECK(y.select(1, n + 1).to_vector() == std::vector<double>(5, 101));
+    }
+}
