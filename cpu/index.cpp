@@ -77,6 +77,8 @@ void take_in(const Array& y, const Array& g, int dim, const Array& index) {
   const T* from = g.data<T>();
   const Runs runs(index, y, dim, g);
   const int64_t n = runs.length();
+  if (n == 1)
+    return runs.each([&](int64_t far, int64_t near) { to[far] = Op::step(to[far], from[near]); });
   runs.each([&](int64_t far, int64_t near) {
     for (int64_t k = 0; k < n; ++k) to[far + k] = Op::step(to[far + k], from[near + k]);
   });
@@ -91,6 +93,12 @@ void check_index(const Array& index, int64_t low, int64_t limit, IndexUse use,
     if (index.strides()[d] == 0) distinct = distinct.slice(d, 0, 1);
   const Array flat = distinct.to_contiguous();
   const int64_t* at = flat.data<int64_t>();
+  const bool exempts = exempt.has_value();
+  const int64_t other = exempt.value_or(0);
+  int64_t wrong = 0;  // counted first, without branches
+  for (int64_t i = 0; i < flat.numel(); ++i)
+    wrong += ((at[i] < low) | (at[i] >= limit)) & !(exempts & (at[i] == other));
+  if (wrong == 0) return;
   for (int64_t i = 0; i < flat.numel(); ++i)
     HALFTAPE_CHECK((at[i] >= low && at[i] < limit) || at[i] == exempt, use.op, ": ", use.argument,
                    " ", at[i], " at position ", i, " is out of range [", low, ", ", limit, ")");
