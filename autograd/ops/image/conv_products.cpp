@@ -1,6 +1,7 @@
 #include "halftape/autograd/ops/image/conv_products.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "halftape/autograd/ops/layout/dims.h"
 #include "halftape/core/contract/backend.h"
@@ -8,10 +9,6 @@
 
 namespace halftape::detail {
 namespace {
-
-/// Elements of columns that exist at a time: images are taken in blocks. On a CPU a block lies in
-/// the caches; on a GPU each costs launches. Of the shape alone, so that the order of sums is, too.
-int64_t most_columns(Device device) { return int64_t{1} << (device.is_cuda() ? 27 : 21); }
 
 /// True if the columns of an image are its own channels.
 bool are_columns(const Conv& c, const Shape& lengths, const Shape& count) {
@@ -22,14 +19,25 @@ bool are_columns(const Conv& c, const Shape& lengths, const Shape& count) {
   return same;
 }
 
-/// f(begin, end) for blocks of images. Where columns are the images themselves, a single large
-/// image is a matrix without a copy; on a CPU small ones are better joined to larger matrices.
-void each_block(const Conv& c, Device device, int64_t images, int64_t channels,
-                const Shape& lengths, const Shape& count, const auto& f) {
+/// f(begin, end) for blocks of the images x, whose columns exist at a time. On a GPU each block
+/// costs launches; on a CPU it lies in the second cache, and has rows of whole registers. Blocks
+/// are larger where their order is that of a sum, `summed`, or where the edges of a product have
+/// other bits, as in float64: of the shape alone. Where columns are the images themselves, a single
+/// large image is a matrix without a copy; on a CPU small ones are better joined to larger
+/// matrices.
+void each_block(const Conv& c, const Array& x, const Shape& count, bool summed, const auto& f) {
   const Windows& w = c.windows;
+  const Device device = x.device();
+  const Shape lengths = last_dims(x.shape(), c.dims());
+  const int64_t images = x.size(0);
   const bool pointwise = numel(w.size) == 1 && lengths == count;
-  const int64_t one = checked_mul(checked_mul(channels, numel(w.size)), numel(count));
-  int64_t most = std::max<int64_t>(1, most_columns(device) / std::max<int64_t>(one, 1));
+  const int64_t depth = checked_mul(x.size(1), numel(w.size)),
+                one = checked_mul(depth, numel(count));
+  const bool small = device.is_cpu() && !summed && x.dtype() != kFloat64;
+  int64_t elements = int64_t{1} << (device.is_cuda() ? 27 : 21);
+  if (small) elements = std::clamp(1024 * std::min(depth, elements), elements >> 3, elements);
+  int64_t most = std::max<int64_t>(1, elements / std::max<int64_t>(one, 1));
+  if (small) most = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(most)));
   if (device.is_cuda() && are_columns(c, lengths, count)) {
     most = std::max<int64_t>(1, images);
   } else if (device.is_cuda()) {  // blocks of one size, for which products are planned once
@@ -174,7 +182,7 @@ Array conv_outputs(const Conv& c, const Array& x, const Array& w, const Array& b
   const bool apart = multiplies_apart(c, y.device(), lengths, count),
              rounds =
                  y.device().is_cuda() && !bias.defined();  // the product does, where a copy would
-  each_block(c, y.device(), x.size(0), x.size(1), lengths, count, [&](int64_t begin, int64_t end) {
+  each_block(c, x, count, false, [&](int64_t begin, int64_t end) {
     const Array images = x.slice(0, begin, end), result = y.slice(0, begin, end);
     if (apart)
       return multiply_apart(matrices_apart(c, result), kernel, columns_apart(c, images, count),
@@ -200,7 +208,7 @@ Array conv_inputs(const Conv& c, const Array& y, const Array& w, const Array& bi
   const int64_t channels = w.size(1) * c.groups;
   Array x(joined({y.size(0), channels}, lengths), y.dtype(), y.device());
   const Array kernel = kernels(c, w).transpose(1, 2);
-  each_block(c, y.device(), y.size(0), channels, lengths, count, [&](int64_t begin, int64_t end) {
+  each_block(c, x, count, false, [&](int64_t begin, int64_t end) {
     const Array given = y.slice(0, begin, end), to = x.slice(0, begin, end);
     if (apart && !folds)
       return multiply_apart(matrices_apart(c, to), kernel, matrices_apart(c, given), bias);
@@ -227,12 +235,12 @@ Array conv_inputs(const Conv& c, const Array& y, const Array& w, const Array& bi
 
 // Blocks are added up in float32.
 Array conv_weights(const Conv& c, const Array& y, const Array& x) {
-  const Shape count = last_dims(y.shape(), c.dims()), lengths = last_dims(x.shape(), c.dims());
+  const Shape count = last_dims(y.shape(), c.dims());
   const int64_t out = y.size(1) / c.groups, in = x.size(1) / c.groups;
   const Array w(joined({y.size(1), in}, c.windows.size), y.dtype(), y.device());
   // The transpose of w, so that the product transposes y, the smaller of its factors.
   Array sum;
-  each_block(c, y.device(), x.size(0), x.size(1), lengths, count, [&](int64_t begin, int64_t end) {
+  each_block(c, x, count, true, [&](int64_t begin, int64_t end) {
     if (begin == 0)  // on a GPU a product of all images can round by itself
       sum = y.device().is_cuda() && end == x.size(0)
                 ? kernels(c, w).transpose(1, 2)

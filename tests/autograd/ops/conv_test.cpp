@@ -169,15 +169,47 @@ TEST_CASE("convolutions give the same bits for any number of threads") {
   set_num_threads(before);
 }
 
+// Of whole numbers, whose sums are exact in any order.
+TEST_CASE("an image has the same outputs in any batch, layout and number of threads") {
+  manual_seed(3);
+  const int before = get_num_threads();
+  for (const Dtype dtype : {kFloat32, kFloat16, kBFloat16, kFloat64})
+    for (const int64_t stride : {1, 2}) {
+      const auto whole = [&](const Shape& shape) { return randint(-2, 3, shape).to(dtype); };
+      const Tensor x = whole({21, 6, 23, 19}), w = whole({8, 3, 5, 3}), b = whole({8});
+      const auto forward = [&](const Tensor& in) {
+        return conv2d(in, w, b, stride, {2, 1}, {1, 2}, 2);
+      };
+      const auto back = [&](const Tensor& in) {
+        return conv_transpose2d(in, w, {}, stride, {2, 1}, 0, 2, {1, 2});
+      };
+      TensorList y, z;
+      for (int64_t i = 0; i < x.size(0); ++i) {
+        y.push_back(forward(x.narrow(0, i, 1)));
+        z.push_back(back(y.back()));
+      }
+      const Tensor images = x.transpose(1, 3).contiguous().transpose(1, 3);
+      for (const int threads : {1, 2, 3, 8}) {
+        set_num_threads(threads);
+        for (const Tensor& in : {x, images}) CHECK(same_bits(forward(in), cat(y)));
+        CHECK(same_bits(back(cat(y).transpose(2, 3).contiguous().transpose(2, 3)), cat(z)));
+      }
+      set_num_threads(before);
+    }
+}
+
 TEST_CASE("the columns of a large batch are never in memory all at once") {
   const Tensor x = randn({40, 4, 40, 40}).requires_grad_(),
                w = randn({2, 4, 5, 5}).requires_grad_();
   const size_t columns = size_t{40} * 4 * 25 * 36 * 36 * 4;
+  const bool in_blocks = get_default_device().is_cpu();  // those of a GPU are larger
   testing::TracingBackend trace;
   const Tensor y = conv2d(x, w);
-  autograd::grad({y}, {x, w}, {ones_like(y)});
-  const bool in_blocks = get_default_device().is_cpu();  // those of a GPU are larger
-  CHECK(trace.count("gemm") == (in_blocks ? 9 : 3));     // three products, in three blocks
+  autograd::grad({y}, {x}, {ones_like(y)}, true);
+  CHECK(trace.count("gemm") == (in_blocks ? 40 : 2));  // two products, in 20 blocks
+  for (size_t bytes : trace.allocations) CHECK(bytes < (in_blocks ? columns / 16 : columns * 2));
+  autograd::grad({y}, {w}, {ones_like(y)});  // the order of the sum has larger blocks: three
+  CHECK(trace.count("gemm") == (in_blocks ? 43 : 3));
   for (size_t bytes : trace.allocations) CHECK(bytes < (in_blocks ? columns / 2 : columns * 2));
   CHECK(differ(y.narrow(0, 39, 1), conv2d(x.detach().narrow(0, 39, 1), w), {.ulps = 4, .eps = 8}) ==
         "");
