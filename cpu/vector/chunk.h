@@ -8,6 +8,7 @@
 #include "halftape/core/bit_cast.h"
 #include "halftape/core/formula/words.h"
 #include "halftape/cpu/vector/math.h"
+#include "halftape/cpu/vector/simd.h"
 
 namespace halftape::cpu {
 
@@ -132,6 +133,35 @@ HALFTAPE_CHUNK_WORD(erf)
 HALFTAPE_CHUNK_WORD(erfc)
 HALFTAPE_CHUNK_WORD(erfinv)
 #undef HALFTAPE_CHUNK_WORD
+/// table[i mod 16], in registers where there are any.
+inline Chunk<float> look_up(const float (&table)[16], const Chunk<int32_t>& i) {
+  Chunk<float> r;
+#ifdef HALFTAPE_SIMD
+  for (int k = 0; k < kLanes; k += simd::kWidth)
+    simd::store(r.v + k, simd::look_up(table, i.v + k));
+#else
+  for (int k = 0; k < kLanes; ++k) r.v[k] = table[i.v[k] & 15];
+#endif
+  return r;
+}
+inline Chunk<float> sigmoid(const Chunk<float>& a) {
+  Chunk<int32_t> whole;
+  for (int k = 0; k < kLanes; ++k) whole.v[k] = math::sixteenths(a.v[k]);
+  const Chunk<float> power = look_up(math::detail::kSixteenths.power, whole),
+                     rest = look_up(math::detail::kSixteenths.rest, whole);
+  Chunk<float> r;
+  int beyond = 0;
+  for (int k = 0; k < kLanes; ++k) {
+    r.v[k] = math::near_sigmoid(a.v[k], whole.v[k], power.v[k], rest.v[k]);
+    beyond |= math::is_near_sigmoid(a.v[k]) ? 0 : 1;
+  }
+  if (beyond) [[unlikely]]
+    for (int k = 0; k < kLanes; ++k) {
+      const float far = math::far_sigmoid(a.v[k]);
+      r.v[k] = math::is_near_sigmoid(a.v[k]) ? r.v[k] : far;
+    }
+  return r;
+}
 inline Normal<Chunk<float>> normal(const Chunk<float>& a) {
   Normal<Chunk<float>> r;
   for (int k = 0; k < kLanes; ++k) {

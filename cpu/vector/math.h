@@ -4,7 +4,8 @@
 //
 // scripts/minimax.py derives the coefficients and says how far each polynomial is off, relatively:
 // at most 2^-33, which leaves a float within 0.502 ulp. docs/accuracy.md is what was measured.
-// In float itself are two that training spends its time in: normal(), for gelu, and power_of_e().
+// In float itself are three that training spends its time in: sigmoid(), in two floats where one is
+// too few, normal(), for gelu, and power_of_e().
 #pragma once
 #include <array>
 #include <cmath>
@@ -82,6 +83,20 @@ inline constexpr auto kErf2 = [] {
   std::array<double, std::size(kErf)> c{};
   for (size_t i = 0; i < c.size(); ++i) c[i] = kErf[i] * -kLog2e;
   return c;
+}();
+
+/// 2^(−i/16) as a float, and what that lacks of it, relatively.
+struct Sixteenths {
+  alignas(64) float power[16], rest[16];
+};
+inline constexpr Sixteenths kSixteenths = [] {
+  Sixteenths s{};
+  double exact = 1;
+  for (int i = 0; i < 16; ++i, exact *= 0x1.ea4afa2a490dap-1) {
+    s.power[i] = static_cast<float>(exact);
+    s.rest[i] = static_cast<float>((exact - s.power[i]) / exact);
+  }
+  return s;
 }();
 
 /// Added to a double below 2⁵¹, leaves it rounded to a whole number, in the lowest bits. The other
@@ -244,9 +259,40 @@ inline float tanh(float x) {
   const detail::PowerOfTwo e(detail::clamped(x, -10, 10) * (2 * detail::kLog2e));
   return static_cast<float>(e.difference / (e.a + e.b));
 }
-inline float sigmoid(float x) {
+
+// 1/(1 + e^−x) by a table of sixteenths: e^−x = 2^(−n/16)·e^−r, n whole, |r| ≤ ln 2/32.
+/// Whether near_sigmoid() is right: 1 + e^−x keeps its 1 in two floats, and x is no NaN.
+inline bool is_near_sigmoid(float x) { return x > -16 && x < 80; }
+/// n, in the lowest bits.
+inline int32_t sixteenths(float x) {
+  return bit_cast<int32_t>(x * 0x1.715476p+4f + detail::kWholeFloat);
+}
+/// Within 0.501 ulp. `power` and `rest` are kSixteenths' of n mod 16.
+inline float near_sigmoid(float x, int32_t whole, float power, float rest) {
+  using detail::fused;  // where a product must be exact
+  constexpr float kStep = 0x1.62e430p-5f, kStepRest = -0x1.05c610p-33f;  // ln 2/16
+  const float n = bit_cast<float>(whole) - detail::kWholeFloat;
+  const float r = fused(n, -kStep, x);  // exact
+  // e^−r − 1 = w + w_rest
+  const float bent = r * r * (0.5f + r * (r * 0x1.555556p-5f - 0x1.555556p-3f));
+  const float w = bent - r, w_rest = bent - (w + r);
+  // e^−x = e + e_rest
+  const uint32_t exponent = (bit_cast<uint32_t>(whole) & ~15u) << 19;
+  const float root = bit_cast<float>(bit_cast<uint32_t>(power) - exponent);
+  const float e = fused(root, w, root);
+  const float e_rest = fused(root, w, root - e) + e * (rest + n * kStepRest + w_rest);
+  const float d = 1 + e, d_rest = (1 - d + e) + e_rest, q = 1 / d;
+  return q + q * (fused(-q, d, 1) - q * d_rest);
+}
+inline float far_sigmoid(float x) {
   const detail::PowerOfTwo e(detail::clamped(x, -105, 90) * detail::kLog2e);
   return static_cast<float>(e.a / (e.a + e.b));
+}
+inline float sigmoid(float x) {
+  const int32_t whole = sixteenths(x);
+  return is_near_sigmoid(x) ? near_sigmoid(x, whole, detail::kSixteenths.power[whole & 15],
+                                           detail::kSixteenths.rest[whole & 15])
+                            : far_sigmoid(x);
 }
 
 inline float log(float x) {

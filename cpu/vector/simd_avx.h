@@ -84,6 +84,11 @@ inline Bits not_below_or_zero(Vec v) { return _mm512_cmp_ps_mask(v, splat(0), _C
 /// 0 in lanes that have no bit.
 inline Vec keep(Bits bits, Vec v) { return _mm512_maskz_mov_ps(bits, v); }
 
+/// table[i mod 16] of kWidth indices i.
+inline Vec look_up(const float (&table)[16], const int32_t* i) {
+  return _mm512_permutexvar_ps(_mm512_loadu_si512(i), load(table));
+}
+
 /// r[i][j] ↔ r[j][i].
 inline void transpose(Vec r[kWidth]) {
   Vec t[kWidth];
@@ -173,6 +178,14 @@ inline Vec keep(Bits bits, Vec v) {
   const __m256i own = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
   const __m256i has = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(bits), own), own);
   return _mm256_and_ps(_mm256_castsi256_ps(has), v);
+}
+
+/// table[i mod 16] of kWidth indices i.
+inline Vec look_up(const float (&table)[16], const int32_t* i) {
+  const __m256i index = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(i));
+  const Vec low = _mm256_permutevar8x32_ps(load(table), index),
+            high = _mm256_permutevar8x32_ps(load(table + 8), index);
+  return _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(index, 28)));
 }
 
 /// r[i][j] ↔ r[j][i].

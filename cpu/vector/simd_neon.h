@@ -80,6 +80,17 @@ inline Vec keep(Bits bits, Vec v) {
   return {kept(vmovl_s16(vget_low_s16(has)), v.low), kept(vmovl_high_s16(has), v.high)};
 }
 
+/// table[i mod 16] of kWidth indices i, byte by byte.
+inline Vec look_up(const float (&table)[16], const int32_t* i) {
+  const uint8x16x4_t bytes = vld1q_u8_x4(reinterpret_cast<const uint8_t*>(table));
+  const auto four = [&](const int32_t* p) {
+    const uint32x4_t index = vandq_u32(vreinterpretq_u32_s32(vld1q_s32(p)), vdupq_n_u32(15));
+    const uint32x4_t at = vmlaq_n_u32(vdupq_n_u32(0x03020100), index, 0x04040404);
+    return vreinterpretq_f32_u8(vqtbl4q_u8(bytes, vreinterpretq_u8_u32(at)));
+  };
+  return {four(i), four(i + 4)};
+}
+
 /// r[i][j] ↔ r[j][i], for four rows of four.
 inline void transpose(float32x4_t& r0, float32x4_t& r1, float32x4_t& r2, float32x4_t& r3) {
   const auto wide = [](float32x4_t x) { return vreinterpretq_f64_f32(x); };

@@ -2,6 +2,7 @@
 // NaN passes.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -190,4 +191,29 @@ TEST_CASE("NaN passes through every rectifier, maximum and clamp, and compares u
     CHECK(values(y)[2] == 1);
     CHECK(std::isnan(values(y)[1]));
   }
+}
+
+TEST_CASE("a sigmoid is within 0.502 ulp, and does not depend on its neighbours") {
+  const float inf = std::numeric_limits<float>::infinity(), last = std::nextafter(-16.f, 0.f);
+  // Where another formula begins, and where results overflow, are subnormal or vanish.
+  const float ends[] = {-16, last, 80, 79.99999f, 88,    -87.3f, -88,    -104,    -200,
+                        inf, -inf, 0,  -0.f,      1e30f, -1e30f, 1e-40f, -1e-40f, 1e-9f};
+  std::vector<float> all;
+  for (int i = -3000; i < 3000; ++i) all.push_back(static_cast<float>(i) * 0.0067f);
+  for (size_t i = 0; i < std::size(ends); ++i) all[i * 97] = ends[i];
+  all[1] = -0x1.00127p-1f;  // beside an end, and in double its sigmoid is another float
+  const Array x = list(all), y = unary<formula::Sigmoid>(x);
+  double worst = 0;
+  int64_t differ = 0;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const float got = y.data<float>()[i],
+                alone = unary<formula::Sigmoid>(list<float>({all[i]})).data<float>()[0];
+    differ += std::memcmp(&got, &alone, sizeof got) != 0;
+    const double exact = 1 / (1 + std::exp(-static_cast<double>(all[i])));
+    const int exponent = exact == 0 ? -126 : std::max(std::ilogb(exact), -126);
+    worst = std::max(worst, std::abs(got - exact) * std::ldexp(1.0, 23 - exponent));
+  }
+  CHECK(worst < 0.502);
+  CHECK(differ == 0);
+  CHECK(std::isnan(unary<formula::Sigmoid>(list<float>({std::nanf("")})).data<float>()[0]));
 }
