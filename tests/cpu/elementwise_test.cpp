@@ -68,11 +68,15 @@ TEST_CASE("a copy between any two dtypes is convert() of every element") {
           for (size_t i = 0; i < more.size(); ++i) x.data<From>()[i] = convert<From>(more[i]);
           const Array y = x.to(to), wide({x.numel(), 2}, to, kCPU);
           cpu_backend().copy(wide.select(1, 1), x);
+          const Array apart({x.numel(), 2}, from, kCPU);
+          cpu_backend().copy(apart.select(1, 1), x);
+          const Array closed = apart.select(1, 1).to(to).to_contiguous();
           int64_t wrong = 0;
           for (int64_t i = 0; i < x.numel(); ++i) {
             const To expected = convert<To>(x.data<From>()[i]);
             wrong += std::memcmp(&y.data<To>()[i], &expected, sizeof(To)) != 0;
             wrong += std::memcmp(&wide.data<To>()[2 * i + 1], &expected, sizeof(To)) != 0;
+            wrong += std::memcmp(&closed.data<To>()[i], &expected, sizeof(To)) != 0;
           }
           CHECK(wrong == 0);
         });
