@@ -175,6 +175,13 @@ void draw(Distribution kind, double a, double b, RandomKey key, int64_t begin, i
 
 }  // namespace
 
+bool is_transposed(const Array& to, const Array& from) {
+  int inner = to.dim() - 1;
+  while (inner > 0 && to.size(inner) == 1) --inner;
+  if (inner < 1 || std::abs(from.strides()[inner]) <= 2) return false;  // without planning a walk
+  return transposed(Walk<2>({&to, &from})) >= 0;
+}
+
 void copy(const Array& to, const Array& from) {
   const CopyRun copy = copier(to.dtype(), from.dtype());
   if (to.numel() <= kAlone && to.contiguous() && from.contiguous())  // no walk to plan

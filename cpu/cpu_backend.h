@@ -17,6 +17,9 @@ class CpuBackend final : public Backend {
 // What kernels call of one another, without going through the backend.
 
 void copy(const Array& to, const Array& from);
+/// Whether a walk along `to` would touch a line of cache for each element of `from`, which copy()
+/// does not.
+bool is_transposed(const Array& to, const Array& from);
 void fill(const Array& to, Scalar value);
 /// Throws unless low ≤ index < limit everywhere, or `exempt`. Reads a dimension along which the
 /// index repeats once, so that the position in the message is one in what the caller wrote.

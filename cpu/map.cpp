@@ -43,7 +43,8 @@ void zip_lanes(const S* a, const S* b, S* y, int64_t n) {
   }
 }
 
-/// f(lanes of each array, n): from the lanes of the N − 1 inputs to those of the first array.
+/// f(lanes of each array, n): from the lanes of the N − 1 inputs to those of the first array. A
+/// large transposed input is copied first, tile by tile.
 template <class S, size_t N, class F>
 void walk(const std::array<const Array*, N>& arrays, const F& f) {
   struct FirstIsResult {
@@ -51,6 +52,16 @@ void walk(const std::array<const Array*, N>& arrays, const F& f) {
     static constexpr bool writes(size_t a) { return a == 0; }
     static constexpr bool misses(size_t) { return false; }
   };
+  constexpr int64_t kWorthACopy = 4096;
+  if (arrays[0]->numel() >= kWorthACopy && arrays[0]->contiguous())
+    for (size_t a = 1; a < N; ++a) {
+      if (arrays[a]->contiguous() || !is_transposed(*arrays[0], *arrays[a])) continue;
+      const Array straight(arrays[a]->shape(), arrays[a]->dtype(), arrays[a]->device());
+      copy(straight, *arrays[a]);
+      std::array<const Array*, N> with = arrays;
+      with[a] = &straight;
+      return walk<S, N>(with, f);
+    }
   each_block<S>(arrays, FirstIsResult(),
                 [&](const auto& at, int64_t lanes, int64_t) { f(at, lanes); });
 }

@@ -94,34 +94,40 @@ void check_reduction(const Array& x) {
   CHECK(wrong(y, expected) == 0);
 }
 
+/// Sums and maps of so many rows of n elements, in every pair of layouts.
+void check_maps(int64_t rows, int64_t n, Dtype d) {
+  CAPTURE(rows);
+  CAPTURE(n);
+  CAPTURE(d);
+  // Without NaN: of two of them the processor chooses.
+  const std::vector<Array> a = layouts(rows, n, d, 1, false), b = layouts(rows, n, d, 100, false);
+  for (size_t i = 0; i < a.size(); ++i)
+    for (size_t j = 0; j < b.size(); ++j) {
+      CAPTURE(i);
+      CAPTURE(j);
+      const Array y({rows, n}, d, kCPU);
+      cpu_backend().binary(BinaryOps::index<formula::Add>(), y, a[i], b[j]);
+      std::vector<float> expected = plain(a[i]);
+      const std::vector<float> more = plain(b[j]);
+      for (size_t k = 0; k < more.size(); ++k) expected[k] += more[k];
+      CHECK(wrong(y, expected) == 0);
+    }
+  for (const Array& x : layouts(rows, n, d, 200, true)) {
+    const Array y = Array({rows * n + 1}, d, kCPU).slice(0, 1, rows * n + 1).reshape({rows, n});
+    cpu_backend().unary(UnaryOps::index<formula::Relu>(), y, x, {});
+    std::vector<float> expected = plain(x);
+    for (float& v : expected) v = v <= 0 ? 0 : v;
+    CHECK(wrong(y, expected) == 0);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("sums and maps of every layout have the bits of the plain formula") {
-  for (const Dtype d : floats)
-    for (const int64_t n : lengths) {
-      CAPTURE(d);
-      CAPTURE(n);
-      // Without NaN: of two of them the processor chooses.
-      const std::vector<Array> a = layouts(3, n, d, 1, false), b = layouts(3, n, d, 100, false);
-      for (size_t i = 0; i < a.size(); ++i)
-        for (size_t j = 0; j < b.size(); ++j) {
-          CAPTURE(i);
-          CAPTURE(j);
-          const Array y({3, n}, d, kCPU);
-          cpu_backend().binary(BinaryOps::index<formula::Add>(), y, a[i], b[j]);
-          std::vector<float> expected = plain(a[i]);
-          const std::vector<float> more = plain(b[j]);
-          for (size_t k = 0; k < more.size(); ++k) expected[k] += more[k];
-          CHECK(wrong(y, expected) == 0);
-        }
-      for (const Array& x : layouts(3, n, d, 200, true)) {
-        const Array y = Array({3 * n + 1}, d, kCPU).slice(0, 1, 3 * n + 1).reshape({3, n});
-        cpu_backend().unary(UnaryOps::index<formula::Relu>(), y, x, {});
-        std::vector<float> expected = plain(x);
-        for (float& v : expected) v = v <= 0 ? 0 : v;
-        CHECK(wrong(y, expected) == 0);
-      }
-    }
+  for (const Dtype d : floats) {
+    for (const int64_t n : lengths) check_maps(3, n, d);
+    for (const int64_t n : {59, 64, 96, 256, 513}) check_maps(70, n, d);
+  }
 }
 
 TEST_CASE("a million elements are rounded to bfloat16 as one is, wherever a NaN is") {
