@@ -147,13 +147,20 @@ struct WalkedRuns {
     }
     if (inner > 0) below_ = all.shape[inner - 1] - index_[inner - 1];
   }
-  /// Goes on to the next run; false after the last one.
-  bool next() {
+  /// Goes on to the run after the next `count` ones; false after the last one.
+  bool next(int64_t count = 1) {
+    rows -= count - 1, below_ -= count - 1;
+    for (size_t a = 0; a < N && count > 1; ++a) at[a] += (count - 1) * down_[a];
     if (--rows == 0) return false;
     for (size_t a = 0; a < N; ++a) at[a] += down_[a];
     if (--below_ == 0) carry();
     return true;
   }
+  /// Runs until a dimension or all of them end.
+  int64_t below() const { return std::min(rows, below_); }
+  /// Whether array a's next run follows this one in memory, or is this one again.
+  bool follows(size_t a, int64_t item) const { return rows > 1 && down_[a] == n * item; }
+  bool repeats(size_t a) const { return rows > 1 && down_[a] == 0; }
 
  private:
   /// From the end of the last dimension but one to the start of the next.
@@ -242,6 +249,40 @@ struct Use {
   bool misses(size_t a) const { return missing >> a & 1; }
 };
 
+/// The array that repeats one row beside others whose rows follow one another, as a bias does; N if
+/// there is no such one.
+template <class S, size_t N, class Use>
+size_t repeated(const WalkedRuns<N>& runs, const Use& use) {
+  size_t again = N;
+  for (size_t a = 0; a < N; ++a) {
+    if (runs.follows(a, sizeof(S)) || !(use.reads(a) || use.writes(a))) continue;
+    if (again < N || use.writes(a) || !runs.repeats(a)) return N;
+    again = a;
+  }
+  return again;
+}
+inline constexpr int64_t kRepeated = 1024;  // elements that are worked on at once then
+
+/// Runs of lanes beside one that repeats, several at a time, for a step from one short row to the
+/// next costs as much as some chunks.
+template <class S, size_t N, class F>
+void repeat_runs(WalkedRuns<N>& runs, size_t again, const F& f) {
+  alignas(64) S copies[kRepeated];
+  const int64_t most = kRepeated / runs.n;
+  std::array<S*, N> lanes;
+  const char* copied = nullptr;
+  int64_t count;
+  do {
+    for (size_t a = 0; a < N; ++a) lanes[a] = reinterpret_cast<S*>(runs.at[a]);
+    for (int64_t i = 0; i < std::min(runs.rows, most) && copied != runs.at[again]; ++i)
+      std::copy_n(lanes[again], runs.n, copies + i * runs.n);
+    copied = runs.at[again];
+    count = std::min(runs.below(), most);
+    lanes[again] = copies;
+    f(lanes, count * runs.n, count * runs.n);
+  } while (runs.next(count));
+}
+
 /// f(lanes of each array, whole chunks of lanes, elements) for blocks of arrays of one shape, of
 /// lanes of S. An array that `use` does not name has no lanes.
 template <class S, size_t N, class Use, class F>
@@ -256,6 +297,9 @@ void each_block(const std::array<const Array*, N>& arrays, const Use& use, const
         if (in_place && (use.reads(a) || use.writes(a))) in_place = copies[a].dense(runs.steps[a]);
         in_place &= !use.misses(a);
       }
+      if (in_place && runs.n % kLanes == 0 && runs.n <= kRepeated / 4)
+        if (const size_t again = repeated<S>(runs, use); again < N)
+          return repeat_runs<S>(runs, again, f);
       do {
         std::array<char*, N> at = runs.at;
         const auto advance = [&](int64_t n) {

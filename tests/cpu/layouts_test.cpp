@@ -130,6 +130,19 @@ TEST_CASE("sums and maps of every layout have the bits of the plain formula") {
   }
 }
 
+TEST_CASE("a row is added to each row of a part of a batch") {
+  for (const int64_t n : {32, 64, 512}) {
+    CAPTURE(n);
+    const Array all = numbers({20, 100, n}, kFloat32, 1, false), x = all.slice(1, 3, 93),
+                row = numbers({n}, kFloat32, 2, false), y({20, 90, n}, kFloat32, kCPU);
+    cpu_backend().binary(BinaryOps::index<formula::Add>(), y, x, row.expand({20, 90, n}));
+    std::vector<float> expected = plain(x);
+    for (size_t i = 0; i < expected.size(); ++i)
+      expected[i] += row.data<float>()[i % static_cast<size_t>(n)];
+    CHECK(wrong(y, expected) == 0);
+  }
+}
+
 TEST_CASE("a million elements are rounded to bfloat16 as one is, wherever a NaN is") {
   const int64_t n = 1000003;
   const Array x({n + 1}, kFloat32, kCPU);
