@@ -232,3 +232,30 @@ TEST_CASE("the same bits for any number of threads and any layout of the logits"
   set_num_threads(before);
   for (const Tensor& r : results) CHECK(same_bits(r, results[0]));
 }
+
+TEST_CASE(
+    "few classes, whose rows are worked on together, have the bits of many, a row at a time") {
+  manual_seed(11);
+  for (const Dtype d : floats)
+    for (const int64_t C : {1, 2, 10, 17, 31, 32})
+      for (const int64_t rows : {1, 31, 33, 200}) {
+        CAPTURE(d);
+        CAPTURE(C);
+        CAPTURE(rows);
+        const Tensor few = (randn({rows, C}) * 3).to(d), w = rand({C}).to(compute_dtype(d)),
+                     t = randint(0, C, {rows}, kInt64);
+        for (int64_t i = 0; i < rows; i += 5) t.select(0, i).fill_(-100);
+        const Tensor many = cat({few, full({rows, 70 - C}, -kInf, d)}, 1),
+                     none = zeros({70 - C}, w.options());
+        TensorList losses, slopes;
+        for (const Tensor& x : {few, many}) {
+          const Tensor leaf = x.detach().clone().requires_grad_();
+          const Tensor loss = cross_entropy(leaf, t, x.size(1) == C ? w : cat({w, none}, 0), kNone);
+          loss.backward(ones_like(loss));
+          losses.push_back(loss.detach());
+          slopes.push_back(leaf.grad().narrow(1, 0, C).contiguous());
+        }
+        CHECK(same_bits(losses[0], losses[1]));
+        CHECK(same_bits(slopes[0], slopes[1]));
+      }
+}
