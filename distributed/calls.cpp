@@ -118,7 +118,10 @@ void CallQueue::run_one(Waiting& one) {
     Exchanges with(engine_.get(), place_.rank, place_.size,
                    one.number << 24 | (one.call.signature & 0x1fffff) << 3,
                    own.count() > 0 ? own : place_.timeout);
-    one.body(with);
+    {
+      const halftape::detail::FlushAs caller(one.flush);
+      one.body(with);
+    }
     one.body = {};  // whoever waits finds the tensors' bytes with their owners alone
     if (watch_) watch_->set_progress({one.number, one.call.signature, false, title});
     one.state->end({});

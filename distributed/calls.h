@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 
+#include "halftape/core/machine/flush_denormal.h"
 #include "halftape/distributed/process_group.h"
 
 namespace halftape::distributed {
@@ -67,6 +68,7 @@ class CallQueue {
     Call call;
     Body body;
     std::shared_ptr<Work::State> state;
+    uint32_t flush = halftape::detail::flush_bits();  // sums are the caller's
     std::string title() const;
   };
   void run();

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "halftape/core/check.h"
+#include "halftape/core/machine/flush_denormal.h"
 #include "halftape/core/machine/os.h"
 #include "halftape/core/machine/warn.h"
 
@@ -42,6 +43,7 @@ struct Job {
   void (*task)(int64_t, void*);
   void* context;
   int64_t count;
+  uint32_t flush = detail::flush_bits();  // the caller's: the bits are those of its loop alone
   std::atomic<int64_t> next{0}, done{0};
   std::mutex mutex;
   std::condition_variable finished;
@@ -50,6 +52,7 @@ struct Job {
   /// Claims and runs tasks until none is left.
   void work() {
     inside = true;
+    const detail::FlushAs caller(flush);
     for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) {
       try {
         task(i, context);

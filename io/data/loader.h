@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "halftape/core/check.h"
+#include "halftape/core/machine/flush_denormal.h"
 #include "halftape/io/data/dataset.h"
 #include "halftape/io/data/iterator.h"
 #include "halftape/io/data/loader_options.h"
@@ -165,7 +166,8 @@ class DataLoaderBase {
  private:
   struct Job {
     size_t sequence_number = 0;
-    std::optional<BatchRequest> request;  // without: the worker ends
+    std::optional<BatchRequest> request;              // without: the worker ends
+    uint32_t flush = halftape::detail::flush_bits();  // of the thread that draws it
   };
   struct Result {
     size_t sequence_number = 0;
@@ -190,6 +192,7 @@ class DataLoaderBase {
       if (!job.request) return;
       Result result{.sequence_number = job.sequence_number, .batch = {}, .exception = {}};
       try {
+        const halftape::detail::FlushAs caller(job.flush);
         result.batch = load(dataset, *std::move(job.request));
       } catch (...) {
         result.exception = std::current_exception();

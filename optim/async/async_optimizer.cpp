@@ -16,6 +16,7 @@
 #include "halftape/autograd/tape/grad_tag.h"
 #include "halftape/core/capture/capture.h"
 #include "halftape/core/contract/backend.h"
+#include "halftape/core/machine/flush_denormal.h"
 #include "halftape/core/machine/warn.h"
 #include "halftape/optim/clip_grad.h"
 #include "halftape/optim/state/flat_storage.h"
@@ -60,6 +61,7 @@ class AsyncOptimizer::Worker {
     {
       const std::lock_guard lock(mutex_);
       task_ = std::move(task);
+      flush_ = halftape::detail::flush_bits();
     }
     changed_.notify_all();
   }
@@ -73,6 +75,7 @@ class AsyncOptimizer::Worker {
       std::exception_ptr thrown;
       lock.unlock();
       try {
+        const halftape::detail::FlushAs caller(flush_);
         task_();
       } catch (...) {
         thrown = std::current_exception();
@@ -88,6 +91,7 @@ class AsyncOptimizer::Worker {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::function<void()> task_;  // empty: idle
+  uint32_t flush_ = 0;          // of the thread that started it
   std::exception_ptr error_;
   bool stopping_ = false;
   std::thread thread_;  // last: it uses the others from its first moment
