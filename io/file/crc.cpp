@@ -1,6 +1,11 @@
 #include "halftape/io/file/crc.h"
 
 #include <array>
+#if defined(__x86_64__)
+#include <nmmintrin.h>
+
+#include <cstring>
+#endif
 
 namespace halftape {
 namespace {
@@ -36,9 +41,31 @@ uint32_t crc(const void* bytes, size_t n, uint32_t before) {
   return ~sum;
 }
 
+#if defined(__x86_64__)
+/// The same sum by the machine's instruction, several times as fast: summing would take most of the
+/// time of loading a file.
+__attribute__((target("sse4.2"))) uint32_t crc32c_by_instruction(const void* bytes, size_t n,
+                                                                 uint32_t before) {
+  const auto* p = static_cast<const uint8_t*>(bytes);
+  uint64_t sum = ~before;
+  for (; n >= 8; n -= 8, p += 8) {
+    uint64_t word;
+    std::memcpy(&word, p, 8);
+    sum = _mm_crc32_u64(sum, word);
+  }
+  auto last = static_cast<uint32_t>(sum);
+  for (; n > 0; --n, ++p) last = _mm_crc32_u8(last, *p);
+  return ~last;
+}
+#endif
+
 }  // namespace
 
 uint32_t crc32c(const void* bytes, size_t n, uint32_t before) {
+#if defined(__x86_64__)
+  static const bool has_instruction = __builtin_cpu_supports("sse4.2");
+  if (has_instruction) return crc32c_by_instruction(bytes, n, before);
+#endif
   return crc<0x82f63b78>(bytes, n, before);
 }
 uint32_t crc32(const void* bytes, size_t n, uint32_t before) {

@@ -33,6 +33,20 @@ TEST_CASE("the CRC-32C of bytes in two pieces is that of all, wherever they are 
     CHECK(crc32c(&text[cut], text.size() - cut, crc32c(text.data(), cut)) == whole);
 }
 
+TEST_CASE("the CRC-32C of any bytes anywhere is the one that its polynomial defines") {
+  std::string text;
+  for (int i = 0; i < 70; ++i) text += static_cast<char>(i * 151 + 200);
+  for (size_t from = 0; from < 9; ++from)
+    for (size_t n = 0; from + n <= text.size(); ++n) {
+      uint32_t sum = ~uint32_t{0};
+      for (size_t i = 0; i < n; ++i) {
+        sum ^= static_cast<uint8_t>(text[from + i]);
+        for (int bit = 0; bit < 8; ++bit) sum = sum >> 1 ^ (sum & 1 ? 0x82f63b78u : 0u);
+      }
+      CHECK(crc32c(&text[from], n) == ~sum);
+    }
+}
+
 TEST_CASE("JSON strings quote what must be, and only UTF-8 goes through") {
   CHECK(json_quoted("a\"b\\c\n\x1f/\xc3\xa4") == "\"a\\\"b\\\\c\\u000a\\u001f/\xc3\xa4\"");
   CHECK(json_quoted("a\xff") == "\"a\xEF\xBF\xBD\"");
