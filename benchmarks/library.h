@@ -54,6 +54,24 @@ class Autocast {
   lib::amp::autocast guard_;
 };
 
+/// Takes subnormal numbers for 0 for a scope, if it is told to.
+class FlushDenormal {
+ public:
+  explicit FlushDenormal(bool on) { set(on); }
+  ~FlushDenormal() { set(false); }
+  FlushDenormal(const FlushDenormal&) = delete;
+  FlushDenormal& operator=(const FlushDenormal&) = delete;
+
+ private:
+  static void set(bool on) {
+#ifdef HALFTAPE_BENCH_LIBTORCH
+    at::globalContext().setFlushDenormal(on);
+#else
+    lib::set_flush_denormal(on);
+#endif
+  }
+};
+
 /// Numbers that are the same everywhere: from −size to size.
 class FixedNumbers {
  public:

@@ -1,5 +1,6 @@
 // A training step of three MLPs, with SGD and Adam, in float32 and under autocast. The same source
-// builds against LibTorch (benchmarks/compare), with extras/libtorch/amp.h.
+// builds against LibTorch (benchmarks/compare), with extras/libtorch/amp.h. Then the step of the
+// second one with a loss so small that all gradients are subnormal.
 //
 // With --check, the losses of twenty steps on fixed numbers instead: both must print the same ones,
 // so that nobody is timed doing other work.
@@ -32,8 +33,9 @@ struct Net : nn::Module {
 class Job {
  public:
   /// With a small rate what is learnt stays far from subnormal numbers, which cost time.
-  Job(const std::vector<int64_t>& widths, int64_t batch, bool adam, Mode mode, double rate)
-      : net_(std::make_shared<Net>(widths)), mode_(mode) {
+  Job(const std::vector<int64_t>& widths, int64_t batch, bool adam, Mode mode, double rate,
+      double weight = 1)
+      : net_(std::make_shared<Net>(widths)), mode_(mode), weight_(weight) {
     FixedNumbers numbers;
     {
       const lib::NoGradGuard guard;
@@ -54,7 +56,8 @@ class Job {
     for (Tensor& p : net_->parameters()) p.mutable_grad() = Tensor();
     const Tensor loss = [&] {
       const Autocast autocast(mode_);
-      return nn::functional::cross_entropy(net_->forward(x_), y_);
+      const Tensor mean = nn::functional::cross_entropy(net_->forward(x_), y_);
+      return weight_ == 1 ? mean : mean * weight_;
     }();
     if (mode_ == Mode::Float16) {
       scaler_.scale(loss).backward();
@@ -70,10 +73,26 @@ class Job {
  private:
   std::shared_ptr<Net> net_;
   Mode mode_;
+  double weight_;  // of the loss
   Tensor x_, y_;
   std::unique_ptr<lib::optim::Optimizer> optimizer_;
   Scaler scaler_;
 };
+
+void add_subnormal(bench::Table& table, const std::vector<int64_t>& widths, int64_t batch) {
+  for (const bool small : {false, true}) {
+    for (const bool flush : {false, true}) {
+      auto job =
+          std::make_shared<Job>(widths, batch, false, Mode::Float32, 1e-8, small ? 1e-37 : 0.5);
+      table.add(std::string("b, ") + (small ? "subnormal" : "normal") + " gradients" +
+                    (flush ? ", flushed" : ""),
+                [job, flush] {
+                  const FlushDenormal guard(flush);
+                  bench::keep(job->step());
+                });
+    }
+  }
+}
 
 }  // namespace
 
@@ -107,5 +126,6 @@ int main(int argc, char** argv) {
       }
     }
   }
+  if (!table.checks()) add_subnormal(table, works[1].widths, works[1].batch);
   table.run();
 }
