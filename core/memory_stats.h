@@ -13,4 +13,12 @@ int64_t max_memory_allocated();
 /// Begins anew with what is allocated now.
 void reset_peak_memory_stats();
 
+/// Bytes that were taken from the system and not given back: those of arrays, and blocks kept for
+/// reuse. Blocks above 32 KiB that lie idle while 16 times the bytes of all kept ones are taken
+/// (and at least 64 MiB) go back, and all of them when there are more than 1 GiB.
+int64_t memory_reserved();
+/// Gives back what is kept for reuse, but for the small blocks of other threads, at most 1 MiB
+/// each.
+void empty_cache();
+
 }  // namespace halftape::cpu

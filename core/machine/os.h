@@ -68,6 +68,8 @@ std::string output_of(const std::string& command);
 /// Memory for aligned_free(), null if there is none: Windows lacks std::aligned_alloc().
 void* aligned_alloc(size_t alignment, size_t size);
 void aligned_free(void* block);
+/// Gives the system the free pages that the C library has kept; does nothing but with glibc.
+void trim_heap() noexcept;
 
 // --- The terminal behind standard output
 

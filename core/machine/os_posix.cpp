@@ -17,6 +17,9 @@
 #if defined(__linux__)
 #include <sched.h>
 #endif
+#if __has_include(<malloc.h>)
+#include <malloc.h>
+#endif
 #if __has_include(<execinfo.h>)
 #include <execinfo.h>
 #define HALFTAPE_HAVE_EXECINFO 1
@@ -164,6 +167,11 @@ void* aligned_alloc(size_t alignment, size_t size) {
   return std::aligned_alloc(alignment, size);
 }
 void aligned_free(void* block) { std::free(block); }
+void trim_heap() noexcept {
+#if defined(__GLIBC__)
+  ::malloc_trim(0);
+#endif
+}
 
 void after_fork_in_child(void (*f)()) { pthread_atfork(nullptr, nullptr, f); }
 

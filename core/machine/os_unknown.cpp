@@ -24,6 +24,7 @@ int processors() { return 1; }
 void after_fork_in_child(void (*)()) {}
 void* aligned_alloc(size_t alignment, size_t size) { return std::aligned_alloc(alignment, size); }
 void aligned_free(void* block) { std::free(block); }
+void trim_heap() noexcept {}
 std::string host_name() { return "localhost"; }
 NoPipeSignal::NoPipeSignal() = default;
 NoPipeSignal::~NoPipeSignal() { (void)ours_; }

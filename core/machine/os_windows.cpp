@@ -128,6 +128,7 @@ int processors() { return static_cast<int>(std::max(1u, std::thread::hardware_co
 
 void* aligned_alloc(size_t alignment, size_t size) { return _aligned_malloc(size, alignment); }
 void aligned_free(void* block) { _aligned_free(block); }
+void trim_heap() noexcept {}
 
 void after_fork_in_child(void (*)()) {}
 

@@ -1,5 +1,6 @@
 #include "halftape/cpu/runtime/allocator.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
@@ -31,6 +32,19 @@ constexpr size_t bin_of(size_t size) {
   return static_cast<size_t>(top) * 8 + quarter;
 }
 
+/// Bytes that the system has given and not got back.
+std::atomic<int64_t> reserved{0};
+
+void* fresh(size_t size) {
+  void* p = os::aligned_alloc(kAlignment, size);
+  if (p) reserved.fetch_add(static_cast<int64_t>(size), std::memory_order_relaxed);
+  return p;
+}
+void release(void* p, size_t size) noexcept {
+  os::aligned_free(p);
+  reserved.fetch_sub(static_cast<int64_t>(size), std::memory_order_relaxed);
+}
+
 /// Free blocks by size, up to a limit of bytes in all. When the limit is reached, all of them are
 /// released, so that blocks of sizes which nobody asks for any more do not stay.
 class Bins {
@@ -39,42 +53,87 @@ class Bins {
   Bins(const Bins&) = delete;
   Bins& operator=(const Bins&) = delete;
   ~Bins() { clear(); }
+  size_t held() const { return held_; }
   void* take(size_t size) {
-    auto& blocks = bins_[bin_of(size)];
-    if (blocks.empty()) return nullptr;
-    void* p = blocks.back();
-    blocks.pop_back();
+    Bin& bin = bins_[bin_of(size)];
+    if (bin.blocks.empty()) return nullptr;
+    void* p = bin.blocks.back();
+    bin.blocks.pop_back();
+    bin.idle = std::min(bin.idle, bin.blocks.size());
     held_ -= size;
     return p;
   }
   bool keep(void* p, size_t size) noexcept {
     if (size > limit_) return false;
     if (held_ + size > limit_) clear();
+    Bin& bin = bins_[bin_of(size)];
     try {
-      bins_[bin_of(size)].push_back(p);
+      bin.blocks.push_back(p);
     } catch (...) {
       return false;
     }
+    bin.size = size;
     held_ += size;
     return true;
   }
-  void clear() noexcept {
-    for (auto& blocks : bins_) {
-      for (void* p : blocks) os::aligned_free(p);
-      blocks.clear();
+  /// Releases the blocks that nobody has taken since the last call. True if there were any.
+  bool release_idle() noexcept {
+    const size_t before = held_;
+    for (Bin& bin : bins_) {
+      for (size_t i = 0; i < bin.idle; ++i) release(bin.blocks[i], bin.size);
+      bin.blocks.erase(bin.blocks.begin(), bin.blocks.begin() + static_cast<int64_t>(bin.idle));
+      held_ -= bin.idle * bin.size;
+      bin.idle = bin.blocks.size();
     }
-    held_ = 0;
+    return held_ < before;
+  }
+  void clear() noexcept {
+    for (Bin& bin : bins_) bin.idle = bin.blocks.size();
+    release_idle();
   }
 
  private:
-  std::array<std::vector<void*>, 512> bins_;
+  struct Bin {
+    std::vector<void*> blocks;  // the last one kept is the first one taken
+    size_t size = 0, idle = 0;  // blocks at the front that have lain there since release_idle()
+  };
+  std::array<Bin, 512> bins_;
   size_t limit_, held_ = 0;
 };
 
-/// The large blocks of all threads.
-struct SharedCache {
-  std::mutex mutex;
-  Bins bins{size_t{1} << 30};
+/// The large blocks of all threads. Those that lie idle while many times their bytes are taken go
+/// back: a step takes about what it holds at its peak, so that this is many steps, and what is
+/// taken from the system again in a program with longer phases is a small part of what it takes.
+class SharedCache {
+ public:
+  void* take(size_t size) {
+    const std::lock_guard lock(mutex_);
+    most_ = std::max(most_, bins_.held());
+    taken_ += size;
+    if (taken_ / kTimes > std::max(most_, kLittle)) [[unlikely]]
+      trim();
+    return bins_.take(size);
+  }
+  bool keep(void* p, size_t size) noexcept {
+    const std::lock_guard lock(mutex_);
+    return bins_.keep(p, size);
+  }
+  void clear() noexcept {
+    const std::lock_guard lock(mutex_);
+    bins_.clear();
+    os::trim_heap();
+  }
+
+ private:
+  static constexpr size_t kTimes = 16, kLittle = size_t{4} << 20;
+  void trim() noexcept {
+    if (bins_.release_idle()) os::trim_heap();
+    taken_ = most_ = 0;
+  }
+
+  std::mutex mutex_;
+  Bins bins_{size_t{1} << 30};
+  size_t taken_ = 0, most_ = 0;  // since the last trim(): bytes taken, and the most that were held
 };
 SharedCache& shared() {
   static auto* cache = new SharedCache;  // NOLINT: outlives every static tensor
@@ -118,15 +177,11 @@ ThreadCache* own_cache(size_t size) {
 
 void* take_kept(size_t size, ThreadCache* own) {
   if (kAddressSanitizer) return nullptr;
-  if (own) return own->take(size);
-  const std::lock_guard lock(shared().mutex);
-  return shared().bins.take(size);
+  return own ? own->take(size) : shared().take(size);
 }
 bool keep(void* block, size_t size, ThreadCache* own) noexcept {
   if (kAddressSanitizer) return false;
-  if (own) return own->keep(block, size);
-  const std::lock_guard lock(shared().mutex);
-  return shared().bins.keep(block, size);
+  return own ? own->keep(block, size) : shared().keep(block, size);
 }
 
 void count_block(int64_t bytes, ThreadCache* own) noexcept {
@@ -136,17 +191,14 @@ void count_block(int64_t bytes, ThreadCache* own) noexcept {
 void give_back(void* block, size_t size, void*) noexcept {
   ThreadCache* own = own_cache(size);
   count_block(-static_cast<int64_t>(size), own);
-  if (!keep(block, size, own)) os::aligned_free(block);
+  if (!keep(block, size, own)) release(block, size);
 }
 
 void* take_uncounted(size_t size, ThreadCache* own) {
   if (void* p = take_kept(size, own)) return p;
-  if (void* p = os::aligned_alloc(kAlignment, size)) return p;
-  {
-    const std::lock_guard lock(shared().mutex);
-    shared().bins.clear();
-  }
-  return os::aligned_alloc(kAlignment, size);
+  if (void* p = fresh(size)) return p;
+  shared().clear();
+  return fresh(size);
 }
 
 void* take(size_t size) {
@@ -166,6 +218,11 @@ int64_t max_memory_allocated() {
   memory_allocated();
   return peak.load(std::memory_order_relaxed);
 }
+int64_t memory_reserved() { return reserved.load(std::memory_order_relaxed); }
+void empty_cache() {
+  if (ThreadCache* own = own_cache(0)) own->clear();
+  shared().clear();
+}
 void reset_peak_memory_stats() { peak.store(memory_allocated(), std::memory_order_relaxed); }
 
 BufferPtr allocate(size_t bytes) {
@@ -181,7 +238,7 @@ BufferPtr allocate(size_t bytes) {
     return make_ref<Buffer>(block, size, Device(kCPU), &give_back);
   } catch (const std::bad_alloc&) {
     count_block(-static_cast<int64_t>(size), nullptr);
-    os::aligned_free(block);  // to the system: the error needs memory, too
+    release(block, size);  // to the system: the error needs memory, too
     out_of_memory(bytes);
   }
 }

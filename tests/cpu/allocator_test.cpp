@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <fstream>
 #include <set>
 #include <string>
 #include <thread>
@@ -87,6 +88,74 @@ TEST_CASE("sizes that nobody asks for any more do not keep those in use out of t
   const void* first = cpu::allocate(3000)->bytes();
   CHECK(cpu::allocate(3000)->bytes() == first);
 }
+
+TEST_CASE("large blocks that lie idle go back, and those in use stay at hand") {
+  if (!reuses) return;
+  cpu::empty_cache();
+  const int64_t before = cpu::memory_reserved();
+  {
+    std::vector<BufferPtr> once;  // of sizes that nobody asks for any more
+    for (int i = 0; i < 20; ++i) once.push_back(cpu::allocate(size_t{3} << 20));
+    for (int i = 0; i < 9; ++i) once.push_back(cpu::allocate(size_t{1} << 20));
+  }
+  CHECK(cpu::memory_reserved() - before == (69 << 20));
+  const auto step = [] {  // three blocks at a time
+    const BufferPtr a = cpu::allocate(size_t{1} << 20), b = cpu::allocate(size_t{1} << 20),
+                    c = cpu::allocate(size_t{1} << 20);
+  };
+  for (int i = 0; i < 16 * 69 / 3; ++i) step();
+  CHECK(cpu::memory_reserved() - before == (69 << 20));
+  for (int i = 0; i < 2 * 16 * 69 / 3; ++i) step();
+  CHECK(cpu::memory_reserved() - before == (3 << 20));
+  for (int i = 0; i < 1000; ++i) step();
+  CHECK(cpu::memory_reserved() - before == (3 << 20));
+  cpu::empty_cache();
+  CHECK(cpu::memory_reserved() == before);
+}
+
+TEST_CASE("what is reserved holds the small blocks, too, of any thread, until it ends") {
+  if (!reuses) return;
+  cpu::empty_cache();
+  const int64_t before = cpu::memory_reserved();
+  std::thread([&] {
+    const BufferPtr b = cpu::allocate(1000);
+    CHECK(cpu::memory_reserved() > before + 1000);
+    CHECK(cpu::memory_reserved() < before + 1500);
+    { const BufferPtr gone = cpu::allocate(20000); }
+    CHECK(cpu::memory_reserved() > before + 21000);
+    cpu::empty_cache();
+    CHECK(cpu::memory_reserved() < before + 1500);
+    { const BufferPtr gone = cpu::allocate(20000); }
+  }).join();
+  CHECK(cpu::memory_reserved() == before);
+}
+
+#if defined(__linux__)
+TEST_CASE("blocks that went back are the system's again") {
+  if (!reuses) return;
+  const auto resident = [] {
+    int64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages >> pages;
+    return pages * 4096;
+  };
+  cpu::empty_cache();
+  const int64_t before = resident();
+  std::vector<BufferPtr> kept;  // between the others
+  {
+    std::vector<BufferPtr> once;
+    for (int i = 0; i < 200; ++i) {
+      once.push_back(cpu::allocate(size_t{100'000}));
+      once.push_back(cpu::allocate(size_t{2} << 20));
+      kept.push_back(cpu::allocate(size_t{33'000}));
+      for (const BufferPtr& b : {once[once.size() - 1], once[once.size() - 2]})
+        std::memset(b->bytes(), 1, b->size());
+    }
+  }
+  CHECK(resident() - before > (400 << 20));
+  cpu::empty_cache();
+  CHECK(resident() - before < (40 << 20));
+}
+#endif
 
 TEST_CASE("live buffers and bytes are counted, and views do not count") {
   const int64_t buffers = Buffer::live_count(), bytes = Buffer::live_bytes();
