@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <vector>
@@ -20,7 +21,8 @@ void keep(const T& value) {
 }
 
 /// Cases under names; --only=TEXT: those with TEXT in it. --json writes one JSON object for
-/// programs instead of a table; --count=N only calls each case N times, for a profiler;
+/// programs instead of a table; --count=N only calls each case N times, for a profiler, and --peak
+/// says then how many KiB of memory the process had at most, on Linux;
 /// --threads=N is 1 otherwise. With --check the program is to report numbers with check() instead
 /// of adding cases.
 class Table {
@@ -33,6 +35,7 @@ class Table {
       if (std::strncmp(argv[i], "--count=", 8) == 0) count_ = std::atoi(argv[i] + 8);
       if (std::strncmp(argv[i], "--threads=", 10) == 0) threads_ = std::atoi(argv[i] + 10);
       checks_ |= std::strcmp(argv[i], "--check") == 0;
+      peak_ |= std::strcmp(argv[i], "--peak") == 0;
     }
   }
   bool checks() const { return checks_; }
@@ -43,9 +46,11 @@ class Table {
   void check(const std::string& name, double value) {
     std::printf("%s\t%.9g\n", name.c_str(), value);
   }
+  /// What no case is made for takes no memory.
+  bool wants(const std::string& name) const { return name.find(only_) != std::string::npos; }
   /// A call's time is divided by its items.
   void add(std::string name, std::function<void()> call, int64_t items = 1) {
-    if (name.find(only_) == std::string::npos) return;
+    if (!wants(name)) return;
     cases_.push_back({std::move(name), std::move(call), items, 1, 0, {}});
   }
   void run() {
@@ -53,6 +58,7 @@ class Table {
     if (count_ > 0) {
       for (Case& c : cases_)
         for (int i = 0; i < count_; ++i) c.call();
+      if (peak_) print_peak();
       return;
     }
     for (Case& c : cases_)  // calls for a round of half a millisecond
@@ -88,6 +94,11 @@ class Table {
     int rounds;
     std::vector<double> ns;
   };
+  static void print_peak() {
+    std::string line;  // not getrusage(), which counts what the process was before exec(), too
+    for (std::ifstream status("/proc/self/status"); std::getline(status, line);)
+      if (line.compare(0, 6, "VmHWM:") == 0) std::printf("%ld\n", std::atol(&line[6]));
+  }
   double now() const {  // nanoseconds
     timespec t;
     clock_gettime(threads_ > 1 ? CLOCK_MONOTONIC : CLOCK_PROCESS_CPUTIME_ID, &t);
@@ -101,7 +112,7 @@ class Table {
   std::string title_, unit_;
   std::string only_;
   int count_ = 0, threads_ = 1;
-  bool json_ = false, checks_ = false;
+  bool json_ = false, checks_ = false, peak_ = false;
   std::vector<Case> cases_;
 };
 
