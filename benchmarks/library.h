@@ -2,7 +2,7 @@
 // and against this library.
 #pragma once
 #ifdef HALFTAPE_BENCH_LIBTORCH
-#include "../extras/libtorch/amp.h"
+#include "amp.h"
 namespace torch {
 namespace amp = ::amp;
 }
