@@ -61,7 +61,7 @@ enum class Summation : uint8_t {
 struct GroupOptions {
   /// Of every collective call.
   milliseconds timeout{60000};
-  Summation summation = Summation::Tree;
+  Summation summation = Summation::Tree;  // of all_reduce()
 };
 
 /// A group of processes. Calls come from one thread at a time; they run one after the other, on a
@@ -83,13 +83,13 @@ class ProcessGroup {
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
 
-  int rank() const;
-  int size() const;
+  int rank() const;  // of this process, from 0
+  int size() const;  // how many processes
   /// The engine's name; "none" for a group of one process.
   std::string backend() const;
   /// Small values that all ranks see. Null in a group of one that has none.
   std::shared_ptr<Store> store() const;
-  Summation summation() const;
+  Summation summation() const;  // as the group was made
   /// True if calls return before a device has done them: with NCCL.
   bool queues() const;
 
@@ -133,7 +133,7 @@ struct ProcessGroupOptions {
   std::string backend = {};
   /// Of every collective call, and of the silence after which a process counts as lost.
   milliseconds timeout{60000};
-  Summation summation = Summation::Tree;
+  Summation summation = Summation::Tree;  // of all_reduce()
   /// "tcp://host:port": rank 0 listens there; "file:///folder": a folder that all see, empty at the
   /// start of a run.
   std::string init_method = {};

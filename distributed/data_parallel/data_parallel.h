@@ -99,7 +99,7 @@ class DistributedDataParallel {
   void broadcast_scaler(amp::GradScaler& scaler, int src = 0);
   void broadcast_scaler(amp::AsyncGradScaler& scaler, int src = 0);
 
-  ProcessGroup& group() const;
+  ProcessGroup& group() const;  // over whose ranks gradients are averaged
   /// The numbers of the parameters in each bucket, in the order in which buckets are reduced.
   std::vector<std::vector<size_t>> buckets() const;
 

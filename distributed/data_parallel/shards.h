@@ -10,7 +10,7 @@ namespace halftape::distributed {
 
 /// One of `count` equal pieces of a batch.
 struct Shard {
-  int64_t index, count;
+  int64_t index, count;  // the number of this one, from 0, and of all
   /// This shard's rows of a batch that every rank has whole: (N, …) → (N / count, …). Throws when
   /// count does not divide N.
   Tensor of(const Tensor& batch) const;
@@ -36,7 +36,7 @@ struct Shard {
 class Shards {
  public:
   class Loop;
-  class iterator {
+  class iterator {  // over this rank's shards
    public:
     Shard operator*() const;
     /// Takes in what the shard has given.
@@ -51,7 +51,7 @@ class Shards {
   explicit Shards(std::shared_ptr<Loop> loop);
   ~Shards();
   Shards(Shards&&) noexcept;
-  iterator begin();
+  iterator begin();  // once; with end(), what a range-based for needs
   iterator end() { return {}; }
 
  private:

@@ -30,7 +30,7 @@ class TcpStore final : public Store {
   void set_timeout(milliseconds timeout) override;
   /// Where the server listens.
   const std::string& host() const;
-  uint16_t port() const;
+  uint16_t port() const;  // the one found, if 0 was asked for
 
  private:
   class Client;

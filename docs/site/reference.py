@@ -12,7 +12,8 @@ import tempfile
 import xml.etree.ElementTree as xml
 
 WINGS = {"autograd": "Tensors, ops and the tape", "nn": "Modules and losses", "optim": "Optimizers and schedules",
-         "amp": "Mixed precision", "io": "Files, data and runs", "core": "Dtypes, devices, random numbers, graphs", "cuda": "CUDA"}
+         "amp": "Mixed precision", "io": "Files, data and runs", "distributed": "Training in several processes",
+         "core": "Dtypes, devices, random numbers, graphs", "cuda": "CUDA"}
 # What the classes of the umbrella headers are spelled with, though none of those headers names it.
 ALSO = ["core/dtype.h", "core/half.h", "core/scalar.h", "core/shape.h", "core/expanding_array.h", "core/check.h", "core/options.h",
         "autograd/tensor_base.h", "autograd/tensor_options.h", "nn/module_holder.h", "nn/modules/common.h"]
