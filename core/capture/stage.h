@@ -11,6 +11,11 @@ namespace halftape::detail {
 
 using Buffers = std::unordered_set<const Buffer*>;
 
+/// True if the buffer, or the one that it is a part of, is among these.
+inline bool among(const Buffers& buffers, const Buffer* buffer) {
+  return buffers.contains(buffer) || (buffer->whole() && buffers.contains(buffer->whole()));
+}
+
 /// The trial or the capture that runs in this thread.
 class Stage {
  public:

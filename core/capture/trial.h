@@ -55,15 +55,11 @@ class Trial final : public ForwardingBackend, public Stage {
   void save(const Array& a) {
     if (!a.defined() || a.device() != device_) return;
     const BufferPtr& buffer = a.buffer();
-    if (made(buffer.get()) || !known_.insert(buffer.get()).second) return;
+    if (among(made_, buffer.get()) || !known_.insert(buffer.get()).second) return;
     const Array now = all_bytes(buffer);
     const Array before(to().allocate(buffer->size()), now.shape(), now.strides(), 0, kUInt8);
     to().copy(before, now);
     saved_.emplace_back(now, before);
-  }
-
-  bool made(const Buffer* buffer) const {
-    return made_.contains(buffer) || (buffer->whole() && made_.contains(buffer->whole()));
   }
 
   Device device_;

@@ -87,7 +87,7 @@ class Watch final : public ForwardingBackend, public Stage {
     lent_.emplace_back(&slot);
   }
   void touched(const Array& array, bool written) override { note(array, written); }
-  bool made(const Buffer* buffer) const { return made_.contains(buffer); }
+  bool made(const Buffer* buffer) const { return among(made_, buffer); }
   /// The slots that the step used: replays write there.
   const std::vector<Ref<BufferSlot>>& lent() const { return lent_; }
 
@@ -110,7 +110,7 @@ class Watch final : public ForwardingBackend, public Stage {
                    " and ", a.device(), " inside a captured step: make the tensor on the device ",
                    "outside it, and copy new values into it between replays");
     if (made(a.buffer().get())) return;
-    HALFTAPE_CHECK(!left_.contains(a.buffer().get()),
+    HALFTAPE_CHECK(!among(left_, a.buffer().get()),
                    "Graph: the captured step goes on with what its trial has left, gradients that ",
                    "are accumulated perhaps; begin the step with zero_grad(), or call it once ",
                    "before the graph is made");

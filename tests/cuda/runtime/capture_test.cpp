@@ -72,6 +72,31 @@ TEST_CASE("what a replay could not repeat is refused when the step is captured, 
   CHECK(y.sum().item<float>() == 8);
 }
 
+TEST_CASE("a part of a buffer counts as made where the buffer was made") {
+  const Shape shape{16};
+  const auto part = [&] {
+    const Array all({64}, kFloat32, kCUDA);
+    return Array(Buffer::part_of(all.buffer(), 0, 64), shape, contiguous_strides(shape), 0,
+                 kFloat32);
+  };
+  Array left;
+  CHECK(message([&] {
+          const Graph g(kCUDA, [&] {
+            if (!left.defined()) left = part();
+            backend(kCUDA).fill(left, 1);
+          });
+        }).find("its trial has left") != std::string::npos);
+  // The part may lie where the trial had a buffer that is gone.
+  Graph graph(kCUDA, [&] {
+    std::vector<Array> many;
+    for (int i = 0; i < 32; ++i) many.emplace_back(shape, kFloat32, kCUDA);
+    many.clear();
+    for (int i = 0; i < 32; ++i) many.push_back(part());
+    for (const Array& a : many) backend(kCUDA).fill(a, 1);
+  });
+  graph.replay();
+}
+
 TEST_CASE("a graph is replayed in one stream") {
   Tensor y = zeros({4});
   Graph graph(kCUDA, [&] { y.add_(1); });
