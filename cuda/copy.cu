@@ -30,7 +30,7 @@ struct Same {
 
 /// Copies elements of one dtype. T: an unsigned type of their size.
 template <class T>
-__global__ void copy_elements(const __grid_constant__ DividedLayout<2> a) {
+__global__ void copy_elements(const __grid_constant__ Layout<2> a) {
   for_elements(a, [](int64_t, char* const(&at)[2]) {
     *reinterpret_cast<T*>(at[0]) = *reinterpret_cast<const T*>(at[1]);
   });
@@ -38,7 +38,7 @@ __global__ void copy_elements(const __grid_constant__ DividedLayout<2> a) {
 
 /// Rows that are contiguous where they are written, for copies by runs of eight elements.
 struct CopiedRows {
-  DividedLayout<2> starts;
+  Layout<2> starts;
   int64_t length, step;  // elements of a row; bytes from one to the next where they are read
   Divisor runs;          // of a row
   bool packed[2];        // runs are contiguous and begin at aligned addresses
@@ -87,7 +87,7 @@ constexpr int kEdge = 32;  // of a tile
 
 /// Matrices that are contiguous by rows where they are written, and by columns where they are read.
 struct Transposition {
-  DividedLayout<2> starts;  // of the matrices
+  Layout<2> starts;  // of the matrices
   int64_t rows, columns;
   int64_t down, right;  // bytes: to the next row in the result, to the next column in the operand
   Divisor tiles_down, tiles_right;
@@ -104,7 +104,7 @@ struct Transposition {
     int kept = 0;
     for (int e = 0; e < whole.rank - 1; ++e) {
       if (e == d) continue;
-      starts.by[kept] = whole.sizes[e];
+      starts.sizes[kept] = whole.sizes[e];
       for (int a = 0; a < 2; ++a) starts.strides[a][kept] = whole.strides[a][e];
       ++kept;
     }
@@ -143,7 +143,7 @@ __global__ void copy_tiles(const __grid_constant__ Transposition t) {
 }
 
 template <class From>
-__global__ void convert_elements(const __grid_constant__ DividedLayout<2> a) {
+__global__ void convert_elements(const __grid_constant__ Layout<2> a) {
   for_elements(a, [&](int64_t, char* const(&at)[2]) {
     store(at[0], a.dtype[0], *reinterpret_cast<const From*>(at[1]));
   });
@@ -241,7 +241,7 @@ void move(const Queue& q, const Layout<2>& a) {
       const CopiedRows by_runs(a);
       launch_for(q, by_runs.starts.numel * by_runs.runs.size, "copy", copy_runs<T>, by_runs);
     } else {
-      launch_for(q, a.numel, "copy", copy_elements<T>, DividedLayout<2>(a));
+      launch_for(q, a.numel, "copy", copy_elements<T>, Layout<2>(a));
     }
   });
 }
@@ -294,7 +294,7 @@ void copy(const Array& to, const Array& from) {
   }
   visit(from.dtype(), [&](auto t) {
     launch_for(queue(to), ordered.numel, "copy", convert_elements<typename decltype(t)::type>,
-               DividedLayout<2>(ordered));
+               Layout<2>(ordered));
   });
 }
 

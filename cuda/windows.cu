@@ -22,7 +22,7 @@ Layout<2> starts_of(const Array& y, const Array& x, int dims) {
 }
 
 struct WindowArrays {
-  DividedLayout<2> lead;  // first elements of the blocks, in the result and in the operand
+  Layout<2> lead;  // first elements of the blocks, in the result and in the operand
   WindowLoop loop;
   Divisor size[3];  // of a block of the result: (lengths…) or (windows…)
   Divisor stride[3];
@@ -121,7 +121,7 @@ __global__ void largest_of_windows(const __grid_constant__ WindowArrays w, int64
 
 /// Copies of windows, by runs of eight neighbours.
 struct Unfolding {
-  DividedLayout<2> lead;
+  Layout<2> lead;
   WindowLoop loop;
   Divisor runs;         // of all windows at one position
   Divisor position[3];  // the sizes of a window

@@ -22,6 +22,7 @@ struct Divisor {
         ((((uint64_t{1} << shift) - static_cast<uint64_t>(d)) << 32) / static_cast<uint64_t>(d)) +
         1);
   }
+  HALFTAPE_HD operator int64_t() const { return size; }  // NOLINT: a number is one
 
   struct Result {
     int64_t quotient, rest;

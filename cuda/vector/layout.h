@@ -14,7 +14,7 @@ struct Layout {
   static constexpr int kCount = N;
   int64_t numel = 0;
   int rank = 0;
-  int64_t sizes[kMaxDims];
+  Divisor sizes[kMaxDims];
   int64_t strides[N][kMaxDims];  // in bytes
   char* base[N];
   Dtype dtype[N];
@@ -30,7 +30,8 @@ struct Layout {
       const auto k = static_cast<size_t>(a);
       base[a] = m.operands[k].base;
       dtype[a] = arrays[k]->dtype();
-      for (int d = 0; d < rank; ++d) strides[a][d] = m.operands[k].strides[d];
+      strides[a][0] = m.operands[k].strides[0];
+      for (int d = 1; d < rank; ++d) strides[a][d] = m.operands[k].strides[d];
     }
   }
 
@@ -43,44 +44,15 @@ struct Layout {
   bool uniform(int a) const { return rank == 1 && strides[a][0] == 0; }
 
   /// at ← the address of element i, in row-major order, in each array.
-  HALFTAPE_HD void locate(int64_t i, char* (&at)[N]) const {
+  __device__ void locate(int64_t i, char* (&at)[N]) const {
     for (int a = 0; a < N; ++a) at[a] = base[a];
-    if (numel <= INT32_MAX) {
-      auto rest = static_cast<uint32_t>(i);  // its division is several times faster
-      for (int d = rank - 1; d > 0; --d) {
-        const auto size = static_cast<uint32_t>(sizes[d]);
-        const uint32_t q = rest / size, r = rest - q * size;
-        for (int a = 0; a < N; ++a) at[a] += r * strides[a][d];
-        rest = q;
-      }
-      for (int a = 0; a < N; ++a) at[a] += rest * strides[a][0];
-      return;
-    }
+#pragma unroll 1  // nine divisions in a row would be most of a kernel's code
     for (int d = rank - 1; d > 0; --d) {
-      const int64_t q = i / sizes[d], r = i - q * sizes[d];
-      for (int a = 0; a < N; ++a) at[a] += r * strides[a][d];
-      i = q;
-    }
-    for (int a = 0; a < N; ++a) at[a] += i * strides[a][0];
-  }
-};
-
-/// The same with sizes to divide by, for kernels that do little else than find addresses.
-template <int N>
-struct DividedLayout : Layout<N> {
-  Divisor by[kMaxDims];
-
-  explicit DividedLayout(const Layout<N>& layout) : Layout<N>(layout) {
-    for (int d = 0; d < this->rank; ++d) by[d] = this->sizes[d];
-  }
-  HALFTAPE_HD void locate(int64_t i, char* (&at)[N]) const {
-    for (int a = 0; a < N; ++a) at[a] = this->base[a];
-    for (int d = this->rank - 1; d > 0; --d) {
-      const Divisor::Result part = by[d].divide(i);
-      for (int a = 0; a < N; ++a) at[a] += part.rest * this->strides[a][d];
+      const Divisor::Result part = sizes[d].divide(i);
+      for (int a = 0; a < N; ++a) at[a] += part.rest * strides[a][d];
       i = part.quotient;
     }
-    for (int a = 0; a < N; ++a) at[a] += i * this->strides[a][0];
+    for (int a = 0; a < N; ++a) at[a] += i * strides[a][0];
   }
 };
 
