@@ -9,25 +9,43 @@
 namespace halftape::cuda {
 namespace {
 
+/// One of ReduceOps, named when the kernel is launched.
+struct AnyOp {
+  OpId op;
+  template <class S>
+  __device__ S start() const {
+    S x{};
+    with_formula(ReduceOps(), op, [&](auto o) { x = decltype(o)::type::template start<S>(); });
+    return x;
+  }
+  template <class S>
+  __device__ S step(S a, S b) const {
+    with_formula(ReduceOps(), op, [&](auto o) { a = decltype(o)::type::step(a, b); });
+    return a;
+  }
+};
+
 /// The reduction of one array by one of ReduceOps.
 template <class Op, class S>
 struct Fold : Reduction<1> {
   using Value = S;
-  using Reduction<1>::Reduction;
-  __device__ static S start() { return Op::template start<S>(); }
-  __device__ static S join(S a, S b) { return Op::step(a, b); }
+  Op op;
+
+  Fold(const Array& x, const Dims& dims, Op by) : Reduction<1>({x}, dims), op(by) {}
+  __device__ S start() const { return op.template start<S>(); }
+  __device__ S join(S a, S b) const { return op.step(a, b); }
   __device__ S take_run(S acc, char* const (&base)[1], int64_t first, int64_t end) const {
     char* at[1];
     if (straight) {
       S x[kPack];
       locate(first, base, at);
       fetch(x, 0, at[0], end - first, start());
-      for (int i = 0; i < kPack; ++i) acc = Op::step(acc, x[i]);
+      for (int i = 0; i < kPack; ++i) acc = op.step(acc, x[i]);
     } else {
 #pragma unroll 1
       for (int64_t i = first; i < first + kPack && i < end; ++i) {
         locate(i, base, at);
-        acc = Op::step(acc, element<S>(0, at[0]));
+        acc = op.step(acc, element<S>(0, at[0]));
       }
     }
     return acc;
@@ -35,25 +53,32 @@ struct Fold : Reduction<1> {
   __device__ void put(int64_t unit, S x) const { store(place(unit), to.dtype[0], x); }
 };
 
-template <class Op, class S>
-void reduce_as(const Array& y, const Array& x, const Dims& dims) {
-  if (x.numel() == 0) return fill(y, Op::template start<S>());
-  Fold<Op, S> r({x}, dims);
+template <class S, class Op>
+void reduce_as(const char* name, const Array& y, const Array& x, const Dims& dims, Op op) {
+  Fold<Op, S> r(x, dims, op);
   const Array to = r.segments == 1 ? y : Array({r.kept.numel, r.segments}, dtype_of<S>, x.device());
   r.to = Layout<1>({&to});
-  launch_reduction(Op::name, queue(x), r);
-  if (r.segments > 1) reduce_as<Op, S>(y, to, {1});
+  launch_reduction(name, queue(x), r);
+  if (r.segments > 1) reduce_as<S>(name, y, to, {1}, op);
 }
 
 }  // namespace
 
 void CudaBackend::reduce(OpId op, const Array& y, const Array& x, const Dims& dims) {
   if (y.numel() == 0) return;
+  const auto at = static_cast<size_t>(op);
   with_compute_type(promote(x.dtype(), y.dtype()), [&](auto t) {
     using S = typename decltype(t)::type;
-    constexpr auto table =
-        ReduceOps::table([](auto o) { return &reduce_as<typename decltype(o)::type, S>; });
-    table[static_cast<size_t>(op)](y, x, dims);
+    if (x.numel() == 0) {
+      const auto starts =
+          ReduceOps::table([](auto o) { return Scalar(decltype(o)::type::template start<S>()); });
+      return fill(y, starts[at]);
+    }
+    constexpr auto names = ReduceOps::table([](auto o) { return decltype(o)::type::name; });
+    if constexpr (std::is_same_v<S, float>)  // most of a training's; others are not worth kernels
+      if (op == ReduceOps::index<formula::Sum>())
+        return reduce_as<S>(names[at], y, x, dims, formula::Sum());
+    reduce_as<S>(names[at], y, x, dims, AnyOp{op});
   });
 }
 

@@ -114,8 +114,8 @@ __device__ inline Several<S, n> of_lane_after(Several<S, n> x, int d) {
 }
 /// In lane 0, the values of all lanes joined, neighbours first.
 template <class R, class Value>
-__device__ inline Value joined(Value x) {
-  for (int d = 1; d < kWarp; d *= 2) x = R::join(x, of_lane_after(x, d));
+__device__ inline Value joined(const R& r, Value x) {
+  for (int d = 1; d < kWarp; d *= 2) x = r.join(x, of_lane_after(x, d));
   return x;
 }
 
@@ -130,10 +130,10 @@ __global__ void reduce_by_warps(const __grid_constant__ R r) {
     char* base[N];
     r.output(u.quotient, base);
     const int64_t end = r.end_of(u.rest);
-    Value acc = R::start();
+    Value acc = r.start();
     for (int64_t i = u.rest * kSegment + lane * kPack; i < end; i += kTurn)
       acc = r.take_run(acc, base, i, end);
-    acc = joined<R>(acc);
+    acc = joined(r, acc);
     if (lane == 0) r.put(unit, acc);
   }
 }
@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(R::kBlock, 1) reduce_by_blocks(const __grid_co
     const int64_t first_output = u.quotient * kWarp;
 #pragma unroll 1
     for (int a = warp; a < kWarp; a += kWarps) {
-      Value acc = R::start();
+      Value acc = r.start();
       if (first_output + lane < r.kept.numel) {
         char* base[N];
         r.output(first_output + lane, base);
@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(R::kBlock, 1) reduce_by_blocks(const __grid_co
     __syncthreads();
 #pragma unroll 1
     for (int o = warp; o < kWarp; o += kWarps) {
-      const Value acc = joined<R>(accumulators[lane][o]);
+      const Value acc = joined(r, accumulators[lane][o]);
       if (lane == 0 && first_output + o < r.kept.numel)
         r.put((first_output + o) * r.segments + u.rest, acc);
     }
@@ -185,20 +185,20 @@ __global__ void reduce_by_threads(const __grid_constant__ R r) {
     Value levels[kLevels]{};  // level i holds 2ⁱ accumulators where bit i of their number is set
     int runs = 0;
     for (int64_t i = 0; i < r.reduced.numel; i += kPack, ++runs) {
-      Value x = r.take_run(R::start(), base, i, r.reduced.numel);
+      Value x = r.take_run(r.start(), base, i, r.reduced.numel);
       bool carry = true;
       for (int level = 0; level < kLevels; ++level) {
         if (carry && (runs >> level & 1)) {
-          x = R::join(levels[level], x);
+          x = r.join(levels[level], x);
         } else if (carry) {
           levels[level] = x;
           carry = false;
         }
       }
     }
-    Value total = R::start();
+    Value total = r.start();
     for (int level = 0; level < kLevels; ++level)
-      if (runs >> level & 1) total = R::join(levels[level], total);
+      if (runs >> level & 1) total = r.join(levels[level], total);
     r.put(o, total);
   }
 }
