@@ -55,7 +55,8 @@ class Part {
   /// Where a tile reads a.
   struct Lines {
     const float* data;
-    int64_t row, step;
+    bool along;    // the words of a row are neighbours; else those of a depth
+    int64_t step;  // from one row to the next, or from one depth
   };
 
   void run_tiles(const Block& b) const {
@@ -97,16 +98,19 @@ class Part {
     }
     const bool ready = b.last && p_.d.takes_sums();
     const Ending ending = p_.d.ending.at(row, column);
-    tiles<P>[static_cast<size_t>(high - 1)](b.words, a.data, a.row, a.step, right,
-                                            b_in_place_ ? p_.b.depth : kColumns, c, pitch, b.first,
-                                            ready ? &ending : nullptr);
+    const auto& tiles_of_a = a.along ? tiles<P, true> : tiles<P, false>;
+    tiles_of_a[static_cast<size_t>(high - 1)](b.words, a.data, a.step, right,
+                                              b_in_place_ ? p_.b.depth : kColumns, c, pitch,
+                                              b.first, ready ? &ending : nullptr);
     if (b.last && !(ready && in_d)) finish_(p_.d, c, pitch, row, column, high, wide);
   }
   Lines lines_of(const Block& b, int64_t i) const {
-    if (a_in_place_)
-      return {reinterpret_cast<const float*>(p_.a.at(b.i + i, b.k).data), p_.a.line, p_.a.depth};
-    if (a_in_rows_) return {packed_a_.data() + i * a_pitch_, a_pitch_, 1};
-    return {packed_a_.data() + i * b.words, 1, kRows};
+    if (a_in_place_) {
+      const auto* data = reinterpret_cast<const float*>(p_.a.at(b.i + i, b.k).data);
+      return p_.a.depth == 1 ? Lines{data, true, p_.a.line} : Lines{data, false, p_.a.depth};
+    }
+    if (a_in_rows_) return {packed_a_.data() + i * a_pitch_, true, a_pitch_};
+    return {packed_a_.data() + i * b.words, false, kRows};
   }
 
   const Product& p_;
@@ -121,7 +125,8 @@ class Part {
   const bool a_in_place_ =
       p_.a.dtype == kFloat32 &&
       ((p_.a.depth == 1 && (p_.a.line * 4 % 4096 != 0 || p_.rows <= 64)) ||
-       (p_.a.line == 1 && p_.columns <= 4 * kColumns) || p_.rows * p_.depth * 4 <= 32768);
+       (p_.a.line == 1 && p_.columns <= 4 * kColumns) ||
+       ((p_.a.depth == 1 || p_.a.line == 1) && p_.rows * p_.depth * 4 <= 32768));
   const bool a_in_rows_ = P == 1 && !a_in_place_ && p_.a.depth == 1;
   const int64_t a_pitch_ = round_up(depth_, kWidth) + kWidth;
   const bool sums_in_d_ = p_.d.dtype == kFloat32 && p_.d.column == 1 && p_.d.beta == 0;

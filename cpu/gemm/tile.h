@@ -40,30 +40,47 @@ struct Result {
 };
 
 /// c ← c, or 0 when it is the first block of the depth, + a·b, one fused multiply-add for each (one
-/// dot product of two); of the last block, with an ending. a's rows are `row` words apart and its
-/// depths `step`, b's depths `b_step`, c's rows `pitch`.
-using Tile = void (*)(int64_t words, const float* a, int64_t row, int64_t step, const float* b,
-                      int64_t b_step, float* c, int64_t pitch, bool first, const Ending* ending);
+/// dot product of two); of the last block, with an ending. b's depths are b_step words apart, c's
+/// rows `pitch`; of a, whose words of a row or of a depth are neighbours, the others are a_step.
+using Tile = void (*)(int64_t words, const float* a, int64_t a_step, const float* b, int64_t b_step,
+                      float* c, int64_t pitch, bool first, const Ending* ending);
 
-template <int M, int P>
-void tile(int64_t words, const float* a, int64_t row, int64_t step, const float* b, int64_t b_step,
-          float* c, int64_t pitch, bool first, const Ending* ending) {
+/// a[i·step] from pointers to every third row: an address may hold one or two steps, and so the
+/// fourteen rows of a tile take five registers.
+template <int M>
+class RowsOfA {
+ public:
+  RowsOfA(const float* a, int64_t step) : step_(step) {
+#pragma GCC unroll 16
+    for (int i = 0; i < M; i += 3) thirds_[i / 3] = a + i * step;
+  }
+  Vec splat(int i, int64_t w) const { return simd::splat(thirds_[i / 3][i % 3 * step_ + w]); }
+
+ private:
+  int64_t step_;
+  const float* thirds_[(M + 2) / 3];
+};
+
+template <int M, int P, bool kAlong>
+void tile(int64_t words, const float* a, int64_t a_step, const float* b, int64_t b_step, float* c,
+          int64_t pitch, bool first, const Ending* ending) {
   Vec sums[M][2];
 #pragma GCC unroll 16
   for (int i = 0; i < M; ++i) {
     sums[i][0] = first ? simd::zero() : simd::load(c + i * pitch);
     sums[i][1] = first ? simd::zero() : simd::load(c + i * pitch + kWidth);
   }
+  const RowsOfA<M> rows(a, a_step);
 #pragma GCC unroll 4
   for (int64_t w = 0; w < words; ++w) {
     const Vec b0 = simd::load(b), b1 = simd::load(b + kWidth);
 #pragma GCC unroll 16
     for (int i = 0; i < M; ++i) {
-      const Vec x = simd::splat(a[i * row]);
+      const Vec x = kAlong ? rows.splat(i, w) : simd::splat(a[i]);
       sums[i][0] = simd::add_product<P>(x, b0, sums[i][0]);
       sums[i][1] = simd::add_product<P>(x, b1, sums[i][1]);
     }
-    a += step;
+    if (!kAlong) a += a_step;
     b += b_step;
   }
   if (ending && ending->bias) {
@@ -93,13 +110,13 @@ void tile(int64_t words, const float* a, int64_t row, int64_t step, const float*
   }
 }
 
-template <int P, int... M>
+template <int P, bool kAlong, int... M>
 constexpr std::array<Tile, sizeof...(M)> tiles_of(std::integer_sequence<int, M...>) {
-  return {&tile<M + 1, P>...};
+  return {&tile<M + 1, P, kAlong>...};
 }
-/// [M − 1]: of M rows.
-template <int P>
-constexpr auto tiles = tiles_of<P>(std::make_integer_sequence<int, kRows>());
+/// [M − 1]: of M rows. kAlong: the words of a row of a are neighbours; else those of a depth.
+template <int P, bool kAlong>
+constexpr auto tiles = tiles_of<P, kAlong>(std::make_integer_sequence<int, kRows>());
 
 /// Sums of rows i… and columns j… into d, which takes them or has its own to add. Rows of sums are
 /// padded to kColumns.
