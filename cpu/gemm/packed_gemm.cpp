@@ -18,6 +18,13 @@ struct Product {
   Result d;
 };
 
+/// Tiles' heights of rows up to which b, whose depths are so many bytes apart, is read in place.
+/// Depths that all begin in one set of the cache push each other out.
+constexpr int64_t most_rows_in_place(int64_t pitch) {
+  if (pitch % 4096 == 0) return 2;
+  return pitch <= 2048 ? 64 : 20;
+}
+
 /// Rows [i0, i1) and columns [j0, j1) of a product, which one thread works on in blocks.
 ///
 /// Packing pays only for what is read many times. Otherwise b is read in place if its panels are
@@ -121,7 +128,7 @@ class Part {
   const int64_t rows_ = std::min(i1_ - i0_, kBlockRows),
                 columns_ = std::min(j1_ - j0_, kBlockColumns);
   const bool b_in_place_ = p_.b.dtype == kFloat32 && p_.b.line == 1 && p_.columns % kColumns == 0 &&
-                           p_.rows <= (p_.b.depth * 4 <= 2048 ? 64 : 20) * kRows;
+                           p_.rows <= most_rows_in_place(p_.b.depth * 4) * kRows;
   const bool a_in_place_ =
       p_.a.dtype == kFloat32 &&
       ((p_.a.depth == 1 && (p_.a.line * 4 % 4096 != 0 || p_.rows <= 64)) ||
