@@ -78,7 +78,7 @@ int main() {
        .store = std::make_shared<distributed::PrefixStore>("second", group->store())});
   for (const int64_t n : {int64_t{1}, int64_t{10000}, int64_t{1000000}, int64_t{10000000}}) {
     const Tensor x = zeros({n});
-    const int repeats = n > 100000 ? 15 : 100;
+    const int repeats = n > 1000000 ? 15 : 100;
     const std::string bytes = std::to_string(4 * n);
     time(("tree_" + bytes).c_str(), *group, 3, repeats, [&] { group->all_reduce(x); });
     time(("ring_" + bytes).c_str(), *group, 3, repeats, [&] { engine->all_reduce(x); });

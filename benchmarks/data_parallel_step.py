@@ -93,7 +93,7 @@ def main():
     dist.init_process_group("gloo")
     for n in (1, 10000, 1000000, 10000000):
         x = torch.zeros(n)
-        timed(f"ring_{4 * n}", 3, 15 if n > 100000 else 100, lambda: dist.all_reduce(x))
+        timed(f"ring_{4 * n}", 3, 15 if n > 1000000 else 100, lambda: dist.all_reduce(x))
     mlp("mlp_b", [784, 256, 256, 10], 128, 100)
     mlp("mlp_c", [1024] * 5, 512, 12)
     char_gpt("char_gpt", 12, 25)
