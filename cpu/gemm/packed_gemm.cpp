@@ -240,6 +240,7 @@ void packed_gemm(const Gemm& g) {
       parallel_for(down * across, [&](int64_t part) {
         const int64_t i = part / across * rows, j = part % across * wide;
         const int64_t i1 = std::min(i + rows, q.rows), j1 = std::min(j + wide, q.columns);
+        // NOLINTNEXTLINE: the same where there are no pairs
         paired ? Part<kPairs>(q, i, i1, j, j1).run() : Part<1>(q, i, i1, j, j1).run();
       });
     }

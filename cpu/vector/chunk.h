@@ -20,7 +20,7 @@ struct Chunk {  // aligned as one element, so that any 32 neighbours in memory a
   Chunk() = default;
   Chunk(const Chunk&) = default;
   /// Lane by lane, and unrolled: g++ writes what a formula gives to the stack as well otherwise.
-  Chunk& operator=(const Chunk& o) {
+  Chunk& operator=(const Chunk& o) {  // NOLINT: a lane may be copied to itself
 #pragma GCC unroll 32
     for (int k = 0; k < kLanes; ++k) v[k] = o.v[k];
     return *this;
