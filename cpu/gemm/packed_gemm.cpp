@@ -18,9 +18,9 @@ struct Product {
   Result d;
 };
 
-/// Tiles' heights of rows up to which b, whose depths are so many bytes apart, is read in place.
-/// Depths that all begin in one set of the cache push each other out.
-constexpr int64_t most_rows_in_place(int64_t pitch) {
+/// How many tiles of rows may read b in place, whose depths are so many bytes apart, until packing
+/// pays. Depths that all begin in one set of the cache push each other out.
+constexpr int64_t most_tiles_in_place(int64_t pitch) {
   if (pitch % 4096 == 0) return 2;
   return pitch <= 2048 ? 64 : 20;
 }
@@ -105,7 +105,8 @@ class Part {
     }
     const bool ready = b.last && p_.d.takes_sums();
     const Ending ending = p_.d.ending.at(row, column);
-    const auto& tiles_of_a = a.along ? tiles<P, true> : tiles<P, false>;
+    // Pairs are always packed, depth by depth.
+    const auto& tiles_of_a = P == 1 && a.along ? tiles<1, true> : tiles<P, false>;
     tiles_of_a[static_cast<size_t>(high - 1)](b.words, a.data, a.step, right,
                                               b_in_place_ ? p_.b.depth : kColumns, c, pitch,
                                               b.first, ready ? &ending : nullptr);
@@ -128,7 +129,7 @@ class Part {
   const int64_t rows_ = std::min(i1_ - i0_, kBlockRows),
                 columns_ = std::min(j1_ - j0_, kBlockColumns);
   const bool b_in_place_ = p_.b.dtype == kFloat32 && p_.b.line == 1 && p_.columns % kColumns == 0 &&
-                           p_.rows <= most_rows_in_place(p_.b.depth * 4) * kRows;
+                           p_.rows <= most_tiles_in_place(p_.b.depth * 4) * kRows;
   const bool a_in_place_ =
       p_.a.dtype == kFloat32 &&
       ((p_.a.depth == 1 && (p_.a.line * 4 % 4096 != 0 || p_.rows <= 64)) ||
