@@ -241,7 +241,7 @@ void move(const Queue& q, const Layout<2>& a) {
       const CopiedRows by_runs(a);
       launch_for(q, by_runs.starts.numel * by_runs.runs.size, "copy", copy_runs<T>, by_runs);
     } else {
-      launch_for(q, a.numel, "copy", copy_elements<T>, Layout<2>(a));
+      launch_for(q, a.numel, "copy", copy_elements<T>, a);
     }
   });
 }
@@ -294,7 +294,7 @@ void copy(const Array& to, const Array& from) {
   }
   visit(from.dtype(), [&](auto t) {
     launch_for(queue(to), ordered.numel, "copy", convert_elements<typename decltype(t)::type>,
-               Layout<2>(ordered));
+               ordered);
   });
 }
 
