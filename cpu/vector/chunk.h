@@ -144,23 +144,68 @@ inline Chunk<float> look_up(const float (&table)[16], const Chunk<int32_t>& i) {
 #endif
   return r;
 }
-inline Chunk<float> sigmoid(const Chunk<float>& a) {
-  Chunk<int32_t> whole;
-  for (int k = 0; k < kLanes; ++k) whole.v[k] = math::sixteenths(a.v[k]);
-  const Chunk<float> power = look_up(math::detail::kSixteenths.power, whole),
-                     rest = look_up(math::detail::kSixteenths.rest, whole);
+/// near(k) of every lane; if any is not near, which is rare, far(x) of those.
+template <class Near, class IsNear, class Far>
+Chunk<float> each_near(const Chunk<float>& a, Near near, IsNear is_near, Far far) {
   Chunk<float> r;
   int beyond = 0;
   for (int k = 0; k < kLanes; ++k) {
-    r.v[k] = math::near_sigmoid(a.v[k], whole.v[k], power.v[k], rest.v[k]);
-    beyond |= math::is_near_sigmoid(a.v[k]) ? 0 : 1;
+    r.v[k] = near(k);
+    beyond |= is_near(a.v[k]) ? 0 : 1;
   }
-  if (beyond) [[unlikely]]
+  if (beyond)
     for (int k = 0; k < kLanes; ++k) {
-      const float far = math::far_sigmoid(a.v[k]);
-      r.v[k] = math::is_near_sigmoid(a.v[k]) ? r.v[k] : far;
+      const float y = far(a.v[k]);
+      r.v[k] = is_near(a.v[k]) ? r.v[k] : y;
     }
   return r;
+}
+/// math::sixteenths() of every lane, and what the table has of them.
+struct Sixteenths {
+  Chunk<int32_t> whole;
+  Chunk<float> power, rest;
+  explicit Sixteenths(const Chunk<float>& x) {
+    for (int k = 0; k < kLanes; ++k) whole.v[k] = math::sixteenths(x.v[k]);
+    power = look_up(math::detail::kSixteenths.power, whole);
+    rest = look_up(math::detail::kSixteenths.rest, whole);
+  }
+  math::Sixteenth at(int k) const { return {power.v[k], rest.v[k]}; }
+};
+inline Chunk<float> exp(const Chunk<float>& a) {
+  const Sixteenths s(-a);
+  return each_near(
+      a, [&](int k) { return math::near_exp(a.v[k], s.whole.v[k], s.at(k)); },
+      [](float x) { return math::is_near_exp(x); }, [](float x) { return math::far_exp(x); });
+}
+inline Chunk<float> sigmoid(const Chunk<float>& a) {
+  const Sixteenths s(a);
+  return each_near(
+      a, [&](int k) { return math::near_sigmoid(a.v[k], s.whole.v[k], s.at(k)); },
+      [](float x) { return math::is_near_sigmoid(x); },
+      [](float x) { return math::far_sigmoid(x); });
+}
+inline Chunk<float> tanh(const Chunk<float>& a) {
+  const Chunk<float> twice = each(a, [](float x) { return math::twice_distance(x); });
+  const Sixteenths s(twice);
+  Chunk<float> r;
+  for (int k = 0; k < kLanes; ++k) r.v[k] = math::tanh(a.v[k], twice.v[k], s.whole.v[k], s.at(k));
+  return r;
+}
+inline Chunk<float> log(const Chunk<float>& a) {
+  Chunk<int32_t> place, part;
+  for (int k = 0; k < kLanes; ++k) {
+    place.v[k] = math::log_place(a.v[k]);
+    part.v[k] = place.v[k] >> 19;
+  }
+  const auto& all = math::detail::kLogarithms;
+  const Chunk<float> inverse = look_up(all.inverse, part), logs = look_up(all.log, part),
+                     rest = look_up(all.rest, part);
+  return each_near(
+      a,
+      [&](int k) {
+        return math::near_log(a.v[k], place.v[k], {inverse.v[k], logs.v[k], rest.v[k]});
+      },
+      [](float x) { return math::is_near_log(x); }, [](float x) { return math::far_log(x); });
 }
 inline Normal<Chunk<float>> normal(const Chunk<float>& a) {
   Normal<Chunk<float>> r;
@@ -170,24 +215,14 @@ inline Normal<Chunk<float>> normal(const Chunk<float>& a) {
   }
   return r;
 }
-/// All lanes as near() has them; those that are far, which is rare, are then computed again.
-template <class F, class G>
-Chunk<float> each_near(const Chunk<float>& a, F near, G far) {
-  Chunk<float> r = each(a, near);
-  int beyond = 0;
-  for (int k = 0; k < kLanes; ++k) beyond |= math::is_far(a.v[k]) ? 1 : 0;
-  if (beyond)
-    for (int k = 0; k < kLanes; ++k)
-      if (math::is_far(a.v[k])) r.v[k] = far(a.v[k]);
-  return r;
-}
-#define HALFTAPE_CHUNK_CIRCULAR(word)                                                            \
-  inline Chunk<float> word(const Chunk<float>& a) {                                              \
-    return each_near(                                                                            \
-        a, [](float x) { return math::near_##word(x); }, [](float x) { return math::word(x); }); \
-  }                                                                                              \
-  inline Chunk<double> word(const Chunk<double>& a) {                                            \
-    return each(a, [](double x) { return std::word(x); });                                       \
+#define HALFTAPE_CHUNK_CIRCULAR(word)                                                     \
+  inline Chunk<float> word(const Chunk<float>& a) {                                       \
+    return each_near(                                                                     \
+        a, [&](int k) { return math::near_##word(a.v[k]); },                              \
+        [](float x) { return !math::is_far(x); }, [](float x) { return math::word(x); }); \
+  }                                                                                       \
+  inline Chunk<double> word(const Chunk<double>& a) {                                     \
+    return each(a, [](double x) { return std::word(x); });                                \
   }
 HALFTAPE_CHUNK_CIRCULAR(sin)
 HALFTAPE_CHUNK_CIRCULAR(cos)

@@ -4,8 +4,8 @@
 //
 // scripts/minimax.py derives the coefficients and says how far each polynomial is off, relatively:
 // at most 2^-33, which leaves a float within 0.502 ulp. docs/accuracy.md is what was measured.
-// In float itself are three that training spends its time in: sigmoid(), in two floats where one is
-// too few, normal(), for gelu, and power_of_e().
+// In float itself are those that training spends its time in: exp(), log(), tanh() and sigmoid(),
+// by tables and in two floats where one is too few, normal(), for gelu, and power_of_e().
 #pragma once
 #include <array>
 #include <cmath>
@@ -67,6 +67,10 @@ inline constexpr double kErfc[] = {
 // (2ᶠ − 1)/f, f in [−½, ½]
 inline constexpr float kPower[] = {0x1.62e430p-1f, 0x1.ebfbdcp-3f,  0x1.c6aee8p-5f,
                                    0x1.3b2d4cp-7f, 0x1.5f3e70p-10f, 0x1.41fceep-13f};
+// (e^−r − 1 + r)/r², |r| ≤ ln 2/32
+inline constexpr float kBent[] = {0.5f, -0x1.5556dep-3f, 0x1.555556p-5f};
+// (ln(1 + r) − r)/r², |r| ≤ 2⁻⁵
+inline constexpr float kLog1p[] = {-0.5f, 1 / 3.f, -0.25f, 0.2f, -1 / 6.f};
 // (x + 3)·e^(x²/2)·(1 − Φ(x)) as a function of (x − 3)/(x + 3), x in [1, 14.5]
 inline constexpr float kMills[] = {0x1.754a76p-1f,  -0x1.04c726p-1f, 0x1.d71306p-3f,
                                    -0x1.83323ap-5f, -0x1.563d1cp-7f, 0x1.c9a84cp-8f,
@@ -97,6 +101,29 @@ inline constexpr Sixteenths kSixteenths = [] {
     s.rest[i] = static_cast<float>((exact - s.power[i]) / exact);
   }
   return s;
+}();
+
+/// Of the mantissas m of a sixteenth of those from 0.7 to 1.4: 1/m by and large, in eight bits
+/// below the point, and −ln of that, as a whole number of 2⁻¹⁶ and the rest. Of those about 1: 1,
+/// 0.
+struct Logarithms {
+  alignas(64) float inverse[16], log[16], rest[16];
+};
+inline constexpr uint32_t kFirstMantissa = 0x3f330000, kAboutOne = 9;
+inline constexpr Logarithms kLogarithms = [] {
+  Logarithms all{};
+  for (uint32_t i = 0; i < 16; ++i) {
+    const double middle = bit_cast<float>(kFirstMantissa + (i << 19) + (1u << 18));
+    const double inverse = i == kAboutOne ? 1 : static_cast<int>(256 / middle + 0.5) / 256.0;
+    const double s = (1 - inverse) / (1 + inverse);  // −ln = 2·artanh
+    double exact = 0;
+    for (double k = 1, power = s; k < 60; k += 2, power *= s * s) exact += 2 * power / k;
+    const double log = static_cast<int>(exact * 65536 + (exact < 0 ? -0.5 : 0.5)) / 65536.0;
+    all.inverse[i] = static_cast<float>(inverse);
+    all.log[i] = static_cast<float>(log);
+    all.rest[i] = static_cast<float>(exact - log);
+  }
+  return all;
 }();
 
 /// Added to a double below 2⁵¹, leaves it rounded to a whole number, in the lowest bits. The other
@@ -234,11 +261,6 @@ HALFTAPE_DOUBLE_WORD(cospi, halftape)
 #undef HALFTAPE_STANDARD_WORD
 #undef HALFTAPE_DOUBLE_WORD
 
-// Arguments are clamped to where the result is 0, 1 or infinite already.
-inline float exp(float x) {
-  const detail::PowerOfTwo e(detail::clamped(x, -105, 90) * detail::kLog2e);
-  return static_cast<float>(e.a / e.b);
-}
 inline float exp2(float x) {
   const detail::PowerOfTwo e(detail::clamped(x, -151, 129));
   return static_cast<float>(e.a / e.b);
@@ -255,34 +277,84 @@ inline float cosh(float x) {
   const detail::PowerOfTwo e(detail::clamped(x, -91, 91) * detail::kLog2e);
   return static_cast<float>((e.a * e.a + e.b * e.b) / (2 * e.a * e.b));
 }
-inline float tanh(float x) {
-  const detail::PowerOfTwo e(detail::clamped(x, -10, 10) * (2 * detail::kLog2e));
-  return static_cast<float>(e.difference / (e.a + e.b));
-}
 
-// 1/(1 + e^−x) by a table of sixteenths: e^−x = 2^(−n/16)·e^−r, n whole, |r| ≤ ln 2/32.
-/// Whether near_sigmoid() is right: 1 + e^−x keeps its 1 in two floats, and x is no NaN.
-inline bool is_near_sigmoid(float x) { return x > -16 && x < 80; }
+// e^−x by a table of sixteenths: 2^(−n/16)·e^−r, n whole, |r| ≤ ln 2/32.
 /// n, in the lowest bits.
 inline int32_t sixteenths(float x) {
-  return bit_cast<int32_t>(x * 0x1.715476p+4f + detail::kWholeFloat);
+  return bit_cast<int32_t>(detail::fused(x, 0x1.715476p+4f, detail::kWholeFloat));
 }
-/// Within 0.501 ulp. `power` and `rest` are kSixteenths' of n mod 16.
-inline float near_sigmoid(float x, int32_t whole, float power, float rest) {
-  using detail::fused;  // where a product must be exact
-  constexpr float kStep = 0x1.62e430p-5f, kStepRest = -0x1.05c610p-33f;  // ln 2/16
-  const float n = bit_cast<float>(whole) - detail::kWholeFloat;
-  const float r = fused(n, -kStep, x);  // exact
-  // e^−r − 1 = w + w_rest
-  const float bent = r * r * (0.5f + r * (r * 0x1.555556p-5f - 0x1.555556p-3f));
-  const float w = bent - r, w_rest = bent - (w + r);
-  // e^−x = e + e_rest
-  const uint32_t exponent = (bit_cast<uint32_t>(whole) & ~15u) << 19;
-  const float root = bit_cast<float>(bit_cast<uint32_t>(power) - exponent);
-  const float e = fused(root, w, root);
-  const float e_rest = fused(root, w, root - e) + e * (rest + n * kStepRest + w_rest);
-  const float d = 1 + e, d_rest = (1 - d + e) + e_rest, q = 1 / d;
-  return q + q * (fused(-q, d, 1) - q * d_rest);
+/// kSixteenths' of n mod 16.
+struct Sixteenth {
+  float power, rest;
+};
+inline Sixteenth sixteenth(int32_t n) {
+  return {detail::kSixteenths.power[n & 15], detail::kSixteenths.rest[n & 15]};
+}
+/// e^−x = root·(1 + w + low) = value + rest for −88 < x < 80, of n = sixteenths(x).
+struct Falling {
+  float root, w, low, value, rest;
+  Falling(float x, int32_t whole, Sixteenth table) {
+    using detail::fused;
+    constexpr float kStep = 0x1.62e430p-5f, kStepRest = -0x1.05c610p-33f;  // ln 2/16
+    const float n = bit_cast<float>(whole) - detail::kWholeFloat;
+    const float r = fused(n, -kStep, x);  // exact
+    const float bent = r * r * detail::horner<detail::kBent>(r);
+    const uint32_t exponent = (bit_cast<uint32_t>(whole) & ~15u) << 19;
+    root = bit_cast<float>(bit_cast<uint32_t>(table.power) - exponent);
+    w = bent - r;
+    low = fused(n, kStepRest, table.rest) + (bent - (w + r));
+    value = fused(root, w, root);
+    rest = fused(value, low, fused(root, w, root - value));
+  }
+};
+
+/// Whether near_exp() is right: e^x, and what lies below its last place, are no subnormal numbers.
+inline bool is_near_exp(float x) { return x > -70 && x < 88; }
+/// Within 0.501 ulp. `whole` is sixteenths(−x).
+inline float near_exp(float x, int32_t whole, Sixteenth table) {
+  const Falling e(-x, whole, table);
+  return e.value + e.rest;
+}
+// Arguments are clamped to where the result is 0, 1 or infinite already.
+inline float far_exp(float x) {
+  const detail::PowerOfTwo e(detail::clamped(x, -105, 90) * detail::kLog2e);
+  return static_cast<float>(e.a / e.b);
+}
+inline float exp(float x) {
+  const int32_t whole = sixteenths(-x);
+  return is_near_exp(x) ? near_exp(x, whole, sixteenth(whole)) : far_exp(x);
+}
+
+/// (1 − e)/(1 + e) with e = e^−2|x|, within 0.53 ulp. `twice` is twice_distance(x).
+inline float tanh(float x, float twice, int32_t whole, Sixteenth table) {
+  using detail::fused;
+  const Falling e(twice, whole, table);
+  // 1 − e of its factors, for e may be nearly 1.
+  const float c = 1 - e.root, c_rest = (1 - c) - e.root, t = fused(-e.root, e.w, c);
+  const float t_rest = fused(-e.root, e.w, c - t) + fused(-e.value, e.low, c_rest);
+  const float d = 1 + e.value, d_rest = (1 - d + e.value) + e.rest;
+  const float y = 1 / d, q = t * y;
+  const float size = fused(y, fused(-q, d, t) + fused(-q, d_rest, t_rest), q);
+  return x == x ? std::copysign(size, x) : x;
+}
+inline float twice_distance(float x) {
+  const float distance = std::fabs(x);
+  return 2 * (distance < 10 ? distance : 10);
+}
+inline float tanh(float x) {
+  const float twice = twice_distance(x);
+  const int32_t whole = sixteenths(twice);
+  return tanh(x, twice, whole, sixteenth(whole));
+}
+
+/// Whether near_sigmoid() is right: 1 + e^−x keeps its 1 in two floats, and x is no NaN.
+inline bool is_near_sigmoid(float x) { return x > -16 && x < 80; }
+/// 1/(1 + e^−x), within 0.501 ulp.
+inline float near_sigmoid(float x, int32_t whole, Sixteenth table) {
+  using detail::fused;
+  const Falling e(x, whole, table);
+  const float d = 1 + e.value, d_rest = (1 - d + e.value) + e.rest, q = 1 / d;
+  return fused(q, fused(-q, d, 1) - q * d_rest, q);
 }
 inline float far_sigmoid(float x) {
   const detail::PowerOfTwo e(detail::clamped(x, -105, 90) * detail::kLog2e);
@@ -290,14 +362,43 @@ inline float far_sigmoid(float x) {
 }
 inline float sigmoid(float x) {
   const int32_t whole = sixteenths(x);
-  return is_near_sigmoid(x) ? near_sigmoid(x, whole, detail::kSixteenths.power[whole & 15],
-                                           detail::kSixteenths.rest[whole & 15])
-                            : far_sigmoid(x);
+  return is_near_sigmoid(x) ? near_sigmoid(x, whole, sixteenth(whole)) : far_sigmoid(x);
 }
 
-inline float log(float x) {
+/// Whether near_log() is right.
+inline bool is_near_log(float x) {
+  return x >= std::numeric_limits<float>::min() && x < std::numeric_limits<float>::infinity();
+}
+/// The exponent of x, above bit 23, which part of kLogarithms' its mantissa lies in, above bit 19.
+inline int32_t log_place(float x) {
+  return bit_cast<int32_t>(bit_cast<uint32_t>(x) - detail::kFirstMantissa);
+}
+/// kLogarithms' of a part, of its last four bits.
+struct PartOfLog {
+  float inverse, log, rest;
+};
+inline PartOfLog part_of_log(int32_t part) {
+  const auto& all = detail::kLogarithms;
+  return {all.inverse[part & 15], all.log[part & 15], all.rest[part & 15]};
+}
+/// x = 2^exponent·m, ln m = ln(1 + r) − ln inverse with r = m·inverse − 1. Within 0.53 ulp.
+inline float near_log(float x, int32_t place, PartOfLog part) {
+  using detail::fused;
+  constexpr float kLn2 = 0x1.62e4p-1f, kLn2Rest = 0x1.7f7d1cp-20f;
+  const float exponent = static_cast<float>(place >> 23);
+  const float m = bit_cast<float>(bit_cast<uint32_t>(x) - (bit_cast<uint32_t>(place) & ~0u << 23));
+  const float product = m * part.inverse, r = product - 1, low = fused(m, part.inverse, -product);
+  const float high = fused(exponent, kLn2, part.log), sum = high + r;  // high is exact
+  const float bent = fused(r * r, detail::horner<detail::kLog1p>(r), fused(-low, r, low));
+  return sum + (((high - sum) + r) + (fused(exponent, kLn2Rest, part.rest) + bent));
+}
+inline float far_log(float x) {
   const detail::Logarithm l(x);
   return detail::logarithm_of(x, 0, l.mantissa - l.minus_exponent * detail::kLn2);
+}
+inline float log(float x) {
+  const int32_t place = log_place(x);
+  return is_near_log(x) ? near_log(x, place, part_of_log(place >> 19)) : far_log(x);
 }
 inline float log1p(float x) { return detail::logarithm_of(x, -1, detail::log1p(x)); }
 inline float log2(float x) {
