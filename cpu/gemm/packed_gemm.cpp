@@ -27,8 +27,9 @@ constexpr int64_t most_tiles_in_place(int64_t pitch) {
 
 /// Rows [i0, i1) and columns [j0, j1) of a product, which one thread works on in blocks.
 ///
-/// Packing pays only for what is read many times. Otherwise b is read in place if its panels are
-/// neighbours, and a unless all its rows begin in the same set of the cache; such rows are copied.
+/// Packing pays only for what is read many times. Otherwise b is read in place where whole panels
+/// are neighbours, and a unless all its rows begin in the same set of the cache; such rows are
+/// copied.
 template <int P>
 class Part {
  public:
@@ -41,7 +42,8 @@ class Part {
         Block b{.j = j, .k = k, .across = std::min(columns_, j1_ - j)};
         b.deep = std::min(depth_, p_.depth - k), b.words = (b.deep + P - 1) / P;
         b.first = k == 0, b.last = k + b.deep == p_.depth;
-        if (!b_in_place_) pack<kColumns, P>(p_.b.at(j, k), b.across, b.deep, packed_b_.data());
+        const int64_t in_place = b_in_place_ ? b.across / kColumns * kColumns : 0;
+        pack<kColumns, P>(p_.b.at(j + in_place, k), b.across - in_place, b.deep, packed_b_.data());
         for (b.i = i0_; b.i < i1_; b.i += rows_) {
           b.down = std::min(rows_, i1_ - b.i);
           if (a_in_rows_)
@@ -89,8 +91,9 @@ class Part {
   /// The tile at (i, j) of a block.
   void run_tile(const Block& b, int64_t i, int64_t j, int high, int wide) const {
     const Lines a = lines_of(b, i);
-    const float* right = b_in_place_ ? reinterpret_cast<const float*>(p_.b.at(b.j + j, b.k).data)
-                                     : packed_b_.data() + j * b.words;
+    const bool right_in_place = b_in_place_ && wide == kColumns;
+    const float* right = right_in_place ? reinterpret_cast<const float*>(p_.b.at(b.j + j, b.k).data)
+                                        : packed_b_.data() + (b_in_place_ ? 0 : j * b.words);
     const int64_t row = b.i + i, column = b.j + j;
     alignas(64) float own[kRows * kColumns];
     float* c = own;
@@ -108,7 +111,7 @@ class Part {
     // Pairs are always packed, depth by depth.
     const auto& tiles_of_a = P == 1 && a.along ? tiles<1, true> : tiles<P, false>;
     tiles_of_a[static_cast<size_t>(high - 1)](b.words, a.data, a.step, right,
-                                              b_in_place_ ? p_.b.depth : kColumns, c, pitch,
+                                              right_in_place ? p_.b.depth : kColumns, c, pitch,
                                               b.first, ready ? &ending : nullptr);
     if (b.last && !(ready && in_d)) finish_(p_.d, c, pitch, row, column, high, wide);
   }
@@ -128,7 +131,7 @@ class Part {
   const int64_t depth_ = round_up((p_.depth + blocks_ - 1) / blocks_, 8);
   const int64_t rows_ = std::min(i1_ - i0_, kBlockRows),
                 columns_ = std::min(j1_ - j0_, kBlockColumns);
-  const bool b_in_place_ = p_.b.dtype == kFloat32 && p_.b.line == 1 && p_.columns % kColumns == 0 &&
+  const bool b_in_place_ = p_.b.dtype == kFloat32 && p_.b.line == 1 &&
                            p_.rows <= most_tiles_in_place(p_.b.depth * 4) * kRows;
   const bool a_in_place_ =
       p_.a.dtype == kFloat32 &&
@@ -141,8 +144,9 @@ class Part {
   // Sums between blocks of the depth, where d is no place for them: in a last panel of few columns,
   // or in all.
   const int64_t pitch_ = sums_in_d_ ? kColumns : round_up(columns_, kColumns);
-  const Scratch<float> packed_b_ =
-      Scratch<float>(b_in_place_ ? 0 : round_up(columns_, kColumns) * (depth_ / P));
+  const int64_t packed_columns_ =
+      b_in_place_ ? round_up(p_.columns % kColumns, kColumns) : round_up(columns_, kColumns);
+  const Scratch<float> packed_b_ = Scratch<float>(packed_columns_ * (depth_ / P));
   const Scratch<float> packed_a_ =
       Scratch<float>(a_in_place_  ? 0
                      : a_in_rows_ ? rows_ * a_pitch_
