@@ -32,7 +32,7 @@ class GlooEngine final : public Engine {
       for (const Message& m : receives)
         transfers.push_back(wire_.receive(m.peer, m.bytes, m.size, tag));
       for (const Message& m : sends) transfers.push_back(wire_.send(m.peer, m.bytes, m.size, tag));
-      for (const Wire::Transfer& t : transfers) wire_.finish(t, deadline);
+      for (Wire::Transfer& t : transfers) wire_.finish(t, deadline);
     });
   }
 

@@ -11,6 +11,7 @@ namespace {
 constexpr uint64_t kEndless = 0x656e646c65737321;
 constexpr milliseconds kGlance(20);        // how often the thread looks after a peer
 constexpr milliseconds kSleepsAfter(500);  // without anybody who waits
+constexpr size_t kFinished = 64;           // messages
 
 }  // namespace
 
@@ -81,7 +82,7 @@ bool Wire::wait(const Transfer& transfer, milliseconds timeout) {
   return transfer.is_send ? transfer.buffer->waitSend(timeout) : transfer.buffer->waitRecv(timeout);
 }
 
-void Wire::finish(const Transfer& transfer, const Deadline& deadline) {
+void Wire::finish(Transfer& transfer, const Deadline& deadline) {
   if (!transfer.buffer) return;
   {
     const std::lock_guard lock(mutex_);
@@ -103,7 +104,10 @@ void Wire::finish(const Transfer& transfer, const Deadline& deadline) {
     const std::lock_guard lock(mutex_);
     awaited_ = nullptr;
   }
-  if (done) return;
+  if (done) {
+    if (finished_.size() == kFinished) finished_.pop_front();
+    return finished_.push_back(std::move(transfer.buffer));
+  }
   if (deadline.is_over())
     detail::fail("rank ", transfer.peer, " has not ", transfer.is_send ? "taken" : "sent",
                  " a message of ", transfer.buffer->size, " bytes within ",

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -55,7 +56,7 @@ class Wire {
   Transfer receive(int peer, void* bytes, size_t size, uint64_t tag);
   /// Waits for the end of a message. Throws Error when the time is over or the connection is lost,
   /// and after close(). One thread at a time.
-  void finish(const Transfer& transfer, const Deadline& deadline);
+  void finish(Transfer& transfer, const Deadline& deadline);
   /// Closes the connections, so that every message, here and at the peers, fails. From any thread.
   void close() noexcept;
 
@@ -68,6 +69,9 @@ class Wire {
   const std::shared_ptr<gloo::Context> context_;
   std::vector<std::unique_ptr<gloo::transport::UnboundBuffer>> endless_;  // by peer
   char nothing_ = 0;  // where the endless ones would put their byte
+  // The last ones. To end a buffer while Gloo's thread is still about to let go of it is to wait in
+  // a loop, which keeps that thread from a processor.
+  std::deque<std::unique_ptr<gloo::transport::UnboundBuffer>> finished_;
   std::atomic<bool> closed_{false};
 
   std::mutex mutex_;
