@@ -178,9 +178,10 @@ std::vector<Bucket> cut_into_buckets(const std::vector<Tensor>& params, int64_t 
     const Tensor& p = params[i];
     const bool other_kind = !open.empty() && (params[open[0]].dtype() != p.dtype() ||
                                               params[open[0]].device() != p.device());
-    if (other_kind || size + bytes_of(p) > (buckets.empty() ? first_bytes : bytes)) close();
+    if (other_kind) close();
     open.push_back(i);
     size += bytes_of(p);
+    if (size >= (buckets.empty() ? first_bytes : bytes)) close();
   }
   close();
   return buckets;

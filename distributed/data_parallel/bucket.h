@@ -56,7 +56,8 @@ class Bucket {
 };
 
 /// Cuts parameters into buckets, from the last one to the first, as gradients come: the first
-/// bucket has up to `first_bytes`, the others up to `bytes`, or one parameter.
+/// bucket is full with `first_bytes`, the others with `bytes`. What fills one may be more:
+/// otherwise a bias would go alone, and the large weight beside it late.
 std::vector<Bucket> cut_into_buckets(const std::vector<Tensor>& params, int64_t first_bytes,
                                      int64_t bytes);
 

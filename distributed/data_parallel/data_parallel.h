@@ -24,8 +24,8 @@ class AsyncGradScaler;
 namespace halftape::distributed {
 
 struct DataParallelOptions {
-  /// Gradients are reduced in buckets of at most so many bytes; a larger one has its own. 25 MiB,
-  /// as in PyTorch.
+  /// Gradients are reduced in buckets, each of which is full when it has so many bytes or more:
+  /// 25 MiB, as in PyTorch.
   int64_t bucket_bytes = int64_t{25} << 20;
   /// Of the bucket that is reduced first: a small one begins early.
   int64_t first_bucket_bytes = int64_t{1} << 20;

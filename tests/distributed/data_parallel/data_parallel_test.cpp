@@ -114,6 +114,21 @@ TEST_CASE("the bits do not depend on buckets, flat storage or overlap") {
       });
 }
 
+TEST_CASE("the first bucket is full with a large last layer, whose bias does not go alone") {
+  on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    nn::Sequential model{nn::Linear(8, 8), nn::Linear(8, 8), nn::Linear(8, 64)};
+    const auto buckets = [&](int64_t bytes) {
+      return DistributedDataParallel(*model, {.bucket_bytes = bytes, .first_bucket_bytes = 1024},
+                                     group)
+          .buckets();
+    };
+    using Buckets = std::vector<std::vector<size_t>>;
+    CHECK(buckets(int64_t{1} << 20) == Buckets{{4, 5}, {0, 1, 2, 3}});
+    CHECK(buckets(288) == Buckets{{4, 5}, {2, 3}, {0, 1}});
+    CHECK(buckets(1) == Buckets{{4, 5}, {3}, {2}, {1}, {0}});
+  });
+}
+
 TEST_CASE("gradients move to their bucket, unless somebody else holds them") {
   on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
     nn::Sequential model{nn::Linear(3, 4), nn::Linear(4, 2)};
