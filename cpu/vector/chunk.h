@@ -161,10 +161,10 @@ Chunk<float> each_near(const Chunk<float>& a, Near near, IsNear is_near, Far far
   return r;
 }
 /// math::sixteenths() of every lane, and what the table has of them.
-struct Sixteenths {
+struct LanesOfSixteenths {
   Chunk<int32_t> whole;
   Chunk<float> power, rest;
-  explicit Sixteenths(const Chunk<float>& x) {
+  explicit LanesOfSixteenths(const Chunk<float>& x) {
     for (int k = 0; k < kLanes; ++k) whole.v[k] = math::sixteenths(x.v[k]);
     power = look_up(math::detail::kSixteenths.power, whole);
     rest = look_up(math::detail::kSixteenths.rest, whole);
@@ -172,13 +172,13 @@ struct Sixteenths {
   math::Sixteenth at(int k) const { return {power.v[k], rest.v[k]}; }
 };
 inline Chunk<float> exp(const Chunk<float>& a) {
-  const Sixteenths s(-a);
+  const LanesOfSixteenths s(-a);
   return each_near(
       a, [&](int k) { return math::near_exp(a.v[k], s.whole.v[k], s.at(k)); },
       [](float x) { return math::is_near_exp(x); }, [](float x) { return math::far_exp(x); });
 }
 inline Chunk<float> sigmoid(const Chunk<float>& a) {
-  const Sixteenths s(a);
+  const LanesOfSixteenths s(a);
   return each_near(
       a, [&](int k) { return math::near_sigmoid(a.v[k], s.whole.v[k], s.at(k)); },
       [](float x) { return math::is_near_sigmoid(x); },
@@ -186,7 +186,7 @@ inline Chunk<float> sigmoid(const Chunk<float>& a) {
 }
 inline Chunk<float> tanh(const Chunk<float>& a) {
   const Chunk<float> twice = each(a, [](float x) { return math::twice_distance(x); });
-  const Sixteenths s(twice);
+  const LanesOfSixteenths s(twice);
   Chunk<float> r;
   for (int k = 0; k < kLanes; ++k) r.v[k] = math::tanh(a.v[k], twice.v[k], s.whole.v[k], s.at(k));
   return r;

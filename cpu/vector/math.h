@@ -2,10 +2,11 @@
 // vectorise, and one rounding at the end, so that subnormal and infinite results are right by
 // themselves. For double, and where noted: the standard library's.
 //
-// scripts/minimax.py derives the coefficients and says how far each polynomial is off, relatively:
-// at most 2^-33, which leaves a float within 0.502 ulp. docs/accuracy.md is what was measured.
-// In float itself are those that training spends its time in: exp(), log(), tanh() and sigmoid(),
-// by tables and in two floats where one is too few, normal(), for gelu, and power_of_e().
+// scripts/minimax.py derives these coefficients and says how far each polynomial is off,
+// relatively: at most 2^-33, which leaves a float within 0.502 ulp. docs/accuracy.md is what was
+// measured. In float itself are those that training spends its time in: exp(), log(), tanh() and
+// sigmoid(), by tables and in two floats where one is too few, normal(), for gelu, and
+// power_of_e().
 #pragma once
 #include <array>
 #include <cmath>

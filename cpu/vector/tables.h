@@ -13,7 +13,8 @@ namespace detail {
 /// Added to a float below 2²², leaves it rounded to a whole number, in the lowest bits.
 inline constexpr float kWholeFloat = 0x1.8p23f;
 
-// (e^−r − 1 + r)/r², |r| ≤ ln 2/32
+// Taylor's coefficients. (e^−r − 1 + r)/r², |r| ≤ ln 2/32; the second takes as much of the fourth
+// term, which is left out, as a line can.
 inline constexpr float kBent[] = {0.5f, -0x1.5556dep-3f, 0x1.555556p-5f};
 // (ln(1 + r) − r)/r², |r| ≤ 2⁻⁵
 inline constexpr float kLog1p[] = {-0.5f, 1 / 3.f, -0.25f, 0.2f, -1 / 6.f};
