@@ -4,6 +4,7 @@
 
 #ifdef HALFTAPE_SIMD
 #include <algorithm>
+#include <type_traits>
 
 #include "halftape/core/dtype.h"
 
@@ -11,10 +12,16 @@ namespace halftape::cpu {
 
 using simd::Vec, simd::kWidth;
 
-// A tile of the result is what the registers hold: of 32 or 16, four are left for operands.
-inline constexpr int kRows = kWidth == 16 ? 14 : 6, kColumns = 2 * kWidth;
+// A tile of the result is what the registers hold: of 32 (16), five (four) are left for operands.
+// Of the shapes that fit, these load the fewest operands.
+inline constexpr int kRegisters = kWidth == 16 ? 3 : 2;  // of columns
+inline constexpr int kRows = kWidth == 16 ? 9 : 6, kColumns = kRegisters * kWidth;
 
-constexpr int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
+template <class T>
+constexpr T ceil_div(T x, std::type_identity_t<T> by) {
+  return (x + by - 1) / by;
+}
+constexpr int64_t round_up(int64_t x, int64_t to) { return ceil_div(x, to) * to; }
 
 /// a's rows or b's columns: lines along the depth.
 struct Factor {
@@ -51,7 +58,7 @@ Vec beside(const T* x, int64_t depth_step, int n, bool last_is_odd) {
 template <int R, int P, class T>
 void pack_strided(const T* from, int64_t line, int64_t depth_step, int64_t lines, int64_t depth,
                   float* panels) {
-  const int64_t words = (depth + P - 1) / P;
+  const int64_t words = ceil_div(depth, P);
   for (int64_t l = 0; l < round_up(lines, R); ++l) {
     float* panel = panels + l / R * R * words + l % R;
     for (int64_t w = 0; w < words; ++w) {
@@ -66,7 +73,7 @@ void pack_strided(const T* from, int64_t line, int64_t depth_step, int64_t lines
 /// Lines are neighbours.
 template <int R, int P, class T>
 void pack_beside(const T* from, int64_t depth_step, int64_t lines, int64_t depth, float* panels) {
-  const int64_t words = (depth + P - 1) / P;
+  const int64_t words = ceil_div(depth, P);
   // A few depths of all panels at a time: steps of 4 KiB would all fall into one set of the cache.
   for (int64_t begin = 0; begin < words; begin += 8) {
     const int64_t end = std::min(begin + 8, words);
@@ -91,7 +98,7 @@ void pack_beside(const T* from, int64_t depth_step, int64_t lines, int64_t depth
 /// The elements of a line are neighbours: squares of words are transposed in registers.
 template <int R, int P, class T>
 void pack_along(const T* from, int64_t line, int64_t lines, int64_t depth, float* panel) {
-  const int64_t words = (depth + P - 1) / P;
+  const int64_t words = ceil_div(depth, P);
   for (int64_t l = 0; l < lines; l += R, panel += R * words) {
     for (int64_t w = 0; w < words; w += kWidth) {
       const int high = static_cast<int>(std::min<int64_t>(kWidth, words - w)),

@@ -10,7 +10,7 @@ namespace {
 
 // Blocks of the depth, of rows and of columns, so that packed b's panels stay in the first-level
 // cache, packed a in the second, and packed b in the third.
-constexpr int64_t kDepth = 512, kBlockRows = 24 * kRows, kBlockColumns = 2048;
+constexpr int64_t kDepth = 512, kBlockRows = 36 * kRows, kBlockColumns = 3072;
 
 struct Product {
   int64_t rows, columns, depth;
@@ -23,6 +23,11 @@ struct Product {
 constexpr int64_t most_tiles_in_place(int64_t pitch) {
   if (pitch % 4096 == 0) return 2;
   return pitch <= 2048 ? 64 : 20;
+}
+
+/// The length of equal parts of a whole, none of which is longer than `most`, in whole units.
+constexpr int64_t equal_part(int64_t whole, int64_t most, int64_t unit) {
+  return round_up(ceil_div(whole, ceil_div(whole, most)), unit);
 }
 
 /// Rows [i0, i1) and columns [j0, j1) of a product, which one thread works on in blocks.
@@ -40,9 +45,12 @@ class Part {
     for (int64_t j = j0_; j < j1_; j += columns_)
       for (int64_t k = 0; k < p_.depth; k += depth_) {
         Block b{.j = j, .k = k, .across = std::min(columns_, j1_ - j)};
-        b.deep = std::min(depth_, p_.depth - k), b.words = (b.deep + P - 1) / P;
+        b.deep = std::min(depth_, p_.depth - k), b.words = ceil_div(b.deep, P);
         b.first = k == 0, b.last = k + b.deep == p_.depth;
-        const int64_t in_place = b_in_place_ ? b.across / kColumns * kColumns : 0;
+        // Panels of whole registers.
+        const int64_t in_place = !b_in_place_             ? 0
+                                 : b.across % kWidth == 0 ? b.across
+                                                          : b.across / kColumns * kColumns;
         pack<kColumns, P>(p_.b.at(j + in_place, k), b.across - in_place, b.deep, packed_b_.data());
         for (b.i = i0_; b.i < i1_; b.i += rows_) {
           b.down = std::min(rows_, i1_ - b.i);
@@ -70,9 +78,8 @@ class Part {
 
   void run_tiles(const Block& b) const {
     // Tiles of equal height, if panels leave the choice: low tiles are slow.
-    const int64_t tiles_down = (b.down + kRows - 1) / kRows;
-    const int64_t height =
-        a_in_place_ || a_in_rows_ ? (b.down + tiles_down - 1) / tiles_down : kRows;
+    const int64_t tiles_down = ceil_div(b.down, kRows);
+    const int64_t height = a_in_place_ || a_in_rows_ ? ceil_div(b.down, tiles_down) : kRows;
     const auto run = [&](int64_t i, int64_t j) {
       run_tile(b, i, j, static_cast<int>(std::min(height, b.down - i)),
                static_cast<int>(std::min<int64_t>(kColumns, b.across - j)));
@@ -91,14 +98,15 @@ class Part {
   /// The tile at (i, j) of a block.
   void run_tile(const Block& b, int64_t i, int64_t j, int high, int wide) const {
     const Lines a = lines_of(b, i);
-    const bool right_in_place = b_in_place_ && wide == kColumns;
+    const bool whole = wide % kWidth == 0;  // registers
+    const bool right_in_place = b_in_place_ && whole;
     const float* right = right_in_place ? reinterpret_cast<const float*>(p_.b.at(b.j + j, b.k).data)
                                         : packed_b_.data() + (b_in_place_ ? 0 : j * b.words);
     const int64_t row = b.i + i, column = b.j + j;
     alignas(64) float own[kRows * kColumns];
     float* c = own;
     int64_t pitch = kColumns;
-    const bool in_d = sums_in_d_ && wide == kColumns;
+    const bool in_d = sums_in_d_ && whole;
     if (in_d) {
       c = static_cast<float*>(p_.d.at(row, column));
       pitch = p_.d.row;
@@ -110,9 +118,10 @@ class Part {
     const Ending ending = p_.d.ending.at(row, column);
     // Pairs are always packed, depth by depth.
     const auto& tiles_of_a = P == 1 && a.along ? tiles<1, true> : tiles<P, false>;
-    tiles_of_a[static_cast<size_t>(high - 1)](b.words, a.data, a.step, right,
-                                              right_in_place ? p_.b.depth : kColumns, c, pitch,
-                                              b.first, ready ? &ending : nullptr);
+    const int registers = ceil_div(wide, kWidth);
+    tiles_of_a[static_cast<size_t>(registers - 1)][static_cast<size_t>(high - 1)](
+        b.words, a.data, a.step, right, right_in_place ? p_.b.depth : kColumns, c, pitch, b.first,
+        ready ? &ending : nullptr);
     if (b.last && !(ready && in_d)) finish_(p_.d, c, pitch, row, column, high, wide);
   }
   Lines lines_of(const Block& b, int64_t i) const {
@@ -126,11 +135,11 @@ class Part {
 
   const Product& p_;
   const int64_t i0_, i1_, j0_, j1_;
-  // Blocks of equal depth, so that none is short.
-  const int64_t blocks_ = (p_.depth + P * kDepth - 1) / (P * kDepth);
-  const int64_t depth_ = round_up((p_.depth + blocks_ - 1) / blocks_, 8);
-  const int64_t rows_ = std::min(i1_ - i0_, kBlockRows),
-                columns_ = std::min(j1_ - j0_, kBlockColumns);
+  // Blocks of equal size, so that none is short.
+  const int64_t depth_ = equal_part(p_.depth, P*kDepth, 8),
+                rows_ = equal_part(i1_ - i0_, kBlockRows, kRows),
+                columns_ = equal_part(j1_ - j0_, kBlockColumns, kColumns);
+  const int64_t blocks_ = ceil_div(p_.depth, depth_);  // of the depth
   const bool b_in_place_ = p_.b.dtype == kFloat32 && p_.b.line == 1 &&
                            p_.rows <= most_tiles_in_place(p_.b.depth * 4) * kRows;
   const bool a_in_place_ =
@@ -143,14 +152,13 @@ class Part {
   const bool sums_in_d_ = p_.d.dtype == kFloat32 && p_.d.column == 1 && p_.d.beta == 0;
   // Sums between blocks of the depth, where d is no place for them: in a last panel of few columns,
   // or in all.
-  const int64_t pitch_ = sums_in_d_ ? kColumns : round_up(columns_, kColumns);
+  const int64_t pitch_ = sums_in_d_ ? kColumns : columns_;
   const int64_t packed_columns_ =
-      b_in_place_ ? round_up(p_.columns % kColumns, kColumns) : round_up(columns_, kColumns);
+      b_in_place_ ? round_up(p_.columns % kColumns, kColumns) : columns_;
   const Scratch<float> packed_b_ = Scratch<float>(packed_columns_ * (depth_ / P));
-  const Scratch<float> packed_a_ =
-      Scratch<float>(a_in_place_  ? 0
-                     : a_in_rows_ ? rows_ * a_pitch_
-                                  : round_up(rows_, kRows) * (depth_ / P));
+  const Scratch<float> packed_a_ = Scratch<float>(a_in_place_  ? 0
+                                                  : a_in_rows_ ? rows_ * a_pitch_
+                                                               : rows_ * (depth_ / P));
   const Scratch<float> sums_ = Scratch<float>(blocks_ == 1 ? 0 : (i1_ - i0_) * pitch_);
   const Finish finish_ = finisher(p_.d.dtype);
 };
@@ -225,11 +233,11 @@ void packed_gemm(const Gemm& g) {
   const bool serial = threads == 1 || batches * one <= kSerial;
   // Columns are split first: each thread packs its own part of b.
   const int64_t wanted = serial || batches >= 2 * threads ? 1 : 2 * threads;
-  const int64_t wide = std::max<int64_t>(round_up((p.columns + wanted - 1) / wanted, kColumns),
+  const int64_t wide = std::max<int64_t>(round_up(ceil_div(p.columns, wanted), kColumns),
                                          wanted > 1 ? 4 * kColumns : kColumns);
-  const int64_t across = (p.columns + wide - 1) / wide;
-  const int64_t high = round_up((p.rows * across + wanted - 1) / wanted, kRows);
-  const int64_t down = across >= threads ? 1 : (p.rows + high - 1) / high;
+  const int64_t across = ceil_div(p.columns, wide);
+  const int64_t high = round_up(ceil_div(p.rows * across, wanted), kRows);
+  const int64_t down = across >= threads ? 1 : ceil_div(p.rows, high);
   const int64_t rows = down == 1 ? p.rows : high;
   const int64_t together =
       std::max<int64_t>(1, serial ? batches : kSerial / one);  // batches a task

@@ -46,7 +46,7 @@ using Tile = void (*)(int64_t words, const float* a, int64_t a_step, const float
                       float* c, int64_t pitch, bool first, const Ending* ending);
 
 /// a[i·step] from pointers to every third row: an address may hold one or two steps, and so the
-/// fourteen rows of a tile take five registers.
+/// nine rows of a tile take three registers.
 template <int M>
 class RowsOfA {
  public:
@@ -61,62 +61,68 @@ class RowsOfA {
   const float* thirds_[(M + 2) / 3];
 };
 
-template <int M, int P, bool kAlong>
+/// Of M rows and V registers of columns.
+template <int M, int V, int P, bool kAlong>
 void tile(int64_t words, const float* a, int64_t a_step, const float* b, int64_t b_step, float* c,
           int64_t pitch, bool first, const Ending* ending) {
-  Vec sums[M][2];
+  Vec sums[M][V];
+  const auto each = [&](const auto& f) {
 #pragma GCC unroll 16
-  for (int i = 0; i < M; ++i) {
-    sums[i][0] = first ? simd::zero() : simd::load(c + i * pitch);
-    sums[i][1] = first ? simd::zero() : simd::load(c + i * pitch + kWidth);
-  }
+    for (int i = 0; i < M; ++i)
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) f(i, v, sums[i][v]);
+  };
+  each([&](int i, int v, Vec& sum) {
+    sum = first ? simd::zero() : simd::load(c + i * pitch + v * kWidth);
+  });
   const RowsOfA<M> rows(a, a_step);
 #pragma GCC unroll 4
   for (int64_t w = 0; w < words; ++w) {
-    const Vec b0 = simd::load(b), b1 = simd::load(b + kWidth);
+    Vec y[V];
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) y[v] = simd::load(b + v * kWidth);
 #pragma GCC unroll 16
     for (int i = 0; i < M; ++i) {
       const Vec x = kAlong ? rows.splat(i, w) : simd::splat(a[i]);
-      sums[i][0] = simd::add_product<P>(x, b0, sums[i][0]);
-      sums[i][1] = simd::add_product<P>(x, b1, sums[i][1]);
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) sums[i][v] = simd::add_product<P>(x, y[v], sums[i][v]);
     }
     if (!kAlong) a += a_step;
     b += b_step;
   }
-  if (ending && ending->bias) {
-    const Vec b0 = simd::load(ending->bias), b1 = simd::load(ending->bias + kWidth);
-#pragma GCC unroll 16
-    for (int i = 0; i < M; ++i) sums[i][0] = sums[i][0] + b0, sums[i][1] = sums[i][1] + b1;
-  }
+  if (ending && ending->bias)
+    each([&](int, int v, Vec& sum) { sum = sum + simd::load(ending->bias + v * kWidth); });
   if (ending && ending->epilogue != Epilogue::None) {
     uint8_t* mask = ending->mask;
 #pragma GCC unroll 16
     for (int i = 0; i < M; ++i) {
-      simd::Bits bits[2];
+      simd::Bits bits[V];
       if (ending->epilogue == Epilogue::DRelu) {
         std::memcpy(bits, mask, sizeof bits);
       } else {
-        for (int half = 0; half < 2; ++half) bits[half] = simd::not_below_or_zero(sums[i][half]);
+        for (int v = 0; v < V; ++v) bits[v] = simd::not_below_or_zero(sums[i][v]);
         if (mask) std::memcpy(mask, bits, sizeof bits);
       }
-      for (int half = 0; half < 2; ++half) sums[i][half] = simd::keep(bits[half], sums[i][half]);
+      for (int v = 0; v < V; ++v) sums[i][v] = simd::keep(bits[v], sums[i][v]);
       if (mask) mask += ending->mask_row;
     }
   }
-#pragma GCC unroll 16
-  for (int i = 0; i < M; ++i) {
-    simd::store(c + i * pitch, sums[i][0]);
-    simd::store(c + i * pitch + kWidth, sums[i][1]);
-  }
+  each([&](int i, int v, Vec& sum) { simd::store(c + i * pitch + v * kWidth, sum); });
 }
 
-template <int P, bool kAlong, int... M>
-constexpr std::array<Tile, sizeof...(M)> tiles_of(std::integer_sequence<int, M...>) {
-  return {&tile<M + 1, P, kAlong>...};
+template <int V, int P, bool kAlong, int... M>
+constexpr std::array<Tile, kRows> tiles_of_width(std::integer_sequence<int, M...>) {
+  return {&tile<M + 1, V, P, kAlong>...};
 }
-/// [M − 1]: of M rows. kAlong: the words of a row of a are neighbours; else those of a depth.
+template <int P, bool kAlong, int... V>
+constexpr std::array<std::array<Tile, kRows>, kRegisters> tiles_of(
+    std::integer_sequence<int, V...>) {
+  return {tiles_of_width<V + 1, P, kAlong>(std::make_integer_sequence<int, kRows>())...};
+}
+/// [V − 1][M − 1]: of V registers of columns and M rows. kAlong: the words of a row of a are
+/// neighbours; else those of a depth.
 template <int P, bool kAlong>
-constexpr auto tiles = tiles_of<P, kAlong>(std::make_integer_sequence<int, kRows>());
+constexpr auto tiles = tiles_of<P, kAlong>(std::make_integer_sequence<int, kRegisters>());
 
 /// Sums of rows i… and columns j… into d, which takes them or has its own to add. Rows of sums are
 /// padded to kColumns.
