@@ -12,6 +12,8 @@ namespace halftape::distributed {
 namespace {
 
 constexpr int64_t kAligned = 32;
+/// From so many bytes on, a copy into a bucket and back costs more than a call.
+constexpr int64_t kAlone = int64_t{4} << 20;
 
 int64_t bytes_of(const Tensor& t) {
   return t.numel() * static_cast<int64_t>(element_size(t.dtype()));
@@ -49,11 +51,22 @@ void Bucket::check_places() const {
   }
 }
 
-/// The range of one buffer in which these tensors are parts, in this bucket's places; else
-/// undefined.
-Array Bucket::lying_side_by_side(Of of) const {
+/// Whether the bytes of this tensor may be reduced as they are.
+bool Bucket::has_form(Of of, size_t i) const {
+  const Tensor& t = tensor(of, i);
+  const bool of_graph = of == Of::Gradients && t.defined() && t.requires_grad();
+  return t.defined() && !of_graph && t.dtype() == dtype() && t.device() == device() &&
+         t.is_contiguous() && t.sizes() == params_[i].sizes();
+}
+
+/// The only tensor, if it fills the bucket; else the range of one buffer in which all are parts, in
+/// this bucket's places; else undefined.
+Array Bucket::in_place(Of of) const {
+  if (!has_form(of, 0)) return {};
   const Tensor& first = tensor(of, 0);
-  if (!first.defined()) return {};
+  const bool is_own = of == Of::Values || first.unique();
+  if (params_.size() == 1 && first.numel() == numel_ && is_own)
+    return first.array().reshape({numel_});
   Buffer* const whole = first.array().buffer()->whole();
   if (!whole) return {};
   const auto size = static_cast<int64_t>(element_size(dtype()));
@@ -62,12 +75,9 @@ Array Bucket::lying_side_by_side(Of of) const {
   };
   const int64_t begin = place(first.array());
   for (size_t i = 0; i < params_.size(); ++i) {
-    const Tensor& t = tensor(of, i);
-    const bool of_graph = of == Of::Gradients && t.requires_grad();
-    if (!t.defined() || of_graph || t.dtype() != dtype() || !t.is_contiguous() ||
-        t.sizes() != params_[i].sizes() || t.array().buffer()->whole() != whole ||
-        place(t.array()) != begin + offsets_[i])
-      return {};
+    if (!has_form(of, i)) return {};
+    const Array& a = tensor(of, i).array();
+    if (a.buffer()->whole() != whole || place(a) != begin + offsets_[i]) return {};
   }
   if ((begin + numel_) * size > static_cast<int64_t>(whole->size())) return {};
   return {BufferPtr(whole), {numel_}, {1}, begin, dtype()};
@@ -92,7 +102,7 @@ Array Bucket::copy_as(Dtype dtype, Of of) const {
 
 Array Bucket::gathered() const {
   check_places();
-  Array own = lying_side_by_side(Of::Gradients);
+  Array own = in_place(Of::Gradients);
   if (own.defined()) return own;
   Array copy = copy_as(dtype(), Of::Gradients);
   move_gradients_to(copy);
@@ -120,7 +130,7 @@ Array Bucket::copied() const {
 
 Array Bucket::values() const {
   check_places();
-  const Array own = lying_side_by_side(Of::Values);
+  const Array own = in_place(Of::Values);
   return own.defined() ? own : copy_as(dtype(), Of::Values);
 }
 
@@ -176,6 +186,10 @@ std::vector<Bucket> cut_into_buckets(const std::vector<Tensor>& params, int64_t 
   };
   for (size_t i = params.size(); i-- > 0;) {
     const Tensor& p = params[i];
+    if (bytes_of(p) >= kAlone && p.numel() % kAligned == 0) {
+      buckets.emplace_back(params, std::vector<size_t>{i});
+      continue;
+    }
     const bool other_kind = !open.empty() && (params[open[0]].dtype() != p.dtype() ||
                                               params[open[0]].device() != p.device());
     if (other_kind) close();

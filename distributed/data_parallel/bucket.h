@@ -22,9 +22,9 @@ class Bucket {
   /// Where parameter i begins.
   int64_t offset(size_t i) const { return offsets_[i]; }
 
-  /// The gradients as one array (numel) of dtype(): their own bytes where they lie side by side, as
-  /// flatten() puts them, else a copy, to which those gradients move that nobody else holds. Zeros
-  /// where there is none.
+  /// The gradients as one array (numel) of dtype(): their own bytes where there is one alone, which
+  /// nobody else holds, or where they lie side by side, as flatten() puts them; else a copy, to
+  /// which those gradients move that nobody else holds. Zeros where there is none.
   Array gathered() const;
   /// A copy in compute_dtype().
   Array copied() const;
@@ -45,7 +45,8 @@ class Bucket {
   Array part(size_t i, const Array& gathered) const;
   /// Throws if the parameters no longer have the places that they had when this was made.
   void check_places() const;
-  Array lying_side_by_side(Of of) const;
+  bool has_form(Of of, size_t i) const;
+  Array in_place(Of of) const;
   Array copy_as(Dtype dtype, Of of) const;
   void move_gradients_to(const Array& copy) const;
 
@@ -57,7 +58,8 @@ class Bucket {
 
 /// Cuts parameters into buckets, from the last one to the first, as gradients come: the first
 /// bucket is full with `first_bytes`, the others with `bytes`. What fills one may be more:
-/// otherwise a bias would go alone, and the large weight beside it late.
+/// otherwise a bias would go alone, and the large weight beside it late. A parameter of 4 MiB or
+/// more is a bucket of its own, which is reduced where it lies.
 std::vector<Bucket> cut_into_buckets(const std::vector<Tensor>& params, int64_t first_bytes,
                                      int64_t bytes);
 

@@ -25,7 +25,7 @@ namespace halftape::distributed {
 
 struct DataParallelOptions {
   /// Gradients are reduced in buckets, each of which is full when it has so many bytes or more:
-  /// 25 MiB, as in PyTorch.
+  /// 25 MiB, as in PyTorch. One of 4 MiB or more is a bucket of its own, without a copy.
   int64_t bucket_bytes = int64_t{25} << 20;
   /// Of the bucket that is reduced first: a small one begins early.
   int64_t first_bucket_bytes = int64_t{1} << 20;

@@ -129,6 +129,26 @@ TEST_CASE("the first bucket is full with a large last layer, whose bias does not
   });
 }
 
+TEST_CASE("a large gradient is reduced where it lies, in a bucket of its own") {
+  on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    nn::Sequential model{nn::Linear(1024, 1024), nn::Linear(1024, 2)};
+    const std::vector<Tensor> params = model->parameters();
+    const void* at = nullptr;  // what backward() made, before it is reduced
+    params[0].register_post_accumulate_grad_hook(
+        [&](const Tensor& p) { at = p.grad().data_ptr(); });
+    DistributedDataParallel ddp(*model, {}, group);
+    CHECK(ddp.buckets() == std::vector<std::vector<size_t>>{{0}, {1, 2, 3}});
+    for (const bool held : {false, true}) {
+      const Tensor other = held ? params[0].grad() : Tensor();
+      if (held) params[0].mutable_grad().zero_();
+      model->forward(full({3, 1024}, 2 * group->rank() + 1.0)).sum().backward();
+      CHECK(params[0].grad().data_ptr() == at);
+      const Tensor wanted = params[2].sum(0).unsqueeze(1) * ones({1, 1024}) * 6;  // 3 · (1 + 3)/2
+      CHECK(allclose(params[0].grad(), wanted, 1e-4, 1e-4));
+    }
+  });
+}
+
 TEST_CASE("gradients move to their bucket, unless somebody else holds them") {
   on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
     nn::Sequential model{nn::Linear(3, 4), nn::Linear(4, 2)};
