@@ -41,19 +41,27 @@ CopyRun copier(Dtype to, Dtype from) {
 
 constexpr int64_t kShort = 1024;  // bytes of a run for which a call is dear
 
-/// The bytes of such a run, without a call: pieces of a fixed size, of which the last two may
-/// overlap.
-inline void copy_bytes(const char* from, char* to, int64_t n) {
-  const auto in_pieces = [=](auto size) {
+/// Runs of so many bytes, without a call for each: in pieces of a fixed size, of which the last two
+/// may overlap.
+void copy_short(WalkedRuns<2>& runs, int64_t bytes) {
+  const auto in_pieces = [&](auto size) {
     constexpr int64_t kSize = size;
-    for (int64_t i = 0; i + kSize < n; i += kSize) std::memcpy(to + i, from + i, kSize);
-    std::memcpy(to + n - kSize, from + n - kSize, kSize);
+    int64_t count;
+    do {
+      count = runs.below();
+      const char* from = runs.at[1];
+      char* to = runs.at[0];
+      for (int64_t r = 0; r < count; ++r, from += runs.down(1), to += runs.down(0)) {
+        for (int64_t i = 0; i + kSize < bytes; i += kSize) std::memcpy(to + i, from + i, kSize);
+        std::memcpy(to + bytes - kSize, from + bytes - kSize, kSize);
+      }
+    } while (runs.next(count));
   };
-  if (n >= 64) return in_pieces(std::integral_constant<int64_t, 64>());
-  if (n >= 32) return in_pieces(std::integral_constant<int64_t, 32>());
-  if (n >= 16) return in_pieces(std::integral_constant<int64_t, 16>());
-  if (n >= 8) return in_pieces(std::integral_constant<int64_t, 8>());
-  for (int64_t i = 0; i < n; ++i) to[i] = from[i];
+  if (bytes >= 64) return in_pieces(std::integral_constant<int64_t, 64>());
+  if (bytes >= 32) return in_pieces(std::integral_constant<int64_t, 32>());
+  if (bytes >= 16) return in_pieces(std::integral_constant<int64_t, 16>());
+  if (bytes >= 8) return in_pieces(std::integral_constant<int64_t, 8>());
+  in_pieces(std::integral_constant<int64_t, 1>());
 }
 
 /// The dimension in which `from` is contiguous, if that is not the innermost one and a walk along
@@ -194,13 +202,10 @@ void copy(const Array& to, const Array& from) {
   const int64_t item = to.dtype() == from.dtype() ? walk.operands[0].item : 0;
   walk.run([copy, item](WalkedRuns<2>& runs) {
     const bool as_bytes = runs.steps[0] == 1 && runs.steps[1] == 1 && item > 0;
-    if (const int64_t bytes = runs.n * item; as_bytes && bytes <= kShort) {
-      do copy_bytes(runs.at[1], runs.at[0], bytes);
-      while (runs.next());
-    } else {
-      do copy(runs.at[1], runs.steps[1], runs.at[0], runs.steps[0], runs.n);
-      while (runs.next());
-    }
+    if (const int64_t bytes = runs.n * item; as_bytes && bytes <= kShort)
+      return copy_short(runs, bytes);
+    do copy(runs.at[1], runs.steps[1], runs.at[0], runs.steps[0], runs.n);
+    while (runs.next());
   });
 }
 

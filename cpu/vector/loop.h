@@ -158,6 +158,8 @@ struct WalkedRuns {
   }
   /// Runs until a dimension or all of them end.
   int64_t below() const { return std::min(rows, below_); }
+  /// Bytes from a run of array a to the one below it.
+  int64_t down(size_t a) const { return down_[a]; }
   /// Whether array a's next run follows this one in memory, or is this one again.
   bool follows(size_t a, int64_t item) const { return rows > 1 && down_[a] == n * item; }
   bool repeats(size_t a) const { return rows > 1 && down_[a] == 0; }
@@ -177,9 +179,9 @@ struct WalkedRuns {
   }
 
   const CollapsedDims<N>* all_ = nullptr;
-  Dims index_;                   // of the run, but in the last dimension; divisions cost more
-  std::array<int64_t, N> down_;  // bytes from a run to the one below it
-  int64_t below_ = 0;            // runs until a dimension ends
+  Dims index_;  // of the run, but in the last dimension; divisions cost more
+  std::array<int64_t, N> down_{};
+  int64_t below_ = 1;  // runs until a dimension ends
 };
 
 /// The walk over arrays of one shape, run by run.
