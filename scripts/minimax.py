@@ -68,10 +68,6 @@ show("kLog: 2 artanh(sqrt z)/sqrt z", 4,
 show("kSin: sin(sqrt u)/sqrt u", 4,
      at_zero(lambda u: mp.sin(mp.sqrt(u)) / mp.sqrt(u), mpf(1)), 0, quarter)
 show("kCos: cos(sqrt u)", 4, lambda u: mp.cos(mp.sqrt(u)), 0, quarter)
-# erf x = 1 - e^(-x g(x)): an error of g counts as much as it moves erf.
-slope = 2 / mp.sqrt(mp.pi)
-show("kErf: g(x) = -ln(erfc x)/x", 11, at_zero(lambda x: -mp.log(mp.erfc(x)) / x, slope), 0, 3.95,
-     at_zero(lambda x: mp.erf(x) / (mp.erfc(x) * x), slope))
 
 
 def erfc_of(t):

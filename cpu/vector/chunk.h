@@ -144,7 +144,19 @@ inline Chunk<float> look_up(const float (&table)[16], const Chunk<int32_t>& i) {
 #endif
   return r;
 }
-/// near(k) of every lane; if any is not near, which is rare, far(x) of those.
+/// look_up() in every row.
+template <size_t Rows>
+struct LanesOfRows {
+  Chunk<float> row[Rows];
+  LanesOfRows(const float (&table)[Rows][16], const Chunk<int32_t>& place) {
+#pragma GCC unroll 9
+    for (size_t i = 0; i < Rows; ++i) row[i] = look_up(table[i], place);
+  }
+  auto at(int k) const {
+    return [this, k](int i) { return row[i].v[k]; };
+  }
+};
+/// near(k) of every lane; if any is not near, which is rare, far of those: of x, or of a chunk.
 template <class Near, class IsNear, class Far>
 Chunk<float> each_near(const Chunk<float>& a, Near near, IsNear is_near, Far far) {
   Chunk<float> r;
@@ -153,11 +165,14 @@ Chunk<float> each_near(const Chunk<float>& a, Near near, IsNear is_near, Far far
     r.v[k] = near(k);
     beyond |= is_near(a.v[k]) ? 0 : 1;
   }
-  if (beyond)
-    for (int k = 0; k < kLanes; ++k) {
-      const float y = far(a.v[k]);
-      r.v[k] = is_near(a.v[k]) ? r.v[k] : y;
-    }
+  if (beyond) {
+    Chunk<float> y;
+    if constexpr (std::is_invocable_v<Far, Chunk<float>>)
+      y = far(a);
+    else
+      y = each(a, far);
+    for (int k = 0; k < kLanes; ++k) r.v[k] = is_near(a.v[k]) ? r.v[k] : y.v[k];
+  }
   return r;
 }
 /// math::sixteenths() of every lane, and what the table has of them.
@@ -215,19 +230,45 @@ inline Normal<Chunk<float>> normal(const Chunk<float>& a) {
   }
   return r;
 }
-#define HALFTAPE_CHUNK_CIRCULAR(word)                                                     \
-  inline Chunk<float> word(const Chunk<float>& a) {                                       \
-    return each_near(                                                                     \
-        a, [&](int k) { return math::near_##word(a.v[k]); },                              \
-        [](float x) { return !math::is_far(x); }, [](float x) { return math::word(x); }); \
-  }                                                                                       \
-  inline Chunk<double> word(const Chunk<double>& a) {                                     \
-    return each(a, [](double x) { return std::word(x); });                                \
+inline Chunk<float> erf(const Chunk<float>& a) {
+  const Chunk<float> distance = each(a, [](float x) { return math::erf_distance(x); });
+  Chunk<int32_t> place;
+  for (int k = 0; k < kLanes; ++k) place.v[k] = math::erf_place(distance.v[k]);
+  const LanesOfRows s(math::detail::kPartsOfErf.row, place);
+  return each_near(
+      a, [&](int k) { return math::near_erf(a.v[k], distance.v[k], place.v[k], s.at(k)); },
+      [](float x) { return math::is_near_erf(x); }, [](float x) { return math::far_erf(x); });
+}
+// Above what a table takes, in double; the largest by the standard library.
+#define HALFTAPE_CHUNK_CIRCULAR(word, name)                                                      \
+  inline Chunk<float> name(const Chunk<float>& a) {                                              \
+    return each_near(                                                                            \
+        a, [&](int k) { return math::angle_##word(a.v[k]); },                                    \
+        [](float x) { return !math::is_far(x); },                                                \
+        [](float x) { return math::is_far(x) ? static_cast<float>(std::word(double{x})) : x; }); \
+  }                                                                                              \
+  inline Chunk<double> word(const Chunk<double>& a) {                                            \
+    return each(a, [](double x) { return std::word(x); });                                       \
   }
-HALFTAPE_CHUNK_CIRCULAR(sin)
-HALFTAPE_CHUNK_CIRCULAR(cos)
-HALFTAPE_CHUNK_CIRCULAR(tan)
+HALFTAPE_CHUNK_CIRCULAR(sin, far_sin)
+HALFTAPE_CHUNK_CIRCULAR(cos, far_cos)
+HALFTAPE_CHUNK_CIRCULAR(tan, tan)
 #undef HALFTAPE_CHUNK_CIRCULAR
+template <class Far>
+Chunk<float> sine(const Chunk<float>& a, float start, Far far) {
+  Chunk<int32_t> place;
+  for (int k = 0; k < kLanes; ++k) place.v[k] = math::turn_place(a.v[k], start);
+  const LanesOfRows s(math::detail::kPartsOfTurn.row, place);
+  return each_near(
+      a, [&](int k) { return math::near_sine(a.v[k], start, place.v[k], s.at(k)); },
+      [](float x) { return math::is_near_sine(x); }, far);
+}
+inline Chunk<float> sin(const Chunk<float>& a) {
+  return sine(a, math::kSineStart, [](const Chunk<float>& x) { return far_sin(x); });
+}
+inline Chunk<float> cos(const Chunk<float>& a) {
+  return sine(a, math::kCosineStart, [](const Chunk<float>& x) { return far_cos(x); });
+}
 // Exact, or right in float already.
 #define HALFTAPE_CHUNK_EXACT(word, function)         \
   template <class S>                                 \

@@ -4,11 +4,10 @@
 //
 // scripts/minimax.py derives these coefficients and says how far each polynomial is off,
 // relatively: at most 2^-33, which leaves a float within 0.502 ulp. docs/accuracy.md is what was
-// measured. In float itself are those that training spends its time in: exp(), log(), tanh() and
-// sigmoid(), by tables and in two floats where one is too few, normal(), for gelu, and
-// power_of_e().
+// measured. In float itself are those that training spends its time in: exp(), log(), tanh(),
+// sigmoid(), erf, and sin and cos up to 1608, by tables and in two floats where one is too few;
+// normal(), for gelu, and power_of_e().
 #pragma once
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -55,11 +54,6 @@ inline constexpr double kSin[] = {0x1.fffffffff6046p-1, -0x1.55555548e28c5p-3, 0
                                   -0x1.a00ec6c771a9bp-13, 0x1.6cb09592c8ddbp-19};
 inline constexpr double kCos[] = {0x1.ffffffff84dbap-1, -0x1.ffffffb66b564p-2, 0x1.555538a526245p-5,
                                   -0x1.6c06eafa59576p-10, 0x1.98e7bcb6c70f0p-16};
-// −ln(erfc x)/x on [0, 3.95]
-inline constexpr double kErf[] = {
-    0x1.20dd7503b216cp+0,   0x1.45f307691f712p-1,   0x1.a4f4786bcf019p-4,   -0x1.395732864b25fp-6,
-    -0x1.da6ea14705bdap-13, 0x1.c8ac03c32fd14p-10,  -0x1.5d9282bb6b135p-11, 0x1.c4fd13caf4515p-14,
-    0x1.1dc9dc01ac200p-17,  -0x1.07e6bffdd9d2dp-17, 0x1.955849cba2e08p-20,  -0x1.c640440b3c420p-24};
 // (x + 3)·e^x²·erfc x as a function of (x − 3)/(x + 3), x in [0, 10.1]
 inline constexpr double kErfc[] = {
     0x1.12f21ddd9acc8p+0,   -0x1.c44c472123252p-1,  0x1.2e32694eec6f5p-1,   -0x1.3deb1eefa3498p-2,
@@ -79,13 +73,6 @@ inline constexpr float kNormal[] = {0x1.988454p-2f,   -0x1.105826p-4f, 0x1.46cc3
 
 inline constexpr double kLog2e = 1.44269504088896340736, kLn2 = 0.69314718055994530942,
                         kLog10e = 0.43429448190325182765, kLog10Of2 = 0.30102999566398119521;
-
-// log₂(erfc x)/x
-inline constexpr auto kErf2 = [] {
-  std::array<double, std::size(kErf)> c{};
-  for (size_t i = 0; i < c.size(); ++i) c[i] = kErf[i] * -kLog2e;
-  return c;
-}();
 
 /// Added to a double below 2⁵¹, leaves it rounded to a whole number, in the lowest bits.
 inline constexpr double kWhole = 0x1.8p52;
@@ -181,9 +168,6 @@ HALFTAPE_STANDARD_WORD(log, std)
 HALFTAPE_STANDARD_WORD(log1p, std)
 HALFTAPE_STANDARD_WORD(log2, std)
 HALFTAPE_STANDARD_WORD(log10, std)
-HALFTAPE_STANDARD_WORD(sin, std)
-HALFTAPE_STANDARD_WORD(cos, std)
-HALFTAPE_STANDARD_WORD(tan, std)
 HALFTAPE_DOUBLE_WORD(asin, std)
 HALFTAPE_DOUBLE_WORD(acos, std)
 HALFTAPE_DOUBLE_WORD(atan, std)
@@ -327,11 +311,30 @@ inline float atanh(float x) {
   return std::copysign(a < 1 ? static_cast<float>(y) : special, x);
 }
 
-inline float erf(float x) {
-  const double size = detail::clamped(std::fabs(x), 0, 4);
-  const detail::PowerOfTwo e(size * detail::polynomial<detail::kErf2>(size));
-  return std::copysign(static_cast<float>(-e.difference / e.b), x);
+/// Whether near_erf() is right: what rounding took from a smaller product is no float. Not of NaN.
+inline bool is_near_erf(float x) { return std::fabs(x) > 0x1p-100f || x == 0; }
+inline float erf_distance(float x) {
+  const float distance = std::fabs(x);
+  return distance < detail::kErfEnd ? distance : detail::kErfEnd;
 }
+/// The column of kPartsOfErf, in the lowest bits.
+inline int32_t erf_place(float distance) {
+  return bit_cast<int32_t>(detail::fused(distance, 1 / detail::kErfStep, detail::kWholeFloat));
+}
+/// Within 0.53 ulp. `distance` is erf_distance(x), `place` of it, row(i) that of kPartsOfErf.
+template <class Row>
+[[gnu::always_inline]] inline float near_erf(float x, float distance, int32_t place, Row row) {
+  using detail::fused;
+  const float n = bit_cast<float>(place) - detail::kWholeFloat;
+  const float r = fused(n, -detail::kErfStep, distance);  // exact
+  const float value = fused(row(1), r, row(0));
+  const float rest = row(2) + fused(row(1), r, row(0) - value);
+  float bent = row(8);
+#pragma GCC unroll 5
+  for (int i = 7; i > 2; --i) bent = fused(bent, r, row(i));
+  return std::copysign(value + fused(bent, r, rest), x);
+}
+inline float far_erf(float x) { return static_cast<float>(x * detail::kErfSlope); }
 inline float erfc(float x) {
   const double size = detail::clamped(x < 0 ? -x : x, 0, 10.1f), r = 1 / (size + 3);
   const detail::PowerOfTwo e(size * size * -detail::kLog2e);
@@ -376,22 +379,40 @@ inline Normal<float> normal(float x) {
   return {size < 1 ? near : far, 0.39894228f * kSmall * power};
 }
 
-// Angles up to 2¹⁹; beyond, the standard library's.
+// Sines by a table: ±sin(n·π/16 + r), |r| ≤ π/32. A cosine is the sine of |x| and a quarter of a
+// turn: n begins at 8.
+inline constexpr float kSineStart = detail::kWholeFloat, kCosineStart = detail::kWholeFloat + 8;
+/// Whether near_sine() is right: |x| is at most 2¹³·π/16, and no NaN, whose sign is to stay.
+inline bool is_near_sine(float x) { return std::fabs(x) <= 1608; }
+/// n in the lowest bits: the column of kPartsOfTurn, above it whether the sign changes.
+inline int32_t turn_place(float x, float start) {
+  return bit_cast<int32_t>(detail::fused(std::fabs(x), 0x1.45f306p+2f, start));
+}
+/// Within 0.53 ulp. `place` is turn_place(x, start), row(i) that of kPartsOfTurn.
+template <class Row>
+[[gnu::always_inline]] inline float near_sine(float x, float start, int32_t place, Row row) {
+  using detail::fused;
+  // π/16 in parts: n times the second is exact, n times the third far below r.
+  constexpr float kStep = 0x1.921fb4p-3f, kSecond = 0x1.444p-27f, kThird = 0x1.68c234p-42f;
+  const float n = bit_cast<float>(place) - start, left = fused(n, -kStep, std::fabs(x));  // exact
+  const float r = fused(n, -kSecond, left), square = r * r;
+  const float low = fused(n, -kThird, fused(n, -kSecond, left - r));
+  const float value = fused(row(1), r, row(0));
+  const float rest = row(2) + fused(row(1), r, row(0) - value);
+  const float sine = fused(square * r, detail::horner<detail::kSineBent>(square), low);
+  const float cosine = square * detail::horner<detail::kCosineBent>(square);
+  const float bent = fused(row(1), sine, fused(row(0), cosine, fused(row(3), r, rest)));
+  const uint32_t odd = start == kSineStart ? bit_cast<uint32_t>(x) : 0;
+  const uint32_t sign = (static_cast<uint32_t>(place) << 27 ^ odd) & 1u << 31;
+  return bit_cast<float>(bit_cast<uint32_t>(value + bent) ^ sign);
+}
+// In double up to 2¹⁹; beyond, the standard library's.
 inline bool is_far(float x) { return std::fabs(x) > 0x1p19f; }
-inline float near_sin(float x) { return static_cast<float>(detail::Angle(x).turned(0)); }
-inline float near_cos(float x) { return static_cast<float>(detail::Angle(x).turned(1)); }
-inline float near_tan(float x) {
+inline float angle_sin(float x) { return static_cast<float>(detail::Angle(x).turned(0)); }
+inline float angle_cos(float x) { return static_cast<float>(detail::Angle(x).turned(1)); }
+inline float angle_tan(float x) {
   const detail::Angle a(x);
   return static_cast<float>(a.turned(0) / a.turned(1));
-}
-inline float sin(float x) {
-  return is_far(x) ? static_cast<float>(std::sin(double{x})) : near_sin(x);
-}
-inline float cos(float x) {
-  return is_far(x) ? static_cast<float>(std::cos(double{x})) : near_cos(x);
-}
-inline float tan(float x) {
-  return is_far(x) ? static_cast<float>(std::tan(double{x})) : near_tan(x);
 }
 
 }  // namespace halftape::cpu::math

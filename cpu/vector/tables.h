@@ -18,6 +18,9 @@ inline constexpr float kWholeFloat = 0x1.8p23f;
 inline constexpr float kBent[] = {0.5f, -0x1.5556dep-3f, 0x1.555556p-5f};
 // (ln(1 + r) − r)/r², |r| ≤ 2⁻⁵
 inline constexpr float kLog1p[] = {-0.5f, 1 / 3.f, -0.25f, 0.2f, -1 / 6.f};
+// (sin r − r)/r³ and (cos r − 1)/r² as functions of r², |r| ≤ π/32; the latter as kBent.
+inline constexpr float kSineBent[] = {-1 / 6.f, 1 / 120.f};
+inline constexpr float kCosineBent[] = {-0.5f, 0x1.553c3cp-5f};
 
 /// a·b + c, rounded once; where there is no instruction for it, by way of double, which in one of
 /// 2²⁹ cases rounds twice.
@@ -35,6 +38,15 @@ inline float horner(float x) {
     return C[First];
   else
     return fused(horner<C, First + 1>(x), x, C[First]);
+}
+
+/// Two numbers into column n of rows 0 and 1, and what those floats lack of them into 2 and 3.
+template <size_t Rows>
+constexpr void split(float (&row)[Rows][16], int n, const double* exact) {
+  for (int i = 0; i < 2; ++i) {
+    row[i][n] = static_cast<float>(exact[i]);
+    row[i + 2][n] = static_cast<float>(exact[i] - row[i][n]);
+  }
 }
 
 /// 2^(−i/16) as a float, and what that lacks of it, relatively.
@@ -70,6 +82,65 @@ inline constexpr Logarithms kLogarithms = [] {
     all.inverse[i] = static_cast<float>(inverse);
     all.log[i] = static_cast<float>(log);
     all.rest[i] = static_cast<float>(exact - log);
+  }
+  return all;
+}();
+
+/// Of n·π/16: the sine, the cosine, and what these floats lack of them.
+struct PartsOfTurn {
+  alignas(64) float row[4][16];
+};
+inline constexpr PartsOfTurn kPartsOfTurn = [] {
+  constexpr double kSine = 0x1.8f8b83c69a60bp-3, kCosine = 0x1.f6297cff75cb0p-1;  // of π/16
+  PartsOfTurn all{};
+  double exact[] = {0, 1};
+  for (int n = 0; n < 16; ++n) {
+    if (n == 8) exact[0] = 1, exact[1] = 0;
+    split(all.row, n, exact);
+    const double sine = exact[0] * kCosine + exact[1] * kSine;
+    exact[1] = exact[1] * kCosine - exact[0] * kSine;
+    exact[0] = sine;
+  }
+  return all;
+}();
+
+/// erf(c + r) about c = n·kErfStep: the value, the slope, what these floats lack of them, and the
+/// coefficients of r² to r⁶. Of steps that reach where erf is 1, the one below leaves the least
+/// error in the second part, where the coefficient of r² is close to a float.
+struct PartsOfErf {
+  alignas(64) float row[9][16];
+};
+inline constexpr double kErfSlope = 1.12837916709551257390;                  // at 0: 2/√π
+inline constexpr float kErfStep = 0x1.03ep-2f, kErfEnd = 15.49f * kErfStep;  // beyond, erf is 1
+inline constexpr PartsOfErf kPartsOfErf = [] {
+  constexpr int kTerms = 30;
+  constexpr double kHalf = kErfStep / 2;
+  PartsOfErf all{};
+  double value = 0, slope = kErfSlope;
+  for (int n = 0; n < 16; ++n) {
+    double c[kTerms] = {value, slope};  // Taylor's: erf″ = −2x·erf′
+    for (int m = 2; m < kTerms; ++m)
+      c[m] = -2 * (n * kErfStep * (m - 1) * c[m - 1] + (m - 2) * c[m - 2]) / (m * (m - 1));
+    value = slope = 0;  // of the next part
+    for (int m = kTerms; m-- > 0;) {
+      slope = slope * kErfStep + value;
+      value = value * kErfStep + c[m];
+    }
+    // The powers above the sixth by lower ones: what is left of each is a multiple of Chebyshev's
+    // polynomial of r/kHalf. About 0, where r is positive and the error is to be relative, it is r³
+    // times that of √(r/kHalf).
+    const bool about_0 = n == 0;
+    for (int power = about_0 ? 7 : 12; power > 6; --power) {
+      const int degree = about_0 ? 8 : power;
+      double t = c[power];
+      for (int m = degree, to = power; m > 1; m -= 2) {
+        t *=
+            m * (m - 1) * (about_0 ? kHalf : kHalf * kHalf) / ((m - 2) * (m - 2) - degree * degree);
+        c[to -= about_0 ? 1 : 2] -= t;
+      }
+    }
+    split(all.row, n, c);
+    for (int m = 2; m < 7; ++m) all.row[m + 2][n] = static_cast<float>(c[m]);
   }
   return all;
 }();

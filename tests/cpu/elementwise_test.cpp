@@ -225,8 +225,10 @@ TEST_CASE("functions worked out by a table are as exact as stated, whatever thei
   for (int i = -3000; i < 3000; ++i) all.push_back(static_cast<float>(i) * 0.0067f);
   std::vector<float> ends = {88,     89,    100,   104, 200, 1e30f,     inf,          0x1p-126f,
                              1e-40f, 1e-9f, 3e-4f, 0,   80,  79.99999f, std::nanf("")};
-  for (const float end : {10.f, 16.f, 70.f, 87.3f, 88.f, 1.f, 0x1p-126f, 0x1.04p0f, 0x1.f6p-1f,
-                          0x1.66p-1f, 0x1.66p0f, 0.0216608f})
+  for (const float end :
+       {10.f,      16.f,         70.f,       87.3f,     88.f,       1.f,       0x1p-126f,
+        0x1.04p0f, 0x1.f6p-1f,   0x1.66p-1f, 0x1.66p0f, 0.0216608f, 0x1p-100f, 0.126953125f,
+        3.933f,    0.098174770f, 1608.f,     355.f,     1254.0677f, 0x1p19f})
     for (const float x : {std::nextafter(end, 0.f), end, std::nextafter(end, inf)})
       ends.push_back(x);
   for (size_t i = 0; i < ends.size(); ++i) all[i * 50] = ends[i], all[i * 50 + 25] = -ends[i];
@@ -234,5 +236,8 @@ TEST_CASE("functions worked out by a table are as exact as stated, whatever thei
   CHECK(worst_ulps<formula::Exp>(all, [](double x) { return std::exp(x); }) < 0.502);
   CHECK(worst_ulps<formula::Log>(all, [](double x) { return std::log(x); }) < 0.53);
   CHECK(worst_ulps<formula::Tanh>(all, [](double x) { return std::tanh(x); }) < 0.53);
+  CHECK(worst_ulps<formula::Sin>(all, [](double x) { return std::sin(x); }) < 0.53);
+  CHECK(worst_ulps<formula::Cos>(all, [](double x) { return std::cos(x); }) < 0.53);
+  CHECK(worst_ulps<formula::Erf>(all, [](double x) { return std::erf(x); }) < 0.53);
   CHECK(worst_ulps<formula::Sigmoid>(all, [](double x) { return 1 / (1 + std::exp(-x)); }) < 0.502);
 }
