@@ -125,7 +125,7 @@ class SharedCache {
   }
 
  private:
-  static constexpr size_t kTimes = 16, kLittle = size_t{4} << 20;
+  static constexpr size_t kTimes = 16, kLittle = size_t{64} << 20;
   void trim() noexcept {
     if (bins_.release_idle()) os::trim_heap();
     taken_ = most_ = 0;
