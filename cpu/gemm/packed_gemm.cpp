@@ -47,10 +47,7 @@ class Part {
         Block b{.j = j, .k = k, .across = std::min(columns_, j1_ - j)};
         b.deep = std::min(depth_, p_.depth - k), b.words = ceil_div(b.deep, P);
         b.first = k == 0, b.last = k + b.deep == p_.depth;
-        // Panels of whole registers.
-        const int64_t in_place = !b_in_place_             ? 0
-                                 : b.across % kWidth == 0 ? b.across
-                                                          : b.across / kColumns * kColumns;
+        const int64_t in_place = columns_in_place(b.across);
         pack<kColumns, P>(p_.b.at(j + in_place, k), b.across - in_place, b.deep, packed_b_.data());
         for (b.i = i0_; b.i < i1_; b.i += rows_) {
           b.down = std::min(rows_, i1_ - b.i);
@@ -75,6 +72,12 @@ class Part {
     bool along;    // the words of a row are neighbours; else those of a depth
     int64_t step;  // from one row to the next, or from one depth
   };
+
+  /// Of so many columns, those whose panels are whole registers of b's own memory.
+  int64_t columns_in_place(int64_t across) const {
+    if (!b_in_place_) return 0;
+    return across % kWidth == 0 ? across : across / kColumns * kColumns;
+  }
 
   void run_tiles(const Block& b) const {
     // Tiles of equal height, if panels leave the choice: low tiles are slow.
@@ -154,7 +157,7 @@ class Part {
   // or in all.
   const int64_t pitch_ = sums_in_d_ ? kColumns : columns_;
   const int64_t packed_columns_ =
-      b_in_place_ ? round_up(p_.columns % kColumns, kColumns) : columns_;
+      b_in_place_ ? round_up(p_.columns - columns_in_place(p_.columns), kColumns) : columns_;
   const Scratch<float> packed_b_ = Scratch<float>(packed_columns_ * (depth_ / P));
   const Scratch<float> packed_a_ = Scratch<float>(a_in_place_  ? 0
                                                   : a_in_rows_ ? rows_ * a_pitch_
