@@ -1,0 +1,176 @@
+// Sizes of 0 and 1, factors that change nothing, and missing parts give what the formula gives.
+#include <doctest/doctest.h>
+
+#include <halftape/halftape.h>
+
+#include <cmath>
+#include <sstream>
+
+#include "halftape/tests/support/close.h"
+#include "halftape/tests/support/counted.h"
+
+using namespace halftape;
+using testing::counted;
+using testing::differ;
+using testing::same_bits;
+
+namespace {
+using Values = std::vector<double>;
+using Sizes = std::vector<int64_t>;
+}  // namespace
+
+TEST_CASE("a factor of 1 of any kind leaves a sum as it is") {
+  const Tensor x = counted({3}), n = arange(3);
+  CHECK(same_bits(add(x, x, 1.0), x + x));
+  CHECK(same_bits(sub(x, n, true), x - n));
+  CHECK(same_bits(add(n, n, 2), n * 3));
+  CHECK(add(x, 2.5, 2).to_vector() == Values{5, 6, 7});
+  CHECK(add(n, 3, 2).to_vector() == Values{6, 7, 8});
+  CHECK(add(n, 3, 2).dtype() == kInt64);
+  CHECK(sub(n, 1.5, 3).to_vector() == Values{-4.5, -3.5, -2.5});
+  CHECK(pow(2, n).to_vector() == Values{1, 2, 4});
+  CHECK(pow(2, n).dtype() == kInt64);
+  CHECK(pow(0.5, n).to_vector() == Values{1, 0.5, 0.25});
+}
+
+TEST_CASE("where the bounds of clamp cross, the upper one wins") {
+  const Tensor x = counted({4}) - 1;
+  CHECK(clamp(x, 2.0, 1.0).to_vector() == Values{1, 1, 1, 1});
+  CHECK(clamp(arange(4), 2, 1).to_vector() == Values{1, 1, 1, 1});
+  CHECK(clamp(arange(4), 2, 1).dtype() == kInt64);
+}
+
+TEST_CASE("layout calls of nothing, of one and of no dimension give the tensor back") {
+  const Tensor x = counted({2, 3}), number = full({}, 5.0);
+  CHECK(same_bits(movedim(x, Dims{}, Dims{}), x));
+  CHECK(same_bits(movedim(number, Dims{}, Dims{}), number));
+  CHECK(same_bits(narrow(x, 1, -2, 2), narrow(x, 1, 1, 2)));
+  CHECK(same_bits(counted({3}).t(), counted({3})));
+  CHECK(same_bits(x.to(x.dtype(), false, true), x));
+  CHECK_FALSE(x.to(x.dtype(), false, true).is_same(x));
+  const TensorList grid = meshgrid({counted({3})}, "xy");
+  REQUIRE(grid.size() == 1);
+  CHECK(same_bits(grid[0], counted({3})));
+  const auto [values, order] = sort(number);
+  CHECK(values.item() == 5);
+  CHECK(order.item() == 0);
+  CHECK(same_bits(x.where(x > 2, 0), where(x > 2, x, zeros_like(x))));
+  CHECK(tensor({}).sizes() == Shape{0});
+  CHECK(eye(0, 3).sizes() == Shape{0, 3});
+  CHECK(eye(3, 0).sizes() == Shape{3, 0});
+}
+
+TEST_CASE("an index prints as it is written, and a number of an integer tensor is an index") {
+  const auto text = [](const indexing::TensorIndex& index) {
+    std::ostringstream out;
+    out << index;
+    return out.str();
+  };
+  using indexing::Slice;
+  CHECK(text(Slice(1, 5, 2)) == "1:5:2");
+  CHECK(text(false) == "false");
+  CHECK(text(full({}, 3, kInt64)) == "3\n[ CPULongType{} ]");
+  const Tensor x = counted({3, 2});
+  CHECK(same_bits(x.index({full({}, 2, kInt32)}), x[2]));
+  CHECK_THROWS_WITH_AS(x.index({full({}, 2.0)}),
+                       "index: an index tensor is float32, expected int64, int32 or bool", Error);
+}
+
+TEST_CASE("one row of distances, no columns and one pixel have a meaning") {
+  CHECK(pdist(zeros({3, 0})).to_vector() == Values{0, 0, 0});
+  CHECK(pdist(zeros({1, 4})).sizes() == Shape{0});
+  // With aligned corners a side of one pixel is a point: whatever lies beyond folds back onto it.
+  const Tensor pixel = full({1, 1, 1, 1}, 7.0);
+  const Tensor far = full({1, 1, 2, 2}, 3.5);
+  CHECK(grid_sample(pixel, far, kBilinear, GridPadding::Reflection, true).to_vector() ==
+        Values{7, 7});
+  CHECK(
+      affine_grid(tensor({{{1.0, 0.0, 0.5}, {0.0, 1.0, 0.25}}}), {1, 1, 1, 1}, true).to_vector() ==
+      Values{0.5, 0.25});
+}
+
+TEST_CASE("resizing to the same size copies, and an area is the mean of what it covers") {
+  const Tensor x = counted({1, 1, 4});
+  const Tensor same = interpolate(x, Sizes{4});
+  CHECK(same_bits(same, x));
+  CHECK_FALSE(same.is_same(x));
+  CHECK(interpolate(x, Sizes{2}, {}, Interpolation::Area).to_vector() == Values{0.5, 2.5});
+  CHECK(
+      interpolate(counted({1, 1, 2, 2, 2}), Sizes{1, 1, 1}, {}, Interpolation::Area).to_vector() ==
+      Values{3.5});
+  const Tensor part = interpolate(counted({1, 1, 2, 3}), Sizes{2, 6});  // one dimension grows
+  CHECK(part.to_vector() == Values{0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5});
+}
+
+TEST_CASE("attention without queries, keys or features is the formula's") {
+  const auto attention = [](Shape q, Shape k, Shape v) {
+    return scaled_dot_product_attention(ones(q), ones(k), ones(v));
+  };
+  CHECK(attention({2, 0, 4}, {2, 3, 4}, {2, 3, 4}).sizes() == Shape{2, 0, 4});
+  CHECK(attention({0, 3, 4}, {0, 3, 4}, {0, 3, 4}).sizes() == Shape{0, 3, 4});
+  CHECK(attention({2, 3, 4}, {2, 3, 4}, {2, 3, 0}).sizes() == Shape{2, 3, 0});
+  // Without features all scores are 0: the mean of the values. Without keys the sum is empty.
+  CHECK(attention({1, 1, 0}, {1, 2, 0}, {1, 2, 1}).to_vector() == Values{1});
+  CHECK(attention({1, 1, 2}, {1, 0, 2}, {1, 0, 1}).to_vector() == Values{0});
+  // Values with more leading dimensions than queries and keys.
+  const Tensor q = counted({2, 3}) / 5, v = counted({2, 2, 3});
+  const Tensor y = scaled_dot_product_attention(q, q, v);
+  CHECK(y.sizes() == Shape{2, 2, 3});
+  CHECK(differ(y[1], scaled_dot_product_attention(q, q, v[1]), {.eps = 8}) == "");
+  // All weights dropped, or each with probability 0.
+  manual_seed(1);
+  CHECK(scaled_dot_product_attention(q, q, q, {}, 1.0).to_vector() == Values(6, 0));
+}
+
+TEST_CASE("mlp_loss without biases is the loss of the products alone") {
+  manual_seed(2);
+  const Tensor x = randn({5, 4}), target = arange(5).remainder(3);
+  const TensorList weights{randn({6, 4}).requires_grad_(), randn({3, 6}).requires_grad_()};
+  const auto by_hand = [&] {
+    return cross_entropy(linear(relu(linear(x, weights[0])), weights[1]), target);
+  };
+  const TensorList missing(2);
+  for (const TensorList& biases : {TensorList{}, missing}) {
+    const Tensor loss = mlp_loss(x, target, weights, biases);
+    CHECK(differ(loss, by_hand(), {.eps = 8}) == "");
+    const TensorList got = autograd::grad({loss}, weights, {}, true, true),
+                     wanted = autograd::grad({by_hand()}, weights, {}, true, true);
+    for (size_t i = 0; i < 2; ++i) CHECK(differ(got[i], wanted[i], {.eps = 8}) == "");
+    const TensorList again = autograd::grad({got[0].square().sum()}, weights),
+                     expected = autograd::grad({wanted[0].square().sum()}, weights);
+    for (size_t i = 0; i < 2; ++i) CHECK(differ(again[i], expected[i], {.eps = 8}) == "");
+  }
+  const NoGradGuard plain;
+  CHECK(differ(mlp_loss(x, target, weights, {}), by_hand(), {.eps = 8}) == "");
+}
+
+TEST_CASE("the memory format that fits the strides best is suggested") {
+  const Tensor x = counted({2, 3, 4, 5, 6}), last = x.permute({0, 2, 3, 4, 1}).contiguous();
+  const Tensor channels_last = last.permute({0, 4, 1, 2, 3});
+  CHECK(channels_last.is_contiguous(MemoryFormat::ChannelsLast3d));
+  CHECK(channels_last.suggest_memory_format() == MemoryFormat::ChannelsLast3d);
+  CHECK_FALSE(channels_last.is_contiguous(MemoryFormat::ChannelsLast));
+  CHECK_FALSE(x.is_contiguous(MemoryFormat::ChannelsLast3d));
+  CHECK(x.suggest_memory_format() == MemoryFormat::Contiguous);
+  CHECK(zeros({2, 0, 4, 5, 6}).is_contiguous(MemoryFormat::ChannelsLast3d));
+  CHECK(zeros({2, 0, 4, 5}).suggest_memory_format() == MemoryFormat::Contiguous);
+  CHECK(counted({1, 3, 4, 5}).expand({2, 3, 4, 5}).suggest_memory_format() ==
+        MemoryFormat::Contiguous);
+  CHECK(counted({2, 1, 4, 5}).expand({2, 3, 4, 5}).suggest_memory_format() ==
+        MemoryFormat::Contiguous);
+  CHECK(x.is_contiguous(MemoryFormat::Contiguous));
+  CHECK(x.is_contiguous(MemoryFormat::Preserve));
+}
+
+TEST_CASE("ctc_loss of targets that repeat and that fill their width") {
+  // One frame cannot say two labels; two frames say "1 1" only with a blank between.
+  const Tensor even = full({3, 1, 2}, std::log(0.5));
+  const auto loss = [&](const Tensor& frames, const Tensor& target) {
+    return ctc_loss(frames, target, full({1}, frames.size(0), kInt64),
+                    full({1}, target.size(1), kInt64), 0, Reduction::Sum)
+        .item();
+  };
+  CHECK(std::isinf(loss(even.narrow(0, 0, 2), tensor({{1, 1}}))));
+  CHECK(loss(even, tensor({{1, 1}})) == doctest::Approx(3 * std::log(2)));  // one path of eight
+  CHECK(loss(even, zeros({1, 0}, kInt64)) == doctest::Approx(3 * std::log(2)));
+}
