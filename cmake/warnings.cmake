@@ -20,8 +20,9 @@ target_compile_options(halftape_sanitizers INTERFACE ${flags})
 target_link_options(halftape_sanitizers INTERFACE ${flags})
 
 # What makes a mistake of ours harder to use for an attacker, in optimized builds. FORTIFY and read-only relocations cost
-# nothing and are everywhere. A protected stack and checked containers are where foreign files are read; HALFTAPE_HARDEN=ALL
-# has them and control-flow protection, which works only if no object lacks it, everywhere: 8 % of a small op's instructions.
+# nothing and are everywhere. A protected stack and checked containers are where foreign files and messages are read;
+# HALFTAPE_HARDEN=ALL has them and control-flow protection, which works only if no object lacks it, everywhere: 8 % of a small
+# op's instructions.
 add_library(halftape_hardening INTERFACE)
 if(HALFTAPE_HARDEN AND NOT HALFTAPE_SANITIZE AND CMAKE_SYSTEM_NAME STREQUAL Linux)
   set(optimized $<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release,RelWithDebInfo>>)

@@ -130,10 +130,13 @@ void* load_library(const std::string& path, std::string& why_not) {
 void* symbol(void* library, const char* name) { return dlsym(library, name); }
 
 bool is_as_safe_as(const fs::path& file, const fs::path& program) {
-  struct stat theirs, ours;
-  return ::stat(file.c_str(), &theirs) == 0 && ::stat(program.c_str(), &ours) == 0 &&
-         S_ISREG(theirs.st_mode) && !(theirs.st_mode & S_IWOTH) &&
-         (theirs.st_uid == 0 || theirs.st_uid == ours.st_uid);
+  struct stat link, theirs, ours;
+  const auto trusted = [&](uid_t owner) { return owner == 0 || owner == ours.st_uid; };
+  return ::lstat(file.c_str(), &link) == 0 && ::stat(file.c_str(), &theirs) == 0 &&
+         ::stat(program.c_str(), &ours) == 0 && S_ISREG(theirs.st_mode) &&
+         !(theirs.st_mode & S_IWOTH) &&
+         (!(theirs.st_mode & S_IWGRP) || theirs.st_gid == ours.st_gid) && trusted(theirs.st_uid) &&
+         trusted(link.st_uid);
 }
 
 const char* secure_environment(const char* name) {
