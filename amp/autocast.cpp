@@ -1,15 +1,11 @@
 #include "halftape/amp/autocast.h"
 
-#include <algorithm>
-#include <atomic>
-
 #include "halftape/amp/autocaster.h"
 #include "halftape/autograd/ops/layout/view.h"
 #include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/autograd/tape/weight_cast.h"
 #include "halftape/core/capture/capture.h"
 #include "halftape/core/contract/backend.h"
-#include "halftape/core/machine/warn.h"
 
 namespace halftape::amp {
 
@@ -37,59 +33,42 @@ autocast::autocast(DeviceType device, std::optional<Dtype> dtype, Policy policy,
 autocast::autocast(const AutocastState& state) { enter(state); }
 
 namespace {
-std::atomic<uint64_t> next_number{1};
-
-uint64_t number_of_this_thread() {
-  thread_local const uint64_t own = next_number++;
-  return own;
-}
-
-void warn_once(std::atomic<bool>& warned, const char* text) noexcept try {
-  if (!warned.exchange(true)) warn(text);
-} catch (...) {  // of the user's handler
-}
+constinit thread_local bool gone = false;  // the thread's autocaster
+struct OwnAutocaster {
+  Autocaster its;
+  ~OwnAutocaster() {
+    if (Autocaster::active() == &its) set_dtype_policy(nullptr);
+    gone = true;
+  }
+};
 }  // namespace
 
 void autocast::enter(const AutocastState& state) {
   autocaster_ = &Autocaster::current();
-  region_ = next_number++;
-  thread_ = number_of_this_thread();
-  autocaster_->regions.push_back({region_, autocaster_->state, dtype_policy()});
+  region_.emplace(Before{autocaster_->state, dtype_policy()});
   ++autocaster_->nesting;
   autocaster_->state = state;
   autocaster_->install();
 }
 
 autocast::~autocast() {
-  static std::atomic<bool> warned_of_thread{false}, warned_of_order{false};
-  if (thread_ != number_of_this_thread()) {
-    warn_once(warned_of_thread,
-              "autocast: a region was destroyed in another thread than the one that began it, and "
-              "stays open there; give the other thread a region of its own, with amp::capture()");
-    return;
-  }
-  std::vector<OpenRegion>& open = autocaster_->regions;
-  const auto mine = std::find_if(open.begin(), open.end(),
-                                 [&](const OpenRegion& r) { return r.number == region_; });
-  if (const auto inner = mine + 1; inner != open.end()) {
-    warn_once(warned_of_order,
-              "autocast: a region ended before one that was begun inside it, which stays open; end "
-              "the innermost region first");
-    inner->state_before = std::move(mine->state_before);
-    inner->policy_before = mine->policy_before;
-  } else {
-    autocaster_->state = std::move(mine->state_before);
+  if (gone && autocaster_ != &Autocaster::current()) return;  // a static one
+  const bool ended = region_->end("autocast", [&](Before before) {
+    autocaster_->state = std::move(before.state);
     autocaster_->install();
-    set_dtype_policy(mine->policy_before);
-  }
-  open.erase(mine);
-  if (--autocaster_->nesting == 0) autocaster_->cache.clear();
+    set_dtype_policy(before.policy);
+  });
+  if (ended && --autocaster_->nesting == 0) autocaster_->cache.clear();
 }
 
 Autocaster& Autocaster::current() {
-  thread_local Autocaster own;
-  Autocaster* carried = active();
-  return carried ? *carried : own;
+  if (Autocaster* carried = active()) return *carried;
+  if (gone) {                            // in the destructors of statics
+    static auto* late = new Autocaster;  // NOLINT
+    return *late;
+  }
+  thread_local OwnAutocaster own;
+  return own.its;
 }
 
 void Autocaster::install() {

@@ -9,6 +9,7 @@
 
 #include "halftape/amp/policy.h"
 #include "halftape/autograd/tape/policy.h"
+#include "halftape/core/machine/region.h"
 
 namespace halftape::amp {
 
@@ -82,10 +83,14 @@ class [[nodiscard]] autocast {
   autocast& operator=(const autocast&) = delete;
 
  private:
+  struct Before {
+    AutocastState state;
+    DtypePolicy* policy;
+  };
   void enter(const AutocastState& state);
 
   Autocaster* autocaster_ = nullptr;
-  uint64_t region_ = 0, thread_ = 0;  // their numbers
+  std::optional<Region<Before>> region_;
 };
 
 // The thread's state. Autocast is off during backward, in every region.

@@ -2,7 +2,6 @@
 #pragma once
 #include <map>
 #include <utility>
-#include <vector>
 
 #include "halftape/amp/autocast.h"
 
@@ -17,17 +16,9 @@ struct CachedCast {
   uint64_t version = 0;
 };
 
-/// A region that is open: what its end brings back.
-struct OpenRegion {
-  uint64_t number;
-  AutocastState state_before;
-  DtypePolicy* policy_before;
-};
-
 class Autocaster final : public DtypePolicy {
  public:
   AutocastState state;
-  std::vector<OpenRegion> regions;  // the innermost last
   int nesting = 0;
   std::map<std::pair<const detail::TensorImpl*, Dtype>, CachedCast> cache;
   CastObserver* observer = nullptr;

@@ -1,8 +1,9 @@
 // Switches: whether a thread records operations, and what zero_grad() does by default.
 #pragma once
 #include <atomic>
+#include <utility>
 
-#include "halftape/core/machine/scoped_value.h"
+#include "halftape/core/machine/region.h"
 
 namespace halftape {
 
@@ -16,10 +17,22 @@ struct GradMode {
   static inline thread_local bool enabled = true;
 };
 
-/// Sets the switch for a scope.
-class [[nodiscard]] AutoGradMode : ScopedValue<bool> {
+/// Sets the switch for a scope. Scopes end in the thread that began them, the innermost first. One
+/// that ends while an inner one is open changes nothing for that one; one that is destroyed in
+/// another thread stays open in its own. Both warn, once per process. Likewise InferenceMode.
+class [[nodiscard]] AutoGradMode {
  public:
-  [[nodiscard]] explicit AutoGradMode(bool on) : ScopedValue(GradMode::enabled, on) {}
+  [[nodiscard]] explicit AutoGradMode(bool on)
+      : region_(Before{std::exchange(GradMode::enabled, on)}) {}
+  ~AutoGradMode() {
+    region_.end("AutoGradMode", [](Before before) { GradMode::enabled = before.on; });
+  }
+
+ private:
+  struct Before {
+    bool on;
+  };
+  Region<Before> region_;
 };
 
 /// Nothing is recorded while it lives: `{ NoGradGuard no_grad; … }`.
@@ -33,13 +46,20 @@ class [[nodiscard]] NoGradGuard : public AutoGradMode {
 /// one that would change it outside the mode.
 class [[nodiscard]] InferenceMode {
  public:
-  [[nodiscard]] explicit InferenceMode(bool on = true) : grad_mode_(!on), mode_(enabled, on) {}
+  [[nodiscard]] explicit InferenceMode(bool on = true)
+      : grad_mode_(!on), region_(Before{std::exchange(enabled, on)}) {}
+  ~InferenceMode() {
+    region_.end("InferenceMode", [](Before before) { enabled = before.on; });
+  }
   static bool is_enabled() { return enabled; }
 
  private:
+  struct Before {
+    bool on;
+  };
   static inline thread_local bool enabled = false;
   AutoGradMode grad_mode_;
-  ScopedValue<bool> mode_;
+  Region<Before> region_;
 };
 
 namespace detail {
