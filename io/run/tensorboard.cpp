@@ -55,7 +55,7 @@ std::vector<double> bucket_limits() {
 }
 
 std::string histogram(const std::string& tag, const std::vector<double>& given) {
-  static const std::vector<double> limits = bucket_limits();
+  static const auto& limits = *new std::vector(bucket_limits());  // NOLINT: for statics that log
   // counts[i]: limits[i − 1] <= value < limits[i]; the last one is open.
   std::vector<double> counts(limits.size() + 1);
   double low = std::numeric_limits<double>::infinity(), high = -low, sum = 0, squares = 0;
