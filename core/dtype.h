@@ -57,7 +57,12 @@ inline constexpr DtypeTraits kDtypeTraits[] = {
     HALFTAPE_DTYPES(HALFTAPE_ROW)
 #undef HALFTAPE_ROW
 };
-constexpr const DtypeTraits& traits(Dtype d) { return kDtypeTraits[static_cast<size_t>(d)]; }
+/// Of a number that is no dtype, so that an error can name it.
+inline constexpr DtypeTraits kNoDtype{"no dtype", "None", 0, 0, Dtype::Bool};
+constexpr const DtypeTraits& traits(Dtype d) {
+  return static_cast<size_t>(d) < std::size(kDtypeTraits) ? kDtypeTraits[static_cast<size_t>(d)]
+                                                          : kNoDtype;
+}
 
 /// "float16", "int64", … as the AMP literature spells them.
 constexpr std::string_view name(Dtype d) { return traits(d).name; }

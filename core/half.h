@@ -61,7 +61,7 @@ constexpr uint16_t float_to_half_bits(float value) {
 }
 
 constexpr float half_bits_to_float(uint16_t bits) {
-  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
+  const uint32_t sign = (bits & 0x8000u) << 16;
   const uint32_t magnitude = bits & 0x7fffu;
   // Subnormals: place the bits as the fraction of 0.5 and subtract 0.5, exactly.
   const float subnormal = bit_cast<float>(0x3f000000u + magnitude) - 0.5f;

@@ -13,9 +13,9 @@ class Scalar {
   template <class T>
   requires std::is_arithmetic_v<T> Scalar(T v)  // NOLINT: implicit on purpose, `x * 2`
       : float_(static_cast<double>(v)),
-        int_(std::is_integral_v<T> ? static_cast<int64_t>(v) : 0),
+        int_(is_whole(v) ? static_cast<int64_t>(v) : 0),
         kind_(std::is_same_v<T, bool> ? kBool
-              : std::is_integral_v<T> ? kInt64
+              : is_whole(v)           ? kInt64
                                       : kFloat64) {}
   Dtype kind() const { return kind_; }  // kBool, kInt64 or kFloat64
   bool is_floating_point() const { return kind_ == kFloat64; }
@@ -40,6 +40,14 @@ class Scalar {
   }
 
  private:
+  /// An integer that int64 can hold; a larger one, of uint64, is a number of floating point.
+  template <class T>
+  static constexpr bool is_whole(T v) {
+    if constexpr (!std::is_integral_v<T>)
+      return false;
+    else
+      return std::is_signed_v<T> || static_cast<uint64_t>(v) <= uint64_t{INT64_MAX};
+  }
   double float_ = 0;
   int64_t int_ = 0;
   Dtype kind_ = kInt64;

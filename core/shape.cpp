@@ -130,8 +130,9 @@ Dims wrap_dims(const char* op, const Dims& dims, int rank) {
   for (int64_t d : dims) {
     const int w = wrap_dim(op, d, rank);
     HALFTAPE_CHECK(!out.contains(w), op, ": dimension ", w, " appears twice in ", dims);
-    if (rank > 0) out.push_back(w);
+    out.push_back(w);
   }
+  if (rank == 0) return {};
   std::sort(out.begin(), out.end());
   return out;
 }

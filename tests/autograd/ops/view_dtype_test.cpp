@@ -8,6 +8,7 @@
 #include "halftape/tests/support/message.h"
 
 using namespace halftape;
+using testing::has;
 using testing::message;
 using testing::same_bits;
 
@@ -88,6 +89,11 @@ TEST_CASE("a dtype that does not exist is refused wherever a dtype is an argumen
   CHECK(message([&] { x.view(none); }) == text);
   CHECK(message([&] { zeros({2}, none); }) == text);
   CHECK(message([&] { empty_like(x, none); }) == text);
+  CHECK(has(message([&] { randn({2}, none); }), "no dtype"));
+  CHECK(has(message([&] { rand_like(x, none); }), "no dtype"));
+  CHECK(has(message([&] { set_default_dtype(none); }), "no dtype"));
+  CHECK(has(message([&] { amp::set_autocast_dtype(kCPU, none); }), "no dtype"));
+  CHECK(has(message([&] { const amp::autocast region(kCPU, none); }), "no dtype"));
   float number = 1;
   CHECK(message([&] { from_blob(&number, {1}, TensorOptions(none).device(kCPU)); }) == text);
 }
