@@ -19,13 +19,19 @@ class Segment final : public SavedHooks {
     for (const Tensor& t : inputs_) versions_.push_back(t.defined() ? t.version() : 0);
   }
 
-  TensorList run() {
-    const Scope hooks(this);
-    return f_(inputs_);
+  TensorList first_run() {
+    TensorList outputs = run();
+    finished_ = true;
+    return outputs;
   }
 
   size_t pack(const Array& saved) override {
-    if (again_) bytes_.push_back(saved);
+    if (again_) {
+      if (count_ < layouts_.size()) check_layout(layouts_[count_], saved);
+      bytes_.push_back(saved);
+    } else {
+      layouts_.push_back({saved.shape(), saved.dtype(), saved.device()});
+    }
     return count_++;
   }
 
@@ -33,12 +39,36 @@ class Segment final : public SavedHooks {
     const std::lock_guard lock(mutex_);
     // If f itself calls backward, it asks during its second run for what that run has saved so far.
     if (bytes_.empty() && !again_) run_again();
-    HALFTAPE_CHECK(key < bytes_.size(), "checkpoint: the function saved ", bytes_.size(),
-                   " tensors when it ran again, and more the first time; it must do the same work");
+    if (key >= bytes_.size()) other_work();
     return bytes_[key];
   }
 
  private:
+  /// Of an array that the first run saved.
+  struct Layout {
+    Shape shape;
+    Dtype dtype;
+    Device device;
+  };
+
+  TensorList run() {
+    const Scope hooks(this);
+    return f_(inputs_);
+  }
+
+  [[noreturn]] void other_work() const {
+    halftape::detail::fail("checkpoint: the function saved ", layouts_.size(),
+                           " tensors the first time, and ", bytes_.size(),
+                           " when it ran again; it must do the same work");
+  }
+  static void check_layout(const Layout& first, const Array& saved) {
+    HALFTAPE_CHECK(first.shape == saved.shape() && first.dtype == saved.dtype() &&
+                       first.device == saved.device(),
+                   "checkpoint: the function saved a tensor ", first.dtype, " ", first.shape,
+                   " on ", first.device, " the first time, and ", saved.dtype(), " ", saved.shape(),
+                   " on ", saved.device(), " when it ran again; it must do the same work");
+  }
+
   static std::shared_ptr<DtypePolicy> snapshot() {
     const DtypePolicy* policy = dtype_policy();
     return policy ? policy->snapshot() : nullptr;
@@ -59,6 +89,7 @@ class Segment final : public SavedHooks {
     const ScopedValue<size_t> counted(count_, 0);  // f may still be in its first run
     try {
       run();
+      if (finished_ && bytes_.size() != layouts_.size()) other_work();
     } catch (...) {
       bytes_.clear();
       set_random_state(now);
@@ -73,8 +104,9 @@ class Segment final : public SavedHooks {
   std::vector<uint64_t> versions_;
   std::shared_ptr<DtypePolicy> policy_;
   RandomState random_;
-  bool again_ = false;
+  bool again_ = false, finished_ = false;  // whether it runs again; the first run has ended
   size_t count_ = 0;
+  std::vector<Layout> layouts_;
   std::vector<Array> bytes_;
 };
 
@@ -83,7 +115,7 @@ class Segment final : public SavedHooks {
 TensorList checkpoint(const std::function<TensorList(const TensorList&)>& f,
                       const TensorList& inputs) {
   if (!GradMode::is_enabled()) return f(inputs);
-  return make_ref<Segment>(f, inputs)->run();
+  return make_ref<Segment>(f, inputs)->first_run();
 }
 
 Tensor checkpoint(const std::function<Tensor(const TensorList&)>& f, const TensorList& inputs) {

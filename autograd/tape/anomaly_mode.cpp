@@ -62,9 +62,11 @@ bool is_system_library(const std::string& binary) {
          name.starts_with("libstdc++") || name.starts_with("libc++");
 }
 
-/// Without names, the newest place.
+/// Where no user's function has a name, the first place outside the binary of the library; "" for
+/// an empty origin.
 std::string caller(const std::string& origin) {
-  std::string newest;
+  if (origin.empty()) return "";
+  std::string library, outside;
   bool below = false;  // a function of the library has passed
   for (size_t i = 0; i + sizeof(void*) <= origin.size(); i += sizeof(void*)) {
     uintptr_t address;
@@ -73,7 +75,8 @@ std::string caller(const std::string& origin) {
     const os::CodePlace code = os::place_of(reinterpret_cast<void*>(address - 1));
     if (code.file.empty() || is_system_library(code.file)) continue;
     const std::vector<Frame> frames = frames_at(code.file, code.offset);
-    if (newest.empty()) newest = frames.front().text();
+    if (library.empty()) library = code.file;
+    if (outside.empty() && code.file != library) outside = frames.front().text();
     // What was inlined into the library's is the library's. What comes before it is backtrace().
     const Frame& outermost = frames.back();
     below = below || !outermost.is_users();
@@ -81,7 +84,8 @@ std::string caller(const std::string& origin) {
     for (const Frame& frame : frames)
       if (&frame == &outermost || (frame.is_users() && !frame.is_in_header())) return frame.text();
   }
-  return newest;
+  return outside.empty() ? "a place without a name: without symbols or addr2line there is none"
+                         : outside;
 }
 
 }  // namespace
@@ -103,6 +107,13 @@ std::string forward_call(const std::string& origin) {
   return "\nforward call in:" + detail::described(addresses);
 }
 }  // namespace
+
+std::string where_called(const Node& node) {
+  std::string text = node.place().empty() ? "" : " in " + std::string(node.place());
+  if (const std::string where = caller(node.origin()); !where.empty())
+    text += "; it was called at " + where + forward_call(node.origin());
+  return text;
+}
 
 void refuse_nonfinite(const Node& node, const Grads& grads) {
   for (size_t i = 0; i < grads.size(); ++i) {

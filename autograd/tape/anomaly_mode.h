@@ -48,6 +48,8 @@ std::string call_site();
 /// The user's function of what call_site() returned, with file and line where debug information has
 /// them; "" for an empty one.
 std::string described_call(const std::string& call_site);
+/// " in encoder.fc2; it was called at …", as far as anomaly mode has seen it; else "".
+std::string where_called(const Node& node);
 /// Throws if a rule's result has a NaN; or an infinity, if AnomalyMode::checks_inf(). Names the op,
 /// its input and the function that called it, with file and line where debug information has them;
 /// with HALFTAPE_BACKTRACE=1 all functions.

@@ -159,9 +159,14 @@ class Nested {
   Nested(const Nested&) = delete;
   Nested& operator=(const Nested&) = delete;
   static bool too_deep() { return depth >= 48; }
+  /// Of all threads that wait for this one, too.
+  static int passes() { return outside + depth; }
+  /// On a new thread: how many passes wait for it.
+  static void begin(int waiting) { outside = waiting; }
+  static constexpr int kMost = 10'000;
 
  private:
-  static inline thread_local int depth = 0;
+  static inline thread_local int depth = 0, outside = 0;
 };
 
 /// What hooks of a backward() have put off until its end.
@@ -193,10 +198,15 @@ Grads run_elsewhere(Request& request) {
   HALFTAPE_CHECK(!Capture::active_or_tried(),
                  "backward: 48 backward passes within each other, as of nested checkpoints, inside "
                  "the step of a Graph; use fewer there");
+  const int passes = Nested::passes();
+  HALFTAPE_CHECK(passes < Nested::kMost, "backward: ", passes,
+                 " backward passes within each other; "
+                 "does a hook or a rule call backward() without an end?");
   Grads result;
   std::exception_ptr error;
   const auto work = [&, mark = GradTag::current(), watcher = ValueWatcher::current(),
                      put_off = PutOff::current] {
+    Nested::begin(passes);
     PutOff::current = put_off;
     const GradTag::Pass pass(mark);
     const ValueWatcher::Scope watched(watcher);

@@ -41,7 +41,8 @@ Grads Node::run(Grads&& g, bool last) {
   do {
     HALFTAPE_CHECK(running != kReleased, "backward: `", name_,
                    "` was already released by an earlier backward(); ",
-                   "pass retain_graph=true there to use the graph twice");
+                   "pass retain_graph=true there to use the graph twice",
+                   autograd::where_called(*this));
     HALFTAPE_CHECK(!last || running == 0, "backward: another backward() is running `", name_,
                    "`; pass retain_graph=true to both to use the graph twice");
   } while (!runs_.compare_exchange_weak(running, last ? kReleased : running + 1,
@@ -125,6 +126,11 @@ Accumulate::Accumulate(detail::TensorImpl* leaf) : Node("accumulate"), slot_(lea
 }
 
 void accumulate(Tensor& grad, const Tensor& g) {
+  HALFTAPE_CHECK(!grad.defined() || (grad.sizes() == g.sizes() && grad.device() == g.device() &&
+                                     grad.is_floating_point()),
+                 "backward: a gradient ", g.dtype(), " ", g.sizes(), " on ", g.device(),
+                 " cannot be added to the one that is there, ", grad.dtype(), " ", grad.sizes(),
+                 " on ", grad.device(), "; after set_data() with another shape call zero_grad()");
   if (GradMode::is_enabled()) {
     grad = grad.defined() ? grad.add(g) : g.clone();
   } else if (!grad.defined()) {
@@ -142,6 +148,9 @@ void accumulate(Tensor& grad, const Tensor& g) {
 void Accumulate::add_to(Tensor& grad, const Tensor& g) const {
   Array slot = slots && !grad.defined() && !GradMode::is_enabled() ? slots->gradient() : Array();
   if (!slot.defined()) return accumulate(grad, g);
+  HALFTAPE_CHECK(slot.shape() == g.sizes(), "backward: a gradient ", g.sizes(),
+                 " has no place in the flat storage, which was made for ", slot.shape(),
+                 "; flatten() the parameters again");
   backend(slot.device()).copy(slot, g.array());
   grad = Tensor(std::move(slot));
 }
@@ -214,7 +223,8 @@ const Array& Saved::array(const Node& by) const {
   HALFTAPE_CHECK(array_.version() == version_, "backward: a tensor of shape ", array_.shape(),
                  " that `", by.name(), "` needs was changed in place after it was saved (version ",
                  array_.version(), ", saved at ", version_,
-                 "); use an out-of-place operation or clone() it before the change");
+                 "); use an out-of-place operation or clone() it before the change",
+                 autograd::where_called(by));
   return array_;
 }
 

@@ -75,6 +75,40 @@ TEST_CASE("grad(), higher derivatives and nesting work with checkpoint()") {
   CHECK(autograd::gradgradcheck(f, x));
 }
 
+TEST_CASE("checkpoint() notices a second run that does other work") {
+  const Tensor x = leaf({4, 4}, 1);
+  const auto refused = [&](const std::function<Tensor(const Tensor&, int run)>& f,
+                           const char* told) {
+    int run = 0;
+    const std::function<Tensor(const TensorList&)> g = [&](const TensorList& in) {
+      return f(in[0], run++);
+    };
+    const Tensor y = checkpoint(g, {x}).sum();
+    CHECK_THROWS_WITH_AS(y.backward(), doctest::Contains(told), Error);
+  };
+  refused([](const Tensor& t, int run) { return exp(run ? t.slice(0, 0, 1) : t); },
+          "the first time, and float64 [1, 4] on ");
+  refused([](const Tensor& t, int run) { return exp(run ? t.to(kFloat32) : t).to(kFloat64); },
+          "the first time, and float32 [4, 4]");
+  refused([](const Tensor& t, int run) { return run ? exp(exp(exp(t))) : exp(exp(t)); },
+          "saved 2 tensors the first time, and 3 when it ran again");
+  refused([](const Tensor& t, int run) { return exp(run ? t.detach() : t); },
+          "saved 1 tensors the first time, and 0 when it ran again");
+}
+
+TEST_CASE("backward passes within each other without an end are refused") {
+  const Tensor x = ones({1}).requires_grad_();
+  std::function<void()> again = [&] {
+    const AutoGradMode recording(true);
+    const Tensor y = x * 2;
+    y.register_hook([&](const Tensor&) { again(); });
+    y.sum().backward();
+  };
+  CHECK_THROWS_WITH_AS(again(), doctest::Contains("backward passes within each other; does a hook"),
+                       Error);
+  (x * 2).sum().backward();  // all is as before
+}
+
 TEST_CASE("checkpoint() repeats the function under the autocast of the first run") {
   const Tensor w = leaf({4, 4}, 1).detach().to(kFloat32).requires_grad_(), x = randn({2, 4});
   std::vector<Dtype> seen;

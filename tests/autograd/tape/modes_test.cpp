@@ -3,11 +3,14 @@
 
 #include <halftape/halftape.h>
 
+#include <memory>
 #include <string>
+#include <thread>
 
 #include "halftape/core/machine/os.h"
 #include "halftape/tests/support/backtraces.h"
 #include "halftape/tests/support/message.h"
+#include "halftape/tests/support/warnings.h"
 
 using namespace halftape;
 using testing::has;
@@ -38,7 +41,7 @@ TEST_CASE("anomaly mode names the op whose rule made the first NaN, and the line
     // The line of broken(); or its name, with the line of an inlined function; or, without
     // binutils, the offset of its code.
     CHECK_MESSAGE(
-        (text.find("modes_test.cpp:20") != std::string::npos ||
+        (text.find("modes_test.cpp:23") != std::string::npos ||
          text.find("::broken(") != std::string::npos || text.find("+0x") != std::string::npos),
         text);
   }
@@ -76,6 +79,15 @@ TEST_CASE("anomaly mode names infinities on request, and the module that called 
   nn::Module model;
   const auto root = model.register_module("root", std::make_shared<Root>());
   CHECK(has(message(root->forward(x).sum()), "(float64 [2]) in root; it was called"));
+  // Other errors of backward name the place, too.
+  const Tensor y = root->forward(x), z = root->forward(x + 1).sum();
+  {
+    const NoGradGuard no_grad;
+    y.add_(1);
+  }
+  CHECK(has(message(y.sum()), "clone() it before the change in root; it was called at"));
+  z.backward();
+  CHECK(has(message(z), "to use the graph twice"));
 }
 
 TEST_CASE("with HALFTAPE_BACKTRACE=1 anomaly mode names the functions of the forward call, too") {
@@ -138,6 +150,48 @@ TEST_CASE("in inference mode nothing is recorded, and its tensors stay outside g
   CHECK(y.detach().is_inference());  // the same bytes
   CHECK(y.view({2, 1}).is_inference());
   CHECK_FALSE(y.view({2, 1}).is_view());
+}
+
+TEST_CASE("modes that end out of order warn once, and the last one brings back the state before") {
+  testing::Warnings warnings;
+  for (int again = 0; again < 2; ++again) {
+    auto outer = std::make_unique<NoGradGuard>();
+    auto middle = std::make_unique<AutoGradMode>(true);
+    auto inner = std::make_unique<NoGradGuard>();
+    outer.reset();
+    CHECK_FALSE(GradMode::is_enabled());
+    inner.reset();
+    CHECK(GradMode::is_enabled());
+    middle.reset();
+    CHECK(GradMode::is_enabled());
+  }
+  REQUIRE(warnings.seen.size() == 1);
+  CHECK(has(warnings.seen[0], "AutoGradMode: a region ended before one that was begun inside it"));
+  auto first = std::make_unique<InferenceMode>(), second = std::make_unique<InferenceMode>();
+  first.reset();
+  CHECK(InferenceMode::is_enabled());
+  second.reset();
+  CHECK_FALSE(InferenceMode::is_enabled());
+  CHECK(GradMode::is_enabled());
+}
+
+TEST_CASE("a mode that is ended in another thread stays on in its own, and warns once") {
+  testing::Warnings warnings;
+  std::unique_ptr<NoGradGuard> guard;
+  std::thread([&] {
+    guard = std::make_unique<NoGradGuard>();
+    std::thread([&] {
+      const AutoGradMode own(true);
+      guard.reset();
+      CHECK(GradMode::is_enabled());
+    }).join();
+    CHECK_FALSE(GradMode::is_enabled());
+    guard = std::make_unique<NoGradGuard>();
+  }).join();
+  guard.reset();  // its thread is gone
+  CHECK(GradMode::is_enabled());
+  REQUIRE(warnings.seen.size() == 1);
+  CHECK(has(warnings.seen[0], "destroyed in another thread than the one that began it"));
 }
 
 TEST_CASE("a view of an ordinary tensor stays ordinary in inference mode, as LibTorch has it") {
