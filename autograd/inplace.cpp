@@ -277,9 +277,11 @@ Tensor& Tensor::fill_(Scalar value) const {
   return overwritten("fill_", *this);
 }
 Tensor& Tensor::uniform_(double from, double to) const {
+  HALFTAPE_CHECK(from <= to, "uniform_: the range from ", from, " to ", to, " is none");
   return randomize("uniform_", *this, Distribution::Uniform, from, to);
 }
 Tensor& Tensor::normal_(double mean, double std) const {
+  HALFTAPE_CHECK(std >= 0, "normal_: the deviation ", std, " is not at least 0");
   return randomize("normal_", *this, Distribution::Normal, mean, std);
 }
 Tensor& Tensor::random_(int64_t from, std::optional<int64_t> to) const {

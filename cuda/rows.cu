@@ -174,7 +174,9 @@ __global__ void cross_entropy_rows(const __grid_constant__ Rows<2> a,
 
 template <class S>
 struct OfMean {
-  __device__ void operator()(S (&x)[4]) const { x[0] = x[1] * (x[2] / x[3]); }
+  __device__ void operator()(S (&x)[4]) const {
+    x[0] = x[3] == S(0) ? S(0) : x[1] * (x[2] / x[3]);  // 0 where all targets are ignored
+  }
 };
 
 }  // namespace

@@ -38,8 +38,12 @@ void gelu_in_steps(Backend& on, const Gemm& g, const Array& v, const EpilogueSte
 }  // namespace
 
 void unfused(Backend& on, const CrossEntropyGrad& c) {
-  const Array share = empty_like(c.total);
+  const Array share = empty_like(c.total), zero = empty_like(c.total),
+              any(c.total.shape(), kBool, c.total.device());
   on.binary(kBinary<formula::Div>, share, c.g, c.total);
+  on.copy(any, c.total);  // 0 where all targets are ignored, as are all slopes: no 0·(g/0)
+  on.fill(zero, 0);
+  on.where(share, any, share, zero);
   on.binary(kBinary<formula::Mul>, c.dx, c.slopes, share.expand(c.slopes.shape()));
 }
 

@@ -57,7 +57,8 @@ void detail::check_fits(const char* op, Scalar value, Dtype dtype) {
       fits = !std::isfinite(v) || std::isfinite(rounded);
     });
   } else if (dtype == kUInt8) {
-    fits = std::abs(v) < 256;
+    // -1 is 255, as in C; a fraction below 0 is none.
+    fits = value.is_floating_point() ? v > -1 && v < 256 : std::abs(v) < 256;
   } else if (dtype != kBool && (dtype != kInt64 || value.is_floating_point())) {
     const double beyond = std::ldexp(1, static_cast<int>(8 * element_size(dtype)) - 1);
     fits = std::trunc(v) >= -beyond && std::trunc(v) < beyond;

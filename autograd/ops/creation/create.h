@@ -60,7 +60,8 @@ Tensor scalar_tensor(Scalar value, const TensorOptions& options = {});
 
 /// A CPU tensor over the caller's memory. The memory must outlive the tensor, unless `deleter`
 /// (anything that takes a void*) frees it when the last handle goes. Row-major unless strides are
-/// given. If from_blob throws, it has not called the deleter.
+/// given. The bytes of a bool must be 0 or 1: they are not read here. If from_blob throws, it has
+/// not called the deleter.
 Tensor from_blob(void* data, const Shape& shape, const TensorOptions& options = {});
 Tensor from_blob(void* data, const Shape& shape, const std::function<void(void*)>& deleter,
                  const TensorOptions& options = {});

@@ -11,7 +11,6 @@
 #include "halftape/autograd/ops/indexing/index.h"
 #include "halftape/autograd/ops/layout/shape.h"
 #include "halftape/autograd/ops/layout/view.h"
-#include "halftape/autograd/ops/product/matmul.h"
 #include "halftape/autograd/ops/reduction/reduce.h"
 #include "halftape/autograd/tape/error_scope.h"
 
@@ -179,6 +178,33 @@ int64_t end_of(int64_t i, int64_t length, int64_t count) {
   return ((i + 1) * length + count - 1) / count;
 }
 
+/// The positions in windows of several sizes, (count, most), the last one repeated in smaller ones.
+struct UnevenWindows {
+  int64_t length, count, most;
+  UnevenWindows(int64_t from, int64_t to)
+      : length(from), count(to), most(from / to + (from % to == 0 ? 0 : 2)) {}
+  int64_t last(int64_t window) const { return end_of(window, length, count) - 1; }
+  Tensor positions(const Tensor& x) const {
+    return Tensor(detail::listed<int64_t>(count * most, kInt64,
+                                          [this](int64_t k) {
+                                            return std::min(
+                                                begin_of(k / most, length, count) + k % most,
+                                                last(k / most));
+                                          }))
+        .to(x.device());
+  }
+  /// 1/elements at each position, and 0 where it is a repetition.
+  Tensor shares(const Tensor& x) const {
+    return Tensor(detail::listed<double>(count * most, x.dtype(),
+                                         [this](int64_t k) {
+                                           const int64_t begin = begin_of(k / most, length, count),
+                                                         n = last(k / most) - begin + 1;
+                                           return k % most < n ? 1 / static_cast<double>(n) : 0;
+                                         }))
+        .to(x.device());
+  }
+};
+
 /// The number of windows of each dimension, checked so that the products below fit 64 bits.
 Shape adaptive_count(const char* op, int n, const Tensor& x, const Dims& output_size) {
   check_rank(op, x, n);
@@ -198,18 +224,18 @@ Tensor adaptive_avg_pool(const char* op, int n, const Tensor& x, const Dims& out
   const Shape count = adaptive_count(op, n, x, output_size), lengths = last_dims(x.sizes(), n);
   if (const auto w = even_windows(lengths, count))
     return avg_pool_of(op, n, x, *w, false, true, {});
-  // Windows of several sizes: a product with the matrix of means for each dimension.
+  // A mean for each dimension. What lies outside of a window is not in its sum, even times 0: it
+  // may be infinite.
   const PolicyScope as_given(nullptr);
   Tensor y = widened(x);
   for (int i = 0; i < n; ++i) {
-    const int64_t from = lengths[i], to = count[i];
-    const Tensor means(detail::listed<double>(from * to, y.dtype(), [=](int64_t at) {
-      const int64_t s = at / to, o = at % to, begin = begin_of(o, from, to),
-                    end = end_of(o, from, to);
-      return s >= begin && s < end ? 1 / static_cast<double>(end - begin) : 0;
-    }));
-    const Tensor matrix = reshape(means.to(y.device()), {from, to});
-    y = transpose(matmul(transpose(y, -n + i, -1), matrix), -n + i, -1);
+    const UnevenWindows w(lengths[i], count[i]);
+    const int64_t d = y.dim() - n + i;
+    Shape thin = Dims::filled(n - i + 1, 1);
+    thin[0] = w.count, thin[1] = w.most;
+    const Tensor share = reshape(w.shares(y), thin);
+    y = unflatten(index_select(y, d, w.positions(y)), d, {w.count, w.most});
+    y = sum(where(share != 0, y * share, 0), {d + 1});
   }
   return contiguous(y.to(x.dtype()));
 }
@@ -231,16 +257,12 @@ std::tuple<Tensor, Tensor> adaptive_max_pool(const char* op, int n, const Tensor
   const ErrorScope scope(op, x);
   const Shape count = adaptive_count(op, n, x, output_size), lengths = last_dims(x.sizes(), n);
   if (const auto w = even_windows(lengths, count)) return largest(op, n, x, *w, false);
-  // Windows of several sizes: their positions as a table, the last one repeated in smaller windows.
   Tensor at = zeros({}, TensorOptions(kInt64).device(x.device()));
   for (int i = 0; i < n; ++i) {
-    const int64_t from = lengths[i], to = count[i], most = from / to + (from % to == 0 ? 0 : 2);
-    const Tensor table(detail::listed<int64_t>(to * most, kInt64, [=](int64_t k) {
-      return std::min(begin_of(k / most, from, to) + k % most, end_of(k / most, from, to) - 1);
-    }));
+    const UnevenWindows w(lengths[i], count[i]);
     Shape thin = Dims::filled(2 * n, 1);
-    thin[i] = to, thin[n + i] = most;
-    at = at * from + reshape(table.to(x.device()), thin);
+    thin[i] = w.count, thin[n + i] = w.most;
+    at = at * w.length + reshape(w.positions(x), thin);
   }
   const int64_t windows = numel(count);
   return largest_at(x, reshape(at, {windows, at.numel() / windows}), count);

@@ -98,7 +98,8 @@ struct Bags {
 };
 
 /// Reads the offsets, for which a GPU would have to be waited for; see bags_of().
-void check_offsets(const char* op, const Tensor& offsets, int64_t indices) {
+void check_offsets(const char* op, const Tensor& offsets, int64_t indices,
+                   bool include_last_offset) {
   const int64_t* at = offsets.data_ptr<int64_t>();
   for (int64_t i = 0; i < offsets.numel(); ++i)
     HALFTAPE_CHECK((i == 0 ? at[i] == 0 : at[i] >= at[i - 1]) && at[i] <= indices, op, ": offset ",
@@ -106,6 +107,10 @@ void check_offsets(const char* op, const Tensor& offsets, int64_t indices) {
                    "; offsets begin with 0, do not fall, and do not "
                    "exceed the number of indices, ",
                    indices);
+  HALFTAPE_CHECK(!include_last_offset || at[offsets.numel() - 1] == indices, op,
+                 ": the last offset is ", at[offsets.numel() - 1],
+                 "; with include_last_offset it is where the last bag ends, after all ", indices,
+                 " indices");
 }
 
 Bags bags_of(const char* op, const Tensor& indices, const Tensor& offsets,
@@ -120,15 +125,18 @@ Bags bags_of(const char* op, const Tensor& indices, const Tensor& offsets,
                  ": offsets ", offsets.sizes(), " are ", offsets.dtype(),
                  ", expected int64 or int32 of one dimension");
   const int64_t count = offsets.numel() - (include_last_offset ? 1 : 0);
+  HALFTAPE_CHECK(count > 0 || indices.numel() == 0 || include_last_offset, op, ": ",
+                 indices.numel(), " indices, and no offset where their bag begins");
   HALFTAPE_CHECK(count >= 0, op, ": include_last_offset with offsets ", offsets.sizes(),
                  "; expected at least one");
   const Tensor whole = offsets.to(kInt64);
   const int64_t n = indices.numel();
-  if (whole.device().is_cpu()) check_offsets(op, whole.contiguous(), n);
+  if (whole.device().is_cpu()) check_offsets(op, whole.contiguous(), n, include_last_offset);
   // An index lies in the last bag that begins at or before it. On a GPU, what scatter_add refuses
-  // stands for offsets that fall, and bag −1 for indices before the first one.
-  Tensor starts = slice(whole, 0, 0, count);
-  if (!starts.device().is_cpu() && count > 0)
+  // stands for offsets that fall, bag −1 for indices before the first one, and bag `count` for
+  // those after the last one.
+  Tensor starts = whole;
+  if (!starts.device().is_cpu() && starts.numel() > 0)
     starts = where(starts < detail::shifted(starts, 0, 1, 0), -1, starts);
   const Tensor begun = detail::scatter_add(zeros({n + 1}, starts.options()), 0, starts,
                                            ones_like(starts), {op, "offset"});

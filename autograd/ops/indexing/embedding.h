@@ -27,7 +27,7 @@ Tensor embedding_renorm_(Tensor weight, const Tensor& indices, double max_norm,
 /// with `offsets`, (bags), where each bag begins: rising from 0, at most n, else it throws. A bag
 /// without rows is 0. Halves are reduced in float32 and rounded once.
 /// per_sample_weights: factors of the rows, in the shape of indices and the dtype of weight; only
-/// for sums. include_last_offset: offsets has one entry more, the end of the last bag. The row
+/// for sums. include_last_offset: offsets has one entry more, n, the end of the last bag. The row
 /// padding_idx is left out, and not counted by the mean. Throws where an index names no row.
 Tensor embedding_bag(const Tensor& weight, const Tensor& indices, const Tensor& offsets = {},
                      BagMode mode = BagMode::Mean, const Tensor& per_sample_weights = {},

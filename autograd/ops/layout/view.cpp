@@ -257,9 +257,9 @@ Tensor movedim(const Tensor& x, const Dims& source, const Dims& destination) {
   const int rank = static_cast<int>(x.dim());
   HALFTAPE_CHECK(source.size() == destination.size(), "movedim: from ", source, " to ", destination,
                  ": as many of the one as of the other are needed");
+  wrap_dims("movedim", source, rank), wrap_dims("movedim", destination, rank);  // no repetitions
   if (rank == 0 || source.empty()) return x;
   Dims order = Dims::filled(rank, -1), rest;
-  wrap_dims("movedim", source, rank), wrap_dims("movedim", destination, rank);  // no repetitions
   for (int i = 0; i < source.size(); ++i)
     order[wrap_dim("movedim", destination[i], rank)] = wrap_dim("movedim", source[i], rank);
   for (int d = 0; d < rank; ++d)

@@ -87,8 +87,10 @@ Tensor by_classes(const Tensor& x, const Tensor& target, const Tensor& weight, R
         "cross_entropy", o.mean, {&x},
         [slope = Saved(slope), total = Saved(Tensor(o.total)), to = x.dtype()](
             Node& self, const Tensor& g) -> Grads {
-          if (GradMode::is_enabled())
-            return {(slope.tensor(self) * (g / total.tensor(self))).to(to)};
+          if (GradMode::is_enabled()) {
+            const Tensor n = total.tensor(self);  // 0 where all targets are ignored, as is slope
+            return {(slope.tensor(self) * (g / where(n == 0, 1, n))).to(to)};
+          }
           const Array& by_rows = slope.array(self);
           const Array dx(by_rows.shape(), to, by_rows.device());
           backend(dx.device()).run(CrossEntropyGrad{dx, by_rows, g.array(), total.array(self)});

@@ -35,8 +35,8 @@ Tensor softmax_along(const CastOp& op, const Tensor& in, int64_t dim, std::optio
   const Tensor x = dtype ? cast_in.to(*dtype) : cast_in;
   HALFTAPE_CHECK(x.is_floating_point(), op.name, ": of a tensor of ", x.dtype(),
                  "; pass dtype=kFloat32");
-  if (x.dim() == 0) return squeeze(softmax_rows(op.name, unsqueeze(x, 0), log), 0);
   const int d = wrap_dim(op.name, dim, static_cast<int>(x.dim()));
+  if (x.dim() == 0) return squeeze(softmax_rows(op.name, unsqueeze(x, 0), log), 0);
   if (d == x.dim() - 1) return softmax_rows(op.name, x, log);
   return transpose(softmax_rows(op.name, transpose(x, d, -1), log), d, -1);
 }

@@ -82,18 +82,25 @@ TEST_CASE("embedding_bag gives PyTorch's sums, means and maxima, and their gradi
 
 TEST_CASE("offsets that are no bags are refused; a GPU's are not read, and its bags are checked") {
   const Tensor table = ones({3, 1}), at = tensor({0, 1, 2});
-  const auto refused = [&](const Tensor& offsets, const char* told) {
-    CHECK_THROWS_WITH_AS(embedding_bag(table, at, offsets), doctest::Contains(told), Error);
+  const auto refused = [&](const Tensor& offsets, const char* told, bool include_last = false) {
+    CHECK_THROWS_WITH_AS(embedding_bag(table, at, offsets, BagMode::Sum, {}, include_last),
+                         doctest::Contains(told), Error);
   };
   if (table.is_cuda()) {
     refused(tensor({1}), "embedding_bag: bag -1 at position 0 is out of range [0, 1)");
+    refused(tensor({0, 2}), "embedding_bag: bag 1 at position 2 is out of range [0, 1)", true);
     return;
   }
   refused(tensor({1}), "embedding_bag: offset 0 is 1; offsets begin with 0");
   refused(tensor({0, 5}), "offset 1 is 5");
   refused(tensor({0, -1}), "offset 1 is -1");
   refused(tensor({0, 2, 1}), "offset 2 is 1");
+  const char* after_all = "with include_last_offset it is where the last bag ends, after all 3";
+  refused(tensor({0, 2}), after_all, true);
+  refused(tensor({0}), after_all, true);
   CHECK(embedding_bag(table, at, tensor({0, 3, 3})).size(0) == 3);  // empty bags are bags
+  CHECK(embedding_bag(table, at, tensor({0, 3, 3}), BagMode::Sum, {}, true).to_vector() ==
+        std::vector<double>{3, 0});
 }
 
 TEST_CASE("a bag of halves is summed in float32 and rounded once") {
