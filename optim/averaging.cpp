@@ -152,8 +152,9 @@ void AveragedModel::load_state_dict(const AveragedModelState& saved) {
     if (const auto to = mine.find(name); to != mine.end())
       mismatches.fits("\"" + name + "\"", value, {to->second.sizes(), to->second.dtype()});
   mismatches.check("AveragedModel: the saved state does not fit");
-  HALFTAPE_CHECK(read_int64(saved.at("n_averaged")) >= 0,
-                 "AveragedModel: the saved \"n_averaged\" is negative");
+  const int64_t n = read_int64(saved.at("n_averaged"));
+  HALFTAPE_CHECK(n >= 0 && n < int64_t{1} << 53, "AveragedModel: the saved \"n_averaged\" is ", n,
+                 ", expected a number from 0 to 2^53");
   const NoGradGuard no_grad;
   for (const auto& [name, to] : mine) to.copy_(Tensor(saved.at(name)));
   begun_ = false;

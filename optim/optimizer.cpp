@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <set>
 #include <utility>
 
@@ -306,8 +307,11 @@ void Optimizer::load(const OptimizerState& saved, const std::function<std::strin
       for (const auto& [key, value] : saved.state[i]) {
         std::string name = '"' + key;
         name += '"' + of;
-        if (mismatches.fits(name, value, expected_state(key, p, saved.groups[g])))
-          loaded[p.impl()][key] = value.to(p.device()).clone();
+        if (!mismatches.fits(name, value, expected_state(key, p, saved.groups[g]))) continue;
+        if (const double n = key == "step" ? read_double(value) : 0;
+            !(n >= 0 && n <= 0x1p53 && n == std::floor(n)))
+          mismatches.add(name, " is ", n, ", expected a whole number from 0 on");
+        loaded[p.impl()][key] = value.to(p.device()).clone();
       }
       check_names(saved.state[i++], p, *options.back(), of, mismatches);
     }

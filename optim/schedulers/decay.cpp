@@ -95,7 +95,7 @@ double PolynomialLR::factor() const {
 void PolynomialLR::fields(StateFields& f) {
   f.owner = "PolynomialLR";
   f.add("total_iters", total_iters_, kAtLeastOne);
-  f.add("power", power_);
+  f.add("power", power_, kNonNegative);
 }
 
 FunctionLR::FunctionLR(const char* name, ScheduledGroups optimizer, std::vector<LRLambda> f)

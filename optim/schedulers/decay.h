@@ -82,7 +82,8 @@ class LinearLR : public FactorLR {
   int64_t total_iters_;
 };
 
-/// rate·(1 − epoch/total_iters)^power, and 0 from total_iters on. Throws unless total_iters ≥ 1.
+/// rate·(1 − epoch/total_iters)^power, and 0 from total_iters on; a power of 0 leaves the rate as
+/// it is. Throws unless total_iters ≥ 1 and power ≥ 0.
 class PolynomialLR : public FactorLR {
  public:
   explicit PolynomialLR(ScheduledGroups optimizer, int64_t total_iters = 5, double power = 1);

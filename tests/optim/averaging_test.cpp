@@ -5,6 +5,7 @@
 #include <halftape/halftape.h>
 
 #include <cmath>
+#include <limits>
 
 #include "halftape/tests/support/close.h"
 #include "halftape/tests/support/vectors.h"
@@ -216,8 +217,11 @@ TEST_CASE("states and models that do not fit are refused with all that is wrong"
                            "nothing here is called \"module.extra\""})
     CHECK_THROWS_WITH_AS(averaged.load_state_dict(bad), doctest::Contains(what), Error);
   bad = good;
-  bad["n_averaged"] = full({}, -1, kInt64).array();
-  CHECK_THROWS_WITH_AS(averaged.load_state_dict(bad), doctest::Contains("negative"), Error);
+  for (const int64_t n : {int64_t{-1}, int64_t{1} << 53, std::numeric_limits<int64_t>::max()}) {
+    bad["n_averaged"] = full({}, n, kInt64).array();
+    CHECK_THROWS_WITH_AS(averaged.load_state_dict(bad),
+                         doctest::Contains("expected a number from 0 to 2^53"), Error);
+  }
   CHECK(values(averaged.averages()) == std::vector<double>(11, 0));
   nn::Linear other(3, 2);
   for (const char* what : {"it has no \"mean\"", "\"weight\" is float32 [2, 3], expected float64"})

@@ -147,7 +147,8 @@ TEST_CASE("a number that no schedule can use is refused when it is made, by name
             [&] { Plateau(o, Plateau::min, 0.1, 10, 1e-4, Plateau::rel, 0, {bad}); });
   }
   refused("ExponentialLR: gamma nan is not in [0, inf)", [&] { ExponentialLR(o, kNan); });
-  refused("PolynomialLR: power nan is not in (-inf, inf)", [&] { PolynomialLR(o, 5, kNan); });
+  refused("PolynomialLR: power nan is not in [0, inf)", [&] { PolynomialLR(o, 5, kNan); });
+  refused("PolynomialLR: power -1 is not in [0, inf)", [&] { PolynomialLR(o, 5, -1); });
   refused("Scheduler: threshold nan", [&] { Plateau(o, Plateau::min, 0.1, 10, kNan); });
   refused("Scheduler: patience -1", [&] { Plateau(o, Plateau::min, 0.1, -1); });
   refused("CosineAnnealingLR: T_max 9.22337e+18", [&] { CosineAnnealingLR(o, kMost); });

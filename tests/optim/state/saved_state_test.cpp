@@ -225,6 +225,20 @@ TEST_CASE("an option that was switched after the last step does not stand in a s
   CHECK_NOTHROW(plain.load_state_dict(heavy.state_dict()));
 }
 
+TEST_CASE("a saved count of steps is a whole number") {
+  const Tensor p = leaf({2});
+  Adam optimizer({p}, AdamOptions(0.1));
+  testing::step_with(optimizer, 1);
+  const auto good = optimizer.state_dict();
+  for (const double n : {-5.0, 0.5, 1e30, double{NAN}, double{INFINITY}}) {
+    auto bad = good;
+    bad.state[0]["step"] = full({}, n, kFloat32).array();
+    CHECK_THROWS_WITH_AS(optimizer.load_state_dict(bad),
+                         doctest::Contains("expected a whole number from 0 on"), Error);
+  }
+  optimizer.load_state_dict(good);
+}
+
 TEST_CASE("a saved moment of another dtype does not fit") {
   const Tensor a = leaf({2});
   SGD optimizer({a}, SGDOptions(0.5).momentum(0.5));
