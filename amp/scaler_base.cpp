@@ -10,6 +10,13 @@
 namespace halftape::amp {
 namespace {
 
+/// The lower bound, rounded as the scale is. Below the smallest normal float 1/scale is infinite:
+/// no gradient could be unscaled, and the scale would never come back.
+double least_scale(double asked) {
+  constexpr double least = std::numeric_limits<float>::min();
+  return asked >= 0 && asked < least ? least : static_cast<float>(asked);
+}
+
 ScaleLaw law_of(const GradScalerOptions& o) {
   ScaleLaw law;
   law.growth_factor = o.growth_factor;
@@ -18,7 +25,7 @@ ScaleLaw law_of(const GradScalerOptions& o) {
   law.hysteresis = o.hysteresis;
   law.refill = o.refill;
   // Bounds are rounded as the scale is: a scale that stands at one of them can be loaded again.
-  if (o.min_scale) law.min_scale = static_cast<float>(*o.min_scale);
+  law.min_scale = least_scale(o.min_scale.value_or(0));
   if (o.max_scale) law.max_scale = static_cast<float>(*o.max_scale);
   return law;
 }
@@ -183,7 +190,7 @@ SavedScaler from_dict(const StateFields::Numbers& saved, const ScaleLaw& current
   if (std::any_of(own.all().begin(), own.all().end(),
                   [&](const auto& field) { return saved.contains(field.name); }))
     own.load(saved, StateFields::Unknown::Ignore);
-  law.min_scale = static_cast<float>(law.min_scale);
+  law.min_scale = least_scale(law.min_scale);
   law.max_scale = static_cast<float>(law.max_scale);
   check_law(law);
   check_scale(scale, law);

@@ -445,3 +445,24 @@ TEST_CASE("a loss that has no gradient is refused with its dtype and the way out
   CHECK_THROWS_WITH_AS(scaler.scale(ones({}, kBool)), doctest::Contains(".to(kFloat32)"), Error);
   CHECK_THROWS_WITH_AS(scaler.scale(Tensor()), doctest::Contains("undefined"), Error);
 }
+
+TEST_CASE("after any number of skipped steps the scale comes back, and can be saved and loaded") {
+  const Warnings warnings;
+  const Tensor w = ones({1}).requires_grad_();
+  optim::SGD optimizer({w}, optim::SGDOptions(0.1));
+  GradScaler scaler({.growth_interval = 1});
+  const auto step = [&](const Tensor& loss) {
+    scaler.scale(loss).backward();
+    scaler.step(optimizer);
+    scaler.update();
+    optimizer.zero_grad();
+  };
+  for (int i = 0; i < 200; ++i) step(sqrt(w * 0).sum());  // 0, whose gradient is not finite
+  constexpr float least = std::numeric_limits<float>::min();
+  CHECK(scaler.get_scale() == least);
+  GradScaler again;
+  again.load_state_dict(scaler.state_dict());
+  CHECK(again.get_scale() == least);
+  step((w * 0).sum());
+  CHECK(scaler.get_scale() == 2 * least);
+}

@@ -1,4 +1,5 @@
 // Saved states of the stateful classes: numbers by name, changed, and loaded.
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -74,6 +75,8 @@ bool load_edited(Part& part, Reader& in, const std::set<std::string>& float32 = 
     const auto given = edited.find(name);
     double expected = given == edited.end() ? before.at(name) : given->second;
     if (float32.contains(name)) expected = static_cast<float>(expected);
+    if (name == "min_scale" && expected >= 0)  // 1/scale must be finite
+      expected = std::max<double>(expected, std::numeric_limits<float>::min());
     if (value != expected)
       throw Finding(name + " was loaded as " + std::to_string(value) + ", given " +
                     std::to_string(expected));
