@@ -77,6 +77,7 @@ class Inspector::Impl {
   void note_overflow(const std::vector<size_t>& events, const std::vector<ClassCounts>& counts,
                      bool bad_loss);
   bool note_unexplained_skip(int64_t step);
+  void add(Overflow overflow);
   size_t take_samples(int64_t step, bool applied);
   void take_shadow(int64_t step, const std::function<Tensor()>& loss_again, size_t first);
   void forget_old_samples();
@@ -259,6 +260,10 @@ void Inspector::Impl::note_overflow(const std::vector<size_t>& events,
   }
   for (const auto& p : model_.named_parameters())
     if (overflow.parameter.empty() && parameters.count(p.key()) > 0) overflow.parameter = p.key();
+  add(std::move(overflow));
+}
+
+void Inspector::Impl::add(Overflow overflow) {
   overflows.push_back(std::move(overflow));
   if (overflows.size() > kMostOverflows) overflows.pop_front();
 }
@@ -282,7 +287,7 @@ bool Inspector::Impl::note_unexplained_skip(int64_t step) {
           p.value().is_same(parameters[stats.nonfinite->index]))
         overflow.parameter = p.key();
   }
-  overflows.push_back(std::move(overflow));
+  add(std::move(overflow));
   return true;
 }
 

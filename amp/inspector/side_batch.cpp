@@ -68,6 +68,8 @@ SideBatch::SideBatch(const nn::Module& model, const std::function<Tensor()>& los
     names_.push_back(p.key());
     parameters_.push_back(p.value());
   }
+  HALFTAPE_CHECK(!parameters_.empty(),
+                 "Inspector: no parameter of the model requires grad; nothing can be tried");
   counter_.values = float32_counter_.values = false;
   const AutoGradMode recording(true);
   const auto compute = [&](ValueCounter& counter) {

@@ -15,7 +15,7 @@ namespace halftape::amp {
 /// begins with other random numbers, and is undone.
 class [[nodiscard]] StateKeeper {
  public:
-  StateKeeper(const nn::Module& model, const RandomState& begin);
+  [[nodiscard]] StateKeeper(const nn::Module& model, const RandomState& begin);
   ~StateKeeper();
   StateKeeper(const StateKeeper&) = delete;
   StateKeeper& operator=(const StateKeeper&) = delete;

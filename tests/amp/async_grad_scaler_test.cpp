@@ -428,6 +428,9 @@ TEST_CASE("a disabled scaler hands steps over as they are") {
   scaler.update(), scaler.update();
   optimizer.synchronize();
   CHECK(p.equal(full({2}, 0.5)));
+  scaler.load_state_dict({{"scale", 7}});
   CHECK(scaler.get_scale() == 1);
+  CHECK(scaler.get_scale(true) == 1);
   CHECK(scaler.state_dict().empty());
+  CHECK(scaler.stats().steps == 0);
 }

@@ -189,7 +189,8 @@ TEST_CASE("a disabled scaler passes everything through") {
   const auto result = scaler.step(c.optimizer, [&] { return full({}, 3.0); });
   CHECK(result.loss.item() == 3);
   CHECK(result.applied());
-  scaler.update(), scaler.update();
+  scaler.update(), scaler.update(), scaler.update(-7.0), scaler.update(full({}, 7.0));
+  scaler.load_state_dict({{"scale", 7}});
   CHECK(scaler.get_scale() == 1);
   CHECK(scaler.state_dict().empty());
   ((plain.a * plain.a).sum() + (plain.b * plain.b).sum()).backward();

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <thread>
 
+#include "halftape/amp/gradients.h"
 #include "halftape/autograd/tape/record.h"
 
 using namespace halftape;
@@ -262,6 +263,35 @@ TEST_CASE("an optimizer that decides on the host does not step with a mixed grad
     scaler.update();
   }
   CHECK(w.equal(ones({2})));
+}
+
+TEST_CASE("a sum of two marks means the same in either order, and keeps the first reason") {
+  using amp::ScaleTag;
+  const Ref<GradTag> none, scaled = make_ref<ScaleTag>(), other = make_ref<ScaleTag>(),
+                           unscaled = make_ref<ScaleTag>(zeros({}).array()),
+                           further = make_ref<ScaleTag>(zeros({}).array()),
+                           useless = make_ref<ScaleTag>("why");
+  const struct {
+    Ref<GradTag> a, b;
+    const char* objection;  // to the use of true gradients; empty: none
+  } rows[] = {{unscaled, none, ""},
+              {unscaled, further, ""},
+              {scaled, none, "of a scaled loss and of one that was not scaled were added"},
+              {scaled, unscaled, "had unscaled already"},
+              {scaled, other, "gradients of two different loss scales were added"},
+              {useless, none, "here: why"},
+              {useless, scaled, "here: why"},
+              {useless, unscaled, "here: why"}};
+  for (const auto& row : rows) {
+    CAPTURE(row.objection);
+    for (const bool turned : {false, true}) {
+      const auto &a = turned ? row.b : row.a, &b = turned ? row.a : row.b;
+      if (!a) continue;
+      const std::string text = a->plus(b)->objection("here", GradTag::Use::Unscaled);
+      CHECK(text.empty() == std::string(row.objection).empty());
+      CHECK(text.find(row.objection) != std::string::npos);
+    }
+  }
 }
 
 TEST_CASE("unscaled gradients may follow after unscale_: they are of one kind") {

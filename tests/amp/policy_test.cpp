@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 #include <set>
@@ -86,6 +87,13 @@ TEST_CASE("a policy is a value: copied, changed and compared by its rows") {
   CHECK_FALSE(mine == Policy::standard());
   mine.set("softmax", Cast::Float32).set("gelu", Cast::Keep);
   CHECK(mine == Policy::standard());
+  std::ostringstream table;
+  table << mine.set_all(Cast::Float32);  // categories without ops have no row
+  const std::string text = table.str();
+  CHECK(
+      text.starts_with("| category | inside a region its ops | ops |\n|---|---|---|\n"
+                       "| `Float32` | run in float32 | "));
+  CHECK(std::count(text.begin(), text.end(), '\n') == 3);
 }
 
 TEST_CASE("an unknown op is refused, and similar names are offered") {
@@ -100,7 +108,8 @@ TEST_CASE("a region's policy moves ops to other categories, also those that decl
   Policy mine;
   mine.set("gelu", Cast::Float32).set("tanh", Cast::Lower).set("add", Cast::Widest);
   mine.set("linear", Cast::Keep).set("exp", Cast::Keep).set("mul", Cast::Refuse);
-  mine.set("mean", Cast::Float32);
+  mine.set("mean", Cast::Float32).set("cross_entropy", Cast::Lower);
+  const Tensor labels = tensor({1, 0, 3}, kInt64), low_loss = cross_entropy(h, labels);
   const autocast region(kCPU, kFloat16, mine);
   CHECK(gelu(h).dtype() == kFloat32);
   CHECK(gelu(h).equal(gelu(h.to(kFloat32))));
@@ -111,6 +120,7 @@ TEST_CASE("a region's policy moves ops to other categories, also those that decl
   CHECK(linear(x, ones({2, 4})).dtype() == kFloat32);
   CHECK(exp(h).dtype() == kFloat16);
   CHECK(h.mean().dtype() == kFloat32);
+  CHECK(cross_entropy(x, labels).equal(low_loss));
   CHECK_THROWS_WITH_AS(h * h, doctest::Contains("mul: refused by the region's policy"), Error);
   CHECK(matmul(x, x.t()).dtype() == kFloat16);  // not mentioned: as declared
 }

@@ -8,6 +8,9 @@
 #include <limits>
 #include <memory>
 
+#include "halftape/amp/agreement.h"
+#include "halftape/core/contract/backend.h"
+
 using namespace halftape;
 using amp::GradScaler;
 
@@ -230,4 +233,28 @@ TEST_CASE("optimizer.step() with gradients that a scaler found finite goes ahead
   t.scaler.unscale_(*t.optimizer);
   t.optimizer->step();
   CHECK(t.all()[0] != before[0]);
+}
+
+TEST_CASE("another process's bad loss skips a step of gradients that were assigned by hand, too") {
+  struct OtherFailed final : amp::Agreement {
+    void agree(std::span<const Array> flags, const Array&, const Array&) override {
+      for (const Array& flag : flags) backend(flag.device()).fill(flag, 1);
+    }
+  };
+  const Tensor w = ones({2}, requires_grad());
+  optim::SGD optimizer({w}, optim::SGDOptions(0.5));
+  GradScaler scaler;
+  scaler.scale(w.sum());
+  scaler.update(32.0);  // no loss was scaled since then
+  w.mutable_grad() = ones({2});
+  amp::set_agreement_finder([](std::span<const Tensor>) -> std::shared_ptr<amp::Agreement> {
+    return std::make_shared<OtherFailed>();
+  });
+  const amp::StepResult result = scaler.step(optimizer);
+  amp::set_agreement_finder(nullptr);
+  CHECK(result.bad_loss());
+  scaler.update();
+  CHECK(scaler.stats().bad_losses == 1);
+  CHECK(scaler.get_scale() == 32);
+  CHECK(w.equal(ones({2})));
 }

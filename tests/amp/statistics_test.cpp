@@ -45,6 +45,22 @@ TEST_CASE("a scaler's statistics print as one line, with the gradient that was n
       "the last skip: parameter 0 of optimizer 0, in group 0, [2, 3]");
 }
 
+TEST_CASE("a parameter that has left its optimizer since the last skip is not named any more") {
+  const Tensor a = ones({2}, requires_grad()), b = ones({3}, requires_grad());
+  optim::SGD optimizer({a, b}, optim::SGDOptions(0.5));
+  amp::GradScaler scaler;
+  for (const bool bad : {true, false}) {
+    scaler.scale(a.sum() + b.sum()).backward();
+    if (bad) b.grad().fill_(INFINITY);
+    scaler.step(optimizer);
+    scaler.update();
+    optimizer.zero_grad();
+    CHECK(scaler.stats().skips == 1);
+    CHECK(scaler.stats().nonfinite.has_value() == bad);
+    optimizer.param_groups()[0].params().resize(1);
+  }
+}
+
 TEST_CASE("the result of a step prints whether it was applied, and why not") {
   const Tensor w = ones({2}, requires_grad());
   optim::SGD optimizer({w}, optim::SGDOptions(0.5));

@@ -326,6 +326,13 @@ TEST_CASE("limits decide like verdicts: a limit of 0 stops every step, one of in
   CHECK(s.best_share == 2 / 6.0);  // the steps under the limits 16 and 4
 }
 
+TEST_CASE("a scale that has grown to infinity overflows, also under a limit of infinity") {
+  const std::vector<double> limits(4, kInf);
+  const laws::Replay r = laws::replay_limits(changed("keras", 0x1p126, 1), limits);
+  CHECK(r.scale == std::vector<double>{0x1p126, 0x1p127, kInf, kInf});
+  CHECK(r.overflow == verdicts("..xx"));
+}
+
 TEST_CASE("wrong names and limits are refused, and named") {
   CHECK_THROWS_WITH_AS(laws::find("torch"), doctest::Contains("\"torch\"; there are pytorch, apex"),
                        Error);

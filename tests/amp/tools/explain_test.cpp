@@ -81,6 +81,27 @@ TEST_CASE("equal steps in a row are one line with a count, and the table has a l
         "relu    float32  as given                               [2]: 2 to inf, 0 to 0\n");
 }
 
+TEST_CASE("steps that differ in dtype, reason or inputs have lines of their own") {
+  const CastPlan plan = amp::explain([&] {
+    const autocast region(kCPU, kFloat16);
+    (void)relu(ones({2})), (void)relu(ones({2}, kFloat16)), (void)relu(ones({3}, kFloat16));
+    (void)softmax(ones({2}), -1), (void)softmax(ones({2}), -1, kFloat32);
+    (void)matmul(full({2, 2}, 1e6), full({2, 2}, 1e-9));
+  });
+  std::ostringstream table;
+  table << plan;
+  CHECK(table.str() ==
+        "op       runs in  why             casts                                                 "
+        "would not fit\n"
+        "relu     float32  as given\n"
+        "relu     float16  as given\n"
+        "relu     float16  as given\n"
+        "softmax  float32  list: Float32\n"
+        "softmax  float32  dtype argument\n"
+        "matmul   float16  list: Lower     [2, 2] float32 to float16, [2, 2] float32 to float16  "
+        "[2, 2]: 4 to inf, 0 to 0; [2, 2]: 0 to inf, 4 to 0\n");
+}
+
 TEST_CASE("explaining changes no bit, and ends with its scope") {
   const Tensor x = randn({4, 4}), w = randn({4, 4}, requires_grad());
   auto run = [&] {

@@ -55,6 +55,15 @@ TEST_CASE("an overflow backs off, gradients of 0 and bounds hold the scale") {
   CHECK(t.w.detach().isfinite().all().item<bool>());
 }
 
+TEST_CASE("a step without gradients says nothing about the headroom") {
+  Training t({.init_scale = 1024});
+  t.scaler.scale((t.w * 1e-3).sum());
+  t.scaler.step(t.optimizer);
+  t.growth.update(t.optimizer);
+  CHECK(t.scaler.get_scale() == 1024);
+  CHECK(t.scaler.stats().steps == 0);
+}
+
 TEST_CASE("a disabled scaler, gradients in float16 and senseless rooms") {
   Training off({.enabled = false});
   CHECK(off.step(1) == 1);

@@ -17,6 +17,7 @@ TEST_CASE("a precision policy reads what it prints, and short forms") {
   text << mixed;
   CHECK(PrecisionPolicy(text.str()) == mixed);
   CHECK(PrecisionPolicy("o=f32,p=full,c=half") == mixed);
+  CHECK(PrecisionPolicy("bfloat16") == PrecisionPolicy("bf16"));
   CHECK(PrecisionPolicy("bf16") == PrecisionPolicy(kBFloat16, kBFloat16, kBFloat16));
   CHECK(PrecisionPolicy("c=bf16,p=f32") == PrecisionPolicy(kFloat32, kBFloat16, kBFloat16));
 }
