@@ -107,13 +107,28 @@ void Impl::begin_pass() {
   pass->marks.resize(params.size());
   for (const Bucket& bucket : buckets) pass->missing.push_back(bucket.params().size());
   pass_ = pass;
-  // The engine holds the pass: if backward() fails, it is forgotten.
-  autograd::queue_callback([self = shared_from_this(), pass] {
-    self->pass_.reset();
-    if (self->no_sync > 0)
-      self->mark_local();
-    else
-      self->end_pass(*pass);
+  // The engine holds the pass. If backward() or a collective call in it fails, the pass is
+  // forgotten, and what has become of the gradients is this rank's alone.
+  struct Held {
+    std::shared_ptr<Impl> self;
+    bool ended = false;
+    explicit Held(std::shared_ptr<Impl> of) : self(std::move(of)) {}
+    Held(const Held&) = delete;
+    Held& operator=(const Held&) = delete;
+    ~Held() {
+      if (ended) return;
+      try {
+        self->mark_local();
+      } catch (...) {  // there is no memory for the marks
+      }
+    }
+  };
+  autograd::queue_callback([held = std::make_shared<Held>(shared_from_this()), pass] {
+    Impl& self = *held->self;
+    self.pass_.reset();
+    if (self.no_sync == 0) self.end_pass(*pass);
+    if (self.no_sync > 0) self.mark_local();
+    held->ended = true;
   });
 }
 

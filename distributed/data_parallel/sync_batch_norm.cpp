@@ -25,9 +25,9 @@ Tensor SyncBatchNormImpl::forward(const Tensor& x) {
   HALFTAPE_CHECK(x.defined() && x.dim() >= 2 && x.size(1) == options.num_features(),
                  "SyncBatchNorm: expected (N, C, …) with C = num_features ", options.num_features(),
                  ", got ", x.defined() ? x.sizes() : Shape{});
-  if (!is_training() && running_mean.defined())
-    return halftape::batch_norm(x, running_mean, running_var, weight, bias, false, 0,
-                                options.eps());
+  if (!is_training())
+    return halftape::batch_norm(x, running_mean, running_var, weight, bias, !running_mean.defined(),
+                                0, options.eps());
   if (!group_) group_ = default_group();
   const PolicyScope plain(nullptr);
   const Tensor wide = x.to(compute_dtype(x.dtype()));
@@ -45,7 +45,7 @@ Tensor SyncBatchNormImpl::forward(const Tensor& x) {
   const Tensor mean = sums.slice(0, 0, channels) / count;
   const Tensor deviation = wide - mean.reshape(row);
   const Tensor variance = sync_sum(sum(deviation * deviation, others), *group_) / count;
-  if (is_training() && running_mean.defined()) follow(mean.detach(), variance.detach(), count);
+  if (running_mean.defined()) follow(mean.detach(), variance.detach(), count);
   Tensor y = deviation * rsqrt(variance + options.eps()).reshape(row);
   if (weight.defined()) y = y * weight.reshape(row) + bias.reshape(row);
   return y.to(x.dtype());

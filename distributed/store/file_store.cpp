@@ -71,12 +71,12 @@ class Patience {
 
 /// Empty if there is none now. A file that another machine is replacing may be there and not be
 /// readable for a moment.
-std::optional<std::string> value_in(const fs::path& file) {
+std::optional<std::string> value_in(const fs::path& file) try {
   std::ifstream stream(file, std::ios::binary);
   if (!stream) return std::nullopt;
-  std::string value{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-  if (stream.bad()) return std::nullopt;
-  return value;
+  return std::string{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+} catch (const std::ios_base::failure&) {  // libstdc++'s buffer throws by itself
+  return std::nullopt;
 }
 
 /// A name that no other thread, process or machine takes.

@@ -62,9 +62,22 @@ class TcpStore::Client {
       detail::fail("TcpStore: the server at ", place(), " is gone (", failure.what(), "), during ",
                    what, ": the process that serves the store has ended");
     } catch (const wire::Malformed& malformed) {
-      detail::fail("TcpStore: a wrong answer of the server at ", place(), " (", malformed.what(),
-                   "), during ", what);
+      refuse(what, malformed);
     }
+  }
+  /// parse(reader of the answer to `what`).
+  template <class F>
+  auto read(const std::string& what, const std::string& answer, const F& parse) const {
+    wire::Reader reader(answer);
+    try {
+      return parse(reader);
+    } catch (const wire::Malformed& malformed) {
+      refuse(what, malformed);
+    }
+  }
+  [[noreturn]] void refuse(const std::string& what, const wire::Malformed& malformed) const {
+    detail::fail("TcpStore: a wrong answer of the server at ", place(), " (", malformed.what(),
+                 "), during ", what);
   }
   /// The same, of a call that waits for nobody.
   std::string ask_at_once(const std::string& what, const wire::Writer& request) {
@@ -78,13 +91,15 @@ class TcpStore::Client {
   }
   std::vector<std::string> missing(const std::vector<std::string>& keys) {
     const std::string answer = ask_at_once("check()", store_request(StoreCall::Missing, keys));
-    std::vector<std::string> named;
-    for (wire::Reader places(answer); !places.at_end();) {
-      const uint32_t i = places.number32();
-      if (i >= keys.size()) throw wire::Malformed("TcpStore: a wrong answer of the server");
-      named.push_back(keys[i]);
-    }
-    return named;
+    return read("check()", answer, [&](wire::Reader& places) {
+      std::vector<std::string> named;
+      while (!places.at_end()) {
+        const uint32_t i = places.number32();
+        if (i >= keys.size()) throw wire::Malformed("a key that was not asked for");
+        named.push_back(keys[i]);
+      }
+      return named;
+    });
   }
   /// Get or Wait, which may take until the timeout.
   std::string wait(const std::string& what, StoreCall call, const std::vector<std::string>& keys) {
@@ -177,15 +192,17 @@ void TcpStore::set(const std::string& key, const std::string& value) {
 }
 
 std::string TcpStore::get(const std::string& key) {
-  const std::string answer = client_->wait("get(\"" + key + "\")", StoreCall::Get, {key});
-  return wire::Reader(answer).text(kLongestValue);
+  const std::string what = "get(\"" + key + "\")",
+                    answer = client_->wait(what, StoreCall::Get, {key});
+  return client_->read(what, answer, [](wire::Reader& r) { return r.text(kLongestValue); });
 }
 
 int64_t TcpStore::add(const std::string& key, int64_t amount) {
   wire::Writer request = store_request(StoreCall::Add, {key});
   request.number64(static_cast<uint64_t>(amount));
-  const std::string answer = client_->ask_at_once("add(\"" + key + "\")", request);
-  return static_cast<int64_t>(wire::Reader(answer).number64());
+  const std::string what = "add(\"" + key + "\")", answer = client_->ask_at_once(what, request);
+  return client_->read(what, answer,
+                       [](wire::Reader& r) { return static_cast<int64_t>(r.number64()); });
 }
 
 bool TcpStore::check(const std::vector<std::string>& keys) {

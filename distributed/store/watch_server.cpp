@@ -186,7 +186,8 @@ std::string Server::judge_ends() const {
   for (size_t i = 0; i < std::min(dead_.size(), kNamed); ++i)
     text += (i > 0 ? "; " : "") + has_died(members_[static_cast<size_t>(dead_[i])]);
   if (dead_.size() > kNamed)
-    text += "; and " + std::to_string(dead_.size() - kNamed) + " more ranks have died";
+    text += "; and " + std::to_string(dead_.size() - kNamed) +
+            (dead_.size() == kNamed + 1 ? " more rank has died" : " more ranks have died");
   if (!text.empty()) return text;
   for (const Member& m : members_) {
     if (m.rank != 0 && m.state == Member::State::Here && clock_.now() - m.heard > options_.timeout)

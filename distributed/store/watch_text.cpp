@@ -128,7 +128,9 @@ std::string who_is_missing(const std::vector<Member>& members, int asker, uint64
     if (m.state == Member::State::Here && now - m.heard > 4 * period)
       text += ", and was last heard " + seconds_text(now - m.heard) + " ago";
   }
-  if (missing > kNamed) text += "; and " + std::to_string(missing - kNamed) + " more ranks";
+  if (missing > kNamed)
+    text += "; and " + std::to_string(missing - kNamed) + " more rank" +
+            (missing == kNamed + 1 ? "" : "s");
   return missing > 0 ? text : "all other ranks are in it";
 }
 

@@ -159,6 +159,22 @@ TEST_CASE("a loop over shards that is misused says so") {
   }
   CHECK_THROWS_WITH_AS((Shard{0, 2}.of(ones({3, 6}))), doctest::Contains("3 rows is not 2"), Error);
   CHECK_THROWS_WITH_AS((Shard{0, 2}.of(ones({}))), doctest::Contains("0 rows is not 2"), Error);
+  for ([[maybe_unused]] const Shard shard : ddp.shards(0)) {
+    CHECK_THROWS_WITH_AS(ddp.shards(0).begin(), doctest::Contains("runs already"), Error);
+    loss().backward();
+  }
+  net->zero_grad();
+  amp::GradScaler scaler({.init_scale = 1024});
+  optim::SGD optimizer(net->parameters(), optim::SGDOptions(0.1));
+  for (const bool first : {true, false}) {
+    const Tensor before = net->head->weight.detach().clone();
+    for (const Shard shard : ddp.shards(0))
+      ((shard.index == 0) == first ? scaler.scale(loss()) : loss()).backward();
+    CHECK_THROWS_WITH_AS(scaler.step(optimizer),
+                         doctest::Contains("that was not scaled were added"), Error);
+    CHECK(net->head->weight.detach().equal(before));
+    net->zero_grad();
+  }
   for ([[maybe_unused]] const Shard shard : ddp.shards(0)) break;
   CHECK_THROWS_WITH_AS(loss().backward(), doctest::Contains("was left before its end"), Error);
   CHECK_THROWS_WITH_AS(ddp.shards(1).begin(), doctest::Contains("was left before its end"), Error);

@@ -1,6 +1,8 @@
 #include <doctest/doctest.h>
 #include <halftape/halftape.h>
 
+#include <sstream>
+
 #include "halftape/tests/support/thread_ranks.h"
 
 using namespace halftape;
@@ -51,6 +53,58 @@ TEST_CASE("SyncBatchNorm on ranks is BatchNorm of the whole batch, with its grad
     CHECK_THROWS_AS(norm->forward(ones({2, 4, 2, 2})), Error);
     CHECK_THROWS_AS(norm->forward(ones({3})), Error);
   });
+}
+
+TEST_CASE("SyncBatchNorm's other options are those of BatchNorm") {
+  const Tensor wrong = images(4).slice(0, 0, 2) * INFINITY;
+  for (const auto& options : {nn::BatchNormOptions(3).affine(false).momentum(std::nullopt),
+                              nn::BatchNormOptions(3).track_running_stats(false),
+                              nn::BatchNormOptions(3).skip_nonfinite(false)}) {
+    nn::BatchNorm2d whole(options);
+    whole->to(kFloat64);
+    const Tensor first = whole->forward(images(4)).detach();
+    whole->forward(images(4) * 2);
+    if (!options.skip_nonfinite()) whole->forward(cat({wrong, wrong}));
+    on_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
+      const int me = group->rank();
+      const auto mine = [me](const Tensor& t) { return t.slice(0, 2 * me, 2 * me + 2); };
+      SyncBatchNorm norm(options, group);
+      norm->to(kFloat64);
+      CHECK((norm->forward(mine(images(4))) - mine(first)).abs().max().item<double>() < 1e-13);
+      norm->forward(mine(images(4)) * 2);
+      if (!options.skip_nonfinite()) norm->forward(wrong);
+      CHECK(norm->weight.defined() == options.affine());
+      CHECK(norm->running_mean.defined() == options.track_running_stats());
+      if (!options.track_running_stats()) return;
+      CHECK(allclose(norm->running_mean, whole->running_mean, 1e-12, 1e-12, true));
+      CHECK(allclose(norm->running_var, whole->running_var, 1e-12, 1e-12, true));
+      CHECK(norm->num_batches_tracked.equal(whole->num_batches_tracked));
+    });
+  }
+}
+
+TEST_CASE("SyncBatchNorm needs two values per channel over all ranks, and has a text") {
+  on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    SyncBatchNorm norm(nn::BatchNormOptions(3), group);
+    CHECK_THROWS_WITH_AS(norm->forward(ones({1 - group->rank(), 3})),
+                         doctest::Contains("more than 1 value per channel over all ranks"), Error);
+    CHECK(norm->num_batches_tracked.item<int64_t>() == 0);
+    CHECK_THROWS_WITH_AS(norm->forward(Tensor()), doctest::Contains("num_features 3"), Error);
+    CHECK(norm->forward(ones({1, 3})).equal(zeros({1, 3})));  // one on each rank will do
+    std::ostringstream text;
+    text << norm;
+    CHECK(text.str() == "SyncBatchNorm(3, eps=1e-05)");
+  });
+}
+
+TEST_CASE("a rank may evaluate alone, with running statistics and without") {
+  for (const bool tracks : {true, false}) {
+    const auto options = nn::BatchNormOptions(3).track_running_stats(tracks);
+    SyncBatchNorm norm(options);  // of no group: it would ask for one
+    nn::BatchNorm2d plain(options);
+    norm->eval(), plain->eval();
+    CHECK(norm->forward(images(4).to(kFloat32)).equal(plain->forward(images(4).to(kFloat32))));
+  }
 }
 
 TEST_CASE("sync_sum has derivatives of any order") {

@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 #include <halftape/halftape.h>
 
+#include <stdexcept>
+
 #include "halftape/tests/support/thread_ranks.h"
 
 using namespace halftape;
@@ -174,6 +176,96 @@ TEST_CASE("a model of which a part was frozen, and one whose parallel training h
   });
 }
 
+TEST_CASE("scaled and unscaled losses that were added under no_sync are no gradient of a step") {
+  on_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
+    nn::Sequential model = make_model();
+    optim::SGD optimizer(model->parameters(), optim::SGDOptions(1e-1));
+    DistributedDataParallel ddp(*model, {}, group);
+    amp::GradScaler scaler({.init_scale = 1024});
+    const auto loss = [&] { return model->forward(inputs(0, group->rank())).sum(); };
+    for (const bool first : {true, false}) {
+      {
+        const auto local = ddp.no_sync();
+        (first ? scaler.scale(loss()) : loss()).backward();
+        (first ? loss() : scaler.scale(loss())).backward();
+      }
+      scaler.scale(loss()).backward();
+      CHECK_THROWS_WITH_AS(scaler.step(optimizer),
+                           doctest::Contains("that was not scaled were added"), Error);
+      optimizer.zero_grad();
+    }
+    scaler.scale(loss()).backward();
+    CHECK(scaler.step(optimizer).applied());
+    ddp.check_weights();
+  });
+}
+
+TEST_CASE("a bucket has parameters of one dtype, and may have a large one of an odd size") {
+  using Buckets = std::vector<std::vector<size_t>>;
+  on_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
+    nn::Sequential model{nn::Linear(3, 3), nn::Linear(3, 3), nn::Linear(3, 2)};
+    model[1]->to(kFloat64);
+    DistributedDataParallel ddp(*model, {}, group);
+    CHECK(ddp.buckets() == Buckets{{4, 5}, {2, 3}, {0, 1}});
+    Tensor loss = zeros({}, kFloat64);
+    for (const Tensor& p : model->parameters()) loss = loss + p.sum().to(kFloat64);
+    (loss * (group->rank() + 1.)).backward();
+    for (const Tensor& p : model->parameters())
+      CHECK(p.grad().equal(full(p.sizes(), 1.5, p.dtype())));
+    nn::Linear odd(1025, 1025);
+    DistributedDataParallel of_odd(*odd, {}, group);
+    CHECK(of_odd.buckets() == Buckets{{0, 1}});
+  });
+}
+
+TEST_CASE("gradients that a user has put in place, and such with a history") {
+  on_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
+    nn::Linear model(3, 3);
+    const Tensor weight = model->weight, bias = model->bias;
+    DistributedDataParallel ddp(*model, {}, group);
+    // What backward() does not reach takes part as it is, and becomes a gradient like others.
+    for (const Tensor& own : {ones({1}).expand({3}), ones({3}, kFloat64),
+                              ones({6}).slice(0, 0, 6, 2), ones({3}).requires_grad_() * 1}) {
+      model->zero_grad();
+      bias.mutable_grad() = own * 1. * (group->rank() + 1);
+      if (own.strides() == Dims{0}) bias.mutable_grad() = full({1}, group->rank() + 1.).expand({3});
+      weight.sum().backward();
+      CHECK(bias.grad().detach().equal(full({3}, 1.5)));
+      CHECK(bias.grad().dtype() == kFloat32);
+      CHECK_FALSE(bias.grad().requires_grad());
+    }
+    model->zero_grad();
+    bias.mutable_grad() = ones({5});
+    CHECK_THROWS_WITH_AS(
+        weight.sum().backward(),
+        doctest::Contains("a gradient of shape [5] on cpu for a parameter of shape [3]"), Error);
+    model->zero_grad();
+    (weight.square().sum() * (group->rank() + 1.)).backward({}, true, true);
+    CHECK(weight.grad().detach().equal(weight.detach() * 3));
+    ddp.check_weights();
+  });
+}
+
+TEST_CASE("what a DistributedDataParallel is not made of, and no rank to take weights from") {
+  on_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
+    nn::Sequential model = make_model();
+    for (const DataParallelOptions& wrong :
+         {DataParallelOptions{.bucket_bytes = 0}, DataParallelOptions{.first_bucket_bytes = -1}})
+      CHECK_THROWS_WITH_AS(DistributedDataParallel(*model, wrong, group),
+                           doctest::Contains("bytes; both must be positive"), Error);
+    nn::Linear frozen(2, 2);
+    for (const Tensor& p : frozen->parameters()) p.set_requires_grad(false);
+    CHECK_THROWS_WITH_AS(DistributedDataParallel(*frozen, {}, group),
+                         doctest::Contains("no parameter that requires grad"), Error);
+    DistributedDataParallel ddp(*model, {}, group);
+    for (const int rank : {-1, 2})
+      CHECK_THROWS_WITH_AS(ddp.broadcast_weights(rank), doctest::Contains("in a group of 2"),
+                           Error);
+    CHECK_THROWS_WITH_AS(DistributedDataParallel(*model, {}), doctest::Contains("no default group"),
+                         Error);
+  });
+}
+
 TEST_CASE_TEMPLATE("broadcast_scaler takes the state of one rank", Scaler, amp::GradScaler,
                    amp::AsyncGradScaler) {
   on_ranks(3, [](const std::shared_ptr<ProcessGroup>& group) {
@@ -202,5 +294,33 @@ TEST_CASE_TEMPLATE("broadcast_scaler takes the state of one rank", Scaler, amp::
                            Error);
     else
       ddp.broadcast_scaler(mixed);
+  });
+}
+
+TEST_CASE("after a backward() that failed the gradients are this rank's alone") {
+  on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    nn::Sequential model = make_model();
+    const std::vector<Tensor> parameters = model->parameters();
+    optim::SGD optimizer(parameters, optim::SGDOptions(0.1));
+    DistributedDataParallel ddp(*model, {}, group);
+    int arrived = 0;
+    for (const Tensor& p : parameters)
+      p.register_post_accumulate_grad_hook([&arrived](const Tensor&) {
+        if (++arrived == 3) throw std::runtime_error("a bad batch");
+      });
+    const auto loss = [&] {
+      return F::cross_entropy(model->forward(inputs(0, group->rank())), labels(0));
+    };
+    const Tensor before = parameters[0].detach().clone();
+    CHECK_THROWS_WITH(loss().backward(), "a bad batch");
+    CHECK_THROWS_WITH_AS(optimizer.step(), doctest::Contains("or one that failed"), Error);
+    CHECK_THROWS_WITH_AS(nn::utils::clip_grad_norm_(parameters, 1.0),
+                         doctest::Contains("or one that failed"), Error);
+    CHECK(parameters[0].equal(before));
+    optimizer.zero_grad();
+    loss().backward();
+    optimizer.step();
+    CHECK_FALSE(parameters[0].equal(before));
+    ddp.check_weights();
   });
 }

@@ -151,7 +151,8 @@ TEST_CASE("parameters that the DistributedDataParallel does not reduce") {
     optimizer.zero_grad();
     loss_of(net, *group, 1).backward();
     CHECK_THROWS_WITH_AS(optimizer.step(), doctest::Contains("is not one that"), Error);
-    net->fc->bias.set_requires_grad(false);
+    net->fc->bias.set_requires_grad(false);  // and still with its gradient
+    CHECK_THROWS_WITH_AS(optimizer.step(), doctest::Contains("is not one that"), Error);
     optimizer.zero_grad();
 
     optimizer.add_param_group(optim::OptimizerParamGroup(std::vector<Tensor>{stranger}));

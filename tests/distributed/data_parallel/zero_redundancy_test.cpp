@@ -117,6 +117,29 @@ TEST_CASE("each rank keeps its share of the state alone") {
   });
 }
 
+TEST_CASE("a parameter of one element, whose state has the form of a number") {
+  on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    nn::Linear net(3, 1), alone(3, 1);
+    ZeroRedundancyOptimizer<optim::AdamW> optimizer(net->parameters(), optim::AdamWOptions(1e-2),
+                                                    group);
+    optim::AdamW reference(alone->parameters(), optim::AdamWOptions(1e-2));
+    for (const nn::Linear& one : {net, alone}) {
+      one->weight.mutable_grad() = ones({1, 3});
+      one->bias.mutable_grad() = full({1}, 2.);
+    }
+    optimizer.step();
+    reference.step();
+    optimizer.consolidate_state();
+    CHECK(numbers(optimizer) == numbers(reference));
+    const Tensor late = ones({3}).requires_grad_();
+    late.mutable_grad() = ones({3});
+    optimizer.param_groups()[0].params().push_back(late);
+    CHECK_THROWS_WITH_AS(optimizer.step(),
+                         doctest::Contains("came to a group after its first step"), Error);
+    CHECK(late.detach().equal(ones({3})));
+  });
+}
+
 TEST_CASE("a sharded optimizer with a scaler, clipping, groups, flat storage and other options") {
   Numbers first;
   for (const int size : {1, 2, 4})

@@ -12,13 +12,18 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <functional>
 #include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "halftape/core/check.h"
+#include "halftape/core/machine/sockets.h"
 #include "halftape/distributed/engine/loader.h"
+#include "halftape/halftape.h"
+#include "halftape/tests/distributed/engine/folder_store.h"
+#include "halftape/tests/support/message.h"
 #include "halftape/tests/support/temp_folder.h"
 
 extern char** environ;
@@ -258,8 +263,78 @@ TEST_CASE("an engine that is not there, or does not start, is an error with the 
 TEST_CASE("a name of an engine leads to no other file") {
   const std::string rule =
       " is no name of an engine: those are small letters and digits, such as \"gloo\"";
-  for (const char* bad : {"", "../x", "Gloo", "a/b", "a b", "gl.oo"})
-    CHECK(error_of(bad) == "\"" + std::string(bad) + "\"" + rule);
+  for (const std::string& bad : {std::string(), std::string("../x"), std::string("Gloo"),
+                                 std::string("a/b"), std::string("a b"), std::string("gl.oo"),
+                                 std::string("{}"), std::string("a:"), std::string(33, 'a')})
+    CHECK(error_of(bad) == "\"" + bad + "\"" + rule);
+}
+
+TEST_CASE("gloo says why a group cannot be") {
+  if (!is_built()) return;
+  FolderStore store(TempFolder().path());
+  const auto refused = [](const EngineSetup& setup) {
+    return message([&] { open_engine("gloo", setup); });
+  };
+  const std::string start = "the gloo engine did not start: ";
+  const std::string counted = ": ranks are counted from 0";
+  CHECK(refused({2, 2, &store, milliseconds(1000), ""}) == start + "rank 2 of 2" + counted);
+  CHECK(refused({-1, 2, &store, milliseconds(1000), ""}) == start + "rank -1 of 2" + counted);
+  CHECK(refused({0, 0, &store, milliseconds(1000), ""}) == start + "rank 0 of 0" + counted);
+  CHECK(refused({0, 2, nullptr, milliseconds(1000), ""}) == start + "there is no store to meet in");
+  const std::string text = refused({0, 2, &store, milliseconds(1000), "192.0.2.1"});
+  CHECK_MESSAGE(text.starts_with(start + "\"192.0.2.1\" is no address of this machine: "), text);
+}
+
+TEST_CASE("two ranks meet by a port or a folder, and all_reduce by gloo") {
+  if (!is_built()) return;
+  for (const bool by_port : {true, false}) {
+    const TempFolder folder;
+    const uint16_t port = os::listen_at(0).port();  // free, as it is closed at once
+    const std::string place = by_port ? "tcp://[127.0.0.1]:" + std::to_string(port)
+                                      : "file://" + (folder / "store").string();
+    const auto on_both = [&](const std::function<void(ProcessGroupOptions)>& f) {
+      std::vector<std::thread> threads;
+      for (const int rank : {0, 1})
+        threads.emplace_back([&, rank] {
+          ProcessGroupOptions options{.backend = "gloo", .timeout = milliseconds(20000)};
+          options.init_method = place, options.rank = rank, options.world_size = 2;
+          if (!by_port) options.host = "127.0.0.1";
+          f(options);
+        });
+      for (std::thread& thread : threads) thread.join();
+    };
+    on_both([](const ProcessGroupOptions& options) {
+      const auto group = new_process_group(options);
+      CHECK(group->backend() == "gloo");
+      CHECK(group->rank() == options.rank);
+      CHECK(group->size() == 2);
+      CHECK_FALSE(group->queues());
+      const Tensor x = full({3}, group->rank() + 1.);
+      group->all_reduce(x);
+      CHECK(x.equal(full({3}, 3.)));
+      group->store()->set("of " + std::to_string(options.rank), "1");
+      CHECK(group->store()->get("of " + std::to_string(1 - options.rank)) == "1");
+    });
+    if (by_port) continue;
+    std::filesystem::remove_all(folder / "store");
+    // Who hears first that the other one has given up says that instead.
+    std::string texts[2];
+    on_both([&](ProcessGroupOptions options) {
+      if (options.rank == 1) options.backend = "nccl";
+      texts[options.rank] = message([&] { new_process_group(options); });
+    });
+    CHECK_MESSAGE(
+        has(texts[0] + texts[1], "rank 0 asks for the backend \"gloo\", rank 1 for \"nccl\""),
+        texts[0], "; ", texts[1]);
+    for (const std::string& text : texts) CHECK(text.starts_with("init_process_group: rank "));
+  }
+}
+
+TEST_CASE("reductions have names") {
+  const std::pair<ReduceOp, std::string> names[] = {
+      {ReduceOp::Sum, "sum"}, {ReduceOp::Avg, "avg"}, {ReduceOp::Product, "product"},
+      {ReduceOp::Min, "min"}, {ReduceOp::Max, "max"}, {static_cast<ReduceOp>(9), "?"}};
+  for (const auto& [op, name] : names) CHECK(to_string(op) == name);
 }
 
 }  // namespace

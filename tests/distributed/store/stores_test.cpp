@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <functional>
+#include <mutex>
 #include <thread>
 
 #include "halftape/core/machine/sockets.h"
@@ -216,6 +217,26 @@ TEST_CASE("a folder that cannot be one is named") {
   CHECK(has(message([&] { FileStore(""); }), "has no name"));
 }
 
+TEST_CASE("a folder that is gone, and a folder in a value's place, are named") {
+  const TempFolder folder;
+  const std::filesystem::path place = folder / "store";
+  FileStore store(place, milliseconds(60));
+  store.set("key", "1");
+  std::filesystem::create_directories(place / "k_taken" / "below");
+  CHECK(has(message([&] { store.set("taken", "1"); }), "FileStore: cannot write "));
+  CHECK(std::distance(std::filesystem::directory_iterator(place), {}) == 2);  // nothing is left
+  CHECK_FALSE(store.check({"taken"}));
+  CHECK(has(message([&] { store.get("taken"); }), "no value after 0.06 s: \"taken\""));
+  std::filesystem::remove_all(place);
+  store.set("key", "2");  // it is made anew
+  CHECK(store.get("key") == "2");
+  std::filesystem::remove_all(place);
+  testing::write_bytes(place, "");
+  CHECK(has(message([&] { store.set("key", "3"); }), "cannot write to the folder "));
+  CHECK(has(message([&] { store.add("n", 3); }), "cannot write to the folder "));
+  CHECK(has(message([&] { store.get("key"); }), "no value after 0.06 s: \"key\""));
+}
+
 #if !defined(_WIN32)
 TEST_CASE("bytes of strangers end their own connection, and nothing else") {
   const auto server = tcp_server();
@@ -239,7 +260,8 @@ TEST_CASE("bytes of strangers end their own connection, and nothing else") {
       hello + std::string("\x01\0\0\0\x63", 5),                        // an unknown call
       hello + std::string("\x05\0\0\0\x03\0\0\0\xff", 9),              // a text of 4 GiB
       hello + std::string("\x01\0\0\0\x03", 5),                        // get of no key
-      hello + std::string("\x06\0\0\0\x03\x01\0\0\0z\x06\0\0\0", 14)   // a call while one waits
+      hello + std::string("\x0b\0\0\0\x03\x01\0\0\0k\x01\0\0\0l", 15),  // get of two keys
+      hello + std::string("\x06\0\0\0\x03\x01\0\0\0z\x06\0\0\0", 14)    // a call while one waits
   };
   for (const std::string& bytes : strange) {
     os::Socket stranger = connect();
@@ -298,6 +320,62 @@ TEST_CASE("clients learn that the server is gone, and why none is there") {
   const std::string text = message([&] { tcp_client(port, milliseconds(200)); });
   CHECK(has(text, "TcpStore: no server at " + place + " within 0.2 s (Connection refused)"));
   CHECK(has(message([&] { tcp_client(0); }), "a client needs the server's port"));
+}
+
+TEST_CASE("wrong answers of what only looks like a server are errors that name it") {
+  const std::string hello("\x15\0\0\0\x01\x10\0\0\0halftape store 1", 25);
+  const os::Socket listener = os::listen_at(0);
+  std::atomic<bool> ends{false};
+  std::string greeting = hello, answer;
+  std::mutex mutex;
+  std::thread fake([&] {  // greets everybody, and gives each the same answer
+    std::vector<std::pair<os::Socket, size_t>> guests;
+    for (int error = 0; !ends; std::this_thread::sleep_for(milliseconds(1))) {
+      while (os::Socket guest = os::accept_from(listener, error))
+        guests.emplace_back(std::move(guest), 0);
+      const std::lock_guard lock(mutex);
+      for (auto& [guest, asked] : guests) {
+        char bytes[256];
+        if (guest.receive_some(bytes, sizeof(bytes)) <= 0) continue;
+        const std::string& text = asked++ == 0 ? greeting : answer;
+        guest.send_some(text.data(), text.size());
+      }
+    }
+  });
+  const auto say = [&](const std::string& first, const std::string& then) {
+    const std::lock_guard lock(mutex);
+    greeting = first, answer = then;
+  };
+  const std::string place = "127.0.0.1:" + std::to_string(listener.port());
+  const std::string wrong = "TcpStore: a wrong answer of the server at " + place;
+  say(hello, std::string("\x01\0\0\0\x63", 5));  // neither done nor refused
+  CHECK(has(message([&] { tcp_client(listener.port())->set("k", "1"); }),
+            wrong + " (an unknown answer), during set(\"k\")"));
+  say(hello, std::string("\xff\xff\xff\xff", 4));  // 4 GiB follow
+  CHECK(has(message([&] { tcp_client(listener.port())->get("k"); }),
+            wrong + " (a message is too long), during get(\"k\")"));
+  say(hello, std::string(4, '\0'));
+  CHECK(has(message([&] { tcp_client(listener.port())->add("k", 1); }),
+            wrong + " (a message is too short), during add(\"k\")"));
+  say(hello, std::string("\x05\0\0\0\x07\x02\0\0\0", 9));  // the third of one key is missing
+  CHECK(has(message([&] { tcp_client(listener.port())->check({"k"}); }),
+            wrong + " (a key that was not asked for), during check()"));
+  say(hello, std::string("\x01\0\0\0\x07", 5));  // done, and nothing more
+  CHECK(has(message([&] { tcp_client(listener.port())->get("k"); }),
+            wrong + " (a message is too short), during get(\"k\")"));
+  CHECK(has(message([&] { tcp_client(listener.port())->add("k", 1); }),
+            wrong + " (a message is too short), during add(\"k\")"));
+  say(std::string("\x15\0\0\0\x01\x10\0\0\0halftape store 2", 25), "");
+  CHECK(has(message([&] { tcp_client(listener.port(), milliseconds(100)); }),
+            "what listens there is no TcpStore of this version"));
+  ends = true;
+  fake.join();
+  const auto server = tcp_server();
+  const std::vector<std::string> many(5000, std::string(1000, 'k'));
+  CHECK(has(message([&] { server->check(many); }),
+            "5000 keys have 5020001 bytes in all: up to 4194304 are possible"));
+  server->set("k", "1");
+  CHECK(server->check({"k"}));
 }
 
 TEST_CASE("a client waits for a server that comes later") {
