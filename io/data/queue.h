@@ -74,12 +74,16 @@ class Queue {
     values_.pop_front();
     return value;
   }
-  /// Drops the values in the queue and returns how many there were.
+  /// Drops the values in the queue and returns how many there were. Allocates nothing, as a
+  /// destructor calls it.
   size_t clear() {
-    std::deque<T> dropped;  // destroyed after the lock is given back
-    const std::lock_guard lock(gate_);
-    dropped.swap(values_);
-    return dropped.size();
+    for (size_t n = 0;; ++n) {
+      std::optional<T> dropped;  // destroyed after the lock is given back
+      const std::lock_guard lock(gate_);
+      if (values_.empty()) return n;
+      dropped.emplace(std::move(values_.front()));
+      values_.pop_front();
+    }
   }
 
  private:

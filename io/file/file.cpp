@@ -112,6 +112,7 @@ void OutputFile::guarded(F f) const {
 }
 
 OutputFile::OutputFile(std::string format, const fs::path& path) : format_(std::move(format)) {
+  if (path.empty()) fail_file(format_, "\"\"", "expected a path, found an empty one");
   std::error_code error;
   // A link stays; the file that it points to is replaced.
   path_ = fs::is_symlink(path, error) ? fs::weakly_canonical(path, error) : path;

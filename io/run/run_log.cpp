@@ -60,6 +60,8 @@ std::optional<std::vector<std::string>> take_row(std::string_view& text) {
 RunLog::RunLog(std::filesystem::path path) : path_(std::move(path)) {
   std::error_code error;
   make_folders("run log", path_.parent_path());
+  if (std::filesystem::is_symlink(path_, error))  // which somebody may have planted
+    fail_file("run log", path_, "is a link; name the file that it leads to");
   if (std::filesystem::exists(path_, error))
     InputFile("run log", path_);  // refuses what is no file
   open();
@@ -73,8 +75,7 @@ RunLog::RunLog(std::filesystem::path path) : path_(std::move(path)) {
                 cells->size(), "; this is no run log, or a damaged one");
   rest = std::string_view(text).substr(static_cast<size_t>(rest.data() - text.data()));
   if (rest.empty()) return;
-  // A run that dies leaves one line without its end, and a header of its first write.
-  if (rest.find('\n') != rest.npos || columns_.empty()) keep(rest);
+  keep(rest);  // a row that a run began when it died, or what was never a row
   std::filesystem::resize_file(path_, text.size() - rest.size(), error);
   if (error) fail_file("run log", path_, "dropping an incomplete row failed: ", error.message());
 }

@@ -20,10 +20,10 @@ namespace halftape {
 ///     log.write({{"step", step}, {"loss", loss}, {"precision", "float16"}});
 ///
 /// The first row fixes the columns; a row with other columns throws Error. An existing file is
-/// continued: its columns hold, and an incomplete last line is dropped. Where more than a line is
-/// no complete row, it is moved to path.dropped (path.dropped.1 … where that exists), and a warning
-/// says so. Numbers keep all their bits. Throws FileError when the file cannot be written, is no
-/// log, or is open as one elsewhere, in this process or another.
+/// continued: its columns hold, and what is no complete row at its end is moved to path.dropped
+/// (path.dropped.1 … where that exists), and a warning says so. Numbers keep all their bits. Throws
+/// FileError when the file cannot be written, is no log, is a link, or is open as a log elsewhere,
+/// in this process or another.
 class RunLog {
  public:
   using Value = std::variant<int64_t, double, std::string>;

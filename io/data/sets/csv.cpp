@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/ops/layout/shape.h"
@@ -152,14 +155,24 @@ datasets::LabelledTensors split_off_target(const Table& table, const CSVOptions&
   if (width < 2)
     fail_file("csv", name, "one column is not data and target; read_csv() gives it as a tensor");
   const Tensor targets = table.values.select(1, target);
-  if (!is_floating_point(options.target_dtype()))
+  const Dtype dtype = options.target_dtype();
+  if (!is_floating_point(dtype)) {
+    const auto [least, most] = visit(dtype, []<class T>(Type<T>) {
+      return std::pair(static_cast<double>(std::numeric_limits<T>::lowest()),
+                       static_cast<double>(std::numeric_limits<T>::max()));
+    });
     for (int64_t row = 0; row < targets.size(0); ++row) {
       const double value = table.values.const_data_ptr<double>()[row * width + target];
-      if (value != std::floor(value) || std::abs(value) >= 0x1p53)
-        fail_file("csv", name, "line ", table.lines[static_cast<size_t>(row)], ", column ",
-                  target + 1, ": the target ", value,
-                  " is no whole number; use target_dtype(kFloat32)");
+      const bool whole = value == std::floor(value),
+                 fits = value >= least && value <= most && std::abs(value) < 0x1p53;
+      if (whole && fits) continue;
+      const std::string why = whole ? " is not in the range of " +
+                                          std::string(halftape::name(dtype)) + ", or not below 2^53"
+                                    : " is no whole number; use target_dtype(kFloat32)";
+      fail_file("csv", name, "line ", table.lines[static_cast<size_t>(row)], ", column ",
+                target + 1, ": the target ", value, why);
     }
+  }
   const Tensor data = cat({table.values.slice(1, 0, target), table.values.slice(1, target + 1)}, 1);
   return datasets::LabelledTensors(data.to(options.dtype()),
                                    targets.to(options.target_dtype()).contiguous());

@@ -38,6 +38,12 @@ TEST_CASE("a table has its names, its numbers and their lines") {
   CHECK(table.lines == std::vector<int64_t>{2, 4});
   CHECK(table.index("height") == 1);
   CHECK(table.index(-1) == 2);
+  for (const int64_t none : {3, -4})
+    CHECK(has(halftape::testing::message<DataError>([&] { (void)table.index(none); }),
+              "csv: column " + std::to_string(none) + " of 3; columns are counted from 0"));
+  CHECK(has(
+      halftape::testing::message<DataError>([] { (void)parse_csv("1,2", kNoHeader).index("age"); }),
+      "no column is named 'age'; the table was read without a header"));
 }
 
 TEST_CASE("blanks, quotes, signs, Windows' line ends and a byte order mark do not matter") {
@@ -120,6 +126,14 @@ TEST_CASE("targets that cannot be are refused with the file's name") {
   CHECK(has(message(CSVOptions().target("c")), "no column is named 'c'; there are a, b"));
   CHECK(has(message(CSVOptions().target(2)), "column 2 of 2; columns are counted from 0"));
   CHECK(has(message(CSVOptions().header(false)), "found 'a'; a first line of names"));
+  const auto large = folder.file("l.csv", "a,b\n1,2\n3,-9007199254740992\n");
+  CHECK(has(halftape::testing::message<DataError>(
+                [&] { datasets::CSV(large, CSVOptions().target_dtype(kInt64)); }),
+            "l.csv: line 3, column 2: the target -9"));
+  const auto bytes = folder.file("bytes.csv", "a,b\n1,255\n2,256\n");
+  CHECK(has(halftape::testing::message<DataError>(
+                [&] { datasets::CSV(bytes, CSVOptions().target_dtype(kUInt8)); }),
+            "bytes.csv: line 3, column 2: the target 256 is not in the range of uint8"));
   const auto single = folder.file("one.csv", "a\n1\n");
   CHECK(has(halftape::testing::message<DataError>([&] { datasets::CSV set(single); }),
             "one column is not data and target"));

@@ -46,12 +46,22 @@ std::string as_zip64(std::string bytes) {
   return bytes + "PK\5\6" + four(0) + "\xff\xff\xff\xff"s + four(~0u) + four(~0u) + "\0\0"s;
 }
 
+/// The same with the offset of the last member alone in ZIP64's field.
+std::string with_offset64(std::string bytes) {
+  const size_t end = bytes.rfind("PK\5\6"), entry = bytes.rfind("PK\1\2");
+  const std::string field = "\1\0\x08\0"s + eight(from_little_endian(bytes.substr(entry + 42, 4)));
+  bytes.replace(entry + 42, 4, 4, '\xff');
+  bytes[entry + 30] = 12;
+  bytes[end + 12] = static_cast<char>(bytes[end + 12] + 12);
+  return bytes.insert(end, field);
+}
+
 }  // namespace
 
 TEST_CASE("archives with and without ZIP64's records hold the same") {
   const TempFolder folder;
   const std::string small = small_archive(folder);
-  for (const std::string& bytes : {small, as_zip64(small)}) {
+  for (const std::string& bytes : {small, as_zip64(small), with_offset64(small)}) {
     testing::write_bytes(folder / "x", bytes);
     InputFile file("zip", folder / "x");
     const std::vector<ZipMember> members = zip_members(file);
@@ -87,6 +97,16 @@ TEST_CASE("ZIP64's records that contradict the archive are refused") {
   far = whole;
   far.replace(field + 20, 8, 8, '\x7f');
   CHECK(has(said(far), "expected fewer than the file's"));
+  far = whole;
+  far[field + 2] = 20;  // too short for the offset
+  CHECK(has(said(far), "expected fewer than the file's"));
+  // The end record may leave its numbers to the other one, but not have others.
+  const size_t end = whole.rfind("PK\5\6");
+  for (const auto& [at, bytes] : {std::pair(8, "\1\0\1\0"s), {12, four(1)}, {16, four(1)}}) {
+    std::string other = whole;
+    other.replace(end + static_cast<size_t>(at), 4, bytes);
+    CHECK(has(said(other), "expected ZIP64's end record"));
+  }
   std::string none = whole;  // the field is of another kind: the numbers stay at 2^32 - 1
   none[field] = 2;
   CHECK(has(said(none), "expected fewer than the file's"));

@@ -42,6 +42,7 @@ TEST_CASE("an archive returns tensors, values of each kind, and nested parts") {
   out.write("third", SavedValue(1.0 / 3));
   out.write("inf", SavedValue(-std::numeric_limits<double>::infinity()));
   out.write("on", SavedValue(true));
+  out.write("off", SavedValue(false));
   out.write("list", SavedValue(TensorList{ones({2}), zeros({0, 3})}));
   out.write("half", ones({2}, kFloat16), /*is_buffer=*/true);
   out.save_to(folder.path() / "all");
@@ -57,6 +58,9 @@ TEST_CASE("an archive returns tensors, values of each kind, and nested parts") {
     CHECK(read_value(in, "third").toDouble() == 1.0 / 3);
     CHECK(read_value(in, "inf").toDouble() == -std::numeric_limits<double>::infinity());
     CHECK(read_value(in, "on").toBool());
+    CHECK(!read_value(in, "off").toBool());
+    CHECK(has(message([&] { (void)read_value(in, "of"); }),
+              "field with name \"of\" that is a value; it has encoder, list, half, least"));
     InputArchive part, deeper;
     in.read("encoder", part);
     CHECK(read_value(part, "name").toStringRef() == "a\nb \"c\" ü");
@@ -71,7 +75,7 @@ TEST_CASE("an archive returns tensors, values of each kind, and nested parts") {
     CHECK(in.try_read("nothing", part));
     CHECK(part.keys().empty());
     CHECK_FALSE(in.try_read("weight", weight));
-    CHECK_FALSE(in.try_read("enc", part));
+    for (const char* none : {"enc", "on", "least", "half"}) CHECK_FALSE(in.try_read(none, part));
     in.read("encoder", in);  // into itself
     CHECK(in.keys() == std::vector<std::string>{"weight", "name"});
     CHECK(has(message([&] { in.read("bias", weight); }),
@@ -128,6 +132,30 @@ TEST_CASE("a name that is written again has the newer value, of whatever kind") 
   in.load_from(bytes);
   InputArchive part;
   CHECK(in.try_read("p", part));
+}
+
+TEST_CASE("a part of numbers alone is one, and text of another program is no value") {
+  const TempFolder folder;
+  OutputArchive out, part;
+  part.write("two words", SavedValue(2));
+  part.write("", SavedValue(0));
+  out.write("p", part);
+  out.save_to(folder / "x");
+  InputArchive in, read;
+  in.load_from(folder / "x");
+  in.read("p", read);
+  CHECK(read_value(read, "two words").toInt() == 2);
+  CHECK(read_value(read, "").toInt() == 0);
+  part.save_to(folder / "x");
+  in.load_from(folder / "x");
+  CHECK(in.keys() == std::vector<std::string>{"", "two words"});
+  safetensors::save_file(safetensors::Tensors(), folder / "y",
+                         {{"a", "double 1.5x"}, {"b", "bool yes"}, {"c", "1"}});
+  in.load_from(folder / "y");
+  SavedValue value(7);
+  for (const char* name : {"a", "b", "c"}) CHECK(!in.try_read(name, value));
+  CHECK(value.toInt() == 7);
+  CHECK(in.keys().empty());
 }
 
 TEST_CASE("a name that the file keeps for itself is refused, not lost") {

@@ -238,6 +238,10 @@ TEST_CASE("every truncation of a gzipped file is refused") {
   }
   CHECK_SAYS(images_message(folder, {}, "images.gz"), "the file is empty");
   CHECK(images_message(folder, {0x1f}, "images.gz") != "");
+  // Sound data that are too few.
+  CHECK_SAYS(images_message(folder, gzip(Bytes(kImageFile.begin(), kImageFile.end() - 1))),
+             "after unpacking, found " + std::to_string(kImageFile.size() - 1) +
+                 ": the file is truncated");
 }
 
 TEST_CASE("bytes after the data are refused") {
@@ -425,6 +429,7 @@ TEST_CASE("a folder for a file, a file for a folder and nothing at all are told 
   CHECK_SAYS(said(""), "expected a folder");
   write(folder / "file", kImageFile);
   CHECK_SAYS(said(folder / "file"), "expected a folder, found a file");
+  CHECK_SAYS(said(folder / std::string(300, 'n')), "expected a folder, found File name too long");
 
   write_set(folder, "-", false);
   fs::remove(folder / "train-images-idx3-ubyte");

@@ -37,7 +37,7 @@ std::string chunk(const std::string& type, const std::string& data) {
 struct Png {
   size_t height = 1, width = 3;
   char depth = 8, color = 0, interlaced = 0;
-  std::string before = chunk("tEXt", "passed over");
+  std::string before = chunk("tEXt", "passed over"), zlib = "\x78\x01";
   std::string rows = "\0\x0a\x14\x1e"s;  // each after the number of its filter
 
   std::string file() const {
@@ -49,8 +49,7 @@ struct Png {
     return "\x89PNG\r\n\x1a\n"s +
            chunk("IHDR",
                  number(width) + number(height) + depth + color + '\0' + '\0' + interlaced) +
-           before + chunk("IDAT", "\x78\x01" + deflated(rows) + number(b << 16 | a)) +
-           chunk("IEND", "");
+           before + chunk("IDAT", zlib + deflated(rows) + number(b << 16 | a)) + chunk("IEND", "");
   }
 };
 
@@ -103,6 +102,11 @@ TEST_CASE("the five filters of PNG, palettes, and grey with alpha are read") {
   // Of the one above and the corner, when both are as near, Paeth's rule picks the one above.
   const Png tie{.height = 2, .width = 2, .rows = "\0\x0a\x0e\4\xfe\0"s};
   CHECK(read_png(tie.file(), "test").bytes == std::vector<uint8_t>{10, 14, 8, 14});
+  // The corner where it lies between the other two, whichever of them is nearer.
+  const Png between{.height = 3, .width = 2, .rows = "\0\x14\x0c\4\x0a\1\4\0\1"s};
+  CHECK(read_png(between.file(), "test").bytes == std::vector<uint8_t>{20, 12, 30, 21, 30, 22});
+  const Png other{.height = 2, .width = 2, .rows = "\0\x14\x1e\4\xf8\1"s};
+  CHECK(read_png(other.file(), "test").bytes == std::vector<uint8_t>{20, 30, 12, 21});
 
   const Png palette{
       .color = 3, .before = chunk("PLTE", "\xff\0\0\0\xff\0\1\2\3"s), .rows = "\0\2\0\1"s};
@@ -144,6 +148,10 @@ TEST_CASE("a damaged picture, or a kind that is not read, is refused with what i
   CHECK(has(says(Png{.before = chunk("BAD!", "")}.file()), "critical chunk 'BAD!'"));
   CHECK(has(says(Png{.before = chunk("IHDR", "")}.file()), "expected one IHDR"));
   CHECK(has(says(Png{.rows = "\5\1\1\1"}.file()), "unknown filter 5"));
+  for (const size_t size : {4, 771})
+    CHECK(has(says(Png{.before = chunk("PLTE", std::string(size, 'p'))}.file()),
+              "PLTE has " + std::to_string(size) + " bytes"));
+  CHECK(has(says(Png{.zlib = "\x78\x20"}.file()), "no zlib stream"));  // needs a dictionary
   CHECK(
       has(says(Png{.color = 3, .before = chunk("PLTE", "abc")}.file()), "colour 10 of a palette"));
   const std::string whole = Png().file();

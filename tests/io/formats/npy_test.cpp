@@ -97,7 +97,8 @@ TEST_CASE("versions, byte orders, column-major arrays and other spellings are re
   CHECK(read(npy_file(header("<i4", "(2, 3,)"), rows)).equal(expected));
   CHECK(read(npy_file(header(">f2", "()"), "\x3c\0"s)).item<float>() == 1);
   CHECK(read(npy_file(header(">f8", "(1,)"), "\x3f\xf0\0\0\0\0\0\0"s)).item<double>() == 1);
-  CHECK(read(npy_file(header("|u1", "(2,)", true), "\1\2")).equal(tensor({1, 2}, kUInt8)));
+  for (const char* descr : {"|u1", "<u1", ">u1"})
+    CHECK(read(npy_file(header(descr, "(2,)", true), "\1\2")).equal(tensor({1, 2}, kUInt8)));
 }
 
 TEST_CASE("each broken .npy file is refused with its reason") {
@@ -137,8 +138,9 @@ TEST_CASE("each broken .npy file is refused with its reason") {
   refused("['<f4']", four, "expected '{'");
   refused("{'descr", four, "expected a string");
   refused("{'descr': __import__('os')", four, "expected '\"'");
+  refused("{'descr':", four, "expected '\"'");
   for (const char* shape :
-       {"(-1,)", "(1.0,)", "(1e0,)", "(01,)", "('1',)", "(9223372036854775808,)", "(1,,)"})
+       {"(-1,)", "(-0,)", "(1.0,)", "(1e0,)", "(01,)", "('1',)", "(9223372036854775808,)", "(1,,)"})
     refused(header("<f4", shape), four, "expected ");
   refused(header("<f4", "(1)"), four, "which is no tuple");
   refused(header("<f4", "(1,1,1,1,1,1,1,1,1,1,1)"), four, "at most 10 dimensions");
@@ -227,6 +229,14 @@ TEST_CASE("an archive with room in which something could hide is refused") {
   std::string behind = whole;  // between the directory and its end
   behind.insert(behind.rfind("PK\5\6"), "g");
   CHECK(has(said(behind), "expected the directory"));
+  raise(behind, behind.rfind("PK\5\6") + 12, 1);  // or as a part of it
+  CHECK(has(said(behind), "the directory: expected its end after the last member"));
+  for (const auto& [from, to] : {std::pair("a.npy", "a.txt"), {"b.npy", "b.txt"}, {"b", "\xff"}}) {
+    std::string renamed = whole;
+    for (size_t at; (at = renamed.find(from)) != renamed.npos;)
+      renamed.replace(at, std::strlen(to), to);
+    CHECK(has(said(renamed), "expected a name ending in .npy"));
+  }
   std::string other = whole;  // deflated, says the local header alone
   other[other.find("PK\3\4") + 8] = 8;
   CHECK(has(said(other), "does not agree with the directory"));

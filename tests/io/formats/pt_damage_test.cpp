@@ -71,6 +71,7 @@ TEST_CASE("no code that a pickle names is run: each way to it is refused by name
   // What is known is not called either: these are only names and arguments.
   CHECK(has(said_of("ccollections\nOrderedDict\n(" + text("x") + "tR"), "without arguments"));
   CHECK(has(said_of(text("os") + ")R"), "expected a global and its arguments, found text"));
+  CHECK(has(said_of("ccollections\nOrderedDict\nNR"), "found a class or function and None"));
   CHECK(has(said_of("ctorch\nsave\n"), "found \"torch.save\""));
   CHECK(has(said_of("ctorch._utils\n_rebuild_tensor_v3\n"), "of a dtype or kind"));
   CHECK(has(said_of("ctorch\nQInt8Storage\n"), "\"torch.QInt8Storage\", a dtype that is not read"));
@@ -118,7 +119,8 @@ TEST_CASE("streams that are no pickle, or end in the midst of one, are refused")
   CHECK(has(said_of("]NNs"), "expected a dict, found a list"));
   CHECK(has(said_of("}(Nu"), "expected a value for each key"));
   CHECK(has(said_of("ctorch"), "expected the end of a global's name"));
-  CHECK(has(said_of("NN\x93"), "expected the name of a global"));
+  for (const std::string& name : {"NN"s, "N" + text("Size"), text("torch") + "N"})
+    CHECK(has(said_of(name + "\x93"), "expected the name of a global"));
   CHECK(has(said_of("}(NNu"), "expected keys that are text or integers, found None"));
   CHECK(has(said_of("\xff"), "found the opcode 0xff"));
 }
@@ -138,12 +140,26 @@ TEST_CASE("tensors that reach beyond their storage, or are of another form, are 
             "expected at most 10 dimensions, found 11"));
   CHECK(has(said_of(testing::dict_of("ctorch._utils\n_rebuild_tensor_v2\n)R")),
             "expected a storage, an offset"));
-  CHECK(has(said_of(testing::dict_of("ctorch._utils\n_rebuild_parameter\n(NtR")),
-            "expected a parameter's tensor"));
+  for (const char* given : {")", "(Nt", "(ctorch\ndevice\n)Rt"})
+    CHECK(has(said_of(testing::dict_of("ctorch._utils\n_rebuild_parameter\n"s + given + "R")),
+              "expected a parameter's tensor"));
   const std::string t = tensor_call(storage("Float", "0", 4), 0, {1}, {1});
   CHECK(has(said_of("}(" + text("a.b") + t + text("a") + "}(" + text("b") + t + "uu"),
             "tensor \"a.b\": expected each name once, found it twice"));
   CHECK(has(said_of("}(" + text("a\0b"s) + t + "u"), "bytes of UTF-8"));
+  // With other arguments than torch.save writes of plain numbers.
+  const auto given = [](const std::string& arguments) {
+    return said_of(testing::dict_of("ctorch._utils\n_rebuild_tensor_v2\n(" +
+                                    storage("Float", "0", 4) + arguments + "tR"));
+  };
+  const std::string one = numbers({1}), none = number(0);
+  CHECK(given(none + "ctorch\nSize\n(" + one + "tR](K\1e\x89}}").empty());
+  CHECK(has(given("N" + one + one), "strides and an offset from 0 on, found None"));
+  CHECK(has(given(none + "N" + one), "expected sizes and strides as tuples, found None"));
+  CHECK(has(given(none + "ctorch\ndevice\n)R" + one), "as tuples, found an object"));
+  CHECK(has(given(none + one + "ctorch\nSize\n(K\1tR"), "as tuples, found an integer"));
+  CHECK(has(given(none + one + one + "\x89}}" + text("neg") + "\x88s"),
+            "tensor \"a\": expected plain numbers, found a conjugated or negated view"));
   // Its storage.
   const auto of = [](const std::string& s) {
     return said_of(testing::dict_of(tensor_call(s, 0, {1}, {1})));
@@ -154,6 +170,18 @@ TEST_CASE("tensors that reach beyond their storage, or are of another form, are 
   CHECK(has(of(storage("Double", "0", INT64_MAX)), "expected fewer than 2^64 bytes"));
   CHECK(has(of(storage("Float", "0", -4)), "expected (\"storage\", class, key, device, size)"));
   CHECK(has(of("NQ"), "found None of another form"));
+  const std::vector<std::string> id = {text("storage"), "ctorch\nFloatStorage\n", text("0"),
+                                       text("cpu"), number(4)};
+  for (size_t i = 0; i < 7; ++i) {  // one of its parts is None, or it has too few or too many
+    std::string parts;
+    for (size_t k = 0; k < (i == 5 ? 4 : 5); ++k) parts += k == i ? "N" : id[k];
+    CHECK(has(of("(" + parts + (i == 6 ? "NN" : "") + "tQ"), "found a tuple of another form"));
+  }
+  const std::string whole = id[0] + id[1] + id[2] + id[3] + id[4];
+  CHECK(of("(" + whole + "NtQ").empty());
+  CHECK(has(of("(" + whole + ")tQ"), "storage \"0\": expected it whole, found a part of another"));
+  CHECK(has(of("(" + id[0] + "ctorch\nfloat32\n" + id[2] + id[3] + id[4] + "tQ"),
+            "storage \"0\": expected a class of storages, found torch.float32"));
   CHECK(has(of("N"), "expected a storage, an offset"));
   CHECK(of(storage("Bool", "0", 16)).empty());
   TempFolder folder;
@@ -161,8 +189,9 @@ TEST_CASE("tensors that reach beyond their storage, or are of another form, are 
            {{"0", "\1\2"}});
   CHECK(has(message<FileError>([&] { (void)pt::load_file(folder / "x"); }),
             "storage \"0\": expected bools of the bytes 0 and 1"));
-  CHECK(has(said_of("(" + t + tensor_call(storage("Int", "0", 4), 0, {1}, {1}) + "t"),
-            "storage \"0\": expected it to be one"));
+  for (const std::string& other : {storage("Int", "0", 4), storage("Float", "0", 3)})
+    CHECK(has(said_of("(" + t + tensor_call(other, 0, {1}, {1}) + "t"),
+              "storage \"0\": expected it to be one, found 4 elements of float32 and "));
 }
 
 TEST_CASE("every truncation of a .pt file is refused, and every flip of a bit is, or is harmless") {
@@ -200,7 +229,24 @@ TEST_CASE("archives of another kind say what they are") {
   };
   CHECK(of("little", "").empty());
   CHECK(has(of("middle", ""), "byteorder: expected \"little\" or \"big\", found \"middle\""));
+  CHECK(has(of(std::string(101, 'l'), ""), "member \"byteorder\": expected a word"));
   CHECK(has(of("little", "constants.pkl"), "found a TorchScript archive"));
+  CHECK(of("little", "").empty());
+  std::string renamed = testing::read_bytes(folder / "x");
+  for (size_t at; (at = renamed.find("data.pkl")) != renamed.npos;) renamed[at] = 'D';
+  testing::write_bytes(folder / "x", renamed);
+  CHECK(
+      has(message<FileError>([&] { (void)pt::load_file(folder / "x"); }),
+          "expected an archive with \"x/data.pkl\", as torch.save writes it, found one of other"));
+  // Deflated, it says, to more than a pickle may be.
+  write_pt(folder / "x", std::string(100'000, 'N'));
+  std::string large = testing::read_bytes(folder / "x");
+  const size_t entry = large.find("PK\1\2");
+  large[8] = large[entry + 10] = 8;
+  large.replace(entry + 24, 4, little_endian(100'000'001, 4));
+  testing::write_bytes(folder / "x", large);
+  CHECK(has(message<FileError>([&] { (void)pt::load_file(folder / "x"); }),
+            "data.pkl: expected at most 100000000 bytes, found 100000001"));
   npy::savez(folder / "x", {{"a", ones({1})}});
   CHECK(has(message<FileError>([&] { (void)pt::load_file(folder / "x"); }),
             "expected a PyTorch .pt file, found a NumPy .npz archive; read it with npy::load_npz"));

@@ -117,6 +117,8 @@ TEST_CASE("names lead through dicts, lists and tuples, and a key picks what lies
   CHECK(has(message<FileError>([&] { (void)pt::load_file(folder / "x", kCPU, "mod"); }),
             "expected tensors under the key \"mod\", found none; at the top are \"model\", "
             "\"epoch\", \"optimizer\", \"note\""));
+  CHECK(has(message<FileError>([&] { (void)pt::load_file(folder / "x", kCPU, "epoch.best"); }),
+            "expected tensors under the key \"epoch.best\", found none"));
 
   write_pt(folder / "one", testing::stream(t), {{"0", kTwelve}});
   Tensor one;
@@ -171,10 +173,13 @@ TEST_CASE("numbers and text come from every opcode that Python writes them with"
       {"X\2\0\0\0ab"s, "ab"},
       {"\x8d\2\0\0\0\0\0\0\0ab"s, "ab"},
       {"C\2ab", "bytes"},
-      {"B\2\0\0\0ab"s, "bytes"}};
+      {"B\2\0\0\0ab"s, "bytes"},
+      {"ctorch\nfloat16\n", "torch.float16"},
+      {"ctorch\ndevice\n" + testing::text("cpu") + "\x85R", "torch.device"},
+      {testing::storage("Float", "0", 0), "a storage"}};
   std::string list = "](";
   for (const auto& [code, value] : values) list += code;
-  write_pt(folder / "x", testing::stream(list + "e"));
+  write_pt(folder / "x", testing::stream(list + "e"), {{"0", ""}});
   const pt::Metadata metadata = pt::read_file(folder / "x").metadata;
   REQUIRE(metadata.size() == std::size(values));
   for (size_t i = 0; i < std::size(values); ++i)

@@ -2,6 +2,7 @@
 // what torch made of the same input.
 #include <doctest/doctest.h>
 
+#include "halftape/tests/io/formats/pt_files.h"
 #include "halftape/tests/io/formats/torch_networks.h"
 #include "halftape/tests/support/close.h"
 #include "halftape/tests/support/message.h"
@@ -36,6 +37,7 @@ TEST_CASE("both forms of a file hold the same, and load() takes a state_dict as 
   const pt::Tensors legacy = pt::load_file(file_of("mlp_float32_legacy"));
   REQUIRE(zip.keys() == legacy.keys());
   for (const auto& item : zip) CHECK(testing::same_bits(item.value(), legacy[item.key()]));
+  CHECK(load_tensors(file_of("mlp_float32_legacy")).keys() == zip.keys());
   nn::Sequential mlp = testing::torch_mlp();
   const IncompatibleKeys keys = load(mlp, file_of("mlp_state_dict"));
   CHECK(keys.missing.empty());
@@ -56,4 +58,25 @@ TEST_CASE("a truncated file of the old form is refused") {
   testing::write_bytes(folder / "long", whole + "x");
   CHECK(has(testing::message<FileError>([&] { (void)pt::load_file(folder / "long"); }),
             "and the end of the file at byte"));
+}
+
+TEST_CASE("storages of the old form that are not those of the tensors are refused") {
+  testing::TempFolder folder;
+  const std::string begin = "\x80\2\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19.";
+  const std::string floats =
+      testing::dict_of(testing::tensor_call(testing::storage("Float", "0", 2), 0, {2}, {1}));
+  const std::string data = little_endian(2, 8) + std::string("\0\0\x80\x3f\0\0\0\x40", 8);
+  /// What is said of a file with these keys, each as a pickle, and what follows.
+  const auto said = [&](const std::string& keys, const std::string& rest) {
+    testing::write_bytes(folder / "x", begin + testing::stream(testing::number(1001)) +
+                                           testing::stream("}") + testing::stream(floats) +
+                                           testing::stream("](" + keys + "e") + rest);
+    return testing::message<FileError>([&] { (void)pt::load_file(folder / "x"); });
+  };
+  const std::string key = testing::text("0");
+  CHECK(said(key, data).empty());
+  CHECK(pt::load_file(folder / "x")["a"].to_vector() == std::vector<double>{1, 2});
+  CHECK(has(said(key + key, data + data), "storage \"0\": is there twice"));
+  CHECK(has(said(testing::text("1"), data), "storage \"1\": expected one that a tensor has"));
+  CHECK(has(said("", ""), "expected 1 storages and the end of the file at byte"));
 }

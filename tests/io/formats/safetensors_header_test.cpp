@@ -81,6 +81,8 @@ std::vector<Bad> bad_json() {
       {"a lone high surrogate", named("\\ud800"), "expected a surrogate pair, found one half"},
       {"a lone low surrogate", named("\\udc00"), "expected a surrogate pair, found one half"},
       {"two high surrogates", named("\\ud800\\ud800"), "expected the second half"},
+      {"a high surrogate and what follows the low ones", named("\\ud800\\ue000"),
+       "expected the second half"},
       {"an escape that is none", named("\\x"), "expected an escape, found \"x\""},
       {"an escape cut short", named("\\u12"), "expected four hexadecimal digits"},
       {"an escape with other digits", named("\\u12g0"),

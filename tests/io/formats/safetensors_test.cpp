@@ -109,13 +109,14 @@ TEST_CASE("the bytes of a safetensors file are those of the format") {
 TEST_CASE("a file of another program needs no check sum, and may order and space as JSON allows") {
   TempFolder folder;
   const std::string header =
-      "{ \"x\\u00e4\\ud83d\\ude00\\/\" : { \"data_offsets\" : [ 4 , 8 ] "
+      "{ \"x\\u00e4\\u20ac\\ue000\\ud83d\\ude00\\/\" : { \"data_offsets\" : [ 4 , 8 ] "
       ",\n\"shape\":[1],\r\t\"dtype\":\"F32\"}, "
       "\"y\":{\"dtype\":\"I32\",\"shape\":[],\"data_offsets\":[0,4]}}  \n";
   write_bytes(folder / "x", with_length(header, std::string("\1\0\0\0\0\0\x80\x3f", 8)));
   const safetensors::Contents read = safetensors::read_file(folder / "x");
   CHECK(!read.has_checksum);
-  CHECK(read.tensors.keys() == std::vector<std::string>{"x\xc3\xa4\xf0\x9f\x98\x80/", "y"});
+  CHECK(read.tensors.keys() ==
+        std::vector<std::string>{"x\xc3\xa4\xe2\x82\xac\xee\x80\x80\xf0\x9f\x98\x80/", "y"});
   CHECK(read.tensors["y"].item<int64_t>() == 1);
   CHECK(read.tensors.front()->item<float>() == 1);
 }
@@ -137,4 +138,9 @@ TEST_CASE("what cannot be saved is refused before a file is touched") {
   CHECK(has(said(safetensors::Tensors(), {{"halftape.x", ""}}),
             "which the library keeps for itself"));
   CHECK(read_bytes(folder / "x") == "former");
+}
+
+TEST_CASE("a file without a name is refused before anything is written") {
+  CHECK_THROWS_WITH_AS(safetensors::save_file({{"a", ones({1})}}, ""),
+                       doctest::Contains("expected a path, found an empty one"), FileError);
 }

@@ -124,16 +124,36 @@ TEST_CASE("not strict, names may be missing on either side, but shapes must fit"
         std::vector<std::string>{"first.weight", "second.weight", "second.bias", "seen"});
   CHECK(keys.unexpected == std::vector<std::string>{"other"});
   std::ostringstream text;
-  text << keys << "; " << IncompatibleKeys();
+  text << keys << "; " << IncompatibleKeys() << "; " << IncompatibleKeys{{}, {"x"}};
   CHECK(text.str() ==
         "\"first.weight\" is missing in the file\n\"second.weight\" is missing in the file\n"
         "\"second.bias\" is missing in the file\n\"seen\" is missing in the file\n"
-        "\"other\" is missing in the module; all names fit");
+        "\"other\" is missing in the module; all names fit; \"x\" is missing in the module");
   CHECK(net->first->bias.eq(1).all().item<bool>());
   CHECK(testing::same_bits(net->first->weight, weight));
   safetensors::save_file({{"first.bias", ones({})}}, folder / "y");
   CHECK(has(message([&] { load(net, folder / "y", Strict::No); }),
             "expected float32 [4], found float32 []"));
+}
+
+TEST_CASE("names below a key are shown only where all of a module's are below it") {
+  TempFolder folder;
+  safetensors::save_file({{"net.first.weight", ones({4, 3})}}, folder / "x");
+  std::string said = message([&] { load(Net(), folder / "x"); });
+  CHECK(has(said, "does not fit the module: 6 differences"));
+  CHECK(!has(said, "whose tensors below"));
+  said = message([&] { load(nn::Tanh(), folder / "x"); });
+  CHECK(has(said, "\"net.first.weight\": expected no such name, found float32 [4, 3]"));
+}
+
+TEST_CASE("a value that cannot be written gives those before it back") {
+  const Net net, other;
+  net->seen.set_data(zeros({1}, kInt64).expand({1, 3}));  // three elements that are one
+  safetensors::Tensors values = detail::named_tensors(*other);
+  values["seen"] = ones({1, 3}, kInt64);
+  const auto before = bits(*net);
+  CHECK(has(message([&] { load(net, values); }), "several elements are one place"));
+  CHECK(bits(*net) == before);
 }
 
 TEST_CASE("of hundreds of differences the first are listed, and their number") {

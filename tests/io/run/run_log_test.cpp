@@ -72,7 +72,7 @@ TEST_CASE(
   CHECK(read_bytes(path) == "step,text\n");
 }
 
-TEST_CASE("what is more than a line cut short is kept beside the log") {
+TEST_CASE("what is no complete row is kept beside the log, and a warning says so") {
   TempFolder folder;
   const halftape::testing::Warnings warnings;
   std::string rows = "step,loss\n0,1\n";
@@ -84,6 +84,12 @@ TEST_CASE("what is more than a line cut short is kept beside the log") {
   CHECK(read_bytes(folder / "log.csv") == good);
   CHECK(read_bytes(folder / "log.csv.dropped") == rows.substr(good.size()));
   CHECK(warnings.seen.size() == 1);
+
+  write_bytes(folder / "notes.csv", "a,b\n1,2\n3,4");  // by hand, without the last line feed
+  const RunLog notes(folder / "notes.csv");
+  CHECK(read_bytes(folder / "notes.csv") == "a,b\n1,2\n");
+  CHECK(read_bytes(folder / "notes.csv.dropped") == "3,4");
+  CHECK(warnings.seen.size() == 2);
 
   const std::string foreign(100'000, 'x');
   write_bytes(folder / "foreign", foreign);
@@ -99,6 +105,14 @@ TEST_CASE("what is more than a line cut short is kept beside the log") {
   CHECK(read_bytes(folder / "foreign.dropped.2") == "again");
 }
 
+TEST_CASE("from a log without rows nothing is dropped") {
+  TempFolder folder;
+  RunLog log(folder / "log.csv");
+  log.drop_from("step", 0);
+  log.write({{"step", 1}});
+  CHECK(read_bytes(folder / "log.csv") == "step\n1\n");
+}
+
 TEST_CASE("a file that is no log, and a folder that is none, are refused") {
   TempFolder folder;
   write_bytes(folder / "x", "a,b\n1\n");
@@ -107,6 +121,9 @@ TEST_CASE("a file that is no log, and a folder that is none, are refused") {
   CHECK(read_bytes(folder / "x") == "a,b\n1\n");
   CHECK(has(message<FileError>([&] { RunLog log(folder / "x/log.csv"); }),
             "expected a file that can be written to"));
+  std::filesystem::create_symlink(folder / "precious", folder / "linked");
+  CHECK(has(message<FileError>([&] { RunLog log(folder / "linked"); }), "is a link"));
+  CHECK(!std::filesystem::exists(folder / "precious"));
 }
 
 TEST_CASE("a log that another run writes is refused, and no row is lost") {

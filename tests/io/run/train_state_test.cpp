@@ -337,6 +337,14 @@ TEST_CASE("when a part refuses its state, the parts before it get theirs back") 
   CHECK_MESSAGE(has(text, "\"optimizer\" refuses its state, and nothing was changed: "), text);
 }
 
+TEST_CASE("when a module cannot take its values, it and the parts before it get theirs back") {
+  const std::string text = refusal([](TrainState& s, Parts& p) {
+    p.add_all(s);
+    p.model->parameters()[3].set_data(ones({1}).expand({2}));  // two elements that are one
+  });
+  CHECK_MESSAGE(has(text, "several elements are one place in memory"), text);
+}
+
 TEST_CASE("a part's name must be new and without dots, and an optimizer needs its module") {
   TempFolder folder;
   TrainState state;
