@@ -71,7 +71,7 @@ Stream current_stream(Device device = kCUDA);
 /// that other streams use must outlive their work, or this stream must wait for them.
 class [[nodiscard]] StreamGuard {
  public:
-  explicit StreamGuard(const Stream& stream);
+  [[nodiscard]] explicit StreamGuard(const Stream& stream);
   ~StreamGuard();
   StreamGuard(const StreamGuard&) = delete;
   StreamGuard& operator=(const StreamGuard&) = delete;

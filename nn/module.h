@@ -86,7 +86,7 @@ class Module : public std::enable_shared_from_this<Module> {
   /// modules in it name those in any case.
   class [[nodiscard]] PlaceScope {
    public:
-    explicit PlaceScope(const Module& module)
+    [[nodiscard]] explicit PlaceScope(const Module& module)
         : module_(module), before_(halftape::detail::place_at_work) {
       if (!module.place_.path.empty()) halftape::detail::place_at_work = &module.place_;
     }

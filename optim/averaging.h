@@ -62,7 +62,8 @@ class AveragedModel {
   /// swap_in(), and swap_out() at the end of the scope.
   class [[nodiscard]] Swapped {
    public:
-    Swapped(AveragedModel& averaged, nn::Module& model) : averaged_(averaged), model_(model) {
+    [[nodiscard]] Swapped(AveragedModel& averaged, nn::Module& model)
+        : averaged_(averaged), model_(model) {
       averaged_.swap_in(model_);
     }
     ~Swapped();
@@ -101,7 +102,7 @@ class AveragedModel {
 /// training mode, and the statistics are means over all batches.
 class [[nodiscard]] FreshStatistics {
  public:
-  explicit FreshStatistics(nn::Module& model);
+  [[nodiscard]] explicit FreshStatistics(nn::Module& model);
   ~FreshStatistics();
   FreshStatistics(const FreshStatistics&) = delete;
   FreshStatistics& operator=(const FreshStatistics&) = delete;

@@ -18,14 +18,20 @@ set(guards
     "amp::autocast{amp::capture()}"
     "amp::CastRecorder{plan}"
     "amp::inject({})"
-    "amp::checked_step(scaler, optimizer, loss)")
+    "amp::checked_step(scaler, optimizer, loss)"
+    "Trace(\"trace.json\")"
+    "Trace::Span(\"forward\")"
+    "cuda::StreamGuard{stream}"
+    "optim::AveragedModel::Swapped(averaged, model)"
+    "optim::FreshStatistics{model}")
 
 set(source ${WORK}/discarded_guards.cpp)
-set(first 4)  # the line of the first guard
+set(first 5)  # the line of the first guard
 string(REPLACE ";" ";\n" lines "${guards}")
 file(WRITE ${source} "#include <halftape/halftape.h>
 using namespace halftape;
-void f([[maybe_unused]] amp::CastPlan& plan, amp::GradScaler& scaler, optim::Optimizer& optimizer, const Tensor& loss) {
+void f([[maybe_unused]] amp::CastPlan& plan, amp::GradScaler& scaler, optim::Optimizer& optimizer, const Tensor& loss,
+       [[maybe_unused]] const cuda::Stream& stream, optim::AveragedModel& averaged, [[maybe_unused]] nn::Module& model) {
 ${lines};
 const amp::autocast region(kCPU, kFloat16);
 }\n")

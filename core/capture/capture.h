@@ -61,7 +61,7 @@ void touched_in_step(const Array& array, bool written);
 /// parameter's moments, for one. A Graph restores its first contents after the trial.
 class [[nodiscard]] LastingState {
  public:
-  LastingState();
+  [[nodiscard]] LastingState();
   ~LastingState();
   LastingState(const LastingState&) = delete;
   LastingState& operator=(const LastingState&) = delete;

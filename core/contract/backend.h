@@ -74,7 +74,7 @@ Backend* swap_backend(DeviceType, Backend*);
 /// The backend of a device for this thread alone, for as long as it lives.
 class [[nodiscard]] BackendGuard {
  public:
-  BackendGuard(Device device, Backend& backend);
+  [[nodiscard]] BackendGuard(Device device, Backend& backend);
   ~BackendGuard();
   BackendGuard(const BackendGuard&) = delete;
   BackendGuard& operator=(const BackendGuard&) = delete;

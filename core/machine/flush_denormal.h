@@ -19,7 +19,7 @@ uint32_t flush_bits();
 /// A thread that works for another one has that one's flush_bits() meanwhile.
 class [[nodiscard]] FlushAs {
  public:
-  explicit FlushAs(uint32_t bits);
+  [[nodiscard]] explicit FlushAs(uint32_t bits);
   ~FlushAs();
   FlushAs(const FlushAs&) = delete;
   FlushAs& operator=(const FlushAs&) = delete;

@@ -29,7 +29,8 @@ class StateShards {
   /// them.
   class [[nodiscard]] Pieces {
    public:
-    Pieces(StateShards& of, const std::vector<optim::OptimizerParamGroup>& groups) : Pieces(of) {
+    [[nodiscard]] Pieces(StateShards& of, const std::vector<optim::OptimizerParamGroup>& groups)
+        : Pieces(of) {
       of_.plan(groups);  // if it throws, ~Pieces() runs
     }
     ~Pieces() { of_.release(); }

@@ -23,7 +23,7 @@ namespace halftape {
 class Trace {
  public:
   /// Throws Error while another trace records.
-  explicit Trace(std::filesystem::path path);
+  [[nodiscard]] explicit Trace(std::filesystem::path path);
   /// stop(); an error becomes a warning.
   ~Trace();
   Trace(const Trace&) = delete;
@@ -36,7 +36,7 @@ class Trace {
   /// nothing while no trace records.
   class [[nodiscard]] Span {
    public:
-    explicit Span(std::string name);
+    [[nodiscard]] explicit Span(std::string name);
     ~Span();
     Span(const Span&) = delete;
     Span& operator=(const Span&) = delete;

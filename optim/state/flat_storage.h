@@ -112,7 +112,7 @@ class FlatRegion {
 /// For a scope, in this thread: new state of these regions' parameters is made in the regions.
 class [[nodiscard]] FlatState {
  public:
-  explicit FlatState(std::vector<FlatRegion>& regions);
+  [[nodiscard]] explicit FlatState(std::vector<FlatRegion>& regions);
   ~FlatState();
   FlatState(const FlatState&) = delete;
   FlatState& operator=(const FlatState&) = delete;
