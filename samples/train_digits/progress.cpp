@@ -61,7 +61,8 @@ void Progress::epoch(const Status& status) {
   const int quarter = 4 * status.epoch / epochs_;
   if (quarter == 4 * (status.epoch - 1) / epochs_ || status.epoch >= epochs_) return;
   print_line(status);
-  fmt::print("\n");
+  const std::chrono::duration<double> so_far = std::chrono::steady_clock::now() - start_;
+  fmt::print("  {:.1f} s left\n", so_far.count() / status.epoch * (epochs_ - status.epoch));
   std::fflush(stdout);
 }
 

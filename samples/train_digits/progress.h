@@ -39,7 +39,7 @@ class Progress {
   std::string title_;
   int epochs_, steps_per_epoch_;
   bool live_, drawn_ = false;
-  std::chrono::steady_clock::time_point last_draw_{};
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now(), last_draw_{};
 };
 
 /// Accuracy, loss, scale and time of all runs, aligned; box characters on a UTF-8 terminal only.

@@ -6,6 +6,7 @@ report=report.html
 out=$("$program" --out page.html) || fail "a plain run"
 last=$(tail -n 1 <<<"$out")
 echo "$last"
+grep -qE ' epoch +[0-9]+/[0-9]+ .* [0-9.]+ s left$' <<<"$out" || fail "a log says how long the rest takes: $out"
 read -r f32 f16 amp bf16 < <(sed -E 's/accuracy float32=([0-9.]+) fp16=([0-9.]+) amp=([0-9.]+) bf16=([0-9.]+)/\1 \2 \3 \4/' <<<"$last")
 awk -v a="$f32" -v b="$f16" -v c="$amp" 'BEGIN { exit !(a > 95 && c > 95 && a - c < 1 && c - a < 1 && b < 40) }' ||
   fail "float32 and amp above 95 and within a point, fp16 below 40: $last"
@@ -42,6 +43,7 @@ refused "an empty folder" "train-images" --data empty
 refused "a truncated file" "truncated" --data truncated
 refused "a web page named .gz" "html" --data html
 refused "a label out of range" "labels/train-labels-idx1-ubyte.*11" --data labels
+refused "a word for a number" "--lr: expected a number that it can take, found x" --lr x
 refused "an unknown precision" "precision" --precision fp8
 HALFTAPE_CUDA_LIBRARY=nowhere.so refused "a GPU that cannot be used" "cuda:0 is not available.*nowhere.so" --device cuda
 refused "a report in no folder" "report" --out nowhere/page.html

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <filesystem>
 #include <iterator>
+#include <string_view>
 
 using namespace halftape;
 
@@ -86,6 +87,13 @@ int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body)
     body();
     return Interrupt::asked() ? 128 + interrupted : 0;
   } catch (const CLI::ParseError& e) {
+    // Of an option that is no number in the range of its type: "Could not convert: --lr = x".
+    constexpr std::string_view unclear = "Could not convert: ", is = " = ";
+    std::string text = e.what();
+    if (const size_t at = text.find(is); text.starts_with(unclear) && at != std::string::npos) {
+      text.replace(at, is.size(), ": expected a number that it can take, found ");
+      return complain(UserError(text.substr(unclear.size())), 2);
+    }
     return app.exit(e) == 0 ? 0 : 2;
   } catch (const UserError& e) {
     return complain(e, 2);
