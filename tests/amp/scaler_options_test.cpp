@@ -1,18 +1,19 @@
-// What GradScaler can do beyond torch's: hysteresis, bad losses, statistics, warnings, states.
+// What GradScaler can do beyond torch's: hysteresis, bad losses, statistics, warnings.
 #include <doctest/doctest.h>
 
 #include <halftape/halftape.h>
 
 #include <limits>
-#include <set>
 #include <string>
 
+#include "halftape/tests/support/scaled_training.h"
 #include "halftape/tests/support/tracing_backend.h"
 #include "halftape/tests/support/warnings.h"
 
 using namespace halftape;
 using amp::GradScaler;
 using amp::GradScalerOptions;
+using testing::ScaledTraining;
 using testing::Warnings;
 
 namespace {
@@ -20,33 +21,11 @@ namespace {
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-struct Fixture {
-  Tensor a = ones({3}, requires_grad()), b = ones({2, 2}, requires_grad()),
-         c = ones({5}, requires_grad());
-  optim::SGD optimizer{
-      std::vector<optim::OptimizerParamGroup>{optim::OptimizerParamGroup(std::vector<Tensor>{a, b}),
-                                              optim::OptimizerParamGroup(std::vector<Tensor>{c})},
-      optim::SGDOptions(0.125)};
-  GradScaler scaler;
-  explicit Fixture(GradScalerOptions o = {.init_scale = 64, .growth_interval = 1000}) : scaler(o) {}
-
-  Tensor loss() const { return a.sum() + b.sum() + c.sum(); }
-  amp::StepResult step(bool bad = false) { return step(loss(), bad); }
-  amp::StepResult step(const Tensor& l, bool bad) {
-    optimizer.zero_grad();
-    scaler.scale(l).backward();
-    if (bad) c.grad().fill_(kInf);
-    const auto result = scaler.step(optimizer);
-    scaler.update();
-    return result;
-  }
-};
-
 }  // namespace
 
 TEST_CASE("both hystereses hold on the device") {
   for (const auto refill : {Hysteresis::RefilledByCleanStep, Hysteresis::RefilledByGrowth}) {
-    Fixture f({.init_scale = 64, .growth_interval = 4, .hysteresis = 2, .refill = refill});
+    ScaledTraining f({.init_scale = 64, .growth_interval = 4, .hysteresis = 2, .refill = refill});
     ScaleLaw law{.growth_interval = 4, .hysteresis = 2, .refill = refill};
     ScaleState expected{64};
     for (const bool bad : {true, false, true, true, false, false, true, false, false, false, false,
@@ -63,7 +42,7 @@ TEST_CASE("both hystereses hold on the device") {
 
 TEST_CASE("a loss that is not finite skips the step, leaves the scale, and is reported as such") {
   for (const double bad : {kInf, -kInf, kNaN}) {
-    Fixture f;
+    ScaledTraining f;
     f.step();
     const Tensor before = f.a.detach().clone();
     const auto result = f.step(f.loss() * bad, false);
@@ -86,7 +65,7 @@ TEST_CASE("a loss that is not finite skips the step, leaves the scale, and is re
 }
 
 TEST_CASE("a bad loss skips even where the gradients are finite, and one of several is enough") {
-  Fixture f;
+  ScaledTraining f;
   f.optimizer.zero_grad();
   const Tensor infinite = f.a.sum() + full({}, kInf);
   for (const Tensor& l : f.scaler.scale(std::vector<Tensor>{f.b.sum(), infinite, f.c.sum()}))
@@ -99,7 +78,7 @@ TEST_CASE("a bad loss skips even where the gradients are finite, and one of seve
 }
 
 TEST_CASE("statistics count updates and name the first gradient that was not finite") {
-  Fixture f({.init_scale = 64, .growth_interval = 2, .max_scale = 128});
+  ScaledTraining f({.init_scale = 64, .growth_interval = 2, .max_scale = 128});
   CHECK(f.scaler.stats().steps == 0);
   f.step(), f.step();                            // grows to 128
   f.step(), f.step();                            // bounded: no growth
@@ -132,7 +111,7 @@ TEST_CASE("statistics count updates and name the first gradient that was not fin
 }
 
 TEST_CASE("the parameter is named by its place also where others have no gradient") {
-  Fixture f;
+  ScaledTraining f;
   const Tensor d = ones({7}, requires_grad());
   optim::SGD other({d}, optim::SGDOptions(1.0));
   f.optimizer.zero_grad();
@@ -159,7 +138,7 @@ TEST_CASE("the parameter is named by its place also where others have no gradien
 }
 
 TEST_CASE("a parameter that joined after the first step is named by its own place") {
-  Fixture f;
+  ScaledTraining f;
   f.step();
   const Tensor d = ones({7}, requires_grad());
   f.optimizer.add_param_group({std::vector<Tensor>{d}});
@@ -177,7 +156,7 @@ TEST_CASE("a parameter that joined after the first step is named by its own plac
 
 TEST_CASE("the tenth skip in a row is warned of, once, without a read") {
   Warnings warnings;
-  Fixture f;
+  ScaledTraining f;
   testing::TracingBackend trace;
   for (int i = 0; i < 9; ++i) f.step(true);
   CHECK(warnings.seen.empty());
@@ -201,7 +180,7 @@ TEST_CASE("throw_after_skips throws at exactly that many in a row, and waits as 
     CAPTURE(healthy);
     const GradScalerOptions options{
         .init_scale = 64, .warn_after_skips = 0, .throw_after_skips = 4};
-    Fixture f(options), resumed(options);
+    ScaledTraining f(options), resumed(options);
     testing::TracingBackend trace;
     for (int i = 0; i < healthy; ++i) f.step();
     CHECK(trace.count("read") == healthy / 4);
@@ -242,86 +221,8 @@ TEST_CASE("options that torch lacks are checked, too") {
   CHECK(scaler.get_scale() == 64);
 }
 
-TEST_CASE("a state holds bounds, hysteresis and counts, and torch's five numbers load as well") {
-  Fixture f({.init_scale = 64,
-             .growth_interval = 5,
-             .min_scale = 2,
-             .max_scale = 256,
-             .hysteresis = 3,
-             .refill = Hysteresis::RefilledByGrowth});
-  f.step(true), f.step(), f.step(true), f.step();
-  const auto saved = f.scaler.state_dict();
-  for (const bool live : {false, true}) {
-    Fixture g;
-    if (live) g.step();
-    g.scaler.load_state_dict(saved);
-    CHECK(g.scaler.state_dict() == saved);
-    CHECK(g.scaler.stats().skips == 2);
-    g.step(true);  // the third overflow since the last growth
-    CHECK(g.scaler.get_scale() == 32);
-    for (int i = 0; i < 40; ++i) g.step(true);
-    CHECK(g.scaler.get_scale() == 2);
-  }
-  const GradScaler::StateDict five = {{"scale", 512},
-                                      {"growth_factor", 4},
-                                      {"backoff_factor", 0.25},
-                                      {"growth_interval", 3},
-                                      {"_growth_tracker", 2}};
-  Fixture g({.init_scale = 64, .max_scale = 1024, .hysteresis = 2});
-  g.step(true);
-  g.scaler.load_state_dict(five);
-  CHECK(g.scaler.stats().steps == 0);
-  CHECK(g.scaler.state_dict().at("hysteresis") == 2);
-  g.step();
-  CHECK(g.scaler.get_scale() == 1024);  // 4 · 512, bounded
-}
-
-TEST_CASE("the bounds of a saved state are taken as float32 numbers") {
-  GradScaler scaler;
-  auto saved = scaler.state_dict();
-  saved["min_scale"] = 0.1;
-  saved["max_scale"] = 1e30;
-  scaler.load_state_dict(saved);
-  CHECK(scaler.state_dict().at("min_scale") == double{0.1f});
-  CHECK(scaler.state_dict().at("max_scale") == double{1e30f});
-}
-
-TEST_CASE("a state that is not sound in any one number is refused and changes nothing") {
-  Fixture f({.init_scale = 64, .max_scale = 1024});
-  f.step(true), f.step();
-  const auto sound = f.scaler.state_dict();
-  REQUIRE(sound.size() == 16);
-  Fixture g({.init_scale = 16});
-  g.step();
-  const auto before = g.scaler.state_dict();
-  for (const auto& entry : sound) {
-    const std::string key = entry.first;
-    CAPTURE(key);
-    auto broken = sound;
-    broken[key] = kNaN;
-    CHECK_THROWS_AS(g.scaler.load_state_dict(broken), Error);
-    broken[key] = -1;
-    CHECK_THROWS_AS(g.scaler.load_state_dict(broken), Error);
-    broken.erase(key);
-    CHECK_THROWS_WITH_AS(g.scaler.load_state_dict(broken), doctest::Contains(key.c_str()), Error);
-    CHECK(g.scaler.state_dict() == before);
-  }
-  for (const auto& entry : GradScaler::StateDict{{"scale", 2048},
-                                                 {"growth_interval", 1.5},
-                                                 {"_growth_tracker", 0x1p31 - 1},
-                                                 {"max_scale", 1e39},
-                                                 {"refilled_by_growth", 2}}) {
-    CAPTURE(entry.first);
-    auto broken = sound;
-    broken[entry.first] = entry.second;
-    CHECK_THROWS_AS(g.scaler.load_state_dict(broken), Error);
-  }
-  CHECK(g.scaler.state_dict() == before);
-  CHECK_NOTHROW(g.scaler.load_state_dict(sound));
-}
-
 TEST_CASE("a schedule moves with the steps that were applied, and with no other") {
-  Fixture f;
+  ScaledTraining f;
   int moved = 0;
   for (const bool bad : {false, true, false, true, true, false})
     CHECK(amp::step_if_applied(f.step(bad), [&] { ++moved; }) == !bad);
@@ -334,7 +235,7 @@ TEST_CASE("a schedule moves with the steps that were applied, and with no other"
 
 TEST_CASE("a step's result speaks of the losses before its check, not of later ones") {
   for (const bool unscale_first : {false, true}) {
-    Fixture f;
+    ScaledTraining f;
     const Tensor other = ones({1}, requires_grad());
     optim::SGD second({other}, optim::SGDOptions(1.0));
     f.scaler.scale(f.loss()).backward();
@@ -369,22 +270,8 @@ TEST_CASE("a tensor given to update() cannot spoil the scale, whatever region it
   CHECK(scaler.get_scale() == std::numeric_limits<float>::max());
 }
 
-TEST_CASE("bounds that float32 rounds are kept as it rounds them, and a scale there loads again") {
-  for (const double bound : {0.7, 1e-4, 0.1}) {  // down, down, up
-    CAPTURE(bound);
-    for (const bool lower : {false, true}) {
-      GradScalerOptions o{.init_scale = bound};
-      (lower ? o.min_scale : o.max_scale) = bound;
-      GradScaler scaler(o), resumed(o);
-      const auto saved = scaler.state_dict();
-      CHECK(saved.at("scale") == saved.at(lower ? "min_scale" : "max_scale"));
-      CHECK_NOTHROW(resumed.load_state_dict(saved));
-    }
-  }
-}
-
 TEST_CASE("a scaler that first meets a loss in InferenceMode trains afterwards") {
-  Fixture f;
+  ScaledTraining f;
   {
     const InferenceMode inference;
     f.scaler.scale(ones({2}));
@@ -404,65 +291,10 @@ TEST_CASE("a step that was refused leaves update() nothing to judge") {
   CHECK_THROWS_WITH_AS(scaler.update(), doctest::Contains("nothing was checked"), Error);
 }
 
-TEST_CASE("a state is torch's or ours: of what torch lacks all is there, or nothing") {
-  Fixture f({.init_scale = 64, .min_scale = 2, .hysteresis = 2});
-  f.step(true);
-  const GradScaler::StateDict whole = f.scaler.state_dict();
-  const std::set<std::string> torchs = {"scale", "growth_factor", "backoff_factor",
-                                        "growth_interval", "_growth_tracker"};
-  GradScaler::StateDict five;
-  for (const auto& entry : whole) {
-    const std::string& key = entry.first;
-    CAPTURE(key);
-    if (torchs.contains(key)) five.insert(entry);
-    GradScaler::StateDict without = whole;
-    without.erase(key);
-    CHECK_THROWS_WITH_AS(f.scaler.load_state_dict(without),
-                         doctest::Contains(("it has no \"" + key + "\"").c_str()), Error);
-  }
-  for (const auto& entry : whole) {
-    const std::string& key = entry.first;
-    CAPTURE(key);
-    if (torchs.contains(key)) continue;
-    GradScaler::StateDict with_one = five;
-    with_one.insert(entry);
-    CHECK_THROWS_WITH_AS(f.scaler.load_state_dict(with_one), doctest::Contains("it has no \""),
-                         Error);
-  }
-  CHECK(f.scaler.state_dict() == whole);
-  // What neither of them knows makes no difference.
-  GradScaler lenient({.min_scale = 4, .hysteresis = 3});
-  five["note"] = five["another"] = 1;
-  lenient.load_state_dict(five);
-  CHECK(lenient.state_dict().at("min_scale") == 4);
-  CHECK(lenient.state_dict().at("hysteresis") == 3);
-}
-
 TEST_CASE("a loss that has no gradient is refused with its dtype and the way out") {
   GradScaler scaler;
   CHECK_THROWS_WITH_AS(scaler.scale(ones({2, 3}, kInt64)),
                        doctest::Contains("GradScaler::scale: the loss, [2, 3], is int64"), Error);
   CHECK_THROWS_WITH_AS(scaler.scale(ones({}, kBool)), doctest::Contains(".to(kFloat32)"), Error);
   CHECK_THROWS_WITH_AS(scaler.scale(Tensor()), doctest::Contains("undefined"), Error);
-}
-
-TEST_CASE("after any number of skipped steps the scale comes back, and can be saved and loaded") {
-  const Warnings warnings;
-  const Tensor w = ones({1}).requires_grad_();
-  optim::SGD optimizer({w}, optim::SGDOptions(0.1));
-  GradScaler scaler({.growth_interval = 1});
-  const auto step = [&](const Tensor& loss) {
-    scaler.scale(loss).backward();
-    scaler.step(optimizer);
-    scaler.update();
-    optimizer.zero_grad();
-  };
-  for (int i = 0; i < 200; ++i) step(sqrt(w * 0).sum());  // 0, whose gradient is not finite
-  constexpr float least = std::numeric_limits<float>::min();
-  CHECK(scaler.get_scale() == least);
-  GradScaler again;
-  again.load_state_dict(scaler.state_dict());
-  CHECK(again.get_scale() == least);
-  step((w * 0).sum());
-  CHECK(scaler.get_scale() == 2 * least);
 }

@@ -406,3 +406,15 @@ TEST_CASE("gradients arrive in the leaf's dtype, whatever the dtypes on the way"
   (own * 2).backward(ones({3}));  // also if the caller's gradient has another dtype
   CHECK(own.grad().dtype() == kFloat16);
 }
+
+TEST_CASE("a gradient is added to none of another shape or kind") {
+  const Tensor p = ones({4}).requires_grad_();
+  (p * p).sum().backward();
+  p.set_data(ones({40}));
+  CHECK_THROWS_WITH_AS((p * p).sum().backward(), Contains("a gradient float32 [40] on "), Error);
+  p.mutable_grad() = zeros({40}, kInt64);
+  CHECK_THROWS_WITH_AS((p * p).sum().backward(), Contains("is there, int64 [40]"), Error);
+  p.mutable_grad() = Tensor();
+  (p * p).sum().backward();
+  CHECK(p.grad().to_vector() == std::vector<double>(40, 2));
+}
