@@ -52,7 +52,7 @@ void autocast::enter(const AutocastState& state) {
 }
 
 autocast::~autocast() {
-  if (gone && autocaster_ != &Autocaster::current()) return;  // a static one
+  if (gone && autocaster_ != &Autocaster::current()) return;  // a static outlives what it changed
   const bool ended = region_->end("autocast", [&](Before before) {
     autocaster_->state = std::move(before.state);
     autocaster_->install();

@@ -126,8 +126,10 @@ void Impl::begin_pass() {
   autograd::queue_callback([held = std::make_shared<Held>(shared_from_this()), pass] {
     Impl& self = *held->self;
     self.pass_.reset();
-    if (self.no_sync == 0) self.end_pass(*pass);
-    if (self.no_sync > 0) self.mark_local();
+    if (self.no_sync > 0)
+      self.mark_local();
+    else
+      self.end_pass(*pass);
     held->ended = true;
   });
 }

@@ -178,30 +178,26 @@ int64_t end_of(int64_t i, int64_t length, int64_t count) {
   return ((i + 1) * length + count - 1) / count;
 }
 
-/// The positions in windows of several sizes, (count, most), the last one repeated in smaller ones.
+/// Windows of several sizes as tables (count, most): in smaller ones the last position is repeated.
 struct UnevenWindows {
   int64_t length, count, most;
   UnevenWindows(int64_t from, int64_t to)
       : length(from), count(to), most(from / to + (from % to == 0 ? 0 : 2)) {}
-  int64_t last(int64_t window) const { return end_of(window, length, count) - 1; }
-  Tensor positions(const Tensor& x) const {
-    return Tensor(detail::listed<int64_t>(count * most, kInt64,
-                                          [this](int64_t k) {
-                                            return std::min(
-                                                begin_of(k / most, length, count) + k % most,
-                                                last(k / most));
-                                          }))
-        .to(x.device());
+  int64_t begin(int64_t window) const { return begin_of(window, length, count); }
+  int64_t end(int64_t window) const { return end_of(window, length, count); }
+  Tensor positions(Device device) const {
+    const auto at = [this](int64_t k) {
+      return std::min(begin(k / most) + k % most, end(k / most) - 1);
+    };
+    return Tensor(detail::listed<int64_t>(count * most, kInt64, at)).to(device);
   }
-  /// 1/elements at each position, and 0 where it is a repetition.
-  Tensor shares(const Tensor& x) const {
-    return Tensor(detail::listed<double>(count * most, x.dtype(),
-                                         [this](int64_t k) {
-                                           const int64_t begin = begin_of(k / most, length, count),
-                                                         n = last(k / most) - begin + 1;
-                                           return k % most < n ? 1 / static_cast<double>(n) : 0;
-                                         }))
-        .to(x.device());
+  /// 1/elements of the window, and 0 where a position is repeated.
+  Tensor shares(Dtype dtype, Device device) const {
+    const auto share = [this](int64_t k) {
+      const int64_t n = end(k / most) - begin(k / most);
+      return k % most < n ? 1 / static_cast<double>(n) : 0;
+    };
+    return Tensor(detail::listed<double>(count * most, dtype, share)).to(device);
   }
 };
 
@@ -233,8 +229,8 @@ Tensor adaptive_avg_pool(const char* op, int n, const Tensor& x, const Dims& out
     const int64_t d = y.dim() - n + i;
     Shape thin = Dims::filled(n - i + 1, 1);
     thin[0] = w.count, thin[1] = w.most;
-    const Tensor share = reshape(w.shares(y), thin);
-    y = unflatten(index_select(y, d, w.positions(y)), d, {w.count, w.most});
+    const Tensor share = reshape(w.shares(y.dtype(), y.device()), thin);
+    y = unflatten(index_select(y, d, w.positions(y.device())), d, {w.count, w.most});
     y = sum(where(share != 0, y * share, 0), {d + 1});
   }
   return contiguous(y.to(x.dtype()));
@@ -262,7 +258,7 @@ std::tuple<Tensor, Tensor> adaptive_max_pool(const char* op, int n, const Tensor
     const UnevenWindows w(lengths[i], count[i]);
     Shape thin = Dims::filled(2 * n, 1);
     thin[i] = w.count, thin[n + i] = w.most;
-    at = at * w.length + reshape(w.positions(x), thin);
+    at = at * w.length + reshape(w.positions(x.device()), thin);
   }
   const int64_t windows = numel(count);
   return largest_at(x, reshape(at, {windows, at.numel() / windows}), count);
