@@ -49,6 +49,10 @@ check ignored "a file that everybody may write" "$place/x/program"
 if [ "$(id -u)" = 0 ]; then
   put "$place/x" && plant "$place/x" && chown 12345 "$place/x/libhalftape_cuda.so"
   check ignored "another user's file beside the program" "$place/x/program"
+  put "$place/x" && plant "$place/x" && chgrp 12345 "$place/x/libhalftape_cuda.so" && chmod g+w "$place/x/libhalftape_cuda.so"
+  check ignored "a file that another group may write" "$place/x/program"
+  put "$place/x" && plant "$place/own" && ln -s ../own/libhalftape_cuda.so "$place/x" && chown -h 12345 "$place/x/libhalftape_cuda.so"
+  check ignored "another user's link to our file" "$place/x/program"
   put "$place/bin" && plant "$place/lib" && chown 12345 "$place/lib/libhalftape_cuda.so"
   check ignored "another user's file in lib" "$place/bin/program"
   # A real user that is not the effective one: so the kernel starts it as a program with the set-user-ID bit.
