@@ -6,6 +6,7 @@
 
 #include "halftape/tests/support/close.h"
 #include "halftape/tests/support/delayed.h"
+#include "halftape/tests/support/nonfinite.h"
 
 using namespace halftape;
 using namespace halftape::testing;
@@ -17,24 +18,15 @@ using optim::AsyncOptimizer;
 
 namespace {
 
-constexpr float inf = std::numeric_limits<float>::infinity();
-
-GradScalerOptions options(double scale, int64_t interval = 2000) {
-  GradScalerOptions o;
-  o.init_scale = scale;
-  o.growth_interval = interval;
-  return o;
-}
-
 /// One parameter whose gradient overflows whenever the scale is above `limit`.
 struct Limited {
   Limited(ScaleDelivery delivery, double scale, int64_t interval = 2000, double most = 64)
-      : scaler(options(scale, interval), delivery), limit(most) {}
+      : scaler({.init_scale = scale, .growth_interval = interval}, delivery), limit(most) {}
   /// The scale that multiplied this step's loss.
   double step() {
     scaler.scale(loss);
     const double used = scaler.get_scale();
-    p.mutable_grad() = full({1}, used > limit ? inf : used);
+    p.mutable_grad() = full({1}, used > limit ? kInf : used);
     steps.push_back(scaler.step(optimizer));
     scaler.update();
     return used;
@@ -67,24 +59,21 @@ struct RoundPipe {
 };
 
 GradScalerOptions odd_factors() {
-  GradScalerOptions o = options(3000, 3);
-  o.growth_factor = 1.7;
-  o.backoff_factor = 0.3;
-  return o;
+  return {.init_scale = 3000, .growth_factor = 1.7, .backoff_factor = 0.3, .growth_interval = 3};
 }
 
 /// A whole run of the problem, with accidents at random; the script notes the scales in use.
-struct Run {
+struct RandomRun {
   TensorList weights;
   std::vector<Turn> script;
   std::vector<double> reported;  // AsyncStep::scale()
 };
 
-Run train(ScaleDelivery delivery, int steps, uint32_t seed) {
+RandomRun train(ScaleDelivery delivery, int steps, uint32_t seed) {
   const TensorList model = first_weights();
   AsyncOptimizer optimizer(make_adamw(model));
   AsyncGradScaler scaler(odd_factors(), delivery);
-  Run run;
+  RandomRun run;
   Coin coin{seed};
   for (int k = 0; k < steps; ++k) {
     Turn turn{.max_norm = 0.5, .overflow = coin.below(5) == 0};
@@ -111,7 +100,7 @@ constexpr ScaleDelivery both[] = {ScaleDelivery::Prompt, ScaleDelivery::Late};
 }  // namespace
 
 TEST_CASE("Prompt scales the losses exactly as the synchronous scaler does") {
-  const Run run = train(ScaleDelivery::Prompt, 200, 7);
+  const RandomRun run = train(ScaleDelivery::Prompt, 200, 7);
   const Tensor p = ones({1}, requires_grad());
   optim::SGD optimizer({p}, optim::SGDOptions(0.1));
   GradScaler scaler(odd_factors());
@@ -119,7 +108,7 @@ TEST_CASE("Prompt scales the losses exactly as the synchronous scaler does") {
   for (const Turn& turn : run.script) {
     CHECK(*turn.scale == scaler.get_scale());
     scaler.scale(p.sum()).backward();
-    if (turn.overflow) p.mutable_grad() = full({1}, inf);
+    if (turn.overflow) p.mutable_grad() = full({1}, kInf);
     scaler.step(optimizer);
     scaler.update();
     optimizer.zero_grad();
@@ -137,12 +126,12 @@ TEST_CASE("Late scales the losses as RoundPipe's two scales say, however updates
     const Tensor p = ones({1}, requires_grad());
     AsyncOptimizer optimizer(
         std::make_unique<optim::SGD>(std::vector<Tensor>{p}, optim::SGDOptions(0.1)));
-    AsyncGradScaler scaler(options(1024, 3), ScaleDelivery::Late);
+    AsyncGradScaler scaler({.init_scale = 1024, .growth_interval = 3}, ScaleDelivery::Late);
     for (int k = 0; k < 60; ++k) {
       scaler.scale(ones({}));
       CHECK(scaler.get_scale() == oracle.S);
       const bool bad = coin.below(4) == 0, waits = coin.below(3) == 0;
-      p.mutable_grad() = full({1}, bad ? inf : 1);
+      p.mutable_grad() = full({1}, bad ? kInf : 1);
       scaler.step(optimizer, {.is_async = coin.below(3) != 0});
       scaler.update({.is_async = !waits});
       oracle.update(bad, !waits);
@@ -157,14 +146,14 @@ TEST_CASE("Late scales the losses as RoundPipe's two scales say, however updates
 
 TEST_CASE("every step is divided by the scale of its loss, and weights are the recurrence's") {
   for (const ScaleDelivery delivery : both) {
-    const Run run = train(delivery, 60, 3);
+    const RandomRun run = train(delivery, 60, 3);
     for (size_t k = 0; k < run.script.size(); ++k) CHECK(run.reported[k] == *run.script[k].scale);
     CHECK(same(run.weights, delayed_recurrence(make_adamw, run.script).weights.back()));
     // With powers of two, scaling leaves no trace at all.
     auto train_at = [&](double scale) {
       const TensorList model = first_weights();
       AsyncOptimizer optimizer(make_sgd(model));
-      AsyncGradScaler scaler(options(scale, 4), delivery);
+      AsyncGradScaler scaler({.init_scale = scale, .growth_interval = 4}, delivery);
       for (int k = 0; k < 12; ++k) {
         scaler.scale(batch_loss(model, k)).backward();
         scaler.step(optimizer);
@@ -179,10 +168,10 @@ TEST_CASE("every step is divided by the scale of its loss, and weights are the r
 
 TEST_CASE("1000 schedules with random pauses give the same scales and the same bits") {
   for (const ScaleDelivery delivery : both) {
-    const Run expected = train(delivery, 8, 5);
+    const RandomRun expected = train(delivery, 8, 5);
     for (uint64_t seed = 0; seed < 1000; ++seed) {
       const Schedule schedule(seed);
-      const Run run = train(delivery, 8, 5);
+      const RandomRun run = train(delivery, 8, 5);
       bool equal = same(run.weights, expected.weights);
       for (size_t k = 0; k < 8; ++k) equal &= run.script[k].scale == expected.script[k].scale;
       if (!equal) FAIL_CHECK("schedule ", seed);
@@ -279,7 +268,7 @@ TEST_CASE("get_scale tells the scale in use, or the newest when asked") {
   CHECK(prompt.step() == 64);
   CHECK(late.step() == 128);  // decided, but of the pass after
   prompt.scaler.scale(prompt.loss);
-  prompt.p.mutable_grad() = full({1}, inf);
+  prompt.p.mutable_grad() = full({1}, kInf);
   prompt.scaler.step(prompt.optimizer);
   prompt.scaler.update({.is_async = false});
   CHECK(prompt.scaler.get_scale() == 32);
@@ -304,7 +293,7 @@ TEST_CASE("a scale that is given replaces the law's, one pass later in Late") {
 TEST_CASE("of two optimizers only the overflowing one skips, and the scale backs off once") {
   Limited one(ScaleDelivery::Prompt, 16), two(ScaleDelivery::Prompt, 16);
   one.scaler.scale(one.loss);
-  one.p.mutable_grad() = full({1}, inf);
+  one.p.mutable_grad() = full({1}, kInf);
   two.p.mutable_grad() = full({1}, 16.0);
   const auto bad = one.scaler.step(one.optimizer), good = one.scaler.step(two.optimizer);
   one.scaler.update();
@@ -338,7 +327,7 @@ TEST_CASE("an asynchronous run stopped after any of 10 steps goes on with the sa
   for (const ScaleDelivery delivery : both)
     for (int stop = 0; stop <= 10; ++stop) {
       CAPTURE(stop);
-      const Run expected = train(delivery, 20, 9);
+      const RandomRun expected = train(delivery, 20, 9);
       optim::AsyncOptimizerState weights;
       AsyncGradScaler::StateDict scales;
       TensorList last;
@@ -379,7 +368,7 @@ TEST_CASE("a state with a missing or senseless value is refused, and a GradScale
   broken["_scale_in_use"] = 0;
   CHECK_THROWS_WITH_AS(run.scaler.load_state_dict(broken), doctest::Contains("scale 0"), Error);
   CHECK(run.scaler.state_dict() == good);
-  run.scaler.load_state_dict(GradScaler(options(4)).state_dict());
+  run.scaler.load_state_dict(GradScaler({.init_scale = 4}).state_dict());
   CHECK(run.step() == 4);
 }
 
@@ -396,19 +385,17 @@ TEST_CASE("asynchronous calls in a wrong order throw and name the missing call")
                        doctest::Contains("options.scale"), Error);
   CHECK_THROWS_WITH_AS(scaler.scale(ones({}, kInt64)),
                        doctest::Contains("AsyncGradScaler::scale: the loss, [], is int64"), Error);
-  CHECK_THROWS_WITH_AS(AsyncGradScaler(options(-1)), doctest::Contains("scale -1"), Error);
+  CHECK_THROWS_WITH_AS(AsyncGradScaler({.init_scale = -1}), doctest::Contains("scale -1"), Error);
 }
 
 TEST_CASE("float16 gradients are refused with the cure, or allowed on request, asynchronously") {
   const Tensor p = ones({2}, TensorOptions(kFloat16).requires_grad(true));
   AsyncOptimizer optimizer(
       std::make_unique<optim::SGD>(std::vector<Tensor>{p}, optim::SGDOptions(0.5)));
-  AsyncGradScaler strict(options(4));
+  AsyncGradScaler strict({.init_scale = 4});
   strict.scale(p.sum()).backward();
   CHECK_THROWS_WITH_AS(strict.step(optimizer), doctest::Contains("allow_fp16_grads"), Error);
-  GradScalerOptions o = options(4);
-  o.allow_fp16_grads = true;
-  AsyncGradScaler lenient(o);
+  AsyncGradScaler lenient({.init_scale = 4, .allow_fp16_grads = true});
   optimizer.zero_grad();
   lenient.scale(p.sum()).backward();
   CHECK(lenient.step(optimizer, {.is_async = false}).applied());

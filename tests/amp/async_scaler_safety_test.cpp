@@ -13,8 +13,8 @@ using optim::AsyncOptimizer;
 
 namespace {
 
-struct Fixture {
-  explicit Fixture(amp::GradScalerOptions o = {.init_scale = 4}) : scaler(o) {}
+struct AsyncTraining {
+  explicit AsyncTraining(amp::GradScalerOptions o = {.init_scale = 4}) : scaler(o) {}
   Tensor w = ones({2}, requires_grad());
   AsyncOptimizer optimizer{
       std::make_unique<optim::SGD>(std::vector<Tensor>{w}, optim::SGDOptions(0.25))};
@@ -30,7 +30,7 @@ struct Fixture {
 
 TEST_CASE(
     "gradients of an asynchronous scaler are marked, and refused where they are not divided") {
-  Fixture f;
+  AsyncTraining f;
   f.backward();
   CHECK_THROWS_WITH_AS(f.optimizer.step(), doctest::Contains("still multiplied"), Error);
   CHECK_THROWS_WITH_AS(nn::utils::clip_grad_norm_({f.w}, 1), doctest::Contains("max_norm"), Error);
@@ -39,7 +39,7 @@ TEST_CASE(
 }
 
 TEST_CASE("an asynchronous step refuses sums of gradients of different scales") {
-  Fixture f;
+  AsyncTraining f;
   const auto refused = [&](const char* reason) {
     const auto because = doctest::Contains(reason);
     CHECK_THROWS_WITH_AS(f.scaler.step(f.optimizer), because, Error);
@@ -63,7 +63,7 @@ TEST_CASE("an asynchronous step refuses sums of gradients of different scales") 
 }
 
 TEST_CASE("a step takes gradients of its own scale alone") {
-  Fixture f;
+  AsyncTraining f;
   f.scaler.scale(ones({}));
   f.w.sum().backward();
   CHECK_THROWS_WITH_AS(f.scaler.step(f.optimizer), doctest::Contains("was not scaled"), Error);
@@ -81,7 +81,7 @@ TEST_CASE("a step takes gradients of its own scale alone") {
 TEST_CASE(
     "a loss that is not finite skips the asynchronous step, and the scale does not back off") {
   for (const auto delivery : {amp::ScaleDelivery::Prompt, amp::ScaleDelivery::Late}) {
-    Fixture f;
+    AsyncTraining f;
     f.scaler = AsyncGradScaler({.init_scale = 4}, delivery);
     for (const double bad : {HUGE_VAL, std::nan("")}) {
       CHECK(f.step(bad).found_inf());
@@ -113,7 +113,7 @@ TEST_CASE("asynchronous skips in a row are warned of and thrown at as asked") {
   std::vector<std::string> seen;
   const auto before = set_warning_handler([&](const std::string& m) { seen.push_back(m); });
   {
-    Fixture f({.init_scale = 1024, .warn_after_skips = 2, .throw_after_skips = 3});
+    AsyncTraining f({.init_scale = 1024, .warn_after_skips = 2, .throw_after_skips = 3});
     auto skip = [&] {
       f.step(0x1p125);
       f.scaler.update({.is_async = false});
@@ -129,7 +129,7 @@ TEST_CASE("asynchronous skips in a row are warned of and thrown at as asked") {
     CHECK_NOTHROW(f.scaler.update({.is_async = false}));
     CHECK_NOTHROW(skip());
     CHECK(seen.size() == 1);
-    Fixture silent({.warn_after_skips = 0});
+    AsyncTraining silent({.warn_after_skips = 0});
     silent.step();
     silent.scaler.update({.is_async = false});
     CHECK(seen.size() == 1);
@@ -138,7 +138,7 @@ TEST_CASE("asynchronous skips in a row are warned of and thrown at as asked") {
 }
 
 TEST_CASE("the verdict on a step in flight does not reach a state that is loaded") {
-  Fixture f;
+  AsyncTraining f;
   const auto saved = f.scaler.state_dict();
   f.backward();
   f.w.grad().fill_(HUGE_VAL);
@@ -246,7 +246,7 @@ TEST_CASE("the gradient that was not finite is found among parameters without gr
 }
 
 TEST_CASE("of two asynchronous optimizers the statistics name the one that overflowed first") {
-  Fixture one, two;
+  AsyncTraining one, two;
   for (const bool both : {false, true}) {
     one.scaler.scale(one.w.sum() + two.w.sum()).backward();
     two.w.grad().fill_(HUGE_VAL);

@@ -12,26 +12,23 @@ using namespace halftape;
 
 namespace {
 
-enum Call : uint8_t {
-  ScaledBackward,  // through a loss scaled now
-  LateBackward,    // through the first loss, scaled at the beginning
-  PlainBackward,
-  Unscale,
-  Clip,  // to a bound that leaves gradients as they are: is it allowed?
-  ScalerStep,
-  OptimizerStep,
-  Update,
-  ZeroGrad,
-  kCalls
-};
-constexpr const char* kNames[kCalls] = {"scaled_backward", "late_backward", "backward",
-                                        "unscale_",        "clip",          "scaler.step",
-                                        "optimizer.step",  "update",        "zero_grad"};
-
 /// One weight, which walks by what it is stepped with; every backward pass has a gradient of its
 /// own, and every update() doubles the scale.
 class Loop {
  public:
+  enum Call : uint8_t {
+    ScaledBackward,  // through a loss scaled now
+    LateBackward,    // through the first loss, scaled at the beginning
+    PlainBackward,
+    Unscale,
+    Clip,  // to a bound that leaves gradients as they are: is it allowed?
+    ScalerStep,
+    OptimizerStep,
+    Update,
+    ZeroGrad,
+    kCalls
+  };
+
   /// Does the sequence run through, and is each step the ledger's?
   struct Outcome {
     bool threw = false, wrong = false, applied = false;
@@ -106,19 +103,23 @@ class Loop {
   double given_ = 1, ledger_ = 0;
 };
 
+constexpr const char* kNames[Loop::kCalls] = {"scaled_backward", "late_backward", "backward",
+                                              "unscale_",        "clip",          "scaler.step",
+                                              "optimizer.step",  "update",        "zero_grad"};
+
 /// Counts the sequences of up to `left` further calls that run through, by whether they stepped;
 /// what throws changes nothing, so no sequence goes on from there.
 struct Count {
   int64_t right = 0, idle = 0, refused = 0, wrong = 0;
 };
-void count(std::vector<Call>& calls, int left, Count& all) {
-  for (int c = 0; c < kCalls; ++c) {
-    calls.push_back(static_cast<Call>(c));
+void count(std::vector<Loop::Call>& calls, int left, Count& all) {
+  for (int c = 0; c < Loop::kCalls; ++c) {
+    calls.push_back(static_cast<Loop::Call>(c));
     const Loop::Outcome o = Loop().run(calls);
     ++(o.wrong ? all.wrong : o.threw ? all.refused : o.applied ? all.right : all.idle);
     if (o.wrong) {
       std::string names;
-      for (const Call call : calls) names += kNames[call] + std::string(" ");
+      for (const Loop::Call call : calls) names += kNames[call] + std::string(" ");
       FAIL_CHECK(names, "goes wrong silently");
     }
     if (!o.threw && !o.wrong && left > 1) count(calls, left - 1, all);
@@ -129,7 +130,7 @@ void count(std::vector<Call>& calls, int left, Count& all) {
 }  // namespace
 
 TEST_CASE("no sequence of up to six calls of a loop steps with anything but true gradients") {
-  std::vector<Call> calls;
+  std::vector<Loop::Call> calls;
   Count all;
   count(calls, 6, all);
   CHECK(all.wrong == 0);

@@ -17,8 +17,8 @@ namespace {
 constexpr double kRate = 0.125;
 
 /// Two weights w and the loss w², in numbers that all steps keep exact.
-struct Training {
-  explicit Training(bool with_unscale, Dtype dtype = kFloat32)
+struct ExactTraining {
+  explicit ExactTraining(bool with_unscale, Dtype dtype = kFloat32)
       : unscales(with_unscale),
         weights{full({3}, 1.0, TensorOptions(dtype).requires_grad(true)),
                 full({2}, 2.0, TensorOptions(dtype).requires_grad(true))} {}
@@ -70,9 +70,9 @@ bool fails(bool host, int64_t nth, const std::function<void()>& f) {
 }
 
 /// For every way of training and every place of `part` that may fail.
-void at_every_place(const std::function<void(Training&)>& prepare,
-                    const std::function<void(Training&)>& part,
-                    const std::function<void(Training&, const std::vector<double>&)>& after) {
+void at_every_place(const std::function<void(ExactTraining&)>& prepare,
+                    const std::function<void(ExactTraining&)>& part,
+                    const std::function<void(ExactTraining&, const std::vector<double>&)>& after) {
   for (const bool host : {true, false})
     for (const bool unscales : {false, true})
       for (const Dtype dtype : {kFloat32, kFloat16}) {
@@ -82,7 +82,7 @@ void at_every_place(const std::function<void(Training&)>& prepare,
         int64_t places = 0;
         for (int64_t nth = 1;; ++nth) {
           CAPTURE(nth);
-          Training t(unscales, dtype);
+          ExactTraining t(unscales, dtype);
           t.all();
           prepare(t);
           const std::vector<double> before = t.values();
@@ -101,8 +101,8 @@ void at_every_place(const std::function<void(Training&)>& prepare,
 
 TEST_CASE("after a step that failed anywhere the next iteration is right" *
           doctest::skip(!testing::can_fail_new())) {
-  at_every_place([](Training& t) { t.backward(); }, [](Training& t) { t.step(); },
-                 [](Training& t, const std::vector<double>&) {
+  at_every_place([](ExactTraining& t) { t.backward(); }, [](ExactTraining& t) { t.step(); },
+                 [](ExactTraining& t, const std::vector<double>&) {
                    const std::vector<double> now = t.values();
                    t.all();
                    CHECK(t.values() == stepped(now));
@@ -112,8 +112,8 @@ TEST_CASE("after a step that failed anywhere the next iteration is right" *
 
 TEST_CASE("after an iteration that failed anywhere the next one is right" *
           doctest::skip(!testing::can_fail_new())) {
-  at_every_place([](Training&) {}, [](Training& t) { t.all(); },
-                 [](Training& t, const std::vector<double>&) {
+  at_every_place([](ExactTraining&) {}, [](ExactTraining& t) { t.all(); },
+                 [](ExactTraining& t, const std::vector<double>&) {
                    const std::vector<double> now = t.values();
                    t.all();
                    CHECK(t.values() == stepped(now));
@@ -124,8 +124,8 @@ TEST_CASE("after an iteration that failed anywhere the next one is right" *
 TEST_CASE("a step that failed may be called again: it is right, or refused" *
           doctest::skip(!testing::can_fail_new())) {
   at_every_place(
-      [](Training& t) { t.backward(); }, [](Training& t) { t.step(); },
-      [](Training& t, const std::vector<double>& before) {
+      [](ExactTraining& t) { t.backward(); }, [](ExactTraining& t) { t.step(); },
+      [](ExactTraining& t, const std::vector<double>& before) {
         const std::vector<double> now = t.values();
         try {
           t.step();
@@ -144,7 +144,7 @@ TEST_CASE("a first iteration that failed anywhere leaves a scaler that works" *
     for (int64_t nth = 1;; ++nth) {
       CAPTURE(host);
       CAPTURE(nth);
-      Training t(false);
+      ExactTraining t(false);
       if (!fails(host, nth, [&] { t.all(); })) break;
       const std::vector<double> now = t.values();
       t.all();

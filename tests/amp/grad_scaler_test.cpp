@@ -2,19 +2,18 @@
 
 #include <halftape/halftape.h>
 
-#include <limits>
 #include <optional>
 
+#include "halftape/tests/support/nonfinite.h"
 #include "halftape/tests/support/poke.h"
 #include "halftape/tests/support/tracing_backend.h"
 
 using namespace halftape;
 using amp::GradScaler;
 using amp::GradScalerOptions;
+using testing::kInf, testing::kNaN;
 
 namespace {
-
-constexpr float inf = std::numeric_limits<float>::infinity();
 
 GradScalerOptions options(double scale, int64_t interval = 1) {
   GradScalerOptions o;
@@ -36,7 +35,7 @@ struct Case {
   }
   amp::StepResult train(GradScaler& scaler, bool bad = false) {
     backward(scaler);
-    if (bad) testing::poke(a.grad(), 0, inf);
+    if (bad) testing::poke(a.grad(), 0, kInf);
     amp::StepResult result = scaler.step(optimizer);
     scaler.update();
     return result;
@@ -62,7 +61,7 @@ TEST_CASE("scale multiplies the loss and step divides the gradients again") {
 
 TEST_CASE(
     "one infinite gradient skips the step bit for bit and halves the scale, wherever it stands") {
-  for (const float bad : {inf, -inf, std::numeric_limits<float>::quiet_NaN()}) {
+  for (const double bad : {kInf, -kInf, kNaN}) {
     for (const int where : {0, 1, 2, 3}) {
       Case c;
       GradScaler scaler(options(1024, 100));
@@ -94,7 +93,7 @@ TEST_CASE("a skipped first step leaves no momentum behind") {
   Case plain, skipped;
   GradScaler one(options(4, 100)), two(options(4, 100));
   skipped.backward(two);
-  testing::poke(skipped.a.grad(), 0, inf);
+  testing::poke(skipped.a.grad(), 0, kInf);
   two.step(skipped.optimizer);
   two.update(4.0);
   for (int i = 0; i < 3; ++i) {
@@ -257,7 +256,7 @@ TEST_CASE("with two optimizers only the overflowing one skips, and the scale bac
   const Tensor shared = (one.a * two.a).sum();
   scaler.scale(shared + one.a.sum()).backward({}, true);
   scaler.scale(shared + two.a.sum()).backward();
-  testing::poke(one.a.grad(), 1, inf);
+  testing::poke(one.a.grad(), 1, kInf);
   scaler.unscale_(one.optimizer);
   CHECK_FALSE(scaler.step(one.optimizer).applied());
   CHECK(scaler.step(two.optimizer).applied());
@@ -334,7 +333,7 @@ TEST_CASE(
   const Tensor w = zeros({2}, requires_grad());
   optim::SGD optimizer({w}, optim::SGDOptions(1));
   GradScaler scaler(options(64, 100));
-  (void)scaler.scale(full({}, inf));
+  (void)scaler.scale(full({}, kInf));
   scaler.update(32);
   w.mutable_grad() = full({2}, 32.0);
   CHECK(scaler.step(optimizer).applied());
@@ -385,9 +384,9 @@ TEST_CASE("gradients that are infinite after unscale_ are the user's own, as in 
   GradScaler scaler(options(4));
   c.backward(scaler);
   scaler.unscale_(c.optimizer);
-  testing::poke(c.a.grad(), 0, inf);
+  testing::poke(c.a.grad(), 0, kInf);
   CHECK(scaler.step(c.optimizer).applied());
-  CHECK(c.a.to_vector()[0] == -inf);
+  CHECK(c.a.to_vector()[0] == -kInf);
 }
 
 TEST_CASE("weights do not depend on a power-of-two scale where nothing under- or overflows") {
@@ -422,7 +421,7 @@ TEST_CASE("an optimizer made where another one was does not inherit what was fou
     const optim::Optimizer* place = make(a);
     const uint64_t id = optimizer->id();
     scaler.scale(a.sum() + b.sum()).backward();
-    a.grad().fill_(inf);
+    a.grad().fill_(kInf);
     if (steps)
       CHECK(scaler.step(*optimizer).found_inf());
     else

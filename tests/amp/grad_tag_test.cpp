@@ -36,7 +36,7 @@ std::string objection(const Tensor& p, GradTag::Use use) {
 bool mixed(const Tensor& p) { return !objection(p, GradTag::Use::Scaled).empty(); }
 bool scaled(const Tensor& p) { return !objection(p, GradTag::Use::Unscaled).empty() && !mixed(p); }
 
-struct Fixture {
+struct TaggedTraining {
   Tensor w = ones({3}, requires_grad());
   optim::SGD optimizer{{w}, optim::SGDOptions(0.5)};
   GradScaler scaler{{.init_scale = 16}};
@@ -58,7 +58,7 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("a scaled loss marks the gradients it leaves, and unscale_ takes the mark away") {
-  Fixture f;
+  TaggedTraining f;
   CHECK_FALSE(mark_of(f.w.grad()).known);
   f.backward();
   CHECK(scaled(f.w));
@@ -72,7 +72,7 @@ TEST_CASE("a scaled loss marks the gradients it leaves, and unscale_ takes the m
 }
 
 TEST_CASE("unscaling by hand stays legal, in place or with a new tensor") {
-  Fixture f;
+  TaggedTraining f;
   f.backward();
   f.w.grad().mul_(1 / f.scaler.get_scale());
   CHECK_FALSE(scaled(f.w));
@@ -90,7 +90,7 @@ TEST_CASE("unscaling by hand stays legal, in place or with a new tensor") {
 }
 
 TEST_CASE("a gradient assigned by hand is unscaled as if it were scaled") {
-  Fixture f;
+  TaggedTraining f;
   f.scaler.scale(full({}, 1.0));
   f.w.mutable_grad() = full({3}, 16.0);
   CHECK(f.scaler.step(f.optimizer).applied());
@@ -98,7 +98,7 @@ TEST_CASE("a gradient assigned by hand is unscaled as if it were scaled") {
 }
 
 TEST_CASE("gradients filled with zeros are nobody's, and may receive those of the next scale") {
-  Fixture f;
+  TaggedTraining f;
   for (int i = 0; i < 3; ++i) {
     f.optimizer.zero_grad(false);
     f.backward();
@@ -108,7 +108,7 @@ TEST_CASE("gradients filled with zeros are nobody's, and may receive those of th
 }
 
 TEST_CASE("scaled gradients are clipped with a scaled norm on request, and stay scaled") {
-  Fixture f;
+  TaggedTraining f;
   using nn::utils::ScaledGrads;
   f.backward();
   nn::utils::clip_grad_norm_({f.w}, 1.5 * 16, 2, false, ScaledGrads::Allow);
@@ -121,7 +121,7 @@ TEST_CASE("scaled gradients are clipped with a scaled norm on request, and stay 
 }
 
 TEST_CASE("clipping does not make an unscaled gradient a stranger") {
-  Fixture f;
+  TaggedTraining f;
   f.backward();
   f.scaler.unscale_(f.optimizer);
   nn::utils::clip_grad_norm_({f.w}, 1);
@@ -130,7 +130,7 @@ TEST_CASE("clipping does not make an unscaled gradient a stranger") {
 }
 
 TEST_CASE("gradients of two scales add up to what nothing may use") {
-  Fixture f;
+  TaggedTraining f;
   f.scaler.scale(full({}, 1.0));
   const Tensor late = f.scaler.scale((f.w * f.w).sum());
   Tensor other = ones({1}, requires_grad());
@@ -153,7 +153,7 @@ TEST_CASE("gradients of two scales add up to what nothing may use") {
 }
 
 TEST_CASE("two scalers are two scales") {
-  Fixture f;
+  TaggedTraining f;
   GradScaler other({.init_scale = 4});
   f.backward();
   other.scale(f.w.sum());
@@ -169,7 +169,7 @@ TEST_CASE("two scalers are two scales") {
 namespace {
 /// use() throws an error of `call` with the reason, and changes neither weight nor gradient.
 template <class Use>
-void check_refused(const Fixture& f, const char* call, const char* reason, const Use& use) {
+void check_refused(const TaggedTraining& f, const char* call, const char* reason, const Use& use) {
   const Tensor w = f.w.detach().clone(), g = f.w.grad().clone();
   try {
     use();
@@ -190,20 +190,22 @@ TEST_CASE("every use of a mixed gradient is refused with the reason, whatever is
   const char *plain = "one that was not scaled", *used = "had unscaled already",
              *two = "two different loss scales";
   // The reason, and how such a sum comes about.
-  const std::pair<const char*, void (*)(Fixture&)> ways[] = {
-      {plain, [](Fixture& f) { f.backward(), f.w.sum().backward(); }},
-      {plain, [](Fixture& f) { f.w.sum().backward(), f.backward(); }},
-      {used, [](Fixture& f) { f.backward(), f.scaler.unscale_(f.optimizer), f.backward(); }},
-      {used, [](Fixture& f) { f.backward(), f.scaler.step(f.optimizer), f.backward(); }},
-      {two, [](Fixture& f) { f.backward(), f.scaler.update(8.0), f.backward(); }},
-      {two, [](Fixture& f) { f.backward(), GradScaler().scale(f.w.sum()).backward(); }},
+  const std::pair<const char*, void (*)(TaggedTraining&)> ways[] = {
+      {plain, [](TaggedTraining& f) { f.backward(), f.w.sum().backward(); }},
+      {plain, [](TaggedTraining& f) { f.w.sum().backward(), f.backward(); }},
+      {used, [](TaggedTraining& f) { f.backward(), f.scaler.unscale_(f.optimizer), f.backward(); }},
+      {used, [](TaggedTraining& f) { f.backward(), f.scaler.step(f.optimizer), f.backward(); }},
+      {two, [](TaggedTraining& f) { f.backward(), f.scaler.update(8.0), f.backward(); }},
+      {two, [](TaggedTraining& f) { f.backward(), GradScaler().scale(f.w.sum()).backward(); }},
       {two,
-       [](Fixture& f) { (f.scaler.scale(f.w.sum()) + GradScaler().scale(f.w.sum())).backward(); }},
+       [](TaggedTraining& f) {
+         (f.scaler.scale(f.w.sum()) + GradScaler().scale(f.w.sum())).backward();
+       }},
   };
   for (const auto& way : ways) {
     const char* reason = way.first;
     CAPTURE(reason);
-    Fixture f;
+    TaggedTraining f;
     way.second(f);
     const auto refused = [&](const char* call, auto use) { check_refused(f, call, reason, use); };
     for (int again = 0; again < 2; ++again) {
@@ -230,7 +232,7 @@ TEST_CASE("every use of a mixed gradient is refused with the reason, whatever is
 }
 
 TEST_CASE("a mixed gradient that is changed or assigned by hand is the user's again") {
-  Fixture f;
+  TaggedTraining f;
   const auto mix = [&] { f.backward(), f.w.sum().backward(); };
   mix();
   f.w.grad().mul_(0.5);
@@ -295,7 +297,7 @@ TEST_CASE("a sum of two marks means the same in either order, and keeps the firs
 }
 
 TEST_CASE("unscaled gradients may follow after unscale_: they are of one kind") {
-  Fixture f;
+  TaggedTraining f;
   f.backward();
   f.scaler.unscale_(f.optimizer);
   f.w.sum().backward();
@@ -304,7 +306,7 @@ TEST_CASE("unscaled gradients may follow after unscale_: they are of one kind") 
 }
 
 TEST_CASE("grad() gives gradients without a mark, and leaves none behind") {
-  Fixture f;
+  TaggedTraining f;
   const auto g = autograd::grad({f.scaler.scale((f.w * f.w).sum())}, {f.w});
   CHECK_FALSE(mark_of(g[0]).known);
   CHECK_FALSE(GradTag::current());
@@ -314,7 +316,7 @@ TEST_CASE("grad() gives gradients without a mark, and leaves none behind") {
 }
 
 TEST_CASE("a backward into chosen inputs, a deep one and one inside a rule mark their leaves too") {
-  Fixture f;
+  TaggedTraining f;
   autograd::backward({f.scaler.scale((f.w * f.w).sum())}, {}, {}, false, TensorList{f.w});
   CHECK(scaled(f.w));
 
@@ -339,7 +341,7 @@ TEST_CASE("a backward into chosen inputs, a deep one and one inside a rule mark 
 }
 
 TEST_CASE("each thread's pass has its own mark") {
-  Fixture f;
+  TaggedTraining f;
   const Tensor other = ones({2}, requires_grad());
   const Tensor scaled_loss = f.scaler.scale((f.w * f.w).sum());
   f.w.register_hook([&](const Tensor& g) {

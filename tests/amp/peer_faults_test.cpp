@@ -6,23 +6,22 @@
 #include <halftape/halftape.h>
 
 #include <cmath>
-#include <limits>
+
+#include "halftape/tests/support/nonfinite.h"
 
 using namespace halftape;
 using amp::GradScaler;
+using testing::kInf, testing::kNaN;
 
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
 /// Parameters whose gradients are their own double, in one optimizer.
 template <class Optimizer, class Options>
-struct Training {
+struct SquaresTraining {
   std::vector<Tensor> parameters;
   Optimizer optimizer;
   GradScaler scaler;
-  Training(size_t count, const Options& options, const amp::GradScalerOptions& o)
+  SquaresTraining(size_t count, const Options& options, const amp::GradScalerOptions& o)
       : parameters(make(count)), optimizer(parameters, options), scaler(o) {}
   static std::vector<Tensor> make(size_t count) {
     std::vector<Tensor> all;
@@ -46,8 +45,8 @@ struct Training {
     return result;
   }
 };
-using Sgd = Training<optim::SGD, optim::SGDOptions>;
-using Adam = Training<optim::Adam, optim::AdamOptions>;
+using Sgd = SquaresTraining<optim::SGD, optim::SGDOptions>;
+using Adam = SquaresTraining<optim::Adam, optim::AdamOptions>;
 
 Sgd sgd(const amp::GradScalerOptions& o, size_t count = 1, double lr = 0) {
   return Sgd(count, optim::SGDOptions(lr), o);

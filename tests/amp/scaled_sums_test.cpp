@@ -13,7 +13,7 @@ using amp::GradScaler;
 namespace {
 
 /// Two weights, an optimizer for each, and a loss in one or both.
-struct Fixture {
+struct TwoWeights {
   Tensor w = tensor({1.0, 2.0}, requires_grad()), v = tensor({3.0, 5.0}, requires_grad());
   optim::SGD of_w{{w}, optim::SGDOptions(0.25)}, of_v{{v}, optim::SGDOptions(0.25)};
   GradScaler scaler{{.init_scale = 16}}, other{{.init_scale = 64}};
@@ -23,7 +23,7 @@ struct Fixture {
   Tensor scale(const Tensor& loss) { return scaler.scale(loss); }
 };
 using Block = std::function<Tensor(const TensorList&)>;
-using Loss = std::function<Tensor(Fixture&)>;
+using Loss = std::function<Tensor(TwoWeights&)>;
 
 /// The message of the error that f throws, or "".
 std::string refusal(const std::function<void()>& f) {
@@ -37,7 +37,7 @@ std::string refusal(const std::function<void()>& f) {
 
 void check_refused(const Loss& loss, const char* reason, bool added) {
   CAPTURE(added);
-  Fixture f;
+  TwoWeights f;
   if (added) f.scale(f.a()).backward();
   loss(f).backward();
   for (const auto& use : {std::function<void()>([&] { f.scaler.unscale_(f.of_w); }),
@@ -59,20 +59,20 @@ void check_refused(const Loss& loss, const char* reason, bool added) {
 
 TEST_CASE("a loss that is scaled twice is refused when its gradients are used") {
   const Loss wrong[] = {
-      [](Fixture& f) { return f.scale(f.scale(f.a())); },
-      [](Fixture& f) { return f.scale(f.scale(f.a()) / 4); },  // for four micro-batches
-      [](Fixture& f) { return f.scale(f.scale(f.a()) + f.b()); },
-      [](Fixture& f) {
+      [](TwoWeights& f) { return f.scale(f.scale(f.a())); },
+      [](TwoWeights& f) { return f.scale(f.scale(f.a()) / 4); },  // for four micro-batches
+      [](TwoWeights& f) { return f.scale(f.scale(f.a()) + f.b()); },
+      [](TwoWeights& f) {
         return f.scale(stack({f.scale(f.a()), f.scale(f.b())}).mean());
       },
-      [](Fixture& f) { return f.other.scale(f.scale(f.a())); },
-      [](Fixture& f) { return f.scale(f.scale(f.scale(f.a()))); },
-      [](Fixture& f) {
+      [](TwoWeights& f) { return f.other.scale(f.scale(f.a())); },
+      [](TwoWeights& f) { return f.scale(f.scale(f.scale(f.a()))); },
+      [](TwoWeights& f) {
         const Tensor inner = f.scale(f.a());
         f.scaler.update(8.0);
         return f.scale(inner);
       },
-      [](Fixture& f) {
+      [](TwoWeights& f) {
         return f.scale(autograd::checkpoint(
             Block([&](const TensorList& in) { return f.scale((in[0] * in[0]).sum()); }), {f.w}));
       },
@@ -83,16 +83,16 @@ TEST_CASE("a loss that is scaled twice is refused when its gradients are used") 
 
 TEST_CASE("a scaled loss plus an unscaled one is refused where their gradients meet") {
   const Loss wrong[] = {
-      [](Fixture& f) { return f.scale(f.a()) + f.b(); },
-      [](Fixture& f) { return f.a() + f.scale(f.b()); },
-      [](Fixture& f) { return f.scale(f.a()) + (f.w * f.w).sum() * 1e-4; },  // weight decay
-      [](Fixture& f) {
+      [](TwoWeights& f) { return f.scale(f.a()) + f.b(); },
+      [](TwoWeights& f) { return f.a() + f.scale(f.b()); },
+      [](TwoWeights& f) { return f.scale(f.a()) + (f.w * f.w).sum() * 1e-4; },  // weight decay
+      [](TwoWeights& f) {
         return stack({f.scale(f.a()), f.b()}).sum();
       },
-      [](Fixture& f) {
+      [](TwoWeights& f) {
         return cat({f.scale(f.a()).reshape({1}), f.w * 2}).sum();
       },
-      [](Fixture& f) {  // a part of the model is in both
+      [](TwoWeights& f) {  // a part of the model is in both
         const Tensor hidden = tanh(f.w);
         return f.scale(hidden.sum()) + (hidden * hidden).sum();
       },
@@ -102,7 +102,7 @@ TEST_CASE("a scaled loss plus an unscaled one is refused where their gradients m
 }
 
 TEST_CASE("a backward pass of two losses, one scaled: each weight's gradient is what it is") {
-  Fixture f;
+  TwoWeights f;
   (f.scale(f.a()) + f.c()).backward();
   CHECK(refusal([&] { f.scaler.step(f.of_v); }).find("of a loss that was not scaled") !=
         std::string::npos);
@@ -114,7 +114,7 @@ TEST_CASE("a backward pass of two losses, one scaled: each weight's gradient is 
 }
 
 TEST_CASE("a backward pass of two losses of two scalers: each scaler steps with its own") {
-  Fixture f;
+  TwoWeights f;
   (f.scale(f.a()) + f.other.scale(f.c())).backward();
   CHECK(refusal([&] { f.scaler.step(f.of_v); }).find("scaled since the last update()") !=
         std::string::npos);
@@ -126,31 +126,31 @@ TEST_CASE("a backward pass of two losses of two scalers: each scaler steps with 
 
 TEST_CASE("right programs that look like these are not refused") {
   // Each gives the gradient of w², 2w.
-  const std::function<void(Fixture&)> right[] = {
-      [](Fixture& f) {  // micro-batches
+  const std::function<void(TwoWeights&)> right[] = {
+      [](TwoWeights& f) {  // micro-batches
         for (int i = 0; i < 4; ++i) f.scale(f.a() / 4).backward();
       },
-      [](Fixture& f) { f.scale(f.a() / 2 + f.a() / 2).backward(); },
-      [](Fixture& f) { (f.scale(f.a() / 2) + f.scale(f.a() / 2)).backward(); },
-      [](Fixture& f) { (f.scale(f.a()) * 2 - f.scale(f.a())).backward(); },
-      [](Fixture& f) {
+      [](TwoWeights& f) { f.scale(f.a() / 2 + f.a() / 2).backward(); },
+      [](TwoWeights& f) { (f.scale(f.a() / 2) + f.scale(f.a() / 2)).backward(); },
+      [](TwoWeights& f) { (f.scale(f.a()) * 2 - f.scale(f.a())).backward(); },
+      [](TwoWeights& f) {
         stack(f.scaler.scale(TensorList{f.a(), f.a()})).mean().backward();
       },
-      [](Fixture& f) { f.scale(f.a() + f.scale(f.a()).detach()).backward(); },
-      [](Fixture& f) { (f.scale(f.a()) + f.c().detach()).backward(); },
-      [](Fixture& f) { f.scale(f.w * f.w).sum().backward(); },
-      [](Fixture& f) {
+      [](TwoWeights& f) { f.scale(f.a() + f.scale(f.a()).detach()).backward(); },
+      [](TwoWeights& f) { (f.scale(f.a()) + f.c().detach()).backward(); },
+      [](TwoWeights& f) { f.scale(f.w * f.w).sum().backward(); },
+      [](TwoWeights& f) {
         const Tensor scaled = f.scale(f.a());
         autograd::grad({scaled}, {f.w}, {}, true);
         scaled.backward();
       },
-      [](Fixture& f) {  // part of the backward pass by hand
+      [](TwoWeights& f) {  // part of the backward pass by hand
         const Tensor y = f.w * f.w;
         y.backward(autograd::grad({f.scale(y.sum())}, {y}, {}, true)[0]);
         f.w.mutable_grad() = f.w.grad().clone();  // without a mark, as the gradient of y
       },
-      [](Fixture& f) { autograd::backward({f.scale(f.a())}, {}, {}, false, TensorList{f.w}); },
-      [](Fixture& f) {
+      [](TwoWeights& f) { autograd::backward({f.scale(f.a())}, {}, {}, false, TensorList{f.w}); },
+      [](TwoWeights& f) {
         f.scale(autograd::checkpoint(
                     Block([](const TensorList& in) { return (in[0] * in[0]).sum(); }), {f.w}))
             .backward();
@@ -159,7 +159,7 @@ TEST_CASE("right programs that look like these are not refused") {
   for (size_t i = 0; i < std::size(right); ++i) {
     CAPTURE(i);
     for (const bool unscales : {false, true}) {
-      Fixture f;
+      TwoWeights f;
       right[i](f);
       if (unscales) f.scaler.unscale_(f.of_w);
       CHECK(f.scaler.step(f.of_w).applied());
@@ -170,7 +170,7 @@ TEST_CASE("right programs that look like these are not refused") {
 
 TEST_CASE("a gradient penalty from unscaled gradients joins the loss before scale()") {
   // As in torch's recipe, where the penalty's gradients are divided by hand.
-  Fixture f;
+  TwoWeights f;
   const Tensor scaled = autograd::grad({f.scale(f.a())}, {f.w}, {}, true, true)[0];
   const Tensor penalty = pow(scaled * (1 / f.scaler.get_scale()), 2).sum();
   f.scale(f.a() + penalty).backward();

@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include "halftape/tests/support/nonfinite.h"
 #include "halftape/tests/support/scaled_training.h"
 #include "halftape/tests/support/tracing_backend.h"
 #include "halftape/tests/support/warnings.h"
@@ -13,15 +14,9 @@
 using namespace halftape;
 using amp::GradScaler;
 using amp::GradScalerOptions;
+using testing::kInf, testing::kNaN;
 using testing::ScaledTraining;
 using testing::Warnings;
-
-namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-}  // namespace
 
 TEST_CASE("both hystereses hold on the device") {
   for (const auto refill : {Hysteresis::RefilledByCleanStep, Hysteresis::RefilledByGrowth}) {

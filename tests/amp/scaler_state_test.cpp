@@ -7,20 +7,16 @@
 #include <set>
 #include <string>
 
+#include "halftape/tests/support/nonfinite.h"
 #include "halftape/tests/support/scaled_training.h"
 #include "halftape/tests/support/warnings.h"
 
 using namespace halftape;
 using amp::GradScaler;
 using amp::GradScalerOptions;
+using testing::kNaN;
 using testing::ScaledTraining;
 using testing::Warnings;
-
-namespace {
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-}  // namespace
 
 TEST_CASE("a state holds bounds, hysteresis and counts, and torch's five numbers load as well") {
   ScaledTraining f({.init_scale = 64,

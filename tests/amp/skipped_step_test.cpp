@@ -16,8 +16,6 @@ using amp::GradScaler;
 
 namespace {
 
-using Groups = std::vector<optim::OptimizerParamGroup>;
-
 std::string bytes(const Array& there) {
   const Array a = there.to(kCPU);
   return {static_cast<const char*>(a.raw()),
@@ -25,17 +23,17 @@ std::string bytes(const Array& there) {
 }
 
 /// Two groups of three parameters each, with rates of their own.
-struct Training {
+struct GroupedTraining {
   std::vector<Tensor> parameters;
   std::unique_ptr<optim::Optimizer> optimizer;
   GradScaler scaler{{.init_scale = 256}};
 
-  explicit Training(bool adam) {
+  explicit GroupedTraining(bool adam) {
     for (int64_t i = 1; i <= 6; ++i)
       parameters.push_back(rand({i, 5}, TensorOptions().requires_grad(true)));
     std::vector<Tensor> first(parameters.begin(), parameters.begin() + 3),
         second(parameters.begin() + 3, parameters.end());
-    const Groups groups = {optim::OptimizerParamGroup(first), optim::OptimizerParamGroup(second)};
+    const std::vector<optim::OptimizerParamGroup> groups = {first, second};
     if (adam)
       optimizer = std::make_unique<optim::Adam>(groups, optim::AdamOptions(0.1).amsgrad(true));
     else
@@ -66,9 +64,9 @@ TEST_CASE(
       CAPTURE(adam);
       CAPTURE(place);
       manual_seed(4);
-      Training skipping(adam);
+      GroupedTraining skipping(adam);
       manual_seed(4);
-      Training plain(adam);
+      GroupedTraining plain(adam);
       const auto fault = amp::inject({.step = 2, .parameter = place, .element = place});
       for (int i = 0; i < 5; ++i) {
         const auto before = skipping.all();
@@ -92,14 +90,14 @@ TEST_CASE(
 TEST_CASE("a skipped first step remembers nothing: the second is a first") {
   for (const bool adam : {false, true}) {
     manual_seed(4);
-    Training skipping(adam);
+    GroupedTraining skipping(adam);
     manual_seed(4);
-    Training plain(adam);
+    GroupedTraining plain(adam);
     const auto fault = amp::inject({.step = 0, .parameter = int64_t{1}});
     skipping.backward();
     CHECK_FALSE(skipping.scaler.step(*skipping.optimizer).applied());
     skipping.scaler.update(256.0);
-    for (Training* t : {&skipping, &plain}) {
+    for (GroupedTraining* t : {&skipping, &plain}) {
       t->backward();
       CHECK(t->scaler.step(*t->optimizer).applied());
     }
@@ -163,21 +161,21 @@ TEST_CASE("a user's optimizer that knows nothing of StepControl skips, too") {
 TEST_CASE("optimizer.step() with gradients that a scaler found infinite is refused, or skipped") {
   // The CPU's host knows the verdict and throws; on a GPU the device skips the step.
   const double inf = std::numeric_limits<double>::infinity();
-  const std::pair<const char*, void (*)(Training&)> orders[] = {
-      {"unscale_", [](Training& t) { t.scaler.unscale_(*t.optimizer); }},
+  const std::pair<const char*, void (*)(GroupedTraining&)> orders[] = {
+      {"unscale_", [](GroupedTraining& t) { t.scaler.unscale_(*t.optimizer); }},
       {"unscale_ and clip",
-       [](Training& t) {
+       [](GroupedTraining& t) {
          t.scaler.unscale_(*t.optimizer);
          nn::utils::clip_grad_value_(t.parameters, 1);
        }},
-      {"a skipped step", [](Training& t) { t.scaler.step(*t.optimizer); }},
+      {"a skipped step", [](GroupedTraining& t) { t.scaler.step(*t.optimizer); }},
       {"a skipped step and update",
-       [](Training& t) { t.scaler.step(*t.optimizer), t.scaler.update(); }}};
+       [](GroupedTraining& t) { t.scaler.step(*t.optimizer), t.scaler.update(); }}};
   for (const bool bad_loss : {false, true})
     for (const auto& order : orders) {
       CAPTURE(bad_loss);
       CAPTURE(order.first);
-      Training t(true);
+      GroupedTraining t(true);
       const auto before = t.all();
       t.optimizer->zero_grad();
       t.scaler.scale(t.parameters[0].sum() + t.parameters[4].sum() + (bad_loss ? inf : 0))
@@ -227,7 +225,7 @@ TEST_CASE("LBFGS and AsyncOptimizer refuse gradients that a scaler found infinit
 }
 
 TEST_CASE("optimizer.step() with gradients that a scaler found finite goes ahead") {
-  Training t(false);
+  GroupedTraining t(false);
   const auto before = t.all();
   t.backward();
   t.scaler.unscale_(*t.optimizer);

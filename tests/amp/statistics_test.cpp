@@ -4,24 +4,14 @@
 #include <halftape/halftape.h>
 
 #include <cmath>
-#include <sstream>
-#include <string>
+
+#include "halftape/tests/support/printed.h"
 
 using namespace halftape;
-
-namespace {
-
-template <class T = amp::ScalerStats>
-std::string printed(const T& value) {
-  std::ostringstream text;
-  text << value;
-  return text.str();
-}
-
-}  // namespace
+using testing::printed;
 
 TEST_CASE("a scaler's statistics print as one line, with the gradient that was not finite") {
-  CHECK(printed({}) ==
+  CHECK(printed(amp::ScalerStats()) ==
         "0 steps, 0 skipped (0 in a row, 0 by the loss); scale grew 0x, backed off 0x");
   amp::ScalerStats stats;
   stats.steps = 1200, stats.skips = 3, stats.skips_in_row = 1, stats.bad_losses = 2;

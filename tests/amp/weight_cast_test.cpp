@@ -31,14 +31,15 @@ DeviceType device() { return get_default_device().type(); }
 const OptimizerKind& sgd() { return optimizer_kind("SGD with momentum"); }
 
 /// A network of three layers, with its optimizer.
-struct Training {
+struct WeightCastTraining {
   nn::Sequential model{nullptr};
   std::unique_ptr<optim::Optimizer> optimizer;
   Tensor x, y;
   Dtype dtype = kBFloat16;
   bool cache = true;
 
-  explicit Training(const OptimizerKind& kind = sgd(), Dtype d = kBFloat16, bool cached = true)
+  explicit WeightCastTraining(const OptimizerKind& kind = sgd(), Dtype d = kBFloat16,
+                              bool cached = true)
       : dtype(d), cache(cached) {
     manual_seed(17);
     model = nn::Sequential(nn::Linear(7, 33), nn::ReLU(), nn::Linear(33, 19), nn::ReLU(),
@@ -86,7 +87,7 @@ struct Training {
   }
 };
 
-bool same_weights(const Training& a, const Training& b) {
+bool same_weights(const WeightCastTraining& a, const WeightCastTraining& b) {
   const Params p = a.model->parameters(), q = b.model->parameters();
   bool same = true;
   for (size_t i = 0; i < p.size(); ++i) same = same && same_bits(p[i].detach(), q[i].detach());
@@ -99,7 +100,7 @@ TEST_CASE("a training step under autocast casts no weight, whatever the optimize
   for (const OptimizerKind& kind : rule_optimizers()) {
     for (const Dtype d : {kFloat16, kBFloat16}) {
       testing::TracingBackend trace;
-      Training t(kind, d);
+      WeightCastTraining t(kind, d);
       t.step();
       CHECK(t.casts(trace) == 6);  // three weights and biases
       trace.clear();
@@ -108,7 +109,7 @@ TEST_CASE("a training step under autocast casts no weight, whatever the optimize
       CHECK(!trace.lowered.empty());  // activations are cast
       CHECK(t.right());
       trace.clear();
-      Training without(kind, d, false);
+      WeightCastTraining without(kind, d, false);
       without.step(2);
       CHECK(without.casts(trace) == 12);
     }
@@ -118,7 +119,7 @@ TEST_CASE("a training step under autocast casts no weight, whatever the optimize
 TEST_CASE("50 steps with the copies are 50 steps with a cast in each, bit for bit") {
   for (const OptimizerKind& kind : rule_optimizers()) {
     for (const Dtype d : {kFloat16, kBFloat16}) {
-      Training with(kind, d), without(kind, d, false);
+      WeightCastTraining with(kind, d), without(kind, d, false);
       with.step(50);
       without.step(50);
       CHECK(same_weights(with, without));
@@ -130,7 +131,7 @@ TEST_CASE("50 steps with the copies are 50 steps with a cast in each, bit for bi
 TEST_CASE("a skipped step leaves the copy as it is, and it still serves") {
   for (const OptimizerKind& kind : rule_optimizers()) {
     testing::TracingBackend trace;
-    Training t(kind, kFloat16);
+    WeightCastTraining t(kind, kFloat16);
     t.step(2);
     const Tensor before = t.output().detach();
     amp::GradScaler scaler({.init_scale = 4});
@@ -149,7 +150,7 @@ TEST_CASE("a skipped step leaves the copy as it is, and it still serves") {
 }
 
 TEST_CASE("a graph that is kept finds its weights as it saved them") {
-  Training t;
+  WeightCastTraining t;
   t.step(2);
   const Tensor x = t.x.clone().requires_grad_();
   const auto gradient = [&](const Tensor& y) { return autograd::grad({y}, {x}, {}, true)[0]; };
@@ -172,7 +173,7 @@ TEST_CASE("a graph that is kept finds its weights as it saved them") {
 }
 
 TEST_CASE("whoever holds a cast weight keeps its values, and what he writes there stays his") {
-  Training t;
+  WeightCastTraining t;
   t.step(2);
   Tensor held = t.cast_weight();
   const Tensor was = held.clone();
@@ -188,31 +189,31 @@ TEST_CASE("whoever holds a cast weight keeps its values, and what he writes ther
 }
 
 TEST_CASE("any other write to a weight makes its copy stale") {
-  const std::vector<std::function<void(Training&, const Tensor&)>> writes = {
-      [](Training&, const Tensor& w) { w.fill_(0.25); },
-      [](Training&, const Tensor& w) { w.copy_(randn(w.sizes())); },
-      [](Training&, const Tensor& w) { w.detach()[0].mul_(2); },
-      [](Training&, const Tensor& w) { nn::init::normal_(w); },
-      [](Training&, const Tensor& w) {
+  const std::vector<std::function<void(WeightCastTraining&, const Tensor&)>> writes = {
+      [](WeightCastTraining&, const Tensor& w) { w.fill_(0.25); },
+      [](WeightCastTraining&, const Tensor& w) { w.copy_(randn(w.sizes())); },
+      [](WeightCastTraining&, const Tensor& w) { w.detach()[0].mul_(2); },
+      [](WeightCastTraining&, const Tensor& w) { nn::init::normal_(w); },
+      [](WeightCastTraining&, const Tensor& w) {
         if (w.is_cpu())
           w.data_ptr<float>()[1] = 5;
         else  // the host writes there through the library alone
           w.detach()[1][1].fill_(5);
       },
-      [](Training&, const Tensor& w) { w.set_data(randn(w.sizes())); },
-      [](Training&, const Tensor& w) { w.set_data(w.detach() * 3); },
-      [](Training& t, const Tensor&) { t.model->to(kFloat64), t.model->to(kFloat32); },
-      [](Training& t, const Tensor&) {
+      [](WeightCastTraining&, const Tensor& w) { w.set_data(randn(w.sizes())); },
+      [](WeightCastTraining&, const Tensor& w) { w.set_data(w.detach() * 3); },
+      [](WeightCastTraining& t, const Tensor&) { t.model->to(kFloat64), t.model->to(kFloat32); },
+      [](WeightCastTraining& t, const Tensor&) {
         for (const Tensor& p : t.model->parameters()) p.copy_(rand(p.sizes()));
       },
-      [](Training&, const Tensor& w) {
+      [](WeightCastTraining&, const Tensor& w) {
         const InferenceMode inference;
         w.mul_(0.5);
       }};
   for (size_t i = 0; i < writes.size(); ++i) {
     CAPTURE(i);
-    Training t, without(sgd(), kBFloat16, false);
-    for (Training* each : {&t, &without}) {
+    WeightCastTraining t, without(sgd(), kBFloat16, false);
+    for (WeightCastTraining* each : {&t, &without}) {
       each->step(2);
       manual_seed(9);
       {
@@ -260,9 +261,9 @@ TEST_CASE("a weight that may be written through a plain pointer is cast in every
 }
 
 TEST_CASE("regions of two dtypes are both right, and the first one's copies are kept") {
-  Training t(sgd(), kFloat16), without(sgd(), kFloat16, false);
+  WeightCastTraining t(sgd(), kFloat16), without(sgd(), kFloat16, false);
   testing::TracingBackend trace;
-  const auto both = [](Training& each) {
+  const auto both = [](WeightCastTraining& each) {
     each.optimizer->zero_grad();
     each.dtype = kFloat16;
     each.loss().backward();
@@ -286,7 +287,7 @@ TEST_CASE("regions of two dtypes are both right, and the first one's copies are 
 
 TEST_CASE("without the cache no copies are made, and none of those that are there is used") {
   const size_t others = low_copy_count();
-  Training t(sgd(), kBFloat16, false);
+  WeightCastTraining t(sgd(), kBFloat16, false);
   testing::TracingBackend trace;
   t.step(2);
   CHECK(low_copy_count() == others);
@@ -301,7 +302,7 @@ TEST_CASE("without the cache no copies are made, and none of those that are ther
 
 TEST_CASE("inference keeps no copies, and is right beside those of training") {
   const size_t others = low_copy_count();
-  Training t;
+  WeightCastTraining t;
   (void)t.inferred_output();
   CHECK(low_copy_count() == others);
   for (int i = 0; i < 3; ++i) {
@@ -316,7 +317,7 @@ TEST_CASE("copies cost two bytes per weight, until the weight goes, or clear_aut
   const size_t others = low_copy_count();
   int64_t weights = 0;
   {
-    Training t(optimizer_kind("SGD"));
+    WeightCastTraining t(optimizer_kind("SGD"));
     for (const Tensor& p : t.model->parameters()) weights += p.numel();
     t.step();
     CHECK(low_copy_count() == others + 6);
@@ -334,7 +335,7 @@ TEST_CASE("copies cost two bytes per weight, until the weight goes, or clear_aut
 }
 
 TEST_CASE("a copy that no region asks for is let go after some steps") {
-  Training t;
+  WeightCastTraining t;
   t.step();
   const size_t count = low_copy_count();
   for (int i = 1; i < detail::kMostIdleUpdates; ++i) {
@@ -347,9 +348,9 @@ TEST_CASE("a copy that no region asks for is let go after some steps") {
 }
 
 TEST_CASE("several optimizers of one weight write its copy in turn") {
-  Training t, without(sgd(), kBFloat16, false);
+  WeightCastTraining t, without(sgd(), kBFloat16, false);
   testing::TracingBackend trace;
-  const auto other = [](Training& each) {
+  const auto other = [](WeightCastTraining& each) {
     return std::make_unique<optim::Adam>(each.model->parameters(), optim::AdamOptions(0.01));
   };
   const auto a = other(t), b = other(without);
@@ -381,7 +382,7 @@ TEST_CASE("two leaves over the same bytes are both right after a step of both") 
 }
 
 TEST_CASE("threads that share a model are right, and one of them may clear the caches") {
-  Training t;
+  WeightCastTraining t;
   for (int round = 0; round < 10; ++round) {
     t.cache = false;
     const Tensor expected = t.output().detach();
@@ -404,7 +405,7 @@ TEST_CASE("threads that share a model are right, and one of them may clear the c
 TEST_CASE("a model that an AsyncOptimizer writes is cast anew, and right") {
   std::vector<Tensor> outputs;
   for (const bool cache : {true, false}) {
-    Training t(sgd(), kBFloat16, cache);
+    WeightCastTraining t(sgd(), kBFloat16, cache);
     optim::AsyncOptimizer optimizer(std::move(t.optimizer));
     for (int i = 0; i < 10; ++i) {
       t.loss().backward();
@@ -417,7 +418,7 @@ TEST_CASE("a model that an AsyncOptimizer writes is cast anew, and right") {
 }
 
 TEST_CASE("a step inside the region that made the copies casts anew, and is right") {
-  Training t;
+  WeightCastTraining t;
   t.step();
   testing::TracingBackend trace;
   {
@@ -431,9 +432,9 @@ TEST_CASE("a step inside the region that made the copies casts anew, and is righ
 }
 
 TEST_CASE("a run resumed from its weights and its optimizer's state continues bit for bit") {
-  Training whole;
+  WeightCastTraining whole;
   whole.step(4);
-  Training resumed;
+  WeightCastTraining resumed;
   resumed.step(2);  // it has copies, of other weights
   {
     const NoGradGuard no_grad;

@@ -3,14 +3,10 @@
 
 #include <halftape/halftape.h>
 
-#include <limits>
+#include "halftape/tests/support/nonfinite.h"
 
 using namespace halftape;
-
-namespace {
-constexpr double inf = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-}  // namespace
+using testing::kInf, testing::kNaN;
 
 TEST_CASE("to() changes what it is told and gives the tensor itself when nothing changes") {
   const Tensor x = tensor({1.5, -2.5});
@@ -138,8 +134,8 @@ TEST_CASE("equal wants the same shape, dtype and values") {
 }
 
 TEST_CASE("isclose and allclose follow the tolerances, infinities and NaN") {
-  const Tensor a = tensor({1.0, 1.0, inf, inf, kNaN, 1.0, -inf}),
-               b = tensor({1.0001, 1.1, inf, -inf, kNaN, inf, 1.0});
+  const Tensor a = tensor({1.0, 1.0, kInf, kInf, kNaN, 1.0, -kInf}),
+               b = tensor({1.0001, 1.1, kInf, -kInf, kNaN, kInf, 1.0});
   CHECK(isclose(a, b, 1e-3).to_vector<int64_t>() == std::vector<int64_t>{1, 0, 1, 0, 0, 0, 0});
   CHECK(isclose(a, b, 1e-3, 0, true).to_vector<int64_t>() ==
         std::vector<int64_t>{1, 0, 1, 0, 1, 0, 0});

@@ -15,23 +15,23 @@ namespace {
 
 using Numbers = std::vector<double>;
 
-Tensor counted(const Shape& shape) { return arange(numel(shape), kFloat64).reshape(shape); }
+Tensor rising(const Shape& shape) { return arange(numel(shape), kFloat64).reshape(shape); }
 
 }  // namespace
 
 TEST_CASE(
     "transpose_ and its like change the tensor's layout, its version, and nothing in memory") {
-  const Tensor x = counted({2, 3});
+  const Tensor x = rising({2, 3});
   const Tensor other = x;  // another handle
   const void* bytes = x.const_data_ptr();
   const uint64_t version = x._version();
   CHECK(x.transpose_(0, 1).is_same(x));
   CHECK(other.sizes() == Shape{3, 2});
-  CHECK(other.equal(counted({2, 3}).t()));
+  CHECK(other.equal(rising({2, 3}).t()));
   CHECK(x.const_data_ptr() == bytes);
   CHECK(x._version() == version + 1);
-  CHECK(x.t_().equal(counted({2, 3})));
-  CHECK(x.swapaxes_(0, -1).swapdims_(0, 1).equal(counted({2, 3})));
+  CHECK(x.t_().equal(rising({2, 3})));
+  CHECK(x.swapaxes_(0, -1).swapdims_(0, 1).equal(rising({2, 3})));
   CHECK(x.unsqueeze_(1).sizes() == Shape{2, 1, 3});
   CHECK(x.squeeze_(0).sizes() == Shape{2, 1, 3});
   CHECK(x.squeeze_(1).sizes() == Shape{2, 3});
@@ -41,8 +41,8 @@ TEST_CASE(
 }
 
 TEST_CASE("gradients pass through transpose_, of a tensor and of a view of one") {
-  const Tensor x = counted({2, 3}).requires_grad_();
-  const Tensor weights = counted({3, 2}) + 1;
+  const Tensor x = rising({2, 3}).requires_grad_();
+  const Tensor weights = rising({3, 2}) + 1;
   const Tensor y = x * 2;
   y.transpose_(0, 1);
   (y * weights).sum().backward();
@@ -64,7 +64,7 @@ TEST_CASE("gradients pass through transpose_, of a tensor and of a view of one")
 }
 
 TEST_CASE("transpose_ keeps to the rules of in-place methods") {
-  const Tensor leaf = counted({2, 3}).requires_grad_();
+  const Tensor leaf = rising({2, 3}).requires_grad_();
   CHECK(has(message([&] { leaf.t_(); }), "a leaf Variable that requires grad"));
   CHECK(leaf.sizes() == Shape{2, 3});
   const Tensor y = leaf.exp();
@@ -75,11 +75,11 @@ TEST_CASE("transpose_ keeps to the rules of in-place methods") {
   }
   CHECK(leaf.sizes() == Shape{3, 2});
   CHECK(leaf.is_leaf());
-  (leaf * counted({3, 2})).sum().backward();
-  CHECK(leaf.grad().equal(counted({3, 2})));
+  (leaf * rising({3, 2})).sum().backward();
+  CHECK(leaf.grad().equal(rising({3, 2})));
 
   // exp() saved its output; with another layout, backward would be wrong.
-  const Tensor x = counted({2, 3}).requires_grad_();
+  const Tensor x = rising({2, 3}).requires_grad_();
   const Tensor saved = x.exp();
   saved.t_();
   CHECK(has(message([&] { saved.sum().backward(); }), "version"));
@@ -87,7 +87,7 @@ TEST_CASE("transpose_ keeps to the rules of in-place methods") {
   Tensor inference;
   {
     const InferenceMode mode;
-    inference = counted({2, 3});
+    inference = rising({2, 3});
     inference.t_();
   }
   CHECK(has(message([&] { inference.t_(); }), "InferenceMode"));
@@ -95,7 +95,7 @@ TEST_CASE("transpose_ keeps to the rules of in-place methods") {
 }
 
 TEST_CASE("resize_ keeps elements in their order in memory, and allocates more if needed") {
-  const Tensor x = counted({2, 3}).clone();
+  const Tensor x = rising({2, 3}).clone();
   const Tensor name = x;
   const void* bytes = x.const_data_ptr();
   const uint64_t version = x._version();
@@ -115,18 +115,18 @@ TEST_CASE("resize_ keeps elements in their order in memory, and allocates more i
   CHECK(x.flatten().slice(0, 0, 6).to_vector() == Numbers{0, 1, 2, 3, 4, 5});
   x.fill_(1);
   CHECK(x.sum().item<double>() == 1e6);
-  CHECK(x.resize_as_(counted({4})).sizes() == Shape{4});
+  CHECK(x.resize_as_(rising({4})).sizes() == Shape{4});
 
   const Tensor none = empty({0});
   CHECK(none.resize_({2, 2}).zero_().sum().item<double>() == 0);
-  const Tensor row = counted({3, 2})[1];
+  const Tensor row = rising({3, 2})[1];
   CHECK(row.resize_({4}).to_vector() == Numbers{2, 3, 4, 5});
 }
 
 TEST_CASE("resize_ refuses a tensor that requires grad, and to enlarge memory that others share") {
-  const Tensor leaf = counted({2, 3}).requires_grad_();
+  const Tensor leaf = rising({2, 3}).requires_grad_();
   CHECK(has(message([&] { leaf.resize_({6}); }), "cannot resize variables that require grad"));
-  const Tensor x = counted({2, 3}), view = x[0];
+  const Tensor x = rising({2, 3}), view = x[0];
   const auto refused = [](const Tensor& t) {
     const std::string text = message([&] { t.resize_({1000, 1000}); });
     return has(text, "[1000, 1000]") && has(text, "share") && has(text, "clone()");

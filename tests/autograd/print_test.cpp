@@ -6,7 +6,10 @@
 #include <limits>
 #include <sstream>
 
+#include "halftape/tests/support/nonfinite.h"
+
 using namespace halftape;
+using testing::kInf, testing::kNaN;
 
 namespace {
 
@@ -22,9 +25,6 @@ std::string printed(const T& t) {
   return on_cpu(out.str());
 }
 
-constexpr double inf = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
 }  // namespace
 
 TEST_CASE("a number alone prints with six digits, an integer with all of them") {
@@ -34,7 +34,7 @@ TEST_CASE("a number alone prints with six digits, an integer with all of them") 
   CHECK(printed(full({}, 2.0)) == "2\n[ CPUFloatType{} ]");
   CHECK(printed(full({}, -1e-6)) == "-1e-06\n[ CPUFloatType{} ]");
   CHECK(printed(full({}, 1234567.0, kFloat64)) == "1.23457e+06\n[ CPUDoubleType{} ]");
-  CHECK(printed(full({}, -inf)) == "-inf\n[ CPUFloatType{} ]");
+  CHECK(printed(full({}, -kInf)) == "-inf\n[ CPUFloatType{} ]");
   CHECK(printed(zeros({0}).mean()) == "nan\n[ CPUFloatType{} ]");  // whatever its sign
   CHECK(printed(full({}, true)) == "1\n[ CPUBoolType{} ]");
   CHECK(printed(full({}, 123456789)) == "123456789\n[ CPULongType{} ]");
@@ -86,10 +86,10 @@ TEST_CASE("large or small fractions share a factor, and widely spread ones have 
 }
 
 TEST_CASE("infinities and NaN do not affect the format") {
-  CHECK(printed(tensor({inf, 1.0, -inf, kNaN})) == "inf\n 1\n-inf\nnan\n[ CPUFloatType{4} ]");
-  CHECK(printed(tensor({inf, 1.5, -inf, kNaN})) ==
+  CHECK(printed(tensor({kInf, 1.0, -kInf, kNaN})) == "inf\n 1\n-inf\nnan\n[ CPUFloatType{4} ]");
+  CHECK(printed(tensor({kInf, 1.5, -kInf, kNaN})) ==
         "    inf\n 1.5000\n   -inf\n    nan\n[ CPUFloatType{4} ]");
-  CHECK(printed(tensor({inf, kNaN})) == "inf\nnan\n[ CPUFloatType{2} ]");
+  CHECK(printed(tensor({kInf, kNaN})) == "inf\nnan\n[ CPUFloatType{2} ]");
 }
 
 TEST_CASE("more dimensions print matrix by matrix, the first index running fastest") {

@@ -9,16 +9,15 @@
 
 #include "halftape/autograd/tensor.h"
 #include "halftape/core/contract/unfused.h"
+#include "halftape/tests/support/arrays.h"
 #include "halftape/tests/support/close.h"
+#include "halftape/tests/support/nonfinite.h"
 #include "halftape/tests/support/placed.h"
 
 using namespace halftape;
 using namespace halftape::testing;
 
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 enum class Mask { None, Causal, Bool, Added };  // Added: some −∞, and of another dtype than q's
 enum class Repeated { Nothing, HeadsOfKeys, Mask, Everything };
@@ -86,8 +85,6 @@ AttentionGrad gradients_of(const Attention& a) {
           .dk = unwritten(a.k.shape(), dtype),
           .dv = unwritten(a.v.shape(), dtype)};
 }
-
-std::vector<double> values(const Array& a) { return Tensor(a).to_vector(); }
 
 /// What random() gives with the task's key: 1 where a weight stays.
 std::vector<double> kept(const Attention& a) {

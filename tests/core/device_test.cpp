@@ -1,26 +1,17 @@
 // Devices as text, devices that do not exist; texts and types of errors.
 #include <doctest/doctest.h>
 
-#include <sstream>
 #include <string>
 
 #include "halftape/core/check.h"
 #include "halftape/core/contract/backend.h"
 #include "halftape/cuda/cuda.h"
 #include "halftape/tests/support/message.h"
+#include "halftape/tests/support/printed.h"
 
 using namespace halftape;
 using testing::message;
-
-namespace {
-
-std::string text(Device d) {
-  std::ostringstream out;
-  out << d;
-  return out.str();
-}
-
-}  // namespace
+using testing::printed;
 
 TEST_CASE("a device is parsed from the text that it prints") {
   CHECK(Device("cpu") == Device(kCPU));
@@ -29,8 +20,8 @@ TEST_CASE("a device is parsed from the text that it prints") {
   CHECK(Device("cuda:12") == Device(kCUDA, 12));
   CHECK_FALSE(Device("cuda:1") == Device("cuda:2"));
   CHECK_FALSE(Device("cuda") == Device("cpu"));
-  CHECK(text(Device("cpu")) == "cpu");
-  CHECK(text(Device("cuda:3")) == "cuda:3");
+  CHECK(printed(Device("cpu")) == "cpu");
+  CHECK(printed(Device("cuda:3")) == "cuda:3");
   CHECK(Device().is_cpu());
   CHECK(Device("cuda:3").is_cuda());
   CHECK(Device("cuda:3").index() == 3);

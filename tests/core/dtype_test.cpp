@@ -3,21 +3,20 @@
 
 #include <cmath>
 #include <limits>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "halftape/core/dtype.h"
+#include "halftape/tests/support/dtypes.h"
+#include "halftape/tests/support/nonfinite.h"
+#include "halftape/tests/support/printed.h"
 
 using namespace halftape;
+using testing::kAllDtypes;
+using testing::kInf, testing::kNaN;
+using testing::printed;
 
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-const std::vector<Dtype> kDtypes = {kBool,  kUInt8,   kInt8,     kInt16,   kInt32,
-                                    kInt64, kFloat16, kBFloat16, kFloat32, kFloat64};
 
 // One row per dtype in the order above. Made with PyTorch 2.15.0:
 //   ts = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
@@ -46,33 +45,27 @@ constexpr const char* promoted[10][10] = {
      "float64", "float64"},
 };
 
-std::string text(Dtype d) {
-  std::ostringstream out;
-  out << d;
-  return out.str();
-}
-
 }  // namespace
 
 TEST_CASE("dtypes are printed and named as PyTorch names them") {
-  for (size_t i = 0; i < kDtypes.size(); ++i) {
-    CHECK(std::string(name(kDtypes[i])) == promoted[0][i]);
-    CHECK(text(kDtypes[i]) == promoted[0][i]);
+  for (size_t i = 0; i < std::size(kAllDtypes); ++i) {
+    CHECK(std::string(name(kAllDtypes[i])) == promoted[0][i]);
+    CHECK(printed(kAllDtypes[i]) == promoted[0][i]);
   }
 }
 
 TEST_CASE("promotion of two dtypes is PyTorch's table") {
-  for (size_t a = 0; a < kDtypes.size(); ++a) {
-    for (size_t b = 0; b < kDtypes.size(); ++b) {
-      CAPTURE(kDtypes[a]);
-      CAPTURE(kDtypes[b]);
-      CHECK(text(promote(kDtypes[a], kDtypes[b])) == promoted[a][b]);
+  for (size_t a = 0; a < std::size(kAllDtypes); ++a) {
+    for (size_t b = 0; b < std::size(kAllDtypes); ++b) {
+      CAPTURE(kAllDtypes[a]);
+      CAPTURE(kAllDtypes[b]);
+      CHECK(printed(promote(kAllDtypes[a], kAllDtypes[b])) == promoted[a][b]);
     }
   }
 }
 
 TEST_CASE("visit names the C++ type whose dtype_of, size and epsilon are those of the dtype") {
-  for (Dtype d : kDtypes) {
+  for (Dtype d : kAllDtypes) {
     CAPTURE(d);
     visit(d, [&](auto t) {
       using T = typename decltype(t)::type;
@@ -105,7 +98,7 @@ TEST_CASE("visit names the C++ type whose dtype_of, size and epsilon are those o
 }
 
 TEST_CASE("narrow dtypes are computed in float32, all others in themselves") {
-  for (Dtype d : kDtypes) {
+  for (Dtype d : kAllDtypes) {
     CAPTURE(d);
     const bool narrow = d == kFloat16 || d == kBFloat16;
     CHECK(is_narrow(d) == narrow);

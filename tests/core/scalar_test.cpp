@@ -5,15 +5,10 @@
 #include <limits>
 
 #include "halftape/core/contract/backend.h"
+#include "halftape/tests/support/nonfinite.h"
 
 using namespace halftape;
-
-namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-}  // namespace
+using testing::kInf, testing::kNaN;
 
 TEST_CASE("a scalar remembers whether it was a bool, an integer or a floating point number") {
   CHECK(Scalar(true).kind() == kBool);

@@ -6,14 +6,15 @@
 #include <vector>
 
 #include "halftape/core/formula/scale.h"
+#include "halftape/tests/support/nonfinite.h"
 
 using namespace halftape;
+using testing::kInf, testing::kNaN;
 
 namespace {
 
 constexpr float largest = std::numeric_limits<float>::max();
 constexpr float smallest = std::numeric_limits<float>::denorm_min();
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 ScaleLaw every(int64_t interval) {
   ScaleLaw law;
@@ -125,7 +126,7 @@ TEST_CASE("the scale is finite and not NaN after any history") {
 }
 
 TEST_CASE("a scale that was set to infinity or NaN becomes finite at the next overflow") {
-  for (const double bad : {kInf, std::numeric_limits<double>::quiet_NaN()}) {
+  for (const double bad : {kInf, kNaN}) {
     const ScaleState s = next({static_cast<float>(bad), 0}, true, ScaleLaw{});
     CHECK(std::isfinite(s.scale));
     CHECK(s.growth_tracker == 0);

@@ -1,34 +1,28 @@
 // Shapes: broadcasting, wrapped dimensions, and size arithmetic that notices overflow.
 #include <doctest/doctest.h>
 
-#include <sstream>
 #include <string>
 
 #include "halftape/core/array_ref.h"
 #include "halftape/core/shape.h"
 #include "halftape/tests/support/message.h"
+#include "halftape/tests/support/printed.h"
 
 using namespace halftape;
 using testing::has;
 using testing::message;
+using testing::printed;
 
 namespace {
 
 constexpr int64_t big = int64_t{1} << 40;
 
-template <class T>
-std::string text(const T& value) {
-  std::ostringstream out;
-  out << value;
-  return out.str();
-}
-
 }  // namespace
 
 TEST_CASE("shapes print as tuples and compare by rank and sizes") {
-  CHECK(text(Shape{}) == "[]");
-  CHECK(text(Shape{2}) == "[2]");
-  CHECK(text(Shape{2, 3}) == "[2, 3]");
+  CHECK(printed(Shape{}) == "[]");
+  CHECK(printed(Shape{2}) == "[2]");
+  CHECK(printed(Shape{2, 3}) == "[2, 3]");
   CHECK(Shape{2, 3} == Shape{2, 3});
   CHECK_FALSE(Shape{2, 3} == Shape{2});
   CHECK_FALSE(Shape{2} == Shape{2, 1});
@@ -72,7 +66,7 @@ TEST_CASE("a number of elements beyond 63 bits is an error, also beside a size o
   CHECK(has(message([] { numel({int64_t{1} << 62, 2}); }), "does not fit 64 bits"));
   CHECK(message([] {
           numel({big, big});
-        }) == "shape [" + text(big) + ", " + text(big) +
+        }) == "shape [" + printed(big) + ", " + printed(big) +
                   "] has a number of elements that does not fit 64 bits");
   CHECK(has(message([] { numel({big, big, 0}); }), "does not fit"));
   CHECK(has(message([] { numel({0, big, big}); }), "does not fit"));

@@ -11,25 +11,17 @@
 #include "halftape/core/contract/backend.h"
 #include "halftape/core/formula/binary.h"
 #include "halftape/core/formula/unary.h"
+#include "halftape/tests/support/arrays.h"
+#include "halftape/tests/support/nonfinite.h"
 
 using namespace halftape;
+using testing::array_of, testing::values;
+using testing::kInf, testing::kNaN;
 
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 using Values = std::vector<double>;
 
-template <class T>
-Array list(const std::vector<T>& v) {
-  const Array a({static_cast<int64_t>(v.size())}, dtype_of<T>, kCPU);
-  for (size_t i = 0; i < v.size(); ++i) a.data<T>()[i] = v[i];
-  return a;
-}
-Values values(const Array& a) {
-  const Array wide = a.to(kFloat64);
-  return {wide.data<double>(), wide.data<double>() + wide.numel()};
-}
 template <class Op>
 Array unary(const Array& x, const Params<Scalar>& p = {}) {
   Array y(x.shape(), x.dtype(), kCPU);
@@ -119,7 +111,7 @@ TEST_CASE_TEMPLATE("arithmetic on halves is exact and then rounded once", T, Hal
     a.push_back(T::from_bits(static_cast<uint16_t>(i * 40503u >> 3)));
     b.push_back(T::from_bits(static_cast<uint16_t>(i * 2654435761u >> 11)));
   }
-  const Array x = list(a), y = list(b);
+  const Array x = array_of(a), y = array_of(b);
   const Dtype d = dtype_of<T>;
   const Array sum = binary<formula::Add>(x, y, d), difference = binary<formula::Sub>(x, y, d),
               product = binary<formula::Mul>(x, y, d), quotient = binary<formula::Div>(x, y, d);
@@ -141,41 +133,43 @@ TEST_CASE_TEMPLATE("arithmetic on halves is exact and then rounded once", T, Hal
 
 TEST_CASE("several steps inside one kernel are not rounded to half in between") {
   // 300² leaves half's range; 300²·2⁻¹⁰ in one kernel does not.
-  const Array x = list<Half>({Half(300.0)});
+  const Array x = array_of<Half>({Half(300.0)});
   CHECK(values(unary<formula::Square>(x)) == Values{kInf});
   CHECK(values(unary<formula::Affine>(x, {.a = 1000, .b = -299000})) == Values{1000});
   // 2048 + 1 is 2048 in half, so that the second step shows.
-  CHECK(values(unary<formula::Affine>(list<Half>({Half(1.0)}), {.a = 2049, .b = -2048})) ==
+  CHECK(values(unary<formula::Affine>(array_of<Half>({Half(1.0)}), {.a = 2049, .b = -2048})) ==
         Values{1});
 }
 
 TEST_CASE("kernels of mixed dtypes compute in the wider and round to the result's") {
-  const Array a = list<Half>({Half(1.0)}), b = list<float>({0x1p-20f}), c = list<double>({0x1p-40});
+  const Array a = array_of<Half>({Half(1.0)}), b = array_of<float>({0x1p-20f}),
+              c = array_of<double>({0x1p-40});
   CHECK(values(binary<formula::Add>(a, b, kFloat32)) == Values{1 + 0x1p-20});
   CHECK(values(binary<formula::Add>(a, c, kFloat64)) == Values{1 + 0x1p-40});
-  CHECK(values(binary<formula::Mul>(list<int64_t>({3}), b, kFloat32)) == Values{3 * 0x1p-20});
-  CHECK(values(binary<formula::Div>(list<int32_t>({7}), list<int32_t>({2}), kFloat32)) ==
+  CHECK(values(binary<formula::Mul>(array_of<int64_t>({3}), b, kFloat32)) == Values{3 * 0x1p-20});
+  CHECK(values(binary<formula::Div>(array_of<int32_t>({7}), array_of<int32_t>({2}), kFloat32)) ==
         Values{3.5});
 }
 
 TEST_CASE("64-bit integers are added, multiplied and compared exactly") {
   constexpr int64_t big = int64_t{1} << 53;
-  const Array a = list<int64_t>({big, -big}), b = list<int64_t>({big + 1, -big - 1});
+  const Array a = array_of<int64_t>({big, -big}), b = array_of<int64_t>({big + 1, -big - 1});
   CHECK(binary<formula::Sub>(b, a, kInt64).data<int64_t>()[0] == 1);
-  CHECK(binary<formula::Add>(a, list<int64_t>({1, 1}), kInt64).data<int64_t>()[0] == big + 1);
-  CHECK(binary<formula::Mul>(b, list<int64_t>({3, 3}), kInt64).data<int64_t>()[1] == -3 * big - 3);
+  CHECK(binary<formula::Add>(a, array_of<int64_t>({1, 1}), kInt64).data<int64_t>()[0] == big + 1);
+  CHECK(binary<formula::Mul>(b, array_of<int64_t>({3, 3}), kInt64).data<int64_t>()[1] ==
+        -3 * big - 3);
   CHECK(values(binary<formula::Lt>(a, b, kBool)) == Values{1, 0});
   CHECK(values(binary<formula::Eq>(a, b, kBool)) == Values{0, 0});
   CHECK(binary<formula::Maximum>(a, b, kInt64).data<int64_t>()[0] == big + 1);
   CHECK(unary<formula::Neg>(b).data<int64_t>()[0] == -big - 1);
   CHECK(unary<formula::Affine>(b, {.a = 1, .b = 1}).data<int64_t>()[0] == big + 2);
-  CHECK(values(binary<formula::Add>(list<uint8_t>({200}), list<uint8_t>({100}), kUInt8)) ==
+  CHECK(values(binary<formula::Add>(array_of<uint8_t>({200}), array_of<uint8_t>({100}), kUInt8)) ==
         Values{44});
 }
 
 TEST_CASE("NaN passes through every rectifier, maximum and clamp, and compares unequal") {
   for (const Dtype d : {kFloat16, kBFloat16, kFloat32, kFloat64}) {
-    const Array x = list<double>({kNaN, -1, 3, kInf, -kInf}).to(d);
+    const Array x = array_of<double>({kNaN, -1, 3, kInf, -kInf}).to(d);
     const Array one = full({5}, 1, d, kCPU), nan = full({5}, kNaN, d, kCPU);
     for (const Array& y : {unary<formula::Relu>(x), unary<formula::Clamp>(x, {.a = 0, .b = 2}),
                            unary<formula::Sign>(x), binary<formula::Maximum>(x, one, d),
@@ -189,7 +183,7 @@ TEST_CASE("NaN passes through every rectifier, maximum and clamp, and compares u
     CHECK(values(binary<formula::Eq>(nan, nan, kBool)) == Values(5, 0));
     CHECK(values(binary<formula::Ne>(nan, nan, kBool)) == Values(5, 1));
     CHECK(values(binary<formula::Le>(x, one, kBool)) == Values{0, 1, 0, 0, 1});
-    const Array y(x.shape(), d, kCPU), c = list<int32_t>({1, 0, 1, 0, 1}).to(kBool);
+    const Array y(x.shape(), d, kCPU), c = array_of<int32_t>({1, 0, 1, 0, 1}).to(kBool);
     cpu_backend().where(y, c, one, nan);  // what is not chosen does not matter
     CHECK(values(y)[0] == 1);
     CHECK(values(y)[2] == 1);
@@ -201,10 +195,10 @@ TEST_CASE("NaN passes through every rectifier, maximum and clamp, and compares u
 /// finite, or where an element depends on its neighbours.
 template <class Op>
 double worst_ulps(const std::vector<float>& all, double (*exact_of)(double)) {
-  const Array x = list(all), y = unary<Op>(x);
+  const Array x = array_of(all), y = unary<Op>(x);
   double worst = 0;
   for (size_t i = 0; i < all.size(); ++i) {
-    const Array one = unary<Op>(list<float>({all[i]}));
+    const Array one = unary<Op>(array_of<float>({all[i]}));
     const float got = y.data<float>()[i], alone = one.data<float>()[0];
     if (std::memcmp(&got, &alone, sizeof got) != 0) return kInf;
     const double exact = exact_of(all[i]);

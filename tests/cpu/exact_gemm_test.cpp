@@ -8,27 +8,14 @@
 
 #include "halftape/core/contract/backend.h"
 #include "halftape/core/machine/threads.h"
+#include "halftape/tests/support/arrays.h"
+#include "halftape/tests/support/dtypes.h"
 
 using namespace halftape;
+using testing::kFloats;
+using testing::laid_out;
 
 namespace {
-
-const Dtype kFloats[] = {kFloat16, kBFloat16, kFloat32, kFloat64};
-
-/// The same elements with other strides: 0 as they are, 1 transposed, 2 every second row and every
-/// third column of a larger block, from its second element on.
-Array laid_out(const Array& x, int how) {
-  const int last = x.dim() - 1;
-  if (how == 0) return x;
-  if (how == 1) return x.transpose(last - 1, last).clone().transpose(last - 1, last);
-  Shape wide = x.shape();
-  wide[last - 1] = 2 * wide[last - 1] + 1, wide[last] = 3 * wide[last] + 1;
-  const Array y = Array(wide, x.dtype(), kCPU)
-                      .slice(last - 1, 1, wide[last - 1], 2)
-                      .slice(last, 1, wide[last], 3);
-  backend(kCPU).copy(y, x);
-  return y;
-}
 
 /// The values, row by row, rounded to the dtype: a sum of whole numbers below 2^53 is a double.
 Array rounded(const std::vector<int64_t>& values, const Shape& shape, Dtype dtype) {

@@ -2,30 +2,21 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "halftape/core/contract/backend.h"
 #include "halftape/core/machine/cpu_capability.h"
 #include "halftape/core/machine/threads.h"
+#include "halftape/tests/support/arrays.h"
 #include "halftape/tests/support/native_bfloat16.h"
+#include "halftape/tests/support/nonfinite.h"
 
 using namespace halftape;
+using testing::kInf, testing::kNaN;
+using testing::laid_out, testing::normal, testing::values;
 
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-Array random(const Shape& shape, Dtype dtype, uint64_t seed) {
-  const Array a(shape, dtype, kCPU);
-  backend(kCPU).random(a, Distribution::Normal, 0, 1, {.seed = seed, .offset = 0});
-  return a;
-}
-std::vector<double> values(const Array& a) {
-  const Array wide = a.to(kFloat64).to_contiguous();
-  return {wide.data<double>(), wide.data<double>() + wide.numel()};
-}
 Array filled(const Shape& shape, double value, Dtype dtype) {
   return full(shape, value, dtype, kCPU);
 }
@@ -94,7 +85,7 @@ TEST_CASE("random products are within the bound of float accumulation and one ro
     CAPTURE(z.k);
     for (const Dtype d : {kFloat16, kBFloat16, kFloat32, kFloat64}) {
       CAPTURE(d);
-      const Array a = random({z.m, z.k}, d, 1), b = random({z.k, z.n}, d, 2);
+      const Array a = normal({z.m, z.k}, d, 1), b = normal({z.k, z.n}, d, 2);
       const Dtype inner = d == kFloat64 ? kFloat64 : kFloat32;
       const Array y({z.m, z.n}, d, kCPU);
       cpu_backend().gemm({.d = y, .a = a, .b = b});
@@ -178,7 +169,7 @@ TEST_CASE("a depth of 0 gives beta d + bias, and no rows or columns give nothing
 }
 
 TEST_CASE("leading dimensions are a batch, whose matrices may be repeated") {
-  const Array a = random({2, 3, 5, 7}, kFloat32, 1), b = random({7, 4}, kFloat32, 2);
+  const Array a = normal({2, 3, 5, 7}, kFloat32, 1), b = normal({7, 4}, kFloat32, 2);
   const Array y({2, 3, 5, 4}, kFloat32, kCPU), single({5, 4}, kFloat32, kCPU);
   cpu_backend().gemm({.d = y, .a = a, .b = b.expand({2, 3, 7, 4})});
   for (int i = 0; i < 2; ++i) {
@@ -209,18 +200,6 @@ TEST_CASE("one NaN or infinity spoils its row and column and no more") {
 
 namespace {
 
-/// The same elements with other strides: 0 as they are, 1 transposed, 2 every second of each
-/// dimension.
-Array laid_out(const Array& x, int how) {
-  if (how == 1)
-    return x.transpose(-2 + x.dim(), -1 + x.dim()).clone().transpose(-2 + x.dim(), -1 + x.dim());
-  if (how == 0) return x;
-  const Array wide({2 * x.size(0), 3 * x.size(1)}, x.dtype(), kCPU);
-  const Array y = wide.slice(0, 0, wide.size(0), 2).slice(1, 1, wide.size(1), 3);
-  backend(kCPU).copy(y, x);
-  return y;
-}
-
 /// What packed_gemm() says an element is.
 double chain(const std::vector<double>& a, const std::vector<double>& b, size_t i, size_t j,
              size_t n, size_t k) {
@@ -246,7 +225,7 @@ TEST_CASE("with fused multiply-add, an element is one chain of them in any shape
     CAPTURE(z.k);
     for (const Dtype d : {kFloat16, kBFloat16, kFloat32}) {
       CAPTURE(d);
-      const Array a = random({z.m, z.k}, d, 3), b = random({z.k, z.n}, d, 4);
+      const Array a = normal({z.m, z.k}, d, 3), b = normal({z.k, z.n}, d, 4);
       const auto x = values(a), y = values(b);
       std::vector<double> expected;
       for (int64_t i = 0; i < z.m; ++i)
@@ -292,7 +271,7 @@ TEST_CASE("native products of bfloat16 are right and the same in any shape and l
   for (const Size z : {Size{1, 1, 1}, Size{1, 40, 3}, Size{40, 1, 3}, Size{14, 32, 16},
                        Size{15, 33, 17}, Size{29, 47, 1031}, Size{65, 64, 512}, Size{8, 2100, 9}}) {
     CAPTURE(z.k);
-    const Array a = random({z.m, z.k}, kBFloat16, 3), b = random({z.k, z.n}, kBFloat16, 4);
+    const Array a = normal({z.m, z.k}, kBFloat16, 3), b = normal({z.k, z.n}, kBFloat16, 4);
     const Array wide({z.m, z.n}, kFloat32, kCPU), first({z.m, z.n}, kBFloat16, kCPU);
     cpu_backend().gemm({.d = wide, .a = a, .b = b});
     CHECK(worst(wide, a, b, kFloat32) <= 1);
@@ -312,7 +291,7 @@ TEST_CASE("native products of bfloat16 are no less accurate than chains, against
   if (!has_native_bfloat16()) return;
   const testing::NativeBFloat16 on(true);
   for (const int64_t k : {16, 256, 784, 4096}) {
-    const Array a = random({128, k}, kBFloat16, 9), b = random({k, 128}, kBFloat16, 10);
+    const Array a = normal({128, k}, kBFloat16, 9), b = normal({k, 128}, kBFloat16, 10);
     const Array right({128, 128}, kFloat64, kCPU), native({128, 128}, kFloat32, kCPU),
         chain = empty_like(native);
     cpu_backend().gemm({.d = right, .a = a.to(kFloat64), .b = b.to(kFloat64)});
@@ -341,12 +320,12 @@ TEST_CASE("products have the same bits with any number of threads") {
                        Size{5, 100, 100, 100}, Size{300, 20, 30, 40}}) {
     CAPTURE(z.batches);
     CAPTURE(z.m);
-    const Array a = random({z.batches, z.m, z.k}, kFloat32, 5),
-                b = random({z.batches, z.k, z.n}, kFloat32, 6), bias = random({z.n}, kFloat32, 7);
+    const Array a = normal({z.batches, z.m, z.k}, kFloat32, 5),
+                b = normal({z.batches, z.k, z.n}, kFloat32, 6), bias = normal({z.n}, kFloat32, 7);
     std::vector<double> first;
     for (const int threads : {1, 2, 3, 8}) {
       set_num_threads(threads);
-      const Array y = random({z.batches, z.m, z.n}, kFloat32, 8);
+      const Array y = normal({z.batches, z.m, z.n}, kFloat32, 8);
       cpu_backend().gemm({.d = y, .a = a, .b = b, .bias = &bias, .alpha = 0.3, .beta = 0.7});
       if (first.empty()) first = values(y);
       CHECK(values(y) == first);
@@ -366,8 +345,8 @@ TEST_CASE("alpha, beta and bias are the same in every layout of the result") {
     for (const Dtype d : {kFloat16, kBFloat16, kFloat32}) {
       CAPTURE(d);
       for (const int64_t n : {3, 32, 50, 96}) {
-        const Array a = random({70, s.depth}, d, 1), b = random({s.depth, n}, d, 2),
-                    c = random({70, n}, d, 3), bias = random({n}, kBFloat16, 4);
+        const Array a = normal({70, s.depth}, d, 1), b = normal({s.depth, n}, d, 2),
+                    c = normal({70, n}, d, 3), bias = normal({n}, kBFloat16, 4);
         std::vector<double> first;
         for (int how = 0; how < 9; ++how) {
           const Array y = laid_out(c.clone(), how % 3);
@@ -408,8 +387,8 @@ TEST_CASE("relu and its gradient in a product are those of what it gives without
     CAPTURE(z.n);
     for (const Dtype dtype : {kFloat16, kBFloat16, kFloat32, kFloat64}) {
       CAPTURE(dtype);
-      const Array a = random({z.batch, z.m, z.k}, dtype, 1),
-                  b = random({z.batch, z.k, z.n}, dtype, 2), bias = random({z.n}, dtype, 3);
+      const Array a = normal({z.batch, z.m, z.k}, dtype, 1),
+                  b = normal({z.batch, z.k, z.n}, dtype, 2), bias = normal({z.n}, dtype, 3);
       for (const Array* added : {&bias, static_cast<const Array*>(nullptr)}) {
         const Array plain({z.batch, z.m, z.n}, dtype, kCPU);
         cpu_backend().gemm({.d = plain, .a = a, .b = b, .bias = added});

@@ -17,7 +17,7 @@ using namespace halftape;
 namespace {
 
 const std::vector<int64_t> lengths = {0, 1, 3, 15, 16, 17, 31, 32, 33, 63, 64, 65, 257, 513, 4097};
-const std::vector<Dtype> floats = {kFloat16, kBFloat16, kFloat32};
+const std::vector<Dtype> kNarrowFloats = {kFloat16, kBFloat16, kFloat32};
 
 /// Normal numbers, with zeros of both signs, infinities and NaNs of both signs among them if wild.
 Array numbers(const Shape& shape, Dtype d, uint64_t seed, bool wild) {
@@ -124,7 +124,7 @@ void check_maps(int64_t rows, int64_t n, Dtype d) {
 }  // namespace
 
 TEST_CASE("sums and maps of every layout have the bits of the plain formula") {
-  for (const Dtype d : floats) {
+  for (const Dtype d : kNarrowFloats) {
     for (const int64_t n : lengths) check_maps(3, n, d);
     for (const int64_t n : {59, 64, 96, 256, 513}) check_maps(70, n, d);
   }
@@ -156,7 +156,7 @@ TEST_CASE("a million elements are rounded to bfloat16 as one is, wherever a NaN 
 }
 
 TEST_CASE("reductions have the bits of the documented order, with NaN and without") {
-  for (const Dtype d : floats)
+  for (const Dtype d : kNarrowFloats)
     for (const bool wild : {false, true})
       for (const int64_t n : lengths) {
         if (n == 0) continue;

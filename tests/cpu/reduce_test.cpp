@@ -2,20 +2,20 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "halftape/core/contract/backend.h"
 #include "halftape/core/formula/reduce.h"
+#include "halftape/tests/support/arrays.h"
+#include "halftape/tests/support/dtypes.h"
+#include "halftape/tests/support/nonfinite.h"
 
 using namespace halftape;
+using testing::array_of, testing::set, testing::values;
+using testing::kFloats;
+using testing::kInf, testing::kNaN;
 
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-const std::vector<Dtype> floats = {kFloat16, kBFloat16, kFloat32, kFloat64};
 
 template <class Op>
 Array reduce(const Array& x, const Dims& dims, Dtype to) {
@@ -34,17 +34,6 @@ int64_t argmax(const Array& x) {
   cpu_backend().argmax(y, x, 0);
   return read_int64(y);
 }
-std::vector<double> values(const Array& a) {
-  const Array wide = a.to(kFloat64).to_contiguous();
-  return {wide.data<double>(), wide.data<double>() + wide.numel()};
-}
-template <class T>
-Array list(const std::vector<T>& v) {
-  const Array a({static_cast<int64_t>(v.size())}, dtype_of<T>, kCPU);
-  std::copy(v.begin(), v.end(), a.data<T>());
-  return a;
-}
-void set(const Array& a, int64_t i, double value) { cpu_backend().fill(a.select(0, i), value); }
 
 }  // namespace
 
@@ -118,7 +107,7 @@ TEST_CASE("16-bit numbers are summed down any number of rows and columns") {
 TEST_CASE("integers and bools are summed exactly in 64 bits") {
   CHECK(reduce<formula::Sum>(full({100003}, 255, kUInt8, kCPU), kInt64) == 255.0 * 100003);
   CHECK(reduce<formula::Sum>(full({100003}, true, kBool, kCPU), kInt64) == 100003);
-  const Array x = list<int64_t>({(int64_t{1} << 60) + 1, int64_t{1} << 60, -5});
+  const Array x = array_of<int64_t>({(int64_t{1} << 60) + 1, int64_t{1} << 60, -5});
   CHECK(read_int64(reduce<formula::Sum>(x, {0}, kInt64)) == (int64_t{1} << 61) - 4);
   CHECK(reduce<formula::Sum>(full({4}, 0x7fffffff, kInt32, kCPU), kInt64) == 4.0 * 0x7fffffff);
   CHECK(read_int64(reduce<formula::Max>(x, {0}, kInt64)) == (int64_t{1} << 60) + 1);
@@ -167,7 +156,7 @@ TEST_CASE("reductions of any dimensions agree with plain loops") {
 }
 
 TEST_CASE("NaN wins every maximum and minimum, wherever it stands, and infinities take part") {
-  for (const Dtype d : floats) {
+  for (const Dtype d : kFloats) {
     CAPTURE(d);
     for (const int64_t n : {1, 33, 5000}) {
       for (const int64_t i : {int64_t{0}, n / 2, n - 1}) {
@@ -194,25 +183,25 @@ TEST_CASE("NaN wins every maximum and minimum, wherever it stands, and infinitie
 }
 
 TEST_CASE("argmax names the first of equals and the first NaN") {
-  CHECK(argmax(list<float>({1, 3, 3, 2, 3})) == 1);
+  CHECK(argmax(array_of<float>({1, 3, 3, 2, 3})) == 1);
   CHECK(argmax(full({1000}, -kInf, kFloat16, kCPU)) == 0);
   const auto nan = static_cast<float>(kNaN);
-  CHECK(argmax(list<float>({1, nan, 9, nan})) == 1);
-  CHECK(argmax(list<float>({static_cast<float>(kInf), nan})) == 1);
-  CHECK(argmax(list<float>({-0.0f, 0.0f})) == 0);
-  CHECK(argmax(list<int32_t>({-7, -3, -5})) == 1);
-  const Array rows = list<float>({1, 5, 2, 9, 0, 3}).reshape({2, 3}), y({3}, kInt64, kCPU);
+  CHECK(argmax(array_of<float>({1, nan, 9, nan})) == 1);
+  CHECK(argmax(array_of<float>({static_cast<float>(kInf), nan})) == 1);
+  CHECK(argmax(array_of<float>({-0.0f, 0.0f})) == 0);
+  CHECK(argmax(array_of<int32_t>({-7, -3, -5})) == 1);
+  const Array rows = array_of<float>({1, 5, 2, 9, 0, 3}).reshape({2, 3}), y({3}, kInt64, kCPU);
   cpu_backend().argmax(y, rows, 0);
   CHECK(values(y) == std::vector<double>{1, 0, 1});
 }
 
 TEST_CASE("argmax tells 64-bit integers apart that double cannot") {
-  CHECK(argmax(list<int64_t>({int64_t{1} << 53, (int64_t{1} << 53) + 1})) == 1);
-  CHECK(argmax(list<int64_t>({0, 0x7ffffffffffffffe, 0x7fffffffffffffff})) == 2);
+  CHECK(argmax(array_of<int64_t>({int64_t{1} << 53, (int64_t{1} << 53) + 1})) == 1);
+  CHECK(argmax(array_of<int64_t>({0, 0x7ffffffffffffffe, 0x7fffffffffffffff})) == 2);
 }
 
 TEST_CASE("nothing sums to 0, and its maximum is where a maximum starts") {
-  for (const Dtype d : floats) {
+  for (const Dtype d : kFloats) {
     const Array none({0}, d, kCPU), flat({3, 0, 2}, d, kCPU);
     CHECK(reduce<formula::Sum>(none, d) == 0);
     CHECK(reduce<formula::Max>(none, d) == -kInf);

@@ -2,29 +2,26 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "halftape/core/contract/backend.h"
+#include "halftape/tests/support/arrays.h"
+#include "halftape/tests/support/dtypes.h"
+#include "halftape/tests/support/nonfinite.h"
 
 using namespace halftape;
+using testing::kFloats;
+using testing::kInf, testing::kNaN;
+using testing::normal, testing::values;
 
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-const std::vector<Dtype> floats = {kFloat16, kBFloat16, kFloat32, kFloat64};
 using Row = std::vector<double>;
 
 Array row(const Row& v, Dtype dtype) {
   const Array a({1, static_cast<int64_t>(v.size())}, kFloat64, kCPU);
   std::copy(v.begin(), v.end(), a.data<double>());
   return a.to(dtype);
-}
-Row values(const Array& a) {
-  const Array wide = a.to(kFloat64).to_contiguous();
-  return {wide.data<double>(), wide.data<double>() + wide.numel()};
 }
 Row softmax(const Array& x, bool log, Dtype to) {
   const Array y(x.shape(), to, kCPU);
@@ -44,9 +41,7 @@ Row expected(const Row& x, bool log) {
   return y;
 }
 Row random(int64_t n, Dtype dtype, double spread, uint64_t seed = 1) {
-  const Array a({n}, dtype, kCPU);
-  cpu_backend().random(a, Distribution::Normal, 0, spread, {.seed = seed, .offset = 0});
-  return values(a);
+  return values(normal({n}, dtype, seed, spread));
 }
 bool all_nan(const Row& y) {
   for (const double v : y)
@@ -82,7 +77,7 @@ TEST_CASE("a softmax may be written over what it is made from") {
 }
 
 TEST_CASE("softmax and log_softmax agree with their definition at every length") {
-  for (const Dtype d : floats) {
+  for (const Dtype d : kFloats) {
     CAPTURE(d);
     for (const int64_t n : {1, 7, 31, 32, 33, 1000, 20011}) {
       CAPTURE(n);
@@ -109,7 +104,7 @@ TEST_CASE("a float32 result of half inputs is not rounded to half") {
 }
 
 TEST_CASE("equal values share the whole, to the last bit where it divides evenly") {
-  for (const Dtype d : floats) {
+  for (const Dtype d : kFloats) {
     for (const double v : {0.0, 1000.0, -60000.0, 65504.0}) {
       CHECK(softmax(Row(8, v), false, d) == Row(8, 0.125));
       CHECK(softmax(Row(1, v), false, d) == Row(1, 1));
@@ -121,7 +116,7 @@ TEST_CASE("equal values share the whole, to the last bit where it divides evenly
 }
 
 TEST_CASE("large values do not overflow, and a far smaller one has no share") {
-  for (const Dtype d : floats) {
+  for (const Dtype d : kFloats) {
     CAPTURE(d);
     CHECK(softmax({60000, 0, -60000}, false, d) == Row{1, 0, 0});
     CHECK(softmax({-60000, -60000}, false, d) == Row{0.5, 0.5});
@@ -133,7 +128,7 @@ TEST_CASE("large values do not overflow, and a far smaller one has no share") {
 }
 
 TEST_CASE("minus infinity masks an element and the rest is as without it") {
-  for (const Dtype d : floats) {
+  for (const Dtype d : kFloats) {
     CAPTURE(d);
     for (const int64_t n : {2, 33, 100}) {
       Row x = random(n, d, 2);
@@ -156,7 +151,7 @@ TEST_CASE("minus infinity masks an element and the rest is as without it") {
 }
 
 TEST_CASE("a row of nothing but minus infinity, or with an infinity or NaN, is NaN throughout") {
-  for (const Dtype d : floats) {
+  for (const Dtype d : kFloats) {
     for (const bool log : {false, true}) {
       for (const size_t n : {size_t{1}, size_t{3}, size_t{32}, size_t{33}}) {
         CHECK(all_nan(softmax(Row(n, -kInf), log, d)));
@@ -182,7 +177,7 @@ TEST_CASE("a spoilt row leaves its neighbours alone, and empty ones do nothing")
 }
 
 TEST_CASE("the gradients are y (g - sum g y) and g - e^y sum g") {
-  for (const Dtype d : floats) {
+  for (const Dtype d : kFloats) {
     CAPTURE(d);
     for (const int64_t n : {1, 31, 33, 1000}) {
       CAPTURE(n);

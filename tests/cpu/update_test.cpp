@@ -3,27 +3,24 @@
 
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <string>
 #include <vector>
 
 #include "halftape/core/contract/unfused.h"
+#include "halftape/tests/support/arrays.h"
+#include "halftape/tests/support/dtypes.h"
+#include "halftape/tests/support/nonfinite.h"
 
 using namespace halftape;
+using testing::kFloats;
+using testing::kInf, testing::kNaN;
+using testing::set;
 
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-const std::vector<Dtype> floats = {kFloat16, kBFloat16, kFloat32, kFloat64};
 
 Array one(double value) { return full({1}, value, kFloat32, kCPU); }
 double at(const Array& a, int64_t i) {
   return read_double(a.reshape({a.numel()}).slice(0, i, i + 1));
-}
-void set(const Array& a, int64_t i, double value) {
-  cpu_backend().fill(a.reshape({a.numel()}).slice(0, i, i + 1), value);
 }
 std::string bytes(const Array& a) {
   return {static_cast<const char*>(a.raw()),
@@ -63,7 +60,7 @@ struct State {
 }  // namespace
 
 TEST_CASE("unscale multiplies every gradient and reports nothing when all are finite") {
-  for (const Dtype d : floats) {
+  for (const Dtype d : kFloats) {
     CAPTURE(d);
     std::vector<Array> grads;
     for (const int64_t n : {0, 1, 31, 33, 1000, 100003}) grads.push_back(full({n}, 3, d, kCPU));
@@ -81,7 +78,7 @@ TEST_CASE("unscale multiplies every gradient and reports nothing when all are fi
 }
 
 TEST_CASE("unscale finds one infinity or NaN in any position of any gradient of any dtype") {
-  for (const Dtype d : floats) {
+  for (const Dtype d : kFloats) {
     CAPTURE(d);
     for (const double bad : {kInf, -kInf, kNaN}) {
       for (const double inv_scale : {1.0, 0.5, 0x1p-16}) {
@@ -105,7 +102,7 @@ TEST_CASE("unscale finds one infinity or NaN in any position of any gradient of 
 }
 
 TEST_CASE("unscale has the same bits in every layout") {
-  for (const Dtype d : floats) {
+  for (const Dtype d : kFloats) {
     for (const double inv_scale : {1.0, 1 / 3.0, 0x1p-20}) {
       const Array g({6, 70}, d, kCPU), wide({6, 140}, d, kCPU);
       cpu_backend().random(g, Distribution::Normal, 0, 1, {.seed = 3, .offset = 0});
@@ -120,7 +117,7 @@ TEST_CASE("unscale has the same bits in every layout") {
 }
 
 TEST_CASE("a loss of one element is scaled as its steps would, of any dtype") {
-  for (const Dtype d : floats) {
+  for (const Dtype d : kFloats) {
     for (const Shape& shape : {Shape{}, Shape{1}, Shape{3}}) {
       for (const double loss : {0.7, -3e4, 1e-7, kInf, -kInf, kNaN}) {
         for (const double scale : {1024.0, 1000.0, 1e30}) {
@@ -160,9 +157,9 @@ TEST_CASE("a loss of one element is scaled as its steps would, of any dtype") {
 }
 
 TEST_CASE("unscale finds it among gradients of different dtypes, and nothing in an empty list") {
-  for (size_t which = 0; which < floats.size(); ++which) {
+  for (size_t which = 0; which < std::size(kFloats); ++which) {
     std::vector<Array> grads;
-    for (const Dtype d : floats) grads.push_back(full({2, 3}, 1, d, kCPU));
+    for (const Dtype d : kFloats) grads.push_back(full({2, 3}, 1, d, kCPU));
     CHECK_FALSE(finds(grads, 0.5));
     set(grads[which], 5, kInf);
     CHECK(finds(grads, 0.5));
@@ -193,7 +190,7 @@ TEST_CASE("a verdict is raised and never taken back") {
 }
 
 TEST_CASE("a skipped update leaves every byte, whatever the gradient holds, and raises versions") {
-  for (const Dtype d : floats) {
+  for (const Dtype d : kFloats) {
     CAPTURE(d);
     for (const Shape& shape : {Shape{}, Shape{33}, Shape{130, 130}}) {
       for (const double gradient : {1.0, kInf, kNaN}) {
@@ -349,7 +346,7 @@ TEST_CASE("transition() is next() and counted() on arrays, over all results") {
 }
 
 TEST_CASE("unscale names the first gradient that is not finite and still divides the others") {
-  for (const Dtype d : floats) {
+  for (const Dtype d : kFloats) {
     std::vector<Array> grads;
     for (int i = 0; i < 5; ++i) grads.push_back(full({3}, 4, d, kCPU));
     grads[1] = {};  // a parameter without a gradient keeps its place in the count
@@ -364,7 +361,7 @@ TEST_CASE("unscale names the first gradient that is not finite and still divides
 }
 
 TEST_CASE("check_finite looks and leaves everything as it is") {
-  for (const Dtype d : floats) {
+  for (const Dtype d : kFloats) {
     const std::vector<Array> xs = {full({40}, 3, d, kCPU), Array(),
                                    full({2, 5}, 3, d, kCPU).transpose(0, 1)};
     const Array found = one(0);
@@ -385,7 +382,7 @@ TEST_CASE("check_finite looks and leaves everything as it is") {
 }
 
 TEST_CASE("check_finite looks at what a division would give, and tells where") {
-  for (const Dtype d : floats) {
+  for (const Dtype d : kFloats) {
     std::vector<Array> xs = {full({3}, 1, d, kCPU), Array(), full({40}, 1024, d, kCPU)};
     const Array found = one(0), first = full({1}, -1, kInt64, kCPU);
     cpu_backend().check_finite(xs, found, one(0x1p100), first);

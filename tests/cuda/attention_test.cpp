@@ -18,21 +18,21 @@ namespace {
 struct Sizes {
   int64_t B, H, L, S, E, F;
 };
-Array normal(const Shape& shape, Dtype dtype, uint64_t seed) {
+Array normal_on_gpu(const Shape& shape, Dtype dtype, uint64_t seed) {
   const Array x(shape, dtype, kCUDA);
   backend(kCUDA).random(x, Distribution::Normal, 0, 1, {.seed = seed, .offset = 0});
   return x;
 }
 AttentionGrad task_of(const Sizes& z, Dtype dtype) {
   const Dtype wide = compute_dtype(dtype);
-  Attention a{.q = normal({z.B, z.H, z.L, z.E}, dtype, 1),
-              .k = normal({z.B, z.H, z.S, z.E}, dtype, 2),
-              .v = normal({z.B, z.H, z.S, z.F}, dtype, 3)};
+  Attention a{.q = normal_on_gpu({z.B, z.H, z.L, z.E}, dtype, 1),
+              .k = normal_on_gpu({z.B, z.H, z.S, z.E}, dtype, 2),
+              .v = normal_on_gpu({z.B, z.H, z.S, z.F}, dtype, 3)};
   a.scale = 0.25;
   a.y = Array({z.B, z.H, z.L, z.F}, dtype, kCUDA);
   a.largest = Array({z.B, z.H, z.L}, wide, kCUDA), a.total = Array({z.B, z.H, z.L}, wide, kCUDA);
   return {.of = a,
-          .g = normal({z.B, z.H, z.L, z.F}, dtype, 4),
+          .g = normal_on_gpu({z.B, z.H, z.L, z.F}, dtype, 4),
           .dq = Array(a.q.shape(), dtype, kCUDA),
           .dk = Array(a.k.shape(), dtype, kCUDA),
           .dv = Array(a.v.shape(), dtype, kCUDA)};

@@ -2,12 +2,14 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <limits>
 #include <string>
 #include <vector>
 
+#include "halftape/tests/support/arrays.h"
 #include "halftape/tests/support/close.h"
+#include "halftape/tests/support/dtypes.h"
 #include "halftape/tests/support/message.h"
+#include "halftape/tests/support/nonfinite.h"
 #include "on_gpu.h"
 #if defined(HALFTAPE_SIMT)
 #include "settings.h"
@@ -17,17 +19,12 @@ using namespace halftape;
 using halftape::testing::differ;
 using halftape::testing::message;
 using halftape::testing::on_gpu;
+using testing::kFloats;
+using testing::kInf;
+using testing::normal;
 
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-const Dtype floats[] = {kFloat16, kBFloat16, kFloat32, kFloat64};
-
-Array normal(const Shape& shape, Dtype dtype, uint64_t seed, double spread = 2) {
-  Array x(shape, dtype, kCPU);
-  cpu_backend().random(x, Distribution::Normal, 0, spread, {seed, 0});
-  return x;
-}
 /// Classes below C; every fifth target is ignored.
 Array some_classes(const Shape& shape, int64_t C, int64_t ignored) {
   const Array t(shape, kInt64, kCPU);
@@ -83,9 +80,9 @@ struct Both {
 
 TEST_CASE("gpu: cross_entropy and its gradient are the CPU's, for rows of any length and dtype") {
   for (const int64_t C : {1, 5, 32, 33, 256, 257, 1000, 1024, 1025, 5000}) {
-    for (const Dtype dtype : floats) {
+    for (const Dtype dtype : kFloats) {
       const Dtype wide = dtype == kFloat64 ? kFloat64 : kFloat32;
-      const Array x = normal({3, 7, C}, dtype, 1), t = some_classes({3, 7}, C, -100);
+      const Array x = normal({3, 7, C}, dtype, 1, 2), t = some_classes({3, 7}, C, -100);
       const Array w = full({C}, 0.5, wide, kCPU);
       for (int64_t c = 0; c < C; c += 3) cpu_backend().fill(w.slice(0, c, c + 1), 1.75);
       for (const bool weighted : {false, true}) {
@@ -105,10 +102,10 @@ TEST_CASE("gpu: cross_entropy and its gradient are the CPU's, for rows of any le
 
 TEST_CASE("gpu: cross_entropy gives no other bits for logits that lie otherwise") {
   for (const int64_t C : {5, 300, 1500}) {
-    for (const Dtype dtype : floats) {
+    for (const Dtype dtype : kFloats) {
       CAPTURE(C);
       CAPTURE(dtype);
-      const Array x = normal({6, C}, dtype, 2), t = some_classes({6}, C, 1);
+      const Array x = normal({6, C}, dtype, 2, 2), t = some_classes({6}, C, 1);
       const Both plain(x, t, {}, 0.1, 1);
       plain.run();
       const Array turned = x.transpose(0, 1).clone().transpose(0, 1);
@@ -126,7 +123,7 @@ TEST_CASE("gpu: cross_entropy gives no other bits for logits that lie otherwise"
 
 TEST_CASE("gpu: what of cross_entropy is not wanted is not written, and nothing else changes") {
   for (const int64_t C : {10, 1500}) {
-    const Array x = normal({9, C}, kFloat32, 3), t = some_classes({9}, C, -1);
+    const Array x = normal({9, C}, kFloat32, 3, 2), t = some_classes({9}, C, -1);
     for (const bool counted : {false, true}) {
       for (const bool grad : {false, true}) {
         const Both both(x, t, {}, 0, -1, counted, grad);
@@ -149,7 +146,7 @@ TEST_CASE("gpu: a block that works on one long row of logits after the other kee
 
 TEST_CASE("gpu: rows of infinities and NaN lose what they do on the CPU, ignored ones nothing") {
   for (const int64_t C : {9, 300, 1500}) {
-    const Array x = normal({6, C}, kFloat32, 5), t = some_classes({6}, C, 2);
+    const Array x = normal({6, C}, kFloat32, 5, 2), t = some_classes({6}, C, 2);
     cpu_backend().fill(x.select(0, 0), -kInf);
     cpu_backend().fill(x.slice(0, 1, 2).slice(1, 3, 4), kInf);
     cpu_backend().fill(x.slice(0, 2, 3).slice(1, 4, 5), std::nan(""));
@@ -168,7 +165,7 @@ TEST_CASE("gpu: a target out of range is told in the CPU's words, and the other 
     for (const int64_t bad : {C, int64_t{-1}, C + 100000}) {
       CAPTURE(C);
       CAPTURE(bad);
-      const Array x = normal({4, C}, kFloat32, 6), t = some_classes({4}, C, -100);
+      const Array x = normal({4, C}, kFloat32, 6, 2), t = some_classes({4}, C, -100);
       t.data<int64_t>()[2] = bad;
       const Both both(x, t, {}, 0, -100);
       const std::string expected = message([&] { cpu_backend().cross_entropy(both.cpu); });
@@ -191,10 +188,10 @@ TEST_CASE("gpu: a target out of range is told in the CPU's words, and the other 
 
 TEST_CASE("gpu: the mean of few rows and of many, and its gradient in every dtype") {
   for (const int64_t rows : {1, 31, 300, 4096, 4097, 20000}) {
-    for (const Dtype dtype : floats) {
+    for (const Dtype dtype : kFloats) {
       CAPTURE(rows);
       CAPTURE(dtype);
-      const Array x = normal({rows, 3}, dtype, 5), t = some_classes({rows}, 3, -100);
+      const Array x = normal({rows, 3}, dtype, 5, 2), t = some_classes({rows}, 3, -100);
       const Both both(x, t, {}, 0, -100);
       both.run();
       both.compare();
@@ -222,7 +219,7 @@ TEST_CASE("gpu: a mean that is also scaled is so as by a call of its own") {
         CAPTURE(rows);
         CAPTURE(dtype);
         CAPTURE(bad);
-        const Array x = normal({rows, 3}, dtype, 5), t = some_classes({rows}, 3, -100);
+        const Array x = normal({rows, 3}, dtype, 5, 2), t = some_classes({rows}, 3, -100);
         if (bad) cpu_backend().fill(x.slice(0, rows - 1, rows), std::nan(""));
         const Both unfused(x, t, {}, 0, -100), fused(x, t, {}, 0, -100);
         const Dtype wide = dtype == kFloat64 ? kFloat64 : kFloat32;
@@ -265,7 +262,7 @@ TEST_CASE("gpu: the block that takes the mean waits for rows that other blocks s
   const simt::With settings(side_by_side);
   for (int64_t rows = 9; rows < 40; ++rows) {
     CAPTURE(rows);
-    const Array x = normal({rows, 900}, kFloat32, static_cast<uint64_t>(rows)),
+    const Array x = normal({rows, 900}, kFloat32, static_cast<uint64_t>(rows), 2),
                 t = some_classes({rows}, 900, -100);
     const Both both(x, t, {}, 0, -100);
     both.run();

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "halftape/core/formula/reduce.h"
+#include "halftape/tests/support/dtypes.h"
+#include "halftape/tests/support/message.h"
 #include "on_gpu.h"
 
 using namespace halftape;
@@ -12,13 +14,10 @@ using namespace halftape::testing;
 
 namespace {
 
-const std::vector<Dtype> all_dtypes = {kBool,    kUInt8,    kInt32,   kInt64,
-                                       kFloat16, kBFloat16, kFloat32, kFloat64};
-
 /// Random layouts, sizes and numbers; the same in every run.
-struct Dice {
+struct LayoutDice {
   std::mt19937_64 bits;
-  explicit Dice(uint64_t seed) : bits(seed) {}
+  explicit LayoutDice(uint64_t seed) : bits(seed) {}
   int64_t below(int64_t n) { return static_cast<int64_t>(bits() % static_cast<uint64_t>(n)); }
   bool one_in(int64_t n) { return below(n) == 0; }
 
@@ -67,15 +66,6 @@ struct Dice {
   }
 };
 
-std::string message(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
-
 /// A call on the GPU, and its error.
 std::string message_of_gpu(const std::function<void()>& f) {
   return message([&] {
@@ -85,10 +75,10 @@ std::string message_of_gpu(const std::function<void()>& f) {
 }
 
 /// Random x, index, and y of the index's shape.
-struct Case {
+struct IndexCase {
   int dim;
   Array far, near, index;
-  explicit Case(Dice& dice, Dtype d) {
+  explicit IndexCase(LayoutDice& dice, Dtype d) {
     Shape shape;
     const int rank = 1 + static_cast<int>(dice.below(4));
     for (int i = 0; i < rank; ++i) shape.push_back(dice.one_in(20) ? 0 : 1 + dice.below(7));
@@ -105,11 +95,11 @@ struct Case {
 }  // namespace
 
 TEST_CASE("gather and scatter on the GPU give the CPU's bits for every dtype and layout") {
-  Dice dice(1);
+  LayoutDice dice(1);
   for (int i = 0; i < 400; ++i) {
     CAPTURE(i);
-    const Dtype d = all_dtypes[static_cast<size_t>(i) % all_dtypes.size()];
-    const Case c(dice, d);
+    const Dtype d = kMostDtypes[static_cast<size_t>(i) % std::size(kMostDtypes)];
+    const IndexCase c(dice, d);
     CAPTURE(d);
     CAPTURE(c.index.shape());
     const Array index = on_gpu(c.index), far = on_gpu(c.far), near = on_gpu(c.near);
@@ -125,13 +115,13 @@ TEST_CASE("gather and scatter on the GPU give the CPU's bits for every dtype and
 }
 
 TEST_CASE("scatter_reduce on the GPU takes elements in their order, and rounds once") {
-  Dice dice(2);
+  LayoutDice dice(2);
   for (int i = 0; i < 600; ++i) {
     CAPTURE(i);
-    const Dtype d = all_dtypes[static_cast<size_t>(i) % all_dtypes.size()];
+    const Dtype d = kMostDtypes[static_cast<size_t>(i) % std::size(kMostDtypes)];
     const OpId op = static_cast<OpId>(dice.below(ReduceOps::size));
-    Case c(dice, d);
-    if (dice.one_in(5)) c.near = c.near.to(all_dtypes[static_cast<size_t>(dice.below(8))]);
+    IndexCase c(dice, d);
+    if (dice.one_in(5)) c.near = c.near.to(kMostDtypes[static_cast<size_t>(dice.below(8))]);
     CAPTURE(d);
     CAPTURE(op);
     CAPTURE(c.index.shape());
@@ -143,7 +133,7 @@ TEST_CASE("scatter_reduce on the GPU takes elements in their order, and rounds o
 }
 
 TEST_CASE("scatter_reduce on the GPU keeps a NaN, and sums many equal positions as the CPU does") {
-  Dice dice(3);
+  LayoutDice dice(3);
   for (const Dtype d : {kFloat16, kBFloat16, kFloat32, kFloat64}) {
     CAPTURE(d);
     const Array far = dice.array({5, 33}, d), near = dice.array({500, 33}, d);
@@ -159,7 +149,7 @@ TEST_CASE("scatter_reduce on the GPU keeps a NaN, and sums many equal positions 
 }
 
 TEST_CASE("rows of an embedding are gathered and their gradients summed, aligned or not") {
-  Dice dice(4);
+  LayoutDice dice(4);
   for (const Dtype d : {kFloat16, kFloat32, kFloat64}) {
     for (const int64_t width : {1, 5, 64, 300}) {
       for (const int64_t offset : {0, 1}) {
@@ -185,11 +175,11 @@ TEST_CASE("rows of an embedding are gathered and their gradients summed, aligned
 }
 
 TEST_CASE("an index out of range is told in the CPU's words at the next call, once") {
-  Dice dice(5);
+  LayoutDice dice(5);
   int told = 0;
   for (int i = 0; i < 120; ++i) {
     CAPTURE(i);
-    Case c(dice, kFloat32);
+    IndexCase c(dice, kFloat32);
     if (c.index.numel() == 0) continue;
     Array at = c.index;  // a random element of the index
     for (int d = 0; d < at.dim(); ++d) {
@@ -256,7 +246,7 @@ TEST_CASE("an empty index reads nothing, and nothing is in range of an empty ten
 }
 
 TEST_CASE("flat_index on the GPU counts from the end and checks each of its indices") {
-  Dice dice(6);
+  LayoutDice dice(6);
   for (int i = 0; i < 150; ++i) {
     CAPTURE(i);
     Shape shape, sizes;

@@ -1,35 +1,29 @@
 // Arrays of many layouts and dtypes, for tests of kernels against the CPU's.
 #pragma once
-#include <limits>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "halftape/core/contract/backend.h"
 #include "halftape/core/formula/reduce.h"
+#include "halftape/tests/support/arrays.h"
 #include "halftape/tests/support/close.h"
+#include "halftape/tests/support/dtypes.h"
+#include "halftape/tests/support/nonfinite.h"
 
 namespace halftape::testing::array_layouts {
 
 using testing::differ;
+using testing::kFloats, testing::kMostDtypes;
+using testing::kInf, testing::kNaN;
+using testing::normal;
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-const std::vector<Dtype> all_dtypes = {kBool,    kUInt8,    kInt32,   kInt64,
-                                       kFloat16, kBFloat16, kFloat32, kFloat64};
-const std::vector<Dtype> floats = {kFloat16, kBFloat16, kFloat32, kFloat64};
 constexpr OpId kSumOp = ReduceOps::index<formula::Sum>(),
                kProdOp = ReduceOps::index<formula::Prod>(),
                kMaxOp = ReduceOps::index<formula::Max>(), kMinOp = ReduceOps::index<formula::Min>();
 
 inline Backend& gpu() { return backend(kCUDA); }
 
-inline Array normal(const Shape& shape, Dtype dtype, uint64_t seed = 1) {
-  Array x(shape, dtype, kCPU);
-  cpu_backend().random(x, Distribution::Normal, 0, 1, {seed, 0});
-  return x;
-}
 /// Whole numbers, whose sums are exact in every order.
 inline Array whole(const Shape& shape, Dtype dtype, double low = -8, double high = 9,
                    uint64_t seed = 1) {
@@ -50,7 +44,7 @@ inline Array filled(const Shape& shape, Dtype dtype, double value, Device device
 }
 inline std::string differ(const Array& got, const Array& expected,
                           testing::Tolerance allowed = {}) {
-  return differ(Tensor(got.to(kCPU)), Tensor(expected), allowed);
+  return differ(Tensor(got.to(kCPU)), Tensor(expected.to(kCPU)), allowed);
 }
 /// A strided array y; the elements between its own must stay as they are.
 struct Spaced {

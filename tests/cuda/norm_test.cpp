@@ -2,30 +2,16 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <limits>
 #include <vector>
 
-#include "halftape/core/contract/backend.h"
-#include "halftape/tests/support/close.h"
+#include "layouts.h"
 
 using namespace halftape;
-using halftape::testing::differ;
+using namespace halftape::testing::array_layouts;
 
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
-Backend& gpu() { return backend(kCUDA); }
-
-Array normal(const Shape& shape, Dtype dtype, uint64_t seed, double mean = 0) {
-  Array x(shape, dtype, kCPU);
-  cpu_backend().random(x, Distribution::Normal, mean, 1, {seed, 0});
-  return x;
-}
 Dtype wide(Dtype d) { return d == kFloat64 ? kFloat64 : kFloat32; }
-std::string differ(const Array& got, const Array& expected, testing::Tolerance allowed = {}) {
-  return differ(Tensor(got.to(kCPU)), Tensor(expected.to(kCPU)), allowed);
-}
 
 /// The same elements on the GPU in another layout.
 Array laid(const Array& on_cpu, int layout) {
@@ -51,7 +37,7 @@ Array laid(const Array& on_cpu, int layout) {
   }
   return x;
 }
-std::vector<int> layouts_for(Dtype d) {
+std::vector<int> norm_layouts_for(Dtype d) {
   return d == kFloat16 || d == kFloat32 ? std::vector{0, 1, 2, 3} : std::vector{0};
 }
 
@@ -88,9 +74,9 @@ struct Problem {
   Array x, g, weight, bias;
   bool centred = true, affine = true;
   Problem(const Shape& shape, int64_t weights, Dtype dtype)
-      : x(normal(shape, dtype, 1, 3)),
+      : x(normal(shape, dtype, 1, 1, 3)),
         g(normal(shape, dtype, 2)),
-        weight(normal({weights}, wide(dtype), 3, 1)),
+        weight(normal({weights}, wide(dtype), 3, 1, 1)),
         bias(normal({weights}, wide(dtype), 4)) {}
 
   Results run(Device device, int layout, bool rows, bool training = true) const {
@@ -134,7 +120,7 @@ TEST_CASE("gpu: rows are normalised as on the CPU, whatever their length and lay
         p.centred = centred, p.affine = dtype != kBFloat16;
         const Results expected = p.run(kCPU, 0, true);
         Results first;
-        for (const int layout : layouts_for(dtype)) {
+        for (const int layout : norm_layouts_for(dtype)) {
           CAPTURE(length);
           CAPTURE(dtype);
           CAPTURE(centred);
@@ -166,7 +152,7 @@ TEST_CASE("gpu: channels are normalised as on the CPU, whatever their shape and 
         Problem p(shape, shape[1], dtype);
         p.affine = dtype != kBFloat16;
         Results first;
-        for (const int layout : layouts_for(dtype)) {
+        for (const int layout : norm_layouts_for(dtype)) {
           CAPTURE(shape);
           CAPTURE(dtype);
           CAPTURE(training);

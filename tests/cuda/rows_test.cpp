@@ -11,7 +11,7 @@ using namespace halftape::testing::array_layouts;
 
 TEST_CASE("gpu: softmax and its gradient are the CPU's, for rows of any length and layout") {
   for (int64_t length : {0, 1, 2, 8, 10, 65, 256, 257, 1000, 1024, 1025, 5000}) {
-    for (Dtype dtype : floats) {
+    for (Dtype dtype : kFloats) {
       const Array x = normal({2, 3, length}, dtype, 1), g = normal({2, 3, length}, dtype, 2);
       for (bool log : {false, true}) {
         const Array y = empty_like(x), dx = empty_like(x);
@@ -100,7 +100,7 @@ void check_order(const Array& host, int dim, int64_t wanted) {
 }  // namespace
 
 TEST_CASE("gpu: the order is stable both ways, whatever is sorted") {
-  for (Dtype dtype : all_dtypes) {
+  for (Dtype dtype : kMostDtypes) {
     const double low = dtype == kBool || dtype == kUInt8 ? 0 : -8;
     check_order(whole({7, 50}, dtype, low), 1, 50);
     check_order(whole({3, 1500}, dtype, low), 1, 1500);
@@ -116,7 +116,7 @@ TEST_CASE("gpu: the order is stable both ways, whatever is sorted") {
 }
 
 TEST_CASE("gpu: NaN is sorted as the greatest, zeros as equals, integers exactly") {
-  for (Dtype dtype : floats) {
+  for (Dtype dtype : kFloats) {
     Array x = whole({2, 1300}, dtype, -2, 3);
     for (int64_t i = 0; i < 1300; i += 7) cpu_backend().fill(x.slice(1, i, i + 1), -0.0);
     for (int64_t i = 3; i < 1300; i += 31) cpu_backend().fill(x.slice(1, i, i + 1), kNaN);
@@ -134,7 +134,7 @@ TEST_CASE("gpu: NaN is sorted as the greatest, zeros as equals, integers exactly
 TEST_CASE("gpu: the places of what is not zero are found in row-major order") {
   for (const Shape& shape : {Shape{}, Shape{1}, Shape{100}, Shape{1024}, Shape{5000},
                              Shape{3, 4, 5}, Shape{50, 60, 2}, Shape{0, 3}}) {
-    for (Dtype dtype : all_dtypes) {
+    for (Dtype dtype : kMostDtypes) {
       for (double most : {1.0, 2.0, 40.0}) {  // zeros alone, half of them, few of them
         const Array host = whole(shape, dtype, 0, most);
         for (const Layouts& l : layouts_for(dtype)) {

@@ -11,7 +11,7 @@ using namespace halftape::testing;
 
 namespace {
 
-struct Dice {
+struct WindowDice {
   std::mt19937_64 bits;
   int64_t below(int64_t n) { return static_cast<int64_t>(bits() % static_cast<uint64_t>(n)); }
 
@@ -36,10 +36,10 @@ struct Dice {
   }
 };
 
-struct Case {
+struct WindowCase {
   Windows w;
   Shape lead, lengths, count;
-  explicit Case(Dice& dice) {
+  explicit WindowCase(WindowDice& dice) {
     const int n = 1 + static_cast<int>(dice.below(3));
     for (int i = 0; i < n; ++i) {
       w.size.push_back(1 + dice.below(3)), w.stride.push_back(1 + dice.below(3));
@@ -61,14 +61,15 @@ constexpr Dtype kDtypes[] = {kFloat32, kFloat64, kFloat16, kBFloat16, kInt64, kU
 }  // namespace
 
 TEST_CASE("unfold on the GPU gives the CPU's bits") {
-  Dice dice{};
+  WindowDice dice{};
   for (int i = 0; i < 400; ++i) {
-    Case c(dice);
+    WindowCase c(dice);
     if (i % 4 == 0) c.lengths[c.lengths.size() - 1] += 30, c.count[c.count.size() - 1] = 16;
     CAPTURE(i);
     const Dtype dtype = kDtypes[dice.below(6)];
-    const Array x = dice.array(Case::joined(c.lead, c.lengths), dtype);
-    const Array y = dice.array(Case::joined(Case::joined(c.lead, c.w.size), c.count), dtype);
+    const Array x = dice.array(WindowCase::joined(c.lead, c.lengths), dtype);
+    const Array y =
+        dice.array(WindowCase::joined(WindowCase::joined(c.lead, c.w.size), c.count), dtype);
     const Array there = on_gpu(y);
     backend(kCUDA).unfold(there, on_gpu(x), c.w);
     cpu_backend().unfold(y, x, c.w);
@@ -78,7 +79,7 @@ TEST_CASE("unfold on the GPU gives the CPU's bits") {
 
 TEST_CASE("unfold finds positions that do not fit 32 bits") {
   const int64_t far = (int64_t{1} << 32) + 1;
-  Dice dice{};
+  WindowDice dice{};
   for (const Dtype dtype : kDtypes) {
     const Array x = dice.array({3, 5}, dtype);
     const auto rows = [&](const Windows& w, const Shape& shape) {
@@ -102,14 +103,15 @@ TEST_CASE("unfold finds positions that do not fit 32 bits") {
 }
 
 TEST_CASE("fold on the GPU gives the CPU's bits") {
-  Dice dice{};
+  WindowDice dice{};
   for (int i = 0; i < 400; ++i) {
-    const Case c(dice);
+    const WindowCase c(dice);
     CAPTURE(i);
     const Dtype from = kDtypes[dice.below(6)];
     const Dtype to = is_floating_point(from) ? kDtypes[dice.below(4)] : from;
-    const Array g = dice.array(Case::joined(Case::joined(c.lead, c.w.size), c.count), from);
-    const Array y = dice.array(Case::joined(c.lead, c.lengths), to);
+    const Array g =
+        dice.array(WindowCase::joined(WindowCase::joined(c.lead, c.w.size), c.count), from);
+    const Array y = dice.array(WindowCase::joined(c.lead, c.lengths), to);
     const Array there = on_gpu(y);
     backend(kCUDA).fold(there, on_gpu(g), c.w);
     cpu_backend().fold(y, g, c.w);
@@ -118,12 +120,12 @@ TEST_CASE("fold on the GPU gives the CPU's bits") {
 }
 
 TEST_CASE("the largest elements of windows are where the CPU finds them") {
-  Dice dice{};
+  WindowDice dice{};
   for (int i = 0; i < 400; ++i) {
-    const Case c(dice);
+    const WindowCase c(dice);
     CAPTURE(i);
-    const Array x = dice.array(Case::joined(c.lead, c.lengths), kDtypes[dice.below(6)]);
-    const Array y = dice.array(Case::joined(c.lead, c.count), kInt64);
+    const Array x = dice.array(WindowCase::joined(c.lead, c.lengths), kDtypes[dice.below(6)]);
+    const Array y = dice.array(WindowCase::joined(c.lead, c.count), kInt64);
     const Array there = on_gpu(y);
     backend(kCUDA).argmax_windows(there, on_gpu(x), c.w);
     cpu_backend().argmax_windows(y, x, c.w);

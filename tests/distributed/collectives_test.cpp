@@ -3,17 +3,17 @@
 #include <halftape/distributed/collectives.h>
 #include <halftape/halftape.h>
 
+#include "halftape/tests/support/dtypes.h"
 #include "halftape/tests/support/thread_ranks.h"
 
 using namespace halftape;
 using namespace halftape::distributed;
 using halftape::testing::on_ranks;
+using testing::kAllDtypes;
 
 namespace {
 
 constexpr int kSizes[] = {1, 2, 3, 4, 5, 8};
-const Dtype kDtypes[] = {kBool,  kUInt8,   kInt8,     kInt16,   kInt32,
-                         kInt64, kFloat16, kBFloat16, kFloat32, kFloat64};
 
 /// Numbers that differ by rank and place, small enough for sums and products in every dtype.
 Tensor numbers(int rank, int64_t n, Dtype dtype) {
@@ -46,7 +46,7 @@ std::vector<double> values(const Tensor& t) { return t.to(kFloat64).to_vector<do
 
 TEST_CASE("all_reduce is a loop over the ranks") {
   for (const int size : kSizes)
-    for (const Dtype dtype : kDtypes)
+    for (const Dtype dtype : kAllDtypes)
       for (const ReduceOp op :
            {ReduceOp::Sum, ReduceOp::Avg, ReduceOp::Product, ReduceOp::Min, ReduceOp::Max}) {
         if (op == ReduceOp::Avg && !is_floating_point(dtype)) continue;

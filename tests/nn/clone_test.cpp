@@ -4,13 +4,14 @@
 #include <halftape/halftape.h>
 
 #include <set>
-#include <sstream>
 
 #include "halftape/tests/support/close.h"
 #include "halftape/tests/support/modules/declared_modules.h"
+#include "halftape/tests/support/printed.h"
 
 using namespace halftape;
 using namespace halftape::nn;
+using testing::printed;
 using testing::same_bits;
 
 namespace {
@@ -27,21 +28,15 @@ void collect(TensorList& into, const ASMoutput& result) {
   into.push_back(result.loss);
 }
 
-std::string printed(const Module& module) {
-  std::ostringstream text;
-  text << module;
-  return text.str();
-}
-
 /// A module, and the results of its forward() in a call that any module of its class can take.
-struct Case {
+struct CloneCase {
   std::string name;
   std::shared_ptr<Module> module;
   std::function<TensorList(Module&)> forward;
 };
 
 template <class Holder, class... In>
-Case row(const std::string& name, const Holder& module, In... in) {
+CloneCase row(const std::string& name, const Holder& module, In... in) {
   using Impl = typename Holder::ContainedType;
   return {name, module.ptr(), [in...](Module& m) {
             manual_seed(11);  // for those that draw
@@ -55,7 +50,7 @@ Tensor image(std::initializer_list<int64_t> shape) {
   return randn(Shape(shape), TensorOptions(kFloat32));
 }
 
-std::vector<Case> losses() {
+std::vector<CloneCase> losses() {
   const Tensor x = rand({4, 3}) * 0.9 + 0.05, y = rand({4, 3}) * 0.9 + 0.05,
                sign = (y > 0.5) * 2 - 1;
   const Tensor classes = tensor({0, 2, 1, 0}), labels = tensor({{0, 1}, {2, -1}, {1, -1}, {0, 2}});
@@ -92,7 +87,7 @@ std::vector<Case> losses() {
   };
 }
 
-std::vector<Case> activations() {
+std::vector<CloneCase> activations() {
   const Tensor x = image({2, 4, 3});
   return {
       row("Identity", Identity(), x),
@@ -134,7 +129,7 @@ std::vector<Case> activations() {
   };
 }
 
-std::vector<Case> product_and_pooling_layers() {
+std::vector<CloneCase> product_and_pooling_layers() {
   const Tensor x1 = image({2, 4, 6}), x2 = image({2, 4, 6, 6}), x3 = image({2, 4, 4, 4, 4});
   const auto at = [](const Tensor& x, int64_t n) {
     Shape shape = x.sizes();
@@ -180,7 +175,7 @@ std::vector<Case> product_and_pooling_layers() {
   };
 }
 
-std::vector<Case> image_and_norm_layers() {
+std::vector<CloneCase> image_and_norm_layers() {
   const Tensor x1 = image({2, 4, 6}), x2 = image({2, 4, 6, 6}), x3 = image({2, 4, 4, 4, 4});
   return {
       row("ReflectionPad1d", ReflectionPad1d(1), x1),
@@ -218,7 +213,7 @@ std::vector<Case> image_and_norm_layers() {
   };
 }
 
-std::vector<Case> sequence_layers() {
+std::vector<CloneCase> sequence_layers() {
   const Tensor x1 = image({2, 4, 6}), sequence = image({5, 2, 4});
   const Tensor tokens = tensor({{1, 0, 2}, {2, 2, 1}});
   return {
@@ -262,12 +257,12 @@ std::vector<Case> sequence_layers() {
 const std::set<std::string> kContainers{"ModuleList", "ModuleDict", "ParameterList",
                                         "ParameterDict"};
 
-std::vector<Case> all_cases() {
+std::vector<CloneCase> all_cases() {
   manual_seed(7);
-  std::vector<Case> all = losses();
+  std::vector<CloneCase> all = losses();
   for (auto* more :
        {&activations, &product_and_pooling_layers, &image_and_norm_layers, &sequence_layers})
-    for (Case& c : (*more)()) all.push_back(std::move(c));
+    for (CloneCase& c : (*more)()) all.push_back(std::move(c));
   return all;
 }
 
@@ -303,7 +298,7 @@ void check_tensors(const OrderedDict<std::string, Tensor>& from,
 }  // namespace
 
 TEST_CASE("the clone of every module has its class, options, values and forward()") {
-  for (const Case& c : all_cases()) {
+  for (const CloneCase& c : all_cases()) {
     CAPTURE(c.name);
     Module& module = *c.module;
     fill(module, 1);
@@ -337,7 +332,7 @@ TEST_CASE("the clone of every module has its class, options, values and forward(
 }
 
 TEST_CASE("a clone has the dtype of its original, which then may take another") {
-  for (const Case& c : all_cases()) {
+  for (const CloneCase& c : all_cases()) {
     CAPTURE(c.name);
     c.module->to(kFloat64);
     const std::shared_ptr<Module> clone = c.module->clone();
@@ -351,7 +346,7 @@ TEST_CASE("a clone has the dtype of its original, which then may take another") 
 TEST_CASE("the table of clones has every module that a header declares") {
   const std::set<std::string> declared = testing::declared_modules();
   std::set<std::string> tested = kContainers;
-  for (const Case& c : all_cases()) tested.insert(c.name);
+  for (const CloneCase& c : all_cases()) tested.insert(c.name);
   CHECK(declared.size() > 130);
   for (const std::string& name : declared) CHECK_MESSAGE(tested.count(name), name, " is missing");
 }

@@ -39,8 +39,8 @@ struct Tree : nn::Module {
   Tensor own;
 };
 
-struct Net : nn::Cloneable<Net> {
-  Net() { Net::reset(); }
+struct CloneableNet : nn::Cloneable<CloneableNet> {
+  CloneableNet() { CloneableNet::reset(); }
   void reset() override {
     fc = register_module("fc", nn::Linear(3, 2));
     scale = register_parameter("scale", ones({2}));
@@ -239,7 +239,7 @@ TEST_CASE("train() and eval() reach every submodule") {
 }
 
 TEST_CASE("to() converts in place: handles, gradients and requires_grad stay") {
-  Net net;
+  CloneableNet net;
   const Tensor handle = net.fc->weight;
   net.scale.requires_grad_(false);
   net.fc(ones({1, 3})).sum().backward();
@@ -258,7 +258,7 @@ TEST_CASE("to() converts in place: handles, gradients and requires_grad stay") {
 }
 
 TEST_CASE("zero_grad() drops gradients, or fills them with zeros") {
-  Net net;
+  CloneableNet net;
   net.fc(ones({1, 3})).sum().backward();
   const Tensor g = net.fc->weight.grad();
   net.zero_grad(false);
@@ -271,7 +271,7 @@ TEST_CASE("zero_grad() drops gradients, or fills them with zeros") {
 
 TEST_CASE("a program may have zero_grad() keep gradients, modules' and optimizers'") {
   CHECK(zero_grad_sets_to_none());
-  Net net;
+  CloneableNet net;
   optim::SGD optimizer(net.fc->parameters(), 0.1);
   net.fc(ones({1, 3})).sum().backward();
   set_zero_grad_sets_to_none(false);
@@ -295,12 +295,12 @@ TEST_CASE("a class without clone() says how to get one") {
 }
 
 TEST_CASE("a clone has the same values in tensors of its own, which its members are") {
-  Net net;
+  CloneableNet net;
   net.steps = 3;
   net.eval();
   net.to(kFloat64);
   net.scale.requires_grad_(false);
-  const auto copy = std::dynamic_pointer_cast<Net>(net.clone());
+  const auto copy = std::dynamic_pointer_cast<CloneableNet>(net.clone());
   REQUIRE(copy);
   CHECK(copy->steps == 3);
   CHECK_FALSE(copy->is_training());
@@ -326,11 +326,11 @@ TEST_CASE("a clone that lacks what the original registered is refused with both 
   CHECK_THROWS_WITH_AS(Forgetful().clone(), Contains("has the parameters {}"), Error);
   CHECK_THROWS_WITH_AS(Forgetful().clone(), Contains("original {w}: register each in reset()"),
                        Error);
-  Net net;
+  CloneableNet net;
   net.register_module("extra", nn::Identity());
   CHECK_THROWS_WITH_AS(net.clone(), Contains("submodules {fc}, and the original {fc, extra}"),
                        Error);
-  Net other;
+  CloneableNet other;
   other.replace_module("fc", nn::Bilinear(3, 1, 2));
   CHECK_THROWS_WITH_AS(other.clone(), Contains("registered a halftape::nn::LinearImpl where"),
                        Error);

@@ -1,12 +1,12 @@
 // How modules print: as LibTorch prints the cases of tests/vectors/module_cases.txt.
 #include <doctest/doctest.h>
 
-#include <sstream>
-
+#include "halftape/tests/support/printed.h"
 #include "halftape/tests/support/rows/module_rows.h"
 
 using namespace halftape;
 using testing::ModuleRow;
+using testing::printed;
 
 namespace {
 
@@ -34,12 +34,6 @@ const std::map<std::string, std::string> kOurTexts{
     {"RMSNorm.eps", "RMSNorm([5], eps=0.01, elementwise_affine=true)"},
     {"RMSNorm.plain", "RMSNorm([5], eps=None, elementwise_affine=false)"},
 };
-
-std::string printed(const nn::Module& module) {
-  std::ostringstream text;
-  text << module;
-  return text.str();
-}
 
 }  // namespace
 

@@ -7,14 +7,15 @@
 #include <string>
 
 #include "halftape/tests/support/message.h"
+#include "halftape/tests/support/nonfinite.h"
 
 using namespace halftape;
 using testing::has;
+using testing::kNaN;
 using testing::message;
 
 namespace {
 constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
-constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
 }  // namespace
 
 TEST_CASE("sizes that are 0, negative or of no memory are refused before anything is computed") {
@@ -55,7 +56,7 @@ TEST_CASE("strides, dilations and windows are checked where a layer is made, bef
 }
 
 TEST_CASE("fractions are numbers from 0 to 1, and clusters have features that can be counted") {
-  for (const double p : {-0.5, 1.5, kNoNumber}) {
+  for (const double p : {-0.5, 1.5, kNaN}) {
     CAPTURE(p);
     CHECK_THROWS_AS(nn::Dropout{p}, Error);
     CHECK_THROWS_AS(nn::LSTM(nn::LSTMOptions(2, 2).dropout(p)), Error);

@@ -3,25 +3,19 @@
 
 #include <doctest/doctest.h>
 
-#include <sstream>
-
 #include "halftape/amp/autocast.h"
 #include "halftape/autograd/autograd.h"
 #include "halftape/nn/modules.h"
 #include "halftape/tests/support/failing.h"
 #include "halftape/tests/support/message.h"
+#include "halftape/tests/support/printed.h"
 
 using namespace halftape;
 using namespace halftape::nn;
 using testing::message;
+using testing::printed;
 
 namespace {
-
-std::string text(const Summary& summary) {
-  std::ostringstream out;
-  out << summary;
-  return out.str();
-}
 
 /// Calls one layer twice, as programs for LibTorch call it, and holds it under two names.
 struct NetImpl : Module {
@@ -63,7 +57,7 @@ TEST_CASE("summary prints a model's modules, what they give, and sums") {
   Sequential net(
       {{"conv", Conv2d(1, 2, 3)}, {"act", ReLU()}, {"flat", Flatten()}, {"fc", Linear(8, 1000)}});
   net->ptr(0)->parameters()[0].requires_grad_(false);
-  CHECK(text(summary(net, {5, 1, 4, 4})) ==
+  CHECK(printed(summary(net, {5, 1, 4, 4})) ==
         "module            output        parameters   bytes\n"
         "Sequential        [5, 1000]\n"
         "  conv (Conv2d)   [5, 2, 2, 2]          20      80\n"
@@ -72,7 +66,7 @@ TEST_CASE("summary prints a model's modules, what they give, and sums") {
         "  fc (Linear)     [5, 1000]          9,000  36,000\n"
         "9,020 parameters, 9,002 of them trained\n"
         "bytes: 36,080 of parameters, 0 of buffers, 20,480 of outputs of layers; 56,560 in all\n");
-  CHECK(text(summary(net)).starts_with("module            parameters   bytes\nSequential\n"));
+  CHECK(printed(summary(net)).starts_with("module            parameters   bytes\nSequential\n"));
 }
 
 TEST_CASE("summary counts a module with two names and a tied weight once, and its calls") {
@@ -88,7 +82,7 @@ TEST_CASE("summary counts a module with two names and a tied weight once, and it
   CHECK(s.rows[3].calls == 1);
   CHECK(s.parameters == 28);
   CHECK(s.output_bytes == 4 * (2 * 12 + 6));
-  CHECK(text(s).find(
+  CHECK(printed(s).find(
             "\n  twice (Linear)  [3, 4] x2          20     80\n  alias (Linear)  as above\n") !=
         std::string::npos);
 
@@ -116,7 +110,7 @@ TEST_CASE("summary takes inputs of any dtype, tensors, and models in half precis
   CHECK(s.rows.at(0).outputs.at(0).dtype == kBFloat16);
   CHECK(s.output_bytes == 12);
   CHECK(s.parameter_bytes == 20);
-  CHECK(text(s).find("Linear  [3, 2] bfloat16") != std::string::npos);
+  CHECK(printed(s).find("Linear  [3, 2] bfloat16") != std::string::npos);
 
   Embedding table(10, 4);
   CHECK(summary(table, {{2, 3}, kInt64}).rows.at(0).outputs.at(0).sizes == Shape{2, 3, 4});
@@ -173,7 +167,7 @@ TEST_CASE("summary leaves modes, buffers, weights, gradients and generators, als
 }
 
 TEST_CASE("summary of a model without parameters or parts, and of nothing at all") {
-  CHECK(text(summary(ReLU(), {2, 3})) ==
+  CHECK(printed(summary(ReLU(), {2, 3})) ==
         "module  output  parameters  bytes\n"
         "ReLU    [2, 3]\n"
         "0 parameters\n"

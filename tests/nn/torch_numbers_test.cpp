@@ -9,18 +9,19 @@
 
 #include <cmath>
 #include <functional>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "halftape/halftape.h"
 #include "halftape/tests/support/close.h"
+#include "halftape/tests/support/printed.h"
 #include "halftape/tests/support/vectors.h"
 
 using namespace halftape;
 using halftape::testing::differ;
 using halftape::testing::Tolerance;
 using halftape::testing::Vectors;
+using testing::printed;
 
 namespace {
 
@@ -44,12 +45,6 @@ constexpr Dtype kFloats[] = {kFloat32, kFloat64, kFloat16, kBFloat16};
 constexpr Tolerance kExact{};
 /// Of numbers that went through the C library's functions.
 constexpr Tolerance kRounded{.ulps = 1, .eps = 4};
-
-std::string word(Dtype dtype) {
-  std::ostringstream text;
-  text << dtype;
-  return text.str();
-}
 
 /// What differs from the end of x as it stands in the file, or nothing.
 std::string end_differs(const Vectors& vectors, const std::string& name, const Tensor& x,
@@ -77,7 +72,8 @@ TEST_CASE("uniform and normal numbers of a seed are PyTorch's, for every size an
   for (const uint64_t seed : kSeeds)
     for (const Dtype dtype : kFloats)
       for (const int64_t n : kSizes) {
-        const std::string name = std::to_string(seed) + "/" + word(dtype) + "/" + std::to_string(n);
+        const std::string name =
+            std::to_string(seed) + "/" + printed(dtype) + "/" + std::to_string(n);
         const TensorOptions o = dtype;
         manual_seed(seed);
         CHECK_END("uniform/" + name, filled(n, dtype).uniform_(-0.123, 0.456));
@@ -103,7 +99,7 @@ TEST_CASE("integers, orders and samples of a seed are PyTorch's") {
     }
     for (const Dtype dtype : {kFloat32, kFloat64, kFloat16, kBFloat16, kInt32, kUInt8, kBool}) {
       manual_seed(seed);
-      CHECK_END("random/" + name + word(dtype), filled(100, dtype).random_());
+      CHECK_END("random/" + name + printed(dtype), filled(100, dtype).random_());
     }
     manual_seed(seed);
     const Tensor x = filled(100, kInt64).random_();
@@ -120,14 +116,15 @@ TEST_CASE("integers, orders and samples of a seed are PyTorch's") {
     }
     for (const Dtype dtype : {kFloat32, kFloat64, kFloat16}) {
       manual_seed(seed);
-      CHECK_END("bernoulli/" + name + word(dtype), bernoulli(arange(100, whole).to(dtype) / 100));
+      CHECK_END("bernoulli/" + name + printed(dtype),
+                bernoulli(arange(100, whole).to(dtype) / 100));
       if (dtype == kFloat16) continue;
       const Tensor weights = arange(30, whole).remainder(7).to(dtype).reshape({2, 15});
       manual_seed(seed);
-      CHECK_END("multinomial/" + name + word(dtype), multinomial(weights, 9, true));
+      CHECK_END("multinomial/" + name + printed(dtype), multinomial(weights, 9, true));
       const Tensor y = (arange(40, whole).remainder(9) - 4).to(dtype);
       manual_seed(seed);
-      CHECK_END("rrelu/" + name + word(dtype), rrelu(y, 1.0 / 8, 1.0 / 3, true));
+      CHECK_END("rrelu/" + name + printed(dtype), rrelu(y, 1.0 / 8, 1.0 / 3, true));
     }
   }
 }
@@ -137,7 +134,7 @@ TEST_CASE("masks, exponential numbers, transformers and samplers are LibTorch's 
   const Vectors vectors("random_numbers_without_mkl.txt");
   for (const uint64_t seed : kSeeds) {
     for (const Dtype dtype : {kFloat32, kFloat64}) {
-      const std::string name = "/" + std::to_string(seed) + "/" + word(dtype);
+      const std::string name = "/" + std::to_string(seed) + "/" + printed(dtype);
       const auto some = [&](const Shape& shape) { return ones(shape, dtype); };
       for (const int64_t n : kSizes) {
         manual_seed(seed);
@@ -268,7 +265,7 @@ TEST_CASE("initialisers after manual_seed(0) give PyTorch's numbers") {
          {std::pair{"wide", Shape{5, 2, 4}}, std::pair{"tall", Shape{8, 5}}}) {
       manual_seed(0);
       const Tensor q = zeros(shape, dtype);
-      CHECK_END("init/orthogonal_/" + word(dtype) + "/" + name, nn::init::orthogonal_(q),
+      CHECK_END("init/orthogonal_/" + printed(dtype) + "/" + name, nn::init::orthogonal_(q),
                 {.eps = 16});
     }
 }

@@ -4,9 +4,9 @@
 #include <halftape/halftape.h>
 
 #include <cmath>
-#include <limits>
 
 #include "halftape/tests/support/close.h"
+#include "halftape/tests/support/nonfinite.h"
 #include "halftape/tests/support/poke.h"
 #include "halftape/tests/support/tracing_backend.h"
 #include "halftape/tests/support/vectors.h"
@@ -15,11 +15,9 @@ using namespace halftape;
 using nn::utils::clip_grad_norm_;
 using nn::utils::clip_grad_value_;
 using testing::differ;
+using testing::kInf, testing::kNaN;
 
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
-const double kNaN = std::nan("");
 
 /// A parameter whose gradient has these values.
 Tensor with_gradient(const std::vector<double>& gradient, Dtype d = kFloat64) {

@@ -63,6 +63,13 @@ inline std::string differ(const Tensor& got, const Tensor& expected, Tolerance a
   return differ(got, expected.to_vector(), allowed);
 }
 
+/// ‖got − right‖ relative to ‖right‖.
+inline double relative_distance(const Tensor& got, const Tensor& right) {
+  const double size = right.detach().norm().item<double>();
+  const Tensor off = got.detach().to(kFloat64).sub(right.detach().to(kFloat64));
+  return off.norm().item<double>() / (size > 0 ? size : 1);
+}
+
 /// The same bits: −0 differs from 0, NaN equals NaN only with the same payload.
 inline bool same_bits(const Tensor& a, const Tensor& b) {
   if (a.sizes() != b.sizes() || a.dtype() != b.dtype()) return false;

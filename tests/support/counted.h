@@ -1,17 +1,17 @@
-// Tensors whose elements say where they stand, and the dtypes to try them in.
+// Tensors whose elements say where they stand.
 #pragma once
-#include <vector>
-
 #include <halftape/halftape.h>
 
 namespace halftape::testing {
 
-inline const std::vector<Dtype> kAll = {kBool,  kUInt8,   kInt8,     kInt16,   kInt32,
-                                        kInt64, kFloat16, kBFloat16, kFloat32, kFloat64};
-
 /// 0, 1, 2, … in this shape.
 inline Tensor counted(const Shape& shape, Dtype dtype = kFloat32) {
   return arange(numel(shape)).reshape(shape).to(dtype);
+}
+
+/// 1, 2, 3, … in y's shape and dtype.
+inline Tensor counting(const Tensor& y) {
+  return arange(1, y.numel() + 1, y.options()).reshape(y.sizes());
 }
 
 }  // namespace halftape::testing

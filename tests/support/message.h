@@ -1,5 +1,7 @@
 // What a call throws.
 #pragma once
+#include <doctest/doctest.h>
+
 #include <string>
 #include <string_view>
 
@@ -29,3 +31,7 @@ inline bool has(std::string_view whole, std::string_view part) {
 }
 
 }  // namespace halftape::testing
+
+/// The expression throws an Error that says so.
+#define CHECK_REFUSED(expression, text) \
+  CHECK_THROWS_WITH_AS(expression, doctest::Contains(text), halftape::Error)

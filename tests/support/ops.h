@@ -36,8 +36,15 @@ struct OpRow {
   std::string op() const { return name.substr(0, name.find_first_of(" ,(")); }
 };
 
+using Rows = std::vector<OpRow>;
+
 /// f(x) as the input of a row's op, which is to meet an undefined x itself.
 inline Tensor made(const Tensor& x, Tensor (*f)(const Tensor&)) { return x.defined() ? f(x) : x; }
+
+/// x[i], or undefined where a call has no more.
+inline Tensor input_or_none(const TensorList& x, size_t i) {
+  return i < x.size() ? x[i] : Tensor();
+}
 
 /// Values between low and high without ties or symmetry, away from the kinks.
 inline Tensor draw(const OpRow& row, size_t input, Dtype dtype = kFloat64) {
@@ -80,6 +87,8 @@ inline size_t position(const Shape& shape, const Dims& index) {
   for (int d = 0; d < shape.size(); ++d) at = at * shape[d] + (shape[d] == 1 ? 0 : index[d + lead]);
   return static_cast<size_t>(at);
 }
+
+inline double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
 inline auto elementwise(double (*f)(double)) {
   return [f](const std::vector<Values>& in) {

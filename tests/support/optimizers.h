@@ -31,7 +31,6 @@ struct OptimizerKind {
   }
 };
 
-namespace detail {
 template <class Optimizer, class Options>
 OptimizerKind optimizer_kind(const char* name, const Options& options) {
   constexpr bool has_rule = requires(Options o) { o.weights(); };
@@ -44,10 +43,8 @@ OptimizerKind optimizer_kind(const char* name, const Options& options) {
           [](const OptimizerKind::Groups& groups) { return std::make_unique<Optimizer>(groups); },
           has_rule};
 }
-}  // namespace detail
 
 inline const std::vector<OptimizerKind>& optimizers() {
-  using detail::optimizer_kind;
   using namespace optim;
   static const std::vector<OptimizerKind> table = {
       optimizer_kind<SGD>("SGD", SGDOptions(0.01)),
@@ -81,6 +78,8 @@ inline const OptimizerKind& optimizer_kind(const std::string& name) {
   return *found;
 }
 
+/// Of a leaf in float64.
+inline const TensorOptions wide_leaf = TensorOptions(kFloat64).requires_grad(true);
 /// A leaf whose elements are all equal.
 inline Tensor leaf(const Shape& shape, double value = 1, Dtype dtype = kFloat32) {
   return full(shape, value, TensorOptions(dtype).requires_grad(true));

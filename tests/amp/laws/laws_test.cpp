@@ -10,6 +10,7 @@
 #include <random>
 #include <string>
 
+#include "halftape/tests/support/nonfinite.h"
 #include "halftape/tests/support/vectors.h"
 
 using namespace halftape;
@@ -17,10 +18,10 @@ namespace laws = halftape::amp::laws;
 using laws::Constants;
 using laws::Law;
 using laws::State;
+using testing::kInf;
 
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kFloatMax = std::numeric_limits<float>::max();
 
 Law changed(std::string_view name, double init, int64_t interval) {

@@ -4,23 +4,21 @@
 
 #include <halftape/halftape.h>
 
-#include <limits>
-
 #include "halftape/tests/support/close.h"
+#include "halftape/tests/support/nonfinite.h"
 
 using namespace halftape;
 using amp::AppliedSteps;
+using testing::kInf;
 
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 struct Model : nn::Module {
   Tensor weight = register_parameter("weight", ones({3}));
 };
 
 /// A training whose overflows one chooses.
-struct Training {
+struct OverflowingTraining {
   Model model;
   optim::SGD optimizer{model.parameters(), optim::SGDOptions(0.125)};
   amp::GradScaler scaler{{.init_scale = 4, .growth_factor = 1, .backoff_factor = 1}};
@@ -41,7 +39,7 @@ bool overflows(int t) { return t < 3 || t % 7 == 2; }
 TEST_CASE("a schedule that looks every n steps is ahead by the skips since, and never behind") {
   for (const int64_t every : {1, 4, 25}) {
     CAPTURE(every);
-    Training training;
+    OverflowingTraining training;
     AppliedSteps applied(every);
     optim::LambdaLR schedule(training.optimizer,
                              [](int64_t e) { return 1.0 / static_cast<double>(e + 1); });
@@ -61,7 +59,7 @@ TEST_CASE("a schedule that looks every n steps is ahead by the skips since, and 
 }
 
 TEST_CASE("a schedule with a look at every step moves as step_if_applied's does") {
-  Training training;
+  OverflowingTraining training;
   AppliedSteps applied(1);
   for (int t = 0; t < 20; ++t) {
     const amp::StepResult result = training.step(overflows(t));
@@ -75,7 +73,7 @@ TEST_CASE("a schedule with a look at every step moves as step_if_applied's does"
 TEST_CASE("applied steps that were saved and loaded go on alike, whenever that was") {
   for (const int stop : {1, 5, 10, 13}) {
     CAPTURE(stop);
-    Training training;
+    OverflowingTraining training;
     AppliedSteps whole(5), resumed(9);  // what that one counted before is forgotten
     for (int t = 0; t < stop; ++t) {
       const amp::StepResult result = training.step(overflows(t));
@@ -116,7 +114,7 @@ TEST_CASE("without a scaler's verdict every step counts") {
 
 TEST_CASE("averages do not count the steps that a scaler skipped") {
   for (const bool ema : {false, true}) {
-    Training training;
+    OverflowingTraining training;
     optim::AveragedModelOptions o;
     if (ema) o.decay(0.5);
     optim::AveragedModel through(training.model, o), known(training.model, o);

@@ -6,14 +6,16 @@
 #include <cmath>
 
 #include "halftape/tests/support/message.h"
+#include "halftape/tests/support/nonfinite.h"
 
 using namespace halftape;
+using testing::kInf;
 
 namespace {
 
 /// One weight whose gradient is chosen.
-struct Training {
-  explicit Training(amp::GradScalerOptions options, double room = 2, Dtype dtype = kFloat32)
+struct HeadroomTraining {
+  explicit HeadroomTraining(amp::GradScalerOptions options, double room = 2, Dtype dtype = kFloat32)
       : w(zeros({3}, dtype).requires_grad_()), scaler(options), growth(scaler, room) {}
   Tensor w;
   optim::SGD optimizer{{w}, optim::SGDOptions(1)};
@@ -29,13 +31,11 @@ struct Training {
   }
 };
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
 }  // namespace
 
 TEST_CASE("the scale doubles while twice the gradient, and room, fit into float16") {
   for (const double room : {1.0, 2.0, 8.0}) {
-    Training t({.init_scale = 1, .growth_interval = 1 << 20}, room);
+    HeadroomTraining t({.init_scale = 1, .growth_interval = 1 << 20}, room);
     double scale = 1;
     for (int i = 0; i < 40; ++i) scale = t.step(i % 2 ? 0.003 : -0.001);
     // The last growth was at a step of 0.001 or of 0.003: the smaller gradient decides last.
@@ -45,7 +45,7 @@ TEST_CASE("the scale doubles while twice the gradient, and room, fit into float1
 }
 
 TEST_CASE("an overflow backs off, gradients of 0 and bounds hold the scale") {
-  Training t({.init_scale = 1024, .growth_interval = 1 << 20, .max_scale = 4096});
+  HeadroomTraining t({.init_scale = 1024, .growth_interval = 1 << 20, .max_scale = 4096});
   CHECK(t.step(3e38) == 512);
   CHECK(t.step(3e38) == 256);
   CHECK(t.scaler.stats().skips == 2);
@@ -56,7 +56,7 @@ TEST_CASE("an overflow backs off, gradients of 0 and bounds hold the scale") {
 }
 
 TEST_CASE("a step without gradients says nothing about the headroom") {
-  Training t({.init_scale = 1024});
+  HeadroomTraining t({.init_scale = 1024});
   t.scaler.scale((t.w * 1e-3).sum());
   t.scaler.step(t.optimizer);
   t.growth.update(t.optimizer);
@@ -65,10 +65,10 @@ TEST_CASE("a step without gradients says nothing about the headroom") {
 }
 
 TEST_CASE("a disabled scaler, gradients in float16 and senseless rooms") {
-  Training off({.enabled = false});
+  HeadroomTraining off({.enabled = false});
   CHECK(off.step(1) == 1);
-  Training narrow({.init_scale = 1024, .growth_interval = 1 << 20, .allow_fp16_grads = true}, 2,
-                  kFloat16);
+  HeadroomTraining narrow(
+      {.init_scale = 1024, .growth_interval = 1 << 20, .allow_fp16_grads = true}, 2, kFloat16);
   CHECK(narrow.step(1) == 2048);  // 4 · 1024 fits
   for (int i = 0; i < 10; ++i) narrow.step(1);
   CHECK(narrow.scaler.get_scale() == 16384);  // 4 · 16384 does not

@@ -14,7 +14,7 @@ using amp::inject;
 
 namespace {
 
-struct Training {
+struct FaultyTraining {
   nn::Sequential model{nn::Linear(3, 4), nn::ReLU(), nn::Linear(4, 2)};
   optim::Adam optimizer{model->parameters(), optim::AdamOptions(0.01)};
   GradScaler scaler{{.init_scale = 64}};
@@ -37,7 +37,7 @@ void refused(const amp::Fault& fault,
 }  // namespace
 
 TEST_CASE("a fault planned by name happens at its step, and at no other") {
-  Training t;
+  FaultyTraining t;
   const auto fault = inject({.step = 3, .parameter = "2.weight"}, t.names());
   for (int i = 0; i < 7; ++i) {
     CHECK(fault.happened() == (i > 3));
@@ -54,7 +54,7 @@ TEST_CASE("a fault planned by name happens at its step, and at no other") {
 TEST_CASE("a place names a parameter, of the given ones or of the optimizer") {
   for (const bool given : {true, false}) {
     for (int64_t place = 0; place < 4; ++place) {
-      Training t;
+      FaultyTraining t;
       const auto fault = inject({.parameter = place, .element = 1},
                                 given ? t.names() : std::vector<std::pair<std::string, Tensor>>());
       CHECK(t.step().found_inf());
@@ -74,7 +74,7 @@ TEST_CASE("the value goes into one element, in row-major order, before the gradi
 }
 
 TEST_CASE("a fault ends with its guard, and several may be planned") {
-  Training t;
+  FaultyTraining t;
   {
     const auto one = inject({.step = 1}), two = inject({.step = 2, .parameter = int64_t{3}});
     CHECK(t.step().applied());
@@ -95,7 +95,7 @@ TEST_CASE("a fault ends with its guard, and several may be planned") {
 }
 
 TEST_CASE("planning faults costs no read, and what cannot happen is refused") {
-  Training t;
+  FaultyTraining t;
   t.step();
   {
     const auto fault = inject({.parameter = "0.bias"}, t.names());

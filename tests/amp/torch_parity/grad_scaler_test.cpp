@@ -5,17 +5,15 @@
 #include <halftape/halftape.h>
 
 #include <cmath>
-#include <limits>
 
 #include "halftape/core/contract/backend.h"
+#include "halftape/tests/support/nonfinite.h"
 
 using namespace halftape;
 using amp::GradScaler;
+using testing::kInf, testing::kNaN;
 
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 /// Two layers, and an SGD whose rate of 1 hides nothing.
 struct Model {

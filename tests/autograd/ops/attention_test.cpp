@@ -4,21 +4,20 @@
 
 #include <halftape/halftape.h>
 
-#include <limits>
-
 #include "halftape/autograd/ops/product/attention.h"
 #include "halftape/autograd/tape/node.h"
 #include "halftape/tests/support/close.h"
 #include "halftape/tests/support/message.h"
+#include "halftape/tests/support/nonfinite.h"
 
 using namespace halftape;
 using testing::has;
+using testing::kInf, testing::kNaN;
 using testing::message;
+using testing::relative_distance;
 using testing::same_bits;
 
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 enum class Mask { None, Causal, Bool, Float, HidesAll, Keys };
 
@@ -89,12 +88,6 @@ Tensor weighed(const Tensor& y) {
       .sum();
 }
 
-/// ‖got − right‖ relative to ‖right‖.
-double distance(const Tensor& got, const Tensor& right) {
-  const double size = right.norm().item<double>();
-  return (got.detach().to(kFloat64) - right.detach()).norm().item<double>() / (size > 0 ? size : 1);
-}
-
 struct Threads {
   int before = get_num_threads();
   ~Threads() { set_num_threads(before); }
@@ -116,8 +109,8 @@ TEST_CASE("attention as one op and by the formula are equally near to float64") 
       CHECK(y.dtype() == d);
       CHECK(y.sizes() == right.sizes());
       const double allowed = 10 * epsilon(d);
-      CHECK(distance(y, right) <= allowed);
-      CHECK(distance(formula, right) <= allowed);
+      CHECK(relative_distance(y, right) <= allowed);
+      CHECK(relative_distance(formula, right) <= allowed);
       const TensorList wanted = autograd::grad({weighed(right)}, exact.all()),
                        got = autograd::grad({weighed(y)}, in.all()),
                        plain = autograd::grad({weighed(formula)}, in.all());
@@ -125,8 +118,8 @@ TEST_CASE("attention as one op and by the formula are equally near to float64") 
         CAPTURE(i);
         CHECK(got[i].dtype() == d);
         CHECK(got[i].sizes() == in.all()[i].sizes());
-        CHECK(distance(got[i], wanted[i]) <= allowed);
-        CHECK(distance(plain[i], wanted[i]) <= allowed);
+        CHECK(relative_distance(got[i], wanted[i]) <= allowed);
+        CHECK(relative_distance(plain[i], wanted[i]) <= allowed);
       }
     }
 }
@@ -144,7 +137,7 @@ TEST_CASE("second derivatives of attention are the formula's") {
       return autograd::grad({sum}, in.all());
     };
     const TensorList got = second(false), wanted = second(true);
-    for (size_t i = 0; i < got.size(); ++i) CHECK(distance(got[i], wanted[i]) <= 1e-12);
+    for (size_t i = 0; i < got.size(); ++i) CHECK(relative_distance(got[i], wanted[i]) <= 1e-12);
   }
 }
 
@@ -209,9 +202,8 @@ TEST_CASE("the result of attention lies in memory as the queries do") {
 }
 
 TEST_CASE("infinite and NaN scores become what they are in the formula") {
-  const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const Dtype d : {kFloat64, kFloat32, kFloat16})
-    for (const double bad : {kInf, -kInf, nan})
+    for (const double bad : {kInf, -kInf, kNaN})
       for (const Mask m : {Mask::None, Mask::Causal, Mask::Bool}) {
         CAPTURE(d);
         CAPTURE(bad);
@@ -224,7 +216,8 @@ TEST_CASE("infinite and NaN scores become what they are in the formula") {
         const Tensor y = attended(in, c, false), formula = attended(in, c, true);
         CHECK(same_bits(y.isnan(), formula.isnan()));
         CHECK(y.isnan().any().item<bool>());
-        CHECK(distance(where(y.isnan(), 0, y), where(formula.isnan(), 0, formula).to(kFloat64)) <=
+        CHECK(relative_distance(where(y.isnan(), 0, y),
+                                where(formula.isnan(), 0, formula).to(kFloat64)) <=
               10 * epsilon(d));
       }
 }

@@ -5,24 +5,21 @@
 
 #include <random>
 
+#include "halftape/tests/support/counted.h"
 #include "halftape/tests/support/tracing_backend.h"
 #include "halftape/tests/support/vector_cases.h"
 #include "halftape/tests/support/windows_reference.h"
 
 using namespace halftape;
 using doctest::Contains;
+using testing::counting;
 using testing::differ;
 using testing::dims_of;
 using testing::same_bits;
-using testing::Values;
 
 namespace {
 
-/// 1, 2, 3, … in y's shape and dtype.
-Tensor counting(const Tensor& y) {
-  return arange(1, y.numel() + 1, y.options()).reshape(y.sizes());
-}
-Values values_of(const Tensor& x) { return {x.sizes(), x.to_vector()}; }
+testing::Values values_of(const Tensor& x) { return {x.sizes(), x.to_vector()}; }
 
 Tensor convolve(const Tensor& x, const Tensor& w, const Tensor& b, const Windows& v,
                 int64_t groups) {

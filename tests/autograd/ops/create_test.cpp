@@ -8,8 +8,10 @@
 #include <numeric>
 
 #include "halftape/tests/support/message.h"
+#include "halftape/tests/support/nonfinite.h"
 
 using namespace halftape;
+using testing::kInf, testing::kNaN;
 using testing::message;
 
 namespace {
@@ -27,8 +29,6 @@ struct DefaultDtype {
   Dtype before;
 };
 
-constexpr double inf = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 using Doubles = std::vector<double>;
 using Longs = std::vector<int64_t>;
 
@@ -55,9 +55,9 @@ TEST_CASE("a value that the dtype cannot hold is refused, infinity is not") {
   CHECK(says(message([] { full(2, 300, kUInt8); }), "uint8"));
   CHECK(says(message([] { full(2, 0x1p31, kInt32); }), "int32"));
   CHECK(says(message([] { full(2, kNaN, kInt64); }), "int64"));
-  CHECK(says(message([] { full_like(ones(1, kInt32), inf); }), "int32"));
+  CHECK(says(message([] { full_like(ones(1, kInt32), kInf); }), "int32"));
   CHECK(full(1, 65519.0, kFloat16).item() == 65504);
-  CHECK(full(1, -inf, kFloat16).item() == -inf);
+  CHECK(full(1, -kInf, kFloat16).item() == -kInf);
   CHECK(full(1, 2.75, kInt32).item<int>() == 2);
   CHECK(full(1, -0x1p31, kInt32).item<int>() == std::numeric_limits<int32_t>::min());
 }
@@ -102,7 +102,7 @@ TEST_CASE("arange refuses sequences that do not end") {
   CHECK(says(message([] { arange(0, 5, 0); }), "step is zero"));
   CHECK(says(message([] { arange(0, 5, -1); }), "does not lead"));
   CHECK(says(message([] { arange(5, 0); }), "does not lead"));
-  CHECK(says(message([] { arange(0, inf); }), "finite"));
+  CHECK(says(message([] { arange(0, kInf); }), "finite"));
   CHECK(says(message([] { arange(0, 5, kNaN); }), "finite"));
   CHECK(says(message([] { arange(0, 1e300, 1e-9); }), "too many"));
 }
@@ -340,7 +340,7 @@ TEST_CASE("multinomial draws in proportion, and without replacement nothing twic
   CHECK(says(message([&] { multinomial(p, 3); }), "2 non-zero probabilities"));
   CHECK(says(message([&] { multinomial(p, 0); }), "at least one"));
   CHECK(says(message([&] { multinomial(-p, 1); }), "negative"));
-  CHECK(says(message([&] { multinomial(p * inf, 1); }), "not finite"));
+  CHECK(says(message([&] { multinomial(p * kInf, 1); }), "not finite"));
   CHECK(says(message([] { multinomial(zeros({2, 3}), 1); }), "row 0 are 0"));
   CHECK(says(message([] { multinomial(ones({1, 1, 1}), 1); }), "(C) or (R, C)"));
   CHECK(says(message([] { multinomial(ones(3, kInt64), 1); }), "floating-point"));

@@ -3,11 +3,13 @@
 #include <doctest/doctest.h>
 
 #include "halftape/tests/support/close.h"
+#include "halftape/tests/support/lists.h"
 #include "halftape/tests/support/message.h"
 #include "halftape/tests/support/ops.h"
 
 using namespace halftape;
 using testing::has;
+using testing::ints, testing::points;
 using testing::message;
 using testing::same_bits;
 
@@ -15,9 +17,7 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-Tensor points() { return tensor({0.1, 0.35, 0.62, 0.9}, kFloat64); }
 Tensor others() { return tensor({0.7, 0.3, 1.2, 0.45}, kFloat64); }
-Tensor ints(const Ints& v, Dtype d = kInt64) { return tensor(v, d); }
 
 /// The function, the method and the in-place method agree in value and gradients.
 void check_forms(const std::string& name, const std::function<Tensor(const TensorList&)>& function,

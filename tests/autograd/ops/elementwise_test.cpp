@@ -5,65 +5,63 @@
 #include <limits>
 
 #include "halftape/tests/support/close.h"
+#include "halftape/tests/support/lists.h"
 #include "halftape/tests/support/message.h"
+#include "halftape/tests/support/nonfinite.h"
 #include "halftape/tests/support/ops.h"
 
 using namespace halftape;
 using testing::differ;
 using testing::has;
+using testing::ints, testing::ints_of, testing::points;
+using testing::kInf, testing::kNaN;
 using testing::message;
 using testing::same_bits;
 
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 using Doubles = std::vector<double>;
 using Ints = std::vector<int64_t>;
-
-Tensor points() { return tensor({0.1, 0.35, 0.62, 0.9}, kFloat64); }
-Tensor ints(const Ints& v, Dtype d = kInt64) { return tensor(v, d); }
-Ints whole(const Tensor& x) { return x.to_vector<int64_t>(); }
 
 }  // namespace
 
 TEST_CASE("integers beyond 2^53 are exact beside numbers, in clamp and in comparisons") {
   constexpr int64_t big = (int64_t{1} << 53) + 1;
   const Tensor x = ints({big, -big, 3});
-  CHECK(whole(x + 1) == Ints{big + 1, -big + 1, 4});
-  CHECK(whole(x - big) == Ints{0, -2 * big, 3 - big});
-  CHECK(whole(x * 3) == Ints{3 * big, -3 * big, 9});
-  CHECK(whole(big - x) == Ints{0, 2 * big, big - 3});
-  CHECK(whole(affine(x, -1, big + 1)) == Ints{1, 2 * big + 1, big - 2});
-  CHECK(whole(x.clamp(-big + 1, big - 1)) == Ints{big - 1, -big + 1, 3});
-  CHECK(whole(x.clamp_max(big - 1)) == Ints{big - 1, -big, 3});
-  CHECK(whole(hardtanh(x, -big + 1, big - 1)) == Ints{big - 1, -big + 1, 3});
-  CHECK(whole(threshold(x, big - 1, 0)) == Ints{big, 0, 0});
-  CHECK(whole(x == big) == Ints{1, 0, 0});
-  CHECK(whole(x < big + 1) == Ints{1, 1, 1});
-  CHECK(whole(x > big - 1) == Ints{1, 0, 0});
-  CHECK(whole(x % 10) == Ints{big % 10, 10 - big % 10, 3});
-  CHECK(whole(pow(ints({3, -3, 2}), 39)) ==
+  CHECK(ints_of(x + 1) == Ints{big + 1, -big + 1, 4});
+  CHECK(ints_of(x - big) == Ints{0, -2 * big, 3 - big});
+  CHECK(ints_of(x * 3) == Ints{3 * big, -3 * big, 9});
+  CHECK(ints_of(big - x) == Ints{0, 2 * big, big - 3});
+  CHECK(ints_of(affine(x, -1, big + 1)) == Ints{1, 2 * big + 1, big - 2});
+  CHECK(ints_of(x.clamp(-big + 1, big - 1)) == Ints{big - 1, -big + 1, 3});
+  CHECK(ints_of(x.clamp_max(big - 1)) == Ints{big - 1, -big, 3});
+  CHECK(ints_of(hardtanh(x, -big + 1, big - 1)) == Ints{big - 1, -big + 1, 3});
+  CHECK(ints_of(threshold(x, big - 1, 0)) == Ints{big, 0, 0});
+  CHECK(ints_of(x == big) == Ints{1, 0, 0});
+  CHECK(ints_of(x < big + 1) == Ints{1, 1, 1});
+  CHECK(ints_of(x > big - 1) == Ints{1, 0, 0});
+  CHECK(ints_of(x % 10) == Ints{big % 10, 10 - big % 10, 3});
+  CHECK(ints_of(pow(ints({3, -3, 2}), 39)) ==
         Ints{4052555153018976267, -4052555153018976267, int64_t{1} << 39});
   constexpr int64_t root = (int64_t{1} << 30) + 7;
-  CHECK(whole(square(ints({root}))) == Ints{root * root});
+  CHECK(ints_of(square(ints({root}))) == Ints{root * root});
 }
 
 TEST_CASE("integers wrap around and never trap") {
   constexpr int64_t low = std::numeric_limits<int64_t>::min(),
                     high = std::numeric_limits<int64_t>::max();
   const Tensor x = ints({low, high});
-  CHECK(whole(x - 1) == Ints{high, high - 1});
-  CHECK(whole(-x) == Ints{low, -high});
-  CHECK(whole(abs(x)) == Ints{low, high});
-  CHECK(whole(x * x) == Ints{0, 1});
-  CHECK(whole(floor_divide(x, -1)) == Ints{low, -high});
-  CHECK(whole(div(x, -1, "trunc")) == Ints{low, -high});
-  CHECK(whole(x % -1) == Ints{0, 0});
-  CHECK(whole(fmod(x, -1)) == Ints{0, 0});
-  CHECK(whole(ints({200}, kUInt8) + 100) == Ints{44});
+  CHECK(ints_of(x - 1) == Ints{high, high - 1});
+  CHECK(ints_of(-x) == Ints{low, -high});
+  CHECK(ints_of(abs(x)) == Ints{low, high});
+  CHECK(ints_of(x * x) == Ints{0, 1});
+  CHECK(ints_of(floor_divide(x, -1)) == Ints{low, -high});
+  CHECK(ints_of(div(x, -1, "trunc")) == Ints{low, -high});
+  CHECK(ints_of(x % -1) == Ints{0, 0});
+  CHECK(ints_of(fmod(x, -1)) == Ints{0, 0});
+  CHECK(ints_of(ints({200}, kUInt8) + 100) == Ints{44});
   CHECK((ints({200}, kUInt8) + 100).dtype() == kUInt8);
-  CHECK(whole(~ints({200}, kUInt8)) == Ints{55});
+  CHECK(ints_of(~ints({200}, kUInt8)) == Ints{55});
 }
 
 TEST_CASE("division with a remainder has PyTorch's signs, for integers and floats") {
@@ -72,11 +70,11 @@ TEST_CASE("division with a remainder has PyTorch's signs, for integers and float
     CAPTURE(d);
     const Tensor x = ints(a, d), y = ints(b, d);
     CHECK(floor_divide(x, y).dtype() == d);
-    CHECK(whole(floor_divide(x, y)) == Ints{3, -4, -4, 3, -2});
-    CHECK(whole(div(x, y, "trunc")) == Ints{3, -3, -3, 3, -2});
-    CHECK(whole(x % y) == Ints{1, 1, -1, -1, 0});
-    CHECK(whole(fmod(x, y)) == Ints{1, -1, 1, -1, 0});
-    CHECK(whole(remainder(7, y)) == Ints{1, 1, -1, -1, -2});
+    CHECK(ints_of(floor_divide(x, y)) == Ints{3, -4, -4, 3, -2});
+    CHECK(ints_of(div(x, y, "trunc")) == Ints{3, -3, -3, 3, -2});
+    CHECK(ints_of(x % y) == Ints{1, 1, -1, -1, 0});
+    CHECK(ints_of(fmod(x, y)) == Ints{1, -1, 1, -1, 0});
+    CHECK(ints_of(remainder(7, y)) == Ints{1, 1, -1, -1, -2});
   }
   CHECK(div(ints({7}), ints({2})).item() == 3.5);
   CHECK(div(ints({7}), 2.5, "floor").item() == 2);
@@ -104,27 +102,27 @@ TEST_CASE("an integer divided by zero throws and leaves the tensor as it was") {
                                                           },
                                                           [&] { x.remainder_(0); }})
     CHECK(has(message(f), "an integer divided by zero"));
-  CHECK(whole(x) == Ints{7, 8});
+  CHECK(ints_of(x) == Ints{7, 8});
 }
 
 TEST_CASE("logical ops take every number but 0 as true; bitwise ops take only integers and bool") {
   const Tensor a = tensor({0.0, 2.0, kNaN, -0.0}), b = tensor({1.0, 0.0, 3.0, 0.0});
-  CHECK(whole(logical_and(a, b)) == Ints{0, 0, 1, 0});
-  CHECK(whole(logical_or(a, b)) == Ints{1, 1, 1, 0});
-  CHECK(whole(logical_xor(a, b)) == Ints{1, 1, 0, 0});
-  CHECK(whole(!a) == Ints{1, 0, 0, 1});
+  CHECK(ints_of(logical_and(a, b)) == Ints{0, 0, 1, 0});
+  CHECK(ints_of(logical_or(a, b)) == Ints{1, 1, 1, 0});
+  CHECK(ints_of(logical_xor(a, b)) == Ints{1, 1, 0, 0});
+  CHECK(ints_of(!a) == Ints{1, 0, 0, 1});
   for (const Tensor& y : {logical_and(a, b), logical_or(a, b), logical_xor(a, b), !a})
     CHECK(y.dtype() == kBool);
   const Tensor m = a > 1, n = b > 0.5;
   for (const Tensor& y : {m & n, m | n, m ^ n, ~m, m & true}) CHECK(y.dtype() == kBool);
-  CHECK(whole(m & n) == Ints{0, 0, 0, 0});
-  CHECK(whole(m | n) == Ints{1, 1, 1, 0});
-  CHECK(whole(m ^ n) == Ints{1, 1, 1, 0});
-  CHECK(whole(~m) == Ints{1, 0, 1, 1});
+  CHECK(ints_of(m & n) == Ints{0, 0, 0, 0});
+  CHECK(ints_of(m | n) == Ints{1, 1, 1, 0});
+  CHECK(ints_of(m ^ n) == Ints{1, 1, 1, 0});
+  CHECK(ints_of(~m) == Ints{1, 0, 1, 1});
   const Tensor x = ints({12, -1}, kInt32);
-  CHECK(whole(x & 10) == Ints{8, 10});
-  CHECK(whole(3 | x) == Ints{15, -1});
-  CHECK(whole(x ^ ints({5, 5})) == Ints{9, -6});
+  CHECK(ints_of(x & 10) == Ints{8, 10});
+  CHECK(ints_of(3 | x) == Ints{15, -1});
+  CHECK(ints_of(x ^ ints({5, 5})) == Ints{9, -6});
   CHECK((x ^ ints({5, 5})).dtype() == kInt64);
   CHECK((x & m.slice(0, 0, 2)).dtype() == kInt32);
   CHECK(has(message([&] { a& b; }), "bitwise_and: tensors of float32 and float32"));
@@ -134,7 +132,7 @@ TEST_CASE("logical ops take every number but 0 as true; bitwise ops take only in
   in_place &= n;
   in_place |= m;
   in_place ^= n;
-  CHECK(whole(in_place) == whole(m ^ n));
+  CHECK(ints_of(in_place) == ints_of(m ^ n));
 }
 
 TEST_CASE("bool has no sign: negation and subtraction throw, sums and products are logic") {
@@ -153,11 +151,11 @@ TEST_CASE("bool has no sign: negation and subtraction throw, sums and products a
            [&] { fmod(m, m); }, [&] { m % m; }, [&] { pow(m, m); }, [&] { floor_divide(m, m); }})
     CHECK(has(message(f), "not for bool"));
   CHECK((m + m).dtype() == kBool);
-  CHECK(whole(m + m) == Ints{1, 0});
+  CHECK(ints_of(m + m) == Ints{1, 0});
   CHECK((m + true).dtype() == kBool);
   CHECK((m * true).dtype() == kBool);
   CHECK((m + 1).dtype() == kInt64);
-  CHECK(whole(m * 3) == Ints{3, 0});
+  CHECK(ints_of(m * 3) == Ints{3, 0});
   CHECK((m / m).dtype() == kFloat32);
   CHECK(square(m).dtype() == kInt64);
   CHECK(m.clamp(0, 1).dtype() == kInt64);
@@ -173,9 +171,9 @@ TEST_CASE("integers keep their dtype where the result is whole and become float 
                           hypot(x, x), xlogy(x, x), copysign(x, x), clamp(x, 0.5), pow(x, 0.5),
                           pow(2.5, x), threshold(x, 0.5, 7), deg2rad(x), logit(x)})
     CHECK(y.dtype() == kFloat32);
-  CHECK(whole(pow(x, 3)) == Ints{-8, 0, 27});
-  CHECK(whole(pow(2, ints({10, 0, 62}))) == Ints{1024, 1, int64_t{1} << 62});
-  CHECK(whole(pow(ints({2, 1, -1, -1}), ints({-1, -5, -2, -3}))) == Ints{0, 1, 1, -1});
+  CHECK(ints_of(pow(x, 3)) == Ints{-8, 0, 27});
+  CHECK(ints_of(pow(2, ints({10, 0, 62}))) == Ints{1024, 1, int64_t{1} << 62});
+  CHECK(ints_of(pow(ints({2, 1, -1, -1}), ints({-1, -5, -2, -3}))) == Ints{0, 1, 1, -1});
   CHECK(has(message([&] { pow(x, -1); }), "negative integer power"));
   CHECK(has(message([&] { Tensor(x.clone()).exp_(); }), "result type float32 can't be cast"));
   CHECK(has(message([&] { Tensor(x.clone()).fmod_(2.5); }), "result type float32 can't be cast"));
@@ -195,23 +193,23 @@ TEST_CASE("a number beside a half tensor keeps the dtype half, and is itself not
 TEST_CASE("isnan, isinf and isfinite are right in every dtype") {
   for (const Dtype d : {kFloat16, kBFloat16, kFloat32, kFloat64}) {
     const Tensor x = tensor({kNaN, kInf, -kInf, 0.0, 65504.0}, d);
-    CHECK(whole(isnan(x)) == Ints{1, 0, 0, 0, 0});
-    CHECK(whole(isinf(x)) == Ints{0, 1, 1, 0, 0});
-    CHECK(whole(isposinf(x)) == Ints{0, 1, 0, 0, 0});
-    CHECK(whole(isneginf(x)) == Ints{0, 0, 1, 0, 0});
-    CHECK(whole(isfinite(x)) == Ints{0, 0, 0, 1, 1});
+    CHECK(ints_of(isnan(x)) == Ints{1, 0, 0, 0, 0});
+    CHECK(ints_of(isinf(x)) == Ints{0, 1, 1, 0, 0});
+    CHECK(ints_of(isposinf(x)) == Ints{0, 1, 0, 0, 0});
+    CHECK(ints_of(isneginf(x)) == Ints{0, 0, 1, 0, 0});
+    CHECK(ints_of(isfinite(x)) == Ints{0, 0, 0, 1, 1});
     const Tensor y = nan_to_num(x);
-    CHECK(whole(isfinite(y)) == Ints{1, 1, 1, 1, 1});
+    CHECK(ints_of(isfinite(y)) == Ints{1, 1, 1, 1, 1});
     CHECK(same_bits(y.slice(0, 2, 3), -y.slice(0, 1, 2)));
     // The next number above the largest is infinite.
-    CHECK(whole(isinf(y.slice(0, 1, 2) * (1 + epsilon(d)))) == Ints{1});
+    CHECK(ints_of(isinf(y.slice(0, 1, 2) * (1 + epsilon(d)))) == Ints{1});
     CHECK(differ(nan_to_num(x, 1, 2, 3), Doubles{1, 2, 3, 0, x[4].item()}, {}) == "");
   }
   for (const Dtype d : {kBool, kUInt8, kInt64}) {
     const Tensor x = ints({0, 1}, kInt64).to(d);
-    CHECK(whole(isfinite(x)) == Ints{1, 1});
-    CHECK(whole(isnan(x)) == Ints{0, 0});
-    CHECK(whole(isinf(x)) == Ints{0, 0});
+    CHECK(ints_of(isfinite(x)) == Ints{1, 1});
+    CHECK(ints_of(isnan(x)) == Ints{0, 0});
+    CHECK(ints_of(isinf(x)) == Ints{0, 0});
   }
 }
 

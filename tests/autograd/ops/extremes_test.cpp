@@ -11,17 +11,17 @@
 #include "halftape/core/machine/build_flags.h"
 #include "halftape/tests/support/limited_memory.h"
 #include "halftape/tests/support/message.h"
+#include "halftape/tests/support/nonfinite.h"
 
 using namespace halftape;
 using testing::has;
+using testing::kInf, testing::kNaN;
 using testing::message;
 
 namespace {
 
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max(),
                   kLeast = std::numeric_limits<int64_t>::min(), kHuge = int64_t{1} << 40;
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN(),
-                 kInf = std::numeric_limits<double>::infinity();
 
 using Longs = std::vector<int64_t>;
 using Factors = std::vector<double>;

@@ -6,20 +6,14 @@
 #include <limits>
 
 #include "halftape/tests/support/close.h"
+#include "halftape/tests/support/counted.h"
 #include "halftape/tests/support/vectors.h"
 
 using namespace halftape;
 namespace F = nn::functional;
 using doctest::Contains;
+using testing::counting;
 using testing::differ;
-
-namespace {
-
-Tensor counting(const Tensor& y) {
-  return arange(1, y.numel() + 1, y.options()).reshape(y.sizes());
-}
-
-}  // namespace
 
 TEST_CASE("grid_sample gives PyTorch's values and gradients in all its modes") {
   const testing::Vectors torch("grids.txt");

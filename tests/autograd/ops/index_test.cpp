@@ -9,7 +9,9 @@
 
 #include "halftape/tests/support/close.h"
 #include "halftape/tests/support/counted.h"
+#include "halftape/tests/support/dtypes.h"
 #include "halftape/tests/support/index_expression.h"
+#include "halftape/tests/support/lists.h"
 #include "halftape/tests/support/message.h"
 #include "halftape/tests/support/warnings.h"
 
@@ -19,14 +21,14 @@ using indexing::None;
 using indexing::Slice;
 using indexing::TensorIndex;
 using testing::counted;
-using testing::kAll;
+using testing::ints;
+using testing::kAllDtypes;
 using testing::message;
 using testing::same_bits;
 
 namespace {
 
 using Values = std::vector<double>;
-Tensor longs(const std::vector<int64_t>& v) { return tensor(v); }
 
 /// The same values, stored with the dimensions in reverse order.
 Tensor turned(const Tensor& x) {
@@ -40,7 +42,7 @@ Tensor turned(const Tensor& x) {
 TEST_CASE("index, its gradient and index_put equal a plain reference in 3000 random cases") {
   testing::IndexDice dice(20240229);
   for (int round = 0; round < 3000; ++round) {
-    const Dtype dtype = kAll[static_cast<size_t>(round) % kAll.size()];
+    const Dtype dtype = kAllDtypes[static_cast<size_t>(round) % std::size(kAllDtypes)];
     const Tensor plain = counted(dice.draw_shape(4), dtype);
     const testing::IndexExpression e = dice.draw(plain.sizes());
     CAPTURE(round);
@@ -98,7 +100,7 @@ TEST_CASE("index with numbers and slices is a view, with lists or masks a copy")
   const Tensor x = counted({3, 4});
   CHECK(x.index({1, Slice(1, None, 2)}).array().raw() == x[1][1].array().raw());
   CHECK(x.index({None, "..."}).array().buffer() == x.array().buffer());
-  CHECK(x.index({longs({0, 1, 2})}).array().buffer() != x.array().buffer());
+  CHECK(x.index({ints({0, 1, 2})}).array().buffer() != x.array().buffer());
   CHECK(x.index({tensor(1, kInt64)}).array().buffer() == x.array().buffer());
   CHECK(x.index({true}).array().buffer() != x.array().buffer());
 }
@@ -107,7 +109,7 @@ TEST_CASE("brackets index, too, and index() takes one tensor without braces") {
   const Tensor x = counted({3, 4});
   CHECK(x[2][-1].item() == 11);
   CHECK(x[tensor(-1, kInt64)].to_vector() == Values{8, 9, 10, 11});
-  CHECK(x[longs({2, 0})].to_vector() == Values{8, 9, 10, 11, 0, 1, 2, 3});
+  CHECK(x[ints({2, 0})].to_vector() == Values{8, 9, 10, 11, 0, 1, 2, 3});
   CHECK(x.index(x > 9).to_vector() == Values{10, 11});
   CHECK(x.index({x > 9}).to_vector() == Values{10, 11});
   const Tensor mask = tensor({1, 0, 1}, kUInt8);  // uint8 is a mask, as in PyTorch
@@ -139,12 +141,12 @@ TEST_CASE("index_put broadcasts its values and converts numbers") {
   CHECK(x.to_vector() == Values{1.5, 1.5, 3, 1, 1, 1});
   x.index_put_({x > 2}, -1);
   CHECK(x.to_vector() == Values{1.5, 1.5, -1, 1, 1, 1});
-  x.index_put_({longs({0, 0, 0})}, ones({}), true);
+  x.index_put_({ints({0, 0, 0})}, ones({}), true);
   CHECK(x.to_vector() == Values{4.5, 4.5, 2, 1, 1, 1});
-  x.index_put_({Slice(), longs({1, 1})}, tensor({7.0, 8.0}, kFloat32));  // the last value stays
+  x.index_put_({Slice(), ints({1, 1})}, tensor({7.0, 8.0}, kFloat32));  // the last value stays
   CHECK(x.to_vector() == Values{4.5, 8, 2, 1, 8, 1});
   Tensor n = zeros({3}, kInt32);
-  n.index_put_({longs({-1})}, 2.9);
+  n.index_put_({ints({-1})}, 2.9);
   CHECK(n.to_vector() == Values{0, 0, 2});
   x.index_put_({false}, 9);
   x.index_put_({x > 100}, 9);
@@ -155,40 +157,39 @@ TEST_CASE("index_put broadcasts its values and converts numbers") {
 
 TEST_CASE("scatter and index_copy keep the last of equal positions") {
   const Tensor x = zeros({3});
-  CHECK(scatter(x, 0, longs({1, 1, 0}), tensor({5.0, 6.0, 7.0}, kFloat32)).to_vector() ==
+  CHECK(scatter(x, 0, ints({1, 1, 0}), tensor({5.0, 6.0, 7.0}, kFloat32)).to_vector() ==
         Values{7, 6, 0});
-  CHECK(index_copy(zeros({2, 2}), 0, longs({1, 1}), counted({2, 2})).to_vector() ==
+  CHECK(index_copy(zeros({2, 2}), 0, ints({1, 1}), counted({2, 2})).to_vector() ==
         Values{0, 0, 2, 3});
   // Both values get the gradient, as in PyTorch.
   const Tensor src = ones({2}).requires_grad_();
-  scatter(x, 0, longs({1, 1}), src).backward(tensor({2.0, 3.0, 4.0}, kFloat32));
+  scatter(x, 0, ints({1, 1}), src).backward(tensor({2.0, 3.0, 4.0}, kFloat32));
   CHECK(src.grad().to_vector() == Values{3, 3});
 }
 
 TEST_CASE("gather, scatter and the like work in every dtype") {
-  for (const Dtype d : kAll) {
+  for (const Dtype d : kAllDtypes) {
     CAPTURE(d);
     const Tensor x = counted({2, 3}, d), one = ones({2, 1}, d);
     const Values v = x.to_vector();
-    CHECK(take(x, longs({-1, 0})).to_vector() == Values{v[5], v[0]});
-    CHECK(index_select(x, 1, longs({2})).to_vector() == Values{v[2], v[5]});
-    CHECK(scatter(x, 1, longs({0, 2}).unsqueeze(1), one).to_vector() ==
+    CHECK(take(x, ints({-1, 0})).to_vector() == Values{v[5], v[0]});
+    CHECK(index_select(x, 1, ints({2})).to_vector() == Values{v[2], v[5]});
+    CHECK(scatter(x, 1, ints({0, 2}).unsqueeze(1), one).to_vector() ==
           Values{1, v[1], v[2], v[3], v[4], 1});
-    CHECK(scatter(x, 0, longs({1, 1, 1}).unsqueeze(0), 0).to_vector() ==
+    CHECK(scatter(x, 0, ints({1, 1, 1}).unsqueeze(0), 0).to_vector() ==
           Values{v[0], v[1], v[2], 0, 0, 0});
-    CHECK(index_fill(x, 1, longs({-1}), 1).to_vector() == Values{v[0], v[1], 1, v[3], v[4], 1});
-    CHECK(index_copy(x, 1, longs({1}), one).to_vector() == Values{v[0], 1, v[2], v[3], 1, v[5]});
+    CHECK(index_fill(x, 1, ints({-1}), 1).to_vector() == Values{v[0], v[1], 1, v[3], v[4], 1});
+    CHECK(index_copy(x, 1, ints({1}), one).to_vector() == Values{v[0], 1, v[2], v[3], 1, v[5]});
     CHECK(masked_fill(x, x > 3, 1).to_vector() == (d == kBool ? v : Values{0, 1, 2, 3, 1, 1}));
     CHECK(masked_select(x, x.eq(x.index({0, 1}))).dtype() == d);
     CHECK(masked_scatter(x, tensor({true, false, false}), ones({2}, d)).to_vector() ==
           Values{1, v[1], v[2], 1, v[4], v[5]});
     CHECK(nonzero(x).to_vector() == Values{0, 1, 0, 2, 1, 0, 1, 1, 1, 2});
     if (d != kBool)
-      CHECK(index_add(x, 1, longs({1, 1}), ones({2, 2}, d)).to_vector() ==
-            Values{0, 3, 2, 3, 6, 5});
-    for (const Tensor& y : {take(x, longs({0})), scatter(x, 1, longs({0}).unsqueeze(0), 1),
-                            index_fill(x, 0, longs({0}), 1), masked_fill(x, x.eq(x), 1),
-                            index_put(x, {0}, 1), index_put(x, {longs({0})}, 1)})
+      CHECK(index_add(x, 1, ints({1, 1}), ones({2, 2}, d)).to_vector() == Values{0, 3, 2, 3, 6, 5});
+    for (const Tensor& y : {take(x, ints({0})), scatter(x, 1, ints({0}).unsqueeze(0), 1),
+                            index_fill(x, 0, ints({0}), 1), masked_fill(x, x.eq(x), 1),
+                            index_put(x, {0}, 1), index_put(x, {ints({0})}, 1)})
       CHECK(y.dtype() == d);
   }
 }
@@ -254,29 +255,29 @@ TEST_CASE("one_hot has a one in the column of the class") {
   CHECK(nn::functional::one_hot(tensor(2, kInt64), 4).to_vector() == Values{0, 0, 1, 0});
   CHECK(one_hot(zeros({0}, kInt64), 3).sizes() == Shape{0, 3});
   CHECK(message([&] {
-          one_hot(longs({0, 1, 5}), 5);
+          one_hot(ints({0, 1, 5}), 5);
         }) == "one_hot: class 5 at position 2 is out of range [0, 5)");
   CHECK(message([&] {
-          one_hot(longs({0, -1}));
+          one_hot(ints({0, -1}));
         }) == "one_hot: class -1 at position 1 is out of range [0, 1)");
-  CHECK_THROWS_AS((one_hot(longs({-1})), testing::settle()), Error);
+  CHECK_THROWS_AS((one_hot(ints({-1})), testing::settle()), Error);
   CHECK_THROWS_AS(one_hot(zeros({0}, kInt64)), Error);
-  CHECK_THROWS_AS(one_hot(longs({0}), 0), Error);
+  CHECK_THROWS_AS(one_hot(ints({0}), 0), Error);
   CHECK_THROWS_AS(one_hot(tensor({1.0})), Error);
 }
 
 TEST_CASE("0-dim tensors are indexed as tensors of one element") {
   const Tensor five = tensor(5.0);
   CHECK(gather(five, 0, tensor(0, kInt64)).sizes() == Shape{});
-  CHECK(gather(five, 0, longs({0, 0})).to_vector() == Values{5, 5});
-  CHECK(index_select(five, 0, longs({0})).sizes() == Shape{});
+  CHECK(gather(five, 0, ints({0, 0})).to_vector() == Values{5, 5});
+  CHECK(index_select(five, 0, ints({0})).sizes() == Shape{});
   CHECK(index_select(counted({3}), 0, tensor(1, kInt64)).to_vector() == Values{1});
   CHECK(scatter(five, 0, tensor(0, kInt64), tensor(7.0)).sizes() == Shape{});
   CHECK(scatter_add(five, 0, tensor(0, kInt64), tensor(7.0)).item() == 12);
-  CHECK(index_add(five, 0, longs({0}), tensor(7.0)).item() == 12);
-  CHECK(index_copy(five, 0, longs({0}), tensor(7.0)).item() == 7);
-  CHECK(index_fill(five, 0, longs({-1}), 7).sizes() == Shape{});
-  CHECK(take(five, longs({0, -1})).to_vector() == Values{5, 5});
+  CHECK(index_add(five, 0, ints({0}), tensor(7.0)).item() == 12);
+  CHECK(index_copy(five, 0, ints({0}), tensor(7.0)).item() == 7);
+  CHECK(index_fill(five, 0, ints({-1}), 7).sizes() == Shape{});
+  CHECK(take(five, ints({0, -1})).to_vector() == Values{5, 5});
   CHECK(masked_fill(five, tensor(true), 7).sizes() == Shape{});
   CHECK(masked_select(five, tensor(true)).to_vector() == Values{5});
   CHECK(take_along_dim(five, tensor(0, kInt64), 0).item() == 5);
@@ -284,29 +285,29 @@ TEST_CASE("0-dim tensors are indexed as tensors of one element") {
 
 TEST_CASE("sums of halves in index_add and index_put are rounded once") {
   const Tensor x = full({1}, 2048, kFloat16), two = ones({4}, kFloat16);
-  CHECK(index_add(x, 0, longs({0, 0, 0, 0}), two).item() == 2052);
-  CHECK(index_add(x, 0, longs({0, 0, 0, 0}), two, 0.5).item() == 2050);
-  CHECK(index_put(x, {longs({0, 0, 0, 0})}, two, true).item() == 2052);
+  CHECK(index_add(x, 0, ints({0, 0, 0, 0}), two).item() == 2052);
+  CHECK(index_add(x, 0, ints({0, 0, 0, 0}), two, 0.5).item() == 2050);
+  CHECK(index_put(x, {ints({0, 0, 0, 0})}, two, true).item() == 2052);
   // So is the gradient of an element that was picked four times.
   const Tensor leaf = ones({1}, kFloat16).requires_grad_();
-  leaf.index({longs({0, 0, 0, 0})}).backward(tensor({2048.0, 1.0, 1.0, 2.0}, kFloat16));
+  leaf.index({ints({0, 0, 0, 0})}).backward(tensor({2048.0, 1.0, 1.0, 2.0}, kFloat16));
   CHECK(leaf.grad().item() == 2052);
 }
 
 TEST_CASE("under autocast index_put and scatter_add take the widest dtype") {
   const Tensor h = ones({2}, kFloat16), f = ones({2}, kFloat32);
-  CHECK_THROWS_AS(index_put(f, {longs({0, 1})}, h), Error);
-  CHECK_THROWS_AS(scatter_add(f, 0, longs({0, 1}), h), Error);
+  CHECK_THROWS_AS(index_put(f, {ints({0, 1})}, h), Error);
+  CHECK_THROWS_AS(scatter_add(f, 0, ints({0, 1}), h), Error);
   {
     const amp::autocast region(get_default_device().type(), kFloat16);
-    CHECK(index_put(f, {longs({0, 1})}, h).dtype() == kFloat32);
-    CHECK(index_put(h, {longs({0, 1})}, f).dtype() == kFloat32);
-    CHECK(scatter_add(h, 0, longs({0, 1}), f).dtype() == kFloat32);
-    CHECK(index_put(h, {longs({0, 1})}, h).dtype() == kFloat16);
+    CHECK(index_put(f, {ints({0, 1})}, h).dtype() == kFloat32);
+    CHECK(index_put(h, {ints({0, 1})}, f).dtype() == kFloat32);
+    CHECK(scatter_add(h, 0, ints({0, 1}), f).dtype() == kFloat32);
+    CHECK(index_put(h, {ints({0, 1})}, h).dtype() == kFloat16);
     const Tensor b = h.to(kBFloat16);  // index_add is not in autocast's list
-    CHECK(index_add(b, 0, longs({0, 1}), b).dtype() == kBFloat16);
+    CHECK(index_add(b, 0, ints({0, 1}), b).dtype() == kBFloat16);
     Tensor y = h.clone();
-    CHECK_THROWS_AS(y.index_put_({longs({0, 1})}, f), Error);  // in place nothing is cast
+    CHECK_THROWS_AS(y.index_put_({ints({0, 1})}, f), Error);  // in place nothing is cast
   }
 }
 
@@ -317,9 +318,9 @@ TEST_CASE("in-place forms write, raise the version, and continue the history") {
   CHECK(y.masked_fill_(tensor({true, false}), 0).is_same(y));
   CHECK(y.version() == version + 1);
   y.index_put_({0}, 5);
-  y.scatter_(1, longs({1, 1}).unsqueeze(1), 2.5);
+  y.scatter_(1, ints({1, 1}).unsqueeze(1), 2.5);
   CHECK(y.to_vector() == Values{5, 2.5, 0, 2.5});
-  y.index_add_(0, longs({1}), leaf.index({Slice(0, 1)}));
+  y.index_add_(0, ints({1}), leaf.index({Slice(0, 1)}));
   CHECK(y.to_vector() == Values{5, 2.5, 1, 3.5});
   y.backward(ones({2, 2}));
   CHECK(leaf.grad().to_vector() == Values{1, 1, 0, 0});
@@ -336,7 +337,7 @@ TEST_CASE("a write to a view made by index changes the base and its history") {
   const Tensor leaf = ones({3, 3}).requires_grad_();
   Tensor y = leaf * 1;
   y.index({Slice(), 0}).mul_(2);
-  y.index({Slice(1, None), "..."}).index_put_({longs({-1}), 1}, 5);
+  y.index({Slice(1, None), "..."}).index_put_({ints({-1}), 1}, 5);
   y.index({0, Slice(1, None)}).masked_fill_(tensor({true, false}), 7);
   CHECK(y.to_vector() == Values{2, 7, 1, 2, 1, 1, 2, 5, 1});
   y.backward(ones({3, 3}));

@@ -14,10 +14,10 @@ using testing::same_bits;
 namespace {
 
 /// Input and parameters of an mlp(); unfused() computes it layer by layer.
-struct Net {
+struct MlpNet {
   Tensor x;
   TensorList w, b;
-  Net(Dtype d, const std::vector<int64_t>& sizes, int64_t rows = 7)
+  MlpNet(Dtype d, const std::vector<int64_t>& sizes, int64_t rows = 7)
       : x(randn({rows, sizes[0]}, d)) {
     x.requires_grad_();
     for (size_t l = 1; l < sizes.size(); ++l) {
@@ -38,13 +38,13 @@ struct Net {
   }
 };
 
-constexpr Activation kAll[] = {Activation::None, Activation::Relu, Activation::Gelu};
+constexpr Activation kCommonActivations[] = {Activation::None, Activation::Relu, Activation::Gelu};
 
 }  // namespace
 
 TEST_CASE("a layer with its activation is one call of the backend") {
   const Tensor x = ones({3, 4}), w = ones({5, 4}).requires_grad_(), b = ones({5});
-  for (const Activation a : kAll) {
+  for (const Activation a : kCommonActivations) {
     (void)linear(x, w, b, a);  // on a GPU the first call also tests the library
     testing::TracingBackend trace;
     const Tensor y = linear(x, w, b, a);
@@ -54,8 +54,8 @@ TEST_CASE("a layer with its activation is one call of the backend") {
 }
 
 TEST_CASE("backward of mlp is two products for each layer, which include the bias gradients") {
-  for (const Activation a : kAll) {
-    const Net net(kFloat32, {4, 6, 5, 3});
+  for (const Activation a : kCommonActivations) {
+    const MlpNet net(kFloat32, {4, 6, 5, 3});
     (void)autograd::grad({mlp(net.x, net.w, net.b, a)}, net.all(), {ones({7, 3})});
     testing::TracingBackend trace;
     const Tensor y = mlp(net.x, net.w, net.b, a);
@@ -77,7 +77,7 @@ TEST_CASE("backward of mlp is two products for each layer, which include the bia
 TEST_CASE("linear with ReLU has the bits of relu(linear(…)), forward and backward") {
   manual_seed(1);
   for (const Dtype d : {kFloat16, kBFloat16, kFloat32, kFloat64}) {
-    const Net net(d, {9, 17});
+    const MlpNet net(d, {9, 17});
     const Tensor one = linear(net.x, net.w[0], net.b[0], Activation::Relu),
                  two = relu(linear(net.x, net.w[0], net.b[0])), g = randn(one.sizes(), d);
     CHECK(same_bits(one, two));
@@ -99,8 +99,8 @@ TEST_CASE("linear applies GELU to the float sum, before it is rounded to half") 
 TEST_CASE("mlp and its recorded gradients have the bits of single layers; others are close") {
   manual_seed(2);
   for (const Dtype d : {kFloat16, kBFloat16, kFloat32, kFloat64}) {
-    for (const Activation a : kAll) {
-      const Net net(d, {5, 9, 17, 3});
+    for (const Activation a : kCommonActivations) {
+      const MlpNet net(d, {5, 9, 17, 3});
       const Tensor whole = mlp(net.x, net.w, net.b, a), parts = net.unfused(a),
                    g = randn(whole.sizes(), d);
       CHECK(same_bits(whole, parts));
@@ -126,7 +126,7 @@ TEST_CASE("mlp and its recorded gradients have the bits of single layers; others
 }
 
 TEST_CASE("a weight may occur twice in an mlp, and its gradients are added") {
-  const Net net(kFloat64, {4, 4});
+  const MlpNet net(kFloat64, {4, 4});
   const TensorList w{net.w[0], net.w[0]}, b{net.b[0], net.b[0]};
   const Tensor y = mlp(net.x, w, b), z = linear(relu(linear(net.x, w[0], b[0])), w[0], b[0]);
   for (const bool recorded : {true, false}) {
@@ -137,7 +137,7 @@ TEST_CASE("a weight may occur twice in an mlp, and its gradients are added") {
 }
 
 TEST_CASE("frozen parameters of an mlp get no gradient, and the others get theirs") {
-  Net net(kFloat64, {4, 6, 5, 3});
+  MlpNet net(kFloat64, {4, 6, 5, 3});
   net.x.requires_grad_(false), net.w[0].requires_grad_(false), net.b[2].requires_grad_(false);
   const TensorList wanted{net.b[0], net.w[1], net.b[1], net.w[2]};
   for (const bool recorded : {true, false}) {
@@ -153,7 +153,7 @@ TEST_CASE("frozen parameters of an mlp get no gradient, and the others get their
 
 TEST_CASE("NaN passes through the ReLU of every layer, and the gradient passes back") {
   for (const Dtype d : {kFloat16, kFloat32}) {
-    const Net net(d, {4, 6, 5, 3});
+    const MlpNet net(d, {4, 6, 5, 3});
     Tensor x = net.x.detach().clone();
     x[2][1] = std::numeric_limits<double>::quiet_NaN();
     x.requires_grad_();
@@ -167,7 +167,7 @@ TEST_CASE("NaN passes through the ReLU of every layer, and the gradient passes b
 }
 
 TEST_CASE("under autocast mlp runs in half, and its float32 gradients are not rounded to half") {
-  for (const Activation a : kAll) {
+  for (const Activation a : kCommonActivations) {
     const Tensor x = ones({2049, 1}), w0 = ones({1, 1}, requires_grad()),
                  b0 = zeros({1}, requires_grad()), w1 = ones({1, 1}, requires_grad()),
                  b1 = zeros({1}, requires_grad());

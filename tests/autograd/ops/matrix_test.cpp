@@ -3,28 +3,25 @@
 
 #include <halftape/halftape.h>
 
-#include <limits>
-
 #include "halftape/tests/support/close.h"
+#include "halftape/tests/support/message.h"
 #include "halftape/tests/support/native_bfloat16.h"
+#include "halftape/tests/support/nonfinite.h"
 #include "halftape/tests/support/tracing_backend.h"
 
 using namespace halftape;
 using testing::differ;
+using testing::kNaN;
 using testing::same_bits;
 
 namespace {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 using List = std::vector<double>;
 
 Tensor matrix(int64_t rows, int64_t columns, Dtype dtype = kFloat64) {
   return arange(1.0, 1.0 + static_cast<double>(rows * columns), 1.0, dtype)
       .reshape({rows, columns});
 }
-
-#define CHECK_REFUSED(expression, text) \
-  CHECK_THROWS_WITH_AS(expression, doctest::Contains(text), Error)
 
 }  // namespace
 

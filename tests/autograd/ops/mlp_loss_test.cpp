@@ -5,21 +5,23 @@
 
 #include <cmath>
 
+#include "halftape/tests/support/close.h"
 #include "halftape/tests/support/message.h"
 
 using namespace halftape;
 using testing::message;
+using testing::relative_distance;
 
 namespace {
 
-constexpr Activation kAll[] = {Activation::None, Activation::Relu, Activation::Gelu,
-                               Activation::Silu, Activation::Tanh, Activation::Sigmoid};
+constexpr Activation kAllActivations[] = {Activation::None, Activation::Relu, Activation::Gelu,
+                                          Activation::Silu, Activation::Tanh, Activation::Sigmoid};
 
 /// An MLP's parameters, and data for it.
-struct Net {
+struct LossNet {
   Tensor x, values, classes;
   TensorList w, b;
-  explicit Net(Dtype d, Dtype parameters, const std::vector<int64_t>& sizes = {4, 6, 5, 3})
+  explicit LossNet(Dtype d, Dtype parameters, const std::vector<int64_t>& sizes = {4, 6, 5, 3})
       : x(randn({7, sizes[0]}, d).requires_grad_()),
         values(randn({7, sizes.back()}, kFloat32)),
         classes(randint(0, sizes.back(), {7}, kInt64)) {
@@ -34,8 +36,8 @@ struct Net {
     return t;
   }
   /// The same with float64 copies.
-  Net in_float64() const {
-    Net n = *this;
+  LossNet in_float64() const {
+    LossNet n = *this;
     const auto copy = [&](const Tensor& t) {
       return t.detach().to(x.dtype()).to(kFloat64).requires_grad_();
     };
@@ -50,34 +52,28 @@ struct Net {
   }
 };
 
-/// ‖got − right‖ relative to ‖right‖.
-double distance(const Tensor& got, const Tensor& right) {
-  const double size = right.norm().item<double>();
-  return (got.to(kFloat64) - right.to(kFloat64)).norm().item<double>() / (size > 0 ? size : 1);
-}
-
 }  // namespace
 
 TEST_CASE("mlp_loss equals mlp and the loss in every dtype, with all gradients") {
   manual_seed(11);
   for (const Dtype d : {kFloat64, kFloat32, kFloat16, kBFloat16})
-    for (const Activation a : kAll)
+    for (const Activation a : kAllActivations)
       for (const bool of_classes : {false, true}) {
         CAPTURE(d);
         CAPTURE(static_cast<int>(a));
         CAPTURE(of_classes);
-        const Net net(d, d), exact = net.in_float64();
+        const LossNet net(d, d), exact = net.in_float64();
         const Tensor loss = mlp_loss(net.x, net.target(of_classes), net.w, net.b, a),
                      right = exact.unfused(of_classes, a);
         CHECK(loss.dtype() == (d == kFloat64 ? kFloat64 : kFloat32));
         const double allowed = 20 * epsilon(d);
-        CHECK(distance(loss.detach(), right.detach()) <= allowed);
+        CHECK(relative_distance(loss.detach(), right.detach()) <= allowed);
         const TensorList got = autograd::grad({loss}, net.all()),
                          wanted = autograd::grad({right}, exact.all());
         for (size_t i = 0; i < got.size(); ++i) {
           CAPTURE(i);
           CHECK(got[i].dtype() == d);
-          CHECK(distance(got[i], wanted[i]) <= allowed);
+          CHECK(relative_distance(got[i], wanted[i]) <= allowed);
         }
       }
 }
@@ -85,13 +81,13 @@ TEST_CASE("mlp_loss equals mlp and the loss in every dtype, with all gradients")
 TEST_CASE("mlp_loss can be differentiated twice, with one tensor as several weights") {
   manual_seed(12);
   for (const Dtype d : {kFloat64, kFloat16}) {
-    const Net net(d, d, {5, 5, 5});
+    const LossNet net(d, d, {5, 5, 5});
     const auto penalty = [&](const Tensor& loss, const Tensor& x, const Tensor& w) {
       const TensorList g = autograd::grad({loss}, {x, w}, {}, true, true);
       const Tensor sum = square(g[0].to(kFloat64)).sum() + square(g[1].to(kFloat64)).sum();
       return autograd::grad({sum}, {x, w});
     };
-    const Net exact = net.in_float64();
+    const LossNet exact = net.in_float64();
     const TensorList got = penalty(
                          mlp_loss(net.x, net.values, {net.w[0], net.w[0]}, net.b, Activation::Gelu),
                          net.x, net.w[0]),
@@ -99,13 +95,13 @@ TEST_CASE("mlp_loss can be differentiated twice, with one tensor as several weig
                          mse_loss(mlp(exact.x, {exact.w[0], exact.w[0]}, exact.b, Activation::Gelu),
                                   exact.values),
                          exact.x, exact.w[0]);
-    for (size_t i = 0; i < 2; ++i) CHECK(distance(got[i], wanted[i]) <= 40 * epsilon(d));
+    for (size_t i = 0; i < 2; ++i) CHECK(relative_distance(got[i], wanted[i]) <= 40 * epsilon(d));
   }
 }
 
 TEST_CASE("mlp_loss rounds float32 weights as it reads them, and gives float32 gradients") {
   manual_seed(13);
-  const Net net(kFloat16, kFloat32), exact = net.in_float64();
+  const LossNet net(kFloat16, kFloat32), exact = net.in_float64();
   const Tensor loss = mlp_loss(net.x, net.classes, net.w, net.b),
                right = exact.unfused(true, Activation::Relu);
   // With a loss scale, gradients at the outputs are not subnormal.
@@ -115,7 +111,7 @@ TEST_CASE("mlp_loss rounds float32 weights as it reads them, and gives float32 g
   for (size_t i = 0; i < got.size(); ++i) {
     CAPTURE(i);
     CHECK(got[i].dtype() == (i == 0 ? kFloat16 : kFloat32));
-    CHECK(distance(got[i], wanted[i]) <= 10 * epsilon(kFloat16));
+    CHECK(relative_distance(got[i], wanted[i]) <= 10 * epsilon(kFloat16));
   }
   // The float32 gradients have digits that float16 cannot hold.
   CHECK(!equal(got[1], got[1].to(kFloat16).to(kFloat32)));
@@ -125,7 +121,7 @@ TEST_CASE("under autocast mlp_loss takes float32 data, and its loss is float32")
   manual_seed(14);
   for (const Dtype low : {kFloat16, kBFloat16})
     for (const bool wide : {false, true}) {  // wide: too wide for one call of the backend
-      const Net net(kFloat32, kFloat32, {4, wide ? 130 : 6, 3}), exact = net.in_float64();
+      const LossNet net(kFloat32, kFloat32, {4, wide ? 130 : 6, 3}), exact = net.in_float64();
       const amp::autocast region(net.x.device().type(), low);
       const Tensor loss = mlp_loss(net.x, net.values, net.w, net.b);
       CHECK(loss.dtype() == kFloat32);
@@ -134,14 +130,14 @@ TEST_CASE("under autocast mlp_loss takes float32 data, and its loss is float32")
                            autograd::grad({exact.unfused(false, Activation::Relu)}, exact.all());
       for (size_t i = 0; i < got.size(); ++i) {
         CHECK(got[i].dtype() == kFloat32);
-        CHECK(distance(got[i], wanted[i]) <= 20 * epsilon(low));
+        CHECK(relative_distance(got[i], wanted[i]) <= 20 * epsilon(low));
       }
     }
 }
 
 TEST_CASE("mlp_loss takes batches of any rank, and adds to existing gradients") {
   manual_seed(15);
-  const Net net(kFloat16, kFloat32);
+  const LossNet net(kFloat16, kFloat32);
   const Tensor flat = mlp_loss(net.x, net.values, net.w, net.b);
   const Tensor deep =
       mlp_loss(net.x.reshape({7, 1, 4}), net.values.reshape({7, 1, 3}), net.w, net.b);
@@ -163,7 +159,7 @@ TEST_CASE("mlp_loss takes batches of any rank, and adds to existing gradients") 
 TEST_CASE("mlp_loss with a scale computes gradients in forward, and backward multiplies them") {
   manual_seed(16);
   for (const Dtype low : {kFloat16, kBFloat16}) {
-    const Net net(low, kFloat32);
+    const LossNet net(low, kFloat32);
     const Tensor x = net.x.detach(), scale = full({}, 512, kFloat32);
     const TensorList leaves{net.w[0], net.b[0], net.w[2], net.b[2]};
     const auto wanted = [&](double g) {  // without a scale in forward
@@ -190,7 +186,7 @@ TEST_CASE("mlp_loss with a scale computes gradients in forward, and backward mul
     same(autograd::grad({fifth}, leaves, {moving.clone()}), wanted(128));
   }
   // bfloat16 needs no scale.
-  const Net net(kBFloat16, kFloat32);
+  const LossNet net(kBFloat16, kFloat32);
   const Tensor once = mlp_loss(net.x.detach(), net.values, net.w, net.b);
   const Tensor twice = mlp_loss(net.x, net.values, net.w, net.b);
   const TensorList a = autograd::grad({once}, net.w), b = autograd::grad({twice}, net.w);
@@ -198,7 +194,7 @@ TEST_CASE("mlp_loss with a scale computes gradients in forward, and backward mul
 }
 
 TEST_CASE("mlp_loss says what does not fit") {
-  const Net net(kFloat16, kFloat32);
+  const LossNet net(kFloat16, kFloat32);
   const auto refused = [&](auto&& f, const char* why) {
     const std::string said = message(f);
     CHECK_MESSAGE(said.find(why) != std::string::npos, said);

@@ -4,21 +4,19 @@
 #include <halftape/halftape.h>
 
 #include <cmath>
-#include <limits>
 
 #include "halftape/tests/support/message.h"
+#include "halftape/tests/support/nonfinite.h"
 #include "halftape/tests/support/vector_cases.h"
 
 using namespace halftape;
 using doctest::Contains;
 using testing::Cases;
 using testing::differ;
+using testing::kInf, testing::kNaN;
 using testing::same_bits;
 
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity(),
-                 kNaN = std::numeric_limits<double>::quiet_NaN();
 
 template <class One, class Two, class Three>
 auto of_rank(int n, One one, Two two, Three three) {

@@ -3,24 +3,24 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include <halftape/halftape.h>
 
 #include "halftape/tests/support/close.h"
+#include "halftape/tests/support/lists.h"
 #include "halftape/tests/support/message.h"
+#include "halftape/tests/support/nonfinite.h"
 
 using namespace halftape;
 using testing::has;
+using testing::kInf, testing::kNaN;
+using testing::list;
 using testing::message;
 
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 using Values = std::vector<double>;
-Tensor list(const Values& v, Dtype d = kFloat64) { return tensor(v, d); }
 
 }  // namespace
 

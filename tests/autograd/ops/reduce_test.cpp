@@ -3,21 +3,19 @@
 
 #include <halftape/halftape.h>
 
-#include <limits>
-
 #include "halftape/tests/support/close.h"
+#include "halftape/tests/support/lists.h"
+#include "halftape/tests/support/message.h"
+#include "halftape/tests/support/nonfinite.h"
 
 using namespace halftape;
 using testing::differ;
+using testing::kInf, testing::kNaN;
+using testing::leaf, testing::list;
 
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 using List = std::vector<double>;
-
-Tensor list(const List& v, Dtype dtype = kFloat64) { return tensor(v, dtype); }
-Tensor leaf(const List& v) { return list(v).requires_grad_(); }
 
 /// The gradient of the sum of f(x).
 template <class F>
@@ -28,9 +26,6 @@ List slope(const List& x, F f) {
 std::string nan_equal(const List& got, const List& expected) {
   return differ(list(got), expected, {.ulps = 16});
 }
-
-#define CHECK_REFUSED(expression, text) \
-  CHECK_THROWS_WITH_AS(expression, doctest::Contains(text), Error)
 
 }  // namespace
 

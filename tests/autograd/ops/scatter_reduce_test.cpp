@@ -6,10 +6,12 @@
 #include <halftape/halftape.h>
 
 #include "halftape/tests/support/close.h"
+#include "halftape/tests/support/lists.h"
 #include "halftape/tests/support/message.h"
 
 using namespace halftape;
 using testing::differ;
+using testing::ints, testing::list;
 using testing::message;
 using testing::same_bits;
 
@@ -18,13 +20,10 @@ namespace {
 using List = std::vector<double>;
 const char* const kWays[] = {"sum", "prod", "mean", "amax", "amin"};
 
-Tensor list(const List& v, Dtype dtype = kFloat64) { return tensor(v, dtype); }
-Tensor longs(const std::vector<int64_t>& v) { return tensor(v); }
-
 /// The gradients of the sum of a reduction of three numbers into three, at 0, 0 and 2.
 TensorList gradients(const List& x, const List& src, const char* how, bool include_self) {
   const Tensor a = list(x).requires_grad_(), b = list(src).requires_grad_();
-  return autograd::grad({scatter_reduce(a, 0, longs({0, 0, 2}), b, how, include_self).sum()},
+  return autograd::grad({scatter_reduce(a, 0, ints({0, 0, 2}), b, how, include_self).sum()},
                         {a, b});
 }
 
@@ -50,7 +49,7 @@ TEST_CASE("the gradient of scatter_reduce is right at zeros, and equal extremes 
 }
 
 TEST_CASE("first and second derivatives of scattered products are right where factors are 0") {
-  const Tensor at = longs({0, 0, 1, 1, 1, 2});
+  const Tensor at = ints({0, 0, 1, 1, 1, 2});
   const auto product = [&](const TensorList& x) {
     return scatter_reduce(x[0], 0, at, x[1], "prod");
   };
@@ -76,7 +75,7 @@ TEST_CASE("NaN wins over every number and takes the gradient") {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const Tensor x = list({nan, 1}).requires_grad_(), src = list({3, 5}).requires_grad_();
   for (const char* how : {"amax", "amin"}) {
-    const Tensor y = scatter_reduce(x, 0, longs({0, 0}), src, how);
+    const Tensor y = scatter_reduce(x, 0, ints({0, 0}), src, how);
     CHECK(differ(y, {nan, 1}, {}) == "");
     const TensorList g = autograd::grad({y.sum()}, {x, src});
     CHECK(g[0].to_vector() == List{1, 1});
@@ -85,7 +84,7 @@ TEST_CASE("NaN wins over every number and takes the gradient") {
 }
 
 TEST_CASE("means of integers are rounded down, and extremes are right for any integers") {
-  const Tensor at = longs({0, 0, 2});
+  const Tensor at = ints({0, 0, 2});
   for (const Dtype d : {kInt32, kInt64}) {
     const Tensor x = list({3, 1, 2}, d), src = list({-4, -3, 1}, d);
     const auto of = [&](const char* how, bool include_self) {
@@ -100,9 +99,8 @@ TEST_CASE("means of integers are rounded down, and extremes are right for any in
     CHECK(of("prod", true) == List{36, 1, 2});
   }
   const Tensor bytes = list({200, 0}, kUInt8);
-  CHECK(scatter_reduce(bytes, 0, longs({0}), list({100}, kUInt8), "sum").to_vector() ==
-        List{44, 0});
-  CHECK(scatter_reduce(bytes, 0, longs({0}), list({100}, kUInt8), "amin", false).to_vector() ==
+  CHECK(scatter_reduce(bytes, 0, ints({0}), list({100}, kUInt8), "sum").to_vector() == List{44, 0});
+  CHECK(scatter_reduce(bytes, 0, ints({0}), list({100}, kUInt8), "amin", false).to_vector() ==
         List{100, 0});
   const Tensor flags = list({1, 0, 0}, kBool), on = list({1, 1, 1}, kBool);
   CHECK(scatter_reduce(flags, 0, at, on, "amax").to_vector() == List{1, 0, 1});
@@ -117,8 +115,7 @@ TEST_CASE("half is reduced in float32 and rounded once, also where the result is
   // The sum, 1.2e8, is beyond float16's range.
   CHECK(scatter_reduce(x, 0, at, src * 30000, "mean", false).item<double>() == 30000);
   const Tensor big = list({60000}, kFloat16), factors = list({4, 0.25}, kFloat16);
-  CHECK(scatter_reduce(big, 0, longs({0, 0}), factors, "prod").item<double>() ==
-        big.item<double>());
+  CHECK(scatter_reduce(big, 0, ints({0, 0}), factors, "prod").item<double>() == big.item<double>());
 }
 
 TEST_CASE("scatter_reduce gives the same bits for any number of threads") {
@@ -135,7 +132,7 @@ TEST_CASE("scatter_reduce gives the same bits for any number of threads") {
 }
 
 TEST_CASE("scatter adds or multiplies a tensor or a number") {
-  const Tensor x = list({1, 2, 3}), at = longs({0, 0, 2}), src = list({4, 5, 6});
+  const Tensor x = list({1, 2, 3}), at = ints({0, 0, 2}), src = list({4, 5, 6});
   CHECK(scatter(x, 0, at, src, "add").to_vector() == List{10, 2, 9});
   CHECK(scatter(x, 0, at, src, "multiply").to_vector() == List{20, 2, 18});
   CHECK(scatter(x, 0, at, 2, "add").to_vector() == List{5, 2, 5});
@@ -149,7 +146,7 @@ TEST_CASE("scatter adds or multiplies a tensor or a number") {
 }
 
 TEST_CASE("errors of scatter_reduce and scatter name the reductions that exist") {
-  const Tensor x = ones({2}), at = longs({0});
+  const Tensor x = ones({2}), at = ints({0});
   CHECK(message([&] { scatter_reduce(x, 0, at, x, "max"); }) ==
         "scatter_reduce: reduce is \"max\", expected \"sum\", \"prod\", \"mean\", \"amax\" or "
         "\"amin\"");
@@ -157,7 +154,7 @@ TEST_CASE("errors of scatter_reduce and scatter name the reductions that exist")
         "scatter: reduce is \"sum\", expected \"add\" or \"multiply\"; scatter_reduce() has more");
   CHECK(message([&] { scatter_reduce(x > 0, 0, at, x > 0, "mean"); }) ==
         "scatter_reduce: mean of a bool tensor; convert it with .to(kFloat32) first");
-  CHECK(message([&] { scatter_reduce(x, 0, longs({2}), x, "amax"); }) ==
+  CHECK(message([&] { scatter_reduce(x, 0, ints({2}), x, "amax"); }) ==
         "scatter_reduce: index 2 at position 0 is out of range [0, 2)");
   CHECK(message([&] { scatter_reduce(x, 0, at, x.to(kFloat64), "sum"); }) ==
         "scatter_reduce: source is float64, the tensor float32");

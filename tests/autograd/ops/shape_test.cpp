@@ -6,6 +6,7 @@
 #include <halftape/halftape.h>
 
 #include "halftape/tests/support/counted.h"
+#include "halftape/tests/support/dtypes.h"
 #include "halftape/tests/support/message.h"
 #include "halftape/tests/support/tracing_backend.h"
 
@@ -13,7 +14,7 @@ using namespace halftape;
 using indexing::None;
 using indexing::Slice;
 using testing::counted;
-using testing::kAll;
+using testing::kAllDtypes;
 using testing::message;
 
 namespace {
@@ -31,7 +32,7 @@ std::vector<Shape> shapes(const TensorList& list) {
 }  // namespace
 
 TEST_CASE("ops of shape move elements of every dtype unchanged") {
-  for (const Dtype d : kAll) {
+  for (const Dtype d : kAllDtypes) {
     CAPTURE(d);
     const Tensor x = counted({2, 3}, d);
     const Values v = x.to_vector();

@@ -4,23 +4,20 @@
 #include <halftape/halftape.h>
 
 #include <cmath>
-#include <limits>
 
 #include "halftape/tests/support/close.h"
+#include "halftape/tests/support/lists.h"
+#include "halftape/tests/support/message.h"
+#include "halftape/tests/support/nonfinite.h"
 
 using namespace halftape;
 using testing::differ;
+using testing::kInf, testing::kNaN;
+using testing::list;
 
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 using List = std::vector<double>;
-
-Tensor list(const List& v, Dtype dtype = kFloat64) { return tensor(v, dtype); }
-
-#define CHECK_REFUSED(expression, text) \
-  CHECK_THROWS_WITH_AS(expression, doctest::Contains(text), Error)
 
 }  // namespace
 

@@ -6,15 +6,16 @@
 #include "halftape/autograd/tape/node.h"
 #include "halftape/autograd/tape/record.h"
 #include "halftape/core/machine/os.h"
+#include "halftape/tests/support/lists.h"
 #include "halftape/tests/support/sanitizers.h"
 #include "halftape/tests/support/tracing_backend.h"
 
 using namespace halftape;
 using doctest::Contains;
+using testing::leaf;
 
 namespace {
 
-Tensor leaf(std::vector<double> v) { return tensor(v, kFloat64).requires_grad_(); }
 double only(const Tensor& t) { return t.item(); }
 
 /// y = x whose backward throws.

@@ -7,16 +7,17 @@
 
 #include "halftape/autograd/tape/node.h"
 #include "halftape/tests/support/close.h"
+#include "halftape/tests/support/lists.h"
 
 using namespace halftape;
 using autograd::AutogradContext;
 using autograd::Function;
 using autograd::variable_list;
+using testing::leaf;
 
 namespace {
 
 using Values = std::vector<double>;
-Tensor leaf(Values v) { return tensor(v, kFloat64).requires_grad_(); }
 
 /// y = n·x·w, as a user would write it.
 struct Product : Function<Product> {

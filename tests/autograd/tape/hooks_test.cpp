@@ -7,13 +7,14 @@
 
 #include "halftape/autograd/tape/node.h"
 #include "halftape/tests/support/close.h"
+#include "halftape/tests/support/lists.h"
 
 using namespace halftape;
 using testing::differ;
+using testing::leaf;
 
 namespace {
 
-Tensor leaf(std::vector<double> v) { return tensor(v, kFloat64).requires_grad_(); }
 using Values = std::vector<double>;
 
 }  // namespace

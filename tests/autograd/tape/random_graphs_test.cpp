@@ -16,13 +16,13 @@ using namespace halftape;
 using testing::Author;
 using testing::Program;
 using testing::Step;
-using testing::Values;
 
 namespace {
 
 /// All values of a program, the inputs first.
-std::vector<Values> interpret(const Program& p, const std::vector<Values>& inputs, double& margin) {
-  std::vector<Values> v = inputs;
+std::vector<testing::Values> interpret(const Program& p, const std::vector<testing::Values>& inputs,
+                                       double& margin) {
+  std::vector<testing::Values> v = inputs;
   for (const Step& s : p.steps) v.push_back(s.plain(v, margin));
   return v;
 }
@@ -36,7 +36,7 @@ TensorList run(const Program& p, const TensorList& inputs) {
 double weight(size_t value, size_t element) {
   return 0.3 + 0.1 * static_cast<double>((value * 7 + element * 3) % 11);
 }
-double loss(const std::vector<Values>& v) {
+double loss(const std::vector<testing::Values>& v) {
   double sum = 0;
   for (size_t i = 0; i < v.size(); ++i)
     for (size_t j = 0; j < v[i].v.size(); ++j) sum += weight(i, j) * v[i].v[j];
@@ -99,12 +99,12 @@ TEST_CASE("20,000 random programs have an interpreter's values and its differenc
   for (int round = 0; round < 20000; ++round) {
     const Program p = author.write();
     INFO("program " << round << ":" << p.text());
-    std::vector<Values> inputs, ahead, behind;
+    std::vector<testing::Values> inputs, ahead, behind;
     TensorList leaves;
     std::vector<std::vector<double>> direction;
     constexpr double step = 1e-5;
     for (const Shape& s : p.inputs) {
-      Values x{s, {}};
+      testing::Values x{s, {}};
       std::vector<double> d;
       for (int64_t i = 0; i < numel(s); ++i) {
         x.v.push_back(author.number(-2, 2));

@@ -6,7 +6,6 @@
 
 #include <cmath>
 #include <cstdlib>
-#include <limits>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -14,13 +13,14 @@
 #include "halftape/core/contract/backend.h"
 #include "halftape/core/formula/binary.h"
 #include "halftape/cpu/runtime/parallel.h"
+#include "halftape/tests/support/nonfinite.h"
 
 using namespace halftape;
+using testing::kInf;
 
 namespace {
 
 constexpr int kAll = 65536, kSlices = 32;
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 /// The double that 16 bits stand for: a sign, some bits of exponent, the rest a fraction.
 double value_of(int bits, int fraction) {

@@ -5,6 +5,7 @@
 #if defined(HALFTAPE_SIMT)
 #include <halftape/halftape.h>
 
+#include "halftape/tests/support/arrays.h"
 #include "halftape/tests/support/close.h"
 #include "halftape/tests/support/warnings.h"
 #include "libraries.h"
@@ -18,13 +19,7 @@ namespace {
 /// (B, rows, H, columns) as (B, H, rows, columns), as attention splits its heads.
 Array heads(const Array& x) { return x.transpose(1, 2); }
 
-Array normal(const Shape& shape, Dtype dtype, uint64_t seed) {
-  const Array x(shape, kFloat32, kCPU);
-  cpu_backend().random(x, Distribution::Normal, 0, 1, {seed, 0});
-  return x.to(dtype);
-}
-
-struct Case {
+struct BatchCase {
   Array d, a, b;  // on the CPU
   double beta = 0;
   bool biased = false;
@@ -32,7 +27,7 @@ struct Case {
 };
 
 /// Both devices' results; the GPU's in as few calls as the case says.
-void check(const Case& c, bool library_multiplies) {
+void check(const BatchCase& c, bool library_multiplies) {
   const Dtype dtype = c.d.dtype();
   const Array bias = normal({c.d.size(c.d.dim() - 1)}, dtype, 9), on_bias = bias.to(Device(kCUDA));
   const auto there = [](const Array& x) {  // in the same layout

@@ -7,6 +7,7 @@
 
 #include "../on_gpu.h"
 #include "halftape/cuda/cuda.h"
+#include "halftape/tests/support/arrays.h"
 #if defined(HALFTAPE_SIMT)
 #include "halftape/tests/support/warnings.h"
 #include "libraries.h"
@@ -18,11 +19,6 @@ using namespace halftape::testing;
 
 namespace {
 
-Array random(const Shape& shape, Dtype dtype, uint64_t seed) {
-  const Array a(shape, dtype, kCPU);
-  backend(kCPU).random(a, Distribution::Normal, 0, 1, {.seed = seed, .offset = 0});
-  return a;
-}
 /// Small whole numbers: all sums are exact, so that both devices have the same bits.
 Array whole(const Shape& shape, Dtype dtype, uint64_t seed) {
   const Array a(shape, kInt64, kCPU);
@@ -45,7 +41,7 @@ Array placed(const Array& from, Layout layout) {
   return view;
 }
 
-struct Case {
+struct EpilogueCase {
   Dtype factors, result;
   int64_t m, n, k;
   Epilogue epilogue;
@@ -55,7 +51,7 @@ struct Case {
   Dtype sums_in = kFloat32;
 };
 
-std::string name_of(const Case& c) {
+std::string name_of(const EpilogueCase& c) {
   std::ostringstream text;
   text << c.factors << " → " << c.result << ", " << c.m << " × " << c.n << " × " << c.k
        << ", epilogue " << static_cast<int>(c.epilogue) << ", aux " << c.aux << ", bias "
@@ -65,7 +61,7 @@ std::string name_of(const Case& c) {
 }
 
 /// The first difference between the devices; empty if there is none.
-std::string differs(const Case& c, uint64_t seed) {
+std::string differs(const EpilogueCase& c, uint64_t seed) {
   const bool gelu = c.epilogue == Epilogue::Gelu || c.epilogue == Epilogue::DGelu,
              gradient = c.epilogue == Epilogue::DRelu || c.epilogue == Epilogue::DGelu;
   const Array bias = whole({c.n}, c.result, seed + 3);
@@ -80,7 +76,7 @@ std::string differs(const Case& c, uint64_t seed) {
            .beta = c.beta,
            .epilogue = c.epilogue,
            .bias_grad = empty_sums()};
-  if (c.aux && gelu) cpu.aux = placed(random({c.m, c.n}, c.result, seed + 4), c.layout);
+  if (c.aux && gelu) cpu.aux = placed(normal({c.m, c.n}, c.result, seed + 4), c.layout);
   if (c.aux && !gelu) {
     cpu.aux = Array({c.m, relu_mask_bytes(c.n)}, kUInt8, kCPU);
     for (int64_t i = 0; i < cpu.aux.numel(); ++i)
@@ -131,7 +127,7 @@ void check_all() {
            {Epilogue::None, Epilogue::Relu, Epilogue::Gelu, Epilogue::DRelu, Epilogue::DGelu})
         for (const bool more : {false, true}) {
           const bool gradient = e == Epilogue::DRelu || e == Epilogue::DGelu;
-          Case c{factors, result, 5, n, 9, e, more, more, false};
+          EpilogueCase c{factors, result, 5, n, 9, e, more, more, false};
           if (gradient || e == Epilogue::None) {
             c.aux = gradient, c.biased = false, c.sums = more || e == Epilogue::None;
             c.sums_in = more ? result : kFloat32;

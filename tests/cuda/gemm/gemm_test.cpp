@@ -8,24 +8,17 @@
 
 #include "halftape/core/contract/backend.h"
 #include "halftape/cuda/cuda.h"
+#include "halftape/tests/support/arrays.h"
 
 using namespace halftape;
+using testing::normal, testing::values;
 
 namespace {
 
 constexpr double kGuard = 77;  // between and around the elements
 
-Array random(const Shape& shape, Dtype dtype, uint64_t seed) {
-  const Array a(shape, dtype, kCPU);
-  backend(kCPU).random(a, Distribution::Normal, 0, 1, {.seed = seed, .offset = 0});
-  return a;
-}
 Array filled(const Shape& shape, double value, Dtype dtype, Device device = kCUDA) {
   return full(shape, value, dtype, device);
-}
-std::vector<double> values(const Array& a) {
-  const Array wide = a.to_contiguous().to(kCPU).to(kFloat64);
-  return {wide.data<double>(), wide.data<double>() + wide.numel()};
 }
 bool all_are(const Array& a, double value) {
   for (const double v : values(a))
@@ -77,7 +70,7 @@ struct Placed {
 };
 
 /// One product, with all its options.
-struct Case {
+struct ProductCase {
   Dtype factors = kFloat32, result = kFloat32;
   int64_t m = 1, n = 1, k = 1;
   Shape batch = {}, batch_a = {}, batch_b = {};  // those of a and b broadcast
@@ -102,13 +95,13 @@ Array doubles(const Array& a, bool absolute) {
 
 /// The largest error in units of its bound, that of k + 3 operations in the precision of the sum
 /// and one rounding. 1e9 if anything else was written.
-double worst(const Case& c, uint64_t seed) {
-  const Array a = random(with(c.batch_a, c.m, c.k), c.factors, seed),
-              b = random(with(c.batch_b, c.k, c.n), c.factors, seed + 1),
-              d = c.beta != 0 ? random(with(c.batch, c.m, c.n), c.result, seed + 2)
+double worst(const ProductCase& c, uint64_t seed) {
+  const Array a = normal(with(c.batch_a, c.m, c.k), c.factors, seed),
+              b = normal(with(c.batch_b, c.k, c.n), c.factors, seed + 1),
+              d = c.beta != 0 ? normal(with(c.batch, c.m, c.n), c.result, seed + 2)
                               : filled(with(c.batch, c.m, c.n), NAN, c.result, kCPU),
               bias =
-                  random({c.n + 1}, c.bias, seed + 3).slice(0, c.bias_offset, c.n + c.bias_offset);
+                  normal({c.n + 1}, c.bias, seed + 3).slice(0, c.bias_offset, c.n + c.bias_offset);
   // The exact sum, and the sum of all magnitudes.
   std::vector<double> exact[2];
   for (const bool absolute : {false, true}) {
@@ -145,7 +138,7 @@ double worst(const Case& c, uint64_t seed) {
   return out;
 }
 
-std::ostream& operator<<(std::ostream& to, const Case& c) {
+std::ostream& operator<<(std::ostream& to, const ProductCase& c) {
   return to << c.factors << " → " << c.result << ", " << c.m << " × " << c.n << " × " << c.k
             << ", batch " << c.batch << " a " << c.batch_a << " b " << c.batch_b << ", layouts "
             << static_cast<int>(c.layout_d) << static_cast<int>(c.layout_a)
@@ -176,7 +169,7 @@ TEST_SUITE("cuda") {
                                               static_cast<unsigned>(OperandLayout::size));
     };
     for (uint64_t i = 0; i < 600; ++i) {
-      Case c;
+      ProductCase c;
       std::tie(c.factors, c.result) = any(dtypes);
       c.m = any(sizes), c.n = any(sizes), c.k = any(sizes);
       c.batch = c.batch_a = c.batch_b = any(batches);
@@ -199,14 +192,14 @@ TEST_SUITE("cuda") {
       for (const int64_t in : {1, 10, 128})
         for (const int64_t out : {1, 10, 128})
           for (const Dtype d : {kFloat16, kBFloat16, kFloat32}) {
-            const Case c{.factors = d,
-                         .result = d,
-                         .m = rows,
-                         .n = out,
-                         .k = in,
-                         .layout_b = OperandLayout::Turned,
-                         .biased = true,
-                         .bias = d};
+            const ProductCase c{.factors = d,
+                                .result = d,
+                                .m = rows,
+                                .n = out,
+                                .k = in,
+                                .layout_b = OperandLayout::Turned,
+                                .biased = true,
+                                .bias = d};
             CAPTURE(c);
             CHECK(worst(c, seed += 10) <= 1);
           }
@@ -324,7 +317,7 @@ TEST_SUITE("cuda") {
 
   TEST_CASE("a batch may be longer than one call of the library takes") {
     const int64_t count = 70001;
-    const Array a = random({count, 1, 2}, kFloat32, 1), b = random({count, 2, 1}, kFloat32, 2);
+    const Array a = normal({count, 1, 2}, kFloat32, 1), b = normal({count, 2, 1}, kFloat32, 2);
     const Array y({count, 1, 1}, kFloat32, kCUDA), expected({count, 1, 1}, kFloat64, kCPU);
     backend(kCUDA).gemm({.d = y, .a = a.to(Device(kCUDA)), .b = b.to(Device(kCUDA))});
     backend(kCPU).gemm({.d = expected, .a = a.to(kFloat64), .b = b.to(kFloat64)});
@@ -338,8 +331,8 @@ TEST_SUITE("cuda") {
     // (B, T, H, C) seen as (B, H, T, C), as a model makes them.
     for (const Dtype d : {kFloat16, kFloat32}) {
       const int64_t B = 5, H = 3, T = 9, C = 8;
-      const Array q = random({B, T, H, C}, d, 1).to(Device(kCUDA)).permute({0, 2, 1, 3}),
-                  k = random({B, T, H, C}, d, 2).to(Device(kCUDA)).permute({0, 2, 1, 3});
+      const Array q = normal({B, T, H, C}, d, 1).to(Device(kCUDA)).permute({0, 2, 1, 3}),
+                  k = normal({B, T, H, C}, d, 2).to(Device(kCUDA)).permute({0, 2, 1, 3});
       const Array y({B, H, T, T}, d, kCUDA), one({T, T}, d, kCUDA);
       backend(kCUDA).gemm({.d = y, .a = q, .b = k.transpose(2, 3), .alpha = 0.5});
       for (int64_t i = 0; i < B; ++i)
@@ -356,8 +349,8 @@ TEST_SUITE("cuda") {
   }
 
   TEST_CASE("the same product has the same bits every time, and while sums may be reduced") {
-    const Array a = random({33, 500}, kFloat16, 1).to(Device(kCUDA)),
-                b = random({500, 20}, kFloat16, 2).to(Device(kCUDA));
+    const Array a = normal({33, 500}, kFloat16, 1).to(Device(kCUDA)),
+                b = normal({500, 20}, kFloat16, 2).to(Device(kCUDA));
     const auto product = [&] {
       const Array y({33, 20}, kFloat16, kCUDA);
       backend(kCUDA).gemm({.d = y, .a = a, .b = b});

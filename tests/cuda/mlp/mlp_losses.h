@@ -2,13 +2,14 @@
 #pragma once
 #include <cmath>
 #include <iostream>
-#include <limits>
 #include <map>
 
 #include "../on_gpu.h"
 #include "halftape/core/contract/backend.h"
 #include "halftape/core/formula/unary.h"
+#include "halftape/tests/support/arrays.h"
 #include "halftape/tests/support/close.h"
+#include "halftape/tests/support/nonfinite.h"
 #if defined(HALFTAPE_SIMT)
 #include "runtime/device.h"
 #include "settings.h"
@@ -16,8 +17,8 @@
 
 namespace halftape::testing::mlp_losses {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInf = std::numeric_limits<double>::infinity();
+using testing::kInf, testing::kNaN;
+using testing::normal;
 
 const std::optional<OpId> kActivations[] = {std::nullopt,
                                             UnaryOps::index<formula::Relu>(),
@@ -43,11 +44,6 @@ inline std::ostream& operator<<(std::ostream& out, const Case& c) {
              << (c.biased ? ", biases" : ", no biases") << ", g " << c.g;
 }
 
-inline Array normal(const Shape& shape, Dtype dtype, uint64_t seed, double spread) {
-  const Array a(shape, dtype, kCPU);
-  cpu_backend().random(a, Distribution::Normal, 0, spread, {.seed = seed, .offset = 0});
-  return a;
-}
 inline Array unwritten(const Shape& shape, Dtype dtype) { return full(shape, kNaN, dtype, kCPU); }
 
 /// A task on the CPU with all results wanted.

@@ -4,6 +4,7 @@
 
 #include <barrier>
 
+#include "halftape/tests/support/waves.h"
 #include "rig_ranks.h"
 #include "settings.h"
 
@@ -18,11 +19,7 @@ struct NetImpl : nn::Module {
   NetImpl() {
     const auto linear = [&](const char* name, int64_t in, int64_t out) {
       nn::Linear made(in, out);
-      const NoGradGuard no_grad;
-      int64_t k = 0;
-      for (const Tensor& p : made->parameters())
-        p.copy_(((arange(p.numel()).to(kFloat32) * 0.37 + static_cast<double>(++k)).sin() * 0.4)
-                    .reshape(p.sizes()));
+      fill_with_waves(made->parameters());
       return register_module(name, made);
     };
     fc1 = linear("fc1", 6, 12);
@@ -33,9 +30,7 @@ struct NetImpl : nn::Module {
 };
 HALFTAPE_MODULE(Net);
 
-Tensor inputs(int64_t step) {
-  return (arange(96).to(kFloat32) * 0.713 + static_cast<double>(step) * 1.7).sin().reshape({16, 6});
-}
+Tensor inputs(int64_t step) { return wave_rows(16, static_cast<double>(step) * 1.7); }
 Tensor labels(int64_t step) { return (arange(16) * 3 + step) % 4; }
 
 using Numbers = std::vector<std::vector<float>>;

@@ -36,7 +36,7 @@ struct Clean {
 };
 
 /// One step of training in float16: forward, backward, scaler, optimizer.
-struct Training {
+struct HalfTraining {
   nn::Sequential model{nn::Linear(8, 16), nn::ReLU(), nn::Linear(16, 4)};
   optim::Adam optimizer{model->parameters(), optim::AdamOptions(1e-2)};
   amp::GradScaler scaler{{.init_scale = 1024}};
@@ -93,7 +93,7 @@ TEST_CASE("memory that has run out is an error with the figures, and the next ca
 TEST_CASE("any allocation of a training step may fail: the step throws, and the next one works") {
   const Clean clean;
   manual_seed(1);
-  Training t;
+  HalfTraining t;
   t.step();
   simt::reset_counters();
   t.step();
@@ -163,7 +163,7 @@ TEST_CASE("a training step waits for nothing, and gives the same bits however la
   auto trained = [](simt::Mode mode) {
     const simt::With with(now_with([&](auto& s) { s.mode = mode; }));
     manual_seed(1);
-    Training t;
+    HalfTraining t;
     for (int i = 0; i < 3; ++i) t.step();
     cuda::synchronize();
     simt::reset_counters();
@@ -183,7 +183,7 @@ TEST_CASE("a training step gives the same bits in every order of threads") {
   std::vector<std::vector<double>> all;
   simt::in_every_order([&] {
     manual_seed(1);
-    Training t;
+    HalfTraining t;
     for (int i = 0; i < 3; ++i) t.step();
     all.emplace_back();
     for (const Tensor& p : t.model->parameters())

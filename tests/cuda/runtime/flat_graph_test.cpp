@@ -22,7 +22,7 @@ namespace {
 enum class Way { Forward, Loss };
 
 /// AMP training in float16 on data that changes with every step; the gradients of step 3 overflow.
-struct Training {
+struct FlatGraphTraining {
   nn::Sequential model{nullptr};
   std::unique_ptr<optim::AdamW> optimizer;
   amp::GradScaler scaler{{.init_scale = 1024, .growth_interval = 3}};
@@ -31,7 +31,7 @@ struct Training {
   bool clipped = false, reduced = false;
   int64_t nodes = 0;
 
-  explicit Training(bool flat, Way how = Way::Forward) : way(how) {
+  explicit FlatGraphTraining(bool flat, Way how = Way::Forward) : way(how) {
     manual_seed(3);
     model = nn::Sequential(nn::Linear(8, 32), nn::ReLU(), nn::Linear(32, 4));
     optimizer = std::make_unique<optim::AdamW>(model->parameters(), optim::AdamWOptions(1e-2));
@@ -88,7 +88,7 @@ bool same(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
 }
 
 /// The results of some steps.
-std::vector<std::vector<Tensor>> followed(Training& t, bool graphed, int steps) {
+std::vector<std::vector<Tensor>> followed(FlatGraphTraining& t, bool graphed, int steps) {
   std::unique_ptr<Graph> graph;
   if (graphed) {
     t.feed(0);
@@ -119,9 +119,10 @@ TEST_CASE("a captured step of a flat optimizer copies each gradient and leaves a
     for (const bool clipped : {false, true}) {
       CAPTURE(static_cast<int>(way));
       CAPTURE(clipped);
-      Training called(false, way), flat_called(true, way), replayed(false, way),
+      FlatGraphTraining called(false, way), flat_called(true, way), replayed(false, way),
           flat_replayed(true, way);
-      for (Training* t : {&called, &flat_called, &replayed, &flat_replayed}) t->clipped = clipped;
+      for (FlatGraphTraining* t : {&called, &flat_called, &replayed, &flat_replayed})
+        t->clipped = clipped;
       const auto expected = followed(called, false, 7);
       const auto a = followed(flat_called, false, 7), b = followed(replayed, true, 7),
                  c = followed(flat_replayed, true, 7);
@@ -144,7 +145,7 @@ TEST_CASE("a captured step of a flat optimizer copies each gradient and leaves a
 
 TEST_CASE(
     "gradients of a captured step lie in their slots, those of steps between replays do not") {
-  Training t(true), other(false);
+  FlatGraphTraining t(true), other(false);
   t.feed(0), other.feed(0);
   Graph graph(kCUDA, [&] { t.step(); });
   const Tensor all = t.region().gradients();
@@ -177,7 +178,7 @@ TEST_CASE(
 }
 
 TEST_CASE("slots that a graph wrote are free when it is gone") {
-  Training t(true);
+  FlatGraphTraining t(true);
   t.feed(0);
   const Tensor all = t.region().gradients();
   {
@@ -189,7 +190,7 @@ TEST_CASE("slots that a graph wrote are free when it is gone") {
 }
 
 TEST_CASE("what is done to all gradients of a region is captured as if it were done to one") {
-  Training t(true), plain(true), eager(true);
+  FlatGraphTraining t(true), plain(true), eager(true);
   t.reduced = eager.reduced = true;
   const auto replayed = followed(t, true, 5), called = followed(eager, false, 5);
   (void)followed(plain, true, 1);
@@ -200,8 +201,8 @@ TEST_CASE("what is done to all gradients of a region is captured as if it were d
 }
 
 TEST_CASE("a graph of forward and backward alone leaves gradients for what follows, in place") {
-  Training t(true), eager(true);
-  const auto backward = [](Training& of) {
+  FlatGraphTraining t(true), eager(true);
+  const auto backward = [](FlatGraphTraining& of) {
     of.optimizer->zero_grad();
     of.backward(false);
   };
@@ -213,7 +214,7 @@ TEST_CASE("a graph of forward and backward alone leaves gradients for what follo
     backward(eager);
     const Tensor all = t.region().gradients();
     CHECK(grads_in_place(t.region(), all));
-    for (Training* each : {&t, &eager}) {
+    for (FlatGraphTraining* each : {&t, &eager}) {
       each->region().gradients().mul_(0.5);
       each->optimizer->step();
     }
@@ -222,7 +223,7 @@ TEST_CASE("a graph of forward and backward alone leaves gradients for what follo
 }
 
 TEST_CASE("several steps in one graph use the slots one after the other") {
-  Training t(true), eager(true);
+  FlatGraphTraining t(true), eager(true);
   std::vector<Tensor> xs;
   for (int i = 0; i < 3; ++i) {
     eager.feed(i);
@@ -248,9 +249,9 @@ TEST_CASE("several steps in one graph use the slots one after the other") {
 }
 
 TEST_CASE("gradients that are filled with zeros and added to are captured flat, too") {
-  Training t(true), eager(false);
+  FlatGraphTraining t(true), eager(false);
   t.feed(0), eager.feed(0);
-  const auto step = [](Training& of) {
+  const auto step = [](FlatGraphTraining& of) {
     of.optimizer->zero_grad(false);
     of.backward();
     of.backward();
@@ -267,7 +268,7 @@ TEST_CASE("gradients that are filled with zeros and added to are captured flat, 
 }
 
 TEST_CASE("making a graph of a flat optimizer's step leaves everything as it was") {
-  Training t(true);
+  FlatGraphTraining t(true);
   for (int i = 0; i < 2; ++i) t.feed(i), t.step();
   const Tensor weights = t.region().parameters().clone(),
                moments = t.region().state("exp_avg").clone();
@@ -277,7 +278,7 @@ TEST_CASE("making a graph of a flat optimizer's step leaves everything as it was
 }
 
 TEST_CASE("a captured step that writes through the tensor of all is put back, too") {
-  Training t(true);
+  FlatGraphTraining t(true);
   t.feed(0);
   t.step();
   const Tensor weights = t.region().parameters().clone();
@@ -288,7 +289,7 @@ TEST_CASE("a captured step that writes through the tensor of all is put back, to
     t.step();       // … then each again
   });
   CHECK(same_bits(t.region().parameters(), weights));
-  Training eager(true);
+  FlatGraphTraining eager(true);
   eager.feed(0);
   eager.step();
   for (int i = 0; i < 3; ++i) {
@@ -304,7 +305,7 @@ TEST_CASE("a captured step that writes through the tensor of all is put back, to
 }
 
 TEST_CASE("flatten() is refused inside a captured step, and after one was captured") {
-  Training t(false);
+  FlatGraphTraining t(false);
   t.feed(0);
   CHECK(has(message([&] { Graph(kCUDA, [&] { t.optimizer->flatten(); }); }),
             "flatten: inside the step of a Graph"));
@@ -320,7 +321,7 @@ TEST_CASE("flatten() is refused inside a captured step, and after one was captur
 
 TEST_CASE("a captured step that goes on with gradients of its trial is refused, flat or not") {
   for (const bool flat : {false, true}) {
-    Training t(flat);
+    FlatGraphTraining t(flat);
     t.feed(0);
     CHECK(has(message([&] {
                 Graph(kCUDA, [&] {

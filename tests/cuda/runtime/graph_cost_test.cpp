@@ -18,11 +18,11 @@ using namespace halftape;
 namespace {
 
 /// How a step computes its loss.
-enum class Way { Forward, Mlp, Loss };
+enum class LossBy { Forward, Mlp, Loss };
 
 /// The kernels of one replay, by name, of a training step with AdamW in float16 with a GradScaler,
 /// or in bfloat16 without one.
-std::map<std::string, int> kernels(int64_t batch, const std::vector<int64_t>& widths, Way way,
+std::map<std::string, int> kernels(int64_t batch, const std::vector<int64_t>& widths, LossBy way,
                                    bool clipped = false, bool scaled = true) {
   manual_seed(0);
   nn::Sequential model;
@@ -44,11 +44,11 @@ std::map<std::string, int> kernels(int64_t batch, const std::vector<int64_t>& wi
     Tensor loss;
     {
       const amp::autocast region(kCUDA, dtype);
-      if (way == Way::Loss)
+      if (way == LossBy::Loss)
         loss = model->loss(x, y, scaler.factor());
       else
         loss = nn::functional::cross_entropy(
-            way == Way::Mlp ? mlp(x, weights, biases, Activation::Relu) : model->forward(x), y);
+            way == LossBy::Mlp ? mlp(x, weights, biases, Activation::Relu) : model->forward(x), y);
     }
     scaler.scale(loss).backward();
     if (clipped) {
@@ -78,9 +78,9 @@ TEST_CASE("a captured step of a small classifier takes no more launches than it 
     h200.nan_in_relu = nan;
     const simt::With like(h200);
     cuda::ask_library_again();
-    for (const Way way : {Way::Forward, Way::Mlp}) {
+    for (const LossBy way : {LossBy::Forward, LossBy::Mlp}) {
       const auto counts = kernels(8, {784, 256, 256, 10}, way);
-      std::cout << "784-256-256-10, " << (way == Way::Mlp ? "mlp" : "Sequential")
+      std::cout << "784-256-256-10, " << (way == LossBy::Mlp ? "mlp" : "Sequential")
                 << (kept ? "" : ", cuBLASLt's ReLU swallows NaN") << ": " << counts.at("all")
                 << " nodes\n";
       std::ostringstream list;
@@ -93,17 +93,17 @@ TEST_CASE("a captured step of a small classifier takes no more launches than it 
 }
 
 TEST_CASE("clipping adds no launch to a captured step that checks its gradients, else the norm") {
-  const auto added = [](Way way, bool scaled) {
+  const auto added = [](LossBy way, bool scaled) {
     const auto plain = kernels(8, {64, 32, 10}, way, false, scaled),
                clipped = kernels(8, {64, 32, 10}, way, true, scaled);
-    std::cout << "64-32-10, " << (way == Way::Loss ? "Sequential::loss" : "Sequential")
+    std::cout << "64-32-10, " << (way == LossBy::Loss ? "Sequential::loss" : "Sequential")
               << (scaled ? ", float16: " : ", bfloat16: ") << plain.at("all") << " nodes, clipped "
               << clipped.at("all") << "\n";
     return clipped.at("all") - plain.at("all");
   };
-  CHECK(added(Way::Forward, true) == 0);
-  CHECK(added(Way::Forward, false) == 1);  // without a scaler nothing is checked
-  CHECK(added(Way::Loss, true) == 1);      // the check is in the loss's own kernel
+  CHECK(added(LossBy::Forward, true) == 0);
+  CHECK(added(LossBy::Forward, false) == 1);  // without a scaler nothing is checked
+  CHECK(added(LossBy::Loss, true) == 1);      // the check is in the loss's own kernel
 }
 
 TEST_CASE("a captured step that pushes its loss into a history takes one launch more") {

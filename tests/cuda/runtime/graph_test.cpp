@@ -22,14 +22,14 @@ namespace {
 enum class Loss { Weighted, CrossEntropy, Mlp };
 
 /// AMP training in float16 with dropout, on data that changes with every step.
-struct Training {
+struct GraphTraining {
   nn::Sequential model{nn::Linear(8, 32), nn::ReLU(), nn::Dropout(0.25), nn::Linear(32, 4)};
   std::unique_ptr<optim::Optimizer> optimizer;
   amp::GradScaler scaler{{.init_scale = 1024, .growth_interval = 4}};
   Tensor x = zeros({16, 8}), y = zeros({16}, kInt64), weight = ones({}), loss;
   Loss kind;
 
-  explicit Training(bool adam, Loss how = Loss::Weighted) : kind(how) {
+  explicit GraphTraining(bool adam, Loss how = Loss::Weighted) : kind(how) {
     if (how != Loss::Weighted) {
       model = nn::Sequential(nn::Linear(8, 32), nn::ReLU(), nn::Linear(32, 4));
       scaler = amp::GradScaler({.init_scale = 0x1p19, .growth_interval = 3});
@@ -86,7 +86,7 @@ struct Training {
 std::vector<std::vector<double>> followed(bool adam, bool graphed, int steps,
                                           Loss kind = Loss::Weighted) {
   manual_seed(3);
-  Training t(adam, kind);
+  GraphTraining t(adam, kind);
   std::unique_ptr<Graph> graph;
   if (graphed) {
     t.feed(0);
@@ -145,7 +145,7 @@ TEST_CASE("a replay sees the learning rate that is set by then, and steps betwee
     std::vector<std::vector<double>> ends;
     for (const bool graphed : {false, true}) {
       manual_seed(3);
-      Training t(adam);
+      GraphTraining t(adam);
       std::unique_ptr<Graph> graph;
       if (graphed) graph = std::make_unique<Graph>(kCUDA, [&] { t.step(); });
       for (int i = 0; i < 9; ++i) {
@@ -210,7 +210,7 @@ TEST_CASE("weights are cast by no replay but the first one after others have wri
   std::vector<std::vector<double>> ends;
   for (const bool graphed : {false, true}) {
     manual_seed(8);
-    Training t(true);
+    GraphTraining t(true);
     std::unique_ptr<Graph> graph;
     t.feed(0);
     if (graphed) graph = std::make_unique<Graph>(kCUDA, [&] { t.step(); });
@@ -258,7 +258,7 @@ TEST_CASE("a step that writes its weights by itself, too, is cast what it then h
     std::vector<std::vector<double>> ends;
     for (const bool graphed : {false, true}) {
       manual_seed(9);
-      Training t(true);
+      GraphTraining t(true);
       t.feed(1);
       const Tensor w = t.model->parameters()[0];
       const auto decay = [&] {
@@ -285,7 +285,7 @@ TEST_CASE("several steps in one graph, with batches that are gathered on the dev
   std::vector<std::vector<double>> ends;
   for (const bool graphed : {false, true}) {
     manual_seed(11);
-    Training t(true);
+    GraphTraining t(true);
     const Tensor data = rand({40, 8}), classes = randint(0, 4, {40}, kInt64);
     Tensor order = zeros({steps, 16}, kInt64), losses = zeros({steps});
     const auto several = [&] {
@@ -315,7 +315,7 @@ TEST_CASE("two graphs of the same weights see what the other has made of them") 
   std::vector<std::vector<double>> ends;
   for (const bool graphed : {false, true}) {
     manual_seed(10);
-    Training t(false);
+    GraphTraining t(false);
     t.feed(1);
     Tensor out = zeros({16, 4});
     const auto step = [&] { t.step(); };
@@ -349,7 +349,7 @@ TEST_CASE("an optimizer that loads a state goes on with it in the graph") {
   std::vector<std::vector<double>> ends;
   for (const bool graphed : {false, true}) {
     manual_seed(6);
-    Training t(true);
+    GraphTraining t(true);
     t.feed(0);
     t.step();
     const optim::OptimizerState saved = t.optimizer->state_dict();
@@ -367,7 +367,7 @@ TEST_CASE("an optimizer that loads a state goes on with it in the graph") {
 
 TEST_CASE("making a graph leaves weights, state and random numbers as they were") {
   manual_seed(1);
-  Training t(true);
+  GraphTraining t(true);
   t.feed(0);
   t.step();
   const auto before = t.all();
@@ -384,7 +384,7 @@ TEST_CASE("making a graph leaves weights, state and random numbers as they were"
 
 #if defined(HALFTAPE_SIMT)
 TEST_CASE("a replay reads nothing back, waits for nothing and allocates nothing") {
-  Training t(true);
+  GraphTraining t(true);
   t.feed(0);
   Graph graph(kCUDA, [&] { t.step(); });
   graph.replay();
@@ -408,7 +408,7 @@ TEST_CASE("a captured step is the same when the device runs late") {
 #endif
 
 TEST_CASE("a graph that outlives the optimizer of its step says so at the next replay") {
-  Training t(false);
+  GraphTraining t(false);
   t.feed(0);
   Graph graph(kCUDA, [&] { t.step(); });
   graph.replay();

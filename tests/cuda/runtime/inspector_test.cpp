@@ -21,7 +21,7 @@ using amp::LedgerPlace;
 namespace {
 
 /// AMP training in float16, which overflows at step 3.
-struct Training {
+struct InspectedTraining {
   nn::Sequential model{
       {"fc1", nn::Linear(8, 32)}, {"relu", nn::ReLU()}, {"fc2", nn::Linear(32, 4)}};
   optim::AdamW optimizer{model->parameters(), optim::AdamWOptions(1e-2)};
@@ -65,7 +65,7 @@ struct Found {
 
 Found found(bool graphed, int64_t every) {
   manual_seed(3);
-  Training t;
+  InspectedTraining t;
   Inspector inspector(*t.model, t.scaler, {.every = every});
   t.feed(0);
   std::optional<Graph> graph;
@@ -117,7 +117,7 @@ TEST_CASE("on a GPU the Inspector finds the same in called steps and in replays 
   CHECK(called.scales == std::vector<double>{2048});  // it grew after two steps
   CHECK(called.first == "cross_entropy fc1.weight");
   manual_seed(3);
-  Training plain;
+  InspectedTraining plain;
   for (int i = 0; i < 8; ++i) {
     plain.feed(i);
     plain.step();
@@ -137,7 +137,7 @@ TEST_CASE("on a GPU the Inspector finds the same in called steps and in replays 
 
 TEST_CASE("on a GPU samples, shadows and replays are those of the batch") {
   manual_seed(3);
-  Training t;
+  InspectedTraining t;
   Inspector inspector(*t.model, t.scaler, {.every = 2, .shadow_every = 4});
   for (int i = 0; i < 5; ++i) {
     t.feed(i);
@@ -161,7 +161,7 @@ TEST_CASE("on a GPU samples, shadows and replays are those of the batch") {
 }
 
 TEST_CASE("in a Graph the Inspector adds a kernel for each array, and two for the step") {
-  Training t, plain;
+  InspectedTraining t, plain;
   t.feed(0), plain.feed(0);
   Inspector inspector(*t.model, t.scaler, {.every = 0});
   Graph graph(kCUDA, [&] {

@@ -46,7 +46,7 @@ TEST_CASE("the GPU checks and divides gradients of every size, dtype and layout 
       CAPTURE(inverse);
       std::vector<Array> xs = {Array(), Array({0}, kFloat16, kCPU)};
       uint64_t seed = 0;
-      for (const Dtype d : floats) {
+      for (const Dtype d : kFloats) {
         for (const Lies lies : kWays) {
           for (const Shape& shape : {Shape{}, Shape{7}, Shape{8}, Shape{9}, Shape{2047},
                                      Shape{2049}, Shape{3, 5}, Shape{65, 67}, Shape{4, 1, 1030}}) {
@@ -62,7 +62,7 @@ TEST_CASE("the GPU checks and divides gradients of every size, dtype and layout 
 
 TEST_CASE("the GPU finds one bad element anywhere, and names the first array that has one") {
   for (const bool divide : {false, true}) {
-    for (const Dtype d : floats) {
+    for (const Dtype d : kFloats) {
       for (const Lies lies : kWays) {
         for (const double bad : {kInf, -kInf, kNaN}) {
           for (const int64_t i : {0, 6, 7, 8, 2048, 2055, 4100, 4199}) {
@@ -99,7 +99,7 @@ TEST_CASE("a rounding to 16 bits that overflows is found, and a verdict is never
 TEST_CASE("lists longer than a launch has room for are checked and updated to their end") {
   std::vector<Array> xs;
   for (uint64_t i = 0; i < 500; ++i)
-    xs.push_back(draw({5, static_cast<int64_t>(i % 7)}, floats[i % 4], kWays[i / 4 % 4], i));
+    xs.push_back(draw({5, static_cast<int64_t>(i % 7)}, kFloats[i % 4], kWays[i / 4 % 4], i));
   for (const bool divide : {false, true}) {
     std::vector<Array> ys;
     for (const Array& x : xs) ys.push_back(twin(x));

@@ -14,7 +14,7 @@ using namespace halftape::testing::updates;
 TEST_CASE("a check and a norm in one launch leave what the two leave one after the other") {
   std::vector<Array> xs = {Array(), draw({0}, kFloat16, 1)};
   uint64_t seed = 0;
-  for (const Dtype d : floats)
+  for (const Dtype d : kFloats)
     for (const Lies lies : kWays)
       for (const Shape& shape : {Shape{}, Shape{7}, Shape{2049}, Shape{65, 67}})
         for (int i = 0; i < 4; ++i)  // more than a launch has room for
@@ -73,7 +73,7 @@ TEST_CASE(
     "the norm of a list and what clips it are the CPU's, and the same bits for every layout") {
   const std::vector<Shape> shapes = {{}, {0}, {1}, {7}, {256}, {3, 5}, {2049}, {40, 70}, {5000}};
   for (const double p : {0.5, 1.0, 2.0, 3.0, kInf}) {
-    for (const Dtype d : floats) {
+    for (const Dtype d : kFloats) {
       for (const Lies lies : kWays) {
         for (const int copies : {1, 12}) {  // more than a launch has room for
           CAPTURE(p);

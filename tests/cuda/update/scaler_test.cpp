@@ -13,8 +13,8 @@ using namespace halftape::testing;
 using namespace halftape::testing::updates;
 
 TEST_CASE("the GPU pushes numbers into a ring as the CPU does") {
-  for (const Dtype d : floats) {
-    for (const Dtype given : floats) {
+  for (const Dtype d : kFloats) {
+    for (const Dtype given : kFloats) {
       CAPTURE(d);
       CAPTURE(given);
       const Array here = draw({6}, d, Lies::Spaced, 1), count = full({}, 2, kInt64, kCPU);
@@ -32,7 +32,7 @@ TEST_CASE("the GPU pushes numbers into a ring as the CPU does") {
 }
 
 TEST_CASE("a loss is scaled and looked at on the GPU as on the CPU") {
-  for (const Dtype d : floats) {
+  for (const Dtype d : kFloats) {
     for (const double loss : {0.75, -3e4, 1e-7, kInf, kNaN}) {
       for (const bool begins : {false, true}) {
         for (const double bad : {0.0, 1.0}) {

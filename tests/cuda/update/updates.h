@@ -1,18 +1,17 @@
 // What the tests of list-wise updates share: arrays that lie in several ways, parameters with all
 // that an optimizer keeps of them, and rules.
 #pragma once
-#include <limits>
 #include <string>
 #include <vector>
 
 #include "../on_gpu.h"
+#include "halftape/tests/support/dtypes.h"
+#include "halftape/tests/support/nonfinite.h"
 
 namespace halftape::testing::updates {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-const std::vector<Dtype> floats = {kFloat16, kBFloat16, kFloat32, kFloat64};
+using testing::kFloats;
+using testing::kInf, testing::kNaN;
 
 /// Ways in which an array of a shape can lie.
 enum class Lies { Plain, Swapped, Spaced, Shifted };

@@ -1,24 +1,24 @@
 #include <doctest/doctest.h>
 #include <halftape/halftape.h>
 
+#include "halftape/tests/distributed/data_parallel/partly_used_net.h"
 #include "halftape/tests/support/thread_ranks.h"
+#include "halftape/tests/support/waves.h"
 
 using namespace halftape;
 using namespace halftape::distributed;
-using halftape::testing::on_ranks;
+using testing::fill_with_waves, testing::wave_rows;
+using testing::numbers, testing::Numbers;
+using testing::on_ranks;
 namespace F = nn::functional;
 
 namespace {
 
-struct NetImpl : nn::Module {
-  explicit NetImpl(int seed = 0, int64_t width = 12) {
+struct UnusedLayerNetImpl : nn::Module {
+  explicit UnusedLayerNetImpl(int seed = 0, int64_t width = 12) {
     auto linear = [&](const char* name, int64_t in, int64_t out) {
       nn::Linear made(in, out);
-      const NoGradGuard no_grad;
-      int64_t k = seed;
-      for (const Tensor& p : made->parameters())
-        p.copy_(((arange(p.numel()).to(kFloat32) * 0.37 + static_cast<double>(++k)).sin() * 0.4)
-                    .reshape(p.sizes()));
+      fill_with_waves(made->parameters(), seed);
       return register_module(name, made);
     };
     fc1 = linear("fc1", 6, width);
@@ -29,23 +29,15 @@ struct NetImpl : nn::Module {
   Tensor forward(const Tensor& x) { return head(tanh(fc2(relu(fc1(x))))); }
   nn::Linear fc1{nullptr}, fc2{nullptr}, unused{nullptr}, head{nullptr};
 };
-HALFTAPE_MODULE(Net);
+HALFTAPE_MODULE(UnusedLayerNet);
 
 Tensor inputs(int64_t step, int64_t rows) {
-  return (arange(rows * 6).to(kFloat32) * 0.713 + static_cast<double>(step) * 1.7)
-      .sin()
-      .reshape({rows, 6});
+  return wave_rows(rows, static_cast<double>(step) * 1.7);
 }
 Tensor labels(int64_t step, int64_t rows) { return (arange(rows) * 3 + step) % 4; }
 
-std::vector<std::vector<float>> numbers(const nn::Module& m) {
-  std::vector<std::vector<float>> all;
-  for (const Tensor& p : m.parameters()) all.push_back(p.detach().to(kFloat32).to_vector<float>());
-  return all;
-}
-
 /// What this rank's rows of a batch cost.
-Tensor loss_of(Net& net, const ProcessGroup& group, int64_t step, int64_t rows = 16) {
+Tensor loss_of(UnusedLayerNet& net, const ProcessGroup& group, int64_t step, int64_t rows = 16) {
   const Shard mine{group.rank(), group.size()};
   return F::cross_entropy(net->forward(mine.of(inputs(step, rows))), mine.of(labels(step, rows)));
 }
@@ -55,7 +47,7 @@ Tensor loss_of(Net& net, const ProcessGroup& group, int64_t step, int64_t rows =
 TEST_CASE("gradients are the mean over the ranks, with every bucket size") {
   std::vector<std::vector<float>> wanted;
   on_ranks(1, [&](const auto&) {
-    Net net;
+    UnusedLayerNet net;
     F::cross_entropy(net->forward(inputs(0, 16)), labels(0, 16)).backward();
     for (const Tensor& p : net->parameters())
       wanted.push_back(p.grad().defined() ? p.grad().to_vector<float>() : std::vector<float>());
@@ -66,7 +58,7 @@ TEST_CASE("gradients are the mean over the ranks, with every bucket size") {
         for (const bool overlap : {false, true}) {
           std::vector<std::vector<std::vector<float>>> all(static_cast<size_t>(size));
           on_ranks(size, [&](const std::shared_ptr<ProcessGroup>& group) {
-            Net net(group->rank());  // rank 0's weights count
+            UnusedLayerNet net(group->rank());  // rank 0's weights count
             optim::SGD optimizer(net->parameters(), optim::SGDOptions(0.1));
             if (flat) optimizer.flatten();
             DistributedDataParallel ddp(
@@ -92,11 +84,11 @@ TEST_CASE("gradients are the mean over the ranks, with every bucket size") {
 }
 
 TEST_CASE("the bits do not depend on buckets, flat storage or overlap") {
-  std::vector<std::vector<float>> first;
+  Numbers first;
   for (const int64_t bytes : {int64_t{1}, int64_t{500}, int64_t{1} << 20})
     for (const bool flat : {false, true})
       on_ranks(3, [&](const std::shared_ptr<ProcessGroup>& group) {
-        Net net;
+        UnusedLayerNet net;
         optim::AdamW optimizer(net->parameters(), optim::AdamWOptions(1e-2));
         if (flat) optimizer.flatten();
         DistributedDataParallel ddp(*net, {.bucket_bytes = bytes, .first_bucket_bytes = bytes},
@@ -109,8 +101,8 @@ TEST_CASE("the bits do not depend on buckets, flat storage or overlap") {
         }
         ddp.check_weights();
         if (group->rank() != 0) return;
-        if (first.empty()) first = numbers(*net);
-        CHECK(numbers(*net) == first);
+        if (first.empty()) first = numbers(net->parameters());
+        CHECK(numbers(net->parameters()) == first);
       });
 }
 
@@ -248,7 +240,7 @@ TEST_CASE("flat storage in another order than the model's") {
 
 TEST_CASE("a gradient on some ranks counts as zero on the others; on none it stays undefined") {
   on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
-    Net net;
+    UnusedLayerNet net;
     DistributedDataParallel ddp(*net, {}, group);
     Tensor loss = net->forward(inputs(0, 4)).sum();
     if (group->rank() == 1) loss = loss + net->unused(ones({2, 3})).sum();
@@ -262,7 +254,7 @@ TEST_CASE("a gradient on some ranks counts as zero on the others; on none it sta
 
 TEST_CASE("no_sync adds up, the next backward reduces all, and a step between them is refused") {
   on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
-    Net net;
+    UnusedLayerNet net;
     optim::SGD optimizer(net->parameters(), optim::SGDOptions(0.1));
     DistributedDataParallel ddp(*net, {}, group);
     loss_of(net, *group, 0).backward();
@@ -286,7 +278,7 @@ TEST_CASE("no_sync adds up, the next backward reduces all, and a step between th
 
 TEST_CASE("no_sync with a scaler") {
   on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
-    Net net;
+    UnusedLayerNet net;
     optim::SGD optimizer(net->parameters(), optim::SGDOptions(0.1));
     DistributedDataParallel ddp(*net, {}, group);
     amp::GradScaler scaler({.init_scale = 1024});
@@ -304,7 +296,7 @@ TEST_CASE("no_sync with a scaler") {
 
 TEST_CASE("a zeroed gradient that this rank adds nothing to, under no_sync with a scaler") {
   on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
-    Net net;
+    UnusedLayerNet net;
     optim::SGD optimizer(net->parameters(), optim::SGDOptions(0.1));
     DistributedDataParallel ddp(*net, {}, group);
     amp::GradScaler scaler({.init_scale = 1024});
@@ -327,7 +319,7 @@ TEST_CASE("a zeroed gradient that this rank adds nothing to, under no_sync with 
 TEST_CASE("reduced gradients keep the mark of a scaled loss") {
   for (const bool flat : {false, true})
     on_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
-      Net net;
+      UnusedLayerNet net;
       optim::SGD optimizer(net->parameters(), optim::SGDOptions(0.1)),
           other(net->unused->parameters(), optim::SGDOptions(0.1));
       if (flat) optimizer.flatten();
@@ -347,7 +339,7 @@ TEST_CASE("one rank's inf or NaN loss is the verdict of all") {
   for (const int bad : {0, 1, 2})
     for (const int kind : {0, 1})
       on_ranks(3, [&](const std::shared_ptr<ProcessGroup>& group) {
-        Net net;
+        UnusedLayerNet net;
         optim::AdamW optimizer(net->parameters(), optim::AdamWOptions(1e-2));
         DistributedDataParallel ddp(*net, {}, group);
         amp::GradScaler scaler({.init_scale = 65536});
@@ -374,7 +366,7 @@ TEST_CASE("one rank's inf or NaN loss is the verdict of all") {
 
 TEST_CASE("scalers with other scales are refused by name") {
   on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
-    Net net;
+    UnusedLayerNet net;
     optim::SGD optimizer(net->parameters(), optim::SGDOptions(0.1));
     DistributedDataParallel ddp(*net, {}, group);
     amp::GradScaler scaler({.init_scale = group->rank() == 0 ? 1024. : 2048.});
@@ -386,13 +378,13 @@ TEST_CASE("scalers with other scales are refused by name") {
 
 TEST_CASE("other models are refused on all ranks, with the first difference") {
   on_ranks(3, [](const std::shared_ptr<ProcessGroup>& group) {
-    Net net(0, group->rank() == 2 ? 13 : 12);
+    UnusedLayerNet net(0, group->rank() == 2 ? 13 : 12);
     CHECK_THROWS_WITH_AS(
         DistributedDataParallel(*net, {}, group),
         doctest::Contains("the models of ranks 0 and 2 differ: rank 0 has \"fc1.weight: float32 "
                           "[12, 6]\", rank 2 has \"fc1.weight: float32 [13, 6]\""),
         Error);
-    Net same;
+    UnusedLayerNet same;
     CHECK_THROWS_WITH_AS(
         DistributedDataParallel(*same, {.overlap = group->rank() != 1}, group),
         doctest::Contains("overlap 1, average_buffers 1, shards 3\", rank 1 has \"options:"),
@@ -402,7 +394,7 @@ TEST_CASE("other models are refused on all ranks, with the first difference") {
 
 TEST_CASE("a weight that was changed on one rank is found") {
   on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
-    Net net;
+    UnusedLayerNet net;
     DistributedDataParallel ddp(*net, {}, group);
     {
       const NoGradGuard no_grad;
@@ -432,7 +424,7 @@ TEST_CASE(
     "a gradient that grows after its bucket was sent is an error, and works without overlap") {
   for (const bool overlap : {true, false})
     on_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
-      Net net;
+      UnusedLayerNet net;
       DistributedDataParallel ddp(*net, {.first_bucket_bytes = 1, .overlap = overlap}, group);
       const auto twice = [&] {
         const Tensor h = relu(net->fc1(inputs(0, 4)));

@@ -4,6 +4,7 @@
 
 #include "halftape/distributed/distributed.h"
 #include "halftape/halftape.h"
+#include "halftape/tests/support/waves.h"
 
 namespace halftape::testing {
 
@@ -11,13 +12,9 @@ using AdamW = optim::AdamW;
 using Zero = distributed::ZeroRedundancyOptimizer<AdamW>;
 using Numbers = std::vector<std::vector<double>>;
 
-struct NetImpl : nn::Module {
-  explicit NetImpl(Dtype dtype = kFloat32) {
-    int k = 0;
-    const NoGradGuard no_grad;
-    for (const Tensor& p : parameters())
-      p.copy_(((arange(p.numel()).to(kFloat32) * 0.37 + static_cast<double>(++k)).sin() * 0.4)
-                  .reshape(p.sizes()));
+struct PartlyUsedNetImpl : nn::Module {
+  explicit PartlyUsedNetImpl(Dtype dtype = kFloat32) {
+    fill_with_waves(parameters());
     to(dtype);
   }
   Tensor forward(const Tensor& x) { return head(relu(norm(fc(x)))); }
@@ -27,7 +24,7 @@ struct NetImpl : nn::Module {
   nn::Linear never = register_module("never", nn::Linear(2, 2));
   nn::Linear head = register_module("head", nn::Linear(13, 4));
 };
-HALFTAPE_MODULE(Net);
+HALFTAPE_MODULE(PartlyUsedNet);
 
 inline Numbers numbers(const std::vector<Tensor>& tensors) {
   Numbers all;
@@ -43,10 +40,9 @@ inline Numbers state_numbers(const optim::Optimizer& optimizer) {
   return all;
 }
 
-inline Tensor loss_of(Net& net, const distributed::ProcessGroup& group, int64_t step,
+inline Tensor loss_of(PartlyUsedNet& net, const distributed::ProcessGroup& group, int64_t step,
                       Dtype dtype = kFloat32) {
-  const double phase = static_cast<double>(step * 8 + group.rank());
-  const Tensor x = (arange(8 * 6).to(kFloat32) * 0.713 + phase).sin().reshape({8, 6});
+  const Tensor x = wave_rows(8, static_cast<double>(step * 8 + group.rank()));
   Tensor loss =
       nn::functional::cross_entropy(net->forward(x.to(dtype)), (arange(8) * 3 + step) % 4);
   if (group.rank() == 0) loss = loss + net->sometimes(ones({2, 3}, dtype)).square().mean();

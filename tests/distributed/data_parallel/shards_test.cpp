@@ -2,50 +2,46 @@
 #include <doctest/doctest.h>
 #include <halftape/halftape.h>
 
+#include "halftape/tests/support/printed.h"
 #include "halftape/tests/support/thread_ranks.h"
+#include "halftape/tests/support/waves.h"
 
 using namespace halftape;
 using namespace halftape::distributed;
-using halftape::testing::on_ranks;
+using testing::fill_with_waves, testing::wave_rows;
+using testing::on_ranks;
+using testing::printed;
 namespace F = nn::functional;
 
 namespace {
 
-struct NetImpl : nn::Module {
-  NetImpl() {
-    int k = 0;
-    const NoGradGuard no_grad;
-    for (const Tensor& p : parameters())
-      p.copy_(((arange(p.numel()).to(kFloat32) * 0.37 + static_cast<double>(++k)).sin() * 0.4)
-                  .reshape(p.sizes()));
-  }
+struct NormNetImpl : nn::Module {
+  NormNetImpl() { fill_with_waves(parameters()); }
   Tensor forward(const Tensor& x) { return head(relu(norm(fc(x)))); }
   nn::Linear fc = register_module("fc", nn::Linear(6, 10));
   nn::BatchNorm1d norm = register_module("norm", nn::BatchNorm1d(10));
   nn::Linear head = register_module("head", nn::Linear(10, 4));
 };
-HALFTAPE_MODULE(Net);
+HALFTAPE_MODULE(NormNet);
 
-struct End {
+struct EndOfShards {
   std::vector<std::vector<float>> weights;
   double scale = 0;
   std::string stats;
-  bool operator==(const End&) const = default;
+  bool operator==(const EndOfShards&) const = default;
 };
 
 /// 100 AMP steps with a gradient that overflows now and then, and a NaN loss in one shard.
-End train(int size, int64_t shards, Dtype low, bool flat) {
-  End end;
+EndOfShards train(int size, int64_t shards, Dtype low, bool flat) {
+  EndOfShards end;
   on_ranks(size, [&](const std::shared_ptr<ProcessGroup>& group) {
-    Net net;
+    NormNet net;
     optim::AdamW optimizer(net->parameters(), optim::AdamWOptions(1e-2));
     if (flat) optimizer.flatten();
     DistributedDataParallel ddp(*net, {.shards = shards}, group);
     amp::GradScaler scaler({.init_scale = 65536.0 * 64, .growth_interval = 7});
     for (uint64_t step = 0; step < 100; ++step) {
-      const Tensor x = (arange(48 * 6).to(kFloat32) * 0.713 + static_cast<double>(step))
-                           .sin()
-                           .reshape({48, 6}),
+      const Tensor x = wave_rows(48, static_cast<double>(step)),
                    y = (arange(48) * 3 + static_cast<int64_t>(step)) % 4;
       optimizer.zero_grad();
       for (const Shard shard : ddp.shards(step)) {
@@ -70,9 +66,7 @@ End train(int size, int64_t shards, Dtype low, bool flat) {
     for (const Tensor& t : net->buffers())
       end.weights.push_back(t.to(kFloat32).template to_vector<float>());
     end.scale = scaler.get_scale();
-    std::ostringstream text;
-    text << scaler.stats();
-    end.stats = text.str();
+    end.stats = printed(scaler.stats());
   });
   return end;
 }
@@ -81,7 +75,7 @@ End train(int size, int64_t shards, Dtype low, bool flat) {
 
 TEST_CASE("100 AMP steps give the same bits on 1, 2, 4 and 8 ranks") {
   for (const Dtype low : {kFloat16, kBFloat16}) {
-    const End one = train(1, 8, low, false);
+    const EndOfShards one = train(1, 8, low, false);
     INFO(one.stats);
     for (const int size : {2, 4, 8}) CHECK(train(size, 8, low, size == 4) == one);
     if (low == kFloat16) {
@@ -106,21 +100,21 @@ TEST_CASE("the gradient of shards is that of the mean loss") {
 }
 
 TEST_CASE("12 shards on 1, 3, 6 and 12 ranks") {
-  const End one = train(1, 12, kFloat16, false);
+  const EndOfShards one = train(1, 12, kFloat16, false);
   for (const int size : {3, 6, 12}) CHECK(train(size, 12, kFloat16, false) == one);
 }
 
 TEST_CASE("shards that ranks cannot share evenly are refused") {
   for (const int64_t shards : {int64_t{-4}, int64_t{3}, int64_t{6}, int64_t{12}})
     on_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
-      Net net;
+      NormNet net;
       CHECK_THROWS_WITH_AS(DistributedDataParallel(*net, {.shards = shards}, group),
                            doctest::Contains("shards for 2 ranks"), Error);
     });
 }
 
 TEST_CASE("random numbers of a shard depend on seed, step and shard alone") {
-  Net net;
+  NormNet net;
   const auto group = std::make_shared<ProcessGroup>(nullptr, 0, 1);
   DistributedDataParallel ddp(*net, {.shards = 4}, group);
   manual_seed(5);
@@ -145,7 +139,7 @@ TEST_CASE("random numbers of a shard depend on seed, step and shard alone") {
 }
 
 TEST_CASE("a loop over shards that is misused says so") {
-  Net net;
+  NormNet net;
   const auto group = std::make_shared<ProcessGroup>(nullptr, 0, 1);
   DistributedDataParallel ddp(*net, {.shards = 2}, group);
   const auto loss = [&] { return net->forward(ones({3, 6})).sum(); };

@@ -6,28 +6,24 @@
 #include <stdexcept>
 
 #include "halftape/tests/support/thread_ranks.h"
+#include "halftape/tests/support/waves.h"
 
 using namespace halftape;
 using namespace halftape::distributed;
-using halftape::testing::on_ranks;
+using testing::fill_with_waves, testing::wave_rows;
+using testing::on_ranks;
 namespace F = nn::functional;
 
 namespace {
 
-Tensor inputs(int64_t step, int rank) {
-  return (arange(8 * 6).to(kFloat32) * 0.713 + static_cast<double>(step * 3 + rank))
-      .sin()
-      .reshape({8, 6});
+Tensor inputs_of(int64_t step, int rank) {
+  return wave_rows(8, static_cast<double>(step * 3 + rank));
 }
 Tensor labels(int64_t step) { return (arange(8) * 3 + step) % 4; }
 
 nn::Sequential make_model() {
   nn::Sequential model{nn::Linear(6, 16), nn::ReLU(), nn::Linear(16, 4)};
-  const NoGradGuard no_grad;
-  int k = 0;
-  for (const Tensor& p : model->parameters())
-    p.copy_(((arange(p.numel()).to(kFloat32) * 0.37 + static_cast<double>(++k)).sin() * 0.4)
-                .reshape(p.sizes()));
+  fill_with_waves(model->parameters());
   return model;
 }
 
@@ -45,7 +41,8 @@ TEST_CASE("an AsyncOptimizer and its scaler: reduced before the hand-over, one v
         optim::AsyncOptimizer optimizer(
             std::make_unique<optim::AdamW>(model->parameters(), optim::AdamWOptions(1e-2)));
         for (int64_t step = 0; step < 8; ++step) {
-          Tensor loss = F::cross_entropy(model->forward(inputs(step, group->rank())), labels(step));
+          Tensor loss =
+              F::cross_entropy(model->forward(inputs_of(step, group->rank())), labels(step));
           if (step == 3 && group->rank() == 1) loss = loss * NAN;
           scaler.scale(loss).backward();
           scaler.step(optimizer, {.max_norm = 1});
@@ -72,7 +69,7 @@ TEST_CASE("FusedMLP, whose gradients are computed in forward") {
       Tensor loss;
       {
         const amp::autocast region(kCPU, kFloat16);
-        loss = model->loss(inputs(step, group->rank()), labels(step), scaler.factor());
+        loss = model->loss(inputs_of(step, group->rank()), labels(step), scaler.factor());
       }
       scaler.scale(loss).backward();
       CHECK(scaler.step(optimizer).applied());
@@ -90,7 +87,7 @@ TEST_CASE("a Graph, which calls the step on the CPU") {
     int64_t step = 0;
     Graph graph(kCPU, [&] {
       optimizer.zero_grad();
-      F::cross_entropy(model->forward(inputs(step, group->rank())), labels(step)).backward();
+      F::cross_entropy(model->forward(inputs_of(step, group->rank())), labels(step)).backward();
       optimizer.step();
       ++step;
     });
@@ -108,7 +105,7 @@ TEST_CASE("weights of 16 bits with a master, Kahan's sum, and LBFGS with a closu
       DistributedDataParallel ddp(*model, {}, group);
       for (int64_t step = 0; step < 5; ++step) {
         optimizer.zero_grad();
-        F::cross_entropy(model->forward(inputs(step, group->rank()).to(kBFloat16)), labels(step))
+        F::cross_entropy(model->forward(inputs_of(step, group->rank()).to(kBFloat16)), labels(step))
             .backward();
         optimizer.step();
       }
@@ -121,7 +118,8 @@ TEST_CASE("weights of 16 bits with a master, Kahan's sum, and LBFGS with a closu
     for (int64_t step = 0; step < 3; ++step)
       optimizer.step([&] {
         optimizer.zero_grad();
-        const Tensor loss = F::cross_entropy(model->forward(inputs(0, group->rank())), labels(0));
+        const Tensor loss =
+            F::cross_entropy(model->forward(inputs_of(0, group->rank())), labels(0));
         loss.backward();
         const Tensor mean = loss.detach().clone();
         group->all_reduce(mean, ReduceOp::Avg);
@@ -141,7 +139,7 @@ TEST_CASE("two models of one group, as of a GAN, with two optimizers and one sca
     for (int64_t step = 0; step < 5; ++step) {
       of_a.zero_grad();
       of_b.zero_grad();
-      const Tensor x = inputs(step, group->rank());
+      const Tensor x = inputs_of(step, group->rank());
       Tensor loss = (a->forward(x) * b->forward(x)).sum();
       if (step == 2 && group->rank() == 0) loss = loss * NAN;
       scaler.scale(loss).backward();
@@ -165,11 +163,11 @@ TEST_CASE("a model of which a part was frozen, and one whose parallel training h
     }
     {
       DistributedDataParallel ddp(*model, {}, group);
-      model->forward(inputs(0, group->rank())).sum().backward();
+      model->forward(inputs_of(0, group->rank())).sum().backward();
       ddp.check_weights();
     }
     model->zero_grad();
-    model->forward(inputs(0, group->rank())).sum().backward();  // this rank's alone
+    model->forward(inputs_of(0, group->rank())).sum().backward();  // this rank's alone
     const Tensor g = model->parameters()[1].grad().clone(), both = empty({2, 16});
     group->all_gather_into_tensor(both, g);
     CHECK_FALSE(both.select(0, 0).equal(both.select(0, 1)));
@@ -182,7 +180,7 @@ TEST_CASE("scaled and unscaled losses that were added under no_sync are no gradi
     optim::SGD optimizer(model->parameters(), optim::SGDOptions(1e-1));
     DistributedDataParallel ddp(*model, {}, group);
     amp::GradScaler scaler({.init_scale = 1024});
-    const auto loss = [&] { return model->forward(inputs(0, group->rank())).sum(); };
+    const auto loss = [&] { return model->forward(inputs_of(0, group->rank())).sum(); };
     for (const bool first : {true, false}) {
       {
         const auto local = ddp.no_sync();
@@ -309,7 +307,7 @@ TEST_CASE("after a backward() that failed the gradients are this rank's alone") 
         if (++arrived == 3) throw std::runtime_error("a bad batch");
       });
     const auto loss = [&] {
-      return F::cross_entropy(model->forward(inputs(0, group->rank())), labels(0));
+      return F::cross_entropy(model->forward(inputs_of(0, group->rank())), labels(0));
     };
     const Tensor before = parameters[0].detach().clone();
     CHECK_THROWS_WITH(loss().backward(), "a bad batch");

@@ -35,7 +35,7 @@ TEST_CASE("gradients are true in this rank's part and zero elsewhere, until they
 
 TEST_CASE("partial gradients are refused by all that would take them for whole ones") {
   on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
-    Net net;
+    PartlyUsedNet net;
     DistributedDataParallel ddp(*net, {}, group);
     Zero optimizer(net->parameters(), optim::AdamWOptions(1e-2), ddp);
     optim::SGD plain(net->parameters(), optim::SGDOptions(0.1));
@@ -81,7 +81,7 @@ TEST_CASE("partial gradients are refused by all that would take them for whole o
 
 TEST_CASE("gathered gradients are still those of a scaled loss") {
   on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
-    Net net;
+    PartlyUsedNet net;
     DistributedDataParallel ddp(*net, {}, group);
     Zero optimizer(net->parameters(), optim::AdamWOptions(1e-2), ddp);
     amp::GradScaler scaler({.init_scale = 1024});
@@ -98,7 +98,7 @@ TEST_CASE("gathered gradients are still those of a scaled loss") {
 
 TEST_CASE("a backward on top of partial gradients is refused, on zeroed ones it is not") {
   on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
-    Net net, alone;
+    PartlyUsedNet net, alone;
     DistributedDataParallel ddp(*net, {}, group), other(*alone, {}, group);
     Zero optimizer(net->parameters(), optim::AdamWOptions(1e-2), ddp);
     AdamW plain(alone->parameters(), optim::AdamWOptions(1e-2));
@@ -129,7 +129,7 @@ TEST_CASE("a backward on top of partial gradients is refused, on zeroed ones it 
 
 TEST_CASE("parameters that the DistributedDataParallel does not reduce") {
   on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
-    Net net;
+    PartlyUsedNet net;
     for (const Tensor& p : net->fc->parameters()) p.set_requires_grad(false);
     DistributedDataParallel ddp(*net, {}, group);
     const Tensor stranger = ones({3}).requires_grad_();
@@ -163,7 +163,7 @@ TEST_CASE("parameters that the DistributedDataParallel does not reduce") {
 
 TEST_CASE("a gradient that no optimizer would use is refused, until its group comes") {
   on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
-    Net net;
+    PartlyUsedNet net;
     DistributedDataParallel ddp(*net, {}, group);
     std::vector<Tensor> rest = net->parameters();
     const Tensor bias = rest.back();
@@ -190,10 +190,10 @@ TEST_CASE("a gradient that no optimizer would use is refused, until its group co
 
 TEST_CASE("two optimizers of one DistributedDataParallel, one after the other, and none") {
   on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
-    Net net, alone;
+    PartlyUsedNet net, alone;
     DistributedDataParallel ddp(*net, {}, group), other(*alone, {}, group);
     const auto options = optim::AdamWOptions(1e-2);
-    const auto halves = [](const Net& of) {
+    const auto halves = [](const PartlyUsedNet& of) {
       const std::vector<Tensor> all = of->parameters();
       return std::pair(std::vector<Tensor>(all.begin(), all.begin() + 3),
                        std::vector<Tensor>(all.begin() + 3, all.end()));
@@ -231,7 +231,7 @@ TEST_CASE("two optimizers of one DistributedDataParallel, one after the other, a
 
 TEST_CASE("an optimizer whose DistributedDataParallel is gone says so, and still gives its state") {
   on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
-    Net net;
+    PartlyUsedNet net;
     auto ddp = std::make_unique<DistributedDataParallel>(*net, DataParallelOptions{}, group);
     Zero optimizer(net->parameters(), optim::AdamWOptions(1e-2), *ddp);
     loss_of(net, *group, 0).backward();

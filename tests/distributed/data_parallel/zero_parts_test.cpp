@@ -4,6 +4,7 @@
 #include <halftape/halftape.h>
 
 #include "halftape/tests/distributed/data_parallel/partly_used_net.h"
+#include "halftape/tests/support/printed.h"
 #include "halftape/tests/support/thread_ranks.h"
 
 using namespace halftape;
@@ -25,15 +26,16 @@ struct Way {
   int64_t bucket_bytes = 300;
 };
 
-struct End {
+struct EndOfParts {
   Numbers weights, state;
   double scale = 0;
   std::string stats;
-  bool operator==(const End&) const = default;
+  bool operator==(const EndOfParts&) const = default;
 };
 
 /// Makes the optimizer, with two groups of other options whose parameters share buckets.
-std::unique_ptr<AdamW> make_optimizer(const Way& how, Net& net, DistributedDataParallel& ddp) {
+std::unique_ptr<AdamW> make_optimizer(const Way& how, PartlyUsedNet& net,
+                                      DistributedDataParallel& ddp) {
   const auto options = optim::AdamWOptions(1e-2).weight_decay(0.1).weights(how.weights);
   const std::vector<Tensor> all = net->parameters();
   std::vector<Tensor> even, odd;
@@ -48,8 +50,8 @@ std::unique_ptr<AdamW> make_optimizer(const Way& how, Net& net, DistributedDataP
 }
 
 /// Eight steps: accumulation under no_sync(), an overflow, a loss that is NaN on one rank.
-void steps(const Way& how, Net& net, DistributedDataParallel& ddp, optim::Optimizer& optimizer,
-           amp::GradScaler& scaler) {
+void steps(const Way& how, PartlyUsedNet& net, DistributedDataParallel& ddp,
+           optim::Optimizer& optimizer, amp::GradScaler& scaler) {
   const bool last = ddp.group().rank() == ddp.group().size() - 1;
   bool overflows = false;
   net->head->weight.register_hook(
@@ -74,10 +76,10 @@ void steps(const Way& how, Net& net, DistributedDataParallel& ddp, optim::Optimi
   }
 }
 
-End train(const Way& how) {
-  End end;
+EndOfParts train(const Way& how) {
+  EndOfParts end;
   on_ranks(how.size, [&](const std::shared_ptr<ProcessGroup>& group) {
-    Net net(how.dtype);
+    PartlyUsedNet net(how.dtype);
     DistributedDataParallel ddp(
         *net, {.bucket_bytes = how.bucket_bytes, .first_bucket_bytes = 100, .overlap = how.overlap},
         group);
@@ -88,9 +90,8 @@ End train(const Way& how) {
     ddp.check_weights();
     if (auto* zero = dynamic_cast<Zero*>(optimizer.get())) zero->consolidate_state();
     if (group->rank() != group->size() - 1) return;  // rank 0 sees no inf of its own
-    std::ostringstream text;
-    text << scaler.stats();
-    end = {numbers(net->parameters()), state_numbers(*optimizer), scaler.get_scale(), text.str()};
+    end = {numbers(net->parameters()), state_numbers(*optimizer), scaler.get_scale(),
+           printed(scaler.stats())};
   });
   return end;
 }
@@ -102,7 +103,7 @@ TEST_CASE("the bits of plain reductions with the plain optimizer, for 1 to 8 ran
     for (const bool clip : {false, true}) {
       CAPTURE(size);
       CAPTURE(clip);
-      const End wanted = train({.size = size, .by_parts = false, .clip = clip});
+      const EndOfParts wanted = train({.size = size, .by_parts = false, .clip = clip});
       for (const bool flat : {false, true})
         for (const int64_t bytes : {int64_t{1}, int64_t{300}, int64_t{1} << 20})
           CHECK(train({.size = size, .flat = flat, .clip = clip, .bucket_bytes = bytes}) == wanted);
@@ -134,7 +135,7 @@ TEST_CASE(
   const auto run = [](int size, bool by_parts) {
     Numbers end;
     on_ranks(size, [&](const std::shared_ptr<ProcessGroup>& group) {
-      Net net;
+      PartlyUsedNet net;
       DistributedDataParallel ddp(*net, {.first_bucket_bytes = 100, .shards = 8}, group);
       const auto optimizer = make_optimizer({.by_parts = by_parts}, net, ddp);
       amp::GradScaler scaler({.init_scale = 1024});
@@ -198,7 +199,7 @@ TEST_CASE("flatten, consolidate and load between backward and step, with another
   Numbers weights;
   const auto run = [&](int size, bool by_parts, int64_t from, int64_t to) {
     on_ranks(size, [&](const std::shared_ptr<ProcessGroup>& group) {
-      Net net;
+      PartlyUsedNet net;
       DistributedDataParallel ddp(*net, {.first_bucket_bytes = 100, .shards = 4}, group);
       const auto optimizer = make_optimizer({.by_parts = by_parts}, net, ddp);
       auto* const zero = dynamic_cast<Zero*>(optimizer.get());

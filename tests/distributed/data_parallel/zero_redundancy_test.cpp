@@ -1,22 +1,22 @@
 #include <doctest/doctest.h>
 #include <halftape/halftape.h>
 
+#include "halftape/tests/distributed/data_parallel/partly_used_net.h"
 #include "halftape/tests/support/thread_ranks.h"
+#include "halftape/tests/support/waves.h"
 
 using namespace halftape;
 using namespace halftape::distributed;
-using halftape::testing::on_ranks;
+using testing::fill_with_waves;
+using testing::numbers, testing::Numbers, testing::state_numbers;
+using testing::on_ranks;
 namespace F = nn::functional;
 
 namespace {
 
 nn::Sequential make_model(Dtype dtype) {
   nn::Sequential model{nn::Linear(5, 7), nn::ReLU(), nn::Linear(7, 3), nn::Linear(2, 2)};
-  const NoGradGuard no_grad;
-  int k = 0;
-  for (const Tensor& p : model->parameters())
-    p.copy_(((arange(p.numel()).to(kFloat32) * 0.37 + static_cast<double>(++k)).sin() * 0.4)
-                .reshape(p.sizes()));
+  fill_with_waves(model->parameters());
   model->to(dtype);
   return model;
 }
@@ -28,23 +28,6 @@ void backward(nn::Sequential& model, int64_t step, Dtype dtype) {
   for (int i = 0; i < 3; ++i)
     h = i == 1 ? relu(h) : model[static_cast<size_t>(i)]->as<nn::Linear>()->forward(h);
   (h * h).sum().backward();  // the last layer gets no gradient
-}
-
-using Numbers = std::vector<std::vector<double>>;
-Numbers numbers(const nn::Sequential& model) {
-  Numbers all;
-  for (const Tensor& p : model->parameters())
-    all.push_back(p.detach().to(kFloat64).to_vector<double>());
-  return all;
-}
-
-template <class Optimizer>
-Numbers numbers(const Optimizer& optimizer) {
-  Numbers all;
-  for (const optim::ParamState& one : optimizer.state_dict().state)
-    for (const auto& [name, value] : one)
-      all.push_back(Tensor(value).to(kFloat64).flatten().template to_vector<double>());
-  return all;
 }
 
 template <class Optimizer, class Options>
@@ -83,9 +66,9 @@ void same_as_alone(Dtype dtype, const Options& options) {
         backward(model, step, dtype);
         optimizer->step();
       }
-      CHECK(numbers(model) == numbers(alone));
+      CHECK(numbers(model->parameters()) == numbers(alone->parameters()));
       optimizer->consolidate_state();
-      CHECK(numbers(*optimizer) == numbers(reference));
+      CHECK(state_numbers(*optimizer) == state_numbers(reference));
     });
 }
 
@@ -130,7 +113,7 @@ TEST_CASE("a parameter of one element, whose state has the form of a number") {
     optimizer.step();
     reference.step();
     optimizer.consolidate_state();
-    CHECK(numbers(optimizer) == numbers(reference));
+    CHECK(state_numbers(optimizer) == state_numbers(reference));
     const Tensor late = ones({3}).requires_grad_();
     late.mutable_grad() = ones({3});
     optimizer.param_groups()[0].params().push_back(late);
@@ -172,8 +155,8 @@ TEST_CASE("a sharded optimizer with a scaler, clipping, groups, flat storage and
           scaler.update();
         }
         if (group->rank() != 0) return;
-        if (first.empty()) first = numbers(model);
-        CHECK(numbers(model) == first);
+        if (first.empty()) first = numbers(model->parameters());
+        CHECK(numbers(model->parameters()) == first);
       });
 }
 

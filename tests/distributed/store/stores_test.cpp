@@ -9,22 +9,18 @@
 #include "halftape/core/machine/sockets.h"
 #include "halftape/distributed/store/file_store.h"
 #include "halftape/distributed/store/tcp_store.h"
+#include "halftape/tests/support/clock.h"
 #include "halftape/tests/support/message.h"
 #include "halftape/tests/support/temp_folder.h"
 
 using namespace halftape;
 using namespace halftape::distributed;
+using halftape::testing::Clock, halftape::testing::since;
 using halftape::testing::has;
 using halftape::testing::message;
 using halftape::testing::TempFolder;
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-milliseconds since(Clock::time_point start) {
-  return std::chrono::duration_cast<milliseconds>(Clock::now() - start);
-}
 
 std::shared_ptr<TcpStore> tcp_server(milliseconds timeout = milliseconds(5000)) {
   TcpStoreOptions options;

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "halftape/core/machine/os.h"
+#include "halftape/tests/support/clock.h"
 #include "halftape/tests/support/temp_folder.h"
 
 #if defined(__unix__) || defined(__APPLE__)
@@ -15,19 +16,13 @@
 
 #include <chrono>
 #include <memory>
-#include <thread>
 #include <vector>
 
+using halftape::testing::Clock, halftape::testing::pause, halftape::testing::since;
 using halftape::testing::TempFolder;
 using std::chrono::milliseconds;
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-milliseconds since(Clock::time_point start) {
-  return std::chrono::duration_cast<milliseconds>(Clock::now() - start);
-}
 
 /// A child process that is one rank (watch_rank.cpp).
 class RankProcess {
@@ -109,8 +104,6 @@ struct Processes {
   TempFolder folder;
   std::vector<std::unique_ptr<RankProcess>> ranks;
 };
-
-void pause(int time) { std::this_thread::sleep_for(milliseconds(time)); }
 
 }  // namespace
 

@@ -11,6 +11,7 @@
 #include "halftape/core/machine/sockets.h"
 #include "halftape/distributed/store/file_store.h"
 #include "halftape/distributed/store/watch.h"
+#include "halftape/tests/support/clock.h"
 #include "halftape/tests/support/message.h"
 #include "halftape/tests/support/temp_folder.h"
 
@@ -18,18 +19,11 @@
 
 using namespace halftape;
 using namespace halftape::distributed;
+using halftape::testing::Clock, halftape::testing::pause, halftape::testing::since;
 using halftape::testing::has;
 using halftape::testing::TempFolder;
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-milliseconds since(Clock::time_point start) {
-  return std::chrono::duration_cast<milliseconds>(Clock::now() - start);
-}
-
-void pause(int time) { std::this_thread::sleep_for(milliseconds(time)); }
 
 /// A group of threads.
 class ThreadGroup {

@@ -21,11 +21,11 @@ using halftape::testing::message;
 
 namespace {
 
-using Batches = std::vector<std::vector<size_t>>;
+using IndexBatches = std::vector<std::vector<size_t>>;
 constexpr size_t kSize = 10, kBatch = 3, kEpochs = 3;
 constexpr uint64_t kSeed = 0xfedcba9876543210;  // does not fit a double
 
-struct Numbers : datasets::Dataset<Numbers, size_t> {
+struct SlowIndices : datasets::Dataset<SlowIndices, size_t> {
   size_t get(size_t index) override {
     if (index % 3 == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
     return index;
@@ -35,15 +35,15 @@ struct Numbers : datasets::Dataset<Numbers, size_t> {
 
 template <class Sampler>
 auto loader_of(const Sampler& sampler, size_t workers, bool drop_last) {
-  return make_data_loader(Numbers(), sampler,
+  return make_data_loader(SlowIndices(), sampler,
                           DataLoaderOptions(kBatch).workers(workers).drop_last(drop_last));
 }
 
 // Goes on to the end of the last epoch. With `stop`, saves the state into `saved` in the loop's
 // body after that many batches, and returns the batches and ends of epochs up to there.
 template <class Loader>
-Batches run(Loader& loader, size_t stop, std::map<std::string, double>& saved) {
-  Batches seen;
+IndexBatches run(Loader& loader, size_t stop, std::map<std::string, double>& saved) {
+  IndexBatches seen;
   while (loader.epoch() < kEpochs) {
     for (auto& batch : loader) {
       seen.push_back(batch);
@@ -65,7 +65,7 @@ template <class Sampler>
 void check_resumes(const Sampler& sampler, const Sampler& other, bool drop_last) {
   constexpr size_t kNever = std::numeric_limits<size_t>::max();
   std::map<std::string, double> saved;
-  const Batches whole = run(*loader_of(sampler, 0, drop_last), kNever, saved);
+  const IndexBatches whole = run(*loader_of(sampler, 0, drop_last), kNever, saved);
   REQUIRE(whole.size() >= kEpochs * 3);
   for (const size_t before : {0, 1, 4})
     for (const size_t after : {0, 1, 4})
@@ -73,10 +73,10 @@ void check_resumes(const Sampler& sampler, const Sampler& other, bool drop_last)
         CAPTURE(before);
         CAPTURE(after);
         CAPTURE(stop);
-        Batches seen = run(*loader_of(sampler, before, drop_last), stop, saved);
+        IndexBatches seen = run(*loader_of(sampler, before, drop_last), stop, saved);
         auto resumed = loader_of(other, after, drop_last);
         resumed->load_state_dict(saved);
-        const Batches rest = run(*resumed, kNever, saved);
+        const IndexBatches rest = run(*resumed, kNever, saved);
         seen.insert(seen.end(), rest.begin(), rest.end());
         CHECK(seen == whole);
       }
@@ -103,21 +103,21 @@ TEST_CASE("so does a loader whose sampler draws LibTorch's orders") {
     return loader_of(samplers::RandomSampler(kSize), workers, false);
   };
   manual_seed(5);
-  const Batches whole = run(*loader(0), kNever, saved);
-  CHECK(Batches(whole.begin(), whole.begin() + 5) !=
-        Batches(whole.begin() + 5, whole.begin() + 10));
+  const IndexBatches whole = run(*loader(0), kNever, saved);
+  CHECK(IndexBatches(whole.begin(), whole.begin() + 5) !=
+        IndexBatches(whole.begin() + 5, whole.begin() + 10));
   for (const size_t workers : {0, 1, 4})
     for (size_t stop = 1; stop <= whole.size(); ++stop) {
       CAPTURE(workers);
       CAPTURE(stop);
       manual_seed(5);
-      Batches seen = run(*loader(workers), stop, saved);
+      IndexBatches seen = run(*loader(workers), stop, saved);
       const RandomState state = get_random_state();
       manual_seed(99);
       auto resumed = loader(4 - workers);
       resumed->load_state_dict(saved);
       set_random_state(state);
-      const Batches rest = run(*resumed, kNever, saved);
+      const IndexBatches rest = run(*resumed, kNever, saved);
       seen.insert(seen.end(), rest.begin(), rest.end());
       CHECK(seen == whole);
     }
@@ -184,7 +184,7 @@ TEST_CASE("a batch that could not be loaded is not counted as seen") {
 }
 
 TEST_CASE("batches out of order have no state within an epoch") {
-  auto loader = make_data_loader(Numbers(), samplers::RandomSampler(kSize, kSeed),
+  auto loader = make_data_loader(SlowIndices(), samplers::RandomSampler(kSize, kSeed),
                                  DataLoaderOptions(2).workers(2).enforce_ordering(false));
   auto i = loader->begin();
   *i;

@@ -11,6 +11,7 @@
 #include "halftape/io/data/transforms.h"
 #include "halftape/io/formats/idx.h"
 #include "halftape/tests/io/data/data_files.h"
+#include "halftape/tests/support/lists.h"
 #include "halftape/tests/support/message.h"
 
 using namespace halftape;
@@ -18,10 +19,7 @@ using namespace halftape::data;
 using halftape::testing::DataFolder;
 using halftape::testing::has;
 using halftape::testing::message;
-
-namespace {
-std::vector<double> values(const Tensor& x) { return x.to_vector(); }
-}  // namespace
+using testing::values;
 
 TEST_CASE("characters are numbered in the order of their code points and come back") {
   const CharVocabulary v("hello, wörld €😀");

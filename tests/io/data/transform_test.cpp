@@ -8,16 +8,18 @@
 
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/io/data/dataset.h"
+#include "halftape/tests/support/lists.h"
 #include "halftape/tests/support/message.h"
 
 using namespace halftape;
 using namespace halftape::data;
 using halftape::testing::has;
 using halftape::testing::message;
+using testing::values;
 
 namespace {
 
-struct Numbers : datasets::Dataset<Numbers, int> {
+struct OneToHundred : datasets::Dataset<OneToHundred, int> {
   int get(size_t index) override { return 1 + static_cast<int>(index); }
   std::optional<size_t> size() const override { return 100; }
 };
@@ -32,19 +34,17 @@ struct Pairs : datasets::Dataset<Pairs<Target>, Example<Tensor, Target>> {
   std::optional<size_t> size() const override { return 100; }
 };
 
-std::vector<double> values(const Tensor& x) { return x.to_vector(); }
-
 }  // namespace
 
 TEST_CASE("a dataset's batch is one example for each index") {
-  CHECK(Numbers().get_batch({0, 4, 2}) == std::vector<int>{1, 5, 3});
+  CHECK(OneToHundred().get_batch({0, 4, 2}) == std::vector<int>{1, 5, 3});
   const std::vector<size_t> indices{7, 7};
-  CHECK(Numbers().get_batch(indices) == std::vector<int>{8, 8});
+  CHECK(OneToHundred().get_batch(indices) == std::vector<int>{8, 8});
 }
 
 TEST_CASE("functions of examples and of batches are put one after the other") {
   auto words =
-      Numbers()
+      OneToHundred()
           .map(transforms::Lambda<int>([](int i) { return 2 * i; }))
           .map(transforms::Lambda<int, std::string>([](int i) { return std::to_string(i); }));
   CHECK(words.get_batch({0, 9}) == std::vector<std::string>{"2", "20"});
@@ -52,7 +52,7 @@ TEST_CASE("functions of examples and of batches are put one after the other") {
   const auto sum = [](std::vector<int> batch) {
     return std::accumulate(batch.begin(), batch.end(), 0);
   };
-  Numbers numbers;
+  OneToHundred numbers;
   CHECK(numbers.map(transforms::Collate<int>(sum)).get_batch({0, 1, 2}) == 6);
   CHECK(numbers.map(transforms::BatchLambda<std::vector<int>, int>(sum)).get_batch({3}) == 4);
   struct Summer : transforms::Collation<int> {

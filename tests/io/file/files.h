@@ -5,11 +5,10 @@
 
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/tensor.h"
+#include "halftape/tests/support/dtypes.h"
 
 namespace halftape::testing {
 
-inline constexpr Dtype kAllDtypes[] = {kBool,  kUInt8,   kInt8,     kInt16,   kInt32,
-                                       kInt64, kFloat16, kBFloat16, kFloat32, kFloat64};
 inline const Shape kOddShapes[] = {
     {},     {0},    {1},       {7},          {2, 3},
     {3, 0}, {0, 5}, {1, 1, 1}, {2, 3, 1, 5}, {1, 2, 1, 1, 2, 1, 1, 3, 1, 1}};

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "halftape/io/file/deflate.h"
+#include "halftape/tests/support/message.h"
 #include "halftape/tests/support/temp_folder.h"
 
 namespace fs = std::filesystem;
@@ -28,7 +29,7 @@ void write(const fs::path& path, const Bytes& bytes) {
   halftape::testing::write_bytes(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
-Bytes text(std::string_view s) { return {s.begin(), s.end()}; }
+Bytes as_bytes(std::string_view s) { return {s.begin(), s.end()}; }
 
 void append32(Bytes& out, uint32_t v, bool big_endian) {
   for (int i = 0; i < 4; ++i) {
@@ -81,14 +82,8 @@ const Bytes kLabels = {9, 0};
 const Bytes kImageFile = idx({2, 2, 3}, kPixels);
 const Bytes kLabelFile = idx({2}, kLabels);
 
-// The message of the DataError that f throws; empty if it throws none.
-std::string message(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const data::DataError& error) {
-    return error.what();
-  }
-  return "";
+std::string data_error(const std::function<void()>& f) {
+  return halftape::testing::message<data::DataError>(f);
 }
 
 // Empty if `text` contains `part`; otherwise both, for doctest to print.
@@ -104,7 +99,8 @@ std::string images_message(const TempFolder& folder, const Bytes& bytes,
                            const std::string& name = "images") {
   write(folder / name, bytes);
   write(folder / "labels", kLabelFile);
-  const std::string said = message([&] { (void)data::read_idx(folder / name, folder / "labels"); });
+  const std::string said =
+      data_error([&] { (void)data::read_idx(folder / name, folder / "labels"); });
   if (!said.empty()) CHECK_SAYS(said, (folder / name).string());  // every message names the file
   return said;
 }
@@ -162,7 +158,7 @@ TEST_CASE("an MNIST folder reads the same with dash or dot and plain or gzipped"
 TEST_CASE("plain files are preferred to gzipped ones and a folder of the name hides no file") {
   TempFolder folder;
   write_set(folder, ".", false);
-  write(folder / "train-images-idx3-ubyte.gz", text("not looked at"));
+  write(folder / "train-images-idx3-ubyte.gz", as_bytes("not looked at"));
   fs::create_directory(folder / "train-images-idx3-ubyte");
   check_set(data::mnist(folder.path()));
 }
@@ -221,7 +217,7 @@ TEST_CASE("every truncation of a plain file is refused") {
     CAPTURE(n);
     write(folder / "images", kImageFile);
     write(folder / "labels", Bytes(kLabelFile.begin(), kLabelFile.begin() + static_cast<long>(n)));
-    CHECK(message([&] { (void)data::read_idx(folder / "images", folder / "labels"); }) != "");
+    CHECK(data_error([&] { (void)data::read_idx(folder / "images", folder / "labels"); }) != "");
   }
 }
 
@@ -337,10 +333,10 @@ TEST_CASE("a wrong magic number is shown, and swapped names are recognised") {
   CHECK_SAYS(said, "found 0x00000d03; this is another file or format: fetch the IDX file again");
   write(folder / "images", kImageFile);
   write(folder / "labels", kImageFile);
-  said = message([&] { (void)data::read_idx(folder / "images", folder / "labels"); });
+  said = data_error([&] { (void)data::read_idx(folder / "images", folder / "labels"); });
   CHECK_SAYS(said,
              "expected the magic number 0x00000801 (IDX labels), found 0x00000803 (IDX images)");
-  CHECK_SAYS(images_message(folder, text("PK\x03\x04 a zip"), "images.gz"),
+  CHECK_SAYS(images_message(folder, as_bytes("PK\x03\x04 a zip"), "images.gz"),
              "expected gzip data (0x1f8b), found 0x504b");
 }
 
@@ -350,13 +346,13 @@ TEST_CASE("an HTML page under the name of a data file is recognised") {
     for (const std::string name : {"images", "images.gz"}) {
       CAPTURE(page);
       CAPTURE(name);
-      const std::string said = images_message(folder, text(page), name);
+      const std::string said = images_message(folder, as_bytes(page), name);
       CHECK_SAYS(said, "this looks like an HTML page");
       CHECK_SAYS(said, "fetch the file again");
     }
   }
   if (without_gzip()) return;
-  CHECK_SAYS(images_message(folder, gzip(text("<html>not found</html>"))),
+  CHECK_SAYS(images_message(folder, gzip(as_bytes("<html>not found</html>"))),
              "this looks like an HTML page");
 }
 
@@ -377,7 +373,7 @@ TEST_CASE("images and labels must agree in number and labels lie in 0 to 9") {
   const auto labels_message = [&](const Bytes& labels) {
     write(folder / "labels", labels);
     const std::string said =
-        message([&] { (void)data::read_idx(folder / "images", folder / "labels"); });
+        data_error([&] { (void)data::read_idx(folder / "images", folder / "labels"); });
     CHECK_SAYS(said, (folder / "labels").string());
     return said;
   };
@@ -390,7 +386,7 @@ TEST_CASE("training and test images must have one size") {
   TempFolder folder;
   write_set(folder, "-", false);
   write(folder / "t10k-images-idx3-ubyte", idx({1, 3, 2}, {6, 5, 4, 3, 2, 1}));
-  const std::string said = message([&] { (void)data::mnist(folder.path()); });
+  const std::string said = data_error([&] { (void)data::mnist(folder.path()); });
   CHECK_SAYS(said, (folder / "t10k-images-idx3-ubyte").string());
   CHECK_SAYS(said, "expected images of 2x3");
   CHECK_SAYS(said, "found 3x2; take all four files from the same set");
@@ -398,7 +394,7 @@ TEST_CASE("training and test images must have one size") {
 
 TEST_CASE("a missing file is told with the names tried, what is there and the way out") {
   TempFolder folder;
-  const auto said = [&] { return message([&] { (void)data::mnist(folder.path()); }); };
+  const auto said = [&] { return data_error([&] { (void)data::mnist(folder.path()); }); };
   CHECK_SAYS(said(), "found an empty folder");
 
   write_set(folder, "-", false);
@@ -416,13 +412,15 @@ TEST_CASE("a missing file is told with the names tried, what is there and the wa
              "found a0, a1, a2, a3, a4, a5, a6, a7, raw/, t10k-images-idx3-ubyte, … "
              "(12 in all)");
 
-  const std::string relative = message([] { (void)data::mnist("halftape/no/such/../folder"); });
+  const std::string relative = data_error([] { (void)data::mnist("halftape/no/such/../folder"); });
   CHECK_SAYS(relative, (fs::current_path() / "halftape" / "no" / "folder").string());  // absolute
 }
 
 TEST_CASE("a folder for a file, a file for a folder and nothing at all are told apart") {
   TempFolder folder;
-  const auto said = [](const fs::path& path) { return message([&] { (void)data::mnist(path); }); };
+  const auto said = [](const fs::path& path) {
+    return data_error([&] { (void)data::mnist(path); });
+  };
   CHECK_SAYS(said(folder / "none"),
              (folder / "none").string() + ": expected a folder, found nothing");
   CHECK_SAYS(said(folder / "none"), "or use datasets::Digits, which needs no files");
@@ -437,10 +435,10 @@ TEST_CASE("a folder for a file, a file for a folder and nothing at all are told 
   CHECK_SAYS(said(folder.path()), (folder / "train-images-idx3-ubyte").string() +
                                       ": expected a file, found a folder; if the file lies inside "
                                       "it, move it up");
-  CHECK_SAYS(message([&] { (void)data::read_idx(folder / "none", folder / "file"); }),
+  CHECK_SAYS(data_error([&] { (void)data::read_idx(folder / "none", folder / "file"); }),
              (folder / "none").string() + ": expected a file, found nothing");
   if (fs::exists("/dev/zero")) {
-    CHECK_SAYS(message([&] { (void)data::read_idx("/dev/zero", folder / "file"); }),
+    CHECK_SAYS(data_error([&] { (void)data::read_idx("/dev/zero", folder / "file"); }),
                "expected a regular file");
   }
 }

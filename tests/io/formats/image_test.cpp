@@ -7,6 +7,7 @@
 
 #include <halftape/halftape.h>
 
+#include "halftape/io/file/byte_order.h"
 #include "halftape/io/file/crc.h"
 #include "halftape/io/file/deflate.h"
 #include "halftape/io/formats/png.h"
@@ -23,14 +24,9 @@ using testing::write_bytes;
 
 namespace {
 
-std::string number(size_t n) {
-  return {static_cast<char>(n >> 24), static_cast<char>(n >> 16), static_cast<char>(n >> 8),
-          static_cast<char>(n)};
-}
-
 std::string chunk(const std::string& type, const std::string& data) {
   const std::string summed = type + data;
-  return number(data.size()) + summed + number(crc32(summed.data(), summed.size()));
+  return big_endian(data.size(), 4) + summed + big_endian(crc32(summed.data(), summed.size()), 4);
 }
 
 /// A PNG of one row of 3 pixels, unless said otherwise.
@@ -47,9 +43,10 @@ struct Png {
       b = (b + a) % 65521;
     }
     return "\x89PNG\r\n\x1a\n"s +
-           chunk("IHDR",
-                 number(width) + number(height) + depth + color + '\0' + '\0' + interlaced) +
-           before + chunk("IDAT", zlib + deflated(rows) + number(b << 16 | a)) + chunk("IEND", "");
+           chunk("IHDR", big_endian(width, 4) + big_endian(height, 4) + depth + color + '\0' +
+                             '\0' + interlaced) +
+           before + chunk("IDAT", zlib + deflated(rows) + big_endian(b << 16 | a, 4)) +
+           chunk("IEND", "");
   }
 };
 

@@ -25,8 +25,8 @@ using testing::write_bytes;
 
 namespace {
 
-struct Run {
-  Run() { state.add("model", model); }
+struct LinearRun {
+  LinearRun() { state.add("model", model); }
   nn::Linear model{2, 2};
   TrainState state;
 };
@@ -50,7 +50,7 @@ TEST_CASE("the last few checkpoints are kept, and other files in the folder are 
   TempFolder folder;
   const Checkpoints checkpoints(folder / "a/b", 3);
   CHECK(checkpoints.files().empty());
-  Run run;
+  LinearRun run;
   for (const int64_t step : {1, 5, 9, 100, 20}) {
     run.state.step = step;
     checkpoints.save(run.state);
@@ -71,7 +71,7 @@ TEST_CASE(
     "the newest sound checkpoint is loaded, and a warning says what was wrong with newer ones") {
   TempFolder folder;
   const Checkpoints checkpoints(folder.path(), 5);
-  Run run;
+  LinearRun run;
   CHECK(!checkpoints.load_latest(run.state));
   CHECK(!Checkpoints(folder / "none").load_latest(run.state));
   std::vector<std::filesystem::path> paths;
@@ -90,7 +90,7 @@ TEST_CASE(
   std::filesystem::resize_file(paths[2], 20);
   {
     const Warnings warnings;
-    Run resumed;
+    LinearRun resumed;
     CHECK(checkpoints.load_latest(resumed.state) == paths[1]);
     CHECK(resumed.state.step == 2);
     CHECK(resumed.model->weight.eq(2).all().item<bool>());
@@ -110,7 +110,7 @@ TEST_CASE(
 TEST_CASE("a sound checkpoint of another run is an error, not a reason to take an older one") {
   TempFolder folder;
   const Checkpoints checkpoints(folder.path());
-  Run run;
+  LinearRun run;
   run.state.step = 1;
   checkpoints.save(run.state);
   run.state.step = 2;
@@ -125,7 +125,7 @@ TEST_CASE("a sound checkpoint of another run is an error, not a reason to take a
 
 TEST_CASE("a folder in which another run saves is refused to a second one, which may read") {
   TempFolder folder;
-  Run run;
+  LinearRun run;
   {
     const Checkpoints first(folder / "run", 3), copy = first;
     const auto path = first.save(run.state);
@@ -154,7 +154,7 @@ TEST_CASE("the kernel gives the folder back when a run is killed") {
   char locked = 0;
   REQUIRE(read(ready[0], &locked, 1) == 1);
   CHECK(locked == 'y');
-  Run run;
+  LinearRun run;
   const Checkpoints checkpoints(folder.path());
   CHECK(has(message<FileError>([&] { checkpoints.save(run.state); }), "another run"));
   kill(child, SIGKILL);

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int64_t kSteps = 40;
+constexpr int64_t kLoaderSteps = 40;
 constexpr size_t kBatch = 4, kExamples = 27;  // 7 batches an epoch, the last one shorter
 
 using Set = data::datasets::MapDataset<data::datasets::LabelledTensors, data::transforms::Stack<>>;
@@ -48,9 +48,9 @@ std::unique_ptr<Loader> make_loader(const Examples& all, size_t workers) {
 
 /// A classifier with dropout, computed in float32 or under autocast, with a scaler that overflows
 /// now and then in float16.
-class Run {
+class LoaderRun {
  public:
-  Run(const Examples& all, size_t workers, Dtype precision)
+  LoaderRun(const Examples& all, size_t workers, Dtype precision)
       : precision_(precision), loader_(make_loader(all, workers)) {
     state_.add("model", model_);
     state_.add("optimizer", optimizer_);
@@ -99,7 +99,7 @@ class Run {
   std::unique_ptr<Loader> loader_;
   nn::Sequential model_ = make_model();
   optim::AdamW optimizer_{model_->parameters(), optim::AdamWOptions(0.02)};
-  optim::WarmupCosineLR schedule_{optimizer_, 5, kSteps, 1e-3};
+  optim::WarmupCosineLR schedule_{optimizer_, 5, kLoaderSteps, 1e-3};
   amp::GradScaler scaler_{{.init_scale = 65536, .growth_interval = 2}};
   TrainState state_;
 };
@@ -108,15 +108,15 @@ class Run {
 /// training. Returns how many end in the bytes of the training that was not stopped.
 int resumed(const fs::path& folder, size_t workers, Dtype precision) {
   const Examples all = examples();
-  const std::string end = read_bytes(folder / std::to_string(kSteps));
+  const std::string end = read_bytes(folder / std::to_string(kLoaderSteps));
   int equal = 0;
-  for (int64_t stop = 1; stop < kSteps; ++stop) {
+  for (int64_t stop = 1; stop < kLoaderSteps; ++stop) {
     CAPTURE(stop);
     manual_seed(static_cast<uint64_t>(100 + stop));
-    Run run(all, workers, precision);
+    LoaderRun run(all, workers, precision);
     run.steps(2);
     run.load(folder / std::to_string(stop));
-    run.steps(kSteps);
+    run.steps(kLoaderSteps);
     run.save(folder / "resumed");
     const bool same = read_bytes(folder / "resumed") == end;
     CHECK(same);
@@ -137,7 +137,7 @@ int resumed_elsewhere(const fs::path& folder, size_t workers, Dtype precision) {
   REQUIRE(fs::exists(folder / "equal"));
   const int equal = std::stoi(read_bytes(folder / "equal"));
   fs::remove(folder / "equal");
-  CHECK(equal == kSteps - 1);
+  CHECK(equal == kLoaderSteps - 1);
   return equal;
 }
 
@@ -163,10 +163,10 @@ TEST_CASE("a training in the middle of an epoch resumes bit for bit at each of 3
       if (workers > 0 && precision != kFloat16) continue;  // the same loader, for two seconds more
       CAPTURE(workers);
       manual_seed(1);
-      Run whole(all, workers, precision);
-      whole.steps(kSteps, &folder);
+      LoaderRun whole(all, workers, precision);
+      whole.steps(kLoaderSteps, &folder);
       CHECK((whole.skips() > 0) == (precision == kFloat16));
-      const std::string bytes = read_bytes(folder / std::to_string(kSteps));
+      const std::string bytes = read_bytes(folder / std::to_string(kLoaderSteps));
       if (!end) end = bytes;
       CHECK(bytes == *end);  // for any number of workers
       // With another number of workers than the run had.

@@ -27,7 +27,7 @@ struct Event {
   double began, took;
   int thread;
 };
-std::vector<Event> events(const std::filesystem::path& path) {
+std::vector<Event> traced_events(const std::filesystem::path& path) {
   const std::string text = testing::read_bytes(path);
   std::vector<Event> all;
   for (size_t at = text.find("{\"name\""); at != text.npos; at = text.find("{\"name\"", at + 1)) {
@@ -73,7 +73,7 @@ TEST_CASE(
   CHECK(has(text, "\"args\":{\"output\":\"float32 [3, 8]\",\"bytes\":96,\"CPU memory\":"));
   CHECK(has(text, "{\"ph\":\"C\",\"name\":\"CPU memory\",\"pid\":1,\"ts\":"));
   CHECK(!detail::tape_is_watched());
-  const std::vector<Event> all = events(folder / "trace.json");
+  const std::vector<Event> all = traced_events(folder / "trace.json");
   const auto count = [&](const std::string& name, const std::string& category) {
     return std::count_if(all.begin(), all.end(),
                          [&](const Event& e) { return e.name == name && e.category == category; });
@@ -110,9 +110,9 @@ TEST_CASE("an op that outlives its trace is in none") {
     watcher->ended("later", OpWatcher::Phase::Op, began);
     watcher->ended("good", OpWatcher::Phase::Op, watcher->began());
   }
-  CHECK(events(folder / "1.json").empty());
-  REQUIRE(events(folder / "2.json").size() == 1);
-  CHECK(events(folder / "2.json")[0].name == "good");
+  CHECK(traced_events(folder / "1.json").empty());
+  REQUIRE(traced_events(folder / "2.json").size() == 1);
+  CHECK(traced_events(folder / "2.json")[0].name == "good");
 }
 
 TEST_CASE("a trace that cannot be written throws from stop() and warns from its destructor") {

@@ -55,9 +55,9 @@ std::vector<Setup> setups() {
 }
 
 /// A model with dropout, a learning rate that falls, and data drawn from a generator of its own.
-class Run {
+class SetupRun {
  public:
-  explicit Run(const Setup& setup) : setup_(setup) {
+  explicit SetupRun(const Setup& setup) : setup_(setup) {
     const bool torchs = cpu_random_engine() == RandomEngine::Mt19937;
     if (torchs && get_default_device() == Device(kCPU)) data_.mt19937.emplace(77);
     model_->to(get_default_device(), setup.weights);
@@ -118,7 +118,7 @@ class Run {
   TrainState state_;
 };
 
-std::string saved_bytes(Run& run, const TempFolder& folder) {
+std::string saved_bytes(SetupRun& run, const TempFolder& folder) {
   run.state().save(folder / "compare");
   return read_bytes(folder / "compare");
 }
@@ -129,7 +129,7 @@ namespace {
 void check_resumes(const Setup& setup, const TempFolder& folder) {
   CAPTURE(setup.name);
   manual_seed(3);
-  Run whole(setup);
+  SetupRun whole(setup);
   for (int64_t stop = 0; stop <= kSteps; ++stop) {
     whole.steps(stop);
     whole.state().save(folder / std::to_string(stop));
@@ -138,8 +138,8 @@ void check_resumes(const Setup& setup, const TempFolder& folder) {
   for (int64_t stop = 0; stop < kSteps; ++stop) {
     CAPTURE(stop);
     manual_seed(static_cast<uint64_t>(1000 + stop));
-    Run resumed(setup);  // other weights, another seed
-    resumed.steps(2);    // and a state that must go
+    SetupRun resumed(setup);  // other weights, another seed
+    resumed.steps(2);         // and a state that must go
     resumed.state().load(folder / std::to_string(stop));
     CHECK(resumed.state().step == stop);
     CHECK(saved_bytes(resumed, folder) == read_bytes(folder / std::to_string(stop)));
@@ -196,7 +196,7 @@ TEST_CASE("a file brings the engine back, and the normal number that waits") {
 TEST_CASE("a checkpoint is a safetensors file under the model's names") {
   TempFolder folder;
   manual_seed(1);
-  Run run(setups()[2]);
+  SetupRun run(setups()[2]);
   run.steps(2);
   run.state().save(folder / "x");
   const safetensors::Contents file = safetensors::read_file(folder / "x");
@@ -232,7 +232,7 @@ TEST_CASE("an optimizer's state goes by name, whatever the order of its paramete
 
 namespace {
 
-/// The parts of a Run, which a case adds to a TrainState in its own way.
+/// The parts of a SetupRun, which a case adds to a TrainState in its own way.
 struct Parts {
   nn::Sequential model{nn::Linear(5, 8), nn::Tanh(), nn::Dropout(0.3), nn::Linear(8, 2)};
   optim::Adam optimizer{model->parameters(), optim::AdamOptions(0.01).amsgrad(true)};
@@ -254,12 +254,13 @@ struct Parts {
 
 void save_run(const std::filesystem::path& path) {
   manual_seed(1);
-  Run run(setups()[1]);
+  SetupRun run(setups()[1]);
   run.steps(3);
   run.state().save(path);
 }
 
-/// The error of loading a Run's checkpoint into the parts that `add` has added; nothing changes.
+/// The error of loading a SetupRun's checkpoint into the parts that `add` has added; nothing
+/// changes.
 std::string refusal(const std::function<void(TrainState&, Parts&)>& add) {
   TempFolder folder;
   save_run(folder / "x");

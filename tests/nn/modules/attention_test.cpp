@@ -3,22 +3,20 @@
 
 #include <halftape/halftape.h>
 
-#include <limits>
-
 #include "halftape/tests/support/message.h"
 #include "halftape/tests/support/modules/module_vectors.h"
+#include "halftape/tests/support/nonfinite.h"
 
 using namespace halftape;
 namespace F = nn::functional;
 using testing::differ;
 using testing::has;
+using testing::kInf;
 using testing::message;
 using testing::ModuleVectors;
 using testing::same_bits;
 
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 Tensor flags(std::initializer_list<int> values, const Shape& shape) {
   return tensor(std::vector<int64_t>(values.begin(), values.end())).reshape(shape) != 0;

@@ -5,10 +5,10 @@
 #include <halftape/halftape.h>
 
 #include <cmath>
-#include <limits>
 
 #include "halftape/tests/support/loss_vectors.h"
 #include "halftape/tests/support/message.h"
+#include "halftape/tests/support/nonfinite.h"
 #include "halftape/tests/support/tracing_backend.h"
 
 using namespace halftape;
@@ -17,13 +17,13 @@ using testing::check;
 using testing::classes;
 using testing::differ;
 using testing::has;
+using testing::kInf;
 using testing::message;
 using testing::reductions;
 using testing::same_bits;
 
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
 const Dtype floats[] = {kFloat16, kBFloat16, kFloat32, kFloat64};
 
 std::string word(bool on, const char* text) { return on ? text : ""; }

@@ -5,21 +5,20 @@
 #include <halftape/halftape.h>
 
 #include <cmath>
-#include <limits>
 
 #include "halftape/tests/support/message.h"
 #include "halftape/tests/support/modules/module_vectors.h"
+#include "halftape/tests/support/nonfinite.h"
 
 using namespace halftape;
 using testing::has;
+using testing::kInf;
 using testing::message;
 using testing::ModuleVectors;
 using testing::same_bits;
 namespace F = nn::functional;
 
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 Tensor padded() { return tensor({{1, 2, 2}, {3, 0, 0}, {4, 1, 3}, {1, 1, 1}}); }
 Tensor lengths() { return tensor({3, 1, 3, 0}); }

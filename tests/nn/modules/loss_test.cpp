@@ -4,23 +4,18 @@
 #include <halftape/halftape.h>
 
 #include <cmath>
-#include <limits>
 
 #include "halftape/tests/support/close.h"
 #include "halftape/tests/support/loss_vectors.h"
+#include "halftape/tests/support/nonfinite.h"
 
 using namespace halftape;
 namespace F = nn::functional;
 using testing::check;
 using testing::classes;
 using testing::differ;
+using testing::kInf;
 using testing::reductions;
-
-namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
-}  // namespace
 
 TEST_CASE(
     "cross_entropy and nll_loss are PyTorch's for all reductions, weights and ignored classes") {

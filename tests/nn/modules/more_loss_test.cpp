@@ -5,22 +5,21 @@
 
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <sstream>
 
 #include "halftape/tests/support/loss_vectors.h"
 #include "halftape/tests/support/message.h"
+#include "halftape/tests/support/nonfinite.h"
 
 using namespace halftape;
 namespace F = nn::functional;
 using testing::check;
 using testing::classes;
 using testing::differ;
+using testing::kInf;
 using testing::reductions;
 
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 Tensor leaf(const testing::Vectors& torch, const std::string& name, const Shape& shape) {
   return torch.tensor(name, shape).requires_grad_();

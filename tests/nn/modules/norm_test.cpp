@@ -3,19 +3,13 @@
 
 #include <halftape/halftape.h>
 
-#include <limits>
-
 #include "halftape/tests/support/close.h"
+#include "halftape/tests/support/nonfinite.h"
 
 using namespace halftape;
 using testing::differ;
+using testing::kInf, testing::kNaN;
 using testing::same_bits;
-
-namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
-}  // namespace
 
 TEST_CASE("weights of norms start as one and biases as zero, and are there where they are wanted") {
   using Names = std::vector<std::string>;
@@ -87,9 +81,8 @@ TEST_CASE("InstanceNorm takes a single sample, and in evaluation its running sta
 }
 
 TEST_CASE("a batch with an infinity or NaN leaves running statistics bit for bit as they are") {
-  const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const Dtype dtype : {kFloat32, kFloat16}) {
-    for (const double bad : {kInf, -kInf, nan}) {
+    for (const double bad : {kInf, -kInf, kNaN}) {
       nn::BatchNorm1d layer(3), open(nn::BatchNorm1dOptions(3).skip_nonfinite(false));
       nn::InstanceNorm1d one(nn::InstanceNorm1dOptions(3).track_running_stats(true));
       const Tensor good = randn({3, 3, 4}).to(dtype);

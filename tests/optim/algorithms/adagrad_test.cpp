@@ -13,8 +13,7 @@ using optim::Adagrad;
 using optim::AdagradOptions;
 using testing::differ;
 using testing::step_with;
-
-static const auto leaf = TensorOptions(kFloat64).requires_grad(true);
+using testing::wide_leaf;
 
 TEST_CASE("under a constant gradient Adagrad's steps shrink as 1/sqrt(t)") {
   for (const double g : {1e-3, -0.5, 300.0}) {
@@ -24,7 +23,7 @@ TEST_CASE("under a constant gradient Adagrad's steps shrink as 1/sqrt(t)") {
         CAPTURE(start);
         CAPTURE(decay);
         const double lr = 0.5, eps = 0.01;
-        const Tensor p = zeros({2}, leaf);
+        const Tensor p = zeros({2}, wide_leaf);
         Adagrad optimizer(
             {p}, AdagradOptions(lr).lr_decay(decay).eps(eps).initial_accumulator_value(start));
         double expected = 0;
@@ -39,7 +38,7 @@ TEST_CASE("under a constant gradient Adagrad's steps shrink as 1/sqrt(t)") {
 }
 
 TEST_CASE("Adagrad has its state from construction on, and of a later group from its first step") {
-  const Tensor p = zeros({3}, leaf), late = zeros({2}, leaf);
+  const Tensor p = zeros({3}, wide_leaf), late = zeros({2}, wide_leaf);
   Adagrad optimizer({p}, AdagradOptions().initial_accumulator_value(0.5));
   CHECK(differ(Tensor(optimizer.state_of(p).at("sum")), {0.5, 0.5, 0.5}, {}) == "");
   CHECK(Tensor(optimizer.state_of(p).at("step")).item() == 0);
@@ -59,8 +58,8 @@ TEST_CASE("Adagrad has its state from construction on, and of a later group from
 }
 
 TEST_CASE("Adagrad adds weight decay to the gradient, and goes up as it goes down") {
-  const Tensor up = full({1}, 2.0, leaf), down = full({1}, 2.0, leaf),
-               by_hand = full({1}, 2.0, leaf);
+  const Tensor up = full({1}, 2.0, wide_leaf), down = full({1}, 2.0, wide_leaf),
+               by_hand = full({1}, 2.0, wide_leaf);
   const auto options = [] { return AdagradOptions(0.1).lr_decay(0.1); };
   Adagrad one({up}, options().weight_decay(0.3).maximize(true)),
       two({down}, options().weight_decay(0.3)), three({by_hand}, options());
@@ -75,7 +74,7 @@ TEST_CASE("Adagrad adds weight decay to the gradient, and goes up as it goes dow
 }
 
 TEST_CASE("a gradient of 0 moves nothing and makes no NaN") {
-  const Tensor p = ones({2}, leaf);
+  const Tensor p = ones({2}, wide_leaf);
   Adagrad optimizer({p});
   for (int t = 0; t < 3; ++t) step_with(optimizer, p, 0);
   CHECK(p.equal(ones({2}, kFloat64)));
@@ -89,7 +88,7 @@ TEST_CASE("Adagrad's defaults are LibTorch's, and what makes no sense is refused
   CHECK(o.initial_accumulator_value() == 0);
   CHECK(o.eps() == 1e-10);
   CHECK_FALSE(o.maximize());
-  const std::vector<Tensor> p = {ones({1}, leaf)};
+  const std::vector<Tensor> p = {ones({1}, wide_leaf)};
   const auto refused = [&](const AdagradOptions& bad, const char* words) {
     CHECK_THROWS_WITH_AS(Adagrad(p, bad), doctest::Contains(words), Error);
   };

@@ -17,8 +17,7 @@ using optim::AdamWOptions;
 using testing::differ;
 using testing::step_with;
 using Betas = AdamOptions::Betas;
-
-static const auto leaf = TensorOptions(kFloat64).requires_grad(true);
+using testing::wide_leaf;
 
 TEST_CASE("under a constant gradient g Adam moves by lr*g/(|g| + eps) every step") {
   // Both bias-corrected moments are exact then: ĝ = g and v̂ = g².
@@ -27,7 +26,7 @@ TEST_CASE("under a constant gradient g Adam moves by lr*g/(|g| + eps) every step
       for (const Betas& betas : {Betas(0.9, 0.999), Betas(0, 0), Betas(0.5, 0.25)}) {
         CAPTURE(g);
         CAPTURE(eps);
-        const Tensor p = zeros({2}, leaf);
+        const Tensor p = zeros({2}, wide_leaf);
         Adam optimizer({p}, AdamOptions(0.25).betas(betas).eps(eps));
         for (int t = 1; t <= 20; ++t) {
           step_with(optimizer, p, g);
@@ -45,7 +44,7 @@ TEST_CASE(
   const double b1 = 0.75, b2 = 0.875, lr = 0.5, eps = 1e-3;
   for (const bool amsgrad : {false, true}) {
     CAPTURE(amsgrad);
-    const Tensor p = zeros({1}, leaf);
+    const Tensor p = zeros({1}, wide_leaf);
     Adam optimizer({p}, AdamOptions(lr).betas(Betas(b1, b2)).eps(eps).amsgrad(amsgrad));
     double expected = 0;
     for (int t = 1; t <= 12; ++t) {
@@ -60,7 +59,7 @@ TEST_CASE(
 }
 
 TEST_CASE("without a gradient's pull AdamW shrinks the weight by 1 - lr*weight_decay") {
-  const Tensor p = full({2}, 4.0, leaf);
+  const Tensor p = full({2}, 4.0, wide_leaf);
   AdamWOptions options(0.125);
   options.weight_decay(0.5);
   AdamW optimizer({p}, options);
@@ -72,14 +71,14 @@ TEST_CASE("without a gradient's pull AdamW shrinks the weight by 1 - lr*weight_d
 }
 
 TEST_CASE("Adam adds weight decay to the gradient, which then moves by lr like any other") {
-  const Tensor p = tensor({4.0, -100.0}, leaf);
+  const Tensor p = tensor({4.0, -100.0}, wide_leaf);
   Adam optimizer({p}, AdamOptions(0.125).weight_decay(1e-3).eps(0));
   step_with(optimizer, p, 0);
   CHECK(differ(p, {4 - 0.125, -100 + 0.125}, {.ulps = 4}) == "");
 }
 
 TEST_CASE("AdamW decays first and then takes Adam's step") {
-  const Tensor p = full({1}, 2.0, leaf);
+  const Tensor p = full({1}, 2.0, wide_leaf);
   AdamWOptions options(0.5);
   options.weight_decay(0.25).eps(0);
   AdamW optimizer({p}, options);
@@ -89,7 +88,7 @@ TEST_CASE("AdamW decays first and then takes Adam's step") {
 
 TEST_CASE("maximizing f with Adam is minimizing -f, bit for bit") {
   for (const bool decoupled : {false, true}) {
-    const Tensor up = full({1}, 2.0, leaf), down = full({1}, 2.0, leaf);
+    const Tensor up = full({1}, 2.0, wide_leaf), down = full({1}, 2.0, wide_leaf);
     auto make = [&](const Tensor& p, bool maximize) -> std::unique_ptr<optim::Optimizer> {
       if (!decoupled)
         return std::make_unique<Adam>(std::vector<Tensor>{p},
@@ -109,7 +108,7 @@ TEST_CASE("maximizing f with Adam is minimizing -f, bit for bit") {
 }
 
 TEST_CASE("every parameter counts its own steps, so a late one starts with a full correction") {
-  const Tensor early = zeros({1}, leaf), late = zeros({1}, leaf);
+  const Tensor early = zeros({1}, wide_leaf), late = zeros({1}, wide_leaf);
   Adam optimizer({early, late}, AdamOptions(0.5).eps(0));
   for (int t = 0; t < 5; ++t) step_with(optimizer, early, 1);
   CHECK(optimizer.state_of(late).empty());
@@ -120,7 +119,7 @@ TEST_CASE("every parameter counts its own steps, so a late one starts with a ful
 }
 
 TEST_CASE("Adam's memory is a running mean of gradients and of their squares") {
-  const Tensor p = zeros({3}, leaf);
+  const Tensor p = zeros({3}, wide_leaf);
   Adam optimizer({p}, AdamOptions().betas(Betas(0.5, 0.75)));
   p.mutable_grad() = tensor({1.0, -2.0, 4.0}, kFloat64);
   optimizer.step();
@@ -133,7 +132,7 @@ TEST_CASE("Adam's memory is a running mean of gradients and of their squares") {
 }
 
 TEST_CASE("a gradient of 0 from the first step on moves nothing and makes no NaN") {
-  const Tensor p = ones({2}, leaf);
+  const Tensor p = ones({2}, wide_leaf);
   Adam optimizer({p}, AdamOptions(0.5));
   for (int t = 0; t < 3; ++t) step_with(optimizer, p, 0);
   CHECK(p.equal(ones({2}, kFloat64)));
@@ -141,7 +140,7 @@ TEST_CASE("a gradient of 0 from the first step on moves nothing and makes no NaN
 
 TEST_CASE("a NaN gradient makes its own element NaN and no other") {
   for (const bool amsgrad : {false, true}) {
-    const Tensor p = ones({3}, leaf);
+    const Tensor p = ones({3}, wide_leaf);
     Adam optimizer({p}, AdamOptions(0.5).eps(0).amsgrad(amsgrad));
     p.mutable_grad() = tensor({1.0, std::nan(""), -1.0}, kFloat64);
     optimizer.step();
@@ -164,7 +163,7 @@ TEST_CASE("16-bit parameters keep 16-bit moments and take the float step rounded
 }
 
 TEST_CASE("Adam's options out of range are refused by name") {
-  const std::vector<Tensor> p = {ones({1}, leaf)};
+  const std::vector<Tensor> p = {ones({1}, wide_leaf)};
   const double nan = std::nan(""), inf = std::numeric_limits<double>::infinity();
   for (const double bad : {-0.1, nan, inf}) {
     CAPTURE(bad);

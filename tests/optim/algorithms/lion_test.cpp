@@ -14,11 +14,10 @@ using optim::LionOptions;
 using testing::differ;
 using testing::step_with;
 using Betas = LionOptions::Betas;
-
-static const auto leaf = TensorOptions(kFloat64).requires_grad(true);
+using testing::wide_leaf;
 
 TEST_CASE("Lion moves every weight by lr, whatever the size of its gradient, and not by 0") {
-  const Tensor p = zeros({4}, leaf);
+  const Tensor p = zeros({4}, wide_leaf);
   Lion optimizer({p}, LionOptions(0.25));
   for (int t = 1; t <= 4; ++t) {
     p.mutable_grad() = tensor({1e-30, -2.0, 1e30, 0.0}, kFloat64);
@@ -30,7 +29,7 @@ TEST_CASE("Lion moves every weight by lr, whatever the size of its gradient, and
 TEST_CASE("Lion's step interpolates by beta1, its momentum by beta2 after it") {
   // m after 8: 8·(1 − 0.75) = 2. Then c = 0.5·m + 0.5·g has the sign of m + g.
   for (const double g : {-1.5, -2.0, -2.5}) {
-    const Tensor p = zeros({1}, leaf);
+    const Tensor p = zeros({1}, wide_leaf);
     Lion optimizer({p}, LionOptions(1).betas(Betas(0.5, 0.75)));
     step_with(optimizer, p, 8);
     CHECK(Tensor(optimizer.state_of(p).at("exp_avg")).item() == 2);
@@ -43,11 +42,11 @@ TEST_CASE("Lion's step interpolates by beta1, its momentum by beta2 after it") {
 }
 
 TEST_CASE("Lion shrinks the weight by 1 - lr*weight_decay before the step") {
-  const Tensor p = full({2}, 4.0, leaf);
+  const Tensor p = full({2}, 4.0, wide_leaf);
   Lion optimizer({p}, LionOptions(0.125).weight_decay(0.5));
   step_with(optimizer, p, 3);
   CHECK(differ(p, {4 * (1 - 0.0625) - 0.125, 4 * (1 - 0.0625) - 0.125}, {}) == "");
-  const Tensor q = full({1}, 4.0, leaf);
+  const Tensor q = full({1}, 4.0, wide_leaf);
   Lion rest({q}, LionOptions(0.125).weight_decay(0.5));
   for (int t = 1; t <= 10; ++t) {
     step_with(rest, q, 0);
@@ -56,7 +55,7 @@ TEST_CASE("Lion shrinks the weight by 1 - lr*weight_decay before the step") {
 }
 
 TEST_CASE("maximizing f with Lion is minimizing -f, and NaN stays where it is") {
-  const Tensor up = full({1}, 2.0, leaf), down = full({1}, 2.0, leaf);
+  const Tensor up = full({1}, 2.0, wide_leaf), down = full({1}, 2.0, wide_leaf);
   Lion one({up}, LionOptions(0.1).weight_decay(0.3).maximize(true)),
       two({down}, LionOptions(0.1).weight_decay(0.3));
   for (int t = 0; t < 8; ++t) {
@@ -64,7 +63,7 @@ TEST_CASE("maximizing f with Lion is minimizing -f, and NaN stays where it is") 
     step_with(two, down, -std::cos(t));
     CHECK(testing::same_bits(up.detach(), down.detach()));
   }
-  const Tensor p = zeros({2}, leaf);
+  const Tensor p = zeros({2}, wide_leaf);
   Lion optimizer({p}, LionOptions(1));
   p.mutable_grad() = tensor({1.0, std::nan("")}, kFloat64);
   optimizer.step();
@@ -78,7 +77,7 @@ TEST_CASE("Lion's defaults are the paper's, and what makes no sense is refused")
   CHECK(o.betas() == Betas(0.9, 0.99));
   CHECK(o.weight_decay() == 0);
   CHECK_FALSE(o.maximize());
-  const std::vector<Tensor> p = {ones({1}, leaf)};
+  const std::vector<Tensor> p = {ones({1}, wide_leaf)};
   const auto refused = [&](const LionOptions& bad, const char* words) {
     CHECK_THROWS_WITH_AS(Lion(p, bad), doctest::Contains(words), Error);
   };

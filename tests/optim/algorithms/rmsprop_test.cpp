@@ -13,8 +13,7 @@ using optim::RMSprop;
 using optim::RMSpropOptions;
 using testing::differ;
 using testing::step_with;
-
-static const auto leaf = TensorOptions(kFloat64).requires_grad(true);
+using testing::wide_leaf;
 
 TEST_CASE("under a constant gradient RMSprop divides it by its own size times sqrt(1 - alpha^t)") {
   for (const double g : {1e-4, -0.5, 300.0}) {
@@ -24,7 +23,7 @@ TEST_CASE("under a constant gradient RMSprop divides it by its own size times sq
         CAPTURE(alpha);
         CAPTURE(mu);
         const double lr = 0.25, eps = 0.01;
-        const Tensor p = zeros({2}, leaf);
+        const Tensor p = zeros({2}, wide_leaf);
         RMSprop optimizer({p}, RMSpropOptions(lr).alpha(alpha).eps(eps).momentum(mu));
         double expected = 0, velocity = 0;
         for (int t = 1; t <= 10; ++t) {
@@ -41,7 +40,7 @@ TEST_CASE("under a constant gradient RMSprop divides it by its own size times sq
 TEST_CASE("centered, RMSprop divides by the deviation, which of a constant gradient is alpha's") {
   // The running variance of a constant gradient g is (1 − αᵗ)·αᵗ·g².
   const double alpha = 0.5, g = 3, lr = 0.125, eps = 0.25;
-  const Tensor p = zeros({1}, leaf);
+  const Tensor p = zeros({1}, wide_leaf);
   RMSprop optimizer({p}, RMSpropOptions(lr).alpha(alpha).eps(eps).centered(true));
   double expected = 0;
   for (int t = 1; t <= 8; ++t) {
@@ -65,7 +64,7 @@ TEST_CASE("a variance that rounding takes below 0 makes no NaN") {
     CHECK((p < 0).all().item<bool>());
   }
   // NaN stays NaN.
-  const Tensor p = zeros({2}, leaf);
+  const Tensor p = zeros({2}, wide_leaf);
   RMSprop optimizer({p}, RMSpropOptions(1.0).alpha(0).centered(true));
   p.mutable_grad() = tensor({1.0, std::nan("")}, kFloat64);
   optimizer.step();
@@ -74,8 +73,8 @@ TEST_CASE("a variance that rounding takes below 0 makes no NaN") {
 }
 
 TEST_CASE("RMSprop adds weight decay to the gradient, and goes up as it goes down") {
-  const Tensor up = full({1}, 2.0, leaf), down = full({1}, 2.0, leaf),
-               by_hand = full({1}, 2.0, leaf);
+  const Tensor up = full({1}, 2.0, wide_leaf), down = full({1}, 2.0, wide_leaf),
+               by_hand = full({1}, 2.0, wide_leaf);
   const auto options = [] { return RMSpropOptions(0.1).momentum(0.5).centered(true); };
   RMSprop one({up}, options().weight_decay(0.3).maximize(true)),
       two({down}, options().weight_decay(0.3)), three({by_hand}, options());
@@ -92,7 +91,7 @@ TEST_CASE("RMSprop adds weight decay to the gradient, and goes up as it goes dow
 TEST_CASE("RMSprop keeps what its options need, by PyTorch's names") {
   for (const double mu : {0.0, 0.5}) {
     for (const bool centered : {false, true}) {
-      const Tensor p = zeros({3}, leaf);
+      const Tensor p = zeros({3}, wide_leaf);
       RMSprop optimizer({p}, RMSpropOptions().momentum(mu).centered(centered));
       step_with(optimizer, p, 1);
       const auto& state = optimizer.state_of(p);
@@ -114,7 +113,7 @@ TEST_CASE("RMSprop's defaults are LibTorch's, and what makes no sense is refused
   CHECK(o.momentum() == 0);
   CHECK_FALSE(o.centered());
   CHECK_FALSE(o.maximize());
-  const std::vector<Tensor> p = {ones({1}, leaf)};
+  const std::vector<Tensor> p = {ones({1}, wide_leaf)};
   const auto refused = [&](const RMSpropOptions& bad, const char* words) {
     CHECK_THROWS_WITH_AS(RMSprop(p, bad), doctest::Contains(words), Error);
   };

@@ -13,14 +13,13 @@ using namespace halftape;
 using optim::SGD;
 using optim::SGDOptions;
 using testing::differ;
+using testing::wide_leaf;
 
 namespace {
 
-const auto leaf = TensorOptions(kFloat64).requires_grad(true);
-
 /// Steps with one constant gradient.
 Tensor after(int steps, double gradient, const SGDOptions& options, double start = 0) {
-  const Tensor p = full({3}, start, leaf);
+  const Tensor p = full({3}, start, wide_leaf);
   SGD optimizer({p}, options);
   for (int t = 0; t < steps; ++t) testing::step_with(optimizer, gradient);
   return p.detach();
@@ -30,7 +29,7 @@ Tensor after(int steps, double gradient, const SGDOptions& options, double start
 
 TEST_CASE("plain SGD on a parabola of curvature a shrinks the parameter by 1 - lr*a each step") {
   const double a = 0.75, lr = 0.25;
-  const Tensor p = tensor({1.0, -2.0, 8.0}, leaf);
+  const Tensor p = tensor({1.0, -2.0, 8.0}, wide_leaf);
   SGD optimizer({p}, SGDOptions(lr));
   for (int t = 1; t <= 50; ++t) {
     optimizer.zero_grad();
@@ -82,7 +81,7 @@ TEST_CASE("maximizing f is minimizing -f, bit for bit, with weight decay as befo
 }
 
 TEST_CASE("a learning rate of 0 changes nothing but the momentum") {
-  const Tensor p = full({2}, 1.5, leaf);
+  const Tensor p = full({2}, 1.5, wide_leaf);
   SGD optimizer({p}, SGDOptions(0.0).momentum(0.5));
   testing::step_with(optimizer, 4);
   CHECK(p.equal(full({2}, 1.5, kFloat64)));
@@ -90,7 +89,7 @@ TEST_CASE("a learning rate of 0 changes nothing but the momentum") {
 }
 
 TEST_CASE("SGD without momentum remembers nothing") {
-  const Tensor p = ones({2}, leaf);
+  const Tensor p = ones({2}, wide_leaf);
   SGD plain({p}, SGDOptions(0.1).weight_decay(0.1));
   testing::step_with(plain, 1);
   CHECK(plain.state_of(p).empty());
@@ -101,7 +100,7 @@ TEST_CASE("SGD without momentum remembers nothing") {
 }
 
 TEST_CASE("momentum switched on later starts with the gradient of that step") {
-  const Tensor p = zeros({1}, leaf);
+  const Tensor p = zeros({1}, wide_leaf);
   SGD optimizer({p}, SGDOptions(1.0));
   testing::step_with(optimizer, 3);
   CHECK(p.item() == -3);
@@ -138,7 +137,7 @@ TEST_CASE("float32 gradients may drive 16-bit parameters, and the other way roun
 }
 
 TEST_CASE("SGD's options out of range are refused by name") {
-  const std::vector<Tensor> p = {ones({1}, leaf)};
+  const std::vector<Tensor> p = {ones({1}, wide_leaf)};
   const double nan = std::nan(""), inf = std::numeric_limits<double>::infinity();
   for (const double bad : {-0.1, nan, inf}) {
     CAPTURE(bad);

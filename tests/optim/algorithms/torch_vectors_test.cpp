@@ -31,7 +31,7 @@ double gradient(double p, int i, int t) {
 using testing::OptimizerKind;
 template <class O, class Options>
 OptimizerKind run(const char* name, Options options) {
-  return testing::detail::optimizer_kind<O>(name, options);
+  return testing::optimizer_kind<O>(name, options);
 }
 
 /// AdamOptions' setters give an AdamOptions&, which would lose AdamW's own type.

@@ -14,8 +14,8 @@ using optim::SGDOptions;
 namespace {
 
 /// One parameter [1, 1], and steps of 0.5 that are over when step() returns.
-struct Single {
-  explicit Single(Dtype dtype = kFloat32, optim::Weights weights = {})
+struct PromptSingle {
+  explicit PromptSingle(Dtype dtype = kFloat32, optim::Weights weights = {})
       : p(testing::leaf({2}, 1, dtype)),
         optimizer(std::make_unique<optim::SGD>(TensorList{p}, SGDOptions(0.5).weights(weights))) {}
   double step() {
@@ -32,7 +32,7 @@ struct Single {
 
 TEST_CASE(
     "weights that are changed by hand count, also where the optimizer keeps masters of them") {
-  Single one(kBFloat16, optim::Weights::Master);
+  PromptSingle one(kBFloat16, optim::Weights::Master);
   CHECK(one.step() == 0.5);
   one.p.detach().fill_(4);
   CHECK(one.step() == 3.5);
@@ -41,7 +41,7 @@ TEST_CASE(
 TEST_CASE("an asynchronous optimizer refuses what has no parameters, and states without bytes") {
   CHECK_THROWS_WITH_AS(AsyncOptimizer(std::make_unique<optim::SGD>(TensorList{})),
                        doctest::Contains("are the modules registered?"), Error);
-  Single one;
+  PromptSingle one;
   one.step();
   const optim::AsyncOptimizerState good = one.optimizer.state_dict();
   const auto refused = [&](const char* what, auto change) {

@@ -8,16 +8,18 @@
 #include <limits>
 #include <memory>
 
+#include "halftape/tests/support/nonfinite.h"
+
 using namespace halftape;
 using namespace halftape::optim;
+using testing::kInf, testing::kNaN;
 
 namespace {
 
 using Plateau = ReduceLROnPlateauScheduler;
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 /// Two groups of rates 0.05 and 0.4.
-struct Sgds {
+struct TwoRates {
   Tensor a = zeros({1}, requires_grad()), b = zeros({1}, requires_grad());
   SGD optimizer{std::vector<OptimizerParamGroup>{{{a}, SGDOptions(0.05).clone()},
                                                  {{b}, SGDOptions(0.4).clone()}}};
@@ -26,7 +28,7 @@ struct Sgds {
 }  // namespace
 
 TEST_CASE("a schedule's state that does not fit is refused with all that is wrong") {
-  Sgds g;
+  TwoRates g;
   StepLR schedule(g.optimizer, 7);
   const auto good = schedule.state_dict();
   auto bad = good;
@@ -40,8 +42,7 @@ TEST_CASE("a schedule's state that does not fit is refused with all that is wron
   refused("it has no \"gamma\"");
   refused("\"step_size\" is 2.5, expected a whole number");
   refused("nothing here is called \"T_max\"");
-  for (const double count : {0.0, -1.0, 0x1p60, std::numeric_limits<double>::infinity(),
-                             std::numeric_limits<double>::quiet_NaN()}) {
+  for (const double count : {0.0, -1.0, 0x1p60, kInf, kNaN}) {
     bad = good;
     bad["step_size"] = count;
     refused("\"step_size\" is ");
@@ -50,7 +51,7 @@ TEST_CASE("a schedule's state that does not fit is refused with all that is wron
     if (std::abs(count) > 0x1p53 || std::isnan(count)) refused("\"step_count\" is ");
   }
   bad = good;
-  bad["gamma"] = std::numeric_limits<double>::quiet_NaN();
+  bad["gamma"] = kNaN;
   refused("\"gamma\" is nan, expected a number");
   CosineAnnealingLR cosine(g.optimizer, 5);
   auto never = cosine.state_dict();
@@ -64,7 +65,7 @@ TEST_CASE("a schedule's state that does not fit is refused with all that is wron
     CHECK_THROWS_WITH_AS(warm.load_state_dict(zero), doctest::Contains(period), Error);
     CHECK(warm.state_dict() == restarts);
   }
-  Sgds other;
+  TwoRates other;
   ExponentialLR another(other.optimizer, 0.5);
   CHECK_THROWS_WITH_AS(another.load_state_dict(good), doctest::Contains("\"step_size\""), Error);
   const Tensor single = zeros({1}, requires_grad());
@@ -74,7 +75,7 @@ TEST_CASE("a schedule's state that does not fit is refused with all that is wron
 }
 
 TEST_CASE("a group added after the schedule was made is noticed") {
-  Sgds g;
+  TwoRates g;
   ExponentialLR schedule(g.optimizer, 0.5);
   const Tensor late = zeros({1}, requires_grad());
   g.optimizer.add_param_group(OptimizerParamGroup({late}));
@@ -82,7 +83,7 @@ TEST_CASE("a group added after the schedule was made is noticed") {
 }
 
 TEST_CASE("options of schedules that make no sense are refused by name and value") {
-  Sgds g;
+  TwoRates g;
   SGD& o = g.optimizer;
   const auto refused = [&](const char* what, auto make) {
     CHECK_THROWS_WITH_AS(make(), doctest::Contains(what), Error);
@@ -112,19 +113,19 @@ TEST_CASE("options of schedules that make no sense are refused by name and value
   const auto part = [](SGD& optimizer) { return std::make_shared<StepLR>(optimizer, 3); };
   refused("2 schedules need 1 milestones, got 0", [&] { SequentialLR(o, {part(o), part(o)}, {}); });
   refused("milestones must rise", [&] { SequentialLR(o, {part(o), part(o), part(o)}, {5, 2}); });
-  Sgds other;
+  TwoRates other;
   refused("of another optimizer", [&] { SequentialLR(o, {part(other.optimizer)}, {}); });
   refused("of another optimizer", [&] { ChainedScheduler({part(o), part(other.optimizer)}); });
 }
 
 TEST_CASE("a number that no schedule can use is refused when it is made, by name and range") {
-  Sgds g;
+  TwoRates g;
   SGD& o = g.optimizer;
   const auto refused = [&](const char* what, auto make) {
     CHECK_THROWS_WITH_AS(make(), doctest::Contains(what), Error);
   };
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-  for (const double bad : {kNan, -0.5, std::numeric_limits<double>::infinity()}) {
+  for (const double bad : {kNaN, -0.5, kInf}) {
     CAPTURE(bad);
     refused("ExponentialLR: gamma ", [&] { ExponentialLR(o, bad); });
     refused("StepLR: gamma ", [&] { StepLR(o, 3, bad); });
@@ -146,22 +147,22 @@ TEST_CASE("a number that no schedule can use is refused when it is made, by name
     refused("Scheduler: min_lr.0 ",
             [&] { Plateau(o, Plateau::min, 0.1, 10, 1e-4, Plateau::rel, 0, {bad}); });
   }
-  refused("ExponentialLR: gamma nan is not in [0, inf)", [&] { ExponentialLR(o, kNan); });
-  refused("PolynomialLR: power nan is not in [0, inf)", [&] { PolynomialLR(o, 5, kNan); });
+  refused("ExponentialLR: gamma nan is not in [0, inf)", [&] { ExponentialLR(o, kNaN); });
+  refused("PolynomialLR: power nan is not in [0, inf)", [&] { PolynomialLR(o, 5, kNaN); });
   refused("PolynomialLR: power -1 is not in [0, inf)", [&] { PolynomialLR(o, 5, -1); });
-  refused("Scheduler: threshold nan", [&] { Plateau(o, Plateau::min, 0.1, 10, kNan); });
+  refused("Scheduler: threshold nan", [&] { Plateau(o, Plateau::min, 0.1, 10, kNaN); });
   refused("Scheduler: patience -1", [&] { Plateau(o, Plateau::min, 0.1, -1); });
   refused("CosineAnnealingLR: T_max 9.22337e+18", [&] { CosineAnnealingLR(o, kMost); });
   refused("StepLR: step_size 9.22337e+18", [&] { StepLR(o, kMost); });
   CosineAnnealingWarmRestarts warm(o, int64_t{1} << 52, int64_t{1} << 52);
   CHECK_NOTHROW(warm.step(0x1p52 + 1));
   CHECK(warm.get_last_lr() == std::vector<double>{0.05, 0.4});
-  for (const double epoch : {kNan, 0x1p53, std::numeric_limits<double>::infinity()})
+  for (const double epoch : {kNaN, 0x1p53, kInf})
     refused("is not in [0, 2^53)", [&] { warm.step(epoch); });
 }
 
 TEST_CASE("options that do not fit each other are refused in a saved state, too") {
-  Sgds g;
+  TwoRates g;
   WarmupCosineLR warmup(g.optimizer, 2, 9);
   const auto part = [&] { return std::make_shared<StepLR>(g.optimizer, 3); };
   SequentialLR parts(g.optimizer, {part(), part(), part()}, {2, 5});
@@ -182,7 +183,7 @@ TEST_CASE("options that do not fit each other are refused in a saved state, too"
 }
 
 TEST_CASE("a schedule that outlives its optimizer says so") {
-  auto g = std::make_unique<Sgds>();
+  auto g = std::make_unique<TwoRates>();
   StepLR schedule(g->optimizer, 2);
   Plateau plateau(g->optimizer);
   SequentialLR parts(g->optimizer, {std::make_shared<ExponentialLR>(g->optimizer, 0.5)}, {});

@@ -204,10 +204,10 @@ Kind function_kind(const char* name, Held held, F f) {
 }
 
 /// A function of nn::functional, whose options come last.
-#define HALFTAPE_CALL(name)                                                                  \
+#define HALFTAPE_FUNC(name)                                                                  \
   [](const auto& o, const auto&... x) -> decltype(halftape::nn::functional::name(x..., o)) { \
     return halftape::nn::functional::name(x..., o);                                          \
   }
-#define HALFTAPE_SAME_AS(name) #name, HALFTAPE_CALL(name)
+#define HALFTAPE_SAME_AS(name) #name, HALFTAPE_FUNC(name)
 
 }  // namespace halftape::testing

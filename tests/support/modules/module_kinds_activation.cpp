@@ -58,19 +58,19 @@ std::vector<Kind> activation_kinds() {
 
 std::vector<Kind> activation_function_kinds() {
   return {
-      function_kind<F::RReLUFuncOptions>("rrelu", {}, HALFTAPE_CALL(rrelu)),
+      function_kind<F::RReLUFuncOptions>("rrelu", {}, HALFTAPE_FUNC(rrelu)),
       function_kind<F::SoftmaxFuncOptions>("softmax", {.cast = Cast::Float32, .wrong = {4}},
-                                           HALFTAPE_CALL(softmax)),
+                                           HALFTAPE_FUNC(softmax)),
       function_kind<F::LogSoftmaxFuncOptions>("log_softmax", {.cast = Cast::Float32, .wrong = {4}},
-                                              HALFTAPE_CALL(log_softmax)),
+                                              HALFTAPE_FUNC(log_softmax)),
       function_kind<F::SoftminFuncOptions>("softmin", {.cast = Cast::Float32, .wrong = {4}},
-                                           HALFTAPE_CALL(softmin)),
-      function_kind<F::DropoutFuncOptions>("dropout", {}, HALFTAPE_CALL(dropout)),
-      function_kind<F::Dropout2dFuncOptions>("dropout2d", {}, HALFTAPE_CALL(dropout2d)),
-      function_kind<F::Dropout3dFuncOptions>("dropout3d", {}, HALFTAPE_CALL(dropout3d)),
-      function_kind<F::AlphaDropoutFuncOptions>("alpha_dropout", {}, HALFTAPE_CALL(alpha_dropout)),
+                                           HALFTAPE_FUNC(softmin)),
+      function_kind<F::DropoutFuncOptions>("dropout", {}, HALFTAPE_FUNC(dropout)),
+      function_kind<F::Dropout2dFuncOptions>("dropout2d", {}, HALFTAPE_FUNC(dropout2d)),
+      function_kind<F::Dropout3dFuncOptions>("dropout3d", {}, HALFTAPE_FUNC(dropout3d)),
+      function_kind<F::AlphaDropoutFuncOptions>("alpha_dropout", {}, HALFTAPE_FUNC(alpha_dropout)),
       function_kind<F::FeatureAlphaDropoutFuncOptions>("feature_alpha_dropout", {},
-                                                       HALFTAPE_CALL(feature_alpha_dropout)),
+                                                       HALFTAPE_FUNC(feature_alpha_dropout)),
   };
 }
 

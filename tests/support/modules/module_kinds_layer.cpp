@@ -81,14 +81,14 @@ std::vector<Kind> embedding_and_function_kinds() {
        .held = {.wrong = {2, 3}},
        .make = pretrained<EmbeddingBag, EmbeddingBagFromPretrainedOptions>},
       function_kind<F::EmbeddingFuncOptions>("embedding", {.wrong = {2, 3}},
-                                             HALFTAPE_CALL(embedding)),
+                                             HALFTAPE_FUNC(embedding)),
       function_kind<F::EmbeddingBagFuncOptions>("embedding_bag", {.wrong = {2, 3}},
-                                                HALFTAPE_CALL(embedding_bag)),
-      function_kind<F::PadFuncOptions>("pad", {.wrong = {3}}, HALFTAPE_CALL(pad)),
+                                                HALFTAPE_FUNC(embedding_bag)),
+      function_kind<F::PadFuncOptions>("pad", {.wrong = {3}}, HALFTAPE_FUNC(pad)),
       function_kind<F::InterpolateFuncOptions>(
-          "interpolate", {.cast = Cast::Float32, .wrong = {5, 5}}, HALFTAPE_CALL(interpolate)),
+          "interpolate", {.cast = Cast::Float32, .wrong = {5, 5}}, HALFTAPE_FUNC(interpolate)),
       function_kind<F::GridSampleFuncOptions>("grid_sample", {.wrong = {2, 4, 5}},
-                                              HALFTAPE_CALL(grid_sample)),
+                                              HALFTAPE_FUNC(grid_sample)),
   };
 }
 

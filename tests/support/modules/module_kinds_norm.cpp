@@ -21,11 +21,11 @@ std::vector<Kind> norm_kinds() {
                                      HALFTAPE_SAME_AS(local_response_norm)),
       module_kind<CrossMapLRN2d>("CrossMapLRN2d", {.wrong = {4, 2, 2}}),
       function_kind<F::LayerNormFuncOptions>(
-          "layer_norm", {.cast = Cast::Float32, .wrong = {2, 4, 3}}, HALFTAPE_CALL(layer_norm)),
+          "layer_norm", {.cast = Cast::Float32, .wrong = {2, 4, 3}}, HALFTAPE_FUNC(layer_norm)),
       function_kind<F::RMSNormFuncOptions>("rms_norm", {.cast = Cast::Float32, .wrong = {2, 4, 3}},
-                                           HALFTAPE_CALL(rms_norm)),
+                                           HALFTAPE_FUNC(rms_norm)),
       function_kind<F::BatchNormFuncOptions>("batch_norm", {.wrong = {5}},
-                                             HALFTAPE_CALL(batch_norm)),
+                                             HALFTAPE_FUNC(batch_norm)),
       // With the running statistics, which it changes.
       function_kind<F::InstanceNormFuncOptions>("instance_norm", {.wrong = {5}},
                                                 [](const auto& o, const Tensor& x) {
@@ -34,9 +34,9 @@ std::vector<Kind> norm_kinds() {
                                                                     o.running_var());
                                                 }),
       function_kind<F::GroupNormFuncOptions>(
-          "group_norm", {.cast = Cast::Float32, .wrong = {1, 3, 5}}, HALFTAPE_CALL(group_norm)),
+          "group_norm", {.cast = Cast::Float32, .wrong = {1, 3, 5}}, HALFTAPE_FUNC(group_norm)),
       function_kind<F::NormalizeFuncOptions>("normalize", {.cast = Cast::Float32, .wrong = {5}},
-                                             HALFTAPE_CALL(normalize)),
+                                             HALFTAPE_FUNC(normalize)),
   };
 }
 

@@ -30,7 +30,7 @@ std::vector<Kind> pooling_kinds() {
                                      HALFTAPE_SAME_AS(adaptive_avg_pool1d)),
       module_kind<MaxUnpool1d>("MaxUnpool1d", {.wrong = {5}}),
       function_kind<F::MaxUnpool1dFuncOptions>("max_unpool1d", {.wrong = {5}},
-                                               HALFTAPE_CALL(max_unpool1d)),
+                                               HALFTAPE_FUNC(max_unpool1d)),
       module_kind<MaxPool2d>("MaxPool2d", {.wrong = {5}}, HALFTAPE_SAME_AS(max_pool2d)),
       module_kind<AvgPool2d>("AvgPool2d", {.wrong = {5}}, HALFTAPE_SAME_AS(avg_pool2d)),
       module_kind<LPPool2d>("LPPool2d", {.cast = Cast::Float32, .wrong = {5}},
@@ -41,7 +41,7 @@ std::vector<Kind> pooling_kinds() {
                                      HALFTAPE_SAME_AS(adaptive_avg_pool2d)),
       module_kind<MaxUnpool2d>("MaxUnpool2d", {.wrong = {5}}),
       function_kind<F::MaxUnpool2dFuncOptions>("max_unpool2d", {.wrong = {5}},
-                                               HALFTAPE_CALL(max_unpool2d)),
+                                               HALFTAPE_FUNC(max_unpool2d)),
       module_kind<FractionalMaxPool2d>("FractionalMaxPool2d", {.wrong = {5}},
                                        HALFTAPE_SAME_AS(fractional_max_pool2d)),
       module_kind<MaxPool3d>("MaxPool3d", {.wrong = {5}}, HALFTAPE_SAME_AS(max_pool3d)),
@@ -54,25 +54,25 @@ std::vector<Kind> pooling_kinds() {
                                      HALFTAPE_SAME_AS(adaptive_avg_pool3d)),
       module_kind<MaxUnpool3d>("MaxUnpool3d", {.wrong = {5}}),
       function_kind<F::MaxUnpool3dFuncOptions>("max_unpool3d", {.wrong = {5}},
-                                               HALFTAPE_CALL(max_unpool3d)),
+                                               HALFTAPE_FUNC(max_unpool3d)),
       module_kind<FractionalMaxPool3d>("FractionalMaxPool3d", {.wrong = {5}},
                                        HALFTAPE_SAME_AS(fractional_max_pool3d)),
       with_indices<F::MaxPool1dFuncOptions>("max_pool1d_with_indices",
-                                            HALFTAPE_CALL(max_pool1d_with_indices)),
+                                            HALFTAPE_FUNC(max_pool1d_with_indices)),
       with_indices<F::AdaptiveMaxPool1dFuncOptions>(
-          "adaptive_max_pool1d_with_indices", HALFTAPE_CALL(adaptive_max_pool1d_with_indices)),
+          "adaptive_max_pool1d_with_indices", HALFTAPE_FUNC(adaptive_max_pool1d_with_indices)),
       with_indices<F::MaxPool2dFuncOptions>("max_pool2d_with_indices",
-                                            HALFTAPE_CALL(max_pool2d_with_indices)),
+                                            HALFTAPE_FUNC(max_pool2d_with_indices)),
       with_indices<F::AdaptiveMaxPool2dFuncOptions>(
-          "adaptive_max_pool2d_with_indices", HALFTAPE_CALL(adaptive_max_pool2d_with_indices)),
+          "adaptive_max_pool2d_with_indices", HALFTAPE_FUNC(adaptive_max_pool2d_with_indices)),
       with_indices<F::FractionalMaxPool2dFuncOptions>(
-          "fractional_max_pool2d_with_indices", HALFTAPE_CALL(fractional_max_pool2d_with_indices)),
+          "fractional_max_pool2d_with_indices", HALFTAPE_FUNC(fractional_max_pool2d_with_indices)),
       with_indices<F::MaxPool3dFuncOptions>("max_pool3d_with_indices",
-                                            HALFTAPE_CALL(max_pool3d_with_indices)),
+                                            HALFTAPE_FUNC(max_pool3d_with_indices)),
       with_indices<F::AdaptiveMaxPool3dFuncOptions>(
-          "adaptive_max_pool3d_with_indices", HALFTAPE_CALL(adaptive_max_pool3d_with_indices)),
+          "adaptive_max_pool3d_with_indices", HALFTAPE_FUNC(adaptive_max_pool3d_with_indices)),
       with_indices<F::FractionalMaxPool3dFuncOptions>(
-          "fractional_max_pool3d_with_indices", HALFTAPE_CALL(fractional_max_pool3d_with_indices)),
+          "fractional_max_pool3d_with_indices", HALFTAPE_FUNC(fractional_max_pool3d_with_indices)),
   };
 }
 

@@ -6,6 +6,7 @@
 #include <halftape/halftape.h>
 
 #include "halftape/tests/support/close.h"
+#include "halftape/tests/support/counted.h"
 #include "halftape/tests/support/vectors.h"
 
 namespace halftape::testing {
@@ -58,8 +59,7 @@ class ModuleVectors {
 
  private:
   static TensorList gradients(const Tensor& y, const TensorList& of) {
-    return autograd::grad({y}, of, {arange(1, y.numel() + 1, y.options()).reshape(y.sizes())},
-                          true);
+    return autograd::grad({y}, of, {counting(y)}, true);
   }
 
   Vectors torch_;

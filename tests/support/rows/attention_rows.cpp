@@ -6,10 +6,7 @@
 namespace halftape::testing {
 namespace {
 
-using Rows = std::vector<OpRow>;
-using Numbers = std::vector<int64_t>;
-
-Tensor input(const TensorList& x, size_t i) { return i < x.size() ? x[i] : Tensor(); }
+using Sizes = std::vector<int64_t>;
 
 /// softmax(scale·q·kᵀ + mask)·v of (batch, L, E), (batch, S, E), (batch, S, Ev); mask: (L, S).
 std::vector<double> attended(const std::vector<Values>& in, const std::vector<double>& mask,
@@ -33,7 +30,7 @@ Values chosen(const Values& x, const std::vector<size_t>& order) {
   return y;
 }
 
-void product_rows(Rows& rows) {
+void attention_product_rows(Rows& rows) {
   const std::vector<Shape> shapes{{2, 3, 4}, {2, 5, 4}, {2, 5, 3}};
   const std::vector<double> hidden{1, 0, 1, 1, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1, 1};
   std::vector<double> bool_mask, causal;
@@ -94,8 +91,8 @@ void product_rows(Rows& rows) {
 }
 
 /// What bags of rows of a (…, 3) table are: their sums, means or maxima.
-std::vector<double> bagged(const std::vector<Values>& in, const Numbers& index,
-                           const Numbers& starts, BagMode mode) {
+std::vector<double> bagged(const std::vector<Values>& in, const Sizes& index, const Sizes& starts,
+                           BagMode mode) {
   std::vector<double> out;
   for (size_t b = 0; b < starts.size(); ++b) {
     const auto from = static_cast<size_t>(starts[b]),
@@ -121,7 +118,7 @@ std::vector<double> bagged(const std::vector<Values>& in, const Numbers& index,
 Tensor copied(const Tensor& x) { return x.detach().clone(); }
 
 void embedding_rows(Rows& rows) {
-  const Numbers index{1, 4, 0, 4, 4, 2}, starts{0, 2, 2, 3};
+  const Sizes index{1, 4, 0, 4, 4, 2}, starts{0, 2, 2, 3};
   const Tensor at = tensor(index), offsets = tensor(starts);
   with_square(rows, {.name = "embedding",
                      .call =
@@ -147,7 +144,7 @@ void embedding_rows(Rows& rows) {
       {.name = "embedding_bag, weighted",
        .call =
            [=](const TensorList& x) {
-             return embedding_bag(x[0], at, offsets, BagMode::Sum, input(x, 1));
+             return embedding_bag(x[0], at, offsets, BagMode::Sum, input_or_none(x, 1));
            },
        .shapes = {{5, 3}, {6}},
        .reference =
@@ -174,7 +171,7 @@ void embedding_rows(Rows& rows) {
 }  // namespace
 
 void attention_rows(Rows& rows) {
-  product_rows(rows);
+  attention_product_rows(rows);
   embedding_rows(rows);
 }
 

@@ -4,8 +4,6 @@
 namespace halftape::testing {
 namespace {
 
-using Rows = std::vector<OpRow>;
-
 struct ConvUse {
   const char* name;
   Shape x, weight;

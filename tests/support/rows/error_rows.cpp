@@ -30,7 +30,7 @@ bool names(const std::string& text, std::string op) {
 
 namespace {
 
-using Rows = std::vector<ErrorCase>;
+using ErrorRows = std::vector<ErrorCase>;
 using Write = void (*)(Tensor);
 
 /// A parameter, and a tensor whose elements share their place.
@@ -38,13 +38,13 @@ Tensor parameter() { return ones({3, 2}).requires_grad_(); }
 Tensor shared() { return ones({1, 2}).expand({3, 2}); }
 
 /// What no in-place form may write to.
-void refused_in_place(Rows& rows, const char* op, Write write) {
+void refused_in_place(ErrorRows& rows, const char* op, Write write) {
   const bool bits = std::string(op).starts_with("bitwise");  // floats have none
   rows.push_back({op, [=] { write(parameter()); }, {bits ? "float32" : "NoGradGuard"}});
   if (!bits) rows.push_back({op, [=] { write(shared()); }, {"[3, 2]", "expanded"}});
 }
 
-void in_place(Rows& rows) {
+void in_place(ErrorRows& rows) {
 #define HALFTAPE_OF_ONE(name) refused_in_place(rows, #name, [](Tensor x) { x.name##_(); });
   HALFTAPE_UNARY_METHODS(HALFTAPE_OF_ONE)
 #undef HALFTAPE_OF_ONE
@@ -83,14 +83,14 @@ void in_place(Rows& rows) {
 
 const char* const outside = "dimension 2 is out of range for 2 dimensions";
 
-auto adder(Rows& rows) {
+auto error_adder(ErrorRows& rows) {
   return [&rows](const char* op, std::function<void()> call, std::vector<std::string> words) {
     rows.push_back({op, std::move(call), std::move(words)});
   };
 }
 
-void order_arguments(Rows& rows) {
-  const auto row = adder(rows);
+void order_arguments(ErrorRows& rows) {
+  const auto row = error_adder(rows);
   const Tensor x = ones({2, 3}), nothing = ones({2, 0});
   const std::pair<const char*, Tensor (*)(const Tensor&, std::optional<int64_t>, bool)> places[] = {
       {"argmax", argmax}, {"argmin", argmin}};
@@ -115,8 +115,8 @@ void order_arguments(Rows& rows) {
   row("diff", [=] { diff(x, 1, 2); }, {outside});
 }
 
-void random_arguments(Rows& rows) {
-  const auto row = adder(rows);
+void random_arguments(ErrorRows& rows) {
+  const auto row = error_adder(rows);
   const Tensor x = ones({2, 3}), line = ones({3});
   row("dropout", [=] { dropout(x, 1.5); }, {"1.5"});
   row("dropout", [=] { dropout(x, -0.5); }, {"-0.5"});
@@ -129,8 +129,8 @@ void random_arguments(Rows& rows) {
   row("gumbel_softmax", [=] { gumbel_softmax(x, 0); }, {"tau 0"});
 }
 
-void layout_arguments(Rows& rows) {
-  const auto row = adder(rows);
+void layout_arguments(ErrorRows& rows) {
+  const auto row = error_adder(rows);
   const Tensor x = ones({2, 3}), number = ones({}), line = ones({3});
   row("as_strided", [=] { as_strided(x, {2}, {1, 1}); }, {"1 sizes", "2 strides"});
   row("as_strided", [=] { as_strided(x, {2}, {-1}); }, {"[-1]"});
@@ -144,8 +144,8 @@ void layout_arguments(Rows& rows) {
   row("flip", [=] { flip(x, {0, -2}); }, {"appears twice"});
 }
 
-void reduction_arguments(Rows& rows) {
-  const auto row = adder(rows);
+void reduction_arguments(ErrorRows& rows) {
+  const auto row = error_adder(rows);
   const Tensor x = ones({2, 3}), nothing = ones({2, 0});
   row("histc", [=] { histc(x, 0); }, {"0 bins"});
   row("histc", [=] { histc(x, 5, 2, 1); }, {"from 2 to 1"});
@@ -161,8 +161,8 @@ void reduction_arguments(Rows& rows) {
   row("nanmedian", [=] { nanmedian(nothing, 1); }, {"[2, 0]", "empty"});
 }
 
-void index_arguments(Rows& rows) {
-  const auto row = adder(rows);
+void index_arguments(ErrorRows& rows) {
+  const auto row = error_adder(rows);
   const Tensor x = ones({2, 3}), line = ones({3});
   row("one_hot", [=] { one_hot(line, 3); }, {"float32"});
   row("one_hot", [=] { one_hot(line.to(kInt64), 0); }, {"num_classes is 0"});
@@ -188,8 +188,8 @@ void index_arguments(Rows& rows) {
       {"[1, 3]", "no offsets"});
 }
 
-void attention_arguments(Rows& rows) {
-  const auto row = adder(rows);
+void attention_arguments(ErrorRows& rows) {
+  const auto row = error_adder(rows);
   const Tensor x = ones({2, 3});
   const auto attend = [=](const Tensor& k, const Tensor& v, const Tensor& mask, bool causal) {
     scaled_dot_product_attention(x, k, v, mask, 0, causal);
@@ -202,8 +202,8 @@ void attention_arguments(Rows& rows) {
   row(attention, [=] { attend(x, x, ones({3, 2, 2}), false); }, {"[3, 2, 2]", "[2, 2]"});
 }
 
-void further_arguments(Rows& rows) {
-  const auto row = adder(rows);
+void further_arguments(ErrorRows& rows) {
+  const auto row = error_adder(rows);
   const Tensor x = ones({2, 3});
   row("rot90", [=] { rot90(x, 1, {0, 0}); }, {"appears twice"});
   row("rot90", [=] { rot90(x, 1, {0}); }, {"[0]", "[2, 3]"});
@@ -218,7 +218,7 @@ void further_arguments(Rows& rows) {
 }
 
 /// Windows whose positions lie beyond 64 bits.
-void far_windows(Rows& rows) {
+void far_windows(ErrorRows& rows) {
   constexpr int64_t far = std::numeric_limits<int64_t>::max();
   const Tensor x = ones({1, 1, 4, 4}), w = ones({1, 1, 2, 2});
   const auto row = [&](const char* op, std::function<void()> call) {
@@ -241,7 +241,7 @@ void far_windows(Rows& rows) {
 }  // namespace
 
 std::vector<ErrorCase> error_table() {
-  Rows rows;
+  ErrorRows rows;
   in_place(rows);
   order_arguments(rows);
   random_arguments(rows);

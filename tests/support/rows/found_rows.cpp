@@ -176,7 +176,7 @@ void counted_rows(std::vector<OpRow>& rows) {
           [](double a, double b) { return double(std::abs(a - b) <= 0.3 + 0.5 * std::abs(b)); }));
 }
 
-void layout_rows(std::vector<OpRow>& rows) {
+void found_layout_rows(std::vector<OpRow>& rows) {
   auto row = [&](const char* name, const std::vector<Shape>& shapes,
                  std::function<Tensor(const TensorList&)> call, std::function<Out(In)> reference) {
     with_square(rows, {.name = name,
@@ -232,7 +232,7 @@ void layout_rows(std::vector<OpRow>& rows) {
 void found_rows(std::vector<OpRow>& rows) {
   said_rows(rows);
   counted_rows(rows);
-  layout_rows(rows);
+  found_layout_rows(rows);
 }
 
 }  // namespace halftape::testing

@@ -88,7 +88,7 @@ void index_put_rows(Rows& rows) {
       true);
 }
 
-void part_rows(Rows& rows) {
+void written_part_rows(Rows& rows) {
   const auto row = inputs(rows);
   row(
       "slice_scatter", {{3, 4}, {3, 2}},
@@ -109,7 +109,7 @@ void part_rows(Rows& rows) {
 void indexing_rows(Rows& rows) {
   index_get_rows(rows);
   index_put_rows(rows);
-  part_rows(rows);
+  written_part_rows(rows);
 }
 
 }  // namespace halftape::testing

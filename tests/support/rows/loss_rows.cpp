@@ -6,7 +6,6 @@
 namespace halftape::testing {
 namespace {
 
-using Rows = std::vector<OpRow>;
 using Line = std::vector<double>;
 using Inputs = std::vector<Values>;
 
@@ -41,7 +40,6 @@ void elements(Rows& rows, const std::string& name,
   }
 }
 
-double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 double cut(double x) { return std::max(x, 0.0); }
 
 void element_rows(Rows& rows) {
@@ -118,13 +116,13 @@ void element_rows(Rows& rows) {
 }
 
 /// ±1; whole numbers leave the loss its dtype.
-const Line labels = {1, -1, 1, -1, -1, 1, -1, 1, 1, -1, 1, -1};
+const Line plus_minus = {1, -1, 1, -1, -1, 1, -1, 1, 1, -1, 1, -1};
 Tensor signs(const Shape& shape) {
   const auto n = static_cast<std::ptrdiff_t>(numel(shape));
-  return tensor(Line(labels.begin(), labels.begin() + n), kInt64).reshape(shape);
+  return tensor(Line(plus_minus.begin(), plus_minus.begin() + n), kInt64).reshape(shape);
 }
 
-double dot(const Line& a, const Line& b, size_t row, size_t D) {
+double row_dot(const Line& a, const Line& b, size_t row, size_t D) {
   double sum = 0;
   for (size_t i = row * D; i < (row + 1) * D; ++i) sum += a[i] * b[i];
   return sum;
@@ -147,7 +145,7 @@ void margin_rows(Rows& rows) {
                         [=](const Inputs& in) {
                           Line out;
                           for (size_t i = 0; i < 12; ++i)
-                            out.push_back(labels[i] == 1 ? in[0].v[i] : cut(0.8 - in[0].v[i]));
+                            out.push_back(plus_minus[i] == 1 ? in[0].v[i] : cut(0.8 - in[0].v[i]));
                           return as_reduced(out, reduction);
                         },
                     .kinks = {0.8},
@@ -163,7 +161,7 @@ void margin_rows(Rows& rows) {
                         [=](const Inputs& in) {
                           Line out;
                           for (size_t i = 0; i < 12; ++i)
-                            out.push_back(cut(0.3 - labels[i] * (in[0].v[i] - in[1].v[i])));
+                            out.push_back(cut(0.3 - plus_minus[i] * (in[0].v[i] - in[1].v[i])));
                           return as_reduced(out, reduction);
                         },
                     .cast = Cast::Float32,
@@ -179,9 +177,10 @@ void margin_rows(Rows& rows) {
                           Line out;
                           for (size_t r = 0; r < 4; ++r) {
                             const Line &a = in[0].v, &b = in[1].v;
-                            const double c = dot(a, b, r, 3) / std::sqrt((dot(a, a, r, 3) + 1e-12) *
-                                                                         (dot(b, b, r, 3) + 1e-12));
-                            out.push_back(labels[r] == 1 ? 1 - c : cut(c - 0.1));
+                            const double c =
+                                row_dot(a, b, r, 3) / std::sqrt((row_dot(a, a, r, 3) + 1e-12) *
+                                                                (row_dot(b, b, r, 3) + 1e-12));
+                            out.push_back(plus_minus[r] == 1 ? 1 - c : cut(c - 0.1));
                           }
                           return as_reduced(out, reduction);
                         },
@@ -219,7 +218,7 @@ void margin_rows(Rows& rows) {
   }
 }
 
-const Line w = {1, 2, 0.5, 1.5};  // of the classes
+const Line class_weights = {1, 2, 0.5, 1.5};  // of the classes
 
 void class_margin_rows(Rows& rows) {
   const size_t classes[] = {2, 0, 3};
@@ -229,7 +228,7 @@ void class_margin_rows(Rows& rows) {
                       .call =
                           [=](const TensorList& x) {
                             return multi_margin_loss(x[0], tensor({2, 0, 3}, kInt64), p, 0.7,
-                                                     tensor(w), reduction);
+                                                     tensor(class_weights), reduction);
                           },
                       .shapes = {{3, 4}},
                       .reference =
@@ -240,7 +239,7 @@ void class_margin_rows(Rows& rows) {
                               double sum = 0;
                               for (size_t c = 0; c < 4; ++c)
                                 if (c != t)
-                                  sum += w[t] *
+                                  sum += class_weights[t] *
                                          std::pow(
                                              cut(0.7 - in[0].v[4 * r + t] + in[0].v[4 * r + c]), p);
                               out.push_back(sum / 4);
@@ -273,31 +272,32 @@ void class_margin_rows(Rows& rows) {
 
 void class_probability_rows(Rows& rows) {
   for (const Reduction reduction : kinds) {
-    rows.push_back({.name = "multilabel_soft_margin_loss",
-                    .call =
-                        [=](const TensorList& x) {
-                          return multilabel_soft_margin_loss(x[0], x[1], tensor(w), reduction);
-                        },
-                    .shapes = {{3, 4}, {3, 4}},
-                    .reference =
-                        [=](const Inputs& in) {
-                          Line out(3);
-                          for (size_t i = 0; i < 12; ++i) {
-                            const double x = in[0].v[i], y = in[1].v[i];
-                            out[i / 4] -=
-                                w[i % 4] / 4 *
-                                (y * std::log(logistic(x)) + (1 - y) * std::log(logistic(-x)));
-                          }
-                          return as_reduced(out, reduction);
-                        },
-                    .cast = Cast::Float32,
-                    .one_kernel = false});
+    rows.push_back(
+        {.name = "multilabel_soft_margin_loss",
+         .call =
+             [=](const TensorList& x) {
+               return multilabel_soft_margin_loss(x[0], x[1], tensor(class_weights), reduction);
+             },
+         .shapes = {{3, 4}, {3, 4}},
+         .reference =
+             [=](const Inputs& in) {
+               Line out(3);
+               for (size_t i = 0; i < 12; ++i) {
+                 const double x = in[0].v[i], y = in[1].v[i];
+                 out[i / 4] -= class_weights[i % 4] / 4 *
+                               (y * std::log(logistic(x)) + (1 - y) * std::log(logistic(-x)));
+               }
+               return as_reduced(out, reduction);
+             },
+         .cast = Cast::Float32,
+         .one_kernel = false});
     // The probabilities of all classes, which get a gradient, too.
     for (const double smoothing : {0.0, 0.1})
       rows.push_back({.name = "cross_entropy of probabilities",
                       .call =
                           [=](const TensorList& x) {
-                            return cross_entropy(x[0], x[1], tensor(w), reduction, -100, smoothing);
+                            return cross_entropy(x[0], x[1], tensor(class_weights), reduction, -100,
+                                                 smoothing);
                           },
                       .shapes = {{3, 4}, {3, 4}},
                       .reference =
@@ -305,7 +305,7 @@ void class_probability_rows(Rows& rows) {
                             const Line log_p = testing::softmax_rows(in[0].v, 4, true);
                             Line out(3);
                             for (size_t i = 0; i < 12; ++i)
-                              out[i / 4] -= w[i % 4] * log_p[i] *
+                              out[i / 4] -= class_weights[i % 4] * log_p[i] *
                                             (in[1].v[i] * (1 - smoothing) + smoothing / 4);
                             return as_reduced(out, reduction);
                           },
@@ -323,7 +323,7 @@ void class_place_rows(Rows& rows) {
                     .call =
                         [=](const TensorList& x) {
                           return cross_entropy(x[0], tensor({2, -1, 1, 0}, kInt64).reshape({2, 2}),
-                                               tensor(w), reduction, -1, 0.1);
+                                               tensor(class_weights), reduction, -1, 0.1);
                         },
                     .shapes = {{2, 4, 2}},
                     .reference =
@@ -341,9 +341,9 @@ void class_place_rows(Rows& rows) {
                               const Line log_p = testing::softmax_rows(x, 4, true);
                               for (size_t c = 0; c < 4; ++c)
                                 out[2 * n + d] -=
-                                    w[c] * log_p[c] *
+                                    class_weights[c] * log_p[c] *
                                     ((static_cast<int>(c) == own ? 0.9 : 0) + 0.1 / 4);
-                              weights += w[static_cast<size_t>(own)];
+                              weights += class_weights[static_cast<size_t>(own)];
                             }
                           }
                           if (reduction != Reduction::Mean) return as_reduced(out, reduction);

@@ -4,8 +4,6 @@
 namespace halftape::testing {
 namespace {
 
-using Rows = std::vector<OpRow>;
-
 /// "ij,jk->ik" by its definition: a loop over the values of all letters.
 std::vector<double> einsum_reference(const std::string& equation, const std::vector<Values>& in) {
   const size_t arrow = equation.find("->");

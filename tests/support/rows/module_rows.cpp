@@ -1,4 +1,5 @@
 #include "halftape/tests/support/rows/module_rows.h"
+#include "halftape/tests/support/counted.h"
 
 #include "halftape/tests/support/close.h"
 #include "halftape/tests/support/vectors.h"
@@ -100,8 +101,7 @@ std::string differs(const ModuleRow& row, const Case& c, Dtype dtype) {
   if (names.empty() || row.c.is("@value")) return {};
   if (y.requires_grad() != torch().has(row.name() + names[0])) return "another requires_grad()";
   if (!y.requires_grad()) return {};
-  const TensorList grads = autograd::grad(
-      {y}, wanted, {arange(1, y.numel() + 1, y.options()).reshape(y.sizes())}, {}, false, true);
+  const TensorList grads = autograd::grad({y}, wanted, {counting(y)}, {}, false, true);
   for (size_t i = 0; i < grads.size(); ++i)
     if (const std::string said =
             wrong(names[i], grads[i].defined() ? grads[i] : zeros_like(wanted[i]));

@@ -4,7 +4,6 @@
 namespace halftape::testing {
 namespace {
 
-using Rows = std::vector<OpRow>;
 constexpr double kEps = 1e-5;
 constexpr double kOff = 40;  // epsilons: the gradients are small sums of larger terms
 
@@ -38,7 +37,6 @@ std::vector<double> weighted(std::vector<double> y, const std::vector<Values>& i
   });
   return y;
 }
-Tensor input(const TensorList& x, size_t i) { return i < x.size() ? x[i] : Tensor(); }
 
 void layer_rows(Rows& rows) {
   for (const size_t given : {1, 2, 3}) {  // x, weight, bias
@@ -56,7 +54,8 @@ void layer_rows(Rows& rows) {
       rows.push_back({.name = "layer_norm",
                       .call =
                           [=](const TensorList& x) {
-                            return layer_norm(x[0], {length}, input(x, 1), input(x, 2));
+                            return layer_norm(x[0], {length}, input_or_none(x, 1),
+                                              input_or_none(x, 2));
                           },
                       .shapes = shapes,
                       .reference =
@@ -67,17 +66,19 @@ void layer_rows(Rows& rows) {
                       .eps = kOff,
                       .needed = 1});
       if (given == 3) continue;
-      rows.push_back(
-          {.name = "rms_norm",
-           .call = [=](const TensorList& x) { return rms_norm(x[0], {length}, input(x, 1), 1e-4); },
-           .shapes = shapes,
-           .reference =
-               [=](const std::vector<Values>& in) {
-                 return weighted(normalised(in[0], row, false, 1e-4), in, along);
-               },
-           .cast = Cast::Float32,
-           .eps = kOff,
-           .needed = 1});
+      rows.push_back({.name = "rms_norm",
+                      .call =
+                          [=](const TensorList& x) {
+                            return rms_norm(x[0], {length}, input_or_none(x, 1), 1e-4);
+                          },
+                      .shapes = shapes,
+                      .reference =
+                          [=](const std::vector<Values>& in) {
+                            return weighted(normalised(in[0], row, false, 1e-4), in, along);
+                          },
+                      .cast = Cast::Float32,
+                      .eps = kOff,
+                      .needed = 1});
     }
   }
   rows.push_back({.name = "layer_norm over two dimensions",
@@ -106,7 +107,8 @@ void channel_rows(Rows& rows) {
       rows.push_back({.name = "batch_norm in training",
                       .call =
                           [](const TensorList& x) {
-                            return batch_norm(x[0], {}, {}, input(x, 1), input(x, 2), true);
+                            return batch_norm(x[0], {}, {}, input_or_none(x, 1),
+                                              input_or_none(x, 2), true);
                           },
                       .shapes = shapes,
                       .reference =
@@ -118,8 +120,9 @@ void channel_rows(Rows& rows) {
       rows.push_back({.name = "batch_norm in evaluation",
                       .call =
                           [C = shape[1]](const TensorList& x) {
-                            return batch_norm(x[0], full({C}, 0.25), full({C}, 1.5), input(x, 1),
-                                              input(x, 2), false, 0.1, 0.25);
+                            return batch_norm(x[0], full({C}, 0.25), full({C}, 1.5),
+                                              input_or_none(x, 1), input_or_none(x, 2), false, 0.1,
+                                              0.25);
                           },
                       .shapes = shapes,
                       .reference =
@@ -133,36 +136,39 @@ void channel_rows(Rows& rows) {
                       .needed = 1});
       if (shape.size() == 2) continue;
       const int64_t C = shape[1];
-      rows.push_back({.name = "instance_norm",
-                      .call =
-                          [](const TensorList& x) {
-                            return instance_norm(x[0], {}, {}, input(x, 1), input(x, 2));
-                          },
-                      .shapes = shapes,
-                      .reference =
-                          [=](const std::vector<Values>& in) {
-                            const auto each = [C](const Dims& i) {
-                              return number(i[0] * C + i[1]);
-                            };
-                            return weighted(normalised(in[0], each), in, channel);
-                          },
-                      .eps = kOff,
-                      .needed = 1});
+      rows.push_back(
+          {.name = "instance_norm",
+           .call =
+               [](const TensorList& x) {
+                 return instance_norm(x[0], {}, {}, input_or_none(x, 1), input_or_none(x, 2));
+               },
+           .shapes = shapes,
+           .reference =
+               [=](const std::vector<Values>& in) {
+                 const auto each = [C](const Dims& i) { return number(i[0] * C + i[1]); };
+                 return weighted(normalised(in[0], each), in, channel);
+               },
+           .eps = kOff,
+           .needed = 1});
     }
     std::vector<Shape> shapes{{2, 6, 3}, {6}, {6}};
     shapes.resize(given);
-    rows.push_back(
-        {.name = "group_norm",
-         .call = [](const TensorList& x) { return group_norm(x[0], 3, input(x, 1), input(x, 2)); },
-         .shapes = shapes,
-         .reference =
-             [=](const std::vector<Values>& in) {
-               const auto group = [](const Dims& i) { return number(i[0] * 3 + i[1] / 2); };
-               return weighted(normalised(in[0], group), in, channel);
-             },
-         .cast = Cast::Float32,
-         .eps = kOff,
-         .needed = 1});
+    rows.push_back({.name = "group_norm",
+                    .call =
+                        [](const TensorList& x) {
+                          return group_norm(x[0], 3, input_or_none(x, 1), input_or_none(x, 2));
+                        },
+                    .shapes = shapes,
+                    .reference =
+                        [=](const std::vector<Values>& in) {
+                          const auto group = [](const Dims& i) {
+                            return number(i[0] * 3 + i[1] / 2);
+                          };
+                          return weighted(normalised(in[0], group), in, channel);
+                        },
+                    .cast = Cast::Float32,
+                    .eps = kOff,
+                    .needed = 1});
   }
 }
 

@@ -4,10 +4,6 @@
 namespace halftape::testing {
 namespace {
 
-using Rows = std::vector<OpRow>;
-
-double logistic(double x) { return 1 / (1 + std::exp(-x)); }
-
 void number_rows(Rows& rows) {
   auto row = [&](const char* name, Tensor (*call)(const Tensor&), double (*f)(double),
                  Cast cast = Cast::Keep, double low = -2, double high = 2) {

@@ -7,9 +7,7 @@
 namespace halftape::testing {
 namespace {
 
-using Rows = std::vector<OpRow>;
-
-double largest(const std::vector<double>& v) { return *std::max_element(v.begin(), v.end()); }
+double largest_of(const std::vector<double>& v) { return *std::max_element(v.begin(), v.end()); }
 double sum_of(const std::vector<double>& v) { return std::accumulate(v.begin(), v.end(), 0.0); }
 
 struct PoolUse {
@@ -42,19 +40,19 @@ void max_pool_rows(Rows& rows) {
                   line,
                   4,
                   [](const Tensor& x) { return max_pool1d(x, 3, 2, 1); },
-                  largest});
+                  largest_of});
   pool_row(rows, {"max_pool1d_with_indices",
                   {2, 2, 8},
                   line,
                   4,
                   [](const Tensor& x) { return std::get<0>(max_pool1d_with_indices(x, 3, 2, 1)); },
-                  largest});
+                  largest_of});
   pool_row(rows, {"max_pool2d",
                   {2, 1, 4, 4},
                   even,
                   {2, 2},
                   [](const Tensor& x) { return max_pool2d(x, 2); },
-                  largest});
+                  largest_of});
   pool_row(rows, {"max_pool2d, overlapping, padded, dilated",
                   {2, 4, 5},
                   square,
@@ -62,7 +60,7 @@ void max_pool_rows(Rows& rows) {
                   [](const Tensor& x) {
                     return max_pool2d(x, {2, 3}, {1, 2}, {0, 1}, {2, 1});
                   },
-                  largest});
+                  largest_of});
   pool_row(rows, {"max_pool2d_with_indices, a last window beyond the end",
                   {1, 2, 5, 5},
                   even,
@@ -70,19 +68,19 @@ void max_pool_rows(Rows& rows) {
                   [](const Tensor& x) {
                     return std::get<0>(max_pool2d_with_indices(x, 2, 2, 0, 1, true));
                   },
-                  largest});
+                  largest_of});
   pool_row(rows, {"max_pool3d",
                   {1, 2, 4, 2, 3},
                   cube,
                   {2, 1, 1},
                   [](const Tensor& x) { return max_pool3d(x, 2); },
-                  largest});
+                  largest_of});
   pool_row(rows, {"max_pool3d_with_indices",
                   {1, 2, 4, 2, 3},
                   cube,
                   {2, 1, 1},
                   [](const Tensor& x) { return std::get<0>(max_pool3d_with_indices(x, 2)); },
-                  largest});
+                  largest_of});
   // Back to where the indices say.
   const auto unpool = [&](const char* name, Shape x, Shape to, std::vector<int64_t> at, auto call) {
     const int64_t block = numel(to), picked = static_cast<int64_t>(at.size());
@@ -244,10 +242,11 @@ void adaptive_rows(Rows& rows) {
   row("adaptive_avg_pool2d", {2, 4, 5}, {3, 2}, adaptive_avg_pool2d, mean);
   row("adaptive_avg_pool2d to one", {2, 2, 3, 4}, {1, 1}, adaptive_avg_pool2d, mean);
   row("adaptive_avg_pool3d", {1, 1, 3, 2, 4}, {2, 3, 2}, adaptive_avg_pool3d, mean);
-  row("adaptive_max_pool1d", {2, 2, 7}, {3}, first(adaptive_max_pool1d), largest);
-  row("adaptive_max_pool2d", {1, 2, 4, 5}, {3, 2}, first(adaptive_max_pool2d), largest);
-  row("adaptive_max_pool2d of even parts", {2, 4, 6}, {2, 2}, first(adaptive_max_pool2d), largest);
-  row("adaptive_max_pool3d", {1, 1, 3, 2, 4}, {2, 1, 3}, first(adaptive_max_pool3d), largest);
+  row("adaptive_max_pool1d", {2, 2, 7}, {3}, first(adaptive_max_pool1d), largest_of);
+  row("adaptive_max_pool2d", {1, 2, 4, 5}, {3, 2}, first(adaptive_max_pool2d), largest_of);
+  row("adaptive_max_pool2d of even parts", {2, 4, 6}, {2, 2}, first(adaptive_max_pool2d),
+      largest_of);
+  row("adaptive_max_pool3d", {1, 1, 3, 2, 4}, {2, 1, 3}, first(adaptive_max_pool3d), largest_of);
 }
 
 /// Windows that begin where the samples say: begins[channel][dimension], worked out by hand.
@@ -273,7 +272,7 @@ void fractional_row(Rows& rows, const char* name, const Shape& x, const Shape& s
                                          inside[i]);
                        seen.push_back(in[0].v[position(x, place)]);
                      });
-                     y.push_back(largest(seen));
+                     y.push_back(largest_of(seen));
                    });
                    return y;
                  }});

@@ -7,15 +7,13 @@
 namespace halftape::testing {
 namespace {
 
-using Rows = std::vector<OpRow>;
 using Numbers = std::vector<double>;
 
 constexpr size_t kBatch = 2, kIn = 3, kHidden = 2;
 
-double sigma(double x) { return 1 / (1 + std::exp(-x)); }
-
 /// W·v + b of sample n: (rows).
-Numbers product(const Numbers& w, const Numbers& v, size_t n, size_t features, const Numbers& b) {
+Numbers transformed(const Numbers& w, const Numbers& v, size_t n, size_t features,
+                    const Numbers& b) {
   const size_t rows = w.size() / features;
   Numbers out(rows);
   for (size_t i = 0; i < rows; ++i) {
@@ -36,7 +34,8 @@ std::pair<Numbers, Numbers> stepped(const Cell& cell, const Numbers& x, const Nu
                                     const Numbers& b_ih, const Numbers& b_hh) {
   Numbers next_h(kBatch * kHidden), next_c(c.size());
   for (size_t n = 0; n < kBatch; ++n) {
-    const Numbers a = product(w_ih, x, n, kIn, b_ih), b = product(w_hh, h, n, kHidden, b_hh);
+    const Numbers a = transformed(w_ih, x, n, kIn, b_ih),
+                  b = transformed(w_hh, h, n, kHidden, b_hh);
     for (size_t i = 0; i < kHidden; ++i) {
       const size_t at = n * kHidden + i;
       const auto gate = [&](size_t k) { return a[k * kHidden + i] + b[k * kHidden + i]; };
@@ -44,29 +43,28 @@ std::pair<Numbers, Numbers> stepped(const Cell& cell, const Numbers& x, const Nu
         next_h[at] =
             std::string(cell.name) == "rnn_tanh" ? std::tanh(gate(0)) : std::max(gate(0), 0.0);
       } else if (cell.gates == 4) {
-        next_c[at] = sigma(gate(1)) * c[at] + sigma(gate(0)) * std::tanh(gate(2));
-        next_h[at] = sigma(gate(3)) * std::tanh(next_c[at]);
+        next_c[at] = logistic(gate(1)) * c[at] + logistic(gate(0)) * std::tanh(gate(2));
+        next_h[at] = logistic(gate(3)) * std::tanh(next_c[at]);
       } else {
         const double candidate =
-            std::tanh(a[2 * kHidden + i] + sigma(gate(0)) * b[2 * kHidden + i]);
-        next_h[at] = (1 - sigma(gate(1))) * candidate + sigma(gate(1)) * h[at];
+            std::tanh(a[2 * kHidden + i] + logistic(gate(0)) * b[2 * kHidden + i]);
+        next_h[at] = (1 - logistic(gate(1))) * candidate + logistic(gate(1)) * h[at];
       }
     }
   }
   return {next_h, next_c};
 }
 
-Tensor input(const TensorList& x, size_t i) { return i < x.size() ? x[i] : Tensor(); }
-
 Tensor one_step(const Cell& cell, const TensorList& x) {
   if (cell.gates == 4) {
-    const auto [h, c] = lstm_cell(x[0], {x[1], x[2]}, x[3], x[4], input(x, 5), input(x, 6));
+    const auto [h, c] =
+        lstm_cell(x[0], {x[1], x[2]}, x[3], x[4], input_or_none(x, 5), input_or_none(x, 6));
     return cat({h, c});
   }
   const auto f = cell.gates == 3                        ? gru_cell
                  : std::string(cell.name) == "rnn_tanh" ? rnn_tanh_cell
                                                         : rnn_relu_cell;
-  return f(x[0], x[1], x[2], x[3], input(x, 4), input(x, 5));
+  return f(x[0], x[1], x[2], x[3], input_or_none(x, 4), input_or_none(x, 5));
 }
 
 Tensor all_steps(const Cell& cell, const TensorList& x) {

@@ -4,10 +4,10 @@
 
 #include <numeric>
 
+#include "halftape/tests/support/nonfinite.h"
+
 namespace halftape::testing {
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 Tensor turned(const Tensor& x) { return transpose(x, 0, -1); }
 
@@ -123,7 +123,7 @@ void product_rows(Rows& rows) {
 }
 
 /// Adds a row with one input.
-auto adder(Rows& rows) {
+auto reduction_adder(Rows& rows) {
   return [&rows](const char* name, Shape shape, std::function<Tensor(const Tensor&)> call,
                  Reference reference, bool differentiable = true) {
     rows.push_back({.name = name,
@@ -135,7 +135,7 @@ auto adder(Rows& rows) {
 }
 
 void extremum_rows(Rows& rows) {
-  const auto row = adder(rows);
+  const auto row = reduction_adder(rows);
   for (const Shape& shape : {Shape{3, 4}, Shape{}, Shape{7}}) {
     row(
         "max", shape, [](const Tensor& x) { return max(x); }, grouped({}, largest));
@@ -160,7 +160,7 @@ double quantile_of(Line x, double q, std::string_view way) {
 }
 
 void quantile_rows(Rows& rows) {
-  const auto row = adder(rows);
+  const auto row = reduction_adder(rows);
   const size_t first = rows.size();
   for (const char* way : {"linear", "lower", "higher", "nearest", "midpoint"}) {
     for (const double q : {0.0, 0.25, 0.4, 1.0}) {
@@ -189,7 +189,7 @@ void quantile_rows(Rows& rows) {
 }
 
 void extremum_along_rows(Rows& rows) {
-  const auto row = adder(rows);
+  const auto row = reduction_adder(rows);
   for (const bool keep : {false, true}) {
     for (const int64_t d : {0, -1}) {
       const Shape shape{4, 3, 5};
@@ -246,7 +246,7 @@ void extremum_of_two_rows(Rows& rows) {
 }
 
 void condition_rows(Rows& rows) {
-  const auto row = adder(rows);
+  const auto row = reduction_adder(rows);
   for (const Dims& dims : {Dims{}, Dims{0}, Dims{0, 2}}) {
     for (const Shape& shape : {Shape{3, 4, 2}, Shape{0, 4, 2}}) {
       row(

@@ -7,7 +7,6 @@
 
 namespace halftape::testing {
 
-using Rows = std::vector<OpRow>;
 using Line = std::vector<double>;
 using Reference = std::function<std::vector<double>(const std::vector<Values>&)>;
 

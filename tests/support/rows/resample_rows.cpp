@@ -6,8 +6,6 @@
 namespace halftape::testing {
 namespace {
 
-using Rows = std::vector<OpRow>;
-
 /// The element at a place between others along one dimension: a line through two neighbours.
 double between(const std::vector<double>& line, double place) {
   const double last = static_cast<double>(line.size()) - 1, p = std::clamp(place, 0.0, last);
@@ -17,7 +15,7 @@ double between(const std::vector<double>& line, double place) {
 
 /// One dimension after the other: `f` of each line of x and the number of an output.
 template <class F>
-Values along(const Values& x, int dim, int64_t to, const F& f) {
+Values resampled_along(const Values& x, int dim, int64_t to, const F& f) {
   Values y{x.shape, {}};
   y.shape[dim] = to;
   each_index(y.shape, [&](const Dims& at) {
@@ -46,23 +44,23 @@ void resample_rows(Rows& rows) {
              [=](const std::vector<Values>& in) {
                Values y = in[0];
                for (int i = 0; i + 2 < x.size(); ++i)
-                 y = along(y, 2 + i, size[static_cast<size_t>(i)],
-                           f(x[2 + i], size[static_cast<size_t>(i)]));
+                 y = resampled_along(y, 2 + i, size[static_cast<size_t>(i)],
+                                     f(x[2 + i], size[static_cast<size_t>(i)]));
                return y.v;
              },
          .cast = Cast::Float32});
   };
-  using Line = std::vector<double>;
+  using Samples = std::vector<double>;
   const auto nearest = [](int64_t from, int64_t to) {
-    return [=](const Line& line, int64_t i) { return line[static_cast<size_t>(i * from / to)]; };
+    return [=](const Samples& line, int64_t i) { return line[static_cast<size_t>(i * from / to)]; };
   };
   const auto centres = [](int64_t from, int64_t to) {
-    return [=](const Line& line, int64_t i) {
+    return [=](const Samples& line, int64_t i) {
       return between(line, (double(i) + 0.5) * double(from) / double(to) - 0.5);
     };
   };
   const auto corners = [](int64_t from, int64_t to) {
-    return [=](const Line& line, int64_t i) {
+    return [=](const Samples& line, int64_t i) {
       return between(line, to == 1 ? 0 : double(i) * double(from - 1) / double(to - 1));
     };
   };

@@ -38,7 +38,7 @@ auto folding(double (*f)(double, double)) {
 }
 
 /// Adds rows of f along several dimensions of several shapes.
-auto adder(Rows& rows) {
+auto scan_adder(Rows& rows) {
   return [&rows](std::string name, std::function<Tensor(const Tensor&, int64_t)> call,
                  std::function<Line(const Line&)> f, Cast cast = Cast::Keep,
                  bool differentiable = true) {
@@ -57,7 +57,7 @@ auto adder(Rows& rows) {
 }
 
 void scan_rows(Rows& rows) {
-  const auto row = adder(rows);
+  const auto row = scan_adder(rows);
   row(
       "cumsum", [](const Tensor& x, int64_t d) { return cumsum(x, d); },
       folding([](double a, double b) { return a + b; }), Cast::Float32);
@@ -88,7 +88,7 @@ void scan_rows(Rows& rows) {
 }
 
 void order_rows(Rows& rows) {
-  const auto row = adder(rows);
+  const auto row = scan_adder(rows);
   row(
       "sort", [](const Tensor& x, int64_t d) { return std::get<0>(sort(x, d)); },
       [](const Line& x) { return sorted(x); });

@@ -4,7 +4,6 @@
 
 namespace halftape::testing {
 
-using Rows = std::vector<OpRow>;
 using Reference = std::function<std::vector<double>(const std::vector<Values>&)>;
 
 /// Adds a row of one input.

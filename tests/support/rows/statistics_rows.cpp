@@ -1,12 +1,11 @@
 // Rows of the op table: variance, norms, log-sum-exp, distances.
 #include <numeric>
 
+#include "halftape/tests/support/nonfinite.h"
 #include "halftape/tests/support/rows/reduce_rows.h"
 
 namespace halftape::testing {
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 double total(const Line& x) { return std::accumulate(x.begin(), x.end(), 0.0); }
 auto variance(double correction) {
@@ -32,7 +31,7 @@ double log_sum_exp(const Line& x) {
 }
 
 /// Adds a row with one input.
-auto adder(Rows& rows) {
+auto statistic_adder(Rows& rows) {
   return [&rows](std::string name, std::function<Tensor(const Tensor&)> call, Reference reference,
                  Cast cast = Cast::Keep, Shape of = {3, 4, 2}) {
     rows.push_back({.name = std::move(name),
@@ -59,7 +58,7 @@ auto pair_adder(Rows& rows) {
 }
 
 void moment_rows(Rows& rows) {
-  const auto row = adder(rows);
+  const auto row = statistic_adder(rows);
   for (const Dims& dims : {Dims{}, Dims{1}, Dims{0, -1}}) {
     for (const bool keep : {false, true}) {
       for (const double c : {0.0, 1.0, 0.5}) {
@@ -88,7 +87,7 @@ void moment_rows(Rows& rows) {
 
 /// Flags instead of numbers, tensors of one element and of none.
 void corner_rows(Rows& rows) {
-  const auto row = adder(rows);
+  const auto row = statistic_adder(rows);
   row(
       "var, biased", [](const Tensor& x) { return var(x, {0}, false); }, grouped({0}, variance(0)));
   row(
@@ -116,7 +115,7 @@ void corner_rows(Rows& rows) {
 }
 
 void renorm_rows(Rows& rows) {
-  const auto row = adder(rows);
+  const auto row = statistic_adder(rows);
   for (const double p : {1.0, 2.0, 3.0})
     row(
         "renorm", [=](const Tensor& x) { return renorm(x, p, 1, 3.5); },
@@ -174,7 +173,7 @@ void distance_rows(Rows& rows) {
 }
 
 void row_distance_rows(Rows& rows) {
-  const auto row = adder(rows);
+  const auto row = statistic_adder(rows);
   for (const double p : {1.0, 2.0, 3.0})
     row(
         "pdist", [=](const Tensor& x) { return pdist(x, p); },

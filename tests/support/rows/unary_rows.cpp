@@ -48,7 +48,7 @@ bool is_minus_infinity(const T& x) {
   return x < -1e300;
 }
 template <class T>
-T logistic(const T& x) {
+T logistic_of(const T& x) {
   return 1 / (1 + exp(-x));
 }
 /// ln(1 + eˣ).
@@ -63,13 +63,13 @@ T normal_density(const T& x) {
 template <class T>
 T gelu_tanh_slope(const T& x) {
   const T k = 2 * sqrt(2 / pi<T>()), c = 0.044715;
-  const T v = k * (x + c * x * x * x), s = logistic(v), rest = logistic(T(-v));
+  const T v = k * (x + c * x * x * x), s = logistic_of(v), rest = logistic_of(T(-v));
   return s + x * (s * rest) * k * (1 + 3 * c * x * x);
 }
 template <class T>
 T mish_slope(const T& x) {
   const T t = tanh(log1p(exp(x)));
-  return t + x * logistic(x) * (1 - t * t);
+  return t + x * logistic_of(x) * (1 - t * t);
 }
 template <class T>
 T sinc_slope(const T& x) {
@@ -158,7 +158,7 @@ std::vector<UnaryRow> elementary() {
 
 std::vector<UnaryRow> activations() {
   return {
-      {OP(sigmoid), X(logistic(x)), Y(y * (1 - y)),
+      {OP(sigmoid), X(logistic_of(x)), Y(y * (1 - y)),
        {.low = -6, .high = 6, .misrounded_derivatives = 120}},
       {OP(relu), X(is_nan(x) || x > 0 ? x : 0), Y(is_nan(y) || y > 0), {.kinks = {0}}},
       {"leaky_relu", [](const Tensor& x) { return leaky_relu(x, 0.25); }, X(x > 0 ? x : p.a * x),
@@ -178,20 +178,20 @@ std::vector<UnaryRow> activations() {
       {"gelu_tanh", [](const Tensor& x) { return gelu(x, "tanh"); },
        X(is_minus_infinity(x)
              ? -0.0
-             : x * logistic(T(2 * sqrt(2 / pi<T>()) * (x + T(0.044715) * x * x * x)))),
+             : x * logistic_of(T(2 * sqrt(2 / pi<T>()) * (x + T(0.044715) * x * x * x)))),
        X(is_infinity(x) ? x > 0 : gelu_tanh_slope(x)), {.low = -2, .high = 4, .ulps = 2}},
-      {OP(silu), X(is_minus_infinity(x) ? -0.0 : x * logistic(x)),
-       X(is_infinity(x) ? x > 0 : logistic(x) * (1 + x * logistic(T(-x)))),
+      {OP(silu), X(is_minus_infinity(x) ? -0.0 : x * logistic_of(x)),
+       X(is_infinity(x) ? x > 0 : logistic_of(x) * (1 + x * logistic_of(T(-x)))),
        {.low = -4, .high = 4, .ulps = 2, .misrounded_derivatives = 12}},
       {OP(mish), X(is_minus_infinity(x) ? -0.0 : x * tanh(log1p(exp(x)))),
        X(is_infinity(x) ? x > 0 : mish_slope(x)), {.low = -5, .high = 4, .ulps = 2}},
       {"softplus", [](const Tensor& x) { return softplus(x, 2.5, 5); },
        X(p.a * x > p.b ? x : log1p_exp(T(p.a * x)) / p.a),
-       X(p.a * x > p.b ? 1 : logistic(T(p.a * x))),
+       X(p.a * x > p.b ? 1 : logistic_of(T(p.a * x))),
        {.low = -4, .high = 4, .kinks = {2}, .cast = Cast::Float32,
         .parameters = {2.5, 5}, .values_at = {{1, 20}, {2.5, 5}}}},
       {OP(log_sigmoid), X(x < 0 ? x - log1p(exp(x)) : -log1p(exp(-x))),
-       X(logistic(T(-x))), {.low = -6, .high = 6}},
+       X(logistic_of(T(-x))), {.low = -6, .high = 6}},
       {OP(softsign), X(is_infinity(x) ? (x > 0 ? 1 : -1) : x / (1 + abs(x))),
        X(1 / ((1 + abs(x)) * (1 + abs(x)))), {.kinks = {0}}},
       {OP(hardsigmoid), X(is_nan(x) ? x : x < -3 ? 0 : x > 3 ? 1 : (x + 3) / 6),
