@@ -1,0 +1,27 @@
+# halftape_compile_together(target [AT_MOST n] [APART files...] SOURCES files...): with HALFTAPE_UNITY_BUILD the files of a
+# folder are compiled as one, or in groups of at most n. Apart stay those named, whose names or whose headers' macros clash
+# with those of their folder, and those with options of their own.
+function(halftape_compile_together target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "AT_MOST" "APART;SOURCES")
+  if(NOT HALFTAPE_UNITY_BUILD)
+    return()
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  # A class of an included file may have members of that file's anonymous namespace.
+  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  foreach(source ${arg_SOURCES})
+    cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE name)
+    if(name IN_LIST arg_APART)
+      continue()
+    endif()
+    cmake_path(GET name PARENT_PATH folder)
+    string(MAKE_C_IDENTIFIER ${folder} group)
+    list(APPEND files_of_${group} ${source})
+    if(arg_AT_MOST)
+      list(LENGTH files_of_${group} n)
+      math(EXPR part "(${n} - 1) / ${arg_AT_MOST}")
+      string(APPEND group _${part})
+    endif()
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${group})
+  endforeach()
+endfunction()
