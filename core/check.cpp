@@ -27,11 +27,14 @@ namespace detail {
 
 thread_local constinit const char* op_at_work = nullptr;
 thread_local constinit const Place* place_at_work = nullptr;
+constinit std::atomic<std::string (*)()> call_at_work = nullptr;
 
 std::string in_its_name(std::string text) {
   const std::string op = op_at_work ? std::string(op_at_work) + ": " : "";
   if (!text.starts_with(op)) text = op + text;
-  return place_at_work ? place_at_work->path + " (" + place_at_work->kind + "): " + text : text;
+  if (place_at_work) text = place_at_work->path + " (" + place_at_work->kind + "): " + text;
+  if (const auto call = call_at_work.load()) text += call();
+  return text;
 }
 
 }  // namespace detail

@@ -1,6 +1,7 @@
 // Errors: one exception type, and a check that says what was wrong, with which values, and the way
 // out.
 #pragma once
+#include <atomic>
 #include <memory>
 #include <sstream>
 #include <stdexcept>
@@ -33,7 +34,12 @@ namespace detail {
 /// The op that this thread is running, while it calls the ops that it is made of; otherwise null.
 extern thread_local constinit const char* op_at_work;
 
-/// The text with the name of that op before it, unless it begins with it.
+/// In anomaly mode: where the user called the library, "\nin the call at file:line (function)", or
+/// "" if that has no name. Otherwise null.
+extern std::atomic<std::string (*)()> call_at_work;
+
+/// The text with the module at work and that op before it, unless it begins with the op, and with
+/// the call behind it.
 std::string in_its_name(std::string text);
 
 template <class... Parts>

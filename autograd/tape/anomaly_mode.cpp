@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <map>
+#include <mutex>
 #include <sstream>
+#include <utility>
 #include <vector>
 
 #include "halftape/core/contract/backend.h"
@@ -40,20 +43,55 @@ struct Frame {
   }
 };
 
-/// The functions at an offset in a binary, inlined ones first, by binutils' addr2line.
-std::vector<Frame> frames_at(const std::string& binary, uintptr_t offset) {
-  std::ostringstream at;
-  at << "0x" << std::hex << offset;
-  const Frame unknown{"??", binary + "+" + at.str()};
-  // The command goes through a shell: no path with a quote in it.
-  if (binary.find('\'') != std::string::npos) return {unknown};
-  std::istringstream answer(
-      os::output_of("addr2line -Cife '" + binary + "' " + at.str() + " 2>/dev/null"));
-  std::vector<Frame> frames;
-  for (std::string function, line; std::getline(answer, function) && std::getline(answer, line);)
-    frames.push_back(
-        {function, line.starts_with("??") ? unknown.place : line.substr(0, line.find(' '))});
-  return frames.empty() ? std::vector{unknown} : frames;
+/// Tells the functions at places in binaries by binutils' addr2line, which is asked once for each.
+class Symbols {
+ public:
+  /// For each place its functions, inlined ones first.
+  std::vector<std::vector<Frame>> at(const std::vector<os::CodePlace>& places) {
+    const std::lock_guard lock(mutex_);
+    std::map<std::string, std::vector<uintptr_t>> unknown;
+    for (const os::CodePlace& place : places) {
+      if (std::vector<Frame>& frames = known_[place.file][place.offset]; frames.empty()) {
+        std::ostringstream code;
+        code << place.file << "+0x" << std::hex << place.offset;
+        frames.push_back({"??", code.str()});
+        unknown[place.file].push_back(place.offset);
+      }
+    }
+    for (const auto& [binary, offsets] : unknown) ask(binary, offsets);
+    std::vector<std::vector<Frame>> all;
+    for (const os::CodePlace& place : places) all.push_back(known_[place.file][place.offset]);
+    return all;
+  }
+
+ private:
+  void ask(const std::string& binary, const std::vector<uintptr_t>& offsets) {
+    if (binary.find('\'') != std::string::npos) return;  // the command goes through a shell
+    std::ostringstream command;
+    command << "addr2line -Caife '" << binary << '\'' << std::hex;
+    for (const uintptr_t offset : offsets) command << " 0x" << offset;
+    command << " 2>/dev/null";
+    std::istringstream answer(os::output_of(command.str()));
+    std::string function, line;
+    std::getline(answer, function);
+    for (const uintptr_t offset : offsets) {  // "0x…", then two lines for each function
+      std::vector<Frame>& frames = known_[binary][offset];
+      const std::string code = frames[0].place;
+      std::vector<Frame> found;
+      while (std::getline(answer, function) && !function.starts_with("0x") &&
+             std::getline(answer, line))
+        found.push_back({function, line.starts_with("??") ? code : line.substr(0, line.find(' '))});
+      if (!found.empty()) frames = std::move(found);
+    }
+  }
+
+  std::mutex mutex_;
+  std::map<std::string, std::map<uintptr_t, std::vector<Frame>>> known_;
+};
+
+Symbols& symbols() {
+  static Symbols& all = *new Symbols;  // for errors of static destructors, too
+  return all;
 }
 
 bool is_system_library(const std::string& binary) {
@@ -62,21 +100,26 @@ bool is_system_library(const std::string& binary) {
          name.starts_with("libstdc++") || name.starts_with("libc++");
 }
 
+const std::string kNoName = "a place without a name: without symbols or addr2line there is none";
+
 /// Where no user's function has a name, the first place outside the binary of the library; "" for
 /// an empty origin.
 std::string caller(const std::string& origin) {
   if (origin.empty()) return "";
-  std::string library, outside;
-  bool below = false;  // a function of the library has passed
+  std::vector<os::CodePlace> calls;
   for (size_t i = 0; i + sizeof(void*) <= origin.size(); i += sizeof(void*)) {
     uintptr_t address;
     origin.copy(reinterpret_cast<char*>(&address), sizeof address, i);
     // − 1: the address is the one that the call returns to.
-    const os::CodePlace code = os::place_of(reinterpret_cast<void*>(address - 1));
-    if (code.file.empty() || is_system_library(code.file)) continue;
-    const std::vector<Frame> frames = frames_at(code.file, code.offset);
-    if (library.empty()) library = code.file;
-    if (outside.empty() && code.file != library) outside = frames.front().text();
+    os::CodePlace code = os::place_of(reinterpret_cast<void*>(address - 1));
+    if (!code.file.empty() && !is_system_library(code.file)) calls.push_back(std::move(code));
+  }
+  std::string outside;
+  bool below = false;  // a function of the library has passed
+  const std::vector<std::vector<Frame>> frames_of_calls = symbols().at(calls);
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const std::vector<Frame>& frames = frames_of_calls[i];
+    if (outside.empty() && calls[i].file != calls[0].file) outside = frames.front().text();
     // What was inlined into the library's is the library's. What comes before it is backtrace().
     const Frame& outermost = frames.back();
     below = below || !outermost.is_users();
@@ -84,11 +127,26 @@ std::string caller(const std::string& origin) {
     for (const Frame& frame : frames)
       if (&frame == &outermost || (frame.is_users() && !frame.is_in_header())) return frame.text();
   }
-  return outside.empty() ? "a place without a name: without symbols or addr2line there is none"
-                         : outside;
+  return outside.empty() ? kNoName : outside;
+}
+
+/// For the end of an error's text.
+std::string failing_call() {
+  try {
+    if (const std::string where = caller(call_site()); where != kNoName)
+      return "\nin the call at " + where;
+  } catch (const std::exception&) {  // NOLINT: the error counts, without a place if need be
+  }
+  return "";
 }
 
 }  // namespace
+
+void AnomalyMode::set_enabled(bool on, bool check_inf) {
+  const Mode now = !on ? Mode::Off : check_inf ? Mode::Inf : Mode::NaN, before = mode.exchange(now);
+  detail::tape_watchers += static_cast<int>(on) - static_cast<int>(before != Mode::Off);
+  halftape::detail::call_at_work = on ? &failing_call : nullptr;
+}
 
 std::string call_site() {
   std::array<void*, 36> frames;

@@ -9,19 +9,14 @@ namespace halftape::autograd {
 
 /// The process-wide switch. While it is on, every recorded op stores where it was called, and
 /// backward throws at the first op whose rule makes a NaN; with check_inf, an infinity, too, as the
-/// overflow that a GradScaler is about to skip. Slow, for debugging.
+/// overflow that a GradScaler is about to skip. Every error says at which call. Slow, for
+/// debugging.
 class AnomalyMode {
  public:
   static bool is_enabled() { return mode.load(std::memory_order_relaxed) != Mode::Off; }
   static bool checks_inf() { return mode.load(std::memory_order_relaxed) == Mode::Inf; }
   /// For all threads.
-  static void set_enabled(bool on, bool check_inf = false) {
-    const Mode now = !on         ? Mode::Off
-                     : check_inf ? Mode::Inf
-                                 : Mode::NaN,
-               before = mode.exchange(now);
-    detail::tape_watchers += static_cast<int>(on) - static_cast<int>(before != Mode::Off);
-  }
+  static void set_enabled(bool on, bool check_inf = false);
 
  private:
   enum class Mode : uint8_t { Off, NaN, Inf };

@@ -3,6 +3,7 @@
 
 #include <halftape/halftape.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <thread>
@@ -21,6 +22,7 @@ Tensor leaf(std::vector<double> v) { return tensor(v, kFloat64).requires_grad_()
 
 // The gradient of broken() at 0 is 0·inf.
 Tensor broken(const Tensor& x) { return sqrt(x) * 0.0; }
+Tensor misfit(const Tensor& x) { return matmul(x, ones({7, 7}, kFloat64)); }
 
 std::string message(const Tensor& loss) {
   return testing::message([&] { loss.backward(); });
@@ -41,7 +43,7 @@ TEST_CASE("anomaly mode names the op whose rule made the first NaN, and the line
     // The line of broken(); or its name, with the line of an inlined function; or, without
     // binutils, the offset of its code.
     CHECK_MESSAGE(
-        (text.find("modes_test.cpp:23") != std::string::npos ||
+        (text.find("modes_test.cpp:24") != std::string::npos ||
          text.find("::broken(") != std::string::npos || text.find("+0x") != std::string::npos),
         text);
   }
@@ -116,6 +118,28 @@ TEST_CASE("anomaly mode leaves sound gradients alone, and says if it was off in 
   CHECK(message(sqrt(x).sum()).empty());
   CHECK(x.grad().to_vector() == std::vector<double>{0.5, 0.25});
   CHECK(message(before).find("while anomaly mode was off") != std::string::npos);
+}
+
+TEST_CASE("in anomaly mode an error says at which call it came") {
+  struct Root : nn::Module {
+    Tensor forward(const Tensor& t) {
+      const PlaceScope scope(*this);
+      return misfit(t);
+    }
+  };
+  nn::Module model;
+  const auto root = model.register_module("root", std::make_shared<Root>());
+  const auto refusal = [&] { return testing::message([&] { root->forward(leaf({1, 2})); }); };
+  const std::string plain = refusal();
+  CHECK_FALSE(has(plain, "in the call"));
+  const autograd::DetectAnomalyGuard guard;
+  const std::string text = refusal();
+  CHECK_MESSAGE(text.starts_with(plain), text);
+  const std::string place = text.substr(std::min(plain.size(), text.size()));
+  CHECK_MESSAGE(place.starts_with("\nin the call at "), text);
+  CHECK_MESSAGE((has(place, "modes_test.cpp:") || has(place, "::misfit(") || has(place, "+0x")),
+                text);
+  CHECK(text.find("in the call") == text.rfind("in the call"));
 }
 
 TEST_CASE("in inference mode nothing is recorded, and its tensors stay outside graphs") {
