@@ -1,6 +1,7 @@
 // Saved states of the stateful classes: numbers by name, changed, and loaded.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <functional>
 #include <limits>
 #include <map>
@@ -72,7 +73,8 @@ bool load_edited(Part& part, Reader& in, const std::set<std::string>& float32 = 
   }
   // Names that it does not know may be passed over.
   for (const auto& [name, value] : part.state_dict()) {
-    const auto given = edited.find(name);
+    auto given = edited.find(name);
+    if (name == "_scale_in_use" && given == edited.end()) given = edited.find("scale");
     double expected = given == edited.end() ? before.at(name) : given->second;
     if (float32.contains(name)) expected = static_cast<float>(expected);
     if (name == "min_scale" && expected >= 0)  // 1/scale must be finite
@@ -84,12 +86,25 @@ bool load_edited(Part& part, Reader& in, const std::set<std::string>& float32 = 
   return true;
 }
 
+/// A schedule, and its step.
+struct Schedule {
+  std::unique_ptr<optim::SavedSchedule> made;
+  std::function<void()> step;
+  template <class S>
+  Schedule(std::unique_ptr<S> s) : step([s = s.get()] { s->step(); }) {  // NOLINT: it is one
+    made = std::move(s);
+  }
+  Schedule(std::unique_ptr<optim::ReduceLROnPlateauScheduler> s)  // NOLINT: it is one
+      : step([s = s.get()] { s->step(1); }) {
+    made = std::move(s);
+  }
+};
+
 bool schedule(std::string_view input) {
   Reader in(input);
   const Tensor weight = zeros({2});
   optim::SGD optimizer({weight}, optim::SGDOptions(0.1).momentum(0.5));
-  using Made = std::unique_ptr<optim::LRScheduler>;
-  static const std::vector<std::function<Made(optim::SGD&)>> kinds = {
+  static const std::vector<std::function<Schedule(optim::SGD&)>> kinds = {
       [](auto& o) { return std::make_unique<optim::StepLR>(o, 2); },
       [](auto& o) {
         return std::make_unique<optim::MultiStepLR>(o, std::vector<int64_t>{1, 3});
@@ -102,20 +117,22 @@ bool schedule(std::string_view input) {
       [](auto& o) { return std::make_unique<optim::CosineAnnealingWarmRestarts>(o, 2); },
       [](auto& o) { return std::make_unique<optim::WarmupCosineLR>(o, 2, 6, 0.01); },
       [](auto& o) { return std::make_unique<optim::SWALR>(o, 0.05); },
+      [](auto& o) {
+        return std::make_unique<optim::ReduceLROnPlateauScheduler>(
+            o, optim::ReduceLROnPlateauScheduler::min, 0.5, 1);
+      },
   };
-  const Made made = kinds[in.below(static_cast<int64_t>(kinds.size()))](optimizer);
-  for (int64_t n = in.below(3); n > 0; --n) made->step();
-  const bool taken = load_edited(*made, in);
-  for (int i = 0; i < 4; ++i) made->step();
+  const Schedule schedule = kinds[in.below(static_cast<int64_t>(kinds.size()))](optimizer);
+  for (int64_t n = in.below(3); n > 0; --n) schedule.step();
+  const bool taken = load_edited(*schedule.made, in);
+  for (int i = 0; i < 4; ++i) schedule.step();
   return taken;
 }
 
-bool scaler(std::string_view input) {
-  Reader in(input);
-  amp::GradScaler scaler;
-  const Tensor weight = zeros({2}, requires_grad());
-  optim::SGD optimizer({weight}, optim::SGDOptions(0.1));
-  const bool taken = load_edited(scaler, in, {"scale", "min_scale", "max_scale"});
+/// `optimizer` steps with either scaler.
+template <class Scaler, class Optimizer>
+bool load_and_train(Scaler& scaler, Optimizer& optimizer, const Tensor& weight, Reader& in) {
+  const bool taken = load_edited(scaler, in, {"scale", "min_scale", "max_scale", "_scale_in_use"});
   for (int i = 0; i < 3; ++i) {
     optimizer.zero_grad();
     scaler.scale(weight.sum()).backward();
@@ -126,15 +143,83 @@ bool scaler(std::string_view input) {
   return taken;
 }
 
+bool scaler(std::string_view input) {
+  Reader in(input);
+  amp::GradScaler scaler;
+  const Tensor weight = zeros({2}, requires_grad());
+  optim::SGD optimizer({weight}, optim::SGDOptions(0.1));
+  return load_and_train(scaler, optimizer, weight, in);
+}
+
+bool async_scaler(std::string_view input) {
+  Reader in(input);
+  amp::AsyncGradScaler scaler(
+      {}, in.below(2) == 0 ? amp::ScaleDelivery::Prompt : amp::ScaleDelivery::Late);
+  const Tensor weight = zeros({2}, requires_grad());
+  optim::AsyncOptimizer optimizer(
+      std::make_unique<optim::SGD>(std::vector{weight}, optim::SGDOptions(0.1)));
+  return load_and_train(scaler, optimizer, weight, in);
+}
+
+template <class ArraysByName>
+bool same_arrays(const ArraysByName& a, const ArraysByName& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
+    return x.first == y.first && Tensor(x.second).equal(Tensor(y.second));
+  });
+}
+
+/// The averages of a model are tensors by name.
+bool averaged(std::string_view input) {
+  Reader in(input);
+  nn::Linear model(2, 1);
+  optim::AveragedModel average(*model);
+  for (int64_t n = in.below(3); n > 0; --n) average.update_parameters(*model);
+  const optim::AveragedModelState before = average.state_dict();
+  optim::AveragedModelState edited = before;
+  for (int64_t n = in.between(1, 3); n > 0 && !edited.empty(); --n) {
+    const auto at = std::next(edited.begin(), in.below(static_cast<int64_t>(edited.size())));
+    static const int64_t kCounts[] = {0,         1,         -1,        int64_t{1} << 52,
+                                      1LL << 53, INT64_MIN, INT64_MAX, 7};
+    switch (in.below(6)) {
+      case 0:
+        edited.erase(at);
+        break;
+      case 1:
+        edited["module." + std::to_string(in.below(4))] = at->second;
+        break;
+      case 2:
+        at->second = ones(in.below(2) == 0 ? Shape{in.below(3)} : Shape{2, in.below(3)}).array();
+        break;
+      case 3:
+        at->second = Tensor(at->second).to(in.below(2) == 0 ? kFloat64 : kInt64).array();
+        break;
+      case 4:
+        edited["n_averaged"] = full({}, kCounts[in.below(std::size(kCounts))], kInt64).array();
+        break;
+      default:
+        at->second = full_like(Tensor(at->second), in.byte()).array();
+    }
+  }
+  bool taken = true;
+  try {
+    average.load_state_dict(edited);
+  } catch (const Error&) {
+    taken = false;
+  }
+  if (!same_arrays(average.state_dict(), taken ? edited : before))
+    throw Finding(taken ? "an average was loaded as another" : "a refused state changed something");
+  average.update_parameters(*model);
+  const auto in_model = average.swapped_in(*model);
+  (void)model->forward(ones({1, 2}));
+  return taken;
+}
+
 bool same_state(const optim::OptimizerState& a, const optim::OptimizerState& b) {
   if (a.groups.size() != b.groups.size() || a.state.size() != b.state.size()) return false;
   for (size_t i = 0; i < a.groups.size(); ++i)
     if (!same(a.groups[i], b.groups[i])) return false;
-  for (size_t i = 0; i < a.state.size(); ++i) {
-    if (a.state[i].size() != b.state[i].size()) return false;
-    for (const auto& [name, array] : a.state[i])
-      if (!Tensor(array).equal(Tensor(b.state[i].at(name)))) return false;
-  }
+  for (size_t i = 0; i < a.state.size(); ++i)
+    if (!same_arrays(a.state[i], b.state[i])) return false;
   return true;
 }
 
@@ -184,6 +269,8 @@ std::vector<std::string> seeds() {
 std::span<const Target> state_targets() {
   static const Target kTargets[] = {{"schedule", &schedule, &seeds},
                                     {"scaler", &scaler, &seeds},
+                                    {"async_scaler", &async_scaler, &seeds},
+                                    {"averaged", &averaged, &seeds},
                                     {"optimizer", &optimizer, &seeds}};
   return kTargets;
 }
