@@ -117,7 +117,7 @@ foreach(fetch OFF ON)
   set(said "FetchContent=${fetch}, ")
   set(build ${work}/part-${fetch})
   step(${CMAKE_COMMAND} -S ${SOURCE}/part -B ${build} -G ${GENERATOR} -D HALFTAPE=${root} -D FETCH=${fetch} -D CMAKE_CXX_COMPILER=${CXX}
-       -D HALFTAPE_CUDA=OFF -D HALFTAPE_CPU_LEVELS=native -D HALFTAPE_UNITY_BUILD=ON -D CMAKE_BUILD_TYPE=Release)
+       -D HALFTAPE_CPU_LEVELS=native -D HALFTAPE_UNITY_BUILD=ON -D CMAKE_BUILD_TYPE=Release)
   if(FULL)
     step(${CMAKE_COMMAND} --build ${build})
     step(${build}/consumer_part "FetchContent=${fetch}")
