@@ -115,7 +115,8 @@ void Program::unary() {
       trace_ << " to(" << dtype << ")";
       const bool negative = std::ranges::any_of(*p.storage, [](double v) { return v < 0; });
       if (dtype == kUInt8 && negative) return;  // C++ and the formats differ
-      keep(x.tensor.to(dtype, false, true), map(dtype, [](double v) { return v; }));
+      keep(x.tensor.to(dtype, false, true),
+           map(dtype, [&](double v) { return stored(v, dtype, p.dtype); }));
       break;
     }
     case 3:
