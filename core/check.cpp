@@ -33,7 +33,8 @@ std::string in_its_name(std::string text) {
   const std::string op = op_at_work ? std::string(op_at_work) + ": " : "";
   if (!text.starts_with(op)) text = op + text;
   if (place_at_work) text = place_at_work->path + " (" + place_at_work->kind + "): " + text;
-  if (const auto call = call_at_work.load()) text += call();
+  // What was made of another error's text keeps that one's call.
+  if (const auto call = call_at_work.load(); call && text.find(kCall) == text.npos) text += call();
   return text;
 }
 

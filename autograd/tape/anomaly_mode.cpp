@@ -134,7 +134,7 @@ std::string caller(const std::string& origin) {
 std::string failing_call() {
   try {
     if (const std::string where = caller(call_site()); where != kNoName)
-      return "\nin the call at " + where;
+      return halftape::detail::kCall + where;
   } catch (const std::exception&) {  // NOLINT: the error counts, without a place if need be
   }
   return "";

@@ -10,6 +10,8 @@ bool backtraces_wanted();
 /// For tests: from now on, in place of the variable.
 void want_backtraces(bool wanted);
 
+/// In anomaly mode this stands before the user's call.
+inline constexpr const char* kCall = "\nin the call at ";
 /// The line that begins a backtrace.
 inline constexpr const char* kBacktrace = "\nthrown in:";
 /// That line and the running functions, from the one on that `return_address` lies in.
