@@ -45,7 +45,7 @@ struct OwnAutocaster {
 
 void autocast::enter(const AutocastState& state) {
   autocaster_ = &Autocaster::current();
-  region_.emplace(Before{autocaster_->state, dtype_policy()});
+  region_.emplace([&] { return Before{autocaster_->state, dtype_policy()}; });
   ++autocaster_->nesting;
   autocaster_->state = state;
   autocaster_->install();

@@ -23,7 +23,7 @@ struct GradMode {
 class [[nodiscard]] AutoGradMode {
  public:
   [[nodiscard]] explicit AutoGradMode(bool on)
-      : region_(Before{std::exchange(GradMode::enabled, on)}) {}
+      : region_([&] { return Before{std::exchange(GradMode::enabled, on)}; }) {}
   ~AutoGradMode() {
     region_.end("AutoGradMode", [](Before before) { GradMode::enabled = before.on; });
   }
@@ -47,7 +47,7 @@ class [[nodiscard]] NoGradGuard : public AutoGradMode {
 class [[nodiscard]] InferenceMode {
  public:
   [[nodiscard]] explicit InferenceMode(bool on = true)
-      : grad_mode_(!on), region_(Before{std::exchange(enabled, on)}) {}
+      : grad_mode_(!on), region_([&] { return Before{std::exchange(enabled, on)}; }) {}
   ~InferenceMode() {
     region_.end("InferenceMode", [](Before before) { enabled = before.on; });
   }

@@ -19,7 +19,10 @@ void warn_of_order(const char* what, std::atomic<bool>& warned) noexcept;
 template <class State>
 class Region {
  public:
-  explicit Region(State before) : open_(new Open(std::move(before), innermost)) {
+  /// begin() changes what it will, and returns what was before. Its memory is had first: without
+  /// any, nothing has changed.
+  template <class F>
+  explicit Region(const F& begin) : open_(new Open(begin(), innermost)) {
     innermost = open_;
   }
   Region(const Region&) = delete;

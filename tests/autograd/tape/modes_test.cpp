@@ -10,6 +10,7 @@
 
 #include "halftape/core/machine/os.h"
 #include "halftape/tests/support/backtraces.h"
+#include "halftape/tests/support/failing.h"
 #include "halftape/tests/support/message.h"
 #include "halftape/tests/support/warnings.h"
 
@@ -53,7 +54,7 @@ TEST_CASE("anomaly mode names the op whose rule made the first NaN, and the line
     // The line of broken(); or its name, with the line of an inlined function; or, without
     // binutils, the offset of its code.
     CHECK_MESSAGE(
-        (text.find("modes_test.cpp:24") != std::string::npos ||
+        (text.find("modes_test.cpp:25") != std::string::npos ||
          text.find("::broken(") != std::string::npos || text.find("+0x") != std::string::npos),
         text);
   }
@@ -219,6 +220,21 @@ TEST_CASE("a mode that is ended in another thread stays on in its own, and warns
   CHECK(GradMode::is_enabled());
   REQUIRE(warnings.seen.size() == 1);
   CHECK(has(warnings.seen[0], "destroyed in another thread than the one that began it"));
+}
+
+TEST_CASE("a mode that memory is missing for changes nothing" *
+          doctest::skip(!testing::can_fail_new())) {
+  std::thread([] {  // whose lists have no memory of former regions
+    testing::fail_new(1);
+    CHECK_THROWS_AS(NoGradGuard(), OutOfMemoryError);
+    CHECK(GradMode::is_enabled());
+    testing::fail_new(2);  // the first is its NoGradGuard's
+    CHECK_THROWS_AS(InferenceMode(), OutOfMemoryError);
+    CHECK(GradMode::is_enabled());
+    CHECK(!InferenceMode::is_enabled());
+    testing::fail_new(0);
+  })
+      .join();
 }
 
 TEST_CASE("a view of an ordinary tensor stays ordinary in inference mode, as LibTorch has it") {
