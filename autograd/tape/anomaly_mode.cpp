@@ -81,7 +81,12 @@ class Symbols {
       while (std::getline(answer, function) && !function.starts_with("0x") &&
              std::getline(answer, line))
         found.push_back({function, line.starts_with("??") ? code : line.substr(0, line.find(' '))});
-      if (!found.empty()) frames = std::move(found);
+      if (found.empty()) continue;
+      // Where debug information has lines alone, the symbol in which the others are inlined stands
+      // first, and last is its name without namespaces.
+      if (found.front().function.find("::" + found.back().function) != std::string::npos)
+        std::swap(found.front().function, found.back().function);
+      frames = std::move(found);
     }
   }
 
