@@ -286,6 +286,18 @@ std::string address_towards(const std::string& host) {
   return {};
 }
 
+bool is_own_address(const std::string& host) {
+  try {
+    const Addresses addresses = addresses_of(host, 0, SOCK_STREAM);
+    for (const addrinfo* a = addresses.get(); a; a = a->ai_next) {
+      const Socket socket(::socket(a->ai_family, a->ai_socktype, a->ai_protocol));
+      if (socket && ::bind(socket.file(), a->ai_addr, a->ai_addrlen) == 0) return true;
+    }
+  } catch (const SocketFailure&) {  // NOLINT: a name that leads nowhere
+  }
+  return false;
+}
+
 Wake::Wake() {
   int ends[2];
 #if defined(__linux__)
@@ -356,6 +368,7 @@ Socket accept_from(const Socket&, int& error) {
 }
 Socket connect_to(const std::string&, uint16_t, Deadline) { no_sockets(); }
 std::string address_towards(const std::string&) { return {}; }
+bool is_own_address(const std::string&) { return false; }
 Wake::Wake() { no_sockets(); }
 Wake::~Wake() = default;
 void Wake::notify() noexcept {}

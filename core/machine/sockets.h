@@ -64,6 +64,8 @@ Socket connect_to(const std::string& host, uint16_t port, Deadline deadline);
 /// This machine's address on its way to a host, in digits. Empty where there is no way, and where
 /// it is one that no other machine reaches, such as 127.0.0.1. Nothing is sent.
 std::string address_towards(const std::string& host);
+/// Whether a name or an address is this machine's, so that it can listen there.
+bool is_own_address(const std::string& host);
 
 /// Ends a poll_sockets() of another thread, or the next one. Any number of calls are as one.
 class Wake {

@@ -10,6 +10,7 @@
 
 #include "halftape/core/check.h"
 #include "halftape/core/machine/os.h"
+#include "halftape/core/machine/sockets.h"
 #include "halftape/distributed/gloo/wire.h"
 
 namespace halftape::distributed {
@@ -61,14 +62,12 @@ class GlooStore final : public gloo::rendezvous::Store {
 std::shared_ptr<gloo::transport::Device> device_of(const std::string& host) {
   gloo::transport::tcp::attr attributes;
   attributes.hostname = host.empty() ? os::host_name() : host;
-  try {
-    return gloo::transport::tcp::CreateDevice(attributes);
-  } catch (const std::exception& e) {
-    HALFTAPE_CHECK(host.empty(), "\"", host, "\" is no address of this machine: ", sentence(e));
+  if (!os::is_own_address(attributes.hostname)) {  // Gloo would refuse it, and lose memory
+    HALFTAPE_CHECK(host.empty(), "\"", host, "\" is no address of this machine");
     // A machine whose name leads nowhere is one that nobody else reaches.
     attributes.hostname = "127.0.0.1";
-    return gloo::transport::tcp::CreateDevice(attributes);
   }
+  return gloo::transport::tcp::CreateDevice(attributes);
 }
 
 }  // namespace

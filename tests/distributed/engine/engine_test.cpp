@@ -281,8 +281,8 @@ TEST_CASE("gloo says why a group cannot be") {
   CHECK(refused({-1, 2, &store, milliseconds(1000), ""}) == start + "rank -1 of 2" + counted);
   CHECK(refused({0, 0, &store, milliseconds(1000), ""}) == start + "rank 0 of 0" + counted);
   CHECK(refused({0, 2, nullptr, milliseconds(1000), ""}) == start + "there is no store to meet in");
-  const std::string text = refused({0, 2, &store, milliseconds(1000), "192.0.2.1"});
-  CHECK_MESSAGE(text.starts_with(start + "\"192.0.2.1\" is no address of this machine: "), text);
+  CHECK(refused({0, 2, &store, milliseconds(1000), "192.0.2.1"}) ==
+        start + "\"192.0.2.1\" is no address of this machine");
 }
 
 TEST_CASE("two ranks meet by a port or a folder, and all_reduce by gloo") {
