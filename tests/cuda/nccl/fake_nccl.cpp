@@ -14,20 +14,13 @@
 #include <utility>
 
 #include "fake_sum.h"
+#include "halftape/distributed/nccl/nccl_library.h"
+
+using namespace halftape::distributed::nccl;  // NCCL's types
 
 namespace {
 
-enum Result { kSuccess, kUnhandledCuda, kSystem, kInternal, kArgument, kUsage, kRemote, kBusy };
 constexpr size_t kElementSizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
-
-struct Id {
-  char internal[128];
-};
-struct Config {
-  size_t size;
-  unsigned magic, version;
-  int blocking;
-};
 
 /// What all ranks of a communicator share.
 struct Clique {
@@ -48,7 +41,7 @@ struct Call {
 
 }  // namespace
 
-struct ncclComm {
+struct halftape::distributed::nccl::ncclComm {
   int rank = 0;
   std::shared_ptr<Clique> clique;
   bool alive = true;
@@ -69,7 +62,7 @@ struct ThreadGroup {
   ncclComm* comm = nullptr;
   std::vector<Call> calls;
   void* stream = nullptr;
-  int error = kSuccess;
+  ncclResult_t error = ncclSuccess;
 };
 thread_local ThreadGroup group;
 
@@ -91,7 +84,7 @@ class Fake final : public FakeNccl {
   void set_version(int code) override { version = code; }
   void fail(const std::string& call, int nth, int result) override {
     const std::lock_guard lock(mutex);
-    plans[call] = {nth, result};
+    plans[call] = {nth, static_cast<ncclResult_t>(result)};
   }
   void stall(int rank, int nth) override {
     const std::lock_guard lock(mutex);
@@ -99,7 +92,7 @@ class Fake final : public FakeNccl {
   }
   void async_error(int rank, int result) override {
     const std::lock_guard lock(mutex);
-    async[rank] = result;
+    async[rank] = static_cast<ncclResult_t>(result);
   }
   void hang() override { hangs = true; }
   void stick() override { stuck = true; }
@@ -121,11 +114,11 @@ class Fake final : public FakeNccl {
   }
 
   /// Notes the call; the planned failure, or success.
-  int enter(int rank, const std::string& call, const std::string& more = "") {
+  ncclResult_t enter(int rank, const std::string& call, const std::string& more = "") {
     const std::lock_guard lock(mutex);
     if (rank >= 0) logs[rank].push_back(call + more);
     const auto plan = plans.find(call);
-    if (plan == plans.end() || --plan->second.first != 0) return kSuccess;
+    if (plan == plans.end() || --plan->second.first != 0) return ncclSuccess;
     return plan->second.second;
   }
   void violation(const std::string& what) {
@@ -146,10 +139,11 @@ class Fake final : public FakeNccl {
     return true;
   }
 
-  int begin(ncclComm** comm, int size, const Id& id, int rank, const Config& config);
-  int close_group();
-  int ask(ncclComm* comm, int* error);
-  int end(ncclComm* comm, bool abort);
+  ncclResult_t begin(ncclComm** comm, int size, const ncclUniqueId& id, int rank,
+                     const ncclConfig_t& config);
+  ncclResult_t close_group();
+  ncclResult_t ask(ncclComm* comm, ncclResult_t* error);
+  ncclResult_t end(ncclComm* comm, bool abort);
   void finalize(ncclComm* comm) {
     const std::lock_guard lock(mutex);
     comm->state = ncclComm::Finalizing;
@@ -170,10 +164,11 @@ class Fake final : public FakeNccl {
   void take(ncclComm* comm, const std::vector<Call>& calls, const Numbers& numbers);
 
   FakeDevice rig;
-  std::map<std::string, std::pair<int, int>> plans;
+  std::map<std::string, std::pair<int, ncclResult_t>> plans;
   std::map<int, std::vector<std::string>> logs;
   std::vector<std::string> wrong;
-  std::map<int, int> async, stalled, groups;
+  std::map<int, ncclResult_t> async;
+  std::map<int, int> stalled, groups;
   std::map<std::string, std::shared_ptr<Clique>> cliques;
   std::vector<std::unique_ptr<ncclComm>> comms;  // never freed: a late use shows
   std::atomic<bool> hangs{false};
@@ -200,13 +195,15 @@ class Inside {
   ncclComm* comm_;
 };
 
-int Fake::begin(ncclComm** comm, int size, const Id& id, int rank, const Config& config) {
+ncclResult_t Fake::begin(ncclComm** comm, int size, const ncclUniqueId& id, int rank,
+                         const ncclConfig_t& config) {
   const std::lock_guard lock(mutex);
-  if (config.magic != 0xcafebeef || config.size < 20 || config.blocking != 0) return kArgument;
+  if (config.magic != 0xcafebeef || config.size < 20 || config.blocking != 0)
+    return ncclInvalidArgument;
   auto& clique = cliques[std::string(id.internal, sizeof id.internal)];
   if (!clique) clique = std::make_shared<Clique>();
   clique->size = size;
-  if (!clique->came.insert(rank).second) return kUsage;
+  if (!clique->came.insert(rank).second) return ncclInvalidUsage;
   auto made = std::make_unique<ncclComm>();
   made->rank = rank;
   made->clique = clique;
@@ -214,13 +211,13 @@ int Fake::begin(ncclComm** comm, int size, const Id& id, int rank, const Config&
   made->state = ncclComm::Meeting;
   *comm = made.get();
   comms.push_back(std::move(made));
-  return kBusy;
+  return ncclInProgress;
 }
 
-int Fake::close_group() {
+ncclResult_t Fake::close_group() {
   ThreadGroup all = std::exchange(group, {});
-  if (all.error != kSuccess) return all.error;
-  if (!all.comm) return kSuccess;
+  if (all.error != ncclSuccess) return all.error;
+  if (!all.comm) return ncclSuccess;
   const std::lock_guard lock(mutex);
   ncclComm* const comm = all.comm;
   const auto plan = stalled.find(comm->rank);
@@ -229,47 +226,47 @@ int Fake::close_group() {
   comm->busy = 3;
   comm->group = std::move(all.calls);
   comm->stream = all.stream;
-  return kBusy;
+  return ncclInProgress;
 }
 
-int Fake::ask(ncclComm* comm, int* error) {
+ncclResult_t Fake::ask(ncclComm* comm, ncclResult_t* error) {
   std::unique_lock lock(mutex);
   const auto planned = async.find(comm->rank);
-  if (planned != async.end()) return *error = planned->second, kSuccess;
-  *error = kBusy;
+  if (planned != async.end()) return *error = planned->second, ncclSuccess;
+  *error = ncclInProgress;
   switch (comm->state) {
     case ncclComm::Meeting:
-      if (static_cast<int>(comm->clique->came.size()) < comm->clique->size) return kSuccess;
+      if (static_cast<int>(comm->clique->came.size()) < comm->clique->size) return ncclSuccess;
       *comm->place = comm;
       break;
     case ncclComm::Launching:
-      if (--comm->busy > 0) return kSuccess;
+      if (--comm->busy > 0) return ncclSuccess;
       lock.unlock();  // the rig has a lock of its own
       launch(comm);
       lock.lock();
       break;
     case ncclComm::Stalled:
-      return kSuccess;
+      return ncclSuccess;
     case ncclComm::Finalizing:  // collective
       if (--comm->busy > 0 || static_cast<int>(comm->clique->finalized.size()) < comm->clique->size)
-        return kSuccess;
+        return ncclSuccess;
       break;
     case ncclComm::Ready:
       break;
   }
   comm->state = ncclComm::Ready;
-  *error = kSuccess;
-  return kSuccess;
+  *error = ncclSuccess;
+  return ncclSuccess;
 }
 
-int Fake::end(ncclComm* comm, bool abort) {
+ncclResult_t Fake::end(ncclComm* comm, bool abort) {
   while (stuck) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   const std::lock_guard lock(mutex);
   comm->alive = false;
   if (comm->state == ncclComm::Meeting) *comm->place = comm;
   if (!abort && comm->clique->finalized.count(comm->rank) == 0)
     wrong.push_back("ncclCommDestroy without ncclCommFinalize");
-  return kSuccess;
+  return ncclSuccess;
 }
 
 /// Two pieces of work: what this rank gives, and what it waits for.
@@ -336,10 +333,11 @@ void Fake::take(ncclComm* comm, const std::vector<Call>& calls, const Numbers& n
   }
 }
 
-int add(ncclComm* comm, void* stream, Call call, const char* name, const std::string& more) {
-  if (!fake().usable(comm, name)) return group.error = kUsage;
+ncclResult_t add(ncclComm* comm, void* stream, Call call, const char* name,
+                 const std::string& more) {
+  if (!fake().usable(comm, name)) return group.error = ncclInvalidUsage;
   const Inside inside(comm, name);
-  if (const int planned = fake().enter(comm->rank, name, more)) {
+  if (const ncclResult_t planned = fake().enter(comm->rank, name, more)) {
     if (group.depth > 0) group.error = planned;
     return planned;
   }
@@ -348,9 +346,9 @@ int add(ncclComm* comm, void* stream, Call call, const char* name, const std::st
   group.comm = comm;
   group.stream = stream;
   group.calls.push_back(call);
-  if (group.depth > 0) return kSuccess;
+  if (group.depth > 0) return ncclSuccess;
   fake().violation(std::string(name) + " outside of a group");
-  return kUsage;
+  return ncclInvalidUsage;
 }
 
 }  // namespace
@@ -359,47 +357,48 @@ extern "C" {
 
 FakeNccl* fake_nccl() { return &fake(); }
 
-int ncclGetVersion(int* version) {
+ncclResult_t ncclGetVersion(int* version) {
   *version = fake().version;
-  return kSuccess;
+  return ncclSuccess;
 }
-int ncclGetUniqueId(Id* id) {
-  if (const int planned = fake().enter(0, "ncclGetUniqueId")) return planned;
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  if (const ncclResult_t planned = fake().enter(0, "ncclGetUniqueId")) return planned;
   const std::lock_guard lock(fake().mutex);
   std::memset(id->internal, 0, sizeof id->internal);
   std::memcpy(id->internal + 1, &fake().next_id, sizeof(int));  // after a zero, as real ones may be
   ++fake().next_id;
-  return kSuccess;
+  return ncclSuccess;
 }
-int ncclCommInitRankConfig(ncclComm** comm, int size, Id id, int rank, Config* config) {
+ncclResult_t ncclCommInitRankConfig(ncclComm** comm, int size, ncclUniqueId id, int rank,
+                                    ncclConfig_t* config) {
   *comm = nullptr;
-  if (const int planned = fake().enter(rank, "ncclCommInitRankConfig")) return planned;
+  if (const ncclResult_t planned = fake().enter(rank, "ncclCommInitRankConfig")) return planned;
   return fake().begin(comm, size, id, rank, *config);
 }
-int ncclCommFinalize(ncclComm* comm) {
-  if (!fake().usable(comm, "ncclCommFinalize")) return kUsage;
+ncclResult_t ncclCommFinalize(ncclComm* comm) {
+  if (!fake().usable(comm, "ncclCommFinalize")) return ncclInvalidUsage;
   const Inside inside(comm, "ncclCommFinalize");
-  if (const int planned = fake().enter(comm->rank, "ncclCommFinalize")) return planned;
+  if (const ncclResult_t planned = fake().enter(comm->rank, "ncclCommFinalize")) return planned;
   fake().finalize(comm);
-  return kBusy;
+  return ncclInProgress;
 }
-int ncclCommDestroy(ncclComm* comm) {
-  if (!fake().usable(comm, "ncclCommDestroy")) return kUsage;
+ncclResult_t ncclCommDestroy(ncclComm* comm) {
+  if (!fake().usable(comm, "ncclCommDestroy")) return ncclInvalidUsage;
   const Inside inside(comm, "ncclCommDestroy");
   (void)fake().enter(comm->rank, "ncclCommDestroy");
   return fake().end(comm, false);
 }
-int ncclCommAbort(ncclComm* comm) {
-  if (!fake().usable(comm, "ncclCommAbort", true)) return kUsage;
+ncclResult_t ncclCommAbort(ncclComm* comm) {
+  if (!fake().usable(comm, "ncclCommAbort", true)) return ncclInvalidUsage;
   (void)fake().enter(comm->rank, "ncclCommAbort");
   return fake().end(comm, true);
 }
-int ncclCommGetAsyncError(ncclComm* comm, int* error) {
-  if (!fake().usable(comm, "ncclCommGetAsyncError", true)) return kUsage;
+ncclResult_t ncclCommGetAsyncError(ncclComm* comm, ncclResult_t* error) {
+  if (!fake().usable(comm, "ncclCommGetAsyncError", true)) return ncclInvalidUsage;
   const Inside inside(comm, "ncclCommGetAsyncError");
   return fake().ask(comm, error);
 }
-const char* ncclGetErrorString(int result) {
+const char* ncclGetErrorString(ncclResult_t result) {
   constexpr const char* texts[] = {"no error",
                                    "unhandled cuda error",
                                    "unhandled system error",
@@ -411,37 +410,39 @@ const char* ncclGetErrorString(int result) {
   return texts[result];
 }
 const char* ncclGetLastError(ncclComm*) { return "the fake's last words"; }
-int ncclGroupStart() {
-  const int planned = fake().enter(-1, "ncclGroupStart");
-  if (planned != kSuccess) return planned;
-  if (group.depth++ == 0) group.error = kSuccess;
+ncclResult_t ncclGroupStart() {
+  const ncclResult_t planned = fake().enter(-1, "ncclGroupStart");
+  if (planned != ncclSuccess) return planned;
+  if (group.depth++ == 0) group.error = ncclSuccess;
   ++fake().open_groups;
   return planned;
 }
-int ncclGroupEnd() {
+ncclResult_t ncclGroupEnd() {
   if (group.depth == 0) {
     fake().violation("ncclGroupEnd without ncclGroupStart");
-    return kUsage;
+    return ncclInvalidUsage;
   }
-  const int planned = fake().enter(-1, "ncclGroupEnd");
+  const ncclResult_t planned = fake().enter(-1, "ncclGroupEnd");
   --fake().open_groups;
-  if (--group.depth > 0) return kSuccess;
-  if (planned) group.error = planned;
+  if (--group.depth > 0) return ncclSuccess;
+  if (planned != ncclSuccess) group.error = planned;
   const Inside inside(group.comm, "ncclGroupEnd");
   return fake().close_group();
 }
-int ncclSend(const void* bytes, size_t count, int type, int peer, ncclComm* comm, void* stream) {
+ncclResult_t ncclSend(const void* bytes, size_t count, ncclDataType_t type, int peer,
+                      ncclComm* comm, void* stream) {
   const size_t size = count * kElementSizes[type];
   return add(comm, stream, {Call::Send, bytes, nullptr, size, peer, type, 0}, "ncclSend",
              " " + std::to_string(size) + " to " + std::to_string(peer));
 }
-int ncclRecv(void* bytes, size_t count, int type, int peer, ncclComm* comm, void* stream) {
+ncclResult_t ncclRecv(void* bytes, size_t count, ncclDataType_t type, int peer, ncclComm* comm,
+                      void* stream) {
   const size_t size = count * kElementSizes[type];
   return add(comm, stream, {Call::Receive, nullptr, bytes, size, peer, type, 0}, "ncclRecv",
              " " + std::to_string(size) + " from " + std::to_string(peer));
 }
-int ncclAllReduce(const void* from, void* to, size_t count, int type, int op, ncclComm* comm,
-                  void* stream) {
+ncclResult_t ncclAllReduce(const void* from, void* to, size_t count, ncclDataType_t type,
+                           ncclRedOp_t op, ncclComm* comm, void* stream) {
   const size_t size = count * kElementSizes[type];
   return add(comm, stream, {Call::Reduce, from, to, size, -1, type, op}, "ncclAllReduce",
              " " + std::to_string(size) + " of " + std::to_string(type));
