@@ -247,15 +247,15 @@ TEST_CASE("the gradient that was not finite is found among parameters without gr
 
 TEST_CASE("of two asynchronous optimizers the statistics name the one that overflowed first") {
   AsyncTraining one, two;
-  for (const bool both : {false, true}) {
+  for (const bool first_too : {false, true}) {
     one.scaler.scale(one.w.sum() + two.w.sum()).backward();
     two.w.grad().fill_(HUGE_VAL);
-    if (both) one.w.grad().fill_(HUGE_VAL);
+    if (first_too) one.w.grad().fill_(HUGE_VAL);
     one.scaler.step(one.optimizer);
     one.scaler.step(two.optimizer);
     one.scaler.update();
     REQUIRE(one.scaler.stats().nonfinite);
-    CHECK(one.scaler.stats().nonfinite->optimizer == (both ? 0 : 1));
+    CHECK(one.scaler.stats().nonfinite->optimizer == (first_too ? 0 : 1));
   }
   CHECK(one.scaler.stats().skips == 2);
 }

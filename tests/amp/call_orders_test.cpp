@@ -12,8 +12,8 @@ using namespace halftape;
 
 namespace {
 
-enum Call { Scale, Backward, Unscale, Clip, Step, Update };
-using Order = std::array<Call, 6>;
+enum class StepCall { Scale, Backward, Unscale, Clip, Step, Update };
+using Order = std::array<StepCall, 6>;
 
 constexpr double kMaxNorm = 0.5;
 
@@ -33,16 +33,17 @@ Outcome run(const Order& order, bool unscaled_backward) {
   Outcome outcome;
   bool stepped = false;
   try {
-    for (const Call call : order) {
-      if (call == Scale) scaled = scaler.scale(loss);
-      if (call == Backward) scaled.backward({}, true);
-      if (call == Unscale) scaler.unscale_(optimizer);
-      if (call == Clip) {
+    for (const StepCall call : order) {
+      if (call == StepCall::Scale) scaled = scaler.scale(loss);
+      if (call == StepCall::Backward) scaled.backward({}, true);
+      if (call == StepCall::Unscale) scaler.unscale_(optimizer);
+      if (call == StepCall::Clip) {
         nn::utils::clip_grad_norm_({w}, kMaxNorm);
         outcome.clipped_before = !stepped && w.grad().defined();
       }
-      if (call == Step) outcome.applied = scaler.step(optimizer).applied(), stepped = true;
-      if (call == Update) scaler.update();
+      if (call == StepCall::Step)
+        outcome.applied = scaler.step(optimizer).applied(), stepped = true;
+      if (call == StepCall::Update) scaler.update();
     }
   } catch (const Error&) {
     outcome.threw = true;
@@ -67,7 +68,8 @@ TEST_CASE("of the 720 orders of a step's calls none is silently wrong") {
   const std::vector<double> before = {3, -4};
   for (const bool unscaled_backward : {false, true}) {
     CAPTURE(unscaled_backward);
-    Order order = {Scale, Backward, Unscale, Clip, Step, Update};
+    Order order = {StepCall::Scale, StepCall::Backward, StepCall::Unscale,
+                   StepCall::Clip,  StepCall::Step,     StepCall::Update};
     int orders = 0, right = 0, refused = 0, nothing_done = 0, wrong = 0;
     do {
       ++orders;

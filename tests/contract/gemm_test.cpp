@@ -70,12 +70,12 @@ TEST_CASE("what follows a product inside its call gives the same bits in every l
                               .aux = x[2],
                               .bias_grad = out[1]});
              }});
-      // A library may sum in another order: whole numbers, whose sums are exact.
-      const Array whole({z[0], z[2]}, kInt64, kCPU);
-      backend(kCPU).random(whole, Distribution::Bits, -3, 4, {.seed = 1, .offset = 0});
+      // A library may sum in another order: exact numbers, whose sums are exact.
+      const Array exact({z[0], z[2]}, kInt64, kCPU);
+      backend(kCPU).random(exact, Distribution::Bits, -3, 4, {.seed = 1, .offset = 0});
       check({"gemm with a bias's gradient",
              {y, rows},
-             {whole.to(d), b},
+             {exact.to(d), b},
              [](const Arrays& out, const Arrays& x) {
                tested().gemm({.d = out[0], .a = x[0], .b = x[1], .bias_grad = out[1]});
              }});

@@ -93,8 +93,8 @@ TEST_CASE("running reductions and sorting orders give the same bits in every lay
 TEST_CASE("windows are copied, added up and searched to the same bits in every layout") {
   const auto each = [](const Shape& lead, const Shape& lengths, const Windows& w, Dtype from,
                        Dtype to) {
-    Shape whole = lead, spread = lead, count = lead;
-    for (int64_t n : lengths) whole.push_back(n);
+    Shape image = lead, spread = lead, count = lead;
+    for (int64_t n : lengths) image.push_back(n);
     for (int64_t n : w.size) spread.push_back(n);
     for (int i = 0; i < w.dims(); ++i) {
       const int64_t n = (lengths[i] + 2 * w.padding[i] - w.span(i)) / w.stride[i] + 1;
@@ -102,15 +102,15 @@ TEST_CASE("windows are copied, added up and searched to the same bits in every l
     }
     check({"unfold",
            {numbers(spread, from)},
-           {numbers(whole, from, 2)},
+           {numbers(image, from, 2)},
            [&](const Arrays& y, const Arrays& x) { tested().unfold(y[0], x[0], w); }});
     check({"fold",
-           {numbers(whole, to)},
+           {numbers(image, to)},
            {numbers(spread, from, 2, false)},
            [&](const Arrays& y, const Arrays& x) { tested().fold(y[0], x[0], w); }});
     check({"argmax_windows",
            {numbers(count, kInt64)},
-           {numbers(whole, from, 2)},
+           {numbers(image, from, 2)},
            [&](const Arrays& y, const Arrays& x) { tested().argmax_windows(y[0], x[0], w); }});
   };
   for (const Dtype d : floats) {

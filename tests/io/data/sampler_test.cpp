@@ -94,11 +94,11 @@ TEST_CASE("a random order is a matter of seed and epoch, and written down here")
 }
 
 TEST_CASE("random orders put every index in every place equally often") {
-  constexpr size_t kOrders = 6000, kSize = 6;
-  std::array<std::array<int, kSize>, kSize> count{};
+  constexpr size_t kOrders = 6000, kIndices = 6;
+  std::array<std::array<int, kIndices>, kIndices> count{};
   for (size_t epoch = 0; epoch < kOrders; ++epoch) {
-    const Indices order = permutation(kSize, 7, epoch);
-    for (size_t place = 0; place < kSize; ++place) ++count[place].at(order[place]);
+    const Indices order = permutation(kIndices, 7, epoch);
+    for (size_t place = 0; place < kIndices; ++place) ++count[place].at(order[place]);
   }
   // 1000 of each are expected, with a standard deviation of 29.
   for (const auto& row : count)
@@ -274,18 +274,18 @@ TEST_CASE("a process loads the position that another rank saved") {
 }
 
 TEST_CASE("a distributed batch sampler cuts the batches of one process into parts") {
-  using Batches = DistributedBatchSampler<>;
+  using RankBatches = DistributedBatchSampler<>;
   for (const size_t replicas : {1, 2, 3, 4}) {
     CAPTURE(replicas);
     RandomSampler alone(26, uint64_t{5});
-    std::vector<Batches> ranks;
+    std::vector<RankBatches> ranks;
     for (size_t rank = 0; rank < replicas; ++rank)
       ranks.emplace_back(RandomSampler(26, uint64_t{5}), replicas, rank);
     for (int batch = 0; batch < 7; ++batch) {  // of two epochs: 12, 12, 2, none, …
       CAPTURE(batch);
       const auto whole = alone.next(12);
       Indices parts;
-      for (Batches& rank : ranks) {
+      for (RankBatches& rank : ranks) {
         const auto part = rank.next(12 / replicas);
         CHECK(part.has_value() == whole.has_value());
         if (part) CHECK(part->size() == (whole->size() + replicas - 1) / replicas);
@@ -295,14 +295,14 @@ TEST_CASE("a distributed batch sampler cuts the batches of one process into part
       for (size_t i = 0; i < parts.size(); ++i) CHECK(parts[i] == (*whole)[i % whole->size()]);
       if (whole) continue;
       alone.reset();
-      for (Batches& rank : ranks) rank.reset();
+      for (RankBatches& rank : ranks) rank.reset();
     }
   }
 }
 
 TEST_CASE("a distributed batch sampler without duplicates leaves out what parts cannot hold") {
-  using Batches = DistributedBatchSampler<SequentialSampler>;
-  Batches a(SequentialSampler(8), 3, 0, false), c(SequentialSampler(8), 3, 2, false);
+  using RankBatches = DistributedBatchSampler<SequentialSampler>;
+  RankBatches a(SequentialSampler(8), 3, 0, false), c(SequentialSampler(8), 3, 2, false);
   CHECK(a.next(2).value() == Indices{0, 1});
   CHECK(c.next(2).value() == Indices{4, 5});
   CHECK_FALSE(a.next(2));  // 6 and 7 are no three parts
@@ -313,8 +313,9 @@ TEST_CASE("a distributed batch sampler without duplicates leaves out what parts 
 
 TEST_CASE("a distributed batch sampler goes on with another number of ranks") {
   check_resumes_anywhere(DistributedBatchSampler<>(RandomSampler(20, uint64_t{5}), 3, 1));
-  using Batches = DistributedBatchSampler<>;
-  Batches three(RandomSampler(24, uint64_t{5}), 3, 1), two(RandomSampler(24, uint64_t{6}), 2, 1);
+  using RankBatches = DistributedBatchSampler<>;
+  RankBatches three(RandomSampler(24, uint64_t{5}), 3, 1),
+      two(RandomSampler(24, uint64_t{6}), 2, 1);
   RandomSampler alone(24, uint64_t{7});
   three.next(4);
   auto state = saved(three);
@@ -323,7 +324,8 @@ TEST_CASE("a distributed batch sampler goes on with another number of ranks") {
   const auto whole = alone.next(12);
   CHECK(two.next(6).value() == Indices(whole->begin() + 6, whole->end()));
 
-  CHECK(has(message([] { Batches(RandomSampler(4, uint64_t{1}), 3, 3); }), "rank 3 of 3 replicas"));
+  CHECK(has(message([] { RankBatches(RandomSampler(4, uint64_t{1}), 3, 3); }),
+            "rank 3 of 3 replicas"));
   CHECK(has(message([&] { two.next(~size_t{0}); }), "more than can be counted"));
 }
 

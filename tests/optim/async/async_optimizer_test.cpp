@@ -236,12 +236,12 @@ TEST_CASE("what the worker throws reaches the next call, once, and the step coun
   auto third = [](int k) {
     if (k == 2) throw std::runtime_error("the disk is full");
   };
-  using Call = std::function<void(Single&)>;
-  for (const Call& call :
-       {Call([](Single& s) { s.step(); }), Call([](Single& s) { s.optimizer.drain(); }),
-        Call([](Single& s) { s.optimizer.synchronize(); }),
-        Call([](Single& s) { s.optimizer.state_dict(); }),
-        Call([](Single& s) { s.optimizer.load_state_dict({}); })}) {
+  using Action = std::function<void(Single&)>;
+  for (const Action& call :
+       {Action([](Single& s) { s.step(); }), Action([](Single& s) { s.optimizer.drain(); }),
+        Action([](Single& s) { s.optimizer.synchronize(); }),
+        Action([](Single& s) { s.optimizer.state_dict(); }),
+        Action([](Single& s) { s.optimizer.load_state_dict({}); })}) {
     Single one(third);
     one.step(), one.step(), one.step();
     CHECK_THROWS_WITH_AS(call(one), "the disk is full", std::runtime_error);
