@@ -40,7 +40,8 @@ bool is_machinery(const std::string& function) {
                                        "halftape::OutOfMemoryError::",
                                        "halftape::FileError::",
                                        "halftape::Error::"};
-  return name == "backtrace" ||  // a sanitizer's own; otherwise it is libc's, which takes no frame
+  // A sanitizer's own backtrace(), by either of its names; libc's takes no frame.
+  return name == "backtrace" || name == "__interceptor_backtrace" ||
          std::any_of(std::begin(machinery), std::end(machinery),
                      [&](const char* m) { return name.starts_with(m); });
 }

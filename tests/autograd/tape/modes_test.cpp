@@ -112,7 +112,7 @@ TEST_CASE("with HALFTAPE_BACKTRACE=1 anomaly mode names the functions of the for
   const std::string forward = text.substr(begin, end - begin);
   if (!has(forward, "#0")) return;  // this system has no backtraces
   CHECK_FALSE(has(forward, "call_site"));
-  CHECK_FALSE(has(forward, "Node::Node"));
+  CHECK_FALSE_MESSAGE(has(forward, "Node::Node"), forward);
   if (!os::output_of("addr2line --version").empty())
     CHECK_MESSAGE(has(os::output_of(testing::addr2line_of(forward)), "modes_test.cpp:"), text);
 }
