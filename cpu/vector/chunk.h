@@ -156,16 +156,27 @@ struct LanesOfRows {
     return [this, k](int i) { return row[i].v[k]; };
   }
 };
+/// Whether a lane has a bit: before `each_near`, a sum of bits across registers is most of its
+/// time.
+inline bool any(const Mask<float>& m) {
+#ifdef HALFTAPE_SIMD
+  return simd::any(m.v);
+#else
+  int32_t all = 0;
+  for (const int32_t word : m.v) all |= word;
+  return all != 0;
+#endif
+}
 /// near(k) of every lane; if any is not near, which is rare, far of those: of x, or of a chunk.
 template <class Near, class IsNear, class Far>
 Chunk<float> each_near(const Chunk<float>& a, Near near, IsNear is_near, Far far) {
   Chunk<float> r;
-  int beyond = 0;
+  Mask<float> beyond;
   for (int k = 0; k < kLanes; ++k) {
     r.v[k] = near(k);
-    beyond |= is_near(a.v[k]) ? 0 : 1;
+    beyond.v[k] = is_near(a.v[k]) ? 0 : -1;
   }
-  if (beyond) {
+  if (any(beyond)) {
     Chunk<float> y;
     if constexpr (std::is_invocable_v<Far, Chunk<float>>)
       y = far(a);
@@ -200,10 +211,12 @@ inline Chunk<float> sigmoid(const Chunk<float>& a) {
       [](float x) { return math::far_sigmoid(x); });
 }
 inline Chunk<float> tanh(const Chunk<float>& a) {
-  const Chunk<float> twice = each(a, [](float x) { return math::twice_distance(x); });
-  const LanesOfSixteenths s(twice);
+  const Chunk<float> distance = each(a, [](float x) { return math::tanh_distance(x); });
+  Chunk<int32_t> place;
+  for (int k = 0; k < kLanes; ++k) place.v[k] = math::tanh_place(distance.v[k]);
+  const LanesOfRows s(math::detail::kPartsOfTanh.row, place);
   Chunk<float> r;
-  for (int k = 0; k < kLanes; ++k) r.v[k] = math::tanh(a.v[k], twice.v[k], s.whole.v[k], s.at(k));
+  for (int k = 0; k < kLanes; ++k) r.v[k] = math::tanh(a.v[k], distance.v[k], s.at(k));
   return r;
 }
 inline Chunk<float> log(const Chunk<float>& a) {
@@ -212,20 +225,19 @@ inline Chunk<float> log(const Chunk<float>& a) {
     place.v[k] = math::log_place(a.v[k]);
     part.v[k] = place.v[k] >> 19;
   }
-  const auto& all = math::detail::kLogarithms;
-  const Chunk<float> inverse = look_up(all.inverse, part), logs = look_up(all.log, part),
-                     rest = look_up(all.rest, part);
+  const LanesOfRows s(math::detail::kPartsOfLog.row, part);
   return each_near(
-      a,
-      [&](int k) {
-        return math::near_log(a.v[k], place.v[k], {inverse.v[k], logs.v[k], rest.v[k]});
-      },
+      a, [&](int k) { return math::near_log(a.v[k], place.v[k], s.at(k)); },
       [](float x) { return math::is_near_log(x); }, [](float x) { return math::far_log(x); });
 }
 inline Normal<Chunk<float>> normal(const Chunk<float>& a) {
+  const Chunk<float> distance = each(a, [](float x) { return math::normal_distance(x); });
+  Chunk<int32_t> place;
+  for (int k = 0; k < kLanes; ++k) place.v[k] = math::mills_place(distance.v[k]);
+  const LanesOfRows s(math::detail::kPartsOfMills.row, place);
   Normal<Chunk<float>> r;
   for (int k = 0; k < kLanes; ++k) {
-    const Normal<float> n = math::normal(a.v[k]);
+    const Normal<float> n = math::normal(a.v[k], distance.v[k], s.at(k));
     r.below.v[k] = n.below, r.density.v[k] = n.density;
   }
   return r;

@@ -4,9 +4,9 @@
 //
 // scripts/minimax.py derives these coefficients and says how far each polynomial is off,
 // relatively: at most 2^-33, which leaves a float within 0.502 ulp. docs/accuracy.md is what was
-// measured. In float itself are those that training spends its time in: exp(), log(), tanh(),
-// sigmoid(), erf, and sin and cos up to 1608, by tables and in two floats where one is too few;
-// normal(), for gelu, and power_of_e().
+// measured. In float itself are those that training spends its time in, by tables and in two floats
+// where one is too few: exp(), log(), tanh(), sigmoid(), erf, sin and cos up to 1608, and normal(),
+// for gelu; and power_of_e().
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -63,13 +63,6 @@ inline constexpr double kErfc[] = {
 // (2ᶠ − 1)/f, f in [−½, ½]
 inline constexpr float kPower[] = {0x1.62e430p-1f, 0x1.ebfbdcp-3f,  0x1.c6aee8p-5f,
                                    0x1.3b2d4cp-7f, 0x1.5f3e70p-10f, 0x1.41fceep-13f};
-// (x + 3)·e^(x²/2)·(1 − Φ(x)) as a function of (x − 3)/(x + 3), x in [1, 14.5]
-inline constexpr float kMills[] = {0x1.754a76p-1f,  -0x1.04c726p-1f, 0x1.d71306p-3f,
-                                   -0x1.83323ap-5f, -0x1.563d1cp-7f, 0x1.c9a84cp-8f,
-                                   0x1.dcbcb6p-11f, -0x1.0bf692p-10f};
-// (Φ(x) − ½)/x as a function of x², x in [0, 1]
-inline constexpr float kNormal[] = {0x1.988454p-2f,   -0x1.105826p-4f, 0x1.46cc3ep-7f,
-                                    -0x1.36d8b2p-10f, 0x1.d9c1a6p-14f, -0x1.f4d494p-18f};
 
 inline constexpr double kLog2e = 1.44269504088896340736, kLn2 = 0.69314718055994530942,
                         kLog10e = 0.43429448190325182765, kLog10Of2 = 0.30102999566398119521;
@@ -205,41 +198,37 @@ inline float cosh(float x) {
 
 /// Whether near_exp() is right: e^x, and what lies below its last place, are no subnormal numbers.
 inline bool is_near_exp(float x) { return x > -70 && x < 88; }
-/// Within 0.501 ulp. `whole` is sixteenths(−x).
+/// Within 0.54 ulp. `whole` is sixteenths(−x).
 inline float near_exp(float x, int32_t whole, Sixteenth table) {
-  const Falling e(-x, whole, table);
-  return e.value + e.rest;
+  using detail::fused;
+  const float n = bit_cast<float>(whole) - detail::kWholeFloat;
+  const float r = fused(n, -kSixteenthRest, fused(n, -kSixteenth, -x));
+  const float bent = fused(r * r, detail::horner<detail::kBent>(r), table.rest);
+  const float power = root(whole, table.power);
+  return fused(power, bent - r, power);
 }
 // Arguments are clamped to where the result is 0, 1 or infinite already.
 inline float far_exp(float x) {
   const detail::PowerOfTwo e(detail::clamped(x, -105, 90) * detail::kLog2e);
   return static_cast<float>(e.a / e.b);
 }
-inline float exp(float x) {
-  const int32_t whole = sixteenths(-x);
-  return is_near_exp(x) ? near_exp(x, whole, sixteenth(whole)) : far_exp(x);
-}
 
-/// (1 − e)/(1 + e) with e = e^−2|x|, within 0.53 ulp. `twice` is twice_distance(x).
-inline float tanh(float x, float twice, int32_t whole, Sixteenth table) {
-  using detail::fused;
-  const Falling e(twice, whole, table);
-  // 1 − e of its factors, for e may be nearly 1.
-  const float c = 1 - e.root, c_rest = (1 - c) - e.root, t = fused(-e.root, e.w, c);
-  const float t_rest = fused(-e.root, e.w, c - t) + fused(-e.value, e.low, c_rest);
-  const float d = 1 + e.value, d_rest = (1 - d + e.value) + e.rest;
-  const float y = 1 / d, q = t * y;
-  const float size = fused(y, fused(-q, d, t) + fused(-q, d_rest, t_rest), q);
-  return x == x ? std::copysign(size, x) : x;
-}
-inline float twice_distance(float x) {
+/// Where tanh is 1, or less; of NaN a number.
+inline float tanh_distance(float x) {
   const float distance = std::fabs(x);
-  return 2 * (distance < 10 ? distance : 10);
+  return distance < 9.3f ? distance : 9.3f;
 }
-inline float tanh(float x) {
-  const float twice = twice_distance(x);
-  const int32_t whole = sixteenths(twice);
-  return tanh(x, twice, whole, sixteenth(whole));
+/// Within 0.6 ulp. `distance` is tanh_distance(x), row(i) that of kPartsOfTanh.
+template <class Row>
+[[gnu::always_inline]] inline float tanh(float x, float distance, Row row) {
+  using detail::fused;
+  const float r = distance - row(0);  // exact
+  const float value = fused(row(2), r, row(1)), rest = fused(row(2), r, row(1) - value);
+  float bent = row(7);
+#pragma GCC unroll 5
+  for (int i = 6; i > 2; --i) bent = fused(bent, r, row(i));
+  const float size = value + fused(bent * r, r, rest);
+  return x == x ? std::copysign(size, x) : x;
 }
 
 /// Whether near_sigmoid() is right: 1 + e^−x keeps its 1 in two floats, and x is no NaN.
@@ -255,33 +244,28 @@ inline float far_sigmoid(float x) {
   const detail::PowerOfTwo e(detail::clamped(x, -105, 90) * detail::kLog2e);
   return static_cast<float>(e.a / (e.a + e.b));
 }
-inline float sigmoid(float x) {
-  const int32_t whole = sixteenths(x);
-  return is_near_sigmoid(x) ? near_sigmoid(x, whole, sixteenth(whole)) : far_sigmoid(x);
-}
 
 /// Whether near_log() is right.
 inline bool is_near_log(float x) {
   return x >= std::numeric_limits<float>::min() && x < std::numeric_limits<float>::infinity();
 }
-/// x = 2^exponent·m, ln m = ln(1 + r) − ln inverse with r = m·inverse − 1. Within 0.53 ulp.
-inline float near_log(float x, int32_t place, PartOfLog part) {
+/// x = 2^exponent·m, ln m = ln c + ln(1 + t) with t = (m − c)/c. Within 0.57 ulp. `place` is
+/// log_place(x), row(i) that of kPartsOfLog.
+template <class Row>
+[[gnu::always_inline]] inline float near_log(float x, int32_t place, Row row) {
   using detail::fused;
-  constexpr float kLn2 = 0x1.62e4p-1f, kLn2Rest = 0x1.7f7d1cp-20f;
-  const float exponent = static_cast<float>(place >> 23);
-  const float m = bit_cast<float>(bit_cast<uint32_t>(x) - (bit_cast<uint32_t>(place) & ~0u << 23));
-  const float product = m * part.inverse, r = product - 1, low = fused(m, part.inverse, -product);
-  const float high = fused(exponent, kLn2, part.log), sum = high + r;  // high is exact
-  const float bent = fused(r * r, detail::horner<detail::kLog1p>(r), fused(-low, r, low));
-  return sum + (((high - sum) + r) + (fused(exponent, kLn2Rest, part.rest) + bent));
+  // For an exponent above bit 23: its multiples of the first are exact, and so is `high`.
+  constexpr float kLn2 = 0x1.62e4p-24f, kLn2Rest = 0x1.7f7d1cp-43f;
+  const uint32_t above = bit_cast<uint32_t>(place) & ~0u << 23;
+  const auto exponent = static_cast<float>(bit_cast<int32_t>(above));
+  const float r = bit_cast<float>(bit_cast<uint32_t>(x) - above) - row(0);  // exact
+  const float high = fused(exponent, kLn2, row(1)), t = row(2) * r;
+  const float sum = fused(row(2), r, high), rest = fused(row(2), r, high - sum);
+  return sum + fused(t * t, detail::horner<detail::kLog1p>(t), fused(exponent, kLn2Rest, rest));
 }
 inline float far_log(float x) {
   const detail::Logarithm l(x);
   return detail::logarithm_of(x, 0, l.mantissa - l.minus_exponent * detail::kLn2);
-}
-inline float log(float x) {
-  const int32_t place = log_place(x);
-  return is_near_log(x) ? near_log(x, place, part_of_log(place >> 19)) : far_log(x);
 }
 inline float log1p(float x) { return detail::logarithm_of(x, -1, detail::log1p(x)); }
 inline float log2(float x) {
@@ -358,25 +342,33 @@ inline float power_of_e(float x) {
 }
 inline double power_of_e(double x) { return std::exp(x); }
 
-/// In float, with one e^(−x²/2), which is gelu's time: Φ within 1.2 ulp for x > 0, 2.5 for x > −1,
-/// and 5 in the tail, which is the density times the Mills ratio. Of NaN they are numbers.
-inline Normal<float> normal(float x) {
+/// How far x is from 0, up to where Φ(−x) is 0; of NaN a number.
+inline float normal_distance(float x) {
+  const float distance = std::fabs(x);
+  return distance < 14.9f ? distance : 14.9f;
+}
+/// Φ and the density, in float, with one e^(−x²/2), which is gelu's time: Φ within 1.2 ulp for
+/// x > 0, 3 for x > −1, and 4 in the tail. `distance` is normal_distance(x), row(i) that of
+/// kPartsOfMills.
+template <class Row>
+[[gnu::always_inline]] inline Normal<float> normal(float x, float distance, Row row) {
   using detail::fused;
   constexpr float kRate = 0x1.715476p-1f, kRateRest = 0x1.4ae0cp-27f;  // log₂e/2 and what it lacks
-  constexpr float kSmall = 0x1p-64f;  // keeps the power from subnormal numbers until the end
-  const float distance = std::fabs(x), size = distance < 15 ? distance : 15, square = size * size;
+  const float square = distance * distance;
   const float whole = fused(square, -kRate, detail::kWholeFloat), n = whole - detail::kWholeFloat;
   float f = fused(square, -kRate, -n);  // −x²·log₂e/2 = n + f, with the digits that x² has lost
   f = fused(square, -kRateRest, f);
-  f = fused(fused(size, size, -square), -kRate, f);
+  f = fused(fused(distance, distance, -square), -kRate, f);
   const float fraction = fused(f, detail::horner<detail::kPower>(f), 1);
+  // By 2⁶⁴, so that only the results may be subnormal.
   const float power = bit_cast<float>((bit_cast<uint32_t>(whole) << 23) +
                                       bit_cast<uint32_t>(fraction) + (64u << 23));
-  const float r = kSmall / (size + 3), t = (size - 3) * (r / kSmall);
-  const float tail = detail::horner<detail::kMills>(t) * r * power;
-  const float near = fused(x, detail::horner<detail::kNormal>(square), 0.5f);
-  const float far = x > 0 ? 1 - tail : tail;
-  return {size < 1 ? near : far, 0.39894228f * kSmall * power};
+  const float r = distance - row(0);
+  float mills = row(6);
+#pragma GCC unroll 5
+  for (int i = 5; i > 0; --i) mills = fused(mills, r, row(i));
+  const float tail = mills * power;
+  return {x > 0 ? 1 - tail : tail, 0.39894228f * 0x1p-64f * power};
 }
 
 // Sines by a table: ±sin(n·π/16 + r), |r| ≤ π/32. A cosine is the sine of |x| and a quarter of a

@@ -76,6 +76,11 @@ inline void store_first(BFloat16* p, Vec v, int n) {
 
 /// a·b + c, rounded once.
 inline Vec fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
+/// Whether one of 32 words is not 0.
+inline bool any(const int32_t (&words)[32]) {
+  const __m512i both = _mm512_or_si512(_mm512_loadu_si512(words), _mm512_loadu_si512(words + 16));
+  return _mm512_test_epi32_mask(both, both) != 0;
+}
 inline bool any_nan(Vec a, Vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q) != 0; }
 
 /// One bit for each lane.
@@ -164,6 +169,15 @@ inline void store_first(float* p, Vec v, int n) { _mm256_maskstore_ps(p, first(n
 
 /// a·b + c, rounded once.
 inline Vec fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }
+/// Whether one of 32 words is not 0.
+inline bool any(const int32_t (&words)[32]) {
+  const auto at = [&](int i) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(words + i));
+  };
+  const __m256i all =
+      _mm256_or_si256(_mm256_or_si256(at(0), at(8)), _mm256_or_si256(at(16), at(24)));
+  return _mm256_testz_si256(all, all) == 0;
+}
 inline bool any_nan(Vec a, Vec b) {
   return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_UNORD_Q)) != 0;
 }

@@ -55,6 +55,12 @@ inline void store(BFloat16* p, Vec v) {
 inline Vec fma(Vec a, Vec b, Vec c) {
   return {vfmaq_f32(c.low, a.low, b.low), vfmaq_f32(c.high, a.high, b.high)};
 }
+/// Whether one of 32 words is not 0.
+inline bool any(const int32_t (&words)[32]) {
+  int32x4_t all = vld1q_s32(words);
+  for (int i = 4; i < 32; i += 4) all = vorrq_s32(all, vld1q_s32(words + i));
+  return vmaxvq_u32(vreinterpretq_u32_s32(all)) != 0;
+}
 inline bool any_nan(Vec a, Vec b) {
   return vmaxvq_u32(vorrq_u32(vorrq_u32(is_nan(a.low), is_nan(a.high)),
                               vorrq_u32(is_nan(b.low), is_nan(b.high)))) != 0;
