@@ -156,8 +156,8 @@ struct LanesOfRows {
     return [this, k](int i) { return row[i].v[k]; };
   }
 };
-/// Whether a lane has a bit: before `each_near`, a sum of bits across registers is most of its
-/// time.
+/// Whether a lane has a bit. A loop would be made a sum across registers, which takes longer than
+/// an exponential function.
 inline bool any(const Mask<float>& m) {
 #ifdef HALFTAPE_SIMD
   return simd::any(m.v);

@@ -66,8 +66,9 @@ inline constexpr Sixteenths kSixteenths = [] {
   return s;
 }();
 
-/// A function f near c, where c, f(c) and perhaps f′(c) are almost exactly floats: as many values
-/// of sixteen parts of its domain. Gal 1986; scripts/minimax.py finds them.
+/// Values of sixteen parts of a function's domain, one column for each part. Those of log and tanh
+/// are of a c in the part where c, f(c) and f′(c) are almost exactly floats (Gal 1986), which
+/// scripts/minimax.py looks for.
 template <size_t Rows>
 struct Parts {
   alignas(64) float row[Rows][16];
