@@ -411,6 +411,9 @@ TEST_CASE("a machine's address on its way to a host, unless it is one for itself
     CHECK(os::address_towards(host) == "");
   const std::string own = os::address_towards("192.0.2.1");  // an address that nobody has
   if (!own.empty()) CHECK(os::address_towards(own) == own);
+  if (!own.empty()) CHECK(os::is_own_address(own));
+  CHECK(os::is_own_address("127.0.0.1"));
+  for (const char* host : {"192.0.2.1", "no.such.name.invalid"}) CHECK(!os::is_own_address(host));
 }
 
 TEST_CASE("a deadline holds for a name that has no address, or a machine that is silent") {
