@@ -67,9 +67,7 @@ struct ThreadGroup {
 thread_local ThreadGroup group;
 
 /// Those of the calls of a launched group, in one run of it.
-struct Numbers {
-  std::vector<uint64_t> of_call;
-};
+using Numbers = std::vector<uint64_t>;
 
 class Fake final : public FakeNccl {
  public:
@@ -281,20 +279,20 @@ void Fake::launch(ncclComm* comm) {
 
 void Fake::post(ncclComm* comm, const std::vector<Call>& calls, Numbers& numbers) {
   const std::lock_guard lock(mutex);
-  numbers.of_call.clear();
+  numbers.clear();
   Clique& all = *comm->clique;
   for (const Call& call : calls) {
     std::vector<char> bytes(call.size);
     if (call.kind != Call::Receive) rig.copy(bytes.data(), call.from, call.size);
     if (call.kind == Call::Send) {
-      numbers.of_call.push_back(comm->sent[call.peer]++);
-      all.letters[{comm->rank, call.peer, numbers.of_call.back()}] = std::move(bytes);
+      numbers.push_back(comm->sent[call.peer]++);
+      all.letters[{comm->rank, call.peer, numbers.back()}] = std::move(bytes);
     } else if (call.kind == Call::Receive) {
-      numbers.of_call.push_back(comm->received[call.peer]++);
-      all.awaited.insert({call.peer, comm->rank, numbers.of_call.back()});
+      numbers.push_back(comm->received[call.peer]++);
+      all.awaited.insert({call.peer, comm->rank, numbers.back()});
     } else {
-      numbers.of_call.push_back(comm->reduced++);
-      all.sums[numbers.of_call.back()][comm->rank] = std::move(bytes);
+      numbers.push_back(comm->reduced++);
+      all.sums[numbers.back()][comm->rank] = std::move(bytes);
     }
   }
 }
@@ -306,7 +304,7 @@ bool Fake::ready(ncclComm* comm, const std::vector<Call>& calls, const Numbers& 
   const Clique& all = *comm->clique;
   for (size_t i = 0; i < calls.size(); ++i) {
     const Call& call = calls[i];
-    const uint64_t n = numbers.of_call[i];
+    const uint64_t n = numbers[i];
     if (call.kind == Call::Send && all.awaited.count({comm->rank, call.peer, n}) == 0) return false;
     if (call.kind == Call::Receive && all.letters.count({call.peer, comm->rank, n}) == 0)
       return false;
@@ -324,8 +322,8 @@ void Fake::take(ncclComm* comm, const std::vector<Call>& calls, const Numbers& n
     if (call.kind == Call::Send) continue;
     const std::vector<char> bytes =
         call.kind == Call::Receive
-            ? comm->clique->letters.at({call.peer, comm->rank, numbers.of_call[i]})
-            : fake_sum(comm->clique->sums.at(numbers.of_call[i]), call.size, call.type, call.op);
+            ? comm->clique->letters.at({call.peer, comm->rank, numbers[i]})
+            : fake_sum(comm->clique->sums.at(numbers[i]), call.size, call.type, call.op);
     if (bytes.size() == call.size)
       rig.copy(call.to, bytes.data(), call.size);
     else
