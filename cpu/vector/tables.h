@@ -41,6 +41,15 @@ inline float horner(float x) {
     return fused(horner<C, First + 1>(x), x, C[First]);
 }
 
+/// Σ row(First + i)·xⁱ, to the last row.
+template <int First, int Last, class Row>
+[[gnu::always_inline]] inline float horner_of_rows(float x, Row row) {
+  if constexpr (First == Last)
+    return row(Last);
+  else
+    return fused(horner_of_rows<First + 1, Last>(x, row), x, row(First));
+}
+
 /// Two numbers into column n of rows 0 and 1, and what those floats lack of them into 2 and 3.
 template <size_t Rows>
 constexpr void split(float (&row)[Rows][16], int n, const double* exact) {
