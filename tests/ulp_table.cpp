@@ -27,10 +27,10 @@ struct Function {
   }
 #define FUNCTION(word) FUNCTION_WITHIN(word, 0.51)
 const Function kFunctions[] = {
-    FUNCTION(exp),
+    FUNCTION_WITHIN(exp, 0.54),
     FUNCTION(exp2),
     FUNCTION(expm1),
-    FUNCTION_WITHIN(log, 0.53),
+    FUNCTION_WITHIN(log, 0.58),
     FUNCTION(log1p),
     FUNCTION(log2),
     FUNCTION(log10),
@@ -42,7 +42,7 @@ const Function kFunctions[] = {
     FUNCTION(atan),
     FUNCTION(sinh),
     FUNCTION(cosh),
-    FUNCTION_WITHIN(tanh, 0.52),
+    FUNCTION_WITHIN(tanh, 0.60),
     FUNCTION(asinh),
     FUNCTION(acosh),
     FUNCTION(atanh),
