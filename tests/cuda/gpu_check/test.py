@@ -86,7 +86,7 @@ code, said, steps = Machine("crash", torch=CRASHES).run("--bench")
 check("a torch that crashes costs its own lines",
       code == 0 and len(steps["bench"]["lines"]) == 9 and "exit code -11" in steps["bench"]["failed"][0])
 
-code, said, steps = Machine("hang", bench=GOOD_BENCH + '[ "$workload" != a1024 ] || sleep 100').run("--bench", "--minutes", "0.05")
+code, said, steps = Machine("hang", bench=GOOD_BENCH + '[ "$workload" != a1024 ] || sleep 100').run("--bench", "--minutes", "0.2")
 check("a benchmark that hangs leaves the lines before it, and its own",
       code == 1 and steps["bench"]["result"] == "failed" and
       [line["workload"] for line in steps["bench"]["lines"]] == ["", "a128", "a1024"])
