@@ -56,11 +56,15 @@ class Buffer : public RefCounted {
   bool graphs_hold() const { return graphs_.load(std::memory_order_relaxed) != 0; }
   /// While on, unique() does not count one handle, which is a BufferSlot's.
   void keep(bool on) { on ? set(kKept) : clear(kKept); }
-  /// True if there is one handle, besides a kept one.
-  bool unique() const { return use_count() == 1 + has(kKept); }
-  /// True if there is one handle, besides a kept one and those of graphs.
+  /// From here on unique() does not count one handle, which is that of a call that will write the
+  /// buffer (core/capture/peephole.h). False if there is one already.
+  bool hold_for_call() { return !(flags_.fetch_or(kCalled, std::memory_order_relaxed) & kCalled); }
+  void release_from_call() { clear(kCalled); }
+  /// True if there is one handle, besides a kept one and a call's.
+  bool unique() const { return use_count() == 1 + uncounted(); }
+  /// True if there is one handle, besides a kept one, a call's and those of graphs.
   bool only_graphs_hold_besides() const {
-    return use_count() == 1 + has(kKept) + graphs_.load(std::memory_order_relaxed);
+    return use_count() == 1 + uncounted() + graphs_.load(std::memory_order_relaxed);
   }
   uint64_t version() const {
     const uint64_t count = version_.load(std::memory_order_relaxed);
@@ -80,12 +84,20 @@ class Buffer : public RefCounted {
  private:
   friend void dispose(Buffer*) noexcept;
   ~Buffer();
-  enum Flag : uint8_t { kPart = 1, kWhole = 2, kExposed = 4, kPartExposed = 8, kKept = 16 };
+  enum Flag : uint8_t {
+    kPart = 1,
+    kWhole = 2,
+    kExposed = 4,
+    kPartExposed = 8,
+    kKept = 16,
+    kCalled = 32
+  };
   bool has(int flags) const { return (flags_.load(std::memory_order_relaxed) & flags) != 0; }
   void set(Flag flag) { flags_.fetch_or(flag, std::memory_order_relaxed); }
   void clear(Flag flag) {
     flags_.fetch_and(static_cast<uint8_t>(~flag), std::memory_order_relaxed);
   }
+  int uncounted() const { return has(kKept) + has(kCalled); }
   uint64_t joined_version(uint64_t count) const;
   void bump_joined();
 

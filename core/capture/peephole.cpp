@@ -16,14 +16,6 @@ Array stand_in(const Array& a) {
   return {make_ref<Buffer>(b.bytes(), b.size(), b.device(), &leave, b.context(), b.pinned()),
           a.shape(), a.strides(), a.offset(), a.dtype()};
 }
-template <class... A>
-void make_stand_ins(A&... arrays) {
-  ((arrays = stand_in(arrays)), ...);
-}
-void make_stand_ins(std::vector<Array>& list) {
-  for (Array& a : list) a = stand_in(a);
-}
-
 void wrote(const Array& a) {
   if (a.defined()) a.bump_version();
 }
@@ -55,12 +47,32 @@ bool has(const std::vector<Array>& list, const Array& wanted) {
 
 }  // namespace
 
+FusedCalls::Kept::~Kept() {
+  for (const Memory& m : all_)
+    if (m.uncounted) m.buffer->release_from_call();
+}
+void FusedCalls::Kept::add(const Array& a) {
+  if (!a.defined()) return;
+  const auto here = [&](const Memory& m) { return m.buffer == a.buffer(); };
+  if (std::any_of(all_.begin(), all_.end(), here)) return;
+  all_.push_back({a.buffer(), a.buffer()->hold_for_call()});
+}
+
+template <class... A>
+void FusedCalls::make_stand_ins(A&... arrays) {
+  ((kept_.add(arrays), arrays = stand_in(arrays)), ...);
+}
+void FusedCalls::make_stand_ins(std::vector<Array>& list) {
+  for (Array& a : list) make_stand_ins(a);
+}
+
 void FusedCalls::Check::pass_on(Backend& to) const {
   if (!grads.empty()) to.unscale(grads, inv_scale, found_inf, first);
 }
 
 void FusedCalls::settle() {
   // Taken out first: the calls by which a backend does it come by here again.
+  const Kept memory = std::move(kept_);
   const auto held = std::exchange(held_, {});
   if (const auto* c = std::get_if<CrossEntropy>(&held)) {
     to().cross_entropy(*c);
@@ -110,6 +122,7 @@ bool FusedCalls::scale(const CheckedScale& s) {
   }
   const auto* c = std::get_if<CrossEntropy>(&held_);
   if (!c || !same(c->mean, s.x)) return false;
+  const Kept memory = std::move(kept_);
   const auto held = std::exchange(held_, {});
   to().run(std::get<CrossEntropy>(held), s);
   return true;
@@ -121,6 +134,7 @@ bool FusedCalls::check_mlp(const GradientCheck& c) {
   if (!m || !m->scaling || !c.found_inf.defined()) return false;
   for (const Array& g : c.grads)
     if (g.defined() && !has(m->task.dweights, g) && !has(m->task.dbiases, g)) return false;
+  const Kept memory = std::move(kept_);
   const auto held = std::exchange(held_, {});
   to().run(std::get<Mlp>(held).task, *std::get<Mlp>(held).scaling, c);
   return true;
@@ -141,6 +155,7 @@ void FusedCalls::list_norm(const ListNorm& n) {
     settle();
     return to().list_norm(n);
   }
+  const Kept memory = std::move(kept_);
   const auto held = std::exchange(held_, {});
   const auto& [grads, inv_scale, found_inf, first] = std::get<Check>(held);
   to().run(GradientCheck{grads, inv_scale, found_inf, first, true}, n);
@@ -157,17 +172,16 @@ void FusedCalls::take_clip(Update& update) {
   update.control.clip = clip->inv_scale;
   update.clip = {.grads = std::move(others), .inv_scale = clip->inv_scale};
   clip->grads.clear();
-  for (UpdateSlot& s : update.slots) {
-    update.clipped.push_back(s.grad);
-    make_stand_ins(s.grad);
-  }
+  for (UpdateSlot& s : update.slots) make_stand_ins(s.grad);
 }
 
 void FusedCalls::update(std::span<const UpdateSlot> slots, const UpdateRule& rule,
                         const StepControl& control) {
   Update u{{slots.begin(), slots.end()}, rule, control};
   take_clip(u);
+  Kept clipped = std::move(kept_);
   settle();
+  kept_ = std::move(clipped);
   for (UpdateSlot& s : u.slots) {
     for (Array* a : {&s.param, &s.step, &s.keeping.extra, &s.low}) wrote(*a), make_stand_ins(*a);
     for (Array& m : s.moments) wrote(m), make_stand_ins(m);
@@ -181,6 +195,7 @@ void FusedCalls::transition(const Transition& t) {
     settle();
     return to().transition(t);
   }
+  const Kept memory = std::move(kept_);
   const auto held = std::exchange(held_, {});
   const Update& mine = std::get<Update>(held);
   to().run(ListUpdate{mine.slots, mine.rule, mine.control}, t);

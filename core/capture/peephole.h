@@ -1,6 +1,7 @@
 // Joins neighbouring calls of a captured step, so that a device can do them at once.
 #pragma once
 #include <optional>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -20,8 +21,8 @@ namespace halftape {
 /// Call settle() at the end: a call that is still held back would be lost.
 ///
 /// No one can see that a call was held back. Versions are raised when the call comes, and its
-/// results are as unique as if they were computed. Therefore a held call does not keep memory
-/// alive: the memory of the step must live until the step is replayed.
+/// results are as unique as if they were computed. Their memory is kept until then, though nobody
+/// else may want them any more: what is allocated meanwhile must not lie there.
 class FusedCalls final : public ForwardingBackend {
  public:
   using ForwardingBackend::ForwardingBackend;
@@ -37,6 +38,25 @@ class FusedCalls final : public ForwardingBackend {
   bool try_fused(std::span<const Call> calls) override;
 
  private:
+  /// Keeps memory that a held call writes, without being seen by Buffer::unique().
+  class Kept {
+   public:
+    Kept() = default;
+    Kept(Kept&& other) noexcept : all_(std::exchange(other.all_, {})) {}
+    Kept& operator=(Kept&& other) noexcept {
+      std::swap(all_, other.all_);
+      return *this;
+    }
+    ~Kept();
+    void add(const Array& a);
+
+   private:
+    struct Memory {
+      BufferPtr buffer;
+      bool uncounted;  // by unique(), unless another call holds it, too
+    };
+    std::vector<Memory> all_;
+  };
   struct Mlp {
     MlpLoss task;
     std::optional<CheckedScale> scaling;
@@ -51,16 +71,19 @@ class FusedCalls final : public ForwardingBackend {
     std::vector<UpdateSlot> slots;
     UpdateRule rule;
     StepControl control;
-    std::vector<Array> clipped = {};  // the gradients that it clips: keeps their memory
-    Check clip = {};                  // of gradients that no update has taken yet
+    Check clip = {};  // of gradients that no update has taken yet
   };
   void before(const std::string&, const Touched&) override { settle(); }
+  template <class... A>
+  void make_stand_ins(A&... arrays);
+  void make_stand_ins(std::vector<Array>& list);
   bool hold(const MlpLoss& m);
   bool scale(const CheckedScale& s);
   bool check_mlp(const GradientCheck& c);
   void take_clip(Update& update);
 
   std::variant<std::monostate, CrossEntropy, Mlp, Check, Update> held_;
+  Kept kept_;  // what held_ writes
 };
 
 }  // namespace halftape
