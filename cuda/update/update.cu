@@ -103,13 +103,13 @@ __global__ void begin_update(const __grid_constant__ Chunk<Slot<A>> list, Rule g
   }
 }
 
-/// Calls clip(entry, factor) and update(entry, start) in every block, and does the work of the last
-/// block. start() gives the Start, and may wait for it: all threads call it once, as late as they
-/// can.
-template <class Rule, class A, class C, class F>
+/// Calls clip(entry, factor), fetched = fetch(entry) and update(entry, start, fetched) in every
+/// block, and does the work of the last block. What is fetched is under way while the block waits
+/// for its Start.
+template <class Rule, class A, class C, class P, class F>
 __device__ void counted(const Chunk<Slot<A>>& list, const Rule& rule, const Control& control,
                         const StartSource<Rule>& starts, const LastBlockWork& last_work,
-                        const C& clip, const F& update) {
+                        const C& clip, const P& fetch, const F& update) {
   __shared__ __align__(16) unsigned char room[sizeof(Start<Rule>)];
   auto& shared = *reinterpret_cast<Start<Rule>*>(room);
   const bool skips = control.skips(), has_work = blockIdx.x < list.blocks();
@@ -117,14 +117,13 @@ __device__ void counted(const Chunk<Slot<A>>& list, const Rule& rule, const Cont
   if (has_work && clip_by != 1) clip(list.entry_of(blockIdx.x), clip_by);
   if (skips && !last_work.moves) return;
   const bool works = !skips && has_work;
-  const int e = works ? list.entry_of(blockIdx.x) : 0;
-  if (works && starts.own && threadIdx.x == 0) shared = start_of(list.entries[e], rule);
-  const auto start = [&] {
-    if (!starts.own) return starts.given ? starts.given[e] : Start<Rule>{};
-    __syncthreads();
-    return shared;
-  };
-  if (works) update(e, start);
+  if (works) {
+    const int e = list.entry_of(blockIdx.x);
+    if (starts.own && threadIdx.x == 0) shared = start_of(list.entries[e], rule);
+    const auto fetched = fetch(e);
+    if (starts.own) __syncthreads();
+    update(e, starts.own ? shared : starts.given ? starts.given[e] : Start<Rule>{}, fetched);
+  }
   if (!last_work.counter.count || !last_work.counter.is_last()) return;
   if (starts.own && !skips)
     for (int i = static_cast<int>(threadIdx.x); i < list.count; i += kThreads)
@@ -210,17 +209,32 @@ using Packs = Chunk<Slot<Flat<Arrays<Rule>::kCount>>>;
 template <class Rule>
 using Elements = Chunk<Slot<Layout<Arrays<Rule>::kCount>>>;
 
+/// This thread's pack of each array of a parameter, if it is whole.
+template <class Rule>
+struct Fetched {
+  int64_t pack;
+  bool whole;
+  RawPack raw[Arrays<Rule>::kCount];
+
+  __device__ Fetched(const Packs<Rule>& list, int e)
+      : pack(static_cast<int64_t>(blockIdx.x - list.first_block[e]) * kThreads + threadIdx.x),
+        whole(list.entries[e].arrays.numel - pack * kPack >= kPack) {
+    const auto& slot = list.entries[e];
+    for (int a = 0; a < Arrays<Rule>::kCount; ++a)
+      if (whole && Arrays<Rule>::is_read(slot.used, a))
+        raw[a] = fetch_pack(slot.arrays.base[a], slot.arrays.dtype[a], pack);
+  }
+};
+
 /// Updates this thread's pack of a parameter.
-template <class Rule, class F>
+template <class Rule>
 __device__ void update_pack(const Packs<Rule>& list, int e, const Rule& rule, float inv,
-                            const F& get_start) {
+                            const Start<Rule>& start, const Fetched<Rule>& fetched) {
   constexpr int N = Arrays<Rule>::kCount;
   const Slot<Flat<N>>& slot = list.entries[e];
   const Flat<N>& arrays = slot.arrays;
-  const int64_t pack =
-      static_cast<int64_t>(blockIdx.x - list.first_block[e]) * kThreads + threadIdx.x;
-  if (arrays.numel - pack * kPack < kPack) {
-    const Start<Rule> start = get_start();
+  const int64_t pack = fetched.pack;
+  if (!fetched.whole) {
     for (int64_t i = pack * kPack; i < arrays.numel; ++i) {
       char* at[N];
       for (int a = 0; a < N; ++a) at[a] = arrays.base[a] + i * element_size(arrays.dtype[a]);
@@ -228,14 +242,9 @@ __device__ void update_pack(const Packs<Rule>& list, int e, const Rule& rule, fl
     }
     return;
   }
-  RawPack raw[N];
-  for (int a = 0; a < N; ++a)
-    if (Arrays<Rule>::is_read(slot.used, a))
-      raw[a] = fetch_pack(arrays.base[a], arrays.dtype[a], pack);
-  const Start<Rule> start = get_start();
   float lanes[N][kPack] = {};
   for (int a = 0; a < N; ++a)
-    if (Arrays<Rule>::is_read(slot.used, a)) unpack(lanes[a], raw[a], arrays.dtype[a]);
+    if (Arrays<Rule>::is_read(slot.used, a)) unpack(lanes[a], fetched.raw[a], arrays.dtype[a]);
   if (slot.weights == Weights::Stochastic) {
 #pragma unroll
     for (int i = 0; i < kPack; i += 4) {
@@ -269,8 +278,9 @@ __global__ void update_packs(const __grid_constant__ Packs<Rule> list, Rule give
         (void)check_pack({{arrays.base[g]}, arrays.numel, {arrays.dtype[g]}},
                          block * kThreads + threadIdx.x, by, true);
       },
-      [&](int e, const auto& get_start) {
-        update_pack<Rule>(list, e, rule, control.factor(), get_start);
+      [&](int e) { return Fetched<Rule>(list, e); },
+      [&](int e, const Start<Rule>& start, const Fetched<Rule>& fetched) {
+        update_pack<Rule>(list, e, rule, control.factor(), start, fetched);
       });
 }
 
@@ -299,8 +309,8 @@ __global__ void update_elements(const __grid_constant__ Elements<Rule> list, Rul
           (void)check_any(at[g], slot.arrays.dtype[g], by, true);
         });
       },
-      [&](int e, const auto& get_start) {
-        const Start<Rule> start = get_start();
+      [](int) { return 0; },
+      [&](int e, const Start<Rule>& start, int) {
         each(e, [&](const auto& slot, int64_t i, auto& at) {
           update_at<Rule, S, false>(rule, slot, at, i, inv, start);
         });
