@@ -34,8 +34,9 @@ inline Array twin(const Array& a) {
 }
 
 /// Empty if both hold the same numbers, including those between the elements, within `ulps` of the
-/// larger number. NaN equals NaN.
-inline std::string differ_on_gpu(const Array& gpu, const Array& cpu, double ulps = 0) {
+/// larger number, or `slack`. NaN equals NaN.
+inline std::string differ_on_gpu(const Array& gpu, const Array& cpu, double ulps = 0,
+                                 double slack = 0) {
   const Array back = on_cpu(gpu);
   if (back.buffer()->size() != cpu.buffer()->size()) return "other sizes";
   // A buffer of the CPU is rounded up; what follows the bytes of one made on the GPU is unknown.
@@ -52,7 +53,7 @@ inline std::string differ_on_gpu(const Array& gpu, const Array& cpu, double ulps
       continue;
     const double size = std::max(std::abs(x), std::abs(y));
     if (is_floating_point(cpu.dtype()) && std::isfinite(size) &&
-        std::abs(x - y) <= ulps * std::max(epsilon(cpu.dtype()) * size, 1e-7))
+        std::abs(x - y) <= std::max(ulps * std::max(epsilon(cpu.dtype()) * size, 1e-7), slack))
       continue;
     std::ostringstream text;
     text.precision(17);

@@ -56,10 +56,10 @@ struct Settings {
   // cuBLASLt:
   NanInRelu nan_in_relu = NanInRelu::Swallowed;
   bool gelu_by_erf = false;          // its GELU is not the tanh form
-  bool coarse_tanh = false;          // that form with the hardware's tanh, right to 2^-11
+  double tanh_error = 0;             // of that form, relative: 2^-11 by the hardware's tanh
   bool turned_masks = false;         // the bits of a mask's bytes lie the other way round
   bool zeros_have_bits = false;      // ReLU's mask lets the gradient of an exact 0 pass
-  bool bias_after_rounding = false;  // 16-bit results are rounded before a bias is added, too
+  bool bias_after_rounding = false;  // 16-bit results are rounded before C or a bias is added, too
   bool more_kernels = false;  // long sums and bias gradients are completed by kernels of their own
   Refusals refuses{};
   bool wide_bias_gradients = true;  // has algorithms for BGRADA and BGRADB of a float32 D of halves

@@ -132,14 +132,15 @@ Array columns_apart(const Conv& c, const Array& x, const Shape& count) {
 /// to (n, groups, rows, l) ← kernel (groups, rows, depth)·from (n, groups, depth, l), with a bias
 /// for each row, or none. One rounding.
 void multiply_apart(const Array& to, const Array& kernel, const Array& from, const Array& bias) {
-  if (bias.defined())
-    backend(to.device()).copy(to, bias.reshape({1, to.size(1), to.size(2), 1}).expand(to.shape()));
   const Shape batch{to.size(0), kernel.size(0), kernel.size(1), kernel.size(2)};
-  backend(to.device())
-      .gemm({.d = to,
-             .a = kernel.unsqueeze(0).expand(batch),
-             .b = from,
-             .beta = bias.defined() ? 1.0 : 0.0});
+  const Array sums = bias.defined() && is_narrow(to.dtype())
+                         ? Array(to.shape(), compute_dtype(to.dtype()), to.device())
+                         : to;
+  backend(to.device()).gemm({.d = sums, .a = kernel.unsqueeze(0).expand(batch), .b = from});
+  if (bias.defined())
+    backend(to.device())
+        .binary(BinaryOps::index<formula::Add>(), to, sums,
+                bias.reshape({1, to.size(1), to.size(2), 1}).expand(to.shape()));
 }
 
 /// If strides are 1, x is a convolution of y, with kernels that are turned round. It rounds once

@@ -140,7 +140,7 @@ std::vector<Library> other_libraries(const simt::Settings& like) {
   add("ReLU swallows NaN", [](auto& s) { s.nan_in_relu = NanInRelu::Swallowed; });
   add("ReLU keeps NaN without its bit", [](auto& s) { s.nan_in_relu = NanInRelu::KeptWithout; });
   add("GELU by erf", [](auto& s) { s.gelu_by_erf = true; });
-  add("coarse tanh", [](auto& s) { s.coarse_tanh = true; });
+  add("coarse tanh", [](auto& s) { s.tanh_error = 0x1p-11; });
   add("turned masks", [](auto& s) { s.turned_masks = true; });
   add("zeros have bits", [](auto& s) { s.zeros_have_bits = true; });
   add("bias after rounding", [](auto& s) { s.bias_after_rounding = true; });

@@ -343,7 +343,8 @@ TEST_SUITE("cuda") {
                                .alpha = 0.5});
           const auto alone = values(one), batched = values(y.select(0, i).select(0, h));
           for (size_t j = 0; j < alone.size(); ++j)
-            REQUIRE(alone[j] == doctest::Approx(batched[j]).epsilon(epsilon(d)));
+            REQUIRE(std::abs(alone[j] - batched[j]) <=  // the order of a sum may be another
+                    (d == kFloat16 ? 1 : C) * epsilon(d) * (1 + std::abs(batched[j])));
         }
     }
   }

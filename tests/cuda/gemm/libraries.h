@@ -41,8 +41,9 @@ inline std::vector<Behaviour> behaviours() {
   add("an exact 0 has a bit", [](S s) { s.zeros_have_bits = true; });
   add("masks the other way round", [](S s) { s.turned_masks = true; });
   add("GELU by erf", [](S s) { s.gelu_by_erf = true; });
-  add("GELU by the hardware's tanh", [](S s) { s.coarse_tanh = true; });
-  add("a bias after the rounding", [](S s) { s.bias_after_rounding = true; });
+  add("GELU by the hardware's tanh", [](S s) { s.tanh_error = 0x1p-11; });
+  add("GELU right to a dozen float32 ulps", [](S s) { s.tanh_error = 0x1p-20; });
+  add("C and bias after the rounding", [](S s) { s.bias_after_rounding = true; });
   add("no wide gradients of biases", [](S s) { s.wide_bias_gradients = false; });
   add("more kernels than calls", [](S s) { s.more_kernels = true; });
   // CUBLAS_STATUS_NOT_SUPPORTED, _INVALID_VALUE, _INTERNAL_ERROR, _ARCH_MISMATCH

@@ -96,6 +96,23 @@ TEST_CASE("whatever cuBLASLt answers, a captured step of a ReLU net gives the sa
   check_steps(Activation::Relu, "ReLU", 1, 0);
 }
 
+TEST_CASE("whatever cuBLASLt does, what is added to a product of halves is not rounded before") {
+  // 2048 + 1 and 1 more: 2050 when rounded once, 2048 when twice.
+  const Array a = full({1, 2}, 1, kFloat16, kCUDA), b = full({2, 1}, 1, kFloat16, kCUDA),
+              bias = full({1}, 1, kFloat16, kCUDA);
+  backend(kCUDA).fill(a.slice(1, 0, 1), 2048);
+  for (const Behaviour& behaviour : behaviours()) {
+    CAPTURE(behaviour.name);
+    const Warnings warnings;
+    const Library library(behaviour.settings);
+    const Array to = full({1, 1}, 1, kFloat16, kCUDA), both = full({1, 1}, -1, kFloat16, kCUDA);
+    backend(kCUDA).gemm({.d = to, .a = a, .b = b, .beta = 1});
+    CHECK(to.to(kCPU).to(kFloat64).data<double>()[0] == 2050);
+    backend(kCUDA).gemm({.d = both, .a = a, .b = b, .bias = &bias, .beta = -1});
+    CHECK(both.to(kCPU).to(kFloat64).data<double>()[0] == 2052);  // 2051 is halfway
+  }
+}
+
 TEST_CASE("whatever cuBLASLt answers, a captured step of a GELU net gives the same weights") {
   check_steps(Activation::Gelu, "GELU", 10, 8);
 }

@@ -83,11 +83,11 @@ S rounded(S v, int type) {
 
 // The tanh form: Hendrycks & Gimpel 2016, arXiv:1606.08415, section 2.
 constexpr double kRootTwoOverPi = 0.79788456080286535588, kCubic = 0.044715;
-/// tanh, or what the hardware's tanh.approx.f32 may give: a relative error of 2^-11.
+/// tanh, with the relative error that the settings say.
 template <class S>
 S tanh_of(S x) {
   const S t = std::tanh(x);
-  return settings.coarse_tanh ? t * (1 - S(0x1p-11)) : t;
+  return t * S(1 - settings.tanh_error);
 }
 template <class S>
 S gelu(S x) {
@@ -166,8 +166,8 @@ struct Product {
         for (std::uint64_t r = 0; r < m; ++r) column[r] += left[p * m + r] * right[j * k + p];
       for (std::uint64_t r = 0; r < m; ++r) {
         S v = al * column[r];
+        if (settings.bias_after_rounding && (be != 0 || e.bias)) v = rounded(v, d_layout.type);
         if (be != 0) v += be * load<S>(c, at(c_layout, r, j, i), c_layout.type);
-        if (e.bias && settings.bias_after_rounding) v = rounded(v, d_layout.type);
         if (e.bias) v += load<S>(o.bias, vector_at(r), d_layout.type);
         v = activate(e, v, r, j, i);
         row_sums[r] += v;

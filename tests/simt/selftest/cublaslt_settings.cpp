@@ -37,7 +37,7 @@ TEST_CASE("what is not written down of epilogues is as the settings say") {
   run(CUBLASLT_EPILOGUE_RELU_AUX);
   CHECK(to_host(mask, 1)[0] == 0x20);
   const float exact = run(CUBLASLT_EPILOGUE_GELU)[2];
-  simt::settings.coarse_tanh = true;
+  simt::settings.tanh_error = 0x1p-11;
   const float coarse = run(CUBLASLT_EPILOGUE_GELU)[2];
   CHECK(coarse != exact);
   CHECK(coarse == doctest::Approx(exact).epsilon(0x1p-11));
