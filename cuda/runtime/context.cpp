@@ -155,8 +155,11 @@ void* Context::from_pool(size_t bytes, cudaStream_t stream) {
   void* block = nullptr;
   const size_t size = std::max<size_t>(bytes, 1);
   check(cudaSetDevice(index_), "choosing the device");
-  cudaError_t result = cudaMallocFromPoolAsync(&block, size, pool_, stream);
-  if (result == cudaErrorMemoryAllocation) {
+  // The driver may take seconds to find out that it never has so much.
+  cudaError_t result = size > properties_.totalGlobalMem
+                           ? cudaErrorMemoryAllocation
+                           : cudaMallocFromPoolAsync(&block, size, pool_, stream);
+  if (result == cudaErrorMemoryAllocation && size <= properties_.totalGlobalMem) {
     (void)cudaGetLastError();
     if (!capturing()) empty_cache();  // which waits
     result = cudaMallocFromPoolAsync(&block, size, pool_, stream);
