@@ -7,6 +7,19 @@
 using namespace halftape;
 using namespace halftape::testing;
 
+namespace {
+
+/// A GPU's library may sum in another order for another layout: there, numbers whose sums are
+/// exact.
+Array factors(const Shape& shape, Dtype dtype, uint32_t seed) {
+  if (get_default_device().is_cpu()) return numbers(shape, dtype, seed, false);
+  const Array whole(shape, kInt64, kCPU);
+  backend(kCPU).random(whole, Distribution::Bits, -3, 4, {.seed = seed, .offset = 0});
+  return whole.to(dtype);
+}
+
+}  // namespace
+
 TEST_CASE("matrix products give the same bits in every layout") {
   struct Size {
     int64_t m, n, k;
@@ -17,7 +30,7 @@ TEST_CASE("matrix products give the same bits in every layout") {
                        Size{1, 1, 1000}, Size{129, 1, 100}, Size{1, 257, 100}, Size{129, 257, 40},
                        Size{70, 260, 300}, Size{3, 4, 0}, Size{0, 4, 3}, Size{3, 0, 3}}) {
     for (const Dtype d : floats) {
-      const auto random = [d](const Shape& s, uint32_t seed) { return numbers(s, d, seed, false); };
+      const auto random = [d](const Shape& s, uint32_t seed) { return factors(s, d, seed); };
       for (const double beta : {0.0, 0.5})
         check({"gemm",
                {random({z.m, z.n}, 1)},
@@ -38,7 +51,7 @@ TEST_CASE("matrix products give the same bits in every layout") {
 TEST_CASE("what follows a product inside its call gives the same bits in every layout") {
   for (const Shape& z : {Shape{5, 6, 7}, Shape{33, 31, 9}, Shape{3, 8, 0}, Shape{129, 257, 40}}) {
     for (const Dtype d : floats) {
-      const auto random = [d](const Shape& s, uint32_t seed) { return numbers(s, d, seed, false); };
+      const auto random = [d](const Shape& s, uint32_t seed) { return factors(s, d, seed); };
       const Array a = random({z[0], z[2]}, 2), b = random({z[2], z[1]}, 3),
                   y = random({z[0], z[1]}, 1), columns = random({z[1]}, 4),
                   rows = random({z[0]}, 5);

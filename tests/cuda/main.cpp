@@ -29,6 +29,11 @@ simt::Order order() {
   return simt::Order::Forward;
 }
 
+/// HALFTAPE_SIMT_LATE: work is done when somebody waits for it, as on a GPU that runs late.
+simt::Mode mode() {
+  return std::getenv("HALFTAPE_SIMT_LATE") ? simt::Mode::Deferred : simt::Mode::Immediate;
+}
+
 /// HALFTAPE_SIMT_SHARED: the bytes of shared memory that a block may ask for.
 size_t shared_memory() {
   const char* said = std::getenv("HALFTAPE_SIMT_SHARED");
@@ -61,6 +66,7 @@ int main(int argc, char** argv) {
   using namespace halftape;
 #if defined(HALFTAPE_SIMT)
   simt::settings.order = order();
+  simt::settings.mode = mode();
   simt::settings.shared_memory = shared_memory();
   simt::settings.devices = 2;
   const TallyFile tally;

@@ -83,8 +83,8 @@ TEST_CASE("embedding_bag gives PyTorch's sums, means and maxima, and their gradi
 TEST_CASE("offsets that are no bags are refused; a GPU's are not read, and its bags are checked") {
   const Tensor table = ones({3, 1}), at = tensor({0, 1, 2});
   const auto refused = [&](const Tensor& offsets, const char* told, bool include_last = false) {
-    CHECK_THROWS_WITH_AS(embedding_bag(table, at, offsets, BagMode::Sum, {}, include_last),
-                         doctest::Contains(told), Error);
+    CHECK(has(message([&] { embedding_bag(table, at, offsets, BagMode::Sum, {}, include_last); }),
+              told));
   };
   if (table.is_cuda()) {
     refused(tensor({1}), "embedding_bag: bag -1 at position 0 is out of range [0, 1)");
