@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """PyTorch's side of bench_train_step: the same workloads, as lines of JSON.
 
-usage: benchmarks/train_step_torch.py [--device cuda|cpu] [--dtype float16|bfloat16] [--only a128,a1024,b,c]
+usage: benchmarks/train_step_torch.py [--device cuda|cpu] [--dtype float16|bfloat16] [--only a128,a1024,b,c,d,e]
                                       [--configs eager,fused,graph,cgraph] [--seconds S]
 
 eager    AdamW (foreach), GradScaler
 fused    AdamW(fused=True)
 graph    the whole step, with a capturable fused AdamW, in one CUDA graph
 cgraph   the same of a model compiled with max-autotune-no-cudagraphs: the strongest baseline
+
+Attention is scaled_dot_product_attention, and pictures lie channels_last, as PyTorch recommends.
 """
 import argparse
 import json
@@ -23,11 +25,14 @@ WORKLOADS = {  # widths, batch, with classes?
     "a1024": ([784, 256, 256, 10], 1024, True),
     "b": ([64] * 5 + [16], 1 << 18, False),
     "c": ([4096] * 5, 8192, False),
+    "d": ("gpt", 64, True),
+    "e": ("resnet", 512, True),
 }
 BLOCKS = 15
+SYMBOLS, CONTEXT, WIDTH, HEADS, LAYERS, DROPOUT = 65, 256, 384, 6, 6, 0.2
 
 
-def net(widths):
+def mlp(widths):
     layers = []
     for i, (a, b) in enumerate(zip(widths, widths[1:])):
         layers.append(nn.Linear(a, b))
@@ -36,18 +41,76 @@ def net(widths):
     return nn.Sequential(*layers)
 
 
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.ln_1, self.ln_2 = nn.LayerNorm(WIDTH, bias=False), nn.LayerNorm(WIDTH, bias=False)
+        self.attention, self.projection = nn.Linear(WIDTH, 3 * WIDTH, bias=False), nn.Linear(WIDTH, WIDTH, bias=False)
+        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH, bias=False), nn.Linear(4 * WIDTH, WIDTH, bias=False)
+
+    def forward(self, x):
+        q, k, v = (t.unflatten(2, (HEADS, -1)).transpose(1, 2) for t in self.attention(self.ln_1(x)).split(WIDTH, 2))
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=DROPOUT).transpose(1, 2).flatten(2)
+        x = x + F.dropout(self.projection(mixed), DROPOUT)
+        return x + F.dropout(self.down(F.gelu(self.up(self.ln_2(x)))), DROPOUT)
+
+
+class GPT(nn.Module):
+    """That of samples/char_gpt: the embedding is also the output layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.symbols, self.places = nn.Embedding(SYMBOLS, WIDTH), nn.Embedding(CONTEXT, WIDTH)
+        self.blocks = nn.Sequential(*(Block() for _ in range(LAYERS)))
+        self.last = nn.LayerNorm(WIDTH, bias=False)
+
+    def forward(self, text):
+        x = F.dropout(self.symbols(text) + self.places.weight, DROPOUT)
+        return F.linear(self.last(self.blocks(x)), self.symbols.weight).flatten(0, 1)
+
+
+def convolution(a, b, *more):
+    return nn.Sequential(nn.Conv2d(a, b, 3, padding=1, bias=False), nn.BatchNorm2d(b), nn.ReLU(), *more)
+
+
+class Residual(nn.Sequential):
+    def forward(self, x):
+        return x + super().forward(x)
+
+
+def resnet9():
+    def halve():
+        return nn.MaxPool2d(2)
+    return nn.Sequential(convolution(3, 64), convolution(64, 128, halve()), Residual(convolution(128, 128), convolution(128, 128)),
+                         convolution(128, 256, halve()), convolution(256, 512, halve()),
+                         Residual(convolution(512, 512), convolution(512, 512)), nn.MaxPool2d(4), nn.Flatten(), nn.Linear(512, 10))
+
+
 def training(name, config, dtype, device):
     """A step, and whether it is to be captured."""
     torch.manual_seed(0)
     widths, batch, classes = WORKLOADS[name]
-    model = net(widths).to(device)
-    x = torch.randn(batch, widths[0], device=device)
-    y = torch.randint(0, widths[-1], (batch,), device=device) if classes else \
-        torch.randn(batch, widths[-1], device=device)
     captured = config in ("graph", "cgraph")
     options = {"fused": True, "capturable": captured} if config != "eager" and device == "cuda" else {}
-    optimizer = torch.optim.AdamW(model.parameters(), lr=torch.tensor(1e-3, device=device) if captured else 1e-3,
-                                  betas=(0.9, 0.99), weight_decay=0.0, **options)
+    lr = torch.tensor(1e-3, device=device) if captured else 1e-3
+    if widths == "gpt":
+        model = GPT().to(device)
+        x, y = (torch.randint(0, SYMBOLS, (batch, CONTEXT), device=device) for _ in range(2))
+        y = y.flatten()
+        groups = [{"params": [p for p in model.parameters() if p.dim() == d], "weight_decay": w} for d, w in ((2, 0.1), (1, 0.0))]
+        optimizer = torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.99), **options)
+    elif widths == "resnet":
+        model = resnet9().to(device, memory_format=torch.channels_last)
+        x = torch.randn(batch, 3, 32, 32, device=device).to(memory_format=torch.channels_last)
+        y = torch.randint(0, 10, (batch,), device=device)
+        options.pop("capturable", None)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4, **options)
+    else:
+        model = mlp(widths).to(device)
+        x = torch.randn(batch, widths[0], device=device)
+        y = torch.randint(0, widths[-1], (batch,), device=device) if classes else \
+            torch.randn(batch, widths[-1], device=device)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=lr, betas=(0.9, 0.99), weight_decay=0.0, **options)
     scaler = torch.amp.GradScaler(device, enabled=dtype == torch.float16)
     forward = torch.compile(model, mode="max-autotune-no-cudagraphs", fullgraph=True, dynamic=False) \
         if config == "cgraph" else model

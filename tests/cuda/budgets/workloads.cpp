@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "gpt.h"
+#include "resnet9.h"
 
 namespace halftape::testing {
 namespace {
@@ -64,36 +65,6 @@ Step gpt_step() {
     return F::cross_entropy(GPT(model)(text).view({-1, symbols}), next.view({-1}));
   });
 }
-
-nn::Sequential conv(int64_t in, int64_t out, bool pool = false) {
-  nn::Sequential s(nn::Conv2d(nn::Conv2dOptions(in, out, 3).padding(1).bias(false)),
-                   nn::BatchNorm2d(out), nn::ReLU());
-  if (pool) s->push_back(nn::MaxPool2d(2));
-  return s;
-}
-
-/// He et al. 2016, "Deep Residual Learning for Image Recognition", with eight convolutions, as
-/// D. Page's entry to DAWNBench has it.
-struct ResNet9Impl : nn::Module {
-  ResNet9Impl() {
-    register_module("stem", stem);
-    register_module("first", first);
-    register_module("rise", rise);
-    register_module("second", second);
-    register_module("head", head);
-  }
-  Tensor forward(const Tensor& x) {
-    Tensor y = stem->forward(x);
-    y = y + first->forward(y);
-    y = rise->forward(y);
-    y = y + second->forward(y);
-    return head->forward(max_pool2d(y, 4).flatten(1));
-  }
-  nn::Sequential stem{conv(3, 64), conv(64, 128, true)}, first{conv(128, 128), conv(128, 128)},
-      rise{conv(128, 256, true), conv(256, 512, true)}, second{conv(512, 512), conv(512, 512)};
-  nn::Linear head{512, 10};
-};
-HALFTAPE_MODULE(ResNet9);
 
 Step resnet_step() {
   const int64_t batch = 512;
