@@ -42,8 +42,8 @@ constexpr Card kCards[] = {{"H100", 3.35e12, 989e12},
                            {"RTX 4090", 1.01e12, 165e12},
                            {"T4", 0.32e12, 65e12}};
 
-/// About what a small kernel adds in a graph; bench_train_step --calibrate measures it.
-constexpr double kSecondsPerNode = 1e-6;
+/// What a small kernel adds in a graph on an H100; bench_train_step --calibrate measures it.
+constexpr double kSecondsPerNode = 2.6e-6;
 
 std::string duration(double seconds) {
   const bool long_one = seconds >= 1e-3;
