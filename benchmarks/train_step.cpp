@@ -17,7 +17,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <iterator>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -336,6 +338,11 @@ int main(int argc, char** argv) {
     else
       return usage("what is " + option + " " + value + "?");
   }
+  std::istringstream names(o.only);
+  for (std::string name; std::getline(names, name, ',');)
+    if (std::none_of(std::begin(kWorkloads), std::end(kWorkloads),
+                     [&](const Workload& w) { return name == w.name; }))
+      return usage("what is workload " + name + "?");
   if (o.device.is_cuda() && !cuda::is_available()) {
     std::fprintf(stderr, "bench_train_step: no GPU: %s\n", cuda::unavailable_reason().c_str());
     return 2;

@@ -212,8 +212,8 @@ void multiply(CudaBackend& on, const Gemm& given) {
   const bool fused = g.bias && writable && !spread && order == Order::ByRows && g.beta == 0 &&
                      result != kFloat64 && is_addable(*g.bias, result) &&
                      (result == wide || finishes_right(q, g, multiply_fused));
-  // What is added later is added before the rounding. The same kernels round before they add what d
-  // holds.
+  // What is added later is added before the rounding. Not all of the library's kernels do so with
+  // what d holds.
   const bool rounds = writable && (result == wide || (g.beta == 0 && (!g.bias || fused))),
              in_place = rounds && !spread;
   const Array d = in_place ? g.d : Array(g.d.shape(), rounds ? result : wide, g.d.device());

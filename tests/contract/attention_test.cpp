@@ -394,8 +394,9 @@ TEST_CASE("attention of scores beyond float16 takes the largest") {
       if (j != 63) CHECK(dv[2 * j] == 0);
     CHECK(dv[2 * 63] ==
           doctest::Approx(g[0] + g[2] + g[4] + g[6] + g[8] + g[10]).epsilon(4 * epsilon(dtype)));
-    // 0 but for the roundings of two sums that are subtracted, times the largest k.
-    for (const double x : values(d.dq)) CHECK(std::abs(x) <= 4 * epsilon(kFloat32) * 512 * 63);
+    // 0; on a GPU but for the roundings of two sums that are subtracted, times the largest k.
+    const double most = get_default_device().is_cpu() ? 0 : 4 * epsilon(kFloat32) * 512 * 63;
+    for (const double x : values(d.dq)) CHECK(std::abs(x) <= most);
   }
 }
 
