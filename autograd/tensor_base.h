@@ -176,12 +176,11 @@ class TensorBase {
   bool is_nonzero() const;
   /// Address of the first element of a CPU tensor of this dtype, for reading.
   template <class T>
-  const T* const_data_ptr() const {
-    return host_array("const_data_ptr").template data<T>();
-  }
+  requires is_element<T>
+  const T* const_data_ptr() const { return host_array("const_data_ptr").template data<T>(); }
   /// The same for writing: counts as an in-place write, so that saved tensors notice.
   template <class T>
-  T* data_ptr() const {
+  requires is_element<T> T* data_ptr() const {
     const Array& a = host_array("data_ptr");
     a.bump_version();
     a.buffer()->expose();

@@ -195,6 +195,13 @@ Array Array::to(Device target, bool non_blocking) const {
   return out;
 }
 
+Extent extent(const Array& x) {
+  int64_t last = 0;
+  for (int i = 0; i < x.dim(); ++i) last += (x.size(i) - 1) * x.strides()[i];
+  const auto at = reinterpret_cast<uintptr_t>(x.raw());
+  return {at, at + static_cast<uintptr_t>(last + 1) * element_size(x.dtype())};
+}
+
 Array empty_like(const Array& a) { return {a.shape(), a.dtype(), a.device()}; }
 Array empty_like(const Array& a, Dtype dtype) { return {a.shape(), dtype, a.device()}; }
 

@@ -37,7 +37,7 @@ class Array {
            offset_ * static_cast<int64_t>(element_size(dtype_));
   }
   template <class T>
-  T* data() const {
+  requires is_element<T> T* data() const {
     HALFTAPE_CHECK(dtype_of<T> == dtype_, "data: elements of ", dtype_of<T>,
                    " were asked of an array of ", dtype_);
     return static_cast<T*>(raw());
@@ -82,6 +82,14 @@ class Array {
   int64_t numel_ = 0;
   Dtype dtype_ = Dtype::Float32;
 };
+
+/// The addresses of an array's first byte, and behind its last one.
+struct Extent {
+  uintptr_t begin, end;
+  bool meets(const Extent& o) const { return begin < o.end && o.begin < end; }
+};
+/// Of an array that has elements, and no stride below 0, as all tensors'.
+Extent extent(const Array& x);
 
 Array empty_like(const Array& a);
 Array empty_like(const Array& a, Dtype dtype);

@@ -164,9 +164,10 @@ constexpr Dtype promote(Dtype a, Dtype b) {
 /// Whether tensors hold this C++ type.
 template <class T>
 inline constexpr bool is_element = false;
-/// The dtype of a C++ type that tensors hold.
+/// The dtype of a C++ type that tensors hold; there is none of any other type.
 template <class T>
-inline constexpr Dtype dtype_of = kBool;
+requires is_element<T>
+inline constexpr Dtype dtype_of{};
 #define HALFTAPE_ROW(D, T, ...)               \
   template <>                                 \
   inline constexpr bool is_element<T> = true; \
@@ -174,17 +175,23 @@ inline constexpr Dtype dtype_of = kBool;
   inline constexpr Dtype dtype_of<T> = Dtype::D;
 HALFTAPE_DTYPES(HALFTAPE_ROW)
 #undef HALFTAPE_ROW
+/// Whether tensors hold this C++ type and only store it, see is_narrow().
+template <class T>
+inline constexpr bool is_narrow_element = [] {
+  if constexpr (is_element<T>) return is_narrow(dtype_of<T>);
+  return false;
+}();
 
 /// One element converted: integers truncate towards zero, floats round once, bool is "not zero".
 template <class To, class From>
 constexpr To convert(From x) {
   if constexpr (std::is_same_v<To, From>) {
     return x;
-  } else if constexpr (is_narrow(dtype_of<From>)) {
+  } else if constexpr (is_narrow_element<From>) {
     return convert<To>(static_cast<float>(x));
   } else if constexpr (std::is_same_v<To, bool>) {
     return x != From(0);
-  } else if constexpr (is_narrow(dtype_of<To>)) {
+  } else if constexpr (is_narrow_element<To>) {
     // Through double, since integers beyond 2^24 would round twice through float. Where double
     // rounds too (beyond 2^53), the digits it cannot hold leave their mark in the last bit that it
     // can.

@@ -77,6 +77,7 @@ bool overlaps_itself(const Shape& shape, const Strides& strides) {
     extent += (n - 1) * stride;
   }
   if (disjoint || dims[0].first == 0) return !disjoint;
+  if (numel(shape) > extent + 1) return true;  // more elements than places
   auto places = host_room<std::vector<size_t>>(static_cast<uint64_t>(numel(shape)));
   places.push_back(0);
   for (const auto& [stride, n] : dims) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -10,7 +11,8 @@
 
 namespace halftape {
 
-/// Lookup is a walk: the dictionaries of modules are short.
+/// Lookup is a walk in short dictionaries, as those of modules, and by hash in those of large
+/// files.
 template <class Key, class Value>
 class OrderedDict {
  public:
@@ -45,30 +47,40 @@ class OrderedDict {
     for (size_t i = 1; i < keys.size(); ++i)
       HALFTAPE_CHECK(*keys[i - 1] < *keys[i], what_, " '", *keys[i], "' already defined");
     items_ = std::move(items);
+    note_places();
   }
 
   /// Throws when the key is there already.
   Value& insert(Key key, Value value) {
     HALFTAPE_CHECK(!contains(key), what_, " '", key, "' already defined");
-    return items_.emplace_back(std::move(key), std::move(value)).value();
+    items_.emplace_back(std::move(key), std::move(value));
+    note_places();
+    return items_.back().value();
   }
   /// All items of another one; throws, changing nothing, when a key is there already.
   void update(const OrderedDict& other) {
     for (const Item& item : other)
       HALFTAPE_CHECK(!contains(item.key()), what_, " '", item.key(), "' already defined");
     items_.insert(items_.end(), other.begin(), other.end());
+    note_places();
   }
   void update(OrderedDict&& other) { update(std::as_const(other)); }
   /// Throws when the key is not there.
-  void erase(const Key& key) { items_.erase(items_.begin() + (&at(key) - items_.data())); }
-  void clear() { items_.clear(); }
+  void erase(const Key& key) {
+    items_.erase(items_.begin() + (&at(key) - items_.data()));
+    places_.clear();
+    note_places();
+  }
+  void clear() {
+    items_.clear();
+    places_.clear();
+  }
   void reserve(size_t count) { items_.reserve(count); }
 
   /// Null when the key is not there.
   Value* find(const Key& key) {
-    for (Item& item : items_)
-      if (item.key() == key) return &item.value();
-    return nullptr;
+    Item* const item = find_item(key);
+    return item ? &item->value() : nullptr;
   }
   const Value* find(const Key& key) const { return const_cast<OrderedDict*>(this)->find(key); }
   bool contains(const Key& key) const { return find(key) != nullptr; }
@@ -116,12 +128,30 @@ class OrderedDict {
   auto end() const { return items_.end(); }
 
  private:
-  Item& at(const Key& key) {
+  static constexpr size_t kWalk = 32;  // up to so many items a walk is faster
+
+  Item* find_item(const Key& key) {
+    if (items_.size() > kWalk) {
+      const auto place = places_.find(key);
+      if (place == places_.end()) return nullptr;
+      if (items_[place->second].key() == key) return &items_[place->second];
+    }  // else the caller has sorted the items
     for (Item& item : items_)
-      if (item.key() == key) return item;
+      if (item.key() == key) return &item;
+    return nullptr;
+  }
+  Item& at(const Key& key) {
+    if (Item* const item = find_item(key)) return *item;
     detail::fail(what_, " '", key, "' is not defined");
   }
+  /// Of the items that came last; of all, once they are many.
+  void note_places() {
+    if (items_.size() <= kWalk) return;
+    for (size_t i = places_.size(); i < items_.size(); ++i) places_[items_[i].key()] = i;
+  }
+
   std::vector<Item> items_;
+  std::unordered_map<Key, size_t> places_;  // empty up to kWalk items
   std::string what_;
 };
 

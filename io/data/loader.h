@@ -308,8 +308,8 @@ class StatelessDataLoader : public DataLoaderBase<Dataset, typename Dataset::Bat
   void load_state_dict(const StateDict& saved) {
     const detail::LoaderState state = detail::from_dict(saved);
     serialize::InputArchive archive(state.position);
-    this->drop_prefetched();
     sampler_.load(archive);
+    this->drop_prefetched();
     this->position_ = position();
     this->epoch_ = static_cast<size_t>(state.epoch);
     this->in_epoch_ = this->resumed_ = state.in_epoch;

@@ -85,7 +85,8 @@ TensorList stackable(std::vector<E>& examples, Member E::*member) {
 }  // namespace detail
 
 /// Stacks the tensors of a batch along a new first dimension: B examples of (…) give (B, …).
-/// Throws when they differ in shape. Targets that are numbers become a tensor (B,) of their type.
+/// Throws when they differ in shape. Targets that are numbers become a tensor (B,) of their type,
+/// or of int64 or float64 where tensors have no such type.
 template <class T = Example<>>
 struct Stack;
 
@@ -112,7 +113,8 @@ struct Stack<Example<Tensor, Number>>
   Example<> apply_batch(std::vector<E> examples) override {
     std::vector<Number> targets;
     for (const E& e : examples) targets.push_back(e.target);
-    return {stack(detail::stackable(examples, &E::data)), tensor(targets, dtype_of<Number>)};
+    return {stack(detail::stackable(examples, &E::data)),
+            tensor(targets, halftape::detail::number_dtype<Number>())};
   }
 };
 

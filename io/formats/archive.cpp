@@ -52,6 +52,18 @@ void OutputArchive::forget(const std::string& key) {
   values_.erase(key);
 }
 
+void OutputArchive::forget_part(const std::string& key) {
+  const auto is_below = [prefix = key + "."](const auto& item) {
+    return item.first.starts_with(prefix);
+  };
+  std::erase_if(numbers_, is_below);
+  std::erase_if(values_, is_below);
+  std::vector<safetensors::Tensors::Item> kept;
+  for (const auto& item : tensors_)
+    if (!is_below(item.pair())) kept.push_back(item);
+  tensors_ = safetensors::Tensors(std::move(kept));
+}
+
 void OutputArchive::write(const std::string& key, const Tensor& tensor, bool) {
   HALFTAPE_CHECK(tensor.defined(), "archive: the tensor \"", key,
                  "\" is undefined; leave it out, and ask for it with try_read()");
@@ -84,6 +96,7 @@ void OutputArchive::write(const std::string& key, const SavedValue& value) {
 
 void OutputArchive::write(const std::string& key, const OutputArchive& nested) {
   const OutputArchive copy = nested;  // it may be this one
+  if (!parts_.insert(key).second) forget_part(key);
   const auto put = [&](const std::string& name, const std::string& value) {
     forget(name);
     values_[name] = value;

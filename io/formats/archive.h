@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <ostream>
+#include <set>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -48,10 +49,12 @@ class OutputArchive {
 
  private:
   void forget(const std::string& key);
+  void forget_part(const std::string& key);
   bool is_text() const;
   std::string bytes() const;
   safetensors::Metadata metadata() const;
   safetensors::Tensors tensors_;
+  std::set<std::string> parts_;  // written here
   std::map<std::string, uint64_t> numbers_;
   safetensors::Metadata values_;  // "double 0.5" and its like; "part" for an empty part
 };

@@ -34,6 +34,7 @@ Managed* lend(const Tensor& tensor) {
                  "to_dlpack: the tensor requires grad, and history cannot go along; detach() it");
   auto lent = std::make_unique<Lent<Managed>>();
   const Array& a = lent->array = tensor.array();
+  a.buffer()->expose();
   lent->shape = a.shape();
   lent->strides = a.strides();
   const auto* known = std::find_if(std::begin(kCodes), std::end(kCodes),
@@ -58,10 +59,11 @@ Dtype dtype_from(const DLDataType& type) {
   const auto* known = std::find_if(std::begin(kCodes), std::end(kCodes), [&](const Code& c) {
     return c.code == type.code && 8 * element_size(c.dtype) == type.bits;
   });
-  HALFTAPE_CHECK(known != std::end(kCodes) && type.lanes == 1, "from_dlpack: the dtype of code ",
-                 int{type.code}, ", ", int{type.bits}, " bits and ", type.lanes,
-                 " lanes is none of ours (bool, uint8, int32, int64, float16, bfloat16, float32, ",
-                 "float64)");
+  HALFTAPE_CHECK(
+      known != std::end(kCodes) && type.lanes == 1, "from_dlpack: the dtype of code ",
+      int{type.code}, ", ", int{type.bits}, " bits and ", type.lanes,
+      " lanes is none of ours (bool, uint8, int8, int16, int32, int64, float16, bfloat16, ",
+      "float32, float64)");
   return known->dtype;
 }
 
@@ -107,6 +109,7 @@ Tensor borrow(Managed* managed) {
   const auto array_of = [&](Dtype as, Buffer::GiveBack give_back) {
     const BufferPtr buffer(new Buffer(reinterpret_cast<void*>(address), static_cast<size_t>(bytes),
                                       device, give_back, managed));
+    buffer->expose();
     return Array(buffer, shape, strides, 0, as);
   };
   if (dtype == kBool) {

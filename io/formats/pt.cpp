@@ -57,7 +57,9 @@ class Walk {
       file_.fail("expected dicts and lists at most ", kMaxDepth, " deep in each other, found ",
                  json_quoted(name.substr(0, 60)), "…");
     const auto below = [&](Id item, const std::string& part) {
-      if (depth == 0 && tops.size() < 400) tops += (tops.empty() ? "" : ", ") + json_quoted(part);
+      if (!key_.empty()) claim(part.size());  // of names that lead nowhere, too
+      if (depth == 0 && tops.size() < 400)
+        tops += (tops.empty() ? "" : ", ") + json_quoted(part.substr(0, 60));
       visit(item, name.empty() ? part : name + '.' + part, depth + 1);
     };
     if (value.kind == Kind::Dict) {

@@ -25,11 +25,12 @@ constexpr const char *kMark = "halftape.version", *kSum = "halftape.crc32c";
 constexpr std::string_view kOurs = "halftape.", kNoSum = "00000000";
 constexpr size_t kLength = 8;  // bytes of the header's length
 
-/// The position of the sum's eight digits in the header; npos for none. No string of JSON can hold
-/// these characters, for quotes within strings are escaped.
+/// The position of the sum's eight digits in the header; npos for none. In a string of JSON there
+/// is a backslash before each quote, so what has none is the key.
 size_t find_sum(std::string_view header) {
   const std::string before = std::string("\"") + kSum + "\":\"";
-  const size_t at = header.find(before);
+  size_t at = header.find(before);
+  while (at != header.npos && at > 0 && header[at - 1] == '\\') at = header.find(before, at + 1);
   return at == header.npos ? at : at + before.size();
 }
 

@@ -34,7 +34,10 @@ class RunLog {
     template <class T>
     requires std::is_arithmetic_v<T> Cell(std::string_view name, T number)
         : column(name),
-          value(static_cast<std::conditional_t<std::is_integral_v<T>, int64_t, double>>(number)) {}
+          value(static_cast<std::conditional_t<std::is_integral_v<T>, int64_t, double>>(number)) {
+      if constexpr (std::is_unsigned_v<T>)
+        if (static_cast<uint64_t>(number) > INT64_MAX) value = std::to_string(number);
+    }
     Cell(std::string_view name, std::string text) : column(name), value(std::move(text)) {}
   };
 

@@ -40,7 +40,7 @@ template <class Options>
 Tensor dropped(Tensor (*function)(const Tensor&, double, bool), Tensor x, const Options& o,
                bool training) {
   const Tensor y = function(x, o.p(), training);
-  return o.inplace() ? x.copy_(y) : y;
+  return o.inplace() && !y.is_same(x) ? x.copy_(y) : y;
 }
 }  // namespace detail
 

@@ -11,6 +11,15 @@ namespace halftape::detail {
 template <class T>
 inline constexpr bool is_number = std::is_arithmetic_v<T> || is_element<T>;
 
+/// The dtype in which numbers of this C++ type are held.
+template <class T>
+constexpr Dtype number_dtype() {
+  if constexpr (is_element<T>)
+    return dtype_of<T>;
+  else
+    return std::is_floating_point_v<T> ? kFloat64 : kInt64;
+}
+
 /// A number, a list of lists, or a block of numbers copied from a vector. LibTorch's name.
 class TensorDataContainer {
  public:
@@ -21,7 +30,7 @@ class TensorDataContainer {
   TensorDataContainer(Scalar value) : TensorDataContainer(value, value.kind()) {}  // NOLINT
   template <class T>
   requires is_number<T> TensorDataContainer(T value)  // NOLINT: a number is one
-      : TensorDataContainer(scalar_of(value), kind_of<T>) {}
+      : TensorDataContainer(scalar_of(value), number_dtype<T>()) {}
   TensorDataContainer(const std::vector<bool>& values);  // NOLINT
   /// std::vector, std::array, std::span: anything contiguous; vectors of vectors are lists.
   template <class R>
@@ -56,10 +65,6 @@ class TensorDataContainer {
  private:
   enum class Kind : uint8_t { Number, List, Block };
 
-  template <class T>
-  static constexpr Dtype kind_of = is_element<T>                 ? dtype_of<T>
-                                   : std::is_floating_point_v<T> ? kFloat64
-                                                                 : kInt64;
   template <class T>
   static Scalar scalar_of(T value) {
     if constexpr (std::is_arithmetic_v<T>)

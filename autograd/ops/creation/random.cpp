@@ -223,6 +223,8 @@ Tensor multinomial(const Tensor& p, int64_t n, bool replacement) {
                      " at position ", c, " of row ", r, " is negative or not finite");
       possible += w[c] > 0;
     }
+    HALFTAPE_CHECK(std::isfinite(std::accumulate(w, w + classes, 0.0)),
+                   "multinomial: the sum of row ", r, " is not finite; divide it by its largest");
     HALFTAPE_CHECK(possible > 0, "multinomial: all probabilities of row ", r, " are 0");
     HALFTAPE_CHECK(replacement || possible >= n, "multinomial: row ", r, " has ", possible,
                    " non-zero probabilities, too few for ", n, " samples without replacement");

@@ -100,7 +100,7 @@ struct Bags {
 /// Reads the offsets, for which a GPU would have to be waited for; see bags_of().
 void check_offsets(const char* op, const Tensor& offsets, int64_t indices,
                    bool include_last_offset) {
-  const int64_t* at = offsets.data_ptr<int64_t>();
+  const int64_t* at = offsets.const_data_ptr<int64_t>();
   for (int64_t i = 0; i < offsets.numel(); ++i)
     HALFTAPE_CHECK((i == 0 ? at[i] == 0 : at[i] >= at[i - 1]) && at[i] <= indices, op, ": offset ",
                    i, " is ", at[i],

@@ -171,6 +171,9 @@ Tensor view(const Tensor& x, Dtype dtype) {
     offset = scaled("storage offset", offset);
     for (int d = 0; d < last; ++d) strides[d] = scaled("stride", strides[d]);
   }
+  HALFTAPE_CHECK(reinterpret_cast<uintptr_t>(a.raw()) % element_size(dtype) == 0,
+                 "view: the memory of the ", a.dtype(), " tensor is not aligned to elements of ",
+                 dtype, "; clone() it first");
   Tensor y(Array(a.buffer(), shape, strides, offset, dtype));
   y.impl()->inference |= x.is_inference();
   return y;

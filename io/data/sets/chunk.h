@@ -80,7 +80,8 @@ class ChunkDatasetOptions {
 /// read. Make it with make_shared_dataset(), as workers cannot copy it.
 ///
 /// `preprocessing`: called with each chunk by the thread that read it. An exception of the reader
-/// is thrown by the get_batch() that needed the chunk; the chunk is then skipped.
+/// is thrown by a get_batch() of its own, after a smaller batch of what was left before the chunk;
+/// the chunk is then skipped.
 template <class ChunkReader, class ChunkSampler = samplers::RandomSampler,
           class ExampleSampler = samplers::RandomSampler>
 class ChunkDataset final
@@ -118,7 +119,13 @@ class ChunkDataset final
     const std::lock_guard lock(gate_);
     ChunkType batch;
     while (batch.size() < options_.batch_size()) {
-      if (!open_ && !open_next()) break;
+      if (!open_) {
+        gate_.wait([this] { return groups_.empty() ? named_all_ : groups_.front().read; }, {});
+        const std::exception_ptr error = groups_.empty() ? failure_ : groups_.front().error;
+        if (error && batch.empty()) skip_broken(), std::rethrow_exception(error);
+        if (error || groups_.empty()) break;
+        open_next();
+      }
       const auto which = example_sampler_.next(options_.batch_size() - batch.size());
       if (!which || which->empty()) {
         close();
@@ -147,43 +154,22 @@ class ChunkDataset final
   /// Where get_batch() stands, exactly: the samplers' states, and how many examples of the chunk
   /// were given. The entries of the chunk sampler keep their own names.
   void save(serialize::OutputArchive& archive) const override {
-    const std::lock_guard lock(gate_);
-    (groups_.empty() ? chunk_sampler_ : groups_.front().before).save(archive);
-    serialize::OutputArchive examples;
-    (open_ ? opened_ : example_sampler_).save(examples);
-    for (const auto& [name, value] : examples.numbers()) archive.write("example_" + name, value);
-    archive.write("chunk_examples", examples_);
-    archive.write("chunk_taken", open_ ? taken_ : 0);
-    archive.write("chunk_open", open_ ? 1 : 0);
-    archive.write("chunk_started", started_ ? 1 : 0);
+    const std::lock_guard one_at_a_time(asking_);
+    write_position(archive);
   }
+  /// Throws Error for a state that the samplers cannot take; the position is then the former one.
   void load(serialize::InputArchive& archive) override {
     const std::lock_guard one_at_a_time(asking_);
+    serialize::OutputArchive former;
+    write_position(former);
     stop();
-    ChunkSampler chunks = chunk_sampler_;
-    ExampleSampler examples = example_sampler_;
-    chunks.reset(reader_.chunk_count());
-    chunks.load(archive);
-    uint64_t taken = 0;
-    const auto flag = [&archive](const char* name, bool unsaid) {
-      return archive.numbers().contains(name) ? archive.read(name) != 0 : unsaid;
-    };
-    if (archive.numbers().contains("chunk_taken")) {  // else a sampler's own state
-      std::map<std::string, uint64_t> own;
-      for (const auto& [name, value] : archive.numbers())
-        if (name.starts_with("example_")) own[name.substr(8)] = value;
-      examples_ = archive.read("chunk_examples");
-      taken = archive.read("chunk_taken");
-      examples.reset(examples_);
-      serialize::InputArchive of_examples(std::move(own));
-      examples.load(of_examples);
+    try {
+      take_position(archive);
+    } catch (...) {
+      serialize::InputArchive back(former.numbers());
+      take_position(back);
+      throw;
     }
-    chunk_sampler_ = std::move(chunks);
-    example_sampler_ = std::move(examples);
-    skip_ = taken;
-    has_order_ = flag("chunk_open", false);
-    loaded_ = flag("chunk_started", true);
-    started_ = false;
   }
 
  private:
@@ -196,25 +182,67 @@ class ChunkDataset final
     std::exception_ptr error = {};
   };
 
+  void write_position(serialize::OutputArchive& archive) const {
+    const std::lock_guard lock(gate_);
+    (groups_.empty() ? chunk_sampler_ : groups_.front().before).save(archive);
+    serialize::OutputArchive examples;
+    (open_ ? opened_ : example_sampler_).save(examples);
+    for (const auto& [name, value] : examples.numbers()) archive.write("example_" + name, value);
+    archive.write("chunk_examples", examples_);
+    archive.write("chunk_taken", open_ ? taken_ : skip_);
+    archive.write("chunk_open", open_ || has_order_ ? 1 : 0);
+    archive.write("chunk_started", started_ || loaded_ ? 1 : 0);
+  }
+  void take_position(serialize::InputArchive& archive) {
+    ChunkSampler chunks = chunk_sampler_;
+    ExampleSampler examples = example_sampler_;
+    chunks.reset(reader_.chunk_count());
+    chunks.load(archive);
+    uint64_t taken = 0, in_chunk = examples_;
+    const auto flag = [&archive](const char* name, bool unsaid) {
+      return archive.numbers().contains(name) ? archive.read(name) != 0 : unsaid;
+    };
+    if (archive.numbers().contains("chunk_taken")) {  // else a sampler's own state
+      std::map<std::string, uint64_t> own;
+      for (const auto& [name, value] : archive.numbers())
+        if (name.starts_with("example_")) own[name.substr(8)] = value;
+      in_chunk = archive.read("chunk_examples");
+      taken = archive.read("chunk_taken");
+      examples.reset(in_chunk);
+      serialize::InputArchive of_examples(std::move(own));
+      examples.load(of_examples);
+    }
+    chunk_sampler_ = std::move(chunks);
+    example_sampler_ = std::move(examples);
+    examples_ = in_chunk;
+    skip_ = taken;
+    has_order_ = flag("chunk_open", false);
+    loaded_ = flag("chunk_started", true);
+  }
+
   void start() {
     stop();
     reader_.reset();
-    if (!std::exchange(loaded_, false)) {
+    if (!loaded_) {
       chunk_sampler_.reset(reader_.chunk_count());
       skip_ = 0;
       has_order_ = false;
     }
+    const ChunkSampler first = chunk_sampler_;
     threads_ = std::make_unique<data::detail::Threads>();
     try {
       for (size_t i = 0; i < options_.preloader_count(); ++i)
         threads_->start([this] { preload(); });
     } catch (...) {
       stop();
+      chunk_sampler_ = first;
       throw;
     }
     started_ = true;
+    loaded_ = false;
   }
   void stop() {
+    started_ = false;
     if (!threads_) return;
     {
       const std::lock_guard lock(gate_);
@@ -225,62 +253,70 @@ class ChunkDataset final
     threads_ = nullptr;
     groups_.clear();
     cached_ = taken_ = 0;
+    failure_ = nullptr;
     stopping_ = named_all_ = open_ = false;
   }
 
   void preload() {
     const std::lock_guard lock(gate_);
-    for (;;) {
-      gate_.wait(
-          [this] {
-            return stopping_ || named_all_ || groups_.empty() || cached_ < options_.cache_size();
-          },
-          {});
-      if (stopping_ || named_all_) return;
-      ChunkSampler before = chunk_sampler_;
-      std::optional<std::vector<size_t>> chunks;
-      try {
-        chunks = chunk_sampler_.next(options_.cross_chunk_shuffle_count());
-      } catch (...) {
-        groups_.push_back({std::move(before), {}, true, {}, std::current_exception()});
+    try {
+      while (read_group()) {
       }
-      if (!chunks || chunks->empty()) {
-        named_all_ = true;
-        gate_.notify_all();
-        return;
-      }
-      Group& group = groups_.emplace_back(Group{std::move(before), *std::move(chunks)});
-      gate_.unlock();
-      ChunkType data;
-      std::exception_ptr error;
-      try {
-        for (const size_t i : group.chunks) {
-          ChunkType chunk = reader_.read_chunk(i);
-          for (auto& example : chunk) data.push_back(std::move(example));
-        }
-        if (preprocessing_) preprocessing_(data);
-      } catch (...) {
-        error = std::current_exception();
-      }
-      gate_.lock();
-      group.data = std::move(data);
-      group.error = error;
-      group.read = true;
-      cached_ += group.data.size();
-      gate_.notify_all();
+    } catch (...) {  // the sampler's, or there is no memory for a group
+      failure_ = std::current_exception();
+      named_all_ = true;
     }
+    gate_.notify_all();
+  }
+  /// With the lock: waits until there is room, and reads the group of chunks whose turn it is;
+  /// false if there is none.
+  bool read_group() {
+    gate_.wait(
+        [this] {
+          return stopping_ || named_all_ || groups_.empty() || cached_ < options_.cache_size();
+        },
+        {});
+    if (stopping_ || named_all_) return false;
+    ChunkSampler before = chunk_sampler_;
+    auto chunks = chunk_sampler_.next(options_.cross_chunk_shuffle_count());
+    if (!chunks || chunks->empty()) {
+      named_all_ = true;
+      return false;
+    }
+    Group& group = groups_.emplace_back(Group{std::move(before), *std::move(chunks)});
+    gate_.unlock();
+    ChunkType data;
+    std::exception_ptr error;
+    try {
+      for (const size_t i : group.chunks) {
+        ChunkType chunk = reader_.read_chunk(i);
+        for (auto& example : chunk) data.push_back(std::move(example));
+      }
+      if (preprocessing_) preprocessing_(data);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    gate_.lock();
+    group.data = std::move(data);
+    group.error = error;
+    group.read = true;
+    cached_ += group.data.size();
+    gate_.notify_all();
+    return true;
   }
 
-  /// With the lock: waits for the next group; false at the end.
-  bool open_next() {
-    gate_.wait([this] { return groups_.empty() ? named_all_ : groups_.front().read; }, {});
-    if (groups_.empty()) return false;
-    Group& group = groups_.front();
-    if (group.error) {
-      const std::exception_ptr error = group.error;
+  /// With the lock: passes over a group that could not be read, or over the end of all.
+  void skip_broken() {
+    skip_ = 0;
+    has_order_ = false;
+    if (groups_.empty())
+      failure_ = nullptr;
+    else
       close();
-      std::rethrow_exception(error);
-    }
+  }
+  /// With the lock: begins the next group, which was read.
+  void open_next() {
+    Group& group = groups_.front();
     // The saved state of an open chunk holds its order; a reset could draw another one.
     if (!std::exchange(has_order_, false) || examples_ != group.data.size()) {
       examples_ = group.data.size();
@@ -294,7 +330,6 @@ class ChunkDataset final
       taken_ = given;
       cached_ -= given;
     }
-    return true;
   }
   void close() {
     cached_ -= groups_.front().data.size() - (open_ ? taken_ : 0);
@@ -309,9 +344,10 @@ class ChunkDataset final
   ChunkDatasetOptions options_;
   std::function<void(ChunkType&)> preprocessing_;
 
-  std::mutex asking_;                // one get_batch() at a time
+  mutable std::mutex asking_;        // one get_batch() at a time
   mutable data::detail::Gate gate_;  // guards all that follows
   std::deque<Group> groups_;         // in order; the front one is given out
+  std::exception_ptr failure_;       // after all groups
   size_t cached_ = 0;                // examples in memory
   size_t taken_ = 0, examples_ = 0;  // of the front group, while it is open
   size_t skip_ = 0;                  // of the first group after load()

@@ -69,12 +69,18 @@ std::pair<Tensor, Tensor> read_cifar(const fs::path& root, bool train) {
 }  // namespace
 
 Tensor image_tensor(const Images& images) {
+  const int64_t wanted = numel({images.count, images.rows, images.cols});
+  HALFTAPE_CHECK(std::cmp_equal(images.pixels.size(), wanted), "image_tensor: ", images.count,
+                 " images of ", images.rows, "x", images.cols, " have ", wanted, " pixels, not ",
+                 images.pixels.size());
   Tensor x = empty({images.count, 1, images.rows, images.cols}, kFloat32);
   to_unit(images.pixels.data(), images.pixels.size(), images.max_value, x.data_ptr<float>());
   return x;
 }
 
 Tensor label_tensor(const Images& images) {
+  HALFTAPE_CHECK(std::cmp_equal(images.labels.size(), images.count),
+                 "label_tensor: ", images.labels.size(), " labels for ", images.count, " images");
   Tensor y = empty({images.count}, kInt64);
   std::copy(images.labels.begin(), images.labels.end(), y.data_ptr<int64_t>());
   return y;

@@ -227,3 +227,66 @@ TEST_CASE("chunk datasets refuse options and requests that make no sense") {
   CHECK(message([&] { load(*dataset, wrong); }) != "");
   CHECK(dataset->get_batch(7).has_value());
 }
+
+TEST_CASE("what was left before a broken chunk comes first, in a smaller batch") {
+  for (const int broken : {1, 3}) {
+    Reader reader;
+    reader.broken = broken;
+    InOrder dataset(reader, samplers::SequentialSampler(0), samplers::SequentialSampler(0),
+                    datasets::ChunkDatasetOptions(2, 7));
+    Numbers all;
+    int errors = 0;
+    for (bool more = true; more;) {
+      std::stringstream position;
+      save(dataset, position);  // wherever it stands, nothing is forgotten
+      load(dataset, position);
+      try {
+        const auto batch = dataset.get_batch();
+        if ((more = batch.has_value())) all.insert(all.end(), batch->begin(), batch->end());
+      } catch (const std::runtime_error&) {
+        ++errors;
+        reader.broken = -1;
+      }
+      if (errors > 1) break;
+    }
+    Numbers expected = count_to(38);
+    const int begin = broken == 1 ? 10 : 15, size = broken == 1 ? 5 : 20;
+    expected.erase(expected.begin() + begin, expected.begin() + begin + size);
+    CHECK(errors == 1);
+    CHECK(all == expected);
+  }
+}
+
+TEST_CASE("a chunk dataset that refuses a state goes on where it was") {
+  Reader reader;
+  InOrder dataset(reader, samplers::SequentialSampler(0), samplers::SequentialSampler(0),
+                  datasets::ChunkDatasetOptions(1, 4));
+  CHECK(dataset.get_batch() == Numbers{0, 1, 2, 3});
+  std::stringstream wrong("index 99\n");
+  CHECK(message([&] { load(dataset, wrong); }) != "");
+  CHECK(dataset.get_batch() == Numbers{4, 5, 6, 7});
+  // A position that was just loaded is the one that is saved.
+  std::stringstream one, two;
+  save(dataset, one);
+  InOrder other(reader, samplers::SequentialSampler(0), samplers::SequentialSampler(0),
+                datasets::ChunkDatasetOptions(1, 4));
+  std::stringstream again(one.str());
+  load(other, again);
+  save(other, two);
+  CHECK(one.str() == two.str());
+  CHECK(other.get_batch() == Numbers{8, 9, 10, 11});
+}
+
+TEST_CASE("a chunk dataset whose reader cannot begin an epoch can be asked again") {
+  struct Late : Reader {
+    std::shared_ptr<int> failures = std::make_shared<int>(1);
+    void reset() override {
+      if ((*failures)-- > 0) throw std::runtime_error("not mounted yet");
+    }
+  };
+  datasets::ChunkDataset<Late, samplers::SequentialSampler, samplers::SequentialSampler> dataset(
+      Late(), samplers::SequentialSampler(0), samplers::SequentialSampler(0),
+      datasets::ChunkDatasetOptions(1, 38));
+  CHECK_THROWS_WITH_AS(dataset.get_batch(), "not mounted yet", std::runtime_error);
+  CHECK(dataset.get_batch() == count_to(38));
+}

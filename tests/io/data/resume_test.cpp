@@ -244,3 +244,18 @@ TEST_CASE("training on the digits resumes with the same bits") {
     CHECK(w.to_vector() == whole.to_vector());
   }
 }
+
+TEST_CASE("a loader that refuses a state loses no batch that was loaded ahead") {
+  for (const size_t workers : {0, 2}) {
+    auto loader = make_data_loader(
+        datasets::TensorDataset(arange(100)).map(transforms::Stack<TensorExample>()),
+        samplers::SequentialSampler(100), DataLoaderOptions(1).workers(workers).max_jobs(8));
+    auto i = loader->begin();
+    CHECK(i->data.item<int64_t>() == 0);
+    auto bad = loader->state_dict();
+    bad["sampler.index"] = 1000;
+    CHECK_THROWS_AS(loader->load_state_dict(bad), Error);
+    ++i;
+    CHECK(i->data.item<int64_t>() == 1);
+  }
+}

@@ -163,3 +163,14 @@ TEST_CASE("MNIST or Fashion-MNIST itself is read whole where HALFTAPE_MNIST name
     CHECK(part->labels.size() == static_cast<size_t>(part->count));
   }
 }
+
+TEST_CASE("images whose numbers do not fit their bytes become no tensor") {
+  Images images;
+  images.count = images.rows = images.cols = 2;
+  images.pixels.resize(9);
+  images.labels.resize(3);
+  CHECK_THROWS_WITH_AS(datasets::image_tensor(images), doctest::Contains("have 8 pixels, not 9"),
+                       Error);
+  CHECK_THROWS_WITH_AS(datasets::label_tensor(images), doctest::Contains("3 labels for 2 images"),
+                       Error);
+}

@@ -142,3 +142,16 @@ TEST_CASE("data and targets of different number are refused") {
             "data [3, 2] and targets [4] must have the same first dimension"));
   CHECK(has(message([] { datasets::LabelledTensors(ones({}), ones({})); }), "data [] and"));
 }
+
+TEST_CASE("targets of any type of number are stacked with their values") {
+  const auto check = [](auto zero, Dtype expected) {
+    using T = decltype(zero);
+    const auto batch = Pairs<T>().map(transforms::Stack<Example<Tensor, T>>()).get_batch({0, 1, 3});
+    CHECK(batch.target.dtype() == expected);
+    CHECK(values(batch.target.to(kFloat64)) ==
+          std::vector<double>{0, 1, expected == kBool ? 1. : 3.});
+  };
+  check(size_t{}, kInt64), check(uint16_t{}, kInt64), check(0LL, kInt64), check(0U, kInt64);
+  check(char{}, kInt64), check(int64_t{}, kInt64), check(int32_t{}, kInt32), check(0.f, kFloat32);
+  check(0.0, kFloat64), check(0.0L, kFloat64), check(uint8_t{}, kUInt8), check(false, kBool);
+}

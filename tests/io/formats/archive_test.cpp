@@ -272,3 +272,36 @@ TEST_CASE("of a saved stream, every cut and every flip of a bit is refused") {
   std::ostream full(nullptr);
   CHECK(has(message([&] { save(ones({1}), full); }), "does not take"));
 }
+
+TEST_CASE("a list or part that is written again replaces the former one") {
+  OutputArchive archive;
+  archive.write("list", SavedValue(std::vector<Tensor>{ones({1}), ones({2}), ones({3})}));
+  archive.write("lists", ones({9}));
+  archive.write("list", SavedValue(std::vector<Tensor>{ones({4}), ones({5})}));
+  OutputArchive part;
+  part.write("number", SavedValue(int64_t{1}));
+  part.write("text", SavedValue(std::string("x")));
+  archive.write("part", part);
+  OutputArchive other;
+  other.write("tensor", ones({1}));
+  archive.write("part", other);
+  std::stringstream file;
+  archive.save_to(file);
+  InputArchive read;
+  read.load_from(file);
+  InputArchive list, replaced;
+  read.read("list", list);
+  CHECK(list.keys() == std::vector<std::string>{"0", "1"});
+  read.read("part", replaced);
+  CHECK(replaced.keys() == std::vector<std::string>{"tensor"});
+  CHECK(read.tensors().contains("lists"));
+}
+
+TEST_CASE("lists of many tensors are saved and loaded in time that grows with their number") {
+  const std::vector<Tensor> many(100'000, zeros({0}));
+  std::stringstream file;
+  save(many, file);
+  std::vector<Tensor> back;
+  load(back, file);  // 10^10 comparisons of names would take minutes
+  CHECK(back.size() == many.size());
+}

@@ -156,3 +156,26 @@ TEST_CASE("what cannot be taken or lent is refused, and stays with its owner") {
   CHECK(has(message([] { (void)to_dlpack(Tensor()); }), "undefined"));
   CHECK(has(message([] { (void)to_dlpack(ones({1}).requires_grad_()); }), "detach() it"));
 }
+
+TEST_CASE("what another library writes is what autocast computes with next") {
+  const Tensor w = ones({8, 8}).requires_grad_(), x = ones({8, 8});
+  const auto run = [&](const Tensor& weight) {
+    const amp::autocast region(kCPU, kBFloat16);
+    return linear(x, weight)[0][0].item<double>();
+  };
+  CHECK(run(w) == 8);
+  DLManagedTensor* const lent = to_dlpack(w.detach());
+  CHECK(run(w) == 8);
+  std::fill_n(static_cast<float*>(lent->dl_tensor.data), 64, 2.f);
+  CHECK(run(w) == 16);
+  lent->deleter(lent);
+  Theirs theirs;
+  const Tensor borrowed = from_dlpack(&theirs.managed).requires_grad_();
+  const auto first = [&] {
+    const amp::autocast region(kCPU, kBFloat16);
+    return linear(ones({1, 3}), borrowed)[0][0].item<double>();
+  };
+  CHECK(first() == 3);
+  theirs.values[0] = 4;
+  CHECK(first() == 7);
+}

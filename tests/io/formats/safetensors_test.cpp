@@ -144,3 +144,13 @@ TEST_CASE("a file without a name is refused before anything is written") {
   CHECK_THROWS_WITH_AS(safetensors::save_file({{"a", ones({1})}}, ""),
                        doctest::Contains("expected a path, found an empty one"), FileError);
 }
+
+TEST_CASE("a key that ends like the one of the check sum keeps its value") {
+  TempFolder folder;
+  const safetensors::Metadata keys{{"a\"halftape.crc32c", "note"},
+                                   {"\\", "\"halftape.crc32c\":\""}};
+  safetensors::save_file({{"x", ones({2})}}, folder / "x", keys);
+  const safetensors::Contents read = safetensors::read_file(folder / "x");
+  CHECK(read.has_checksum);
+  for (const auto& [key, value] : keys) CHECK(read.metadata.at(key) == value);
+}

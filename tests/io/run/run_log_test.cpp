@@ -143,3 +143,14 @@ TEST_CASE("a log that another run writes is refused, and no row is lost") {
   CHECK(read_bytes(path) == "step\n1\n3\n");
   CHECK(said().empty());
 }
+
+TEST_CASE("a log that was renamed goes on, and large seeds keep their digits") {
+  TempFolder folder;
+  RunLog log(folder / "log.csv");
+  log.write({{"seed", ~uint64_t{0}}, {"flag", true}});
+  std::filesystem::rename(folder / "log.csv", folder / "old.csv");
+  write_bytes(folder / "log.csv", "another program's");
+  log.write({{"seed", uint64_t{7}}, {"flag", false}});
+  CHECK(read_bytes(folder / "old.csv") == "seed,flag\n18446744073709551615,1\n7,0\n");
+  CHECK(read_bytes(folder / "log.csv") == "another program's");
+}

@@ -234,3 +234,14 @@ TEST_CASE("the functions take LibTorch's options: alpha dropout rests unless it 
   CHECK(F::feature_alpha_dropout(x).equal(x));
   CHECK_FALSE(F::alpha_dropout(x, F::AlphaDropoutFuncOptions().training(true)).equal(x));
 }
+
+TEST_CASE("dropout in place that drops nothing writes nothing") {
+  nn::Sequential net{nn::Linear(4, 4), nn::ReLU(),
+                     nn::Dropout(nn::DropoutOptions(0.5).inplace(true)),
+                     nn::AlphaDropout(nn::DropoutOptions(0).inplace(true))};
+  net->eval();
+  net->forward(randn({2, 4})).sum().backward();
+  const Tensor leaf = ones({2}).requires_grad_();
+  CHECK(nn::functional::dropout(leaf, nn::functional::DropoutFuncOptions().p(0).inplace(true))
+            .is_same(leaf));
+}

@@ -157,3 +157,11 @@ TEST_CASE("embeddings refuse what they cannot do, by name") {
             "kSum, kMean or kMax"));
   CHECK(has(said([] { nn::EmbeddingBag(5, 2)(tensor({0, 1})); }), "need offsets"));
 }
+
+TEST_CASE("embedding_bag only reads its offsets") {
+  const Tensor offsets = tensor({0, 2});
+  const uint64_t version = offsets.version();
+  F::embedding_bag(tensor({0, 1, 2}), ones({3, 2}),
+                   F::EmbeddingBagFuncOptions().offsets(offsets).mode(kSum));
+  CHECK(offsets.version() == version);
+}
