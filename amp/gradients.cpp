@@ -5,7 +5,7 @@
 
 #include "halftape/autograd/ops/elementwise/binary.h"
 #include "halftape/autograd/ops/layout/view.h"
-#include "halftape/autograd/tape/engine.h"
+#include "halftape/autograd/tape/implicit_one.h"
 #include "halftape/autograd/tape/policy.h"
 #include "halftape/autograd/tape/record.h"
 

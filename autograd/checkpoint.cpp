@@ -1,5 +1,6 @@
 #include "halftape/autograd/checkpoint.h"
 
+#include <deque>
 #include <mutex>
 
 #include "halftape/autograd/tape/grad_mode.h"
@@ -28,14 +29,14 @@ class Segment final : public SavedHooks {
   size_t pack(const Array& saved) override {
     if (again_) {
       if (count_ < layouts_.size()) check_layout(layouts_[count_], saved);
-      bytes_.push_back(saved);
+      bytes_.push_back({saved, saved.version()});
     } else {
       layouts_.push_back({saved.shape(), saved.dtype(), saved.device()});
     }
     return count_++;
   }
 
-  Array unpack(size_t key) override {
+  const Packed& unpack(size_t key) override {
     const std::lock_guard lock(mutex_);
     // If f itself calls backward, it asks during its second run for what that run has saved so far.
     if (bytes_.empty() && !again_) run_again();
@@ -107,7 +108,7 @@ class Segment final : public SavedHooks {
   bool again_ = false, finished_ = false;  // whether it runs again; the first run has ended
   size_t count_ = 0;
   std::vector<Layout> layouts_;
-  std::vector<Array> bytes_;
+  std::deque<Packed> bytes_;  // which stay where they are as it grows
 };
 
 }  // namespace

@@ -51,6 +51,7 @@ variable_list FunctionNode::finish(variable_list outputs, const variable_list& i
   if (!records(inputs)) return outputs;
 
   for (const Tensor& t : inputs) next.push_back(t.gradient_edge());
+  renumber();  // an input may have got a history since the node was made
   std::vector<Output> layouts;
   const Ref<Node> self(this);
   variable_list results = outputs;

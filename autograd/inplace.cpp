@@ -25,22 +25,11 @@
 namespace halftape {
 namespace {
 
-/// The addresses of the first and the last element of x, which has elements. No tensor's strides
-/// are negative.
-std::pair<uintptr_t, uintptr_t> extent(const Array& x) {
-  int64_t last = 0;
-  for (int i = 0; i < x.dim(); ++i) last += (x.size(i) - 1) * x.strides()[i];
-  const auto at = reinterpret_cast<uintptr_t>(x.raw());
-  return {at, at + static_cast<uintptr_t>(last) * element_size(x.dtype())};
-}
-
 /// to ← from, of one shape and dtype. Where they share memory, `from` is read as it was before.
 void assign(const Array& to, const Array& from) {
-  bool overlap = to.numel() > 0 && !(to.raw() == from.raw() && to.strides() == from.strides());
-  if (overlap) {
-    const auto a = extent(to), b = extent(from);
-    overlap = a.first <= b.second && b.first <= a.second;
-  }
+  const bool overlap = to.numel() > 0 &&
+                       !(to.raw() == from.raw() && to.strides() == from.strides()) &&
+                       extent(to).meets(extent(from));
   backend(to.device()).copy(to, overlap ? from.clone() : from);
 }
 
@@ -63,11 +52,17 @@ void check_writable(const char* op, const Tensor& x, bool history) {
       !x.impl()->is_view || x.impl()->base || !(history || x.requires_grad()), op,
       ": A view was created in no_grad mode and is being modified inplace: the change of ",
       x.sizes(), " would not reach its base's history; make the view while recording");
+  const Tensor base(x.impl()->base);
   const auto leaf = [](const Tensor& t) { return t.is_leaf() && t.requires_grad(); };
   HALFTAPE_CHECK(
-      !leaf(x) && !(x.impl()->base && leaf(Tensor(x.impl()->base))), op,
+      !leaf(x) && !leaf(base), op,
       ": a leaf Variable that requires grad is being used in an in-place operation, itself or ",
       "a view of it; use NoGradGuard to update a parameter");
+  HALFTAPE_CHECK(!base.defined() || !(history || base.requires_grad()) || base.is_contiguous(), op,
+                 ": the tensor ", x.sizes(), " is a view of one with sizes ", base.sizes(),
+                 " and strides ", base.strides(),
+                 ", whose history cannot go on, as it is not contiguous; make the view of its "
+                 "contiguous()");
 }
 
 /// In-place methods are const, as LibTorch's: what changes is what the handle points to.
@@ -277,7 +272,12 @@ Tensor& Tensor::fill_(Scalar value) const {
   return overwritten("fill_", *this);
 }
 Tensor& Tensor::uniform_(double from, double to) const {
+  check_defined("uniform_", *this);
   HALFTAPE_CHECK(from <= to, "uniform_: the range from ", from, " to ", to, " is none");
+  const double most = traits(dtype()).largest;
+  HALFTAPE_CHECK(!is_floating_point() || (from >= -most && to <= most && to - from <= most),
+                 "uniform_: the range from ", from, " to ", to, ", or its width, is beyond the ",
+                 "largest number of ", dtype(), ", ", most);
   return randomize("uniform_", *this, Distribution::Uniform, from, to);
 }
 Tensor& Tensor::normal_(double mean, double std) const {

@@ -69,8 +69,9 @@ void TensorImpl::becomes_view_of(const Tensor& x) {
 
 void TensorImpl::set_history(Edge edge) {
   if (retained) {
-    auto& kept = history.node->extras().retained;
-    std::erase_if(kept, [&](const auto& entry) { return entry.second == retained; });
+    if (history)
+      std::erase_if(history.node->extras().retained,
+                    [&](const auto& entry) { return entry.second == retained; });
     if (edge) edge.node->extras().retained.emplace_back(edge.output, retained);
   }
   history = std::move(edge);
@@ -151,16 +152,10 @@ void Tensor::set_data(const Tensor& other) const {
   // The accumulator knows shape and dtype: it goes if it must, and the hooks stay.
   const bool fits = mine.shape() == theirs.shape() && mine.dtype() == theirs.dtype() &&
                     mine.device() == theirs.device();
-  const Ref<Node> before = impl_->accumulator;
   if (!fits) requires_grad_(false);
   impl_->set_value(theirs);
   requires_grad_(trains);
-  if (!fits && trains) {
-    auto &old = static_cast<Accumulate&>(*before),
-         &now = static_cast<Accumulate&>(*impl_->accumulator);
-    now.after = std::move(old.after);
-    if (auto& hooks = old.extras().hooks; !hooks.empty()) now.extras().hooks = std::move(hooks);
-  }
+  if (!fits && trains) static_cast<Accumulate&>(*impl_->accumulator).slots = {};
 }
 
 bool TensorBase::is_leaf() const { return !requires_grad() || !impl_->history; }
@@ -192,11 +187,14 @@ const Tensor& Tensor::requires_grad_(bool on) const {
                  "requires_grad_: Only Tensors of floating point and complex dtype can require "
                  "gradients, and this is ",
                  dtype());
-  if (on)
-    impl_->accumulator = make_ref<Accumulate>(impl_.get());
-  else {
+  if (on) {
+    auto now = make_ref<Accumulate>(impl_.get());
+    if (impl_->resting)
+      now->take_over(static_cast<Accumulate&>(*std::exchange(impl_->resting, {})));
+    impl_->accumulator = std::move(now);
+  } else {
     static_cast<Accumulate&>(*impl_->accumulator).detach_leaf();
-    impl_->accumulator = {};
+    impl_->resting = std::move(impl_->accumulator);
   }
   return *this;
 }

@@ -21,6 +21,7 @@ struct TensorImpl final : RefCounted, FreeListed {
   void set_value(Array v);
   Edge history;                            // the node that made it; empty for a leaf
   Ref<Node> accumulator;                   // of a leaf that requires grad: receives its gradient
+  Ref<Node> resting;                       // the accumulator, after requires_grad_(false)
   std::shared_ptr<GradSlot> retained;      // of a non-leaf that keeps its gradient
   Ref<GradTag> mark;                       // of a gradient: autograd/tape/grad_tag.h …
   uint64_t marked_version = ~uint64_t{0};  // … and the version of the bytes that it describes

@@ -194,7 +194,7 @@ void Module::zero_grad(bool set_to_none) {
     if (set_to_none)
       g = Tensor();
     else
-      set_partial(g.detach_().zero_(), false);
+      set_partial((g.requires_grad() ? g.detach_() : g).zero_(), false);
   }
 }
 

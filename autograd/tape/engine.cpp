@@ -2,17 +2,16 @@
 
 #include <algorithm>
 #include <exception>
-#include <map>
-#include <mutex>
+#include <optional>
 #include <queue>
 #include <system_error>
 #include <thread>
-#include <tuple>
 #include <unordered_set>
 
 #include "halftape/autograd/tape/anomaly_mode.h"
 #include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/autograd/tape/grad_tag.h"
+#include "halftape/autograd/tape/implicit_one.h"
 #include "halftape/autograd/tape/node.h"
 #include "halftape/autograd/tape/op_timer.h"
 #include "halftape/autograd/tape/policy.h"
@@ -49,11 +48,29 @@ Tensor as_stored(const Edge& edge, Tensor g) {
   return g;
 }
 
+bool has_hooks(const Node& leaf) { return !static_cast<const Accumulate&>(leaf).after.empty(); }
+
 /// The gradients that have arrived at each node of a pass, and the marks of their sums.
 class Arrivals {
  public:
   Arrivals(const std::vector<Ref<Node>>& order, GradTag::Pass& pass)
-      : order_(order), pass_(pass), nodes_(order.size()) {}
+      : order_(order), pass_(pass), nodes_(order.size()) {
+    for (auto n = order.rbegin(); n != order.rend() && (*n)->is_leaf(); ++n)
+      early_leaves_ |= has_hooks(**n);
+    if (!early_leaves_) return;
+    for (const Ref<Node>& n : order)
+      for (const Edge& e : n->next)
+        if (e && e.node->is_leaf()) ++nodes_[index_of(*e.node, 0)].awaited;
+  }
+  /// Called once for each edge of a rule that has run, after add(): where in the order a leaf is
+  /// that has now got all its gradients, and has hooks. Such a leaf does not wait for the end of
+  /// the pass: a data-parallel training sends its gradient meanwhile.
+  std::optional<size_t> completes(const Edge& edge, size_t begin) {
+    if (!early_leaves_ || !edge || !edge.node->is_leaf()) return {};
+    const size_t at = index_of(*edge.node, begin);
+    if (--nodes_[at].awaited > 0 || !has_hooks(*edge.node)) return {};
+    return at;
+  }
   /// Adds `g` to what has arrived over the edge. The edge's node is at order[begin] or later.
   void add(const Edge& edge, Tensor g, size_t begin) {
     if (!edge || !g.defined()) return;
@@ -96,11 +113,13 @@ class Arrivals {
   struct AtNode {
     Grads grads;
     GradTag* mark = nullptr;
-    bool summed = false;  // several gradients have arrived
+    bool summed = false;   // several gradients have arrived
+    uint32_t awaited = 0;  // of a leaf: edges whose rules have not run yet
   };
   const std::vector<Ref<Node>>& order_;
   GradTag::Pass& pass_;
   const bool marked_ = GradTag::enabled();
+  bool early_leaves_ = false;  // some leaf has hooks
   std::vector<AtNode> nodes_;
 };
 
@@ -272,57 +291,27 @@ Grads run(Request& request) {
     arrivals.add(request.roots[i], std::move(request.root_grads[i]), 0);
   request.roots.clear();
 
-  for (size_t at = 0; at < order.size(); ++at) {
-    Ref<Node>& n = order[at];
+  const auto visit = [&](size_t at) -> Grads {  // gives the gradients of the node's inputs
+    Node& n = *order[at];
     Grads g = arrivals.take(at);
-    if (g.empty()) continue;
-    if (arrivals.summed(at)) show_sums(*n, g);
+    if (g.empty()) return {};
+    if (arrivals.summed(at)) show_sums(n, g);
     pass.begin_rule(arrivals.mark(at));
-    n->run_hooks(g);
-    wanted.keep(*n, g);
-    if (!wanted.runs(*n)) continue;
-    Grads d = call_rule(*n, std::move(g), !request.retain_graph);
-    for (size_t i = 0; i < d.size(); ++i) arrivals.add(n->next[i], std::move(d[i]), at + 1);
-    n = {};
+    n.run_hooks(g);
+    wanted.keep(n, g);
+    if (!wanted.runs(n)) return {};
+    return call_rule(n, std::move(g), !request.retain_graph);
+  };
+  for (size_t at = 0; at < order.size(); ++at) {
+    const Edges& next = order[at]->next;
+    Grads d = visit(at);
+    for (size_t i = 0; i < d.size(); ++i) arrivals.add(next[i], std::move(d[i]), at + 1);
+    for (size_t i = 0; i < d.size(); ++i)
+      if (const std::optional<size_t> leaf = arrivals.completes(next[i], at + 1)) visit(*leaf);
+    if (!d.empty()) order[at] = {};
   }
   return wanted.take(request.marks);
 }
-
-/// The gradient 1 with which backward passes begin, for each device and dtype; made once.
-class Ones {
- public:
-  static Ones& all() {
-    static auto* own = new Ones;  // NOLINT: outlives every static tensor
-    return *own;
-  }
-  Tensor of(Device device, Dtype dtype) {
-    const std::lock_guard lock(mutex_);
-    One& one = made_[{device.type(), device.index(), dtype}];
-    if (!one.unchanged()) {
-      const LastingState stays;
-      one.tensor = Tensor(full({}, 1, dtype, device));
-      one.version = one.tensor.version();
-      backend(device).synchronize();  // every stream and thread may read it
-    }
-    return one.tensor;
-  }
-  bool is(const Tensor& g) {
-    const std::lock_guard lock(mutex_);
-    const auto found = made_.find({g.device().type(), g.device().index(), g.dtype()});
-    return found != made_.end() && found->second.unchanged() &&
-           found->second.tensor.array().buffer() == g.array().buffer();
-  }
-
- private:
-  struct One {
-    Tensor tensor;
-    uint64_t version = 0;
-    /// False once a hook has written the tensor that it was given.
-    bool unchanged() const { return tensor.defined() && tensor.version() == version; }
-  };
-  std::mutex mutex_;
-  std::map<std::tuple<DeviceType, DeviceIndex, Dtype>, One> made_;
-};
 
 /// For messages: "`tanh`" where tanh() made the tensor, or "a leaf".
 std::string maker(const Tensor& y) {
@@ -348,7 +337,7 @@ Request prepare(const char* who, const TensorList& outputs, const TensorList& gr
       HALFTAPE_CHECK(y.numel() == 1, who,
                      ": grad can be implicitly created only for scalar outputs, not for one of ",
                      y.sizes(), "; pass one, or reduce with sum() or mean()");
-      g = Ones::all().of(y.device(), y.dtype()).reshape(y.sizes());
+      g = implicit_one(y.device(), y.dtype()).reshape(y.sizes());
     }
     HALFTAPE_CHECK(g.sizes() == y.sizes(), who, ": gradient ", g.sizes(),
                    " for an output of shape ", y.sizes(), " of ", maker(y));
@@ -371,8 +360,6 @@ std::vector<Edge> edges_of(const char* who, const TensorList& inputs) {
 
 }  // namespace
 
-bool is_implicit_one(const Tensor& g) { return Ones::all().is(g); }
-
 void backward(const TensorList& outputs, const TensorList& grad_outputs,
               std::optional<bool> retain_graph, bool create_graph,
               const std::optional<TensorList>& inputs) {
@@ -389,7 +376,12 @@ void backward(const TensorList& outputs, const TensorList& grad_outputs,
   const Grads grads = run(r);
   const AutoGradMode recording(create_graph);
   for (size_t i = 0; i < grads.size(); ++i) {
-    if (!grads[i].defined()) continue;
+    const auto first = std::find_if(wanted.begin(), wanted.end(), [&](const Edge& e) {
+      return e.node == wanted[i].node && e.output == wanted[i].output;
+    });
+    const bool named_before = first - wanted.begin() < static_cast<std::ptrdiff_t>(i);
+    // A pass fills the gradients that are retained by itself.
+    if (!grads[i].defined() || named_before || (*inputs)[i].retains_grad()) continue;
     const GradTag::Pass marked(r.marks[i].get());
     if ((*inputs)[i].is_leaf())
       wanted[i].node->vjp({grads[i]});
@@ -417,6 +409,10 @@ TensorList grad(const TensorList& outputs, const TensorList& inputs, const Tenso
     HALFTAPE_CHECK(allow_unused || grads[i].defined(), "grad: the outputs do not depend on input ",
                    i, " of shape ", inputs[i].sizes(),
                    ". Set allow_unused=True to get an undefined tensor for it");
+  // For those that are assigned as a parameter's gradient. Without a mark nothing is claimed: the
+  // outputs may have been multiplied by a scale in any other way.
+  for (size_t i = 0; i < grads.size(); ++i)
+    if (grads[i].defined() && r.marks[i]) set_mark(grads[i], r.marks[i]);
   return grads;
 }
 

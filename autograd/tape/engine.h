@@ -25,8 +25,4 @@ TensorList grad(const TensorList& outputs, const TensorList& inputs,
 /// f throws. If the pass fails, f is destroyed. Outside of backward(), f is called at once.
 void queue_callback(std::function<void()> f);
 
-/// True if g is the 1 with which backward() begins when it is given no gradient. A rule need not
-/// multiply by it.
-bool is_implicit_one(const Tensor& g);
-
 }  // namespace halftape::autograd

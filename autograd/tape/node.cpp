@@ -13,8 +13,7 @@
 namespace halftape {
 namespace {
 
-constexpr uint64_t kOps = uint64_t{1} << 63;  // the first seq of operations
-std::atomic<uint64_t> next_seq{kOps + 1};
+std::atomic<uint64_t> newest_seq{0};
 using LiveNodes = Counter<struct OfNodes>;
 thread_local DtypePolicy* current_policy = nullptr;
 thread_local SavedHooks* current_hooks = nullptr;
@@ -22,12 +21,13 @@ thread_local ValueWatcher* current_watcher = nullptr;
 
 }  // namespace
 
-Node::Node(const char* name, bool saves)
-    : seq_(next_seq.fetch_add(1, std::memory_order_relaxed)), saves_(saves), name_(name) {
+Node::Node(const char* name, bool saves) : saves_(saves), name_(name) {
+  renumber();
   LiveNodes::add(1);
   if (detail::tape_is_watched()) [[unlikely]]
     note_call();
 }
+void Node::renumber() { seq_ = kOps + 1 + newest_seq.fetch_add(1, std::memory_order_relaxed); }
 void Node::note_call() {
   if (const detail::Place* at = detail::place_at_work) extras().place = at->path;
   if (autograd::AnomalyMode::is_enabled()) extras().origin = autograd::call_site();
@@ -125,6 +125,12 @@ Accumulate::Accumulate(detail::TensorImpl* leaf) : Node("accumulate"), slot_(lea
   first = {leaf->value.shape(), leaf->value.dtype(), leaf->value.device()};
 }
 
+void Accumulate::take_over(Accumulate& former) {
+  after = std::move(former.after);
+  slots = std::move(former.slots);
+  if (auto& hooks = former.extras().hooks; !hooks.empty()) extras().hooks = std::move(hooks);
+}
+
 void accumulate(Tensor& grad, const Tensor& g) {
   HALFTAPE_CHECK(!grad.defined() || (grad.sizes() == g.sizes() && grad.device() == g.device() &&
                                      grad.is_floating_point()),
@@ -214,18 +220,15 @@ void Saved::pack() {
 }
 
 const Array& Saved::array(const Node& by) const {
-  if (hooks_) {
-    array_ = hooks_->unpack(key_);
-    version_ = array_.version();
-    hooks_ = {};
-    return array_;
-  }
-  HALFTAPE_CHECK(array_.version() == version_, "backward: a tensor of shape ", array_.shape(),
+  const SavedHooks::Packed* packed = hooks_ ? &hooks_->unpack(key_) : nullptr;
+  const Array& array = packed ? packed->array : array_;
+  const uint64_t version = packed ? packed->version : version_;
+  HALFTAPE_CHECK(array.version() == version, "backward: a tensor of shape ", array.shape(),
                  " that `", by.name(), "` needs was changed in place after it was saved (version ",
-                 array_.version(), ", saved at ", version_,
+                 array.version(), ", saved at ", version,
                  "); use an out-of-place operation or clone() it before the change",
                  autograd::where_called(by));
-  return array_;
+  return array;
 }
 
 Tensor Saved::tensor(Node& by) const {

@@ -77,6 +77,8 @@ class Node : public RefCounted, public FreeListed {
   /// The op's name, as its function is called.
   const char* name() const { return name_; }
   uint64_t seq() const { return seq_; }
+  /// True for an Accumulate.
+  bool is_leaf() const { return seq_ < kOps; }
   /// True if input i wants a gradient.
   bool wants(size_t i) const {
     return next[i] && (!wanted || wanted->count(next[i].node.get()) > 0);
@@ -130,12 +132,16 @@ class Node : public RefCounted, public FreeListed {
 
  protected:
   virtual void release() {}
+  /// Makes this the youngest node. Before any edge leads to it.
+  void renumber();
   uint64_t seq_;
   bool saves_;
 
  private:
   friend void dispose(Node* node) noexcept;
   void note_call();
+  static constexpr uint64_t kOps = uint64_t{1} << 63;  // the first seq of operations
+  friend class Accumulate;
   static constexpr int32_t kReleased = -1;
   std::atomic<int32_t> runs_{0};  // that are in progress, of a node that saves; or kReleased
   static inline thread_local const std::unordered_set<Node*>* wanted = nullptr;
@@ -166,6 +172,8 @@ class Accumulate final : public Node {
   Grads vjp(Grads g) override;
   /// Called when the leaf dies: later gradients are dropped.
   void detach_leaf() { slot_.cut(); }
+  /// Takes over hooks and place of the one that the leaf had before.
+  void take_over(Accumulate& former);
   std::vector<std::function<void(Tensor)>> after;  // hooks that get the leaf once grad() is there
   Ref<LeafSlots> slots;                            // of a leaf in flat storage, else null
 
@@ -183,7 +191,13 @@ class SavedHooks : public RefCounted {
   virtual ~SavedHooks() = default;
   /// Stores the array; unpack() gets the key.
   virtual size_t pack(const Array& saved) = 0;
-  virtual Array unpack(size_t key) = 0;
+  /// An array, and the version that it had when it was saved.
+  struct Packed {
+    Array array;
+    uint64_t version;
+  };
+  /// Valid while these hooks live. Thread-safe.
+  virtual const Packed& unpack(size_t key) = 0;
 
   static SavedHooks* current();
   /// Installs hooks for a scope; null: none.
@@ -216,11 +230,11 @@ class Saved {
  private:
   void pack();
 
-  mutable Array array_;
+  Array array_;
   Edge edge_;  // of an own output: null node, and the output's number
-  mutable uint64_t version_ = 0;
+  uint64_t version_ = 0;
   bool output_ = false;
-  mutable Ref<SavedHooks> hooks_;  // has the array until it is asked for
+  Ref<SavedHooks> hooks_;  // null, or has the array
   size_t key_ = 0;
 };
 

@@ -29,12 +29,14 @@ inline const Tensor& tensor_of(const Tensor* t) { return *t; }
 inline const Tensor& tensor_of(const Tensor& t) { return t; }
 }  // namespace detail
 
-/// True if an op of these inputs is to be recorded.
+/// True if an op of these inputs is to be recorded. Asks all of them: a view whose base was written
+/// records its new history when it is asked, and that node must be older than the op's.
 template <class Inputs = std::initializer_list<const Tensor*>>
 bool records(const Inputs& inputs) {
-  return GradMode::is_enabled() && std::any_of(inputs.begin(), inputs.end(), [](const auto& t) {
-           return detail::tensor_of(t).requires_grad();
-         });
+  if (!GradMode::is_enabled()) return false;
+  bool any = false;
+  for (const auto& t : inputs) any |= detail::tensor_of(t).requires_grad();
+  return any;
 }
 
 /// A tensor with this value, and with the rule as its history if one of the inputs, which are a

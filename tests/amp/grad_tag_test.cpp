@@ -305,10 +305,11 @@ TEST_CASE("unscaled gradients may follow after unscale_: they are of one kind") 
   CHECK(f.scaler.step(f.optimizer).applied());
 }
 
-TEST_CASE("grad() gives gradients without a mark, and leaves none behind") {
+TEST_CASE("grad() gives gradients with the mark of a scaled loss, and leaves none behind") {
   TaggedTraining f;
   const auto g = autograd::grad({f.scaler.scale((f.w * f.w).sum())}, {f.w});
-  CHECK_FALSE(mark_of(g[0]).known);
+  CHECK(mark_of(g[0]).tag);
+  CHECK_FALSE(mark_of(autograd::grad({(f.w * f.w).sum()}, {f.w})[0]).known);
   CHECK_FALSE(GradTag::current());
   f.w.sum().backward();  // no scale: no mark from the pass before
   CHECK_FALSE(scaled(f.w));

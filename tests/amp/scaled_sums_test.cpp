@@ -177,3 +177,13 @@ TEST_CASE("a gradient penalty from unscaled gradients joins the loss before scal
   CHECK(f.scaler.step(f.of_w).applied());
   CHECK(f.w.equal(tensor({1 - 0.25 * 10, 2 - 0.25 * 20})));  // w² + 4w²: 10w
 }
+
+TEST_CASE("what grad() of a scaled loss gives is known to be scaled where it is assigned") {
+  TwoWeights f;
+  f.w.mutable_grad() = autograd::grad({f.scale(f.a())}, {f.w})[0];
+  CHECK_THROWS_WITH_AS(nn::utils::clip_grad_norm_({f.w}, 1),
+                       doctest::Contains("still multiplied by the loss scale"), Error);
+  CHECK_THROWS_WITH_AS(f.of_w.step(), doctest::Contains("still multiplied by the loss scale"),
+                       Error);
+  CHECK(f.scaler.step(f.of_w).applied());
+}

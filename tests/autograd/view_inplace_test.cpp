@@ -384,3 +384,17 @@ TEST_CASE("a number that the dtype cannot hold is refused in place, and changes 
   CHECK_FALSE(refuses(kFloat16, -std::numeric_limits<double>::infinity()));
   CHECK(ones({1}, kInt64).fill_(2.75).item() == 2);
 }
+
+TEST_CASE("a write through a view that its base's history cannot follow changes nothing") {
+  Tensor base = empty_strided({2, 3}, {1, 2}).fill_(0);
+  const Tensor w = ones({3}).requires_grad_();
+  const uint64_t version = base.version();
+  using testing::message;
+  CHECK(message([&] { base[0].copy_(w); }).find("is a view of one with sizes") !=
+        std::string::npos);
+  CHECK(message([&] { base[0].add_(w); }).find("is not contiguous") != std::string::npos);
+  CHECK(base.equal(zeros({2, 3})));
+  CHECK(base.version() == version);
+  base[0].copy_(w.detach());  // no history is concerned
+  CHECK(base.sum().item<double>() == 3);
+}

@@ -58,6 +58,7 @@ std::vector<Frame> frames_of(const Tensor& x, const std::vector<int64_t>& pad) {
 
 Tensor constant_pad_nd(const Tensor& x, const std::vector<int64_t>& pad, Scalar value) {
   check_defined("constant_pad_nd", x);
+  detail::check_fits("constant_pad_nd", value, x.dtype());
   const std::vector<Frame> frames = frames_of(x, pad);
   Shape shape = x.sizes();
   for (const auto& [d, left, right] : frames)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -12,8 +13,8 @@
 #include "halftape/autograd/ops/loss/loss_parts.h"
 #include "halftape/autograd/ops/product/layers.h"
 #include "halftape/autograd/tape/by_formula.h"
-#include "halftape/autograd/tape/engine.h"
 #include "halftape/autograd/tape/error_scope.h"
+#include "halftape/autograd/tape/implicit_one.h"
 #include "halftape/autograd/tape/record.h"
 #include "halftape/core/contract/backend.h"
 #include "halftape/core/formula/binary.h"
@@ -64,9 +65,16 @@ struct Whole {
     }
     return m;
   }
-  /// Those that are there, times g/scale, which is 1 where g is the scale itself.
-  Grads scaled(const Node& self, const Tensor& g) const {
-    const std::vector<Array> grads = std::exchange(ready, {});
+  /// Empty if they are gone, or if the scale, by which they have been multiplied, was written
+  /// since. Two threads may run backward over a retained graph.
+  std::vector<Array> take_ready() const {
+    static std::mutex one_at_a_time;
+    const std::lock_guard lock(one_at_a_time);
+    if (scale.defined() && scale.version() != version) return {};
+    return std::exchange(ready, {});
+  }
+  /// Those that were there, times g/scale, which is 1 where g is the scale itself.
+  Grads scaled(const Node& self, const Tensor& g, const std::vector<Array>& grads) const {
     const Array& given = g.array();
     const bool as_expected = scale.defined()
                                  ? given.buffer() == scale.buffer() && given.raw() == scale.raw()
@@ -85,8 +93,8 @@ struct Whole {
     return d;
   }
   Grads gradients(const Node& self, const Tensor& g) const {
-    // A scale that has been written since is not the one that they have been multiplied by.
-    if (!ready.empty() && (!scale.defined() || scale.version() == version)) return scaled(self, g);
+    if (const std::vector<Array> there = take_ready(); !there.empty())
+      return scaled(self, g, there);
     MlpLoss m = task(self);
     Grads d(inputs.size());
     const auto fresh = [&](size_t i, const Array& like, Dtype dtype) {

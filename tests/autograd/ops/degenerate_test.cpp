@@ -205,6 +205,15 @@ TEST_CASE("a whole number beyond int64 is one of floating point") {
 TEST_CASE("numbers are drawn from ranges that exist") {
   const Tensor x = zeros({3});
   CHECK_THROWS_WITH_AS(x.uniform_(1, 0), "uniform_: the range from 1 to 0 is none", Error);
+  CHECK_THROWS_WITH_AS(x.uniform_(-INFINITY, INFINITY), doctest::Contains("is beyond the largest"),
+                       Error);
+  CHECK_THROWS_WITH_AS(ones({2}, kFloat16).uniform_(0, 1e5),
+                       doctest::Contains("the largest number of float16, 65504"), Error);
+  CHECK_THROWS_WITH_AS(ones({2}, kFloat16).uniform_(-4e4, 4e4), doctest::Contains("or its width"),
+                       Error);
+  CHECK(ones({2}, kFloat16).uniform_(-3e4, 3e4).isfinite().all().item<bool>());
+  CHECK_THROWS_WITH_AS(constant_pad_nd(ones({2}, kUInt8), {1}, 300),
+                       doctest::Contains("constant_pad_nd"), Error);
   CHECK_THROWS_WITH_AS(x.uniform_(NAN, 1), doctest::Contains("uniform_: the range from nan"),
                        Error);
   CHECK_THROWS_WITH_AS(x.normal_(0, -1), "normal_: the deviation -1 is not at least 0", Error);

@@ -175,3 +175,15 @@ TEST_CASE("a function that calls grad() can be checkpointed") {
   checkpoint(penalty, {y}).sum().backward();
   CHECK(same_bits(x.grad(), y.grad()));
 }
+
+TEST_CASE("what a checkpointed function changes in place after it was saved is refused, too") {
+  const Tensor x = tensor({1.0}, kFloat64).requires_grad_();
+  const std::function<Tensor(const TensorList&)> f = [](const TensorList& in) {
+    Tensor y = tanh(in[0]);  // saves its output, which changes
+    y.mul_(2);
+    return y;
+  };
+  CHECK_THROWS_WITH_AS(f({x}).sum().backward(), doctest::Contains("changed in place"), Error);
+  CHECK_THROWS_WITH_AS(checkpoint(f, {x}).sum().backward(), doctest::Contains("changed in place"),
+                       Error);
+}

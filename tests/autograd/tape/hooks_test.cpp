@@ -297,3 +297,55 @@ TEST_CASE("hooks of a leaf stay when its dtype, shape or device change") {
   layer->forward(ones({1, 2}, kFloat64)).sum().backward();
   CHECK(after == 2);
 }
+
+TEST_CASE("hooks of a leaf outlast requires_grad_(false)") {
+  Tensor p = leaf({1});
+  int before = 0, after = 0;
+  p.register_hook([&](const Tensor&) { ++before; });
+  p.register_post_accumulate_grad_hook([&](const Tensor&) { ++after; });
+  const Tensor old_graph = p * 5;
+  for (int i = 0; i < 2; ++i) {
+    p.requires_grad_(false);
+    p.requires_grad_(true);
+  }
+  (p * 2).backward();
+  CHECK(before == 1);
+  CHECK(after == 1);
+  CHECK(p.grad().item<double>() == 2);
+  old_graph.backward();  // recorded when it was another leaf
+  CHECK(p.grad().item<double>() == 2);
+  p.mutable_grad() = Tensor();
+  p.requires_grad_(false);
+  p.set_data(ones({3}, kFloat64));
+  p.requires_grad_(true);
+  (p * 2).sum().backward({}, {}, false);
+  CHECK(after == 2);
+}
+
+TEST_CASE("backward into chosen inputs adds to each of them once") {
+  const Tensor x = leaf({1}), h = x * 3;
+  h.retain_grad();
+  (h * 2).backward({}, true, false, TensorList{h});
+  CHECK(h.grad().item<double>() == 2);
+  (h * 2).backward({}, true, false, TensorList{x, h, x});
+  CHECK(x.grad().item<double>() == 6);
+  CHECK(h.grad().item<double>() == 4);
+  const Tensor k = x * 5;
+  k.backward({}, true, false, TensorList{k, k});
+  CHECK(k.grad().item<double>() == 1);
+}
+
+TEST_CASE("a tensor whose gradient is retained may be detached and then written") {
+  const Tensor x = leaf({1, 2});
+  for (const bool keeps_history : {false, true}) {
+    Tensor y = x * 2;
+    y.retain_grad();
+    y.detach_();
+    keeps_history ? y.mul_(x) : y.zero_();
+    CHECK(y.requires_grad() == keeps_history);
+    if (!keeps_history) continue;
+    y.sum().backward();
+    CHECK(y.grad().to_vector() == Values{1, 1});
+    CHECK(x.grad().to_vector() == Values{2, 4});
+  }
+}

@@ -110,3 +110,33 @@ TEST_CASE("a graph that another thread runs may be run, but not used up, and sta
   CHECK(s.x.grad().item() == 18);
   CHECK(has(message([&] { s.y.backward(); }), "was already released"));
 }
+
+TEST_CASE("threads may run backward over one checkpointed or whole loss that is retained") {
+  const Tensor x = rand({64}, kFloat64).requires_grad_();
+  const std::function<Tensor(const TensorList&)> f = [](const TensorList& in) {
+    Tensor h = in[0];
+    for (int i = 0; i < 20; ++i) h = tanh(h);
+    return h;
+  };
+  const Tensor input = rand({4, 3}), target = tensor({0, 1, 2, 0});
+  const Tensor w = rand({3, 3}).requires_grad_(), b = zeros({3}).requires_grad_();
+  for (int i = 0; i < 50; ++i) {
+    const Tensor y = autograd::checkpoint(f, {x}).sum();
+    const Tensor loss = mlp_loss(input, target, {w}, {b});
+    const auto both = [&] {
+      y.backward({}, true);
+      loss.backward({}, true);
+    };
+    std::thread other(both);
+    both();
+    other.join();
+  }
+  const Tensor sum = x.grad().clone();
+  x.mutable_grad() = Tensor();
+  f({x}).sum().backward();
+  CHECK(sum.allclose(x.grad() * 100));
+  const Tensor all = w.grad().clone();
+  w.mutable_grad() = Tensor();
+  mlp_loss(input, target, {w}, {b}).backward();
+  CHECK(all.allclose(w.grad() * 100));
+}
