@@ -15,7 +15,7 @@ class Agreement {
   /// Replaces each of the flags, () float32, by the largest of all processes, and the position
   /// `first`, () int64, if defined, by the least that is not negative: a process may have looked at
   /// a part of the gradients alone. Throws on all of them when their scales, () float32, are not
-  /// equal.
+  /// equal. A disabled scaler gives the scale 0.
   virtual void agree(std::span<const Array> flags, const Array& scale, const Array& first) = 0;
 };
 
@@ -24,5 +24,9 @@ class Agreement {
 using AgreementFinder = std::shared_ptr<Agreement> (*)(std::span<const Tensor> parameters);
 void set_agreement_finder(AgreementFinder finder);
 std::shared_ptr<Agreement> agreement_of(std::span<const Tensor> parameters);
+/// Of a disabled scaler: says so to the other processes, which throw instead of waiting for its
+/// flags, of which they send `flags`. False, with nothing done, where no parameter has a gradient
+/// or there is no agreement.
+bool agree_disabled(std::span<const Tensor> parameters, int64_t flags);
 
 }  // namespace halftape::amp

@@ -38,13 +38,16 @@ optim::AsyncStep AsyncGradScaler::step(optim::AsyncOptimizer& optimizer,
                                        optim::AsyncStepOptions options) {
   HALFTAPE_CHECK(!options.scale, "AsyncGradScaler::step: options.scale ", options.scale.value_or(0),
                  " is the scaler's to fill in; leave it out");
-  if (!options_.enabled) return optimizer.step(options);
+  if (!options_.enabled) {
+    tell_disabled(optimizer.parameters(), 1);
+    return optimizer.step(options);
+  }
   HALFTAPE_CHECK(scaled_,
                  "AsyncGradScaler::step: nothing was scaled since the last update(); call "
                  "scaler.scale(loss).backward() first");
   const std::vector<Tensor>& parameters = optimizer.parameters();
   check_divisible(collect_gradients(parameters), "AsyncGradScaler::step", scaled_,
-                  options_.allow_fp16_grads);
+                  bad_loss_.device(), options_.allow_fp16_grads);
   call_gradient_hook(parameters);
   if (const auto agreement = agreement_of(parameters)) {
     const Array bad_loss = bad_loss_.clone();

@@ -11,6 +11,7 @@
 #include "halftape/autograd/ops/layout/view.h"
 #include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/autograd/tape/policy.h"
+#include "halftape/autograd/tape/separate_gradients.h"
 #include "halftape/core/bit_cast.h"
 #include "halftape/core/capture/capture.h"
 #include "halftape/core/contract/backend.h"
@@ -73,7 +74,7 @@ Tensor GradScaler::factor() {
 }
 
 void GradScaler::unscale_(optim::Optimizer& optimizer) {
-  if (!options_.enabled) return;
+  if (!options_.enabled) return tell_disabled(optim::parameters_of(optimizer.param_groups()), 2);
   require_scale("unscale_");
   PerOptimizer& mine = entry(optimizer);
   HALFTAPE_CHECK(mine.stage != Stage::Unscaled,
@@ -90,6 +91,7 @@ StepResult GradScaler::step(optim::Optimizer& optimizer,
                             const optim::Optimizer::LossClosure& closure) {
   StepResult result;
   if (!options_.enabled) {
+    if (!closure) tell_disabled(optim::parameters_of(optimizer.param_groups()), 2);
     result.loss = optimizer.step(closure);
     return result;
   }
@@ -143,11 +145,12 @@ GradScaler::CheckedGradients GradScaler::check_or_unscale(const optim::Optimizer
   const std::vector<Tensor> parameters = optim::parameters_of(optimizer.param_groups());
   HALFTAPE_CHECK(!parameters.empty(),
                  "GradScaler: the optimizer has no parameters; are the modules registered?");
+  separate_gradients(parameters, scale_);
   const Gradients grads = collect_gradients(parameters);
   const bool in_update =
       where == Divide::InUpdateIfFloat16 && grads.any_float16 && optimizer.supports_control();
   check_divisible(grads, in_update ? "GradScaler::step" : "GradScaler::unscale_", scaled_,
-                  options_.allow_fp16_grads);
+                  scale_.device(), options_.allow_fp16_grads);
   call_gradient_hook(parameters);
   if (!grads.any) return {};
   const Device device = scale_.device();

@@ -103,7 +103,7 @@ Gradients collect_gradients(std::span<const Tensor> parameters) {
 }
 
 void check_divisible(const Gradients& gradients, const char* call, const Ref<GradTag>& scaled,
-                     bool allow_fp16) {
+                     Device device, bool allow_fp16) {
   for (size_t i = 0; i < gradients.parameters.size(); ++i) {
     const Tensor& g = gradients.parameters[i].grad();
     if (!g.defined()) continue;
@@ -112,6 +112,9 @@ void check_divisible(const Gradients& gradients, const char* call, const Ref<Gra
       text << call << ": the gradient of parameter " << i << ", " << g.sizes();
       return text.str();
     };
+    HALFTAPE_CHECK(g.device() == device, place(), ", is on ", g.device(),
+                   ", and the loss that was scaled on ", device,
+                   "; move the model and the loss to one device");
     HALFTAPE_CHECK(allow_fp16 || g.dtype() != kFloat16, place(),
                    ", is float16, which loses what scaling saved when it is divided back; keep "
                    "parameters in float32 and let autocast make the halves, or set "

@@ -52,10 +52,10 @@ struct Gradients {
 Gradients collect_gradients(std::span<const Tensor> parameters);
 
 /// Throws unless the scaler may divide every gradient by its scale: each must come from a loss
-/// marked `scaled`, or have been assigned or changed by the user. float16 needs allow_fp16.
-/// `call` begins the message.
+/// marked `scaled`, or have been assigned or changed by the user, and lie on the scale's device.
+/// float16 needs allow_fp16. `call` begins the message.
 void check_divisible(const Gradients& gradients, const char* call, const Ref<GradTag>& scaled,
-                     bool allow_fp16);
+                     Device device, bool allow_fp16);
 
 /// The seam for tools: called with an optimizer's parameters after the check and before their
 /// gradients are divided. Null unless a tool listens. May be called on any thread.

@@ -5,6 +5,7 @@
 #include <limits>
 #include <sstream>
 
+#include "halftape/amp/agreement.h"
 #include "halftape/autograd/tape/grad_tag.h"
 
 namespace halftape::amp {
@@ -72,6 +73,9 @@ ScalerBase::ScalerBase(const GradScalerOptions& options)
   GradTag::enable();
 }
 
+void ScalerBase::tell_disabled(std::span<const Tensor> parameters, int64_t flags) {
+  if (!told_disabled_) told_disabled_ = agree_disabled(parameters, flags);
+}
 void ScalerBase::set_growth_factor(double factor) {
   set_constant(law_, &ScaleLaw::growth_factor, factor);
 }

@@ -95,9 +95,15 @@ class ScalerBase {
     return scaled;
   }
 
+  /// For a disabled scaler; once.
+  void tell_disabled(std::span<const Tensor> parameters, int64_t flags);
+
   GradScalerOptions options_;
   ScaleLaw law_;
   OptimizerRegistry registry_;
+
+ private:
+  bool told_disabled_ = false;
 };
 
 /// A scaler's state, which is saved as numbers by name.

@@ -9,12 +9,14 @@
 #include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/autograd/tape/grad_tag.h"
 #include "halftape/autograd/tape/policy.h"
+#include "halftape/autograd/tape/separate_gradients.h"
 #include "halftape/core/contract/backend.h"
 
 namespace halftape::nn::utils {
 namespace {
 
 std::vector<Tensor> gradients(ArrayRef<Tensor> parameters, const char* call, ScaledGrads scaled) {
+  separate_gradients(parameters);
   std::vector<Tensor> grads;
   for (const Tensor& p : parameters)
     if (p.grad().defined()) grads.push_back(p.grad());

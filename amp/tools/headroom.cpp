@@ -17,14 +17,25 @@ HeadroomGrowth::HeadroomGrowth(GradScaler& scaler, double room) : scaler_(scaler
                  " must be at least 1, and finite");
 }
 
+namespace {
+/// Whether the gradients were divided by the scale: where one is float16, step() leaves that to the
+/// update, and they stay scaled, unless unscale_() was called.
+bool divided(const Gradients& gradients) {
+  if (!gradients.any_float16) return true;
+  for (const Tensor& p : gradients.parameters) {
+    const GradMark mark = mark_of(p.grad());
+    if (mark.tag && mark.tag->objection("", GradTag::Use::Unscaled).empty()) return true;
+  }
+  return false;
+}
+}  // namespace
+
 void HeadroomGrowth::update(const optim::Optimizer& optimizer) {
   scaler_.update();
   const Tensor scale = scaler_.factor();
   const std::vector<Tensor> parameters = optim::parameters_of(optimizer.param_groups());
   Gradients gradients = collect_gradients(parameters);
   if (!scale.defined() || !gradients.any) return;
-  // Gradients in float16 stay scaled, by the scale of the step.
-  const bool divided = !gradients.any_float16;
   std::erase_if(gradients.arrays, [](const Array& g) { return !g.defined(); });
   const Array largest = empty_like(scale.array()), unused = empty_like(largest);
   backend(scale.device())
@@ -34,9 +45,15 @@ void HeadroomGrowth::update(const optim::Optimizer& optimizer) {
                   .factor = unused});
   const NoGradGuard no_grad;
   const PolicyScope plain(nullptr);
-  const Tensor most = divided ? Tensor(largest) * scale : Tensor(largest);
+  const Tensor most = divided(gradients) ? Tensor(largest) * scale : Tensor(largest);
   // False for NaN, for the infinity of a step that was skipped, and where all gradients are 0.
-  const Tensor fits = (most > 0) & (most * (2 * room_) <= traits(kFloat16).largest);
+  Tensor fits = (most > 0) & (most * (2 * room_) <= traits(kFloat16).largest);
+  // A bad loss may have skipped a step whose gradients are finite.
+  for (const Tensor& p : gradients.parameters)
+    if (const Array found = verdict_on(p.grad()); found.defined()) {
+      fits = fits & (Tensor(found) == 0);
+      break;
+    }
   scaler_.update(where(fits, scale * 2, scale));
 }
 

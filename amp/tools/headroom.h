@@ -8,7 +8,7 @@ namespace halftape::amp {
 /// 65504, where g are the gradients of the parameters, divided by the scale. Overflows back off as
 /// ever. A useful scale is reached within tens of steps, and few steps are skipped; no better
 /// accuracy was measured (docs/mixed_precision.md). One pass more over the gradients; nothing
-/// waits.
+/// waits. Do not clip the gradients in place: smaller ones look like room.
 ///
 ///     amp::GradScaler scaler;
 ///     amp::HeadroomGrowth growth(scaler);

@@ -76,3 +76,26 @@ TEST_CASE("a disabled scaler, gradients in float16 and senseless rooms") {
     CHECK(testing::has(testing::message([&] { amp::HeadroomGrowth(off.scaler, room); }),
                        "must be at least 1"));
 }
+
+TEST_CASE("float16 gradients that unscale_() has divided are not taken for scaled ones") {
+  HeadroomTraining t({.init_scale = 1024, .growth_interval = 1 << 20, .allow_fp16_grads = true}, 2,
+                     kFloat16);
+  for (int i = 0; i < 40; ++i) {
+    t.optimizer.zero_grad();
+    t.scaler.scale(t.w.to(kFloat32).sum() * 1e-3).backward();
+    t.scaler.unscale_(t.optimizer);
+    t.scaler.step(t.optimizer);
+    t.growth.update(t.optimizer);
+  }
+  CHECK(t.scaler.stats().skips == 0);
+  CHECK(t.scaler.get_scale() * 1e-3 * 2 * 2 <= 65504 * 2);
+}
+
+TEST_CASE("a step that a bad loss has skipped does not let the scale grow") {
+  HeadroomTraining t({.init_scale = 1024, .growth_interval = 1 << 20});
+  t.optimizer.zero_grad();
+  t.scaler.scale((t.w * 1e-3).sum() + kInf).backward();  // whose gradients are finite
+  t.scaler.step(t.optimizer);
+  t.growth.update(t.optimizer);
+  CHECK(t.scaler.get_scale() == 1024);
+}
