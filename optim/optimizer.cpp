@@ -201,6 +201,7 @@ void Optimizer::run(const StepControl& given) {
         control.found_inf = verdict_for_device(p.grad(), supports_control());
       if (p.grad().defined()) with_grad.push_back(p);
     }
+    check_state(group.options(), with_grad);
   }
   HALFTAPE_CHECK(!empty, "optimizer: no parameters were given; are the modules registered?");
   update_groups(ready, control);
@@ -255,7 +256,12 @@ size_t Optimizer::size() const {
   return parameters_of(groups_).size();
 }
 
-ParamState& Optimizer::state(const Tensor& parameter) { return state_[parameter.impl()]; }
+ParamState& Optimizer::state(const Tensor& parameter) {
+  const auto found = state_.find(parameter.impl());
+  if (found != state_.end()) return found->second;
+  held_.push_back(parameter);
+  return state_[parameter.impl()];
+}
 
 const ParamState& Optimizer::state_of(const Tensor& parameter) const {
   static const ParamState none;
@@ -317,6 +323,8 @@ void Optimizer::load(const OptimizerState& saved, const std::function<std::strin
     }
   }
   mismatches.check("optimizer: the saved state does not fit");
+  for (const Tensor& p : parameters_of(groups_))
+    if (loaded.count(p.impl())) state(p);  // makes its entry
   for (size_t k = 0; k < groups_.size(); ++k) groups_[k].set_options(std::move(options[k]));
   // Keep the map's entries in place: state() has returned references to them.
   // From here on no memory is asked for.
@@ -337,7 +345,6 @@ void Optimizer::load(const OptimizerState& saved, const std::function<std::strin
     }
     state = std::move(found->second);
   }
-  state_.merge(loaded);  // of parameters that had no state; nothing of the others
   for (FlatRegion& region : flat_)
     for (const Tensor& p : region.params())
       if (const auto state = state_.find(p.impl()); state != state_.end())

@@ -158,6 +158,8 @@ class Optimizer {
   /// True if update() honours StepControl, as that of every RuleOptimizer does. For others, a
   /// GradScaler unscales the gradients and waits for the device to learn whether to step.
   virtual bool supports_control() const { return false; }
+  /// True if step() throws without a closure, as that of LBFGS does.
+  virtual bool needs_closure() const { return false; }
 
   /// A number that no other optimizer of the process has or will have. An address may be reused.
   uint64_t id() const { return id_; }
@@ -171,7 +173,7 @@ class Optimizer {
   const std::vector<OptimizerParamGroup>& param_groups() const { return groups_; }
   /// Adds a group; one without options gets the defaults. Throws for options of another class, and
   /// for a parameter that is no leaf, or that another group has.
-  void add_param_group(const OptimizerParamGroup& group);
+  virtual void add_param_group(const OptimizerParamGroup& group);
   /// All parameters, group by group.
   std::vector<Tensor> parameters() const;
   OptimizerOptions& defaults() { return *defaults_; }
@@ -243,6 +245,12 @@ class Optimizer {
                            Mismatches& mismatches) const;
   /// Throws when a group has options of a class that update() cannot read.
   virtual void check_options(const OptimizerOptions&) const {}
+  /// Throws when update() could not use what is kept of these parameters, which are those of one
+  /// group that have gradients. Called for all groups before the first update().
+  virtual void check_state(const OptimizerOptions&, const std::vector<Tensor>&) const {}
+  /// Draws what the first update() of these parameters would draw from the default generator. An
+  /// AsyncOptimizer calls it in its caller's thread, since update() runs beside the caller's draws.
+  virtual void draw_keys(const OptimizerOptions&, const std::vector<Tensor>&) {}
   /// Throws if the parameter has a gradient that this step must not use.
   static void check_gradient(const Tensor& parameter, const StepControl& control = {},
                              GradParts parts = GradParts::Refused);
@@ -250,6 +258,7 @@ class Optimizer {
   ParamState& state(const Tensor& parameter);
 
  private:
+  friend class AsyncOptimizer;
   friend class OptimizerStateView;
   void check_added(const std::vector<Tensor>& added) const;
   void check_movable(const std::vector<Tensor>& params) const;
@@ -262,6 +271,7 @@ class Optimizer {
   std::vector<OptimizerParamGroup> groups_;
   std::unique_ptr<OptimizerOptions> defaults_;
   std::map<const halftape::detail::TensorImpl*, ParamState> state_;
+  std::vector<Tensor> held_;  // those of state_: no other tensor gets the address of one
   std::vector<std::shared_ptr<OptimizerParamState>> shown_;  // the views that state() has returned
   std::vector<FlatRegion> flat_;
 };

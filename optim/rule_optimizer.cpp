@@ -26,26 +26,53 @@ const OptimizerOptions& options_of(const Optimizer& optimizer, const Tensor& par
 void RuleOptimizerBase::add_state(const Tensor& p, const RuleState& kept, UpdateSlot& slot) {
   ParamState& of_p = state(p);
   const Weights weights = effective_weights(p, kept.weights);
+  const size_t before = of_p.size();
   slot.keeping = param_storage(p, weights, of_p);
-  if (has_counterpart(weights)) {
+  if (has_counterpart(weights) && of_p.size() == before && !Capture::active_or_tried()) {
     const auto last = written_.find(p.impl());
     const Buffer& bytes = *p.array().buffer();
-    if (last != written_.end() && !Capture::active_or_tried() &&
-        (last->second.buffer != &bytes || last->second.version != bytes.version() ||
-         bytes.exposed()))
+    // A state that was loaded may be older than the weight.
+    if (last == written_.end() || (last->second.buffer != &bytes ||
+                                   last->second.version != bytes.version() || bytes.exposed()))
       follow_weight(p, slot.keeping);
   }
   size_t count = weights == Weights::Plain ? 0 : 1;
+  if (kept.counts_steps && !kept.off[0]) {
+    // Made before the moments: where memory for them runs out, none seems to be given.
+    const bool given = kept.given_steps != 0 && of_p.count(kept.moments[0]);
+    slot.step = step_count(p, of_p, given ? kept.given_steps : 0);
+    ++count;
+  }
   for (size_t i = 0; i < kMostMoments; ++i) {
     if (!kept.moments[i] || kept.off[i]) continue;
     slot.moments[i] = moment(kept.moments[i], p, kept.weights, of_p, kept.initial_value);
     ++count;
   }
-  if (kept.counts_steps && !kept.off[0]) {
-    slot.step = step_count(p, of_p);
-    ++count;
-  }
   if (of_p.size() > count) check_storage(p, weights, of_p);
+}
+
+void RuleOptimizerBase::check_state(const OptimizerOptions& options,
+                                    const std::vector<Tensor>& params) const {
+  const RuleState kept = state_of_rule(options);
+  for (const Tensor& p : params) {
+    HALFTAPE_CHECK(p.device() == params[0].device(), "optimizer: one group has parameters on ",
+                   params[0].device(), " and on ", p.device(),
+                   "; give those of each device a group of their own");
+    const ParamState& of_p = state_of(p);
+    const Weights weights = effective_weights(p, kept.weights);
+    check_storage(p, weights, of_p);
+    if (has_counterpart(weights)) check_beside(p, storage_name(weights), of_p);
+    for (size_t i = 0; i < kMostMoments; ++i)
+      if (kept.moments[i] && !kept.off[i]) check_beside(p, kept.moments[i], of_p);
+  }
+}
+
+void RuleOptimizerBase::draw_keys(const OptimizerOptions& options,
+                                  const std::vector<Tensor>& params) {
+  const RuleState kept = state_of_rule(options);
+  for (const Tensor& p : params)
+    if (const Weights weights = effective_weights(p, kept.weights); weights == Weights::Stochastic)
+      param_storage(p, weights, state(p));
 }
 
 void RuleOptimizerBase::check_names(const ParamState& saved, const Tensor& p,

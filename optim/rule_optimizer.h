@@ -21,6 +21,7 @@ struct RuleState {
   bool off[kMostMoments] = {};             // those that these options do not need
   size_t always = 1;                       // so many of the first come together, with "step"
   bool counts_steps = false;               // keeps the number of updates as "step"
+  double given_steps = 0;                  // "step" where a moment was set before the first update
   double initial_value = 0;                // of the moments
 };
 
@@ -40,6 +41,9 @@ class RuleOptimizerBase : public Optimizer {
   /// Before every replay, a Graph makes the rule again from the options of that moment.
   void update(const OptimizerOptions& options, const std::vector<Tensor>& params,
               const StepControl& control) override;
+  void check_state(const OptimizerOptions& options,
+                   const std::vector<Tensor>& params) const override;
+  void draw_keys(const OptimizerOptions& options, const std::vector<Tensor>& params) override;
   /// Puts the state of a parameter into the slot, and makes it on first use.
   void add_state(const Tensor& parameter, const RuleState& kept, UpdateSlot& slot);
   void check_names(const ParamState& saved, const Tensor& parameter,

@@ -44,7 +44,8 @@ RuleState SGD::kept_state(const SGDOptions& o) const {
   return {.weights = o.weights(),
           .moments = {"momentum_buffer"},
           .off = {o.momentum() == 0},
-          .counts_steps = true};
+          .counts_steps = true,
+          .given_steps = 1};  // the first update would overwrite the buffer
 }
 
 void RMSpropOptions::fields(StateFields& f) {

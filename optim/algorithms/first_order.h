@@ -79,7 +79,7 @@ struct AdagradOptions : OptimizerCloneableOptions<AdagradOptions> {
 
 /// s ← s + g²;  p ← p − lr·g / (√s + eps).   Duchi, Hazan & Singer 2011. As in LibTorch, every
 /// parameter has its state from construction on; a parameter of a group that is added later, from
-/// its first step on. A master or remainder is made then, too: load weights into the model before.
+/// its first step on. A master or remainder is made then, too.
 class Adagrad : public RuleOptimizer<AdagradOptions> {
  public:
   explicit Adagrad(const std::vector<OptimizerParamGroup>& groups,

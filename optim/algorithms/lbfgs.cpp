@@ -52,6 +52,12 @@ LBFGS::LBFGS(const std::vector<OptimizerParamGroup>& groups, const LBFGSOptions&
   check_options(param_groups()[0].options());
 }
 
+void LBFGS::add_param_group(const OptimizerParamGroup&) {
+  halftape::detail::fail(
+      "LBFGS: expected one parameter group, and it has one; give it all "
+      "parameters when it is made, or call add_parameters()");
+}
+
 void LBFGS::check_options(const OptimizerOptions& options) const {
   HALFTAPE_CHECK(param_groups().size() == 1, "LBFGS: expected one parameter group, got ",
                  param_groups().size());

@@ -40,6 +40,9 @@ class LBFGS : public Optimizer {
   explicit LBFGS(std::vector<Tensor> params, const LBFGSOptions& defaults = LBFGSOptions())
       : LBFGS(std::vector<OptimizerParamGroup>{OptimizerParamGroup(std::move(params))}, defaults) {}
 
+  bool needs_closure() const override { return true; }
+  /// Throws: all parameters are in one group.
+  void add_param_group(const OptimizerParamGroup& group) override;
   using Optimizer::step;
   /// Returns the loss before the step. Throws without a closure. An exception of the closure leaves
   /// parameters and state unchanged.

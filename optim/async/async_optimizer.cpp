@@ -153,6 +153,9 @@ struct AsyncOptimizer::StepTask {
 AsyncOptimizer::AsyncOptimizer(std::unique_ptr<Optimizer> optimizer)
     : inner_(std::move(optimizer)), worker_(std::make_unique<Worker>()) {
   HALFTAPE_CHECK(inner_, "AsyncOptimizer: expected an optimizer, got null");
+  HALFTAPE_CHECK(!inner_->needs_closure(),
+                 "AsyncOptimizer: the step() of this optimizer needs a closure, which cannot run "
+                 "beside the next forward pass; call the optimizer itself");
   groups_ = inner_->param_groups();
   model_ = parameters_of(inner_->param_groups());
   HALFTAPE_CHECK(!model_.empty(),
@@ -187,9 +190,11 @@ AsyncStep AsyncOptimizer::step(const AsyncStepOptions& options) {
       "AsyncOptimizer::step: inside the step of a Graph, which cannot capture its worker; "
       "capture the step of the wrapped optimizer");
   drain();
-  check(options);
+  const std::vector<std::vector<Tensor>> updated = ready();
+  check(options, updated);
   meet(Meeting::Publish);
   reconcile("step");
+  for (size_t i = 0; i < groups_.size(); ++i) inner_->draw_keys(groups_[i].options(), updated[i]);
   StepTask task{{steps_++, static_cast<float>(options.scale.value_or(1))}, options, {}, {}, {}};
   for (const OptimizerParamGroup& group : groups_) task.groups.push_back(group.options().clone());
   task.grads = take_gradients();
@@ -227,12 +232,32 @@ void AsyncOptimizer::synchronize() {
   reconcile("synchronize");
 }
 
-void AsyncOptimizer::check(const AsyncStepOptions& options) const {
-  HALFTAPE_CHECK(groups_.size() == inner_->param_groups().size(),
-                 "AsyncOptimizer::step: param_groups() has ", groups_.size(),
-                 " groups, was made with ", inner_->param_groups().size(),
-                 "; wrap a new optimizer to add one");
-  for (const OptimizerParamGroup& group : groups_) group.options().validate();
+void AsyncOptimizer::check_groups(const char* call) const {
+  HALFTAPE_CHECK(groups_.size() == inner_->param_groups().size(), "AsyncOptimizer::", call,
+                 ": param_groups() has ", groups_.size(), " groups, was made with ",
+                 inner_->param_groups().size(), "; wrap a new optimizer to add one");
+}
+
+/// The parameters of the wrapped optimizer that a step would update, group by group.
+std::vector<std::vector<Tensor>> AsyncOptimizer::ready() const {
+  std::vector<std::vector<Tensor>> all;
+  auto of_model = model_.begin();
+  for (const OptimizerParamGroup& group : inner_->param_groups()) {
+    auto& with_grad = all.emplace_back();
+    for (const Tensor& p : group.params())
+      if ((of_model++)->grad().defined()) with_grad.push_back(p);
+  }
+  return all;
+}
+
+void AsyncOptimizer::check(const AsyncStepOptions& options,
+                           const std::vector<std::vector<Tensor>>& updated) const {
+  check_groups("step");
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    inner_->check_options(groups_[i].options());
+    groups_[i].options().validate();
+    inner_->check_state(groups_[i].options(), updated[i]);
+  }
   if (options.scale)
     HALFTAPE_CHECK(*options.scale > 0 && std::isfinite(static_cast<float>(*options.scale)),
                    "AsyncOptimizer::step: scale ", *options.scale,
@@ -280,7 +305,8 @@ std::vector<Tensor> AsyncOptimizer::take_gradients() {
     if (!g.defined())
       taken.emplace_back();
     else
-      taken.emplace_back(g.unique() ? g.array() : g.array().clone());
+      taken.emplace_back(
+          g.unique() && !overlaps_itself(g.sizes(), g.strides()) ? g.array() : g.array().clone());
   }
   return taken;
 }
@@ -360,6 +386,7 @@ void AsyncOptimizer::zero_grad() {
 
 AsyncOptimizerState AsyncOptimizer::state_dict() {
   drain();
+  check_groups("state_dict");
   if (!stale_) reconcile("state_dict");
   AsyncOptimizerState saved{inner_->state_dict(), {}, {}, steps_, stale_};
   for (size_t i = 0; i < groups_.size(); ++i)
@@ -371,6 +398,7 @@ AsyncOptimizerState AsyncOptimizer::state_dict() {
 
 void AsyncOptimizer::load_state_dict(const AsyncOptimizerState& saved) {
   drain();
+  check_groups("load_state_dict");
   Mismatches mismatches;
   if (saved.steps < 0) mismatches.add("it has ", saved.steps, " steps");
   for (const auto* list : {&saved.weights, &saved.newest}) {

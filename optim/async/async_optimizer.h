@@ -91,9 +91,10 @@ struct AsyncOptimizerState {
 /// made, and pass k+1 uses it. At most one step is in flight: the next one waits for it.
 ///
 /// A step takes its gradients and all hyper-parameters by value: a change after step() has returned
-/// counts from the next step. The wrapped optimizer works on weights of its own; only calls of this
-/// class write the model's. The next call that waits for the worker throws the worker's exception,
-/// once; the failed step counts as skipped.
+/// counts from the next step. It also draws the key of a parameter that is kept by
+/// Weights::Stochastic, before it returns. The wrapped optimizer works on weights of its own; only
+/// calls of this class write the model's. The next call that waits for the worker throws the
+/// worker's exception, once; the failed step counts as skipped.
 ///
 /// On a GPU the step also has a stream of its own: check and update run beside the kernels of the
 /// next forward pass. Only the worker waits for the device, to read the verdict. A step inside a
@@ -103,7 +104,8 @@ struct AsyncOptimizerState {
 /// step(); a change while the model is one step behind is refused at the next call.
 class AsyncOptimizer {
  public:
-  /// Takes an optimizer over the model's parameters, with its present state. Throws if it has none.
+  /// Takes an optimizer over the model's parameters, with its present state. Throws if it has none,
+  /// and if its step() needs a closure, which would run beside the model's next forward pass.
   explicit AsyncOptimizer(std::unique_ptr<Optimizer> optimizer);
   /// synchronize(); an exception becomes a warning.
   ~AsyncOptimizer();
@@ -142,7 +144,10 @@ class AsyncOptimizer {
  private:
   struct StepTask;
   class Worker;
-  void check(const AsyncStepOptions& options) const;
+  void check_groups(const char* call) const;
+  std::vector<std::vector<Tensor>> ready() const;
+  void check(const AsyncStepOptions& options,
+             const std::vector<std::vector<Tensor>>& updated) const;
   void reconcile(const char* call);
   std::vector<Tensor> take_gradients();
   void run(const StepTask& task);

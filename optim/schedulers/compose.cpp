@@ -26,7 +26,7 @@ void ComposedScheduler::rewind() {
 }
 
 void ComposedScheduler::reset_lrs() {
-  for (OptimizerParamGroup& group : *groups_) group.options().set_lr(*group.initial_lr);
+  for (size_t i = 0; i < base_lrs_.size(); ++i) (*groups_)[i].options().set_lr(base_lrs_[i]);
 }
 
 void ComposedScheduler::fields(StateFields& f) {
@@ -37,6 +37,11 @@ void ComposedScheduler::fields(StateFields& f) {
 
 void ComposedScheduler::check() const {
   for (const auto& s : schedulers_) s->check();
+}
+
+void ComposedScheduler::check_groups() const {
+  LRScheduler::check_groups();
+  for (const auto& s : schedulers_) s->check_groups();
 }
 
 SequentialLR::SequentialLR(ScheduledGroups optimizer, LRSchedulers schedulers,
@@ -52,6 +57,7 @@ SequentialLR::SequentialLR(ScheduledGroups optimizer, LRSchedulers schedulers,
 
 /// Begins epoch 0 of the first schedule, as if the others were not there yet.
 void SequentialLR::restart() {
+  check_groups();
   reset_lrs();
   rewind();
   at(0).initial_step();
@@ -65,6 +71,7 @@ LRScheduler& SequentialLR::at(int64_t epoch) const {
 }
 
 void SequentialLR::step() {
+  check_groups();
   LRScheduler& now = at(step_count_);
   if (&now != &at(step_count_ - 1))
     now.restart();
@@ -93,12 +100,14 @@ ChainedScheduler::ChainedScheduler(LRSchedulers schedulers)
 }
 
 void ChainedScheduler::step() {
+  check_groups();
   for (const auto& s : schedulers_) s->step();
   last_lr_ = get_current_lrs();
   ++step_count_;
 }
 
 void ChainedScheduler::restart() {
+  check_groups();
   reset_lrs();
   rewind();
   for (const auto& s : schedulers_) s->initial_step();

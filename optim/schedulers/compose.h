@@ -18,6 +18,7 @@ class ComposedScheduler : public LRScheduler {
   void rewind() override;
   void fields(StateFields& fields) override;
   void check() const override;
+  void check_groups() const override;
   /// Sets the rates from before any schedule.
   void reset_lrs();
   LRSchedulers schedulers_;

@@ -15,7 +15,7 @@ CosineAnnealingLR::CosineAnnealingLR(ScheduledGroups optimizer, int64_t T_max, d
 }
 std::vector<double> CosineAnnealingLR::get_lrs() {
   std::vector<double> lrs = get_current_lrs();
-  if (is_initial_) return lrs;
+  if (step_count_ == 0) return lrs;
   const auto height = [&](int64_t epoch) {
     return 1 + std::cos(pi * static_cast<double>(epoch) / static_cast<double>(T_max_));
   };
@@ -51,6 +51,7 @@ std::vector<double> CosineAnnealingWarmRestarts::get_lrs() {
   return lrs;
 }
 void CosineAnnealingWarmRestarts::step() {
+  check_groups();
   if (step_count_ > 0) T_cur_ += 1;
   if (T_cur_ >= T_i_) {
     T_cur_ = std::fmod(T_cur_, T_i_);
@@ -61,6 +62,7 @@ void CosineAnnealingWarmRestarts::step() {
 void CosineAnnealingWarmRestarts::step(double epoch) {
   HALFTAPE_CHECK(epoch >= 0 && epoch < 0x1p53, "CosineAnnealingWarmRestarts: epoch ", epoch,
                  epoch < 0 ? " is negative" : " is not in [0, 2^53)");
+  check_groups();
   T_i_ = static_cast<double>(T_0_);
   T_cur_ = T_mult_ == 1 ? std::fmod(epoch, T_i_) : epoch;
   while (T_cur_ >= T_i_) {

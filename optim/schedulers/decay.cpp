@@ -46,16 +46,13 @@ ConstantLR::ConstantLR(ScheduledGroups optimizer, double factor, int64_t total_i
   initial_step();
 }
 double ConstantLR::factor() const {
-  if (step_count_ == 0) return factor_;
+  if (step_count_ == 0) return total_iters_ == 0 ? 1 : factor_;
   return step_count_ == total_iters_ ? 1 / factor_ : 1;
-}
-std::vector<double> ConstantLR::first_lrs() {
-  return scaled(base_lrs_, total_iters_ <= 0 ? 1 : factor_);
 }
 void ConstantLR::fields(StateFields& f) {
   f.owner = "ConstantLR";
   f.add("factor", factor_, kPositiveFraction);
-  f.add("total_iters", total_iters_);
+  f.add("total_iters", total_iters_, kNonNegative);
 }
 
 LinearLR::LinearLR(ScheduledGroups optimizer, double start_factor, double end_factor,

@@ -55,14 +55,14 @@ class ExponentialLR : public FactorLR {
 };
 
 /// `factor` times the rate until epoch total_iters, the rate itself from there on. Throws unless
-/// 0 < factor ≤ 1 (torch accepts 0, and cannot return to the rate by multiplication).
+/// 0 < factor ≤ 1 (torch accepts 0, and cannot return to the rate by multiplication) and
+/// total_iters ≥ 0.
 class ConstantLR : public FactorLR {
  public:
   explicit ConstantLR(ScheduledGroups optimizer, double factor = 1.0 / 3, int64_t total_iters = 5);
 
  private:
   double factor() const override;
-  std::vector<double> first_lrs() override;
   void fields(StateFields& fields) override;
   double factor_;
   int64_t total_iters_;
@@ -136,7 +136,7 @@ class MultiplicativeLR : public FunctionLR {
 
  private:
   std::vector<double> get_lrs() override {
-    return is_initial_ ? get_current_lrs() : times_f(get_current_lrs());
+    return step_count_ == 0 ? get_current_lrs() : times_f(get_current_lrs());
   }
 };
 

@@ -46,19 +46,25 @@ LRScheduler::LRScheduler(ScheduledGroups optimizer) : SavedSchedule(optimizer) {
   }
 }
 
+void LRScheduler::check_groups() const {
+  HALFTAPE_CHECK(groups_->size() == base_lrs_.size(), "LRScheduler: its optimizer has ",
+                 groups_->size(), " groups, and it was made for ", base_lrs_.size(),
+                 "; make a schedule when all groups are there");
+}
+
 void LRScheduler::step() {
+  check_groups();
   set_lrs(get_lrs());
   ++step_count_;
 }
 
 void LRScheduler::initial_step() {
   validate();
-  is_initial_ = true;
   step();
-  is_initial_ = false;
 }
 
 void LRScheduler::restart() {
+  check_groups();
   step_count_ = 0;
   set_lrs(first_lrs());
   ++step_count_;
@@ -70,10 +76,9 @@ std::vector<double> LRScheduler::scaled(std::vector<double> lrs, double factor) 
 }
 
 void LRScheduler::set_lrs(const std::vector<double>& lrs) {
-  HALFTAPE_CHECK(groups_->size() == base_lrs_.size() && lrs.size() == base_lrs_.size(),
-                 "LRScheduler: ", lrs.size(), " learning rates for ", groups_->size(),
-                 " groups, and it was made for ", base_lrs_.size(),
-                 "; make a schedule when all groups are there");
+  check_groups();
+  HALFTAPE_CHECK(lrs.size() == base_lrs_.size(), "LRScheduler: ", lrs.size(),
+                 " learning rates for ", base_lrs_.size(), " groups");
   for (size_t i = 0; i < lrs.size(); ++i) (*groups_)[i].options().set_lr(lrs[i]);
   last_lr_ = lrs;
 }

@@ -111,6 +111,9 @@ class LRScheduler : public SavedSchedule {
 
   /// Checks the options and begins epoch 0.
   void initial_step();
+  /// Throws when the optimizer has other groups than at first. Every step() asks before anything
+  /// changes.
+  virtual void check_groups() const;
   /// Begins epoch 0 in the middle of a training.
   virtual void restart();
   /// Returns to the state before epoch 0, for a schedule whose turn comes later.
@@ -123,7 +126,6 @@ class LRScheduler : public SavedSchedule {
 
   std::vector<double> base_lrs_;  // before any schedule
   int64_t step_count_ = 0;        // calls of step(); within get_lrs() the epoch to compute
-  bool is_initial_ = false;
 
  private:
   friend class ComposedScheduler;

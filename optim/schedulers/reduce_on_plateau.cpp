@@ -29,6 +29,7 @@ ReduceLROnPlateauScheduler::ReduceLROnPlateauScheduler(ScheduledGroups optimizer
 }
 
 void ReduceLROnPlateauScheduler::step(double metric) {
+  const std::vector<double> lowest = per_group("min_lr", min_lrs_);  // throws for other groups
   ++last_epoch_;
   if (is_better(metric)) {
     best_ = metric;
@@ -41,7 +42,7 @@ void ReduceLROnPlateauScheduler::step(double metric) {
     num_bad_epochs_ = 0;
   }
   if (num_bad_epochs_ > patience_) {
-    reduce_lr();
+    reduce_lr(lowest);
     cooldown_counter_ = cooldown_;
     num_bad_epochs_ = 0;
   }
@@ -54,8 +55,7 @@ bool ReduceLROnPlateauScheduler::is_better(double metric) const {
   return metric > (threshold_mode_ == rel ? best_ * (threshold_ + 1) : best_ + threshold_);
 }
 
-void ReduceLROnPlateauScheduler::reduce_lr() {
-  const std::vector<double> lowest = per_group("min_lr", min_lrs_);
+void ReduceLROnPlateauScheduler::reduce_lr(const std::vector<double>& lowest) {
   for (size_t i = 0; i < groups_->size(); ++i) {
     OptimizerOptions& options = (*groups_)[i].options();
     const double before = options.get_lr();

@@ -26,7 +26,7 @@ class ReduceLROnPlateauScheduler : public SavedSchedule {
 
  private:
   bool is_better(double metric) const;
-  void reduce_lr();
+  void reduce_lr(const std::vector<double>& lowest);
   void fields(StateFields& fields) override;
 
   SchedulerMode mode_;

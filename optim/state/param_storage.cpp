@@ -78,6 +78,10 @@ void check_storage(const Tensor& p, Weights weights, const ParamState& state) {
                  "; choose weights before the first step");
 }
 
+void check_beside(const Tensor& p, const char* name, const ParamState& state) {
+  if (const auto found = state.find(name); found != state.end()) beside(p, name, found->second);
+}
+
 Keeping param_storage(const Tensor& p, Weights weights, ParamState& state) {
   if (weights == Weights::Plain) return {};
   const char* name = storage_name(weights);
@@ -113,8 +117,8 @@ Array moment(const char* name, const Tensor& p, Weights chosen, ParamState& stat
                 }));
 }
 
-Array step_count(const Tensor& p, ParamState& state) {
-  return find_or_make(state, "step", [&] { return full({}, 0, kFloat32, p.device()); });
+Array step_count(const Tensor& p, ParamState& state, double start) {
+  return find_or_make(state, "step", [&] { return full({}, start, kFloat32, p.device()); });
 }
 
 StateEntry state_entry(const std::string& key, const Tensor& p,

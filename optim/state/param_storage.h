@@ -20,9 +20,9 @@ namespace halftape::optim {
 /// Bytes beside a 16-bit weight: Plain 0, Master 4, Stochastic 0, Kahan 2.
 ///
 /// The first step makes the master or remainder. A parameter that is written between steps, as when
-/// weights are loaded or clamped, goes on from what was written: where it is no longer its master's
-/// rounding, it becomes the master, and a remainder of another value becomes 0. A Graph does not
-/// notice writes between replays.
+/// weights are loaded or clamped, goes on from what was written, also after its state was saved
+/// and loaded: where it is no longer its master's rounding, it becomes the master, and a remainder
+/// of another value becomes 0. A Graph does not notice writes between replays.
 using halftape::Weights;
 inline constexpr NumberRange kWeightsRange{0, 4};  // Plain … Kahan, as saved
 
@@ -35,6 +35,8 @@ Dtype moment_dtype(const Tensor& parameter, Weights weights);
 Keeping param_storage(const Tensor& parameter, Weights weights, ParamState& state);
 /// Throws if earlier steps stored the parameter in another way.
 void check_storage(const Tensor& parameter, Weights weights, const ParamState& state);
+/// Throws if there is a state of this name, and it has another shape than the parameter.
+void check_beside(const Tensor& parameter, const char* name, const ParamState& state);
 /// The name of the extra array; null for Plain.
 const char* storage_name(Weights weights);
 /// Brings a master or remainder in line with a parameter that was written since the last step.
@@ -46,7 +48,7 @@ void follow_weight(const Tensor& parameter, const Keeping& kept);
 Array moment(const char* name, const Tensor& parameter, Weights chosen, ParamState& state,
              double start = 0);
 /// The number of a parameter's updates, made in `state` on first use.
-Array step_count(const Tensor& parameter, ParamState& state);
+Array step_count(const Tensor& parameter, ParamState& state, double start = 0);
 
 /// The expected form of the saved array `key`.
 StateEntry state_entry(const std::string& key, const Tensor& parameter,

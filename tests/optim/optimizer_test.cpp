@@ -291,6 +291,40 @@ TEST_CASE("a gradient of a wrong shape or dtype is refused before any group has 
   CHECK(optimizer.state_of(a).empty());
 }
 
+TEST_CASE("state of the last group that does not fit is found before the first one has changed") {
+  const auto narrow = [] { return leaf({2}, 1, kBFloat16); };
+  const Tensor a = narrow(), b = narrow();
+  SGD optimizer(Groups{group({a}), group({b})},
+                SGDOptions(0.25).momentum(0.5).weights(optim::Weights::Master));
+  testing::step_with(optimizer, 1);
+  const auto before = optimizer.state_dict();
+  const auto refused = [&](const char* what) {
+    CHECK_THROWS_WITH_AS(optimizer.step(), doctest::Contains(what), Error);
+    CHECK(a.equal(full({2}, 0.75, kBFloat16)));
+    for (const auto& [key, value] : before.state[0])
+      CHECK(testing::same_bits(Tensor(optimizer.state_of(a).at(key)), Tensor(value)));
+  };
+  auto& options = static_cast<SGDOptions&>(optimizer.param_groups()[1].options());
+  options.weights(optim::Weights::Kahan);
+  refused("choose weights before");
+  options.weights(optim::Weights::Master);
+  static_cast<optim::SGDParamState&>(*optimizer.state()[b.unsafeGetTensorImpl()])
+      .momentum_buffer(zeros({3}));
+  refused("\"momentum_buffer\"");
+}
+
+TEST_CASE("a parameter that was taken out leaves its state to no other one") {
+  SGD optimizer({leaf({2})}, SGDOptions(0.5).momentum(0.5));
+  testing::step_with(optimizer, 1);
+  optimizer.param_groups()[0].params().clear();
+  std::vector<Tensor> later;  // one of them would lie where the first one was
+  for (int i = 0; i < 64; ++i) later.push_back(leaf({2}));
+  for (const Tensor& p : later) CHECK(optimizer.state_of(p).empty());
+  optimizer.param_groups()[0].params() = later;
+  testing::step_with(optimizer, 1);
+  for (const Tensor& p : later) CHECK(p.equal(full({2}, 0.5)));
+}
+
 TEST_CASE("a step is not recorded, and a graph that saved the old values notices it") {
   const Tensor a = leaf({2}, 3);
   SGD optimizer({a}, SGDOptions(0.5));

@@ -167,3 +167,26 @@ TEST_CASE("the same seed draws the same bits on both devices") {
   manual_seed(3);
   CHECK(dropout(ones({1000}, kCUDA), 0.3).cpu().equal(here));
 }
+
+TEST_CASE("a scale, and a group of an optimizer, are for tensors of one device") {
+  const Tensor here = ones({4}, TensorOptions(kCPU).requires_grad(true)),
+               there = ones({4}, TensorOptions(kCUDA).requires_grad(true));
+  optim::SGD of_there({there}, optim::SGDOptions(0.1)), both({here, there}, optim::SGDOptions(0.1));
+  amp::GradScaler scaler;
+  scaler.scale((there * 2).sum().cpu()).backward();
+  CHECK(testing::has(testing::message([&] { scaler.step(of_there); }),
+                     "is on cuda:0, and the loss that was scaled on cpu"));
+  here.mutable_grad() = ones({4}, kCPU);
+  there.mutable_grad() = ones({4}, kCUDA);
+  CHECK(testing::has(testing::message([&] { both.step(); }),
+                     "one group has parameters on cpu and on cuda:0"));
+  CHECK(here.detach().equal(ones({4}, kCPU)));
+  optim::SGD apart(
+      std::vector<optim::OptimizerParamGroup>{
+          optim::OptimizerParamGroup(std::vector<Tensor>{here}),
+          optim::OptimizerParamGroup(std::vector<Tensor>{there})},
+      optim::SGDOptions(1));
+  apart.step();
+  CHECK(here.detach().equal(zeros({4}, kCPU)));
+  CHECK(there.detach().cpu().equal(zeros({4}, kCPU)));
+}

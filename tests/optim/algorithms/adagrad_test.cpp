@@ -57,6 +57,16 @@ TEST_CASE("Adagrad has its state from construction on, and of a later group from
   CHECK(Tensor(two.state_of(late).at("sum"))[0].item() == 2);
 }
 
+TEST_CASE("Adagrad's master and remainder follow weights that are loaded before the first step") {
+  for (const optim::Weights weights : {optim::Weights::Master, optim::Weights::Kahan}) {
+    const Tensor p = full({1}, 1.0, TensorOptions(kBFloat16).requires_grad(true));
+    Adagrad optimizer({p}, AdagradOptions(0.5).weights(weights));
+    p.detach().fill_(4);
+    step_with(optimizer, p, 1);
+    CHECK(p.item() == 3.5);
+  }
+}
+
 TEST_CASE("Adagrad adds weight decay to the gradient, and goes up as it goes down") {
   const Tensor up = full({1}, 2.0, wide_leaf), down = full({1}, 2.0, wide_leaf),
                by_hand = full({1}, 2.0, wide_leaf);

@@ -272,6 +272,9 @@ TEST_CASE("what L-BFGS cannot do is refused by name") {
   using Group = optim::OptimizerParamGroup;
   CHECK_THROWS_WITH_AS(LBFGS(Groups{Group(TensorList{p}), Group(TensorList{q})}),
                        doctest::Contains("got 2"), Error);
+  CHECK_THROWS_WITH_AS(optimizer.add_param_group(Group(TensorList{q})),
+                       doctest::Contains("expected one parameter group"), Error);
+  CHECK(optimizer.param_groups().size() == 1);
   const auto loss = [&] {
     optimizer.zero_grad();
     const Tensor value = p.square().sum();

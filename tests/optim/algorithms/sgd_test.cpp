@@ -111,6 +111,17 @@ TEST_CASE("momentum switched on later starts with the gradient of that step") {
   CHECK(p.item() == -9);
 }
 
+TEST_CASE("a momentum buffer that is set before the first step is used, as in LibTorch") {
+  const Tensor p = zeros({1}, wide_leaf);
+  SGD optimizer({p}, SGDOptions(1.0).momentum(0.5));
+  static_cast<optim::SGDParamState&>(*optimizer.state()[p.unsafeGetTensorImpl()])
+      .momentum_buffer(full({1}, 4.0, kFloat64));
+  testing::step_with(optimizer, 1);  // v = 0.5·4 + 1
+  CHECK(p.item() == -3);
+  optimizer.step();  // v = 0.5·3 + 1
+  CHECK(p.item() == -5.5);
+}
+
 TEST_CASE("16-bit parameters are updated in float and rounded once") {
   for (const Dtype d : {kFloat16, kBFloat16}) {
     const Tensor p = full({1}, 1.0, TensorOptions(d).requires_grad(true));

@@ -3,8 +3,12 @@
 
 #include <halftape/halftape.h>
 
+#include <chrono>
 #include <memory>
+#include <thread>
+#include <utility>
 
+#include "halftape/tests/support/close.h"
 #include "halftape/tests/support/optimizers.h"
 
 using namespace halftape;
@@ -38,9 +42,79 @@ TEST_CASE(
   CHECK(one.step() == 3.5);
 }
 
+TEST_CASE("a resumed asynchronous run follows weights that were changed before it was saved") {
+  for (const optim::Weights weights : {optim::Weights::Master, optim::Weights::Kahan}) {
+    PromptSingle one(kBFloat16, weights), resumed(kBFloat16, weights);
+    one.step();
+    one.p.detach().fill_(4);
+    resumed.optimizer.load_state_dict(one.optimizer.state_dict());
+    CHECK(one.step() == 3.5);
+    CHECK(resumed.step() == 3.5);
+  }
+}
+
+TEST_CASE("a step draws the key of stochastic rounding in its caller's thread") {
+  const SGDOptions options = SGDOptions(0x1p-9).weights(optim::Weights::Stochastic);
+  // The weights after one step, and what the caller draws while the worker may still be at it.
+  const auto ran = [&](bool is_async, optim::MeetingHook hook) {
+    const auto former = optim::set_meeting_hook(hook);
+    manual_seed(3);
+    const Tensor p = testing::leaf({64}, 1, kBFloat16);
+    AsyncOptimizer optimizer(std::make_unique<optim::SGD>(TensorList{p}, options));
+    p.mutable_grad() = ones({64}, kBFloat16);
+    optimizer.step({.is_async = is_async});
+    const Tensor drawn = rand({64});
+    optimizer.synchronize();
+    optim::set_meeting_hook(former);
+    return std::pair(p.detach().clone(), drawn);
+  };
+  const optim::MeetingHook late = [](optim::Meeting at) {
+    if (at == optim::Meeting::Update) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  };
+  manual_seed(3);
+  const Tensor p = testing::leaf({64}, 1, kBFloat16);
+  optim::SGD plain({p}, options);
+  testing::step_with(plain, 1);
+  const Tensor next = rand({64});
+  const auto as_alone = [&](const std::pair<Tensor, Tensor>& got) {
+    return testing::same_bits(got.first, p.detach()) && testing::same_bits(got.second, next);
+  };
+  CHECK(as_alone(ran(false, nullptr)));
+  CHECK(as_alone(ran(true, nullptr)));
+  CHECK(as_alone(ran(true, late)));
+}
+
+TEST_CASE("groups that came or went are refused by every call of an asynchronous optimizer") {
+  PromptSingle one;
+  one.step();
+  const optim::AsyncOptimizerState good = one.optimizer.state_dict();
+  auto& groups = one.optimizer.param_groups();
+  const auto made = groups;
+  for (const bool added : {true, false}) {
+    if (added)
+      groups.push_back(made[0]);
+    else
+      groups.clear();
+    const char* what = added ? "has 2 groups, was made with 1" : "has 0 groups, was made with 1";
+    one.p.mutable_grad() = ones({2});
+    CHECK_THROWS_WITH_AS(one.optimizer.step(), doctest::Contains(what), Error);
+    CHECK_THROWS_WITH_AS(one.optimizer.state_dict(), doctest::Contains(what), Error);
+    CHECK_THROWS_WITH_AS(one.optimizer.load_state_dict(good), doctest::Contains(what), Error);
+    groups = made;
+    CHECK(one.value() == 0.5);
+    CHECK(one.optimizer.steps() == 1);
+  }
+  groups[0].set_options(optim::AdamOptions().clone());
+  CHECK_THROWS_WITH_AS(one.optimizer.step(), doctest::Contains("options of another class"), Error);
+  groups = made;
+  CHECK(one.step() == 0);
+}
+
 TEST_CASE("an asynchronous optimizer refuses what has no parameters, and states without bytes") {
   CHECK_THROWS_WITH_AS(AsyncOptimizer(std::make_unique<optim::SGD>(TensorList{})),
                        doctest::Contains("are the modules registered?"), Error);
+  CHECK_THROWS_WITH_AS(AsyncOptimizer(std::make_unique<optim::LBFGS>(TensorList{ones({2})})),
+                       doctest::Contains("needs a closure"), Error);
   PromptSingle one;
   one.step();
   const optim::AsyncOptimizerState good = one.optimizer.state_dict();

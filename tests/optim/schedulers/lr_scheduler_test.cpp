@@ -269,6 +269,57 @@ TEST_CASE("a schedule within a schedule begins when its time comes") {
   check_close(first, {0.25, 0.25, 0.5, 0.5, 1, 1, 0.1, 0.01});
 }
 
+TEST_CASE("a multiplicative schedule leaves the rate at epoch 0, also after a milestone") {
+  Sgds g;
+  SequentialLR schedule(
+      g.optimizer,
+      {std::make_shared<ConstantLR>(g.optimizer, 1.0, 1),
+       std::make_shared<MultiplicativeLR>(g.optimizer, [](int64_t) { return 0.5; })},
+      {2});
+  Rates all;
+  for (int e = 0; e < 5; ++e, schedule.step()) all.push_back(g.rates()[1]);
+  check_close(all, {0.4, 0.4, 0.4, 0.2, 0.1});
+}
+
+TEST_CASE("a constant factor that lasts for no epoch does not change the rate") {
+  Sgds g;
+  ConstantLR schedule(g.optimizer, 0.5, 0);
+  for (int e = 0; e < 3; ++e, schedule.step()) CHECK(g.rates() == Rates{0.05, 0.4});
+}
+
+TEST_CASE("every schedule refuses groups that came or went, and nothing changes") {
+  const auto check = [](const std::string& name, const Maker& make) {
+    // The epochs before a milestone, a restart, and one after the bottom of a cosine.
+    for (const int epochs : {0, 5, 7, 9, 40})
+      for (const bool added : {false, true}) {
+        CAPTURE(name);
+        CAPTURE(epochs);
+        CAPTURE(added);
+        Sgds g(SGDOptions(1.0).momentum(0.5));
+        const Made schedule = make(g.optimizer);
+        for (int e = 0; e < epochs; ++e) schedule->step();
+        if (added)
+          g.optimizer.add_param_group(Sgds::with(zeros({1}, requires_grad()), SGDOptions(), 0.1));
+        else
+          g.optimizer.param_groups().pop_back();
+        const auto options = g.optimizer.state_dict().groups;
+        const auto state = schedule->state_dict();
+        CHECK_THROWS_WITH_AS(schedule->step(), doctest::Contains("when all groups are there"),
+                             Error);
+        CHECK(g.optimizer.state_dict().groups == options);
+        CHECK(schedule->state_dict() == state);
+      }
+  };
+  for (const auto& [name, make] : schedules()) check(name, make);
+  for (const auto& [name, options] : one_cycles()) check(name, made<OneCycleLR>(options));
+  check("a schedule within a schedule", [](SGD& o) {
+    const auto inner = std::make_shared<SequentialLR>(
+        o, LRSchedulers{std::make_shared<ConstantLR>(o, 0.5, 2)}, Milestones{});
+    return std::make_shared<SequentialLR>(o, LRSchedulers{std::make_shared<StepLR>(o, 3), inner},
+                                          Milestones{8});
+  });
+}
+
 TEST_CASE("every schedule that was saved and loaded goes on bit for bit, momentum included") {
   const auto check = [](const std::string& name, const Maker& make) {
     for (const int stop : {0, 1, 13, 33}) {

@@ -82,6 +82,30 @@ TEST_CASE("a group added after the schedule was made is noticed") {
   CHECK_THROWS_WITH_AS(schedule.step(), doctest::Contains("when all groups are there"), Error);
 }
 
+TEST_CASE("a part that was made for other groups is noticed before another part steps") {
+  TwoRates g;
+  const auto early = std::make_shared<ExponentialLR>(g.optimizer, 0.5);
+  const Tensor late = zeros({1}, requires_grad());
+  g.optimizer.add_param_group(OptimizerParamGroup({late}));
+  const auto fits = std::make_shared<ExponentialLR>(g.optimizer, 0.5);
+  ChainedScheduler chain({fits, early});
+  const auto before = g.optimizer.state_dict().groups;
+  CHECK_THROWS_WITH_AS(chain.step(), doctest::Contains("when all groups are there"), Error);
+  CHECK(g.optimizer.state_dict().groups == before);
+  CHECK(fits->last_epoch() == 0);
+}
+
+TEST_CASE("a plateau with a lowest rate for each group refuses others, and nothing changes") {
+  TwoRates g;
+  Plateau schedule(g.optimizer, Plateau::min, 0.5, 0, 0, Plateau::rel, 0, {0.01, 0.1});
+  schedule.step(1);
+  g.optimizer.param_groups().pop_back();
+  const auto before = schedule.state_dict();
+  CHECK_THROWS_WITH_AS(schedule.step(2), doctest::Contains("2 values of min_lr for 1 groups"),
+                       Error);
+  CHECK(schedule.state_dict() == before);
+}
+
 TEST_CASE("options of schedules that make no sense are refused by name and value") {
   TwoRates g;
   SGD& o = g.optimizer;
@@ -91,6 +115,7 @@ TEST_CASE("options of schedules that make no sense are refused by name and value
   refused("StepLR: step_size 0", [&] { StepLR(o, 0); });
   refused("ConstantLR: factor 0", [&] { ConstantLR(o, 0); });
   refused("ConstantLR: factor 1.5", [&] { ConstantLR(o, 1.5); });
+  refused("ConstantLR: total_iters -1", [&] { ConstantLR(o, 0.5, -1); });
   refused("LinearLR: start_factor 0", [&] { LinearLR(o, 0.0); });
   refused("LinearLR: end_factor 2", [&] { LinearLR(o, 0.5, 2); });
   refused("LinearLR: total_iters 0", [&] { LinearLR(o, 0.5, 1, 0); });

@@ -71,6 +71,62 @@ TEST_CASE("a run that was saved and loaded goes on bit for bit, options included
   }
 }
 
+TEST_CASE("a resumed run follows a weight that was written before it was saved") {
+  for (const optim::Weights weights : {optim::Weights::Master, optim::Weights::Kahan}) {
+    CAPTURE(static_cast<int>(weights));
+    const auto make = [&](const Tensor& p) {
+      return std::make_unique<SGD>(std::vector<Tensor>{p}, SGDOptions(0.25).weights(weights));
+    };
+    const Tensor p = leaf({2}, 256, kBFloat16);
+    const auto whole = make(p);
+    testing::step_with(*whole, -1);  // 256.25, of which the weight itself has only the 256
+    {
+      const NoGradGuard no_grad;
+      p.slice(0, 0, 1).fill_(0.5);
+    }
+    const Tensor q = p.detach().clone().requires_grad_();
+    const auto resumed = make(q);
+    resumed->load_state_dict(whole->state_dict());
+    testing::step_with(*whole, -1), testing::step_with(*resumed, -1);
+    CHECK(q.to_vector() == std::vector{0.75, 256.0});
+    CHECK(testing::same_bits(q.detach(), p.detach()));
+    for (const auto& [key, value] : whole->state_of(p))
+      CHECK(testing::same_bits(Tensor(resumed->state_of(q).at(key)), Tensor(value)));
+  }
+}
+
+TEST_CASE("a resumed run without writes keeps every master and remainder as it was saved") {
+  for (const optim::Weights weights : {optim::Weights::Master, optim::Weights::Kahan})
+    for (const Dtype d : {kFloat16, kBFloat16}) {
+      CAPTURE(static_cast<int>(weights));
+      CAPTURE(d);
+      manual_seed(4);
+      // Subnormal and large numbers, powers of two, and zeros.
+      const Tensor start = cat({randn({64}) * 1e-6, randn({64}), randn({64}) * 1e4,
+                                exp2(arange(-24, 16, kFloat32)), zeros({2})})
+                               .to(d);
+      const Tensor g = (randn(start.sizes()) * start.to(kFloat32) * 0.25).to(d);
+      const auto make = [&](const Tensor& p) {
+        return std::make_unique<SGD>(std::vector<Tensor>{p},
+                                     SGDOptions(0.01).momentum(0.9).weights(weights));
+      };
+      const auto step = [&](SGD& optimizer, const Tensor& p) {
+        p.mutable_grad() = g;
+        optimizer.step();
+      };
+      const Tensor p = start.clone().requires_grad_();
+      const auto whole = make(p);
+      for (int t = 0; t < 3; ++t) step(*whole, p);
+      const Tensor q = p.detach().clone().requires_grad_();
+      const auto resumed = make(q);
+      resumed->load_state_dict(whole->state_dict());
+      step(*whole, p), step(*resumed, q);
+      CHECK(testing::same_bits(q.detach(), p.detach()));
+      for (const auto& [key, value] : whole->state_of(p))
+        CHECK(testing::same_bits(Tensor(resumed->state_of(q).at(key)), Tensor(value)));
+    }
+}
+
 TEST_CASE("every option survives saving and loading") {
   const Tensor a = leaf({1});
   Adam one({a}, AdamOptions(0.1)
